@@ -76,7 +76,7 @@ func (h *house) agent(environment fleet.EnvironmentName) *remote {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	keeper := edge.NewKeeper(&edgetest.Cell{})
+	keeper := edge.NewIdentityStore(&edgetest.ObjectStore{})
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: front.Certificate().Raw})
 	client, err := edge.NewClient(edge.Settings{Hub: front.URL, CA: ca, Version: "v1",
 		Log: quiet()}, keeper)

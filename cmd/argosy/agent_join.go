@@ -172,7 +172,7 @@ func identity(ctx context.Context, j joining, s edge.Settings, config *rest.Conf
 	if err != nil {
 		return edge.Identity{}, err
 	}
-	keeper := edge.NewKeeper(edge.SecretCell(kube, j.install.Namespace, edge.Name))
+	keeper := edge.NewIdentityStore(edge.SecretStore(kube, j.install.Namespace, edge.Name))
 	client, err := edge.NewClient(s, keeper)
 	if err != nil {
 		return edge.Identity{}, err

@@ -80,7 +80,7 @@ func (a *app) agentApprove() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		cell := edge.ConfigMapCell(kube, p.install.Namespace, edge.DeletionsName)
+		cell := edge.ConfigMapStore(kube, p.install.Namespace, edge.DeletionsName)
 		held, err := edge.ReadHeld(cmd.Context(), cell)
 		switch {
 		case err != nil:
@@ -93,7 +93,7 @@ func (a *app) agentApprove() *cobra.Command {
 				return err
 			}
 		case len(digest) < shortestDigest || !strings.HasPrefix(held.Digest, digest):
-			return edge.ErrOthersWait
+			return edge.ErrHeldChanged
 		}
 		if err := edge.ApproveHeld(cmd.Context(), cell, held.Digest,
 			first(a.getenv("USER"), a.getenv("LOGNAME"), "unknown")); err != nil {

@@ -68,7 +68,7 @@ func (a *app) agentRun() *cobra.Command {
 
 // verdictOf is how a run ended: an identity that is refused is not allowed rather than wrong.
 func verdictOf(err error) error {
-	var ended *edge.Ended
+	var ended *edge.TerminalError
 	switch {
 	case errors.As(err, &ended):
 		return notAllowed{ended}

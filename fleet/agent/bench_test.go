@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// What each request costs beside the request itself: the agent proves it, the hub checks the proof.
-// A credential is sealed for each row that has one, whenever the row is sent.
+// BenchmarkProve measures the cost that authentication adds to each request: the agent signs a
+// proof and the hub verifies it. A credential is sealed for each row that has one, whenever the row
+// is sent.
 
 func BenchmarkProve(b *testing.B) {
 	for name, body := range bodies {
@@ -66,7 +67,7 @@ func BenchmarkOpen(b *testing.B) {
 	}
 }
 
-// bodies are a GET's, which is its session, and a full report's.
+// bodies are the signed content of a GET (its session) and of a full report.
 var bodies = map[string][]byte{
 	"session": Session{Protocol: Protocol, Instance: strings.Repeat("i", 32), Epoch: 7,
 		Version: "v1.0.0", Cursor: 4711}.Bytes(),

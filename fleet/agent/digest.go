@@ -7,21 +7,20 @@ import (
 	"hash"
 )
 
-// Digester sums up a snapshot row by row, so that neither side has to hold it twice. What it covers
-// is fixed: a field that a later protocol adds is no part of it, so that versions agree.
+// Digester hashes a snapshot row by row, so that neither side holds a second copy. The hashed
+// fields are fixed: a field that a later protocol adds is not hashed, so that versions agree.
 type Digester struct {
 	h    hash.Hash
 	rows int64
 	part []byte
 }
 
-// NewDigester begins a snapshot.
+// NewDigester starts the digest of a snapshot.
 func NewDigester() *Digester {
 	return &Digester{h: sha256.New(), part: []byte("argosy snapshot 1\n")}
 }
 
-// Add takes the next row: what and whose it is, what is to become of it, and the hash of its
-// manifest.
+// Add hashes the next row: its identity, its operation and the hash of its manifest.
 func (d *Digester) Add(r *Row) {
 	for _, s := range []string{string(r.Kind), r.Name, string(r.Tenant), string(r.Environment),
 		string(r.Deployment),
@@ -34,8 +33,8 @@ func (d *Digester) Add(r *Row) {
 	d.rows++
 }
 
-// Sum is the digest of the snapshot with that epoch and cursor: SHA-256, hexadecimal. It ends the
-// Digester.
+// Sum returns the SHA-256 of a snapshot with this epoch and cursor, in hexadecimal. The Digester
+// cannot be used afterwards.
 func (d *Digester) Sum(epoch, cursor int64) string {
 	for _, n := range []int64{d.rows, epoch, cursor} {
 		d.part = binary.BigEndian.AppendUint64(d.part, uint64(n))
@@ -44,7 +43,7 @@ func (d *Digester) Sum(epoch, cursor int64) string {
 	return hex.EncodeToString(d.h.Sum(nil))
 }
 
-// Digest is that of a whole snapshot.
+// Digest returns the digest of a complete snapshot.
 func Digest(s *Snapshot) string {
 	d := NewDigester()
 	for i := range s.Rows {
@@ -53,8 +52,7 @@ func Digest(s *Snapshot) string {
 	return d.Sum(s.Epoch, s.Cursor)
 }
 
-// appendPart adds a text with its length before it, so that no two lists of texts have the same
-// bytes.
+// appendPart appends a length-prefixed string, so that no two lists of strings have the same bytes.
 func appendPart(b []byte, part string) []byte {
 	return append(binary.BigEndian.AppendUint64(b, uint64(len(part))), part...)
 }

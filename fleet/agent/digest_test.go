@@ -17,7 +17,7 @@ func snapshot() *Snapshot {
 	}}
 }
 
-func TestADigestChangesWithEachThingThatItCovers(t *testing.T) {
+func TestADigestChangesWithEachField(t *testing.T) {
 	whole := Digest(snapshot())
 	if whole != Digest(snapshot()) || len(whole) != 64 {
 		t.Fatalf("digest %q is not the same twice", whole)
@@ -52,7 +52,7 @@ func TestADigestChangesWithEachThingThatItCovers(t *testing.T) {
 	}
 }
 
-func TestADigestIsTheSameForWhatALaterVersionAdds(t *testing.T) {
+func TestADigestIgnoresFieldsOfLaterVersions(t *testing.T) {
 	var row Row
 	if err := json.Unmarshal(
 		[]byte(
@@ -72,7 +72,7 @@ func session() Session {
 		Cursor: 99}
 }
 
-func TestASessionComesThroughItsHeaders(t *testing.T) {
+func TestASessionSurvivesItsHeaders(t *testing.T) {
 	h := http.Header{}
 	session().Set(h)
 	got, err := ReadSession(h)
@@ -85,7 +85,7 @@ func TestASessionComesThroughItsHeaders(t *testing.T) {
 	}
 }
 
-func TestASessionThatMakesNoSenseIsRefused(t *testing.T) {
+func TestAMalformedSessionIsRejected(t *testing.T) {
 	for name, change := range map[string]func(http.Header){
 		"no instance":       func(h http.Header) { h.Del(HeaderInstance) },
 		"short instance":    func(h http.Header) { h.Set(HeaderInstance, "1") },
@@ -109,7 +109,7 @@ func TestASessionThatMakesNoSenseIsRefused(t *testing.T) {
 	}
 }
 
-func TestWhatIsProvenOfASessionDiffersWithEachField(t *testing.T) {
+func TestTheSignedSessionDependsOnEachField(t *testing.T) {
 	seen := map[string]bool{string(session().Bytes()): true}
 	for _, change := range []func(*Session){func(s *Session) { s.Protocol++ }, func(s *Session) {
 		s.Instance += "x"

@@ -1,20 +1,24 @@
-// Package agent is pull mode's wire protocol: what an agent and the hub say to each other, how each
-// request is proven, and how a credential travels sealed. The hub's side of it is in hub, the
-// agent's own in edge.
+// Package agent defines the wire protocol of pull mode: the messages between an agent and the hub,
+// the proof of each request, and the sealing of credentials. Package hub is the control plane's
+// side, package edge the cluster's.
 //
-//	POST /api/v1/agents/join                       one-time token and public keys -> an identity bound to the keys
-//	POST /api/v1/agents/token                      client assertion (RFC 7523) -> access token bound to the keys (RFC 9449)
-//	POST /api/v1/agents/keys                       new keys for old (rotation)
+//	POST /api/v1/agents/join                       one-time token and public keys -> identity
+//	POST /api/v1/agents/token                      assertion (RFC 7523) -> access token (RFC 9449)
+//	POST /api/v1/agents/keys                       new keys for old ones (rotation)
 //	GET  /api/v1/cluster/self/applications         a complete snapshot: rows, epoch, cursor, digest
-//	GET  /api/v1/cluster/self/applications/stream  changes since a cursor, as they happen (text/event-stream)
-//	POST /api/v1/cluster/self/status               what was done and what the cluster shows, numbered
-//	GET  /api/v1/cluster/probe                     a stream of a second, for whoever asks: whether something on the way holds streams back
+//	GET  /api/v1/cluster/self/applications/stream  changes after a cursor (text/event-stream)
+//	POST /api/v1/cluster/self/status               numbered reports: applied rows and observed state
+//	GET  /api/v1/cluster/probe                     a short stream that reveals buffering proxies
 //
 // Rules of this package:
-//   - who asks is told by the credential alone: no path, query or body names a cluster;
-//   - every request carries a proof by the key over its method, its path, the access token and its body, so that neither a token nor a
-//     recorded request is of use to who sees it; TLS may end anywhere on the way;
-//   - order is told by numbers (epoch, sequence, cursor), never by clocks; an agent takes the time from the hub;
-//   - what is not understood is left alone and said: an unknown operation, state or field is never read as a deletion;
-//   - only tombstones delete: what a snapshot leaves out is a stray, which is reported and left alone.
+//   - The credential alone identifies the caller: no path, query or body names a cluster.
+//   - Every request carries a proof: the key's signature over its method, its path, the access
+//     token and its body. An intercepted token or request is therefore useless, and TLS may
+//     terminate at any proxy.
+//   - Numbers (epoch, sequence, cursor) define the order, never clocks. An agent takes the time
+//     from the hub.
+//   - Unknown input is left alone and reported: an unknown operation, state or field is never
+//     read as a deletion.
+//   - Only tombstones delete: an object that is missing from a snapshot is an orphan, which is
+//     reported and left alone.
 package agent

@@ -8,20 +8,18 @@ import (
 	"argosy.dev/argosy/fleet/pacing"
 )
 
-// PathProbe is a stream for whoever asks: two comments, ProbeGap apart, and its end. Something on
-// the way that gathers answers before it passes them on shows by when they come, before an agent
-// has joined.
+// PathProbe serves an unauthenticated stream: two comments, ProbeGap apart, then the end. If both
+// arrive at once, a proxy buffers responses. An agent can check this before it joins.
 const (
 	PathProbe = "/api/v1/cluster/probe"
 	ProbeGap  = time.Second
 
-	probesAtOnce = 16
+	maxProbes = 16
 )
 
-// Probe answers PathProbe. It reads nothing, and serves few at a time, since nobody has to say who
-// they are.
+// Probe serves PathProbe. It reads nothing, and limits concurrency because callers are anonymous.
 func Probe() http.Handler {
-	slots := make(chan struct{}, probesAtOnce)
+	slots := make(chan struct{}, maxProbes)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {
 		case slots <- struct{}{}:

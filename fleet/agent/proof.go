@@ -16,37 +16,38 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// Window is how far the time of a proof may lie from the hub's, either way. An agent takes its time
-// from the hub, so it is about the way between them, and not about the clock of its cluster.
+// Window bounds the difference between the time of a proof and the hub's time, in either direction.
+// An agent takes its time from the hub, so Window covers the network latency and not the clock of
+// the cluster.
 const Window = time.Minute
 
-// HeaderProof holds the proof of a request (RFC 9449 names the header, and the scheme "DPoP" of
-// Authorization).
+// HeaderProof carries the proof of a request (RFC 9449 defines the header and the Authorization
+// scheme "DPoP").
 const HeaderProof = "DPoP"
 
-// Errors of proofs. Nothing else is told apart: whoever cannot prove who it is learns nothing about
-// why.
+// Errors of proofs. They distinguish nothing else: a caller that fails to prove its identity must
+// not learn why.
 var (
-	// ErrProof says that a proof does not hold.
-	ErrProof = errors.New("the proof does not hold")
-	// ErrClock says that a proof holds, but was made at another time than the hub's.
+	// ErrProof reports an invalid proof.
+	ErrProof = errors.New("the proof is invalid")
+	// ErrClock reports a proof that is valid but too old or in the future.
 	ErrClock = errors.New(
-		"the proof was made too long ago or in the future by the hub's clock; take the time " +
+		"the proof's time is too far from the hub's clock; use the Date header of the hub's " +
 			"from its answers")
 )
 
-// The three things that an agent's key says, told apart by the type in the header, so that none
-// passes for another.
+// The three kinds of statements that an agent signs. The type in the header keeps one from being
+// accepted as another.
 const (
 	typAssertion = "client-authentication+jwt"
 	typProof     = "dpop+jwt"
 	typRotation  = "argosy-rotation+jwt"
 
-	maxProof = 4 << 10 // bytes, before anything is parsed
-	maxID    = 64      // bytes of an identity and of a jti
+	maxProof = 4 << 10 // bytes, checked before parsing
+	maxID    = 64      // bytes of an agent ID or a jti
 )
 
-// statement is the claims of all three.
+// statement holds the claims of all three kinds.
 type statement struct {
 	Issuer   string `json:"iss,omitempty"`
 	Subject  string `json:"sub,omitempty"`
@@ -55,14 +56,14 @@ type statement struct {
 	Made     int64  `json:"iat"`
 	Ends     int64  `json:"exp,omitempty"`
 	Method   string `json:"htm,omitempty"`
-	// and not htu: between agent and hub the host may have another name
+	// not htu: the hub's host name may differ between agent and hub
 	Path  string `json:"pth,omitempty"`
 	Token string `json:"ath,omitempty"` // SHA-256 of the access token, base64url, as in RFC 9449
-	Body  string `json:"bdy,omitempty"` // likewise of the body
-	Thumb string `json:"old,omitempty"` // of the keys that are replaced
+	Body  string `json:"bdy,omitempty"` // SHA-256 of the body, base64url
+	Thumb string `json:"old,omitempty"` // thumbprint of the replaced keys
 }
 
-// Valid is asked by the parser; times are judged by check, with the hub's clock.
+// Valid satisfies jwt.Claims. verify checks the times with the hub's clock.
 func (s *statement) Valid() error { return nil }
 
 var parser = jwt.NewParser(jwt.WithValidMethods([]string{jwt.SigningMethodEdDSA.Alg()}),
@@ -82,9 +83,9 @@ func (s *statement) sign(keys PrivateKeys, typ string, now time.Time) (string, e
 	return token.SignedString(*keys.sign)
 }
 
-// check reads a statement of that type by these keys. Its time is judged last, so that ErrClock is
-// only told to the key's holder.
-func check(raw, typ string, keys fleet.AgentKeys, now time.Time) (*statement, error) {
+// verify parses a statement of this type and verifies it with these keys. It checks the time last,
+// so that only the key's holder sees ErrClock.
+func verify(raw, typ string, keys fleet.AgentKeys, now time.Time) (*statement, error) {
 	if len(raw) > maxProof || len(keys.Sign) != ed25519.PublicKeySize {
 		return nil, ErrProof
 	}
@@ -93,9 +94,9 @@ func check(raw, typ string, keys fleet.AgentKeys, now time.Time) (*statement, er
 		return ed25519.PublicKey(keys.Sign), nil
 	})
 	if err != nil || token.Header["typ"] != typ || token.Header["crit"] != nil {
-		return nil, ErrProof // the cause holds parts of what was sent
+		return nil, ErrProof // the wrapped error contains parts of the input
 	}
-	if !soundID(s.ID) || len(s.ID) < 16 {
+	if !validID(s.ID) || len(s.ID) < 16 {
 		return nil, ErrProof
 	}
 	if made := time.Unix(s.Made, 0); made.Before(now.Add(-Window)) || made.After(now.Add(Window)) {
@@ -104,9 +105,8 @@ func check(raw, typ string, keys fleet.AgentKeys, now time.Time) (*statement, er
 	return &s, nil
 }
 
-// soundID reports whether an identifier is short and of the characters of base64url, as all of ours
-// are.
-func soundID(id string) bool {
+// validID reports whether an identifier has 1 to maxID characters of the base64url alphabet.
+func validID(id string) bool {
 	if id == "" || len(id) > maxID {
 		return false
 	}
@@ -124,8 +124,7 @@ func digest64(b []byte) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// Audience is what an assertion is made for: the hub's public URL without its path, in one form
-// whoever wrote it.
+// Audience returns the audience of an assertion: the hub's public URL without its path, normalized.
 func Audience(hub string) (string, error) {
 	u, err := url.Parse(hub)
 	if err != nil || u.Host == "" || u.User != nil || (u.Scheme != "https" && u.Scheme != "http") {
@@ -142,30 +141,31 @@ func Audience(hub string) (string, error) {
 	return u.Scheme + "://" + host, nil
 }
 
-// Assertion is how an agent asks for an access token (RFC 7523). Audience is that of Audience.
+// Assertion signs a client assertion, with which an agent requests an access token (RFC 7523). The
+// audience comes from Audience.
 func Assertion(keys PrivateKeys, agentID, audience string, now time.Time) (string, error) {
 	s := statement{Issuer: agentID, Subject: agentID, Audience: audience,
 		Ends: now.Add(Window).Unix()}
 	return s.sign(keys, typAssertion, now)
 }
 
-// AssertedAgent is who an assertion says it is from. Nothing of it is proven yet: it tells whose
-// keys CheckAssertion is to be given.
+// AssertedAgent returns the unverified subject of an assertion. The caller needs it to find the
+// keys for CheckAssertion.
 func AssertedAgent(raw string) (string, error) {
 	if len(raw) > maxProof {
 		return "", ErrProof
 	}
 	var s statement
-	if _, _, err := parser.ParseUnverified(raw, &s); err != nil || !soundID(s.Subject) {
+	if _, _, err := parser.ParseUnverified(raw, &s); err != nil || !validID(s.Subject) {
 		return "", ErrProof
 	}
 	return s.Subject, nil
 }
 
-// CheckAssertion judges an assertion and returns its id, which counts once.
+// CheckAssertion verifies an assertion and returns its ID, which may be used once.
 func CheckAssertion(raw string, keys fleet.AgentKeys, agentID, audience string,
 	now time.Time) (id string, err error) {
-	s, err := check(raw, typAssertion, keys, now)
+	s, err := verify(raw, typAssertion, keys, now)
 	if s == nil {
 		return "", err
 	}
@@ -181,9 +181,10 @@ func CheckAssertion(raw string, keys fleet.AgentKeys, agentID, audience string,
 	return s.ID, nil
 }
 
-// Prove is the proof of one request, for HeaderProof. The path is the protocol's (PathStatus, …),
-// not that of a hub below another path. The access token is empty for PathJoin. The body is what is
-// sent; a GET has Session.Bytes for one, so that its headers are proven too.
+// Prove signs the proof of one request, for HeaderProof. The path is the protocol's (PathStatus,
+// …), without the prefix of a hub that is served below another path. The access token is empty for
+// PathJoin. The body is the request's; for a GET it is Session.Bytes, so that the headers are
+// signed too.
 func Prove(keys PrivateKeys, method, path, accessToken string, body []byte, now time.Time) (string,
 	error) {
 	s := statement{Method: method, Path: path, Token: digest64([]byte(accessToken)),
@@ -191,11 +192,11 @@ func Prove(keys PrivateKeys, method, path, accessToken string, body []byte, now 
 	return s.sign(keys, typProof, now)
 }
 
-// CheckProof judges the proof of one request and returns its id, which counts once within twice
-// Window.
+// CheckProof verifies the proof of one request and returns its ID, which may be used once within
+// twice Window.
 func CheckProof(raw string, keys fleet.AgentKeys, method, path, accessToken string, body []byte,
 	now time.Time) (id string, err error) {
-	s, err := check(raw, typProof, keys, now)
+	s, err := verify(raw, typProof, keys, now)
 	if s == nil {
 		return "", err
 	}
@@ -209,16 +210,16 @@ func CheckProof(raw string, keys fleet.AgentKeys, method, path, accessToken stri
 	return s.ID, nil
 }
 
-// ProveRotation is a proof by the new keys that they replace the old ones: nobody registers keys
-// that are not theirs.
+// ProveRotation signs the replacement of the old keys with the new ones, so that a client cannot
+// register keys that it does not hold.
 func ProveRotation(fresh PrivateKeys, oldThumb string, now time.Time) (string, error) {
 	s := statement{Thumb: oldThumb, Token: digest64([]byte(fresh.Public().Thumb()))}
 	return s.sign(fresh, typRotation, now)
 }
 
-// CheckRotation judges what ProveRotation made.
+// CheckRotation verifies the output of ProveRotation.
 func CheckRotation(raw string, fresh fleet.AgentKeys, oldThumb string, now time.Time) error {
-	s, err := check(raw, typRotation, fresh, now)
+	s, err := verify(raw, typRotation, fresh, now)
 	if s == nil {
 		return err
 	}

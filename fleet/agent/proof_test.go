@@ -28,7 +28,7 @@ func newKeys(t testing.TB) PrivateKeys {
 	return keys
 }
 
-func TestAnAssertionHoldsForItsAgentAudienceAndTimeOnly(t *testing.T) {
+func TestAnAssertionIsValidOnlyForItsAgentAudienceAndTime(t *testing.T) {
 	keys, other := newKeys(t), newKeys(t)
 	raw, err := Assertion(keys, "agent-1", "https://hub.example", noon)
 	if err != nil {
@@ -86,7 +86,7 @@ func TestAnAssertionMayNotLastLongerThanTheWindow(t *testing.T) {
 	}
 }
 
-func TestAProofHoldsForOneRequestOnly(t *testing.T) {
+func TestAProofIsValidForOneRequestOnly(t *testing.T) {
 	keys := newKeys(t)
 	body := []byte(`{"seq":1}`)
 	raw, err := Prove(keys, http.MethodPost, PathStatus, "token", body, noon)
@@ -128,7 +128,7 @@ func TestNoTwoProofsHaveOneID(t *testing.T) {
 	}
 }
 
-func TestNoKindOfProofPassesForAnother(t *testing.T) {
+func TestNoKindOfProofIsAcceptedAsAnother(t *testing.T) {
 	keys := newKeys(t)
 	assertion, _ := Assertion(keys, "a", "https://hub", noon)
 	proof, _ := Prove(keys, "", "", "", nil, noon)
@@ -176,7 +176,7 @@ func TestARotationIsProvenByTheNewKeysOverTheOld(t *testing.T) {
 	}
 }
 
-// forge signs what it is given, or leaves the signature out, whatever sense it makes.
+// forge signs arbitrary claims, or omits the signature.
 func forge(t *testing.T, keys PrivateKeys, method jwt.SigningMethod, key any, header map[string]any,
 	claims statement) string {
 	t.Helper()
@@ -195,7 +195,7 @@ func forge(t *testing.T, keys PrivateKeys, method jwt.SigningMethod, key any, he
 	return raw
 }
 
-func TestForgedProofsAreRefused(t *testing.T) {
+func TestForgedProofsAreRejected(t *testing.T) {
 	keys := newKeys(t)
 	sound := statement{ID: strings.Repeat("x", 22), Made: noon.Unix(), Method: "GET",
 		Path: PathStream, Token: digest64([]byte("t")), Body: digest64(nil)}
@@ -239,7 +239,7 @@ func TestForgedProofsAreRefused(t *testing.T) {
 	}
 }
 
-func TestKeysThatAreNoneProveNothing(t *testing.T) {
+func TestInvalidKeysProveNothing(t *testing.T) {
 	keys := newKeys(t)
 	raw, _ := Prove(keys, "GET", PathStream, "t", nil, noon)
 	for _, k := range []fleet.AgentKeys{{}, {Sign: make([]byte, 31)},
@@ -254,7 +254,7 @@ func TestKeysThatAreNoneProveNothing(t *testing.T) {
 	}
 }
 
-func TestPublicKeysAreLookedAtWhenTheyCome(t *testing.T) {
+func TestPublicKeysAreValidatedOnReceipt(t *testing.T) {
 	good := newKeys(t).Public()
 	if err := CheckKeys(good); err != nil {
 		t.Fatal(err)
@@ -291,7 +291,7 @@ func TestPrivateKeysHaveNoPrintableForm(t *testing.T) {
 		for _, form := range []string{string(seed), fmt.Sprint(seed), fmt.Sprintf("%x", seed),
 			base64.StdEncoding.EncodeToString(seed)} {
 			if strings.Contains(text, form) {
-				t.Errorf("the key stands in %q", text)
+				t.Errorf("the key appears in %q", text)
 			}
 		}
 		if !strings.Contains(text, redacted) && !strings.Contains(text, "no JSON form") {
@@ -301,11 +301,11 @@ func TestPrivateKeysHaveNoPrintableForm(t *testing.T) {
 	if text := fmt.Sprintf("%v %+v", struct{ k PrivateKeys }{keys}, &struct {
 		k PrivateKeys
 	}{keys}); strings.Contains(text, fmt.Sprint(seed[0])+" "+fmt.Sprint(seed[1])) {
-		t.Errorf("the key stands in %q", text)
+		t.Errorf("the key appears in %q", text)
 	}
 }
 
-func TestKeysComeBackFromTheSecret(t *testing.T) {
+func TestKeysSurviveTheSecret(t *testing.T) {
 	keys := newKeys(t)
 	back, err := ParseKeys(keys.Marshal())
 	if err != nil || back.Public().Thumb() != keys.Public().Thumb() {
@@ -328,7 +328,7 @@ func TestKeysComeBackFromTheSecret(t *testing.T) {
 	}
 }
 
-func TestAnAudienceHasOneForm(t *testing.T) {
+func TestAudiencesAreNormalized(t *testing.T) {
 	for in, want := range map[string]string{
 		"https://hub.example":            "https://hub.example",
 		"https://HUB.example:443/argosy": "https://hub.example",
@@ -359,14 +359,14 @@ func FuzzCheckProof(f *testing.F) {
 	head, _, _ := strings.Cut(sound, ".")
 	f.Fuzz(func(t *testing.T, raw string) {
 		id, err := CheckProof(raw, keys.Public(), "GET", PathStream, "t", nil, noon)
-		if err == nil && (!soundID(id) || !strings.HasPrefix(raw, head)) {
+		if err == nil && (!validID(id) || !strings.HasPrefix(raw, head)) {
 			t.Errorf("%q holds with id %q", raw, id)
 		}
-		// the last character of a signature has bits to spare
+		// the last character of a signature has unused bits
 		if err == nil && raw[:len(raw)-2] != sound[:len(sound)-2] {
 			t.Errorf("%q holds and was never made", raw)
 		}
-		if agent, err := AssertedAgent(raw); err == nil && !soundID(agent) {
+		if agent, err := AssertedAgent(raw); err == nil && !validID(agent) {
 			t.Errorf("agent %q", agent)
 		}
 	})

@@ -11,30 +11,30 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// sealVersion is the first byte of what is sealed: DHKEM(X25519, HKDF-SHA256), HKDF-SHA256,
+// sealVersion is the first byte of a sealed credential: DHKEM(X25519, HKDF-SHA256), HKDF-SHA256,
 // ChaCha20-Poly1305 in base mode (RFC 9180).
 const sealVersion = 1
 
-// sealInfo keeps this use of the key apart from any other.
+// sealInfo separates this use of the key from any other.
 const sealInfo = "argosy sealed credential"
 
-// ErrSealed says that a sealed credential does not open: it is for other keys, for another row, or
-// damaged.
+// ErrSealed reports a sealed credential that does not open: it is for other keys or another row, or
+// it is damaged.
 var ErrSealed = errors.New(
 	"the sealed credential does not open: it is not for this agent and this object, or is damaged")
 
-var errEmptySecret = errors.New("an empty credential is never sent nor taken")
+var errEmptySecret = errors.New("the credential is empty")
 
-// Seal encrypts a credential to the agent's key for one object. Moved to another object, engine or
-// agent it does not open. It tells nothing about who sealed it: whom the agent talks to is for TLS
-// to prove.
+// Seal encrypts a credential with the agent's public key for one object. It does not open for
+// another object, engine or agent. It does not authenticate the sender: TLS does.
 func Seal(to fleet.AgentKeys, about fleet.ObjectKey, secret fleet.Secret) ([]byte, error) {
 	if secret.IsZero() {
 		return nil, errEmptySecret
 	}
 	point, err := ecdh.X25519().NewPublicKey(to.Seal)
 	if err != nil {
-		return nil, errors.New("the agent's sealing key is no X25519 key; it has to join again")
+		return nil,
+			errors.New("the agent's sealing key is not an X25519 key; the agent must join again")
 	}
 	public, err := hpke.NewDHKEMPublicKey(point)
 	if err != nil {
@@ -51,8 +51,8 @@ func Seal(to fleet.AgentKeys, about fleet.ObjectKey, secret fleet.Secret) ([]byt
 	}
 	plain, err := json.Marshal(values)
 	if err != nil {
-		// the cause could hold it
-		return nil, errors.New("the credential has no form that can be sealed")
+		// the wrapped error could contain the secret
+		return nil, errors.New("failed to encode the credential")
 	}
 	sealed, err := sender.Seal(sealedTo(to, about), plain)
 	clear(plain)
@@ -62,7 +62,7 @@ func Seal(to fleet.AgentKeys, about fleet.ObjectKey, secret fleet.Secret) ([]byt
 	return bytes.Join([][]byte{{sealVersion}, enc, sealed}, nil), nil
 }
 
-// sealedTo is what a ciphertext is bound to, each part with its length before it.
+// sealedTo returns the associated data of a ciphertext: its parts, length-prefixed.
 func sealedTo(to fleet.AgentKeys, about fleet.ObjectKey) []byte {
 	b := []byte{sealVersion}
 	for _, part := range []string{string(about.Engine), string(about.Kind), about.Name,
@@ -74,8 +74,8 @@ func sealedTo(to fleet.AgentKeys, about fleet.ObjectKey) []byte {
 
 const encBytes = 32 // of an encapsulated X25519 key
 
-// Open decrypts what Seal made for this agent and object. Every failure but an empty credential is
-// ErrSealed.
+// Open decrypts the output of Seal for this agent and object. Every failure except an empty
+// credential is ErrSealed.
 func Open(keys PrivateKeys, about fleet.ObjectKey, sealed []byte) (fleet.Secret, error) {
 	if keys.IsZero() || len(sealed) <= 1+encBytes || sealed[0] != sealVersion {
 		return fleet.Secret{}, ErrSealed

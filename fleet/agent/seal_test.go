@@ -30,11 +30,11 @@ func TestASealedCredentialOpensForItsAgentAndObject(t *testing.T) {
 	}
 	again, err := Seal(keys.Public(), row("repo-1"), canary)
 	if err != nil || bytes.Equal(sealed, again) {
-		t.Errorf("sealed twice it looks the same, or %v", err)
+		t.Errorf("sealed twice it is the same, or %v", err)
 	}
 }
 
-func TestASealedCredentialThatWasMovedDoesNotOpen(t *testing.T) {
+func TestASealedCredentialDoesNotOpenForAnotherObject(t *testing.T) {
 	keys := newKeys(t)
 	sealed, err := Seal(keys.Public(), row("repo-1"), canary)
 	if err != nil {
@@ -81,13 +81,13 @@ func TestADamagedCredentialDoesNotOpen(t *testing.T) {
 	}
 }
 
-func TestAnEmptyCredentialIsNeitherSealedNorTaken(t *testing.T) {
+func TestAnEmptyCredentialIsNeitherSealedNorOpened(t *testing.T) {
 	keys := newKeys(t)
 	if _, err := Seal(keys.Public(), row("a"), fleet.Secret{}); err == nil {
 		t.Error("sealed nothing")
 	}
 	if _, err := Seal(fleet.AgentKeys{}, row("a"), canary); err == nil {
-		t.Error("sealed to nobody")
+		t.Error("sealed without a recipient")
 	}
 	if _, err := Seal(fleet.AgentKeys{Seal: make([]byte, 32)}, row("a"), canary); err == nil {
 		t.Error("sealed to a point of low order, which everybody can open")

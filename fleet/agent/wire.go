@@ -17,34 +17,34 @@ const (
 	PathStatus   = "/api/v1/cluster/self/status"
 )
 
-// Protocol is the newest version of this protocol that the program speaks, and Oldest the oldest.
-// An agent sends its own in HeaderProtocol; the hub refuses one that is below its Oldest, and takes
-// a newer one for its own newest: fields are only ever added. The headers are written and read by
-// Session, and proven with the request.
+// Protocol is the newest protocol version that this program supports, and Oldest the oldest. An
+// agent sends its own in HeaderProtocol; the hub rejects a version below its Oldest and treats a
+// newer one as its own newest, because later versions only add fields. Session reads and writes the
+// headers, which are signed with the request.
 const (
 	Protocol = 1
 	Oldest   = 1
 
 	HeaderProtocol = "Argosy-Agent-Protocol"
-	HeaderInstance = "Argosy-Agent-Instance" // the process: 128 random bits, made at its start
-	// of stream and snapshot: the highest epoch that the cluster's objects show
+	HeaderInstance = "Argosy-Agent-Instance" // the process: 128 random bits, generated at its start
+	// of stream and snapshot: the highest epoch on the cluster's objects
 	HeaderEpoch   = "Argosy-Agent-Epoch"
 	HeaderVersion = "Argosy-Agent-Version"
 )
 
-// Limits that both sides keep. A report that is larger is sent in parts.
+// Limits for both sides. A larger report is split.
 const (
 	MaxReport   = 1 << 20   // bytes of a status report
 	MaxItems    = 500       // of each list of a report
-	MaxMessage  = 1 << 10   // bytes of one text
+	MaxMessage  = 1 << 10   // bytes of one text field
 	MaxSnapshot = 256 << 20 // bytes of a snapshot
 	MaxEvent    = 8 << 20   // bytes of one message of the stream
-	// between signs of life on an idle stream; three missed ones are its end
-	Beat = 15 * time.Second
+	// between keep-alives on an idle stream; three missed ones end the stream
+	Heartbeat = 15 * time.Second
 )
 
-// Join is the body of PathJoin. HeaderProof is a proof (see Prove) with the new keys, so that
-// nobody registers keys that are not theirs.
+// Join is the body of PathJoin. HeaderProof carries a proof (see Prove) by the new keys, so that a
+// client cannot register keys that it does not hold.
 type Join struct {
 	Token      string          `json:"token"`
 	Keys       fleet.AgentKeys `json:"keys"`
@@ -52,7 +52,7 @@ type Join struct {
 	Version    string          `json:"version"`
 }
 
-// Joined answers Join.
+// Joined is the response to Join.
 type Joined struct {
 	Agent     string           `json:"agent"` // ID
 	Engine    fleet.EngineName `json:"engine"`
@@ -60,30 +60,30 @@ type Joined struct {
 	Time      time.Time        `json:"time"`
 }
 
-// Access answers PathToken, in the words of RFC 6749. The token is opaque, and of use only with a
-// proof by the agent's key.
+// Access is the response of PathToken, with the field names of RFC 6749. The token is opaque, and
+// requires a proof by the agent's key.
 type Access struct {
 	AccessToken string `json:"access_token"`
 	TokenType   string `json:"token_type"` // DPoP
 	ExpiresIn   int    `json:"expires_in"` // seconds
 }
 
-// Rotate is the body of PathKeys. Proof is a proof by the new signing key over the thumb of the old
-// keys (see ProveRotation).
+// Rotate is the body of PathKeys. Proof is a proof by the new signing key over the thumbprint of
+// the old keys (see ProveRotation).
 type Rotate struct {
 	Keys  fleet.AgentKeys `json:"keys"`
 	Proof string          `json:"proof"`
 }
 
-// Operation is what a row asks for.
+// Operation is the handling of a row by an agent.
 type Operation string
 
-// Operations. Any other is left alone, and reported.
+// Operations. An agent ignores any other one and reports it.
 const (
 	OperationApply  Operation = "apply"
 	OperationRemove Operation = "remove"
-	// OperationRemoveUID removes the object of the row's UID alone, whatever has its name by then.
-	// An agent of an earlier version does not know it and leaves the object alone.
+	// OperationRemoveUID removes only the object with the row's UID, even if another object has its
+	// name. An earlier agent does not know this operation and leaves the object alone.
 	OperationRemoveUID Operation = "removeUID"
 )
 
@@ -98,7 +98,7 @@ type Row struct {
 	Deletion    fleet.DeletionPolicy  `json:"deletion,omitempty"`
 	Revision    fleet.Revision        `json:"revision"`
 	Seq         int64                 `json:"seq"`
-	Apply       fleet.ApplyState      `json:"apply,omitempty"` // as the hub has it
+	Apply       fleet.ApplyState      `json:"apply,omitempty"` // as the hub knows it
 	// SHA-256 of Manifest's bytes, hexadecimal
 	Hash       string          `json:"hash"`
 	Manifest   json.RawMessage `json:"manifest"`
@@ -106,108 +106,111 @@ type Row struct {
 	UID        string          `json:"uid,omitempty"` // of OperationRemoveUID
 }
 
-// Credential is a secret that the row needs: sealed to the agent's key, or why it could not be had.
+// Credential is a secret that the row needs, sealed with the agent's key, or the reason why it is
+// unavailable.
 type Credential struct {
 	Tenant  fleet.TenantName `json:"tenant"`
 	Name    string           `json:"name"`
 	Sealed  []byte           `json:"sealed,omitempty"`  // see Seal
-	Problem string           `json:"problem,omitempty"` // without any part of the secret
+	Problem string           `json:"problem,omitempty"` // never contains a part of the secret
 }
 
-// Snapshot is every row of the agent's engine at one moment. It counts only whole: Digest and
-// Complete come last.
+// Snapshot holds every row of the agent's engine at one moment. It is valid only as a whole: Digest
+// and Complete come last.
 type Snapshot struct {
 	Epoch    int64  `json:"epoch"`
-	Cursor   int64  `json:"cursor"` // the stream goes on after it
+	Cursor   int64  `json:"cursor"` // the stream resumes after it
 	Rows     []Row  `json:"rows"`
 	Digest   string `json:"digest"` // see Digest
 	Complete bool   `json:"complete"`
 }
 
-// Kinds of the stream's messages: the event's name. One that is not known is passed over.
+// Event names of the stream's messages. An agent ignores an unknown one.
 const (
-	EventHello = "hello" // Hello; the first, once
-	EventRows  = "rows"  // Rows; its id is the cursor
-	EventAgain = "again" // Rows whose credentials have changed; no cursor
-	EventSyncs = "syncs" // []Sync: all that are open, the list as a whole
-	EventStops = "stops" // []fleet.Stop: all that concern the engine, the list as a whole
-	// []fleet.StopEnd: how stops that concern the engine have ended, the list as a whole; before
-	// the first stops
-	EventEnds = "ends"
-	EventBye  = "bye" // Bye; the last
+	EventHello       = "hello" // Hello; the first message, once
+	EventRows        = "rows"  // Rows; the event's id is the cursor
+	EventCredentials = "again" // Rows whose credentials have changed; without a cursor
+	EventSyncs       = "syncs" // []Sync: all open syncs
+	EventStops       = "stops" // []fleet.Stop: all stops that apply to the engine
+	// []fleet.StopEnd: the recent ends of stops that applied to the engine; precedes the first
+	// EventStops
+	EventStopEnds = "ends"
+	EventGoAway   = "bye" // GoAway; the last message
 )
 
 // Hello opens a stream.
 type Hello struct {
 	Protocol int              `json:"protocol"`
-	Hub      string           `json:"hub"` // version
+	Hub      string           `json:"hub"` // version of the hub
 	Time     time.Time        `json:"time"`
 	Engine   fleet.EngineName `json:"engine"`
-	// where the agent is expected to work; it works nowhere else than it was installed for
+	// the declared instance; an agent works only for the instance that it was installed for
 	ArgoCD fleet.ArgoCDInstance `json:"argocd"`
 	Mode   fleet.AgentMode      `json:"mode"`
 	Epoch  int64                `json:"epoch"`
 	Holder string               `json:"holder"`
-	// the last report that was taken: the next one is numbered above it
+	// the last accepted report: the next report has a higher number
 	ReportSeq int64     `json:"reportSeq"`
 	ExpiresAt time.Time `json:"expiresAt"` // of the identity
-	// Cursor is where the stream begins. One that is lower than was asked for tells that the mirror
-	// is another than the one that the agent knows, as after it was rebuilt: every row comes, and
-	// numbers that the agent holds count for nothing.
+	// Cursor is the start of the stream. A cursor below the requested one means that the mirror was
+	// rebuilt: every row is sent, and the sequence numbers that the agent holds are void.
 	Cursor int64 `json:"cursor"`
-	// DedicatedTo are the tenants that alone use the engine; empty: all share it. A hub of an
-	// earlier version does not tell (nil).
+	// DedicatedTo lists the tenants that may use the engine; empty: the engine is shared. An
+	// earlier hub omits it (nil).
 	DedicatedTo []fleet.TenantName `json:"dedicatedTo,omitzero"`
 }
 
-// Rows are changes in their order.
+// Rows are changes, ordered by sequence number.
 type Rows struct {
 	Rows   []Row `json:"rows"`
 	Cursor int64 `json:"cursor"`
-	// of what stood when the stream was opened; false once it is all there
+	// more of the rows that existed when the stream opened follow
 	More bool `json:"more,omitempty"`
 }
 
 // Sync asks for one sync of one Application.
 type Sync struct {
-	ID        string `json:"id"`
-	Namespace string `json:"namespace,omitempty"` // of an autonomous cluster's own Application
+	ID string `json:"id"`
+	// of a cluster's own Application in autonomous mode
+	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name"`
 	Revision  string `json:"revision,omitempty"`
 	Prune     bool   `json:"prune,omitempty"`
 }
 
-// Bye says why the stream ends.
-type Bye struct {
-	Code    string        `json:"code"`
-	Message string        `json:"message"`
-	After   time.Duration `json:"after,omitempty"` // to wait before the next try, in nanoseconds
+// GoAway ends a stream with a reason.
+type GoAway struct {
+	Code    string `json:"code"`
+	Message string `json:"message"`
+	// the wait before the next attempt, in nanoseconds
+	After time.Duration `json:"after,omitempty"`
 }
 
-// Codes of Bye and of refusals (the `code` of the problem document).
+// Codes of GoAway and of refusals (the `code` of the problem document).
 const (
-	CodeRevoked    = "revoked"    // the identity is no more: join again
-	CodeExpired    = "expired"    // likewise: its keys were not rotated in time
-	CodeCloned     = "cloned"     // two processes use it in turn: join again, once
-	CodeSuperseded = "superseded" // another process of the agent has taken over: end
-	CodeShutdown   = "shutdown"   // the replica ends: connect again
-	CodeRenew      = "renew"      // the stream has stood long enough: connect again
-	CodeProof      = "proof"      // the proof does not hold; Date tells the hub's time
-	CodeReplay     = "replay"     // it was seen before
-	CodeBusy       = "busy"       // too many agents connect at once: see Retry-After
-	CodeProtocol   = "protocol"   // one side is too old
-	// of a join: the one-time token is unknown, over, or of something that is gone
+	CodeRevoked = "revoked" // the identity was revoked: join again
+	// the identity expired, because its keys were not rotated in time: join again
+	CodeExpired    = "expired"
+	CodeCloned     = "cloned"     // two processes alternate with one identity: join again, once
+	CodeSuperseded = "superseded" // another process of the agent has taken over: exit
+	CodeShutdown   = "shutdown"   // the replica shuts down: reconnect
+	CodeRenew      = "renew"      // the stream reached its maximum age or is obsolete: reconnect
+	CodeProof      = "proof"      // the proof is invalid; the Date header has the hub's time
+	CodeReplay     = "replay"     // the proof or the report was received before
+	CodeBusy       = "busy"       // too many requests at once: see Retry-After
+	CodeProtocol   = "protocol"   // the agent or the hub is too old
+	// join: the one-time token is unknown or expired, or its target was deleted
 	CodeToken = "token"
-	CodeUsed  = "used" // of a join: the one-time token was used before, by other keys
-	// of a snapshot: the config repo has not confirmed the rows yet; see Retry-After
+	CodeUsed  = "used" // join: the one-time token was used before, with other keys
+	// snapshot: the config repo has not confirmed the rows yet; see Retry-After
 	CodeUnconfirmed = "unconfirmed"
-	// nothing is declared for the agent at present, as during a rebuild: see Retry-After
+	// nothing is declared for the agent now, as during a rebuild: see Retry-After
 	CodeUndeclared = "undeclared"
-	CodeInvalid    = "invalid" // the request makes no sense
+	CodeInvalid    = "invalid" // the request is malformed
 )
 
-// Problem is how a request is refused (RFC 9457, application/problem+json). An answer of PathToken
-// holds Error and Description too (RFC 6749).
+// Problem is the body of a refusal (RFC 9457, application/problem+json). A response of PathToken
+// also has Error and Description (RFC 6749).
 type Problem struct {
 	Type   string `json:"type"`
 	Title  string `json:"title"`
@@ -215,27 +218,29 @@ type Problem struct {
 	Code   string `json:"code,omitempty"`
 	Detail string `json:"detail,omitempty"`
 	Next   string `json:"next,omitempty"`
-	// of CodeReplay of a report: the last one that was taken
+	// CodeReplay of a report: the last accepted report
 	ReportSeq   int64  `json:"reportSeq,omitempty"`
 	Error       string `json:"error,omitempty"`
 	Description string `json:"error_description,omitempty"`
 }
 
-// Report is the body of PathStatus. Seq grows by one with each report of an identity, whatever
-// process sends it. The request names that process in HeaderInstance: Epoch is that of its session.
+// Report is the body of PathStatus. Seq grows by one with each report of an identity, across its
+// processes. HeaderInstance names the process, and Epoch is the epoch of its session.
 type Report struct {
-	Epoch    int64                  `json:"epoch"`
-	Seq      int64                  `json:"seq"`
-	Acks     []Ack                  `json:"acks,omitempty"`
-	Observed []Observed             `json:"observed,omitempty"`
-	Syncs    []SyncEnd              `json:"syncs,omitempty"`
-	Standing *Standing              `json:"standing,omitempty"`
-	Own      []fleet.OwnApplication `json:"own,omitempty"` // of an autonomous cluster
-	// with this report every own Application was sent since the session began: others are gone
+	Epoch    int64        `json:"epoch"`
+	Seq      int64        `json:"seq"`
+	Acks     []Ack        `json:"acks,omitempty"`
+	Observed []Observed   `json:"observed,omitempty"`
+	Syncs    []SyncStatus `json:"syncs,omitempty"`
+	Status   *AgentStatus `json:"standing,omitempty"`
+	// own Applications of a cluster in autonomous mode
+	Own []fleet.OwnApplication `json:"own,omitempty"`
+	// this report completes the list of own Applications of this session: unlisted ones were
+	// deleted
 	OwnWhole bool `json:"ownWhole,omitempty"`
 }
 
-// Ack is fleet.Ack without the engine, which the credential tells.
+// Ack is fleet.Ack without the engine, which follows from the credential.
 type Ack struct {
 	Kind    fleet.ObjectKind `json:"kind"`
 	Name    string           `json:"name"`
@@ -243,7 +248,7 @@ type Ack struct {
 	State   fleet.ApplyState `json:"state"`
 	Message string           `json:"message,omitempty"`
 	Removed bool             `json:"removed,omitempty"`
-	// of the row as it was handled; an agent of an earlier version sends none
+	// hash of the handled row; an earlier agent omits it
 	Hash string `json:"hash,omitempty"`
 }
 
@@ -264,15 +269,15 @@ type Observed struct {
 	Gone            bool              `json:"gone,omitempty"`
 }
 
-// SyncEnd is how a sync stands.
-type SyncEnd struct {
+// SyncStatus is the state of a sync.
+type SyncStatus struct {
 	ID      string               `json:"id"`
 	State   fleet.OperationState `json:"state"`
 	Message string               `json:"message,omitempty"`
 }
 
-// Standing is fleet.AgentReport on the wire.
-type Standing struct {
+// AgentStatus is fleet.AgentReport on the wire.
+type AgentStatus struct {
 	Reachable        bool   `json:"reachable"`
 	Message          string `json:"message,omitempty"`
 	ArgoCD           string `json:"argocd,omitempty"`
@@ -280,19 +285,18 @@ type Standing struct {
 	PendingDeletions int    `json:"pendingDeletions,omitempty"`
 	HeldDeletions    int    `json:"heldDeletions,omitempty"`
 	Orphans          int    `json:"strays,omitempty"`
-	Own              int    `json:"own,omitempty"` // the cluster's own Applications, all of them
-	// Environments that the strays are of, as fleet.AgentReport. It is there when it is empty too:
-	// an agent of an earlier version has none.
+	Own              int    `json:"own,omitempty"` // number of the cluster's own Applications
+	// Environments are the environments of the orphans, as in fleet.AgentReport. An empty list is
+	// sent too: an earlier agent omits the field.
 	Environments []fleet.EnvironmentID `json:"environments,omitzero"`
-	// Unreachable are the environments whose clusters the engine cannot read, all of them up to
-	// fleet.MaxReach. It is there when it is empty too, as Environments is.
+	// Unreachable lists the environments whose clusters the engine cannot read, at most
+	// fleet.MaxReach. An empty list is sent too, as with Environments.
 	Unreachable []Unreachable `json:"unreachable,omitzero"`
-	// Listed are the strays, all of them up to fleet.MaxListedOrphans. It is there when it is empty
-	// too.
+	// Listed are the orphans, at most fleet.MaxListedOrphans. An empty list is sent too.
 	Listed []Orphan `json:"listed,omitzero"`
 }
 
-// Orphan is fleet.Orphan without the engine, which the credential tells.
+// Orphan is fleet.Orphan without the engine, which follows from the credential.
 type Orphan struct {
 	Kind        fleet.ObjectKind      `json:"kind"`
 	Name        string                `json:"name"`
@@ -305,7 +309,7 @@ type Orphan struct {
 	Pure        bool                  `json:"pure,omitempty"`
 }
 
-// Unreachable is one environment whose cluster the engine cannot read.
+// Unreachable is an environment whose cluster the engine cannot read.
 type Unreachable struct {
 	Environment fleet.EnvironmentID `json:"environment"`
 	fleet.Unreachable

@@ -15,18 +15,18 @@ import (
 )
 
 const (
-	attempts     = 5 // of a write that others get in the way of
+	attempts     = 5 // of a write that conflicts with other writers
 	deletingWait = 5 * time.Second
 )
 
-// Apply brings one object to its row: one server-side apply when it differs or is not there, no
-// request when the engine already has it. The secret is the credential of a Cluster or Repository
-// row. Outcome.State is ApplyApplied; ApplyConflict when another manager keeps changing it;
-// ApplyPending while an older object of that name is still being deleted. Errors are those of
-// package engine.
+// Apply makes one object match its row. It sends one server-side apply if the object differs or is
+// missing, and no request if it matches. The secret is the credential of a Cluster or Repository
+// row. Outcome.State is ApplyApplied; ApplyConflict if another manager keeps changing the object;
+// or ApplyPending while an older object of that name is being deleted. Errors are those of package
+// engine.
 func (e *Engine) Apply(ctx context.Context, row fleet.Row, secret fleet.Secret,
 	lease fleet.Lease) (engine.Outcome, error) {
-	if err := errors.Join(e.ready(), e.public(row.Key)); err != nil {
+	if err := errors.Join(e.ready(), e.checkPublic(row.Key)); err != nil {
 		return engine.Outcome{}, err
 	}
 	w, err := prepare(row, secret, lease)
@@ -36,22 +36,22 @@ func (e *Engine) Apply(ctx context.Context, row fleet.Row, secret fleet.Secret,
 	known := e.cache.get(row.Key)
 	for range attempts {
 		var out engine.Outcome
-		out, err = e.step(ctx, w, known)
+		out, err = e.applyOnce(ctx, w, known)
 		if codeOf(err) != http.StatusConflict {
 			return out, e.explain(row.Key, err)
 		}
-		if known, err = e.fetch(ctx, row.Key); err != nil {
+		if known, err = e.refetch(ctx, row.Key); err != nil {
 			return engine.Outcome{}, e.explain(row.Key, err)
 		}
 	}
 	return engine.Outcome{},
 		fmt.Errorf(
-			"%s %s: changed by others %d times in a row while it was written; it is tried again",
+			"%s %s: other writers changed it %d times in a row during the write; it is retried",
 			row.Key.Kind, row.Key.Name, attempts)
 }
 
-// step does what the verdict says, once.
-func (e *Engine) step(ctx context.Context, w *want, known *entry) (engine.Outcome, error) {
+// applyOnce carries out one decision.
+func (e *Engine) applyOnce(ctx context.Context, w *desired, known *entry) (engine.Outcome, error) {
 	switch w.decide(known) {
 	case doNothing:
 		return engine.Outcome{State: fleet.ApplyApplied}, nil
@@ -69,12 +69,12 @@ func (e *Engine) step(ctx context.Context, w *want, known *entry) (engine.Outcom
 			engine.ErrFenced, known.Epoch, w.epoch)
 	default:
 		return engine.Outcome{State: fleet.ApplyPending, RetryAfter: deletingWait,
-			Message: "an older object of this name is being deleted; it is made anew when that " +
+			Message: "an older object of this name is being deleted; it is recreated when that " +
 				"has ended"}, nil
 	}
 }
 
-func (e *Engine) write(ctx context.Context, w *want, known *entry) (engine.Outcome, error) {
+func (e *Engine) write(ctx context.Context, w *desired, known *entry) (engine.Outcome, error) {
 	body, err := w.patch(known)
 	if err != nil {
 		return engine.Outcome{}, err
@@ -84,7 +84,7 @@ func (e *Engine) write(ctx context.Context, w *want, known *entry) (engine.Outco
 	err = e.mutate(ctx, w.row.Tenant, request{
 		method: http.MethodPatch, path: w.r.object(e.namespace, w.row.Key.Name),
 		contentType: applyPatch, accept: metadataOnly, body: body,
-		// an apply is strict by itself
+		// server-side apply is strict anyway
 		query: url.Values{"fieldManager": {fieldManager}, "force": {"true"}, "fieldValidation": {
 			"Ignore"}},
 	}, &answer)
@@ -95,9 +95,9 @@ func (e *Engine) write(ctx context.Context, w *want, known *entry) (engine.Outco
 	return engine.Outcome{State: fleet.ApplyApplied, Changed: true}, nil
 }
 
-// mutate sends a write unless an emergency stop is in force at that very moment.
+// mutate sends a write unless an emergency stop is in force at that moment.
 func (e *Engine) mutate(ctx context.Context, tenant fleet.TenantName, r request, out any) error {
-	r.before = func() error {
+	r.precheck = func() error {
 		if e.options.Stopped(tenant) {
 			return engine.ErrStopped
 		}
@@ -106,13 +106,13 @@ func (e *Engine) mutate(ctx context.Context, tenant fleet.TenantName, r request,
 	return e.client.do(ctx, r, out)
 }
 
-// read is an uncached read of one object, nil when there is none.
+// read reads one object from the API server, bypassing the cache; nil if it does not exist.
 func (e *Engine) read(ctx context.Context, key fleet.ObjectKey) (*liveObject, error) {
 	r := resourceOf(key.Kind)
 	var raw json.RawMessage
 	err := e.client.do(ctx, request{method: http.MethodGet, path: r.object(e.namespace, key.Name)},
 		&raw)
-	if e.absent(err, r) {
+	if e.provesAbsence(err, r) {
 		return nil, nil
 	}
 	if err != nil {
@@ -120,21 +120,22 @@ func (e *Engine) read(ctx context.Context, key fleet.ObjectKey) (*liveObject, er
 	}
 	o, err := decodeLive(raw)
 	if err == nil && o.Metadata.UID == "" {
-		err = fmt.Errorf("%w: the answer is no object", engine.ErrUnreachable)
+		err = fmt.Errorf("%w: the response is not an object", engine.ErrUnreachable)
 	}
 	return o, err
 }
 
-// absent reports whether a read proves that the object is not there. A 404 of a server that does
-// not know the kind at all, or of a proxy, is no proof.
-func (e *Engine) absent(err error, r *resource) bool {
+// provesAbsence reports whether a failed read proves that the object does not exist. A 404 of a
+// server without this kind, or of a proxy, proves nothing.
+func (e *Engine) provesAbsence(err error, r *resource) bool {
 	var s *statusError
 	return errors.As(err, &s) && s.Code == http.StatusNotFound && s.Reason == "NotFound" &&
 		s.named == r.plural
 }
 
-// fetch refreshes the cache's view of one object by an uncached read, nil when there is none.
-func (e *Engine) fetch(ctx context.Context, key fleet.ObjectKey) (*entry, error) {
+// refetch refreshes the cache's entry of one object with an uncached read; nil if the object does
+// not exist.
+func (e *Engine) refetch(ctx context.Context, key fleet.ObjectKey) (*entry, error) {
 	o, err := e.read(ctx, key)
 	if o == nil || err != nil {
 		return nil, err
@@ -149,7 +150,7 @@ func (e *Engine) fetch(ctx context.Context, key fleet.ObjectKey) (*entry, error)
 	return fresh, nil
 }
 
-// ready reports why nothing may be written now.
+// ready returns why writes are forbidden now.
 func (e *Engine) ready() error {
 	if why := e.unfit.Load(); why != nil {
 		return *why
@@ -163,18 +164,18 @@ func (e *Engine) ready() error {
 	return nil
 }
 
-// public refuses what is kept in a Secret where Secrets are left alone.
-func (e *Engine) public(key fleet.ObjectKey) error {
+// checkPublic rejects objects that are stored in a Secret if Secrets are off limits.
+func (e *Engine) checkPublic(key fleet.ObjectKey) error {
 	if e.options.Public && resourceOf(key.Kind) == secrets {
 		return fmt.Errorf(
-			"%s %s: %w: Secrets are left alone here; install the agent without --no-secrets, or "+
+			"%s %s: %w: this agent writes no Secrets; install it without --no-secrets, or "+
 				"declare no credential", key.Kind, key.Name, engine.ErrRefused)
 	}
 	return nil
 }
 
-// explain puts an API server's refusal in the words of package engine. What the server says of a
-// Secret is not repeated: it quotes values.
+// explain maps an API server's error to one of package engine. It does not repeat the server's
+// message about a Secret, which may quote values.
 func (e *Engine) explain(key fleet.ObjectKey, err error) error {
 	if err == nil {
 		return nil
@@ -184,9 +185,9 @@ func (e *Engine) explain(key fleet.ObjectKey, err error) error {
 	if !errors.As(err, &s) {
 		return fmt.Errorf("%s: %w", subject, err)
 	}
-	said := s.Message
+	message := s.Message
 	if resourceOf(key.Kind) == secrets {
-		said = "(not shown: it may quote the secret)"
+		message = "(not shown: it may quote the secret)"
 	}
 	sentinel, next := engine.ErrRefused, ""
 	switch {
@@ -197,7 +198,7 @@ func (e *Engine) explain(key fleet.ObjectKey, err error) error {
 		sentinel = engine.ErrTooLarge
 	case slices.Contains(s.Causes, "NamespaceTerminating"):
 		next = fmt.Sprintf(
-			"namespace %s is being deleted; decide whether its Argo CD is to come back before "+
+			"namespace %s is being deleted; decide whether to restore its Argo CD before "+
 				"anything else is written", e.namespace)
 	case s.Code == http.StatusForbidden:
 		next = fmt.Sprintf("grant it to the control plane in namespace %s", e.namespace)
@@ -208,5 +209,5 @@ func (e *Engine) explain(key fleet.ObjectKey, err error) error {
 		next = "; " + next
 	}
 	return fmt.Errorf("%s: %w: %d %s: %s%s", subject, sentinel, s.Code, s.Reason,
-		clip(said, maxText/2), next)
+		clip(message, maxText/2), next)
 }

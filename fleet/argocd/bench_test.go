@@ -21,8 +21,8 @@ import (
 const fanOut = 2000
 
 // BenchmarkFanOut applies 2,000 Applications through an Engine and through a bare client-go loop
-// with the same bytes, in blocks A B B A, each into a namespace of its own, and reports the ratio
-// of the medians: creations, then changes. Then what 2,000 unchanged rows cost.
+// with the same bytes, in blocks A B B A, each in its own namespace, and reports the ratio of the
+// medians: first creations, then changes, and then the cost of 2,000 unchanged rows.
 //
 //	go test -run '^$' -bench FanOut -benchtime 1x -timeout 30m ./fleet/argocd
 func BenchmarkFanOut(b *testing.B) {
@@ -59,8 +59,8 @@ func median(v []float64) float64 {
 	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2
 }
 
-// benchArm prepares one arm in a namespace of its own. The function it returns applies all rows and
-// tells how many writes that took.
+// benchArm prepares one arm in its own namespace. The returned function applies all rows and counts
+// the writes.
 func benchArm(b *testing.B, arm string) func(revision string) int {
 	b.Helper()
 	namespace := space(b, apiServer(b))
@@ -88,17 +88,17 @@ func benchArm(b *testing.B, arm string) func(revision string) int {
 		pacing.Sleep(ctx, time.Millisecond)
 	}
 	return func(revision string) int {
-		before := bench.Outside.Writes()
+		before := bench.External.Writes()
 		each(b, rows[revision], func(row fleet.Row) error {
 			_, err := bench.Engine.Apply(ctx, row, fleet.Secret{}, fleet.Lease{Epoch: 1})
 			return err
 		})
-		return bench.Outside.Writes() - before
+		return bench.External.Writes() - before
 	}
 }
 
-// bareLoop is the floor: the same bodies by client-go's own transport without limits, answers
-// thrown away.
+// bareLoop is the minimum: the same bodies through client-go's own transport without limits, with
+// discarded responses.
 func bareLoop(b *testing.B, namespace string, rows map[string][]fleet.Row) func(string) int {
 	client, err := rest.HTTPClientFor(apiServer(b).REST())
 	if err != nil {
@@ -144,7 +144,7 @@ func bareLoop(b *testing.B, namespace string, rows map[string][]fleet.Row) func(
 	}
 }
 
-// each runs do for every row, 16 at a time.
+// each calls do for every row, 16 at a time.
 func each(b *testing.B, rows []fleet.Row, do func(fleet.Row) error) {
 	work := make(chan fleet.Row)
 	var all sync.WaitGroup

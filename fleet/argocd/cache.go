@@ -16,36 +16,37 @@ import (
 	"argosy.dev/argosy/fleet/pacing"
 )
 
-// reconciledStep is how often an Application's time of reconciliation alone is worth an
-// observation.
+// reconciledStep is the minimum change of an Application's reconciliation time that is reported on
+// its own.
 const reconciledStep = 10 * time.Minute
 
-// cache is what the watches have shown, kept by resource and name, and what of it the sink has not
-// heard yet. Our own writes are put in as they are answered, so that the next decision does not
-// wait for the watch; an older event never overwrites a newer state.
+// cache holds the watched objects by resource and name, and the changes that the sink has not
+// received yet. The response to each own write goes into the cache, so that the next decision does
+// not wait for the watch. An older event never overwrites a newer state.
 type cache struct {
-	mu      sync.RWMutex
-	objects map[*resource]map[string]*entry
-	wanted  []*resource        // that are followed
-	listed  map[*resource]bool // read completely, at least once
-	writing map[fleet.ObjectKey]stamp
-	before  map[*resource]listed // what was known when a list began
-	// how the server's state was seen to go back; until the sink has heard
-	back string
+	mu          sync.RWMutex
+	objects     map[*resource]map[string]*entry
+	wanted      []*resource        // the followed resources
+	listed      map[*resource]bool // read completely at least once
+	writing     map[fleet.ObjectKey]stamp
+	atListStart map[*resource]snapshot // the objects at the start of a list
+	// how the server's state went back in time, until the sink has it
+	wentBack string
 
-	observed map[fleet.ObjectKey]fleet.Observation // waiting for the sink; the last state of each
-	contacts map[fleet.ObjectKey]engine.Contact    // likewise
+	// pending for the sink; the latest state of each object
+	observed map[fleet.ObjectKey]fleet.Observation
+	contacts map[fleet.ObjectKey]engine.Contact // pending for the sink
 	wakes    map[fleet.ObjectKey]struct{}
-	dirty    pacing.Signal // holds one token while something waits
+	dirty    pacing.Signal // has one token while something is pending
 }
 
-// listed is what was known of a resource at one moment.
-type listed struct {
+// snapshot holds the objects of a resource at one moment.
+type snapshot struct {
 	version string
 	objects map[string]*entry
 }
 
-// stamp is what a write leaves on an object: whose write it is and of which content.
+// stamp identifies a write on an object: its epoch and its content.
 type stamp struct {
 	epoch   int64
 	applied string
@@ -56,24 +57,24 @@ func (e *entry) stamp() stamp { return stamp{e.Epoch, e.applied} }
 func newCache(wanted []*resource) *cache {
 	c := &cache{wanted: wanted, objects: map[*resource]map[string]*entry{},
 		listed: map[*resource]bool{}, dirty: pacing.NewSignal(),
-		writing:  map[fleet.ObjectKey]stamp{},
-		before:   map[*resource]listed{},
-		observed: map[fleet.ObjectKey]fleet.Observation{},
-		contacts: map[fleet.ObjectKey]engine.Contact{},
-		wakes:    map[fleet.ObjectKey]struct{}{}}
+		writing:     map[fleet.ObjectKey]stamp{},
+		atListStart: map[*resource]snapshot{},
+		observed:    map[fleet.ObjectKey]fleet.Observation{},
+		contacts:    map[fleet.ObjectKey]engine.Contact{},
+		wakes:       map[fleet.ObjectKey]struct{}{}}
 	for _, r := range resources {
 		c.objects[r] = map[string]*entry{}
 	}
 	return c
 }
 
-// get is the entry under a key, or nil. An entry is never changed once it is in.
+// get returns the entry of a key, or nil. Entries are immutable.
 func (c *cache) get(key fleet.ObjectKey) *entry {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	e := c.objects[resourceOf(key.Kind)][key.Name]
 	if e != nil && e.Key.Kind != key.Kind {
-		stranger := *e // a Secret of the other type under this name
+		stranger := *e // a Secret of the other type has this name
 		stranger.Ours = false
 		return &stranger
 	}
@@ -86,7 +87,7 @@ func (c *cache) synced() bool {
 	return len(c.listed) == len(c.wanted)
 }
 
-// put takes what the API server said of an object, unless it is older than what is known.
+// put stores an object unless the cache has a newer version.
 func (c *cache) put(r *resource, e *entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -96,12 +97,12 @@ func (c *cache) put(r *resource, e *entry) {
 func (c *cache) replace(r *resource, e *entry) {
 	before := c.objects[r][e.Key.Name]
 	if before != nil && newer(before.ResourceVersion, e.ResourceVersion) {
-		return // of the object that had the name before, too
+		return // even if it belonged to an earlier object of that name
 	}
 	c.objects[r][e.Key.Name] = e
 	if !e.Ours {
 		if before != nil && before.Ours {
-			c.wake(before.Key) // somebody has taken our labels off
+			c.wake(before.Key) // another writer has removed our labels
 		}
 		return
 	}
@@ -109,22 +110,23 @@ func (c *cache) replace(r *resource, e *entry) {
 		c.contacts[e.Key] = e.contact
 		c.dirty.Set()
 	}
-	if r == applications && (before == nil || before.UID != e.UID || differs(before.seen, e.seen)) {
-		c.observed[e.Key] = e.seen
+	if r == applications &&
+		(before == nil || before.UID != e.UID || differs(before.observation, e.observation)) {
+		c.observed[e.Key] = e.observation
 		c.dirty.Set()
 	} else if before != nil {
-		// so that the step is counted from what was told
-		e.seen.ReconciledAt = before.seen.ReconciledAt
+		// the step counts from the last reported time
+		e.observation.ReconciledAt = before.observation.ReconciledAt
 	}
-	if e.Drifted || e.Deleting || c.listed[r] && c.news(before, e) {
+	if e.Drifted || e.Deleting || c.listed[r] && c.foreignWrite(before, e) {
 		c.wake(e.Key)
 	}
 }
 
-// news reports whether an object shows a write that is not ours: a request that another lease
-// sent may arrive long after it was given up, and what it leaves is consistent in itself. The
-// first list of a resource is no news: every row is held against it.
-func (c *cache) news(before, e *entry) bool {
+// foreignWrite reports whether an object shows another writer's write. A request of a lost lease
+// may arrive long afterwards and leave a consistent object. The first list of a resource does not
+// count: every row is compared with it anyway.
+func (c *cache) foreignWrite(before, e *entry) bool {
 	if before != nil && before.Ours && before.UID == e.UID && before.stamp() == e.stamp() {
 		return false
 	}
@@ -132,7 +134,8 @@ func (c *cache) news(before, e *entry) bool {
 	return !writing || own != e.stamp()
 }
 
-// expect makes the watch's event of a write of ours no news until the returned function is called.
+// expect marks a write as ours until the returned function is called, so that its watch event wakes
+// no worker.
 func (c *cache) expect(key fleet.ObjectKey, s stamp) (end func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -144,8 +147,7 @@ func (c *cache) expect(key fleet.ObjectKey, s stamp) (end func()) {
 	}
 }
 
-// remove takes an object out that a watch or a complete list has shown to be gone. rv is when it
-// was.
+// remove drops an object that a watch or a complete list has shown as deleted at version rv.
 func (c *cache) remove(r *resource, name, rv string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -163,7 +165,8 @@ func (c *cache) drop(r *resource, name, rv string) {
 	}
 	if r == applications {
 		c.observed[before.Key] = fleet.Observation{Key: before.Key, UID: before.UID,
-			ResourceVersion: rv, Deleted: true, Sync: fleet.SyncUnknown, Health: fleet.HealthUnknown}
+			ResourceVersion: rv, Deleted: true, Sync: fleet.SyncUnknown,
+			Health: fleet.HealthUnknown}
 		c.contacts[before.Key] = engine.Contact{
 			Key: before.Key, Tenant: before.Tenant, Environment: before.Environment, Gone: true,
 		}
@@ -171,16 +174,16 @@ func (c *cache) drop(r *resource, name, rv string) {
 	c.wake(before.Key)
 }
 
-// listing begins a list. version is the newest that the server has told of before.
-func (c *cache) listing(r *resource, version string) {
+// beginList starts a list. version is the newest one that the server has shown.
+func (c *cache) beginList(r *resource, version string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.before[r] = listed{version, maps.Clone(c.objects[r])}
+	c.atListStart[r] = snapshot{version, maps.Clone(c.objects[r])}
 }
 
-// relisted takes a complete list: what is not in it is gone, unless it was written after the list
-// was read.
-func (c *cache) relisted(r *resource, all map[string]*entry, rv string) {
+// replaceAll stores a complete list. Unlisted objects were deleted, unless they were written after
+// the list was read.
+func (c *cache) replaceAll(r *resource, all map[string]*entry, rv string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.rewind(r, all, rv)
@@ -195,12 +198,12 @@ func (c *cache) relisted(r *resource, all map[string]*entry, rv string) {
 	c.listed[r] = true
 }
 
-// rewind forgets what a complete list contradicts that began after it was known. The newest state
-// of an object is never older than one that the server has shown before, unless the server's whole
-// state is: then versions of before and after do not compare.
+// rewind drops objects that a later complete list contradicts. An object's newest state is never
+// older than one seen before, unless the server's whole state went back in time: then the versions
+// are not comparable.
 func (c *cache) rewind(r *resource, all map[string]*entry, rv string) {
-	before := c.before[r]
-	delete(c.before, r)
+	before := c.atListStart[r]
+	delete(c.atListStart, r)
 	older := 0
 	for name, e := range all {
 		b := before.objects[name]
@@ -211,7 +214,8 @@ func (c *cache) rewind(r *resource, all map[string]*entry, rv string) {
 	if older == 0 && !newer(before.version, rv) {
 		return
 	}
-	c.back = fmt.Sprintf("%s: %d of %d objects are older than before, and version %s follows %s",
+	c.wentBack = fmt.Sprintf(
+		"%s: %d of %d objects are older than before, and version %s follows %s",
 		r.plural, older, len(all), rv, cmp.Or(before.version, "an unknown one"))
 	c.dirty.Set()
 	for name, b := range before.objects {
@@ -227,31 +231,31 @@ func (c *cache) wake(key fleet.ObjectKey) {
 	c.dirty.Set()
 }
 
-// pending is what waits for the sink.
+// pending holds the changes for the sink.
 type pending struct {
-	seen     []fleet.Observation
+	observed []fleet.Observation
 	contacts []engine.Contact
 	wakes    []fleet.ObjectKey
-	back     string
+	wentBack string
 }
 
-// take hands over what waits for the sink.
+// take returns and clears the pending changes.
 func (c *cache) take() pending {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p := pending{
-		seen:     slices.Collect(maps.Values(c.observed)),
+		observed: slices.Collect(maps.Values(c.observed)),
 		contacts: slices.Collect(maps.Values(c.contacts)),
-		wakes:    slices.Collect(maps.Keys(c.wakes)), back: c.back,
+		wakes:    slices.Collect(maps.Keys(c.wakes)), wentBack: c.wentBack,
 	}
-	c.back = ""
+	c.wentBack = ""
 	clear(c.observed)
 	clear(c.contacts)
 	clear(c.wakes)
 	return p
 }
 
-// inventory is everything that is ours.
+// inventory returns all our objects.
 func (c *cache) inventory() []engine.Live {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -270,7 +274,7 @@ func (c *cache) inventory() []engine.Live {
 	return all
 }
 
-// users counts the Applications, ours or not, that satisfy uses, and names one of them.
+// users counts the Applications, ours or not, that satisfy uses, and returns the name of one.
 func (c *cache) users(uses func(*entry) bool) (n int, one string) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -283,16 +287,16 @@ func (c *cache) users(uses func(*entry) bool) (n int, one string) {
 	return n, one
 }
 
-// newer compares resourceVersions as the numbers that they are on every API server there is; what
-// is no number is never newer.
+// newer compares resourceVersions as numbers, as every API server issues them. A version that is
+// not a number is never newer.
 func newer(a, b string) bool {
 	x, errX := strconv.ParseUint(a, 10, 64)
 	y, errY := strconv.ParseUint(b, 10, 64)
 	return errX == nil && errY == nil && x > y
 }
 
-// appliedHash is the hash annotation of an object with that content: the row's hash, and for a
-// Secret, whose row has no secret content, the beginning of the content's hash too.
+// appliedHash returns the hash annotation of an object: the row's hash and, for a Secret, the
+// beginning of the content's hash, because a row has no secret content.
 func appliedHash(r *resource, row string, content [32]byte) string {
 	sum := hex.EncodeToString(content[:])
 	if r == secrets {

@@ -8,9 +8,9 @@ import (
 	"fmt"
 )
 
-// canonical writes a JSON value in the one form that is hashed: sorted keys, no white space, and no
-// null or empty list, which an apply would take for a change each time. An empty object stays:
-// `automated: {}` turns automation on. So does empty text: the core API group.
+// canonical encodes a JSON value for hashing: sorted keys, no white space, and no null or empty
+// list, which would make every apply a change. It keeps empty objects, because `automated: {}`
+// turns automation on, and empty strings, because the core API group is one.
 func canonical(v any) ([]byte, error) {
 	var out bytes.Buffer
 	enc := json.NewEncoder(&out)
@@ -21,7 +21,7 @@ func canonical(v any) ([]byte, error) {
 	return bytes.TrimSuffix(out.Bytes(), []byte("\n")), nil
 }
 
-// canonicalOf is the canonical form of a typed value.
+// canonicalOf returns the canonical form of a typed value.
 func canonicalOf(v any) ([]byte, error) {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -34,7 +34,7 @@ func canonicalOf(v any) ([]byte, error) {
 	return canonical(tree)
 }
 
-// decodeTree reads a JSON object, keeping numbers as they are written.
+// decodeTree decodes a JSON object and keeps numbers as written.
 func decodeTree(b []byte) (map[string]any, error) {
 	dec := json.NewDecoder(bytes.NewReader(b))
 	dec.UseNumber()
@@ -45,12 +45,12 @@ func decodeTree(b []byte) (map[string]any, error) {
 	return tree, nil
 }
 
-// prune removes, in place, what canonical leaves out.
+// prune removes, in place, the values that canonical omits.
 func prune(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
 		for k, e := range v {
-			if p := prune(e); says(p) {
+			if p := prune(e); hasContent(p) {
 				v[k] = p
 			} else {
 				delete(v, k)
@@ -64,7 +64,7 @@ func prune(v any) any {
 	return v
 }
 
-func says(v any) bool {
+func hasContent(v any) bool {
 	switch v := v.(type) {
 	case nil:
 		return false

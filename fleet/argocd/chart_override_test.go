@@ -14,7 +14,7 @@ import (
 	"argosy.dev/argosy/test/stack"
 )
 
-// archive is a chart as a Helm repository serves it.
+// archive returns a chart as a Helm repository serves it.
 func archive(t testing.TB, name string, files map[string]string) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -38,7 +38,7 @@ func archive(t testing.TB, name string, files map[string]string) []byte {
 	return out.Bytes()
 }
 
-// startCharts serves charts by name, all of version 1.0.0.
+// startCharts serves charts by name, all with version 1.0.0.
 func startCharts(t testing.TB, charts map[string]map[string]string) string {
 	t.Helper()
 	index := "apiVersion: v1\nentries:\n"
@@ -62,9 +62,9 @@ func startCharts(t testing.TB, charts map[string]map[string]string) string {
 	return server.URL + "/charts"
 }
 
-// Argo CD merges .argocd-source.yaml of a chart's archive too, where no Git setting sees it. What
-// it says counts for the chart's own rendering, which is the chart's anyway. It chooses no other
-// tool, and the settings of a shared engine hold for it as well.
+// Argo CD also merges .argocd-source.yaml of a chart's archive, out of reach of the Git settings.
+// It changes only the rendering of the chart, which the chart controls anyway. It selects no other
+// tool, and the settings of a shared engine apply to it as well.
 func TestAnOverrideInAChartArchiveReachesNothingBeyondTheChart(t *testing.T) {
 	for _, version := range stack.ArgoVersions {
 		for _, open := range []bool{false, true} {
@@ -122,8 +122,8 @@ func (w *world) chartOverrides(c *canaryServer, open bool) {
 	w.until("a chart's own override counts for its own rendering", func() bool {
 		return value("own") == "overridden" && value("named") == "overridden"
 	})
-	// A chart is rendered with spec.source.helm set, which the override can neither take away nor
-	// stand beside.
+	// A chart is rendered with spec.source.helm set. The override can neither remove it nor add
+	// another tool.
 	w.until("a chart chooses no other tool", func() bool {
 		return strings.Contains(w.condition(keys["jsonnet"]),
 			"multiple application sources defined")
@@ -141,6 +141,6 @@ func (w *world) chartOverrides(c *canaryServer, open bool) {
 		return strings.Contains(w.condition(keys["remote"]), "not allowed")
 	})
 	if got := value("remote"); got == "from the canary" || c.dialled("values.yaml") {
-		w.Errorf("ConfigMap remote says %q; dialled: %t", got, c.dialled("values.yaml"))
+		w.Errorf("ConfigMap remote has %q; dialled: %t", got, c.dialled("values.yaml"))
 	}
 }

@@ -16,19 +16,19 @@ import (
 	"argosy.dev/argosy/fleet/engine"
 )
 
-// Content types and answers that we ask for. Of a write only the metadata comes back: an
-// Application's status can be megabytes.
+// Content types of requests and responses. A write returns only the metadata: an Application's
+// status can be megabytes.
 const (
-	applyPatch       = "application/apply-patch+yaml" // JSON is YAML
+	applyPatch       = "application/apply-patch+yaml" // JSON is a subset of YAML
 	mergePatch       = "application/merge-patch+json"
 	plainJSON        = "application/json"
 	metadataListOnly = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 	metadataOnly     = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
-	maxAnswer        = 256 << 20
-	throttleWait     = time.Second // when the server does not say how long
+	maxResponse      = 256 << 20
+	throttleWait     = time.Second // default without Retry-After
 )
 
-// client speaks to one API server over a transport of its own, without client-go's rate limit.
+// client sends requests to one API server over its own transport, without client-go's rate limit.
 type client struct {
 	http    *http.Client
 	base    *url.URL
@@ -42,17 +42,17 @@ type request struct {
 	method, path, contentType, accept string
 	query                             url.Values
 	body                              []byte
-	before                            func() error // asked immediately before the request is sent
+	precheck                          func() error // called immediately before the request is sent
 }
 
-// statusError is the API server's refusal.
+// statusError is an error response of the API server.
 type statusError struct {
 	Code       int
 	Reason     string
 	Message    string
 	Causes     []string
 	RetryAfter time.Duration
-	named      string // the kind that it speaks of, e.g. "applications"
+	named      string // the plural of the kind in its details, e.g. "applications"
 }
 
 func (e *statusError) Error() string {
@@ -67,7 +67,8 @@ func codeOf(err error) int {
 	return 0
 }
 
-// do sends one request, waits out throttling, and decodes the answer into out unless that is nil.
+// do sends one request, waits while the server throttles, and decodes the response into out unless
+// that is nil.
 func (c *client) do(ctx context.Context, r request, out any) error {
 	for attempt := 0; ; attempt++ {
 		err := c.once(ctx, r, out)
@@ -84,8 +85,8 @@ func (c *client) once(ctx context.Context, r request, out any) error {
 	}
 	var throttled time.Duration
 	defer func() { c.flow.release(throttled) }()
-	if r.before != nil {
-		if err := r.before(); err != nil {
+	if r.precheck != nil {
+		if err := r.precheck(); err != nil {
 			return err
 		}
 	}
@@ -101,19 +102,20 @@ func (c *client) once(ctx context.Context, r request, out any) error {
 		throttled = failed.RetryAfter
 		return failed
 	}
-	body := io.LimitReader(resp.Body, maxAnswer)
+	body := io.LimitReader(resp.Body, maxResponse)
 	if out == nil {
 		_, err := io.Copy(io.Discard, body)
 		return unreachable(err)
 	}
 	if err := json.NewDecoder(body).Decode(out); err != nil {
-		return fmt.Errorf("%w: its answer ended early or is not JSON: %w", engine.ErrUnreachable,
+		return fmt.Errorf("%w: its response was truncated or is not JSON: %w",
+			engine.ErrUnreachable,
 			err)
 	}
 	return nil
 }
 
-// send gives the answer, whatever its status.
+// send returns the response, whatever its status.
 func (c *client) send(ctx context.Context, r request) (*http.Response, error) {
 	u := *c.base
 	u.Path += r.path
@@ -140,7 +142,7 @@ func unreachable(err error) error {
 	return fmt.Errorf("%w: %w", engine.ErrUnreachable, err)
 }
 
-// refusal reads the server's Status. What is no Status (a proxy's page) is not repeated.
+// refusal decodes the server's Status. It does not repeat other bodies, such as a proxy's page.
 func refusal(resp *http.Response) *statusError {
 	e := &statusError{Code: resp.StatusCode, Reason: http.StatusText(resp.StatusCode)}
 	var status struct {
@@ -166,7 +168,7 @@ func refusal(resp *http.Response) *statusError {
 			e.Causes = append(e.Causes, c.Reason)
 		}
 	} else {
-		e.Message = "the answer is no Kubernetes status; is a proxy in between?"
+		e.Message = "the response is not a Kubernetes Status; is there a proxy in between?"
 	}
 	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 1<<20))
 	if e.Code == http.StatusTooManyRequests {
@@ -175,8 +177,8 @@ func refusal(resp *http.Response) *statusError {
 	return e
 }
 
-// retryAfter is how long to leave the server alone, with a jitter so that we do not all come back
-// at once; at most a minute.
+// retryAfter returns the pause before the next request, with jitter so that clients do not return
+// together; at most a minute.
 func retryAfter(header string, seconds int) time.Duration {
 	wait := throttleWait
 	if n, err := strconv.Atoi(header); err == nil && n > 0 {

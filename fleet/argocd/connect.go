@@ -16,28 +16,28 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// Options tune one connection. Zero values take the defaults that stand with each field.
+// Options configures one connection. A zero field takes the default named here.
 type Options struct {
-	Window time.Duration // between two reports to the sink; default 150ms
-	// after which a watch without a word is not trusted; default 10m
-	Silence time.Duration
-	Timeout time.Duration // of one request; default 30s
-	// requests at a time, at most; default 16. It begins with 8, and halves when the API server
+	Window time.Duration // between two calls of the sink; default 150ms
+	// a watch without an event for that long is restarted; default 10m
+	IdleTimeout time.Duration
+	Timeout     time.Duration // of one request; default 30s
+	// maximum concurrent requests; default 16. The limit starts at 8 and halves when the API server
 	// throttles
 	InFlight int
-	// within which a second drift of one object is a conflict, and its first pause; default 1m
+	// a second drift of an object within it is a conflict, and its first pause; default 1m
 	Conflict time.Duration
 	// first pause after a failed read; doubles up to 30s; default 500ms
 	Retry time.Duration
-	// asked immediately before each write; true refuses it; required
+	// called immediately before each write; true rejects the write; required
 	Stopped func(fleet.TenantName) bool
-	// Secrets are neither read nor written, and no right on them is needed: a row that asks for one
-	// is engine.ErrRefused
+	// neither read nor write Secrets, so that no right on them is needed: a row that needs one is
+	// engine.ErrRefused
 	Public bool
-	// what lets tenants reach each other through the repo-server does not block: whoever connects
-	// is not told how many tenants use it
+	// findings about the isolation of tenants in the repo-server do not block: the caller does not
+	// know how many tenants use it
 	Advise bool
-	// argocd-cmd-params-cm may not be read: nothing is said of what it holds
+	// skip argocd-cmd-params-cm, which may not be read
 	NoParams bool
 	Now      func() time.Time // default time.Now
 }
@@ -49,7 +49,7 @@ func (o Options) withDefaults() Options {
 		}
 	}
 	set(&o.Window, 150*time.Millisecond)
-	set(&o.Silence, 10*time.Minute)
+	set(&o.IdleTimeout, 10*time.Minute)
 	set(&o.Timeout, 30*time.Second)
 	set(&o.Conflict, time.Minute)
 	set(&o.Retry, 500*time.Millisecond)
@@ -62,33 +62,34 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Engine is one Argo CD instance. Its methods may be called at the same time; it implements
-// engine.Engine.
+// Engine is one Argo CD instance. It implements engine.Engine, and its methods are safe for
+// concurrent use.
 type Engine struct {
 	name         fleet.EngineName
 	namespace    string
 	installation string
-	tenants      int // how many the engine is dedicated to; 0: shared by all
+	tenants      int // number of tenants that the engine is dedicated to; 0: shared by all
 	options      Options
 	client       *client
 	cache        *cache
 	health       health
-	pages        atomic.Int64 // of lists that were read
-	quarrels     quarrels
-	// why nothing may be written; nil until a Preflight found it fit
-	unfit      atomic.Pointer[error]
-	fit        atomic.Bool
-	rightsSeen atomic.Int64 // when all rights were found, in Unix seconds; 0: not yet
+	pages        atomic.Int64 // pages of lists that were read
+	conflicts    fieldConflicts
+	// why writes are forbidden; nil until the first Preflight and after a good one
+	unfit           atomic.Pointer[error]
+	fit             atomic.Bool
+	rightsCheckedAt atomic.Int64 // Unix time of the last complete rights; 0: never
 }
 
-// Connect prepares to reach the Argo CD instance of an engine through a Kubernetes client
-// configuration (Kubeconfig or InCluster). No request is sent: a wrong address shows in Preflight
-// and Health. Each Engine has connections of its own. An environment's own cluster needs no
-// installationID: its Argo CD belongs to its own people, and no other one of ours is there.
+// Connect configures the connection to an engine's Argo CD instance with a Kubernetes client
+// configuration (Kubeconfig or InCluster). It sends no request: a wrong address shows in Preflight
+// and Health. Each Engine has its own connections. An environment's own cluster needs no
+// installationID: its Argo CD belongs to the cluster's people, and is the only one that we use
+// there.
 func Connect(_ context.Context, name fleet.EngineName, spec fleet.EngineSpec, config *rest.Config,
 	options Options) (*Engine, error) {
 	if options.Stopped == nil {
-		return nil, fmt.Errorf("engine %s: no way to ask for emergency stops", name)
+		return nil, fmt.Errorf("engine %s: Options.Stopped is required", name)
 	}
 	if spec.ArgoCD.Namespace == "" || spec.ArgoCD.InstallationID == "" && !name.OfEnvironment() {
 		return nil,
@@ -106,8 +107,8 @@ func Connect(_ context.Context, name fleet.EngineName, spec fleet.EngineSpec, co
 	e := &Engine{name: name, namespace: spec.ArgoCD.Namespace,
 		installation: spec.ArgoCD.InstallationID, tenants: len(spec.DedicatedTo), options: options,
 		cache:  newCache(followed(options)),
-		health: health{broken: map[*resource]failure{}}, quarrels: quarrels{
-			of: map[fleet.ObjectKey]quarrel{}}}
+		health: health{broken: map[*resource]failure{}}, conflicts: fieldConflicts{
+			of: map[fleet.ObjectKey]fieldConflict{}}}
 	e.client = &client{
 		http: &http.Client{Transport: transport, CheckRedirect: func(*http.Request,
 			[]*http.Request) error {
@@ -118,8 +119,8 @@ func Connect(_ context.Context, name fleet.EngineName, spec fleet.EngineSpec, co
 	return e, nil
 }
 
-// newTransport has its own connections, so that a slow engine slows nobody else, and notices a dead
-// one by HTTP/2 pings.
+// newTransport returns a transport with its own connections, so that a slow engine delays no other.
+// HTTP/2 pings detect dead connections.
 func newTransport(config *rest.Config, o Options) (http.RoundTripper, error) {
 	tlsConfig, err := rest.TLSConfigFor(config)
 	if err != nil {
@@ -132,7 +133,7 @@ func newTransport(config *rest.Config, o Options) (http.RoundTripper, error) {
 		TLSClientConfig: tlsConfig, ForceAttemptHTTP2: true, TLSHandshakeTimeout: 10 * time.Second,
 		MaxIdleConnsPerHost: o.InFlight, MaxIdleConns: 2 * o.InFlight,
 		IdleConnTimeout:       90 * time.Second,
-		ResponseHeaderTimeout: 0, // a watch may take its time; other requests have a deadline
+		ResponseHeaderTimeout: 0, // a watch may be silent; other requests have a deadline
 		DialContext: (&net.Dialer{Timeout: 10 * time.Second,
 			KeepAlive: 30 * time.Second}).DialContext,
 		HTTP2: &http.HTTP2Config{SendPingTimeout: 30 * time.Second,
@@ -146,11 +147,11 @@ func newTransport(config *rest.Config, o Options) (http.RoundTripper, error) {
 // Synced reports whether every resource has been read completely.
 func (e *Engine) Synced() bool { return e.cache.synced() }
 
-// Pages is how many pages of lists were read so far: while it grows, a read gets on.
+// Pages returns the number of list pages read so far: while it grows, a read makes progress.
 func (e *Engine) Pages() int64 { return e.pages.Load() }
 
-// quarrels remembers where other managers change our fields.
-type quarrels struct {
+// fieldConflicts tracks objects whose fields other managers change.
+type fieldConflicts struct {
 	mu sync.Mutex
-	of map[fleet.ObjectKey]quarrel
+	of map[fleet.ObjectKey]fieldConflict
 }

@@ -16,7 +16,7 @@ import (
 	"argosy.dev/argosy/fleet/engine"
 )
 
-// The names under which a secret's values are looked for.
+// Keys of a secret's values.
 const (
 	keyToken        = "token"
 	keyCert         = "cert"
@@ -34,8 +34,8 @@ func unusable(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", engine.ErrCredential, fmt.Sprintf(format, args...))
 }
 
-// fill puts the credential into the data of a Secret's manifest. The data is that of a fresh tree
-// and is changed in place.
+// fill adds the credential to the data of a Secret's manifest, in place. The data must not be
+// shared.
 func fill(kind fleet.ObjectKind, data map[string]any, secret fleet.Secret) error {
 	if secret.IsZero() {
 		return unusable("it is empty")
@@ -79,14 +79,14 @@ func dataValue(data map[string]any, name string) ([]byte, error) {
 	return base64.StdEncoding.DecodeString(text)
 }
 
-// clusterCredential is the one credential in the secret: a token, a certificate with its key, or a
-// kubeconfig for the declared server.
+// clusterCredential returns the only credential in the secret: a token, a certificate with its key,
+// or a kubeconfig for the declared server.
 func clusterCredential(secret fleet.Secret, serverKey string) (kubeconfig, error) {
 	var k kubeconfig
 	switch {
 	case secret.Has(keyKubeconfig):
 		if secret.Has(keyToken) || secret.Has(keyCert) || secret.Has(keyKey) {
-			return k, unusable("it holds a kubeconfig and a credential beside it; leave one")
+			return k, unusable("it contains a kubeconfig and another credential; keep one")
 		}
 		var err error
 		if k, err = readKubeconfig(secret.Value(keyKubeconfig)); err != nil {
@@ -108,9 +108,9 @@ func checkClusterCredential(k kubeconfig) error {
 	hasPair := len(k.cert) > 0 || len(k.key) > 0
 	switch {
 	case k.token != "" && hasPair:
-		return unusable("it holds a token and a certificate; leave one")
+		return unusable("it contains a token and a certificate; keep one")
 	case k.token == "" && !hasPair:
-		return unusable("it holds none of %s, %s with %s, %s", keyToken, keyCert, keyKey,
+		return unusable("it contains none of %s, %s with %s, %s", keyToken, keyCert, keyKey,
 			keyKubeconfig)
 	case k.token != "":
 		return checkText(keyToken, k.token, 16<<10)
@@ -121,14 +121,14 @@ func checkClusterCredential(k kubeconfig) error {
 	return nil
 }
 
-// checkText refuses what would break out of a header or an environment variable.
+// checkText rejects text that could break out of a header or an environment variable.
 func checkText(name, s string, most int) error {
 	if s == "" || len(s) > most {
 		return unusable("%s is empty or longer than %d bytes", name, most)
 	}
 	for _, r := range s {
 		if r <= ' ' || r >= 0x7f {
-			return unusable("%s holds a blank or a control character", name)
+			return unusable("%s contains a blank or a control character", name)
 		}
 	}
 	return nil
@@ -150,7 +150,7 @@ func fillRepository(data map[string]any, secret fleet.Secret) error {
 	}
 	if ways != 1 {
 		return unusable(
-			"it must hold exactly one of %s (with %s), %s, %s, or a GitHub App's %s, %s and %s",
+			"it must contain exactly one of %s (with %s), %s, %s, or a GitHub App's %s, %s and %s",
 			keyPassword, keyUsername, keyToken, keySSH, keyAppID, keyInstallation, keyAppKey)
 	}
 	switch {
@@ -169,7 +169,7 @@ func fillRepository(data map[string]any, secret fleet.Secret) error {
 	}
 	user := bytes.TrimRight(secret.Value(keyUsername), "\r\n")
 	if len(user) == 0 {
-		// forges take any name with a token, but an empty one is no basic authentication
+		// Git hosts accept any user name with a token, but basic authentication requires one
 		user = []byte("argosy")
 	}
 	if bytes.ContainsAny(user, "\x00\r\n:") || len(user) > 256 {

@@ -25,7 +25,7 @@ func values(kv ...string) fleet.Secret {
 	return fleet.NewSecret(m)
 }
 
-// kubeconfigWith is a kubeconfig whose cluster and user have those fields, in YAML flow style.
+// kubeconfigWith returns a kubeconfig with these fields of cluster and user, in YAML flow style.
 func kubeconfigWith(cluster, user string) string {
 	return fmt.Sprintf(
 		"apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: "+
@@ -54,7 +54,7 @@ func filledCluster(t *testing.T, s fleet.Secret) (v1alpha1.ClusterConfig, error)
 	return c, nil
 }
 
-func TestClusterCredentialIsCopiedAndNothingElse(t *testing.T) {
+func TestOnlyTheClusterCredentialIsCopied(t *testing.T) {
 	cert, key := certificate(t)
 	b64 := base64.StdEncoding.EncodeToString
 	cases := map[string]struct {
@@ -109,7 +109,7 @@ func TestClusterCredentialKeepsTheDeclaredCA(t *testing.T) {
 	}
 }
 
-func TestClusterCredentialRefuses(t *testing.T) {
+func TestClusterCredentialRejectsAmbiguousSecrets(t *testing.T) {
 	cert, key := certificate(t)
 	_, otherKey := certificate(t)
 	b64 := base64.StdEncoding.EncodeToString
@@ -164,7 +164,7 @@ func TestClusterCredentialRefuses(t *testing.T) {
 	}
 }
 
-func TestRepositoryCredential(t *testing.T) {
+func TestRepositoryCredentialsMapToSecretKeys(t *testing.T) {
 	_, key := certificate(t)
 	ok := map[string]struct {
 		secret fleet.Secret

@@ -10,8 +10,8 @@ import (
 	"argosy.dev/argosy/test/stack"
 )
 
-// What is written while the watches of Argo CD's own controller are cut reaches the cluster all the
-// same: it resumes them, and lists again where it has to.
+// Writes reach the cluster while the watches of Argo CD's own controller are interrupted: the
+// controller resumes them, and lists again if necessary.
 func TestArgoCDMissesNothingWhileItsWatchesAreCut(t *testing.T) {
 	const apps = 24
 	proxy, err := stack.StartProxy(apiServer(t))
@@ -37,7 +37,7 @@ func TestArgoCDMissesNothingWhileItsWatchesAreCut(t *testing.T) {
 	w.commit(files)
 	write := func(v string) {
 		stop, stopped := make(chan struct{}), make(chan struct{})
-		go func() { // cuts while it is written, and a little longer
+		go func() { // interrupts during the writes, and a little longer
 			defer close(stopped)
 			for {
 				proxy.Cut()
@@ -68,13 +68,13 @@ func TestArgoCDMissesNothingWhileItsWatchesAreCut(t *testing.T) {
 	for _, v := range []string{"one", "two"} {
 		write(v)
 		for i := range apps {
-			w.until(fmt.Sprintf("ConfigMap %d says %s", i, v), func() bool {
+			w.until(fmt.Sprintf("ConfigMap %d has %s", i, v), func() bool {
 				got, _ := w.value(w.spaceA, fmt.Sprintf("cm-%d", i))
 				return got == v
 			})
 		}
 	}
 	if n := proxy.Count("GET", "applications", "watch=true") - watches; n < 2 {
-		t.Errorf("%d watches were opened anew: nothing was cut", n)
+		t.Errorf("%d watches were reopened: nothing was cut", n)
 	}
 }

@@ -20,12 +20,12 @@ import (
 )
 
 const (
-	atOnce = 32 // writes, as a worker makes them
+	atOnce = 32 // concurrent writes, as by a worker
 	manyIn = 1000
 )
 
-// slowly is an answer that its client reads slowly: so much of a watch at a time that the API
-// server, which keeps little for each watch, ends it when writes come faster.
+// slowly delivers a response slowly: the API server, which buffers little per watch, ends a watch
+// when writes come faster.
 type slowly struct {
 	http.ResponseWriter
 	ctx   context.Context
@@ -41,7 +41,7 @@ func (s slowly) Write(b []byte) (int, error) {
 
 func (s slowly) Unwrap() http.ResponseWriter { return s.ResponseWriter }
 
-// each calls f for every number, so many at a time, and again until it succeeds.
+// each calls f for every number, with bounded concurrency, until each call succeeds.
 func (b *faultBench) each(n int, f func(i int) error) {
 	b.Helper()
 	work, limit := make(chan int), time.Now().Add(3*time.Minute)
@@ -70,8 +70,8 @@ func (b *faultBench) each(n int, f func(i int) error) {
 	all.Wait()
 }
 
-// told is what was told last of each Application.
-func (b *faultBench) told() map[fleet.ObjectKey]fleet.Observation {
+// reported returns the last observation of each Application.
+func (b *faultBench) reported() map[fleet.ObjectKey]fleet.Observation {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	last := map[fleet.ObjectKey]fleet.Observation{}
@@ -81,7 +81,7 @@ func (b *faultBench) told() map[fleet.ObjectKey]fleet.Observation {
 	return last
 }
 
-// listed is what an engine that has just been connected tells of each Application.
+// listed returns the observations of a newly connected engine.
 func (b *faultBench) listed() map[fleet.ObjectKey]fleet.Observation {
 	b.Helper()
 	spec := engineSpec()
@@ -107,7 +107,7 @@ func (b *faultBench) listed() map[fleet.ObjectKey]fleet.Observation {
 			}})
 	}()
 	defer func() { cancel(); <-ended }()
-	b.until("a fresh list is told", func() bool {
+	b.until("a fresh list is reported", func() bool {
 		mu.Lock()
 		defer mu.Unlock()
 		return e.Synced() && len(all) == len(e.Inventory())
@@ -117,24 +117,24 @@ func (b *faultBench) listed() map[fleet.ObjectKey]fleet.Observation {
 	return maps.Clone(all)
 }
 
-// agree waits until what was told is what a fresh list tells, and nothing of ours is known
-// otherwise.
+// agree waits until the observations match those of a fresh list, and the cache has no other state
+// of our objects.
 func (b *faultBench) agree(when string) {
 	b.Helper()
 	fresh := b.listed()
 	if len(fresh) != manyIn {
-		b.Fatalf("%s: a fresh list tells of %d Applications, want %d", when, len(fresh), manyIn)
+		b.Fatalf("%s: a fresh list has %d Applications, want %d", when, len(fresh), manyIn)
 	}
 	var why string
-	b.until("what was told equals a fresh list, "+when, func() bool {
+	b.until("the reports equal a fresh list, "+when, func() bool {
 		why = ""
-		last := b.told()
+		last := b.reported()
 		for key, want := range fresh {
 			got, ok := last[key]
 			live, there := b.e.Live(key)
 			if !ok || differs(got, want) || differs(want, got) || !there ||
 				live.ResourceVersion != want.ResourceVersion {
-				why = fmt.Sprintf("%s: told %+v, listed %+v", key.Name, got, want)
+				why = fmt.Sprintf("%s: reported %+v, listed %+v", key.Name, got, want)
 				return false
 			}
 		}
@@ -146,8 +146,8 @@ func (b *faultBench) agree(when string) {
 }
 
 // A thousand Applications are written 32 at a time and change while the watch is read slowly, and
-// then while every connection is cut again and again. The watch goes on each time; in the end what
-// was told of each Application is what a fresh list tells.
+// then while all connections are cut repeatedly. The watch resumes each time, and in the end the
+// observations match a fresh list.
 func TestNothingIsLostWhileWatchesAreCutUnderParallelWrites(t *testing.T) {
 	b := newFaultBench(t, Options{InFlight: atOnce})
 	b.synced()
@@ -167,7 +167,7 @@ func TestNothingIsLostWhileWatchesAreCutUnderParallelWrites(t *testing.T) {
 		b.f.Forward(slowly{w, r.Context(), &slow}, r)
 		return true
 	})
-	b.f.Cut() // the watch that is open passes the fault from now on
+	b.f.Cut() // the open watch passes the fault from now on
 	apply := func(i int) error {
 		_, err := b.apply(rows[i])
 		return err
@@ -206,7 +206,7 @@ func TestNothingIsLostWhileWatchesAreCutUnderParallelWrites(t *testing.T) {
 	var cutter sync.WaitGroup
 	cutter.Go(func() {
 		for opened := watches(); cutting.Err() == nil; pacing.Sleep(cutting, 50*time.Millisecond) {
-			// it follows again, in the midst of writes
+			// it follows again during the writes
 			if now := watches(); now > opened || cuts.Load() == 0 {
 				opened = now
 				b.f.Cut()

@@ -15,20 +15,19 @@ import (
 )
 
 // cascadeFinalizer makes Argo CD delete an Application's workload, in the foreground, before the
-// Application goes (application_defaults.go). With "/background" or "/foreground" behind it, it
-// does the same.
+// Application (application_defaults.go). The suffixes "/background" and "/foreground" do the same.
 const cascadeFinalizer = "resources-finalizer.argocd.argoproj.io"
 
-// Delete goes one step towards the object's absence and reports whether an uncached read has proven
-// it. Every write demands the UID and resourceVersion that this read gave. With DeletionDelete,
-// Argo CD deletes the workload first; with DeletionOrphan nothing of the workload is touched and no
-// hook runs. A Cluster or AppProject stays, with ErrInUse, until no Application needs it: a cluster
-// Secret that goes first makes Argo CD strip the finalizers and orphan the workloads without a word
-// (appcontroller.go, finalizeApplicationDeletion). A row with a UID asks for that object alone:
-// under another UID its object is gone.
+// Delete takes one step towards the object's deletion and reports whether an uncached read has
+// proven its absence. Every write has the UID and resourceVersion of this read as preconditions.
+// With DeletionDelete, Argo CD deletes the workload first; with DeletionOrphan, the workload stays
+// and no hook runs. A Cluster or AppProject stays, with ErrInUse, until no Application needs it:
+// without the cluster Secret, Argo CD strips the finalizers and silently orphans the workloads
+// (appcontroller.go, finalizeApplicationDeletion). A row with a UID addresses only that object: if
+// the UID differs, its object was deleted.
 func (e *Engine) Delete(ctx context.Context, row fleet.Row, lease fleet.Lease) (done bool,
 	err error) {
-	if err := errors.Join(e.ready(), e.public(row.Key)); err != nil {
+	if err := errors.Join(e.ready(), e.checkPublic(row.Key)); err != nil {
 		return false, err
 	}
 	for range attempts {
@@ -37,7 +36,7 @@ func (e *Engine) Delete(ctx context.Context, row fleet.Row, lease fleet.Lease) (
 			return done, e.explain(row.Key, err)
 		}
 	}
-	return false, nil // it is busy; the next call goes on
+	return false, nil // conflicts; the next call continues
 }
 
 func (e *Engine) deleteStep(ctx context.Context, row fleet.Row, lease fleet.Lease) (bool, error) {
@@ -47,7 +46,7 @@ func (e *Engine) deleteStep(ctx context.Context, row fleet.Row, lease fleet.Leas
 	}
 	r := resourceOf(row.Key.Kind)
 	if o == nil || row.UID != "" && o.Metadata.UID != row.UID {
-		e.quarrels.forget(row.Key)
+		e.conflicts.forget(row.Key)
 		return true, nil
 	}
 	live := e.entryOf(r, o)
@@ -64,8 +63,8 @@ func (e *Engine) deleteStep(ctx context.Context, row fleet.Row, lease fleet.Leas
 		e.cache.put(r, live)
 		return false,
 			fmt.Errorf(
-				"%w: another object of this name has taken the place of the one that was to be "+
-					"deleted; it is looked at anew", engine.ErrForeign)
+				"%w: another object of this name has replaced the one to be "+
+					"deleted; it is checked again", engine.ErrForeign)
 	}
 	e.cache.put(r, live)
 	if r == applications {
@@ -74,7 +73,7 @@ func (e *Engine) deleteStep(ctx context.Context, row fleet.Row, lease fleet.Leas
 	if live.Deleting {
 		return false, nil
 	}
-	if err := e.unused(ctx, row, o); err != nil {
+	if err := e.checkUnused(ctx, row, o); err != nil {
 		return false, err
 	}
 	return false, e.remove(ctx, row, live)
@@ -91,8 +90,8 @@ func (e *Engine) deleteApplication(ctx context.Context, row fleet.Row, lease fle
 		if c := e.cache.get(cluster); !e.name.OfEnvironment() && !live.Deleting &&
 			(c == nil || !c.Ours || c.Deleting) {
 			return fmt.Errorf(
-				"%w: cluster Secret %s is missing, and without it Argo CD would leave the "+
-					"workload behind without a word; restore it, or set deletionPolicy: Orphan",
+				"%w: cluster Secret %s is missing, and without it Argo CD would silently orphan the "+
+					"workload; restore it, or set deletionPolicy: Orphan",
 				engine.ErrDestination, cluster.Name)
 		}
 		patch = cascading(live)
@@ -110,28 +109,28 @@ func (e *Engine) deleteApplication(ctx context.Context, row fleet.Row, lease fle
 		live = &after
 	}
 	if live.Deleting {
-		return nil // Argo CD is at it
+		return nil // Argo CD deletes the workload
 	}
 	return e.remove(ctx, row, live)
 }
 
-// cascading is what makes the coming deletion take the workload along. A finalizer cannot be added
-// once the deletion has begun.
+// cascading returns the patch that makes the next deletion delete the workload too. A finalizer
+// cannot be added after the deletion has started.
 func cascading(live *entry) map[string]any {
 	patch := map[string]any{}
 	if !live.cascades() && !live.Deleting {
 		patch["metadata"] = map[string]any{
 			"finalizers": append(append([]string{}, live.finalizers...), cascadeFinalizer)}
 	}
-	if live.stalled && !live.Parked {
-		// with it, the deletion would wait for ever
+	if live.skipReconcile && !live.Parked {
+		// with the annotation, the deletion would never finish
 		setAnnotation(patch, annotationSkipReconcile, nil)
 	}
 	return patch
 }
 
-// orphaning takes every finalizer of Argo CD off, those of pre- and post-delete hooks too, and
-// tells Argo CD to let go, so that it does not put one back before the deletion.
+// orphaning returns the patch that removes all finalizers of Argo CD, including those of pre- and
+// post-delete hooks. skip-reconcile keeps Argo CD from adding one before the deletion.
 func orphaning(live *entry) map[string]any {
 	patch := map[string]any{}
 	kept := []string{}
@@ -144,7 +143,7 @@ func orphaning(live *entry) map[string]any {
 	if len(kept) < len(live.finalizers) {
 		patch["metadata"] = map[string]any{"finalizers": kept}
 	}
-	if !live.stalled && !live.Deleting {
+	if !live.skipReconcile && !live.Deleting {
 		setAnnotation(patch, annotationSkipReconcile, "true")
 	}
 	return patch
@@ -164,7 +163,7 @@ func setAnnotation(patch map[string]any, name string, value any) {
 	annotations[name] = value
 }
 
-// remove asks for the deletion of exactly the object that was read.
+// remove deletes exactly the object that was read.
 func (e *Engine) remove(ctx context.Context, row fleet.Row, live *entry) error {
 	body, err := json.Marshal(map[string]any{
 		"apiVersion": "v1", "kind": "DeleteOptions",
@@ -177,17 +176,17 @@ func (e *Engine) remove(ctx context.Context, row fleet.Row, live *entry) error {
 	err = e.mutate(ctx, row.Tenant, request{method: http.MethodDelete,
 		path: r.object(e.namespace, row.Key.Name), contentType: plainJSON, accept: metadataOnly,
 		body: body}, nil)
-	if e.absent(err, r) {
+	if e.provesAbsence(err, r) {
 		return nil
 	}
 	return err
 }
 
-// unused proves that no Application needs a Cluster, Repository or AppProject any more: by the
-// cache, which knows strangers' Applications too, and by an uncached list of ours. Access to a
-// repository may be withdrawn while Applications use it, since revoking must take effect; only
-// Applications that are being deleted keep it, because their delete hooks are read from it.
-func (e *Engine) unused(ctx context.Context, row fleet.Row, o *liveObject) error {
+// checkUnused verifies that no Application needs a Cluster, Repository or AppProject any more: with
+// the cache, which has foreign Applications too, and with an uncached list of ours. Access to a
+// repository may be withdrawn while Applications use it, because a revocation must take effect.
+// Only terminating Applications keep it: their delete hooks are read from it.
+func (e *Engine) checkUnused(ctx context.Context, row fleet.Row, o *liveObject) error {
 	var uses func(*entry) bool
 	labels := []string{labelManagedBy + "=" + managedBy, labelTenant + "=" + string(row.Tenant)}
 	switch row.Key.Kind {
@@ -224,7 +223,8 @@ func (e *Engine) provenUnused(ctx context.Context, labels []string, deletingOnly
 			return err
 		}
 		if page.Metadata.ResourceVersion == "" {
-			return fmt.Errorf("%w: the answer is no list of applications", engine.ErrUnreachable)
+			return fmt.Errorf("%w: the response is not a list of applications",
+				engine.ErrUnreachable)
 		}
 		for _, item := range page.Items {
 			if !deletingOnly || item.Metadata.DeletionTimestamp != nil {

@@ -10,7 +10,7 @@ var (
 	_ engine.Renderer = Renderer{}
 )
 
-// Live is what is known of one object: what the watch or our own last write has shown.
+// Live returns the last known state of one object: from the watch or from our own last write.
 func (e *Engine) Live(key fleet.ObjectKey) (engine.Live, bool) {
 	if known := e.cache.get(key); known != nil {
 		return known.Live, true
@@ -18,5 +18,5 @@ func (e *Engine) Live(key fleet.ObjectKey) (engine.Live, bool) {
 	return engine.Live{}, false
 }
 
-// Inventory lists every object that is ours, ordered by kind and name. Only meaningful when Synced.
+// Inventory lists all our objects, ordered by kind and name. It is meaningful only when Synced.
 func (e *Engine) Inventory() []engine.Live { return e.cache.inventory() }

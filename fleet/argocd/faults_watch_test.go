@@ -12,8 +12,7 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// endWatches makes every watch that is opened end at once with "410 Gone", so that everything is
-// listed anew.
+// endWatches ends every new watch with "410 Gone", so that everything is listed again.
 func endWatches(w http.ResponseWriter, r *http.Request) bool {
 	if !isWatch(r) {
 		return false
@@ -23,7 +22,7 @@ func endWatches(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-func TestAFailedListIsNeverTakenForAbsence(t *testing.T) {
+func TestAFailedListProvesNoAbsence(t *testing.T) {
 	faults := map[string]func(http.ResponseWriter, *http.Request){
 		"forbidden": func(w http.ResponseWriter, _ *http.Request) {
 			answer(w, 403, "Forbidden", "no")
@@ -71,32 +70,31 @@ func TestAFailedListIsNeverTakenForAbsence(t *testing.T) {
 			http2Drop(b)
 			b.until("the list failed several times", func() bool { return failed.Load() >= 3 })
 			if b.goneTold() {
-				t.Error("told as gone")
+				t.Error("reported as deleted")
 			}
 			if live, ok := b.e.Live(row.Key); !ok || !live.Ours {
 				t.Error("no longer known")
 			}
-			b.until("the fault is told", func() bool {
+			b.until("the fault is reported", func() bool {
 				return b.e.Health() != nil &&
 					strings.Contains(b.e.Health().Error(), "applications")
 			})
 			b.f.Order(nil)
 			b.until("it heals without a restart", func() bool { return b.e.Health() == nil })
 			if b.goneTold() {
-				t.Error("told as gone once it healed")
+				t.Error("reported as deleted once it healed")
 			}
 		})
 	}
 }
 
-// http2Drop cuts the engine's connections, so that its watches end now.
+// http2Drop cuts the engine's connections, so that its watches end.
 func http2Drop(b *faultBench) {
 	b.e.client.http.CloseIdleConnections()
 	b.f.Cut()
 }
 
-// unreadProjects puts the AppProjects of three tenants onto the server, of which the engine knows
-// nothing.
+// unreadProjects creates the AppProjects of three tenants on the server, unknown to the engine.
 func (b *faultBench) unreadProjects() (keys []fleet.ObjectKey) {
 	b.Helper()
 	for _, tenant := range []fleet.TenantName{"acme", "globex", "initech"} {
@@ -125,7 +123,7 @@ func TestTheFirstReadIsCompleteOrNone(t *testing.T) {
 			return false
 		}
 		q := r.URL.Query()
-		q.Set("limit", "1") // real pages with real tokens, of one object each
+		q.Set("limit", "1") // real pages with real tokens, one object each
 		r.URL.RawQuery = q.Encode()
 		if q.Get("continue") != "" && pages.Add(1) == 2 && expired.Add(1) == 1 {
 			answer(w, 410, "Expired", "the provided continue parameter is too old")
@@ -138,13 +136,13 @@ func TestTheFirstReadIsCompleteOrNone(t *testing.T) {
 	b.until("read completely", b.e.Synced)
 	for _, key := range keys {
 		if live, ok := b.e.Live(key); !ok || !live.Ours {
-			t.Errorf("%s is missing after a read that had to begin anew", key.Name)
+			t.Errorf("%s is missing after a read that had to start again", key.Name)
 		}
 	}
 }
 
-// What was read of a long list is not read again because one page failed.
-func TestPageThatCannotBeHadDoesNotBeginTheReadAnew(t *testing.T) {
+// A failed page does not discard the pages before it.
+func TestAFailedPageDoesNotRestartTheList(t *testing.T) {
 	b := newFaultBench(t, Options{})
 	b.unreadProjects()
 	var begun, failed atomic.Int64
@@ -155,11 +153,11 @@ func TestPageThatCannotBeHadDoesNotBeginTheReadAnew(t *testing.T) {
 			return false
 		case q.Get("continue") == "":
 			begun.Add(1)
-		case failed.Add(1)%3 != 0: // each further page comes the third time
+		case failed.Add(1)%3 != 0: // each further page succeeds at the third attempt
 			http.Error(w, "bad gateway", http.StatusBadGateway)
 			return true
 		}
-		q.Set("limit", "1") // real pages with real tokens, of one object each
+		q.Set("limit", "1") // real pages with real tokens, one object each
 		r.URL.RawQuery = q.Encode()
 		return false
 	})
@@ -199,8 +197,8 @@ func TestNotReadIsNotSynced(t *testing.T) {
 	}
 }
 
-func TestAWatchThatFallsSilentIsNotTrusted(t *testing.T) {
-	b := newFaultBench(t, Options{Silence: 300 * time.Millisecond})
+func TestASilentWatchIsRestarted(t *testing.T) {
+	b := newFaultBench(t, Options{IdleTimeout: 300 * time.Millisecond})
 	row := b.app("v1")
 	b.f.Order(func(w http.ResponseWriter, r *http.Request) bool {
 		if !isWatch(r) {
@@ -208,19 +206,19 @@ func TestAWatchThatFallsSilentIsNotTrusted(t *testing.T) {
 		}
 		w.WriteHeader(200)
 		w.(http.Flusher).Flush()
-		<-r.Context().Done() // connected, and never a word
+		<-r.Context().Done() // connected but silent
 		return true
 	})
 	b.synced()
 	b.out.t = t
 	b.applied(row)
 	b.out.Merge(row.Key, `{"spec":{"source":{"targetRevision":"drift"}}}`)
-	b.until("the drift is found by reading anew", func() bool {
+	b.until("the drift is found by a new list", func() bool {
 		live, _ := b.e.Live(row.Key)
 		return live.Drifted
 	})
 	b.out.Remove(row.Key)
-	b.until("the loss is found by reading anew", func() bool {
+	b.until("the loss is found by a new list", func() bool {
 		_, ok := b.e.Live(row.Key)
 		return !ok
 	})
@@ -229,7 +227,7 @@ func TestAWatchThatFallsSilentIsNotTrusted(t *testing.T) {
 	}
 }
 
-func TestABrokenWatchGoesOnWhereItWas(t *testing.T) {
+func TestABrokenWatchResumes(t *testing.T) {
 	b := newFaultBench(t, Options{})
 	b.synced()
 	row := b.app("v1")
@@ -239,7 +237,7 @@ func TestABrokenWatchGoesOnWhereItWas(t *testing.T) {
 		http2Drop(b)
 		b.out.Merge(row.Key, `{"status":{"health":{"status":"`+health+
 			`"},"sync":{"status":"Synced"}}}`)
-		b.until("told of "+health, func() bool {
+		b.until("reported: "+health, func() bool {
 			b.mu.Lock()
 			defer b.mu.Unlock()
 			return len(b.seen) > 0 && b.seen[len(b.seen)-1].Health == fleet.HealthState(health)
@@ -250,7 +248,7 @@ func TestABrokenWatchGoesOnWhereItWas(t *testing.T) {
 	}
 }
 
-func TestAThrottledReadWaitsAsAsked(t *testing.T) {
+func TestAThrottledReadWaitsForRetryAfter(t *testing.T) {
 	b := newFaultBench(t, Options{})
 	var first, second atomic.Int64
 	b.f.Order(func(w http.ResponseWriter, r *http.Request) bool {
@@ -271,20 +269,20 @@ func TestAThrottledReadWaitsAsAsked(t *testing.T) {
 	}
 }
 
-func TestCacheNeverGoesBack(t *testing.T) {
+func TestTheCacheNeverGoesBackInTime(t *testing.T) {
 	b := newFaultBench(t, Options{})
 	b.synced()
 	row := b.app("v1")
 	b.applied(row)
 	old := *b.e.cache.get(row.Key)
 	b.applied(b.app("v2"))
-	// an event that comes late
+	// a late event
 	b.e.cache.put(applications, &old)
-	// a deletion of long ago
+	// an old deletion
 	b.e.cache.remove(applications, row.Key.Name, old.ResourceVersion)
 	// a list of a server that is behind
-	b.e.cache.relisted(applications, map[string]*entry{}, old.ResourceVersion)
-	b.e.cache.relisted(applications, map[string]*entry{row.Key.Name: &old}, old.ResourceVersion)
+	b.e.cache.replaceAll(applications, map[string]*entry{}, old.ResourceVersion)
+	b.e.cache.replaceAll(applications, map[string]*entry{row.Key.Name: &old}, old.ResourceVersion)
 	live, ok := b.e.Live(row.Key)
 	if !ok || live.Hash != b.app("v2").Manifest.Hash {
 		t.Errorf("the cache went back to %+v, %v", live, ok)
@@ -313,7 +311,7 @@ func TestALateEventOfAFormerObjectNeverReplacesItsSuccessor(t *testing.T) {
 	}
 }
 
-func TestStatusTextIsMadeFit(t *testing.T) {
+func TestStatusTextIsSanitized(t *testing.T) {
 	long := strings.Repeat("é", 3000)
 	for in, check := range map[string]func(string) bool{
 		"a\nb\x00c\x1b[31m": func(s string) bool { return s == "a b c [31m" },

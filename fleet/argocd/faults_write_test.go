@@ -20,7 +20,7 @@ func isApply(r *http.Request) bool {
 	return r.Method == http.MethodPatch && r.Header.Get("Content-Type") == applyPatch
 }
 
-// blind keeps everything that happens from now on from the engine's watches.
+// blind hides everything that happens from now on from the engine's watches.
 func blind(w http.ResponseWriter, r *http.Request) bool {
 	if isWatch(r) {
 		<-r.Context().Done()
@@ -29,7 +29,7 @@ func blind(w http.ResponseWriter, r *http.Request) bool {
 	return false
 }
 
-func TestAWriteWithAnOldViewIsDecidedAnew(t *testing.T) {
+func TestAConflictingWriteIsDecidedAgain(t *testing.T) {
 	b := newFaultBench(t, Options{})
 	b.f.Order(blind)
 	b.synced()
@@ -54,7 +54,7 @@ func TestACreationNeverOverwritesWhatItCannotSee(t *testing.T) {
 	b.f.Order(blind)
 	b.synced()
 	row := b.app("v1")
-	b.out.Strange(row.Key)
+	b.out.CreateForeign(row.Key)
 	if _, err := b.apply(row); !errors.Is(err, engine.ErrForeign) {
 		t.Errorf("a stranger's object: %v", err)
 	}
@@ -62,7 +62,7 @@ func TestACreationNeverOverwritesWhatItCannotSee(t *testing.T) {
 		t.Errorf("the stranger's object was changed: project %q", got)
 	}
 	secret := b.row(clusterObject(prodEU, exampleServer))
-	b.out.Strange(secret.Key)
+	b.out.CreateForeign(secret.Key)
 	if _, err := b.e.Apply(t.Context(), secret, values("token", canary), b.lease); !errors.Is(err,
 		engine.ErrForeign) {
 		t.Errorf("a stranger's Secret: %v", err)
@@ -72,19 +72,19 @@ func TestACreationNeverOverwritesWhatItCannotSee(t *testing.T) {
 	}
 }
 
-func TestAnUpdateNeverMakesAnewWhatVanished(t *testing.T) {
+func TestAnUpdateNeverRecreatesADeletedObject(t *testing.T) {
 	b := newFaultBench(t, Options{})
 	b.f.Order(blind)
 	b.synced()
 	b.applied(b.app("v1"))
 	b.out.Remove(b.app("v1").Key)
-	b.applied(b.app("v2")) // refused by UID, read, and created as new
+	b.applied(b.app("v2")) // rejected by UID, read, and created as new
 	if b.f.Count("PATCH") != 3 || b.f.Count("GET", "applications/") != 1 {
 		t.Errorf("requests: %q", b.f.Requests())
 	}
 }
 
-func TestAnAnswerThatIsLostCostsNoSecondWrite(t *testing.T) {
+func TestALostResponseCausesNoSecondWrite(t *testing.T) {
 	b := newFaultBench(t, Options{})
 	b.f.Order(blind)
 	b.synced()
@@ -94,7 +94,7 @@ func TestAnAnswerThatIsLostCostsNoSecondWrite(t *testing.T) {
 		b.f.Order(func(w http.ResponseWriter, r *http.Request) bool {
 			if isApply(r) && lost.CompareAndSwap(false, true) {
 				b.f.Forward(httptest.NewRecorder(), r) // the write arrives ...
-				panic(http.ErrAbortHandler)            // ... and its answer does not
+				panic(http.ErrAbortHandler)            // ... and its response is lost
 			}
 			return blind(w, r)
 		})
@@ -112,7 +112,7 @@ func TestAnAnswerThatIsLostCostsNoSecondWrite(t *testing.T) {
 	}
 }
 
-func TestConflictsWithoutEndAreGivenUp(t *testing.T) {
+func TestEndlessConflictsEndWithAnError(t *testing.T) {
 	b := newFaultBench(t, Options{})
 	b.synced()
 	b.f.Order(func(w http.ResponseWriter, r *http.Request) bool {
@@ -130,7 +130,7 @@ func TestConflictsWithoutEndAreGivenUp(t *testing.T) {
 	}
 }
 
-func TestThrottlingIsObeyedPerEngine(t *testing.T) {
+func TestThrottlingAppliesPerEngine(t *testing.T) {
 	slow, quick := newFaultBench(t, Options{}), newFaultBench(t, Options{})
 	slow.synced()
 	quick.synced()
@@ -163,7 +163,7 @@ func TestThrottlingIsObeyedPerEngine(t *testing.T) {
 	}
 }
 
-func TestASlowEngineEndsInTime(t *testing.T) {
+func TestARequestToASlowEngineTimesOut(t *testing.T) {
 	b := newFaultBench(t, Options{Timeout: 2 * time.Second})
 	b.synced()
 	b.f.Order(func(_ http.ResponseWriter, r *http.Request) bool {
@@ -180,7 +180,7 @@ func TestASlowEngineEndsInTime(t *testing.T) {
 	}
 }
 
-func TestRefusalsSayWhatToDoAndShowNoSecret(t *testing.T) {
+func TestRefusalsNameTheNextStepAndNoSecret(t *testing.T) {
 	b := newFaultBench(t, Options{})
 	b.synced()
 	cases := map[string]struct {
@@ -221,7 +221,7 @@ func TestRefusalsSayWhatToDoAndShowNoSecret(t *testing.T) {
 	}
 }
 
-func TestTooLargeIsRefusedBeforeTheAPI(t *testing.T) {
+func TestAnObjectAboveTheLimitIsRejectedBeforeAnyRequest(t *testing.T) {
 	b := newFaultBench(t, Options{})
 	b.synced()
 	row := b.app("v1")
@@ -236,7 +236,7 @@ func TestTooLargeIsRefusedBeforeTheAPI(t *testing.T) {
 	}
 }
 
-func TestANamespaceThatIsBeingDeletedIsTold(t *testing.T) {
+func TestATerminatingNamespaceIsReported(t *testing.T) {
 	b := newFaultBench(t, Options{})
 	b.synced()
 	row := b.app("v1")
@@ -250,7 +250,7 @@ func TestANamespaceThatIsBeingDeletedIsTold(t *testing.T) {
 		ns, err := client.Get(t.Context(), b.e.namespace, metav1.GetOptions{})
 		return err == nil && ns.DeletionTimestamp != nil
 	})
-	b.until("told", func() bool {
+	b.until("reported", func() bool {
 		_, err := b.apply(b.row(projectObject(acme)))
 		return errors.Is(err, engine.ErrRefused) && strings.Contains(err.Error(),
 			"is being deleted; decide")
@@ -266,7 +266,7 @@ func TestANamespaceThatIsBeingDeletedIsTold(t *testing.T) {
 	b.out.Merge(row.Key, `{"metadata":{"finalizers":null}}`)
 }
 
-func TestDeleteTakesOnlyAProofForAbsence(t *testing.T) {
+func TestDeleteAcceptsOnlyAProofOfAbsence(t *testing.T) {
 	faults := map[string]func(http.ResponseWriter){
 		"a proxy's 404": func(w http.ResponseWriter) { http.Error(w, "404 page not found", 404) },
 		"the kind is not served": func(w http.ResponseWriter) {
@@ -304,7 +304,7 @@ func TestDeleteTakesOnlyAProofForAbsence(t *testing.T) {
 	}
 }
 
-func TestDeleteDemandsTheObjectThatWasRead(t *testing.T) {
+func TestDeleteHasTheReadObjectAsPrecondition(t *testing.T) {
 	b := newFaultBench(t, Options{})
 	b.synced()
 	row := b.app("v1")
@@ -313,8 +313,8 @@ func TestDeleteDemandsTheObjectThatWasRead(t *testing.T) {
 	var meddled atomic.Int64
 	b.f.Order(func(_ http.ResponseWriter, r *http.Request) bool {
 		if r.Method == http.MethodDelete && meddled.Add(1) == 1 {
-			b.out.Remove(row.Key) // between our read and our deletion somebody makes it anew
-			b.out.Strange(row.Key)
+			b.out.Remove(row.Key) // another writer recreates it between our read and our deletion
+			b.out.CreateForeign(row.Key)
 		}
 		return false
 	})
@@ -327,7 +327,7 @@ func TestDeleteDemandsTheObjectThatWasRead(t *testing.T) {
 	}
 }
 
-func TestAnUnprovenListKeepsWhatMayBeInUse(t *testing.T) {
+func TestAFailedListKeepsObjectsThatMayBeInUse(t *testing.T) {
 	b := newFaultBench(t, Options{})
 	b.synced()
 	row := b.row(projectObject(acme))
@@ -347,13 +347,13 @@ func TestAnUnprovenListKeepsWhatMayBeInUse(t *testing.T) {
 	}
 }
 
-func TestAStopIsAskedForImmediatelyBeforeEachWrite(t *testing.T) {
+func TestStopsAreCheckedImmediatelyBeforeEachWrite(t *testing.T) {
 	b := newFaultBench(t, Options{})
 	b.synced()
 	row := b.app("v1")
 	b.applied(row)
 	b.out.Merge(row.Key, `{"metadata":{"finalizers":["resources-finalizer.argocd.argoproj.io"]}}`)
-	// The stop comes after the read that a deletion begins with.
+	// The stop comes after the read at the start of a deletion.
 	b.f.Order(func(_ http.ResponseWriter, r *http.Request) bool {
 		if r.Method == http.MethodGet && strings.Contains(r.URL.Path, "/applications/") {
 			b.stopped.Store(true)

@@ -74,7 +74,7 @@ func repositoryObject(t fleet.TenantName) fleet.Object {
 	}
 }
 
-// ownEngine is the own cluster of prodEU, which an agent serves.
+// ownEngine is prodEU's own cluster, which an agent serves.
 const ownEngine fleet.EngineName = "acme.prod-eu"
 
 func ownProject() fleet.Object {
@@ -112,7 +112,7 @@ func applicationObject(id fleet.ApplicationID, server string) fleet.Object {
 
 const exampleServer = "https://api.eu-1.example.com:6443"
 
-// rowOf renders an object and makes the row that the mirror would hold.
+// wireRow renders an object into a row.
 func rowOf(t testing.TB, o fleet.Object, seq int64) fleet.Row {
 	t.Helper()
 	m, err := Renderer{}.Render(engineSpec(), o)
@@ -137,7 +137,7 @@ func rowOf(t testing.TB, o fleet.Object, seq int64) fleet.Row {
 	return row
 }
 
-// certificate is a self-signed pair in PEM.
+// certificate returns a self-signed pair in PEM.
 func certificate(t testing.TB) (cert, key []byte) {
 	t.Helper()
 	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

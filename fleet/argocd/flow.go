@@ -6,30 +6,30 @@ import (
 	"time"
 )
 
-// flow bounds how many requests are in flight to one engine and obeys its "not now". It grows by
-// one for each window of successes and halves when the engine throttles, which also pauses
-// everybody for as long as the engine asks. Engines do not share one.
+// flow limits the concurrent requests to one engine. The limit grows by one after each window of
+// successes. When the engine throttles, the limit halves, and all requests pause for as long as the
+// engine asks. Each engine has its own.
 type flow struct {
-	mu      sync.Mutex
-	limit   int // in flight now allowed
-	most    int
-	used    int
-	good    int       // successes since the limit last changed
-	until   time.Time // nobody starts before
-	changed chan struct{}
+	mu          sync.Mutex
+	limit       int // the current limit
+	maxLimit    int
+	used        int
+	successes   int       // successes since the limit last changed
+	pausedUntil time.Time // no request starts before
+	changed     chan struct{}
 }
 
-const leastInFlight = 1
+const minInFlight = 1
 
 func newFlow(start, most int) *flow {
-	return &flow{limit: min(start, most), most: most, changed: make(chan struct{})}
+	return &flow{limit: min(start, most), maxLimit: most, changed: make(chan struct{})}
 }
 
-// acquire waits for a place. release must be called once with how it went.
+// acquire waits for a slot. Call release once with the result.
 func (f *flow) acquire(ctx context.Context) error {
 	for {
 		f.mu.Lock()
-		pause := time.Until(f.until)
+		pause := time.Until(f.pausedUntil)
 		if pause <= 0 && f.used < f.limit {
 			f.used++
 			f.mu.Unlock()
@@ -43,7 +43,7 @@ func (f *flow) acquire(ctx context.Context) error {
 	}
 }
 
-// waitFor waits for the channel or, when pause is positive, until it has passed.
+// waitFor waits for the channel or, if pause is positive, for the pause.
 func waitFor(ctx context.Context, changed <-chan struct{}, pause time.Duration) error {
 	var timeout <-chan time.Time
 	if pause > 0 {
@@ -60,21 +60,20 @@ func waitFor(ctx context.Context, changed <-chan struct{}, pause time.Duration) 
 	return nil
 }
 
-// release gives the place back. throttled is how long the engine wants to be left alone; 0 when it
-// did not say so.
+// release frees the slot. throttled is the pause that the engine has requested; 0 without one.
 func (f *flow) release(throttled time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.used--
 	if throttled > 0 {
-		if until := time.Now().Add(throttled); until.After(f.until) {
-			f.until = until
-			f.limit = max(leastInFlight, f.limit/2)
+		if until := time.Now().Add(throttled); until.After(f.pausedUntil) {
+			f.pausedUntil = until
+			f.limit = max(minInFlight, f.limit/2)
 		}
-		f.good = 0
-	} else if f.good++; f.good >= f.limit && f.limit < f.most {
+		f.successes = 0
+	} else if f.successes++; f.successes >= f.limit && f.limit < f.maxLimit {
 		f.limit++
-		f.good = 0
+		f.successes = 0
 	}
 	close(f.changed)
 	f.changed = make(chan struct{})

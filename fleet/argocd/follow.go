@@ -17,52 +17,52 @@ import (
 	"argosy.dev/argosy/fleet/pacing"
 )
 
-// follower keeps what is known of one resource equal to the API server: a complete list, then a
-// watch from where the list ended. Whatever goes wrong means that it no longer knows, never that
-// something is gone.
+// follower mirrors one resource of the API server: a complete list, then a watch from the list's
+// version. After any failure the state is unknown, and no object counts as deleted.
 type follower[T any] struct {
-	e    *Engine
-	r    *resource
-	read func(*liveObject) T // what is kept of an object
-	into keeper[T]
-	last mark // the newest change that was seen
+	e       *Engine
+	r       *resource
+	read    func(*liveObject) T // converts an object for the handler
+	handler handler[T]
+	last    change // the newest change
 }
 
-// mark is one change of one object. As long as the server has it, its state is not from before it.
-type mark struct{ name, uid, version string }
+// change is one change of one object. If the server has it, the server's state is not older.
+type change struct{ name, uid, version string }
 
-// keeper takes what a follower sees. Names are those of objects; version is the API server's.
-type keeper[T any] interface {
-	// begins a list; version is the newest that was seen before
-	listing(r *resource, version string)
-	relisted(r *resource, all map[string]T, version string)
+// handler receives the objects of a follower. Names are object names; versions are the API
+// server's.
+type handler[T any] interface {
+	// starts a list; version is the newest one seen before
+	beginList(r *resource, version string)
+	replaceAll(r *resource, all map[string]T, version string)
 	put(r *resource, item T)
 	remove(r *resource, name, version string)
 }
 
-// follow follows one resource of the engine's objects.
+// follow returns the follower of one resource of the engine's objects.
 func (e *Engine) follow(r *resource) *follower[*entry] {
 	return &follower[*entry]{e: e, r: r, read: func(o *liveObject) *entry {
 		return e.entryOf(r, o)
-	}, into: e.cache}
+	}, handler: e.cache}
 }
 
 const (
 	pageRetries = 4
-	pageSize    = 150 // objects; at etcd's 1.5 MiB each they stay below maxAnswer
-	// the server ends a watch after that, and up to as much again; a new one goes on from there
+	pageSize    = 150 // objects; even with etcd's 1.5 MiB each, a page stays below maxResponse
+	// the server ends a watch after one to two times this; a new watch resumes there
 	watchSeconds  = 300
-	slowestRetry  = 30 * time.Second
+	maxRetryPause = 30 * time.Second
 	bookmarkEvent = "BOOKMARK"
-	replayTime    = 5 * time.Second // within which the server repeats a change that it is asked for
+	replayTime    = 5 * time.Second // for the server to repeat the requested change
 )
 
-// errStale says that a watch cannot go on from where it was.
+// errStale reports that a watch cannot resume.
 var errStale = errors.New("the API server no longer has that version")
 
-// run follows until ctx ends. A watch that breaks goes on from where it was, once the server has
-// shown that it still has what was seen last; when it does not, or nothing has been heard for too
-// long, everything is read anew.
+// run follows the resource until ctx ends. After an interruption it resumes the watch if the server
+// proves that it still has the last change. Otherwise, or after a silent watch, it lists everything
+// again.
 func (f *follower[T]) run(ctx context.Context) {
 	version, newest, failures := "", "", 0
 	for ctx.Err() == nil {
@@ -70,7 +70,7 @@ func (f *follower[T]) run(ctx context.Context) {
 		var from string
 		var replay bool
 		if version == "" {
-			f.into.listing(f.r, newest)
+			f.handler.beginList(f.r, newest)
 			version, err = f.list(ctx)
 			from = version
 		} else {
@@ -103,10 +103,10 @@ func (f *follower[T]) run(ctx context.Context) {
 	}
 }
 
-// resume proves that the server's state is not from before version, and returns where to go on. A
-// server that was restored from a backup accepts a watch from a version that it has yet to reach,
-// and is silent until then. replay: the first event has to be the last change that was seen.
-// errStale when nothing proves it.
+// resume verifies that the server's state is not older than version, and returns where to resume. A
+// server that was restored from a backup accepts a watch from a version that it has not reached
+// yet, and stays silent until then. With replay, the first event must be the last change. It
+// returns errStale without a proof.
 func (f *follower[T]) resume(ctx context.Context, version string) (from string, replay bool,
 	err error) {
 	var page struct {
@@ -128,8 +128,9 @@ func (f *follower[T]) resume(ctx context.Context, version string) (from string, 
 		return version, false, err
 	}
 	if page.Metadata.ResourceVersion == "" {
-		return version, false, fmt.Errorf("%w: the answer is no list of %s", engine.ErrUnreachable,
-			f.r.plural)
+		return version, false,
+			fmt.Errorf("%w: the response is not a list of %s", engine.ErrUnreachable,
+				f.r.plural)
 	}
 	if newer(version, page.Metadata.ResourceVersion) {
 		return version, false, errStale
@@ -145,15 +146,16 @@ func (f *follower[T]) resume(ctx context.Context, version string) (from string, 
 	}
 	n, numeric := strconv.ParseUint(f.last.version, 10, 64)
 	if f.last.version != version || numeric != nil || n < 2 {
-		// it has changed since: whether after what was seen, nothing shows
+		// it has changed, and nothing proves that the change is newer
 		return version, false, errStale
 	}
 	return strconv.FormatUint(n-1, 10), true, nil
 }
 
-// retryPause doubles with each failure, is jittered, and is at least what the server asked for.
+// retryPause doubles with each failure, with jitter, and is at least the pause that the server has
+// requested.
 func (e *Engine) retryPause(failures int, err error) time.Duration {
-	pause := min(e.options.Retry<<min(failures-1, 10), slowestRetry)
+	pause := min(e.options.Retry<<min(failures-1, 10), maxRetryPause)
 	pause = pause/2 + rand.N(pause/2+1)
 	var s *statusError
 	if errors.As(err, &s) {
@@ -162,8 +164,8 @@ func (e *Engine) retryPause(failures int, err error) time.Duration {
 	return pause
 }
 
-// page asks for the next page of a list. One that cannot be had is asked for again a few times, for
-// the server goes on from the page before for some minutes; what it refuses is not.
+// page requests the next page of a list. It retries a failed page a few times, because the server
+// accepts the page's token for some minutes. It does not retry a rejected one.
 func (f *follower[T]) page(ctx context.Context, query url.Values, out any) error {
 	for failures := 1; ; failures++ {
 		err := f.e.client.do(ctx, request{method: http.MethodGet,
@@ -180,11 +182,11 @@ func (f *follower[T]) page(ctx context.Context, query url.Values, out any) error
 	}
 }
 
-// list reads every page, asks for the newest state and not for a cache's, and only then tells the
-// cache. A page that expires or cannot be had makes the whole list void.
+// list reads every page of the newest state, bypassing the API server's cache, and only then calls
+// the handler. An expired or failed page voids the whole list.
 func (f *follower[T]) list(ctx context.Context) (version string, err error) {
 	all := map[string]T{}
-	var last mark
+	var last change
 	query := url.Values{"limit": {strconv.Itoa(pageSize)}}
 	if f.r.selector != "" {
 		query.Set("labelSelector", f.r.selector)
@@ -199,7 +201,7 @@ func (f *follower[T]) list(ctx context.Context) (version string, err error) {
 			return "", err
 		}
 		if page.Kind != f.r.kind+"List" || page.Metadata.ResourceVersion == "" {
-			return "", fmt.Errorf("%w: the answer is no list of %s", engine.ErrUnreachable,
+			return "", fmt.Errorf("%w: the response is not a list of %s", engine.ErrUnreachable,
 				f.r.plural)
 		}
 		for _, item := range page.Items {
@@ -209,21 +211,21 @@ func (f *follower[T]) list(ctx context.Context) (version string, err error) {
 			}
 			all[o.Metadata.Name] = f.read(o)
 			if last.name == "" || newer(o.Metadata.ResourceVersion, last.version) {
-				last = markOf(o)
+				last = changeOf(o)
 			}
 		}
 		if page.Metadata.Continue == "" {
 			f.last = last
-			f.into.relisted(f.r, all, page.Metadata.ResourceVersion)
+			f.handler.replaceAll(f.r, all, page.Metadata.ResourceVersion)
 			return page.Metadata.ResourceVersion, nil
 		}
 		query.Set("continue", page.Metadata.Continue)
 	}
 }
 
-// watch follows from version until the server ends it, and returns where to go on. A watch without
-// a word, bookmarks included, for the engine's Silence is not trusted any more: errStale. With
-// replay the first event has to repeat the last change.
+// watch follows from version until the server ends the watch, and returns where to resume. A watch
+// without an event or bookmark for the engine's IdleTimeout returns errStale. With replay, the
+// first event must repeat the last change.
 func (f *follower[T]) watch(ctx context.Context, version string, replay bool) (string, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -234,12 +236,12 @@ func (f *follower[T]) watch(ctx context.Context, version string, replay bool) (s
 		query.Set("labelSelector", f.r.selector)
 	}
 	var hushed atomic.Bool
-	silent := time.AfterFunc(f.e.options.Silence, func() { hushed.Store(true); cancel() })
+	silent := time.AfterFunc(f.e.options.IdleTimeout, func() { hushed.Store(true); cancel() })
 	defer silent.Stop()
-	var expect *mark
+	var expect *change
 	if replay {
 		expect = &f.last
-		silent.Reset(min(replayTime, f.e.options.Silence))
+		silent.Reset(min(replayTime, f.e.options.IdleTimeout))
 	}
 	opened := time.Now()
 	resp, err := f.e.client.send(ctx, request{method: http.MethodGet,
@@ -258,7 +260,7 @@ func (f *follower[T]) watch(ctx context.Context, version string, replay bool) (s
 		return version, refusal(resp)
 	}
 	version, err = f.events(resp.Body, version, expect,
-		func() { silent.Reset(f.e.options.Silence) })
+		func() { silent.Reset(f.e.options.IdleTimeout) })
 	if hushed.Load() {
 		return version, errStale
 	}
@@ -273,9 +275,10 @@ type watchEvent struct {
 	Object json.RawMessage
 }
 
-// events reads until the stream ends. heard is called for every event. expect is what the first one
-// has to be, if anything.
-func (f *follower[T]) events(stream io.Reader, version string, expect *mark, heard func()) (string,
+// events decodes events until the stream ends. onEvent is called for each. expect is the required
+// first change, if not nil.
+func (f *follower[T]) events(stream io.Reader, version string, expect *change,
+	onEvent func()) (string,
 	error) {
 	dec := json.NewDecoder(stream)
 	for {
@@ -286,7 +289,7 @@ func (f *follower[T]) events(stream io.Reader, version string, expect *mark, hea
 			}
 			return version, fmt.Errorf("%w: watch: %w", engine.ErrUnreachable, err)
 		}
-		heard()
+		onEvent()
 		if ev.Type == "ERROR" {
 			return version, watchError(ev.Object)
 		}
@@ -294,9 +297,9 @@ func (f *follower[T]) events(stream io.Reader, version string, expect *mark, hea
 		if err != nil {
 			return version, fmt.Errorf("watch: %w", err)
 		}
-		seen := markOf(o)
+		seen := changeOf(o)
 		if newer(version, seen.version) || expect != nil && seen != *expect {
-			return version, errStale // the server has gone back
+			return version, errStale // the server went back in time
 		}
 		expect, version = nil, seen.version
 		if ev.Type != bookmarkEvent {
@@ -304,16 +307,16 @@ func (f *follower[T]) events(stream io.Reader, version string, expect *mark, hea
 		}
 		switch ev.Type {
 		case "ADDED", "MODIFIED":
-			f.into.put(f.r, f.read(o))
+			f.handler.put(f.r, f.read(o))
 		case "DELETED":
-			f.into.remove(f.r, o.Metadata.Name, version)
+			f.handler.remove(f.r, o.Metadata.Name, version)
 		case bookmarkEvent:
 		}
 	}
 }
 
-func markOf(o *liveObject) mark {
-	return mark{o.Metadata.Name, o.Metadata.UID, o.Metadata.ResourceVersion}
+func changeOf(o *liveObject) change {
+	return change{o.Metadata.Name, o.Metadata.UID, o.Metadata.ResourceVersion}
 }
 
 func watchError(raw []byte) error {

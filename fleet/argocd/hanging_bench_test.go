@@ -26,8 +26,8 @@ const (
 	hangingWindow    = 60 * time.Second
 )
 
-// silentServer accepts connections and never answers: not even the TLS handshake, or no request
-// after it.
+// silentServer accepts connections and never responds: either not even to the TLS handshake, or to
+// no request after it.
 func silentServer(b testing.TB, handshake bool) (server string, ca []byte) {
 	b.Helper()
 	over := make(chan struct{})
@@ -56,8 +56,8 @@ func silentServer(b testing.TB, handshake bool) (server string, ca []byte) {
 	return "https://" + listener.Addr().String(), ca
 }
 
-// gaps returns the gaps between two reconciliations of the Applications, as their status shows them
-// for a while.
+// gaps returns the intervals between reconciliations of the Applications, from their status during
+// the window.
 func (w *world) gaps(keys []fleet.ObjectKey, window time.Duration) []time.Duration {
 	w.Helper()
 	start := time.Now()
@@ -84,16 +84,16 @@ func (w *world) gaps(keys []fleet.ObjectKey, window time.Duration) []time.Durati
 		}
 	}
 	for _, at := range last {
-		// the gap under way counts, or a complete stall would look like nothing
+		// the current interval counts, or a complete stall would be invisible
 		all = append(all, time.Since(at))
 	}
 	slices.Sort(all)
 	return all
 }
 
-// BenchmarkNeighboursOfClustersThatNeverAnswer measures the gaps between reconciliations of one
-// tenant's Applications, at a refresh of 3 s, alone, beside another tenant's 48 Applications on 6
-// clusters that accept connections and never answer, and once these are parked. One round is
+// BenchmarkNeighboursOfClustersThatNeverAnswer measures the intervals between reconciliations of
+// one tenant's Applications, at a refresh of 3 s: alone; beside another tenant's 48 Applications on
+// 6 clusters that accept connections and never respond; and once these are parked. One round is
 // enough:
 //
 //	go test ./fleet/argocd -run '^$' -bench NeverAnswer -benchtime 1x -timeout 30m
@@ -141,7 +141,7 @@ func (w *world) neighboursOf(b *testing.B, handshake, park bool) {
 	w.hang(handshake)
 	report(b, "beside", w.gaps(keys, hangingWindow))
 	if !park {
-		return // as published, Argo CD reports nothing of what it waits for without end
+		return // with its default settings, Argo CD reports nothing about endless waits
 	}
 	limits := reach.Defaults
 	limits.Patience, limits.Share = 5*time.Second, 1
@@ -163,7 +163,7 @@ func silentEnvironment(i int) fleet.EnvironmentID {
 		Name: fleet.EnvironmentName(fmt.Sprintf("silent-%d", i))}
 }
 
-// hang declares the clusters that never answer, and Applications on them.
+// hang declares the clusters that never respond, and Applications on them.
 func (w *world) hang(handshake bool) {
 	const evil = hangingTenant
 	project := projectObject(evil)

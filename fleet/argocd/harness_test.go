@@ -26,7 +26,7 @@ import (
 	"argosy.dev/argosy/test/stack"
 )
 
-// One real API server serves all tests of the package; each test has a namespace of its own.
+// All tests of the package share one real API server; each test has its own namespace.
 var shared struct {
 	sync.Mutex
 	cluster *stack.Cluster
@@ -62,7 +62,7 @@ func apiServer(t testing.TB) *stack.Cluster {
 	return shared.cluster
 }
 
-// space makes a namespace with the settings of an Argo CD that nobody runs.
+// space creates a namespace with the settings of an Argo CD that does not run.
 func space(t testing.TB, c *stack.Cluster) string {
 	t.Helper()
 	name := fmt.Sprintf("argo-%d", shared.spaces.Add(1))
@@ -104,7 +104,7 @@ func putConfigMap(t testing.TB, c *stack.Cluster, namespace, name string, data m
 	}
 }
 
-// requests counts what an engine sends.
+// requests counts an engine's requests.
 type requests struct {
 	next   http.RoundTripper
 	writes *atomic.Int64
@@ -121,7 +121,7 @@ func (r requests) RoundTrip(req *http.Request) (*http.Response, error) {
 	return r.next.RoundTrip(req)
 }
 
-// outside acts on one namespace behind the engine's back.
+// outside writes to one namespace like another client.
 type outside struct {
 	t             testing.TB
 	namespace     string
@@ -198,7 +198,7 @@ func (o *outside) Remove(key fleet.ObjectKey) {
 	}
 }
 
-func (o *outside) Strange(key fleet.ObjectKey) {
+func (o *outside) CreateForeign(key fleet.ObjectKey) {
 	o.t.Helper()
 	r := resourceOf(key.Kind)
 	u := &unstructured.Unstructured{
@@ -219,18 +219,18 @@ func (o *outside) Strange(key fleet.ObjectKey) {
 
 func (o *outside) Writes() int { return int(o.writes.Load()) }
 
-// openBench is an engine on a fresh namespace of the shared API server.
-func openBench(t *testing.T) *enginetest.Bench {
+// openFixture returns an engine on a new namespace of the shared API server.
+func openBench(t *testing.T) *enginetest.Fixture {
 	c := apiServer(t)
 	return benchOn(t, c.REST(), space(t, c))
 }
 
-func benchOn(t testing.TB, config *rest.Config, namespace string) *enginetest.Bench {
+func benchOn(t testing.TB, config *rest.Config, namespace string) *enginetest.Fixture {
 	t.Helper()
 	spec := engineSpec()
 	spec.ArgoCD.Namespace = namespace
 	quiet := rest.CopyConfig(config)
-	// Argo CD's finalizers are not to the API server's taste
+	// the API server warns about Argo CD's finalizers
 	quiet.WarningHandler = rest.NoWarnings{}
 	out := &outside{t: t, namespace: namespace, client: dynamic.NewForConfigOrDie(quiet)}
 	var stopped atomic.Bool
@@ -246,12 +246,12 @@ func benchOn(t testing.TB, config *rest.Config, namespace string) *enginetest.Be
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &enginetest.Bench{Name: testEngine, Spec: spec, Engine: e, Render: Renderer{},
-		Outside: out, Stop: stopped.Store,
-		Reopen: func(t *testing.T) *enginetest.Bench { return benchOn(t, config, namespace) }}
+	return &enginetest.Fixture{Name: testEngine, Spec: spec, Engine: e, Render: Renderer{},
+		External: out, Stop: stopped.Store,
+		Reopen: func(t *testing.T) *enginetest.Fixture { return benchOn(t, config, namespace) }}
 }
 
-func TestEngineKeepsTheContract(t *testing.T) {
+func TestEnginePassesTheConformanceSuite(t *testing.T) {
 	enginetest.Run(t, openBench)
 }
 

@@ -11,8 +11,7 @@ import (
 	"argosy.dev/argosy/fleet/engine"
 )
 
-// Keys of argocd-cm and argocd-cmd-params-cm by which tenants who share a repo-server are kept
-// apart.
+// Keys of argocd-cm and argocd-cmd-params-cm that isolate tenants in a shared repo-server.
 const (
 	paramsName     = "argocd-cmd-params-cm"
 	jsonnetKey     = "jsonnet.enable"
@@ -21,14 +20,13 @@ const (
 	submodulesKey  = "reposerver.enable.git.submodule"
 )
 
-// openOptions are options of kustomize that run programs, fetch charts or read outside of the
-// repository.
+// openOptions are kustomize options that run programs, fetch charts or read outside the repository.
 var openOptions = []string{"--enable-helm", "--enable-exec", "--enable-alpha-plugins",
 	"--load-restrictor", "--network"}
 
-// isolationFindings returns what lets a tenant reach past its own repositories through a
-// repo-server that other tenants use too. It blocks where another tenant's or the engine's secrets
-// can be read.
+// isolationFindings returns the settings with which a tenant reaches beyond its own repositories
+// through a shared repo-server. Findings that expose secrets of other tenants or of the engine
+// block.
 func isolationFindings(settings map[string]string) []engine.Finding {
 	var found []engine.Finding
 	if v := settings[jsonnetKey]; v == "" || v == "true" {
@@ -44,7 +42,7 @@ func isolationFindings(settings map[string]string) []engine.Finding {
 	if strings.Trim(schemes, ", \t\n") != "" {
 		found = append(found, engine.Finding{Code: "values-schemes", Blocks: true,
 			Message: "Argo CD fetches Helm value files by " + clip(schemes, 64) +
-				" for any repository with .argocd-source.yaml, from whatever address the " +
+				" for any repository with .argocd-source.yaml, from any address that the " +
 				"repo-server reaches",
 			Fix: `set helm.valuesFileSchemes: "" in argocd-cm, or dedicate the engine to one tenant (spec.dedicatedTo)`})
 	}
@@ -70,17 +68,17 @@ func isolationFindings(settings map[string]string) []engine.Finding {
 	return found
 }
 
-// submoduleFindings judges argocd-cmd-params-cm.
+// submoduleFindings checks argocd-cmd-params-cm.
 func submoduleFindings(params map[string]string) []engine.Finding {
 	if on, err := strconv.ParseBool(params[submodulesKey]); err == nil && !on {
 		return nil
 	}
 	return []engine.Finding{{Code: "submodules",
-		Message: "the repo-server fetches Git submodules, whatever repository they name",
+		Message: "the repo-server fetches Git submodules of any repository",
 		Fix:     `set reposerver.enable.git.submodule: "false" in argocd-cmd-params-cm and restart the repo-server, or dedicate the engine to one tenant (spec.dedicatedTo)`}}
 }
 
-// gitConfigFindings judges the repo-server's container.
+// gitConfigFindings checks the repo-server's container.
 func gitConfigFindings(c container) []engine.Finding {
 	if slices.ContainsFunc(c.Env, func(e envVar) bool {
 		return e.Name == "GIT_CONFIG_GLOBAL" &&
@@ -91,15 +89,14 @@ func gitConfigFindings(c container) []engine.Finding {
 	return []engine.Finding{{Code: "git-config",
 		Message: "the repo-server merges .argocd-source.yaml of repositories over what is " +
 			"declared, and kustomize fetches remote bases",
-		Fix: "mount the Git settings that charts/argosy-engine brings (docs/security.md, " +
+		Fix: "mount the Git settings of charts/argosy-engine (docs/security.md, " +
 			"Engines), or dedicate the engine to one tenant (spec.dedicatedTo)"}}
 }
 
 // shared reports whether several tenants use the engine's repo-server.
 func (e *Engine) shared() bool { return !e.name.OfEnvironment() && e.tenants != 1 }
 
-// checkIsolation judges how the engine keeps apart the tenants that share it; data is that of
-// argocd-cm.
+// checkIsolation checks the isolation of the engine's tenants; data is the content of argocd-cm.
 func (e *Engine) checkIsolation(ctx context.Context, data map[string]string) ([]engine.Finding,
 	error) {
 	if !e.shared() {
@@ -122,14 +119,14 @@ func (e *Engine) checkIsolation(ctx context.Context, data map[string]string) ([]
 	return found, nil
 }
 
-// checkSubmodules reads argocd-cmd-params-cm, which need not be there.
+// checkSubmodules reads argocd-cmd-params-cm, which is optional.
 func (e *Engine) checkSubmodules(ctx context.Context) ([]engine.Finding, error) {
 	var params struct{ Data map[string]string }
 	err := e.get(ctx, e.configMaps()+"/"+paramsName, &params)
 	switch {
 	case codeOf(err) == http.StatusForbidden:
 		return []engine.Finding{{Code: "params",
-			Message: e.who() + " may not get ConfigMap " + paramsName + " in namespace " +
+			Message: e.actor() + " may not get ConfigMap " + paramsName + " in namespace " +
 				e.namespace +
 				", so that it is unknown whether the repo-server fetches Git submodules",
 			Fix: "grant get on it there"}}, nil
@@ -141,13 +138,13 @@ func (e *Engine) checkSubmodules(ctx context.Context) ([]engine.Finding, error) 
 
 type envVar struct{ Name, Value string }
 
-// container is what is read of a workload's container.
+// container holds the fields of a workload's container that the checks read.
 type container struct {
 	Name, Image string
 	Env         []envVar
 }
 
-// repoServer returns the repo-server's container; none when Deployments may not be listed.
+// repoServer returns the repo-server's container; none if Deployments may not be listed.
 func (e *Engine) repoServer(ctx context.Context) []container {
 	var list struct{ Items []controller }
 	query := url.Values{

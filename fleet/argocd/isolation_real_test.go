@@ -58,7 +58,7 @@ const chartOfOne = "apiVersion: v2\nname: one\nversion: 1.0.0\n"
 
 const helmConfigMap = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: helm}\ndata: {value: {{ .Values.value | quote }}}\n"
 
-// hostile is one repository and the Application of it.
+// hostile is a repository and its Application.
 type hostile struct {
 	name  string
 	files map[string]string
@@ -93,7 +93,7 @@ func hostileRepos(c *canaryServer, sourceFile string) []hostile {
 	}
 }
 
-// condition is what Argo CD says is wrong with an Application.
+// condition returns Argo CD's error conditions of an Application.
 func (w *world) condition(key fleet.ObjectKey) string {
 	w.Helper()
 	app, err := w.applications().Get(w.Context(), key.Name, metav1.GetOptions{})
@@ -104,9 +104,9 @@ func (w *world) condition(key fleet.ObjectKey) string {
 	return fmt.Sprint(conditions)
 }
 
-// A repository reaches nothing but itself through the repo-server. The same repositories reach
-// everything in an Argo CD as it is published: what an engine's chart and the settings that
-// preflight asks for are worth.
+// A repository reaches only itself through the repo-server. Against a default Argo CD, the same
+// repositories reach everything: the difference is the engine chart and the settings that preflight
+// requires.
 func TestRepositoriesReachNothingThroughTheSharedRepoServer(t *testing.T) {
 	for _, version := range stack.ArgoVersions {
 		for _, open := range []bool{false, true} {
@@ -158,7 +158,7 @@ func (w *world) repositoriesReach(c *canaryServer, open bool) {
 		w.apply(app, fleet.Secret{})
 		keys[h.name] = app.Key
 	}
-	// What no declaration can say: value files by URL.
+	// No declaration can contain this: value files by URL.
 	patch := []byte(`{"spec":{"source":{"helm":{"valueFiles":["` + c.url + `/values.yaml"]}}}}`)
 	if _, err := w.applications().Patch(w.Context(), keys["remote-values"].Name,
 		types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "meddler"}); err != nil {
@@ -199,11 +199,11 @@ func (w *world) repositoriesReach(c *canaryServer, open bool) {
 	}
 	for _, name := range []string{"stolen", "helm", "named"} {
 		if got := value(name); got != "" {
-			w.Errorf("ConfigMap %s says %q", name, got)
+			w.Errorf("ConfigMap %s has %q", name, got)
 		}
 	}
 	if got := value("values"); got == "from the canary" {
-		w.Errorf("ConfigMap values says %q", got)
+		w.Errorf("ConfigMap values has %q", got)
 	}
 	for _, segment := range []string{"values.yaml", "submodule", "base.git"} {
 		if c.dialled(segment) {
@@ -212,7 +212,7 @@ func (w *world) repositoriesReach(c *canaryServer, open bool) {
 	}
 }
 
-// gitlink records a submodule, as `git submodule add` would.
+// gitlink records a submodule, like `git submodule add`.
 func (w *world) gitlink(repo *stack.Repo) {
 	w.Helper()
 	git := func(args ...string) string {

@@ -13,21 +13,21 @@ import (
 	"argosy.dev/argosy/fleet/engine"
 )
 
-// InCluster is the configuration of the Pod's own service account.
+// InCluster returns the configuration of the Pod's own service account.
 func InCluster() (*rest.Config, error) {
 	config, err := rest.InClusterConfig()
 	if err != nil {
 		return nil,
 			fmt.Errorf(
-				"connection inCluster: %w; name a kubeconfigRef if the control plane does not "+
+				"connection inCluster: %w; set a kubeconfigRef if the control plane does not "+
 					"run in the engine's cluster", err)
 	}
 	return config, nil
 }
 
-// Kubeconfig reads an engine's kubeconfig. As for a tenant's, only the server, its CA and a token
-// or client certificate are taken from it; plug-ins, files, proxies and switched-off TLS are
-// refused.
+// Kubeconfig reads an engine's kubeconfig. As with a tenant's, it takes only the server, its CA and
+// a token or client certificate, and rejects plug-ins, files, proxies and disabled TLS
+// verification.
 func Kubeconfig(content []byte) (*rest.Config, error) {
 	k, err := readKubeconfig(content)
 	if err != nil {
@@ -37,14 +37,14 @@ func Kubeconfig(content []byte) (*rest.Config, error) {
 		CAData: k.ca, CertData: k.cert, KeyData: k.key}}, nil
 }
 
-// kubeconfig is all that is ever taken from a kubeconfig.
+// kubeconfig holds the only fields that are taken from a kubeconfig.
 type kubeconfig struct {
 	server, token string
 	ca, cert, key []byte
 }
 
-// readKubeconfig takes the current context apart. Its errors never repeat the content: parsers
-// quote what they do not understand.
+// readKubeconfig reads the current context. Its errors never repeat the content, which parsers
+// quote.
 func readKubeconfig(content []byte) (kubeconfig, error) {
 	bad := func(text string) (kubeconfig, error) {
 		return kubeconfig{}, fmt.Errorf("%w: kubeconfig: %s", engine.ErrCredential, text)

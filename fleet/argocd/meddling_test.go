@@ -7,7 +7,7 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-func TestAnOperationOfAStrangerIsTakenOutBeforeItBegins(t *testing.T) {
+func TestAForeignOperationIsRemovedBeforeItStarts(t *testing.T) {
 	b := newFaultBench(t, Options{})
 	b.synced()
 	row := b.app("v1")
@@ -38,17 +38,17 @@ func TestAnOperationOfAStrangerIsTakenOutBeforeItBegins(t *testing.T) {
 			t.Errorf("%s: %+v, %v", by.name, out, err)
 		}
 	}
-	b.out.Merge(row.Key, none) // a merge would leave what the last one had
+	b.out.Merge(row.Key, none) // a merge would keep the fields of the previous one
 	b.out.Merge(row.Key,
 		`{"operation":{"initiatedBy":{"username":"mallory"},"sync":{"revision":"evil","manifests":["{}"]}}}`)
 	b.until("it is noticed", func() bool { return known().Drifted })
 	b.applied(row)
 	if got := b.out.Field(row.Key, "operation"); got != "" {
-		t.Errorf("it stands: %s", got)
+		t.Errorf("it remains: %s", got)
 	}
 }
 
-func TestADeletionIsNotKeptWaitingBySkipReconcile(t *testing.T) {
+func TestSkipReconcileDoesNotBlockADeletion(t *testing.T) {
 	b := newFaultBench(t, Options{})
 	b.synced()
 	o := applicationObject(checkoutID, exampleServer)
@@ -68,7 +68,7 @@ func TestADeletionIsNotKeptWaitingBySkipReconcile(t *testing.T) {
 		t.Errorf("finalizers are %s", got)
 	}
 	if got := b.out.Field(row.Key, "metadata.annotations|"+annotationSkipReconcile); got != "" {
-		t.Error("Argo CD is still told to leave it alone")
+		t.Error("skip-reconcile is still set")
 	}
 	b.out.Merge(row.Key,
 		`{"metadata":{"annotations":{"argocd.argoproj.io/skip-reconcile":"true"}}}`)
@@ -76,12 +76,12 @@ func TestADeletionIsNotKeptWaitingBySkipReconcile(t *testing.T) {
 		t.Fatalf("while it is being deleted: %v, %v", done, err)
 	}
 	if got := b.out.Field(row.Key, "metadata.annotations|"+annotationSkipReconcile); got != "" {
-		t.Error("once it is being deleted, Argo CD is told to leave it alone")
+		t.Error("skip-reconcile is set during the deletion")
 	}
 	b.out.Remove(row.Key)
 }
 
-func TestADeletionThatIsNotSeenYetIsNotUndone(t *testing.T) {
+func TestAnUnseenDeletionIsNotUndone(t *testing.T) {
 	b := newFaultBench(t, Options{})
 	b.synced()
 	row := b.app("v1")
@@ -100,7 +100,7 @@ func TestADeletionThatIsNotSeenYetIsNotUndone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if out, err := b.e.step(t.Context(), w, &stale); err != nil ||
+	if out, err := b.e.applyOnce(t.Context(), w, &stale); err != nil ||
 		out.State != fleet.ApplyPending || out.Changed {
 		t.Errorf("%+v, %v", out, err)
 	}
@@ -111,7 +111,7 @@ func TestADeletionThatIsNotSeenYetIsNotUndone(t *testing.T) {
 	b.out.Remove(row.Key)
 }
 
-func TestADeletionThatSomebodyElseBeganIsOrphanedToo(t *testing.T) {
+func TestADeletionByAnotherClientIsOrphanedToo(t *testing.T) {
 	b := newFaultBench(t, Options{})
 	b.synced()
 	row := b.app("v1")
@@ -139,7 +139,7 @@ func mustRead(b *faultBench, key fleet.ObjectKey) *liveObject {
 	return o
 }
 
-func TestAnObjectThatCannotBeReadDoesNotHideTheOthers(t *testing.T) {
+func TestAnUndecodableObjectDoesNotHideTheOthers(t *testing.T) {
 	o, err := decodeLive(
 		[]byte(
 			`{"metadata":{"name":"x","resourceVersion":"5","labels":{"app.kubernetes.io/managed-by":"argosy"}},"status":{"sync":"not an object"},"operation":[]}`))
@@ -170,7 +170,7 @@ func FuzzLiveObject(f *testing.F) {
 			e.entryOf(r, o)
 		}
 		if tree, err := decodeTree(raw); err == nil {
-			strangers(map[string]any{}, tree)
+			foreignFields(map[string]any{}, tree)
 		}
 	})
 }

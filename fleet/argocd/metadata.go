@@ -6,7 +6,7 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// Labels and annotations of our objects. With Git they suffice to rebuild the mirror.
+// Labels and annotations of our objects. Together with Git they suffice to rebuild the mirror.
 const (
 	labelManagedBy   = "app.kubernetes.io/managed-by"
 	labelTenant      = "argosy.dev/tenant"
@@ -20,10 +20,10 @@ const (
 	annotationRevision = "argosy.dev/revision"
 	annotationEpoch    = "argosy.dev/epoch"
 	annotationHash     = "argosy.dev/hash"
-	annotationSync     = "argosy.dev/sync" // the last SyncRun that was asked for here
+	annotationSync     = "argosy.dev/sync" // the last requested SyncRun
 
-	// annotationParked is since when the cluster of a parked Application is unreachable. Without
-	// it, skip-reconcile is not ours.
+	// annotationParked is the time since when the cluster of a parked Application is unreachable.
+	// Without it, skip-reconcile was set by others.
 	annotationParked = "argosy.dev/parked"
 
 	annotationSkipReconcile = "argocd.argoproj.io/skip-reconcile"
@@ -32,22 +32,22 @@ const (
 	fieldManager = "argosy"
 )
 
-// ownLabels and stableAnnotations are those that a manifest holds. Other annotations of ours are
-// added when it is applied.
+// ownLabels and stableAnnotations are part of a manifest. The other annotations are added during
+// the apply.
 var (
 	ownLabels = []string{labelManagedBy, labelTenant, labelEnvironment, labelDeployment,
 		labelCredential, labelSecretType}
 	stableAnnotations = []string{annotationEngine, annotationHold}
 )
 
-// metadata is the part of ObjectMeta that we write. There is no finalizers field on purpose.
+// metadata is the part of ObjectMeta that we write. It has no finalizers on purpose.
 type metadata struct {
 	Name        string            `json:"name"`
 	Labels      map[string]string `json:"labels,omitempty"`
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-// object is any object of ours as it is written.
+// object is one of our objects, as written.
 type object struct {
 	APIVersion string            `json:"apiVersion"`
 	Kind       string            `json:"kind"`
@@ -57,7 +57,7 @@ type object struct {
 	Data       map[string][]byte `json:"data,omitempty"` // of Secrets
 }
 
-// identity is what the labels of an object say of it.
+// identity holds the values of an object's labels.
 type identity struct {
 	tenant      fleet.TenantName
 	environment fleet.EnvironmentName
@@ -76,7 +76,7 @@ func (id identity) labels() map[string]string {
 	return m
 }
 
-// identityOf reads labels back.
+// identityOf parses labels.
 func identityOf(labels map[string]string) identity {
 	return identity{
 		tenant:      fleet.TenantName(labels[labelTenant]),
@@ -86,8 +86,8 @@ func identityOf(labels map[string]string) identity {
 	}
 }
 
-// name is the one name that an object of that identity may have. An object whose labels give
-// another name is a stranger in our clothes.
+// name returns the only valid object name of the identity. An object with another name is foreign
+// despite its labels.
 func (id identity) name(kind fleet.ObjectKind) string {
 	switch kind {
 	case fleet.ObjectProject:
@@ -103,7 +103,7 @@ func (id identity) name(kind fleet.ObjectKind) string {
 	return ""
 }
 
-// check refuses a name that is no name, and an object name that is not the one of the identity.
+// check rejects invalid names, and an object name that does not match the identity.
 func (id identity) check(key fleet.ObjectKey) error {
 	names := map[string]string{"tenant": string(id.tenant)}
 	switch key.Kind {

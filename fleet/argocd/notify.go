@@ -12,22 +12,22 @@ import (
 	"argosy.dev/argosy/fleet/pacing"
 )
 
-// Watch follows the engine's Applications, AppProjects and our Secrets until ctx ends and tells the
-// sink: each Application's latest state at most once per window, and objects that need a look. It
-// heals by itself; the error is ctx's.
+// Watch follows the engine's Applications, AppProjects and our Secrets until ctx ends. It reports
+// each Application's latest state at most once per window, and the objects to recheck. It recovers
+// from failures by itself and returns only ctx's error.
 func (e *Engine) Watch(ctx context.Context, sink engine.Sink) error {
 	var all sync.WaitGroup
 	for _, r := range e.cache.wanted {
 		all.Go(func() { e.follow(r).run(ctx) })
 	}
-	e.tell(ctx, sink)
+	e.deliver(ctx, sink)
 	all.Wait()
 	return context.Cause(ctx)
 }
 
-// tell hands over what waits, once per window. What came in while the sink was busy is handed over
-// next; of each Application only the last.
-func (e *Engine) tell(ctx context.Context, sink engine.Sink) {
+// deliver calls the sink once per window. It collects changes while the sink is busy, and keeps
+// only the latest state of an Application.
+func (e *Engine) deliver(ctx context.Context, sink engine.Sink) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -35,11 +35,11 @@ func (e *Engine) tell(ctx context.Context, sink engine.Sink) {
 		case <-e.cache.dirty:
 		}
 		p := e.cache.take()
-		if p.back != "" && sink.WentBack != nil {
-			sink.WentBack(p.back)
+		if p.wentBack != "" && sink.WentBack != nil {
+			sink.WentBack(p.wentBack)
 		}
-		if len(p.seen) > 0 && sink.Observe != nil {
-			sink.Observe(p.seen)
+		if len(p.observed) > 0 && sink.Observe != nil {
+			sink.Observe(p.observed)
 		}
 		if len(p.contacts) > 0 && sink.Contact != nil {
 			sink.Contact(p.contacts)
@@ -51,7 +51,7 @@ func (e *Engine) tell(ctx context.Context, sink engine.Sink) {
 	}
 }
 
-// health is why resources are not followed.
+// health holds the failures of resources that are not followed.
 type health struct {
 	mu     sync.Mutex
 	broken map[*resource]failure
@@ -78,7 +78,7 @@ func (e *Engine) unhealthy(r *resource, err error) {
 	e.health.broken[r] = failure{err, since}
 }
 
-// Health is nil while everything is followed, else why not and since when.
+// Health returns nil while everything is followed, and otherwise the failure with its start.
 func (e *Engine) Health() error {
 	e.health.mu.Lock()
 	defer e.health.mu.Unlock()

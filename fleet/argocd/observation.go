@@ -13,7 +13,7 @@ import (
 
 const maxText = 1024
 
-// observationOf reads what Argo CD says of one Application.
+// observationOf converts the status of one Application.
 func observationOf(key fleet.ObjectKey, o *liveObject) fleet.Observation {
 	s := &o.Status
 	out := fleet.Observation{
@@ -33,7 +33,7 @@ func observationOf(key fleet.ObjectKey, o *liveObject) fleet.Observation {
 	return out
 }
 
-// reconciledAt is zero for what is no time.
+// reconciledAt parses a time; zero if it is invalid.
 func reconciledAt(s string) time.Time {
 	t, err := time.Parse(time.RFC3339, s)
 	if err != nil {
@@ -42,26 +42,26 @@ func reconciledAt(s string) time.Time {
 	return t.UTC()
 }
 
-// messageOf prefers what is wrong with the Application over what is wrong with its workload.
+// messageOf prefers problems of the Application to problems of its workload.
 func messageOf(s *liveStatus) string {
-	var said []string
+	var problems []string
 	for _, c := range s.Conditions {
 		if strings.HasSuffix(c.Type, "Error") || strings.HasSuffix(c.Type, "Warning") {
-			said = append(said, c.Type+": "+c.Message)
+			problems = append(problems, c.Type+": "+c.Message)
 		}
 	}
-	if len(said) == 0 {
-		said = append(said, s.Health.Message)
+	if len(problems) == 0 {
+		problems = append(problems, s.Health.Message)
 		if state := s.OperationState; state != nil && s.Health.Message == "" &&
 			state.Phase != "Succeeded" {
-			said[0] = operationMessage(s) // e.g. why an operation that goes on is tried again
+			problems[0] = operationMessage(s) // e.g. why a running operation is being retried
 		}
 	}
-	return clip(strings.Join(said, "; "), maxText)
+	return clip(strings.Join(problems, "; "), maxText)
 }
 
-// operationMessage is what Argo CD says of the operation, after the first resource that it could
-// not sync: its own words for that are "one or more synchronization tasks are not valid".
+// operationMessage returns the first failed resource and then Argo CD's own message, which is only
+// "one or more synchronization tasks are not valid".
 func operationMessage(s *liveStatus) string {
 	failed, message := s.OperationState.SyncResult.Resources, s.OperationState.Message
 	if failed.first == "" {
@@ -75,8 +75,7 @@ func operationMessage(s *liveStatus) string {
 	return clip(strings.TrimSuffix(failed.first+"; "+message, "; "), maxText)
 }
 
-// syncState and healthState keep to the words we know: a word of a newer Argo CD is "Unknown",
-// never a lie.
+// syncState and healthState accept known values only: a value of a newer Argo CD becomes "Unknown".
 func syncState(s string) fleet.SyncState {
 	switch v := fleet.SyncState(s); v {
 	case fleet.SyncSynced, fleet.SyncOutOfSync:
@@ -94,8 +93,8 @@ func healthState(s string) fleet.HealthState {
 	return fleet.HealthUnknown
 }
 
-// clip makes text of a tenant's workload fit to be stored and shown: valid UTF-8, no control
-// characters, at most that many bytes.
+// clip makes text of a tenant's workload storable and printable: valid UTF-8, no control
+// characters, at most most bytes.
 func clip(s string, most int) string {
 	s = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || r == utf8.RuneError {
@@ -113,8 +112,8 @@ func clip(s string, most int) string {
 	return s[:cut] + "..."
 }
 
-// differs reports whether b says something new to a reader of the mirror. Argo CD looks at every
-// Application every few minutes and writes down when; that alone is worth a row only now and then.
+// differs reports whether b is worth a write to the mirror. Argo CD updates the reconciliation time
+// of every Application every few minutes; that alone counts only once per reconciledStep.
 func differs(a, b fleet.Observation) bool {
 	if b.ReconciledAt.Sub(a.ReconciledAt) >= reconciledStep {
 		return true

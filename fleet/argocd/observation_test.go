@@ -8,7 +8,7 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// Argo CD's words for an operation do not say which resource failed: the result of that resource
+// Argo CD's message of an operation does not name the failed resource; the result of that resource
 // does.
 func TestAFailedOperationNamesTheResourceThatFailed(t *testing.T) {
 	t.Parallel()

@@ -16,31 +16,30 @@ import (
 	"argosy.dev/argosy/fleet/pacing"
 )
 
-// A cluster's own Applications are those that its own people made. They are read as they are, and
-// the one thing that is ever written to them is an operation that somebody asked for.
+// The cluster's own Applications are those that its own people have created. They are only read,
+// except for requested operations.
 
-// ownApplications is followed apart from ours: what is kept of them is what people read.
+// ownApplications is followed apart from ours, because the handlers keep other fields.
 var ownApplications = &resource{kinds: applications.kinds, apiVersion: applications.apiVersion,
 	kind: applications.kind, prefix: applications.prefix, plural: applications.plural}
 
-// WatchOwn follows the Applications of the engine's namespace that are not ours until ctx ends.
-// told hears of all of them, with whole set, once they are read completely and whenever they are
-// read anew; between that of what changed, each at most once per window, and those that have gone
-// with Gone set. It is called from one goroutine, and the watch waits for it. It heals by itself;
-// the error is ctx's.
-func (e *Engine) WatchOwn(ctx context.Context, told func(own []fleet.OwnApplication,
+// WatchOwn follows the foreign Applications of the engine's namespace until ctx ends. After each
+// complete list it calls report with all of them and whole set; between lists with the changed
+// ones, each at most once per window, and the deleted ones with Gone set. It calls report from one
+// goroutine and waits for it. It recovers from failures by itself and returns only ctx's error.
+func (e *Engine) WatchOwn(ctx context.Context, report func(own []fleet.OwnApplication,
 	whole bool)) error {
 	kept := &ownCache{known: map[string]ownEntry{}, changed: map[string]fleet.OwnApplication{},
 		dirty: pacing.NewSignal()}
 	var all sync.WaitGroup
 	all.Go(func() {
-		(&follower[ownEntry]{e: e, r: ownApplications, read: e.ownEntryOf, into: kept}).run(ctx)
+		(&follower[ownEntry]{e: e, r: ownApplications, read: e.ownEntryOf, handler: kept}).run(ctx)
 	})
 	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
 		case <-kept.dirty:
-			told(kept.take())
+			report(kept.take())
 			pacing.Sleep(ctx, e.options.Window)
 		}
 	}
@@ -48,7 +47,7 @@ func (e *Engine) WatchOwn(ctx context.Context, told func(own []fleet.OwnApplicat
 	return context.Cause(ctx)
 }
 
-// ownEntry is what is kept of an Application that may be the cluster's own.
+// ownEntry holds the state of an Application that may be the cluster's own.
 type ownEntry struct {
 	fleet.OwnApplication
 	ours bool
@@ -57,30 +56,33 @@ type ownEntry struct {
 func (e *Engine) ownEntryOf(o *liveObject) ownEntry {
 	live := e.entryOf(applications, o)
 	var spec ownSpec
-	_ = json.Unmarshal(o.Spec, &spec) // a malformed one is shown by its name and status alone
+	// an Application with a malformed spec is shown with its name and status alone
+	_ = json.Unmarshal(o.Spec, &spec)
 	source := spec.first()
 	return ownEntry{ours: live.Ours, OwnApplication: fleet.OwnApplication{
 		Namespace: e.namespace, Name: o.Metadata.Name, UID: o.Metadata.UID,
 		Project: clip(spec.Project, 253),
 		RepoURL: withoutCredential(source.RepoURL), Path: clip(firstOf(source.Path, source.Chart),
 			maxText), TargetRevision: clip(source.TargetRevision, 256),
-		Sync: live.seen.Sync, Health: live.seen.Health, SyncedRevision: live.seen.SyncedRevision,
-		OperationPhase: live.seen.OperationPhase,
-		OperationID:    live.seen.OperationID, Message: firstOf(live.seen.OperationError,
-			live.seen.Message), Resources: live.seen.Resources,
+		Sync: live.observation.Sync, Health: live.observation.Health,
+		SyncedRevision: live.observation.SyncedRevision,
+		OperationPhase: live.observation.OperationPhase,
+		OperationID:    live.observation.OperationID,
+		Message: firstOf(live.observation.OperationError,
+			live.observation.Message), Resources: live.observation.Resources,
 	}}
 }
 
 type ownSource struct{ RepoURL, Path, Chart, TargetRevision string }
 
-// ownSpec is the part of a spec that is shown.
+// ownSpec has the shown fields of a spec.
 type ownSpec struct {
 	Project string
 	Source  ownSource
 	Sources []ownSource
 }
 
-// first is the source that stands for all of them.
+// first returns the source to show.
 func (s ownSpec) first() ownSource {
 	if len(s.Sources) > 0 {
 		return s.Sources[0]
@@ -88,8 +90,8 @@ func (s ownSpec) first() ownSource {
 	return s.Source
 }
 
-// withoutCredential is a repository's URL as it may be shown: without user, password and query. Of
-// what is no URL (git@host:path) only what stands behind the first "@" is shown.
+// withoutCredential returns a repository's URL without user, password and query. Of a non-URL
+// (git@host:path) it returns only the text after the first "@".
 func withoutCredential(repo string) string {
 	if u, err := url.Parse(repo); err == nil && u.Scheme != "" {
 		u.User, u.RawQuery, u.Fragment = nil, "", ""
@@ -101,18 +103,18 @@ func withoutCredential(repo string) string {
 	return clip(repo, maxText)
 }
 
-// ownCache is what the watch has shown of own Applications, and what of it was not told yet.
+// ownCache holds the own Applications and the unreported changes.
 type ownCache struct {
 	mu      sync.Mutex
 	known   map[string]ownEntry
 	changed map[string]fleet.OwnApplication
-	whole   bool // everything is to be told
+	whole   bool // a complete report is due
 	dirty   pacing.Signal
 }
 
-func (c *ownCache) listing(*resource, string) {}
+func (c *ownCache) beginList(*resource, string) {}
 
-func (c *ownCache) relisted(_ *resource, all map[string]ownEntry, _ string) {
+func (c *ownCache) replaceAll(_ *resource, all map[string]ownEntry, _ string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	maps.DeleteFunc(all, func(_ string, e ownEntry) bool { return e.ours })
@@ -126,7 +128,7 @@ func (c *ownCache) put(_ *resource, e ownEntry) {
 	defer c.mu.Unlock()
 	before, known := c.known[e.Name]
 	if e.ours {
-		c.drop(e.Name) // it was taken over
+		c.drop(e.Name) // it is ours now
 		return
 	}
 	c.known[e.Name] = e
@@ -154,7 +156,7 @@ func (c *ownCache) drop(name string) {
 	c.dirty.Set()
 }
 
-// take hands over what was not told yet, by name.
+// take returns and clears the unreported changes, sorted by name.
 func (c *ownCache) take() ([]fleet.OwnApplication, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -172,9 +174,9 @@ func (c *ownCache) take() ([]fleet.OwnApplication, bool) {
 	return all, whole
 }
 
-// SyncOwn asks Argo CD for one sync of an own Application, as it stands: whoever has changed it
-// since it was read is asked again. The outcome is as Sync's. No label, annotation or field of its
-// spec is touched, and one that is ours is refused: it is synced by Sync.
+// SyncOwn requests one sync of an own Application. If another writer has changed the Application
+// since the read, it tries again. The outcome is that of Sync. It changes no label, annotation or
+// field of the spec, and rejects our own Applications, which Sync handles.
 func (e *Engine) SyncOwn(ctx context.Context, q engine.SyncRequest) (engine.Outcome, error) {
 	if q.ID == "" || q.Key.Kind != fleet.ObjectApplication {
 		return engine.Outcome{}, fmt.Errorf("sync of %s: it needs an Application and an id",
@@ -192,7 +194,7 @@ func (e *Engine) SyncOwn(ctx context.Context, q engine.SyncRequest) (engine.Outc
 		}
 	}
 	return engine.Outcome{State: fleet.ApplyPending,
-		Message:    "the Application is changing too quickly; it is tried again",
+		Message:    "the Application changes too quickly; it is retried",
 		RetryAfter: busyWait}, nil
 }
 
@@ -215,7 +217,8 @@ func (e *Engine) syncOwnStep(ctx context.Context, q engine.SyncRequest) (engine.
 		return engine.Outcome{}, fmt.Errorf("%w: it is being deleted", engine.ErrRefused)
 	case live.Operating:
 		return engine.Outcome{State: fleet.ApplyPending,
-			Message: "another operation runs on the Application; it is asked for when that has ended", RetryAfter: busyWait}, nil
+			Message:    "another operation is running; the sync is requested when that has ended",
+			RetryAfter: busyWait}, nil
 	}
 	sync := map[string]any{"prune": q.Prune}
 	if q.Revision != "" {
@@ -233,7 +236,7 @@ func (e *Engine) syncOwnStep(ctx context.Context, q engine.SyncRequest) (engine.
 	return engine.Outcome{State: fleet.ApplyApplied, Changed: true}, nil
 }
 
-// operationOf is an operation in our name.
+// operationOf returns an operation in our name.
 func operationOf(id string, sync map[string]any) map[string]any {
 	return map[string]any{
 		"initiatedBy": map[string]any{"username": operationUser},

@@ -11,8 +11,7 @@ import (
 	"argosy.dev/argosy/fleet/engine"
 )
 
-// ownCluster is an environment's own cluster, as its agent is connected to it: without an
-// installationID.
+// ownCluster connects to an environment's own cluster like its agent: without an installationID.
 func ownCluster(t *testing.T, data map[string]any) *Engine {
 	t.Helper()
 	c := apiServer(t)
@@ -26,7 +25,7 @@ func ownCluster(t *testing.T, data map[string]any) *Engine {
 	return e
 }
 
-func TestTheArgoCDOfAnOwnClusterIsItsPeoples(t *testing.T) {
+func TestTheArgoCDOfAnOwnClusterKeepsItsSettings(t *testing.T) {
 	for name, tc := range map[string]struct {
 		data map[string]any
 		want []string
@@ -39,7 +38,7 @@ func TestTheArgoCDOfAnOwnClusterIsItsPeoples(t *testing.T) {
 			nil},
 		"it is kept from its own cluster": {map[string]any{"cluster.inClusterEnabled": "false"},
 			[]string{"in-cluster blocks"}},
-		"and by label, so that both is told": {
+		"and by label, so that both are reported": {
 			map[string]any{"cluster.inClusterEnabled": "false",
 				"application.resourceTrackingMethod": "label"},
 			[]string{"tracking", "in-cluster blocks"}},
@@ -62,7 +61,7 @@ func TestTheArgoCDOfAnOwnClusterIsItsPeoples(t *testing.T) {
 	}
 }
 
-// An own cluster has no cluster Secret, and Argo CD needs none to take the workload along.
+// An own cluster has no cluster Secret, and Argo CD deletes the workload without one.
 func TestAnApplicationOfAnOwnClusterIsDeletedWithItsWorkload(t *testing.T) {
 	e := ownCluster(t, map[string]any{})
 	if _, err := e.Preflight(t.Context()); err != nil {

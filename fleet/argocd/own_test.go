@@ -13,28 +13,28 @@ import (
 	"argosy.dev/argosy/fleet/engine"
 )
 
-// own is what a watch of own Applications has told.
+// own collects the reports of a watch of own Applications.
 type own struct {
-	t     *testing.T
-	told  chan ownTold
-	known map[string]fleet.OwnApplication
+	t       *testing.T
+	reports chan ownReport
+	known   map[string]fleet.OwnApplication
 }
 
-type ownTold struct {
+type ownReport struct {
 	apps  []fleet.OwnApplication
 	whole bool
 }
 
 func watchOwn(t *testing.T, e *Engine) *own {
 	t.Helper()
-	o := &own{t: t, told: make(chan ownTold), known: map[string]fleet.OwnApplication{}}
+	o := &own{t: t, reports: make(chan ownReport), known: map[string]fleet.OwnApplication{}}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
 		_ = e.WatchOwn(ctx, func(apps []fleet.OwnApplication, whole bool) {
 			select {
-			case o.told <- ownTold{apps, whole}:
+			case o.reports <- ownReport{apps, whole}:
 			case <-ctx.Done():
 			}
 		})
@@ -43,13 +43,13 @@ func watchOwn(t *testing.T, e *Engine) *own {
 	return o
 }
 
-// until takes what is told until it is so.
+// until collects reports until the condition holds.
 func (o *own) until(what string, so func(map[string]fleet.OwnApplication) bool) {
 	o.t.Helper()
 	late := time.After(2 * time.Minute)
 	for !so(o.known) {
 		select {
-		case got := <-o.told:
+		case got := <-o.reports:
 			if got.whole {
 				clear(o.known)
 			}
@@ -87,9 +87,9 @@ func ownSpecOf(repo string) map[string]any {
 		"syncPolicy": map[string]any{"syncOptions": []any{"ServerSideApply=true"}}}
 }
 
-func TestOwnApplicationsAreToldAsTheyAreAndOursAreNot(t *testing.T) {
+func TestOwnApplicationsAreReportedAndOursAreNot(t *testing.T) {
 	b := openBench(t)
-	e, out := b.Engine.(*Engine), b.Outside.(*outside)
+	e, out := b.Engine.(*Engine), b.External.(*outside)
 	out.makeOwn("shop", ownSpecOf("https://ana:hunter2@git.example.com/shop?token=hunter2"))
 	ours := rowOf(t, applicationObject(checkoutID, exampleServer), 1)
 	body, err := decodeTree(ours.Manifest.Body)
@@ -107,7 +107,7 @@ func TestOwnApplicationsAreToldAsTheyAreAndOursAreNot(t *testing.T) {
 	got := o.known["shop"]
 	if got.RepoURL != "https://git.example.com/shop" || got.Path != "deploy" ||
 		got.TargetRevision != "main" || got.Namespace != out.namespace || got.UID == "" {
-		t.Errorf("it is told as %+v", got)
+		t.Errorf("it is reported as %+v", got)
 	}
 	out.makeOwn("cart", ownSpecOf("git@git.example.com:cart"))
 	out.Merge(ownKey("shop"),
@@ -128,7 +128,7 @@ func TestOwnApplicationsAreToldAsTheyAreAndOursAreNot(t *testing.T) {
 
 func TestSyncOfAnOwnApplicationWritesAnOperationAndNothingElse(t *testing.T) {
 	b := openBench(t)
-	e, out := b.Engine.(*Engine), b.Outside.(*outside)
+	e, out := b.Engine.(*Engine), b.External.(*outside)
 	out.makeOwn("shop", ownSpecOf("https://git.example.com/shop"))
 	q := engine.SyncRequest{Key: ownKey("shop"), Tenant: acme, ID: "01J1", Revision: "v2",
 		Prune: true}
@@ -161,9 +161,9 @@ func TestSyncOfAnOwnApplicationWritesAnOperationAndNothingElse(t *testing.T) {
 	}
 }
 
-func TestSyncOfAnOwnApplicationIsRefused(t *testing.T) {
+func TestSyncOfAnOwnApplicationIsRejected(t *testing.T) {
 	b := openBench(t)
-	e, out := b.Engine.(*Engine), b.Outside.(*outside)
+	e, out := b.Engine.(*Engine), b.External.(*outside)
 	out.makeOwn("shop", ownSpecOf("https://git.example.com/shop"))
 	ours := rowOf(t, applicationObject(checkoutID, exampleServer), 1)
 	body, err := decodeTree(ours.Manifest.Body)

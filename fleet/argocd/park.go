@@ -13,12 +13,11 @@ import (
 	"argosy.dev/argosy/fleet/engine"
 )
 
-// unreadCluster is how Argo CD says, in 2.14 and in 3.2, that it could not read an Application's
-// cluster before it compared or deleted the Application (controller/state.go,
-// controller/cache/cache.go).
+// unreadCluster has the prefixes of Argo CD 2.14 and 3.2 for a failed read of an Application's
+// cluster before a comparison or deletion (controller/state.go, controller/cache/cache.go).
 var unreadCluster = []struct {
 	words  string
-	server bool // the server comes next, and a colon
+	server bool // the server and a colon follow
 }{
 	{"failed to get cluster version for cluster ", true},
 	{"failed to get cluster info for ", true},
@@ -26,7 +25,7 @@ var unreadCluster = []struct {
 	{"failed to sync cluster ", true},
 }
 
-// contactOf reads how Argo CD reached the cluster of an Application.
+// contactOf returns how Argo CD reached the cluster of an Application.
 func contactOf(live *engine.Live, stalled bool, o *liveObject) engine.Contact {
 	c := engine.Contact{
 		Key: live.Key, UID: live.UID, Tenant: live.Tenant, Environment: live.Environment,
@@ -48,9 +47,8 @@ func contactOf(live *engine.Live, stalled bool, o *liveObject) engine.Contact {
 	return c
 }
 
-// clusterError returns the part of a condition's message that tells why the cluster could not be
-// read. Argo CD's own words lead the message: what a repository's tools print comes later, if at
-// all.
+// clusterError returns the cause in a condition's message if the cluster could not be read. Argo
+// CD's own prefixes come first; output of a repository's tools comes later, if at all.
 func clusterError(message string) (string, bool) {
 	rest := message
 	for _, lead := range []string{"Failed to load target state: ", "Failed to load live state: "} {
@@ -73,7 +71,7 @@ func clusterError(message string) (string, bool) {
 	return rest, unread
 }
 
-// unreachableReason sorts an error of client-go. What is not known to be silence is none.
+// unreachableReason classifies an error of client-go. Only known errors count as a timeout.
 func unreachableReason(text string) fleet.UnreachableReason {
 	has := func(words ...string) bool {
 		for _, w := range words {
@@ -99,9 +97,8 @@ func unreachableReason(text string) fleet.UnreachableReason {
 	return fleet.UnreachableError
 }
 
-// Park tells Argo CD to leave one Application alone, or no longer to. Argo CD takes up no event of
-// an Application with skip-reconcile: "true": it neither compares nor syncs it, and a deletion
-// waits.
+// Park makes Argo CD ignore one Application, or stop ignoring it. With skip-reconcile: "true", Argo
+// CD handles no event of an Application: it neither compares nor syncs it, and a deletion waits.
 func (e *Engine) Park(ctx context.Context, q engine.ParkRequest, lease fleet.Lease) error {
 	if err := e.ready(); err != nil {
 		return err
@@ -112,11 +109,11 @@ func (e *Engine) Park(ctx context.Context, q engine.ParkRequest, lease fleet.Lea
 		if codeOf(err) != http.StatusConflict {
 			return e.explain(q.Key, err)
 		}
-		if known, err = e.fetch(ctx, q.Key); err != nil {
+		if known, err = e.refetch(ctx, q.Key); err != nil {
 			return e.explain(q.Key, err)
 		}
 	}
-	return errors.New("the Application is changing too quickly; it is tried again")
+	return errors.New("the Application changes too quickly; it is retried")
 }
 
 func (e *Engine) parkStep(ctx context.Context, q engine.ParkRequest, lease fleet.Lease,
@@ -127,14 +124,14 @@ func (e *Engine) parkStep(ctx context.Context, q engine.ParkRequest, lease fleet
 	}
 	switch {
 	case known == nil || known.UID != q.UID:
-		return nil // it is gone
+		return nil // it was deleted
 	case !known.Ours || known.Tenant != q.Tenant:
 		return fmt.Errorf("%w: it is not parked", engine.ErrForeign)
 	case known.Epoch > lease.Epoch:
 		return fmt.Errorf("%w: its epoch is %d, this lease's is %d", engine.ErrFenced, known.Epoch,
 			lease.Epoch)
-	case since == "" && !known.Parked, since != "" && known.stalled:
-		return nil // so it is; and what somebody else has told Argo CD stays
+	case since == "" && !known.Parked, since != "" && known.skipReconcile:
+		return nil // already so; and an annotation of others stays
 	}
 	patch := map[string]any{}
 	setAnnotation(patch, annotationEpoch, strconv.FormatInt(lease.Epoch, 10))
@@ -151,8 +148,9 @@ func (e *Engine) parkStep(ctx context.Context, q engine.ParkRequest, lease fleet
 		return err
 	}
 	after := *known
-	after.ResourceVersion, after.Epoch, after.stalled = m.ResourceVersion, lease.Epoch, since != ""
-	after.Parked, after.contact.Parked = after.stalled, q.Since.UTC().Truncate(time.Second)
+	after.ResourceVersion, after.Epoch, after.skipReconcile = m.ResourceVersion, lease.Epoch,
+		since != ""
+	after.Parked, after.contact.Parked = after.skipReconcile, q.Since.UTC().Truncate(time.Second)
 	e.cache.put(applications, &after)
 	return nil
 }

@@ -18,11 +18,10 @@ import (
 	"argosy.dev/argosy/test/stack"
 )
 
-// gate is an address that accepts connections and says nothing until it is opened: then it is the
-// API server.
+// gate accepts connections and stays silent until it is opened: then it forwards to the API server.
 type gate struct {
 	listener net.Listener
-	server   string // behind it
+	server   string // the forwarding target
 	open     chan struct{}
 	ended    chan struct{}
 }
@@ -78,7 +77,7 @@ func (g *gate) pass(conn net.Conn) {
 	}
 }
 
-// watchReach begins to decide, every half second, what is parked, as a worker does.
+// watchReach decides every half second which Applications to park, like a worker.
 func (w *world) watchReach(limits reach.Limits) {
 	w.mu.Lock()
 	w.board = reach.New(limits, func(d time.Duration) time.Duration { return d })
@@ -113,7 +112,7 @@ func (w *world) watchReach(limits reach.Limits) {
 	}()
 }
 
-// parked counts the Applications of an environment that are parked, as the API server has them.
+// parked counts the parked Applications of an environment on the API server.
 func (w *world) parked(env fleet.EnvironmentID) (n int) {
 	w.Helper()
 	all, err := w.applications().List(w.Context(), metav1.ListOptions{})
@@ -140,9 +139,9 @@ func (w *world) comparedAt(key fleet.ObjectKey) string {
 	return at
 }
 
-// A cluster accepts connections and never answers; later it does. Argo CD reports it in words that
-// are understood, leaves its Applications alone meanwhile, and goes on with them, deletions too.
-func TestAClusterThatDoesNotAnswerIsParkedAndComesBack(t *testing.T) {
+// A cluster accepts connections and does not respond until later. Its errors are recognized, Argo
+// CD ignores its Applications meanwhile, and then continues with them, including deletions.
+func TestAnUnresponsiveClusterIsParkedAndRecovers(t *testing.T) {
 	for _, version := range stack.ArgoVersions {
 		t.Run(version, func(t *testing.T) {
 			w := newWorldWith(t, "quiet-"+strings.ReplaceAll(version, ".", "-"), stack.ArgoOptions{
@@ -200,12 +199,12 @@ func (w *world) comesBack() {
 	if c := w.e.cache.get(stays.Key).contact; c.Reason != fleet.UnreachableTimeout {
 		w.Errorf("the reason is %s: %s", c.Reason, c.Message)
 	} else {
-		w.Logf("Argo CD says: %s", c.Message)
+		w.Logf("Argo CD reports: %s", c.Message)
 	}
 	if n := w.parked(prodEU); n > 0 {
 		w.Errorf("%d Applications of the neighbour are parked", n)
 	}
-	// A probe, which fails; then what is parked is left alone while the neighbour goes on.
+	// The probe fails; then the parked Applications are left alone while the neighbour's continue.
 	w.until("a probe", func() bool { return w.parked(env) == 1 })
 	w.until("it fails", func() bool { return w.parked(env) == 2 })
 	changed := quiet("q0", "v-next", fleet.DeletionOrphan)
@@ -221,15 +220,15 @@ func (w *world) comesBack() {
 			w.Errorf("known as %+v, %t", live, ok)
 		}
 	}
-	w.apply(stays, fleet.Secret{}) // back to a revision that there is
+	w.apply(stays, fleet.Secret{}) // back to an existing revision
 	close(g.open)
 	w.saw("it is synced, once its cluster answers", stays.Key, synced)
 	w.until("nothing is parked any more", func() bool { return w.parked(env) == 0 })
 	w.until("the deletion has ended", func() bool { return w.e.cache.get(goes.Key) == nil })
 	if got, _ := w.value(w.spaceB, "q0"); got != "v" {
-		w.Errorf("ConfigMap q0 says %q", got)
+		w.Errorf("ConfigMap q0 has %q", got)
 	}
 	if got, _ := w.value(w.spaceB, "q1"); got != "" {
-		w.Errorf("ConfigMap q1, whose Application was deleted, says %q", got)
+		w.Errorf("ConfigMap q1, whose Application was deleted, has %q", got)
 	}
 }

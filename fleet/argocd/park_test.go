@@ -7,9 +7,9 @@ import (
 	"argosy.dev/argosy/fleet/engine"
 )
 
-// The messages are those of Argo CD 2.14 and 3.2 beside real servers;
-// TestAParkedClusterCostsItsNeighboursNothing meets them again.
-func TestAClusterThatCannotBeReadIsToldByArgoCDsOwnWordsAlone(t *testing.T) {
+// The messages are those of Argo CD 2.14 and 3.2 with real servers;
+// TestAParkedClusterCostsItsNeighboursNothing checks them again.
+func TestOnlyArgoCDsOwnMessagesMakeAClusterUnreachable(t *testing.T) {
 	const get = `failed to get server version: Get "https://c.example.com/version?timeout=30s": `
 	const lead = `Failed to load target state: failed to get cluster version for cluster "https://c.example.com?argosy=x": ` +
 		`failed to get cluster info for "https://c.example.com?argosy=x": error synchronizing cache state : `
@@ -30,7 +30,7 @@ func TestAClusterThatCannotBeReadIsToldByArgoCDsOwnWordsAlone(t *testing.T) {
 			`tls: failed to verify certificate: x509: certificate signed by unknown authority`: fleet.UnreachableDenied,
 		lead +
 			`failed to sync cluster https://c.example.com: failed to load initial state of resource Shop.example.com: conversion webhook failed`: fleet.UnreachableError,
-		// What a repository's tools or a workload print is no word of Argo CD's.
+		// Output of a repository's tools or a workload is not Argo CD's own message.
 		`Failed to load target state: failed to generate manifest for source 1 of 1: rpc error: error synchronizing cache state : i/o timeout`: "",
 		`Failed to load target state: failed to generate manifest for source 1 of 1: rpc error: context deadline exceeded`:                     "",
 		`error synchronizing cache`: "",

@@ -15,15 +15,14 @@ import (
 	"argosy.dev/argosy/fleet/engine"
 )
 
-// Preflight looks whether the instance is the declared one and fit to be written to: resource
-// tracking by annotation, its installationID, Argo CD's kinds, what keeps tenants apart in a shared
-// repo-server, a `default` project that allows nothing, and our rights. What blocks makes every
-// write fail with ErrUnfit until a later Preflight finds it mended; two instances with one
-// installationID or label tracking would take each other's resources for their own (argo-cd#11402,
-// #13079). The Argo CD of an environment's own cluster belongs to that cluster's people and is the
-// only one there: its tracking and its installationID are theirs, and only what would make us do
-// wrong blocks. An error means that it could not be looked at, and leaves the last verdict
-// standing.
+// Preflight checks whether the instance is the declared one and may be written to: its resource
+// tracking, its installationID, Argo CD's kinds, the isolation of tenants in a shared repo-server,
+// a `default` project that allows nothing, and our rights. A blocking finding makes every write
+// fail with ErrUnfit until a later Preflight finds it fixed: two instances with one installationID
+// or with label tracking would take each other's resources for their own (argo-cd#11402, #13079).
+// The Argo CD of an environment's own cluster belongs to that cluster's people and is the only one
+// there, so its tracking and its installationID are theirs, and only findings that would make our
+// writes wrong block. An error means that a check could not run; the last result stays in force.
 func (e *Engine) Preflight(ctx context.Context) (engine.Report, error) {
 	var report engine.Report
 	kinds, err := e.checkKinds(ctx)
@@ -35,7 +34,7 @@ func (e *Engine) Preflight(ctx context.Context) (engine.Report, error) {
 	for _, check := range []func(context.Context, string) ([]engine.Finding, error){
 		e.checkSettings, e.checkDefaultProject, e.checkRights} {
 		if len(kinds) > 0 {
-			break // without Argo CD's kinds the rest would only repeat it
+			break // without Argo CD's kinds the other checks would only repeat it
 		}
 		found, err := check(ctx, report.Version)
 		if err != nil {
@@ -82,8 +81,7 @@ func (e *Engine) checkKinds(ctx context.Context) ([]engine.Finding, error) {
 	return nil, nil
 }
 
-// checkSettings reads argocd-cm. Argo CD 3 tracks by annotation unless told otherwise, 2.14 by
-// label.
+// checkSettings reads argocd-cm. Argo CD 3 tracks by annotation by default, 2.14 by label.
 func (e *Engine) checkSettings(ctx context.Context, version string) ([]engine.Finding, error) {
 	var cm struct{ Data map[string]string }
 	err := e.get(ctx, e.configMaps()+"/argocd-cm", &cm)
@@ -97,7 +95,7 @@ func (e *Engine) checkSettings(ctx context.Context, version string) ([]engine.Fi
 		return []engine.Finding{
 			{Code: "settings", Blocks: true, Message: "ConfigMap argocd-cm in namespace " +
 				e.namespace + " may not be read", Fix: "grant get on configmaps there to " +
-				e.who()}}, nil
+				e.actor()}}, nil
 	case err != nil:
 		return nil, err
 	}
@@ -125,9 +123,9 @@ func (e *Engine) checkSettings(ctx context.Context, version string) ([]engine.Fi
 	return append(found, isolation...), err
 }
 
-// checkOwnCluster refuses an Argo CD that is kept from the cluster that it runs on: an Application
-// whose destination it does not know loses its finalizers when it is deleted, and leaves its
-// workload behind without a word (appcontroller.go, finalizeApplicationDeletion).
+// checkOwnCluster rejects an Argo CD that may not deploy to its own cluster. An Application with an
+// unknown destination loses its finalizers on deletion, and its workload is silently orphaned
+// (appcontroller.go, finalizeApplicationDeletion).
 func (e *Engine) checkOwnCluster(data map[string]string) []engine.Finding {
 	if data["cluster.inClusterEnabled"] != "false" {
 		return nil
@@ -140,8 +138,8 @@ func (e *Engine) checkOwnCluster(data map[string]string) []engine.Finding {
 				"reach it"}}
 }
 
-// who is the one that writes to the engine, for people.
-func (e *Engine) who() string {
+// actor names the writer to the engine in messages.
+func (e *Engine) actor() string {
 	if e.name.OfEnvironment() {
 		return "the agent"
 	}
@@ -157,13 +155,13 @@ func (e *Engine) checkDefaultProject(ctx context.Context, _ string) ([]engine.Fi
 	}
 	err := e.get(ctx, projects.object(e.namespace, "default"), &project)
 	switch {
-	case e.absent(err, projects):
+	case e.provesAbsence(err, projects):
 		return []engine.Finding{
 			{Code: "default-project",
 				Message: "there is no AppProject default, and Argo CD makes one that allows " +
 					"everything", Fix: "create it with an empty spec"}}, nil
 	case codeOf(err) == http.StatusForbidden:
-		return nil, nil // checkRights says so
+		return nil, nil // checkRights reports it
 	case err != nil:
 		return nil, err
 	case len(project.Spec.SourceRepos) > 0 && len(project.Spec.Destinations) > 0:
@@ -174,7 +172,7 @@ func (e *Engine) checkDefaultProject(ctx context.Context, _ string) ([]engine.Fi
 	return nil, nil
 }
 
-// right is one thing that we must be allowed to do in the instance's namespace.
+// right is a permission that we need in the instance's namespace.
 type right struct{ group, resource, name, verb string }
 
 func neededRights(o Options) []right {
@@ -189,50 +187,49 @@ func neededRights(o Options) []right {
 	return all
 }
 
-// stopRights are those that the stop marker needs; without them the database alone remembers
-// emergency stops.
+// stopRights are the rights for the stop marker. Without them only the database stores emergency
+// stops.
 func stopRights() []right {
 	return []right{{"", "configmaps", "", "create"}, {"", "configmaps", stopMarker, "get"},
 		{"", "configmaps", stopMarker, "patch"}}
 }
 
-// rightsStand is for how long complete rights are taken for granted: a write that is forbidden says
-// so itself.
-const rightsStand = 10 * time.Minute
+// rightsTTL is how long complete rights are not checked again: a forbidden write fails anyway.
+const rightsTTL = 10 * time.Minute
 
 func (e *Engine) checkRights(ctx context.Context, _ string) ([]engine.Finding, error) {
-	if seen := e.rightsSeen.Load(); seen != 0 &&
-		e.options.Now().Sub(time.Unix(seen, 0)) < rightsStand {
+	if seen := e.rightsCheckedAt.Load(); seen != 0 &&
+		e.options.Now().Sub(time.Unix(seen, 0)) < rightsTTL {
 		return nil, nil
 	}
 	var found []engine.Finding
-	missing, err := e.missing(ctx, neededRights(e.options))
+	missing, err := e.missingRights(ctx, neededRights(e.options))
 	if err != nil {
 		return nil, err
 	}
 	if len(missing) > 0 {
 		found = append(found, engine.Finding{Code: "rights", Blocks: true,
-			Message: e.who() + " may not " + strings.Join(missing, ", ") + " in namespace " +
+			Message: e.actor() + " may not " + strings.Join(missing, ", ") + " in namespace " +
 				e.namespace,
 			Fix: "bind it to a Role there that grants them"})
 	}
-	if missing, err = e.missing(ctx, stopRights()); err != nil {
+	if missing, err = e.missingRights(ctx, stopRights()); err != nil {
 		return nil, err
 	}
 	if len(missing) > 0 {
-		found = append(found, engine.Finding{Code: "stop-marker", Message: e.who() + " may not " +
+		found = append(found, engine.Finding{Code: "stop-marker", Message: e.actor() + " may not " +
 			strings.Join(missing, ", ") + " in namespace " + e.namespace +
-			", so that the database alone remembers emergency stops",
+			", so that the database alone stores emergency stops",
 			Fix: "grant create on configmaps, and get and patch on " + stopMarker + ", there"})
 	}
 	if len(found) == 0 {
-		e.rightsSeen.Store(e.options.Now().Unix())
+		e.rightsCheckedAt.Store(e.options.Now().Unix())
 	}
 	return found, nil
 }
 
-// missing names those of the rights that we do not have.
-func (e *Engine) missing(ctx context.Context, rights []right) ([]string, error) {
+// missingRights returns those of the rights that we do not have.
+func (e *Engine) missingRights(ctx context.Context, rights []right) ([]string, error) {
 	allowed, errs := make([]bool, len(rights)), make([]error, len(rights))
 	var all sync.WaitGroup
 	for i, r := range rights {
@@ -266,10 +263,10 @@ func (e *Engine) allowed(ctx context.Context, r right) (bool, error) {
 	return review.Status.Allowed, err
 }
 
-// versionLabel is where charts say the version, which an image by digest alone does not.
+// versionLabel is the charts' version label, for images without a tag.
 const versionLabel = "app.kubernetes.io/version"
 
-// controller is what is read of the workload that Argo CD's controller is.
+// controller has the fields of Argo CD's controller workload that the checks read.
 type controller struct {
 	Metadata struct{ Labels map[string]string }
 	Spec     struct {
@@ -288,8 +285,8 @@ func (c controller) version() string {
 	return tagVersion(c.Metadata.Labels[versionLabel])
 }
 
-// version is Argo CD's, from the image of its controller or its label; failing that, what the CRD's
-// schema gives away; "" when none may be read.
+// version returns Argo CD's version from the image of its controller or its label, or else from the
+// CRD's schema; "" if none may be read.
 func (e *Engine) version(ctx context.Context) string {
 	for _, kind := range []string{"statefulsets", "deployments"} {
 		var list struct{ Items []controller }
@@ -310,8 +307,8 @@ func (e *Engine) version(ctx context.Context) string {
 	return e.schemaVersion(ctx)
 }
 
-// imageVersion is the tag of an image when it looks like a version:
-// quay.io/argoproj/argocd:v3.2.11@sha256:… gives v3.2.11.
+// imageVersion returns the tag of an image if it is a version: v3.2.11 for
+// quay.io/argoproj/argocd:v3.2.11@sha256:….
 func imageVersion(image string) string {
 	image, _, _ = strings.Cut(image, "@")
 	_, tag, _ := strings.Cut(image[strings.LastIndex(image, "/")+1:], ":")
@@ -325,8 +322,8 @@ func tagVersion(tag string) string {
 	return clip(tag, 64)
 }
 
-// schemaVersion tells 3.x from 2.x by a field that only the newer CRD has. The control plane's
-// Roles are of namespaces, and do not let it read that: then it does not ask.
+// schemaVersion distinguishes 3.x from 2.x by a field of the newer CRD. It reads the CRD only if it
+// may: the control plane's Roles are namespaced and do not allow it.
 func (e *Engine) schemaVersion(ctx context.Context) string {
 	if may, err := e.allowed(ctx, right{"apiextensions.k8s.io", "customresourcedefinitions",
 		"applications.argoproj.io", "get"}); err != nil || !may {

@@ -31,14 +31,14 @@ func codes(r engine.Report) []string {
 			text += " blocks"
 		}
 		if f.Message == "" || f.Fix == "" {
-			text += " says too little"
+			text += " has too little text"
 		}
 		all = append(all, text)
 	}
 	return all
 }
 
-func TestPreflightJudgesTheSettings(t *testing.T) {
+func TestPreflightChecksTheSettings(t *testing.T) {
 	cases := map[string]struct {
 		data map[string]any
 		want []string
@@ -84,24 +84,24 @@ func TestPreflightJudgesTheSettings(t *testing.T) {
 			settings(t, c, namespace, apart(cases["as declared"].data))
 			if report, err = b.Engine.Preflight(t.Context()); err != nil ||
 				len(report.Findings) > 0 {
-				t.Fatalf("mended: %v, %v", codes(report), err)
+				t.Fatalf("fixed: %v, %v", codes(report), err)
 			}
 			if _, err := b.Engine.Apply(t.Context(), rowOf(t, projectObject(acme), 1),
 				fleet.Secret{}, fleet.Lease{}); errors.Is(err, engine.ErrUnfit) {
-				t.Errorf("mended, and a write gives %v", err)
+				t.Errorf("fixed, and a write gives %v", err)
 			}
 		})
 	}
 }
 
-// apart adds the settings that keep tenants apart in the repo-server.
+// apart adds the settings that isolate tenants in the repo-server.
 func apart(data map[string]any) map[string]any {
 	all := map[string]any{"jsonnet.enable": "false", "helm.valuesFileSchemes": ""}
 	maps.Copy(all, data)
 	return all
 }
 
-func TestPreflightRefusesARepoServerThatKeepsNobodyApart(t *testing.T) {
+func TestPreflightRejectsARepoServerThatDoesNotIsolateTenants(t *testing.T) {
 	declared := map[string]any{"application.resourceTrackingMethod": "annotation",
 		"installationID": "eu-1"}
 	with := func(more ...string) map[string]any {
@@ -128,7 +128,7 @@ func TestPreflightRefusesARepoServerThatKeepsNobodyApart(t *testing.T) {
 				"jsonnet blocks", "values-schemes blocks"}},
 		"as it comes, seen by an agent": {settings: declared, params: off, advise: true,
 			want: []string{"jsonnet", "values-schemes"}},
-		"as it comes, seen by an agent that is told who shares it": {
+		"by default, for an agent that knows who shares it": {
 			settings: declared, params: map[string]any{}, noParams: true,
 			want: []string{"jsonnet blocks", "values-schemes blocks"}},
 		"jsonnet is switched on": {settings: with("jsonnet.enable", "true"), params: off,
@@ -210,7 +210,7 @@ func TestPreflightReadsTheRepoServersGitSettings(t *testing.T) {
 	}
 }
 
-func TestPreflightTellsWhatIsMissing(t *testing.T) {
+func TestPreflightReportsMissingRights(t *testing.T) {
 	c := apiServer(t)
 	look := func(t *testing.T, namespace string, config *rest.Config) engine.Report {
 		t.Helper()
@@ -270,7 +270,7 @@ func TestPreflightTellsWhatIsMissing(t *testing.T) {
 		}
 		if text := report.Findings[0].Message; !strings.Contains(text, "patch applications") ||
 			!strings.Contains(text, "patch appprojects") || strings.Contains(text, "secrets") {
-			t.Errorf("it says %q", text)
+			t.Errorf("got %q", text)
 		}
 	})
 	t.Run("the kinds", func(t *testing.T) {
@@ -289,7 +289,7 @@ func TestPreflightTellsWhatIsMissing(t *testing.T) {
 	})
 }
 
-func TestPreflightThatFailsLeavesTheVerdict(t *testing.T) {
+func TestAFailedPreflightKeepsTheLastResult(t *testing.T) {
 	b := newFaultBench(t, Options{Timeout: 5e9})
 	b.synced()
 	b.f.Order(func(w http.ResponseWriter, r *http.Request) bool {
@@ -323,7 +323,7 @@ func TestPreflightReadsTheVersion(t *testing.T) {
 	}
 	labels := map[string]string{"app.kubernetes.io/part-of": "argocd",
 		"app.kubernetes.io/component": "application-controller"}
-	for _, told := range []struct{ image, label, want string }{
+	for _, given := range []struct{ image, label, want string }{
 		{"quay.io/argoproj/argocd@sha256:abc", "", "3.x"},
 		{"quay.io/argoproj/argocd@sha256:abc", "later", "3.x"},
 		{"quay.io/argoproj/argocd@sha256:abc", "v3.2.11", "v3.2.11"},
@@ -336,21 +336,21 @@ func TestPreflightReadsTheVersion(t *testing.T) {
 				Template: corev1.PodTemplateSpec{
 					ObjectMeta: metav1.ObjectMeta{Labels: labels},
 					Spec: corev1.PodSpec{
-						Containers: []corev1.Container{{Name: "c", Image: told.image}}}}}}
-		if told.label != "" {
-			set.Labels[versionLabel] = told.label
+						Containers: []corev1.Container{{Name: "c", Image: given.image}}}}}}
+		if given.label != "" {
+			set.Labels[versionLabel] = given.label
 		}
 		if err := c.Apply(t.Context(), set); err != nil {
 			t.Fatal(err)
 		}
 		if report, err := benchOn(t, c.REST(), ns).Engine.Preflight(t.Context()); err != nil ||
-			report.Version != told.want {
-			t.Errorf("%+v gives %q, %v", told, report.Version, err)
+			report.Version != given.want {
+			t.Errorf("%+v gives %q, %v", given, report.Version, err)
 		}
 	}
 }
 
-// The Roles that the charts give the control plane do not let it read definitions.
+// The control plane's Roles in the charts do not allow reading CustomResourceDefinitions.
 func TestPreflightDoesNotAskForADefinitionThatItMayNotRead(t *testing.T) {
 	b := newFaultBench(t, Options{})
 	var asked atomic.Int32
@@ -372,7 +372,7 @@ func TestPreflightDoesNotAskForADefinitionThatItMayNotRead(t *testing.T) {
 	}
 }
 
-func TestConnectRefuses(t *testing.T) {
+func TestConnectRejectsInvalidSettings(t *testing.T) {
 	good := &rest.Config{Host: "https://127.0.0.1:1"}
 	free := Options{Stopped: func(fleet.TenantName) bool { return false }}
 	cases := map[string]func() error{
@@ -411,6 +411,6 @@ func TestConnectRefuses(t *testing.T) {
 	}
 	if _, err := e.Preflight(t.Context()); !errors.Is(err, engine.ErrUnreachable) ||
 		!strings.Contains(fmt.Sprint(err), "127.0.0.1") {
-		t.Errorf("nobody there: %v", err)
+		t.Errorf("without a server: %v", err)
 	}
 }

@@ -16,8 +16,7 @@ import (
 	"argosy.dev/argosy/test/stack"
 )
 
-// faulty stands between an engine and the real API server and does to its requests what a test
-// orders.
+// faulty proxies an engine's requests to the real API server and injects the faults of a test.
 type faulty struct {
 	*stack.Proxy
 	config *rest.Config // for the engine
@@ -47,7 +46,7 @@ func isList(r *http.Request, plural string) bool {
 	return r.Method == http.MethodGet && !isWatch(r) && strings.HasSuffix(r.URL.Path, "/"+plural)
 }
 
-// faultBench is an engine behind a proxy.
+// faultFixture is an engine behind a proxy.
 type faultBench struct {
 	*testing.T
 	e       *Engine
@@ -66,7 +65,7 @@ func newFaultBench(t *testing.T, options Options) *faultBench {
 	b := &faultBench{T: t, f: f, lease: fleet.Lease{Epoch: 5}, woken: map[fleet.ObjectKey]int{}}
 	spec := engineSpec()
 	spec.ArgoCD.Namespace = space(t, apiServer(t))
-	b.out = benchOn(t, apiServer(t).REST(), spec.ArgoCD.Namespace).Outside.(*outside)
+	b.out = benchOn(t, apiServer(t).REST(), spec.ArgoCD.Namespace).External.(*outside)
 	options.Stopped = func(fleet.TenantName) bool { return b.stopped.Load() }
 	options.Window, options.Retry = 10*time.Millisecond, 10*time.Millisecond
 	var err error
@@ -79,7 +78,7 @@ func newFaultBench(t *testing.T, options Options) *faultBench {
 	return b
 }
 
-// watch follows until the test ends.
+// watch follows the engine until the test ends.
 func (b *faultBench) watch() {
 	ctx := b.Context()
 	ended := make(chan struct{})
@@ -119,7 +118,7 @@ func (b *faultBench) until(what string, ok func() bool) {
 	}
 }
 
-// goneTold reports whether anything was told as gone or woken for.
+// reportedDeleted reports whether any object was reported as deleted or woken.
 func (b *faultBench) goneTold() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -14,8 +14,7 @@ import (
 	"argosy.dev/argosy/fleet/engine"
 )
 
-// noSecrets refuses what asks for Secrets, as an API server does for want of a right, and counts
-// it.
+// noSecrets rejects requests for Secrets, like an API server without the right, and counts them.
 type noSecrets struct {
 	next  http.RoundTripper
 	asked *atomic.Int64
@@ -30,7 +29,7 @@ func (n noSecrets) RoundTrip(r *http.Request) (*http.Response, error) {
 	return n.next.RoundTrip(r)
 }
 
-func TestWhereSecretsAreLeftAloneNothingAsksForThem(t *testing.T) {
+func TestAPublicEngineSendsNoRequestForSecrets(t *testing.T) {
 	c := apiServer(t)
 	namespace := space(t, c)
 	var asked atomic.Int64

@@ -37,7 +37,7 @@ spec:
   template: {spec: {restartPolicy: Never, containers: [{name: c, image: example.com/none}]}}
 `
 
-// world is one Argo CD of one version, a cluster that it deploys to, and a repository.
+// world is an Argo CD of one version, a cluster that it deploys to, and a repository.
 type world struct {
 	testing.TB
 	e       *Engine
@@ -59,7 +59,7 @@ func newWorld(t *testing.T, version string) *world {
 		Version: version})
 }
 
-// newWorldWith is a world whose namespaces end in suffix. An Argo CD that is open is dedicated to
+// newWorldWith returns a world whose namespaces end in suffix. An open Argo CD is dedicated to
 // acme.
 func newWorldWith(t testing.TB, suffix string, o stack.ArgoOptions) *world {
 	t.Helper()
@@ -163,7 +163,7 @@ func lastOf(seen map[fleet.ObjectKey][]fleet.Observation) []fleet.Observation {
 	return out
 }
 
-// saw waits for an observation of the object, now or in the past.
+// saw waits for an observation of the object, past or future.
 func (w *world) saw(what string, key fleet.ObjectKey, ok func(fleet.Observation) bool) {
 	w.Helper()
 	w.until(what, func() bool {
@@ -210,7 +210,7 @@ func (w *world) row(o fleet.Object, policy fleet.DeletionPolicy) fleet.Row {
 	return r
 }
 
-// foundation is the project and the cluster of tenant acme.
+// foundation returns the project and the cluster of tenant acme.
 func (w *world) foundation(env fleet.EnvironmentID, namespaces ...string) []fleet.Row {
 	project := projectObject(env.Tenant)
 	key := fleet.ServerKey(w.cluster.Server, env)
@@ -251,7 +251,7 @@ func (w *world) remove(row fleet.Row) {
 	w.Helper()
 	w.until("removed: "+row.Key.Name, func() bool {
 		done, err := w.e.Delete(w.Context(), row, w.lease)
-		// the cache may be a moment behind: workers ask again, too
+		// the cache may lag behind: workers ask again, too
 		if err != nil && !errors.Is(err, engine.ErrInUse) {
 			w.Fatal(err)
 		}
@@ -287,8 +287,8 @@ func TestRealArgoCD(t *testing.T) {
 	}
 }
 
-// deploysAndSyncs: status comes back, nothing drifts by Argo CD's own doing, a SyncRun goes back to
-// a revision, held or automated, and a deletion takes the workload along.
+// deploysAndSyncs: Argo CD reports status and causes no drift; a SyncRun goes back to a revision,
+// held or automated; and a deletion deletes the workload.
 func (w *world) deploysAndSyncs(first string, foundation []fleet.Row, credential fleet.Secret) {
 	w.Helper()
 	id := fleet.ApplicationID{Tenant: acme, Deployment: "shop", Environment: "prod-eu"}
@@ -314,7 +314,7 @@ func (w *world) deploysAndSyncs(first string, foundation []fleet.Row, credential
 	w.apply(held, fleet.Secret{})
 	w.sync(app, "rollback-1", first, "Succeeded")
 	if got, _ := w.value(w.spaceA, "shop"); got != "one" {
-		w.Errorf("after the rollback the workload says %q", got)
+		w.Errorf("after the rollback the workload has %q", got)
 	}
 	w.apply(app, fleet.Secret{})
 	w.until("automation goes on when the hold ends", func() bool {
@@ -325,11 +325,11 @@ func (w *world) deploysAndSyncs(first string, foundation []fleet.Row, credential
 
 	w.remove(app)
 	if got, _ := w.value(w.spaceA, "shop"); got != "" {
-		w.Error("the Application is gone and its workload stands")
+		w.Error("the Application is gone and its workload remains")
 	}
 }
 
-// refresh makes Argo CD look at Git now, as a webhook would.
+// refresh makes Argo CD fetch from Git, like a webhook.
 func (w *world) refresh(key fleet.ObjectKey) {
 	w.Helper()
 	patch := []byte(`{"metadata":{"annotations":{"argocd.argoproj.io/refresh":"hard"}}}`)
@@ -349,13 +349,13 @@ func (w *world) sync(row fleet.Row, id, revision, phase string) {
 		}
 		return out.State == fleet.ApplyApplied
 	})
-	w.saw("told how "+id+" ended", row.Key, func(o fleet.Observation) bool {
+	w.saw("result of "+id, row.Key, func(o fleet.Observation) bool {
 		return o.OperationID == id && o.OperationPhase == phase
 	})
 }
 
-// orphansInSpiteOfHooks: with Abandon nothing of the workload is touched and no delete hook runs,
-// though Argo CD has set its finalizers.
+// orphansInSpiteOfHooks: with Orphan the workload stays and no delete hook runs, although Argo CD
+// has set its finalizers.
 func (w *world) orphansInSpiteOfHooks() {
 	w.Helper()
 	app := w.cart(fleet.DeletionOrphan)
@@ -370,8 +370,8 @@ func (w *world) orphansInSpiteOfHooks() {
 	}
 }
 
-// cart deploys the Application with a PostDelete hook and waits until Argo CD has set the finalizer
-// for it.
+// cart deploys the Application with a PostDelete hook and waits until Argo CD has set its
+// finalizer.
 func (w *world) cart(policy fleet.DeletionPolicy) fleet.Row {
 	w.Helper()
 	app := w.app(fleet.ApplicationID{Tenant: acme, Deployment: "cart", Environment: "prod-eu"},
@@ -389,7 +389,7 @@ func (w *world) cart(policy fleet.DeletionPolicy) fleet.Row {
 	return app
 }
 
-// cascadesWithHooks: with Delete the hook runs, the workload goes, then the Application; the
+// cascadesWithHooks: with Delete the hook runs, the workload is deleted, then the Application; the
 // cluster and the project stay until then.
 func (w *world) cascadesWithHooks(foundation []fleet.Row) {
 	w.Helper()
@@ -405,15 +405,15 @@ func (w *world) cascadesWithHooks(foundation []fleet.Row) {
 	}
 	w.remove(app)
 	if got, _ := w.value(w.spaceB, "cart"); got != "" {
-		w.Error("the Application is gone and its workload stands")
+		w.Error("the Application is gone and its workload remains")
 	}
 	for i := len(foundation) - 1; i >= 0; i-- {
 		w.remove(foundation[i])
 	}
 }
 
-// createsNamespaces: CreateNamespace works where the project grants the kind Namespace, and nowhere
-// else; what Argo CD says of a sync that it keeps trying is told.
+// createsNamespaces: CreateNamespace works if the project grants the kind Namespace, and only then;
+// the message of a sync that Argo CD keeps retrying is reported.
 func (w *world) createsNamespaces() {
 	w.Helper()
 	env, fresh := fleet.EnvironmentID{Tenant: "globex", Name: "own"}, w.spaceA+"-fresh"
@@ -431,7 +431,7 @@ func (w *world) createsNamespaces() {
 	})
 	w.apply(app, fleet.Secret{})
 	w.sync(app, "refused", "main", "Failed")
-	w.saw("told why", app.Key, func(o fleet.Observation) bool {
+	w.saw("reason reported", app.Key, func(o fleet.Observation) bool {
 		return o.OperationID == "refused" && strings.Contains(o.OperationError,
 			":Namespace is not permitted in project ") && strings.Contains(o.OperationError,
 			"not valid")
@@ -445,7 +445,7 @@ func (w *world) createsNamespaces() {
 	w.apply(w.row(o, ""), fleet.Secret{})
 	w.sync(app, "granted", "main", "Succeeded")
 	if got, _ := w.value(fresh, "shop"); got == "" {
-		w.Error("the sync succeeded and nothing stands in the new namespace")
+		w.Error("the sync succeeded and nothing exists in the new namespace")
 	}
 	w.remove(app)
 }

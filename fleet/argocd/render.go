@@ -8,17 +8,16 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// maxObject is the most bytes that a manifest may have. etcd takes 1.5 MiB and Argo CD adds its
-// status to the same object.
+// maxObject bounds the bytes of a manifest. etcd allows 1.5 MiB, and Argo CD adds its status to the
+// same object.
 const maxObject = 1 << 20
 
 // Renderer makes manifests of desired objects. It is pure and safe for concurrent use.
 type Renderer struct{}
 
-// Render gives the object as it will be applied on that engine, as canonical JSON without any
-// secret content. An error means that the object must not reach Argo CD at all: a name that is not
-// its identity's, a character that Argo CD reads as a pattern, a size beyond 1 MiB. It names the
-// object and the field.
+// Render returns the object for an engine as canonical JSON without secrets. An error means that
+// the object must not reach Argo CD: a name that does not match its identity, a pattern character
+// of Argo CD, or more than 1 MiB. The error names the object and the field.
 func (Renderer) Render(engine fleet.EngineSpec, o fleet.Object) (fleet.Manifest, error) {
 	obj, err := build(engine, o)
 	if err != nil {
@@ -41,7 +40,7 @@ func (Renderer) Render(engine fleet.EngineSpec, o fleet.Object) (fleet.Manifest,
 	return fleet.Manifest{Body: body, Hash: hashOf(body)}, nil
 }
 
-// build makes the typed object and refuses what must not be rendered.
+// build makes the typed object, or rejects it.
 func build(engine fleet.EngineSpec, o fleet.Object) (object, error) {
 	set := 0
 	for _, is := range []bool{o.Project != nil, o.Cluster != nil, o.Repository != nil,
@@ -69,15 +68,15 @@ func build(engine fleet.EngineSpec, o fleet.Object) (object, error) {
 	case o.Application != nil && o.Key.Kind == fleet.ObjectApplication:
 		return renderApplication(engine, o.Key, *o.Application)
 	}
-	return object{}, fmt.Errorf("its key's kind %q is not that of its content", o.Key.Kind)
+	return object{}, fmt.Errorf("its key's kind %q does not match its content", o.Key.Kind)
 }
 
-// patternChars are those that Argo CD's matcher (gobwas/glob, with '!' in front for "not") gives a
-// meaning: AppProject sources and destinations, and the url and server of scoped Secrets, are all
-// matched with it (app_project_types.go, util/argo/argo.go).
+// patternChars are the special characters of Argo CD's matcher (gobwas/glob, with '!' as a prefix
+// for "not"). It matches AppProject sources and destinations, and the url and server of scoped
+// Secrets (app_project_types.go, util/argo/argo.go).
 const patternChars = "*?[]{}!\\"
 
-// exact refuses text that is empty, has a pattern character, white space or a control character, or
+// exact rejects text that is empty, has a pattern character, white space or a control character, or
 // is longer than most bytes.
 func exact(field, s string, most int) error {
 	switch {
@@ -97,10 +96,9 @@ func exact(field, s string, most int) error {
 	return nil
 }
 
-// exactServer accepts a server key: a checked URL and the query that ServerKey adds, whose '?' is
-// the only pattern character. As a pattern it stands for any one character, itself included, and
-// the rest of the key is unique, so it matches nothing else. A zero env means that any
-// environment's key will do.
+// exactServer accepts a server key: a checked URL and the query of ServerKey, whose '?' is the only
+// pattern character. As a pattern it matches any one character, itself included. The rest of the
+// key is unique, so it matches nothing else. With a zero env it accepts any environment's key.
 func exactServer(field, key string, env fleet.EnvironmentID) error {
 	server, query, _ := strings.Cut(key, "?")
 	name, isKey := strings.CutPrefix(query, "managedEnvironment=")
@@ -118,8 +116,8 @@ func exactServer(field, key string, env fleet.EnvironmentID) error {
 	return nil
 }
 
-// checkEngine accepts the name of a declared engine, and that of an environment's own cluster: two
-// names with a dot between them.
+// checkEngine accepts the name of a declared engine or of an environment's own cluster, which is
+// two names joined by a dot.
 func checkEngine(name fleet.EngineName) error {
 	first, second, own := strings.Cut(string(name), ".")
 	if !own {
@@ -131,8 +129,8 @@ func checkEngine(name fleet.EngineName) error {
 	return errors.Join(fleet.ValidateName(first), fleet.ValidateName(second))
 }
 
-// exactDestination accepts what an engine may deploy to: on an environment's own cluster that
-// cluster and nothing else, elsewhere a server key. A zero env means any environment's.
+// exactDestination accepts a destination of an engine: on an environment's own cluster only that
+// cluster, elsewhere a server key. With a zero env it accepts any environment's key.
 func exactDestination(field, server string, engine fleet.EngineName,
 	env fleet.EnvironmentID) error {
 	if !engine.OfEnvironment() {
@@ -157,7 +155,7 @@ func exactRepo(field, url string) error {
 	return exact(field, url, 1024)
 }
 
-// exactNamespace accepts a namespace that is not the engine's own.
+// exactNamespace accepts any namespace except the engine's own.
 func exactNamespace(field, ns string, engine fleet.EngineSpec) error {
 	if err := fleet.ValidateNamespace(ns); err != nil {
 		return fmt.Errorf("%s: %w", field, err)

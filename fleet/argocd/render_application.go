@@ -18,9 +18,9 @@ func groupKind(gk fleet.GroupKind) apiGroupKind {
 	return apiGroupKind{Group: gk.Group, Kind: gk.Kind}
 }
 
-// renderApplication writes one deployment in one environment. Automation is left out while a
-// SyncRun holds it. There is no finalizer: an Application that goes by accident leaves its workload
-// standing.
+// renderApplication renders one deployment in one environment. It omits automation while a SyncRun
+// holds the Application. It sets no finalizer, so that an accidental deletion of the Application
+// keeps its workload.
 func renderApplication(engine fleet.EngineSpec, key fleet.ObjectKey, a fleet.Application) (object,
 	error) {
 	id := identity{tenant: a.ID.Tenant, environment: a.ID.Environment, deployment: a.ID.Deployment}
@@ -75,8 +75,8 @@ func renderSync(a fleet.Application) *v1alpha1.SyncPolicy {
 	return &policy
 }
 
-// renderSource names a Helm release for its deployment where the source does not: Argo CD would
-// take the Application's name, which may be longer than the 53 characters that Helm allows.
+// renderSource defaults the name of a Helm release to the deployment. Argo CD's default is the
+// Application's name, which may exceed Helm's limit of 53 characters.
 func renderSource(s fleet.Source, deployment fleet.DeploymentName) (*v1alpha1.ApplicationSource,
 	error) {
 	if err := checkSource(s); err != nil {
@@ -103,7 +103,7 @@ func renderSource(s fleet.Source, deployment fleet.DeploymentName) (*v1alpha1.Ap
 	return out, err
 }
 
-const maxRelease = 53 // characters of a release's name, for Helm
+const maxRelease = 53 // characters of a Helm release's name
 
 func renderHelm(h *fleet.HelmSource,
 	deployment fleet.DeploymentName) (*v1alpha1.ApplicationSourceHelm, error) {
@@ -123,9 +123,9 @@ func renderHelm(h *fleet.HelmSource,
 	return out, nil
 }
 
-// checkSource is the last wall before Argo CD's repo-server, which takes paths, value files and
-// revisions for more than they seem (CVE-2022-24731, CVE-2022-24877: paths out of the repository; a
-// value file may be a URL; a revision may be a range of versions).
+// checkSource is the last check before Argo CD's repo-server, which interprets paths, value files
+// and revisions (CVE-2022-24731, CVE-2022-24877: paths out of the repository; a value file may be a
+// URL; a revision may be a range of versions).
 func checkSource(s fleet.Source) error {
 	if err := exactRepo("repoURL", s.RepoURL); err != nil {
 		return err
@@ -182,7 +182,7 @@ func checkTool(s fleet.Source) error {
 	return nil
 }
 
-// inside accepts a relative path that stays in the repository and names nothing of Git's own.
+// inside accepts a relative path within the repository but outside .git.
 func inside(field, p string) error {
 	if err := exact(field, p, 1024); err != nil {
 		return err

@@ -12,14 +12,14 @@ import (
 
 const argoAPI = "argoproj.io/v1alpha1"
 
-// argoKinds are denied to every tenant: who may write an Application or an AppProject may do
-// whatever Argo CD may.
+// argoKinds are denied to every tenant: the right to write an Application or an AppProject amounts
+// to all rights of Argo CD.
 var argoKinds = []fleet.GroupKind{{Group: "argoproj.io", Kind: "AppProject"},
 	{Group: "argoproj.io", Kind: "Application"}, {Group: "argoproj.io", Kind: "ApplicationSet"}}
 
-// renderProject writes what a tenant may do: exactly the repositories, destinations and
-// cluster-scoped kinds that it was granted, on clusters whose Secret is the project's own. An
-// absent list means "none" for sources, destinations and cluster-scoped kinds.
+// renderProject renders a tenant's rights: exactly the granted repositories, destinations and
+// cluster-scoped kinds, on clusters whose Secret belongs to the project. A missing list of sources,
+// destinations or cluster-scoped kinds means "none".
 func renderProject(engine fleet.EngineSpec, key fleet.ObjectKey, p fleet.Project) (object, error) {
 	id := identity{tenant: p.Tenant}
 	if err := id.check(key); err != nil {
@@ -28,8 +28,7 @@ func renderProject(engine fleet.EngineSpec, key fleet.ObjectKey, p fleet.Project
 	if p.Name != key.Name {
 		return object{}, fmt.Errorf("project name %q is not the object's", p.Name)
 	}
-	// Argo CD knows an environment's own cluster without a Secret, so that no Secret could admit
-	// it.
+	// Argo CD knows an environment's own cluster without a Secret, so no Secret could admit it.
 	spec := v1alpha1.AppProjectSpec{PermitOnlyProjectScopedClusters: !key.Engine.OfEnvironment()}
 	for _, repo := range p.SourceRepos {
 		if err := exactRepo("sourceRepos", repo); err != nil {
@@ -62,7 +61,7 @@ func renderProject(engine fleet.EngineSpec, key fleet.ObjectKey, p fleet.Project
 		Name: key.Name, Labels: id.labels()}, Spec: spec}, nil
 }
 
-// sortProject gives equal grants equal bytes, in whatever order they were gathered.
+// sortProject makes equal grants byte-equal, whatever their order.
 func sortProject(spec *v1alpha1.AppProjectSpec) {
 	slices.Sort(spec.SourceRepos)
 	spec.SourceRepos = slices.Compact(spec.SourceRepos)
@@ -83,7 +82,7 @@ func cmpPairs(a1, a2, b1, b2 string) int {
 	return strings.Compare(a2, b2)
 }
 
-// exactGroupKind refuses patterns and Argo CD's own kinds.
+// exactGroupKind rejects patterns and Argo CD's own kinds.
 func exactGroupKind(gk fleet.GroupKind) error {
 	if err := exact("clusterResources.kind", gk.Kind, 63); err != nil {
 		return err

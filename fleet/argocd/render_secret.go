@@ -12,9 +12,9 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// renderCluster writes a cluster Secret without its credential. It always has a project, namespaces
-// and a server key of its own: Argo CD takes a Secret without a project for everybody's, and one
-// without namespaces for the whole cluster.
+// renderCluster renders a cluster Secret without its credential. It always sets a project,
+// namespaces and a unique server key: for Argo CD, a Secret without a project belongs to all
+// projects, and one without namespaces covers the whole cluster.
 func renderCluster(engine fleet.EngineSpec, key fleet.ObjectKey, c fleet.Cluster) (object, error) {
 	id := identity{tenant: c.ID.Tenant, environment: c.ID.Name}
 	if err := id.check(key); err != nil {
@@ -52,7 +52,7 @@ func renderCluster(engine fleet.EngineSpec, key fleet.ObjectKey, c fleet.Cluster
 	return secretObject(key, id, "cluster", data), nil
 }
 
-// publicConfig is Argo CD's cluster config with everything but the credential.
+// publicConfig returns Argo CD's cluster config without the credential.
 func publicConfig(caData string) ([]byte, error) {
 	var config v1alpha1.ClusterConfig
 	if caData != "" {
@@ -68,8 +68,8 @@ func publicConfig(caData string) ([]byte, error) {
 	return json.Marshal(config)
 }
 
-// renderRepository writes a repository Secret without its credential. It always has a project: an
-// unscoped one serves every tenant (repository_secrets.go, getRepositorySecret's fallback).
+// renderRepository renders a repository Secret without its credential. It always sets a project: an
+// unscoped Secret serves every tenant (repository_secrets.go, getRepositorySecret's fallback).
 func renderRepository(key fleet.ObjectKey, r fleet.Repository) (object, error) {
 	id := identity{tenant: r.ID.Tenant, credential: r.ID.Name}
 	if err := id.check(key); err != nil {

@@ -14,7 +14,7 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "rewrite the golden files")
 
 func TestRenderedObjectsAreGolden(t *testing.T) {
 	app := func(change func(*fleet.Application)) fleet.Object {
@@ -90,7 +90,7 @@ func TestRenderedObjectsAreGolden(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !bytes.Equal(want, pretty.Bytes()) {
-				t.Errorf("rendered:\n%s\nwant (go test -update writes it anew):\n%s",
+				t.Errorf("rendered:\n%s\nwant (go test -update rewrites it):\n%s",
 					pretty.Bytes(), want)
 			}
 			assertCanonical(t, m.Body)
@@ -98,7 +98,7 @@ func TestRenderedObjectsAreGolden(t *testing.T) {
 	}
 }
 
-// assertCanonical holds what every manifest promises.
+// assertCanonical checks the invariants of every manifest.
 func assertCanonical(t testing.TB, body []byte) {
 	t.Helper()
 	tree, err := decodeTree(body)
@@ -131,7 +131,7 @@ func assertCanonical(t testing.TB, body []byte) {
 	}
 }
 
-func TestRenderIsTheSameForTheSameGrant(t *testing.T) {
+func TestEqualGrantsRenderEqually(t *testing.T) {
 	a, b := projectObject(acme), projectObject(acme)
 	b.Project.SourceRepos = []string{a.Project.SourceRepos[1], a.Project.SourceRepos[0],
 		a.Project.SourceRepos[1]}
@@ -147,7 +147,7 @@ func TestRenderIsTheSameForTheSameGrant(t *testing.T) {
 	}
 }
 
-func TestRenderRefuses(t *testing.T) {
+func TestRenderRejectsUnsafeObjects(t *testing.T) {
 	_, privateKey := certificate(t)
 	app := func(change func(*fleet.Application)) fleet.Object {
 		o := applicationObject(checkoutID, exampleServer)
@@ -179,8 +179,8 @@ func TestRenderRefuses(t *testing.T) {
 	src := func(change func(*fleet.Source)) fleet.Object {
 		return app(func(a *fleet.Application) { change(&a.Source) })
 	}
-	nobody := applicationObject(checkoutID, exampleServer)
-	nobody.Key.Engine = ""
+	noEngine := applicationObject(checkoutID, exampleServer)
+	noEngine.Key.Engine = ""
 	twoParts := projectObject(acme)
 	twoParts.Application = applicationObject(checkoutID, exampleServer).Application
 	wrongKind := projectObject(acme)
@@ -222,7 +222,7 @@ func TestRenderRefuses(t *testing.T) {
 		"nothing set":                         {Key: projectObject(acme).Key},
 		"two parts set":                       twoParts,
 		"a kind that is not the content's":    wrongKind,
-		"no engine":                           nobody,
+		"no engine":                           noEngine,
 		"a star for every repository": project(func(p *fleet.Project) {
 			p.SourceRepos = []string{"*"}
 		}),
@@ -403,7 +403,7 @@ func FuzzRender(f *testing.F) {
 	})
 }
 
-// assertNoPattern reads a manifest as Argo CD's matcher would meet it.
+// assertNoPattern checks a manifest for characters of Argo CD's matcher.
 func assertNoPattern(t testing.TB, body []byte) {
 	var o struct {
 		Spec struct {
@@ -445,7 +445,7 @@ func BenchmarkRenderApplication(b *testing.B) {
 	}
 }
 
-func TestAReleaseIsNamedAsHelmAllows(t *testing.T) {
+func TestAReleaseHasANameThatHelmAllows(t *testing.T) {
 	render := func(deployment, release string) (string, error) {
 		id := fleet.ApplicationID{Tenant: acme, Deployment: fleet.DeploymentName(deployment),
 			Environment: prodEU.Name}

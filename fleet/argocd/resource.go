@@ -6,14 +6,14 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// resource is one collection of the API server that holds objects of ours.
+// resource is a collection of the API server with objects of ours.
 type resource struct {
 	kinds      []fleet.ObjectKind
 	apiVersion string
 	kind       string
 	prefix     string // of the path, before /namespaces
 	plural     string
-	selector   string // of those that are followed
+	selector   string // label selector of the followed objects
 }
 
 var (
@@ -22,15 +22,14 @@ var (
 		plural: "applications"}
 	projects = &resource{kinds: []fleet.ObjectKind{fleet.ObjectProject}, apiVersion: argoAPI,
 		kind: "AppProject", prefix: "/apis/" + argoAPI, plural: "appprojects"}
-	// Only our own Secrets are read: the namespace holds others that are none of our business,
-	// argocd-secret among them.
+	// Only our own Secrets are read: the namespace holds others, such as argocd-secret.
 	secrets = &resource{kinds: []fleet.ObjectKind{fleet.ObjectCluster, fleet.ObjectRepository},
 		apiVersion: "v1", kind: "Secret", prefix: "/api/v1", plural: "secrets",
 		selector: labelManagedBy + "=" + managedBy}
 	resources = []*resource{projects, secrets, applications}
 )
 
-// followed are the resources that an engine looks at.
+// followed returns the resources that an engine watches.
 func followed(o Options) []*resource {
 	if o.Public {
 		return []*resource{projects, applications}
@@ -57,8 +56,8 @@ func (r *resource) object(namespace, name string) string {
 	return r.collection(namespace) + "/" + url.PathEscape(name)
 }
 
-// kindOf is the kind of a live object of the resource. A Secret is a cluster unless it says that it
-// is a repository.
+// kindOf returns the kind of a live object. A Secret is a cluster unless its label names a
+// repository.
 func (r *resource) kindOf(labels map[string]string) fleet.ObjectKind {
 	if r == secrets && labels[labelSecretType] == "repository" {
 		return fleet.ObjectRepository

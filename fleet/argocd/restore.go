@@ -12,48 +12,49 @@ import (
 	"argosy.dev/argosy/fleet/engine"
 )
 
-// restore overwrites what somebody else has changed. An apply gives us our own fields back; what a
-// stranger has added (a second source, ignoreDifferences, a finalizer, an operation) is taken out
-// by a merge patch first. Both demand the state that was read.
-func (e *Engine) restore(ctx context.Context, w *want, known *entry) (engine.Outcome, error) {
-	wait, again := e.quarrels.enter(w.row.Key, e.options.Now(), e.options.Conflict)
+// restore overwrites changes by other writers. The apply restores our own fields. Before it, a
+// merge patch removes foreign additions (a second source, ignoreDifferences, a finalizer, an
+// operation). Both have the read state as a precondition.
+func (e *Engine) restore(ctx context.Context, w *desired, known *entry) (engine.Outcome, error) {
+	wait, again := e.conflicts.mayOverwrite(w.row.Key, e.options.Now(), e.options.Conflict)
 	if wait > 0 {
-		return engine.Outcome{State: fleet.ApplyConflict, Message: quarrelText(known),
+		return engine.Outcome{State: fleet.ApplyConflict, Message: conflictMessage(known),
 			RetryAfter: wait}, nil
 	}
 	live, fresh, err := e.readWhole(ctx, w)
 	if err != nil {
 		return engine.Outcome{}, err
 	}
-	// meanwhile it went, is being deleted, belongs to a later lease, or is mended
+	// meanwhile it was deleted, is terminating, belongs to a later lease, or is fixed
 	if w.decide(fresh) != doRestore {
-		return e.step(ctx, w, fresh)
+		return e.applyOnce(ctx, w, fresh)
 	}
-	if fresh, err = e.takeOut(ctx, w, fresh, live); err != nil {
+	if fresh, err = e.removeForeign(ctx, w, fresh, live); err != nil {
 		return engine.Outcome{}, err
 	}
 	out, err := e.write(ctx, w, fresh)
 	if err == nil && again {
-		out.State, out.Message, out.RetryAfter = fleet.ApplyConflict, quarrelText(known),
+		out.State, out.Message, out.RetryAfter = fleet.ApplyConflict, conflictMessage(known),
 			e.options.Conflict
 	}
 	return out, err
 }
 
-func quarrelText(known *entry) string {
-	who := firstOf(known.intruder, known.Manager,
-		"something that leaves no name, perhaps an admission webhook,")
+func conflictMessage(known *entry) string {
+	who := firstOf(known.foreignOperation, known.Manager,
+		"an unknown writer, perhaps an admission webhook,")
 	return fmt.Sprintf(
 		"%s keeps changing it on the engine; it is overwritten at growing intervals: change the "+
-			"declaration instead, or take away its right to write", who)
+			"declaration instead, or revoke its write access", who)
 }
 
-// readWhole is an uncached read of the object, whole and as an entry; nil when it is gone.
-func (e *Engine) readWhole(ctx context.Context, w *want) (map[string]any, *entry, error) {
+// readWhole reads the object, bypassing the cache, as a tree and as an entry; nil if it does not
+// exist.
+func (e *Engine) readWhole(ctx context.Context, w *desired) (map[string]any, *entry, error) {
 	var raw json.RawMessage
 	err := e.client.do(ctx, request{method: http.MethodGet,
 		path: w.r.object(e.namespace, w.row.Key.Name)}, &raw)
-	if e.absent(err, w.r) {
+	if e.provesAbsence(err, w.r) {
 		return nil, nil, nil
 	}
 	if err != nil {
@@ -67,12 +68,13 @@ func (e *Engine) readWhole(ctx context.Context, w *want) (map[string]any, *entry
 	return tree, e.entryOf(w.r, o), err
 }
 
-// takeOut removes what the manifest does not have from a live object and returns its entry as it
-// stands then. An object that changed since it was read gives a conflict, so that it is decided
-// anew.
-func (e *Engine) takeOut(ctx context.Context, w *want, read *entry, live map[string]any) (*entry,
+// removeForeign removes the fields from a live object that the manifest does not have, and returns
+// the entry after that. An object that has changed since the read causes a conflict, so that the
+// decision is made again.
+func (e *Engine) removeForeign(ctx context.Context, w *desired, read *entry,
+	live map[string]any) (*entry,
 	error) {
-	patch := strangers(w.tree, live)
+	patch := foreignFields(w.tree, live)
 	if len(patch) == 0 {
 		return read, nil
 	}
@@ -85,7 +87,7 @@ func (e *Engine) takeOut(ctx context.Context, w *want, read *entry, live map[str
 	return &fresh, nil
 }
 
-// merge sends a merge patch that demands the known object in the known version.
+// merge sends a merge patch with the known UID and version as preconditions.
 func (e *Engine) merge(ctx context.Context, row fleet.Row, patch map[string]any,
 	known *entry) (*liveMetadata, error) {
 	meta, _ := patch["metadata"].(map[string]any)
@@ -107,26 +109,27 @@ func (e *Engine) merge(ctx context.Context, row fleet.Row, patch map[string]any,
 	return &answer.Metadata, err
 }
 
-// strangers is the merge patch that takes out of live what wanted does not have, where that could
-// steer Argo CD: spec or data, our own labels and annotations, the cascade finalizer, an operation
-// that has not begun. Empty when there is nothing.
-func strangers(wanted, live map[string]any) map[string]any {
+// foreignFields returns the merge patch that removes the fields of live that wanted does not have,
+// as far as they affect Argo CD: spec or data, our own labels and annotations, the cascade
+// finalizer, and an operation that has not started. It is empty if there are none.
+func foreignFields(wanted, live map[string]any) map[string]any {
 	patch := map[string]any{}
 	for _, part := range []string{"spec", "data"} {
 		if p := surplus(child(wanted, part), child(live, part)); len(p) > 0 {
 			patch[part] = p
 		}
 	}
-	if p := strangersInMetadata(child(wanted, "metadata"), child(live, "metadata")); len(p) > 0 {
+	if p := foreignMetadata(child(wanted, "metadata"), child(live, "metadata")); len(p) > 0 {
 		patch["metadata"] = p
 	}
-	if op := child(live, "operation"); len(op) > 0 && isIntruder(op, child(live, "status")) {
+	if op := child(live, "operation"); len(op) > 0 &&
+		isForeignOperation(op, child(live, "status")) {
 		patch["operation"] = nil
 	}
 	return patch
 }
 
-func strangersInMetadata(wanted, live map[string]any) map[string]any {
+func foreignMetadata(wanted, live map[string]any) map[string]any {
 	patch := map[string]any{}
 	for part, keys := range map[string][]string{"labels": ownLabels,
 		"annotations": stableAnnotations} {
@@ -154,8 +157,8 @@ func strangersInMetadata(wanted, live map[string]any) map[string]any {
 	return patch
 }
 
-// surplus names, with nulls, what live has beyond wanted. Lists are replaced whole by the apply, so
-// only maps are gone into.
+// surplus maps the fields that only live has to null. It does not descend into lists, which the
+// apply replaces as a whole.
 func surplus(wanted, live map[string]any) map[string]any {
 	out := map[string]any{}
 	for k, v := range live {
@@ -179,9 +182,9 @@ func child(m map[string]any, k string) map[string]any {
 	return c
 }
 
-// isIntruder reports whether an operation is neither ours nor Argo CD's own and has not begun. One
-// that runs is let run: what is half done is worse than what is done.
-func isIntruder(operation, status map[string]any) bool {
+// isForeignOperation reports whether an operation is neither ours nor Argo CD's own and has not
+// started. A running operation continues: a half-finished one is worse than a finished one.
+func isForeignOperation(operation, status map[string]any) bool {
 	by := child(operation, "initiatedBy")
 	automated, _ := by["automated"].(bool)
 	phase, _ := child(status, "operationState")["phase"].(string)

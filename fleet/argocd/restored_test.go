@@ -11,9 +11,9 @@ import (
 	"argosy.dev/argosy/test/stack"
 )
 
-// The API server starts again at the same address with the state of before: it accepts a watch from
-// a version that it has yet to reach, and says nothing.
-func TestAnEngineThatIsRestoredFromABackupIsReadAnew(t *testing.T) {
+// The API server restarts at the same address with its earlier state: it accepts a watch from a
+// version that it has not reached yet, and stays silent.
+func TestAnEngineRestoredFromABackupIsListedAgain(t *testing.T) {
 	c, err := stack.StartCluster(t.Context(), stack.ClusterOptions{Name: "restored"})
 	if err != nil {
 		t.Fatal(err)
@@ -55,9 +55,9 @@ func TestAnEngineThatIsRestoredFromABackupIsReadAnew(t *testing.T) {
 	}
 	b.until("followed again", func() bool { return e.Health() == nil })
 	if n := back.Load(); n != 0 {
-		t.Errorf("a restart alone was told as going back %d times", n)
+		t.Errorf("a mere restart was reported as going back %d times", n)
 	}
-	// Writes of others move the version far on, so that the restored server stays behind it.
+	// Other writes advance the version, so that the restored server stays behind it.
 	v2 := app("changed", "v2")
 	b.until("v2 is written", func() bool {
 		out, err := b.apply(v2)

@@ -13,8 +13,8 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// stopMarker is the ConfigMap that keeps emergency stops on the engine itself: they survive the
-// loss of the database.
+// stopMarker is the ConfigMap that stores emergency stops on the engine: they survive the loss of
+// the database.
 const stopMarker = "argosy-emergency-stop"
 
 func (e *Engine) configMaps() string {
@@ -28,7 +28,7 @@ func stopName(scope fleet.StopScope, name string) string {
 	return string(scope) + "." + name
 }
 
-// SetStop writes a stop down on the engine, beside those that are there. It is no write to a
+// SetStop stores a stop on the engine in addition to the existing ones. It does not write to a
 // tenant's object and needs no preflight.
 func (e *Engine) SetStop(ctx context.Context, stop fleet.Stop) error {
 	text, err := json.Marshal(stop)
@@ -38,13 +38,13 @@ func (e *Engine) SetStop(ctx context.Context, stop fleet.Stop) error {
 	return e.writeStop(ctx, stopName(stop.Scope, stop.Name), string(text))
 }
 
-// ClearStop takes a stop off the engine. One that is not there is no error.
+// ClearStop removes a stop from the engine. A missing one is no error.
 func (e *Engine) ClearStop(ctx context.Context, scope fleet.StopScope, name string) error {
 	return e.writeStop(ctx, stopName(scope, name), nil)
 }
 
-// writeStop patches the marker, or makes it when there is none. A marker that comes or goes
-// meanwhile is met again.
+// writeStop patches the marker, or creates it. It retries if the marker is created or deleted
+// meanwhile.
 func (e *Engine) writeStop(ctx context.Context, name string, value any) error {
 	data := map[string]any{"data": map[string]any{name: value}}
 	for range attempts {
@@ -75,11 +75,11 @@ func (e *Engine) writeStop(ctx context.Context, name string, value any) error {
 			return e.stopError(err)
 		}
 	}
-	return fmt.Errorf("stop %s: ConfigMap %s keeps coming and going", name, stopMarker)
+	return fmt.Errorf("stop %s: ConfigMap %s keeps being created and deleted", name, stopMarker)
 }
 
-// ReadStops lists the stops that the engine remembers, ordered. A note that cannot be read stops
-// the engine: it has no time, so that nothing but its removal ends it.
+// ReadStops returns the stored stops, sorted. An unreadable entry stops the engine without a time,
+// so that only its removal ends the stop.
 func (e *Engine) ReadStops(ctx context.Context) ([]fleet.Stop, error) {
 	var marker struct {
 		Metadata struct{ UID string }

@@ -13,19 +13,18 @@ import (
 
 const (
 	operationUser = "argosy"          // initiatedBy.username of our operations
-	operationInfo = "argosy.dev/sync" // names the request among an operation's info
+	operationInfo = "argosy.dev/sync" // names the request in an operation's info
 	busyWait      = 2 * time.Second
 	parkedWait    = 30 * time.Second
-	parkedText    = "the environment's cluster does not answer; the sync begins when it does"
+	parkedText    = "the environment's cluster does not respond; the sync starts when it does"
 )
 
-// Sync asks Argo CD for one sync at a revision, automated Application or not. The outcome is
-// ApplyApplied once it is asked for, and stays so for the same request; ApplyPending while another
-// operation stands in the way. How it ends comes as an Observation with the request's ID.
+// Sync requests one sync at a revision, whether or not the Application is automated. The outcome is
+// ApplyApplied once the sync is requested, also for a repeated request, and ApplyPending while
+// another operation runs. The result comes as an Observation with the request's ID.
 //
-// The last result is cleared in the same write: Argo CD merges a new operation with the state of an
-// older one, so that a full sync would inherit its list of resources, skip the rest and report
-// success.
+// The same write clears the last result: Argo CD merges a new operation with the state of an older
+// one, and a full sync would inherit its list of resources, skip all others and report success.
 func (e *Engine) Sync(ctx context.Context, q engine.SyncRequest, lease fleet.Lease) (engine.Outcome,
 	error) {
 	if err := e.ready(); err != nil {
@@ -43,12 +42,12 @@ func (e *Engine) Sync(ctx context.Context, q engine.SyncRequest, lease fleet.Lea
 		if codeOf(err) != http.StatusConflict {
 			return out, e.explain(q.Key, err)
 		}
-		if known, err = e.fetch(ctx, q.Key); err != nil {
+		if known, err = e.refetch(ctx, q.Key); err != nil {
 			return engine.Outcome{}, e.explain(q.Key, err)
 		}
 	}
 	return engine.Outcome{State: fleet.ApplyPending,
-		Message:    "the Application is changing too quickly; it is tried again",
+		Message:    "the Application changes too quickly; it is retried",
 		RetryAfter: busyWait}, nil
 }
 
@@ -63,7 +62,7 @@ func (e *Engine) syncStep(ctx context.Context, q engine.SyncRequest, lease fleet
 	case known.Epoch > lease.Epoch:
 		return engine.Outcome{}, fmt.Errorf("%w: its epoch is %d, this lease's is %d",
 			engine.ErrFenced, known.Epoch, lease.Epoch)
-	case known.asked == q.ID || known.request == q.ID:
+	case known.requestedSync == q.ID || known.request == q.ID:
 		return engine.Outcome{State: fleet.ApplyApplied}, nil
 	case known.Deleting:
 		return engine.Outcome{}, fmt.Errorf("%w: it is being deleted", engine.ErrRefused)
@@ -72,7 +71,8 @@ func (e *Engine) syncStep(ctx context.Context, q engine.SyncRequest, lease fleet
 			RetryAfter: parkedWait}, nil
 	case known.Operating:
 		return engine.Outcome{State: fleet.ApplyPending,
-			Message: "another operation runs on the Application; it is asked for when that has ended", RetryAfter: busyWait}, nil
+			Message:    "another operation is running; the sync is requested when that has ended",
+			RetryAfter: busyWait}, nil
 	}
 	sync := map[string]any{"revision": q.Revision, "prune": q.Prune}
 	if len(known.syncOptions) > 0 {
@@ -88,7 +88,7 @@ func (e *Engine) syncStep(ctx context.Context, q engine.SyncRequest, lease fleet
 		return engine.Outcome{}, err
 	}
 	after := *known
-	after.ResourceVersion, after.Epoch, after.asked, after.request, after.Operating =
+	after.ResourceVersion, after.Epoch, after.requestedSync, after.request, after.Operating =
 		m.ResourceVersion, lease.Epoch, q.ID, q.ID, true
 	e.cache.put(applications, &after)
 	return engine.Outcome{State: fleet.ApplyApplied, Changed: true}, nil

@@ -10,14 +10,14 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-func TestQuarrelPausesDouble(t *testing.T) {
-	q := quarrels{of: map[fleet.ObjectKey]quarrel{}}
+func TestConflictPausesDouble(t *testing.T) {
+	q := fieldConflicts{of: map[fleet.ObjectKey]fieldConflict{}}
 	key := fleet.ObjectKey{Name: "x"}
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	const window = time.Minute
 	overwritten := 0
 	for range 24 * 60 * 60 { // a manager that changes it every second for a day
-		if wait, _ := q.enter(key, now, window); wait == 0 {
+		if wait, _ := q.mayOverwrite(key, now, window); wait == 0 {
 			overwritten++
 		}
 		now = now.Add(time.Second)
@@ -25,8 +25,8 @@ func TestQuarrelPausesDouble(t *testing.T) {
 	if overwritten < 20 || overwritten > 60 {
 		t.Errorf("%d overwrites in a day", overwritten)
 	}
-	if wait, again := q.enter(key, now.Add(2*longestPause), window); wait != 0 || again {
-		t.Error("after a long peace the next drift is still a quarrel")
+	if wait, again := q.mayOverwrite(key, now.Add(2*maxConflictPause), window); wait != 0 || again {
+		t.Error("after a long pause the next drift is still a conflict")
 	}
 }
 
@@ -70,7 +70,7 @@ func TestFlowHalvesAndRecovers(t *testing.T) {
 	})
 }
 
-func TestFlowIsBounded(t *testing.T) {
+func TestFlowBoundsConcurrency(t *testing.T) {
 	f := newFlow(1, 1)
 	for range 100 {
 		if err := f.acquire(t.Context()); err != nil {
@@ -95,7 +95,7 @@ func TestRetryAfterIsBounded(t *testing.T) {
 	}
 }
 
-func TestDecide(t *testing.T) {
+func TestDecideComparesRowAndObject(t *testing.T) {
 	row := rowOf(t, applicationObject(checkoutID, exampleServer), 1)
 	w, err := prepare(row, fleet.Secret{}, fleet.Lease{Epoch: 5})
 	if err != nil {

@@ -11,24 +11,24 @@ import (
 	"argosy.dev/argosy/fleet/engine"
 )
 
-// want is a row made ready to be written.
-type want struct {
+// desired is a row that is ready to be written.
+type desired struct {
 	row     fleet.Row
 	r       *resource
 	epoch   int64
 	tree    map[string]any // the object with its credential, in canonical form
 	content [sha256.Size]byte
-	applied string // hash annotation
+	applied string // the hash annotation
 }
 
-// prepare fills in the credential and knows the content's hash. It fails before any request on what
-// no engine would take.
-func prepare(row fleet.Row, secret fleet.Secret, lease fleet.Lease) (*want, error) {
+// prepare adds the credential and hashes the content. Before any request it rejects rows that no
+// engine accepts.
+func prepare(row fleet.Row, secret fleet.Secret, lease fleet.Lease) (*desired, error) {
 	tree, err := decodeTree(row.Manifest.Body)
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: %w", row.Key.Kind, row.Key.Name, err)
 	}
-	w := &want{row: row, r: resourceOf(row.Key.Kind), epoch: lease.Epoch, tree: tree}
+	w := &desired{row: row, r: resourceOf(row.Key.Kind), epoch: lease.Epoch, tree: tree}
 	if w.r == secrets {
 		data, _ := tree["data"].(map[string]any)
 		if data == nil {
@@ -59,10 +59,10 @@ func credentialName(row fleet.Row) string {
 	return row.Credential.Name
 }
 
-// patch is the apply that brings the object there. With a known object it demands exactly that one;
-// without, that there is none: no object of any API server has resourceVersion 1, so that an apply
-// which names it can only create.
-func (w *want) patch(known *entry) ([]byte, error) {
+// patch returns the apply request. For a known object it has the UID and version as preconditions.
+// Otherwise it requires that no object exists: no object has resourceVersion 1, so an apply with
+// this version can only create.
+func (w *desired) patch(known *entry) ([]byte, error) {
 	meta, _ := w.tree["metadata"].(map[string]any)
 	meta = maps.Clone(meta)
 	annotations, _ := meta["annotations"].(map[string]any)
@@ -85,8 +85,8 @@ func (w *want) patch(known *entry) ([]byte, error) {
 	return json.Marshal(tree)
 }
 
-// written is what the cache is to know after the write was answered.
-func (w *want) written(known *entry, m *liveMetadata, name fleet.EngineName) *entry {
+// written returns the cache's entry after a successful write.
+func (w *desired) written(known *entry, m *liveMetadata, name fleet.EngineName) *entry {
 	e := &entry{}
 	if known != nil {
 		*e = *known
@@ -122,7 +122,7 @@ func (w *want) written(known *entry, m *liveMetadata, name fleet.EngineName) *en
 			e.contact = engine.Contact{
 				Key: w.row.Key, UID: m.UID, Tenant: e.Tenant, Environment: e.Environment,
 			}
-			e.seen = fleet.Observation{Key: w.row.Key, UID: m.UID,
+			e.observation = fleet.Observation{Key: w.row.Key, UID: m.UID,
 				ResourceVersion: m.ResourceVersion, Sync: fleet.SyncUnknown,
 				Health: fleet.HealthUnknown}
 		}
@@ -130,21 +130,21 @@ func (w *want) written(known *entry, m *liveMetadata, name fleet.EngineName) *en
 	return e
 }
 
-// verdict is what is to be done about one object.
+// verdict is the action for one object.
 type verdict int
 
 const (
 	doNothing verdict = iota
 	doCreate
 	doUpdate
-	doRestore // somebody else has changed it
+	doRestore // another writer has changed it
 	isForeign
 	isFenced
 	isDeleting
 )
 
-// decide is the whole of the decision; it is pure.
-func (w *want) decide(known *entry) verdict {
+// decide compares the row with the known object. It is pure.
+func (w *desired) decide(known *entry) verdict {
 	switch {
 	case known == nil:
 		return doCreate

@@ -13,25 +13,25 @@ import (
 	"argosy.dev/argosy/fleet/engine"
 )
 
-// decodeLive reads an object. One that has something unheard-of in its spec or status is known by
-// its metadata alone, and counts as drifted: it must not keep the others of its kind from being
-// read.
+// decodeLive decodes an object. An object with an undecodable spec or status keeps only its
+// metadata and counts as drifted: it must not block the list of its kind.
 func decodeLive(raw []byte) (*liveObject, error) {
 	var o liveObject
 	if err := json.Unmarshal(raw, &o); err != nil {
 		var bare struct{ Metadata liveMetadata }
 		if err := json.Unmarshal(raw, &bare); err != nil {
-			return nil, fmt.Errorf("%w: what is no object: %w", engine.ErrUnreachable, err)
+			return nil, fmt.Errorf("%w: the response is not an object: %w", engine.ErrUnreachable,
+				err)
 		}
 		o = liveObject{Metadata: bare.Metadata}
 	}
 	if o.Metadata.ResourceVersion == "" {
-		return nil, fmt.Errorf("%w: an object without a version", engine.ErrUnreachable)
+		return nil, fmt.Errorf("%w: an object without a resourceVersion", engine.ErrUnreachable)
 	}
 	return &o, nil
 }
 
-// liveObject is the part of an object that we read from the API server.
+// liveObject has the fields of an object that we read.
 type liveObject struct {
 	Metadata  liveMetadata
 	Spec      json.RawMessage
@@ -60,7 +60,7 @@ type liveOperation struct {
 	Info []struct{ Name, Value string }
 }
 
-// request is the id of the SyncRun that asked for the operation, or "".
+// request returns the ID of the SyncRun that requested the operation, or "".
 func (o *liveOperation) request() string {
 	if o == nil || o.InitiatedBy.Username != operationUser {
 		return ""
@@ -86,14 +86,13 @@ type liveStatus struct {
 	}
 }
 
-// failedResources is what a sync could not do: the first resource, and how many failed.
+// failedResources holds the first failed resource of a sync and the number of failed ones.
 type failedResources struct {
 	first string // "Kind namespace/name: message"
 	count int
 }
 
-// UnmarshalJSON decodes the list only if something in it may have failed: it has an entry for each
-// resource.
+// UnmarshalJSON decodes the list only if it may contain a failure: it has an entry per resource.
 func (f *failedResources) UnmarshalJSON(b []byte) error {
 	if !bytes.Contains(b, []byte("Failed")) && !bytes.Contains(b, []byte("Error")) {
 		return nil
@@ -117,29 +116,29 @@ func (f *failedResources) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// entry is what the cache keeps of one object: no content, no secret, only what decisions need.
+// entry is the cache's record of one object: only the fields that decisions need, without content
+// or secrets.
 type entry struct {
 	engine.Live
 	id identity
-	// of the object in its canonical form, with everything that steers Argo CD
-	content     [sha256.Size]byte
-	applied     string // the hash annotation, whole
-	finalizers  []string
-	project     string   // of Applications
-	server      string   // of Applications
-	syncOptions []string // of Applications
-	running     bool     // an operation runs
-	request     string   // the SyncRun that the running or last operation belongs to
-	asked       string   // the SyncRun that was last asked for
-	// who asked for an operation that has not begun and is neither ours nor Argo CD's own
-	intruder string
-	stalled  bool // Argo CD is told to leave it alone
-	contact  engine.Contact
-	seen     fleet.Observation
+	// of the object in canonical form, with all fields that affect Argo CD
+	content       [sha256.Size]byte
+	applied       string // the complete hash annotation
+	finalizers    []string
+	project       string   // of Applications
+	server        string   // of Applications
+	syncOptions   []string // of Applications
+	running       bool     // an operation is running
+	request       string   // SyncRun of the running or last operation
+	requestedSync string   // the last requested SyncRun
+	// requester of a foreign operation that has not started
+	foreignOperation string
+	skipReconcile    bool // skip-reconcile is set
+	contact          engine.Contact
+	observation      fleet.Observation
 }
 
-// cascades reports whether a finalizer stands that makes Argo CD delete the workload when the
-// Application goes.
+// cascades reports whether a finalizer makes Argo CD delete the workload with the Application.
 func (e *entry) cascades() bool {
 	for _, f := range e.finalizers {
 		if strings.HasPrefix(f, cascadeFinalizer) {
@@ -149,13 +148,13 @@ func (e *entry) cascades() bool {
 	return false
 }
 
-// entryOf reads an object.
+// newEntry converts an object of an engine.
 func (e *Engine) entryOf(r *resource, o *liveObject) *entry {
 	m := &o.Metadata
 	id := identityOf(m.Labels)
 	key := fleet.ObjectKey{Engine: e.name, Kind: r.kindOf(m.Labels), Name: m.Name}
 	out := &entry{id: id, applied: m.Annotations[annotationHash], finalizers: intern(m.Finalizers),
-		stalled: m.Annotations[annotationSkipReconcile] == "true"}
+		skipReconcile: m.Annotations[annotationSkipReconcile] == "true"}
 	hash, _, _ := strings.Cut(out.applied, ".")
 	epoch, _ := strconv.ParseInt(m.Annotations[annotationEpoch], 10, 64)
 	out.Live = engine.Live{
@@ -173,7 +172,7 @@ func (e *Engine) entryOf(r *resource, o *liveObject) *entry {
 		e.readApplication(out, o)
 	}
 	out.Drifted = out.Ours && !out.Deleting && (out.applied != appliedHash(r, hash, out.content) ||
-		r == applications && out.cascades() || out.intruder != "")
+		r == applications && out.cascades() || out.foreignOperation != "")
 	return out
 }
 
@@ -183,29 +182,29 @@ func (e *Engine) readApplication(out *entry, o *liveObject) {
 		Destination struct{ Server string }
 		SyncPolicy  struct{ SyncOptions []string }
 	}
-	_ = json.Unmarshal(o.Spec, &spec) // a stranger's malformed spec is a stranger's affair
+	_ = json.Unmarshal(o.Spec, &spec) // a malformed spec of a foreign Application does not matter
 	out.project, out.server = unique.Make(spec.Project).Value(),
 		unique.Make(spec.Destination.Server).Value()
 	out.syncOptions = intern(spec.SyncPolicy.SyncOptions)
-	out.asked = o.Metadata.Annotations[annotationSync]
-	out.seen = observationOf(out.Key, o)
-	out.contact = contactOf(&out.Live, out.stalled, o)
+	out.requestedSync = o.Metadata.Annotations[annotationSync]
+	out.observation = observationOf(out.Key, o)
+	out.contact = contactOf(&out.Live, out.skipReconcile, o)
 	out.Parked = !out.contact.Parked.IsZero()
 	state := o.Status.OperationState
 	out.running = state != nil && (state.Phase == "Running" || state.Phase == "Terminating")
-	out.request = out.seen.OperationID
+	out.request = out.observation.OperationID
 	if id := o.Operation.request(); id != "" {
 		out.request = id
 	}
 	out.Operating = o.Operation != nil || out.running
 	if op := o.Operation; op != nil && !out.running && !op.InitiatedBy.Automated &&
 		op.InitiatedBy.Username != operationUser {
-		out.intruder = "operation by " + firstOf(op.InitiatedBy.Username, "somebody unnamed")
+		out.foreignOperation = "operation by " + firstOf(op.InitiatedBy.Username, "an unnamed user")
 	}
 }
 
-// contentOf hashes the object in the form that a manifest has: our labels and stable annotations,
-// and all of its spec or data, so that a field that a stranger has added shows as well.
+// contentOf hashes the object in the form of a manifest: our labels and stable annotations, and the
+// whole spec or data, so that added fields change the hash too.
 func contentOf(r *resource, o *liveObject) [sha256.Size]byte {
 	tree := map[string]any{"apiVersion": r.apiVersion, "kind": r.kind, "metadata": map[string]any{
 		"name": o.Metadata.Name, "labels": pick(o.Metadata.Labels, ownLabels),
@@ -240,7 +239,7 @@ func pick(from map[string]string, keys []string) map[string]any {
 	return out
 }
 
-// otherManager names who else last wrote fields that we own, as the API server recorded it.
+// otherManager returns the last other manager of fields that we own, according to the API server.
 func otherManager(r *resource, m *liveMetadata) string {
 	part := []byte(`"f:spec"`)
 	if r == secrets {

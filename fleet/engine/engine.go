@@ -1,12 +1,13 @@
-// Package engine says what the control plane needs of an engine, whatever it is made of: an Argo CD
-// instance reached by push is the first, one behind an agent the second, and enginetest has one in
-// memory with faults to order.
+// Package engine defines what the control plane needs from an engine, whatever its implementation:
+// an Argo CD instance reached by push (package argocd), one behind an agent, or the fake in package
+// enginetest, which injects faults.
 //
 // Rules of this package:
-//   - standard library and package fleet only;
-//   - every implementation passes the one suite in enginetest, the fake included;
-//   - a write is refused rather than guessed: what is not proven to be ours is left alone, what was not read completely is not absent,
-//     and every write carries the epoch of the lease under which it is made.
+//   - It imports only the standard library and package fleet.
+//   - Every implementation passes the conformance suite in enginetest, including the fake.
+//   - No write is based on a guess: an object that is not provably ours is left alone, an
+//     incomplete read proves no absence, and every write carries the epoch of the lease under
+//     which it is made.
 package engine
 
 import (
@@ -17,122 +18,118 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// Renderer makes the manifest of a desired object. It is pure: the same object gives the same
-// bytes.
+// Renderer makes the manifest of a desired object. It is pure: equal objects give equal bytes.
 type Renderer interface {
 	Render(engine fleet.EngineSpec, o fleet.Object) (fleet.Manifest, error)
 }
 
-// Engine keeps desired objects on one engine and says how they stand. All methods may be called at
-// the same time.
+// Engine maintains desired objects on one engine and reports their state. Its methods are safe for
+// concurrent use.
 type Engine interface {
-	// Preflight looks whether the engine is fit to be written to. An error means that it could not
-	// be looked at; a finding that blocks makes every write fail with ErrUnfit until a later
-	// Preflight finds it mended.
+	// Preflight checks whether the engine may be written to. An error means that a check could not
+	// run. A blocking finding makes every write fail with ErrUnfit until a later Preflight finds it
+	// fixed.
 	Preflight(ctx context.Context) (Report, error)
 
-	// Watch follows the engine until ctx ends and tells the sink. It heals by itself; it returns
-	// only ctx's error.
+	// Watch follows the engine until ctx ends and calls the sink. It recovers from failures by
+	// itself and returns only ctx's error.
 	Watch(ctx context.Context, sink Sink) error
 
-	// Synced reports whether Live and Inventory rest on a complete read. Before that nothing is
-	// known, least of all that something is gone.
+	// Synced reports whether Live and Inventory are based on a complete read. Until then nothing is
+	// known, and no object counts as deleted.
 	Synced() bool
 
-	// Health is nil while the engine is followed, else why it is not.
+	// Health returns nil while the engine is followed, and otherwise why it is not.
 	Health() error
 
-	// Live is what is known of one object, ours or a stranger of that name.
+	// Live returns the known state of one object, ours or a foreign one of that name.
 	Live(key fleet.ObjectKey) (Live, bool)
 
-	// Inventory lists every object that is ours, ordered by kind and name. Only meaningful when
-	// Synced.
+	// Inventory lists all our objects, ordered by kind and name. It is meaningful only when Synced.
 	Inventory() []Live
 
-	// Apply brings one object to its row with one request, or with none when the engine already has
-	// it.
+	// Apply makes one object match its row with one request, or with none if it matches already.
 	Apply(ctx context.Context, row fleet.Row, secret fleet.Secret, lease fleet.Lease) (Outcome,
 		error)
 
-	// Delete goes one step towards the object's absence and reports whether that is reached and
-	// proven. Call it again until it is.
+	// Delete takes one step towards the object's deletion and reports whether its absence is
+	// proven. Repeat it until then.
 	Delete(ctx context.Context, row fleet.Row, lease fleet.Lease) (done bool, err error)
 
-	// Park has the engine leave one Application alone, neither comparing, syncing nor deleting it,
-	// until it is unparked. A parked Application is no drift, and what is applied to it later is
-	// kept.
+	// Park makes the engine ignore one Application until it is unparked: the engine neither
+	// compares, syncs nor deletes it. A parked Application has not drifted, and later applies to it
+	// persist.
 	Park(ctx context.Context, request ParkRequest, lease fleet.Lease) error
 
-	// Sync asks for one sync of one Application; asking again for the same request changes nothing.
+	// Sync requests one sync of one Application. It is idempotent per request ID.
 	Sync(ctx context.Context, request SyncRequest, lease fleet.Lease) (Outcome, error)
 
-	// SetStop, ClearStop and ReadStops keep the emergency stops on the engine itself, so that they
+	// SetStop, ClearStop and ReadStops store the emergency stops on the engine itself, so that they
 	// outlive the database.
 	SetStop(ctx context.Context, stop fleet.Stop) error
 	ClearStop(ctx context.Context, scope fleet.StopScope, name string) error
 	ReadStops(ctx context.Context) ([]fleet.Stop, error)
 }
 
-// Sink hears what Watch sees. Its functions are called from one goroutine, and Watch waits for
+// Sink receives the results of Watch. Watch calls its functions from one goroutine and waits for
 // them.
 type Sink struct {
-	// Observe takes the latest state of each Application of ours that changed, at most once per
+	// Observe receives the latest state of each changed Application of ours, at most once per
 	// Application and window.
 	Observe func([]fleet.Observation)
-	// Wake names objects that need a look: they vanished, they differ from what was last applied,
-	// or a deletion went on.
+	// Wake names objects to recheck: they were deleted, they differ from the last apply, or their
+	// deletion has progressed.
 	Wake func([]fleet.ObjectKey)
-	// Contact takes how the engine reached the cluster of each Application of ours that it has
-	// compared.
+	// Contact receives how the engine reached the cluster of each Application of ours at its last
+	// comparison.
 	Contact func([]Contact)
-	// WentBack says that the engine's whole state is from before what it had shown, as after a
-	// restore from a backup, and how that showed. What Live and Inventory say is that older state
-	// already.
+	// WentBack reports that the engine's whole state went back in time, as after a restore from a
+	// backup, and how that was detected. Live and Inventory return the older state already.
 	WentBack func(how string)
 }
 
-// Live is what an engine last said of one object.
+// Live is the last known state of one object.
 type Live struct {
 	Key             fleet.ObjectKey
 	UID             string
 	ResourceVersion string
-	Ours            bool // carries our labels, and its name is the one that they give
+	Ours            bool // has our labels, and the name that follows from them
 	Tenant          fleet.TenantName
 	Environment     fleet.EnvironmentName
 	Deployment      fleet.DeploymentName
-	Engine          fleet.EngineName // that it was written for
+	Engine          fleet.EngineName // the engine that it was written for
 	Revision        fleet.Revision
 	Epoch           int64
-	Hash            string // of the row that was last applied
+	Hash            string // of the last applied row
 	Hold            fleet.SyncRunName
-	Drifted         bool   // no longer what was last applied
-	Manager         string // who else last wrote to it, when known
+	Drifted         bool   // differs from the last apply
+	Manager         string // the last other writer, if known
 	Deleting        bool
-	Operating       bool // an operation is asked for or runs
+	Operating       bool // an operation is requested or running
 	Parked          bool // see Engine.Park
 }
 
-// Contact is how an engine reached the cluster of an Application when it last compared the two.
+// Contact is how an engine reached the cluster of an Application at its last comparison.
 type Contact struct {
 	Key         fleet.ObjectKey
 	UID         string
 	Tenant      fleet.TenantName
 	Environment fleet.EnvironmentName
 	Compared    time.Time               // by the engine's clock; zero: never
-	Reason      fleet.UnreachableReason // why the cluster could not be read; empty: it was
-	Message     string                  // the engine's own
-	// since when its cluster is unreachable; zero: it is not parked
+	Reason      fleet.UnreachableReason // why the cluster could not be read; empty: it was read
+	Message     string                  // the engine's message
+	// since when its cluster is unreachable; zero: not parked
 	Parked   time.Time
 	Deleting bool
 	Gone     bool
 }
 
-// In is the environment of the Application.
+// In returns the environment of the Application.
 func (c Contact) In() fleet.EnvironmentID {
 	return fleet.EnvironmentID{Tenant: c.Tenant, Name: c.Environment}
 }
 
-// ParkRequest asks for one Application to be parked, or with a zero Since to be unparked.
+// ParkRequest parks one Application or, with a zero Since, unparks it.
 type ParkRequest struct {
 	Key    fleet.ObjectKey
 	UID    string
@@ -140,40 +137,40 @@ type ParkRequest struct {
 	Since  time.Time // when its cluster became unreachable
 }
 
-// Outcome is what Apply or Sync came to.
+// Outcome is the result of Apply or Sync.
 type Outcome struct {
 	// ApplyApplied or ApplyConflict for Apply; ApplyApplied or ApplyPending for Sync
 	State      fleet.ApplyState
 	Changed    bool          // something was written
-	Message    string        // of a conflict or a wait; never with a secret
-	RetryAfter time.Duration // when to look again, if it waits
+	Message    string        // of a conflict or a wait; never contains a secret
+	RetryAfter time.Duration // when to retry, if pending
 }
 
-// SyncRequest asks for one Application to be synced at a revision of its source.
+// SyncRequest requests the sync of one Application at a revision of its source.
 type SyncRequest struct {
 	Key      fleet.ObjectKey
 	Tenant   fleet.TenantName
-	ID       string // of the request; comes back as Observation.OperationID
+	ID       string // of the request; returned as Observation.OperationID
 	Revision string
 	Prune    bool
 }
 
-// Finding is one thing that is wrong with an engine, told to the person who runs it.
+// Finding is a problem of an engine, for the person who runs it.
 type Finding struct {
 	Code    string // stable, e.g. installation-id
 	Message string
 	Fix     string
-	Blocks  bool // no write is made until it is mended
+	Blocks  bool // blocks all writes until it is fixed
 }
 
-// Report is what Preflight found.
+// Report is the result of Preflight.
 type Report struct {
-	// of Argo CD, e.g. "v2.14.21"; "2.x" or "3.x" when only that much shows; "" unknown
+	// of Argo CD, e.g. "v2.14.21"; "2.x" or "3.x" if only that is known; "" unknown
 	Version  string
 	Findings []Finding
 }
 
-// Errors that a caller tells apart with errors.Is.
+// Errors for errors.Is.
 var (
 	ErrFenced      = errors.New("a later lease has written to this object")
 	ErrForeign     = errors.New("an object of this name exists that is not ours")

@@ -43,7 +43,7 @@ const (
 type herd struct {
 	hub     string
 	ca      []byte // PEM
-	members []*edge.Keeper
+	members []*edge.IdentityStore
 	end     context.CancelFunc
 	all     sync.WaitGroup
 }
@@ -51,7 +51,7 @@ type herd struct {
 // newHerd declares n environments, joins their agents at the store, and has the first replica
 // answer agents.
 func newHerd(b *testing.B, w *world, n int) *herd {
-	h := &herd{members: make([]*edge.Keeper, n), end: func() {}}
+	h := &herd{members: make([]*edge.IdentityStore, n), end: func() {}}
 	h.serveTLS(b, w)
 	w.commit("agents", stack.Change{Write: agentFiles(n)})
 	w.waitFor("the environments of the agents are recorded", 5*time.Minute, func() error {
@@ -187,7 +187,7 @@ func (s atStore) Join(
 
 func (h *herd) join(
 	ctx context.Context, store *postgres.Store, in fleet.EnvironmentID,
-) (*edge.Keeper, error) {
+) (*edge.IdentityStore, error) {
 	_, token, err := store.CreateAgentToken(ctx, fleet.AgentToken{
 		Tenant: in.Tenant, Environment: in.Name, CreatedBy: "bench",
 		ExpiresAt: time.Now().Add(time.Hour),
@@ -195,7 +195,7 @@ func (h *herd) join(
 	if err != nil {
 		return nil, err
 	}
-	keeper := edge.NewKeeper(&edgetest.Cell{Moved: edge.ErrMoved})
+	keeper := edge.NewIdentityStore(&edgetest.ObjectStore{Conflict: edge.ErrConflict})
 	uid := fmt.Sprintf("uid-of-%s-%s", in.Tenant, in.Name)
 	_, err = keeper.Join(ctx, h.hub, atStore{store}, token, uid, agentVersion)
 	return keeper, err

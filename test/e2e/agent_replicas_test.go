@@ -138,7 +138,7 @@ func (s *site) copied(t *testing.T) {
 	run[&copied](t)
 	defer func() { copied.agent.Stop() }()
 	refused := func(p *site) bool {
-		return strings.Contains(p.log(2000), "two processes use this agent's identity")
+		return strings.Contains(p.log(2000), "two processes alternate with this agent's identity")
 	}
 	starts := 0
 	eventually(t, "both are refused", func() string {

@@ -47,7 +47,7 @@ type Agent struct {
 	log      *slog.Logger
 	registry *prometheus.Registry
 	kube     kubernetes.Interface
-	keeper   *edge.Keeper
+	keeper   *edge.IdentityStore
 	client   *edge.Client
 	follower *edge.Follower
 	stops    *worker.StopBoard
@@ -59,9 +59,9 @@ type Agent struct {
 	hearing sync.Once
 
 	mu     sync.Mutex
-	hello  agent.Hello // of the last session
-	read   bool        // a complete snapshot was read
-	target *edge.Cap   // that the worker writes to at present
+	hello  agent.Hello           // of the last session
+	read   bool                  // a complete snapshot was read
+	target *edge.DeletionLimiter // that the worker writes to at present
 }
 
 // rowPoll is how often the worker looks at its rows when nothing wakes it. They are in memory.
@@ -74,7 +74,7 @@ func New(c Config) (*Agent, error) {
 		return nil, fmt.Errorf("cluster: %w", err)
 	}
 	a := &Agent{c: c, log: c.Log, registry: prometheus.NewRegistry(), kube: kube,
-		keeper: edge.NewKeeper(edge.SecretCell(kube, c.Namespace, edge.Name)),
+		keeper: edge.NewIdentityStore(edge.SecretStore(kube, c.Namespace, edge.Name)),
 		stops:  worker.NewStopBoard(), heard: make(chan struct{})}
 	a.client, err = edge.NewClient(edge.Settings{Hub: c.Hub, CA: c.CA, Proxy: c.Proxy,
 		Version: c.Version, Log: c.Log}, a.keeper)
@@ -97,7 +97,7 @@ func New(c Config) (*Agent, error) {
 }
 
 // Run works until ctx ends, or until somebody has to do something first: then the error is an
-// *edge.Ended whose text says what. Writes under way are finished.
+// *edge.TerminalError whose text says what. Writes under way are finished.
 func (a *Agent) Run(ctx context.Context) error {
 	defer a.client.Close()
 	var all sync.WaitGroup
@@ -128,7 +128,7 @@ func (a *Agent) identify(ctx context.Context) error {
 	said := ""
 	for {
 		id, err := a.ensure(ctx)
-		var ended *edge.Ended
+		var ended *edge.TerminalError
 		switch {
 		case err == nil:
 			a.log.Info("this agent is known", "engine", id.Engine, "id", id.Agent, "hub", id.Hub)
@@ -246,8 +246,8 @@ func (a *Agent) dial(ctx context.Context, name fleet.EngineName, spec fleet.Engi
 	if err != nil {
 		return nil, err
 	}
-	limited := edge.NewCap(inner, edge.CapConfig{
-		Cell: edge.ConfigMapCell(a.kube, a.c.Namespace, edge.DeletionsName), Most: a.c.MaxDeletions,
+	limited := edge.NewDeletionLimiter(inner, edge.DeletionLimiterConfig{
+		Ledger: edge.ConfigMapStore(a.kube, a.c.Namespace, edge.DeletionsName), MaxPerHour: a.c.MaxDeletions,
 		Pending: a.follower.Deletions, Log: a.log})
 	a.mu.Lock()
 	a.target = limited
@@ -279,7 +279,7 @@ func (f fitting) Preflight(ctx context.Context) (engine.Report, error) {
 	return report, err
 }
 
-func (a *Agent) limited() *edge.Cap {
+func (a *Agent) limited() *edge.DeletionLimiter {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.target
@@ -288,7 +288,7 @@ func (a *Agent) limited() *edge.Cap {
 // held says why a deletion waits for the cluster's admin, if it does.
 func (a *Agent) held(key fleet.ObjectKey) (string, bool) {
 	if target := a.limited(); target != nil {
-		return target.Why(key)
+		return target.HeldReason(key)
 	}
 	return "", false
 }

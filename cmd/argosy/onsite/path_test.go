@@ -71,7 +71,7 @@ func TestWhatIsDeclaredReachesTheClusterAndItsStatusComesBack(t *testing.T) {
 	s.must(s.client.RevokeAgent(t.Context(), "acme.edge"))
 	select {
 	case err := <-ended:
-		var refused *edge.Ended
+		var refused *edge.TerminalError
 		if !errors.As(err, &refused) || time.Since(began) > 5*time.Second {
 			t.Errorf("a revoked agent ends after %s with %v", time.Since(began), err)
 		}

@@ -223,7 +223,7 @@ func (s *site) join() {
 			Tenant: "acme", Environment: "edge"})
 		return err
 	})
-	keeper := edge.NewKeeper(edge.SecretCell(s.cluster.Client(), s.agent, edge.Name))
+	keeper := edge.NewIdentityStore(edge.SecretStore(s.cluster.Client(), s.agent, edge.Name))
 	to, err := edge.NewClient(edge.Settings{Hub: s.hub, CA: s.ca, Version: "test"}, keeper)
 	s.must(err)
 	defer to.Close()

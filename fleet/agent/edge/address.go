@@ -10,32 +10,32 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// ParseHub reads the hub's URL: https, a host, and maybe a path below which the hub is served.
-// Everything else in it is refused.
+// ParseHub parses the hub's URL: https, a host, and optionally the path below which the hub is
+// served. It rejects everything else.
 func ParseHub(raw string) (*url.URL, error) {
 	u, err := url.Parse(raw)
 	switch {
 	case err != nil || u.Host == "" || u.Hostname() == "":
 		return nil, errors.New("the hub's URL is not of the form https://host")
 	case u.Scheme == "http":
-		return nil, errors.New("the hub's URL begins with http://; an agent speaks https:// alone")
+		return nil, errors.New("the hub's URL begins with http://; an agent requires https://")
 	case u.Scheme != "https":
 		return nil, errors.New("the hub's URL does not begin with https://")
 	case u.User != nil:
 		return nil,
 			errors.New(
-				"the hub's URL holds a user name; leave it out: an agent proves itself by its key")
+				"the hub's URL contains a user name; remove it: an agent authenticates with its key")
 	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "" || strings.Contains(raw, "#"):
-		return nil, errors.New("the hub's URL holds a query or a fragment; leave it out")
+		return nil, errors.New("the hub's URL contains a query or a fragment; remove it")
 	case u.RawPath != "" || strings.Contains(u.Path, "//") || strings.Contains(u.Path, ".."):
-		return nil, errors.New("the path of the hub's URL is not in its plain form")
+		return nil, errors.New("the path of the hub's URL is not normalized")
 	}
 	u.Path = strings.TrimRight(u.Path, "/")
 	return u, nil
 }
 
-// ParseProxy reads the URL of a proxy. It may hold a user name and password, and is therefore never
-// repeated in an error.
+// ParseProxy parses the URL of a proxy. The URL may contain a user name and password, so errors
+// never quote it.
 func ParseProxy(raw string) (*url.URL, error) {
 	u, err := url.Parse(raw)
 	if err != nil || u.Hostname() == "" || (u.Scheme != "http" && u.Scheme != "https") {
@@ -44,8 +44,8 @@ func ParseProxy(raw string) (*url.URL, error) {
 	return u, nil
 }
 
-// roots are the system's certificate authorities and those of a bundle (PEM). Nil when there is no
-// bundle: the system's.
+// roots returns the system's certificate authorities plus those of a PEM bundle; nil (the system's)
+// without a bundle.
 func roots(bundle []byte) (*x509.CertPool, error) {
 	if len(bundle) == 0 {
 		return nil, nil

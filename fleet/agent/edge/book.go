@@ -16,37 +16,37 @@ import (
 	"time"
 )
 
-// Names of the values in the ConfigMap. The digest and the count are there for people; what waits
-// is in the book.
+// Keys of the ConfigMap. The digest and the count are for people; the ledger has the held
+// deletions.
 const (
-	bookName     = "book.json.gz"
-	bookCount    = "waiting"
-	bookDigest   = "digest"
-	bookNote     = "note"
-	bookApproved = "approved" // digest of what the admin has approved
-	bookBy       = "approvedBy"
+	ledgerKey     = "book.json.gz"
+	countKey      = "waiting"
+	digestKey     = "digest"
+	noteKey       = "note"
+	approvedKey   = "approved" // digest of the deletions that the admin has approved
+	approvedByKey = "approvedBy"
 
-	maxBook = 8 << 20 // bytes, unpacked
+	maxLedger = 8 << 20 // bytes, uncompressed
 )
 
-// book is what the cap remembers. Applications are named by their object names.
-type book struct {
-	// begun within the window and not approved, by the cluster's clock
+// ledger is the state of the deletion limiter. It identifies Applications by their object names.
+type ledger struct {
+	// started within the window without an approval, by the cluster's clock
 	Deleted []time.Time          `json:"deleted,omitempty"`
-	Granted map[string]time.Time `json:"granted,omitempty"` // may go on to be deleted; since
-	Waiting map[string]time.Time `json:"waiting,omitempty"` // since
+	Granted map[string]time.Time `json:"granted,omitempty"` // may proceed; the value is the start
+	Waiting map[string]time.Time `json:"waiting,omitempty"` // held; the value is the start
 
 	approved string
 }
 
-func readBook(values map[string][]byte) (book, error) {
-	b := book{approved: string(values[bookApproved])}
-	if len(values[bookName]) > 0 {
-		if err := b.unpack(values[bookName]); err != nil {
-			return book{},
+func readLedger(values map[string][]byte) (ledger, error) {
+	b := ledger{approved: string(values[approvedKey])}
+	if len(values[ledgerKey]) > 0 {
+		if err := b.unpack(values[ledgerKey]); err != nil {
+			return ledger{},
 				fmt.Errorf(
-					"the count of deletions cannot be read, and nothing is deleted until it "+
-						"can: remove %s from the ConfigMap to begin anew: %w", bookName, err)
+					"failed to read the ledger of deletions, and nothing is deleted until it is "+
+						"readable: remove %s from the ConfigMap to start over: %w", ledgerKey, err)
 		}
 	}
 	if b.Granted == nil {
@@ -58,40 +58,40 @@ func readBook(values map[string][]byte) (book, error) {
 	return b, nil
 }
 
-func (b *book) unpack(packed []byte) error {
+func (b *ledger) unpack(packed []byte) error {
 	r, err := gzip.NewReader(bytes.NewReader(packed))
 	if err != nil {
 		return err
 	}
-	text, err := io.ReadAll(io.LimitReader(r, maxBook))
+	text, err := io.ReadAll(io.LimitReader(r, maxLedger))
 	if err != nil {
 		return err
 	}
 	return json.Unmarshal(text, b)
 }
 
-func (b *book) write(values map[string][]byte) error {
+func (b *ledger) write(values map[string][]byte) error {
 	var packed bytes.Buffer
 	w := gzip.NewWriter(&packed)
 	if err := errors.Join(json.NewEncoder(w).Encode(b), w.Close()); err != nil {
-		return fmt.Errorf("count of deletions: %w", err)
+		return fmt.Errorf("ledger of deletions: %w", err)
 	}
-	values[bookName] = packed.Bytes()
-	for _, name := range []string{bookCount, bookDigest, bookNote, bookApproved, bookBy} {
+	values[ledgerKey] = packed.Bytes()
+	for _, name := range []string{countKey, digestKey, noteKey, approvedKey, approvedByKey} {
 		delete(values, name)
 	}
 	if len(b.Waiting) > 0 {
-		values[bookCount], values[bookDigest] = []byte(strconv.Itoa(len(b.Waiting))),
+		values[countKey], values[digestKey] = []byte(strconv.Itoa(len(b.Waiting))),
 			[]byte(b.digest())
-		values[bookNote] = []byte(
-			"these deletions wait for the cluster's admin: look at them and approve them with: " +
+		values[noteKey] = []byte(
+			"these deletions wait for the cluster's admin: review and approve them with: " +
 				"argosy agent approve-deletions")
 	}
 	return nil
 }
 
-// digest names what waits, exactly.
-func (b *book) digest() string {
+// digest identifies exactly this set of held deletions.
+func (b *ledger) digest() string {
 	h := sha256.New()
 	for _, name := range slices.Sorted(maps.Keys(b.Waiting)) {
 		fmt.Fprintf(h, "%d:%s", len(name), name)
@@ -99,17 +99,17 @@ func (b *book) digest() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-func (b *book) granted(name string) bool { _, ok := b.Granted[name]; return ok }
+func (b *ledger) granted(name string) bool { _, ok := b.Granted[name]; return ok }
 
-func (b *book) waits(name string) bool { _, ok := b.Waiting[name]; return ok }
+func (b *ledger) holds(name string) bool { _, ok := b.Waiting[name]; return ok }
 
-// tidy drops what is over: deletions before the window, and grants and waits of what nobody asks to
-// delete any more (nil: not known). A time in the future is one of a clock that was set back, and
-// counts on.
-func (b *book) tidy(now time.Time, asked map[string]bool) bool {
+// prune drops deletions before the window, and the grants and holds of deletions that no row
+// requests any more (nil: unknown). A time in the future comes from a clock that was set back, and
+// counts.
+func (b *ledger) prune(now time.Time, asked map[string]bool) bool {
 	before := len(b.Deleted) + len(b.Granted) + len(b.Waiting)
 	b.Deleted = slices.DeleteFunc(b.Deleted, func(at time.Time) bool {
-		return now.Sub(at) >= capWindow
+		return now.Sub(at) >= limitWindow
 	})
 	if asked != nil {
 		over := func(name string, _ time.Time) bool { return !asked[name] }
@@ -119,9 +119,9 @@ func (b *book) tidy(now time.Time, asked map[string]bool) bool {
 	return len(b.Deleted)+len(b.Granted)+len(b.Waiting) != before
 }
 
-// approve grants what waits if the admin has approved just that, and names it. An approval of
-// something else is dropped.
-func (b *book) approve() []string {
+// approve grants the held deletions if the admin has approved exactly this set, and returns their
+// names. An approval of another set has no effect.
+func (b *ledger) approve() []string {
 	if b.approved == "" || b.approved != b.digest() {
 		return nil
 	}
@@ -132,14 +132,14 @@ func (b *book) approve() []string {
 	return freed
 }
 
-// ask decides about one deletion of a burst, and reports whether it is held and whether the book
-// has changed.
-func (b *book) ask(name string, burst []string, most int, now time.Time) (held, changed bool) {
+// decide grants or holds one deletion of a burst. It reports whether the deletion is held and
+// whether the ledger has changed.
+func (b *ledger) decide(name string, burst []string, most int, now time.Time) (held, changed bool) {
 	switch {
 	case b.granted(name):
 		return false, false
-	case b.waits(name):
-		return true, b.wait(burst, now)
+	case b.holds(name):
+		return true, b.hold(burst, now)
 	}
 	fresh := map[string]bool{name: true}
 	for _, other := range burst {
@@ -148,7 +148,7 @@ func (b *book) ask(name string, burst []string, most int, now time.Time) (held, 
 		}
 	}
 	if len(b.Waiting) > 0 || len(b.Deleted)+len(fresh) > most {
-		b.wait(slices.Collect(maps.Keys(fresh)), now)
+		b.hold(slices.Collect(maps.Keys(fresh)), now)
 		return true, true
 	}
 	b.Granted[name] = now
@@ -156,19 +156,19 @@ func (b *book) ask(name string, burst []string, most int, now time.Time) (held, 
 	return false, true
 }
 
-// wait lets all of them wait that were not granted.
-func (b *book) wait(names []string, now time.Time) bool {
+// hold holds those deletions that are not granted.
+func (b *ledger) hold(names []string, now time.Time) bool {
 	changed := false
 	for _, name := range names {
-		if !b.granted(name) && !b.waits(name) {
+		if !b.granted(name) && !b.holds(name) {
 			b.Waiting[name], changed = now, true
 		}
 	}
 	return changed
 }
 
-func (b *book) withdraw(name string) bool {
-	if !b.granted(name) && !b.waits(name) {
+func (b *ledger) withdraw(name string) bool {
+	if !b.granted(name) && !b.holds(name) {
 		return false
 	}
 	delete(b.Granted, name)
@@ -176,27 +176,27 @@ func (b *book) withdraw(name string) bool {
 	return true
 }
 
-// HeldDeletions are the deletions that wait on a cluster.
+// HeldDeletions are the held deletions of a cluster.
 type HeldDeletions struct {
-	Names  []string // of the Applications, sorted
-	Digest string   // names just these
+	Names  []string // names of Applications, sorted
+	Digest string   // identifies exactly this set
 	Since  time.Time
 }
 
-// ReadHeld reads what waits, for `argosy agent approve-deletions` to show.
-func ReadHeld(ctx context.Context, cell Cell) (HeldDeletions, error) {
-	values, _, err := cell.Load(ctx)
+// ReadHeld reads the held deletions, for `argosy agent approve-deletions`.
+func ReadHeld(ctx context.Context, store ObjectStore) (HeldDeletions, error) {
+	values, _, err := store.Load(ctx)
 	if err != nil {
 		return HeldDeletions{}, err
 	}
-	b, err := readBook(values)
+	b, err := readLedger(values)
 	if err != nil {
 		return HeldDeletions{}, err
 	}
-	return b.held(), nil
+	return b.heldDeletions(), nil
 }
 
-func (b *book) held() HeldDeletions {
+func (b *ledger) heldDeletions() HeldDeletions {
 	h := HeldDeletions{Names: slices.Sorted(maps.Keys(b.Waiting))}
 	if len(h.Names) == 0 {
 		return h
@@ -210,21 +210,22 @@ func (b *book) held() HeldDeletions {
 	return h
 }
 
-// ErrOthersWait says that what waits is no longer what was looked at.
-var ErrOthersWait = errors.New("other deletions wait by now than those that were shown; look again")
+// ErrHeldChanged reports that the held deletions have changed since they were shown.
+var ErrHeldChanged = errors.New(
+	"the held deletions have changed since they were shown; review them again")
 
-// ApproveHeld releases exactly the deletions that have this digest, in the name of by.
-// ErrOthersWait when those are not what waits.
-func ApproveHeld(ctx context.Context, cell Cell, digest, by string) error {
-	return change(ctx, cell, func(values map[string][]byte) (bool, error) {
-		b, err := readBook(values)
+// ApproveHeld approves the held deletions with this digest, on behalf of by. It returns
+// ErrHeldChanged if others are held now.
+func ApproveHeld(ctx context.Context, store ObjectStore, digest, by string) error {
+	return updateObject(ctx, store, func(values map[string][]byte) (bool, error) {
+		b, err := readLedger(values)
 		if err != nil {
 			return false, err
 		}
 		if len(b.Waiting) == 0 || b.digest() != digest {
-			return false, ErrOthersWait
+			return false, ErrHeldChanged
 		}
-		values[bookApproved], values[bookBy] = []byte(digest), []byte(by)
+		values[approvedKey], values[approvedByKey] = []byte(digest), []byte(by)
 		return true, nil
 	})
 }

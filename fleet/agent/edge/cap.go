@@ -13,50 +13,49 @@ import (
 	"argosy.dev/argosy/fleet/pacing"
 )
 
-// CapConfig is what a Cap is made of.
-type CapConfig struct {
-	Cell Cell // where the count and what waits are kept: a ConfigMap on the cluster
-	Most int  // Applications deleted within an hour without an approval; below 1: 20
-	// Pending lists the Applications that are asked to be deleted at present, so that a burst is
-	// known from its first. While it gives an error nothing is deleted. Nil: each deletion is
-	// judged as it comes.
+// DeletionLimiterConfig configures a DeletionLimiter.
+type DeletionLimiterConfig struct {
+	Ledger     ObjectStore // holds the ledger: a ConfigMap on the cluster
+	MaxPerHour int         // Applications deleted within an hour without an approval; below 1: 20
+	// Pending lists the Applications that rows ask to delete, so that the limiter sees a burst from
+	// its first deletion. While it fails, nothing is deleted. Nil: each deletion is judged alone.
 	Pending func() ([]fleet.ObjectKey, error)
 	Log     *slog.Logger
-	Now     func() time.Time // the cluster's own clock; nil: this machine's. Never the hub's
+	Now     func() time.Time // the cluster's own clock, never the hub's; nil: this machine's
 }
 
 const (
-	defaultMost = 20
-	capWindow   = time.Hour
-	capLook     = 10 * time.Second // between looks for an approval, while something waits for one
+	defaultMaxPerHour    = 20
+	limitWindow          = time.Hour
+	approvalPollInterval = 10 * time.Second // between reads of the ledger while deletions are held
 )
 
-// ErrHeld says that a deletion waits for the cluster's admin.
+// ErrHeld reports that a deletion waits for an approval by the cluster's admin.
 var ErrHeld = errors.New(
 	"the deletion waits for an approval on this cluster: see `argosy agent approve-deletions`")
 
-// Cap is an engine that deletes no more Applications within an hour than the cluster's admin
-// allows, whatever the hub asks for. Once there would be more, all that is asked for and not begun
-// waits, and goes on waiting, until the admin approves just that on the cluster: a burst does not
-// trickle through hour by hour. All else passes. The count is on the cluster, written before the
-// deletion, so that it outlives restarts.
-type Cap struct {
+// DeletionLimiter is an engine that deletes at most as many Applications per hour as the cluster's
+// admin allows, whatever the hub requests. If a deletion would exceed the limit, all requested
+// deletions that have not started are held until the admin approves exactly this set on the
+// cluster: a burst does not trickle through hour by hour. All other calls go through. The ledger is
+// stored on the cluster before each deletion, so that it survives restarts.
+type DeletionLimiter struct {
 	engine.Engine
-	c CapConfig
+	config DeletionLimiterConfig
 
-	deciding sync.Mutex // one decision at a time: each is stored before the next
+	deciding sync.Mutex // serializes decisions: each is stored before the next
 
-	mu    sync.Mutex
-	ready bool // book was read
-	book  book
-	of    fleet.EngineName // whose objects the book is about
-	wake  func([]fleet.ObjectKey)
+	mu         sync.Mutex
+	ready      bool // the ledger was read
+	ledger     ledger
+	engineName fleet.EngineName // the engine of the ledger's objects
+	wake       func([]fleet.ObjectKey)
 }
 
-// NewCap puts a limit around an engine.
-func NewCap(inner engine.Engine, c CapConfig) *Cap {
-	if c.Most < 1 {
-		c.Most = defaultMost
+// NewDeletionLimiter wraps an engine.
+func NewDeletionLimiter(inner engine.Engine, c DeletionLimiterConfig) *DeletionLimiter {
+	if c.MaxPerHour < 1 {
+		c.MaxPerHour = defaultMaxPerHour
 	}
 	if c.Now == nil {
 		c.Now = time.Now
@@ -64,16 +63,17 @@ func NewCap(inner engine.Engine, c CapConfig) *Cap {
 	if c.Log == nil {
 		c.Log = slog.Default()
 	}
-	return &Cap{Engine: inner, c: c}
+	return &DeletionLimiter{Engine: inner, config: c}
 }
 
-// Delete keeps the contract of engine.Engine. A deletion that waits is ErrHeld.
-func (c *Cap) Delete(ctx context.Context, row fleet.Row, lease fleet.Lease) (bool, error) {
+// Delete implements engine.Engine. A held deletion returns ErrHeld.
+func (c *DeletionLimiter) Delete(ctx context.Context, row fleet.Row, lease fleet.Lease) (bool,
+	error) {
 	if row.Key.Kind != fleet.ObjectApplication {
 		return c.Engine.Delete(ctx, row, lease)
 	}
 	c.mu.Lock()
-	c.of = row.Key.Engine
+	c.engineName = row.Key.Engine
 	c.mu.Unlock()
 	if err := c.allow(ctx, row.Key, lease); err != nil {
 		return false, fmt.Errorf("%s %s: %w", row.Key.Kind, row.Key.Name, err)
@@ -85,11 +85,11 @@ func (c *Cap) Delete(ctx context.Context, row fleet.Row, lease fleet.Lease) (boo
 	return done, err
 }
 
-// Apply keeps the contract of engine.Engine. What is wanted again waits no longer to be deleted,
-// and no approval of that is left.
-func (c *Cap) Apply(ctx context.Context, row fleet.Row, secret fleet.Secret,
+// Apply implements engine.Engine. It withdraws a held or granted deletion of an object that is
+// wanted again.
+func (c *DeletionLimiter) Apply(ctx context.Context, row fleet.Row, secret fleet.Secret,
 	lease fleet.Lease) (engine.Outcome, error) {
-	if row.Key.Kind == fleet.ObjectApplication && c.known(row.Key) {
+	if row.Key.Kind == fleet.ObjectApplication && c.tracked(row.Key) {
 		if err := c.withdraw(ctx, row.Key); err != nil {
 			return engine.Outcome{}, err
 		}
@@ -97,8 +97,8 @@ func (c *Cap) Apply(ctx context.Context, row fleet.Row, secret fleet.Secret,
 	return c.Engine.Apply(ctx, row, secret, lease)
 }
 
-// Watch keeps the contract of engine.Engine, and looks for approvals meanwhile.
-func (c *Cap) Watch(ctx context.Context, sink engine.Sink) error {
+// Watch implements engine.Engine, and polls for approvals meanwhile.
+func (c *DeletionLimiter) Watch(ctx context.Context, sink engine.Sink) error {
 	var one sync.Mutex // the contract calls the sink from one goroutine
 	inner := sink
 	if sink.Observe != nil {
@@ -117,45 +117,45 @@ func (c *Cap) Watch(ctx context.Context, sink engine.Sink) error {
 		c.setWake(inner.Wake)
 		defer c.setWake(nil)
 	}
-	looking, stop := context.WithCancel(ctx)
-	var looks sync.WaitGroup
-	looks.Go(func() { c.lookForApproval(looking) })
-	defer looks.Wait()
+	polling, stop := context.WithCancel(ctx)
+	var polls sync.WaitGroup
+	polls.Go(func() { c.pollApprovals(polling) })
+	defer polls.Wait()
 	defer stop()
 	return c.Engine.Watch(ctx, inner)
 }
 
-func (c *Cap) setWake(wake func([]fleet.ObjectKey)) {
+func (c *DeletionLimiter) setWake(wake func([]fleet.ObjectKey)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.wake = wake
 }
 
-// lookForApproval reads the book again while something waits, and wakes what was approved.
-func (c *Cap) lookForApproval(ctx context.Context) {
-	for pacing.Sleep(ctx, capLook) {
+// pollApprovals reads the ledger while deletions are held, and wakes the approved ones.
+func (c *DeletionLimiter) pollApprovals(ctx context.Context) {
+	for pacing.Sleep(ctx, approvalPollInterval) {
 		if c.Held() == 0 {
 			continue
 		}
 		var freed []string
-		asked := c.asked()
-		err := c.decide(ctx, func(b *book) bool {
+		asked := c.requested()
+		err := c.update(ctx, func(b *ledger) bool {
 			freed = b.approve()
-			return b.tidy(c.c.Now(), asked) || len(freed) > 0
+			return b.prune(c.config.Now(), asked) || len(freed) > 0
 		})
 		switch {
 		case err != nil && ctx.Err() == nil:
-			c.c.Log.Warn("it cannot be read whether deletions were approved", "error", err)
+			c.config.Log.Warn("failed to read approvals of deletions", "error", err)
 		case len(freed) > 0:
-			c.c.Log.Info("deletions were approved on the cluster", "count", len(freed))
+			c.config.Log.Info("deletions were approved on the cluster", "count", len(freed))
 			c.wakeUp(freed)
 		}
 	}
 }
 
-func (c *Cap) wakeUp(names []string) {
+func (c *DeletionLimiter) wakeUp(names []string) {
 	c.mu.Lock()
-	wake, of := c.wake, c.of
+	wake, of := c.wake, c.engineName
 	c.mu.Unlock()
 	keys := make([]fleet.ObjectKey, len(names))
 	for i, name := range names {
@@ -166,12 +166,12 @@ func (c *Cap) wakeUp(names []string) {
 	}
 }
 
-// asked are the Applications that are asked to be deleted; nil when that is not known.
-func (c *Cap) asked() map[string]bool {
-	if c.c.Pending == nil {
+// requested returns the Applications that rows ask to delete; nil if unknown.
+func (c *DeletionLimiter) requested() map[string]bool {
+	if c.config.Pending == nil {
 		return nil
 	}
-	keys, err := c.c.Pending()
+	keys, err := c.config.Pending()
 	if err != nil {
 		return nil
 	}
@@ -182,13 +182,13 @@ func (c *Cap) asked() map[string]bool {
 	return asked
 }
 
-// allow decides about one deletion, and stores the decision before it is acted on. What the engine
-// refuses anyway, or has begun already, is not counted.
-func (c *Cap) allow(ctx context.Context, key fleet.ObjectKey, lease fleet.Lease) error {
+// allow decides about one deletion, and stores the decision before the deletion starts. Deletions
+// that the engine would refuse, or that have started, do not count.
+func (c *DeletionLimiter) allow(ctx context.Context, key fleet.ObjectKey, lease fleet.Lease) error {
 	switch {
-	case c.asks(func(b *book) bool { return b.granted(key.Name) }):
+	case c.cached(func(b *ledger) bool { return b.granted(key.Name) }):
 		return nil
-	case c.asks(func(b *book) bool { return b.waits(key.Name) }):
+	case c.cached(func(b *ledger) bool { return b.holds(key.Name) }):
 		return ErrHeld
 	case !c.Engine.Synced():
 		return engine.ErrUnknown
@@ -199,37 +199,38 @@ func (c *Cap) allow(ctx context.Context, key fleet.ObjectKey, lease fleet.Lease)
 	if err != nil {
 		return err
 	}
-	held, asked := false, c.asked()
-	err = c.decide(ctx, func(b *book) bool {
+	held, asked := false, c.requested()
+	err = c.update(ctx, func(b *ledger) bool {
 		freed := len(b.approve()) > 0
-		tidied := b.tidy(c.c.Now(), asked)
+		tidied := b.prune(c.config.Now(), asked)
 		var changed bool
-		held, changed = b.ask(key.Name, burst, c.c.Most, c.c.Now())
+		held, changed = b.decide(key.Name, burst, c.config.MaxPerHour, c.config.Now())
 		return freed || tidied || changed
 	})
 	if err != nil {
-		return fmt.Errorf("whether it may be deleted cannot be decided: %w", err)
+		return fmt.Errorf("failed to decide on the deletion: %w", err)
 	}
 	if held {
-		c.c.Log.Warn("deletions wait for the admin of this cluster", "waiting", c.Held(), "most",
-			c.c.Most)
+		c.config.Log.Warn("deletions wait for the admin of this cluster", "waiting", c.Held(),
+			"most",
+			c.config.MaxPerHour)
 		return ErrHeld
 	}
 	return nil
 }
 
-// deletable reports whether a call of Delete would begin a deletion.
-func (c *Cap) deletable(key fleet.ObjectKey, lease fleet.Lease) bool {
+// deletable reports whether Delete would start a deletion.
+func (c *DeletionLimiter) deletable(key fleet.ObjectKey, lease fleet.Lease) bool {
 	live, there := c.Engine.Live(key)
 	return there && live.Ours && !live.Deleting && live.Epoch <= lease.Epoch
 }
 
-// burst names the Applications whose deletion is asked for and would begin.
-func (c *Cap) burst(lease fleet.Lease) ([]string, error) {
-	if c.c.Pending == nil {
+// burst lists the Applications whose deletion is requested and would start.
+func (c *DeletionLimiter) burst(lease fleet.Lease) ([]string, error) {
+	if c.config.Pending == nil {
 		return nil, nil
 	}
-	pending, err := c.c.Pending()
+	pending, err := c.config.Pending()
 	if err != nil {
 		return nil, err
 	}
@@ -242,14 +243,14 @@ func (c *Cap) burst(lease fleet.Lease) ([]string, error) {
 	return names, nil
 }
 
-// decide changes the book on the cluster, and then what is known of it here.
-func (c *Cap) decide(ctx context.Context, f func(*book) bool) error {
+// update changes the ledger on the cluster and then the cached copy.
+func (c *DeletionLimiter) update(ctx context.Context, f func(*ledger) bool) error {
 	c.deciding.Lock()
 	defer c.deciding.Unlock()
-	var now book
-	err := change(ctx, c.c.Cell, func(values map[string][]byte) (bool, error) {
+	var now ledger
+	err := updateObject(ctx, c.config.Ledger, func(values map[string][]byte) (bool, error) {
 		var err error
-		if now, err = readBook(values); err != nil {
+		if now, err = readLedger(values); err != nil {
 			return false, err
 		}
 		if !f(&now) {
@@ -261,62 +262,63 @@ func (c *Cap) decide(ctx context.Context, f func(*book) bool) error {
 		return err
 	}
 	c.mu.Lock()
-	c.book, c.ready = now, true
+	c.ledger, c.ready = now, true
 	c.mu.Unlock()
 	return nil
 }
 
-// asks puts a question to what is known of the book here; false while it was not read.
-func (c *Cap) asks(ask func(*book) bool) bool {
+// cached evaluates a predicate on the cached ledger; false before the first read.
+func (c *DeletionLimiter) cached(ask func(*ledger) bool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.ready && ask(&c.book)
+	return c.ready && ask(&c.ledger)
 }
 
-// known reports whether the book may say something of the object. Before it was read it may.
-func (c *Cap) known(key fleet.ObjectKey) bool {
+// tracked reports whether the ledger may have an entry for the object; true before the first read.
+func (c *DeletionLimiter) tracked(key fleet.ObjectKey) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return !c.ready || c.book.granted(key.Name) || c.book.waits(key.Name)
+	return !c.ready || c.ledger.granted(key.Name) || c.ledger.holds(key.Name)
 }
 
-func (c *Cap) withdraw(ctx context.Context, key fleet.ObjectKey) error {
-	if err := c.decide(ctx, func(b *book) bool { return b.withdraw(key.Name) }); err != nil {
-		return fmt.Errorf("%s %s: its deletion cannot be withdrawn: %w", key.Kind, key.Name, err)
+func (c *DeletionLimiter) withdraw(ctx context.Context, key fleet.ObjectKey) error {
+	if err := c.update(ctx, func(b *ledger) bool { return b.withdraw(key.Name) }); err != nil {
+		return fmt.Errorf("%s %s: failed to withdraw its deletion: %w", key.Kind, key.Name, err)
 	}
 	return nil
 }
 
-// finish drops the grant of a deletion that is proven. That it fails costs nothing but a line in
-// the book, which is tidied later.
-func (c *Cap) finish(ctx context.Context, key fleet.ObjectKey) {
-	if !c.asks(func(b *book) bool { return b.granted(key.Name) || b.waits(key.Name) }) {
+// finish drops the grant of a completed deletion. After a failure the entry stays until prune drops
+// it.
+func (c *DeletionLimiter) finish(ctx context.Context, key fleet.ObjectKey) {
+	if !c.cached(func(b *ledger) bool { return b.granted(key.Name) || b.holds(key.Name) }) {
 		return
 	}
-	if err := c.decide(ctx, func(b *book) bool { return b.withdraw(key.Name) }); err != nil &&
+	if err := c.update(ctx, func(b *ledger) bool { return b.withdraw(key.Name) }); err != nil &&
 		ctx.Err() == nil {
-		c.c.Log.Warn("a deletion that is done is not taken off the list", "object", key.Name,
+		c.config.Log.Warn("failed to remove a completed deletion from the ledger", "object",
+			key.Name,
 			"error", err)
 	}
 }
 
-// Held is how many deletions wait for the cluster's admin.
-func (c *Cap) Held() int {
+// Held returns the number of held deletions.
+func (c *DeletionLimiter) Held() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.book.Waiting)
+	return len(c.ledger.Waiting)
 }
 
-// Why is what to say of an object whose deletion waits: for FollowerConfig.Held.
-func (c *Cap) Why(key fleet.ObjectKey) (string, bool) {
+// HeldReason returns why the deletion of an object is held, if it is, for FollowerConfig.Held.
+func (c *DeletionLimiter) HeldReason(key fleet.ObjectKey) (string, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if key.Kind != fleet.ObjectApplication || !c.book.waits(key.Name) {
+	if key.Kind != fleet.ObjectApplication || !c.ledger.holds(key.Name) {
 		return "", false
 	}
 	return fmt.Sprintf(
 		"%d deletions wait for the admin of this cluster, because more than %d Applications "+
-			"would go within an hour; look at them and approve them there with: argosy agent "+
+			"would be deleted within an hour; review and approve them there with: argosy agent "+
 			"approve-deletions",
-		len(c.book.Waiting), c.c.Most), true
+		len(c.ledger.Waiting), c.config.MaxPerHour), true
 }

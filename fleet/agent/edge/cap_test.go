@@ -23,7 +23,7 @@ import (
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// plainRenderer makes manifests that the fake understands.
+// plainRenderer makes manifests for the fake engine.
 type plainRenderer struct{}
 
 func (plainRenderer) Render(_ fleet.EngineSpec, o fleet.Object) (fleet.Manifest, error) {
@@ -63,37 +63,37 @@ func (plainRenderer) Render(_ fleet.EngineSpec, o fleet.Object) (fleet.Manifest,
 	return fleet.Manifest{Body: b, Hash: hex.EncodeToString(sum[:])}, nil
 }
 
-func fakeBench(s *enginetest.Server) *enginetest.Bench {
+func fakeBench(s *enginetest.Server) *enginetest.Fixture {
 	f := s.Connect("eu-1")
 	f.Pause = 300 * time.Millisecond
 	var stopped atomic.Bool
 	f.Stopped = func(fleet.TenantName) bool { return stopped.Load() }
-	return &enginetest.Bench{Name: "eu-1", Engine: f, Render: plainRenderer{}, Outside: s,
-		Stop: stopped.Store, Reopen: func(*testing.T) *enginetest.Bench { return fakeBench(s) }}
+	return &enginetest.Fixture{Name: "eu-1", Engine: f, Render: plainRenderer{}, External: s,
+		Stop: stopped.Store, Reopen: func(*testing.T) *enginetest.Fixture { return fakeBench(s) }}
 }
 
-func TestCapKeepsTheContractOfAnEngine(t *testing.T) {
-	open := func(*testing.T) *enginetest.Bench { return fakeBench(enginetest.NewServer()) }
+func TestADeletionLimiterPassesTheConformanceSuite(t *testing.T) {
+	open := func(*testing.T) *enginetest.Fixture { return fakeBench(enginetest.NewServer()) }
 	enginetest.Run(t, edgetest.Around(open, func(_ *testing.T, inner engine.Engine) engine.Engine {
-		return NewCap(inner, CapConfig{Cell: newCell(), Log: quiet})
+		return NewDeletionLimiter(inner, DeletionLimiterConfig{Ledger: newCell(), Log: quiet})
 	}))
 }
 
-// capRig is a cluster with Applications and a limit on their deletion.
-type capRig struct {
+// limiterRig is a cluster with Applications and a limit on their deletion.
+type limiterRig struct {
 	*testing.T
 	server  *enginetest.Server
-	cell    *edgetest.Cell
+	cell    *edgetest.ObjectStore
 	now     time.Time
 	pending []fleet.ObjectKey
 	rows    []fleet.Row
 	lease   fleet.Lease
-	cap     *Cap
+	cap     *DeletionLimiter
 	woken   chan []fleet.ObjectKey
 }
 
-func newCapRig(t *testing.T, applications int) *capRig {
-	r := &capRig{T: t, server: enginetest.NewServer(), cell: newCell(),
+func newCapRig(t *testing.T, applications int) *limiterRig {
+	r := &limiterRig{T: t, server: enginetest.NewServer(), cell: newCell(),
 		now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), lease: fleet.Lease{Epoch: 1},
 		woken: make(chan []fleet.ObjectKey, 100)}
 	for i := range applications {
@@ -113,10 +113,11 @@ func newCapRig(t *testing.T, applications int) *capRig {
 	return r
 }
 
-// start connects the cap, as a process that has just begun.
-func (r *capRig) start() {
+// start connects the limiter, like a process that has just started.
+func (r *limiterRig) start() {
 	r.Helper()
-	r.cap = NewCap(r.server.Connect("eu-1"), CapConfig{Cell: r.cell, Most: 20, Log: quiet,
+	r.cap = NewDeletionLimiter(r.server.Connect("eu-1"), DeletionLimiterConfig{
+		Ledger: r.cell, MaxPerHour: 20, Log: quiet,
 		Now:     func() time.Time { return r.now },
 		Pending: func() ([]fleet.ObjectKey, error) { return r.pending, nil }})
 	if _, err := r.cap.Preflight(r.Context()); err != nil {
@@ -134,24 +135,24 @@ func (r *capRig) start() {
 	synctest.Wait()
 }
 
-func (r *capRig) applyAll() {
+func (r *limiterRig) applyAll() {
 	r.Helper()
 	for _, row := range r.rows {
 		if _, err := r.cap.Apply(r.Context(), row, fleet.Secret{}, r.lease); err != nil {
 			r.Fatal(err)
 		}
 	}
-	time.Sleep(time.Second) // of the bubble: the watch has seen them
+	time.Sleep(time.Second) // of the bubble's clock: the watch has delivered them
 }
 
-func (r *capRig) ask(rows ...fleet.Row) {
+func (r *limiterRig) ask(rows ...fleet.Row) {
 	for _, row := range rows {
 		r.pending = append(r.pending, row.Key)
 	}
 }
 
-// deleted tries every deletion twice, as a worker does, and counts what is gone.
-func (r *capRig) delete(rows ...fleet.Row) (gone, held int) {
+// delete tries each deletion twice, like a worker, and counts the deleted and held ones.
+func (r *limiterRig) delete(rows ...fleet.Row) (gone, held int) {
 	r.Helper()
 	for _, row := range rows {
 		row.Unwanted = true
@@ -166,14 +167,14 @@ func (r *capRig) delete(rows ...fleet.Row) (gone, held int) {
 			r.pending = slices.DeleteFunc(r.pending, func(k fleet.ObjectKey) bool {
 				return k == row.Key
 			})
-		} else if _, waits := r.cap.Why(row.Key); waits {
+		} else if _, waits := r.cap.HeldReason(row.Key); waits {
 			held++
 		}
 	}
 	return gone, held
 }
 
-func inBubble(t *testing.T, applications int, test func(r *capRig)) {
+func inBubble(t *testing.T, applications int, test func(r *limiterRig)) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newCapRig(t, applications)
 		r.start()
@@ -182,13 +183,13 @@ func inBubble(t *testing.T, applications int, test func(r *capRig)) {
 	})
 }
 
-func TestABurstAboveTheCapWaitsAsAWhole(t *testing.T) {
-	inBubble(t, 30, func(r *capRig) {
+func TestABurstAboveTheLimitIsHeldAsAWhole(t *testing.T) {
+	inBubble(t, 30, func(r *limiterRig) {
 		r.ask(r.rows...)
 		if gone, held := r.delete(r.rows...); gone != 0 || held != 30 {
 			r.Fatalf("%d gone, %d held", gone, held)
 		}
-		why, _ := r.cap.Why(r.rows[0].Key)
+		why, _ := r.cap.HeldReason(r.rows[0].Key)
 		if !strings.Contains(why, "argosy agent approve-deletions") ||
 			!strings.Contains(why, "30 deletions") {
 			r.Errorf("the text is %q", why)
@@ -202,8 +203,8 @@ func TestABurstAboveTheCapWaitsAsAWhole(t *testing.T) {
 	})
 }
 
-func TestDeletionsWithinTheCapPass(t *testing.T) {
-	inBubble(t, 41, func(r *capRig) {
+func TestDeletionsWithinTheLimitProceed(t *testing.T) {
+	inBubble(t, 41, func(r *limiterRig) {
 		r.ask(r.rows[:20]...)
 		if gone, held := r.delete(r.rows[:20]...); gone != 20 || held != 0 {
 			r.Fatalf("%d gone, %d held", gone, held)
@@ -214,7 +215,7 @@ func TestDeletionsWithinTheCapPass(t *testing.T) {
 			r.Fatalf("the 21st within the hour: %d gone, %d held", gone, held)
 		}
 	})
-	inBubble(t, 40, func(r *capRig) {
+	inBubble(t, 40, func(r *limiterRig) {
 		for range 2 {
 			next := r.rows[:20]
 			r.rows = r.rows[20:]
@@ -227,8 +228,8 @@ func TestDeletionsWithinTheCapPass(t *testing.T) {
 	})
 }
 
-func TestTheCountSurvivesARestart(t *testing.T) {
-	inBubble(t, 25, func(r *capRig) {
+func TestTheLedgerSurvivesARestart(t *testing.T) {
+	inBubble(t, 25, func(r *limiterRig) {
 		r.ask(r.rows[:20]...)
 		r.delete(r.rows[:20]...)
 		r.start()
@@ -244,11 +245,11 @@ func TestTheCountSurvivesARestart(t *testing.T) {
 	})
 }
 
-func TestTheCountIsStoredBeforeTheDeletion(t *testing.T) {
-	inBubble(t, 1, func(r *capRig) {
+func TestTheLedgerIsStoredBeforeTheDeletion(t *testing.T) {
+	inBubble(t, 1, func(r *limiterRig) {
 		r.ask(r.rows...)
 		r.cell.Fail = func(step string) error {
-			if step == "swap" {
+			if step == "save" {
 				return errors.New("the API server refuses")
 			}
 			return nil
@@ -264,8 +265,8 @@ func TestTheCountIsStoredBeforeTheDeletion(t *testing.T) {
 	})
 }
 
-func TestAnApprovalReleasesWhatWaitsAndNothingElse(t *testing.T) {
-	inBubble(t, 60, func(r *capRig) {
+func TestAnApprovalReleasesOnlyTheHeldDeletions(t *testing.T) {
+	inBubble(t, 60, func(r *limiterRig) {
 		r.ask(r.rows[:30]...)
 		r.delete(r.rows[:30]...)
 		seen, err := ReadHeld(r.Context(), r.cell)
@@ -275,7 +276,7 @@ func TestAnApprovalReleasesWhatWaitsAndNothingElse(t *testing.T) {
 		r.ask(r.rows[30])
 		r.delete(r.rows[30])
 		if err := ApproveHeld(r.Context(), r.cell, seen.Digest, "ada"); !errors.Is(err,
-			ErrOthersWait) {
+			ErrHeldChanged) {
 			r.Fatalf("an approval of what was shown before: %v", err)
 		}
 		seen, _ = ReadHeld(r.Context(), r.cell)
@@ -298,8 +299,8 @@ func TestAnApprovalReleasesWhatWaitsAndNothingElse(t *testing.T) {
 	})
 }
 
-func TestWhatIsWantedAgainWaitsNoLonger(t *testing.T) {
-	inBubble(t, 30, func(r *capRig) {
+func TestAnObjectThatIsWantedAgainIsNotHeld(t *testing.T) {
+	inBubble(t, 30, func(r *limiterRig) {
 		r.ask(r.rows...)
 		r.delete(r.rows...)
 		r.pending = nil
@@ -312,7 +313,7 @@ func TestWhatIsWantedAgainWaitsNoLonger(t *testing.T) {
 			r.Fatalf("%d wait still", n)
 		}
 		if h, _ := ReadHeld(r.Context(), r.cell); len(h.Names) != 0 ||
-			r.cell.Value(bookNote) != "" {
+			r.cell.Value(noteKey) != "" {
 			r.Fatalf("the cluster remembers %d", len(h.Names))
 		}
 		r.ask(r.rows[:3]...)
@@ -322,8 +323,8 @@ func TestWhatIsWantedAgainWaitsNoLonger(t *testing.T) {
 	})
 }
 
-func TestAClockThatGoesBackGivesNoMoreDeletions(t *testing.T) {
-	inBubble(t, 21, func(r *capRig) {
+func TestAClockThatGoesBackAllowsNoMoreDeletions(t *testing.T) {
+	inBubble(t, 21, func(r *limiterRig) {
 		r.ask(r.rows[:20]...)
 		r.delete(r.rows[:20]...)
 		r.now = r.now.Add(-3 * time.Hour)
@@ -334,22 +335,22 @@ func TestAClockThatGoesBackGivesNoMoreDeletions(t *testing.T) {
 	})
 }
 
-func TestADamagedCountDeletesNothing(t *testing.T) {
-	inBubble(t, 1, func(r *capRig) {
-		r.cell.Set(map[string][]byte{bookName: []byte("nonsense")})
+func TestADamagedLedgerDeletesNothing(t *testing.T) {
+	inBubble(t, 1, func(r *limiterRig) {
+		r.cell.Set(map[string][]byte{ledgerKey: []byte("nonsense")})
 		r.start()
 		r.ask(r.rows...)
 		row := r.rows[0]
 		row.Unwanted = true
 		_, err := r.cap.Delete(r.Context(), row, r.lease)
-		if err == nil || !strings.Contains(err.Error(), bookName) || !r.server.Exists(row.Key) {
+		if err == nil || !strings.Contains(err.Error(), ledgerKey) || !r.server.Exists(row.Key) {
 			r.Fatalf("%v", err)
 		}
 	})
 }
 
-func TestWhileSomethingWaitsNothingNewPasses(t *testing.T) {
-	inBubble(t, 22, func(r *capRig) {
+func TestNoDeletionProceedsWhileOthersAreHeld(t *testing.T) {
+	inBubble(t, 22, func(r *limiterRig) {
 		r.ask(r.rows[:20]...)
 		r.delete(r.rows[:20]...)
 		r.ask(r.rows[20])

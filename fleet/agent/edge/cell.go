@@ -13,26 +13,28 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// Cell is one object of the agent's own cluster that is read and replaced whole.
-type Cell interface {
-	// Load reads its values. The version is empty when there is no such object.
+// ObjectStore stores the values of one object on the agent's own cluster, with optimistic
+// concurrency.
+type ObjectStore interface {
+	// Load reads the values. The version is empty if the object does not exist.
 	Load(ctx context.Context) (values map[string][]byte, version string, err error)
-	// Swap replaces the values if the object is still at that version; "" makes it if there is
-	// none. Otherwise ErrMoved. The new version is returned.
-	Swap(ctx context.Context, values map[string][]byte, version string) (string, error)
+	// Save replaces the values if the object still has this version, and creates the object for "".
+	// It returns the new version, or ErrConflict.
+	Save(ctx context.Context, values map[string][]byte, version string) (string, error)
 }
 
-// ErrMoved says that another writer has changed the object since it was read.
-var ErrMoved = errors.New("it was changed since it was read")
+// ErrConflict reports that another writer has changed the object since it was read.
+var ErrConflict = errors.New("it has changed since it was read")
 
-// attempts is how often a change is made anew on what another writer has left.
+// attempts bounds the retries of an update after conflicts.
 const attempts = 8
 
-// change reads a cell, lets f change the values, and stores them, anew if another writer comes
-// between. f reports whether there is anything to store; it may be called several times.
-func change(ctx context.Context, cell Cell, f func(values map[string][]byte) (bool, error)) error {
+// updateObject reads the values, lets f change them, and saves them. After a conflict it starts
+// again. f reports whether there is a change to save; updateObject may call it several times.
+func updateObject(ctx context.Context, store ObjectStore,
+	f func(values map[string][]byte) (bool, error)) error {
 	for range attempts {
-		values, version, err := cell.Load(ctx)
+		values, version, err := store.Load(ctx)
 		if err != nil {
 			return err
 		}
@@ -40,36 +42,36 @@ func change(ctx context.Context, cell Cell, f func(values map[string][]byte) (bo
 		if values == nil {
 			values = map[string][]byte{}
 		}
-		store, err := f(values)
-		if err != nil || !store {
+		changed, err := f(values)
+		if err != nil || !changed {
 			return err
 		}
-		if _, err = cell.Swap(ctx, values, version); !errors.Is(err, ErrMoved) {
+		if _, err = store.Save(ctx, values, version); !errors.Is(err, ErrConflict) {
 			return err
 		}
 	}
-	return fmt.Errorf("%w, %d times in a row", ErrMoved, attempts)
+	return fmt.Errorf("%w, %d times in a row", ErrConflict, attempts)
 }
 
-// managedBy labels what the agent makes for itself, so that people see whose it is.
+// managedBy labels the objects that the agent creates for itself.
 var managedBy = map[string]string{"app.kubernetes.io/managed-by": "argosy-agent"}
 
-type secretCell struct {
+type secretStore struct {
 	client          kubernetes.Interface
 	namespace, name string
 }
 
-// SecretCell is a Secret. It needs get and update on it by name, and create on secrets of the
-// namespace for the first time.
-func SecretCell(client kubernetes.Interface, namespace, name string) Cell {
-	return &secretCell{client, namespace, name}
+// SecretStore stores the values in a Secret. It needs get and update on this Secret, and create on
+// secrets in the namespace.
+func SecretStore(client kubernetes.Interface, namespace, name string) ObjectStore {
+	return &secretStore{client, namespace, name}
 }
 
-func (c *secretCell) error(err error) error {
-	return cellError("Secret", c.namespace, c.name, err)
+func (c *secretStore) error(err error) error {
+	return storeError("Secret", c.namespace, c.name, err)
 }
 
-func (c *secretCell) Load(ctx context.Context) (map[string][]byte, string, error) {
+func (c *secretStore) Load(ctx context.Context) (map[string][]byte, string, error) {
 	s, err := c.client.CoreV1().Secrets(c.namespace).Get(ctx, c.name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, "", nil
@@ -80,7 +82,7 @@ func (c *secretCell) Load(ctx context.Context) (map[string][]byte, string, error
 	return s.Data, s.ResourceVersion, nil
 }
 
-func (c *secretCell) Swap(ctx context.Context, values map[string][]byte, version string) (string,
+func (c *secretStore) Save(ctx context.Context, values map[string][]byte, version string) (string,
 	error) {
 	all := c.client.CoreV1().Secrets(c.namespace)
 	if version == "" {
@@ -94,9 +96,9 @@ func (c *secretCell) Swap(ctx context.Context, values map[string][]byte, version
 		return "", c.error(err)
 	}
 	if s.ResourceVersion != version {
-		return "", c.error(ErrMoved)
+		return "", c.error(ErrConflict)
 	}
-	s.Data = values // what others wrote beside it (labels, owners) stays
+	s.Data = values // metadata of other writers (labels, owners) stays
 	s, err = all.Update(ctx, s, metav1.UpdateOptions{})
 	return versionOf(s, c.error(err))
 }
@@ -108,22 +110,22 @@ func versionOf(o metav1.Object, err error) (string, error) {
 	return o.GetResourceVersion(), nil
 }
 
-type configMapCell struct {
+type configMapStore struct {
 	client          kubernetes.Interface
 	namespace, name string
 }
 
-// ConfigMapCell is a ConfigMap. Values whose name ends in ".gz" are kept as binary data, all others
-// are text. It needs the rights of SecretCell, on configmaps.
-func ConfigMapCell(client kubernetes.Interface, namespace, name string) Cell {
-	return &configMapCell{client, namespace, name}
+// ConfigMapStore stores the values in a ConfigMap: those whose name ends in ".gz" as binary data,
+// all others as text. It needs the rights of SecretStore, on configmaps.
+func ConfigMapStore(client kubernetes.Interface, namespace, name string) ObjectStore {
+	return &configMapStore{client, namespace, name}
 }
 
-func (c *configMapCell) error(err error) error {
-	return cellError("ConfigMap", c.namespace, c.name, err)
+func (c *configMapStore) error(err error) error {
+	return storeError("ConfigMap", c.namespace, c.name, err)
 }
 
-func (c *configMapCell) Load(ctx context.Context) (map[string][]byte, string, error) {
+func (c *configMapStore) Load(ctx context.Context) (map[string][]byte, string, error) {
 	m, err := c.client.CoreV1().ConfigMaps(c.namespace).Get(ctx, c.name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, "", nil
@@ -139,7 +141,8 @@ func (c *configMapCell) Load(ctx context.Context) (map[string][]byte, string, er
 	return values, m.ResourceVersion, nil
 }
 
-func (c *configMapCell) Swap(ctx context.Context, values map[string][]byte, version string) (string,
+func (c *configMapStore) Save(ctx context.Context, values map[string][]byte,
+	version string) (string,
 	error) {
 	all := c.client.CoreV1().ConfigMaps(c.namespace)
 	if version == "" {
@@ -154,7 +157,7 @@ func (c *configMapCell) Swap(ctx context.Context, values map[string][]byte, vers
 		return "", c.error(err)
 	}
 	if m.ResourceVersion != version {
-		return "", c.error(ErrMoved)
+		return "", c.error(ErrConflict)
 	}
 	fill(m, values)
 	m, err = all.Update(ctx, m, metav1.UpdateOptions{})
@@ -172,16 +175,15 @@ func fill(m *corev1.ConfigMap, values map[string][]byte) {
 	}
 }
 
-// cellError says which object it is about and, where the API server refuses for want of a right,
-// what to do.
-func cellError(kind, namespace, name string, err error) error {
+// storeError adds the object to an error and, if a right is missing, the next step.
+func storeError(kind, namespace, name string, err error) error {
 	switch {
 	case err == nil:
 		return nil
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err):
-		err = ErrMoved // gone since it was read is a change too
+		err = ErrConflict // a deletion since the read is a conflict too
 	case apierrors.IsForbidden(err):
-		err = fmt.Errorf("%w; apply what `argosy agent manifest` prints", err)
+		err = fmt.Errorf("%w; apply the output of `argosy agent manifest`", err)
 	}
 	return fmt.Errorf("%s %s/%s: %w", kind, namespace, name, err)
 }

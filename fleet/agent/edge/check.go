@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Level says how a check ended.
+// Level is the result of a check.
 type Level string
 
 // Levels of a check.
@@ -16,17 +16,17 @@ const (
 	LevelFail Level = "fail" // it will not work
 )
 
-// Result is one line of `argosy agent join --check`: what was looked at, what was found, and what
-// to do next. All texts are printable.
+// Result is one line of `argosy agent join --check`: the check, the finding and the next step. All
+// texts are printable.
 type Result struct {
 	Check  string `json:"check"` // e.g. "dns"
 	Level  Level  `json:"level"`
 	Found  string `json:"found"`
-	Next   string `json:"next,omitempty"` // who has to do what; empty when nothing
+	Next   string `json:"next,omitempty"` // the next step and who has to take it, if any
 	Millis int64  `json:"millis"`
 }
 
-// Failed reports whether any of the results says that it will not work.
+// Failed reports whether any check has failed.
 func Failed(results []Result) bool {
 	for _, r := range results {
 		if r.Level == LevelFail {
@@ -36,45 +36,44 @@ func Failed(results []Result) bool {
 	return false
 }
 
-// Checks look at everything that joining needs, and change nothing.
+// Checks verifies everything that joining needs. It changes nothing.
 type Checks struct {
 	Settings Settings
-	Cluster  *ClusterCheck // nil: the cluster is not looked at
+	Cluster  *ClusterCheck // nil: skip the cluster
 
 	results []Result
 }
 
-// checkTime bounds one check, and is how long a stream is listened to before it counts as held up
-// on its way.
-const checkTime = 15 * time.Second
+// checkTimeout bounds one check. A stream that delivers nothing for that long counts as buffered.
+const checkTimeout = 15 * time.Second
 
-// Run looks at one thing after the other and tells each as it is known. Those that can only fail
-// because an earlier one did are left out.
-func (c *Checks) Run(ctx context.Context, tell func(Result)) []Result {
+// Run runs the checks in order and reports each result at once. It skips checks that an earlier
+// failure makes meaningless.
+func (c *Checks) Run(ctx context.Context, report func(Result)) []Result {
 	c.results = nil
-	say := func(r Result) {
+	add := func(r Result) {
 		c.results = append(c.results, r)
-		if tell != nil {
-			tell(r)
+		if report != nil {
+			report(r)
 		}
 	}
-	c.hub(ctx, say)
+	c.hub(ctx, add)
 	if c.Cluster != nil {
-		c.Cluster.run(ctx, say)
+		c.Cluster.run(ctx, add)
 	}
 	return c.results
 }
 
-// step runs one check with a limit on its time. It reports whether the next one can be of use.
-func step(ctx context.Context, name string, say func(Result),
-	look func(context.Context) Result) bool {
+// runCheck runs one check with a deadline. It reports whether the next one is meaningful.
+func runCheck(ctx context.Context, name string, report func(Result),
+	check func(context.Context) Result) bool {
 	began := time.Now()
-	ctx, cancel := context.WithTimeoutCause(ctx, checkTime, fmt.Errorf("no answer within %s",
-		checkTime))
+	ctx, cancel := context.WithTimeoutCause(ctx, checkTimeout, fmt.Errorf("no answer within %s",
+		checkTimeout))
 	defer cancel()
-	r := look(ctx)
+	r := check(ctx)
 	r.Check, r.Millis = name, time.Since(began).Milliseconds()
-	say(r)
+	report(r)
 	return r.Level != LevelFail
 }
 

@@ -13,23 +13,23 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// ClusterCheck looks at the cluster that an agent is to run on, as whoever runs the check.
+// ClusterCheck verifies the agent's cluster with the rights of the caller.
 type ClusterCheck struct {
 	Client  kubernetes.Interface
 	Install Install
 }
 
-func (c *ClusterCheck) run(ctx context.Context, say func(Result)) {
+func (c *ClusterCheck) run(ctx context.Context, report func(Result)) {
 	in := *c
 	in.Install = c.Install.withDefaults()
-	if !step(ctx, "kubernetes", say, in.checkServer) {
+	if !runCheck(ctx, "kubernetes", report, in.checkServer) {
 		return
 	}
 	for _, one := range []struct {
-		name string
-		look func(context.Context) Result
+		name  string
+		check func(context.Context) Result
 	}{{"argocd", in.checkArgoCD}, {"rights", in.checkRights}, {"secrets policy", in.checkPolicy}} {
-		step(ctx, one.name, say, one.look)
+		runCheck(ctx, one.name, report, one.check)
 	}
 }
 
@@ -37,12 +37,12 @@ func (c *ClusterCheck) checkServer(context.Context) Result {
 	version, err := c.Client.Discovery().ServerVersion()
 	if err != nil {
 		return fail("is the kubeconfig, or the Pod's service account, that of the cluster?",
-			"the API server is not reached: %s", plain(err.Error()))
+			"the API server is unreachable: %s", plain(err.Error()))
 	}
 	return ok("%s", plain(version.GitVersion))
 }
 
-// checkArgoCD looks for Argo CD's kinds, its settings in the namespace, and its version.
+// checkArgoCD verifies Argo CD's kinds, its settings in the namespace, and its version.
 func (c *ClusterCheck) checkArgoCD(ctx context.Context) Result {
 	install := "install Argo CD 2.14 or 3.x, or name its namespace with --argocd-namespace"
 	list, err := c.Client.Discovery().ServerResourcesForGroupVersion("argoproj.io/v1alpha1")
@@ -50,7 +50,7 @@ func (c *ClusterCheck) checkArgoCD(ctx context.Context) Result {
 	case apierrors.IsNotFound(err):
 		return fail(install, "the cluster does not know Argo CD's kinds")
 	case err != nil:
-		return fail("try again", "Argo CD's kinds cannot be read: %s", plain(err.Error()))
+		return fail("try again", "failed to read Argo CD's kinds: %s", plain(err.Error()))
 	}
 	for _, plural := range []string{"applications", "appprojects"} {
 		if !slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool {
@@ -65,14 +65,14 @@ func (c *ClusterCheck) checkArgoCD(ctx context.Context) Result {
 	case apierrors.IsNotFound(err):
 		return fail(install, "there is no ConfigMap argocd-cm in namespace %s", ns)
 	case err != nil:
-		return warn("look with the rights of an admin",
-			"whether Argo CD runs in namespace %s cannot be read: %s", ns, plain(err.Error()))
+		return warn("repeat the check with the rights of an admin",
+			"failed to check Argo CD in namespace %s: %s", ns, plain(err.Error()))
 	}
 	return ok("in namespace %s, %s", ns, c.version(ctx))
 }
 
-// version is that of the image of Argo CD's controller, or, where it has no tag, the one that the
-// controller's label says.
+// version returns the tag of the controller's image or, without a tag, the version label of the
+// controller.
 func (c *ClusterCheck) version(ctx context.Context) string {
 	selector := metav1.ListOptions{
 		LabelSelector: "app.kubernetes.io/part-of=argocd,app.kubernetes.io/component=application-controller"}
@@ -90,7 +90,7 @@ func (c *ClusterCheck) version(ctx context.Context) string {
 			}
 		}
 	}
-	return "of a version that does not show"
+	return "of an unknown version"
 }
 
 // need is one right that the agent's Roles grant.
@@ -107,14 +107,14 @@ func (n need) String() string {
 	return s
 }
 
-// Needs are exactly what the Roles of the manifest grant, one by one.
+// needs lists exactly the rights that the manifest's Roles grant.
 func (in Install) needs() []need {
 	in = in.withDefaults()
 	var all []need
 	for namespace, rules := range map[string][]rbac.PolicyRule{in.Namespace: in.ownRules(),
 		in.ArgoCDNamespace: in.argoRules(), "": clusterRules()} {
 		for _, rule := range rules {
-			all = append(all, spread(namespace, rule)...)
+			all = append(all, rightsOf(namespace, rule)...)
 		}
 	}
 	slices.SortFunc(all, func(a, b need) int {
@@ -123,7 +123,7 @@ func (in Install) needs() []need {
 	return all
 }
 
-func spread(namespace string, rule rbac.PolicyRule) []need {
+func rightsOf(namespace string, rule rbac.PolicyRule) []need {
 	names := rule.ResourceNames
 	if len(names) == 0 {
 		names = []string{""}
@@ -141,8 +141,8 @@ func spread(namespace string, rule rbac.PolicyRule) []need {
 	return all
 }
 
-// checkRights asks for each right of the manifest's Roles whether who runs the check has it: the
-// agent itself, or an admin, who may only grant what is their own.
+// checkRights verifies each right of the manifest's Roles for the caller: the agent itself, or an
+// admin, who may only grant rights that they have.
 func (c *ClusterCheck) checkRights(ctx context.Context) Result {
 	var missing []string
 	all := c.Install.needs()
@@ -155,7 +155,7 @@ func (c *ClusterCheck) checkRights(ctx context.Context) Result {
 		answer, err := c.Client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review,
 			metav1.CreateOptions{})
 		if err != nil {
-			return fail("try again", "rights cannot be asked for: %s", plain(err.Error()))
+			return fail("try again", "failed to check rights: %s", plain(err.Error()))
 		}
 		if !answer.Status.Allowed {
 			missing = append(missing, n.String())
@@ -164,18 +164,19 @@ func (c *ClusterCheck) checkRights(ctx context.Context) Result {
 	if len(missing) == 0 {
 		return ok("all %d that the agent needs", len(all))
 	}
-	return fail("apply what `argosy agent manifest` prints, as an admin of the cluster",
-		"missing: %s", first(missing, 5))
+	return fail("apply the output of `argosy agent manifest` as an admin of the cluster",
+		"missing: %s", firstNames(missing, 5))
 }
 
-func first(all []string, most int) string {
+func firstNames(all []string, most int) string {
 	if len(all) <= most {
 		return strings.Join(all, ", ")
 	}
 	return fmt.Sprintf("%s and %d more", strings.Join(all[:most], ", "), len(all)-most)
 }
 
-// checkPolicy looks whether the API server serves the kind that keeps the agent from other Secrets.
+// checkPolicy verifies that the API server serves ValidatingAdmissionPolicy, which keeps the agent
+// away from other Secrets.
 func (c *ClusterCheck) checkPolicy(context.Context) Result {
 	if c.Install.PublicOnly {
 		return ok("not needed: the agent has no right on Secrets of Argo CD")
@@ -183,7 +184,8 @@ func (c *ClusterCheck) checkPolicy(context.Context) Result {
 	list, err := c.Client.Discovery().ServerResourcesForGroupVersion(
 		"admissionregistration.k8s.io/v1")
 	if err != nil {
-		return warn("look with the rights of an admin", "cannot be read: %s", plain(err.Error()))
+		return warn("repeat the check with the rights of an admin", "cannot be read: %s",
+			plain(err.Error()))
 	}
 	if !slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool {
 		return r.Name == "validatingadmissionpolicies"
@@ -193,10 +195,10 @@ func (c *ClusterCheck) checkPolicy(context.Context) Result {
 				"the agent write to any Secret of Argo CD's namespace",
 			"the API server has no ValidatingAdmissionPolicy")
 	}
-	return ok("the API server can keep the agent from Secrets that are not its own")
+	return ok("the API server can restrict the agent to its own Secrets")
 }
 
-// ClusterUID is how a cluster is told from others: the UID of its namespace kube-system.
+// ClusterUID returns the identity of a cluster: the UID of its namespace kube-system.
 func ClusterUID(ctx context.Context, client kubernetes.Interface) (string, error) {
 	ns, err := client.CoreV1().Namespaces().Get(ctx, "kube-system", metav1.GetOptions{})
 	if err != nil {

@@ -16,15 +16,15 @@ import (
 	"argosy.dev/argosy/fleet/agent"
 )
 
-// way is the way to the hub: directly, or through a proxy.
-type way struct {
-	base  *url.URL
-	proxy *url.URL // nil: directly
-	keep  *http.Transport
+// route is the route to the hub: direct, or through a proxy.
+type route struct {
+	base      *url.URL
+	proxy     *url.URL // nil: direct
+	transport *http.Transport
 }
 
-// first is the host and port to which a connection is made.
-func (w way) first() (host, address string) {
+// endpoint returns the host and address that a connection dials.
+func (w route) endpoint() (host, address string) {
 	u := w.base
 	if w.proxy != nil {
 		u = w.proxy
@@ -40,53 +40,53 @@ func (w way) first() (host, address string) {
 	return u.Hostname(), net.JoinHostPort(u.Hostname(), port)
 }
 
-// hub checks the way to the hub, from the name to a stream.
-func (c *Checks) hub(ctx context.Context, say func(Result)) {
-	var w way
-	if !step(ctx, "url", say, func(context.Context) Result { return c.settings(&w) }) {
+// hub verifies the route to the hub, from the name to a stream.
+func (c *Checks) hub(ctx context.Context, report func(Result)) {
+	var w route
+	if !runCheck(ctx, "url", report, func(context.Context) Result { return c.settings(&w) }) {
 		return
 	}
-	defer w.keep.CloseIdleConnections()
+	defer w.transport.CloseIdleConnections()
 	for _, one := range []struct {
-		name string
-		look func(context.Context) Result
+		name  string
+		check func(context.Context) Result
 	}{{"proxy", w.checkProxy}, {"dns", w.checkDNS}, {"tcp", w.checkTCP}, {"tls", w.checkTLS},
 		{"http", w.checkHTTP}} {
-		if !step(ctx, one.name, say, one.look) {
+		if !runCheck(ctx, one.name, report, one.check) {
 			return
 		}
 	}
-	step(ctx, "clock", say, w.checkClock)
-	step(ctx, "stream", say, w.checkStream)
+	runCheck(ctx, "clock", report, w.checkClock)
+	runCheck(ctx, "stream", report, w.checkStream)
 }
 
-func (c *Checks) settings(w *way) Result {
+func (c *Checks) settings(w *route) Result {
 	var err error
 	if w.base, err = ParseHub(c.Settings.Hub); err != nil {
-		return fail("give the URL as the hub's people name it, e.g. https://argosy.example.com",
+		return fail("use the URL from the hub's operators, e.g. https://argosy.example.com",
 			"%s", err)
 	}
-	if w.keep, err = c.Settings.newTransport(); err != nil {
-		return fail("give a file of PEM certificates with --ca-file", "%s", err)
+	if w.transport, err = c.Settings.newTransport(); err != nil {
+		return fail("pass a file of PEM certificates with --ca-file", "%s", err)
 	}
-	w.keep.ResponseHeaderTimeout = checkTime
-	if w.proxy, err = w.keep.Proxy(&http.Request{URL: w.base}); err != nil {
-		return fail("correct HTTPS_PROXY in the environment, or name the proxy with --proxy",
-			"the proxy of the environment is no URL")
+	w.transport.ResponseHeaderTimeout = checkTimeout
+	if w.proxy, err = w.transport.Proxy(&http.Request{URL: w.base}); err != nil {
+		return fail("correct HTTPS_PROXY in the environment, or set the proxy with --proxy",
+			"the proxy of the environment is not a URL")
 	}
 	return ok("%s", w.base.Host)
 }
 
-func (w way) checkProxy(context.Context) Result {
+func (w route) checkProxy(context.Context) Result {
 	if w.proxy == nil {
 		return ok("none: the hub is reached directly")
 	}
-	// the host alone: a user name and password may stand before it
+	// only the host: the URL may contain a user name and password
 	return ok("through %s", plain(w.proxy.Host))
 }
 
-func (w way) checkDNS(ctx context.Context) Result {
-	host, _ := w.first()
+func (w route) checkDNS(ctx context.Context) Result {
+	host, _ := w.endpoint()
 	if _, err := netip.ParseAddr(host); err == nil {
 		return ok("%s is an address", host)
 	}
@@ -98,20 +98,20 @@ func (w way) checkDNS(ctx context.Context) Result {
 			reason = dnsReason(dns)
 		}
 		return fail(
-			"ask whoever runs the cluster's DNS to resolve it, or name a proxy with --proxy",
+			"ask the operators of the cluster's DNS, or set a proxy with --proxy",
 			"%s: %s", plain(host), reason)
 	}
 	return ok("%s is %s", plain(host), plain(strings.Join(all, ", ")))
 }
 
-func (w way) checkTCP(ctx context.Context) Result {
-	_, address := w.first()
+func (w route) checkTCP(ctx context.Context) Result {
+	_, address := w.endpoint()
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
 	if err != nil {
-		next := "let the cluster's firewall pass TCP to it, or name a proxy with --proxy"
+		next := "allow TCP to it in the cluster's firewall, or set a proxy with --proxy"
 		var timeout net.Error
 		if errors.As(err, &timeout) && timeout.Timeout() {
-			return fail(next, "%s does not answer: something on the way drops the connection",
+			return fail(next, "%s does not respond: a firewall may drop the connection",
 				address)
 		}
 		return fail(next, "%s: %s", address, plain(err.Error()))
@@ -120,39 +120,38 @@ func (w way) checkTCP(ctx context.Context) Result {
 	return ok("%s answers", address)
 }
 
-// checkTLS makes a connection as the agent would, through the proxy if there is one, and says whose
-// certificate it sees.
-func (w way) checkTLS(ctx context.Context) Result {
-	answer, err := w.ask(ctx, "/readyz")
+// checkTLS connects like the agent, through a proxy if there is one, and reports the certificate.
+func (w route) checkTLS(ctx context.Context) Result {
+	answer, err := w.get(ctx, "/readyz")
 	if err != nil {
 		err = explain(w.base.Host, err)
-		return fail("see above; the agent has no switch that turns verification off", "%s",
+		return fail("see above; the agent cannot disable verification", "%s",
 			plain(err.Error()))
 	}
 	defer answer.Body.Close()
 	if answer.TLS == nil || len(answer.TLS.PeerCertificates) == 0 {
-		return fail("give the hub's https:// URL", "the answer did not come over TLS")
+		return fail("use the hub's https:// URL", "the response did not arrive over TLS")
 	}
 	cert := answer.TLS.PeerCertificates[0]
 	left := time.Until(cert.NotAfter)
-	said := fmt.Sprintf("%s, issued by %q, until %s", tls.VersionName(answer.TLS.Version),
+	text := fmt.Sprintf("%s, issued by %q, until %s", tls.VersionName(answer.TLS.Version),
 		issuer(cert), stamp(cert.NotAfter))
 	if left < 7*24*time.Hour {
-		return warn("tell whoever runs the hub to renew its certificate", "%s", said)
+		return warn("ask the hub's operators to renew its certificate", "%s", text)
 	}
-	return ok("%s", said)
+	return ok("%s", text)
 }
 
-// ask sends a GET without any identity.
-func (w way) ask(ctx context.Context, path string) (*http.Response, error) {
+// get sends an unauthenticated GET.
+func (w route) get(ctx context.Context, path string) (*http.Response, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, w.base.String()+path, nil)
 	if err != nil {
 		return nil, err
 	}
-	// no process: one that only looks
+	// not a process: only a check
 	agent.Session{Protocol: agent.Protocol, Instance: strings.Repeat("0", 32),
 		Version: "check"}.Set(request.Header)
-	client := &http.Client{Transport: w.keep, CheckRedirect: func(*http.Request,
+	client := &http.Client{Transport: w.transport, CheckRedirect: func(*http.Request,
 		[]*http.Request) error {
 		return http.ErrUseLastResponse
 	}}
@@ -170,80 +169,79 @@ func (w way) ask(ctx context.Context, path string) (*http.Response, error) {
 	return answer, nil
 }
 
-// checkHTTP asks for a snapshot without any proof: a hub refuses that, in its own words.
-func (w way) checkHTTP(ctx context.Context) Result {
-	answer, err := w.ask(ctx, agent.PathSnapshot)
+// checkHTTP requests a snapshot without a proof. A hub rejects that with a problem document.
+func (w route) checkHTTP(ctx context.Context) Result {
+	answer, err := w.get(ctx, agent.PathSnapshot)
 	if err != nil {
-		return fail("try again; if it stays so, ask whoever runs the proxy or the hub", "%s",
+		return fail("try again; if it persists, ask the operators of the proxy or the hub", "%s",
 			plain(explain(w.base.Host, err).Error()))
 	}
 	refusal := refusalOf(answer)
 	var r *Refusal
 	if !errors.As(refusal, &r) || r.Status != http.StatusUnauthorized {
-		return fail("is this the hub's URL, and is the hub of a version that has agents?",
-			"%s, where a hub asks for a proof: %s", answer.Status, plain(refusal.Error()))
+		return fail("is this the hub's URL, and does the hub's version support agents?",
+			"%s, but a hub requires a proof: %s", answer.Status, plain(refusal.Error()))
 	}
 	if answer.ProtoMajor < 2 {
 		return warn(
-			"nothing, if a proxy on the way speaks no HTTP/2; the agent then needs two connections",
-			"the hub answers, over %s", answer.Proto)
+			"nothing, if a proxy does not support HTTP/2; the agent then needs two connections",
+			"the hub responds over %s", answer.Proto)
 	}
-	return ok("the hub answers, over %s", answer.Proto)
+	return ok("the hub responds over %s", answer.Proto)
 }
 
-// maxSkew is from which on a wrong clock of this machine shows elsewhere: in TLS, and in whatever
-// else runs here.
+// maxSkew is the clock skew above which TLS and other programs on this machine fail.
 const maxSkew = 2 * time.Minute
 
-func (w way) checkClock(ctx context.Context) Result {
+func (w route) checkClock(ctx context.Context) Result {
 	began := time.Now()
-	answer, err := w.ask(ctx, "/readyz")
+	answer, err := w.get(ctx, "/readyz")
 	if err != nil {
-		return warn("", "the hub's time is not known: %s", plain(err.Error()))
+		return warn("", "the hub's time is unknown: %s", plain(err.Error()))
 	}
 	answer.Body.Close()
 	date, err := http.ParseTime(answer.Header.Get("Date"))
 	if err != nil {
-		return fail("let the proxy pass the header Date: the agent takes the time from it",
-			"the answer has no Date")
+		return fail("let the proxy forward the Date header: the agent takes the time from it",
+			"the response has no Date header")
 	}
 	skew := began.Add(time.Since(began) / 2).Sub(date).Round(time.Second)
 	if skew > maxSkew || skew < -maxSkew {
 		return warn(
-			"the agent works by the hub's time all the same; set this machine's clock, for "+
-				"certificates are judged by it", "this machine's clock is %s off the hub's", skew)
+			"the agent uses the hub's time anyway; correct this machine's clock, because "+
+				"certificates are verified with it", "this machine's clock is %s off the hub's",
+			skew)
 	}
 	return ok("within %s of the hub's", max(skew.Abs(), time.Second))
 }
 
-// checkStream listens to the hub's probe: what gathers it on the way brings its two messages at
-// once.
-func (w way) checkStream(ctx context.Context) Result {
-	answer, err := w.ask(ctx, agent.PathProbe)
+// checkStream reads the hub's probe. A buffering proxy delivers both messages at once.
+func (w route) checkStream(ctx context.Context) Result {
+	answer, err := w.get(ctx, agent.PathProbe)
 	if err != nil {
-		return warn("try again", "a stream was not opened: %s", plain(err.Error()))
+		return warn("try again", "failed to open a stream: %s", plain(err.Error()))
 	}
 	defer answer.Body.Close()
 	if kind, _, _ := strings.Cut(answer.Header.Get("Content-Type"),
 		";"); answer.StatusCode != http.StatusOK || kind != "text/event-stream" {
-		return warn("upgrade the hub to have this checked",
+		return warn("upgrade the hub to enable this check",
 			"this hub has no probe for streams (%s)", answer.Status)
 	}
 	first, last, err := arrivals(answer.Body)
 	switch {
 	case err != nil:
-		return fail("ask whoever runs the proxy to let text/event-stream pass as it comes",
-			"a stream was cut: %s", plain(err.Error()))
+		return fail("ask the operators of the proxy to disable buffering of text/event-stream",
+			"a stream was interrupted: %s", plain(err.Error()))
 	case last.Sub(first) < agent.ProbeGap/2:
 		return fail(
-			"ask whoever runs the proxy to let text/event-stream pass as it comes "+
-				"(proxy_buffering off, or its like)",
-			"a stream is gathered on its way and passed on at its end")
+			"ask the operators of the proxy to disable buffering of text/event-stream "+
+				"(such as proxy_buffering off)",
+			"a proxy buffers the stream until its end")
 	}
-	return ok("a stream passes as it comes")
+	return ok("the stream is not buffered")
 }
 
-// arrivals is when the first byte and the last came.
+// arrivals returns when the first byte and the last one arrived.
 func arrivals(body io.Reader) (first, last time.Time, err error) {
 	buffer := make([]byte, 512)
 	for {

@@ -22,8 +22,8 @@ import (
 	"argosy.dev/argosy/fleet/agent"
 )
 
-// checked runs the checks of the way to a server that answers as a hub would, but for what handle
-// does.
+// checked runs the network checks against a server that behaves like a hub, except for the requests
+// that handle serves.
 func checked(t *testing.T, trusted bool, handle func(w http.ResponseWriter,
 	r *http.Request) bool) map[string]Result {
 	t.Helper()
@@ -49,21 +49,21 @@ func checked(t *testing.T, trusted bool, handle func(w http.ResponseWriter,
 			Bytes: server.Certificate().Raw})
 	}
 	byName := map[string]Result{}
-	told := 0
+	reported := 0
 	checks := &Checks{Settings: settings}
-	for _, r := range checks.Run(t.Context(), func(Result) { told++ }) {
+	for _, r := range checks.Run(t.Context(), func(Result) { reported++ }) {
 		byName[r.Check] = r
 		if r.Level != LevelOK && r.Next == "" {
 			t.Errorf("%s has no next step: %+v", r.Check, r)
 		}
 	}
-	if told != len(byName) {
-		t.Errorf("%d of %d results were told", told, len(byName))
+	if reported != len(byName) {
+		t.Errorf("%d of %d results were reported", reported, len(byName))
 	}
 	return byName
 }
 
-func TestChecksOfAGoodWay(t *testing.T) {
+func TestChecksPassOnAWorkingRoute(t *testing.T) {
 	results := checked(t, true, nil)
 	for _, name := range []string{"url", "proxy", "dns", "tcp", "tls", "http", "clock", "stream"} {
 		if r := results[name]; r.Level != LevelOK {
@@ -72,7 +72,7 @@ func TestChecksOfAGoodWay(t *testing.T) {
 	}
 }
 
-func TestChecksNameWhatIsWrong(t *testing.T) {
+func TestChecksNameTheProblem(t *testing.T) {
 	buffered := func(w http.ResponseWriter, r *http.Request) bool {
 		if r.URL.Path != agent.PathProbe {
 			return false
@@ -97,10 +97,10 @@ func TestChecksNameWhatIsWrong(t *testing.T) {
 		want    string
 	}{
 		"a certificate of an unknown authority": {false, nil, "tls", LevelFail, "--ca-file"},
-		"a stream that is gathered":             {true, buffered, "stream", LevelFail, "gathered"},
+		"a buffered stream":                     {true, buffered, "stream", LevelFail, "buffers"},
 		"a clock that is off":                   {true, late, "clock", LevelWarn, "off the hub's"},
 		"a page in the hub's place": {true, portal, "http", LevelFail,
-			"where a hub asks for a proof"},
+			"but a hub requires a proof"},
 	} {
 		r := checked(t, c.trusted, c.handle)[c.check]
 		if r.Level != c.level || !strings.Contains(r.Found, c.want) {
@@ -117,7 +117,7 @@ func TestChecksNameWhatIsWrong(t *testing.T) {
 	}
 }
 
-// cluster is an API server in memory that grants all but some verbs.
+// cluster returns an API server in memory that grants all rights except the denied ones.
 func cluster(argo bool, denied ...string) *fake.Clientset {
 	client := fake.NewSimpleClientset(&corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "argocd", Name: "argocd-cm"}})
@@ -137,7 +137,7 @@ func cluster(argo bool, denied ...string) *fake.Clientset {
 	return client
 }
 
-func TestChecksOfTheCluster(t *testing.T) {
+func TestChecksVerifyTheCluster(t *testing.T) {
 	run := func(client *fake.Clientset, in Install) map[string]Result {
 		byName := map[string]Result{}
 		(&ClusterCheck{Client: client, Install: in}).run(context.Background(), func(r Result) {
@@ -188,11 +188,13 @@ func TestTheCheckNamesArgoCDsVersion(t *testing.T) {
 	}
 }
 
-func TestCellsKeepTheirContract(t *testing.T) {
-	for name, open := range map[string]func(c *fake.Clientset) Cell{
-		"Secret": func(c *fake.Clientset) Cell { return SecretCell(c, "argosy-agent", Name) },
-		"ConfigMap": func(c *fake.Clientset) Cell {
-			return ConfigMapCell(c, "argosy-agent", DeletionsName)
+func TestObjectStoresKeepTheirContract(t *testing.T) {
+	for name, open := range map[string]func(c *fake.Clientset) ObjectStore{
+		"Secret": func(c *fake.Clientset) ObjectStore {
+			return SecretStore(c, "argosy-agent", Name)
+		},
+		"ConfigMap": func(c *fake.Clientset) ObjectStore {
+			return ConfigMapStore(c, "argosy-agent", DeletionsName)
 		},
 	} {
 		client := fake.NewSimpleClientset()
@@ -201,16 +203,16 @@ func TestCellsKeepTheirContract(t *testing.T) {
 			values != nil {
 			t.Errorf("%s: nothing there: %v %q %v", name, values, version, err)
 		}
-		if _, err := cell.Swap(t.Context(), map[string][]byte{"a": []byte("1"), "b.gz": {0xff, 0}},
+		if _, err := cell.Save(t.Context(), map[string][]byte{"a": []byte("1"), "b.gz": {0xff, 0}},
 			""); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		if _, err := cell.Swap(t.Context(), nil, ""); err == nil || !strings.Contains(err.Error(),
-			ErrMoved.Error()) {
+		if _, err := cell.Save(t.Context(), nil, ""); err == nil || !strings.Contains(err.Error(),
+			ErrConflict.Error()) {
 			t.Errorf("%s: made twice: %v", name, err)
 		}
-		if _, err := cell.Swap(t.Context(), nil, "other"); err == nil ||
-			!strings.Contains(err.Error(), ErrMoved.Error()) {
+		if _, err := cell.Save(t.Context(), nil, "other"); err == nil ||
+			!strings.Contains(err.Error(), ErrConflict.Error()) {
 			t.Errorf("%s: at another version: %v", name, err)
 		}
 		values, _, err := cell.Load(t.Context())

@@ -16,9 +16,9 @@ import (
 	"argosy.dev/argosy/fleet/agent"
 )
 
-// access is the access token in hand.
+// access is the cached access token.
 type access struct {
-	getting chan struct{} // held by who asks for one: many requests need one token
+	fetching chan struct{} // held while one request fetches a token for all
 
 	mu    sync.Mutex
 	token string
@@ -27,12 +27,12 @@ type access struct {
 
 const (
 	assertionType = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
-	// before its end, from which on an access token is not used any more
+	// an access token is not used in its last seconds
 	tokenMargin = 30 * time.Second
-	maxAnswer   = 1 << 20 // bytes of an answer that is no snapshot
+	maxResponse = 1 << 20 // bytes of a response other than a snapshot
 )
 
-// Join swaps a token for an identity. It needs no identity yet.
+// Join exchanges a token for an identity. It requires no identity.
 func (c *Client) Join(ctx context.Context, keys agent.PrivateKeys, join agent.Join) (agent.Joined,
 	error) {
 	var joined agent.Joined
@@ -41,36 +41,36 @@ func (c *Client) Join(ctx context.Context, keys agent.PrivateKeys, join agent.Jo
 		return joined, fmt.Errorf("join: %w", err)
 	}
 	send := func() error {
-		request, err := c.proven(ctx, http.MethodPost, agent.PathJoin, keys, "", body, body)
+		request, err := c.newRequest(ctx, http.MethodPost, agent.PathJoin, keys, "", body, body)
 		if err != nil {
 			return err
 		}
 		request.Header.Set("Content-Type", "application/json")
 		return c.exchange(request, &joined)
 	}
-	err = c.inTime(send)
+	err = c.retryOnSkew(send)
 	if err == nil {
-		c.clock.hear(joined.Time)
+		c.clock.set(joined.Time)
 	}
 	return joined, err
 }
 
-// inTime sends what carries a proof, and once more if the hub's clock turns out to be another: the
-// refusal's Date has set ours.
-func (c *Client) inTime(send func() error) error {
+// retryOnSkew sends a signed request, and sends it once more if the response's Date has moved the
+// clock.
+func (c *Client) retryOnSkew(send func() error) error {
 	skew, _ := c.clock.Skew()
 	err := send()
 	if !refused(err, agent.CodeProof) {
 		return err
 	}
-	if now, heard := c.clock.Skew(); heard && (now-skew > slack || skew-now > slack) {
+	if now, known := c.clock.Skew(); known && (now-skew > slack || skew-now > slack) {
 		return send()
 	}
 	return err
 }
 
-// proven is a request with its proof.
-func (c *Client) proven(ctx context.Context, method, path string, keys agent.PrivateKeys,
+// newRequest returns a request with its proof.
+func (c *Client) newRequest(ctx context.Context, method, path string, keys agent.PrivateKeys,
 	token string, statement, body []byte) (*http.Request, error) {
 	proof, err := agent.Prove(keys, method, path, token, statement, c.clock.Now())
 	if err != nil {
@@ -89,7 +89,7 @@ func (c *Client) proven(ctx context.Context, method, path string, keys agent.Pri
 	return request, nil
 }
 
-// exchange sends a request within a minute and reads its answer into out.
+// exchange sends a request and decodes the response into out, within requestTimeout.
 func (c *Client) exchange(request *http.Request, out any) error {
 	ctx, cancel := context.WithTimeoutCause(request.Context(), requestTimeout,
 		fmt.Errorf("no answer within %s", requestTimeout))
@@ -102,78 +102,79 @@ func (c *Client) exchange(request *http.Request, out any) error {
 		return fmt.Errorf("%s %s: %w", request.Method, request.URL.Path, refusalOf(answer))
 	}
 	defer answer.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer+1))
+	body, err := io.ReadAll(io.LimitReader(answer.Body, maxResponse+1))
 	switch {
 	case err != nil:
 		return fmt.Errorf("%s %s: %w", request.Method, request.URL.Path, c.reason(ctx, err))
-	case len(body) > maxAnswer:
-		return fmt.Errorf("%s %s: the answer is larger than %d bytes", request.Method,
-			request.URL.Path, maxAnswer)
+	case len(body) > maxResponse:
+		return fmt.Errorf("%s %s: the response is larger than %d bytes", request.Method,
+			request.URL.Path, maxResponse)
 	case out == nil:
 		return nil
 	}
 	if err := json.Unmarshal(body, out); err != nil {
-		return fmt.Errorf("%s %s: the answer is not the hub's; is the URL right? (%s)",
+		return fmt.Errorf("%s %s: the response is not a hub's; is the URL right? (%s)",
 			request.Method, request.URL.Path, plain(err.Error()))
 	}
 	return nil
 }
 
-// token is an access token that holds for a while yet. One request asks for it, however many need
-// it.
+// token returns an access token that is valid for a while. Concurrent callers share one request.
 func (c *Client) token(ctx context.Context) (string, error) {
 	select {
-	case c.access.getting <- struct{}{}:
+	case c.access.fetching <- struct{}{}:
 	case <-ctx.Done():
 		return "", context.Cause(ctx)
 	}
-	defer func() { <-c.access.getting }()
+	defer func() { <-c.access.fetching }()
 	c.access.mu.Lock()
 	token, until := c.access.token, c.access.until
 	c.access.mu.Unlock()
 	if token != "" && time.Now().Before(until) {
 		return token, nil
 	}
-	return c.signIn(ctx)
+	return c.requestToken(ctx)
 }
 
-// forget drops the access token.
-func (c *Client) forget() {
+// dropToken discards the access token.
+func (c *Client) dropToken() {
 	c.access.mu.Lock()
 	defer c.access.mu.Unlock()
 	c.access.token = ""
 }
 
-// signIn asks for an access token with the current keys, and with the next ones if those are what
-// the hub knows: the process may have ended between sending them and hearing that they were taken.
-func (c *Client) signIn(ctx context.Context) (string, error) {
-	id := c.keeper.Last()
-	token, err := c.assert(ctx, id.Agent, id.Keys)
+// requestToken requests an access token with the current keys. If the hub does not know these, it
+// uses the next ones: the process may have exited after it sent the new keys and before it received
+// the response.
+func (c *Client) requestToken(ctx context.Context) (string, error) {
+	id := c.identity.Last()
+	token, err := c.exchangeAssertion(ctx, id.Agent, id.Keys)
 	if !refused(err, agent.CodeProof) {
 		return token, err
 	}
-	if fresh, ferr := c.keeper.Load(ctx); ferr == nil && fresh.Agent != id.Agent {
-		return "", &Ended{Code: agent.CodeSuperseded,
-			Message: "the cluster has joined anew meanwhile; this process ends, so that the " +
-				"next one begins with the new identity"}
+	if fresh, ferr := c.identity.Load(ctx); ferr == nil && fresh.Agent != id.Agent {
+		return "", &TerminalError{Code: agent.CodeSuperseded,
+			Message: "the cluster has joined again meanwhile; this process exits, so that the " +
+				"next one uses the new identity"}
 	}
 	if id.Next.IsZero() {
-		return "", fmt.Errorf("%w; the hub does not know this agent by its key: %s", err, joinAnew)
+		return "", fmt.Errorf("%w; the hub does not know this agent's key: %s", err, joinAgain)
 	}
-	token, nerr := c.assert(ctx, id.Agent, id.Next)
+	token, nerr := c.exchangeAssertion(ctx, id.Agent, id.Next)
 	if nerr != nil {
 		return "", nerr
 	}
 	now := c.clock.Now()
-	_, err = c.keeper.promote(ctx, id.Next.Public().Thumb(), now,
+	_, err = c.identity.promoteNext(ctx, id.Next.Public().Thumb(), now,
 		now.Add(id.ExpiresAt.Sub(id.IssuedAt)))
 	return token, err
 }
 
-// assert swaps an assertion by these keys for an access token (RFC 7523).
-func (c *Client) assert(ctx context.Context, id string, keys agent.PrivateKeys) (string, error) {
+// exchangeAssertion exchanges an assertion by these keys for an access token (RFC 7523).
+func (c *Client) exchangeAssertion(ctx context.Context, id string, keys agent.PrivateKeys) (string,
+	error) {
 	var got agent.Access
-	err := c.inTime(func() error {
+	err := c.retryOnSkew(func() error {
 		assertion, err := agent.Assertion(keys, id, c.audience, c.clock.Now())
 		if err != nil {
 			return err
@@ -195,7 +196,7 @@ func (c *Client) assert(ctx context.Context, id string, keys agent.PrivateKeys) 
 	if got.AccessToken == "" || !strings.EqualFold(got.TokenType, "DPoP") || got.ExpiresIn <= 0 {
 		return "",
 			errors.New("POST " + agent.PathToken +
-				": the answer holds no access token that is bound to a key")
+				": the response has no access token that is bound to a key")
 	}
 	life := time.Duration(got.ExpiresIn) * time.Second
 	c.access.mu.Lock()
@@ -204,8 +205,8 @@ func (c *Client) assert(ctx context.Context, id string, keys agent.PrivateKeys) 
 	return got.AccessToken, nil
 }
 
-// authorized sends what make returns for an access token, and once more with a new token, and in
-// the hub's time, if it was refused.
+// authorized calls send with an access token. If the hub rejects the token, it calls send once more
+// with a new token and the hub's time.
 func (c *Client) authorized(ctx context.Context,
 	send func(token string, keys agent.PrivateKeys) error) error {
 	for again := false; ; again = true {
@@ -213,16 +214,16 @@ func (c *Client) authorized(ctx context.Context,
 		if err != nil {
 			return err
 		}
-		err = send(token, c.keeper.Last().Keys)
+		err = send(token, c.identity.Last().Keys)
 		var r *Refusal
 		if again || !errors.As(err, &r) || r.Status != http.StatusUnauthorized {
 			return err
 		}
-		c.forget()
+		c.dropToken()
 	}
 }
 
-// post sends a body of JSON, proven, and reads the answer.
+// post sends a signed JSON body and decodes the response.
 func (c *Client) post(ctx context.Context, path string, in, out any) error {
 	body, ok := in.([]byte)
 	if !ok {
@@ -232,38 +233,38 @@ func (c *Client) post(ctx context.Context, path string, in, out any) error {
 		}
 	}
 	return c.authorized(ctx, func(token string, keys agent.PrivateKeys) error {
-		request, err := c.proven(ctx, http.MethodPost, path, keys, token, body, body)
+		request, err := c.newRequest(ctx, http.MethodPost, path, keys, token, body, body)
 		if err != nil {
 			return err
 		}
 		request.Header.Set("Content-Type", "application/json")
-		// which process reports: the lease is one's
+		// names the process: the lease belongs to one process
 		agent.Session{Protocol: agent.Protocol, Instance: c.instance, Version: c.version}.Set(
 			request.Header)
 		return c.exchange(request, out)
 	})
 }
 
-// get opens a snapshot or a stream. What it returns is the caller's to close.
+// get opens a snapshot or a stream. The caller closes the body.
 func (c *Client) get(ctx context.Context, path, accept string, epoch,
 	cursor int64) (body io.ReadCloser, err error) {
 	session := agent.Session{Protocol: agent.Protocol, Instance: c.instance, Epoch: epoch,
 		Version: c.version, Cursor: cursor}
 	err = c.authorized(ctx, func(token string, keys agent.PrivateKeys) error {
-		request, err := c.proven(ctx, http.MethodGet, path, keys, token, session.Bytes(), nil)
+		request, err := c.newRequest(ctx, http.MethodGet, path, keys, token, session.Bytes(), nil)
 		if err != nil {
 			return err
 		}
 		session.Set(request.Header)
 		request.Header.Set("Accept", accept)
-		body, err = c.opened(request, accept)
+		body, err = c.open(request, accept)
 		return err
 	})
 	return body, err
 }
 
-// opened sends a request whose answer is read as it comes.
-func (c *Client) opened(request *http.Request, accept string) (io.ReadCloser, error) {
+// open sends a request whose response is streamed.
+func (c *Client) open(request *http.Request, accept string) (io.ReadCloser, error) {
 	answer, err := c.do(request)
 	if err != nil {
 		return nil, err
@@ -275,7 +276,7 @@ func (c *Client) opened(request *http.Request, accept string) (io.ReadCloser, er
 		answer.Body.Close()
 		return nil,
 			fmt.Errorf(
-				"GET %s: the answer is %s and not %s; does a proxy answer in the hub's place?",
+				"GET %s: the response is %s instead of %s; does a proxy respond in the hub's place?",
 				request.URL.Path, plain(kind), accept)
 	}
 	return answer.Body, nil

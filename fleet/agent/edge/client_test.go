@@ -14,7 +14,7 @@ import (
 	"argosy.dev/argosy/fleet/agent"
 )
 
-func TestHubURLs(t *testing.T) {
+func TestParseHubAcceptsOnlyPlainHTTPSURLs(t *testing.T) {
 	for _, good := range []string{"https://hub.example.com", "https://hub.example.com:8443/",
 		"https://example.com/argosy"} {
 		if _, err := ParseHub(good); err != nil {
@@ -32,24 +32,24 @@ func TestHubURLs(t *testing.T) {
 	}
 }
 
-// refusedJoin tries to join and returns what is said; the hub must not have been asked anything.
+// refusedJoin tries to join and returns the error. The hub must not receive a request.
 func refusedJoin(t *testing.T, h *hubDouble, ca []byte) string {
 	t.Helper()
 	client, err := NewClient(Settings{Hub: testHub, CA: ca, Version: "v1", Log: quiet},
-		NewKeeper(newCell()))
+		NewIdentityStore(newCell()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer client.Close()
 	client.transport.DialContext, client.transport.Proxy = h.listener.dial, nil
-	_, err = client.keeper.Join(t.Context(), testHub, client, "canary-token", "uid", "v1")
+	_, err = client.identity.Join(t.Context(), testHub, client, "canary-token", "uid", "v1")
 	if err == nil || h.asked("") != 0 || strings.Contains(err.Error(), "canary") {
 		t.Fatalf("%v, after %v", err, h.asked(""))
 	}
 	return err.Error()
 }
 
-func TestACertificateThatDoesNotHoldIsExplainedAndNothingIsSent(t *testing.T) {
+func TestAnInvalidCertificateIsExplainedAndNothingIsSent(t *testing.T) {
 	for name, c := range map[string]struct {
 		leaf func(h *hubDouble) tls.Certificate
 		want []string
@@ -79,7 +79,7 @@ func TestACertificateThatDoesNotHoldIsExplainedAndNothingIsSent(t *testing.T) {
 	}
 }
 
-func TestAnInterceptorIsNamed(t *testing.T) {
+func TestATLSInterceptorIsNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHub(t)
 		h.ca, h.caKey = authority(t, "Corp TLS Inspection")
@@ -103,13 +103,13 @@ func TestARedirectIsNotFollowed(t *testing.T) {
 				return true
 			})
 			client, err := NewClient(Settings{Hub: testHub, CA: h.bundle(), Version: "v1",
-				Log: quiet}, NewKeeper(newCell()))
+				Log: quiet}, NewIdentityStore(newCell()))
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer client.Close()
 			client.transport.DialContext, client.transport.Proxy = h.listener.dial, nil
-			_, err = client.keeper.Join(t.Context(), testHub, client, "token-1", "uid", "v1")
+			_, err = client.identity.Join(t.Context(), testHub, client, "token-1", "uid", "v1")
 			if err == nil || !strings.Contains(err.Error(), "redirects to") || h.asked("") != 1 {
 				t.Errorf("%s: %v, %v", to, err, h.asked(""))
 			}
@@ -117,7 +117,7 @@ func TestARedirectIsNotFollowed(t *testing.T) {
 	}
 }
 
-func TestAClockThatIsWrongIsNoObstacle(t *testing.T) {
+func TestAWrongClockIsTolerated(t *testing.T) {
 	for _, ahead := range []time.Duration{2 * time.Hour, -2 * time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
 			h := newHub(t)
@@ -128,10 +128,10 @@ func TestAClockThatIsWrongIsNoObstacle(t *testing.T) {
 			if len(s.rows()) != 1 {
 				t.Fatal("no rows")
 			}
-			if skew, heard := s.client.clock.Skew(); !heard || (skew+ahead).Abs() > slack {
+			if skew, known := s.client.clock.Skew(); !known || (skew+ahead).Abs() > slack {
 				t.Errorf("skew %s with a hub %s ahead", skew, ahead)
 			}
-			h.ahead.Store(0) // and now the hub's is set right
+			h.ahead.Store(0) // the hub's clock is corrected
 			wait(20 * time.Minute)
 			h.put(object("two"))
 			s.acknowledge("two")
@@ -143,7 +143,7 @@ func TestAClockThatIsWrongIsNoObstacle(t *testing.T) {
 	}
 }
 
-// acknowledge says of the row as it stands that it is applied.
+// acknowledge reports the current row as applied.
 func (s *site) acknowledge(name string) {
 	s.Helper()
 	wait(time.Second)
@@ -165,7 +165,7 @@ func TestAccessTokensAreCachedAndRenewed(t *testing.T) {
 		}
 		wait(time.Hour)
 		if n := h.asked(agent.PathToken); n != 1 {
-			t.Fatalf("%d tokens while nothing is said", n)
+			t.Fatalf("%d tokens while nothing is sent", n)
 		}
 		h.put(object("one"))
 		s.acknowledge("one")
@@ -173,7 +173,7 @@ func TestAccessTokensAreCachedAndRenewed(t *testing.T) {
 		if n := h.asked(agent.PathToken); n != 2 {
 			t.Fatalf("%d tokens", n)
 		}
-		h.set(func() { clear(h.tokens) }) // as after a fail-over
+		h.set(func() { clear(h.tokens) }) // as after a failover
 		h.put(object("two"))
 		s.acknowledge("two")
 		wait(time.Second)
@@ -196,7 +196,7 @@ func TestKeysAreRotatedAfterAThirdOfTheirLife(t *testing.T) {
 		}
 		wait(2 * time.Minute)
 		if h.known().Thumb() == first ||
-			s.keeper.Last().Keys.Public().Thumb() != h.known().Thumb() {
+			s.identities.Last().Keys.Public().Thumb() != h.known().Thumb() {
 			t.Fatal("not rotated")
 		}
 		h.put(object("one"))
@@ -208,12 +208,12 @@ func TestKeysAreRotatedAfterAThirdOfTheirLife(t *testing.T) {
 	})
 }
 
-func TestARotationThatDiesAtAnyStepGoesOn(t *testing.T) {
+func TestARotationContinuesAfterACrashAtAnyStep(t *testing.T) {
 	for step := 1; ; step++ {
 		died := false
 		bubble(t, func(t *testing.T, h *hubDouble, s *site) {
 			s.begin()
-			if _, err := s.keeper.Load(t.Context()); err != nil {
+			if _, err := s.identities.Load(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			n := 0
@@ -224,7 +224,7 @@ func TestARotationThatDiesAtAnyStepGoesOn(t *testing.T) {
 				}
 				return nil
 			}
-			// the answer to the new keys is lost
+			// the response to the new keys is lost
 			h.order(func(w http.ResponseWriter, r *http.Request) bool {
 				if r.URL.Path != agent.PathKeys || !crash() {
 					return false
@@ -236,12 +236,12 @@ func TestARotationThatDiesAtAnyStepGoesOn(t *testing.T) {
 			s.cell.Fail = nil
 			h.order(nil)
 			s.begin()
-			if _, err := s.keeper.Load(t.Context()); err != nil {
+			if _, err := s.identities.Load(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			h.put(object("one"))
 			s.follow()
-			if len(s.rows()) != 1 || s.keeper.Last().Keys.Public().Thumb() != h.known().Thumb() {
+			if len(s.rows()) != 1 || s.identities.Last().Keys.Public().Thumb() != h.known().Thumb() {
 				t.Fatalf("step %d: hub and cluster know other keys", step)
 			}
 		})
@@ -254,16 +254,16 @@ func TestARotationThatDiesAtAnyStepGoesOn(t *testing.T) {
 	}
 }
 
-// discard answers nobody.
+// discard drops the response.
 type discard struct{ http.ResponseWriter }
 
 func (discard) Write(p []byte) (int, error) { return len(p), nil }
 func (discard) WriteHeader(int)             {}
 
-func TestAReplacedIdentityEndsTheProcess(t *testing.T) {
+func TestAProcessExitsAfterItsIdentityWasReplaced(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hubDouble, s *site) {
 		s.follow()
-		other := NewKeeper(s.cell)
+		other := NewIdentityStore(s.cell)
 		fresh := &registrar{}
 		if _, err := other.Join(t.Context(), testHub, fresh, "token-2", "uid-1", "v1"); err != nil {
 			t.Fatal(err)
@@ -271,16 +271,16 @@ func TestAReplacedIdentityEndsTheProcess(t *testing.T) {
 		h.set(func() { h.keys = other.Last().Keys.Public(); clear(h.tokens) })
 		h.listener.cut(false)
 		err := <-s.ended
-		var end *Ended
-		if !errors.As(err, &end) || !strings.Contains(err.Error(), "joined anew") {
+		var end *TerminalError
+		if !errors.As(err, &end) || !strings.Contains(err.Error(), "joined again") {
 			t.Fatal(err)
 		}
 	})
 }
 
-func TestPausesDoubleAreSpreadAndKeepWhatTheHubAsksFor(t *testing.T) {
+func TestPausesDoubleWithJitterAndRespectTheHub(t *testing.T) {
 	for failures := 1; failures < 100; failures++ {
-		most := min(firstPause<<min(failures-1, 20), lastPause)
+		most := min(minBackoff<<min(failures-1, 20), maxBackoff)
 		for range 20 {
 			if d := pause(failures, nil); d < most/2 || d > most {
 				t.Fatalf("after %d failures %s", failures, d)
@@ -299,7 +299,7 @@ func TestPausesDoubleAreSpreadAndKeepWhatTheHubAsksFor(t *testing.T) {
 		t.Error("all agents return at once")
 	}
 	if d := pause(1,
-		&Refusal{After: retryAfter(http.Header{"Retry-After": {"99999999"}})}); d > 2*longestPause {
+		&Refusal{After: retryAfter(http.Header{"Retry-After": {"99999999"}})}); d > 2*maxPause {
 		t.Errorf("a hub may send an agent away for %s", d)
 	}
 }

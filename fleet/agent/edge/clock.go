@@ -6,19 +6,19 @@ import (
 	"time"
 )
 
-// Clock is the hub's time as it was last heard, carried on by this machine's monotonic clock. Until
-// then it is this machine's. A jump of the wall clock here changes nothing.
+// Clock is the hub's last known time, advanced by this machine's monotonic clock. Before the first
+// response it is this machine's clock. A jump of the local wall clock has no effect.
 type Clock struct {
-	mu    sync.Mutex
-	heard time.Time // by the hub
-	at    time.Time // by us, monotonic
+	mu        sync.Mutex
+	hubTime   time.Time // the hub's time
+	localTime time.Time // the local time of its arrival, monotonic
 }
 
-// slack is how far Date may lie from what the clock says without moving it: it has whole seconds
-// and was some time on its way.
+// slack is the tolerated difference between a Date header and the clock: Date has whole seconds and
+// some latency.
 const slack = 3 * time.Second
 
-// Now is the hub's time.
+// Now returns the hub's time.
 func (c *Clock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -26,34 +26,35 @@ func (c *Clock) Now() time.Time {
 }
 
 func (c *Clock) now() time.Time {
-	if c.heard.IsZero() {
+	if c.hubTime.IsZero() {
 		return time.Now()
 	}
-	return c.heard.Add(time.Since(c.at))
+	return c.hubTime.Add(time.Since(c.localTime))
 }
 
-// Skew is how far this machine's clock is ahead of the hub's, and whether the hub was heard at all.
+// Skew returns by how much this machine's clock is ahead of the hub's, and whether the hub's time
+// is known.
 func (c *Clock) Skew() (time.Duration, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return time.Now().Round(0).Sub(c.now().Round(0)), !c.heard.IsZero()
+	return time.Now().Round(0).Sub(c.now().Round(0)), !c.hubTime.IsZero()
 }
 
-// hear takes the time from the hub.
-func (c *Clock) hear(t time.Time) {
+// set sets the hub's time.
+func (c *Clock) set(t time.Time) {
 	if t.IsZero() {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if off := t.Sub(c.now()); c.heard.IsZero() || off > slack || off < -slack {
-		c.heard, c.at = t, time.Now()
+	if off := t.Sub(c.now()); c.hubTime.IsZero() || off > slack || off < -slack {
+		c.hubTime, c.localTime = t, time.Now()
 	}
 }
 
-// hearDate takes it from the header of an answer.
-func (c *Clock) hearDate(h http.Header) {
+// setFromDate sets the hub's time from the Date header of a response.
+func (c *Clock) setFromDate(h http.Header) {
 	if t, err := http.ParseTime(h.Get("Date")); err == nil {
-		c.hear(t)
+		c.set(t)
 	}
 }

@@ -1,19 +1,22 @@
-// Package edge is the agent's side of pull mode: what a process on a cluster behind a firewall
-// needs to be that cluster's own engine worker. It holds the identity, the connection to the hub,
-// the rows as they were last heard, what is still to be reported, a limit on deletions that is the
-// cluster's own, and what an admin applies and checks there.
+// Package edge is the cluster's side of pull mode: the parts of a process that runs as the engine
+// worker of a cluster behind a firewall. It holds the identity, the connection to the hub, the last
+// known rows, the pending reports, the cluster's own limit on deletions, and the manifest and the
+// checks for the cluster's admin.
 //
-//	Keeper    the keys and the agent's ID, in one Secret on the cluster
-//	Client    requests to the hub, each proven by the key
-//	Follower  a complete snapshot, then the stream; answers the worker from memory
-//	Outbox    what was done and seen, until the hub has taken it
-//	Cap       an engine that deletes no more than the cluster's admin allows
+//	IdentityStore    the keys and the agent's ID, in one Secret on the cluster
+//	Client           requests to the hub, each signed with the key
+//	Follower         a complete snapshot, then the stream; serves the worker from memory
+//	Outbox           results and observations until the hub has accepted them
+//	DeletionLimiter  an engine that deletes no more than the cluster's admin allows
 //
 // Rules of this package:
-//   - HTTPS only, and no switch that turns verification off (CVE-2025-23390 is what such a switch leads to);
-//   - keys are stored before anything is asked for with them, so that a crash at any step ends in one identity;
-//   - before the first complete snapshot every read is an error, never empty; what is cut, stale, unsound or not understood changes nothing;
-//   - an outage changes nothing: the last good state is kept in force, and reports wait in memory, one per object;
-//   - nothing is sent while nothing changes;
-//   - what the hub says is checked as a stranger's: sizes, hashes, namespaces, and how much it has deleted here.
+//   - HTTPS only, and no option disables verification (see CVE-2025-23390).
+//   - Keys are stored before they are used, so that a crash at any step ends in one identity.
+//   - Before the first complete snapshot every read fails and never returns an empty result.
+//     Truncated, stale, invalid or unknown data changes nothing.
+//   - An outage changes nothing: the last good state stays in force, and reports wait in memory,
+//     one per object.
+//   - Nothing is sent while nothing changes.
+//   - The hub's data is untrusted: sizes, hashes, namespaces and the number of deletions are
+//     checked.
 package edge

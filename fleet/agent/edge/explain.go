@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// explain says what is wrong with a connection in the words of who can mend it. What is not about
-// TLS, names or the network comes back as it is.
+// explain rewrites a connection error for the person who can fix it. It returns errors that are not
+// about TLS, names or the network unchanged.
 func explain(host string, err error) error {
 	var refused *tls.CertificateVerificationError
 	if errors.As(err, &refused) && len(refused.UnverifiedCertificates) > 0 {
 		return fmt.Errorf("%s; %s", certificateProblem(host, refused.UnverifiedCertificates[0],
-			refused.Err), notTrusted)
+			refused.Err), nothingSent)
 	}
 	var record tls.RecordHeaderError
 	if errors.As(err, &record) {
@@ -27,15 +27,15 @@ func explain(host string, err error) error {
 	var dns *net.DNSError
 	if errors.As(err, &dns) {
 		return fmt.Errorf(
-			"the name %s is not resolved: %s; ask whoever runs the cluster's DNS, or name a "+
+			"failed to resolve %s: %s; ask the operators of the cluster's DNS, or set a "+
 				"proxy with --proxy", plain(dns.Name), dnsReason(dns))
 	}
 	return err
 }
 
-const notTrusted = "nothing was sent"
+const nothingSent = "nothing was sent"
 
-// certificateProblem tells whose certificate it is, and why it is not taken for the hub's.
+// certificateProblem describes a certificate and why it is not trusted.
 func certificateProblem(host string, cert *x509.Certificate, err error) string {
 	var name x509.HostnameError
 	var unknown x509.UnknownAuthorityError
@@ -43,8 +43,8 @@ func certificateProblem(host string, cert *x509.Certificate, err error) string {
 	switch {
 	case errors.As(err, &name):
 		return fmt.Sprintf(
-			"the certificate that %s shows is for %s: the URL is wrong, or something else "+
-				"answers in its place", host, names(cert))
+			"the certificate of %s is for %s: the URL is wrong, or another server "+
+				"responds in its place", host, names(cert))
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
 		return expiry(host, cert)
 	case errors.As(err, &unknown):
@@ -52,7 +52,7 @@ func certificateProblem(host string, cert *x509.Certificate, err error) string {
 			"the certificate of %s is issued by %q, which is not trusted here; is there a "+
 				"TLS-inspecting proxy? give its CA with --ca-file", host, issuer(cert))
 	}
-	return fmt.Sprintf("the certificate of %s (issued by %q) does not hold: %s", host, issuer(cert),
+	return fmt.Sprintf("the certificate of %s (issued by %q) is invalid: %s", host, issuer(cert),
 		plain(err.Error()))
 }
 
@@ -60,24 +60,25 @@ func expiry(host string, cert *x509.Certificate) string {
 	now := time.Now()
 	if now.Before(cert.NotBefore) {
 		return fmt.Sprintf(
-			"the certificate of %s is valid from %s on, and here it is %s: is the clock of this "+
+			"the certificate of %s is valid from %s on, but the local time is %s: is the clock "+
+				"of this "+
 				"machine wrong?", host, stamp(cert.NotBefore), stamp(now))
 	}
 	return fmt.Sprintf(
-		"the certificate of %s has expired on %s (here it is %s): whoever runs the hub has to "+
+		"the certificate of %s expired on %s (the local time is %s): the hub's operators must "+
 			"renew it", host, stamp(cert.NotAfter), stamp(now))
 }
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// names are those that a certificate is for: a few of them, printable.
+// names lists some of a certificate's names, printable.
 func names(cert *x509.Certificate) string {
 	all := append([]string{}, cert.DNSNames...)
 	for _, ip := range cert.IPAddresses {
 		all = append(all, ip.String())
 	}
 	if len(all) == 0 {
-		return "no host at all"
+		return "no host"
 	}
 	more := ""
 	if len(all) > 4 {
@@ -86,7 +87,7 @@ func names(cert *x509.Certificate) string {
 	return plain(strings.Join(all, ", ")) + more
 }
 
-// issuer is who has signed a certificate, as it calls itself.
+// issuer returns the name of a certificate's issuer.
 func issuer(cert *x509.Certificate) string {
 	if name := cert.Issuer.CommonName; name != "" {
 		return plain(name)
@@ -99,12 +100,12 @@ func dnsReason(err *net.DNSError) string {
 	case err.IsTimeout:
 		return "the resolver does not answer"
 	case err.IsNotFound:
-		return "the resolver knows no such name"
+		return "the name does not exist"
 	}
 	return plain(err.Err)
 }
 
-// plain makes a text that a stranger wrote fit for a line of a log: printable ASCII, and not long.
+// plain turns untrusted text into a short line of printable ASCII for logs.
 func plain(s string) string {
 	const most = 200
 	var b strings.Builder

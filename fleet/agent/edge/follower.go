@@ -15,13 +15,13 @@ import (
 	"argosy.dev/argosy/fleet/pacing"
 )
 
-// Local is what only the cluster knows. It is asked when the agent says how it stands.
+// Local is state that only the cluster has, for the agent's status.
 type Local struct {
-	Inventory []engine.Live // objects of ours on the cluster; nil while it was not read
-	Held      int           // deletions that wait for the cluster's admin
+	Inventory []engine.Live // our objects on the cluster; nil before the first read
+	Held      int           // number of held deletions
 }
 
-// FollowerConfig is what a Follower is made of. What is nil is left out.
+// FollowerConfig configures a Follower. Nil callbacks are skipped.
 type FollowerConfig struct {
 	Client    *Client
 	Namespace string // of the Argo CD that the agent was installed for
@@ -29,67 +29,68 @@ type FollowerConfig struct {
 	Log       *slog.Logger
 
 	Wake    func()                                     // rows or syncs may have changed
-	Rotated func(tenant fleet.TenantName, name string) // the content of a credential has changed
+	Rotated func(tenant fleet.TenantName, name string) // a credential has changed
 	Stopped func()                                     // the emergency stops may have changed
-	// a session begins; what the hub declares may have changed
+	// a session has started; the hub's declaration may have changed
 	Opened func(agent.Hello)
-	// why the deletion of an object waits for the cluster's admin, if it does
+	// why the deletion of an object is held, if it is
 	Held  func(fleet.ObjectKey) (string, bool)
 	Local func() Local
 }
 
-// ErrNotRead says that no complete snapshot was read yet: nothing is known, least of all that
-// something is gone.
-var ErrNotRead = errors.New("the hub's snapshot is not read yet")
+// ErrNotRead reports that no complete snapshot has been read. Until then nothing is known, and no
+// object counts as deleted.
+var ErrNotRead = errors.New("no complete snapshot of the hub was read yet")
 
 var (
-	errAnew  = errors.New("the mirror is another than the one that was read; it is read anew")
-	errRaise = errors.New("a session with a higher epoch is needed")
+	errResync     = errors.New("the hub's mirror was replaced; it is read again")
+	errRaiseEpoch = errors.New("a session with a higher epoch is needed")
 )
 
-// Follower keeps the agent's rows as the hub has them, in memory, and answers a worker
-// (worker.Config) from it: it is its Rows, Leases, Secrets and StopReader. Through an outage it
-// stays as it was last heard. Its methods may be called at the same time.
+// Follower holds the agent's rows in memory and serves a worker (reconciler.Worker) from it, as its
+// Rows. Leases and Credentials serve its other interfaces. During an outage it keeps its last
+// state. Its methods are safe for concurrent use.
 type Follower struct {
 	FollowerConfig
 	Outbox *Outbox
 
-	mu         sync.Mutex
-	mirror     *mirror // nil until a snapshot is complete
-	stale      bool    // the mirror holds, but is to be read anew
-	cursor     int64
-	hello      agent.Hello
-	floor      int64 // that a session is to be opened above
-	generation int   // of the mirror: numbers of another one mean nothing
-	leased     int   // generation under which the lease was given
-	misplaced  error
-	final      error // why the lease is no more: revoked, superseded, …
-	syncs      []agent.Sync
-	syncStates map[string]fleet.OperationState
-	syncsRead  bool
-	stops      []fleet.Stop
-	stopsRead  bool
-	ends       []fleet.StopEnd
-	endsRead   bool // a hub of an earlier version does not tell them
-	report     fleet.EngineReport
-	reach      map[fleet.EnvironmentID]fleet.Unreachable // nil until the worker has told
-	cut        context.CancelCauseFunc                   // of the session that stands
-	changed    chan struct{}
+	mu               sync.Mutex
+	mirror           *mirror // nil before the first complete snapshot
+	stale            bool    // the mirror is valid but must be read again
+	cursor           int64
+	hello            agent.Hello
+	floor            int64 // the next session must have a higher epoch
+	generation       int   // of the mirror; sequence numbers of another generation are void
+	leasedGeneration int   // generation of the granted lease
+	misplaced        error
+	final            error // why the lease has ended: revoked, superseded, …
+	syncs            []agent.Sync
+	syncStates       map[string]fleet.OperationState
+	syncsRead        bool
+	stops            []fleet.Stop
+	stopsRead        bool
+	ends             []fleet.StopEnd
+	endsRead         bool // an earlier hub does not send the ends
+	report           fleet.EngineReport
+	// nil until the worker has reported it
+	reach   map[fleet.EnvironmentID]fleet.Unreachable
+	cut     context.CancelCauseFunc // ends the current session
+	changed chan struct{}
 }
 
-// NewFollower is one that has heard nothing.
+// NewFollower returns a Follower without a mirror.
 func NewFollower(c FollowerConfig) *Follower {
 	if c.Log == nil {
 		c.Log = slog.Default()
 	}
 	f := &Follower{FollowerConfig: c, Outbox: NewOutbox(),
 		syncStates: map[string]fleet.OperationState{}, changed: make(chan struct{})}
-	f.Outbox.Taken = f.taken
+	f.Outbox.Accepted = f.accepted
 	return f
 }
 
-// Run follows the hub, sends what is to be reported and replaces the keys in time, until ctx ends
-// or somebody has to do something: then the error is an *Ended whose text says what.
+// Run follows the hub, sends reports and rotates the keys until ctx ends or a person has to act.
+// Then it returns a *TerminalError with the next step.
 func (f *Follower) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -101,27 +102,27 @@ func (f *Follower) Run(ctx context.Context) error {
 	}
 	all.Wait()
 	err := context.Cause(ctx)
-	var end *Ended
+	var end *TerminalError
 	if errors.As(err, &end) {
 		f.end(end)
 	}
 	return err
 }
 
-// end takes the lease away: who is revoked or superseded writes nothing any more.
+// end ends the lease: a revoked or superseded agent writes nothing any more.
 func (f *Follower) end(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.final = err
-	f.tellLocked()
+	f.broadcastLocked()
 }
 
-func (f *Follower) tellLocked() {
+func (f *Follower) broadcastLocked() {
 	close(f.changed)
 	f.changed = make(chan struct{})
 }
 
-// Await waits for the first complete snapshot and returns what the hub declares.
+// Await waits for the first complete snapshot and returns the hub's declaration.
 func (f *Follower) Await(ctx context.Context) (agent.Hello, error) {
 	for {
 		f.mu.Lock()
@@ -141,30 +142,30 @@ func (f *Follower) Await(ctx context.Context) (agent.Hello, error) {
 	}
 }
 
-// follow opens one session after the other.
+// follow opens one session after another.
 func (f *Follower) follow(ctx context.Context) error {
-	failures, anew := 0, false
+	failures, resynced := 0, false
 	for ctx.Err() == nil {
 		began := time.Now()
 		err := f.session(ctx)
-		f.Outbox.pauseSession()
-		var end *Ended
-		var bye *farewell
+		f.Outbox.closeSession()
+		var end *TerminalError
+		var goAway *goAwayError
 		switch {
 		case errors.As(err, &end):
 			f.end(end)
 			return err
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case errors.Is(err, errRaise):
+		case errors.Is(err, errRaiseEpoch):
 			continue
-		case errors.Is(err, errAnew) && !anew:
-			anew = true
+		case errors.Is(err, errResync) && !resynced:
+			resynced = true
 			continue
-		case errors.As(err, &bye), time.Since(began) > time.Minute:
+		case errors.As(err, &goAway), time.Since(began) > time.Minute:
 			failures = 0
 		}
-		failures, anew = failures+1, false
+		failures, resynced = failures+1, false
 		d := pause(failures, err)
 		f.Log.Info("not connected to the hub; the last state stays in force", "reason", err,
 			"again in", d.Round(time.Millisecond))
@@ -173,7 +174,7 @@ func (f *Follower) follow(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// session is one connection: a snapshot where one is needed, and the stream after it.
+// session runs one connection: a snapshot if needed, and then the stream.
 func (f *Follower) session(ctx context.Context) error {
 	ctx, cut := context.WithCancelCause(ctx)
 	defer cut(nil)
@@ -199,14 +200,14 @@ func (f *Follower) session(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := f.take(event); err != nil {
+		if err := f.handle(event); err != nil {
 			return err
 		}
 	}
 }
 
-// begin says what the next session is to be opened with. The floor is below our own epoch, so that
-// the same process keeps it.
+// begin returns the parameters of the next session. The floor is below our own epoch, so that the
+// same process keeps the epoch.
 func (f *Follower) begin(cut context.CancelCauseFunc) (floor, cursor int64, whole bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -214,8 +215,8 @@ func (f *Follower) begin(cut context.CancelCauseFunc) (floor, cursor int64, whol
 	return max(f.floor, f.hello.Epoch-1), f.cursor, f.mirror == nil || f.stale
 }
 
-// open takes a hello. A snapshot counts only with the epoch of the session that follows it; and
-// without one, the session must go on where the last one ended.
+// open accepts a hello. A snapshot is valid only with the epoch of the session that follows it.
+// Without a snapshot, the session must resume where the last one ended.
 func (f *Follower) open(hello agent.Hello, snapshot *agent.Snapshot, cursor int64) error {
 	if hello.Protocol < agent.Oldest {
 		return &Refusal{Code: agent.CodeProtocol,
@@ -226,13 +227,13 @@ func (f *Follower) open(hello agent.Hello, snapshot *agent.Snapshot, cursor int6
 	if err := f.install(hello, snapshot, cursor); err != nil {
 		return err
 	}
-	f.Outbox.session(hello.Epoch, hello.ReportSeq)
+	f.Outbox.openSession(hello.Epoch, hello.ReportSeq)
 	f.Log.Info("connected to the hub", "engine", hello.Engine, "epoch", hello.Epoch, "hub",
 		plain(hello.Hub))
 	if f.Opened != nil {
 		f.Opened(hello)
 	}
-	f.stand()
+	f.reportStatus()
 	call(f.Wake)
 	return nil
 }
@@ -240,16 +241,16 @@ func (f *Follower) open(hello agent.Hello, snapshot *agent.Snapshot, cursor int6
 func (f *Follower) install(hello agent.Hello, snapshot *agent.Snapshot, cursor int64) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	// that the epoch is another is our own wish
+	// we requested the other epoch ourselves
 	raised := f.floor >= f.hello.Epoch && hello.Epoch > f.floor
 	switch {
 	case hello.Engine != f.engineLocked():
-		return fmt.Errorf("the hub takes this agent for engine %q and not %q; join again",
+		return fmt.Errorf("the hub assigns this agent to engine %q instead of %q; join again",
 			plain(string(hello.Engine)), f.engineLocked())
 	case hello.Cursor < cursor, snapshot != nil && snapshot.Epoch != hello.Epoch, snapshot == nil &&
 		hello.Epoch != f.hello.Epoch && !raised:
 		f.stale = f.mirror != nil
-		return errAnew
+		return errResync
 	}
 	if snapshot != nil {
 		f.replaceLocked(hello.Engine, snapshot)
@@ -258,10 +259,11 @@ func (f *Follower) install(hello agent.Hello, snapshot *agent.Snapshot, cursor i
 	if ns := hello.ArgoCD.Namespace; ns != "" && ns != f.Namespace {
 		f.misplaced = fmt.Errorf(
 			"the declaration names Argo CD's namespace %q, this agent was installed for %q and "+
-				"does nothing; correct the one, or install the agent with --argocd-namespace",
+				"does nothing; correct the declaration, or install the agent with "+
+				"--argocd-namespace",
 			plain(ns), f.Namespace)
 	}
-	f.tellLocked()
+	f.broadcastLocked()
 	return nil
 }
 
@@ -269,15 +271,15 @@ func (f *Follower) engineLocked() fleet.EngineName {
 	if f.hello.Engine != "" {
 		return f.hello.Engine
 	}
-	return f.Client.keeper.Last().Engine
+	return f.Client.identity.Last().Engine
 }
 
-// replaceLocked puts a complete snapshot in the place of what was known. What it leaves out is no
-// longer a row, and stays on the cluster.
+// replaceLocked replaces the mirror with a complete snapshot. Objects without a row stay on the
+// cluster.
 func (f *Follower) replaceLocked(engine fleet.EngineName, s *agent.Snapshot) {
 	if f.mirror != nil {
 		f.generation++
-		f.Outbox.anew()
+		f.Outbox.reset()
 	}
 	m := newMirror(engine, f.Namespace)
 	for i := range s.Rows {
@@ -288,28 +290,28 @@ func (f *Follower) replaceLocked(engine fleet.EngineName, s *agent.Snapshot) {
 	f.mirror, f.cursor, f.stale = m, s.Cursor, false
 }
 
-// take does what a message of the stream says. One of a name that is not known is passed over.
-func (f *Follower) take(event Event) error {
+// handle applies a message of the stream and ignores unknown names.
+func (f *Follower) handle(event Event) error {
 	switch event.Name {
-	case agent.EventRows, agent.EventAgain:
+	case agent.EventRows, agent.EventCredentials:
 		var rows agent.Rows
 		if err := json.Unmarshal(event.Data, &rows); err != nil {
 			return unreadable(event, err)
 		}
-		return f.takeRows(rows, event.Name == agent.EventRows)
+		return f.handleRows(rows, event.Name == agent.EventRows)
 	case agent.EventSyncs:
 		var syncs []agent.Sync
 		if err := json.Unmarshal(event.Data, &syncs); err != nil {
 			return unreadable(event, err)
 		}
-		f.takeSyncs(syncs)
+		f.handleSyncs(syncs)
 	case agent.EventStops:
 		var stops []fleet.Stop
 		if err := json.Unmarshal(event.Data, &stops); err != nil {
 			return unreadable(event, err)
 		}
-		f.takeStops(stops)
-	case agent.EventEnds:
+		f.handleStops(stops)
+	case agent.EventStopEnds:
 		var ends []fleet.StopEnd
 		if err := json.Unmarshal(event.Data, &ends); err != nil {
 			return unreadable(event, err)
@@ -322,16 +324,16 @@ func (f *Follower) take(event Event) error {
 }
 
 func unreadable(event Event, err error) error {
-	return fmt.Errorf("message %s of the stream cannot be read: %s", plain(event.Name),
+	return fmt.Errorf("failed to decode message %s of the stream: %s", plain(event.Name),
 		plain(err.Error()))
 }
 
-func (f *Follower) takeRows(rows agent.Rows, cursor bool) error {
+func (f *Follower) handleRows(rows agent.Rows, cursor bool) error {
 	f.mu.Lock()
 	if cursor && rows.Cursor < f.cursor {
 		f.stale = true
 		f.mu.Unlock()
-		return errAnew
+		return errResync
 	}
 	type secret struct {
 		tenant fleet.TenantName
@@ -361,7 +363,7 @@ func (f *Follower) takeRows(rows agent.Rows, cursor bool) error {
 	return nil
 }
 
-func (f *Follower) takeSyncs(syncs []agent.Sync) {
+func (f *Follower) handleSyncs(syncs []agent.Sync) {
 	f.mu.Lock()
 	f.syncs, f.syncsRead = syncs, true
 	open := map[string]bool{}
@@ -378,7 +380,7 @@ func (f *Follower) takeSyncs(syncs []agent.Sync) {
 	call(f.Wake)
 }
 
-func (f *Follower) takeStops(stops []fleet.Stop) {
+func (f *Follower) handleStops(stops []fleet.Stop) {
 	f.mu.Lock()
 	f.stops, f.stopsRead = stops, true
 	f.mu.Unlock()
@@ -391,30 +393,30 @@ func call(f func()) {
 	}
 }
 
-// keepKeys replaces the agent's keys when a third of the identity's life has passed.
+// keepKeys rotates the agent's keys after a third of the identity's life.
 func (f *Follower) keepKeys(ctx context.Context) error {
 	for failures := 0; ; {
-		left := f.Client.keeper.Last().RotateAt().Sub(f.Client.clock.Now())
+		left := f.Client.identity.Last().RotateAt().Sub(f.Client.clock.Now())
 		if left > 0 {
-			// the clock is the hub's, and may be heard anew meanwhile
+			// the hub's time may change meanwhile
 			if !pacing.Sleep(ctx, min(left, time.Hour)) {
 				return context.Cause(ctx)
 			}
 			continue
 		}
 		err := f.Client.Rotate(ctx)
-		var end *Ended
+		var end *TerminalError
 		switch {
 		case err == nil:
 			failures = 0
-			f.Log.Info("the agent's keys are replaced")
+			f.Log.Info("rotated the agent's keys")
 			continue
 		case errors.As(err, &end):
 			return err
 		}
 		failures++
-		f.Log.Warn("the agent's keys are not replaced; it is tried again", "error", err, "until",
-			f.Client.keeper.Last().ExpiresAt)
+		f.Log.Warn("failed to rotate the agent's keys; retrying", "error", err, "until",
+			f.Client.identity.Last().ExpiresAt)
 		if !pacing.Sleep(ctx, pause(failures+6, err)) {
 			return context.Cause(ctx)
 		}

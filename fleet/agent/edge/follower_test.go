@@ -12,7 +12,7 @@ import (
 	"argosy.dev/argosy/fleet/agent"
 )
 
-func TestAnAgentReadsASnapshotAndThenWhatChanges(t *testing.T) {
+func TestAnAgentReadsASnapshotAndThenChanges(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hubDouble, s *site) {
 		h.put(object("one"))
 		if err := s.f.RowHeads(t.Context(), testEngine, func(fleet.RowHead) error {
@@ -24,7 +24,8 @@ func TestAnAgentReadsASnapshotAndThenWhatChanges(t *testing.T) {
 			t.Fatal("a lease before the snapshot")
 		}
 		s.follow()
-		if rows := s.rows(); len(rows) != 1 || rows["one"].Tenant != "acme" || rows["one"].Unwanted {
+		if rows := s.rows(); len(rows) != 1 || rows["one"].Tenant != "acme" ||
+			rows["one"].Unwanted {
 			t.Fatalf("rows %v", rows)
 		}
 		before := s.rows()["one"].Seq
@@ -40,7 +41,7 @@ func TestAnAgentReadsASnapshotAndThenWhatChanges(t *testing.T) {
 	})
 }
 
-func TestAReconnectGetsWhatWasMissedAndKeepsTheEpoch(t *testing.T) {
+func TestAReconnectGetsTheMissedRowsAndKeepsTheEpoch(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hubDouble, s *site) {
 		for i := range 50 {
 			h.put(object(fmt.Sprintf("app-%d", i)))
@@ -72,12 +73,12 @@ func TestAReconnectGetsWhatWasMissedAndKeepsTheEpoch(t *testing.T) {
 	})
 }
 
-func TestAHalfOpenConnectionIsNoticed(t *testing.T) {
+func TestAHalfOpenConnectionIsDetected(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hubDouble, s *site) {
 		s.follow()
 		opened := h.asked(agent.PathStream)
 		h.listener.freeze(true)
-		wait(deadAfter - time.Second)
+		wait(idleTimeout - time.Second)
 		h.listener.freeze(false)
 		wait(3 * time.Minute)
 		if h.asked(agent.PathStream) <= opened {
@@ -91,7 +92,7 @@ func TestAHalfOpenConnectionIsNoticed(t *testing.T) {
 	})
 }
 
-func TestASnapshotThatIsNotWholeChangesNothing(t *testing.T) {
+func TestAnIncompleteSnapshotChangesNothing(t *testing.T) {
 	whole := func(s *agent.Snapshot) { s.Digest = agent.Digest(s) }
 	for name, spoil := range map[string]func(s *agent.Snapshot, text *string){
 		"cut at 60 %": func(_ *agent.Snapshot, text *string) {
@@ -162,7 +163,7 @@ func TestASnapshotHasALimit(t *testing.T) {
 	}
 }
 
-func TestAHubThatHasLostItsMemoryIsReadAnew(t *testing.T) {
+func TestAHubThatHasLostItsStateIsReadAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hubDouble, s *site) {
 		for i := range 9 {
 			h.put(object(fmt.Sprintf("app-%d", i)))
@@ -189,7 +190,7 @@ func TestAHubThatHasLostItsMemoryIsReadAnew(t *testing.T) {
 	})
 }
 
-func TestRaiseEpochOpensAHigherSession(t *testing.T) {
+func TestRaiseEpochOpensASessionWithAHigherEpoch(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hubDouble, s *site) {
 		h.put(object("one"))
 		s.follow()
@@ -212,7 +213,7 @@ func TestRaiseEpochOpensAHigherSession(t *testing.T) {
 	})
 }
 
-func TestWhatIsNotUnderstoodIsLeftAloneAndSaid(t *testing.T) {
+func TestUnknownInputIsLeftAloneAndReported(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hubDouble, s *site) {
 		h.put(object("one"))
 		s.follow()
@@ -244,7 +245,7 @@ func TestWhatIsNotUnderstoodIsLeftAloneAndSaid(t *testing.T) {
 	})
 }
 
-// ack is the last acknowledgement of a row that the hub has taken.
+// ack returns the last acknowledgement of a row that the hub has accepted.
 func (h *hubDouble) ack(name string) (last agent.Ack, ok bool) {
 	for _, report := range h.taken() {
 		for _, a := range report.Acks {
@@ -289,7 +290,7 @@ func unavailable(path string) func(http.ResponseWriter, *http.Request) bool {
 	}
 }
 
-func TestACredentialOpensForItsRowAlone(t *testing.T) {
+func TestACredentialOpensOnlyForItsRow(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hubDouble, s *site) {
 		secret := fleet.NewSecret(map[string][]byte{"password": []byte("canary-1")})
 		sealed := func(row agent.Row, about string, secret fleet.Secret) agent.Row {
@@ -327,31 +328,31 @@ func TestACredentialOpensForItsRowAlone(t *testing.T) {
 			len(all) != 3 {
 			t.Errorf("%d rows need it, %v", len(all), err)
 		}
-		var told string
+		var rotated string
 		s.f.Rotated = func(tenant fleet.TenantName, name string) {
-			told = string(tenant) + "/" + name
+			rotated = string(tenant) + "/" + name
 		}
-		h.say(message(agent.EventAgain, agent.Rows{
+		h.send(message(agent.EventCredentials, agent.Rows{
 			Rows: []agent.Row{
 				sealed(own, "own",
 					fleet.NewSecret(map[string][]byte{"password": []byte("canary-2")}))}}))
 		wait(0)
-		if got, err := s.f.Get(t.Context(), *s.rows()["own"].Credential); told != "acme/git" ||
+		if got, err := s.f.Get(t.Context(), *s.rows()["own"].Credential); rotated != "acme/git" ||
 			err != nil || string(got.Value("password")) != "canary-2" {
-			t.Errorf("the rotated one: told %q, %v", told, err)
+			t.Errorf("the rotated one: %q, %v", rotated, err)
 		}
 	})
 }
 
-func TestAnEndedIdentityEndsTheAgent(t *testing.T) {
+func TestAnAgentStopsAfterItsIdentityHasEnded(t *testing.T) {
 	for _, code := range []string{agent.CodeRevoked, agent.CodeExpired, agent.CodeCloned,
 		agent.CodeSuperseded} {
 		t.Run(code, func(t *testing.T) {
 			bubble(t, func(t *testing.T, h *hubDouble, s *site) {
 				s.follow()
-				h.say(message(agent.EventBye, agent.Bye{Code: code}))
+				h.send(message(agent.EventGoAway, agent.GoAway{Code: code}))
 				err := <-s.ended
-				var end *Ended
+				var end *TerminalError
 				if !errors.As(err, &end) || end.Code != code || !strings.Contains(err.Error(),
 					"argosy agent") {
 					t.Fatalf("ends with %v", err)
@@ -360,20 +361,20 @@ func TestAnEndedIdentityEndsTheAgent(t *testing.T) {
 					t.Error("the lease is kept")
 				}
 				if _, held, _ := s.f.Acquire(t.Context(), "l", "h", time.Minute); held {
-					t.Error("the lease is given anew")
+					t.Error("the lease is granted again")
 				}
 			})
 		})
 	}
 }
 
-func TestAByeIsNoEnd(t *testing.T) {
+func TestAnAgentReconnectsAfterAGoAway(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hubDouble, s *site) {
 		s.follow()
 		for _, code := range []string{agent.CodeShutdown, agent.CodeRenew, agent.CodeBusy,
 			"something-new"} {
 			before := h.asked(agent.PathStream)
-			h.say(message(agent.EventBye, agent.Bye{Code: code, After: 5 * time.Second}))
+			h.send(message(agent.EventGoAway, agent.GoAway{Code: code, After: 5 * time.Second}))
 			wait(4 * time.Second)
 			if h.asked(agent.PathStream) != before {
 				t.Errorf("%s: came back before it was time", code)
@@ -386,13 +387,13 @@ func TestAByeIsNoEnd(t *testing.T) {
 	})
 }
 
-func TestStopsAreUnknownUntilHeard(t *testing.T) {
+func TestStopsAreUnknownUntilReceived(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hubDouble, s *site) {
 		if _, err := s.f.StopRecords(t.Context()); !errors.Is(err, ErrNotRead) {
 			t.Fatalf("before: %v", err)
 		}
 		s.follow()
-		h.say(message(agent.EventStops, []fleet.Stop{{Scope: fleet.StopFleet, By: "ada"}}))
+		h.send(message(agent.EventStops, []fleet.Stop{{Scope: fleet.StopFleet, By: "ada"}}))
 		wait(0)
 		h.listener.cut(true)
 		wait(time.Hour)
@@ -402,22 +403,22 @@ func TestStopsAreUnknownUntilHeard(t *testing.T) {
 	})
 }
 
-// A hub whose database has gone back in time lists a stop no longer; only one that never tells ends
-// is taken at that word.
-func TestAHubThatTellsEndsIsNotTakenToEndAStopByNotListingIt(t *testing.T) {
+// A hub whose database went back in time does not list a stop any more. The agent lifts an unlisted
+// stop only for a hub that never sends ends.
+func TestAnUnlistedStopStaysInForceIfTheHubSendsEnds(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hubDouble, s *site) {
 		s.follow()
-		h.say(message(agent.EventStops, []fleet.Stop{}))
+		h.send(message(agent.EventStops, []fleet.Stop{}))
 		wait(0)
 		if got, err := s.f.StopRecords(t.Context()); err != nil || !got.Unended {
-			t.Fatalf("of a hub that tells no ends: %+v, %v", got, err)
+			t.Fatalf("of a hub without ends: %+v, %v", got, err)
 		}
 		end := fleet.StopEnd{Scope: fleet.StopFleet, At: time.Now()}
-		h.say(message(agent.EventEnds, []fleet.StopEnd{end}))
+		h.send(message(agent.EventStopEnds, []fleet.StopEnd{end}))
 		wait(0)
 		if got, err := s.f.StopRecords(t.Context()); err != nil || got.Unended ||
 			len(got.Ends) != 1 || !got.Ends[0].At.Equal(end.At) {
-			t.Fatalf("of a hub that tells ends: %+v, %v", got, err)
+			t.Fatalf("of a hub with ends: %+v, %v", got, err)
 		}
 	})
 }
@@ -426,7 +427,7 @@ func TestSyncsReachTheWorkerAndTheirStateTheHub(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hubDouble, s *site) {
 		h.put(object("one"))
 		s.follow()
-		h.say(message(agent.EventSyncs, []agent.Sync{
+		h.send(message(agent.EventSyncs, []agent.Sync{
 			{ID: "s1", Name: "one", Revision: "abc", Prune: true},
 			{ID: "s2", Namespace: "team", Name: "own"}}))
 		wait(0)
@@ -454,7 +455,7 @@ func TestSyncsReachTheWorkerAndTheirStateTheHub(t *testing.T) {
 	})
 }
 
-func TestAnAgentWorksNowhereElseThanItWasInstalledFor(t *testing.T) {
+func TestAnAgentWorksOnlyForTheInstanceThatItWasInstalledFor(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hubDouble, s *site) {
 		h.namespace = "other"
 		s.run()
@@ -463,17 +464,17 @@ func TestAnAgentWorksNowhereElseThanItWasInstalledFor(t *testing.T) {
 		if held || err == nil || !strings.Contains(err.Error(), "other") {
 			t.Fatalf("%v, %v", held, err)
 		}
-		if last := h.taken()[len(h.taken())-1]; last.Standing == nil || last.Standing.Reachable ||
-			!strings.Contains(last.Standing.Message, "other") {
+		if last := h.taken()[len(h.taken())-1]; last.Status == nil || last.Status.Reachable ||
+			!strings.Contains(last.Status.Message, "other") {
 			t.Errorf("%+v", last)
 		}
 	})
 }
 
-func TestAStreamThatFallsSilentIsOpenedAnew(t *testing.T) {
+func TestASilentStreamIsReopened(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hubDouble, s *site) {
 		silent := true
-		// the connection lives and answers pings, and what is behind it does not
+		// the connection lives and answers pings, but the hub behind it does not
 		h.order(func(w http.ResponseWriter, r *http.Request) bool {
 			if r.URL.Path != agent.PathStream || !silent {
 				return false
@@ -493,7 +494,7 @@ func TestAStreamThatFallsSilentIsOpenedAnew(t *testing.T) {
 		})
 		h.put(object("one"))
 		s.run()
-		wait(deadAfter - time.Second)
+		wait(idleTimeout - time.Second)
 		if n := h.asked(agent.PathStream); n != 1 {
 			t.Fatalf("%d streams before it is time", n)
 		}

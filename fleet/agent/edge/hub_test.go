@@ -34,11 +34,11 @@ import (
 
 const testEngine fleet.EngineName = "acme.prod"
 
-// hubDouble is a hub in memory that proves what it is told, over TLS through pipes, so that a
-// bubble's clock drives both sides. Faults are ordered by fault, which may answer in its place.
+// hubDouble is a hub in memory that verifies proofs, over TLS through pipes, so that a bubble's
+// clock drives both sides. fault injects faults and may respond in the hub's place.
 type hubDouble struct {
 	*testing.T
-	ahead atomic.Int64 // nanoseconds, of its clock
+	ahead atomic.Int64 // nanoseconds of its clock
 
 	listener *pipeListener
 	ca       *x509.Certificate
@@ -58,7 +58,7 @@ type hubDouble struct {
 	reportSeq int64
 	reports   []agent.Report
 	requests  map[string]int // by path
-	begun     []int64        // cursors with which streams were opened
+	begun     []int64        // cursors of opened streams
 	streams   map[chan string]bool
 	namespace string
 	life      time.Duration // of an identity
@@ -176,14 +176,14 @@ func (h *hubDouble) known() fleet.AgentKeys {
 	return h.keys
 }
 
-// left is how many rows there are.
+// left returns the number of rows.
 func (h *hubDouble) left() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.rows)
 }
 
-// lastBegun is the cursor after which the last stream was opened.
+// lastBegun returns the cursor of the last opened stream.
 func (h *hubDouble) lastBegun() int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -235,7 +235,7 @@ func (h *hubDouble) token(w http.ResponseWriter, r *http.Request) {
 	answerWith(w, agent.Access{AccessToken: token, TokenType: "DPoP", ExpiresIn: 300})
 }
 
-// proven refuses what is not proven by the agent's key, or was seen before.
+// proven rejects requests without a valid proof by the agent's key, and replayed ones.
 func (h *hubDouble) proven(w http.ResponseWriter, r *http.Request, statement []byte) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -272,7 +272,7 @@ func (h *hubDouble) rotate(w http.ResponseWriter, r *http.Request) {
 		ExpiresAt: h.now().Add(h.life)})
 }
 
-// session opens the lease as the store does: another process, or a floor, raises the epoch.
+// session opens the lease like the store: another process, or a floor, raises the epoch.
 func (h *hubDouble) session(w http.ResponseWriter, r *http.Request) (agent.Session, bool) {
 	s, err := agent.ReadSession(r.Header)
 	if err != nil || !h.proven(w, r, s.Bytes()) {
@@ -332,7 +332,7 @@ func (h *hubDouble) stream(w http.ResponseWriter, r *http.Request) {
 	send := func(text string) { _, _ = io.WriteString(w, text); _ = flow.Flush() }
 	send(message(agent.EventHello, hello) + message(agent.EventRows, missed) +
 		message(agent.EventSyncs, []agent.Sync{}) + message(agent.EventStops, []fleet.Stop{}))
-	beat := time.NewTicker(agent.Beat)
+	beat := time.NewTicker(agent.Heartbeat)
 	defer beat.Stop()
 	for {
 		select {
@@ -357,8 +357,8 @@ func message(name string, v any) string {
 	return fmt.Sprintf("event: %s\ndata: %s\n\n", name, body)
 }
 
-// say sends a message on every stream; "" ends them.
-func (h *hubDouble) say(text string) {
+// send sends a message on every stream; "" ends the streams.
+func (h *hubDouble) send(text string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for s := range h.streams {
@@ -393,18 +393,18 @@ func (h *hubDouble) status(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// put changes a row, and tells the streams.
+// put changes a row and sends it on the streams.
 func (h *hubDouble) put(row agent.Row) agent.Row {
 	h.mu.Lock()
 	h.cursor++
 	row.Seq = h.cursor
 	h.rows[string(row.Kind)+"/"+row.Name] = row
 	h.mu.Unlock()
-	h.say(message(agent.EventRows, agent.Rows{Rows: []agent.Row{row}, Cursor: row.Seq}))
+	h.send(message(agent.EventRows, agent.Rows{Rows: []agent.Row{row}, Cursor: row.Seq}))
 	return row
 }
 
-// object is a row that asks for an Application.
+// object returns a row with an Application.
 func object(name string) agent.Row {
 	body := fmt.Appendf(nil, `{"metadata":{"name":%q,"annotations":{"x":"a<b>&c"}}}`, name)
 	row := agent.Row{Kind: fleet.ObjectApplication, Name: name, Tenant: "acme", Environment: "prod",
@@ -412,7 +412,7 @@ func object(name string) agent.Row {
 	return manifest(row, string(body))
 }
 
-// manifest gives a row its body, in the form in which encoding/json would write it.
+// manifest sets the body of a row, as encoding/json would write it.
 func manifest(row agent.Row, body string) agent.Row {
 	row.Manifest, _ = json.Marshal(json.RawMessage(body))
 	sum := sha256.Sum256(row.Manifest)
@@ -420,7 +420,7 @@ func manifest(row agent.Row, body string) agent.Row {
 	return row
 }
 
-// pipeListener hands out pipes; cut ends all that there are, freeze lets nothing through any more.
+// pipeListener returns pipes; cut closes all of them, freeze blocks them.
 type pipeListener struct {
 	conns  chan net.Conn
 	closed chan struct{}
@@ -470,8 +470,8 @@ func (l *pipeListener) dial(ctx context.Context, _, _ string) (net.Conn, error) 
 	return newBuffered(ours), nil
 }
 
-// buffered does not wait for the other side to read, as a network does not: both sides of a
-// handshake may speak at once.
+// buffered does not wait for the peer to read, like a network: both sides of a handshake may write
+// at once.
 type buffered struct {
 	net.Conn
 	out  chan []byte
@@ -510,7 +510,7 @@ func (b *buffered) Close() error {
 	return b.Conn.Close()
 }
 
-// frozenConn swallows what the hub writes while the listener is frozen: a half-open connection.
+// frozenConn drops the hub's writes while the listener is frozen: a half-open connection.
 type frozenConn struct {
 	net.Conn
 	of *pipeListener
@@ -545,33 +545,33 @@ func (l *pipeListener) freeze(frozen bool) {
 // site is a cluster with an agent that has joined the double.
 type site struct {
 	*testing.T
-	hub    *hubDouble
-	cell   *edgetest.Cell
-	keeper *Keeper
-	client *Client
-	f      *Follower
-	woken  chan struct{}
-	ended  chan error
-	lease  fleet.Lease
+	hub        *hubDouble
+	cell       *edgetest.ObjectStore
+	identities *IdentityStore
+	client     *Client
+	f          *Follower
+	woken      chan struct{}
+	ended      chan error
+	lease      fleet.Lease
 }
 
 func newSite(t *testing.T, h *hubDouble) *site {
 	t.Helper()
 	s := &site{T: t, hub: h, cell: newCell(), woken: make(chan struct{}, 1)}
 	s.begin()
-	if _, err := s.keeper.Join(t.Context(), testHub, s.client, "token-1", "uid-1",
+	if _, err := s.identities.Join(t.Context(), testHub, s.client, "token-1", "uid-1",
 		"v1"); err != nil {
 		t.Fatal(err)
 	}
 	return s
 }
 
-// begin is a new process on the cluster.
+// begin starts a new process on the cluster.
 func (s *site) begin() {
 	s.Helper()
-	s.keeper = NewKeeper(s.cell)
+	s.identities = NewIdentityStore(s.cell)
 	client, err := NewClient(Settings{Hub: testHub, CA: s.hub.bundle(), Version: "v1", Log: quiet},
-		s.keeper)
+		s.identities)
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -587,7 +587,7 @@ func (s *site) begin() {
 		}})
 }
 
-// follow runs the agent until the test ends, and takes the lease once it has read everything.
+// follow runs the agent until the test ends, and acquires the lease once it has read everything.
 func (s *site) follow() {
 	s.Helper()
 	s.run()
@@ -640,10 +640,10 @@ func (s *site) rows() map[string]fleet.Row {
 	return rows
 }
 
-// wait lets the bubble's clock run.
+// wait advances the bubble's clock.
 func wait(d time.Duration) { time.Sleep(d); synctest.Wait() }
 
-// bubble runs a test with a hub and an agent that has joined.
+// bubble runs a test with a hub and a joined agent.
 func bubble(t *testing.T, test func(t *testing.T, h *hubDouble, s *site)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -661,7 +661,7 @@ func encode(t *testing.T, v any) string {
 	return string(body)
 }
 
-// readAll reads a request's body and leaves it to be read again.
+// readAll reads a request's body and restores it.
 func readAll(r *http.Request) string {
 	body, _ := io.ReadAll(r.Body)
 	r.Body = io.NopCloser(bytes.NewReader(body))

@@ -14,62 +14,61 @@ import (
 	"argosy.dev/argosy/fleet/agent"
 )
 
-// Names of the values in the agent's Secret, beside the keys, which are named by
-// agent.PrivateKeys.Marshal.
+// Keys of the agent's Secret, in addition to those of agent.PrivateKeys.Marshal.
 const (
-	// RegistrationToken is where the admin of a cluster that is set up by hand puts a token: an
-	// agent that finds it joins by itself.
+	// RegistrationToken holds the token of a cluster that is set up manually: an agent that finds
+	// it joins on its own.
 	RegistrationToken = "registrationToken"
 
-	keyAgent   = "agent"     // ID
-	keyEngine  = "engine"    // that it serves
-	keyHub     = "hub"       // URL
-	keyIssued  = "issuedAt"  // RFC 3339, by the hub's clock
-	keyExpires = "expiresAt" // likewise
-	keyWith    = "joinedWith"
-	keyJoining = "joining.token" // hash of the token that the keys named joining.* are for
-	joining    = "joining."      // keys that are to be swapped for an identity
-	next       = "next."         // keys that are to replace the current ones
+	keyAgent      = "agent"     // ID
+	keyEngine     = "engine"    // the engine that the agent serves
+	keyHub        = "hub"       // URL
+	keyIssued     = "issuedAt"  // RFC 3339, by the hub's clock
+	keyExpires    = "expiresAt" // likewise
+	keyJoinedWith = "joinedWith"
+	keyJoining    = "joining.token" // hash of the token that the keys joining.* are for
+	joiningPrefix = "joining."      // prefix of the keys during a join
+	nextPrefix    = "next."         // prefix of the next keys during a rotation
 )
 
-// ErrNotJoined says that there is no identity on the cluster.
+// ErrNotJoined reports that the cluster has no identity.
 var ErrNotJoined = errors.New(
 	"this cluster has not joined; make a token with `argosy agent token create` and run `argosy " +
 		"agent join`")
 
-// Identity is who the agent is. Like the keys in it, it is not for printing.
+// Identity is the agent's identity. Do not print it: it contains the keys.
 type Identity struct {
 	Agent     string
 	Engine    fleet.EngineName
 	Hub       string
 	Keys      agent.PrivateKeys
-	Next      agent.PrivateKeys // that are being rotated to; zero: none
+	Next      agent.PrivateKeys // the keys of a pending rotation; zero: none
 	IssuedAt  time.Time         // by the hub's clock
 	ExpiresAt time.Time
 }
 
-// RotateAt is when its keys are to be replaced: a third of its life after it was issued, so that
-// two thirds are left for an outage.
+// RotateAt returns when to rotate the keys: after a third of the identity's life, so that two
+// thirds are left for an outage.
 func (i Identity) RotateAt() time.Time { return i.IssuedAt.Add(i.ExpiresAt.Sub(i.IssuedAt) / 3) }
 
-// Keeper keeps the identity in one Secret of the cluster. Every change of it is one update of that
-// Secret at the version that was read, so that two processes that join or rotate at once come to
-// one identity. Its methods may be called at the same time.
-type Keeper struct {
-	cell Cell
+// IdentityStore stores the identity in one Secret of the cluster. It changes the Secret with
+// optimistic concurrency, so that two processes that join or rotate at once end up with one
+// identity. Its methods are safe for concurrent use.
+type IdentityStore struct {
+	objects ObjectStore
 
 	mu   sync.Mutex
 	last Identity
-	// before the last rotation: what was sealed to them may still be in memory
+	// keys before the last rotation: credentials in memory may still be sealed with them
 	old agent.PrivateKeys
 }
 
-// NewKeeper keeps the identity in a cell.
-func NewKeeper(cell Cell) *Keeper { return &Keeper{cell: cell} }
+// NewIdentityStore stores the identity in an ObjectStore.
+func NewIdentityStore(store ObjectStore) *IdentityStore { return &IdentityStore{objects: store} }
 
-// Load reads the identity from the cluster; ErrNotJoined when there is none.
-func (k *Keeper) Load(ctx context.Context) (Identity, error) {
-	values, _, err := k.cell.Load(ctx)
+// Load reads the identity from the cluster; ErrNotJoined without one.
+func (k *IdentityStore) Load(ctx context.Context) (Identity, error) {
+	values, _, err := k.objects.Load(ctx)
 	if err != nil {
 		return Identity{}, err
 	}
@@ -81,21 +80,21 @@ func (k *Keeper) Load(ctx context.Context) (Identity, error) {
 	return id, nil
 }
 
-// Last is the identity as it was last read or stored.
-func (k *Keeper) Last() Identity {
+// Last returns the identity that was last read or stored.
+func (k *IdentityStore) Last() Identity {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.last
 }
 
-// opening are the keys to which something in memory may be sealed.
-func (k *Keeper) opening() []agent.PrivateKeys {
+// decryptionKeys returns the keys with which credentials in memory may be sealed.
+func (k *IdentityStore) decryptionKeys() []agent.PrivateKeys {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return []agent.PrivateKeys{k.last.Keys, k.last.Next, k.old}
 }
 
-func (k *Keeper) remember(id Identity) {
+func (k *IdentityStore) remember(id Identity) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if !k.last.Keys.IsZero() && k.last.Keys.Public().Thumb() != id.Keys.Public().Thumb() {
@@ -114,19 +113,20 @@ func parseIdentity(values map[string][]byte) (Identity, error) {
 	if id.Keys, err = agent.ParseKeys(fleet.NewSecret(values)); err != nil {
 		return Identity{}, err
 	}
-	if id.Next, err = keysNamed(values, next); err != nil {
+	if id.Next, err = keysNamed(values, nextPrefix); err != nil {
 		return Identity{}, err
 	}
 	for name, at := range map[string]*time.Time{keyIssued: &id.IssuedAt,
 		keyExpires: &id.ExpiresAt} {
 		if *at, err = time.Parse(time.RFC3339, string(values[name])); err != nil {
-			return Identity{}, fmt.Errorf("%s of the agent's Secret is no time; join again", name)
+			return Identity{}, fmt.Errorf("%s of the agent's Secret is not a time; join again",
+				name)
 		}
 	}
 	return id, nil
 }
 
-// keysNamed reads the keys whose names begin with prefix; zero when there are none.
+// keysNamed reads the keys with this prefix; zero if there are none.
 func keysNamed(values map[string][]byte, prefix string) (agent.PrivateKeys, error) {
 	of := map[string][]byte{}
 	for name, v := range values {
@@ -134,7 +134,7 @@ func keysNamed(values map[string][]byte, prefix string) (agent.PrivateKeys, erro
 			of[rest] = v
 		}
 	}
-	delete(of, strings.TrimPrefix(keyJoining, joining))
+	delete(of, strings.TrimPrefix(keyJoining, joiningPrefix))
 	if len(of) == 0 {
 		return agent.PrivateKeys{}, nil
 	}
@@ -156,8 +156,8 @@ func dropPrefix(values map[string][]byte, prefix string) {
 	}
 }
 
-// hashToken names a token without telling it. It has at least 128 random bits, so that a plain hash
-// does.
+// hashToken returns a hash that identifies a token. A token has at least 128 random bits, so a
+// plain hash suffices.
 func hashToken(token string) []byte {
 	sum := sha256.Sum256([]byte("argosy registration\x00" + token))
 	return []byte(hex.EncodeToString(sum[:]))

@@ -15,12 +15,12 @@ import (
 
 const testHub = "https://hub.example.com"
 
-// registrar is a hub that swaps tokens as the store does: exactly one pair of keys succeeds with a
-// token.
+// registrar is a hub that exchanges tokens like the store: a token succeeds with exactly one pair
+// of keys.
 type registrar struct {
 	mu     sync.Mutex
 	thumbs map[string]string // token -> keys
-	lose   bool              // answers are lost after they were given
+	lose   bool              // lose the responses
 }
 
 func (r *registrar) Join(_ context.Context, keys agent.PrivateKeys, join agent.Join) (agent.Joined,
@@ -43,13 +43,13 @@ func (r *registrar) Join(_ context.Context, keys agent.PrivateKeys, join agent.J
 		ExpiresAt: now.Add(90 * 24 * time.Hour)}, nil
 }
 
-func newCell() *edgetest.Cell { return &edgetest.Cell{Moved: ErrMoved} }
+func newCell() *edgetest.ObjectStore { return &edgetest.ObjectStore{Conflict: ErrConflict} }
 
-func join(k *Keeper, hub Registrar, token string) (Identity, error) {
+func join(k *IdentityStore, hub Registrar, token string) (Identity, error) {
 	return k.Join(context.Background(), testHub, hub, token, "uid-1", "v1")
 }
 
-func TestJoinEndsInOneIdentityWhateverStepItDiesAt(t *testing.T) {
+func TestJoinEndsInOneIdentityAfterACrashAtAnyStep(t *testing.T) {
 	errCrash := errors.New("crash")
 	died := 0
 	for step := 1; ; step++ {
@@ -61,17 +61,17 @@ func TestJoinEndsInOneIdentityWhateverStepItDiesAt(t *testing.T) {
 			}
 			return nil
 		}
-		_, err := join(NewKeeper(cell), hub, "token-1")
+		_, err := join(NewIdentityStore(cell), hub, "token-1")
 		cell.Fail = nil
 		first := hub.thumbs["token-1"]
-		id, again := join(NewKeeper(cell), hub, "token-1")
+		id, again := join(NewIdentityStore(cell), hub, "token-1")
 		if again != nil {
 			t.Fatalf("step %d: after the crash: %v", step, again)
 		}
 		if first != "" && id.Keys.Public().Thumb() != first {
 			t.Fatalf("step %d: the hub knows other keys than the cluster", step)
 		}
-		if third, _ := join(NewKeeper(cell), hub, "token-1"); third.Agent != id.Agent {
+		if third, _ := join(NewIdentityStore(cell), hub, "token-1"); third.Agent != id.Agent {
 			t.Fatalf("step %d: joining again makes %s of %s", step, third.Agent, id.Agent)
 		}
 		if err == nil {
@@ -84,29 +84,29 @@ func TestJoinEndsInOneIdentityWhateverStepItDiesAt(t *testing.T) {
 	}
 }
 
-func TestKeysAreStoredBeforeTheTokenIsSwapped(t *testing.T) {
+func TestKeysAreStoredBeforeTheTokenIsExchanged(t *testing.T) {
 	cell, hub := newCell(), &registrar{lose: true}
-	if _, err := join(NewKeeper(cell), hub, "token-1"); err == nil {
+	if _, err := join(NewIdentityStore(cell), hub, "token-1"); err == nil {
 		t.Fatal("a lost answer is no identity")
 	}
-	if _, err := NewKeeper(cell).Load(context.Background()); !errors.Is(err, ErrNotJoined) {
+	if _, err := NewIdentityStore(cell).Load(context.Background()); !errors.Is(err, ErrNotJoined) {
 		t.Fatalf("before the answer: %v", err)
 	}
 	hub.lose = false
-	id, err := join(NewKeeper(cell), hub, "token-1")
+	id, err := join(NewIdentityStore(cell), hub, "token-1")
 	if err != nil || id.Keys.Public().Thumb() != hub.thumbs["token-1"] {
 		t.Fatalf("%v; the keys of the first try are not used", err)
 	}
 }
 
-func TestProcessesThatJoinAtOnceAreOne(t *testing.T) {
+func TestConcurrentJoinsEndInOneIdentity(t *testing.T) {
 	cell, hub := newCell(), &registrar{}
 	var all sync.WaitGroup
 	ids := make([]string, 8)
 	for i := range ids {
 		all.Go(func() {
-			for range 20 { // the cell is contended beyond what two real processes do
-				if id, err := join(NewKeeper(cell), hub, "token-1"); err == nil {
+			for range 20 { // the store has more contention than from two real processes
+				if id, err := join(NewIdentityStore(cell), hub, "token-1"); err == nil {
 					ids[i] = id.Agent
 					return
 				}
@@ -121,22 +121,22 @@ func TestProcessesThatJoinAtOnceAreOne(t *testing.T) {
 	}
 }
 
-func TestANewTokenMakesNewKeysAndKeepsTheOldIdentityUntilThen(t *testing.T) {
+func TestANewTokenCreatesKeysAndKeepsTheOldIdentityUntilTheJoin(t *testing.T) {
 	cell, hub := newCell(), &registrar{}
-	first, err := join(NewKeeper(cell), hub, "token-1")
+	first, err := join(NewIdentityStore(cell), hub, "token-1")
 	if err != nil {
 		t.Fatal(err)
 	}
 	hub.lose = true
-	if _, err := join(NewKeeper(cell), hub, "token-2"); err == nil {
+	if _, err := join(NewIdentityStore(cell), hub, "token-2"); err == nil {
 		t.Fatal("joined without an answer")
 	}
-	if now, err := NewKeeper(cell).Load(context.Background()); err != nil ||
+	if now, err := NewIdentityStore(cell).Load(context.Background()); err != nil ||
 		now.Agent != first.Agent {
 		t.Fatalf("the old identity is gone: %v", err)
 	}
 	hub.lose = false
-	second, err := join(NewKeeper(cell), hub, "token-2")
+	second, err := join(NewIdentityStore(cell), hub, "token-2")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,12 +148,12 @@ func TestANewTokenMakesNewKeysAndKeepsTheOldIdentityUntilThen(t *testing.T) {
 func TestRegistrationTokenInTheSecretJoins(t *testing.T) {
 	cell, hub := newCell(), &registrar{}
 	ctx := context.Background()
-	if _, err := NewKeeper(cell).Ensure(ctx, testHub, hub, "uid-1", "v1"); !errors.Is(err,
+	if _, err := NewIdentityStore(cell).Ensure(ctx, testHub, hub, "uid-1", "v1"); !errors.Is(err,
 		ErrNotJoined) {
 		t.Fatalf("without a token: %v", err)
 	}
 	cell.Set(map[string][]byte{RegistrationToken: []byte("token-1\n")})
-	id, err := NewKeeper(cell).Ensure(ctx, testHub, hub, "uid-1", "v1")
+	id, err := NewIdentityStore(cell).Ensure(ctx, testHub, hub, "uid-1", "v1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,14 +163,14 @@ func TestRegistrationTokenInTheSecretJoins(t *testing.T) {
 	if cell.Value(RegistrationToken) != "" {
 		t.Fatal("the token stays in the Secret")
 	}
-	again, err := NewKeeper(cell).Ensure(ctx, testHub, hub, "uid-1", "v1")
+	again, err := NewIdentityStore(cell).Ensure(ctx, testHub, hub, "uid-1", "v1")
 	if err != nil || again.Agent != id.Agent || len(hub.thumbs) != 1 {
 		t.Fatalf("a second start joins again: %v", err)
 	}
 	cell.Set(map[string][]byte{RegistrationToken: []byte("token-2")})
-	if anew, err := NewKeeper(cell).Ensure(ctx, testHub, hub, "uid-1", "v1"); err != nil ||
-		anew.Agent == id.Agent {
-		t.Fatalf("a new token in the Secret does not join anew: %v", err)
+	if again, err := NewIdentityStore(cell).Ensure(ctx, testHub, hub, "uid-1", "v1"); err != nil ||
+		again.Agent == id.Agent {
+		t.Fatalf("a new token in the Secret does not join again: %v", err)
 	}
 }
 
@@ -184,7 +184,7 @@ func TestRotationIsDueAfterAThirdOfTheLife(t *testing.T) {
 
 func TestAnIdentityDoesNotPrintItsKeys(t *testing.T) {
 	cell := newCell()
-	id, err := join(NewKeeper(cell), &registrar{}, "token-1")
+	id, err := join(NewIdentityStore(cell), &registrar{}, "token-1")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,23 +10,23 @@ import (
 	"argosy.dev/argosy/fleet/agent"
 )
 
-// Registrar is the hub as one who joins sees it.
+// Registrar is the hub's interface for a join.
 type Registrar interface {
-	// Join swaps a one-time token and public keys for an identity. The same token and keys again
-	// give the same one.
+	// Join exchanges a one-time token and public keys for an identity. A repeated call with the
+	// same token and keys returns the same one.
 	Join(ctx context.Context, keys agent.PrivateKeys, join agent.Join) (agent.Joined, error)
 }
 
-// Join makes keys, stores them, swaps the token for an identity, and stores that. Whatever step it
-// ends at, calling it again with the same token, by whatever process, comes to the same identity.
-// An earlier identity stays in force until the new one is stored.
-func (k *Keeper) Join(ctx context.Context, hub string, to Registrar, token, clusterUID,
+// Join generates and stores keys, exchanges the token for an identity, and stores that. Whatever
+// step fails, another call with the same token, from any process, ends in the same identity. An
+// earlier identity stays in force until the new one is stored.
+func (k *IdentityStore) Join(ctx context.Context, hub string, to Registrar, token, clusterUID,
 	version string) (Identity, error) {
 	if token == "" {
 		return Identity{},
 			errors.New("a token is required; make one with `argosy agent token create`")
 	}
-	keys, done, err := k.prepare(ctx, token)
+	keys, done, err := k.prepareKeys(ctx, token)
 	if err != nil || done {
 		if err == nil {
 			return k.Load(ctx)
@@ -40,26 +40,27 @@ func (k *Keeper) Join(ctx context.Context, hub string, to Registrar, token, clus
 	}
 	if joined.Agent == "" || joined.Engine == "" || !joined.ExpiresAt.After(joined.Time) {
 		return Identity{},
-			errors.New("the hub's answer to the token holds no identity; is this URL the hub's?")
+			errors.New("the hub's response to the token has no identity; is this the hub's URL?")
 	}
-	if err := k.settle(ctx, hub, token, keys, joined); err != nil {
+	if err := k.saveJoined(ctx, hub, token, keys, joined); err != nil {
 		return Identity{}, err
 	}
 	return k.Load(ctx)
 }
 
-// prepare stores the keys that are to be swapped, or finds those that were stored for this token;
-// done when they were swapped already.
-func (k *Keeper) prepare(ctx context.Context, token string) (keys agent.PrivateKeys, done bool,
+// prepareKeys stores the keys of a join, or returns those stored earlier for this token. done
+// reports that the join was already completed.
+func (k *IdentityStore) prepareKeys(ctx context.Context, token string) (keys agent.PrivateKeys,
+	done bool,
 	err error) {
 	hash := hashToken(token)
-	err = change(ctx, k.cell, func(values map[string][]byte) (bool, error) {
-		done = bytes.Equal(values[keyWith], hash)
+	err = updateObject(ctx, k.objects, func(values map[string][]byte) (bool, error) {
+		done = bytes.Equal(values[keyJoinedWith], hash)
 		if done {
 			return false, nil
 		}
 		if bytes.Equal(values[keyJoining], hash) {
-			keys, err = keysNamed(values, joining)
+			keys, err = keysNamed(values, joiningPrefix)
 			if err == nil && !keys.IsZero() {
 				return false, nil
 			}
@@ -67,33 +68,32 @@ func (k *Keeper) prepare(ctx context.Context, token string) (keys agent.PrivateK
 		if keys, err = agent.NewKeys(); err != nil {
 			return false, err
 		}
-		dropPrefix(values, joining)
+		dropPrefix(values, joiningPrefix)
 		values[keyJoining] = hash
-		putKeys(values, joining, keys)
+		putKeys(values, joiningPrefix, keys)
 		return true, nil
 	})
 	return keys, done, err
 }
 
-// settle puts the new identity in the place of whatever was there. The token is of no use any more
-// and goes.
-func (k *Keeper) settle(ctx context.Context, hub, token string, keys agent.PrivateKeys,
+// saveJoined replaces the stored identity and deletes the used token.
+func (k *IdentityStore) saveJoined(ctx context.Context, hub, token string, keys agent.PrivateKeys,
 	joined agent.Joined) error {
 	hash := hashToken(token)
-	return change(ctx, k.cell, func(values map[string][]byte) (bool, error) {
-		if bytes.Equal(values[keyWith], hash) {
+	return updateObject(ctx, k.objects, func(values map[string][]byte) (bool, error) {
+		if bytes.Equal(values[keyJoinedWith], hash) {
 			return false, nil // another process of ours was faster, with the same keys
 		}
 		if !bytes.Equal(values[keyJoining], hash) {
 			return false,
 				errors.New(
-					"meanwhile the cluster began to join with another token; this one's " +
+					"the cluster has meanwhile started to join with another token; this one's " +
 						"identity is dropped")
 		}
-		dropPrefix(values, joining)
-		dropPrefix(values, next)
+		dropPrefix(values, joiningPrefix)
+		dropPrefix(values, nextPrefix)
 		putKeys(values, "", keys)
-		values[keyWith], values[keyAgent], values[keyEngine], values[keyHub] = hash,
+		values[keyJoinedWith], values[keyAgent], values[keyEngine], values[keyHub] = hash,
 			[]byte(joined.Agent), []byte(joined.Engine), []byte(hub)
 		putTimes(values, joined.Time, joined.ExpiresAt)
 		if string(bytes.TrimSpace(values[RegistrationToken])) == token {
@@ -108,17 +108,16 @@ func putTimes(values map[string][]byte, issued, expires time.Time) {
 	values[keyExpires] = []byte(expires.UTC().Format(time.RFC3339))
 }
 
-// Ensure is how `argosy agent run` begins: the identity on the cluster, after joining with the
-// registrationToken in the Secret if one is there that was not swapped yet. ErrNotJoined when there
-// is neither.
-func (k *Keeper) Ensure(ctx context.Context, hub string, to Registrar, clusterUID,
+// Ensure returns the identity of the cluster for `argosy agent run`. If the Secret has a
+// registrationToken that was not used yet, it joins first. It returns ErrNotJoined without either.
+func (k *IdentityStore) Ensure(ctx context.Context, hub string, to Registrar, clusterUID,
 	version string) (Identity, error) {
-	values, _, err := k.cell.Load(ctx)
+	values, _, err := k.objects.Load(ctx)
 	if err != nil {
 		return Identity{}, err
 	}
 	token := string(bytes.TrimSpace(values[RegistrationToken]))
-	if token == "" || bytes.Equal(values[keyWith], hashToken(token)) {
+	if token == "" || bytes.Equal(values[keyJoinedWith], hashToken(token)) {
 		return k.Load(ctx)
 	}
 	id, err := k.Join(ctx, hub, to, token, clusterUID, version)

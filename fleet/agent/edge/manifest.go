@@ -22,28 +22,28 @@ const (
 	// of the Deployment, the ServiceAccount, the Secret and the Roles
 	Name          = "argosy-agent"
 	DeletionsName = "argosy-agent-deletions"
-	// ConfigMap in Argo CD's namespace that remembers emergency stops
+	// ConfigMap in Argo CD's namespace that stores emergency stops
 	StopMarker    = "argosy-emergency-stop"
 	secretsPolicy = "argosy-agent-secrets"
 )
 
-// Install is where and how an agent is to run.
+// Install holds the options of an agent's installation.
 type Install struct {
 	Namespace       string // of the agent; default argosy-agent
 	ArgoCDNamespace string // default argocd
 	Hub             string // URL
 	Image           string
-	CA              []byte // PEM, trusted for the hub beside the system's authorities
-	// URL; empty: none. It stands in the Deployment, so that one with a password belongs into the
+	CA              []byte // PEM; trusted for the hub in addition to the system's authorities
+	// URL; empty: none. It is visible in the Deployment: set a proxy with a password in the
 	// environment of the node instead
 	Proxy        string
-	NoProxy      string // hosts that are reached without it
+	NoProxy      string // hosts that bypass the proxy
 	MaxDeletions int    // Applications deleted within an hour without an approval; below 1: 20
-	// PublicOnly leaves out every right on Secrets in Argo CD's namespace: enough where all
+	// PublicOnly omits all rights on Secrets in Argo CD's namespace. It suffices if all
 	// repositories are public and the agent serves one environment.
 	PublicOnly bool
-	// EgressOnly adds a NetworkPolicy that lets nothing in, and out to DNS and the ports of the hub
-	// and the API server.
+	// EgressOnly adds a NetworkPolicy that denies ingress and allows egress to DNS and the ports of
+	// the hub and the API server.
 	EgressOnly bool
 }
 
@@ -56,7 +56,7 @@ func (in Install) withDefaults() Install {
 	fill(&in.Namespace, Name)
 	fill(&in.ArgoCDNamespace, "argocd")
 	if in.MaxDeletions < 1 {
-		in.MaxDeletions = defaultMost
+		in.MaxDeletions = defaultMaxPerHour
 	}
 	return in
 }
@@ -91,15 +91,14 @@ func (in Install) check() error {
 		}
 		if proxy.User != nil {
 			return errors.New(
-				"the proxy's URL holds a user name, which everybody who may read the Deployment " +
-					"would see; leave it out")
+				"the proxy's URL contains a user name, which every reader of the Deployment " +
+					"would see; remove it")
 		}
 	}
 	return nil
 }
 
-// Objects are what an admin applies so that an agent runs, in the order in which they are applied:
-// always the same for the same Install.
+// Objects returns the objects that an admin applies to run an agent, in order. It is deterministic.
 func (in Install) Objects() ([]runtime.Object, error) {
 	in = in.withDefaults()
 	if err := in.check(); err != nil {
@@ -119,7 +118,7 @@ func (in Install) Objects() ([]runtime.Object, error) {
 	return append(all, in.deployment()), nil
 }
 
-// Manifest is the objects as YAML.
+// Manifest returns the objects as YAML.
 func (in Install) Manifest() ([]byte, error) {
 	objects, err := in.Objects()
 	if err != nil {
@@ -137,7 +136,7 @@ func (in Install) Manifest() ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// asYAML leaves out what a server fills in.
+// asYAML omits fields that the server sets.
 func asYAML(o runtime.Object) ([]byte, error) {
 	tree, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
 	if err != nil {
@@ -152,7 +151,7 @@ func asYAML(o runtime.Object) ([]byte, error) {
 	return text, nil
 }
 
-// dropEmptyTimes takes out the creationTimestamp: null that every typed object is written with.
+// dropEmptyTimes removes the creationTimestamp: null of typed objects.
 func dropEmptyTimes(tree map[string]any) {
 	for name, v := range tree {
 		switch v := v.(type) {
@@ -202,8 +201,8 @@ func (in Install) ownRole() *rbac.Role { return in.role(in.Namespace, in.ownRule
 
 func (in Install) argoRole() *rbac.Role { return in.role(in.ArgoCDNamespace, in.argoRules()) }
 
-// ownRules are for the agent's one Secret, which is there before it is (join makes it, or the
-// admin), and its one ConfigMap. The right to create cannot be bound to a name.
+// ownRules are for the agent's Secret, which the join or the admin has created, and its ConfigMap.
+// RBAC cannot restrict create to a name.
 func (in Install) ownRules() []rbac.PolicyRule {
 	return []rbac.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{Name},
@@ -214,8 +213,8 @@ func (in Install) ownRules() []rbac.PolicyRule {
 	}
 }
 
-// argoRules are what the engine needs in Argo CD's namespace: its preflight says so when one is
-// missing. It writes by server-side apply, which is a patch, and for what is new a creation.
+// argoRules are the rights that the engine needs in Argo CD's namespace; its preflight reports
+// missing ones. Server-side apply needs patch, and create for new objects.
 func (in Install) argoRules() []rbac.PolicyRule {
 	write := []string{"get", "list", "watch", "create", "patch", "delete"}
 	rules := []rbac.PolicyRule{
@@ -236,8 +235,8 @@ func (in Install) argoRules() []rbac.PolicyRule {
 	return rules
 }
 
-// clusterRules are the few things that have no namespace: the UID by which the cluster is known,
-// and the schema that gives away Argo CD's version.
+// clusterRules cover the cluster-scoped reads: the UID that identifies the cluster, and the schema
+// that reveals Argo CD's version.
 func clusterRules() []rbac.PolicyRule {
 	return []rbac.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"namespaces"}, ResourceNames: []string{
@@ -248,7 +247,7 @@ func clusterRules() []rbac.PolicyRule {
 	}
 }
 
-// clusterName is that of what has no namespace: two agents on a cluster do not share it.
+// clusterName names cluster-scoped objects. It differs between two agents on a cluster.
 func (in Install) clusterName() string {
 	if in.Namespace == Name {
 		return Name
@@ -281,7 +280,7 @@ func (in Install) network() *networking.NetworkPolicy {
 		at := intstr.FromInt32(n)
 		return networking.NetworkPolicyPort{Protocol: protocol, Port: &at}
 	}
-	// DNS; the API server, by its Service and itself
+	// DNS; the API server, through its Service and directly
 	ports := []networking.NetworkPolicyPort{port(&udp, 53), port(&tcp, 53), port(&tcp, 443),
 		port(&tcp, 6443)}
 	if n := in.hubPort(); n != 443 && n != 6443 {

@@ -12,7 +12,7 @@ import (
 
 const caMount = "/etc/argosy-agent/ca"
 
-// Arguments are those of `argosy agent run` in the Deployment.
+// Arguments returns the arguments of `argosy agent run` in the Deployment.
 func (in Install) Arguments() []string {
 	in = in.withDefaults()
 	args := []string{"agent", "run", "--hub", in.Hub, "--namespace", in.Namespace,
@@ -29,8 +29,8 @@ func (in Install) Arguments() []string {
 	return args
 }
 
-// deployment runs one process, never two at a time: a second one would take over from the first,
-// which is how a copied identity shows.
+// deployment never runs two processes at once: a second one would take over from the first, which
+// is how a copied identity is detected.
 func (in Install) deployment() *appsv1.Deployment {
 	one, history := int32(1), int32(2)
 	return &appsv1.Deployment{
@@ -63,7 +63,7 @@ func (in Install) pod() corev1.PodSpec {
 					corev1.ResourceMemory: resource.MustParse("64Mi")},
 				Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("512Mi")},
 			},
-			// why it has ended shows in the Pod's status
+			// shows the reason of an exit in the Pod's status
 			TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
 		}},
 	}
@@ -80,7 +80,7 @@ func (in Install) pod() corev1.PodSpec {
 	return pod
 }
 
-// hubPort is where the hub, or the proxy to it, is reached.
+// hubPort returns the port of the hub, or of the proxy to it.
 func (in Install) hubPort() int32 {
 	address := in.Hub
 	if in.Proxy != "" {

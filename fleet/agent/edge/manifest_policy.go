@@ -7,16 +7,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ourSecret says of an object whether it is a Secret that the control plane has made for an Argo
-// CD: the labels that every one of them has.
+// ourSecret is a CEL expression that is true for a Secret that the control plane has created for an
+// Argo CD, by its labels.
 const ourSecret = `has(%s.metadata.labels) && 'app.kubernetes.io/managed-by' in %s.metadata.labels && %s.metadata.labels['app.kubernetes.io/managed-by'] == 'argosy' && ` +
 	`'argocd.argoproj.io/secret-type' in %s.metadata.labels && %s.metadata.labels['argocd.argoproj.io/secret-type'] in ['repository', 'cluster']`
 
 func labelled(object string) string { return strings.ReplaceAll(ourSecret, "%s", object) }
 
-// policy forbids the agent what RBAC cannot tell apart: writes in Argo CD's namespace to Secrets
-// that are not its own, such as argocd-secret. Both what stands and what is to stand must be ours,
-// so that none is taken over by a label, or let go of. It is served from Kubernetes 1.30 on.
+// policy denies the agent writes that RBAC cannot distinguish: those in Argo CD's namespace to
+// other Secrets, such as argocd-secret. Both the old and the new object must be ours, so that a
+// write can neither adopt a Secret by a label nor release one. Kubernetes serves this kind from
+// 1.30 on.
 func (in Install) policy() *admission.ValidatingAdmissionPolicy {
 	fail, equivalent := admission.Fail, admission.Equivalent
 	return &admission.ValidatingAdmissionPolicy{
@@ -54,7 +55,7 @@ func (in Install) policyName() string {
 	return secretsPolicy + "-" + in.Namespace
 }
 
-// username is the agent's ServiceAccount as the API server knows it.
+// username returns the API server's name for the agent's ServiceAccount.
 func (in Install) username() string { return "system:serviceaccount:" + in.Namespace + ":" + Name }
 
 func (in Install) policyBinding() *admission.ValidatingAdmissionPolicyBinding {

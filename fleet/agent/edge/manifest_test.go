@@ -10,11 +10,11 @@ import (
 	rbac "k8s.io/api/rbac/v1"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "rewrite the golden files")
 
 func install() Install { return Install{Hub: "https://hub.example.com", Image: "argosy:v1"} }
 
-func TestManifestIsWhatItWas(t *testing.T) {
+func TestManifestMatchesItsGoldenFile(t *testing.T) {
 	full := install()
 	full.Namespace, full.ArgoCDNamespace, full.Proxy, full.NoProxy, full.MaxDeletions = "edge",
 		"gitops", "http://proxy.example.com:3128", "10.0.0.0/8", 5
@@ -43,7 +43,7 @@ func TestManifestIsWhatItWas(t *testing.T) {
 	}
 }
 
-func TestRightsAreTheLeast(t *testing.T) {
+func TestRightsAreMinimal(t *testing.T) {
 	for _, public := range []bool{false, true} {
 		in := install().withDefaults()
 		in.PublicOnly = public
@@ -72,7 +72,7 @@ func TestRightsAreTheLeast(t *testing.T) {
 	}
 }
 
-func TestInstallRefusesWhatIsUnsafe(t *testing.T) {
+func TestInstallRejectsUnsafeOptions(t *testing.T) {
 	for name, change := range map[string]func(*Install){
 		"plain http":             func(in *Install) { in.Hub = "http://hub.example.com" },
 		"one namespace for both": func(in *Install) { in.Namespace = "argocd" },

@@ -16,34 +16,35 @@ import (
 	"argosy.dev/argosy/fleet/engine"
 )
 
-// mirror is the agent's rows in memory. What it cannot act on stands aside: left alone, and said.
+// mirror holds the agent's rows in memory. Rows that the agent cannot handle are rejected: left
+// alone and reported.
 type mirror struct {
 	engine    fleet.EngineName
 	namespace string // of the Argo CD that the agent was installed for
-	rows      map[fleet.ObjectKey]held
-	aside     map[fleet.ObjectKey]string // why
-	// of rows by seq, so that reading what has changed costs what has changed
-	log []entry
+	rows      map[fleet.ObjectKey]mirrorRow
+	rejected  map[fleet.ObjectKey]string // the reason, by object
+	// rows by sequence number, so that reading changes costs only the changes
+	log []logEntry
 }
 
-// held is a row with its credential as it came.
-type held struct {
+// mirrorRow is a row with its sealed credential.
+type mirrorRow struct {
 	row        fleet.Row
 	credential *agent.Credential
 }
 
-type entry struct {
+type logEntry struct {
 	seq int64
 	key fleet.ObjectKey
 }
 
 func newMirror(engine fleet.EngineName, namespace string) *mirror {
-	return &mirror{engine: engine, namespace: namespace, rows: map[fleet.ObjectKey]held{},
-		aside: map[fleet.ObjectKey]string{}}
+	return &mirror{engine: engine, namespace: namespace, rows: map[fleet.ObjectKey]mirrorRow{},
+		rejected: map[fleet.ObjectKey]string{}}
 }
 
-// put takes a row unless a newer state of it is known, and returns what is to be said of one that
-// is put aside.
+// put stores a row unless a newer version is known. For a rejected row it returns the
+// acknowledgement to report.
 func (m *mirror) put(r *agent.Row) (agent.Ack, bool) {
 	key := fleet.ObjectKey{Engine: m.engine, Kind: r.Kind, Name: r.Name}
 	known, again := m.rows[key]
@@ -53,28 +54,28 @@ func (m *mirror) put(r *agent.Row) (agent.Ack, bool) {
 	row, err := m.read(key, r)
 	if err != nil {
 		delete(m.rows, key)
-		m.aside[key] = err.Error()
+		m.rejected[key] = err.Error()
 		return agent.Ack{Kind: r.Kind, Name: r.Name, Seq: r.Seq, State: fleet.ApplyFailed,
 			Message: err.Error(), Hash: r.Hash}, true
 	}
-	delete(m.aside, key)
-	m.rows[key] = held{row, r.Credential}
+	delete(m.rejected, key)
+	m.rows[key] = mirrorRow{row, r.Credential}
 	if again && known.row.Seq == r.Seq {
 		return agent.Ack{}, false
 	}
-	m.log = append(m.log, entry{row.Seq, key})
+	m.log = append(m.log, logEntry{row.Seq, key})
 	if n := len(m.log); n > 1 && m.log[n-2].seq > row.Seq {
-		slices.SortStableFunc(m.log, func(a, b entry) int { return cmp.Compare(a.seq, b.seq) })
+		slices.SortStableFunc(m.log, func(a, b logEntry) int { return cmp.Compare(a.seq, b.seq) })
 	}
 	if len(m.log) > 2*len(m.rows)+1000 {
-		m.log = slices.DeleteFunc(m.log, func(e entry) bool {
+		m.log = slices.DeleteFunc(m.log, func(e logEntry) bool {
 			return m.rows[e.key].row.Seq != e.seq
 		})
 	}
 	return agent.Ack{}, false
 }
 
-// read makes a row of what came, or says why nothing can be done with it.
+// read converts a row, or returns why the agent cannot handle it.
 func (m *mirror) read(key fleet.ObjectKey, r *agent.Row) (fleet.Row, error) {
 	row := fleet.Row{Key: key, Tenant: r.Tenant, Environment: r.Environment,
 		Deployment: r.Deployment, Deletion: r.Deletion, Revision: r.Revision, Seq: r.Seq,
@@ -90,7 +91,7 @@ func (m *mirror) read(key fleet.ObjectKey, r *agent.Row) (fleet.Row, error) {
 		row.Unwanted = true
 	case agent.OperationRemoveUID:
 		if row.Unwanted, row.UID = true, r.UID; r.UID == "" {
-			return row, errors.New("the removal of one object names no UID; nothing is removed")
+			return row, errors.New("the removal of one object has no UID; nothing is removed")
 		}
 	default:
 		return row, fmt.Errorf("unknown operation %q: upgrade the agent",
@@ -109,31 +110,30 @@ func (m *mirror) read(key fleet.ObjectKey, r *agent.Row) (fleet.Row, error) {
 	return row, m.checkManifest(r)
 }
 
-// checkManifest holds the manifest against its hash and against the one namespace that is the
-// agent's.
+// checkManifest verifies the manifest's hash and its namespace.
 func (m *mirror) checkManifest(r *agent.Row) error {
 	if sum := sha256.Sum256(r.Manifest); hex.EncodeToString(sum[:]) != r.Hash {
 		return errors.New(
-			"the manifest is not the one that its hash names; it was damaged on its way")
+			"the manifest does not match its hash; it was damaged in transit")
 	}
 	var o struct {
 		Metadata struct{ Namespace, Name string }
 	}
 	if err := json.Unmarshal(r.Manifest, &o); err != nil {
-		return fmt.Errorf("the manifest cannot be read: %s", plain(err.Error()))
+		return fmt.Errorf("failed to decode the manifest: %s", plain(err.Error()))
 	}
 	if ns := o.Metadata.Namespace; ns != "" && ns != m.namespace {
-		return fmt.Errorf("the manifest is for namespace %q; this agent works in %q alone",
+		return fmt.Errorf("the manifest is for namespace %q; this agent works only in %q",
 			plain(ns), m.namespace)
 	}
 	return nil
 }
 
-// locator tells of which row a credential is, where the worker asks for it: each is sealed for its
-// own row.
+// locator identifies the row of a credential for the worker's lookup: each credential is sealed for
+// its own row.
 func locator(key fleet.ObjectKey) string { return string(key.Kind) + "/" + key.Name }
 
-// drop forgets a row that is proven gone, if it is still that one.
+// drop forgets a row whose removal is proven, unless the row has changed.
 func (m *mirror) drop(key fleet.ObjectKey, seq int64) bool {
 	have, ok := m.rows[key]
 	if !ok || have.row.Seq != seq || !have.row.Unwanted {
@@ -143,7 +143,7 @@ func (m *mirror) drop(key fleet.ObjectKey, seq int64) bool {
 	return true
 }
 
-// changed are the rows above after, by seq.
+// changed returns the rows above after, by sequence number.
 func (m *mirror) changed(after int64, limit int) []fleet.Row {
 	from := sort.Search(len(m.log), func(i int) bool { return m.log[i].seq > after })
 	var rows []fleet.Row
@@ -158,16 +158,16 @@ func (m *mirror) changed(after int64, limit int) []fleet.Row {
 	return rows
 }
 
-// all is every row, by seq.
+// all returns every row, by sequence number.
 func (m *mirror) all() []fleet.Row { return m.changed(-1, len(m.rows)) }
 
-// strays counts the objects that no row names, and tells which environments they are of and what
-// they are: lists, be they empty.
+// orphans returns the number, the environments and the list of the objects without a row. The lists
+// are never nil.
 func (m *mirror) orphans(inventory []engine.Live) (int, []fleet.EnvironmentID, []agent.Orphan) {
 	n, of, listed := 0, map[fleet.EnvironmentID]bool{}, []agent.Orphan{}
 	for _, live := range inventory {
 		_, wanted := m.rows[live.Key]
-		_, aside := m.aside[live.Key]
+		_, aside := m.rejected[live.Key]
 		if wanted || aside {
 			continue
 		}
@@ -190,7 +190,7 @@ func (m *mirror) orphans(inventory []engine.Live) (int, []fleet.EnvironmentID, [
 		listed[:min(len(listed), fleet.MaxListedOrphans)]
 }
 
-// deletions are the Applications that are to go.
+// deletions lists the Applications with unwanted rows.
 func (m *mirror) deletions() []fleet.ObjectKey {
 	var keys []fleet.ObjectKey
 	for key, have := range m.rows {

@@ -12,26 +12,26 @@ import (
 	"argosy.dev/argosy/fleet/agent"
 )
 
-// Outbox holds what is to be reported until the hub has taken it: the latest value of each thing,
-// so that it is bounded by the number of objects however long an outage lasts. What the hub has
-// already is not said again. Its methods may be called at the same time.
+// Outbox holds pending reports until the hub has accepted them. It keeps only the latest value per
+// item, so that the number of objects bounds it during an outage of any length. It does not repeat
+// values that the hub has. Its methods are safe for concurrent use.
 //
-// One report is on its way at a time. It keeps its number and its bytes until it is answered, so
-// that one whose answer was lost is taken once.
+// One report is in flight at a time. It keeps its number and its bytes until the response, so that
+// a report with a lost response is accepted once.
 type Outbox struct {
-	// Taken hears of each acknowledgement that the hub has taken.
-	Taken func(agent.Ack)
+	// Accepted is called for each acknowledgement that the hub has accepted.
+	Accepted func(agent.Ack)
 
 	mu       sync.Mutex
 	lists    [len(listNames)]list
-	standing single
-	whole    bool // with the last of the own Applications, OwnWhole is to be said
+	status   single
+	ownWhole bool // OwnWhole must be sent with the last own Application
 	epoch    int64
 	seq      int64 // of the last report
-	open     bool  // a session stands
-	total    int   // items in the next report, at most; agent.MaxItems of each list anyway
-	flying   *parcel
-	heard    []agent.Ack // that were taken, and of which Taken has not heard yet
+	open     bool  // a session is open
+	maxItems int   // maximum items of the next report; each list has at most agent.MaxItems anyway
+	inFlight *inFlight
+	accepted []agent.Ack // accepted acknowledgements that Accepted has not received yet
 	changed  chan struct{}
 }
 
@@ -45,59 +45,59 @@ const (
 
 var listNames = [...]string{"acks", "observed", "syncs", "own"}
 
-// list is what waits of one kind of thing, oldest first, and what the hub has of it.
+// list holds the pending items of one kind, oldest first, and the hashes of the last reported ones.
 type list struct {
-	waiting map[string]waiting
-	order   []string
-	told    map[string][sha256.Size]byte
+	pending      map[string]item
+	order        []string
+	lastReported map[string][sha256.Size]byte
 }
 
-// waiting is one thing, as it will be sent. The value is an agent.Ack, or nil.
-type waiting struct {
+// item is an encoded item of a report. ack is nil in lists other than listAcks.
+type item struct {
 	key string
 	raw json.RawMessage
 	ack *agent.Ack
 }
 
-// single is the one thing of its kind.
+// single holds the only item of its kind.
 type single struct {
-	raw  json.RawMessage // waits; nil: nothing does
-	told string
+	raw          json.RawMessage // pending; nil: none
+	lastReported string
 }
 
-// parcel is a report on its way.
-type parcel struct {
+// inFlight is a report in flight.
+type inFlight struct {
 	epoch, seq int64
 	body       []byte
-	items      [len(listNames)][]waiting
-	standing   json.RawMessage
+	items      [len(listNames)][]item
+	status     json.RawMessage
 	whole      bool
 }
 
-func (p *parcel) size() int {
+func (p *inFlight) size() int {
 	n := 0
 	for _, items := range p.items {
 		n += len(items)
 	}
-	if p.standing != nil {
+	if p.status != nil {
 		n++
 	}
 	return n
 }
 
-// unlimited is more items than a report has room for.
+// unlimited exceeds the number of items that fit into a report.
 const unlimited = len(listNames)*agent.MaxItems + 1
 
-// NewOutbox is empty.
+// NewOutbox returns an empty Outbox.
 func NewOutbox() *Outbox {
-	o := &Outbox{total: unlimited, changed: make(chan struct{})}
+	o := &Outbox{maxItems: unlimited, changed: make(chan struct{})}
 	for i := range o.lists {
-		o.lists[i] = list{waiting: map[string]waiting{}, told: map[string][sha256.Size]byte{}}
+		o.lists[i] = list{pending: map[string]item{}, lastReported: map[string][sha256.Size]byte{}}
 	}
 	return o
 }
 
-// Acknowledge reports what was done with rows.
+// Acknowledge reports the results of handled rows.
 func (o *Outbox) Acknowledge(acks ...agent.Ack) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -107,7 +107,7 @@ func (o *Outbox) Acknowledge(acks ...agent.Ack) {
 	}
 }
 
-// Observe reports what the cluster shows.
+// Observe reports the state of Applications.
 func (o *Outbox) Observe(seen ...agent.Observed) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -120,41 +120,41 @@ func (o *Outbox) Observe(seen ...agent.Observed) {
 	}
 }
 
-// UpdateSync reports how a sync stands.
-func (o *Outbox) UpdateSync(end agent.SyncEnd) {
+// UpdateSync reports the state of a sync.
+func (o *Outbox) UpdateSync(end agent.SyncStatus) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	end.Message = cut(end.Message)
 	o.put(listSyncs, end.ID, end, nil)
 }
 
-// Stand reports how the agent stands.
-func (o *Outbox) Stand(s agent.Standing) {
+// SetStatus reports the state of the agent.
+func (o *Outbox) SetStatus(s agent.AgentStatus) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	s.Message = cut(s.Message)
 	raw, err := json.Marshal(s)
 	if err != nil {
-		return // a struct of texts and numbers has a form
+		return // a struct of strings and numbers always has a JSON form
 	}
-	o.standing.raw = nil
-	if string(raw) != o.standing.told || o.flying != nil && o.flying.standing != nil {
-		o.standing.raw = raw
+	o.status.raw = nil
+	if string(raw) != o.status.lastReported || o.inFlight != nil && o.inFlight.status != nil {
+		o.status.raw = raw
 		o.wake()
 	}
 }
 
-// Own reports Applications that the cluster's own people made. With whole, these are all that there
-// are: whatever was reported before and is not among them is gone.
-func (o *Outbox) Own(own []fleet.OwnApplication, whole bool) {
+// ReportOwn reports the cluster's own Applications. With whole set, the list is complete: others
+// that were reported before were deleted.
+func (o *Outbox) ReportOwn(own []fleet.OwnApplication, whole bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	l := &o.lists[listOwn]
 	if whole {
-		clear(l.told)
-		clear(l.waiting)
+		clear(l.lastReported)
+		clear(l.pending)
 		l.order = nil
-		o.whole = true
+		o.ownWhole = true
 	}
 	for _, a := range own {
 		for _, text := range []*string{&a.UID, &a.Project, &a.RepoURL, &a.Path, &a.TargetRevision,
@@ -166,32 +166,32 @@ func (o *Outbox) Own(own []fleet.OwnApplication, whole bool) {
 	o.wake()
 }
 
-// put lets a thing wait in place of an older state of it, unless the hub has just that.
+// put queues an item in place of its older value, unless the hub has this value.
 func (o *Outbox) put(at int, key string, v any, ack *agent.Ack) {
 	raw, err := json.Marshal(v)
 	if err != nil {
 		return
 	}
 	l := &o.lists[at]
-	if told, ok := l.told[key]; ok && told == sha256.Sum256(raw) && !o.onItsWay(at, key) {
-		delete(l.waiting, key) // it has gone there and back
+	if last, ok := l.lastReported[key]; ok && last == sha256.Sum256(raw) && !o.isInFlight(at, key) {
+		delete(l.pending, key) // the value has changed and changed back
 		return
 	}
-	l.add(waiting{key, raw, ack})
+	l.add(item{key, raw, ack})
 	o.wake()
 }
 
-// add lets a thing wait at the end, or in the place of its older state.
-func (l *list) add(w waiting) {
-	if _, ok := l.waiting[w.key]; !ok {
+// add appends an item, or replaces its older value in place.
+func (l *list) add(w item) {
+	if _, ok := l.pending[w.key]; !ok {
 		l.order = append(l.order, w.key)
 	}
-	l.waiting[w.key] = w
-	// of things that came and went while nothing could be sent
-	if len(l.order) > 2*len(l.waiting)+64 {
+	l.pending[w.key] = w
+	// drop entries of items that came and went while nothing could be sent
+	if len(l.order) > 2*len(l.pending)+64 {
 		seen := map[string]bool{}
 		l.order = slices.DeleteFunc(l.order, func(key string) bool {
-			_, waits := l.waiting[key]
+			_, waits := l.pending[key]
 			again := seen[key]
 			seen[key] = true
 			return !waits || again
@@ -199,12 +199,12 @@ func (l *list) add(w waiting) {
 	}
 }
 
-// onItsWay reports whether another state of the thing is in the report that is not answered yet.
-func (o *Outbox) onItsWay(at int, key string) bool {
-	if o.flying == nil {
+// isInFlight reports whether the report in flight has another value of the item.
+func (o *Outbox) isInFlight(at int, key string) bool {
+	if o.inFlight == nil {
 		return false
 	}
-	for _, w := range o.flying.items[at] {
+	for _, w := range o.inFlight.items[at] {
 		if w.key == key {
 			return true
 		}
@@ -217,45 +217,45 @@ func (o *Outbox) wake() {
 	o.changed = make(chan struct{})
 }
 
-// forget drops what the hub was told of a row that is no more.
+// forget drops the reported values of a row that was deleted.
 func (o *Outbox) forget(key fleet.ObjectKey) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	delete(o.lists[listAcks].told, string(key.Kind)+"/"+key.Name)
+	delete(o.lists[listAcks].lastReported, string(key.Kind)+"/"+key.Name)
 	if key.Kind == fleet.ObjectApplication {
-		delete(o.lists[listObserved].told, key.Name)
+		delete(o.lists[listObserved].lastReported, key.Name)
 	}
 }
 
-// keepSyncs drops what the hub was told of syncs that are not open any more.
+// keepSyncs drops the reported values of syncs that are not open any more.
 func (o *Outbox) keepSyncs(open func(id string) bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for id := range o.lists[listSyncs].told {
+	for id := range o.lists[listSyncs].lastReported {
 		if !open(id) {
-			delete(o.lists[listSyncs].told, id)
+			delete(o.lists[listSyncs].lastReported, id)
 		}
 	}
 }
 
-// Waiting is how many things are still to be reported.
+// Waiting returns the number of items that the hub has not accepted.
 func (o *Outbox) Waiting() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	n := 0
 	for i := range o.lists {
-		n += len(o.lists[i].waiting)
+		n += len(o.lists[i].pending)
 	}
-	if o.standing.raw != nil {
+	if o.status.raw != nil {
 		n++
 	}
-	if o.flying != nil {
-		n += o.flying.size()
+	if o.inFlight != nil {
+		n += o.inFlight.size()
 	}
 	return n
 }
 
-// cut shortens a text to what a report takes, between characters.
+// cut shortens text to agent.MaxMessage bytes, between characters.
 func cut(s string) string {
 	s = strings.ToValidUTF8(s, "?")
 	if len(s) <= agent.MaxMessage {

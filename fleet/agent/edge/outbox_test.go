@@ -14,7 +14,7 @@ import (
 	"argosy.dev/argosy/fleet/engine"
 )
 
-// observe says how Applications stand.
+// observe reports the state of Applications.
 func (s *site) observe(health fleet.HealthState, names ...string) {
 	s.Helper()
 	var seen []fleet.Observation
@@ -28,7 +28,7 @@ func (s *site) observe(health fleet.HealthState, names ...string) {
 	}
 }
 
-// health is how the hub thinks that Applications stand.
+// health returns the hub's view of Applications.
 func (h *hubDouble) health() map[string]fleet.HealthState {
 	last := map[string]fleet.HealthState{}
 	for _, report := range h.taken() {
@@ -43,7 +43,7 @@ func TestNothingIsSentWhileNothingChanges(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hubDouble, s *site) {
 		h.put(object("one"))
 		s.follow()
-		say := func() {
+		report := func() {
 			s.acknowledge("one")
 			s.observe(fleet.HealthHealthy, "one")
 			if err := s.f.ReportEngine(t.Context(), s.lease, fleet.EngineReport{
@@ -52,10 +52,10 @@ func TestNothingIsSentWhileNothingChanges(t *testing.T) {
 			}
 			wait(time.Second)
 		}
-		say()
+		report()
 		sent, all := len(h.taken()), h.asked("")
 		for range 100 {
-			say()
+			report()
 		}
 		wait(time.Hour)
 		if len(h.taken()) != sent {
@@ -67,7 +67,7 @@ func TestNothingIsSentWhileNothingChanges(t *testing.T) {
 	})
 }
 
-func TestAnOutageCostsNoLastState(t *testing.T) {
+func TestAnOutageKeepsTheLastState(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hubDouble, s *site) {
 		s.follow()
 		s.observe(fleet.HealthHealthy, "a", "b")
@@ -93,7 +93,7 @@ func TestAnOutageCostsNoLastState(t *testing.T) {
 	})
 }
 
-func TestAReportWhoseAnswerIsLostIsTakenOnce(t *testing.T) {
+func TestAReportWithALostResponseIsAcceptedOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hubDouble, s *site) {
 		s.follow()
 		lost := 0
@@ -119,7 +119,7 @@ func TestAReportWhoseAnswerIsLostIsTakenOnce(t *testing.T) {
 	})
 }
 
-func TestAReportIsSentAnewUnderARaisedEpoch(t *testing.T) {
+func TestAReportIsSentAgainUnderARaisedEpoch(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hubDouble, s *site) {
 		s.follow()
 		h.set(func() { h.fault = unavailable(agent.PathStatus) })
@@ -141,7 +141,7 @@ func TestAReportIsSentAnewUnderARaisedEpoch(t *testing.T) {
 	})
 }
 
-func TestReportsKeepTheLimits(t *testing.T) {
+func TestReportsStayWithinTheLimits(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hubDouble, s *site) {
 		s.follow()
 		var names []string
@@ -169,7 +169,7 @@ func TestReportsKeepTheLimits(t *testing.T) {
 			seen, owned = seen+len(report.Observed), owned+len(report.Own)
 			if report.OwnWhole != (i == len(h.taken())-1) && report.OwnWhole != (owned == 1200 &&
 				len(report.Own) > 0) {
-				t.Errorf("report %d says whole: %v after %d", i, report.OwnWhole, owned)
+				t.Errorf("report %d has ownWhole: %v after %d", i, report.OwnWhole, owned)
 			}
 			for _, o := range report.Own {
 				if len(o.Message) > agent.MaxMessage || len(o.RepoURL) > agent.MaxMessage ||
@@ -184,7 +184,7 @@ func TestReportsKeepTheLimits(t *testing.T) {
 	})
 }
 
-func TestAnItemThatTheHubRefusesHoldsUpNoOther(t *testing.T) {
+func TestAnItemThatTheHubRejectsDelaysNoOther(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hubDouble, s *site) {
 		s.follow()
 		h.order(func(w http.ResponseWriter, r *http.Request) bool {
@@ -208,8 +208,8 @@ func TestAnItemThatTheHubRefusesHoldsUpNoOther(t *testing.T) {
 		if len(got) != 4 || s.f.Outbox.Waiting() != 0 {
 			t.Errorf("the hub knows %v, %d wait", got, s.f.Outbox.Waiting())
 		}
-		if !slices.ContainsFunc(h.taken(), func(r agent.Report) bool { return r.Standing != nil }) {
-			t.Error("how the agent stands is not told")
+		if !slices.ContainsFunc(h.taken(), func(r agent.Report) bool { return r.Status != nil }) {
+			t.Error("the status is not reported")
 		}
 	})
 }
@@ -222,8 +222,9 @@ func TestAHeldDeletionIsReportedAsHeld(t *testing.T) {
 		s.f.Held = func(fleet.ObjectKey) (string, bool) {
 			return "approve it with: argosy agent approve-deletions", true
 		}
-		local := Local{Inventory: []engine.Live{stands("one", "prod"), stands("stray", "prod"),
-			stands("stray-too", "prod"), stands("stray-project", "")}}
+		local := Local{
+			Inventory: []engine.Live{liveObject("one", "prod"), liveObject("orphan", "prod"),
+				liveObject("orphan-too", "prod"), liveObject("orphan-project", "")}}
 		s.f.Local = func() Local { return local }
 		s.follow()
 		key := fleet.ObjectKey{Engine: testEngine, Kind: fleet.ObjectApplication, Name: "one"}
@@ -232,7 +233,8 @@ func TestAHeldDeletionIsReportedAsHeld(t *testing.T) {
 			t.Fatal(err)
 		}
 		wait(time.Second)
-		// how the agent stands is told with it, and not when the engine is looked at next
+		// the acknowledgement reports the agent's status at once, without waiting for the next report of
+		// at the engine
 		local.Held = 1
 		if err := s.f.Acknowledge(t.Context(), s.lease, []fleet.Ack{
 			{Key: key, Seq: row.Seq, State: fleet.ApplyFailed, Message: "held"}}); err != nil {
@@ -243,7 +245,7 @@ func TestAHeldDeletionIsReportedAsHeld(t *testing.T) {
 			"approve-deletions") {
 			t.Errorf("%+v", ack)
 		}
-		last := h.taken()[len(h.taken())-1].Standing
+		last := h.taken()[len(h.taken())-1].Status
 		if last == nil || last.PendingDeletions != 1 || last.HeldDeletions != 1 ||
 			last.Orphans != 3 ||
 			!slices.Equal(last.Environments, []fleet.EnvironmentID{
@@ -253,72 +255,72 @@ func TestAHeldDeletionIsReportedAsHeld(t *testing.T) {
 	})
 }
 
-func TestUnreachableEnvironmentsAreAPartOfHowTheAgentStands(t *testing.T) {
+func TestUnreachableEnvironmentsArePartOfTheAgentsStatus(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hubDouble, s *site) {
 		s.follow()
 		if err := s.f.ReportEngine(t.Context(), s.lease, fleet.EngineReport{
 			Engine: testEngine, Reachable: true}); err != nil {
 			t.Fatal(err)
 		}
-		told := func(reports []fleet.Reach, whole bool) *agent.Standing {
+		reported := func(reports []fleet.Reach, whole bool) *agent.AgentStatus {
 			t.Helper()
 			if err := s.f.ReportReach(t.Context(), s.lease, reports, whole); err != nil {
 				t.Fatal(err)
 			}
 			wait(time.Second)
 			all := h.taken()
-			return all[len(all)-1].Standing
+			return all[len(all)-1].Status
 		}
 		of := func(name fleet.EnvironmentName, u *fleet.Unreachable) fleet.Reach {
 			return fleet.Reach{Environment: fleet.EnvironmentID{Tenant: "acme", Name: name},
 				Unreachable: u}
 		}
 		wait(time.Second)
-		if first := h.taken()[len(h.taken())-1].Standing; first == nil || first.Unreachable != nil {
+		if first := h.taken()[len(h.taken())-1].Status; first == nil || first.Unreachable != nil {
 			t.Errorf("before the engine was read: %+v", first)
 		}
-		if none := told(nil, true); none == nil || none.Unreachable == nil ||
+		if none := reported(nil, true); none == nil || none.Unreachable == nil ||
 			len(none.Unreachable) > 0 {
 			t.Errorf("none: %+v", none)
 		}
 		long := &fleet.Unreachable{Reason: fleet.UnreachableTimeout,
 			Message: strings.Repeat("é", 1000), Since: time.Now(), Parked: 3}
-		two := told([]fleet.Reach{of("b", long), of("a", long)}, false)
+		two := reported([]fleet.Reach{of("b", long), of("a", long)}, false)
 		if two == nil || len(two.Unreachable) != 2 || two.Unreachable[0].Environment.Name != "a" ||
 			two.Unreachable[0].Parked != 3 ||
 			len(two.Unreachable[0].Message) > reachMessage {
 			t.Errorf("two: %+v", two)
 		}
-		if left := told([]fleet.Reach{of("a", nil)}, false); left == nil ||
+		if left := reported([]fleet.Reach{of("a", nil)}, false); left == nil ||
 			len(left.Unreachable) != 1 || left.Unreachable[0].Environment.Name != "b" {
 			t.Errorf("one that answers again: %+v", left)
 		}
 	})
 }
 
-// stands is an object of ours on the cluster.
-func stands(name string, environment fleet.EnvironmentName) engine.Live {
+// liveObject returns an object of ours on the cluster.
+func liveObject(name string, environment fleet.EnvironmentName) engine.Live {
 	return engine.Live{Key: fleet.ObjectKey{Engine: testEngine, Kind: fleet.ObjectApplication,
 		Name: name}, Ours: true, Tenant: "acme", Environment: environment}
 }
 
-func TestOrphansAreToldWithTheirEnvironmentsUpToAThousand(t *testing.T) {
+func TestUpToAThousandOrphansAreReportedWithTheirEnvironments(t *testing.T) {
 	m := newMirror(testEngine, "argocd")
 	n, of, _ := m.orphans(nil)
-	if said, err := json.Marshal(agent.Standing{Orphans: n, Environments: of}); n != 0 ||
-		err != nil || !strings.Contains(string(said), `"environments":[]`) {
-		t.Errorf("of nothing: %d, %s, %v; an agent that tells has a list", n, said, err)
+	if text, err := json.Marshal(agent.AgentStatus{Orphans: n, Environments: of}); n != 0 ||
+		err != nil || !strings.Contains(string(text), `"environments":[]`) {
+		t.Errorf("of nothing: %d, %s, %v; an agent that reports sends a list", n, text, err)
 	}
 	var all []engine.Live
 	for i := range fleet.MaxOrphanEnvironments + 7 {
 		name := fmt.Sprintf("e%04d", i)
-		all = append(all, stands(name, fleet.EnvironmentName(name)),
-			stands(name+"-b", fleet.EnvironmentName(name)))
+		all = append(all, liveObject(name, fleet.EnvironmentName(name)),
+			liveObject(name+"-b", fleet.EnvironmentName(name)))
 	}
 	slices.Reverse(all)
 	n, of, _ = m.orphans(all)
 	if n != 2*(fleet.MaxOrphanEnvironments+7) || len(of) != fleet.MaxOrphanEnvironments ||
 		of[0].Name != "e0000" || of[999].Name != "e0999" {
-		t.Errorf("%d strays of %d environments", n, len(of))
+		t.Errorf("%d orphans of %d environments", n, len(of))
 	}
 }

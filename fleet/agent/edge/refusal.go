@@ -13,17 +13,17 @@ import (
 	"argosy.dev/argosy/fleet/agent"
 )
 
-// Refusal is what the hub, or something in its place, answers instead of what was asked for.
+// Refusal is an error response of the hub, or of a proxy in its place.
 type Refusal struct {
 	Status int
-	// of agent's codes; empty when the answer is none of the hub's problem documents
+	// a code of package agent; empty if the response is not a problem document of the hub
 	Code      string
-	Message   string // printable, capped
-	ReportSeq int64  // of CodeReplay: the last report that was taken
+	Message   string // printable, shortened
+	ReportSeq int64  // CodeReplay: the last accepted report
 	After     time.Duration
 }
 
-// Error names the status and what was said.
+// Error returns the status and the message.
 func (r *Refusal) Error() string {
 	text := fmt.Sprintf("the hub answers %d", r.Status)
 	if r.Code != "" {
@@ -35,42 +35,42 @@ func (r *Refusal) Error() string {
 	return text
 }
 
-// Ended says that an agent is to end and not to try again: somebody has to do something first.
-type Ended struct{ Code, Message string }
+// TerminalError stops the agent without a retry: a person has to act first.
+type TerminalError struct{ Code, Message string }
 
-// Error says what, and what to do next.
-func (e *Ended) Error() string { return e.Message }
+// Error returns the reason and the next step.
+func (e *TerminalError) Error() string { return e.Message }
 
-const joinAnew = "make a token with `argosy agent token create` and run `argosy agent join` with it on this cluster; nothing on the cluster is touched meanwhile"
+const joinAgain = "make a token with `argosy agent token create` and run `argosy agent join` with it on this cluster; nothing on the cluster is touched meanwhile"
 
-var endings = map[string]string{
-	agent.CodeRevoked: "this agent's identity was revoked: " + joinAnew,
+var terminalReasons = map[string]string{
+	agent.CodeRevoked: "this agent's identity was revoked: " + joinAgain,
 	agent.CodeExpired: "this agent's identity has expired, because the hub was not reached " +
-		"in time to renew it: " + joinAnew,
-	agent.CodeCloned: "two processes use this agent's identity in turn, so that neither is " +
-		"served: end the one that should not be, look how it came by the Secret, then " + joinAnew,
-	agent.CodeSuperseded: "another process of this agent has taken over, and this one ends; if " +
-		"there should be no other, look where its Secret was copied to and revoke it with " +
+		"in time to renew it: " + joinAgain,
+	agent.CodeCloned: "two processes alternate with this agent's identity, so that neither is " +
+		"served: stop the wrong one, find out how it got the Secret, then " + joinAgain,
+	agent.CodeSuperseded: "another process of this agent has taken over, and this one exits; if " +
+		"there should be no other, find out where its Secret was copied, and revoke it with " +
 		"`argosy agent revoke`",
 }
 
-// ended is the Ended of a code, or nil.
-func ended(code string) error {
-	if text, ok := endings[code]; ok {
-		return &Ended{Code: code, Message: text}
+// terminal returns the TerminalError of a code, or nil.
+func terminal(code string) error {
+	if text, ok := terminalReasons[code]; ok {
+		return &TerminalError{Code: code, Message: text}
 	}
 	return nil
 }
 
-const maxProblem = 64 << 10 // bytes of a refusal that are read
+const maxProblem = 64 << 10 // bytes read of a refusal
 
-// refusalOf reads an answer that is none of the expected ones, and closes it.
+// refusalOf reads an unexpected response and closes it.
 func refusalOf(answer *http.Response) error {
 	defer answer.Body.Close()
 	r := &Refusal{Status: answer.StatusCode, After: retryAfter(answer.Header)}
 	if answer.StatusCode >= 300 && answer.StatusCode < 400 {
 		r.Message = "it redirects to " + plain(answer.Header.Get("Location")) +
-			", which is not followed; if that is the hub, give its URL"
+			", which is not followed; if that is the hub, use its URL"
 		return r
 	}
 	var problem agent.Problem
@@ -85,7 +85,7 @@ func refusalOf(answer *http.Response) error {
 			r.Message += "; " + plain(problem.Next)
 		}
 	}
-	if err := ended(r.Code); err != nil {
+	if err := terminal(r.Code); err != nil {
 		return err
 	}
 	return r
@@ -96,24 +96,24 @@ func refused(err error, code string) bool {
 	return errors.As(err, &r) && r.Code == code
 }
 
-// retryAfter reads the header in seconds; a date would have to trust a clock.
+// retryAfter parses the header in seconds. It ignores dates, which depend on a clock.
 func retryAfter(h http.Header) time.Duration {
 	seconds, err := strconv.Atoi(h.Get("Retry-After"))
 	if err != nil || seconds < 0 {
 		return 0
 	}
-	return min(time.Duration(seconds)*time.Second, longestPause)
+	return min(time.Duration(seconds)*time.Second, maxPause)
 }
 
 const (
-	firstPause   = 500 * time.Millisecond
-	lastPause    = time.Minute
-	longestPause = 10 * time.Minute // that a hub may ask for
+	minBackoff = 500 * time.Millisecond
+	maxBackoff = time.Minute
+	maxPause   = 10 * time.Minute // the maximum pause that a hub may request
 )
 
-// pause is how long to wait after that many failures in a row. It doubles up to a minute and is
-// spread over its upper half, so that agents that failed together do not return together; what the
-// hub asked for is kept, and spread by a quarter beyond it.
+// pause returns the wait after a number of consecutive failures. It doubles up to a minute, with
+// jitter over its upper half, so that agents that failed together do not return together. A pause
+// that the hub has requested is kept, plus up to a quarter.
 func pause(failures int, err error) time.Duration {
 	var r *Refusal
 	if errors.As(err, &r) {
@@ -121,12 +121,12 @@ func pause(failures int, err error) time.Duration {
 			return r.After + rand.N(r.After/4+1)
 		}
 		if r.Code == agent.CodeProtocol {
-			return lastPause + rand.N(lastPause)
+			return maxBackoff + rand.N(maxBackoff)
 		}
 	}
-	d := lastPause
+	d := maxBackoff
 	if failures < 8 {
-		d = min(firstPause<<max(failures-1, 0), lastPause)
+		d = min(minBackoff<<max(failures-1, 0), maxBackoff)
 	}
 	return d/2 + rand.N(d/2+1)
 }

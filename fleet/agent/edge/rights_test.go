@@ -16,14 +16,14 @@ import (
 	"argosy.dev/argosy/test/stack"
 )
 
-// secretIn is a Secret with labels.
+// secretIn returns a Secret with labels.
 func secretIn(namespace, name string, labels map[string]string) *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name,
 		Labels: labels}, StringData: map[string]string{"a": "b"}}
 }
 
-// TestTheAgentsRightsOnARealAPIServer applies the manifest and tries, as the agent's service
-// account, what it may do and what it may not.
+// The test applies the manifest and tries, as the agent's service account, the allowed and the
+// forbidden requests.
 func TestTheAgentsRightsOnARealAPIServer(t *testing.T) {
 	ctx := t.Context()
 	c, err := stack.StartCluster(ctx, stack.ClusterOptions{Name: "agent-rights"})
@@ -82,8 +82,7 @@ func TestTheAgentsRightsOnARealAPIServer(t *testing.T) {
 	t.Run("nothing else", func(t *testing.T) { refusedElsewhere(t, as) })
 }
 
-// awaitPolicy waits until the API server has heard of the policy: a write that it forbids is
-// refused.
+// awaitPolicy waits until the API server enforces the policy.
 func awaitPolicy(t *testing.T, as kubernetes.Interface) {
 	t.Helper()
 	deadline := time.Now().Add(time.Minute)
@@ -104,26 +103,26 @@ func awaitPolicy(t *testing.T, as kubernetes.Interface) {
 }
 
 func keepsItsOwn(t *testing.T, as kubernetes.Interface) {
-	for _, cell := range []Cell{SecretCell(as, Name, Name),
-		ConfigMapCell(as, Name, DeletionsName)} {
+	for _, cell := range []ObjectStore{SecretStore(as, Name, Name),
+		ConfigMapStore(as, Name, DeletionsName)} {
 		_, version, err := cell.Load(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		if version == "" {
-			if version, err = cell.Swap(t.Context(), map[string][]byte{"a": []byte("1")},
+			if version, err = cell.Save(t.Context(), map[string][]byte{"a": []byte("1")},
 				""); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if _, err := cell.Swap(t.Context(), map[string][]byte{"a": []byte("2")},
+		if _, err := cell.Save(t.Context(), map[string][]byte{"a": []byte("2")},
 			version); err != nil {
 			t.Fatal(err)
 		}
 		if values, _, err := cell.Load(t.Context()); err != nil || string(values["a"]) != "2" {
 			t.Errorf("%v, %v", values, err)
 		}
-		if _, err := cell.Swap(t.Context(), map[string][]byte{"a": []byte("3")},
+		if _, err := cell.Save(t.Context(), map[string][]byte{"a": []byte("3")},
 			version); err == nil {
 			t.Error("a stale write is taken")
 		}

@@ -8,11 +8,10 @@ import (
 	"argosy.dev/argosy/fleet/agent"
 )
 
-// stage stores the keys that are to replace the current ones, or finds those that were stored
-// before.
-func (k *Keeper) stage(ctx context.Context) (Identity, error) {
-	err := change(ctx, k.cell, func(values map[string][]byte) (bool, error) {
-		have, err := keysNamed(values, next)
+// stageNext stores the next keys, or returns those stored before.
+func (k *IdentityStore) stageNext(ctx context.Context) (Identity, error) {
+	err := updateObject(ctx, k.objects, func(values map[string][]byte) (bool, error) {
+		have, err := keysNamed(values, nextPrefix)
 		if err == nil && !have.IsZero() {
 			return false, nil
 		}
@@ -20,8 +19,8 @@ func (k *Keeper) stage(ctx context.Context) (Identity, error) {
 		if err != nil {
 			return false, err
 		}
-		dropPrefix(values, next)
-		putKeys(values, next, fresh)
+		dropPrefix(values, nextPrefix)
+		putKeys(values, nextPrefix, fresh)
 		return true, nil
 	})
 	if err != nil {
@@ -30,10 +29,11 @@ func (k *Keeper) stage(ctx context.Context) (Identity, error) {
 	return k.Load(ctx)
 }
 
-// promote makes the staged keys the current ones, once the hub knows the agent by them.
-func (k *Keeper) promote(ctx context.Context, thumb string, issued, expires time.Time) (Identity,
+// promoteNext makes the staged keys the current ones, once the hub has accepted them.
+func (k *IdentityStore) promoteNext(ctx context.Context, thumb string, issued,
+	expires time.Time) (Identity,
 	error) {
-	err := change(ctx, k.cell, func(values map[string][]byte) (bool, error) {
+	err := updateObject(ctx, k.objects, func(values map[string][]byte) (bool, error) {
 		id, err := parseIdentity(values)
 		if err != nil {
 			return false, err
@@ -47,7 +47,7 @@ func (k *Keeper) promote(ctx context.Context, thumb string, issued, expires time
 					"the keys that the hub has accepted are no longer in the agent's Secret; " +
 						"join again")
 		}
-		dropPrefix(values, next)
+		dropPrefix(values, nextPrefix)
 		putKeys(values, "", id.Next)
 		putTimes(values, issued, expires)
 		return true, nil
@@ -58,11 +58,11 @@ func (k *Keeper) promote(ctx context.Context, thumb string, issued, expires time
 	return k.Load(ctx)
 }
 
-// Rotate replaces the agent's keys: the next ones are stored, then sent, then made the current
-// ones. After a crash in between the agent tries the current keys and then the next (see Client),
-// and goes on from there. The identity's life begins anew.
+// Rotate replaces the agent's keys: it stores the next keys, sends them, and then makes them the
+// current ones. After a crash in between, the agent tries the current keys and then the next ones
+// (see Client), and completes the rotation. The identity's life starts again.
 func (c *Client) Rotate(ctx context.Context) error {
-	id, err := c.keeper.stage(ctx)
+	id, err := c.identity.stageNext(ctx)
 	if err != nil {
 		return err
 	}
@@ -78,9 +78,9 @@ func (c *Client) Rotate(ctx context.Context) error {
 	}
 	if !joined.ExpiresAt.After(c.clock.Now()) {
 		return errors.New(
-			"the hub's answer to a rotation of keys holds no time until which they hold")
+			"the hub's response to a rotation of keys has no expiry in the future")
 	}
-	c.forget()
-	_, err = c.keeper.promote(ctx, id.Next.Public().Thumb(), c.clock.Now(), joined.ExpiresAt)
+	c.dropToken()
+	_, err = c.identity.promoteNext(ctx, id.Next.Public().Thumb(), c.clock.Now(), joined.ExpiresAt)
 	return err
 }

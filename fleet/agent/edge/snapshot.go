@@ -11,38 +11,38 @@ import (
 	"argosy.dev/argosy/fleet/agent"
 )
 
-// errSilent ends a connection on which nothing comes any more, though nobody has closed it.
-var errSilent = fmt.Errorf("the hub was silent for %s: the connection is dead", deadAfter)
+// errSilent ends a connection that delivers nothing although the peer has not closed it.
+var errSilent = fmt.Errorf("the hub was silent for %s: the connection is dead", idleTimeout)
 
-// listener reads an answer and ends its request when nothing comes for deadAfter.
-type listener struct {
+// idleReader reads a response and cancels its request after idleTimeout without data.
+type idleReader struct {
 	from  io.ReadCloser
 	timer *time.Timer
 }
 
-func listen(from io.ReadCloser, cut context.CancelCauseFunc) *listener {
-	return &listener{from: from, timer: time.AfterFunc(deadAfter, func() { cut(errSilent) })}
+func newIdleReader(from io.ReadCloser, cut context.CancelCauseFunc) *idleReader {
+	return &idleReader{from: from, timer: time.AfterFunc(idleTimeout, func() { cut(errSilent) })}
 }
 
-func (l *listener) Read(p []byte) (int, error) {
+func (l *idleReader) Read(p []byte) (int, error) {
 	n, err := l.from.Read(p)
 	if n > 0 {
-		l.timer.Reset(deadAfter)
+		l.timer.Reset(idleTimeout)
 	}
 	return n, err
 }
 
-func (l *listener) Close() error {
+func (l *idleReader) Close() error {
 	l.timer.Stop()
 	return l.from.Close()
 }
 
-// Snapshot reads every row of the agent's engine. What is cut, too large, incomplete or not what
-// its digest says is an error, and nothing of it is given. Epoch is the highest that the cluster's
-// objects show.
+// Snapshot reads every row of the agent's engine. A truncated, oversized or incomplete snapshot, or
+// one with a wrong digest, is an error and returns no rows. epoch is the highest one on the
+// cluster's objects.
 func (c *Client) Snapshot(ctx context.Context, epoch int64) (*agent.Snapshot, error) {
-	ctx, done := context.WithTimeoutCause(ctx, snapshotTime,
-		fmt.Errorf("the snapshot took longer than %s", snapshotTime))
+	ctx, done := context.WithTimeoutCause(ctx, snapshotTimeout,
+		fmt.Errorf("the snapshot took longer than %s", snapshotTimeout))
 	defer done()
 	ctx, cut := context.WithCancelCause(ctx)
 	defer cut(nil)
@@ -50,16 +50,16 @@ func (c *Client) Snapshot(ctx context.Context, epoch int64) (*agent.Snapshot, er
 	if err != nil {
 		return nil, err
 	}
-	body := listen(from, cut)
+	body := newIdleReader(from, cut)
 	defer body.Close()
 	s, err := decodeSnapshot(body, agent.MaxSnapshot)
 	if err != nil {
-		return nil, fmt.Errorf("the snapshot counts for nothing: %w", c.reason(ctx, err))
+		return nil, fmt.Errorf("invalid snapshot: %w", c.reason(ctx, err))
 	}
 	return s, nil
 }
 
-// decodeSnapshot reads a snapshot of at most that many bytes, to its end.
+// decodeSnapshot reads a snapshot of at most most bytes, up to its end.
 func decodeSnapshot(from io.Reader, most int64) (*agent.Snapshot, error) {
 	limited := &io.LimitedReader{R: from, N: most + 1}
 	decoder := json.NewDecoder(limited)
@@ -67,7 +67,7 @@ func decodeSnapshot(from io.Reader, most int64) (*agent.Snapshot, error) {
 	err := decoder.Decode(&s)
 	if err == nil {
 		if _, end := decoder.Token(); !errors.Is(end, io.EOF) {
-			err = errors.New("it does not end where it should")
+			err = errors.New("data follows its end")
 		}
 	}
 	switch {
@@ -76,11 +76,11 @@ func decodeSnapshot(from io.Reader, most int64) (*agent.Snapshot, error) {
 	case err != nil:
 		return nil, err
 	case !s.Complete:
-		return nil, errors.New("it does not say that it is complete")
+		return nil, errors.New("it is incomplete")
 	case s.Digest != agent.Digest(&s):
-		return nil, errors.New("its digest is not that of its rows")
+		return nil, errors.New("its digest does not match its rows")
 	case s.Cursor < 0 || s.Epoch <= 0 || s.Epoch > agent.MaxEpoch:
-		return nil, errors.New("its epoch or cursor is no number from 1 on")
+		return nil, errors.New("its epoch is not positive, or its cursor is negative")
 	}
 	return &s, nil
 }

@@ -12,7 +12,7 @@ import (
 	"argosy.dev/argosy/fleet/agent"
 )
 
-// Stream is an open stream of changes. It is read by one goroutine.
+// Stream is an open stream of changes, for one goroutine.
 type Stream struct {
 	Hello agent.Hello
 
@@ -37,75 +37,75 @@ func (c *Client) Stream(ctx context.Context, epoch, cursor int64) (*Stream, erro
 		cut(nil)
 		return nil, err
 	}
-	body := listen(from, cut)
+	body := newIdleReader(from, cut)
 	s := &Stream{client: c, ctx: ctx, cut: cut, body: body, lines: bufio.NewReaderSize(body,
 		64<<10)}
-	if err := s.greet(); err != nil {
+	if err := s.readHello(); err != nil {
 		s.Close()
 		return nil, fmt.Errorf("stream: %w", err)
 	}
-	c.clock.hear(s.Hello.Time)
+	c.clock.set(s.Hello.Time)
 	return s, nil
 }
 
-// greet reads the hello, or the bye in its place.
-func (s *Stream) greet() error {
+// readHello reads the hello, or the GoAway in its place.
+func (s *Stream) readHello() error {
 	event, err := s.Next()
 	if err != nil {
 		return err
 	}
 	if event.Name != agent.EventHello {
-		return errors.New("it does not begin with a hello; does a proxy answer in the hub's place?")
+		return errors.New(
+			"its first message is not a hello; does a proxy respond in the hub's place?")
 	}
 	if err := json.Unmarshal(event.Data, &s.Hello); err != nil {
-		return fmt.Errorf("its hello cannot be read: %s", plain(err.Error()))
+		return fmt.Errorf("failed to decode its hello: %s", plain(err.Error()))
 	}
 	if s.Hello.Epoch <= 0 || s.Hello.Epoch > agent.MaxEpoch || s.Hello.Engine == "" ||
 		s.Hello.ReportSeq < 0 {
-		return errors.New("its hello names no engine, or no epoch from 1 on")
+		return errors.New("its hello has no engine, or no positive epoch")
 	}
 	return nil
 }
 
-// Close ends the stream.
 func (s *Stream) Close() {
 	s.cut(nil)
 	s.body.Close()
 }
 
-// Next waits for the next message. A bye is an error: an Ended, or a Refusal that says when to come
-// back. The end of the connection is an error too, always.
+// Next waits for the next message. It returns a GoAway as an error: a TerminalError, or a Refusal
+// with the retry time. The end of the connection is always an error.
 func (s *Stream) Next() (Event, error) {
 	event, err := readEvent(s.lines)
 	if err != nil {
 		return Event{}, s.client.reason(s.ctx, err)
 	}
-	if event.Name != agent.EventBye {
+	if event.Name != agent.EventGoAway {
 		return event, nil
 	}
-	var bye agent.Bye
-	if err := json.Unmarshal(event.Data, &bye); err != nil {
-		return Event{}, errors.New("the hub has ended the stream and its reason cannot be read")
+	var goAway agent.GoAway
+	if err := json.Unmarshal(event.Data, &goAway); err != nil {
+		return Event{}, errors.New("the hub ended the stream without a readable reason")
 	}
-	if err := ended(bye.Code); err != nil {
+	if err := terminal(goAway.Code); err != nil {
 		return Event{}, err
 	}
-	return Event{}, &farewell{code: plain(bye.Code), refusal: &Refusal{Code: plain(bye.Code),
-		Message: plain(bye.Message), After: min(max(bye.After, 0), longestPause)}}
+	return Event{}, &goAwayError{code: plain(goAway.Code), refusal: &Refusal{Code: plain(goAway.Code),
+		Message: plain(goAway.Message), After: min(max(goAway.After, 0), maxPause)}}
 }
 
-// farewell is a bye after which the agent comes back.
-type farewell struct {
+// goAwayError is a GoAway after which the agent reconnects.
+type goAwayError struct {
 	code    string
 	refusal *Refusal
 }
 
-func (f *farewell) Error() string { return "the hub ends the stream: " + f.code }
+func (f *goAwayError) Error() string { return "the hub ended the stream: " + f.code }
 
-func (f *farewell) Unwrap() error { return f.refusal }
+func (f *goAwayError) Unwrap() error { return f.refusal }
 
-// readEvent reads one message of text/event-stream: its event's name and data. Comments, ids and
-// fields that are not known are passed over. What is larger than agent.MaxEvent is an error.
+// readEvent reads one message of text/event-stream: its event name and data. It ignores comments,
+// ids and unknown fields, and fails above agent.MaxEvent bytes.
 func readEvent(from *bufio.Reader) (Event, error) {
 	var event Event
 	for size := 0; ; {
@@ -135,8 +135,8 @@ func readEvent(from *bufio.Reader) (Event, error) {
 	}
 }
 
-// readLine reads a line of at most that many bytes, without its end. A last line without one was
-// cut.
+// readLine reads a line of at most most bytes, without its end. A last line without an end was
+// truncated.
 func readLine(from *bufio.Reader, most int) ([]byte, error) {
 	var line []byte
 	for {

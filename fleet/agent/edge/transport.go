@@ -16,26 +16,25 @@ import (
 	"argosy.dev/argosy/fleet/agent"
 )
 
-// Settings are what a Client is made of.
+// Settings configures a Client.
 type Settings struct {
-	Hub string // URL: https://host, maybe with a path
-	// PEM; trusted beside the system's authorities: of a TLS-inspecting proxy, or of a hub with one
-	// of its own
+	Hub string // https://host, optionally with a path
+	// PEM; trusted in addition to the system's authorities: of a TLS-inspecting proxy, or of a hub
+	// with a private CA
 	CA      []byte
-	Proxy   *url.URL // nil: that of the environment (HTTPS_PROXY, NO_PROXY)
+	Proxy   *url.URL // nil: from the environment (HTTPS_PROXY, NO_PROXY)
 	Version string   // of the agent
 	Log     *slog.Logger
 }
 
 const (
-	dialTimeout    = 10 * time.Second
-	requestTimeout = time.Minute      // of one request with a short answer
-	snapshotTime   = 10 * time.Minute // of a snapshot, which may be large and the line slow
-	deadAfter      = 3 * agent.Beat   // without a byte, a stream is no more
+	dialTimeout     = 10 * time.Second
+	requestTimeout  = time.Minute         // of one request with a short response
+	snapshotTimeout = 10 * time.Minute    // of a snapshot, which may be large on a slow network
+	idleTimeout     = 3 * agent.Heartbeat // a stream without data for that long is dead
 )
 
-// newTransport has connections of its own. A dead one is noticed by HTTP/2 pings, whatever lies
-// between.
+// newTransport returns a transport with its own connections. HTTP/2 pings detect dead ones.
 func (s Settings) newTransport() (*http.Transport, error) {
 	pool, err := roots(s.CA)
 	if err != nil {
@@ -50,19 +49,21 @@ func (s Settings) newTransport() (*http.Transport, error) {
 		ForceAttemptHTTP2:   true,
 		TLSHandshakeTimeout: dialTimeout, ResponseHeaderTimeout: requestTimeout, MaxIdleConns: 4,
 		IdleConnTimeout: 90 * time.Second,
-		DialContext:     (&net.Dialer{Timeout: dialTimeout, KeepAlive: agent.Beat}).DialContext,
-		HTTP2:           &http.HTTP2Config{SendPingTimeout: agent.Beat, PingTimeout: agent.Beat},
+		DialContext: (&net.Dialer{Timeout: dialTimeout, KeepAlive: agent.Heartbeat}).
+			DialContext,
+		HTTP2: &http.HTTP2Config{
+			SendPingTimeout: agent.Heartbeat, PingTimeout: agent.Heartbeat},
 	}, nil
 }
 
-// Client speaks to the hub. Its methods may be called at the same time.
+// Client sends requests to the hub. Its methods are safe for concurrent use.
 type Client struct {
 	base      *url.URL
 	audience  string
 	http      *http.Client
 	transport *http.Transport
 	clock     *Clock
-	keeper    *Keeper
+	identity  *IdentityStore
 	version   string
 	instance  string
 	log       *slog.Logger
@@ -70,8 +71,8 @@ type Client struct {
 	access access
 }
 
-// NewClient prepares to speak to a hub with the identity that the keeper keeps. Nothing is sent.
-func NewClient(s Settings, keeper *Keeper) (*Client, error) {
+// NewClient returns a client for a hub, with the identity of an IdentityStore. It sends nothing.
+func NewClient(s Settings, identity *IdentityStore) (*Client, error) {
 	base, err := ParseHub(s.Hub)
 	if err != nil {
 		return nil, err
@@ -84,20 +85,20 @@ func NewClient(s Settings, keeper *Keeper) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !agent.SoundVersion(s.Version) {
-		return nil, errors.New("the agent's version is no word of printable ASCII")
+	if !agent.ValidVersion(s.Version) {
+		return nil, errors.New("the agent's version is not printable ASCII")
 	}
 	var instance [16]byte
 	if _, err := rand.Read(instance[:]); err != nil {
-		return nil, fmt.Errorf("name of this process: %w", err)
+		return nil, fmt.Errorf("ID of this process: %w", err)
 	}
 	if s.Log == nil {
 		s.Log = slog.Default()
 	}
 	return &Client{
-		base: base, audience: audience, transport: transport, clock: &Clock{}, keeper: keeper,
+		base: base, audience: audience, transport: transport, clock: &Clock{}, identity: identity,
 		version: s.Version, log: s.Log,
-		instance: hex.EncodeToString(instance[:]), access: access{getting: make(chan struct{}, 1)},
+		instance: hex.EncodeToString(instance[:]), access: access{fetching: make(chan struct{}, 1)},
 		http: &http.Client{Transport: transport, CheckRedirect: func(*http.Request,
 			[]*http.Request) error {
 			return http.ErrUseLastResponse
@@ -105,24 +106,24 @@ func NewClient(s Settings, keeper *Keeper) (*Client, error) {
 	}, nil
 }
 
-// Clock is the hub's time.
+// Clock returns the hub's clock.
 func (c *Client) Clock() *Clock { return c.clock }
 
-// Close drops the idle connections.
+// Close closes idle connections.
 func (c *Client) Close() { c.transport.CloseIdleConnections() }
 
-// do sends a request and takes the hub's time from the answer.
+// do sends a request and sets the clock from the response.
 func (c *Client) do(request *http.Request) (*http.Response, error) {
 	answer, err := c.http.Do(request)
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: %w", request.Method, request.URL.Path,
 			c.reason(request.Context(), err))
 	}
-	c.clock.hearDate(answer.Header)
+	c.clock.setFromDate(answer.Header)
 	return answer, nil
 }
 
-// reason is what a failed request comes to, without the URL that net/url puts before it.
+// reason returns the cause of a failed request, without the URL that net/url prepends.
 func (c *Client) reason(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause

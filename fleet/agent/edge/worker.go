@@ -12,9 +12,9 @@ import (
 	"argosy.dev/argosy/fleet/agent"
 )
 
-// This is the Follower as a worker sees it: its Rows, Leases, Secrets and StopReader.
+// This file implements the interfaces of a worker.
 
-// read gives the mirror to f, or says that there is none yet.
+// read calls use with the mirror, or returns ErrNotRead.
 func (f *Follower) read(name fleet.EngineName, use func(*mirror) error) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -22,18 +22,18 @@ func (f *Follower) read(name fleet.EngineName, use func(*mirror) error) error {
 		return ErrNotRead
 	}
 	if name != f.mirror.engine {
-		return fmt.Errorf("engine %s is not the agent's, which is %s", name, f.mirror.engine)
+		return fmt.Errorf("engine %s is not the agent's engine %s", name, f.mirror.engine)
 	}
 	return use(f.mirror)
 }
 
-// Changed are the rows above after, in their order, at most limit. fleet.ErrFenced when after is of
-// a mirror that is no more.
+// Changed returns the rows above after, in order, at most limit; fleet.ErrFenced if after belongs
+// to a replaced mirror.
 func (f *Follower) Changed(_ context.Context, name fleet.EngineName, after int64,
 	limit int) (rows []fleet.Row, err error) {
 	err = f.read(name, func(m *mirror) error {
-		if f.leased != f.generation {
-			return fmt.Errorf("%w: %w", errAnew, fleet.ErrFenced)
+		if f.leasedGeneration != f.generation {
+			return fmt.Errorf("%w: %w", errResync, fleet.ErrFenced)
 		}
 		rows = m.changed(after, limit)
 		return nil
@@ -41,7 +41,7 @@ func (f *Follower) Changed(_ context.Context, name fleet.EngineName, after int64
 	return rows, err
 }
 
-// RowHeads visits the head of every row as it stood at one moment.
+// RowHeads visits the heads of all rows at one moment.
 func (f *Follower) RowHeads(_ context.Context, name fleet.EngineName,
 	visit func(fleet.RowHead) error) error {
 	var rows []fleet.Row
@@ -56,7 +56,7 @@ func (f *Follower) RowHeads(_ context.Context, name fleet.EngineName,
 	return nil
 }
 
-// Row is one row as it stands.
+// Row returns one row.
 func (f *Follower) Row(_ context.Context, key fleet.ObjectKey) (row fleet.Row, ok bool, err error) {
 	err = f.read(key.Engine, func(m *mirror) error {
 		have, there := m.rows[key]
@@ -66,16 +66,16 @@ func (f *Follower) Row(_ context.Context, key fleet.ObjectKey) (row fleet.Row, o
 	return row, ok, err
 }
 
-// LeasedRow is Row for whoever holds the session's lease.
+// LeasedRow is Row under the session's lease.
 func (f *Follower) LeasedRow(ctx context.Context, lease fleet.Lease,
 	key fleet.ObjectKey) (row fleet.Row, ok bool, err error) {
-	if err := f.under(lease); err != nil {
+	if err := f.checkLease(lease); err != nil {
 		return row, false, err
 	}
 	return f.Row(ctx, key)
 }
 
-// Lookup is the rows of these objects; objects without one are left out.
+// Lookup returns the rows of these objects and skips objects without one.
 func (f *Follower) Lookup(_ context.Context, name fleet.EngineName,
 	keys []fleet.ObjectKey) (rows []fleet.Row, err error) {
 	err = f.read(name, func(m *mirror) error {
@@ -89,22 +89,22 @@ func (f *Follower) Lookup(_ context.Context, name fleet.EngineName,
 	return rows, err
 }
 
-// OrphanKeys are none: the hub keeps the list, from what the agent reports.
+// OrphanKeys returns none: the hub maintains the list from the agent's status.
 func (f *Follower) OrphanKeys(context.Context, fleet.EngineName) ([]fleet.ObjectKey, error) {
 	return nil, nil
 }
 
-// ReportOrphans says that the strays have changed: how the agent stands has all of them.
+// ReportOrphans reports the agent's status, which has the complete list of orphans.
 func (f *Follower) ReportOrphans(_ context.Context, lease fleet.Lease, _ []fleet.Orphan,
 	_ []fleet.ObjectKey) error {
-	if err := f.under(lease); err != nil {
+	if err := f.checkLease(lease); err != nil {
 		return err
 	}
-	f.stand()
+	f.reportStatus()
 	return nil
 }
 
-// CredentialRows are the rows that need a secret.
+// CredentialRows returns the rows that need a secret.
 func (f *Follower) CredentialRows(_ context.Context, name fleet.EngineName, tenant fleet.TenantName,
 	secret string) (rows []fleet.Row, err error) {
 	err = f.read(name, func(m *mirror) error {
@@ -118,11 +118,11 @@ func (f *Follower) CredentialRows(_ context.Context, name fleet.EngineName, tena
 	return rows, err
 }
 
-// Get opens the credential of one row. The reference must come from a row of this Follower: it
-// names the row that the credential was sealed for.
+// Get opens the credential of one row. ref must come from a row of the Follower: it names the row
+// that the credential is sealed for.
 func (f *Follower) Get(_ context.Context, ref fleet.CredentialSource) (fleet.Secret, error) {
 	kind, name, ok := strings.Cut(ref.Sealed, "/")
-	var have held
+	var have mirrorRow
 	var key fleet.ObjectKey
 	if ok {
 		f.mu.Lock()
@@ -136,14 +136,14 @@ func (f *Follower) Get(_ context.Context, ref fleet.CredentialSource) (fleet.Sec
 	switch {
 	case !ok || c == nil || c.Tenant != ref.Tenant || c.Name != ref.Name:
 		return fleet.Secret{},
-			fmt.Errorf("secret %s of tenant %s is not among what the hub has sent", ref.Name,
+			fmt.Errorf("secret %s of tenant %s was not sent by the hub", ref.Name,
 				ref.Tenant)
 	case c.Problem != "":
-		return fleet.Secret{}, fmt.Errorf("secret %s of tenant %s: the hub says: %s", ref.Name,
+		return fleet.Secret{}, fmt.Errorf("secret %s of tenant %s: the hub reports: %s", ref.Name,
 			ref.Tenant, plain(c.Problem))
 	}
 	var err error
-	for _, keys := range f.Client.keeper.opening() {
+	for _, keys := range f.Client.identity.decryptionKeys() {
 		var secret fleet.Secret
 		if secret, err = agent.Open(keys, key, c.Sealed); err == nil {
 			return secret, nil
@@ -152,8 +152,8 @@ func (f *Follower) Get(_ context.Context, ref fleet.CredentialSource) (fleet.Sec
 	return fleet.Secret{}, fmt.Errorf("secret %s of tenant %s: %w", ref.Name, ref.Tenant, err)
 }
 
-// StopRecords are the emergency stops that concern the engine, as last heard. Until they were heard
-// it is an error, which forbids every write.
+// StopRecords returns the last known emergency stops of the engine. Until they are known it fails,
+// which forbids every write.
 func (f *Follower) StopRecords(context.Context) (fleet.StopRecords, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -163,8 +163,8 @@ func (f *Follower) StopRecords(context.Context) (fleet.StopRecords, error) {
 	return fleet.StopRecords{Stops: f.stops, Ends: f.ends, Unended: !f.endsRead}, nil
 }
 
-// under refuses what was done under a lease that is not the session's.
-func (f *Follower) under(lease fleet.Lease) error {
+// checkLease returns ErrFenced unless the lease is the session's.
+func (f *Follower) checkLease(lease fleet.Lease) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if !f.validLocked(lease) {
@@ -173,15 +173,15 @@ func (f *Follower) under(lease fleet.Lease) error {
 	return nil
 }
 
-// validLocked reports whether a lease is the one that the last session gave. It stands through an
+// validLocked reports whether the lease was granted by the last session. It stays valid during an
 // outage.
 func (f *Follower) validLocked(lease fleet.Lease) bool {
 	return f.final == nil && f.misplaced == nil && f.mirror != nil &&
-		lease.Epoch == f.hello.Epoch && f.leased == f.generation
+		lease.Epoch == f.hello.Epoch && f.leasedGeneration == f.generation
 }
 
-// Acquire gives the session's lease; false before the first complete snapshot, and once the
-// identity has ended.
+// Acquire returns the session's lease; false before the first complete snapshot and after the end
+// of the identity.
 func (f *Follower) Acquire(_ context.Context, name, _ string, ttl time.Duration) (fleet.Lease, bool,
 	error) {
 	f.mu.Lock()
@@ -194,7 +194,7 @@ func (f *Follower) Acquire(_ context.Context, name, _ string, ttl time.Duration)
 	case f.mirror == nil:
 		return fleet.Lease{}, false, nil
 	}
-	f.leased = f.generation
+	f.leasedGeneration = f.generation
 	return f.leaseLocked(name, ttl), true, nil
 }
 
@@ -205,28 +205,28 @@ func (f *Follower) leaseLocked(name string, ttl time.Duration) fleet.Lease {
 
 // Renew reports whether the lease is still the session's.
 func (f *Follower) Renew(_ context.Context, lease fleet.Lease, _ time.Duration) (bool, error) {
-	return f.under(lease) == nil, nil
+	return f.checkLease(lease) == nil, nil
 }
 
-// RaiseEpoch asks the hub for a session whose epoch is above floor, and waits for it. Without the
-// hub there is none, and ctx's end is the error: then the objects show that another has written
-// here, and nothing may be written.
+// RaiseEpoch requests a session with an epoch above floor from the hub and waits for it. If the hub
+// is unreachable it waits until ctx ends: another process has written to the objects, so nothing
+// may be written until then.
 func (f *Follower) RaiseEpoch(ctx context.Context, lease fleet.Lease, floor int64) (fleet.Lease,
 	error) {
-	f.Outbox.pauseSession() // what is on its way bears the old epoch
+	f.Outbox.closeSession() // the report in flight has the old epoch
 	f.mu.Lock()
 	f.floor = max(f.floor, floor)
 	cut := f.cut
 	f.mu.Unlock()
 	if cut != nil {
-		cut(errRaise)
+		cut(errRaiseEpoch)
 	}
 	for {
 		f.mu.Lock()
 		now, changed, final := f.leaseLocked(lease.Name, time.Until(lease.Expires)), f.changed,
 			f.final
 		if final == nil && now.Epoch > floor {
-			f.leased = f.generation
+			f.leasedGeneration = f.generation
 		}
 		f.mu.Unlock()
 		switch {
@@ -243,17 +243,16 @@ func (f *Follower) RaiseEpoch(ctx context.Context, lease fleet.Lease, floor int6
 	}
 }
 
-// Release gives nothing up: the lease is the process's, and passes on when another one opens a
-// session.
+// Release keeps the lease: it belongs to the process until another one opens a session.
 func (f *Follower) Release(context.Context, fleet.Lease, string) error { return nil }
 
-// Acknowledge takes what was done with rows, to be reported.
+// Acknowledge queues the results of handled rows.
 func (f *Follower) Acknowledge(_ context.Context, lease fleet.Lease, acks []fleet.Ack) error {
-	if err := f.under(lease); err != nil {
+	if err := f.checkLease(lease); err != nil {
 		return err
 	}
-	said := make([]agent.Ack, 0, len(acks))
-	others := false // other deletions than before wait for the cluster's admin
+	reports := make([]agent.Ack, 0, len(acks))
+	heldChanged := false // the set of held deletions has changed
 	for _, a := range acks {
 		if f.Held != nil && !a.Removed && (a.State == fleet.ApplyFailed ||
 			a.State == fleet.ApplyDeleting) {
@@ -261,24 +260,24 @@ func (f *Follower) Acknowledge(_ context.Context, lease fleet.Lease, acks []flee
 				a.State, a.Message = fleet.ApplyHeld, why
 			}
 		}
-		was, known := f.keep(a)
+		was, known := f.recordState(a)
 		if !known {
 			continue
 		}
-		others = others || (was == fleet.ApplyHeld) != (a.State == fleet.ApplyHeld)
-		said = append(said, agent.Ack{Kind: a.Key.Kind, Name: a.Key.Name, Seq: a.Seq,
+		heldChanged = heldChanged || (was == fleet.ApplyHeld) != (a.State == fleet.ApplyHeld)
+		reports = append(reports, agent.Ack{Kind: a.Key.Kind, Name: a.Key.Name, Seq: a.Seq,
 			State: a.State, Message: a.Message,
 			Removed: a.Removed, Hash: a.Hash})
 	}
-	f.Outbox.Acknowledge(said...)
-	if others {
-		f.stand()
+	f.Outbox.Acknowledge(reports...)
+	if heldChanged {
+		f.reportStatus()
 	}
 	return nil
 }
 
-// keep remembers how a row stands, and tells how it stood; false when it is not that row any more.
-func (f *Follower) keep(a fleet.Ack) (was fleet.ApplyState, known bool) {
+// recordState stores the new state of a row and returns the old one; false if the row has changed.
+func (f *Follower) recordState(a fleet.Ack) (was fleet.ApplyState, known bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	have, ok := f.mirror.rows[a.Key]
@@ -290,9 +289,9 @@ func (f *Follower) keep(a fleet.Ack) (was fleet.ApplyState, known bool) {
 	return was, true
 }
 
-// taken hears that the hub has taken an acknowledgement: a row whose removal it knows of is no
-// more.
-func (f *Follower) taken(a agent.Ack) {
+// accepted handles an acknowledgement that the hub has accepted: it drops a row whose removal the
+// hub knows.
+func (f *Follower) accepted(a agent.Ack) {
 	if !a.Removed {
 		return
 	}
@@ -306,32 +305,31 @@ func (f *Follower) taken(a agent.Ack) {
 	f.mu.Unlock()
 	if gone {
 		f.Outbox.forget(key)
-		f.stand()
+		f.reportStatus()
 	}
 }
 
-// Observe takes what the cluster shows of Applications, to be reported.
+// Observe queues the state of Applications.
 func (f *Follower) Observe(_ context.Context, lease fleet.Lease, seen []fleet.Observation) error {
-	if err := f.under(lease); err != nil {
+	if err := f.checkLease(lease); err != nil {
 		return err
 	}
-	said := make([]agent.Observed, len(seen))
+	reports := make([]agent.Observed, len(seen))
 	for i, o := range seen {
-		said[i] = agent.Observed{Name: o.Key.Name, UID: o.UID, Sync: o.Sync, Health: o.Health,
+		reports[i] = agent.Observed{Name: o.Key.Name, UID: o.UID, Sync: o.Sync, Health: o.Health,
 			SyncedRevision: o.SyncedRevision, OperationPhase: o.OperationPhase,
 			OperationID: o.OperationID, OperationError: o.OperationError, Message: o.Message,
 			Resources: o.Resources, ReconciledAt: o.ReconciledAt,
 			ResourceVersion: o.ResourceVersion, Gone: o.Deleted}
 	}
-	f.Outbox.Observe(said...)
+	f.Outbox.Observe(reports...)
 	return nil
 }
 
-// ReportEngine takes how the cluster's Argo CD stands, to be reported with what the agent knows of
-// itself.
+// ReportEngine reports the state of the cluster's Argo CD together with the agent's own.
 func (f *Follower) ReportEngine(_ context.Context, lease fleet.Lease,
 	report fleet.EngineReport) error {
-	if err := f.under(lease); err != nil {
+	if err := f.checkLease(lease); err != nil {
 		return err
 	}
 	f.mu.Lock()
@@ -340,12 +338,12 @@ func (f *Follower) ReportEngine(_ context.Context, lease fleet.Lease,
 	}
 	f.report = report
 	f.mu.Unlock()
-	f.stand()
+	f.reportStatus()
 	return nil
 }
 
-// stand reports how the agent stands, once there is something to be said.
-func (f *Follower) stand() {
+// reportStatus queues the agent's status, once there is one.
+func (f *Follower) reportStatus() {
 	var local Local
 	if f.Local != nil {
 		local = f.Local()
@@ -355,7 +353,7 @@ func (f *Follower) stand() {
 		f.mu.Unlock()
 		return
 	}
-	s := agent.Standing{Reachable: f.report.Reachable, Message: f.report.Message,
+	s := agent.AgentStatus{Reachable: f.report.Reachable, Message: f.report.Message,
 		ArgoCD: f.report.ArgoCD, Version: f.Version, HeldDeletions: local.Held}
 	if f.misplaced != nil {
 		s.Reachable, s.Message = false, f.misplaced.Error()
@@ -370,14 +368,14 @@ func (f *Follower) stand() {
 	}
 	s.Unreachable = f.unreachableLocked()
 	f.mu.Unlock()
-	f.Outbox.Stand(s)
+	f.Outbox.SetStatus(s)
 }
 
-// reachMessage is how many bytes of each error are told: a report holds a thousand of them.
+// reachMessage bounds the bytes of each error: a status lists up to a thousand.
 const reachMessage = 256
 
-// unreachableLocked lists the environments whose clusters cannot be read, by name; nil while that
-// is not known.
+// unreachableLocked lists the environments whose clusters cannot be read, by name; nil before the
+// first report.
 func (f *Follower) unreachableLocked() []agent.Unreachable {
 	if f.reach == nil {
 		return nil
@@ -397,11 +395,10 @@ func (f *Follower) unreachableLocked() []agent.Unreachable {
 	return all[:min(len(all), fleet.MaxReach)]
 }
 
-// ReportReach says how the agent stands: the environments whose clusters cannot be read are a part
-// of it.
+// ReportReach reports the agent's status, which has the environments whose clusters cannot be read.
 func (f *Follower) ReportReach(_ context.Context, lease fleet.Lease, reports []fleet.Reach,
 	whole bool) error {
-	if err := f.under(lease); err != nil {
+	if err := f.checkLease(lease); err != nil {
 		return err
 	}
 	f.mu.Lock()
@@ -414,20 +411,20 @@ func (f *Follower) ReportReach(_ context.Context, lease fleet.Lease, reports []f
 		}
 	}
 	f.mu.Unlock()
-	f.stand()
+	f.reportStatus()
 	return nil
 }
 
-// ReportWentBack says how the agent stands: what the cluster lost shows in it.
+// ReportWentBack reports the agent's status, which shows what the cluster has lost.
 func (f *Follower) ReportWentBack(_ context.Context, lease fleet.Lease, _ string) error {
-	if err := f.under(lease); err != nil {
+	if err := f.checkLease(lease); err != nil {
 		return err
 	}
-	f.stand()
+	f.reportStatus()
 	return nil
 }
 
-// PendingSyncs are the open syncs of Applications that the config repo owns.
+// PendingSyncs returns the open syncs of Applications of the config repo.
 func (f *Follower) PendingSyncs(_ context.Context,
 	name fleet.EngineName) (pending []fleet.SyncRequest, err error) {
 	err = f.read(name, func(m *mirror) error {
@@ -454,8 +451,8 @@ func (f *Follower) PendingSyncs(_ context.Context,
 	return pending, err
 }
 
-// OwnSyncs are the open syncs of the cluster's own Applications (fleet.AgentAutonomous), and
-// ErrNotRead until they were heard.
+// OwnSyncs returns the open syncs of the cluster's own Applications (fleet.AgentAutonomous);
+// ErrNotRead before the first list.
 func (f *Follower) OwnSyncs() (own []agent.Sync, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -470,35 +467,34 @@ func (f *Follower) OwnSyncs() (own []agent.Sync, err error) {
 	return own, nil
 }
 
-// UpdateSync takes how a sync stands, to be reported.
+// UpdateSync queues the state of a sync.
 func (f *Follower) UpdateSync(_ context.Context, lease fleet.Lease, id string,
 	state fleet.OperationState, message string) error {
-	if err := f.under(lease); err != nil {
+	if err := f.checkLease(lease); err != nil {
 		return err
 	}
 	f.mu.Lock()
 	f.syncStates[id] = state
 	f.mu.Unlock()
-	f.Outbox.UpdateSync(agent.SyncEnd{ID: id, State: state, Message: message})
+	f.Outbox.UpdateSync(agent.SyncStatus{ID: id, State: state, Message: message})
 	return nil
 }
 
-// ReportOwn takes the cluster's own Applications: those that changed, or with whole all that there
-// are.
+// ReportOwn queues the cluster's own Applications: the changed ones, or with whole set all of them.
 func (f *Follower) ReportOwn(_ context.Context, lease fleet.Lease, own []fleet.OwnApplication,
 	whole bool) error {
-	if err := f.under(lease); err != nil {
+	if err := f.checkLease(lease); err != nil {
 		return err
 	}
-	f.Outbox.Own(own, whole)
+	f.Outbox.ReportOwn(own, whole)
 	return nil
 }
 
-// Notify does nothing here: the hub wakes its replicas itself when a report says that objects are
-// proven gone.
+// Notify does nothing: the hub wakes its replicas when a report proves a removal.
 func (f *Follower) Notify(context.Context, string) error { return nil }
 
-// Deletions are the Applications that rows ask to delete, and whether the rows are read: see Cap.
+// Deletions lists the Applications that rows ask to delete, or fails before the rows are read; for
+// DeletionLimiterConfig.Pending.
 func (f *Follower) Deletions() ([]fleet.ObjectKey, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -7,41 +7,41 @@ import (
 	"time"
 )
 
-// admission lets callers through at a bounded rate, in the order in which they came. Each is given
-// its moment when it comes, so that none is passed by another; who would wait longer than the queue
-// is long is sent away with a moment to come back at, which is spread at the same rate. A caller
-// that goes before its moment leaves it empty: the rate is bounded all the same.
-type admission struct {
-	every time.Duration // between two
-	burst time.Duration // that may come at once after a pause, in time
-	queue time.Duration // the longest wait
+// rateLimiter admits callers at a bounded rate, first come, first served. Each caller gets its slot
+// when it arrives, so that no later one overtakes it. A caller that would wait longer than maxWait
+// is rejected with a retry time; retry times are spread at the same rate. A caller that leaves
+// early wastes its slot: the rate stays bounded.
+type rateLimiter struct {
+	interval time.Duration // between two callers
+	burst    time.Duration // admitted at once after an idle period, as a duration
+	maxWait  time.Duration // longer waits are rejected
 
-	mu     sync.Mutex
-	next   time.Time // the first moment that is not given
-	later  time.Time // likewise of those that were sent away
-	inside int       // that wait
+	mu        sync.Mutex
+	next      time.Time // the first free slot
+	nextRetry time.Time // the first free retry time of rejected callers
+	waiters   int       // callers that wait now
 }
 
-// longestAway bounds for how long a caller is sent away.
-const longestAway = 2 * time.Minute
+// maxRetryAfter bounds the retry time of a rejected caller.
+const maxRetryAfter = 2 * time.Minute
 
-func newAdmission(rate int, queue time.Duration) *admission {
+func newRateLimiter(rate int, queue time.Duration) *rateLimiter {
 	every := time.Second / time.Duration(rate)
-	return &admission{every: every, burst: time.Second / 10, queue: queue}
+	return &rateLimiter{interval: every, burst: time.Second / 10, maxWait: queue}
 }
 
-// busyError sends a caller away.
+// busyError rejects a caller.
 type busyError struct{ after time.Duration }
 
 func (*busyError) Error() string { return "too many at once" }
 
-// wait returns when it is the caller's turn, or with a busyError at once.
-func (a *admission) wait(ctx context.Context) error {
-	moment, err := a.enter(time.Now())
+// wait returns when the caller's slot begins. It returns a busyError at once if that is too late.
+func (a *rateLimiter) wait(ctx context.Context) error {
+	moment, err := a.reserve(time.Now())
 	if err != nil {
 		return err
 	}
-	defer a.leave()
+	defer a.done()
 	pause := time.Until(moment)
 	if pause <= 0 {
 		return ctx.Err()
@@ -56,40 +56,40 @@ func (a *admission) wait(ctx context.Context) error {
 	}
 }
 
-// enter gives the caller its moment.
-func (a *admission) enter(now time.Time) (time.Time, error) {
+// reserve assigns the caller's slot.
+func (a *rateLimiter) reserve(now time.Time) (time.Time, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	moment := latest(a.next, now.Add(-a.burst))
-	if moment.Sub(now) > a.queue {
-		return time.Time{}, &busyError{a.away(now)}
+	if moment.Sub(now) > a.maxWait {
+		return time.Time{}, &busyError{a.retryAfter(now)}
 	}
-	a.next = moment.Add(a.every)
-	a.inside++
+	a.next = moment.Add(a.interval)
+	a.waiters++
 	return moment, nil
 }
 
-// away is for how long a caller is sent away: until the queue is empty and everybody who was sent
-// away before has come back.
-func (a *admission) away(now time.Time) time.Duration {
-	a.later = latest(a.later, now.Add(a.queue)).Add(a.every)
-	if after := a.later.Sub(now); after <= longestAway {
+// retryAfter returns the pause of a rejected caller. By then the queue is empty and all callers
+// rejected before have come back.
+func (a *rateLimiter) retryAfter(now time.Time) time.Duration {
+	a.nextRetry = latest(a.nextRetry, now.Add(a.maxWait)).Add(a.interval)
+	if after := a.nextRetry.Sub(now); after <= maxRetryAfter {
 		return after
 	}
-	a.later = now.Add(longestAway)
-	return a.queue + rand.N(longestAway-a.queue+1)
+	a.nextRetry = now.Add(maxRetryAfter)
+	return a.maxWait + rand.N(maxRetryAfter-a.maxWait+1)
 }
 
-func (a *admission) leave() {
+func (a *rateLimiter) done() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.inside--
+	a.waiters--
 }
 
-func (a *admission) waiting() int {
+func (a *rateLimiter) waiting() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.inside
+	return a.waiters
 }
 
 func latest(a, b time.Time) time.Time {

@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-func TestTenThousandOpeningsPassAtABoundedRateAndNoneStarves(t *testing.T) {
+func TestTenThousandOpeningsHaveABoundedRateAndNoneStarves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const agents, rate = 10000, 100
-		a := newAdmission(rate, 20*time.Second)
+		a := newRateLimiter(rate, 20*time.Second)
 		began := time.Now()
 		var mu sync.Mutex
 		var in []time.Duration
@@ -28,7 +28,7 @@ func TestTenThousandOpeningsPassAtABoundedRateAndNoneStarves(t *testing.T) {
 					tries++
 					if waited := time.Since(asked); waited > 20*time.Second ||
 						(err != nil && waited > 0) {
-						t.Errorf("waited %v to be told %v", waited, err)
+						t.Errorf("waited %v for %v", waited, err)
 					}
 					if err == nil {
 						in = append(in, time.Since(began))
@@ -37,7 +37,7 @@ func TestTenThousandOpeningsPassAtABoundedRateAndNoneStarves(t *testing.T) {
 					}
 					mu.Unlock()
 					var over *busyError
-					if !errors.As(err, &over) || over.after <= 0 || over.after > longestAway {
+					if !errors.As(err, &over) || over.after <= 0 || over.after > maxRetryAfter {
 						t.Errorf("sent away with %v", err)
 						return
 					}
@@ -64,9 +64,9 @@ func TestTenThousandOpeningsPassAtABoundedRateAndNoneStarves(t *testing.T) {
 	})
 }
 
-func TestWhoComesFirstIsServedFirst(t *testing.T) {
+func TestCallersAreServedInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := newAdmission(10, time.Minute)
+		a := newRateLimiter(10, time.Minute)
 		var mu sync.Mutex
 		var order []int
 		var all sync.WaitGroup
@@ -81,7 +81,7 @@ func TestWhoComesFirstIsServedFirst(t *testing.T) {
 			synctest.Wait()
 		}
 		if a.waiting() == 0 {
-			t.Error("nobody waits")
+			t.Error("no caller waits")
 		}
 		all.Wait()
 		if !slices.IsSorted(order) || len(order) != 100 || a.waiting() != 0 {
@@ -90,9 +90,9 @@ func TestWhoComesFirstIsServedFirst(t *testing.T) {
 	})
 }
 
-func TestWhoGoesBeforeItsTurnGoesAtOnce(t *testing.T) {
+func TestACanceledCallerReturnsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := newAdmission(1, time.Hour)
+		a := newRateLimiter(1, time.Hour)
 		for range 3 {
 			go func() { _ = a.wait(t.Context()) }()
 		}

@@ -13,11 +13,11 @@ import (
 	"argosy.dev/argosy/fleet/printable"
 )
 
-// plain makes a stranger's text one line of printable characters of at most that many bytes. It is
-// escaped where it is shown.
+// plain turns untrusted text into one line of printable characters, at most most bytes long.
+// Readers must still escape it.
 func plain(text string, most int) string {
 	if len(text) > most {
-		text = text[:most] // half a character at its end is dropped below
+		text = text[:most] // Map below drops a cut character at the end
 	}
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -33,32 +33,32 @@ func plain(text string, most int) string {
 func message(text string) string { return plain(text, agent.MaxMessage) }
 
 const (
-	longestName = 253 // of an object on a cluster (RFC 1123 subdomain)
-	longestWord = 256 // of revisions, UIDs and versions
-	longestURL  = 2048
-	mostObjects = 1 << 20
+	maxName    = 253 // bytes of an object's name (RFC 1123 subdomain)
+	maxText    = 256 // bytes of revisions, UIDs and versions
+	maxURL     = 2048
+	maxObjects = 1 << 20
 )
 
-func word(text string) string { return plain(text, longestWord) }
+func shortText(text string) string { return plain(text, maxText) }
 
-// soundName reports whether a text can be the name of an object at all; nothing is shown or looked
-// up by one that cannot.
-func soundName(name string) bool {
-	return name != "" && len(name) <= longestName && plain(name, longestName) == name &&
+// validName reports whether text can be the name of an object. Invalid names are neither stored nor
+// looked up.
+func validName(name string) bool {
+	return name != "" && len(name) <= maxName && plain(name, maxName) == name &&
 		!strings.Contains(name, "/")
 }
 
-func count(n, most int) int { return max(0, min(n, most)) }
+func clamp(n, most int) int { return max(0, min(n, most)) }
 
-// ackOf is an agent's word on one row; false when it names none. A state that is not known is a
-// failure that says so, and never a removal.
+// ackOf converts an agent's acknowledgement of one row; false without a valid key. An unknown state
+// becomes a failure with an explanation, and never a removal.
 func ackOf(engine fleet.EngineName, a agent.Ack) (fleet.Ack, bool) {
-	if !soundName(a.Name) || a.Seq < 0 || !knownKind(a.Kind) {
+	if !validName(a.Name) || a.Seq < 0 || !knownKind(a.Kind) {
 		return fleet.Ack{}, false
 	}
 	ack := fleet.Ack{Key: fleet.ObjectKey{Engine: engine, Kind: a.Kind, Name: a.Name}, Seq: a.Seq,
 		State:   a.State,
-		Message: message(a.Message), Removed: a.Removed, Hash: word(a.Hash)}
+		Message: message(a.Message), Removed: a.Removed, Hash: shortText(a.Hash)}
 	switch a.State {
 	case fleet.ApplyPending, fleet.ApplyApplied, fleet.ApplyFailed, fleet.ApplyConflict,
 		fleet.ApplyDeleting, fleet.ApplyHeld:
@@ -68,7 +68,7 @@ func ackOf(engine fleet.EngineName, a agent.Ack) (fleet.Ack, bool) {
 		}
 	default:
 		ack.State, ack.Removed = fleet.ApplyFailed, false
-		ack.Message = message("the agent says " + word(string(a.State)) +
+		ack.Message = message("the agent reports " + shortText(string(a.State)) +
 			", which this version does not know: " + a.Message)
 	}
 	return ack, true
@@ -99,7 +99,7 @@ func healthState(s fleet.HealthState) fleet.HealthState {
 	return fleet.HealthUnknown
 }
 
-// phase is Argo CD's word for how an operation stands; another one is none.
+// phase returns a known phase of an Argo CD operation, and "" for any other text.
 func phase(p string) string {
 	switch p {
 	case "Running", "Succeeded", "Failed", "Error", "Terminating":
@@ -108,11 +108,12 @@ func phase(p string) string {
 	return ""
 }
 
-// notKnown adds words that this version does not know to a message, so that people see them.
-func notKnown(text string, words ...string) string {
+// withUnknown prepends values that this version does not know to a message, so that people see
+// them.
+func withUnknown(text string, words ...string) string {
 	for i := 0; i < len(words); i += 2 {
 		if words[i] != words[i+1] && words[i] != "" {
-			text = strings.TrimSuffix("the agent says "+word(words[i])+
+			text = strings.TrimSuffix("the agent reports "+shortText(words[i])+
 				", which this version does not know: "+text, ": ")
 		}
 	}
@@ -120,65 +121,66 @@ func notKnown(text string, words ...string) string {
 }
 
 func observationOf(engine fleet.EngineName, o agent.Observed) (fleet.Observation, bool) {
-	if !soundName(o.Name) {
+	if !validName(o.Name) {
 		return fleet.Observation{}, false
 	}
 	sync, health := syncState(o.Sync), healthState(o.Health)
 	return fleet.Observation{
 		Key: fleet.ObjectKey{Engine: engine, Kind: fleet.ObjectApplication, Name: o.Name},
-		UID: word(o.UID), Sync: sync, Health: health, SyncedRevision: word(o.SyncedRevision),
-		OperationPhase: phase(o.OperationPhase), OperationID: word(o.OperationID),
+		UID: shortText(o.UID), Sync: sync, Health: health,
+		SyncedRevision: shortText(o.SyncedRevision),
+		OperationPhase: phase(o.OperationPhase), OperationID: shortText(o.OperationID),
 		OperationError: message(o.OperationError),
-		Message: notKnown(o.Message, string(o.Sync), string(sync), string(o.Health),
+		Message: withUnknown(o.Message, string(o.Sync), string(sync), string(o.Health),
 			string(health), o.OperationPhase, phase(o.OperationPhase)),
-		Resources: count(o.Resources, mostObjects), ReconciledAt: moment(o.ReconciledAt),
-		ResourceVersion: word(o.ResourceVersion), Deleted: o.Gone,
+		Resources: clamp(o.Resources, maxObjects), ReconciledAt: plausibleTime(o.ReconciledAt),
+		ResourceVersion: shortText(o.ResourceVersion), Deleted: o.Gone,
 	}, true
 }
 
-// moment is a time that a calendar holds; others, which no cluster says by itself, are none.
-func moment(t time.Time) time.Time {
+// plausibleTime returns the time in UTC, and zero for a year that no cluster reports.
+func plausibleTime(t time.Time) time.Time {
 	if year := t.UTC().Year(); year < 2000 || year > 9998 {
 		return time.Time{}
 	}
 	return t.UTC()
 }
 
-// syncEndOf is how a sync stands. A state that is not known ends nothing.
-func syncEndOf(e agent.SyncEnd) (agent.SyncEnd, bool) {
-	if e.ID == "" || len(e.ID) > longestName || plain(e.ID, longestName) != e.ID {
-		return agent.SyncEnd{}, false
+// syncStatusOf converts the state of a sync. An unknown state ends no sync.
+func syncStatusOf(e agent.SyncStatus) (agent.SyncStatus, bool) {
+	if e.ID == "" || len(e.ID) > maxName || plain(e.ID, maxName) != e.ID {
+		return agent.SyncStatus{}, false
 	}
 	switch e.State {
 	case fleet.OperationPending, fleet.OperationRunning, fleet.OperationSucceeded,
 		fleet.OperationFailed:
 		e.Message = message(e.Message)
 	default:
-		e.Message, e.State = notKnown(e.Message, string(e.State), ""), fleet.OperationRunning
+		e.Message, e.State = withUnknown(e.Message, string(e.State), ""), fleet.OperationRunning
 	}
 	return e, true
 }
 
-func reportOf(s *agent.Standing) fleet.AgentReport {
+func reportOf(s *agent.AgentStatus) fleet.AgentReport {
 	return fleet.AgentReport{
 		Reachable: s.Reachable, Message: message(s.Message), ArgoCD: plain(s.ArgoCD, 64),
 		Version:          plain(s.Version, 64),
-		PendingDeletions: count(s.PendingDeletions, mostObjects),
-		HeldDeletions:    count(s.HeldDeletions, mostObjects), Orphans: count(s.Orphans, mostObjects),
-		Own: count(s.Own, mostObjects), Environments: environmentsOf(s.Environments),
+		PendingDeletions: clamp(s.PendingDeletions, maxObjects),
+		HeldDeletions:    clamp(s.HeldDeletions, maxObjects), Orphans: clamp(s.Orphans, maxObjects),
+		Own: clamp(s.Own, maxObjects), Environments: environmentsOf(s.Environments),
 		Reach: reachOf(s.Unreachable),
 	}
 }
 
-// reachOf keeps what can be an unreachable environment; nil when the agent does not tell.
-func reachOf(told []agent.Unreachable) []fleet.Reach {
-	if told == nil {
+// reachOf converts the valid unreachable environments; nil if the agent sent no list.
+func reachOf(reported []agent.Unreachable) []fleet.Reach {
+	if reported == nil {
 		return nil
 	}
 	all := []fleet.Reach{}
-	for _, u := range told[:min(len(told), fleet.MaxReach)] {
-		since := moment(u.Since)
-		if !soundName(string(u.Environment.Tenant)) || !soundName(string(u.Environment.Name)) ||
+	for _, u := range reported[:min(len(reported), fleet.MaxReach)] {
+		since := plausibleTime(u.Since)
+		if !validName(string(u.Environment.Tenant)) || !validName(string(u.Environment.Name)) ||
 			since.IsZero() {
 			continue
 		}
@@ -190,40 +192,40 @@ func reachOf(told []agent.Unreachable) []fleet.Reach {
 		}
 		all = append(all, fleet.Reach{Environment: u.Environment, Unreachable: &fleet.Unreachable{
 			Reason: reason, Message: message(u.Message), Since: since,
-			Parked: count(u.Parked, mostObjects),
+			Parked: clamp(u.Parked, maxObjects),
 		}})
 	}
 	return all
 }
 
-// environmentsOf keeps what can be an environment; nil when the agent does not tell.
-func environmentsOf(told []fleet.EnvironmentID) []fleet.EnvironmentID {
-	if told == nil {
+// environmentsOf keeps the valid environments; nil if the agent sent no list.
+func environmentsOf(reported []fleet.EnvironmentID) []fleet.EnvironmentID {
+	if reported == nil {
 		return nil
 	}
 	all := []fleet.EnvironmentID{}
-	for _, id := range told[:min(len(told), fleet.MaxOrphanEnvironments)] {
-		if soundName(string(id.Tenant)) && soundName(string(id.Name)) {
+	for _, id := range reported[:min(len(reported), fleet.MaxOrphanEnvironments)] {
+		if validName(string(id.Tenant)) && validName(string(id.Name)) {
 			all = append(all, id)
 		}
 	}
 	return all
 }
 
-// orphansOf keeps what can be a stray of the agent's engine. A tenant's own agent has the tenant's
-// alone.
-func orphansOf(who fleet.Agent, told []agent.Orphan) []fleet.Orphan {
+// orphansOf converts the valid orphans of the agent's engine. Those of a tenant's own agent all
+// belong to the tenant.
+func orphansOf(who fleet.Agent, reported []agent.Orphan) []fleet.Orphan {
 	var all []fleet.Orphan
-	for _, s := range told[:min(len(told), fleet.MaxListedOrphans)] {
-		if !soundName(s.Name) || !knownKind(s.Kind) || s.UID == "" || s.Epoch < 0 ||
+	for _, s := range reported[:min(len(reported), fleet.MaxListedOrphans)] {
+		if !validName(s.Name) || !knownKind(s.Kind) || s.UID == "" || s.Epoch < 0 ||
 			s.Epoch > agent.MaxEpoch {
 			continue
 		}
 		orphan := fleet.Orphan{Key: fleet.ObjectKey{Engine: who.Engine, Kind: s.Kind, Name: s.Name},
-			Tenant:      fleet.TenantName(word(string(s.Tenant))),
-			Environment: fleet.EnvironmentName(word(string(s.Environment))),
-			Deployment:  fleet.DeploymentName(word(string(s.Deployment))),
-			UID:         word(s.UID), Revision: fleet.Revision(word(string(s.Revision))),
+			Tenant:      fleet.TenantName(shortText(string(s.Tenant))),
+			Environment: fleet.EnvironmentName(shortText(string(s.Environment))),
+			Deployment:  fleet.DeploymentName(shortText(string(s.Deployment))),
+			UID:         shortText(s.UID), Revision: fleet.Revision(shortText(string(s.Revision))),
 			Epoch: s.Epoch,
 			Pure:  s.Pure}
 		if who.Tenant != "" {
@@ -235,27 +237,29 @@ func orphansOf(who fleet.Agent, told []agent.Orphan) []fleet.Orphan {
 }
 
 func ownOf(o fleet.OwnApplication) (fleet.OwnApplication, bool) {
-	if !soundName(o.Name) || !soundName(o.Namespace) {
+	if !validName(o.Name) || !validName(o.Namespace) {
 		return o, false
 	}
 	sync, health := syncState(o.Sync), healthState(o.Health)
-	o.Message = notKnown(o.Message, string(o.Sync), string(sync), string(o.Health), string(health),
+	o.Message = withUnknown(o.Message, string(o.Sync), string(sync), string(o.Health),
+		string(health),
 		o.OperationPhase, phase(o.OperationPhase))
 	o.Sync, o.Health, o.OperationPhase = sync, health, phase(o.OperationPhase)
-	o.UID, o.Project, o.SyncedRevision, o.OperationID, o.TargetRevision = word(o.UID),
-		word(o.Project), word(o.SyncedRevision), word(o.OperationID), word(o.TargetRevision)
-	o.RepoURL, o.Path = withoutCredential(plain(o.RepoURL, longestURL)), plain(o.Path, longestURL)
-	o.Resources = count(o.Resources, mostObjects)
+	o.UID, o.Project, o.SyncedRevision, o.OperationID, o.TargetRevision = shortText(o.UID),
+		shortText(o.Project), shortText(o.SyncedRevision), shortText(o.OperationID),
+		shortText(o.TargetRevision)
+	o.RepoURL, o.Path = withoutCredential(plain(o.RepoURL, maxURL)), plain(o.Path, maxURL)
+	o.Resources = clamp(o.Resources, maxObjects)
 	return o, true
 }
 
-// withoutCredential keeps what may be a password out of the mirror: the user, the query and the
-// fragment of a URL. An agent removes them itself; one that lies does not. Of what is no URL
-// (git@host:path) nothing before an "@" stays.
+// withoutCredential removes possible passwords from a URL: the user, the query and the fragment. An
+// agent removes them too, but a malicious one does not. Of a non-URL (git@host:path) it keeps only
+// the text after the last "@".
 func withoutCredential(raw string) string {
 	if u, err := url.Parse(raw); err == nil && u.Host != "" {
 		u.User, u.RawQuery, u.ForceQuery, u.Fragment, u.RawFragment = nil, "", false, "", ""
-		return plain(u.String(), longestURL)
+		return plain(u.String(), maxURL)
 	}
 	if i := strings.IndexAny(raw, "?#"); i >= 0 {
 		raw = raw[:i]
@@ -263,7 +267,7 @@ func withoutCredential(raw string) string {
 	return raw[strings.LastIndexByte(raw, '@')+1:]
 }
 
-// withoutToken keeps a token out of what is logged, whatever the error says.
+// withoutToken redacts a token in an error that is logged.
 func withoutToken(err error, token string) error {
 	return errors.New(strings.ReplaceAll(err.Error(), token, "redacted"))
 }

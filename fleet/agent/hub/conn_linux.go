@@ -8,10 +8,10 @@ import (
 
 const tcpUserTimeout = 0x12 // TCP_USER_TIMEOUT of linux/tcp.h
 
-func setUnanswered(conn *net.TCPConn, after time.Duration) {
+func setUserTimeout(conn *net.TCPConn, after time.Duration) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
-		return // it is closed
+		return // the connection is closed
 	}
 	_ = raw.Control(func(fd uintptr) {
 		_ = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, tcpUserTimeout,

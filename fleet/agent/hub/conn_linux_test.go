@@ -15,9 +15,9 @@ import (
 	"argosy.dev/argosy/fleet/agent"
 )
 
-// TestAConnectionThatIsDeadIsEndedByTheKernelWithinAMinute looks at what the kernel was told: a
-// beat every fifteen seconds that nobody acknowledges ends the connection.
-func TestAConnectionThatIsDeadIsEndedByTheKernelWithinAMinute(t *testing.T) {
+// The test reads the kernel's settings: a keep-alive every fifteen seconds that is not acknowledged
+// ends the connection.
+func TestTheKernelClosesADeadConnectionWithinAMinute(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -51,7 +51,7 @@ func TestAConnectionThatIsDeadIsEndedByTheKernelWithinAMinute(t *testing.T) {
 		return value
 	}
 	unansweredAfter := time.Duration(option(syscall.IPPROTO_TCP, tcpUserTimeout)) * time.Millisecond
-	if dead := agent.Beat + unansweredAfter; unansweredAfter == 0 || dead > time.Minute {
+	if dead := agent.Heartbeat + unansweredAfter; unansweredAfter == 0 || dead > time.Minute {
 		t.Errorf("with bytes on their way it is noticed after %v", dead)
 	}
 	idle := option(syscall.IPPROTO_TCP, syscall.TCP_KEEPIDLE) + option(syscall.IPPROTO_TCP,
@@ -61,7 +61,7 @@ func TestAConnectionThatIsDeadIsEndedByTheKernelWithinAMinute(t *testing.T) {
 	}
 }
 
-func TestAStreamOutlivesTheServersDeadlinesOnEitherVersionOfHTTP(t *testing.T) {
+func TestAStreamSurvivesTheServersDeadlinesOnBothVersionsOfHTTP(t *testing.T) {
 	for version, two := range map[string]bool{"HTTP/1.1": false, "HTTP/2.0": true} {
 		t.Run(version, func(t *testing.T) {
 			o := newHouse(t)
@@ -99,7 +99,7 @@ func TestAStreamOutlivesTheServersDeadlinesOnEitherVersionOfHTTP(t *testing.T) {
 				t.Fatalf("the stream ended before %q: %v", word, lines.Err())
 			}
 			until("event: syncs")
-			// real time: it is the kernel's and the server's that is looked at
+			// real time: the test depends on timers of the kernel and of http.Server
 			timer := time.NewTimer(2 * server.Config.WriteTimeout)
 			<-timer.C
 			began := time.Now()

@@ -7,5 +7,5 @@ import (
 	"time"
 )
 
-// setUnanswered is Linux's; elsewhere keep-alive alone notices.
+// setUserTimeout is implemented for Linux. Elsewhere keep-alive alone detects a silent peer.
 func setUnanswered(*net.TCPConn, time.Duration) {}

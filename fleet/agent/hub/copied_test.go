@@ -14,8 +14,8 @@ import (
 	"argosy.dev/argosy/reconciler/secrets"
 )
 
-// A copy of another tenant's encrypted file is sealed to nobody's agent, and the problem that
-// travels in its place holds nothing of it.
+// A copy of another tenant's encrypted file is not sealed for any agent, and the problem that is
+// sent in its place contains nothing of the file.
 func TestACopiedEncryptedFileReachesNoAgent(t *testing.T) {
 	const canary = "s3cr3t-canary"
 	id, err := age.GenerateX25519Identity()
@@ -43,12 +43,13 @@ func TestACopiedEncryptedFileReachesNoAgent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &Hub{secrets: resolver, resolving: make(slots, 1)}
+	h := &Hub{secrets: resolver, resolving: make(semaphore, 1)}
 	credential := func(from fleet.CredentialSource) (fleet.Row, *agent.Credential) {
 		row := repository("far-1", from.Tenant, "repository", from.Name)
 		row.Credential = &from
-		return row, h.credential(t.Context(), fleet.Agent{Engine: "far-1", Keys: keys.Public()},
-			row)
+		return row,
+			h.sealedCredential(t.Context(), fleet.Agent{Engine: "far-1", Keys: keys.Public()},
+				row)
 	}
 	row, c := credential(own)
 	if secret, err := agent.Open(keys, row.Key, c.Sealed); err != nil ||

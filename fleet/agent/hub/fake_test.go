@@ -11,40 +11,40 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// fakeStore is a store in memory that counts what it is asked and fails where it is told to.
+// fakeStore is a store in memory that counts its calls and fails on demand.
 type fakeStore struct {
-	mu      sync.Mutex
-	calls   map[string]int
-	fail    func(call string) error // may block; nil: nothing fails
-	agents  map[string]fleet.Agent
-	over    map[string]error // why an identity has ended
-	ended   []string
-	changed []fleet.AgentChange
-	tokens  map[string]fleet.AgentToken
-	usedBy  map[string]string // token -> thumb
-	access  map[[32]byte]string
-	given   map[string]bool // assertions
-	rows    map[fleet.EngineName][]fleet.Row
-	syncs   map[fleet.EngineName][]fleet.SyncRequest
-	seq     int64
-	leases  map[string]fleet.Lease
-	opening int64
-	open    map[string]int64 // agent -> opening
-	proofs  map[string]bool  // that sessions were opened with
-	reports map[string]int64 // lease -> last seq
-	acks    []fleet.Ack
-	seen    []fleet.Observation
-	ends    map[string]fleet.OperationState
-	stood   []fleet.AgentReport
-	orphans map[fleet.ObjectKey]fleet.Orphan
-	own     []fleet.OwnApplication
-	whole   bool
+	mu       sync.Mutex
+	calls    map[string]int
+	fail     func(call string) error // may block; nil: no call fails
+	agents   map[string]fleet.Agent
+	over     map[string]error // why an identity has ended
+	ended    []string
+	changed  []fleet.AgentChange
+	tokens   map[string]fleet.AgentToken
+	usedBy   map[string]string // token -> thumb
+	access   map[[32]byte]string
+	given    map[string]bool // assertions
+	rows     map[fleet.EngineName][]fleet.Row
+	syncs    map[fleet.EngineName][]fleet.SyncRequest
+	seq      int64
+	leases   map[string]fleet.Lease
+	opening  int64
+	open     map[string]int64 // agent -> opening
+	proofs   map[string]bool  // proofs that opened sessions
+	reports  map[string]int64 // lease -> last seq
+	acks     []fleet.Ack
+	seen     []fleet.Observation
+	ends     map[string]fleet.OperationState
+	statuses []fleet.AgentReport
+	orphans  map[fleet.ObjectKey]fleet.Orphan
+	own      []fleet.OwnApplication
+	whole    bool
 
 	life      string // incarnation of the database
 	gitAway   bool   // nothing is confirmed
 	wanted    int64
 	confirmed int64
-	lives     map[fleet.EngineName]string // in which the epochs of leases were given
+	lives     map[fleet.EngineName]string // incarnations that granted the leases
 }
 
 func newFakeStore() *fakeStore {
@@ -58,7 +58,7 @@ func newFakeStore() *fakeStore {
 		lives: map[fleet.EngineName]string{}}
 }
 
-// called counts a call and fails it if told to.
+// called counts a call and fails it on demand.
 func (f *fakeStore) called(ctx context.Context, call string) error {
 	f.mu.Lock()
 	f.calls[call]++
@@ -381,7 +381,7 @@ func (f *fakeStore) fenced(lease fleet.Lease) error {
 	return fleet.ErrFenced
 }
 
-// written does a write under a lease that holds.
+// written runs a write if its lease is valid.
 func (f *fakeStore) written(ctx context.Context, call string, lease fleet.Lease,
 	write func() error) error {
 	if err := f.called(ctx, call); err != nil {
@@ -436,7 +436,7 @@ func (f *fakeStore) UpdateSync(ctx context.Context, lease fleet.Lease, id string
 func (f *fakeStore) ReportAgent(ctx context.Context, lease fleet.Lease,
 	report fleet.AgentReport) error {
 	return f.written(ctx, "ReportAgent", lease, func() error {
-		f.stood = append(f.stood, report)
+		f.statuses = append(f.statuses, report)
 		return nil
 	})
 }

@@ -16,39 +16,40 @@ import (
 )
 
 const (
-	// when nothing woke the feed: a notification may be lost, a look may not
-	lookEvery = 2 * time.Second
-	lookPause = 50 * time.Millisecond // between looks: wakes within it count once
-	lookTime  = 5 * time.Second
-	whyTime   = time.Second // to ask why an identity has ended; its stream is cut in any case
-	leaveTime = 5 * time.Second
+	// without a wake-up: a notification may be lost
+	pollInterval = 2 * time.Second
+	minPollPause = 50 * time.Millisecond // between polls: wake-ups within it count once
+	pollTimeout  = 5 * time.Second
+	// to read why an identity has ended; its stream is closed in any case
+	endReasonTimeout = time.Second
+	drainTimeout     = 5 * time.Second
 
-	confirmTime = 5 * time.Second // that one who asks for rows waits for them to be confirmed
+	confirmTimeout = 5 * time.Second // a request for rows waits that long for their confirmation
 )
 
-// feed looks for news once for all open streams of a replica and wakes those that they concern. It
-// passes on no row itself: each stream reads its own.
+// feed polls the store once for all open streams of a replica and wakes the streams with changes.
+// Each stream reads its own rows.
 type feed struct {
 	store Store
 	log   *slog.Logger
-	rate  int // of openings, to spread those that are sent away at the end
+	rate  int // openings per second; spreads the reconnects at shutdown
 	wake  pacing.Signal
 
 	mu      sync.Mutex
 	streams map[fleet.EngineName]map[*stream]struct{}
 	open    int
 	closed  bool
-	empty   chan struct{} // closed when the last stream has left a closed feed
-	turned  []secretName  // secrets that have changed and whose engines are to be asked for
+	empty   chan struct{} // closed when the last stream leaves a closed feed
+	rotated []secretName  // changed secrets whose engines are not looked up yet
 	seq     int64
 	since   time.Time
 
-	life      string        // incarnation of the database at the last look; "" before the first
-	need      int64         // the confirmation that was asked for since; 0 before that
-	confirmed bool          // the rows of this incarnation follow from the config repo
-	settled   chan struct{} // closed when they do; another one when they do no more
+	life          string        // incarnation of the database at the last poll; "" before the first
+	wantConfirmed int64         // the requested confirmation; 0 before the request
+	confirmed     bool          // the rows of this incarnation follow from the config repo
+	confirmedCh   chan struct{} // closed once confirmed; replaced when the confirmation is lost
 
-	failing bool // of the goroutine that looks: the last look failed
+	failing bool // the last poll failed; used by run's goroutine only
 }
 
 type secretName struct {
@@ -56,8 +57,8 @@ type secretName struct {
 	name   string
 }
 
-// due is what a stream has to do.
-type due struct {
+// pendingWork lists what a stream has to send.
+type pendingWork struct {
 	rows, syncs, stops bool
 	secrets            []secretName
 }
@@ -65,7 +66,7 @@ type due struct {
 func newFeed(store Store, log *slog.Logger, rate int) *feed {
 	return &feed{store: store, log: log, rate: rate, wake: pacing.NewSignal(),
 		streams: map[fleet.EngineName]map[*stream]struct{}{}, empty: make(chan struct{}),
-		settled: make(chan struct{})}
+		confirmedCh: make(chan struct{})}
 }
 
 func (f *feed) connected() int {
@@ -74,23 +75,23 @@ func (f *feed) connected() int {
 	return f.open
 }
 
-// join adds a stream, and ends those that the same agent has here: its own, which it has given up,
-// and those of another process, which it follows. It is false when the replica ends.
-func (f *feed) join(s *stream) bool {
+// add registers a stream and ends the agent's other streams on this replica: those that the same
+// process abandoned, and those of another process. It returns false when the replica shuts down.
+func (f *feed) add(s *stream) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.closed {
 		return false
 	}
 	for other := range f.streams[s.engine()] {
-		if other.opening.Opening > s.opening.Opening { // opened later, and here already
-			s.leave(superseded(s, other))
+		if other.opening.Opening > s.opening.Opening { // opened later and already registered
+			s.goAway(superseded(s, other))
 		} else {
-			other.leave(superseded(other, s))
+			other.goAway(superseded(other, s))
 		}
 	}
-	if f.confirmed && s.stale(f.life) { // it opened before that was known
-		s.leave(another)
+	if f.confirmed && s.stale(f.life) { // it opened before the confirmation
+		s.goAway(mirrorReplaced)
 	}
 	if f.streams[s.engine()] == nil {
 		f.streams[s.engine()] = map[*stream]struct{}{}
@@ -100,21 +101,21 @@ func (f *feed) join(s *stream) bool {
 	return true
 }
 
-// superseded is what the earlier stream is told.
-func superseded(earlier, later *stream) agent.Bye {
+// superseded returns the reason for the end of the earlier stream.
+func superseded(earlier, later *stream) agent.GoAway {
 	switch {
 	case earlier.opening.Agent.ID != later.opening.Agent.ID:
-		return agent.Bye{Code: agent.CodeRevoked,
-			Message: "another identity was given for the engine"}
+		return agent.GoAway{Code: agent.CodeRevoked,
+			Message: "the engine has another identity now"}
 	case earlier.instance != later.instance:
-		return agent.Bye{Code: agent.CodeSuperseded,
+		return agent.GoAway{Code: agent.CodeSuperseded,
 			Message: "another process of this agent has taken over"}
 	default:
-		return agent.Bye{Code: agent.CodeRenew, Message: "the agent has opened another stream"}
+		return agent.GoAway{Code: agent.CodeRenew, Message: "the agent has opened another stream"}
 	}
 }
 
-func (f *feed) part(s *stream) {
+func (f *feed) remove(s *stream) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.streams[s.engine()], s)
@@ -126,37 +127,37 @@ func (f *feed) part(s *stream) {
 	}
 }
 
-// take hands out what a stream has to do.
-func (f *feed) take(s *stream) due {
+// takePending returns and clears the work of a stream.
+func (f *feed) takePending(s *stream) pendingWork {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	d := s.due
-	s.due = due{}
+	d := s.pending
+	s.pending = pendingWork{}
 	return d
 }
 
-// mark adds to what a stream has to do. f.mu is held.
-func (s *stream) mark(set func(*due)) {
-	set(&s.due)
+// mark adds work to a stream. f.mu is held.
+func (s *stream) mark(set func(*pendingWork)) {
+	set(&s.pending)
 	s.wake.Set()
 }
 
-// again adds what a stream has to do, at its opening and when something did not work.
-func (f *feed) again(s *stream, more due) {
+// requeue adds work to a stream when it opens and after a failure.
+func (f *feed) requeue(s *stream, more pendingWork) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	s.mark(func(d *due) {
+	s.mark(func(d *pendingWork) {
 		d.rows, d.syncs, d.stops = d.rows || more.rows, d.syncs || more.syncs, d.stops || more.stops
 		d.secrets = append(d.secrets, more.secrets...)
 	})
 }
 
-// asked keeps whether a stream was sent syncs that had not ended: it is woken too when there are
-// none any more.
-func (f *feed) asked(s *stream, open bool) {
+// setSyncsOpen records whether the stream was sent open syncs. If so, the feed wakes it once none
+// is left.
+func (f *feed) setSyncsOpen(s *stream, open bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	s.asked = open
+	s.syncsOpen = open
 }
 
 func (f *feed) each(do func(*stream)) {
@@ -170,35 +171,35 @@ func (f *feed) each(do func(*stream)) {
 }
 
 func (f *feed) stopsChanged() {
-	f.each(func(s *stream) { s.mark(func(d *due) { d.stops = true }) })
+	f.each(func(s *stream) { s.mark(func(d *pendingWork) { d.stops = true }) })
 }
 
 func (f *feed) rotate(name secretName) {
 	f.mu.Lock()
-	if !slices.Contains(f.turned, name) {
-		f.turned = append(f.turned, name)
+	if !slices.Contains(f.rotated, name) {
+		f.rotated = append(f.rotated, name)
 	}
 	f.mu.Unlock()
 	f.wake.Set()
 }
 
-// end ends the streams of one identity.
-func (f *feed) end(agentID string, bye agent.Bye) {
+// end closes the streams of one identity.
+func (f *feed) end(agentID string, reason agent.GoAway) {
 	f.each(func(s *stream) {
 		if s.opening.Agent.ID == agentID {
-			s.leave(bye)
+			s.goAway(reason)
 		}
 	})
 }
 
-// run looks until ctx ends.
+// run polls until ctx ends.
 func (f *feed) run(ctx context.Context) {
-	tick := time.NewTicker(lookEvery)
+	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
 	for ctx.Err() == nil {
-		f.look(ctx)
-		f.lookAtSecrets(ctx)
-		if !pacing.Sleep(ctx, lookPause) {
+		f.poll(ctx)
+		f.resyncSecrets(ctx)
+		if !pacing.Sleep(ctx, minPollPause) {
 			break
 		}
 		select {
@@ -210,7 +211,7 @@ func (f *feed) run(ctx context.Context) {
 	f.close()
 }
 
-// close ends every stream and waits until they are gone.
+// close ends every stream and waits until all have left.
 func (f *feed) close() {
 	f.mu.Lock()
 	f.closed = true
@@ -221,10 +222,11 @@ func (f *feed) close() {
 	f.mu.Unlock()
 	over := time.Duration(n) * time.Second / time.Duration(f.rate)
 	f.each(func(s *stream) {
-		s.leave(agent.Bye{Code: agent.CodeShutdown, Message: "this replica of the hub ends",
-			After: rand.N(over + 1)})
+		s.goAway(
+			agent.GoAway{Code: agent.CodeShutdown, Message: "this replica of the hub shuts down",
+				After: rand.N(over + 1)})
 	})
-	timer := time.NewTimer(leaveTime)
+	timer := time.NewTimer(drainTimeout)
 	defer timer.Stop()
 	select {
 	case <-f.empty:
@@ -232,9 +234,9 @@ func (f *feed) close() {
 	}
 }
 
-// look asks once what is new for all agents.
-func (f *feed) look(ctx context.Context) {
-	within, cancel := context.WithTimeout(ctx, lookTime)
+// poll reads the changes for all agents with one query.
+func (f *feed) poll(ctx context.Context) {
+	within, cancel := context.WithTimeout(ctx, pollTimeout)
 	defer cancel()
 	f.mu.Lock()
 	seq, since := f.seq, f.since
@@ -242,78 +244,78 @@ func (f *feed) look(ctx context.Context) {
 	news, err := f.store.AgentNews(within, seq, since)
 	if err != nil {
 		if !f.failing && ctx.Err() == nil {
-			f.log.WarnContext(ctx, "agents' streams stand still: the mirror cannot be read",
+			f.log.WarnContext(ctx, "failed to read the mirror: agents' streams are paused",
 				"error", err)
 		}
 		f.failing = true
 		return
 	}
 	f.failing = false
-	if !f.follow(within, news) {
+	if !f.checkIncarnation(within, news) {
 		return
 	}
-	f.spread(news)
-	f.dismiss(ctx, news.Ended)
+	f.notify(news)
+	f.closeEnded(ctx, news.Ended)
 }
 
-// follow notices that the database is another incarnation than at the last look, or has gone back
-// in time. Its rows may be older than what agents have: none is sent before the config repo has
-// confirmed them, and the agents keep what they have. Stops are sent all the same. It is false when
-// the news count for nothing.
-func (f *feed) follow(ctx context.Context, news fleet.AgentNews) bool {
+// checkIncarnation detects that the database was replaced or restored since the last poll. Its rows
+// may be older than those of the agents: no row is sent before the config repo has confirmed them,
+// and the agents keep their rows. Stops are sent all the same. It returns false when the changes
+// must be ignored.
+func (f *feed) checkIncarnation(ctx context.Context, news fleet.AgentNews) bool {
 	f.mu.Lock()
 	back := f.life == news.Life && news.Seq < f.seq
 	if back || f.life != news.Life {
 		if f.confirmed {
 			f.log.Warn(
-				"the database went back in time, or is another one: agents are sent no rows " +
+				"the database went back in time or was replaced: agents get no rows " +
 					"until the config repo has confirmed them")
 		}
-		f.unsettle(news.Life)
+		f.resetConfirmation(news.Life)
 	}
-	ask := !f.confirmed && f.need == 0
+	ask := !f.confirmed && f.wantConfirmed == 0
 	f.mu.Unlock()
-	if back { // every replica, and every session of an agent, has to know
+	if back { // every replica and every session of an agent has to know
 		if err := f.store.BeginLife(ctx, news.Life); err != nil {
 			f.log.WarnContext(ctx,
-				"failed to record that the database went back in time; it is tried again", "error",
+				"failed to record that the database went back in time; retrying", "error",
 				err)
 		}
 		f.wake.Set()
-		return false // the next look finds another incarnation
+		return false // the next poll sees the new incarnation
 	}
 	if ask {
-		f.ask(ctx)
+		f.requestConfirmation(ctx)
 		return true
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if !f.confirmed && news.Confirmed >= f.need {
+	if !f.confirmed && news.Confirmed >= f.wantConfirmed {
 		f.confirmed = true
-		close(f.settled)
-		f.settle()
+		close(f.confirmedCh)
+		f.resumeStreams()
 	}
 	return true
 }
 
-// unsettle begins another incarnation. f.mu is held.
-func (f *feed) unsettle(life string) {
+// resetConfirmation starts another incarnation. f.mu is held.
+func (f *feed) resetConfirmation(life string) {
 	if f.confirmed {
-		f.settled = make(chan struct{})
+		f.confirmedCh = make(chan struct{})
 	}
-	f.life, f.need, f.confirmed = life, 0, false
+	f.life, f.wantConfirmed, f.confirmed = life, 0, false
 }
 
-// ask asks for a confirmation of the rows.
-func (f *feed) ask(ctx context.Context) {
+// requestConfirmation asks the loop to confirm the rows.
+func (f *feed) requestConfirmation(ctx context.Context) {
 	need, err := f.store.WantConfirmed(ctx)
 	if err != nil {
 		f.log.WarnContext(ctx,
-			"failed to ask for a confirmation of the rows; agents are sent none yet", "error", err)
+			"failed to request a confirmation of the rows; agents get none yet", "error", err)
 		return
 	}
 	f.mu.Lock()
-	f.need = need
+	f.wantConfirmed = need
 	f.mu.Unlock()
 	f.wake.Set()
 	if err := f.store.Notify(ctx, "confirm agents"); err != nil {
@@ -321,34 +323,34 @@ func (f *feed) ask(ctx context.Context) {
 	}
 }
 
-// another is told to agents that have to read their rows anew.
-var another = agent.Bye{Code: agent.CodeRenew, Message: "the mirror is another than before"}
+// mirrorReplaced makes agents read all rows again.
+var mirrorReplaced = agent.GoAway{Code: agent.CodeRenew, Message: "the mirror was replaced"}
 
-// stale reports whether what the stream's agent knows of rows is of another incarnation than that.
+// stale reports whether the stream's agent holds rows of another incarnation.
 func (s *stream) stale(life string) bool { return s.opening.Stale || s.opening.Lease.Life != life }
 
-// settle lets the streams go on: those whose agents know rows of another incarnation begin anew,
-// and the others are sent what waited. f.mu is held.
-func (f *feed) settle() {
+// resumeStreams ends the streams whose agents hold rows of another incarnation, and wakes the
+// others to send their rows. f.mu is held.
+func (f *feed) resumeStreams() {
 	for _, of := range f.streams {
 		for s := range of {
 			if s.stale(f.life) {
-				s.leave(another)
+				s.goAway(mirrorReplaced)
 				continue
 			}
-			s.mark(func(d *due) { d.rows = true })
+			s.mark(func(d *pendingWork) { d.rows = true })
 		}
 	}
 }
 
-// standing reports whether rows of that incarnation are confirmed.
-func (f *feed) standing(life string) bool {
+// isConfirmed reports whether the rows of this incarnation are confirmed.
+func (f *feed) isConfirmed(life string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.confirmed && f.life == life
 }
 
-// confirmedLife is the incarnation whose rows are confirmed; "" while none is known to be.
+// confirmedLife returns the incarnation whose rows are confirmed, or "".
 func (f *feed) confirmedLife() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -358,12 +360,12 @@ func (f *feed) confirmedLife() string {
 	return f.life
 }
 
-// awaitConfirmed waits a while until the rows are confirmed.
+// awaitConfirmed waits until the rows are confirmed, for at most confirmTimeout.
 func (f *feed) awaitConfirmed(ctx context.Context) {
 	f.mu.Lock()
-	settled := f.settled
+	settled := f.confirmedCh
 	f.mu.Unlock()
-	timer := time.NewTimer(confirmTime)
+	timer := time.NewTimer(confirmTimeout)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
@@ -372,48 +374,49 @@ func (f *feed) awaitConfirmed(ctx context.Context) {
 	}
 }
 
-// errUnconfirmed says that rows may be older than what runs on clusters.
+// errUnconfirmed reports that rows may be older than the objects on the clusters.
 var errUnconfirmed = errors.New("the config repo has not confirmed the rows yet")
 
-// unconfirmed sends an agent away that asks for rows too early.
+// unconfirmed rejects a request for rows before their confirmation.
 func unconfirmed() *refusal {
 	r := refused(http.StatusServiceUnavailable, agent.CodeUnconfirmed, errUnconfirmed.Error()+
-		": the control plane has just started, or its database went back in time; what runs on "+
+		": the control plane has just started, or its database went back in time; "+
 		"the cluster stays as it is",
-		"if that lasts, look whether the control plane reaches its config repo: `argosy status` there")
-	r.after = confirmTime + rand.N(2*confirmTime)
+		"if it persists, check with `argosy status` whether the control plane reaches its "+
+			"config repo")
+	r.after = confirmTimeout + rand.N(2*confirmTimeout)
 	return r
 }
 
-// spread wakes the streams that the news concern.
-func (f *feed) spread(news fleet.AgentNews) {
+// notify wakes the streams with changes.
+func (f *feed) notify(news fleet.AgentNews) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.seq, f.since = news.Seq, news.Now
 	for _, engine := range news.Rows {
 		for s := range f.streams[engine] {
-			s.mark(func(d *due) { d.rows = true })
+			s.mark(func(d *pendingWork) { d.rows = true })
 		}
 	}
 	asked := make(map[fleet.EngineName]bool, len(news.Syncs))
 	for _, engine := range news.Syncs {
 		asked[engine] = true
 		for s := range f.streams[engine] {
-			s.mark(func(d *due) { d.syncs = true })
+			s.mark(func(d *pendingWork) { d.syncs = true })
 		}
 	}
 	for engine, of := range f.streams {
 		for s := range of {
-			if s.asked && !asked[engine] {
-				s.mark(func(d *due) { d.syncs = true })
+			if s.syncsOpen && !asked[engine] {
+				s.mark(func(d *pendingWork) { d.syncs = true })
 			}
 		}
 	}
-	f.renew(news.Changed)
+	f.closeChanged(news.Changed)
 }
 
-// renew ends the streams whose declaration has changed since they were opened. f.mu is held.
-func (f *feed) renew(changed []fleet.AgentChange) {
+// closeChanged ends the streams whose declaration has changed since they opened. f.mu is held.
+func (f *feed) closeChanged(changed []fleet.AgentChange) {
 	generations := make(map[string]int64, len(changed))
 	for _, c := range changed {
 		generations[c.Agent] = c.Generation
@@ -424,73 +427,74 @@ func (f *feed) renew(changed []fleet.AgentChange) {
 	for _, of := range f.streams {
 		for s := range of {
 			if g, ok := generations[s.opening.Agent.ID]; ok && g > s.opening.Generation {
-				s.leave(agent.Bye{Code: agent.CodeRenew,
+				s.goAway(agent.GoAway{Code: agent.CodeRenew,
 					Message: "the agent's declaration has changed"})
 			}
 		}
 	}
 }
 
-// dismiss ends the streams of identities that have ended. Why is asked for those that are connected
-// here, and only for so long: they are cut whether or not there is an answer.
-func (f *feed) dismiss(ctx context.Context, ids []string) {
+// closeEnded ends the streams of ended identities. It reads the reason for those that are connected
+// here, within endReasonTimeout: the streams end with or without it.
+func (f *feed) closeEnded(ctx context.Context, ids []string) {
 	if len(ids) == 0 {
 		return
 	}
 	here := map[string]bool{}
 	f.each(func(s *stream) { here[s.opening.Agent.ID] = true })
-	within, cancel := context.WithTimeout(ctx, whyTime)
+	within, cancel := context.WithTimeout(ctx, endReasonTimeout)
 	defer cancel()
 	for _, id := range ids {
 		if !here[id] {
 			continue
 		}
-		bye := agent.Bye{Code: agent.CodeRevoked, Message: "the identity was revoked; " + joinAgain}
+		reason := agent.GoAway{
+			Code: agent.CodeRevoked, Message: "the identity was revoked; " + joinAgain}
 		if _, err := f.store.Agent(within, id); err != nil {
 			if r := ended(err); r != nil {
-				bye = agent.Bye{Code: r.Code, Message: r.Detail + "; " + r.Next}
+				reason = agent.GoAway{Code: r.Code, Message: r.Detail + "; " + r.Next}
 			}
 		}
-		f.end(id, bye)
+		f.end(id, reason)
 	}
 }
 
-// lookAtSecrets finds the engines that need what was rotated. What cannot be asked now is asked at
-// the next look.
-func (f *feed) lookAtSecrets(ctx context.Context) {
+// resyncSecrets finds the engines that need the rotated secrets. A failed query is repeated at the
+// next poll.
+func (f *feed) resyncSecrets(ctx context.Context) {
 	f.mu.Lock()
-	turned := f.turned
-	f.turned = nil
+	turned := f.rotated
+	f.rotated = nil
 	idle := f.open == 0
 	f.mu.Unlock()
 	if idle {
-		return // each stream reads the secrets as they are when it opens
+		return // each stream reads the current secrets when it opens
 	}
 	for _, name := range turned {
-		within, cancel := context.WithTimeout(ctx, lookTime)
+		within, cancel := context.WithTimeout(ctx, pollTimeout)
 		engines, err := f.store.CredentialEngines(within, name.tenant, name.name)
 		cancel()
 		if err != nil {
 			f.log.WarnContext(ctx,
-				"agents may not know yet that a secret has changed: the mirror cannot be read",
+				"failed to read the mirror: agents do not know yet that a secret has changed",
 				"tenant", name.tenant, "secret", name.name, "error", err)
 			f.mu.Lock()
-			f.turned = append(f.turned, name)
+			f.rotated = append(f.rotated, name)
 			f.mu.Unlock()
 			continue
 		}
 		f.mu.Lock()
 		for _, engine := range engines {
 			for s := range f.streams[engine] {
-				s.mark(func(d *due) { d.secrets = append(d.secrets, name) })
+				s.mark(func(d *pendingWork) { d.secrets = append(d.secrets, name) })
 			}
 		}
 		f.mu.Unlock()
 	}
 }
 
-// newest is the mirror's newest number, at least as it stood when this was called if the cursor is
-// above what the feed knows.
+// newest returns the mirror's newest sequence number. It queries the store only if the cursor is
+// above the feed's number.
 func (f *feed) newest(ctx context.Context, cursor int64) (int64, error) {
 	f.mu.Lock()
 	seq, since := f.seq, f.since

@@ -13,56 +13,56 @@ import (
 	"argosy.dev/argosy/fleet/agent"
 )
 
-// Secrets finds the content of a credential.
+// Secrets resolves the content of a credential.
 type Secrets interface {
 	Get(ctx context.Context, ref fleet.CredentialSource) (fleet.Secret, error)
 }
 
-// Stops is the replica's view of the emergency stops; asking it costs no query.
+// Stops is the replica's view of the emergency stops. It runs no query.
 type Stops interface {
-	// Stopped answers, for one engine, whether writes for a tenant are forbidden. Before the stops
-	// were read once everything is.
+	// Stopped returns whether writes for a tenant are forbidden on an engine. Everything is stopped
+	// until the stops have been read once.
 	Stopped(engine fleet.EngineName) func(fleet.TenantName) bool
-	// On lists the stops that concern an engine.
+	// On lists the stops that apply to an engine.
 	On(engine fleet.EngineName) []fleet.Stop
-	// Ends are the latest ends of stops that concern an engine.
+	// Ends lists the latest ends of stops that applied to an engine.
 	Ends(engine fleet.EngineName) []fleet.StopEnd
-	// Changed is closed when the stops differ from now.
+	// Changed returns a channel that is closed at the next change of the stops.
 	Changed() <-chan struct{}
 }
 
-// Limits bound what agents may cost one replica. What is 0 has the value given here.
+// Limits bounds what agents may cost one replica. A zero field takes the default named here.
 type Limits struct {
-	OpenRate int // sessions that are opened in a second; 100
-	// access tokens that agents this replica does not know yet are given in a second; 200
+	OpenRate int // sessions opened per second; 100
+	// access tokens granted per second to agents that are new to this replica; 200
 	TokenRate int
-	JoinRate  int           // joins that are tried in a second, whoever tries; 20
-	Queue     time.Duration // that one may wait for its turn before it is sent away; 20s
-	Reads     int           // reads of the store for streams and snapshots at a time; 16
-	// other reads at a time for agents that are known, and as many for others; 32
+	JoinRate  int           // joins attempted per second, by all clients; 20
+	Queue     time.Duration // maximum wait for a slot; 20s
+	Reads     int           // concurrent reads of the store for streams and snapshots; 16
+	// other concurrent reads for known agents, and as many for other clients; 32
 	Asks      int
-	Snapshots int // that are made at a time; 4
+	Snapshots int // concurrent snapshots; 4
 
-	Proxies []netip.Prefix // whose X-Forwarded-For says who asks
+	Proxies []netip.Prefix // proxies whose X-Forwarded-For is trusted
 }
 
-// Config is what a Hub is made of. Log, Metrics, Version, Now and Limits may be left out.
+// Config configures a Hub. Log, Metrics, Version, Now and Limits are optional.
 type Config struct {
 	Store           Store
 	Secrets         Secrets
 	Stops           Stops
-	PublicURL       string // under which agents know the hub: assertions are made for it
+	PublicURL       string // the audience of the agents' assertions
 	Replica         string
 	Version         string // of the hub
-	LegacyTokenPath bool   // answer GET /api/v1/cluster/<token>/applications
+	LegacyTokenPath bool   // serve GET /api/v1/cluster/<token>/applications
 	Limits          Limits
 	Log             *slog.Logger
 	Metrics         *Metrics
-	// the hub's clock, by which proofs are judged; nil: the system's
+	// the hub's clock, which verifies proofs; nil: the system's
 	Now func() time.Time
 }
 
-// Hub answers agents. Run must run beside it for its streams to flow.
+// Hub serves agents. Run must run too, or its streams send nothing.
 type Hub struct {
 	store    Store
 	secrets  Secrets
@@ -75,27 +75,27 @@ type Hub struct {
 	metrics  *Metrics
 	now      func() time.Time
 
-	feed      *feed
-	seen      *seen
-	openings  *admission
-	tokens    *admission
-	joins     *admission
-	limits    Limits
-	known     recent[known]
-	tokensOf  *recent[*admission] // by address
-	joinsOf   *recent[*admission] // likewise
-	lookups   *admission
-	lookupsOf *recent[*admission] // likewise
-	accesses  recent[struct{}]    // access tokens of agents, as their sums
-	asks      slots               // reads for who is not known yet
-	knownAsks slots               // reads for agents that are
-	reads     slots
-	resolving slots
-	snapshots slots
-	reporting sync.Map // IDs of agents whose report is being taken
+	feed         *feed
+	proofs       *replayCache
+	openings     *rateLimiter
+	tokens       *rateLimiter
+	joins        *rateLimiter
+	limits       Limits
+	knownAgents  generationCache[knownAgent]
+	tokensOf     *generationCache[*rateLimiter] // by address
+	joinsOf      *generationCache[*rateLimiter] // by address
+	lookups      *rateLimiter
+	lookupsOf    *generationCache[*rateLimiter] // by address
+	accesses     generationCache[struct{}]      // SHA-256 of the agents' access tokens
+	unknownReads semaphore                      // reads for unknown clients
+	knownReads   semaphore                      // reads for known agents
+	reads        semaphore
+	resolving    semaphore
+	snapshots    semaphore
+	reporting    sync.Map // IDs of agents whose report is being processed
 }
 
-// New makes a Hub.
+// New returns a Hub.
 func New(c Config) (*Hub, error) {
 	audience, err := agent.Audience(c.PublicURL)
 	if err != nil {
@@ -106,7 +106,7 @@ func New(c Config) (*Hub, error) {
 	}
 	h := &Hub{store: c.Store, secrets: c.Secrets, stops: c.Stops, audience: audience,
 		replica: c.Replica, version: c.Version, legacy: c.LegacyTokenPath,
-		log: c.Log, metrics: c.Metrics, now: c.Now, resolving: make(slots, 8)}
+		log: c.Log, metrics: c.Metrics, now: c.Now, resolving: make(semaphore, 8)}
 	if h.log == nil {
 		h.log = slog.New(slog.DiscardHandler)
 	}
@@ -115,16 +115,18 @@ func New(c Config) (*Hub, error) {
 	}
 	l := c.Limits.filled()
 	h.feed = newFeed(c.Store, h.log, l.OpenRate)
-	h.seen = newSeen(h.now)
-	h.openings, h.tokens, h.joins = newAdmission(l.OpenRate, l.Queue),
-		newAdmission(l.TokenRate, l.Queue), newAdmission(l.JoinRate, l.Queue)
-	h.limits, h.known.size, h.accesses.size = l, maxKnown, maxKnown
-	h.lookups, h.lookupsOf = newAdmission(askFactor*l.TokenRate, l.Queue), &recent[*admission]{
-		size: maxAddresses}
-	h.tokensOf, h.joinsOf = &recent[*admission]{size: maxAddresses}, &recent[*admission]{
-		size: maxAddresses}
-	h.reads, h.snapshots = make(slots, l.Reads), make(slots, l.Snapshots)
-	h.asks, h.knownAsks = make(slots, l.Asks), make(slots, l.Asks)
+	h.proofs = newReplayCache(h.now)
+	h.openings, h.tokens, h.joins = newRateLimiter(l.OpenRate, l.Queue),
+		newRateLimiter(l.TokenRate, l.Queue), newRateLimiter(l.JoinRate, l.Queue)
+	h.limits, h.knownAgents.size, h.accesses.size = l, maxKnown, maxKnown
+	h.lookups, h.lookupsOf = newRateLimiter(lookupFactor*l.TokenRate, l.Queue),
+		&generationCache[*rateLimiter]{
+			size: maxAddresses}
+	h.tokensOf, h.joinsOf = &generationCache[*rateLimiter]{size: maxAddresses},
+		&generationCache[*rateLimiter]{
+			size: maxAddresses}
+	h.reads, h.snapshots = make(semaphore, l.Reads), make(semaphore, l.Snapshots)
+	h.unknownReads, h.knownReads = make(semaphore, l.Asks), make(semaphore, l.Asks)
 	if h.metrics == nil {
 		h.metrics = NewMetrics(nil)
 	}
@@ -150,9 +152,8 @@ func (l Limits) filled() Limits {
 	return l
 }
 
-// Register adds the protocol's paths to a mux, and nothing else: what is switched off is not there.
-// The handlers set their own deadlines; no middleware may bound the time or the size of their
-// answers.
+// Register adds the protocol's paths to a mux; a disabled path is not added. The handlers set their
+// own deadlines: no middleware may bound the time or the size of their responses.
 func (h *Hub) Register(mux *http.ServeMux) {
 	post, get := http.MethodPost, http.MethodGet
 	h.handle(mux, post, agent.PathJoin, h.join)
@@ -171,7 +172,7 @@ func (h *Hub) Register(mux *http.ServeMux) {
 	}
 }
 
-// handle answers exactly one method and path, in the form in which they are written here.
+// handle serves exactly one method and one literal path.
 func (h *Hub) handle(mux *http.ServeMux, method, path string, serve func(http.ResponseWriter,
 	*http.Request) error) {
 	mux.HandleFunc(method+" "+path, func(w http.ResponseWriter, r *http.Request) {
@@ -187,38 +188,38 @@ func (h *Hub) handle(mux *http.ServeMux, method, path string, serve func(http.Re
 	})
 }
 
-// Run feeds the streams and says that the replica lives, until ctx ends; then the open streams end,
-// and are told to come back elsewhere.
+// Run feeds the streams and records the replica's heartbeat until ctx ends. Then it ends the
+// streams and lets their agents reconnect to another replica.
 func (h *Hub) Run(ctx context.Context) {
 	var all sync.WaitGroup
-	all.Go(func() { h.beat(ctx) })
+	all.Go(func() { h.heartbeat(ctx) })
 	all.Go(func() { h.followStops(ctx) })
 	h.feed.run(ctx)
 	all.Wait()
 }
 
-// Wake says "look": rows, syncs or identities may have changed. It never blocks.
+// Wake triggers a poll: rows, syncs or identities may have changed. It never blocks.
 func (h *Hub) Wake() { h.feed.wake.Set() }
 
-// Rotated says that a secret has changed. It never blocks, and none is forgotten.
+// Rotated records that a secret has changed. It never blocks, and loses none.
 func (h *Hub) Rotated(tenant fleet.TenantName, name string) {
 	h.feed.rotate(secretName{tenant, name})
 }
 
 const (
-	beatEvery = 10 * time.Second
-	beatTime  = 8 * time.Second
+	heartbeatInterval = 10 * time.Second
+	heartbeatTimeout  = 8 * time.Second
 )
 
-// beat keeps the replica's row young. It costs the same however many agents are connected.
-func (h *Hub) beat(ctx context.Context) {
-	tick := time.NewTicker(beatEvery)
+// heartbeat refreshes the replica's row. Its cost does not depend on the number of agents.
+func (h *Hub) heartbeat(ctx context.Context) {
+	tick := time.NewTicker(heartbeatInterval)
 	defer tick.Stop()
 	for {
-		within, done := context.WithTimeout(ctx, beatTime)
+		within, done := context.WithTimeout(ctx, heartbeatTimeout)
 		if err := h.store.BeatReplica(within, h.replica); err != nil && ctx.Err() == nil {
 			h.log.WarnContext(ctx,
-				"agents of this replica may be shown as not connected: its beat is not recorded",
+				"failed to record the replica's heartbeat: its agents may be shown as disconnected",
 				"error", err)
 		}
 		done()
@@ -230,7 +231,7 @@ func (h *Hub) beat(ctx context.Context) {
 	}
 }
 
-// followStops tells the streams when the emergency stops have changed.
+// followStops wakes the streams when the emergency stops change.
 func (h *Hub) followStops(ctx context.Context) {
 	for {
 		changed := h.stops.Changed()
@@ -243,10 +244,10 @@ func (h *Hub) followStops(ctx context.Context) {
 	}
 }
 
-// slots bound how much is done at a time.
-type slots chan struct{}
+// semaphore bounds concurrency.
+type semaphore chan struct{}
 
-func (s slots) take(ctx context.Context) error {
+func (s semaphore) acquire(ctx context.Context) error {
 	select {
 	case s <- struct{}{}:
 		return nil
@@ -255,13 +256,13 @@ func (s slots) take(ctx context.Context) error {
 	}
 }
 
-func (s slots) free() { <-s }
+func (s semaphore) release() { <-s }
 
-// within does f when a slot is free.
-func (s slots) within(ctx context.Context, f func() error) error {
-	if err := s.take(ctx); err != nil {
+// run calls f while it holds a slot.
+func (s semaphore) run(ctx context.Context, f func() error) error {
+	if err := s.acquire(ctx); err != nil {
 		return err
 	}
-	defer s.free()
+	defer s.release()
 	return f()
 }

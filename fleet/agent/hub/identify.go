@@ -16,15 +16,15 @@ import (
 )
 
 const (
-	tokenLife   = 5 * time.Minute
-	tokenLength = 43       // characters of an access token: 256 bits in base64url
-	smallBody   = 16 << 10 // bytes of a request that is no report
-	bodyTime    = 30 * time.Second
-	askTime     = 10 * time.Second // of one read or write of the store for a request
+	tokenLife    = 5 * time.Minute
+	tokenLength  = 43       // characters of an access token: 256 bits in base64url
+	smallBody    = 16 << 10 // bytes of a request other than a report
+	bodyTimeout  = 30 * time.Second
+	storeTimeout = 10 * time.Second // of one read or write of the store for a request
 )
 
-// one is the value of a header that stands there exactly once.
-func one(r *http.Request, name string) (string, bool) {
+// singleHeader returns the value of a header that occurs exactly once.
+func singleHeader(r *http.Request, name string) (string, bool) {
 	values := r.Header.Values(name)
 	if len(values) != 1 {
 		return "", false
@@ -32,75 +32,76 @@ func one(r *http.Request, name string) (string, bool) {
 	return values[0], true
 }
 
-// asker is who says to be an agent, by its access token; nothing is proven yet.
-type asker struct {
+// claimant is the agent that an access token names, before its proof is verified.
+type claimant struct {
 	agent fleet.Agent
 	token string
 	proof string
 }
 
-// ask finds whose access token it is.
-func (h *Hub) ask(r *http.Request) (asker, error) {
-	header, ok := one(r, "Authorization")
-	proof, proven := one(r, agent.HeaderProof)
+// findClaimant looks up the agent of the request's access token.
+func (h *Hub) findClaimant(r *http.Request) (claimant, error) {
+	header, ok := singleHeader(r, "Authorization")
+	proof, proven := singleHeader(r, agent.HeaderProof)
 	token, dpop := strings.CutPrefix(header, "DPoP ")
 	if !ok || !proven || !dpop || len(token) != tokenLength {
-		return asker{}, agent.ErrProof
+		return claimant{}, agent.ErrProof
 	}
-	a := asker{token: token, proof: proof}
+	a := claimant{token: token, proof: proof}
 	sum := sha256.Sum256([]byte(token))
-	by, err := h.admitAccess(r, sum)
+	by, err := h.admitToken(r, sum)
 	if err != nil {
-		return asker{}, err
+		return claimant{}, err
 	}
-	err = h.briefly(r.Context(), by, func(ctx context.Context) (err error) {
+	err = h.withTimeout(r.Context(), by, func(ctx context.Context) (err error) {
 		a.agent, err = h.store.AccessAgent(ctx, sum)
 		return err
 	})
 	if errors.Is(err, fleet.ErrNotFound) {
-		return asker{}, agent.ErrProof
+		return claimant{}, agent.ErrProof
 	}
 	if err != nil && ended(err) == nil {
-		return asker{}, err
+		return claimant{}, err
 	}
 	return a, err
 }
 
-// prove judges the proof over what was sent and returns its id. Only then is anything told about
-// the identity.
-func (h *Hub) prove(a asker, method, path string, statement []byte) (id string, err error) {
+// verify checks the proof over the signed content and returns its ID. Only then may a response
+// reveal anything about the identity.
+func (h *Hub) verify(a claimant, method, path string, statement []byte) (id string, err error) {
 	id, err = agent.CheckProof(a.proof, a.agent.Keys, method, path, a.token, statement, h.now())
 	if err != nil {
 		return "", err
 	}
-	h.remember(a.agent)
-	h.accepted(a.token)
-	return id, h.seen.first(a.agent.ID, id)
+	h.rememberAgent(a.agent)
+	h.rememberToken(a.token)
+	return id, h.proofs.add(a.agent.ID, id)
 }
 
-// prover is an agent that has proven a GET.
-type prover struct {
+// provenAgent is an agent with a verified GET.
+type provenAgent struct {
 	fleet.Agent
-	proof string // its id, which opens one session, on whichever replica
+	proof string // ID of the proof, which opens one session across all replicas
 }
 
-// proven is the agent of a request with a body, and the body.
-func (h *Hub) proven(w http.ResponseWriter, r *http.Request, path string, most int64) (fleet.Agent,
+// authenticatePost returns the agent of a request with a body, and the body.
+func (h *Hub) authenticatePost(w http.ResponseWriter, r *http.Request, path string,
+	most int64) (fleet.Agent,
 	[]byte, error) {
 	if r.Header.Get("Content-Encoding") != "" {
 		return fleet.Agent{}, nil, refused(http.StatusUnsupportedMediaType, agent.CodeInvalid,
-			"a Content-Encoding is not taken", "send the body as it is")
+			"Content-Encoding is not supported", "send the body without an encoding")
 	}
-	a, err := h.ask(r)
+	a, err := h.findClaimant(r)
 	over := ended(err)
 	if err != nil && over == nil {
 		return fleet.Agent{}, nil, err
 	}
-	body, err := read(w, r, most)
+	body, err := readBody(w, r, most)
 	if err != nil {
 		return fleet.Agent{}, nil, err
 	}
-	if _, err := h.prove(a, http.MethodPost, path, body); err != nil {
+	if _, err := h.verify(a, http.MethodPost, path, body); err != nil {
 		return fleet.Agent{}, nil, err
 	}
 	if over != nil {
@@ -109,57 +110,57 @@ func (h *Hub) proven(w http.ResponseWriter, r *http.Request, path string, most i
 	return a.agent, body, nil
 }
 
-// session is the agent of a GET, and what it says of its process.
-func (h *Hub) session(r *http.Request, path string) (prover, agent.Session, error) {
+// authenticateGet returns the agent and the session of a GET.
+func (h *Hub) authenticateGet(r *http.Request, path string) (provenAgent, agent.Session, error) {
 	s, err := agent.ReadSession(r.Header)
 	if err != nil {
-		return prover{}, s, invalid(err.Error())
+		return provenAgent{}, s, invalid(err.Error())
 	}
-	a, err := h.ask(r)
+	a, err := h.findClaimant(r)
 	over := ended(err)
 	if err != nil && over == nil {
-		return prover{}, s, err
+		return provenAgent{}, s, err
 	}
-	id, err := h.prove(a, http.MethodGet, path, s.Bytes())
+	id, err := h.verify(a, http.MethodGet, path, s.Bytes())
 	if err != nil {
-		return prover{}, s, err
+		return provenAgent{}, s, err
 	}
 	if over != nil {
-		return prover{}, s, over
+		return provenAgent{}, s, over
 	}
 	if s.Protocol < agent.Oldest {
-		return prover{}, s, refused(http.StatusUpgradeRequired, agent.CodeProtocol,
+		return provenAgent{}, s, refused(http.StatusUpgradeRequired, agent.CodeProtocol,
 			"this agent is too old for the hub", "update the agent; see `argosy agent manifest`")
 	}
-	return prover{a.agent, id}, s, nil
+	return provenAgent{a.agent, id}, s, nil
 }
 
-// briefly asks the store within a time, when a slot is free.
-func (h *Hub) briefly(ctx context.Context, in slots, f func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, askTime)
+// withTimeout calls f with a deadline while it holds a slot.
+func (h *Hub) withTimeout(ctx context.Context, in semaphore, f func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
-	return in.within(ctx, func() error { return f(ctx) })
+	return in.run(ctx, func() error { return f(ctx) })
 }
 
-// read reads a body of at most that many bytes, within bodyTime.
-func read(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error) {
+// readBody reads a body of at most most bytes, within bodyTimeout.
+func readBody(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error) {
 	if r.ContentLength > most {
 		return nil, tooLarge()
 	}
 	control := http.NewResponseController(w)
-	if err := control.SetReadDeadline(time.Now().Add(bodyTime)); err != nil &&
+	if err := control.SetReadDeadline(time.Now().Add(bodyTimeout)); err != nil &&
 		!errors.Is(err, http.ErrNotSupported) {
-		return nil, invalid("the body cannot be read")
+		return nil, invalid("failed to read the body")
 	}
 	var body bytes.Buffer
 	_, err := io.Copy(&body, http.MaxBytesReader(w, r.Body, most))
-	_ = control.SetReadDeadline(time.Time{}) // it would end the handler, too
+	_ = control.SetReadDeadline(time.Time{}) // the deadline would end the handler, too
 	var over *http.MaxBytesError
 	if errors.As(err, &over) {
 		return nil, tooLarge()
 	}
 	if err != nil {
-		return nil, invalid("the body cannot be read")
+		return nil, invalid("failed to read the body")
 	}
 	return body.Bytes(), nil
 }
@@ -169,16 +170,16 @@ func tooLarge() *refusal {
 		"send it in parts")
 }
 
-// decode reads one JSON value; fields that are not known are passed over. The body is never echoed.
+// decode parses one JSON value and ignores unknown fields. Errors never quote the body.
 func decode(body []byte, into any) error {
 	if err := json.Unmarshal(body, into); err != nil {
-		return invalid("the body is not the JSON that this request takes")
+		return invalid("the body is not the expected JSON")
 	}
 	return nil
 }
 
 func writeJSON(w http.ResponseWriter, value any) error {
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(value) // the connection is gone: there is nobody to tell
+	_ = json.NewEncoder(w).Encode(value) // the client is gone
 	return nil
 }

@@ -45,8 +45,7 @@ func newKeys(t testing.TB) agent.PrivateKeys {
 	return keys
 }
 
-// Case 37.
-func TestCase37OfFiftyParallelJoinsWithOneTokenExactlyOneKeySucceeds(t *testing.T) {
+func TestOfFiftyParallelJoinsWithOneTokenExactlyOneKeySucceeds(t *testing.T) {
 	o := newHouse(t, func(c *Config) { c.Limits.JoinRate = 1000 })
 	o.store.tokens[oneTime] = fleet.AgentToken{Engine: "acme.edge", Tenant: "acme"}
 	answers := make([]*httptest.ResponseRecorder, 50)
@@ -72,7 +71,7 @@ func TestCase37OfFiftyParallelJoinsWithOneTokenExactlyOneKeySucceeds(t *testing.
 	}
 }
 
-func TestTheSameKeysJoinAgainForTheAnswerMayHaveBeenLost(t *testing.T) {
+func TestTheSameKeysMayJoinAgainAfterALostResponse(t *testing.T) {
 	o := newHouse(t)
 	o.store.tokens[oneTime] = fleet.AgentToken{Engine: "acme.edge", Tenant: "acme"}
 	keys := newKeys(t)
@@ -90,7 +89,7 @@ func TestTheSameKeysJoinAgainForTheAnswerMayHaveBeenLost(t *testing.T) {
 	}
 }
 
-func TestJoinsThatMakeNoSenseAreRefusedBeforeTheStoreIsAsked(t *testing.T) {
+func TestMalformedJoinsAreRejectedBeforeTheStoreIsRead(t *testing.T) {
 	o := newHouse(t)
 	keys := newKeys(t)
 	sound := agent.Join{Token: oneTime, Keys: keys.Public(), ClusterUID: "uid", Version: "v1"}
@@ -132,7 +131,7 @@ func TestJoinsThatMakeNoSenseAreRefusedBeforeTheStoreIsAsked(t *testing.T) {
 		agent.CodeToken)
 }
 
-func TestNoTokenStandsInALogOrAnAnswer(t *testing.T) {
+func TestNoTokenAppearsInALogOrAResponse(t *testing.T) {
 	o := newHouse(t)
 	o.store.failWith(func(call string) error {
 		return errors.New("connection to " + oneTime + " lost")
@@ -144,7 +143,7 @@ func TestNoTokenStandsInALogOrAnAnswer(t *testing.T) {
 	}
 }
 
-func TestAnAssertionIsSwappedForAnAccessTokenOnce(t *testing.T) {
+func TestAnAssertionIsExchangedForAnAccessTokenOnce(t *testing.T) {
 	o := newHouse(t)
 	d := o.device("acme.edge", "acme")
 	raw := d.assertion()
@@ -161,7 +160,7 @@ func TestAnAssertionIsSwappedForAnAccessTokenOnce(t *testing.T) {
 	wantRefusal(t, o.serve(tokenRequest(raw)), 401, agent.CodeProof)
 }
 
-func TestWhoCannotProveItsKeyLearnsNothing(t *testing.T) {
+func TestACallerWithoutTheKeyLearnsNothing(t *testing.T) {
 	o := newHouse(t)
 	d := o.device("acme.edge", "acme")
 	gone := o.device("gone.edge", "gone")
@@ -171,7 +170,7 @@ func TestWhoCannotProveItsKeyLearnsNothing(t *testing.T) {
 	elsewhere, _ := agent.Assertion(d.keys, d.id, "https://other.example", o.hub.now())
 	late, _ := agent.Assertion(d.keys, d.id, hubURL, o.hub.now().Add(-2*time.Hour))
 	var first string
-	for name, raw := range map[string]string{"unknown agent": forged("nobody"),
+	for name, raw := range map[string]string{"unknown agent": forged("unknown"),
 		"live agent": forged(d.id), "revoked agent": forged(gone.id),
 		"no JWT": "x", "nothing": "", "other hub": elsewhere, "clock": late} {
 		w := o.serve(tokenRequest(raw))
@@ -189,7 +188,7 @@ func TestWhoCannotProveItsKeyLearnsNothing(t *testing.T) {
 	wantRefusal(t, o.serve(tokenRequest(gone.assertion())), 401, agent.CodeRevoked)
 }
 
-func TestATokenRequestOfAnotherKindIsRefused(t *testing.T) {
+func TestATokenRequestOfAnotherGrantTypeIsRejected(t *testing.T) {
 	o := newHouse(t)
 	d := o.device("acme.edge", "acme")
 	send := func(body string) *httptest.ResponseRecorder {
@@ -214,8 +213,7 @@ func TestATokenRequestOfAnotherKindIsRefused(t *testing.T) {
 	wantRefusal(t, send("a="+strings.Repeat("x", smallBody)), 413, agent.CodeInvalid)
 }
 
-// Case 38.
-func TestCase38WhoAsksIsToldByTheCredentialAlone(t *testing.T) {
+func TestTheCredentialAloneIdentifiesTheCaller(t *testing.T) {
 	o := newHouse(t)
 	d := o.device("acme.edge", "acme")
 	o.device("globex.edge", "globex")
@@ -288,8 +286,7 @@ func TestCase38WhoAsksIsToldByTheCredentialAlone(t *testing.T) {
 	}
 }
 
-// Case 41.
-func TestCase41ARecordedRequestIsOfNoUse(t *testing.T) {
+func TestARecordedRequestIsRejected(t *testing.T) {
 	o := newHouse(t)
 	d := o.device("acme.edge", "acme")
 	body, _ := json.Marshal(agent.Report{Epoch: d.open(), Seq: 1})
@@ -306,11 +303,12 @@ func TestCase41ARecordedRequestIsOfNoUse(t *testing.T) {
 	changed := again()
 	changed.Body = http.NoBody
 	wantRefusal(t, o.serve(changed), 401, agent.CodeProof)
-	elsewhere := o.replica() // does not remember, but reports are numbered
+	// another replica does not remember the proof, but the store checks a report's number
+	elsewhere := o.replica()
 	w := elsewhere.serve(again())
 	wantRefusal(t, w, 409, agent.CodeReplay)
 	if p := problemOf(t, w); p.ReportSeq != 1 {
-		t.Errorf("the last report was 1, told %d", p.ReportSeq)
+		t.Errorf("the last report was 1, reported %d", p.ReportSeq)
 	}
 	back := d.report(agent.Report{Epoch: d.epoch, Seq: 1})
 	wantRefusal(t, back, 409, agent.CodeReplay)
@@ -321,8 +319,7 @@ func TestCase41ARecordedRequestIsOfNoUse(t *testing.T) {
 	}
 }
 
-// Case 41.
-func TestCase41ARecordedGetBeginsOneSessionOnWhicheverReplica(t *testing.T) {
+func TestARecordedGetOpensOneSessionAcrossReplicas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newHouse(t)
 		defer o.run()()
@@ -340,12 +337,12 @@ func TestCase41ARecordedGetBeginsOneSessionOnWhicheverReplica(t *testing.T) {
 		w := o.stream(recorded.Clone(t.Context()))
 		synctest.Wait()
 		if len(w.rows(agent.EventRows)) != 1 {
-			t.Fatalf("the stream said %q", w.said())
+			t.Fatalf("the stream sent %q", w.output())
 		}
 		wantRefusal(t, elsewhere.serve(recorded.Clone(t.Context())), 401, agent.CodeReplay)
-		settled(agent.Beat)
+		settled(agent.Heartbeat)
 		if !w.isOpen() {
-			t.Errorf("a recorded request has ended the stream: %s", w.bye())
+			t.Errorf("a recorded request has ended the stream: %s", w.goAway())
 		}
 		w.cancel()
 		<-w.ended
@@ -368,30 +365,30 @@ func TestAnAgentThatOpensTooManySessionsWaits(t *testing.T) {
 	}
 }
 
-func TestProofsAreRememberedForAsLongAsTheyMayHold(t *testing.T) {
+func TestProofsAreRememberedWhileTheyAreValid(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	s := newSeen(func() time.Time { return now })
-	now = now.Add(seenFor - time.Second) // just before the halves turn
-	if err := s.first("a", "proof"); err != nil {
+	s := newReplayCache(func() time.Time { return now })
+	now = now.Add(replayWindow - time.Second) // just before the generations rotate
+	if err := s.add("a", "proof"); err != nil {
 		t.Fatal(err)
 	}
 	for range 12 {
 		now = now.Add(10 * time.Second)
-		if err := s.first("a", "proof"); err == nil {
+		if err := s.add("a", "proof"); err == nil {
 			t.Fatalf("forgotten at %v", now)
 		}
 	}
-	if err := s.first("b", "proof"); err != nil {
+	if err := s.add("b", "proof"); err != nil {
 		t.Error("one agent's proof is another's")
 	}
-	now = now.Add(2 * seenFor)
-	if err := s.first("a", "proof"); err != nil || len(s.young)+len(s.old) != 1 {
+	now = now.Add(2 * replayWindow)
+	if err := s.add("a", "proof"); err != nil || len(s.young)+len(s.old) != 1 {
 		t.Errorf("%v; %d are kept", err, len(s.young)+len(s.old))
 	}
 	var r *refusal
-	for i := range mostSeen {
-		if err := s.first("a", string(rune(i))); err != nil &&
-			(!errors.As(err, &r) || r.Status != 429 || i < mostSeen-1) {
+	for i := range maxProofs {
+		if err := s.add("a", string(rune(i))); err != nil &&
+			(!errors.As(err, &r) || r.Status != 429 || i < maxProofs-1) {
 			t.Fatalf("request %d: %v", i, err)
 		}
 	}
@@ -400,8 +397,7 @@ func TestProofsAreRememberedForAsLongAsTheyMayHold(t *testing.T) {
 	}
 }
 
-// Case 44.
-func TestCase44AClockTwoHoursOffIsToldByDateAndNothingElseMatters(t *testing.T) {
+func TestAnAgentWithAClockTwoHoursOffLearnsTheTimeFromDate(t *testing.T) {
 	at := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 	o := newHouse(t, func(c *Config) { c.Now = func() time.Time { return at } })
 	d := o.device("acme.edge", "acme")
@@ -424,7 +420,7 @@ func TestCase44AClockTwoHoursOffIsToldByDateAndNothingElseMatters(t *testing.T) 
 	}
 }
 
-func TestAnAgentThatIsTooOldIsToldSo(t *testing.T) {
+func TestAnOutdatedAgentIsRejectedWithAReason(t *testing.T) {
 	o := newHouse(t)
 	d := o.device("acme.edge", "acme")
 	for protocol, want := range map[int]int{agent.Oldest - 1: 426, agent.Protocol: 200,
@@ -464,7 +460,7 @@ func TestKeysAreRotatedByTheOldAndTheNew(t *testing.T) {
 	}
 }
 
-func TestNothingDeclaredIsTriedAgainLater(t *testing.T) {
+func TestAnUndeclaredAgentRetriesLater(t *testing.T) {
 	o := newHouse(t)
 	d := o.device("acme.edge", "acme")
 	o.store.failWith(func(call string) error {
@@ -476,7 +472,7 @@ func TestNothingDeclaredIsTriedAgainLater(t *testing.T) {
 	w := o.serve(d.get(agent.PathStream, 0))
 	wantRefusal(t, w, 503, agent.CodeUndeclared)
 	if w.Header().Get("Retry-After") == "" {
-		t.Error("not told when")
+		t.Error("without Retry-After")
 	}
 	o.store.failWith(func(string) error { return context.DeadlineExceeded })
 	wantRefusal(t, o.serve(d.get(agent.PathStream, 0)), 503, agent.CodeBusy)

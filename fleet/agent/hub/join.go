@@ -15,14 +15,14 @@ import (
 )
 
 const (
-	shortestToken = 16  // characters of a one-time token; the store judges what is in it
-	longestToken  = 256 // likewise
-	longestUID    = 64
+	minToken = 16 // characters of a one-time token; the store validates the content
+	maxToken = 256
+	maxUID   = 64
 )
 
-// join swaps a one-time token for an identity.
+// join exchanges a one-time token for an identity.
 func (h *Hub) join(w http.ResponseWriter, r *http.Request) error {
-	body, err := read(w, r, smallBody)
+	body, err := readBody(w, r, smallBody)
 	if err != nil {
 		return err
 	}
@@ -30,10 +30,10 @@ func (h *Hub) join(w http.ResponseWriter, r *http.Request) error {
 	if err := decode(body, &asked); err != nil {
 		return err
 	}
-	if err := soundJoin(asked); err != nil {
+	if err := checkJoin(asked); err != nil {
 		return invalid(err.Error())
 	}
-	proof, ok := one(r, agent.HeaderProof)
+	proof, ok := singleHeader(r, agent.HeaderProof)
 	if !ok {
 		return agent.ErrProof
 	}
@@ -41,11 +41,11 @@ func (h *Hub) join(w http.ResponseWriter, r *http.Request) error {
 		h.now()); err != nil {
 		return err
 	}
-	if err := h.stranger(r, h.joins, h.joinsOf, h.limits.JoinRate); err != nil {
+	if err := h.admitUnknown(r, h.joins, h.joinsOf, h.limits.JoinRate); err != nil {
 		return err
 	}
 	var joined fleet.Agent
-	err = h.briefly(r.Context(), h.asks, func(ctx context.Context) (err error) {
+	err = h.withTimeout(r.Context(), h.unknownReads, func(ctx context.Context) (err error) {
 		joined, err = h.store.JoinAgent(ctx, asked.Token, fleet.AgentJoin{
 			Keys: asked.Keys, ClusterUID: asked.ClusterUID, Version: asked.Version})
 		return err
@@ -53,11 +53,11 @@ func (h *Hub) join(w http.ResponseWriter, r *http.Request) error {
 	switch {
 	case errors.Is(err, fleet.ErrUsed):
 		return refused(http.StatusConflict, agent.CodeUsed,
-			"the token was used before, by other keys",
-			"see `argosy get agents` for who joined with it, and make a new token")
+			"the token was used before with other keys",
+			"see `argosy get agents` for the agent that used it, and create a new token")
 	case errors.Is(err, fleet.ErrNotFound):
 		return refused(http.StatusUnauthorized, agent.CodeToken,
-			"the token is not valid: unknown, expired or revoked, or what it was made for is gone",
+			"the token is invalid: unknown, expired or revoked, or its target was deleted",
 			"make a token with `argosy agent token create`")
 	case err != nil:
 		return withoutToken(err, asked.Token)
@@ -67,15 +67,15 @@ func (h *Hub) join(w http.ResponseWriter, r *http.Request) error {
 	return h.joinedAs(w, joined)
 }
 
-func soundJoin(j agent.Join) error {
-	if len(j.Token) < shortestToken || len(j.Token) > longestToken {
-		return errors.New("the token is none: it has 16 to 256 characters")
+func checkJoin(j agent.Join) error {
+	if len(j.Token) < minToken || len(j.Token) > maxToken {
+		return errors.New("the token must have 16 to 256 characters")
 	}
-	if len(j.ClusterUID) > longestUID || plain(j.ClusterUID, longestUID) != j.ClusterUID {
+	if len(j.ClusterUID) > maxUID || plain(j.ClusterUID, maxUID) != j.ClusterUID {
 		return errors.New("clusterUID is not the UID of a namespace")
 	}
-	if !agent.SoundVersion(j.Version) {
-		return errors.New("version is none")
+	if !agent.ValidVersion(j.Version) {
+		return errors.New("version is invalid")
 	}
 	return agent.CheckKeys(j.Keys)
 }
@@ -90,8 +90,8 @@ const (
 	assertionType = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 )
 
-// token swaps an assertion for an access token (RFC 7523, RFC 6749). Whatever is wrong with the
-// assertion has one answer; what has become of the identity is told to who holds its key.
+// token exchanges an assertion for an access token (RFC 7523, RFC 6749). Every invalid assertion
+// gets the same response. The state of the identity is revealed only to the holder of its key.
 func (h *Hub) token(w http.ResponseWriter, r *http.Request) error {
 	form, err := readForm(w, r)
 	if err != nil {
@@ -101,12 +101,12 @@ func (h *Hub) token(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	by, err := h.admit(r, assertion, id)
+	by, err := h.admitAssertion(r, assertion, id)
 	if err != nil {
 		return err
 	}
 	var known fleet.Agent
-	err = h.briefly(r.Context(), by, func(ctx context.Context) (err error) {
+	err = h.withTimeout(r.Context(), by, func(ctx context.Context) (err error) {
 		known, err = h.store.Agent(ctx, id)
 		return err
 	})
@@ -124,7 +124,7 @@ func (h *Hub) token(w http.ResponseWriter, r *http.Request) error {
 	if over != nil {
 		return over
 	}
-	h.remember(known)
+	h.rememberAgent(known)
 	return h.grant(w, r, known, jti)
 }
 
@@ -134,7 +134,7 @@ func (h *Hub) grant(w http.ResponseWriter, r *http.Request, to fleet.Agent, jti 
 		return err
 	}
 	token := base64.RawURLEncoding.EncodeToString(secret[:])
-	err := h.briefly(r.Context(), h.knownAsks, func(ctx context.Context) error {
+	err := h.withTimeout(r.Context(), h.knownReads, func(ctx context.Context) error {
 		return h.store.SaveAccess(ctx, to.ID, jti, sha256.Sum256([]byte(token)), tokenLife)
 	})
 	if errors.Is(err, fleet.ErrReplayed) {
@@ -143,7 +143,7 @@ func (h *Hub) grant(w http.ResponseWriter, r *http.Request, to fleet.Agent, jti 
 	if err != nil {
 		return err
 	}
-	h.accepted(token)
+	h.rememberToken(token)
 	return writeJSON(w, agent.Access{AccessToken: token, TokenType: "DPoP",
 		ExpiresIn: int(tokenLife.Seconds())})
 }
@@ -151,25 +151,25 @@ func (h *Hub) grant(w http.ResponseWriter, r *http.Request, to fleet.Agent, jti 
 func readForm(w http.ResponseWriter, r *http.Request) (url.Values, error) {
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil ||
 		kind != "application/x-www-form-urlencoded" {
-		return nil, invalid("the body is no form")
+		return nil, invalid("the body is not a form")
 	}
-	body, err := read(w, r, smallBody)
+	body, err := readBody(w, r, smallBody)
 	if err != nil {
 		return nil, err
 	}
 	form, err := url.ParseQuery(string(body))
 	if err != nil {
-		return nil, invalid("the body is no form")
+		return nil, invalid("the body is not a form")
 	}
 	return form, nil
 }
 
-// assertionIn is the assertion, and whom it says to be from. A parameter that stands twice is
-// refused (RFC 6749 section 3.2).
+// assertionIn returns the assertion and its unverified subject. A duplicate parameter is rejected
+// (RFC 6749 section 3.2).
 func assertionIn(form url.Values) (assertion, id string, err error) {
 	for _, values := range form {
 		if len(values) > 1 {
-			return "", "", invalid("a parameter stands twice")
+			return "", "", invalid("duplicate parameter")
 		}
 	}
 	if form.Get("grant_type") != grantType {
@@ -185,10 +185,11 @@ func assertionIn(form url.Values) (assertion, id string, err error) {
 	return assertion, id, err
 }
 
-// rotate replaces the keys: the old ones prove the request, the new ones that they are whose who
-// sent them. Streams that were opened with the old ones end here; elsewhere the agent ends its own.
+// rotate replaces the keys: the old keys sign the request, the new ones prove possession. It ends
+// the streams on this replica that were opened with the old keys; the agent ends those on other
+// replicas.
 func (h *Hub) rotate(w http.ResponseWriter, r *http.Request) error {
-	who, body, err := h.proven(w, r, agent.PathKeys, smallBody)
+	who, body, err := h.authenticatePost(w, r, agent.PathKeys, smallBody)
 	if err != nil {
 		return err
 	}
@@ -204,20 +205,20 @@ func (h *Hub) rotate(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	var rotated fleet.Agent
-	err = h.briefly(r.Context(), h.asks, func(ctx context.Context) (err error) {
+	err = h.withTimeout(r.Context(), h.unknownReads, func(ctx context.Context) (err error) {
 		rotated, err = h.store.RotateAgent(ctx, who.ID, old, asked.Keys)
 		return err
 	})
 	switch {
 	case errors.Is(err, fleet.ErrReplayed):
-		return refused(http.StatusConflict, agent.CodeReplay, "the keys are others by now",
-			"ask for an access token with the newest keys")
+		return refused(http.StatusConflict, agent.CodeReplay, "the keys have changed meanwhile",
+			"request an access token with the newest keys")
 	case errors.Is(err, fleet.ErrNotFound):
 		return agent.ErrProof
 	case err != nil:
 		return err
 	}
-	h.feed.end(who.ID, agent.Bye{Code: agent.CodeRenew, Message: "the keys were rotated"})
+	h.feed.end(who.ID, agent.GoAway{Code: agent.CodeRenew, Message: "the keys were rotated"})
 	h.log.InfoContext(r.Context(), "an agent has rotated its keys", "engine", rotated.Engine,
 		"agent", rotated.ID)
 	return h.joinedAs(w, rotated)

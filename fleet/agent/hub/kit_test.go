@@ -25,7 +25,7 @@ import (
 
 const hubURL = "https://hub.example"
 
-// fakeSecrets finds what it was given.
+// fakeSecrets returns preset secrets.
 type fakeSecrets struct {
 	mu    sync.Mutex
 	all   map[string]fleet.Secret
@@ -53,7 +53,7 @@ func (f *fakeSecrets) set(name, value string) {
 	f.all[name] = fleet.NewSecret(map[string][]byte{"password": []byte(value)})
 }
 
-// fakeStops are the emergency stops of a replica.
+// fakeStops holds the emergency stops of a replica.
 type fakeStops struct {
 	mu      sync.Mutex
 	loaded  bool
@@ -116,7 +116,7 @@ func (f *fakeStops) ended(ends ...fleet.StopEnd) {
 	f.changed = make(chan struct{})
 }
 
-// house is a hub with everything around it in memory.
+// testHub is a hub with its dependencies in memory.
 type house struct {
 	t       testing.TB
 	hub     *Hub
@@ -135,7 +135,7 @@ func newHouse(t testing.TB, change ...func(*Config)) *house {
 	return o.replica(change...)
 }
 
-// replica is another hub on the same store.
+// replica returns another hub on the same store.
 func (o *house) replica(change ...func(*Config)) *house {
 	o.t.Helper()
 	r := *o
@@ -151,8 +151,8 @@ func (o *house) replica(change ...func(*Config)) *house {
 		o.t.Fatal(err)
 	}
 	r.hub.Register(r.mux)
-	for range 2 { // the rows are confirmed
-		r.hub.feed.look(o.t.Context())
+	for range 2 { // until the rows are confirmed
+		r.hub.feed.poll(o.t.Context())
 	}
 	r.store.do(func() {
 		for _, call := range []string{"AgentNews", "WantConfirmed", "Notify"} {
@@ -162,7 +162,7 @@ func (o *house) replica(change ...func(*Config)) *house {
 	return &r
 }
 
-// logged keeps what was logged.
+// logged records log output.
 type logged struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -180,7 +180,7 @@ func (l *logged) String() string {
 	return l.text.String()
 }
 
-// run runs the hub until the returned function is called, which waits for its end.
+// run starts the hub and returns a function that stops it and waits.
 func (o *house) run() func() {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
@@ -194,7 +194,7 @@ func (o *house) serve(r *http.Request) *httptest.ResponseRecorder {
 	return w
 }
 
-// device is an agent as the hub sees it.
+// testAgent is an agent from the hub's perspective.
 type device struct {
 	o        *house
 	keys     agent.PrivateKeys
@@ -204,7 +204,7 @@ type device struct {
 	epoch    int64
 }
 
-// device puts an identity into the store, with an access token.
+// testAgent stores an identity and an access token.
 func (o *house) device(engine fleet.EngineName, tenant fleet.TenantName) *device {
 	o.t.Helper()
 	keys, err := agent.NewKeys()
@@ -221,7 +221,7 @@ func (o *house) device(engine fleet.EngineName, tenant fleet.TenantName) *device
 	return d
 }
 
-// renew puts an access token into the store without asking the hub.
+// renew stores an access token without asking the hub.
 func (d *device) renew() {
 	sum := sha256.Sum256(fmt.Append(nil, d.id, d.instance, time.Now().UnixNano()))
 	d.token = hex.EncodeToString(sum[:])[:tokenLength]
@@ -233,7 +233,7 @@ func (d *device) session(cursor int64) agent.Session {
 		Version: "v1", Cursor: cursor}
 }
 
-// get is a proven GET.
+// get returns a GET with a proof.
 func (d *device) get(path string, cursor int64) *http.Request {
 	d.o.t.Helper()
 	s := d.session(cursor)
@@ -242,7 +242,7 @@ func (d *device) get(path string, cursor int64) *http.Request {
 	return d.proven(r, path, s.Bytes())
 }
 
-// post is a proven POST.
+// post returns a POST with a proof.
 func (d *device) post(path string, body []byte) *http.Request {
 	d.o.t.Helper()
 	r := httptest.NewRequest(http.MethodPost, path, bytes.NewReader(body))
@@ -269,7 +269,7 @@ func (d *device) report(report agent.Report) *httptest.ResponseRecorder {
 	return d.o.serve(d.post(agent.PathStatus, body))
 }
 
-// open takes the lease as a stream would.
+// open takes the lease like a stream.
 func (d *device) open() int64 {
 	d.o.t.Helper()
 	opening, err := d.o.store.OpenAgent(context.Background(), fleet.AgentSession{
@@ -313,7 +313,7 @@ func wantRefusal(t testing.TB, w *httptest.ResponseRecorder, status int, code st
 	}
 }
 
-// application is a row with a manifest of its own.
+// application returns a row with its own manifest.
 func application(engine fleet.EngineName, tenant fleet.TenantName, name string) fleet.Row {
 	body := []byte(
 		`{"apiVersion":"argoproj.io/v1alpha1","kind":"Application","metadata":{"name":"` + name +
@@ -331,19 +331,19 @@ func repository(engine fleet.EngineName, tenant fleet.TenantName, name, secret s
 	return r
 }
 
-// wire is the other end of a stream: it takes what is written, or hangs until the write's deadline.
+// testStream is the client end of a stream: it accepts writes, or hangs until the write's deadline.
 type wire struct {
 	mu       sync.Mutex
 	head     http.Header
 	status   int
 	text     bytes.Buffer
 	size     int
-	forget   bool // keep nothing but the size
+	forget   bool // record only the size
 	hangs    bool
-	reading  time.Time // until when a request's body may be read
+	reading  time.Time // read deadline of the request's body
 	deadline time.Time
-	moved    chan struct{} // closed when the deadline has changed
-	expiry   *time.Timer   // at the deadline
+	moved    chan struct{} // closed when the deadline changes
+	expiry   *time.Timer   // fires at the deadline
 	expired  bool
 	cancel   context.CancelFunc
 	ended    chan struct{}
@@ -378,7 +378,7 @@ func (w *wire) SetWriteDeadline(t time.Time) error {
 	return nil
 }
 
-// expire ends the stream at its deadline, written to or not, as HTTP/2 does.
+// expire ends the stream at its deadline even without a write, as HTTP/2 does.
 func (w *wire) expire() {
 	w.mu.Lock()
 	w.expired = true
@@ -410,7 +410,7 @@ func (w *wire) Write(b []byte) (int, error) {
 	}
 }
 
-// stream opens a stream that goes on until it ends or the wire is cut.
+// stream opens a stream that runs until it ends or the connection is cut.
 func (d *device) stream(cursor int64, change ...func(*wire)) *wire {
 	d.o.t.Helper()
 	return d.o.stream(d.get(agent.PathStream, cursor), change...)
@@ -428,7 +428,7 @@ func (o *house) stream(r *http.Request, change ...func(*wire)) *wire {
 		defer cancel()
 		defer func() {
 			cause := recover()
-			// as a server does
+			// as http.Server does
 			if err, ok := cause.(error); cause != nil &&
 				(!ok || !errors.Is(err, http.ErrAbortHandler)) {
 				panic(cause)
@@ -439,8 +439,8 @@ func (o *house) stream(r *http.Request, change ...func(*wire)) *wire {
 	return w
 }
 
-// said is all that has come so far.
-func (w *wire) said() string {
+// output returns everything received so far.
+func (w *wire) output() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.text.String()
@@ -451,10 +451,10 @@ type event struct {
 	data     string
 }
 
-// events are what has come so far.
+// events returns the events received so far.
 func (w *wire) events() []event {
 	var all []event
-	for block := range strings.SplitSeq(w.said(), "\n\n") {
+	for block := range strings.SplitSeq(w.output(), "\n\n") {
 		var e event
 		for line := range strings.SplitSeq(block, "\n") {
 			field, value, _ := strings.Cut(line, ": ")
@@ -474,7 +474,7 @@ func (w *wire) events() []event {
 	return all
 }
 
-// last decodes the last event of a name; false when there is none.
+// last decodes the last event of a name; false without one.
 func (w *wire) last(name string, into any) bool {
 	events := w.events()
 	for i := len(events) - 1; i >= 0; i-- {
@@ -485,7 +485,7 @@ func (w *wire) last(name string, into any) bool {
 	return false
 }
 
-// rows are all rows of the events of a name.
+// rows returns all rows of the events of a name.
 func (w *wire) rows(name string) (all []agent.Row) {
 	for _, e := range w.events() {
 		var rows agent.Rows
@@ -496,10 +496,10 @@ func (w *wire) rows(name string) (all []agent.Row) {
 	return all
 }
 
-func (w *wire) bye() string {
-	var bye agent.Bye
-	w.last(agent.EventBye, &bye)
-	return bye.Code
+func (w *wire) goAway() string {
+	var goAway agent.GoAway
+	w.last(agent.EventGoAway, &goAway)
+	return goAway.Code
 }
 
 func (w *wire) isOpen() bool {

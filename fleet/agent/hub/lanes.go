@@ -11,33 +11,33 @@ import (
 	"argosy.dev/argosy/fleet/peer"
 )
 
-// Known agents have a lane of their own: an assertion that a key proves which this replica has seen
-// before waits for nobody. All others are strangers until the store has been asked, and wait: first
-// for their address's turn, then for one in the strangers' lane. So nobody without a key keeps an
-// agent from its access token, and one address does not take all of the strangers' lane.
+// Known agents have their own limits: an assertion that matches a key in this replica's cache does
+// not wait. Every other caller is unknown until the store has been queried. It waits for the limit
+// of its address and then for the limit of all unknown callers. So a client without a key cannot
+// delay an agent, and one address cannot use up the limit of all.
 const (
-	maxKnown      = 20_000 // agents whose keys are kept, twice over
-	maxAddresses  = 20_000 // likewise of addresses
-	addressShare  = 4      // the part of the strangers' rate that one address has: 1/4
+	maxKnown      = 20_000 // cached agents, in each of two generations
+	maxAddresses  = 20_000 // cached addresses, in each of two generations
+	addressShare  = 4      // one address gets 1/4 of the rate of unknown callers
 	knownInterval = time.Second
-	knownBurst    = 10 // access tokens that one agent may be given at once
+	knownBurst    = 10 // access tokens granted to one agent at once
 )
 
-// recent keeps the latest values, two generations of them: the older one goes when the younger is
-// full.
-type recent[V any] struct {
+// generationCache keeps recent values in two generations. When the young one is full, it becomes
+// the old one, and the old one is dropped.
+type generationCache[V any] struct {
 	mu         sync.Mutex
 	size       int
 	young, old map[string]V
 }
 
-func (r *recent[V]) get(key string) (V, bool) {
+func (r *generationCache[V]) get(key string) (V, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.find(key)
 }
 
-func (r *recent[V]) find(key string) (V, bool) {
+func (r *generationCache[V]) find(key string) (V, bool) {
 	v, ok := r.young[key]
 	if !ok {
 		if v, ok = r.old[key]; ok {
@@ -47,71 +47,74 @@ func (r *recent[V]) find(key string) (V, bool) {
 	return v, ok
 }
 
-func (r *recent[V]) put(key string, v V) {
+func (r *generationCache[V]) put(key string, v V) {
 	if _, ok := r.young[key]; !ok && len(r.young) >= r.size || r.young == nil {
 		r.old, r.young = r.young, map[string]V{}
 	}
 	r.young[key] = v
 }
 
-// known is an agent whose keys were the store's lately.
-type known struct {
-	keys fleet.AgentKeys
-	lane *admission
+// knownAgent is an agent whose keys were read from the store recently.
+type knownAgent struct {
+	keys    fleet.AgentKeys
+	limiter *rateLimiter
 }
 
-// remember keeps the keys of an agent that has proven itself.
-func (h *Hub) remember(a fleet.Agent) {
-	h.known.mu.Lock()
-	defer h.known.mu.Unlock()
-	k, ok := h.known.find(a.ID)
+// rememberAgent caches the keys of an agent with a verified proof.
+func (h *Hub) rememberAgent(a fleet.Agent) {
+	h.knownAgents.mu.Lock()
+	defer h.knownAgents.mu.Unlock()
+	k, ok := h.knownAgents.find(a.ID)
 	if !ok {
-		k = known{lane: &admission{every: knownInterval, burst: knownBurst * knownInterval,
-			queue: 0}}
+		k = knownAgent{
+			limiter: &rateLimiter{interval: knownInterval, burst: knownBurst * knownInterval,
+				maxWait: 0}}
 	}
 	k.keys = a.Keys
-	h.known.put(a.ID, k)
+	h.knownAgents.put(a.ID, k)
 }
 
-// admit waits for the turn of whoever shows an assertion, and says by which slots it asks the
-// store.
-func (h *Hub) admit(r *http.Request, assertion, id string) (slots, error) {
-	if k, ok := h.known.get(id); ok {
+// admitAssertion waits for the rate limit that applies to an assertion, and returns the semaphore
+// for its query.
+func (h *Hub) admitAssertion(r *http.Request, assertion, id string) (semaphore, error) {
+	if k, ok := h.knownAgents.get(id); ok {
 		if _, err := agent.CheckAssertion(assertion, k.keys, id, h.audience, h.now()); err == nil {
-			return h.knownAsks, k.lane.wait(r.Context())
+			return h.knownReads, k.limiter.wait(r.Context())
 		}
 	}
-	return h.asks, h.stranger(r, h.tokens, h.tokensOf, h.limits.TokenRate)
+	return h.unknownReads, h.admitUnknown(r, h.tokens, h.tokensOf, h.limits.TokenRate)
 }
 
-// askFactor is how many access tokens that this replica has not seen are looked up for each one
-// that it gives out.
-const askFactor = 4
+// lookupFactor is the number of token lookups for unknown callers per granted access token.
+const lookupFactor = 4
 
-// admitAccess is the same for whoever shows an access token: one that this replica gave out, or
-// that came with a proof before, is an agent's. A stranger makes up as many as it likes.
-func (h *Hub) admitAccess(r *http.Request, token [sha256.Size]byte) (slots, error) {
+// admitToken does the same for an access token. A token that this replica granted, or saw with a
+// valid proof, belongs to an agent. Other clients may invent any number of tokens.
+func (h *Hub) admitToken(r *http.Request, token [sha256.Size]byte) (semaphore, error) {
 	if _, ok := h.accesses.get(string(token[:])); ok {
-		return h.knownAsks, nil
+		return h.knownReads, nil
 	}
-	return h.asks, h.stranger(r, h.lookups, h.lookupsOf, askFactor*h.limits.TokenRate)
+	return h.unknownReads,
+		h.admitUnknown(r, h.lookups, h.lookupsOf, lookupFactor*h.limits.TokenRate)
 }
 
-// accepted remembers an access token that is an agent's.
-func (h *Hub) accepted(token string) {
+// rememberToken caches the access token of an agent.
+func (h *Hub) rememberToken(token string) {
 	sum := sha256.Sum256([]byte(token))
 	h.accesses.mu.Lock()
 	defer h.accesses.mu.Unlock()
 	h.accesses.put(string(sum[:]), struct{}{})
 }
 
-// stranger waits for the turn of an address, and then for one in the lane of all.
-func (h *Hub) stranger(r *http.Request, all *admission, by *recent[*admission], rate int) error {
+// admitUnknown waits for the limit of the caller's address and then for the limit of all unknown
+// callers.
+func (h *Hub) admitUnknown(r *http.Request, all *rateLimiter, by *generationCache[*rateLimiter],
+	rate int) error {
 	address := peer.Address(r, h.limits.Proxies)
 	by.mu.Lock()
 	lane, ok := by.find(address)
 	if !ok {
-		lane = newAdmission(max(rate/addressShare, 1), h.limits.Queue/2)
+		lane = newRateLimiter(max(rate/addressShare, 1), h.limits.Queue/2)
 		by.put(address, lane)
 	}
 	by.mu.Unlock()

@@ -17,8 +17,8 @@ import (
 
 // flood sends forged assertions from an address until ctx ends.
 func (o *house) flood(ctx context.Context, id, address string) {
-	stranger := &device{o: o, keys: newKeys(o.t), id: id}
-	raw := stranger.assertion()
+	unknown := &device{o: o, keys: newKeys(o.t), id: id}
+	raw := unknown.assertion()
 	for ctx.Err() == nil {
 		r := tokenRequest(raw).WithContext(ctx)
 		r.RemoteAddr = address
@@ -46,8 +46,8 @@ func TestAFloodOfForgedAssertionsDelaysNoKnownAgent(t *testing.T) {
 			t.Fatal(w.Code, w.Body)
 		}
 		ctx, stop := context.WithCancel(t.Context())
-		for i := range 60 { // in the name of the agent itself too
-			go o.flood(ctx, []string{d.id, "nobody"}[i%2], fmt.Sprintf("10.1.%d.1:1234", i))
+		for i := range 60 { // also in the name of the agent itself
+			go o.flood(ctx, []string{d.id, "unknown"}[i%2], fmt.Sprintf("10.1.%d.1:1234", i))
 		}
 		time.Sleep(10 * time.Second)
 		for range 20 {
@@ -64,14 +64,14 @@ func TestAFloodOfForgedAssertionsDelaysNoKnownAgent(t *testing.T) {
 	})
 }
 
-func TestOneAddressLeavesStrangersTheirTurn(t *testing.T) {
+func TestOneAddressDoesNotUseUpTheLimitOfUnknownCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newHouse(t, func(c *Config) {
 			c.Limits = Limits{TokenRate: 20, Queue: 5 * time.Second}
 		})
 		ctx, stop := context.WithCancel(t.Context())
 		for i := range 200 {
-			go o.flood(ctx, "nobody", fmt.Sprintf("[2001:db8::%x]:1234", i)) // one network
+			go o.flood(ctx, "unknown", fmt.Sprintf("[2001:db8::%x]:1234", i)) // one network
 		}
 		time.Sleep(10 * time.Second)
 		d := o.device("eu-1.edge", "acme")
@@ -84,7 +84,7 @@ func TestOneAddressLeavesStrangersTheirTurn(t *testing.T) {
 	})
 }
 
-func TestOneAgentIsGivenAFewTokensASecond(t *testing.T) {
+func TestOneAgentGetsAFewTokensPerSecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newHouse(t)
 		d := o.device("eu-1.edge", "acme")
@@ -100,7 +100,7 @@ func TestOneAgentIsGivenAFewTokensASecond(t *testing.T) {
 	})
 }
 
-// Made-up access tokens are looked up beside those of agents, not before them.
+// Lookups of invented access tokens run beside those of agents, not before them.
 func TestAFloodOfAccessTokensDelaysNoKnownAgent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newHouse(t)
@@ -121,11 +121,11 @@ func TestAFloodOfAccessTokensDelaysNoKnownAgent(t *testing.T) {
 		defer all.Wait()
 		defer stop()
 		for i := range 400 {
-			stranger := &device{o: o, keys: newKeys(t), id: "nobody", instance: d.instance}
+			unknown := &device{o: o, keys: newKeys(t), id: "unknown", instance: d.instance}
 			all.Go(func() {
 				for n := 0; ctx.Err() == nil; n++ {
-					stranger.token = fmt.Sprintf("%0*d", tokenLength, i*1_000_000+n)
-					r := stranger.get(agent.PathSnapshot, 0).WithContext(ctx)
+					unknown.token = fmt.Sprintf("%0*d", tokenLength, i*1_000_000+n)
+					r := unknown.get(agent.PathSnapshot, 0).WithContext(ctx)
 					r.RemoteAddr = fmt.Sprintf("10.%d.%d.1:1234", i/200, i%200)
 					if w := o.serve(r); w.Code == http.StatusOK {
 						t.Error("a made-up access token is good")
@@ -146,26 +146,26 @@ func TestAFloodOfAccessTokensDelaysNoKnownAgent(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 		}
-		// not known to this replica: it waits among strangers, and is served
+		// unknown to this replica: it waits with the unknown callers and is served
 		fresh := o.device("eu-2.edge", "acme")
 		began := time.Now()
 		if w := o.serve(fresh.get(agent.PathSnapshot, 0)); w.Code != http.StatusOK ||
-			time.Since(began) > askTime {
+			time.Since(began) > storeTimeout {
 			t.Errorf("a new agent waits %s: %d %s", time.Since(began), w.Code, w.Body)
 		}
 	})
 }
 
-func TestTheAddressBehindATrustedProxy(t *testing.T) {
+func TestTheAddressComesFromATrustedProxy(t *testing.T) {
 	o := newHouse(t, func(c *Config) {
 		c.Limits.Proxies = []netip.Prefix{
 			netip.MustParsePrefix("10.0.0.0/8")}
 	})
 	for _, c := range []struct{ peer, forwarded, want string }{
 		{"192.0.2.1:1", "", "192.0.2.1"},
-		{"192.0.2.1:1", "198.51.100.7", "192.0.2.1"}, // not a proxy of ours
+		{"192.0.2.1:1", "198.51.100.7", "192.0.2.1"}, // not a trusted proxy
 		{"10.0.0.1:1", "198.51.100.7", "198.51.100.7"},
-		// what the client wrote itself does not count
+		// the client's own header does not count
 		{"10.0.0.1:1", "203.0.113.9, 198.51.100.7, 10.0.0.2", "198.51.100.7"},
 		{"10.0.0.1:1", "nonsense", "10.0.0.1"},
 		{"[::ffff:192.0.2.1]:1", "", "192.0.2.1"},

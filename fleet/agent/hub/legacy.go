@@ -11,74 +11,73 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// legacyPath is the older route, for clusters that fetch manifests with a token in the path and
-// nothing else. It is there only where it is switched on: what stands in a path ends up in logs of
-// whatever lies between, which no care here can prevent. The literal "self" is the protocol's and
-// comes first.
+// legacyPath is the older route, for clusters that fetch manifests with nothing but a token in the
+// path. It is served only when enabled: proxies log paths, and the hub cannot prevent that. The
+// literal "self" is the protocol's and takes precedence.
 const legacyPath = "/api/v1/cluster/{token}/applications"
 
-// legacySince is from when on the route is deprecated (RFC 9745): 1 January 2026.
+// legacySince is the start of the route's deprecation (RFC 9745): 1 January 2026.
 const legacySince = 1767225600
 
-// applications answers the older route: the manifests of the token's engine as one Kubernetes List,
-// without those that carry a credential. Every token that may not read it is answered like a path
-// that does not exist. Nothing here logs the request.
+// applications serves the older route: the manifests of the token's engine as one Kubernetes List,
+// without those that contain a credential. Every other token gets the response of an unknown path.
+// Nothing here logs the request.
 func (h *Hub) applications(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	token := r.PathValue("token")
-	if r.Method != http.MethodGet || len(token) < shortestToken || len(token) > longestToken {
-		h.notThere(w, r)
+	if r.Method != http.MethodGet || len(token) < minToken || len(token) > maxToken {
+		h.notFound(w, r)
 		return
 	}
-	if err := h.stranger(r, h.joins, h.joinsOf, h.limits.JoinRate); err != nil {
-		h.later(w, err)
+	if err := h.admitUnknown(r, h.joins, h.joinsOf, h.limits.JoinRate); err != nil {
+		h.unavailable(w, err)
 		return
 	}
 	var given fleet.AgentToken
-	err := h.briefly(r.Context(), h.asks, func(ctx context.Context) (err error) {
+	err := h.withTimeout(r.Context(), h.unknownReads, func(ctx context.Context) (err error) {
 		given, err = h.store.LegacyToken(ctx, token)
 		return err
 	})
 	if errors.Is(err, fleet.ErrNotFound) || (err == nil && !given.Legacy) {
-		h.notThere(w, r)
+		h.notFound(w, r)
 		return
 	}
 	if err != nil {
-		h.later(w, withoutToken(err, token))
+		h.unavailable(w, withoutToken(err, token))
 		return
 	}
-	h.listFor(w, r, given)
+	h.writeList(w, r, given)
 }
 
-// notThere answers as the mux does for a path that it does not know, to the byte.
-func (h *Hub) notThere(w http.ResponseWriter, r *http.Request) {
+// notFound responds byte for byte like the mux for an unknown path.
+func (h *Hub) notFound(w http.ResponseWriter, r *http.Request) {
 	w.Header().Del("Cache-Control")
 	http.NotFound(w, r)
 }
 
-// later answers 503 with a moment to come back at.
-func (h *Hub) later(w http.ResponseWriter, err error) {
+// unavailable responds with 503 and Retry-After.
+func (h *Hub) unavailable(w http.ResponseWriter, err error) {
 	after := 10 * time.Second
 	var over *busyError
 	if errors.As(err, &over) {
 		after = over.after
 	} else {
-		h.log.Warn("the older route of applications cannot be answered", "error", err)
+		h.log.Warn("failed to serve the older route of applications", "error", err)
 	}
 	w.Header().Set("Retry-After", strconv.Itoa(int(after.Seconds())+1))
 	http.Error(w, "not now", http.StatusServiceUnavailable)
 }
 
-// listFor writes the list. While writes are stopped nothing is handed out that somebody would
-// apply.
-func (h *Hub) listFor(w http.ResponseWriter, r *http.Request, given fleet.AgentToken) {
+// writeList writes the list. During an emergency stop it writes nothing, because the client would
+// apply it.
+func (h *Hub) writeList(w http.ResponseWriter, r *http.Request, given fleet.AgentToken) {
 	if h.stops.Stopped(given.Engine)(given.Tenant) {
-		h.later(w, errors.New("writes are stopped"))
+		h.unavailable(w, errors.New("writes are stopped"))
 		return
 	}
 	life := h.feed.confirmedLife()
 	if life == "" {
-		h.later(w, errUnconfirmed)
+		h.unavailable(w, errUnconfirmed)
 		return
 	}
 	w.Header().Set("Deprecation", "@"+strconv.Itoa(legacySince))
@@ -87,10 +86,10 @@ func (h *Hub) listFor(w http.ResponseWriter, r *http.Request, given fleet.AgentT
 		Kind       string            `json:"kind"`
 		Items      []json.RawMessage `json:"items"`
 	}{"v1", "List", []json.RawMessage{}}
-	err := h.snapshots.within(r.Context(), func() error {
-		ctx, cancel := context.WithTimeout(r.Context(), gatherTime)
+	err := h.snapshots.run(r.Context(), func() error {
+		ctx, cancel := context.WithTimeout(r.Context(), snapshotReadTimeout)
 		defer cancel()
-		return h.reads.within(ctx, func() error {
+		return h.reads.run(ctx, func() error {
 			_, err := h.store.AgentRows(ctx, given.Engine, func(row fleet.Row) error {
 				if err := checkRow(fleet.Agent{ID: "of an older route", Engine: given.Engine,
 					Tenant: given.Tenant}, row); err != nil {
@@ -108,7 +107,7 @@ func (h *Hub) listFor(w http.ResponseWriter, r *http.Request, given fleet.AgentT
 		})
 	})
 	if err != nil {
-		h.later(w, withoutToken(err, r.PathValue("token")))
+		h.unavailable(w, withoutToken(err, r.PathValue("token")))
 		return
 	}
 	_ = writeJSON(w, list)

@@ -4,43 +4,43 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Metrics are what an operator watches. Labels are of fixed sets: no agent, engine or tenant is
-// one.
+// Metrics are the hub's Prometheus metrics. Their labels have fixed values: no agent, engine or
+// tenant.
 type Metrics struct {
 	reg      prometheus.Registerer
 	rows     prometheus.Counter
 	reports  *prometheus.CounterVec
 	refusals *prometheus.CounterVec
 	opened   prometheus.Counter
-	looks    *prometheus.CounterVec
+	polls    *prometheus.CounterVec
 }
 
-// NewMetrics registers the hub's metrics; nil registers them nowhere.
+// NewMetrics registers the hub's metrics; nil registers none.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		reg: reg,
 		rows: prometheus.NewCounter(prometheus.CounterOpts{Name: "argosy_agent_rows_total",
-			Help: "Rows that were sent to agents, on streams and in snapshots."}),
+			Help: "Rows sent to agents, on streams and in snapshots."}),
 		opened: prometheus.NewCounter(prometheus.CounterOpts{Name: "argosy_agent_streams_total",
-			Help: "Streams that agents have opened."}),
+			Help: "Streams opened by agents."}),
 		reports: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "argosy_agent_reports_total",
-			Help: "Reports of agents, by how they ended: taken, replayed, superseded, failed."},
+			Help: "Reports of agents, by result: taken, replayed, superseded, failed."},
 			[]string{"result"}),
 		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "argosy_agent_refusals_total",
-			Help: "Requests of agents that were refused, by code."}, []string{"code"}),
-		looks: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "argosy_agent_looks_total",
-			Help: "Looks at the mirror for all agents of this replica, by result: ok, failed."},
+			Help: "Refused requests of agents, by code."}, []string{"code"}),
+		polls: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "argosy_agent_looks_total",
+			Help: "Polls of the mirror for the agents of this replica, by result: ok, failed."},
 			[]string{"result"}),
 	}
 	if reg != nil {
-		reg.MustRegister(m.rows, m.opened, m.reports, m.refusals, m.looks)
+		reg.MustRegister(m.rows, m.opened, m.reports, m.refusals, m.polls)
 	}
 	return m
 }
 
-// watch registers what is asked for when metrics are read.
+// watch registers the gauges that are read at each scrape.
 func (m *Metrics) watch(connected, waiting func() int) {
 	if m.reg == nil {
 		return
@@ -50,10 +50,10 @@ func (m *Metrics) watch(connected, waiting func() int) {
 			func() float64 { return float64(read()) })
 	}
 	m.reg.MustRegister(
-		gauge("argosy_agent_connected", "Streams of agents that are open on this replica.",
+		gauge("argosy_agent_connected", "Open streams of agents on this replica.",
 			connected),
 		gauge("argosy_agent_openings_waiting",
-			"Agents that wait for their turn to open a session on this replica.", waiting))
+			"Agents that wait to open a session on this replica.", waiting))
 }
 
 func (m *Metrics) refused(code string) { m.refusals.WithLabelValues(code).Inc() }

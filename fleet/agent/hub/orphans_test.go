@@ -7,13 +7,13 @@ import (
 	"argosy.dev/argosy/fleet/agent"
 )
 
-func TestAnAgentsOrphansAreOfItsOwnEngineAndTenant(t *testing.T) {
+func TestAnAgentsOrphansBelongToItsOwnEngineAndTenant(t *testing.T) {
 	o := newHouse(t)
 	d := o.device("acme.edge", "acme")
 	epoch := d.open()
 	send := func(seq int64, listed ...agent.Orphan) {
 		t.Helper()
-		if w := d.report(agent.Report{Epoch: epoch, Seq: seq, Standing: &agent.Standing{
+		if w := d.report(agent.Report{Epoch: epoch, Seq: seq, Status: &agent.AgentStatus{
 			Listed: append([]agent.Orphan{}, listed...)}}); w.Code != 204 {
 			t.Fatalf("%d %s", w.Code, w.Body)
 		}
@@ -29,19 +29,19 @@ func TestAnAgentsOrphansAreOfItsOwnEngineAndTenant(t *testing.T) {
 	}
 	send(2, app("two", "u4"))
 	if _, there := o.store.orphans[key]; there || len(o.store.orphans) != 1 {
-		t.Errorf("a stray that is gone is listed: %+v", o.store.orphans)
+		t.Errorf("a deleted orphan is listed: %+v", o.store.orphans)
 	}
 	if w := d.report(agent.Report{Epoch: epoch, Seq: 3,
-		Standing: &agent.Standing{}}); w.Code != 204 || len(o.store.orphans) != 1 {
-		t.Errorf("an agent that lists none takes strays away: %+v", o.store.orphans)
+		Status: &agent.AgentStatus{}}); w.Code != 204 || len(o.store.orphans) != 1 {
+		t.Errorf("an agent without a list removes orphans: %+v", o.store.orphans)
 	}
 }
 
-// An agent of an earlier version removes whatever has the name; it does not know this operation and
-// leaves the object alone.
+// An earlier agent would remove any object of that name. It does not know this operation and leaves
+// the object alone.
 func TestTheRemovalOfOneUIDIsAnOperationOfItsOwn(t *testing.T) {
 	row := fleet.Row{Key: fleet.ObjectKey{Kind: fleet.ObjectApplication}, Unwanted: true, UID: "u1"}
-	if got := rowOf(row); got.Operation == agent.OperationRemove || got.UID != "u1" {
+	if got := wireRow(row); got.Operation == agent.OperationRemove || got.UID != "u1" {
 		t.Errorf("%+v", got)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"argosy.dev/argosy/fleet/agent"
 )
 
-// flushes notes when an answer was handed on.
+// flushes records the times of flushes.
 type flushes struct {
 	*httptest.ResponseRecorder
 	at []time.Time
@@ -21,7 +21,7 @@ func (f *flushes) Flush() {
 	f.ResponseRecorder.Flush()
 }
 
-func TestWhoeverAsksIsGivenAStreamToSeeHowItArrives(t *testing.T) {
+func TestTheProbeStreamsToAnonymousCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newHouse(t)
 		w := &flushes{ResponseRecorder: httptest.NewRecorder()}

@@ -13,11 +13,11 @@ import (
 	"argosy.dev/argosy/fleet/agent"
 )
 
-// refusal is an answer that is none of the expected ones.
+// refusal is an error response.
 type refusal struct {
 	agent.Problem
 	after time.Duration // Retry-After
-	oauth string        // error of RFC 6749, for PathToken
+	oauth string        // error code of RFC 6749, for PathToken
 }
 
 func (r *refusal) Error() string { return r.Detail }
@@ -32,17 +32,17 @@ func invalid(detail string) *refusal {
 		"see /openapi.json for what this request takes")
 }
 
-// busy spreads those that come back over the second half of the wait.
+// busy rejects a request because of load.
 func busy(detail string, after time.Duration) *refusal {
 	r := refused(http.StatusServiceUnavailable, agent.CodeBusy, detail,
-		"wait for as long as Retry-After says")
+		"wait for the time in Retry-After")
 	r.after = after
 	return r
 }
 
 const joinAgain = "make a token with `argosy agent token create` and join again"
 
-// ended is what the holder of the key is told about an identity that is no more; nil for any other
+// ended returns the refusal of an ended identity, for the holder of its key; nil for any other
 // error.
 func ended(err error) *refusal {
 	switch {
@@ -54,13 +54,13 @@ func ended(err error) *refusal {
 			"the identity has expired: its keys were not rotated in time", joinAgain)
 	case errors.Is(err, fleet.ErrCloned):
 		return refused(http.StatusUnauthorized, agent.CodeCloned,
-			"two processes use the identity in turn, so that neither is served",
+			"two processes alternate with the identity, so that neither is served",
 			"find the second one, then "+joinAgain)
 	}
 	return nil
 }
 
-// explain turns an error into what the caller may know of it. The cause itself is logged.
+// explain maps an error to the refusal that the caller may see. It logs the cause.
 func (h *Hub) explain(ctx context.Context, route string, err error) *refusal {
 	var known *refusal
 	var over *busyError
@@ -70,15 +70,15 @@ func (h *Hub) explain(ctx context.Context, route string, err error) *refusal {
 	case errors.As(err, &over):
 		return busy("too many agents connect at once", over.after)
 	case errors.Is(err, agent.ErrProof), errors.Is(err, agent.ErrClock):
-		return refused(http.StatusUnauthorized, agent.CodeProof, "the proof does not hold",
-			"take the time from the header Date of this answer and ask for a new access token; "+
-				"if that is refused too, "+joinAgain)
+		return refused(http.StatusUnauthorized, agent.CodeProof, "the proof is invalid",
+			"use the time in this response's Date header and request a new access token; "+
+				"if that fails too, "+joinAgain)
 	case errors.Is(err, fleet.ErrFenced), errors.Is(err, fleet.ErrSuperseded):
 		return refused(http.StatusConflict, agent.CodeSuperseded,
 			"another process of this agent has taken over", "end this process")
 	case errors.Is(err, fleet.ErrAgentBusy):
 		r := refused(http.StatusTooManyRequests, agent.CodeBusy,
-			"too many access tokens were asked for", "use the last one until it runs out")
+			"too many access tokens were requested", "use the last one until it expires")
 		r.after = time.Minute
 		return r
 	}
@@ -86,20 +86,20 @@ func (h *Hub) explain(ctx context.Context, route string, err error) *refusal {
 		return r
 	}
 	if ctx.Err() == nil {
-		h.log.WarnContext(ctx, "an agent is sent away: the mirror cannot be read or written",
+		h.log.WarnContext(ctx, "rejected an agent's request: failed to access the mirror",
 			"route", route, "error", err)
 	}
-	return busy("the mirror cannot be reached now; what runs on the cluster is not touched by this",
+	return busy("the mirror is unreachable; the cluster stays as it is",
 		5*time.Second+rand.N(10*time.Second))
 }
 
-// refuse answers with the error. An answer that has begun is cut, so that half of it does not look
-// like a whole one.
+// refuse responds with the error. It aborts a response that has begun, so that the client does not
+// take it for complete.
 func (h *Hub) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	if errors.Is(err, errCut) {
 		panic(http.ErrAbortHandler)
 	}
-	p := *h.explain(r.Context(), r.URL.Path, err) // the path is one of the protocol's
+	p := *h.explain(r.Context(), r.URL.Path, err) // a path of the protocol, without a token
 	h.metrics.refused(p.Code)
 	head := w.Header()
 	if p.Status == http.StatusUnauthorized {
@@ -114,7 +114,7 @@ func (h *Hub) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		p.Problem.Error, p.Description = oauthError(&p), p.Detail
 	}
 	w.WriteHeader(p.Status)
-	_ = json.NewEncoder(w).Encode(p.Problem) // the connection is gone: there is nobody to tell
+	_ = json.NewEncoder(w).Encode(p.Problem) // the client is gone
 }
 
 func oauthError(p *refusal) string {
@@ -130,5 +130,5 @@ func oauthError(p *refusal) string {
 	}
 }
 
-// errCut says that an answer ended in the middle.
-var errCut = errors.New("the answer was cut")
+// errCut reports a response that ended in the middle.
+var errCut = errors.New("the response was cut off")

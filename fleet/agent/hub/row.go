@@ -9,12 +9,12 @@ import (
 	"argosy.dev/argosy/fleet/agent"
 )
 
-// secretsTime bounds the reading of the secrets of one batch of rows: one place that does not
-// answer holds up nobody for longer.
-const secretsTime = 10 * time.Second
+// secretsTimeout bounds the resolution of the secrets of one batch of rows: an unresponsive source
+// delays a stream no longer.
+const secretsTimeout = 10 * time.Second
 
-// rowOf is a row as it goes over the wire, without its credential.
-func rowOf(r fleet.Row) agent.Row {
+// wireRow converts a row to its wire form, without its credential.
+func wireRow(r fleet.Row) agent.Row {
 	operation := agent.OperationApply
 	if r.Unwanted {
 		operation = agent.OperationRemove
@@ -31,28 +31,29 @@ func rowOf(r fleet.Row) agent.Row {
 	}
 }
 
-// checkRow is the last look at a row before it leaves: the store's walls hold, or nothing is sent
-// at all.
+// checkRow is the last check before a row is sent. A row of another engine or tenant sends nothing
+// at all, even if the store's isolation has failed.
 func checkRow(to fleet.Agent, r fleet.Row) error {
 	if r.Key.Engine != to.Engine || (to.Tenant != "" && r.Tenant != to.Tenant) {
-		return fmt.Errorf("row %s %s is of engine %s and not for agent %s: nothing is sent",
+		return fmt.Errorf("row %s %s belongs to engine %s and not to agent %s: nothing is sent",
 			r.Key.Kind, r.Key.Name, r.Key.Engine, to.ID)
 	}
 	return nil
 }
 
-// credential is the secret that a row needs, sealed to the agent's key, or why it is not to be had.
-func (h *Hub) credential(ctx context.Context, to fleet.Agent, r fleet.Row) *agent.Credential {
+// sealedCredential returns the secret of a row, sealed with the agent's key, or the reason why it
+// is unavailable.
+func (h *Hub) sealedCredential(ctx context.Context, to fleet.Agent, r fleet.Row) *agent.Credential {
 	if r.Credential == nil || r.Unwanted {
 		return nil
 	}
 	c := &agent.Credential{Tenant: r.Credential.Tenant, Name: r.Credential.Name}
 	if r.Credential.Tenant != r.Tenant {
-		c.Problem = "the credential is of another tenant and is not sent"
+		c.Problem = "the credential belongs to another tenant and is not sent"
 		return c
 	}
 	var secret fleet.Secret
-	err := h.resolving.within(ctx, func() (err error) {
+	err := h.resolving.run(ctx, func() (err error) {
 		secret, err = h.secrets.Get(ctx, *r.Credential)
 		return err
 	})
@@ -65,18 +66,17 @@ func (h *Hub) credential(ctx context.Context, to fleet.Agent, r fleet.Row) *agen
 	return c
 }
 
-// rows are a batch of rows as they go over the wire, with their credentials, and the secrets that
-// are not to be had now.
-func (h *Hub) rows(ctx context.Context, to fleet.Agent, batch []fleet.Row) (out []agent.Row,
+// wireRows converts a batch of rows and their credentials. It also returns the unavailable secrets.
+func (h *Hub) wireRows(ctx context.Context, to fleet.Agent, batch []fleet.Row) (out []agent.Row,
 	missing []secretName, err error) {
-	ctx, cancel := context.WithTimeout(ctx, secretsTime)
+	ctx, cancel := context.WithTimeout(ctx, secretsTimeout)
 	defer cancel()
 	for _, r := range batch {
 		if err := checkRow(to, r); err != nil {
 			return nil, nil, err
 		}
-		row := rowOf(r)
-		if row.Credential = h.credential(ctx, to, r); row.Credential != nil &&
+		row := wireRow(r)
+		if row.Credential = h.sealedCredential(ctx, to, r); row.Credential != nil &&
 			row.Credential.Problem != "" {
 			missing = append(missing, secretName{r.Credential.Tenant, r.Credential.Name})
 		}

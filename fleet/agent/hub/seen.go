@@ -9,46 +9,48 @@ import (
 	"argosy.dev/argosy/fleet/agent"
 )
 
-// seen remembers the proofs of this replica for as long as one may hold, in two halves of that
-// length, of which the older is dropped whole. Only what was proven by a key is remembered, and
-// only so many of one agent, so that its size is bounded by the agents. What another replica saw is
-// not known here: proofs that begin sessions are kept by the store besides, and other requests
-// change nothing when they come again.
-type seen struct {
+// replayCache remembers the proofs that this replica has verified, for as long as they are valid.
+// It has two generations of that length and drops the older one as a whole. It remembers only
+// verified proofs, and a bounded number per agent, so that the number of agents bounds its size.
+// Other replicas do not share it: the store remembers the proofs that open sessions, and other
+// requests are idempotent.
+type replayCache struct {
 	now func() time.Time
 
 	mu         sync.Mutex
-	turned     time.Time
+	rotatedAt  time.Time
 	young, old map[[16]byte]struct{}
-	count      map[string]int // of young, by agent
+	count      map[string]int // entries of young, by agent
 }
 
 const (
-	seenFor  = 2*agent.Window + 5*time.Second
-	mostSeen = 5000 // proofs of one agent within seenFor: forty in a second
+	replayWindow = 2*agent.Window + 5*time.Second
+	maxProofs    = 5000 // proofs of one agent within replayWindow: forty per second
 )
 
-func newSeen(now func() time.Time) *seen {
-	return &seen{now: now, young: map[[16]byte]struct{}{}, count: map[string]int{}, turned: now()}
+func newReplayCache(now func() time.Time) *replayCache {
+	return &replayCache{now: now, young: map[[16]byte]struct{}{}, count: map[string]int{},
+		rotatedAt: now()}
 }
 
-// first remembers a proof, and refuses one that was seen before.
-func (s *seen) first(agentID, proof string) error {
+// add remembers a proof, and rejects one that was used before.
+func (s *replayCache) add(agentID, proof string) error {
 	var key [16]byte
 	sum := sha256.Sum256([]byte(agentID + "\x00" + proof))
 	copy(key[:], sum[:])
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.turn()
+	s.rotate()
 	_, young := s.young[key]
 	_, old := s.old[key]
 	switch {
 	case young || old:
-		return seenBefore()
-	case s.count[agentID] >= mostSeen:
-		r := refused(http.StatusTooManyRequests, agent.CodeBusy, "this agent asks too often",
-			"wait for as long as Retry-After says")
-		r.after = seenFor
+		return replayedRequest()
+	case s.count[agentID] >= maxProofs:
+		r := refused(http.StatusTooManyRequests, agent.CodeBusy,
+			"this agent sends too many requests",
+			"wait for the time in Retry-After")
+		r.after = replayWindow
 		return r
 	}
 	s.young[key] = struct{}{}
@@ -56,20 +58,20 @@ func (s *seen) first(agentID, proof string) error {
 	return nil
 }
 
-func seenBefore() *refusal {
-	return refused(http.StatusUnauthorized, agent.CodeReplay, "this request was seen before",
+func replayedRequest() *refusal {
+	return refused(http.StatusUnauthorized, agent.CodeReplay, "this request was received before",
 		"make a new proof for each request")
 }
 
-func (s *seen) turn() {
+func (s *replayCache) rotate() {
 	now := s.now()
-	switch age := now.Sub(s.turned); {
-	case age >= 2*seenFor:
+	switch age := now.Sub(s.rotatedAt); {
+	case age >= 2*replayWindow:
 		s.old = nil
-	case age >= seenFor || age < 0:
+	case age >= replayWindow || age < 0:
 		s.old = s.young
 	default:
 		return
 	}
-	s.young, s.count, s.turned = map[[16]byte]struct{}{}, map[string]int{}, now
+	s.young, s.count, s.rotatedAt = map[[16]byte]struct{}{}, map[string]int{}, now
 }

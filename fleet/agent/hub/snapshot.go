@@ -15,26 +15,26 @@ import (
 )
 
 const (
-	gatherTime  = time.Minute // to read every row
-	snapshotBit = 32 << 10    // bytes that are written at once, each with a deadline of its own
+	snapshotReadTimeout = time.Minute // to read every row
+	snapshotChunk       = 32 << 10    // bytes per write, each with its own deadline
 )
 
-// gathered is every row of an engine at one moment.
-type gathered struct {
-	rows    *spool
-	secret  map[int]fleet.Row // that need a credential, by their place
-	digest  *agent.Digester
-	count   int
-	cursor  int64
-	encoded bytes.Buffer
+// snapshotRows holds every row of an engine at one moment.
+type snapshotRows struct {
+	rows       *spool
+	withSecret map[int]fleet.Row // rows with a credential, by index
+	digest     *agent.Digester
+	count      int
+	cursor     int64
+	encoded    bytes.Buffer
 }
 
-// snapshot answers PathSnapshot. It begins a session, as a stream does, so that it has the epoch of
-// the stream that the same process opens after it, and ends it: the agent is connected once it has
-// the stream.
+// snapshot serves PathSnapshot. It opens a session, as a stream does, and so gets the epoch of the
+// stream that the same process opens next. It closes the session again: an agent counts as
+// connected once it has a stream.
 func (h *Hub) snapshot(w http.ResponseWriter, r *http.Request) error {
-	control := lift(w, r)
-	who, session, err := h.session(r, agent.PathSnapshot)
+	control := clearDeadlines(w, r)
+	who, session, err := h.authenticateGet(r, agent.PathSnapshot)
 	if err != nil {
 		return err
 	}
@@ -47,17 +47,18 @@ func (h *Hub) snapshot(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer h.close(r.Context(), opening, session)
-	if opening.Stale || !h.feed.standing(opening.Lease.Life) {
+	if opening.Stale || !h.feed.isConfirmed(opening.Lease.Life) {
 		return unconfirmed()
 	}
-	return h.snapshots.within(r.Context(), func() error {
-		all, err := h.gather(r.Context(), opening)
+	return h.snapshots.run(r.Context(), func() error {
+		all, err := h.readSnapshot(r.Context(), opening)
 		if err != nil {
 			return err
 		}
-		out := &pieces{w: w, control: control}
+		out := &deadlineWriter{w: w, control: control}
 		if err := h.sendSnapshot(r.Context(), out, opening, all); err != nil {
-			h.log.WarnContext(r.Context(), "a snapshot was cut", "engine", opening.Agent.Engine,
+			h.log.WarnContext(r.Context(), "failed to send a snapshot", "engine",
+				opening.Agent.Engine,
 				"rows", all.count, "error", err)
 			return errCut
 		}
@@ -65,14 +66,14 @@ func (h *Hub) snapshot(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// gather reads the rows and lets go of the store.
-func (h *Hub) gather(ctx context.Context, opening fleet.AgentOpening) (*gathered, error) {
+// readSnapshot reads the rows and releases the store.
+func (h *Hub) readSnapshot(ctx context.Context, opening fleet.AgentOpening) (*snapshotRows, error) {
 	to := opening.Agent
-	ctx, cancel := context.WithTimeout(ctx, gatherTime)
+	ctx, cancel := context.WithTimeout(ctx, snapshotReadTimeout)
 	defer cancel()
-	all := &gathered{rows: newSpool(agent.MaxSnapshot - 1<<20), secret: map[int]fleet.Row{},
+	all := &snapshotRows{rows: newSpool(agent.MaxSnapshot - 1<<20), withSecret: map[int]fleet.Row{},
 		digest: agent.NewDigester()}
-	err := h.reads.within(ctx, func() (err error) {
+	err := h.reads.run(ctx, func() (err error) {
 		all.cursor, err = h.store.AgentRows(ctx, to.Engine, func(r fleet.Row) error {
 			if r.Life != opening.Lease.Life {
 				return unconfirmed()
@@ -87,14 +88,14 @@ func (h *Hub) gather(ctx context.Context, opening fleet.AgentOpening) (*gathered
 	return all, nil
 }
 
-func (g *gathered) add(to fleet.Agent, r fleet.Row) error {
+func (g *snapshotRows) add(to fleet.Agent, r fleet.Row) error {
 	if err := checkRow(to, r); err != nil {
 		return err
 	}
-	row := rowOf(r)
+	row := wireRow(r)
 	g.digest.Add(&row)
 	if r.Credential != nil && !r.Unwanted {
-		g.secret[g.count] = r
+		g.withSecret[g.count] = r
 	}
 	g.count++
 	text, err := g.encode(row)
@@ -104,8 +105,9 @@ func (g *gathered) add(to fleet.Agent, r fleet.Row) error {
 	return g.rows.add(text)
 }
 
-// encode is a row as JSON with the manifest's bytes as they are; valid until the next.
-func (g *gathered) encode(row agent.Row) ([]byte, error) {
+// encode returns a row as JSON with the manifest's bytes unchanged. The bytes are valid until the
+// next call.
+func (g *snapshotRows) encode(row agent.Row) ([]byte, error) {
 	g.encoded.Reset()
 	enc := json.NewEncoder(&g.encoded)
 	enc.SetEscapeHTML(false)
@@ -115,20 +117,19 @@ func (g *gathered) encode(row agent.Row) ([]byte, error) {
 	return bytes.TrimSuffix(g.encoded.Bytes(), []byte("\n")), nil
 }
 
-// sendSnapshot writes what was gathered: its epoch and cursor first, its digest and that it is
-// complete last.
-func (h *Hub) sendSnapshot(ctx context.Context, to *pieces, opening fleet.AgentOpening,
-	all *gathered) error {
-	out := bufio.NewWriterSize(to, snapshotBit)
+// sendSnapshot writes the rows: epoch and cursor first, digest and completeness last.
+func (h *Hub) sendSnapshot(ctx context.Context, to *deadlineWriter, opening fleet.AgentOpening,
+	all *snapshotRows) error {
+	out := bufio.NewWriterSize(to, snapshotChunk)
 	fmt.Fprintf(out, `{"epoch":%d,"cursor":%d,"rows":[`, opening.Lease.Epoch, all.cursor)
 	n := 0
 	err := all.rows.each(func(text []byte) error {
 		if n > 0 {
-			_ = out.WriteByte(',') // told by the next write
+			_ = out.WriteByte(',') // the next write returns the error
 		}
-		if r, ok := all.secret[n]; ok {
-			row := rowOf(r)
-			row.Credential = h.credentialWithin(ctx, opening.Agent, r)
+		if r, ok := all.withSecret[n]; ok {
+			row := wireRow(r)
+			row.Credential = h.credentialWithTimeout(ctx, opening.Agent, r)
 			var err error
 			if text, err = all.encode(row); err != nil {
 				return err
@@ -150,26 +151,27 @@ func (h *Hub) sendSnapshot(ctx context.Context, to *pieces, opening fleet.AgentO
 	return out.Flush()
 }
 
-// secretTime bounds the reading of one secret of a snapshot.
-const secretTime = 3 * time.Second
+// secretTimeout bounds the resolution of one secret of a snapshot.
+const secretTimeout = 3 * time.Second
 
-func (h *Hub) credentialWithin(ctx context.Context, to fleet.Agent, r fleet.Row) *agent.Credential {
-	ctx, cancel := context.WithTimeout(ctx, secretTime)
+func (h *Hub) credentialWithTimeout(ctx context.Context, to fleet.Agent,
+	r fleet.Row) *agent.Credential {
+	ctx, cancel := context.WithTimeout(ctx, secretTimeout)
 	defer cancel()
-	return h.credential(ctx, to, r)
+	return h.sealedCredential(ctx, to, r)
 }
 
-// pieces writes a long answer with a deadline for each piece.
-type pieces struct {
+// deadlineWriter writes a long response with a deadline per write.
+type deadlineWriter struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
 	begun   bool
 }
 
-func (p *pieces) Write(b []byte) (int, error) {
-	if err := p.control.SetWriteDeadline(time.Now().Add(messageTime)); err != nil &&
+func (p *deadlineWriter) Write(b []byte) (int, error) {
+	if err := p.control.SetWriteDeadline(time.Now().Add(messageTimeout)); err != nil &&
 		!errors.Is(err, http.ErrNotSupported) {
-		return 0, errGone
+		return 0, errDisconnected
 	}
 	if !p.begun {
 		p.begun = true
@@ -178,17 +180,17 @@ func (p *pieces) Write(b []byte) (int, error) {
 	}
 	n, err := p.w.Write(b)
 	if err == nil {
-		err = p.rest()
+		err = p.extendDeadline()
 	}
 	return n, err
 }
 
-// rest gives the next piece its time to be made: over HTTP/2 a deadline that passes ends the
-// answer, whether or not anything is being written.
-func (p *pieces) rest() error {
-	if err := p.control.SetWriteDeadline(time.Now().Add(waitTime)); err != nil &&
+// extendDeadline gives the next write its time: over HTTP/2 an expired deadline ends the response
+// even while nothing is being written.
+func (p *deadlineWriter) extendDeadline() error {
+	if err := p.control.SetWriteDeadline(time.Now().Add(firstByteTimeout)); err != nil &&
 		!errors.Is(err, http.ErrNotSupported) {
-		return errGone
+		return errDisconnected
 	}
 	return nil
 }

@@ -15,7 +15,7 @@ import (
 	"argosy.dev/argosy/fleet/agent"
 )
 
-func TestASnapshotIsWholeAndItsDigestHolds(t *testing.T) {
+func TestASnapshotIsCompleteAndItsDigestMatches(t *testing.T) {
 	o := newHouse(t)
 	d := o.device("acme.edge", "acme")
 	o.secrets.set("acme/git", "canary-1")
@@ -27,7 +27,7 @@ func TestASnapshotIsWholeAndItsDigestHolds(t *testing.T) {
 	key := o.store.put(repository("acme.edge", "acme", "repo", "git")).Key
 	o.store.put(repository("acme.edge", "acme", "lost", "nowhere"))
 	o.store.put(application("globex.edge", "globex", "foreign"))
-	d.epoch = 41 // of an object on the cluster
+	d.epoch = 41 // the epoch on an object of the cluster
 	w := o.serve(d.get(agent.PathSnapshot, 0))
 	var s agent.Snapshot
 	if err := json.Unmarshal(w.Body.Bytes(), &s); err != nil || w.Code != 200 {
@@ -61,7 +61,7 @@ func TestASnapshotIsWholeAndItsDigestHolds(t *testing.T) {
 		t.Error("after the snapshot the agent is taken for connected")
 	}
 	o.serve(d.get(agent.PathSnapshot, 0))
-	if len(o.hub.snapshots)+len(o.hub.reads)+len(o.hub.asks) != 0 {
+	if len(o.hub.snapshots)+len(o.hub.reads)+len(o.hub.unknownReads) != 0 {
 		t.Error("slots were not given back")
 	}
 }
@@ -76,8 +76,7 @@ func TestAnEmptySnapshotIsCompleteToo(t *testing.T) {
 	}
 }
 
-// Case 42: the hub's side.
-func TestCase42ASnapshotThatIsCutNeverLooksWhole(t *testing.T) {
+func TestATruncatedSnapshotIsNeverComplete(t *testing.T) {
 	o := newHouse(t)
 	d := o.device("acme.edge", "acme")
 	for i := range 2000 {
@@ -110,7 +109,7 @@ func TestCase42ASnapshotThatIsCutNeverLooksWhole(t *testing.T) {
 	wantRefusal(t, o.serve(d.get(agent.PathSnapshot, 0)), 503, agent.CodeBusy)
 }
 
-// cutAfter fails an answer's writes after so many bytes.
+// cutAfter fails a response's writes after most bytes.
 func cutAfter(next http.Handler, most int) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		next.ServeHTTP(&cutting{w, most}, r)
@@ -145,18 +144,17 @@ func TestASlowAgentsSnapshotHoldsNoReadOfTheStore(t *testing.T) {
 	})
 }
 
-func TestASnapshotThatNoAgentTakesIsNotMade(t *testing.T) {
+func TestASnapshotAboveTheAgentsLimitIsNotSent(t *testing.T) {
 	s := newSpool(100)
 	if err := s.add(make([]byte, 99)); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.add([]byte("x")); !errors.Is(err, errTooMuch) {
+	if err := s.add([]byte("x")); !errors.Is(err, errSnapshotTooLarge) {
 		t.Errorf("101 bytes: %v", err)
 	}
 }
 
-// Case 36.
-func TestCase36TheOlderRouteKeepsItsTokenToItself(t *testing.T) {
+func TestTheOlderRouteNeverLeaksItsToken(t *testing.T) {
 	on := func(c *Config) { c.LegacyTokenPath = true }
 	o := newHouse(t, on)
 	o.store.tokens[oneTime] = fleet.AgentToken{Engine: "acme.edge", Tenant: "acme", Legacy: true}

@@ -9,9 +9,9 @@ import (
 	"io"
 )
 
-// spool holds a snapshot's rows, compressed, between the moment at which they are read and that at
-// which a slow agent takes them: no connection to the database waits for an agent, and a replica
-// does not hold them twice. Manifests are alike and shrink to a tenth.
+// spool holds a snapshot's rows, compressed, from the read until a slow agent has received them. So
+// no database connection waits for an agent, and a replica does not hold the rows twice. Manifests
+// are similar and shrink to a tenth.
 type spool struct {
 	packed bytes.Buffer
 	in     *flate.Writer
@@ -21,16 +21,16 @@ type spool struct {
 
 func newSpool(most int64) *spool {
 	s := &spool{most: most}
-	s.in, _ = flate.NewWriter(&s.packed, flate.BestSpeed) // the level is one
+	s.in, _ = flate.NewWriter(&s.packed, flate.BestSpeed) // the level is valid
 	return s
 }
 
-var errTooMuch = errors.New("the snapshot is larger than an agent takes")
+var errSnapshotTooLarge = errors.New("the snapshot is larger than an agent takes")
 
-// add appends one row's bytes.
+// add appends one row.
 func (s *spool) add(row []byte) error {
 	if s.size += int64(len(row)) + 1; s.size > s.most {
-		return errTooMuch
+		return errSnapshotTooLarge
 	}
 	var length [4]byte
 	binary.BigEndian.PutUint32(length[:], uint32(len(row)))
@@ -41,7 +41,7 @@ func (s *spool) add(row []byte) error {
 	return err
 }
 
-// each hands out the rows in their order. The bytes are valid until the next.
+// each calls f for the rows in order. The bytes are valid until the next call.
 func (s *spool) each(f func(row []byte) error) error {
 	if err := s.in.Close(); err != nil {
 		return err

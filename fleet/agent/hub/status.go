@@ -15,13 +15,13 @@ import (
 	"argosy.dev/argosy/fleet/agent"
 )
 
-// reportTime bounds the taking of one report.
-const reportTime = 30 * time.Second
+// reportTimeout bounds the processing of one report.
+const reportTimeout = 30 * time.Second
 
-// status answers PathStatus. Reports of one agent are taken one at a time, in the order of their
+// status serves PathStatus. Reports of one agent are processed one at a time, in the order of their
 // numbers.
 func (h *Hub) status(w http.ResponseWriter, r *http.Request) error {
-	who, body, err := h.proven(w, r, agent.PathStatus, agent.MaxReport)
+	who, body, err := h.authenticatePost(w, r, agent.PathStatus, agent.MaxReport)
 	if err != nil {
 		return err
 	}
@@ -35,16 +35,16 @@ func (h *Hub) status(w http.ResponseWriter, r *http.Request) error {
 	}
 	if _, busyAlready := h.reporting.LoadOrStore(who.ID, true); busyAlready {
 		r := refused(http.StatusTooManyRequests, agent.CodeBusy,
-			"a report of this agent is being taken", "send one at a time")
+			"a report of this agent is being processed", "send one at a time")
 		r.after = time.Second
 		return r
 	}
 	defer h.reporting.Delete(who.ID)
 	lease := fleet.Lease{Name: "engine/" + string(who.Engine), Holder: "agent/" + who.ID + "/" +
 		session.Instance, Epoch: report.Epoch}
-	ctx, cancel := context.WithTimeout(r.Context(), reportTime)
+	ctx, cancel := context.WithTimeout(r.Context(), reportTimeout)
 	defer cancel()
-	err = h.take(ctx, lease, who, report)
+	err = h.accept(ctx, lease, who, report)
 	h.metrics.reports.WithLabelValues(resultOf(err)).Inc()
 	if err != nil {
 		return err
@@ -67,7 +67,7 @@ func resultOf(err error) string {
 	}
 }
 
-// readReport reads a report and refuses one that no agent sends.
+// readReport parses a report and rejects one that exceeds the protocol's limits.
 func readReport(body []byte) (*agent.Report, error) {
 	var report agent.Report
 	if err := decode(body, &report); err != nil {
@@ -77,23 +77,23 @@ func readReport(body []byte) (*agent.Report, error) {
 		len(report.Own)} {
 		if n > agent.MaxItems {
 			return nil, refused(http.StatusRequestEntityTooLarge, agent.CodeInvalid,
-				"the report holds more than "+strconv.Itoa(agent.MaxItems)+" of a kind",
+				"the report has more than "+strconv.Itoa(agent.MaxItems)+" items items of a kind",
 				"send it in parts")
 		}
 	}
 	if report.Seq <= 0 || report.Seq > agent.MaxEpoch || report.Epoch <= 0 ||
 		report.Epoch > agent.MaxEpoch {
-		return nil, invalid("seq and epoch of a report are numbers from 1 on")
+		return nil, invalid("seq and epoch of a report must be positive")
 	}
 	return &report, nil
 }
 
-// take applies a report: its order is checked first and kept last (see Store.TakeReport).
-func (h *Hub) take(ctx context.Context, lease fleet.Lease, who fleet.Agent,
+// accept applies a report. It checks the number first and records it last (see Reports.TakeReport).
+func (h *Hub) accept(ctx context.Context, lease fleet.Lease, who fleet.Agent,
 	report *agent.Report) error {
 	last, err := h.store.TakeReport(ctx, lease, report.Seq)
 	if errors.Is(err, fleet.ErrReplayed) {
-		return replayed(report.Seq, last)
+		return replayedReport(report.Seq, last)
 	}
 	if errors.Is(err, fleet.ErrNotFound) {
 		return undeclared(5*time.Second + rand.N(5*time.Second))
@@ -104,8 +104,9 @@ func (h *Hub) take(ctx context.Context, lease fleet.Lease, who fleet.Agent,
 	part := lease
 	part.Report = report.Seq
 	err = h.apply(ctx, part, who, report)
-	if errors.Is(err, fleet.ErrReplayed) { // another replica has taken it, or a later one, since
-		return replayed(report.Seq, max(last, report.Seq))
+	// another replica has accepted it or a later one meanwhile
+	if errors.Is(err, fleet.ErrReplayed) {
+		return replayedReport(report.Seq, max(last, report.Seq))
 	}
 	if err != nil {
 		return err
@@ -113,25 +114,25 @@ func (h *Hub) take(ctx context.Context, lease fleet.Lease, who fleet.Agent,
 	return h.store.ReportTaken(ctx, lease, report.Seq)
 }
 
-func replayed(seq, last int64) error {
+func replayedReport(seq, last int64) error {
 	r := refused(http.StatusConflict, agent.CodeReplay,
-		fmt.Sprintf("report %d was taken already, or a later one was", seq),
-		"number the next one above the last that was taken")
+		fmt.Sprintf("report %d or a later one was accepted already", seq),
+		"number the next report above the last accepted one")
 	r.ReportSeq = last
 	return r
 }
 
-// apply takes each part of a report. Items that make no sense are passed over: the rest counts.
+// apply stores each part of a report and skips invalid items.
 func (h *Hub) apply(ctx context.Context, lease fleet.Lease, who fleet.Agent,
 	report *agent.Report) error {
 	engine := who.Engine
-	acks := sound(report.Acks, func(a agent.Ack) (fleet.Ack, bool) { return ackOf(engine, a) })
+	acks := validItems(report.Acks, func(a agent.Ack) (fleet.Ack, bool) { return ackOf(engine, a) })
 	if len(acks) > 0 {
 		if err := h.store.Acknowledge(ctx, lease, acks); err != nil {
 			return err
 		}
 	}
-	seen := sound(report.Observed, func(o agent.Observed) (fleet.Observation, bool) {
+	seen := validItems(report.Observed, func(o agent.Observed) (fleet.Observation, bool) {
 		return observationOf(engine, o)
 	})
 	if len(seen) > 0 {
@@ -139,29 +140,30 @@ func (h *Hub) apply(ctx context.Context, lease fleet.Lease, who fleet.Agent,
 			return err
 		}
 	}
-	for _, e := range sound(report.Syncs, syncEndOf) {
+	for _, e := range validItems(report.Syncs, syncStatusOf) {
 		if err := h.store.UpdateSync(ctx, lease, e.ID, e.State, e.Message); err != nil {
 			return err
 		}
 	}
-	if report.Standing != nil {
-		if err := h.store.ReportAgent(ctx, lease, reportOf(report.Standing)); err != nil {
+	if report.Status != nil {
+		if err := h.store.ReportAgent(ctx, lease, reportOf(report.Status)); err != nil {
 			return err
 		}
-		if report.Standing.Listed != nil {
-			if err := h.takeOrphans(ctx, lease, orphansOf(who, report.Standing.Listed)); err != nil {
+		if report.Status.Listed != nil {
+			if err := h.replaceOrphans(
+				ctx, lease, orphansOf(who, report.Status.Listed)); err != nil {
 				return err
 			}
 		}
 	}
-	if own := sound(report.Own, ownOf); len(own) > 0 || report.OwnWhole {
+	if own := validItems(report.Own, ownOf); len(own) > 0 || report.OwnWhole {
 		return h.store.RecordOwn(ctx, lease, own, report.OwnWhole)
 	}
 	return nil
 }
 
-// takeOrphans takes the whole list of an agent's strays: what is not on it any more is gone.
-func (h *Hub) takeOrphans(ctx context.Context, lease fleet.Lease, found []fleet.Orphan) error {
+// replaceOrphans stores the complete list of an agent's orphans: unlisted ones were deleted.
+func (h *Hub) replaceOrphans(ctx context.Context, lease fleet.Lease, found []fleet.Orphan) error {
 	name := fleet.EngineName(strings.TrimPrefix(lease.Name, "engine/"))
 	gone, err := h.store.OrphanKeys(ctx, name)
 	if err != nil {
@@ -178,7 +180,7 @@ func (h *Hub) takeOrphans(ctx context.Context, lease fleet.Lease, found []fleet.
 	return h.store.ReportOrphans(ctx, lease, found, gone)
 }
 
-func sound[In, Out any](in []In, clean func(In) (Out, bool)) []Out {
+func validItems[In, Out any](in []In, clean func(In) (Out, bool)) []Out {
 	var out []Out
 	for _, i := range in {
 		if o, ok := clean(i); ok {

@@ -19,7 +19,7 @@ import (
 	"argosy.dev/argosy/fleet/agent"
 )
 
-// An agent removes credentials from URLs; one that lies does not.
+// An agent removes credentials from URLs, but a malicious one does not.
 func TestAURLOfAnOwnApplicationKeepsNoCredential(t *testing.T) {
 	t.Parallel()
 	for raw, want := range map[string]string{
@@ -48,7 +48,7 @@ func TestAURLOfAnOwnApplicationKeepsNoCredential(t *testing.T) {
 	}
 }
 
-func TestAReportIsTakenPartByPart(t *testing.T) {
+func TestEachPartOfAReportIsStored(t *testing.T) {
 	o := newHouse(t)
 	d := o.device("acme.edge", "acme")
 	prod := fleet.EnvironmentID{Tenant: "acme", Name: "prod"}
@@ -58,8 +58,8 @@ func TestAReportIsTakenPartByPart(t *testing.T) {
 			{Kind: fleet.ObjectProject, Name: "p", Seq: 4, Removed: true}},
 		Observed: []agent.Observed{{Name: "a", Sync: fleet.SyncSynced, Health: fleet.HealthHealthy,
 			Resources: 3, OperationPhase: "Succeeded"}},
-		Syncs: []agent.SyncEnd{{ID: "s1", State: fleet.OperationSucceeded}},
-		Standing: &agent.Standing{Reachable: true, ArgoCD: "v3.2.0", Version: "v1",
+		Syncs: []agent.SyncStatus{{ID: "s1", State: fleet.OperationSucceeded}},
+		Status: &agent.AgentStatus{Reachable: true, ArgoCD: "v3.2.0", Version: "v1",
 			PendingDeletions: 2, Orphans: 1, Own: 4, Environments: []fleet.EnvironmentID{prod}},
 		Own: []fleet.OwnApplication{
 			{Namespace: "argocd", Name: "own", RepoURL: "https://user:secret@git.example/r"}},
@@ -77,10 +77,10 @@ func TestAReportIsTakenPartByPart(t *testing.T) {
 		s.seen[0].OperationPhase != "Succeeded" {
 		t.Errorf("observations %+v", s.seen)
 	}
-	if s.ends["s1"] != fleet.OperationSucceeded || len(s.stood) != 1 ||
-		s.stood[0].ArgoCD != "v3.2.0" || s.stood[0].Own != 4 ||
-		!slices.Equal(s.stood[0].Environments, []fleet.EnvironmentID{prod}) || !s.whole {
-		t.Errorf("syncs %v, standing %+v", s.ends, s.stood)
+	if s.ends["s1"] != fleet.OperationSucceeded || len(s.statuses) != 1 ||
+		s.statuses[0].ArgoCD != "v3.2.0" || s.statuses[0].Own != 4 ||
+		!slices.Equal(s.statuses[0].Environments, []fleet.EnvironmentID{prod}) || !s.whole {
+		t.Errorf("syncs %v, status %+v", s.ends, s.statuses)
 	}
 	if len(s.own) != 1 || s.own[0].RepoURL != "https://git.example/r" {
 		t.Errorf("own %+v", s.own)
@@ -90,41 +90,40 @@ func TestAReportIsTakenPartByPart(t *testing.T) {
 	}
 }
 
-// An agent of an earlier version tells of no environments, which is not to tell that there are
-// none.
-func TestTheEnvironmentsOfOrphansAreToldOrNot(t *testing.T) {
+// An earlier agent omits the list of environments, which differs from an empty list.
+func TestAMissingListOfOrphanEnvironmentsDiffersFromAnEmptyOne(t *testing.T) {
 	o := newHouse(t)
 	d := o.device("far", "")
 	epoch := d.open()
 	many, _ := json.Marshal(slices.Repeat([]fleet.EnvironmentID{{Tenant: "acme", Name: "prod"}},
 		fleet.MaxOrphanEnvironments+5))
 	for i, c := range []struct {
-		told string
-		want int // -1: not told
+		status string
+		want   int // -1: omitted
 	}{{`{}`, -1}, {`{"environments":null}`, -1}, {`{"environments":[]}`, 0},
 		{
 			`{"environments":[{"tenant":"acme","name":"prod"},{"tenant":"a/b","name":"x"},{"tenant":"","name":"x"},{"name":"\n"}]}`, 1},
 		{`{"environments":` + string(many) + `}`, fleet.MaxOrphanEnvironments}} {
 		if w := o.serve(d.post(agent.PathStatus,
 			fmt.Appendf(nil, `{"epoch":%d,"seq":%d,"standing":%s}`, epoch, i+1,
-				c.told))); w.Code != http.StatusNoContent {
+				c.status))); w.Code != http.StatusNoContent {
 			t.Fatalf("%d %s", w.Code, w.Body)
 		}
-		if got := o.store.stood[i].Environments; (got == nil) != (c.want < 0) ||
+		if got := o.store.statuses[i].Environments; (got == nil) != (c.want < 0) ||
 			len(got) != max(c.want, 0) {
-			t.Errorf("%.80s: %d of them", c.told, len(got))
+			t.Errorf("%.80s: %d of them", c.status, len(got))
 		}
 	}
 }
 
-func TestUnreachableEnvironmentsAreToldOrNot(t *testing.T) {
+func TestAMissingListOfUnreachableEnvironmentsDiffersFromAnEmptyOne(t *testing.T) {
 	o := newHouse(t)
 	d := o.device("far", "")
 	epoch := d.open()
 	const one = `{"environment":{"tenant":"acme","name":"prod"},"reason":"Timeout","message":"i/o timeout","since":"2026-11-22T08:00:00Z","parked":-3}`
 	for i, c := range []struct {
-		told   string
-		want   int // -1: not told
+		status string
+		want   int // -1: omitted
 		reason fleet.UnreachableReason
 	}{
 		{`{}`, -1, ""}, {`{"unreachable":[]}`, 0, ""}, {`{"unreachable":[` + one + `]}`, 1,
@@ -136,22 +135,22 @@ func TestUnreachableEnvironmentsAreToldOrNot(t *testing.T) {
 	} {
 		if w := o.serve(d.post(agent.PathStatus,
 			fmt.Appendf(nil, `{"epoch":%d,"seq":%d,"standing":%s}`, epoch, i+1,
-				c.told))); w.Code != http.StatusNoContent {
+				c.status))); w.Code != http.StatusNoContent {
 			t.Fatalf("%d %s", w.Code, w.Body)
 		}
-		got := o.store.stood[i].Reach
+		got := o.store.statuses[i].Reach
 		if (got == nil) != (c.want < 0) || len(got) != max(c.want, 0) {
-			t.Errorf("%.80s: %+v", c.told, got)
+			t.Errorf("%.80s: %+v", c.status, got)
 		} else if len(got) > 0 && (got[0].Unreachable.Reason != c.reason ||
 			got[0].Unreachable.Parked != 0) {
-			t.Errorf("%.80s: %+v", c.told, got[0].Unreachable)
+			t.Errorf("%.80s: %+v", c.status, got[0].Unreachable)
 		}
 	}
 }
 
-// The lease was taken away and nobody has it: the process is not to end, but to open a session
-// anew.
-func TestAReportOfWhomTheMirrorDoesNotKnowYetWaits(t *testing.T) {
+// The lease was removed and it has no holder: the process must open a new session instead of
+// exiting.
+func TestAReportOfAnUnknownAgentWaits(t *testing.T) {
 	o := newHouse(t)
 	d := o.device("acme.edge", "acme")
 	o.store.failWith(func(call string) error {
@@ -167,7 +166,7 @@ func TestAReportOfWhomTheMirrorDoesNotKnowYetWaits(t *testing.T) {
 	}
 }
 
-func TestAReportThatFailsInTheMiddleIsNotCounted(t *testing.T) {
+func TestAReportThatFailsInTheMiddleIsNotRecorded(t *testing.T) {
 	o := newHouse(t)
 	d := o.device("acme.edge", "acme")
 	report := agent.Report{Epoch: d.open(), Seq: 1, Acks: []agent.Ack{
@@ -187,8 +186,7 @@ func TestAReportThatFailsInTheMiddleIsNotCounted(t *testing.T) {
 	}
 }
 
-// Case 44: versions.
-func TestCase44AnUnknownWordIsNeverARemovalNorASuccess(t *testing.T) {
+func TestAnUnknownStateIsNeitherARemovalNorASuccess(t *testing.T) {
 	o := newHouse(t)
 	d := o.device("acme.edge", "acme")
 	body := `{"epoch":1,"seq":1,"later":{"x":1},
@@ -217,8 +215,7 @@ func TestCase44AnUnknownWordIsNeverARemovalNorASuccess(t *testing.T) {
 	}
 }
 
-// Case 45.
-func TestCase45AMaliciousReportIsCappedCleanedAndRefused(t *testing.T) {
+func TestAMaliciousReportIsBoundedSanitizedOrRejected(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	o := newHouse(t, func(c *Config) { c.Metrics = NewMetrics(reg) })
 	d := o.device("acme.edge", "acme")
@@ -228,7 +225,7 @@ func TestCase45AMaliciousReportIsCappedCleanedAndRefused(t *testing.T) {
 	r := d.post(agent.PathStatus, huge)
 	wantRefusal(t, o.serve(r), 413, agent.CodeInvalid)
 	r = d.post(agent.PathStatus, huge)
-	r.ContentLength = -1 // not said beforehand
+	r.ContentLength = -1 // the length is unknown in advance
 	wantRefusal(t, o.serve(r), 413, agent.CodeInvalid)
 
 	var bomb bytes.Buffer
@@ -260,7 +257,7 @@ func TestCase45AMaliciousReportIsCappedCleanedAndRefused(t *testing.T) {
 			SyncedRevision: evil, OperationID: evil, ResourceVersion: evil, Resources: -5,
 			Sync: fleet.SyncState(evil), Health: fleet.HealthState(evil),
 			ReconciledAt: time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)}},
-		Standing: &agent.Standing{Message: evil, ArgoCD: evil, Version: evil, PendingDeletions: -1,
+		Status: &agent.AgentStatus{Message: evil, ArgoCD: evil, Version: evil, PendingDeletions: -1,
 			Orphans: 1 << 40},
 		Own: []fleet.OwnApplication{{Namespace: "n", Name: "own", Project: evil, RepoURL: evil,
 			Path: evil, Message: evil}, {Namespace: evil, Name: "x"}}}
@@ -272,10 +269,10 @@ func TestCase45AMaliciousReportIsCappedCleanedAndRefused(t *testing.T) {
 		t.Errorf("%d acks, %d own", len(s.acks), len(s.own))
 	}
 	if s.seen[0].Resources != 0 || !s.seen[0].ReconciledAt.IsZero() ||
-		s.stood[0].PendingDeletions != 0 || s.stood[0].Orphans != mostObjects {
-		t.Errorf("numbers %+v %+v", s.seen[0], s.stood[0])
+		s.statuses[0].PendingDeletions != 0 || s.statuses[0].Orphans != maxObjects {
+		t.Errorf("numbers %+v %+v", s.seen[0], s.statuses[0])
 	}
-	kept, _ := json.Marshal([]any{s.acks, s.seen, s.stood, s.own})
+	kept, _ := json.Marshal([]any{s.acks, s.seen, s.statuses, s.own})
 	for _, bad := range []string{`\n`, `\r`, `\u001b`, "\u202e", "\x1b"} {
 		if bytes.Contains(kept, []byte(bad)) {
 			t.Errorf("%q was kept in %s", bad, kept)
@@ -305,7 +302,7 @@ func TestCase45AMaliciousReportIsCappedCleanedAndRefused(t *testing.T) {
 	}
 }
 
-func TestOneReportOfAnAgentIsTakenAtATime(t *testing.T) {
+func TestReportsOfAnAgentAreProcessedOneAtATime(t *testing.T) {
 	o := newHouse(t)
 	d := o.device("acme.edge", "acme")
 	d.open()
@@ -327,7 +324,7 @@ func TestOneReportOfAnAgentIsTakenAtATime(t *testing.T) {
 	}
 }
 
-func TestABodyHasATimeToComeAndTheAnswerMayTakeLonger(t *testing.T) {
+func TestTheReadOfABodyHasADeadlineAndTheResponseHasNot(t *testing.T) {
 	o := newHouse(t)
 	d := o.device("acme.edge", "acme")
 	d.open()
@@ -337,7 +334,7 @@ func TestABodyHasATimeToComeAndTheAnswerMayTakeLonger(t *testing.T) {
 	w := &wire{head: http.Header{}, moved: make(chan struct{})}
 	r.Body = reading{bytes.NewReader(body), func() { during = w.reading }}
 	o.mux.ServeHTTP(w, r)
-	if left := time.Until(during); left <= 0 || left > bodyTime || !w.reading.IsZero() ||
+	if left := time.Until(during); left <= 0 || left > bodyTimeout || !w.reading.IsZero() ||
 		w.status != 204 {
 		t.Errorf("answered %d; read within %v, then within %v", w.status, left, w.reading)
 	}
@@ -365,26 +362,27 @@ func FuzzReport(f *testing.F) {
 		if err != nil {
 			return
 		}
-		for _, a := range sound(report.Acks, func(a agent.Ack) (fleet.Ack, bool) {
+		for _, a := range validItems(report.Acks, func(a agent.Ack) (fleet.Ack, bool) {
 			return ackOf("e", a)
 		}) {
-			if !soundName(a.Key.Name) || !isPlain(a.Message, agent.MaxMessage) ||
+			if !validName(a.Key.Name) || !isPlain(a.Message, agent.MaxMessage) ||
 				a.Key.Engine != "e" || (a.Removed && a.State == fleet.ApplyFailed &&
 				strings.Contains(a.Message, "does not know")) {
 				t.Errorf("ack %+v", a)
 			}
 		}
-		for _, o := range sound(report.Observed, func(o agent.Observed) (fleet.Observation, bool) {
-			return observationOf("e", o)
-		}) {
-			if !isPlain(o.Message, agent.MaxMessage) || !isPlain(o.UID, longestWord) ||
+		for _, o := range validItems(
+			report.Observed, func(o agent.Observed) (fleet.Observation, bool) {
+				return observationOf("e", o)
+			}) {
+			if !isPlain(o.Message, agent.MaxMessage) || !isPlain(o.UID, maxText) ||
 				o.Resources < 0 || syncState(o.Sync) != o.Sync ||
 				healthState(o.Health) != o.Health {
 				t.Errorf("observation %+v", o)
 			}
 		}
-		for _, o := range sound(report.Own, ownOf) {
-			if !isPlain(o.RepoURL, longestURL) || !isPlain(o.Message, agent.MaxMessage) {
+		for _, o := range validItems(report.Own, ownOf) {
+			if !isPlain(o.RepoURL, maxURL) || !isPlain(o.Message, agent.MaxMessage) {
 				t.Errorf("own %+v", o)
 			}
 		}

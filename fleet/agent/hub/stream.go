@@ -16,16 +16,16 @@ import (
 )
 
 const (
-	// at most, and a sixth less at least, so that not all end together
-	streamLife = 30 * time.Minute
-	batchRows  = 100
-	batchBytes = 1 << 20 // of manifests in one message, unless one alone is larger
-	againAfter = 2 * time.Second
-	closeTime  = 5 * time.Second
-	missEvery  = 2 // beats between tries to find a secret that was not to be had
+	// at most; shortened by up to a sixth at random, so that streams do not all end together
+	maxStreamAge      = 30 * time.Minute
+	batchRows         = 100
+	batchBytes        = 1 << 20 // of manifests per message, unless a single manifest is larger
+	retryDelay        = 2 * time.Second
+	closeTimeout      = 5 * time.Second
+	retryMissingEvery = 2 // heartbeats between retries of unavailable secrets
 )
 
-// stream is one open stream. What it holds while it is idle is this and its goroutine.
+// stream is one open stream. While it is idle, it holds only this struct and its goroutine.
 type stream struct {
 	hub      *Hub
 	opening  fleet.AgentOpening
@@ -35,32 +35,32 @@ type stream struct {
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
 
-	// of the feed, under its lock
-	due   due
-	asked bool // syncs were sent that had not ended
+	// guarded by the feed's lock
+	pending   pendingWork
+	syncsOpen bool // open syncs were sent
 
-	// of its goroutine
+	// used by its goroutine only
 	cursor             int64
-	syncs, stops, ends [sha256.Size]byte // as they were last sent
+	syncs, stops, ends [sha256.Size]byte // hashes of the lists sent last
 	stopsSent          bool
-	missing            []secretName // that rows were sent without
+	unavailable        []secretName // unavailable secrets of rows that were sent
 }
 
-// goodbye is the cause of a stream's end that its agent is told.
-type goodbye struct{ agent.Bye }
+// goAwayError is the cause of a stream's end, which is sent to its agent.
+type goAwayError struct{ agent.GoAway }
 
-func (*goodbye) Error() string { return "the hub ends the stream" }
+func (*goAwayError) Error() string { return "the hub ended the stream" }
 
 func (s *stream) engine() fleet.EngineName { return s.opening.Agent.Engine }
 
-// leave ends the stream, and any write or read that hangs. It never blocks; the first reason is the
-// one that is told.
-func (s *stream) leave(bye agent.Bye) { s.cancel(&goodbye{bye}) }
+// goAway ends the stream and any blocked read or write. It never blocks. The agent gets the first
+// reason.
+func (s *stream) goAway(reason agent.GoAway) { s.cancel(&goAwayError{reason}) }
 
-// stream answers PathStream.
+// stream serves PathStream.
 func (h *Hub) stream(w http.ResponseWriter, r *http.Request) error {
-	control := lift(w, r)
-	who, session, err := h.session(r, agent.PathStream)
+	control := clearDeadlines(w, r)
+	who, session, err := h.authenticateGet(r, agent.PathStream)
 	if err != nil {
 		return err
 	}
@@ -74,18 +74,18 @@ func (h *Hub) stream(w http.ResponseWriter, r *http.Request) error {
 		out:    &writer{w: w, control: control}}
 	s.ctx, s.cancel = context.WithCancelCause(r.Context())
 	defer s.cancel(nil)
-	if !h.feed.standing(opening.Lease.Life) {
+	if !h.feed.isConfirmed(opening.Lease.Life) {
 		h.log.DebugContext(r.Context(), "a stream begins before the rows are confirmed", "engine",
 			s.engine())
 	} else if newest, err := h.newest(s.ctx, s.cursor); err != nil {
 		return err
 	} else if s.cursor > newest {
-		s.cursor = 0 // a number from another life of the mirror
+		s.cursor = 0 // a number of an earlier incarnation of the mirror
 	}
-	if !h.feed.join(s) {
-		return busy("this replica of the hub ends", time.Second)
+	if !h.feed.add(s) {
+		return busy("this replica of the hub shuts down", time.Second)
 	}
-	defer h.feed.part(s)
+	defer h.feed.remove(s)
 	defer s.out.end()
 	defer context.AfterFunc(s.ctx, s.out.cut)()
 	h.metrics.opened.Inc()
@@ -93,37 +93,39 @@ func (h *Hub) stream(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// waitTime bounds what comes before the first byte of a long answer: a turn, and a read of the
-// store.
-const waitTime = time.Minute
+// firstByteTimeout bounds the time before the first byte of a long response: the wait for a slot,
+// and one read of the store.
+const firstByteTimeout = time.Minute
 
-// lift takes the server's deadlines off a request with a long answer, which sets its own. What is
-// left of them on a connection of HTTP/1 would be the next request's, so that there is none.
-func lift(w http.ResponseWriter, r *http.Request) *http.ResponseController {
+// clearDeadlines replaces the server's deadlines for a long response. On HTTP/1 the remaining
+// deadline would apply to the connection's next request, so the connection is closed after this
+// one.
+func clearDeadlines(w http.ResponseWriter, r *http.Request) *http.ResponseController {
 	control := http.NewResponseController(w)
 	if r.ProtoMajor == 1 {
 		w.Header().Set("Connection", "close")
 	}
-	// a connection that is gone is noticed by the first write
+	// the first write detects a dead connection
 	_ = control.SetReadDeadline(time.Time{})
-	_ = control.SetWriteDeadline(time.Now().Add(waitTime))
+	_ = control.SetWriteDeadline(time.Now().Add(firstByteTimeout))
 	return control
 }
 
 func (h *Hub) newest(ctx context.Context, cursor int64) (newest int64, err error) {
-	ctx, cancel := context.WithTimeout(ctx, askTime)
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	return h.feed.newest(ctx, cursor)
 }
 
-// open begins a session when it is the agent's turn.
-func (h *Hub) open(ctx context.Context, who prover, s agent.Session) (fleet.AgentOpening, error) {
+// open opens a session within the rate limit.
+func (h *Hub) open(ctx context.Context, who provenAgent, s agent.Session) (fleet.AgentOpening,
+	error) {
 	if err := h.openings.wait(ctx); err != nil {
 		return fleet.AgentOpening{}, err
 	}
 	var opening fleet.AgentOpening
 	confirmed := h.feed.confirmedLife()
-	err := h.briefly(ctx, h.reads, func(ctx context.Context) (err error) {
+	err := h.withTimeout(ctx, h.reads, func(ctx context.Context) (err error) {
 		opening, err = h.store.OpenAgent(ctx, fleet.AgentSession{
 			Agent: who.ID, Instance: s.Instance, Replica: h.replica, Floor: s.Epoch,
 			Version: s.Version, Proof: who.proof, Confirmed: confirmed})
@@ -133,30 +135,30 @@ func (h *Hub) open(ctx context.Context, who prover, s agent.Session) (fleet.Agen
 	case errors.Is(err, fleet.ErrNotFound):
 		return opening, undeclared(30*time.Second + rand.N(30*time.Second))
 	case errors.Is(err, fleet.ErrReplayed):
-		return opening, seenBefore()
+		return opening, replayedRequest()
 	case errors.Is(err, fleet.ErrAgentBusy):
 		r := refused(http.StatusTooManyRequests, agent.CodeBusy,
-			"this agent begins too many sessions", "wait for as long as Retry-After says")
+			"this agent opens too many sessions", "wait for the time in Retry-After")
 		r.after = time.Minute
 		return opening, r
 	}
 	return opening, err
 }
 
-// undeclared sends an agent away that nobody needs now, or of which that is not known yet.
+// undeclared rejects an agent that no declaration needs now, or not yet.
 func undeclared(after time.Duration) *refusal {
 	r := refused(http.StatusServiceUnavailable, agent.CodeUndeclared,
-		"nothing is declared for this agent at present",
-		"if that lasts, look whether its environment or engine is still declared with an agent")
+		"nothing is declared for this agent now",
+		"if it persists, check whether its environment or engine is still declared with an agent")
 	r.after = after
 	return r
 }
 
-// close keeps that the session has ended, even though the request has.
+// close records the end of the session even though the request's context has ended.
 func (h *Hub) close(ctx context.Context, opening fleet.AgentOpening, s agent.Session) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
-	err := h.reads.within(ctx, func() error {
+	err := h.reads.run(ctx, func() error {
 		return h.store.CloseAgent(ctx, fleet.AgentSession{Agent: opening.Agent.ID,
 			Instance: s.Instance, Replica: h.replica, Version: s.Version, Opening: opening.Opening})
 	})
@@ -167,30 +169,32 @@ func (h *Hub) close(ctx context.Context, opening fleet.AgentOpening, s agent.Ses
 	}
 }
 
-// serve sends what there is and then what comes, until the agent goes, the stream has stood long
-// enough, or the hub ends it.
+// serve sends the current state and then changes, until the agent disconnects, the stream reaches
+// its maximum age, or the hub ends it.
 func (s *stream) serve() {
-	life := min(streamLife-rand.N(streamLife/6), s.opening.Agent.ExpiresAt.Sub(s.hub.now()))
+	life := min(maxStreamAge-rand.N(maxStreamAge/6), s.opening.Agent.ExpiresAt.Sub(s.hub.now()))
 	end := time.AfterFunc(life,
 		func() {
-			s.leave(agent.Bye{Code: agent.CodeRenew, Message: "the stream has stood long enough"})
+			s.goAway(
+				agent.GoAway{
+					Code: agent.CodeRenew, Message: "the stream has reached its maximum age"})
 		})
 	defer end.Stop()
-	err := s.greet()
+	err := s.sendHello()
 	if err == nil {
-		err = s.follow()
+		err = s.run()
 	}
-	var bye *goodbye
-	if errors.As(context.Cause(s.ctx), &bye) {
-		_ = s.out.message(agent.EventBye, -1, bye.Bye) // the agent may be gone
-	} else if err != nil && !errors.Is(err, errGone) && s.ctx.Err() == nil {
-		s.hub.log.Error("an agent's stream fails inside", "agent", s.opening.Agent.ID, "error", err)
+	var goAway *goAwayError
+	if errors.As(context.Cause(s.ctx), &goAway) {
+		_ = s.out.message(agent.EventGoAway, -1, goAway.GoAway) // the agent may have disconnected
+	} else if err != nil && !errors.Is(err, errDisconnected) && s.ctx.Err() == nil {
+		s.hub.log.Error("an agent's stream failed", "agent", s.opening.Agent.ID, "error", err)
 	}
 }
 
-// greet sends the hello and what stands. Stops come before rows, so that nothing is applied that is
-// stopped; while they are not known, there are no rows.
-func (s *stream) greet() error {
+// sendHello sends the hello and the stops. Stops precede rows, so that an agent does not apply a
+// stopped row. Until the stops are known, no rows are sent.
+func (s *stream) sendHello() error {
 	o := s.opening
 	hello := agent.Hello{Protocol: agent.Protocol, Hub: s.hub.version, Time: s.hub.now().UTC(),
 		Engine: s.engine(), ArgoCD: o.ArgoCD, Mode: o.Mode,
@@ -212,55 +216,55 @@ func (s *stream) greet() error {
 		case <-s.ctx.Done():
 			return nil
 		case <-changed:
-		case <-time.After(agent.Beat):
-			if err := s.out.alive(); err != nil {
+		case <-time.After(agent.Heartbeat):
+			if err := s.out.keepAlive(); err != nil {
 				return err
 			}
 		}
 	}
-	s.hub.feed.again(s, due{rows: true, syncs: true})
+	s.hub.feed.requeue(s, pendingWork{rows: true, syncs: true})
 	return nil
 }
 
-// follow does what the feed says is due.
-func (s *stream) follow() error {
+// run sends the work that the feed adds.
+func (s *stream) run() error {
 	first := true
-	beat := time.NewTicker(agent.Beat)
+	beat := time.NewTicker(agent.Heartbeat)
 	defer beat.Stop()
 	for beats := 1; ; {
 		select {
 		case <-s.ctx.Done():
 			return nil
 		case <-s.wake:
-			err := s.work(s.hub.feed.take(s), &first)
+			err := s.send(s.hub.feed.takePending(s), &first)
 			if err != nil && s.ctx.Err() == nil {
 				return err
 			}
 		case <-beat.C:
-			if err := s.out.alive(); err != nil {
+			if err := s.out.keepAlive(); err != nil {
 				return err
 			}
-			if beats++; beats%missEvery == 0 && len(s.missing) > 0 {
-				s.findMissing()
+			if beats++; beats%retryMissingEvery == 0 && len(s.unavailable) > 0 {
+				s.retryMissing()
 			}
 		}
 	}
 }
 
-// work sends what is due. What the store does not give now is due again a little later; the stream
-// stands meanwhile.
-func (s *stream) work(d due, first *bool) error {
-	err := s.pay(&d, first)
-	var read errRead
+// send sends pending work. After a failed read of the store it requeues the rest after retryDelay,
+// and the stream stays open.
+func (s *stream) send(d pendingWork, first *bool) error {
+	err := s.sendPending(&d, first)
+	var read storeError
 	if errors.As(err, &read) {
-		time.AfterFunc(againAfter, func() { s.hub.feed.again(s, d) })
+		time.AfterFunc(retryDelay, func() { s.hub.feed.requeue(s, d) })
 		return nil
 	}
 	return err
 }
 
-// pay does what is due, and takes off what is done.
-func (s *stream) pay(d *due, first *bool) error {
+// sendPending sends pending work and removes what was sent.
+func (s *stream) sendPending(d *pendingWork, first *bool) error {
 	if d.stops {
 		if err := s.sendStops(); err != nil {
 			return err
@@ -280,7 +284,7 @@ func (s *stream) pay(d *due, first *bool) error {
 		d.syncs = false
 	}
 	for len(d.secrets) > 0 {
-		if err := s.sendAgain(d.secrets[0], true); err != nil {
+		if err := s.resendRows(d.secrets[0], true); err != nil {
 			return err
 		}
 		d.secrets = d.secrets[1:]
@@ -288,28 +292,28 @@ func (s *stream) pay(d *due, first *bool) error {
 	return nil
 }
 
-// errRead marks an error of the store, after which the stream goes on.
-type errRead struct{ error }
+// storeError marks an error of the store, which does not end the stream.
+type storeError struct{ error }
 
 func (s *stream) read(f func(context.Context) error) error {
-	if err := s.hub.briefly(s.ctx, s.hub.reads, f); err != nil {
-		return errRead{err}
+	if err := s.hub.withTimeout(s.ctx, s.hub.reads, f); err != nil {
+		return storeError{err}
 	}
 	return nil
 }
 
-// same reports whether rows may be sent: they are of the incarnation of the database that the
-// stream began in, which the config repo has confirmed.
-func (s *stream) same(rows []fleet.Row) bool {
+// sendable reports whether rows may be sent: they belong to the incarnation of the database in
+// which the stream began, and the config repo has confirmed them.
+func (s *stream) sendable(rows []fleet.Row) bool {
 	life := s.opening.Lease.Life
-	return s.hub.feed.standing(life) && !slices.ContainsFunc(rows, func(r fleet.Row) bool {
+	return s.hub.feed.isConfirmed(life) && !slices.ContainsFunc(rows, func(r fleet.Row) bool {
 		return r.Life != life
 	})
 }
 
-// sendRows sends what stands above the cursor, and moves it.
+// sendRows sends the rows above the cursor and advances it.
 func (s *stream) sendRows(first *bool) error {
-	for s.same(nil) {
+	for s.sendable(nil) {
 		var batch []fleet.Row
 		err := s.read(func(ctx context.Context) (err error) {
 			batch, err = s.hub.store.AgentChanged(ctx, s.engine(), s.cursor, batchRows)
@@ -318,8 +322,8 @@ func (s *stream) sendRows(first *bool) error {
 		if err != nil {
 			return err
 		}
-		if !s.same(batch) {
-			return nil // the feed ends the stream, or goes on with it, when the rows are confirmed
+		if !s.sendable(batch) {
+			return nil // after the confirmation the feed ends or resumes the stream
 		}
 		whole := len(batch) < batchRows
 		if len(batch) > 0 || *first {
@@ -335,8 +339,8 @@ func (s *stream) sendRows(first *bool) error {
 	return nil
 }
 
-// sendBatch sends rows in messages of a bounded size. Each moves the cursor, so that a stream that
-// is cut goes on behind the last one.
+// sendBatch sends rows in messages of bounded size. Each message advances the cursor, so that an
+// interrupted stream resumes after the last one.
 func (s *stream) sendBatch(batch []fleet.Row, more, opening bool) error {
 	for begun := false; !begun || len(batch) > 0; begun = true {
 		n, size := 0, 0
@@ -344,7 +348,7 @@ func (s *stream) sendBatch(batch []fleet.Row, more, opening bool) error {
 			size += len(batch[n].Manifest.Body)
 			n++
 		}
-		rows, missing, err := s.hub.rows(s.ctx, s.opening.Agent, batch[:n])
+		rows, missing, err := s.hub.wireRows(s.ctx, s.opening.Agent, batch[:n])
 		if err != nil {
 			return err
 		}
@@ -358,37 +362,37 @@ func (s *stream) sendBatch(batch []fleet.Row, more, opening bool) error {
 			return err
 		}
 		s.cursor = cursor
-		s.lacks(missing...)
+		s.addMissing(missing...)
 		s.hub.metrics.rows.Add(float64(n))
 	}
 	return nil
 }
 
-// lacks remembers secrets that were not to be had.
-func (s *stream) lacks(names ...secretName) {
+// addMissing remembers unavailable secrets.
+func (s *stream) addMissing(names ...secretName) {
 	for _, name := range names {
-		if !slices.Contains(s.missing, name) {
-			s.missing = append(s.missing, name)
+		if !slices.Contains(s.unavailable, name) {
+			s.unavailable = append(s.unavailable, name)
 		}
 	}
 }
 
-// findMissing tries once more to find what rows were sent without.
-func (s *stream) findMissing() {
-	missing := s.missing
-	s.missing = nil
+// retryMissing retries the unavailable secrets.
+func (s *stream) retryMissing() {
+	missing := s.unavailable
+	s.unavailable = nil
 	for _, name := range missing {
-		if s.sendAgain(name, false) != nil {
-			s.lacks(name)
+		if s.resendRows(name, false) != nil {
+			s.addMissing(name)
 		}
 	}
 }
 
-// sendAgain sends the rows that need a secret once more. Those whose secret is not to be had are
-// sent, with the reason, only if it was there before.
-func (s *stream) sendAgain(name secretName, withProblems bool) error {
-	if !s.same(nil) {
-		return errRead{errUnconfirmed}
+// resendRows sends the rows again that need a secret. Rows whose secret is unavailable are sent,
+// with the reason, only if withProblems is set.
+func (s *stream) resendRows(name secretName, withProblems bool) error {
+	if !s.sendable(nil) {
+		return storeError{errUnconfirmed}
 	}
 	var batch []fleet.Row
 	err := s.read(func(ctx context.Context) (err error) {
@@ -398,21 +402,21 @@ func (s *stream) sendAgain(name secretName, withProblems bool) error {
 	if err != nil {
 		return err
 	}
-	if !s.same(batch) {
-		return errRead{errUnconfirmed}
+	if !s.sendable(batch) {
+		return storeError{errUnconfirmed}
 	}
-	rows, missing, err := s.hub.rows(s.ctx, s.opening.Agent, batch)
+	rows, missing, err := s.hub.wireRows(s.ctx, s.opening.Agent, batch)
 	if err != nil {
 		return err
 	}
-	s.lacks(missing...)
+	s.addMissing(missing...)
 	var out []agent.Row
 	for _, r := range rows {
 		if r.Credential == nil || (r.Credential.Problem != "" && !withProblems) {
 			continue
 		}
 		if out = append(out, r); len(out) == batchRows {
-			if err := s.out.message(agent.EventAgain, -1, agent.Rows{
+			if err := s.out.message(agent.EventCredentials, -1, agent.Rows{
 				Rows: out, Cursor: s.cursor}); err != nil {
 				return err
 			}
@@ -422,10 +426,10 @@ func (s *stream) sendAgain(name secretName, withProblems bool) error {
 	if len(out) == 0 {
 		return nil
 	}
-	return s.out.message(agent.EventAgain, -1, agent.Rows{Rows: out, Cursor: s.cursor})
+	return s.out.message(agent.EventCredentials, -1, agent.Rows{Rows: out, Cursor: s.cursor})
 }
 
-// sendSyncs sends all syncs that have not ended, if they are others than were sent last.
+// sendSyncs sends all open syncs if they differ from those sent last.
 func (s *stream) sendSyncs() error {
 	var open []fleet.SyncRequest
 	err := s.read(func(ctx context.Context) (err error) {
@@ -435,7 +439,7 @@ func (s *stream) sendSyncs() error {
 	if err != nil {
 		return err
 	}
-	s.hub.feed.asked(s, len(open) > 0)
+	s.hub.feed.setSyncsOpen(s, len(open) > 0)
 	all := make([]agent.Sync, 0, len(open))
 	for _, o := range open {
 		all = append(all, agent.Sync{ID: o.ID, Namespace: o.Namespace, Name: o.Key.Name,
@@ -444,22 +448,22 @@ func (s *stream) sendSyncs() error {
 	return s.sendList(agent.EventSyncs, all, &s.syncs)
 }
 
-// sendStops sends the stops that concern the engine, if they are known and others than were sent
-// last. Ends come first: an agent that hears of them ends no stop that is merely missing.
+// sendStops sends the stops that apply to the engine, if they are known and differ from those sent
+// last. Ends come first: an agent that knows the ends does not lift a stop because it is missing.
 func (s *stream) sendStops() error {
 	stops, known := s.hub.stopsFor(s.opening.Agent)
 	if !known {
 		return nil
 	}
-	if err := s.sendList(agent.EventEnds, s.hub.endsFor(s.opening.Agent), &s.ends); err != nil {
+	if err := s.sendList(agent.EventStopEnds, s.hub.endsFor(s.opening.Agent), &s.ends); err != nil {
 		return err
 	}
 	s.stopsSent = true
 	return s.sendList(agent.EventStops, stops, &s.stops)
 }
 
-// stopsFor lists the stops that concern an agent; false while they are not known. A tenant's own
-// agent is not told of other tenants'.
+// stopsFor lists the stops that apply to an agent; false until they are known. A tenant's own agent
+// does not see other tenants' stops.
 func (h *Hub) stopsFor(to fleet.Agent) ([]fleet.Stop, bool) {
 	on := h.stops.On(to.Engine)
 	if len(on) == 0 && h.stops.Stopped(to.Engine)("") {
@@ -467,31 +471,30 @@ func (h *Hub) stopsFor(to fleet.Agent) ([]fleet.Stop, bool) {
 	}
 	stops := make([]fleet.Stop, 0, len(on))
 	for _, s := range on {
-		if tells(to, s.Scope, s.Name) {
+		if visible(to, s.Scope, s.Name) {
 			stops = append(stops, s)
 		}
 	}
 	return stops, true
 }
 
-// endsFor lists the ends of stops that an agent is told of. Who ended them is not its tenant's to
-// know.
+// endsFor lists the ends of stops for an agent, without the actor: a tenant must not see it.
 func (h *Hub) endsFor(to fleet.Agent) []fleet.StopEnd {
 	ends := []fleet.StopEnd{}
 	for _, e := range h.stops.Ends(to.Engine) {
-		if tells(to, e.Scope, e.Name) {
+		if visible(to, e.Scope, e.Name) {
 			ends = append(ends, fleet.StopEnd{Scope: e.Scope, Name: e.Name, At: e.At})
 		}
 	}
 	return ends
 }
 
-// tells reports whether an agent hears of stops of that place.
-func tells(to fleet.Agent, scope fleet.StopScope, name string) bool {
+// visible reports whether an agent may see stops of this scope.
+func visible(to fleet.Agent, scope fleet.StopScope, name string) bool {
 	return to.Tenant == "" || scope != fleet.StopTenant || name == string(to.Tenant)
 }
 
-// sendList sends a list as a whole when it differs from the last one.
+// sendList sends a complete list if it differs from the one sent last.
 func (s *stream) sendList(event string, list any, last *[sha256.Size]byte) error {
 	text, err := json.Marshal(list)
 	if err != nil {

@@ -14,13 +14,13 @@ import (
 	"argosy.dev/argosy/fleet/agent"
 )
 
-// settled gives everybody that long and waits until all stand still.
+// advance moves the bubble's clock by d and waits until all goroutines are idle.
 func settled(d time.Duration) {
-	time.Sleep(d) // of the bubble's clock
+	time.Sleep(d) // the bubble's clock
 	synctest.Wait()
 }
 
-func TestAStreamSendsWhatStandsAndThenWhatComes(t *testing.T) {
+func TestAStreamSendsTheCurrentStateAndThenChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newHouse(t)
 		defer o.run()()
@@ -34,11 +34,11 @@ func TestAStreamSendsWhatStandsAndThenWhatComes(t *testing.T) {
 		var hello agent.Hello
 		events := w.events()
 		if !w.last(agent.EventHello, &hello) || events[0].name != agent.EventHello ||
-			events[1].name != agent.EventEnds || events[2].name != agent.EventStops {
+			events[1].name != agent.EventStopEnds || events[2].name != agent.EventStops {
 			t.Fatalf("events %v", events)
 		}
 		if hello.DedicatedTo == nil || len(hello.DedicatedTo) > 0 {
-			t.Errorf("a shared engine is told as %v", hello.DedicatedTo) // nil: not told
+			t.Errorf("a shared engine is reported as %v", hello.DedicatedTo) // nil: omitted
 		}
 		if hello.Engine != "acme.edge" || hello.Epoch != 1 || hello.Holder != "agent/"+d.id+"/"+
 			d.instance || hello.Hub != "v1" || hello.Cursor != 0 {
@@ -50,7 +50,7 @@ func TestAStreamSendsWhatStandsAndThenWhatComes(t *testing.T) {
 		}
 		var last agent.Rows
 		if w.last(agent.EventRows, &last); last.More || last.Cursor != 250 {
-			t.Errorf("the last batch says more %v, cursor %d", last.More, last.Cursor)
+			t.Errorf("the last batch has more %v, cursor %d", last.More, last.Cursor)
 		}
 		removed := application("acme.edge", "acme", "app-3")
 		removed.Unwanted = true
@@ -62,7 +62,7 @@ func TestAStreamSendsWhatStandsAndThenWhatComes(t *testing.T) {
 			got.Name != "app-3" {
 			t.Errorf("after a removal: %d rows, last %+v", len(rows), got)
 		}
-		if text := w.said(); strings.Contains(text, "foreign") || strings.Contains(text, "globex") {
+		if text := w.output(); strings.Contains(text, "foreign") || strings.Contains(text, "globex") {
 			t.Error("another tenant's row was sent")
 		}
 		if want := application("acme.edge", "acme", "app-3").Manifest; string(
@@ -74,7 +74,7 @@ func TestAStreamSendsWhatStandsAndThenWhatComes(t *testing.T) {
 	})
 }
 
-func TestAReconnectSendsWhatWasMissedAndNoMore(t *testing.T) {
+func TestAReconnectSendsOnlyTheMissedRows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newHouse(t)
 		defer o.run()()
@@ -101,7 +101,7 @@ func TestAReconnectSendsWhatWasMissedAndNoMore(t *testing.T) {
 	})
 }
 
-func TestACursorOfAnotherMirrorBeginsAnew(t *testing.T) {
+func TestACursorOfAnotherMirrorStartsFromZero(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newHouse(t)
 		defer o.run()()
@@ -119,14 +119,14 @@ func TestACursorOfAnotherMirrorBeginsAnew(t *testing.T) {
 	})
 }
 
-func TestALostNotificationCostsTwoSecondsAtMost(t *testing.T) {
+func TestALostNotificationDelaysAtMostTwoSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newHouse(t)
 		defer o.run()()
 		w := o.device("acme.edge", "acme").stream(0)
 		settled(time.Second)
 		o.store.put(application("acme.edge", "acme", "app"))
-		settled(lookEvery + lookPause)
+		settled(pollInterval + minPollPause)
 		if len(w.rows(agent.EventRows)) != 1 {
 			t.Error("the row did not come without a notification")
 		}
@@ -135,8 +135,7 @@ func TestALostNotificationCostsTwoSecondsAtMost(t *testing.T) {
 	})
 }
 
-// Case 40.
-func TestCase40ARevokedAgentsStreamsAreCutWithinFiveSecondsOnEveryReplica(t *testing.T) {
+func TestARevokedAgentsStreamsEndWithinFiveSecondsOnEveryReplica(t *testing.T) {
 	for code, why := range map[string]error{agent.CodeRevoked: fleet.ErrAgentRevoked,
 		agent.CodeCloned: fleet.ErrCloned} {
 		synctest.Test(t, func(t *testing.T) {
@@ -148,10 +147,10 @@ func TestCase40ARevokedAgentsStreamsAreCutWithinFiveSecondsOnEveryReplica(t *tes
 			other := one.device("globex.edge", "globex").stream(0)
 			there := &device{o: two, keys: d.keys, id: d.id, instance: d.instance, token: d.token}
 			open := []*wire{d.stream(0), there.stream(0)}
-			// takes nothing, not even its end
+			// receives nothing, not even the end
 			slow := there.stream(0, func(w *wire) { w.hangs = true })
 			settled(time.Second)
-			one.store.revoke(d.id, why) // and nobody is notified
+			one.store.revoke(d.id, why) // without a notification
 			began := time.Now()
 			for _, w := range append(open, slow) {
 				<-w.ended
@@ -159,13 +158,13 @@ func TestCase40ARevokedAgentsStreamsAreCutWithinFiveSecondsOnEveryReplica(t *tes
 			if took := time.Since(began); took > 5*time.Second {
 				t.Errorf("cut after %v", took)
 			}
-			if got := open[0].bye(); got != code {
-				t.Errorf("told %q, want %q", got, code)
+			if got := open[0].goAway(); got != code {
+				t.Errorf("got %q, want %q", got, code)
 			}
 			if !other.isOpen() {
 				t.Error("another agent was cut too")
 			}
-			// its access token is gone
+			// its access token was removed
 			wantRefusal(t, two.serve(there.get(agent.PathStream, 0)), 401, agent.CodeProof)
 			wantRefusal(t, two.serve(tokenRequest(d.assertion())), 401, code)
 			other.cancel()
@@ -174,7 +173,7 @@ func TestCase40ARevokedAgentsStreamsAreCutWithinFiveSecondsOnEveryReplica(t *tes
 	}
 }
 
-func TestASlowAgentCostsItselfOnly(t *testing.T) {
+func TestASlowAgentDelaysNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newHouse(t, func(c *Config) { c.Limits.Reads = 1 })
 		defer o.run()()
@@ -191,7 +190,7 @@ func TestASlowAgentCostsItselfOnly(t *testing.T) {
 		if len(quick.rows(agent.EventRows)) != 1 {
 			t.Error("the quick one waits for the slow one")
 		}
-		settled(messageTime)
+		settled(messageTimeout)
 		if slow.isOpen() || !quick.isOpen() {
 			t.Errorf("slow open %v, quick open %v", slow.isOpen(), quick.isOpen())
 		}
@@ -200,20 +199,20 @@ func TestASlowAgentCostsItselfOnly(t *testing.T) {
 	})
 }
 
-func TestAStreamEndsInTimeAndIsAliveMeanwhile(t *testing.T) {
+func TestAStreamSendsHeartbeatsAndEndsAtItsMaximumAge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newHouse(t)
 		defer o.run()()
 		w := o.device("acme.edge", "acme").stream(0)
 		began := time.Now()
 		settled(time.Minute)
-		if n := strings.Count(w.said(), ": alive\n"); n != 4 {
+		if n := strings.Count(w.output(), ": alive\n"); n != 4 {
 			t.Errorf("%d signs of life in a minute", n)
 		}
 		<-w.ended
-		if took := time.Since(began); took > streamLife || took < streamLife*5/6 ||
-			w.bye() != agent.CodeRenew {
-			t.Errorf("ended after %v with %q", took, w.bye())
+		if took := time.Since(began); took > maxStreamAge || took < maxStreamAge*5/6 ||
+			w.goAway() != agent.CodeRenew {
+			t.Errorf("ended after %v with %q", took, w.goAway())
 		}
 		if o.store.count()["CloseAgent"] != 1 {
 			t.Error("its end was not recorded")
@@ -221,7 +220,7 @@ func TestAStreamEndsInTimeAndIsAliveMeanwhile(t *testing.T) {
 	})
 }
 
-func TestTheHubsEndTellsItsStreams(t *testing.T) {
+func TestAShutdownEndsTheStreamsWithAGoAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newHouse(t)
 		end := o.run()
@@ -231,8 +230,8 @@ func TestTheHubsEndTellsItsStreams(t *testing.T) {
 		end()
 		<-w.ended
 		o.store.do(func() {
-			if w.bye() != agent.CodeShutdown || len(o.store.open) != 0 {
-				t.Errorf("told %q; recorded as open: %v", w.bye(), o.store.open)
+			if w.goAway() != agent.CodeShutdown || len(o.store.open) != 0 {
+				t.Errorf("got %q; recorded as open: %v", w.goAway(), o.store.open)
 			}
 		})
 		wantRefusal(t, o.serve(d.get(agent.PathStream, 0)), 503, agent.CodeBusy)
@@ -248,15 +247,15 @@ func TestALaterProcessTakesOverAndTheSameOneFollowsItself(t *testing.T) {
 		synctest.Wait()
 		again := d.stream(0)
 		<-first.ended
-		if first.bye() != agent.CodeRenew {
-			t.Errorf("the same process: %q", first.bye())
+		if first.goAway() != agent.CodeRenew {
+			t.Errorf("the same process: %q", first.goAway())
 		}
 		other := *d
 		other.instance = strings.Repeat("o", 22)
 		taken := other.stream(0)
 		<-again.ended
-		if again.bye() != agent.CodeSuperseded {
-			t.Errorf("another process: %q", again.bye())
+		if again.goAway() != agent.CodeSuperseded {
+			t.Errorf("another process: %q", again.goAway())
 		}
 		synctest.Wait()
 		var hello agent.Hello
@@ -276,7 +275,7 @@ func TestALaterProcessTakesOverAndTheSameOneFollowsItself(t *testing.T) {
 	})
 }
 
-func TestAChangedDeclarationBeginsTheSessionAnew(t *testing.T) {
+func TestAChangedDeclarationOpensANewSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newHouse(t)
 		defer o.run()()
@@ -290,15 +289,15 @@ func TestAChangedDeclarationBeginsTheSessionAnew(t *testing.T) {
 		}
 		o.store.do(func() { o.store.changed[0].Generation = 2 })
 		settled(3 * time.Second)
-		if w.isOpen() || w.bye() != agent.CodeRenew {
-			t.Errorf("open %v, told %q", w.isOpen(), w.bye())
+		if w.isOpen() || w.goAway() != agent.CodeRenew {
+			t.Errorf("open %v, got %q", w.isOpen(), w.goAway())
 		}
 		w.cancel()
 		<-w.ended
 	})
 }
 
-func TestNothingComesBeforeTheStopsAreKnown(t *testing.T) {
+func TestNoRowIsSentBeforeTheStopsAreKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newHouse(t)
 		o.stops.loaded = false
@@ -306,7 +305,7 @@ func TestNothingComesBeforeTheStopsAreKnown(t *testing.T) {
 		o.store.put(application("acme.edge", "acme", "app"))
 		w := o.device("acme.edge", "acme").stream(0)
 		settled(time.Minute)
-		if len(w.rows(agent.EventRows)) != 0 || !strings.Contains(w.said(), ": alive") {
+		if len(w.rows(agent.EventRows)) != 0 || !strings.Contains(w.output(), ": alive") {
 			t.Fatalf("before the stops are known: %v", w.events())
 		}
 		mine := fleet.Stop{Scope: fleet.StopTenant, Name: "acme", By: "token:acme/ci"}
@@ -331,7 +330,7 @@ func TestNothingComesBeforeTheStopsAreKnown(t *testing.T) {
 				Scope: fleet.StopFleet})
 		synctest.Wait()
 		var ends []fleet.StopEnd
-		if !w.last(agent.EventEnds, &ends) || len(ends) != 2 || ends[0].Name != "acme" ||
+		if !w.last(agent.EventStopEnds, &ends) || len(ends) != 2 || ends[0].Name != "acme" ||
 			ends[0].By != "" || ends[1].Scope != fleet.StopFleet {
 			t.Errorf("ends %+v", ends)
 		}
@@ -340,7 +339,7 @@ func TestNothingComesBeforeTheStopsAreKnown(t *testing.T) {
 	})
 }
 
-func TestSyncsReachTheAgentAndGoWhenTheyEnd(t *testing.T) {
+func TestSyncsReachTheAgentAndDisappearAtTheirEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newHouse(t)
 		defer o.run()()
@@ -374,7 +373,7 @@ func TestSyncsReachTheAgentAndGoWhenTheyEnd(t *testing.T) {
 	})
 }
 
-func TestCredentialsTravelSealedAndAgainWhenTheyChange(t *testing.T) {
+func TestCredentialsAreSentSealedAndAgainAfterAChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newHouse(t)
 		defer o.run()()
@@ -406,17 +405,17 @@ func TestCredentialsTravelSealedAndAgainWhenTheyChange(t *testing.T) {
 		o.secrets.set("acme/git", "canary-2")
 		o.hub.Rotated("acme", "git")
 		settled(time.Second)
-		again := w.rows(agent.EventAgain)
+		again := w.rows(agent.EventCredentials)
 		if len(again) != 1 || open(again[0]) != "canary-2" {
 			t.Errorf("after the rotation: %+v", again)
 		}
-		o.secrets.set("acme/nowhere", "found") // and nobody says so
+		o.secrets.set("acme/nowhere", "found") // without a notification
 		settled(time.Minute)
-		if again = w.rows(agent.EventAgain); again[len(again)-1].Name != "lost" ||
+		if again = w.rows(agent.EventCredentials); again[len(again)-1].Name != "lost" ||
 			again[len(again)-1].Credential.Problem != "" {
 			t.Errorf("a secret that came late was not sent: %+v", again)
 		}
-		if text := w.said() + o.log.String(); strings.Contains(text, "canary") {
+		if text := w.output() + o.log.String(); strings.Contains(text, "canary") {
 			t.Error("a secret can be read")
 		}
 		w.cancel()
@@ -424,7 +423,7 @@ func TestCredentialsTravelSealedAndAgainWhenTheyChange(t *testing.T) {
 	})
 }
 
-func TestSecretsThatHangHoldUpABatchOnce(t *testing.T) {
+func TestHangingSecretsDelayABatchOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newHouse(t)
 		defer o.run()()
@@ -433,16 +432,16 @@ func TestSecretsThatHangHoldUpABatchOnce(t *testing.T) {
 			o.store.put(repository("acme.edge", "acme", fmt.Sprintf("repo-%d", i), "git"))
 		}
 		w := o.device("acme.edge", "acme").stream(0)
-		settled(secretsTime + time.Second)
+		settled(secretsTimeout + time.Second)
 		if rows := w.rows(agent.EventRows); len(rows) != 50 || rows[49].Credential.Problem == "" {
-			t.Errorf("%d rows after %v", len(rows), secretsTime)
+			t.Errorf("%d rows after %v", len(rows), secretsTimeout)
 		}
 		w.cancel()
 		<-w.ended
 	})
 }
 
-func TestAStreamOutlivesAnOutageOfTheStore(t *testing.T) {
+func TestAStreamSurvivesAnOutageOfTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newHouse(t)
 		defer o.run()()
@@ -470,7 +469,7 @@ func TestAStreamOutlivesAnOutageOfTheStore(t *testing.T) {
 		o.hub.Wake()
 		settled(time.Second)
 		o.store.failWith(nil)
-		settled(againAfter)
+		settled(retryDelay)
 		if len(w.rows(agent.EventRows)) != 2 {
 			t.Error("a read that failed was not tried again")
 		}
@@ -479,7 +478,7 @@ func TestAStreamOutlivesAnOutageOfTheStore(t *testing.T) {
 	})
 }
 
-func TestARowOfAnotherEngineIsNeverSentWhateverTheStoreSays(t *testing.T) {
+func TestARowOfAnotherEngineIsNeverSentEvenIfTheStoreReturnsIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newHouse(t)
 		defer o.run()()
@@ -500,7 +499,7 @@ func TestARowOfAnotherEngineIsNeverSentWhateverTheStoreSays(t *testing.T) {
 	})
 }
 
-func TestIdleStreamsCostNoCallOfTheStore(t *testing.T) {
+func TestIdleStreamsMakeNoCallToTheStore(t *testing.T) {
 	cost := func(agents int) (calls map[string]int) {
 		synctest.Test(t, func(t *testing.T) {
 			o := newHouse(t)
@@ -592,14 +591,14 @@ func TestAStreamEndsWithItsIdentity(t *testing.T) {
 		w := d.stream(0)
 		settled(time.Minute)
 		if w.isOpen() {
-			t.Error("it stands beyond the identity")
+			t.Error("it outlives the identity")
 		}
 		w.cancel()
 		<-w.ended
 	})
 }
 
-func TestARebuiltMirrorBeginsEveryStreamAnew(t *testing.T) {
+func TestARebuiltMirrorRestartsEveryStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newHouse(t)
 		defer o.run()()
@@ -608,7 +607,7 @@ func TestARebuiltMirrorBeginsEveryStreamAnew(t *testing.T) {
 			o.store.put(application("acme.edge", "acme", "app"))
 		}
 		w := d.stream(0)
-		settled(lookEvery + time.Second) // the hub has seen those numbers
+		settled(pollInterval + time.Second) // the hub has read those numbers
 		o.store.do(func() { o.store.seq, o.store.rows = 0, map[fleet.EngineName][]fleet.Row{} })
 		o.store.put(application("acme.edge", "acme", "app"))
 		settled(3 * time.Second)
@@ -641,8 +640,8 @@ func TestStreamsThatWereOpenedWithTheOldKeysEndWhenTheyAreRotated(t *testing.T) 
 			t.Fatalf("%d %s", rec.Code, rec.Body)
 		}
 		settled(time.Second)
-		if w.isOpen() || w.bye() != agent.CodeRenew {
-			t.Errorf("open %v, told %q", w.isOpen(), w.bye())
+		if w.isOpen() || w.goAway() != agent.CodeRenew {
+			t.Errorf("open %v, got %q", w.isOpen(), w.goAway())
 		}
 		w.cancel()
 		<-w.ended

@@ -11,8 +11,8 @@ import (
 	"argosy.dev/argosy/fleet/agent"
 )
 
-// The database is another incarnation, whose numbers have climbed past the old ones already:
-// nothing but the incarnation tells.
+// The database is another incarnation whose sequence numbers are already above the old ones: only
+// the incarnation differs.
 func TestRowsOfAnotherIncarnationWaitForTheConfigRepo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newHouse(t)
@@ -56,14 +56,14 @@ func TestRowsOfAnotherIncarnationWaitForTheConfigRepo(t *testing.T) {
 		}
 		o.store.do(func() { o.store.gitAway = false })
 		settled(5 * time.Second)
-		if again.bye() != agent.CodeRenew || again.isOpen() {
-			t.Errorf("the stream goes on after a number of another incarnation; bye %q",
-				again.bye())
+		if again.goAway() != agent.CodeRenew || again.isOpen() {
+			t.Errorf("the stream continues after a number of another incarnation; GoAway %q",
+				again.goAway())
 		}
 		next := d.stream(row.Seq)
 		settled(time.Second)
 		if !next.last(agent.EventHello, &hello) || hello.Epoch <= before {
-			t.Errorf("epoch %d after %d: the agent would not read its rows anew", hello.Epoch,
+			t.Errorf("epoch %d after %d: the agent would not read its rows again", hello.Epoch,
 				before)
 		}
 		if got := o.serve(d.get(agent.PathSnapshot, 0)); got.Code != http.StatusOK {
@@ -75,9 +75,9 @@ func TestRowsOfAnotherIncarnationWaitForTheConfigRepo(t *testing.T) {
 	})
 }
 
-// A disk that was put back has the same incarnation, and lower numbers: whoever notices makes it
-// another one.
-func TestNumbersThatGoBackBeginAnotherIncarnation(t *testing.T) {
+// A restored disk has the same incarnation and lower sequence numbers: the first replica to notice
+// begins another incarnation.
+func TestSequenceNumbersThatGoBackBeginAnotherIncarnation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newHouse(t)
 		defer o.run()()
@@ -91,20 +91,20 @@ func TestNumbersThatGoBackBeginAnotherIncarnation(t *testing.T) {
 		if n := o.store.count()["BeginLife"]; n != 1 || o.store.life == "first" {
 			t.Errorf("incarnation %q, begun %d times", o.store.life, n)
 		}
-		if w.bye() != agent.CodeRenew {
-			t.Errorf("bye %q", w.bye())
+		if w.goAway() != agent.CodeRenew {
+			t.Errorf("GoAway %q", w.goAway())
 		}
 		<-w.ended
 	})
 }
 
-// A hub that starts while the config repo is away sends nothing yet, and ends no stream once it is
-// back: the agents know these rows.
+// A hub that starts while the config repo is unreachable sends no rows yet. It ends no stream once
+// the repo is back: the agents know these rows.
 func TestAHubThatStartsSendsRowsOnceTheConfigRepoConfirmsThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newHouse(t)
 		o.store.do(func() { o.store.gitAway, o.store.confirmed = true, 0 })
-		o.hub.feed.unsettle("")
+		o.hub.feed.resetConfirmation("")
 		defer o.run()()
 		o.store.put(application("acme.edge", "acme", "app"))
 		w := o.device("acme.edge", "acme").stream(0)

@@ -11,28 +11,27 @@ import (
 )
 
 const (
-	// for one message to leave; who takes longer is cut off and costs itself only
-	messageTime = 10 * time.Second
-	farewell    = time.Second // for what is still on its way when a stream is ended
-	// bytes of a buffer that is kept for the next message of any stream
+	// to send one message; a slower client is disconnected
+	messageTimeout = 10 * time.Second
+	flushTimeout   = time.Second // to flush what is in flight when a stream ends
+	// bytes; a larger buffer is not reused
 	keptBuffer = 64 << 10
 )
 
-// writer writes text/event-stream, each message with a deadline of its own. Between messages it
-// holds no buffer.
+// writer writes text/event-stream with a deadline per message. It holds no buffer between messages.
 type writer struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
 	begun   bool
 
-	mu   sync.Mutex
-	last time.Time // no write goes beyond it, once the stream is cut
-	over bool      // the handler has returned: the connection is no longer ours
+	mu            sync.Mutex
+	finalDeadline time.Time // no write extends beyond it once the stream is cut
+	closed        bool      // the handler has returned and no longer owns the connection
 }
 
 var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
-// message writes one event. A negative id is none.
+// message writes one event. A negative id is omitted.
 func (o *writer) message(event string, id int64, value any) error {
 	b := buffers.Get().(*bytes.Buffer)
 	defer func() {
@@ -46,7 +45,7 @@ func (o *writer) message(event string, id int64, value any) error {
 	}
 	b.WriteString("event: " + event + "\ndata: ")
 	enc := json.NewEncoder(b)
-	enc.SetEscapeHTML(false) // a manifest's bytes are hashed
+	enc.SetEscapeHTML(false) // the manifest's bytes are hashed
 	if err := enc.Encode(value); err != nil {
 		return err
 	}
@@ -54,55 +53,55 @@ func (o *writer) message(event string, id int64, value any) error {
 	return o.write(b.Bytes())
 }
 
-func (o *writer) alive() error { return o.write([]byte(": alive\n\n")) }
+func (o *writer) keepAlive() error { return o.write([]byte(": alive\n\n")) }
 
-// errGone says that the agent is no longer there, or takes nothing.
-var errGone = errors.New("the agent is gone")
+// errDisconnected reports an agent that has disconnected or accepts no data.
+var errDisconnected = errors.New("the agent has disconnected")
 
 func (o *writer) write(b []byte) error {
-	if err := o.deadline(time.Now().Add(messageTime)); err != nil {
-		return errGone
+	if err := o.setDeadline(time.Now().Add(messageTimeout)); err != nil {
+		return errDisconnected
 	}
 	if !o.begun {
 		o.begun = true
 		o.w.Header().Set("Content-Type", "text/event-stream")
-		// proxies that hold an answer back would hold back every message
+		// a buffering proxy would hold back every message
 		o.w.Header().Set("X-Accel-Buffering", "no")
 		o.w.WriteHeader(http.StatusOK)
 	}
 	if _, err := o.w.Write(b); err != nil {
-		return errGone
+		return errDisconnected
 	}
 	if err := o.control.Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
-		return errGone
+		return errDisconnected
 	}
-	return o.rest()
+	return o.clearDeadline()
 }
 
-// rest takes the deadline off between messages: over HTTP/2 it is a timer that ends the stream,
-// whether or not anything is being written.
-func (o *writer) rest() error {
+// clearDeadline removes the deadline between messages: over HTTP/2 an expired deadline ends the
+// stream even while nothing is being written.
+func (o *writer) clearDeadline() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.over || !o.last.IsZero() {
-		return nil // a stream that was cut keeps its last
+	if o.closed || !o.finalDeadline.IsZero() {
+		return nil // a cut stream keeps its deadline
 	}
 	if err := o.control.SetWriteDeadline(time.Time{}); err != nil &&
 		!errors.Is(err, http.ErrNotSupported) {
-		return errGone
+		return errDisconnected
 	}
 	return nil
 }
 
-// deadline sets that of the connection, no later than the end of a stream that was cut.
-func (o *writer) deadline(t time.Time) error {
+// setDeadline sets the write deadline, no later than the end of a cut stream.
+func (o *writer) setDeadline(t time.Time) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.over {
-		return errGone
+	if o.closed {
+		return errDisconnected
 	}
-	if !o.last.IsZero() && o.last.Before(t) {
-		t = o.last
+	if !o.finalDeadline.IsZero() && o.finalDeadline.Before(t) {
+		t = o.finalDeadline
 	}
 	if err := o.control.SetWriteDeadline(t); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return err
@@ -110,19 +109,19 @@ func (o *writer) deadline(t time.Time) error {
 	return nil
 }
 
-// cut ends a write that hangs, too. It may be called at any time.
+// cut also unblocks a hanging write. It may be called at any time.
 func (o *writer) cut() {
 	now := time.Now()
 	o.mu.Lock()
-	if o.last.IsZero() {
-		o.last = now.Add(farewell)
+	if o.finalDeadline.IsZero() {
+		o.finalDeadline = now.Add(flushTimeout)
 	}
 	o.mu.Unlock()
-	_ = o.deadline(now.Add(farewell)) // the connection is gone: so be it
+	_ = o.setDeadline(now.Add(flushTimeout)) // an error means that the connection is closed already
 }
 
 func (o *writer) end() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.over = true
+	o.closed = true
 }

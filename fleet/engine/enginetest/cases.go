@@ -10,39 +10,39 @@ import (
 	"argosy.dev/argosy/fleet/engine"
 )
 
-var cases = map[string]func(*testing.T, *Bench){
-	"applies each kind with one write, and an unchanged row with none":    appliesOnce,
-	"applies a changed row with one write and keeps its identity":         appliesChange,
-	"knows after a restart what stands and writes nothing":                restarts,
-	"recovers every identity from the objects alone":                      inventories,
-	"writes a rotated credential once and refuses an empty one":           rotates,
-	"wakes for a drift and takes it back":                                 takesBack,
-	"takes out what a stranger has added":                                 takesOut,
-	"takes off a finalizer that would take the workload along":            takesOffFinalizer,
-	"does not chase a manager that keeps changing a field":                conflicts,
-	"wakes for an object that vanished and makes it anew":                 makesAnew,
-	"neither adopts nor deletes an object that is not ours":               leavesStrangers,
-	"refuses every write of an older lease":                               fences,
-	"refuses every write while an emergency stop is in force":             stops,
-	"keeps what an Application still needs":                               keepsInUse,
-	"deletes with Orphan and proves it":                                   orphans,
-	"deletes what is not there":                                           deletesNothing,
-	"does not cascade into a destination that the engine does not know":   needsDestination,
-	"reports the last state of an Application":                            observes,
-	"asks for a sync once and not into a running operation":               syncs,
-	"remembers emergency stops":                                           remembersStops,
-	"refuses to write before everything is read":                          waitsForRead,
-	"writes an object again that was taken from under a pending decision": overtaken,
-	"wakes for an object that another control plane has written":          wakesForOthers,
-	"does not wake for what it has written itself":                        sleepsThroughOwn,
-	"parks an Application, and lets it go on and be deleted":              parks,
-	"deletes no other object than the one whose UID it is given":          deletesOneUID,
+var cases = map[string]func(*testing.T, *Fixture){
+	"applies each kind with one write, and an unchanged row with none": appliesOnce,
+	"applies a changed row with one write and keeps its identity":      appliesChange,
+	"writes nothing after a restart":                                   restarts,
+	"recovers every identity from the objects alone":                   inventories,
+	"writes a rotated credential once and refuses an empty one":        rotates,
+	"wakes for a drift and reverts it":                                 revertsDrift,
+	"removes foreign fields":                                           removesForeignFields,
+	"removes a foreign cascade finalizer":                              removesForeignFinalizer,
+	"does not chase a manager that keeps changing a field":             conflicts,
+	"wakes for a deleted object and recreates it":                      recreates,
+	"neither adopts nor deletes an object that is not ours":            leavesForeign,
+	"refuses every write of an older lease":                            fences,
+	"refuses every write while an emergency stop is in force":          stops,
+	"keeps objects that an Application still needs":                    keepsInUse,
+	"deletes with Orphan and proves it":                                orphans,
+	"reports a missing object as deleted":                              deletesNothing,
+	"does not cascade into an unknown destination":                     needsDestination,
+	"reports the last state of an Application":                         observes,
+	"requests a sync once, and never during a running operation":       syncs,
+	"stores emergency stops":                                           storesStops,
+	"refuses to write before everything is read":                       waitsForRead,
+	"retries a write after a conflict":                                 retriesConflicts,
+	"wakes for an object that another control plane has written":       wakesForOthers,
+	"does not wake for its own writes":                                 ignoresOwnWrites,
+	"parks, unparks and deletes an Application":                        parks,
+	"deletes only the object with the given UID":                       deletesOneUID,
 }
 
-func appliesOnce(t *testing.T, b *Bench) {
+func appliesOnce(t *testing.T, b *Fixture) {
 	r := start(t, b)
 	for _, row := range everything(t, b) {
-		if n := r.writes(func() { r.applied(row) }); n != 1 {
+		if n := r.writes(func() { r.mustApply(row) }); n != 1 {
 			t.Errorf("%s took %d writes", row.Key.Kind, n)
 		}
 		if n := r.writes(func() {
@@ -52,53 +52,53 @@ func appliesOnce(t *testing.T, b *Bench) {
 		}); n != 0 {
 			t.Errorf("%s again took %d writes", row.Key.Kind, n)
 		}
-		r.settled(row)
+		r.waitApplied(row)
 		if n := r.writes(func() { r.apply(row, secretFor(row)) }); n != 0 {
 			t.Errorf("%s after the watch took %d writes", row.Key.Kind, n)
 		}
-		if got := r.Outside.Field(row.Key, "metadata.annotations|argosy.dev/epoch"); got != "7" {
+		if got := r.External.Field(row.Key, "metadata.annotations|argosy.dev/epoch"); got != "7" {
 			t.Errorf("%s carries epoch %q", row.Key.Kind, got)
 		}
-		if got := r.Outside.Field(row.Key,
+		if got := r.External.Field(row.Key,
 			"metadata.annotations|argosy.dev/revision"); got != string(commit) {
 			t.Errorf("%s carries revision %q", row.Key.Kind, got)
 		}
 	}
-	if got := r.Outside.Field(application(t, b, nil).Key, "metadata.finalizers"); got != "" {
+	if got := r.External.Field(application(t, b, nil).Key, "metadata.finalizers"); got != "" {
 		t.Errorf("the Application has finalizers %s", got)
 	}
 }
 
-func appliesChange(t *testing.T, b *Bench) {
+func appliesChange(t *testing.T, b *Fixture) {
 	r := start(t, b)
 	first, second := application(t, b, at("v1")), application(t, b, func(a *fleet.Application) {
 		at("v2")(a)
 		a.Sync = fleet.Sync{}
 	})
-	r.applied(first)
-	uid := r.Outside.Field(first.Key, "metadata.uid")
-	if n := r.writes(func() { r.applied(second) }); n != 1 {
+	r.mustApply(first)
+	uid := r.External.Field(first.Key, "metadata.uid")
+	if n := r.writes(func() { r.mustApply(second) }); n != 1 {
 		t.Errorf("the change took %d writes", n)
 	}
-	if got := r.Outside.Field(first.Key, "spec.source.targetRevision"); got != "v2" {
+	if got := r.External.Field(first.Key, "spec.source.targetRevision"); got != "v2" {
 		t.Errorf("target revision is %q", got)
 	}
-	if got := r.Outside.Field(first.Key, "spec.syncPolicy"); got != "" {
+	if got := r.External.Field(first.Key, "spec.syncPolicy"); got != "" {
 		t.Errorf("a field that is no longer declared stays: %s", got)
 	}
-	if got := r.Outside.Field(first.Key, "metadata.uid"); got != uid {
-		t.Error("the object was made anew")
+	if got := r.External.Field(first.Key, "metadata.uid"); got != uid {
+		t.Error("the object was recreated")
 	}
-	r.settled(second)
-	if n := r.writes(func() { r.applied(first) }); n != 1 {
+	r.waitApplied(second)
+	if n := r.writes(func() { r.mustApply(first) }); n != 1 {
 		t.Errorf("the way back took %d writes", n)
 	}
 }
 
-func restarts(t *testing.T, b *Bench) {
+func restarts(t *testing.T, b *Fixture) {
 	r := start(t, b)
 	for _, row := range everything(t, b) {
-		r.applied(row)
+		r.mustApply(row)
 	}
 	again := b.Reopen(t)
 	r2 := start(t, again)
@@ -106,7 +106,7 @@ func restarts(t *testing.T, b *Bench) {
 	if n := r2.writes(func() {
 		for _, row := range everything(t, b) {
 			if out := r2.apply(row, secretFor(row)); out.Changed {
-				t.Errorf("%s was written anew", row.Key.Kind)
+				t.Errorf("%s was written again", row.Key.Kind)
 			}
 		}
 	}); n != 0 {
@@ -114,17 +114,17 @@ func restarts(t *testing.T, b *Bench) {
 	}
 }
 
-func inventories(t *testing.T, b *Bench) {
+func inventories(t *testing.T, b *Fixture) {
 	r := start(t, b)
 	rows := everything(t, b)
 	rows[3] = application(t, b, func(a *fleet.Application) { a.Hold = "rollback-1" })
 	for _, row := range rows {
-		r.applied(row)
+		r.mustApply(row)
 	}
 	stranger := fleet.ObjectKey{Engine: b.Name, Kind: fleet.ObjectApplication, Name: "stranger"}
-	r.Outside.Strange(stranger)
+	r.External.CreateForeign(stranger)
 	for _, row := range rows {
-		r.settled(row)
+		r.waitApplied(row)
 	}
 	live := b.Reopen(t)
 	r2 := start(t, live)
@@ -150,10 +150,10 @@ func inventories(t *testing.T, b *Bench) {
 	}
 }
 
-func rotates(t *testing.T, b *Bench) {
+func rotates(t *testing.T, b *Fixture) {
 	r := start(t, b)
 	for _, row := range []fleet.Row{cluster(t, b), repo(t, b)} {
-		r.applied(row)
+		r.mustApply(row)
 		if n := r.writes(func() {
 			if out := r.apply(row, secretOf(row, "canary-2")); !out.Changed {
 				t.Errorf("%s: the rotated credential was not written", row.Key.Kind)
@@ -161,7 +161,7 @@ func rotates(t *testing.T, b *Bench) {
 		}); n != 1 {
 			t.Errorf("%s: the rotation took %d writes", row.Key.Kind, n)
 		}
-		r.settled(row)
+		r.waitApplied(row)
 		if n := r.writes(func() {
 			r.apply(row, secretOf(row, "canary-2"))
 			_, err := r.Engine.Apply(r.ctx, row, fleet.Secret{}, r.lease)
@@ -179,7 +179,7 @@ func rotates(t *testing.T, b *Bench) {
 	}
 }
 
-func takesBack(t *testing.T, b *Bench) {
+func revertsDrift(t *testing.T, b *Fixture) {
 	r := start(t, b)
 	changes := map[fleet.ObjectKind]string{
 		fleet.ObjectProject:     `{"spec":{"sourceRepos":["*"]}}`,
@@ -188,30 +188,30 @@ func takesBack(t *testing.T, b *Bench) {
 		fleet.ObjectApplication: `{"spec":{"source":{"targetRevision":"evil"}}}`,
 	}
 	for _, row := range everything(t, b) {
-		r.applied(row)
-		r.settled(row)
+		r.mustApply(row)
+		r.waitApplied(row)
 		before := r.woken(row.Key)
-		r.Outside.Merge(row.Key, changes[row.Key.Kind])
+		r.External.Merge(row.Key, changes[row.Key.Kind])
 		r.until("woken for the drift of "+row.Key.Name, func() bool {
 			return r.woken(row.Key) > before
 		})
-		r.drifted(row)
-		r.applied(row)
-		r.settled(row)
+		r.waitDrifted(row)
+		r.mustApply(row)
+		r.waitApplied(row)
 		if n := r.writes(func() { r.apply(row, secretFor(row)) }); n != 0 {
 			t.Errorf("%s: %d writes after it was taken back", row.Key.Kind, n)
 		}
 	}
-	if got := r.Outside.Field(application(t, b, nil).Key,
+	if got := r.External.Field(application(t, b, nil).Key,
 		"spec.source.targetRevision"); got != "v1" {
 		t.Errorf("target revision is %q", got)
 	}
-	if got := r.Outside.Field(project(t, b).Key, "spec.sourceRepos"); strings.Contains(got, "*") {
+	if got := r.External.Field(project(t, b).Key, "spec.sourceRepos"); strings.Contains(got, "*") {
 		t.Errorf("sourceRepos are %s", got)
 	}
 }
 
-func takesOut(t *testing.T, b *Bench) {
+func removesForeignFields(t *testing.T, b *Fixture) {
 	additions := map[string]struct {
 		kind        fleet.ObjectKind
 		patch, path string
@@ -241,63 +241,63 @@ func takesOut(t *testing.T, b *Bench) {
 	r := start(t, b)
 	rows := map[fleet.ObjectKind]fleet.Row{}
 	for _, row := range everything(t, b) {
-		r.applied(row)
-		r.settled(row)
+		r.mustApply(row)
+		r.waitApplied(row)
 		rows[row.Key.Kind] = row
 	}
 	for _, a := range additions {
-		r.Outside.Merge(rows[a.kind].Key, a.patch)
+		r.External.Merge(rows[a.kind].Key, a.patch)
 	}
 	for _, row := range rows {
-		r.drifted(row)
-		r.until("taken out of "+row.Key.Name, func() bool {
+		r.waitDrifted(row)
+		r.until("foreign fields removed from "+row.Key.Name, func() bool {
 			r.apply(row, secretFor(row))
 			for _, a := range additions {
-				if a.kind == row.Key.Kind && r.Outside.Field(row.Key, a.path) != "" {
+				if a.kind == row.Key.Kind && r.External.Field(row.Key, a.path) != "" {
 					return false
 				}
 			}
 			return true
 		})
-		r.settled(row)
+		r.waitApplied(row)
 	}
 	for name, a := range additions {
-		if got := r.Outside.Field(rows[a.kind].Key, a.path); got != "" {
+		if got := r.External.Field(rows[a.kind].Key, a.path); got != "" {
 			t.Errorf("%s stays: %s", name, got)
 		}
 	}
 }
 
-func takesOffFinalizer(t *testing.T, b *Bench) {
+func removesForeignFinalizer(t *testing.T, b *Fixture) {
 	r := start(t, b)
 	row := application(t, b, nil)
-	r.applied(row)
-	r.settled(row)
-	r.Outside.Merge(row.Key,
+	r.mustApply(row)
+	r.waitApplied(row)
+	r.External.Merge(row.Key,
 		`{"metadata":{"finalizers":["resources-finalizer.argocd.argoproj.io"]}}`)
-	r.drifted(row)
-	r.applied(row)
-	r.settled(row)
-	if got := r.Outside.Field(row.Key, "metadata.finalizers"); strings.Contains(got,
+	r.waitDrifted(row)
+	r.mustApply(row)
+	r.waitApplied(row)
+	if got := r.External.Field(row.Key, "metadata.finalizers"); strings.Contains(got,
 		"resources-finalizer") {
 		t.Errorf("the finalizer stays: %s", got)
 	}
 }
 
-func conflicts(t *testing.T, b *Bench) {
+func conflicts(t *testing.T, b *Fixture) {
 	r := start(t, b)
 	row := application(t, b, nil)
-	r.applied(row)
-	r.settled(row)
+	r.mustApply(row)
+	r.waitApplied(row)
 	meddle := func() {
-		r.Outside.Merge(row.Key, `{"spec":{"source":{"targetRevision":"meddled"}}}`)
-		r.drifted(row)
+		r.External.Merge(row.Key, `{"spec":{"source":{"targetRevision":"meddled"}}}`)
+		r.waitDrifted(row)
 	}
 	meddle()
 	if out := r.apply(row, fleet.Secret{}); out.State != fleet.ApplyApplied || !out.Changed {
 		t.Fatalf("the first drift: %+v, want one overwrite", out)
 	}
-	r.settled(row)
+	r.waitApplied(row)
 	meddle()
 	n := r.writes(func() {
 		for range 20 {
@@ -316,37 +316,40 @@ func conflicts(t *testing.T, b *Bench) {
 	r.until("overwritten once more after the pause", func() bool {
 		return r.apply(row, fleet.Secret{}).Changed
 	})
-	r.settled(row)
+	r.waitApplied(row)
 	if out := r.apply(row, fleet.Secret{}); out.State != fleet.ApplyApplied {
-		t.Errorf("once nobody meddles: %+v", out)
+		t.Errorf("without further changes: %+v", out)
 	}
 }
 
-func makesAnew(t *testing.T, b *Bench) {
+func recreates(t *testing.T, b *Fixture) {
 	r := start(t, b)
 	for _, row := range everything(t, b) {
-		r.applied(row)
-		r.settled(row)
-		r.Outside.Remove(row.Key)
+		r.mustApply(row)
+		r.waitApplied(row)
+		r.External.Remove(row.Key)
 		r.until("woken for the loss of "+row.Key.Name, func() bool { return r.woken(row.Key) > 0 })
 		r.until("no longer known: "+row.Key.Name, func() bool {
 			_, ok := r.Engine.Live(row.Key)
 			return !ok
 		})
 		if row.Key.Kind == fleet.ObjectApplication {
-			r.until("told as gone", func() bool { o, ok := r.last(row.Key); return ok && o.Deleted })
+			r.until("reported as deleted", func() bool {
+				o, ok := r.last(row.Key)
+				return ok && o.Deleted
+			})
 		}
-		if n := r.writes(func() { r.applied(row) }); n != 1 {
+		if n := r.writes(func() { r.mustApply(row) }); n != 1 {
 			t.Errorf("%s took %d writes", row.Key.Kind, n)
 		}
 	}
 }
 
-func leavesStrangers(t *testing.T, b *Bench) {
+func leavesForeign(t *testing.T, b *Fixture) {
 	r := start(t, b)
 	for _, row := range everything(t, b) {
-		r.Outside.Strange(row.Key)
-		uid := r.Outside.Field(row.Key, "metadata.uid")
+		r.External.CreateForeign(row.Key)
+		uid := r.External.Field(row.Key, "metadata.uid")
 		_, err := r.Engine.Apply(r.ctx, row, secretFor(row), r.lease)
 		if !errors.Is(err, engine.ErrForeign) {
 			t.Errorf("%s: apply gives %v", row.Key.Kind, err)
@@ -356,26 +359,26 @@ func leavesStrangers(t *testing.T, b *Bench) {
 			!errors.Is(err, engine.ErrForeign) {
 			t.Errorf("%s: delete gives %v, %v", row.Key.Kind, done, err)
 		}
-		if got := r.Outside.Field(row.Key, "metadata.uid"); got != uid || uid == "" {
-			t.Errorf("%s: the stranger's object was touched", row.Key.Kind)
+		if got := r.External.Field(row.Key, "metadata.uid"); got != uid || uid == "" {
+			t.Errorf("%s: the foreign object was changed", row.Key.Kind)
 		}
-		if got := r.Outside.Field(row.Key,
+		if got := r.External.Field(row.Key,
 			"metadata.labels|app.kubernetes.io/managed-by"); got != "" {
-			t.Errorf("%s: the stranger's object was adopted", row.Key.Kind)
+			t.Errorf("%s: the foreign object was adopted", row.Key.Kind)
 		}
 	}
 }
 
-func fences(t *testing.T, b *Bench) {
+func fences(t *testing.T, b *Fixture) {
 	r := start(t, b)
 	row := application(t, b, at("v1"))
-	r.applied(row)
+	r.mustApply(row)
 	newer := b.Reopen(t)
 	r2 := start(t, newer)
 	r2.lease.Epoch = 8
-	r2.applied(application(t, b, at("v2")))
+	r2.mustApply(application(t, b, at("v2")))
 
-	// The old holder wakes: first with a view that is out of date, then with one that is not.
+	// The old holder resumes: first with an outdated view, then with a current one.
 	for range 2 {
 		_, err := r.Engine.Apply(r.ctx, application(t, b, at("v3")), fleet.Secret{}, r.lease)
 		if !errors.Is(err, engine.ErrFenced) {
@@ -394,16 +397,16 @@ func fences(t *testing.T, b *Bench) {
 			return l.Epoch == 8
 		})
 	}
-	if got := r.Outside.Field(row.Key, "spec.source.targetRevision"); got != "v2" {
+	if got := r.External.Field(row.Key, "spec.source.targetRevision"); got != "v2" {
 		t.Errorf("target revision is %q", got)
 	}
 }
 
-func stops(t *testing.T, b *Bench) {
+func stops(t *testing.T, b *Fixture) {
 	r := start(t, b)
 	row := application(t, b, at("v1"))
-	r.applied(row)
-	r.settled(row)
+	r.mustApply(row)
+	r.waitApplied(row)
 	b.Stop(true)
 	n := r.writes(func() {
 		if _, err := r.Engine.Apply(r.ctx, application(t, b, at("v2")), fleet.Secret{},
@@ -426,41 +429,41 @@ func stops(t *testing.T, b *Bench) {
 		t.Errorf("%d writes during the stop", n)
 	}
 	b.Stop(false)
-	r.applied(application(t, b, at("v2")))
+	r.mustApply(application(t, b, at("v2")))
 }
 
-func keepsInUse(t *testing.T, b *Bench) {
+func keepsInUse(t *testing.T, b *Fixture) {
 	r := start(t, b)
 	rows := everything(t, b)
 	for _, row := range rows {
-		r.applied(row)
+		r.mustApply(row)
 	}
 	for _, row := range rows[:2] {
 		if done, err := r.Engine.Delete(r.ctx, row, r.lease); done ||
 			!errors.Is(err, engine.ErrInUse) {
 			t.Errorf("%s in use: %v, %v", row.Key.Kind, done, err)
 		}
-		if !r.Outside.Exists(row.Key) {
+		if !r.External.Exists(row.Key) {
 			t.Fatalf("%s is gone", row.Key.Kind)
 		}
 	}
 	for i := len(rows) - 1; i >= 0; i-- {
-		r.gone(rows[i])
+		r.deleteFully(rows[i])
 	}
 }
 
-func orphans(t *testing.T, b *Bench) {
+func orphans(t *testing.T, b *Fixture) {
 	r := start(t, b)
 	row := application(t, b, nil)
-	r.applied(row)
-	r.settled(row)
-	r.Outside.Merge(row.Key,
+	r.mustApply(row)
+	r.waitApplied(row)
+	r.External.Merge(row.Key,
 		`{"metadata":{"finalizers":["resources-finalizer.argocd.argoproj.io/background","post-delete-finalizer.argocd.argoproj.io","post-delete-finalizer.argocd.argoproj.io/cleanup"]}}`)
-	r.gone(row)
-	r.until("told as gone", func() bool { o, ok := r.last(row.Key); return ok && o.Deleted })
+	r.deleteFully(row)
+	r.until("reported as deleted", func() bool { o, ok := r.last(row.Key); return ok && o.Deleted })
 }
 
-func deletesNothing(t *testing.T, b *Bench) {
+func deletesNothing(t *testing.T, b *Fixture) {
 	r := start(t, b)
 	for _, row := range everything(t, b) {
 		if n := r.writes(func() {
@@ -473,10 +476,10 @@ func deletesNothing(t *testing.T, b *Bench) {
 	}
 }
 
-func needsDestination(t *testing.T, b *Bench) {
+func needsDestination(t *testing.T, b *Fixture) {
 	r := start(t, b)
 	row := application(t, b, func(a *fleet.Application) { a.DeletionPolicy = fleet.DeletionDelete })
-	r.applied(row)
+	r.mustApply(row)
 	if n := r.writes(func() {
 		if done, err := r.Engine.Delete(r.ctx, row, r.lease); done ||
 			!errors.Is(err, engine.ErrDestination) {
@@ -485,36 +488,36 @@ func needsDestination(t *testing.T, b *Bench) {
 	}); n != 0 {
 		t.Errorf("%d writes", n)
 	}
-	r.applied(cluster(t, b))
+	r.mustApply(cluster(t, b))
 	done, err := r.Engine.Delete(r.ctx, row, r.lease)
 	if done || err != nil {
 		t.Fatalf("with its destination: %v, %v", done, err)
 	}
-	if got := r.Outside.Field(row.Key, "metadata.finalizers"); !strings.Contains(got,
+	if got := r.External.Field(row.Key, "metadata.finalizers"); !strings.Contains(got,
 		"resources-finalizer.argocd.argoproj.io") {
-		t.Errorf("the workload does not go along: finalizers %q", got)
+		t.Errorf("the workload is not deleted: finalizers %q", got)
 	}
-	if got := r.Outside.Field(row.Key, "metadata.deletionTimestamp"); got == "" {
+	if got := r.External.Field(row.Key, "metadata.deletionTimestamp"); got == "" {
 		t.Error("no deletion was asked for")
 	}
 	if out := r.apply(row, fleet.Secret{}); out.State != fleet.ApplyPending || out.Changed {
 		t.Errorf("apply while it is being deleted: %+v", out)
 	}
-	r.Outside.Remove(row.Key)
-	r.gone(row)
+	r.External.Remove(row.Key)
+	r.deleteFully(row)
 }
 
-func observes(t *testing.T, b *Bench) {
+func observes(t *testing.T, b *Fixture) {
 	r := start(t, b)
 	row := application(t, b, nil)
-	r.applied(row)
-	r.settled(row)
+	r.mustApply(row)
+	r.waitApplied(row)
 	states := []string{"Progressing", "Degraded", "Progressing", "Healthy"}
 	for _, health := range states {
-		r.Outside.Merge(row.Key, `{"status":{"health":{"status":"`+health+
+		r.External.Merge(row.Key, `{"status":{"health":{"status":"`+health+
 			`"},"sync":{"status":"Synced","revision":"abc"},"resources":[{"kind":"Service","name":"a"}]}}`)
 	}
-	r.until("told of the last state", func() bool {
+	r.until("last state reported", func() bool {
 		o, ok := r.last(row.Key)
 		return ok && o.Health == fleet.HealthHealthy && o.Sync == fleet.SyncSynced &&
 			o.SyncedRevision == "abc" && o.Resources == 1 && o.UID != "" && !o.Deleted
@@ -522,15 +525,15 @@ func observes(t *testing.T, b *Bench) {
 	if n := r.writes(func() { r.apply(row, fleet.Secret{}) }); n != 0 {
 		t.Errorf("a status is taken for a drift: %d writes", n)
 	}
-	r.Outside.Merge(row.Key,
+	r.External.Merge(row.Key,
 		`{"status":{"health":{"status":"Splendid"},"sync":{"status":"Sideways"}}}`)
-	r.until("unknown words are unknown", func() bool {
+	r.until("unknown values are reported as unknown", func() bool {
 		o, _ := r.last(row.Key)
 		return o.Health == fleet.HealthUnknown && o.Sync == fleet.SyncUnknown
 	})
 }
 
-func syncs(t *testing.T, b *Bench) {
+func syncs(t *testing.T, b *Fixture) {
 	r := start(t, b)
 	row := application(t, b, nil)
 	ask := func(id string) engine.Outcome {
@@ -545,10 +548,10 @@ func syncs(t *testing.T, b *Bench) {
 	if out := ask("run-0"); out.State != fleet.ApplyPending || out.Changed {
 		t.Errorf("of an Application that is not there: %+v", out)
 	}
-	r.applied(row)
-	r.Outside.Merge(row.Key,
+	r.mustApply(row)
+	r.External.Merge(row.Key,
 		`{"status":{"operationState":{"phase":"Succeeded","startedAt":"2026-01-01T00:00:00Z","operation":{"sync":{"resources":[{"kind":"Service","name":"old"}]}}}}}`)
-	r.until("told of the old operation", func() bool {
+	r.until("old operation reported", func() bool {
 		o, ok := r.last(row.Key)
 		return ok &&
 			o.OperationPhase == "Succeeded"
@@ -567,28 +570,28 @@ func syncs(t *testing.T, b *Bench) {
 	}); n != 1 {
 		t.Errorf("%d writes", n)
 	}
-	if got := r.Outside.Field(row.Key, "status.operationState"); got != "" {
-		t.Errorf("the state of an older operation stands: %s", got)
+	if got := r.External.Field(row.Key, "status.operationState"); got != "" {
+		t.Errorf("the state of an older operation remains: %s", got)
 	}
-	if got := r.Outside.Field(row.Key, "operation.sync.revision"); got != "v9" {
+	if got := r.External.Field(row.Key, "operation.sync.revision"); got != "v9" {
 		t.Errorf("it asks for revision %q", got)
 	}
-	r.Outside.Merge(row.Key,
+	r.External.Merge(row.Key,
 		`{"operation":null,"status":{"operationState":{"phase":"Failed","message":"no","startedAt":"2026-01-01T00:00:00Z","operation":{"initiatedBy":{"username":"argosy"},"info":[{"name":"argosy.dev/sync","value":"run-1"}]}}}}`)
-	r.until("told how it ended", func() bool {
+	r.until("result reported", func() bool {
 		o, _ := r.last(row.Key)
 		return o.OperationID == "run-1" && o.OperationPhase == "Failed" && o.OperationError == "no"
 	})
 	if out := r.apply(row, fleet.Secret{}); out.State != fleet.ApplyApplied || out.Changed {
 		t.Errorf("a sync is taken for a drift: %+v", out)
 	}
-	r.until("the next one is asked for", func() bool { return ask("run-2").Changed })
+	r.until("the next sync is requested", func() bool { return ask("run-2").Changed })
 	if out := ask("run-1"); out.Changed {
-		t.Error("an ended one is asked for again")
+		t.Error("a completed sync is requested again")
 	}
 }
 
-func remembersStops(t *testing.T, b *Bench) {
+func storesStops(t *testing.T, b *Fixture) {
 	r := start(t, b)
 	if got, err := r.Engine.ReadStops(r.ctx); err != nil || len(got) != 0 {
 		t.Fatalf("%v, %v", got, err)
@@ -602,7 +605,7 @@ func remembersStops(t *testing.T, b *Bench) {
 		{Scope: fleet.StopTenant, Name: "acme", By: "token:ops", At: time.Date(2026, 11, 20, 1, 2,
 			4, 0, time.UTC)},
 	}
-	b.Stop(true) // a stop must be writable while stopped
+	b.Stop(true) // a stop must be writable during a stop
 	for _, s := range all {
 		if err := r.Engine.SetStop(r.ctx, s); err != nil {
 			t.Fatal(err)
@@ -621,7 +624,7 @@ func remembersStops(t *testing.T, b *Bench) {
 	}
 }
 
-func waitsForRead(t *testing.T, b *Bench) {
+func waitsForRead(t *testing.T, b *Fixture) {
 	ctx := t.Context()
 	lease := fleet.Lease{Epoch: 7}
 	row := application(t, b, nil)
@@ -647,19 +650,19 @@ func waitsForRead(t *testing.T, b *Bench) {
 	}
 }
 
-func overtaken(t *testing.T, b *Bench) {
+func retriesConflicts(t *testing.T, b *Fixture) {
 	r := start(t, b)
 	row := application(t, b, at("v1"))
-	r.applied(row)
+	r.mustApply(row)
 	for _, next := range []string{"v2", "v3", "v4"} {
-		r.Outside.Merge(row.Key, `{"status":{"health":{"status":"Progressing"},"sync":{"status":"`+
+		r.External.Merge(row.Key, `{"status":{"health":{"status":"Progressing"},"sync":{"status":"`+
 			next+`"}}}`)
-		// most likely with a resourceVersion that is no longer the object's
+		// most likely with an outdated resourceVersion
 		out := r.apply(application(t, b, at(next)), fleet.Secret{})
 		if !out.Changed || out.State != fleet.ApplyApplied {
 			t.Fatalf("%+v", out)
 		}
-		if got := r.Outside.Field(row.Key, "spec.source.targetRevision"); got != next {
+		if got := r.External.Field(row.Key, "spec.source.targetRevision"); got != next {
 			t.Fatalf("target revision is %q, want %q", got, next)
 		}
 	}

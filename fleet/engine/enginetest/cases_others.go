@@ -9,20 +9,20 @@ import (
 	"argosy.dev/argosy/fleet/engine"
 )
 
-// A write that another lease has sent may land long after it was given up. Nothing of the object is
-// wrong then, but its row, or the lack of one, has to be looked at.
-func wakesForOthers(t *testing.T, b *Bench) {
+// A write of another lease may arrive long after the lease was lost. The object is consistent then,
+// but its row, or the lack of one, must be checked.
+func wakesForOthers(t *testing.T, b *Fixture) {
 	r := start(t, b)
 	v1, v2 := application(t, b, at("v1")), application(t, b, at("v2"))
 	other := start(t, b.Reopen(t))
-	other.applied(v1)
+	other.mustApply(v1)
 	r.until("woken for an object that another has created", func() bool {
 		return r.woken(v1.Key) == 1
 	})
 	if out := r.apply(v1, secretFor(v1)); out.Changed {
-		t.Errorf("what stands was written again: %+v", out)
+		t.Errorf("an unchanged object was written again: %+v", out)
 	}
-	other.applied(v2)
+	other.mustApply(v2)
 	r.until("woken for an object that another has changed", func() bool {
 		return r.woken(v1.Key) == 2
 	})
@@ -32,15 +32,15 @@ func wakesForOthers(t *testing.T, b *Bench) {
 }
 
 // Waking for each of our own writes would read its row again.
-func sleepsThroughOwn(t *testing.T, b *Bench) {
+func ignoresOwnWrites(t *testing.T, b *Fixture) {
 	r := start(t, b)
 	for _, row := range []string{"v1", "v2", "v3"} {
 		app := application(t, b, at(row))
-		r.applied(app)
-		r.settled(app)
+		r.mustApply(app)
+		r.waitApplied(app)
 	}
 	app := application(t, b, nil)
-	r.Outside.Merge(app.Key, `{"status":{"health":{"status":"Healthy"}}}`)
+	r.External.Merge(app.Key, `{"status":{"health":{"status":"Healthy"}}}`)
 	r.until("the watch has shown what came after the writes", func() bool {
 		seen, ok := r.last(app.Key)
 		return ok && seen.Health == "Healthy"
@@ -50,43 +50,42 @@ func sleepsThroughOwn(t *testing.T, b *Bench) {
 	}
 }
 
-// A decision about one object is none about another that has taken its name.
-func deletesOneUID(t *testing.T, b *Bench) {
+// A decision about one object does not apply to another one that has its name now.
+func deletesOneUID(t *testing.T, b *Fixture) {
 	r := start(t, b)
 	app := application(t, b, nil)
-	r.applied(app)
-	r.settled(app)
+	r.mustApply(app)
+	r.waitApplied(app)
 	app.Unwanted, app.UID = true, "that-of-another-object"
-	if n := r.writes(func() { r.deleted(app) }); n != 0 || !r.Outside.Exists(app.Key) {
+	if n := r.writes(func() { r.mustBeDeleted(app) }); n != 0 || !r.External.Exists(app.Key) {
 		t.Errorf("%d writes for an object that is gone; its successor is there: %t", n,
-			r.Outside.Exists(app.Key))
+			r.External.Exists(app.Key))
 	}
-	app.UID = r.Outside.Field(app.Key, "metadata.uid")
-	r.gone(app)
+	app.UID = r.External.Field(app.Key, "metadata.uid")
+	r.deleteFully(app)
 }
 
-// deleted is one Delete that has nothing left to do.
-func (r *rig) deleted(row fleet.Row) {
+// mustBeDeleted calls Delete once, and expects that nothing is left to do.
+func (r *harness) mustBeDeleted(row fleet.Row) {
 	r.Helper()
 	if done, err := r.Engine.Delete(r.ctx, row, r.lease); err != nil || !done {
 		r.Errorf("%s: done %t, %v", row.Key.Name, done, err)
 	}
 }
 
-// What is parked is ours all the same: it is no drift, keeps what is applied, and goes when it has
-// to.
-func parks(t *testing.T, b *Bench) {
+// A parked object is still ours: it has not drifted, later applies persist, and it can be deleted.
+func parks(t *testing.T, b *Fixture) {
 	r := start(t, b)
 	v1, v2 := application(t, b, at("v1")), application(t, b, at("v2"))
 	for _, row := range everything(t, b) {
 		if row.Key.Kind != fleet.ObjectApplication {
-			r.applied(row)
+			r.mustApply(row)
 		}
 	}
-	r.applied(v1)
-	r.settled(v1)
+	r.mustApply(v1)
+	r.waitApplied(v1)
 	since := time.Date(2026, 11, 22, 8, 0, 0, 0, time.UTC)
-	q := engine.ParkRequest{Key: v1.Key, UID: r.Outside.Field(v1.Key, "metadata.uid"),
+	q := engine.ParkRequest{Key: v1.Key, UID: r.External.Field(v1.Key, "metadata.uid"),
 		Tenant: v1.Tenant, Since: since}
 	park := func(q engine.ParkRequest, lease fleet.Lease) error {
 		return r.Engine.Park(r.ctx, q, lease)
@@ -117,7 +116,7 @@ func parks(t *testing.T, b *Bench) {
 	}
 	parked := func(want bool) {
 		t.Helper()
-		r.until("parked as it is to be", func() bool {
+		r.until("parked as expected", func() bool {
 			c, ok := r.contact(v1.Key)
 			return ok && c.Parked.Equal(since) == want && c.Parked.IsZero() != want
 		})
@@ -126,9 +125,9 @@ func parks(t *testing.T, b *Bench) {
 		}
 	}
 	parked(true)
-	r.applied(v2)
+	r.mustApply(v2)
 	parked(true)
-	if got := r.Outside.Field(v1.Key, "spec.source.targetRevision"); got != "v2" {
+	if got := r.External.Field(v1.Key, "spec.source.targetRevision"); got != "v2" {
 		t.Errorf("applied while parked: %s", got)
 	}
 	ask := engine.SyncRequest{Key: v1.Key, Tenant: v1.Tenant, ID: "sync-1", Revision: "v2"}
@@ -153,8 +152,8 @@ func parks(t *testing.T, b *Bench) {
 		live, ok := r.Engine.Live(v1.Key)
 		return ok && live.Deleting && live.Parked
 	})
-	v2.Deletion = fleet.DeletionOrphan // as somebody decides who waits no longer
-	r.gone(v2)
+	v2.Deletion = fleet.DeletionOrphan // like an admin who does not want to wait
+	r.deleteFully(v2)
 	r.until("nothing is left to be parked", func() bool {
 		c, ok := r.contact(v1.Key)
 		return ok &&

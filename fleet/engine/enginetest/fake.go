@@ -16,7 +16,7 @@ import (
 	"argosy.dev/argosy/fleet/engine"
 )
 
-// Server is an engine's own state in memory: what several control planes and other writers share.
+// Server is the state of an engine in memory, shared by several control planes and other writers.
 type Server struct {
 	mu      sync.Mutex
 	objects map[fleet.ObjectKey]*stored
@@ -28,61 +28,62 @@ type Server struct {
 	fakes    []*Fake
 }
 
-// stored is one object. Body is the manifest as it stands, with whatever others have made of it.
+// stored is one object. body is the current manifest, with the changes of other writers.
 type stored struct {
-	body     map[string]any
-	uid      string
-	version  int64
-	applied  string // hash of the row
-	content  string // what was last applied, the credential's fingerprint included
-	secret   string // the credential's fingerprint
-	meddler  string
-	deleting bool
+	body         map[string]any
+	uid          string
+	version      int64
+	applied      string // hash of the row
+	content      string // content of the last apply, with the credential's fingerprint
+	secret       string // the credential's fingerprint
+	otherManager string
+	deleting     bool
 }
 
-// NewServer is an empty engine.
+// NewServer returns an empty engine.
 func NewServer() *Server {
 	return &Server{objects: map[fleet.ObjectKey]*stored{}, stops: map[string]fleet.Stop{}}
 }
 
-// Fake is one control plane's connection to a Server. It keeps the contract of engine.Engine; Fail
-// orders faults.
+// Fake is one control plane's connection to a Server. It implements engine.Engine; Fail injects
+// faults.
 type Fake struct {
-	// Fail is asked before each call with its name in lower case ("apply", "delete", "sync",
-	// "preflight", "watch", "readstops", ...) and the object, if any. An error that it returns is
-	// the call's. It may block, as a slow engine does.
+	// Fail is called before each call with its name in lower case ("apply", "delete", "sync",
+	// "preflight", "watch", "readstops", ...) and the object, if any. Its error is returned. It may
+	// block, like a slow engine.
 	Fail func(call string, key fleet.ObjectKey) error
-	// Stopped is asked before each write.
+	// Stopped is called before each write.
 	Stopped func(fleet.TenantName) bool
-	// Pause is how long a quarrel rests; a second drift within it is a conflict.
+	// Pause is the pause of a field-manager conflict; a second drift within it is a conflict.
 	Pause time.Duration
-	// Report is what Preflight finds.
+	// Report is the result of Preflight.
 	Report engine.Report
 
 	name   fleet.EngineName
 	server *Server
 
-	mu       sync.Mutex
-	fit      bool
-	synced   bool
-	restores int
-	broken   error
-	known    map[fleet.ObjectKey]engine.Live
-	told     map[fleet.ObjectKey]fleet.Observation
-	touched  map[fleet.ObjectKey]engine.Contact
-	own      map[fleet.ObjectKey]engine.Live // as this connection last wrote them
-	quarrels map[fleet.ObjectKey]time.Time
-	changed  chan struct{}
+	mu           sync.Mutex
+	fit          bool
+	synced       bool
+	restores     int
+	broken       error
+	known        map[fleet.ObjectKey]engine.Live
+	observations map[fleet.ObjectKey]fleet.Observation
+	contacts     map[fleet.ObjectKey]engine.Contact
+	ownWrites    map[fleet.ObjectKey]engine.Live // the last writes of this connection
+	conflicts    map[fleet.ObjectKey]time.Time
+	changed      chan struct{}
 }
 
-// Connect is a new connection, as of a control plane that has just started.
+// Connect returns a new connection, as of a restarted control plane.
 func (s *Server) Connect(name fleet.EngineName) *Fake {
 	f := &Fake{name: name, server: s, Pause: time.Minute, Stopped: func(fleet.TenantName) bool {
 		return false
 	},
-		known: map[fleet.ObjectKey]engine.Live{}, told: map[fleet.ObjectKey]fleet.Observation{},
-		touched: map[fleet.ObjectKey]engine.Contact{},
-		own:     map[fleet.ObjectKey]engine.Live{}, quarrels: map[fleet.ObjectKey]time.Time{},
+		known:        map[fleet.ObjectKey]engine.Live{},
+		observations: map[fleet.ObjectKey]fleet.Observation{},
+		contacts:     map[fleet.ObjectKey]engine.Contact{},
+		ownWrites:    map[fleet.ObjectKey]engine.Live{}, conflicts: map[fleet.ObjectKey]time.Time{},
 		changed: make(chan struct{}, 1)}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -97,7 +98,7 @@ func (f *Fake) fail(call string, key fleet.ObjectKey) error {
 	return f.Fail(call, key)
 }
 
-// changedLocked tells every watcher to look.
+// changedLocked wakes every watcher.
 func (s *Server) changedLocked() {
 	for _, f := range s.fakes {
 		select {
@@ -118,7 +119,7 @@ func (s *Server) touch(o *stored) {
 	s.changedLocked()
 }
 
-// Preflight is Report.
+// Preflight returns Report.
 func (f *Fake) Preflight(context.Context) (engine.Report, error) {
 	if err := f.fail("preflight", fleet.ObjectKey{}); err != nil {
 		return engine.Report{}, err
@@ -129,10 +130,10 @@ func (f *Fake) Preflight(context.Context) (engine.Report, error) {
 	return f.Report, nil
 }
 
-// Watch follows the server. While Fail("watch") gives an error, nothing is learned and Health is
-// that error.
+// Watch follows the server. While Fail("watch") returns an error, Watch reads nothing and Health
+// returns the error.
 func (f *Fake) Watch(ctx context.Context, sink engine.Sink) error {
-	tick := time.NewTicker(20 * time.Millisecond) // a fault ends without a change of the server
+	tick := time.NewTicker(20 * time.Millisecond) // the end of a fault does not change the server
 	defer tick.Stop()
 	for {
 		err := f.fail("watch", fleet.ObjectKey{})
@@ -140,7 +141,7 @@ func (f *Fake) Watch(ctx context.Context, sink engine.Sink) error {
 		f.broken = err
 		f.mu.Unlock()
 		if err == nil {
-			seen, wakes, contacts, back := f.look()
+			seen, wakes, contacts, back := f.poll()
 			if back && sink.WentBack != nil {
 				sink.WentBack("the server's version is lower than before")
 			}
@@ -163,9 +164,8 @@ func (f *Fake) Watch(ctx context.Context, sink engine.Sink) error {
 	}
 }
 
-// look compares what is known with what stands. back: the server was restored to what it was
-// before.
-func (f *Fake) look() (seen []fleet.Observation, wakes []fleet.ObjectKey, contacts []engine.Contact,
+// poll compares the known state with the server's. back reports a restore of the server.
+func (f *Fake) poll() (seen []fleet.Observation, wakes []fleet.ObjectKey, contacts []engine.Contact,
 	back bool) {
 	f.server.mu.Lock()
 	defer f.server.mu.Unlock()
@@ -182,15 +182,15 @@ func (f *Fake) look() (seen []fleet.Observation, wakes []fleet.ObjectKey, contac
 		}
 		before, ok := f.known[key]
 		changed := !ok || before.ResourceVersion != live.ResourceVersion
-		if changed && (live.Drifted || live.Deleting) || f.synced && f.news(key, live) {
+		if changed && (live.Drifted || live.Deleting) || f.synced && f.foreignWrite(key, live) {
 			wakes = append(wakes, key)
 		}
 		if key.Kind == fleet.ObjectApplication {
-			if o := o.observation(key); f.told[key] != o {
-				seen, f.told[key] = append(seen, o), o
+			if o := o.observation(key); f.observations[key] != o {
+				seen, f.observations[key] = append(seen, o), o
 			}
-			if c := o.contact(live); f.touched[key] != c {
-				contacts, f.touched[key] = append(contacts, c), c
+			if c := o.contact(live); f.contacts[key] != c {
+				contacts, f.contacts[key] = append(contacts, c), c
 			}
 		}
 	}
@@ -202,8 +202,8 @@ func (f *Fake) look() (seen []fleet.Observation, wakes []fleet.ObjectKey, contac
 					Sync: fleet.SyncUnknown, Health: fleet.HealthUnknown})
 				contacts = append(contacts, engine.Contact{Key: key, Tenant: before.Tenant,
 					Environment: before.Environment, Gone: true})
-				delete(f.told, key)
-				delete(f.touched, key)
+				delete(f.observations, key)
+				delete(f.contacts, key)
 			}
 		}
 	}
@@ -211,29 +211,29 @@ func (f *Fake) look() (seen []fleet.Observation, wakes []fleet.ObjectKey, contac
 	return seen, wakes, contacts, back
 }
 
-// news reports whether an object shows a write of another control plane.
-func (f *Fake) news(key fleet.ObjectKey, live engine.Live) bool {
+// foreignWrite reports whether an object shows a write of another control plane.
+func (f *Fake) foreignWrite(key fleet.ObjectKey, live engine.Live) bool {
 	same := func(l engine.Live) bool {
 		return l.Ours && l.UID == live.UID && l.Epoch == live.Epoch && l.Hash == live.Hash
 	}
-	return !same(f.known[key]) && !same(f.own[key])
+	return !same(f.known[key]) && !same(f.ownWrites[key])
 }
 
-// Synced reports whether the server has been looked at.
+// Synced reports whether the server was read.
 func (f *Fake) Synced() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.synced
 }
 
-// Health is what Fail("watch") last gave.
+// Health returns the last error of Fail("watch").
 func (f *Fake) Health() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.broken
 }
 
-// Live is what the last look has shown.
+// Live returns the state of the last poll.
 func (f *Fake) Live(key fleet.ObjectKey) (engine.Live, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -241,7 +241,7 @@ func (f *Fake) Live(key fleet.ObjectKey) (engine.Live, bool) {
 	return l, ok
 }
 
-// Inventory is what of it is ours.
+// Inventory lists our objects of the last poll.
 func (f *Fake) Inventory() []engine.Live {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -270,7 +270,7 @@ func (f *Fake) ready() error {
 	return nil
 }
 
-// SetStop keeps a stop on the server.
+// SetStop stores a stop on the server.
 func (f *Fake) SetStop(_ context.Context, stop fleet.Stop) error {
 	if err := f.fail("setstop", fleet.ObjectKey{}); err != nil {
 		return err
@@ -281,7 +281,7 @@ func (f *Fake) SetStop(_ context.Context, stop fleet.Stop) error {
 	return nil
 }
 
-// ClearStop removes it.
+// ClearStop removes a stop.
 func (f *Fake) ClearStop(_ context.Context, scope fleet.StopScope, name string) error {
 	if err := f.fail("clearstop", fleet.ObjectKey{}); err != nil {
 		return err
@@ -292,7 +292,7 @@ func (f *Fake) ClearStop(_ context.Context, scope fleet.StopScope, name string) 
 	return nil
 }
 
-// ReadStops lists them.
+// ReadStops lists the stops.
 func (f *Fake) ReadStops(context.Context) ([]fleet.Stop, error) {
 	if err := f.fail("readstops", fleet.ObjectKey{}); err != nil {
 		return nil, err
@@ -331,7 +331,7 @@ func (o *stored) live(key fleet.ObjectKey, name fleet.EngineName) engine.Live {
 		Engine:      fleet.EngineName(o.annotation("argosy.dev/engine")),
 		Revision:    fleet.Revision(o.annotation("argosy.dev/revision")), Epoch: epoch,
 		Hash: o.applied,
-		Hold: fleet.SyncRunName(o.annotation("argosy.dev/hold")), Manager: o.meddler,
+		Hold: fleet.SyncRunName(o.annotation("argosy.dev/hold")), Manager: o.otherManager,
 		Deleting: o.deleting,
 	}
 	l.Parked = o.annotation("argosy.dev/parked") != ""
@@ -355,8 +355,7 @@ func (o *stored) json(path ...string) string {
 	return string(b)
 }
 
-// contentNow is everything that counts as ours: spec or data, labels, and the annotations of a
-// manifest.
+// contentNow returns the owned content: spec or data, labels, and the annotations of a manifest.
 func (o *stored) contentNow() string {
 	return fmt.Sprint(o.json("spec"), o.json("data"), o.json("metadata", "labels"),
 		o.annotation("argosy.dev/engine"), o.annotation("argosy.dev/hold"), o.secret)
@@ -384,7 +383,7 @@ func (o *stored) observation(key fleet.ObjectKey) fleet.Observation {
 	return out
 }
 
-// contact reads what Server.Compare has left.
+// contact returns the result of Server.Compare.
 func (o *stored) contact(live engine.Live) engine.Contact {
 	c := engine.Contact{Key: live.Key, UID: o.uid, Tenant: live.Tenant,
 		Environment: live.Environment,
@@ -395,7 +394,7 @@ func (o *stored) contact(live engine.Live) engine.Contact {
 	return c
 }
 
-// request is the SyncRun that an operation belongs to.
+// request returns the SyncRun of an operation.
 func (o *stored) request(path ...string) string {
 	var at any = o.body
 	for _, p := range path {

@@ -12,7 +12,7 @@ import (
 	"argosy.dev/argosy/fleet/engine"
 )
 
-// plainRenderer makes manifests that only the fake understands: this package knows no engine's own
+// plainRenderer makes manifests that only the fake understands: this package imports no engine's
 // types.
 type plainRenderer struct{}
 
@@ -53,17 +53,18 @@ func (plainRenderer) Render(_ fleet.EngineSpec, o fleet.Object) (fleet.Manifest,
 	return fleet.Manifest{Body: b, Hash: hex.EncodeToString(sum[:])}, nil
 }
 
-func fakeBench(s *Server) *Bench {
+func fakeBench(s *Server) *Fixture {
 	f := s.Connect("eu-1")
 	f.Pause = 300 * time.Millisecond
 	var stopped atomic.Bool
 	f.Stopped = func(fleet.TenantName) bool { return stopped.Load() }
-	return &Bench{Name: "eu-1", Engine: f, Render: plainRenderer{}, Outside: s, Stop: stopped.Store,
-		Reopen: func(*testing.T) *Bench { return fakeBench(s) }}
+	return &Fixture{Name: "eu-1", Engine: f, Render: plainRenderer{}, External: s,
+		Stop:   stopped.Store,
+		Reopen: func(*testing.T) *Fixture { return fakeBench(s) }}
 }
 
 var _ engine.Engine = (*Fake)(nil)
 
-func TestFakeKeepsTheContract(t *testing.T) {
-	Run(t, func(*testing.T) *Bench { return fakeBench(NewServer()) })
+func TestFakePassesTheConformanceSuite(t *testing.T) {
+	Run(t, func(*testing.T) *Fixture { return fakeBench(NewServer()) })
 }

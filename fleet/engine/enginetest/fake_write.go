@@ -12,7 +12,7 @@ import (
 	"argosy.dev/argosy/fleet/engine"
 )
 
-// Apply keeps the contract of engine.Engine.
+// Apply implements engine.Engine.
 func (f *Fake) Apply(_ context.Context, row fleet.Row, secret fleet.Secret,
 	lease fleet.Lease) (engine.Outcome, error) {
 	if err := f.fail("apply", row.Key); err != nil {
@@ -49,8 +49,7 @@ func (f *Fake) Apply(_ context.Context, row fleet.Row, secret fleet.Secret,
 	return f.put(row, o, fingerprint, lease)
 }
 
-// credential is the fingerprint of the secret that the row needs. Any of the values that the
-// contract names will do.
+// credential returns the fingerprint of the row's secret. It accepts any of the contract's keys.
 func credential(row fleet.Row, secret fleet.Secret) (string, error) {
 	if row.Key.Kind != fleet.ObjectCluster && row.Key.Kind != fleet.ObjectRepository {
 		return "", nil
@@ -67,15 +66,16 @@ func credential(row fleet.Row, secret fleet.Secret) (string, error) {
 func (f *Fake) restore(row fleet.Row, o *stored, fingerprint string,
 	lease fleet.Lease) (engine.Outcome, error) {
 	f.mu.Lock()
-	last, quarrelling := f.quarrels[row.Key]
+	last, quarrelling := f.conflicts[row.Key]
 	since := time.Since(last)
 	quarrelling = quarrelling && since < 2*f.Pause
 	if !quarrelling || since >= f.Pause {
-		f.quarrels[row.Key] = time.Now()
+		f.conflicts[row.Key] = time.Now()
 	}
 	f.mu.Unlock()
 	conflict := engine.Outcome{State: fleet.ApplyConflict,
-		Message: o.meddler + " keeps changing it", RetryAfter: max(f.Pause-since, time.Millisecond)}
+		Message:    o.otherManager + " keeps changing it",
+		RetryAfter: max(f.Pause-since, time.Millisecond)}
 	if quarrelling && since < f.Pause {
 		return conflict, nil
 	}
@@ -87,8 +87,8 @@ func (f *Fake) restore(row fleet.Row, o *stored, fingerprint string,
 	return out, err
 }
 
-// put makes the object what the row says; what is no part of a manifest (status, operation, foreign
-// annotations) stays.
+// put writes the row to the object and keeps fields outside a manifest (status, operation, foreign
+// annotations).
 func (f *Fake) put(row fleet.Row, o *stored, fingerprint string, lease fleet.Lease) (engine.Outcome,
 	error) {
 	if f.Stopped(row.Tenant) {
@@ -117,19 +117,19 @@ func (f *Fake) put(row fleet.Row, o *stored, fingerprint string, lease fleet.Lea
 	o.body, o.applied, o.secret = body, row.Manifest.Hash, fingerprint
 	o.content = o.contentNow()
 	f.server.objects[row.Key] = o
-	f.wrote(row.Key, o)
+	f.recordWrite(row.Key, o)
 	f.server.write(o)
 	return engine.Outcome{State: fleet.ApplyApplied, Changed: true}, nil
 }
 
-// wrote remembers what this connection last put, so that the watch does not wake for it.
-func (f *Fake) wrote(key fleet.ObjectKey, o *stored) {
+// recordWrite remembers the last write of this connection, so that the watch does not wake for it.
+func (f *Fake) recordWrite(key fleet.ObjectKey, o *stored) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.own[key] = o.live(key, f.name)
+	f.ownWrites[key] = o.live(key, f.name)
 }
 
-// Delete keeps the contract of engine.Engine. A cascade ends when somebody calls Server.Remove.
+// Delete implements engine.Engine. Server.Remove completes a cascade.
 func (f *Fake) Delete(_ context.Context, row fleet.Row, lease fleet.Lease) (bool, error) {
 	if err := f.fail("delete", row.Key); err != nil {
 		return false, err
@@ -190,8 +190,7 @@ func (s *Server) inUse(row fleet.Row) bool {
 	return false
 }
 
-// Sync keeps the contract of engine.Engine. An operation ends when somebody merges a status, as
-// Argo CD would.
+// Sync implements engine.Engine. Merging a status ends an operation, as with Argo CD.
 func (f *Fake) Sync(_ context.Context, q engine.SyncRequest, lease fleet.Lease) (engine.Outcome,
 	error) {
 	if err := f.fail("sync", q.Key); err != nil {
@@ -231,7 +230,7 @@ func (f *Fake) Sync(_ context.Context, q engine.SyncRequest, lease fleet.Lease) 
 	return engine.Outcome{State: fleet.ApplyApplied, Changed: true}, nil
 }
 
-// Park keeps the contract of engine.Engine. Server.Compare passes over what is parked.
+// Park implements engine.Engine. Server.Compare skips parked Applications.
 func (f *Fake) Park(_ context.Context, q engine.ParkRequest, lease fleet.Lease) error {
 	if err := f.fail("park", q.Key); err != nil {
 		return err
@@ -261,13 +260,13 @@ func (f *Fake) Park(_ context.Context, q engine.ParkRequest, lease fleet.Lease) 
 	if delete(annotations, "argosy.dev/parked"); !q.Since.IsZero() {
 		annotations["argosy.dev/parked"] = q.Since.UTC().Format(time.RFC3339)
 	}
-	f.wrote(q.Key, o)
+	f.recordWrite(q.Key, o)
 	f.server.write(o)
 	return nil
 }
 
-// Compare has the engine compare every Application with its cluster, but those that are parked.
-// reason tells why a cluster could not be read.
+// Compare makes the engine compare every Application with its cluster, except parked ones. reason
+// returns why a cluster could not be read.
 func (s *Server) Compare(at time.Time, reason func(fleet.EnvironmentID) fleet.UnreachableReason) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -284,16 +283,16 @@ func (s *Server) Compare(at time.Time, reason func(fleet.EnvironmentID) fleet.Un
 	}
 }
 
-// The rest is Outside: the server as other writers use it.
+// The rest implements ExternalWriter.
 
-// Exists reports whether there is such an object.
+// Exists reports whether the object exists.
 func (s *Server) Exists(key fleet.ObjectKey) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.objects[key] != nil
 }
 
-// Field is the text or JSON of a field, or "".
+// Field returns the text or JSON of a field, or "".
 func (s *Server) Field(key fleet.ObjectKey, path string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -322,7 +321,7 @@ func (s *Server) Merge(key fleet.ObjectKey, patch string) {
 	}
 	o := s.objects[key]
 	if p["spec"] != nil || p["data"] != nil {
-		o.meddler = "meddler"
+		o.otherManager = "meddler"
 	}
 	merge(o.body, p)
 	s.touch(o)
@@ -347,7 +346,7 @@ func merge(into, patch map[string]any) {
 	}
 }
 
-// Remove deletes an object, as a cascade that has ended does too.
+// Remove deletes an object, like a completed cascade.
 func (s *Server) Remove(key fleet.ObjectKey) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -356,8 +355,8 @@ func (s *Server) Remove(key fleet.ObjectKey) {
 	s.changedLocked()
 }
 
-// Strange creates an object without our labels.
-func (s *Server) Strange(key fleet.ObjectKey) {
+// CreateForeign creates an object without our labels.
+func (s *Server) CreateForeign(key fleet.ObjectKey) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	uid := "stranger-" + key.Name
@@ -368,7 +367,7 @@ func (s *Server) Strange(key fleet.ObjectKey) {
 	s.touch(o)
 }
 
-// Backup returns a function that brings the server back to what it is now.
+// Backup returns a function that restores the server's current state.
 func (s *Server) Backup() (restore func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -385,15 +384,15 @@ func (s *Server) Backup() (restore func()) {
 func copied(objects map[fleet.ObjectKey]*stored) map[fleet.ObjectKey]*stored {
 	out := map[fleet.ObjectKey]*stored{}
 	for key, o := range objects {
-		twin := *o
-		twin.body = map[string]any{}
-		merge(twin.body, o.body)
-		out[key] = &twin
+		clone := *o
+		clone.body = map[string]any{}
+		merge(clone.body, o.body)
+		out[key] = &clone
 	}
 	return out
 }
 
-// Writes counts the control planes' writes.
+// Writes counts the writes of control planes.
 func (s *Server) Writes() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -17,8 +17,8 @@ const (
 
 func envID() fleet.EnvironmentID { return fleet.EnvironmentID{Tenant: tenant, Name: environment} }
 
-// row renders an object into the row that the mirror would hold.
-func row(t *testing.T, b *Bench, o fleet.Object) fleet.Row {
+// row renders an object into a row.
+func row(t *testing.T, b *Fixture, o fleet.Object) fleet.Row {
 	t.Helper()
 	o.Key.Engine = b.Name
 	m, err := b.Render.Render(b.Spec, o)
@@ -38,7 +38,7 @@ func row(t *testing.T, b *Bench, o fleet.Object) fleet.Row {
 	return r
 }
 
-func project(t *testing.T, b *Bench) fleet.Row {
+func project(t *testing.T, b *Fixture) fleet.Row {
 	name := fleet.ProjectName(tenant)
 	return row(t, b, fleet.Object{Key: fleet.ObjectKey{Kind: fleet.ObjectProject, Name: name},
 		Project: &fleet.Project{
@@ -48,7 +48,7 @@ func project(t *testing.T, b *Bench) fleet.Row {
 		}})
 }
 
-func cluster(t *testing.T, b *Bench) fleet.Row {
+func cluster(t *testing.T, b *Fixture) fleet.Row {
 	name := fleet.ClusterName(envID())
 	return row(t, b, fleet.Object{Key: fleet.ObjectKey{Kind: fleet.ObjectCluster, Name: name},
 		Cluster: &fleet.Cluster{
@@ -58,7 +58,7 @@ func cluster(t *testing.T, b *Bench) fleet.Row {
 		}})
 }
 
-func repo(t *testing.T, b *Bench) fleet.Row {
+func repo(t *testing.T, b *Fixture) fleet.Row {
 	id := fleet.CredentialID{Tenant: tenant, Name: "checkout"}
 	name := fleet.RepositoryName(id)
 	return row(t, b, fleet.Object{Key: fleet.ObjectKey{Kind: fleet.ObjectRepository, Name: name},
@@ -68,8 +68,8 @@ func repo(t *testing.T, b *Bench) fleet.Row {
 		}})
 }
 
-// application is the one Application of the suite, as change leaves it.
-func application(t *testing.T, b *Bench, change func(*fleet.Application)) fleet.Row {
+// application returns the only Application of the suite, modified by change.
+func application(t *testing.T, b *Fixture, change func(*fleet.Application)) fleet.Row {
 	id := fleet.ApplicationID{Tenant: tenant, Deployment: deployment, Environment: environment}
 	a := &fleet.Application{
 		ID: id, Name: fleet.ApplicationName(id), Project: fleet.ProjectName(tenant),
@@ -90,12 +90,12 @@ func at(revision string) func(*fleet.Application) {
 	return func(a *fleet.Application) { a.Source.TargetRevision = revision }
 }
 
-// everything is one row of each kind, in the order in which they are created.
-func everything(t *testing.T, b *Bench) []fleet.Row {
+// everything returns one row of each kind, in the order of creation.
+func everything(t *testing.T, b *Fixture) []fleet.Row {
 	return []fleet.Row{project(t, b), cluster(t, b), repo(t, b), application(t, b, nil)}
 }
 
-// secretFor is a credential that fits the row.
+// secretFor returns a valid credential for the row.
 func secretFor(r fleet.Row) fleet.Secret { return secretOf(r, "canary-1") }
 
 func secretOf(r fleet.Row, token string) fleet.Secret {

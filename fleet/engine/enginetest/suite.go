@@ -1,8 +1,8 @@
-// Package enginetest is the contract of engine.Engine as tests, and an engine in memory, with
-// faults to order, that keeps it.
+// Package enginetest is the conformance suite of engine.Engine, and an engine in memory with fault
+// injection.
 //
-// Run is the one suite: every implementation passes it, the fake included, so that a test against
-// the fake is a test against the contract.
+// Every implementation passes Run, including the fake, so that a test against the fake is a test
+// against the contract.
 package enginetest
 
 import (
@@ -17,67 +17,67 @@ import (
 	"argosy.dev/argosy/fleet/engine"
 )
 
-// Bench is one engine under test with a way to act behind its back.
-type Bench struct {
-	Name    fleet.EngineName
-	Spec    fleet.EngineSpec
-	Engine  engine.Engine // its Preflight and Watch have not been called yet
-	Render  engine.Renderer
-	Outside Outside
-	Stop    func(stopped bool) // what the engine hears when it asks for an emergency stop
-	// another control plane on the same engine, as after a restart
-	Reopen func(t *testing.T) *Bench
+// Fixture is an engine under test, with access that bypasses it.
+type Fixture struct {
+	Name     fleet.EngineName
+	Spec     fleet.EngineSpec
+	Engine   engine.Engine // before its first Preflight and Watch
+	Render   engine.Renderer
+	External ExternalWriter
+	Stop     func(stopped bool) // sets the emergency stop that the engine reads
+	// connects another control plane to the same engine, as after a restart
+	Reopen func(t *testing.T) *Fixture
 }
 
-// Outside is another writer on the engine, and a witness of what is written.
-type Outside interface {
-	// Exists reports whether there is an object under the key, whoever made it.
+// ExternalWriter is another writer on the engine, which also counts the writes.
+type ExternalWriter interface {
+	// Exists reports whether the object exists, ours or not.
 	Exists(key fleet.ObjectKey) bool
-	// Field is the text of a field such as "spec.project" or
-	// "metadata.annotations|argosy.dev/epoch" (the part after | is one name), or "".
+	// Field returns the text of a field such as "spec.project" or
+	// "metadata.annotations|argosy.dev/epoch" (the part after | is a single key), or "".
 	Field(key fleet.ObjectKey, path string) string
 	// Merge sends a JSON merge patch as another manager named "meddler".
 	Merge(key fleet.ObjectKey, patch string)
-	// Remove deletes the object, finalizers first.
+	// Remove deletes the object and its finalizers.
 	Remove(key fleet.ObjectKey)
-	// Strange creates an object under the key that carries none of our labels.
-	Strange(key fleet.ObjectKey)
-	// Writes counts the writes that the engine under test has sent.
+	// CreateForeign creates an object without our labels.
+	CreateForeign(key fleet.ObjectKey)
+	// Writes counts the writes of the engine under test.
 	Writes() int
 }
 
-// patience is how long a condition may take to come true, on a busy machine.
+// patience bounds the wait for a condition on a busy machine.
 const patience = 20 * time.Second
 
-// rig is a running bench.
-type rig struct {
+// harness is a running fixture.
+type harness struct {
 	*testing.T
-	*Bench
+	*Fixture
 	ctx   context.Context
 	lease fleet.Lease
 
-	mu    sync.Mutex
-	seen  map[fleet.ObjectKey][]fleet.Observation
-	wakes map[fleet.ObjectKey]int
-	met   map[fleet.ObjectKey]engine.Contact
+	mu       sync.Mutex
+	seen     map[fleet.ObjectKey][]fleet.Observation
+	wakes    map[fleet.ObjectKey]int
+	contacts map[fleet.ObjectKey]engine.Contact
 }
 
-// start preflights, watches, and waits until everything is read.
-func start(t *testing.T, b *Bench) *rig {
+// start runs the preflight and the watch, and waits for the first complete read.
+func start(t *testing.T, b *Fixture) *harness {
 	t.Helper()
-	r := watching(t, b)
+	r := newHarness(t, b)
 	r.until("the engine is read completely", b.Engine.Synced)
 	return r
 }
 
-// watching is a rig that has not waited for the first read.
-func watching(t *testing.T, b *Bench) *rig {
+// newHarness returns a harness before the first complete read.
+func newHarness(t *testing.T, b *Fixture) *harness {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	r := &rig{T: t, Bench: b, ctx: ctx, lease: fleet.Lease{Name: "engine/" + string(b.Name),
+	r := &harness{T: t, Fixture: b, ctx: ctx, lease: fleet.Lease{Name: "engine/" + string(b.Name),
 		Holder: "test", Epoch: 7, Expires: time.Now().Add(time.Hour)},
 		seen: map[fleet.ObjectKey][]fleet.Observation{}, wakes: map[fleet.ObjectKey]int{},
-		met: map[fleet.ObjectKey]engine.Contact{}}
+		contacts: map[fleet.ObjectKey]engine.Contact{}}
 	report, err := b.Engine.Preflight(ctx)
 	if err != nil {
 		t.Fatal(err)
@@ -89,7 +89,8 @@ func watching(t *testing.T, b *Bench) *rig {
 	}
 	done := make(chan error, 1)
 	go func() {
-		done <- b.Engine.Watch(ctx, engine.Sink{Observe: r.observe, Wake: r.wake, Contact: r.meet})
+		done <- b.Engine.Watch(
+			ctx, engine.Sink{Observe: r.observe, Wake: r.wake, Contact: r.recordContacts})
 	}()
 	t.Cleanup(func() {
 		cancel()
@@ -105,7 +106,7 @@ func watching(t *testing.T, b *Bench) *rig {
 	return r
 }
 
-func (r *rig) observe(seen []fleet.Observation) {
+func (r *harness) observe(seen []fleet.Observation) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, o := range seen {
@@ -113,7 +114,7 @@ func (r *rig) observe(seen []fleet.Observation) {
 	}
 }
 
-func (r *rig) wake(keys []fleet.ObjectKey) {
+func (r *harness) wake(keys []fleet.ObjectKey) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, k := range keys {
@@ -121,29 +122,29 @@ func (r *rig) wake(keys []fleet.ObjectKey) {
 	}
 }
 
-func (r *rig) meet(contacts []engine.Contact) {
+func (r *harness) recordContacts(contacts []engine.Contact) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, c := range contacts {
-		r.met[c.Key] = c
+		r.contacts[c.Key] = c
 	}
 }
 
-func (r *rig) contact(key fleet.ObjectKey) (engine.Contact, bool) {
+func (r *harness) contact(key fleet.ObjectKey) (engine.Contact, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	c, ok := r.met[key]
+	c, ok := r.contacts[key]
 	return c, ok
 }
 
-func (r *rig) woken(key fleet.ObjectKey) int {
+func (r *harness) woken(key fleet.ObjectKey) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.wakes[key]
 }
 
-// last is the latest observation of an Application.
-func (r *rig) last(key fleet.ObjectKey) (fleet.Observation, bool) {
+// last returns the latest observation of an Application.
+func (r *harness) last(key fleet.ObjectKey) (fleet.Observation, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	all := r.seen[key]
@@ -153,7 +154,7 @@ func (r *rig) last(key fleet.ObjectKey) (fleet.Observation, bool) {
 	return all[len(all)-1], true
 }
 
-func (r *rig) until(what string, ok func() bool) {
+func (r *harness) until(what string, ok func() bool) {
 	r.Helper()
 	deadline := time.Now().Add(patience)
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -166,7 +167,7 @@ func (r *rig) until(what string, ok func() bool) {
 	}
 }
 
-func (r *rig) apply(row fleet.Row, secret fleet.Secret) engine.Outcome {
+func (r *harness) apply(row fleet.Row, secret fleet.Secret) engine.Outcome {
 	r.Helper()
 	out, err := r.Engine.Apply(r.ctx, row, secret, r.lease)
 	if err != nil {
@@ -175,16 +176,16 @@ func (r *rig) apply(row fleet.Row, secret fleet.Secret) engine.Outcome {
 	return out
 }
 
-// applied brings the row there and fails unless that was a write that took.
-func (r *rig) applied(row fleet.Row) {
+// mustApply applies the row and expects a successful write.
+func (r *harness) mustApply(row fleet.Row) {
 	r.Helper()
 	if out := r.apply(row, secretFor(row)); !out.Changed || out.State != fleet.ApplyApplied {
 		r.Fatalf("%s %s: %+v, want a write", row.Key.Kind, row.Key.Name, out)
 	}
 }
 
-// gone calls Delete until it reports absence.
-func (r *rig) gone(row fleet.Row) {
+// deleteFully calls Delete until it reports absence.
+func (r *harness) deleteFully(row fleet.Row) {
 	r.Helper()
 	r.until("deleted: "+row.Key.Name, func() bool {
 		done, err := r.Engine.Delete(r.ctx, row, r.lease)
@@ -193,20 +194,20 @@ func (r *rig) gone(row fleet.Row) {
 		}
 		return done
 	})
-	if r.Outside.Exists(row.Key) {
+	if r.External.Exists(row.Key) {
 		r.Fatalf("%s is reported gone and is there", row.Key.Name)
 	}
 }
 
-// writes is how many writes f sends.
-func (r *rig) writes(f func()) int {
-	before := r.Outside.Writes()
+// writes counts the writes of f.
+func (r *harness) writes(f func()) int {
+	before := r.External.Writes()
 	f()
-	return r.Outside.Writes() - before
+	return r.External.Writes() - before
 }
 
-// settled waits until the watch has shown what the last write made.
-func (r *rig) settled(row fleet.Row) {
+// waitApplied waits until the watch has shown the last write.
+func (r *harness) waitApplied(row fleet.Row) {
 	r.Helper()
 	r.until("known as applied: "+row.Key.Name, func() bool {
 		live, ok := r.Engine.Live(row.Key)
@@ -214,7 +215,7 @@ func (r *rig) settled(row fleet.Row) {
 	})
 }
 
-func (r *rig) drifted(row fleet.Row) {
+func (r *harness) waitDrifted(row fleet.Row) {
 	r.Helper()
 	r.until("known as drifted: "+row.Key.Name, func() bool {
 		live, ok := r.Engine.Live(row.Key)
@@ -222,8 +223,8 @@ func (r *rig) drifted(row fleet.Row) {
 	})
 }
 
-// Run holds an implementation to the contract. open gives a fresh, empty engine for each case.
-func Run(t *testing.T, open func(t *testing.T) *Bench) {
+// Run runs the conformance suite. open returns a new, empty engine for each case.
+func Run(t *testing.T, open func(t *testing.T) *Fixture) {
 	names := make([]string, 0, len(cases))
 	for name := range cases {
 		names = append(names, name)

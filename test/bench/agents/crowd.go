@@ -69,7 +69,7 @@ func newMember(ctx context.Context, m *mirror, hub string, ca []byte,
 	if err != nil {
 		return nil, err
 	}
-	keeper := edge.NewKeeper(&cell{})
+	keeper := edge.NewIdentityStore(&cell{})
 	if _, err := keeper.Join(ctx, hub, registrar{m}, token, "uid-of-"+string(in.Name),
 		"v1.0.0"); err != nil {
 		return nil, err
@@ -203,11 +203,11 @@ func (c *cell) Load(context.Context) (map[string][]byte, string, error) {
 }
 
 // Swap implements edge.Cell.
-func (c *cell) Swap(_ context.Context, values map[string][]byte, version string) (string, error) {
+func (c *cell) Save(_ context.Context, values map[string][]byte, version string) (string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if version != strconv.Itoa(c.version) && (version != "" || c.version != 0) {
-		return "", edge.ErrMoved
+		return "", edge.ErrConflict
 	}
 	c.values, c.version = maps.Clone(values), c.version+1
 	return strconv.Itoa(c.version), nil

@@ -112,8 +112,8 @@ func (p *plant) employ(ctx context.Context, g *ground) error {
 	if err != nil {
 		return err
 	}
-	secret := edge.SecretCell(p.cluster.Client(), agentNamespace, edge.Name)
-	if _, err := secret.Swap(ctx, map[string][]byte{edge.RegistrationToken: []byte(token)},
+	secret := edge.SecretStore(p.cluster.Client(), agentNamespace, edge.Name)
+	if _, err := secret.Save(ctx, map[string][]byte{edge.RegistrationToken: []byte(token)},
 		""); err != nil {
 		return err
 	}

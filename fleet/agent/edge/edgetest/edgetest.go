@@ -1,6 +1,5 @@
-// Package edgetest is what tests of the agent's side need, those of other rooms too: a cell in
-// memory with faults to order, and a way to put a wrapper around each engine of a conformance
-// bench.
+// Package edgetest has helpers for tests of the agent: an edge.ObjectStore in memory with fault
+// injection, and a wrapper for the engines of the conformance suite.
 package edgetest
 
 import (
@@ -15,23 +14,22 @@ import (
 	"argosy.dev/argosy/fleet/engine/enginetest"
 )
 
-// Cell is an edge.Cell in memory.
-type Cell struct {
-	// Moved is what Swap answers when another writer was faster: edge.ErrMoved.
-	Moved error
-	// Fail is asked before ("load", "swap") and after ("loaded", "swapped") each call. An error
-	// that it returns is the call's; after "swapped" the values are stored all the same, as when
-	// the answer is lost.
+// ObjectStore is an edge.ObjectStore in memory.
+type ObjectStore struct {
+	// Conflict is the error of Save after another write: edge.ErrConflict.
+	Conflict error
+	// Fail is called before ("load", "save") and after ("loaded", "saved") each call, and its error
+	// is returned. After "saved" the values are stored all the same, as when a response is lost.
 	Fail func(step string) error
 
 	mu      sync.Mutex
 	values  map[string][]byte
 	version int
-	swaps   int
+	saves   int
 }
 
-// Load keeps the contract of edge.Cell.
-func (c *Cell) Load(context.Context) (map[string][]byte, string, error) {
+// Load implements edge.ObjectStore.
+func (c *ObjectStore) Load(context.Context) (map[string][]byte, string, error) {
 	if err := c.fail("load"); err != nil {
 		return nil, "", err
 	}
@@ -39,7 +37,7 @@ func (c *Cell) Load(context.Context) (map[string][]byte, string, error) {
 	return values, version, c.fail("loaded")
 }
 
-func (c *Cell) read() (map[string][]byte, string) {
+func (c *ObjectStore) read() (map[string][]byte, string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.version == 0 {
@@ -48,37 +46,38 @@ func (c *Cell) read() (map[string][]byte, string) {
 	return maps.Clone(c.values), strconv.Itoa(c.version)
 }
 
-// Swap keeps the contract of edge.Cell.
-func (c *Cell) Swap(_ context.Context, values map[string][]byte, version string) (string, error) {
-	if err := c.fail("swap"); err != nil {
+// Save implements edge.ObjectStore.
+func (c *ObjectStore) Save(_ context.Context, values map[string][]byte, version string) (string,
+	error) {
+	if err := c.fail("save"); err != nil {
 		return "", err
 	}
 	stored, err := c.write(values, version)
 	if err != nil {
 		return "", err
 	}
-	return stored, c.fail("swapped")
+	return stored, c.fail("saved")
 }
 
-func (c *Cell) write(values map[string][]byte, version string) (string, error) {
+func (c *ObjectStore) write(values map[string][]byte, version string) (string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if have := c.version; version != strconv.Itoa(have) && (version != "" || have != 0) {
-		return "", fmt.Errorf("cell: %w", c.Moved)
+		return "", fmt.Errorf("cell: %w", c.Conflict)
 	}
-	c.values, c.version, c.swaps = maps.Clone(values), c.version+1, c.swaps+1
+	c.values, c.version, c.saves = maps.Clone(values), c.version+1, c.saves+1
 	return strconv.Itoa(c.version), nil
 }
 
-func (c *Cell) fail(step string) error {
+func (c *ObjectStore) fail(step string) error {
 	if c.Fail == nil {
 		return nil
 	}
 	return c.Fail(step)
 }
 
-// Set changes values behind everybody's back.
-func (c *Cell) Set(values map[string][]byte) {
+// Set changes values like another writer.
+func (c *ObjectStore) Set(values map[string][]byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.values == nil {
@@ -88,32 +87,32 @@ func (c *Cell) Set(values map[string][]byte) {
 	c.version++
 }
 
-// Value is one value as it stands, or "".
-func (c *Cell) Value(name string) string {
+// Value returns one value, or "".
+func (c *ObjectStore) Value(name string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return string(c.values[name])
 }
 
-// Swaps counts what was stored by Swap.
-func (c *Cell) Swaps() int {
+// Saves returns the number of successful calls of Save.
+func (c *ObjectStore) Saves() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.swaps
+	return c.saves
 }
 
-// Around puts wrap around every engine of a bench, those of later connections too. Whoever has an
-// engine in a bench can so hold it to the contract with the agent's limits around it:
-// enginetest.Run(t, edgetest.Around(open, wrap)).
-func Around(open func(*testing.T) *enginetest.Bench,
-	wrap func(*testing.T, engine.Engine) engine.Engine) func(*testing.T) *enginetest.Bench {
-	return func(t *testing.T) *enginetest.Bench { return around(t, open(t), wrap) }
+// Around wraps every engine of a fixture, including those of later connections. It runs the
+// conformance suite on an engine behind the agent's limits: enginetest.Run(t, edgetest.Around(open,
+// wrap)).
+func Around(open func(*testing.T) *enginetest.Fixture,
+	wrap func(*testing.T, engine.Engine) engine.Engine) func(*testing.T) *enginetest.Fixture {
+	return func(t *testing.T) *enginetest.Fixture { return around(t, open(t), wrap) }
 }
 
-func around(t *testing.T, b *enginetest.Bench,
-	wrap func(*testing.T, engine.Engine) engine.Engine) *enginetest.Bench {
+func around(t *testing.T, b *enginetest.Fixture,
+	wrap func(*testing.T, engine.Engine) engine.Engine) *enginetest.Fixture {
 	outer := *b
 	outer.Engine = wrap(t, b.Engine)
-	outer.Reopen = func(t *testing.T) *enginetest.Bench { return around(t, b.Reopen(t), wrap) }
+	outer.Reopen = func(t *testing.T) *enginetest.Fixture { return around(t, b.Reopen(t), wrap) }
 	return &outer
 }
