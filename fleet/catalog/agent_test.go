@@ -17,8 +17,8 @@ func TestAnEnvironmentThatADeploymentReachesDoesNotBecomeAutonomous(t *testing.T
 			plant := label("kind", "plant")
 			c := New()
 			good(t, c, append(acme(), environment("acme/edge", plant, behindAgent("")), dep)...)
-			s := c.Prepare([]Input{
-				environment("acme/edge", plant, behindAgent(fleet.AgentAutonomous))})
+			s := c.Prepare(
+				[]Input{environment("acme/edge", plant, behindAgent(fleet.AgentAutonomous))})
 			if got := codes(
 				s.Problems()); got != "ManagedEnvironment acme/edge spec.agent.mode "+
 				"autonomous-environment" || len(s.Changes()) > 0 {
@@ -28,8 +28,9 @@ func TestAnEnvironmentThatADeploymentReachesDoesNotBecomeAutonomous(t *testing.T
 				t.Errorf("the fix names no file: %s", fix)
 			}
 			commit(t, c, s)
-			if got := fmt.Sprint(c.DeploymentsIn(fleet.EnvironmentID{
-				Tenant: "acme", Name: "edge"})); got != "[acme/cart]" {
+			if got := fmt.Sprint(
+				c.DeploymentsIn(
+					fleet.EnvironmentID{Tenant: "acme", Name: "edge"})); got != "[acme/cart]" {
 				t.Errorf("deployments there: %s", got)
 			}
 			s = c.Prepare([]Input{gone(dep)})

@@ -18,12 +18,12 @@ func TestAGoodCommitTakesEffect(t *testing.T) {
 	if got := fmt.Sprint(c.Targets(id)); got != "[acme/prod acme/staging]" {
 		t.Errorf("targets are %s", got)
 	}
-	if got := fmt.Sprint(c.DeploymentsIn(fleet.EnvironmentID{
-		Tenant: "acme", Name: "prod"})); got != "[acme/shop]" {
+	if got := fmt.Sprint(
+		c.DeploymentsIn(fleet.EnvironmentID{Tenant: "acme", Name: "prod"})); got != "[acme/shop]" {
 		t.Errorf("deployments in prod are %s", got)
 	}
-	if used := c.Used("acme"); used != (fleet.Quota{Environments: 2, Deployments: 1,
-		Applications: 2}) {
+	want := fleet.Quota{Environments: 2, Deployments: 1, Applications: 2}
+	if used := c.Used("acme"); used != want {
 		t.Errorf("use is %+v", used)
 	}
 	if f := c.Fleet(); f.Guards.MaxDeletes != 20 || f.Defaults.Sync.Mode != fleet.SyncAutomated ||

@@ -2,7 +2,6 @@ package catalog
 
 import (
 	"fmt"
-	"slices"
 
 	"argosy.dev/argosy/fleet"
 )
@@ -48,7 +47,7 @@ const (
 	codePolicyReached     = "policy-in-reach"
 )
 
-// Codes says what each code of this package means, in one sentence.
+// Codes returns the codes of this package with their meaning, in one sentence each.
 func Codes() map[string]string {
 	return map[string]string{
 		codeUndecoded: "The file did not decode.",
@@ -105,8 +104,10 @@ func Codes() map[string]string {
 	}
 }
 
-func hasCode(problems []fleet.Problem, code string) bool {
-	return slices.ContainsFunc(problems, func(p fleet.Problem) bool { return p.Code == code })
+func (e *entry) warning(field, code, fix, message string, args ...any) fleet.Problem {
+	p := e.problem(field, code, fix, message, args...)
+	p.Severity = fleet.SeverityWarning
+	return p
 }
 
 // problem is an error in the file of an entry.
@@ -114,10 +115,4 @@ func (e *entry) problem(field, code, fix, message string, args ...any) fleet.Pro
 	return fleet.Problem{Key: e.key, Path: e.path, Field: field, Severity: fleet.SeverityError,
 		Code:    code,
 		Message: fmt.Sprintf(message, args...), Fix: fix}
-}
-
-func (e *entry) warning(field, code, fix, message string, args ...any) fleet.Problem {
-	p := e.problem(field, code, fix, message, args...)
-	p.Severity = fleet.SeverityWarning
-	return p
 }

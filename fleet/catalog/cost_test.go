@@ -88,7 +88,7 @@ func TestOneFileCostsTheSameInATenantOfAnySize(t *testing.T) {
 	}
 }
 
-func TestStagesBesideEachOther(t *testing.T) {
+func TestConcurrentChangesets(t *testing.T) {
 	c := grown(t, 1000)
 	var wg sync.WaitGroup
 	for g := range 4 {

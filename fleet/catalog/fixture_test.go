@@ -25,7 +25,7 @@ func declare(d fleet.Declaration, edits ...edit) Input {
 	return Input{Key: d.Key, Path: d.Path, Blob: d.Blob, Declaration: &d}
 }
 
-// text stands for the bytes of a file: equal declarations have equal blobs.
+// text is the content of a file: equal declarations have equal blobs.
 func text(d *fleet.Declaration) string {
 	b, err := json.Marshal(d)
 	if err != nil {
@@ -35,10 +35,12 @@ func text(d *fleet.Declaration) string {
 }
 
 func pathOf(k fleet.Key) string {
-	folder := map[fleet.Kind]string{fleet.KindEngine: "fleet/engines/",
-		fleet.KindTenant: "fleet/tenants/", fleet.KindManagedEnvironment: "environments/",
-		fleet.KindGitOpsDeployment: "deployments/", fleet.KindRepositoryCredential: "credentials/",
-		fleet.KindSyncRun: "syncs/"}[k.Kind]
+	folder := map[fleet.Kind]string{
+		fleet.KindEngine: "fleet/engines/", fleet.KindTenant: "fleet/tenants/",
+		fleet.KindManagedEnvironment:   "environments/",
+		fleet.KindGitOpsDeployment:     "deployments/",
+		fleet.KindRepositoryCredential: "credentials/",
+		fleet.KindSyncRun:              "syncs/"}[k.Kind]
 	switch {
 	case k.Kind == fleet.KindFleet:
 		return "fleet/" + k.Name + ".yaml"
@@ -51,20 +53,24 @@ func pathOf(k fleet.Key) string {
 }
 
 func theFleet(edits ...edit) Input {
-	return declare(fleet.Declaration{Key: fleetKey(), Fleet: &fleet.FleetSpec{
-		GitHosts: []string{"git.example.com"}}}, edits...)
+	return declare(
+		fleet.Declaration{
+			Key: fleetKey(), Fleet: &fleet.FleetSpec{GitHosts: []string{"git.example.com"}}},
+		edits...)
 }
 
 func engine(name string, edits ...edit) Input {
-	return declare(fleet.Declaration{Key: engineKey(fleet.EngineName(name)),
-		Engine: &fleet.EngineSpec{Region: "eu",
+	return declare(
+		fleet.Declaration{Key: engineKey(fleet.EngineName(name)), Engine: &fleet.EngineSpec{
+			Region:     "eu",
 			ArgoCD:     fleet.ArgoCDInstance{Namespace: "argocd-" + name, InstallationID: name},
 			Connection: fleet.Connection{InCluster: true}}}, edits...)
 }
 
 func tenant(name string, edits ...edit) Input {
-	return declare(fleet.Declaration{Key: tenantKey(fleet.TenantName(name)),
-		Tenant: &fleet.TenantSpec{Owners: []string{"group:" + name},
+	return declare(
+		fleet.Declaration{Key: tenantKey(fleet.TenantName(name)), Tenant: &fleet.TenantSpec{
+			Owners:       []string{"group:" + name},
 			Quota:        fleet.Quota{Environments: 10, Deployments: 10, Applications: 50},
 			Repositories: []string{"https://git.example.com/" + name + "/"},
 			Clusters:     []string{".example.com", "https://127.0.0.1:6443"}, Namespaces: []string{
@@ -79,17 +85,18 @@ func named(id string) (fleet.TenantName, string) {
 
 func environment(id string, edits ...edit) Input {
 	t, n := named(id)
-	return declare(fleet.Declaration{
-		Key:    environmentKey(fleet.EnvironmentID{Tenant: t, Name: fleet.EnvironmentName(n)}),
-		Labels: map[string]string{"tier": "prod"},
-		Environment: &fleet.EnvironmentSpec{
-			Cluster: &fleet.ClusterSpec{
-				Server:         "https://" + n + "." + string(t) + ".example.com",
-				CredentialsRef: fleet.SecretRef{Name: n}},
-			Namespaces: []string{"web", "shop"}, Region: "eu"}}, edits...)
+	return declare(
+		fleet.Declaration{
+			Key:    environmentKey(fleet.EnvironmentID{Tenant: t, Name: fleet.EnvironmentName(n)}),
+			Labels: map[string]string{"tier": "prod"},
+			Environment: &fleet.EnvironmentSpec{
+				Cluster: &fleet.ClusterSpec{
+					Server:         "https://" + n + "." + string(t) + ".example.com",
+					CredentialsRef: fleet.SecretRef{Name: n}},
+				Namespaces: []string{"web", "shop"}, Region: "eu"}}, edits...)
 }
 
-// behindAgent makes an environment one that an agent joins.
+// behindAgent gives an environment an agent.
 func behindAgent(mode fleet.AgentMode) edit {
 	return func(d *fleet.Declaration) {
 		d.Environment.Cluster, d.Environment.Agent = nil, &fleet.AgentSpec{Mode: mode}
@@ -104,12 +111,13 @@ func deployment(id string, environments ...fleet.EnvironmentName) Input {
 
 func deploymentWith(id string, edits ...edit) Input {
 	t, n := named(id)
-	return declare(fleet.Declaration{
-		Key: deploymentKey(fleet.DeploymentID{Tenant: t, Name: fleet.DeploymentName(n)}),
-		Deployment: &fleet.DeploymentSpec{
-			Source: fleet.Source{RepoURL: "https://git.example.com/" + string(t) + "/" + n,
-				Path: "deploy", TargetRevision: "main"},
-			Destination: fleet.Destinations{Namespace: "web"}}}, edits...)
+	return declare(
+		fleet.Declaration{
+			Key: deploymentKey(fleet.DeploymentID{Tenant: t, Name: fleet.DeploymentName(n)}),
+			Deployment: &fleet.DeploymentSpec{
+				Source: fleet.Source{RepoURL: "https://git.example.com/" + string(t) + "/" + n,
+					Path: "deploy", TargetRevision: "main"},
+				Destination: fleet.Destinations{Namespace: "web"}}}, edits...)
 }
 
 func selector(k, v string) edit {
@@ -121,24 +129,28 @@ func selector(k, v string) edit {
 
 func credential(id, repo string) Input {
 	t, n := named(id)
-	return declare(fleet.Declaration{
-		Key:        credentialKey(fleet.CredentialID{Tenant: t, Name: fleet.CredentialName(n)}),
-		Credential: &fleet.CredentialSpec{RepoURL: repo, CredentialsRef: fleet.SecretRef{Name: n}}})
+	return declare(
+		fleet.Declaration{
+			Key: credentialKey(fleet.CredentialID{Tenant: t, Name: fleet.CredentialName(n)}),
+			Credential: &fleet.CredentialSpec{
+				RepoURL: repo, CredentialsRef: fleet.SecretRef{Name: n}}})
 }
 
 func syncRun(id, deployment, revision string, environments ...fleet.EnvironmentName) Input {
 	t, n := named(id)
-	return declare(fleet.Declaration{
-		Key: syncRunKey(fleet.SyncRunID{Tenant: t, Name: fleet.SyncRunName(n)}),
-		SyncRun: &fleet.SyncRunSpec{Deployment: fleet.DeploymentName(deployment),
-			Revision: revision, Environments: environments}})
+	return declare(
+		fleet.Declaration{Key: syncRunKey(fleet.SyncRunID{Tenant: t, Name: fleet.SyncRunName(n)}),
+			SyncRun: &fleet.SyncRunSpec{
+				Deployment: fleet.DeploymentName(deployment), Revision: revision,
+				Environments: environments}})
 }
 
 func sealed(id string) Input {
 	t, n := named(id)
 	folder, name, _ := strings.Cut(n, "/")
-	return declare(fleet.Declaration{Key: SealedKey(t, folder, name), Sealed: &fleet.SealedSpec{
-		Folder: folder}})
+	return declare(
+		fleet.Declaration{Key: SealedKey(t, folder, name), Sealed: &fleet.SealedSpec{
+			Folder: folder}})
 }
 
 func gone(i Input) Input {
@@ -174,8 +186,7 @@ func good(t *testing.T, c *Catalog, in ...Input) *Changeset {
 	return s
 }
 
-// commit commits and checks that everything that the catalog counts and indexes is what its entries
-// say.
+// commit commits, and checks every count and index of the catalog against its entries.
 func commit(t *testing.T, c *Catalog, s *Changeset) {
 	t.Helper()
 	s.Commit()

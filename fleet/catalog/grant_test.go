@@ -29,11 +29,11 @@ func TestAnAPIServerIsGrantedToItsTenant(t *testing.T) {
 	good(t, c, theFleet(), engine("eu-1"), granted("acme", []string{ownURL, ".acme.example.com"}),
 		granted("evil", nil))
 	refused(t, c, "", "+ManagedEnvironment acme/a; +ManagedEnvironment acme/b",
-		deploysTo("acme/a", ownURL, "web"), deploysTo("acme/b", "https://b.acme.example.com:6443",
-			"web"))
-	s := c.Prepare([]Input{deploysTo("evil/a", ownURL, "web"),
-		deploysTo("acme/c", "https://10.96.0.1", "web"),
-		deploysTo("acme/d", "https://acme.example.com", "web")})
+		deploysTo("acme/a", ownURL, "web"),
+		deploysTo("acme/b", "https://b.acme.example.com:6443", "web"))
+	s := c.Prepare(
+		[]Input{deploysTo("evil/a", ownURL, "web"), deploysTo("acme/c", "https://10.96.0.1", "web"),
+			deploysTo("acme/d", "https://acme.example.com", "web")})
 	if got := codes(
 		s.Problems()); got != "ManagedEnvironment acme/c spec.cluster.server cluster-not-granted; "+
 		"ManagedEnvironment acme/d spec.cluster.server cluster-not-granted; ManagedEnvironment "+
@@ -65,7 +65,7 @@ func TestATenantWhoseGrantGoesKeepsWhatItHas(t *testing.T) {
 	}
 }
 
-// Naming every namespace that nobody has yet gives none of them.
+// An environment that names every free namespace gets none of them.
 func TestANamespaceOfASharedServerIsGrantedAndNotSquatted(t *testing.T) {
 	c := New()
 	good(t, c, theFleet(), engine("eu-1"), granted("acme", []string{sharedURL}, "acme-"),
@@ -80,21 +80,22 @@ func TestANamespaceOfASharedServerIsGrantedAndNotSquatted(t *testing.T) {
 		t.Errorf("found %s", got)
 	}
 	for _, p := range s.Problems() {
-		if strings.Contains(p.Message+p.Fix, "tenant \"acme\"") || !strings.Contains(p.Fix,
-			"namespaces of fleet/tenants/evil.yaml") {
+		if strings.Contains(p.Message+p.Fix, "tenant \"acme\"") ||
+			!strings.Contains(p.Fix, "namespaces of fleet/tenants/evil.yaml") {
 			t.Errorf("%s\n%s", p.Message, p.Fix)
 		}
 	}
 	commit(t, c, s)
-	refused(t, c,
+	refused(
+		t, c,
 		"ManagedEnvironment evil/squat spec.namespaces[1] namespace-not-granted; "+
 			"ManagedEnvironment evil/squat spec.namespaces[2] namespace-not-granted; "+
 			"ManagedEnvironment evil/squat spec.namespaces[2] namespace-of-engine; "+
 			"ManagedEnvironment evil/squat spec.namespaces[3] namespace-not-granted",
 		"+Engine eu-2; +ManagedEnvironment acme/prod", engine("eu-2"),
 		deploysTo("acme/prod", sharedURL, "acme-payments", "acme-shop"))
-	refused(t, c, "", "+ManagedEnvironment evil/squat", deploysTo("evil/squat", sharedURL,
-		"evil-a"))
+	refused(t, c, "", "+ManagedEnvironment evil/squat",
+		deploysTo("evil/squat", sharedURL, "evil-a"))
 }
 
 func TestAServerOfOneTenantHasEveryNamespaceForIt(t *testing.T) {
@@ -106,13 +107,14 @@ func TestAServerOfOneTenantHasEveryNamespaceForIt(t *testing.T) {
 	refused(t, c, "ManagedEnvironment acme/b spec.namespaces[0] namespace-of-engine", "",
 		deploysTo("acme/b", ownURL, "argocd-eu-2"))
 
-	// A second tenant on the server changes nothing of what is in effect, and nothing new comes
-	// without a grant.
-	refused(t, c,
+	// A second tenant on the server does not affect effective declarations; new ones need a grant.
+	refused(
+		t, c,
 		"ManagedEnvironment acme/b spec.namespaces[0] namespace-not-granted; ManagedEnvironment "+
 			"acme/b spec.namespaces[0] namespace-of-engine",
 		"+Tenant globex", granted("globex", []string{ownURL}))
-	refused(t, c,
+	refused(
+		t, c,
 		"ManagedEnvironment acme/b spec.namespaces[0] namespace-not-granted; ManagedEnvironment "+
 			"globex/a spec.namespaces[0] namespace-not-granted",
 		"~ManagedEnvironment acme/a", deploysTo("acme/a", ownURL, "web"),
@@ -122,15 +124,14 @@ func TestAServerOfOneTenantHasEveryNamespaceForIt(t *testing.T) {
 		"~Tenant globex; +ManagedEnvironment acme/b", granted("globex", nil))
 }
 
-func TestPrivateAddressesAreRefusedWhereTheFleetSaysSo(t *testing.T) {
+func TestPrivateAddressesAreRefusedIfTheFleetRefusesThem(t *testing.T) {
 	c := New()
 	const private = "https://10.1.2.3:6443"
 	good(t, c, theFleet(), engine("eu-1"), granted("acme", []string{private}),
 		deploysTo("acme/a", private, "web"))
 	refused(t, c, "ManagedEnvironment acme/a spec.cluster.server cluster-host-not-allowed",
-		"~Fleet fleet", theFleet(func(d *fleet.Declaration) {
-			d.Fleet.RefusePrivateClusters = true
-		}))
+		"~Fleet fleet", theFleet(
+			func(d *fleet.Declaration) { d.Fleet.RefusePrivateClusters = true }))
 	refused(t, c, "", "~Fleet fleet", theFleet(func(d *fleet.Declaration) {
 		d.Fleet.RefusePrivateClusters, d.Fleet.ClusterHosts = true, []string{"10.1.2.3:6443"}
 	}))

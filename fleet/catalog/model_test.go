@@ -16,7 +16,7 @@ import (
 // A history is a seeded sequence of commits over a world so small that its files meet all the time.
 type history struct {
 	*rand.Rand
-	heads     map[fleet.Key]Input // what stands at the head
+	heads     map[fleet.Key]Input // files at the head
 	revisions []string            // of deployments; none: the same for all
 }
 
@@ -48,7 +48,7 @@ func (h *history) commit(tenant string) []Input {
 	for range 1 + h.IntN(6) {
 		i := h.edit(tenant)
 		if i.Removed {
-			if _, stands := h.heads[i.Key]; !stands {
+			if _, exists := h.heads[i.Key]; !exists {
 				continue
 			}
 		}
@@ -84,8 +84,8 @@ func (h *history) file(only string) Input {
 		switch h.IntN(12) {
 		case 0:
 			return theFleet(func(d *fleet.Declaration) {
-				d.Fleet.GitHosts = several(h, []string{"git.example.com", "git.example.com",
-					"other.example.com"})
+				d.Fleet.GitHosts = several(
+					h, []string{"git.example.com", "git.example.com", "other.example.com"})
 			})
 		case 1:
 			return engine(pick(h, []string{"eu-1", "eu-2"}), func(d *fleet.Declaration) {
@@ -100,8 +100,9 @@ func (h *history) file(only string) Input {
 			})
 		case 2, 3:
 			return tenant(t, func(d *fleet.Declaration) {
-				d.Tenant.Quota = fleet.Quota{Environments: 1 + h.IntN(3),
-					Deployments: 1 + h.IntN(3), Applications: 1 + h.IntN(5)}
+				d.Tenant.Quota = fleet.Quota{
+					Environments: 1 + h.IntN(3), Deployments: 1 + h.IntN(3),
+					Applications: 1 + h.IntN(5)}
 				if h.IntN(4) == 0 {
 					d.Tenant.Placement.Regions = []string{pick(h, []string{"eu", "us"})}
 				}
@@ -110,8 +111,8 @@ func (h *history) file(only string) Input {
 				}
 				switch h.IntN(4) {
 				case 0:
-					d.Tenant.Clusters = []string{"https://" + pick(h, []string{"one", "two"}) +
-						".example.com"}
+					d.Tenant.Clusters = []string{
+						"https://" + pick(h, []string{"one", "two"}) + ".example.com"}
 				case 1:
 					d.Tenant.Clusters, d.Tenant.Namespaces = []string{".example.com"},
 						several(h, someSpaces)
@@ -128,8 +129,9 @@ func (h *history) file(only string) Input {
 					".example.com"
 				d.Environment.Namespaces = several(h, someSpaces)
 				d.Environment.Region = pick(h, []string{"eu", "us"})
-				if mode := pick(h, []fleet.AgentMode{"", "", fleet.AgentManaged,
-					fleet.AgentAutonomous}); mode != "" {
+				if mode := pick(
+					h, []fleet.AgentMode{
+						"", "", fleet.AgentManaged, fleet.AgentAutonomous}); mode != "" {
 					behindAgent(mode)(d)
 				}
 			})
@@ -215,8 +217,8 @@ func TestOnlyARemovalThatWasGoodTakesAnythingAway(t *testing.T) {
 			after[d.Key] = d
 		}
 		for k, d := range before {
-			if _, stands := h.heads[k]; after[k] == nil && stands {
-				t.Errorf("%s was lost though its file stands", k)
+			if _, exists := h.heads[k]; after[k] == nil && exists {
+				t.Errorf("%s was lost though its file exists", k)
 			} else if after[k] != nil && after[k] != d && after[k] != h.heads[k].Declaration {
 				t.Errorf("%s is neither its last good state nor its file", k)
 			}
@@ -258,8 +260,8 @@ func TestOneTenantsFilesTakeNothingFromAnother(t *testing.T) {
 			}
 		}
 		for _, ch := range s.Changes() {
-			if ch.Key.Tenant != fleet.TenantName(tenant) && !reflect.DeepEqual(ch.After,
-				h.heads[ch.Key].Declaration) {
+			if ch.Key.Tenant != fleet.TenantName(tenant) &&
+				!reflect.DeepEqual(ch.After, h.heads[ch.Key].Declaration) {
 				t.Errorf("a commit of %s makes %s something that its file is not", tenant, ch.Key)
 			}
 		}
@@ -292,14 +294,14 @@ func TestWhatChangedIsAllThatNeedsJudging(t *testing.T) {
 			is, _ := full.Quarantine(k)
 			if got, want := kinds(is.Problems), kinds(was.Problems); got != want &&
 				(got == "" || want == "" || got != "waits" && want != "waits") {
-				t.Errorf("%s: a full judgement says %q, the index said %q", k, got, want)
+				t.Errorf("%s: a full judgement returns %q, the index %q", k, got, want)
 			}
 		}
 	})
 }
 
-// kinds are the codes of problems, each once. A file that waits for others may be told so of any of
-// them, or of what it lost meanwhile.
+// kinds returns the codes of problems, each once. The message of a file that waits for several
+// others may name any of them.
 func kinds(problems []fleet.Problem) string {
 	var cs []string
 	for _, p := range problems {
@@ -393,7 +395,7 @@ func difference(got, want string) string {
 	return b.String()
 }
 
-// outcome is everything that a stage says.
+// outcome prints everything that a changeset returns.
 func outcome(s *Changeset) string {
 	var b strings.Builder
 	fmt.Fprintln(&b, keys(s.Changes()))

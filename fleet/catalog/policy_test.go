@@ -12,7 +12,7 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// rules stands for the language that policies are written in: a policy's Rule names one.
+// rules replaces the language of policies: a policy's Rule names one.
 func rules(p *fleet.PolicySpec, s *fleet.Subject) (string, error) {
 	switch p.Rule {
 	case "no HEAD in prod":
@@ -40,9 +40,10 @@ func rules(p *fleet.PolicySpec, s *fleet.Subject) (string, error) {
 // rule is a policy for deployments.
 func rule(name, rule string, edits ...edit) Input {
 	spec := &fleet.PolicySpec{Kinds: []fleet.Kind{fleet.KindGitOpsDeployment}, Rule: rule,
-		Fix: "mend it", Field: "spec.source.targetRevision"}
-	i := declare(fleet.Declaration{Key: fleet.Key{Kind: fleet.KindPolicy, Name: name},
-		Policy: spec}, edits...)
+		Fix: "fix it", Field: "spec.source.targetRevision"}
+	i := declare(
+		fleet.Declaration{Key: fleet.Key{Kind: fleet.KindPolicy, Name: name}, Policy: spec},
+		edits...)
 	i.Path = "fleet/policies/" + name + ".yaml"
 	i.Declaration.Path = i.Path
 	return i
@@ -62,7 +63,7 @@ func revised(id, revision string, environments ...fleet.EnvironmentName) Input {
 	})
 }
 
-// underRule is the fleet of acme with policies that stand from the first commit on.
+// underRule is the fleet of acme with policies from the first commit on.
 func underRule(t *testing.T, policies ...Input) *Catalog {
 	t.Helper()
 	c := New().Judging(rules)
@@ -72,13 +73,14 @@ func underRule(t *testing.T, policies ...Input) *Catalog {
 
 func TestWhatBreaksAPolicyIsQuarantinedAlone(t *testing.T) {
 	c := underRule(t, rule("no-head", "no HEAD in prod"))
-	s := c.Prepare([]Input{revised("acme/shop", "HEAD", "prod"),
-		revised("acme/cart", "HEAD", "staging"), revised("acme/new", "HEAD", "prod")})
+	s := c.Prepare(
+		[]Input{revised("acme/shop", "HEAD", "prod"), revised("acme/cart", "HEAD", "staging"),
+			revised("acme/new", "HEAD", "prod")})
 	if got := keys(s.Changes()); got != "+GitOpsDeployment acme/cart" {
 		t.Errorf("changes: %s", got)
 	}
 	p := s.Problems()[0]
-	if p.Code != "policy" || p.Message != "no-head: HEAD in prod" || p.Fix != "mend it" ||
+	if p.Code != "policy" || p.Message != "no-head: HEAD in prod" || p.Fix != "fix it" ||
 		p.Field != "spec.source.targetRevision" || p.Severity != fleet.SeverityError {
 		t.Errorf("the problem is %+v", p)
 	}
@@ -90,7 +92,7 @@ func TestWhatBreaksAPolicyIsQuarantinedAlone(t *testing.T) {
 	}
 	s = c.Prepare([]Input{revised("acme/shop", "v2", "prod")})
 	if got := fmt.Sprint(s.Cleared()); got != "[GitOpsDeployment acme/shop]" {
-		t.Errorf("mended, cleared is %s", got)
+		t.Errorf("fixed, cleared is %s", got)
 	}
 }
 
@@ -109,9 +111,10 @@ func TestAWarningHoldsNothingBack(t *testing.T) {
 		len(s.Problems()) > 0 {
 		t.Errorf("without the policy, checked is %s, problems %v", got, s.Problems())
 	}
-	commit(t, c,
-		c.Prepare([]Input{gone(rule("no-head", "")), revised("acme/shop", "HEAD", "prod",
-			"staging")}))
+	commit(
+		t, c,
+		c.Prepare(
+			[]Input{gone(rule("no-head", "")), revised("acme/shop", "HEAD", "prod", "staging")}))
 	s = c.Prepare(nil)
 	if got := fmt.Sprint(s.Checked()); got != "[GitOpsDeployment acme/shop]" ||
 		len(s.Problems()) > 0 {
@@ -119,25 +122,25 @@ func TestAWarningHoldsNothingBack(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeJudgedIsToldWithThePolicysSeverity(t *testing.T) {
+func TestAPolicyThatFailsReportsWithItsSeverity(t *testing.T) {
 	c := underRule(t)
 	good(t, c, rule("broken", "fails"), rule("odd", "fails", warning))
 	s := c.Prepare([]Input{revised("acme/new", "v1", "prod")})
-	var told []string
+	var reported []string
 	for _, p := range s.Problems() {
-		told = append(told, string(p.Severity)+" "+p.Message+" ("+p.Fix+")")
+		reported = append(reported, string(p.Severity)+" "+p.Message+" ("+p.Fix+")")
 	}
 	if want :=
-		"error broken: it could not be judged: no such thing (ask the platform to mend " +
-			"fleet/policies/broken.yaml)"; len(told) != 1 || told[0] != want {
-		t.Errorf("told %q", told)
+		"error broken: it could not be judged: no such thing (ask the platform to correct " +
+			"fleet/policies/broken.yaml)"; len(reported) != 1 || reported[0] != want {
+		t.Errorf("reported %q", reported)
 	}
 	s = c.Prepare([]Input{gone(rule("broken", ""))})
 	commit(t, c, s)
 	s = c.Prepare([]Input{revised("acme/new", "v1", "prod")})
 	if p := s.Problems(); len(p) != 1 || p[0].Severity != fleet.SeverityWarning ||
 		keys(s.Changes()) != "+GitOpsDeployment acme/new" {
-		t.Errorf("told %v", p)
+		t.Errorf("reported %v", p)
 	}
 }
 
@@ -178,13 +181,13 @@ func TestAPolicyNamesTenantsThatAreThere(t *testing.T) {
 }
 
 // A commit cannot bring or loosen what its files are judged by.
-func TestTheFilesOfACommitAreJudgedByWhatStoodBefore(t *testing.T) {
+func TestTheFilesOfACommitAreJudgedByTheEarlierPolicies(t *testing.T) {
 	head := revised("acme/shop", "HEAD", "prod")
 	loosened := rule("no-head", "no HEAD in prod", func(d *fleet.Declaration) {
 		d.Policy.Rule = "anything"
 	})
-	for name, with := range map[string]Input{"removed": gone(rule("no-head", "")),
-		"loosened": loosened} {
+	for name, with := range map[string]Input{
+		"removed": gone(rule("no-head", "")), "loosened": loosened} {
 		c := underRule(t, rule("no-head", "no HEAD in prod"))
 		s := c.Prepare([]Input{head, with})
 		if got := codes(
@@ -236,8 +239,9 @@ func TestTheFirstCommitIsJudgedByItsOwnPolicies(t *testing.T) {
 		t.Errorf("resumed and refused: %v", p)
 	}
 	commit(t, c, s)
-	if got := codes(c.Prepare([]Input{revised("acme/new", "HEAD", "prod", "staging")}).
-		Problems()); got != "GitOpsDeployment acme/new spec.source.targetRevision policy" {
+	if got := codes(
+		c.Prepare([]Input{revised("acme/new", "HEAD", "prod", "staging")}).
+			Problems()); got != "GitOpsDeployment acme/new spec.source.targetRevision policy" {
 		t.Errorf("its first change: %s", got)
 	}
 	if p := New().Prepare(first).Problems(); len(p) > 0 {
@@ -264,15 +268,16 @@ func TestADeploymentIsJudgedWhereItIsKnownToGo(t *testing.T) {
 	}
 }
 
-func TestWhatAPolicyLooksAtBesideTheFileIsWatched(t *testing.T) {
+func TestAChangeOfAPolicysOtherInputsJudgesAgain(t *testing.T) {
 	c := underRule(t)
 	good(t, c, rule("two", "two owners"))
 	s := c.Prepare([]Input{revised("acme/new", "v1", "prod")})
 	commit(t, c, s)
-	s = c.Prepare([]Input{
-		tenant("acme", func(d *fleet.Declaration) {
-			d.Tenant.Owners = []string{"github:alice", "github:bob"}
-		})})
+	s = c.Prepare(
+		[]Input{
+			tenant("acme", func(d *fleet.Declaration) {
+				d.Tenant.Owners = []string{"github:alice", "github:bob"}
+			})})
 	if got := keys(s.Changes()); got != "~Tenant acme; +GitOpsDeployment acme/new" {
 		t.Errorf("with a second owner: %s", got)
 	}
@@ -281,7 +286,9 @@ func TestWhatAPolicyLooksAtBesideTheFileIsWatched(t *testing.T) {
 	good(t, c, rule("no-prune", "no pruning"))
 	commit(t, c, c.Prepare([]Input{revised("acme/new", "v1", "prod")}))
 	no := false
-	s = c.Prepare([]Input{theFleet(func(d *fleet.Declaration) { d.Fleet.Defaults.Sync.Prune = &no })})
+	s = c.Prepare([]Input{theFleet(func(d *fleet.Declaration) {
+		d.Fleet.Defaults.Sync.Prune = &no
+	})})
 	if got := keys(s.Changes()); got != "~Fleet fleet; +GitOpsDeployment acme/new" {
 		t.Errorf("with another default: %s", got)
 	}
@@ -308,18 +315,19 @@ func TestAnEnvironmentBringsNoDeploymentUnderAPolicyThatItBreaks(t *testing.T) {
 			t.Errorf("changes: %s", got)
 		}
 		if p := s.Problems(); len(p) != 1 || p[0].Code != codePolicyReached ||
-			p[0].Key != prod("acme/lab").Key || !strings.Contains(p[0].Message,
-			"no-head: HEAD in prod") || !strings.Contains(p[0].Fix, "cart.yaml") {
+			p[0].Key != prod("acme/lab").Key ||
+			!strings.Contains(p[0].Message, "no-head: HEAD in prod") ||
+			!strings.Contains(p[0].Fix, "cart.yaml") {
 			t.Errorf("problems: %v", p)
 		}
 		commit(t, c, s)
 		s = c.Prepare([]Input{revised("acme/cart", "v1", "lab")})
 		if got := keys(
 			s.Changes()); got != "~ManagedEnvironment acme/lab; ~GitOpsDeployment acme/cart" {
-			t.Errorf("when the deployment is mended: %s, %v", got, s.Problems())
+			t.Errorf("when the deployment is fixed: %s, %v", got, s.Problems())
 		}
 	})
-	t.Run("with the deployment mended in the same commit", func(t *testing.T) {
+	t.Run("with the deployment fixed in the same commit", func(t *testing.T) {
 		c := underRule(t, rule("no-head", "no HEAD in prod"))
 		good(t, c, dev("acme/lab"), revised("acme/cart", "HEAD", "lab"))
 		good(t, c, prod("acme/lab"), revised("acme/cart", "v1", "lab"))
@@ -350,24 +358,28 @@ func TestAnEnvironmentBringsNoDeploymentUnderAPolicyThatItBreaks(t *testing.T) {
 		c := underRule(t)
 		good(t, c, revised("acme/cart", "HEAD", "prod"))
 		good(t, c, rule("no-head", "no HEAD in prod"))
-		s := c.Prepare([]Input{
-			environment("acme/prod", func(d *fleet.Declaration) {
-				d.Environment.Namespaces = []string{"web", "shop", "more"}
-			})})
+		s := c.Prepare(
+			[]Input{
+				environment("acme/prod", func(d *fleet.Declaration) {
+					d.Environment.Namespaces = []string{"web", "shop", "more"}
+				})})
 		if got := keys(s.Changes()); got != "~ManagedEnvironment acme/prod" {
 			t.Errorf("changes: %s, %v", got, s.Problems())
 		}
 	})
 }
 
-// A history in which two policies stand from the first commit on.
+// A history with two policies from the first commit on.
 func policed(t *testing.T, check func(t *testing.T, h *history, c *Catalog, in []Input)) {
 	t.Parallel()
 	for seed := range *seeds {
 		h, c := newHistory(uint64(seed)), New().Judging(rules)
 		h.revisions = []string{"HEAD", "v1"}
-		commit(t, c, c.Prepare([]Input{theFleet(), rule("no-head", "no HEAD in prod"),
-			rule("no-prune", "no pruning", warning)}))
+		commit(
+			t, c,
+			c.Prepare(
+				[]Input{theFleet(), rule("no-head", "no HEAD in prod"),
+					rule("no-prune", "no pruning", warning)}))
 		for n := range 60 {
 			in := h.commit("")
 			check(t, h, c, in)
@@ -378,7 +390,7 @@ func policed(t *testing.T, check func(t *testing.T, h *history, c *Catalog, in [
 	}
 }
 
-func TestNothingInEffectBreaksAPolicyThatAlwaysStood(t *testing.T) {
+func TestNoEffectiveDeclarationBreaksAPolicyOfTheFirstCommit(t *testing.T) {
 	held := 0
 	policed(t, func(t *testing.T, _ *history, c *Catalog, in []Input) {
 		commit(t, c, c.Prepare(in))
@@ -402,7 +414,7 @@ func TestNothingInEffectBreaksAPolicyThatAlwaysStood(t *testing.T) {
 	}
 }
 
-// What holds of catalogs without policies holds of those with them.
+// Catalogs with policies keep every property of catalogs without.
 func TestPoliciesChangeNoneOfTheCatalogsProperties(t *testing.T) {
 	policed(t, func(t *testing.T, h *history, c *Catalog, in []Input) {
 		restored := c.restored().Judging(rules)
@@ -424,8 +436,8 @@ func TestPoliciesChangeNoneOfTheCatalogsProperties(t *testing.T) {
 			t.Errorf("a full judgement changes %s", got)
 		}
 		for _, k := range again {
-			if _, stands := h.heads[k]; stands && !reflect.DeepEqual(c.Declaration(k),
-				h.heads[k].Declaration) {
+			if _, exists := h.heads[k]; exists &&
+				!reflect.DeepEqual(c.Declaration(k), h.heads[k].Declaration) {
 				if _, held := c.Quarantine(k); !held {
 					t.Errorf("%s is neither in effect nor quarantined", k)
 				}

@@ -8,7 +8,8 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// Each case adds files to the small fleet of acme and names what is found: key, field and code.
+// Each case adds files to the small fleet of acme and lists the expected problems: key, field and
+// code.
 var unfounded = map[string]struct {
 	in   []Input
 	want string
@@ -24,9 +25,8 @@ var unfounded = map[string]struct {
 		"GitOpsDeployment globex/shop spec.destination.environments[0] unknown-environment"},
 	"a namespace that an environment lacks": {
 		[]Input{deploymentWith("acme/cart", func(d *fleet.Declaration) {
-			d.Deployment.Destination = fleet.Destinations{Environments: []fleet.EnvironmentName{
-				"prod"},
-				Namespace: "cart"}
+			d.Deployment.Destination = fleet.Destinations{
+				Environments: []fleet.EnvironmentName{"prod"}, Namespace: "cart"}
 		})}, "GitOpsDeployment acme/cart spec.destination.namespace namespace-not-in-environment"},
 	"a selector that selects nothing": {
 		[]Input{deploymentWith("acme/cart", selector("tier", "none"))},
@@ -75,8 +75,7 @@ var unfounded = map[string]struct {
 	"a region that the tenant may not use": {
 		[]Input{
 			tenant("globex", func(d *fleet.Declaration) {
-				d.Tenant.Placement.Regions = []string{
-					"us"}
+				d.Tenant.Placement.Regions = []string{"us"}
 			}), environment("globex/prod")},
 		"ManagedEnvironment globex/prod spec.region region-not-allowed"},
 	"a region without an engine": {
@@ -84,14 +83,14 @@ var unfounded = map[string]struct {
 			environment("acme/edge", func(d *fleet.Declaration) { d.Environment.Region = "mars" })},
 		"ManagedEnvironment acme/edge spec.region region-without-engine"},
 	"an environment with an agent in a region without an engine": {
-		[]Input{environment("acme/edge", behindAgent(""), func(d *fleet.Declaration) {
-			d.Environment.Region = "mars"
-		})}, ""},
+		[]Input{
+			environment("acme/edge", behindAgent(""), func(d *fleet.Declaration) {
+				d.Environment.Region = "mars"
+			})}, ""},
 	"an environment with an agent in a region that the tenant may not use": {
 		[]Input{
 			tenant("globex", func(d *fleet.Declaration) {
-				d.Tenant.Placement.Regions = []string{
-					"us"}
+				d.Tenant.Placement.Regions = []string{"us"}
 			}), environment("globex/edge", behindAgent(""))},
 		"ManagedEnvironment globex/edge spec.region region-not-allowed"},
 	"the namespace of the cluster's own Argo CD": {
@@ -111,44 +110,48 @@ var unfounded = map[string]struct {
 			deploymentWith("acme/cart", selector("tier", "prod"))},
 		"GitOpsDeployment acme/cart spec.destination.environmentSelector autonomous-environment"},
 	"an autonomous environment without the namespace": {
-		[]Input{environment("acme/edge", behindAgent(fleet.AgentAutonomous),
-			func(d *fleet.Declaration) {
-				d.Environment.Namespaces = []string{"plc"}
-			}), deploymentWith("acme/cart", selector("tier", "prod"))},
+		[]Input{
+			environment("acme/edge", behindAgent(fleet.AgentAutonomous),
+				func(d *fleet.Declaration) {
+					d.Environment.Namespaces = []string{"plc"}
+				}), deploymentWith("acme/cart", selector("tier", "prod"))},
 		"GitOpsDeployment acme/cart spec.destination.namespace namespace-not-in-environment"},
 	"two engines behind agents of one namespace": {
 		[]Input{engine("far-1", farAway), engine("far-2", farAway)}, ""},
-	"an engine dedicated to nobody known": {
+	"an engine dedicated to an unknown tenant": {
 		[]Input{
 			engine("eu-2", func(d *fleet.Declaration) {
-				d.Engine.DedicatedTo = []fleet.TenantName{
-					"acme", "globex"}
+				d.Engine.DedicatedTo = []fleet.TenantName{"acme", "globex"}
 			})},
 		"Engine eu-2 spec.dedicatedTo[1] unknown-tenant"},
 	"a second Fleet": {
 		[]Input{
-			declare(fleet.Declaration{Key: fleet.Key{Kind: fleet.KindFleet, Name: "other"},
-				Fleet: &fleet.FleetSpec{}})},
+			declare(
+				fleet.Declaration{Key: fleet.Key{Kind: fleet.KindFleet, Name: "other"},
+					Fleet: &fleet.FleetSpec{}})},
 		"Fleet other metadata.name fleet-name"},
-	"a tenant named as Kubernetes names things": {[]Input{tenant("default")},
-		"Tenant default metadata.name reserved-name"},
+	"a tenant named as Kubernetes names things": {
+		[]Input{tenant("default")}, "Tenant default metadata.name reserved-name"},
 	"a tenant whose namespace would be too long": {[]Input{tenant(strings.Repeat("x", 50))},
 		"Tenant " + strings.Repeat("x", 50) + " metadata.name reserved-name"},
-	"a SyncRun of an unknown deployment": {[]Input{syncRun("acme/run", "shopp", "v1")},
+	"a SyncRun of an unknown deployment": {
+		[]Input{syncRun("acme/run", "shopp", "v1")},
 		"SyncRun acme/run spec.deployment unknown-deployment"},
 	"a SyncRun in an environment that the deployment does not go to": {
-		[]Input{environment("acme/edge"), syncRun("acme/run", "shop", "v1", "prod", "edge",
-			"nowhere")},
+		[]Input{
+			environment("acme/edge"), syncRun("acme/run", "shop", "v1", "prod", "edge", "nowhere")},
 		"SyncRun acme/run spec.environments[1] not-a-destination; SyncRun acme/run " +
 			"spec.environments[2] unknown-environment"},
 	"one identity in two files": {
-		[]Input{deployment("acme/cart", "prod"), at(deployment("acme/cart", "staging"),
-			"tenants/acme/deployments/CART.yaml")},
+		[]Input{
+			deployment("acme/cart", "prod"),
+			at(deployment("acme/cart", "staging"), "tenants/acme/deployments/CART.yaml")},
 		"GitOpsDeployment acme/cart duplicate-identity"},
-	"nothing wrong": {[]Input{tenant("globex"), deployment("acme/cart", "prod"),
-		syncRun("acme/run", "cart", "v1", "prod"),
-		credential("acme/c", "https://git.example.com/acme/cart.git"),
-		sealed("acme/credentials/c")}, ""},
+	"nothing wrong": {
+		[]Input{tenant("globex"), deployment("acme/cart", "prod"),
+			syncRun("acme/run", "cart", "v1", "prod"),
+			credential("acme/c", "https://git.example.com/acme/cart.git"),
+			sealed("acme/credentials/c")}, ""},
 }
 
 func farAway(d *fleet.Declaration) {
@@ -199,7 +202,7 @@ func TestWhatDoesNotHoldIsNamed(t *testing.T) {
 			for _, p := range s.Problems() {
 				if p.Path == "" || p.Message == "" || p.Fix == "" || p.Line != 0 ||
 					Codes()[p.Code] == "" {
-					t.Errorf("not told well: %+v", p)
+					t.Errorf("badly reported: %+v", p)
 				}
 				if _, held := s.Quarantine(p.Key); held != (p.Severity == fleet.SeverityError) {
 					t.Errorf("%s is of severity %s and quarantined is %v", p.Code, p.Severity, held)
@@ -238,7 +241,7 @@ func TestTheFixNamesWhatWasMeant(t *testing.T) {
 	} {
 		p := c.Prepare([]Input{in}).Problems()
 		if len(p) == 0 || !strings.Contains(p[0].Fix, want) {
-			t.Errorf("no fix says %s: %+v", want, p)
+			t.Errorf("no fix contains %s: %+v", want, p)
 		}
 	}
 }
@@ -246,11 +249,14 @@ func TestTheFixNamesWhatWasMeant(t *testing.T) {
 func TestHostsThatTheFleetAllowsLater(t *testing.T) {
 	c := New()
 	good(t, c, acme()...)
-	commit(t, c, c.Prepare([]Input{server(environment("acme/edge"), "https://127.0.0.1:6443"),
-		tenant("globex", func(d *fleet.Declaration) {
-			d.Tenant.Repositories = []string{"http://127.0.0.1:3000/globex/"}
-		}), environment("globex/prod"), source(deployment("globex/shop", "prod"),
-			"http://127.0.0.1:3000/globex/shop")}))
+	commit(
+		t, c,
+		c.Prepare(
+			[]Input{server(environment("acme/edge"), "https://127.0.0.1:6443"),
+				tenant("globex", func(d *fleet.Declaration) {
+					d.Tenant.Repositories = []string{"http://127.0.0.1:3000/globex/"}
+				}), environment("globex/prod"),
+				source(deployment("globex/shop", "prod"), "http://127.0.0.1:3000/globex/shop")}))
 	s := c.Prepare([]Input{theFleet(func(d *fleet.Declaration) {
 		d.Fleet.GitHosts = append(d.Fleet.GitHosts, "http://127.0.0.1:3000")
 		d.Fleet.ClusterHosts = []string{"127.0.0.1"}
@@ -269,7 +275,7 @@ func TestHostsThatTheFleetAllowsLater(t *testing.T) {
 		t.Errorf("a host that is no longer allowed: %s", got)
 	}
 	if got := keys(s.Changes()); got != "~Fleet fleet" {
-		t.Errorf("what stood on it is lost: %s", got)
+		t.Errorf("its dependents are lost: %s", got)
 	}
 }
 
@@ -332,11 +338,14 @@ func TestAWarningComesAndGoesWithItsCause(t *testing.T) {
 	}
 }
 
-func TestRepositoriesOfAnEnvironmentSayAsWhom(t *testing.T) {
+func TestRepositoriesOfAnEnvironmentNameTheirCredential(t *testing.T) {
 	c := New()
-	good(t, c,
-		append(acme(), source(deployment("acme/cart", "prod"),
-			"https://git.example.com/acme/Shop.git"), deployment("acme/open", "prod"),
+	good(
+		t, c,
+		append(
+			acme(),
+			source(deployment("acme/cart", "prod"), "https://git.example.com/acme/Shop.git"),
+			deployment("acme/open", "prod"),
 			credential("acme/shop-git", "https://git.example.com/acme/shop"))...)
 	var got []string
 	for _, r := range c.Repositories(fleet.EnvironmentID{Tenant: "acme", Name: "prod"}) {

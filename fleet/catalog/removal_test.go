@@ -8,8 +8,7 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// refused commits inputs whose only problems must be these, and which must change nothing else than
-// told.
+// refused commits inputs and checks that they have only these problems and make only these changes.
 func refused(t *testing.T, c *Catalog, problems, changes string, in ...Input) *Changeset {
 	t.Helper()
 	s := c.Prepare(in)
@@ -29,8 +28,8 @@ func TestAnEnvironmentStaysWhileADeploymentNamesIt(t *testing.T) {
 	prod := environment("acme/prod")
 	s := refused(t, c, "ManagedEnvironment acme/prod still-referenced", "", gone(prod))
 	p := s.Problems()[0]
-	if !strings.Contains(p.Message,
-		"tenants/acme/deployments/shop.yaml (spec.destination.environments[0])") {
+	if !strings.Contains(
+		p.Message, "tenants/acme/deployments/shop.yaml (spec.destination.environments[0])") {
 		t.Errorf("the referring file and field are not named: %v", p)
 	}
 	q, _ := c.Quarantine(prod.Key)
@@ -93,8 +92,9 @@ func TestAnEnvironmentStaysForAQuarantinedDeploymentThatNamesIt(t *testing.T) {
 
 func TestASelectedEnvironmentMayGo(t *testing.T) {
 	c := New()
-	good(t, c, append(acme(), environment("acme/edge", label("tier", "edge")),
-		deploymentWith("acme/cart", selector("tier", "edge")))...)
+	good(
+		t, c, append(acme(), environment("acme/edge", label("tier", "edge")),
+			deploymentWith("acme/cart", selector("tier", "edge")))...)
 	refused(t, c, "GitOpsDeployment acme/cart spec.destination.environmentSelector selects-nothing",
 		"-ManagedEnvironment acme/edge", gone(environment("acme/edge")))
 	if n := c.Used("acme").Applications; n != 2 {
@@ -135,12 +135,14 @@ func TestATenantStaysWhenOneOfItsFilesMust(t *testing.T) {
 	good(t, c, acme()...)
 	// The deployment's file is broken and not removed, so its last good state holds the
 	// environments, and they the tenant.
-	refused(t, c,
+	refused(
+		t, c,
 		"GitOpsDeployment acme/shop syntax; ManagedEnvironment acme/prod still-referenced; "+
 			"ManagedEnvironment acme/staging still-referenced; Tenant acme still-referenced", "",
 		gone(tenant("acme")), gone(environment("acme/prod")), gone(environment("acme/staging")),
 		broken(deployment("acme/shop")))
-	s := refused(t, c, "",
+	s := refused(
+		t, c, "",
 		"-Tenant acme; -ManagedEnvironment acme/prod; -ManagedEnvironment acme/staging; "+
 			"-GitOpsDeployment acme/shop", gone(deployment("acme/shop")))
 	if len(s.Cleared()) != 4 {
@@ -150,9 +152,10 @@ func TestATenantStaysWhenOneOfItsFilesMust(t *testing.T) {
 
 func TestATenantStaysWhileAnEngineIsDedicatedToIt(t *testing.T) {
 	c := New()
-	good(t, c, theFleet(), tenant("acme"), engine("eu-1", func(d *fleet.Declaration) {
-		d.Engine.DedicatedTo = []fleet.TenantName{"acme"}
-	}))
+	good(t, c, theFleet(), tenant("acme"),
+		engine("eu-1", func(d *fleet.Declaration) {
+			d.Engine.DedicatedTo = []fleet.TenantName{"acme"}
+		}))
 	refused(t, c, "Tenant acme still-referenced", "", gone(tenant("acme")))
 	refused(t, c, "", "-Tenant acme; ~Engine eu-1", engine("eu-1"))
 }
@@ -164,8 +167,8 @@ func TestADeploymentStaysWhileASyncRunNamesIt(t *testing.T) {
 	// Going through the deployment, the environment's removal waits for the SyncRun.
 	refused(t, c, "ManagedEnvironment acme/prod still-referenced", "",
 		gone(environment("acme/prod")))
-	refused(t, c, "",
-		"-ManagedEnvironment acme/prod; -GitOpsDeployment acme/shop; -SyncRun acme/run",
+	refused(
+		t, c, "", "-ManagedEnvironment acme/prod; -GitOpsDeployment acme/shop; -SyncRun acme/run",
 		gone(syncRun("acme/run", "shop", "v1")))
 }
 
@@ -178,10 +181,10 @@ func TestTheFleetStays(t *testing.T) {
 func TestAFileThatWasNeverGoodMayGo(t *testing.T) {
 	c := New()
 	good(t, c, acme()...)
-	commit(t, c,
-		c.Prepare([]Input{broken(environment("acme/edge")), deployment("acme/cart", "edge")}))
-	s := refused(t, c,
-		"GitOpsDeployment acme/cart spec.destination.environments[0] unknown-environment", "",
+	commit(
+		t, c, c.Prepare([]Input{broken(environment("acme/edge")), deployment("acme/cart", "edge")}))
+	s := refused(
+		t, c, "GitOpsDeployment acme/cart spec.destination.environments[0] unknown-environment", "",
 		gone(environment("acme/edge")))
 	if got := fmt.Sprint(s.Cleared()); got != "[ManagedEnvironment acme/edge]" {
 		t.Errorf("cleared: %s", got)
@@ -213,7 +216,8 @@ func TestADeploymentAndItsEnvironmentChangeNamespaceTogether(t *testing.T) {
 	there := func(i Input) Input {
 		return remake(i, func(d *fleet.Declaration) { d.Deployment.Destination.Namespace = "new" })
 	}
-	both := []Input{namespaces(environment("acme/prod"), "new"),
+	both := []Input{
+		namespaces(environment("acme/prod"), "new"),
 		namespaces(environment("acme/staging", label("tier", "test")), "new")}
 	good := there(deployment("acme/shop", "prod", "staging"))
 	s := c.Prepare(append(both, good))
@@ -237,8 +241,8 @@ func TestADeploymentAndItsEnvironmentChangeNamespaceTogether(t *testing.T) {
 	}
 }
 
-// Each deployment moves from one environment's namespace to one that the next environment brings by
-// dropping its own; the last one cannot. Every round denies one more.
+// Each deployment moves from one environment's namespace to one that the next environment adds
+// while it drops its own; the last one cannot. Every round rejects one more.
 func TestAChainOfNarrowingsThatNeedEachOtherEnds(t *testing.T) {
 	const links = 40
 	in := []Input{theFleet(), engine("eu-1"), tenant("acme", func(d *fleet.Declaration) {

@@ -18,8 +18,11 @@ func on(id string, ns ...string) Input {
 func crowd(t *testing.T, in ...Input) *Catalog {
 	t.Helper()
 	c := New()
-	good(t, c, append([]Input{theFleet(), engine("eu-1"), tenant("acme"), tenant("globex"),
-		tenant("initech")}, in...)...)
+	good(
+		t, c,
+		append(
+			[]Input{theFleet(), engine("eu-1"), tenant("acme"), tenant("globex"),
+				tenant("initech")}, in...)...)
 	return c
 }
 
@@ -38,7 +41,8 @@ func TestANamespaceBelongsToItsFirstEffectiveOwner(t *testing.T) {
 
 func TestTwoNewcomersBothWait(t *testing.T) {
 	c := crowd(t)
-	refused(t, c,
+	refused(
+		t, c,
 		"ManagedEnvironment acme/prod spec.namespaces[0] namespace-claimed; ManagedEnvironment "+
 			"globex/prod spec.namespaces[0] namespace-claimed", "",
 		on("acme/prod", "web"), on("globex/prod", "web"))
@@ -48,12 +52,13 @@ func TestTwoNewcomersBothWait(t *testing.T) {
 	refused(t, c, "", "+ManagedEnvironment acme/prod", gone(on("globex/prod", "web")))
 }
 
-func TestAClaimThatIsWrongOtherwiseStandsInNobodysWay(t *testing.T) {
+func TestAClaimWithAnotherErrorBlocksNoOther(t *testing.T) {
 	c := crowd(t)
 	wrong := remake(on("acme/prod", "web"), func(d *fleet.Declaration) {
 		d.Environment.ClusterResources = true
 	})
-	refused(t, c,
+	refused(
+		t, c,
 		"ManagedEnvironment acme/prod spec.clusterResources cluster-resources-not-granted; "+
 			"ManagedEnvironment acme/prod spec.namespaces[0] namespace-claimed",
 		"+ManagedEnvironment globex/prod", wrong, on("globex/prod", "web"))
@@ -61,7 +66,7 @@ func TestAClaimThatIsWrongOtherwiseStandsInNobodysWay(t *testing.T) {
 		on("acme/prod", "web"))
 }
 
-func TestAnOwnerChangesFreelyBesideItsRival(t *testing.T) {
+func TestAnOwnerChangesFreelyDespiteItsRival(t *testing.T) {
 	c := crowd(t, on("acme/prod", "web", "shop"))
 	refused(t, c, "ManagedEnvironment globex/prod spec.namespaces[0] namespace-claimed", "",
 		on("globex/prod", "web"))
@@ -94,8 +99,7 @@ func TestEnginesAreDistinct(t *testing.T) {
 	c := crowd(t)
 	as := func(name, id, ns string) Input {
 		return engine(name, func(d *fleet.Declaration) {
-			d.Engine.ArgoCD = fleet.ArgoCDInstance{
-				Namespace: ns, InstallationID: id}
+			d.Engine.ArgoCD = fleet.ArgoCDInstance{Namespace: ns, InstallationID: id}
 		})
 	}
 	refused(t, c, "Engine a spec.argocd.installationID installation-id-taken", "",
@@ -104,7 +108,8 @@ func TestEnginesAreDistinct(t *testing.T) {
 	refused(t, c, "", "+Engine c", remake(as("c", "c", "argocd-eu-1"), func(d *fleet.Declaration) {
 		d.Engine.Connection = fleet.Connection{KubeconfigRef: &fleet.SecretRef{Name: "far"}}
 	}))
-	refused(t, c,
+	refused(
+		t, c,
 		"Engine d spec.argocd.installationID installation-id-taken; Engine e "+
 			"spec.argocd.installationID installation-id-taken", "",
 		as("d", "new", "argocd-d"), as("e", "new", "argocd-e"))
@@ -117,7 +122,8 @@ func TestOneCredentialPerRepository(t *testing.T) {
 		credential("acme/b", "https://git.example.com/Acme/Shop.git"))
 	refused(t, c, "", "-RepositoryCredential acme/a; +RepositoryCredential acme/b",
 		gone(credential("acme/a", "https://git.example.com/acme/shop")))
-	refused(t, c,
+	refused(
+		t, c,
 		"RepositoryCredential acme/c spec.repoURL duplicate-credential; RepositoryCredential "+
 			"acme/d spec.repoURL duplicate-credential", "",
 		credential("acme/c", "https://git.example.com/acme/x"),
@@ -144,13 +150,14 @@ func TestQuota(t *testing.T) {
 	})
 	t.Run("a bad newcomer takes no room", func(t *testing.T) {
 		c := crowd(t, quota(2, 1, 9), environment("acme/a"))
-		refused(t, c,
-			"GitOpsDeployment acme/x spec.destination.environments[0] unknown-environment",
+		refused(
+			t, c, "GitOpsDeployment acme/x spec.destination.environments[0] unknown-environment",
 			"+GitOpsDeployment acme/y", deployment("acme/x", "q"), deployment("acme/y", "a"))
 	})
 	t.Run("a rename needs no room", func(t *testing.T) {
 		c := crowd(t, quota(1, 1, 1), on("acme/a", "web"), deployment("acme/x", "a"))
-		refused(t, c, "",
+		refused(
+			t, c, "",
 			"-ManagedEnvironment acme/a; +ManagedEnvironment acme/b; -GitOpsDeployment acme/x; "+
 				"+GitOpsDeployment acme/y",
 			gone(on("acme/a", "web")), on("acme/b", "web"), gone(deployment("acme/x")),
@@ -159,7 +166,8 @@ func TestQuota(t *testing.T) {
 	t.Run("what is in effect stays when it is lowered", func(t *testing.T) {
 		c := crowd(t, quota(2, 2, 4), environment("acme/a"), environment("acme/b"),
 			deployment("acme/x", "a", "b"), deployment("acme/y", "a", "b"))
-		refused(t, c,
+		refused(
+			t, c,
 			"Tenant acme spec.quota.applications quota-below-use; Tenant acme "+
 				"spec.quota.deployments quota-below-use; Tenant acme spec.quota.environments "+
 				"quota-below-use",
@@ -168,7 +176,8 @@ func TestQuota(t *testing.T) {
 			d.Deployment.Source.TargetRevision = "v2"
 		})
 		refused(t, c, "", "~GitOpsDeployment acme/x", changed)
-		s := refused(t, c,
+		s := refused(
+			t, c,
 			"Tenant acme spec.quota.applications quota-below-use; Tenant acme "+
 				"spec.quota.environments quota-below-use", "-GitOpsDeployment acme/y",
 			gone(deployment("acme/y")))
@@ -197,12 +206,14 @@ func TestQuota(t *testing.T) {
 		func(t *testing.T) {
 			c := crowd(t, quota(5, 5, 1), environment("acme/a", label("tier", "test")),
 				deployment("acme/y", "a"))
-			refused(t, c,
+			refused(
+				t, c,
 				"GitOpsDeployment acme/x spec.destination.environmentSelector selects-nothing",
 				"+GitOpsDeployment acme/x", deploymentWith("acme/x", selector("tier", "prod")))
 			refused(t, c, "ManagedEnvironment acme/a spec quota-exceeded", "",
 				environment("acme/a"))
-			refused(t, c,
+			refused(
+				t, c,
 				"GitOpsDeployment acme/y spec.destination.environmentSelector selects-nothing",
 				"~ManagedEnvironment acme/a; ~GitOpsDeployment acme/y",
 				deploymentWith("acme/y", selector("tier", "test")))
@@ -210,9 +221,10 @@ func TestQuota(t *testing.T) {
 }
 
 func TestOneTenantsQuotaIsNotAnothers(t *testing.T) {
-	c := crowd(t, tenant("acme", func(d *fleet.Declaration) {
-		d.Tenant.Quota = fleet.Quota{Environments: 1}
-	}), environment("acme/a"))
+	c := crowd(
+		t, tenant("acme", func(d *fleet.Declaration) {
+			d.Tenant.Quota = fleet.Quota{Environments: 1}
+		}), environment("acme/a"))
 	refused(t, c, "ManagedEnvironment acme/b spec quota-exceeded", "+ManagedEnvironment globex/a",
 		environment("acme/b"), environment("globex/a"))
 }

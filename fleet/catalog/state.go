@@ -1,6 +1,8 @@
 package catalog
 
 import (
+	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -13,12 +15,34 @@ type state struct {
 	under       *state
 	entries     *table[fleet.Key, entry]
 	index       *index
-	used        *table[fleet.TenantName, fleet.Quota] // what each tenant has in effect
+	used        *table[fleet.TenantName, fleet.Quota] // effective declarations of each tenant
 	effective   int
 	quarantined int
-	// to be judged by the next stage, though nothing that they stand on changes
+	// the next changeset judges them, without a change of their dependencies
 	pending map[fleet.Key]bool
 }
+
+// entry is the knowledge about one key. An entry in a state is immutable; a new one replaces it.
+type entry struct {
+	key        fleet.Key
+	path, blob string             // of the head; of a removed file, the last ones
+	effective  *fleet.Declaration // nil: never good so far
+	head       *fleet.Declaration // nil: gone or not decoded
+	removed    bool
+	notes      []fleet.Problem // of decoding: why head is nil, or warnings
+	quarantine []fleet.Problem // why the head is not in effect; empty: it is
+	advice     []fleet.Problem // warnings of policies about the effective declaration
+}
+
+// term is a key of the reverse index. A term may name an object that does not exist: a deployment
+// is indexed under its missing environment, and is found when that appears.
+type term struct {
+	what   what
+	tenant fleet.TenantName
+	a, b   string
+}
+
+type what uint8
 
 func newState() *state {
 	return &state{entries: newTable[fleet.Key, entry](nil), index: newIndex(nil),
@@ -39,6 +63,24 @@ func (s *state) fold() {
 	s.under.effective, s.under.quarantined, s.under.pending = s.effective, s.quarantined, s.pending
 }
 
+// putCounting is put that keeps each tenant's use as well.
+func (s *state) putCounting(k fleet.Key, e *entry) {
+	before, after := effectiveOf(s.entries.get(k)), effectiveOf(e)
+	if before == after || k.Tenant == "" {
+		s.put(k, e)
+		return
+	}
+	used := s.usedBy(k.Tenant)
+	used.Applications -= s.applications(before)
+	s.put(k, e)
+	used.Applications += s.applications(after)
+	used.Environments += count(after != nil && after.Environment != nil) - count(
+		before != nil && before.Environment != nil)
+	used.Deployments += count(after != nil && after.Deployment != nil) - count(
+		before != nil && before.Deployment != nil)
+	s.used.set(k.Tenant, &used)
+}
+
 // put sets the entry of a key (nil: none) and keeps the index.
 func (s *state) put(k fleet.Key, e *entry) {
 	old := s.entries.get(k)
@@ -55,30 +97,202 @@ func (s *state) put(k fleet.Key, e *entry) {
 	s.entries.set(k, e)
 }
 
-// putCounting is put that keeps each tenant's use as well.
-func (s *state) putCounting(k fleet.Key, e *entry) {
-	before, after := effectiveOf(s.entries.get(k)), effectiveOf(e)
-	if before == after || k.Tenant == "" {
-		s.put(k, e)
-		return
-	}
-	used := s.usedBy(k.Tenant)
-	used.Applications -= s.applications(before)
-	s.put(k, e)
-	used.Applications += s.applications(after)
-	used.Environments += count(after != nil && after.Environment != nil) - count(before != nil &&
-		before.Environment != nil)
-	used.Deployments += count(after != nil && after.Deployment != nil) - count(before != nil &&
-		before.Deployment != nil)
-	s.used.set(k.Tenant, &used)
+// sameTerms reports whether two entries of a key certainly have the same terms, as when a head
+// takes effect.
+func sameTerms(a, b *entry) bool {
+	return a != nil && b != nil && hasCode(a.quarantine, codeQuota) == hasCode(
+		b.quarantine, codeQuota) && heldByPolicy(a) == heldByPolicy(b) &&
+		slices.Equal(a.versions(), b.versions())
 }
 
-func (s *state) usedBy(t fleet.TenantName) fleet.Quota {
-	if u := s.used.get(t); u != nil {
-		return *u
+const (
+	ofKind   what = iota // tenant, kind: every such key
+	refersTo             // tenant, kind, name: the declarations that name this key
+	claimOf              // server, namespace: environments that deploy there
+	// namespace: environments that deploy to one of this name, on any server
+	namespaceOf
+	argoCDIn     // namespace: engines whose Argo CD lives in one of this name
+	installation // installationID: engines
+	instance     // connection, namespace: engines
+	accessTo     // tenant, repository: credentials
+	sourceFrom   // tenant, repository: deployments
+	labelled     // tenant, label, value: environments
+	// tenant, label, value: deployments whose selector's first label this is
+	selecting
+	servedIn     // region: engines
+	wantedIn     // region: environments
+	overQuota    // tenant: newcomers that wait for room
+	grantsServer // an entry of Tenant.clusters: tenants
+	onServer     // an entry that would grant it: environments
+	underPolicy  // tenant, or all of them: what a policy holds back or warns of
+)
+
+// terms returns the terms of an entry: of its effective declaration and of its head.
+func (e *entry) terms() []term {
+	if e == nil {
+		return nil
 	}
-	return fleet.Quota{}
+	ts := []term{membersOf(e.key.Tenant, e.key.Kind)}
+	for _, d := range e.versions() {
+		ts = append(ts, terms(d)...)
+	}
+	if hasCode(e.quarantine, codeQuota) {
+		ts = append(ts, term{what: overQuota, tenant: e.key.Tenant})
+	}
+	if heldByPolicy(e) {
+		ts = append(ts, term{what: underPolicy, tenant: e.key.Tenant}, term{what: underPolicy})
+	}
+	return ts
 }
+
+func membersOf(t fleet.TenantName, k fleet.Kind) term {
+	return term{what: ofKind, tenant: t, a: string(k)}
+}
+
+// versions yields what the key declares in effect and at the head: none, one or both.
+func (e *entry) versions() []*fleet.Declaration {
+	if e == nil {
+		return nil
+	}
+	v := make([]*fleet.Declaration, 0, 2)
+	if e.effective != nil {
+		v = append(v, e.effective)
+	}
+	if e.head != nil && e.head != e.effective {
+		v = append(v, e.head)
+	}
+	return v
+}
+
+func terms(d *fleet.Declaration) []term {
+	var ts []term
+	for _, k := range references(d) {
+		ts = append(ts, referrersOf(k))
+	}
+	t := d.Key.Tenant
+	switch {
+	case d.Engine != nil:
+		return append(ts, term{what: argoCDIn, a: d.Engine.ArgoCD.Namespace},
+			term{what: servedIn, a: d.Engine.Region},
+			term{what: installation, a: d.Engine.ArgoCD.InstallationID}, instanceOf(d.Engine))
+	case d.Tenant != nil:
+		for _, g := range d.Tenant.Clusters {
+			ts = append(ts, term{what: grantsServer, a: g})
+		}
+	case d.Environment != nil:
+		if c := d.Environment.Cluster; c != nil {
+			for _, g := range fleet.ServerGrants(c.Server) {
+				ts = append(ts, term{what: onServer, a: g})
+			}
+		}
+		ts = append(ts, term{what: wantedIn, a: d.Environment.Region})
+		for _, ns := range d.Environment.Namespaces {
+			ts = append(ts, claim(d, ns), term{what: namespaceOf, a: ns})
+		}
+		for k, v := range d.Labels {
+			ts = append(ts, term{what: labelled, tenant: t, a: k, b: v})
+		}
+	case d.Credential != nil:
+		ts = append(ts, term{what: accessTo, tenant: t, a: repositoryKey(d.Credential.RepoURL)})
+	case d.Deployment != nil:
+		ts = append(
+			ts, term{what: sourceFrom, tenant: t, a: repositoryKey(d.Deployment.Source.RepoURL)})
+		if k, v, ok := firstLabel(d.Deployment.Destination.EnvironmentSelector); ok {
+			ts = append(ts, term{what: selecting, tenant: t, a: k, b: v})
+		}
+	}
+	return ts
+}
+
+// references returns the keys that a declaration refers to by name. A tenant's declaration also
+// refers to its Tenant, through its own key.
+func references(d *fleet.Declaration) []fleet.Key {
+	var ks []fleet.Key
+	env := func(n fleet.EnvironmentName) {
+		ks = append(ks, environmentKey(fleet.EnvironmentID{Tenant: d.Key.Tenant, Name: n}))
+	}
+	switch {
+	case d.Engine != nil:
+		for _, t := range d.Engine.DedicatedTo {
+			ks = append(ks, tenantKey(t))
+		}
+	case d.Policy != nil:
+		for _, t := range d.Policy.Tenants {
+			ks = append(ks, tenantKey(t))
+		}
+	case d.Deployment != nil:
+		for _, n := range d.Deployment.Destination.Environments {
+			env(n)
+		}
+		for _, o := range d.Deployment.Overrides {
+			env(o.Environment)
+		}
+	case d.SyncRun != nil:
+		ks = append(
+			ks, deploymentKey(fleet.DeploymentID{Tenant: d.Key.Tenant, Name: d.SyncRun.Deployment}))
+		for _, n := range d.SyncRun.Environments {
+			env(n)
+		}
+	}
+	return ks
+}
+
+func tenantKey(n fleet.TenantName) fleet.Key {
+	return fleet.Key{Kind: fleet.KindTenant, Name: string(n)}
+}
+
+func deploymentKey(id fleet.DeploymentID) fleet.Key {
+	return fleet.Key{Kind: fleet.KindGitOpsDeployment, Tenant: id.Tenant, Name: string(id.Name)}
+}
+
+func referrersOf(k fleet.Key) term {
+	return term{what: refersTo, tenant: k.Tenant, a: string(k.Kind), b: k.Name}
+}
+
+func instanceOf(e *fleet.EngineSpec) term {
+	connection := "in-cluster"
+	switch {
+	case e.Connection.KubeconfigRef != nil:
+		connection = "kubeconfig " + e.Connection.KubeconfigRef.Name
+	// only its agent knows its address: the installationID, which is unique, identifies it
+	case e.Connection.Agent != nil:
+		connection = "agent of " + e.ArgoCD.InstallationID
+	}
+	return term{what: instance, a: connection, b: e.ArgoCD.Namespace}
+}
+
+// claim returns the term for a namespace of an environment's API server. An agent's cluster belongs
+// to its environment alone.
+func claim(d *fleet.Declaration, namespace string) term {
+	server := "agent of " + environmentID(d.Key).String()
+	if c := d.Environment.Cluster; c != nil {
+		server = c.Server
+	}
+	return term{what: claimOf, a: server, b: namespace}
+}
+
+// repositoryKey is the URL itself when it is none: nothing that is refused meets anything else.
+func repositoryKey(url string) string {
+	key, err := fleet.NormalizeRepoURL(url)
+	if err != nil {
+		return url
+	}
+	return key
+}
+
+// heldByPolicy reports whether a change of policies, or of their other inputs, must judge the entry
+// again.
+func heldByPolicy(e *entry) bool {
+	return e != nil &&
+		(hasCode(e.quarantine, codePolicy) || hasCode(e.quarantine, codePolicyReached) ||
+			len(e.advice) > 0)
+}
+
+func hasCode(problems []fleet.Problem, code string) bool {
+	return slices.ContainsFunc(problems, func(p fleet.Problem) bool { return p.Code == code })
+}
+
+func (e *entry) quarantined() bool { return e != nil && len(e.quarantine) > 0 }
 
 // recount counts every tenant's use from nothing.
 func (s *state) recount() {
@@ -99,10 +313,17 @@ func (s *state) recount() {
 	}
 }
 
-// applications is how many Applications stand because of a declaration: a deployment's targets, or
-// the deployments that select an environment. Those that name an environment count it whether it
-// stands or not: in the end it does, but within a stage it may be removed before the deployment
-// that no longer names it is judged.
+func (s *state) usedBy(t fleet.TenantName) fleet.Quota {
+	if u := s.used.get(t); u != nil {
+		return *u
+	}
+	return fleet.Quota{}
+}
+
+// applications returns the number of Applications that a declaration causes: a deployment's
+// targets, or the deployments that select an environment. A deployment that names an environment
+// counts it even if it does not exist: within a changeset the environment may be removed before the
+// deployment that no longer names it is judged.
 func (s *state) applications(d *fleet.Declaration) int {
 	switch {
 	case d == nil:
@@ -125,11 +346,16 @@ func distinct(names []fleet.EnvironmentName) int {
 	return n
 }
 
-func (s *state) get(k fleet.Key) *fleet.Declaration { return effectiveOf(s.entries.get(k)) }
+func count(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
 
-// targets are the effective environments that a deployment names or selects, sorted. A selector
-// never reaches an environment that does not list the deployment's namespace; neither way reaches
-// one that is autonomous.
+// targets returns the effective environments that a deployment names or selects, sorted. A selector
+// never matches an environment that does not list the deployment's namespace. Autonomous
+// environments are never targets.
 func (s *state) targets(d *fleet.Declaration) []fleet.EnvironmentID {
 	var ids []fleet.EnvironmentID
 	dst := d.Deployment.Destination
@@ -150,6 +376,18 @@ func (s *state) targets(d *fleet.Declaration) []fleet.EnvironmentID {
 		return strings.Compare(string(a.Name), string(b.Name))
 	})
 	return slices.Compact(ids)
+}
+
+func environmentKey(id fleet.EnvironmentID) fleet.Key {
+	return fleet.Key{Kind: fleet.KindManagedEnvironment, Tenant: id.Tenant, Name: string(id.Name)}
+}
+
+func selects(d, env *fleet.Declaration) bool {
+	return matches(d, env) && !env.Environment.Agent.Autonomous()
+}
+
+func environmentID(k fleet.Key) fleet.EnvironmentID {
+	return fleet.EnvironmentID{Tenant: k.Tenant, Name: fleet.EnvironmentName(k.Name)}
 }
 
 // selecting are the effective deployments that select an environment, whether or not it is in
@@ -178,8 +416,13 @@ func (s *state) matching(env *fleet.Declaration) []fleet.Key {
 	return keys
 }
 
-func selects(d, env *fleet.Declaration) bool {
-	return matches(d, env) && !env.Environment.Agent.Autonomous()
+func (s *state) get(k fleet.Key) *fleet.Declaration { return effectiveOf(s.entries.get(k)) }
+
+func effectiveOf(e *entry) *fleet.Declaration {
+	if e == nil {
+		return nil
+	}
+	return e.effective
 }
 
 // matches reports whether an environment has a deployment's labels and its namespace.
@@ -189,13 +432,62 @@ func matches(d, env *fleet.Declaration) bool {
 		slices.Contains(env.Environment.Namespaces, d.Deployment.Destination.Namespace)
 }
 
-func environmentID(k fleet.Key) fleet.EnvironmentID {
-	return fleet.EnvironmentID{Tenant: k.Tenant, Name: fleet.EnvironmentName(k.Name)}
+// firstLabel is the label by which a selector is indexed: it selects nothing that lacks this one.
+func firstLabel(s *fleet.LabelSelector) (k, v string, ok bool) {
+	if s == nil || len(s.MatchLabels) == 0 {
+		return "", "", false
+	}
+	k = slices.Min(slices.Collect(maps.Keys(s.MatchLabels)))
+	return k, s.MatchLabels[k], true
 }
 
-func count(b bool) int {
-	if b {
-		return 1
+// same is the effective declaration when the head is equal to it: whether something changes is
+// asked of pointers.
+func same(head, effective *fleet.Declaration) *fleet.Declaration {
+	if head != nil && effective != nil && reflect.DeepEqual(head, effective) {
+		return effective
 	}
-	return 0
+	return head
+}
+
+func (e *entry) public() Quarantine {
+	return Quarantine{Key: e.key, Path: e.path, Blob: e.blob, Declaration: e.head,
+		Problems:    e.quarantine,
+		HasLastGood: e.effective != nil, Removed: e.removed}
+}
+
+func onlyErrors(problems []fleet.Problem) []fleet.Problem {
+	var errs []fleet.Problem
+	for _, p := range problems {
+		if p.Severity != fleet.SeverityWarning {
+			errs = append(errs, p)
+		}
+	}
+	return errs
+}
+
+func sortProblems(problems []fleet.Problem) []fleet.Problem {
+	slices.SortStableFunc(problems, fleet.CompareProblems)
+	return problems
+}
+
+// The keys of what others refer to.
+func fleetKey() fleet.Key { return fleet.Key{Kind: fleet.KindFleet, Name: "fleet"} }
+
+func engineKey(n fleet.EngineName) fleet.Key {
+	return fleet.Key{Kind: fleet.KindEngine, Name: string(n)}
+}
+
+func credentialKey(id fleet.CredentialID) fleet.Key {
+	return fleet.Key{Kind: fleet.KindRepositoryCredential, Tenant: id.Tenant, Name: string(id.Name)}
+}
+
+func syncRunKey(id fleet.SyncRunID) fleet.Key {
+	return fleet.Key{Kind: fleet.KindSyncRun, Tenant: id.Tenant, Name: string(id.Name)}
+}
+
+// SealedKey is the key of an encrypted file beside a declaration. Files of one name in two folders
+// are two files, so the folder is part of the name.
+func SealedKey(tenant fleet.TenantName, folder, name string) fleet.Key {
+	return fleet.Key{Kind: fleet.KindSealedSecret, Tenant: tenant, Name: folder + "/" + name}
 }

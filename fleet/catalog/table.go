@@ -1,22 +1,45 @@
 package catalog
 
 import (
+	"cmp"
 	"iter"
 	"maps"
 	"slices"
+	"strings"
 
 	"argosy.dev/argosy/fleet"
 )
 
-// table is a map that may lie over another one. Writing to the upper one costs what is written and
-// leaves the lower one as it is.
+// table is a map that may be layered over another one. A write to the upper layer costs its own
+// size and does not change the lower one.
 type table[K comparable, V any] struct {
 	under *table[K, V]
-	rows  map[K]*V // in an upper table, nil says that the lower one's row is gone
+	rows  map[K]*V // in an upper layer, nil deletes the row of the lower one
+}
+
+// index finds the declarations of a term. It has layers as table does: the upper one holds only the
+// differences.
+type index struct {
+	under *index
+	sets  map[term]*set               // of the lowest
+	delta map[term]map[fleet.Key]bool // of an upper one: true is added, false is removed
+}
+
+// set holds keys: most terms have one or two members, a few have very many.
+type set struct {
+	few  []fleet.Key
+	many map[fleet.Key]struct{}
 }
 
 func newTable[K comparable, V any](under *table[K, V]) *table[K, V] {
 	return &table[K, V]{under: under, rows: map[K]*V{}}
+}
+
+func newIndex(under *index) *index {
+	if under == nil {
+		return &index{sets: map[term]*set{}}
+	}
+	return &index{under: under, delta: map[term]map[fleet.Key]bool{}}
 }
 
 func (t *table[K, V]) get(k K) *V {
@@ -24,14 +47,6 @@ func (t *table[K, V]) get(k K) *V {
 		return v
 	}
 	return t.under.get(k)
-}
-
-func (t *table[K, V]) set(k K, v *V) {
-	if v == nil && t.under == nil {
-		delete(t.rows, k)
-		return
-	}
-	t.rows[k] = v
 }
 
 // all yields every row in no order.
@@ -62,19 +77,12 @@ func (t *table[K, V]) fold() {
 	}
 }
 
-// index finds the declarations that stand under a term. It is layered as table is: the upper one
-// holds only what differs.
-type index struct {
-	under *index
-	sets  map[term]*set               // of the lowest
-	delta map[term]map[fleet.Key]bool // of an upper one: true is added, false is removed
-}
-
-func newIndex(under *index) *index {
-	if under == nil {
-		return &index{sets: map[term]*set{}}
+func (t *table[K, V]) set(k K, v *V) {
+	if v == nil && t.under == nil {
+		delete(t.rows, k)
+		return
 	}
-	return &index{under: under, delta: map[term]map[fleet.Key]bool{}}
+	t.rows[k] = v
 }
 
 func (x *index) put(t term, k fleet.Key, present bool) {
@@ -92,20 +100,6 @@ func (x *index) put(t term, k fleet.Key, present bool) {
 	x.delta[t][k] = present
 }
 
-func (x *index) write(t term, k fleet.Key, present bool) {
-	s := x.sets[t]
-	switch {
-	case present && s == nil:
-		x.sets[t] = &set{few: []fleet.Key{k}}
-	case present:
-		s.add(k)
-	case s != nil:
-		if s.remove(k); s.len() == 0 {
-			delete(x.sets, t)
-		}
-	}
-}
-
 func (x *index) has(t term, k fleet.Key) bool {
 	if x.under == nil {
 		s := x.sets[t]
@@ -115,6 +109,11 @@ func (x *index) has(t term, k fleet.Key) bool {
 		return present
 	}
 	return x.under.has(t, k)
+}
+
+// list is the members of a term, sorted.
+func (x *index) list(t term) []fleet.Key {
+	return slices.SortedFunc(x.each(t), compareKeys)
 }
 
 // each yields the members of a term in no order. Nothing may be put under the term while it runs.
@@ -140,9 +139,44 @@ func (x *index) each(t term) iter.Seq[fleet.Key] {
 	}
 }
 
-// list is the members of a term, sorted.
-func (x *index) list(t term) []fleet.Key {
-	return slices.SortedFunc(x.each(t), compareKeys)
+func (s *set) each(yield func(fleet.Key) bool) {
+	for _, k := range s.few {
+		if !yield(k) {
+			return
+		}
+	}
+	for k := range maps.Keys(s.many) {
+		if !yield(k) {
+			return
+		}
+	}
+}
+
+// compareKeys orders by rank, kind, tenant and name, which is the order of paths within a folder.
+func compareKeys(a, b fleet.Key) int {
+	return cmp.Or(cmp.Compare(rank(a.Kind), rank(b.Kind)),
+		strings.Compare(string(a.Kind), string(b.Kind)),
+		strings.Compare(string(a.Tenant), string(b.Tenant)), strings.Compare(a.Name, b.Name))
+}
+
+const ranks = 6
+
+// rank orders kinds so that a declaration is judged after those that it refers to.
+func rank(k fleet.Kind) int {
+	switch k {
+	case fleet.KindFleet:
+		return 0
+	case fleet.KindTenant:
+		return 1
+	case fleet.KindEngine, fleet.KindPolicy:
+		return 2
+	case fleet.KindManagedEnvironment, fleet.KindRepositoryCredential, fleet.KindSealedSecret:
+		return 3
+	case fleet.KindGitOpsDeployment:
+		return 4
+	default:
+		return ranks - 1
+	}
 }
 
 func (x *index) fold() {
@@ -153,21 +187,21 @@ func (x *index) fold() {
 	}
 }
 
-// set holds keys: most terms have one or two members, a few have very many.
-type set struct {
-	few  []fleet.Key
-	many map[fleet.Key]struct{}
+func (x *index) write(t term, k fleet.Key, present bool) {
+	s := x.sets[t]
+	switch {
+	case present && s == nil:
+		x.sets[t] = &set{few: []fleet.Key{k}}
+	case present:
+		s.add(k)
+	case s != nil:
+		if s.remove(k); s.len() == 0 {
+			delete(x.sets, t)
+		}
+	}
 }
 
 const fewKeys = 8
-
-func (s *set) has(k fleet.Key) bool {
-	if s.many != nil {
-		_, ok := s.many[k]
-		return ok
-	}
-	return slices.Contains(s.few, k)
-}
 
 func (s *set) add(k fleet.Key) {
 	if s.has(k) {
@@ -187,6 +221,14 @@ func (s *set) add(k fleet.Key) {
 	s.many[k] = struct{}{}
 }
 
+func (s *set) has(k fleet.Key) bool {
+	if s.many != nil {
+		_, ok := s.many[k]
+		return ok
+	}
+	return slices.Contains(s.few, k)
+}
+
 func (s *set) remove(k fleet.Key) {
 	if s.many != nil {
 		delete(s.many, k)
@@ -198,16 +240,3 @@ func (s *set) remove(k fleet.Key) {
 }
 
 func (s *set) len() int { return len(s.few) + len(s.many) }
-
-func (s *set) each(yield func(fleet.Key) bool) {
-	for _, k := range s.few {
-		if !yield(k) {
-			return
-		}
-	}
-	for k := range maps.Keys(s.many) {
-		if !yield(k) {
-			return
-		}
-	}
-}

@@ -1,0 +1,873 @@
+package catalog
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"argosy.dev/argosy/fleet"
+)
+
+// checker judges one file at the head against the effective state.
+type checker struct {
+	st       *state
+	policies *policySet
+	guess    map[string]string // did-you-mean for tenants, which is asked once per file of a folder
+}
+
+func (ch *checker) checkShared(e *entry) []fleet.Problem {
+	switch d := e.head; {
+	case d.Engine != nil:
+		return ch.checkInstance(e, d.Engine)
+	case d.Environment != nil:
+		return ch.checkNamespaces(e, d)
+	case d.Credential != nil:
+		return ch.checkCredential(e, d.Credential)
+	}
+	return nil
+}
+
+func (ch *checker) checkInstance(e *entry, spec *fleet.EngineSpec) []fleet.Problem {
+	var problems []fleet.Problem
+	id := spec.ArgoCD.InstallationID
+	if r := ch.rival(e, term{what: installation, a: id}, e.itself, func(d *fleet.Declaration) bool {
+		return d.Engine.ArgoCD.InstallationID == id
+	}); r != nil {
+		problems = append(
+			problems, e.problem("spec.argocd.installationID", codeInstallationID,
+				"choose an ID that no other engine has",
+				"installationID %q is not free: engine %q %s (%s)", id, r.key.Name, r, r.path))
+	}
+	in := instanceOf(spec)
+	if r := ch.rival(e, in, e.itself, func(d *fleet.Declaration) bool {
+		return instanceOf(d.Engine) == in
+	}); r != nil {
+		problems = append(
+			problems,
+			e.problem("spec.argocd.namespace", codeInstance,
+				"an engine is one Argo CD instance: name another namespace or connection",
+				"the Argo CD in namespace %q of this connection is not free: engine %q %s (%s)",
+				spec.ArgoCD.Namespace, r.key.Name, r, r.path))
+	}
+	if held := e.effective; held != nil && held.Engine.ArgoCD.Namespace == spec.ArgoCD.Namespace {
+		return problems
+	}
+	for _, k := range ch.st.index.list(term{what: namespaceOf, a: spec.ArgoCD.Namespace}) {
+		if env := ch.st.get(k); env != nil &&
+			slices.Contains(env.Environment.Namespaces, spec.ArgoCD.Namespace) &&
+			!ch.ownCluster(env) {
+			return append(problems, e.problem("spec.argocd.namespace", codeEngineNamespace,
+				"choose a namespace that no tenant deploys to, or take it out of namespaces of "+
+					"fleet/tenants/"+string(k.Tenant)+".yaml and of the environment",
+				"namespace %q is one that environment %s deploys to (%s)", spec.ArgoCD.Namespace,
+				environmentID(k), env.Path))
+		}
+	}
+	return problems
+}
+
+// ownCluster reports whether the environment's cluster is its tenant's alone: behind its own agent,
+// or at an API server that no other tenant is granted. Naming namespaces there keeps the platform
+// from nothing.
+func (ch *checker) ownCluster(env *fleet.Declaration) bool {
+	c := env.Environment.Cluster
+	if c == nil {
+		return true
+	}
+	return ch.mayUse(env) && !ch.sharedServer(c.Server, env.Key.Tenant)
+}
+
+// checkNamespaces keeps environments out of each other's namespaces and out of Argo CD's. Only its
+// kubeconfig knows an engine's API server, so the namespace of an engine is refused on every
+// server: write access to that namespace creates Applications.
+func (ch *checker) checkNamespaces(e *entry, head *fleet.Declaration) []fleet.Problem {
+	var problems []fleet.Problem
+	may, shared := ch.mayUse(head), head.Environment.Cluster != nil &&
+		ch.sharedServer(head.Environment.Cluster.Server, e.key.Tenant)
+	for i, ns := range head.Environment.Namespaces {
+		field := fmt.Sprintf("spec.namespaces[%d]", i)
+		t := claim(head, ns)
+		if p := ch.checkArgoNamespace(e, field, ns); p != nil {
+			problems = append(problems, *p)
+		}
+		if !may || shared && !ch.mayName(e, head.Environment.Cluster.Server, ns) {
+			continue // never reveal the user of a namespace that the tenant may not use
+		}
+		other := ch.rival(e, t, func(k fleet.Key) bool { return k.Tenant == e.key.Tenant },
+			func(d *fleet.Declaration) bool {
+				return claim(d, ns) == t && slices.Contains(d.Environment.Namespaces, ns)
+			})
+		if other != nil {
+			// Without the other's name: a tenant learns nothing of the others.
+			problems = append(
+				problems,
+				e.problem(field, codeNamespaceClaimed,
+					"use a namespace of your own, or ask the platform to grant it to one tenant "+
+						"alone in namespaces of fleet/tenants/",
+					"namespace %q of %s is not free: another tenant's environment %s", ns, t.a,
+					other))
+		}
+	}
+	return problems
+}
+
+// mayUse reports whether the tenant is granted the environment's API server, or needs no grant.
+func (ch *checker) mayUse(env *fleet.Declaration) bool {
+	c := env.Environment.Cluster
+	if c == nil {
+		return true
+	}
+	t := ch.st.get(tenantKey(env.Key.Tenant))
+	return t != nil && fleet.ServerGranted(t.Tenant.Clusters, c.Server)
+}
+
+func (ch *checker) checkArgoNamespace(e *entry, field, ns string) *fleet.Problem {
+	if e.effective != nil && slices.Contains(e.effective.Environment.Namespaces, ns) {
+		return nil
+	}
+	for _, k := range ch.st.index.list(term{what: argoCDIn, a: ns}) {
+		for _, d := range ch.st.entries.get(k).versions() {
+			if d.Engine.ArgoCD.Namespace == ns {
+				p := e.problem(field, codeEngineNamespace, "use another namespace",
+					"namespace %q is one in which an engine's Argo CD lives", ns)
+				return &p
+			}
+		}
+	}
+	return nil
+}
+
+func (ch *checker) checkCredential(e *entry, spec *fleet.CredentialSpec) []fleet.Problem {
+	key := repositoryKey(spec.RepoURL)
+	r := ch.rival(e, term{what: accessTo, tenant: e.key.Tenant, a: key}, e.itself,
+		func(d *fleet.Declaration) bool { return repositoryKey(d.Credential.RepoURL) == key })
+	if r == nil {
+		return nil
+	}
+	return []fleet.Problem{
+		e.problem("spec.repoURL", codeSameRepository, "keep one of the two",
+			"credential %q is for the same repository: it %s (%s)", r.key.Name, r, r.path)}
+}
+
+// A rival has, or wants as well, what an entry wants.
+type rival struct {
+	*entry
+	has bool
+}
+
+// rival returns the entry that has a term in effect, or the first other good entry that wants it.
+// It returns nil if the owner has it already or there is no other. mine reports whether a key has
+// the same owner, has whether a declaration has the term.
+func (ch *checker) rival(e *entry, t term, mine func(fleet.Key) bool,
+	has func(*fleet.Declaration) bool) *rival {
+	var wants *rival
+	for _, k := range ch.st.index.list(t) {
+		other := ch.st.entries.get(k)
+		switch holds := other.effective != nil && has(other.effective); {
+		case holds && mine(k):
+			return nil
+		case holds:
+			return &rival{other, true}
+		case mine(k):
+		case wants == nil && other.head != nil && has(other.head) && ch.wellBehaved(other):
+			wants = &rival{other, false}
+		}
+	}
+	return wants
+}
+
+// wellBehaved reports whether the head of an entry is good as far as it alone is concerned.
+func (ch *checker) wellBehaved(e *entry) bool {
+	problems := ch.checkOwn(e, e.head)
+	return len(problems) == 0 && len(onlyErrors(ch.checkPolicies(e, problems))) == 0
+}
+
+// checkOwn checks the references of a head and the grants over it. checkShared checks conflicts
+// with other declarations.
+func (ch *checker) checkOwn(e *entry, d *fleet.Declaration) []fleet.Problem {
+	var grant *fleet.TenantSpec
+	if e.key.Tenant != "" {
+		t := ch.st.get(tenantKey(e.key.Tenant))
+		if t == nil {
+			return []fleet.Problem{ch.unknownTenant(e, "", e.key.Tenant)}
+		}
+		grant = t.Tenant
+	}
+	switch {
+	case d.Fleet != nil:
+		return checkFleet(e)
+	case d.Tenant != nil:
+		return checkTenant(e)
+	case d.Engine != nil:
+		return ch.checkTenants(e, "spec.dedicatedTo", d.Engine.DedicatedTo)
+	case d.Policy != nil:
+		return ch.checkTenants(e, "spec.tenants", d.Policy.Tenants)
+	case d.Environment != nil:
+		return ch.checkEnvironment(e, d.Environment, grant)
+	case d.Credential != nil:
+		return ch.checkRepository(e, "spec.repoURL", d.Credential.RepoURL, grant)
+	case d.Deployment != nil:
+		return append(
+			ch.checkRepository(e, "spec.source.repoURL", d.Deployment.Source.RepoURL, grant),
+			ch.checkDestinations(e, d.Deployment)...)
+	case d.SyncRun != nil:
+		return ch.checkSyncRun(e, d.SyncRun)
+	}
+	return nil
+}
+
+func checkFleet(e *entry) []fleet.Problem {
+	if e.key != fleetKey() {
+		return []fleet.Problem{
+			e.problem("metadata.name", codeFleetName,
+				"write it in fleet/fleet.yaml with the name fleet",
+				"there is exactly one Fleet, named \"fleet\"")}
+	}
+	return nil
+}
+
+const tenantNamespace = "argosy-tenant-"
+
+// checkTenant refuses a name that no namespace for the tenant's secrets can be made of.
+func checkTenant(e *entry) []fleet.Problem {
+	if most := 63 - len(tenantNamespace); len(e.key.Name) > most {
+		return []fleet.Problem{
+			e.problem("metadata.name", codeReservedName,
+				fmt.Sprintf("use at most %d characters", most),
+				"the name is %d characters long, and its secrets live in the namespace %s<name>, "+
+					"which has at most 63", len(e.key.Name), tenantNamespace)}
+	}
+	if err := fleet.ValidateName(e.key.Name); err != nil {
+		return []fleet.Problem{
+			e.problem("metadata.name", codeReservedName, "choose another name", "%v", err)}
+	}
+	return nil
+}
+
+// checkTenants checks the list of tenants of an Engine or a Policy.
+func (ch *checker) checkTenants(e *entry, field string,
+	tenants []fleet.TenantName) []fleet.Problem {
+	var problems []fleet.Problem
+	for i, t := range tenants {
+		if ch.st.get(tenantKey(t)) == nil {
+			problems = append(problems, ch.unknownTenant(e, fmt.Sprintf("%s[%d]", field, i), t))
+		}
+	}
+	return problems
+}
+
+func (ch *checker) unknownTenant(e *entry, field string, t fleet.TenantName) fleet.Problem {
+	if other := ch.st.entries.get(tenantKey(t)); other.quarantined() {
+		return e.problem(field, codeUnknownTenant, "correct "+other.path,
+			"tenant %q is quarantined and has no good state", t)
+	}
+	return e.problem(field, codeUnknownTenant, ch.declareTenant(t), "tenant %q is not declared", t)
+}
+
+// declareTenant is the fix for an unknown tenant, found once per name and round: a folder in the
+// wrong place holds many files.
+func (ch *checker) declareTenant(t fleet.TenantName) string {
+	fix, known := ch.guess[string(t)]
+	if !known {
+		fix = didYouMean(string(t), ch.st.effectiveNames("", fleet.KindTenant),
+			"the platform declares it in fleet/tenants/"+string(t)+".yaml")
+		fix = strings.Replace(fix, "did you mean ", "did you mean the folder of tenant ", 1)
+		ch.guess[string(t)] = fix
+	}
+	return fix
+}
+
+func (ch *checker) checkEnvironment(e *entry, spec *fleet.EnvironmentSpec,
+	grant *fleet.TenantSpec) []fleet.Problem {
+	var problems []fleet.Problem
+	if spec.Cluster != nil {
+		problems = ch.checkServer(e, spec, grant)
+	}
+	if a := spec.Agent; a != nil {
+		if i := slices.Index(spec.Namespaces, a.Namespace()); i >= 0 {
+			problems = append(
+				problems, e.problem(fmt.Sprintf("spec.namespaces[%d]", i), codeEngineNamespace,
+					"use another namespace",
+					"namespace %q is the one in which the cluster's own Argo CD lives "+
+						"(spec.agent.argocdNamespace)", a.Namespace()))
+		}
+	}
+	if spec.ClusterResources && len(grant.ClusterResources) == 0 {
+		problems = append(problems, e.problem("spec.clusterResources", codeClusterResources,
+			"leave it out, or ask the platform to grant kinds in fleet/tenants/"+
+				string(e.key.Tenant)+".yaml", "tenant %q is granted no cluster-scoped kinds",
+			e.key.Tenant))
+	}
+	if regions := grant.Placement.Regions; len(regions) > 0 &&
+		!slices.Contains(regions, spec.Region) {
+		problems = append(
+			problems,
+			e.problem("spec.region", codeRegion, "use one of "+strings.Join(sorted(regions), ", "),
+				"tenant %q may not be placed in region %q", e.key.Tenant, spec.Region))
+	}
+	return problems
+}
+
+// checkServer checks the API server of an environment against the fleet's hosts and the tenant's
+// grants, and its namespaces against those of other tenants on that server. The environment keeps
+// every namespace of the server that it has in effect.
+func (ch *checker) checkServer(e *entry, spec *fleet.EnvironmentSpec,
+	grant *fleet.TenantSpec) []fleet.Problem {
+	var problems []fleet.Problem
+	server, hosts := spec.Cluster.Server, ch.hosts()
+	if why := fleet.InternalServer(server, hosts.ClusterHosts,
+		hosts.RefusePrivateClusters); why != "" {
+		problems = append(problems, e.problem("spec.cluster.server", codeClusterHost,
+			"write the address that the engines reach it by, or ask the platform to list the "+
+				"host in clusterHosts of fleet/fleet.yaml",
+			"%s is a %s, which the fleet does not allow", strings.TrimPrefix(server, "https://"),
+			why))
+	}
+	file := "fleet/tenants/" + string(e.key.Tenant) + ".yaml"
+	if !fleet.ServerGranted(grant.Clusters, server) {
+		return append(
+			problems,
+			e.problem("spec.cluster.server", codeClusterGrant,
+				fmt.Sprintf("ask the platform to add %q to clusters of %s", server, file),
+				"tenant %q is not granted the API server %s", e.key.Tenant, server))
+	}
+	if !ch.sharedServer(server, e.key.Tenant) {
+		return problems
+	}
+	for i, ns := range spec.Namespaces {
+		if !ch.mayName(e, server, ns) {
+			problems = append(
+				problems, e.problem(fmt.Sprintf("spec.namespaces[%d]", i), codeNamespaceGrant,
+					fmt.Sprintf("ask the platform to add %q to namespaces of %s", ns, file),
+					"%s is granted to other tenants too, and namespace %q on it is not granted to "+
+						"tenant %q", server, ns, e.key.Tenant))
+		}
+	}
+	return problems
+}
+
+// sharedServer reports whether a tenant other than one is granted the API server.
+func (ch *checker) sharedServer(server string, other fleet.TenantName) bool {
+	for _, g := range fleet.ServerGrants(server) {
+		for k := range ch.st.index.each(term{what: grantsServer, a: g}) {
+			if d := ch.st.get(k); d != nil && k.Name != string(other) &&
+				slices.Contains(d.Tenant.Clusters, g) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// mayName reports whether the environment may name the namespace on an API server that other
+// tenants are granted too.
+func (ch *checker) mayName(e *entry, server, namespace string) bool {
+	t := ch.st.get(tenantKey(e.key.Tenant))
+	return t != nil && fleet.NamespaceGranted(t.Tenant.Namespaces, namespace) ||
+		e.has(server, namespace)
+}
+
+// has reports whether the environment has the namespace of the API server in effect.
+func (e *entry) has(server, namespace string) bool {
+	if e.effective == nil || e.effective.Environment.Cluster == nil {
+		return false
+	}
+	in := e.effective.Environment
+	return in.Cluster.Server == server && slices.Contains(in.Namespaces, namespace)
+}
+
+func (ch *checker) checkRepository(e *entry, field, raw string,
+	grant *fleet.TenantSpec) []fleet.Problem {
+	u, err := fleet.ParseRepoURL(raw)
+	if err != nil {
+		return []fleet.Problem{
+			e.problem(field, codeRepository, "write an https:// or ssh:// URL", "%v", err)}
+	}
+	var problems []fleet.Problem
+	if !fleet.GitHostAllowed(ch.hosts().GitHosts, u) {
+		problems = append(
+			problems,
+			e.problem(field, codeGitHost, ch.allowedHosts(),
+				"the fleet does not allow repositories of %s://%s", u.Scheme, u.Host))
+	}
+	if !fleet.RepositoryGranted(grant.Repositories, raw) {
+		problems = append(
+			problems, e.problem(field, codeRepository, grantedTo(e.key.Tenant, grant),
+				"tenant %q is not granted %s", e.key.Tenant, u.String()))
+	}
+	return problems
+}
+
+func (ch *checker) allowedHosts() string {
+	if ch.st.get(fleetKey()) == nil {
+		return "the platform declares fleet/fleet.yaml with gitHosts; there is none in effect"
+	}
+	hosts := sorted(ch.hosts().GitHosts)
+	if len(hosts) == 0 {
+		return "the platform lists hosts in gitHosts of fleet/fleet.yaml; it lists none"
+	}
+	return "use one of " + some(hosts) +
+		", or ask the platform to list the host in gitHosts of fleet/fleet.yaml"
+}
+
+func grantedTo(t fleet.TenantName, grant *fleet.TenantSpec) string {
+	ask := "ask the platform to add it to repositories of fleet/tenants/" + string(t) + ".yaml"
+	if len(grant.Repositories) == 0 {
+		return ask
+	}
+	return "use " + some(sorted(grant.Repositories)) + ", or " + ask
+}
+
+func (ch *checker) checkDestinations(e *entry, spec *fleet.DeploymentSpec) []fleet.Problem {
+	var problems []fleet.Problem
+	for i, n := range spec.Destination.Environments {
+		field := fmt.Sprintf("spec.destination.environments[%d]", i)
+		id := fleet.EnvironmentID{Tenant: e.key.Tenant, Name: n}
+		env := ch.st.get(environmentKey(id))
+		if env == nil {
+			problems = append(problems, ch.unknownEnvironment(e, field, id, i))
+		} else if env.Environment.Agent.Autonomous() {
+			problems = append(
+				problems,
+				e.problem(field, codeAutonomous,
+					"remove it here: who runs that cluster makes its Applications there; or set "+
+						"spec.agent.mode: managed in "+env.Path,
+					"environment %q is autonomous: its cluster's own Applications are the truth, "+
+						"and nothing is deployed there from here", n))
+		} else if ns := spec.Destination.Namespace; !slices.Contains(env.Environment.Namespaces,
+			ns) {
+			problems = append(problems, e.problem("spec.destination.namespace", codeNamespace,
+				"use one of "+some(sorted(env.Environment.Namespaces))+
+					", or add it to namespaces of "+env.Path, "environment %q has no namespace %q",
+				n, ns))
+		}
+	}
+	problems = append(problems, ch.checkSelected(e)...)
+	for i, o := range spec.Overrides {
+		field := fmt.Sprintf("spec.overrides[%d].environment", i)
+		id := fleet.EnvironmentID{Tenant: e.key.Tenant, Name: o.Environment}
+		named := slices.Contains(spec.Destination.Environments, o.Environment)
+		switch {
+		case slices.ContainsFunc(spec.Overrides[:i], func(p fleet.Override) bool {
+			return p.Environment == o.Environment
+		}):
+			problems = append(
+				problems,
+				e.problem(field, codeDuplicateOverride, "merge the two",
+					"environment %q has an override already", o.Environment))
+		case spec.Destination.EnvironmentSelector == nil && !named:
+			problems = append(
+				problems,
+				e.problem(field, codeNotADestination,
+					"add it to spec.destination.environments or remove the override",
+					"the deployment does not go to environment %q", o.Environment))
+		case !named && ch.st.get(environmentKey(id)) == nil:
+			problems = append(problems, ch.unknownEnvironment(e, field, id, i))
+		}
+	}
+	return problems
+}
+
+// checkSelected refuses a selector that matches autonomous environments: the label shows that
+// someone expects the deployment there.
+func (ch *checker) checkSelected(e *entry) []fleet.Problem {
+	names := ch.matched(e.head, func(env *fleet.Declaration) bool {
+		return matches(e.head, env) && env.Environment.Agent.Autonomous()
+	})
+	if len(names) == 0 {
+		return nil
+	}
+	return []fleet.Problem{e.problem("spec.destination.environmentSelector", codeAutonomous,
+		"narrow the selector or take the label off them, or set spec.agent.mode: managed there",
+		"the selector matches autonomous environments: their clusters' own Applications are the "+
+			"truth, and nothing is deployed there from here: %s", some(names))}
+}
+
+func (ch *checker) checkSyncRun(e *entry, spec *fleet.SyncRunSpec) []fleet.Problem {
+	if e.effective != nil {
+		return checkImmutable(e, spec)
+	}
+	id := fleet.DeploymentID{Tenant: e.key.Tenant, Name: spec.Deployment}
+	d := ch.st.get(deploymentKey(id))
+	if d == nil {
+		return []fleet.Problem{ch.unknownDeployment(e, id)}
+	}
+	targets := ch.st.targets(d)
+	var problems []fleet.Problem
+	for i, n := range spec.Environments {
+		field := fmt.Sprintf("spec.environments[%d]", i)
+		env := fleet.EnvironmentID{Tenant: e.key.Tenant, Name: n}
+		switch {
+		case ch.st.get(environmentKey(env)) == nil:
+			problems = append(problems, ch.unknownEnvironment(e, field, env, i))
+		case !slices.Contains(targets, env):
+			problems = append(
+				problems, e.problem(field, codeNotADestination, goesTo(d, targets),
+					"deployment %q does not go to environment %q", id.Name, n))
+		}
+	}
+	return problems
+}
+
+// checkImmutable refuses a changed SyncRun: its first state was acted on, and a second state would
+// not be.
+func checkImmutable(e *entry, spec *fleet.SyncRunSpec) []fleet.Problem {
+	was := e.effective.SyncRun
+	if was.Deployment == spec.Deployment && was.Revision == spec.Revision &&
+		was.Hold == spec.Hold && slices.Equal(was.Environments, spec.Environments) {
+		return nil
+	}
+	return []fleet.Problem{
+		e.problem("spec", codeImmutable, "restore it, and write another SyncRun under a new name",
+			"a SyncRun does not change once it is in effect")}
+}
+
+func (ch *checker) unknownDeployment(e *entry, id fleet.DeploymentID) fleet.Problem {
+	if other := ch.st.entries.get(deploymentKey(id)); other != nil {
+		return e.problem("spec.deployment", codeUnknownDeployment, "correct "+other.path,
+			"deployment %q is quarantined and has no good state", id.Name)
+	}
+	fix := didYouMean(string(id.Name), ch.st.effectiveNames(id.Tenant, fleet.KindGitOpsDeployment),
+		"declare it in tenants/"+string(id.Tenant)+"/deployments/"+string(id.Name)+".yaml")
+	return e.problem("spec.deployment", codeUnknownDeployment, fix,
+		"tenant %q has no deployment %q", id.Tenant, id.Name)
+}
+
+// unknownEnvironment names the closest environment for the first few mistakes of a file.
+func (ch *checker) unknownEnvironment(e *entry, field string, id fleet.EnvironmentID,
+	nth int) fleet.Problem {
+	path := "tenants/" + string(id.Tenant) + "/environments/" + string(id.Name) + ".yaml"
+	if other := ch.st.entries.get(environmentKey(id)); other != nil {
+		return e.problem(field, codeUnknownEnv, "correct "+other.path,
+			"environment %q is quarantined and has no good state", id.Name)
+	}
+	fix := "declare it in " + path
+	if nth < 10 {
+		fix = didYouMean(
+			string(id.Name), ch.st.effectiveNames(id.Tenant, fleet.KindManagedEnvironment), fix)
+	}
+	return e.problem(field, codeUnknownEnv, fix, "tenant %q has no environment %q", id.Tenant,
+		id.Name)
+}
+
+// didYouMean is a fix that names the closest of some names, or otherwise.
+func didYouMean(written string, names []string, otherwise string) string {
+	if best := fleet.Closest(written, names); best != "" {
+		return fmt.Sprintf("did you mean %q? Otherwise %s", best, otherwise)
+	}
+	return otherwise
+}
+
+// effectiveNames are the names of a kind of a tenant that are in effect.
+func (s *state) effectiveNames(t fleet.TenantName, k fleet.Kind) []string {
+	var names []string
+	for _, key := range s.index.list(membersOf(t, k)) {
+		if s.get(key) != nil {
+			names = append(names, key.Name)
+		}
+	}
+	return names
+}
+
+func goesTo(d *fleet.Declaration, targets []fleet.EnvironmentID) string {
+	names := make([]string, len(targets))
+	for i, t := range targets {
+		names[i] = string(t.Name)
+	}
+	if len(names) == 0 {
+		return "it goes to none: see " + d.Path
+	}
+	return "it goes to " + some(names)
+}
+
+func (e *entry) itself(k fleet.Key) bool { return k == e.key }
+
+// checkQuota refuses a declaration that would exceed the tenant's quota. Effective declarations
+// stay, and may change if the change adds no more Applications than the quota has left.
+func (ch *checker) checkQuota(e *entry) []fleet.Problem {
+	t := ch.st.get(tenantKey(e.key.Tenant))
+	if t == nil {
+		return nil // the platform's
+	}
+	used, quota := ch.st.usedBy(e.key.Tenant), t.Tenant.Quota
+	var problems []fleet.Problem
+	over := func(field, what string, more, used, quota int) {
+		if more > 0 && used+more > quota {
+			problems = append(
+				problems,
+				e.problem(field, codeQuota, "remove some, or ask the platform for more in "+t.Path,
+					"tenant %q has %d of %d %s and no room for %d more", e.key.Tenant, used, quota,
+					what, more))
+		}
+	}
+	over("spec", "environments", count(e.effective == nil && e.head.Environment != nil),
+		used.Environments, quota.Environments)
+	over("spec", "deployments", count(e.effective == nil && e.head.Deployment != nil),
+		used.Deployments, quota.Deployments)
+	field := "spec"
+	if e.head.Deployment != nil {
+		field = "spec.destination"
+	}
+	over(field, "applications", ch.st.applications(e.head)-ch.st.applications(e.effective),
+		used.Applications, quota.Applications)
+	return problems
+}
+
+// warnings is what a person should know of a declaration that is in effect. They hold nothing back.
+func (ch *checker) warnings(e *entry) []fleet.Problem {
+	if e.quarantined() || e.effective == nil {
+		return nil
+	}
+	var problems []fleet.Problem
+	for _, p := range e.notes {
+		if p.Severity == fleet.SeverityWarning {
+			problems = append(problems, p)
+		}
+	}
+	problems = append(problems, e.advice...)
+	switch d := e.effective; {
+	case d.Tenant != nil:
+		problems = append(problems, ch.warnQuota(e, d.Tenant.Quota)...)
+	case d.Environment != nil && d.Environment.Agent == nil &&
+		!ch.served(d.Environment.Region, fleet.Key{}):
+		problems = append(
+			problems,
+			e.warning("spec.region", codeNoEngine, ch.regions(),
+				"no engine is in region %q, so the environment is not placed",
+				d.Environment.Region))
+	case d.Deployment != nil:
+		problems = append(problems, ch.warnDestinations(e, d.Deployment)...)
+	case d.SyncRun != nil:
+		problems = append(problems, ch.warnSpent(e, d.SyncRun)...)
+	}
+	return problems
+}
+
+func (ch *checker) warnQuota(e *entry, quota fleet.Quota) []fleet.Problem {
+	used := ch.st.usedBy(fleet.TenantName(e.key.Name))
+	var problems []fleet.Problem
+	for _, q := range []struct {
+		what        string
+		used, quota int
+	}{{"environments", used.Environments, quota.Environments},
+		{"deployments", used.Deployments, quota.Deployments},
+		{"applications", used.Applications, quota.Applications}} {
+		if q.used > q.quota {
+			problems = append(
+				problems,
+				e.warning("spec.quota."+q.what, codeOverQuota,
+					"raise it, or ask the tenant to remove some",
+					"tenant %q has %d %s and a quota of %d; they stay, and nothing is added",
+					e.key.Name, q.used, q.what, q.quota))
+		}
+	}
+	return problems
+}
+
+// served reports whether an engine other than one is in a region.
+func (ch *checker) served(region string, other fleet.Key) bool {
+	for k := range ch.st.index.each(term{what: servedIn, a: region}) {
+		if d := ch.st.get(k); k != other && d != nil && d.Engine.Region == region {
+			return true
+		}
+	}
+	return false
+}
+
+func (ch *checker) regions() string {
+	var regions []string
+	for _, k := range ch.st.index.list(membersOf("", fleet.KindEngine)) {
+		if d := ch.st.get(k); d != nil && !slices.Contains(regions, d.Engine.Region) {
+			regions = append(regions, d.Engine.Region)
+		}
+	}
+	if len(regions) == 0 {
+		return "the platform declares engines in fleet/engines/; there is none"
+	}
+	slices.Sort(regions)
+	return "regions with engines: " + some(regions)
+}
+
+func (ch *checker) warnDestinations(e *entry, spec *fleet.DeploymentSpec) []fleet.Problem {
+	var problems []fleet.Problem
+	targets := ch.st.targets(e.effective)
+	if sel := spec.Destination.EnvironmentSelector; sel != nil {
+		if len(targets) == 0 {
+			problems = append(
+				problems, e.warning("spec.destination.environmentSelector", codeSelectsNothing,
+					"label an environment, or name environments",
+					"the selector matches no environment that has namespace %q, so nothing is "+
+						"deployed", spec.Destination.Namespace))
+		}
+		if lacking := ch.lacking(e.effective); len(lacking) > 0 {
+			problems = append(
+				problems,
+				e.warning("spec.destination.namespace", codeNamespace,
+					"add it to their namespaces, or narrow the selector",
+					"the selector matches environments without namespace %q, which are left out: %s",
+					spec.Destination.Namespace, some(lacking)))
+		}
+		for i, o := range spec.Overrides {
+			if !slices.Contains(targets, fleet.EnvironmentID{
+				Tenant: e.key.Tenant, Name: o.Environment}) {
+				problems = append(
+					problems, e.warning(fmt.Sprintf("spec.overrides[%d].environment", i),
+						codeUnusedOverride,
+						"remove the override, or label the environment",
+						"environment %q is not selected", o.Environment))
+			}
+		}
+	}
+	if create := spec.Sync.CreateNamespace; create != nil && *create {
+		if n := ch.cannotCreate(e.key.Tenant, targets); n != "" {
+			problems = append(problems, e.warning("spec.sync.createNamespace", codeCreateNamespace,
+				"make the namespace there beforehand, or have the tenant granted kind Namespace "+
+					"and the environment set clusterResources",
+				"environment %q allows no Namespace to be created", n))
+		}
+	}
+	return problems
+}
+
+// lacking are the environments that a deployment's selector matches and that do not list its
+// namespace.
+func (ch *checker) lacking(d *fleet.Declaration) []string {
+	return ch.matched(d, func(env *fleet.Declaration) bool { return !matches(d, env) })
+}
+
+// matched are the effective environments that a deployment's selector matches and that are so.
+func (ch *checker) matched(d *fleet.Declaration, so func(*fleet.Declaration) bool) []string {
+	sel := d.Deployment.Destination.EnvironmentSelector
+	k, v, ok := firstLabel(sel)
+	if !ok {
+		return nil
+	}
+	var names []string
+	for key := range ch.st.index.each(term{what: labelled, tenant: d.Key.Tenant, a: k, b: v}) {
+		if env := ch.st.get(key); env != nil && sel.Matches(env.Labels) && so(env) {
+			names = append(names, key.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// cannotCreate is the first target in which Argo CD may not create a namespace: a Namespace is
+// cluster-scoped, so the project must allow the kind and the cluster Secret cluster-scoped
+// resources.
+func (ch *checker) cannotCreate(t fleet.TenantName,
+	targets []fleet.EnvironmentID) fleet.EnvironmentName {
+	tenant := ch.st.get(tenantKey(t))
+	granted := tenant != nil && slices.Contains(tenant.Tenant.ClusterResources, fleet.GroupKind{
+		Kind: "Namespace"})
+	for _, id := range targets {
+		if env := ch.st.get(environmentKey(id)); !granted || env == nil ||
+			!env.Environment.ClusterResources {
+			return id.Name
+		}
+	}
+	return ""
+}
+
+func (ch *checker) warnSpent(e *entry, spec *fleet.SyncRunSpec) []fleet.Problem {
+	d := ch.st.get(deploymentKey(fleet.DeploymentID{Tenant: e.key.Tenant, Name: spec.Deployment}))
+	if d == nil || len(spec.Environments) == 0 {
+		return nil
+	}
+	targets := ch.st.targets(d)
+	for i, n := range spec.Environments {
+		if !slices.Contains(targets, fleet.EnvironmentID{Tenant: e.key.Tenant, Name: n}) {
+			return []fleet.Problem{
+				e.warning(fmt.Sprintf("spec.environments[%d]", i), codeSpentSyncRun,
+					"remove the file",
+					"deployment %q no longer goes to environment %q; the SyncRun has had its effect",
+					spec.Deployment, n)}
+		}
+	}
+	return nil
+}
+
+// codeURL is config-schema's for a URL that cannot be one.
+const codeURL = "invalid-url"
+
+// withHosts adds the fleet's allowed hosts to the problems of a repository URL that did not decode:
+// the decoder of a single file does not know them.
+func (ch *checker) withHosts(problems []fleet.Problem) []fleet.Problem {
+	var out []fleet.Problem
+	for i, p := range problems {
+		if p.Code != codeURL || !strings.HasSuffix(p.Field, "repoURL") {
+			continue
+		}
+		if out == nil {
+			out = slices.Clone(problems)
+		}
+		if hosts := sorted(ch.hosts().GitHosts); len(hosts) > 0 {
+			out[i].Fix += ": " + some(hosts)
+		}
+	}
+	if out == nil {
+		return problems
+	}
+	return out
+}
+
+func sorted(names []string) []string { return slices.Sorted(slices.Values(names)) }
+
+// hosts is the fleet as far as hosts go; without a Fleet none is allowed.
+func (ch *checker) hosts() fleet.FleetSpec {
+	if d := ch.st.get(fleetKey()); d != nil {
+		return *d.Fleet
+	}
+	return fleet.FleetSpec{}
+}
+
+// some lists names, not too many.
+func some(names []string) string {
+	if len(names) > 8 {
+		return strings.Join(names[:8], ", ") + fmt.Sprintf(" or one of %d others", len(names)-8)
+	}
+	return strings.Join(names, ", ")
+}
+
+// Several declarations may want the same thing: a namespace of an API server, a repository's
+// credential, an Argo CD instance, a share of a quota. Its effective owner keeps it. Two newcomers
+// are both refused, unless one of them has another error: then it does not block the other.
+
+var sharedCodes = []string{codeNamespaceClaimed, codeEngineNamespace, codeSameRepository,
+	codeInstallationID, codeInstance, codeQuota, codeNamespaceInUse, codeReferenced,
+	codePolicyReached}
+
+// barred reports whether an entry is quarantined for a reason of its own, and so no rival to
+// anyone.
+func barred(e *entry) bool {
+	return e.quarantined() && slices.ContainsFunc(e.quarantine, func(p fleet.Problem) bool {
+		return !slices.Contains(sharedCodes, p.Code)
+	})
+}
+
+// rivalTerms returns the terms of declarations that may conflict with this one.
+func rivalTerms(d *fleet.Declaration) []term {
+	switch {
+	case d.Engine != nil:
+		return []term{{what: installation, a: d.Engine.ArgoCD.InstallationID}, instanceOf(d.Engine),
+			{what: namespaceOf, a: d.Engine.ArgoCD.Namespace}}
+	case d.Environment != nil:
+		ts := make([]term, 0, 2*len(d.Environment.Namespaces))
+		for _, ns := range d.Environment.Namespaces {
+			ts = append(ts, claim(d, ns), term{what: argoCDIn, a: ns})
+		}
+		return ts
+	case d.Credential != nil:
+		return []term{
+			{what: accessTo, tenant: d.Key.Tenant, a: repositoryKey(d.Credential.RepoURL)}}
+	}
+	return nil
+}
+
+// String words what the rival does.
+func (r *rival) String() string {
+	if r.has {
+		return "has it"
+	}
+	return "wants it too"
+}
