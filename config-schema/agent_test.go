@@ -9,8 +9,10 @@ import (
 
 func agentEnvironment(t *testing.T, agent string) *fleet.EnvironmentSpec {
 	t.Helper()
-	doc := Decode(File{Path: "tenants/acme/environments/berlin.yaml",
-		Bytes: []byte(`apiVersion: argosy.dev/v1alpha1
+	doc := Decode(
+		File{
+			Path: "tenants/acme/environments/berlin.yaml",
+			Bytes: []byte(`apiVersion: argosy.dev/v1alpha1
 kind: ManagedEnvironment
 metadata: {name: berlin}
 spec:
@@ -51,9 +53,11 @@ func TestAnEngineIsReachedByItsAgent(t *testing.T) {
 	text := strings.Replace(string(New(fleet.KindEngine, "", "eu-1")), "inCluster: true",
 		"agent: {}", 1)
 	doc := Decode(File{Path: "fleet/engines/eu-1.yaml", Bytes: []byte(text)})
-	if len(doc.Problems) > 0 || doc.Declaration.Engine.Connection != (fleet.Connection{
-		Agent: doc.Declaration.Engine.Connection.Agent}) ||
-		doc.Declaration.Engine.Connection.Agent == nil {
+	if len(doc.Problems) > 0 {
+		t.Fatalf("%+v", doc)
+	}
+	agent := doc.Declaration.Engine.Connection.Agent
+	if doc.Declaration.Engine.Connection != (fleet.Connection{Agent: agent}) || agent == nil {
 		t.Errorf("%v\n%s", doc.Problems, text)
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-var update = flag.Bool("update", false, "write what is said now as what is wanted")
+var update = flag.Bool("update", false, "update the golden parts")
 
 // wanted is the name of the golden part of a case.
 const wanted = "problems"
@@ -57,7 +57,7 @@ func unquote(t *testing.T, s string) string {
 	return u
 }
 
-// golden compares what a case says with what its archive wants, or writes it there.
+// golden compares a result with the golden part of an archive, or updates that part.
 func golden(t *testing.T, name string, a *txtar.Archive, got, want []byte) {
 	t.Helper()
 	if *update {
@@ -95,7 +95,7 @@ func eachCase(t *testing.T, dir string, run func(t *testing.T, name string, a *t
 	}
 }
 
-func TestBadFilesAreToldWhatIsWrongAndWhatToWrite(t *testing.T) {
+func TestEachProblemOfABadFileHasAFix(t *testing.T) {
 	seen := map[string]bool{}
 	eachCase(t, "bad", func(t *testing.T, name string, a *txtar.Archive) {
 		files, want := caseFiles(t, a)
@@ -104,7 +104,7 @@ func TestBadFilesAreToldWhatIsWrongAndWhatToWrite(t *testing.T) {
 			t.Error("a declaration came out of a bad file")
 		}
 		if len(doc.Problems) == 0 {
-			t.Error("nothing is said of a bad file")
+			t.Error("a bad file has no problem")
 		}
 		for _, p := range doc.Problems {
 			seen[p.Code] = true
@@ -122,7 +122,7 @@ func TestBadFilesAreToldWhatIsWrongAndWhatToWrite(t *testing.T) {
 		golden(t, name, a, got.Bytes(), want)
 	})
 	// These cannot be written as a file of testdata; tests of their own cover them.
-	for _, code := range []string{codeFileTooLarge, codeInternal, codePathTwin, codeTooManyProblems,
+	for _, code := range []string{codeFileTooLarge, codeInternal, codePathCase, codeTooManyProblems,
 		codeUnreadable} {
 		seen[code] = true
 	}
@@ -134,8 +134,8 @@ func TestBadFilesAreToldWhatIsWrongAndWhatToWrite(t *testing.T) {
 }
 
 func TestAFolderThatCannotBeReadIsItsTenants(t *testing.T) {
-	for path, tenant := range map[string]fleet.TenantName{"tenants/acme/": "acme", "fleet/": "",
-		"tenants/": "", `tenants/".."/`: ""} {
+	for path, tenant := range map[string]fleet.TenantName{
+		"tenants/acme/": "acme", "fleet/": "", "tenants/": "", `tenants/".."/`: ""} {
 		doc := Decode(File{Path: path, Blob: "1234", Unreadable: "two entries have the same name"})
 		if doc.Declaration != nil || len(doc.Problems) != 1 ||
 			doc.Key != (fleet.Key{Kind: fleet.KindFile, Tenant: tenant, Name: path}) {
@@ -145,7 +145,7 @@ func TestAFolderThatCannotBeReadIsItsTenants(t *testing.T) {
 	}
 }
 
-func TestAFileThatIsTooLargeIsToldItsSize(t *testing.T) {
+func TestAFileThatIsTooLargeIsReportedWithItsSize(t *testing.T) {
 	doc := Decode(File{Path: "tenants/acme/deployments/web.yaml", Size: 41943040})
 	if len(doc.Problems) != 1 ||
 		doc.Problems[0].Message != "the file has 41943040 bytes; at most 262144 are read" {
@@ -153,7 +153,7 @@ func TestAFileThatIsTooLargeIsToldItsSize(t *testing.T) {
 	}
 }
 
-// checkProblem holds every problem to what a person needs of it.
+// checkProblem checks that a problem has everything that a person needs to fix it.
 func checkProblem(t *testing.T, p fleet.Problem) {
 	t.Helper()
 	if Codes()[p.Code] == "" {

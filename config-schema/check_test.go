@@ -17,12 +17,12 @@ func TestAWholeRepoIsCheckedOffline(t *testing.T) {
 		problems := Check(files)
 		for _, p := range problems {
 			if p.Field != "" && p.Line == 0 {
-				t.Errorf("no place is told: %+v", p)
+				t.Errorf("no position: %+v", p)
 			}
 		}
 		slices.Reverse(files)
 		if again := Check(files); !slices.Equal(again, problems) {
-			t.Errorf("the order of the files changes what is said:\n%v\n%v", problems, again)
+			t.Errorf("the order of the files changes the problems:\n%v\n%v", problems, again)
 		}
 		var got bytes.Buffer
 		if err := WriteText(&got, problems, false); err != nil {
@@ -41,8 +41,11 @@ func manyFiles(n int) []File {
 	}
 	for t := range 100 {
 		tenant := fmt.Sprintf("tenant-%d", t)
-		files = append(files, File{Path: "fleet/tenants/" + tenant + ".yaml",
-			Bytes: []byte(fmt.Sprintf(`apiVersion: argosy.dev/v1alpha1
+		files = append(
+			files,
+			File{
+				Path: "fleet/tenants/" + tenant + ".yaml",
+				Bytes: []byte(fmt.Sprintf(`apiVersion: argosy.dev/v1alpha1
 kind: Tenant
 metadata: {name: %s}
 spec:
@@ -53,8 +56,8 @@ spec:
   namespaces: [checkout]
 `, tenant, tenant, tenant))})
 		for e := range 4 {
-			files = append(files,
-				File{Path: fmt.Sprintf("tenants/%s/environments/env-%d.yaml", tenant, e),
+			files = append(
+				files, File{Path: fmt.Sprintf("tenants/%s/environments/env-%d.yaml", tenant, e),
 					Bytes: []byte(fmt.Sprintf(`apiVersion: argosy.dev/v1alpha1
 kind: ManagedEnvironment
 metadata: {name: env-%d, labels: {tier: prod}}
@@ -69,8 +72,9 @@ spec:
 	}
 	for i := 0; len(files) < n; i++ {
 		tenant := fmt.Sprintf("tenant-%d", i%100)
-		files = append(files, File{Path: fmt.Sprintf("tenants/%s/deployments/app-%d.yaml", tenant,
-			i), Bytes: []byte(fmt.Sprintf(`# Application %d of %s, as a team would write it.
+		files = append(
+			files, File{Path: fmt.Sprintf("tenants/%s/deployments/app-%d.yaml", tenant, i),
+				Bytes: []byte(fmt.Sprintf(`# Application %d of %s, as a team would write it.
 apiVersion: argosy.dev/v1alpha1
 kind: GitOpsDeployment
 metadata:

@@ -16,22 +16,22 @@ func TestThePathIsTheIdentity(t *testing.T) {
 		"fleet/fleet.yaml":        {Kind: fleet.KindFleet, Name: "fleet"},
 		"fleet/engines/eu-1.yaml": {Kind: fleet.KindEngine, Name: "eu-1"},
 		"fleet/tenants/acme.yaml": {Kind: fleet.KindTenant, Name: "acme"},
-		"tenants/acme/environments/prod-eu.yaml": {Kind: fleet.KindManagedEnvironment,
-			Tenant: "acme", Name: "prod-eu"},
-		"tenants/acme/deployments/checkout.yaml": {Kind: fleet.KindGitOpsDeployment,
-			Tenant: "acme", Name: "checkout"},
-		"tenants/acme/credentials/git.yaml": {Kind: fleet.KindRepositoryCredential,
-			Tenant: "acme", Name: "git"},
-		"tenants/acme/syncs/rollback.yaml": {Kind: fleet.KindSyncRun, Tenant: "acme",
-			Name: "rollback"},
-		"tenants/acme/environments/prod-eu.sops.yaml": {Kind: fleet.KindSealedSecret,
-			Tenant: "acme", Name: "environments/prod-eu"},
-		"tenants/acme/credentials/prod-eu.sops.yaml": {Kind: fleet.KindSealedSecret,
-			Tenant: "acme", Name: "credentials/prod-eu"},
-		"tenants/acme/deployments/fleet.yaml": {Kind: fleet.KindGitOpsDeployment,
-			Tenant: "acme", Name: "fleet"},
-		"tenants/tenants/environments/environments.yaml": {Kind: fleet.KindManagedEnvironment,
-			Tenant: "tenants", Name: "environments"},
+		"tenants/acme/environments/prod-eu.yaml": {
+			Kind: fleet.KindManagedEnvironment, Tenant: "acme", Name: "prod-eu"},
+		"tenants/acme/deployments/checkout.yaml": {
+			Kind: fleet.KindGitOpsDeployment, Tenant: "acme", Name: "checkout"},
+		"tenants/acme/credentials/git.yaml": {
+			Kind: fleet.KindRepositoryCredential, Tenant: "acme", Name: "git"},
+		"tenants/acme/syncs/rollback.yaml": {
+			Kind: fleet.KindSyncRun, Tenant: "acme", Name: "rollback"},
+		"tenants/acme/environments/prod-eu.sops.yaml": {
+			Kind: fleet.KindSealedSecret, Tenant: "acme", Name: "environments/prod-eu"},
+		"tenants/acme/credentials/prod-eu.sops.yaml": {
+			Kind: fleet.KindSealedSecret, Tenant: "acme", Name: "credentials/prod-eu"},
+		"tenants/acme/deployments/fleet.yaml": {
+			Kind: fleet.KindGitOpsDeployment, Tenant: "acme", Name: "fleet"},
+		"tenants/tenants/environments/environments.yaml": {
+			Kind: fleet.KindManagedEnvironment, Tenant: "tenants", Name: "environments"},
 	} {
 		key, ours, problem := Classify(path)
 		if key != want || !ours || problem != nil {
@@ -54,10 +54,10 @@ func TestWhatIsOutsideIsIgnored(t *testing.T) {
 	}
 }
 
-func TestAMisplacedFileNeverStandsForTheDeclarationItResembles(t *testing.T) {
-	for _, path := range []string{"tenants/acme/deployments/checkout.yml",
-		"tenants/acme/deployments/Checkout.yaml", "tenants/acme/deployments/checkout.yaml/x",
-		"tenants/acme/deployments/checkout.json",
+func TestAMisplacedFileNeverReplacesASimilarDeclaration(t *testing.T) {
+	for _, path := range []string{
+		"tenants/acme/deployments/checkout.yml", "tenants/acme/deployments/Checkout.yaml",
+		"tenants/acme/deployments/checkout.yaml/x", "tenants/acme/deployments/checkout.json",
 		"tenants/acme/deployments/checkout.sops.yaml", "fleet/fleet.yml", "fleet/sub/fleet.yaml",
 		"fleet/engines/a.sops.yaml", "tenants/acme/environments/.sops.yaml",
 		"tenants/acme/environments/a.sops.yml",
@@ -68,15 +68,16 @@ func TestAMisplacedFileNeverStandsForTheDeclarationItResembles(t *testing.T) {
 			problem.Key != key || problem.Fix == "" {
 			t.Errorf("%q: %v, %v, %+v", path, key, ours, problem)
 		}
-		if wantTenant := strings.HasPrefix(path, "tenants/acme/"); wantTenant != (key.Tenant == "acme") {
+		wantTenant := strings.HasPrefix(path, "tenants/acme/")
+		if wantTenant != (key.Tenant == "acme") {
 			t.Errorf("%q: the tenant is %q", path, key.Tenant)
 		}
 	}
 }
 
-// Of the paths that some filesystem takes for one, at most one is a declaration's: what reads Git's
-// objects need not look for twins.
-func TestOfTwinsAtMostOneIsADeclaration(t *testing.T) {
+// The control plane does not check for paths that some filesystem takes for one: at most one of
+// them is a declaration.
+func TestAtMostOneOfDuplicatePathsIsADeclaration(t *testing.T) {
 	var paths []string
 	for _, f := range exampleFiles(t) {
 		paths = append(paths, f.Path)
@@ -93,9 +94,9 @@ func TestOfTwinsAtMostOneIsADeclaration(t *testing.T) {
 			continue
 		}
 		accepted++
-		for _, twin := range twinsOf(path) {
-			if key, ours, problem := Classify(twin); ours && problem == nil {
-				t.Errorf("%q and %+q are both accepted, the twin as %v", path, twin, key)
+		for _, duplicate := range duplicatesOf(path) {
+			if key, ours, problem := Classify(duplicate); ours && problem == nil {
+				t.Errorf("%q and %+q are both accepted, the duplicate as %v", path, duplicate, key)
 			}
 		}
 	}
@@ -104,44 +105,45 @@ func TestOfTwinsAtMostOneIsADeclaration(t *testing.T) {
 	}
 }
 
-// twinsOf writes each letter of a path as a filesystem that ignores case, Unicode forms or what
-// cannot be seen would not tell from it.
-func twinsOf(path string) []string {
-	twins := []string{strings.ToUpper(path), path + " ", path + "."}
+// duplicatesOf varies each letter of a path in the ways that a filesystem may ignore: case, Unicode
+// form, invisible characters.
+func duplicatesOf(path string) []string {
+	duplicates := []string{strings.ToUpper(path), path + " ", path + "."}
 	for i, r := range path {
 		before, after := path[:i], path[i+1:]
 		for _, like := range []rune{unicode.ToUpper(r), unicode.ToTitle(r), unicode.SimpleFold(r),
 			unicode.SimpleFold(unicode.SimpleFold(r))} {
 			if like != r {
-				twins = append(twins, before+string(like)+after)
+				duplicates = append(duplicates, before+string(like)+after)
 			}
 		}
 		if unicode.IsLetter(r) {
-			for _, like := range []string{"e\u0301", "\u00e9", string(r) + "\u200c",
-				string(r - 'a' + '\uff41')} {
-				twins = append(twins, before+like+after)
+			for _, like := range []string{
+				"e\u0301", "\u00e9", string(r) + "\u200c", string(r - 'a' + '\uff41')} {
+				duplicates = append(duplicates, before+like+after)
 			}
 		}
 	}
-	return twins
+	return duplicates
 }
 
-// What keeps names has limits that Git has not, and JSON has no invalid text: neither may make two
-// files one, or one file two.
+// Stores of names have limits that Git does not have, and JSON has no invalid text: neither may
+// merge two files or split one.
 func TestAFilesNameIsBoundedTextAndItsOwn(t *testing.T) {
 	long := "tenants/acme/deployments/" + strings.Repeat("x", 5000)
 	names := map[string]string{}
 	for _, path := range []string{long, long + "y", long + "/a.yaml", "tenants/acme/\xff",
 		"tenants/acme/\xfe", "tenants/acme/\xff\x00", "tenants/acme/\ufffd",
-		"tenants/acme/" + strings.Repeat("\u00e9", 300), "tenants/acme/" + strings.Repeat("x",
-			maxFileName-len("tenants/acme/"))} {
+		"tenants/acme/" + strings.Repeat("\u00e9", 300),
+		"tenants/acme/" + strings.Repeat("x", maxFileName-len("tenants/acme/"))} {
 		key, _, problem := Classify(path)
-		if twin, taken := names[key.Name]; taken {
-			t.Errorf("%.40q and %.40q are both called %q", path, twin, key.Name)
+		if duplicate, taken := names[key.Name]; taken {
+			t.Errorf("%.40q and %.40q are both called %q", path, duplicate, key.Name)
 		}
 		names[key.Name] = path
-		if len(key.Name) > maxFileName || !utf8.ValidString(key.Name) || strings.Contains(key.Name,
-			"\x00") || key.Tenant != "acme" || problem == nil || problem.Path != path {
+		if len(key.Name) > maxFileName || !utf8.ValidString(key.Name) ||
+			strings.Contains(key.Name, "\x00") || key.Tenant != "acme" || problem == nil ||
+			problem.Path != path {
 			t.Errorf("%.40q is called %q", path, key.Name)
 		}
 		if back := PathOf(key); back != "" && back != path {
@@ -157,9 +159,9 @@ func TestPathsThatOneFilesystemMixesUpAreRefusedOnEvery(t *testing.T) {
 		"README.md", "readme.md", "tenants/initech/deployments/\u212aa.yaml",
 		"tenants/initech/deployments/ka.yaml"}
 	got := map[string]bool{}
-	for _, p := range Twins(paths) {
+	for _, p := range DuplicatePaths(paths) {
 		got[p.Path] = true
-		if p.Code != codePathTwin || p.Fix == "" {
+		if p.Code != codePathCase || p.Fix == "" {
 			t.Errorf("%+v", p)
 		}
 	}
@@ -172,13 +174,13 @@ func TestPathsThatOneFilesystemMixesUpAreRefusedOnEvery(t *testing.T) {
 	if len(got) != len(want) {
 		t.Errorf("refused: %v", got)
 	}
-	for _, nfc := range []string{"tenants/acme/deployments/caf\u00e9.yaml",
-		"tenants/acme/deployments/cafe\u0301.yaml"} {
+	for _, nfc := range []string{
+		"tenants/acme/deployments/caf\u00e9.yaml", "tenants/acme/deployments/cafe\u0301.yaml"} {
 		if _, ours, problem := Classify(nfc); !ours || problem == nil {
 			t.Errorf("%+q is accepted", nfc)
 		}
 	}
-	if Twins([]string{"tenants/acme/a", "tenants/acme/a", "tenants/acme/b"}) != nil {
-		t.Error("a path is its own twin")
+	if DuplicatePaths([]string{"tenants/acme/a", "tenants/acme/a", "tenants/acme/b"}) != nil {
+		t.Error("a path is its own duplicate")
 	}
 }

@@ -6,6 +6,15 @@ import (
 	"argosy.dev/argosy/fleet/catalog"
 )
 
+// AllCodes returns the codes of every problem with their meaning: of this package, of fleet/catalog
+// and of a plan.
+func AllCodes() map[string]string {
+	all := catalog.Codes()
+	maps.Copy(all, Codes())
+	maps.Copy(all, planCodes())
+	return all
+}
+
 // Codes of the problems that this package finds. They are stable: people search for them and tools
 // match them.
 const (
@@ -33,7 +42,7 @@ const (
 	codeMissingField    = "missing-field"
 	codeNotAllowed      = "field-not-allowed"
 	codeOutOfRange      = "out-of-range"
-	codePathTwin        = "path-twin"
+	codePathCase        = "path-twin"
 	codePlaintextSecret = "plaintext-secret"
 	codeSealed          = "invalid-sealed-file"
 	codeSyntax          = "syntax"
@@ -51,32 +60,23 @@ const (
 	codeYAMLFeature     = "yaml-feature"
 )
 
-// AllCodes are the codes that argosy may tell: of this package, of what fleet/catalog finds between
-// files, and of what a plan finds.
-func AllCodes() map[string]string {
-	all := catalog.Codes()
-	maps.Copy(all, Codes())
-	maps.Copy(all, planCodes())
-	return all
-}
-
-// Codes says what each code of this package means, in one sentence.
+// Codes returns the codes of this package with their meaning, in one sentence each.
 func Codes() map[string]string {
 	return map[string]string{
 		codeBlank: "A field is empty (\"\", null, [] or {}). A blank never means a " +
 			"default or a wildcard: leave the field out.",
 		codeUnbound: "A *.sops.yaml file does not hold its own path as an encrypted " +
-			"value, so that a copy of it would open for any tenant.",
+			"value, so that a copy of the file would open for any tenant.",
 		codeDuplicateEntry: "A list names the same thing twice.",
-		codeDuplicateKey:   "A key stands twice in one map, or twice with different case.",
+		codeDuplicateKey:   "A map has a key twice, or twice with different case.",
 		codeEmptyFile:      "The file holds no declaration.",
 		codeEncoding:       "The file is not plain UTF-8 text with LF or CRLF line ends.",
 		codeExclusive:      "Fields exclude one another, or none of a group that needs one is set.",
 		codeExpression: "An expression of a policy does not compile, gives another type " +
 			"than it should, or may cost too much.",
 		codeFileTooLarge: "The file is larger than a declaration may be.",
-		codeHiddenCharacter: "The file holds a character that is not seen, or that makes the " +
-			"text read differently from what it says.",
+		codeHiddenCharacter: "The file holds an invisible character, or one that changes how " +
+			"the text reads.",
 		codeInternal: "Argosy failed on this file. The fault is Argosy's; the " +
 			"declaration is kept at its last good state.",
 		codeInvalidLabel:    "A label's key or value is not allowed.",
@@ -85,35 +85,55 @@ func Codes() map[string]string {
 		codeInvalidRevision: "A revision is no plain branch, tag or commit.",
 		codeInvalidURL:      "A URL or host is refused.",
 		codeInvalidValue:    "A value does not have the form that the field demands.",
-		codeIrregular: "The entry is a symlink, a submodule or another thing that is no " +
-			"regular file; it is never followed.",
+		codeIrregular: "The entry is a symlink, a submodule or another entry that is no " +
+			"regular file. Argosy never follows it.",
 		codeLFSPointer:   "The file is a Git LFS pointer; declarations are stored in Git itself.",
-		codeMisplaced:    "The file stands where no declaration belongs.",
+		codeMisplaced:    "The file is in a place where no declaration belongs.",
 		codeMissingField: "A required field is missing.",
 		codeNotAllowed: "The field exists in Argo CD or Kubernetes but is Argosy's or the " +
 			"platform's to set.",
 		codeOutOfRange: "A number, a text's length or a list's length is out of its bounds.",
-		codePathTwin: "Two paths differ only in case, and would be one file on some " +
+		codePathCase: "Two paths differ only in case, and would be one file on some " +
 			"machines.",
-		codePlaintextSecret: "The file holds what looks like a secret in clear. It must be " +
-			"revoked, since Git keeps it.",
+		codePlaintextSecret: "The file seems to hold a secret in plaintext. Revoke it, since " +
+			"Git keeps it.",
 		codeSealed:          "A *.sops.yaml file is not wholly encrypted for age recipients.",
 		codeSyntax:          "The file is not valid YAML.",
 		codeTooDeep:         "Maps and lists are nested deeper than any declaration needs.",
-		codeTooManyProblems: "The file has more problems than are told at once.",
+		codeTooManyProblems: "The file has more problems than one report shows.",
 		codeUnknownField:    "There is no such field.",
 		codeUnknownKind:     "There is no such kind.",
-		codeUnknownValue:    "The value is none of those that the field knows.",
-		codeUnreadable: "The folder holds what Git would not have written, or more than is " +
-			"read of one folder; what was applied of it stays.",
+		codeUnknownValue:    "The field does not allow the value.",
+		codeUnreadable: "The folder holds entries that Git would not have written, or is " +
+			"too large to be read; its applied declarations stay in effect.",
 		codeUnsupported: "The kind or field belongs to a later version of Argosy and does " +
 			"nothing in this one.",
 		codeWrongExtension: "Declarations end in .yaml.",
-		codeWrongKind:      "The kind is not the one that the folder holds.",
+		codeWrongKind:      "The folder holds declarations of another kind.",
 		codeWrongName:      "metadata.name is not the file's name.",
 		codeWrongType:      "The value has another type than the field.",
-		codeWrongVersion:   "apiVersion is not the one that this version reads.",
+		codeWrongVersion:   "This version of Argosy does not read the apiVersion.",
 		codeYAMLFeature: "The file uses a feature of YAML that declarations do not have: " +
 			"anchors, aliases, merges, tags, directives, several documents.",
+	}
+}
+
+// planCodes returns the codes that only a plan has: problems of reconciler/plan, and the notes of
+// `argosy plan -o sarif` on changes. This package does not import reconciler/plan; a test keeps the
+// two in step.
+func planCodes() map[string]string {
+	return map[string]string{
+		"cannot-render": "No object for Argo CD can be made from the declaration; it keeps " +
+			"its last good state.",
+		"engine-in-use": "The engine still serves environments or holds objects: it cannot " +
+			"be removed, nor become another Argo CD.",
+		"environment-in-use": "The environment still has Applications: its agent cannot join or " +
+			"leave, and neither its mode nor its Argo CD can change.",
+		"plan-create":  "An object is created on an engine.",
+		"plan-delete":  "An object is deleted from an engine.",
+		"plan-hold":    "An object would be deleted, and waits for an approval.",
+		"plan-update":  "An object is changed on an engine.",
+		"sync-not-run": "The SyncRun is not run in an environment that no engine serves yet.",
+		"unplaced":     "No engine can serve the environment.",
 	}
 }

@@ -14,20 +14,20 @@ import (
 	"testing"
 )
 
-// What a person sees in brackets after "error" is what that person looks up.
+// People look up the word in brackets after "error".
 func TestEveryCodeIsDocumented(t *testing.T) {
-	told, known := toldCodes(t, ".."), AllCodes()
-	for code, where := range told {
+	reported, known := reportedCodes(t, ".."), AllCodes()
+	for code, where := range reported {
 		if !slices.ContainsFunc(slices.Collect(maps.Keys(known)), func(k string) bool {
 			return k == code || strings.HasSuffix(code, "-") && strings.HasPrefix(k, code)
 		}) {
-			t.Errorf("%s: code %q stands in no list of codes", where, code)
+			t.Errorf("%s: code %q is in no list of codes", where, code)
 		}
 	}
 	for _, code := range slices.Sorted(maps.Keys(known)) {
 		head, _, _ := strings.Cut(code, "-")
-		if told[code] == "" && told[head+"-"] == "" {
-			t.Errorf("code %q is documented, and nothing tells it", code)
+		if reported[code] == "" && reported[head+"-"] == "" {
+			t.Errorf("code %q is documented, and nothing reports it", code)
 		}
 		if !isCode.MatchString(code) || !strings.HasSuffix(known[code], ".") {
 			t.Errorf("code %q: %q", code, known[code])
@@ -35,7 +35,7 @@ func TestEveryCodeIsDocumented(t *testing.T) {
 	}
 	for _, code := range []string{"path-twin", "unknown-tenant", "cannot-render", "engine-in-use",
 		"environment-in-use", "sync-not-run", "plan-"} {
-		if told[code] == "" {
+		if reported[code] == "" {
 			t.Errorf("this test does not see %q in the program", code)
 		}
 	}
@@ -43,10 +43,10 @@ func TestEveryCodeIsDocumented(t *testing.T) {
 
 var isCode = regexp.MustCompile(`^[a-z]+(-[a-z]+)*$`)
 
-// toldCodes finds, in the program's text below root, every code that a problem is given: a constant
-// called code…, the Code of a fleet.Problem, a text that is passed for a parameter called code. One
-// that is put together is told as far as its last dash.
-func toldCodes(t *testing.T, root string) map[string]string {
+// reportedCodes finds every code that the sources below root give to a problem: a constant called
+// code…, the Code of a fleet.Problem, an argument for a parameter called code. Of a concatenated
+// code it returns the part up to its last dash.
+func reportedCodes(t *testing.T, root string) map[string]string {
 	t.Helper()
 	files, passed := programFiles(t, root), map[string]int{}
 	for path, f := range files {
@@ -56,7 +56,7 @@ func toldCodes(t *testing.T, root string) map[string]string {
 			}
 		}
 	}
-	told := map[string]string{}
+	reported := map[string]string{}
 	for path, f := range files {
 		take := func(e ast.Expr) {
 			if b, ok := e.(*ast.BinaryExpr); ok {
@@ -65,7 +65,7 @@ func toldCodes(t *testing.T, root string) map[string]string {
 			if l, ok := e.(*ast.BasicLit); ok && l.Kind == token.STRING {
 				if code, err := strconv.Unquote(l.Value); err == nil &&
 					isCode.MatchString(strings.TrimSuffix(code, "-")) {
-					told[code] = path
+					reported[code] = path
 				}
 			}
 		}
@@ -96,7 +96,7 @@ func toldCodes(t *testing.T, root string) map[string]string {
 			return true
 		})
 	}
-	return told
+	return reported
 }
 
 func takeCode(problem *ast.CompositeLit, take func(ast.Expr)) {

@@ -1,7 +1,10 @@
 package configschema
 
 import (
+	"fmt"
 	"reflect"
+	"strings"
+	"time"
 
 	"argosy.dev/argosy/fleet"
 )
@@ -9,17 +12,7 @@ import (
 // shape is the type of a value as it is written.
 type shape int
 
-const (
-	shapeText shape = iota
-	shapeInteger
-	shapeBoolean
-	shapeDuration
-	shapeObject
-	shapeList
-	shapeLabels // a map of text to text
-)
-
-// value describes what may stand somewhere in a declaration.
+// value describes a value of a declaration.
 type value struct {
 	shape  shape
 	format *format  // of a text
@@ -29,7 +22,7 @@ type value struct {
 	most   int64
 	empty  bool    // "" or [] has a meaning of its own here and is no mistake
 	item   *value  // of a list
-	unique string  // of a list of objects: the field that tells entries apart
+	unique string  // of a list of objects: the field that is the entry's key
 	fields []field // of an object
 	groups []group // of an object
 	checks []check // of an object: rules over several fields
@@ -43,7 +36,7 @@ type field struct {
 	name     string
 	doc      string // meaning, units and limits, for people
 	example  string // as one writes it in YAML
-	fallback string // what holds when it is left out, for people
+	fallback string // default, for people
 	required bool
 	first    bool // not required, and still written by New: most first files need it
 	value
@@ -57,8 +50,8 @@ type group struct {
 	when    string // which of them to write when, for people
 }
 
-// check is a rule over several fields. It is told the decoded struct and the node, and reports what
-// is wrong.
+// check is a rule over several fields. It gets the decoded struct and its node, and reports errors
+// to the decoder.
 type check func(d *decoder, into reflect.Value, at node)
 
 // word is the answer to a field that does not exist here.
@@ -99,6 +92,16 @@ type metadata struct {
 	Labels map[string]string `json:"labels,omitempty"`
 }
 
+const (
+	shapeText shape = iota
+	shapeInteger
+	shapeBoolean
+	shapeDuration
+	shapeObject
+	shapeList
+	shapeLabels // a map of text to text
+)
+
 // describe makes a kind's description whole: the envelope that all share around the spec, bound to
 // the types of the domain.
 func describe[S any](k kind, spec value, hang func(*fleet.Declaration, *S)) *kind {
@@ -109,7 +112,7 @@ func describe[S any](k kind, spec value, hang func(*fleet.Declaration, *S)) *kin
 		{name: "kind", doc: "Always `" + string(k.name) + "` in this folder.", required: true,
 			example: string(k.name),
 			value:   value{words: []string{string(k.name)}}},
-		{name: "metadata", doc: "Who the declaration is.", required: true, value: value{
+		{name: "metadata", doc: "Identity of the declaration.", required: true, value: value{
 			shape: shapeObject, never: neverMetadata, fields: []field{
 				{name: "name", doc: "The file's name without `.yaml`.", required: true,
 					example: exampleName(k.name), value: textOf(formatName)},
@@ -119,7 +122,7 @@ func describe[S any](k kind, spec value, hang func(*fleet.Declaration, *S)) *kin
 						"them, none of them blank.", example: "{team: payments}",
 					value: value{shape: shapeLabels, most: maxLabels}},
 			}}},
-		{name: "spec", doc: "What is wanted.", required: true, value: spec},
+		{name: "spec", doc: "The desired state.", required: true, value: spec},
 	}}
 	k.begin = func(d *fleet.Declaration) reflect.Value {
 		doc := new(document[S])
@@ -152,7 +155,71 @@ func exampleName(k fleet.Kind) string {
 	return "checkout"
 }
 
-func textOf(f *format) value       { return value{format: f} }
+func textOf(f *format) value { return value{format: f} }
+
+// bind ties a description to the type that it decodes into, field by field. A description that does
+// not fit its type is a mistake in this package that no input can cause, and panics when the
+// program starts.
+func bind(v *value, t reflect.Type, at string) {
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if err := v.fits(t); err != nil {
+		panic(fmt.Sprintf("configschema: %s: %v", at, err))
+	}
+	switch v.shape {
+	case shapeList:
+		bind(v.item, t.Elem(), at+"[]")
+	case shapeObject:
+		v.bound = t
+		if t.NumField() != len(v.fields) {
+			panic(
+				fmt.Sprintf("configschema: %s: %d fields are described, %s has %d", at,
+					len(v.fields), t, t.NumField()))
+		}
+		for i := range v.fields {
+			f := &v.fields[i]
+			f.index = indexOf(t, f.name, at)
+			bind(&f.value, t.Field(f.index).Type, at+"."+f.name)
+		}
+	}
+}
+
+func (v *value) fits(t reflect.Type) error {
+	fits := false
+	switch v.shape {
+	case shapeText:
+		fits = t.Kind() == reflect.String
+	case shapeInteger:
+		fits = t.Kind() == reflect.Int
+	case shapeBoolean:
+		fits = t.Kind() == reflect.Bool
+	case shapeDuration:
+		fits = t == reflect.TypeFor[fleet.Duration]() &&
+			t.ConvertibleTo(reflect.TypeFor[time.Duration]())
+	case shapeObject:
+		fits = t.Kind() == reflect.Struct
+	case shapeList:
+		fits = t.Kind() == reflect.Slice
+	case shapeLabels:
+		fits = t == reflect.TypeFor[map[string]string]()
+	}
+	if !fits {
+		return fmt.Errorf("type %s does not hold the described shape", t)
+	}
+	return nil
+}
+
+func indexOf(t reflect.Type, name, at string) int {
+	for i := range t.NumField() {
+		tag, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
+		if tag == name {
+			return i
+		}
+	}
+	panic(fmt.Sprintf("configschema: %s: %s has no field %q", at, t, name))
+}
+
 func wordOf(words ...string) value { return value{words: words} }
 func integer(least, most int64) value {
 	return value{shape: shapeInteger, least: least, most: most}
@@ -166,7 +233,7 @@ func (v value) by(name string) value        { v.unique = name; return v }
 func (v value) checked(c ...check) value    { v.checks = append(v.checks, c...); return v }
 func (v value) not(w map[string]word) value { v.never = w; return v }
 
-// exactlyOneOf and atMostOneOf are said of an object's fields.
+// exactlyOneOf and atMostOneOf add a group to an object's fields.
 func (v value) exactlyOneOf(names ...string) value {
 	v.groups = append(v.groups, group{names: names, exactly: true})
 	return v
@@ -177,25 +244,8 @@ func (v value) atMostOneOf(names ...string) value {
 	return v
 }
 
-// when says of the group that was named last which of its fields to write when.
+// when adds advice to the last group: which of its fields to choose.
 func (v value) when(words string) value {
 	v.groups[len(v.groups)-1].when = ": " + words
 	return v
-}
-
-func (v *value) fieldNamed(name string) *field {
-	for i := range v.fields {
-		if v.fields[i].name == name {
-			return &v.fields[i]
-		}
-	}
-	return nil
-}
-
-func (v *value) names() []string {
-	names := make([]string, len(v.fields))
-	for i := range v.fields {
-		names[i] = v.fields[i].name
-	}
-	return names
 }

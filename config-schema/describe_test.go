@@ -168,14 +168,14 @@ func TestADescriptionThatDoesNotFitItsTypeStopsTheProgram(t *testing.T) {
 			field{name: "number", value: integer(0, 1)}),
 		"a type differs": object(field{name: "name", value: textOf(formatName)},
 			field{name: "count", value: boolean()}),
-		"a list is no list": object(field{
-			name: "name", value: listOf(textOf(formatName))},
+		"a list is no list": object(
+			field{name: "name", value: listOf(textOf(formatName))},
 			field{name: "count", value: integer(0, 1)}),
 	} {
 		func() {
 			defer func() {
 				if recover() == nil {
-					t.Errorf("%s: nobody notices", name)
+					t.Errorf("%s: the binding accepts it", name)
 				}
 			}()
 			bind(&v, reflect.TypeFor[spec](), "spec")
@@ -183,7 +183,7 @@ func TestADescriptionThatDoesNotFitItsTypeStopsTheProgram(t *testing.T) {
 	}
 }
 
-func TestEveryFieldSaysWhatItMeansAndShowsHowItIsWritten(t *testing.T) {
+func TestEveryFieldHasAMeaningAndAnExample(t *testing.T) {
 	var look func(v *value, at string)
 	look = func(v *value, at string) {
 		if v.shape == shapeList {
@@ -195,7 +195,7 @@ func TestEveryFieldSaysWhatItMeansAndShowsHowItIsWritten(t *testing.T) {
 		for i := range v.fields {
 			f := &v.fields[i]
 			if f.doc == "" {
-				t.Errorf("%s.%s says nothing", at, f.name)
+				t.Errorf("%s.%s has no text", at, f.name)
 			}
 			if f.example == "" && f.shape != shapeObject &&
 				(f.shape != shapeList || f.item.shape != shapeObject) {
@@ -246,15 +246,15 @@ func TestATemplatesCommentsCanBeTakenAwayLineByLine(t *testing.T) {
 	}
 }
 
-// uncommented takes the mark off a line and off the lines of the maps that it stands in.
+// uncommented removes the comment mark of a line and of the lines of its parent maps.
 func uncommented(lines []string, at int) []string {
 	out := append([]string(nil), lines...)
 	depth := func(l string) int { return len(l) - len(strings.TrimLeft(l, " ")) }
 	need := 100
 	for i := at; i >= 0 && strings.HasPrefix(lines[i], "# "); i-- {
 		bare := lines[i][2:]
-		if d := depth(bare); i == at || d < need && !strings.HasPrefix(strings.TrimLeft(bare, " "),
-			"#") {
+		if d := depth(bare); i == at || d < need &&
+			!strings.HasPrefix(strings.TrimLeft(bare, " "), "#") {
 			out[i], need = bare, d
 		}
 	}

@@ -153,8 +153,8 @@ spec:
 func TestFormattingChangesNoMeaningAndIsDoneOnce(t *testing.T) {
 	files := exampleFiles(t)
 	for _, k := range kindOrder {
-		files = append(files,
-			File{Path: pathOf(k), Bytes: New(k.name, "acme", exampleName(k.name))})
+		files = append(
+			files, File{Path: pathOf(k), Bytes: New(k.name, "acme", exampleName(k.name))})
 		for _, v := range variants(k) {
 			files = append(files, File{Path: pathOf(k), Bytes: []byte(v)})
 		}
@@ -205,8 +205,8 @@ func TestFormatRefusesWhatItCannotKeep(t *testing.T) {
 	}
 }
 
-// comments counts what stands behind a '#' on any line. A '#' within a text counts too: it is there
-// before and after.
+// comments counts the texts behind a '#' on any line. A '#' within a text counts too: it is in both
+// texts.
 func comments(text []byte) map[string]int {
 	count := map[string]int{}
 	for line := range strings.Lines(string(text)) {

@@ -1,89 +1,318 @@
 package configschema
 
-import "argosy.dev/argosy/fleet"
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"path"
+	"strings"
 
-// Formats of texts. The errors of their checks say what is wrong; the decoder adds where, and the
+	"argosy.dev/argosy/fleet"
+)
+
+// Formats of texts. The error of a check gives the reason; the decoder adds the position and the
 // field's example.
 var (
-	formatName = &format{code: codeInvalidName,
+	formatName = &format{
+		code: codeInvalidName,
 		what: "a name: 1 to 63 of a-z, 0-9 and '-', beginning and ending with a letter or " +
 			"digit, not reserved",
 		pattern: `^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`, check: fleet.ValidateName}
-	formatLabelWord = &format{code: codeInvalidName,
+	formatLabelWord = &format{
+		code:    codeInvalidName,
 		what:    "1 to 63 of a-z, 0-9 and '-', beginning and ending with a letter or digit",
 		pattern: `^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`, check: checkDNSLabel}
-	formatNamespace = &format{code: codeInvalidName,
+	formatNamespace = &format{
+		code: codeInvalidName,
 		what: "one exact namespace, never a pattern; those of Kubernetes, Argo CD and " +
 			"Argosy, and `default`, are refused",
 		pattern: `^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`, check: fleet.ValidateNamespace}
-	formatNamespaceGrant = &format{code: codeInvalidName,
+	formatNamespaceGrant = &format{
+		code:    codeInvalidName,
 		what:    "one exact namespace, or with a '-' at the end every namespace that begins so",
 		pattern: `^[a-z0-9][-a-z0-9]{0,62}$`, check: fleet.CheckNamespaceGrant}
-	formatEngineNamespace = &format{code: codeInvalidName,
-		what:    "one exact namespace, not one of Kubernetes' own",
+	formatEngineNamespace = &format{
+		code: codeInvalidName, what: "one exact namespace, not one of Kubernetes' own",
 		pattern: `^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`, check: checkEngineNamespace}
-	formatRepoURL = &format{code: codeInvalidURL,
+	formatRepoURL = &format{
+		code: codeInvalidURL,
 		what: "an https:// or ssh:// URL of a repository, or http:// for a host that is " +
 			"listed with it, without user, pattern or query; its host is listed in Fleet.gitHosts",
 		pattern: `^(https?|ssh)://[^\s*?\[\]{}!\\%#]+$`, check: func(s string) error {
 			_, err := fleet.ParseRepoURL(s)
 			return err
 		}}
-	formatGrant = &format{code: codeInvalidURL,
+	formatGrant = &format{
+		code:    codeInvalidURL,
 		what:    "the URL of a repository, or with a trailing slash everything below it",
 		pattern: `^(https?|ssh)://[^\s*?\[\]{}!\\%#]+$`, check: fleet.CheckGrant}
-	formatGitHost = &format{code: codeInvalidURL,
+	formatGitHost = &format{
+		code: codeInvalidURL,
 		what: "an exact host, with :port when it is not the default; http://host allows it " +
 			"without TLS",
 		pattern: `^(http://)?[^\s*?\[\]{}!\\%#/@]+$`, check: fleet.CheckGitHost}
 	formatClusterHost = &format{code: codeInvalidURL, what: "an exact host, or host:port",
 		pattern: `^[^\s*?\[\]{}!\\%#/@]+$`, check: fleet.CheckClusterHost}
-	formatServer = &format{code: codeInvalidURL,
+	formatServer = &format{
+		code:    codeInvalidURL,
 		what:    "https://host[:port] of an API server, without path, query or user",
 		pattern: `^https://[^\s*?\[\]{}!\\%#/@]+$`, check: fleet.CheckServerURL}
-	formatServerGrant = &format{code: codeInvalidURL,
+	formatServerGrant = &format{
+		code:    codeInvalidURL,
 		what:    "https://host[:port] of an API server, or .domain for every host below it",
 		pattern: `^(https://|\.)[^\s*?\[\]{}!\\%#/@]+$`, check: fleet.CheckServerGrant}
-	formatCAData = &format{code: codeInvalidValue,
-		what: "the cluster's CA certificates: PEM, in base64", pattern: `^[A-Za-z0-9+/]+={0,2}$`,
-		check: checkCAData}
-	formatPath = &format{code: codeInvalidPath,
+	formatCAData = &format{
+		code: codeInvalidValue, what: "the cluster's CA certificates: PEM, in base64",
+		pattern: `^[A-Za-z0-9+/]+={0,2}$`, check: checkCAData}
+	formatPath = &format{
+		code:    codeInvalidPath,
 		what:    "a path inside the repository, `.` for its root; no `..`, no leading slash",
 		pattern: `^[A-Za-z0-9._@+=,/-]+$`, check: checkPath}
 	formatChart = &format{code: codeInvalidValue, what: "the name of a chart",
 		pattern: `^[A-Za-z0-9][A-Za-z0-9._-]*$`, check: checkChart}
-	formatRevision = &format{code: codeInvalidRevision,
-		what:    "a branch, tag, commit or chart version, exactly",
+	formatRevision = &format{
+		code: codeInvalidRevision, what: "a branch, tag, commit or chart version, exactly",
 		pattern: `^[A-Za-z0-9_][A-Za-z0-9._/+_-]*$`, check: checkRevision}
 	formatFixed = &format{code: codeInvalidRevision, what: "a full commit id or a tag; not HEAD",
 		pattern: `^[A-Za-z0-9_][A-Za-z0-9._/+_-]*$`, check: checkFixedRevision}
-	formatImage = &format{code: codeInvalidValue,
-		what: "an image override: [name=]image[:tag][@digest]", pattern: `^[A-Za-z0-9._/:@=+-]+$`,
-		check: checkImage}
+	formatImage = &format{
+		code: codeInvalidValue, what: "an image override: [name=]image[:tag][@digest]",
+		pattern: `^[A-Za-z0-9._/:@=+-]+$`, check: checkImage}
 	formatAffix = &format{code: codeInvalidValue, what: "a-z, 0-9, '-' and '.'",
-		pattern: `^[a-z0-9.-]+$`, check: charset("a-z, 0-9, '-' and '.'",
-			"abcdefghijklmnopqrstuvwxyz0123456789.-")}
+		pattern: `^[a-z0-9.-]+$`,
+		check:   charset("a-z, 0-9, '-' and '.'", "abcdefghijklmnopqrstuvwxyz0123456789.-")}
 	formatRelease = &format{code: codeInvalidName, what: "at most 53 of a-z, 0-9 and '-'",
 		pattern: `^[a-z0-9]([-a-z0-9]{0,51}[a-z0-9])?$`, check: checkRelease}
-	formatParam = &format{code: codeInvalidValue,
-		what: "a key of the chart's values, e.g. image.tag or hosts[0]", pattern: `^[^\s,={}]+$`,
-		check: checkParameterName}
+	formatParam = &format{
+		code: codeInvalidValue, what: "a key of the chart's values, e.g. image.tag or hosts[0]",
+		pattern: `^[^\s,={}]+$`, check: checkParameterName}
 	formatAny = &format{code: codeInvalidValue, what: "any text", pattern: ``,
 		check: func(string) error { return nil }}
-	formatOwner = &format{code: codeInvalidValue,
+	formatOwner = &format{
+		code: codeInvalidValue,
 		what: "`github:<login>` for a person, `github:<organization>/<team>` for a team, or " +
 			"`group:<name>` for a group that people sign in with",
 		pattern: `^(github:[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)?|group:[A-Za-z0-9][A-Za-z0-9._/-]*)$`, check: checkOwner}
-	formatLabelKey = &format{code: codeInvalidLabel,
+	formatLabelKey = &format{
+		code: codeInvalidLabel,
 		what: "the key of a label, e.g. team or example.com/team: outside the domains of " +
 			"Kubernetes, Argo CD and Argosy",
 		pattern: `^([a-z0-9.-]+/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$`, check: checkLabelKey}
-	formatLabel = &format{code: codeInvalidLabel,
+	formatLabel = &format{
+		code:    codeInvalidLabel,
 		what:    "the value of a label: at most 63 of a-z, A-Z, 0-9, '-', '_' and '.'",
 		pattern: `^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$`, check: checkLabelValue}
-	formatGroup = &format{code: codeInvalidValue,
-		what: "an API group, exactly; \"\" is the core group", pattern: `^[a-z0-9.-]*$`,
-		check: checkGroup}
+	formatGroup = &format{
+		code: codeInvalidValue, what: "an API group, exactly; \"\" is the core group",
+		pattern: `^[a-z0-9.-]*$`, check: checkGroup}
 	formatKind = &format{code: codeInvalidValue, what: "a kind, exactly",
 		pattern: `^[A-Z][A-Za-z0-9]*$`, check: checkKindName}
 )
+
+func checkEngineNamespace(s string) error {
+	if err := checkDNSLabel(s); err != nil {
+		return err
+	}
+	if s == "default" || strings.HasPrefix(s, "kube-") {
+		return fmt.Errorf("namespace %q is reserved by Kubernetes", s)
+	}
+	return nil
+}
+
+func checkCAData(s string) error {
+	pem, err := base64.StdEncoding.DecodeString(s)
+	if err != nil {
+		return errors.New("the text is no base64 in one line")
+	}
+	if err := fleet.CheckCA(pem); err != nil {
+		return fmt.Errorf("the text %w", err)
+	}
+	return nil
+}
+
+// checkPath holds paths inside their repository: before and after they are cleaned (CVE-2022-24731,
+// CVE-2022-24877), and however a later reader would decode them.
+func checkPath(s string) error {
+	if err := charset("letters, digits, and . _ @ + = , / -", pathSet)(s); err != nil {
+		return err
+	}
+	switch {
+	case s == ".":
+		return nil
+	case strings.IndexByte(alnum+"._", s[0]) < 0:
+		return errors.New(
+			"a path is relative to the repository's root and begins with a letter, digit, '.' or '_'")
+	case path.Clean(s) != s:
+		return errors.New(
+			"a path is written in its plain form: no '..', no './', no '//', no slash at the end")
+	}
+	for part := range strings.SplitSeq(s, "/") {
+		if part == ".." || strings.EqualFold(part, ".git") {
+			return errors.New("no part of a path may be '..' or '.git'")
+		}
+	}
+	return nil
+}
+
+func checkChart(s string) error {
+	if strings.IndexByte(alnum, s[0]) < 0 {
+		return errors.New("a chart's name begins with a letter or digit")
+	}
+	return charset("letters, digits, '.', '_' and '-'", alnum+"._-")(s)
+}
+
+func checkFixedRevision(s string) error {
+	if strings.EqualFold(s, "HEAD") {
+		return errors.New("HEAD moves; a sync runs at a full commit id or a tag")
+	}
+	return checkRevision(s)
+}
+
+// checkRevision allows the plain names of refs (git-check-ref-format(1), narrowed) and exact chart
+// versions.
+func checkRevision(s string) error {
+	if strings.IndexByte(alnum+"_", s[0]) < 0 {
+		return errors.New("a revision begins with a letter, digit or '_'")
+	}
+	if err := charset("letters, digits, and . _ / + -", alnum+"._/+-")(s); err != nil {
+		return err
+	}
+	if strings.Contains(s, "..") || strings.Contains(s, "//") || strings.Contains(s, "/.") ||
+		strings.HasSuffix(s, ".lock") || strings.Contains(s, ".lock/") ||
+		strings.IndexByte("./", s[len(s)-1]) >= 0 {
+		return errors.New(
+			"the revision is no plain ref: no '..', '//', '/.', '.lock', and no '.' or '/' at the end")
+	}
+	if isRange(s) {
+		return errors.New(
+			"the revision is a range of versions, of which Argo CD takes the newest; write one " +
+				"exact version")
+	}
+	return nil
+}
+
+// isRange reports whether the library with which Argo CD reads versions takes the text for a range
+// of them: a version of which a part is x, and then whatever follows it. Every other form of a
+// range holds a character that no revision has.
+func isRange(s string) bool {
+	s, _, _ = strings.Cut(s, "+")
+	s, _, _ = strings.Cut(s, "-")
+	parts := strings.Split(strings.TrimPrefix(s, "v"), ".")
+	wild := false
+	for _, part := range parts {
+		switch {
+		case wild && only(part, digits+"xX"):
+		case part == "x" || part == "X":
+			wild = true
+		case !only(part, digits):
+			return false
+		}
+	}
+	return wild && len(parts) <= 3
+}
+
+func checkImage(s string) error {
+	if err := charset("letters, digits, and . _ / : @ = + -", alnum+"._/:@=+-")(s); err != nil {
+		return err
+	}
+	if strings.IndexByte(alnum, s[0]) < 0 || strings.Count(s, "=") > 1 ||
+		strings.HasSuffix(s, "=") || strings.HasSuffix(s, ":") || strings.HasSuffix(s, "@") ||
+		strings.Contains(s, "//") {
+		return errors.New("an image override is [name=]image[:tag][@digest]")
+	}
+	return nil
+}
+
+func checkRelease(s string) error {
+	if len(s) > maxRelease {
+		return fmt.Errorf("a release's name is %d characters long; Helm allows %d", len(s),
+			maxRelease)
+	}
+	return checkDNSLabel(s)
+}
+
+func checkDNSLabel(s string) error {
+	if s == "" || len(s) > 63 || !only(s, lower+digits+"-") || s[0] == '-' || s[len(s)-1] == '-' {
+		return errors.New(
+			"only 1 to 63 of a-z, 0-9 and '-' are allowed, beginning and ending with a letter " +
+				"or digit")
+	}
+	return nil
+}
+
+func checkParameterName(s string) error {
+	if strings.ContainsAny(s, ",={} \t\r\n") || s[0] == '-' {
+		return errors.New(
+			"a parameter's name holds no blank, ',', '=', '{' or '}', which would set other values")
+	}
+	return nil
+}
+
+func checkOwner(s string) error {
+	_, err := fleet.ParseOwner(s)
+	return err
+}
+
+// reservedDomains are prefixes of labels that Kubernetes, Argo CD and Argosy give a meaning.
+var reservedDomains = []string{"kubernetes.io", "k8s.io", "argoproj.io", "argosy.dev"}
+
+func checkLabelKey(s string) error {
+	prefix, name, found := strings.Cut(s, "/")
+	if !found {
+		prefix, name = "", s
+	}
+	if err := checkLabelValue(name); err != nil {
+		return err
+	}
+	if found && (prefix == "" || len(prefix) > 253 || !only(prefix, lower+digits+".-") ||
+		strings.IndexByte(".-", prefix[0]) >= 0 ||
+		strings.IndexByte(".-", prefix[len(prefix)-1]) >= 0) {
+		return errors.New("the part before the slash is no DNS name")
+	}
+	for _, d := range reservedDomains {
+		if prefix == d || strings.HasSuffix(prefix, "."+d) {
+			return fmt.Errorf(
+				"labels of %s mean something to Kubernetes, Argo CD or Argosy and are not a "+
+					"declaration's to set", d)
+		}
+	}
+	return nil
+}
+
+func checkLabelValue(s string) error {
+	if s == "" || len(s) > 63 || strings.IndexByte(alnum, s[0]) < 0 ||
+		strings.IndexByte(alnum, s[len(s)-1]) < 0 || !only(s, alnum+"-_.") {
+		return errors.New(
+			"only 1 to 63 of a-z, A-Z, 0-9, '-', '_' and '.' are allowed, beginning and ending " +
+				"with a letter or digit")
+	}
+	return nil
+}
+
+func checkGroup(s string) error {
+	if s == "argoproj.io" || strings.HasSuffix(s, ".argoproj.io") {
+		return errors.New("kinds of Argo CD itself are never a tenant's")
+	}
+	if s != "" && (!only(s, lower+digits+".-") || strings.IndexByte(".-", s[0]) >= 0 ||
+		strings.IndexByte(".-", s[len(s)-1]) >= 0) {
+		return errors.New("the group is no DNS name")
+	}
+	return nil
+}
+
+func checkKindName(s string) error {
+	if strings.IndexByte(upper, s[0]) < 0 {
+		return errors.New("a kind begins with a capital letter and holds letters and digits")
+	}
+	return charset("letters and digits", alnum)(s)
+}
+
+// charset makes a check that a text holds only the given characters.
+func charset(what, set string) func(string) error {
+	return func(s string) error {
+		if !only(s, set) {
+			return errors.New("only " + what + " are allowed")
+		}
+		return nil
+	}
+}

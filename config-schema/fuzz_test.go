@@ -87,8 +87,8 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// noPattern looks for characters that Argo CD would read as a pattern in any text that reaches it
-// as an identity.
+// noPattern fails on characters that Argo CD would read as a pattern in any text that reaches it as
+// an identity.
 func noPattern(t *testing.T, v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Pointer:
@@ -118,8 +118,8 @@ func FuzzLocate(f *testing.F) {
 	f.Add([]byte("a: {b: [c]}"), `metadata.labels["a\"b"][9999999999999999999]`)
 	f.Fuzz(func(t *testing.T, text []byte, field string) {
 		line, column := Locate(text, field)
-		if line < 1 || column < 1 || line > bytes.Count(text, []byte("\n"))+bytes.Count(text,
-			[]byte("\r"))+1 && isASCII(text) {
+		if line < 1 || column < 1 || line > bytes.Count(text, []byte("\n"))+
+			bytes.Count(text, []byte("\r"))+1 && isASCII(text) {
 			t.Errorf("%q is at %d:%d", field, line, column)
 		}
 	})
@@ -174,10 +174,9 @@ func FuzzClassify(f *testing.F) {
 			}
 			return
 		}
-		if path != strings.ToLower(path) || strings.ContainsFunc(path, func(r rune) bool {
-			return r >= 0x80
-		}) {
-			t.Errorf("%+q is accepted: a twin of it might be too", path)
+		if path != strings.ToLower(path) ||
+			strings.ContainsFunc(path, func(r rune) bool { return r >= 0x80 }) {
+			t.Errorf("%+q is accepted: a duplicate with different case might be too", path)
 		}
 		if back := pathOfKey(key); back != path {
 			t.Errorf("%q gives %v, which is %q: two paths have one identity", path, key, back)
@@ -185,7 +184,7 @@ func FuzzClassify(f *testing.F) {
 	})
 }
 
-// pathOfKey is where a declaration stands.
+// pathOfKey returns the path of a declaration.
 func pathOfKey(k fleet.Key) string {
 	if k.Kind == fleet.KindSealedSecret {
 		return "tenants/" + string(k.Tenant) + "/" + k.Name + sealedSuffix

@@ -1,9 +1,17 @@
 package configschema
 
 import (
+	"errors"
+	"fmt"
+	"reflect"
 	"slices"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/policy"
 )
 
 // kinds are the kinds of this version, in the order in which people meet them.
@@ -29,11 +37,16 @@ var (
 // laterKinds belong to the contract, and act in a later version.
 var laterKinds = map[string]bool{"EnginePool": true, "Rollout": true}
 
-func notAllowed(message, fix string) word { return word{codeNotAllowed, message, fix} }
+var neverTop = map[string]word{
+	"data": {codePlaintextSecret, "no declaration holds data of a Secret",
+		"put it into a Secret, and name that in credentialsRef"},
+	"stringData": {codePlaintextSecret, "no declaration holds data of a Secret",
+		"put it into a Secret, and name that in credentialsRef"},
+}
 
 // neverAnywhere are fields of Argo CD and Kubernetes that people try. Each would let a declaration
-// steer what is Argosy's or the platform's (CVE-2024-32476, CVE-2026-42880): none is passed
-// through.
+// control a setting of Argosy or of the platform (CVE-2024-32476, CVE-2026-42880): none is passed
+// on.
 var neverAnywhere = map[string]word{
 	"annotations": notAllowed(
 		"declarations have no annotations: Argo CD, its notifications and its image updater act on them", "use labels to select by"),
@@ -71,17 +84,341 @@ var neverAnywhere = map[string]word{
 		"revoke it, put it into a Secret, and name that in credentialsRef"},
 }
 
-var neverTop = map[string]word{
-	"data": {codePlaintextSecret, "no declaration holds data of a Secret",
-		"put it into a Secret, and name that in credentialsRef"},
-	"stringData": {codePlaintextSecret, "no declaration holds data of a Secret",
-		"put it into a Secret, and name that in credentialsRef"},
-}
-
 var neverMetadata = map[string]word{
 	"namespace": notAllowed("the tenant follows from the folder", "remove it"),
 	"uid":       notAllowed("the field is the API server's", "remove it"),
 }
+
+var kindFleet = describe(kind{
+	name: fleet.KindFleet, place: "fleet/fleet.yaml",
+	doc: "The guards and defaults of the whole fleet. There is exactly one, and it is the " +
+		"platform's.",
+}, object(
+	field{
+		name: "owners",
+		doc: "Owners of `fleet/`, as `Tenant.owners`. Left out: the administrators of the " +
+			"config repo on its Git host.", example: `["github:acme/platform"]`, value: owners()},
+	field{
+		name: "guards",
+		doc: "How many Applications may be deleted without an approval: by one tenant, and by " +
+			"all together (`fleet`), summed over the window.", value: object(
+			field{name: "maxDeletes", doc: "Applications.", example: "20", fallback: "20",
+				value: integer(1, 100000)},
+			field{
+				name:    "maxDeletePercent",
+				doc:     "Percent of the Applications that existed when the window began.",
+				example: "20", fallback: "20", value: integer(1, 100)},
+			field{
+				name:    "alwaysAllowed",
+				doc:     "This many Applications may be deleted whatever the percentage.",
+				example: "5", fallback: "5", value: integer(1, 100000)},
+			field{name: "window", doc: "How long deletions are summed: a duration from 1m to 168h.",
+				example: "1h", fallback: "1h",
+				value: value{shape: shapeDuration, least: int64(time.Minute),
+					most: int64(168 * time.Hour)}},
+			field{
+				name: "fleet",
+				doc: "What all tenants together may delete. Wider than what one may, so that " +
+					"no tenant uses it up alone.", value: object(
+					field{
+						name:    "maxDeletes",
+						doc:     "Applications. Left out: five times `guards.maxDeletes`.",
+						example: "100", value: integer(1, 1000000)},
+					field{
+						name: "maxDeletePercent",
+						doc: "Percent of the fleet's Applications that existed when the window " +
+							"began. Left out: as `guards.maxDeletePercent`.", example: "20",
+						value: integer(1, 100)},
+					field{
+						name: "alwaysAllowed",
+						doc: "This many Applications may be deleted whatever the percentage. " +
+							"Left out: as `guards.alwaysAllowed`.", example: "5",
+						value: integer(1, 100000)},
+				)},
+		)},
+	field{
+		name: "gitHosts",
+		doc: "The hosts that a repoURL may name: exact, with `:port` when it is not the " +
+			"default. `http://host` allows that host without TLS.", example: "[git.example.com]",
+		required: true,
+		value:    listOf(textOf(formatGitHost))},
+	field{
+		name: "clusterHosts",
+		doc: "Hosts of API servers that may be internal addresses (loopback, names without " +
+			"a domain, Services): `host` or `host:port`, exactly. For labs and single-host " +
+			"installations.",
+		example: `["127.0.0.1:6443"]`, value: listOf(textOf(formatClusterHost))},
+	field{
+		name: "refusePrivateClusters",
+		doc: "Refuse API servers at addresses of private networks (10/8, 172.16/12, " +
+			"192.168/16, 100.64/10) that `clusterHosts` does not list. Names are not resolved.",
+		example: "true", fallback: "false", value: boolean()},
+	field{name: "defaults", doc: "What deployments that leave a field out get.", value: object(
+		field{
+			name: "sync", doc: "Sync settings.",
+			example: "{mode: automated, prune: true, selfHeal: true}", value: syncSettings()},
+	)},
+), func(d *fleet.Declaration, s *fleet.FleetSpec) { d.Fleet = s })
+
+var kindEngine = describe(kind{
+	name: fleet.KindEngine, place: "fleet/engines/<name>.yaml",
+	doc: "One Argo CD instance that Argosy fills.",
+}, object(
+	field{
+		name:     "argocd",
+		doc:      "Where the instance's Applications live, and what it marks its resources with.",
+		required: true, value: object(
+			field{name: "namespace", doc: "The namespace of Argo CD and of its Applications.",
+				example: "argocd-eu-1", required: true, value: textOf(formatEngineNamespace)},
+			field{
+				name: "installationID",
+				doc: "Argo CD's `installationID`. Unique in the fleet: two instances with one " +
+					"ID take each other's resources for their own.", example: "eu-1",
+				required: true, value: textOf(formatLabelWord)},
+		)},
+	field{name: "connection", doc: "How the control plane reaches the instance's cluster.",
+		required: true, value: object(
+			field{
+				name: "inCluster",
+				doc: "The instance is on the control plane's own cluster. Only `true` is " +
+					"written.",
+				example: "true", value: boolean()},
+			field{name: "kubeconfigRef", doc: "A secret that holds a kubeconfig.",
+				example: "{name: engine-eu-1}",
+				value:   secretRef("The secret's name.", "engine-eu-1")},
+			field{
+				name: "agent",
+				doc: "An agent beside the instance dials out: for an Argo CD behind a firewall " +
+					"that serves several environments there. It has no field yet.", example: "{}",
+				value: object().mayBeEmpty().not(neverAgent)},
+		).exactlyOneOf("inCluster", "kubeconfigRef", "agent").
+			when(
+				"inCluster on the control plane's own cluster, kubeconfigRef where it reaches " +
+					"another, agent where it cannot").checked(inClusterIsTrue)},
+	field{name: "region", doc: "Environments of this region are placed here.", example: "eu",
+		required: true, value: textOf(formatLabelWord)},
+	field{
+		name: "capacity", doc: "How much placement gives to the engine. 0: nothing is placed here.",
+		required: true, value: object(
+			field{name: "applications", doc: "Applications.", example: "1500", required: true,
+				value: integer(0, 100000)},
+			field{name: "environments", doc: "Environments.", example: "100", required: true,
+				value: integer(0, 100000)},
+		)},
+	field{name: "dedicatedTo", doc: "The tenants that alone may use it. `[]` or left out: shared.",
+		example: "[acme]", value: listOf(textOf(formatName)).mayBeEmpty()},
+	field{
+		name:    "taints",
+		doc:     "An environment is placed here only if its tenant tolerates each of them.",
+		example: "[{key: gpu}]", value: taints().by("key")},
+	field{
+		name: "state",
+		doc: "`Active` takes new environments. `Cordoned` takes none. `Draining` takes none, " +
+			"and its environments move away.", example: "Active", fallback: "Active",
+		value: wordOf(string(fleet.EngineActive), string(fleet.EngineCordoned),
+			string(fleet.EngineDraining))},
+	field{name: "ring", doc: "The release ring that its Argo CD version follows.",
+		example: "stable", fallback: "stable", value: textOf(formatLabelWord)},
+), func(d *fleet.Declaration, s *fleet.EngineSpec) { d.Engine = s })
+
+func inClusterIsTrue(d *decoder, into reflect.Value, at node) {
+	if c := into.Addr().Interface().(*fleet.Connection); !c.InCluster && c.KubeconfigRef == nil &&
+		c.Agent == nil {
+		d.at("inCluster", func() {
+			d.problem(child(at, "inCluster"), codeInvalidValue,
+				"inCluster: false does not describe a connection",
+				"write inCluster: true, or kubeconfigRef: {name: ...} or agent: {} instead")
+		})
+	}
+}
+
+var kindTenant = describe(kind{
+	name: fleet.KindTenant, place: "fleet/tenants/<name>.yaml",
+	doc: "The platform's grant to one tenant: its owners, its quota, and what it may use.",
+}, object(
+	field{
+		name: "owners",
+		doc: "Owners of the tenant, who approve its pull requests: people and teams of the Git " +
+			"host, and groups of the identity provider.",
+		example: `["github:alice", "github:acme/leads"]`, required: true, value: owners()},
+	field{name: "quota", doc: "How much the tenant may declare. 0: none.", required: true,
+		value: object(
+			field{name: "environments", doc: "ManagedEnvironments.", example: "20", required: true,
+				value: integer(0, 100000)},
+			field{name: "deployments", doc: "GitOpsDeployments.", example: "200", required: true,
+				value: integer(0, 100000)},
+			field{
+				name: "applications",
+				doc:  "Applications: deployments times the environments of each.", example: "500",
+				required: true, value: integer(0, 100000)},
+		)},
+	field{
+		name: "repositories",
+		doc: "What may be deployed: the URL of a repository, or with a trailing slash " +
+			"everything below it.", example: `["https://git.example.com/acme/"]`, required: true,
+		value: listOf(textOf(formatGrant))},
+	field{
+		name: "clusters", first: true,
+		doc: "API servers that its environments may name: the URL of one, or `.domain` for " +
+			"every host below that domain. Left out: none; environments with an agent need none.",
+		example: `["https://api.eu-1.example.com:6443", .acme.example.com]`,
+		value:   listOf(textOf(formatServerGrant))},
+	field{
+		name: "namespaces",
+		doc: "Namespaces that the tenant may use on API servers that other tenants are " +
+			"granted too: exact names, or prefixes that end in `-`. It may use any namespace on " +
+			"a server that is granted to it alone.",
+		example: "[acme, acme-]", value: listOf(textOf(formatNamespaceGrant))},
+	field{name: "placement", doc: "Which engines may serve the tenant.", value: object(
+		field{name: "regions", doc: "Regions that its environments may be in. Left out: any.",
+			example: "[eu]", value: listOf(textOf(formatLabelWord)).atMost(100)},
+		field{name: "dedicated", doc: "Only engines that name the tenant in `dedicatedTo`.",
+			example: "false", fallback: "false", value: boolean()},
+		field{
+			name: "alone",
+			doc: "Only engines whose `dedicatedTo` names the tenant and no other: an " +
+				"application-controller and a repo-server of its own.", example: "false",
+			fallback: "false", value: boolean()},
+		field{name: "engineSelector", doc: "Labels that an engine must carry.",
+			value: selector("Label keys and exact values; all must match.", "{tier: shared}")},
+		field{name: "tolerations", doc: "Taints of engines that do not keep the tenant off.",
+			example: "[{key: gpu}]", value: taints()},
+	)},
+	field{
+		name: "clusterResources",
+		doc:  "Cluster-scoped kinds that environments with `clusterResources: true` may deploy: exact.", example: `[{group: "", kind: Namespace}]`, value: groupKinds()},
+), func(d *fleet.Declaration, s *fleet.TenantSpec) { d.Tenant = s })
+
+// owners is a list of people, teams and groups.
+func owners() value { return listOf(textOf(formatOwner)).atMost(100).checked(ownersOnce) }
+
+// ownersOnce refuses an owner who is named twice with different case: Git hosts ignore case, so one
+// person would count for two.
+func ownersOnce(d *decoder, into reflect.Value, at node) {
+	list := into.Interface().([]string)
+	for i, o := range list {
+		for j, before := range list[:i] {
+			if o != before && strings.EqualFold(o, before) {
+				d.steps = append(d.steps, step{"", i})
+				d.problem(at.Content[i], codeDuplicateEntry,
+					quoted(o)+" is named twice with different case; first as "+quoted(list[j]),
+					"remove one of them")
+				d.steps = d.steps[:len(d.steps)-1]
+				break
+			}
+		}
+	}
+}
+
+func taints() value {
+	return listOf(object(
+		field{name: "key", doc: "Key, exactly.", example: "gpu", required: true,
+			value: textOf(formatLabelKey)},
+		field{name: "value", doc: "Value, exactly. Left out: the taint has none.", example: "a100",
+			value: textOf(formatLabel)},
+	)).atMost(20)
+}
+
+func groupKinds() value {
+	return listOf(object(
+		field{
+			name:    "group",
+			doc:     "API group; `\"\"` is the core group. Argo CD's own groups are refused.",
+			example: `"rbac.authorization.k8s.io"`, required: true,
+			value: textOf(formatGroup).mayBeEmpty()},
+		field{name: "kind", doc: "Kind, exactly.", example: "Namespace", required: true,
+			value: textOf(formatKind).atMost(63)},
+	)).atMost(50).checked(uniqueGroupKinds)
+}
+
+// uniqueGroupKinds runs on the list, since both fields together are the key of an entry.
+func uniqueGroupKinds(d *decoder, into reflect.Value, at node) {
+	first := map[fleet.GroupKind]bool{}
+	for i, gk := range into.Interface().([]fleet.GroupKind) {
+		if first[gk] {
+			d.steps = append(d.steps, step{"", i})
+			d.problem(at.Content[i], codeDuplicateEntry,
+				"kind "+gk.Kind+" of this group is named twice", "remove one of them")
+			d.steps = d.steps[:len(d.steps)-1]
+		}
+		first[gk] = true
+	}
+}
+
+var kindEnvironment = describe(kind{
+	name: fleet.KindManagedEnvironment, place: "tenants/<tenant>/environments/<name>.yaml",
+	doc: "A cluster to deploy to, and the tenant's namespaces on it. An engine reaches it " +
+		"(`cluster`), or an agent on it dials out (`agent`).",
+}, object(
+	field{name: "cluster", doc: "How an engine reaches the API server.", value: object(
+		field{
+			name: "server",
+			doc: "`https://host[:port]` of the API server, lower case, without path. Internal " +
+				"addresses need an entry in `Fleet.clusterHosts`.",
+			example: "https://api.eu-1.example.com:6443", required: true,
+			value: textOf(formatServer)},
+		field{
+			name:    "caData",
+			doc:     "The cluster's CA certificates: PEM, in base64. Left out: the system's.",
+			example: "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCk1JSUJuRENDQVVHZ0F3SUJBZ0lVRElmNU1LYmdTQTJqVXRLRFgxTzJudjlId0JFd0NnWUlLb1pJemowRUF3SXcKSWpFZ01CNEdBMVVFQXd3WFlYQnBMbVYxTFRFdVpYaGhiWEJzWlM1amIyMGdRMEV3SUJjTk1qWXhNVEl4TURRMApOVEE1V2hnUE1qRXlOakV3TWpnd05EUTFNRGxhTUNJeElEQWVCZ05WQkFNTUYyRndhUzVsZFMweExtVjRZVzF3CmJHVXVZMjl0SUVOQk1Ga3dFd1lIS29aSXpqMENBUVlJS29aSXpqMERBUWNEUWdBRTdGNkRrSFRZaENaazJjUysKbDNEdmNJejV5c0RKcFhVSWVsblVBSFlDMDdLNndDOGRXYlMxdFZPVysrWFZ2U1ZBRlI1RldWM3lEVGZUam1DOQpQQmNLRDZOVE1GRXdIUVlEVlIwT0JCWUVGQk96ZWJScWx5cGtHRXM0MFVWYWVhNTRxRkRsTUI4R0ExVWRJd1FZCk1CYUFGQk96ZWJScWx5cGtHRXM0MFVWYWVhNTRxRkRsTUE4R0ExVWRFd0VCL3dRRk1BTUJBZjh3Q2dZSUtvWkkKemowRUF3SURTUUF3UmdJaEFPaC9manpadElqWG90MnJLMlVIWUM0MDI1N3JVc3VLMWk3VGgvVjA1ZjVzQWlFQQpscnFMQm1iWW4wZEZQWlE5bGRtSGRwM3draTFaU2VkaEcvK0hyQkpxY1VBPQotLS0tLUVORCBDRVJUSUZJQ0FURS0tLS0tCg==", value: textOf(formatCAData).atMost(64 << 10)},
+		field{
+			name: "credentialsRef",
+			doc: "The secret of this tenant that holds the credential: a token, or a " +
+				"certificate and key.", example: "{name: prod-eu}", required: true,
+			value: secretRef("The secret's name.", "prod-eu")},
+	).checked(noKeyInCAData)},
+	field{
+		name: "agent",
+		doc: "The cluster deploys to itself: an agent on it dials out to the control plane, " +
+			"which needs neither the cluster's address nor a credential. `argosy agent token " +
+			"create TENANT/ENVIRONMENT` creates the token that the agent joins with. `{}` takes " +
+			"every default.", example: "{argocdNamespace: argocd}", value: object(
+			field{
+				name: "argocdNamespace",
+				doc: "The namespace of the cluster's Argo CD, in which the agent works and in " +
+					"no other.", example: "argocd", fallback: "argocd",
+				value: textOf(formatEngineNamespace)},
+			field{
+				name: "mode",
+				doc: "`managed`: the config repo declares the Applications. `autonomous`: the " +
+					"cluster's own Applications are the truth; Argosy shows them and can sync " +
+					"them, and no deployment goes there.", example: "managed", fallback: "managed",
+				value: wordOf(string(fleet.AgentManaged), string(fleet.AgentAutonomous))},
+		).mayBeEmpty().not(neverAgent)},
+	field{
+		name:    "namespaces",
+		doc:     "The namespaces that may be deployed to: exact names, never a pattern.",
+		example: "[checkout, cart]", required: true, value: listOf(textOf(formatNamespace))},
+	field{
+		name:    "clusterResources",
+		doc:     "Whether the cluster-scoped kinds that the Tenant grants may be deployed here.",
+		example: "false", fallback: "false", value: boolean()},
+	field{
+		name: "region",
+		doc: "An engine of this region serves it. With an agent: where the cluster is, one of " +
+			"the regions that the Tenant may use.", example: "eu", required: true,
+		value: textOf(formatLabelWord)},
+).exactlyOneOf("cluster", "agent").
+	when(
+		"cluster where an engine reaches the API server; agent, without server and credential, "+
+			"where an agent on the cluster dials out").
+	not(map[string]word{
+		"server": notAllowed("the API server is part of cluster",
+			"write cluster: {server: ..., credentialsRef: {name: ...}}; an environment with an "+
+				"agent has none"),
+		"caData": notAllowed("the API server's certificates are part of cluster",
+			"write cluster: {server: ..., caData: ..., credentialsRef: {name: ...}}; an "+
+				"environment with an agent has none"),
+		"credentialsRef": notAllowed("the API server's credential is part of cluster",
+			"write cluster: {server: ..., credentialsRef: {name: ...}}; an environment with an "+
+				"agent has none"),
+		"connection": notAllowed("an environment is reached by cluster or agent",
+			"write cluster: {...} or agent: {argocdNamespace: argocd}"),
+		"argocdNamespace": notAllowed("the namespace of the cluster's Argo CD is part of agent",
+			"write agent: {argocdNamespace: argocd}"),
+		"mode": notAllowed("the mode is the agent's", "write agent: {mode: managed}"),
+	}),
+	func(d *fleet.Declaration, s *fleet.EnvironmentSpec) { d.Environment = s })
 
 const joinsByToken = "remove it: the agent makes its own key, and joins with a one-time token of argosy agent token create"
 
@@ -107,45 +444,216 @@ var neverAgent = map[string]word{
 			"spec.argocd.installationID", "remove it"),
 }
 
-// Parts that several kinds share.
+var kindDeployment = describe(kind{
+	name: fleet.KindGitOpsDeployment, place: "tenants/<tenant>/deployments/<name>.yaml",
+	doc: "One source in one or many environments: each environment gives one Application.",
+}, object(
+	field{name: "source", doc: "The source to deploy.", required: true,
+		value: object(append([]field{
+			{
+				name: "repoURL",
+				doc: "The repository; its host is listed in `Fleet.gitHosts`, and the Tenant " +
+					"grants it.", example: "https://git.example.com/acme/checkout", required: true,
+				value: textOf(formatRepoURL).atMost(1024)},
+			{name: "chart", doc: "A chart of the Helm repository at `repoURL`, instead of `path`.",
+				example: "checkout", value: textOf(formatChart).atMost(100)},
+		}, sourceFields(true)...)...).exactlyOneOf("path", "chart").atMostOneOf("kustomize", "helm",
+			"directory").checked(chartIsHelm)},
+	field{name: "destination", doc: "Where it is deployed.", required: true, value: object(
+		field{name: "environments", doc: "Names of environments of this tenant.",
+			example: "[staging, prod-eu]", value: listOf(textOf(formatName))},
+		field{name: "environmentSelector", doc: "Selects environments of this tenant by label.",
+			example: "{matchLabels: {tier: prod}}",
+			value:   selector("Label keys and exact values; all must match.", "{tier: prod}")},
+		field{name: "namespace", doc: "The namespace. Each of the environments must list it.",
+			example: "checkout", required: true, value: textOf(formatNamespace)},
+	).exactlyOneOf("environments", "environmentSelector").not(map[string]word{
+		"server": notAllowed("a destination is an environment, not a server",
+			"declare a ManagedEnvironment and name it in environments"),
+		"name": notAllowed("a destination is an environment, not a cluster",
+			"declare a ManagedEnvironment and name it in environments"),
+		"cluster": notAllowed("a destination is an environment, not a cluster",
+			"declare a ManagedEnvironment and name it in environments"),
+	})},
+	field{name: "sync", doc: "When and how it is synced.",
+		example: "{mode: automated, prune: true}", value: syncSettings()},
+	field{
+		name: "deletionPolicy",
+		doc: "What happens to the workload when this file goes: `Delete` removes it, `Orphan` " +
+			"leaves it running.", example: "Delete", fallback: "Delete",
+		value: wordOf(string(fleet.DeletionDelete), string(fleet.DeletionOrphan))},
+	field{
+		name: "overrides",
+		doc: "Source fields that differ in one environment. A field that is left out is " +
+			"inherited; `kustomize`, `helm` and `directory` are replaced as a whole.",
+		value: listOf(object(
+			field{name: "environment", doc: "The environment.", example: "staging", required: true,
+				value: textOf(formatName)},
+			field{name: "source", doc: "What differs. The repository and chart cannot.",
+				required: true,
+				value: object(sourceFields(false)...).
+					atMostOneOf("kustomize", "helm", "directory").not(map[string]word{
+					"repoURL": notAllowed("the repository is the same in every environment",
+						"write another deployment"),
+					"chart": notAllowed("the chart is the same in every environment",
+						"write another deployment"),
+				})},
+		)).by("environment")},
+).checked(overridesFit, releaseIsNamed), func(d *fleet.Declaration, s *fleet.DeploymentSpec) {
+	d.Deployment = s
+})
 
-func secretRef(doc, example string) value {
-	return object(field{name: "name", doc: doc, example: example, required: true,
-		value: textOf(formatLabelWord)})
+// sourceFields are the fields of a source that may differ per environment.
+func sourceFields(whole bool) []field {
+	revision := field{
+		name: "targetRevision",
+		doc:  "Branch, tag, commit or chart version, exactly; never a range.", example: "v1.4.0",
+		required: whole, value: textOf(formatRevision)}
+	if !whole {
+		revision.example = "main"
+	}
+	return []field{
+		{name: "path", doc: "Folder of the repository; `.` is its root.", example: "deploy",
+			value: textOf(formatPath).atMost(512)},
+		revision,
+		{name: "kustomize", doc: "The folder is built by kustomize, with these changes.",
+			value: object(
+				field{name: "images", doc: "Image overrides: `[name=]image[:tag][@digest]`.",
+					example: `["checkout=registry.example.com/checkout:v1.4.0"]`,
+					value:   listOf(textOf(formatImage).atMost(512)).atMost(100)},
+				field{name: "namePrefix", doc: "Put before the names of all resources.",
+					example: "eu-",
+					value:   textOf(formatAffix).atMost(63)},
+				field{name: "nameSuffix", doc: "Put after the names of all resources.",
+					example: "-eu",
+					value:   textOf(formatAffix).atMost(63)},
+			)},
+		{
+			name: "helm",
+			doc: "Helm renders the folder or chart, with these values. For a folder without " +
+				"kustomize, helm and directory, Argo CD detects the tool; write helm if the " +
+				"folder is a chart: its release would otherwise be named for the Application, " +
+				"whose name may be longer than Helm allows.", value: object(
+				field{
+					name:    "releaseName",
+					doc:     "At most 53 of a-z, 0-9 and '-'. Left out: the deployment's name.",
+					example: "checkout", value: textOf(formatRelease)},
+				field{
+					name: "valueFiles",
+					doc: "Files of values inside the repository, relative to the chart; later " +
+						"ones win.", example: "[values.yaml, values-eu.yaml]",
+					value: listOf(textOf(formatPath).atMost(512)).atMost(50)},
+				field{
+					name:    "values",
+					doc:     "Values as a text of YAML, at most 64 KiB. They win over valueFiles.",
+					example: "\"replicas: 2\"", value: textOf(formatAny).atMost(64 << 10)},
+				field{
+					name:    "parameters",
+					doc:     "Single values, as `helm --set` has them. They win over all else.",
+					example: `[{name: replicas, value: "2"}]`, value: listOf(object(
+						field{name: "name", doc: "Key of the chart's values.", example: "image.tag",
+							required: true, value: textOf(formatParam)},
+						field{name: "value", doc: "Its value, as text.", example: `"v1.4.0"`,
+							required: true, value: textOf(formatAny).mayBeEmpty().atMost(4096)},
+						field{
+							name:    "forceString",
+							doc:     "Whether the value stays text even if it is a number.",
+							example: "true", fallback: "false", value: boolean()},
+					).checked(parameterIsNoSecret)).atMost(200).by("name")},
+			).not(map[string]word{
+				"fileParameters": notAllowed("files are named in valueFiles", "use valueFiles"),
+				"valuesObject": notAllowed("values are written as a text",
+					"use values: | and the YAML below it"),
+				"passCredentials": notAllowed("credentials are not passed to other hosts",
+					"remove it"),
+			}).checked(valuesArePlainYAML)},
+		{name: "directory", doc: "The folder holds plain manifests.", value: object(
+			field{name: "recurse", doc: "Whether folders below are read too.", example: "true",
+				fallback: "false", value: boolean()},
+		).not(map[string]word{
+			"jsonnet": notAllowed("jsonnet is not for declarations", "remove it"),
+			"include": notAllowed("patterns are not for declarations",
+				"put what belongs together into one folder"),
+			"exclude": notAllowed("patterns are not for declarations",
+				"put what belongs together into one folder"),
+		})},
+	}
+}
+
+// valuesArePlainYAML holds a chart's values to the same rules as the file: a map, no anchors, no
+// tags, not too deep, no key twice. They are parsed again by Argo CD and by Helm, and must not be a
+// bomb there nor mean different things to the two.
+func valuesArePlainYAML(d *decoder, into reflect.Value, at node) {
+	values := into.Addr().Interface().(*fleet.HelmSource).Values
+	if values == "" {
+		return
+	}
+	n := child(at, "values")
+	root, found := parse([]byte(values), true)
+	switch {
+	case root == nil:
+	case root.Kind != yaml.MappingNode:
+		found.add(1, 1, codeWrongType, "values are a map", "write key: value")
+	default:
+		addRepeatedKeys(&found, root)
+	}
+	d.at("values", func() {
+		for _, p := range found.problems {
+			place := *n
+			if n.Style&yaml.LiteralStyle != 0 && p.Line > 0 {
+				place.Line, place.Column = n.Line+p.Line, 1
+			}
+			d.problem(&place, p.Code, "in the values: "+p.Message, p.Fix)
+		}
+	})
+}
+
+// addRepeatedKeys reports the repeated keys of every map of a tree.
+func addRepeatedKeys(found *findings, n node) {
+	if n.Kind == yaml.MappingNode {
+		for _, r := range repeatedKeys(n) {
+			found.add(r.second.Line, r.second.Column, codeDuplicateKey, r.message(),
+				"keep one of them")
+		}
+	}
+	for _, c := range n.Content {
+		addRepeatedKeys(found, c)
+	}
+}
+
+func chartIsHelm(d *decoder, into reflect.Value, at node) {
+	s := into.Addr().Interface().(*fleet.Source)
+	if s.Chart == "" {
+		return
+	}
+	if s.Kustomize != nil || s.Directory != nil {
+		d.at("chart", func() {
+			d.problem(child(at, "chart"), codeExclusive, "a chart is rendered by Helm",
+				"remove kustomize and directory, or use path")
+		})
+	}
+	if !strings.HasPrefix(s.RepoURL, "http") {
+		d.at("repoURL", func() {
+			d.problem(child(at, "repoURL"), codeInvalidURL, "a Helm repository is read over https",
+				"write https://...")
+		})
+	}
 }
 
 func selector(doc, example string) value {
-	return object(field{name: "matchLabels", doc: doc, example: example, required: true,
-		value: value{shape: shapeLabels}})
+	return object(
+		field{name: "matchLabels", doc: doc, example: example, required: true, value: value{
+			shape: shapeLabels}})
 }
 
-func groupKinds() value {
-	return listOf(object(
-		field{
-			name:    "group",
-			doc:     "API group; `\"\"` is the core group. Argo CD's own groups are refused.",
-			example: `"rbac.authorization.k8s.io"`, required: true,
-			value: textOf(formatGroup).mayBeEmpty()},
-		field{name: "kind", doc: "Kind, exactly.", example: "Namespace", required: true,
-			value: textOf(formatKind).atMost(63)},
-	)).atMost(50).checked(uniqueGroupKinds)
-}
-
-func taints() value {
-	return listOf(object(
-		field{name: "key", doc: "Key, exactly.", example: "gpu", required: true,
-			value: textOf(formatLabelKey)},
-		field{name: "value", doc: "Value, exactly. Left out: the taint has none.", example: "a100",
-			value: textOf(formatLabel)},
-	)).atMost(20)
-}
+func notAllowed(message, fix string) word { return word{codeNotAllowed, message, fix} }
 
 func syncSettings() value {
 	return object(
 		field{
-			name: "mode",
-			doc: "Who starts a sync: `automated` (every change of the source) or `manual` (a " +
-				"SyncRun).", example: "automated", fallback: "Fleet.defaults, else automated",
+			name:    "mode",
+			doc:     "`automated` syncs at every change of the source, `manual` only by a SyncRun.",
+			example: "automated", fallback: "Fleet.defaults, else automated",
 			value: wordOf(string(fleet.SyncAutomated), string(fleet.SyncManual))},
 		field{name: "prune", doc: "Whether resources that left the source are removed.",
 			example: "true", fallback: "Fleet.defaults, else true", value: boolean()},
@@ -154,4 +662,222 @@ func syncSettings() value {
 		field{name: "createNamespace", doc: "Whether the namespace is made when it is not there.",
 			example: "true", fallback: "Fleet.defaults, else false", value: boolean()},
 	)
+}
+
+// overridesFit refuses an override that, put over the source, would give it two tools or a path
+// beside a chart.
+func overridesFit(d *decoder, into reflect.Value, at node) {
+	spec := into.Addr().Interface().(*fleet.DeploymentSpec)
+	base := toolOf(spec.Source.Kustomize, spec.Source.Helm, spec.Source.Directory)
+	if spec.Source.Chart != "" {
+		base = "helm"
+	}
+	for i, o := range spec.Overrides {
+		n := child(child(at, "overrides").Content[i], "source")
+		tool := toolOf(o.Source.Kustomize, o.Source.Helm, o.Source.Directory)
+		d.steps = append(d.steps, step{"overrides", -1}, step{"", i}, step{"source", -1})
+		if tool != "" && base != "" && tool != base {
+			d.at(tool, func() {
+				d.problem(child(n, tool), codeExclusive, "the source is read by "+base+
+					"; an override cannot read it by "+tool,
+					"override "+base+", or write another deployment")
+			})
+		}
+		if o.Source.Path != "" && spec.Source.Chart != "" {
+			d.at("path", func() {
+				d.problem(child(n, "path"), codeExclusive,
+					"the source is a chart, which has no path", "remove path")
+			})
+		}
+		d.steps = d.steps[:len(d.steps)-3]
+	}
+}
+
+func toolOf(k *fleet.KustomizeSource, h *fleet.HelmSource, d *fleet.DirectorySource) string {
+	switch {
+	case k != nil:
+		return "kustomize"
+	case h != nil:
+		return "helm"
+	case d != nil:
+		return "directory"
+	}
+	return ""
+}
+
+// maxRelease is the most characters of a Helm release's name.
+const maxRelease = 53
+
+// releaseIsNamed refuses what Helm would refuse: a release that is named for its deployment, where
+// that has a longer name.
+func releaseIsNamed(d *decoder, into reflect.Value, at node) {
+	spec := into.Addr().Interface().(*fleet.DeploymentSpec)
+	if len(d.key.Name) <= maxRelease {
+		return
+	}
+	report := func(n node, field string) {
+		d.at(field, func() {
+			d.problem(child(n, field), codeInvalidName,
+				fmt.Sprintf(
+					"the release would be named for the deployment, whose name is %d characters "+
+						"long; Helm allows %d", len(d.key.Name), maxRelease),
+				"add helm: {releaseName: ...}, or give the deployment a shorter name")
+		})
+	}
+	switch s := spec.Source; {
+	case s.Helm != nil && s.Helm.ReleaseName == "":
+		d.at("source", func() { report(child(at, "source"), "helm") })
+	case s.Helm == nil && s.Chart != "":
+		d.at("source", func() { report(child(at, "source"), "chart") })
+	}
+	for i, o := range spec.Overrides {
+		if h := o.Source.Helm; h != nil && h.ReleaseName == "" {
+			d.steps = append(d.steps, step{"overrides", -1}, step{"", i}, step{"source", -1})
+			report(child(child(at, "overrides").Content[i], "source"), "helm")
+			d.steps = d.steps[:len(d.steps)-3]
+		}
+	}
+}
+
+var kindCredential = describe(kind{
+	name: fleet.KindRepositoryCredential, place: "tenants/<tenant>/credentials/<name>.yaml",
+	doc: "Access of this tenant to a private repository.",
+}, object(
+	field{name: "repoURL", doc: "The repository, exactly as deployments name it.",
+		example: "https://git.example.com/acme/checkout", required: true,
+		value: textOf(formatRepoURL).atMost(1024)},
+	field{
+		name:    "credentialsRef",
+		doc:     "The secret of this tenant that holds a user and password, a token or an ssh key.",
+		example: "{name: checkout-git}", required: true,
+		value: secretRef("The secret's name.", "checkout-git")},
+), func(d *fleet.Declaration, s *fleet.CredentialSpec) { d.Credential = s })
+
+// Parts that several kinds share.
+
+func secretRef(doc, example string) value {
+	return object(
+		field{name: "name", doc: doc, example: example, required: true,
+			value: textOf(formatLabelWord)})
+}
+
+var kindSyncRun = describe(kind{
+	name: fleet.KindSyncRun, place: "tenants/<tenant>/syncs/<name>.yaml",
+	doc: "One sync by hand at a revision. Immutable, and run once: the next one is a new file " +
+		"with a new name. Its result is in `argosy get operations`.",
+}, object(
+	field{name: "deployment", doc: "The deployment of this tenant that is synced.",
+		example: "checkout", required: true, value: textOf(formatName)},
+	field{name: "environments", doc: "Some of its environments. Left out: all of them.",
+		example: "[prod-eu]", value: listOf(textOf(formatName))},
+	field{name: "revision", doc: "Of the deployment's source: a full commit id or a tag.",
+		example: "v1.3.2", required: true, value: textOf(formatFixed)},
+	field{
+		name: "hold",
+		doc: "Keeps automated sync off until the deployment's targetRevision changes in Git, " +
+			"so that a rollback stays.", example: "true", fallback: "false", value: boolean()},
+), func(d *fleet.Declaration, s *fleet.SyncRunSpec) { d.SyncRun = s })
+
+var kindPolicy = describe(kind{
+	name: fleet.KindPolicy, place: "fleet/policies/<name>.yaml",
+	doc: "A rule over tenants' declarations, beyond the rules of the kinds themselves. Only the " +
+		"declaration that breaks it is quarantined, or gets a warning.",
+}, object(
+	field{
+		name: "kinds",
+		doc: "The kinds of declarations that it judges: `ManagedEnvironment`, " +
+			"`GitOpsDeployment`, `RepositoryCredential`, `SyncRun`.", example: "[GitOpsDeployment]",
+		required: true, value: listOf(wordOf(policedKinds()...))},
+	field{name: "tenants", doc: "Whose declarations it judges. Left out: every tenant's.",
+		example: "[acme]", value: listOf(textOf(formatName))},
+	field{
+		name: "severity",
+		doc: "`error` keeps a declaration that breaks the rule from taking effect, `warning` " +
+			"only reports it.", example: "error", fallback: "error",
+		value: wordOf(string(fleet.SeverityError), string(fleet.SeverityWarning))},
+	field{
+		name: "rule",
+		doc: "What must hold. It sees `declaration` (the file: kind, metadata, spec), its " +
+			"`tenant` (name, labels and the fields of the Tenant's spec), `path`, and of a " +
+			"deployment " +
+			"`environments` (that it reaches: name, labels and the fields of their spec) and " +
+			"`applications` (one for each: environment, namespace, source, sync, " +
+			"deletionPolicy; overrides and defaults resolved). " +
+			"An omitted field reads as \"\", false, 0 or []; has() tests for it.",
+		example: `'!applications.exists(a, a.environment.labels.tier == "prod" && a.source.targetRevision == "HEAD")'`, required: true, value: textOf(formatExpression).atMost(4096)},
+	field{name: "message", doc: "Message for a declaration that breaks the rule.",
+		example: "deployments to prod name their revision",
+		value:   textOf(formatSentence).atMost(300)},
+	field{
+		name:    "messageExpression",
+		doc:     "The same as an expression that gives a text, over what the rule sees.",
+		example: `'"deployments of " + tenant.name + " name a fixed revision"'`,
+		value:   textOf(formatExpression).atMost(4096)},
+	field{name: "fix", doc: "What to write instead.", example: "write a tag or a commit",
+		value: textOf(formatSentence).atMost(300)},
+	field{
+		name: "field",
+		doc: "The field whose line is shown; when the file does not write it, the nearest " +
+			"above it.", example: "spec.source.targetRevision", value: textOf(formatField)},
+).exactlyOneOf("message", "messageExpression").not(map[string]word{
+	"expression": {codeUnknownField, "what must hold is written as rule",
+		"use rule: '<expression>'"},
+	"validations": {
+		codeUnknownField, "a policy has one rule",
+		"write one policy for each, with rule and message"},
+	"match": {codeUnknownField, "kinds and tenants choose the declarations",
+		"use kinds: [GitOpsDeployment]"},
+}).checked(compiles), func(d *fleet.Declaration, s *fleet.PolicySpec) { d.Policy = s })
+
+func policedKinds() []string {
+	var names []string
+	for _, k := range fleet.PolicedKinds() {
+		names = append(names, string(k))
+	}
+	return names
+}
+
+var (
+	formatExpression = &format{code: codeExpression, what: "an expression in CEL (https://cel.dev)",
+		check: func(string) error { return nil }}
+	formatSentence = &format{code: codeInvalidValue, what: "one line of text",
+		pattern: `^[^\n]*$`, check: checkSentence}
+	formatField = &format{
+		code: codeInvalidValue,
+		what: "the path of a field of the declaration, e.g. spec.overrides[0].source or " +
+			"metadata.labels.team",
+		pattern: `^[A-Za-z]`, check: checkFieldPath}
+)
+
+func checkSentence(s string) error {
+	if strings.ContainsAny(s, "\r\n") {
+		return errors.New("the text has several lines")
+	}
+	return nil
+}
+
+// checkFieldPath demands a path that Locate can read. It does not check that the policy's kinds
+// have the field.
+func checkFieldPath(s string) error {
+	for rest := s; rest != ""; {
+		var ok bool
+		if _, rest, ok = nextStep(rest); !ok {
+			return errors.New("the text is no path of a field")
+		}
+	}
+	return nil
+}
+
+// compiles reports errors of the expressions, each at its position in the file.
+func compiles(d *decoder, into reflect.Value, at node) {
+	for _, f := range policy.Check(into.Addr().Interface().(*fleet.PolicySpec)) {
+		n := child(at, f.In)
+		place := *n
+		place.Line, place.Column = within(d.bytes, n, f.Line, f.Column)
+		code := codeExpression
+		if f.In == "field" {
+			code = codeInvalidValue
+		}
+		d.at(f.In, func() { d.problem(&place, code, f.Message, f.Fix) })
+	}
 }

@@ -51,7 +51,7 @@ func TestLocateAgreesWithTheDecoder(t *testing.T) {
 	}
 	for _, p := range problems {
 		if line, column := Locate(text, p.Field); line != p.Line || column != p.Column {
-			t.Errorf("%s: the decoder says %d:%d, Locate %d:%d", p.Field, p.Line, p.Column, line,
+			t.Errorf("%s: the decoder reports %d:%d, Locate %d:%d", p.Field, p.Line, p.Column, line,
 				column)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// The count of problems that are not shown stands behind those that are, wherever a list is made.
+// Every list ends with the number of problems that it omits.
 func TestTheCountOfProblemsNotShownComesLast(t *testing.T) {
 	t.Parallel()
 	var text strings.Builder
@@ -17,8 +17,8 @@ func TestTheCountOfProblemsNotShownComesLast(t *testing.T) {
 		fmt.Fprintf(&text, "  wrong%d: x\n", i)
 	}
 	file := File{Path: "tenants/acme/syncs/a.yaml", Blob: "b", Bytes: []byte(text.String())}
-	for name, problems := range map[string][]fleet.Problem{"a file": Decode(file).Problems,
-		"a config repo": Check([]File{file})} {
+	for name, problems := range map[string][]fleet.Problem{
+		"a file": Decode(file).Problems, "a config repo": Check([]File{file})} {
 		if len(problems) != maxProblems+1 {
 			t.Fatalf("%s: %d problems", name, len(problems))
 		}

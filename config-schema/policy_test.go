@@ -31,8 +31,7 @@ func over(t *testing.T, files []txtar.File, folder string) []File {
 	return repo
 }
 
-// Each policy of the example repo lets the good files through and tells of the bad ones, at their
-// lines.
+// Each policy of the example repo accepts the good files and reports the bad ones at their lines.
 func TestEachPolicyOfTheExampleHasAGoodAndABadCase(t *testing.T) {
 	for _, f := range exampleFiles(t) {
 		name, ok := strings.CutPrefix(f.Path, "fleet/policies/")
@@ -54,7 +53,7 @@ func TestEachPolicyOfTheExampleHasAGoodAndABadCase(t *testing.T) {
 				t.Fatal(err)
 			}
 			if want := section(a, "text"); text.String() != want {
-				t.Errorf("bad: told\n%s\nwant\n%s", &text, want)
+				t.Errorf("bad: reported\n%s\nwant\n%s", &text, want)
 			}
 			if want := section(a, "sarif"); want != "" {
 				if err := WriteSARIF(&sarif, problems, ""); err != nil {
@@ -66,7 +65,7 @@ func TestEachPolicyOfTheExampleHasAGoodAndABadCase(t *testing.T) {
 			}
 			for _, p := range problems {
 				if !strings.HasPrefix(p.Message, name+": ") {
-					t.Errorf("another policy has a say: %v", p)
+					t.Errorf("another policy reports too: %v", p)
 				}
 			}
 		})
@@ -83,7 +82,8 @@ func section(a *txtar.Archive, name string) string {
 }
 
 func policyFile(rule string) File {
-	return File{Path: "fleet/policies/p.yaml",
+	return File{
+		Path: "fleet/policies/p.yaml",
 		Bytes: []byte(
 			"apiVersion: argosy.dev/v1alpha1\nkind: Policy\nmetadata: {name: p}\nspec:\n  " +
 				"kinds: [GitOpsDeployment]\n  message: m\n" + rule)}
@@ -114,15 +114,15 @@ func TestAMistakeInARuleIsFoundInItsFile(t *testing.T) {
 		before, _, _ := strings.Cut(string(file.Bytes), "sorce")
 		line, column := strings.Count(before, "\n")+1,
 			utf8.RuneCountInString(before[strings.LastIndex(before, "\n")+1:])+1
-		toldAt(t, name, file, line, column)
+		reportedAt(t, name, file, line, column)
 	}
-	toldAt(t, "at the end", policyFile("  rule: path != \"\" &&\n"), 7, 22)
-	toldAt(t, "behind an escape that is not followed",
+	reportedAt(t, "at the end", policyFile("  rule: path != \"\" &&\n"), 7, 22)
+	reportedAt(t, "behind an escape that is not followed",
 		policyFile("  rule: \"path != '\\u00e9' && declaration.spec.sorce.path != ''\"\n"), 7, 9)
-	toldAt(t, "of the whole", policyFile("  rule: path\n"), 7, 9)
+	reportedAt(t, "of the whole", policyFile("  rule: path\n"), 7, 9)
 }
 
-func toldAt(t *testing.T, name string, f File, line, column int) {
+func reportedAt(t *testing.T, name string, f File, line, column int) {
 	t.Helper()
 	doc := Decode(f)
 	if len(doc.Problems) != 1 || doc.Problems[0].Code != codeExpression ||
@@ -131,11 +131,11 @@ func toldAt(t *testing.T, name string, f File, line, column int) {
 		return
 	}
 	if p := doc.Problems[0]; p.Line != line || p.Column != column {
-		t.Errorf("%s: told at %d:%d, it is at %d:%d", name, p.Line, p.Column, line, column)
+		t.Errorf("%s: reported at %d:%d, it is at %d:%d", name, p.Line, p.Column, line, column)
 	}
 }
 
-// What a rule's cost is estimated by is what the decoder lets through.
+// The cost estimate of a rule assumes the limits that the decoder enforces.
 func TestTheBoundsOfPoliciesAreThoseOfTheFields(t *testing.T) {
 	var look func(v *value, name string)
 	look = func(v *value, name string) {

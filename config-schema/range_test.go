@@ -7,7 +7,8 @@ import (
 	"github.com/Masterminds/semver/v3"
 )
 
-// floats is how Argo CD tells a range: what its library reads as a constraint and not as a version.
+// floats reports whether Argo CD takes a revision for a range: its library parses it as a
+// constraint and not as a version.
 func floats(s string) bool {
 	if _, err := semver.NewVersion(s); err == nil {
 		return false
@@ -39,7 +40,7 @@ func TestEveryRangeThatArgoCDReadsIsRefused(t *testing.T) {
 	}
 }
 
-// Every text of up to five characters that a revision may hold, of those that versions are made of.
+// Every revision of up to five characters, from the characters of versions.
 func TestNoShortRevisionFloats(t *testing.T) {
 	const letters = "01xXv.-+a"
 	var text [5]byte

@@ -13,23 +13,17 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
+// SchemaFiles are the published files by name.
+func SchemaFiles() map[string][]byte {
+	files := map[string][]byte{"argosy.json": CombinedSchema()}
+	for name, s := range Schemas() {
+		files[schemaFile(name)] = s
+	}
+	return files
+}
+
 // SchemaBase is where the schemas are published; the file of a kind is named for it in lower case.
 const SchemaBase = "https://argosy.dev/schema/v1alpha1/"
-
-// Schemas are the JSON Schemas (draft-07) of the kinds, made from the descriptions that the decoder
-// follows. A schema accepts everything that the decoder accepts; rules that JSON Schema cannot say
-// stand in the descriptions of the fields.
-func Schemas() map[fleet.Kind][]byte {
-	out := make(map[fleet.Kind][]byte, len(kindOrder))
-	for _, k := range kindOrder {
-		s := k.document.schema()
-		s["$schema"], s["$id"] = "http://json-schema.org/draft-07/schema#",
-			SchemaBase+schemaFile(k.name)
-		s["title"], s["description"] = string(k.name), k.doc
-		out[k.name] = indented(s)
-	}
-	return out
-}
 
 // CombinedSchema is the schema of any declaration: it chooses by `kind`, so that an editor needs
 // one schema for all files.
@@ -41,8 +35,9 @@ func CombinedSchema() []byte {
 		names = append(names, string(k.name))
 		definitions[string(k.name)] = s
 		choices = append(choices, map[string]any{
-			"if": map[string]any{"required": []any{"kind"}, "properties": map[string]any{
-				"kind": map[string]any{"const": string(k.name)}}},
+			"if": map[string]any{
+				"required": []any{"kind"}, "properties": map[string]any{
+					"kind": map[string]any{"const": string(k.name)}}},
 			"then": map[string]any{"$ref": "#/definitions/" + string(k.name)},
 		})
 	}
@@ -58,16 +53,20 @@ func CombinedSchema() []byte {
 	})
 }
 
-// SchemaFiles are the published files by name.
-func SchemaFiles() map[string][]byte {
-	files := map[string][]byte{"argosy.json": CombinedSchema()}
-	for name, s := range Schemas() {
-		files[schemaFile(name)] = s
+// Schemas returns the JSON Schemas (draft-07) of the kinds, from the descriptions that the decoder
+// follows. A schema accepts everything that the decoder accepts; the descriptions of the fields
+// hold the rules that JSON Schema cannot express.
+func Schemas() map[fleet.Kind][]byte {
+	out := make(map[fleet.Kind][]byte, len(kindOrder))
+	for _, k := range kindOrder {
+		s := k.document.schema()
+		s["$schema"], s["$id"] = "http://json-schema.org/draft-07/schema#",
+			SchemaBase+schemaFile(k.name)
+		s["title"], s["description"] = string(k.name), k.doc
+		out[k.name] = indented(s)
 	}
-	return files
+	return out
 }
-
-func schemaFile(k fleet.Kind) string { return strings.ToLower(string(k)) + ".json" }
 
 func (v *value) schema() map[string]any {
 	switch v.shape {
@@ -84,8 +83,8 @@ func (v *value) schema() map[string]any {
 			"additionalProperties": map[string]any{
 				"type": "string", "pattern": formatLabel.pattern}}
 	case shapeList:
-		s := map[string]any{"type": "array", "items": v.item.schema(),
-			"maxItems": orDefault(v.most, maxItems)}
+		s := map[string]any{
+			"type": "array", "items": v.item.schema(), "maxItems": orDefault(v.most, maxItems)}
 		if v.item.shape != shapeObject {
 			s["uniqueItems"] = true
 		}
@@ -97,23 +96,6 @@ func (v *value) schema() map[string]any {
 		return v.objectSchema()
 	}
 	return v.textSchema()
-}
-
-func (v *value) textSchema() map[string]any {
-	if len(v.words) == 1 {
-		return map[string]any{"const": v.words[0]}
-	}
-	if len(v.words) > 1 {
-		return map[string]any{"type": "string", "enum": v.words}
-	}
-	s := map[string]any{"type": "string", "maxLength": orDefault(v.most, maxText)}
-	if v.format.pattern != "" {
-		s["pattern"] = v.format.pattern
-	}
-	if !v.empty {
-		s["minLength"] = 1
-	}
-	return s
 }
 
 func (v *value) objectSchema() map[string]any {
@@ -143,25 +125,6 @@ func (v *value) objectSchema() map[string]any {
 	return s
 }
 
-// groupSchemas say "exactly one of" and "at most one of" in a way that an editor explains: by the
-// pairs that exclude one another.
-func (v *value) groupSchemas() []any {
-	var all []any
-	for _, g := range v.groups {
-		var anyOf []any
-		for i, a := range g.names {
-			anyOf = append(anyOf, map[string]any{"required": []string{a}})
-			for _, b := range g.names[i+1:] {
-				all = append(all, map[string]any{"not": map[string]any{"required": []string{a, b}}})
-			}
-		}
-		if g.exactly {
-			all = append(all, map[string]any{"anyOf": anyOf})
-		}
-	}
-	return all
-}
-
 // summary is what an editor shows of a field.
 func (f *field) summary() string {
 	s := f.doc
@@ -183,6 +146,42 @@ func exampleValue(example string) any {
 	return v
 }
 
+// groupSchemas expresses "exactly one of" and "at most one of" as pairs that exclude each other,
+// which editors can explain.
+func (v *value) groupSchemas() []any {
+	var all []any
+	for _, g := range v.groups {
+		var anyOf []any
+		for i, a := range g.names {
+			anyOf = append(anyOf, map[string]any{"required": []string{a}})
+			for _, b := range g.names[i+1:] {
+				all = append(all, map[string]any{"not": map[string]any{"required": []string{a, b}}})
+			}
+		}
+		if g.exactly {
+			all = append(all, map[string]any{"anyOf": anyOf})
+		}
+	}
+	return all
+}
+
+func (v *value) textSchema() map[string]any {
+	if len(v.words) == 1 {
+		return map[string]any{"const": v.words[0]}
+	}
+	if len(v.words) > 1 {
+		return map[string]any{"type": "string", "enum": v.words}
+	}
+	s := map[string]any{"type": "string", "maxLength": orDefault(v.most, maxText)}
+	if v.format.pattern != "" {
+		s["pattern"] = v.format.pattern
+	}
+	if !v.empty {
+		s["minLength"] = 1
+	}
+	return s
+}
+
 func orDefault(n, fallback int64) int64 {
 	if n == 0 {
 		return fallback
@@ -200,6 +199,8 @@ func indented(v any) []byte {
 	}
 	return b.Bytes()
 }
+
+func schemaFile(k fleet.Kind) string { return strings.ToLower(string(k)) + ".json" }
 
 // Kinds are the kinds of this version, sorted.
 func Kinds() []fleet.Kind { return slices.Sorted(maps.Keys(kinds)) }

@@ -94,8 +94,8 @@ func TestSchemasAcceptWhatTheDecoderAccepts(t *testing.T) {
 	}
 }
 
-// beyondSchema are codes of rules that JSON Schema cannot say, or that are not about the document's
-// structure.
+// beyondSchema are the codes of rules that JSON Schema cannot express, or that do not concern the
+// document's structure.
 var beyondSchema = map[string]bool{
 	codeDuplicateEntry: true, codeDuplicateKey: true, codeEmptyFile: true, codeEncoding: true,
 	codeHiddenCharacter: true, codeIrregular: true, codeUnreadable: true,
@@ -107,21 +107,21 @@ var beyondSchema = map[string]bool{
 	codeWrongType: true, codeExpression: true,
 }
 
-func TestEditorsSeeWhatASchemaCanSay(t *testing.T) {
+func TestEditorsGetErrorsFromTheSchema(t *testing.T) {
 	combined := compiled(t, CombinedSchema())
 	refused := 0
 	eachCase(t, "bad", func(t *testing.T, _ string, a *txtar.Archive) {
 		files, _ := caseFiles(t, a)
-		told := false
+		reported := false
 		for _, p := range Decode(files[0]).Problems {
 			// a schema cannot bound a duration
-			told = told || !beyondSchema[p.Code] && p.Field != "spec.guards.window"
+			reported = reported || !beyondSchema[p.Code] && p.Field != "spec.guards.window"
 		}
 		if files[0].Irregular != "" || len(Decode(files[0]).Problems) == 0 {
 			return
 		}
 		err := judge(combined, files[0].Bytes)
-		if told && err == nil {
+		if reported && err == nil {
 			t.Error("the schema accepts what the decoder refuses for its structure")
 		}
 		if err != nil {

@@ -60,7 +60,7 @@ func TestGitHubAnnotationsAreEscaped(t *testing.T) {
 	}
 }
 
-func TestJSONSaysHowMany(t *testing.T) {
+func TestJSONCountsErrorsAndWarnings(t *testing.T) {
 	var b bytes.Buffer
 	if err := WriteJSON(&b, written); err != nil {
 		t.Fatal(err)
@@ -120,8 +120,8 @@ func TestSARIFHasTheShapeOfItsStandard(t *testing.T) {
 			t.Errorf("result %d has rule %+v", i, rule)
 		}
 	}
-	if uri :=
-		run.Results[2].Locations[0].PhysicalLocation.ArtifactLocation.URI; uri != "tenants/a%0Ab/%1B%5B31m%2C:%25.yaml" {
+	uri := run.Results[2].Locations[0].PhysicalLocation.ArtifactLocation.URI
+	if uri != "tenants/a%0Ab/%1B%5B31m%2C:%25.yaml" {
 		t.Errorf("the path is written %q", uri)
 	}
 	if run.Results[0].Locations[0].PhysicalLocation.Region != nil {
@@ -133,11 +133,11 @@ type brokenPipe struct{}
 
 func (brokenPipe) Write([]byte) (int, error) { return 0, errors.New("broken pipe") }
 
-func TestWritersTellThatTheyCouldNotWrite(t *testing.T) {
+func TestWritersReturnWriteErrors(t *testing.T) {
 	for name, err := range map[string]error{
 		"text": WriteText(brokenPipe{}, written, false), "json": WriteJSON(brokenPipe{}, written),
-		"sarif": WriteSARIF(brokenPipe{}, written, ""), "github": WriteGitHub(brokenPipe{},
-			written),
+		"sarif":  WriteSARIF(brokenPipe{}, written, ""),
+		"github": WriteGitHub(brokenPipe{}, written),
 	} {
 		if err == nil {
 			t.Errorf("%s: the error is lost", name)

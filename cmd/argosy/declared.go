@@ -20,7 +20,7 @@ func declared(files []configschema.File) []catalog.Input {
 		paths[i] = f.Path
 	}
 	twins := map[string][]fleet.Problem{}
-	for _, p := range configschema.Twins(paths) {
+	for _, p := range configschema.DuplicatePaths(paths) {
 		twins[p.Path] = append(twins[p.Path], p)
 	}
 	var inputs []catalog.Input

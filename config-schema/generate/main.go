@@ -1,5 +1,5 @@
-// Command generate writes what is made from the kinds' descriptions: schema/*.json and
-// docs/config-reference.md. It is run by go generate in config-schema/.
+// Command generate writes schema/*.json and docs/config-reference.md from the kinds' descriptions.
+// go generate runs it in config-schema/.
 package main
 
 import (
