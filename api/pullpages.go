@@ -8,7 +8,7 @@ import (
 	"strconv"
 
 	"argosy.dev/argosy/fleet"
-	"argosy.dev/argosy/reconciler/plan"
+	"argosy.dev/argosy/reconciler/plan/report"
 )
 
 type (
@@ -20,7 +20,7 @@ type (
 	pullView struct {
 		frame
 		View fleet.PullView
-		Plan *plan.Report
+		Plan *report.Report
 	}
 )
 
@@ -58,9 +58,10 @@ func (s *Server) pullPage(w http.ResponseWriter, r *http.Request, token fleet.To
 }
 
 // deed is the colour of what a plan does.
-func deed(action plan.Action) string {
-	return map[plan.Action]string{plan.Create: "good", plan.Update: "busy", plan.Delete: "bad",
-		plan.Hold: "bad"}[action]
+func deed(action report.Action) string {
+	return map[report.Action]string{
+		report.Create: "good", report.Update: "busy", report.Delete: "bad",
+		report.Hold: "bad"}[action]
 }
 
 // web reports whether a link that the forge gave leads to a page, and nowhere else.

@@ -11,7 +11,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"argosy.dev/argosy/fleet"
-	"argosy.dev/argosy/reconciler/plan"
+	"argosy.dev/argosy/reconciler/plan/report"
 )
 
 // Pulls is what is kept of pull requests.
@@ -20,7 +20,7 @@ type Pulls interface {
 	// that change files of that tenant.
 	Pulls(ctx context.Context, scope fleet.Scope, filter fleet.Filter, page fleet.Page) (
 		[]fleet.PullView, string, error)
-	// PullPlan is the plan of the pull request's head, a plan.Report as JSON, whole: who may see
+	// PullPlan is the plan of the pull request's head, a report.Report as JSON, whole: who may see
 	// what of it is the API's to decide. fleet.ErrNotFound when there is no such pull request in
 	// scope, or no plan of its head.
 	PullPlan(ctx context.Context, scope fleet.Scope, number int) ([]byte, error)
@@ -50,12 +50,12 @@ func (s *Server) registerPulls() {
 	one[pullIn](s, "pull", "/pulls/{number}", "One pull request", s.pulls)
 	huma.Register(s.api, operation(http.MethodGet, "/pulls/{number}/plan", "get-pull-plan",
 		"The plan that its reviewers see; for a tenant: that tenant's part", "pulls", nil),
-		func(ctx context.Context, in *pullIn) (*body[plan.Report], error) {
-			report, err := s.pullPlan(ctx, callerOf(ctx).Scope(), in.Number)
+		func(ctx context.Context, in *pullIn) (*body[report.Report], error) {
+			plan, err := s.pullPlan(ctx, callerOf(ctx).Scope(), in.Number)
 			if err != nil {
 				return nil, s.answer(ctx, fmt.Sprintf("plan of pull request %d", in.Number), err)
 			}
-			return &body[plan.Report]{report}, nil
+			return &body[report.Report]{plan}, nil
 		})
 }
 
@@ -78,17 +78,18 @@ func (s *Server) pulls(ctx context.Context, scope fleet.Scope, filter fleet.Filt
 	return items, next, err
 }
 
-func (s *Server) pullPlan(ctx context.Context, scope fleet.Scope, number int) (plan.Report, error) {
+func (s *Server) pullPlan(ctx context.Context, scope fleet.Scope, number int) (report.Report,
+	error) {
 	raw, err := s.reader.PullPlan(ctx, scope, number)
 	if err != nil {
-		return plan.Report{}, err
+		return report.Report{}, err
 	}
-	var report plan.Report
-	if err := json.Unmarshal(raw, &report); err != nil {
-		return plan.Report{}, fmt.Errorf("the stored plan of pull request %d: %w", number, err)
+	var plan report.Report
+	if err := json.Unmarshal(raw, &plan); err != nil {
+		return report.Report{}, fmt.Errorf("the stored plan of pull request %d: %w", number, err)
 	}
 	if scope.Tenant != "" {
-		report = report.For(scope.Tenant)
+		plan = plan.For(scope.Tenant)
 	}
-	return report, nil
+	return plan, nil
 }

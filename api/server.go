@@ -173,7 +173,11 @@ func schemaName(t reflect.Type, hint string) string {
 	}
 	name := huma.DefaultSchemaNamer(t, hint)
 	switch {
-	case strings.HasSuffix(t.PkgPath(), "/reconciler/plan"):
+	case strings.HasSuffix(t.PkgPath(), "/reconciler/plan/report"):
+		switch name {
+		case "Tenant", "Engine", "Change", "Sync":
+			name += "Report"
+		}
 		return "Plan" + name
 	case strings.HasSuffix(t.PkgPath(), "/fleet/agent"):
 		return "Protocol" + name

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet/pacing"
-	"argosy.dev/argosy/reconciler/plan"
+	"argosy.dev/argosy/reconciler/plan/reviews"
 )
 
 const (
@@ -36,7 +36,7 @@ type asker struct {
 	wake    func() // when there is news
 
 	mu    sync.Mutex
-	spans map[plan.Span]*question
+	spans map[reviews.Span]*question
 	until time.Time // the reviewers did not answer, and are left alone until then
 	away  error
 	kick  pacing.Signal
@@ -47,25 +47,25 @@ type question struct {
 	tries  int
 	asked  time.Time
 	next   time.Time
-	answer *plan.Seen // the last complete one
-	news   bool       // that the loop has not taken
+	answer *reviews.Reviewed // the last complete one
+	news   bool              // that the loop has not taken
 }
 
 func newAsker(r Reviews, poll time.Duration, log *slog.Logger, wake func()) *asker {
 	return &asker{
 		reviews: r, first: min(poll, reviewFirst), log: log, wake: wake,
-		spans: map[plan.Span]*question{}, kick: pacing.NewSignal(),
+		spans: map[reviews.Span]*question{}, kick: pacing.NewSignal(),
 	}
 }
 
 // ask is the question of a commit's own pass. While the reviewers are away it does not wait for
 // them.
-func (a *asker) ask(ctx context.Context, span plan.Span) (plan.Seen, error) {
+func (a *asker) ask(ctx context.Context, span reviews.Span) (reviews.Reviewed, error) {
 	a.mu.Lock()
 	until, away := a.until, a.away
 	a.mu.Unlock()
 	if away != nil && time.Now().Before(until) {
-		return plan.Seen{}, away
+		return reviews.Reviewed{}, away
 	}
 	seen, err := a.question(ctx, span, reviewTimeout)
 	a.mu.Lock()
@@ -78,7 +78,7 @@ func (a *asker) ask(ctx context.Context, span plan.Span) (plan.Seen, error) {
 	return seen, err
 }
 
-func (a *asker) question(ctx context.Context, span plan.Span, most time.Duration) (plan.Seen,
+func (a *asker) question(ctx context.Context, span reviews.Span, most time.Duration) (reviews.Reviewed,
 	error) {
 	asked, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
@@ -100,10 +100,10 @@ func (a *asker) question(ctx context.Context, span plan.Span, most time.Duration
 }
 
 // follow says which spans something is held of. What is known of the others is forgotten.
-func (a *asker) follow(spans []plan.Span) {
+func (a *asker) follow(spans []reviews.Span) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	held := map[plan.Span]*question{}
+	held := map[reviews.Span]*question{}
 	for _, s := range spans {
 		if held[s] = a.spans[s]; held[s] == nil {
 			held[s] = &question{next: time.Now()}
@@ -117,7 +117,7 @@ func (a *asker) follow(spans []plan.Span) {
 func (a *asker) forget() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.spans, a.away, a.until = map[plan.Span]*question{}, nil, time.Time{}
+	a.spans, a.away, a.until = map[reviews.Span]*question{}, nil, time.Time{}
 }
 
 // hasten has what is not held for long asked about now: something has come in that may tell.
@@ -133,10 +133,10 @@ func (a *asker) hasten() {
 }
 
 // news is the answers that the loop has not taken.
-func (a *asker) news() map[plan.Span]plan.Seen {
+func (a *asker) news() map[reviews.Span]reviews.Reviewed {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	out := map[plan.Span]plan.Seen{}
+	out := map[reviews.Span]reviews.Reviewed{}
 	for s, q := range a.spans {
 		if q.news {
 			out[s] = *q.answer
@@ -146,7 +146,7 @@ func (a *asker) news() map[plan.Span]plan.Seen {
 }
 
 // taken says that the loop has planned with these answers.
-func (a *asker) taken(answers map[plan.Span]plan.Seen) {
+func (a *asker) taken(answers map[reviews.Span]reviews.Reviewed) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for s, seen := range answers {
@@ -178,7 +178,7 @@ func (a *asker) run(ctx context.Context) {
 }
 
 // due is the span that it is time for, or how long that takes.
-func (a *asker) due() (span plan.Span, pause time.Duration, due bool) {
+func (a *asker) due() (span reviews.Span, pause time.Duration, due bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	pause = reviewLast
@@ -190,7 +190,7 @@ func (a *asker) due() (span plan.Span, pause time.Duration, due bool) {
 	return span, pause, pause <= 0
 }
 
-func (a *asker) keep(span plan.Span, seen plan.Seen, err error) {
+func (a *asker) keep(span reviews.Span, seen reviews.Reviewed, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	q := a.spans[span]

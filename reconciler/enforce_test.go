@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
-	"argosy.dev/argosy/reconciler/plan"
+	"argosy.dev/argosy/reconciler/plan/reviews"
 )
 
 const webFile, shopFile = "tenants/acme/deployments/web.yaml",
@@ -90,16 +90,17 @@ func TestALaterReviewedCommitTakesThePlaceOfAHeldOne(t *testing.T) {
 // slowly answers what it knows of the first commit only after the test lets it.
 type slowly struct {
 	*reviewers
-	slow    atomic.Pointer[plan.Span]
+	slow    atomic.Pointer[reviews.Span]
 	waiting atomic.Bool
 }
 
-func (s *slowly) Reviewed(ctx context.Context, base, head fleet.Revision) (plan.Seen, error) {
-	if of := s.slow.Load(); of != nil && *of == (plan.Span{Base: base, Head: head}) {
+func (s *slowly) Reviewed(ctx context.Context, base, head fleet.Revision) (reviews.Reviewed,
+	error) {
+	if of := s.slow.Load(); of != nil && *of == (reviews.Span{Base: base, Head: head}) {
 		s.waiting.Store(true)
 		<-ctx.Done()
 		s.waiting.Store(false)
-		return plan.Seen{}, ctx.Err()
+		return reviews.Reviewed{}, ctx.Err()
 	}
 	return s.reviewers.Reviewed(ctx, base, head)
 }
@@ -112,7 +113,7 @@ func TestAskingAboutAHeldCommitDelaysNoOther(t *testing.T) {
 	head := h.commit("nobody saw it", deployment("acme", "web", "evil", "Delete", "prod",
 		"staging"))
 	h.heldFor(head, fleet.HoldUnreviewed, "nobody reviewed")
-	people.slow.Store(&plan.Span{Base: base, Head: head})
+	people.slow.Store(&reviews.Span{Base: base, Head: head})
 	for i := range 3 {
 		h.eventually("the held one is being asked about", func() error {
 			if !people.waiting.Load() {

@@ -19,6 +19,7 @@ import (
 	"argosy.dev/argosy/fleet/printable"
 	"argosy.dev/argosy/reconciler/lease"
 	"argosy.dev/argosy/reconciler/plan"
+	"argosy.dev/argosy/reconciler/plan/report"
 	"argosy.dev/argosy/reconciler/recovery"
 )
 
@@ -717,7 +718,7 @@ func (l *Loop) follow(p *plan.Plan, gone []fleet.ObjectKey) {
 		delete(l.leaving, key)
 	}
 	for _, c := range p.Rows {
-		if c.Action == plan.Delete {
+		if c.Action == report.Delete {
 			l.leaving[c.Row.Key] = true
 		} else {
 			delete(l.leaving, c.Row.Key)

@@ -5,13 +5,14 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/reconciler/plan"
+	"argosy.dev/argosy/reconciler/plan/reviews"
 )
 
 // Reviews says what people saw before it was merged.
 type Reviews interface {
 	// Reviewed is what the merged pull requests of the commits between base and head showed, and
 	// their owners consented to. With an error it is incomplete: what it lacks is not known.
-	Reviewed(ctx context.Context, base, head fleet.Revision) (plan.Seen, error)
+	Reviewed(ctx context.Context, base, head fleet.Revision) (reviews.Reviewed, error)
 }
 
 // review asks who saw what the head brings. Without a Git host to ask, whoever may push to the
@@ -28,15 +29,15 @@ func (l *Loop) review(ctx context.Context, r *plan.Request) {
 	if base == r.Revision || len(r.Files) == 0 || r.Relation != plan.RelationDescendant {
 		return
 	}
-	seen, err := l.asker.ask(ctx, plan.Span{Base: base, Head: r.Revision})
+	seen, err := l.asker.ask(ctx, reviews.Span{Base: base, Head: r.Revision})
 	if err != nil && ctx.Err() == nil {
 		l.Log.Warn(
 			"failed to ask who reviewed a revision; what nobody is known to have reviewed is "+
 				"held until it is known",
 			"revision", r.Revision.Short(), "error", err)
 	}
-	r.Review = &plan.Review{Deletions: seen.Deletions, Unknown: err}
-	r.Paths = &plan.Paths{Reviewed: seen.Paths, Trusted: seen.Trusted, Unknown: err}
+	r.Review = &reviews.Deletions{Reviewed: seen.Deletions, Unknown: err}
+	r.Paths = &reviews.Files{Reviewed: seen.Paths, Trusted: seen.Trusted, Unknown: err}
 }
 
 // rebuilt says why a start without a mirror waits for an approval, or "". Where nothing of this
@@ -64,9 +65,10 @@ func (l *Loop) takeReviews(ctx context.Context, lease fleet.Lease) error {
 	if len(news) == 0 {
 		return nil
 	}
-	review := &plan.Review{Earlier: map[plan.Span]map[fleet.ObjectKey]fleet.ReviewedDeletion{}}
-	paths := &plan.Paths{Earlier: map[plan.Span]map[string]string{},
-		EarlierTrusted: map[plan.Span]map[string]bool{}}
+	review := &reviews.Deletions{
+		Earlier: map[reviews.Span]map[fleet.ObjectKey]fleet.ReviewedDeletion{}}
+	paths := &reviews.Files{Earlier: map[reviews.Span]map[string]string{},
+		EarlierTrusted: map[reviews.Span]map[string]bool{}}
 	for span, seen := range news {
 		review.Earlier[span], paths.Earlier[span], paths.EarlierTrusted[span] = seen.Deletions,
 			seen.Paths, seen.Trusted

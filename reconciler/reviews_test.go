@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"argosy.dev/argosy/fleet"
-	"argosy.dev/argosy/reconciler/plan"
+	"argosy.dev/argosy/reconciler/plan/reviews"
 	"argosy.dev/argosy/test/stack"
 )
 
@@ -24,26 +24,27 @@ type reviewers struct {
 	repo *stack.Repo
 
 	mu    sync.Mutex
-	know  map[plan.Span]map[fleet.ObjectKey]fleet.ReviewedDeletion
-	files map[plan.Span]map[string]string
+	know  map[reviews.Span]map[fleet.ObjectKey]fleet.ReviewedDeletion
+	files map[reviews.Span]map[string]string
 	away  error
-	asked []plan.Span
+	asked []reviews.Span
 }
 
 // Reviewed is reconciler.Reviews.
-func (r *reviewers) Reviewed(ctx context.Context, base, head fleet.Revision) (plan.Seen, error) {
+func (r *reviewers) Reviewed(ctx context.Context, base, head fleet.Revision) (reviews.Reviewed,
+	error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	span := plan.Span{Base: base, Head: head}
+	span := reviews.Span{Base: base, Head: head}
 	r.asked = append(r.asked, span)
 	if r.away != nil {
-		return plan.Seen{}, r.away
+		return reviews.Reviewed{}, r.away
 	}
-	seen := plan.Seen{Deletions: maps.Clone(r.know[span]), Paths: maps.Clone(r.files[span])}
+	seen := reviews.Reviewed{Deletions: maps.Clone(r.know[span]), Paths: maps.Clone(r.files[span])}
 	if r.repo != nil {
 		paths, err := changed(ctx, r.repo, base, head)
 		if err != nil {
-			return plan.Seen{}, err
+			return reviews.Reviewed{}, err
 		}
 		seen.Paths = paths
 	}
@@ -80,7 +81,7 @@ func (r *reviewers) sawFiles(t testing.TB, h *house, base, head fleet.Revision, 
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.files == nil {
-		r.files = map[plan.Span]map[string]string{}
+		r.files = map[reviews.Span]map[string]string{}
 	}
 	seen := map[string]string{}
 	for _, p := range paths {
@@ -90,7 +91,7 @@ func (r *reviewers) sawFiles(t testing.TB, h *house, base, head fleet.Revision, 
 		}
 		seen[p] = blob
 	}
-	r.files[plan.Span{Base: base, Head: head}] = seen
+	r.files[reviews.Span{Base: base, Head: head}] = seen
 }
 
 func (r *reviewers) lose(err error) {
@@ -104,16 +105,16 @@ func (r *reviewers) saw(base, head fleet.Revision, approved bool, keys ...fleet.
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.know == nil {
-		r.know = map[plan.Span]map[fleet.ObjectKey]fleet.ReviewedDeletion{}
+		r.know = map[reviews.Span]map[fleet.ObjectKey]fleet.ReviewedDeletion{}
 	}
 	seen := map[fleet.ObjectKey]fleet.ReviewedDeletion{}
 	for _, k := range keys {
 		seen[k] = fleet.ReviewedDeletion{Key: k, Approved: approved, By: "ada", Pull: 7}
 	}
-	r.know[plan.Span{Base: base, Head: head}] = seen
+	r.know[reviews.Span{Base: base, Head: head}] = seen
 }
 
-func (r *reviewers) spans() []plan.Span {
+func (r *reviewers) spans() []reviews.Span {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.asked)
@@ -195,8 +196,8 @@ func TestADeletionThatNobodyReviewedWaitsForAReview(t *testing.T) {
 		t.Errorf("%d calls of the store while nothing new is known", n)
 	}
 	asked := people.spans()
-	if slices.ContainsFunc(asked, func(s plan.Span) bool {
-		return s != plan.Span{Base: base, Head: head}
+	if slices.ContainsFunc(asked, func(s reviews.Span) bool {
+		return s != reviews.Span{Base: base, Head: head}
 	}) {
 		t.Errorf("asked %v", asked)
 	}
@@ -268,7 +269,7 @@ func TestReviewersThatAreAwayHoldWhatIsNotKnownAndNothingElse(t *testing.T) {
 		}
 		return h.settled()
 	})
-	if s := people.spans()[0]; s != (plan.Span{Base: base, Head: head}) {
+	if s := people.spans()[0]; s != (reviews.Span{Base: base, Head: head}) {
 		t.Errorf("asked %v first", s)
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
-	"argosy.dev/argosy/reconciler/plan"
+	"argosy.dev/argosy/reconciler/plan/report"
 )
 
 // behind has the pull request add one Application on an engine.
@@ -14,10 +14,10 @@ func (h *harbor) behind(engine fleet.EngineName) {
 	key := fleet.ObjectKey{Engine: engine, Kind: fleet.ObjectApplication, Name: "app"}
 	h.planner.answer.Effects = []fleet.Effect{
 		{Key: key, Tenant: "acme", Environment: "edge", Deployment: "shop", Hash: "m"}}
-	h.planner.answer.Report = &plan.Report{
-		Tenants: []plan.TenantReport{
-			{Name: "acme", Engines: []plan.EngineReport{{Name: engine, Changes: []plan.ChangeReport{
-				{Action: plan.Create, Kind: fleet.ObjectApplication, Subject: "shop@edge",
+	h.planner.answer.Report = &report.Report{
+		Tenants: []report.Tenant{
+			{Name: "acme", Engines: []report.Engine{{Name: engine, Changes: []report.Change{
+				{Action: report.Create, Kind: fleet.ObjectApplication, Subject: "shop@edge",
 					Object: "app"}}}}}}}
 }
 

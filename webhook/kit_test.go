@@ -15,7 +15,8 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
-	"argosy.dev/argosy/reconciler/plan"
+	"argosy.dev/argosy/reconciler/plan/report"
+	"argosy.dev/argosy/reconciler/plan/reviews"
 	"argosy.dev/argosy/webhook"
 	"argosy.dev/argosy/webhook/github"
 	"argosy.dev/argosy/webhook/github/githubtest"
@@ -140,7 +141,8 @@ func (h *harbor) open(by *githubtest.Account, from *githubtest.Repository) {
 }
 
 func (h *harbor) try() error {
-	err := h.Recheck(h.Context(), fleet.Recheck{Kind: fleet.RecheckPull, Number: h.pullRequest.Number})
+	err := h.Recheck(
+		h.Context(), fleet.Recheck{Kind: fleet.RecheckPull, Number: h.pullRequest.Number})
 	if err != nil && strings.Contains(err.Error(), secret) {
 		h.Error("the error has the token")
 	}
@@ -211,7 +213,7 @@ func newPlanner() *planner {
 	return &planner{answer: webhook.Preview{Base: fleet.Revision(strings.Repeat("b", 40)),
 		Files:  []string{"tenants/acme/deployments/checkout.yaml"},
 		Shown:  map[string]string{"tenants/acme/deployments/checkout.yaml": "b1"},
-		Report: &plan.Report{}, Hash: "h", Effects: []fleet.Effect{
+		Report: &report.Report{}, Hash: "h", Effects: []fleet.Effect{
 			{Key: checkout, Tenant: "acme", Deletes: true}}}}
 }
 
@@ -387,9 +389,9 @@ func (r *records) Pushes(_ context.Context, ends []fleet.Revision) (out []fleet.
 // deletions asks who saw the deletions of these commits, the oldest first.
 func (h *harbor) deletions(commits ...fleet.Revision) (map[fleet.ObjectKey]fleet.ReviewedDeletion,
 	error) {
-	var line []plan.BranchCommit
+	var line []reviews.Commit
 	for _, c := range commits {
-		line = append(line, plan.BranchCommit{ID: c})
+		line = append(line, reviews.Commit{ID: c})
 	}
 	seen, err := h.Reviewed(h.Context(), "base", line)
 	return seen.Deletions, err

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
-	"argosy.dev/argosy/reconciler/plan"
+	"argosy.dev/argosy/reconciler/plan/report"
 	"argosy.dev/argosy/webhook/review"
 )
 
@@ -177,7 +177,7 @@ func (r *Reviewer) planned(ctx context.Context, record fleet.PullRecord, ref str
 		p.outdated = true
 		return p, nil
 	}
-	var report plan.Report
+	var report report.Report
 	if err := json.Unmarshal(was.Report, &report); err != nil {
 		return p, fmt.Errorf("the plan that was made of it: %w", err)
 	}

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
-	"argosy.dev/argosy/reconciler/plan"
+	"argosy.dev/argosy/reconciler/plan/reviews"
 )
 
 const (
@@ -30,8 +30,8 @@ const (
 // is no merge counts as reviewed by the platform if an account of Config.DirectPush pushed it. An
 // error says that not everything is known; what is returned with it holds all the same.
 func (r *Reviewer) Reviewed(ctx context.Context, base fleet.Revision,
-	commits []plan.BranchCommit) (plan.Seen, error) {
-	out := plan.Seen{Deletions: map[fleet.ObjectKey]fleet.ReviewedDeletion{}}
+	commits []reviews.Commit) (reviews.Reviewed, error) {
+	out := reviews.Reviewed{Deletions: map[fleet.ObjectKey]fleet.ReviewedDeletion{}}
 	if len(commits) > mostCommits {
 		return out,
 			fmt.Errorf(
@@ -47,14 +47,14 @@ func (r *Reviewer) Reviewed(ctx context.Context, base fleet.Revision,
 	if err == nil {
 		err = r.pushesIn(ctx, s)
 	}
-	out.Paths, out.Trusted = plan.ReviewedPaths(s.commits)
+	out.Paths, out.Trusted = reviews.Paths(s.commits)
 	return out, err
 }
 
 // span is the commits that Reviewed is asked about.
 type span struct {
 	base    fleet.Revision
-	commits []plan.BranchCommit
+	commits []reviews.Commit
 	at      map[fleet.Revision]int // index in commits
 	merges  map[int]bool           // those of commits that a pull request was merged as
 	seen    map[fleet.ObjectKey]fleet.ReviewedDeletion

@@ -9,18 +9,18 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"argosy.dev/argosy/fleet"
-	"argosy.dev/argosy/reconciler/plan"
+	"argosy.dev/argosy/reconciler/plan/reviews"
 	"argosy.dev/argosy/webhook"
 	"argosy.dev/argosy/webhook/github/githubtest"
 )
 
 type contents = map[string]string
 
-func commit(id fleet.Revision, changed contents) plan.BranchCommit {
-	return plan.BranchCommit{ID: id, Changed: changed}
+func commit(id fleet.Revision, changed contents) reviews.Commit {
+	return reviews.Commit{ID: id, Changed: changed}
 }
 
-func (h *harbor) paths(commits ...plan.BranchCommit) contents {
+func (h *harbor) paths(commits ...reviews.Commit) contents {
 	h.Helper()
 	seen, err := h.Reviewed(h.Context(), "base", commits)
 	if err != nil {
@@ -70,7 +70,7 @@ func TestDirectPushesCountForListedAccountsOnly(t *testing.T) {
 	const base, first, second = fleet.Revision("base"),
 		fleet.Revision("1111111111111111111111111111111111111111"),
 		fleet.Revision("2222222222222222222222222222222222222222")
-	line := []plan.BranchCommit{commit(first, contents{file: "1"}),
+	line := []reviews.Commit{commit(first, contents{file: "1"}),
 		commit(second, contents{victim: "2"})}
 	for name, c := range map[string]struct {
 		push func(h *harbor) fleet.Push
@@ -140,7 +140,7 @@ func TestAYoungPushIsNotKnownToBeADirectOne(t *testing.T) {
 	const pushed = fleet.Revision("1111111111111111111111111111111111111111")
 	h.records.pushes = []fleet.Push{{Before: "base", After: pushed, By: h.person(h.alice),
 		At: h.now}}
-	seen, err := h.Reviewed(t.Context(), "base", []plan.BranchCommit{
+	seen, err := h.Reviewed(t.Context(), "base", []reviews.Commit{
 		commit(pushed, contents{file: "1"})})
 	if err == nil || len(seen.Paths) != 0 {
 		t.Errorf("%v, %v", seen.Paths, err)
@@ -159,7 +159,7 @@ func TestWhatIsKnownOfASpanCountsWhileTheRestIsNot(t *testing.T) {
 	const other = fleet.Revision("1111111111111111111111111111111111111111")
 	h.server.Break("GET /repos/acme/fleet/commits/"+string(other)+"/pulls",
 		githubtest.Say(http.StatusBadGateway, "away"))
-	seen, err := h.Reviewed(t.Context(), "base", []plan.BranchCommit{
+	seen, err := h.Reviewed(t.Context(), "base", []reviews.Commit{
 		commit(other, contents{victim: "1"}), commit(merge, contents{file: "2"})})
 	if d := cmp.Diff(contents{file: "2"}, seen.Paths); d != "" || err == nil {
 		t.Errorf("%v %s", err, d)

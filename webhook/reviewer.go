@@ -9,7 +9,7 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/pacing"
-	"argosy.dev/argosy/reconciler/plan"
+	"argosy.dev/argosy/reconciler/plan/report"
 )
 
 // Errors of a Planner. After the first three nothing is known yet: it is looked at again.
@@ -33,9 +33,9 @@ type Preview struct {
 	// branch, also where the branch has the same by now: path to blob, "" if the head removes it.
 	Shown     map[string]string
 	Problems  []fleet.Problem
-	Conflicts []string     // files that changed on both sides
-	Behind    bool         // the branch's head is not applied, and waits
-	Report    *plan.Report // nil of a Parse
+	Conflicts []string       // files that changed on both sides
+	Behind    bool           // the branch's head is not applied, and waits
+	Report    *report.Report // nil of a Parse
 	Hash      string
 	Effects   []fleet.Effect
 

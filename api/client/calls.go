@@ -8,7 +8,7 @@ import (
 
 	"argosy.dev/argosy/api/wire"
 	"argosy.dev/argosy/fleet"
-	"argosy.dev/argosy/reconciler/plan"
+	"argosy.dev/argosy/reconciler/plan/report"
 )
 
 // path joins parts, each escaped, so that no name reaches another route.
@@ -95,7 +95,8 @@ func (c *Client) Engines(ctx context.Context, f fleet.Filter, limit int) ([]flee
 }
 
 // Orphans lists live objects that no declaration asks for.
-func (c *Client) Orphans(ctx context.Context, f fleet.Filter, limit int) ([]fleet.OrphanView, error) {
+func (c *Client) Orphans(ctx context.Context, f fleet.Filter, limit int) ([]fleet.OrphanView,
+	error) {
 	return all[fleet.OrphanView](ctx, c, "strays", f, limit)
 }
 
@@ -158,8 +159,8 @@ func (c *Client) Pull(ctx context.Context, number int) (fleet.PullView, error) {
 }
 
 // PullPlan is the plan that the reviewers of a pull request see.
-func (c *Client) PullPlan(ctx context.Context, number int) (plan.Report, error) {
-	return one[plan.Report](ctx, c, "pulls", strconv.Itoa(number), "plan")
+func (c *Client) PullPlan(ctx context.Context, number int) (report.Report, error) {
+	return one[report.Report](ctx, c, "pulls", strconv.Itoa(number), "plan")
 }
 
 // Tokens lists tokens without their plaintext.

@@ -12,7 +12,7 @@ import (
 	"argosy.dev/argosy/api/wire"
 	"argosy.dev/argosy/cmd/argosy/table"
 	"argosy.dev/argosy/fleet"
-	"argosy.dev/argosy/reconciler/plan"
+	"argosy.dev/argosy/reconciler/plan/report"
 )
 
 var pullColumns = []column[fleet.PullView]{
@@ -60,7 +60,7 @@ func describePull(ctx context.Context, c *client.Client, name string) (descripti
 	if err != nil {
 		return description{}, err
 	}
-	report, err := c.PullPlan(ctx, number)
+	plan, err := c.PullPlan(ctx, number)
 	var refusal *wire.Refusal
 	planned := err == nil
 	if err != nil && (!errors.As(err, &refusal) || refusal.Status != 404) {
@@ -68,7 +68,7 @@ func describePull(ctx context.Context, c *client.Client, name string) (descripti
 	}
 	item := struct {
 		fleet.PullView
-		Plan *plan.Report `json:"plan,omitempty"`
+		Plan *report.Report `json:"plan,omitempty"`
 	}{PullView: v}
 	sections := []section{{facts: []table.Fact{
 		{Name: "Pull request", Value: table.Text("#" + strconv.Itoa(v.Number))},
@@ -82,9 +82,9 @@ func describePull(ctx context.Context, c *client.Client, name string) (descripti
 		{Name: "URL", Value: table.Text(v.URL)},
 	}}}
 	if planned {
-		item.Plan = &report
+		item.Plan = &plan
 		sections = append(sections, section{title: "What its reviewers see",
-			text: report.WriteText})
+			text: plan.WriteText})
 	}
 	return description{item: item, sections: sections}, nil
 }

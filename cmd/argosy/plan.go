@@ -12,6 +12,7 @@ import (
 	"argosy.dev/argosy/fleet/argocd"
 	"argosy.dev/argosy/fleet/policy"
 	"argosy.dev/argosy/reconciler/plan"
+	"argosy.dev/argosy/reconciler/plan/report"
 )
 
 func (a *app) planCommand() *cobra.Command {
@@ -94,8 +95,8 @@ func (a *app) writePlan(p *plan.Plan, format string) error {
 
 // notes tells of each changed object at the declaration that it comes from.
 func notes(p *plan.Plan) []fleet.Problem {
-	words := map[plan.Action]string{plan.Create: "is created", plan.Update: "is changed",
-		plan.Delete: "is deleted", plan.Hold: "would be deleted, and waits for an approval"}
+	words := map[report.Action]string{report.Create: "is created", report.Update: "is changed",
+		report.Delete: "is deleted", report.Hold: "would be deleted, and waits for an approval"}
 	all := make([]fleet.Problem, 0, len(p.Rows))
 	for _, c := range p.Rows {
 		k := declaredBy(c.Row)

@@ -21,7 +21,7 @@ import (
 	"argosy.dev/argosy/cmd/argosy/table"
 	configschema "argosy.dev/argosy/config-schema"
 	"argosy.dev/argosy/fleet"
-	"argosy.dev/argosy/reconciler/plan"
+	"argosy.dev/argosy/reconciler/plan/report"
 )
 
 // hostile is what a tenant may put into a name, a path or a message: ESC, a title, C1, delete,
@@ -243,16 +243,16 @@ func FuzzNoFormatPrintsRaw(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s string) {
 		problem := fleet.Problem{Key: fleet.Key{Kind: fleet.KindFile, Name: s}, Path: s, Field: s,
 			Line: 3, Severity: fleet.SeverityError, Code: s, Message: s, Fix: s}
-		report := plan.Report{Head: "1a2b3c4d", Summary: s, Problems: []fleet.Problem{problem},
+		report := report.Report{Head: "1a2b3c4d", Summary: s, Problems: []fleet.Problem{problem},
 			Platform: []string{s},
 			Holds: []fleet.Hold{
 				{Message: s, Paths: []string{s}, Items: []fleet.ObjectKey{{Name: s}}}},
-			Tenants: []plan.TenantReport{
-				{Name: "acme", Unplaced: []string{s}, Syncs: []plan.SyncReport{{Revision: s}},
+			Tenants: []report.Tenant{
+				{Name: "acme", Unplaced: []string{s}, Syncs: []report.Sync{{Revision: s}},
 					Placements: []fleet.Placement{{Reason: s}},
-					Engines: []plan.EngineReport{
-						{Name: "eu", Changes: []plan.ChangeReport{
-							{Subject: s, Note: s, Fields: []plan.Field{
+					Engines: []report.Engine{
+						{Name: "eu", Changes: []report.Change{
+							{Subject: s, Note: s, Fields: []report.Field{
 								{Path: s, Before: s, After: s}}}}}}}}}
 		var out bytes.Buffer
 		written := func(form string, err error) string {

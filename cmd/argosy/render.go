@@ -14,6 +14,7 @@ import (
 	"argosy.dev/argosy/fleet/catalog"
 	"argosy.dev/argosy/fleet/policy"
 	"argosy.dev/argosy/reconciler/plan"
+	"argosy.dev/argosy/reconciler/plan/diff"
 )
 
 func (a *app) renderCommand() *cobra.Command {
@@ -96,7 +97,7 @@ func namespaces(inputs []catalog.Input) map[fleet.EngineName]string {
 	return of
 }
 
-func (a *app) writeObjects(rows []plan.RowChange, namespace map[fleet.EngineName]string,
+func (a *app) writeObjects(rows []diff.RowChange, namespace map[fleet.EngineName]string,
 	format string) error {
 	if format == "json" {
 		objects := make([]object, len(rows))

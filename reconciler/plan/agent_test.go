@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/reconciler/plan/applied"
 )
 
 const edgePath = "tenants/acme/environments/edge.yaml"
@@ -37,7 +38,7 @@ func TestAnEnvironmentWithAnAgentIsItsOwnEngine(t *testing.T) {
 		t.Fatalf("placements: %+v", p.Placements)
 	}
 	pl := p.Placements[0]
-	if pl.Engine != "acme.edge" || pl.Reason != ownManaged || pl.Misplaced != "" ||
+	if pl.Engine != "acme.edge" || pl.Reason != ownCluster["managed"] || pl.Misplaced != "" ||
 		pl.Applications != 1 || pl.Alternatives == nil || len(pl.Alternatives) > 0 ||
 		len(p.Problems) > 0 {
 		t.Errorf("placement: %+v, problems: %v", pl, p.Problems)
@@ -51,16 +52,22 @@ func TestAnEnvironmentWithAnAgentIsItsOwnEngine(t *testing.T) {
 		Namespace string
 		Spec      fleet.Application
 	}
-	unmarshal(t,
-		bodyOf(p, applicationKey("acme.edge", fleet.ApplicationID{Tenant: "acme", Deployment: "plc",
-			Environment: "edge"})), &app)
-	if app.Namespace != "argocd" || app.Spec.Destination != (fleet.Destination{
-		Server: "https://kubernetes.default.svc", Namespace: "app"}) {
+	unmarshal(
+		t,
+		bodyOf(
+			p,
+			applied.ApplicationKey("acme.edge", fleet.ApplicationID{
+				Tenant: "acme", Deployment: "plc", Environment: "edge"})), &app)
+	if app.Namespace != "argocd" ||
+		app.Spec.Destination != (fleet.Destination{Server: "https://kubernetes.default.svc", Namespace: "app"}) {
 		t.Errorf("application in namespace %s: %+v", app.Namespace, app.Spec)
 	}
 	var project struct{ Spec fleet.Project }
-	unmarshal(t, bodyOf(p, fleet.ObjectKey{Engine: "acme.edge", Kind: fleet.ObjectProject,
-		Name: fleet.ProjectName("acme")}), &project)
+	unmarshal(
+		t,
+		bodyOf(
+			p, fleet.ObjectKey{Engine: "acme.edge", Kind: fleet.ObjectProject,
+				Name: fleet.ProjectName("acme")}), &project)
 	want := []fleet.Destination{{Server: fleet.InClusterServer, Namespace: "app"},
 		{Server: fleet.InClusterServer, Namespace: "other"}}
 	if !slices.Equal(project.Spec.Destinations, want) {
@@ -93,30 +100,29 @@ func TestAnOwnClusterIsNoEngineForOthersAndCountsForTheQuota(t *testing.T) {
 			t.Errorf("%+v", pl)
 		}
 	}
-	if u := p.quotas[0].After; u != (fleet.Quota{Environments: 2, Deployments: 1,
-		Applications: 1}) {
+	if u := p.outcome.quotas[0].After; u != (fleet.Quota{Environments: 2, Deployments: 1, Applications: 1}) {
 		t.Errorf("use: %+v", u)
 	}
 }
 
 func TestAnAutonomousEnvironmentGivesNoObjects(t *testing.T) {
 	h := newHouse(t)
-	files := plant().without("tenants/acme/deployments/").with(edgePath,
-		edgeFile("{mode: autonomous}"))
+	files := plant().without("tenants/acme/deployments/").with(
+		edgePath, edgeFile("{mode: autonomous}"))
 	p := h.apply(files)
 	wantActions(t, p)
 	if len(p.Placements) != 1 || p.Placements[0].Engine != "acme.edge" ||
-		p.Placements[0].Reason != ownAutonomous {
+		p.Placements[0].Reason != ownCluster["autonomous"] {
 		t.Errorf("%+v", p.Placements)
 	}
 	p = h.apply(files.with(edgePath, edgeFile("{mode: managed}")))
 	wantActions(t, p, "create AppProject acme")
-	if len(p.Placements) != 1 || p.Placements[0].Reason != ownManaged {
+	if len(p.Placements) != 1 || p.Placements[0].Reason != ownCluster["managed"] {
 		t.Errorf("managed: %+v", p.Placements)
 	}
 	p = h.apply(files)
 	wantActions(t, p, "delete AppProject acme")
-	if len(p.Placements) != 1 || p.Placements[0].Reason != ownAutonomous {
+	if len(p.Placements) != 1 || p.Placements[0].Reason != ownCluster["autonomous"] {
 		t.Errorf("autonomous again: %+v", p.Placements)
 	}
 }
@@ -146,9 +152,10 @@ func TestAnEnvironmentInUseKeepsItsConnection(t *testing.T) {
 			files = h.files.without("tenants/acme/deployments/")
 			p = h.apply(files)
 			wantActions(t, p, "delete Application plc@edge")
-			if q, _ := h.w.catalog.Quarantine(environmentKey(fleet.EnvironmentID{
-				Tenant: "acme", Name: "edge"})); len(q.Problems) != 1 ||
-				q.Problems[0].Code != "environment-in-use" || q.Problems[0].Field != c.field {
+			if q, _ := h.w.state.Catalog.Quarantine(
+				applied.EnvironmentKey(fleet.EnvironmentID{Tenant: "acme", Name: "edge"})); len(
+				q.Problems) != 1 || q.Problems[0].Code != "environment-in-use" ||
+				q.Problems[0].Field != c.field {
 				t.Errorf("while it goes, it is told %v", q.Problems)
 			}
 			h.restart()
@@ -156,13 +163,13 @@ func TestAnEnvironmentInUseKeepsItsConnection(t *testing.T) {
 			if got := h.engineOf("acme", "edge"); got != fleet.EngineName(c.after2) {
 				t.Errorf("placed on %s", got)
 			}
-			if _, held := h.w.catalog.Quarantine(environmentKey(fleet.EnvironmentID{
-				Tenant: "acme", Name: "edge"})); held {
+			if _, held := h.w.state.Catalog.Quarantine(
+				applied.EnvironmentKey(fleet.EnvironmentID{Tenant: "acme", Name: "edge"})); held {
 				t.Error("still held")
 			}
 			for k, r := range h.rows {
-				if r.Unwanted || k.Engine != fleet.EngineName(c.after2) || strings.Contains(c.after,
-					"autonomous") {
+				if r.Unwanted || k.Engine != fleet.EngineName(c.after2) ||
+					strings.Contains(c.after, "autonomous") {
 					t.Errorf("left over: %v %+v", k, r)
 				}
 			}
@@ -203,8 +210,8 @@ func TestAnAgentsEnvironmentWaitsForNoEngineAfterARebuild(t *testing.T) {
 
 func TestNoSyncRunsTwiceBehindAnAgent(t *testing.T) {
 	files := plant()
-	files["tenants/acme/syncs/back.yaml"] = syncFile("back",
-		"deployment: plc, revision: v0, hold: true")
+	files["tenants/acme/syncs/back.yaml"] = syncFile(
+		"back", "deployment: plc, revision: v0, hold: true")
 	h := newHouse(t)
 	p := h.apply(files)
 	if len(p.Syncs) != 0 || len(p.SyncHolds) != 1 || p.SyncHolds[0].SyncRun != "back" {
@@ -215,8 +222,9 @@ func TestNoSyncRunsTwiceBehindAnAgent(t *testing.T) {
 	}) {
 		t.Errorf("nobody is told: %v", p.Problems)
 	}
-	p = h.apply(h.files.with("tenants/acme/syncs/again.yaml",
-		syncFile("again", "deployment: plc, revision: v2")))
+	p = h.apply(
+		h.files.with("tenants/acme/syncs/again.yaml",
+			syncFile("again", "deployment: plc, revision: v2")))
 	if len(p.Syncs) != 1 || p.Syncs[0].Key.Engine != "acme.edge" || p.Syncs[0].Revision != "v2" {
 		t.Errorf("a SyncRun that is new: %+v", p.Syncs)
 	}
@@ -228,15 +236,16 @@ func TestARestartKeepsOwnClusters(t *testing.T) {
 	h := newHouse(t)
 	h.apply(plant())
 	h.restart()
-	p := h.apply(h.files.edit("tenants/acme/deployments/plc.yaml", "targetRevision: v1",
-		"targetRevision: v2"))
+	p := h.apply(
+		h.files.edit("tenants/acme/deployments/plc.yaml", "targetRevision: v1",
+			"targetRevision: v2"))
 	wantActions(t, p, "update Application plc@edge")
 	p = h.apply(h.files.without("tenants/acme/deployments/", edgePath))
 	wantActions(t, p, "delete Application plc@edge")
 	h.restart()
 	h.work()
-	if len(h.rows) > 0 || len(h.w.placements.base) > 0 {
-		t.Errorf("left: %v %v", h.rows, h.w.placements.base)
+	if len(h.rows) > 0 || len(h.w.state.Placements.Base()) > 0 {
+		t.Errorf("left: %v %v", h.rows, h.w.state.Placements.Base())
 	}
 }
 
@@ -254,16 +263,17 @@ func TestAnEngineBehindAnAgentIsAnEngineLikeAnyOther(t *testing.T) {
 	if h.engineOf("acme", "prod") != "far" {
 		t.Fatalf("placed on %q", h.engineOf("acme", "prod"))
 	}
-	if _, ok := h.rows[fleet.ObjectKey{Engine: "far", Kind: fleet.ObjectCluster,
+	if _, ok := h.rows[fleet.ObjectKey{
+		Engine: "far", Kind: fleet.ObjectCluster,
 		Name: fleet.ClusterName(fleet.EnvironmentID{Tenant: "acme", Name: "prod"})}]; !ok {
 		t.Error("it has no Cluster of the environment")
 	}
 }
 
 func TestOfflineRendersOneOwnCluster(t *testing.T) {
-	files := inputs(tree{}, small().with(edgePath, edgeFile("{}")).with(
-		"tenants/acme/deployments/plc.yaml", deploymentFile("plc", "acme/plc",
-			"environments: [edge]", "")))
+	files := inputs(
+		tree{}, small().with(edgePath, edgeFile("{}")).with("tenants/acme/deployments/plc.yaml",
+			deploymentFile("plc", "acme/plc", "environments: [edge]", "")))
 	p, err := Offline(files, "acme.edge", nil, &jsonRenderer{})
 	if err != nil {
 		t.Fatal(err)
@@ -282,8 +292,9 @@ func TestAnEnvironmentThatMayStandBehindAnAgentWaitsForItsWord(t *testing.T) {
 		"fleet/fleet.yaml":        fleetFile(""),
 		"fleet/engines/eu-1.yaml": engineFile("eu-1", "eu", ""),
 		"fleet/engines/us-1.yaml": engineFile("us-1", "us", ""),
-		"fleet/engines/far.yaml": strings.Replace(engineFile("far", "eu",
-			"  state: Draining\n"), "kubeconfigRef: {name: far}", "agent: {}", 1),
+		"fleet/engines/far.yaml": strings.Replace(
+			engineFile("far", "eu", "  state: Draining\n"), "kubeconfigRef: {name: far}",
+			"agent: {}", 1),
 		"fleet/tenants/acme.yaml":              tenantFile("acme", ""),
 		"tenants/acme/environments/prod.yaml":  environmentFile("prod", "eu", "", "app"),
 		"tenants/acme/environments/us.yaml":    environmentFile("us", "us", "", "app"),
@@ -291,25 +302,27 @@ func TestAnEnvironmentThatMayStandBehindAnAgentWaitsForItsWord(t *testing.T) {
 		edgePath:                               edgeFile("{}"),
 	}
 	h := newHouse(t)
-	w, err := RestoreAppliedState(fleet.Snapshot{
-		Placements: []fleet.Placement{
-			{Environment: fleet.EnvironmentID{Tenant: "acme", Name: "found"}, Engine: "eu-1"}}})
+	w, err := RestoreAppliedState(
+		fleet.Snapshot{
+			Placements: []fleet.Placement{
+				{Environment: fleet.EnvironmentID{Tenant: "acme", Name: "found"}, Engine: "eu-1"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	h.w = w
 	unheard := func(r *Request) { r.Unheard = []fleet.EngineName{"far"} }
 	h.apply(files, unheard)
-	for env, want := range map[fleet.EnvironmentName]fleet.EngineName{"prod": "", "us": "us-1",
-		"found": "eu-1", "edge": "acme.edge"} {
+	for env, want := range map[fleet.EnvironmentName]fleet.EngineName{
+		"prod": "", "us": "us-1", "found": "eu-1", "edge": "acme.edge"} {
 		if got := h.engineOf("acme", env); got != want {
 			t.Errorf("%s is on %q, not %q", env, got, want)
 		}
 	}
 	if !h.w.Blocked() ||
-		!strings.Contains(h.w.placements.base[fleet.EnvironmentID{
-			Tenant: "acme", Name: "prod"}].Reason, "engine far, whose agent has not told") {
-		t.Errorf("blocked %v: %+v", h.w.Blocked(), h.w.placements.base)
+		!strings.Contains(
+			h.w.state.Placements.Base()[fleet.EnvironmentID{Tenant: "acme", Name: "prod"}].Reason,
+			"engine far, whose agent has not told") {
+		t.Errorf("blocked %v: %+v", h.w.Blocked(), h.w.state.Placements.Base())
 	}
 	if p := h.apply(h.files, unheard); !p.Empty() || !h.w.Blocked() {
 		t.Errorf("asked again: %s, blocked %v", actions(p), h.w.Blocked())
@@ -337,20 +350,21 @@ func TestAfterARebuildAnEnvironmentIsPlacedWhereItsAgentSaysThatItStands(t *test
 		at      fleet.EngineName
 		says    string
 	}{
-		"one says so": {stands: []fleet.EngineName{far}, at: far,
-			says: "its objects stand on far"},
-		"one says so, and has more to tell": {stands: []fleet.EngineName{far},
-			unheard: []fleet.EngineName{far}, at: far},
-		"another was not heard": {stands: []fleet.EngineName{far},
-			unheard: []fleet.EngineName{other}, says: "engine far-2, whose agent has not told"},
-		"two say so": {stands: []fleet.EngineName{other, far},
-			says: "engines far and far-2 both say"},
-		"one that may not have it says so": {stands: []fleet.EngineName{far}, region: "us",
-			at: "us-1"},
+		"one says so": {
+			stands: []fleet.EngineName{far}, at: far, says: "its objects stand on far"},
+		"one says so, and has more to tell": {
+			stands: []fleet.EngineName{far}, unheard: []fleet.EngineName{far}, at: far},
+		"another was not heard": {
+			stands: []fleet.EngineName{far}, unheard: []fleet.EngineName{other},
+			says: "engine far-2, whose agent has not told"},
+		"two say so": {
+			stands: []fleet.EngineName{other, far}, says: "engines far and far-2 both say"},
+		"one that may not have it says so": {
+			stands: []fleet.EngineName{far}, region: "us", at: "us-1"},
 		"one that is not declared says so": {stands: []fleet.EngineName{"gone"}, at: "eu-1"},
 		"nobody says so":                   {at: "eu-1"},
-		"one that may not have it is a second": {stands: []fleet.EngineName{far, "us-far"},
-			at: far},
+		"one that may not have it is a second": {
+			stands: []fleet.EngineName{far, "us-far"}, at: far},
 	} {
 		t.Run(name, func(t *testing.T) {
 			region := c.region
@@ -371,7 +385,7 @@ func TestAfterARebuildAnEnvironmentIsPlacedWhereItsAgentSaysThatItStands(t *test
 				r.Unheard, r.Stands = c.unheard, map[fleet.EnvironmentID][]fleet.EngineName{
 					prod: c.stands}
 			})
-			p := h.w.placements.base[prod]
+			p := h.w.state.Placements.Base()[prod]
 			if p.Engine != c.at || !strings.Contains(p.Reason, c.says) ||
 				h.w.Blocked() != (c.at == "") {
 				t.Errorf("blocked %t: %+v", h.w.Blocked(), p)
@@ -391,16 +405,17 @@ func TestASyncRunIsNotRunAgainWhereAnAgentSaysThatItsEnvironmentStands(t *testin
 		"tenants/acme/environments/prod.yaml": environmentFile("prod", "eu", "", "app"),
 		"tenants/acme/deployments/checkout.yaml": deploymentFile("checkout", "acme/checkout",
 			"environments: [prod]", ""),
-		"tenants/acme/syncs/rollback.yaml": syncFile("rollback",
-			"deployment: checkout, revision: v0, hold: true"),
+		"tenants/acme/syncs/rollback.yaml": syncFile(
+			"rollback", "deployment: checkout, revision: v0, hold: true"),
 	}
 	for name, c := range map[string]struct {
 		stands map[fleet.EnvironmentID][]fleet.EngineName
 		at     fleet.EngineName
 		syncs  int
 	}{
-		"it stands there": {map[fleet.EnvironmentID][]fleet.EngineName{
-			{Tenant: "acme", Name: "prod"}: {"far"}}, "far", 0},
+		"it stands there": {
+			map[fleet.EnvironmentID][]fleet.EngineName{{Tenant: "acme", Name: "prod"}: {"far"}},
+			"far", 0},
 		"it stood nowhere": {nil, "eu-1", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -412,4 +427,11 @@ func TestASyncRunIsNotRunAgainWhereAnAgentSaysThatItsEnvironmentStands(t *testin
 			}
 		})
 	}
+}
+
+// ownCluster is the reasons of an agent's placement, by mode.
+var ownCluster = map[string]string{
+	"managed": "its own cluster: the agent on it applies",
+	"autonomous": "its own cluster: its own Applications are the truth, and the agent on it " +
+		"shows them",
 }

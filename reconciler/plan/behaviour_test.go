@@ -14,11 +14,14 @@ func TestExpansionResolvesOverridesAndDefaults(t *testing.T) {
 	h := newHouse(t)
 	files := small().edit("fleet/fleet.yaml", "gitHosts:",
 		"defaults: {sync: {selfHeal: false}}\n  gitHosts:")
-	h.apply(files.with("tenants/acme/deployments/checkout.yaml",
-		deploymentFile("checkout", "acme/checkout", "environments: [prod, staging]",
-			"  sync: {mode: manual, createNamespace: true}\n  deletionPolicy: Orphan\n  overrides: "+
-				"[{environment: staging, source: {targetRevision: main, kustomize: {namePrefix: "+
-				"s-}}}]\n")))
+	h.apply(
+		files.with("tenants/acme/deployments/checkout.yaml",
+			deploymentFile("checkout", "acme/checkout", "environments: [prod, staging]",
+				"  sync: {mode: manual, createNamespace: true}\n  deletionPolicy: Orphan\n  "+
+					"overrides: "+
+					"[{environment: staging, source: {targetRevision: main, kustomize: "+
+					"{namePrefix: "+
+					"s-}}}]\n")))
 	apps := h.applications()
 	staging, prod, cart := apps["checkout@staging"], apps["checkout@prod"], apps["cart@prod"]
 	if staging.Source.TargetRevision != "main" || staging.Source.Kustomize == nil ||
@@ -60,13 +63,16 @@ func (h *house) applications() map[string]fleet.Application {
 
 func (h *house) project(tenant fleet.TenantName, engine fleet.EngineName) fleet.Project {
 	var m struct{ Spec fleet.Project }
-	unmarshal(h.t, h.rows[fleet.ObjectKey{Engine: engine, Kind: fleet.ObjectProject,
-		Name: fleet.ProjectName(tenant)}].Manifest.Body, &m)
+	unmarshal(
+		h.t,
+		h.rows[fleet.ObjectKey{
+			Engine: engine, Kind: fleet.ObjectProject,
+			Name: fleet.ProjectName(tenant)}].Manifest.Body, &m)
 	return m.Spec
 }
 
 func (h *house) engineOf(tenant fleet.TenantName, env fleet.EnvironmentName) fleet.EngineName {
-	return h.w.placements.base[fleet.EnvironmentID{Tenant: tenant, Name: env}].Engine
+	return h.w.state.Placements.Base()[fleet.EnvironmentID{Tenant: tenant, Name: env}].Engine
 }
 
 func oneEngine() tree { return small().without("fleet/engines/eu-2.yaml") }
@@ -75,9 +81,10 @@ func TestAProjectIsExactlyWhatIsInUseOnItsEngine(t *testing.T) {
 	h := newHouse(t)
 	h.apply(oneEngine())
 	p := h.project("acme", "eu-1")
-	if !slices.Equal(p.SourceRepos, []string{"https://git.example.com/acme/cart",
-		"https://git.example.com/acme/checkout"}) || len(p.Destinations) != 3 ||
-		p.ClusterResources != nil {
+	if !slices.Equal(
+		p.SourceRepos,
+		[]string{"https://git.example.com/acme/cart", "https://git.example.com/acme/checkout"}) ||
+		len(p.Destinations) != 3 || p.ClusterResources != nil {
 		t.Fatalf("%+v", p)
 	}
 	t.Run(
@@ -89,8 +96,8 @@ func TestAProjectIsExactlyWhatIsInUseOnItsEngine(t *testing.T) {
 				t.Error("the project shrinks while Applications that need it stand")
 			}
 			h.work()
-			if p := h.project("acme", "eu-1"); !slices.Equal(p.SourceRepos,
-				[]string{"https://git.example.com/acme/cart"}) {
+			if p := h.project("acme", "eu-1"); !slices.Equal(
+				p.SourceRepos, []string{"https://git.example.com/acme/cart"}) {
 				t.Errorf("%v", p.SourceRepos)
 			}
 			for k := range h.rows {
@@ -100,13 +107,15 @@ func TestAProjectIsExactlyWhatIsInUseOnItsEngine(t *testing.T) {
 			}
 		})
 	t.Run("cluster-scoped kinds need the grant and an environment that asks", func(t *testing.T) {
-		h.apply(h.files.with("fleet/tenants/acme.yaml",
-			tenantFile("acme", "  clusterResources: [{group: \"\", kind: Namespace}]\n")))
+		h.apply(
+			h.files.with("fleet/tenants/acme.yaml",
+				tenantFile("acme", "  clusterResources: [{group: \"\", kind: Namespace}]\n")))
 		if got := h.project("acme", "eu-1").ClusterResources; got != nil {
 			t.Errorf("granted without an environment that asks: %v", got)
 		}
-		h.apply(h.files.with("tenants/acme/environments/staging.yaml",
-			h.files["tenants/acme/environments/staging.yaml"]+"  clusterResources: true\n"))
+		h.apply(
+			h.files.with("tenants/acme/environments/staging.yaml",
+				h.files["tenants/acme/environments/staging.yaml"]+"  clusterResources: true\n"))
 		if got := h.project("acme", "eu-1").ClusterResources; len(got) != 1 ||
 			got[0].Kind != "Namespace" {
 			t.Errorf("%v", got)
@@ -130,8 +139,8 @@ func TestAnEnvironmentThatShrinksWaitsForWhatLeavesIt(t *testing.T) {
 	if got := h.project("acme", "eu-1").Destinations; len(got) != 2 {
 		t.Errorf("destinations: %v", got)
 	}
-	if len(h.w.deferred) != 0 {
-		t.Errorf("deferred: %v", h.w.deferred)
+	if len(h.w.state.Deferred) != 0 {
+		t.Errorf("deferred: %v", h.w.state.Deferred)
 	}
 	h.restart()
 	if p := h.apply(h.files); !p.Empty() {
@@ -183,8 +192,9 @@ func TestPlacementIsKeptAndSaysWhenItNoLongerHolds(t *testing.T) {
 		})
 	}
 	t.Run("a constraint no longer holds", func(t *testing.T) {
-		p := h.apply(h.files.with("fleet/engines/eu-1.yaml",
-			engineFile("eu-1", "eu", "  taints: [{key: gpu}]\n")))
+		p := h.apply(
+			h.files.with("fleet/engines/eu-1.yaml",
+				engineFile("eu-1", "eu", "  taints: [{key: gpu}]\n")))
 		if len(p.Rows) != 0 || len(p.Placements) != 2 ||
 			!strings.Contains(p.Placements[0].Misplaced, "taint gpu") ||
 			p.Placements[0].Engine != "eu-1" || len(p.Placements[0].Alternatives) != 1 {
@@ -223,16 +233,19 @@ func TestAnEnvironmentWithoutAnEngineWaitsAndIsPlacedWhenItCan(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := h.compute(edit(h.files))
-			if p.Counts.Placed != 1 || p.Counts.Created != 1 || !slices.Contains(p.Checked,
-				fleet.Key{Kind: fleet.KindManagedEnvironment, Tenant: "acme", Name: "staging"}) {
+			if p.Counts.Placed != 1 || p.Counts.Created != 1 ||
+				!slices.Contains(
+					p.Checked, fleet.Key{Kind: fleet.KindManagedEnvironment, Tenant: "acme",
+						Name: "staging"}) {
 				t.Errorf("%+v, checked %v", p.Counts, p.Checked)
 			}
 		})
 	}
 	t.Run("another environment goes", func(t *testing.T) {
-		h.apply(h.files.without("tenants/acme/environments/prod.yaml",
-			"tenants/acme/deployments/cart.yaml").edit("tenants/acme/deployments/checkout.yaml",
-			"prod, staging", "staging"))
+		h.apply(
+			h.files.without("tenants/acme/environments/prod.yaml",
+				"tenants/acme/deployments/cart.yaml").edit("tenants/acme/deployments/checkout.yaml",
+				"prod, staging", "staging"))
 		if h.engineOf("acme", "staging") != "" {
 			t.Fatal("placed before the other has gone")
 		}
@@ -247,9 +260,10 @@ func TestNothingNewIsPlacedUntilAllEnginesAreRead(t *testing.T) {
 	h := newHouse(t)
 	unread := func(r *Request) { r.Unread = []fleet.EngineName{"eu-2"} }
 	// A rebuild: the objects on eu-1 told where prod is.
-	w, err := RestoreAppliedState(fleet.Snapshot{
-		Placements: []fleet.Placement{
-			{Environment: fleet.EnvironmentID{Tenant: "acme", Name: "prod"}, Engine: "eu-1"}}})
+	w, err := RestoreAppliedState(
+		fleet.Snapshot{
+			Placements: []fleet.Placement{
+				{Environment: fleet.EnvironmentID{Tenant: "acme", Name: "prod"}, Engine: "eu-1"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -269,8 +283,9 @@ func TestNothingNewIsPlacedUntilAllEnginesAreRead(t *testing.T) {
 	h.restart()
 	t.Run("all are read, and one of them has it", func(t *testing.T) {
 		s := h.snapshot()
-		s.Placements = append(s.Placements, fleet.Placement{Environment: fleet.EnvironmentID{
-			Tenant: "acme", Name: "staging"}, Engine: "eu-2", Reason: "found there"})
+		s.Placements = append(s.Placements, fleet.Placement{
+			Environment: fleet.EnvironmentID{Tenant: "acme", Name: "staging"}, Engine: "eu-2",
+			Reason: "found there"})
 		w, err := RestoreAppliedState(s)
 		if err != nil {
 			t.Fatal(err)
@@ -295,9 +310,10 @@ func TestNothingNewIsPlacedUntilAllEnginesAreRead(t *testing.T) {
 
 func TestAnEnvironmentFoundOnAnEngineThatIsNotDeclaredWaitsForIt(t *testing.T) {
 	h := newHouse(t)
-	w, err := RestoreAppliedState(fleet.Snapshot{
-		Placements: []fleet.Placement{
-			{Environment: fleet.EnvironmentID{Tenant: "acme", Name: "prod"}, Engine: "lost"}}})
+	w, err := RestoreAppliedState(
+		fleet.Snapshot{
+			Placements: []fleet.Placement{
+				{Environment: fleet.EnvironmentID{Tenant: "acme", Name: "prod"}, Engine: "lost"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -343,17 +359,21 @@ func TestAnEngineInUseKeepsItsDeclaration(t *testing.T) {
 	}
 	t.Run("it goes when the last object is gone", func(t *testing.T) {
 		h.apply(h.files.without("tenants/acme/", "fleet/engines/eu-1.yaml"), func(r *Request) {
-			r.Files = append(r.Files,
-				inputs(tree{}, tree{"tenants/acme/deployments/keep.yaml": deploymentFile("keep",
-					"acme/keep", "environmentSelector: {matchLabels: {tier: none}}", "")})...)
+			r.Files = append(
+				r.Files,
+				inputs(
+					tree{},
+					tree{
+						"tenants/acme/deployments/keep.yaml": deploymentFile("keep", "acme/keep",
+							"environmentSelector: {matchLabels: {tier: none}}", "")})...)
 		})
-		if h.w.catalog.Engine("eu-1") == nil {
+		if h.w.state.Catalog.Engine("eu-1") == nil {
 			t.Fatal("it went before its objects")
 		}
 		h.restart()
 		h.work()
-		if h.w.catalog.Engine("eu-1") != nil || len(h.rows) != 0 {
-			t.Errorf("it stays: %d rows, deferred %v", len(h.rows), h.w.deferred)
+		if h.w.state.Catalog.Engine("eu-1") != nil || len(h.rows) != 0 {
+			t.Errorf("it stays: %d rows, deferred %v", len(h.rows), h.w.state.Deferred)
 		}
 	})
 }
@@ -363,11 +383,12 @@ func TestTwoTenantsWithCredentialsForOneRepositoryDoNotShareAnEngine(t *testing.
 	files["fleet/tenants/globex.yaml"] = tenantFile("globex", "")
 	files["tenants/globex/environments/edge.yaml"] = environmentFile("edge", "eu", "", "app")
 	for tenant, env := range map[string]string{"acme": "prod", "globex": "edge"} {
-		files["tenants/"+tenant+"/deployments/charts.yaml"] = deploymentFile("charts",
-			map[string]string{"acme": "shared/charts", "globex": "shared/Charts.git"}[tenant],
+		files["tenants/"+tenant+"/deployments/charts.yaml"] = deploymentFile(
+			"charts", map[string]string{
+				"acme": "shared/charts", "globex": "shared/Charts.git"}[tenant],
 			"environments: ["+env+"]", "")
-		files["tenants/"+tenant+"/credentials/charts.yaml"] = credentialFile("charts",
-			"shared/charts")
+		files["tenants/"+tenant+"/credentials/charts.yaml"] = credentialFile(
+			"charts", "shared/charts")
 	}
 	t.Run("a newcomer goes elsewhere, or waits", func(t *testing.T) {
 		h := newHouse(t)
@@ -382,16 +403,17 @@ func TestTwoTenantsWithCredentialsForOneRepositoryDoNotShareAnEngine(t *testing.
 				t.Errorf("reason: %s", pl.Reason)
 			}
 		}
-		if h.apply(h.files.with("fleet/engines/eu-2.yaml",
-			engineFile("eu-2", "eu", ""))); h.engineOf("globex", "edge") != "eu-2" {
+		if h.apply(
+			h.files.with("fleet/engines/eu-2.yaml", engineFile("eu-2", "eu", ""))); h.engineOf(
+			"globex", "edge") != "eu-2" {
 			t.Error("not placed on an engine of its own")
 		}
 	})
 	t.Run("a newcomer that waits comes in when the other reads something else", func(t *testing.T) {
 		h := newHouse(t)
 		h.apply(files)
-		h.apply(h.files.edit("tenants/acme/deployments/charts.yaml", "shared/charts",
-			"acme/charts"))
+		h.apply(
+			h.files.edit("tenants/acme/deployments/charts.yaml", "shared/charts", "acme/charts"))
 		if h.engineOf("globex", "edge") != "eu-1" {
 			t.Error("it waits on")
 		}
@@ -400,8 +422,9 @@ func TestTwoTenantsWithCredentialsForOneRepositoryDoNotShareAnEngine(t *testing.
 		h := newHouse(t)
 		h.apply(files.without("tenants/globex/credentials"))
 		p := h.apply(files)
-		if len(p.Placements) != 2 || !strings.Contains(p.Placements[0].Misplaced,
-			"shared/charts") || p.Placements[1].Misplaced == "" || p.Counts.Deleted != 0 {
+		if len(p.Placements) != 2 ||
+			!strings.Contains(p.Placements[0].Misplaced, "shared/charts") ||
+			p.Placements[1].Misplaced == "" || p.Counts.Deleted != 0 {
 			t.Errorf("%+v", p.Placements)
 		}
 		h.restart()
@@ -419,8 +442,10 @@ func TestSyncRuns(t *testing.T) {
 		h := newHouse(t)
 		h.apply(small())
 		p := h.apply(
-			h.files.with(run,
-				syncFile("rollback",
+			h.files.with(
+				run,
+				syncFile(
+					"rollback",
 					"deployment: checkout, environments: [prod], revision: v0, hold: true")))
 		wantActions(t, p, "update Application checkout@prod")
 		if len(p.Syncs) != 1 || p.Syncs[0].Revision != "v0" ||
@@ -443,8 +468,8 @@ func TestSyncRuns(t *testing.T) {
 	}
 	t.Run("a hold lasts through other changes", func(t *testing.T) {
 		h := start(t)
-		h.apply(h.files.edit("tenants/acme/deployments/checkout.yaml", "path: deploy",
-			"path: other"))
+		h.apply(
+			h.files.edit("tenants/acme/deployments/checkout.yaml", "path: deploy", "path: other"))
 		automated(t, h, false)
 	})
 	t.Run("a hold ends with another target revision", func(t *testing.T) {
@@ -458,9 +483,10 @@ func TestSyncRuns(t *testing.T) {
 	})
 	t.Run("an override in another environment does not end it", func(t *testing.T) {
 		h := start(t)
-		h.apply(h.files.with("tenants/acme/deployments/checkout.yaml",
-			h.files["tenants/acme/deployments/checkout.yaml"]+
-				"  overrides: [{environment: staging, source: {targetRevision: v7}}]\n"))
+		h.apply(
+			h.files.with("tenants/acme/deployments/checkout.yaml",
+				h.files["tenants/acme/deployments/checkout.yaml"]+
+					"  overrides: [{environment: staging, source: {targetRevision: v7}}]\n"))
 		automated(t, h, false)
 	})
 	t.Run("a hold ends with its file", func(t *testing.T) {
@@ -470,8 +496,9 @@ func TestSyncRuns(t *testing.T) {
 	})
 	t.Run("the newest hold counts", func(t *testing.T) {
 		h := start(t)
-		h.apply(h.files.with("tenants/acme/syncs/again.yaml",
-			syncFile("again", "deployment: checkout, revision: v00, hold: true")))
+		h.apply(
+			h.files.with("tenants/acme/syncs/again.yaml",
+				syncFile("again", "deployment: checkout, revision: v00, hold: true")))
 		h.apply(h.files.without(run))
 		if app := h.applications()["checkout@prod"]; app.Hold != "again" {
 			t.Errorf("%+v", app)
@@ -479,8 +506,9 @@ func TestSyncRuns(t *testing.T) {
 	})
 	t.Run("without hold the Application stays as it is", func(t *testing.T) {
 		h := start(t)
-		p := h.apply(h.files.with("tenants/acme/syncs/once.yaml",
-			syncFile("once", "deployment: checkout, revision: v00")))
+		p := h.apply(
+			h.files.with("tenants/acme/syncs/once.yaml",
+				syncFile("once", "deployment: checkout, revision: v00")))
 		if len(p.Rows) != 0 || len(p.Syncs) != 2 {
 			t.Errorf("%s %v", actions(p), p.Syncs)
 		}
@@ -488,8 +516,10 @@ func TestSyncRuns(t *testing.T) {
 	t.Run("a rebuild runs none again and keeps the holds", func(t *testing.T) {
 		h := start(t)
 		s := h.snapshot()
-		w, err := RestoreAppliedState(fleet.Snapshot{Placements: s.Placements, SyncHolds: []fleet.SyncHold{
-			{SyncRun: "rollback", Application: prod}}})
+		w, err := RestoreAppliedState(
+			fleet.Snapshot{
+				Placements: s.Placements, SyncHolds: []fleet.SyncHold{
+					{SyncRun: "rollback", Application: prod}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -523,8 +553,10 @@ func TestOneBadFileHurtsOnlyItself(t *testing.T) {
 	if len(p.Quarantined) != 1 || !p.Quarantined[0].HasLastGood {
 		t.Errorf("%+v", p.Quarantined)
 	}
-	if p := h.apply(h.files.with("tenants/acme/deployments/cart.yaml",
-		small()["tenants/acme/deployments/cart.yaml"])); len(p.Rows) != 0 || len(p.Cleared) != 1 {
+	if p := h.apply(
+		h.files.with("tenants/acme/deployments/cart.yaml",
+			small()["tenants/acme/deployments/cart.yaml"])); len(p.Rows) != 0 ||
+		len(p.Cleared) != 1 {
 		t.Errorf("%s %v", actions(p), p.Cleared)
 	}
 }
@@ -535,10 +567,8 @@ func TestThePlanReviewedIsThePlanApplied(t *testing.T) {
 	head := h.files.edit("tenants/acme/deployments/cart.yaml", "targetRevision: v1",
 		"targetRevision: v2").with("tenants/acme/environments/new.yaml",
 		environmentFile("new", "eu", "tier: prod", "app"))
-	reviewed := h.compute(head, func(r *Request) {
-		r.Revision, r.Now = revision(500),
-			r.Now.Add(time.Hour)
-	})
+	reviewed := h.compute(
+		head, func(r *Request) { r.Revision, r.Now = revision(500), r.Now.Add(time.Hour) })
 	applied := h.apply(head)
 	if reviewed.Hash != applied.Hash {
 		t.Error("the same change has another hash when it is merged")
@@ -548,8 +578,9 @@ func TestThePlanReviewedIsThePlanApplied(t *testing.T) {
 			t.Errorf("%s differs", c.Subject)
 		}
 	}
-	if other := h.compute(h.files.edit("tenants/acme/deployments/cart.yaml", "targetRevision: v2",
-		"targetRevision: v3")); other.Hash == applied.Hash {
+	if other := h.compute(
+		h.files.edit("tenants/acme/deployments/cart.yaml", "targetRevision: v2",
+			"targetRevision: v3")); other.Hash == applied.Hash {
 		t.Error("another change has the same hash")
 	}
 }

@@ -1,139 +1,159 @@
 package plan
 
 import (
-	"bytes"
 	"cmp"
-	"fmt"
 	"maps"
 	"reflect"
 	"slices"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/reconciler/plan/applied"
+	"argosy.dev/argosy/reconciler/plan/diff"
+	"argosy.dev/argosy/reconciler/plan/guard"
+	"argosy.dev/argosy/reconciler/plan/report"
 )
 
-// plan reads the finished draft off. With a hold of the whole revision, that is all there is to do.
-func (d *draft) plan(waiting *fleet.Hold) (*Plan, error) {
-	p := &Plan{Base: d.w.revision, Head: d.r.Revision, Waiting: waiting,
-		NeedsEngines: d.needsEngines, draft: d}
-	d.waitingNow = waiting
-	if d.r.Revision == d.w.revision && !d.r.AtHead {
-		// planning the applied revision anew does not end what another head waits for
-		d.waitingNow = d.w.waiting
+// plan returns the Plan of converged phases. A hold of the whole revision is all of its plan.
+func (o *outcome) plan() (*Plan, error) {
+	s, r := o.world.state, o.request
+	o.files = s.FilesAfter(o.admission.Files)
+	waiting := guard.WholeRevision(s, o.files, o.placed.Unwanted, r.guards())
+	p := &Plan{
+		Base: s.Revision, Head: r.Revision, Waiting: waiting, NeedsEngines: o.placed.NeedsEngines,
+		outcome: o,
 	}
-	d.endedWait(p)
+	o.waiting = waiting
+	if r.Revision == s.Revision && !r.AtHead {
+		// another head still waits while the applied revision is planned again
+		o.waiting = s.Waiting
+	}
+	if was := s.Waiting; was != nil && (o.waiting == nil || was.ID() != o.waiting.ID()) {
+		p.Ended = append(p.Ended, was.ID())
+	}
 	if waiting != nil {
-		if d.w.waiting == nil || !reflect.DeepEqual(*d.w.waiting, *waiting) {
-			p.Holds = []fleet.Hold{*waiting}
-		}
-		for _, k := range waiting.Items {
-			r, _ := d.rows.get(k)
-			p.awaited = append(p.awaited, effect(rowOf(k, r), true))
-		}
-		m := d.w.remembered()
-		m.Waiting = waiting
-		return p, p.finish(m)
+		return p, o.waitingInto(p)
 	}
-	d.declarations(p)
-	if err := d.rowsInto(p); err != nil {
+	o.declarationsInto(p)
+	if err := o.rowsInto(p); err != nil {
 		return nil, err
 	}
-	d.placementsInto(p)
-	d.holdsInto(p)
-	d.syncsInto(p)
-	d.quotasInto(p)
-	p.count()
-	return p, p.finish(d.remembered())
+	o.placementsInto(p)
+	o.holdsInto(p)
+	o.syncsInto(p)
+	o.quotasInto(p)
+	o.count(p)
+	m := o.placed.Layers.Remember(o.declared.Deferred, o.admission.Held)
+	m.Waiting, m.Blocked = o.waiting, o.placed.Blocked
+	return p, o.finish(p, m)
 }
 
-func (p *Plan) finish(m memory) error {
+// finish adds the hash and the memory after the plan.
+func (o *outcome) finish(p *Plan, m applied.Memory) (err error) {
 	p.Hash = p.hash()
-	if len(p.draft.w.memory) == 0 && m.empty() {
-		return nil
-	}
-	b, err := m.encode()
-	if err != nil || bytes.Equal(b, p.draft.w.memory) {
-		return err
-	}
-	p.memory = b
-	p.timeless, err = m.timeless().encode()
+	o.memory, o.timeless, err = o.world.state.MemoryChange(m)
 	return err
 }
 
-func (d *draft) endedWait(p *Plan) {
-	if was := d.w.waiting; was != nil && (d.waitingNow == nil || was.ID() != d.waitingNow.ID()) {
-		p.Ended = append(p.Ended, was.ID())
+// waitingInto makes the plan of a revision that waits as a whole.
+func (o *outcome) waitingInto(p *Plan) error {
+	s := o.world.state
+	if s.Waiting == nil || !reflect.DeepEqual(*s.Waiting, *p.Waiting) {
+		p.Holds = []fleet.Hold{*p.Waiting}
 	}
+	for _, k := range p.Waiting.Items {
+		r, _ := o.placed.Layers.Rows.Get(k)
+		o.awaited = append(o.awaited, effect(diff.Row(k, r), true))
+	}
+	m := s.Remember()
+	m.Waiting = p.Waiting
+	return o.finish(p, m)
 }
 
-// declarations takes over what the catalog says. Checked keys whose quarantine did not change keep
+// declarationsInto copies the catalog's results. Checked keys whose quarantine did not change keep
 // their problems.
-func (d *draft) declarations(p *Plan) {
-	p.Declarations, p.Quarantined, p.Cleared, p.Checked = d.changes, d.changeset.Quarantined(),
-		d.changeset.Cleared(), d.changeset.Checked()
-	p.Problems = d.changeset.Problems()
-	told := map[fleet.Key]bool{}
+func (o *outcome) declarationsInto(p *Plan) {
+	after := o.declared.After
+	p.Declarations, p.Checked = o.declared.Changes, after.Checked()
+	p.Quarantined, p.Cleared, p.Problems = after.Quarantined(), after.Cleared(), after.Problems()
+	changed := map[fleet.Key]bool{}
 	for _, q := range p.Quarantined {
-		told[q.Key] = true
+		changed[q.Key] = true
 	}
 	for _, k := range p.Checked {
-		if q, ok := d.changeset.Quarantine(k); ok && !told[k] {
+		if q, ok := after.Quarantine(k); ok && !changed[k] {
 			p.Problems = append(p.Problems, q.Problems...)
 		}
 	}
-	p.Problems = append(p.Problems, d.problems...)
+	p.Problems = append(p.Problems, o.diff.Problems...)
 	for _, k := range p.Checked {
 		if k.Kind != fleet.KindManagedEnvironment {
 			continue
 		}
-		env := d.changeset.Declaration(k)
-		if pl, _ := d.placements.get(environmentID(k)); env != nil && pl.Engine == "" {
-			p.Problems = append(p.Problems, fleet.Problem{Key: k, Path: env.Path,
-				Severity: fleet.SeverityWarning, Code: "unplaced", Message: pl.Reason})
+		env := after.Declaration(k)
+		pl, _ := o.placed.Layers.Placements.Get(applied.EnvironmentID(k))
+		if env != nil && pl.Engine == "" {
+			p.Problems = append(p.Problems, fleet.Problem{
+				Key: k, Path: env.Path, Severity: fleet.SeverityWarning, Code: "unplaced",
+				Message: pl.Reason,
+			})
 		}
 	}
 	slices.SortFunc(p.Problems, func(a, b fleet.Problem) int {
-		return cmp.Or(compareDeclarations(a.Key, b.Key), cmp.Compare(a.Line, b.Line),
+		return cmp.Or(
+			applied.CompareDeclarations(a.Key, b.Key), cmp.Compare(a.Line, b.Line),
 			cmp.Compare(a.Column, b.Column), cmp.Compare(a.Field, b.Field),
-			cmp.Compare(a.Code, b.Code), cmp.Compare(a.Message, b.Message))
+			cmp.Compare(a.Code, b.Code),
+			cmp.Compare(a.Message, b.Message),
+		)
 	})
 }
 
-func (d *draft) rowsInto(p *Plan) error {
-	for _, k := range slices.SortedFunc(maps.Keys(d.rowChanges), compareKeys) {
-		c := d.rowChanges[k]
-		if d.r.Explain && c.BeforeHash != "" {
-			before, err := d.w.before(k, d.render)
-			if err != nil {
-				return err
+func (o *outcome) rowsInto(p *Plan) (err error) {
+	in := diff.Input{
+		Applied: o.world.state, Declared: o.declared, Placed: o.placed, Renderer: o.render,
+	}
+	p.Rows, err = o.diff.Changes(in, o.request.Explain)
+	p.Freed = slices.SortedFunc(maps.Keys(o.diff.Freed), applied.CompareKeys)
+	p.Approved = slices.SortedFunc(maps.Keys(o.diff.Approved), applied.CompareKeys)
+	return err
+}
+
+func (o *outcome) placementsInto(p *Plan) {
+	decided, removed := o.placed.Placements, o.placed.Removed
+	for _, id := range slices.SortedFunc(maps.Keys(decided), applied.CompareEnvironments) {
+		if !removed[id] {
+			p.Placements = append(p.Placements, decided[id])
+		}
+	}
+	o.moves = o.movesOf(p.Placements)
+	p.Unplaced = slices.SortedFunc(maps.Keys(removed), applied.CompareEnvironments)
+}
+
+// movesOf returns the placements that had another engine before.
+func (o *outcome) movesOf(placements []fleet.Placement) map[fleet.EnvironmentID]report.Move {
+	out := map[fleet.EnvironmentID]report.Move{}
+	for _, pl := range placements {
+		was, _ := o.world.state.Placements.Get(pl.Environment)
+		if from := was.Engine; from != "" && pl.Engine != "" && from != pl.Engine {
+			out[pl.Environment] = report.Move{
+				Environment: pl.Environment.Name, From: from, To: pl.Engine,
+				Applications: pl.Applications,
 			}
-			c.Before = before.Body
-		}
-		c.Subject, c.note = d.subject(c.Row), d.note(c)
-		p.Rows = append(p.Rows, *c)
-	}
-	p.Freed = slices.SortedFunc(maps.Keys(d.freed), compareKeys)
-	p.Approved = slices.SortedFunc(maps.Keys(d.approved), compareKeys)
-	return nil
-}
-
-func (d *draft) placementsInto(p *Plan) {
-	for _, id := range slices.SortedFunc(maps.Keys(d.decided), compareEnvironments) {
-		if !d.unplaced[id] {
-			p.Placements = append(p.Placements, d.decided[id])
 		}
 	}
-	p.moves = d.moves(p.Placements)
-	p.Unplaced = slices.SortedFunc(maps.Keys(d.unplaced), compareEnvironments)
+	return out
 }
 
-// holdsInto costs what is held, and only when that changes.
-func (d *draft) holdsInto(p *Plan) {
-	if len(d.held.changed) == 0 && !d.enforcement.changed {
+// holdsInto compares the holds before and after. It costs what is held, and only when that changes.
+func (o *outcome) holdsInto(p *Plan) {
+	s, held := o.world.state, &o.placed.Layers.Held
+	if len(held.Changed()) == 0 && !o.admission.Changed {
 		return
 	}
-	now := map[fleet.ApplicationID]held{}
-	d.held.each(func(id fleet.ApplicationID, h held) { now[id] = h })
-	before, after := holds(d.w.held.base, d.w.unreviewed), holds(now, d.enforcement.held)
+	now := map[fleet.ApplicationID]applied.Held{}
+	held.Each(func(id fleet.ApplicationID, h applied.Held) { now[id] = h })
+	before := guard.Holds(s.Held.Base(), s.Unreviewed)
+	after := guard.Holds(now, o.admission.Held)
 	for id, h := range after {
 		if was, ok := before[id]; !ok || !reflect.DeepEqual(was, h) {
 			p.Holds = append(p.Holds, h)
@@ -144,93 +164,48 @@ func (d *draft) holdsInto(p *Plan) {
 			p.Ended = append(p.Ended, id)
 		}
 	}
-	slices.SortFunc(p.Holds, func(a, b fleet.Hold) int { return compareHolds(a.ID(), b.ID()) })
-	slices.SortFunc(p.Ended, compareHolds)
+	slices.SortFunc(p.Holds, func(a, b fleet.Hold) int {
+		return applied.CompareHolds(a.ID(), b.ID())
+	})
+	slices.SortFunc(p.Ended, applied.CompareHolds)
 }
 
-func compareHolds(a, b fleet.HoldID) int {
-	return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Reason, b.Reason),
-		cmp.Compare(a.Revision, b.Revision))
-}
-
-func (d *draft) syncsInto(p *Plan) {
-	p.Syncs = d.syncs
-	for _, id := range slices.SortedFunc(maps.Keys(d.syncHolds.changed), compareApplications) {
-		h, ok := d.syncHolds.get(id)
+func (o *outcome) syncsInto(p *Plan) {
+	p.Syncs = o.diff.Syncs
+	holds := &o.placed.Layers.SyncHolds
+	ids := holds.Changed()
+	slices.SortFunc(ids, applied.CompareApplications)
+	for _, id := range ids {
+		h, ok := holds.Get(id)
 		switch {
 		case !ok:
 			p.EndedSyncHolds = append(p.EndedSyncHolds, id)
-		case h != d.w.syncHolds.base[id]:
+		case h != holds.Base()[id]:
 			p.SyncHolds = append(p.SyncHolds, h)
 		}
 	}
 }
 
-func (p *Plan) count() {
+// quotasInto adds the quotas of the tenants that the plan touches.
+func (o *outcome) quotasInto(p *Plan) {
+	after := o.declared.After
+	for _, t := range p.tenants() {
+		u := report.QuotaUse{Tenant: t, Before: o.world.state.Catalog.Used(t), After: after.Used(t)}
+		if decl := after.Tenant(t); decl != nil {
+			u.Quota = decl.Tenant.Quota
+		}
+		o.quotas = append(o.quotas, u)
+	}
+}
+
+func (o *outcome) count(p *Plan) {
 	for _, c := range p.Rows {
-		p.Counts.add(c.Action, c.Row.Key.Kind)
+		p.Counts.Add(c.Action, c.Row.Key.Kind)
 	}
 	for _, pl := range p.Placements {
-		if was, ok := p.draft.w.placements.base[pl.Environment]; pl.Engine != "" &&
-			(!ok || was.Engine == "") {
+		was, _ := o.world.state.Placements.Get(pl.Environment)
+		if pl.Engine != "" && was.Engine == "" {
 			p.Counts.Placed++
 		}
 	}
-}
-
-// subject is what people call an object. A credential's name is in no row: it is looked for among
-// the tenant's.
-func (d *draft) subject(r fleet.Row) string {
-	switch r.Key.Kind {
-	case fleet.ObjectApplication:
-		return string(r.Deployment) + "@" + string(r.Environment)
-	case fleet.ObjectCluster:
-		return string(r.Environment)
-	case fleet.ObjectRepository:
-		for _, id := range slices.Concat(d.changeset.CredentialsOf(r.Tenant),
-			d.w.catalog.CredentialsOf(r.Tenant)) {
-			if fleet.RepositoryName(id) == r.Key.Name {
-				return string(id.Name)
-			}
-		}
-		return r.Key.Name
-	}
-	return string(r.Tenant)
-}
-
-// before renders an object as it was made the last time: from the declarations in force, or for a
-// held Application from its last one.
-func (w *AppliedState) before(k fleet.ObjectKey, render Renderer) (fleet.Manifest, error) {
-	r := w.rows.base[k]
-	o := fleet.Object{Key: k}
-	switch k.Kind {
-	case fleet.ObjectApplication:
-		id := r.application()
-		dep := w.catalog.Deployment(id.Deployed())
-		if h, ok := w.held.base[id]; ok {
-			dep = h.Deployment
-		}
-		o.Application = application(w.catalog.Fleet().Defaults.Sync, dep,
-			w.catalog.Environment(id.In()), w.syncHolds.base[id].SyncRun)
-	case fleet.ObjectCluster:
-		o.Cluster = cluster(w.catalog, w.catalog.Environment(fleet.EnvironmentID{
-			Tenant: r.tenant, Name: r.environment}))
-	case fleet.ObjectRepository:
-		for _, id := range w.catalog.CredentialsOf(r.tenant) {
-			if fleet.RepositoryName(id) == k.Name {
-				o.Repository = repository(w.catalog, w.catalog.Credential(id))
-			}
-		}
-	default:
-		s := share{r.tenant, k.Engine}
-		o.Project = project(w.catalog, r.tenant, w.environments.keys(s), w.repos.keys(s))
-	}
-	engine := w.engineFor(w.catalog, k.Engine, r.tenant)
-	if engine == nil {
-		return fleet.Manifest{},
-			fmt.Errorf(
-				"%s %s stands on engine %s, which is not declared; this is a fault of the planner",
-				k.Kind, k.Name, k.Engine)
-	}
-	return render.Render(*engine, o)
 }

@@ -1,20 +1,19 @@
 package plan
 
 import (
-	"slices"
-
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/reconciler/plan/report"
 )
 
-// Effects is what the plan does, object by object and free of times and words: what reviewers saw
-// is held against what is applied. A held deletion is one too, and so is each that a revision would
-// ask for that waits as a whole. Sorted as the rows are.
+// Effects returns the plan's changes, object by object, without times and messages, sorted like
+// Rows. A merged plan is compared with the effects that reviewers saw. Held deletions are effects
+// too, and so are the deletions of a revision that waits as a whole.
 func (p *Plan) Effects() []fleet.Effect {
 	out := make([]fleet.Effect, 0, len(p.Rows))
 	for _, c := range p.Rows {
-		out = append(out, effect(c.Row, c.Action == Delete || c.Action == Hold))
+		out = append(out, effect(c.Row, c.Action == report.Delete || c.Action == report.Hold))
 	}
-	return append(out, p.awaited...)
+	return append(out, p.outcome.awaited...)
 }
 
 func effect(r fleet.Row, deletes bool) fleet.Effect {
@@ -24,15 +23,4 @@ func effect(r fleet.Row, deletes bool) fleet.Effect {
 		e.Hash = r.Manifest.Hash
 	}
 	return e
-}
-
-// Touches is the paths of the declarations that the plan was asked to change, sorted; those that
-// end up in quarantine too.
-func (p *Plan) Touches() []string {
-	var paths []string
-	for _, f := range p.draft.r.Files {
-		paths = append(paths, f.Path)
-	}
-	slices.Sort(paths)
-	return slices.Compact(paths)
 }

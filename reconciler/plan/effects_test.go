@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"argosy.dev/argosy/reconciler/plan/report"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -21,7 +22,7 @@ func TestEffectsNameEveryObjectAndHeldDeletionsAsDeletions(t *testing.T) {
 			e.Deployment != c.Row.Deployment {
 			t.Errorf("%+v of %+v", e, c.Row)
 		}
-		if e.Deletes != (c.Action == Hold) || e.Deletes == (e.Hash != "") ||
+		if e.Deletes != (c.Action == report.Hold) || e.Deletes == (e.Hash != "") ||
 			e.Hash != c.Row.Manifest.Hash {
 			t.Errorf("%+v of a row with action %s", e, c.Action)
 		}
@@ -42,8 +43,9 @@ func TestEffectsOfARevisionThatWaitsAreItsDeletions(t *testing.T) {
 	p := h.compute(after, func(r *Request) { r.Relation = RelationOlder })
 	var got []string
 	for _, e := range p.Effects() {
-		got = append(got, fmt.Sprintf("%s %s/%s@%s %v", e.Key.Kind, e.Tenant, e.Deployment,
-			e.Environment, e.Deletes))
+		got = append(
+			got, fmt.Sprintf("%s %s/%s@%s %v", e.Key.Kind, e.Tenant, e.Deployment, e.Environment,
+				e.Deletes))
 	}
 	slices.Sort(got)
 	if d := cmp.Diff([]string{"Application acme/d-00@prod true", "Application acme/d-01@prod true"},

@@ -13,108 +13,17 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/reconciler/plan/reviews"
 )
-
-func TestReviewedPaths(t *testing.T) {
-	const victim, evil, own = "tenants/victim/deployments/a.yaml",
-		"tenants/evil/deployments/b.yaml", "fleet/fleet.yaml"
-	type files = map[string]string
-	shown := func(of ...files) []map[string]string { return of }
-	for name, c := range map[string]struct {
-		commits []BranchCommit
-		want    files
-	}{
-		"a merge commit or squash has what the pull request showed": {
-			[]BranchCommit{
-				{Changed: files{evil: "2", victim: "2"}, Shown: shown(files{evil: "2"})}},
-			files{evil: "2"},
-		},
-		"criss-cross merges bring what the pull request showed nobody": {
-			[]BranchCommit{
-				{Changed: files{"tenants/evil/x": "1"}, Shown: shown(files{"tenants/evil/x": "1"})},
-				{Changed: files{"fleet/tenants/evil.yaml": "e"}, Shown: shown(files{})}},
-			files{"tenants/evil/x": "1"},
-		},
-		"a rebase is judged by what its head showed": {
-			[]BranchCommit{{Changed: files{evil: "1"}}, {Changed: files{evil: "2"}},
-				{Changed: files{own: "9"}, Shown: shown(files{evil: "2", own: "9"})}},
-			files{evil: "2", own: "9"},
-		},
-		"a rebase that replays what a merge had undone": {
-			[]BranchCommit{{Changed: files{victim: "bad"}},
-				{Changed: files{evil: "2"}, Shown: shown(files{evil: "2"})}}, files{evil: "2"},
-		},
-		"a rebase that leaves other content than its head showed": {
-			[]BranchCommit{{Changed: files{evil: "1"}},
-				{Changed: files{evil: "3"}, Shown: shown(files{evil: "2"})}}, files{},
-		},
-		"two pull requests in a group of the merge queue": {
-			[]BranchCommit{{Changed: files{evil: "1"}, Shown: shown(files{evil: "1"})},
-				{Changed: files{victim: "1"}, Shown: shown(files{victim: "1"})}},
-			files{evil: "1", victim: "1"},
-		},
-		"two pull requests merged as one commit": {
-			[]BranchCommit{
-				{Changed: files{evil: "1", victim: "1", own: "1"},
-					Shown: shown(files{evil: "1"}, files{victim: "1"})}},
-			files{evil: "1", victim: "1"},
-		},
-		"a later commit that nobody reviewed takes the place of a reviewed one": {
-			[]BranchCommit{{Changed: files{evil: "1"}, Shown: shown(files{evil: "1"})},
-				{Changed: files{evil: "2"}}}, files{},
-		},
-		"a later reviewed commit takes the place of one that nobody reviewed": {
-			[]BranchCommit{{Changed: files{victim: "bad"}},
-				{Changed: files{victim: "2"}, Shown: shown(files{victim: "2"})}},
-			files{victim: "2"},
-		},
-		"a revert through a pull request": {
-			[]BranchCommit{{Changed: files{victim: "2"}, Shown: shown(files{victim: "2"})},
-				{Changed: files{victim: "1"}, Shown: shown(files{victim: "1"})}},
-			files{victim: "1"},
-		},
-		"a revert that nobody reviewed": {
-			[]BranchCommit{{Changed: files{victim: "2"}, Shown: shown(files{victim: "2"})},
-				{Changed: files{victim: "1"}}}, files{},
-		},
-		"a deletion, and content where a deletion was shown": {
-			[]BranchCommit{
-				{Changed: files{evil: "", victim: "3"}, Shown: shown(files{evil: "", victim: ""})}},
-			files{evil: ""},
-		},
-		"a rename": {
-			[]BranchCommit{
-				{Changed: files{evil: "", own: "1"}, Shown: shown(files{evil: "", own: "1"})}},
-			files{evil: "", own: "1"},
-		},
-		"a pull request that shows what the branch has already": {
-			[]BranchCommit{{Shown: shown(files{victim: "1"})}}, files{victim: "1"},
-		},
-		"forged statuses: merged without consent": {
-			[]BranchCommit{{Changed: files{victim: "1"}}}, files{},
-		},
-		"pushed by a trusted account, and by another one after it": {
-			[]BranchCommit{{Changed: files{victim: "1", own: "1"}, Trusted: true},
-				{Changed: files{victim: "2"}}}, files{own: "1"},
-		},
-		"nothing": {nil, files{}},
-	} {
-		got, trusted := ReviewedPaths(c.commits)
-		if d := cmp.Diff(c.want, got); d != "" {
-			t.Errorf("%s: %s", name, d)
-		}
-		if want := strings.HasPrefix(name, "pushed by a trusted"); want != trusted[own] ||
-			want != (len(trusted) == 1) {
-			t.Errorf("%s: trusted %v", name, trusted)
-		}
-	}
-}
 
 const checkout, cart = "tenants/acme/deployments/checkout.yaml",
 	"tenants/acme/deployments/cart.yaml"
 
 func paths(reviewed map[string]string) func(*Request) {
-	return func(r *Request) { r.Paths = &Paths{Reviewed: reviewed}; r.Review = &Review{} }
+	return func(r *Request) {
+		r.Paths = &reviews.Files{Reviewed: reviewed}
+		r.Review = &reviews.Deletions{}
+	}
 }
 
 // blobs maps the given paths to what a tree has there.
@@ -134,11 +43,8 @@ func version(files tree, path, v string) tree {
 	return files.edit(path, "targetRevision: v1", "targetRevision: "+v)
 }
 
-func heldPaths(h *house) (out []string) {
-	for _, f := range h.w.Unreviewed() {
-		out = append(out, f.Path)
-	}
-	return out
+func heldPaths(h *house) []string {
+	return slices.Sorted(maps.Keys(h.w.state.Unreviewed))
 }
 
 func TestAFileThatNobodyReviewedKeepsItsLastGoodState(t *testing.T) {
@@ -151,34 +57,38 @@ func TestAFileThatNobodyReviewedKeepsItsLastGoodState(t *testing.T) {
 	wantActions(t, p, "update Application cart@prod")
 	if len(p.Holds) != 1 || p.Holds[0].Reason != fleet.HoldUnreviewed ||
 		p.Holds[0].Tenant != "acme" || p.Holds[0].Revision != head ||
-		!slices.Equal(p.Holds[0].Paths, []string{checkout}) || !strings.Contains(p.Holds[0].Message,
-		"nobody reviewed") {
+		!slices.Equal(p.Holds[0].Paths, []string{checkout}) ||
+		!strings.Contains(p.Holds[0].Message, "nobody reviewed") {
 		t.Fatalf("%+v", p.Holds)
 	}
 	h.restart()
-	if d := cmp.Diff([]Span{{base, head}}, h.w.AwaitsReview()); d != "" || !h.w.Awaits() {
+	if d := cmp.Diff([]reviews.Span{{Base: base, Head: head}}, h.w.AwaitsReview()); d != "" ||
+		!h.w.Awaits() {
 		t.Error(d)
 	}
 	for name, r := range map[string]func(*Request){
-		"not asked": func(*Request) {}, "not answered": func(r *Request) { r.Paths = &Paths{} },
+		"not asked": func(*Request) {}, "not answered": func(r *Request) {
+			r.Paths = &reviews.Files{}
+		},
 		"nobody": func(r *Request) {
-			r.Paths = &Paths{Earlier: map[Span]map[string]string{{base, head}: {}}}
+			r.Paths = &reviews.Files{
+				Earlier: map[reviews.Span]map[string]string{{Base: base, Head: head}: {}}}
 		},
 		"another span": func(r *Request) {
-			r.Paths = &Paths{Earlier: map[Span]map[string]string{
-				{head, head}: blobs(after, checkout)}}
+			r.Paths = &reviews.Files{
+				Earlier: map[reviews.Span]map[string]string{
+					{Base: head, Head: head}: blobs(after, checkout)}}
 		},
 		"another content": func(r *Request) {
-			r.Paths = &Paths{Earlier: map[Span]map[string]string{
-				{base, head}: blobs(small(), checkout)}}
+			r.Paths = &reviews.Files{
+				Earlier: map[reviews.Span]map[string]string{
+					{Base: base, Head: head}: blobs(small(), checkout)}}
 		},
 		"approved before": func(r *Request) {
-			r.Approvals = []fleet.Approval{
-				{Revision: head, At: h.now.Add(-time.Second)}}
+			r.Approvals = []fleet.Approval{{Revision: head, At: h.now.Add(-time.Second)}}
 		},
 		"another revision": func(r *Request) {
-			r.Approvals = []fleet.Approval{
-				{Revision: base, At: h.now}}
+			r.Approvals = []fleet.Approval{{Revision: base, At: h.now}}
 		},
 	} {
 		if p := h.again(r); !p.Empty() {
@@ -186,7 +96,9 @@ func TestAFileThatNobodyReviewedKeepsItsLastGoodState(t *testing.T) {
 		}
 	}
 	if p := h.again(func(r *Request) {
-		r.Paths = &Paths{Earlier: map[Span]map[string]string{{base, head}: blobs(after, checkout)}}
+		r.Paths = &reviews.Files{
+			Earlier: map[reviews.Span]map[string]string{
+				{Base: base, Head: head}: blobs(after, checkout)}}
 	}); p.Counts.Changed != 2 || len(p.Ended) != 1 || len(h.w.AwaitsReview()) != 0 {
 		t.Errorf("reviewed after all: %s %v", actions(p), p.Ended)
 	}
@@ -290,8 +202,8 @@ func TestWhatRefersToAHeldFileIsQuarantinedAloneUntilItIsLetIn(t *testing.T) {
 		"tenants/globex/environments/shops.yaml", environmentFile("shops", "eu", "", "app")))
 	env, dep, other := "tenants/acme/environments/new.yaml", "tenants/acme/deployments/new.yaml",
 		"tenants/globex/deployments/shop.yaml"
-	after := h.files.with(env, environmentFile("new", "eu", "", "app")).with(dep,
-		deploymentFile("new", "acme/new", "environments: [new]", "")).
+	after := h.files.with(env, environmentFile("new", "eu", "", "app")).with(
+		dep, deploymentFile("new", "acme/new", "environments: [new]", "")).
 		with(other, deploymentFile("shop", "globex/shop", "environments: [shops]", ""))
 	p := h.apply(after, paths(blobs(after, dep, other)))
 	if p.Counts.Created != 1 || len(p.Quarantined) != 1 || p.Quarantined[0].Path != dep {
@@ -325,18 +237,20 @@ func TestUnknownReviewsHoldAndSayWhy(t *testing.T) {
 	h.apply(small())
 	base, after := h.w.Revision(), version(version(small(), checkout, "v2"), cart, "v2")
 	p := h.apply(after, func(r *Request) {
-		r.Paths = &Paths{Unknown: errors.New("the Git host\nis away"), Reviewed: blobs(after, cart)}
+		r.Paths = &reviews.Files{
+			Unknown: errors.New("the Git host\nis away"), Reviewed: blobs(after, cart)}
 	})
-	if p.Counts.Changed != 1 || !strings.Contains(p.Holds[0].Message,
-		"is not known: the Git host is away") {
+	if p.Counts.Changed != 1 ||
+		!strings.Contains(p.Holds[0].Message, "is not known: the Git host is away") {
 		t.Fatalf("%s %+v", actions(p), p.Holds)
 	}
-	span := Span{base, h.w.Revision()}
+	span := reviews.Span{Base: base, Head: h.w.Revision()}
 	h.restart()
-	p = h.again(func(r *Request) {
-		r.Paths = &Paths{Earlier: map[Span]map[string]string{span: {}}}
-	})
-	if len(p.Rows) != 0 || len(p.Holds) != 1 || p.Holds[0].Message != whyUnreviewed {
+	p = h.again(
+		func(r *Request) {
+			r.Paths = &reviews.Files{Earlier: map[reviews.Span]map[string]string{span: {}}}
+		})
+	if len(p.Rows) != 0 || len(p.Holds) != 1 || p.Holds[0].Message != reviews.Missing {
 		t.Errorf("%s %+v", actions(p), p.Holds)
 	}
 }
@@ -363,7 +277,7 @@ func TestAnApprovedOtherHistoryIsLetInAsAWhole(t *testing.T) {
 	h := newHouse(t)
 	h.apply(small())
 	after := version(small(), checkout, "v2")
-	rewritten := func(r *Request) { r.Relation, r.Paths = RelationRewritten, &Paths{} }
+	rewritten := func(r *Request) { r.Relation, r.Paths = RelationRewritten, &reviews.Files{} }
 	if p := h.apply(after, rewritten); p.Waiting == nil {
 		t.Fatal("it does not wait")
 	}
@@ -403,7 +317,8 @@ func TestNoRowIsMadeFromAFileThatNobodyReviewed(t *testing.T) {
 					effective = effective.with(path, text)
 				}
 			}
-			enforced.apply(branch, func(r *Request) { r.Paths = &Paths{Reviewed: reviewed} })
+			enforced.apply(
+				branch, func(r *Request) { r.Paths = &reviews.Files{Reviewed: reviewed} })
 			model.apply(effective)
 			if rnd.IntN(4) == 0 {
 				enforced.restart()
@@ -442,8 +357,8 @@ func mutated(rnd *rand.Rand, files tree) tree {
 		return files.with(file, environmentFile(env, "eu", "tier: prod", "app"))
 	default:
 		to := []string{"prod", "staging", "e-0", "e-1"}[rnd.IntN(4)]
-		return files.with(path,
-			strings.Replace(deploymentFile(name, "acme/"+name, "environments: ["+to+"]", ""),
+		return files.with(
+			path, strings.Replace(deploymentFile(name, "acme/"+name, "environments: ["+to+"]", ""),
 				"targetRevision: v1", fmt.Sprintf("targetRevision: v%d", rnd.IntN(3)), 1))
 	}
 }
@@ -458,12 +373,12 @@ func TestDeletionsThatFollowFromATrustedPushMeetTheGuardsAlone(t *testing.T) {
 		var p *Plan
 		if late {
 			h.apply(after, paths(nil))
-			span := Span{base, h.w.Revision()}
+			span := reviews.Span{Base: base, Head: h.w.Revision()}
 			p = h.again(func(r *Request) {
-				r.Review = &Review{Earlier: map[Span]map[fleet.ObjectKey]fleet.ReviewedDeletion{
-					span: {}}}
-				r.Paths = &Paths{Earlier: map[Span]map[string]string{span: seen},
-					EarlierTrusted: map[Span]map[string]bool{span: trusted}}
+				r.Review = &reviews.Deletions{
+					Earlier: map[reviews.Span]map[fleet.ObjectKey]fleet.ReviewedDeletion{span: {}}}
+				r.Paths = &reviews.Files{Earlier: map[reviews.Span]map[string]string{span: seen},
+					EarlierTrusted: map[reviews.Span]map[string]bool{span: trusted}}
 			})
 		} else {
 			p = h.apply(after, paths(seen), func(r *Request) { r.Paths.Trusted = trusted })

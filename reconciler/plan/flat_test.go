@@ -28,45 +28,51 @@ func big(t testing.TB, n int) *AppliedState {
 
 func bigFiles(n int) []catalog.Input {
 	in := []catalog.Input{
-		declared(fleet.Declaration{Key: fleet.Key{Kind: fleet.KindFleet, Name: "fleet"},
-			Fleet: &fleet.FleetSpec{GitHosts: []string{"git.example.com"}}})}
+		declared(
+			fleet.Declaration{Key: fleet.Key{Kind: fleet.KindFleet, Name: "fleet"},
+				Fleet: &fleet.FleetSpec{GitHosts: []string{"git.example.com"}}})}
 	for e := range 4 {
 		name := fmt.Sprintf("eu-%d", e)
-		in = append(in,
-			declared(fleet.Declaration{Key: fleet.Key{Kind: fleet.KindEngine, Name: name},
-				Engine: &fleet.EngineSpec{
-					ArgoCD: fleet.ArgoCDInstance{Namespace: "argocd-" + name,
-						InstallationID: name},
-					Connection: fleet.Connection{KubeconfigRef: &fleet.SecretRef{Name: name}},
-					Region:     "eu", Capacity: fleet.Capacity{Applications: n + 100,
-						Environments: n + 100},
-				}}))
+		in = append(
+			in,
+			declared(
+				fleet.Declaration{Key: fleet.Key{Kind: fleet.KindEngine, Name: name},
+					Engine: &fleet.EngineSpec{
+						ArgoCD: fleet.ArgoCDInstance{
+							Namespace: "argocd-" + name, InstallationID: name},
+						Connection: fleet.Connection{KubeconfigRef: &fleet.SecretRef{Name: name}},
+						Region:     "eu", Capacity: fleet.Capacity{
+							Applications: n + 100, Environments: n + 100},
+					}}))
 	}
 	for i := range n {
 		tenant := fleet.TenantName(fmt.Sprintf("t%04d", i/100))
 		if i%100 == 0 {
-			in = append(in,
-				declared(fleet.Declaration{
-					Key: fleet.Key{Kind: fleet.KindTenant, Name: string(tenant)},
-					Tenant: &fleet.TenantSpec{
-						Owners: []string{"group:x"}, Quota: fleet.Quota{
-							Environments: 10, Deployments: 200,
-							Applications: 200}, Repositories: []string{
-							"https://git.example.com/" + string(tenant) + "/"},
-						Clusters: []string{".example.com"}, Namespaces: []string{"app"},
-					}}))
+			in = append(
+				in,
+				declared(
+					fleet.Declaration{Key: fleet.Key{Kind: fleet.KindTenant, Name: string(tenant)},
+						Tenant: &fleet.TenantSpec{
+							Owners: []string{"group:x"}, Quota: fleet.Quota{
+								Environments: 10, Deployments: 200, Applications: 200},
+							Repositories: []string{
+								"https://git.example.com/" + string(tenant) + "/"},
+							Clusters: []string{".example.com"}, Namespaces: []string{"app"},
+						}}))
 			for e := range 5 {
 				env := fmt.Sprintf("env-%d", e)
-				in = append(in,
-					declared(fleet.Declaration{
-						Key: fleet.Key{Kind: fleet.KindManagedEnvironment, Tenant: tenant,
-							Name: env}, Environment: &fleet.EnvironmentSpec{
-							Cluster: &fleet.ClusterSpec{
-								Server: fmt.Sprintf("https://%s-%s.example.com", tenant,
-									env),
-								CredentialsRef: fleet.SecretRef{Name: env}},
-							Namespaces: []string{"app"}, Region: "eu",
-						}}))
+				in = append(
+					in,
+					declared(
+						fleet.Declaration{
+							Key: fleet.Key{Kind: fleet.KindManagedEnvironment, Tenant: tenant,
+								Name: env}, Environment: &fleet.EnvironmentSpec{
+								Cluster: &fleet.ClusterSpec{
+									Server: fmt.Sprintf("https://%s-%s.example.com", tenant,
+										env),
+									CredentialsRef: fleet.SecretRef{Name: env}},
+								Namespaces: []string{"app"}, Region: "eu",
+							}}))
 			}
 		}
 		in = append(in, bigDeployment(i, "v1"))
@@ -76,14 +82,17 @@ func bigFiles(n int) []catalog.Input {
 
 func bigDeployment(i int, revision string) catalog.Input {
 	tenant := fleet.TenantName(fmt.Sprintf("t%04d", i/100))
-	return declared(fleet.Declaration{
-		Key: fleet.Key{Kind: fleet.KindGitOpsDeployment, Tenant: tenant,
-			Name: fmt.Sprintf("d-%02d", i%100)}, Deployment: &fleet.DeploymentSpec{
-			Source: fleet.Source{RepoURL: fmt.Sprintf("https://git.example.com/%s/repo-%d", tenant,
-				i%10), Path: "deploy", TargetRevision: revision},
-			Destination: fleet.Destinations{Environments: []fleet.EnvironmentName{
-				fleet.EnvironmentName(fmt.Sprintf("env-%d", i%5))}, Namespace: "app"},
-		}})
+	return declared(
+		fleet.Declaration{
+			Key: fleet.Key{Kind: fleet.KindGitOpsDeployment, Tenant: tenant,
+				Name: fmt.Sprintf("d-%02d", i%100)}, Deployment: &fleet.DeploymentSpec{
+				Source: fleet.Source{
+					RepoURL: fmt.Sprintf("https://git.example.com/%s/repo-%d", tenant, i%10),
+					Path:    "deploy", TargetRevision: revision},
+				Destination: fleet.Destinations{
+					Environments: []fleet.EnvironmentName{
+						fleet.EnvironmentName(fmt.Sprintf("env-%d", i%5))}, Namespace: "app"},
+			}})
 }
 
 func declared(d fleet.Declaration) catalog.Input {
@@ -95,8 +104,10 @@ func declared(d fleet.Declaration) catalog.Input {
 func oneFile(t testing.TB, w *AppliedState, render Renderer, n int) {
 	for i := range n {
 		next := w.version + 1
-		p, err := w.Compute(Request{Revision: revision(next), Files: []catalog.Input{
-			bigDeployment(i%100, fmt.Sprintf("v%d", next))}}, render)
+		p, err := w.Compute(
+			Request{
+				Revision: revision(next), Files: []catalog.Input{
+					bigDeployment(i%100, fmt.Sprintf("v%d", next))}}, render)
 		if err != nil || len(p.Rows) != 1 {
 			t.Fatalf("%v: %s", err, actions(p))
 		}
@@ -115,9 +126,10 @@ func TestOneFileCostsTheSameInAnyWorld(t *testing.T) {
 			t.Errorf("%d: %d objects are rendered for 600 changes", n, render.rendered)
 		}
 	}
-	t.Logf("allocations by size of the World: %v", allocations)
+	t.Logf("allocations by size of the AppliedState: %v", allocations)
 	if least, most := allocations[100], allocations[10_000]; most > 1.05*least {
-		t.Errorf("one file costs %.0f allocations in a World of 100 and %.0f in one of 10,000",
+		t.Errorf(
+			"one file costs %.0f allocations in a AppliedState of 100 and %.0f in one of 10,000",
 			least, most)
 	}
 }

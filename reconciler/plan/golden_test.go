@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"argosy.dev/argosy/reconciler/plan/reviews"
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
 )
@@ -53,14 +54,14 @@ func scenario(t *testing.T, path string) {
 	if len(before) > 0 {
 		h.apply(before)
 	}
-	relation, review := "", (*Review)(nil)
+	relation, review := "", (*reviews.Deletions)(nil)
 	for line := range strings.Lines(string(a.Comment)) {
 		order, what, _ := strings.Cut(strings.TrimSpace(line), " ")
 		switch strings.TrimSpace(line) {
 		case "nobody reviewed":
-			review = &Review{}
+			review = &reviews.Deletions{}
 		case "reviews are away":
-			review = &Review{Unknown: errors.New("the forge does not answer")}
+			review = &reviews.Deletions{Unknown: errors.New("the forge does not answer")}
 		}
 		switch order {
 		case "remove":

@@ -2,132 +2,27 @@ package plan
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/reconciler/plan/diff"
+	"argosy.dev/argosy/reconciler/plan/reviews"
 )
-
-func TestGuards(t *testing.T) {
-	g := fleet.Guards{MaxDeletes: 20, MaxDeletePercent: 20, AlwaysAllowed: 5,
-		Window: fleet.Duration(time.Hour)}
-	for name, c := range map[string]struct {
-		tally
-		held bool
-	}{
-		"few of a small tenant":                {tally{asked: 5, stood: 5}, false},
-		"one more than is always allowed":      {tally{asked: 6, stood: 10}, true},
-		"exactly the percentage":               {tally{asked: 20, stood: 100}, false},
-		"one above the percentage":             {tally{asked: 20, stood: 99}, true},
-		"one above the number":                 {tally{asked: 21, stood: 10_000}, true},
-		"few, after others in the window":      {tally{asked: 1, recent: 20, stood: 10_000}, true},
-		"a trickle that adds up to the limit":  {tally{asked: 1, recent: 19, stood: 10_000}, false},
-		"a trickle below what always passes":   {tally{asked: 1, recent: 4, stood: 5}, false},
-		"a trickle above it in a small tenant": {tally{asked: 1, recent: 5, stood: 6}, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if why := c.beyond(g); (why != "") != c.held {
-				t.Errorf("%+v: %q", c.tally, why)
-			}
-		})
-	}
-	t.Run("guards of zero hold every deletion", func(t *testing.T) {
-		if (tally{asked: 1, stood: 1000}).beyond(fleet.Guards{}) == "" {
-			t.Error("a deletion passes")
-		}
-	})
-	t.Run("what one tenant may not delete does not use up what the others may", func(t *testing.T) {
-		v := judge(g, map[fleet.TenantName]tally{"acme": {asked: 500, stood: 500}, "globex": {
-			asked: 3, stood: 500}})
-		if v.tenants["acme"] == "" || v.tenants["globex"] != "" || v.fleet != "" {
-			t.Errorf("%+v", v)
-		}
-	})
-	t.Run("what each tenant may do, all together may not", func(t *testing.T) {
-		all := map[fleet.TenantName]tally{}
-		for i := range 21 {
-			all[fleet.TenantName(fmt.Sprintf("t%d", i))] = tally{asked: 5, stood: 100}
-		}
-		if v := judge(g, all); len(v.tenants) > 0 || v.fleet == "" {
-			t.Errorf("%+v", v)
-		}
-	})
-}
-
-func TestOneTenantDoesNotUseUpTheFleetsDeletions(t *testing.T) {
-	random := rand.New(rand.NewPCG(8, 1))
-	within := func(g fleet.Guards) tally {
-		stood := random.IntN(2000)
-		most := min(g.MaxDeletes, g.MaxDeletePercent*stood/100)
-		recent := random.IntN(most + 1)
-		return tally{asked: random.IntN(most - recent + 1), recent: recent, stood: stood}
-	}
-	for range 20_000 {
-		g := fleet.Guards{MaxDeletes: 1 + random.IntN(50), MaxDeletePercent: 1 + random.IntN(100),
-			AlwaysAllowed: 1 + random.IntN(10)}
-		all := map[fleet.TenantName]tally{}
-		for i := range fleetShare {
-			all[fleet.TenantName(fmt.Sprintf("t%d", i))] = within(g)
-		}
-		if v := judge(g, all); len(v.tenants) > 0 || v.fleet != "" {
-			t.Fatalf("each of %+v is within %+v, and all are held: %+v", all, g, v)
-		}
-		alone := tally{asked: random.IntN(60), recent: random.IntN(60), stood: random.IntN(300)}
-		if v := judge(g, map[fleet.TenantName]tally{
-			"acme": alone, "globex": {stood: 1000}}); v.fleet != "" {
-			t.Fatalf("%+v alone uses up the fleet's deletions by %+v: %+v", alone, g, v)
-		}
-	}
-}
-
-const fleetShare = 5 // tenants that may delete all that each may
-
-func TestTheFleetHasItsOwnNumbers(t *testing.T) {
-	g := fleet.Guards{MaxDeletes: 20, MaxDeletePercent: 20, AlwaysAllowed: 5,
-		Fleet: &fleet.FleetGuards{MaxDeletes: 30, MaxDeletePercent: 3, AlwaysAllowed: 7}}
-	tallies := func(each int) map[fleet.TenantName]tally {
-		return map[fleet.TenantName]tally{"acme": {asked: each, stood: 200}, "globex": {
-			asked: each, stood: 200}}
-	}
-	for each, want := range map[int]string{3: "", 6: "", 7: "maxDeletePercent: 3",
-		16: "maxDeletes: 30"} {
-		v := judge(g, tallies(each))
-		if len(v.tenants) > 0 || (v.fleet == "") != (want == "") || !strings.Contains(v.fleet,
-			want) {
-			t.Errorf("%d of each: %+v, want %q", each, v, want)
-		}
-		if v.fleet != "" && !strings.Contains(v.fleet, "guards.fleet") {
-			t.Errorf("%q does not name the setting", v.fleet)
-		}
-	}
-}
-
-func TestAHoldSaysWhatThePercentageIsOf(t *testing.T) {
-	g := fleet.Guards{MaxDeletes: 20, MaxDeletePercent: 20, AlwaysAllowed: 5,
-		Window: fleet.Duration(time.Hour)}
-	got := tally{asked: 10, stood: 0, known: 40}.beyond(g)
-	want :=
-		"10 deletions, more than maxDeletePercent: 20; 0 of the 40 Applications stood when the " +
-			"window began (1h ago), and 20 % of 0 are 0"
-	if got != want {
-		t.Errorf("got  %s\nwant %s", got, want)
-	}
-}
 
 // crowd is acme with n deployments in prod, beside globex with as many.
 func crowd(n int) tree {
 	files := small().without("tenants/acme/deployments", "tenants/acme/credentials")
 	files["fleet/tenants/globex.yaml"] = tenantFile("globex", "")
-	files["tenants/globex/environments/prod.yaml"] = strings.Replace(environmentFile("prod", "eu",
-		"", "app"), "prod.example", "prod.globex.example", 1)
+	files["tenants/globex/environments/prod.yaml"] = strings.Replace(
+		environmentFile("prod", "eu", "", "app"), "prod.example", "prod.globex.example", 1)
 	for _, t := range []string{"acme", "globex"} {
 		for i := range n {
 			name := fmt.Sprintf("d-%02d", i)
-			files["tenants/"+t+"/deployments/"+name+".yaml"] = deploymentFile(name, t+"/"+name,
-				"environments: [prod]", "")
+			files["tenants/"+t+"/deployments/"+name+".yaml"] = deploymentFile(
+				name, t+"/"+name, "environments: [prod]", "")
 		}
 	}
 	return files
@@ -143,16 +38,17 @@ func (t tree) drop(tenant string, from, to int) tree {
 
 func approve(h *house, rev fleet.Revision) func(*Request) {
 	return func(r *Request) {
-		r.Approvals = append(r.Approvals, fleet.Approval{Revision: rev, By: "token:op",
-			At: h.now.Add(time.Second)})
+		r.Approvals = append(
+			r.Approvals, fleet.Approval{Revision: rev, By: "token:op", At: h.now.Add(time.Second)})
 	}
 }
 
 func TestMassDeletionIsHeldAndReleasedByItsApproval(t *testing.T) {
 	h := newHouse(t)
 	h.apply(crowd(30))
-	first := h.apply(h.files.drop("acme", 0, 25).with("tenants/globex/deployments/new.yaml",
-		deploymentFile("new", "globex/new", "environments: [prod]", "")))
+	first := h.apply(
+		h.files.drop("acme", 0, 25).with("tenants/globex/deployments/new.yaml",
+			deploymentFile("new", "globex/new", "environments: [prod]", "")))
 	held := revision(h.n)
 	if first.Counts.Held != 25 || first.Counts.Deleted != 0 || first.Counts.Created != 1 ||
 		len(first.Holds) != 1 || len(first.Holds[0].Items) != 25 ||
@@ -186,8 +82,9 @@ func TestMassDeletionIsHeldAndReleasedByItsApproval(t *testing.T) {
 		}
 	})
 	t.Run("a restored file ends its hold", func(t *testing.T) {
-		p := h.apply(h.files.with("tenants/acme/deployments/d-00.yaml",
-			deploymentFile("d-00", "acme/d-00", "environments: [prod]", "")))
+		p := h.apply(
+			h.files.with("tenants/acme/deployments/d-00.yaml",
+				deploymentFile("d-00", "acme/d-00", "environments: [prod]", "")))
 		if len(p.Freed) != 1 || len(p.Holds) != 1 || len(p.Holds[0].Items) != 24 ||
 			len(p.Rows) != 0 {
 			t.Errorf("freed %v, holds %v, rows %s", p.Freed, p.Holds, actions(p))
@@ -202,7 +99,9 @@ func TestMassDeletionIsHeldAndReleasedByItsApproval(t *testing.T) {
 		if r := p.Record(); len(r.Deletions) != 0 || len(r.Released) != 24 {
 			t.Errorf("approved deletions count against the guards: %d", len(r.Deletions))
 		}
-		if slices.ContainsFunc(p.Rows, func(c RowChange) bool { return c.Row.Tenant != "acme" }) {
+		if slices.ContainsFunc(p.Rows, func(c diff.RowChange) bool {
+			return c.Row.Tenant != "acme"
+		}) {
 			t.Error("another revision's items are released")
 		}
 	})
@@ -219,8 +118,9 @@ func TestAHeldApplicationIsStillKeptUp(t *testing.T) {
 	h := newHouse(t)
 	h.apply(crowd(30))
 	h.apply(h.files.drop("acme", 0, 25))
-	p := h.apply(h.files.edit("fleet/fleet.yaml", "gitHosts:",
-		"defaults: {sync: {prune: false}}\n  gitHosts:"))
+	p := h.apply(
+		h.files.edit("fleet/fleet.yaml", "gitHosts:",
+			"defaults: {sync: {prune: false}}\n  gitHosts:"))
 	if p.Counts.Changed != 60 {
 		t.Errorf("a new default reaches %d of 60 Applications", p.Counts.Changed)
 	}
@@ -231,8 +131,9 @@ func TestAHeldApplicationIsStillKeptUp(t *testing.T) {
 func TestACommitCannotLoosenTheGuardThatJudgesIt(t *testing.T) {
 	h := newHouse(t)
 	h.apply(crowd(30))
-	p := h.apply(h.files.drop("acme", 0, 30).edit("fleet/fleet.yaml", "gitHosts:",
-		"guards: {maxDeletes: 1000, maxDeletePercent: 100}\n  gitHosts:"))
+	p := h.apply(
+		h.files.drop("acme", 0, 30).edit("fleet/fleet.yaml", "gitHosts:",
+			"guards: {maxDeletes: 1000, maxDeletePercent: 100}\n  gitHosts:"))
 	if p.Counts.Deleted != 0 || p.Counts.Held != 30 {
 		t.Errorf("%+v", p.Counts)
 	}
@@ -268,18 +169,19 @@ func TestApplicationsMadeForTheOccasionDoNotLoosenThePercentage(t *testing.T) {
 func TestAnEnvironmentGoesInALaterCommitThanTheDeploymentThatIsHeldInIt(t *testing.T) {
 	h := newHouse(t)
 	h.apply(small())
-	h.apply(h.files.without("tenants/acme/deployments/checkout.yaml"), with(&Review{}))
+	h.apply(h.files.without("tenants/acme/deployments/checkout.yaml"), with(&reviews.Deletions{}))
 	held := revision(h.n)
-	p := h.apply(h.files.without("tenants/acme/environments/staging.yaml"), with(&Review{}))
-	if p.Counts.Deleted != 0 || h.w.catalog.Environment(fleet.EnvironmentID{
-		Tenant: "acme", Name: "staging"}) == nil {
+	p := h.apply(h.files.without("tenants/acme/environments/staging.yaml"),
+		with(&reviews.Deletions{}))
+	if p.Counts.Deleted != 0 ||
+		h.w.state.Catalog.Environment(fleet.EnvironmentID{Tenant: "acme", Name: "staging"}) == nil {
 		t.Fatalf("%+v\n%s", p.Counts, actions(p))
 	}
 	checkState(t, h)
 	h.again(approve(h, held))
 	h.restart()
 	h.work()
-	if h.w.catalog.Environment(fleet.EnvironmentID{Tenant: "acme", Name: "staging"}) != nil {
+	if h.w.state.Catalog.Environment(fleet.EnvironmentID{Tenant: "acme", Name: "staging"}) != nil {
 		t.Error("it stays when its Application is gone")
 	}
 	checkState(t, h)
@@ -292,7 +194,7 @@ func TestTheWholeTenantCountsEachApplication(t *testing.T) {
 	if p.Counts.Held != 8 || p.Counts.Deleted != 0 {
 		t.Fatalf("%+v", p.Counts)
 	}
-	if w := h.w.catalog; w.Tenant("acme") == nil ||
+	if w := h.w.state.Catalog; w.Tenant("acme") == nil ||
 		w.Environment(fleet.EnvironmentID{Tenant: "acme", Name: "prod"}) == nil {
 		t.Error("the tenant or its environment goes while its Applications are held")
 	}
@@ -310,7 +212,7 @@ func TestTheWholeTenantCountsEachApplication(t *testing.T) {
 			t.Errorf("%v is left of a tenant that is gone", k)
 		}
 	}
-	if h.w.catalog.Tenant("acme") != nil || len(h.w.deferred) > 0 {
+	if h.w.state.Catalog.Tenant("acme") != nil || len(h.w.state.Deferred) > 0 {
 		t.Error("the tenant's declaration is left")
 	}
 }
@@ -358,8 +260,9 @@ func TestDeletedAndMadeAnewInOneCommitIsNoDeletion(t *testing.T) {
 }
 
 func TestAnEmptyHeadWaitsWhateverThePercentages(t *testing.T) {
-	for name, prefixes := range map[string][]string{"everything": {"fleet/", "tenants/"},
-		"tenants renamed": {"tenants/"}, "fleet renamed": {"fleet/"}} {
+	for name, prefixes := range map[string][]string{
+		"everything": {"fleet/", "tenants/"}, "tenants renamed": {"tenants/"}, "fleet renamed": {
+			"fleet/"}} {
 		t.Run(name, func(t *testing.T) {
 			h := newHouse(t)
 			files := small().edit("fleet/fleet.yaml", "gitHosts:",
@@ -385,9 +288,9 @@ func TestAnEmptyHeadWaitsWhateverThePercentages(t *testing.T) {
 }
 
 func TestOlderAndRewrittenHistoryWaits(t *testing.T) {
-	for relation, reason := range map[string]fleet.HoldReason{RelationOlder: fleet.HoldOlder,
-		RelationRewritten: fleet.HoldRewritten, RelationUnknown: fleet.HoldRewritten,
-		"something new": fleet.HoldRewritten} {
+	for relation, reason := range map[string]fleet.HoldReason{
+		RelationOlder: fleet.HoldOlder, RelationRewritten: fleet.HoldRewritten,
+		RelationUnknown: fleet.HoldRewritten, "something new": fleet.HoldRewritten} {
 		t.Run(relation, func(t *testing.T) {
 			h := newHouse(t)
 			h.apply(crowd(30))
@@ -402,7 +305,7 @@ func TestOlderAndRewrittenHistoryWaits(t *testing.T) {
 			if p := h.apply(head, as); p.Waiting == nil || len(p.Holds) != 0 {
 				t.Errorf("the same head again is told as new: %v", p.Holds)
 			}
-			if p := h.again(); len(p.Ended) != 0 || h.w.waiting == nil {
+			if p := h.again(); len(p.Ended) != 0 || h.w.state.Waiting == nil {
 				t.Error("planning the applied revision anew ends what the head waits for")
 			}
 			p = h.apply(head, as, approve(h, revision(77)))
@@ -418,8 +321,9 @@ func TestTwoPlansOfOneBase(t *testing.T) {
 	h := newHouse(t)
 	h.apply(small())
 	a := h.compute(h.files.without("tenants/acme/deployments/cart.yaml"))
-	b := h.compute(h.files.edit("tenants/acme/deployments/cart.yaml", "targetRevision: v1",
-		"targetRevision: v2"))
+	b := h.compute(
+		h.files.edit("tenants/acme/deployments/cart.yaml", "targetRevision: v1",
+			"targetRevision: v2"))
 	h.commit(a)
 	defer func() {
 		if s, _ := recover().(string); !strings.Contains(s, "compute it again") {

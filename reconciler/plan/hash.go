@@ -9,11 +9,15 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// hash is over what is to be done and nothing else: two plans with one hash do the same, whatever
-// revisions, clocks and words they carry. Every part is preceded by its length.
+// hash returns the same for plans with the same changes, whatever their revisions, times and
+// messages. Every part is preceded by its length.
 func (p *Plan) hash() string {
 	h := hasher{sha256.New()}
-	h.list("waiting", b2i(p.Waiting != nil))
+	waiting := 0
+	if p.Waiting != nil {
+		waiting = 1
+	}
+	h.list("waiting", waiting)
 	if p.Waiting != nil {
 		h.add(string(p.Waiting.Reason))
 		for _, k := range p.Waiting.Items {
@@ -60,12 +64,12 @@ func (p *Plan) hash() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// recordKey is the same for plans that would be recorded alike, so that one that is recorded twice
-// has one effect. Beside the hash it has what changes without an object: problems, and what the
-// planner remembers. When something began to wait is no part of it: a plan that is made again since
-// its record's answer was lost has another time.
+// recordKey returns the same for plans with the same record, so that recording one twice has one
+// effect. It covers the hash, the problems and the planner's memory, but no time since when
+// something waits: a plan that is computed again because the answer of its record was lost has
+// another time.
 func (p *Plan) recordKey() string {
-	if p.memory == nil && len(p.Problems)+len(p.Checked) == 0 {
+	if p.outcome.memory == nil && len(p.Problems)+len(p.Checked) == 0 {
 		return p.Hash
 	}
 	h := hasher{sha256.New()}
@@ -78,7 +82,7 @@ func (p *Plan) recordKey() string {
 	for _, problem := range p.Problems {
 		h.add(problem.Key.String(), problem.Code, problem.Field, problem.Message)
 	}
-	h.add(string(p.timeless))
+	h.add(string(p.outcome.timeless))
 	return hex.EncodeToString(h.Sum(nil))
 }
 

@@ -8,17 +8,20 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/catalog"
+	"argosy.dev/argosy/reconciler/plan/applied"
+	"argosy.dev/argosy/reconciler/plan/effective"
+	"argosy.dev/argosy/reconciler/plan/report"
 )
 
-// fault is a panic of the planner or the renderer. It is a defect of the program, and one file of
-// one tenant must not stop the others by it.
+// fault is a panic of the planner or the renderer. It is a defect of Argosy, and one tenant's file
+// must not stop the other tenants by it.
 type fault struct{ value any }
 
 func (f *fault) Error() string {
 	return fmt.Sprintf("the planner failed; this is a defect of Argosy: %v", f.value)
 }
 
-// guarded computes a plan and gives a panic back as a fault.
+// guarded computes a plan and returns a panic as a fault.
 func (w *AppliedState) guarded(r Request, render Renderer) (p *Plan, err error) {
 	defer func() {
 		if value := recover(); value != nil {
@@ -28,8 +31,9 @@ func (w *AppliedState) guarded(r Request, render Renderer) (p *Plan, err error) 
 	return w.compute(r, render)
 }
 
-// isolated computes the plan again without the files that the planner fails on: each is quarantined
-// and keeps its last good state. It tries each tenant's files alone, and then each file alone.
+// isolated computes the plan again without the files that make the planner panic: each is
+// quarantined and keeps its last good state. It tries each tenant's files on their own, and then
+// each file on its own.
 func (w *AppliedState) isolated(r Request, render Renderer, failed *fault) (*Plan, error) {
 	fails := func(files []catalog.Input) *fault {
 		alone := r
@@ -44,7 +48,7 @@ func (w *AppliedState) isolated(r Request, render Renderer, failed *fault) (*Pla
 	}
 	tenants := map[fleet.TenantName][]catalog.Input{}
 	for _, in := range r.Files {
-		tenants[tenantOf(in.Key)] = append(tenants[tenantOf(in.Key)], in)
+		tenants[applied.TenantOf(in.Key)] = append(tenants[applied.TenantOf(in.Key)], in)
 	}
 	bad := map[string]*fault{}
 	for _, t := range slices.Sorted(maps.Keys(tenants)) {
@@ -59,7 +63,7 @@ func (w *AppliedState) isolated(r Request, render Renderer, failed *fault) (*Pla
 			}
 		}
 		for _, in := range tenants[t] {
-			if len(bad) == n { // together alone do they fail
+			if len(bad) == n { // the files fail only together
 				bad[in.Path] = whole
 			}
 		}
@@ -77,8 +81,9 @@ func (w *AppliedState) isolated(r Request, render Renderer, failed *fault) (*Pla
 		default:
 			r.Files[i].Declaration = nil
 			r.Files[i].Problems = []fleet.Problem{{
-				Key: in.Key, Path: in.Path, Severity: fleet.SeverityError, Code: codeUnrendered,
-				Message: "it cannot be planned: " + oneLine(f.Error()),
+				Key: in.Key, Path: in.Path, Severity: fleet.SeverityError,
+				Code:    effective.CodeUnrendered,
+				Message: "it cannot be planned: " + report.OneLine(f.Error()),
 				Fix:     "write it as it was before, and report the file to whoever runs Argosy",
 			}}
 		}

@@ -48,8 +48,8 @@ func TestAPanicThatNoFileOfTheCommitIsBehindIsAnError(t *testing.T) {
 	h.apply(small().without(checkout))
 	h.render.refuses = func(fleet.Object) bool { panic("nil map") }
 	r := Request{Revision: h.w.Revision(), Relation: RelationSame, Gone: h.w.Leaving(), Now: h.now}
-	if _, err := h.w.Compute(r, &h.render); err == nil || !strings.Contains(err.Error(),
-		"nil map") {
+	if _, err := h.w.Compute(r, &h.render); err == nil ||
+		!strings.Contains(err.Error(), "nil map") {
 		t.Error(err)
 	}
 }

@@ -19,6 +19,8 @@ import (
 	configschema "argosy.dev/argosy/config-schema"
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/catalog"
+	"argosy.dev/argosy/reconciler/plan/diff"
+	"argosy.dev/argosy/reconciler/plan/report"
 )
 
 // jsonRenderer renders the typed objects as they are, in the engine's namespace.
@@ -49,8 +51,9 @@ func (r *jsonRenderer) Render(e fleet.EngineSpec, o fleet.Object) (fleet.Manifes
 		a.DeletionPolicy = ""
 		spec = a
 	}
-	body, err := json.Marshal(map[string]any{"kind": o.Key.Kind, "namespace": e.ArgoCD.Namespace,
-		"name": o.Key.Name, "spec": spec})
+	body, err := json.Marshal(
+		map[string]any{"kind": o.Key.Kind, "namespace": e.ArgoCD.Namespace, "name": o.Key.Name,
+			"spec": spec})
 	if err != nil {
 		return fleet.Manifest{}, err
 	}
@@ -111,13 +114,14 @@ func inputs(before, after tree) []catalog.Input {
 
 func input(path, text string) (catalog.Input, bool) {
 	sum := sha1.Sum([]byte(text))
-	doc := configschema.Decode(configschema.File{Path: path, Blob: hex.EncodeToString(sum[:]),
-		Bytes: []byte(text)})
+	doc := configschema.Decode(
+		configschema.File{Path: path, Blob: hex.EncodeToString(sum[:]), Bytes: []byte(text)})
 	return catalog.Input{Key: doc.Key, Path: path, Blob: doc.Blob, Declaration: doc.Declaration,
 		Problems: doc.Problems}, doc.Key.Kind != ""
 }
 
-// house is a AppliedState with the tree that is applied to it, as the loop and the store would keep them.
+// house is a AppliedState with the tree that is applied to it, as the loop and the store would keep
+// them.
 type house struct {
 	t      testing.TB
 	w      *AppliedState
@@ -131,8 +135,9 @@ type house struct {
 }
 
 func newHouse(t testing.TB) *house {
-	return &house{t: t, w: NewAppliedState(), files: tree{}, now: time.Date(2026, 11, 20, 12, 0, 0, 0,
-		time.UTC), rows: map[fleet.ObjectKey]fleet.Row{}}
+	return &house{
+		t: t, w: NewAppliedState(), files: tree{},
+		now: time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC), rows: map[fleet.ObjectKey]fleet.Row{}}
 }
 
 func revision(n int) fleet.Revision {
@@ -197,21 +202,21 @@ func (h *house) once(p *Plan, r fleet.Record) {
 	}
 }
 
-func (h *house) record(c RowChange) {
+func (h *house) record(c diff.RowChange) {
 	h.t.Helper()
 	stored, stands := h.rows[c.Row.Key]
 	switch c.Action {
-	case Create:
+	case report.Create:
 		if stands && !stored.Unwanted {
 			h.t.Fatalf("%s is created though it stands", c.Row.Key.Name)
 		}
 		h.rows[c.Row.Key] = c.Row
-	case Update:
+	case report.Update:
 		if !stands || stored.Unwanted {
 			h.t.Fatalf("%s is updated though it does not stand", c.Row.Key.Name)
 		}
 		h.rows[c.Row.Key] = c.Row
-	case Delete:
+	case report.Delete:
 		stored.Unwanted = true
 		h.rows[c.Row.Key] = stored
 	}
@@ -220,11 +225,12 @@ func (h *house) record(c RowChange) {
 // again plans the applied revision anew: approvals, and what is gone.
 func (h *house) again(options ...func(*Request)) *Plan {
 	h.t.Helper()
-	p := h.compute(h.files,
-		append([]func(*Request){func(r *Request) {
-			r.Revision, r.Relation = h.w.Revision(),
-				RelationSame
-		}}, options...)...)
+	p := h.compute(
+		h.files, append(
+			[]func(*Request){
+				func(r *Request) {
+					r.Revision, r.Relation = h.w.Revision(), RelationSame
+				}}, options...)...)
 	h.commit(p)
 	return p
 }
@@ -262,25 +268,26 @@ func (h *house) desired() map[fleet.ObjectKey]string {
 
 // snapshot is what the store would give back at a start.
 func (h *house) snapshot() fleet.Snapshot {
-	s := fleet.Snapshot{Applied: h.w.revision, Memory: h.w.memory}
-	for _, d := range h.w.catalog.Effective() {
+	s := fleet.Snapshot{Applied: h.w.state.Revision, Memory: h.w.state.Memory}
+	for _, d := range h.w.state.Catalog.Effective() {
 		s.Declarations = append(s.Declarations, *d)
 	}
-	for _, q := range h.w.catalog.Quarantines() {
-		s.Quarantines = append(s.Quarantines, fleet.Quarantine{Key: q.Key, Path: q.Path,
-			Blob: q.Blob, Declaration: q.Declaration, Problems: q.Problems,
-			HasLastGood: q.HasLastGood, Removed: q.Removed})
+	for _, q := range h.w.state.Catalog.Quarantines() {
+		s.Quarantines = append(s.Quarantines, fleet.Quarantine{
+			Key: q.Key, Path: q.Path, Blob: q.Blob, Declaration: q.Declaration,
+			Problems: q.Problems, HasLastGood: q.HasLastGood, Removed: q.Removed})
 	}
-	for _, p := range h.w.placements.base {
+	for _, p := range h.w.state.Placements.Base() {
 		s.Placements = append(s.Placements, p)
 	}
-	for _, sh := range h.w.syncHolds.base {
+	for _, sh := range h.w.state.SyncHolds.Base() {
 		s.SyncHolds = append(s.SyncHolds, sh)
 	}
 	for k, r := range h.rows {
-		s.Objects = append(s.Objects, fleet.Indexed{Key: k, Hash: r.Manifest.Hash, Tenant: r.Tenant,
-			Environment: r.Environment, Deployment: r.Deployment, Credential: r.Credential,
-			Deletion: r.Deletion, Unwanted: r.Unwanted})
+		s.Objects = append(
+			s.Objects, fleet.Indexed{Key: k, Hash: r.Manifest.Hash, Tenant: r.Tenant,
+				Environment: r.Environment, Deployment: r.Deployment, Credential: r.Credential,
+				Deletion: r.Deletion, Unwanted: r.Unwanted})
 	}
 	return s
 }

@@ -6,15 +6,17 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/catalog"
+	"argosy.dev/argosy/reconciler/plan/diff"
 )
 
-// Offline is what `argosy render` shows: every object that each engine would get from these
-// declarations alone, as if nothing had been applied before. Environments are placed from scratch,
-// so where an engine has history the control plane may have placed them elsewhere. An empty engine
-// means all of them. The declarations' own policies judge them.
+// Offline returns the plan of `argosy render`: every object that each engine would get from these
+// declarations, with nothing applied before. Environments are placed from nothing, so the control
+// plane may have placed them elsewhere. An empty engine means all engines. The declarations' own
+// policies judge them.
 func Offline(files []catalog.Input, engine fleet.EngineName, judge catalog.Judge,
 	render Renderer) (*Plan, error) {
-	p, err := NewAppliedState().Judging(judge).Compute(Request{Files: files, Relation: RelationDescendant},
+	p, err := NewAppliedState().Judging(judge).Compute(
+		Request{Files: files, Relation: RelationDescendant},
 		render)
 	if err != nil {
 		return nil, err
@@ -25,14 +27,16 @@ func Offline(files []catalog.Input, engine fleet.EngineName, judge catalog.Judge
 	own := slices.ContainsFunc(p.Placements, func(pl fleet.Placement) bool {
 		return engine.OfEnvironment() && pl.Engine == engine
 	})
-	if !own && p.draft.changeset.Engine(engine) == nil {
+	if !own && p.outcome.declared.After.Engine(engine) == nil {
 		return nil,
 			fmt.Errorf(
 				"engine %s is not declared; fleet/engines/ declares %v, and TENANT.ENVIRONMENT "+
 					"is an environment's own cluster with an agent", engine,
-				p.draft.changeset.Engines())
+				p.outcome.declared.After.Engines())
 	}
-	p.Rows = slices.DeleteFunc(p.Rows, func(c RowChange) bool { return c.Row.Key.Engine != engine })
+	p.Rows = slices.DeleteFunc(p.Rows, func(c diff.RowChange) bool {
+		return c.Row.Key.Engine != engine
+	})
 	p.Placements = slices.DeleteFunc(p.Placements, func(pl fleet.Placement) bool {
 		return pl.Engine != engine
 	})

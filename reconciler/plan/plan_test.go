@@ -18,7 +18,8 @@ func TestAFirstRevisionCreatesWhatTheFilesSay(t *testing.T) {
 func TestOneChangedFileChangesItsRowsOnly(t *testing.T) {
 	h := newHouse(t)
 	h.apply(small())
-	p := h.apply(h.files.edit("tenants/acme/deployments/cart.yaml", "targetRevision: v1",
-		"targetRevision: v2"))
+	p := h.apply(
+		h.files.edit("tenants/acme/deployments/cart.yaml", "targetRevision: v1",
+			"targetRevision: v2"))
 	wantActions(t, p, "update Application cart@prod")
 }

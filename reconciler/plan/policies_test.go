@@ -91,8 +91,9 @@ func TestARebuildTakesNothingAwayBecauseOfAPolicy(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, err := w.Judging(policy.New().Judge).Compute(Request{Revision: revision(1),
-			Files: inputs(tree{}, files), Unread: c.unread}, &jsonRenderer{})
+		p, err := w.Judging(policy.New().Judge).Compute(
+			Request{Revision: revision(1), Files: inputs(tree{}, files), Unread: c.unread},
+			&jsonRenderer{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,6 +11,10 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/catalog"
+	"argosy.dev/argosy/reconciler/plan/applied"
+	"argosy.dev/argosy/reconciler/plan/diff"
+	"argosy.dev/argosy/reconciler/plan/effective"
+	"argosy.dev/argosy/reconciler/plan/place"
 )
 
 var seed = flag.Uint64("seed", 0, "of the one random history to run; 0: some fixed ones")
@@ -49,19 +53,23 @@ func (e *editor) edit() {
 	case 13:
 		name := fmt.Sprintf("run-%d", e.r.IntN(6))
 		e.put(base+"syncs/"+name+".yaml",
-			syncFile(name, fmt.Sprintf("deployment: %s, revision: v9, hold: %v", dep,
-				e.r.IntN(2) == 0)))
+			syncFile(
+				name, fmt.Sprintf("deployment: %s, revision: v9, hold: %v", dep, e.r.IntN(2) == 0)))
 	case 14:
 		e.files = e.files.without(base + "syncs/" + fmt.Sprintf("run-%d", e.r.IntN(6)))
 	case 15:
 		e.put("fleet/tenants/"+t+".yaml",
-			tenantFile(t, e.pick("", "  placement: {dedicated: true}\n",
-				"  clusterResources: [{group: \"\", kind: Namespace}]\n",
-				"  placement: {regions: [eu]}\n")))
+			tenantFile(
+				t,
+				e.pick("", "  placement: {dedicated: true}\n",
+					"  clusterResources: [{group: \"\", kind: Namespace}]\n",
+					"  placement: {regions: [eu]}\n")))
 	case 16:
 		name := e.pick("eu-1", "eu-2", "us-1")
-		text := engineFile(name, name[:2], e.pick("", "  state: Cordoned\n", "  state: Draining\n",
-			"  dedicatedTo: [acme]\n", "  taints: [{key: gpu}]\n"))
+		text := engineFile(
+			name, name[:2],
+			e.pick("", "  state: Cordoned\n", "  state: Draining\n", "  dedicatedTo: [acme]\n",
+				"  taints: [{key: gpu}]\n"))
 		if e.r.IntN(3) == 0 {
 			text = strings.Replace(text, "applications: 1000, environments: 100",
 				"applications: 6, environments: 3", 1)
@@ -82,8 +90,10 @@ func (e *editor) edit() {
 			e.put("fleet/tenants/"+t+".yaml", tenantFile(t, ""))
 		}
 	case 19:
-		e.put("fleet/fleet.yaml", fleetFile(loose+e.pick("", "  defaults: {sync: {mode: manual}}\n",
-			"  defaults: {sync: {prune: false}}\n")))
+		e.put("fleet/fleet.yaml",
+			fleetFile(
+				loose+e.pick("", "  defaults: {sync: {mode: manual}}\n",
+					"  defaults: {sync: {prune: false}}\n")))
 	}
 }
 
@@ -116,15 +126,16 @@ func (e *editor) deployment(tenant, name string) string {
 	destination := e.pick("environments: [prod]", "environments: [prod, staging]",
 		"environments: [dev, edge, prod]", "environmentSelector: {matchLabels: {tier: prod}}",
 		"environmentSelector: {matchLabels: {tier: dev}}", "environments: [nowhere]")
-	text := deploymentFile(name, e.pick(tenant+"/"+name, tenant+"/a", "shared/charts",
-		"shared/charts.git"), destination, e.pick("", "  deletionPolicy: Orphan\n",
-		"  sync: {mode: manual}\n",
-		"  overrides: [{environment: prod, source: {targetRevision: v3}}]\n"))
+	text := deploymentFile(
+		name, e.pick(tenant+"/"+name, tenant+"/a", "shared/charts", "shared/charts.git"),
+		destination, e.pick("", "  deletionPolicy: Orphan\n", "  sync: {mode: manual}\n",
+			"  overrides: [{environment: prod, source: {targetRevision: v3}}]\n"))
 	return strings.Replace(text, "targetRevision: v1", "targetRevision: "+e.pick("v1", "v2"), 1)
 }
 
 func startingTree() tree {
-	files := tree{"fleet/fleet.yaml": fleetFile(loose),
+	files := tree{
+		"fleet/fleet.yaml":        fleetFile(loose),
 		"fleet/engines/eu-1.yaml": engineFile("eu-1", "eu", ""),
 		"fleet/engines/eu-2.yaml": engineFile("eu-2", "eu", ""),
 		"fleet/engines/us-1.yaml": engineFile("us-1", "us", "")}
@@ -157,7 +168,7 @@ func randomHistory(t *testing.T, seed uint64) {
 		}
 		p := h.apply(e.files)
 		if testing.Verbose() {
-			t.Logf("revision %d: %s\n  memory %s", h.n, actions(p), h.w.memory)
+			t.Logf("revision %d: %s\n  memory %s", h.n, actions(p), h.w.state.Memory)
 		}
 		switch e.r.IntN(4) {
 		case 0:
@@ -184,14 +195,14 @@ func compareWithScratch(t *testing.T, h *house) {
 		t.Fatal(err)
 	}
 	var in []catalog.Input
-	for _, d := range h.w.catalog.Effective() {
+	for _, d := range h.w.state.Catalog.Effective() {
 		in = append(in, catalog.Input{Key: d.Key, Path: d.Path, Blob: d.Blob, Declaration: d})
 	}
 	p, err := w.Compute(Request{Revision: h.w.Revision(), Files: in, Now: h.now}, &h.render)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(p.Quarantined)+len(h.w.deferred) > 0 {
+	if len(p.Quarantined)+len(h.w.state.Deferred) > 0 {
 		fresh.Declarations = s.Declarations
 		w, p = planEverything(t, fresh, h)
 	}
@@ -210,8 +221,8 @@ func compareWithScratch(t *testing.T, h *house) {
 		t.Errorf("%v: only from scratch", k)
 	}
 	w.Commit(p)
-	for id, a := range h.w.placements.base {
-		if b := w.placements.base[id]; a.Engine != b.Engine || a.Misplaced != b.Misplaced {
+	for id, a := range h.w.state.Placements.Base() {
+		if b := w.state.Placements.Base()[id]; a.Engine != b.Engine || a.Misplaced != b.Misplaced {
 			t.Errorf("placement of %s: %q (%s) incrementally, %q (%s) from scratch", id, a.Engine,
 				a.Misplaced, b.Engine, b.Misplaced)
 		}
@@ -229,26 +240,28 @@ func checkState(t *testing.T, h *house) {
 		what      string
 		got, want any
 	}{
-		{"loads", nonZero(h.w.loads.base), nonZero(restored.loads.base)},
-		{"rows", h.w.rows.base, restored.rows.base}, {"rows on engines", h.w.rowsOn.base,
-			restored.rowsOn.base},
-		{"environments", h.w.environments.base, restored.environments.base},
-		{"standing", h.w.standing.base, restored.standing.base}, {"repositories", h.w.repos.base,
-			restored.repos.base},
-		{"readers", h.w.readers.base, restored.readers.base},
-		{"read in", h.w.readIn.base, restored.readIn.base}, {"contested", h.w.contested.base,
-			restored.contested.base},
-		{"leaving", h.w.leaving.base, restored.leaving.base},
-		{"held", len(h.w.held.base), len(restored.held.base)}, {"files", h.w.files, restored.files},
-		{"unserved", h.w.unserved.base, restored.unserved.base},
+		{"loads", nonZero(h.w.state.Loads.Base()), nonZero(restored.state.Loads.Base())},
+		{"rows", h.w.state.Rows.Base(), restored.state.Rows.Base()},
+		{"rows on engines", h.w.state.RowsOn.Base(), restored.state.RowsOn.Base()},
+		{"environments", h.w.state.Environments.Base(), restored.state.Environments.Base()},
+		{"standing", h.w.state.ApplicationsIn.Base(), restored.state.ApplicationsIn.Base()},
+		{"repositories", h.w.state.Repos.Base(), restored.state.Repos.Base()},
+		{"readers", h.w.state.Readers.Base(), restored.state.Readers.Base()},
+		{"read in", h.w.state.ReadIn.Base(), restored.state.ReadIn.Base()},
+		{"contested", h.w.state.CredentialConflicts.Base(),
+			restored.state.CredentialConflicts.Base()},
+		{"leaving", h.w.state.Terminating.Base(), restored.state.Terminating.Base()},
+		{"held", len(h.w.state.Held.Base()), len(restored.state.Held.Base())},
+		{"files", h.w.state.Files, restored.state.Files},
+		{"unserved", h.w.state.Unplaced.Base(), restored.state.Unplaced.Base()},
 	} {
 		if !reflect.DeepEqual(c.got, c.want) {
 			t.Fatalf("%s: %v, restored %v", c.what, c.got, c.want)
 		}
 	}
-	for k, r := range h.w.rows.base {
-		if stored, ok := h.rows[k]; !ok || stored.Manifest.Hash != r.hash ||
-			stored.Unwanted != r.absent || stored.Deletion != r.deletion {
+	for k, r := range h.w.state.Rows.Base() {
+		if stored, ok := h.rows[k]; !ok || stored.Manifest.Hash != r.Hash ||
+			stored.Unwanted != r.Unwanted || stored.Deletion != r.Deletion {
 			t.Fatalf("%v: the index and the rows disagree", k)
 		}
 	}
@@ -279,14 +292,15 @@ func checkNeeds(t *testing.T, h *house) {
 			checkAgentNeeds(t, h, k, r)
 			continue
 		}
-		cluster, ok := h.rows[fleet.ObjectKey{Engine: k.Engine, Kind: fleet.ObjectCluster,
+		cluster, ok := h.rows[fleet.ObjectKey{
+			Engine: k.Engine, Kind: fleet.ObjectCluster,
 			Name: fleet.ClusterName(fleet.EnvironmentID{Tenant: r.Tenant, Name: r.Environment})}]
 		if !ok || cluster.Unwanted {
 			t.Fatalf("application %s/%s@%s stands (absent %v) without its cluster", r.Tenant,
 				r.Deployment, r.Environment, r.Unwanted)
 		}
-		project, ok := h.rows[fleet.ObjectKey{Engine: k.Engine, Kind: fleet.ObjectProject,
-			Name: fleet.ProjectName(r.Tenant)}]
+		project, ok := h.rows[fleet.ObjectKey{
+			Engine: k.Engine, Kind: fleet.ObjectProject, Name: fleet.ProjectName(r.Tenant)}]
 		if !ok || project.Unwanted {
 			t.Fatalf("application %s/%s@%s stands (absent %v) without its project", r.Tenant,
 				r.Deployment, r.Environment, r.Unwanted)
@@ -304,10 +318,11 @@ func checkNeeds(t *testing.T, h *house) {
 					"permit: %v", app.Spec.ID, r.Unwanted, app.Spec.Destination,
 				app.Spec.Source.RepoURL, proj.Spec)
 		}
-		if clus.Spec.Server != app.Spec.Destination.Server || !slices.Contains(clus.Spec.Namespaces,
-			app.Spec.Destination.Namespace) {
+		if clus.Spec.Server != app.Spec.Destination.Server ||
+			!slices.Contains(clus.Spec.Namespaces, app.Spec.Destination.Namespace) {
 			t.Fatalf("application %s (absent %v) goes to %v, its cluster is %s with %v",
-				app.Spec.ID, r.Unwanted, app.Spec.Destination, clus.Spec.Server, clus.Spec.Namespaces)
+				app.Spec.ID, r.Unwanted, app.Spec.Destination, clus.Spec.Server,
+				clus.Spec.Namespaces)
 		}
 	}
 }
@@ -316,13 +331,13 @@ func checkNeeds(t *testing.T, h *house) {
 // Cluster, and the project permits nothing but the cluster itself.
 func checkAgentNeeds(t *testing.T, h *house, k fleet.ObjectKey, r fleet.Row) {
 	t.Helper()
-	if want := fleet.AgentEngine(fleet.EnvironmentID{
-		Tenant: r.Tenant, Name: r.Environment}); k.Engine != want {
+	if want := fleet.AgentEngine(
+		fleet.EnvironmentID{Tenant: r.Tenant, Name: r.Environment}); k.Engine != want {
 		t.Fatalf("application %s/%s@%s stands on %s, not on its own cluster %s", r.Tenant,
 			r.Deployment, r.Environment, k.Engine, want)
 	}
-	project, ok := h.rows[fleet.ObjectKey{Engine: k.Engine, Kind: fleet.ObjectProject,
-		Name: fleet.ProjectName(r.Tenant)}]
+	project, ok := h.rows[fleet.ObjectKey{
+		Engine: k.Engine, Kind: fleet.ObjectProject, Name: fleet.ProjectName(r.Tenant)}]
 	if !ok || project.Unwanted {
 		t.Fatalf("application %s/%s@%s stands (absent %v) without its project", r.Tenant,
 			r.Deployment, r.Environment, r.Unwanted)
@@ -343,18 +358,18 @@ func checkAgentNeeds(t *testing.T, h *house, k fleet.ObjectKey, r fleet.Row) {
 // is on its own cluster, and nobody else is.
 func checkOwnClusters(t *testing.T, h *house) {
 	t.Helper()
-	for id, p := range h.w.placements.base {
-		if env := h.w.catalog.Environment(id); env == nil ||
+	for id, p := range h.w.state.Placements.Base() {
+		if env := h.w.state.Catalog.Environment(id); env == nil ||
 			p.Engine.OfEnvironment() != (env.Environment.Agent != nil) ||
 			p.Engine.OfEnvironment() && p.Engine != fleet.AgentEngine(id) {
 			t.Fatalf("environment %s is placed on %q: %+v", id, p.Engine, env)
 		}
 	}
-	for id, p := range h.w.placements.base {
-		for _, dep := range h.w.catalog.DeploymentsIn(id) {
-			if r, ok := h.rows[applicationKey(p.Engine,
-				applicationID(dep, id))]; p.Engine.OfEnvironment() &&
-				!h.w.deferred[environmentKey(id)].Going && (!ok || r.Unwanted) {
+	for id, p := range h.w.state.Placements.Base() {
+		for _, dep := range h.w.state.Catalog.DeploymentsIn(id) {
+			if r, ok := h.rows[applied.ApplicationKey(
+				p.Engine, applied.ApplicationID(dep, id))]; p.Engine.OfEnvironment() &&
+				!h.w.state.Deferred[applied.EnvironmentKey(id)].Removing && (!ok || r.Unwanted) {
 				t.Fatalf("%s has no Application on the own cluster %s", dep, p.Engine)
 			}
 		}
@@ -366,9 +381,9 @@ func checkOwnClusters(t *testing.T, h *house) {
 		if k.Kind == fleet.ObjectCluster {
 			t.Fatalf("%v: an own cluster needs no Cluster", k)
 		}
-		for id, p := range h.w.placements.base {
+		for id, p := range h.w.state.Placements.Base() {
 			if p.Engine == k.Engine && !r.Unwanted &&
-				h.w.catalog.Environment(id).Environment.Agent.Autonomous() {
+				h.w.state.Catalog.Environment(id).Environment.Agent.Autonomous() {
 				t.Fatalf("%v stands on the cluster of the autonomous environment %s", k, id)
 			}
 		}
@@ -383,17 +398,26 @@ func planEverything(t *testing.T, s fleet.Snapshot, h *house) (*AppliedState, *P
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.deferred = h.w.deferred
-	d := w.draft(Request{Revision: h.w.Revision(), Now: h.now}, &h.render, nil, nil, nil)
-	for _, tenant := range d.changeset.Tenants() {
-		for _, id := range d.changeset.EnvironmentsOf(tenant) {
-			d.touchEnvironment(id)
-		}
+	w.state.Deferred = h.w.state.Deferred
+	o := &outcome{world: w, request: Request{Revision: h.w.Revision(), Now: h.now},
+		render: &h.render}
+	o.admission = effective.Admit(w.state, o.request.arrival())
+	o.declared = effective.Compute(effective.Input{Applied: w.state, Resume: true},
+		effective.NewLimits())
+	in := place.Input{Applied: w.state, Declared: o.declared, Revision: o.request.Revision}
+	for _, tenant := range o.declared.After.Tenants() {
+		in.Environments = append(in.Environments, o.declared.After.EnvironmentsOf(tenant)...)
 	}
-	if err := d.run(); err != nil {
+	if o.placed, err = place.Compute(in); err != nil {
 		t.Fatal(err)
 	}
-	p, err := d.plan(nil)
+	o.diff, err = diff.Compute(
+		diff.Input{Applied: w.state, Declared: o.declared, Placed: o.placed, Revision: in.Revision,
+			Renderer: o.render})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := o.plan()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,10 +9,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/reconciler/plan/report"
 )
 
 // reported is the plan's report, after a round trip through its JSON.
-func reported(t *testing.T, p *Plan) Report {
+func reported(t *testing.T, p *Plan) report.Report {
 	t.Helper()
 	r, err := p.Report()
 	if err != nil {
@@ -22,7 +23,7 @@ func reported(t *testing.T, p *Plan) Report {
 	if err := r.WriteJSON(&b); err != nil {
 		t.Fatal(err)
 	}
-	var back Report
+	var back report.Report
 	unmarshal(t, b.Bytes(), &back)
 	if d := cmp.Diff(r, back); d != "" {
 		t.Errorf("the report is another one after a round trip:\n%s", d)
@@ -37,8 +38,8 @@ func busy(t *testing.T) *Plan {
 	h := newHouse(t)
 	h.apply(crowd(30))
 	return h.compute(h.files.drop("acme", 0, 25).
-		with("tenants/acme/deployments/new.yaml", deploymentFile("new", "acme/new",
-			"environments: [prod]", "")).
+		with("tenants/acme/deployments/new.yaml",
+			deploymentFile("new", "acme/new", "environments: [prod]", "")).
 		with("tenants/globex/deployments/d-00.yaml", "kind: GitOpsDeployment\n").
 		edit("fleet/tenants/globex.yaml", "deployments: 500", "deployments: 501").
 		edit("fleet/fleet.yaml", "gitHosts:", "defaults: {sync: {prune: false}}\n  gitHosts:"))
@@ -47,15 +48,16 @@ func busy(t *testing.T) *Plan {
 func TestReportCountsByTenantAndEngine(t *testing.T) {
 	p := busy(t)
 	r := reported(t, p)
-	var all Counts
+	var all report.Counts
 	for _, tenant := range r.Tenants {
 		c := tenant.Counts()
-		all.sum(c)
+		all.Sum(c)
 		if len(tenant.Engines) != 1 || tenant.Engines[0].Counts() != c {
 			t.Errorf("%s: %+v", tenant.Name, c)
 		}
-		if want := map[fleet.TenantName]Counts{"acme": {Created: 1, Changed: 5, Held: 25},
-			"globex": {Changed: 30}}[tenant.Name]; c.Created != want.Created ||
+		if want := map[fleet.TenantName]report.Counts{
+			"acme": {Created: 1, Changed: 5, Held: 25}, "globex": {
+				Changed: 30}}[tenant.Name]; c.Created != want.Created ||
 			c.Changed != want.Changed || c.Held != want.Held || c.Deleted != 0 {
 			t.Errorf("%s: %+v", tenant.Name, c)
 		}
@@ -112,18 +114,19 @@ func TestAPlacementThatHadAnotherEngineIsAMove(t *testing.T) {
 	h.apply(small())
 	prod, staging := fleet.EnvironmentID{Tenant: "acme", Name: "prod"}, fleet.EnvironmentID{
 		Tenant: "acme", Name: "staging"}
-	was := h.w.placements.base[prod].Engine
+	was := h.w.state.Placements.Base()[prod].Engine
 	to := map[fleet.EngineName]fleet.EngineName{"eu-1": "eu-2", "eu-2": "eu-1"}[was]
 	p := h.compute(h.files)
 	p.Placements = []fleet.Placement{{Environment: prod, Engine: to, Applications: 2},
-		h.w.placements.base[staging],
+		h.w.state.Placements.Base()[staging],
 		{Environment: fleet.EnvironmentID{Tenant: "acme", Name: "new"}, Engine: to}}
-	p.moves, p.quotas = p.draft.moves(p.Placements), []QuotaUse{{Tenant: "acme"}}
+	p.outcome.moves, p.outcome.quotas = p.outcome.movesOf(p.Placements), []report.QuotaUse{
+		{Tenant: "acme"}}
 	r, err := p.Report()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := cmp.Diff([]Move{{Environment: "prod", From: was, To: to, Applications: 2}},
+	if d := cmp.Diff([]report.Move{{Environment: "prod", From: was, To: to, Applications: 2}},
 		r.Tenants[0].Moves); d != "" {
 		t.Error(d)
 	}

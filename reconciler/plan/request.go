@@ -5,70 +5,77 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/catalog"
+	"argosy.dev/argosy/reconciler/plan/diff"
+	"argosy.dev/argosy/reconciler/plan/effective"
+	"argosy.dev/argosy/reconciler/plan/guard"
+	"argosy.dev/argosy/reconciler/plan/reviews"
 )
 
-// Renderer makes the manifest of a desired object; fleet/argocd implements it. It is pure, and of
-// the engine it may use only the ArgoCD section of the spec: that is what does not change while the
-// engine serves.
-type Renderer interface {
-	Render(engine fleet.EngineSpec, o fleet.Object) (fleet.Manifest, error)
-}
+// Renderer renders the manifest of a desired object; fleet/argocd implements it.
+type Renderer = diff.Renderer
 
 // Relations of a head to the applied revision. All but RelationSame and RelationDescendant wait for
 // an approval.
 const (
-	RelationSame       = "same"
-	RelationDescendant = "descendant"
-	RelationOlder      = "older"
-	RelationRewritten  = "rewritten"
-	RelationUnknown    = "unknown"
+	RelationSame       = guard.RelationSame
+	RelationDescendant = guard.RelationDescendant
+	RelationOlder      = guard.RelationOlder
+	RelationRewritten  = guard.RelationRewritten
+	RelationUnknown    = guard.RelationUnknown
 )
 
-// Request is what a plan is made from, beside the AppliedState.
+// Request is a revision to plan, with everything that decides about it beside the AppliedState.
 type Request struct {
 	Revision fleet.Revision
 	Files    []catalog.Input // that differ from the AppliedState's revision
-	Relation string          // of Revision to the AppliedState's revision; "" means RelationDescendant
-	AtHead   bool            // Revision is the branch's head: no other one waits
+	// of Revision to the AppliedState's revision; "" means RelationDescendant
+	Relation string
+	AtHead   bool // Revision is the branch's head: no other head waits
 
-	// the store's log of deletions that the guards let through; older ones than Guards.Window are
-	// left out here
+	// the store's log of allowed deletions; those before Guards.Window are ignored
 	Recent []fleet.Deletion
-	// Applications created within the window: they did not stand at its start
-	Created map[fleet.TenantName]int
-	// an approval counts if it is not older than the hold that it is to release
-	Approvals []fleet.Approval
+	// Applications created within the window: they did not exist at its start
+	Created   map[fleet.TenantName]int
+	Approvals []fleet.Approval // an approval releases only holds that are not younger
 
-	// Review is who saw the deletions; nil when nobody is asked, and then the guards alone judge
-	// them.
-	Review *Review
+	Review *reviews.Deletions // nil: deletions need no review, the guards alone judge them
+	Paths  *reviews.Files     // nil: files need no review
 
-	// Paths says which files somebody reviewed; nil when nobody is asked, and then every file
-	// counts.
-	Paths *Paths
-
-	// Rebuilt is why the first revision has to be approved, if it has: what was held before is not
-	// known.
+	// Rebuilt is why the first revision needs an approval, if it does: the earlier holds are lost.
 	Rebuilt string
 
-	// Gone names rows whose objects workers have proven gone since the last plan (acknowledged as
-	// Removed). Those that are wanted again are passed over.
+	// Gone names rows whose objects workers have proven deleted since the last plan (acknowledged
+	// as Removed). Rows that are wanted again are ignored.
 	Gone []fleet.ObjectKey
 
-	// Unread names engines that were not read yet after a rebuild: nothing new is placed, since it
-	// may stand on one of them already.
+	// Unread names engines that were not read yet after a rebuild. Environments that one of them
+	// may have are not placed on any engine.
 	Unread []fleet.EngineName
 
-	// Unheard names engines behind agents of which nobody has told since a rebuild what stands
-	// there. An environment that one of them may have been given is not placed, on none: it may
-	// stand there, and two Argo CDs must not have it.
+	// Unheard names engines behind agents that did not report their objects since a rebuild. An
+	// environment that one of them may have is not placed on any engine: two Argo CDs must not have
+	// it.
 	Unheard []fleet.EngineName
 
-	// Stands names the engines behind agents that say of objects of an environment that they stand
-	// there, and no row names them. It is placed there if it is placed anew and the engine may have
-	// been given it.
+	// Stands names the engines whose agents reported objects of an environment that no row names.
+	// The environment is placed there if it needs a placement and the engine may have been given
+	// it.
 	Stands map[fleet.EnvironmentID][]fleet.EngineName
 
 	Now     time.Time // by the store's clock, which also dates approvals and deletions
-	Explain bool      // also renders what stood before, for the text forms
+	Explain bool      // also render the manifests before the plan, for the reports
+}
+
+func (r Request) arrival() effective.Arrival {
+	return effective.Arrival{
+		Revision: r.Revision, Files: r.Files, Reviews: r.Paths, Approvals: r.Approvals, Now: r.Now,
+		Continues: r.Relation == RelationSame || r.Relation == RelationDescendant,
+	}
+}
+
+func (r Request) guards() guard.Request {
+	return guard.Request{
+		Revision: r.Revision, Relation: r.Relation, Rebuilt: r.Rebuilt, Recent: r.Recent,
+		Created: r.Created, Approvals: r.Approvals, Reviews: r.Review, Now: r.Now,
+	}
 }

@@ -13,17 +13,20 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/reconciler/plan/report"
+	"argosy.dev/argosy/reconciler/plan/reviews"
 )
 
 type seen = map[fleet.ObjectKey]fleet.ReviewedDeletion
 
-func with(r *Review) func(*Request) { return func(q *Request) { q.Review = r } }
+func with(r *reviews.Deletions) func(*Request) { return func(q *Request) { q.Review = r } }
 
 // deletions are the Applications that a plan deletes or holds for the first time.
 func deletions(p *Plan) []fleet.ObjectKey {
 	var keys []fleet.ObjectKey
 	for _, c := range p.Rows {
-		if c.Row.Key.Kind == fleet.ObjectApplication && (c.Action == Delete || c.Action == Hold) {
+		if c.Row.Key.Kind == fleet.ObjectApplication &&
+			(c.Action == report.Delete || c.Action == report.Hold) {
 			keys = append(keys, c.Row.Key)
 		}
 	}
@@ -40,13 +43,14 @@ func listed(approved bool, keys ...fleet.ObjectKey) seen {
 
 func TestADeletionThatNobodyReviewedIsHeldHoweverFewThereAre(t *testing.T) {
 	h := newHouse(t)
-	h.apply(crowd(30).edit("tenants/acme/deployments/d-01.yaml", "spec:",
-		"spec:\n  deletionPolicy: Orphan"))
+	h.apply(
+		crowd(30).edit("tenants/acme/deployments/d-01.yaml", "spec:",
+			"spec:\n  deletionPolicy: Orphan"))
 	base := h.w.Revision()
 	after := h.files.drop("acme", 0, 3).with("tenants/globex/deployments/new.yaml",
 		deploymentFile("new", "globex/new", "environments: [prod]", ""))
 	shown := deletions(h.compute(after))
-	p := h.apply(after, with(&Review{Deletions: listed(false, shown[2])}))
+	p := h.apply(after, with(&reviews.Deletions{Reviewed: listed(false, shown[2])}))
 	head := h.w.Revision()
 	if p.Counts.Deleted != 1 || p.Counts.Held != 2 || p.Counts.Created != 1 || len(p.Holds) != 1 {
 		t.Fatalf("%+v, %v", p.Counts, p.Holds)
@@ -60,19 +64,21 @@ func TestADeletionThatNobodyReviewedIsHeldHoweverFewThereAre(t *testing.T) {
 		t.Errorf("%d deletions count against the guards", n)
 	}
 	h.restart()
-	if d := cmp.Diff([]Span{{base, head}}, h.w.AwaitsReview()); d != "" {
+	if d := cmp.Diff([]reviews.Span{{Base: base, Head: head}}, h.w.AwaitsReview()); d != "" {
 		t.Error(d)
 	}
 
 	t.Run(
 		"it stays held while nothing is asked, nothing is known, and nobody is known to have "+
 			"reviewed it", func(t *testing.T) {
-			for name, r := range map[string]*Review{
+			for name, r := range map[string]*reviews.Deletions{
 				"not asked": nil, "not answered": {}, "no reviewer": {
-					Earlier: map[Span]seen{{base, head}: {}}}, "another span": {
-					Deletions: listed(true, shown...), Earlier: map[Span]seen{
-						{head, head}: listed(true, shown...)}},
-				"another object": {Earlier: map[Span]seen{{base, head}: listed(true, shown[2])}},
+					Earlier: map[reviews.Span]seen{{Base: base, Head: head}: {}}}, "another span": {
+					Reviewed: listed(true, shown...), Earlier: map[reviews.Span]seen{
+						{Base: head, Head: head}: listed(true, shown...)}},
+				"another object": {
+					Earlier: map[reviews.Span]seen{
+						{Base: base, Head: head}: listed(true, shown[2])}},
 			} {
 				if p := h.again(with(r)); !p.Empty() {
 					t.Errorf("%s: %s %v", name, actions(p), p.Holds)
@@ -80,7 +86,11 @@ func TestADeletionThatNobodyReviewedIsHeldHoweverFewThereAre(t *testing.T) {
 			}
 		})
 	t.Run("it goes once somebody turns out to have reviewed it", func(t *testing.T) {
-		p := h.again(with(&Review{Earlier: map[Span]seen{{base, head}: listed(false, shown[0])}}))
+		p := h.again(
+			with(
+				&reviews.Deletions{
+					Earlier: map[reviews.Span]seen{
+						{Base: base, Head: head}: listed(false, shown[0])}}))
 		if p.Counts.Deleted != 1 || len(p.Freed) != 1 || len(p.Approved) != 0 ||
 			len(p.Record().Deletions) != 1 || len(p.Holds) != 1 || len(p.Holds[0].Items) != 1 {
 			t.Errorf("%+v freed %v approved %v holds %v", p.Counts, p.Freed, p.Approved, p.Holds)
@@ -104,8 +114,8 @@ func TestARestoredFileEndsTheHoldOfAnUnreviewedDeletion(t *testing.T) {
 	h := newHouse(t)
 	h.apply(crowd(3))
 	files := h.files
-	h.apply(files.drop("acme", 0, 1), with(&Review{}))
-	if p := h.apply(files, with(&Review{})); len(p.Freed) != 1 || len(p.Ended) != 1 ||
+	h.apply(files.drop("acme", 0, 1), with(&reviews.Deletions{}))
+	if p := h.apply(files, with(&reviews.Deletions{})); len(p.Freed) != 1 || len(p.Ended) != 1 ||
 		len(p.Rows) != 0 || len(h.w.AwaitsReview()) != 0 {
 		t.Errorf("freed %v, ended %v, rows %s", p.Freed, p.Ended, actions(p))
 	}
@@ -120,8 +130,9 @@ func TestReviewedDeletionsAreHeldAgainstTheGuards(t *testing.T) {
 		t.Fatal(len(shown))
 	}
 	t.Run("without an approval", func(t *testing.T) {
-		if p := h.compute(after,
-			with(&Review{Deletions: listed(false, shown...)})); p.Counts.Held != 25 ||
+		if p := h.compute(
+			after,
+			with(&reviews.Deletions{Reviewed: listed(false, shown...)})); p.Counts.Held != 25 ||
 			p.Holds[0].Reason != fleet.HoldDeletions {
 			t.Errorf("%+v %v", p.Counts, p.Holds)
 		}
@@ -129,23 +140,25 @@ func TestReviewedDeletionsAreHeldAgainstTheGuards(t *testing.T) {
 	t.Run("what is approved passes and does not count, neither now nor later", func(t *testing.T) {
 		some := listed(false, shown...)
 		maps.Copy(some, listed(true, shown[:20]...))
-		p := h.compute(after, with(&Review{Deletions: some}))
+		p := h.compute(after, with(&reviews.Deletions{Reviewed: some}))
 		// 5 are always allowed
 		if p.Counts.Deleted != 25 || len(p.Approved) != 20 || len(p.Record().Deletions) != 5 {
 			t.Errorf("%+v approved %d", p.Counts, len(p.Approved))
 		}
 	})
 	t.Run("reviews that come later meet the guards too", func(t *testing.T) {
-		away := &Review{Unknown: errors.New("the forge\nis away")}
+		away := &reviews.Deletions{Unknown: errors.New("the forge\nis away")}
 		p := h.apply(after, with(away))
-		if p.Counts.Held != 25 || !strings.Contains(p.Holds[0].Message,
-			"is not known: the forge is away") {
+		if p.Counts.Held != 25 ||
+			!strings.Contains(p.Holds[0].Message, "is not known: the forge is away") {
 			t.Fatalf("%+v %v", p.Counts, p.Holds)
 		}
 		head := h.w.Revision()
-		span := Span{base, head}
+		span := reviews.Span{Base: base, Head: head}
 		h.now = h.now.Add(time.Minute)
-		if p := h.again(with(&Review{Earlier: map[Span]seen{span: listed(false, shown...)}}),
+		if p := h.again(
+			with(
+				&reviews.Deletions{Earlier: map[reviews.Span]seen{span: listed(false, shown...)}}),
 			func(r *Request) {
 				r.Explain = false
 			}); p.Counts.Deleted+p.Counts.Held != 0 || len(p.Holds) != 1 ||
@@ -174,10 +187,10 @@ func TestWhatIsKnownLaterIsTold(t *testing.T) {
 	h := newHouse(t)
 	h.apply(crowd(3))
 	base := h.w.Revision()
-	h.apply(h.files.drop("acme", 0, 1), with(&Review{Unknown: errors.New("away")}))
-	since, span := h.now, Span{base, h.w.Revision()}
+	h.apply(h.files.drop("acme", 0, 1), with(&reviews.Deletions{Unknown: errors.New("away")}))
+	since, span := h.now, reviews.Span{Base: base, Head: h.w.Revision()}
 	h.now = h.now.Add(time.Hour)
-	answer := with(&Review{Earlier: map[Span]seen{span: {}}})
+	answer := with(&reviews.Deletions{Earlier: map[reviews.Span]seen{span: {}}})
 	p := h.again(answer)
 	if len(p.Holds) != 1 || !strings.Contains(p.Holds[0].Message, "nobody reviewed") ||
 		!p.Holds[0].Since.Equal(since) || len(p.Rows) != 0 {
@@ -193,10 +206,12 @@ func TestAHeldApplicationWhoseReviewComesWithANewDefaultIsKeptUp(t *testing.T) {
 	h.apply(crowd(30))
 	base, after := h.w.Revision(), h.files.drop("acme", 0, 25)
 	shown := deletions(h.compute(after))
-	h.apply(after, with(&Review{}))
-	late := &Review{Earlier: map[Span]seen{{base, h.w.Revision()}: listed(false, shown...)}}
-	p := h.apply(h.files.edit("fleet/fleet.yaml", "gitHosts:",
-		"defaults: {sync: {prune: false}}\n  gitHosts:"), with(late))
+	h.apply(after, with(&reviews.Deletions{}))
+	late := &reviews.Deletions{
+		Earlier: map[reviews.Span]seen{{Base: base, Head: h.w.Revision()}: listed(false, shown...)}}
+	p := h.apply(
+		h.files.edit("fleet/fleet.yaml", "gitHosts:",
+			"defaults: {sync: {prune: false}}\n  gitHosts:"), with(late))
 	if p.Counts.Changed != 60 || p.Counts.Held+p.Counts.Deleted != 0 {
 		t.Errorf("%+v", p.Counts)
 	}
@@ -208,9 +223,12 @@ func TestARevisionThatWaitsListsWhatItAsksForItself(t *testing.T) {
 	h.apply(crowd(30))
 	base, after := h.w.Revision(), h.files.drop("acme", 0, 2)
 	shown := deletions(h.compute(after))
-	h.apply(after, with(&Review{}))
+	h.apply(after, with(&reviews.Deletions{}))
 	rewritten := func(r *Request) { r.Relation = RelationRewritten }
-	late := with(&Review{Earlier: map[Span]seen{{base, h.w.Revision()}: listed(false, shown...)}})
+	late := with(
+		&reviews.Deletions{
+			Earlier: map[reviews.Span]seen{
+				{Base: base, Head: h.w.Revision()}: listed(false, shown...)}})
 	head := h.files.drop("acme", 2, 6)
 	a, b := h.compute(head, rewritten), h.compute(head, rewritten, late)
 	if len(a.Waiting.Items) != 4 || a.Hash != b.Hash {
@@ -220,7 +238,8 @@ func TestARevisionThatWaitsListsWhatItAsksForItself(t *testing.T) {
 	t.Run("once approved, its list is reviewed enough", func(t *testing.T) {
 		h.apply(head, rewritten)
 		h.n--
-		p := h.apply(head, rewritten, approve(h, h.w.waiting.Revision), with(&Review{}))
+		p := h.apply(head, rewritten, approve(h, h.w.state.Waiting.Revision),
+			with(&reviews.Deletions{}))
 		if p.Counts.Deleted != 4 || len(p.Approved) != 4 || p.Counts.Held != 0 {
 			t.Errorf("%+v", p.Counts)
 		}
@@ -247,12 +266,12 @@ func TestAnyHistoryHoldsWhatNobodyReviewed(t *testing.T) {
 type reviewers struct {
 	*house
 	r    *rand.Rand
-	held map[fleet.ObjectKey]Span
+	held map[fleet.ObjectKey]reviews.Span
 }
 
 func reviewedHistory(t *testing.T, seed uint64) {
 	e := &editor{r: rand.New(rand.NewPCG(seed, 7)), files: startingTree()}
-	m := &reviewers{house: newHouse(t), r: e.r, held: map[fleet.ObjectKey]Span{}}
+	m := &reviewers{house: newHouse(t), r: e.r, held: map[fleet.ObjectKey]reviews.Span{}}
 	m.apply(e.files)
 	for range 50 {
 		for range 1 + e.r.IntN(4) {
@@ -281,16 +300,16 @@ func reviewedHistory(t *testing.T, seed uint64) {
 func (m *reviewers) step(files tree) {
 	m.t.Helper()
 	asked := deletions(m.compute(files))
-	review := &Review{Deletions: seen{}, Earlier: map[Span]seen{}}
+	review := &reviews.Deletions{Reviewed: seen{}, Earlier: map[reviews.Span]seen{}}
 	for _, k := range asked {
 		if m.r.IntN(2) == 0 {
-			review.Deletions[k] = fleet.ReviewedDeletion{Key: k, Approved: m.r.IntN(3) == 0}
+			review.Reviewed[k] = fleet.ReviewedDeletion{Key: k, Approved: m.r.IntN(3) == 0}
 		}
 	}
 	if m.r.IntN(4) == 0 {
 		review.Unknown = errors.New("away")
 	}
-	may := maps.Clone(review.Deletions)
+	may := maps.Clone(review.Reviewed)
 	for k, span := range m.held {
 		if m.r.IntN(4) == 0 {
 			if review.Earlier[span] == nil {
@@ -310,15 +329,15 @@ func (m *reviewers) step(files tree) {
 		if k.Kind != fleet.ObjectApplication {
 			continue
 		}
-		if _, reviewed := may[k]; c.Action == Delete && !reviewed {
+		if _, reviewed := may[k]; c.Action == report.Delete && !reviewed {
 			m.t.Fatalf("%s is deleted, and nobody reviewed it", k.Name)
 		}
-		if c.Action == Hold {
-			m.held[k] = Span{base, p.Head}
+		if c.Action == report.Hold {
+			m.held[k] = reviews.Span{Base: base, Head: p.Head}
 		}
 	}
 	for _, k := range asked {
-		_, reviewed := review.Deletions[k]
+		_, reviewed := review.Reviewed[k]
 		if _, held := m.held[k]; held == reviewed {
 			m.t.Fatalf("%s: reviewed %v, held %v", k.Name, reviewed, held)
 		}
@@ -342,13 +361,13 @@ func (m *reviewers) leave() {
 			delete(m.rows, k)
 		}
 		base := m.w.Revision()
-		p := m.again(func(r *Request) { r.Gone, r.Review = gone, &Review{} })
+		p := m.again(func(r *Request) { r.Gone, r.Review = gone, &reviews.Deletions{} })
 		for _, c := range p.Rows {
-			if c.Action == Delete && c.Row.Key.Kind == fleet.ObjectApplication {
+			if c.Action == report.Delete && c.Row.Key.Kind == fleet.ObjectApplication {
 				m.t.Fatalf("%s is deleted, and nobody reviewed it", c.Row.Key.Name)
 			}
-			if c.Action == Hold {
-				m.held[c.Row.Key] = Span{base, base}
+			if c.Action == report.Hold {
+				m.held[c.Row.Key] = reviews.Span{Base: base, Head: base}
 			}
 		}
 		for _, k := range p.Freed {
@@ -360,13 +379,13 @@ func (m *reviewers) leave() {
 // check holds the AppliedState against the model.
 func (m *reviewers) check() {
 	m.t.Helper()
-	got, spans := map[fleet.ObjectKey]Span{}, map[Span]bool{}
-	for _, h := range m.w.held.base {
+	got, spans := map[fleet.ObjectKey]reviews.Span{}, map[reviews.Span]bool{}
+	for _, h := range m.w.state.Held.Base() {
 		if h.Reason != fleet.HoldUnreviewed {
 			m.t.Fatalf("%s is held for %s", h.Key.Name, h.Reason)
 		}
-		got[h.Key] = h.span()
-		spans[h.span()] = true
+		got[h.Key] = h.Span()
+		spans[h.Span()] = true
 		if r, ok := m.rows[h.Key]; !ok || r.Unwanted {
 			m.t.Fatalf("%s is held and does not stand", h.Key.Name)
 		}

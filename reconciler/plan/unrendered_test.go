@@ -5,27 +5,28 @@ import (
 	"testing"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/reconciler/plan/diff"
+	"argosy.dev/argosy/reconciler/plan/effective"
+	"argosy.dev/argosy/reconciler/plan/report"
 )
 
 // What validation lets through and the renderer refuses must not stop anybody else (promise 1).
 func TestADeclarationThatCannotBeRenderedHurtsOnlyItself(t *testing.T) {
 	const bad = "bad"
 	application := func(o fleet.Object) bool {
-		return o.Application != nil &&
-			o.Application.Source.TargetRevision == bad
+		return o.Application != nil && o.Application.Source.TargetRevision == bad
 	}
 	cluster := func(o fleet.Object) bool {
-		return o.Cluster != nil &&
-			slices.Contains(o.Cluster.Namespaces, bad)
+		return o.Cluster != nil && slices.Contains(o.Cluster.Namespaces, bad)
 	}
 	project := func(o fleet.Object) bool {
-		return o.Project != nil && slices.Contains(o.Project.SourceRepos,
-			"https://git.example.com/acme/bad")
+		return o.Project != nil &&
+			slices.Contains(o.Project.SourceRepos, "https://git.example.com/acme/bad")
 	}
 	other := func(s tree) tree {
 		return s.with("fleet/tenants/globex.yaml", tenantFile("globex", "")).
-			with("tenants/globex/environments/prod.yaml", environmentFile("prod", "eu", "",
-				"shop")).
+			with("tenants/globex/environments/prod.yaml",
+				environmentFile("prod", "eu", "", "shop")).
 			with("tenants/globex/deployments/cart.yaml",
 				"apiVersion: argosy.dev/v1alpha1\nkind: GitOpsDeployment\nmetadata: {name: "+
 					"cart}\nspec:\n  source: {repoURL: \"https://git.example.com/globex/cart\", "+
@@ -46,12 +47,12 @@ func TestADeclarationThatCannotBeRenderedHurtsOnlyItself(t *testing.T) {
 			return s.edit("tenants/acme/environments/prod.yaml", "app, other", "app, other, bad")
 		}},
 		"an AppProject": {project, "tenants/acme/deployments/extra.yaml", func(s tree) tree {
-			return s.with("tenants/acme/deployments/extra.yaml", deploymentFile("extra", "acme/bad",
-				"environments: [prod]", ""))
+			return s.with("tenants/acme/deployments/extra.yaml",
+				deploymentFile("extra", "acme/bad", "environments: [prod]", ""))
 		}},
 		"a new environment": {cluster, "tenants/acme/environments/new.yaml", func(s tree) tree {
-			return s.with("tenants/acme/environments/new.yaml", environmentFile("new", "eu", "",
-				"app, bad"))
+			return s.with("tenants/acme/environments/new.yaml",
+				environmentFile("new", "eu", "", "app, bad"))
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -61,7 +62,7 @@ func TestADeclarationThatCannotBeRenderedHurtsOnlyItself(t *testing.T) {
 			h.render.refuses = c.refuses
 			p := h.apply(other(c.change(small())))
 			if len(p.Quarantined) != 1 || p.Quarantined[0].Path != c.path ||
-				p.Quarantined[0].Problems[0].Code != codeUnrendered {
+				p.Quarantined[0].Problems[0].Code != effective.CodeUnrendered {
 				t.Fatalf("quarantined: %+v", p.Quarantined)
 			}
 			after := h.desired()
@@ -70,11 +71,10 @@ func TestADeclarationThatCannotBeRenderedHurtsOnlyItself(t *testing.T) {
 					t.Errorf("%s %s did not keep its last good state", key.Kind, key.Name)
 				}
 			}
-			name := fleet.ApplicationName(fleet.ApplicationID{Tenant: "globex", Deployment: "cart",
-				Environment: "prod"})
-			if !slices.ContainsFunc(p.Rows, func(c RowChange) bool {
-				return c.Action == Create &&
-					c.Row.Key.Name == name
+			name := fleet.ApplicationName(
+				fleet.ApplicationID{Tenant: "globex", Deployment: "cart", Environment: "prod"})
+			if !slices.ContainsFunc(p.Rows, func(c diff.RowChange) bool {
+				return c.Action == report.Create && c.Row.Key.Name == name
 			}) {
 				t.Error("the other tenant's commit did not proceed")
 			}

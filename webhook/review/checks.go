@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 
 	"argosy.dev/argosy/fleet"
-	"argosy.dev/argosy/reconciler/plan"
+	"argosy.dev/argosy/reconciler/plan/report"
 )
 
 const (
@@ -64,7 +64,7 @@ func (f Facts) tally(v Verdict) string {
 	return tally(counts, moved(f.Plan.Tenants))
 }
 
-func moved(tenants []plan.TenantReport) (n int) {
+func moved(tenants []report.Tenant) (n int) {
 	for _, t := range tenants {
 		for _, m := range t.Moves {
 			n += m.Applications
@@ -73,7 +73,7 @@ func moved(tenants []plan.TenantReport) (n int) {
 	return n
 }
 
-func tally(c plan.Counts, moved int) string {
+func tally(c report.Counts, moved int) string {
 	var parts []string
 	for _, p := range []struct {
 		n    int

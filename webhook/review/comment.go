@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"argosy.dev/argosy/fleet"
-	"argosy.dev/argosy/reconciler/plan"
+	"argosy.dev/argosy/reconciler/plan/report"
 )
 
 // Marker begins our comment, so that it is found again.
@@ -29,7 +29,7 @@ type comment struct {
 	v       Verdict
 	rows    []change
 	diffs   []int // of rows: those with fields that change, the longest first
-	tenants []plan.TenantReport
+	tenants []report.Tenant
 }
 
 func newComment(f Facts, v Verdict) *comment {

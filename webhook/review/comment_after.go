@@ -6,12 +6,12 @@ import (
 	"strings"
 
 	"argosy.dev/argosy/fleet"
-	"argosy.dev/argosy/reconciler/plan"
+	"argosy.dev/argosy/reconciler/plan/report"
 )
 
 // context is what a tenant's rows lead to: quotas that are used otherwise, and where environments
 // go and why.
-func context(p *page, t plan.TenantReport, d detail) {
+func context(p *page, t report.Tenant, d detail) {
 	if used := quota(t.Quota); used != "" {
 		p.para("Quota of " + prose(tenant(t.Name)) + ": " + used + ".")
 	}
@@ -34,7 +34,7 @@ func context(p *page, t plan.TenantReport, d detail) {
 }
 
 // quota is what is used otherwise than before.
-func quota(u plan.QuotaUse) string {
+func quota(u report.QuotaUse) string {
 	var parts []string
 	add := func(what string, before, after, limit int) {
 		if before != after {

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"argosy.dev/argosy/fleet"
-	"argosy.dev/argosy/reconciler/plan"
+	"argosy.dev/argosy/reconciler/plan/report"
 )
 
 // verb is what happens to an object, what is hardest to undo first.
@@ -34,7 +34,7 @@ type change struct {
 	environment fleet.EnvironmentName
 	engines     []fleet.EngineName // one; of a move from where and to where
 	note        string             // prose
-	fields      []plan.Field
+	fields      []report.Field
 	lines       []string // of fields, as a forge colours them
 	kept        bool     // of a deletion: its workload stays
 }
@@ -81,8 +81,8 @@ func changes(f Facts, v Verdict) []change {
 	return out
 }
 
-func tenantChanges(t plan.TenantReport, cleared map[fleet.ObjectKey]bool) []change {
-	moves := map[fleet.EnvironmentName]plan.Move{}
+func tenantChanges(t report.Tenant, cleared map[fleet.ObjectKey]bool) []change {
+	moves := map[fleet.EnvironmentName]report.Move{}
 	var out []change
 	for _, m := range t.Moves {
 		moves[m.Environment] = m
@@ -95,8 +95,8 @@ func tenantChanges(t plan.TenantReport, cleared map[fleet.ObjectKey]bool) []chan
 		for _, c := range e.Changes {
 			row := object(t.Name, e.Name, c)
 			if m, moves := moves[row.environment]; moves &&
-				(e.Name == m.From && c.Action == plan.Delete || e.Name == m.To &&
-					c.Action == plan.Create) {
+				(e.Name == m.From && c.Action == report.Delete || e.Name == m.To &&
+					c.Action == report.Create) {
 				continue // the move has told of it
 			}
 			if row.verb == held && cleared[row.key] {
@@ -115,7 +115,7 @@ func tenantChanges(t plan.TenantReport, cleared map[fleet.ObjectKey]bool) []chan
 	return out
 }
 
-func object(t fleet.TenantName, engine fleet.EngineName, c plan.ChangeReport) change {
+func object(t fleet.TenantName, engine fleet.EngineName, c report.Change) change {
 	row := change{key: fleet.ObjectKey{Engine: engine, Kind: c.Kind, Name: c.Object}, tenant: t,
 		kind: c.Kind, name: c.Subject, engines: []fleet.EngineName{engine}, note: c.Note,
 		fields: c.Fields}
@@ -127,11 +127,11 @@ func object(t fleet.TenantName, engine fleet.EngineName, c plan.ChangeReport) ch
 		row.environment = fleet.EnvironmentName(c.Subject)
 	}
 	switch c.Action {
-	case plan.Create:
+	case report.Create:
 		row.verb = added
-	case plan.Delete:
+	case report.Delete:
 		row.verb = deleted
-	case plan.Hold:
+	case report.Hold:
 		row.verb = held
 	default:
 		row.verb = changed
@@ -150,7 +150,7 @@ func object(t fleet.TenantName, engine fleet.EngineName, c plan.ChangeReport) ch
 
 // fieldsNote is the field itself, if it is one and short: that is what most pull requests are
 // about.
-func fieldsNote(fields []plan.Field) string {
+func fieldsNote(fields []report.Field) string {
 	f := fields[0]
 	if len(fields) > 1 || f.Before == "" || f.After == "" || len(f.Path)+len(f.Before)+
 		len(f.After) > 160 {

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"argosy.dev/argosy/fleet"
-	"argosy.dev/argosy/reconciler/plan"
+	"argosy.dev/argosy/reconciler/plan/report"
 )
 
 // changes writes what the merge changes: tables, what serves, quotas and placements, fields.
@@ -54,7 +54,7 @@ func (c *comment) perTenant(p *page, d detail) {
 	for _, t := range c.tenants[:min(len(c.tenants), d.list)] {
 		n := t.Counts()
 		p.row(code(string(t.Name)), digits(n.Created), digits(n.Changed),
-			digits(moved([]plan.TenantReport{t})), digits(n.Deleted), digits(n.Held))
+			digits(moved([]report.Tenant{t})), digits(n.Deleted), digits(n.Held))
 	}
 	p.rest(len(c.tenants)-d.list, "tenants more")
 }

@@ -8,13 +8,13 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
-	"argosy.dev/argosy/reconciler/plan"
+	"argosy.dev/argosy/reconciler/plan/report"
 )
 
 // warnings tells of what does not stop the merge and yet may spoil it.
 func (c *comment) warnings(p *page, d detail) {
 	engines := engineNames(c.rows)
-	list := slices.Concat(c.f.stopsOf(each(c.tenants, func(t plan.TenantReport) fleet.TenantName {
+	list := slices.Concat(c.f.stopsOf(each(c.tenants, func(t report.Tenant) fleet.TenantName {
 		return t.Name
 	}), engines),
 		c.f.away(engines), c.f.closing(engines), c.unplaced(), c.standing(), c.collisions())

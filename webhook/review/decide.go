@@ -5,7 +5,8 @@ import (
 	"slices"
 
 	"argosy.dev/argosy/fleet"
-	"argosy.dev/argosy/reconciler/plan"
+	"argosy.dev/argosy/reconciler/plan/report"
+	"argosy.dev/argosy/reconciler/plan/reviews"
 )
 
 // Obstacle is one thing that stands between a pull request and its merge. Both texts are prose: one
@@ -44,7 +45,7 @@ func (v Verdict) Consented() bool {
 func (v Verdict) Agreed(files map[string]string) map[string]string {
 	out := map[string]string{}
 	for path, blob := range files {
-		owner := plan.PathTenant(path)
+		owner := reviews.TenantOf(path)
 		if slices.ContainsFunc(v.Ownership, func(o Ownership) bool {
 			return o.Tenant == owner &&
 				o.Met()
@@ -224,7 +225,7 @@ func (f Facts) beyondQuota() []Obstacle {
 }
 
 // exceeded is what grows beyond its quota, as prose.
-func exceeded(u plan.QuotaUse, quota fleet.Quota) []string {
+func exceeded(u report.QuotaUse, quota fleet.Quota) []string {
 	var over []string
 	add := func(what string, before, after, limit int) {
 		if after > limit && after > before {

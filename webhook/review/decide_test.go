@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"argosy.dev/argosy/fleet"
-	"argosy.dev/argosy/reconciler/plan"
+	"argosy.dev/argosy/reconciler/plan/report"
 )
 
 func stateOf(t *testing.T, f Facts, check string) fleet.CheckState {
@@ -73,7 +73,7 @@ func TestWhatAPlanFailsOn(t *testing.T) {
 }
 
 func grow(f *Facts, before, after int) {
-	f.Plan.Tenants[0].Quota = plan.QuotaUse{Tenant: "acme", Quota: fleet.Quota{Applications: 100},
+	f.Plan.Tenants[0].Quota = report.QuotaUse{Tenant: "acme", Quota: fleet.Quota{Applications: 100},
 		Before: fleet.Quota{Applications: before}, After: fleet.Quota{Applications: after}}
 }
 

@@ -20,7 +20,8 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
-	"argosy.dev/argosy/reconciler/plan"
+	"argosy.dev/argosy/reconciler/plan/report"
+	"argosy.dev/argosy/reconciler/plan/reviews"
 )
 
 // Facts is what is known of one pull request at one moment.
@@ -43,7 +44,7 @@ type Facts struct {
 	Conflicts []string        // paths that have changed in the branch too
 	// the branch's head is not applied yet, so that the plan is not the last word
 	Behind bool
-	Plan   *plan.Report // nil: there is none
+	Plan   *report.Report // nil: there is none
 	// what that waits for, as prose that goes on after "waits until"; empty: not known
 	Unplanned string
 
@@ -121,7 +122,7 @@ func (a *Agent) away(now time.Time) bool {
 func Touched(files []string) []fleet.TenantName {
 	seen := map[fleet.TenantName]bool{}
 	for _, path := range files {
-		seen[plan.PathTenant(path)] = true
+		seen[reviews.TenantOf(path)] = true
 	}
 	return slices.Sorted(maps.Keys(seen))
 }

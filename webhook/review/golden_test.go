@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
-	"argosy.dev/argosy/reconciler/plan"
+	"argosy.dev/argosy/reconciler/plan/report"
 )
 
 var update = flag.Bool("update", false, "write the golden files of testdata anew")
@@ -175,17 +175,17 @@ var scenarios = map[string]func(t *testing.T) Facts{
 	"moved": func(t *testing.T) Facts {
 		f, _ := bump(t)
 		r := *f.Plan
-		r.Counts, r.Tenants = plan.Counts{}, slices.Clone(r.Tenants)
-		row := func(a plan.Action) []plan.ChangeReport {
-			return []plan.ChangeReport{{Action: a, Kind: fleet.ObjectCluster, Subject: "prod",
+		r.Counts, r.Tenants = report.Counts{}, slices.Clone(r.Tenants)
+		row := func(a report.Action) []report.Change {
+			return []report.Change{{Action: a, Kind: fleet.ObjectCluster, Subject: "prod",
 				Object: "c"}, {Action: a, Kind: fleet.ObjectApplication, Subject: "cart@prod",
 				Object: "a"}}
 		}
-		r.Tenants[0].Engines = []plan.EngineReport{{Name: "eu-1", Changes: row(plan.Delete)},
-			{Name: "eu-2", Changes: row(plan.Create)}}
-		r.Tenants[0].Moves = []plan.Move{
+		r.Tenants[0].Engines = []report.Engine{{Name: "eu-1", Changes: row(report.Delete)},
+			{Name: "eu-2", Changes: row(report.Create)}}
+		r.Tenants[0].Moves = []report.Move{
 			{Environment: "prod", From: "eu-1", To: "eu-2", Applications: 1}}
-		r.Tenants[0].Syncs = []plan.SyncReport{
+		r.Tenants[0].Syncs = []report.Sync{
 			{SyncRun: "rollback", Application: "cart@staging", Engine: "eu-1", Revision: "v1.9.0"}}
 		f.Plan, f.Link = &r, ""
 		f.Stops = []fleet.Stop{{Scope: fleet.StopEngine, Name: "eu-2", At: noon}}

@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 
 	"argosy.dev/argosy/fleet"
-	"argosy.dev/argosy/reconciler/plan"
+	"argosy.dev/argosy/reconciler/plan/report"
 )
 
 // blocks is how lists, rules, underlines of headings, quotes and indented code begin.
@@ -240,23 +240,24 @@ func (d dice) problem() fleet.Problem {
 		Message: d.text(), Fix: d.text()}
 }
 
-func (d dice) change() plan.ChangeReport {
-	c := plan.ChangeReport{Action: []plan.Action{plan.Create, plan.Update, plan.Update, plan.Delete,
-		plan.Hold}[d.IntN(5)],
+func (d dice) change() report.Change {
+	c := report.Change{
+		Action: []report.Action{report.Create, report.Update, report.Update, report.Delete,
+			report.Hold}[d.IntN(5)],
 		Kind: []fleet.ObjectKind{fleet.ObjectApplication, fleet.ObjectApplication,
 			fleet.ObjectCluster, fleet.ObjectRepository, fleet.ObjectProject}[d.IntN(5)],
 		Subject: d.text() + "@" + d.text(), Object: fmt.Sprint("o", d.IntN(1000)), Note: d.text()}
 	for range d.some(4) {
-		c.Fields = append(c.Fields, plan.Field{Path: d.text(), Before: d.text(), After: d.text()})
+		c.Fields = append(c.Fields, report.Field{Path: d.text(), Before: d.text(), After: d.text()})
 	}
 	return c
 }
 
-func (d dice) tenant(rows int) plan.TenantReport {
-	t := plan.TenantReport{Name: fleet.TenantName(d.text()), Quota: plan.QuotaUse{
+func (d dice) tenant(rows int) report.Tenant {
+	t := report.Tenant{Name: fleet.TenantName(d.text()), Quota: report.QuotaUse{
 		After: fleet.Quota{Applications: d.IntN(5)}}, Unplaced: d.texts(3)}
 	for range d.some(3) {
-		e := plan.EngineReport{Name: fleet.EngineName(d.text())}
+		e := report.Engine{Name: fleet.EngineName(d.text())}
 		for range d.some(rows) {
 			e.Changes = append(e.Changes, d.change())
 		}
@@ -266,18 +267,18 @@ func (d dice) tenant(rows int) plan.TenantReport {
 		t.Placements = append(t.Placements, fleet.Placement{Environment: fleet.EnvironmentID{
 			Name: fleet.EnvironmentName(d.text())}, Engine: fleet.EngineName(d.text()),
 			Reason: d.text(), Misplaced: d.text()})
-		t.Moves = append(t.Moves, plan.Move{Environment: fleet.EnvironmentName(d.text()),
+		t.Moves = append(t.Moves, report.Move{Environment: fleet.EnvironmentName(d.text()),
 			From: fleet.EngineName(d.text()), To: fleet.EngineName(d.text()),
 			Applications: d.IntN(3)})
-		t.Syncs = append(t.Syncs, plan.SyncReport{SyncRun: fleet.SyncRunName(d.text()),
+		t.Syncs = append(t.Syncs, report.Sync{SyncRun: fleet.SyncRunName(d.text()),
 			Application: d.text(), Engine: fleet.EngineName(d.text()), Revision: d.text()})
 	}
 	return t
 }
 
-func (d dice) report() *plan.Report {
-	r := &plan.Report{Base: base, Head: head, Hash: d.text(), Summary: d.text(),
-		Platform: d.texts(40), Counts: plan.Counts{Created: d.IntN(9), Changed: d.IntN(9),
+func (d dice) report() *report.Report {
+	r := &report.Report{Base: base, Head: head, Hash: d.text(), Summary: d.text(),
+		Platform: d.texts(40), Counts: report.Counts{Created: d.IntN(9), Changed: d.IntN(9),
 			Deleted: d.IntN(3), Held: d.IntN(3)}}
 	for _, t := range d.texts(30) {
 		r.Radius = append(r.Radius, fleet.TenantName(t))
@@ -494,10 +495,10 @@ func TestTheLadderDropsTheLongestFirst(t *testing.T) {
 	f, _ := bump(t)
 	e := &f.Plan.Tenants[0].Engines[0]
 	for i := range 60 {
-		c := plan.ChangeReport{Action: plan.Update, Kind: fleet.ObjectApplication,
+		c := report.Change{Action: report.Update, Kind: fleet.ObjectApplication,
 			Subject: fmt.Sprintf("app-%02d@prod", i), Object: fmt.Sprint(i)}
 		for j := range 1 + i%5*10 {
-			c.Fields = append(c.Fields, plan.Field{Path: fmt.Sprint("spec.f", j), Before: "\"1\"",
+			c.Fields = append(c.Fields, report.Field{Path: fmt.Sprint("spec.f", j), Before: "\"1\"",
 				After: "\"" + strings.Repeat("x", 20) + "\""})
 		}
 		e.Changes = append(e.Changes, c)
@@ -546,12 +547,12 @@ func FuzzComment(f *testing.F) {
 		facts.Collisions = []fleet.Collision{{Number: 3, Touches: []string{word}}}
 		facts.Stops = []fleet.Stop{{Scope: fleet.StopFleet, Reason: word}}
 		if facts.Plan != nil {
-			row := plan.ChangeReport{Action: plan.Update, Kind: fleet.ObjectApplication,
-				Subject: word, Note: word, Fields: []plan.Field{
+			row := report.Change{Action: report.Update, Kind: fleet.ObjectApplication,
+				Subject: word, Note: word, Fields: []report.Field{
 					{Path: word, Before: word, After: word}}}
-			facts.Plan.Tenants = append(facts.Plan.Tenants, plan.TenantReport{
-				Name: fleet.TenantName(word), Engines: []plan.EngineReport{
-					{Name: fleet.EngineName(word), Changes: []plan.ChangeReport{row}}}})
+			facts.Plan.Tenants = append(facts.Plan.Tenants, report.Tenant{
+				Name: fleet.TenantName(word), Engines: []report.Engine{
+					{Name: fleet.EngineName(word), Changes: []report.Change{row}}}})
 		}
 		most := max(int(budget), leastBudget)
 		text := Comment(facts, Decide(facts), most)

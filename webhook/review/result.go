@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"argosy.dev/argosy/fleet"
-	"argosy.dev/argosy/reconciler/plan"
+	"argosy.dev/argosy/reconciler/plan/reviews"
 )
 
 // Merge is what is known of a pull request after its merge, beside the outcomes.
@@ -106,7 +106,7 @@ func stand(m *Merge, outcomes []fleet.Outcome) []standing {
 func (m *Merge) holdsFileOf(tenant fleet.TenantName) bool {
 	return m.Applied != "" && slices.ContainsFunc(m.Holds, func(h fleet.Hold) bool {
 		return slices.ContainsFunc(h.Paths, func(path string) bool {
-			of := plan.PathTenant(path)
+			of := reviews.TenantOf(path)
 			return of == tenant || of == ""
 		})
 	})

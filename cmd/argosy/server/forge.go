@@ -18,6 +18,7 @@ import (
 	"argosy.dev/argosy/reconciler"
 	"argosy.dev/argosy/reconciler/gitrepo"
 	"argosy.dev/argosy/reconciler/plan"
+	"argosy.dev/argosy/reconciler/plan/reviews"
 	"argosy.dev/argosy/webhook"
 	"argosy.dev/argosy/webhook/github"
 )
@@ -121,7 +122,7 @@ func (v *Server) assemblePulls(loop *reconciler.Loop) error {
 		DirectPush: f.DirectPush, Log: v.log,
 	})
 	loop.Pulls = source{v.mirror, v.log}
-	loop.Reviews = reviews{mirror: v.mirror, reviewer: v.pulls.reviewer}
+	loop.Reviews = branchReviews{mirror: v.mirror, reviewer: v.pulls.reviewer}
 	v.hear(loop)
 	loop.Beside = v.lead
 	if len(f.WebhookSecrets) > 0 {
@@ -179,8 +180,9 @@ func (v *Server) lead(ctx context.Context) {
 	}
 }
 
-// reviews finds the commits that a step of the branch consists of, for the reviewer to ask about.
-type reviews struct {
+// branchReviews finds the commits that a step of the branch consists of, for the reviewer to ask
+// about.
+type branchReviews struct {
 	mirror   *gitrepo.Mirror
 	reviewer *webhook.Reviewer
 }
@@ -189,10 +191,11 @@ type reviews struct {
 const mostSteps = 200
 
 // Reviewed is reconciler.Reviews.
-func (r reviews) Reviewed(ctx context.Context, base, head fleet.Revision) (plan.Seen, error) {
+func (r branchReviews) Reviewed(ctx context.Context, base, head fleet.Revision) (reviews.Reviewed,
+	error) {
 	commits, err := branchCommits(ctx, r.mirror, gitrepo.Hash(base), gitrepo.Hash(head))
 	if err != nil {
-		return plan.Seen{}, err
+		return reviews.Reviewed{}, err
 	}
 	return r.reviewer.Reviewed(ctx, base, commits)
 }
@@ -201,7 +204,7 @@ func (r reviews) Reviewed(ctx context.Context, base, head fleet.Revision) (plan.
 // files that it changes against its first parent. Where the first parents do not lead to base, as
 // after a fast-forward to a branch that had merged this one, the head alone stands for all of them.
 func branchCommits(ctx context.Context, m *gitrepo.Mirror, base,
-	head gitrepo.Hash) ([]plan.BranchCommit, error) {
+	head gitrepo.Hash) ([]reviews.Commit, error) {
 	var line []gitrepo.Commit
 	for at := head; at != base; {
 		c, err := m.Commit(ctx, at)
@@ -214,13 +217,13 @@ func branchCommits(ctx context.Context, m *gitrepo.Mirror, base,
 		}
 		at = c.Parents[0]
 	}
-	out := make([]plan.BranchCommit, 0, len(line))
+	out := make([]reviews.Commit, 0, len(line))
 	for _, c := range slices.Backward(line) {
 		changes, err := m.Diff(ctx, c.Parents[0], c.ID)
 		if err != nil {
 			return nil, err
 		}
-		commit := plan.BranchCommit{ID: fleet.Revision(c.ID), Changed: map[string]string{}}
+		commit := reviews.Commit{ID: fleet.Revision(c.ID), Changed: map[string]string{}}
 		for _, change := range changes {
 			commit.Changed[change.Path] = string(change.New.Blob)
 		}

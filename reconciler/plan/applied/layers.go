@@ -1,0 +1,150 @@
+package applied
+
+import (
+	"argosy.dev/argosy/fleet"
+)
+
+// Share is one tenant on one engine.
+type Share struct {
+	Tenant fleet.TenantName
+	Engine fleet.EngineName
+}
+
+// Repo is one repository on one engine. Spellings of one URL have the same Key: see RepoKey.
+type Repo struct {
+	Engine fleet.EngineName
+	Key    string
+}
+
+// Reader is one tenant's use of a repository on one engine.
+type Reader struct {
+	Repo
+	Tenant fleet.TenantName
+}
+
+// Row is the index entry of a row: the row without its manifest.
+type Row struct {
+	Hash        string
+	Tenant      fleet.TenantName
+	Environment fleet.EnvironmentName
+	Deployment  fleet.DeploymentName
+	Credential  fleet.CredentialSource
+	Deletion    fleet.DeletionPolicy
+	RepoURL     string // of an Application
+	Unwanted    bool   // its object is not proven deleted
+}
+
+// Application is the Application of an Application's row.
+func (r Row) Application() fleet.ApplicationID {
+	return fleet.ApplicationID{
+		Tenant: r.Tenant, Deployment: r.Deployment, Environment: r.Environment,
+	}
+}
+
+// Layers is everything that a plan may change. An Application counts as existing as long as it has
+// a row, wanted or not.
+type Layers struct {
+	Placements          Layer[fleet.EnvironmentID, fleet.Placement] // without alternatives
+	Unplaced            Layer[fleet.EnvironmentID, struct{}]        // in effect, without an engine
+	Rows                Layer[fleet.ObjectKey, Row]
+	RowsOn              Layer[fleet.EngineName, int]
+	Loads               Layer[fleet.EngineName, fleet.EngineLoad]
+	Held                Layer[fleet.ApplicationID, Held]
+	ApplicationsOf      Layer[fleet.TenantName, int] // existing
+	Terminating         Layer[fleet.ObjectKey, Terminating]
+	SyncHolds           Layer[fleet.ApplicationID, fleet.SyncHold]
+	CredentialConflicts Layer[Repo, struct{}] // read by two tenants with credentials of their own
+
+	Environments   Counter[Share, fleet.EnvironmentName]          // placed
+	EnvironmentsOn Counter[fleet.EngineName, fleet.EnvironmentID] // the same by engine
+	EnginesOf      Counter[fleet.TenantName, fleet.EngineName]    // the same by tenant
+	ApplicationsIn Counter[fleet.EnvironmentID, fleet.EngineName] // Applications
+	Repos          Counter[Share, string]                         // Applications by source URL
+	Readers        Counter[Repo, fleet.TenantName]                // Applications by tenant
+	ReadIn         Counter[Reader, fleet.EnvironmentName]         // Applications by environment
+}
+
+// layer is one field of Layers.
+type layer interface {
+	init()
+	commit()
+}
+
+// all lists the layers, once for every function that goes through them.
+func (l *Layers) all() [17]layer {
+	return [...]layer{
+		&l.Placements, &l.Unplaced, &l.Rows, &l.RowsOn, &l.Loads, &l.Held, &l.ApplicationsOf,
+		&l.Terminating, &l.SyncHolds, &l.CredentialConflicts, &l.Environments, &l.EnvironmentsOn,
+		&l.EnginesOf, &l.ApplicationsIn,
+		&l.Repos, &l.Readers, &l.ReadIn,
+	}
+}
+
+// Draft returns committed layers for changes that leave the receiver as it is until Commit.
+func (l *Layers) Draft() *Layers {
+	draft := *l
+	return &draft
+}
+
+// Commit makes the changes of a draft in the layers that it was made from.
+func (l *Layers) Commit() {
+	for _, layer := range l.all() {
+		layer.commit()
+	}
+}
+
+// Place adds an environment to its engine (n = 1) or removes it (-1).
+func (l *Layers) Place(id fleet.EnvironmentID, engine fleet.EngineName, n int) {
+	l.Environments.Add(Share{id.Tenant, engine}, id.Name, n)
+	l.EnvironmentsOn.Add(engine, id, n)
+	l.EnginesOf.Add(id.Tenant, engine, n)
+	load, _ := l.Loads.Get(engine)
+	load.Environments += n
+	l.Loads.Set(engine, load)
+}
+
+// ReferenceChanges is what begins or ends with an Application's creation or deletion.
+type ReferenceChanges struct {
+	Listed bool // the tenant's list of repositories on the engine changes
+	Used   bool // the tenant's use of the repository there begins or ends
+	UsedIn bool // the environment's does
+}
+
+// Count adds an Application to its engine (n = 1) or removes it (-1).
+func (l *Layers) Count(
+	engine fleet.EngineName, id fleet.ApplicationID, url string, n int,
+) (c ReferenceChanges) {
+	r := Repo{engine, RepoKey(url)}
+	l.ApplicationsIn.Add(id.In(), engine, n)
+	c.Listed = l.Repos.Add(Share{id.Tenant, engine}, url, n)
+	c.Used = l.Readers.Add(r, id.Tenant, n)
+	c.UsedIn = l.ReadIn.Add(Reader{r, id.Tenant}, id.Environment, n)
+	load, _ := l.Loads.Get(engine)
+	load.Applications += n
+	l.Loads.Set(engine, load)
+	of, _ := l.ApplicationsOf.Get(id.Tenant)
+	l.ApplicationsOf.Set(id.Tenant, of+n)
+	return c
+}
+
+// SetRow sets a row and counts it on its engine.
+func (l *Layers) SetRow(k fleet.ObjectKey, r Row) {
+	if _, ok := l.Rows.Get(k); !ok {
+		n, _ := l.RowsOn.Get(k.Engine)
+		l.RowsOn.Set(k.Engine, n+1)
+	}
+	l.Rows.Set(k, r)
+}
+
+// RemoveRow removes a row whose object is deleted.
+func (l *Layers) RemoveRow(k fleet.ObjectKey) {
+	if _, ok := l.Rows.Get(k); !ok {
+		return
+	}
+	l.Rows.Delete(k)
+	if n, _ := l.RowsOn.Get(k.Engine); n > 1 {
+		l.RowsOn.Set(k.Engine, n-1)
+	} else {
+		l.RowsOn.Delete(k.Engine)
+	}
+}

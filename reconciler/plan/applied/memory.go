@@ -1,0 +1,193 @@
+package applied
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/catalog"
+	"argosy.dev/argosy/reconciler/plan/reviews"
+)
+
+// Memory is the state that plans need and that is in no declaration, placement, row or hold: one
+// JSON document, as large as what waits. The store keeps it unread (fleet.Record.Memory,
+// fleet.Snapshot.Memory).
+type Memory struct {
+	Held        []Held               `json:"held,omitempty"`
+	Deployments []*fleet.Declaration `json:"deployments,omitempty"` // of Held
+	Terminating []Terminating        `json:"leaving,omitempty"`
+	Deferred    []Deferred           `json:"deferred,omitempty"`
+	Unreviewed  []HeldFile           `json:"unreviewed,omitempty"`
+	Waiting     *fleet.Hold          `json:"waiting,omitempty"` // of a whole head revision
+	// by argosy rebuild: see postgres.Reset
+	Rebuilt bool `json:"rebuilt,omitempty"`
+	// environments stayed unplaced, because an engine was not read
+	Blocked bool `json:"blocked,omitempty"`
+}
+
+// Held is a deletion that waits for an approval.
+type Held struct {
+	Application fleet.ApplicationID `json:"application"`
+	Key         fleet.ObjectKey     `json:"key"`
+	Revision    fleet.Revision      `json:"revision"`       // that first asked for the deletion
+	Base        fleet.Revision      `json:"base,omitempty"` // that was applied before
+	Since       time.Time           `json:"since"`          // when it was first held
+	// whose guard holds it; empty: the fleet's
+	Scope  fleet.TenantName `json:"scope,omitempty"`
+	Reason fleet.HoldReason `json:"reason,omitempty"` // empty: HoldDeletions
+	Why    string           `json:"why"`
+	// index in Memory.Deployments; only in the stored form
+	From int `json:"from"`
+	// last in effect: the Application is still rendered from it
+	Deployment *fleet.Declaration `json:"-"`
+}
+
+// Hold identifies the hold that an approval releases.
+func (h Held) Hold() fleet.HoldID {
+	return fleet.HoldID{
+		Revision: h.Revision, Reason: cmp.Or(h.Reason, fleet.HoldDeletions), Tenant: h.Scope,
+	}
+}
+
+// Span is the part of the branch that asked for the deletion.
+func (h Held) Span() reviews.Span { return reviews.Span{Base: h.Base, Head: h.Revision} }
+
+// HeldFile is a file without a known review of its content.
+type HeldFile struct {
+	Input    catalog.Input  `json:"input"`    // the file on the branch
+	Revision fleet.Revision `json:"revision"` // that brought it
+	Base     fleet.Revision `json:"base"`     // that was applied before
+	Since    time.Time      `json:"since"`
+	Why      string         `json:"why"`
+}
+
+// Hold identifies the hold that an approval releases.
+func (h HeldFile) Hold() fleet.HoldID {
+	return fleet.HoldID{
+		Revision: h.Revision, Reason: fleet.HoldUnreviewed, Tenant: reviews.TenantOf(h.Input.Path),
+	}
+}
+
+// Span is the part of the branch that brought the file.
+func (h HeldFile) Span() reviews.Span { return reviews.Span{Base: h.Base, Head: h.Revision} }
+
+// Terminating is an Application whose row is unwanted and whose object is not proven deleted. It
+// still uses its repository.
+type Terminating struct {
+	Application fleet.ApplicationID `json:"application"`
+	Key         fleet.ObjectKey     `json:"key"`
+	RepoURL     string              `json:"repoURL"`
+}
+
+// Deferred is a change of the head that waits for other objects: it would remove something that
+// terminating or held Applications or an engine's environments still need. Every plan that could
+// let it in tries again.
+type Deferred struct {
+	Input catalog.Input `json:"input"`
+
+	// Removing is set for the removal of an environment. Only what still exists there keeps it in
+	// effect: no Application is wanted in it.
+	Removing bool `json:"going,omitempty"`
+}
+
+// Encode returns the stored form. A deployment that several held Applications come from is written
+// once.
+func (m Memory) Encode() ([]byte, error) {
+	at := map[*fleet.Declaration]int{}
+	m.Held, m.Deployments = slices.Clone(m.Held), nil
+	for i := range m.Held {
+		d := m.Held[i].Deployment
+		if _, ok := at[d]; !ok {
+			at[d] = len(m.Deployments)
+			m.Deployments = append(m.Deployments, d)
+		}
+		m.Held[i].From = at[d]
+	}
+	return json.Marshal(m)
+}
+
+// Timeless returns the memory without the times since when something waits.
+func (m Memory) Timeless() Memory {
+	m.Held = slices.Clone(m.Held)
+	for i := range m.Held {
+		m.Held[i].Since = time.Time{}
+	}
+	m.Unreviewed = slices.Clone(m.Unreviewed)
+	for i := range m.Unreviewed {
+		m.Unreviewed[i].Since = time.Time{}
+	}
+	if m.Waiting != nil {
+		w := *m.Waiting
+		w.Since = time.Time{}
+		m.Waiting = &w
+	}
+	return m
+}
+
+func readMemory(b []byte) (Memory, error) {
+	var m Memory
+	if len(b) == 0 {
+		return m, nil
+	}
+	if err := json.Unmarshal(b, &m); err != nil {
+		return m, fmt.Errorf("failed to read the planner's memory; run argosy rebuild: %w", err)
+	}
+	for i := range m.Held {
+		if from := m.Held[i].From; from < 0 || from >= len(m.Deployments) {
+			return m, fmt.Errorf("the planner's memory of %s is incomplete; run argosy rebuild",
+				m.Held[i].Application)
+		}
+		m.Held[i].Deployment = m.Deployments[m.Held[i].From]
+	}
+	return m, nil
+}
+
+func (m Memory) empty() bool {
+	return len(m.Held)+len(m.Terminating)+len(m.Deferred)+len(m.Unreviewed) == 0 &&
+		m.Waiting == nil && !m.Blocked && !m.Rebuilt
+}
+
+// MemoryChange returns the stored form of a memory that differs from the stored one, and the same
+// without times; nil when nothing changes.
+func (s *State) MemoryChange(m Memory) (encoded, timeless []byte, err error) {
+	if len(s.Memory) == 0 && m.empty() {
+		return nil, nil, nil
+	}
+	encoded, err = m.Encode()
+	if err != nil || bytes.Equal(encoded, s.Memory) {
+		return nil, nil, err
+	}
+	timeless, err = m.Timeless().Encode()
+	return encoded, timeless, err
+}
+
+// Remember returns the memory of the applied state.
+func (s *State) Remember() Memory {
+	m := s.Layers.Remember(s.Deferred, s.Unreviewed)
+	m.Waiting, m.Blocked, m.Rebuilt = s.Waiting, s.Blocked, s.Rebuilt
+	return m
+}
+
+// Remember returns the memory of a draft: deletions and files that are held, terminating
+// Applications and deferred changes.
+func (l *Layers) Remember(deferred map[fleet.Key]Deferred, unreviewed map[string]HeldFile) Memory {
+	var m Memory
+	l.Held.Each(func(_ fleet.ApplicationID, h Held) { m.Held = append(m.Held, h) })
+	slices.SortFunc(m.Held, func(a, b Held) int { return CompareKeys(a.Key, b.Key) })
+	l.Terminating.Each(func(_ fleet.ObjectKey, t Terminating) {
+		m.Terminating = append(m.Terminating, t)
+	})
+	slices.SortFunc(m.Terminating, func(a, b Terminating) int { return CompareKeys(a.Key, b.Key) })
+	m.Unreviewed = slices.SortedFunc(maps.Values(unreviewed), func(a, b HeldFile) int {
+		return cmp.Compare(a.Input.Path, b.Input.Path)
+	})
+	m.Deferred = slices.SortedFunc(maps.Values(deferred), func(a, b Deferred) int {
+		return CompareDeclarations(a.Input.Key, b.Input.Key)
+	})
+	return m
+}

@@ -1,0 +1,144 @@
+package applied
+
+import (
+	"fmt"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/catalog"
+)
+
+// Restore returns the State that was stored. It neither checks declarations nor renders. After a
+// rebuild, a Snapshot with only the placements and sync holds that engines reported keeps every
+// environment on its engine.
+//
+// An error means that the snapshot is inconsistent: run argosy rebuild.
+func Restore(snapshot fleet.Snapshot) (*State, error) {
+	m, err := readMemory(snapshot.Memory)
+	if err != nil {
+		return nil, err
+	}
+	s := New()
+	s.Revision, s.Memory, s.Blocked, s.Waiting = snapshot.Applied, snapshot.Memory, m.Blocked,
+		m.Waiting
+	s.Rebuilt = m.Rebuilt
+	for _, x := range m.Deferred {
+		s.Deferred[x.Input.Key] = x
+	}
+	s.Unreviewed = map[string]HeldFile{}
+	for _, h := range m.Unreviewed {
+		s.Unreviewed[h.Input.Path] = h
+	}
+	s.Catalog = catalog.Restore(snapshot.Declarations, quarantines(snapshot.Quarantines))
+	s.restorePlacements(snapshot.Placements)
+	for _, h := range m.Held {
+		s.Held.base[h.Application] = h
+	}
+	for _, t := range m.Terminating {
+		s.Terminating.base[t.Key] = t
+	}
+	for _, h := range snapshot.SyncHolds {
+		s.SyncHolds.base[h.Application] = h
+	}
+	if err := s.restoreRows(snapshot.Objects); err != nil {
+		return nil, err
+	}
+	s.restoreCredentialConflicts()
+	s.countFiles()
+	s.Layers.Commit()
+	return s, nil
+}
+
+func quarantines(stored []fleet.Quarantine) []catalog.Quarantine {
+	out := make([]catalog.Quarantine, len(stored))
+	for i, q := range stored {
+		out[i] = catalog.Quarantine(q)
+	}
+	return out
+}
+
+func (s *State) restorePlacements(placements []fleet.Placement) {
+	for _, p := range placements {
+		known, ok := s.Placements.base[p.Environment]
+		if ok && (p.Engine == "" || known.Engine != "") {
+			continue // an engine that was found comes before none, and the first before any other
+		}
+		p.Alternatives = nil
+		s.Placements.base[p.Environment] = p
+		if p.Engine == "" {
+			s.Unplaced.base[p.Environment] = struct{}{}
+			continue
+		}
+		delete(s.Unplaced.base, p.Environment)
+		s.Place(p.Environment, p.Engine, 1)
+	}
+}
+
+// restoreRows indexes and counts the rows. The index does not have an Application's repository: it
+// comes from the deployment that the Application was rendered from.
+func (s *State) restoreRows(objects []fleet.Indexed) error {
+	for _, o := range objects {
+		r := Row{
+			Hash: o.Hash, Tenant: o.Tenant, Environment: o.Environment, Deployment: o.Deployment,
+			Deletion: o.Deletion, Unwanted: o.Unwanted,
+		}
+		if o.Credential != nil {
+			r.Credential = *o.Credential
+		}
+		if o.Key.Kind == fleet.ObjectApplication {
+			url, ok := s.repoURL(o.Key, r)
+			if !ok {
+				return fmt.Errorf(
+					"application %s on engine %s has neither a deployment nor a memory of it;"+
+						" run argosy rebuild", r.Application(), o.Key.Engine)
+			}
+			r.RepoURL = url
+			s.Count(o.Key.Engine, r.Application(), url, 1)
+		}
+		s.SetRow(o.Key, r)
+	}
+	return nil
+}
+
+func (s *State) repoURL(k fleet.ObjectKey, r Row) (string, bool) {
+	if t, ok := s.Terminating.base[k]; ok && r.Unwanted {
+		return t.RepoURL, true
+	}
+	if h, ok := s.Held.base[r.Application()]; ok {
+		return h.Deployment.Deployment.Source.RepoURL, true
+	}
+	if d := s.Catalog.Deployment(r.Application().Deployed()); d != nil {
+		return d.Deployment.Source.RepoURL, true
+	}
+	return "", false
+}
+
+func (s *State) restoreCredentialConflicts() {
+	owners := map[Repo]int{}
+	for r, tenants := range s.Readers.delta {
+		for t := range tenants {
+			if s.Catalog.CredentialFor(t, r.Key) != nil {
+				owners[r]++
+			}
+		}
+		if owners[r] > 1 {
+			s.CredentialConflicts.base[r] = struct{}{}
+		}
+	}
+}
+
+// countFiles counts the declarations of the applied revision: those in effect and those in
+// quarantine, without removed files.
+func (s *State) countFiles() {
+	seen := map[fleet.Key]bool{}
+	for _, d := range s.Catalog.Effective() {
+		seen[d.Key] = true
+	}
+	for _, q := range s.Catalog.Quarantines() {
+		seen[q.Key] = true
+	}
+	for k := range seen {
+		if _, _, there := s.Accepted(k); there {
+			s.Files.add(k, 1)
+		}
+	}
+}

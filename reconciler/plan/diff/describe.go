@@ -1,0 +1,115 @@
+package diff
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/reconciler/plan/applied"
+	"argosy.dev/argosy/reconciler/plan/report"
+)
+
+// Changes returns the rows that change with their subjects and notes, sorted. With explain, updates
+// have the manifest before, rendered again.
+func (r *Result) Changes(in Input, explain bool) ([]RowChange, error) {
+	p := &phase{Input: in, Layers: in.Placed.Layers, after: in.Declared.After, out: r}
+	var out []RowChange
+	for _, k := range slices.SortedFunc(maps.Keys(r.Rows), applied.CompareKeys) {
+		c := *r.Rows[k]
+		if explain && c.BeforeHash != "" {
+			before, err := p.before(k)
+			if err != nil {
+				return nil, err
+			}
+			c.Before = before.Body
+		}
+		c.Subject, c.Note = p.subject(c.Row), p.note(c)
+		out = append(out, c)
+	}
+	return out, nil
+}
+
+// subject is the name that people know an object by. No row has a credential's name: it comes from
+// the tenant's declarations.
+func (p *phase) subject(r fleet.Row) string {
+	switch r.Key.Kind {
+	case fleet.ObjectApplication:
+		return string(r.Deployment) + "@" + string(r.Environment)
+	case fleet.ObjectCluster:
+		return string(r.Environment)
+	case fleet.ObjectRepository:
+		before, after := p.Applied.Catalog.CredentialsOf(r.Tenant), p.after.CredentialsOf(r.Tenant)
+		for _, id := range slices.Concat(after, before) {
+			if fleet.RepositoryName(id) == r.Key.Name {
+				return string(id.Name)
+			}
+		}
+		return r.Key.Name
+	}
+	return string(r.Tenant)
+}
+
+// note explains a change beyond its fields.
+func (p *phase) note(c RowChange) string {
+	switch {
+	case c.Action == report.Hold:
+		h, ok := p.Held.Get(fleet.ApplicationID{
+			Tenant: c.Row.Tenant, Deployment: c.Row.Deployment, Environment: c.Row.Environment,
+		})
+		if !ok {
+			break
+		}
+		waits := "its deletion waits for argosy approve " + h.Revision.Short()
+		if h.Reason == fleet.HoldUnreviewed {
+			waits = "nobody is known to have reviewed it; " + waits
+		}
+		return waits
+	case c.Row.Key.Kind != fleet.ObjectApplication:
+	case c.Action == report.Delete && c.Row.Deletion == fleet.DeletionOrphan:
+		return "its workload stays (deletionPolicy Orphan)"
+	case c.Action == report.Delete:
+		return "its workload is deleted"
+	}
+	if c.Action == report.Update && c.BeforeHash == c.Row.Manifest.Hash {
+		return "same manifest; its deletion policy or the place of its credential changes"
+	}
+	return ""
+}
+
+// before renders an object from the applied state: from the declarations in effect, or for a held
+// Application from its last one.
+func (p *phase) before(k fleet.ObjectKey) (fleet.Manifest, error) {
+	s := p.Applied
+	r, _ := s.Rows.Get(k)
+	o := fleet.Object{Key: k}
+	switch k.Kind {
+	case fleet.ObjectApplication:
+		id := r.Application()
+		dep := s.Catalog.Deployment(id.Deployed())
+		if h, ok := s.Held.Get(id); ok {
+			dep = h.Deployment
+		}
+		hold, _ := s.SyncHolds.Get(id)
+		env, defaults := s.Catalog.Environment(id.In()), s.Catalog.Fleet().Defaults.Sync
+		o.Application = application(defaults, dep, env, hold.SyncRun)
+	case fleet.ObjectCluster:
+		id := fleet.EnvironmentID{Tenant: r.Tenant, Name: r.Environment}
+		o.Cluster = cluster(s.Catalog, s.Catalog.Environment(id))
+	case fleet.ObjectRepository:
+		for _, id := range s.Catalog.CredentialsOf(r.Tenant) {
+			if fleet.RepositoryName(id) == k.Name {
+				o.Repository = repository(s.Catalog, s.Catalog.Credential(id))
+			}
+		}
+	default:
+		share := applied.Share{Tenant: r.Tenant, Engine: k.Engine}
+		o.Project = project(s.Catalog, r.Tenant, s.Environments.Keys(share), s.Repos.Keys(share))
+	}
+	engine := engineOf(&s.Layers, s.Catalog, k.Engine, r.Tenant)
+	if engine == nil {
+		return fleet.Manifest{}, fmt.Errorf("%s %s exists on engine %s, which is not declared;"+
+			" this is a fault of the planner", k.Kind, k.Name, k.Engine)
+	}
+	return p.Renderer.Render(*engine, o)
+}

@@ -1,0 +1,103 @@
+package diff
+
+import (
+	"slices"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/catalog"
+	"argosy.dev/argosy/reconciler/plan/applied"
+)
+
+// application returns the Application of a deployment in one of its environments, with every
+// default and override resolved.
+func application(
+	defaults fleet.SyncSettings, dep, env *fleet.Declaration, hold fleet.SyncRunName,
+) *fleet.Application {
+	id := applied.ApplicationID(applied.DeploymentID(dep.Key), applied.EnvironmentID(env.Key))
+	target := dep.Deployment.TargetIn(env, defaults)
+	sync := target.Sync
+	sync.Automated = sync.Automated && hold == ""
+	return &fleet.Application{
+		ID: id, Name: fleet.ApplicationName(id), Project: fleet.ProjectName(id.Tenant),
+		Source: target.Source,
+		Destination: fleet.Destination{
+			Server: serverKey(env.Environment, id.In()), Namespace: target.Namespace,
+		},
+		Sync:           sync,
+		Hold:           hold,
+		DeletionPolicy: target.DeletionPolicy,
+	}
+}
+
+// serverKey returns the environment's API server under the name that its engine has for it. An
+// agent's own Argo CD always has the in-cluster name.
+func serverKey(spec *fleet.EnvironmentSpec, id fleet.EnvironmentID) string {
+	if spec.Cluster == nil {
+		return fleet.InClusterServer
+	}
+	return fleet.ServerKey(spec.Cluster.Server, id)
+}
+
+// cluster returns the Cluster of an environment without an agent.
+func cluster(view catalog.View, env *fleet.Declaration) *fleet.Cluster {
+	id := applied.EnvironmentID(env.Key)
+	c := env.Environment.Cluster
+	return &fleet.Cluster{
+		ID: id, Name: fleet.ClusterName(id), Project: fleet.ProjectName(id.Tenant),
+		Server: fleet.ServerKey(c.Server, id), CAData: c.CAData,
+		Namespaces:       slices.Sorted(slices.Values(env.Environment.Namespaces)),
+		ClusterResources: env.Environment.ClusterResources,
+		Credential: credentialSource(view, id.Tenant, fleet.ObjectCluster,
+			c.CredentialsRef.Name),
+	}
+}
+
+func repository(view catalog.View, cred *fleet.Declaration) *fleet.Repository {
+	tenant, ref := cred.Key.Tenant, cred.Credential.CredentialsRef.Name
+	id := fleet.CredentialID{Tenant: tenant, Name: fleet.CredentialName(cred.Key.Name)}
+	return &fleet.Repository{
+		ID: id, Name: fleet.RepositoryName(id), Project: fleet.ProjectName(tenant),
+		URL:        cred.Credential.RepoURL,
+		Credential: credentialSource(view, tenant, fleet.ObjectRepository, ref),
+	}
+}
+
+// credentialSource prefers the encrypted file beside the declaration.
+func credentialSource(
+	view catalog.View, t fleet.TenantName, kind fleet.ObjectKind, name string,
+) fleet.CredentialSource {
+	s := fleet.CredentialSource{Tenant: t, Folder: kind.CredentialFolder(), Name: name}
+	if d := view.Sealed(t, s.Folder, name); d != nil {
+		s.Sealed = d.Blob
+	}
+	return s
+}
+
+// project returns the AppProject of a tenant on one engine: exactly the repositories that its
+// Applications there read, and the namespaces of its environments there. Cluster-scoped kinds are
+// those of the tenant's grant, if one of these environments asks for them.
+func project(
+	view catalog.View, t fleet.TenantName, environments []fleet.EnvironmentName, repos []string,
+) *fleet.Project {
+	p := &fleet.Project{
+		Tenant: t, Name: fleet.ProjectName(t), SourceRepos: slices.Sorted(slices.Values(repos))}
+	clusterResources := false
+	slices.Sort(environments)
+	for _, name := range environments {
+		id := fleet.EnvironmentID{Tenant: t, Name: name}
+		env := view.Environment(id)
+		if env == nil {
+			continue
+		}
+		server := serverKey(env.Environment, id)
+		for _, ns := range slices.Sorted(slices.Values(env.Environment.Namespaces)) {
+			p.Destinations = append(p.Destinations, fleet.Destination{
+				Server: server, Namespace: ns})
+		}
+		clusterResources = clusterResources || env.Environment.ClusterResources
+	}
+	if tenant := view.Tenant(t); clusterResources && tenant != nil {
+		p.ClusterResources = slices.Clone(tenant.Tenant.ClusterResources)
+	}
+	return p
+}

@@ -1,0 +1,246 @@
+// Package diff renders the objects that a plan touches and returns the rows that change.
+package diff
+
+import (
+	"fmt"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/catalog"
+	"argosy.dev/argosy/reconciler/plan/applied"
+	"argosy.dev/argosy/reconciler/plan/effective"
+	"argosy.dev/argosy/reconciler/plan/guard"
+	"argosy.dev/argosy/reconciler/plan/place"
+	"argosy.dev/argosy/reconciler/plan/report"
+)
+
+// Renderer renders the manifest of a desired object; fleet/argocd implements it. It is pure. Of the
+// engine it uses only the ArgoCD section of the spec, which does not change while the engine
+// serves.
+type Renderer interface {
+	Render(engine fleet.EngineSpec, o fleet.Object) (fleet.Manifest, error)
+}
+
+// Input is the results of the earlier phases.
+type Input struct {
+	Applied   *applied.State
+	Declared  *effective.Declarations
+	Placed    *place.Result // its Layers get the rows and holds after the plan
+	Verdicts  []guard.Verdict
+	Explained []applied.Held // earlier holds with a new message
+	Revision  fleet.Revision
+	Renderer  Renderer
+}
+
+// RowChange is one row that changes.
+type RowChange struct {
+	Action     report.Action
+	Subject    string    // see report.Change
+	Row        fleet.Row // without a manifest on Delete and Hold
+	BeforeHash string    // of the present manifest; empty on Create
+	Before     []byte    // the present manifest, if requested
+	Note       string    // see report.Change
+}
+
+// Result is the rows that change, and the syncs that new SyncRuns ask for.
+type Result struct {
+	Rows     map[fleet.ObjectKey]*RowChange
+	Freed    map[fleet.ObjectKey]bool // rows that are no longer held
+	Approved map[fleet.ObjectKey]bool // deletions that do not count against the guards
+	Failures []effective.RenderFailure
+	Syncs    []fleet.SyncRequest
+	Problems []fleet.Problem // of SyncRuns
+}
+
+// Compute renders what the earlier phases touch. An error is a fault of the planner; an object that
+// cannot be rendered is one of the Failures.
+func Compute(in Input) (*Result, error) {
+	p := &phase{
+		Input: in, Layers: in.Placed.Layers, after: in.Declared.After,
+		out: &Result{
+			Rows:     map[fleet.ObjectKey]*RowChange{},
+			Freed:    map[fleet.ObjectKey]bool{},
+			Approved: map[fleet.ObjectKey]bool{},
+		},
+	}
+	for _, k := range in.Placed.Clusters {
+		p.delete(k)
+	}
+	if err := p.applications(); err != nil {
+		return nil, err
+	}
+	if err := p.verdicts(); err != nil {
+		return nil, err
+	}
+	if err := p.shared(); err != nil {
+		return nil, err
+	}
+	p.requestSyncs()
+	return p.out, nil
+}
+
+type phase struct {
+	Input
+	*applied.Layers
+	after *catalog.Changeset
+	out   *Result
+}
+
+// applications writes the wanted Applications and deletes those that an approval released.
+func (p *phase) applications() error {
+	for _, h := range p.Explained {
+		p.Held.Set(h.Application, h)
+	}
+	for _, id := range p.Placed.Ended {
+		p.endSyncHold(id)
+	}
+	for _, a := range p.Placed.Wanted {
+		if a.Freed {
+			p.Held.Delete(a.ID)
+			p.out.Freed[a.Key] = true
+		}
+		if err := p.writeApplication(a.Key, a.ID, a.Deployment); err != nil {
+			return err
+		}
+	}
+	for _, u := range p.Placed.Released {
+		p.remove(u, true)
+	}
+	return nil
+}
+
+// verdicts deletes or holds the unwanted Applications.
+func (p *phase) verdicts() error {
+	for _, v := range p.Verdicts {
+		if v.Hold == nil {
+			p.remove(v.Unwanted, v.Approved)
+			continue
+		}
+		p.Held.Set(v.ID, *v.Hold)
+		if v.Was == nil {
+			r, _ := p.Rows.Get(v.Key)
+			p.out.Rows[v.Key] = &RowChange{
+				Action: report.Hold, Row: Row(v.Key, r), BeforeHash: r.Hash}
+		} else if p.after.Environment(v.ID.In()) != nil {
+			if err := p.writeApplication(v.Key, v.ID, v.Hold.Deployment); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// remove deletes an unwanted Application.
+func (p *phase) remove(u place.Unwanted, approved bool) {
+	if u.Was != nil {
+		p.Held.Delete(u.ID)
+		p.out.Freed[u.Key] = true
+	}
+	if approved {
+		p.out.Approved[u.Key] = true
+	}
+	p.delete(u.Key)
+}
+
+func (p *phase) writeApplication(
+	key fleet.ObjectKey, id fleet.ApplicationID, dep *fleet.Declaration,
+) error {
+	env := p.after.Environment(id.In())
+	hold := p.syncHold(id, dep.Deployment.SourceIn(id.Environment).TargetRevision)
+	app := application(p.Declared.Fleet.Defaults.Sync, dep, env, hold)
+	_, exists := p.Rows.Get(key)
+	err := p.write(fleet.Object{Key: key, Application: app}, applied.Row{
+		Tenant: id.Tenant, Environment: id.Environment, Deployment: id.Deployment,
+		Deletion: app.DeletionPolicy, RepoURL: app.Source.RepoURL,
+	})
+	if exists {
+		p.Terminating.Delete(key)
+	}
+	return err
+}
+
+// write renders an object, and changes its row if the row differs.
+func (p *phase) write(o fleet.Object, next applied.Row) error {
+	engine := p.engine(o.Key.Engine, next.Tenant)
+	if engine == nil {
+		return fmt.Errorf("%s %s: engine %s is not declared; this is a fault of the planner",
+			o.Key.Kind, o.Key.Name, o.Key.Engine)
+	}
+	m, err := p.Renderer.Render(*engine, o)
+	if err != nil {
+		p.out.Failures = append(p.out.Failures, effective.RenderFailure{Object: o, Err: err})
+		return nil
+	}
+	next.Hash = m.Hash
+	if old, exists := p.Rows.Get(o.Key); exists && old == next {
+		return nil
+	}
+	p.SetRow(o.Key, next)
+	c := &RowChange{Action: report.Create, Row: Row(o.Key, next)}
+	c.Row.Manifest, c.Row.Revision = m, p.Revision
+	if base, existed := p.Rows.Base()[o.Key]; existed && !base.Unwanted {
+		c.Action, c.BeforeHash = report.Update, base.Hash
+	}
+	p.out.Rows[o.Key] = c
+	return nil
+}
+
+// delete makes a row unwanted. It counts until its object is deleted.
+func (p *phase) delete(k fleet.ObjectKey) {
+	r, ok := p.Rows.Get(k)
+	if !ok || r.Unwanted {
+		return
+	}
+	r.Unwanted = true
+	p.SetRow(k, r)
+	c := &RowChange{Action: report.Delete, Row: Row(k, r), BeforeHash: p.Rows.Base()[k].Hash}
+	c.Row.Revision = p.Revision
+	p.out.Rows[k] = c
+	if k.Kind == fleet.ObjectApplication {
+		id := r.Application()
+		p.Terminating.Set(k, applied.Terminating{Application: id, Key: k, RepoURL: r.RepoURL})
+		p.endSyncHold(id)
+	}
+}
+
+// Row returns the stored form of an index entry, without its manifest.
+func Row(k fleet.ObjectKey, r applied.Row) fleet.Row {
+	out := fleet.Row{
+		Key: k, Tenant: r.Tenant, Environment: r.Environment, Deployment: r.Deployment,
+		Deletion: r.Deletion, Unwanted: r.Unwanted,
+	}
+	if r.Credential != (fleet.CredentialSource{}) {
+		c := r.Credential
+		out.Credential = &c
+	}
+	return out
+}
+
+// engine returns the engine that a tenant's objects are rendered for. Objects that still exist in a
+// removed environment are rendered as before: the removal will be deferred.
+func (p *phase) engine(name fleet.EngineName, t fleet.TenantName) *fleet.EngineSpec {
+	if e := engineOf(p.Layers, p.after, name, t); e != nil || !name.OfEnvironment() {
+		return e
+	}
+	return engineOf(p.Layers, p.Applied.Catalog, name, t)
+}
+
+// engineOf returns a declared engine, or the own cluster of the tenant's environment that is placed
+// on it; nil when it is not in effect.
+func engineOf(
+	l *applied.Layers, view catalog.View, name fleet.EngineName, t fleet.TenantName,
+) *fleet.EngineSpec {
+	if !name.OfEnvironment() {
+		if d := view.Engine(name); d != nil {
+			return d.Engine
+		}
+		return nil
+	}
+	for _, env := range l.Environments.Keys(applied.Share{Tenant: t, Engine: name}) {
+		d := view.Environment(fleet.EnvironmentID{Tenant: t, Name: env})
+		if d != nil && d.Environment.Agent != nil {
+			e := d.Environment.Agent.Engine(d.Environment.Region)
+			return &e
+		}
+	}
+	return nil
+}

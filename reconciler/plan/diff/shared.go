@@ -1,0 +1,117 @@
+package diff
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/reconciler/plan/applied"
+)
+
+// shared writes or deletes the objects that Applications share: clusters, repositories, projects.
+func (p *phase) shared() error {
+	environments := slices.SortedFunc(maps.Keys(p.Placed.Environments), applied.CompareEnvironments)
+	for _, id := range environments {
+		if err := p.cluster(id); err != nil {
+			return err
+		}
+	}
+	readers := slices.SortedFunc(maps.Keys(p.Placed.Readers), func(a, b applied.Reader) int {
+		return cmp.Or(
+			cmp.Compare(a.Engine, b.Engine), cmp.Compare(a.Tenant, b.Tenant),
+			cmp.Compare(a.Key, b.Key))
+	})
+	// A credential that changes its URL is deleted under the old one and written under the new one:
+	// in this order.
+	for _, r := range readers {
+		p.deleteRepository(r)
+	}
+	for _, r := range readers {
+		if err := p.repository(r); err != nil {
+			return err
+		}
+	}
+	shares := slices.SortedFunc(maps.Keys(p.Placed.Shares), func(a, b applied.Share) int {
+		return cmp.Or(cmp.Compare(a.Engine, b.Engine), cmp.Compare(a.Tenant, b.Tenant))
+	})
+	for _, s := range shares {
+		if err := p.project(s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// cluster writes an environment's Cluster. The row of a removed environment went with its
+// placement.
+func (p *phase) cluster(id fleet.EnvironmentID) error {
+	env := p.after.Environment(id)
+	pl, _ := p.Placements.Get(id)
+	if env == nil || env.Environment.Cluster == nil || pl.Engine == "" ||
+		p.after.Engine(pl.Engine) == nil {
+		return nil
+	}
+	c := cluster(p.after, env)
+	o := fleet.Object{Key: applied.ClusterKey(pl.Engine, id), Cluster: c}
+	return p.write(
+		o, applied.Row{Tenant: id.Tenant, Environment: id.Name, Credential: c.Credential})
+}
+
+// deleteRepository deletes the tenant's Secret of a repository on an engine, if another one or none
+// is wanted.
+func (p *phase) deleteRepository(r applied.Reader) {
+	before := p.Applied.Catalog.CredentialFor(r.Tenant, r.Key)
+	after := p.after.CredentialFor(r.Tenant, r.Key)
+	if before == nil || after != nil && after.Key == before.Key &&
+		p.Readers.Count(r.Repo, r.Tenant) > 0 {
+		return
+	}
+	p.delete(repositoryKey(r.Engine, before))
+}
+
+func (p *phase) repository(r applied.Reader) error {
+	cred := p.after.CredentialFor(r.Tenant, r.Key)
+	if cred == nil || p.Readers.Count(r.Repo, r.Tenant) == 0 {
+		return nil
+	}
+	o := fleet.Object{Key: repositoryKey(r.Engine, cred), Repository: repository(p.after, cred)}
+	return p.write(o, applied.Row{Tenant: r.Tenant, Credential: o.Repository.Credential})
+}
+
+func repositoryKey(e fleet.EngineName, cred *fleet.Declaration) fleet.ObjectKey {
+	id := fleet.CredentialID{Tenant: cred.Key.Tenant, Name: fleet.CredentialName(cred.Key.Name)}
+	return fleet.ObjectKey{
+		Engine: e, Kind: fleet.ObjectRepository, Name: fleet.RepositoryName(id),
+	}
+}
+
+func (p *phase) project(s applied.Share) error {
+	key := fleet.ObjectKey{
+		Engine: s.Engine, Kind: fleet.ObjectProject, Name: fleet.ProjectName(s.Tenant),
+	}
+	if p.Environments.Empty(s) || p.autonomous(s) {
+		p.delete(key)
+		return nil
+	}
+	if p.engine(s.Engine, s.Tenant) == nil {
+		return nil
+	}
+	project := project(p.after, s.Tenant, p.Environments.Keys(s), p.Repos.Keys(s))
+	return p.write(fleet.Object{Key: key, Project: project}, applied.Row{Tenant: s.Tenant})
+}
+
+// autonomous reports whether an engine is the cluster of an autonomous environment of the tenant:
+// nothing is written there.
+func (p *phase) autonomous(s applied.Share) bool {
+	if !s.Engine.OfEnvironment() {
+		return false
+	}
+	for _, env := range p.Environments.Keys(s) {
+		e := p.after.Environment(fleet.EnvironmentID{Tenant: s.Tenant, Name: env})
+		if e != nil && !e.Environment.Agent.Autonomous() {
+			return false
+		}
+	}
+	return true
+}

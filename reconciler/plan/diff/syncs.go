@@ -1,0 +1,84 @@
+package diff
+
+import (
+	"fmt"
+	"strings"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/reconciler/plan/applied"
+)
+
+// syncHold returns the SyncRun that keeps an Application's automation off, or "". A hold ends when
+// Git asks for another target revision than when the hold began. A hold that has just begun, or was
+// recovered from the engine after a rebuild, takes the present target revision as that.
+func (p *phase) syncHold(id fleet.ApplicationID, targetRevision string) fleet.SyncRunName {
+	h, ok := p.SyncHolds.Get(id)
+	switch {
+	case !ok:
+		return ""
+	case h.TargetRevision == "":
+		h.TargetRevision = targetRevision
+		p.SyncHolds.Set(id, h)
+	case h.TargetRevision != targetRevision:
+		p.endSyncHold(id)
+		return ""
+	}
+	return h.SyncRun
+}
+
+func (p *phase) endSyncHold(id fleet.ApplicationID) {
+	if _, ok := p.SyncHolds.Get(id); ok {
+		p.SyncHolds.Delete(id)
+	}
+}
+
+// requestSyncs asks for the syncs of new SyncRuns.
+func (p *phase) requestSyncs() {
+	for _, run := range p.Placed.SyncRuns {
+		var missing, unknown []string
+		for _, id := range run.Unknown {
+			unknown = append(unknown, string(id.Environment))
+		}
+		for _, id := range run.Targets {
+			pl, _ := p.Placements.Get(id.In())
+			key := applied.ApplicationKey(pl.Engine, id)
+			r, ok := p.Rows.Get(key)
+			if pl.Engine == "" || !ok || r.Unwanted {
+				missing = append(missing, string(id.Environment))
+				continue
+			}
+			p.out.Syncs = append(p.out.Syncs, p.syncRequest(run.Declaration, id, key))
+		}
+		if len(unknown) > 0 {
+			p.warn(run.Declaration, "not run in "+strings.Join(unknown, ", ")+
+				": the mirror is new, and behind an agent it may have run before; a hold is kept",
+				"add a SyncRun of another name if it has not; remove the file to end a hold")
+		}
+		if len(missing) > 0 {
+			p.warn(run.Declaration, "not run in "+strings.Join(missing, ", ")+
+				": no engine serves the environment",
+				"add a SyncRun of another name when it is placed")
+		}
+	}
+}
+
+func (p *phase) syncRequest(
+	run *fleet.Declaration, id fleet.ApplicationID, key fleet.ObjectKey,
+) fleet.SyncRequest {
+	name, revision := fleet.SyncRunName(run.Key.Name), run.SyncRun.Revision
+	dep, env := p.after.Deployment(id.Deployed()), p.after.Environment(id.In())
+	app := application(p.Declared.Fleet.Defaults.Sync, dep, env, "")
+	return fleet.SyncRequest{
+		ID: fmt.Sprintf("%s/%s/%s@%s:%s", id.Tenant, name, id.Deployment, id.Environment,
+			revision),
+		Key: key, Tenant: id.Tenant, Environment: id.Environment, Deployment: id.Deployment,
+		SyncRun: name, Revision: revision, Prune: app.Sync.Prune, State: fleet.OperationPending,
+	}
+}
+
+func (p *phase) warn(run *fleet.Declaration, message, fix string) {
+	p.out.Problems = append(p.out.Problems, fleet.Problem{
+		Key: run.Key, Path: run.Path, Severity: fleet.SeverityWarning, Code: "sync-not-run",
+		Message: message, Fix: fix,
+	})
+}

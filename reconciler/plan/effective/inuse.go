@@ -1,0 +1,145 @@
+package effective
+
+import (
+	"fmt"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/catalog"
+	"argosy.dev/argosy/reconciler/plan/applied"
+	"argosy.dev/argosy/reconciler/plan/report"
+)
+
+// inUse returns the problem of a change that would take an engine away from existing objects: an
+// engine's removal or replacement, or an environment's change from one Argo CD to another.
+func (d *Declarations) inUse(c catalog.Change, deleted []fleet.ObjectKey) (fleet.Problem, bool) {
+	switch {
+	case c.Before == nil:
+	case c.Key.Kind == fleet.KindManagedEnvironment:
+		if c.After == nil || sameConnection(c.Before.Environment, c.After.Environment) {
+			break
+		}
+		if n := d.existing(applied.EnvironmentID(c.Key), deleted); n > 0 {
+			return environmentInUse(d.head(c.Key), n, c.Before.Environment, c.After.Environment),
+				true
+		}
+	case c.Key.Kind == fleet.KindEngine:
+		name := fleet.EngineName(c.Key.Name)
+		if !sameInstance(c.Before, c.After) && d.serving(name, deleted) {
+			return d.engineInUse(d.head(c.Key), name), true
+		}
+	}
+	return fleet.Problem{}, false
+}
+
+// sameInstance reports whether a changed engine is still the Argo CD that has the engine's objects.
+func sameInstance(before, after *fleet.Declaration) bool {
+	if after == nil {
+		return false
+	}
+	a, b := before.Engine, after.Engine
+	ref := func(c fleet.Connection) fleet.SecretRef {
+		if c.KubeconfigRef == nil {
+			return fleet.SecretRef{}
+		}
+		return *c.KubeconfigRef
+	}
+	return a.ArgoCD == b.ArgoCD && a.Connection.InCluster == b.Connection.InCluster &&
+		ref(a.Connection) == ref(b.Connection) &&
+		(a.Connection.Agent == nil) == (b.Connection.Agent == nil)
+}
+
+// serving reports whether an engine serves environments or has objects besides the deleted ones.
+func (d *Declarations) serving(name fleet.EngineName, deleted []fleet.ObjectKey) bool {
+	if !d.applied.EnvironmentsOn.Empty(name) {
+		return true
+	}
+	left, _ := d.applied.RowsOn.Get(name)
+	seen := map[fleet.ObjectKey]bool{}
+	for _, k := range deleted {
+		if r, ok := d.applied.Rows.Get(k); ok && r.Unwanted && k.Engine == name && !seen[k] {
+			seen[k] = true
+			left--
+		}
+	}
+	return left > 0
+}
+
+func (d *Declarations) engineInUse(i catalog.Input, name fleet.EngineName) fleet.Problem {
+	n := d.applied.EnvironmentsOn.Size(name)
+	p := fleet.Problem{Key: i.Key, Path: i.Path, Severity: fleet.SeverityError,
+		Code: "engine-in-use"}
+	serves := fmt.Sprintf("engine %s serves %s", name, report.Count(n, "environment"))
+	if n == 0 {
+		left, _ := d.applied.RowsOn.Get(name)
+		serves = fmt.Sprintf("%s of engine %s %s not removed yet",
+			report.Count(left, "object"), name, report.Plural(left, "is", "are"))
+	}
+	if i.Removed {
+		p.Message = serves + ": its declaration stays in force until they are gone"
+		p.Fix =
+			"restore the file; to empty the engine set spec.state: Draining and move its " +
+				"environments"
+		return p
+	}
+	p.Field = "spec.argocd"
+	p.Message = serves + ": its argocd section and connection cannot change under them"
+	p.Fix = "restore spec.argocd and spec.connection, or declare the new instance as another engine"
+	return p
+}
+
+// sameConnection reports whether a changed environment keeps the connection that applies its
+// Applications. A new address of a cluster that an engine reaches is the same connection: the
+// engine keeps its objects.
+func sameConnection(before, after *fleet.EnvironmentSpec) bool {
+	if (before.Agent == nil) != (after.Agent == nil) {
+		return false
+	}
+	return before.Agent == nil || before.Agent.Namespace() == after.Agent.Namespace() &&
+		before.Agent.Autonomous() == after.Agent.Autonomous()
+}
+
+// existing counts the Applications of an environment without the deleted ones.
+func (d *Declarations) existing(id fleet.EnvironmentID, deleted []fleet.ObjectKey) int {
+	placement, _ := d.applied.Placements.Get(id)
+	n := d.applied.ApplicationsIn.Count(id, placement.Engine)
+	seen := map[fleet.ObjectKey]bool{}
+	for _, k := range deleted {
+		if k.Engine != placement.Engine || k.Kind != fleet.ObjectApplication || seen[k] {
+			continue
+		}
+		if r, ok := d.applied.Rows.Get(k); ok && r.Unwanted && r.Application().In() == id {
+			seen[k] = true
+			n--
+		}
+	}
+	return n
+}
+
+// environmentInUse explains why an environment keeps its connection. Its Applications would go from
+// one Argo CD to another that does not know the first one: a workload would have two, or none.
+func environmentInUse(i catalog.Input, n int, before, after *fleet.EnvironmentSpec) fleet.Problem {
+	p := fleet.Problem{
+		Key: i.Key, Path: i.Path, Severity: fleet.SeverityError, Code: "environment-in-use",
+		Field: "spec.agent",
+	}
+	stand := fmt.Sprintf("%s %s in environment %s",
+		report.Count(n, "Application"), report.Plural(n, "stands", "stand"), i.Key.Name)
+	switch {
+	case after.Agent == nil:
+		p.Field = "spec.cluster"
+		p.Message = stand + ", applied by the agent on it: no engine takes them over"
+	case before.Agent == nil:
+		p.Message = stand + ", applied by an engine that reaches it: no agent takes them over"
+	case after.Agent.Autonomous() != before.Agent.Autonomous():
+		p.Field = "spec.agent.mode"
+		p.Message = stand + ": its mode cannot change under them"
+	default:
+		p.Field = "spec.agent.argocdNamespace"
+		p.Message = stand + ", in namespace " + before.Agent.Namespace() +
+			": another Argo CD does not take them over"
+	}
+	p.Fix =
+		"restore the file and declare another environment beside it, to which the deployments " +
+			"go; or remove its deployments first: the change waits until their Applications are gone"
+	return p
+}

@@ -1,0 +1,212 @@
+package effective
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/catalog"
+	"argosy.dev/argosy/reconciler/plan/applied"
+)
+
+// Limits is what the rounds of one plan found out about each other: each round lets less of the
+// head in. They only grow, by at least one key a round, and there are no more keys than
+// declarations: so a plan converges.
+type Limits struct {
+	deferred map[fleet.Key]applied.Deferred // changes that would remove something still in use
+	refused  map[fleet.Key]fleet.Problem    // changes that no object can be rendered from
+	recheck  map[fleet.Key]bool             // unchanged declarations that need new problems
+}
+
+// NewLimits returns the limits of a first round: none.
+func NewLimits() *Limits {
+	return &Limits{
+		deferred: map[fleet.Key]applied.Deferred{}, refused: map[fleet.Key]fleet.Problem{},
+		recheck: map[fleet.Key]bool{},
+	}
+}
+
+// Size measures the progress of a plan's rounds: it grows with every round but the last.
+func (l *Limits) Size() int { return len(l.deferred) + len(l.refused) + len(l.recheck) }
+
+// Defer adds the changes of d that would remove something that an Application still needs: one that
+// terminates or whose deletion is held after the round. It costs the changes that remove something,
+// and for those what terminates or is held.
+func (l *Limits) Defer(d *Declarations, after *applied.Layers) {
+	var left map[fleet.TenantName][]leftover
+	for _, c := range d.Changes {
+		if !removes(c) {
+			continue
+		}
+		if left == nil {
+			left = leftovers(after)
+		}
+		if needed(c, left[applied.TenantOf(c.Key)]) {
+			l.deferChange(d, c)
+		}
+	}
+}
+
+func (l *Limits) deferChange(d *Declarations, c catalog.Change) {
+	l.deferred[c.Key] = applied.Deferred{
+		Input:    d.head(c.Key),
+		Removing: c.After == nil && c.Key.Kind == fleet.KindManagedEnvironment,
+	}
+	if c.After != nil {
+		return
+	}
+	// The encrypted credential goes with the object that it opens, not before.
+	var sealed fleet.Key
+	switch c.Key.Kind {
+	case fleet.KindManagedEnvironment:
+		cluster := c.Before.Environment.Cluster
+		if cluster == nil {
+			return // an agent has a credential of its own
+		}
+		sealed = catalog.SealedKey(c.Key.Tenant, "environments", cluster.CredentialsRef.Name)
+	case fleet.KindRepositoryCredential:
+		sealed = catalog.SealedKey(c.Key.Tenant, "credentials",
+			c.Before.Credential.CredentialsRef.Name)
+	}
+	for _, other := range d.Changes {
+		if _, done := l.deferred[other.Key]; !done && other.Key == sealed && other.After == nil {
+			l.deferChange(d, other)
+		}
+	}
+}
+
+// leftover is an Application that no declaration wants and that still exists.
+type leftover struct {
+	id  fleet.ApplicationID
+	url string
+}
+
+func leftovers(after *applied.Layers) map[fleet.TenantName][]leftover {
+	out := map[fleet.TenantName][]leftover{}
+	after.Terminating.Each(func(_ fleet.ObjectKey, t applied.Terminating) {
+		out[t.Application.Tenant] = append(out[t.Application.Tenant],
+			leftover{t.Application, t.RepoURL})
+	})
+	after.Held.Each(func(id fleet.ApplicationID, h applied.Held) {
+		url := h.Deployment.Deployment.Source.RepoURL
+		out[id.Tenant] = append(out[id.Tenant], leftover{id, url})
+	})
+	return out
+}
+
+func needed(c catalog.Change, left []leftover) bool {
+	return slices.ContainsFunc(left, func(x leftover) bool {
+		switch c.Key.Kind {
+		case fleet.KindManagedEnvironment:
+			return x.id.In() == applied.EnvironmentID(c.Key)
+		case fleet.KindTenant:
+			return true
+		case fleet.KindRepositoryCredential:
+			return applied.RepoKey(x.url) == applied.RepoKey(c.Before.Credential.RepoURL)
+		}
+		return false
+	})
+}
+
+// Recheck adds the environments that get an engine, or another reason for having none, although
+// their file did not change: the plan repeats all of their problems.
+func (l *Limits) Recheck(d *Declarations, decided map[fleet.EnvironmentID]fleet.Placement) {
+	var checked map[fleet.Key]bool
+	for id := range decided {
+		was, known := d.applied.Placements.Get(id)
+		if !known || was.Engine != "" {
+			continue
+		}
+		if checked == nil {
+			checked = map[fleet.Key]bool{}
+			for _, k := range d.After.Checked() {
+				checked[k] = true
+			}
+		}
+		if k := applied.EnvironmentKey(id); !checked[k] {
+			l.recheck[k] = true
+		}
+	}
+}
+
+// CodeUnrendered is the code of a declaration that no object can be rendered from.
+const CodeUnrendered = "cannot-render"
+
+// RenderFailure is an object that the renderer refused. Validation should have prevented it. If it
+// did not, one declaration is at fault, and this declaration alone keeps its last good state.
+type RenderFailure struct {
+	Object fleet.Object
+	Err    error
+}
+
+// Refuse adds the changed declarations that the failed objects are rendered from. An error means
+// that no change caused a failure: the fault is older, and going on would drop an existing object.
+func (l *Limits) Refuse(d *Declarations, failures []RenderFailure) error {
+	before := l.Size()
+	for _, f := range failures {
+		blamed := d.blame(f.Object)
+		if len(blamed) == 0 {
+			return f.error()
+		}
+		for _, b := range blamed {
+			l.refused[b.Key] = fleet.Problem{
+				Key: b.Key, Path: b.Path, Severity: fleet.SeverityError, Code: CodeUnrendered,
+				Message: fmt.Sprintf("no %s can be made from it: %v", f.Object.Key.Kind, f.Err),
+				Fix:     "write the value in the form that Argo CD takes",
+			}
+		}
+	}
+	if l.Size() == before {
+		return errors.Join(errors.New("the planner does not converge; this is a defect of Argosy"),
+			failures[0].error())
+	}
+	return nil
+}
+
+func (f RenderFailure) error() error {
+	k := f.Object.Key
+	return fmt.Errorf("render %s %s for engine %s: %w", k.Kind, k.Name, k.Engine, f.Err)
+}
+
+// blame returns the changed declaration that an object is rendered from, the most specific one. An
+// AppProject is rendered from everything that its tenant declares: then all of these that changed.
+func (d *Declarations) blame(o fleet.Object) []*fleet.Declaration {
+	changed, ofTenant := map[fleet.Key]*fleet.Declaration{}, []*fleet.Declaration{}
+	for _, c := range d.Changes {
+		if c.After == nil {
+			continue
+		}
+		changed[c.Key] = c.After
+		if o.Project != nil && applied.TenantOf(c.Key) == o.Project.Tenant {
+			ofTenant = append(ofTenant, c.After)
+		}
+	}
+	for _, k := range sources(o) {
+		if after := changed[k]; after != nil {
+			return []*fleet.Declaration{after}
+		}
+	}
+	return ofTenant
+}
+
+// sources returns the declarations that an object is rendered from, the most specific one first.
+func sources(o fleet.Object) []fleet.Key {
+	switch {
+	case o.Application != nil:
+		id := o.Application.ID
+		return []fleet.Key{
+			applied.DeploymentKey(id), applied.EnvironmentKey(id.In()),
+			applied.TenantKey(id.Tenant),
+		}
+	case o.Cluster != nil:
+		return []fleet.Key{applied.EnvironmentKey(o.Cluster.ID)}
+	case o.Repository != nil:
+		id := o.Repository.ID
+		return []fleet.Key{
+			{Kind: fleet.KindRepositoryCredential, Tenant: id.Tenant, Name: string(id.Name)},
+		}
+	default:
+		return nil
+	}
+}

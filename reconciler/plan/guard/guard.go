@@ -1,0 +1,139 @@
+// Package guard decides which unwanted Applications are deleted and which deletions, or whole
+// revisions, wait for an approval.
+package guard
+
+import (
+	"time"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/reconciler/plan/applied"
+	"argosy.dev/argosy/reconciler/plan/effective"
+	"argosy.dev/argosy/reconciler/plan/place"
+	"argosy.dev/argosy/reconciler/plan/reviews"
+)
+
+// Request is what the guards need of a plan's request.
+type Request struct {
+	Revision  fleet.Revision
+	Relation  string                   // to the applied revision
+	Rebuilt   string                   // why the first revision needs an approval, if it does
+	Recent    []fleet.Deletion         // earlier deletions that the guards allowed
+	Created   map[fleet.TenantName]int // Applications created within the window
+	Approvals []fleet.Approval
+	Reviews   *reviews.Deletions // nil: deletions need no review
+	Now       time.Time
+}
+
+// Verdict is the decision about one unwanted Application.
+type Verdict struct {
+	place.Unwanted
+	Approved bool          // by a person: the deletion does not count against the guards
+	Hold     *applied.Held // nil: the Application is deleted
+}
+
+// Judge decides about the unwanted Applications. The guards are those of the applied state: a
+// commit cannot loosen what judges it. A deletion without a known review is held before the guards
+// judge, and does not count as a deletion.
+func Judge(
+	s *applied.State, unwanted []place.Unwanted, released map[fleet.Key]effective.Release,
+	r Request,
+) []Verdict {
+	if len(unwanted) == 0 {
+		return nil
+	}
+	j := judge{Request: r, applied: s, released: released}
+	var out []Verdict
+	var judged []place.Unwanted
+	waived, asked := j.waived(), map[fleet.TenantName]int{}
+	for _, u := range unwanted {
+		review, missing := j.reviewed(u)
+		switch {
+		case waived[u.Key] || review.Approved:
+			out = append(out, Verdict{Unwanted: u, Approved: true})
+		case missing != "":
+			h := applied.Held{Scope: u.ID.Tenant, Reason: fleet.HoldUnreviewed, Why: missing}
+			out = append(out, j.hold(u, h))
+		default:
+			judged = append(judged, u)
+			asked[u.ID.Tenant]++
+		}
+	}
+	limits := weigh(s.Catalog.Fleet().Guards, j.tallies(asked))
+	for _, u := range judged {
+		why, scope := limits.tenants[u.ID.Tenant], u.ID.Tenant
+		if why == "" {
+			why, scope = limits.fleet, ""
+		}
+		if why == "" {
+			out = append(out, Verdict{Unwanted: u})
+		} else {
+			out = append(out, j.hold(u, applied.Held{Scope: scope, Why: why}))
+		}
+	}
+	return out
+}
+
+type judge struct {
+	Request
+	applied  *applied.State
+	released map[fleet.Key]effective.Release // files that are let in with this plan
+}
+
+// hold returns the hold of a deletion. A deletion that was held before for another reason keeps its
+// revision and gets a new date: nobody approved the new reason yet.
+func (j *judge) hold(u place.Unwanted, h applied.Held) Verdict {
+	h.Application, h.Key, h.Since = u.ID, u.Key, j.Now
+	if u.Was != nil {
+		h.Revision, h.Base, h.Deployment = u.Was.Revision, u.Was.Base, u.Was.Deployment
+	} else {
+		h.Revision, h.Base = j.Revision, j.applied.Revision
+		h.Deployment = j.applied.Catalog.Deployment(u.ID.Deployed())
+	}
+	return Verdict{Unwanted: u, Hold: &h}
+}
+
+// waived returns the deletions that were listed when the whole revision was held, once the revision
+// is approved.
+func (j *judge) waived() map[fleet.ObjectKey]bool {
+	out := map[fleet.ObjectKey]bool{}
+	w := j.applied.Waiting
+	if w != nil && w.Revision == j.Revision && reviews.Approved(j.Approvals, w.Revision, w.Since) {
+		for _, k := range w.Items {
+			out[k] = true
+		}
+	}
+	return out
+}
+
+// reviewed returns the review of a deletion, or why the deletion is held without one.
+func (j *judge) reviewed(u place.Unwanted) (fleet.ReviewedDeletion, string) {
+	release, follows := j.followsRelease(u.ID)
+	switch {
+	case u.Was == nil && follows && release.Approved:
+		return fleet.ReviewedDeletion{}, "" // the file's approval covers it; the guards judge
+	case j.Reviews == nil:
+		return fleet.ReviewedDeletion{}, ""
+	case u.Was != nil:
+		return j.Reviews.Earlier[u.Was.Span()][u.Key], ""
+	}
+	review, ok := j.Reviews.Reviewed[u.Key]
+	if !ok && follows {
+		review, ok = j.Reviews.Earlier[release.Span][u.Key]
+	}
+	if ok {
+		return review, ""
+	}
+	return review, reviews.Why(j.Reviews.Unknown)
+}
+
+// followsRelease reports whether a file that is let in with this plan changes an Application.
+func (j *judge) followsRelease(id fleet.ApplicationID) (effective.Release, bool) {
+	for _, k := range []fleet.Key{
+		applied.DeploymentKey(id), applied.EnvironmentKey(id.In()), applied.TenantKey(id.Tenant),
+	} {
+		if release, ok := j.released[k]; ok {
+			return release, true
+		}
+	}
+	return effective.Release{}, false
+}

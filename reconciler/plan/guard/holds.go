@@ -1,0 +1,138 @@
+package guard
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/reconciler/plan/applied"
+	"argosy.dev/argosy/reconciler/plan/place"
+	"argosy.dev/argosy/reconciler/plan/reviews"
+)
+
+// Relations of a head to the applied revision. All but RelationSame and RelationDescendant wait for
+// an approval.
+const (
+	RelationSame       = "same"
+	RelationDescendant = "descendant"
+	RelationOlder      = "older"
+	RelationRewritten  = "rewritten"
+	RelationUnknown    = "unknown"
+)
+
+// Release decides about the deletions that are held: those that an approval releases, those that
+// are reviewed by now, and those whose message changes because they are known not to be reviewed.
+func Release(s *applied.State, r Request) (freed place.Freed, explained []applied.Held) {
+	if len(r.Approvals) == 0 && r.Reviews == nil {
+		return freed, nil
+	}
+	freed = place.Freed{}
+	for id, h := range s.Held.Base() {
+		if reviews.Approved(r.Approvals, h.Revision, h.Since) {
+			freed[id] = place.Approved
+			continue
+		}
+		if r.Reviews == nil || h.Reason != fleet.HoldUnreviewed {
+			continue
+		}
+		seen, answered := r.Reviews.Earlier[h.Span()]
+		if _, reviewed := seen[h.Key]; reviewed {
+			freed[id] = place.Reviewed
+		} else if answered && h.Why != reviews.Missing {
+			h.Why = reviews.Missing
+			explained = append(explained, h)
+		}
+	}
+	return freed, explained
+}
+
+// WholeRevision returns the hold of a whole revision, or nil. A hold that was listed before keeps
+// its date, and ends with its approval. It lists the Applications that the revision would delete,
+// so that the approval releases exactly these.
+func WholeRevision(
+	s *applied.State, after applied.Files, unwanted []place.Unwanted, r Request,
+) *fleet.Hold {
+	reason, why := wholeRevision(s, after, r)
+	if reason == "" {
+		return nil
+	}
+	h := &fleet.Hold{Revision: r.Revision, Reason: reason, Message: why, Since: r.Now}
+	if was := s.Waiting; was != nil && was.ID() == h.ID() {
+		if reviews.Approved(r.Approvals, was.Revision, was.Since) {
+			return nil
+		}
+		h.Since = was.Since
+	}
+	for _, u := range unwanted {
+		if u.Was == nil { // another revision asked for the deletions that were held before
+			h.Items = append(h.Items, u.Key)
+		}
+	}
+	slices.SortFunc(h.Items, applied.CompareKeys)
+	return h
+}
+
+func wholeRevision(s *applied.State, after applied.Files, r Request) (fleet.HoldReason, string) {
+	head, base := r.Revision.Short(), s.Revision.Short()
+	switch {
+	case !s.Started() && r.Rebuilt != "":
+		return fleet.HoldUnreviewed, r.Rebuilt
+	case !s.Started() || r.Revision == s.Revision:
+		return "", ""
+	}
+	switch r.Relation {
+	case RelationSame, RelationDescendant:
+	case RelationOlder:
+		return fleet.HoldOlder, fmt.Sprintf("the branch went back from %s to the older %s", base,
+			head)
+	default:
+		return fleet.HoldRewritten,
+			fmt.Sprintf("the branch was rewritten: %s does not descend from %s", head, base)
+	}
+	empty := func(folder string, was int) (fleet.HoldReason, string) {
+		return fleet.HoldEmpty,
+			fmt.Sprintf("the revision holds no declaration under %s/, where there were %d", folder,
+				was)
+	}
+	switch was := s.Files; {
+	case was.Tenants > 0 && after.Tenants == 0:
+		return empty("tenants", was.Tenants)
+	case was.Fleet > 0 && after.Fleet == 0:
+		return empty("fleet", was.Fleet)
+	}
+	return "", ""
+}
+
+// Holds groups held deletions and files as people approve them: by revision, reason and scope.
+func Holds(
+	deletions map[fleet.ApplicationID]applied.Held, files map[string]applied.HeldFile,
+) map[fleet.HoldID]fleet.Hold {
+	out := map[fleet.HoldID]fleet.Hold{}
+	for _, id := range slices.SortedFunc(maps.Keys(deletions), applied.CompareApplications) {
+		h := deletions[id]
+		hold, ok := out[h.Hold()]
+		if !ok {
+			hold = fleet.Hold{Revision: h.Revision, Reason: h.Hold().Reason, Tenant: h.Scope}
+		}
+		if !ok || h.Since.After(hold.Since) {
+			hold.Since, hold.Message = h.Since, h.Why
+		}
+		hold.Items = append(hold.Items, h.Key)
+		out[h.Hold()] = hold
+	}
+	for _, path := range slices.Sorted(maps.Keys(files)) {
+		h := files[path]
+		hold, ok := out[h.Hold()]
+		if !ok {
+			hold = fleet.Hold{Revision: h.Revision, Reason: fleet.HoldUnreviewed,
+				Tenant: h.Hold().Tenant}
+		}
+		if !ok || h.Since.After(hold.Since) {
+			hold.Since, hold.Message = h.Since, h.Why
+		}
+		hold.Paths = append(hold.Paths, path)
+		out[h.Hold()] = hold
+	}
+	return out
+}

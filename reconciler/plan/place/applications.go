@@ -1,0 +1,71 @@
+package place
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/reconciler/plan/applied"
+)
+
+// classify sorts the touched Applications into wanted and unwanted ones.
+func (p *phase) classify() error {
+	touched := slices.SortedFunc(maps.Keys(p.applications), applied.CompareApplications)
+	for _, id := range touched {
+		if err := p.application(id, p.applications[id]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *phase) application(id fleet.ApplicationID, wanted bool) error {
+	pl, ok := p.Placements.Get(id.In())
+	if !ok || pl.Engine == "" {
+		p.out.Environments[id.In()] = true // once it is placed, its Applications come again
+		return nil
+	}
+	if !pl.Engine.OfEnvironment() && p.after.Engine(pl.Engine) == nil {
+		return nil // recovered after a rebuild, and misplaced until its engine is declared
+	}
+	key := applied.ApplicationKey(pl.Engine, id)
+	h, held := p.Held.Get(id)
+	if wanted {
+		dep := p.after.Deployment(id.Deployed())
+		return p.want(Application{ID: id, Key: key, Deployment: dep, Freed: held})
+	}
+	r, exists := p.Rows.Get(key)
+	switch {
+	case !exists || r.Unwanted:
+		p.out.Ended = append(p.out.Ended, id)
+	case !held:
+		p.out.Unwanted = append(p.out.Unwanted, Unwanted{ID: id, Key: key})
+	case p.Freed[id] == Approved:
+		p.out.Released = append(p.out.Released, Unwanted{ID: id, Key: key, Was: &h})
+	case p.Freed[id] == Reviewed:
+		p.out.Unwanted = append(p.out.Unwanted, Unwanted{ID: id, Key: key, Was: &h})
+	case p.after.Environment(id.In()) != nil:
+		return p.want(Application{ID: id, Key: key, Deployment: h.Deployment})
+	}
+	return nil // a held Application whose environment is removed: the removal will be deferred
+}
+
+// want counts an Application in, and its earlier repository out.
+func (p *phase) want(a Application) error {
+	if a.Deployment == nil || p.after.Environment(a.ID.In()) == nil {
+		return fmt.Errorf("application %s is wanted without its deployment and environment;"+
+			" this is a fault of the planner", a.ID)
+	}
+	p.out.Wanted = append(p.out.Wanted, a)
+	url := a.Deployment.Deployment.Source.RepoURL
+	old, exists := p.Rows.Get(a.Key)
+	if exists && old.RepoURL == url {
+		return nil
+	}
+	p.count(a.Key.Engine, a.ID, url, 1)
+	if exists {
+		p.count(a.Key.Engine, a.ID, old.RepoURL, -1)
+	}
+	return nil
+}

@@ -1,0 +1,200 @@
+package place
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/catalog"
+	"argosy.dev/argosy/fleet/placement"
+	"argosy.dev/argosy/reconciler/plan/applied"
+)
+
+// placeWaiting gives engines to environments without one: those that the revision touches, and all
+// of them if something changed that may let them in.
+func (p *phase) placeWaiting() error {
+	pending := map[fleet.EnvironmentID]bool{}
+	for id := range p.out.Environments {
+		if pl, _ := p.Placements.Get(id); pl.Engine == "" && p.after.Environment(id) != nil {
+			pending[id] = true
+		}
+	}
+	p.out.NeedsEngines = len(p.Unread) > 0 && p.anyToChoose(pending)
+	if p.retry || p.Applied.Blocked && len(p.Unread) == 0 {
+		p.Unplaced.Each(func(id fleet.EnvironmentID, _ struct{}) {
+			if p.after.Environment(id) != nil {
+				pending[id] = true
+			}
+		})
+	}
+	p.out.Blocked = len(p.Unread) > 0 && (p.Applied.Blocked || p.anyToChoose(pending))
+	if len(pending) == 0 {
+		return nil
+	}
+	engines := placement.NewFleet(p.candidates())
+	for _, id := range slices.SortedFunc(maps.Keys(pending), applied.CompareEnvironments) {
+		pl := p.decide(id, engines)
+		pl.Revision = p.Revision
+		if err := p.record(id, pl); err != nil {
+			return err
+		}
+		load, _ := p.Loads.Get(pl.Engine)
+		engines.Carry(pl.Engine, load)
+	}
+	return nil
+}
+
+// anyToChoose reports whether one of the environments needs a choice of engine.
+func (p *phase) anyToChoose(pending map[fleet.EnvironmentID]bool) bool {
+	for id := range pending {
+		if !Agent(p.after, id) {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *phase) decide(id fleet.EnvironmentID, engines *placement.Fleet) fleet.Placement {
+	item := p.item(id)
+	if Agent(p.after, id) {
+		return onOwnCluster(id, p.after.Environment(id).Environment, item.Applications)
+	}
+	if len(p.Unread) == 0 {
+		if pl, decided := p.byReports(item); decided {
+			return pl
+		}
+		return engines.Decide(item, p.conflicts(id))
+	}
+	names := make([]string, 0, len(p.Unread))
+	for _, e := range p.Unread {
+		names = append(names, string(e))
+	}
+	slices.Sort(names)
+	return fleet.Placement{
+		Environment: id, Applications: item.Applications,
+		Reason: "not placed yet: it may stand on an engine that was not read since the rebuild: " +
+			strings.Join(names, ", "),
+	}
+}
+
+// byReports returns the placement that the agents' reports decide after a rebuild: the engine that
+// has the environment already, or none until an agent reports. Otherwise it returns false.
+func (p *phase) byReports(item placement.Item) (fleet.Placement, bool) {
+	pl := fleet.Placement{Environment: item.Environment, Applications: item.Applications}
+	reported := p.eligible(item, p.Reported[item.Environment])
+	silent := slices.DeleteFunc(p.eligible(item, p.SilentAgents), func(e fleet.EngineName) bool {
+		return slices.Contains(reported, e)
+	})
+	switch {
+	case len(reported) > 1:
+		pl.Reason = fmt.Sprintf(
+			"not placed yet: the agents of engines %s and %s both say that it stands there;"+
+				" remove its objects from one", reported[0], reported[1])
+	case len(silent) > 0:
+		pl.Reason = fmt.Sprintf("not placed yet: it may stand on engine %s,"+
+			" whose agent has not told since the rebuild that nothing does", silent[0])
+	case len(reported) == 1:
+		pl.Engine = reported[0]
+		pl.Reason = fmt.Sprintf(
+			"its objects stand on %s, as its agent said when the mirror was rebuilt", reported[0])
+		return pl, true
+	default:
+		return pl, false
+	}
+	p.out.Blocked = true
+	return pl, true
+}
+
+// eligible returns the engines that may have been given the environment, whatever their state now,
+// sorted by name.
+func (p *phase) eligible(item placement.Item, names []fleet.EngineName) []fleet.EngineName {
+	sorted := slices.Compact(slices.Sorted(slices.Values(names)))
+	return slices.DeleteFunc(sorted, func(name fleet.EngineName) bool {
+		e := p.after.Engine(name)
+		if e == nil {
+			return true
+		}
+		spec := *e.Engine
+		spec.State = fleet.EngineActive
+		engine := placement.Engine{Name: name, Labels: e.Labels, Spec: spec}
+		return placement.Verify(item, engine) != ""
+	})
+}
+
+// record keeps a decision, and counts the environment's Applications on the engine.
+func (p *phase) record(id fleet.EnvironmentID, pl fleet.Placement) error {
+	old, known := p.Placements.Get(id)
+	kept := pl
+	kept.Alternatives = nil
+	p.Placements.Set(id, kept)
+	if pl.Engine == "" {
+		p.Unplaced.Set(id, struct{}{})
+		if !known || old.Reason != pl.Reason {
+			p.out.Placements[id] = pl
+		}
+		return nil
+	}
+	p.out.Placements[id] = pl
+	p.Unplaced.Delete(id)
+	p.Place(id, pl.Engine, 1)
+	p.out.Shares[applied.Share{Tenant: id.Tenant, Engine: pl.Engine}] = true
+	p.out.Environments[id] = true
+	for _, dep := range p.after.DeploymentsIn(id) {
+		if err := p.application(applied.ApplicationID(dep, id), true); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// candidates returns every engine with its present load.
+func (p *phase) candidates() []placement.Engine {
+	names := p.after.Engines()
+	out := make([]placement.Engine, 0, len(names))
+	for _, name := range names {
+		e := p.after.Engine(name)
+		load, _ := p.Loads.Get(name)
+		out = append(
+			out, placement.Engine{Name: name, Labels: e.Labels, Spec: *e.Engine, Load: load})
+	}
+	return out
+}
+
+func (p *phase) item(id fleet.EnvironmentID) placement.Item {
+	i := placement.Item{
+		Environment: id, Region: p.after.Environment(id).Environment.Region,
+		Applications: len(p.after.DeploymentsIn(id)),
+	}
+	if t := p.after.Tenant(id.Tenant); t != nil {
+		i.Constraints = t.Tenant.Placement
+	}
+	return i
+}
+
+// conflicts explains why an engine cannot take the environment because of its other environments or
+// its own future. Argo CD finds repository credentials and its caches by URL: two tenants who read
+// one repository with credentials of their own do not share an engine. The reason does not name the
+// other tenant, because this one reads it.
+func (p *phase) conflicts(id fleet.EnvironmentID) func(fleet.EngineName) string {
+	own := slices.DeleteFunc(p.after.Repositories(id), func(r catalog.Repository) bool {
+		return r.Credential.Name == ""
+	})
+	return func(engine fleet.EngineName) string {
+		k := fleet.Key{Kind: fleet.KindEngine, Name: string(engine)}
+		if _, deferred := p.Declared.Deferred[k]; deferred {
+			return "is to be removed or replaced and takes nothing new"
+		}
+		for _, r := range own {
+			for _, other := range p.Readers.Keys(applied.Repo{Engine: engine, Key: r.Key}) {
+				if other != id.Tenant && p.after.CredentialFor(other, r.Key) != nil {
+					return fmt.Sprintf(
+						"already serves another tenant that reads %s with a credential of its own",
+						r.Key)
+				}
+			}
+		}
+		return ""
+	}
+}

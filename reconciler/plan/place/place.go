@@ -1,0 +1,150 @@
+// Package place finds out what a revision touches, counts its Applications in and out, and gives
+// engines to environments.
+package place
+
+import (
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/catalog"
+	"argosy.dev/argosy/reconciler/plan/applied"
+	"argosy.dev/argosy/reconciler/plan/effective"
+)
+
+// Input is the declarations in effect, and what is known of the engines.
+type Input struct {
+	Applied  *applied.State
+	Declared *effective.Declarations
+	Revision fleet.Revision
+	Deleted  []fleet.ObjectKey // unwanted objects that workers have proven deleted
+	Freed    Freed
+
+	// Environments are planned even if no declaration of theirs changes.
+	Environments []fleet.EnvironmentID
+
+	// After a rebuild: engines that were not read yet, engines behind agents without a report yet,
+	// and the engines that reported objects of an environment.
+	Unread       []fleet.EngineName
+	SilentAgents []fleet.EngineName
+	Reported     map[fleet.EnvironmentID][]fleet.EngineName
+}
+
+// Freed is the held deletions that an approval or a review frees with this plan.
+type Freed map[fleet.ApplicationID]Freeing
+
+// Freeing is how a held deletion is freed.
+type Freeing int
+
+// An approved deletion is made. A reviewed deletion is judged by the guards.
+const (
+	Approved Freeing = iota + 1
+	Reviewed
+)
+
+// Result is the placements, and the Applications that the next phases write and delete.
+type Result struct {
+	Layers *applied.Layers // with the placements and counts after the plan
+
+	Placements map[fleet.EnvironmentID]fleet.Placement // new or changed, with alternatives
+	Removed    map[fleet.EnvironmentID]bool            // environments that lost their placement
+	Clusters   []fleet.ObjectKey                       // rows of environments that left an engine
+
+	Wanted   []Application // to be written
+	Unwanted []Unwanted    // to be judged by the guards
+	Released []Unwanted    // to be deleted, since an approval freed them
+	Ended    []fleet.ApplicationID
+	SyncRuns []SyncRun
+
+	Environments map[fleet.EnvironmentID]bool // whose Cluster may change
+	Shares       map[applied.Share]bool       // whose AppProject may change
+	Readers      map[applied.Reader]bool      // whose Repository may change
+
+	Blocked      bool // environments stay unplaced until an engine is read or its agent reports
+	NeedsEngines bool // an environment that the revision concerns waits for Unread
+}
+
+// Application is an Application with the deployment that it is rendered from: the one in effect, or
+// the last one in effect if its deletion is held.
+type Application struct {
+	ID         fleet.ApplicationID
+	Key        fleet.ObjectKey
+	Deployment *fleet.Declaration
+	Freed      bool // its deletion was held, and is no longer wanted
+}
+
+// Unwanted is an existing Application that no declaration asks for any more.
+type Unwanted struct {
+	ID  fleet.ApplicationID
+	Key fleet.ObjectKey
+	Was *applied.Held // its hold until now
+}
+
+// Compute places the environments that need an engine and verifies those that the revision touches.
+// Every replica decides alike: environments come in the order of their names.
+func Compute(in Input) (*Result, error) {
+	p := &phase{
+		Input: in, Layers: in.Applied.Draft(), after: in.Declared.After,
+		out: &Result{
+			Placements:   map[fleet.EnvironmentID]fleet.Placement{},
+			Removed:      map[fleet.EnvironmentID]bool{},
+			Environments: map[fleet.EnvironmentID]bool{},
+			Shares:       map[applied.Share]bool{},
+			Readers:      map[applied.Reader]bool{},
+		},
+		applications: map[fleet.ApplicationID]bool{},
+	}
+	p.out.Layers = p.Layers
+	p.forgetDeleted()
+	p.touch()
+	for _, id := range in.Environments {
+		p.touchEnvironment(id)
+	}
+	p.removeEnvironments()
+	p.beginSyncs()
+	for id := range in.Freed {
+		p.touchUnwanted(id)
+	}
+	if err := p.classify(); err != nil {
+		return nil, err
+	}
+	if err := p.placeWaiting(); err != nil {
+		return nil, err
+	}
+	p.findCredentialConflicts()
+	p.verify()
+	return p.out, nil
+}
+
+type phase struct {
+	Input
+	*applied.Layers
+	after        *catalog.Changeset
+	out          *Result
+	applications map[fleet.ApplicationID]bool // touched; whether wanted
+	retry        bool                         // unplaced environments may find an engine now
+}
+
+// Agent reports whether an environment in effect has an agent. Such an environment deploys to
+// itself: its engine is its own cluster, by its declaration alone. Nothing is decided, and nothing
+// has to be recovered after a rebuild.
+func Agent(view catalog.View, id fleet.EnvironmentID) bool {
+	env := view.Environment(id)
+	return env != nil && env.Environment.Agent != nil
+}
+
+const (
+	ownManaged    = "its own cluster: the agent on it applies"
+	ownAutonomous = "its own cluster: its own Applications are the truth, and the agent on it shows them"
+)
+
+// onOwnCluster is the placement of an environment with an agent.
+func onOwnCluster(
+	id fleet.EnvironmentID, spec *fleet.EnvironmentSpec, applications int,
+) fleet.Placement {
+	p := fleet.Placement{
+		Environment: id, Engine: fleet.AgentEngine(id), Reason: ownManaged,
+		Alternatives: []fleet.Alternative{}, Applications: applications,
+	}
+	if spec.Agent.Autonomous() {
+		p.Reason = ownAutonomous
+	}
+	return p
+}

@@ -1,0 +1,137 @@
+package place
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/placement"
+	"argosy.dev/argosy/reconciler/plan/applied"
+)
+
+// verify checks the placements that the revision touches. A placement that no longer complies is
+// reported and stays: only a move changes it.
+func (p *phase) verify() {
+	var engines []placement.Engine
+	touched := slices.SortedFunc(maps.Keys(p.out.Environments), applied.CompareEnvironments)
+	for _, id := range touched {
+		pl, _ := p.Placements.Get(id)
+		if pl.Engine == "" || p.after.Environment(id) == nil {
+			continue
+		}
+		if Agent(p.after, id) {
+			p.updateReason(id, pl)
+			continue
+		}
+		why := p.misplacement(id, pl.Engine)
+		base, known := p.Applied.Placements.Get(id)
+		if why == pl.Misplaced && !(known && p.recovered(id, base)) {
+			continue
+		}
+		pl.Misplaced = why
+		p.Placements.Set(id, pl)
+		if fresh, ok := p.out.Placements[id]; ok {
+			pl.Alternatives = fresh.Alternatives
+		} else {
+			if engines == nil {
+				engines = p.candidates()
+			}
+			pl.Alternatives = p.alternatives(id, pl.Engine, engines)
+		}
+		p.out.Placements[id] = pl
+	}
+}
+
+// updateReason changes the reason of an agent's environment whose mode changed.
+func (p *phase) updateReason(id fleet.EnvironmentID, pl fleet.Placement) {
+	now := onOwnCluster(id, p.after.Environment(id).Environment, pl.Applications)
+	if now.Reason == pl.Reason {
+		return
+	}
+	now.Revision = p.Revision
+	p.out.Placements[id] = now
+	now.Alternatives = nil
+	p.Placements.Set(id, now)
+}
+
+// misplacement explains why the engine would not be given the environment today, or returns "".
+func (p *phase) misplacement(id fleet.EnvironmentID, on fleet.EngineName) string {
+	e := p.after.Engine(on)
+	if e == nil {
+		return fmt.Sprintf("engine %s is not declared", on)
+	}
+	engine := placement.Engine{Name: on, Labels: e.Labels, Spec: *e.Engine}
+	why := placement.Verify(p.item(id), engine)
+	if why == "" {
+		why = p.credentialConflict(id, on)
+	}
+	if why == "" {
+		return ""
+	}
+	return fmt.Sprintf("engine %s %s", on, why)
+}
+
+// alternatives judges the engines as if the environment had none yet.
+func (p *phase) alternatives(
+	id fleet.EnvironmentID, on fleet.EngineName, engines []placement.Engine,
+) []fleet.Alternative {
+	without := slices.Clone(engines)
+	for i := range without {
+		if without[i].Name == on {
+			without[i].Load.Environments--
+			without[i].Load.Applications -= p.ApplicationsIn.Count(id, on)
+		}
+	}
+	return placement.Decide(p.item(id), without, p.conflicts(id)).Alternatives
+}
+
+// findCredentialConflicts finds the repositories that two tenants read with credentials of their
+// own on one engine, from now on or no longer, and touches the environments that read them.
+func (p *phase) findCredentialConflicts() {
+	seen := map[applied.Repo]bool{}
+	for r := range p.out.Readers {
+		if seen[r.Repo] {
+			continue
+		}
+		seen[r.Repo] = true
+		tenants := p.Readers.Keys(r.Repo)
+		owners := 0
+		for _, t := range tenants {
+			if p.after.CredentialFor(t, r.Key) != nil {
+				owners++
+			}
+		}
+		_, was := p.CredentialConflicts.Get(r.Repo)
+		switch {
+		case owners > 1:
+			p.CredentialConflicts.Set(r.Repo, struct{}{})
+		case was:
+			p.CredentialConflicts.Delete(r.Repo)
+		default:
+			continue
+		}
+		for _, t := range tenants {
+			for _, env := range p.ReadIn.Keys(applied.Reader{Repo: r.Repo, Tenant: t}) {
+				p.out.Environments[fleet.EnvironmentID{Tenant: t, Name: env}] = true
+			}
+		}
+	}
+}
+
+func (p *phase) credentialConflict(id fleet.EnvironmentID, engine fleet.EngineName) string {
+	var found []string
+	p.CredentialConflicts.Each(func(r applied.Repo, _ struct{}) {
+		reads := p.ReadIn.Count(applied.Reader{Repo: r, Tenant: id.Tenant}, id.Name) > 0
+		if r.Engine == engine && reads && p.after.CredentialFor(id.Tenant, r.Key) != nil {
+			found = append(found, r.Key)
+		}
+	})
+	if len(found) == 0 {
+		return ""
+	}
+	slices.Sort(found)
+	return "serves another tenant that reads " + strings.Join(found, " and ") +
+		" with a credential of its own"
+}

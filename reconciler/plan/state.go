@@ -1,0 +1,129 @@
+package plan
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/catalog"
+	"argosy.dev/argosy/reconciler/plan/applied"
+	"argosy.dev/argosy/reconciler/plan/reviews"
+)
+
+// AppliedState is the applied state, in memory. Any number of Computes may run at once; Commit
+// waits for them.
+type AppliedState struct {
+	mu      sync.RWMutex
+	version int // grows with every Commit: a plan computed before is stale
+	state   *applied.State
+}
+
+// NewAppliedState returns a AppliedState in which nothing is applied.
+func NewAppliedState() *AppliedState { return &AppliedState{state: applied.New()} }
+
+// RestoreAppliedState returns the AppliedState that was stored. It neither checks declarations nor
+// renders. After a rebuild, a Snapshot with only the placements and sync holds that engines
+// reported keeps every environment on its engine.
+//
+// An error means that the snapshot is inconsistent: run argosy rebuild.
+func RestoreAppliedState(s fleet.Snapshot) (*AppliedState, error) {
+	state, err := applied.Restore(s)
+	if err != nil {
+		return nil, err
+	}
+	return &AppliedState{state: state}, nil
+}
+
+// Judging sets the judge of the AppliedState's policies, and returns the AppliedState. Without a
+// judge, no policy is judged. No Compute may run at the same time.
+func (w *AppliedState) Judging(j catalog.Judge) *AppliedState {
+	w.state.Catalog.Judging(j)
+	return w
+}
+
+// Revision is the applied revision, "" before the first.
+func (w *AppliedState) Revision() fleet.Revision {
+	return read(w, func(s *applied.State) fleet.Revision { return s.Revision })
+}
+
+// Catalog is the declarations in effect. It follows every Commit, and may be read at any time.
+func (w *AppliedState) Catalog() *catalog.Catalog { return w.state.Catalog }
+
+// Leaving lists, sorted, the unwanted rows whose objects are not proven deleted. Rows that the
+// store no longer has belong into Request.Gone. It costs the whole index: it is for a start and for
+// the verifying reconcile.
+func (w *AppliedState) Leaving() []fleet.ObjectKey { return read(w, (*applied.State).Terminations) }
+
+// Blocked reports whether the applied plan left environments unplaced, because an engine was not
+// read (Request.Unread) or its agent did not report (Request.Unheard).
+func (w *AppliedState) Blocked() bool {
+	return read(w, func(s *applied.State) bool { return s.Blocked })
+}
+
+// Awaits reports whether something waits for an approval: then approvals are worth reading.
+func (w *AppliedState) Awaits() bool { return read(w, (*applied.State).AwaitsApproval) }
+
+// Rebuilt reports whether argosy rebuild dropped the mirror and nothing was applied since.
+func (w *AppliedState) Rebuilt() bool {
+	return read(w, func(s *applied.State) bool { return s.Rebuilt && !s.Started() })
+}
+
+// AwaitsReview lists, sorted, the spans of files or deletions that are held without a known review.
+// It costs what is held.
+func (w *AppliedState) AwaitsReview() []reviews.Span {
+	return read(w, func(s *applied.State) []reviews.Span {
+		seen := map[reviews.Span]bool{}
+		var out []reviews.Span
+		add := func(span reviews.Span) {
+			if !seen[span] {
+				seen[span] = true
+				out = append(out, span)
+			}
+		}
+		for _, h := range s.Held.Base() {
+			if h.Reason == fleet.HoldUnreviewed {
+				add(h.Span())
+			}
+		}
+		for _, h := range s.Unreviewed {
+			add(h.Span())
+		}
+		slices.SortFunc(out, func(a, b reviews.Span) int {
+			return cmp.Or(cmp.Compare(a.Base, b.Base), cmp.Compare(a.Head, b.Head))
+		})
+		return out
+	})
+}
+
+func read[T any](w *AppliedState, from func(*applied.State) T) T {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	return from(w.state)
+}
+
+// Commit applies a recorded plan of this AppliedState. It panics if another plan was committed
+// since the plan was computed: the plan's base is gone, and the store refuses its record too
+// (fleet.ErrStale).
+func (w *AppliedState) Commit(p *Plan) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	o := p.outcome
+	if o == nil || o.world != w || o.version != w.version {
+		panic(
+			"plan: a plan was committed to a AppliedState that it was not made from; compute it again")
+	}
+	w.version++
+	s := w.state
+	if p.outcome.memory != nil {
+		s.Memory = p.outcome.memory
+	}
+	s.Waiting = o.waiting
+	if p.Waiting != nil {
+		return
+	}
+	o.declared.After.Commit()
+	o.placed.Layers.Commit()
+	s.Deferred, s.Blocked, s.Files = o.declared.Deferred, o.placed.Blocked, o.files
+	s.Revision, s.Unreviewed, s.Rebuilt = p.Head, o.admission.Held, false
+}
