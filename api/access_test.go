@@ -10,7 +10,8 @@ import (
 
 	"argosy.dev/argosy/api/apitest"
 	"argosy.dev/argosy/api/wire"
-	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 )
 
 var errSecretCause = errors.New("dial postgres://argosy:hunter2@db: refused")
@@ -107,7 +108,7 @@ func TestReadersDecideNothing(t *testing.T) {
 		s.want(s.do(http.MethodPost, wire.Base+path, readerToken, body), http.StatusForbidden,
 			"may only read")
 	}
-	if stops, err := s.store.Stops(t.Context(), fleet.Scope{}); err != nil || len(stops) != 0 {
+	if stops, err := s.store.Stops(t.Context(), view.Scope{}); err != nil || len(stops) != 0 {
 		t.Errorf("%v %v", stops, err)
 	}
 	s.want(s.get("/holds", readerToken), http.StatusOK, string(rev1))
@@ -134,7 +135,7 @@ type dated struct{ *apitest.Store }
 
 var decidedAt = time.Date(2031, 2, 3, 4, 5, 6, 0, time.UTC)
 
-func (d dated) Approve(ctx context.Context, a fleet.Approval) (fleet.Approval, error) {
+func (d dated) Approve(ctx context.Context, a mirror.Approval) (mirror.Approval, error) {
 	a, err := d.Store.Approve(ctx, a)
 	a.At = decidedAt
 	return a, err

@@ -7,18 +7,19 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/view"
 )
 
 type agentsView struct {
 	frame
-	Agents []fleet.AgentView
+	Agents []view.Agent
 	Next   string
 }
 
-func (s *Server) agentsPage(w http.ResponseWriter, r *http.Request, token fleet.Token) {
+func (s *Server) agentsPage(w http.ResponseWriter, r *http.Request, token view.Token) {
 	v := agentsView{frame: s.frame("Agents", token)}
 	var err error
-	v.Agents, v.Next, err = s.agents.Agents(r.Context(), token.Scope(), fleet.Filter{}, fleet.Page{
+	v.Agents, v.Next, err = s.agents.Agents(r.Context(), token.Scope(), view.Filter{}, view.Page{
 		Limit: manyItems, After: cursor(r.URL.Query().Get("after"))})
 	if v.Next != "" {
 		v.Next = "?" + url.Values{"after": {v.Next}}.Encode()
@@ -29,7 +30,7 @@ func (s *Server) agentsPage(w http.ResponseWriter, r *http.Request, token fleet.
 // agentStanding is how one agent stands, in words.
 type agentStanding struct{ Word, Tone, Detail, Message string }
 
-func agentState(now time.Time, a fleet.AgentView) agentStanding {
+func agentState(now time.Time, a view.Agent) agentStanding {
 	s := agentStanding{Word: "away", Tone: "bad", Message: a.Message}
 	if a.SeenAt != nil {
 		s.Detail = "last seen " + fleet.Age(now.Sub(*a.SeenAt)) + " ago"

@@ -11,6 +11,9 @@ import (
 
 	"argosy.dev/argosy/api/wire"
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/agent/registry"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 )
 
 const (
@@ -52,15 +55,15 @@ type (
 	}
 )
 
-func (in *agentsIn) query() (fleet.Filter, fleet.Page) {
-	return fleet.Filter{Tenant: in.Tenant, Environment: in.Environment, Engine: in.Engine},
+func (in *agentsIn) query() (view.Filter, view.Page) {
+	return view.Filter{Tenant: in.Tenant, Environment: in.Environment, Engine: in.Engine},
 		in.page()
 }
-func (in *agentTokensIn) query() (fleet.Filter, fleet.Page) {
-	return fleet.Filter{Tenant: in.Tenant, Engine: in.Engine}, in.page()
+func (in *agentTokensIn) query() (view.Filter, view.Page) {
+	return view.Filter{Tenant: in.Tenant, Engine: in.Engine}, in.page()
 }
-func (in *ownIn) query() (fleet.Filter, fleet.Page) {
-	return fleet.Filter{Tenant: in.Tenant, Environment: in.Environment, Name: in.Name}, in.page()
+func (in *ownIn) query() (view.Filter, view.Page) {
+	return view.Filter{Tenant: in.Tenant, Environment: in.Environment, Name: in.Name}, in.page()
 }
 
 func (s *Server) registerAgents() {
@@ -120,7 +123,7 @@ func (s *Server) createAgentToken(ctx context.Context,
 				"with argosy_",
 			"make one with `openssl rand -hex 32`, or leave it out and one is made for you")
 	}
-	token := fleet.AgentToken{Engine: ask.Engine, Tenant: ask.Tenant, Environment: ask.Environment,
+	token := registry.Token{Engine: ask.Engine, Tenant: ask.Tenant, Environment: ask.Environment,
 		CreatedBy: caller.Subject(),
 		ExpiresAt: s.now().UTC().Add(ttl), Legacy: ask.Legacy}
 	if ask.Engine == "" {
@@ -129,7 +132,7 @@ func (s *Server) createAgentToken(ctx context.Context,
 	}
 	made, plaintext, err := s.agents.CreateAgentToken(ctx, token, ask.Token)
 	switch {
-	case errors.Is(err, fleet.ErrUsed):
+	case errors.Is(err, registry.ErrUsed):
 		return nil, problem(http.StatusConflict, subject,
 			"the token that you bring was brought before",
 			"make another one with `openssl rand -hex 32`")
@@ -142,7 +145,7 @@ func (s *Server) createAgentToken(ctx context.Context,
 
 // mayJoin says for what the token is, and whether the caller may let a cluster join there: a tenant
 // into its own environments, the platform anywhere.
-func mayJoin(caller fleet.Token, ask wire.AgentTokenRequest) (string, *wire.Refusal) {
+func mayJoin(caller view.Token, ask wire.AgentTokenRequest) (string, *wire.Refusal) {
 	if (ask.Engine != "") == (ask.Tenant != "" || ask.Environment != "") ||
 		(ask.Tenant == "") != (ask.Environment == "") {
 		return "", problem(http.StatusUnprocessableEntity, "",
@@ -204,7 +207,7 @@ func (s *Server) revokeAgent(ctx context.Context, in *engineIn) (*struct{}, erro
 func (s *Server) syncOwn(ctx context.Context, in *ownOneIn) (*body[wire.Asked], error) {
 	caller := callerOf(ctx)
 	id := fleet.EnvironmentID{Tenant: in.Tenant, Name: in.Environment}
-	asked, err := s.agents.AskSync(ctx, caller.Scope(), fleet.SyncRequest{
+	asked, err := s.agents.AskSync(ctx, caller.Scope(), mirror.SyncRequest{
 		Key: fleet.ObjectKey{Engine: fleet.AgentEngine(id), Kind: fleet.ObjectApplication,
 			Name: in.Name},
 		Tenant: in.Tenant, Environment: in.Environment, Namespace: in.Namespace,

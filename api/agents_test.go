@@ -10,6 +10,7 @@ import (
 	"argosy.dev/argosy/api/apitest"
 	"argosy.dev/argosy/api/wire"
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/view"
 )
 
 func TestARegistrationTokenIsForOneClusterAndShownOnce(t *testing.T) {
@@ -125,7 +126,7 @@ func TestThePageShowsAgentsAndWhatTheirClustersHave(t *testing.T) {
 	seen := time.Now().Add(-14 * time.Minute)
 	m.Agents[0].SeenAt, m.Agents[0].Message, m.Agents[0].HeldDeletions = &seen,
 		"<script>alert(1)</script>", 3
-	m.Environments = append(m.Environments, fleet.EnvironmentView{Tenant: "acme", Name: "edge",
+	m.Environments = append(m.Environments, view.Environment{Tenant: "acme", Name: "edge",
 		Agent: fleet.AgentAutonomous, Engine: "acme.edge", Own: 1})
 	s := newSite(t, m)
 	a := s.page("/agents", platformToken)

@@ -5,6 +5,9 @@ import (
 	"net/http"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/agent/registry"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 )
 
 // noAgents stands for agents that are switched off: there are none, and none can join.
@@ -16,41 +19,41 @@ func switchedOff() error {
 }
 
 // Agents implements the interface of that name, as do the following.
-func (noAgents) Agents(context.Context, fleet.Scope, fleet.Filter, fleet.Page) ([]fleet.AgentView,
+func (noAgents) Agents(context.Context, view.Scope, view.Filter, view.Page) ([]view.Agent,
 	string, error) {
 	return nil, "", nil
 }
 
 // OwnApplications are none.
-func (noAgents) OwnApplications(context.Context, fleet.Scope, fleet.Filter,
-	fleet.Page) ([]fleet.OwnView, string, error) {
+func (noAgents) OwnApplications(context.Context, view.Scope, view.Filter,
+	view.Page) ([]view.Own, string, error) {
 	return nil, "", nil
 }
 
 // ListAgentTokens are none.
-func (noAgents) ListAgentTokens(context.Context, fleet.Scope, fleet.Filter,
-	fleet.Page) ([]fleet.AgentToken, string, error) {
+func (noAgents) ListAgentTokens(context.Context, view.Scope, view.Filter,
+	view.Page) ([]registry.Token, string, error) {
 	return nil, "", nil
 }
 
 // CreateAgentToken is refused.
-func (noAgents) CreateAgentToken(context.Context, fleet.AgentToken, string) (fleet.AgentToken,
+func (noAgents) CreateAgentToken(context.Context, registry.Token, string) (registry.Token,
 	string, error) {
-	return fleet.AgentToken{}, "", switchedOff()
+	return registry.Token{}, "", switchedOff()
 }
 
 // RevokeAgentToken is refused.
-func (noAgents) RevokeAgentToken(context.Context, fleet.Scope, string, string) error {
+func (noAgents) RevokeAgentToken(context.Context, view.Scope, string, string) error {
 	return switchedOff()
 }
 
 // RevokeAgent is refused.
-func (noAgents) RevokeAgent(context.Context, fleet.Scope, fleet.EngineName, string) error {
+func (noAgents) RevokeAgent(context.Context, view.Scope, fleet.EngineName, string) error {
 	return switchedOff()
 }
 
 // AskSync is refused.
-func (noAgents) AskSync(context.Context, fleet.Scope, fleet.SyncRequest, string) (fleet.SyncRequest,
+func (noAgents) AskSync(context.Context, view.Scope, mirror.SyncRequest, string) (mirror.SyncRequest,
 	error) {
-	return fleet.SyncRequest{}, switchedOff()
+	return mirror.SyncRequest{}, switchedOff()
 }

@@ -9,15 +9,16 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"argosy.dev/argosy/api/wire"
-	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 )
 
 // callerKey carries the verified token of a request from the middleware to the handler, and nothing
 // else travels that way.
 type callerKey struct{}
 
-func callerOf(ctx context.Context) fleet.Token {
-	token, ok := ctx.Value(callerKey{}).(fleet.Token)
+func callerOf(ctx context.Context) view.Token {
+	token, ok := ctx.Value(callerKey{}).(view.Token)
 	if !ok {
 		panic("a handler was reached without a verified token")
 	}
@@ -47,20 +48,20 @@ func (s *Server) authenticate(ctx huma.Context, next func(huma.Context)) {
 }
 
 // verify is the token that the plaintext stands for, or why the request ends here.
-func (s *Server) verify(ctx context.Context, plaintext string) (fleet.Token, *wire.Refusal) {
+func (s *Server) verify(ctx context.Context, plaintext string) (view.Token, *wire.Refusal) {
 	if plaintext == "" {
-		return fleet.Token{}, problem(http.StatusUnauthorized, "", "a token is required",
+		return view.Token{}, problem(http.StatusUnauthorized, "", "a token is required",
 			"run `argosy login URL --token-stdin`, or set ARGOSY_TOKEN")
 	}
 	token, err := s.tokens.VerifyToken(ctx, plaintext)
-	if errors.Is(err, fleet.ErrNotFound) {
-		return fleet.Token{}, problem(http.StatusUnauthorized, "",
+	if errors.Is(err, mirror.ErrNotFound) {
+		return view.Token{}, problem(http.StatusUnauthorized, "",
 			"this token is not valid, or no longer", "ask the platform for another one")
 	}
 	if err != nil {
 		var p *wire.Refusal
 		errors.As(s.answer(ctx, "token", err), &p)
-		return fleet.Token{}, p
+		return view.Token{}, p
 	}
 	return token, nil
 }
@@ -94,7 +95,7 @@ func (s *Server) platformOnly(ctx huma.Context, next func(huma.Context)) {
 
 // writersOnly lets tokens pass that may change something.
 func (s *Server) writersOnly(ctx huma.Context, next func(huma.Context)) {
-	if callerOf(ctx.Context()).Role != fleet.RoleWrite {
+	if callerOf(ctx.Context()).Role != view.RoleWrite {
 		s.refuse(ctx, problem(http.StatusForbidden, ctx.Operation().OperationID,
 			"this token may only read", "ask with a token of the role write"))
 		return

@@ -9,6 +9,8 @@ import (
 
 	"argosy.dev/argosy/api/wire"
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 )
 
 type asked[T any] struct{ Body T }
@@ -38,9 +40,9 @@ func (s *Server) approve(ctx context.Context, in *asked[wire.ApproveRequest]) (*
 	error) {
 	caller := callerOf(ctx)
 	subject := subjectf("revision %s", in.Body.Revision)
-	var holds []fleet.Hold
-	for page := (fleet.Page{Limit: wire.MaxPage}); ; {
-		items, next, err := s.deciding.Holds(ctx, caller.Scope(), fleet.Filter{
+	var holds []mirror.Hold
+	for page := (view.Page{Limit: wire.MaxPage}); ; {
+		items, next, err := s.deciding.Holds(ctx, caller.Scope(), view.Filter{
 			Revision: in.Body.Revision}, page)
 		if err != nil {
 			return nil, s.answer(ctx, subject, err)
@@ -54,7 +56,7 @@ func (s *Server) approve(ctx context.Context, in *asked[wire.ApproveRequest]) (*
 		return nil, problem(http.StatusNotFound, subject,
 			"nothing of this revision waits for an approval", "see `argosy get holds`")
 	}
-	approval, err := s.decider.Approve(ctx, fleet.Approval{Revision: in.Body.Revision,
+	approval, err := s.decider.Approve(ctx, mirror.Approval{Revision: in.Body.Revision,
 		By: caller.Subject(), Note: in.Body.Note})
 	if err != nil {
 		return nil, s.answer(ctx, subject, err)
@@ -63,12 +65,12 @@ func (s *Server) approve(ctx context.Context, in *asked[wire.ApproveRequest]) (*
 }
 
 func (s *Server) removeOrphan(ctx context.Context,
-	in *asked[fleet.OrphanRemoval]) (*body[fleet.OrphanView], error) {
+	in *asked[mirror.OrphanRemoval]) (*body[view.Orphan], error) {
 	removal := in.Body
 	removal.By = callerOf(ctx).Subject()
 	subject := subjectf("stray %s %s on engine %s", removal.Kind, removal.Name, removal.Engine)
-	view, err := s.decider.RemoveOrphan(ctx, removal)
-	if errors.Is(err, fleet.ErrNotFound) {
+	made, err := s.decider.RemoveOrphan(ctx, removal)
+	if errors.Is(err, mirror.ErrNotFound) {
 		return nil, problem(http.StatusNotFound, subject,
 			"no stray of this UID is listed, or its removal is decided already",
 			"see `argosy get strays`")
@@ -76,16 +78,16 @@ func (s *Server) removeOrphan(ctx context.Context,
 	if err != nil {
 		return nil, s.answer(ctx, subject, err)
 	}
-	return &body[fleet.OrphanView]{view}, nil
+	return &body[view.Orphan]{made}, nil
 }
 
 func (s *Server) releaseOwner(ctx context.Context,
-	in *asked[fleet.OwnerRelease]) (*body[fleet.OwnerView], error) {
+	in *asked[mirror.OwnerRelease]) (*body[view.Owner], error) {
 	release := in.Body
 	release.By = callerOf(ctx).Subject()
 	subject := subjectf("owner %s", release.Name)
-	view, err := s.decider.ReleaseOwner(ctx, release)
-	if errors.Is(err, fleet.ErrNotFound) {
+	made, err := s.decider.ReleaseOwner(ctx, release)
+	if errors.Is(err, mirror.ErrNotFound) {
 		return nil, problem(http.StatusNotFound, subject,
 			"the account or team of this number does not have the name, or counts already",
 			"see `argosy get owners`")
@@ -93,29 +95,29 @@ func (s *Server) releaseOwner(ctx context.Context,
 	if err != nil {
 		return nil, s.answer(ctx, subject, err)
 	}
-	return &body[fleet.OwnerView]{view}, nil
+	return &body[view.Owner]{made}, nil
 }
 
 // orphan is shown the Application first: what is not in the caller's scope is not found.
 func (s *Server) abandon(ctx context.Context,
-	in *asked[wire.OrphanRequest]) (*body[fleet.ApplicationView], error) {
+	in *asked[wire.OrphanRequest]) (*body[view.Application], error) {
 	caller, b := callerOf(ctx), in.Body
 	id := fleet.ApplicationID{Tenant: b.Tenant, Deployment: b.Deployment,
 		Environment: b.Environment}
 	subject := subjectf("application %s", id)
-	view, err := single(ctx, s.deciding.Applications, caller.Scope(),
-		fleet.Filter{Tenant: id.Tenant, Deployment: id.Deployment, Environment: id.Environment})
+	made, err := single(ctx, s.deciding.Applications, caller.Scope(),
+		view.Filter{Tenant: id.Tenant, Deployment: id.Deployment, Environment: id.Environment})
 	if err != nil {
 		return nil, s.answer(ctx, subject, err)
 	}
-	err = s.decider.Abandon(ctx, fleet.Orphaning{Application: id, UID: b.UID, By: caller.Subject(),
+	err = s.decider.Abandon(ctx, mirror.Orphaning{Application: id, UID: b.UID, By: caller.Subject(),
 		Note: b.Note})
 	switch {
-	case errors.Is(err, fleet.ErrNotFound):
+	case errors.Is(err, mirror.ErrNotFound):
 		return nil, problem(http.StatusNotFound, subject,
 			"no Application of this UID is being deleted", "see `argosy describe application "+
 				id.String()+"`")
-	case errors.Is(err, fleet.ErrNotBlocked):
+	case errors.Is(err, mirror.ErrNotBlocked):
 		return nil, problem(http.StatusConflict, subject,
 			"its deletion is not blocked: the cluster has to be unreachable for an hour",
 			"wait, or bring the cluster back; `argosy describe application "+id.String()+
@@ -123,22 +125,22 @@ func (s *Server) abandon(ctx context.Context,
 	case err != nil:
 		return nil, s.answer(ctx, subject, err)
 	}
-	return &body[fleet.ApplicationView]{view}, nil
+	return &body[view.Application]{made}, nil
 }
 
-func (s *Server) stop(ctx context.Context, in *asked[wire.StopRequest]) (*body[fleet.Stop], error) {
+func (s *Server) stop(ctx context.Context, in *asked[wire.StopRequest]) (*body[mirror.Stop], error) {
 	caller := callerOf(ctx)
 	subject, err := s.covered(ctx, caller, in.Body.Scope, in.Body.Name)
 	if err != nil {
 		return nil, s.answer(ctx, subject, err)
 	}
-	stop := fleet.Stop{Scope: in.Body.Scope, Name: in.Body.Name, By: caller.Subject(),
+	stop := mirror.Stop{Scope: in.Body.Scope, Name: in.Body.Name, By: caller.Subject(),
 		Reason: in.Body.Reason, At: s.now().UTC()}
 	inForce, err := s.decider.SetStop(ctx, stop, caller.Tenant == "")
 	if err != nil {
 		return nil, s.answer(ctx, subject, err)
 	}
-	return &body[fleet.Stop]{inForce}, nil
+	return &body[mirror.Stop]{inForce}, nil
 }
 
 func (s *Server) resume(ctx context.Context, in *asked[wire.ResumeRequest]) (*body[wire.Resumed],
@@ -150,7 +152,7 @@ func (s *Server) resume(ctx context.Context, in *asked[wire.ResumeRequest]) (*bo
 	}
 	setBy := ""
 	if caller.Tenant != "" {
-		setBy = fleet.Token{Tenant: caller.Tenant}.Subject()
+		setBy = view.Token{Tenant: caller.Tenant}.Subject()
 	}
 	ended, err := s.decider.ClearStop(ctx, in.Body.Scope, in.Body.Name, setBy, caller.Subject())
 	if err != nil {
@@ -173,18 +175,18 @@ func (s *Server) resume(ctx context.Context, in *asked[wire.ResumeRequest]) (*bo
 
 // may says whether the caller may decide about that scope at all. A tenant's refusal for another
 // tenant is the answer for one that does not exist.
-func may(caller fleet.Token, scope fleet.StopScope, name string) (subject string, refusal error) {
+func may(caller view.Token, scope mirror.StopScope, name string) (subject string, refusal error) {
 	subject = string(scope)
 	if name != "" {
 		subject = subjectf("%s %s", scope, name)
 	}
 	switch {
-	case (scope == fleet.StopFleet) != (name == ""):
+	case (scope == mirror.StopFleet) != (name == ""):
 		return subject, problem(http.StatusUnprocessableEntity, subject,
 			"the scope fleet has no name, and the others need one", "")
-	case caller.Tenant == "" || scope == fleet.StopTenant && name == string(caller.Tenant):
+	case caller.Tenant == "" || scope == mirror.StopTenant && name == string(caller.Tenant):
 		return subject, nil
-	case scope == fleet.StopTenant:
+	case scope == mirror.StopTenant:
 		return subject, notFound(subject)
 	}
 	return subject, problem(http.StatusForbidden, subject,
@@ -193,18 +195,18 @@ func may(caller fleet.Token, scope fleet.StopScope, name string) (subject string
 
 // covered says whether the caller may decide about that scope, and whether there is such a tenant
 // or engine: a stop with a slip of the pen in it would stop nothing and look as if it did.
-func (s *Server) covered(ctx context.Context, caller fleet.Token, scope fleet.StopScope,
+func (s *Server) covered(ctx context.Context, caller view.Token, scope mirror.StopScope,
 	name string) (string, error) {
 	subject, err := may(caller, scope, name)
 	if err != nil {
 		return subject, err
 	}
 	switch scope {
-	case fleet.StopTenant:
-		_, err = single(ctx, s.deciding.Tenants, caller.Scope(), fleet.Filter{
+	case mirror.StopTenant:
+		_, err = single(ctx, s.deciding.Tenants, caller.Scope(), view.Filter{
 			Tenant: fleet.TenantName(name)})
-	case fleet.StopEngine:
-		_, err = single(ctx, s.deciding.Engines, caller.Scope(), fleet.Filter{
+	case mirror.StopEngine:
+		_, err = single(ctx, s.deciding.Engines, caller.Scope(), view.Filter{
 			Engine: fleet.EngineName(name)})
 	}
 	return subject, err

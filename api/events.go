@@ -12,8 +12,9 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"argosy.dev/argosy/api/wire"
-	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/fleet/printable"
+	"argosy.dev/argosy/fleet/view"
 )
 
 const (
@@ -57,7 +58,7 @@ func lastEvent(r *http.Request, id int64) int64 {
 }
 
 // stream sends events until the client goes, its token ends, or the server does.
-func (s *Server) stream(w http.ResponseWriter, r *http.Request, token fleet.Token, plaintext string,
+func (s *Server) stream(w http.ResponseWriter, r *http.Request, token view.Token, plaintext string,
 	after int64) {
 	ctx := r.Context()
 	l, ok := s.feed.join(token.Tenant, token.ID)
@@ -95,7 +96,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, token fleet.Toke
 				return // the client comes back with the last id that it has
 			}
 		case <-beat.C:
-			if _, err := s.tokens.VerifyToken(ctx, plaintext); errors.Is(err, fleet.ErrNotFound) {
+			if _, err := s.tokens.VerifyToken(ctx, plaintext); errors.Is(err, mirror.ErrNotFound) {
 				return
 			}
 			if out.comment("alive") != nil {
@@ -106,7 +107,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, token fleet.Toke
 }
 
 // openStream says where the stream begins and sends what was missed.
-func (s *Server) openStream(ctx context.Context, out *eventWriter, scope fleet.Scope,
+func (s *Server) openStream(ctx context.Context, out *eventWriter, scope view.Scope,
 	after int64) (int64, error) {
 	_, newest, err := s.reader.Events(ctx, scope, -1, 0)
 	if err != nil {
@@ -116,13 +117,13 @@ func (s *Server) openStream(ctx context.Context, out *eventWriter, scope fleet.S
 	if after < 0 || after > newest {
 		after = newest
 	}
-	if err := out.event(fleet.Event{Seq: after, At: s.now().UTC(), Kind: "open"}); err != nil {
+	if err := out.event(view.Event{Seq: after, At: s.now().UTC(), Kind: "open"}); err != nil {
 		return 0, err
 	}
 	return s.send(ctx, out, scope, after)
 }
 
-func (s *Server) send(ctx context.Context, out *eventWriter, scope fleet.Scope, last int64) (int64,
+func (s *Server) send(ctx context.Context, out *eventWriter, scope view.Scope, last int64) (int64,
 	error) {
 	for {
 		events, newest, err := s.reader.Events(ctx, scope, last, streamBatch)
@@ -147,7 +148,7 @@ type eventWriter struct {
 	begun   bool
 }
 
-func (o *eventWriter) event(e fleet.Event) error {
+func (o *eventWriter) event(e view.Event) error {
 	data, err := json.Marshal(e)
 	if err != nil {
 		return err

@@ -15,6 +15,7 @@ import (
 	"argosy.dev/argosy/api/apitest"
 	"argosy.dev/argosy/api/wire"
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/view"
 )
 
 // follow opens an event stream and sends its lines.
@@ -64,8 +65,8 @@ func until(t *testing.T, lines <-chan string, part string) string {
 	}
 }
 
-func happened(tenant fleet.TenantName, name string) fleet.Event {
-	return fleet.Event{Kind: "application", Tenant: tenant, Name: name, At: time.Unix(0, 0).UTC()}
+func happened(tenant fleet.TenantName, name string) view.Event {
+	return view.Event{Kind: "application", Tenant: tenant, Name: name, At: time.Unix(0, 0).UTC()}
 }
 
 func nothing(*apitest.Mirror) {}
@@ -214,8 +215,8 @@ type counting struct {
 	n  int
 }
 
-func (c *counting) Events(ctx context.Context, scope fleet.Scope, after int64,
-	limit int) ([]fleet.Event, int64, error) {
+func (c *counting) Events(ctx context.Context, scope view.Scope, after int64,
+	limit int) ([]view.Event, int64, error) {
 	c.mu.Lock()
 	c.n++
 	c.mu.Unlock()

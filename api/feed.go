@@ -8,6 +8,7 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/pacing"
+	"argosy.dev/argosy/fleet/view"
 )
 
 const (
@@ -106,7 +107,7 @@ func (f *feed) run(ctx context.Context) {
 // The first look has nothing to compare with and wakes everyone.
 func (f *feed) look(ctx context.Context, last int64) int64 {
 	if last < 0 {
-		_, newest, err := f.reader.Events(ctx, fleet.Scope{}, -1, 0)
+		_, newest, err := f.reader.Events(ctx, view.Scope{}, -1, 0)
 		if err != nil {
 			f.log.WarnContext(ctx, "event streams stand still: the mirror cannot be read", "error",
 				err)
@@ -116,7 +117,7 @@ func (f *feed) look(ctx context.Context, last int64) int64 {
 		return newest
 	}
 	for {
-		events, newest, err := f.reader.Events(ctx, fleet.Scope{}, last, feedBatch)
+		events, newest, err := f.reader.Events(ctx, view.Scope{}, last, feedBatch)
 		if err != nil {
 			f.log.WarnContext(ctx, "event streams stand still: the mirror cannot be read", "error",
 				err)
@@ -133,7 +134,7 @@ func (f *feed) look(ctx context.Context, last int64) int64 {
 }
 
 // announce wakes the streams that the events concern; nil concerns everyone.
-func (f *feed) announce(events []fleet.Event) {
+func (f *feed) announce(events []view.Event) {
 	everyone := events == nil
 	concerned := map[fleet.TenantName]bool{}
 	for _, e := range events {

@@ -18,6 +18,10 @@ import (
 	"argosy.dev/argosy/api/apitest"
 	"argosy.dev/argosy/api/wire"
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/agent/registry"
+	"argosy.dev/argosy/fleet/forge"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 )
 
 const (
@@ -30,19 +34,19 @@ const (
 // content is a fleet of two tenants, alike but for their names.
 func content() apitest.Mirror {
 	m := apitest.Mirror{
-		Source: fleet.SourceView{URL: "https://git.example.com/config", Branch: "main", Head: rev1,
+		Source: view.Source{URL: "https://git.example.com/config", Branch: "main", Head: rev1,
 			Applied: rev1},
-		Engines: []fleet.EngineView{{Name: "eu-1", Region: "eu", State: fleet.EngineActive,
+		Engines: []view.Engine{{Name: "eu-1", Region: "eu", State: fleet.EngineActive,
 			Reachable: true,
 			Capacity:  fleet.Capacity{Applications: 10, Environments: 5}}},
-		Revisions: []fleet.RevisionView{
+		Revisions: []view.Revision{
 			{Revision: rev1, Author: "Ana", Subject: "globex: a secret plan"}},
 		Tokens: []apitest.Token{
-			{Token: fleet.Token{ID: "ops", Name: "ops", Role: fleet.RoleWrite},
+			{Token: view.Token{ID: "ops", Name: "ops", Role: view.RoleWrite},
 				Plaintext: platformToken},
-			{Token: fleet.Token{ID: "look", Name: "look", Role: fleet.RoleRead},
+			{Token: view.Token{ID: "look", Name: "look", Role: view.RoleRead},
 				Plaintext: readerToken},
-			{Token: fleet.Token{ID: "acme", Name: "ci", Tenant: "acme", Role: fleet.RoleWrite},
+			{Token: view.Token{ID: "acme", Name: "ci", Tenant: "acme", Role: view.RoleWrite},
 				Plaintext: acmeToken},
 		},
 	}
@@ -60,46 +64,46 @@ func content() apitest.Mirror {
 }
 
 func pull(number int, plan string, tenants ...fleet.TenantName) apitest.Pull {
-	return apitest.Pull{Plan: json.RawMessage(plan), PullView: fleet.PullView{
-		Number: number, Title: "change <things>", Author: "ana", State: fleet.PullOpen, Head: rev1,
+	return apitest.Pull{Plan: json.RawMessage(plan), Pull: view.Pull{
+		Number: number, Title: "change <things>", Author: "ana", State: forge.PullOpen, Head: rev1,
 		Verdict: fmt.Sprint("needs an approval for ", tenants), Tenants: tenants,
 		URL: "https://git.example.com/platform/config/pulls/1"}}
 }
 
 func addTenant(m *apitest.Mirror, t fleet.TenantName) {
 	at := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
-	m.Tenants = append(m.Tenants, fleet.TenantView{Name: t, Owners: []string{"group:" + string(t)},
-		Counts: fleet.Counts{Applications: 1}})
-	m.Environments = append(m.Environments, fleet.EnvironmentView{Tenant: t, Name: "prod",
+	m.Tenants = append(m.Tenants, view.Tenant{Name: t, Owners: []string{"group:" + string(t)},
+		Counts: view.Counts{Applications: 1}})
+	m.Environments = append(m.Environments, view.Environment{Tenant: t, Name: "prod",
 		Server: "https://" + string(t) + ".example.com", Engine: "eu-1",
 		Placement: fleet.Placement{Engine: "eu-1", Reason: "least loaded",
 			Alternatives: []fleet.Alternative{{Engine: "eu-9", Reason: "is dedicated to globex"}}}})
-	m.Deployments = append(m.Deployments, fleet.DeploymentView{Tenant: t, Name: "web",
+	m.Deployments = append(m.Deployments, view.Deployment{Tenant: t, Name: "web",
 		Environments: []fleet.EnvironmentName{"prod"},
 		Source: fleet.Source{RepoURL: "https://git.example.com/" + string(t) + "/web",
 			TargetRevision: "main"}})
-	m.Applications = append(m.Applications, fleet.ApplicationView{Tenant: t, Environment: "prod",
+	m.Applications = append(m.Applications, view.Application{Tenant: t, Environment: "prod",
 		Deployment: "web", Name: string(t) + "-web-prod",
-		Engine: "eu-1", Revision: rev1, Apply: fleet.ApplyApplied, Sync: fleet.SyncSynced,
-		Health: fleet.HealthHealthy, CreatedAt: at, ChangedAt: at})
-	m.Operations = append(m.Operations, fleet.Operation{ID: "op-" + string(t),
-		Kind: fleet.OperationSync, State: fleet.OperationRunning, Tenant: t,
+		Engine: "eu-1", Revision: rev1, Apply: mirror.ApplyApplied, Sync: mirror.SyncSynced,
+		Health: mirror.HealthHealthy, CreatedAt: at, ChangedAt: at})
+	m.Operations = append(m.Operations, mirror.Operation{ID: "op-" + string(t),
+		Kind: mirror.OperationSync, State: mirror.OperationRunning, Tenant: t,
 		Subject: string(t) + "/web@prod", StartedAt: at})
 	engine := fleet.AgentEngine(fleet.EnvironmentID{Tenant: t, Name: "edge"})
-	m.Agents = append(m.Agents, fleet.AgentView{Engine: engine, Tenant: t, Environment: "edge",
+	m.Agents = append(m.Agents, view.Agent{Engine: engine, Tenant: t, Environment: "edge",
 		ID: "agent-" + string(t), Mode: fleet.AgentAutonomous, Version: "v1"})
-	m.AgentTokens = append(m.AgentTokens, fleet.AgentToken{ID: "join-" + string(t), Engine: engine,
+	m.AgentTokens = append(m.AgentTokens, registry.Token{ID: "join-" + string(t), Engine: engine,
 		Tenant: t, Environment: "edge", CreatedAt: at, ExpiresAt: at})
-	m.Own = append(m.Own, fleet.OwnView{Tenant: t, Environment: "edge", Engine: engine,
-		OwnApplication: fleet.OwnApplication{
+	m.Own = append(m.Own, view.Own{Tenant: t, Environment: "edge", Engine: engine,
+		OwnApplication: mirror.OwnApplication{
 			Namespace: "argocd", Name: "shop", Project: "default",
 			RepoURL: "https://git.example.com/" +
-				string(t), Sync: fleet.SyncSynced, Health: fleet.HealthHealthy}, ObservedAt: at})
+				string(t), Sync: mirror.SyncSynced, Health: mirror.HealthHealthy}, ObservedAt: at})
 	m.Problems = append(m.Problems, fleet.Problem{
 		Key:  fleet.Key{Kind: fleet.KindGitOpsDeployment, Tenant: t, Name: "bad"},
 		Path: "tenants/" + string(t) + "/deployments/bad.yaml", Line: 3, Column: 1,
 		Severity: fleet.SeverityError, Code: "x", Message: "wrong"})
-	m.Holds = append(m.Holds, fleet.Hold{Revision: rev1, Reason: fleet.HoldDeletions, Tenant: t,
+	m.Holds = append(m.Holds, mirror.Hold{Revision: rev1, Reason: mirror.HoldDeletions, Tenant: t,
 		Message: "too many of " + string(t), Since: at,
 		Items: []fleet.ObjectKey{
 			{Engine: "eu-1", Kind: fleet.ObjectApplication, Name: string(t) + "-web-prod"}}})

@@ -9,6 +9,9 @@ import (
 	"argosy.dev/argosy/api/apitest"
 	"argosy.dev/argosy/api/wire"
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/agent/registry"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 )
 
 // everything of globex that has a path of its own.
@@ -67,32 +70,32 @@ func TestAnotherTenantsAgentIsEndedByNobodyElse(t *testing.T) {
 }
 
 func removeGlobex(m *apitest.Mirror) {
-	m.Tenants = slices.DeleteFunc(m.Tenants, func(v fleet.TenantView) bool {
+	m.Tenants = slices.DeleteFunc(m.Tenants, func(v view.Tenant) bool {
 		return v.Name == "globex"
 	})
-	m.Environments = slices.DeleteFunc(m.Environments, func(v fleet.EnvironmentView) bool {
+	m.Environments = slices.DeleteFunc(m.Environments, func(v view.Environment) bool {
 		return v.Tenant == "globex"
 	})
-	m.Deployments = slices.DeleteFunc(m.Deployments, func(v fleet.DeploymentView) bool {
+	m.Deployments = slices.DeleteFunc(m.Deployments, func(v view.Deployment) bool {
 		return v.Tenant == "globex"
 	})
-	m.Applications = slices.DeleteFunc(m.Applications, func(v fleet.ApplicationView) bool {
+	m.Applications = slices.DeleteFunc(m.Applications, func(v view.Application) bool {
 		return v.Tenant == "globex"
 	})
-	m.Operations = slices.DeleteFunc(m.Operations, func(v fleet.Operation) bool {
+	m.Operations = slices.DeleteFunc(m.Operations, func(v mirror.Operation) bool {
 		return v.Tenant == "globex"
 	})
 	m.Problems = slices.DeleteFunc(m.Problems, func(v fleet.Problem) bool {
 		return v.Key.Tenant == "globex"
 	})
-	m.Holds = slices.DeleteFunc(m.Holds, func(v fleet.Hold) bool { return v.Tenant == "globex" })
-	m.Agents = slices.DeleteFunc(m.Agents, func(v fleet.AgentView) bool {
+	m.Holds = slices.DeleteFunc(m.Holds, func(v mirror.Hold) bool { return v.Tenant == "globex" })
+	m.Agents = slices.DeleteFunc(m.Agents, func(v view.Agent) bool {
 		return v.Tenant == "globex"
 	})
-	m.AgentTokens = slices.DeleteFunc(m.AgentTokens, func(v fleet.AgentToken) bool {
+	m.AgentTokens = slices.DeleteFunc(m.AgentTokens, func(v registry.Token) bool {
 		return v.Tenant == "globex"
 	})
-	m.Own = slices.DeleteFunc(m.Own, func(v fleet.OwnView) bool { return v.Tenant == "globex" })
+	m.Own = slices.DeleteFunc(m.Own, func(v view.Own) bool { return v.Tenant == "globex" })
 	m.Pulls = slices.DeleteFunc(m.Pulls, func(v apitest.Pull) bool { return v.Number == 9 })
 }
 

@@ -9,6 +9,8 @@ import (
 
 	"argosy.dev/argosy/api/wire"
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 )
 
 // The parameters of lists. Each is checked against its pattern before the store sees it; an unknown
@@ -67,9 +69,9 @@ type (
 		ByEngine
 		ByRevision
 		ByName
-		Sync   fleet.SyncState   `query:"sync" enum:"Synced,OutOfSync,Unknown"`
-		Health fleet.HealthState `query:"health" enum:"Healthy,Progressing,Degraded,Suspended,Missing,Unknown"`
-		Apply  fleet.ApplyState  `query:"apply" enum:"Pending,Applied,Failed,Conflict,Deleting,Held"`
+		Sync   mirror.SyncState   `query:"sync" enum:"Synced,OutOfSync,Unknown"`
+		Health mirror.HealthState `query:"health" enum:"Healthy,Progressing,Degraded,Suspended,Missing,Unknown"`
+		Apply  mirror.ApplyState  `query:"apply" enum:"Pending,Applied,Failed,Conflict,Deleting,Held"`
 	}
 	enginesIn struct{ Paging }
 	ownersIn  struct{ Paging }
@@ -97,49 +99,49 @@ type (
 	}
 )
 
-func (p Paging) page() fleet.Page { return fleet.Page{Limit: p.Limit, After: p.After} }
+func (p Paging) page() view.Page { return view.Page{Limit: p.Limit, After: p.After} }
 
 // listed is what a list handler needs: the scope comes from the token, the rest from the request.
 type listed interface {
-	query() (fleet.Filter, fleet.Page)
+	query() (view.Filter, view.Page)
 }
 
-func (in *tenantsIn) query() (fleet.Filter, fleet.Page)   { return fleet.Filter{}, in.page() }
-func (in *enginesIn) query() (fleet.Filter, fleet.Page)   { return fleet.Filter{}, in.page() }
-func (in *ownersIn) query() (fleet.Filter, fleet.Page)    { return fleet.Filter{}, in.page() }
-func (in *revisionsIn) query() (fleet.Filter, fleet.Page) { return fleet.Filter{}, in.page() }
-func (in *orphansIn) query() (fleet.Filter, fleet.Page) {
-	return fleet.Filter{Tenant: in.Tenant, Engine: in.Engine}, in.page()
+func (in *tenantsIn) query() (view.Filter, view.Page)   { return view.Filter{}, in.page() }
+func (in *enginesIn) query() (view.Filter, view.Page)   { return view.Filter{}, in.page() }
+func (in *ownersIn) query() (view.Filter, view.Page)    { return view.Filter{}, in.page() }
+func (in *revisionsIn) query() (view.Filter, view.Page) { return view.Filter{}, in.page() }
+func (in *orphansIn) query() (view.Filter, view.Page) {
+	return view.Filter{Tenant: in.Tenant, Engine: in.Engine}, in.page()
 }
-func (in *environmentsIn) query() (fleet.Filter, fleet.Page) {
-	return fleet.Filter{Tenant: in.Tenant, Environment: in.Environment, Engine: in.Engine},
+func (in *environmentsIn) query() (view.Filter, view.Page) {
+	return view.Filter{Tenant: in.Tenant, Environment: in.Environment, Engine: in.Engine},
 		in.page()
 }
-func (in *deploymentsIn) query() (fleet.Filter, fleet.Page) {
-	return fleet.Filter{Tenant: in.Tenant, Deployment: in.Deployment, Environment: in.Environment},
+func (in *deploymentsIn) query() (view.Filter, view.Page) {
+	return view.Filter{Tenant: in.Tenant, Deployment: in.Deployment, Environment: in.Environment},
 		in.page()
 }
-func (in *applicationsIn) query() (fleet.Filter, fleet.Page) {
-	return fleet.Filter{Tenant: in.Tenant, Environment: in.Environment, Deployment: in.Deployment,
+func (in *applicationsIn) query() (view.Filter, view.Page) {
+	return view.Filter{Tenant: in.Tenant, Environment: in.Environment, Deployment: in.Deployment,
 			Engine:   in.Engine,
 			Revision: in.Revision, Sync: in.Sync, Health: in.Health, Apply: in.Apply,
 			Name: in.Name},
 		in.page()
 }
-func (in *operationsIn) query() (fleet.Filter, fleet.Page) {
-	return fleet.Filter{Tenant: in.Tenant, Engine: in.Engine, Revision: in.Revision}, in.page()
+func (in *operationsIn) query() (view.Filter, view.Page) {
+	return view.Filter{Tenant: in.Tenant, Engine: in.Engine, Revision: in.Revision}, in.page()
 }
-func (in *problemsIn) query() (fleet.Filter, fleet.Page) {
-	return fleet.Filter{Tenant: in.Tenant, Name: in.Name}, in.page()
+func (in *problemsIn) query() (view.Filter, view.Page) {
+	return view.Filter{Tenant: in.Tenant, Name: in.Name}, in.page()
 }
-func (in *holdsIn) query() (fleet.Filter, fleet.Page) {
-	return fleet.Filter{Tenant: in.Tenant, Revision: in.Revision}, in.page()
+func (in *holdsIn) query() (view.Filter, view.Page) {
+	return view.Filter{Tenant: in.Tenant, Revision: in.Revision}, in.page()
 }
 
 type body[T any] struct{ Body T }
 
 // storeList is how the store gives a list.
-type storeList[T any] func(context.Context, fleet.Scope, fleet.Filter, fleet.Page) ([]T, string,
+type storeList[T any] func(context.Context, view.Scope, view.Filter, view.Page) ([]T, string,
 	error)
 
 // list registers GET /<what>.
@@ -188,8 +190,8 @@ func (s *Server) registerLists() {
 
 // environments keeps from a tenant what a placement tells of the others: the engines that did not
 // get it, with their load and owners.
-func (s *Server) environments(ctx context.Context, scope fleet.Scope, filter fleet.Filter,
-	page fleet.Page) ([]fleet.EnvironmentView, string, error) {
+func (s *Server) environments(ctx context.Context, scope view.Scope, filter view.Filter,
+	page view.Page) ([]view.Environment, string, error) {
 	items, next, err := s.reader.Environments(ctx, scope, filter, page)
 	items = slices.Clone(items)
 	for i := range items {
@@ -198,7 +200,7 @@ func (s *Server) environments(ctx context.Context, scope fleet.Scope, filter fle
 	return items, next, err
 }
 
-func placementFor(scope fleet.Scope, p fleet.Placement) fleet.Placement {
+func placementFor(scope view.Scope, p fleet.Placement) fleet.Placement {
 	if scope.Tenant != "" || p.Alternatives == nil {
 		p.Alternatives = []fleet.Alternative{}
 	}

@@ -13,16 +13,18 @@ import (
 	"argosy.dev/argosy/api/apitest"
 	"argosy.dev/argosy/api/wire"
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 )
 
 func TestAListIsReadPageByPageWholeAndInOrder(t *testing.T) {
 	m := content()
 	m.Applications = nil
 	for i := range 25 {
-		m.Applications = append(m.Applications, fleet.ApplicationView{
+		m.Applications = append(m.Applications, view.Application{
 			Tenant: "acme", Environment: "prod",
 			Deployment: fleet.DeploymentName(fmt.Sprintf("web-%02d", i)),
-			Health:     fleet.HealthHealthy, Sync: fleet.SyncSynced})
+			Health:     mirror.HealthHealthy, Sync: mirror.SyncSynced})
 	}
 	s := newSite(t, m)
 	var names []string
@@ -31,7 +33,7 @@ func TestAListIsReadPageByPageWholeAndInOrder(t *testing.T) {
 		a := s.get("/applications?limit=7&health=Healthy&after="+url.QueryEscape(next),
 			platformToken)
 		s.want(a, http.StatusOK)
-		page := decode[wire.List[fleet.ApplicationView]](t, a)
+		page := decode[wire.List[view.Application]](t, a)
 		for _, item := range page.Items {
 			names = append(names, string(item.Deployment))
 		}
@@ -99,7 +101,7 @@ func TestABodyIsCapped(t *testing.T) {
 // broken is a reader that fails in the worst way.
 type broken struct{ *apitest.Store }
 
-func (broken) Source(context.Context) (fleet.SourceView, error) { panic("the password is hunter2") }
+func (broken) Source(context.Context) (view.Source, error) { panic("the password is hunter2") }
 
 func TestAPanicEndsOneRequestAndTellsNothing(t *testing.T) {
 	store := apitest.New(content())

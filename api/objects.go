@@ -8,6 +8,8 @@ import (
 
 	"argosy.dev/argosy/api/wire"
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 )
 
 // The identities of single objects, as paths say them. Exported as those of lists are.
@@ -47,34 +49,34 @@ func (in *environmentIn) id() fleet.EnvironmentID {
 
 // identified is an input that names one object: as a filter that matches no other, and in words.
 type identified interface {
-	identity() (filter fleet.Filter, subject string)
+	identity() (filter view.Filter, subject string)
 }
 
-func (in *TenantIn) identity() (fleet.Filter, string) {
-	return fleet.Filter{Tenant: in.Tenant}, subjectf("tenant %s", in.Tenant)
+func (in *TenantIn) identity() (view.Filter, string) {
+	return view.Filter{Tenant: in.Tenant}, subjectf("tenant %s", in.Tenant)
 }
-func (in *environmentIn) identity() (fleet.Filter, string) {
-	return fleet.Filter{Tenant: in.Tenant, Environment: in.Environment},
+func (in *environmentIn) identity() (view.Filter, string) {
+	return view.Filter{Tenant: in.Tenant, Environment: in.Environment},
 		subjectf("environment %s", in.id())
 }
-func (in *DeploymentIn) identity() (fleet.Filter, string) {
-	return fleet.Filter{Tenant: in.Tenant, Deployment: in.Deployment},
+func (in *DeploymentIn) identity() (view.Filter, string) {
+	return view.Filter{Tenant: in.Tenant, Deployment: in.Deployment},
 		subjectf("deployment %s/%s", in.Tenant, in.Deployment)
 }
-func (in *applicationIn) identity() (fleet.Filter, string) {
+func (in *applicationIn) identity() (view.Filter, string) {
 	id := fleet.ApplicationID{Tenant: in.Tenant, Deployment: in.Deployment,
 		Environment: in.Environment}
-	return fleet.Filter{Tenant: in.Tenant, Deployment: in.Deployment, Environment: in.Environment},
+	return view.Filter{Tenant: in.Tenant, Deployment: in.Deployment, Environment: in.Environment},
 		subjectf("application %s", id)
 }
-func (in *engineIn) identity() (fleet.Filter, string) {
-	return fleet.Filter{Engine: in.Engine}, subjectf("engine %s", in.Engine)
+func (in *engineIn) identity() (view.Filter, string) {
+	return view.Filter{Engine: in.Engine}, subjectf("engine %s", in.Engine)
 }
-func (in *operationIn) identity() (fleet.Filter, string) {
-	return fleet.Filter{Name: in.ID}, subjectf("operation %s", in.ID)
+func (in *operationIn) identity() (view.Filter, string) {
+	return view.Filter{Name: in.ID}, subjectf("operation %s", in.ID)
 }
-func (in *revisionIn) identity() (fleet.Filter, string) {
-	return fleet.Filter{Revision: in.Revision}, subjectf("revision %s", in.Revision)
+func (in *revisionIn) identity() (view.Filter, string) {
+	return view.Filter{Revision: in.Revision}, subjectf("revision %s", in.Revision)
 }
 
 // one registers GET /<path>: the list of everything with that identity, which holds one item or
@@ -95,14 +97,14 @@ func one[I any, P interface {
 	})
 }
 
-func single[T any](ctx context.Context, read storeList[T], scope fleet.Scope,
-	filter fleet.Filter) (item T, err error) {
-	items, _, err := read(ctx, scope, filter, fleet.Page{Limit: 1})
+func single[T any](ctx context.Context, read storeList[T], scope view.Scope,
+	filter view.Filter) (item T, err error) {
+	items, _, err := read(ctx, scope, filter, view.Page{Limit: 1})
 	if err != nil {
 		return item, err
 	}
 	if len(items) == 0 {
-		return item, fleet.ErrNotFound
+		return item, mirror.ErrNotFound
 	}
 	return items[0], nil
 }
@@ -140,21 +142,21 @@ func (s *Server) registerState() {
 		})
 	huma.Register(s.api, operation(http.MethodGet, "/source", "get-source",
 		"How the config repo stands", "state", nil),
-		func(ctx context.Context, _ *struct{}) (*body[fleet.SourceView], error) {
+		func(ctx context.Context, _ *struct{}) (*body[view.Source], error) {
 			source, err := s.reader.Source(ctx)
 			if err != nil {
 				return nil, s.answer(ctx, "source", err)
 			}
-			return &body[fleet.SourceView]{source}, nil
+			return &body[view.Source]{source}, nil
 		})
 	huma.Register(s.api, operation(http.MethodGet, "/stops", "list-stops", "Stops in force",
 		"state", nil),
-		func(ctx context.Context, _ *struct{}) (*body[wire.List[fleet.Stop]], error) {
+		func(ctx context.Context, _ *struct{}) (*body[wire.List[mirror.Stop]], error) {
 			stops, err := stopsOf(ctx, s.reader, callerOf(ctx).Scope())
 			if err != nil {
 				return nil, s.answer(ctx, "stops", err)
 			}
-			return &body[wire.List[fleet.Stop]]{wire.List[fleet.Stop]{Items: stops}}, nil
+			return &body[wire.List[mirror.Stop]]{wire.List[mirror.Stop]{Items: stops}}, nil
 		})
 	huma.Register(s.api, operation(http.MethodGet, "/whoami", "whoami", "Who the token speaks for",
 		"state", nil),
@@ -167,10 +169,10 @@ func (s *Server) registerState() {
 		})
 }
 
-func stopsOf(ctx context.Context, from Reader, scope fleet.Scope) ([]fleet.Stop, error) {
+func stopsOf(ctx context.Context, from Reader, scope view.Scope) ([]mirror.Stop, error) {
 	stops, err := from.Stops(ctx, scope)
 	if stops == nil {
-		stops = []fleet.Stop{}
+		stops = []mirror.Stop{}
 	}
 	return stops, err
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/view"
 )
 
 func TestThePageShowsOrphansToThePlatformAlone(t *testing.T) {
@@ -15,7 +16,7 @@ func TestThePageShowsOrphansToThePlatformAlone(t *testing.T) {
 	if a := none.page("/", platformToken); strings.Contains(a.body, `href="/strays"`) {
 		t.Error("a fleet without strays is told of some")
 	}
-	with.Orphans = []fleet.OrphanView{
+	with.Orphans = []view.Orphan{
 		{Engine: "eu-1", Kind: fleet.ObjectApplication, Name: "acme-old-prod", Tenant: "acme",
 			UID: "uid-one", FoundAt: time.Now()},
 		{Engine: "acme.edge", Kind: fleet.ObjectProject, Name: "acme", Tenant: "acme",

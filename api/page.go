@@ -12,7 +12,9 @@ import (
 
 	"argosy.dev/argosy/api/wire"
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/fleet/printable"
+	"argosy.dev/argosy/fleet/view"
 )
 
 const pageEvents = "/events" // the event stream for the page's script, by the page's cookie
@@ -29,7 +31,7 @@ type frame struct {
 	Now     time.Time
 }
 
-func (s *Server) frame(title string, token fleet.Token) frame {
+func (s *Server) frame(title string, token view.Token) frame {
 	f := frame{Title: title, Tenant: token.Tenant, Version: s.version, Now: s.now().UTC()}
 	if token.Name != "" {
 		f.Who = token.Subject()
@@ -82,8 +84,8 @@ func (s *Server) nowhere(w http.ResponseWriter, r *http.Request) {
 			"see /openapi.json for what there is"))
 		return
 	}
-	s.signedIn(func(w http.ResponseWriter, r *http.Request, token fleet.Token) {
-		s.failPage(w, r, token, "page", fleet.ErrNotFound)
+	s.signedIn(func(w http.ResponseWriter, r *http.Request, token view.Token) {
+		s.failPage(w, r, token, "page", mirror.ErrNotFound)
 	})(w, r)
 }
 
@@ -92,7 +94,7 @@ type failure struct {
 	Problem *wire.Refusal
 }
 
-func (s *Server) failPage(w http.ResponseWriter, r *http.Request, token fleet.Token, subject string,
+func (s *Server) failPage(w http.ResponseWriter, r *http.Request, token view.Token, subject string,
 	err error) {
 	var p *wire.Refusal
 	errors.As(s.answer(r.Context(), subject, err), &p)

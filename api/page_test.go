@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 // page gets a page as a browser with that token's session.
@@ -134,7 +134,7 @@ func TestSigningIn(t *testing.T) {
 
 func TestPagesShowHowItStands(t *testing.T) {
 	m := content()
-	m.Stops = []fleet.Stop{{Scope: fleet.StopTenant, Name: "acme", By: "token:ops",
+	m.Stops = []mirror.Stop{{Scope: mirror.StopTenant, Name: "acme", By: "token:ops",
 		Reason: "audit"}}
 	s := newSite(t, m)
 	s.want(s.page("/", platformToken), http.StatusOK, "argosy approve "+string(rev1),
@@ -161,7 +161,7 @@ func TestNothingThatATenantWroteBecomesMarkup(t *testing.T) {
 	const bomb = `"><script>alert(1)</script><img src=x onerror=alert(1)>`
 	m := content()
 	for i := range m.Applications {
-		m.Applications[i].Message, m.Applications[i].Health = bomb, fleet.HealthDegraded
+		m.Applications[i].Message, m.Applications[i].Health = bomb, mirror.HealthDegraded
 		m.Applications[i].ApplyMessage, m.Applications[i].RepoURL, m.Applications[i].TargetRevision = bomb, "javascript:"+bomb, bomb
 	}
 	for i := range m.Problems {
@@ -171,7 +171,7 @@ func TestNothingThatATenantWroteBecomesMarkup(t *testing.T) {
 	m.Environments[0].Server, m.Environments[0].Placement.Reason, m.Environments[0].Placement.Misplaced = bomb, bomb, bomb
 	m.Holds[0].Message, m.Revisions[0].Subject, m.Operations[0].Message = bomb, bomb, bomb
 	m.Engines[0].Message, m.Engines[0].Reachable, m.Source.Error = bomb, false, bomb
-	m.Stops = []fleet.Stop{{Scope: fleet.StopFleet, Reason: bomb, By: bomb}}
+	m.Stops = []mirror.Stop{{Scope: mirror.StopFleet, Reason: bomb, By: bomb}}
 	s := newSite(t, m)
 	for _, path := range []string{"/", "/tenants/acme", "/engines/eu-1",
 		"/tenants/acme/environments/prod", "/tenants/acme/applications/web/prod",

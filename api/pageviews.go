@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 )
 
 const (
@@ -17,77 +19,77 @@ const (
 type (
 	overview struct {
 		frame
-		Source     fleet.SourceView
-		Stops      []fleet.Stop
-		Holds      []fleet.Hold
+		Source     view.Source
+		Stops      []mirror.Stop
+		Holds      []mirror.Hold
 		Problems   []fleet.Problem
-		Failing    []fleet.ApplicationView
-		Engines    []fleet.EngineView
-		Tenants    []fleet.TenantView
-		Revisions  []fleet.RevisionView
-		Operations []fleet.Operation
-		Total      fleet.Counts
-		Orphans    []fleet.OrphanView
+		Failing    []view.Application
+		Engines    []view.Engine
+		Tenants    []view.Tenant
+		Revisions  []view.Revision
+		Operations []mirror.Operation
+		Total      view.Counts
+		Orphans    []view.Orphan
 	}
 	applicationsView struct {
 		frame
 		Filter       url.Values
-		Applications []fleet.ApplicationView
+		Applications []view.Application
 		Next         string
 	}
 	tenantView struct {
 		frame
-		View         fleet.TenantView
-		Environments []fleet.EnvironmentView
-		Deployments  []fleet.DeploymentView
+		View         view.Tenant
+		Environments []view.Environment
+		Deployments  []view.Deployment
 		Problems     []fleet.Problem
-		Holds        []fleet.Hold
-		Applications []fleet.ApplicationView
+		Holds        []mirror.Hold
+		Applications []view.Application
 	}
 	engineView struct {
 		frame
-		View         fleet.EngineView
-		Environments []fleet.EnvironmentView
-		Failing      []fleet.ApplicationView
-		Operations   []fleet.Operation
-		Orphans      []fleet.OrphanView
+		View         view.Engine
+		Environments []view.Environment
+		Failing      []view.Application
+		Operations   []mirror.Operation
+		Orphans      []view.Orphan
 	}
 	orphansView struct {
 		frame
-		Orphans []fleet.OrphanView
+		Orphans []view.Orphan
 		Next    string
 	}
 	environmentView struct {
 		frame
-		View         fleet.EnvironmentView
+		View         view.Environment
 		Placement    fleet.Placement
-		Applications []fleet.ApplicationView
-		Agents       []fleet.AgentView // the one that serves it, if one does
-		Own          []fleet.OwnView
+		Applications []view.Application
+		Agents       []view.Agent // the one that serves it, if one does
+		Own          []view.Own
 	}
 	applicationView struct {
 		frame
-		View fleet.ApplicationView
+		View view.Application
 	}
 )
 
 // gather reads one list after another until one fails.
 type gather struct {
 	ctx   context.Context
-	scope fleet.Scope
+	scope view.Scope
 	err   error
 }
 
-func many[T any](g *gather, read storeList[T], filter fleet.Filter, limit int) []T {
+func many[T any](g *gather, read storeList[T], filter view.Filter, limit int) []T {
 	if g.err != nil {
 		return nil
 	}
 	var items []T
-	items, _, g.err = read(g.ctx, g.scope, filter, fleet.Page{Limit: limit})
+	items, _, g.err = read(g.ctx, g.scope, filter, view.Page{Limit: limit})
 	return items
 }
 
-func the[T any](g *gather, read storeList[T], filter fleet.Filter) (item T) {
+func the[T any](g *gather, read storeList[T], filter view.Filter) (item T) {
 	if g.err == nil {
 		item, g.err = single(g.ctx, read, g.scope, filter)
 	}
@@ -95,14 +97,14 @@ func the[T any](g *gather, read storeList[T], filter fleet.Filter) (item T) {
 }
 
 // failing are the Applications that need a look, the worst first.
-func (s *Server) failing(g *gather, filter fleet.Filter) []fleet.ApplicationView {
-	var found []fleet.ApplicationView
+func (s *Server) failing(g *gather, filter view.Filter) []view.Application {
+	var found []view.Application
 	seen := map[string]bool{}
-	for _, narrow := range []func(*fleet.Filter){
-		func(f *fleet.Filter) { f.Apply = fleet.ApplyFailed },
-		func(f *fleet.Filter) { f.Apply = fleet.ApplyConflict },
-		func(f *fleet.Filter) { f.Health = fleet.HealthDegraded },
-		func(f *fleet.Filter) { f.Health = fleet.HealthMissing },
+	for _, narrow := range []func(*view.Filter){
+		func(f *view.Filter) { f.Apply = mirror.ApplyFailed },
+		func(f *view.Filter) { f.Apply = mirror.ApplyConflict },
+		func(f *view.Filter) { f.Health = mirror.HealthDegraded },
+		func(f *view.Filter) { f.Health = mirror.HealthMissing },
 	} {
 		one := filter
 		narrow(&one)
@@ -116,7 +118,7 @@ func (s *Server) failing(g *gather, filter fleet.Filter) []fleet.ApplicationView
 	return found[:min(len(found), fewItems)]
 }
 
-func (s *Server) overviewPage(w http.ResponseWriter, r *http.Request, token fleet.Token) {
+func (s *Server) overviewPage(w http.ResponseWriter, r *http.Request, token view.Token) {
 	v, err := s.overviews.get(r.Context(), token.Tenant, func(ctx context.Context) (overview,
 		error) {
 		return s.readOverview(ctx, token.Scope())
@@ -126,21 +128,21 @@ func (s *Server) overviewPage(w http.ResponseWriter, r *http.Request, token flee
 }
 
 // readOverview is what everybody of the scope sees.
-func (s *Server) readOverview(ctx context.Context, scope fleet.Scope) (overview, error) {
+func (s *Server) readOverview(ctx context.Context, scope view.Scope) (overview, error) {
 	g := &gather{ctx: ctx, scope: scope}
 	var v overview
 	if v.Source, g.err = s.reader.Source(g.ctx); g.err == nil {
 		v.Stops, g.err = s.reader.Stops(g.ctx, g.scope)
 	}
-	v.Holds = many(g, s.reader.Holds, fleet.Filter{}, fewItems)
-	v.Problems = many(g, s.reader.Problems, fleet.Filter{}, fewItems)
-	v.Tenants = many(g, s.reader.Tenants, fleet.Filter{}, manyItems)
-	v.Operations = many(g, s.reader.Operations, fleet.Filter{}, fewItems)
-	v.Failing = s.failing(g, fleet.Filter{})
+	v.Holds = many(g, s.reader.Holds, view.Filter{}, fewItems)
+	v.Problems = many(g, s.reader.Problems, view.Filter{}, fewItems)
+	v.Tenants = many(g, s.reader.Tenants, view.Filter{}, manyItems)
+	v.Operations = many(g, s.reader.Operations, view.Filter{}, fewItems)
+	v.Failing = s.failing(g, view.Filter{})
 	if scope.Tenant == "" {
-		v.Engines = many(g, s.reader.Engines, fleet.Filter{}, manyItems)
-		v.Revisions = many(g, s.reader.Revisions, fleet.Filter{}, fewItems)
-		v.Orphans = many(g, s.reader.Orphans, fleet.Filter{}, fewItems)
+		v.Engines = many(g, s.reader.Engines, view.Filter{}, manyItems)
+		v.Revisions = many(g, s.reader.Revisions, view.Filter{}, fewItems)
+		v.Orphans = many(g, s.reader.Orphans, view.Filter{}, fewItems)
 	}
 	for _, t := range v.Tenants {
 		v.Total.Applications += t.Counts.Applications
@@ -151,7 +153,7 @@ func (s *Server) readOverview(ctx context.Context, scope fleet.Scope) (overview,
 	return v, g.err
 }
 
-func (s *Server) show(w http.ResponseWriter, r *http.Request, token fleet.Token, page,
+func (s *Server) show(w http.ResponseWriter, r *http.Request, token view.Token, page,
 	subject string, view any, err error) {
 	if err != nil {
 		s.failPage(w, r, token, subject, err)
@@ -160,20 +162,20 @@ func (s *Server) show(w http.ResponseWriter, r *http.Request, token fleet.Token,
 	s.render(w, http.StatusOK, page, view)
 }
 
-func (s *Server) applicationsPage(w http.ResponseWriter, r *http.Request, token fleet.Token) {
+func (s *Server) applicationsPage(w http.ResponseWriter, r *http.Request, token view.Token) {
 	q := r.URL.Query()
-	filter := fleet.Filter{
+	filter := view.Filter{
 		Tenant: named[fleet.TenantName](q, "tenant"), Environment: named[fleet.EnvironmentName](q,
 			"environment"),
 		Deployment: named[fleet.DeploymentName](q, "deployment"), Engine: named[fleet.EngineName](q,
 			"engine"),
-		Sync: worded[fleet.SyncState](q, "sync"), Health: worded[fleet.HealthState](q, "health"),
-		Apply: worded[fleet.ApplyState](q, "apply"),
+		Sync: worded[mirror.SyncState](q, "sync"), Health: worded[mirror.HealthState](q, "health"),
+		Apply: worded[mirror.ApplyState](q, "apply"),
 	}
 	v := applicationsView{frame: s.frame("Applications", token), Filter: q}
 	var err error
 	v.Applications, v.Next, err = s.reader.Applications(r.Context(), token.Scope(), filter,
-		fleet.Page{Limit: manyItems, After: cursor(q.Get("after"))})
+		view.Page{Limit: manyItems, After: cursor(q.Get("after"))})
 	if v.Next != "" {
 		more := url.Values{}
 		for _, name := range []string{"tenant", "environment", "deployment", "engine", "sync",
@@ -218,10 +220,10 @@ func cursor(after string) string {
 	return after[:min(len(after), 8192)]
 }
 
-func (s *Server) tenantPage(w http.ResponseWriter, r *http.Request, token fleet.Token) {
+func (s *Server) tenantPage(w http.ResponseWriter, r *http.Request, token view.Token) {
 	name := pathName[fleet.TenantName](r, "tenant")
 	g := &gather{ctx: r.Context(), scope: token.Scope()}
-	of := fleet.Filter{Tenant: name}
+	of := view.Filter{Tenant: name}
 	v := tenantView{frame: s.frame("Tenant "+string(name), token),
 		View: the(g, s.reader.Tenants, of)}
 	v.Environments = many(g, s.reader.Environments, of, manyItems)
@@ -232,13 +234,13 @@ func (s *Server) tenantPage(w http.ResponseWriter, r *http.Request, token fleet.
 	s.show(w, r, token, "tenant", "tenant "+string(name), v, g.err)
 }
 
-func (s *Server) enginePage(w http.ResponseWriter, r *http.Request, token fleet.Token) {
+func (s *Server) enginePage(w http.ResponseWriter, r *http.Request, token view.Token) {
 	name := pathName[fleet.EngineName](r, "engine")
 	g := &gather{ctx: r.Context(), scope: token.Scope()}
 	if token.Tenant != "" {
-		g.err = fleet.ErrNotFound // engines belong to the platform
+		g.err = mirror.ErrNotFound // engines belong to the platform
 	}
-	of := fleet.Filter{Engine: name}
+	of := view.Filter{Engine: name}
 	v := engineView{frame: s.frame("Engine "+string(name), token),
 		View: the(g, s.reader.Engines, of)}
 	v.Environments = many(g, s.reader.Environments, of, manyItems)
@@ -249,14 +251,14 @@ func (s *Server) enginePage(w http.ResponseWriter, r *http.Request, token fleet.
 }
 
 // orphansPage lists what runs without a declaration. It is the platform's to judge.
-func (s *Server) orphansPage(w http.ResponseWriter, r *http.Request, token fleet.Token) {
+func (s *Server) orphansPage(w http.ResponseWriter, r *http.Request, token view.Token) {
 	q := r.URL.Query()
 	v := orphansView{frame: s.frame("Strays", token)}
-	err := fleet.ErrNotFound
+	err := mirror.ErrNotFound
 	if token.Tenant == "" {
-		v.Orphans, v.Next, err = s.reader.Orphans(r.Context(), token.Scope(), fleet.Filter{
+		v.Orphans, v.Next, err = s.reader.Orphans(r.Context(), token.Scope(), view.Filter{
 			Engine: engineNamed(q)},
-			fleet.Page{Limit: manyItems, After: cursor(q.Get("after"))})
+			view.Page{Limit: manyItems, After: cursor(q.Get("after"))})
 	}
 	if v.Next != "" {
 		more := url.Values{"after": {v.Next}}
@@ -280,11 +282,11 @@ func engineNamed(q url.Values) fleet.EngineName {
 	return fleet.EngineName(value)
 }
 
-func (s *Server) environmentPage(w http.ResponseWriter, r *http.Request, token fleet.Token) {
+func (s *Server) environmentPage(w http.ResponseWriter, r *http.Request, token view.Token) {
 	id := fleet.EnvironmentID{Tenant: pathName[fleet.TenantName](r, "tenant"),
 		Name: pathName[fleet.EnvironmentName](r, "environment")}
 	g := &gather{ctx: r.Context(), scope: token.Scope()}
-	of := fleet.Filter{Tenant: id.Tenant, Environment: id.Name}
+	of := view.Filter{Tenant: id.Tenant, Environment: id.Name}
 	v := environmentView{frame: s.frame("Environment "+id.String(), token),
 		View: the(g, s.reader.Environments, of)}
 	if g.err == nil {
@@ -299,13 +301,13 @@ func (s *Server) environmentPage(w http.ResponseWriter, r *http.Request, token f
 	s.show(w, r, token, "environment", "environment "+id.String(), v, g.err)
 }
 
-func (s *Server) applicationPage(w http.ResponseWriter, r *http.Request, token fleet.Token) {
+func (s *Server) applicationPage(w http.ResponseWriter, r *http.Request, token view.Token) {
 	id := fleet.ApplicationID{Tenant: pathName[fleet.TenantName](r, "tenant"),
 		Deployment:  pathName[fleet.DeploymentName](r, "deployment"),
 		Environment: pathName[fleet.EnvironmentName](r, "environment")}
 	g := &gather{ctx: r.Context(), scope: token.Scope()}
 	v := applicationView{frame: s.frame("Application "+id.String(), token)}
-	v.View = the(g, s.reader.Applications, fleet.Filter{
+	v.View = the(g, s.reader.Applications, view.Filter{
 		Tenant: id.Tenant, Deployment: id.Deployment, Environment: id.Environment})
 	s.show(w, r, token, "application", "application "+id.String(), v, g.err)
 }

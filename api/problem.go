@@ -10,7 +10,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"argosy.dev/argosy/api/wire"
-	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 // init makes every error that huma itself finds one of ours. What the caller sent is never echoed:
@@ -73,13 +73,13 @@ func (s *Server) answer(ctx context.Context, subject string, err error) error {
 		return nil
 	case errors.As(err, &known):
 		return known
-	case errors.Is(err, fleet.ErrNotFound):
+	case errors.Is(err, mirror.ErrNotFound):
 		return notFound(subject)
-	case errors.Is(err, fleet.ErrCursor):
+	case errors.Is(err, mirror.ErrCursor):
 		return problem(http.StatusBadRequest, "after", "this cursor is not one of this list",
 			"read the list again from its beginning")
-	case errors.Is(err, fleet.ErrTooManySyncs):
-		return problem(http.StatusTooManyRequests, subject, fleet.ErrTooManySyncs.Error(),
+	case errors.Is(err, mirror.ErrTooManySyncs):
+		return problem(http.StatusTooManyRequests, subject, mirror.ErrTooManySyncs.Error(),
 			"ask again when some have ended: list them with `argosy get operations`")
 	case errors.Is(err, context.DeadlineExceeded):
 		return problem(http.StatusGatewayTimeout, subject, "the mirror did not answer in time",

@@ -9,15 +9,16 @@ import (
 
 	"argosy.dev/argosy/api/apitest"
 	"argosy.dev/argosy/api/wire"
-	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 )
 
 // asked is a store whose clusters have been asked for as many syncs as may wait.
 type asked struct{ *apitest.Store }
 
-func (asked) AskSync(context.Context, fleet.Scope, fleet.SyncRequest, string) (fleet.SyncRequest,
+func (asked) AskSync(context.Context, view.Scope, mirror.SyncRequest, string) (mirror.SyncRequest,
 	error) {
-	return fleet.SyncRequest{}, fmt.Errorf("sync of hunter2: %w", fleet.ErrTooManySyncs)
+	return mirror.SyncRequest{}, fmt.Errorf("sync of hunter2: %w", mirror.ErrTooManySyncs)
 }
 
 // A cluster that has been asked for enough is no fault of the mirror: the caller is told to wait.

@@ -7,27 +7,28 @@ import (
 	"net/url"
 	"strconv"
 
-	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 	"argosy.dev/argosy/reconciler/plan/report"
 )
 
 type (
 	pullsView struct {
 		frame
-		Pulls []fleet.PullView
+		Pulls []view.Pull
 		Next  string
 	}
 	pullView struct {
 		frame
-		View fleet.PullView
+		View view.Pull
 		Plan *report.Report
 	}
 )
 
-func (s *Server) pullsPage(w http.ResponseWriter, r *http.Request, token fleet.Token) {
+func (s *Server) pullsPage(w http.ResponseWriter, r *http.Request, token view.Token) {
 	v := pullsView{frame: s.frame("Pull requests", token)}
 	var err error
-	v.Pulls, v.Next, err = s.pulls(r.Context(), token.Scope(), fleet.Filter{}, fleet.Page{
+	v.Pulls, v.Next, err = s.pulls(r.Context(), token.Scope(), view.Filter{}, view.Page{
 		Limit: manyItems, After: cursor(r.URL.Query().Get("after"))})
 	if v.Next != "" {
 		v.Next = "?" + url.Values{"after": {v.Next}}.Encode()
@@ -35,22 +36,22 @@ func (s *Server) pullsPage(w http.ResponseWriter, r *http.Request, token fleet.T
 	s.show(w, r, token, "pulls", "pull requests", v, err)
 }
 
-func (s *Server) pullPage(w http.ResponseWriter, r *http.Request, token fleet.Token) {
+func (s *Server) pullPage(w http.ResponseWriter, r *http.Request, token view.Token) {
 	number, err := strconv.Atoi(r.PathValue("number"))
 	subject := fmt.Sprintf("pull request %d", number)
 	if err != nil || number <= 0 {
-		s.failPage(w, r, token, "pull request", fleet.ErrNotFound)
+		s.failPage(w, r, token, "pull request", mirror.ErrNotFound)
 		return
 	}
 	g := &gather{ctx: r.Context(), scope: token.Scope()}
 	v := pullView{frame: s.frame("Pull request "+strconv.Itoa(number), token),
-		View: the(g, s.pulls, fleet.Filter{Pull: number})}
+		View: the(g, s.pulls, view.Filter{Pull: number})}
 	if g.err == nil {
 		report, err := s.pullPlan(g.ctx, g.scope, number)
 		switch {
 		case err == nil:
 			v.Plan = &report
-		case !errors.Is(err, fleet.ErrNotFound):
+		case !errors.Is(err, mirror.ErrNotFound):
 			g.err = err
 		}
 	}

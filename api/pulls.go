@@ -11,6 +11,8 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
+	"argosy.dev/argosy/fleet/view"
 	"argosy.dev/argosy/reconciler/plan/report"
 )
 
@@ -18,31 +20,31 @@ import (
 type Pulls interface {
 	// Pulls match Filter.{Tenant, Pull, State}, the newest first. With a tenant in scope: those
 	// that change files of that tenant.
-	Pulls(ctx context.Context, scope fleet.Scope, filter fleet.Filter, page fleet.Page) (
-		[]fleet.PullView, string, error)
+	Pulls(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
+		[]view.Pull, string, error)
 	// PullPlan is the plan of the pull request's head, a report.Report as JSON, whole: who may see
-	// what of it is the API's to decide. fleet.ErrNotFound when there is no such pull request in
+	// what of it is the API's to decide. mirror.ErrNotFound when there is no such pull request in
 	// scope, or no plan of its head.
-	PullPlan(ctx context.Context, scope fleet.Scope, number int) ([]byte, error)
+	PullPlan(ctx context.Context, scope view.Scope, number int) ([]byte, error)
 }
 
 type (
 	pullsIn struct {
 		Paging
 		ByTenant
-		State fleet.PullState `query:"state" enum:"open,merged,closed"`
+		State forge.PullState `query:"state" enum:"open,merged,closed"`
 	}
 	pullIn struct {
 		Number int `path:"number" minimum:"1" maximum:"999999999"`
 	}
 )
 
-func (in *pullsIn) query() (fleet.Filter, fleet.Page) {
-	return fleet.Filter{Tenant: in.Tenant, State: in.State}, in.page()
+func (in *pullsIn) query() (view.Filter, view.Page) {
+	return view.Filter{Tenant: in.Tenant, State: in.State}, in.page()
 }
 
-func (in *pullIn) identity() (fleet.Filter, string) {
-	return fleet.Filter{Pull: in.Number}, "pull request " + strconv.Itoa(in.Number)
+func (in *pullIn) identity() (view.Filter, string) {
+	return view.Filter{Pull: in.Number}, "pull request " + strconv.Itoa(in.Number)
 }
 
 func (s *Server) registerPulls() {
@@ -60,8 +62,8 @@ func (s *Server) registerPulls() {
 }
 
 // pulls keeps from a tenant for whom else a pull request changes something.
-func (s *Server) pulls(ctx context.Context, scope fleet.Scope, filter fleet.Filter,
-	page fleet.Page) ([]fleet.PullView, string, error) {
+func (s *Server) pulls(ctx context.Context, scope view.Scope, filter view.Filter,
+	page view.Page) ([]view.Pull, string, error) {
 	items, next, err := s.reader.Pulls(ctx, scope, filter, page)
 	items = slices.Clone(items)
 	for i := range items {
@@ -78,7 +80,7 @@ func (s *Server) pulls(ctx context.Context, scope fleet.Scope, filter fleet.Filt
 	return items, next, err
 }
 
-func (s *Server) pullPlan(ctx context.Context, scope fleet.Scope, number int) (report.Report,
+func (s *Server) pullPlan(ctx context.Context, scope view.Scope, number int) (report.Report,
 	error) {
 	raw, err := s.reader.PullPlan(ctx, scope, number)
 	if err != nil {

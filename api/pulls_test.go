@@ -8,23 +8,25 @@ import (
 	"argosy.dev/argosy/api/apitest"
 	"argosy.dev/argosy/api/wire"
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
+	"argosy.dev/argosy/fleet/view"
 )
 
 func TestPullRequestsAreListedTheNewestFirst(t *testing.T) {
 	s := newSite(t, content())
 	a := s.get("/pulls?limit=2", platformToken)
 	s.want(a, http.StatusOK)
-	first := decode[wire.List[fleet.PullView]](t, a)
+	first := decode[wire.List[view.Pull]](t, a)
 	if len(first.Items) != 2 || first.Items[0].Number != 9 || first.Items[1].Number != 8 ||
 		first.Next == "" {
 		t.Fatalf("%s", a.body)
 	}
-	second := decode[wire.List[fleet.PullView]](t, s.get("/pulls?limit=2&after="+first.Next,
+	second := decode[wire.List[view.Pull]](t, s.get("/pulls?limit=2&after="+first.Next,
 		platformToken))
 	if len(second.Items) != 1 || second.Items[0].Number != 7 || second.Next != "" {
 		t.Errorf("%+v", second)
 	}
-	if open := decode[wire.List[fleet.PullView]](t,
+	if open := decode[wire.List[view.Pull]](t,
 		s.get("/pulls?state=merged", platformToken)); len(open.Items) != 0 {
 		t.Errorf("%+v", open)
 	}
@@ -66,14 +68,14 @@ func TestThePageOfAPullRequestSaysHowItsDeletionsAreLetGo(t *testing.T) {
 		`","reason":"deletions","tenant":"acme","message":"too many","items":[{"engine":"eu-1","kind":"Application","name":"acme-web-prod"}]}],` +
 		`"tenants":[{"name":"acme","engines":[{"name":"eu-1","changes":[{"action":"hold","kind":"Application","subject":"web@prod","note":"its deletion waits for argosy approve ` + rev1.Short() + `"}]}]}]}`
 	for _, c := range []struct {
-		state fleet.PullState
+		state forge.PullState
 		head  fleet.Revision
 		says  string
 	}{
-		{fleet.PullOpen, rev1, "/argosy approve-deletions " + string(rev1)},
-		{fleet.PullMerged, rev1, "argosy get holds"},
+		{forge.PullOpen, rev1, "/argosy approve-deletions " + string(rev1)},
+		{forge.PullMerged, rev1, "argosy get holds"},
 		// held before, by what the branch has
-		{fleet.PullOpen, "another", "argosy approve " + string(rev1)},
+		{forge.PullOpen, "another", "argosy approve " + string(rev1)},
 	} {
 		s.store.Change(func(m *apitest.Mirror) {
 			m.Pulls[1].State, m.Pulls[1].Head, m.Pulls[1].Plan = c.state, c.head, []byte(plan)

@@ -9,6 +9,7 @@ import (
 
 	"argosy.dev/argosy/api/wire"
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 // Texts of tenants and clusters reach the page and the API's answers without a character that a
@@ -23,7 +24,7 @@ func TestAnswersHoldNoCharacterThatIsNotSeen(t *testing.T) {
 	}
 	for i := range m.Applications {
 		m.Applications[i].Message, m.Applications[i].ApplyMessage, m.Applications[i].Apply =
-			hostile, hostile, fleet.ApplyFailed
+			hostile, hostile, mirror.ApplyFailed
 	}
 	for i := range m.Holds {
 		m.Holds[i].Message = hostile

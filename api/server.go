@@ -165,24 +165,39 @@ func formats() map[string]huma.Format {
 	return all
 }
 
-// schemaName tells a plan's types, and those of the agents' protocol, from the domain's of the same
-// name.
+// schemaName keeps the schemas of types apart that have one name in different packages.
 func schemaName(t reflect.Type, hint string) string {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
 	name := huma.DefaultSchemaNamer(t, hint)
+	if _, item, ok := strings.Cut(t.Name(), "["); ok { // List[argosy.dev/argosy/fleet/view.Tenant]
+		path, item, _ := cutLast(strings.TrimSuffix(item, "]"), ".")
+		return strings.TrimSuffix(name, item) + qualified(path, item)
+	}
+	return qualified(t.PkgPath(), name)
+}
+
+func qualified(path, name string) string {
 	switch {
-	case strings.HasSuffix(t.PkgPath(), "/reconciler/plan/report"):
-		switch name {
-		case "Tenant", "Engine", "Change", "Sync":
-			name += "Report"
-		}
+	case strings.HasSuffix(path, "/reconciler/plan"):
 		return "Plan" + name
-	case strings.HasSuffix(t.PkgPath(), "/fleet/agent"):
+	case strings.HasSuffix(path, "/fleet/agent"):
 		return "Protocol" + name
+	case strings.HasSuffix(path, "/fleet/agent/registry"):
+		return "Agent" + name
+	case strings.HasSuffix(path, "/fleet/view") && name != "Counts" && name != "Token":
+		return name + "View"
 	}
 	return name
+}
+
+func cutLast(s, sep string) (before, after string, found bool) {
+	i := strings.LastIndex(s, sep)
+	if i < 0 {
+		return "", s, false
+	}
+	return s[:i], s[i+len(sep):], true
 }
 
 // OpenAPI is the document that /openapi.json serves, indented.

@@ -8,7 +8,8 @@ import (
 	"net/url"
 	"strings"
 
-	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 )
 
 // The page's cookie holds the token itself, so that a revoked token ends a session at once. Scripts
@@ -60,7 +61,7 @@ func sessionToken(r *http.Request) string {
 // signedIn lets a page be seen by who holds a valid token, and shows the sign-in form to everyone
 // else.
 func (s *Server) signedIn(next func(http.ResponseWriter, *http.Request,
-	fleet.Token)) http.HandlerFunc {
+	view.Token)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		plaintext := sessionToken(r)
 		if plaintext == "" {
@@ -68,13 +69,13 @@ func (s *Server) signedIn(next func(http.ResponseWriter, *http.Request,
 			return
 		}
 		token, err := s.tokens.VerifyToken(r.Context(), plaintext)
-		if errors.Is(err, fleet.ErrNotFound) {
+		if errors.Is(err, mirror.ErrNotFound) {
 			http.SetCookie(w, sessionCookie(r, "", -1))
 			http.Redirect(w, r, "/signin?to="+url.QueryEscape(r.URL.Path), http.StatusSeeOther)
 			return
 		}
 		if err != nil {
-			s.failPage(w, r, fleet.Token{}, "session", err)
+			s.failPage(w, r, view.Token{}, "session", err)
 			return
 		}
 		leave, refusal := s.shared(r, token)
@@ -95,12 +96,12 @@ type signinPage struct {
 }
 
 func (s *Server) signinForm(w http.ResponseWriter, r *http.Request) {
-	s.render(w, http.StatusOK, "signin", signinPage{frame: s.frame("Sign in", fleet.Token{}),
+	s.render(w, http.StatusOK, "signin", signinPage{frame: s.frame("Sign in", view.Token{}),
 		To: localPath(r.URL.Query().Get("to"))})
 }
 
 func (s *Server) signin(w http.ResponseWriter, r *http.Request) {
-	page := signinPage{frame: s.frame("Sign in", fleet.Token{}),
+	page := signinPage{frame: s.frame("Sign in", view.Token{}),
 		To: localPath(r.PostFormValue("to"))}
 	if !overTLS(r) && !onLoopback(r) {
 		page.Message =
@@ -110,13 +111,13 @@ func (s *Server) signin(w http.ResponseWriter, r *http.Request) {
 	}
 	plaintext := strings.TrimSpace(r.PostFormValue("token"))
 	_, err := s.tokens.VerifyToken(r.Context(), plaintext)
-	if errors.Is(err, fleet.ErrNotFound) {
+	if errors.Is(err, mirror.ErrNotFound) {
 		page.Message = "This token is not valid, or no longer. Ask the platform for another one."
 		s.render(w, http.StatusUnauthorized, "signin", page)
 		return
 	}
 	if err != nil {
-		s.failPage(w, r, fleet.Token{}, "sign-in", err)
+		s.failPage(w, r, view.Token{}, "sign-in", err)
 		return
 	}
 	http.SetCookie(w, sessionCookie(r, plaintext, 0))

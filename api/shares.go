@@ -9,7 +9,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"argosy.dev/argosy/api/wire"
-	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/view"
 )
 
 // Limits of one token at one replica. Decisions, such as a stop, are never counted, nor kept
@@ -71,7 +71,7 @@ func (s *shares) enter(ctx context.Context, token string) (leave func(), ok bool
 
 // shared lets the token's read in, or says why not. What is no read, and streams, which mostly
 // wait, pass.
-func (s *Server) shared(r *http.Request, token fleet.Token) (leave func(), refusal *wire.Refusal) {
+func (s *Server) shared(r *http.Request, token view.Token) (leave func(), refusal *wire.Refusal) {
 	if r.Method != http.MethodGet || isStream(r) {
 		return func() {}, nil
 	}
@@ -87,7 +87,7 @@ func (s *Server) shared(r *http.Request, token fleet.Token) (leave func(), refus
 }
 
 // share is shared for the routes of the API.
-func (s *Server) share(ctx huma.Context, token fleet.Token, next func(huma.Context)) {
+func (s *Server) share(ctx huma.Context, token view.Token, next func(huma.Context)) {
 	r, w := unwrap(ctx)
 	leave, refusal := s.shared(r, token)
 	if refusal != nil {

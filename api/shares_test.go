@@ -11,7 +11,7 @@ import (
 
 	"argosy.dev/argosy/api/apitest"
 	"argosy.dev/argosy/api/wire"
-	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/view"
 )
 
 // gated is a store whose lists wait until the gate opens, as behind a database that is slow.
@@ -33,16 +33,16 @@ func (g *gated) wait(ctx context.Context) error {
 	}
 }
 
-func (g *gated) Applications(ctx context.Context, scope fleet.Scope, by fleet.Filter,
-	page fleet.Page) ([]fleet.ApplicationView, string, error) {
+func (g *gated) Applications(ctx context.Context, scope view.Scope, by view.Filter,
+	page view.Page) ([]view.Application, string, error) {
 	if err := g.wait(ctx); err != nil {
 		return nil, "", err
 	}
 	return g.Store.Applications(ctx, scope, by, page)
 }
 
-func (g *gated) Tenants(ctx context.Context, scope fleet.Scope, by fleet.Filter,
-	page fleet.Page) ([]fleet.TenantView, string, error) {
+func (g *gated) Tenants(ctx context.Context, scope view.Scope, by view.Filter,
+	page view.Page) ([]view.Tenant, string, error) {
 	if err := g.wait(ctx); err != nil {
 		return nil, "", err
 	}

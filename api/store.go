@@ -4,6 +4,9 @@ import (
 	"context"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/agent/registry"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 )
 
 // Reader is the mirror as the API reads it.
@@ -12,7 +15,7 @@ import (
 // only, whatever the filter asks for, and a filter that names another tenant gives an empty list.
 // Filter fields that a kind does not have are ignored by the store; the API refuses them before.
 // page.Limit is 1..1000; page.After is "" or a `next` of the same list, else the error wraps
-// fleet.ErrCursor. The returned string is the cursor of the following page, "" after the last.
+// mirror.ErrCursor. The returned string is the cursor of the following page, "" after the last.
 // Lists have a stable order by name, or the newest first for operations, revisions and holds. One
 // item is read as a list with its whole identity in the filter; an empty list is "not found".
 type Reader interface {
@@ -24,63 +27,63 @@ type Reader interface {
 
 // Inventory is what the fleet consists of.
 type Inventory interface {
-	Tenants(ctx context.Context, scope fleet.Scope, filter fleet.Filter, page fleet.Page) (
-		[]fleet.TenantView, string, error)
+	Tenants(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
+		[]view.Tenant, string, error)
 	// Environments match Filter.{Tenant, Environment, Engine}.
-	Environments(ctx context.Context, scope fleet.Scope, filter fleet.Filter, page fleet.Page) (
-		[]fleet.EnvironmentView, string, error)
+	Environments(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
+		[]view.Environment, string, error)
 	// Deployments match Filter.{Tenant, Deployment, Environment}: of Environment, those that it is
 	// one of.
-	Deployments(ctx context.Context, scope fleet.Scope, filter fleet.Filter, page fleet.Page) (
-		[]fleet.DeploymentView, string, error)
+	Deployments(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
+		[]view.Deployment, string, error)
 	// Applications match Filter.{Tenant, Environment, Deployment, Engine, Revision, Sync, Health,
 	// Apply, Name (of the object)}.
-	Applications(ctx context.Context, scope fleet.Scope, filter fleet.Filter, page fleet.Page) (
-		[]fleet.ApplicationView, string, error)
+	Applications(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
+		[]view.Application, string, error)
 	// Engines match Filter.Engine. The API asks for them with the platform in scope only.
-	Engines(ctx context.Context, scope fleet.Scope, filter fleet.Filter, page fleet.Page) (
-		[]fleet.EngineView, string, error)
+	Engines(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
+		[]view.Engine, string, error)
 	// Owners are the names of owners and whom they are pinned to. The API asks for them with the
 	// platform in scope only.
-	Owners(ctx context.Context, scope fleet.Scope, filter fleet.Filter, page fleet.Page) (
-		[]fleet.OwnerView, string, error)
+	Owners(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
+		[]view.Owner, string, error)
 	// Orphans match Filter.{Engine, Tenant}. The API asks for them with the platform in scope only.
-	Orphans(ctx context.Context, scope fleet.Scope, filter fleet.Filter, page fleet.Page) (
-		[]fleet.OrphanView, string, error)
+	Orphans(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
+		[]view.Orphan, string, error)
 }
 
 // History is what happened, and what waits for a person.
 type History interface {
 	// Operations match Filter.{Tenant, Engine, Revision, Name (the operation's ID)}.
-	Operations(ctx context.Context, scope fleet.Scope, filter fleet.Filter, page fleet.Page) (
-		[]fleet.Operation, string, error)
+	Operations(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
+		[]mirror.Operation, string, error)
 	// Revisions match Filter.Revision. The API asks for them with the platform in scope only.
-	Revisions(ctx context.Context, scope fleet.Scope, filter fleet.Filter, page fleet.Page) (
-		[]fleet.RevisionView, string, error)
+	Revisions(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
+		[]view.Revision, string, error)
 	// Problems match Filter.{Tenant, Name (of the declaration)}, by path. With a tenant in scope:
 	// Key.Tenant is that tenant.
-	Problems(ctx context.Context, scope fleet.Scope, filter fleet.Filter, page fleet.Page) (
+	Problems(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
 		[]fleet.Problem, string, error)
 	// Holds match Filter.{Tenant, Revision}: what is not yet released. With a tenant in scope:
 	// Hold.Tenant is that tenant.
-	Holds(ctx context.Context, scope fleet.Scope, filter fleet.Filter, page fleet.Page) (
-		[]fleet.Hold, string, error)
+	Holds(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
+		[]mirror.Hold, string, error)
 	// Events are those after the sequence number, oldest first, at most limit. last is the newest
 	// number that was looked at, in scope or not: the next call goes on from there. A negative
 	// after reads no event and returns the newest number there is.
-	Events(ctx context.Context, scope fleet.Scope, after int64, limit int) (events []fleet.Event,
+	Events(ctx context.Context, scope view.Scope, after int64, limit int) (events []view.Event,
 		last int64, err error)
 }
 
 // State is how the whole stands now.
 type State interface {
-	Source(ctx context.Context) (fleet.SourceView, error)
-	// Explain is the stored placement; fleet.ErrNotFound when there is no such environment in
+	Source(ctx context.Context) (view.Source, error)
+	// Explain is the stored placement; mirror.ErrNotFound when there is no such environment in
 	// scope.
-	Explain(ctx context.Context, scope fleet.Scope, environment fleet.EnvironmentID) (
+	Explain(ctx context.Context, scope view.Scope, environment fleet.EnvironmentID) (
 		fleet.Placement, error)
 	// Stops are all in force. With a tenant in scope: those of the fleet and of that tenant.
-	Stops(ctx context.Context, scope fleet.Scope) ([]fleet.Stop, error)
+	Stops(ctx context.Context, scope view.Scope) ([]mirror.Stop, error)
 }
 
 // Decider records what a person decides. Each call is one transaction that also writes an Operation
@@ -88,67 +91,67 @@ type State interface {
 type Decider interface {
 	// Approve releases the holds of the approval's revision that stand at the store's present time,
 	// and returns it with that time.
-	Approve(ctx context.Context, approval fleet.Approval) (fleet.Approval, error)
+	Approve(ctx context.Context, approval mirror.Approval) (mirror.Approval, error)
 	// SetStop forbids writes within the stop's scope. One that is in force there already is
 	// replaced if replace is set and stays as it is otherwise. It returns the stop in force.
-	SetStop(ctx context.Context, stop fleet.Stop, replace bool) (fleet.Stop, error)
+	SetStop(ctx context.Context, stop mirror.Stop, replace bool) (mirror.Stop, error)
 	// ClearStop ends the stop of (scope, name) if its By begins with setBy ("" always does), and
 	// reports whether it ended one.
-	ClearStop(ctx context.Context, scope fleet.StopScope, name, setBy, by string) (bool, error)
-	// ReleaseOwner lets whoever has the name of an owner now count; fleet.ErrNotFound when the
+	ClearStop(ctx context.Context, scope mirror.StopScope, name, setBy, by string) (bool, error)
+	// ReleaseOwner lets whoever has the name of an owner now count; mirror.ErrNotFound when the
 	// account or team of that number does not have it.
-	ReleaseOwner(ctx context.Context, release fleet.OwnerRelease) (fleet.OwnerView, error)
+	ReleaseOwner(ctx context.Context, release mirror.OwnerRelease) (view.Owner, error)
 	// Abandon decides that an Application whose deletion is blocked is removed without its cluster.
-	// fleet.ErrNotFound when none of that UID is being deleted, fleet.ErrNotBlocked before
-	// fleet.DeletionBlockedAfter.
-	Abandon(ctx context.Context, decision fleet.Orphaning) error
-	// RemoveOrphan decides that exactly one stray is removed; fleet.ErrNotFound when none of that
+	// mirror.ErrNotFound when none of that UID is being deleted, mirror.ErrNotBlocked before
+	// mirror.DeletionBlockedAfter.
+	Abandon(ctx context.Context, decision mirror.Orphaning) error
+	// RemoveOrphan decides that exactly one stray is removed; mirror.ErrNotFound when none of that
 	// UID is listed, or it is decided already.
-	RemoveOrphan(ctx context.Context, removal fleet.OrphanRemoval) (fleet.OrphanView, error)
+	RemoveOrphan(ctx context.Context, removal mirror.OrphanRemoval) (view.Orphan, error)
 }
 
 // Tokens are the bearer tokens of the API.
 type Tokens interface {
 	// VerifyToken tells whose token it is, in constant time. Unknown, expired, revoked, malformed,
-	// or of a tenant that was removed since: fleet.ErrNotFound, and nothing tells these apart.
-	VerifyToken(ctx context.Context, plaintext string) (fleet.Token, error)
+	// or of a tenant that was removed since: mirror.ErrNotFound, and nothing tells these apart.
+	VerifyToken(ctx context.Context, plaintext string) (view.Token, error)
 	// CreateToken makes a token from Name, Tenant, Role, CreatedBy and ExpiresAt, and returns it
-	// with its plaintext, which is kept nowhere. fleet.ErrNotFound when there is no such tenant.
-	CreateToken(ctx context.Context, token fleet.Token) (made fleet.Token, plaintext string,
+	// with its plaintext, which is kept nowhere. mirror.ErrNotFound when there is no such tenant.
+	CreateToken(ctx context.Context, token view.Token) (made view.Token, plaintext string,
 		err error)
-	// RevokeToken ends a token at once; fleet.ErrNotFound when there is none of that ID.
+	// RevokeToken ends a token at once; mirror.ErrNotFound when there is none of that ID.
 	RevokeToken(ctx context.Context, id, by string) error
 	// ListTokens are all, newest first.
-	ListTokens(ctx context.Context, page fleet.Page) ([]fleet.Token, string, error)
+	ListTokens(ctx context.Context, page view.Page) ([]view.Token, string, error)
 }
 
 // Agents are the agents of clusters that dial out, and the one-time tokens that they join with.
-// What a tenant's scope does not hold is fleet.ErrNotFound.
+// What a tenant's scope does not hold is mirror.ErrNotFound.
 type Agents interface {
 	// Agents match Filter.{Tenant, Environment, Engine}: one for each environment and engine that
 	// declares an agent, joined or not.
-	Agents(ctx context.Context, scope fleet.Scope, filter fleet.Filter, page fleet.Page) (
-		[]fleet.AgentView, string, error)
+	Agents(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
+		[]view.Agent, string, error)
 	// OwnApplications match Filter.{Tenant, Environment, Name}.
-	OwnApplications(ctx context.Context, scope fleet.Scope, filter fleet.Filter, page fleet.Page) (
-		[]fleet.OwnView, string, error)
+	OwnApplications(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
+		[]view.Own, string, error)
 	// ListAgentTokens match Filter.{Tenant, Engine}, the newest first.
-	ListAgentTokens(ctx context.Context, scope fleet.Scope, filter fleet.Filter, page fleet.Page) (
-		[]fleet.AgentToken, string, error)
+	ListAgentTokens(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
+		[]registry.Token, string, error)
 	// CreateAgentToken makes a token for Engine, or for Tenant and Environment, that is valid until
 	// ExpiresAt. plaintext is one that a person brings; "" makes one. It is returned and kept
-	// nowhere. fleet.ErrNotFound: no agent is declared there; fleet.ErrUsed: it was brought before.
-	CreateAgentToken(ctx context.Context, token fleet.AgentToken, plaintext string) (
-		fleet.AgentToken, string, error)
+	// nowhere. mirror.ErrNotFound: no agent is declared there; registry.ErrUsed: it was brought before.
+	CreateAgentToken(ctx context.Context, token registry.Token, plaintext string) (
+		registry.Token, string, error)
 	// RevokeAgentToken ends a token at once.
-	RevokeAgentToken(ctx context.Context, scope fleet.Scope, id, by string) error
-	// RevokeAgent ends the identity that serves the engine; fleet.ErrNotFound when there is none in
+	RevokeAgentToken(ctx context.Context, scope view.Scope, id, by string) error
+	// RevokeAgent ends the identity that serves the engine; mirror.ErrNotFound when there is none in
 	// scope.
-	RevokeAgent(ctx context.Context, scope fleet.Scope, engine fleet.EngineName, by string) error
+	RevokeAgent(ctx context.Context, scope view.Scope, engine fleet.EngineName, by string) error
 	// AskSync records that an own Application is to be synced, by Tenant, Environment, Namespace
 	// and Key.Name, at Revision and with Prune. One that is asked for already and has not ended is
-	// returned as it is. fleet.ErrNotFound: there is no such one in scope; fleet.ErrTooManySyncs: a
+	// returned as it is. mirror.ErrNotFound: there is no such one in scope; mirror.ErrTooManySyncs: a
 	// hundred of its cluster wait already.
-	AskSync(ctx context.Context, scope fleet.Scope, ask fleet.SyncRequest, by string) (
-		fleet.SyncRequest, error)
+	AskSync(ctx context.Context, scope view.Scope, ask mirror.SyncRequest, by string) (
+		mirror.SyncRequest, error)
 }

@@ -16,6 +16,7 @@ import (
 	configschema "argosy.dev/argosy/config-schema"
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/catalog"
+	"argosy.dev/argosy/fleet/view"
 	"argosy.dev/argosy/reconciler/plan"
 	"argosy.dev/argosy/reconciler/postgres"
 	"argosy.dev/argosy/reconciler/postgres/embedded"
@@ -122,8 +123,8 @@ func recorded(t *testing.T, database string, tenants ...string) *site {
 // token makes a token in the real store.
 func (s *site) token(tenant fleet.TenantName) string {
 	s.t.Helper()
-	_, plaintext, err := s.tokens.CreateToken(s.t.Context(), fleet.Token{Name: "ci", Tenant: tenant,
-		Role: fleet.RoleWrite, CreatedBy: "test"})
+	_, plaintext, err := s.tokens.CreateToken(s.t.Context(), view.Token{Name: "ci", Tenant: tenant,
+		Role: view.RoleWrite, CreatedBy: "test"})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -225,7 +226,7 @@ func TestTheAPIOverTheRealStore(t *testing.T) {
 	})
 	t.Run("a revoked token is refused", func(t *testing.T) {
 		both := both.in(t)
-		id := decode[wire.List[fleet.Token]](t, both.get("/tokens", platform)).Items
+		id := decode[wire.List[view.Token]](t, both.get("/tokens", platform)).Items
 		for _, token := range id {
 			if token.Tenant == "acme" {
 				both.want(both.do(http.MethodDelete, wire.Base+"/tokens/"+token.ID, platform, ""),

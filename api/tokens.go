@@ -9,6 +9,7 @@ import (
 
 	"argosy.dev/argosy/api/wire"
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/view"
 )
 
 const (
@@ -25,15 +26,15 @@ func (s *Server) registerTokens() {
 	writers := []func(huma.Context, func(huma.Context)){s.platformOnly, s.writersOnly}
 	huma.Register(s.api, operation(http.MethodGet, "/tokens", "list-tokens",
 		"Tokens without their plaintext (platform)", "tokens", readers),
-		func(ctx context.Context, in *struct{ Paging }) (*body[wire.List[fleet.Token]], error) {
+		func(ctx context.Context, in *struct{ Paging }) (*body[wire.List[view.Token]], error) {
 			tokens, next, err := s.tokens.ListTokens(ctx, in.page())
 			if err != nil {
 				return nil, s.answer(ctx, "tokens", err)
 			}
 			if tokens == nil {
-				tokens = []fleet.Token{}
+				tokens = []view.Token{}
 			}
-			return &body[wire.List[fleet.Token]]{wire.List[fleet.Token]{Items: tokens, Next: next}},
+			return &body[wire.List[view.Token]]{wire.List[view.Token]{Items: tokens, Next: next}},
 				nil
 		})
 	create := operation(http.MethodPost, "/tokens", "create-token",
@@ -51,7 +52,7 @@ func (s *Server) registerTokens() {
 
 func (s *Server) createToken(ctx context.Context,
 	in *asked[wire.TokenRequest]) (*body[wire.CreatedToken], error) {
-	token := fleet.Token{Name: in.Body.Name, Tenant: in.Body.Tenant, Role: in.Body.Role,
+	token := view.Token{Name: in.Body.Name, Tenant: in.Body.Tenant, Role: in.Body.Role,
 		CreatedBy: callerOf(ctx).Subject()}
 	if err := fleet.ValidateName(in.Body.Name); err != nil {
 		return nil, problem(http.StatusUnprocessableEntity, "name", err.Error(),

@@ -15,6 +15,8 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/engine"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 	"argosy.dev/argosy/reconciler/worker"
 )
 
@@ -32,9 +34,9 @@ func farEngine() map[string]string {
 			"region: eu\n  capacity: {applications: 500, environments: 50}\n  dedicatedTo: [acme]")}
 }
 
-func (h *house) rowsOn(name fleet.EngineName) map[fleet.ObjectKey]fleet.Row {
+func (h *house) rowsOn(name fleet.EngineName) map[fleet.ObjectKey]mirror.Row {
 	h.t.Helper()
-	rows := map[fleet.ObjectKey]fleet.Row{}
+	rows := map[fleet.ObjectKey]mirror.Row{}
 	all, err := h.store.Changed(context.Background(), name, 0, 10_000)
 	if err != nil {
 		h.t.Fatal(err)
@@ -92,7 +94,7 @@ func TestAnAgentsOwnClusterIsBroughtToItsRowsByItsWorker(t *testing.T) {
 	s := h.join("acme.edge")
 	applied := func() error {
 		for key, r := range h.rowsOn("acme.edge") {
-			if r.Apply != fleet.ApplyApplied || !s.server.Exists(key) {
+			if r.Apply != mirror.ApplyApplied || !s.server.Exists(key) {
 				return fmt.Errorf("%s %s is %s", key.Kind, key.Name, r.Apply)
 			}
 		}
@@ -102,7 +104,7 @@ func TestAnAgentsOwnClusterIsBroughtToItsRowsByItsWorker(t *testing.T) {
 	h.commit("the next version", deployment("acme", "plc", "v2", "Delete", "edge"))
 	h.eventually("the mirror shows it", func() error {
 		if a := h.application("acme/plc@edge"); a.TargetRevision != "v2" ||
-			a.Apply != fleet.ApplyApplied {
+			a.Apply != mirror.ApplyApplied {
 			return fmt.Errorf("%+v", a)
 		}
 		return nil
@@ -119,8 +121,8 @@ func TestAnAgentsOwnClusterIsBroughtToItsRowsByItsWorker(t *testing.T) {
 // heardOf is what the store knows of agents, as the test says.
 type heardOf struct {
 	mu      sync.Mutex
-	agents  map[fleet.EngineName]fleet.AgentView
-	engines map[fleet.EngineName]fleet.EngineView
+	agents  map[fleet.EngineName]view.Agent
+	engines map[fleet.EngineName]view.Engine
 	orphans []fleet.EnvironmentID // nil: it is not told
 }
 
@@ -131,22 +133,22 @@ func (f *heardOf) OrphanEnvironments(_ context.Context, _ fleet.EngineName) ([]f
 	return f.orphans, f.orphans != nil, nil
 }
 
-func (f *heardOf) Agents(_ context.Context, _ fleet.Scope, by fleet.Filter,
-	_ fleet.Page) ([]fleet.AgentView, string, error) {
+func (f *heardOf) Agents(_ context.Context, _ view.Scope, by view.Filter,
+	_ view.Page) ([]view.Agent, string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if a, ok := f.agents[by.Engine]; ok {
-		return []fleet.AgentView{a}, "", nil
+		return []view.Agent{a}, "", nil
 	}
 	return nil, "", nil
 }
 
-func (f *heardOf) Engines(_ context.Context, _ fleet.Scope, by fleet.Filter,
-	_ fleet.Page) ([]fleet.EngineView, string, error) {
+func (f *heardOf) Engines(_ context.Context, _ view.Scope, by view.Filter,
+	_ view.Page) ([]view.Engine, string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if e, ok := f.engines[by.Engine]; ok {
-		return []fleet.EngineView{e}, "", nil
+		return []view.Engine{e}, "", nil
 	}
 	return nil, "", nil
 }
@@ -155,9 +157,9 @@ func (f *heardOf) tell(orphans int, since time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	at := time.Now().Add(-since)
-	f.agents = map[fleet.EngineName]fleet.AgentView{
+	f.agents = map[fleet.EngineName]view.Agent{
 		"far": {Engine: "far", ID: "a", Connected: true, Orphans: orphans}}
-	f.engines = map[fleet.EngineName]fleet.EngineView{
+	f.engines = map[fleet.EngineName]view.Engine{
 		"far": {Name: "far", Reachable: true, Since: &at}}
 }
 

@@ -18,7 +18,9 @@ import (
 	"argosy.dev/argosy/fleet/agent/edge"
 	"argosy.dev/argosy/fleet/agent/edge/edgetest"
 	"argosy.dev/argosy/fleet/agent/hub"
+	"argosy.dev/argosy/fleet/agent/registry"
 	"argosy.dev/argosy/fleet/engine"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/reconciler/postgres"
 	"argosy.dev/argosy/reconciler/worker"
 )
@@ -29,7 +31,7 @@ type hubStore struct {
 	looks atomic.Int64
 }
 
-func (s *hubStore) AgentNews(ctx context.Context, after int64, since time.Time) (fleet.AgentNews,
+func (s *hubStore) AgentNews(ctx context.Context, after int64, since time.Time) (registry.News,
 	error) {
 	news, err := s.Store.AgentNews(ctx, after, since)
 	if err == nil {
@@ -70,7 +72,7 @@ func (h *house) agent(environment fleet.EnvironmentName) *remote {
 	all.Go(func() { r.hub.Run(ctx) })
 	all.Go(func() { h.store.Listen(ctx, func(string) { r.hub.Wake(); of.Wake() }) })
 
-	_, token, err := h.store.CreateAgentToken(h.t.Context(), fleet.AgentToken{
+	_, token, err := h.store.CreateAgentToken(h.t.Context(), registry.Token{
 		Tenant: "acme", Environment: environment,
 		CreatedBy: "token:test", ExpiresAt: time.Now().Add(time.Hour)}, "")
 	if err != nil {
@@ -121,7 +123,7 @@ func (r *remote) stands() error {
 	}
 	wanted := r.house.rowsOn(r.name)
 	for key, row := range wanted {
-		if row.Unwanted || row.Apply != fleet.ApplyApplied || !r.server.Exists(key) {
+		if row.Unwanted || row.Apply != mirror.ApplyApplied || !r.server.Exists(key) {
 			return fmt.Errorf("%s %s is %s (absent: %v)", key.Kind, key.Name, row.Apply, row.Unwanted)
 		}
 	}
@@ -204,9 +206,9 @@ func TestAnAgentKeepsWhatItHasWhenTheDatabaseGoesBack(t *testing.T) {
 			if err := errors.Join(r.bears("plc", "v2"), r.bears("scada", "v2")); err != nil {
 				t.Error("while Git is away:", err)
 			}
-			f.setStop(fleet.Stop{Scope: fleet.StopTenant, Name: "acme"})
+			f.setStop(mirror.Stop{Scope: mirror.StopTenant, Name: "acme"})
 			f.eventually("a stop reaches the agent while Git is away", r.stopped(true))
-			if _, err := f.store.ClearStop(t.Context(), fleet.StopTenant, "acme", "",
+			if _, err := f.store.ClearStop(t.Context(), mirror.StopTenant, "acme", "",
 				"token:test"); err != nil {
 				t.Fatal(err)
 			}
@@ -237,7 +239,7 @@ func TestAnAgentsOrphanIsListedAndRemovedByADecisionAboutItsUID(t *testing.T) {
 	h.eventually("the fleet stands", h.settled)
 	r := h.agent("edge")
 	h.eventually("the agent's cluster stands", r.stands)
-	var scada fleet.Row
+	var scada mirror.Row
 	for _, row := range h.rowsOn(r.name) {
 		if row.Deployment == "scada" {
 			scada = row
@@ -254,9 +256,9 @@ func TestAnAgentsOrphanIsListedAndRemovedByADecisionAboutItsUID(t *testing.T) {
 		s.Deployment != "scada" || s.UID == "" {
 		t.Errorf("listed as %+v", s)
 	}
-	removal := fleet.OrphanRemoval{Engine: s.Engine, Kind: s.Kind, Name: s.Name, UID: "another",
+	removal := mirror.OrphanRemoval{Engine: s.Engine, Kind: s.Kind, Name: s.Name, UID: "another",
 		Deletion: fleet.DeletionOrphan, By: "token:test"}
-	if _, err := h.store.RemoveOrphan(t.Context(), removal); !errors.Is(err, fleet.ErrNotFound) ||
+	if _, err := h.store.RemoveOrphan(t.Context(), removal); !errors.Is(err, mirror.ErrNotFound) ||
 		!r.server.Exists(scada.Key) {
 		t.Errorf("a decision about another UID: %v", err)
 	}

@@ -18,6 +18,7 @@ import (
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/argocd"
 	"argosy.dev/argosy/fleet/engine"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/reconciler"
 	"argosy.dev/argosy/reconciler/gitrepo"
 )
@@ -91,7 +92,7 @@ func (h *house) alone() *reconciler.Loop {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	source := &mirror{Mirror: m}
+	source := &gitSource{Mirror: m}
 	applied := make(chan struct{}, 1)
 	loop := reconciler.NewLoop(reconciler.Loop{Source: source, Pulls: source, Decoder: decoder{},
 		Renderer: argocd.Renderer{}, Store: h.store, Leases: h.store,
@@ -114,7 +115,7 @@ func (h *house) alone() *reconciler.Loop {
 type nowhere struct{}
 
 func (nowhere) Find(context.Context, fleet.EngineName, fleet.EngineSpec) ([]engine.Live,
-	[]fleet.Stop, error) {
+	[]mirror.Stop, error) {
 	return nil, nil, nil
 }
 

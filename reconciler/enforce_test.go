@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/reconciler/plan/reviews"
 )
 
@@ -21,7 +22,7 @@ const webFile, shopFile = "tenants/acme/deployments/web.yaml",
 func (h *house) wants(id, revision string) {
 	h.t.Helper()
 	h.eventually(id+" is at "+revision, func() error {
-		if a := h.application(id); a.TargetRevision != revision || a.Apply != fleet.ApplyApplied {
+		if a := h.application(id); a.TargetRevision != revision || a.Apply != mirror.ApplyApplied {
 			return fmt.Errorf("%s is at %s, %s", id, a.TargetRevision, a.Apply)
 		}
 		return nil
@@ -39,7 +40,7 @@ func TestOnlyReviewedFilesAreAppliedOverRestartsAndLeaders(t *testing.T) {
 			deployment("globex", "shop", "v2", "Orphan", "prod")))
 	people.sawFiles(t, h, base, head, shopFile)
 	h.wants("globex/shop@prod", "v2")
-	hold := h.heldFor(head, fleet.HoldUnreviewed, "nobody reviewed")
+	hold := h.heldFor(head, mirror.HoldUnreviewed, "nobody reviewed")
 	if hold.Tenant != "acme" || !slices.Equal(hold.Paths, []string{webFile}) ||
 		len(hold.Items) != 0 {
 		t.Fatalf("%+v", hold)
@@ -75,7 +76,7 @@ func TestALaterReviewedCommitTakesThePlaceOfAHeldOne(t *testing.T) {
 	h.atRest(h.start("a", options{reviews: people}))
 	head := h.commit("nobody saw it", deployment("acme", "web", "evil", "Delete", "prod",
 		"staging"))
-	h.heldFor(head, fleet.HoldUnreviewed, "nobody reviewed")
+	h.heldFor(head, mirror.HoldUnreviewed, "nobody reviewed")
 	next := h.commit("reviewed", deployment("acme", "web", "v2", "Delete", "prod", "staging"))
 	people.sawFiles(t, h, head, next, webFile)
 	h.wants("acme/web@prod", "v2")
@@ -112,7 +113,7 @@ func TestAskingAboutAHeldCommitDelaysNoOther(t *testing.T) {
 	base := h.head()
 	head := h.commit("nobody saw it", deployment("acme", "web", "evil", "Delete", "prod",
 		"staging"))
-	h.heldFor(head, fleet.HoldUnreviewed, "nobody reviewed")
+	h.heldFor(head, mirror.HoldUnreviewed, "nobody reviewed")
 	people.slow.Store(&reviews.Span{Base: base, Head: head})
 	for i := range 3 {
 		h.eventually("the held one is being asked about", func() error {
@@ -149,12 +150,12 @@ func TestARebuildWaitsForAnApprovalWhereEnginesHoldObjects(t *testing.T) {
 			h.atRest(r)
 			held := h.commit("nobody saw it", deployment("acme", "web", "evil", "Delete", "prod",
 				"staging"))
-			h.heldFor(held, fleet.HoldUnreviewed, "nobody reviewed")
+			h.heldFor(held, mirror.HoldUnreviewed, "nobody reviewed")
 			r.stop()
 			written := h.engines["eu-1"].writes() + h.engines["eu-2"].writes()
 			lose(h)
 			r = h.start("b", options{reviews: people})
-			hold := h.heldFor(held, fleet.HoldUnreviewed,
+			hold := h.heldFor(held, mirror.HoldUnreviewed,
 				"the mirror that knew which files were held is gone")
 			h.passes(r, 5)
 			if s, _ := h.store.Source(t.Context()); s.Applied != "" || hold.Tenant != "" {
@@ -166,7 +167,7 @@ func TestARebuildWaitsForAnApprovalWhereEnginesHoldObjects(t *testing.T) {
 			// The head moves while it waits, and the approval that counts is the new head's.
 			held = h.commit("nor this", deployment("acme", "web", "v2", "Delete", "prod",
 				"staging"))
-			h.heldFor(held, fleet.HoldUnreviewed,
+			h.heldFor(held, mirror.HoldUnreviewed,
 				"the mirror that knew which files were held is gone")
 			r.stop()
 			h.start("c", options{reviews: people})
@@ -196,9 +197,9 @@ func TestApprovalsReviewsAndProofsCountWhileGitIsAway(t *testing.T) {
 	h.atRest(r)
 	base := h.head()
 	first := h.commit("nobody saw it", deployment("acme", "web", "v2", "Delete", "prod", "staging"))
-	h.heldFor(first, fleet.HoldUnreviewed, "nobody reviewed")
+	h.heldFor(first, mirror.HoldUnreviewed, "nobody reviewed")
 	second := h.commit("nor this", together(deployment("globex", "shop", "v2", "Orphan", "prod")))
-	h.heldFor(second, fleet.HoldUnreviewed, "nobody reviewed")
+	h.heldFor(second, mirror.HoldUnreviewed, "nobody reviewed")
 	third := h.commit("nor that", gone(tenant("acme", "staging")))
 	h.eventually("it is recorded", func() error { return h.recorded(third) })
 	r.source.away.Store(true)

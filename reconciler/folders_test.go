@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/view"
 	"argosy.dev/argosy/reconciler"
 	"argosy.dev/argosy/reconciler/gitrepo"
 )
@@ -155,8 +156,8 @@ func evil(revision string) map[string]string {
 func (h *house) says(tenant fleet.TenantName, path, what string) {
 	h.t.Helper()
 	h.eventually("the tenant is told", func() error {
-		problems, _, err := h.store.Problems(context.Background(), fleet.Scope{Tenant: tenant},
-			fleet.Filter{}, fleet.Page{Limit: 100})
+		problems, _, err := h.store.Problems(context.Background(), view.Scope{Tenant: tenant},
+			view.Filter{}, view.Page{Limit: 100})
 		if err != nil {
 			return err
 		}
@@ -222,8 +223,8 @@ func TestOneTenantsFolderStopsNoOther(t *testing.T) {
 			h.applied(h.commit("and on", evil("v2")))
 			h.revisionOf("evil/job@prod", "v2")
 			h.eventually("the fleet stands again", h.settled)
-			if problems, _, err := h.store.Problems(t.Context(), fleet.Scope{}, fleet.Filter{},
-				fleet.Page{Limit: 10}); err != nil || len(problems) != 0 {
+			if problems, _, err := h.store.Problems(t.Context(), view.Scope{}, view.Filter{},
+				view.Page{Limit: 10}); err != nil || len(problems) != 0 {
 				t.Error(problems, err)
 			}
 		})

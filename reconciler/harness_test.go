@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 	"argosy.dev/argosy/reconciler/postgres"
 	"argosy.dev/argosy/test/stack"
 )
@@ -108,9 +110,9 @@ func (h *house) eventually(what string, holds func() error) {
 }
 
 // rows are the desired objects of all engines.
-func (h *house) rows() map[fleet.ObjectKey]fleet.Row {
+func (h *house) rows() map[fleet.ObjectKey]mirror.Row {
 	h.t.Helper()
-	all := map[fleet.ObjectKey]fleet.Row{}
+	all := map[fleet.ObjectKey]mirror.Row{}
 	for name := range h.engines {
 		rows, err := h.store.Changed(context.Background(), name, 0, 10_000)
 		if err != nil {
@@ -139,7 +141,7 @@ func (h *house) settled() error {
 		switch {
 		case row.Unwanted:
 			return fmt.Errorf("%s %s is not removed yet", key.Kind, key.Name)
-		case row.Apply != fleet.ApplyApplied:
+		case row.Apply != mirror.ApplyApplied:
 			return fmt.Errorf("%s %s is %s", key.Kind, key.Name, row.Apply)
 		case !h.engines[key.Engine].server.Exists(key):
 			return fmt.Errorf("%s %s is not on %s", key.Kind, key.Name, key.Engine)
@@ -157,10 +159,10 @@ func (h *house) settled() error {
 }
 
 // application says what the mirror shows of one Application.
-func (h *house) application(id string) fleet.ApplicationView {
+func (h *house) application(id string) view.Application {
 	h.t.Helper()
-	all, _, err := h.store.Applications(context.Background(), fleet.Scope{}, fleet.Filter{},
-		fleet.Page{Limit: 1000})
+	all, _, err := h.store.Applications(context.Background(), view.Scope{}, view.Filter{},
+		view.Page{Limit: 1000})
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -169,7 +171,7 @@ func (h *house) application(id string) fleet.ApplicationView {
 			return a
 		}
 	}
-	return fleet.ApplicationView{}
+	return view.Application{}
 }
 
 // vault holds every secret, but for those that are missing.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 // still waits until nothing has been fetched for a while, and says how often it was fetched until
@@ -61,13 +62,13 @@ func TestStopsAndSyncsOfTenantsCostNoFetch(t *testing.T) {
 	r := h.start("a", options{poll: time.Hour})
 	h.eventually("the fleet stands", h.settled)
 	before, heard := h.still(r), r.heard.Load()
-	h.setStop(fleet.Stop{Scope: fleet.StopTenant, Name: "acme", By: "token:acme/ci"})
-	if _, err := h.store.ClearStop(t.Context(), fleet.StopTenant, "acme", "",
+	h.setStop(mirror.Stop{Scope: mirror.StopTenant, Name: "acme", By: "token:acme/ci"})
+	if _, err := h.store.ClearStop(t.Context(), mirror.StopTenant, "acme", "",
 		"token:acme/ci"); err != nil {
 		t.Fatal(err)
 	}
 	for range 20 {
-		if err := h.store.Notify(t.Context(), fleet.NoticeAgents); err != nil {
+		if err := h.store.Notify(t.Context(), mirror.NoticeAgents); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -98,7 +99,7 @@ func TestARecordNamesTheEnginesThatItConcerns(t *testing.T) {
 	<-said // it is connected
 	h.commit("globex alone", deployment("globex", "shop", "v2", "Orphan", "prod"))
 	r.Wake()
-	by, engines, ok := fleet.Recorded(<-said)
+	by, engines, ok := mirror.Recorded(<-said)
 	of := map[fleet.EngineName]bool{}
 	for key, row := range h.rows() {
 		if row.Tenant == "globex" && key.Kind == fleet.ObjectApplication {
@@ -128,7 +129,7 @@ func TestWhatOthersTellWakesTheLoop(t *testing.T) {
 			"Orphan", "prod")))
 	empty := h.commit("everything gone", files)
 	r.Wake()
-	h.eventually("it waits", func() error { return h.held(empty, fleet.HoldEmpty) })
+	h.eventually("it waits", func() error { return h.held(empty, mirror.HoldEmpty) })
 	h.still(r)
 	approve(t, h, empty)
 	h.eventually("an approval is heard", func() error {

@@ -15,8 +15,10 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/catalog"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/fleet/pacing"
 	"argosy.dev/argosy/fleet/printable"
+	"argosy.dev/argosy/fleet/view"
 	"argosy.dev/argosy/reconciler/lease"
 	"argosy.dev/argosy/reconciler/plan"
 	"argosy.dev/argosy/reconciler/plan/report"
@@ -26,28 +28,28 @@ import (
 // Store is the mirror as the loop sees it.
 type Store interface {
 	// Load reads all that a start needs.
-	Load(ctx context.Context) (fleet.Snapshot, error)
+	Load(ctx context.Context) (mirror.Snapshot, error)
 	// Record takes one revision in one transaction, once.
-	Record(ctx context.Context, lease fleet.Lease, record fleet.Record) (seq int64, err error)
+	Record(ctx context.Context, lease mirror.Lease, record mirror.Record) (seq int64, err error)
 	// Recent are the Applications that were deleted within the window, and the store's present
 	// time.
-	Recent(ctx context.Context, window time.Duration) (fleet.Recent, error)
+	Recent(ctx context.Context, window time.Duration) (mirror.Recent, error)
 	// RecentCreations counts, by tenant, the Applications that were created within it.
 	RecentCreations(ctx context.Context, window time.Duration) (map[fleet.TenantName]int, error)
 	// Approvals are the latest of each revision.
-	Approvals(ctx context.Context) ([]fleet.Approval, error)
+	Approvals(ctx context.Context) ([]mirror.Approval, error)
 	// Vanished are those of the given rows that the store no longer has: their objects are proven
 	// gone.
 	Vanished(ctx context.Context, keys []fleet.ObjectKey) ([]fleet.ObjectKey, error)
 	// SetSource records how the config repo stands.
-	SetSource(ctx context.Context, source fleet.SourceView) error
+	SetSource(ctx context.Context, source view.Source) error
 	// Mirror is where the mirror stands.
-	Mirror(ctx context.Context) (fleet.MirrorState, error)
+	Mirror(ctx context.Context) (mirror.State, error)
 	// Confirm records that what the mirror holds, as at says, follows from the head of the config
 	// repo; false when it stands elsewhere.
-	Confirm(ctx context.Context, lease fleet.Lease, at fleet.MirrorState) (bool, error)
+	Confirm(ctx context.Context, lease mirror.Lease, at mirror.State) (bool, error)
 	// RestoreStop puts a stop back that an engine remembers, unless it has ended since.
-	RestoreStop(ctx context.Context, stop fleet.Stop) error
+	RestoreStop(ctx context.Context, stop mirror.Stop) error
 	// Notify says "look" to all replicas: rows have changed. by is told with it: see Loop.Heard.
 	Notify(ctx context.Context, by string) error
 }
@@ -86,9 +88,9 @@ type Loop struct {
 	released pacing.Signal // the lease may be free
 	previews *previews
 	state    *plan.AppliedState
-	base     fleet.MirrorState // that the world is of
-	proven   bool              // the last plan's head follows what is applied, or is it
-	told     standing          // what was last recorded of the source
+	base     mirror.State // that the world is of
+	proven   bool         // the last plan's head follows what is applied, or is it
+	told     standing     // what was last recorded of the source
 	recovery *recovery.Recovery
 	seen     fleet.Revision // head of the branch when it was fetched last
 	judged   fleet.Revision // head that the last plan was made from
@@ -134,9 +136,9 @@ func (l *Loop) Released(lease string) {
 // emergency stops and of what waits for an agent, which any tenant can cause: a needless pass costs
 // a fetch.
 func (l *Loop) Heard(notice string) {
-	switch by, _, ok := fleet.Recorded(notice); {
-	case ok && by == l.Holder, notice == l.Holder, notice == fleet.NoticeStops,
-		notice == fleet.NoticeAgents:
+	switch by, _, ok := mirror.Recorded(notice); {
+	case ok && by == l.Holder, notice == l.Holder, notice == mirror.NoticeStops,
+		notice == mirror.NoticeAgents:
 	default:
 		l.Wake()
 	}
@@ -207,9 +209,9 @@ func (l *Loop) passes(ctx context.Context, held *lease.Held) error {
 		result, err := l.pass(ctx, held.Lease())
 		l.Metrics.reconciled(result, time.Since(started))
 		switch {
-		case errors.Is(err, fleet.ErrFenced):
+		case errors.Is(err, mirror.ErrFenced):
 			return err
-		case errors.Is(err, fleet.ErrStale):
+		case errors.Is(err, mirror.ErrStale):
 			l.state = nil // the next pass loads what stands
 		case err != nil && ctx.Err() == nil:
 			l.Log.Warn("nothing is changed; the last good state stands", "error", err)
@@ -238,7 +240,7 @@ func (l *Loop) tell(ctx context.Context) {
 }
 
 // pass is one look at everything, and then at what earlier commits wait for.
-func (l *Loop) pass(ctx context.Context, lease fleet.Lease) (string, error) {
+func (l *Loop) pass(ctx context.Context, lease mirror.Lease) (string, error) {
 	result, err := l.look(ctx, lease)
 	if err == nil {
 		err = l.confirm(ctx, lease)
@@ -254,7 +256,7 @@ const fetchPatience = 2 * time.Second
 
 // fetch brings the branch's head in. While Git is slow or away, approvals, proofs of removal and
 // reviews of what is applied are still acted on.
-func (l *Loop) fetch(ctx context.Context, lease fleet.Lease) (Head, error) {
+func (l *Loop) fetch(ctx context.Context, lease mirror.Lease) (Head, error) {
 	type fetched struct {
 		head Head
 		err  error
@@ -272,13 +274,13 @@ func (l *Loop) fetch(ctx context.Context, lease fleet.Lease) (Head, error) {
 		select {
 		case f := <-done:
 			if f.err != nil && ctx.Err() == nil {
-				l.source(ctx, fleet.SourceView{}, f.err)
+				l.source(ctx, view.Source{}, f.err)
 				f.err = errors.Join(f.err, l.meanwhile(ctx, lease))
 			}
 			return f.head, f.err
 		case <-patience.C:
 			err := l.meanwhile(ctx, lease)
-			if errors.Is(err, fleet.ErrFenced) || errors.Is(err, fleet.ErrStale) {
+			if errors.Is(err, mirror.ErrFenced) || errors.Is(err, mirror.ErrStale) {
 				cancel()
 				<-done
 				return Head{}, err
@@ -291,7 +293,7 @@ func (l *Loop) fetch(ctx context.Context, lease fleet.Lease) (Head, error) {
 }
 
 // meanwhile plans the applied revision with what came without a commit.
-func (l *Loop) meanwhile(ctx context.Context, lease fleet.Lease) error {
+func (l *Loop) meanwhile(ctx context.Context, lease mirror.Lease) error {
 	if l.state.Revision() == "" || l.recovery.Pending() {
 		return nil
 	}
@@ -314,7 +316,7 @@ func (l *Loop) meanwhile(ctx context.Context, lease fleet.Lease) error {
 
 // look is one look at the branch: fetch, decode, plan, record. Whatever fails, nothing has changed.
 // One that finds nothing new reads no more than the head and what waits, and writes nothing.
-func (l *Loop) look(ctx context.Context, lease fleet.Lease) (string, error) {
+func (l *Loop) look(ctx context.Context, lease mirror.Lease) (string, error) {
 	if err := l.current(ctx); err != nil {
 		return "failed", err
 	}
@@ -330,11 +332,11 @@ func (l *Loop) look(ctx context.Context, lease fleet.Lease) (string, error) {
 		return "failed", err
 	}
 	if l.quiet(request) {
-		l.source(ctx, fleet.SourceView{Head: head.Revision}, nil)
+		l.source(ctx, view.Source{Head: head.Revision}, nil)
 		return l.still(), nil
 	}
 	if err := l.files(ctx, request); err != nil {
-		l.source(ctx, fleet.SourceView{Head: head.Revision}, err)
+		l.source(ctx, view.Source{Head: head.Revision}, err)
 		return "failed", err
 	}
 	return l.plan(ctx, lease, head, request)
@@ -422,7 +424,7 @@ func (l *Loop) unrecovered(r *plan.Request) {
 
 // confirm tells the workers that wait for it that what is recorded follows from the head that was
 // just fetched.
-func (l *Loop) confirm(ctx context.Context, lease fleet.Lease) error {
+func (l *Loop) confirm(ctx context.Context, lease mirror.Lease) error {
 	if !l.proven || l.base.Wanted <= l.base.Confirmed {
 		return nil
 	}
@@ -442,7 +444,7 @@ func (l *Loop) confirm(ctx context.Context, lease fleet.Lease) error {
 }
 
 // plan is what a pass does when there is something new.
-func (l *Loop) plan(ctx context.Context, lease fleet.Lease, head Head,
+func (l *Loop) plan(ctx context.Context, lease mirror.Lease, head Head,
 	request *plan.Request) (string, error) {
 	if err := l.lately(ctx, request); err != nil {
 		return "failed", err
@@ -456,7 +458,7 @@ func (l *Loop) plan(ctx context.Context, lease fleet.Lease, head Head,
 	if errors.Is(err, errUnplanned) {
 		why = err // people look there for the reason why a commit does nothing
 	}
-	l.source(ctx, fleet.SourceView{Head: head.Revision}, why)
+	l.source(ctx, view.Source{Head: head.Revision}, why)
 	if err == nil && p.Waiting != nil && l.state.Revision() != "" {
 		// What was approved or proven gone before does not wait with the head.
 		standing := *request
@@ -481,7 +483,7 @@ func (l *Loop) plan(ctx context.Context, lease fleet.Lease, head Head,
 var errUnplanned = errors.New("cannot be planned")
 
 // step plans one request and records what comes of it.
-func (l *Loop) step(ctx context.Context, lease fleet.Lease, head Head, r *plan.Request) (*plan.Plan,
+func (l *Loop) step(ctx context.Context, lease mirror.Lease, head Head, r *plan.Request) (*plan.Plan,
 	error) {
 	p, err := l.compute(ctx, r)
 	if err != nil {
@@ -639,7 +641,7 @@ func (l *Loop) decode(ctx context.Context, base, head fleet.Revision) ([]catalog
 }
 
 // record stores the plan, makes it the AppliedState, and says "look".
-func (l *Loop) record(ctx context.Context, lease fleet.Lease, head Head, r *plan.Request,
+func (l *Loop) record(ctx context.Context, lease mirror.Lease, head Head, r *plan.Request,
 	p *plan.Plan) error {
 	// Plans of two heads that wait as a whole do the same, namely nothing; people approve one of
 	// them.
@@ -683,7 +685,7 @@ func (l *Loop) record(ctx context.Context, lease fleet.Lease, head Head, r *plan
 	l.Log.Info("revision recorded", "revision", p.Head.Short(), "created", p.Counts.Created,
 		"changed", p.Counts.Changed, "deleted", p.Counts.Deleted,
 		"held", p.Counts.Held, "rows", p.Counts.Rows, "problems", len(p.Problems))
-	if err := l.Store.Notify(ctx, fleet.NoticeRecorded(l.Holder, concerned(&record))); err != nil {
+	if err := l.Store.Notify(ctx, mirror.NoticeRecorded(l.Holder, concerned(&record))); err != nil {
 		l.Log.Debug("no notification; workers poll", "error", err)
 	}
 	return nil
@@ -691,7 +693,7 @@ func (l *Loop) record(ctx context.Context, lease fleet.Lease, head Head, r *plan
 
 // concerned lists the engines that a record has something for; nil when engines themselves have
 // changed.
-func concerned(r *fleet.Record) []fleet.EngineName {
+func concerned(r *mirror.Record) []fleet.EngineName {
 	for i := range r.Declarations {
 		if r.Declarations[i].Key.Kind == fleet.KindEngine {
 			return nil
@@ -728,8 +730,8 @@ func (l *Loop) follow(p *plan.Plan, gone []fleet.ObjectKey) {
 
 // sealed reads the ciphertexts of the *.sops.yaml files that the plan brings into force: workers
 // find them in the store.
-func (l *Loop) sealed(ctx context.Context, p *plan.Plan) ([]fleet.SealedBlob, error) {
-	var blobs []fleet.SealedBlob
+func (l *Loop) sealed(ctx context.Context, p *plan.Plan) ([]mirror.SealedBlob, error) {
+	var blobs []mirror.SealedBlob
 	for _, c := range p.Declarations {
 		if c.After == nil || c.After.Sealed == nil {
 			continue
@@ -738,7 +740,7 @@ func (l *Loop) sealed(ctx context.Context, p *plan.Plan) ([]fleet.SealedBlob, er
 		if err != nil {
 			return nil, fmt.Errorf("read %s: %w", c.After.Path, err)
 		}
-		blobs = append(blobs, fleet.SealedBlob{Tenant: c.Key.Tenant, Blob: c.After.Blob, Bytes: b})
+		blobs = append(blobs, mirror.SealedBlob{Tenant: c.Key.Tenant, Blob: c.After.Blob, Bytes: b})
 	}
 	return blobs, nil
 }
@@ -787,7 +789,7 @@ const sourceEvery = 10 * time.Second
 
 // source records how the config repo stands. Since when it is not reached is the store's to know:
 // it outlives this replica.
-func (l *Loop) source(ctx context.Context, s fleet.SourceView, err error) {
+func (l *Loop) source(ctx context.Context, s view.Source, err error) {
 	now := standing{head: s.Head, at: time.Now()}
 	if err != nil {
 		now.err = printable.Truncate(err.Error(), errorBytes)

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 )
 
 // passes waits until the loop has looked at the branch n times more.
@@ -56,7 +58,7 @@ func TestARevisionThatWaitsIsReadAndRecordedOnce(t *testing.T) {
 	rewritten := h.commit("another history",
 		together(small(), deployment("acme", "web", "v2", "Delete", "prod", "staging")))
 	h.eventually("the rewritten history waits", func() error {
-		return h.held(rewritten, fleet.HoldRewritten)
+		return h.held(rewritten, mirror.HoldRewritten)
 	})
 	h.passes(r, 3)
 	records, reads := r.store.asked("record"), r.source.reads.Load()
@@ -84,7 +86,7 @@ func TestARevisionThatWaitsASecondTimeIsApprovedASecondTime(t *testing.T) {
 	for range 2 {
 		h.point(first)
 		h.eventually("the older revision waits", func() error {
-			return h.held(first, fleet.HoldOlder)
+			return h.held(first, mirror.HoldOlder)
 		})
 		h.passes(r, 3) // the first approval is known, and is not enough
 		approve(t, h, first)
@@ -102,10 +104,10 @@ func TestAHoldEndsWhenTheBranchIsBackAtWhatIsApplied(t *testing.T) {
 	second := h.commit("forward", deployment("acme", "web", "v2", "Delete", "prod", "staging"))
 	h.eventually("it is applied", h.settled)
 	h.point(first)
-	h.eventually("the older revision waits", func() error { return h.held(first, fleet.HoldOlder) })
+	h.eventually("the older revision waits", func() error { return h.held(first, mirror.HoldOlder) })
 	h.point(second)
 	h.passes(r, 3)
-	holds, _, err := h.store.Holds(t.Context(), fleet.Scope{}, fleet.Filter{}, fleet.Page{
+	holds, _, err := h.store.Holds(t.Context(), view.Scope{}, view.Filter{}, view.Page{
 		Limit: 10})
 	if err != nil || len(holds) > 0 {
 		t.Errorf("%v, %+v", err, holds)
@@ -129,22 +131,22 @@ func TestARestartWhileARevisionWaitsTellsOfItNoSecondTime(t *testing.T) {
 		gone(together(tenant("acme", "prod", "staging"), tenant("globex", "prod"),
 			deployment("acme", "web", "v1", "Delete", "prod"), deployment("globex", "shop", "v1",
 				"Orphan", "prod"))))
-	h.eventually("the empty revision waits", func() error { return h.held(empty, fleet.HoldEmpty) })
+	h.eventually("the empty revision waits", func() error { return h.held(empty, mirror.HoldEmpty) })
 	r.stop()
 	r = h.start("b", options{})
 	h.passes(r, 5)
-	if err := h.held(empty, fleet.HoldEmpty); err != nil {
+	if err := h.held(empty, mirror.HoldEmpty); err != nil {
 		t.Error(err)
 	}
-	all, _, err := h.store.Operations(t.Context(), fleet.Scope{}, fleet.Filter{Revision: empty},
-		fleet.Page{Limit: 100})
+	all, _, err := h.store.Operations(t.Context(), view.Scope{}, view.Filter{Revision: empty},
+		view.Page{Limit: 100})
 	if err != nil || len(all) != 1 {
 		t.Errorf("%d operations tell of the revision that waits: %v", len(all), err)
 	}
 }
 
-func (h *house) held(revision fleet.Revision, reason fleet.HoldReason) error {
-	holds, _, err := h.store.Holds(context.Background(), fleet.Scope{}, fleet.Filter{}, fleet.Page{
+func (h *house) held(revision fleet.Revision, reason mirror.HoldReason) error {
+	holds, _, err := h.store.Holds(context.Background(), view.Scope{}, view.Filter{}, view.Page{
 		Limit: 100})
 	if err != nil {
 		return err
@@ -157,7 +159,7 @@ func (h *house) held(revision fleet.Revision, reason fleet.HoldReason) error {
 
 func approve(t *testing.T, h *house, revision fleet.Revision) {
 	t.Helper()
-	if _, err := h.store.Approve(t.Context(), fleet.Approval{
+	if _, err := h.store.Approve(t.Context(), mirror.Approval{
 		Revision: revision, By: "token:test"}); err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +170,7 @@ func TestAnOutageOfTheSourceIsToldWithItsBeginAndHeals(t *testing.T) {
 	r := h.start("a", options{})
 	h.eventually("the fleet stands", h.settled)
 	r.source.away.Store(true)
-	var begin fleet.SourceView
+	var begin view.Source
 	h.eventually("the outage is told", func() (err error) {
 		if begin, err = h.store.Source(t.Context()); err == nil &&
 			(begin.Since == nil || !strings.Contains(begin.Error, "away")) {
@@ -220,7 +222,7 @@ func TestARecordWhoseAnswerIsLostHasOneEffect(t *testing.T) {
 	})
 	failing.Store(false)
 	h.eventually("the fleet stands", h.settled)
-	revisions, _, err := h.store.Revisions(t.Context(), fleet.Scope{}, fleet.Filter{}, fleet.Page{
+	revisions, _, err := h.store.Revisions(t.Context(), view.Scope{}, view.Filter{}, view.Page{
 		Limit: 10})
 	if err != nil || len(revisions) != 1 || revisions[0].Created != 3 {
 		t.Errorf("%d revisions: %+v, %v", len(revisions), revisions, err)

@@ -10,6 +10,8 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/engine"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 	"argosy.dev/argosy/test/stack"
 )
 
@@ -44,7 +46,7 @@ func TestADeletionReadsItsRowAgainRightBeforeItActs(t *testing.T) {
 		return nil
 	}})
 	h.eventually("the fleet stands", h.settled)
-	h.setStop(fleet.Stop{Scope: fleet.StopFleet})
+	h.setStop(mirror.Stop{Scope: mirror.StopFleet})
 	for name := range h.engines {
 		h.eventually("the stop is in force", func() error { return h.marked(name, 1) })
 	}
@@ -62,7 +64,7 @@ func TestADeletionReadsItsRowAgainRightBeforeItActs(t *testing.T) {
 	blind.Store(true)
 	restored := h.commit("its revert", shop)
 	h.eventually("the revert is recorded", func() error { return h.recorded(restored) })
-	if _, err := h.store.ClearStop(t.Context(), fleet.StopFleet, "", "", "token:test"); err != nil {
+	if _, err := h.store.ClearStop(t.Context(), mirror.StopFleet, "", "", "token:test"); err != nil {
 		t.Fatal(err)
 	}
 	for name := range h.engines {
@@ -77,21 +79,21 @@ func TestADeletionReadsItsRowAgainRightBeforeItActs(t *testing.T) {
 }
 
 // late is a write of a control plane that was given up: it arrives now, whatever was done since.
-func (h *house) late(row fleet.Row, epoch int64) {
+func (h *house) late(row mirror.Row, epoch int64) {
 	h.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	old := h.engines[row.Key.Engine].server.Connect(row.Key.Engine)
 	_, _ = old.Preflight(ctx)
 	_ = old.Watch(ctx, engine.Sink{}) // one look
-	if out, err := old.Apply(context.Background(), row, fleet.Secret{}, fleet.Lease{
+	if out, err := old.Apply(context.Background(), row, fleet.Secret{}, mirror.Lease{
 		Epoch: epoch}); err != nil || !out.Changed {
 		h.t.Fatalf("the late write: %+v, %v", out, err)
 	}
 }
 
 // appliedRow is the one row of a deployment's Application.
-func (h *house) appliedRow(deployment string) fleet.Row {
+func (h *house) appliedRow(deployment string) mirror.Row {
 	h.t.Helper()
 	for _, row := range h.rows() {
 		if string(row.Deployment) == deployment && row.Key.Kind == fleet.ObjectApplication {
@@ -99,13 +101,13 @@ func (h *house) appliedRow(deployment string) fleet.Row {
 		}
 	}
 	h.t.Fatalf("no row of %s", deployment)
-	return fleet.Row{}
+	return mirror.Row{}
 }
 
 func (h *house) orphans(want int) func() error {
 	return func() error {
-		all, _, err := h.store.Orphans(context.Background(), fleet.Scope{}, fleet.Filter{},
-			fleet.Page{Limit: 100})
+		all, _, err := h.store.Orphans(context.Background(), view.Scope{}, view.Filter{},
+			view.Page{Limit: 100})
 		if err == nil && len(all) != want {
 			err = fmt.Errorf("%d strays are listed, not %d: %+v", len(all), want, all)
 		}
@@ -113,10 +115,10 @@ func (h *house) orphans(want int) func() error {
 	}
 }
 
-func (h *house) orphan() fleet.OrphanView {
+func (h *house) orphan() view.Orphan {
 	h.t.Helper()
 	h.eventually("one stray is listed", h.orphans(1))
-	all, _, err := h.store.Orphans(context.Background(), fleet.Scope{}, fleet.Filter{}, fleet.Page{
+	all, _, err := h.store.Orphans(context.Background(), view.Scope{}, view.Filter{}, view.Page{
 		Limit: 100})
 	if err != nil {
 		h.t.Fatal(err)
@@ -124,7 +126,7 @@ func (h *house) orphan() fleet.OrphanView {
 	return all[0]
 }
 
-func (h *house) absent(row fleet.Row) func() error {
+func (h *house) absent(row mirror.Row) func() error {
 	return func() error {
 		if h.engines[row.Key.Engine].server.Exists(row.Key) {
 			return fmt.Errorf("%s is there", row.Key.Name)
@@ -171,9 +173,9 @@ func TestAOrphanIsListedAndRemovedByADecisionAboutItsUIDAlone(t *testing.T) {
 		s.Deployment != "shop" || s.UID == "" {
 		t.Errorf("listed as %+v", s)
 	}
-	removal := fleet.OrphanRemoval{Engine: s.Engine, Kind: s.Kind, Name: s.Name, UID: "another",
+	removal := mirror.OrphanRemoval{Engine: s.Engine, Kind: s.Kind, Name: s.Name, UID: "another",
 		Deletion: fleet.DeletionOrphan, By: "token:test"}
-	if _, err := h.store.RemoveOrphan(t.Context(), removal); !errors.Is(err, fleet.ErrNotFound) {
+	if _, err := h.store.RemoveOrphan(t.Context(), removal); !errors.Is(err, mirror.ErrNotFound) {
 		t.Errorf("a decision about another UID: %v", err)
 	}
 	if !h.engines[s.Engine].server.Exists(shop.Key) || len(h.deletions()) != before {
@@ -229,8 +231,8 @@ func TestARebuildListsWhatWasHeldAsOrphansAndDeletesNothing(t *testing.T) {
 	head := h.commit("two at once",
 		gone(deployment("acme", "web", "v1", "Delete", "prod", "staging")))
 	h.eventually("the deletion is held", func() error {
-		holds, _, err := h.store.Holds(context.Background(), fleet.Scope{}, fleet.Filter{},
-			fleet.Page{Limit: 10})
+		holds, _, err := h.store.Holds(context.Background(), view.Scope{}, view.Filter{},
+			view.Page{Limit: 10})
 		if err == nil && len(holds) == 0 {
 			err = errors.New("nothing is held")
 		}
@@ -266,15 +268,15 @@ func TestAnEngineThatWentBackIsBroughtToItsRowsAgain(t *testing.T) {
 	if s.Name != old.Key.Name {
 		t.Errorf("listed as %+v, not what was deleted", s)
 	}
-	if _, err := h.store.RemoveOrphan(t.Context(), fleet.OrphanRemoval{Engine: s.Engine, Kind: s.Kind,
+	if _, err := h.store.RemoveOrphan(t.Context(), mirror.OrphanRemoval{Engine: s.Engine, Kind: s.Kind,
 		Name: s.Name, UID: s.UID,
 		Deletion: fleet.DeletionOrphan, By: "token:test"}); err != nil {
 		t.Fatal(err)
 	}
 	h.eventually("the engine holds what its rows want", h.settled)
 	t.Logf("after %s", time.Since(begun).Round(time.Millisecond))
-	engines, _, err := h.store.Engines(t.Context(), fleet.Scope{}, fleet.Filter{
-		Engine: shop.Key.Engine}, fleet.Page{Limit: 1})
+	engines, _, err := h.store.Engines(t.Context(), view.Scope{}, view.Filter{
+		Engine: shop.Key.Engine}, view.Page{Limit: 1})
 	if err != nil || engines[0].WentBackAt == nil || engines[0].WentBack == "" {
 		t.Errorf("the engine is shown as %+v, %v", engines, err)
 	}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 	"argosy.dev/argosy/reconciler/reach"
 )
 
@@ -45,9 +47,9 @@ func (h *house) quietCluster() (env fleet.EnvironmentID, at *site, silent *atomi
 		defer tick.Stop()
 		for {
 			for e := range on {
-				e.server.Compare(time.Now(), func(id fleet.EnvironmentID) fleet.UnreachableReason {
+				e.server.Compare(time.Now(), func(id fleet.EnvironmentID) mirror.UnreachableReason {
 					if id == env && silent.Load() {
-						return fleet.UnreachableTimeout
+						return mirror.UnreachableTimeout
 					}
 					return ""
 				})
@@ -66,14 +68,14 @@ func (h *house) quietCluster() (env fleet.EnvironmentID, at *site, silent *atomi
 // shownAs says whether people are shown that an environment is unreachable, with so many parked.
 func (h *house) shownAs(env fleet.EnvironmentID, unreachable bool, parked int) func() error {
 	return func() error {
-		all, _, err := h.store.Environments(context.Background(), fleet.Scope{Tenant: env.Tenant},
-			fleet.Filter{}, fleet.Page{Limit: 10})
+		all, _, err := h.store.Environments(context.Background(), view.Scope{Tenant: env.Tenant},
+			view.Filter{}, view.Page{Limit: 10})
 		if err != nil {
 			return err
 		}
 		for _, e := range all {
 			u, want := e.Unreachable, unreachable && e.Name == env.Name
-			if (u != nil) != want || want && (u.Reason != fleet.UnreachableTimeout ||
+			if (u != nil) != want || want && (u.Reason != mirror.UnreachableTimeout ||
 				u.Parked != parked || time.Since(u.Since) > limit) {
 				return fmt.Errorf("%s is shown as %+v", e.Name, u)
 			}
@@ -152,7 +154,7 @@ func TestADeletionThatIsBlockedIsReleasedByADecisionAlone(t *testing.T) {
 	}
 	h.commit("it goes", deployment("acme", "web", "v1", "Delete", left))
 	h.eventually("its deletion waits", func() error {
-		if a := h.application(id.String()); a.Apply != fleet.ApplyDeleting || a.UID == "" ||
+		if a := h.application(id.String()); a.Apply != mirror.ApplyDeleting || a.UID == "" ||
 			a.DeletionBlocked {
 			return fmt.Errorf("shown as %+v", a)
 		}
@@ -161,9 +163,9 @@ func TestADeletionThatIsBlockedIsReleasedByADecisionAlone(t *testing.T) {
 		}
 		return nil
 	})
-	o := fleet.Orphaning{Application: id, UID: h.application(id.String()).UID, By: "token:test",
+	o := mirror.Orphaning{Application: id, UID: h.application(id.String()).UID, By: "token:test",
 		Note: "the cluster is scrapped"}
-	if err := h.store.Abandon(t.Context(), o); !errors.Is(err, fleet.ErrNotBlocked) {
+	if err := h.store.Abandon(t.Context(), o); !errors.Is(err, mirror.ErrNotBlocked) {
 		t.Errorf("before the time is over: %v", err)
 	}
 	h.exec(`UPDATE argosy.reach SET since = now() - interval '2 hours'`)
@@ -172,7 +174,7 @@ func TestADeletionThatIsBlockedIsReleasedByADecisionAlone(t *testing.T) {
 	}
 	other := o
 	other.UID = "another"
-	if err := h.store.Abandon(t.Context(), other); !errors.Is(err, fleet.ErrNotFound) {
+	if err := h.store.Abandon(t.Context(), other); !errors.Is(err, mirror.ErrNotFound) {
 		t.Errorf("of another UID: %v", err)
 	}
 	if !at.server.Exists(key) {

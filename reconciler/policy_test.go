@@ -5,7 +5,8 @@ import (
 	"fmt"
 	"testing"
 
-	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 )
 
 // A policy that stands keeps what breaks it from the engines, also for the replica that comes
@@ -28,7 +29,7 @@ func TestAPolicyKeepsACommitsFileFromTheEngines(t *testing.T) {
 			for id, want := range map[string]string{"acme/web@prod": web,
 				"globex/shop@prod": shop} {
 				if a := h.application(id); a.TargetRevision != want ||
-					a.Apply != fleet.ApplyApplied {
+					a.Apply != mirror.ApplyApplied {
 					return fmt.Errorf("%s is at %s, %s", id, a.TargetRevision, a.Apply)
 				}
 			}
@@ -36,8 +37,8 @@ func TestAPolicyKeepsACommitsFileFromTheEngines(t *testing.T) {
 		}
 	}
 	h.eventually("the other file of the commit is applied", applied("v1", "v2"))
-	problems, _, err := h.store.Problems(t.Context(), fleet.Scope{Tenant: "acme"}, fleet.Filter{},
-		fleet.Page{Limit: 10})
+	problems, _, err := h.store.Problems(t.Context(), view.Scope{Tenant: "acme"}, view.Filter{},
+		view.Page{Limit: 10})
 	if err != nil || len(problems) != 1 || problems[0].Code != "policy" ||
 		problems[0].Message != "no-head: name a revision" || problems[0].Line == 0 {
 		t.Fatalf("at %s, acme is told %v (%v)", head.Short(), problems, err)

@@ -16,13 +16,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 	"argosy.dev/argosy/reconciler"
 	"argosy.dev/argosy/reconciler/gitrepo"
 	"argosy.dev/argosy/test/stack"
 )
 
 // Merge is reconciler.Pulls, as cmd/argosy/server has it.
-func (m *mirror) Merge(ctx context.Context, ref string, base, head fleet.Revision,
+func (m *gitSource) Merge(ctx context.Context, ref string, base, head fleet.Revision,
 	visit func(reconciler.File) error) (reconciler.Merged, error) {
 	_, err := m.FetchRef(ctx, ref, gitrepo.Hash(head))
 	if errors.Is(err, gitrepo.ErrMoved) {
@@ -112,7 +114,7 @@ func (h *house) atRest(r *replica) {
 }
 
 // effects are those of a record.
-func effects(r fleet.Record) map[fleet.ObjectKey]string {
+func effects(r mirror.Record) map[fleet.ObjectKey]string {
 	out := map[fleet.ObjectKey]string{}
 	for _, row := range r.Rows {
 		if out[row.Key] = row.Manifest.Hash; row.Unwanted {
@@ -220,13 +222,13 @@ func (m *author) any() (path, tenant, name string, ok bool) {
 }
 
 func (m *author) approveAll() {
-	holds, _, err := m.store.Holds(context.Background(), fleet.Scope{}, fleet.Filter{}, fleet.Page{
+	holds, _, err := m.store.Holds(context.Background(), view.Scope{}, view.Filter{}, view.Page{
 		Limit: 100})
 	if err != nil {
 		m.t.Fatal(err)
 	}
 	for _, hold := range holds {
-		if _, err := m.store.Approve(context.Background(), fleet.Approval{Revision: hold.Revision,
+		if _, err := m.store.Approve(context.Background(), mirror.Approval{Revision: hold.Revision,
 			By: "token:test"}); err != nil {
 			m.t.Fatal(err)
 		}
@@ -272,7 +274,7 @@ func (m *author) reviewOne(n int) (conflicts int) {
 			delete(m.tree, path)
 		}
 	}
-	var got fleet.Record
+	var got mirror.Record
 	m.eventually("the merge is recorded", func() error {
 		m.replica.Wake()
 		m.replica.store.mu.Lock()
@@ -526,7 +528,7 @@ func TestAPreviewIsRefusedWhileItWouldBeWrong(t *testing.T) {
 	t.Run("but not while the branch's head waits for an approval", func(t *testing.T) {
 		applied := h.head()
 		h.git("update-ref", "refs/heads/main", string(first))
-		h.eventually("it waits", func() error { return h.held(first, fleet.HoldOlder) })
+		h.eventually("it waits", func() error { return h.held(first, mirror.HoldOlder) })
 		var p reconciler.Preview
 		h.eventually("it is behind", func() (err error) {
 			if p, err = r.Preview(t.Context(), request); err == nil && !p.Behind {
@@ -653,7 +655,7 @@ func TestSlowEngineKeepsNobodyElseFromTheirPlaceAfterARebuild(t *testing.T) {
 		began := time.Now()
 		h.eventually("a commit is applied meanwhile", func() error {
 			row, _, err := h.store.Row(ctx, web)
-			if err != nil || row.Revision != head || row.Apply != fleet.ApplyApplied {
+			if err != nil || row.Revision != head || row.Apply != mirror.ApplyApplied {
 				return fmt.Errorf("at %s: %s, %w", row.Revision.Short(), row.Apply, err)
 			}
 			return nil

@@ -18,7 +18,9 @@ import (
 	"argosy.dev/argosy/fleet/argocd"
 	"argosy.dev/argosy/fleet/catalog"
 	"argosy.dev/argosy/fleet/engine"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/fleet/policy"
+	"argosy.dev/argosy/fleet/view"
 	"argosy.dev/argosy/reconciler"
 	"argosy.dev/argosy/reconciler/gitrepo"
 	"argosy.dev/argosy/reconciler/postgres"
@@ -32,7 +34,7 @@ type replica struct {
 	*reconciler.Loop
 	manager *worker.Manager
 	store   *faulty
-	source  *mirror
+	source  *gitSource
 	stop    func() // and wait until everything has ended
 	dead    *atomic.Bool
 	heard   atomic.Int64 // notifications
@@ -77,7 +79,7 @@ func (h *house) start(name string, o options) *replica {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	r := &replica{source: &mirror{Mirror: m}, dead: &atomic.Bool{}}
+	r := &replica{source: &gitSource{Mirror: m}, dead: &atomic.Bool{}}
 	r.source.away.Store(o.gitAway)
 	r.store = &faulty{Store: store, dead: r.dead, fail: o.fail, calls: map[string]int{}}
 	registry, board := prometheus.NewRegistry(), worker.NewStopBoard()
@@ -154,8 +156,8 @@ type faulty struct {
 
 	mu     sync.Mutex
 	calls  map[string]int
-	leases map[string]fleet.Lease
-	last   fleet.Record // that was taken
+	leases map[string]mirror.Lease
+	last   mirror.Record // that was taken
 }
 
 func (s *faulty) ask(call string) error {
@@ -182,36 +184,36 @@ func (s *faulty) asked(calls ...string) int {
 	return n
 }
 
-func (s *faulty) held() []fleet.Lease {
+func (s *faulty) held() []mirror.Lease {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var all []fleet.Lease
+	var all []mirror.Lease
 	for _, l := range s.leases {
 		all = append(all, l)
 	}
 	return all
 }
 
-func (s *faulty) lease(name string) (fleet.Lease, bool) {
+func (s *faulty) lease(name string) (mirror.Lease, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l, ok := s.leases[name]
 	return l, ok
 }
 
-func (s *faulty) remember(l fleet.Lease) {
+func (s *faulty) remember(l mirror.Lease) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.leases == nil {
-		s.leases = map[string]fleet.Lease{}
+		s.leases = map[string]mirror.Lease{}
 	}
 	s.leases[l.Name] = l
 }
 
-func (s *faulty) Acquire(ctx context.Context, name, holder string, ttl time.Duration) (fleet.Lease,
+func (s *faulty) Acquire(ctx context.Context, name, holder string, ttl time.Duration) (mirror.Lease,
 	bool, error) {
 	if err := s.ask("acquire"); err != nil {
-		return fleet.Lease{}, false, err
+		return mirror.Lease{}, false, err
 	}
 	l, ok, err := s.Store.Acquire(ctx, name, holder, ttl)
 	if ok {
@@ -220,14 +222,14 @@ func (s *faulty) Acquire(ctx context.Context, name, holder string, ttl time.Dura
 	return l, ok, err
 }
 
-func (s *faulty) Renew(ctx context.Context, l fleet.Lease, ttl time.Duration) (bool, error) {
+func (s *faulty) Renew(ctx context.Context, l mirror.Lease, ttl time.Duration) (bool, error) {
 	if err := s.ask("renew"); err != nil {
 		return false, err
 	}
 	return s.Store.Renew(ctx, l, ttl)
 }
 
-func (s *faulty) RaiseEpoch(ctx context.Context, l fleet.Lease, floor int64) (fleet.Lease, error) {
+func (s *faulty) RaiseEpoch(ctx context.Context, l mirror.Lease, floor int64) (mirror.Lease, error) {
 	if err := s.ask("raise"); err != nil {
 		return l, err
 	}
@@ -238,17 +240,17 @@ func (s *faulty) RaiseEpoch(ctx context.Context, l fleet.Lease, floor int64) (fl
 	return l, err
 }
 
-func (s *faulty) Release(ctx context.Context, l fleet.Lease, to string) error {
+func (s *faulty) Release(ctx context.Context, l mirror.Lease, to string) error {
 	if err := s.ask("release"); err != nil {
 		return err
 	}
 	return s.Store.Release(ctx, l, to)
 }
 
-func (s *faulty) BeatWorkers(ctx context.Context, beat fleet.ReplicaBeat) (fleet.ReplicaView,
+func (s *faulty) BeatWorkers(ctx context.Context, beat mirror.ReplicaBeat) (mirror.Replicas,
 	error) {
 	if err := s.ask("beat"); err != nil {
-		return fleet.ReplicaView{}, err
+		return mirror.Replicas{}, err
 	}
 	return s.Store.BeatWorkers(ctx, beat)
 }
@@ -261,7 +263,7 @@ func (s *faulty) LeaveWorkers(ctx context.Context, replica string) error {
 }
 
 // Record fails before or after the commit: "record" and "recorded" are asked for.
-func (s *faulty) Record(ctx context.Context, l fleet.Lease, r fleet.Record) (int64, error) {
+func (s *faulty) Record(ctx context.Context, l mirror.Lease, r mirror.Record) (int64, error) {
 	if err := s.ask("record"); err != nil {
 		return 0, err
 	}
@@ -275,29 +277,29 @@ func (s *faulty) Record(ctx context.Context, l fleet.Lease, r fleet.Record) (int
 	return seq, err
 }
 
-func (s *faulty) SetSource(ctx context.Context, v fleet.SourceView) error {
+func (s *faulty) SetSource(ctx context.Context, v view.Source) error {
 	if err := s.ask("source"); err != nil {
 		return err
 	}
 	return s.Store.SetSource(ctx, v)
 }
 
-func (s *faulty) Recent(ctx context.Context, window time.Duration) (fleet.Recent, error) {
+func (s *faulty) Recent(ctx context.Context, window time.Duration) (mirror.Recent, error) {
 	if err := s.ask("lately"); err != nil {
-		return fleet.Recent{}, err
+		return mirror.Recent{}, err
 	}
 	return s.Store.Recent(ctx, window)
 }
 
-func (s *faulty) Load(ctx context.Context) (fleet.Snapshot, error) {
+func (s *faulty) Load(ctx context.Context) (mirror.Snapshot, error) {
 	if err := s.ask("load"); err != nil {
-		return fleet.Snapshot{}, err
+		return mirror.Snapshot{}, err
 	}
 	return s.Store.Load(ctx)
 }
 
 func (s *faulty) Changed(ctx context.Context, name fleet.EngineName, after int64,
-	most int) ([]fleet.Row, error) {
+	most int) ([]mirror.Row, error) {
 	if err := s.ask("changed"); err != nil {
 		return nil, err
 	}
@@ -307,7 +309,7 @@ func (s *faulty) Changed(ctx context.Context, name fleet.EngineName, after int64
 }
 
 func (s *faulty) RowHeads(ctx context.Context, name fleet.EngineName,
-	visit func(fleet.RowHead) error) error {
+	visit func(mirror.RowHead) error) error {
 	if err := s.ask("rows"); err != nil {
 		return err
 	}
@@ -315,7 +317,7 @@ func (s *faulty) RowHeads(ctx context.Context, name fleet.EngineName,
 }
 
 func (s *faulty) Lookup(ctx context.Context, name fleet.EngineName,
-	keys []fleet.ObjectKey) ([]fleet.Row, error) {
+	keys []fleet.ObjectKey) ([]mirror.Row, error) {
 	if err := s.ask("lookup"); err != nil {
 		return nil, err
 	}
@@ -326,44 +328,44 @@ func (s *faulty) Lookup(ctx context.Context, name fleet.EngineName,
 // bodies counts the rows that were read with their bodies.
 func (s *faulty) bodies() int { return int(s.looked.Load() + s.changed.Load()) }
 
-func (s *faulty) Row(ctx context.Context, key fleet.ObjectKey) (fleet.Row, bool, error) {
+func (s *faulty) Row(ctx context.Context, key fleet.ObjectKey) (mirror.Row, bool, error) {
 	if err := s.ask("row"); err != nil {
-		return fleet.Row{}, false, err
+		return mirror.Row{}, false, err
 	}
 	return s.Store.Row(ctx, key)
 }
 
-func (s *faulty) LeasedRow(ctx context.Context, l fleet.Lease, key fleet.ObjectKey) (fleet.Row,
+func (s *faulty) LeasedRow(ctx context.Context, l mirror.Lease, key fleet.ObjectKey) (mirror.Row,
 	bool, error) {
 	if err := s.ask("leasedrow"); err != nil {
-		return fleet.Row{}, false, err
+		return mirror.Row{}, false, err
 	}
 	return s.Store.LeasedRow(ctx, l, key)
 }
 
 func (s *faulty) CredentialRows(ctx context.Context, name fleet.EngineName, t fleet.TenantName,
-	secret string) ([]fleet.Row, error) {
+	secret string) ([]mirror.Row, error) {
 	if err := s.ask("credentialrows"); err != nil {
 		return nil, err
 	}
 	return s.Store.CredentialRows(ctx, name, t, secret)
 }
 
-func (s *faulty) Acknowledge(ctx context.Context, l fleet.Lease, acks []fleet.Ack) error {
+func (s *faulty) Acknowledge(ctx context.Context, l mirror.Lease, acks []mirror.Ack) error {
 	if err := s.ask("acknowledge"); err != nil {
 		return err
 	}
 	return s.Store.Acknowledge(ctx, l, acks)
 }
 
-func (s *faulty) Observe(ctx context.Context, l fleet.Lease, seen []fleet.Observation) error {
+func (s *faulty) Observe(ctx context.Context, l mirror.Lease, seen []mirror.Observation) error {
 	if err := s.ask("observe"); err != nil {
 		return err
 	}
 	return s.Store.Observe(ctx, l, seen)
 }
 
-func (s *faulty) PendingSyncs(ctx context.Context, name fleet.EngineName) ([]fleet.SyncRequest,
+func (s *faulty) PendingSyncs(ctx context.Context, name fleet.EngineName) ([]mirror.SyncRequest,
 	error) {
 	if err := s.ask("syncs " + string(name)); err != nil {
 		return nil, err
@@ -371,9 +373,9 @@ func (s *faulty) PendingSyncs(ctx context.Context, name fleet.EngineName) ([]fle
 	return s.Store.PendingSyncs(ctx, name)
 }
 
-func (s *faulty) StopRecords(ctx context.Context) (fleet.StopRecords, error) {
+func (s *faulty) StopRecords(ctx context.Context) (mirror.StopRecords, error) {
 	if err := s.ask("stops"); err != nil {
-		return fleet.StopRecords{}, err
+		return mirror.StopRecords{}, err
 	}
 	return s.Store.StopRecords(ctx)
 }
@@ -386,23 +388,23 @@ func (s *faulty) Notify(ctx context.Context, by string) error {
 	return s.Store.Notify(ctx, by)
 }
 
-func (s *faulty) UpdateSync(ctx context.Context, l fleet.Lease, id string,
-	state fleet.OperationState, message string) error {
+func (s *faulty) UpdateSync(ctx context.Context, l mirror.Lease, id string,
+	state mirror.OperationState, message string) error {
 	if err := s.ask("updatesync"); err != nil {
 		return err
 	}
 	return s.Store.UpdateSync(ctx, l, id, state, message)
 }
 
-// mirror is the config repo as the loop needs it, with an outage to order.
-type mirror struct {
+// gitSource is the config repo as the loop needs it, with an outage to order.
+type gitSource struct {
 	*gitrepo.Mirror
 	away    atomic.Bool
 	fetches atomic.Int64
 	reads   atomic.Int64
 }
 
-func (m *mirror) Fetch(ctx context.Context) (reconciler.Head, error) {
+func (m *gitSource) Fetch(ctx context.Context) (reconciler.Head, error) {
 	m.fetches.Add(1)
 	if m.away.Load() {
 		return reconciler.Head{}, errors.New("the Git server is away")
@@ -416,13 +418,13 @@ func (m *mirror) Fetch(ctx context.Context) (reconciler.Head, error) {
 		Subject: c.Subject, At: head.Time}, err
 }
 
-func (m *mirror) Relation(ctx context.Context, applied, head fleet.Revision) (reconciler.Relation,
+func (m *gitSource) Relation(ctx context.Context, applied, head fleet.Revision) (reconciler.Relation,
 	error) {
 	r, err := m.Mirror.Relation(ctx, gitrepo.Hash(applied), gitrepo.Hash(head))
 	return reconciler.Relation(r), err
 }
 
-func (m *mirror) Changed(ctx context.Context, base, head fleet.Revision,
+func (m *gitSource) Changed(ctx context.Context, base, head fleet.Revision,
 	unreadable map[string]string, visit func(reconciler.File) error) error {
 	m.reads.Add(1)
 	folders := map[string]gitrepo.Hash{}
@@ -436,7 +438,7 @@ func (m *mirror) Changed(ctx context.Context, base, head fleet.Revision,
 	return m.visit(ctx, changes, visit)
 }
 
-func (m *mirror) visit(ctx context.Context, changes []gitrepo.Change,
+func (m *gitSource) visit(ctx context.Context, changes []gitrepo.Change,
 	visit func(reconciler.File) error) (err error) {
 	for _, c := range changes {
 		f := reconciler.File{Path: c.Path, Blob: string(c.New.Blob), Removed: c.New.Kind == ""}
@@ -461,7 +463,7 @@ func (m *mirror) visit(ctx context.Context, changes []gitrepo.Change,
 	return nil
 }
 
-func (m *mirror) Bytes(ctx context.Context, blob string) ([]byte, error) {
+func (m *gitSource) Bytes(ctx context.Context, blob string) ([]byte, error) {
 	return m.Blob(ctx, gitrepo.Hash(blob))
 }
 
@@ -489,7 +491,7 @@ type finder struct {
 }
 
 func (f finder) Find(ctx context.Context, name fleet.EngineName, _ fleet.EngineSpec) ([]engine.Live,
-	[]fleet.Stop, error) {
+	[]mirror.Stop, error) {
 	if f.h.engines[name].hidden.Load() {
 		return nil, nil, errAway
 	}
@@ -516,7 +518,7 @@ func TestReplicasAreWiredLikeTheServer(t *testing.T) {
 	h.start("a", options{})
 	h.eventually("a commit reaches the engines", h.settled)
 	if a := h.application("acme/web@prod"); a.TargetRevision != "v1" ||
-		a.Apply != fleet.ApplyApplied {
+		a.Apply != mirror.ApplyApplied {
 		t.Fatalf("the mirror shows %+v", a)
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/reconciler/postgres"
 	"argosy.dev/argosy/test/stack"
 )
@@ -133,7 +133,7 @@ func TestADumpThatIsRestoredInPlaceUnderRunningReplicasUndoesNothing(t *testing.
 	if err := d.server.Restore(t.Context(), "argosy", d.dump); err != nil {
 		t.Fatal(err)
 	}
-	var after fleet.MirrorState
+	var after mirror.State
 	d.eventually("the mirror is yesterday's", func() error {
 		after, err = d.store.Mirror(t.Context())
 		if err == nil && after.Seq >= before.Seq {

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/reconciler/plan"
 	"argosy.dev/argosy/reconciler/plan/reviews"
 )
@@ -57,7 +58,7 @@ func (l *Loop) rebuilt() string {
 
 // takeReviews plans the applied revision again with what has become known of the reviews of held
 // files and deletions.
-func (l *Loop) takeReviews(ctx context.Context, lease fleet.Lease) error {
+func (l *Loop) takeReviews(ctx context.Context, lease mirror.Lease) error {
 	if l.asker == nil || l.state == nil || l.state.Revision() == "" || l.recovery.Pending() {
 		return nil
 	}
@@ -66,7 +67,7 @@ func (l *Loop) takeReviews(ctx context.Context, lease fleet.Lease) error {
 		return nil
 	}
 	review := &reviews.Deletions{
-		Earlier: map[reviews.Span]map[fleet.ObjectKey]fleet.ReviewedDeletion{}}
+		Earlier: map[reviews.Span]map[fleet.ObjectKey]mirror.ReviewedDeletion{}}
 	paths := &reviews.Files{Earlier: map[reviews.Span]map[string]string{},
 		EarlierTrusted: map[reviews.Span]map[string]bool{}}
 	for span, seen := range news {

@@ -14,6 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 	"argosy.dev/argosy/reconciler/plan/reviews"
 	"argosy.dev/argosy/test/stack"
 )
@@ -24,7 +26,7 @@ type reviewers struct {
 	repo *stack.Repo
 
 	mu    sync.Mutex
-	know  map[reviews.Span]map[fleet.ObjectKey]fleet.ReviewedDeletion
+	know  map[reviews.Span]map[fleet.ObjectKey]mirror.ReviewedDeletion
 	files map[reviews.Span]map[string]string
 	away  error
 	asked []reviews.Span
@@ -105,11 +107,11 @@ func (r *reviewers) saw(base, head fleet.Revision, approved bool, keys ...fleet.
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.know == nil {
-		r.know = map[reviews.Span]map[fleet.ObjectKey]fleet.ReviewedDeletion{}
+		r.know = map[reviews.Span]map[fleet.ObjectKey]mirror.ReviewedDeletion{}
 	}
-	seen := map[fleet.ObjectKey]fleet.ReviewedDeletion{}
+	seen := map[fleet.ObjectKey]mirror.ReviewedDeletion{}
 	for _, k := range keys {
-		seen[k] = fleet.ReviewedDeletion{Key: k, Approved: approved, By: "ada", Pull: 7}
+		seen[k] = mirror.ReviewedDeletion{Key: k, Approved: approved, By: "ada", Pull: 7}
 	}
 	r.know[reviews.Span{Base: base, Head: head}] = seen
 }
@@ -136,12 +138,12 @@ func (h *house) applications(tenant fleet.TenantName, name fleet.DeploymentName)
 }
 
 // heldFor waits for a hold of a revision and gives it.
-func (h *house) heldFor(revision fleet.Revision, reason fleet.HoldReason, says string) fleet.Hold {
+func (h *house) heldFor(revision fleet.Revision, reason mirror.HoldReason, says string) mirror.Hold {
 	h.t.Helper()
-	var out fleet.Hold
+	var out mirror.Hold
 	h.eventually("it is held as "+string(reason), func() error {
-		holds, _, err := h.store.Holds(context.Background(), fleet.Scope{}, fleet.Filter{},
-			fleet.Page{Limit: 100})
+		holds, _, err := h.store.Holds(context.Background(), view.Scope{}, view.Filter{},
+			view.Page{Limit: 100})
 		if err != nil {
 			return err
 		}
@@ -168,7 +170,7 @@ func TestADeletionThatNobodyReviewedWaitsForAReview(t *testing.T) {
 	head := h.commit("pushed past everybody",
 		together(gone(deployment("globex", "shop", "v1", "Orphan", "prod")),
 			deployment("acme", "web", "v2", "Delete", "prod", "staging")))
-	hold := h.heldFor(head, fleet.HoldUnreviewed, "nobody reviewed")
+	hold := h.heldFor(head, mirror.HoldUnreviewed, "nobody reviewed")
 	if hold.Tenant != "globex" || !slices.Equal(hold.Items, shop) {
 		t.Errorf("%+v", hold)
 	}
@@ -214,7 +216,7 @@ func TestADeletionThatNobodyReviewedWaitsForAReview(t *testing.T) {
 		})
 		h.commit("another", deployment("acme", "web", "v3", "Delete", "prod", "staging"))
 		h.eventually("it is applied", h.settled)
-		h.heldFor(head, fleet.HoldUnreviewed, "nobody reviewed")
+		h.heldFor(head, mirror.HoldUnreviewed, "nobody reviewed")
 	})
 	t.Run("until somebody turns out to have", func(t *testing.T) {
 		people.saw(base, head, false, shop...)
@@ -225,7 +227,7 @@ func TestADeletionThatNobodyReviewedWaitsForAReview(t *testing.T) {
 			}
 			return h.settled()
 		})
-		if holds, _, err := h.store.Holds(t.Context(), fleet.Scope{}, fleet.Filter{}, fleet.Page{
+		if holds, _, err := h.store.Holds(t.Context(), view.Scope{}, view.Filter{}, view.Page{
 			Limit: 10}); err != nil || len(holds) != 0 {
 			t.Errorf("%+v %v", holds, err)
 		}
@@ -246,7 +248,7 @@ func TestReviewersThatAreAwayHoldWhatIsNotKnownAndNothingElse(t *testing.T) {
 	head := h.commit("while they are away",
 		together(gone(deployment("globex", "shop", "v1", "Orphan", "prod")),
 			deployment("acme", "web", "v2", "Delete", "prod", "staging")))
-	h.heldFor(head, fleet.HoldUnreviewed, "the Git host is away")
+	h.heldFor(head, mirror.HoldUnreviewed, "the Git host is away")
 	if hold := h.heldOf(head, "acme"); !slices.Equal(hold.Paths,
 		[]string{"tenants/acme/deployments/web.yaml"}) {
 		t.Errorf("%+v", hold)
@@ -275,9 +277,9 @@ func TestReviewersThatAreAwayHoldWhatIsNotKnownAndNothingElse(t *testing.T) {
 }
 
 // heldOf is the hold of one revision and tenant, as it is now.
-func (h *house) heldOf(revision fleet.Revision, tenant fleet.TenantName) fleet.Hold {
+func (h *house) heldOf(revision fleet.Revision, tenant fleet.TenantName) mirror.Hold {
 	h.t.Helper()
-	holds, _, err := h.store.Holds(context.Background(), fleet.Scope{}, fleet.Filter{}, fleet.Page{
+	holds, _, err := h.store.Holds(context.Background(), view.Scope{}, view.Filter{}, view.Page{
 		Limit: 100})
 	if err != nil {
 		h.t.Fatal(err)
@@ -287,7 +289,7 @@ func (h *house) heldOf(revision fleet.Revision, tenant fleet.TenantName) fleet.H
 			return hold
 		}
 	}
-	return fleet.Hold{}
+	return mirror.Hold{}
 }
 
 func TestReviewedDeletionsGoAtOnceAndApprovedOnesPassTheGuards(t *testing.T) {
@@ -312,11 +314,11 @@ func TestReviewedDeletionsGoAtOnceAndApprovedOnesPassTheGuards(t *testing.T) {
 			// Reviewed and merged: the reviewers know of it before the branch moves.
 			request := h.propose(7, base, gone(five()))
 			p := h.preview(r, request)
-			shown := slices.DeleteFunc(p.Plan.Effects(), func(e fleet.Effect) bool {
+			shown := slices.DeleteFunc(p.Plan.Effects(), func(e mirror.Effect) bool {
 				return !e.Deletes
 			})
 			if len(shown) != 5 || p.Plan.Counts.Held != 5 ||
-				p.Plan.Holds[0].Reason != fleet.HoldDeletions || len(people.spans()) != 0 ||
+				p.Plan.Holds[0].Reason != mirror.HoldDeletions || len(people.spans()) != 0 ||
 				len(p.Shown) != 5 {
 				t.Fatalf("%+v %+v %+v, asked %v", shown, p.Plan.Counts, p.Plan.Holds,
 					people.spans())
@@ -325,7 +327,7 @@ func TestReviewedDeletionsGoAtOnceAndApprovedOnesPassTheGuards(t *testing.T) {
 			people.saw(base, merged, approved, keys...)
 			r.Wake()
 			if !approved {
-				h.heldFor(merged, fleet.HoldDeletions, "more than maxDeletes")
+				h.heldFor(merged, mirror.HoldDeletions, "more than maxDeletes")
 				return
 			}
 			h.eventually("all of them go", func() error {
@@ -458,7 +460,7 @@ func TestReviewersAreNotAskedAtEveryWake(t *testing.T) {
 	head := h.commit("pushed past everybody",
 		gone(deployment("globex", "shop", "v1", "Orphan", "prod")))
 	r.Wake()
-	h.heldFor(head, fleet.HoldUnreviewed, "nobody reviewed")
+	h.heldFor(head, mirror.HoldUnreviewed, "nobody reviewed")
 	for range 10 {
 		from := r.source.fetches.Load()
 		h.eventually("a pass is made", func() error {

@@ -10,9 +10,11 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 )
 
-func (h *house) setStop(s fleet.Stop) {
+func (h *house) setStop(s mirror.Stop) {
 	h.t.Helper()
 	s.By, s.Reason = "token:test", "a drill"
 	if _, err := h.store.SetStop(context.Background(), s, true); err != nil {
@@ -32,7 +34,7 @@ func TestAStopHoldsBackEveryWriteAndItsEndHastensThem(t *testing.T) {
 	h := newHouse(t, small())
 	a := h.start("a", options{})
 	h.eventually("the fleet stands", h.settled)
-	h.setStop(fleet.Stop{Scope: fleet.StopFleet})
+	h.setStop(mirror.Stop{Scope: mirror.StopFleet})
 	for name := range h.engines {
 		h.eventually("the engine remembers the stop", func() error { return h.marked(name, 1) })
 	}
@@ -55,7 +57,7 @@ func TestAStopHoldsBackEveryWriteAndItsEndHastensThem(t *testing.T) {
 	if n := h.engines["eu-1"].writes() + h.engines["eu-2"].writes() - written; n != 0 {
 		t.Errorf("%d writes during the stop", n)
 	}
-	if _, err := h.store.ClearStop(t.Context(), fleet.StopFleet, "", "", "token:test"); err != nil {
+	if _, err := h.store.ClearStop(t.Context(), mirror.StopFleet, "", "", "token:test"); err != nil {
 		t.Fatal(err)
 	}
 	begun := time.Now()
@@ -94,8 +96,8 @@ func TestTheMirrorComesBackFromGitAndTheEnginesWithoutAWrite(t *testing.T) {
 
 func (h *house) placements() map[string]fleet.EngineName {
 	h.t.Helper()
-	all, _, err := h.store.Environments(context.Background(), fleet.Scope{}, fleet.Filter{},
-		fleet.Page{Limit: 100})
+	all, _, err := h.store.Environments(context.Background(), view.Scope{}, view.Filter{},
+		view.Page{Limit: 100})
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -113,7 +115,7 @@ func TestAStopOfAnEngineThatIsNotReadYetOutlivesTheDatabase(t *testing.T) {
 	r := h.start("a", options{})
 	h.eventually("the fleet stands", h.settled)
 	at := h.engineOf("acme", "prod")
-	h.setStop(fleet.Stop{Scope: fleet.StopEngine, Name: string(at.name)})
+	h.setStop(mirror.Stop{Scope: mirror.StopEngine, Name: string(at.name)})
 	h.eventually("the engine remembers the stop", func() error { return h.marked(at.name, 1) })
 	r.stop()
 	placed, written := h.placements(), at.writes()
@@ -149,7 +151,7 @@ func TestAStopOfAnEngineThatIsNotReadYetOutlivesTheDatabase(t *testing.T) {
 		}
 		return nil
 	})
-	stops, err := h.store.Stops(t.Context(), fleet.Scope{})
+	stops, err := h.store.Stops(t.Context(), view.Scope{})
 	if err != nil || len(stops) != 1 || stops[0].Name != string(at.name) {
 		t.Fatalf("the stop is lost: %v, %v", stops, err)
 	}
@@ -159,7 +161,7 @@ func TestAStopOfAnEngineThatIsNotReadYetOutlivesTheDatabase(t *testing.T) {
 	if n := at.writes() - written; n != 0 {
 		t.Errorf("%d writes in spite of the stop", n)
 	}
-	if _, err := h.store.ClearStop(t.Context(), fleet.StopEngine, string(at.name), "",
+	if _, err := h.store.ClearStop(t.Context(), mirror.StopEngine, string(at.name), "",
 		"token:test"); err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +172,7 @@ func TestNothingIsWrittenAndNoStopForgottenWhileTheStopsCannotBeRead(t *testing.
 	h := newHouse(t, small())
 	a := h.start("a", options{})
 	h.eventually("the fleet stands", h.settled)
-	h.setStop(fleet.Stop{Scope: fleet.StopFleet})
+	h.setStop(mirror.Stop{Scope: mirror.StopFleet})
 	for name := range h.engines {
 		h.eventually("the engine remembers the stop", func() error { return h.marked(name, 1) })
 	}
@@ -321,7 +323,7 @@ func TestARestartWithMuchToDoHasNoMoreInFlightThanAllowed(t *testing.T) {
 		}
 	}
 	h := newHouse(t, files)
-	h.setStop(fleet.Stop{Scope: fleet.StopFleet})
+	h.setStop(mirror.Stop{Scope: mirror.StopFleet})
 	r := h.start("a", options{})
 	h.eventually("all is recorded and nothing written", func() error {
 		if len(h.rows()) < 80 {
@@ -330,7 +332,7 @@ func TestARestartWithMuchToDoHasNoMoreInFlightThanAllowed(t *testing.T) {
 		return nil
 	})
 	r.stop()
-	if _, err := h.store.ClearStop(t.Context(), fleet.StopFleet, "", "", "token:test"); err != nil {
+	if _, err := h.store.ClearStop(t.Context(), mirror.StopFleet, "", "", "token:test"); err != nil {
 		t.Fatal(err)
 	}
 	var mu sync.Mutex

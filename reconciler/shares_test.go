@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/view"
 )
 
 // manyEngines is a fleet with so many engines, and a deployment on each.
@@ -33,8 +34,8 @@ func manyEngines(t *testing.T, engines int) *house {
 // shares says why not each of these replicas, and nobody else, serves so many engines.
 func (h *house) shares(want map[string]int) error {
 	h.t.Helper()
-	engines, _, err := h.store.Engines(context.Background(), fleet.Scope{}, fleet.Filter{},
-		fleet.Page{Limit: 100})
+	engines, _, err := h.store.Engines(context.Background(), view.Scope{}, view.Filter{},
+		view.Page{Limit: 100})
 	if err != nil {
 		return err
 	}
@@ -90,8 +91,8 @@ func TestReplicasShareTheEngines(t *testing.T) {
 
 func (h *house) epochs() []int64 {
 	h.t.Helper()
-	engines, _, err := h.store.Engines(context.Background(), fleet.Scope{}, fleet.Filter{},
-		fleet.Page{Limit: 100})
+	engines, _, err := h.store.Engines(context.Background(), view.Scope{}, view.Filter{},
+		view.Page{Limit: 100})
 	if err != nil {
 		h.t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/engine"
 	"argosy.dev/argosy/fleet/engine/enginetest"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 // site is one engine: its server, and all that any replica ever wrote there.
@@ -75,8 +76,8 @@ type recorded struct {
 
 // Apply is engine.Engine's. Like a request over a network it can be given up, and is carried out
 // all the same.
-func (r *recorded) Apply(ctx context.Context, row fleet.Row, secret fleet.Secret,
-	lease fleet.Lease) (engine.Outcome, error) {
+func (r *recorded) Apply(ctx context.Context, row mirror.Row, secret fleet.Secret,
+	lease mirror.Lease) (engine.Outcome, error) {
 	type answer struct {
 		out engine.Outcome
 		err error
@@ -94,8 +95,8 @@ func (r *recorded) Apply(ctx context.Context, row fleet.Row, secret fleet.Secret
 	}
 }
 
-func (r *recorded) apply(ctx context.Context, row fleet.Row, secret fleet.Secret,
-	lease fleet.Lease) (engine.Outcome, error) {
+func (r *recorded) apply(ctx context.Context, row mirror.Row, secret fleet.Secret,
+	lease mirror.Lease) (engine.Outcome, error) {
 	if err := r.ask("apply", row.Key); err != nil {
 		return engine.Outcome{}, err
 	}
@@ -109,7 +110,7 @@ func (r *recorded) apply(ctx context.Context, row fleet.Row, secret fleet.Secret
 }
 
 // Delete is engine.Engine's.
-func (r *recorded) Delete(ctx context.Context, row fleet.Row, lease fleet.Lease) (bool, error) {
+func (r *recorded) Delete(ctx context.Context, row mirror.Row, lease mirror.Lease) (bool, error) {
 	if err := r.ask("delete", row.Key); err != nil {
 		return false, err
 	}

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 	"argosy.dev/argosy/reconciler/postgres"
 	"argosy.dev/argosy/test/stack"
 )
@@ -33,7 +35,7 @@ func (h *house) writes() (n int) {
 
 // stopped says whether the store has exactly this many stops in force.
 func (h *house) stopped(want int) error {
-	stops, err := h.store.Stops(context.Background(), fleet.Scope{})
+	stops, err := h.store.Stops(context.Background(), view.Scope{})
 	if err == nil && len(stops) != want {
 		err = fmt.Errorf("%d stops are in force, not %d", len(stops), want)
 	}
@@ -47,7 +49,7 @@ func TestAStopThatTheDatabaseLosesStaysInForceAndComesBack(t *testing.T) {
 			h := newHouse(t, small())
 			a := h.start("a", options{})
 			h.eventually("the fleet stands", h.settled)
-			h.setStop(fleet.Stop{Scope: fleet.StopFleet})
+			h.setStop(mirror.Stop{Scope: mirror.StopFleet})
 			for name := range h.engines {
 				h.eventually("the engine remembers the stop", func() error {
 					return h.marked(name, 1)
@@ -79,7 +81,7 @@ func TestAStopThatTheDatabaseLosesStaysInForceAndComesBack(t *testing.T) {
 			if n := h.writes() - written; n != 0 {
 				t.Errorf("%d writes in spite of the stop", n)
 			}
-			if _, err := h.store.ClearStop(t.Context(), fleet.StopFleet, "", "",
+			if _, err := h.store.ClearStop(t.Context(), mirror.StopFleet, "", "",
 				"token:test"); err != nil {
 				t.Fatal(err)
 			}
@@ -225,7 +227,7 @@ func TestAFailoverThatLosesItsTailUndoesNothingAndConverges(t *testing.T) {
 			a := f.start("a", options{engine: heard.hear})
 			f.eventually("the fleet stands", f.settled)
 			f.leaveBehind()
-			f.setStop(fleet.Stop{Scope: fleet.StopTenant, Name: "globex"})
+			f.setStop(mirror.Stop{Scope: mirror.StopTenant, Name: "globex"})
 			for name := range f.engines {
 				f.eventually("the engine remembers the stop", func() error {
 					return f.marked(name, 1)
@@ -246,7 +248,7 @@ func TestAFailoverThatLosesItsTailUndoesNothingAndConverges(t *testing.T) {
 				t.Error("while Git is away:", err)
 			}
 			a.source.away.Store(false)
-			if _, err := f.store.ClearStop(t.Context(), fleet.StopTenant, "globex", "",
+			if _, err := f.store.ClearStop(t.Context(), mirror.StopTenant, "globex", "",
 				"token:test"); err != nil {
 				t.Fatal(err)
 			}

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/view"
 )
 
 // Case 8: paths that some filesystem takes for one. The control plane reads Git's objects, where
@@ -36,8 +36,8 @@ func TestATwinOfAPathTakesNothingFromTheDeclarationItResembles(t *testing.T) {
 					return fmt.Errorf("%s is at %s", id, a.TargetRevision)
 				}
 			}
-			problems, _, err := h.store.Problems(t.Context(), fleet.Scope{}, fleet.Filter{},
-				fleet.Page{Limit: 100})
+			problems, _, err := h.store.Problems(t.Context(), view.Scope{}, view.Filter{},
+				view.Page{Limit: 100})
 			if len(problems) != refused {
 				err = fmt.Errorf("%d problems: %+v", len(problems), problems)
 			}

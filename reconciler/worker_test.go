@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 )
 
 // engineOf is where an environment is placed.
@@ -84,7 +86,7 @@ func TestAMissingCredentialIsToldAndHeals(t *testing.T) {
 	r := h.start("a", options{})
 	h.eventually("the others stand", func() error {
 		for _, id := range []string{"acme/web@prod", "globex/shop@prod"} {
-			if a := h.application(id); a.Apply != fleet.ApplyApplied {
+			if a := h.application(id); a.Apply != mirror.ApplyApplied {
 				return fmt.Errorf("%s is %s", id, a.Apply)
 			}
 		}
@@ -126,11 +128,11 @@ func TestAPoisonedObjectKeepsNoOtherWaiting(t *testing.T) {
 	h.eventually("the others arrive, and it says why it does not", func() error {
 		bad := h.application("acme/web@prod")
 		for _, id := range []string{"acme/web@staging", "globex/shop@prod"} {
-			if a := h.application(id); a.Apply != fleet.ApplyApplied || a.TargetRevision != "v2" {
+			if a := h.application(id); a.Apply != mirror.ApplyApplied || a.TargetRevision != "v2" {
 				return fmt.Errorf("%s: %s at %s", id, a.Apply, a.TargetRevision)
 			}
 		}
-		if bad.Apply != fleet.ApplyFailed || !strings.Contains(bad.ApplyMessage, "too strange") {
+		if bad.Apply != mirror.ApplyFailed || !strings.Contains(bad.ApplyMessage, "too strange") {
 			return fmt.Errorf("the bad one is %s: %s", bad.Apply, bad.ApplyMessage)
 		}
 		return nil
@@ -152,11 +154,11 @@ func TestAnEpochThatNoLeaseGaveCostsItsOwnObjectOnly(t *testing.T) {
 		deployment("globex", "shop", "v2", "Orphan", "prod")))
 	h.eventually("the others arrive", func() error {
 		for _, id := range []string{"acme/web@staging", "globex/shop@prod"} {
-			if a := h.application(id); a.Apply != fleet.ApplyApplied || a.TargetRevision != "v2" {
+			if a := h.application(id); a.Apply != mirror.ApplyApplied || a.TargetRevision != "v2" {
 				return fmt.Errorf("%s: %s at %s", id, a.Apply, a.TargetRevision)
 			}
 		}
-		if a := h.application("acme/web@prod"); a.Apply != fleet.ApplyFailed {
+		if a := h.application("acme/web@prod"); a.Apply != mirror.ApplyFailed {
 			return fmt.Errorf("the forged one is %s", a.Apply)
 		}
 		return nil
@@ -199,7 +201,7 @@ func TestAnEngineThatIsAwayIsToldAndHealsAlone(t *testing.T) {
 	h.eventually("the fleet stands", h.settled)
 	h.engines["eu-1"].away.Store(true)
 	reached := func(name fleet.EngineName, want bool) error {
-		all, _, err := h.store.Engines(t.Context(), fleet.Scope{}, fleet.Filter{}, fleet.Page{
+		all, _, err := h.store.Engines(t.Context(), view.Scope{}, view.Filter{}, view.Page{
 			Limit: 10})
 		if err != nil {
 			return err
@@ -220,7 +222,7 @@ func TestAnEngineThatIsAwayIsToldAndHealsAlone(t *testing.T) {
 		deployment("globex", "shop", "v2", "Orphan", "prod")))
 	h.eventually("the other engine goes on", func() error {
 		for key, row := range h.rows() {
-			if key.Engine == "eu-2" && row.Apply != fleet.ApplyApplied {
+			if key.Engine == "eu-2" && row.Apply != mirror.ApplyApplied {
 				return fmt.Errorf("%s is %s", key.Name, row.Apply)
 			}
 		}
@@ -262,7 +264,7 @@ func TestAPanicOnOneObjectFailsThatObjectAlone(t *testing.T) {
 	r := h.start("a", options{})
 	h.eventually("the others arrive", func() error {
 		for _, id := range []string{"acme/web@prod", "globex/shop@prod"} {
-			if a := h.application(id); a.Apply != fleet.ApplyApplied {
+			if a := h.application(id); a.Apply != mirror.ApplyApplied {
 				return fmt.Errorf("%s is %s", id, a.Apply)
 			}
 		}
@@ -271,7 +273,7 @@ func TestAPanicOnOneObjectFailsThatObjectAlone(t *testing.T) {
 	h.eventually("the object says so", func() error {
 		for key, row := range h.rows() {
 			if key.Kind == fleet.ObjectCluster && row.Environment == "staging" &&
-				row.Apply != fleet.ApplyFailed {
+				row.Apply != mirror.ApplyFailed {
 				return fmt.Errorf("the cluster Secret is %s", row.Apply)
 			}
 		}

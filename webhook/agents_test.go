@@ -6,13 +6,15 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 	"argosy.dev/argosy/reconciler/plan/report"
 )
 
 // behind has the pull request add one Application on an engine.
 func (h *harbor) behind(engine fleet.EngineName) {
 	key := fleet.ObjectKey{Engine: engine, Kind: fleet.ObjectApplication, Name: "app"}
-	h.planner.answer.Effects = []fleet.Effect{
+	h.planner.answer.Effects = []mirror.Effect{
 		{Key: key, Tenant: "acme", Environment: "edge", Deployment: "shop", Hash: "m"}}
 	h.planner.answer.Report = &report.Report{
 		Tenants: []report.Tenant{
@@ -27,34 +29,34 @@ func TestAPlanSaysWhenTheAgentItWaitsForIsNotThere(t *testing.T) {
 	lately := seen.Add(3*time.Hour - 20*time.Second)
 	for name, c := range map[string]struct {
 		engine fleet.EngineName
-		agent  fleet.AgentView
+		agent  view.Agent
 		says   string
 		at     bool // it is there at once
 	}{
-		"nobody has joined": {"acme.edge", fleet.AgentView{},
+		"nobody has joined": {"acme.edge", view.Agent{},
 			"Own cluster `acme.edge`: no agent has joined yet", false},
 		"away, of an Engine": {
-			"far", fleet.AgentView{ID: "a", SeenAt: &seen, Reachable: true},
+			"far", view.Agent{ID: "a", SeenAt: &seen, Reachable: true},
 			"Engine `far`: its agent was last seen 2026-11-20 09:00 UTC", false},
-		"away, of an own cluster": {"acme.edge", fleet.AgentView{ID: "a", SeenAt: &seen,
+		"away, of an own cluster": {"acme.edge", view.Agent{ID: "a", SeenAt: &seen,
 			Reachable: true},
 			"Own cluster `acme.edge`: its agent was last seen 2026-11-20 09:00 UTC", false},
-		"never there": {"acme.edge", fleet.AgentView{ID: "a"},
+		"never there": {"acme.edge", view.Agent{ID: "a"},
 			"has joined and never connected", false},
-		"revoked": {"acme.edge", fleet.AgentView{ID: "a", SeenAt: &seen,
+		"revoked": {"acme.edge", view.Agent{ID: "a", SeenAt: &seen,
 			RevokedAt: &over, Connected: true}, "no longer let in", false},
-		"expired": {"acme.edge", fleet.AgentView{ID: "a", SeenAt: &seen,
+		"expired": {"acme.edge", view.Agent{ID: "a", SeenAt: &seen,
 			ExpiresAt: &over}, "no longer let in", false},
-		"cloned": {"acme.edge", fleet.AgentView{ID: "a", SeenAt: &seen,
+		"cloned": {"acme.edge", view.Agent{ID: "a", SeenAt: &seen,
 			Cloned: true}, "no longer let in", false},
-		"there, its Argo CD is not": {"acme.edge", fleet.AgentView{ID: "a", SeenAt: &lately,
+		"there, its Argo CD is not": {"acme.edge", view.Agent{ID: "a", SeenAt: &lately,
 			Connected: true, Message: "no answer"}, "Own cluster `acme.edge` is not reachable",
 			false},
-		"connected": {"acme.edge", fleet.AgentView{ID: "a", SeenAt: &lately,
+		"connected": {"acme.edge", view.Agent{ID: "a", SeenAt: &lately,
 			Connected: true, Reachable: true}, "`acme.edge` has it within seconds", true},
-		"away for a moment": {"acme.edge", fleet.AgentView{ID: "a", SeenAt: &lately,
+		"away for a moment": {"acme.edge", view.Agent{ID: "a", SeenAt: &lately,
 			Reachable: true}, "`acme.edge` has it within seconds", true},
-		"another engine's is no word": {"acme.edge", fleet.AgentView{Engine: "acme.other", ID: "a",
+		"another engine's is no word": {"acme.edge", view.Agent{Engine: "acme.other", ID: "a",
 			Connected: true}, "no agent has joined yet", false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -64,7 +66,7 @@ func TestAPlanSaysWhenTheAgentItWaitsForIsNotThere(t *testing.T) {
 			if c.agent.Engine == "" {
 				c.agent.Engine = c.engine
 			}
-			h.records.agents = []fleet.AgentView{c.agent}
+			h.records.agents = []view.Agent{c.agent}
 			h.behind(c.engine)
 			h.open(h.alice, nil)
 			h.look()

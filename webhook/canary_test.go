@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
 	"argosy.dev/argosy/webhook/github/githubtest"
 )
 
@@ -66,7 +66,7 @@ func (h *harbor) everywhere(said *strings.Builder) {
 
 func (h *harbor) secretFree(text string) {
 	h.Helper()
-	if !strings.Contains(text, fleet.CheckPlan) || h.log.Len() == 0 ||
+	if !strings.Contains(text, forge.CheckPlan) || h.log.Len() == 0 ||
 		len(h.gate.credentials) == 0 {
 		h.Fatalf("nothing was said, or nothing asked: %s", text)
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
 	"argosy.dev/argosy/webhook"
 	"argosy.dev/argosy/webhook/github/githubtest"
 )
@@ -86,7 +87,7 @@ func TestBothThatCollideAreTold(t *testing.T) {
 				t.Errorf("what has ended is still told of:\n%s\n%s", h.said(first.Number),
 					h.said(second.Number))
 			}
-			if r := h.records.pulls[first.Number]; len(r.Meets) != 0 || r.State != fleet.PullOpen {
+			if r := h.records.pulls[first.Number]; len(r.Meets) != 0 || r.State != forge.PullOpen {
 				t.Errorf("the record of the other is %+v", r)
 			}
 		})

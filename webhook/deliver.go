@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
 	"argosy.dev/argosy/fleet/peer"
 )
 
@@ -34,7 +35,7 @@ const (
 type Inbox interface {
 	// Accept takes a delivery once: fresh is false for an ID that was taken before, and nothing is
 	// done then.
-	Accept(ctx context.Context, d fleet.Delivery, looks []fleet.Recheck) (fresh bool, err error)
+	Accept(ctx context.Context, d forge.Delivery, looks []forge.Recheck) (fresh bool, err error)
 }
 
 // Secrets are those that a delivery may be signed with; more than one while they are being rotated.
@@ -113,7 +114,7 @@ func (v *Receiver) receive(w http.ResponseWriter, r *http.Request) (string, erro
 	if err := acceptable(r); err != nil {
 		return "", err
 	}
-	delivery := fleet.Delivery{ID: r.Header.Get("X-GitHub-Delivery"),
+	delivery := forge.Delivery{ID: r.Header.Get("X-GitHub-Delivery"),
 		Event: r.Header.Get("X-GitHub-Event")}
 	signature, err := signatureIn(r.Header.Values("X-Hub-Signature-256"))
 	if err != nil {
@@ -248,7 +249,7 @@ func (v *Receiver) verify(signature, body []byte) error {
 	return nil
 }
 
-func (v *Receiver) accept(ctx context.Context, d fleet.Delivery, looks []fleet.Recheck) (string,
+func (v *Receiver) accept(ctx context.Context, d forge.Delivery, looks []forge.Recheck) (string,
 	error) {
 	ctx, cancel := context.WithTimeout(ctx, acceptTime)
 	defer cancel()

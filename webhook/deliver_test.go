@@ -20,17 +20,18 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
 )
 
 // memory is an Inbox that keeps what it is given.
 type memory struct {
 	mu    sync.Mutex
 	ids   map[string]bool
-	looks []fleet.Recheck
+	looks []forge.Recheck
 	fail  error
 }
 
-func (m *memory) Accept(_ context.Context, d fleet.Delivery, looks []fleet.Recheck) (bool, error) {
+func (m *memory) Accept(_ context.Context, d forge.Delivery, looks []forge.Recheck) (bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.fail != nil {
@@ -96,7 +97,7 @@ func TestASignedDeliveryIsTakenOnce(t *testing.T) {
 			t.Fatalf("delivery %d: %d %s", i, w.Code, w.Body)
 		}
 	}
-	if want := []fleet.Recheck{{Kind: fleet.RecheckBranch}}; fmt.Sprint(inbox.looks) != fmt.Sprint(want) {
+	if want := []forge.Recheck{{Kind: forge.RecheckBranch}}; fmt.Sprint(inbox.looks) != fmt.Sprint(want) {
 		t.Errorf("looks %v, want %v", inbox.looks, want)
 	}
 }

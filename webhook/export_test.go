@@ -1,6 +1,6 @@
 package webhook
 
-import "argosy.dev/argosy/fleet"
+import "argosy.dev/argosy/fleet/forge"
 
 // Due is due, for tests over a forge.
-func (r *Reviewer) Due() []fleet.Recheck { return r.due() }
+func (r *Reviewer) Due() []forge.Recheck { return r.due() }

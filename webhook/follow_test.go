@@ -9,10 +9,11 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
 	"argosy.dev/argosy/webhook/github/githubtest"
 )
 
-var sweep = fleet.Recheck{Kind: fleet.RecheckAll}
+var sweep = forge.Recheck{Kind: forge.RecheckAll}
 
 func TestSweepAsksForWhatChanged(t *testing.T) {
 	h := newHarbor(t)
@@ -66,7 +67,7 @@ func TestMergeQueue(t *testing.T) {
 	h.open(h.bob, nil)
 	h.look()
 	head := strings.Repeat("c", 40)
-	group := fleet.Recheck{Kind: fleet.RecheckGroup, Head: fleet.Revision(head),
+	group := forge.Recheck{Kind: forge.RecheckGroup, Head: fleet.Revision(head),
 		Ref: "refs/heads/gh-readonly-queue/main/pr-1-" + head}
 	planned := h.planner.previews
 	if err := h.Recheck(t.Context(), group); err != nil || len(h.repo.Statuses(head)) != 0 ||
@@ -84,7 +85,7 @@ func TestMergeQueue(t *testing.T) {
 func TestMergeQueueCommitWithContentThatNobodyApprovedFails(t *testing.T) {
 	const file, other = "tenants/acme/deployments/checkout.yaml", "fleet/tenants/acme.yaml"
 	head := strings.Repeat("c", 40)
-	group := fleet.Recheck{Kind: fleet.RecheckGroup, Head: fleet.Revision(head),
+	group := forge.Recheck{Kind: forge.RecheckGroup, Head: fleet.Revision(head),
 		Ref: "refs/heads/gh-readonly-queue/main/pr-1-" + head}
 	for name, c := range map[string]struct {
 		shown  map[string]string
@@ -101,17 +102,17 @@ func TestMergeQueueCommitWithContentThatNobodyApprovedFails(t *testing.T) {
 			h.planner.answer.Behind = true
 		}, "success"},
 		"another approved one has it": {map[string]string{file: "b1", other: "x"}, func(h *harbor) {
-			h.also(2, fleet.PullOpen, other)
+			h.also(2, forge.PullOpen, other)
 		}, "success"},
 		"one that is merged has it": {map[string]string{file: "b1", other: "x"}, func(h *harbor) {
-			h.also(2, fleet.PullMerged, other)
+			h.also(2, forge.PullMerged, other)
 		}, "success"},
 		"one that was closed had it": {map[string]string{file: "b1", other: "x"}, func(h *harbor) {
-			h.also(2, fleet.PullClosed, other)
+			h.also(2, forge.PullClosed, other)
 		}, "failure"},
 		"one with a newer head had it": {map[string]string{file: "b1", other: "x"},
 			func(h *harbor) {
-				h.also(2, fleet.PullOpen, other)
+				h.also(2, forge.PullOpen, other)
 				r := h.records.pulls[2]
 				r.Head = "new"
 				h.records.pulls[2] = r
@@ -133,7 +134,7 @@ func TestMergeQueueCommitWithContentThatNobodyApprovedFails(t *testing.T) {
 			if err := h.Recheck(t.Context(), group); err != nil {
 				t.Fatal(err)
 			}
-			if got := h.repo.Statuses(head)[fleet.CheckOwners]; got.State != c.want ||
+			if got := h.repo.Statuses(head)[forge.CheckOwners]; got.State != c.want ||
 				c.want == "failure" && !strings.Contains(got.Description, "nobody approved") {
 				t.Errorf("%+v", got)
 			}
@@ -142,9 +143,9 @@ func TestMergeQueueCommitWithContentThatNobodyApprovedFails(t *testing.T) {
 }
 
 // also is another pull request with an approved head that shows the file.
-func (h *harbor) also(number int, state fleet.PullState, path string) {
-	h.records.pulls[number] = fleet.PullRecord{
-		Pull: fleet.Pull{Number: number, State: state, Head: "h2"}, Consented: "h2",
+func (h *harbor) also(number int, state forge.PullState, path string) {
+	h.records.pulls[number] = forge.PullRecord{
+		Pull: forge.Pull{Number: number, State: state, Head: "h2"}, Consented: "h2",
 		Shown: map[string]string{path: "x"}}
 }
 
@@ -176,7 +177,7 @@ func TestMergedIsFollowedForADay(t *testing.T) {
 	h.look()
 	h.pullRequest.Merge(1)
 	h.look()
-	if got := h.record(); got.Settled || got.FollowedAt == nil || got.State != fleet.PullMerged {
+	if got := h.record(); got.Settled || got.FollowedAt == nil || got.State != forge.PullMerged {
 		t.Fatalf("just merged: %+v", got)
 	}
 	h.now = h.now.Add(24*time.Hour + time.Second)
@@ -211,7 +212,7 @@ func TestClearedDeletionsAreThoseOfTheHead(t *testing.T) {
 				{Engine: "eu-1", Kind: fleet.ObjectApplication, Name: "other"}}, false},
 		"of nothing by name": {r.Head, nil, false},
 	} {
-		r.Cleared = &fleet.Clearance{By: fleet.Person{ID: h.alice.ID, Login: "alice"}, Head: c.head,
+		r.Cleared = &forge.Clearance{By: forge.Person{ID: h.alice.ID, Login: "alice"}, Head: c.head,
 			Deletions: c.keys}
 		h.records.pulls[r.Number] = r
 		got, err := h.deletions(merge)
@@ -267,7 +268,7 @@ func TestSweepOfASuspendedApp(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if got := h.record(); len(h.records.asked) != 0 || got.Settled || got.State != fleet.PullOpen ||
+	if got := h.record(); len(h.records.asked) != 0 || got.Settled || got.State != forge.PullOpen ||
 		got.Marked != before.Marked {
 		t.Errorf("it asks for %v, and keeps %+v", h.records.asked, got)
 	}

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strconv"
 
-	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
 	"argosy.dev/argosy/webhook/review"
 )
 
@@ -20,7 +20,7 @@ var queued = regexp.MustCompile(`/pr-([1-9][0-9]{0,8})-[0-9a-f]{7,40}$`)
 // before it in the queue. Approvals were asked for before its pull requests came into the queue,
 // and each file has to be one that they show; the plan is made anew, and what is then beyond the
 // guards needs an approval of one of them.
-func (r *Reviewer) group(ctx context.Context, l fleet.Recheck) error {
+func (r *Reviewer) group(ctx context.Context, l forge.Recheck) error {
 	pulls, err := r.inQueue(ctx, l.Ref)
 	if err != nil {
 		return err
@@ -30,10 +30,10 @@ func (r *Reviewer) group(ctx context.Context, l fleet.Recheck) error {
 			"a commit of the merge queue belongs to no pull request that is known; it is not judged", "ref", l.Ref, "head", l.Head)
 		return nil
 	}
-	record := fleet.PullRecord{
-		Pull: fleet.Pull{Base: r.Branch, Head: l.Head, State: fleet.PullOpen}}
+	record := forge.PullRecord{
+		Pull: forge.Pull{Base: r.Branch, Head: l.Head, State: forge.PullOpen}}
 	f := review.Facts{Now: r.Now(), Record: record, Queue: pulls,
-		Permissions: map[int64]fleet.Permission{}}
+		Permissions: map[int64]forge.Permission{}}
 	for _, p := range pulls {
 		if p.Cleared == nil {
 			continue
@@ -76,7 +76,7 @@ func (r *Reviewer) unapproved(ctx context.Context, p Preview) ([]string, error) 
 	left := maps.Clone(p.Shown)
 	for _, listed := range records {
 		if listed.Consented == "" && listed.ShownAt == "" || listed.Held != nil ||
-			listed.State == fleet.PullClosed {
+			listed.State == forge.PullClosed {
 			continue
 		}
 		record, known, err := r.Records.PullRecord(ctx, listed.Number)
@@ -93,7 +93,7 @@ func (r *Reviewer) unapproved(ctx context.Context, p Preview) ([]string, error) 
 
 // inQueue is the pull request that the ref is named for, and those whose deletions somebody has
 // approved: they may stand before it.
-func (r *Reviewer) inQueue(ctx context.Context, ref string) ([]fleet.PullRecord, error) {
+func (r *Reviewer) inQueue(ctx context.Context, ref string) ([]forge.PullRecord, error) {
 	m := queued.FindStringSubmatch(ref)
 	if m == nil {
 		return nil, nil
@@ -110,9 +110,9 @@ func (r *Reviewer) inQueue(ctx context.Context, ref string) ([]fleet.PullRecord,
 	if err != nil {
 		return nil, err
 	}
-	pulls := []fleet.PullRecord{first}
+	pulls := []forge.PullRecord{first}
 	for _, p := range all {
-		if p.Number != number && p.State == fleet.PullOpen && p.Cleared != nil &&
+		if p.Number != number && p.State == forge.PullOpen && p.Cleared != nil &&
 			p.Cleared.Head == p.Head && p.Held == nil {
 			pulls = append(pulls, p)
 		}

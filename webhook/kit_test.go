@@ -15,6 +15,9 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 	"argosy.dev/argosy/reconciler/plan/report"
 	"argosy.dev/argosy/reconciler/plan/reviews"
 	"argosy.dev/argosy/webhook"
@@ -142,7 +145,7 @@ func (h *harbor) open(by *githubtest.Account, from *githubtest.Repository) {
 
 func (h *harbor) try() error {
 	err := h.Recheck(
-		h.Context(), fleet.Recheck{Kind: fleet.RecheckPull, Number: h.pullRequest.Number})
+		h.Context(), forge.Recheck{Kind: forge.RecheckPull, Number: h.pullRequest.Number})
 	if err != nil && strings.Contains(err.Error(), secret) {
 		h.Error("the error has the token")
 	}
@@ -156,7 +159,7 @@ func (h *harbor) look() {
 	}
 }
 
-func (h *harbor) record() fleet.PullRecord { return h.records.pulls[h.pullRequest.Number] }
+func (h *harbor) record() forge.PullRecord { return h.records.pulls[h.pullRequest.Number] }
 
 func (h *harbor) state(check string) string {
 	if h.app == nil {
@@ -168,7 +171,7 @@ func (h *harbor) state(check string) string {
 
 // again is what a re-run, or a status under our name that another has set, asks for.
 func (h *harbor) again() error {
-	return h.Recheck(h.Context(), fleet.Recheck{Kind: fleet.RecheckHead,
+	return h.Recheck(h.Context(), forge.Recheck{Kind: forge.RecheckHead,
 		Head: fleet.Revision(h.pullRequest.Head)})
 }
 
@@ -213,7 +216,7 @@ func newPlanner() *planner {
 	return &planner{answer: webhook.Preview{Base: fleet.Revision(strings.Repeat("b", 40)),
 		Files:  []string{"tenants/acme/deployments/checkout.yaml"},
 		Shown:  map[string]string{"tenants/acme/deployments/checkout.yaml": "b1"},
-		Report: &report.Report{}, Hash: "h", Effects: []fleet.Effect{
+		Report: &report.Report{}, Hash: "h", Effects: []mirror.Effect{
 			{Key: checkout, Tenant: "acme", Deletes: true}}}}
 }
 
@@ -263,12 +266,12 @@ var errDown = errors.New("the store is down")
 
 // records keeps what it is given. The save of number failing fails, once.
 type records struct {
-	pulls          map[int]fleet.PullRecord
-	reviewed       map[fleet.Revision]fleet.ReviewedPlan
-	outcomes       map[fleet.ObjectKey]fleet.Outcome
-	asked          []fleet.Recheck
-	agents         []fleet.AgentView
-	pushes         []fleet.Push
+	pulls          map[int]forge.PullRecord
+	reviewed       map[fleet.Revision]forge.ReviewedPlan
+	outcomes       map[fleet.ObjectKey]forge.Outcome
+	asked          []forge.Recheck
+	agents         []view.Agent
+	pushes         []forge.Push
 	saves, failing int
 	askFails       bool
 	pinFails       bool
@@ -276,8 +279,8 @@ type records struct {
 }
 
 func newRecords() *records {
-	return &records{pulls: map[int]fleet.PullRecord{},
-		reviewed: map[fleet.Revision]fleet.ReviewedPlan{}}
+	return &records{pulls: map[int]forge.PullRecord{},
+		reviewed: map[fleet.Revision]forge.ReviewedPlan{}}
 }
 
 func (r *records) save() error {
@@ -287,7 +290,7 @@ func (r *records) save() error {
 	return nil
 }
 
-func (r *records) Ask(_ context.Context, looks []fleet.Recheck) error {
+func (r *records) Ask(_ context.Context, looks []forge.Recheck) error {
 	if r.askFails {
 		return errDown
 	}
@@ -295,12 +298,12 @@ func (r *records) Ask(_ context.Context, looks []fleet.Recheck) error {
 	return nil
 }
 
-func (r *records) PullRecord(_ context.Context, number int) (fleet.PullRecord, bool, error) {
+func (r *records) PullRecord(_ context.Context, number int) (forge.PullRecord, bool, error) {
 	p, ok := r.pulls[number]
 	return p, ok, nil
 }
 
-func (r *records) SavePull(_ context.Context, p fleet.PullRecord) error {
+func (r *records) SavePull(_ context.Context, p forge.PullRecord) error {
 	if err := r.save(); err != nil {
 		return err
 	}
@@ -308,17 +311,17 @@ func (r *records) SavePull(_ context.Context, p fleet.PullRecord) error {
 	return nil
 }
 
-func (r *records) UnsettledPulls(context.Context) (out []fleet.PullRecord, _ error) {
+func (r *records) UnsettledPulls(context.Context) (out []forge.PullRecord, _ error) {
 	for _, p := range r.pulls {
-		if p.State == fleet.PullOpen || !p.Settled {
+		if p.State == forge.PullOpen || !p.Settled {
 			out = append(out, p)
 		}
 	}
-	slices.SortFunc(out, func(a, b fleet.PullRecord) int { return a.Number - b.Number })
+	slices.SortFunc(out, func(a, b forge.PullRecord) int { return a.Number - b.Number })
 	return out, nil
 }
 
-func (r *records) SaveReviewed(_ context.Context, p fleet.ReviewedPlan) error {
+func (r *records) SaveReviewed(_ context.Context, p forge.ReviewedPlan) error {
 	if err := r.save(); err != nil {
 		return err
 	}
@@ -326,31 +329,31 @@ func (r *records) SaveReviewed(_ context.Context, p fleet.ReviewedPlan) error {
 	return nil
 }
 
-func (r *records) Reviewed(_ context.Context, number int, head fleet.Revision) (fleet.ReviewedPlan,
+func (r *records) Reviewed(_ context.Context, number int, head fleet.Revision) (forge.ReviewedPlan,
 	bool, error) {
 	p, ok := r.reviewed[head]
 	return p, ok && p.Number == number, nil
 }
 
-func (r *records) Colliding(_ context.Context, number int, touches []string) (out []fleet.Collision,
+func (r *records) Colliding(_ context.Context, number int, touches []string) (out []forge.Collision,
 	_ error) {
 	for _, p := range r.pulls {
-		other := fleet.Collision{Number: p.Number}
+		other := forge.Collision{Number: p.Number}
 		for _, path := range r.reviewed[p.Head].Touches {
 			if slices.Contains(touches, path) {
 				other.Touches = append(other.Touches, path)
 			}
 		}
-		if p.Number != number && p.State == fleet.PullOpen && len(other.Touches) > 0 {
+		if p.Number != number && p.State == forge.PullOpen && len(other.Touches) > 0 {
 			out = append(out, other)
 		}
 	}
-	slices.SortFunc(out, func(a, b fleet.Collision) int { return a.Number - b.Number })
+	slices.SortFunc(out, func(a, b forge.Collision) int { return a.Number - b.Number })
 	return out, nil
 }
 
-func (r *records) Outcomes(_ context.Context, keys []fleet.ObjectKey) ([]fleet.Outcome, error) {
-	out := make([]fleet.Outcome, len(keys))
+func (r *records) Outcomes(_ context.Context, keys []fleet.ObjectKey) ([]forge.Outcome, error) {
+	out := make([]forge.Outcome, len(keys))
 	for i, k := range keys {
 		out[i] = r.outcomes[k]
 		out[i].Key = k
@@ -359,9 +362,9 @@ func (r *records) Outcomes(_ context.Context, keys []fleet.ObjectKey) ([]fleet.O
 }
 
 // PinOwner keeps the first number of a name.
-func (r *records) PinOwner(_ context.Context, _, name string, id int64) (fleet.OwnerView, error) {
+func (r *records) PinOwner(_ context.Context, _, name string, id int64) (view.Owner, error) {
 	if r.pinFails {
-		return fleet.OwnerView{}, errDown
+		return view.Owner{}, errDown
 	}
 	if r.pins == nil {
 		r.pins = map[string]int64{}
@@ -369,7 +372,7 @@ func (r *records) PinOwner(_ context.Context, _, name string, id int64) (fleet.O
 	if r.pins[name] == 0 {
 		r.pins[name] = id
 	}
-	v := fleet.OwnerView{Name: name, ID: r.pins[name]}
+	v := view.Owner{Name: name, ID: r.pins[name]}
 	if v.ID != id {
 		v.NowID = id
 	}
@@ -377,7 +380,7 @@ func (r *records) PinOwner(_ context.Context, _, name string, id int64) (fleet.O
 }
 
 // Pushes are the stored pushes that end at one of the commits.
-func (r *records) Pushes(_ context.Context, ends []fleet.Revision) (out []fleet.Push, _ error) {
+func (r *records) Pushes(_ context.Context, ends []fleet.Revision) (out []forge.Push, _ error) {
 	for _, p := range r.pushes {
 		if slices.Contains(ends, p.After) {
 			out = append(out, p)
@@ -387,7 +390,7 @@ func (r *records) Pushes(_ context.Context, ends []fleet.Revision) (out []fleet.
 }
 
 // deletions asks who saw the deletions of these commits, the oldest first.
-func (h *harbor) deletions(commits ...fleet.Revision) (map[fleet.ObjectKey]fleet.ReviewedDeletion,
+func (h *harbor) deletions(commits ...fleet.Revision) (map[fleet.ObjectKey]mirror.ReviewedDeletion,
 	error) {
 	var line []reviews.Commit
 	for _, c := range commits {
@@ -397,15 +400,15 @@ func (h *harbor) deletions(commits ...fleet.Revision) (map[fleet.ObjectKey]fleet
 	return seen.Deletions, err
 }
 
-func (r *records) Stops(context.Context, fleet.Scope) ([]fleet.Stop, error) { return nil, nil }
+func (r *records) Stops(context.Context, view.Scope) ([]mirror.Stop, error) { return nil, nil }
 
-func (r *records) Holds(context.Context, fleet.Scope, fleet.Filter, fleet.Page) ([]fleet.Hold,
+func (r *records) Holds(context.Context, view.Scope, view.Filter, view.Page) ([]mirror.Hold,
 	string, error) {
 	return nil, "", nil
 }
 
-func (r *records) Agents(_ context.Context, _ fleet.Scope, by fleet.Filter,
-	_ fleet.Page) (out []fleet.AgentView, _ string, _ error) {
+func (r *records) Agents(_ context.Context, _ view.Scope, by view.Filter,
+	_ view.Page) (out []view.Agent, _ string, _ error) {
 	for _, a := range r.agents {
 		if a.Engine == by.Engine {
 			out = append(out, a)
@@ -414,7 +417,7 @@ func (r *records) Agents(_ context.Context, _ fleet.Scope, by fleet.Filter,
 	return out, "", nil
 }
 
-func (r *records) Engines(context.Context, fleet.Scope, fleet.Filter,
-	fleet.Page) ([]fleet.EngineView, string, error) {
+func (r *records) Engines(context.Context, view.Scope, view.Filter,
+	view.Page) ([]view.Engine, string, error) {
 	return nil, "", nil
 }

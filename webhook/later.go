@@ -4,7 +4,7 @@ import (
 	"errors"
 	"time"
 
-	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
 )
 
 const (
@@ -26,7 +26,7 @@ var errTwice = errors.New("the pull request is being looked at already")
 
 // later makes an error that says "not now" one that says when. Nothing of it has failed, however
 // long it takes.
-func (r *Reviewer) later(l fleet.Recheck, err error) error {
+func (r *Reviewer) later(l forge.Recheck, err error) error {
 	now, key := r.Now(), l.Key()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -41,13 +41,13 @@ func (r *Reviewer) later(l fleet.Recheck, err error) error {
 		}
 		since, r.waiting[key] = now, now
 	}
-	if l.Kind == fleet.RecheckGroup && errors.Is(err, ErrMoved) && now.Sub(since) > abandoned {
+	if l.Kind == forge.RecheckGroup && errors.Is(err, ErrMoved) && now.Sub(since) > abandoned {
 		delete(r.waiting, key)
 		r.Log.Info("a commit of the merge queue is not judged: the queue has let go of it", "ref",
 			l.Ref, "head", l.Head)
 		return nil
 	}
-	return &fleet.ForgeBusy{Until: now.Add(min(max(now.Sub(since)/4, soonest), latest)), Err: err}
+	return &forge.Busy{Until: now.Add(min(max(now.Sub(since)/4, soonest), latest)), Err: err}
 }
 
 func notNow(err error) bool {

@@ -7,6 +7,9 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 	"argosy.dev/argosy/webhook/review"
 )
 
@@ -23,7 +26,7 @@ const (
 // Step is one revision as it was recorded, of a branch that went on by one commit.
 type Step struct {
 	Head    fleet.Revision
-	Effects []fleet.Effect
+	Effects []mirror.Effect
 }
 
 // remember keeps what a step did, to hold it against what was reviewed. What was forgotten since,
@@ -37,7 +40,7 @@ func (r *Reviewer) remember(s Step) {
 	}
 }
 
-func (r *Reviewer) step(head fleet.Revision) []fleet.Effect {
+func (r *Reviewer) step(head fleet.Revision) []mirror.Effect {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, s := range r.steps {
@@ -49,7 +52,7 @@ func (r *Reviewer) step(head fleet.Revision) []fleet.Effect {
 }
 
 // merged tells of the result as far as it has come.
-func (r *Reviewer) merged(ctx context.Context, record fleet.PullRecord) error {
+func (r *Reviewer) merged(ctx context.Context, record forge.PullRecord) error {
 	if record.Settled {
 		return r.Records.SavePull(ctx, record)
 	}
@@ -76,7 +79,7 @@ func (r *Reviewer) merged(ctx context.Context, record fleet.PullRecord) error {
 }
 
 // outcome gathers what became of what was reviewed.
-func (r *Reviewer) outcome(ctx context.Context, f *review.Facts, over bool) ([]fleet.Outcome,
+func (r *Reviewer) outcome(ctx context.Context, f *review.Facts, over bool) ([]forge.Outcome,
 	error) {
 	applied, includes, err := r.Planner.Applied(ctx, f.Record.MergeCommit)
 	if err != nil {
@@ -106,14 +109,14 @@ func (r *Reviewer) outcome(ctx context.Context, f *review.Facts, over bool) ([]f
 	if f.Engines, err = r.engines(ctx, engines); err != nil {
 		return nil, err
 	}
-	if f.Stops, err = r.Records.Stops(ctx, fleet.Scope{}); err != nil {
+	if f.Stops, err = r.Records.Stops(ctx, view.Scope{}); err != nil {
 		return nil, err
 	}
 	return r.Records.Outcomes(ctx, slices.Collect(maps.Keys(keys)))
 }
 
 // changedBy is the files that a pull request changes, as far as that is known.
-func changedBy(record fleet.PullRecord, p fleet.ReviewedPlan) map[string]bool {
+func changedBy(record forge.PullRecord, p forge.ReviewedPlan) map[string]bool {
 	files := map[string]bool{}
 	for path := range record.Shown {
 		files[path] = true
@@ -126,12 +129,12 @@ func changedBy(record fleet.PullRecord, p fleet.ReviewedPlan) map[string]bool {
 
 // holds is what holds back something of these objects and files, and only as far as it does.
 func (r *Reviewer) holds(ctx context.Context, keys map[fleet.ObjectKey]bool,
-	files map[string]bool) ([]fleet.Hold, error) {
-	all, _, err := r.Records.Holds(ctx, fleet.Scope{}, fleet.Filter{}, fleet.Page{Limit: 1000})
+	files map[string]bool) ([]mirror.Hold, error) {
+	all, _, err := r.Records.Holds(ctx, view.Scope{}, view.Filter{}, view.Page{Limit: 1000})
 	if err != nil {
 		return nil, err
 	}
-	var out []fleet.Hold
+	var out []mirror.Hold
 	for _, h := range all {
 		h.Items = slices.DeleteFunc(slices.Clone(h.Items), func(k fleet.ObjectKey) bool {
 			return !keys[k]
@@ -145,7 +148,7 @@ func (r *Reviewer) holds(ctx context.Context, keys map[fleet.ObjectKey]bool,
 }
 
 // follow says when the result is looked at next.
-func (r *Reviewer) follow(record fleet.PullRecord, now time.Time, age time.Duration) {
+func (r *Reviewer) follow(record forge.PullRecord, now time.Time, age time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if record.Settled {
@@ -164,21 +167,21 @@ func (r *Reviewer) resume(ctx context.Context) {
 		return
 	}
 	for _, record := range records {
-		if record.State == fleet.PullMerged {
+		if record.State == forge.PullMerged {
 			r.follow(record, r.Now(), 0)
 		}
 	}
 }
 
 // due is the looks at results that it is time for.
-func (r *Reviewer) due() []fleet.Recheck {
+func (r *Reviewer) due() []forge.Recheck {
 	now := r.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var looks []fleet.Recheck
+	var looks []forge.Recheck
 	for _, number := range slices.Sorted(maps.Keys(r.following)) {
 		if !now.Before(r.following[number]) {
-			looks = append(looks, fleet.Recheck{Kind: fleet.RecheckPull, Number: number})
+			looks = append(looks, forge.Recheck{Kind: forge.RecheckPull, Number: number})
 			r.following[number] = now.Add(followSlowly) // until the look says otherwise
 		}
 	}
@@ -187,9 +190,9 @@ func (r *Reviewer) due() []fleet.Recheck {
 
 // closed ends the work on a pull request that was closed without a merge, or that is to be merged
 // elsewhere now.
-func (r *Reviewer) closed(ctx context.Context, record fleet.PullRecord) error {
-	if record.State == fleet.PullOpen {
-		record.State = fleet.PullClosed // of no concern to the branch that is applied
+func (r *Reviewer) closed(ctx context.Context, record forge.PullRecord) error {
+	if record.State == forge.PullOpen {
+		record.State = forge.PullClosed // of no concern to the branch that is applied
 	}
 	if record.Settled {
 		return r.Records.SavePull(ctx, record)

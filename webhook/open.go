@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
+	"argosy.dev/argosy/fleet/view"
 	"argosy.dev/argosy/reconciler/plan/report"
 	"argosy.dev/argosy/webhook/review"
 )
@@ -24,7 +26,7 @@ func refOf(number int) string { return fmt.Sprintf("refs/pull/%d/head", number) 
 // open judges an open pull request and reports what it comes to. What is said is kept before it is
 // said, and that it was said after: whatever is cut off in between is done again, and has the same
 // outcome.
-func (r *Reviewer) open(ctx context.Context, record fleet.PullRecord) error {
+func (r *Reviewer) open(ctx context.Context, record forge.PullRecord) error {
 	comments, reviews, err := r.Forge.Conversation(ctx, record.Number)
 	if err != nil {
 		return err
@@ -68,9 +70,9 @@ func (r *Reviewer) open(ctx context.Context, record fleet.PullRecord) error {
 }
 
 // sighting is the first look at a head, with what had been said by then.
-func sighting(head fleet.Revision, now time.Time, comments []fleet.Comment,
-	reviews []fleet.Review) *fleet.Sighting {
-	s := &fleet.Sighting{Head: head, At: now}
+func sighting(head fleet.Revision, now time.Time, comments []forge.Comment,
+	reviews []forge.Review) *forge.Sighting {
+	s := &forge.Sighting{Head: head, At: now}
 	for _, c := range comments {
 		s.Comment = max(s.Comment, c.ID)
 	}
@@ -104,10 +106,10 @@ func (r *Reviewer) obey(ctx context.Context, facts review.Facts, preview Preview
 }
 
 // facts gathers what is known of an open pull request.
-func (r *Reviewer) facts(ctx context.Context, record fleet.PullRecord, reviews []fleet.Review,
+func (r *Reviewer) facts(ctx context.Context, record forge.PullRecord, reviews []forge.Review,
 	said []review.Said) (review.Facts, Preview, error) {
 	f := review.Facts{Now: r.Now(), Record: record, Reviews: reviews,
-		Permissions: map[int64]fleet.Permission{}}
+		Permissions: map[int64]forge.Permission{}}
 	preview, err := r.preview(ctx, &f, refOf(record.Number))
 	if err != nil {
 		return f, preview, err
@@ -156,7 +158,7 @@ func (r *Reviewer) preview(ctx context.Context, f *review.Facts, ref string) (Pr
 // planned plans the head, or reads it only, if it is a fork's that nobody has looked at. While the
 // branch's head is being applied the plan that was made of the same head and the same base stands:
 // nothing else would come of it.
-func (r *Reviewer) planned(ctx context.Context, record fleet.PullRecord, ref string) (Preview,
+func (r *Reviewer) planned(ctx context.Context, record forge.PullRecord, ref string) (Preview,
 	error) {
 	if record.Fork && (record.Tested == nil || record.Tested.Head != record.Head) {
 		return r.Planner.Parse(ctx, ref, record.Head)
@@ -200,7 +202,7 @@ func (r *Reviewer) surroundings(ctx context.Context, f *review.Facts, p Preview)
 		review.Touched(slices.Concat(f.Files, f.Conflicts, f.Kept))); err != nil {
 		return err
 	}
-	if f.Stops, err = r.Records.Stops(ctx, fleet.Scope{}); err != nil {
+	if f.Stops, err = r.Records.Stops(ctx, view.Scope{}); err != nil {
 		return err
 	}
 	if p.Report == nil {
@@ -221,8 +223,8 @@ func (r *Reviewer) surroundings(ctx context.Context, f *review.Facts, p Preview)
 }
 
 func (r *Reviewer) standing(ctx context.Context,
-	keys []fleet.ObjectKey) (map[fleet.ObjectKey]fleet.Outcome, error) {
-	out := map[fleet.ObjectKey]fleet.Outcome{}
+	keys []fleet.ObjectKey) (map[fleet.ObjectKey]forge.Outcome, error) {
+	out := map[fleet.ObjectKey]forge.Outcome{}
 	if len(keys) == 0 {
 		return out, nil
 	}
@@ -258,7 +260,7 @@ func (r *Reviewer) engine(ctx context.Context, name fleet.EngineName) (review.En
 		return e, err
 	}
 	e.State = spec.State
-	views, _, err := r.Records.Engines(ctx, fleet.Scope{}, fleet.Filter{Engine: name}, fleet.Page{
+	views, _, err := r.Records.Engines(ctx, view.Scope{}, view.Filter{Engine: name}, view.Page{
 		Limit: 1})
 	if err != nil {
 		return e, err
@@ -277,7 +279,7 @@ func (r *Reviewer) engine(ctx context.Context, name fleet.EngineName) (review.En
 func (r *Reviewer) behindAgent(ctx context.Context, name fleet.EngineName,
 	e review.Engine) (review.Engine, error) {
 	e.Agent = &review.Agent{}
-	views, _, err := r.Records.Agents(ctx, fleet.Scope{}, fleet.Filter{Engine: name}, fleet.Page{
+	views, _, err := r.Records.Agents(ctx, view.Scope{}, view.Filter{Engine: name}, view.Page{
 		Limit: 2})
 	if err != nil {
 		return e, err
@@ -327,7 +329,7 @@ func (r *Reviewer) owned(ctx context.Context, tenants []fleet.TenantName) ([]rev
 }
 
 // keep stores the plan that reviewers are about to see, and what is known of the pull request.
-func (r *Reviewer) keep(ctx context.Context, record *fleet.PullRecord, p Preview,
+func (r *Reviewer) keep(ctx context.Context, record *forge.PullRecord, p Preview,
 	v review.Verdict) error {
 	record.Verdict, record.Tenants, record.Consented, record.Shown, record.ShownAt = v.Line,
 		v.Tenants, "", nil, ""
@@ -350,7 +352,7 @@ func (r *Reviewer) keep(ctx context.Context, record *fleet.PullRecord, p Preview
 	if err != nil {
 		return fmt.Errorf("pull request %d: its plan: %w", record.Number, err)
 	}
-	return r.Records.SaveReviewed(ctx, fleet.ReviewedPlan{
+	return r.Records.SaveReviewed(ctx, forge.ReviewedPlan{
 		Number: record.Number, Base: p.Base, Head: record.Head, Hash: p.Hash, Report: report,
 		Effects: p.Effects, Touches: p.Files, At: r.Now(),
 	})
@@ -375,7 +377,7 @@ func (r *Reviewer) report(ctx context.Context, f review.Facts, v review.Verdict)
 }
 
 // say brings our comment to this text.
-func (r *Reviewer) say(ctx context.Context, record fleet.PullRecord, body string) error {
+func (r *Reviewer) say(ctx context.Context, record forge.PullRecord, body string) error {
 	said := digest(body)
 	if said == record.Said {
 		return r.Records.SavePull(ctx, record)

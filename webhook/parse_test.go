@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
 )
 
 var sha = strings.Repeat("ab", 20)
@@ -14,26 +15,26 @@ var sha = strings.Repeat("ab", 20)
 func TestWhatEachEventAsksToLookAt(t *testing.T) {
 	for name, c := range map[string]struct {
 		event, body string
-		want        []fleet.Recheck
+		want        []forge.Recheck
 	}{
-		"a push to the branch": {"push", `{"ref":"refs/heads/main"}`, []fleet.Recheck{
-			{Kind: fleet.RecheckBranch}}},
+		"a push to the branch": {"push", `{"ref":"refs/heads/main"}`, []forge.Recheck{
+			{Kind: forge.RecheckBranch}}},
 		"a push to another branch":   {"push", `{"ref":"refs/heads/feature"}`, nil},
 		"a tag of the branch's name": {"push", `{"ref":"refs/tags/main"}`, nil},
 		"the branch's end": {"push", `{"ref":"refs/heads/main","deleted":true}`,
-			[]fleet.Recheck{{Kind: fleet.RecheckBranch}}},
+			[]forge.Recheck{{Kind: forge.RecheckBranch}}},
 		"a pull request": {
 			"pull_request", `{"action":"synchronize","number":7,"pull_request":{"number":7}}`,
-			[]fleet.Recheck{{Kind: fleet.RecheckPull, Number: 7}}},
+			[]forge.Recheck{{Kind: forge.RecheckPull, Number: 7}}},
 		"a pull request without a number": {"pull_request", `{"action":"synchronize"}`, sweep()},
 		"a review": {"pull_request_review", `{"pull_request":{"number":7}}`,
-			[]fleet.Recheck{{Kind: fleet.RecheckPull, Number: 7}}},
+			[]forge.Recheck{{Kind: forge.RecheckPull, Number: 7}}},
 		"a review on Gitea": {"pull_request_approved",
-			`{"action":"reviewed","pull_request":{"number":7}}`, []fleet.Recheck{
-				{Kind: fleet.RecheckPull, Number: 7}}},
+			`{"action":"reviewed","pull_request":{"number":7}}`, []forge.Recheck{
+				{Kind: forge.RecheckPull, Number: 7}}},
 		"a comment": {
 			"issue_comment", `{"action":"created","issue":{"number":7,"pull_request":{"url":"x"}}}`,
-			[]fleet.Recheck{{Kind: fleet.RecheckPull, Number: 7}}},
+			[]forge.Recheck{{Kind: forge.RecheckPull, Number: 7}}},
 		"a comment on an issue": {
 			"issue_comment", `{"action":"created","issue":{"number":7}}`, nil},
 		"a comment on an issue, null": {
@@ -42,20 +43,20 @@ func TestWhatEachEventAsksToLookAt(t *testing.T) {
 			"issue_comment", `{"action":"edited","issue":{"number":7,"pull_request":{}}}`, nil},
 		"a re-run": {
 			"check_run", `{"action":"rerequested","check_run":{"head_sha":"` + sha + `"}}`,
-			[]fleet.Recheck{{Kind: fleet.RecheckHead, Head: fleet.Revision(sha)}}},
+			[]forge.Recheck{{Kind: forge.RecheckHead, Head: fleet.Revision(sha)}}},
 		"a re-run of the suite": {
 			"check_suite", `{"action":"rerequested","check_suite":{"head_sha":"` + sha + `"}}`,
-			[]fleet.Recheck{{Kind: fleet.RecheckHead, Head: fleet.Revision(sha)}}},
+			[]forge.Recheck{{Kind: forge.RecheckHead, Head: fleet.Revision(sha)}}},
 		"a check that ended": {
 			"check_run", `{"action":"completed","check_run":{"head_sha":"` + sha + `"}}`, nil},
 		"a merge group": {
 			"merge_group", `{"action":"checks_requested","merge_group":{"head_sha":"` + sha +
-				`","head_ref":"refs/heads/gh-readonly-queue/main/pr-7-x","base_ref":"refs/heads/main"}}`, []fleet.Recheck{{Kind: fleet.RecheckGroup, Head: fleet.Revision(sha), Ref: "refs/heads/gh-readonly-queue/main/pr-7-x"}}},
+				`","head_ref":"refs/heads/gh-readonly-queue/main/pr-7-x","base_ref":"refs/heads/main"}}`, []forge.Recheck{{Kind: forge.RecheckGroup, Head: fleet.Revision(sha), Ref: "refs/heads/gh-readonly-queue/main/pr-7-x"}}},
 		"a merge group of another branch": {
 			"merge_group", `{"action":"checks_requested","merge_group":{"head_sha":"` + sha +
 				`","head_ref":"refs/heads/x","base_ref":"refs/heads/dev"}}`, nil},
 		"a status under our name": {"status", `{"context":"argosy/plan","sha":"` + sha +
-			`"}`, []fleet.Recheck{{Kind: fleet.RecheckHead, Head: fleet.Revision(sha)}}},
+			`"}`, []forge.Recheck{{Kind: forge.RecheckHead, Head: fleet.Revision(sha)}}},
 		"a status of others": {"status", `{"context":"ci","sha":"` + sha + `"}`, nil},
 		"an installation":    {"installation", `{"action":"suspend"}`, sweep()},
 		"another repository's": {
@@ -118,9 +119,9 @@ func FuzzParse(f *testing.F) {
 		}
 		for _, l := range looks {
 			switch {
-			case l.Kind == fleet.RecheckPull && l.Number <= 0:
+			case l.Kind == forge.RecheckPull && l.Number <= 0:
 				t.Errorf("a pull request without a number: %+v", l)
-			case (l.Kind == fleet.RecheckHead || l.Kind == fleet.RecheckGroup) && len(l.Head) != 40:
+			case (l.Kind == forge.RecheckHead || l.Kind == forge.RecheckGroup) && len(l.Head) != 40:
 				t.Errorf("a head that is none: %+v", l)
 			}
 		}

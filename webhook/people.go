@@ -8,7 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
+	"argosy.dev/argosy/fleet/view"
 	"argosy.dev/argosy/webhook/review"
 )
 
@@ -22,7 +23,7 @@ type people struct {
 	forge People
 	host  string
 	pins  interface {
-		PinOwner(ctx context.Context, host, name string, id int64) (fleet.OwnerView, error)
+		PinOwner(ctx context.Context, host, name string, id int64) (view.Owner, error)
 	}
 	log *slog.Logger
 	now func() time.Time
@@ -32,7 +33,7 @@ type people struct {
 }
 
 type lookedUp struct {
-	people  []fleet.Person
+	people  []forge.Person
 	unknown bool
 	changed *review.Changed
 	until   time.Time
@@ -82,7 +83,7 @@ func (p *people) ask(ctx context.Context, account string) (lookedUp, error) {
 func (p *people) lookUp(ctx context.Context, account string) (lookedUp, error) {
 	a := lookedUp{until: p.now().Add(remembered)}
 	found, err := p.forge.Owner(ctx, account)
-	if errors.Is(err, fleet.ErrNoSuchOwner) {
+	if errors.Is(err, forge.ErrNoSuchOwner) {
 		a.unknown = true
 		return a, nil
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
 	"argosy.dev/argosy/webhook/github/githubtest"
 )
 
@@ -17,7 +18,7 @@ func (h *harbor) later() { h.now = h.now.Add(2 * time.Minute) }
 func (h *harbor) consents() bool {
 	h.Helper()
 	h.look()
-	return h.state(fleet.CheckOwners) == "success" && h.record().Consented != ""
+	return h.state(forge.CheckOwners) == "success" && h.record().Consented != ""
 }
 
 // Whoever takes the login of an owner does not count, and the pull request says why and what to do,
@@ -113,8 +114,8 @@ func TestDirectPushesOfATakenNameDoNotCount(t *testing.T) {
 	brought := commit(after, contents{file: "2"})
 	pushedBy := func(a *githubtest.Account) bool {
 		h.later()
-		h.records.pushes = []fleet.Push{
-			{Before: "base", After: after, By: fleet.Person{ID: a.ID, Login: a.Login},
+		h.records.pushes = []forge.Push{
+			{Before: "base", After: after, By: forge.Person{ID: a.ID, Login: a.Login},
 				At: h.now.Add(-time.Minute)}}
 		return len(h.paths(brought)) > 0
 	}

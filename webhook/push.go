@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
 )
 
 // pushPayload is what a push delivery says of who pushed. The sender is an account of the Git host,
@@ -29,7 +30,7 @@ type pushPayload struct {
 // PushOf is the push to the branch that a signed delivery tells of, nil when it tells of none. Only
 // this very repository is believed. On a push with a deploy key the sender and the pusher differ:
 // it is nobody's.
-func PushOf(event string, body []byte, branch string, repository int64) *fleet.Push {
+func PushOf(event string, body []byte, branch string, repository int64) *forge.Push {
 	var p pushPayload
 	if event != "push" || json.Unmarshal(body, &p) != nil {
 		return nil
@@ -44,8 +45,8 @@ func PushOf(event string, body []byte, branch string, repository int64) *fleet.P
 		p.Pusher.Login != p.Sender.Login:
 		return nil
 	}
-	return &fleet.Push{
+	return &forge.Push{
 		Before: fleet.Revision(p.Before), After: fleet.Revision(p.After),
-		By: fleet.Person{ID: p.Sender.ID, Login: p.Sender.Login},
+		By: forge.Person{ID: p.Sender.ID, Login: p.Sender.Login},
 	}
 }

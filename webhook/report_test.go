@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
 )
 
 // located are problems in the file that the pull request changes, line by line.
@@ -103,7 +104,7 @@ func TestAppReportsTheLines(t *testing.T) {
 	h.open(h.bob, nil)
 	h.planner.answer.Problems = located(120)
 	h.look()
-	run := h.repo.Runs(h.app, h.pullRequest.Head)[fleet.CheckValidate]
+	run := h.repo.Runs(h.app, h.pullRequest.Head)[forge.CheckValidate]
 	if run.Conclusion != "failure" || len(run.Annotations) != 120 ||
 		len(h.repo.Statuses(h.pullRequest.Head)) != 0 {
 		t.Fatalf("%s with %d annotations and statuses %v", run.Conclusion, len(run.Annotations),
@@ -115,13 +116,13 @@ func TestAppReportsTheLines(t *testing.T) {
 		"no. 119 is not known\nfix: leave it out") {
 		t.Errorf("%+v", last)
 	}
-	if got := h.state(fleet.CheckOwners); got != "in_progress" {
+	if got := h.state(forge.CheckOwners); got != "in_progress" {
 		t.Errorf("an approval that is missing is %q", got)
 	}
 	h.planner.answer.Problems = nil
 	h.pullRequest.Review(h.alice, "APPROVED")
 	h.look()
-	run = h.repo.Runs(h.app, h.pullRequest.Head)[fleet.CheckValidate]
+	run = h.repo.Runs(h.app, h.pullRequest.Head)[forge.CheckValidate]
 	if h.states() != "argosy/validate=success argosy/plan=success argosy/owners=success " ||
 		len(run.Annotations) != 0 || len(h.ours()) != 1 {
 		t.Errorf("%s, still with %d annotations", h.states(), len(run.Annotations))
@@ -159,7 +160,7 @@ func TestNewHeadTakesProblemsBack(t *testing.T) {
 	h.open(h.bob, nil)
 	h.planner.answer.Problems = located(1)
 	h.look()
-	if text := h.comment(); h.state(fleet.CheckValidate) != "failure" ||
+	if text := h.comment(); h.state(forge.CheckValidate) != "failure" ||
 		!strings.Contains(text, "checkout.yaml:1:3") ||
 		!strings.Contains(text, "field no. 0 is not known") {
 		t.Fatal(text)
@@ -167,7 +168,7 @@ func TestNewHeadTakesProblemsBack(t *testing.T) {
 	h.planner.answer.Problems = nil
 	h.pullRequest.Push()
 	h.look()
-	if text := h.comment(); h.state(fleet.CheckValidate) != "success" ||
+	if text := h.comment(); h.state(forge.CheckValidate) != "success" ||
 		strings.Contains(text, "not known") {
 		t.Error(text)
 	}

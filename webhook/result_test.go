@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/webhook"
 )
 
@@ -14,11 +16,11 @@ var cart = fleet.ObjectKey{Engine: "eu-1", Kind: fleet.ObjectApplication, Name: 
 // applied is a harbor whose pull request changes two Applications and is merged and applied.
 func applied(t *testing.T) *harbor {
 	h := newHarbor(t)
-	h.planner.answer.Effects = []fleet.Effect{
+	h.planner.answer.Effects = []mirror.Effect{
 		{Key: checkout, Tenant: "acme", Environment: "prod", Deployment: "checkout", Hash: "m1"},
 		{Key: cart, Tenant: "acme", Environment: "prod", Deployment: "cart", Hash: "m2"},
 	}
-	h.records.outcomes = map[fleet.ObjectKey]fleet.Outcome{}
+	h.records.outcomes = map[fleet.ObjectKey]forge.Outcome{}
 	h.open(h.bob, nil)
 	h.look()
 	h.pullRequest.Merge(1)
@@ -26,9 +28,9 @@ func applied(t *testing.T) *harbor {
 	return h
 }
 
-func (h *harbor) comes(k fleet.ObjectKey, hash string, health fleet.HealthState, message string) {
-	h.records.outcomes[k] = fleet.Outcome{Present: true, Hash: hash, Apply: fleet.ApplyApplied,
-		Sync: fleet.SyncSynced, Health: health, Message: message}
+func (h *harbor) comes(k fleet.ObjectKey, hash string, health mirror.HealthState, message string) {
+	h.records.outcomes[k] = forge.Outcome{Present: true, Hash: hash, Apply: mirror.ApplyApplied,
+		Sync: mirror.SyncSynced, Health: health, Message: message}
 }
 
 func (h *harbor) says(words ...string) {
@@ -44,22 +46,22 @@ func TestResultSettlesOnceAllIsWell(t *testing.T) {
 	h := applied(t)
 	h.look()
 	h.says("⏳ Merged: 0 of 2 Applications done", "not there yet")
-	h.comes(checkout, "m1", fleet.HealthHealthy, "")
-	h.comes(cart, "m2", fleet.HealthDegraded, "the pod crashes: @all <b>")
+	h.comes(checkout, "m1", mirror.HealthHealthy, "")
+	h.comes(cart, "m2", mirror.HealthDegraded, "the pod crashes: @all <b>")
 	h.look()
 	h.says("❌ Merged: 1 of 2 Applications is not well",
 		"Synced, Degraded: `the pod crashes: @all <b>`", "Synced, Healthy")
 	if h.record().Settled {
 		t.Fatal("what is degraded is settled")
 	}
-	h.comes(cart, "m2", fleet.HealthHealthy, "")
+	h.comes(cart, "m2", mirror.HealthHealthy, "")
 	h.look()
 	h.says("✅ Merged: 2 Applications Synced and Healthy")
 	if text := h.comment(); !h.record().Settled || strings.Contains(text, "crashes") {
 		t.Errorf("settled %t: %s", h.record().Settled, text)
 	}
 	before, text := h.writes(), h.comment()
-	h.comes(cart, "m2", fleet.HealthDegraded, "later")
+	h.comes(cart, "m2", mirror.HealthDegraded, "later")
 	h.look()
 	if h.writes() != before || h.comment() != text {
 		t.Error("what is settled is told of again")
@@ -86,12 +88,12 @@ func TestResultHoldsTheStepAgainstTheReview(t *testing.T) {
 	h := applied(t)
 	merge := fleet.Revision(h.pullRequest.Merged)
 	h.Recorded(t.Context(), []fleet.TenantName{"acme"}, &webhook.Step{
-		Head: merge, Effects: []fleet.Effect{
+		Head: merge, Effects: []mirror.Effect{
 			{Key: checkout, Tenant: "acme", Environment: "prod", Deployment: "checkout",
 				Hash: "m1"},
 			{Key: cart, Tenant: "acme", Environment: "prod", Deployment: "cart", Deletes: true},
 		}})
-	h.comes(checkout, "m1", fleet.HealthHealthy, "")
+	h.comes(checkout, "m1", mirror.HealthHealthy, "")
 	h.look()
 	h.says("What came is not what was reviewed", "it is to be deleted")
 }
@@ -103,7 +105,7 @@ func TestClosedWithoutAMerge(t *testing.T) {
 	h.pullRequest.Close()
 	h.look()
 	h.says("Closed without a merge: nothing of it takes effect.")
-	if got := h.record(); got.State != fleet.PullClosed || !got.Settled ||
+	if got := h.record(); got.State != forge.PullClosed || !got.Settled ||
 		strings.Contains(h.comment(), "approve") {
 		t.Errorf("%+v, %s", got, h.comment())
 	}

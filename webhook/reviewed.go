@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/reconciler/plan/reviews"
 )
 
@@ -31,7 +33,7 @@ const (
 // error says that not everything is known; what is returned with it holds all the same.
 func (r *Reviewer) Reviewed(ctx context.Context, base fleet.Revision,
 	commits []reviews.Commit) (reviews.Reviewed, error) {
-	out := reviews.Reviewed{Deletions: map[fleet.ObjectKey]fleet.ReviewedDeletion{}}
+	out := reviews.Reviewed{Deletions: map[fleet.ObjectKey]mirror.ReviewedDeletion{}}
 	if len(commits) > mostCommits {
 		return out,
 			fmt.Errorf(
@@ -57,7 +59,7 @@ type span struct {
 	commits []reviews.Commit
 	at      map[fleet.Revision]int // index in commits
 	merges  map[int]bool           // those of commits that a pull request was merged as
-	seen    map[fleet.ObjectKey]fleet.ReviewedDeletion
+	seen    map[fleet.ObjectKey]mirror.ReviewedDeletion
 }
 
 // pullsIn finds the pull requests that were merged within the span.
@@ -88,7 +90,7 @@ func (r *Reviewer) pullIn(ctx context.Context, s *span, number int) error {
 		return err
 	}
 	i, within := s.at[pull.MergeCommit]
-	if pull.State != fleet.PullMerged || pull.Base != r.Branch || !within {
+	if pull.State != forge.PullMerged || pull.Base != r.Branch || !within {
 		return nil // it merely contains the commit
 	}
 	s.merges[i] = true
@@ -111,7 +113,7 @@ func (r *Reviewer) pullIn(ctx context.Context, s *span, number int) error {
 		if !e.Deletes || e.Key.Kind != fleet.ObjectApplication {
 			continue
 		}
-		d := fleet.ReviewedDeletion{Key: e.Key, Pull: number}
+		d := mirror.ReviewedDeletion{Key: e.Key, Pull: number}
 		if c := record.Cleared; c != nil && c.Head == pull.Head && slices.Contains(c.Deletions,
 			e.Key) {
 			d.Approved, d.By = true, "github:"+c.By.Login+" ("+strconv.FormatInt(c.By.ID, 10)+")"
@@ -154,7 +156,7 @@ func (r *Reviewer) pushesIn(ctx context.Context, s *span) error {
 
 // pushed is the commits that a push has brought, as indexes; false when they are not all of the
 // span, or one of them is a merge.
-func (s *span) pushed(p fleet.Push) (first, last int, ok bool) {
+func (s *span) pushed(p forge.Push) (first, last int, ok bool) {
 	last, ok = s.at[p.After]
 	if !ok {
 		return 0, 0, false

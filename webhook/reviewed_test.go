@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
 	"argosy.dev/argosy/reconciler/plan/reviews"
 	"argosy.dev/argosy/webhook"
 	"argosy.dev/argosy/webhook/github/githubtest"
@@ -73,32 +74,32 @@ func TestDirectPushesCountForListedAccountsOnly(t *testing.T) {
 	line := []reviews.Commit{commit(first, contents{file: "1"}),
 		commit(second, contents{victim: "2"})}
 	for name, c := range map[string]struct {
-		push func(h *harbor) fleet.Push
+		push func(h *harbor) forge.Push
 		want contents
 	}{
 		"a listed account": {
-			func(h *harbor) fleet.Push {
-				return fleet.Push{Before: base, After: second, By: h.person(h.alice)}
+			func(h *harbor) forge.Push {
+				return forge.Push{Before: base, After: second, By: h.person(h.alice)}
 			}, contents{file: "1", victim: "2"}},
 		"a part of it": {
-			func(h *harbor) fleet.Push {
-				return fleet.Push{Before: first, After: second, By: h.person(h.alice)}
+			func(h *harbor) forge.Push {
+				return forge.Push{Before: first, After: second, By: h.person(h.alice)}
 			}, contents{victim: "2"}},
 		"a pinned account": {
-			func(h *harbor) fleet.Push {
-				return fleet.Push{Before: base, After: second, By: fleet.Person{ID: 4711}}
+			func(h *harbor) forge.Push {
+				return forge.Push{Before: base, After: second, By: forge.Person{ID: 4711}}
 			}, contents{file: "1", victim: "2"}},
 		"another account": {
-			func(h *harbor) fleet.Push {
-				return fleet.Push{Before: base, After: second, By: h.person(h.bob)}
+			func(h *harbor) forge.Push {
+				return forge.Push{Before: base, After: second, By: h.person(h.bob)}
 			}, contents{}},
-		"another account that bears the login": {func(h *harbor) fleet.Push {
-			return fleet.Push{Before: base, After: second, By: fleet.Person{ID: h.alice.ID + 1000,
+		"another account that bears the login": {func(h *harbor) forge.Push {
+			return forge.Push{Before: base, After: second, By: forge.Person{ID: h.alice.ID + 1000,
 				Login: "alice"}}
 		}, contents{}},
 		"from elsewhere": {
-			func(h *harbor) fleet.Push {
-				return fleet.Push{Before: "else", After: second, By: h.person(h.alice)}
+			func(h *harbor) forge.Push {
+				return forge.Push{Before: "else", After: second, By: h.person(h.alice)}
 			}, contents{}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -106,7 +107,7 @@ func TestDirectPushesCountForListedAccountsOnly(t *testing.T) {
 			h.DirectPush = []string{"github:alice", "github:carol#4711"}
 			push := c.push(h)
 			push.At = h.now.Add(-time.Minute)
-			h.records.pushes = []fleet.Push{push}
+			h.records.pushes = []forge.Push{push}
 			if d := cmp.Diff(c.want, h.paths(line...)); d != "" {
 				t.Error(d)
 			}
@@ -126,7 +127,7 @@ func TestAMergeByAListedAccountIsNoDirectPush(t *testing.T) {
 	h.look()
 	merged := h.pullRequest.Merge(2)
 	first, last := fleet.Revision(merged[0]), fleet.Revision(merged[1])
-	h.records.pushes = []fleet.Push{{Before: "base", After: last, By: h.person(h.alice),
+	h.records.pushes = []forge.Push{{Before: "base", After: last, By: h.person(h.alice),
 		At: h.now.Add(-time.Minute)}}
 	if got := h.paths(commit(first, contents{victim: "bad"}),
 		commit(last, contents{file: "2"})); len(got) != 0 {
@@ -138,7 +139,7 @@ func TestAYoungPushIsNotKnownToBeADirectOne(t *testing.T) {
 	h := newHarbor(t)
 	h.DirectPush = []string{"github:alice"}
 	const pushed = fleet.Revision("1111111111111111111111111111111111111111")
-	h.records.pushes = []fleet.Push{{Before: "base", After: pushed, By: h.person(h.alice),
+	h.records.pushes = []forge.Push{{Before: "base", After: pushed, By: h.person(h.alice),
 		At: h.now}}
 	seen, err := h.Reviewed(t.Context(), "base", []reviews.Commit{
 		commit(pushed, contents{file: "1"})})
@@ -175,12 +176,12 @@ func TestPushOf(t *testing.T) {
 			a, after, repository, sender, pusher)
 	}
 	const alice = `{"id":7,"login":"alice"}`
-	want := &fleet.Push{Before: a, After: b, By: fleet.Person{ID: 7, Login: "alice"}}
+	want := &forge.Push{Before: a, After: b, By: forge.Person{ID: 7, Login: "alice"}}
 	for name, c := range map[string]struct {
 		event string
 		body  []byte
 		repo  int64
-		want  *fleet.Push
+		want  *forge.Push
 	}{
 		"GitHub's": {
 			"push", payload("refs/heads/main", b, 5, alice, `{"name":"alice","email":"x"}`), 5,
@@ -207,8 +208,8 @@ func TestPushOf(t *testing.T) {
 	}
 }
 
-func (h *harbor) person(a *githubtest.Account) fleet.Person {
-	return fleet.Person{ID: a.ID, Login: a.Login}
+func (h *harbor) person(a *githubtest.Account) forge.Person {
+	return forge.Person{ID: a.ID, Login: a.Login}
 }
 
 // A pull request of two tenants that is merged with the approval of one: the files of that one were
@@ -223,7 +224,7 @@ func TestAnApprovalOfOneTenantIsForItsFilesAlone(t *testing.T) {
 	h.look()
 	h.pullRequest.Review(h.alice, "APPROVED")
 	h.look()
-	if got := h.record(); got.Consented != "" || h.state(fleet.CheckOwners) == "success" {
+	if got := h.record(); got.Consented != "" || h.state(forge.CheckOwners) == "success" {
 		t.Errorf("one of three owners is enough: %+v", got)
 	}
 	merge := fleet.Revision(h.pullRequest.Merge(1)[0])
@@ -238,9 +239,9 @@ func TestAnApprovalOfOneTenantIsForItsFilesAlone(t *testing.T) {
 
 // The version before kept what was agreed to without naming the head.
 func TestFilesThatTheVersionBeforeKeptCountAtTheConsentedHead(t *testing.T) {
-	r := fleet.PullRecord{Pull: fleet.Pull{Head: "h2"}, Consented: "h1", Shown: contents{file: "2"}}
+	r := forge.PullRecord{Pull: forge.Pull{Head: "h2"}, Consented: "h1", Shown: contents{file: "2"}}
 	if r.Agreed("h1")[file] != "2" || r.Agreed("h2") != nil ||
-		(fleet.PullRecord{Shown: r.Shown}).Agreed("") != nil {
+		(forge.PullRecord{Shown: r.Shown}).Agreed("") != nil {
 		t.Errorf("agreed to are %v and %v", r.Agreed("h1"), r.Agreed("h2"))
 	}
 }

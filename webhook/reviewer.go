@@ -8,7 +8,10 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/fleet/pacing"
+	"argosy.dev/argosy/fleet/view"
 	"argosy.dev/argosy/reconciler/plan/report"
 )
 
@@ -37,7 +40,7 @@ type Preview struct {
 	Behind    bool           // the branch's head is not applied, and waits
 	Report    *report.Report // nil of a Parse
 	Hash      string
-	Effects   []fleet.Effect
+	Effects   []mirror.Effect
 
 	unsettled bool // the branch's head is being applied: it is looked at again
 	outdated  bool // and the plan that was made of this head was made against another base
@@ -65,27 +68,27 @@ type Planner interface {
 
 // Records is what the store keeps of pull requests, and what it knows of what they touch.
 type Records interface {
-	Ask(ctx context.Context, looks []fleet.Recheck) error
-	PullRecord(ctx context.Context, number int) (fleet.PullRecord, bool, error)
-	SavePull(ctx context.Context, r fleet.PullRecord) error
-	UnsettledPulls(ctx context.Context) ([]fleet.PullRecord, error)
-	SaveReviewed(ctx context.Context, p fleet.ReviewedPlan) error
-	Reviewed(ctx context.Context, number int, head fleet.Revision) (fleet.ReviewedPlan, bool, error)
+	Ask(ctx context.Context, looks []forge.Recheck) error
+	PullRecord(ctx context.Context, number int) (forge.PullRecord, bool, error)
+	SavePull(ctx context.Context, r forge.PullRecord) error
+	UnsettledPulls(ctx context.Context) ([]forge.PullRecord, error)
+	SaveReviewed(ctx context.Context, p forge.ReviewedPlan) error
+	Reviewed(ctx context.Context, number int, head fleet.Revision) (forge.ReviewedPlan, bool, error)
 	// PinOwner takes that the Git host has the account or team id under the name now, and returns
 	// whom the name is pinned to.
-	PinOwner(ctx context.Context, host, name string, id int64) (fleet.OwnerView, error)
+	PinOwner(ctx context.Context, host, name string, id int64) (view.Owner, error)
 	// Pushes are the pushes to the branch that ended at one of these commits, as signed deliveries
 	// told.
-	Pushes(ctx context.Context, ends []fleet.Revision) ([]fleet.Push, error)
-	Colliding(ctx context.Context, number int, touches []string) ([]fleet.Collision, error)
-	Outcomes(ctx context.Context, keys []fleet.ObjectKey) ([]fleet.Outcome, error)
-	Stops(ctx context.Context, scope fleet.Scope) ([]fleet.Stop, error)
-	Holds(ctx context.Context, scope fleet.Scope, by fleet.Filter, page fleet.Page) ([]fleet.Hold,
+	Pushes(ctx context.Context, ends []fleet.Revision) ([]forge.Push, error)
+	Colliding(ctx context.Context, number int, touches []string) ([]forge.Collision, error)
+	Outcomes(ctx context.Context, keys []fleet.ObjectKey) ([]forge.Outcome, error)
+	Stops(ctx context.Context, scope view.Scope) ([]mirror.Stop, error)
+	Holds(ctx context.Context, scope view.Scope, by view.Filter, page view.Page) ([]mirror.Hold,
 		string, error)
-	Engines(ctx context.Context, scope fleet.Scope, by fleet.Filter, page fleet.Page) (
-		[]fleet.EngineView, string, error)
-	Agents(ctx context.Context, scope fleet.Scope, by fleet.Filter, page fleet.Page) (
-		[]fleet.AgentView, string, error)
+	Engines(ctx context.Context, scope view.Scope, by view.Filter, page view.Page) (
+		[]view.Engine, string, error)
+	Agents(ctx context.Context, scope view.Scope, by view.Filter, page view.Page) (
+		[]view.Agent, string, error)
 }
 
 // Config is what a Reviewer is made of.
@@ -133,9 +136,9 @@ func NewReviewer(c Config) *Reviewer {
 		following: map[int]time.Time{}, waiting: map[string]time.Time{}, looking: map[int]bool{}}
 }
 
-// Look does what was asked for. An error is tried again; a *fleet.ForgeBusy says when, and is no
+// Look does what was asked for. An error is tried again; a *forge.Busy says when, and is no
 // failure: it may come as often as it takes.
-func (r *Reviewer) Recheck(ctx context.Context, l fleet.Recheck) error {
+func (r *Reviewer) Recheck(ctx context.Context, l forge.Recheck) error {
 	return r.later(l, r.recheck(ctx, l))
 }
 
@@ -143,19 +146,19 @@ func (r *Reviewer) Recheck(ctx context.Context, l fleet.Recheck) error {
 // pushes is a few looks, the last of them after the last push.
 const pushesApart = 600 * time.Millisecond
 
-func (r *Reviewer) recheck(ctx context.Context, l fleet.Recheck) error {
+func (r *Reviewer) recheck(ctx context.Context, l forge.Recheck) error {
 	switch l.Kind {
-	case fleet.RecheckBranch:
+	case forge.RecheckBranch:
 		r.Planner.Wake()
 		pacing.Sleep(ctx, pushesApart)
 		return nil
-	case fleet.RecheckPull:
+	case forge.RecheckPull:
 		return r.pull(ctx, l.Number, false)
-	case fleet.RecheckHead:
+	case forge.RecheckHead:
 		return r.head(ctx, l.Head)
-	case fleet.RecheckGroup:
+	case forge.RecheckGroup:
 		return r.group(ctx, l)
-	case fleet.RecheckAll:
+	case forge.RecheckAll:
 		return r.sweep(ctx)
 	}
 	r.Log.Warn("something unknown was to be looked at; a newer version asked for it", "look",
@@ -173,36 +176,36 @@ func (r *Reviewer) pull(ctx context.Context, number int, again bool) error {
 	if err != nil {
 		return err
 	}
-	if known && record.State == fleet.PullMerged && record.MergeCommit != "" &&
+	if known && record.State == forge.PullMerged && record.MergeCommit != "" &&
 		record.Base == r.Branch {
 		// for good: what is left to tell stands in the store, and the forge is asked to write alone
 		return r.merged(ctx, record)
 	}
 	pull, err := r.Forge.Pull(ctx, number)
 	switch {
-	case errors.Is(err, fleet.ErrNoSuchPull) && known:
-		record.State, record.Settled = fleet.PullClosed, true
+	case errors.Is(err, forge.ErrNoSuchPull) && known:
+		record.State, record.Settled = forge.PullClosed, true
 		return r.Records.SavePull(ctx, record)
-	case errors.Is(err, fleet.ErrNoSuchPull):
+	case errors.Is(err, forge.ErrNoSuchPull):
 		return nil
 	case err != nil:
 		return err
 	}
 	ours := pull.Base == r.Branch
-	if !known && (!ours || pull.State != fleet.PullOpen) {
+	if !known && (!ours || pull.State != forge.PullOpen) {
 		return nil // nobody was promised anything
 	}
 	if again || record.Head != pull.Head {
 		record.Marked = ""
 	}
 	if record.Head != pull.Head {
-		record.Seen = &fleet.Sighting{Head: pull.Head}
+		record.Seen = &forge.Sighting{Head: pull.Head}
 	}
 	record.Pull = pull
 	switch {
-	case pull.State == fleet.PullMerged && ours:
+	case pull.State == forge.PullMerged && ours:
 		return r.merged(ctx, record)
-	case pull.State == fleet.PullOpen && ours:
+	case pull.State == forge.PullOpen && ours:
 		record.Settled, record.FollowedAt = false, nil
 		return r.open(ctx, record)
 	default:
@@ -218,7 +221,7 @@ func (r *Reviewer) head(ctx context.Context, head fleet.Revision) error {
 		return err
 	}
 	for _, record := range records {
-		if record.Head == head && record.State == fleet.PullOpen {
+		if record.Head == head && record.State == forge.PullOpen {
 			err = errors.Join(err, r.pull(ctx, record.Number, true))
 		}
 	}
@@ -251,19 +254,19 @@ func (r *Reviewer) miss(missed bool) (was bool) {
 }
 
 // touched is the looks at the records that a change for these tenants may make others of.
-func touched(records []fleet.PullRecord, tenants []fleet.TenantName) []fleet.Recheck {
+func touched(records []forge.PullRecord, tenants []fleet.TenantName) []forge.Recheck {
 	changed := map[fleet.TenantName]bool{}
 	for _, t := range tenants {
 		changed[t] = true
 	}
-	var looks []fleet.Recheck
+	var looks []forge.Recheck
 	for _, record := range records {
-		meets := record.State == fleet.PullMerged || changed[""]
+		meets := record.State == forge.PullMerged || changed[""]
 		for _, t := range record.Tenants {
 			meets = meets || changed[t] || t == ""
 		}
 		if meets {
-			looks = append(looks, fleet.Recheck{Kind: fleet.RecheckPull, Number: record.Number})
+			looks = append(looks, forge.Recheck{Kind: forge.RecheckPull, Number: record.Number})
 		}
 	}
 	return looks

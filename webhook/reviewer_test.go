@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
 	"argosy.dev/argosy/webhook"
 )
 
@@ -23,8 +24,8 @@ func TestSecondLookWritesNothing(t *testing.T) {
 	}
 	h.pullRequest.Push()
 	h.look()
-	if h.state(fleet.CheckOwners) == "" || len(h.ours()) != 1 || h.record().Sticky != comment {
-		t.Errorf("a new head is %q, with comments %q", h.state(fleet.CheckOwners), h.ours())
+	if h.state(forge.CheckOwners) == "" || len(h.ours()) != 1 || h.record().Sticky != comment {
+		t.Errorf("a new head is %q, with comments %q", h.state(forge.CheckOwners), h.ours())
 	}
 }
 
@@ -34,12 +35,12 @@ func TestApprovalIsOfThisHeadAndThisPerson(t *testing.T) {
 	h.look()
 	h.pullRequest.Review(h.alice, "APPROVED")
 	h.look()
-	if got := h.record(); h.state(fleet.CheckOwners) != "success" || got.Consented != got.Head {
-		t.Fatalf("an owner's approval is %q", h.state(fleet.CheckOwners))
+	if got := h.record(); h.state(forge.CheckOwners) != "success" || got.Consented != got.Head {
+		t.Fatalf("an owner's approval is %q", h.state(forge.CheckOwners))
 	}
 	h.pullRequest.Push()
 	h.look()
-	if h.state(fleet.CheckOwners) == "success" || h.record().Consented != "" {
+	if h.state(forge.CheckOwners) == "success" || h.record().Consented != "" {
 		t.Error("an approval of an older head counts")
 	}
 }
@@ -53,7 +54,7 @@ func TestApprovalOfAnotherWithTheOwnersLogin(t *testing.T) {
 	h.server.Rename(h.alice, "alice-gone")
 	h.server.User("alice")
 	h.look()
-	if h.state(fleet.CheckOwners) == "success" || h.record().Consented != "" {
+	if h.state(forge.CheckOwners) == "success" || h.record().Consented != "" {
 		t.Error("whoever had the owner's login counts as the owner")
 	}
 }
@@ -71,7 +72,7 @@ func TestCommandSurvivesEachCut(t *testing.T) {
 		h.look()
 		got := h.record()
 		if len(got.Consents) != 1 || len(got.Replies) != 1 || len(h.ours()) != 1 ||
-			got.Consented != got.Head || h.state(fleet.CheckOwners) != "success" {
+			got.Consented != got.Head || h.state(forge.CheckOwners) != "success" {
 			t.Errorf("cut %d: %+v, %q", cut, got, h.ours())
 		}
 	}
@@ -120,7 +121,7 @@ func TestApprovalFromBeforeTheHeadWasSeenCountsForNothing(t *testing.T) {
 	for range 2 {
 		h.look()
 		text := h.comment()
-		if h.state(fleet.CheckOwners) == "success" || h.record().Consented != "" ||
+		if h.state(forge.CheckOwners) == "success" || h.record().Consented != "" ||
 			len(h.record().Consents) != 0 {
 			t.Fatalf("it counts: %+v", h.record())
 		}
@@ -131,8 +132,8 @@ func TestApprovalFromBeforeTheHeadWasSeenCountsForNothing(t *testing.T) {
 	}
 	h.repo.Comment(h.pullRequest.Number, h.alice, "/argosy approve "+h.pullRequest.Head)
 	h.look()
-	if h.state(fleet.CheckOwners) != "success" {
-		t.Errorf("said again it is %q", h.state(fleet.CheckOwners))
+	if h.state(forge.CheckOwners) != "success" {
+		t.Errorf("said again it is %q", h.state(forge.CheckOwners))
 	}
 }
 
@@ -146,7 +147,7 @@ func TestApprovalOfAHeadThatAnEarlierVersionSawStands(t *testing.T) {
 	record.Seen = nil
 	h.records.pulls[record.Number] = record
 	h.look()
-	if h.state(fleet.CheckOwners) != "success" || h.record().Consented == "" {
+	if h.state(forge.CheckOwners) != "success" || h.record().Consented == "" {
 		t.Errorf("%+v", h.record())
 	}
 }
@@ -155,9 +156,9 @@ func TestUnsettled(t *testing.T) {
 	h := newHarbor(t)
 	h.open(h.bob, nil)
 	h.planner.err = webhook.ErrUnsettled
-	var busy *fleet.ForgeBusy
-	if err := h.try(); !errors.As(err, &busy) || h.state(fleet.CheckPlan) != "pending" {
-		t.Fatalf("%v, %q", err, h.state(fleet.CheckPlan))
+	var busy *forge.Busy
+	if err := h.try(); !errors.As(err, &busy) || h.state(forge.CheckPlan) != "pending" {
+		t.Fatalf("%v, %q", err, h.state(forge.CheckPlan))
 	}
 	before := h.writes()
 	if err := h.try(); !errors.As(err, &busy) || h.writes() != before {
@@ -172,7 +173,7 @@ func TestUnmergeableFailsEveryCheckWithTheReason(t *testing.T) {
 	h.pullRequest.Review(h.alice, "APPROVED")
 	h.planner.err = fmt.Errorf("%w: no common history", webhook.ErrUnmergeable)
 	h.look()
-	for _, check := range []string{fleet.CheckValidate, fleet.CheckPlan, fleet.CheckOwners} {
+	for _, check := range []string{forge.CheckValidate, forge.CheckPlan, forge.CheckOwners} {
 		if h.state(check) != "failure" {
 			t.Errorf("%s: %q", check, h.state(check))
 		}
@@ -186,12 +187,12 @@ func TestForgedStatusIsSetRightOnce(t *testing.T) {
 	h := newHarbor(t)
 	h.open(h.bob, nil)
 	h.look()
-	want := h.state(fleet.CheckOwners)
-	h.repo.SetStatus(h.bob, h.pullRequest.Head, fleet.CheckOwners, "success")
-	again := fleet.Recheck{Kind: fleet.RecheckHead, Head: fleet.Revision(h.pullRequest.Head)}
+	want := h.state(forge.CheckOwners)
+	h.repo.SetStatus(h.bob, h.pullRequest.Head, forge.CheckOwners, "success")
+	again := forge.Recheck{Kind: forge.RecheckHead, Head: fleet.Revision(h.pullRequest.Head)}
 	if err := h.Recheck(t.Context(), again); err != nil || want == "success" ||
-		h.state(fleet.CheckOwners) != want {
-		t.Fatalf("%v; it stands at %q, not %q", err, h.state(fleet.CheckOwners), want)
+		h.state(forge.CheckOwners) != want {
+		t.Fatalf("%v; it stands at %q, not %q", err, h.state(forge.CheckOwners), want)
 	}
 	before := h.writes()
 	if err := h.Recheck(t.Context(), again); err != nil || h.writes() != before {
@@ -207,7 +208,7 @@ func TestRetargetedStaysClosed(t *testing.T) {
 	h.pullRequest.Base = "release"
 	for range 2 {
 		h.look()
-		if got := h.record(); got.State != fleet.PullClosed || !got.Settled {
+		if got := h.record(); got.State != forge.PullClosed || !got.Settled {
 			t.Errorf("state %q, settled %t", got.State, got.Settled)
 		}
 	}

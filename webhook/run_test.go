@@ -10,11 +10,13 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/webhook"
 )
 
 // kept is a Reviewer without a forge, and the pull requests that it knows.
-func kept(records *shared, pulls ...fleet.PullRecord) *webhook.Reviewer {
+func kept(records *shared, pulls ...forge.PullRecord) *webhook.Reviewer {
 	for _, p := range pulls {
 		records.pulls[p.Number] = p
 	}
@@ -22,12 +24,12 @@ func kept(records *shared, pulls ...fleet.PullRecord) *webhook.Reviewer {
 		Branch: "main", Sweep: time.Minute, Log: slog.New(slog.DiscardHandler)})
 }
 
-func known(number int, state fleet.PullState, tenants ...fleet.TenantName) fleet.PullRecord {
-	return fleet.PullRecord{Pull: fleet.Pull{Number: number, State: state}, Tenants: tenants,
-		Settled: state == fleet.PullClosed}
+func known(number int, state forge.PullState, tenants ...fleet.TenantName) forge.PullRecord {
+	return forge.PullRecord{Pull: forge.Pull{Number: number, State: state}, Tenants: tenants,
+		Settled: state == forge.PullClosed}
 }
 
-func numbers(looks []fleet.Recheck) (out []int) {
+func numbers(looks []forge.Recheck) (out []int) {
 	for _, l := range looks {
 		out = append(out, l.Number)
 	}
@@ -47,10 +49,10 @@ func TestRecordedAsksForWhomItMeets(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &shared{records: newRecords()}
-			kept(r, known(1, fleet.PullOpen, "acme"), known(2, fleet.PullOpen, "globex"),
-				known(3, fleet.PullOpen, ""), known(4, fleet.PullMerged, "globex"),
-				known(5, fleet.PullClosed, "acme"), known(6, fleet.PullOpen, "acme", "globex"),
-				known(7, fleet.PullOpen)).Recorded(t.Context(), c.tenants, nil)
+			kept(r, known(1, forge.PullOpen, "acme"), known(2, forge.PullOpen, "globex"),
+				known(3, forge.PullOpen, ""), known(4, forge.PullMerged, "globex"),
+				known(5, forge.PullClosed, "acme"), known(6, forge.PullOpen, "acme", "globex"),
+				known(7, forge.PullOpen)).Recorded(t.Context(), c.tenants, nil)
 			if got := r.numbers(); !slices.Equal(got, c.want) {
 				t.Errorf("it asks for %v, not %v", got, c.want)
 			}
@@ -63,8 +65,8 @@ func TestRecordedAsksForWhomItMeets(t *testing.T) {
 func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &shared{records: newRecords()}
-		reviewer := kept(r, known(1, fleet.PullOpen, "acme"), known(4, fleet.PullMerged, "acme"),
-			known(5, fleet.PullClosed, "acme"))
+		reviewer := kept(r, known(1, forge.PullOpen, "acme"), known(4, forge.PullMerged, "acme"),
+			known(5, forge.PullClosed, "acme"))
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() { reviewer.Run(ctx); close(ended) }()
@@ -116,8 +118,8 @@ func TestResultIsFollowedMoreSlowly(t *testing.T) {
 			t.Errorf("%s after the merge it is due after %s: %v", c.age, c.pause, due)
 		}
 	}
-	h.comes(checkout, "m1", fleet.HealthHealthy, "")
-	h.comes(cart, "m2", fleet.HealthHealthy, "")
+	h.comes(checkout, "m1", mirror.HealthHealthy, "")
+	h.comes(cart, "m2", mirror.HealthHealthy, "")
 	h.look()
 	h.now = h.now.Add(time.Hour)
 	if due := h.Due(); len(due) != 0 {
@@ -193,7 +195,7 @@ func (s *shared) numbers() []int {
 	return numbers(s.asked)
 }
 
-func (s *shared) Ask(ctx context.Context, looks []fleet.Recheck) error {
+func (s *shared) Ask(ctx context.Context, looks []forge.Recheck) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.away {
@@ -202,7 +204,7 @@ func (s *shared) Ask(ctx context.Context, looks []fleet.Recheck) error {
 	return s.records.Ask(ctx, looks)
 }
 
-func (s *shared) UnsettledPulls(ctx context.Context) ([]fleet.PullRecord, error) {
+func (s *shared) UnsettledPulls(ctx context.Context) ([]forge.PullRecord, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.away {

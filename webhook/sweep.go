@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
 )
 
 // Run looks for what no delivery told of: it sweeps when it starts and at each interval, and
@@ -30,7 +30,7 @@ func (r *Reviewer) Run(ctx context.Context) {
 	}
 }
 
-func (r *Reviewer) ask(ctx context.Context, looks []fleet.Recheck) {
+func (r *Reviewer) ask(ctx context.Context, looks []forge.Recheck) {
 	if len(looks) == 0 {
 		return
 	}
@@ -65,14 +65,14 @@ func (r *Reviewer) sweep(ctx context.Context) error {
 
 // stale is the looks at what the forge has changed since it was looked at; with missed, at
 // everything that is open.
-func stale(open []fleet.Pull, records []fleet.PullRecord, missed bool) []fleet.Recheck {
-	known, listed := map[int]fleet.PullRecord{}, map[int]bool{}
+func stale(open []forge.Pull, records []forge.PullRecord, missed bool) []forge.Recheck {
+	known, listed := map[int]forge.PullRecord{}, map[int]bool{}
 	for _, record := range records {
 		known[record.Number] = record
 	}
-	var looks []fleet.Recheck
+	var looks []forge.Recheck
 	look := func(number int) {
-		looks = append(looks, fleet.Recheck{Kind: fleet.RecheckPull, Number: number})
+		looks = append(looks, forge.Recheck{Kind: forge.RecheckPull, Number: number})
 	}
 	for _, p := range open {
 		listed[p.Number] = true

@@ -8,20 +8,21 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
 	"argosy.dev/argosy/webhook"
 )
 
 // putOff reports for how long a look is put off.
 func (h *harbor) putOff(err error) time.Duration {
 	h.Helper()
-	var busy *fleet.ForgeBusy
+	var busy *forge.Busy
 	if !errors.As(err, &busy) {
 		h.Fatalf("it is not put off: %v", err)
 	}
 	return busy.Until.Sub(h.now)
 }
 
-var checks = []string{fleet.CheckValidate, fleet.CheckPlan, fleet.CheckOwners}
+var checks = []string{forge.CheckValidate, forge.CheckPlan, forge.CheckOwners}
 
 func (h *harbor) states() (all string) {
 	for _, c := range checks {
@@ -42,7 +43,7 @@ func TestWhatWasJudgedStandsWhileTheBranchIsApplied(t *testing.T) {
 			if asApp {
 				h.repo.Rerun(h.app, h.pullRequest.Head)
 			} else {
-				h.repo.SetStatus(h.bob, h.pullRequest.Head, fleet.CheckValidate, "success")
+				h.repo.SetStatus(h.bob, h.pullRequest.Head, forge.CheckValidate, "success")
 			}
 			h.putOff(h.again())
 			if got := h.states(); got != want || strings.Contains(want, "argosy/plan=pending") ||
@@ -56,7 +57,7 @@ func TestWhatWasJudgedStandsWhileTheBranchIsApplied(t *testing.T) {
 			}
 			h.pullRequest.Review(h.alice, "APPROVED")
 			h.putOff(h.try())
-			if h.state(fleet.CheckOwners) != "success" || h.record().Consented == "" {
+			if h.state(forge.CheckOwners) != "success" || h.record().Consented == "" {
 				t.Errorf("an approval waits for the branch: %s", h.states())
 			}
 		})
@@ -70,9 +71,9 @@ func TestWhatWasBehindStaysBehind(t *testing.T) {
 	h.planner.answer.Behind = true
 	h.look()
 	h.planner.err = webhook.ErrUnsettled
-	h.repo.SetStatus(h.bob, h.pullRequest.Head, fleet.CheckPlan, "success")
+	h.repo.SetStatus(h.bob, h.pullRequest.Head, forge.CheckPlan, "success")
 	h.putOff(h.again())
-	if got := h.state(fleet.CheckPlan); got != "pending" {
+	if got := h.state(forge.CheckPlan); got != "pending" {
 		t.Errorf("it stands at %q", got)
 	}
 }
@@ -91,7 +92,7 @@ func TestPlanOfAnotherBaseIsNotRepeated(t *testing.T) {
 		t.Errorf("it wrote %d times: %s", h.writes()-before, h.states())
 	}
 	h.putOff(h.again())
-	if got := h.state(fleet.CheckPlan); got != "pending" {
+	if got := h.state(forge.CheckPlan); got != "pending" {
 		t.Errorf("asked to judge anew, it stands at %q", got)
 	}
 	h.planner.err = nil
@@ -111,7 +112,7 @@ func TestCommentSaysWhatItWaitsFor(t *testing.T) {
 		t.Error(text)
 	}
 	if got := h.repo.Statuses(
-		h.pullRequest.Head)[fleet.CheckPlan].Description; got != "Waits until what main has is applied" {
+		h.pullRequest.Head)[forge.CheckPlan].Description; got != "Waits until what main has is applied" {
 		t.Errorf("the status says %q", got)
 	}
 	h.planner.err = nil
@@ -142,7 +143,7 @@ func TestHeadThatCannotBeMergedIsSaidSoMeanwhile(t *testing.T) {
 	h.planner.err, h.planner.parseErr = webhook.ErrUnsettled, fmt.Errorf("%w: no common history",
 		webhook.ErrUnmergeable)
 	h.look()
-	if h.state(fleet.CheckPlan) != "failure" {
+	if h.state(forge.CheckPlan) != "failure" {
 		t.Error(h.states())
 	}
 }
@@ -185,7 +186,7 @@ func TestQueueLetsGoOfACommit(t *testing.T) {
 	h.pullRequest.Review(h.alice, "APPROVED")
 	h.look()
 	head := strings.Repeat("c", 40)
-	group := fleet.Recheck{Kind: fleet.RecheckGroup, Head: fleet.Revision(head),
+	group := forge.Recheck{Kind: forge.RecheckGroup, Head: fleet.Revision(head),
 		Ref: "refs/heads/gh-readonly-queue/main/pr-1-" + head}
 	h.planner.err = webhook.ErrMoved
 	h.putOff(h.Recheck(t.Context(), group))
@@ -197,7 +198,7 @@ func TestQueueLetsGoOfACommit(t *testing.T) {
 	}
 	h.planner.err = webhook.ErrUnsettled
 	h.putOff(h.Recheck(t.Context(), group))
-	if got := h.repo.Statuses(head)[fleet.CheckPlan].State; got != "pending" {
+	if got := h.repo.Statuses(head)[forge.CheckPlan].State; got != "pending" {
 		t.Errorf("a commit of the queue stands at %q while the branch is applied", got)
 	}
 }
@@ -216,7 +217,7 @@ func TestTwoLooksAtOneAreOneAfterTheOther(t *testing.T) {
 	h.pullRequest.Review(h.alice, "APPROVED")
 	h.look()
 	h.putOff(beside)
-	if err := h.again(); err != nil || h.state(fleet.CheckOwners) != "success" ||
+	if err := h.again(); err != nil || h.state(forge.CheckOwners) != "success" ||
 		len(h.ours()) != 1 {
 		t.Errorf("%v, %s", err, h.states())
 	}

@@ -11,10 +11,12 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 )
 
 // RemoveOrphan decides that a stray is removed.
-func (s *Store) RemoveOrphan(_ context.Context, r fleet.OrphanRemoval) (fleet.OrphanView, error) {
+func (s *Store) RemoveOrphan(_ context.Context, r mirror.OrphanRemoval) (view.Orphan, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range s.m.Orphans {
@@ -26,11 +28,11 @@ func (s *Store) RemoveOrphan(_ context.Context, r fleet.OrphanRemoval) (fleet.Or
 			return *v, nil
 		}
 	}
-	return fleet.OrphanView{}, fleet.ErrNotFound
+	return view.Orphan{}, mirror.ErrNotFound
 }
 
 // ReleaseOwner lets whoever has a name count.
-func (s *Store) ReleaseOwner(_ context.Context, r fleet.OwnerRelease) (fleet.OwnerView, error) {
+func (s *Store) ReleaseOwner(_ context.Context, r mirror.OwnerRelease) (view.Owner, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range s.m.Owners {
@@ -40,11 +42,11 @@ func (s *Store) ReleaseOwner(_ context.Context, r fleet.OwnerRelease) (fleet.Own
 			return *v, nil
 		}
 	}
-	return fleet.OwnerView{}, fleet.ErrNotFound
+	return view.Owner{}, mirror.ErrNotFound
 }
 
 // Abandon decides about a deletion that is blocked.
-func (s *Store) Abandon(_ context.Context, o fleet.Orphaning) error {
+func (s *Store) Abandon(_ context.Context, o mirror.Orphaning) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range s.m.Applications {
@@ -54,40 +56,40 @@ func (s *Store) Abandon(_ context.Context, o fleet.Orphaning) error {
 			continue
 		}
 		if !a.DeletionBlocked {
-			return fleet.ErrNotBlocked
+			return mirror.ErrNotBlocked
 		}
 		a.DeletionBlocked = false
-		s.record(fleet.Event{Kind: "application", Tenant: a.Tenant, Name: a.Name,
+		s.record(view.Event{Kind: "application", Tenant: a.Tenant, Name: a.Name,
 			Text: "orphaned by " + o.By})
 		return nil
 	}
-	return fleet.ErrNotFound
+	return mirror.ErrNotFound
 }
 
 // Approve releases holds.
-func (s *Store) Approve(_ context.Context, a fleet.Approval) (fleet.Approval, error) {
+func (s *Store) Approve(_ context.Context, a mirror.Approval) (mirror.Approval, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.fail != nil {
-		return fleet.Approval{}, s.fail
+		return mirror.Approval{}, s.fail
 	}
 	a.At = time.Now().UTC()
-	s.m.Holds = slices.DeleteFunc(s.m.Holds, func(h fleet.Hold) bool {
+	s.m.Holds = slices.DeleteFunc(s.m.Holds, func(h mirror.Hold) bool {
 		return h.Revision == a.Revision
 	})
-	s.record(fleet.Event{Kind: "hold", Name: string(a.Revision), At: a.At, Text: "approved by " +
+	s.record(view.Event{Kind: "hold", Name: string(a.Revision), At: a.At, Text: "approved by " +
 		a.By})
 	return a, nil
 }
 
 // SetStop implements api.Decider.
-func (s *Store) SetStop(_ context.Context, stop fleet.Stop, replace bool) (fleet.Stop, error) {
+func (s *Store) SetStop(_ context.Context, stop mirror.Stop, replace bool) (mirror.Stop, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.fail != nil {
-		return fleet.Stop{}, s.fail
+		return mirror.Stop{}, s.fail
 	}
-	s.record(fleet.Event{Kind: "stop", Name: stop.Name, At: stop.At})
+	s.record(view.Event{Kind: "stop", Name: stop.Name, At: stop.At})
 	for i, there := range s.m.Stops {
 		if there.Scope == stop.Scope && there.Name == stop.Name {
 			if replace {
@@ -101,13 +103,13 @@ func (s *Store) SetStop(_ context.Context, stop fleet.Stop, replace bool) (fleet
 }
 
 // ClearStop implements api.Decider.
-func (s *Store) ClearStop(_ context.Context, scope fleet.StopScope, name, setBy, _ string) (bool,
+func (s *Store) ClearStop(_ context.Context, scope mirror.StopScope, name, setBy, _ string) (bool,
 	error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	before := len(s.m.Stops)
 	if s.fail == nil {
-		s.m.Stops = slices.DeleteFunc(s.m.Stops, func(t fleet.Stop) bool {
+		s.m.Stops = slices.DeleteFunc(s.m.Stops, func(t mirror.Stop) bool {
 			return t.Scope == scope && t.Name == name && strings.HasPrefix(t.By, setBy)
 		})
 	}
@@ -115,11 +117,11 @@ func (s *Store) ClearStop(_ context.Context, scope fleet.StopScope, name, setBy,
 }
 
 // VerifyToken implements api.Tokens.
-func (s *Store) VerifyToken(_ context.Context, plaintext string) (fleet.Token, error) {
+func (s *Store) VerifyToken(_ context.Context, plaintext string) (view.Token, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.fail != nil {
-		return fleet.Token{}, s.fail
+		return view.Token{}, s.fail
 	}
 	given := sha256.Sum256([]byte(plaintext))
 	for _, t := range s.m.Tokens {
@@ -129,18 +131,18 @@ func (s *Store) VerifyToken(_ context.Context, plaintext string) (fleet.Token, e
 			return t.Token, nil
 		}
 	}
-	return fleet.Token{}, fleet.ErrNotFound
+	return view.Token{}, mirror.ErrNotFound
 }
 
 // CreateToken implements api.Tokens.
-func (s *Store) CreateToken(_ context.Context, t fleet.Token) (fleet.Token, string, error) {
+func (s *Store) CreateToken(_ context.Context, t view.Token) (view.Token, string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	known := t.Tenant == "" || slices.ContainsFunc(s.m.Tenants, func(v fleet.TenantView) bool {
+	known := t.Tenant == "" || slices.ContainsFunc(s.m.Tenants, func(v view.Tenant) bool {
 		return v.Name == t.Tenant
 	})
 	if s.fail != nil || !known {
-		return fleet.Token{}, "", cmp.Or(s.fail, fleet.ErrNotFound)
+		return view.Token{}, "", cmp.Or(s.fail, mirror.ErrNotFound)
 	}
 	t.ID, t.CreatedAt = fmt.Sprintf("k%d", len(s.m.Tokens)+1), time.Now().UTC()
 	plaintext := "argosy_" + t.ID + "_0123456789abcdef0123456789abcdef"
@@ -162,16 +164,16 @@ func (s *Store) RevokeToken(_ context.Context, id, _ string) error {
 			return nil
 		}
 	}
-	return fleet.ErrNotFound
+	return mirror.ErrNotFound
 }
 
 // ListTokens implements api.Tokens.
-func (s *Store) ListTokens(_ context.Context, p fleet.Page) ([]fleet.Token, string, error) {
+func (s *Store) ListTokens(_ context.Context, p view.Page) ([]view.Token, string, error) {
 	found, next, err := listing(s, func(m *Mirror) []Token { return m.Tokens },
 		func(t Token) string { return newest(t.CreatedAt) + t.ID }, func(Token) bool {
 			return true
 		}, p)
-	tokens := make([]fleet.Token, len(found))
+	tokens := make([]view.Token, len(found))
 	for i, t := range found {
 		tokens[i] = t.Token
 	}

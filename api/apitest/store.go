@@ -16,39 +16,42 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/agent/registry"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 )
 
 // Mirror is the content of a store. It may be decoded from JSON.
 type Mirror struct {
-	Tenants      []fleet.TenantView
-	Environments []fleet.EnvironmentView
-	Deployments  []fleet.DeploymentView
-	Applications []fleet.ApplicationView
-	Engines      []fleet.EngineView
-	Orphans      []fleet.OrphanView
-	Owners       []fleet.OwnerView
-	Operations   []fleet.Operation
-	Revisions    []fleet.RevisionView
+	Tenants      []view.Tenant
+	Environments []view.Environment
+	Deployments  []view.Deployment
+	Applications []view.Application
+	Engines      []view.Engine
+	Orphans      []view.Orphan
+	Owners       []view.Owner
+	Operations   []mirror.Operation
+	Revisions    []view.Revision
 	Problems     []fleet.Problem
-	Holds        []fleet.Hold
-	Stops        []fleet.Stop
+	Holds        []mirror.Hold
+	Stops        []mirror.Stop
 	Pulls        []Pull
-	Source       fleet.SourceView
+	Source       view.Source
 	Tokens       []Token
-	Agents       []fleet.AgentView
-	AgentTokens  []fleet.AgentToken
-	Own          []fleet.OwnView
+	Agents       []view.Agent
+	AgentTokens  []registry.Token
+	Own          []view.Own
 }
 
 // Pull is a pull request with the plan of its head, if there is one.
 type Pull struct {
-	fleet.PullView
+	view.Pull
 	Plan json.RawMessage
 }
 
 // Token is a token with its plaintext, which only a test would keep.
 type Token struct {
-	fleet.Token
+	view.Token
 	Plaintext string
 }
 
@@ -56,7 +59,7 @@ type Token struct {
 type Store struct {
 	mu     sync.Mutex
 	m      Mirror
-	events []fleet.Event
+	events []view.Event
 	fail   error
 	hook   func()
 }
@@ -65,7 +68,7 @@ type Store struct {
 func New(m Mirror) *Store { return &Store{m: m} }
 
 // Change edits the content and records the events that say so.
-func (s *Store) Change(edit func(*Mirror), events ...fleet.Event) {
+func (s *Store) Change(edit func(*Mirror), events ...view.Event) {
 	s.mu.Lock()
 	edit(&s.m)
 	s.record(events...)
@@ -90,7 +93,7 @@ func (s *Store) Fail(err error) {
 	s.fail = err
 }
 
-func (s *Store) record(events ...fleet.Event) {
+func (s *Store) record(events ...view.Event) {
 	for _, e := range events {
 		e.Seq = int64(len(s.events)) + 1
 		s.events = append(s.events, e)
@@ -100,7 +103,7 @@ func (s *Store) record(events ...fleet.Event) {
 // listing reads one list: what matches, in order, from the cursor on. key must be unique and sort
 // as the list does.
 func listing[T any](s *Store, items func(*Mirror) []T, key func(T) string, match func(T) bool,
-	p fleet.Page) ([]T, string, error) {
+	p view.Page) ([]T, string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.fail != nil {
@@ -135,7 +138,7 @@ func decodeCursor(cursor string) (string, error) {
 	}
 	b, err := base64.RawURLEncoding.DecodeString(cursor)
 	if err != nil || len(b) == 0 || b[0] != 'c' {
-		return "", fleet.ErrCursor
+		return "", mirror.ErrCursor
 	}
 	return string(b[1:]), nil
 }
@@ -147,43 +150,43 @@ func is[T ~string](wish, have T) bool { return wish == "" || wish == have }
 func newest(t time.Time) string { return fmt.Sprintf("%020d", 1<<62-t.UnixNano()) }
 
 // Tenants implements api.Inventory, as do the following.
-func (s *Store) Tenants(_ context.Context, sc fleet.Scope, f fleet.Filter,
-	p fleet.Page) ([]fleet.TenantView, string, error) {
-	return listing(s, func(m *Mirror) []fleet.TenantView { return m.Tenants },
-		func(t fleet.TenantView) string { return string(t.Name) },
-		func(t fleet.TenantView) bool { return is(sc.Tenant, t.Name) && is(f.Tenant, t.Name) }, p)
+func (s *Store) Tenants(_ context.Context, sc view.Scope, f view.Filter,
+	p view.Page) ([]view.Tenant, string, error) {
+	return listing(s, func(m *Mirror) []view.Tenant { return m.Tenants },
+		func(t view.Tenant) string { return string(t.Name) },
+		func(t view.Tenant) bool { return is(sc.Tenant, t.Name) && is(f.Tenant, t.Name) }, p)
 }
 
 // Environments lists environments.
-func (s *Store) Environments(_ context.Context, sc fleet.Scope, f fleet.Filter,
-	p fleet.Page) ([]fleet.EnvironmentView, string, error) {
-	return listing(s, func(m *Mirror) []fleet.EnvironmentView { return m.Environments },
-		func(e fleet.EnvironmentView) string { return string(e.Tenant) + "/" + string(e.Name) },
-		func(e fleet.EnvironmentView) bool {
+func (s *Store) Environments(_ context.Context, sc view.Scope, f view.Filter,
+	p view.Page) ([]view.Environment, string, error) {
+	return listing(s, func(m *Mirror) []view.Environment { return m.Environments },
+		func(e view.Environment) string { return string(e.Tenant) + "/" + string(e.Name) },
+		func(e view.Environment) bool {
 			return is(sc.Tenant, e.Tenant) && is(f.Tenant, e.Tenant) && is(f.Environment, e.Name) &&
 				is(f.Engine, e.Engine)
 		}, p)
 }
 
 // Deployments lists deployments.
-func (s *Store) Deployments(_ context.Context, sc fleet.Scope, f fleet.Filter,
-	p fleet.Page) ([]fleet.DeploymentView, string, error) {
-	return listing(s, func(m *Mirror) []fleet.DeploymentView { return m.Deployments },
-		func(d fleet.DeploymentView) string { return string(d.Tenant) + "/" + string(d.Name) },
-		func(d fleet.DeploymentView) bool {
+func (s *Store) Deployments(_ context.Context, sc view.Scope, f view.Filter,
+	p view.Page) ([]view.Deployment, string, error) {
+	return listing(s, func(m *Mirror) []view.Deployment { return m.Deployments },
+		func(d view.Deployment) string { return string(d.Tenant) + "/" + string(d.Name) },
+		func(d view.Deployment) bool {
 			return is(sc.Tenant, d.Tenant) && is(f.Tenant, d.Tenant) && is(f.Deployment, d.Name) &&
 				(f.Environment == "" || slices.Contains(d.Environments, f.Environment))
 		}, p)
 }
 
 // Applications lists Applications.
-func (s *Store) Applications(_ context.Context, sc fleet.Scope, f fleet.Filter,
-	p fleet.Page) ([]fleet.ApplicationView, string, error) {
-	return listing(s, func(m *Mirror) []fleet.ApplicationView { return m.Applications },
-		func(a fleet.ApplicationView) string {
+func (s *Store) Applications(_ context.Context, sc view.Scope, f view.Filter,
+	p view.Page) ([]view.Application, string, error) {
+	return listing(s, func(m *Mirror) []view.Application { return m.Applications },
+		func(a view.Application) string {
 			return string(a.Tenant) + "/" + string(a.Deployment) + "@" + string(a.Environment)
 		},
-		func(a fleet.ApplicationView) bool {
+		func(a view.Application) bool {
 			return is(sc.Tenant, a.Tenant) && is(f.Tenant, a.Tenant) &&
 				is(f.Environment, a.Environment) && is(f.Deployment, a.Deployment) &&
 				is(f.Engine, a.Engine) && is(f.Revision, a.Revision) && is(f.Sync, a.Sync) &&
@@ -193,54 +196,54 @@ func (s *Store) Applications(_ context.Context, sc fleet.Scope, f fleet.Filter,
 }
 
 // Engines lists engines.
-func (s *Store) Engines(_ context.Context, _ fleet.Scope, f fleet.Filter,
-	p fleet.Page) ([]fleet.EngineView, string, error) {
-	return listing(s, func(m *Mirror) []fleet.EngineView { return m.Engines },
-		func(e fleet.EngineView) string { return string(e.Name) },
-		func(e fleet.EngineView) bool { return is(f.Engine, e.Name) }, p)
+func (s *Store) Engines(_ context.Context, _ view.Scope, f view.Filter,
+	p view.Page) ([]view.Engine, string, error) {
+	return listing(s, func(m *Mirror) []view.Engine { return m.Engines },
+		func(e view.Engine) string { return string(e.Name) },
+		func(e view.Engine) bool { return is(f.Engine, e.Name) }, p)
 }
 
 // Owners lists names of owners.
-func (s *Store) Owners(_ context.Context, _ fleet.Scope, _ fleet.Filter,
-	p fleet.Page) ([]fleet.OwnerView, string, error) {
-	return listing(s, func(m *Mirror) []fleet.OwnerView { return m.Owners },
-		func(v fleet.OwnerView) string {
+func (s *Store) Owners(_ context.Context, _ view.Scope, _ view.Filter,
+	p view.Page) ([]view.Owner, string, error) {
+	return listing(s, func(m *Mirror) []view.Owner { return m.Owners },
+		func(v view.Owner) string {
 			return v.Host + " " + v.Name
-		}, func(fleet.OwnerView) bool { return true }, p)
+		}, func(view.Owner) bool { return true }, p)
 }
 
 // Orphans lists strays.
-func (s *Store) Orphans(_ context.Context, _ fleet.Scope, f fleet.Filter,
-	p fleet.Page) ([]fleet.OrphanView, string, error) {
-	return listing(s, func(m *Mirror) []fleet.OrphanView { return m.Orphans },
-		func(v fleet.OrphanView) string {
+func (s *Store) Orphans(_ context.Context, _ view.Scope, f view.Filter,
+	p view.Page) ([]view.Orphan, string, error) {
+	return listing(s, func(m *Mirror) []view.Orphan { return m.Orphans },
+		func(v view.Orphan) string {
 			return string(v.Engine) + "/" + string(v.Kind) + "/" + v.Name
 		},
-		func(v fleet.OrphanView) bool { return is(f.Engine, v.Engine) && is(f.Tenant, v.Tenant) }, p)
+		func(v view.Orphan) bool { return is(f.Engine, v.Engine) && is(f.Tenant, v.Tenant) }, p)
 }
 
 // Operations lists operations.
-func (s *Store) Operations(_ context.Context, sc fleet.Scope, f fleet.Filter,
-	p fleet.Page) ([]fleet.Operation, string, error) {
-	return listing(s, func(m *Mirror) []fleet.Operation { return m.Operations },
-		func(o fleet.Operation) string { return newest(o.StartedAt) + o.ID },
-		func(o fleet.Operation) bool {
+func (s *Store) Operations(_ context.Context, sc view.Scope, f view.Filter,
+	p view.Page) ([]mirror.Operation, string, error) {
+	return listing(s, func(m *Mirror) []mirror.Operation { return m.Operations },
+		func(o mirror.Operation) string { return newest(o.StartedAt) + o.ID },
+		func(o mirror.Operation) bool {
 			return is(sc.Tenant, o.Tenant) && is(f.Tenant, o.Tenant) && is(f.Engine, o.Engine) &&
 				is(f.Revision, o.Revision) && is(f.Name, o.ID)
 		}, p)
 }
 
 // Revisions lists recorded commits.
-func (s *Store) Revisions(_ context.Context, _ fleet.Scope, f fleet.Filter,
-	p fleet.Page) ([]fleet.RevisionView, string, error) {
-	return listing(s, func(m *Mirror) []fleet.RevisionView { return m.Revisions },
-		func(r fleet.RevisionView) string { return newest(r.RecordedAt) + string(r.Revision) },
-		func(r fleet.RevisionView) bool { return is(f.Revision, r.Revision) }, p)
+func (s *Store) Revisions(_ context.Context, _ view.Scope, f view.Filter,
+	p view.Page) ([]view.Revision, string, error) {
+	return listing(s, func(m *Mirror) []view.Revision { return m.Revisions },
+		func(r view.Revision) string { return newest(r.RecordedAt) + string(r.Revision) },
+		func(r view.Revision) bool { return is(f.Revision, r.Revision) }, p)
 }
 
 // Problems lists what is wrong in the config repo.
-func (s *Store) Problems(_ context.Context, sc fleet.Scope, f fleet.Filter,
-	p fleet.Page) ([]fleet.Problem, string, error) {
+func (s *Store) Problems(_ context.Context, sc view.Scope, f view.Filter,
+	p view.Page) ([]fleet.Problem, string, error) {
 	return listing(s, func(m *Mirror) []fleet.Problem { return m.Problems },
 		func(p fleet.Problem) string {
 			return fmt.Sprintf("%s\x00%06d\x00%06d\x00%s", p.Path, p.Line, p.Column, p.Code)
@@ -252,28 +255,28 @@ func (s *Store) Problems(_ context.Context, sc fleet.Scope, f fleet.Filter,
 }
 
 // Holds lists what waits for an approval.
-func (s *Store) Holds(_ context.Context, sc fleet.Scope, f fleet.Filter,
-	p fleet.Page) ([]fleet.Hold, string, error) {
-	return listing(s, func(m *Mirror) []fleet.Hold { return m.Holds },
-		func(h fleet.Hold) string {
+func (s *Store) Holds(_ context.Context, sc view.Scope, f view.Filter,
+	p view.Page) ([]mirror.Hold, string, error) {
+	return listing(s, func(m *Mirror) []mirror.Hold { return m.Holds },
+		func(h mirror.Hold) string {
 			return newest(h.Since) + string(h.Revision) + string(h.Tenant) + string(h.Reason)
 		},
-		func(h fleet.Hold) bool {
+		func(h mirror.Hold) bool {
 			return is(sc.Tenant, h.Tenant) && is(f.Tenant, h.Tenant) && is(f.Revision, h.Revision)
 		}, p)
 }
 
 // Pulls implements api.Pulls.
-func (s *Store) Pulls(_ context.Context, sc fleet.Scope, f fleet.Filter,
-	p fleet.Page) ([]fleet.PullView, string, error) {
-	return listing(s, func(m *Mirror) []fleet.PullView {
-		var views []fleet.PullView
+func (s *Store) Pulls(_ context.Context, sc view.Scope, f view.Filter,
+	p view.Page) ([]view.Pull, string, error) {
+	return listing(s, func(m *Mirror) []view.Pull {
+		var views []view.Pull
 		for _, pull := range m.Pulls {
-			views = append(views, pull.PullView)
+			views = append(views, pull.Pull)
 		}
 		return views
-	}, func(v fleet.PullView) string { return fmt.Sprintf("%010d", 1<<32-v.Number) },
-		func(v fleet.PullView) bool {
+	}, func(v view.Pull) string { return fmt.Sprintf("%010d", 1<<32-v.Number) },
+		func(v view.Pull) bool {
 			return (sc.Tenant == "" || slices.Contains(v.Tenants, sc.Tenant)) &&
 				(f.Tenant == "" || slices.Contains(v.Tenants, f.Tenant)) &&
 				(f.Pull == 0 || f.Pull == v.Number) && is(f.State, v.State)
@@ -281,8 +284,8 @@ func (s *Store) Pulls(_ context.Context, sc fleet.Scope, f fleet.Filter,
 }
 
 // PullPlan implements api.Pulls.
-func (s *Store) PullPlan(ctx context.Context, sc fleet.Scope, number int) ([]byte, error) {
-	found, _, err := s.Pulls(ctx, sc, fleet.Filter{Pull: number}, fleet.Page{Limit: 1})
+func (s *Store) PullPlan(ctx context.Context, sc view.Scope, number int) ([]byte, error) {
+	found, _, err := s.Pulls(ctx, sc, view.Filter{Pull: number}, view.Page{Limit: 1})
 	if err != nil {
 		return nil, err
 	}
@@ -293,11 +296,11 @@ func (s *Store) PullPlan(ctx context.Context, sc fleet.Scope, number int) ([]byt
 			return pull.Plan, nil
 		}
 	}
-	return nil, fleet.ErrNotFound
+	return nil, mirror.ErrNotFound
 }
 
 // Events implements api.History.
-func (s *Store) Events(_ context.Context, sc fleet.Scope, after int64, limit int) ([]fleet.Event,
+func (s *Store) Events(_ context.Context, sc view.Scope, after int64, limit int) ([]view.Event,
 	int64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -305,7 +308,7 @@ func (s *Store) Events(_ context.Context, sc fleet.Scope, after int64, limit int
 	if s.fail != nil || after < 0 {
 		return nil, last, s.fail
 	}
-	var found []fleet.Event
+	var found []view.Event
 	for _, e := range s.events[min(after, last):] {
 		if !is(sc.Tenant, e.Tenant) {
 			continue
@@ -319,19 +322,19 @@ func (s *Store) Events(_ context.Context, sc fleet.Scope, after int64, limit int
 }
 
 // Source implements api.State.
-func (s *Store) Source(context.Context) (fleet.SourceView, error) {
+func (s *Store) Source(context.Context) (view.Source, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.m.Source, s.fail
 }
 
 // Explain implements api.State.
-func (s *Store) Explain(ctx context.Context, sc fleet.Scope,
+func (s *Store) Explain(ctx context.Context, sc view.Scope,
 	id fleet.EnvironmentID) (fleet.Placement, error) {
-	found, _, err := s.Environments(ctx, sc, fleet.Filter{Tenant: id.Tenant, Environment: id.Name},
-		fleet.Page{Limit: 1})
+	found, _, err := s.Environments(ctx, sc, view.Filter{Tenant: id.Tenant, Environment: id.Name},
+		view.Page{Limit: 1})
 	if err == nil && len(found) == 0 {
-		err = fleet.ErrNotFound
+		err = mirror.ErrNotFound
 	}
 	if err != nil {
 		return fleet.Placement{}, err
@@ -340,12 +343,12 @@ func (s *Store) Explain(ctx context.Context, sc fleet.Scope,
 }
 
 // Stops implements api.State.
-func (s *Store) Stops(_ context.Context, sc fleet.Scope) ([]fleet.Stop, error) {
+func (s *Store) Stops(_ context.Context, sc view.Scope) ([]mirror.Stop, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var found []fleet.Stop
+	var found []mirror.Stop
 	for _, stop := range s.m.Stops {
-		if sc.Tenant == "" || stop.Scope == fleet.StopFleet || stop.Scope == fleet.StopTenant &&
+		if sc.Tenant == "" || stop.Scope == mirror.StopFleet || stop.Scope == mirror.StopTenant &&
 			stop.Name == string(sc.Tenant) {
 			found = append(found, stop)
 		}

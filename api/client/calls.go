@@ -8,6 +8,9 @@ import (
 
 	"argosy.dev/argosy/api/wire"
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/agent/registry"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 	"argosy.dev/argosy/reconciler/plan/report"
 )
 
@@ -20,7 +23,7 @@ func path(parts ...string) string {
 	return joined
 }
 
-func values(f fleet.Filter) url.Values {
+func values(f view.Filter) url.Values {
 	q := url.Values{}
 	for name, value := range map[string]string{
 		"tenant": string(f.Tenant), "environment": string(f.Environment),
@@ -37,7 +40,7 @@ func values(f fleet.Filter) url.Values {
 }
 
 // all reads a list to its end, or its first limit items when limit is above 0.
-func all[T any](ctx context.Context, c *Client, what string, filter fleet.Filter, limit int) ([]T,
+func all[T any](ctx context.Context, c *Client, what string, filter view.Filter, limit int) ([]T,
 	error) {
 	items := []T{}
 	q := values(filter)
@@ -65,97 +68,97 @@ func one[T any](ctx context.Context, c *Client, parts ...string) (item T, err er
 }
 
 // Tenants lists tenants; limit 0 means all, here and below.
-func (c *Client) Tenants(ctx context.Context, f fleet.Filter, limit int) ([]fleet.TenantView,
+func (c *Client) Tenants(ctx context.Context, f view.Filter, limit int) ([]view.Tenant,
 	error) {
-	return all[fleet.TenantView](ctx, c, "tenants", f, limit)
+	return all[view.Tenant](ctx, c, "tenants", f, limit)
 }
 
 // Environments lists environments.
-func (c *Client) Environments(ctx context.Context, f fleet.Filter,
-	limit int) ([]fleet.EnvironmentView, error) {
-	return all[fleet.EnvironmentView](ctx, c, "environments", f, limit)
+func (c *Client) Environments(ctx context.Context, f view.Filter,
+	limit int) ([]view.Environment, error) {
+	return all[view.Environment](ctx, c, "environments", f, limit)
 }
 
 // Deployments lists deployments.
-func (c *Client) Deployments(ctx context.Context, f fleet.Filter,
-	limit int) ([]fleet.DeploymentView, error) {
-	return all[fleet.DeploymentView](ctx, c, "deployments", f, limit)
+func (c *Client) Deployments(ctx context.Context, f view.Filter,
+	limit int) ([]view.Deployment, error) {
+	return all[view.Deployment](ctx, c, "deployments", f, limit)
 }
 
 // Applications lists Applications.
-func (c *Client) Applications(ctx context.Context, f fleet.Filter,
-	limit int) ([]fleet.ApplicationView, error) {
-	return all[fleet.ApplicationView](ctx, c, "applications", f, limit)
+func (c *Client) Applications(ctx context.Context, f view.Filter,
+	limit int) ([]view.Application, error) {
+	return all[view.Application](ctx, c, "applications", f, limit)
 }
 
 // Engines lists engines.
-func (c *Client) Engines(ctx context.Context, f fleet.Filter, limit int) ([]fleet.EngineView,
+func (c *Client) Engines(ctx context.Context, f view.Filter, limit int) ([]view.Engine,
 	error) {
-	return all[fleet.EngineView](ctx, c, "engines", f, limit)
+	return all[view.Engine](ctx, c, "engines", f, limit)
 }
 
 // Orphans lists live objects that no declaration asks for.
-func (c *Client) Orphans(ctx context.Context, f fleet.Filter, limit int) ([]fleet.OrphanView,
+func (c *Client) Orphans(ctx context.Context, f view.Filter, limit int) ([]view.Orphan,
 	error) {
-	return all[fleet.OrphanView](ctx, c, "strays", f, limit)
+	return all[view.Orphan](ctx, c, "strays", f, limit)
 }
 
 // Owners lists the names of owners and whom they are pinned to.
-func (c *Client) Owners(ctx context.Context, f fleet.Filter, limit int) ([]fleet.OwnerView, error) {
-	return all[fleet.OwnerView](ctx, c, "owners", f, limit)
+func (c *Client) Owners(ctx context.Context, f view.Filter, limit int) ([]view.Owner, error) {
+	return all[view.Owner](ctx, c, "owners", f, limit)
 }
 
 // ReleaseOwner lets whoever has the name of an owner now count.
-func (c *Client) ReleaseOwner(ctx context.Context, r fleet.OwnerRelease) (out fleet.OwnerView,
+func (c *Client) ReleaseOwner(ctx context.Context, r mirror.OwnerRelease) (out view.Owner,
 	err error) {
 	err = c.do(ctx, http.MethodPost, path("owners", "release"), nil, r, &out)
 	return out, err
 }
 
 // RemoveOrphan decides that exactly one stray is removed.
-func (c *Client) RemoveOrphan(ctx context.Context, r fleet.OrphanRemoval) (out fleet.OrphanView,
+func (c *Client) RemoveOrphan(ctx context.Context, r mirror.OrphanRemoval) (out view.Orphan,
 	err error) {
 	err = c.do(ctx, http.MethodPost, path("strays", "remove"), nil, r, &out)
 	return out, err
 }
 
 // Abandon decides that an Application whose deletion is blocked is removed without its cluster.
-func (c *Client) Abandon(ctx context.Context, r wire.OrphanRequest) (out fleet.ApplicationView,
+func (c *Client) Abandon(ctx context.Context, r wire.OrphanRequest) (out view.Application,
 	err error) {
 	err = c.do(ctx, http.MethodPost, path("applications", "orphan"), nil, r, &out)
 	return out, err
 }
 
 // Operations lists operations, the newest first.
-func (c *Client) Operations(ctx context.Context, f fleet.Filter, limit int) ([]fleet.Operation,
+func (c *Client) Operations(ctx context.Context, f view.Filter, limit int) ([]mirror.Operation,
 	error) {
-	return all[fleet.Operation](ctx, c, "operations", f, limit)
+	return all[mirror.Operation](ctx, c, "operations", f, limit)
 }
 
 // Revisions lists recorded commits, the newest first.
-func (c *Client) Revisions(ctx context.Context, f fleet.Filter, limit int) ([]fleet.RevisionView,
+func (c *Client) Revisions(ctx context.Context, f view.Filter, limit int) ([]view.Revision,
 	error) {
-	return all[fleet.RevisionView](ctx, c, "revisions", f, limit)
+	return all[view.Revision](ctx, c, "revisions", f, limit)
 }
 
 // Problems lists what is wrong in the config repo.
-func (c *Client) Problems(ctx context.Context, f fleet.Filter, limit int) ([]fleet.Problem, error) {
+func (c *Client) Problems(ctx context.Context, f view.Filter, limit int) ([]fleet.Problem, error) {
 	return all[fleet.Problem](ctx, c, "problems", f, limit)
 }
 
 // Holds lists what waits for an approval.
-func (c *Client) Holds(ctx context.Context, f fleet.Filter, limit int) ([]fleet.Hold, error) {
-	return all[fleet.Hold](ctx, c, "holds", f, limit)
+func (c *Client) Holds(ctx context.Context, f view.Filter, limit int) ([]mirror.Hold, error) {
+	return all[mirror.Hold](ctx, c, "holds", f, limit)
 }
 
 // Pulls lists pull requests, the newest first.
-func (c *Client) Pulls(ctx context.Context, f fleet.Filter, limit int) ([]fleet.PullView, error) {
-	return all[fleet.PullView](ctx, c, "pulls", f, limit)
+func (c *Client) Pulls(ctx context.Context, f view.Filter, limit int) ([]view.Pull, error) {
+	return all[view.Pull](ctx, c, "pulls", f, limit)
 }
 
 // Pull is one pull request.
-func (c *Client) Pull(ctx context.Context, number int) (fleet.PullView, error) {
-	return one[fleet.PullView](ctx, c, "pulls", strconv.Itoa(number))
+func (c *Client) Pull(ctx context.Context, number int) (view.Pull, error) {
+	return one[view.Pull](ctx, c, "pulls", strconv.Itoa(number))
 }
 
 // PullPlan is the plan that the reviewers of a pull request see.
@@ -164,56 +167,56 @@ func (c *Client) PullPlan(ctx context.Context, number int) (report.Report, error
 }
 
 // Tokens lists tokens without their plaintext.
-func (c *Client) Tokens(ctx context.Context) ([]fleet.Token, error) {
-	return all[fleet.Token](ctx, c, "tokens", fleet.Filter{}, 0)
+func (c *Client) Tokens(ctx context.Context) ([]view.Token, error) {
+	return all[view.Token](ctx, c, "tokens", view.Filter{}, 0)
 }
 
 // Stops lists the stops in force.
-func (c *Client) Stops(ctx context.Context) ([]fleet.Stop, error) {
-	page, err := one[wire.List[fleet.Stop]](ctx, c, "stops")
+func (c *Client) Stops(ctx context.Context) ([]mirror.Stop, error) {
+	page, err := one[wire.List[mirror.Stop]](ctx, c, "stops")
 	return page.Items, err
 }
 
 // Tenant is one tenant.
-func (c *Client) Tenant(ctx context.Context, name fleet.TenantName) (fleet.TenantView, error) {
-	return one[fleet.TenantView](ctx, c, "tenants", string(name))
+func (c *Client) Tenant(ctx context.Context, name fleet.TenantName) (view.Tenant, error) {
+	return one[view.Tenant](ctx, c, "tenants", string(name))
 }
 
 // Environment is one environment.
-func (c *Client) Environment(ctx context.Context, id fleet.EnvironmentID) (fleet.EnvironmentView,
+func (c *Client) Environment(ctx context.Context, id fleet.EnvironmentID) (view.Environment,
 	error) {
-	return one[fleet.EnvironmentView](ctx, c, "tenants", string(id.Tenant), "environments",
+	return one[view.Environment](ctx, c, "tenants", string(id.Tenant), "environments",
 		string(id.Name))
 }
 
 // Deployment is one deployment.
-func (c *Client) Deployment(ctx context.Context, id fleet.DeploymentID) (fleet.DeploymentView,
+func (c *Client) Deployment(ctx context.Context, id fleet.DeploymentID) (view.Deployment,
 	error) {
-	return one[fleet.DeploymentView](ctx, c, "tenants", string(id.Tenant), "deployments",
+	return one[view.Deployment](ctx, c, "tenants", string(id.Tenant), "deployments",
 		string(id.Name))
 }
 
 // Application is one Application.
-func (c *Client) Application(ctx context.Context, id fleet.ApplicationID) (fleet.ApplicationView,
+func (c *Client) Application(ctx context.Context, id fleet.ApplicationID) (view.Application,
 	error) {
-	return one[fleet.ApplicationView](ctx, c, "tenants", string(id.Tenant), "applications",
+	return one[view.Application](ctx, c, "tenants", string(id.Tenant), "applications",
 		string(id.Deployment), string(id.Environment))
 }
 
 // Engine is one engine.
-func (c *Client) Engine(ctx context.Context, name fleet.EngineName) (fleet.EngineView, error) {
-	return one[fleet.EngineView](ctx, c, "engines", string(name))
+func (c *Client) Engine(ctx context.Context, name fleet.EngineName) (view.Engine, error) {
+	return one[view.Engine](ctx, c, "engines", string(name))
 }
 
 // Operation is one operation.
-func (c *Client) Operation(ctx context.Context, id string) (fleet.Operation, error) {
-	return one[fleet.Operation](ctx, c, "operations", id)
+func (c *Client) Operation(ctx context.Context, id string) (mirror.Operation, error) {
+	return one[mirror.Operation](ctx, c, "operations", id)
 }
 
 // Revision is one recorded commit.
-func (c *Client) Revision(ctx context.Context, revision fleet.Revision) (fleet.RevisionView,
+func (c *Client) Revision(ctx context.Context, revision fleet.Revision) (view.Revision,
 	error) {
-	return one[fleet.RevisionView](ctx, c, "revisions", string(revision))
+	return one[view.Revision](ctx, c, "revisions", string(revision))
 }
 
 // Explain is the placement of one environment.
@@ -223,8 +226,8 @@ func (c *Client) Explain(ctx context.Context, id fleet.EnvironmentID) (fleet.Pla
 }
 
 // Source is how the config repo stands.
-func (c *Client) Source(ctx context.Context) (fleet.SourceView, error) {
-	return one[fleet.SourceView](ctx, c, "source")
+func (c *Client) Source(ctx context.Context) (view.Source, error) {
+	return one[view.Source](ctx, c, "source")
 }
 
 // WhoAmI is who the token speaks for.
@@ -240,7 +243,7 @@ func (c *Client) Approve(ctx context.Context, a wire.ApproveRequest) (out wire.A
 }
 
 // Stop forbids writes within a scope and returns the stop in force there.
-func (c *Client) Stop(ctx context.Context, s wire.StopRequest) (out fleet.Stop, err error) {
+func (c *Client) Stop(ctx context.Context, s wire.StopRequest) (out mirror.Stop, err error) {
 	err = c.do(ctx, http.MethodPost, path("stop"), nil, s, &out)
 	return out, err
 }
@@ -264,13 +267,13 @@ func (c *Client) RevokeToken(ctx context.Context, id string) error {
 }
 
 // Agents lists agents, those that are only declared too.
-func (c *Client) Agents(ctx context.Context, f fleet.Filter, limit int) ([]fleet.AgentView, error) {
-	return all[fleet.AgentView](ctx, c, "agents", f, limit)
+func (c *Client) Agents(ctx context.Context, f view.Filter, limit int) ([]view.Agent, error) {
+	return all[view.Agent](ctx, c, "agents", f, limit)
 }
 
 // Agent is one agent, by the engine that it serves.
-func (c *Client) Agent(ctx context.Context, engine fleet.EngineName) (fleet.AgentView, error) {
-	return one[fleet.AgentView](ctx, c, "agents", string(engine))
+func (c *Client) Agent(ctx context.Context, engine fleet.EngineName) (view.Agent, error) {
+	return one[view.Agent](ctx, c, "agents", string(engine))
 }
 
 // RevokeAgent ends an agent's identity.
@@ -279,9 +282,9 @@ func (c *Client) RevokeAgent(ctx context.Context, engine fleet.EngineName) error
 }
 
 // AgentTokens lists registration tokens without their plaintext, the newest first.
-func (c *Client) AgentTokens(ctx context.Context, f fleet.Filter, limit int) ([]fleet.AgentToken,
+func (c *Client) AgentTokens(ctx context.Context, f view.Filter, limit int) ([]registry.Token,
 	error) {
-	return all[fleet.AgentToken](ctx, c, "agent-tokens", f, limit)
+	return all[registry.Token](ctx, c, "agent-tokens", f, limit)
 }
 
 // CreateAgentToken makes a registration token; the answer is the only place that ever shows its
@@ -298,9 +301,9 @@ func (c *Client) RevokeAgentToken(ctx context.Context, id string) error {
 }
 
 // OwnApplications lists the Applications that the people of autonomous clusters made.
-func (c *Client) OwnApplications(ctx context.Context, f fleet.Filter, limit int) ([]fleet.OwnView,
+func (c *Client) OwnApplications(ctx context.Context, f view.Filter, limit int) ([]view.Own,
 	error) {
-	return all[fleet.OwnView](ctx, c, "own-applications", f, limit)
+	return all[view.Own](ctx, c, "own-applications", f, limit)
 }
 
 // SyncOwn asks an autonomous cluster to sync one of its own Applications.

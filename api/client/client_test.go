@@ -16,6 +16,7 @@ import (
 	"argosy.dev/argosy/api/client"
 	"argosy.dev/argosy/api/wire"
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/view"
 )
 
 const token = "argosy_ops_4d3c2b1a"
@@ -33,7 +34,7 @@ func connect(t *testing.T, url string) *client.Client {
 func serve(t *testing.T, m apitest.Mirror, wrap func(http.Handler) http.Handler) (*apitest.Store,
 	*client.Client) {
 	t.Helper()
-	m.Tokens = []apitest.Token{{Token: fleet.Token{ID: "ops", Name: "ops", Role: fleet.RoleWrite},
+	m.Tokens = []apitest.Token{{Token: view.Token{ID: "ops", Name: "ops", Role: view.RoleWrite},
 		Plaintext: token}}
 	store := apitest.New(m)
 	server := api.New(api.Config{Reader: store, Decider: store, Tokens: store})
@@ -56,7 +57,7 @@ func serve(t *testing.T, m apitest.Mirror, wrap func(http.Handler) http.Handler)
 func TestAListIsReadToItsEnd(t *testing.T) {
 	var m apitest.Mirror
 	for i := range 2345 {
-		m.Applications = append(m.Applications, fleet.ApplicationView{
+		m.Applications = append(m.Applications, view.Application{
 			Tenant: "acme", Environment: "prod",
 			Deployment: fleet.DeploymentName(fmt.Sprintf("web-%04d", i))})
 	}
@@ -67,12 +68,12 @@ func TestAListIsReadToItsEnd(t *testing.T) {
 			next.ServeHTTP(w, r)
 		})
 	})
-	all, err := c.Applications(t.Context(), fleet.Filter{Tenant: "acme"}, 0)
+	all, err := c.Applications(t.Context(), view.Filter{Tenant: "acme"}, 0)
 	if err != nil || len(all) != 2345 || all[2344].Deployment != "web-2344" ||
 		requests.Load() != 3 {
 		t.Errorf("%d items in %d requests, %v", len(all), requests.Load(), err)
 	}
-	some, err := c.Applications(t.Context(), fleet.Filter{}, 1500)
+	some, err := c.Applications(t.Context(), view.Filter{}, 1500)
 	if err != nil || len(some) != 1500 {
 		t.Errorf("%d items, %v", len(some), err)
 	}
@@ -145,7 +146,7 @@ func TestAnAnswerOfAnotherProgramIsSaidToBeThat(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			web := httptest.NewServer(handler)
 			defer web.Close()
-			items, err := connect(t, web.URL).Tenants(t.Context(), fleet.Filter{}, 0)
+			items, err := connect(t, web.URL).Tenants(t.Context(), view.Filter{}, 0)
 			if err == nil || items != nil || strings.Contains(err.Error(), token) {
 				t.Errorf("%v %v", items, err)
 			}
@@ -169,12 +170,12 @@ func TestEventsGoOnOverABrokenStream(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	happen := func(name string) {
-		store.Change(func(*apitest.Mirror) {}, fleet.Event{Kind: "application", Name: name})
+		store.Change(func(*apitest.Mirror) {}, view.Event{Kind: "application", Name: name})
 	}
 	var seen []string
 	broken := 0
 	enough := errors.New("enough")
-	err := c.Events(ctx, func(e fleet.Event) error {
+	err := c.Events(ctx, func(e view.Event) error {
 		if e.Kind == "open" {
 			if streams.Load() == 1 {
 				happen("one")
@@ -209,7 +210,7 @@ func TestAnEventStreamThatIsRefusedEnds(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	var refused *wire.Refusal
-	if err := c.Events(ctx, func(fleet.Event) error { return nil }, nil); !errors.As(err,
+	if err := c.Events(ctx, func(view.Event) error { return nil }, nil); !errors.As(err,
 		&refused) || !refused.NotAllowed() {
 		t.Errorf("%v", err)
 	}

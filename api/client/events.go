@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"argosy.dev/argosy/api/wire"
-	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/view"
 )
 
 const (
@@ -25,7 +25,7 @@ const (
 // Events calls handle for every event from now on, in order, until ctx ends or handle fails. A
 // broken stream is taken up again where it broke; down, when set, is told why it broke. A refusal
 // (the token, the URL) ends it.
-func (c *Client) Events(ctx context.Context, handle func(fleet.Event) error,
+func (c *Client) Events(ctx context.Context, handle func(view.Event) error,
 	down func(error)) error {
 	last := int64(-1)
 	wait := firstTry
@@ -66,7 +66,7 @@ func (e *handleError) Error() string { return e.err.Error() }
 
 var errStreamEnded = errors.New("the event stream ended")
 
-func (c *Client) follow(ctx context.Context, last *int64, handle func(fleet.Event) error) error {
+func (c *Client) follow(ctx context.Context, last *int64, handle func(view.Event) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	req, err := c.request(ctx, http.MethodGet, path("events"), nil, nil)
@@ -95,7 +95,7 @@ func (c *Client) follow(ctx context.Context, last *int64, handle func(fleet.Even
 		if !ok {
 			continue // ids and names stand in the data too
 		}
-		var e fleet.Event
+		var e view.Event
 		if json.Unmarshal([]byte(data), &e) != nil {
 			continue // of a newer server: "look" is all that an event ever says
 		}

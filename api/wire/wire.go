@@ -11,6 +11,9 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/agent/registry"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 )
 
 // Base is where the API begins.
@@ -67,7 +70,7 @@ func (r *Refusal) NotAllowed() bool {
 type Identity struct {
 	Subject   string           `json:"subject" example:"token:acme/ci"`
 	Tenant    fleet.TenantName `json:"tenant,omitempty" doc:"Absent: the platform"`
-	Role      fleet.Role       `json:"role" enum:"read,write"`
+	Role      view.Role        `json:"role" enum:"read,write"`
 	ExpiresAt *time.Time       `json:"expiresAt,omitempty"`
 	Version   string           `json:"version" doc:"Of the control plane"`
 }
@@ -89,41 +92,41 @@ type OrphanRequest struct {
 
 // Approved is what an approval released.
 type Approved struct {
-	Approval fleet.Approval `json:"approval"`
-	Holds    []fleet.Hold   `json:"holds" nullable:"false"`
+	Approval mirror.Approval `json:"approval"`
+	Holds    []mirror.Hold   `json:"holds" nullable:"false"`
 }
 
 // StopRequest asks that nothing be written any more to the engines within its scope.
 type StopRequest struct {
-	Scope  fleet.StopScope `json:"scope" enum:"fleet,tenant,engine"`
-	Name   string          `json:"name,omitempty" maxLength:"63" doc:"Of the tenant or engine; none for the fleet"`
-	Reason string          `json:"reason,omitempty" maxLength:"1024"`
+	Scope  mirror.StopScope `json:"scope" enum:"fleet,tenant,engine"`
+	Name   string           `json:"name,omitempty" maxLength:"63" doc:"Of the tenant or engine; none for the fleet"`
+	Reason string           `json:"reason,omitempty" maxLength:"1024"`
 }
 
 // ResumeRequest asks for the end of one stop.
 type ResumeRequest struct {
-	Scope fleet.StopScope `json:"scope" enum:"fleet,tenant,engine"`
-	Name  string          `json:"name,omitempty" maxLength:"63"`
+	Scope mirror.StopScope `json:"scope" enum:"fleet,tenant,engine"`
+	Name  string           `json:"name,omitempty" maxLength:"63"`
 }
 
 // Resumed says which stop ended, and which others still cover what it covered.
 type Resumed struct {
-	Ended bool         `json:"ended" doc:"False: there was no such stop"`
-	Stops []fleet.Stop `json:"stops" nullable:"false" doc:"All that are still in force"`
+	Ended bool          `json:"ended" doc:"False: there was no such stop"`
+	Stops []mirror.Stop `json:"stops" nullable:"false" doc:"All that are still in force"`
 }
 
 // TokenRequest asks for a bearer token.
 type TokenRequest struct {
 	Name   string           `json:"name" maxLength:"63" pattern:"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$"`
 	Tenant fleet.TenantName `json:"tenant,omitempty" maxLength:"63" doc:"None: the whole platform"`
-	Role   fleet.Role       `json:"role" enum:"read,write"`
+	Role   view.Role        `json:"role" enum:"read,write"`
 	TTL    string           `json:"ttl,omitempty" maxLength:"32" example:"720h" doc:"How long it is valid; none: until it is revoked"`
 }
 
 // CreatedToken is a new token with its plaintext, which is shown this once.
 type CreatedToken struct {
-	Token     fleet.Token `json:"token"`
-	Plaintext string      `json:"plaintext"`
+	Token     view.Token `json:"token"`
+	Plaintext string     `json:"plaintext"`
 }
 
 // AgentTokenRequest asks for a one-time token that a cluster joins with: of one environment, or of
@@ -139,9 +142,9 @@ type AgentTokenRequest struct {
 
 // CreatedAgentToken is a new registration token with its plaintext, which is shown this once.
 type CreatedAgentToken struct {
-	Token     fleet.AgentToken `json:"token"`
-	Plaintext string           `json:"plaintext"`
-	Hub       string           `json:"hub,omitempty" doc:"URL under which agents reach the control plane"`
+	Token     registry.Token `json:"token"`
+	Plaintext string         `json:"plaintext"`
+	Hub       string         `json:"hub,omitempty" doc:"URL under which agents reach the control plane"`
 }
 
 // OwnSyncRequest asks for a sync of an autonomous cluster's own Application.
@@ -152,6 +155,6 @@ type OwnSyncRequest struct {
 
 // Asked is a sync that was asked for. Its operation tells how it ends.
 type Asked struct {
-	ID    string               `json:"id"`
-	State fleet.OperationState `json:"state"`
+	ID    string                `json:"id"`
+	State mirror.OperationState `json:"state"`
 }

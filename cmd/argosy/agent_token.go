@@ -13,6 +13,7 @@ import (
 	"argosy.dev/argosy/api/client"
 	"argosy.dev/argosy/api/wire"
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/view"
 )
 
 func (a *app) agentTokenCommand() *cobra.Command {
@@ -121,7 +122,7 @@ func (a *app) readToken(file string) (string, error) {
 // sayToken prints the token alone on stdout, and on stderr what to do with it.
 func (a *app) sayToken(c *client.Client, w tokenWish, made wire.CreatedAgentToken) error {
 	t := made.Token
-	name := agentName(fleet.AgentView{Engine: t.Engine, Tenant: t.Tenant,
+	name := agentName(view.Agent{Engine: t.Engine, Tenant: t.Tenant,
 		Environment: t.Environment})
 	a.hint("token %s for %s, valid for %s", t.ID, name,
 		fleet.Age(time.Until(t.ExpiresAt).Round(time.Second)))

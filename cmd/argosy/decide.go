@@ -8,6 +8,8 @@ import (
 
 	"argosy.dev/argosy/api/wire"
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 )
 
 func (a *app) approveCommand() *cobra.Command {
@@ -30,11 +32,11 @@ func (a *app) approveCommand() *cobra.Command {
 		}
 		revision := fleet.Revision(args[0])
 		if len(revision) < 40 {
-			holds, err := c.Holds(cmd.Context(), fleet.Filter{}, 0)
+			holds, err := c.Holds(cmd.Context(), view.Filter{}, 0)
 			if err != nil {
 				return err
 			}
-			revision, err = pick(args[0], holds, func(h fleet.Hold) fleet.Revision {
+			revision, err = pick(args[0], holds, func(h mirror.Hold) fleet.Revision {
 				return h.Revision
 			})
 			if errors.Is(err, errNoRevision) {
@@ -80,17 +82,17 @@ func (v *coverage) flags(cmd *cobra.Command) {
 	cmd.MarkFlagsMutuallyExclusive("tenant", "engine")
 }
 
-func (v *coverage) scope() (fleet.StopScope, string) {
+func (v *coverage) scope() (mirror.StopScope, string) {
 	switch {
 	case v.tenant != "":
-		return fleet.StopTenant, v.tenant
+		return mirror.StopTenant, v.tenant
 	case v.engine != "":
-		return fleet.StopEngine, v.engine
+		return mirror.StopEngine, v.engine
 	}
-	return fleet.StopFleet, ""
+	return mirror.StopFleet, ""
 }
 
-func covers(scope fleet.StopScope, name string) string {
+func covers(scope mirror.StopScope, name string) string {
 	if name == "" {
 		return "the whole fleet"
 	}
@@ -130,7 +132,7 @@ func (a *app) stopCommand() *cobra.Command {
 	return cmd
 }
 
-func resumeLine(scope fleet.StopScope, name string) string {
+func resumeLine(scope mirror.StopScope, name string) string {
 	if name == "" {
 		return "argosy resume"
 	}

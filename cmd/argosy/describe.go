@@ -14,6 +14,7 @@ import (
 	"argosy.dev/argosy/cmd/argosy/table"
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/printable"
+	"argosy.dev/argosy/fleet/view"
 )
 
 // section is one part of a description: facts, a table, or both.
@@ -187,7 +188,7 @@ func describeEnvironment(ctx context.Context, c *client.Client, name string) (de
 	if err != nil {
 		return description{}, err
 	}
-	apps, err := shownApplications(c, ctx, fleet.Filter{Tenant: tenant, Environment: v.Name}, 0)
+	apps, err := shownApplications(c, ctx, view.Filter{Tenant: tenant, Environment: v.Name}, 0)
 	if err != nil {
 		return description{}, err
 	}
@@ -209,7 +210,7 @@ func describeEnvironment(ctx context.Context, c *client.Client, name string) (de
 }
 
 // servedBy is the cluster of an environment: its API server, or that it deploys to itself.
-func servedBy(v fleet.EnvironmentView) table.Cell {
+func servedBy(v view.Environment) table.Cell {
 	if v.Agent == "" {
 		return table.Text(v.Server)
 	}
@@ -235,7 +236,7 @@ func describeDeployment(ctx context.Context, c *client.Client, name string) (des
 	if err != nil {
 		return description{}, err
 	}
-	apps, err := c.Applications(ctx, fleet.Filter{Tenant: tenant, Deployment: v.Name}, 0)
+	apps, err := c.Applications(ctx, view.Filter{Tenant: tenant, Deployment: v.Name}, 0)
 	if err != nil {
 		return description{}, err
 	}

@@ -9,6 +9,7 @@ import (
 	"argosy.dev/argosy/api/client"
 	"argosy.dev/argosy/cmd/argosy/table"
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/view"
 )
 
 // servedEngine is the engine that a person names: TENANT/ENV of an environment that deploys to
@@ -31,13 +32,13 @@ func describeAgent(ctx context.Context, c *client.Client, name string) (descript
 	if err != nil {
 		return description{}, err
 	}
-	tokens, err := c.AgentTokens(ctx, fleet.Filter{Engine: engine}, fewTokens)
+	tokens, err := c.AgentTokens(ctx, view.Filter{Engine: engine}, fewTokens)
 	if err != nil {
 		return description{}, err
 	}
-	var own []fleet.OwnView
+	var own []view.Own
 	if v.Environment != "" { // an engine's agent has none
-		if own, err = c.OwnApplications(ctx, fleet.Filter{
+		if own, err = c.OwnApplications(ctx, view.Filter{
 			Tenant: v.Tenant, Environment: v.Environment}, 0); err != nil {
 			return description{}, err
 		}
@@ -52,7 +53,7 @@ func describeAgent(ctx context.Context, c *client.Client, name string) (descript
 
 const fewTokens = 10 // the newest
 
-func agentFacts(v fleet.AgentView, now time.Time) []table.Fact {
+func agentFacts(v view.Agent, now time.Time) []table.Fact {
 	facts := []table.Fact{
 		{Name: "Agent", Value: table.Cell{Text: agentName(v)}},
 		{Name: "Engine", Value: table.Text(v.Engine)},
@@ -78,7 +79,7 @@ func agentFacts(v fleet.AgentView, now time.Time) []table.Fact {
 	)
 }
 
-func behind(v fleet.AgentView) string {
+func behind(v view.Agent) string {
 	if v.Pending == 0 {
 		return "nothing"
 	}
@@ -93,21 +94,21 @@ func agoIf(t *time.Time, now time.Time) table.Cell {
 	return ago(t, now)
 }
 
-var ownColumns = []column[fleet.OwnView]{
-	{head: "NAMESPACE", of: func(o fleet.OwnView, _ time.Time) table.Cell {
+var ownColumns = []column[view.Own]{
+	{head: "NAMESPACE", of: func(o view.Own, _ time.Time) table.Cell {
 		return table.Text(o.Namespace)
 	}},
-	{head: "NAME", of: func(o fleet.OwnView, _ time.Time) table.Cell { return table.Text(o.Name) }},
-	{head: "PROJECT", of: func(o fleet.OwnView, _ time.Time) table.Cell {
+	{head: "NAME", of: func(o view.Own, _ time.Time) table.Cell { return table.Text(o.Name) }},
+	{head: "PROJECT", of: func(o view.Own, _ time.Time) table.Cell {
 		return table.Text(o.Project)
 	}},
-	{head: "TARGET", of: func(o fleet.OwnView, _ time.Time) table.Cell {
+	{head: "TARGET", of: func(o view.Own, _ time.Time) table.Cell {
 		return table.Text(o.TargetRevision)
 	}},
-	{head: "SYNC", of: func(o fleet.OwnView, _ time.Time) table.Cell {
+	{head: "SYNC", of: func(o view.Own, _ time.Time) table.Cell {
 		return table.State(o.Sync)
 	}},
-	{head: "HEALTH", of: func(o fleet.OwnView, _ time.Time) table.Cell {
+	{head: "HEALTH", of: func(o view.Own, _ time.Time) table.Cell {
 		return table.State(o.Health)
 	}},
 }

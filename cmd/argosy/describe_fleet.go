@@ -10,6 +10,7 @@ import (
 	"argosy.dev/argosy/api/client"
 	"argosy.dev/argosy/cmd/argosy/table"
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/view"
 )
 
 func labels(m map[string]string) string {
@@ -26,7 +27,7 @@ func describeTenant(ctx context.Context, c *client.Client, name string) (descrip
 	if err != nil {
 		return description{}, err
 	}
-	of := fleet.Filter{Tenant: v.Name}
+	of := view.Filter{Tenant: v.Name}
 	environments, err := c.Environments(ctx, of, 0)
 	if err != nil {
 		return description{}, err
@@ -66,7 +67,7 @@ func describeEngine(ctx context.Context, c *client.Client, name string) (descrip
 	if err != nil {
 		return description{}, err
 	}
-	environments, err := c.Environments(ctx, fleet.Filter{Engine: v.Name}, 0)
+	environments, err := c.Environments(ctx, view.Filter{Engine: v.Name}, 0)
 	if err != nil {
 		return description{}, err
 	}
@@ -101,7 +102,7 @@ func describeEngine(ctx context.Context, c *client.Client, name string) (descrip
 }
 
 // unreadOf counts the environments whose clusters an engine cannot read.
-func unreadOf(v fleet.EngineView) table.Cell {
+func unreadOf(v view.Engine) table.Cell {
 	if v.Unreachable == 0 {
 		return table.Cell{}
 	}
@@ -141,11 +142,11 @@ const recent = 1000
 func describeRevision(ctx context.Context, c *client.Client, digits string) (description, error) {
 	revision := fleet.Revision(digits)
 	if len(digits) < 40 {
-		all, err := c.Revisions(ctx, fleet.Filter{}, recent)
+		all, err := c.Revisions(ctx, view.Filter{}, recent)
 		if err != nil {
 			return description{}, err
 		}
-		if revision, err = pick(digits, all, func(r fleet.RevisionView) fleet.Revision {
+		if revision, err = pick(digits, all, func(r view.Revision) fleet.Revision {
 			return r.Revision
 		}); err != nil {
 			return description{}, fmt.Errorf("revision %s: %w; see `argosy get revisions`", digits,

@@ -12,32 +12,33 @@ import (
 	"argosy.dev/argosy/api/wire"
 	"argosy.dev/argosy/cmd/argosy/table"
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/view"
 	"argosy.dev/argosy/reconciler/plan/report"
 )
 
-var pullColumns = []column[fleet.PullView]{
-	{head: "PULL", of: func(p fleet.PullView, _ time.Time) table.Cell {
+var pullColumns = []column[view.Pull]{
+	{head: "PULL", of: func(p view.Pull, _ time.Time) table.Cell {
 		return table.Text("#" + strconv.Itoa(p.Number))
 	}},
-	{head: "STATE", of: func(p fleet.PullView, _ time.Time) table.Cell {
+	{head: "STATE", of: func(p view.Pull, _ time.Time) table.Cell {
 		return table.Text(p.State)
 	}},
-	{head: "AUTHOR", of: func(p fleet.PullView, _ time.Time) table.Cell {
+	{head: "AUTHOR", of: func(p view.Pull, _ time.Time) table.Cell {
 		return table.Text(p.Author)
 	}},
-	{head: "HEAD", of: func(p fleet.PullView, _ time.Time) table.Cell {
+	{head: "HEAD", of: func(p view.Pull, _ time.Time) table.Cell {
 		return table.Text(p.Head.Short())
 	}},
-	{head: "VERDICT", of: func(p fleet.PullView, _ time.Time) table.Cell {
+	{head: "VERDICT", of: func(p view.Pull, _ time.Time) table.Cell {
 		return table.Text(p.Verdict)
 	}},
-	{head: "TENANTS", wide: true, of: func(p fleet.PullView, _ time.Time) table.Cell {
+	{head: "TENANTS", wide: true, of: func(p view.Pull, _ time.Time) table.Cell {
 		return table.Text(whose(p.Tenants))
 	}},
-	{head: "UPDATED", wide: true, of: func(p fleet.PullView, now time.Time) table.Cell {
+	{head: "UPDATED", wide: true, of: func(p view.Pull, now time.Time) table.Cell {
 		return age(p.UpdatedAt, now)
 	}},
-	{head: "TITLE", wide: true, of: func(p fleet.PullView, _ time.Time) table.Cell {
+	{head: "TITLE", wide: true, of: func(p view.Pull, _ time.Time) table.Cell {
 		return table.Text(p.Title)
 	}},
 }
@@ -67,9 +68,9 @@ func describePull(ctx context.Context, c *client.Client, name string) (descripti
 		return description{}, err
 	}
 	item := struct {
-		fleet.PullView
+		view.Pull
 		Plan *report.Report `json:"plan,omitempty"`
-	}{PullView: v}
+	}{Pull: v}
 	sections := []section{{facts: []table.Fact{
 		{Name: "Pull request", Value: table.Text("#" + strconv.Itoa(v.Number))},
 		{Name: "Title", Value: table.Text(v.Title)},

@@ -11,6 +11,9 @@ import (
 
 	"argosy.dev/argosy/api/client"
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 )
 
 // query is what the filter flags of a command say.
@@ -26,13 +29,13 @@ func (q *query) flag(name string) *string {
 		"state": &q.state}[name]
 }
 
-func (q *query) filter() fleet.Filter {
-	return fleet.Filter{Tenant: fleet.TenantName(q.tenant),
+func (q *query) filter() view.Filter {
+	return view.Filter{Tenant: fleet.TenantName(q.tenant),
 		Environment: fleet.EnvironmentName(q.environment),
 		Deployment:  fleet.DeploymentName(q.deployment), Engine: fleet.EngineName(q.engine),
 		Revision: fleet.Revision(q.revision),
-		Sync:     fleet.SyncState(q.sync), Health: fleet.HealthState(q.health),
-		Apply: fleet.ApplyState(q.apply), State: fleet.PullState(q.state)}
+		Sync:     mirror.SyncState(q.sync), Health: mirror.HealthState(q.health),
+		Apply: mirror.ApplyState(q.apply), State: forge.PullState(q.state)}
 }
 
 // getCommand is `get KIND`, with a subcommand for each kind, so that each shows and accepts its own

@@ -62,7 +62,7 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"mirror": mirror, "exits": exits},
+			"mirror": serveMirror, "exits": exits},
 		RequireUniqueNames: true,
 		UpdateScripts:      os.Getenv("UPDATE_SCRIPTS") != "",
 	})
@@ -88,7 +88,7 @@ func serve(store *apitest.Store, onEnd func(func())) (url string) {
 	return web.URL
 }
 
-func mirror(ts *testscript.TestScript, neg bool, args []string) {
+func serveMirror(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: mirror FILE")
 	}

@@ -9,40 +9,42 @@ import (
 
 	"argosy.dev/argosy/cmd/argosy/table"
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 )
 
 // orphanName is how people name a stray, here and to remove-stray.
-func orphanName(v fleet.OrphanView) string {
+func orphanName(v view.Orphan) string {
 	return string(v.Engine) + "/" + string(v.Kind) + "/" + v.Name
 }
 
-var orphanColumns = []column[fleet.OrphanView]{
-	{head: "STRAY", of: func(v fleet.OrphanView, _ time.Time) table.Cell {
+var orphanColumns = []column[view.Orphan]{
+	{head: "STRAY", of: func(v view.Orphan, _ time.Time) table.Cell {
 		return table.Text(orphanName(v))
 	}},
-	{head: "TENANT", of: func(v fleet.OrphanView, _ time.Time) table.Cell {
+	{head: "TENANT", of: func(v view.Orphan, _ time.Time) table.Cell {
 		return table.Text(v.Tenant)
 	}},
-	{head: "UID", of: func(v fleet.OrphanView, _ time.Time) table.Cell { return table.Text(v.UID) }},
-	{head: "FOUND", of: func(v fleet.OrphanView, now time.Time) table.Cell {
+	{head: "UID", of: func(v view.Orphan, _ time.Time) table.Cell { return table.Text(v.UID) }},
+	{head: "FOUND", of: func(v view.Orphan, now time.Time) table.Cell {
 		return age(v.FoundAt, now)
 	}},
-	{head: "REMOVAL", of: func(v fleet.OrphanView, _ time.Time) table.Cell {
+	{head: "REMOVAL", of: func(v view.Orphan, _ time.Time) table.Cell {
 		if v.RemovedAt == nil {
 			return table.Cell{}
 		}
 		return table.Text(string(v.Deletion) + " by " + v.RemovedBy)
 	}},
-	{head: "ENVIRONMENT", wide: true, of: func(v fleet.OrphanView, _ time.Time) table.Cell {
+	{head: "ENVIRONMENT", wide: true, of: func(v view.Orphan, _ time.Time) table.Cell {
 		return table.Text(v.Environment)
 	}},
-	{head: "DEPLOYMENT", wide: true, of: func(v fleet.OrphanView, _ time.Time) table.Cell {
+	{head: "DEPLOYMENT", wide: true, of: func(v view.Orphan, _ time.Time) table.Cell {
 		return table.Text(v.Deployment)
 	}},
-	{head: "REVISION", wide: true, of: func(v fleet.OrphanView, _ time.Time) table.Cell {
+	{head: "REVISION", wide: true, of: func(v view.Orphan, _ time.Time) table.Cell {
 		return table.Text(v.Revision.Short())
 	}},
-	{head: "EPOCH", wide: true, of: func(v fleet.OrphanView, _ time.Time) table.Cell {
+	{head: "EPOCH", wide: true, of: func(v view.Orphan, _ time.Time) table.Cell {
 		return table.Text(fmt.Sprint(v.Epoch))
 	}},
 }
@@ -75,7 +77,7 @@ func (a *app) removeOrphanCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		done, err := c.RemoveOrphan(cmd.Context(), fleet.OrphanRemoval{
+		done, err := c.RemoveOrphan(cmd.Context(), mirror.OrphanRemoval{
 			Engine: fleet.EngineName(parts[0]), Kind: fleet.ObjectKind(parts[1]), Name: parts[2],
 			UID: uid, Deletion: fleet.DeletionPolicy(deletion), Note: note,
 		})

@@ -8,26 +8,27 @@ import (
 	"github.com/spf13/cobra"
 
 	"argosy.dev/argosy/cmd/argosy/table"
-	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 )
 
-var ownerColumns = []column[fleet.OwnerView]{
-	{head: "OWNER", of: func(v fleet.OwnerView, _ time.Time) table.Cell {
+var ownerColumns = []column[view.Owner]{
+	{head: "OWNER", of: func(v view.Owner, _ time.Time) table.Cell {
 		return table.Text(v.Name)
 	}},
-	{head: "COUNTS", of: func(v fleet.OwnerView, _ time.Time) table.Cell {
+	{head: "COUNTS", of: func(v view.Owner, _ time.Time) table.Cell {
 		return table.Text(fmt.Sprint(v.ID))
 	}},
-	{head: "PINNED", of: func(v fleet.OwnerView, now time.Time) table.Cell {
+	{head: "PINNED", of: func(v view.Owner, now time.Time) table.Cell {
 		return age(v.PinnedAt, now)
 	}},
-	{head: "NOW", of: func(v fleet.OwnerView, _ time.Time) table.Cell {
+	{head: "NOW", of: func(v view.Owner, _ time.Time) table.Cell {
 		if !v.Changed() {
 			return table.Cell{}
 		}
 		return table.Cell{Text: fmt.Sprintf("%d, does not count", v.NowID), Tone: table.Bad}
 	}},
-	{head: "HOST", wide: true, of: func(v fleet.OwnerView, _ time.Time) table.Cell {
+	{head: "HOST", wide: true, of: func(v view.Owner, _ time.Time) table.Cell {
 		return table.Text(v.Host)
 	}},
 }
@@ -55,7 +56,7 @@ func (a *app) releaseOwnerCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		done, err := c.ReleaseOwner(cmd.Context(), fleet.OwnerRelease{
+		done, err := c.ReleaseOwner(cmd.Context(), mirror.OwnerRelease{
 			Name: strings.TrimPrefix(args[0], "github:"), ID: id, Note: note})
 		if err != nil {
 			return err

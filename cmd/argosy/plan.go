@@ -10,6 +10,7 @@ import (
 	configschema "argosy.dev/argosy/config-schema"
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/argocd"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/fleet/policy"
 	"argosy.dev/argosy/reconciler/plan"
 	"argosy.dev/argosy/reconciler/plan/report"
@@ -111,7 +112,7 @@ func notes(p *plan.Plan) []fleet.Problem {
 }
 
 // declaredBy is the declaration whose change people look at first for the object.
-func declaredBy(r fleet.Row) fleet.Key {
+func declaredBy(r mirror.Row) fleet.Key {
 	switch {
 	case r.Deployment != "":
 		return fleet.Key{Kind: fleet.KindGitOpsDeployment, Tenant: r.Tenant,

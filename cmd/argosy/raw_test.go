@@ -21,6 +21,9 @@ import (
 	"argosy.dev/argosy/cmd/argosy/table"
 	configschema "argosy.dev/argosy/config-schema"
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 	"argosy.dev/argosy/reconciler/plan/report"
 )
 
@@ -87,11 +90,11 @@ func poisoned(t testing.TB, text string) apitest.Mirror {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.Stops = append(m.Stops, fleet.Stop{Scope: "fleet", Reason: "x", By: "y"})
-	m.Orphans = append(m.Orphans, fleet.OrphanView{})
-	m.Agents = append(m.Agents, fleet.AgentView{})
+	m.Stops = append(m.Stops, mirror.Stop{Scope: "fleet", Reason: "x", By: "y"})
+	m.Orphans = append(m.Orphans, view.Orphan{})
+	m.Agents = append(m.Agents, view.Agent{})
 	m.Pulls = append(m.Pulls, apitest.Pull{
-		PullView: fleet.PullView{Number: 7, State: fleet.PullOpen}})
+		Pull: view.Pull{Number: 7, State: forge.PullOpen}})
 	operations := m.Operations
 	m.Operations = nil // their IDs are what describe asks for
 	poison(reflect.ValueOf(&m), text)
@@ -245,7 +248,7 @@ func FuzzNoFormatPrintsRaw(f *testing.F) {
 			Line: 3, Severity: fleet.SeverityError, Code: s, Message: s, Fix: s}
 		report := report.Report{Head: "1a2b3c4d", Summary: s, Problems: []fleet.Problem{problem},
 			Platform: []string{s},
-			Holds: []fleet.Hold{
+			Holds: []mirror.Hold{
 				{Message: s, Paths: []string{s}, Items: []fleet.ObjectKey{{Name: s}}}},
 			Tenants: []report.Tenant{
 				{Name: "acme", Unplaced: []string{s}, Syncs: []report.Sync{{Revision: s}},

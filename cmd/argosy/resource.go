@@ -7,6 +7,7 @@ import (
 	"argosy.dev/argosy/api/client"
 	"argosy.dev/argosy/cmd/argosy/table"
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/view"
 )
 
 // resource is a kind of thing that `get` lists.
@@ -15,7 +16,7 @@ type resource struct {
 	aliases []string // the singular first
 	filters []string // flags that narrow it
 	about   string   // what an empty list means, or how to go on
-	list    func(context.Context, *client.Client, fleet.Filter, int) (listing, error)
+	list    func(context.Context, *client.Client, view.Filter, int) (listing, error)
 }
 
 // listing is a list in all its forms.
@@ -33,10 +34,10 @@ type column[T any] struct {
 }
 
 // lister makes the list function of a resource from how its items are asked for, named and shown.
-func lister[T any](ask func(*client.Client, context.Context, fleet.Filter, int) ([]T, error),
+func lister[T any](ask func(*client.Client, context.Context, view.Filter, int) ([]T, error),
 	name func(T) string, columns []column[T],
-) func(context.Context, *client.Client, fleet.Filter, int) (listing, error) {
-	return func(ctx context.Context, c *client.Client, f fleet.Filter, limit int) (listing, error) {
+) func(context.Context, *client.Client, view.Filter, int) (listing, error) {
+	return func(ctx context.Context, c *client.Client, f view.Filter, limit int) (listing, error) {
 		items, err := ask(c, ctx, f, limit)
 		if err != nil {
 			return listing{}, err

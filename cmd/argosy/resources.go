@@ -10,6 +10,8 @@ import (
 	"argosy.dev/argosy/api/client"
 	"argosy.dev/argosy/cmd/argosy/table"
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 )
 
 // resources are what `get` lists.
@@ -20,20 +22,20 @@ var resources = []resource{
 		list: lister(shownApplications, shownApplication.name, shownColumns())},
 	{plural: "environments", aliases: []string{"environment", "envs", "env"}, filters: []string{
 		"tenant", "environment", "engine"},
-		list: lister((*client.Client).Environments, func(e fleet.EnvironmentView) string {
+		list: lister((*client.Client).Environments, func(e view.Environment) string {
 			return string(e.Tenant) + "/" + string(e.Name)
 		}, environmentColumns)},
 	{plural: "deployments", aliases: []string{"deployment"}, filters: []string{
 		"tenant", "environment", "deployment"},
-		list: lister((*client.Client).Deployments, func(d fleet.DeploymentView) string {
+		list: lister((*client.Client).Deployments, func(d view.Deployment) string {
 			return string(d.Tenant) + "/" + string(d.Name)
 		}, deploymentColumns)},
 	{plural: "tenants", aliases: []string{"tenant"},
-		list: lister((*client.Client).Tenants, func(t fleet.TenantView) string {
+		list: lister((*client.Client).Tenants, func(t view.Tenant) string {
 			return string(t.Name)
 		}, tenantColumns)},
 	{plural: "engines", aliases: []string{"engine"},
-		list: lister((*client.Client).Engines, func(e fleet.EngineView) string {
+		list: lister((*client.Client).Engines, func(e view.Engine) string {
 			return string(e.Name)
 		}, engineColumns)},
 	{plural: "agents", aliases: []string{"agent"}, filters: []string{"tenant", "environment",
@@ -45,18 +47,18 @@ var resources = []resource{
 		list:  lister((*client.Client).Orphans, orphanName, orphanColumns)},
 	{plural: "owners", aliases: []string{"owner"},
 		about: "no owner was looked up on the Git host yet",
-		list: lister((*client.Client).Owners, func(v fleet.OwnerView) string { return v.Name },
+		list: lister((*client.Client).Owners, func(v view.Owner) string { return v.Name },
 			ownerColumns)},
 	{plural: "operations", aliases: []string{"operation", "ops", "op"}, filters: []string{
 		"tenant", "engine", "revision"},
-		list: lister((*client.Client).Operations, func(o fleet.Operation) string { return o.ID },
+		list: lister((*client.Client).Operations, func(o mirror.Operation) string { return o.ID },
 			operationColumns)},
 	{plural: "revisions", aliases: []string{"revision", "revs", "rev"},
-		list: lister((*client.Client).Revisions, func(r fleet.RevisionView) string {
+		list: lister((*client.Client).Revisions, func(r view.Revision) string {
 			return string(r.Revision)
 		}, revisionColumns)},
 	{plural: "pulls", aliases: []string{"pull", "prs", "pr"}, filters: []string{"tenant", "state"},
-		list: lister((*client.Client).Pulls, func(p fleet.PullView) string {
+		list: lister((*client.Client).Pulls, func(p view.Pull) string {
 			return strconv.Itoa(p.Number)
 		}, pullColumns)},
 	{plural: "problems", aliases: []string{"problem"}, filters: []string{"tenant"},
@@ -64,11 +66,11 @@ var resources = []resource{
 		list:  lister((*client.Client).Problems, where, problemColumns)},
 	{plural: "holds", aliases: []string{"hold"}, filters: []string{"tenant", "revision"},
 		about: "nothing waits for an approval",
-		list: lister((*client.Client).Holds, func(h fleet.Hold) string {
+		list: lister((*client.Client).Holds, func(h mirror.Hold) string {
 			return string(h.Revision)
 		}, holdColumns)},
 	{plural: "stops", aliases: []string{"stop"}, about: "nothing is stopped",
-		list: lister(stops, func(s fleet.Stop) string {
+		list: lister(stops, func(s mirror.Stop) string {
 			return strings.TrimSuffix(string(s.Scope)+"/"+s.Name, "/")
 		}, stopColumns)},
 }
@@ -86,50 +88,50 @@ func findResource(word string) (resource, error) {
 		strings.Join(plurals, ", "))
 }
 
-var applicationColumns = []column[fleet.ApplicationView]{
-	{head: "TENANT", of: func(a fleet.ApplicationView, _ time.Time) table.Cell {
+var applicationColumns = []column[view.Application]{
+	{head: "TENANT", of: func(a view.Application, _ time.Time) table.Cell {
 		return table.Text(a.Tenant)
 	}},
-	{head: "DEPLOYMENT", of: func(a fleet.ApplicationView, _ time.Time) table.Cell {
+	{head: "DEPLOYMENT", of: func(a view.Application, _ time.Time) table.Cell {
 		return table.Text(a.Deployment)
 	}},
-	{head: "ENVIRONMENT", of: func(a fleet.ApplicationView, _ time.Time) table.Cell {
+	{head: "ENVIRONMENT", of: func(a view.Application, _ time.Time) table.Cell {
 		return table.Text(a.Environment)
 	}},
-	{head: "ENGINE", of: func(a fleet.ApplicationView, _ time.Time) table.Cell {
+	{head: "ENGINE", of: func(a view.Application, _ time.Time) table.Cell {
 		return table.Text(a.Engine)
 	}},
-	{head: "REVISION", of: func(a fleet.ApplicationView, _ time.Time) table.Cell {
+	{head: "REVISION", of: func(a view.Application, _ time.Time) table.Cell {
 		return table.Text(a.Revision.Short())
 	}},
-	{head: "APPLY", wide: true, of: func(a fleet.ApplicationView, _ time.Time) table.Cell {
+	{head: "APPLY", wide: true, of: func(a view.Application, _ time.Time) table.Cell {
 		return applyOf(a)
 	}},
-	{head: "SYNC", of: func(a fleet.ApplicationView, _ time.Time) table.Cell {
+	{head: "SYNC", of: func(a view.Application, _ time.Time) table.Cell {
 		return table.State(a.Sync)
 	}},
-	{head: "HEALTH", of: func(a fleet.ApplicationView, _ time.Time) table.Cell {
+	{head: "HEALTH", of: func(a view.Application, _ time.Time) table.Cell {
 		return healthOfOne(a)
 	}},
-	{head: "AGE", of: func(a fleet.ApplicationView, now time.Time) table.Cell {
+	{head: "AGE", of: func(a view.Application, now time.Time) table.Cell {
 		return age(a.CreatedAt, now)
 	}},
-	{head: "TARGET", wide: true, of: func(a fleet.ApplicationView, _ time.Time) table.Cell {
+	{head: "TARGET", wide: true, of: func(a view.Application, _ time.Time) table.Cell {
 		return table.Text(a.TargetRevision)
 	}},
-	{head: "SYNCED", wide: true, of: func(a fleet.ApplicationView, _ time.Time) table.Cell {
+	{head: "SYNCED", wide: true, of: func(a view.Application, _ time.Time) table.Cell {
 		return table.Text(fleet.Revision(a.SyncedRevision).Short())
 	}},
-	{head: "REPORT", wide: true, of: func(a fleet.ApplicationView, now time.Time) table.Cell {
+	{head: "REPORT", wide: true, of: func(a view.Application, now time.Time) table.Cell {
 		return agePtr(a.ObservedAt, now)
 	}},
-	{head: "MESSAGE", wide: true, of: func(a fleet.ApplicationView, _ time.Time) table.Cell {
+	{head: "MESSAGE", wide: true, of: func(a view.Application, _ time.Time) table.Cell {
 		return table.Text(first(a.ApplyMessage, a.Message))
 	}},
 }
 
 // applyOf is how far an Application has come on its engine.
-func applyOf(a fleet.ApplicationView) table.Cell {
+func applyOf(a view.Application) table.Cell {
 	if a.DeletionBlocked {
 		return table.State("DeletionBlocked")
 	}
@@ -137,14 +139,14 @@ func applyOf(a fleet.ApplicationView) table.Cell {
 }
 
 // healthOfOne is what the engine says of an Application, unless it cannot know.
-func healthOfOne(a fleet.ApplicationView) table.Cell {
+func healthOfOne(a view.Application) table.Cell {
 	if a.Unreachable != nil {
 		return table.State("Unreachable")
 	}
 	return table.State(a.Health)
 }
 
-func healthOf(c fleet.Counts) table.Cell {
+func healthOf(c view.Counts) table.Cell {
 	cell := table.Cell{Text: fmt.Sprintf("%d/%d", c.Healthy, c.Applications)}
 	if c.Applications > 0 && c.Healthy == c.Applications {
 		cell.Tone = table.Good
@@ -163,39 +165,39 @@ func count(n int) table.Cell {
 	return table.Cell{Text: fmt.Sprint(n), Tone: table.Bad}
 }
 
-var environmentColumns = []column[fleet.EnvironmentView]{
-	{head: "TENANT", of: func(e fleet.EnvironmentView, _ time.Time) table.Cell {
+var environmentColumns = []column[view.Environment]{
+	{head: "TENANT", of: func(e view.Environment, _ time.Time) table.Cell {
 		return table.Text(e.Tenant)
 	}},
-	{head: "ENVIRONMENT", of: func(e fleet.EnvironmentView, _ time.Time) table.Cell {
+	{head: "ENVIRONMENT", of: func(e view.Environment, _ time.Time) table.Cell {
 		return table.Text(e.Name)
 	}},
-	{head: "ENGINE", of: func(e fleet.EnvironmentView, _ time.Time) table.Cell {
+	{head: "ENGINE", of: func(e view.Environment, _ time.Time) table.Cell {
 		return placedOn(e.Engine)
 	}},
-	{head: "REGION", of: func(e fleet.EnvironmentView, _ time.Time) table.Cell {
+	{head: "REGION", of: func(e view.Environment, _ time.Time) table.Cell {
 		return table.Text(e.Region)
 	}},
-	{head: "HEALTHY", of: func(e fleet.EnvironmentView, now time.Time) table.Cell {
+	{head: "HEALTHY", of: func(e view.Environment, now time.Time) table.Cell {
 		return environmentHealth(e, now)
 	}},
-	{head: "PROBLEMS", of: func(e fleet.EnvironmentView, _ time.Time) table.Cell {
+	{head: "PROBLEMS", of: func(e view.Environment, _ time.Time) table.Cell {
 		return count(e.Problems)
 	}},
-	{head: "SERVER", wide: true, of: func(e fleet.EnvironmentView, _ time.Time) table.Cell {
+	{head: "SERVER", wide: true, of: func(e view.Environment, _ time.Time) table.Cell {
 		return servedBy(e)
 	}},
-	{head: "NAMESPACES", wide: true, of: func(e fleet.EnvironmentView, _ time.Time) table.Cell {
+	{head: "NAMESPACES", wide: true, of: func(e view.Environment, _ time.Time) table.Cell {
 		return table.Text(strings.Join(e.Namespaces, ","))
 	}},
-	{head: "PLACEMENT", wide: true, of: func(e fleet.EnvironmentView, _ time.Time) table.Cell {
+	{head: "PLACEMENT", wide: true, of: func(e view.Environment, _ time.Time) table.Cell {
 		return table.Text(first(e.Placement.Misplaced, e.Placement.Reason))
 	}},
 }
 
 // environmentHealth counts what the config repo declares; of an autonomous cluster, whose own
 // people do, it says how many those have.
-func environmentHealth(e fleet.EnvironmentView, now time.Time) table.Cell {
+func environmentHealth(e view.Environment, now time.Time) table.Cell {
 	if u := e.Unreachable; u != nil {
 		return table.Cell{
 			Text: fmt.Sprintf("Unreachable (%s, %s)", u.Reason, fleet.Age(now.Sub(u.Since))),
@@ -214,32 +216,32 @@ func placedOn(engine fleet.EngineName) table.Cell {
 	return table.Text(engine)
 }
 
-var deploymentColumns = []column[fleet.DeploymentView]{
-	{head: "TENANT", of: func(d fleet.DeploymentView, _ time.Time) table.Cell {
+var deploymentColumns = []column[view.Deployment]{
+	{head: "TENANT", of: func(d view.Deployment, _ time.Time) table.Cell {
 		return table.Text(d.Tenant)
 	}},
-	{head: "DEPLOYMENT", of: func(d fleet.DeploymentView, _ time.Time) table.Cell {
+	{head: "DEPLOYMENT", of: func(d view.Deployment, _ time.Time) table.Cell {
 		return table.Text(d.Name)
 	}},
-	{head: "TARGET", of: func(d fleet.DeploymentView, _ time.Time) table.Cell {
+	{head: "TARGET", of: func(d view.Deployment, _ time.Time) table.Cell {
 		return table.Text(d.Source.TargetRevision)
 	}},
-	{head: "HEALTHY", of: func(d fleet.DeploymentView, _ time.Time) table.Cell {
+	{head: "HEALTHY", of: func(d view.Deployment, _ time.Time) table.Cell {
 		return healthOf(d.Counts)
 	}},
-	{head: "PROBLEMS", of: func(d fleet.DeploymentView, _ time.Time) table.Cell {
+	{head: "PROBLEMS", of: func(d view.Deployment, _ time.Time) table.Cell {
 		return count(d.Problems)
 	}},
-	{head: "REPOSITORY", wide: true, of: func(d fleet.DeploymentView, _ time.Time) table.Cell {
+	{head: "REPOSITORY", wide: true, of: func(d view.Deployment, _ time.Time) table.Cell {
 		return table.Text(d.Source.RepoURL)
 	}},
-	{head: "PATH", wide: true, of: func(d fleet.DeploymentView, _ time.Time) table.Cell {
+	{head: "PATH", wide: true, of: func(d view.Deployment, _ time.Time) table.Cell {
 		return table.Text(first(d.Source.Path, d.Source.Chart))
 	}},
-	{head: "NAMESPACE", wide: true, of: func(d fleet.DeploymentView, _ time.Time) table.Cell {
+	{head: "NAMESPACE", wide: true, of: func(d view.Deployment, _ time.Time) table.Cell {
 		return table.Text(d.Namespace)
 	}},
-	{head: "ENVIRONMENTS", of: func(d fleet.DeploymentView, _ time.Time) table.Cell {
+	{head: "ENVIRONMENTS", of: func(d view.Deployment, _ time.Time) table.Cell {
 		return table.Text(commas(d.Environments))
 	}},
 }

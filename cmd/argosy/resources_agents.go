@@ -11,67 +11,69 @@ import (
 	"argosy.dev/argosy/api/wire"
 	"argosy.dev/argosy/cmd/argosy/table"
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/agent/registry"
+	"argosy.dev/argosy/fleet/view"
 )
 
 // agentName is how people call an agent: by its environment, or by its engine.
-func agentName(a fleet.AgentView) string {
+func agentName(a view.Agent) string {
 	if a.Environment != "" {
 		return string(a.Tenant) + "/" + string(a.Environment)
 	}
 	return string(a.Engine)
 }
 
-var agentColumns = []column[fleet.AgentView]{
-	{head: "AGENT", of: func(a fleet.AgentView, _ time.Time) table.Cell {
+var agentColumns = []column[view.Agent]{
+	{head: "AGENT", of: func(a view.Agent, _ time.Time) table.Cell {
 		return table.Cell{Text: agentName(a)}
 	}},
-	{head: "CONNECTED", of: func(a fleet.AgentView, now time.Time) table.Cell {
+	{head: "CONNECTED", of: func(a view.Agent, now time.Time) table.Cell {
 		return agentState(a, now)
 	}},
-	{head: "SEEN", of: func(a fleet.AgentView, now time.Time) table.Cell {
+	{head: "SEEN", of: func(a view.Agent, now time.Time) table.Cell {
 		return agePtr(a.SeenAt, now)
 	}},
-	{head: "LAG", of: func(a fleet.AgentView, _ time.Time) table.Cell { return waits(a.Lag) }},
-	{head: "PENDING", of: func(a fleet.AgentView, _ time.Time) table.Cell {
+	{head: "LAG", of: func(a view.Agent, _ time.Time) table.Cell { return waits(a.Lag) }},
+	{head: "PENDING", of: func(a view.Agent, _ time.Time) table.Cell {
 		return waits(a.Pending)
 	}},
-	{head: "DELETIONS", of: func(a fleet.AgentView, _ time.Time) table.Cell {
+	{head: "DELETIONS", of: func(a view.Agent, _ time.Time) table.Cell {
 		return agentDeletions(a)
 	}},
-	{head: "VERSION", of: func(a fleet.AgentView, _ time.Time) table.Cell {
+	{head: "VERSION", of: func(a view.Agent, _ time.Time) table.Cell {
 		return table.Text(a.Version)
 	}},
-	{head: "ARGOCD", of: func(a fleet.AgentView, _ time.Time) table.Cell {
+	{head: "ARGOCD", of: func(a view.Agent, _ time.Time) table.Cell {
 		return table.Text(a.ArgoCD)
 	}},
-	{head: "MODE", wide: true, of: func(a fleet.AgentView, _ time.Time) table.Cell {
+	{head: "MODE", wide: true, of: func(a view.Agent, _ time.Time) table.Cell {
 		return table.Text(a.Mode)
 	}},
-	{head: "ENGINE", wide: true, of: func(a fleet.AgentView, _ time.Time) table.Cell {
+	{head: "ENGINE", wide: true, of: func(a view.Agent, _ time.Time) table.Cell {
 		return table.Text(a.Engine)
 	}},
-	{head: "ID", wide: true, of: func(a fleet.AgentView, _ time.Time) table.Cell {
+	{head: "ID", wide: true, of: func(a view.Agent, _ time.Time) table.Cell {
 		return table.Text(a.ID)
 	}},
-	{head: "JOINED", wide: true, of: func(a fleet.AgentView, now time.Time) table.Cell {
+	{head: "JOINED", wide: true, of: func(a view.Agent, now time.Time) table.Cell {
 		return agePtr(a.JoinedAt, now)
 	}},
-	{head: "EXPIRES", wide: true, of: func(a fleet.AgentView, now time.Time) table.Cell {
+	{head: "EXPIRES", wide: true, of: func(a view.Agent, now time.Time) table.Cell {
 		return expires(a.ExpiresAt, now)
 	}},
-	{head: "STRAYS", wide: true, of: func(a fleet.AgentView, _ time.Time) table.Cell {
+	{head: "STRAYS", wide: true, of: func(a view.Agent, _ time.Time) table.Cell {
 		return waits(a.Orphans)
 	}},
-	{head: "OWN", wide: true, of: func(a fleet.AgentView, _ time.Time) table.Cell {
+	{head: "OWN", wide: true, of: func(a view.Agent, _ time.Time) table.Cell {
 		return table.Number(a.Own)
 	}},
-	{head: "MESSAGE", wide: true, of: func(a fleet.AgentView, _ time.Time) table.Cell {
+	{head: "MESSAGE", wide: true, of: func(a view.Agent, _ time.Time) table.Cell {
 		return table.Text(a.Message)
 	}},
 }
 
 // agentState is whether an agent is there, and if not, why.
-func agentState(a fleet.AgentView, now time.Time) table.Cell {
+func agentState(a view.Agent, now time.Time) table.Cell {
 	switch {
 	case a.ID == "":
 		return table.Cell{Text: "not joined", Tone: table.Faint}
@@ -95,7 +97,7 @@ func waits(n int) table.Cell {
 	return table.Cell{Text: fmt.Sprint(n), Tone: table.Busy}
 }
 
-func agentDeletions(a fleet.AgentView) table.Cell {
+func agentDeletions(a view.Agent) table.Cell {
 	if a.HeldDeletions > 0 {
 		return table.Cell{Text: fmt.Sprintf("%d (%d held)", a.PendingDeletions, a.HeldDeletions),
 			Tone: table.Bad}
@@ -113,25 +115,25 @@ func expires(at *time.Time, now time.Time) table.Cell {
 	return table.Cell{Text: "in " + fleet.Age(at.Sub(now))}
 }
 
-var agentTokenColumns = []column[fleet.AgentToken]{
-	{head: "ID", of: func(t fleet.AgentToken, _ time.Time) table.Cell { return table.Text(t.ID) }},
-	{head: "FOR", of: func(t fleet.AgentToken, _ time.Time) table.Cell {
+var agentTokenColumns = []column[registry.Token]{
+	{head: "ID", of: func(t registry.Token, _ time.Time) table.Cell { return table.Text(t.ID) }},
+	{head: "FOR", of: func(t registry.Token, _ time.Time) table.Cell {
 		return table.Cell{
-			Text: agentName(fleet.AgentView{Engine: t.Engine, Tenant: t.Tenant,
+			Text: agentName(view.Agent{Engine: t.Engine, Tenant: t.Tenant,
 				Environment: t.Environment})}
 	}},
-	{head: "AGE", of: func(t fleet.AgentToken, now time.Time) table.Cell {
+	{head: "AGE", of: func(t registry.Token, now time.Time) table.Cell {
 		return age(t.CreatedAt, now)
 	}},
-	{head: "STATE", of: func(t fleet.AgentToken, now time.Time) table.Cell {
+	{head: "STATE", of: func(t registry.Token, now time.Time) table.Cell {
 		return agentTokenState(t, now)
 	}},
-	{head: "BY", of: func(t fleet.AgentToken, _ time.Time) table.Cell {
+	{head: "BY", of: func(t registry.Token, _ time.Time) table.Cell {
 		return table.Text(t.CreatedBy)
 	}},
 }
 
-func agentTokenState(t fleet.AgentToken, now time.Time) table.Cell {
+func agentTokenState(t registry.Token, now time.Time) table.Cell {
 	valid := table.Cell{Text: "valid for " + fleet.Age(t.ExpiresAt.Sub(now)), Tone: table.Good}
 	switch {
 	case t.RevokedAt != nil:
@@ -150,7 +152,7 @@ func agentTokenState(t fleet.AgentToken, now time.Time) table.Cell {
 // shownApplication is an Application of the config repo, or one of an autonomous cluster's own
 // people.
 type shownApplication struct {
-	fleet.ApplicationView
+	view.Application
 	Namespace string `json:"namespace,omitempty"` // on the cluster, of an own one
 	// its cluster's own people made it: the mirror shows it and writes nothing
 	Own bool `json:"own,omitempty"`
@@ -166,7 +168,7 @@ func (a shownApplication) name() string {
 
 // shownApplications are those of the config repo, and behind them the own ones of autonomous
 // clusters, which have no deployment, no revision of the config repo and no apply state.
-func shownApplications(c *client.Client, ctx context.Context, f fleet.Filter,
+func shownApplications(c *client.Client, ctx context.Context, f view.Filter,
 	limit int) ([]shownApplication, error) { //nolint:revive // the shape of a method expression
 	declared, err := c.Applications(ctx, f, limit)
 	if err != nil {
@@ -174,12 +176,12 @@ func shownApplications(c *client.Client, ctx context.Context, f fleet.Filter,
 	}
 	shown := make([]shownApplication, len(declared))
 	for i, a := range declared {
-		shown[i] = shownApplication{ApplicationView: a}
+		shown[i] = shownApplication{Application: a}
 	}
 	if f.Deployment != "" || f.Revision != "" || f.Apply != "" || limit > 0 && len(shown) == limit {
 		return shown, nil
 	}
-	own, err := c.OwnApplications(ctx, fleet.Filter{Tenant: f.Tenant, Environment: f.Environment},
+	own, err := c.OwnApplications(ctx, view.Filter{Tenant: f.Tenant, Environment: f.Environment},
 		0)
 	var refused *wire.Refusal
 	if errors.As(err, &refused) && refused.Status == http.StatusNotFound {
@@ -194,15 +196,15 @@ func shownApplications(c *client.Client, ctx context.Context, f fleet.Filter,
 }
 
 // wanted holds an own Application against the filters that its list does not have.
-func wanted(f fleet.Filter, o fleet.OwnView) bool {
+func wanted(f view.Filter, o view.Own) bool {
 	return (f.Engine == "" || f.Engine == o.Engine) && (f.Sync == "" || f.Sync == o.Sync) &&
 		(f.Health == "" || f.Health == o.Health)
 }
 
-func ownShown(o fleet.OwnView) shownApplication {
+func ownShown(o view.Own) shownApplication {
 	seen := o.ObservedAt
 	return shownApplication{Own: true, Namespace: o.Namespace,
-		ApplicationView: fleet.ApplicationView{
+		Application: view.Application{
 			Tenant: o.Tenant, Environment: o.Environment, Name: o.Name, Engine: o.Engine,
 			RepoURL: o.RepoURL, TargetRevision: o.TargetRevision, Sync: o.Sync,
 			Health: o.Health, SyncedRevision: o.SyncedRevision, OperationPhase: o.OperationPhase,
@@ -223,7 +225,7 @@ func shownColumns() []column[shownApplication] {
 				case a.Own && c.head == "REVISION":
 					return table.Cell{Text: "own", Tone: table.Faint}
 				}
-				return c.of(a.ApplicationView, now)
+				return c.of(a.Application, now)
 			}}
 	}
 	return columns

@@ -9,32 +9,34 @@ import (
 	"argosy.dev/argosy/api/client"
 	"argosy.dev/argosy/cmd/argosy/table"
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 )
 
-var tenantColumns = []column[fleet.TenantView]{
-	{head: "TENANT", of: func(t fleet.TenantView, _ time.Time) table.Cell {
+var tenantColumns = []column[view.Tenant]{
+	{head: "TENANT", of: func(t view.Tenant, _ time.Time) table.Cell {
 		return table.Text(t.Name)
 	}},
-	{head: "ENVIRONMENTS", of: func(t fleet.TenantView, _ time.Time) table.Cell {
+	{head: "ENVIRONMENTS", of: func(t view.Tenant, _ time.Time) table.Cell {
 		return used(t.Used.Environments, t.Quota.Environments)
 	}},
-	{head: "DEPLOYMENTS", of: func(t fleet.TenantView, _ time.Time) table.Cell {
+	{head: "DEPLOYMENTS", of: func(t view.Tenant, _ time.Time) table.Cell {
 		return used(t.Used.Deployments, t.Quota.Deployments)
 	}},
-	{head: "APPLICATIONS", of: func(t fleet.TenantView, _ time.Time) table.Cell {
+	{head: "APPLICATIONS", of: func(t view.Tenant, _ time.Time) table.Cell {
 		return used(t.Used.Applications, t.Quota.Applications)
 	}},
-	{head: "HEALTHY", of: func(t fleet.TenantView, _ time.Time) table.Cell {
+	{head: "HEALTHY", of: func(t view.Tenant, _ time.Time) table.Cell {
 		return healthOf(t.Counts)
 	}},
-	{head: "PROBLEMS", of: func(t fleet.TenantView, _ time.Time) table.Cell {
+	{head: "PROBLEMS", of: func(t view.Tenant, _ time.Time) table.Cell {
 		return count(t.Problems)
 	}},
-	{head: "HELD", of: func(t fleet.TenantView, _ time.Time) table.Cell { return count(t.Held) }},
-	{head: "STOPPED", wide: true, of: func(t fleet.TenantView, _ time.Time) table.Cell {
+	{head: "HELD", of: func(t view.Tenant, _ time.Time) table.Cell { return count(t.Held) }},
+	{head: "STOPPED", wide: true, of: func(t view.Tenant, _ time.Time) table.Cell {
 		return stopped(t.Stopped)
 	}},
-	{head: "OWNERS", wide: true, of: func(t fleet.TenantView, _ time.Time) table.Cell {
+	{head: "OWNERS", wide: true, of: func(t view.Tenant, _ time.Time) table.Cell {
 		return table.Text(strings.Join(t.Owners, ","))
 	}},
 }
@@ -55,52 +57,52 @@ func stopped(is bool) table.Cell {
 	return table.Cell{}
 }
 
-var engineColumns = []column[fleet.EngineView]{
-	{head: "ENGINE", of: func(e fleet.EngineView, _ time.Time) table.Cell {
+var engineColumns = []column[view.Engine]{
+	{head: "ENGINE", of: func(e view.Engine, _ time.Time) table.Cell {
 		return table.Text(e.Name)
 	}},
-	{head: "REGION", of: func(e fleet.EngineView, _ time.Time) table.Cell {
+	{head: "REGION", of: func(e view.Engine, _ time.Time) table.Cell {
 		return table.Text(e.Region)
 	}},
-	{head: "STATE", of: func(e fleet.EngineView, _ time.Time) table.Cell {
+	{head: "STATE", of: func(e view.Engine, _ time.Time) table.Cell {
 		if e.Stopped {
 			return table.State("stopped")
 		}
 		return table.State(e.State)
 	}},
-	{head: "REACHABLE", of: func(e fleet.EngineView, now time.Time) table.Cell {
+	{head: "REACHABLE", of: func(e view.Engine, now time.Time) table.Cell {
 		return reach(e, now)
 	}},
-	{head: "LOAD", of: func(e fleet.EngineView, _ time.Time) table.Cell {
+	{head: "LOAD", of: func(e view.Engine, _ time.Time) table.Cell {
 		return used(e.Load.Applications, e.Capacity.Applications)
 	}},
-	{head: "HEALTHY", of: func(e fleet.EngineView, _ time.Time) table.Cell {
+	{head: "HEALTHY", of: func(e view.Engine, _ time.Time) table.Cell {
 		return healthOf(e.Counts)
 	}},
-	{head: "BEHIND", of: func(e fleet.EngineView, _ time.Time) table.Cell {
+	{head: "BEHIND", of: func(e view.Engine, _ time.Time) table.Cell {
 		return table.Number(e.Pending)
 	}},
-	{head: "ENVIRONMENTS", wide: true, of: func(e fleet.EngineView, _ time.Time) table.Cell {
+	{head: "ENVIRONMENTS", wide: true, of: func(e view.Engine, _ time.Time) table.Cell {
 		return used(e.Load.Environments, e.Capacity.Environments)
 	}},
-	{head: "ARGOCD", wide: true, of: func(e fleet.EngineView, _ time.Time) table.Cell {
+	{head: "ARGOCD", wide: true, of: func(e view.Engine, _ time.Time) table.Cell {
 		return table.Text(e.ArgoCD)
 	}},
-	{head: "RING", wide: true, of: func(e fleet.EngineView, _ time.Time) table.Cell {
+	{head: "RING", wide: true, of: func(e view.Engine, _ time.Time) table.Cell {
 		return table.Text(e.Ring)
 	}},
-	{head: "HOLDER", wide: true, of: func(e fleet.EngineView, _ time.Time) table.Cell {
+	{head: "HOLDER", wide: true, of: func(e view.Engine, _ time.Time) table.Cell {
 		return table.Text(e.Holder)
 	}},
-	{head: "EPOCH", wide: true, of: func(e fleet.EngineView, _ time.Time) table.Cell {
+	{head: "EPOCH", wide: true, of: func(e view.Engine, _ time.Time) table.Cell {
 		return table.Number(int(e.Epoch))
 	}},
-	{head: "MESSAGE", wide: true, of: func(e fleet.EngineView, _ time.Time) table.Cell {
+	{head: "MESSAGE", wide: true, of: func(e view.Engine, _ time.Time) table.Cell {
 		return table.Text(e.Message)
 	}},
 }
 
-func reach(e fleet.EngineView, now time.Time) table.Cell {
+func reach(e view.Engine, now time.Time) table.Cell {
 	if e.Reachable {
 		return table.State("yes")
 	}
@@ -110,74 +112,74 @@ func reach(e fleet.EngineView, now time.Time) table.Cell {
 	return table.Cell{Text: "no, " + fleet.Age(now.Sub(*e.Since)), Tone: table.Bad}
 }
 
-var operationColumns = []column[fleet.Operation]{
-	{head: "ID", wide: true, of: func(o fleet.Operation, _ time.Time) table.Cell {
+var operationColumns = []column[mirror.Operation]{
+	{head: "ID", wide: true, of: func(o mirror.Operation, _ time.Time) table.Cell {
 		return table.Text(o.ID)
 	}},
-	{head: "KIND", of: func(o fleet.Operation, _ time.Time) table.Cell {
+	{head: "KIND", of: func(o mirror.Operation, _ time.Time) table.Cell {
 		return table.Text(o.Kind)
 	}},
-	{head: "SUBJECT", of: func(o fleet.Operation, _ time.Time) table.Cell {
+	{head: "SUBJECT", of: func(o mirror.Operation, _ time.Time) table.Cell {
 		return table.Text(o.Subject)
 	}},
-	{head: "STATE", of: func(o fleet.Operation, _ time.Time) table.Cell {
+	{head: "STATE", of: func(o mirror.Operation, _ time.Time) table.Cell {
 		return table.State(o.State)
 	}},
-	{head: "DONE", of: func(o fleet.Operation, _ time.Time) table.Cell { return done(o) }},
-	{head: "AGE", of: func(o fleet.Operation, now time.Time) table.Cell {
+	{head: "DONE", of: func(o mirror.Operation, _ time.Time) table.Cell { return done(o) }},
+	{head: "AGE", of: func(o mirror.Operation, now time.Time) table.Cell {
 		return age(o.StartedAt, now)
 	}},
-	{head: "ENGINE", wide: true, of: func(o fleet.Operation, _ time.Time) table.Cell {
+	{head: "ENGINE", wide: true, of: func(o mirror.Operation, _ time.Time) table.Cell {
 		return table.Text(o.Engine)
 	}},
-	{head: "REVISION", wide: true, of: func(o fleet.Operation, _ time.Time) table.Cell {
+	{head: "REVISION", wide: true, of: func(o mirror.Operation, _ time.Time) table.Cell {
 		return table.Text(o.Revision.Short())
 	}},
-	{head: "BY", of: func(o fleet.Operation, _ time.Time) table.Cell {
+	{head: "BY", of: func(o mirror.Operation, _ time.Time) table.Cell {
 		return table.Text(o.RequestedBy)
 	}},
-	{head: "MESSAGE", wide: true, of: func(o fleet.Operation, _ time.Time) table.Cell {
+	{head: "MESSAGE", wide: true, of: func(o mirror.Operation, _ time.Time) table.Cell {
 		return table.Text(o.Message)
 	}},
 }
 
-func done(o fleet.Operation) table.Cell {
+func done(o mirror.Operation) table.Cell {
 	if o.Total == 0 {
 		return table.Cell{}
 	}
 	return table.Cell{Text: fmt.Sprintf("%d/%d", o.Done, o.Total)}
 }
 
-var revisionColumns = []column[fleet.RevisionView]{
-	{head: "REVISION", of: func(r fleet.RevisionView, _ time.Time) table.Cell {
+var revisionColumns = []column[view.Revision]{
+	{head: "REVISION", of: func(r view.Revision, _ time.Time) table.Cell {
 		return table.Text(r.Revision.Short())
 	}},
-	{head: "CREATED", of: func(r fleet.RevisionView, _ time.Time) table.Cell {
+	{head: "CREATED", of: func(r view.Revision, _ time.Time) table.Cell {
 		return table.Number(r.Created)
 	}},
-	{head: "CHANGED", of: func(r fleet.RevisionView, _ time.Time) table.Cell {
+	{head: "CHANGED", of: func(r view.Revision, _ time.Time) table.Cell {
 		return table.Number(r.Changed)
 	}},
-	{head: "DELETED", of: func(r fleet.RevisionView, _ time.Time) table.Cell {
+	{head: "DELETED", of: func(r view.Revision, _ time.Time) table.Cell {
 		return table.Number(r.Deleted)
 	}},
-	{head: "HELD", of: func(r fleet.RevisionView, _ time.Time) table.Cell { return count(r.Held) }},
-	{head: "PROBLEMS", of: func(r fleet.RevisionView, _ time.Time) table.Cell {
+	{head: "HELD", of: func(r view.Revision, _ time.Time) table.Cell { return count(r.Held) }},
+	{head: "PROBLEMS", of: func(r view.Revision, _ time.Time) table.Cell {
 		return count(r.Problems)
 	}},
-	{head: "PENDING", of: func(r fleet.RevisionView, _ time.Time) table.Cell {
+	{head: "PENDING", of: func(r view.Revision, _ time.Time) table.Cell {
 		return table.Number(r.Pending)
 	}},
-	{head: "AGE", of: func(r fleet.RevisionView, now time.Time) table.Cell {
+	{head: "AGE", of: func(r view.Revision, now time.Time) table.Cell {
 		return age(r.RecordedAt, now)
 	}},
-	{head: "AUTHOR", wide: true, of: func(r fleet.RevisionView, _ time.Time) table.Cell {
+	{head: "AUTHOR", wide: true, of: func(r view.Revision, _ time.Time) table.Cell {
 		return table.Text(r.Author)
 	}},
-	{head: "APPLIED", wide: true, of: func(r fleet.RevisionView, now time.Time) table.Cell {
+	{head: "APPLIED", wide: true, of: func(r view.Revision, now time.Time) table.Cell {
 		return agePtr(r.AppliedAt, now)
 	}},
-	{head: "SUBJECT", of: func(r fleet.RevisionView, _ time.Time) table.Cell {
+	{head: "SUBJECT", of: func(r view.Revision, _ time.Time) table.Cell {
 		return table.Text(r.Subject)
 	}},
 }
@@ -210,30 +212,30 @@ func where(p fleet.Problem) string {
 	return fmt.Sprintf("%s:%d:%d", p.Path, p.Line, p.Column)
 }
 
-var holdColumns = []column[fleet.Hold]{
-	{head: "REVISION", of: func(h fleet.Hold, _ time.Time) table.Cell {
+var holdColumns = []column[mirror.Hold]{
+	{head: "REVISION", of: func(h mirror.Hold, _ time.Time) table.Cell {
 		return table.Text(h.Revision.Short())
 	}},
-	{head: "TENANT", of: func(h fleet.Hold, _ time.Time) table.Cell {
+	{head: "TENANT", of: func(h mirror.Hold, _ time.Time) table.Cell {
 		return table.Text(h.Tenant)
 	}},
-	{head: "REASON", of: func(h fleet.Hold, _ time.Time) table.Cell {
+	{head: "REASON", of: func(h mirror.Hold, _ time.Time) table.Cell {
 		return table.Text(h.Reason)
 	}},
-	{head: "ITEMS", of: func(h fleet.Hold, _ time.Time) table.Cell {
+	{head: "ITEMS", of: func(h mirror.Hold, _ time.Time) table.Cell {
 		return table.Number(len(h.Items) + len(h.Paths))
 	}},
-	{head: "AGE", of: func(h fleet.Hold, now time.Time) table.Cell { return age(h.Since, now) }},
-	{head: "MESSAGE", of: func(h fleet.Hold, _ time.Time) table.Cell {
+	{head: "AGE", of: func(h mirror.Hold, now time.Time) table.Cell { return age(h.Since, now) }},
+	{head: "MESSAGE", of: func(h mirror.Hold, _ time.Time) table.Cell {
 		return table.Text(held(h))
 	}},
-	{head: "FILES", wide: true, of: func(h fleet.Hold, _ time.Time) table.Cell {
+	{head: "FILES", wide: true, of: func(h mirror.Hold, _ time.Time) table.Cell {
 		return table.Text(strings.Join(h.Paths, " "))
 	}},
 }
 
 // held is a hold's message with the first files that it holds.
-func held(h fleet.Hold) string {
+func held(h mirror.Hold) string {
 	const most = 3
 	switch n := len(h.Paths); {
 	case n == 0:
@@ -248,7 +250,7 @@ func held(h fleet.Hold) string {
 
 // stops takes the filter and the limit of the other lists: there is at most one stop per tenant and
 // engine, and none is left out.
-func stops(c *client.Client, ctx context.Context, _ fleet.Filter, limit int) ([]fleet.Stop, error) {
+func stops(c *client.Client, ctx context.Context, _ view.Filter, limit int) ([]mirror.Stop, error) {
 	//nolint:revive // the shape of a method expression
 	all, err := c.Stops(ctx)
 	if limit > 0 && len(all) > limit {
@@ -257,12 +259,12 @@ func stops(c *client.Client, ctx context.Context, _ fleet.Filter, limit int) ([]
 	return all, err
 }
 
-var stopColumns = []column[fleet.Stop]{
-	{head: "SCOPE", of: func(s fleet.Stop, _ time.Time) table.Cell { return table.Text(s.Scope) }},
-	{head: "NAME", of: func(s fleet.Stop, _ time.Time) table.Cell { return table.Text(s.Name) }},
-	{head: "BY", of: func(s fleet.Stop, _ time.Time) table.Cell { return table.Text(s.By) }},
-	{head: "AGE", of: func(s fleet.Stop, now time.Time) table.Cell { return age(s.At, now) }},
-	{head: "REASON", of: func(s fleet.Stop, _ time.Time) table.Cell {
+var stopColumns = []column[mirror.Stop]{
+	{head: "SCOPE", of: func(s mirror.Stop, _ time.Time) table.Cell { return table.Text(s.Scope) }},
+	{head: "NAME", of: func(s mirror.Stop, _ time.Time) table.Cell { return table.Text(s.Name) }},
+	{head: "BY", of: func(s mirror.Stop, _ time.Time) table.Cell { return table.Text(s.By) }},
+	{head: "AGE", of: func(s mirror.Stop, now time.Time) table.Cell { return age(s.At, now) }},
+	{head: "REASON", of: func(s mirror.Stop, _ time.Time) table.Cell {
 		return table.Text(s.Reason)
 	}},
 }

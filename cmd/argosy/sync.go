@@ -8,6 +8,7 @@ import (
 
 	"argosy.dev/argosy/api/wire"
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/view"
 )
 
 func (a *app) syncCommand() *cobra.Command {
@@ -37,7 +38,7 @@ func (a *app) syncCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		own, err := c.OwnApplications(cmd.Context(), fleet.Filter{
+		own, err := c.OwnApplications(cmd.Context(), view.Filter{
 			Tenant: id.Tenant, Environment: id.Name}, 0)
 		if err != nil {
 			return err
@@ -59,7 +60,7 @@ func (a *app) syncCommand() *cobra.Command {
 }
 
 // pickOwn is the own Application that a person means.
-func pickOwn(own []fleet.OwnView, id fleet.EnvironmentID, name string) (found fleet.OwnView,
+func pickOwn(own []view.Own, id fleet.EnvironmentID, name string) (found view.Own,
 	err error) {
 	namespace, short, both := strings.Cut(name, "/")
 	if !both {

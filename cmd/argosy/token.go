@@ -9,6 +9,7 @@ import (
 	"argosy.dev/argosy/api/wire"
 	"argosy.dev/argosy/cmd/argosy/table"
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/view"
 )
 
 // tokenCommand gives tokens out and takes them back. It needs a token of the platform.
@@ -43,12 +44,12 @@ func (a *app) tokenCreate() *cobra.Command {
 			return err
 		}
 		ask := wire.TokenRequest{Name: args[0], Tenant: fleet.TenantName(tenant),
-			Role: fleet.RoleRead}
+			Role: view.RoleRead}
 		if ttl != 0 {
 			ask.TTL = ttl.String()
 		}
 		if write {
-			ask.Role = fleet.RoleWrite
+			ask.Role = view.RoleWrite
 		}
 		made, err := c.CreateToken(cmd.Context(), ask)
 		if err != nil {
@@ -61,25 +62,25 @@ func (a *app) tokenCreate() *cobra.Command {
 	return cmd
 }
 
-var tokenColumns = []column[fleet.Token]{
-	{head: "ID", of: func(t fleet.Token, _ time.Time) table.Cell { return table.Text(t.ID) }},
-	{head: "NAME", of: func(t fleet.Token, _ time.Time) table.Cell { return table.Text(t.Name) }},
-	{head: "TENANT", of: func(t fleet.Token, _ time.Time) table.Cell {
+var tokenColumns = []column[view.Token]{
+	{head: "ID", of: func(t view.Token, _ time.Time) table.Cell { return table.Text(t.ID) }},
+	{head: "NAME", of: func(t view.Token, _ time.Time) table.Cell { return table.Text(t.Name) }},
+	{head: "TENANT", of: func(t view.Token, _ time.Time) table.Cell {
 		return table.Text(t.Tenant)
 	}},
-	{head: "ROLE", of: func(t fleet.Token, _ time.Time) table.Cell { return table.Text(t.Role) }},
-	{head: "AGE", of: func(t fleet.Token, now time.Time) table.Cell {
+	{head: "ROLE", of: func(t view.Token, _ time.Time) table.Cell { return table.Text(t.Role) }},
+	{head: "AGE", of: func(t view.Token, now time.Time) table.Cell {
 		return age(t.CreatedAt, now)
 	}},
-	{head: "STATE", of: func(t fleet.Token, now time.Time) table.Cell {
+	{head: "STATE", of: func(t view.Token, now time.Time) table.Cell {
 		return tokenState(t, now)
 	}},
-	{head: "BY", of: func(t fleet.Token, _ time.Time) table.Cell {
+	{head: "BY", of: func(t view.Token, _ time.Time) table.Cell {
 		return table.Text(t.CreatedBy)
 	}},
 }
 
-func tokenState(t fleet.Token, now time.Time) table.Cell {
+func tokenState(t view.Token, now time.Time) table.Cell {
 	switch {
 	case t.RevokedAt != nil:
 		return table.Cell{Text: "revoked", Tone: table.Faint}

@@ -9,10 +9,12 @@ import (
 	"argosy.dev/argosy/api/wire"
 	"argosy.dev/argosy/cmd/argosy/table"
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 )
 
 // unreachable says that an environment's cluster cannot be read, and why; nothing while it can.
-func unreachable(u *fleet.Unreachable, now time.Time) table.Cell {
+func unreachable(u *mirror.Unreachable, now time.Time) table.Cell {
 	if u == nil {
 		return table.Cell{}
 	}
@@ -23,7 +25,7 @@ func unreachable(u *fleet.Unreachable, now time.Time) table.Cell {
 	return table.Cell{Text: text, Tone: table.Bad}
 }
 
-func unreachableMessage(u *fleet.Unreachable) table.Cell {
+func unreachableMessage(u *mirror.Unreachable) table.Cell {
 	if u == nil {
 		return table.Cell{}
 	}
@@ -31,7 +33,7 @@ func unreachableMessage(u *fleet.Unreachable) table.Cell {
 }
 
 // blocked says who decides about a deletion that waits for an unreachable cluster.
-func blocked(v fleet.ApplicationView) table.Cell {
+func blocked(v view.Application) table.Cell {
 	if !v.DeletionBlocked {
 		return table.Cell{}
 	}

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/pacing"
+	"argosy.dev/argosy/fleet/view"
 )
 
 const (
@@ -26,7 +26,7 @@ func (l lookout) watch(ctx context.Context) error {
 	look := pacing.NewSignal()
 	ended := make(chan error, 1)
 	go func() {
-		ended <- l.client.Events(ctx, func(fleet.Event) error {
+		ended <- l.client.Events(ctx, func(view.Event) error {
 			look.Set()
 			return nil
 		}, func(err error) { l.app.hint("the event stream broke and is taken up again: %s", err) })

@@ -10,7 +10,8 @@ import (
 	"time"
 
 	"argosy.dev/argosy/api/apitest"
-	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 )
 
 // watching runs `argosy get … --watch` and sends its lines of stdout and stderr.
@@ -81,10 +82,10 @@ func TestWatchShowsWhatChangesAndNothingElse(t *testing.T) {
 	store.Change(func(m *apitest.Mirror) {
 		for i := range m.Applications {
 			if m.Applications[i].Deployment == "cart" {
-				m.Applications[i].Health = fleet.HealthHealthy
+				m.Applications[i].Health = mirror.HealthHealthy
 			}
 		}
-	}, fleet.Event{Kind: "application", Tenant: "acme", Name: "cart"})
+	}, view.Event{Kind: "application", Tenant: "acme", Name: "cart"})
 	if head := <-table; !strings.HasPrefix(head, "TENANT") {
 		t.Errorf("%q", head)
 	}
@@ -94,7 +95,7 @@ func TestWatchShowsWhatChangesAndNothingElse(t *testing.T) {
 	if name := <-names; name != "acme/cart@prod-eu" {
 		t.Errorf("%q", name)
 	}
-	store.Change(func(m *apitest.Mirror) { m.Applications = m.Applications[:1] }, fleet.Event{
+	store.Change(func(m *apitest.Mirror) { m.Applications = m.Applications[:1] }, view.Event{
 		Kind: "application", Name: "many"})
 	expect(t, table, "is gone")
 	if code := endTable(); code != exitFine {

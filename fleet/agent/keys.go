@@ -9,6 +9,7 @@ import (
 	"log/slog"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/agent/registry"
 )
 
 // PrivateKeys authenticate an agent. They are generated on its cluster and never leave it. Like
@@ -42,8 +43,8 @@ func NewKeys() (PrivateKeys, error) {
 func (k PrivateKeys) IsZero() bool { return k.sign == nil }
 
 // Public returns the public keys that the hub stores for the agent. It panics without keys.
-func (k PrivateKeys) Public() fleet.AgentKeys {
-	return fleet.AgentKeys{Sign: k.sign.Public().(ed25519.PublicKey),
+func (k PrivateKeys) Public() registry.Keys {
+	return registry.Keys{Sign: k.sign.Public().(ed25519.PublicKey),
 		Seal: k.seal.PublicKey().Bytes()}
 }
 
@@ -73,7 +74,7 @@ func ParseKeys(from fleet.Secret) (PrivateKeys, error) {
 
 // CheckKeys validates public keys from a client. It rejects a point of low order, which yields no
 // shared secret (RFC 7748 section 6.1), here rather than when the first credential is sealed.
-func CheckKeys(k fleet.AgentKeys) error {
+func CheckKeys(k registry.Keys) error {
 	if len(k.Sign) != ed25519.PublicKeySize {
 		return fmt.Errorf("the signing key is not an Ed25519 key of %d bytes",
 			ed25519.PublicKeySize)

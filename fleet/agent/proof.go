@@ -13,7 +13,7 @@ import (
 
 	"github.com/golang-jwt/jwt/v4"
 
-	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/agent/registry"
 )
 
 // Window bounds the difference between the time of a proof and the hub's time, in either direction.
@@ -85,7 +85,7 @@ func (s *statement) sign(keys PrivateKeys, typ string, now time.Time) (string, e
 
 // verify parses a statement of this type and verifies it with these keys. It checks the time last,
 // so that only the key's holder sees ErrClock.
-func verify(raw, typ string, keys fleet.AgentKeys, now time.Time) (*statement, error) {
+func verify(raw, typ string, keys registry.Keys, now time.Time) (*statement, error) {
 	if len(raw) > maxProof || len(keys.Sign) != ed25519.PublicKeySize {
 		return nil, ErrProof
 	}
@@ -163,7 +163,7 @@ func AssertedAgent(raw string) (string, error) {
 }
 
 // CheckAssertion verifies an assertion and returns its ID, which may be used once.
-func CheckAssertion(raw string, keys fleet.AgentKeys, agentID, audience string,
+func CheckAssertion(raw string, keys registry.Keys, agentID, audience string,
 	now time.Time) (id string, err error) {
 	s, err := verify(raw, typAssertion, keys, now)
 	if s == nil {
@@ -194,7 +194,7 @@ func Prove(keys PrivateKeys, method, path, accessToken string, body []byte, now 
 
 // CheckProof verifies the proof of one request and returns its ID, which may be used once within
 // twice Window.
-func CheckProof(raw string, keys fleet.AgentKeys, method, path, accessToken string, body []byte,
+func CheckProof(raw string, keys registry.Keys, method, path, accessToken string, body []byte,
 	now time.Time) (id string, err error) {
 	s, err := verify(raw, typProof, keys, now)
 	if s == nil {
@@ -218,7 +218,7 @@ func ProveRotation(fresh PrivateKeys, oldThumb string, now time.Time) (string, e
 }
 
 // CheckRotation verifies the output of ProveRotation.
-func CheckRotation(raw string, fresh fleet.AgentKeys, oldThumb string, now time.Time) error {
+func CheckRotation(raw string, fresh registry.Keys, oldThumb string, now time.Time) error {
 	s, err := verify(raw, typRotation, fresh, now)
 	if s == nil {
 		return err

@@ -15,6 +15,7 @@ import (
 	"github.com/golang-jwt/jwt/v4"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/agent/registry"
 )
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -160,7 +161,7 @@ func TestARotationIsProvenByTheNewKeysOverTheOld(t *testing.T) {
 	if err := CheckRotation(raw, fresh.Public(), old.Public().Thumb(), noon); err != nil {
 		t.Fatal(err)
 	}
-	mixed := fleet.AgentKeys{Sign: fresh.Public().Sign, Seal: old.Public().Seal}
+	mixed := registry.Keys{Sign: fresh.Public().Sign, Seal: old.Public().Seal}
 	for name, err := range map[string]error{
 		"other old keys":    CheckRotation(raw, fresh.Public(), fresh.Public().Thumb(), noon),
 		"other sealing key": CheckRotation(raw, mixed, old.Public().Thumb(), noon),
@@ -242,7 +243,7 @@ func TestForgedProofsAreRejected(t *testing.T) {
 func TestInvalidKeysProveNothing(t *testing.T) {
 	keys := newKeys(t)
 	raw, _ := Prove(keys, "GET", PathStream, "t", nil, noon)
-	for _, k := range []fleet.AgentKeys{{}, {Sign: make([]byte, 31)},
+	for _, k := range []registry.Keys{{}, {Sign: make([]byte, 31)},
 		{Sign: make([]byte, ed25519.PublicKeySize)}} {
 		if _, err := CheckProof(raw, k, "GET", PathStream, "t", nil, noon); !errors.Is(err,
 			ErrProof) {
@@ -260,7 +261,7 @@ func TestPublicKeysAreValidatedOnReceipt(t *testing.T) {
 		t.Fatal(err)
 	}
 	one := append([]byte{1}, make([]byte, 31)...) // of order 4
-	for name, k := range map[string]fleet.AgentKeys{
+	for name, k := range map[string]registry.Keys{
 		"none":              {},
 		"short signing key": {Sign: good.Sign[:31], Seal: good.Seal},
 		"short sealing key": {Sign: good.Sign, Seal: good.Seal[:31]},

@@ -9,6 +9,7 @@ import (
 	"fmt"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/agent/registry"
 )
 
 // sealVersion is the first byte of a sealed credential: DHKEM(X25519, HKDF-SHA256), HKDF-SHA256,
@@ -27,7 +28,7 @@ var errEmptySecret = errors.New("the credential is empty")
 
 // Seal encrypts a credential with the agent's public key for one object. It does not open for
 // another object, engine or agent. It does not authenticate the sender: TLS does.
-func Seal(to fleet.AgentKeys, about fleet.ObjectKey, secret fleet.Secret) ([]byte, error) {
+func Seal(to registry.Keys, about fleet.ObjectKey, secret fleet.Secret) ([]byte, error) {
 	if secret.IsZero() {
 		return nil, errEmptySecret
 	}
@@ -63,7 +64,7 @@ func Seal(to fleet.AgentKeys, about fleet.ObjectKey, secret fleet.Secret) ([]byt
 }
 
 // sealedTo returns the associated data of a ciphertext: its parts, length-prefixed.
-func sealedTo(to fleet.AgentKeys, about fleet.ObjectKey) []byte {
+func sealedTo(to registry.Keys, about fleet.ObjectKey) []byte {
 	b := []byte{sealVersion}
 	for _, part := range []string{string(about.Engine), string(about.Kind), about.Name,
 		to.Thumb()} {

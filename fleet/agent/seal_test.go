@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/agent/registry"
 )
 
 var canary = fleet.NewSecret(map[string][]byte{"username": []byte("u"),
@@ -86,10 +87,10 @@ func TestAnEmptyCredentialIsNeitherSealedNorOpened(t *testing.T) {
 	if _, err := Seal(keys.Public(), row("a"), fleet.Secret{}); err == nil {
 		t.Error("sealed nothing")
 	}
-	if _, err := Seal(fleet.AgentKeys{}, row("a"), canary); err == nil {
+	if _, err := Seal(registry.Keys{}, row("a"), canary); err == nil {
 		t.Error("sealed without a recipient")
 	}
-	if _, err := Seal(fleet.AgentKeys{Seal: make([]byte, 32)}, row("a"), canary); err == nil {
+	if _, err := Seal(registry.Keys{Seal: make([]byte, 32)}, row("a"), canary); err == nil {
 		t.Error("sealed to a point of low order, which everybody can open")
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/agent/registry"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 // Paths of the protocol.
@@ -46,10 +48,10 @@ const (
 // Join is the body of PathJoin. HeaderProof carries a proof (see Prove) by the new keys, so that a
 // client cannot register keys that it does not hold.
 type Join struct {
-	Token      string          `json:"token"`
-	Keys       fleet.AgentKeys `json:"keys"`
-	ClusterUID string          `json:"clusterUID"`
-	Version    string          `json:"version"`
+	Token      string        `json:"token"`
+	Keys       registry.Keys `json:"keys"`
+	ClusterUID string        `json:"clusterUID"`
+	Version    string        `json:"version"`
 }
 
 // Joined is the response to Join.
@@ -71,8 +73,8 @@ type Access struct {
 // Rotate is the body of PathKeys. Proof is a proof by the new signing key over the thumbprint of
 // the old keys (see ProveRotation).
 type Rotate struct {
-	Keys  fleet.AgentKeys `json:"keys"`
-	Proof string          `json:"proof"`
+	Keys  registry.Keys `json:"keys"`
+	Proof string        `json:"proof"`
 }
 
 // Operation is the handling of a row by an agent.
@@ -98,7 +100,7 @@ type Row struct {
 	Deletion    fleet.DeletionPolicy  `json:"deletion,omitempty"`
 	Revision    fleet.Revision        `json:"revision"`
 	Seq         int64                 `json:"seq"`
-	Apply       fleet.ApplyState      `json:"apply,omitempty"` // as the hub knows it
+	Apply       mirror.ApplyState     `json:"apply,omitempty"` // as the hub knows it
 	// SHA-256 of Manifest's bytes, hexadecimal
 	Hash       string          `json:"hash"`
 	Manifest   json.RawMessage `json:"manifest"`
@@ -131,8 +133,8 @@ const (
 	EventRows        = "rows"  // Rows; the event's id is the cursor
 	EventCredentials = "again" // Rows whose credentials have changed; without a cursor
 	EventSyncs       = "syncs" // []Sync: all open syncs
-	EventStops       = "stops" // []fleet.Stop: all stops that apply to the engine
-	// []fleet.StopEnd: the recent ends of stops that applied to the engine; precedes the first
+	EventStops       = "stops" // []mirror.Stop: all stops that apply to the engine
+	// []mirror.StopEnd: the recent ends of stops that applied to the engine; precedes the first
 	// EventStops
 	EventStopEnds = "ends"
 	EventGoAway   = "bye" // GoAway; the last message
@@ -234,49 +236,49 @@ type Report struct {
 	Syncs    []SyncStatus `json:"syncs,omitempty"`
 	Status   *AgentStatus `json:"standing,omitempty"`
 	// own Applications of a cluster in autonomous mode
-	Own []fleet.OwnApplication `json:"own,omitempty"`
+	Own []mirror.OwnApplication `json:"own,omitempty"`
 	// this report completes the list of own Applications of this session: unlisted ones were
 	// deleted
 	OwnWhole bool `json:"ownWhole,omitempty"`
 }
 
-// Ack is fleet.Ack without the engine, which follows from the credential.
+// Ack is mirror.Ack without the engine, which follows from the credential.
 type Ack struct {
-	Kind    fleet.ObjectKind `json:"kind"`
-	Name    string           `json:"name"`
-	Seq     int64            `json:"seq"`
-	State   fleet.ApplyState `json:"state"`
-	Message string           `json:"message,omitempty"`
-	Removed bool             `json:"removed,omitempty"`
+	Kind    fleet.ObjectKind  `json:"kind"`
+	Name    string            `json:"name"`
+	Seq     int64             `json:"seq"`
+	State   mirror.ApplyState `json:"state"`
+	Message string            `json:"message,omitempty"`
+	Removed bool              `json:"removed,omitempty"`
 	// hash of the handled row; an earlier agent omits it
 	Hash string `json:"hash,omitempty"`
 }
 
-// Observed is fleet.Observation without the engine.
+// Observed is mirror.Observation without the engine.
 type Observed struct {
-	Name            string            `json:"name"`
-	UID             string            `json:"uid,omitempty"`
-	Sync            fleet.SyncState   `json:"sync"`
-	Health          fleet.HealthState `json:"health"`
-	SyncedRevision  string            `json:"syncedRevision,omitempty"`
-	OperationPhase  string            `json:"operationPhase,omitempty"`
-	OperationID     string            `json:"operationID,omitempty"`
-	OperationError  string            `json:"operationError,omitempty"`
-	Message         string            `json:"message,omitempty"`
-	Resources       int               `json:"resources,omitempty"`
-	ReconciledAt    time.Time         `json:"reconciledAt,omitzero"`
-	ResourceVersion string            `json:"resourceVersion,omitempty"`
-	Gone            bool              `json:"gone,omitempty"`
+	Name            string             `json:"name"`
+	UID             string             `json:"uid,omitempty"`
+	Sync            mirror.SyncState   `json:"sync"`
+	Health          mirror.HealthState `json:"health"`
+	SyncedRevision  string             `json:"syncedRevision,omitempty"`
+	OperationPhase  string             `json:"operationPhase,omitempty"`
+	OperationID     string             `json:"operationID,omitempty"`
+	OperationError  string             `json:"operationError,omitempty"`
+	Message         string             `json:"message,omitempty"`
+	Resources       int                `json:"resources,omitempty"`
+	ReconciledAt    time.Time          `json:"reconciledAt,omitzero"`
+	ResourceVersion string             `json:"resourceVersion,omitempty"`
+	Gone            bool               `json:"gone,omitempty"`
 }
 
 // SyncStatus is the state of a sync.
 type SyncStatus struct {
-	ID      string               `json:"id"`
-	State   fleet.OperationState `json:"state"`
-	Message string               `json:"message,omitempty"`
+	ID      string                `json:"id"`
+	State   mirror.OperationState `json:"state"`
+	Message string                `json:"message,omitempty"`
 }
 
-// AgentStatus is fleet.AgentReport on the wire.
+// AgentStatus is registry.Report on the wire.
 type AgentStatus struct {
 	Reachable        bool   `json:"reachable"`
 	Message          string `json:"message,omitempty"`
@@ -286,17 +288,17 @@ type AgentStatus struct {
 	HeldDeletions    int    `json:"heldDeletions,omitempty"`
 	Orphans          int    `json:"strays,omitempty"`
 	Own              int    `json:"own,omitempty"` // number of the cluster's own Applications
-	// Environments are the environments of the orphans, as in fleet.AgentReport. An empty list is
+	// Environments are the environments of the orphans, as in registry.Report. An empty list is
 	// sent too: an earlier agent omits the field.
 	Environments []fleet.EnvironmentID `json:"environments,omitzero"`
 	// Unreachable lists the environments whose clusters the engine cannot read, at most
-	// fleet.MaxReach. An empty list is sent too, as with Environments.
+	// mirror.MaxReach. An empty list is sent too, as with Environments.
 	Unreachable []Unreachable `json:"unreachable,omitzero"`
-	// Listed are the orphans, at most fleet.MaxListedOrphans. An empty list is sent too.
+	// Listed are the orphans, at most mirror.MaxListedOrphans. An empty list is sent too.
 	Listed []Orphan `json:"listed,omitzero"`
 }
 
-// Orphan is fleet.Orphan without the engine, which follows from the credential.
+// Orphan is mirror.Orphan without the engine, which follows from the credential.
 type Orphan struct {
 	Kind        fleet.ObjectKind      `json:"kind"`
 	Name        string                `json:"name"`
@@ -312,5 +314,5 @@ type Orphan struct {
 // Unreachable is an environment whose cluster the engine cannot read.
 type Unreachable struct {
 	Environment fleet.EnvironmentID `json:"environment"`
-	fleet.Unreachable
+	mirror.Unreachable
 }

@@ -12,6 +12,7 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/engine"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 const (
@@ -24,8 +25,8 @@ const (
 // row. Outcome.State is ApplyApplied; ApplyConflict if another manager keeps changing the object;
 // or ApplyPending while an older object of that name is being deleted. Errors are those of package
 // engine.
-func (e *Engine) Apply(ctx context.Context, row fleet.Row, secret fleet.Secret,
-	lease fleet.Lease) (engine.Outcome, error) {
+func (e *Engine) Apply(ctx context.Context, row mirror.Row, secret fleet.Secret,
+	lease mirror.Lease) (engine.Outcome, error) {
 	if err := errors.Join(e.ready(), e.checkPublic(row.Key)); err != nil {
 		return engine.Outcome{}, err
 	}
@@ -54,7 +55,7 @@ func (e *Engine) Apply(ctx context.Context, row fleet.Row, secret fleet.Secret,
 func (e *Engine) applyOnce(ctx context.Context, w *desired, known *entry) (engine.Outcome, error) {
 	switch w.decide(known) {
 	case doNothing:
-		return engine.Outcome{State: fleet.ApplyApplied}, nil
+		return engine.Outcome{State: mirror.ApplyApplied}, nil
 	case doCreate, doUpdate:
 		return e.write(ctx, w, known)
 	case doRestore:
@@ -68,7 +69,7 @@ func (e *Engine) applyOnce(ctx context.Context, w *desired, known *entry) (engin
 		return engine.Outcome{}, fmt.Errorf("%w: its epoch is %d, this lease's is %d",
 			engine.ErrFenced, known.Epoch, w.epoch)
 	default:
-		return engine.Outcome{State: fleet.ApplyPending, RetryAfter: deletingWait,
+		return engine.Outcome{State: mirror.ApplyPending, RetryAfter: deletingWait,
 			Message: "an older object of this name is being deleted; it is recreated when that " +
 				"has ended"}, nil
 	}
@@ -92,7 +93,7 @@ func (e *Engine) write(ctx context.Context, w *desired, known *entry) (engine.Ou
 		return engine.Outcome{}, err
 	}
 	e.cache.put(w.r, w.written(known, &answer.Metadata, e.name))
-	return engine.Outcome{State: fleet.ApplyApplied, Changed: true}, nil
+	return engine.Outcome{State: mirror.ApplyApplied, Changed: true}, nil
 }
 
 // mutate sends a write unless an emergency stop is in force at that moment.

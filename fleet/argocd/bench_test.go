@@ -15,6 +15,7 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/engine"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/fleet/pacing"
 )
 
@@ -65,7 +66,7 @@ func benchArm(b *testing.B, arm string) func(revision string) int {
 	b.Helper()
 	namespace := space(b, apiServer(b))
 	bench := benchOn(b, apiServer(b).REST(), namespace)
-	rows := map[string][]fleet.Row{}
+	rows := map[string][]mirror.Row{}
 	for _, revision := range []string{"v1", "v2"} {
 		for i := range fanOut {
 			o := applicationObject(fleet.ApplicationID{
@@ -89,8 +90,8 @@ func benchArm(b *testing.B, arm string) func(revision string) int {
 	}
 	return func(revision string) int {
 		before := bench.External.Writes()
-		each(b, rows[revision], func(row fleet.Row) error {
-			_, err := bench.Engine.Apply(ctx, row, fleet.Secret{}, fleet.Lease{Epoch: 1})
+		each(b, rows[revision], func(row mirror.Row) error {
+			_, err := bench.Engine.Apply(ctx, row, fleet.Secret{}, mirror.Lease{Epoch: 1})
 			return err
 		})
 		return bench.External.Writes() - before
@@ -99,7 +100,7 @@ func benchArm(b *testing.B, arm string) func(revision string) int {
 
 // bareLoop is the minimum: the same bodies through client-go's own transport without limits, with
 // discarded responses.
-func bareLoop(b *testing.B, namespace string, rows map[string][]fleet.Row) func(string) int {
+func bareLoop(b *testing.B, namespace string, rows map[string][]mirror.Row) func(string) int {
 	client, err := rest.HTTPClientFor(apiServer(b).REST())
 	if err != nil {
 		b.Fatal(err)
@@ -107,7 +108,7 @@ func bareLoop(b *testing.B, namespace string, rows map[string][]fleet.Row) func(
 	bodies := map[string][]byte{}
 	for revision, all := range rows {
 		for _, row := range all {
-			w, err := prepare(row, fleet.Secret{}, fleet.Lease{Epoch: 1})
+			w, err := prepare(row, fleet.Secret{}, mirror.Lease{Epoch: 1})
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -120,7 +121,7 @@ func bareLoop(b *testing.B, namespace string, rows map[string][]fleet.Row) func(
 		}
 	}
 	return func(revision string) int {
-		each(b, rows[revision], func(row fleet.Row) error {
+		each(b, rows[revision], func(row mirror.Row) error {
 			url := apiServer(b).Server + applications.object(namespace, row.Key.Name) +
 				"?fieldManager=bare&force=true"
 			req, err := http.NewRequestWithContext(b.Context(), http.MethodPatch, url,
@@ -145,8 +146,8 @@ func bareLoop(b *testing.B, namespace string, rows map[string][]fleet.Row) func(
 }
 
 // each calls do for every row, 16 at a time.
-func each(b *testing.B, rows []fleet.Row, do func(fleet.Row) error) {
-	work := make(chan fleet.Row)
+func each(b *testing.B, rows []mirror.Row, do func(mirror.Row) error) {
+	work := make(chan mirror.Row)
 	var all sync.WaitGroup
 	for range 16 {
 		all.Go(func() {

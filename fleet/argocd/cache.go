@@ -13,6 +13,7 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/engine"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/fleet/pacing"
 )
 
@@ -34,7 +35,7 @@ type cache struct {
 	wentBack string
 
 	// pending for the sink; the latest state of each object
-	observed map[fleet.ObjectKey]fleet.Observation
+	observed map[fleet.ObjectKey]mirror.Observation
 	contacts map[fleet.ObjectKey]engine.Contact // pending for the sink
 	wakes    map[fleet.ObjectKey]struct{}
 	dirty    pacing.Signal // has one token while something is pending
@@ -59,7 +60,7 @@ func newCache(wanted []*resource) *cache {
 		listed: map[*resource]bool{}, dirty: pacing.NewSignal(),
 		writing:     map[fleet.ObjectKey]stamp{},
 		atListStart: map[*resource]snapshot{},
-		observed:    map[fleet.ObjectKey]fleet.Observation{},
+		observed:    map[fleet.ObjectKey]mirror.Observation{},
 		contacts:    map[fleet.ObjectKey]engine.Contact{},
 		wakes:       map[fleet.ObjectKey]struct{}{}}
 	for _, r := range resources {
@@ -164,9 +165,9 @@ func (c *cache) drop(r *resource, name, rv string) {
 		return
 	}
 	if r == applications {
-		c.observed[before.Key] = fleet.Observation{Key: before.Key, UID: before.UID,
-			ResourceVersion: rv, Deleted: true, Sync: fleet.SyncUnknown,
-			Health: fleet.HealthUnknown}
+		c.observed[before.Key] = mirror.Observation{Key: before.Key, UID: before.UID,
+			ResourceVersion: rv, Deleted: true, Sync: mirror.SyncUnknown,
+			Health: mirror.HealthUnknown}
 		c.contacts[before.Key] = engine.Contact{
 			Key: before.Key, Tenant: before.Tenant, Environment: before.Environment, Gone: true,
 		}
@@ -233,7 +234,7 @@ func (c *cache) wake(key fleet.ObjectKey) {
 
 // pending holds the changes for the sink.
 type pending struct {
-	observed []fleet.Observation
+	observed []mirror.Observation
 	contacts []engine.Contact
 	wakes    []fleet.ObjectKey
 	wentBack string

@@ -13,6 +13,7 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/engine"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 const canary = "canary-4d1f7"
@@ -37,7 +38,7 @@ const goodServer = "server: 'https://api.eu-1.example.com:6443'"
 
 func filledCluster(t *testing.T, s fleet.Secret) (v1alpha1.ClusterConfig, error) {
 	t.Helper()
-	w, err := prepare(rowOf(t, clusterObject(prodEU, exampleServer), 1), s, fleet.Lease{Epoch: 1})
+	w, err := prepare(rowOf(t, clusterObject(prodEU, exampleServer), 1), s, mirror.Lease{Epoch: 1})
 	if err != nil {
 		return v1alpha1.ClusterConfig{}, err
 	}
@@ -95,7 +96,7 @@ func TestClusterCredentialKeepsTheDeclaredCA(t *testing.T) {
 	o.Cluster.CAData = base64.StdEncoding.EncodeToString(declared)
 	secret := values("kubeconfig", kubeconfigWith(goodServer+", certificate-authority-data: "+
 		base64.StdEncoding.EncodeToString(other), "token: x"))
-	w, err := prepare(rowOf(t, o, 1), secret, fleet.Lease{})
+	w, err := prepare(rowOf(t, o, 1), secret, mirror.Lease{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +188,7 @@ func TestRepositoryCredentialsMapToSecretKeys(t *testing.T) {
 	}
 	for name, c := range ok {
 		t.Run(name, func(t *testing.T) {
-			w, err := prepare(rowOf(t, repositoryObject(acme), 1), c.secret, fleet.Lease{})
+			w, err := prepare(rowOf(t, repositoryObject(acme), 1), c.secret, mirror.Lease{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -228,7 +229,7 @@ func TestRepositoryCredentialsMapToSecretKeys(t *testing.T) {
 
 func refused(t *testing.T, o fleet.Object, s fleet.Secret) {
 	t.Helper()
-	_, err := prepare(rowOf(t, o, 1), s, fleet.Lease{})
+	_, err := prepare(rowOf(t, o, 1), s, mirror.Lease{})
 	if !errors.Is(err, engine.ErrCredential) {
 		t.Fatalf("error is %v", err)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/engine"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/fleet/pacing"
 )
 
@@ -71,10 +72,10 @@ func (b *faultBench) each(n int, f func(i int) error) {
 }
 
 // reported returns the last observation of each Application.
-func (b *faultBench) reported() map[fleet.ObjectKey]fleet.Observation {
+func (b *faultBench) reported() map[fleet.ObjectKey]mirror.Observation {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	last := map[fleet.ObjectKey]fleet.Observation{}
+	last := map[fleet.ObjectKey]mirror.Observation{}
 	for _, o := range b.seen {
 		last[o.Key] = o
 	}
@@ -82,7 +83,7 @@ func (b *faultBench) reported() map[fleet.ObjectKey]fleet.Observation {
 }
 
 // listed returns the observations of a newly connected engine.
-func (b *faultBench) listed() map[fleet.ObjectKey]fleet.Observation {
+func (b *faultBench) listed() map[fleet.ObjectKey]mirror.Observation {
 	b.Helper()
 	spec := engineSpec()
 	spec.ArgoCD.Namespace = b.e.namespace
@@ -94,11 +95,11 @@ func (b *faultBench) listed() map[fleet.ObjectKey]fleet.Observation {
 	}
 	ctx, cancel := context.WithCancel(b.Context())
 	var mu sync.Mutex
-	all, ended := map[fleet.ObjectKey]fleet.Observation{}, make(chan struct{})
+	all, ended := map[fleet.ObjectKey]mirror.Observation{}, make(chan struct{})
 	go func() {
 		defer close(ended)
 		_ = e.Watch(ctx, engine.Sink{Wake: func([]fleet.ObjectKey) {},
-			Observe: func(seen []fleet.Observation) {
+			Observe: func(seen []mirror.Observation) {
 				mu.Lock()
 				defer mu.Unlock()
 				for _, o := range seen {
@@ -151,7 +152,7 @@ func (b *faultBench) agree(when string) {
 func TestNothingIsLostWhileWatchesAreCutUnderParallelWrites(t *testing.T) {
 	b := newFaultBench(t, Options{InFlight: atOnce})
 	b.synced()
-	rows := make([]fleet.Row, manyIn)
+	rows := make([]mirror.Row, manyIn)
 	for i := range rows {
 		id := checkoutID
 		id.Deployment = fleet.DeploymentName(fmt.Sprintf("d-%04d", i))

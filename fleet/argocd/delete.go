@@ -12,6 +12,7 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/engine"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 // cascadeFinalizer makes Argo CD delete an Application's workload, in the foreground, before the
@@ -25,7 +26,7 @@ const cascadeFinalizer = "resources-finalizer.argocd.argoproj.io"
 // without the cluster Secret, Argo CD strips the finalizers and silently orphans the workloads
 // (appcontroller.go, finalizeApplicationDeletion). A row with a UID addresses only that object: if
 // the UID differs, its object was deleted.
-func (e *Engine) Delete(ctx context.Context, row fleet.Row, lease fleet.Lease) (done bool,
+func (e *Engine) Delete(ctx context.Context, row mirror.Row, lease mirror.Lease) (done bool,
 	err error) {
 	if err := errors.Join(e.ready(), e.checkPublic(row.Key)); err != nil {
 		return false, err
@@ -39,7 +40,7 @@ func (e *Engine) Delete(ctx context.Context, row fleet.Row, lease fleet.Lease) (
 	return false, nil // conflicts; the next call continues
 }
 
-func (e *Engine) deleteStep(ctx context.Context, row fleet.Row, lease fleet.Lease) (bool, error) {
+func (e *Engine) deleteStep(ctx context.Context, row mirror.Row, lease mirror.Lease) (bool, error) {
 	o, err := e.read(ctx, row.Key)
 	if err != nil {
 		return false, err
@@ -79,7 +80,7 @@ func (e *Engine) deleteStep(ctx context.Context, row fleet.Row, lease fleet.Leas
 	return false, e.remove(ctx, row, live)
 }
 
-func (e *Engine) deleteApplication(ctx context.Context, row fleet.Row, lease fleet.Lease,
+func (e *Engine) deleteApplication(ctx context.Context, row mirror.Row, lease mirror.Lease,
 	live *entry) error {
 	var patch map[string]any
 	if row.Deletion == fleet.DeletionOrphan {
@@ -164,7 +165,7 @@ func setAnnotation(patch map[string]any, name string, value any) {
 }
 
 // remove deletes exactly the object that was read.
-func (e *Engine) remove(ctx context.Context, row fleet.Row, live *entry) error {
+func (e *Engine) remove(ctx context.Context, row mirror.Row, live *entry) error {
 	body, err := json.Marshal(map[string]any{
 		"apiVersion": "v1", "kind": "DeleteOptions",
 		"preconditions": map[string]any{"uid": live.UID, "resourceVersion": live.ResourceVersion},
@@ -186,7 +187,7 @@ func (e *Engine) remove(ctx context.Context, row fleet.Row, live *entry) error {
 // the cache, which has foreign Applications too, and with an uncached list of ours. Access to a
 // repository may be withdrawn while Applications use it, because a revocation must take effect.
 // Only terminating Applications keep it: their delete hooks are read from it.
-func (e *Engine) checkUnused(ctx context.Context, row fleet.Row, o *liveObject) error {
+func (e *Engine) checkUnused(ctx context.Context, row mirror.Row, o *liveObject) error {
 	var uses func(*entry) bool
 	labels := []string{labelManagedBy + "=" + managedBy, labelTenant + "=" + string(row.Tenant)}
 	switch row.Key.Kind {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 // endWatches ends every new watch with "410 Gone", so that everything is listed again.
@@ -240,7 +241,7 @@ func TestABrokenWatchResumes(t *testing.T) {
 		b.until("reported: "+health, func() bool {
 			b.mu.Lock()
 			defer b.mu.Unlock()
-			return len(b.seen) > 0 && b.seen[len(b.seen)-1].Health == fleet.HealthState(health)
+			return len(b.seen) > 0 && b.seen[len(b.seen)-1].Health == mirror.HealthState(health)
 		})
 	}
 	if n := b.f.Count("limit=", "applications") - lists; n != 0 {

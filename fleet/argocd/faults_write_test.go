@@ -12,8 +12,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/engine"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 func isApply(r *http.Request) bool {
@@ -102,7 +102,7 @@ func TestALostResponseCausesNoSecondWrite(t *testing.T) {
 			t.Fatalf("error is %v", err)
 		}
 		version := b.out.Field(row.Key, "metadata.resourceVersion")
-		if out, err := b.apply(row); err != nil || out.Changed || out.State != fleet.ApplyApplied {
+		if out, err := b.apply(row); err != nil || out.Changed || out.State != mirror.ApplyApplied {
 			t.Fatalf("%s again: %+v, %v", revision, out, err)
 		}
 		if got := b.out.Field(row.Key, "metadata.resourceVersion"); got != version ||
@@ -259,7 +259,7 @@ func TestATerminatingNamespaceIsReported(t *testing.T) {
 		live, _ := b.e.Live(row.Key)
 		return live.Deleting
 	})
-	if out, err := b.apply(b.app("v2")); err != nil || out.State != fleet.ApplyPending ||
+	if out, err := b.apply(b.app("v2")); err != nil || out.State != mirror.ApplyPending ||
 		out.Changed {
 		t.Errorf("apply of an Application that is being deleted: %+v, %v", out, err)
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 const testEngine fleet.EngineName = "eu-1"
@@ -113,13 +114,13 @@ func applicationObject(id fleet.ApplicationID, server string) fleet.Object {
 const exampleServer = "https://api.eu-1.example.com:6443"
 
 // wireRow renders an object into a row.
-func rowOf(t testing.TB, o fleet.Object, seq int64) fleet.Row {
+func rowOf(t testing.TB, o fleet.Object, seq int64) mirror.Row {
 	t.Helper()
 	m, err := Renderer{}.Render(engineSpec(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	row := fleet.Row{Key: o.Key, Manifest: m, Seq: seq,
+	row := mirror.Row{Key: o.Key, Manifest: m, Seq: seq,
 		Revision: "4f1c9e2a4f1c9e2a4f1c9e2a4f1c9e2a4f1c9e2a"}
 	switch {
 	case o.Project != nil:

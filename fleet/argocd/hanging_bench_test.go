@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/reconciler/reach"
 	"argosy.dev/argosy/test/stack"
 )
@@ -171,7 +172,7 @@ func (w *world) hang(handshake bool) {
 		[]string{w.repo.URL}, nil, nil
 	var environments []fleet.EnvironmentID
 	var servers []string
-	var clusters []fleet.Row
+	var clusters []mirror.Row
 	for i := range hangingClusters {
 		env := silentEnvironment(i)
 		server, ca := silentServer(w.TB, handshake)

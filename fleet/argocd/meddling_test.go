@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 func TestAForeignOperationIsRemovedBeforeItStarts(t *testing.T) {
@@ -101,7 +102,7 @@ func TestAnUnseenDeletionIsNotUndone(t *testing.T) {
 		t.Fatal(err)
 	}
 	if out, err := b.e.applyOnce(t.Context(), w, &stale); err != nil ||
-		out.State != fleet.ApplyPending || out.Changed {
+		out.State != mirror.ApplyPending || out.Changed {
 		t.Errorf("%+v, %v", out, err)
 	}
 	if got := b.out.Field(row.Key, "metadata.finalizers"); !strings.Contains(got,

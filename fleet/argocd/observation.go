@@ -9,14 +9,15 @@ import (
 	"unique"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 const maxText = 1024
 
 // observationOf converts the status of one Application.
-func observationOf(key fleet.ObjectKey, o *liveObject) fleet.Observation {
+func observationOf(key fleet.ObjectKey, o *liveObject) mirror.Observation {
 	s := &o.Status
-	out := fleet.Observation{
+	out := mirror.Observation{
 		Key: key, UID: o.Metadata.UID, ResourceVersion: o.Metadata.ResourceVersion,
 		Sync: syncState(s.Sync.Status), Health: healthState(s.Health.Status),
 		SyncedRevision: clip(s.Sync.Revision, 256),
@@ -76,21 +77,21 @@ func operationMessage(s *liveStatus) string {
 }
 
 // syncState and healthState accept known values only: a value of a newer Argo CD becomes "Unknown".
-func syncState(s string) fleet.SyncState {
-	switch v := fleet.SyncState(s); v {
-	case fleet.SyncSynced, fleet.SyncOutOfSync:
+func syncState(s string) mirror.SyncState {
+	switch v := mirror.SyncState(s); v {
+	case mirror.SyncSynced, mirror.SyncOutOfSync:
 		return v
 	}
-	return fleet.SyncUnknown
+	return mirror.SyncUnknown
 }
 
-func healthState(s string) fleet.HealthState {
-	switch v := fleet.HealthState(s); v {
-	case fleet.HealthHealthy, fleet.HealthProgressing, fleet.HealthDegraded, fleet.HealthSuspended,
-		fleet.HealthMissing:
+func healthState(s string) mirror.HealthState {
+	switch v := mirror.HealthState(s); v {
+	case mirror.HealthHealthy, mirror.HealthProgressing, mirror.HealthDegraded, mirror.HealthSuspended,
+		mirror.HealthMissing:
 		return v
 	}
-	return fleet.HealthUnknown
+	return mirror.HealthUnknown
 }
 
 // clip makes text of a tenant's workload storable and printable: valid UTF-8, no control
@@ -114,7 +115,7 @@ func clip(s string, most int) string {
 
 // differs reports whether b is worth a write to the mirror. Argo CD updates the reconciliation time
 // of every Application every few minutes; that alone counts only once per reconciledStep.
-func differs(a, b fleet.Observation) bool {
+func differs(a, b mirror.Observation) bool {
 	if b.ReconciledAt.Sub(a.ReconciledAt) >= reconciledStep {
 		return true
 	}

@@ -13,6 +13,7 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/engine"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/fleet/pacing"
 )
 
@@ -27,9 +28,9 @@ var ownApplications = &resource{kinds: applications.kinds, apiVersion: applicati
 // complete list it calls report with all of them and whole set; between lists with the changed
 // ones, each at most once per window, and the deleted ones with Gone set. It calls report from one
 // goroutine and waits for it. It recovers from failures by itself and returns only ctx's error.
-func (e *Engine) WatchOwn(ctx context.Context, report func(own []fleet.OwnApplication,
+func (e *Engine) WatchOwn(ctx context.Context, report func(own []mirror.OwnApplication,
 	whole bool)) error {
-	kept := &ownCache{known: map[string]ownEntry{}, changed: map[string]fleet.OwnApplication{},
+	kept := &ownCache{known: map[string]ownEntry{}, changed: map[string]mirror.OwnApplication{},
 		dirty: pacing.NewSignal()}
 	var all sync.WaitGroup
 	all.Go(func() {
@@ -49,7 +50,7 @@ func (e *Engine) WatchOwn(ctx context.Context, report func(own []fleet.OwnApplic
 
 // ownEntry holds the state of an Application that may be the cluster's own.
 type ownEntry struct {
-	fleet.OwnApplication
+	mirror.OwnApplication
 	ours bool
 }
 
@@ -59,7 +60,7 @@ func (e *Engine) ownEntryOf(o *liveObject) ownEntry {
 	// an Application with a malformed spec is shown with its name and status alone
 	_ = json.Unmarshal(o.Spec, &spec)
 	source := spec.first()
-	return ownEntry{ours: live.Ours, OwnApplication: fleet.OwnApplication{
+	return ownEntry{ours: live.Ours, OwnApplication: mirror.OwnApplication{
 		Namespace: e.namespace, Name: o.Metadata.Name, UID: o.Metadata.UID,
 		Project: clip(spec.Project, 253),
 		RepoURL: withoutCredential(source.RepoURL), Path: clip(firstOf(source.Path, source.Chart),
@@ -107,7 +108,7 @@ func withoutCredential(repo string) string {
 type ownCache struct {
 	mu      sync.Mutex
 	known   map[string]ownEntry
-	changed map[string]fleet.OwnApplication
+	changed map[string]mirror.OwnApplication
 	whole   bool // a complete report is due
 	dirty   pacing.Signal
 }
@@ -157,7 +158,7 @@ func (c *ownCache) drop(name string) {
 }
 
 // take returns and clears the unreported changes, sorted by name.
-func (c *ownCache) take() ([]fleet.OwnApplication, bool) {
+func (c *ownCache) take() ([]mirror.OwnApplication, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	whole := c.whole
@@ -166,7 +167,7 @@ func (c *ownCache) take() ([]fleet.OwnApplication, bool) {
 			c.changed[name] = e.OwnApplication
 		}
 	}
-	all := slices.SortedFunc(maps.Values(c.changed), func(a, b fleet.OwnApplication) int {
+	all := slices.SortedFunc(maps.Values(c.changed), func(a, b mirror.OwnApplication) int {
 		return strings.Compare(a.Name, b.Name)
 	})
 	clear(c.changed)
@@ -193,7 +194,7 @@ func (e *Engine) SyncOwn(ctx context.Context, q engine.SyncRequest) (engine.Outc
 			return out, e.explain(q.Key, err)
 		}
 	}
-	return engine.Outcome{State: fleet.ApplyPending,
+	return engine.Outcome{State: mirror.ApplyPending,
 		Message:    "the Application changes too quickly; it is retried",
 		RetryAfter: busyWait}, nil
 }
@@ -212,11 +213,11 @@ func (e *Engine) syncOwnStep(ctx context.Context, q engine.SyncRequest) (engine.
 		return engine.Outcome{}, fmt.Errorf("%w: it is declared in the config repo",
 			engine.ErrForeign)
 	case live.request == q.ID:
-		return engine.Outcome{State: fleet.ApplyApplied}, nil
+		return engine.Outcome{State: mirror.ApplyApplied}, nil
 	case live.Deleting:
 		return engine.Outcome{}, fmt.Errorf("%w: it is being deleted", engine.ErrRefused)
 	case live.Operating:
-		return engine.Outcome{State: fleet.ApplyPending,
+		return engine.Outcome{State: mirror.ApplyPending,
 			Message:    "another operation is running; the sync is requested when that has ended",
 			RetryAfter: busyWait}, nil
 	}
@@ -227,13 +228,13 @@ func (e *Engine) syncOwnStep(ctx context.Context, q engine.SyncRequest) (engine.
 	if len(live.syncOptions) > 0 {
 		sync["syncOptions"] = live.syncOptions // an operation does not inherit them from the policy
 	}
-	_, err = e.merge(ctx, fleet.Row{Key: q.Key, Tenant: q.Tenant}, map[string]any{
+	_, err = e.merge(ctx, mirror.Row{Key: q.Key, Tenant: q.Tenant}, map[string]any{
 		"operation": operationOf(q.ID, sync), "status": map[string]any{"operationState": nil}},
 		live)
 	if err != nil {
 		return engine.Outcome{}, err
 	}
-	return engine.Outcome{State: fleet.ApplyApplied, Changed: true}, nil
+	return engine.Outcome{State: mirror.ApplyApplied, Changed: true}, nil
 }
 
 // operationOf returns an operation in our name.

@@ -9,6 +9,7 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/engine"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 // ownCluster connects to an environment's own cluster like its agent: without an installationID.
@@ -52,7 +53,7 @@ func TestTheArgoCDOfAnOwnClusterKeepsItsSettings(t *testing.T) {
 			blocks := slices.ContainsFunc(report.Findings, func(f engine.Finding) bool {
 				return f.Blocks
 			})
-			_, err = e.Apply(t.Context(), rowOf(t, ownProject(), 1), fleet.Secret{}, fleet.Lease{
+			_, err = e.Apply(t.Context(), rowOf(t, ownProject(), 1), fleet.Secret{}, mirror.Lease{
 				Epoch: 1})
 			if errors.Is(err, engine.ErrUnfit) != blocks {
 				t.Errorf("a write gives %v", err)
@@ -70,16 +71,16 @@ func TestAnApplicationOfAnOwnClusterIsDeletedWithItsWorkload(t *testing.T) {
 	ctx, ended := t.Context(), make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = e.Watch(ctx, engine.Sink{Observe: func([]fleet.Observation) {},
+		_ = e.Watch(ctx, engine.Sink{Observe: func([]mirror.Observation) {},
 			Wake: func([]fleet.ObjectKey) {}})
 	}()
 	t.Cleanup(func() { <-ended })
 	waitUntil(t, e.Synced)
-	project, app, lease := rowOf(t, ownProject(), 1), rowOf(t, ownApplication(), 2), fleet.Lease{
+	project, app, lease := rowOf(t, ownProject(), 1), rowOf(t, ownApplication(), 2), mirror.Lease{
 		Epoch: 1}
-	for _, row := range []fleet.Row{project, app} {
+	for _, row := range []mirror.Row{project, app} {
 		if out, err := e.Apply(t.Context(), row, fleet.Secret{}, lease); err != nil ||
-			out.State != fleet.ApplyApplied {
+			out.State != mirror.ApplyApplied {
 			t.Fatalf("%s: %+v, %v", row.Key.Kind, out, err)
 		}
 	}

@@ -11,28 +11,29 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/engine"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 // own collects the reports of a watch of own Applications.
 type own struct {
 	t       *testing.T
 	reports chan ownReport
-	known   map[string]fleet.OwnApplication
+	known   map[string]mirror.OwnApplication
 }
 
 type ownReport struct {
-	apps  []fleet.OwnApplication
+	apps  []mirror.OwnApplication
 	whole bool
 }
 
 func watchOwn(t *testing.T, e *Engine) *own {
 	t.Helper()
-	o := &own{t: t, reports: make(chan ownReport), known: map[string]fleet.OwnApplication{}}
+	o := &own{t: t, reports: make(chan ownReport), known: map[string]mirror.OwnApplication{}}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = e.WatchOwn(ctx, func(apps []fleet.OwnApplication, whole bool) {
+		_ = e.WatchOwn(ctx, func(apps []mirror.OwnApplication, whole bool) {
 			select {
 			case o.reports <- ownReport{apps, whole}:
 			case <-ctx.Done():
@@ -44,7 +45,7 @@ func watchOwn(t *testing.T, e *Engine) *own {
 }
 
 // until collects reports until the condition holds.
-func (o *own) until(what string, so func(map[string]fleet.OwnApplication) bool) {
+func (o *own) until(what string, so func(map[string]mirror.OwnApplication) bool) {
 	o.t.Helper()
 	late := time.After(2 * time.Minute)
 	for !so(o.known) {
@@ -101,7 +102,7 @@ func TestOwnApplicationsAreReportedAndOursAreNot(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := watchOwn(t, e)
-	o.until("the own one is known, ours is not", func(known map[string]fleet.OwnApplication) bool {
+	o.until("the own one is known, ours is not", func(known map[string]mirror.OwnApplication) bool {
 		return len(known) == 1
 	})
 	got := o.known["shop"]
@@ -112,13 +113,13 @@ func TestOwnApplicationsAreReportedAndOursAreNot(t *testing.T) {
 	out.makeOwn("cart", ownSpecOf("git@git.example.com:cart"))
 	out.Merge(ownKey("shop"),
 		`{"status":{"sync":{"status":"Synced","revision":"9b2d77c1"},"health":{"status":"Degraded","message":"no pods"},"resources":[{"kind":"Service"}]}}`)
-	o.until("both are known with their status", func(known map[string]fleet.OwnApplication) bool {
-		return len(known) == 2 && known["shop"].Health == fleet.HealthDegraded &&
-			known["shop"].Sync == fleet.SyncSynced && known["shop"].Resources == 1 &&
+	o.until("both are known with their status", func(known map[string]mirror.OwnApplication) bool {
+		return len(known) == 2 && known["shop"].Health == mirror.HealthDegraded &&
+			known["shop"].Sync == mirror.SyncSynced && known["shop"].Resources == 1 &&
 			known["shop"].Message == "no pods" && known["cart"].RepoURL == "git.example.com:cart"
 	})
 	out.Remove(ownKey("shop"))
-	o.until("the one is gone", func(known map[string]fleet.OwnApplication) bool {
+	o.until("the one is gone", func(known map[string]mirror.OwnApplication) bool {
 		return len(known) == 1
 	})
 	if writes := out.Writes(); writes != 0 {
@@ -134,7 +135,7 @@ func TestSyncOfAnOwnApplicationWritesAnOperationAndNothingElse(t *testing.T) {
 		Prune: true}
 	before := out.get(q.Key)
 	got, err := e.SyncOwn(t.Context(), q)
-	if err != nil || got.State != fleet.ApplyApplied || !got.Changed {
+	if err != nil || got.State != mirror.ApplyApplied || !got.Changed {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	after := out.get(q.Key)
@@ -151,11 +152,11 @@ func TestSyncOfAnOwnApplicationWritesAnOperationAndNothingElse(t *testing.T) {
 	}
 	writes := out.Writes()
 	if got, err = e.SyncOwn(t.Context(), q); err != nil || got.Changed ||
-		got.State != fleet.ApplyApplied || out.Writes() != writes {
+		got.State != mirror.ApplyApplied || out.Writes() != writes {
 		t.Errorf("asked again: %+v, %v, %d writes", got, err, out.Writes()-writes)
 	}
 	q.ID = "01J2"
-	if got, err = e.SyncOwn(t.Context(), q); err != nil || got.State != fleet.ApplyPending ||
+	if got, err = e.SyncOwn(t.Context(), q); err != nil || got.State != mirror.ApplyPending ||
 		out.Writes() != writes {
 		t.Errorf("while another runs: %+v, %v", got, err)
 	}

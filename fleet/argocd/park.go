@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/engine"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 // unreadCluster has the prefixes of Argo CD 2.14 and 3.2 for a failed read of an Application's
@@ -72,7 +72,7 @@ func clusterError(message string) (string, bool) {
 }
 
 // unreachableReason classifies an error of client-go. Only known errors count as a timeout.
-func unreachableReason(text string) fleet.UnreachableReason {
+func unreachableReason(text string) mirror.UnreachableReason {
 	has := func(words ...string) bool {
 		for _, w := range words {
 			if strings.Contains(text, w) {
@@ -86,20 +86,20 @@ func unreachableReason(text string) fleet.UnreachableReason {
 		"timeout awaiting response headers",
 		"unable to return a response in the time allotted", "request canceled while waiting",
 		"http2: client connection lost"):
-		return fleet.UnreachableTimeout
+		return mirror.UnreachableTimeout
 	case has("connection refused", "no such host", "no route to host", "network is unreachable",
 		"connection reset", ": EOF"):
-		return fleet.UnreachableRefused
+		return mirror.UnreachableRefused
 	case has("provide credentials", "Unauthorized", "certificate signed by unknown authority",
 		"x509:"):
-		return fleet.UnreachableDenied
+		return mirror.UnreachableDenied
 	}
-	return fleet.UnreachableError
+	return mirror.UnreachableError
 }
 
 // Park makes Argo CD ignore one Application, or stop ignoring it. With skip-reconcile: "true", Argo
 // CD handles no event of an Application: it neither compares nor syncs it, and a deletion waits.
-func (e *Engine) Park(ctx context.Context, q engine.ParkRequest, lease fleet.Lease) error {
+func (e *Engine) Park(ctx context.Context, q engine.ParkRequest, lease mirror.Lease) error {
 	if err := e.ready(); err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func (e *Engine) Park(ctx context.Context, q engine.ParkRequest, lease fleet.Lea
 	return errors.New("the Application changes too quickly; it is retried")
 }
 
-func (e *Engine) parkStep(ctx context.Context, q engine.ParkRequest, lease fleet.Lease,
+func (e *Engine) parkStep(ctx context.Context, q engine.ParkRequest, lease mirror.Lease,
 	known *entry) error {
 	since := ""
 	if !q.Since.IsZero() {
@@ -143,7 +143,7 @@ func (e *Engine) parkStep(ctx context.Context, q engine.ParkRequest, lease fleet
 		setAnnotation(patch, annotationSkipReconcile, nil)
 	}
 	defer e.cache.expect(q.Key, stamp{lease.Epoch, known.applied})()
-	m, err := e.merge(ctx, fleet.Row{Key: q.Key, Tenant: q.Tenant}, patch, known)
+	m, err := e.merge(ctx, mirror.Row{Key: q.Key, Tenant: q.Tenant}, patch, known)
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/reconciler/reach"
 	"argosy.dev/argosy/test/stack"
 )
@@ -179,7 +180,7 @@ func (w *world) comesBack() {
 		base64.StdEncoding.EncodeToString(w.cluster.CA)
 	w.apply(w.row(project, ""), fleet.Secret{})
 	w.apply(w.row(cluster, ""), secret)
-	quiet := func(name, revision string, policy fleet.DeletionPolicy) fleet.Row {
+	quiet := func(name, revision string, policy fleet.DeletionPolicy) mirror.Row {
 		id := fleet.ApplicationID{Tenant: other, Deployment: fleet.DeploymentName(name),
 			Environment: env.Name}
 		return w.app(id, name, w.spaceB, policy, func(a *fleet.Application) {
@@ -196,7 +197,7 @@ func (w *world) comesBack() {
 	w.apply(stays, fleet.Secret{})
 	w.apply(goes, fleet.Secret{})
 	w.until("its Applications are parked", func() bool { return w.parked(env) == 2 })
-	if c := w.e.cache.get(stays.Key).contact; c.Reason != fleet.UnreachableTimeout {
+	if c := w.e.cache.get(stays.Key).contact; c.Reason != mirror.UnreachableTimeout {
 		w.Errorf("the reason is %s: %s", c.Reason, c.Message)
 	} else {
 		w.Logf("Argo CD reports: %s", c.Message)

@@ -3,8 +3,8 @@ package argocd
 import (
 	"testing"
 
-	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/engine"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 // The messages are those of Argo CD 2.14 and 3.2 with real servers;
@@ -13,23 +13,23 @@ func TestOnlyArgoCDsOwnMessagesMakeAClusterUnreachable(t *testing.T) {
 	const get = `failed to get server version: Get "https://c.example.com/version?timeout=30s": `
 	const lead = `Failed to load target state: failed to get cluster version for cluster "https://c.example.com?argosy=x": ` +
 		`failed to get cluster info for "https://c.example.com?argosy=x": error synchronizing cache state : `
-	for message, want := range map[string]fleet.UnreachableReason{
+	for message, want := range map[string]mirror.UnreachableReason{
 		lead + get +
-			`net/http: TLS handshake timeout`: fleet.UnreachableTimeout,
+			`net/http: TLS handshake timeout`: mirror.UnreachableTimeout,
 		lead + get +
-			`dial tcp 192.0.2.1:443: i/o timeout`: fleet.UnreachableTimeout,
+			`dial tcp 192.0.2.1:443: i/o timeout`: mirror.UnreachableTimeout,
 		lead + get +
-			`context deadline exceeded (Client.Timeout exceeded while awaiting headers)`: fleet.UnreachableTimeout,
+			`context deadline exceeded (Client.Timeout exceeded while awaiting headers)`: mirror.UnreachableTimeout,
 		lead + get +
-			`dial tcp 127.0.0.1:1: connect: connection refused`: fleet.UnreachableRefused,
+			`dial tcp 127.0.0.1:1: connect: connection refused`: mirror.UnreachableRefused,
 		lead + get +
-			`dial tcp: lookup c.example.com: no such host`: fleet.UnreachableRefused,
+			`dial tcp: lookup c.example.com: no such host`: mirror.UnreachableRefused,
 		lead +
-			`failed to get server version: the server has asked for the client to provide credentials`: fleet.UnreachableDenied,
+			`failed to get server version: the server has asked for the client to provide credentials`: mirror.UnreachableDenied,
 		lead + get +
-			`tls: failed to verify certificate: x509: certificate signed by unknown authority`: fleet.UnreachableDenied,
+			`tls: failed to verify certificate: x509: certificate signed by unknown authority`: mirror.UnreachableDenied,
 		lead +
-			`failed to sync cluster https://c.example.com: failed to load initial state of resource Shop.example.com: conversion webhook failed`: fleet.UnreachableError,
+			`failed to sync cluster https://c.example.com: failed to load initial state of resource Shop.example.com: conversion webhook failed`: mirror.UnreachableError,
 		// Output of a repository's tools or a workload is not Argo CD's own message.
 		`Failed to load target state: failed to generate manifest for source 1 of 1: rpc error: error synchronizing cache state : i/o timeout`: "",
 		`Failed to load target state: failed to generate manifest for source 1 of 1: rpc error: context deadline exceeded`:                     "",

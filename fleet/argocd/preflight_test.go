@@ -21,6 +21,7 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/engine"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 func codes(r engine.Report) []string {
@@ -77,7 +78,7 @@ func TestPreflightChecksTheSettings(t *testing.T) {
 				t.Fatalf("findings are %v, want %v", got, tc.want)
 			}
 			_, err = b.Engine.Apply(t.Context(), rowOf(t, projectObject(acme), 1), fleet.Secret{},
-				fleet.Lease{})
+				mirror.Lease{})
 			if blocked := errors.Is(err, engine.ErrUnfit); blocked != (tc.want != nil) {
 				t.Errorf("a write gives %v", err)
 			}
@@ -87,7 +88,7 @@ func TestPreflightChecksTheSettings(t *testing.T) {
 				t.Fatalf("fixed: %v, %v", codes(report), err)
 			}
 			if _, err := b.Engine.Apply(t.Context(), rowOf(t, projectObject(acme), 1),
-				fleet.Secret{}, fleet.Lease{}); errors.Is(err, engine.ErrUnfit) {
+				fleet.Secret{}, mirror.Lease{}); errors.Is(err, engine.ErrUnfit) {
 				t.Errorf("fixed, and a write gives %v", err)
 			}
 		})
@@ -168,7 +169,7 @@ func TestPreflightRejectsARepoServerThatDoesNotIsolateTenants(t *testing.T) {
 				t.Fatalf("findings are %v, %v; want %v", got, err, tc.want)
 			}
 			_, err = e.Apply(t.Context(), rowOf(t, projectObject(acme), 1), fleet.Secret{},
-				fleet.Lease{})
+				mirror.Lease{})
 			blocks := slices.ContainsFunc(tc.want, func(code string) bool {
 				return strings.HasSuffix(code, "blocks")
 			})

@@ -13,6 +13,7 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/engine"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/test/stack"
 )
 
@@ -52,17 +53,17 @@ type faultBench struct {
 	e       *Engine
 	f       *faulty
 	out     *outside
-	lease   fleet.Lease
+	lease   mirror.Lease
 	stopped atomic.Bool
 	mu      sync.Mutex
-	seen    []fleet.Observation
+	seen    []mirror.Observation
 	woken   map[fleet.ObjectKey]int
 }
 
 func newFaultBench(t *testing.T, options Options) *faultBench {
 	t.Helper()
 	f := between(t)
-	b := &faultBench{T: t, f: f, lease: fleet.Lease{Epoch: 5}, woken: map[fleet.ObjectKey]int{}}
+	b := &faultBench{T: t, f: f, lease: mirror.Lease{Epoch: 5}, woken: map[fleet.ObjectKey]int{}}
 	spec := engineSpec()
 	spec.ArgoCD.Namespace = space(t, apiServer(t))
 	b.out = benchOn(t, apiServer(t).REST(), spec.ArgoCD.Namespace).External.(*outside)
@@ -84,7 +85,7 @@ func (b *faultBench) watch() {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = b.e.Watch(ctx, engine.Sink{Observe: func(all []fleet.Observation) {
+		_ = b.e.Watch(ctx, engine.Sink{Observe: func(all []mirror.Observation) {
 			b.mu.Lock()
 			defer b.mu.Unlock()
 			b.seen = append(b.seen, all...)
@@ -130,7 +131,7 @@ func (b *faultBench) goneTold() bool {
 	return false
 }
 
-func (b *faultBench) row(o fleet.Object) fleet.Row {
+func (b *faultBench) row(o fleet.Object) mirror.Row {
 	b.Helper()
 	r := rowOf(b.T, o, 1)
 	m, err := Renderer{}.Render(fleet.EngineSpec{
@@ -142,18 +143,18 @@ func (b *faultBench) row(o fleet.Object) fleet.Row {
 	return r
 }
 
-func (b *faultBench) app(revision string) fleet.Row {
+func (b *faultBench) app(revision string) mirror.Row {
 	o := applicationObject(checkoutID, exampleServer)
 	o.Application.Source.TargetRevision = revision
 	o.Application.DeletionPolicy = fleet.DeletionOrphan
 	return b.row(o)
 }
 
-func (b *faultBench) apply(row fleet.Row) (engine.Outcome, error) {
+func (b *faultBench) apply(row mirror.Row) (engine.Outcome, error) {
 	return b.e.Apply(b.Context(), row, fleet.Secret{}, b.lease)
 }
 
-func (b *faultBench) applied(row fleet.Row) {
+func (b *faultBench) applied(row mirror.Row) {
 	b.Helper()
 	if out, err := b.apply(row); err != nil || !out.Changed {
 		b.Fatalf("%+v, %v", out, err)

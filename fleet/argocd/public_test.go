@@ -12,6 +12,7 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/engine"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 // noSecrets rejects requests for Secrets, like an API server without the right, and counts them.
@@ -53,7 +54,7 @@ func TestAPublicEngineSendsNoRequestForSecrets(t *testing.T) {
 	}()
 	t.Cleanup(func() { cancel(); <-ended })
 	waitUntil(t, e.Synced)
-	lease := fleet.Lease{Epoch: 1}
+	lease := mirror.Lease{Epoch: 1}
 	if _, err := e.Apply(t.Context(), rowOf(t, projectObject(acme), 1), fleet.Secret{},
 		lease); err != nil {
 		t.Errorf("a project: %v", err)

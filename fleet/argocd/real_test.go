@@ -17,6 +17,7 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/engine"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/reconciler/reach"
 	"argosy.dev/argosy/test/stack"
 )
@@ -47,9 +48,9 @@ type world struct {
 	repo    *stack.Repo
 	spaceA  string
 	spaceB  string
-	lease   fleet.Lease
+	lease   mirror.Lease
 	mu      sync.Mutex
-	seen    map[fleet.ObjectKey][]fleet.Observation
+	seen    map[fleet.ObjectKey][]mirror.Observation
 	board   *reach.Board
 }
 
@@ -66,7 +67,7 @@ func newWorldWith(t testing.TB, suffix string, o stack.ArgoOptions) *world {
 	ctx := t.Context()
 	c := apiServer(t)
 	w := &world{TB: t, cluster: c, spaceA: "shop-" + suffix, spaceB: "cart-" + suffix,
-		lease: fleet.Lease{Epoch: 3}, seen: map[fleet.ObjectKey][]fleet.Observation{}}
+		lease: mirror.Lease{Epoch: 3}, seen: map[fleet.ObjectKey][]mirror.Observation{}}
 	o.Cluster, o.Namespace, o.InstallationID, o.Refresh = c, "argocd-"+suffix, "eu-1", 3*time.Second
 	argo, err := stack.StartArgoCD(ctx, o)
 	if err != nil {
@@ -119,7 +120,7 @@ func (w *world) begin() {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = w.e.Watch(ctx, engine.Sink{Observe: func(all []fleet.Observation) {
+		_ = w.e.Watch(ctx, engine.Sink{Observe: func(all []mirror.Observation) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			for _, o := range all {
@@ -155,8 +156,8 @@ func (w *world) until(what string, ok func() bool) {
 	}
 }
 
-func lastOf(seen map[fleet.ObjectKey][]fleet.Observation) []fleet.Observation {
-	var out []fleet.Observation
+func lastOf(seen map[fleet.ObjectKey][]mirror.Observation) []mirror.Observation {
+	var out []mirror.Observation
 	for _, all := range seen {
 		out = append(out, all[len(all)-1])
 	}
@@ -164,7 +165,7 @@ func lastOf(seen map[fleet.ObjectKey][]fleet.Observation) []fleet.Observation {
 }
 
 // saw waits for an observation of the object, past or future.
-func (w *world) saw(what string, key fleet.ObjectKey, ok func(fleet.Observation) bool) {
+func (w *world) saw(what string, key fleet.ObjectKey, ok func(mirror.Observation) bool) {
 	w.Helper()
 	w.until(what, func() bool {
 		w.mu.Lock()
@@ -199,7 +200,7 @@ func (w *world) value(namespace, name string) (value, uid string) {
 	return cm.Data["value"], string(cm.UID)
 }
 
-func (w *world) row(o fleet.Object, policy fleet.DeletionPolicy) fleet.Row {
+func (w *world) row(o fleet.Object, policy fleet.DeletionPolicy) mirror.Row {
 	w.Helper()
 	m, err := Renderer{}.Render(w.spec, o)
 	if err != nil {
@@ -211,7 +212,7 @@ func (w *world) row(o fleet.Object, policy fleet.DeletionPolicy) fleet.Row {
 }
 
 // foundation returns the project and the cluster of tenant acme.
-func (w *world) foundation(env fleet.EnvironmentID, namespaces ...string) []fleet.Row {
+func (w *world) foundation(env fleet.EnvironmentID, namespaces ...string) []mirror.Row {
 	project := projectObject(env.Tenant)
 	key := fleet.ServerKey(w.cluster.Server, env)
 	project.Project.SourceRepos, project.Project.Destinations, project.Project.ClusterResources =
@@ -223,11 +224,11 @@ func (w *world) foundation(env fleet.EnvironmentID, namespaces ...string) []flee
 	cluster := clusterObject(env, w.cluster.Server)
 	cluster.Cluster.Namespaces, cluster.Cluster.CAData = namespaces,
 		base64.StdEncoding.EncodeToString(w.cluster.CA)
-	return []fleet.Row{w.row(project, ""), w.row(cluster, "")}
+	return []mirror.Row{w.row(project, ""), w.row(cluster, "")}
 }
 
 func (w *world) app(id fleet.ApplicationID, path, namespace string, policy fleet.DeletionPolicy,
-	change func(*fleet.Application)) fleet.Row {
+	change func(*fleet.Application)) mirror.Row {
 	o := applicationObject(id, w.cluster.Server)
 	o.Application.Source = fleet.Source{RepoURL: w.repo.URL, Path: path, TargetRevision: "main"}
 	o.Application.Destination.Namespace = namespace
@@ -238,7 +239,7 @@ func (w *world) app(id fleet.ApplicationID, path, namespace string, policy fleet
 	return w.row(o, policy)
 }
 
-func (w *world) apply(row fleet.Row, secret fleet.Secret) engine.Outcome {
+func (w *world) apply(row mirror.Row, secret fleet.Secret) engine.Outcome {
 	w.Helper()
 	out, err := w.e.Apply(w.Context(), row, secret, w.lease)
 	if err != nil {
@@ -247,7 +248,7 @@ func (w *world) apply(row fleet.Row, secret fleet.Secret) engine.Outcome {
 	return out
 }
 
-func (w *world) remove(row fleet.Row) {
+func (w *world) remove(row mirror.Row) {
 	w.Helper()
 	w.until("removed: "+row.Key.Name, func() bool {
 		done, err := w.e.Delete(w.Context(), row, w.lease)
@@ -259,8 +260,8 @@ func (w *world) remove(row fleet.Row) {
 	})
 }
 
-func synced(o fleet.Observation) bool {
-	return o.Sync == fleet.SyncSynced && o.Health == fleet.HealthHealthy
+func synced(o mirror.Observation) bool {
+	return o.Sync == mirror.SyncSynced && o.Health == mirror.HealthHealthy
 }
 
 func TestRealArgoCD(t *testing.T) {
@@ -289,17 +290,17 @@ func TestRealArgoCD(t *testing.T) {
 
 // deploysAndSyncs: Argo CD reports status and causes no drift; a SyncRun goes back to a revision,
 // held or automated; and a deletion deletes the workload.
-func (w *world) deploysAndSyncs(first string, foundation []fleet.Row, credential fleet.Secret) {
+func (w *world) deploysAndSyncs(first string, foundation []mirror.Row, credential fleet.Secret) {
 	w.Helper()
 	id := fleet.ApplicationID{Tenant: acme, Deployment: "shop", Environment: "prod-eu"}
 	app := w.app(id, "shop", w.spaceA, fleet.DeletionDelete, nil)
 	w.apply(app, fleet.Secret{})
-	w.saw("Synced and Healthy at the first commit", app.Key, func(o fleet.Observation) bool {
+	w.saw("Synced and Healthy at the first commit", app.Key, func(o mirror.Observation) bool {
 		return synced(o) && o.SyncedRevision == first && o.Resources == 1
 	})
 	second := w.commit(map[string]string{"shop/cm.yaml": configMap("shop", "two")})
 	w.refresh(app.Key)
-	w.saw("Synced at the second commit", app.Key, func(o fleet.Observation) bool {
+	w.saw("Synced at the second commit", app.Key, func(o mirror.Observation) bool {
 		return synced(o) && o.SyncedRevision == second
 	})
 	for _, row := range append(foundation, app) {
@@ -339,7 +340,7 @@ func (w *world) refresh(key fleet.ObjectKey) {
 	}
 }
 
-func (w *world) sync(row fleet.Row, id, revision, phase string) {
+func (w *world) sync(row mirror.Row, id, revision, phase string) {
 	w.Helper()
 	w.until("asked for "+id, func() bool {
 		out, err := w.e.Sync(w.Context(), engine.SyncRequest{Key: row.Key, Tenant: row.Tenant,
@@ -347,9 +348,9 @@ func (w *world) sync(row fleet.Row, id, revision, phase string) {
 		if err != nil {
 			w.Fatal(err)
 		}
-		return out.State == fleet.ApplyApplied
+		return out.State == mirror.ApplyApplied
 	})
-	w.saw("result of "+id, row.Key, func(o fleet.Observation) bool {
+	w.saw("result of "+id, row.Key, func(o mirror.Observation) bool {
 		return o.OperationID == id && o.OperationPhase == phase
 	})
 }
@@ -372,7 +373,7 @@ func (w *world) orphansInSpiteOfHooks() {
 
 // cart deploys the Application with a PostDelete hook and waits until Argo CD has set its
 // finalizer.
-func (w *world) cart(policy fleet.DeletionPolicy) fleet.Row {
+func (w *world) cart(policy fleet.DeletionPolicy) mirror.Row {
 	w.Helper()
 	app := w.app(fleet.ApplicationID{Tenant: acme, Deployment: "cart", Environment: "prod-eu"},
 		"cart", w.spaceB, policy, nil)
@@ -391,7 +392,7 @@ func (w *world) cart(policy fleet.DeletionPolicy) fleet.Row {
 
 // cascadesWithHooks: with Delete the hook runs, the workload is deleted, then the Application; the
 // cluster and the project stay until then.
-func (w *world) cascadesWithHooks(foundation []fleet.Row) {
+func (w *world) cascadesWithHooks(foundation []mirror.Row) {
 	w.Helper()
 	app := w.cart(fleet.DeletionDelete)
 	if done, err := w.e.Delete(w.Context(), app, w.lease); done || err != nil {
@@ -431,7 +432,7 @@ func (w *world) createsNamespaces() {
 	})
 	w.apply(app, fleet.Secret{})
 	w.sync(app, "refused", "main", "Failed")
-	w.saw("reason reported", app.Key, func(o fleet.Observation) bool {
+	w.saw("reason reported", app.Key, func(o mirror.Observation) bool {
 		return o.OperationID == "refused" && strings.Contains(o.OperationError,
 			":Namespace is not permitted in project ") && strings.Contains(o.OperationError,
 			"not valid")

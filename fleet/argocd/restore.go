@@ -8,8 +8,8 @@ import (
 	"net/url"
 	"strings"
 
-	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/engine"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 // restore overwrites changes by other writers. The apply restores our own fields. Before it, a
@@ -18,7 +18,7 @@ import (
 func (e *Engine) restore(ctx context.Context, w *desired, known *entry) (engine.Outcome, error) {
 	wait, again := e.conflicts.mayOverwrite(w.row.Key, e.options.Now(), e.options.Conflict)
 	if wait > 0 {
-		return engine.Outcome{State: fleet.ApplyConflict, Message: conflictMessage(known),
+		return engine.Outcome{State: mirror.ApplyConflict, Message: conflictMessage(known),
 			RetryAfter: wait}, nil
 	}
 	live, fresh, err := e.readWhole(ctx, w)
@@ -34,7 +34,7 @@ func (e *Engine) restore(ctx context.Context, w *desired, known *entry) (engine.
 	}
 	out, err := e.write(ctx, w, fresh)
 	if err == nil && again {
-		out.State, out.Message, out.RetryAfter = fleet.ApplyConflict, conflictMessage(known),
+		out.State, out.Message, out.RetryAfter = mirror.ApplyConflict, conflictMessage(known),
 			e.options.Conflict
 	}
 	return out, err
@@ -88,7 +88,7 @@ func (e *Engine) removeForeign(ctx context.Context, w *desired, read *entry,
 }
 
 // merge sends a merge patch with the known UID and version as preconditions.
-func (e *Engine) merge(ctx context.Context, row fleet.Row, patch map[string]any,
+func (e *Engine) merge(ctx context.Context, row mirror.Row, patch map[string]any,
 	known *entry) (*liveMetadata, error) {
 	meta, _ := patch["metadata"].(map[string]any)
 	if meta == nil {

@@ -8,6 +8,7 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/engine"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/test/stack"
 )
 
@@ -35,10 +36,10 @@ func TestAnEngineRestoredFromABackupIsListedAgain(t *testing.T) {
 		_ = e.Watch(ctx, engine.Sink{WentBack: func(string) { back.Add(1) }})
 	}()
 	t.Cleanup(func() { cancel(); <-ended })
-	b := &faultBench{T: t, e: e, lease: fleet.Lease{Epoch: 5}}
+	b := &faultBench{T: t, e: e, lease: mirror.Lease{Epoch: 5}}
 	b.until("read completely", e.Synced)
 
-	app := func(deployment, revision string) fleet.Row {
+	app := func(deployment, revision string) mirror.Row {
 		id := fleet.ApplicationID{Tenant: acme, Deployment: fleet.DeploymentName(deployment),
 			Environment: "prod-eu"}
 		o := applicationObject(id, exampleServer)

@@ -10,7 +10,7 @@ import (
 	"net/url"
 	"slices"
 
-	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 // stopMarker is the ConfigMap that stores emergency stops on the engine: they survive the loss of
@@ -21,7 +21,7 @@ func (e *Engine) configMaps() string {
 	return "/api/v1/namespaces/" + url.PathEscape(e.namespace) + "/configmaps"
 }
 
-func stopName(scope fleet.StopScope, name string) string {
+func stopName(scope mirror.StopScope, name string) string {
 	if name == "" {
 		return string(scope)
 	}
@@ -30,7 +30,7 @@ func stopName(scope fleet.StopScope, name string) string {
 
 // SetStop stores a stop on the engine in addition to the existing ones. It does not write to a
 // tenant's object and needs no preflight.
-func (e *Engine) SetStop(ctx context.Context, stop fleet.Stop) error {
+func (e *Engine) SetStop(ctx context.Context, stop mirror.Stop) error {
 	text, err := json.Marshal(stop)
 	if err != nil {
 		return fmt.Errorf("stop %s: %w", stopName(stop.Scope, stop.Name), err)
@@ -39,7 +39,7 @@ func (e *Engine) SetStop(ctx context.Context, stop fleet.Stop) error {
 }
 
 // ClearStop removes a stop from the engine. A missing one is no error.
-func (e *Engine) ClearStop(ctx context.Context, scope fleet.StopScope, name string) error {
+func (e *Engine) ClearStop(ctx context.Context, scope mirror.StopScope, name string) error {
 	return e.writeStop(ctx, stopName(scope, name), nil)
 }
 
@@ -80,7 +80,7 @@ func (e *Engine) writeStop(ctx context.Context, name string, value any) error {
 
 // ReadStops returns the stored stops, sorted. An unreadable entry stops the engine without a time,
 // so that only its removal ends the stop.
-func (e *Engine) ReadStops(ctx context.Context) ([]fleet.Stop, error) {
+func (e *Engine) ReadStops(ctx context.Context) ([]mirror.Stop, error) {
 	var marker struct {
 		Metadata struct{ UID string }
 		Data     map[string]string
@@ -93,12 +93,12 @@ func (e *Engine) ReadStops(ctx context.Context) ([]fleet.Stop, error) {
 	if err != nil {
 		return nil, e.stopError(err)
 	}
-	var stops []fleet.Stop
+	var stops []mirror.Stop
 	for _, name := range slices.Sorted(maps.Keys(marker.Data)) {
-		var stop fleet.Stop
+		var stop mirror.Stop
 		if err := json.Unmarshal([]byte(marker.Data[name]), &stop); err != nil ||
 			stopName(stop.Scope, stop.Name) != name {
-			stop = fleet.Stop{Scope: fleet.StopEngine, Name: string(e.name), By: "argosy",
+			stop = mirror.Stop{Scope: mirror.StopEngine, Name: string(e.name), By: "argosy",
 				Reason: fmt.Sprintf(
 					"entry %q of ConfigMap %s on engine %s cannot be read; fix or remove it",
 					clip(name, 64), stopMarker, e.name)}

@@ -9,6 +9,7 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/engine"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 const (
@@ -25,7 +26,7 @@ const (
 //
 // The same write clears the last result: Argo CD merges a new operation with the state of an older
 // one, and a full sync would inherit its list of resources, skip all others and report success.
-func (e *Engine) Sync(ctx context.Context, q engine.SyncRequest, lease fleet.Lease) (engine.Outcome,
+func (e *Engine) Sync(ctx context.Context, q engine.SyncRequest, lease mirror.Lease) (engine.Outcome,
 	error) {
 	if err := e.ready(); err != nil {
 		return engine.Outcome{}, err
@@ -46,16 +47,16 @@ func (e *Engine) Sync(ctx context.Context, q engine.SyncRequest, lease fleet.Lea
 			return engine.Outcome{}, e.explain(q.Key, err)
 		}
 	}
-	return engine.Outcome{State: fleet.ApplyPending,
+	return engine.Outcome{State: mirror.ApplyPending,
 		Message:    "the Application changes too quickly; it is retried",
 		RetryAfter: busyWait}, nil
 }
 
-func (e *Engine) syncStep(ctx context.Context, q engine.SyncRequest, lease fleet.Lease,
+func (e *Engine) syncStep(ctx context.Context, q engine.SyncRequest, lease mirror.Lease,
 	known *entry) (engine.Outcome, error) {
 	switch {
 	case known == nil:
-		return engine.Outcome{State: fleet.ApplyPending,
+		return engine.Outcome{State: mirror.ApplyPending,
 			Message: "the Application is not on the engine yet", RetryAfter: busyWait}, nil
 	case !known.Ours || known.Tenant != q.Tenant:
 		return engine.Outcome{}, fmt.Errorf("%w: it is not synced", engine.ErrForeign)
@@ -63,14 +64,14 @@ func (e *Engine) syncStep(ctx context.Context, q engine.SyncRequest, lease fleet
 		return engine.Outcome{}, fmt.Errorf("%w: its epoch is %d, this lease's is %d",
 			engine.ErrFenced, known.Epoch, lease.Epoch)
 	case known.requestedSync == q.ID || known.request == q.ID:
-		return engine.Outcome{State: fleet.ApplyApplied}, nil
+		return engine.Outcome{State: mirror.ApplyApplied}, nil
 	case known.Deleting:
 		return engine.Outcome{}, fmt.Errorf("%w: it is being deleted", engine.ErrRefused)
 	case known.Parked:
-		return engine.Outcome{State: fleet.ApplyPending, Message: parkedText,
+		return engine.Outcome{State: mirror.ApplyPending, Message: parkedText,
 			RetryAfter: parkedWait}, nil
 	case known.Operating:
-		return engine.Outcome{State: fleet.ApplyPending,
+		return engine.Outcome{State: mirror.ApplyPending,
 			Message:    "another operation is running; the sync is requested when that has ended",
 			RetryAfter: busyWait}, nil
 	}
@@ -83,7 +84,7 @@ func (e *Engine) syncStep(ctx context.Context, q engine.SyncRequest, lease fleet
 		"operationState": nil}}
 	setAnnotation(patch, annotationSync, q.ID)
 	setAnnotation(patch, annotationEpoch, strconv.FormatInt(lease.Epoch, 10))
-	m, err := e.merge(ctx, fleet.Row{Key: q.Key, Tenant: q.Tenant}, patch, known)
+	m, err := e.merge(ctx, mirror.Row{Key: q.Key, Tenant: q.Tenant}, patch, known)
 	if err != nil {
 		return engine.Outcome{}, err
 	}
@@ -91,5 +92,5 @@ func (e *Engine) syncStep(ctx context.Context, q engine.SyncRequest, lease fleet
 	after.ResourceVersion, after.Epoch, after.requestedSync, after.request, after.Operating =
 		m.ResourceVersion, lease.Epoch, q.ID, q.ID, true
 	e.cache.put(applications, &after)
-	return engine.Outcome{State: fleet.ApplyApplied, Changed: true}, nil
+	return engine.Outcome{State: mirror.ApplyApplied, Changed: true}, nil
 }

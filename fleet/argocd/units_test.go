@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 func TestConflictPausesDouble(t *testing.T) {
@@ -97,7 +98,7 @@ func TestRetryAfterIsBounded(t *testing.T) {
 
 func TestDecideComparesRowAndObject(t *testing.T) {
 	row := rowOf(t, applicationObject(checkoutID, exampleServer), 1)
-	w, err := prepare(row, fleet.Secret{}, fleet.Lease{Epoch: 5})
+	w, err := prepare(row, fleet.Secret{}, mirror.Lease{Epoch: 5})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,11 +9,12 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/engine"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 // desired is a row that is ready to be written.
 type desired struct {
-	row     fleet.Row
+	row     mirror.Row
 	r       *resource
 	epoch   int64
 	tree    map[string]any // the object with its credential, in canonical form
@@ -23,7 +24,7 @@ type desired struct {
 
 // prepare adds the credential and hashes the content. Before any request it rejects rows that no
 // engine accepts.
-func prepare(row fleet.Row, secret fleet.Secret, lease fleet.Lease) (*desired, error) {
+func prepare(row mirror.Row, secret fleet.Secret, lease mirror.Lease) (*desired, error) {
 	tree, err := decodeTree(row.Manifest.Body)
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: %w", row.Key.Kind, row.Key.Name, err)
@@ -52,7 +53,7 @@ func prepare(row fleet.Row, secret fleet.Secret, lease fleet.Lease) (*desired, e
 	return w, nil
 }
 
-func credentialName(row fleet.Row) string {
+func credentialName(row mirror.Row) string {
 	if row.Credential == nil {
 		return "(none declared)"
 	}
@@ -122,9 +123,9 @@ func (w *desired) written(known *entry, m *liveMetadata, name fleet.EngineName) 
 			e.contact = engine.Contact{
 				Key: w.row.Key, UID: m.UID, Tenant: e.Tenant, Environment: e.Environment,
 			}
-			e.observation = fleet.Observation{Key: w.row.Key, UID: m.UID,
-				ResourceVersion: m.ResourceVersion, Sync: fleet.SyncUnknown,
-				Health: fleet.HealthUnknown}
+			e.observation = mirror.Observation{Key: w.row.Key, UID: m.UID,
+				ResourceVersion: m.ResourceVersion, Sync: mirror.SyncUnknown,
+				Health: mirror.HealthUnknown}
 		}
 	}
 	return e

@@ -11,6 +11,7 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/engine"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 // decodeLive decodes an object. An object with an undecodable spec or status keeps only its
@@ -135,7 +136,7 @@ type entry struct {
 	foreignOperation string
 	skipReconcile    bool // skip-reconcile is set
 	contact          engine.Contact
-	observation      fleet.Observation
+	observation      mirror.Observation
 }
 
 // cascades reports whether a finalizer makes Argo CD delete the workload with the Application.

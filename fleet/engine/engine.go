@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 // Renderer makes the manifest of a desired object. It is pure: equal objects give equal bytes.
@@ -49,26 +50,26 @@ type Engine interface {
 	Inventory() []Live
 
 	// Apply makes one object match its row with one request, or with none if it matches already.
-	Apply(ctx context.Context, row fleet.Row, secret fleet.Secret, lease fleet.Lease) (Outcome,
+	Apply(ctx context.Context, row mirror.Row, secret fleet.Secret, lease mirror.Lease) (Outcome,
 		error)
 
 	// Delete takes one step towards the object's deletion and reports whether its absence is
 	// proven. Repeat it until then.
-	Delete(ctx context.Context, row fleet.Row, lease fleet.Lease) (done bool, err error)
+	Delete(ctx context.Context, row mirror.Row, lease mirror.Lease) (done bool, err error)
 
 	// Park makes the engine ignore one Application until it is unparked: the engine neither
 	// compares, syncs nor deletes it. A parked Application has not drifted, and later applies to it
 	// persist.
-	Park(ctx context.Context, request ParkRequest, lease fleet.Lease) error
+	Park(ctx context.Context, request ParkRequest, lease mirror.Lease) error
 
 	// Sync requests one sync of one Application. It is idempotent per request ID.
-	Sync(ctx context.Context, request SyncRequest, lease fleet.Lease) (Outcome, error)
+	Sync(ctx context.Context, request SyncRequest, lease mirror.Lease) (Outcome, error)
 
 	// SetStop, ClearStop and ReadStops store the emergency stops on the engine itself, so that they
 	// outlive the database.
-	SetStop(ctx context.Context, stop fleet.Stop) error
-	ClearStop(ctx context.Context, scope fleet.StopScope, name string) error
-	ReadStops(ctx context.Context) ([]fleet.Stop, error)
+	SetStop(ctx context.Context, stop mirror.Stop) error
+	ClearStop(ctx context.Context, scope mirror.StopScope, name string) error
+	ReadStops(ctx context.Context) ([]mirror.Stop, error)
 }
 
 // Sink receives the results of Watch. Watch calls its functions from one goroutine and waits for
@@ -76,7 +77,7 @@ type Engine interface {
 type Sink struct {
 	// Observe receives the latest state of each changed Application of ours, at most once per
 	// Application and window.
-	Observe func([]fleet.Observation)
+	Observe func([]mirror.Observation)
 	// Wake names objects to recheck: they were deleted, they differ from the last apply, or their
 	// deletion has progressed.
 	Wake func([]fleet.ObjectKey)
@@ -115,9 +116,9 @@ type Contact struct {
 	UID         string
 	Tenant      fleet.TenantName
 	Environment fleet.EnvironmentName
-	Compared    time.Time               // by the engine's clock; zero: never
-	Reason      fleet.UnreachableReason // why the cluster could not be read; empty: it was read
-	Message     string                  // the engine's message
+	Compared    time.Time                // by the engine's clock; zero: never
+	Reason      mirror.UnreachableReason // why the cluster could not be read; empty: it was read
+	Message     string                   // the engine's message
 	// since when its cluster is unreachable; zero: not parked
 	Parked   time.Time
 	Deleting bool
@@ -140,7 +141,7 @@ type ParkRequest struct {
 // Outcome is the result of Apply or Sync.
 type Outcome struct {
 	// ApplyApplied or ApplyConflict for Apply; ApplyApplied or ApplyPending for Sync
-	State      fleet.ApplyState
+	State      mirror.ApplyState
 	Changed    bool          // something was written
 	Message    string        // of a conflict or a wait; never contains a secret
 	RetryAfter time.Duration // when to retry, if pending

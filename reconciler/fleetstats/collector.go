@@ -10,13 +10,13 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/view"
 )
 
 // Reader reads the state of the fleet from the store.
 type Reader interface {
 	// FleetStats returns only the time to replicas without the lease "reconciler".
-	FleetStats(ctx context.Context, query fleet.StatsQuery) (fleet.FleetStats, error)
+	FleetStats(ctx context.Context, query view.StatsQuery) (view.FleetStats, error)
 }
 
 const (
@@ -45,10 +45,10 @@ type Collector struct {
 	after    int64     // the highest number of a revision that was read
 	since    time.Time // of the last read without the lease, by the store's clock
 	led      bool      // at the last read
-	rollouts []fleet.RolloutLatency
+	rollouts []view.RolloutLatency
 
 	mu   sync.Mutex
-	seen fleet.FleetStats
+	seen view.FleetStats
 	at   time.Time // of the last read that succeeded, by our clock
 	up   bool
 }
@@ -81,7 +81,7 @@ func (s *Collector) read(ctx context.Context) {
 	limited, cancel := context.WithTimeout(ctx, readTime)
 	defer cancel()
 	began := time.Now()
-	f, err := s.store.FleetStats(limited, fleet.StatsQuery{Holder: s.holder, After: s.after,
+	f, err := s.store.FleetStats(limited, view.StatsQuery{Holder: s.holder, After: s.after,
 		Since: s.since, Open: !s.led, Travels: s.rollouts})
 	s.metrics.took.Observe(time.Since(began).Seconds())
 	if err == nil {
@@ -99,12 +99,12 @@ func (s *Collector) read(ctx context.Context) {
 // follow measures the progress of revisions. A new leader goes on with revisions that are not
 // applied, and with revisions that were recorded since its last read without the lease: the former
 // leader has counted the stages before.
-func (s *Collector) follow(f fleet.FleetStats) {
+func (s *Collector) follow(f view.FleetStats) {
 	if !f.Leads {
 		s.led, s.since, s.rollouts = false, f.At, nil
 		return
 	}
-	before := map[int64]fleet.RolloutLatency{}
+	before := map[int64]view.RolloutLatency{}
 	for _, t := range s.rollouts {
 		before[t.Number] = t
 	}
@@ -126,7 +126,7 @@ func (s *Collector) follow(f fleet.FleetStats) {
 }
 
 // keep follows a revision further, unless its rollout is complete or has taken too long.
-func (s *Collector) keep(t fleet.RolloutLatency, now time.Time) {
+func (s *Collector) keep(t view.RolloutLatency, now time.Time) {
 	switch {
 	case !t.AppliedAt.IsZero() && t.Synced.Done && t.Healthy.Done:
 	case now.Sub(t.RecordedAt) > rolloutTime:

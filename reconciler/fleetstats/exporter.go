@@ -6,6 +6,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 )
 
 // What a Collector shows of what it saw last. Times are Unix seconds, so that they age while nothing
@@ -97,15 +99,15 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 // Words that labels take, so that a series is there before the first of its kind: an alert compares
 // with what was.
 var (
-	holdReasons = []fleet.HoldReason{fleet.HoldDeletions, fleet.HoldEmpty, fleet.HoldOlder,
-		fleet.HoldRewritten, fleet.HoldUnreviewed}
+	holdReasons = []mirror.HoldReason{mirror.HoldDeletions, mirror.HoldEmpty, mirror.HoldOlder,
+		mirror.HoldRewritten, mirror.HoldUnreviewed}
 	severities = []fleet.Severity{fleet.SeverityError, fleet.SeverityWarning, fleet.SeverityNote}
-	stopScopes = []fleet.StopScope{fleet.StopFleet, fleet.StopTenant, fleet.StopEngine}
-	rowStates  = []fleet.ApplyState{fleet.ApplyPending, fleet.ApplyFailed, fleet.ApplyConflict,
-		fleet.ApplyDeleting, fleet.ApplyHeld}
+	stopScopes = []mirror.StopScope{mirror.StopFleet, mirror.StopTenant, mirror.StopEngine}
+	rowStates  = []mirror.ApplyState{mirror.ApplyPending, mirror.ApplyFailed, mirror.ApplyConflict,
+		mirror.ApplyDeleting, mirror.ApplyHeld}
 	// of clusters that cannot be read
-	unreadReasons = []fleet.UnreachableReason{fleet.UnreachableTimeout, fleet.UnreachableRefused,
-		fleet.UnreachableDenied, fleet.UnreachableError}
+	unreadReasons = []mirror.UnreachableReason{mirror.UnreachableTimeout, mirror.UnreachableRefused,
+		mirror.UnreachableDenied, mirror.UnreachableError}
 
 	jobStates = []string{"available", "running", "retryable", "scheduled", "discarded"}
 	ages      = []string{"1m", "10m", "1h", "longer"}
@@ -163,7 +165,7 @@ func (s exporter) time(d *prometheus.Desc, t time.Time, labels ...string) {
 	}
 }
 
-func (s exporter) source(f fleet.FleetStats) {
+func (s exporter) source(f view.FleetStats) {
 	s.time(descFetched, f.Source.FetchedAt)
 	s.time(descApplied, f.Source.RecordedAt)
 	s.flag(descFailing, f.Source.Failing)
@@ -187,7 +189,7 @@ func (s exporter) source(f fleet.FleetStats) {
 	}
 }
 
-func (s exporter) engines(f fleet.FleetStats) {
+func (s exporter) engines(f view.FleetStats) {
 	for _, e := range f.Engines {
 		name := string(e.Engine)
 		s.flag(descReachable, e.Reachable, name)
@@ -206,7 +208,7 @@ func (s exporter) engines(f fleet.FleetStats) {
 	}
 }
 
-func (s exporter) agents(f fleet.FleetStats) {
+func (s exporter) agents(f view.FleetStats) {
 	s.count(descAgents, f.Agents.Connected, "connected")
 	s.count(descAgents, f.Agents.Stale, "stale")
 	s.count(descAgents, f.Agents.Never, "never")
@@ -231,7 +233,7 @@ func ageOf(d time.Duration) string {
 	return ages[len(ages)-1]
 }
 
-func (s exporter) people(f fleet.FleetStats) {
+func (s exporter) people(f view.FleetStats) {
 	for _, reason := range holdReasons {
 		s.count(descHolds, f.Holds[reason].Count, string(reason))
 		s.time(descHoldAge, f.Holds[reason].Oldest, string(reason))
@@ -246,7 +248,7 @@ func (s exporter) people(f fleet.FleetStats) {
 	}
 }
 
-func (s exporter) queue(f fleet.FleetStats) {
+func (s exporter) queue(f view.FleetStats) {
 	s.count(descLooks, f.Looks.Count)
 	s.time(descLookAge, f.Looks.Oldest)
 	for _, state := range jobStates {

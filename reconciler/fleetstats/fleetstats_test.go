@@ -15,16 +15,18 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 )
 
 // told answers what a test says, and remembers what was asked.
 type reader struct {
-	stats   fleet.FleetStats
+	stats   view.FleetStats
 	err     error
-	queries []fleet.StatsQuery
+	queries []view.StatsQuery
 }
 
-func (s *reader) FleetStats(_ context.Context, ask fleet.StatsQuery) (fleet.FleetStats, error) {
+func (s *reader) FleetStats(_ context.Context, ask view.StatsQuery) (view.FleetStats, error) {
 	s.queries = append(s.queries, ask)
 	f := s.stats
 	f.At = time.Now()
@@ -62,20 +64,20 @@ func TestCollectorExportsTheFleetOnTheLeader(t *testing.T) {
 			t.Error("a replica that does not lead shows the fleet")
 		}
 		shows(t, scrape(), "argosy_database_up 1", "argosy_leader 0")
-		store.stats = fleet.FleetStats{Leads: true, Quarantines: 3,
-			Source: fleet.SourceStats{FetchedAt: time.Now(), Behind: true},
-			Engines: []fleet.EngineStats{
-				{Engine: "eu-1", Reachable: true, Rows: map[fleet.ApplyState]int{
-					fleet.ApplyFailed: 2},
-					Unreachable: map[fleet.UnreachableReason]int{fleet.UnreachableTimeout: 2},
+		store.stats = view.FleetStats{Leads: true, Quarantines: 3,
+			Source: view.SourceStats{FetchedAt: time.Now(), Behind: true},
+			Engines: []view.EngineStats{
+				{Engine: "eu-1", Reachable: true, Rows: map[mirror.ApplyState]int{
+					mirror.ApplyFailed: 2},
+					Unreachable: map[mirror.UnreachableReason]int{mirror.UnreachableTimeout: 2},
 					Parked:      16}},
 			Orphans: map[fleet.EngineName]int{"eu-1": 3, "acme.edge": 1},
-			Agents: fleet.AgentStats{Connected: 9, Never: 1, Waiting: []fleet.Backlog{
+			Agents: view.AgentStats{Connected: 9, Never: 1, Waiting: []view.Backlog{
 				{Count: 1, Oldest: time.Now()},
 				{Count: 1, Oldest: time.Now().Add(-30 * time.Minute)},
 				{Count: 1, Oldest: time.Now().Add(-48 * time.Hour)}}},
-			Holds: map[fleet.HoldReason]fleet.Backlog{
-				fleet.HoldDeletions: {Count: 4, Oldest: time.Unix(1000, 0)}}}
+			Holds: map[mirror.HoldReason]view.Backlog{
+				mirror.HoldDeletions: {Count: 4, Oldest: time.Unix(1000, 0)}}}
 		s.read(t.Context())
 		shows(t, scrape(), "argosy_leader 1", "argosy_quarantines 3", "argosy_source_behind 1",
 			`argosy_engine_reachable{engine="eu-1"} 1`,
@@ -99,7 +101,7 @@ func TestCollectorExportsTheFleetOnTheLeader(t *testing.T) {
 
 func TestCollectorExportsTheLastStatsForAWhileWithoutADatabase(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &reader{stats: fleet.FleetStats{Leads: true}}
+		store := &reader{stats: view.FleetStats{Leads: true}}
 		s, scrape := collectorOf(store)
 		s.read(t.Context())
 		store.err = errors.New("away")
@@ -123,23 +125,23 @@ func TestCollectorCountsEachStageOfARevisionOnce(t *testing.T) {
 		at := func(seconds int) time.Time {
 			return time.Now().Add(time.Duration(seconds) * time.Second)
 		}
-		way := fleet.RolloutLatency{Number: 7, Changes: 2, CommittedAt: at(-12), RecordedAt: at(-10)}
+		way := view.RolloutLatency{Number: 7, Changes: 2, CommittedAt: at(-12), RecordedAt: at(-10)}
 		// recorded by the leader before us
-		long := fleet.RolloutLatency{Number: 5, Changes: 2, CommittedAt: at(-100), RecordedAt: at(-90)}
-		store.stats = fleet.FleetStats{Leads: true, Rollouts: []fleet.RolloutLatency{long, way}}
+		long := view.RolloutLatency{Number: 5, Changes: 2, CommittedAt: at(-100), RecordedAt: at(-90)}
+		store.stats = view.FleetStats{Leads: true, Rollouts: []view.RolloutLatency{long, way}}
 		s.read(t.Context())
 		shows(t, scrape(), `argosy_commit_seconds_count{stage="recorded"} 1`,
 			`argosy_commit_seconds_sum{stage="recorded"} 2`,
 			`argosy_revision_seconds_count{stage="applied"} 0`,
 			`argosy_revisions_under_way{stage="applied"} 2`)
-		way.AppliedAt, way.Synced = at(-9), fleet.Phase{Any: true, Done: true, At: at(-5)}
+		way.AppliedAt, way.Synced = at(-9), view.Phase{Any: true, Done: true, At: at(-5)}
 		// of no Application
-		long.AppliedAt, long.Synced, long.Healthy = at(-10), fleet.Phase{Done: true},
-			fleet.Phase{Done: true}
-		store.stats.Rollouts = []fleet.RolloutLatency{long, way}
+		long.AppliedAt, long.Synced, long.Healthy = at(-10), view.Phase{Done: true},
+			view.Phase{Done: true}
+		store.stats.Rollouts = []view.RolloutLatency{long, way}
 		for range 3 {
 			s.read(t.Context())
-			store.stats.Rollouts = []fleet.RolloutLatency{way} // the other is not asked about any more
+			store.stats.Rollouts = []view.RolloutLatency{way} // the other is not asked about any more
 			time.Sleep(interval)
 		}
 		if last := store.queries[len(store.queries)-1]; last.After != 7 || last.Open ||
@@ -165,13 +167,13 @@ func TestCollectorCountsEachStageOfARevisionOnce(t *testing.T) {
 // is.
 func TestCollectorDoesNotMeasureFromOldCommits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &reader{stats: fleet.FleetStats{Leads: true}}
+		store := &reader{stats: view.FleetStats{Leads: true}}
 		s, scrape := collectorOf(store)
 		s.read(t.Context())
-		store.stats.Rollouts = []fleet.RolloutLatency{
+		store.stats.Rollouts = []view.RolloutLatency{
 			{Number: 1, Changes: 1, CommittedAt: time.Now().Add(-72 * time.Hour),
 				RecordedAt: time.Now(), AppliedAt: time.Now(),
-				Synced: fleet.Phase{Done: true}, Healthy: fleet.Phase{Done: true}}}
+				Synced: view.Phase{Done: true}, Healthy: view.Phase{Done: true}}}
 		s.read(t.Context())
 		shows(t, scrape(), `argosy_commit_seconds_count{stage="recorded"} 0`,
 			`argosy_commit_seconds_count{stage="applied"} 0`,
@@ -181,10 +183,10 @@ func TestCollectorDoesNotMeasureFromOldCommits(t *testing.T) {
 
 func TestCollectorFollowsABoundedNumberOfRevisions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &reader{stats: fleet.FleetStats{Leads: true}}
+		store := &reader{stats: view.FleetStats{Leads: true}}
 		s, scrape := collectorOf(store)
 		for n := range maxRollouts + 5 {
-			store.stats.Rollouts = append(s.rollouts, fleet.RolloutLatency{Number: int64(n + 1), Changes: 1,
+			store.stats.Rollouts = append(s.rollouts, view.RolloutLatency{Number: int64(n + 1), Changes: 1,
 				CommittedAt: time.Now(), RecordedAt: time.Now()})
 			s.read(t.Context())
 		}

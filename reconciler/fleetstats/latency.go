@@ -5,7 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/view"
 )
 
 // latencyMetrics are those that count rather than show.
@@ -62,7 +62,7 @@ func (m latencyMetrics) register(reg prometheus.Registerer) {
 }
 
 // reached counts that a revision came to a stage at that time.
-func (m latencyMetrics) reached(stage string, t fleet.RolloutLatency, at time.Time) {
+func (m latencyMetrics) reached(stage string, t view.RolloutLatency, at time.Time) {
 	if t.RecordedAt.Sub(t.CommittedAt) < oldCommitAge {
 		// the clock of who committed may be ahead
 		m.commit.WithLabelValues(stage).Observe(max(0, at.Sub(t.CommittedAt).Seconds()))
@@ -74,7 +74,7 @@ func (m latencyMetrics) reached(stage string, t fleet.RolloutLatency, at time.Ti
 
 // progress counts what a revision has come to since it was looked at. One that changes nothing on
 // any engine comes nowhere.
-func (m latencyMetrics) progress(before, now fleet.RolloutLatency) {
+func (m latencyMetrics) progress(before, now view.RolloutLatency) {
 	if before.AppliedAt.IsZero() && !now.AppliedAt.IsZero() && now.Changes > 0 {
 		m.reached("applied", now, now.AppliedAt)
 	}
@@ -87,7 +87,7 @@ func (m latencyMetrics) progress(before, now fleet.RolloutLatency) {
 }
 
 // abandon counts the stages that a revision has not come to.
-func (m latencyMetrics) abandon(t fleet.RolloutLatency) {
+func (m latencyMetrics) abandon(t view.RolloutLatency) {
 	for stage, missed := range map[string]bool{"applied": t.AppliedAt.IsZero(),
 		"synced": !t.Synced.Done, "healthy": !t.Healthy.Done} {
 		if missed {

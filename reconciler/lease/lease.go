@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/fleet/pacing"
 )
 
@@ -17,22 +17,22 @@ import (
 type Store interface {
 	// Acquire takes a lease that is free, expired or already the holder's; false when another
 	// holder has it. The returned lease then carries its expiry by our clock; zero: unknown.
-	Acquire(ctx context.Context, name, holder string, ttl time.Duration) (fleet.Lease, bool, error)
+	Acquire(ctx context.Context, name, holder string, ttl time.Duration) (mirror.Lease, bool, error)
 	// Renew prolongs the lease; false when it was lost.
-	Renew(ctx context.Context, lease fleet.Lease, ttl time.Duration) (bool, error)
+	Renew(ctx context.Context, lease mirror.Lease, ttl time.Duration) (bool, error)
 	// RaiseEpoch moves the epoch of a held lease above floor: epochs begin again after the
 	// database was lost, and objects still bear the earlier ones.
-	RaiseEpoch(ctx context.Context, lease fleet.Lease, floor int64) (fleet.Lease, error)
+	RaiseEpoch(ctx context.Context, lease mirror.Lease, floor int64) (mirror.Lease, error)
 	// Release gives the lease up and notifies every replica, so that the next holder need not
 	// wait. With to, the store reserves the lease for that replica for a moment.
-	Release(ctx context.Context, lease fleet.Lease, to string) error
+	Release(ctx context.Context, lease mirror.Lease, to string) error
 }
 
 // ErrLost means that another replica may act now. The work under the lease is dropped, not retried.
 var ErrLost = errors.New("the lease is lost")
 
 // Lost reports whether the right to act is gone.
-func Lost(err error) bool { return errors.Is(err, ErrLost) || errors.Is(err, fleet.ErrFenced) }
+func Lost(err error) bool { return errors.Is(err, ErrLost) || errors.Is(err, mirror.ErrFenced) }
 
 // HandedOver ends the work under a lease that another replica takes over.
 type HandedOver struct{ To string }
@@ -136,12 +136,12 @@ type Held struct {
 	free     func() // gives back the candidate's slot
 
 	mu      sync.Mutex
-	current fleet.Lease
+	current mirror.Lease
 	until   time.Time
 }
 
 // NewHeld returns a lease that counts as held until that time.
-func NewHeld(lease fleet.Lease, until time.Time) *Held {
+func NewHeld(lease mirror.Lease, until time.Time) *Held {
 	return &Held{changing: make(chan struct{}, 1), free: func() {}, current: lease, until: until}
 }
 
@@ -149,7 +149,7 @@ func NewHeld(lease fleet.Lease, until time.Time) *Held {
 func (h *Held) FreeSlot() { h.free() }
 
 // Lease is the lease with its present epoch.
-func (h *Held) Lease() fleet.Lease {
+func (h *Held) Lease() mirror.Lease {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.current
@@ -170,7 +170,7 @@ func (h *Held) change(ctx context.Context, f func() error) error {
 // ours only if mine reports so: a database that lost exactly one change of holder grants the same
 // epoch twice.
 func (h *Held) Raise(ctx context.Context, store Store, highest int64,
-	mine func(fleet.Lease) bool) error {
+	mine func(mirror.Lease) bool) error {
 	return h.change(ctx, func() error {
 		if now := h.Lease(); now.Epoch > highest || now.Epoch == highest && mine(now) {
 			return nil

@@ -10,14 +10,14 @@ import (
 	"testing/synctest"
 	"time"
 
-	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/fleet/pacing"
 )
 
 // ledger is a store's lease table under a bubble's clock, with faults to order.
 type ledger struct {
 	mu   sync.Mutex
-	now  map[string]fleet.Lease
+	now  map[string]mirror.Lease
 	down bool
 	// of Renew, before it looks, and of RaiseEpoch, after it has changed
 	slow func(ctx context.Context, call string) error
@@ -30,26 +30,26 @@ func (l *ledger) linger(ctx context.Context, call string) error {
 	return l.slow(ctx, call)
 }
 
-func newLedger() *ledger { return &ledger{now: map[string]fleet.Lease{}} }
+func newLedger() *ledger { return &ledger{now: map[string]mirror.Lease{}} }
 
-func (l *ledger) Acquire(_ context.Context, name, holder string, ttl time.Duration) (fleet.Lease,
+func (l *ledger) Acquire(_ context.Context, name, holder string, ttl time.Duration) (mirror.Lease,
 	bool, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	at, ok := l.now[name]
 	if l.down {
-		return fleet.Lease{}, false, errors.New("the database is away")
+		return mirror.Lease{}, false, errors.New("the database is away")
 	}
 	if ok && at.Holder != holder && time.Now().Before(at.Expires) {
 		return at, false, nil
 	}
-	next := fleet.Lease{Name: name, Holder: holder, Epoch: at.Epoch + 1,
+	next := mirror.Lease{Name: name, Holder: holder, Epoch: at.Epoch + 1,
 		Expires: time.Now().Add(ttl)}
 	l.now[name] = next
 	return next, true, nil
 }
 
-func (l *ledger) Renew(ctx context.Context, lease fleet.Lease, ttl time.Duration) (bool, error) {
+func (l *ledger) Renew(ctx context.Context, lease mirror.Lease, ttl time.Duration) (bool, error) {
 	if err := l.linger(ctx, "renew"); err != nil {
 		return false, err
 	}
@@ -67,13 +67,13 @@ func (l *ledger) Renew(ctx context.Context, lease fleet.Lease, ttl time.Duration
 	return true, nil
 }
 
-func (l *ledger) RaiseEpoch(ctx context.Context, lease fleet.Lease, floor int64) (fleet.Lease,
+func (l *ledger) RaiseEpoch(ctx context.Context, lease mirror.Lease, floor int64) (mirror.Lease,
 	error) {
 	l.mu.Lock()
 	at := l.now[lease.Name]
 	if at.Epoch != lease.Epoch {
 		l.mu.Unlock()
-		return lease, fleet.ErrFenced
+		return lease, mirror.ErrFenced
 	}
 	at.Epoch = max(at.Epoch, floor+1)
 	l.now[lease.Name] = at
@@ -81,7 +81,7 @@ func (l *ledger) RaiseEpoch(ctx context.Context, lease fleet.Lease, floor int64)
 	return at, l.linger(ctx, "raise")
 }
 
-func (l *ledger) Release(_ context.Context, lease fleet.Lease, _ string) error {
+func (l *ledger) Release(_ context.Context, lease mirror.Lease, _ string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if at := l.now[lease.Name]; at.Epoch == lease.Epoch {
@@ -186,7 +186,7 @@ func TestALeaseThatPassedOnEndsTheWork(t *testing.T) {
 }
 
 // ours says whether an epoch that the engine shows was given to this process.
-func ours(is bool) func(fleet.Lease) bool { return func(fleet.Lease) bool { return is } }
+func ours(is bool) func(mirror.Lease) bool { return func(mirror.Lease) bool { return is } }
 
 func TestAnEpochIsRaisedAboveWhatTheEngineShows(t *testing.T) {
 	l := newLedger()
@@ -278,9 +278,9 @@ func TestAStopOfTheWorkLetsAWriteEndAndTheLossOfTheLeaseDoesNot(t *testing.T) {
 		}{
 			"stop":   {context.Canceled, 10 * time.Second}, // when the lease runs out
 			"lost":   {ErrLost, 0},
-			"fenced": {fleet.ErrFenced, 0},
+			"fenced": {mirror.ErrFenced, 0},
 		} {
-			held := NewHeld(fleet.Lease{}, time.Now().Add(10*time.Second))
+			held := NewHeld(mirror.Lease{}, time.Now().Add(10*time.Second))
 			ctx, cancel := context.WithCancelCause(t.Context())
 			write, end := held.Writing(ctx)
 			start := time.Now()

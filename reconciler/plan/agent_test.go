@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/reconciler/plan/applied"
 )
 
@@ -303,7 +304,7 @@ func TestAnEnvironmentThatMayStandBehindAnAgentWaitsForItsWord(t *testing.T) {
 	}
 	h := newHouse(t)
 	w, err := RestoreAppliedState(
-		fleet.Snapshot{
+		mirror.Snapshot{
 			Placements: []fleet.Placement{
 				{Environment: fleet.EnvironmentID{Tenant: "acme", Name: "found"}, Engine: "eu-1"}}})
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 func TestExpansionResolvesOverridesAndDefaults(t *testing.T) {
@@ -261,7 +262,7 @@ func TestNothingNewIsPlacedUntilAllEnginesAreRead(t *testing.T) {
 	unread := func(r *Request) { r.Unread = []fleet.EngineName{"eu-2"} }
 	// A rebuild: the objects on eu-1 told where prod is.
 	w, err := RestoreAppliedState(
-		fleet.Snapshot{
+		mirror.Snapshot{
 			Placements: []fleet.Placement{
 				{Environment: fleet.EnvironmentID{Tenant: "acme", Name: "prod"}, Engine: "eu-1"}}})
 	if err != nil {
@@ -311,7 +312,7 @@ func TestNothingNewIsPlacedUntilAllEnginesAreRead(t *testing.T) {
 func TestAnEnvironmentFoundOnAnEngineThatIsNotDeclaredWaitsForIt(t *testing.T) {
 	h := newHouse(t)
 	w, err := RestoreAppliedState(
-		fleet.Snapshot{
+		mirror.Snapshot{
 			Placements: []fleet.Placement{
 				{Environment: fleet.EnvironmentID{Tenant: "acme", Name: "prod"}, Engine: "lost"}}})
 	if err != nil {
@@ -517,8 +518,8 @@ func TestSyncRuns(t *testing.T) {
 		h := start(t)
 		s := h.snapshot()
 		w, err := RestoreAppliedState(
-			fleet.Snapshot{
-				Placements: s.Placements, SyncHolds: []fleet.SyncHold{
+			mirror.Snapshot{
+				Placements: s.Placements, SyncHolds: []mirror.SyncHold{
 					{SyncRun: "rollback", Application: prod}}})
 		if err != nil {
 			t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/reconciler/plan/applied"
 	"argosy.dev/argosy/reconciler/plan/diff"
 	"argosy.dev/argosy/reconciler/plan/guard"
@@ -58,7 +59,7 @@ func (o *outcome) finish(p *Plan, m applied.Memory) (err error) {
 func (o *outcome) waitingInto(p *Plan) error {
 	s := o.world.state
 	if s.Waiting == nil || !reflect.DeepEqual(*s.Waiting, *p.Waiting) {
-		p.Holds = []fleet.Hold{*p.Waiting}
+		p.Holds = []mirror.Hold{*p.Waiting}
 	}
 	for _, k := range p.Waiting.Items {
 		r, _ := o.placed.Layers.Rows.Get(k)
@@ -164,7 +165,7 @@ func (o *outcome) holdsInto(p *Plan) {
 			p.Ended = append(p.Ended, id)
 		}
 	}
-	slices.SortFunc(p.Holds, func(a, b fleet.Hold) int {
+	slices.SortFunc(p.Holds, func(a, b mirror.Hold) int {
 		return applied.CompareHolds(a.ID(), b.ID())
 	})
 	slices.SortFunc(p.Ended, applied.CompareHolds)

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/reconciler/plan/applied"
 	"argosy.dev/argosy/reconciler/plan/diff"
 	"argosy.dev/argosy/reconciler/plan/effective"
@@ -55,14 +56,14 @@ type outcome struct {
 	diff      *diff.Result
 
 	files   applied.Files // at the head
-	waiting *fleet.Hold   // of a whole revision, after the plan
+	waiting *mirror.Hold  // of a whole revision, after the plan
 
 	memory   []byte // the AppliedState's memory after the plan, if it changes
 	timeless []byte // the same without its times
 
 	quotas  []report.QuotaUse
 	moves   map[fleet.EnvironmentID]report.Move
-	awaited []fleet.Effect // of Plan.Waiting
+	awaited []mirror.Effect // of Plan.Waiting
 }
 
 // converge runs the phases under stricter and stricter limits, until a round finds none to add.

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/reconciler/plan/reviews"
 )
 
@@ -55,7 +56,7 @@ func TestAFileThatNobodyReviewedKeepsItsLastGoodState(t *testing.T) {
 	p := h.apply(after, paths(blobs(after, cart)))
 	head := h.w.Revision()
 	wantActions(t, p, "update Application cart@prod")
-	if len(p.Holds) != 1 || p.Holds[0].Reason != fleet.HoldUnreviewed ||
+	if len(p.Holds) != 1 || p.Holds[0].Reason != mirror.HoldUnreviewed ||
 		p.Holds[0].Tenant != "acme" || p.Holds[0].Revision != head ||
 		!slices.Equal(p.Holds[0].Paths, []string{checkout}) ||
 		!strings.Contains(p.Holds[0].Message, "nobody reviewed") {
@@ -85,10 +86,10 @@ func TestAFileThatNobodyReviewedKeepsItsLastGoodState(t *testing.T) {
 					{Base: base, Head: head}: blobs(small(), checkout)}}
 		},
 		"approved before": func(r *Request) {
-			r.Approvals = []fleet.Approval{{Revision: head, At: h.now.Add(-time.Second)}}
+			r.Approvals = []mirror.Approval{{Revision: head, At: h.now.Add(-time.Second)}}
 		},
 		"another revision": func(r *Request) {
-			r.Approvals = []fleet.Approval{{Revision: base, At: h.now}}
+			r.Approvals = []mirror.Approval{{Revision: base, At: h.now}}
 		},
 	} {
 		if p := h.again(r); !p.Empty() {
@@ -191,7 +192,7 @@ func TestADeletionThatFollowsFromAnApprovedFileMeetsTheGuards(t *testing.T) {
 	h.apply(h.files.drop("acme", 0, 25), paths(nil))
 	head := h.w.Revision()
 	p := h.again(approve(h, head))
-	if p.Counts.Held != 25 || len(p.Holds) != 1 || p.Holds[0].Reason != fleet.HoldDeletions {
+	if p.Counts.Held != 25 || len(p.Holds) != 1 || p.Holds[0].Reason != mirror.HoldDeletions {
 		t.Errorf("%+v %+v", p.Counts, p.Holds)
 	}
 }
@@ -258,14 +259,14 @@ func TestUnknownReviewsHoldAndSayWhy(t *testing.T) {
 func TestAStartWithoutAMirrorWaitsWhenItIsToldTo(t *testing.T) {
 	h := newHouse(t)
 	p := h.apply(small(), func(r *Request) { r.Rebuilt = "engines hold objects" })
-	if p.Waiting == nil || p.Waiting.Reason != fleet.HoldUnreviewed ||
+	if p.Waiting == nil || p.Waiting.Reason != mirror.HoldUnreviewed ||
 		p.Waiting.Message != "engines hold objects" || h.w.Revision() != "" {
 		t.Fatalf("%+v", p.Waiting)
 	}
 	h.restart()
 	h.n--
 	p = h.apply(small(), func(r *Request) {
-		r.Rebuilt, r.Approvals = "engines hold objects", []fleet.Approval{
+		r.Rebuilt, r.Approvals = "engines hold objects", []mirror.Approval{
 			{Revision: revision(h.n + 1), At: h.now}}
 	})
 	if p.Waiting != nil || p.Counts.Created != 3 {
@@ -376,7 +377,7 @@ func TestDeletionsThatFollowFromATrustedPushMeetTheGuardsAlone(t *testing.T) {
 			span := reviews.Span{Base: base, Head: h.w.Revision()}
 			p = h.again(func(r *Request) {
 				r.Review = &reviews.Deletions{
-					Earlier: map[reviews.Span]map[fleet.ObjectKey]fleet.ReviewedDeletion{span: {}}}
+					Earlier: map[reviews.Span]map[fleet.ObjectKey]mirror.ReviewedDeletion{span: {}}}
 				r.Paths = &reviews.Files{Earlier: map[reviews.Span]map[string]string{span: seen},
 					EarlierTrusted: map[reviews.Span]map[string]bool{span: trusted}}
 			})

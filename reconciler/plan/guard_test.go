@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/reconciler/plan/diff"
 	"argosy.dev/argosy/reconciler/plan/reviews"
 )
@@ -39,7 +40,7 @@ func (t tree) drop(tenant string, from, to int) tree {
 func approve(h *house, rev fleet.Revision) func(*Request) {
 	return func(r *Request) {
 		r.Approvals = append(
-			r.Approvals, fleet.Approval{Revision: rev, By: "token:op", At: h.now.Add(time.Second)})
+			r.Approvals, mirror.Approval{Revision: rev, By: "token:op", At: h.now.Add(time.Second)})
 	}
 }
 
@@ -75,7 +76,7 @@ func TestMassDeletionIsHeldAndReleasedByItsApproval(t *testing.T) {
 	})
 	t.Run("an approval that is older than the hold releases nothing", func(t *testing.T) {
 		p := h.again(func(r *Request) {
-			r.Approvals = []fleet.Approval{{Revision: held, At: h.now.Add(-time.Hour)}}
+			r.Approvals = []mirror.Approval{{Revision: held, At: h.now.Add(-time.Hour)}}
 		})
 		if p.Counts.Deleted != 0 {
 			t.Errorf("%+v", p.Counts)
@@ -271,7 +272,7 @@ func TestAnEmptyHeadWaitsWhateverThePercentages(t *testing.T) {
 			h.apply(files)
 			before := len(h.rows)
 			p := h.apply(files.without(prefixes...))
-			if p.Waiting == nil || p.Waiting.Reason != fleet.HoldEmpty || len(p.Rows) != 0 ||
+			if p.Waiting == nil || p.Waiting.Reason != mirror.HoldEmpty || len(p.Rows) != 0 ||
 				len(p.Declarations) != 0 || !p.Record().Withheld {
 				t.Fatalf("waiting %v, rows %s", p.Waiting, actions(p))
 			}
@@ -288,9 +289,9 @@ func TestAnEmptyHeadWaitsWhateverThePercentages(t *testing.T) {
 }
 
 func TestOlderAndRewrittenHistoryWaits(t *testing.T) {
-	for relation, reason := range map[string]fleet.HoldReason{
-		RelationOlder: fleet.HoldOlder, RelationRewritten: fleet.HoldRewritten,
-		RelationUnknown: fleet.HoldRewritten, "something new": fleet.HoldRewritten} {
+	for relation, reason := range map[string]mirror.HoldReason{
+		RelationOlder: mirror.HoldOlder, RelationRewritten: mirror.HoldRewritten,
+		RelationUnknown: mirror.HoldRewritten, "something new": mirror.HoldRewritten} {
 		t.Run(relation, func(t *testing.T) {
 			h := newHouse(t)
 			h.apply(crowd(30))

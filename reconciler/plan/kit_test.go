@@ -19,6 +19,7 @@ import (
 	configschema "argosy.dev/argosy/config-schema"
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/catalog"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/reconciler/plan/diff"
 	"argosy.dev/argosy/reconciler/plan/report"
 )
@@ -128,16 +129,16 @@ type house struct {
 	files  tree
 	n      int // revisions
 	now    time.Time
-	log    []fleet.Deletion
-	rows   map[fleet.ObjectKey]fleet.Row
+	log    []mirror.Deletion
+	rows   map[fleet.ObjectKey]mirror.Row
 	render jsonRenderer
-	last   fleet.Record
+	last   mirror.Record
 }
 
 func newHouse(t testing.TB) *house {
 	return &house{
 		t: t, w: NewAppliedState(), files: tree{},
-		now: time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC), rows: map[fleet.ObjectKey]fleet.Row{}}
+		now: time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC), rows: map[fleet.ObjectKey]mirror.Row{}}
 }
 
 func revision(n int) fleet.Revision {
@@ -189,7 +190,7 @@ func (h *house) commit(p *Plan) {
 
 // once does as the store does, to which the key of the last record says that it has this one
 // already: then nothing may be lost by that.
-func (h *house) once(p *Plan, r fleet.Record) {
+func (h *house) once(p *Plan, r mirror.Record) {
 	h.t.Helper()
 	if !p.Empty() && !r.Withheld && r.Revision == h.last.Revision && r.PlanHash == h.last.PlanHash {
 		was := h.last
@@ -267,8 +268,8 @@ func (h *house) desired() map[fleet.ObjectKey]string {
 }
 
 // snapshot is what the store would give back at a start.
-func (h *house) snapshot() fleet.Snapshot {
-	s := fleet.Snapshot{Applied: h.w.state.Revision, Memory: h.w.state.Memory}
+func (h *house) snapshot() mirror.Snapshot {
+	s := mirror.Snapshot{Applied: h.w.state.Revision, Memory: h.w.state.Memory}
 	for _, d := range h.w.state.Catalog.Effective() {
 		s.Declarations = append(s.Declarations, *d)
 	}
@@ -285,7 +286,7 @@ func (h *house) snapshot() fleet.Snapshot {
 	}
 	for k, r := range h.rows {
 		s.Objects = append(
-			s.Objects, fleet.Indexed{Key: k, Hash: r.Manifest.Hash, Tenant: r.Tenant,
+			s.Objects, mirror.Indexed{Key: k, Hash: r.Manifest.Hash, Tenant: r.Tenant,
 				Environment: r.Environment, Deployment: r.Deployment, Credential: r.Credential,
 				Deletion: r.Deletion, Unwanted: r.Unwanted})
 	}

@@ -30,6 +30,7 @@ package plan
 import (
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/catalog"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/reconciler/plan/diff"
 	"argosy.dev/argosy/reconciler/plan/report"
 )
@@ -42,7 +43,7 @@ type Plan struct {
 	// Waiting is set when the whole revision waits for an approval: it does not continue the
 	// applied history, or it is empty. Its Items are the Applications that the revision would
 	// delete. Then nothing else of the plan is applied, and Base stays the applied revision.
-	Waiting *fleet.Hold
+	Waiting *mirror.Hold
 
 	Declarations []catalog.Change
 	Quarantined  []catalog.Quarantine // new or changed
@@ -61,11 +62,11 @@ type Plan struct {
 	Freed []fleet.ObjectKey // rows that are no longer held
 	// deletions of Rows that an approval released: they do not count against the guards
 	Approved []fleet.ObjectKey
-	Holds    []fleet.Hold // new or changed
-	Ended    []fleet.HoldID
+	Holds    []mirror.Hold // new or changed
+	Ended    []mirror.HoldID
 
-	Syncs          []fleet.SyncRequest
-	SyncHolds      []fleet.SyncHold // new
+	Syncs          []mirror.SyncRequest
+	SyncHolds      []mirror.SyncHold // new
 	EndedSyncHolds []fleet.ApplicationID
 
 	Counts report.Counts
@@ -82,8 +83,8 @@ func (p *Plan) Empty() bool {
 
 // Record returns the plan for the store. The caller adds the commit's author, subject and time, and
 // the ciphertexts of sealed files.
-func (p *Plan) Record() fleet.Record {
-	r := fleet.Record{Base: p.Base, Revision: p.Head, PlanHash: p.recordKey(), Holds: p.Holds,
+func (p *Plan) Record() mirror.Record {
+	r := mirror.Record{Base: p.Base, Revision: p.Head, PlanHash: p.recordKey(), Holds: p.Holds,
 		EndedHold: p.Ended, Memory: p.outcome.memory}
 	if p.Waiting != nil {
 		r.Withheld = true
@@ -118,7 +119,7 @@ func (p *Plan) Record() fleet.Record {
 		if c.Action == report.Delete && c.Row.Key.Kind == fleet.ObjectApplication &&
 			!approved[c.Row.Key] {
 			r.Deletions = append(
-				r.Deletions, fleet.Deletion{
+				r.Deletions, mirror.Deletion{
 					Key: c.Row.Key, Tenant: c.Row.Tenant, Environment: c.Row.Environment,
 					Deployment: c.Row.Deployment, Revision: p.Head})
 		}

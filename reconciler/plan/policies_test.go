@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/fleet/policy"
 )
 
@@ -75,17 +76,17 @@ func TestACommitIsPlannedByThePoliciesOfItsBase(t *testing.T) {
 func TestARebuildTakesNothingAwayBecauseOfAPolicy(t *testing.T) {
 	files := atHead(small(), "tenants/acme/deployments/cart.yaml").with(
 		"fleet/policies/no-head-in-prod.yaml", noHead)
-	found := fleet.Snapshot{
+	found := mirror.Snapshot{
 		Placements: []fleet.Placement{
 			{Environment: fleet.EnvironmentID{Tenant: "acme", Name: "prod"}, Engine: "eu-1"}}}
 	for name, c := range map[string]struct {
-		snapshot fleet.Snapshot
+		snapshot mirror.Snapshot
 		unread   []fleet.EngineName
 		held     int
 	}{
-		"nothing stands":         {fleet.Snapshot{}, nil, 1},
+		"nothing stands":         {mirror.Snapshot{}, nil, 1},
 		"objects were found":     {found, nil, 0},
-		"an engine was not read": {fleet.Snapshot{}, []fleet.EngineName{"eu-2"}, 0},
+		"an engine was not read": {mirror.Snapshot{}, []fleet.EngineName{"eu-2"}, 0},
 	} {
 		w, err := RestoreAppliedState(c.snapshot)
 		if err != nil {

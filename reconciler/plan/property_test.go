@@ -11,6 +11,7 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/catalog"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/reconciler/plan/applied"
 	"argosy.dev/argosy/reconciler/plan/diff"
 	"argosy.dev/argosy/reconciler/plan/effective"
@@ -189,7 +190,7 @@ func randomHistory(t *testing.T, seed uint64) {
 func compareWithScratch(t *testing.T, h *house) {
 	t.Helper()
 	s := h.snapshot()
-	fresh := fleet.Snapshot{Placements: s.Placements, SyncHolds: s.SyncHolds}
+	fresh := mirror.Snapshot{Placements: s.Placements, SyncHolds: s.SyncHolds}
 	w, err := RestoreAppliedState(fresh)
 	if err != nil {
 		t.Fatal(err)
@@ -329,7 +330,7 @@ func checkNeeds(t *testing.T, h *house) {
 
 // checkAgentNeeds is the same where the engine is the environment's own cluster: there is no
 // Cluster, and the project permits nothing but the cluster itself.
-func checkAgentNeeds(t *testing.T, h *house, k fleet.ObjectKey, r fleet.Row) {
+func checkAgentNeeds(t *testing.T, h *house, k fleet.ObjectKey, r mirror.Row) {
 	t.Helper()
 	if want := fleet.AgentEngine(
 		fleet.EnvironmentID{Tenant: r.Tenant, Name: r.Environment}); k.Engine != want {
@@ -392,7 +393,7 @@ func checkOwnClusters(t *testing.T, h *house) {
 
 // planEverything looks at every environment and Application of declarations that are not judged
 // again.
-func planEverything(t *testing.T, s fleet.Snapshot, h *house) (*AppliedState, *Plan) {
+func planEverything(t *testing.T, s mirror.Snapshot, h *house) (*AppliedState, *Plan) {
 	t.Helper()
 	w, err := RestoreAppliedState(s)
 	if err != nil {

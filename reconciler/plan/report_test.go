@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/reconciler/plan/report"
 )
 
@@ -103,7 +104,7 @@ func TestATenantsReaderIsToldThatTheWholeRevisionWaits(t *testing.T) {
 	h.apply(crowd(30))
 	p := h.compute(h.files.drop("acme", 0, 30), func(r *Request) { r.Relation = RelationRewritten })
 	r := reported(t, p).For("globex")
-	if r.Waiting == nil || r.Waiting.Reason != fleet.HoldRewritten || len(r.Waiting.Items) != 0 ||
+	if r.Waiting == nil || r.Waiting.Reason != mirror.HoldRewritten || len(r.Waiting.Items) != 0 ||
 		len(p.Waiting.Items) != 30 || !strings.Contains(r.Summary, "waits for an approval") {
 		t.Errorf("%+v", r)
 	}

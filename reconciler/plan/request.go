@@ -5,6 +5,7 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/catalog"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/reconciler/plan/diff"
 	"argosy.dev/argosy/reconciler/plan/effective"
 	"argosy.dev/argosy/reconciler/plan/guard"
@@ -33,10 +34,10 @@ type Request struct {
 	AtHead   bool // Revision is the branch's head: no other head waits
 
 	// the store's log of allowed deletions; those before Guards.Window are ignored
-	Recent []fleet.Deletion
+	Recent []mirror.Deletion
 	// Applications created within the window: they did not exist at its start
 	Created   map[fleet.TenantName]int
-	Approvals []fleet.Approval // an approval releases only holds that are not younger
+	Approvals []mirror.Approval // an approval releases only holds that are not younger
 
 	Review *reviews.Deletions // nil: deletions need no review, the guards alone judge them
 	Paths  *reviews.Files     // nil: files need no review

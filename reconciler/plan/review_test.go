@@ -13,11 +13,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/reconciler/plan/report"
 	"argosy.dev/argosy/reconciler/plan/reviews"
 )
 
-type seen = map[fleet.ObjectKey]fleet.ReviewedDeletion
+type seen = map[fleet.ObjectKey]mirror.ReviewedDeletion
 
 func with(r *reviews.Deletions) func(*Request) { return func(q *Request) { q.Review = r } }
 
@@ -36,7 +37,7 @@ func deletions(p *Plan) []fleet.ObjectKey {
 func listed(approved bool, keys ...fleet.ObjectKey) seen {
 	out := seen{}
 	for _, k := range keys {
-		out[k] = fleet.ReviewedDeletion{Key: k, Approved: approved, Pull: 7}
+		out[k] = mirror.ReviewedDeletion{Key: k, Approved: approved, Pull: 7}
 	}
 	return out
 }
@@ -56,7 +57,7 @@ func TestADeletionThatNobodyReviewedIsHeldHoweverFewThereAre(t *testing.T) {
 		t.Fatalf("%+v, %v", p.Counts, p.Holds)
 	}
 	hold := p.Holds[0]
-	if hold.Reason != fleet.HoldUnreviewed || hold.Tenant != "acme" || hold.Revision != head ||
+	if hold.Reason != mirror.HoldUnreviewed || hold.Tenant != "acme" || hold.Revision != head ||
 		!slices.Equal(hold.Items, shown[:2]) || !strings.Contains(hold.Message, "nobody reviewed") {
 		t.Errorf("%+v", hold)
 	}
@@ -100,7 +101,7 @@ func TestADeletionThatNobodyReviewedIsHeldHoweverFewThereAre(t *testing.T) {
 	t.Run("it goes when its revision is approved", func(t *testing.T) {
 		p := h.again(approve(h, head))
 		if p.Counts.Deleted != 1 || len(p.Approved) != 1 || len(p.Record().Deletions) != 0 ||
-			len(p.Ended) != 1 || p.Ended[0].Reason != fleet.HoldUnreviewed {
+			len(p.Ended) != 1 || p.Ended[0].Reason != mirror.HoldUnreviewed {
 			t.Errorf("%+v approved %v ended %v", p.Counts, p.Approved, p.Ended)
 		}
 		if p.Rows[0].Row.Deletion != fleet.DeletionOrphan || len(h.w.AwaitsReview()) != 0 {
@@ -133,7 +134,7 @@ func TestReviewedDeletionsAreHeldAgainstTheGuards(t *testing.T) {
 		if p := h.compute(
 			after,
 			with(&reviews.Deletions{Reviewed: listed(false, shown...)})); p.Counts.Held != 25 ||
-			p.Holds[0].Reason != fleet.HoldDeletions {
+			p.Holds[0].Reason != mirror.HoldDeletions {
 			t.Errorf("%+v %v", p.Counts, p.Holds)
 		}
 	})
@@ -162,7 +163,7 @@ func TestReviewedDeletionsAreHeldAgainstTheGuards(t *testing.T) {
 			func(r *Request) {
 				r.Explain = false
 			}); p.Counts.Deleted+p.Counts.Held != 0 || len(p.Holds) != 1 ||
-			p.Holds[0].Reason != fleet.HoldDeletions || !p.Holds[0].Since.Equal(h.now) ||
+			p.Holds[0].Reason != mirror.HoldDeletions || !p.Holds[0].Since.Equal(h.now) ||
 			p.Holds[0].Revision != head || len(p.Ended) != 1 {
 			t.Errorf("%s, %v, ended %v", actions(p), p.Holds, p.Ended)
 		}
@@ -172,7 +173,7 @@ func TestReviewedDeletionsAreHeldAgainstTheGuards(t *testing.T) {
 			t.Error("it is still asked for")
 		}
 		old := func(r *Request) {
-			r.Approvals = []fleet.Approval{{Revision: head, At: h.now.Add(-time.Second)}}
+			r.Approvals = []mirror.Approval{{Revision: head, At: h.now.Add(-time.Second)}}
 		}
 		if p := h.again(old); !p.Empty() {
 			t.Errorf("an approval from before it was listed lets it go: %s", actions(p))
@@ -303,7 +304,7 @@ func (m *reviewers) step(files tree) {
 	review := &reviews.Deletions{Reviewed: seen{}, Earlier: map[reviews.Span]seen{}}
 	for _, k := range asked {
 		if m.r.IntN(2) == 0 {
-			review.Reviewed[k] = fleet.ReviewedDeletion{Key: k, Approved: m.r.IntN(3) == 0}
+			review.Reviewed[k] = mirror.ReviewedDeletion{Key: k, Approved: m.r.IntN(3) == 0}
 		}
 	}
 	if m.r.IntN(4) == 0 {
@@ -315,8 +316,8 @@ func (m *reviewers) step(files tree) {
 			if review.Earlier[span] == nil {
 				review.Earlier[span] = seen{}
 			}
-			review.Earlier[span][k] = fleet.ReviewedDeletion{Key: k}
-			may[k] = fleet.ReviewedDeletion{Key: k}
+			review.Earlier[span][k] = mirror.ReviewedDeletion{Key: k}
+			may[k] = mirror.ReviewedDeletion{Key: k}
 		}
 	}
 	base := m.w.Revision()
@@ -381,7 +382,7 @@ func (m *reviewers) check() {
 	m.t.Helper()
 	got, spans := map[fleet.ObjectKey]reviews.Span{}, map[reviews.Span]bool{}
 	for _, h := range m.w.state.Held.Base() {
-		if h.Reason != fleet.HoldUnreviewed {
+		if h.Reason != mirror.HoldUnreviewed {
 			m.t.Fatalf("%s is held for %s", h.Key.Name, h.Reason)
 		}
 		got[h.Key] = h.Span()

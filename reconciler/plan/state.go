@@ -7,6 +7,7 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/catalog"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/reconciler/plan/applied"
 	"argosy.dev/argosy/reconciler/plan/reviews"
 )
@@ -27,7 +28,7 @@ func NewAppliedState() *AppliedState { return &AppliedState{state: applied.New()
 // reported keeps every environment on its engine.
 //
 // An error means that the snapshot is inconsistent: run argosy rebuild.
-func RestoreAppliedState(s fleet.Snapshot) (*AppliedState, error) {
+func RestoreAppliedState(s mirror.Snapshot) (*AppliedState, error) {
 	state, err := applied.Restore(s)
 	if err != nil {
 		return nil, err
@@ -82,7 +83,7 @@ func (w *AppliedState) AwaitsReview() []reviews.Span {
 			}
 		}
 		for _, h := range s.Held.Base() {
-			if h.Reason == fleet.HoldUnreviewed {
+			if h.Reason == mirror.HoldUnreviewed {
 				add(h.Span())
 			}
 		}
@@ -104,7 +105,7 @@ func read[T any](w *AppliedState, from func(*applied.State) T) T {
 
 // Commit applies a recorded plan of this AppliedState. It panics if another plan was committed
 // since the plan was computed: the plan's base is gone, and the store refuses its record too
-// (fleet.ErrStale).
+// (mirror.ErrStale).
 func (w *AppliedState) Commit(p *Plan) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

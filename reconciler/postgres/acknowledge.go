@@ -8,22 +8,23 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 // Acknowledge takes what the worker of an engine did with its rows, in one round trip. An Ack for
 // another row than the one that stands changes nothing; one that proves the object gone takes the
 // row with it, if the row asked for that; one that says what is known already writes nothing.
-// fleet.ErrFenced when the lease has passed on.
-func (s *Store) Acknowledge(ctx context.Context, lease fleet.Lease, acks []fleet.Ack) error {
+// mirror.ErrFenced when the lease has passed on.
+func (s *Store) Acknowledge(ctx context.Context, lease mirror.Lease, acks []mirror.Ack) error {
 	if len(acks) == 0 {
 		return nil
 	}
-	engine, err := leasedEngine(lease, acks, func(a fleet.Ack) fleet.ObjectKey { return a.Key })
+	engine, err := leasedEngine(lease, acks, func(a mirror.Ack) fleet.ObjectKey { return a.Key })
 	if err != nil {
 		return err
 	}
-	var done, gone []fleet.Ack
-	for _, a := range newest(acks, func(a fleet.Ack) fleet.ObjectKey { return a.Key }) {
+	var done, gone []mirror.Ack
+	for _, a := range newest(acks, func(a mirror.Ack) fleet.ObjectKey { return a.Key }) {
 		if a.Removed {
 			gone = append(gone, a)
 		} else {
@@ -37,12 +38,12 @@ func (s *Store) Acknowledge(ctx context.Context, lease fleet.Lease, acks []fleet
 			b.Queue(`SELECT fence_life($1)`, lease.Life)
 		}
 		b.Queue(sqlOpenRevisions,
-			objectColumns(column(acks, func(a fleet.Ack) fleet.ObjectKey { return a.Key }))...).
+			objectColumns(column(acks, func(a mirror.Ack) fleet.ObjectKey { return a.Key }))...).
 			QueryRow(func(row pgx.Row) error { return row.Scan(&touched) })
 		if len(done) > 0 {
 			b.Queue(sqlAcknowledge, append(ackColumns(done, lease),
-				column(done, func(a fleet.Ack) string { return string(a.State) }),
-				column(done, func(a fleet.Ack) string { return message(a.Message) }))...)
+				column(done, func(a mirror.Ack) string { return string(a.State) }),
+				column(done, func(a mirror.Ack) string { return message(a.Message) }))...)
 		}
 		if len(gone) > 0 {
 			b.Queue(sqlRemove, append(ackColumns(gone, lease), lease.Epoch)...)
@@ -94,10 +95,10 @@ const sqlTellOf = `
 const sqlTellEnd = ` ELSE count(*) || ' applications of engine ' || min(c.engine) END)
 	FROM changed c WHERE c.kind = 'Application' GROUP BY c.tenant`
 
-func ackColumns(acks []fleet.Ack, lease fleet.Lease) []any {
-	return append(objectColumns(column(acks, func(a fleet.Ack) fleet.ObjectKey { return a.Key })),
-		column(acks, func(a fleet.Ack) int64 { return a.Seq }),
-		column(acks, func(a fleet.Ack) string { return a.Hash }), lease.Name)
+func ackColumns(acks []mirror.Ack, lease mirror.Lease) []any {
+	return append(objectColumns(column(acks, func(a mirror.Ack) fleet.ObjectKey { return a.Key })),
+		column(acks, func(a mirror.Ack) int64 { return a.Seq }),
+		column(acks, func(a mirror.Ack) string { return a.Hash }), lease.Name)
 }
 
 // A number is given twice when the database went back in time: an Ack is of the row whose content
@@ -106,7 +107,7 @@ const sqlSameContent = `(a.hash = d.hash OR a.hash = '' AND (SELECT same_life($6
 
 // leasedEngine is the engine that the lease gives the right to, provided that it is the engine of
 // every item.
-func leasedEngine[T any](lease fleet.Lease, items []T,
+func leasedEngine[T any](lease mirror.Lease, items []T,
 	key func(T) fleet.ObjectKey) (fleet.EngineName, error) {
 	name, ok := strings.CutPrefix(lease.Name, "engine/")
 	if !ok || name == "" {

@@ -9,6 +9,9 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/agent/registry"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 )
 
 // Agents, in agents*.go. An identity is live until it is ended, expires, or its tenant's name is
@@ -23,7 +26,7 @@ const agentColumns = `a.id, a.engine, a.tenant, a.name, a.sign, a.seal, a.cluste
 
 // agentRow is an identity with why it is not live; "" while it is.
 type agentRow struct {
-	fleet.Agent
+	registry.Agent
 	over string
 }
 
@@ -44,38 +47,38 @@ func (a agentRow) alive() error {
 	case "":
 		return nil
 	case "cloned":
-		return fleet.ErrCloned
+		return registry.ErrCloned
 	case "expired":
-		return fleet.ErrAgentExpired
+		return registry.ErrExpired
 	default:
-		return fleet.ErrAgentRevoked
+		return registry.ErrRevoked
 	}
 }
 
-// Agent is an identity that is live. fleet.ErrNotFound: there never was one. With
-// fleet.ErrAgentRevoked, fleet.ErrAgentExpired and fleet.ErrCloned the Agent is filled in, so that
+// Agent is an identity that is live. mirror.ErrNotFound: there never was one. With
+// registry.ErrRevoked, registry.ErrExpired and registry.ErrCloned the Agent is filled in, so that
 // a proof can be judged before anything is told.
-func (s *Store) Agent(ctx context.Context, id string) (fleet.Agent, error) {
+func (s *Store) Agent(ctx context.Context, id string) (registry.Agent, error) {
 	found, err := collect(ctx, s, scanAgent, `SELECT `+agentColumns+
 		` FROM agents a WHERE a.id = $1`, text(id))
 	if err == nil && len(found) == 0 {
-		err = fleet.ErrNotFound
+		err = mirror.ErrNotFound
 	}
 	if err != nil {
-		return fleet.Agent{}, fmt.Errorf("agent: %w", err)
+		return registry.Agent{}, fmt.Errorf("agent: %w", err)
 	}
 	return found[0].Agent, wrap(found[0].alive(), "agent %s", found[0].ID)
 }
 
 // agentNamed is the identity within a transaction, live or with the error of Agent.
-func agentNamed(ctx context.Context, tx pgx.Tx, id, lock string) (fleet.Agent, error) {
+func agentNamed(ctx context.Context, tx pgx.Tx, id, lock string) (registry.Agent, error) {
 	found, err := read(ctx, tx, scanAgent, `SELECT `+agentColumns+` FROM agents a WHERE a.id = $1`+
 		lock, text(id))
 	if err == nil && len(found) == 0 {
-		err = fleet.ErrNotFound
+		err = mirror.ErrNotFound
 	}
 	if err != nil {
-		return fleet.Agent{}, err
+		return registry.Agent{}, err
 	}
 	return found[0].Agent, found[0].alive()
 }
@@ -88,8 +91,8 @@ const (
 )
 
 // SaveAccess keeps the hash of an access token that was given for an assertion, for ttl, and
-// forgets what is long over. fleet.ErrReplayed: another token was given for that assertion.
-// fleet.ErrAgentBusy: the agent was given 200 of late.
+// forgets what is long over. registry.ErrReplayed: another token was given for that assertion.
+// registry.ErrBusy: the agent was given 200 of late.
 func (s *Store) SaveAccess(ctx context.Context, agent, assertion string, hash [32]byte,
 	ttl time.Duration) error {
 	if assertion == "" || len(assertion) > maxAssertion {
@@ -116,9 +119,9 @@ func (s *Store) SaveAccess(ctx context.Context, agent, assertion string, hash [3
 			text(assertion), hash[:]).Scan(&mine)
 		switch {
 		case errors.Is(err, pgx.ErrNoRows):
-			return fleet.ErrAgentBusy
+			return registry.ErrBusy
 		case err == nil && !mine:
-			return fleet.ErrReplayed
+			return registry.ErrReplayed
 		}
 		return err
 	})
@@ -126,30 +129,30 @@ func (s *Store) SaveAccess(ctx context.Context, agent, assertion string, hash [3
 }
 
 // AccessAgent is the live identity that an access token was given to, by the token's SHA-256;
-// fleet.ErrNotFound when the token is unknown or has run out, or the identity is not live. The
+// mirror.ErrNotFound when the token is unknown or has run out, or the identity is not live. The
 // token is 256 random bits: what a search for its hash takes tells nothing of it.
-func (s *Store) AccessAgent(ctx context.Context, hash [32]byte) (fleet.Agent, error) {
+func (s *Store) AccessAgent(ctx context.Context, hash [32]byte) (registry.Agent, error) {
 	found, err := collect(ctx, s, scanAgent, `
 		SELECT `+agentColumns+` FROM agent_access t JOIN agents a ON a.id = t.agent
 		WHERE t.hash = $1 AND t.expires_at > clock_timestamp()`, hash[:])
 	if err == nil && (len(found) == 0 || found[0].alive() != nil) {
-		err = fleet.ErrNotFound
+		err = mirror.ErrNotFound
 	}
 	if err != nil {
-		return fleet.Agent{}, fmt.Errorf("access token of an agent: %w", err)
+		return registry.Agent{}, fmt.Errorf("access token of an agent: %w", err)
 	}
 	return found[0].Agent, nil
 }
 
-// RotateAgent replaces the keys that have the old thumb, prolongs the identity to fleet.AgentLife
-// from now and drops its access tokens. The same swap again changes nothing. fleet.ErrReplayed: the
+// RotateAgent replaces the keys that have the old thumb, prolongs the identity to registry.Lifetime
+// from now and drops its access tokens. The same swap again changes nothing. registry.ErrReplayed: the
 // keys are others by now. Otherwise as Agent.
 func (s *Store) RotateAgent(ctx context.Context, id, oldThumb string,
-	keys fleet.AgentKeys) (fleet.Agent, error) {
+	keys registry.Keys) (registry.Agent, error) {
 	if err := checkKeys(keys); err != nil {
-		return fleet.Agent{}, fmt.Errorf("agent %s: %w", id, err)
+		return registry.Agent{}, fmt.Errorf("agent %s: %w", id, err)
 	}
-	var a fleet.Agent
+	var a registry.Agent
 	err := s.transact(ctx, func(tx pgx.Tx) (err error) {
 		if a, err = agentNamed(ctx, tx, id, ` FOR UPDATE OF a`); err != nil {
 			return err
@@ -163,7 +166,7 @@ func (s *Store) RotateAgent(ctx context.Context, id, oldThumb string,
 			return nil
 		}
 		if a.Keys.Thumb() != oldThumb {
-			return fleet.ErrReplayed
+			return registry.ErrReplayed
 		}
 		if _, err := tx.Exec(ctx, `DELETE FROM agent_access WHERE agent = $1`, a.ID); err != nil {
 			return err
@@ -171,12 +174,12 @@ func (s *Store) RotateAgent(ctx context.Context, id, oldThumb string,
 		a.Keys = keys
 		return tx.QueryRow(ctx, `
 			UPDATE agents SET sign = $2, seal = $3, thumb = $4, former = $5, expires_at = clock_timestamp() + $6::interval WHERE id = $1 RETURNING expires_at`,
-			a.ID, keys.Sign, keys.Seal, keys.Thumb(), oldThumb, fleet.AgentLife).Scan(&a.ExpiresAt)
+			a.ID, keys.Sign, keys.Seal, keys.Thumb(), oldThumb, registry.Lifetime).Scan(&a.ExpiresAt)
 	})
 	return a, wrap(err, "rotate the keys of agent %s", id)
 }
 
-func checkKeys(keys fleet.AgentKeys) error {
+func checkKeys(keys registry.Keys) error {
 	if len(keys.Sign) != 32 || len(keys.Seal) != 32 {
 		return errors.New("an agent has two public keys of 32 bytes, Ed25519 and X25519")
 	}
@@ -185,9 +188,9 @@ func checkKeys(keys fleet.AgentKeys) error {
 
 // RevokeAgent ends the identity that serves the engine, at once and for good: its access tokens go,
 // writes that are under way with its lease are refused, and the replicas are told to cut its
-// streams. The older route's token that it joined with goes too. fleet.ErrNotFound when the engine
+// streams. The older route's token that it joined with goes too. mirror.ErrNotFound when the engine
 // has none within the scope.
-func (s *Store) RevokeAgent(ctx context.Context, scope fleet.Scope, engine fleet.EngineName,
+func (s *Store) RevokeAgent(ctx context.Context, scope view.Scope, engine fleet.EngineName,
 	by string) error {
 	err := s.transact(ctx, func(tx pgx.Tx) error {
 		found, err := lockAgentOf(ctx, tx, engine)
@@ -196,7 +199,7 @@ func (s *Store) RevokeAgent(ctx context.Context, scope fleet.Scope, engine fleet
 		}
 		if len(found) == 0 || scope.Tenant != "" && (found[0].Tenant != scope.Tenant ||
 			found[0].over == "revoked") {
-			return fleet.ErrNotFound
+			return mirror.ErrNotFound
 		}
 		a := found[0].Agent
 		if err := endAgent(ctx, tx, a, "revoked"); err != nil {
@@ -223,7 +226,7 @@ func lockAgentOf(ctx context.Context, tx pgx.Tx, engine fleet.EngineName) ([]age
 
 // endAgent ends an identity whose rows lockAgentOf has locked. Its lease is given up with a higher
 // epoch, for what is under way with it.
-func endAgent(ctx context.Context, tx pgx.Tx, a fleet.Agent, why string) error {
+func endAgent(ctx context.Context, tx pgx.Tx, a registry.Agent, why string) error {
 	batch := &pgx.Batch{}
 	batch.Queue(
 		`UPDATE agents SET ended_at = clock_timestamp(), ended = $2, connected_to = '', seen_at = coalesce(`+sqlSeen+`, seen_at)
@@ -244,5 +247,5 @@ func agentDeed(action string, tenant fleet.TenantName, engine fleet.EngineName, 
 	event string) deed {
 	return deed{action: action, subject: "agent of " + string(engine), tenant: tenant,
 		engine: engine, by: by, note: note,
-		event: fleet.Event{Kind: "agent", Tenant: tenant, Name: string(engine), Text: event}}
+		event: view.Event{Kind: "agent", Tenant: tenant, Name: string(engine), Text: event}}
 }

@@ -10,20 +10,22 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/agent/registry"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 // JoinAgent swaps a one-time token and keys for an identity, which ends the engine's earlier one.
 // Exactly one pair of keys ever succeeds with a token; the same pair again is given the same
-// identity, and nothing is written. fleet.ErrUsed: by other keys, which is told and audited.
-// fleet.ErrNotFound: unknown, malformed, expired or revoked, or what it was made for is gone or no
+// identity, and nothing is written. registry.ErrUsed: by other keys, which is told and audited.
+// mirror.ErrNotFound: unknown, malformed, expired or revoked, or what it was made for is gone or no
 // longer reached by an agent; neither the answer nor its timing tells which.
-func (s *Store) JoinAgent(ctx context.Context, token string, join fleet.AgentJoin) (fleet.Agent,
+func (s *Store) JoinAgent(ctx context.Context, token string, join registry.Join) (registry.Agent,
 	error) {
 	if err := checkKeys(join.Keys); err != nil {
-		return fleet.Agent{}, fmt.Errorf("join: %w", err)
+		return registry.Agent{}, fmt.Errorf("join: %w", err)
 	}
 	id := newID()
-	var joined fleet.Agent
+	var joined registry.Agent
 	var outcome error
 	err := s.transact(ctx, func(tx pgx.Tx) (err error) {
 		joined, outcome, err = joinAgent(ctx, tx, token, id, join)
@@ -33,7 +35,7 @@ func (s *Store) JoinAgent(ctx context.Context, token string, join fleet.AgentJoi
 		err = outcome
 	}
 	if err != nil {
-		return fleet.Agent{}, fmt.Errorf("join: %w", err)
+		return registry.Agent{}, fmt.Errorf("join: %w", err)
 	}
 	if joined.ID == id {
 		s.decided(ctx, "")
@@ -43,10 +45,10 @@ func (s *Store) JoinAgent(ctx context.Context, token string, join fleet.AgentJoi
 
 // joinAgent gives outcome for a refusal that is to be kept, and err for one that is not.
 func joinAgent(ctx context.Context, tx pgx.Tx, token, id string,
-	join fleet.AgentJoin) (a fleet.Agent, outcome, err error) {
+	join registry.Join) (a registry.Agent, outcome, err error) {
 	t, err := findToken(ctx, tx, token, ` FOR UPDATE`)
 	if err != nil {
-		return fleet.Agent{}, nil, err
+		return registry.Agent{}, nil, err
 	}
 	if t.usedBy != "" {
 		a, err = agentNamed(ctx, tx, t.usedBy, "")
@@ -54,24 +56,24 @@ func joinAgent(ctx context.Context, tx pgx.Tx, token, id string,
 			return a, nil, nil
 		}
 		if err != nil && !notLive(err) {
-			return fleet.Agent{}, nil, err
+			return registry.Agent{}, nil, err
 		}
 		d := agentDeed("refuse agent", t.Tenant, t.Engine, "token:"+t.ID,
 			"its token was used by other keys before", "a used token was tried by other keys")
-		return fleet.Agent{}, fleet.ErrUsed, tell(ctx, tx, d)
+		return registry.Agent{}, registry.ErrUsed, tell(ctx, tx, d)
 	}
 	if !t.live {
-		return fleet.Agent{}, nil, fleet.ErrNotFound
+		return registry.Agent{}, nil, mirror.ErrNotFound
 	}
 	stand, err := readStand(ctx, tx, t.Tenant, t.name)
 	if err != nil {
-		return fleet.Agent{}, nil, err
+		return registry.Agent{}, nil, err
 	}
 	if stand.word != standDeclared {
-		return fleet.Agent{}, nil, fleet.ErrNotFound
+		return registry.Agent{}, nil, mirror.ErrNotFound
 	}
 	if err := newAgent(ctx, tx, t, id, join, stand); err != nil {
-		return fleet.Agent{}, nil, err
+		return registry.Agent{}, nil, err
 	}
 	a, err = agentNamed(ctx, tx, id, "")
 	return a, nil, err
@@ -79,11 +81,11 @@ func joinAgent(ctx context.Context, tx pgx.Tx, token, id string,
 
 // notLive reports whether the error says that an identity is known and not live.
 func notLive(err error) bool {
-	return errors.Is(err, fleet.ErrAgentRevoked) || errors.Is(err, fleet.ErrAgentExpired) ||
-		errors.Is(err, fleet.ErrCloned) || errors.Is(err, fleet.ErrNotFound)
+	return errors.Is(err, registry.ErrRevoked) || errors.Is(err, registry.ErrExpired) ||
+		errors.Is(err, registry.ErrCloned) || errors.Is(err, mirror.ErrNotFound)
 }
 
-func newAgent(ctx context.Context, tx pgx.Tx, t tokenRow, id string, join fleet.AgentJoin,
+func newAgent(ctx context.Context, tx pgx.Tx, t tokenRow, id string, join registry.Join,
 	stand agentStand) error {
 	tag, err := tx.Exec(ctx,
 		`UPDATE agent_tokens SET used_at = now(), used_by = $2 WHERE id = $1 AND used_at IS NULL`,
@@ -92,7 +94,7 @@ func newAgent(ctx context.Context, tx pgx.Tx, t tokenRow, id string, join fleet.
 		return err
 	}
 	if tag.RowsAffected() != 1 {
-		return fleet.ErrUsed
+		return registry.ErrUsed
 	}
 	earlier, err := lockAgentOf(ctx, tx, t.Engine)
 	if err != nil {
@@ -108,7 +110,7 @@ func newAgent(ctx context.Context, tx pgx.Tx, t tokenRow, id string, join fleet.
 			argocd_namespace, installation_id, mode)
 		SELECT $2, engine, tenant, tenant_uid, name, $3, $4, $5, $6, now(), now() + $7::interval, now(), $8, $9, $10, $11 FROM agent_tokens WHERE id = $1`,
 		t.ID, id, join.Keys.Sign, join.Keys.Seal, join.Keys.Thumb(), message(join.ClusterUID),
-		fleet.AgentLife, message(join.Version),
+		registry.Lifetime, message(join.Version),
 		stand.argocd.Namespace, stand.argocd.InstallationID, string(stand.mode))
 	if err != nil {
 		return err
@@ -119,13 +121,13 @@ func newAgent(ctx context.Context, tx pgx.Tx, t tokenRow, id string, join fleet.
 
 // tokenRow is a registration token as the database has it.
 type tokenRow struct {
-	fleet.AgentToken
+	registry.Token
 	name   string // of the declaration
 	usedBy string // agent
 	live   bool   // neither expired nor revoked
 }
 
-// findToken finds a token by its plaintext; fleet.ErrNotFound for what is none, what is revoked,
+// findToken finds a token by its plaintext; mirror.ErrNotFound for what is none, what is revoked,
 // and one of a former tenant.
 func findToken(ctx context.Context, tx pgx.Tx, plaintext, lock string) (tokenRow, error) {
 	hash := sha256.Sum256([]byte(plaintext))
@@ -145,7 +147,7 @@ func findToken(ctx context.Context, tx pgx.Tx, plaintext, lock string) (tokenRow
 		stored = make([]byte, sha256.Size)
 	}
 	if subtle.ConstantTimeCompare(stored, hash[:]) != 1 || len(found) == 0 {
-		return tokenRow{}, fleet.ErrNotFound
+		return tokenRow{}, mirror.ErrNotFound
 	}
 	return found[0], nil
 }

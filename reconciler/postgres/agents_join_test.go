@@ -11,6 +11,9 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/agent/registry"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 	"argosy.dev/argosy/reconciler/postgres"
 )
 
@@ -19,19 +22,19 @@ func TestCase37FiftyUsesOfATokenGiveOneIdentity(t *testing.T) {
 	k := newAgentKit(t)
 	_, token := k.token(acmeEdge)
 	var mu sync.Mutex
-	var joined []fleet.Agent
+	var joined []registry.Agent
 	used := 0
 	var uses sync.WaitGroup
 	for i := range 50 {
 		uses.Go(func() {
-			a, err := k.JoinAgent(t.Context(), token, fleet.AgentJoin{Keys: keys(fmt.Sprint(i)),
+			a, err := k.JoinAgent(t.Context(), token, registry.Join{Keys: keys(fmt.Sprint(i)),
 				ClusterUID: "u"})
 			mu.Lock()
 			defer mu.Unlock()
 			switch {
 			case err == nil:
 				joined = append(joined, a)
-			case errors.Is(err, fleet.ErrUsed):
+			case errors.Is(err, registry.ErrUsed):
 				used++
 			default:
 				t.Error(err)
@@ -53,7 +56,7 @@ func TestCase37FiftyUsesOfATokenGiveOneIdentity(t *testing.T) {
 	t.Run("the same keys again, even after the token ran out, are given the same identity",
 		func(t *testing.T) {
 			exec(t, k.url, `UPDATE agent_tokens SET expires_at = now() - interval '1 minute'`)
-			again, err := k.JoinAgent(t.Context(), token, fleet.AgentJoin{Keys: joined[0].Keys})
+			again, err := k.JoinAgent(t.Context(), token, registry.Join{Keys: joined[0].Keys})
 			if err != nil || again.ID != joined[0].ID || again.Engine != acmeEdge ||
 				again.Tenant != "acme" || again.Environment != "edge" {
 				t.Errorf("%+v, %v", again, err)
@@ -74,9 +77,9 @@ func TestCase37OtherTokensGiveNoIdentity(t *testing.T) {
 	_, expired := k.token(acmeEdge)
 	exec(t, k.url, `UPDATE agent_tokens SET expires_at = now() WHERE id <> $1`, made.ID)
 	gone, revoked := k.token(acmeEdge)
-	check(t, k.RevokeAgentToken(ctx, fleet.Scope{Tenant: "acme"}, gone.ID, "ann"))
-	_, people, err := k.CreateToken(ctx, fleet.Token{Name: "ci", Tenant: "acme",
-		Role: fleet.RoleWrite})
+	check(t, k.RevokeAgentToken(ctx, view.Scope{Tenant: "acme"}, gone.ID, "ann"))
+	_, people, err := k.CreateToken(ctx, view.Token{Name: "ci", Tenant: "acme",
+		Role: view.RoleWrite})
 	check(t, err)
 	for name, token := range map[string]string{
 		"expired": expired, "revoked": revoked, "a person's": people, "empty": "",
@@ -84,24 +87,24 @@ func TestCase37OtherTokensGiveNoIdentity(t *testing.T) {
 		"no secret":      "argosy_agent_" + made.ID + "_", "long": good + strings.Repeat("x", 1000),
 		"NUL": good[:20] + "\x00", "wildcard": "argosy_agent_%_x",
 	} {
-		if _, err := k.JoinAgent(ctx, token, fleet.AgentJoin{Keys: keys("x")}); !errors.Is(err,
-			fleet.ErrNotFound) {
+		if _, err := k.JoinAgent(ctx, token, registry.Join{Keys: keys("x")}); !errors.Is(err,
+			mirror.ErrNotFound) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := k.JoinAgent(ctx, good, fleet.AgentJoin{
-		Keys: fleet.AgentKeys{Sign: make([]byte, 31), Seal: make([]byte, 32)}}); err == nil ||
-		errors.Is(err, fleet.ErrNotFound) {
+	if _, err := k.JoinAgent(ctx, good, registry.Join{
+		Keys: registry.Keys{Sign: make([]byte, 31), Seal: make([]byte, 32)}}); err == nil ||
+		errors.Is(err, mirror.ErrNotFound) {
 		t.Errorf("a key of 31 bytes: %v", err)
 	}
-	if err := k.RevokeAgentToken(ctx, fleet.Scope{Tenant: "globex"}, made.ID, "eve"); !errors.Is(
-		err, fleet.ErrNotFound) {
+	if err := k.RevokeAgentToken(ctx, view.Scope{Tenant: "globex"}, made.ID, "eve"); !errors.Is(
+		err, mirror.ErrNotFound) {
 		t.Errorf("a stranger revokes: %v", err)
 	}
-	if _, err := k.VerifyToken(ctx, good); !errors.Is(err, fleet.ErrNotFound) {
+	if _, err := k.VerifyToken(ctx, good); !errors.Is(err, mirror.ErrNotFound) {
 		t.Errorf("a registration token as a person's: %v", err)
 	}
-	must(k.JoinAgent(ctx, good, fleet.AgentJoin{Keys: keys("x")}))(t)
+	must(k.JoinAgent(ctx, good, registry.Join{Keys: keys("x")}))(t)
 }
 
 func TestCase39DumpOfAgentsHoldsHashesAndPublicKeysOnly(t *testing.T) {
@@ -113,7 +116,7 @@ func TestCase39DumpOfAgentsHoldsHashesAndPublicKeysOnly(t *testing.T) {
 	if err != nil || plaintext != given {
 		t.Fatalf("%q, %v", plaintext, err)
 	}
-	a := must(k.JoinAgent(t.Context(), token, fleet.AgentJoin{Keys: keys("x")}))(t)
+	a := must(k.JoinAgent(t.Context(), token, registry.Join{Keys: keys("x")}))(t)
 	access := sha256.Sum256([]byte("the access token"))
 	check(t, k.SaveAccess(t.Context(), a.ID, "jti-1", access, time.Minute))
 	dump := one[string](t, k.url, `SELECT string_agg(r, ' ') FROM (
@@ -149,10 +152,10 @@ func TestGivenTokensAreRandomText(t *testing.T) {
 	good := "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b"
 	must2(k.CreateAgentToken(t.Context(), tokenFor(acmeEdge), good))(t)
 	if _, _, err := k.CreateAgentToken(t.Context(), tokenFor("globex.edge"), good); !errors.Is(err,
-		fleet.ErrUsed) {
+		registry.ErrUsed) {
 		t.Errorf("given twice: %v", err)
 	}
-	a := must(k.JoinAgent(t.Context(), good, fleet.AgentJoin{Keys: keys("x")}))(t)
+	a := must(k.JoinAgent(t.Context(), good, registry.Join{Keys: keys("x")}))(t)
 	if a.Engine != acmeEdge {
 		t.Errorf("joined %s", a.Engine)
 	}
@@ -165,7 +168,7 @@ func TestGivenTokensAreRandomText(t *testing.T) {
 	}
 	for _, engine := range []fleet.EngineName{"eu-1", "none", "acme.prod", "initech.edge"} {
 		if _, _, err := k.CreateAgentToken(t.Context(), tokenFor(engine), ""); !errors.Is(err,
-			fleet.ErrNotFound) {
+			mirror.ErrNotFound) {
 			t.Errorf("%s: %v", engine, err)
 		}
 	}
@@ -192,20 +195,20 @@ func TestTokenOfTheOlderRoute(t *testing.T) {
 	if got.Engine != acmeEdge || got.Environment != "edge" {
 		t.Errorf("%+v", got)
 	}
-	if _, err := k.LegacyToken(ctx, plain); !errors.Is(err, fleet.ErrNotFound) {
+	if _, err := k.LegacyToken(ctx, plain); !errors.Is(err, mirror.ErrNotFound) {
 		t.Errorf("a token that is not for it: %v", err)
 	}
 	if rows := k.rows(acmeEdge); len(rows) != 2 {
 		t.Errorf("rows without an agent: %v", rows)
 	}
-	must(k.JoinAgent(ctx, token, fleet.AgentJoin{Keys: keys("x")}))(t)
+	must(k.JoinAgent(ctx, token, registry.Join{Keys: keys("x")}))(t)
 	must(k.LegacyToken(ctx, token))(t)
-	check(t, k.RevokeAgent(ctx, fleet.Scope{}, acmeEdge, "ann"))
-	if _, err := k.LegacyToken(ctx, token); !errors.Is(err, fleet.ErrNotFound) {
+	check(t, k.RevokeAgent(ctx, view.Scope{}, acmeEdge, "ann"))
+	if _, err := k.LegacyToken(ctx, token); !errors.Is(err, mirror.ErrNotFound) {
 		t.Errorf("after the agent was revoked: %v", err)
 	}
-	if _, err := k.AgentRows(ctx, acmeEdge, func(fleet.Row) error { return nil }); !errors.Is(err,
-		fleet.ErrNotFound) {
+	if _, err := k.AgentRows(ctx, acmeEdge, func(mirror.Row) error { return nil }); !errors.Is(err,
+		mirror.ErrNotFound) {
 		t.Errorf("rows after that: %v", err)
 	}
 }
@@ -217,9 +220,9 @@ func TestListOfAgentTokens(t *testing.T) {
 	mine, _ := k.token(acmeEdge)
 	k.token("globex.edge")
 	k.token("far-1")
-	for scope, want := range map[fleet.Scope]int{{}: 3, {Tenant: "acme"}: 1,
+	for scope, want := range map[view.Scope]int{{}: 3, {Tenant: "acme"}: 1,
 		{Tenant: "initech"}: 0} {
-		all, _, err := k.ListAgentTokens(ctx, scope, fleet.Filter{}, fleet.Page{Limit: 10})
+		all, _, err := k.ListAgentTokens(ctx, scope, view.Filter{}, view.Page{Limit: 10})
 		check(t, err)
 		if len(all) != want || want == 1 && all[0].ID != mine.ID {
 			t.Errorf("scope %q: %+v", scope.Tenant, all)
@@ -237,44 +240,44 @@ func TestCase58NextTenantOfANameInheritsNoAgent(t *testing.T) {
 	o := k.open(a, "one")
 	hash := sha256.Sum256([]byte("t"))
 	check(t, k.SaveAccess(ctx, a.ID, "j", hash, time.Minute))
-	check(t, k.RecordOwn(ctx, o.Lease, []fleet.OwnApplication{{Namespace: "argocd", Name: "x"}},
+	check(t, k.RecordOwn(ctx, o.Lease, []mirror.OwnApplication{{Namespace: "argocd", Name: "x"}},
 		true))
 	tenant := fleet.Key{Kind: fleet.KindTenant, Name: "acme"}
-	k.record(func(r *fleet.Record) { r.Removed = []fleet.Key{tenant, edge("acme", "own", "").Key} })
+	k.record(func(r *mirror.Record) { r.Removed = []fleet.Key{tenant, edge("acme", "own", "").Key} })
 	must(k.Agent(ctx, a.ID))(t) // what is left on its cluster is still its own to remove
-	k.record(func(r *fleet.Record) {
+	k.record(func(r *mirror.Record) {
 		r.Declarations = []fleet.Declaration{tenantDeclaration("acme"),
 			edge("acme", "own", fleet.AgentAutonomous)}
 	})
-	if _, err := k.Agent(ctx, a.ID); !errors.Is(err, fleet.ErrAgentRevoked) {
+	if _, err := k.Agent(ctx, a.ID); !errors.Is(err, registry.ErrRevoked) {
 		t.Errorf("the identity: %v", err)
 	}
-	if _, err := k.AccessAgent(ctx, hash); !errors.Is(err, fleet.ErrNotFound) {
+	if _, err := k.AccessAgent(ctx, hash); !errors.Is(err, mirror.ErrNotFound) {
 		t.Errorf("its access token: %v", err)
 	}
-	if _, err := k.JoinAgent(ctx, unused, fleet.AgentJoin{Keys: keys("y")}); !errors.Is(err,
-		fleet.ErrNotFound) {
+	if _, err := k.JoinAgent(ctx, unused, registry.Join{Keys: keys("y")}); !errors.Is(err,
+		mirror.ErrNotFound) {
 		t.Errorf("its token: %v", err)
 	}
 	// were it not revoked, it would still be the former's
 	exec(t, k.url, `UPDATE agent_tokens SET revoked_at = NULL`)
-	if _, err := k.JoinAgent(ctx, unused, fleet.AgentJoin{Keys: keys("y")}); !errors.Is(err,
-		fleet.ErrNotFound) {
+	if _, err := k.JoinAgent(ctx, unused, registry.Join{Keys: keys("y")}); !errors.Is(err,
+		mirror.ErrNotFound) {
 		t.Errorf("its token by its uid: %v", err)
 	}
-	if err := k.RecordOwn(ctx, o.Lease, nil, true); !errors.Is(err, fleet.ErrFenced) {
+	if err := k.RecordOwn(ctx, o.Lease, nil, true); !errors.Is(err, mirror.ErrFenced) {
 		t.Errorf("its session: %v", err)
 	}
-	if _, err := k.AgentRows(ctx, "acme.own", func(fleet.Row) error { return nil }); !errors.Is(err,
-		fleet.ErrNotFound) {
+	if _, err := k.AgentRows(ctx, "acme.own", func(mirror.Row) error { return nil }); !errors.Is(err,
+		mirror.ErrNotFound) {
 		t.Errorf("rows: %v", err)
 	}
 	news := must(k.AgentNews(ctx, -1, time.Time{}))(t)
 	if len(news.Ended) != 1 || news.Ended[0] != a.ID {
 		t.Errorf("news %+v", news)
 	}
-	acme := fleet.Scope{Tenant: "acme"}
-	views, _, err := k.Agents(ctx, acme, fleet.Filter{Environment: "own"}, fleet.Page{Limit: 10})
+	acme := view.Scope{Tenant: "acme"}
+	views, _, err := k.Agents(ctx, acme, view.Filter{Environment: "own"}, view.Page{Limit: 10})
 	check(t, err)
 	if len(views) != 1 || views[0].ID != "" {
 		t.Errorf("views %+v", views)
@@ -282,11 +285,11 @@ func TestCase58NextTenantOfANameInheritsNoAgent(t *testing.T) {
 	if v := k.view("acme.own"); v.ID != "" {
 		t.Errorf("as the platform sees it: %+v", v)
 	}
-	own, _, err := k.OwnApplications(ctx, fleet.Scope{}, fleet.Filter{}, fleet.Page{Limit: 10})
+	own, _, err := k.OwnApplications(ctx, view.Scope{}, view.Filter{}, view.Page{Limit: 10})
 	if err != nil || len(own) != 0 {
 		t.Errorf("own applications %+v, %v", own, err)
 	}
-	tokens, _, err := k.ListAgentTokens(ctx, acme, fleet.Filter{}, fleet.Page{Limit: 10})
+	tokens, _, err := k.ListAgentTokens(ctx, acme, view.Filter{}, view.Page{Limit: 10})
 	if err != nil || len(tokens) != 0 {
 		t.Errorf("tokens %+v, %v", tokens, err)
 	}
@@ -294,9 +297,9 @@ func TestCase58NextTenantOfANameInheritsNoAgent(t *testing.T) {
 
 func TestAgentOfWhatIsNoLongerDeclaredRemovesAndNothingElse(t *testing.T) {
 	t.Parallel()
-	for name, change := range map[string]func(*fleet.Record){
-		"removed": func(r *fleet.Record) { r.Removed = []fleet.Key{edge("acme", "edge", "").Key} },
-		"reached in another way": func(r *fleet.Record) {
+	for name, change := range map[string]func(*mirror.Record){
+		"removed": func(r *mirror.Record) { r.Removed = []fleet.Key{edge("acme", "edge", "").Key} },
+		"reached in another way": func(r *mirror.Record) {
 			r.Declarations = []fleet.Declaration{environmentDeclaration("acme", "edge")}
 		},
 	} {
@@ -307,21 +310,21 @@ func TestAgentOfWhatIsNoLongerDeclaredRemovesAndNothingElse(t *testing.T) {
 			a := k.join(acmeEdge, "x")
 			_, token := k.token(acmeEdge)
 			o := k.open(a, "one")
-			k.record(func(r *fleet.Record) {
+			k.record(func(r *mirror.Record) {
 				change(r)
 				gone := application("acme.edge", "acme", "a", "edge", "v1")
 				gone.Unwanted = true
-				r.Rows = []fleet.Row{gone} // b is held
+				r.Rows = []mirror.Row{gone} // b is held
 			})
 			if rows := k.rows(acmeEdge); len(rows) != 1 || rows[0] != "acme/a@edge true" {
 				t.Errorf("rows %v", rows)
 			}
-			if err := k.ReportAgent(ctx, o.Lease, fleet.AgentReport{}); !errors.Is(err,
-				fleet.ErrFenced) {
+			if err := k.ReportAgent(ctx, o.Lease, registry.Report{}); !errors.Is(err,
+				mirror.ErrFenced) {
 				t.Errorf("the session of before: %v", err)
 			}
-			if _, err := k.JoinAgent(ctx, token, fleet.AgentJoin{Keys: keys("y")}); !errors.Is(err,
-				fleet.ErrNotFound) {
+			if _, err := k.JoinAgent(ctx, token, registry.Join{Keys: keys("y")}); !errors.Is(err,
+				mirror.ErrNotFound) {
 				t.Errorf("join: %v", err)
 			}
 			next := k.open(a, "one")
@@ -330,7 +333,7 @@ func TestAgentOfWhatIsNoLongerDeclaredRemovesAndNothingElse(t *testing.T) {
 				t.Errorf("before %+v, after %+v", o, next)
 			}
 			exec(t, k.url, `DELETE FROM desired WHERE engine = 'acme.edge'`)
-			if _, err := k.OpenAgent(ctx, session(a, "one")); !errors.Is(err, fleet.ErrNotFound) {
+			if _, err := k.OpenAgent(ctx, session(a, "one")); !errors.Is(err, mirror.ErrNotFound) {
 				t.Errorf("with nothing left: %v", err)
 			}
 		})
@@ -341,17 +344,17 @@ func TestAgentOfWhatIsNoLongerDeclaredRemovesAndNothingElse(t *testing.T) {
 			k.t = t
 			a := k.join("far-1", "x")
 			o := k.open(a, "one")
-			k.record(func(r *fleet.Record) {
+			k.record(func(r *mirror.Record) {
 				r.Declarations = []fleet.Declaration{
 					engineDeclaration("far-1")}
 			})
-			if _, err := k.AgentRows(t.Context(), "far-1", func(fleet.Row) error {
+			if _, err := k.AgentRows(t.Context(), "far-1", func(mirror.Row) error {
 				return nil
-			}); !errors.Is(err, fleet.ErrNotFound) {
+			}); !errors.Is(err, mirror.ErrNotFound) {
 				t.Errorf("rows: %v", err)
 			}
 			if _, err := k.OpenAgent(t.Context(), session(a, "one")); !errors.Is(err,
-				fleet.ErrNotFound) {
+				mirror.ErrNotFound) {
 				t.Errorf("session: %v", err)
 			}
 			if l := hold(t, k.Store, "engine/far-1"); l.Epoch <= o.Lease.Epoch {
@@ -379,7 +382,7 @@ func TestCase60AgentsLoseAndDoubleNothing(t *testing.T) {
 			a := k.join(acmeEdge, "first")
 			own := k.join("acme.own", "own")
 			o, ownSession := k.open(a, "one"), k.open(own, "one")
-			check(t, k.RecordOwn(ctx, ownSession.Lease, []fleet.OwnApplication{
+			check(t, k.RecordOwn(ctx, ownSession.Lease, []mirror.OwnApplication{
 				{Namespace: "argocd", Name: "x"}}, true))
 			joins, tokens, syncs := 2, 2, 0
 			cuts := func(what string, f func()) {
@@ -407,7 +410,7 @@ func TestCase60AgentsLoseAndDoubleNothing(t *testing.T) {
 				tokens++
 				a = k.join(acmeEdge, word())
 			})
-			must(k.JoinAgent(ctx, spare, fleet.AgentJoin{Keys: keys("g")}))(t)
+			must(k.JoinAgent(ctx, spare, registry.Join{Keys: keys("g")}))(t)
 			joins++
 			cuts("SaveAccess",
 				func() {
@@ -426,12 +429,12 @@ func TestCase60AgentsLoseAndDoubleNothing(t *testing.T) {
 			cuts("ReportTaken", func() { n++; check(t, k.ReportTaken(ctx, o.Lease, int64(n))) })
 			cuts("AskSync", func() {
 				syncs++
-				q := must(k.AskSync(ctx, fleet.Scope{Tenant: "acme"}, fleet.SyncRequest{
+				q := must(k.AskSync(ctx, view.Scope{Tenant: "acme"}, mirror.SyncRequest{
 					Tenant: "acme", Environment: "own", Namespace: "argocd",
 					Key: fleet.ObjectKey{Name: "x"}}, "ann"))(t)
 				exec(t, k.url, `UPDATE syncs SET state = 'Succeeded' WHERE id = $1`, q.ID)
 			})
-			check(t, k.RevokeAgent(ctx, fleet.Scope{}, acmeEdge, "ann"))
+			check(t, k.RevokeAgent(ctx, view.Scope{}, acmeEdge, "ann"))
 			for sql, want := range map[string]int{
 				`SELECT count(*) FROM agents`:                                         joins,
 				`SELECT count(*) FROM agents WHERE ended_at IS NULL`:                  2,

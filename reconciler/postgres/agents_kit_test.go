@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/agent/registry"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 	"argosy.dev/argosy/reconciler/postgres"
 )
 
@@ -40,7 +43,7 @@ type agentKit struct {
 	*postgres.Store
 	t          testing.TB
 	url        string
-	reconciler fleet.Lease
+	reconciler mirror.Lease
 	revisions  int
 }
 
@@ -53,12 +56,12 @@ func agentKitOn(t testing.TB, url string, open func(string) *postgres.Store) *ag
 	t.Helper()
 	k := &agentKit{Store: open(url), t: t, url: url}
 	k.reconciler = hold(t, k.Store, "reconciler")
-	k.record(func(r *fleet.Record) {
+	k.record(func(r *mirror.Record) {
 		r.Declarations = []fleet.Declaration{tenantDeclaration("acme"), tenantDeclaration("globex"),
 			engineDeclaration("eu-1"), behind("far-1"),
 			edge("acme", "edge", ""), edge("acme", "own", fleet.AgentAutonomous),
 			edge("globex", "edge", ""), environmentDeclaration("acme", "prod")}
-		r.Rows = []fleet.Row{
+		r.Rows = []mirror.Row{
 			application("acme.edge", "acme", "a", "edge", "v1"), application("acme.edge", "acme",
 				"b", "edge", "v1"),
 			application("globex.edge", "globex", "a", "edge", "v1"),
@@ -71,28 +74,28 @@ func agentKitOn(t testing.TB, url string, open func(string) *postgres.Store) *ag
 	return k
 }
 
-func (k *agentKit) record(fill func(*fleet.Record)) {
+func (k *agentKit) record(fill func(*mirror.Record)) {
 	k.t.Helper()
 	k.revisions++
 	must(k.Record(k.t.Context(), k.reconciler, step(k.revisions-1, k.revisions, fill)))(k.t)
 }
 
 // keys are an agent's, made from a word.
-func keys(word string) fleet.AgentKeys {
+func keys(word string) registry.Keys {
 	sign, seal := sha256.Sum256([]byte("sign "+word)), sha256.Sum256([]byte("seal "+word))
-	return fleet.AgentKeys{Sign: sign[:], Seal: seal[:]}
+	return registry.Keys{Sign: sign[:], Seal: seal[:]}
 }
 
 // token makes a registration token for "tenant.environment", or an Engine.
-func (k *agentKit) token(engine fleet.EngineName) (fleet.AgentToken, string) {
+func (k *agentKit) token(engine fleet.EngineName) (registry.Token, string) {
 	k.t.Helper()
 	made, plaintext, err := k.CreateAgentToken(k.t.Context(), tokenFor(engine), "")
 	check(k.t, err)
 	return made, plaintext
 }
 
-func tokenFor(engine fleet.EngineName) fleet.AgentToken {
-	t := fleet.AgentToken{Engine: engine, CreatedBy: "ann", ExpiresAt: time.Now().Add(time.Hour)}
+func tokenFor(engine fleet.EngineName) registry.Token {
+	t := registry.Token{Engine: engine, CreatedBy: "ann", ExpiresAt: time.Now().Add(time.Hour)}
 	if engine.OfEnvironment() {
 		var tenant, name string
 		for i, c := range string(engine) {
@@ -106,25 +109,25 @@ func tokenFor(engine fleet.EngineName) fleet.AgentToken {
 }
 
 // join joins an agent to an engine with keys of that word.
-func (k *agentKit) join(engine fleet.EngineName, word string) fleet.Agent {
+func (k *agentKit) join(engine fleet.EngineName, word string) registry.Agent {
 	k.t.Helper()
 	_, plaintext := k.token(engine)
-	return must(k.JoinAgent(k.t.Context(), plaintext, fleet.AgentJoin{
+	return must(k.JoinAgent(k.t.Context(), plaintext, registry.Join{
 		Keys: keys(word), ClusterUID: "uid-" + word, Version: "v1.0.0"}))(k.t)
 }
 
-func session(a fleet.Agent, instance string) fleet.AgentSession {
-	return anew(fleet.AgentSession{Agent: a.ID, Instance: instance, Replica: "hub-1",
+func session(a registry.Agent, instance string) registry.Session {
+	return anew(registry.Session{Agent: a.ID, Instance: instance, Replica: "hub-1",
 		Version: "v1.1.0"})
 }
 
 // anew is a session with a proof of its own.
-func anew(s fleet.AgentSession) fleet.AgentSession {
+func anew(s registry.Session) registry.Session {
 	s.Proof = rand.Text()
 	return s
 }
 
-func (k *agentKit) open(a fleet.Agent, instance string) fleet.AgentOpening {
+func (k *agentKit) open(a registry.Agent, instance string) registry.Opening {
 	k.t.Helper()
 	return must(k.OpenAgent(k.t.Context(), session(a, instance)))(k.t)
 }
@@ -133,7 +136,7 @@ func (k *agentKit) open(a fleet.Agent, instance string) fleet.AgentOpening {
 func (k *agentKit) rows(engine fleet.EngineName) []string {
 	k.t.Helper()
 	names := []string{}
-	_, err := k.AgentRows(k.t.Context(), engine, func(r fleet.Row) error {
+	_, err := k.AgentRows(k.t.Context(), engine, func(r mirror.Row) error {
 		names = append(names, fmt.Sprintf("%s/%s@%s %v", r.Tenant, r.Deployment, r.Environment,
 			r.Unwanted))
 		return nil
@@ -142,9 +145,9 @@ func (k *agentKit) rows(engine fleet.EngineName) []string {
 	return names
 }
 
-func (k *agentKit) view(engine fleet.EngineName) fleet.AgentView {
+func (k *agentKit) view(engine fleet.EngineName) view.Agent {
 	k.t.Helper()
-	all, _, err := k.Agents(k.t.Context(), fleet.Scope{}, fleet.Filter{Engine: engine}, fleet.Page{
+	all, _, err := k.Agents(k.t.Context(), view.Scope{}, view.Filter{Engine: engine}, view.Page{
 		Limit: 10})
 	check(k.t, err)
 	if len(all) != 1 {

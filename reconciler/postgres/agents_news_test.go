@@ -10,6 +10,9 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/agent/registry"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 	"argosy.dev/argosy/reconciler/postgres"
 )
 
@@ -27,13 +30,13 @@ func TestNewsForAgentsSayWhereToLook(t *testing.T) {
 		acmeEdge, "far-1"}) {
 		t.Errorf("from the first: %+v", got)
 	}
-	next := func() fleet.AgentNews {
+	next := func() registry.News {
 		t.Helper()
 		news = must(k.AgentNews(ctx, news.Seq, news.Now))(t)
 		return news
 	}
-	k.record(func(r *fleet.Record) {
-		r.Rows = []fleet.Row{application("acme.edge", "acme", "a", "edge", "v2"),
+	k.record(func(r *mirror.Record) {
+		r.Rows = []mirror.Row{application("acme.edge", "acme", "a", "edge", "v2"),
 			application("globex.edge", "globex", "a", "edge", "v2"),
 			application("eu-1", "acme", "c", "prod", "v2")}
 	})
@@ -43,9 +46,9 @@ func TestNewsForAgentsSayWhereToLook(t *testing.T) {
 	if got := next(); got.Seq != 10 || len(got.Rows) != 0 {
 		t.Errorf("nothing: %+v", got)
 	}
-	k.record(func(r *fleet.Record) {
+	k.record(func(r *mirror.Record) {
 		row := application("far-1", "acme", "a", "prod", "v1")
-		r.Syncs = []fleet.SyncRequest{{ID: "run", Key: row.Key, Tenant: "acme", Deployment: "a",
+		r.Syncs = []mirror.SyncRequest{{ID: "run", Key: row.Key, Tenant: "acme", Deployment: "a",
 			Environment: "prod", SyncRun: "run", Revision: "v1"}}
 	})
 	for range 2 {
@@ -57,16 +60,16 @@ func TestNewsForAgentsSayWhereToLook(t *testing.T) {
 		syncs[0].Namespace != "" {
 		t.Errorf("syncs %+v", syncs)
 	}
-	check(t, k.UpdateSync(ctx, k.open(far, "one").Lease, "run", fleet.OperationSucceeded, ""))
+	check(t, k.UpdateSync(ctx, k.open(far, "one").Lease, "run", mirror.OperationSucceeded, ""))
 	if got := next(); len(got.Syncs) != 0 {
 		t.Errorf("the sync has ended: %+v", got)
 	}
 	o := k.open(own, "one")
-	k.record(func(r *fleet.Record) {
+	k.record(func(r *mirror.Record) {
 		r.Declarations = []fleet.Declaration{
 			edge("acme", "own", "")}
 	})
-	if got := next(); len(got.Changed) != 1 || got.Changed[0] != (fleet.AgentChange{
+	if got := next(); len(got.Changed) != 1 || got.Changed[0] != (registry.Change{
 		Agent: own.ID, Generation: o.Generation + 1}) {
 		t.Errorf("a declaration has changed: %+v", got)
 	}
@@ -74,7 +77,7 @@ func TestNewsForAgentsSayWhereToLook(t *testing.T) {
 		o.Generation != news.Changed[0].Generation {
 		t.Errorf("opened anew: %+v", o)
 	}
-	check(t, k.RevokeAgent(ctx, fleet.Scope{}, acmeEdge, "ann"))
+	check(t, k.RevokeAgent(ctx, view.Scope{}, acmeEdge, "ann"))
 	exec(t, k.url, `UPDATE agents SET changed_at = now() - interval '1 hour'`)
 	if got := next(); !slices.Equal(got.Ended, []string{a.ID}) || len(got.Changed) != 0 {
 		t.Errorf("revoked: %+v", got)
@@ -86,7 +89,7 @@ func TestNewsForAgentsSayWhereToLook(t *testing.T) {
 			`UPDATE agents SET changed_at = $1::timestamptz, ended_at = CASE WHEN ended_at IS NOT NULL THEN $1::timestamptz END`, at)
 		got := must(k.AgentNews(ctx, news.Seq, news.Now))(t)
 		if slices.Contains(got.Ended, a.ID) != told || slices.ContainsFunc(got.Changed,
-			func(c fleet.AgentChange) bool { return c.Agent == own.ID }) != told {
+			func(c registry.Change) bool { return c.Agent == own.ID }) != told {
 			t.Errorf("%s before: %+v", age, got)
 		}
 	}
@@ -98,7 +101,7 @@ func TestRotatedCredentialsConcernTheAgentsThatNeedThem(t *testing.T) {
 	k.join(acmeEdge, "a")
 	k.join("far-1", "f")
 	k.join("globex.edge", "g")
-	k.record(func(r *fleet.Record) {
+	k.record(func(r *mirror.Record) {
 		for i, engine := range []string{"acme.edge", "far-1", "eu-1", "globex.edge"} {
 			row := application(engine, []string{"acme", "acme", "acme", "globex"}[i], "r", "edge",
 				"v1")
@@ -144,8 +147,8 @@ func TestListOfAThousandAgentsReadsNoOtherRows(t *testing.T) {
 	manyAgents(t, k, 10_000)
 	var seen asked
 	s := openWith(t, k.url, postgres.Options{Tracer: &seen})
-	for _, scope := range []fleet.Scope{{}, {Tenant: "acme"}} {
-		views, next, err := s.Agents(t.Context(), scope, fleet.Filter{Tenant: "acme"}, fleet.Page{
+	for _, scope := range []view.Scope{{}, {Tenant: "acme"}} {
+		views, next, err := s.Agents(t.Context(), scope, view.Filter{Tenant: "acme"}, view.Page{
 			Limit: 1000})
 		check(t, err)
 		if len(views) != 1000 || next == "" {
@@ -164,8 +167,8 @@ func TestListOfAThousandAgentsReadsNoOtherRows(t *testing.T) {
 			}
 		}
 	}
-	one, _, err := s.Agents(t.Context(), fleet.Scope{Tenant: "acme"}, fleet.Filter{
-		Engine: "acme.e777"}, fleet.Page{Limit: 10})
+	one, _, err := s.Agents(t.Context(), view.Scope{Tenant: "acme"}, view.Filter{
+		Engine: "acme.e777"}, view.Page{Limit: 10})
 	if err != nil || len(one) != 1 || one[0].Environment != "e777" {
 		t.Errorf("one of them: %+v, %v", one, err)
 	}
@@ -182,7 +185,7 @@ func TestNewsCostWhatHasChanged(t *testing.T) {
 		got.Rows) != 1 {
 		t.Fatalf("%+v", got)
 	}
-	how := explain(t, k.url, fleet.Scope{}, seen.of(t, "FROM desired d"))
+	how := explain(t, k.url, view.Scope{}, seen.of(t, "FROM desired d"))
 	for _, bad := range []string{"Seq Scan on desired", "Seq Scan on agents"} {
 		if strings.Contains(how, bad) {
 			t.Errorf("%s:\n%s", bad, how)
@@ -204,7 +207,7 @@ func TestRowsOfAnAgentAreFoundByItsEngine(t *testing.T) {
 	defer conn.Close(t.Context())
 	for name, read := range map[string]func() (int, error){
 		"all": func() (n int, err error) {
-			_, err = s.AgentRows(t.Context(), "acme.e7", func(fleet.Row) error { n++; return nil })
+			_, err = s.AgentRows(t.Context(), "acme.e7", func(mirror.Row) error { n++; return nil })
 			return n, err
 		},
 		"changed": func() (int, error) {

@@ -7,14 +7,15 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 )
 
 const ownColumnNames = `o.tenant, o.environment, o.engine, o.namespace, o.name, o.uid, o.project, o.repo_url, o.path, o.target_revision, o.sync, o.health,
 	o.synced_revision, o.operation_phase, o.operation_id, o.message, o.resources, o.observed_at`
 
-func scanOwn(row pgx.CollectableRow) (fleet.OwnView, error) {
-	var o fleet.OwnView
+func scanOwn(row pgx.CollectableRow) (view.Own, error) {
+	var o view.Own
 	err := row.Scan(&o.Tenant, &o.Environment, &o.Engine, &o.Namespace, &o.Name, &o.UID, &o.Project,
 		&o.RepoURL, &o.Path, &o.TargetRevision, &o.Sync, &o.Health,
 		&o.SyncedRevision, &o.OperationPhase, &o.OperationID, &o.Message, &o.Resources,
@@ -25,8 +26,8 @@ func scanOwn(row pgx.CollectableRow) (fleet.OwnView, error) {
 // OwnApplications are those that the people of autonomous clusters made, as their agents last said.
 // They match Filter.{Tenant, Environment, Engine, Sync, Health, Name}, in the order of tenant,
 // environment, namespace, name.
-func (s *Store) OwnApplications(ctx context.Context, scope fleet.Scope, by fleet.Filter,
-	page fleet.Page) ([]fleet.OwnView, string, error) {
+func (s *Store) OwnApplications(ctx context.Context, scope view.Scope, by view.Filter,
+	page view.Page) ([]view.Own, string, error) {
 	f := filter{conditions: []string{"o.tenant_uid = live_tenant(o.tenant)"}}
 	f.tenants("o.tenant", scope, by.Tenant)
 	f.equal("o.environment", string(by.Environment))
@@ -34,11 +35,11 @@ func (s *Store) OwnApplications(ctx context.Context, scope fleet.Scope, by fleet
 	f.equal("o.sync", string(by.Sync))
 	f.equal("o.health", string(by.Health))
 	f.equal("o.name", by.Name)
-	return list(ctx, s, scope, listing[fleet.OwnView]{
+	return list(ctx, s, scope, listing[view.Own]{
 		name: "own applications", sql: `SELECT ` + ownColumnNames + ` FROM own_applications o`,
 		scan: scanOwn,
 		keys: []string{"o.tenant", "o.environment", "o.namespace", "o.name"},
-		key: func(o fleet.OwnView) []string {
+		key: func(o view.Own) []string {
 			return []string{string(o.Tenant), string(o.Environment), o.Namespace, o.Name}
 		},
 	}, f, page, nil)
@@ -49,28 +50,28 @@ const maxAsked = 100
 
 // AskSync asks an autonomous cluster to sync one of its own Applications, by Tenant, Environment,
 // Namespace and Key.Name, at Revision (empty: as the Application says) and with Prune. One that is
-// asked for already and has not ended is returned as it is. fleet.ErrNotFound when there is no such
-// Application within the scope, or its cluster is not autonomous any more. fleet.ErrTooManySyncs: a
+// asked for already and has not ended is returned as it is. mirror.ErrNotFound when there is no such
+// Application within the scope, or its cluster is not autonomous any more. mirror.ErrTooManySyncs: a
 // hundred of its cluster wait already.
-func (s *Store) AskSync(ctx context.Context, scope fleet.Scope, ask fleet.SyncRequest,
-	by string) (fleet.SyncRequest, error) {
+func (s *Store) AskSync(ctx context.Context, scope view.Scope, ask mirror.SyncRequest,
+	by string) (mirror.SyncRequest, error) {
 	ask.ID = newID()
 	operation := newID()
-	var got fleet.SyncRequest
+	var got mirror.SyncRequest
 	err := s.transact(ctx, func(tx pgx.Tx) (err error) {
 		got, err = askSync(ctx, tx, scope, ask, operation, by)
 		return err
 	})
 	if err != nil {
-		return fleet.SyncRequest{}, fmt.Errorf("sync of %s/%s: %s/%s: %w", ask.Tenant,
+		return mirror.SyncRequest{}, fmt.Errorf("sync of %s/%s: %s/%s: %w", ask.Tenant,
 			ask.Environment, ask.Namespace, ask.Key.Name, err)
 	}
-	s.decided(ctx, fleet.NoticeAgents)
+	s.decided(ctx, mirror.NoticeAgents)
 	return got, nil
 }
 
-func askSync(ctx context.Context, tx pgx.Tx, scope fleet.Scope, ask fleet.SyncRequest, operation,
-	by string) (fleet.SyncRequest, error) {
+func askSync(ctx context.Context, tx pgx.Tx, scope view.Scope, ask mirror.SyncRequest, operation,
+	by string) (mirror.SyncRequest, error) {
 	f := filter{conditions: []string{"o.tenant_uid = live_tenant(o.tenant)",
 		"a.mode = 'autonomous'", "agent_stand(a.tenant, a.name) = 'declared'"}}
 	f.tenants("o.tenant", scope, "")
@@ -85,7 +86,7 @@ func askSync(ctx context.Context, tx pgx.Tx, scope fleet.Scope, ask fleet.SyncRe
 		`SELECT a.engine, a.tenant_uid::text FROM own_applications o JOIN agents a ON a.engine = o.engine AND a.ended_at IS NULL`+f.where()+
 			` FOR NO KEY UPDATE OF a`, f.args...).Scan(&engine, &uid)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return ask, fleet.ErrNotFound
+		return ask, mirror.ErrNotFound
 	}
 	if err != nil {
 		return ask, err
@@ -101,7 +102,7 @@ func askSync(ctx context.Context, tx pgx.Tx, scope fleet.Scope, ask fleet.SyncRe
 		}
 	}
 	if len(open) >= maxAsked {
-		return ask, fleet.ErrTooManySyncs
+		return ask, mirror.ErrTooManySyncs
 	}
 	_, err = tx.Exec(ctx, `
 		INSERT INTO syncs (id, operation, engine, namespace, name, tenant, tenant_uid, environment, deployment, sync_run, revision, prune, state)
@@ -124,10 +125,10 @@ func askSync(ctx context.Context, tx pgx.Tx, scope fleet.Scope, ask fleet.SyncRe
 		return ask, err
 	}
 	if len(asked) != 1 {
-		return ask, fleet.ErrNotFound
+		return ask, mirror.ErrNotFound
 	}
 	return asked[0], tell(ctx, tx, deed{action: "sync", subject: subject, tenant: ask.Tenant,
 		by: by, note: ask.Revision,
-		event: fleet.Event{Kind: "operation", Tenant: ask.Tenant, Name: operation,
+		event: view.Event{Kind: "operation", Tenant: ask.Tenant, Name: operation,
 			Text: "sync of " + subject + ": Pending"}})
 }

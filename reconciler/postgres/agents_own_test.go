@@ -12,12 +12,15 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/agent/registry"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 	"argosy.dev/argosy/reconciler/postgres"
 )
 
-func (k *agentKit) own(scope fleet.Scope, by fleet.Filter) []fleet.OwnView {
+func (k *agentKit) own(scope view.Scope, by view.Filter) []view.Own {
 	k.t.Helper()
-	all, _, err := k.OwnApplications(k.t.Context(), scope, by, fleet.Page{Limit: 1000})
+	all, _, err := k.OwnApplications(k.t.Context(), scope, by, view.Page{Limit: 1000})
 	check(k.t, err)
 	return all
 }
@@ -31,47 +34,47 @@ func TestOwnApplicationsAreShownAsTheyWereTold(t *testing.T) {
 	if o.Mode != fleet.AgentAutonomous {
 		t.Errorf("%+v", o)
 	}
-	x := fleet.OwnApplication{Namespace: "gitops", Name: "x", UID: "u", Project: "p",
+	x := mirror.OwnApplication{Namespace: "gitops", Name: "x", UID: "u", Project: "p",
 		RepoURL: "https://git.example.com/x", Path: "deploy", TargetRevision: "v1",
-		Sync: fleet.SyncSynced, Health: fleet.HealthHealthy, SyncedRevision: "abc",
+		Sync: mirror.SyncSynced, Health: mirror.HealthHealthy, SyncedRevision: "abc",
 		OperationPhase: "Succeeded", OperationID: "id", Message: "<b>\x00", Resources: 3}
-	y, z := fleet.OwnApplication{Namespace: "gitops", Name: "y"}, fleet.OwnApplication{
+	y, z := mirror.OwnApplication{Namespace: "gitops", Name: "y"}, mirror.OwnApplication{
 		Namespace: "team", Name: "x"}
-	check(t, k.RecordOwn(ctx, o.Lease, []fleet.OwnApplication{x, y}, false))
-	check(t, k.RecordOwn(ctx, o.Lease, []fleet.OwnApplication{
+	check(t, k.RecordOwn(ctx, o.Lease, []mirror.OwnApplication{x, y}, false))
+	check(t, k.RecordOwn(ctx, o.Lease, []mirror.OwnApplication{
 		z, {Namespace: "team", Name: "never", Gone: true}}, true))
 	want := x
 	want.Message = `<b>\x00`
-	got := k.own(fleet.Scope{}, fleet.Filter{})
+	got := k.own(view.Scope{}, view.Filter{})
 	if len(got) != 3 {
 		t.Fatalf("%+v", got)
 	}
-	if d := cmp.Diff(fleet.OwnView{Tenant: "acme", Environment: "own", Engine: "acme.own",
-		OwnApplication: want}, got[0], cmpopts.IgnoreFields(fleet.OwnView{},
+	if d := cmp.Diff(view.Own{Tenant: "acme", Environment: "own", Engine: "acme.own",
+		OwnApplication: want}, got[0], cmpopts.IgnoreFields(view.Own{},
 		"ObservedAt")); d != "" {
 		t.Error(d)
 	}
-	if got[1].Sync != fleet.SyncUnknown || got[1].Health != fleet.HealthUnknown ||
+	if got[1].Sync != mirror.SyncUnknown || got[1].Health != mirror.HealthUnknown ||
 		got[2].Namespace != "team" {
 		t.Errorf("%+v", got[1:])
 	}
 	for name, c := range map[string]struct {
-		by   fleet.Filter
+		by   view.Filter
 		want int
 	}{
-		"synced": {fleet.Filter{Sync: fleet.SyncSynced}, 1}, "unknown": {
-			fleet.Filter{Health: fleet.HealthUnknown}, 2}, "name": {fleet.Filter{Name: "x"}, 2},
-		"engine": {fleet.Filter{Engine: "acme.own"}, 3}, "environment": {
-			fleet.Filter{Environment: "edge"}, 0}, "tenant": {fleet.Filter{Tenant: "globex"}, 0},
+		"synced": {view.Filter{Sync: mirror.SyncSynced}, 1}, "unknown": {
+			view.Filter{Health: mirror.HealthUnknown}, 2}, "name": {view.Filter{Name: "x"}, 2},
+		"engine": {view.Filter{Engine: "acme.own"}, 3}, "environment": {
+			view.Filter{Environment: "edge"}, 0}, "tenant": {view.Filter{Tenant: "globex"}, 0},
 	} {
-		if got := k.own(fleet.Scope{}, c.by); len(got) != c.want {
+		if got := k.own(view.Scope{}, c.by); len(got) != c.want {
 			t.Errorf("%s: %d", name, len(got))
 		}
 	}
-	if got := k.own(fleet.Scope{Tenant: "globex"}, fleet.Filter{}); len(got) != 0 {
+	if got := k.own(view.Scope{Tenant: "globex"}, view.Filter{}); len(got) != 0 {
 		t.Errorf("another tenant sees %+v", got)
 	}
-	if got := k.own(fleet.Scope{Tenant: "acme"}, fleet.Filter{}); len(got) != 3 {
+	if got := k.own(view.Scope{Tenant: "acme"}, view.Filter{}); len(got) != 3 {
 		t.Errorf("its own tenant sees %+v", got)
 	}
 
@@ -81,7 +84,7 @@ func TestOwnApplicationsAreShownAsTheyWereTold(t *testing.T) {
 				`SELECT string_agg(xmin::text, ' ' ORDER BY namespace, name) FROM own_applications`)
 		}
 		before := versions()
-		check(t, k.RecordOwn(ctx, o.Lease, []fleet.OwnApplication{x, y}, false))
+		check(t, k.RecordOwn(ctx, o.Lease, []mirror.OwnApplication{x, y}, false))
 		if after := versions(); after != before {
 			t.Errorf("%s, then %s", before, after)
 		}
@@ -89,33 +92,33 @@ func TestOwnApplicationsAreShownAsTheyWereTold(t *testing.T) {
 	t.Run("what is gone goes", func(t *testing.T) {
 		gone := y
 		gone.Gone = true
-		check(t, k.RecordOwn(ctx, o.Lease, []fleet.OwnApplication{y, gone}, false))
-		if got := k.own(fleet.Scope{}, fleet.Filter{Name: "y"}); len(got) != 0 {
+		check(t, k.RecordOwn(ctx, o.Lease, []mirror.OwnApplication{y, gone}, false))
+		if got := k.own(view.Scope{}, view.Filter{Name: "y"}); len(got) != 0 {
 			t.Errorf("%+v", got)
 		}
 	})
 	t.Run("a new process tells all, and what it does not tell has gone", func(t *testing.T) {
 		next := k.open(a, "two")
-		check(t, k.RecordOwn(ctx, next.Lease, []fleet.OwnApplication{x}, false))
-		if got := k.own(fleet.Scope{}, fleet.Filter{}); len(got) != 2 {
+		check(t, k.RecordOwn(ctx, next.Lease, []mirror.OwnApplication{x}, false))
+		if got := k.own(view.Scope{}, view.Filter{}); len(got) != 2 {
 			t.Errorf("before it has told all: %+v", got)
 		}
-		check(t, k.RecordOwn(ctx, next.Lease, []fleet.OwnApplication{
+		check(t, k.RecordOwn(ctx, next.Lease, []mirror.OwnApplication{
 			{Namespace: "new", Name: "new"}}, true))
-		if got := k.own(fleet.Scope{}, fleet.Filter{}); len(got) != 2 || got[0].Name != "x" ||
+		if got := k.own(view.Scope{}, view.Filter{}); len(got) != 2 || got[0].Name != "x" ||
 			got[1].Name != "new" {
 			t.Errorf("after: %+v", got)
 		}
 		check(t, k.RecordOwn(ctx, next.Lease, nil, true))
-		if got := k.own(fleet.Scope{}, fleet.Filter{}); len(got) != 2 {
+		if got := k.own(view.Scope{}, view.Filter{}); len(got) != 2 {
 			t.Errorf("told once more: %+v", got)
 		}
 	})
 	t.Run("a managed cluster has none", func(t *testing.T) {
 		for _, engine := range []fleet.EngineName{acmeEdge, "far-1"} {
 			m := k.open(k.join(engine, string(engine)), "one")
-			check(t, k.RecordOwn(ctx, m.Lease, []fleet.OwnApplication{x}, true))
-			if got := k.own(fleet.Scope{}, fleet.Filter{Engine: engine}); len(got) != 0 {
+			check(t, k.RecordOwn(ctx, m.Lease, []mirror.OwnApplication{x}, true))
+			if got := k.own(view.Scope{}, view.Filter{Engine: engine}); len(got) != 0 {
 				t.Errorf("%s: %+v", engine, got)
 			}
 		}
@@ -127,29 +130,29 @@ func TestOwnApplicationsAreCapped(t *testing.T) {
 	k := newAgentKit(t)
 	ctx := t.Context()
 	o := k.open(k.join("acme.own", "o"), "one")
-	var all []fleet.OwnApplication
-	for i := range fleet.MaxOwn + 300 {
-		all = append(all, fleet.OwnApplication{Namespace: "gitops", Name: fmt.Sprintf("a%05d", i),
+	var all []mirror.OwnApplication
+	for i := range mirror.MaxOwn + 300 {
+		all = append(all, mirror.OwnApplication{Namespace: "gitops", Name: fmt.Sprintf("a%05d", i),
 			Message: strings.Repeat("x", 10_000)})
 	}
 	for part := range 11 {
 		from, to := part*500, min(len(all), (part+1)*500)
 		check(t, k.RecordOwn(ctx, o.Lease, all[from:to], part == 10))
 	}
-	expect(t, k.url, `SELECT count(*) FROM own_applications`, fleet.MaxOwn)
+	expect(t, k.url, `SELECT count(*) FROM own_applications`, mirror.MaxOwn)
 	// the last of its 512 bytes are three of …
 	expect(t, k.url, `SELECT max(length(message)) FROM own_applications`, 510)
 	all[7].Message = "known ones still change"
-	check(t, k.RecordOwn(ctx, o.Lease, []fleet.OwnApplication{all[7], all[fleet.MaxOwn+1]}, false))
+	check(t, k.RecordOwn(ctx, o.Lease, []mirror.OwnApplication{all[7], all[mirror.MaxOwn+1]}, false))
 	expect(t, k.url,
 		`SELECT count(*) FROM own_applications WHERE message = 'known ones still change'`, 1)
 	gone := all[0]
 	gone.Gone = true
-	check(t, k.RecordOwn(ctx, o.Lease, []fleet.OwnApplication{gone, all[fleet.MaxOwn+1],
-		all[fleet.MaxOwn+2]}, false))
-	expect(t, k.url, `SELECT count(*) FROM own_applications`, fleet.MaxOwn)
+	check(t, k.RecordOwn(ctx, o.Lease, []mirror.OwnApplication{gone, all[mirror.MaxOwn+1],
+		all[mirror.MaxOwn+2]}, false))
+	expect(t, k.url, `SELECT count(*) FROM own_applications`, mirror.MaxOwn)
 	expect(t, k.url, `SELECT count(*) FROM own_applications WHERE name = 'a05001'`, 1)
-	check(t, k.ReportAgent(ctx, o.Lease, fleet.AgentReport{Message: "well", Own: len(all)}))
+	check(t, k.ReportAgent(ctx, o.Lease, registry.Report{Message: "well", Own: len(all)}))
 	if v := k.view("acme.own"); v.Own != len(all) ||
 		v.Message != "well; 5300 own Applications, of which 5000 are shown" {
 		t.Errorf("%+v", v)
@@ -161,13 +164,13 @@ func TestSyncOfAnOwnApplication(t *testing.T) {
 	k := newAgentKit(t)
 	ctx := t.Context()
 	o := k.open(k.join("acme.own", "o"), "one")
-	check(t, k.RecordOwn(ctx, o.Lease, []fleet.OwnApplication{{Namespace: "gitops", Name: "x"},
+	check(t, k.RecordOwn(ctx, o.Lease, []mirror.OwnApplication{{Namespace: "gitops", Name: "x"},
 		{Namespace: "team", Name: "x"}}, true))
-	acme := fleet.Scope{Tenant: "acme"}
-	ask := fleet.SyncRequest{Tenant: "acme", Environment: "own", Namespace: "gitops",
+	acme := view.Scope{Tenant: "acme"}
+	ask := mirror.SyncRequest{Tenant: "acme", Environment: "own", Namespace: "gitops",
 		Key: fleet.ObjectKey{Name: "x"}, Revision: "v2", Prune: true}
 	got := must(k.AskSync(ctx, acme, ask, "token:acme/ci"))(t)
-	if got.ID == "" || got.State != fleet.OperationPending || got.Namespace != "gitops" ||
+	if got.ID == "" || got.State != mirror.OperationPending || got.Namespace != "gitops" ||
 		got.Key.Engine != "acme.own" || got.Revision != "v2" || !got.Prune || got.Deployment != "" {
 		t.Errorf("%+v", got)
 	}
@@ -181,39 +184,39 @@ func TestSyncOfAnOwnApplication(t *testing.T) {
 		syncs[1] != other {
 		t.Errorf("the agent is asked %+v", syncs)
 	}
-	for name, bad := range map[string]func(*fleet.SyncRequest) fleet.Scope{
-		"another tenant's scope": func(*fleet.SyncRequest) fleet.Scope {
-			return fleet.Scope{Tenant: "globex"}
+	for name, bad := range map[string]func(*mirror.SyncRequest) view.Scope{
+		"another tenant's scope": func(*mirror.SyncRequest) view.Scope {
+			return view.Scope{Tenant: "globex"}
 		},
-		"no such name": func(q *fleet.SyncRequest) fleet.Scope {
+		"no such name": func(q *mirror.SyncRequest) view.Scope {
 			q.Key.Name = "y"
 			return acme
 		},
-		"no such namespace": func(q *fleet.SyncRequest) fleet.Scope {
+		"no such namespace": func(q *mirror.SyncRequest) view.Scope {
 			q.Namespace = ""
 			return acme
 		},
-		"another environment": func(q *fleet.SyncRequest) fleet.Scope {
+		"another environment": func(q *mirror.SyncRequest) view.Scope {
 			q.Environment = "edge"
-			return fleet.Scope{}
+			return view.Scope{}
 		},
-		"another tenant": func(q *fleet.SyncRequest) fleet.Scope {
+		"another tenant": func(q *mirror.SyncRequest) view.Scope {
 			q.Tenant = "globex"
-			return fleet.Scope{}
+			return view.Scope{}
 		},
 	} {
 		q := ask
-		if _, err := k.AskSync(ctx, bad(&q), q, "eve"); !errors.Is(err, fleet.ErrNotFound) {
+		if _, err := k.AskSync(ctx, bad(&q), q, "eve"); !errors.Is(err, mirror.ErrNotFound) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	check(t, k.UpdateSync(ctx, o.Lease, got.ID, fleet.OperationSucceeded, "done"))
-	operations, _, err := k.Operations(ctx, acme, fleet.Filter{}, fleet.Page{Limit: 10})
+	check(t, k.UpdateSync(ctx, o.Lease, got.ID, mirror.OperationSucceeded, "done"))
+	operations, _, err := k.Operations(ctx, acme, view.Filter{}, view.Page{Limit: 10})
 	check(t, err)
 	ended := 0
 	for _, op := range operations {
-		if op.Kind == fleet.OperationSync && op.Subject == "acme/own: gitops/x" &&
-			op.State == fleet.OperationSucceeded && op.RequestedBy == "token:acme/ci" &&
+		if op.Kind == mirror.OperationSync && op.Subject == "acme/own: gitops/x" &&
+			op.State == mirror.OperationSucceeded && op.RequestedBy == "token:acme/ci" &&
 			op.EndedAt != nil {
 			ended++
 		}
@@ -230,17 +233,17 @@ func TestSyncOfAnOwnApplication(t *testing.T) {
 		exec(t, k.url,
 			`INSERT INTO syncs SELECT id || n, operation, engine, name || n, tenant, tenant_uid, environment, deployment, sync_run, revision, prune, state, message, namespace
 			FROM syncs, generate_series(1, 98) n WHERE id = '`+other.ID+`'`)
-		check(t, k.RecordOwn(ctx, o.Lease, []fleet.OwnApplication{
+		check(t, k.RecordOwn(ctx, o.Lease, []mirror.OwnApplication{
 			{Namespace: "gitops", Name: "more"}}, false))
 		more := ask
 		more.Key.Name = "more"
-		if _, err := k.AskSync(ctx, acme, more, "x"); !errors.Is(err, fleet.ErrTooManySyncs) {
+		if _, err := k.AskSync(ctx, acme, more, "x"); !errors.Is(err, mirror.ErrTooManySyncs) {
 			t.Errorf("one more: %v", err)
 		}
 	})
 	t.Run("they end with the autonomy of the cluster, and so does all of its own",
 		func(t *testing.T) {
-			k.record(func(r *fleet.Record) {
+			k.record(func(r *mirror.Record) {
 				r.Declarations = []fleet.Declaration{
 					edge("acme", "own", "")}
 			})
@@ -249,7 +252,7 @@ func TestSyncOfAnOwnApplication(t *testing.T) {
 				`SELECT count(*) FROM operations WHERE kind = 'Sync' AND ended_at IS NULL`,
 				0)
 			expect(t, k.url, `SELECT count(*) FROM own_applications`, 0)
-			if _, err := k.AskSync(ctx, acme, ask, "x"); !errors.Is(err, fleet.ErrNotFound) {
+			if _, err := k.AskSync(ctx, acme, ask, "x"); !errors.Is(err, mirror.ErrNotFound) {
 				t.Errorf("asked: %v", err)
 			}
 		})
@@ -260,7 +263,7 @@ func TestReportOfAnAgentIsWrittenWhenItSaysSomethingNew(t *testing.T) {
 	k := newAgentKit(t)
 	ctx := t.Context()
 	o := k.open(k.join(acmeEdge, "x"), "one")
-	report := fleet.AgentReport{Reachable: true, Message: strings.Repeat("é\x00", 2000),
+	report := registry.Report{Reachable: true, Message: strings.Repeat("é\x00", 2000),
 		ArgoCD: "v3.6.0", Version: "v1.2.0", PendingDeletions: 3, HeldDeletions: 2, Orphans: 1 << 40}
 	orphan := func(wantTold bool, want ...fleet.EnvironmentID) {
 		t.Helper()
@@ -312,12 +315,12 @@ func TestEnvironmentsWithAgentsAreNoEngines(t *testing.T) {
 	o, own := k.open(k.join(acmeEdge, "x"), "one"), k.open(k.join("acme.own", "o"), "one")
 	rows := must(k.AgentChanged(ctx, acmeEdge, 0, 10))(t)
 	check(t, k.Acknowledge(ctx, o.Lease, applied(rows[:1])))
-	check(t, k.Observe(ctx, o.Lease, []fleet.Observation{
-		{Key: rows[0].Key, Sync: fleet.SyncSynced, Health: fleet.HealthHealthy}}))
-	check(t, k.ReportAgent(ctx, o.Lease, fleet.AgentReport{Reachable: true}))
-	check(t, k.RecordOwn(ctx, own.Lease, []fleet.OwnApplication{{Namespace: "gitops", Name: "x"}},
+	check(t, k.Observe(ctx, o.Lease, []mirror.Observation{
+		{Key: rows[0].Key, Sync: mirror.SyncSynced, Health: mirror.HealthHealthy}}))
+	check(t, k.ReportAgent(ctx, o.Lease, registry.Report{Reachable: true}))
+	check(t, k.RecordOwn(ctx, own.Lease, []mirror.OwnApplication{{Namespace: "gitops", Name: "x"}},
 		true))
-	engines, _, err := k.Engines(ctx, fleet.Scope{}, fleet.Filter{}, fleet.Page{Limit: 10})
+	engines, _, err := k.Engines(ctx, view.Scope{}, view.Filter{}, view.Page{Limit: 10})
 	if err != nil || len(engines) != 2 || engines[0].Name != "eu-1" || engines[1].Name != "far-1" {
 		t.Errorf("engines %+v, %v", engines, err)
 	}
@@ -325,22 +328,22 @@ func TestEnvironmentsWithAgentsAreNoEngines(t *testing.T) {
 	if len(specs) != 2 || specs["far-1"].Connection.Agent == nil {
 		t.Errorf("specs %+v", specs)
 	}
-	environments, _, err := k.Environments(ctx, fleet.Scope{Tenant: "acme"}, fleet.Filter{},
-		fleet.Page{Limit: 10})
+	environments, _, err := k.Environments(ctx, view.Scope{Tenant: "acme"}, view.Filter{},
+		view.Page{Limit: 10})
 	check(t, err)
-	for i, want := range []fleet.EnvironmentView{
-		{Name: "edge", Agent: fleet.AgentManaged, Counts: fleet.Counts{Applications: 2, Synced: 1,
+	for i, want := range []view.Environment{
+		{Name: "edge", Agent: fleet.AgentManaged, Counts: view.Counts{Applications: 2, Synced: 1,
 			Healthy: 1}},
 		{Name: "own", Agent: fleet.AgentAutonomous, Own: 1},
-		{Name: "prod", Server: "https://prod.example.com", Counts: fleet.Counts{Applications: 2}},
+		{Name: "prod", Server: "https://prod.example.com", Counts: view.Counts{Applications: 2}},
 	} {
 		if e := environments[i]; e.Name != want.Name || e.Agent != want.Agent ||
 			e.Server != want.Server || e.Own != want.Own || e.Counts != want.Counts {
 			t.Errorf("%+v, want %+v", e, want)
 		}
 	}
-	apps, _, err := k.Applications(ctx, fleet.Scope{Tenant: "acme"}, fleet.Filter{
-		Environment: "edge", Sync: fleet.SyncSynced, Apply: fleet.ApplyApplied}, fleet.Page{
+	apps, _, err := k.Applications(ctx, view.Scope{Tenant: "acme"}, view.Filter{
+		Environment: "edge", Sync: mirror.SyncSynced, Apply: mirror.ApplyApplied}, view.Page{
 		Limit: 10})
 	if err != nil || len(apps) != 1 || apps[0].Engine != acmeEdge {
 		t.Errorf("applications %+v, %v", apps, err)
@@ -352,10 +355,10 @@ func TestListOfAgentsHasThoseThatNobodyJoinedAndThoseThatAreLeft(t *testing.T) {
 	k := newAgentKit(t)
 	ctx := t.Context()
 	k.join(acmeEdge, "x")
-	names := func(scope fleet.Scope, by fleet.Filter) string {
+	names := func(scope view.Scope, by view.Filter) string {
 		t.Helper()
 		var all []string
-		for page := (fleet.Page{Limit: 1}); ; {
+		for page := (view.Page{Limit: 1}); ; {
 			views, next, err := k.Agents(ctx, scope, by, page)
 			check(t, err)
 			for _, v := range views {
@@ -367,22 +370,22 @@ func TestListOfAgentsHasThoseThatNobodyJoinedAndThoseThatAreLeft(t *testing.T) {
 		}
 	}
 	for name, c := range map[string]struct {
-		scope fleet.Scope
-		by    fleet.Filter
+		scope view.Scope
+		by    view.Filter
 		want  string
 	}{
 		"all": {
 			want: "far-1 managed false, acme.edge managed true, acme.own autonomous false, " +
 				"globex.edge managed false"},
-		"of acme": {scope: fleet.Scope{Tenant: "acme"},
+		"of acme": {scope: view.Scope{Tenant: "acme"},
 			want: "acme.edge managed true, acme.own autonomous false"},
-		"of globex": {scope: fleet.Scope{Tenant: "globex"}, want: "globex.edge managed false"},
-		"of nobody": {scope: fleet.Scope{Tenant: "initech"}},
-		"environment": {by: fleet.Filter{Environment: "edge"},
+		"of globex": {scope: view.Scope{Tenant: "globex"}, want: "globex.edge managed false"},
+		"of nobody": {scope: view.Scope{Tenant: "initech"}},
+		"environment": {by: view.Filter{Environment: "edge"},
 			want: "acme.edge managed true, globex.edge managed false"},
-		"engine":       {by: fleet.Filter{Engine: "far-1"}, want: "far-1 managed false"},
-		"no agent's":   {by: fleet.Filter{Engine: "eu-1"}},
-		"a stranger's": {scope: fleet.Scope{Tenant: "globex"}, by: fleet.Filter{Engine: acmeEdge}},
+		"engine":       {by: view.Filter{Engine: "far-1"}, want: "far-1 managed false"},
+		"no agent's":   {by: view.Filter{Engine: "eu-1"}},
+		"a stranger's": {scope: view.Scope{Tenant: "globex"}, by: view.Filter{Engine: acmeEdge}},
 	} {
 		if got := names(c.scope, c.by); got != c.want {
 			t.Errorf("%s: %s\nwant %s", name, got, c.want)
@@ -393,17 +396,17 @@ func TestListOfAgentsHasThoseThatNobodyJoinedAndThoseThatAreLeft(t *testing.T) {
 		v.Environment != "edge" {
 		t.Errorf("%+v", v)
 	}
-	k.record(func(r *fleet.Record) {
+	k.record(func(r *mirror.Record) {
 		gone := application("acme.edge", "acme", "a", "edge", "v1")
 		gone.Unwanted = true
-		r.Rows, r.Removed = []fleet.Row{gone}, []fleet.Key{edge("acme", "edge", "").Key}
+		r.Rows, r.Removed = []mirror.Row{gone}, []fleet.Key{edge("acme", "edge", "").Key}
 	})
 	if v := k.view(acmeEdge); v.Pending != 2 || v.Lag != 2 || v.PendingDeletions != 1 ||
 		v.ID == "" {
 		t.Errorf("its declaration is gone: %+v", v)
 	}
-	if got := names(fleet.Scope{Tenant: "acme"},
-		fleet.Filter{}); got != "acme.edge managed true, acme.own autonomous false" {
+	if got := names(view.Scope{Tenant: "acme"},
+		view.Filter{}); got != "acme.edge managed true, acme.own autonomous false" {
 		t.Errorf("its declaration is gone: %s", got)
 	}
 
@@ -411,14 +414,14 @@ func TestListOfAgentsHasThoseThatNobodyJoinedAndThoseThatAreLeft(t *testing.T) {
 		tenant, name := strings.Repeat("t", 40), strings.Repeat("e", 40)
 		engine := fleet.AgentEngine(fleet.EnvironmentID{Tenant: fleet.TenantName(tenant),
 			Name: fleet.EnvironmentName(name)})
-		k.record(func(r *fleet.Record) {
+		k.record(func(r *mirror.Record) {
 			r.Declarations = []fleet.Declaration{tenantDeclaration(tenant), edge(tenant, name, "")}
 		})
-		_, plaintext, err := k.CreateAgentToken(ctx, fleet.AgentToken{
+		_, plaintext, err := k.CreateAgentToken(ctx, registry.Token{
 			Tenant: fleet.TenantName(tenant), Environment: fleet.EnvironmentName(name),
 			ExpiresAt: time.Now().Add(time.Hour)}, "")
 		check(t, err)
-		a := must(k.JoinAgent(ctx, plaintext, fleet.AgentJoin{Keys: keys("l")}))(t)
+		a := must(k.JoinAgent(ctx, plaintext, registry.Join{Keys: keys("l")}))(t)
 		if v := k.view(engine); a.Engine != engine || v.ID != a.ID ||
 			string(v.Environment) != name {
 			t.Errorf("%+v, %+v", a, v)
@@ -433,23 +436,23 @@ func TestRebuildKeepsAgents(t *testing.T) {
 	a, own := k.join(acmeEdge, "x"), k.join("acme.own", "o")
 	_, unused := k.token("globex.edge")
 	before, o := k.open(a, "one"), k.open(own, "one")
-	check(t, k.RecordOwn(ctx, o.Lease, []fleet.OwnApplication{{Namespace: "gitops", Name: "x"}},
+	check(t, k.RecordOwn(ctx, o.Lease, []mirror.OwnApplication{{Namespace: "gitops", Name: "x"}},
 		true))
-	says := fleet.AgentReport{Reachable: true, Orphans: 1, Environments: []fleet.EnvironmentID{
+	says := registry.Report{Reachable: true, Orphans: 1, Environments: []fleet.EnvironmentID{
 		{Tenant: "acme", Name: "prod"}}}
 	check(t, k.ReportAgent(ctx, before.Lease, says))
-	asked := must(k.AskSync(ctx, fleet.Scope{}, fleet.SyncRequest{
+	asked := must(k.AskSync(ctx, view.Scope{}, mirror.SyncRequest{
 		Tenant: "acme", Environment: "own", Namespace: "gitops", Key: fleet.ObjectKey{Name: "x"}},
 		"ann"))(t)
 	check(t, k.Reset(ctx))
-	if _, err := k.OpenAgent(ctx, session(a, "one")); !errors.Is(err, fleet.ErrNotFound) {
+	if _, err := k.OpenAgent(ctx, session(a, "one")); !errors.Is(err, mirror.ErrNotFound) {
 		t.Errorf("while the mirror is empty: %v", err)
 	}
 	must(k.Agent(ctx, a.ID))(t)
-	if len(k.own(fleet.Scope{}, fleet.Filter{})) != 1 || len(k.rows(acmeEdge)) != 0 {
+	if len(k.own(view.Scope{}, view.Filter{})) != 1 || len(k.rows(acmeEdge)) != 0 {
 		t.Error("the cluster's own is lost, or rows are not")
 	}
-	wordOf := func() (fleet.AgentView, bool) {
+	wordOf := func() (view.Agent, bool) {
 		t.Helper()
 		_, told, err := k.OrphanEnvironments(ctx, acmeEdge)
 		check(t, err)
@@ -461,33 +464,33 @@ func TestRebuildKeepsAgents(t *testing.T) {
 	expect(t, k.url,
 		`SELECT count(*) FROM engines WHERE engine = 'acme.edge' AND NOT reachable AND since > now() - interval '1 minute'`, 1)
 	// it is not to end: nobody else has the lease
-	if _, err := k.TakeReport(ctx, before.Lease, 1); !errors.Is(err, fleet.ErrNotFound) {
+	if _, err := k.TakeReport(ctx, before.Lease, 1); !errors.Is(err, mirror.ErrNotFound) {
 		t.Errorf("a report of before: %v", err)
 	}
 	k.reconciler, k.revisions = hold(t, k.Store, "reconciler"), 0
-	k.record(func(r *fleet.Record) {
+	k.record(func(r *mirror.Record) {
 		r.Declarations = []fleet.Declaration{tenantDeclaration("acme"), tenantDeclaration("globex"),
 			edge("acme", "edge", ""), edge("acme", "own", fleet.AgentAutonomous),
 			edge("globex", "edge", "")}
-		r.Rows = []fleet.Row{application("acme.edge", "acme", "a", "edge", "v1")}
+		r.Rows = []mirror.Row{application("acme.edge", "acme", "a", "edge", "v1")}
 	})
 	after := k.open(a, "one")
 	if after.Lease.Epoch <= before.Lease.Epoch || after.Generation <= before.Generation ||
 		len(k.rows(acmeEdge)) != 1 {
 		t.Errorf("before %+v, after %+v", before, after)
 	}
-	if err := k.ReportAgent(ctx, before.Lease, says); !errors.Is(err, fleet.ErrFenced) {
+	if err := k.ReportAgent(ctx, before.Lease, says); !errors.Is(err, mirror.ErrFenced) {
 		t.Errorf("what it says of the old mirror is taken: %v", err)
 	}
 	check(t, k.ReportAgent(ctx, after.Lease, says))
 	if v, told := wordOf(); !v.Reachable || v.Orphans != 1 || !told {
 		t.Errorf("of the new one: %+v", v)
 	}
-	must(k.JoinAgent(ctx, unused, fleet.AgentJoin{Keys: keys("g")}))(t)
+	must(k.JoinAgent(ctx, unused, registry.Join{Keys: keys("g")}))(t)
 	if syncs := must(k.AgentSyncs(ctx, "acme.own"))(t); len(syncs) != 1 || syncs[0].ID != asked.ID {
 		t.Errorf("syncs %+v", syncs)
 	}
-	if got := k.own(fleet.Scope{}, fleet.Filter{}); len(got) != 1 {
+	if got := k.own(view.Scope{}, view.Filter{}); len(got) != 1 {
 		t.Errorf("own applications %+v", got)
 	}
 }

@@ -9,17 +9,19 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/agent/registry"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 // TakeReport checks, before a report is applied, that the lease holds and that the report is newer
-// than the last one that was taken: fleet.ErrFenced, fleet.ErrReplayed when it is not, and
-// fleet.ErrNotFound when the lease was taken away and nobody has it, as when the mirror is rebuilt
+// than the last one that was taken: mirror.ErrFenced, registry.ErrReplayed when it is not, and
+// mirror.ErrNotFound when the lease was taken away and nobody has it, as when the mirror is rebuilt
 // or the declaration has changed, or the database went back to before it was given: the same
-// process may have it again. last is the number of that one, also with fleet.ErrReplayed. It writes
+// process may have it again. last is the number of that one, also with registry.ErrReplayed. It writes
 // nothing: a report is counted by ReportTaken, after all of its parts were applied. One whose
 // replica died in between is sent again and applied again, and each part has one effect however
 // often it comes, while one that was counted before it was applied would be lost.
-func (s *Store) TakeReport(ctx context.Context, lease fleet.Lease, seq int64) (last int64,
+func (s *Store) TakeReport(ctx context.Context, lease mirror.Lease, seq int64) (last int64,
 	err error) {
 	free := false
 	err = s.again(ctx, func() error {
@@ -31,18 +33,18 @@ func (s *Store) TakeReport(ctx context.Context, lease fleet.Lease, seq int64) (l
 	})
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
-		err = fleet.ErrFenced
+		err = mirror.ErrFenced
 	case err == nil && free:
-		err = fleet.ErrNotFound
+		err = mirror.ErrNotFound
 	case err == nil && seq <= last:
-		err = fleet.ErrReplayed
+		err = registry.ErrReplayed
 	}
 	return last, wrap(err, "report %d under lease %s", seq, lease.Name)
 }
 
 // ReportTaken keeps that a report and all before it were applied. A lower number than the last
-// changes nothing. fleet.ErrFenced when the lease has passed on.
-func (s *Store) ReportTaken(ctx context.Context, lease fleet.Lease, seq int64) error {
+// changes nothing. mirror.ErrFenced when the lease has passed on.
+func (s *Store) ReportTaken(ctx context.Context, lease mirror.Lease, seq int64) error {
 	err := s.atomically(ctx, func(b *pgx.Batch) {
 		fenceEngine(b, lease)
 		b.Queue(`UPDATE agents SET report_seq = $2 WHERE id = $1 AND report_seq < $2`,
@@ -52,9 +54,9 @@ func (s *Store) ReportTaken(ctx context.Context, lease fleet.Lease, seq int64) e
 }
 
 // ReportAgent takes how the agent and its Argo CD stand. What says nothing new writes nothing.
-// fleet.ErrFenced when the lease has passed on.
-func (s *Store) ReportAgent(ctx context.Context, lease fleet.Lease,
-	report fleet.AgentReport) error {
+// mirror.ErrFenced when the lease has passed on.
+func (s *Store) ReportAgent(ctx context.Context, lease mirror.Lease,
+	report registry.Report) error {
 	engine, err := leasedEngine[struct{}](lease, nil, nil)
 	if err != nil {
 		return err
@@ -98,14 +100,14 @@ func orphanEnvironments(told []fleet.EnvironmentID) []string {
 	if told == nil {
 		return nil
 	}
-	return column(told[:min(len(told), fleet.MaxOrphanEnvironments)],
+	return column(told[:min(len(told), mirror.MaxOrphanEnvironments)],
 		func(id fleet.EnvironmentID) string {
 			return text(string(id.Tenant)) + "/" + text(string(id.Name))
 		})
 }
 
 // OrphanEnvironments are those that the strays on an engine's cluster are of, as its agent last
-// said; at most fleet.MaxOrphanEnvironments. told is false when no agent has joined, or it is too
+// said; at most mirror.MaxOrphanEnvironments. told is false when no agent has joined, or it is too
 // old to tell.
 func (s *Store) OrphanEnvironments(ctx context.Context,
 	engine fleet.EngineName) (of []fleet.EnvironmentID, told bool, err error) {
@@ -136,16 +138,16 @@ func count(n int) int32 { return int32(min(max(n, 0), 1<<31-1)) }
 const maxOwnText = 512
 
 // RecordOwn takes the cluster's own Applications that are new, changed or Gone; of an environment
-// fleet.MaxOwn are kept, and others are left out. whole: every one was sent under this lease's
+// mirror.MaxOwn are kept, and others are left out. whole: every one was sent under this lease's
 // epoch by now, so that those that were not are gone. What says nothing new writes nothing. It is
-// nothing for an agent that is not autonomous. fleet.ErrFenced when the lease has passed on.
-func (s *Store) RecordOwn(ctx context.Context, lease fleet.Lease, own []fleet.OwnApplication,
+// nothing for an agent that is not autonomous. mirror.ErrFenced when the lease has passed on.
+func (s *Store) RecordOwn(ctx context.Context, lease mirror.Lease, own []mirror.OwnApplication,
 	whole bool) error {
 	engine, err := leasedEngine[struct{}](lease, nil, nil)
 	if err != nil || len(own) == 0 && !whole {
 		return err
 	}
-	var gone, there []fleet.OwnApplication
+	var gone, there []mirror.OwnApplication
 	for _, o := range newestOwn(own) {
 		if o.Gone {
 			gone = append(gone, o)
@@ -159,20 +161,20 @@ func (s *Store) RecordOwn(ctx context.Context, lease fleet.Lease, own []fleet.Ow
 			b.Queue(
 				`DELETE FROM own_applications o USING unnest($2::text[], $3::text[]) AS g (namespace, name)
 				WHERE o.engine = $1 AND o.namespace = g.namespace AND o.name = g.name`, string(engine),
-				column(gone, func(o fleet.OwnApplication) string { return ownWord(o.Namespace) }),
-				column(gone, func(o fleet.OwnApplication) string { return ownWord(o.Name) }))
+				column(gone, func(o mirror.OwnApplication) string { return ownWord(o.Namespace) }),
+				column(gone, func(o mirror.OwnApplication) string { return ownWord(o.Name) }))
 		}
 		if whole {
 			// Those that this report has are written anew below.
 			b.Queue(
 				`DELETE FROM own_applications WHERE engine = $1 AND epoch <> $2 AND (namespace, name) NOT IN (SELECT * FROM unnest($3::text[], $4::text[]))`,
 				string(engine), lease.Epoch,
-				column(there, func(o fleet.OwnApplication) string { return ownWord(o.Namespace) }),
-				column(there, func(o fleet.OwnApplication) string { return ownWord(o.Name) }))
+				column(there, func(o mirror.OwnApplication) string { return ownWord(o.Namespace) }),
+				column(there, func(o mirror.OwnApplication) string { return ownWord(o.Name) }))
 		}
 		if len(there) > 0 {
 			b.Queue(sqlRecordOwn,
-				append([]any{text(holdingAgent(lease)), lease.Epoch, fleet.MaxOwn},
+				append([]any{text(holdingAgent(lease)), lease.Epoch, mirror.MaxOwn},
 					ownColumns(there)...)...)
 		}
 	})
@@ -204,36 +206,36 @@ const sqlOwnNews = `(o.uid, o.project, o.repo_url, o.path, o.target_revision, o.
 	<> (excluded.uid, excluded.project, excluded.repo_url, excluded.path, excluded.target_revision, excluded.sync, excluded.health, excluded.synced_revision,
 		excluded.operation_phase, excluded.operation_id, excluded.message, excluded.resources)`
 
-func ownColumns(own []fleet.OwnApplication) []any {
-	of := func(value func(fleet.OwnApplication) string) []string {
-		return column(own, func(o fleet.OwnApplication) string { return ownWord(value(o)) })
+func ownColumns(own []mirror.OwnApplication) []any {
+	of := func(value func(mirror.OwnApplication) string) []string {
+		return column(own, func(o mirror.OwnApplication) string { return ownWord(value(o)) })
 	}
 	return []any{
-		of(func(o fleet.OwnApplication) string { return o.Namespace }),
-		of(func(o fleet.OwnApplication) string { return o.Name }),
-		of(func(o fleet.OwnApplication) string { return o.UID }),
-		of(func(o fleet.OwnApplication) string { return o.Project }),
-		of(func(o fleet.OwnApplication) string { return o.RepoURL }),
-		of(func(o fleet.OwnApplication) string { return o.Path }),
-		of(func(o fleet.OwnApplication) string { return o.TargetRevision }),
-		of(func(o fleet.OwnApplication) string {
-			return string(cmp.Or(o.Sync, fleet.SyncUnknown))
+		of(func(o mirror.OwnApplication) string { return o.Namespace }),
+		of(func(o mirror.OwnApplication) string { return o.Name }),
+		of(func(o mirror.OwnApplication) string { return o.UID }),
+		of(func(o mirror.OwnApplication) string { return o.Project }),
+		of(func(o mirror.OwnApplication) string { return o.RepoURL }),
+		of(func(o mirror.OwnApplication) string { return o.Path }),
+		of(func(o mirror.OwnApplication) string { return o.TargetRevision }),
+		of(func(o mirror.OwnApplication) string {
+			return string(cmp.Or(o.Sync, mirror.SyncUnknown))
 		}),
-		of(func(o fleet.OwnApplication) string {
-			return string(cmp.Or(o.Health, fleet.HealthUnknown))
+		of(func(o mirror.OwnApplication) string {
+			return string(cmp.Or(o.Health, mirror.HealthUnknown))
 		}),
-		of(func(o fleet.OwnApplication) string { return o.SyncedRevision }),
-		of(func(o fleet.OwnApplication) string { return o.OperationPhase }),
-		of(func(o fleet.OwnApplication) string { return o.OperationID }),
-		of(func(o fleet.OwnApplication) string { return o.Message }),
-		column(own, func(o fleet.OwnApplication) int32 { return count(o.Resources) }),
+		of(func(o mirror.OwnApplication) string { return o.SyncedRevision }),
+		of(func(o mirror.OwnApplication) string { return o.OperationPhase }),
+		of(func(o mirror.OwnApplication) string { return o.OperationID }),
+		of(func(o mirror.OwnApplication) string { return o.Message }),
+		column(own, func(o mirror.OwnApplication) int32 { return count(o.Resources) }),
 	}
 }
 
 func ownWord(s string) string { return cut(text(s), maxOwnText) }
 
-func newestOwn(own []fleet.OwnApplication) []fleet.OwnApplication {
-	return newest(own, func(o fleet.OwnApplication) fleet.ObjectKey {
+func newestOwn(own []mirror.OwnApplication) []mirror.OwnApplication {
+	return newest(own, func(o mirror.OwnApplication) fleet.ObjectKey {
 		return fleet.ObjectKey{Engine: fleet.EngineName(ownWord(o.Namespace)),
 			Name: ownWord(o.Name)}
 	})

@@ -8,13 +8,15 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/agent/registry"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 // forAgent runs reads of one moment for the agent of an engine, as argosy_agent with the engine set
 // for this transaction alone: whatever f asks for, the database answers with rows of that engine
 // only. See agent_scope in migrations/00005_agents.sql. declared: the engine is declared as reached
 // by an agent; otherwise only what asks for a removal is the agent's. seq is the newest row's
-// number in that moment. fleet.ErrNotFound when neither a live identity nor a token of the older
+// number in that moment. mirror.ErrNotFound when neither a live identity nor a token of the older
 // route is the engine's, or others serve it by now.
 func (s *Store) forAgent(ctx context.Context, engine fleet.EngineName,
 	f func(tx pgx.Tx, declared bool, seq int64) error) error {
@@ -36,7 +38,7 @@ func (s *Store) forAgent(ctx context.Context, engine fleet.EngineName,
 			return err
 		}
 		if word == "" {
-			return fleet.ErrNotFound
+			return mirror.ErrNotFound
 		}
 		return f(tx, word == standDeclared, seq)
 	})
@@ -45,9 +47,9 @@ func (s *Store) forAgent(ctx context.Context, engine fleet.EngineName,
 // AgentRows visits every row of the engine as it stood at one moment, by number, and returns the
 // cursor from which AgentChanged goes on. A database connection is held meanwhile: visit collects,
 // and waits for nobody. Once the declaration is gone, or no longer says agent, only rows that ask
-// for a removal are left. fleet.ErrNotFound when no agent serves the engine.
+// for a removal are left. mirror.ErrNotFound when no agent serves the engine.
 func (s *Store) AgentRows(ctx context.Context, engine fleet.EngineName,
-	visit func(fleet.Row) error) (int64, error) {
+	visit func(mirror.Row) error) (int64, error) {
 	var cursor int64
 	err := s.forAgent(patient(ctx, longPatience), engine,
 		func(tx pgx.Tx, declared bool, seq int64) error {
@@ -79,7 +81,7 @@ const sqlOfAgent = `WHERE d.engine = $1 AND ($2 OR d.absent)`
 
 // AgentChanged are the engine's rows above after, by number, at most limit; otherwise as AgentRows.
 func (s *Store) AgentChanged(ctx context.Context, engine fleet.EngineName, after int64,
-	limit int) ([]fleet.Row, error) {
+	limit int) ([]mirror.Row, error) {
 	rows, err := agentRead(ctx, s, engine, scanRow, func(declared bool) (string, []any) {
 		return `SELECT ` + rowColumns + fromRows + sqlOfAgent +
 			` AND d.seq > $3 ORDER BY d.seq LIMIT $4`, []any{string(engine), declared, after, limit}
@@ -89,7 +91,7 @@ func (s *Store) AgentChanged(ctx context.Context, engine fleet.EngineName, after
 
 // AgentCredentialRows are the engine's rows that need the tenant's secret; otherwise as AgentRows.
 func (s *Store) AgentCredentialRows(ctx context.Context, engine fleet.EngineName,
-	tenant fleet.TenantName, secret string) ([]fleet.Row, error) {
+	tenant fleet.TenantName, secret string) ([]mirror.Row, error) {
 	rows, err := agentRead(ctx, s, engine, scanRow, func(declared bool) (string, []any) {
 		return `SELECT ` + rowColumns + fromRows + sqlOfAgent +
 				` AND d.credential_tenant = $3 AND d.credential_name = $4 ORDER BY d.seq`,
@@ -101,7 +103,7 @@ func (s *Store) AgentCredentialRows(ctx context.Context, engine fleet.EngineName
 
 // AgentSyncs are the engine's syncs that have not ended, oldest first; none once the engine is no
 // longer declared. Otherwise as AgentRows.
-func (s *Store) AgentSyncs(ctx context.Context, engine fleet.EngineName) ([]fleet.SyncRequest,
+func (s *Store) AgentSyncs(ctx context.Context, engine fleet.EngineName) ([]mirror.SyncRequest,
 	error) {
 	all, err := agentRead(ctx, s, engine, scanSync, func(declared bool) (string, []any) {
 		return sqlOpenSyncs + ` AND $2 ORDER BY operation`, []any{string(engine), declared}
@@ -129,18 +131,18 @@ func agentRead[T any](ctx context.Context, s *Store, engine fleet.EngineName, sc
 // costs what has changed. A negative after begins with now, and the zero time two minutes ago.
 // Moments overlap by two minutes, because a transaction is seen when it ends and bears the time
 // when it wrote: an identity that ended, or a declaration that changed, may be told twice.
-func (s *Store) AgentNews(ctx context.Context, after int64, since time.Time) (fleet.AgentNews,
+func (s *Store) AgentNews(ctx context.Context, after int64, since time.Time) (registry.News,
 	error) {
-	var n fleet.AgentNews
+	var n registry.News
 	err := s.again(ctx, func() error {
 		var changed []string
 		var generations []int64
 		err := s.read.QueryRow(ctx, sqlAgentNews, after, moment(since)).Scan(&n.Seq, &n.Now,
 			&n.Rows, &n.Syncs, &n.Ended, &changed, &generations,
 			&n.Life, &n.Confirmed)
-		n.Changed = make([]fleet.AgentChange, len(changed))
+		n.Changed = make([]registry.Change, len(changed))
 		for i, id := range changed {
-			n.Changed[i] = fleet.AgentChange{Agent: id, Generation: generations[i]}
+			n.Changed[i] = registry.Change{Agent: id, Generation: generations[i]}
 		}
 		return err
 	})

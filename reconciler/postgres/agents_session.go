@@ -12,7 +12,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/agent/registry"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 const (
@@ -37,18 +38,18 @@ const (
 // OpenAgent begins a session: it takes the engine's lease for the process (with a higher epoch if
 // another had it or the floor demands it; who comes back keeps what it had, unless that was given
 // in another incarnation of the database and the rows are confirmed by now), and keeps that the
-// agent is connected to the replica. fleet.ErrCloned: processes have come back in turn, and the
-// identity is refused from now on. fleet.ErrNotFound: nothing is declared for the agent and nothing
-// is left to remove, or the mirror is being rebuilt; it is to try again later. fleet.ErrReplayed: a
-// session was opened with its Proof before. fleet.ErrAgentBusy: the agent has opened 200 in three
+// agent is connected to the replica. registry.ErrCloned: processes have come back in turn, and the
+// identity is refused from now on. mirror.ErrNotFound: nothing is declared for the agent and nothing
+// is left to remove, or the mirror is being rebuilt; it is to try again later. registry.ErrReplayed: a
+// session was opened with its Proof before. registry.ErrBusy: the agent has opened 200 in three
 // minutes. Otherwise as Agent. It waits for writes that are under way with the lease.
-func (s *Store) OpenAgent(ctx context.Context, session fleet.AgentSession) (fleet.AgentOpening,
+func (s *Store) OpenAgent(ctx context.Context, session registry.Session) (registry.Opening,
 	error) {
 	if err := checkSession(session); err != nil {
-		return fleet.AgentOpening{}, fmt.Errorf("open a session of agent %s: %w", session.Agent,
+		return registry.Opening{}, fmt.Errorf("open a session of agent %s: %w", session.Agent,
 			err)
 	}
-	var o fleet.AgentOpening
+	var o registry.Opening
 	var cloned bool
 	call := rand.Text()
 	err := s.transact(ctx, func(tx pgx.Tx) (err error) {
@@ -57,16 +58,16 @@ func (s *Store) OpenAgent(ctx context.Context, session fleet.AgentSession) (flee
 	})
 	if err == nil && cloned {
 		s.decided(ctx, "")
-		err = fleet.ErrCloned
+		err = registry.ErrCloned
 	}
 	if err != nil {
-		return fleet.AgentOpening{Agent: o.Agent}, fmt.Errorf("open a session of agent %s: %w",
+		return registry.Opening{Agent: o.Agent}, fmt.Errorf("open a session of agent %s: %w",
 			session.Agent, err)
 	}
 	return o, nil
 }
 
-func checkSession(session fleet.AgentSession) error {
+func checkSession(session registry.Session) error {
 	switch {
 	case session.Instance == "" || len(session.Instance) > maxInstance ||
 		text(session.Instance) != session.Instance:
@@ -85,8 +86,8 @@ func checkSession(session fleet.AgentSession) error {
 	return nil
 }
 
-func openAgent(ctx context.Context, tx pgx.Tx, session fleet.AgentSession,
-	call string) (o fleet.AgentOpening, cloned bool, err error) {
+func openAgent(ctx context.Context, tx pgx.Tx, session registry.Session,
+	call string) (o registry.Opening, cloned bool, err error) {
 	if o.Agent, err = agentNamed(ctx, tx, session.Agent, ""); err != nil {
 		return o, false, err
 	}
@@ -146,7 +147,7 @@ func openAgent(ctx context.Context, tx pgx.Tx, session fleet.AgentSession,
 
 // placeOf is where the agent works: as declared, or, while there is something left to remove, as it
 // last was.
-func placeOf(ctx context.Context, tx pgx.Tx, a fleet.Agent) (agentStand, error) {
+func placeOf(ctx context.Context, tx pgx.Tx, a registry.Agent) (agentStand, error) {
 	stand, err := readStand(ctx, tx, a.Tenant, agentName(a))
 	if err != nil || stand.word == standDeclared {
 		return stand, err
@@ -156,13 +157,13 @@ func placeOf(ctx context.Context, tx pgx.Tx, a fleet.Agent) (agentStand, error) 
 		SELECT a.argocd_namespace, a.installation_id, a.mode, EXISTS (SELECT FROM desired d WHERE d.engine = a.engine) FROM agents a WHERE a.id = $1`, a.ID).
 		Scan(&stand.argocd.Namespace, &stand.argocd.InstallationID, &stand.mode, &left)
 	if err == nil && (stand.word != standRemoving || !left) {
-		err = fleet.ErrNotFound
+		err = mirror.ErrNotFound
 	}
 	return stand, err
 }
 
 // agentName is the name of the declaration behind an agent.
-func agentName(a fleet.Agent) string {
+func agentName(a registry.Agent) string {
 	if a.Tenant == "" {
 		return string(a.Engine)
 	}
@@ -173,7 +174,7 @@ func agentName(a fleet.Agent) string {
 func agentHolder(id, instance string) string { return "agent/" + id + "/" + instance }
 
 // holdingAgent is the agent that holds the lease; "" when another does.
-func holdingAgent(l fleet.Lease) string {
+func holdingAgent(l mirror.Lease) string {
 	rest, ok := strings.CutPrefix(l.Holder, "agent/")
 	id, _, both := strings.Cut(rest, "/")
 	if !ok || !both {
@@ -184,7 +185,7 @@ func holdingAgent(l fleet.Lease) string {
 
 // lockLease locks the lease of that name, made if there is none. Its Life is the database's
 // incarnation; life is the one in which its epoch was given, "" where that is not known.
-func lockLease(ctx context.Context, tx pgx.Tx, name string) (l fleet.Lease, life string,
+func lockLease(ctx context.Context, tx pgx.Tx, name string) (l mirror.Lease, life string,
 	err error) {
 	if _, err := tx.Exec(ctx, `
 		INSERT INTO leases (name, holder, epoch, expires_at) VALUES ($1, '', 0, '-infinity') ON CONFLICT (name) DO NOTHING`, name); err != nil {
@@ -199,8 +200,8 @@ func lockLease(ctx context.Context, tx pgx.Tx, name string) (l fleet.Lease, life
 
 // takeLease gives a locked lease to the holder, for good: it passes on when another process opens a
 // session, and costs no renewal. life is the incarnation that what the holder knows of rows is of.
-func takeLease(ctx context.Context, tx pgx.Tx, l fleet.Lease, holder string, floor int64,
-	life string) (fleet.Lease, error) {
+func takeLease(ctx context.Context, tx pgx.Tx, l mirror.Lease, holder string, floor int64,
+	life string) (mirror.Lease, error) {
 	epoch := l.Epoch
 	if l.Holder != holder {
 		epoch++
@@ -246,9 +247,9 @@ func (h *history) show(proof, call string) error {
 	maps.DeleteFunc(h.proofs, func(_ string, s shown) bool { return !h.now.Before(s.Until) })
 	switch before, seen := h.proofs[proof]; {
 	case seen && before.Call != call:
-		return fleet.ErrReplayed
+		return registry.ErrReplayed
 	case len(h.proofs) >= maxProofs && !seen:
-		return fleet.ErrAgentBusy
+		return registry.ErrBusy
 	}
 	h.proofs[proof] = shown{Until: h.now.Add(proofTime), Call: call}
 	return nil
@@ -291,7 +292,7 @@ func turned(turns []turn, mine turn) ([]turn, bool) {
 
 // CloseAgent keeps that the session has ended. A newer one (Opening), or one on another replica, is
 // left alone.
-func (s *Store) CloseAgent(ctx context.Context, session fleet.AgentSession) error {
+func (s *Store) CloseAgent(ctx context.Context, session registry.Session) error {
 	err := s.again(ctx, func() error {
 		_, err := s.work.Exec(ctx, `
 			UPDATE agents SET connected_to = '', seen_at = clock_timestamp() WHERE id = $1 AND opening = $2 AND connected_to = $3`,

@@ -12,6 +12,9 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/agent/registry"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 	"argosy.dev/argosy/reconciler/postgres"
 )
 
@@ -40,14 +43,14 @@ func TestSessionTakesTheLeaseOfItsEngine(t *testing.T) {
 	}
 	for what, err := range map[string]error{
 		"Acknowledge": k.Acknowledge(ctx, first.Lease, applied(rows)),
-		"Observe":     k.Observe(ctx, first.Lease, []fleet.Observation{{Key: rows[0].Key}}),
-		"UpdateSync":  k.UpdateSync(ctx, first.Lease, "x", fleet.OperationFailed, ""),
-		"ReportAgent": k.ReportAgent(ctx, first.Lease, fleet.AgentReport{}),
+		"Observe":     k.Observe(ctx, first.Lease, []mirror.Observation{{Key: rows[0].Key}}),
+		"UpdateSync":  k.UpdateSync(ctx, first.Lease, "x", mirror.OperationFailed, ""),
+		"ReportAgent": k.ReportAgent(ctx, first.Lease, registry.Report{}),
 		"RecordOwn":   k.RecordOwn(ctx, first.Lease, nil, true),
 		"TakeReport":  func() error { _, err := k.TakeReport(ctx, first.Lease, 1); return err }(),
 		"ReportTaken": k.ReportTaken(ctx, first.Lease, 1),
 	} {
-		if !errors.Is(err, fleet.ErrFenced) {
+		if !errors.Is(err, mirror.ErrFenced) {
 			t.Errorf("%s of the process before: %v", what, err)
 		}
 	}
@@ -82,8 +85,8 @@ func TestSessionTakesTheLeaseOfItsEngine(t *testing.T) {
 			o.ArgoCD != (fleet.ArgoCDInstance{Namespace: "argocd-far-1", InstallationID: "far-1"}) {
 			t.Errorf("%+v", o)
 		}
-		if err := k.Acknowledge(ctx, worker, []fleet.Ack{
-			{Key: fleet.ObjectKey{Engine: "far-1"}}}); !errors.Is(err, fleet.ErrFenced) {
+		if err := k.Acknowledge(ctx, worker, []mirror.Ack{
+			{Key: fleet.ObjectKey{Engine: "far-1"}}}); !errors.Is(err, mirror.ErrFenced) {
 			t.Errorf("the worker: %v", err)
 		}
 	})
@@ -116,7 +119,7 @@ func TestCase40RevokedAgentIsOver(t *testing.T) {
 		o.Lease.Epoch)
 	check(t, err)
 	revoked := make(chan error, 1)
-	go func() { revoked <- k.RevokeAgent(ctx, fleet.Scope{Tenant: "acme"}, acmeEdge, "ann") }()
+	go func() { revoked <- k.RevokeAgent(ctx, view.Scope{Tenant: "acme"}, acmeEdge, "ann") }()
 	until(t, "the revocation to wait", func() bool {
 		return one[bool](t, k.url,
 			`SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')`)
@@ -127,29 +130,29 @@ func TestCase40RevokedAgentIsOver(t *testing.T) {
 
 	again := open(t, k.url) // and after a restart
 	for _, s := range []interface {
-		Agent(context.Context, string) (fleet.Agent, error)
-		AccessAgent(context.Context, [32]byte) (fleet.Agent, error)
-		OpenAgent(context.Context, fleet.AgentSession) (fleet.AgentOpening, error)
-		ReportAgent(context.Context, fleet.Lease, fleet.AgentReport) error
-		RotateAgent(context.Context, string, string, fleet.AgentKeys) (fleet.Agent, error)
-		AgentNews(context.Context, int64, time.Time) (fleet.AgentNews, error)
+		Agent(context.Context, string) (registry.Agent, error)
+		AccessAgent(context.Context, [32]byte) (registry.Agent, error)
+		OpenAgent(context.Context, registry.Session) (registry.Opening, error)
+		ReportAgent(context.Context, mirror.Lease, registry.Report) error
+		RotateAgent(context.Context, string, string, registry.Keys) (registry.Agent, error)
+		AgentNews(context.Context, int64, time.Time) (registry.News, error)
 	}{k.Store, other, again} {
-		if got, err := s.Agent(ctx, a.ID); !errors.Is(err, fleet.ErrAgentRevoked) ||
+		if got, err := s.Agent(ctx, a.ID); !errors.Is(err, registry.ErrRevoked) ||
 			got.Keys.Thumb() != a.Keys.Thumb() {
 			t.Errorf("%+v, %v", got, err)
 		}
-		if _, err := s.AccessAgent(ctx, hash); !errors.Is(err, fleet.ErrNotFound) {
+		if _, err := s.AccessAgent(ctx, hash); !errors.Is(err, mirror.ErrNotFound) {
 			t.Errorf("its access token: %v", err)
 		}
-		if _, err := s.OpenAgent(ctx, session(a, "one")); !errors.Is(err, fleet.ErrAgentRevoked) {
+		if _, err := s.OpenAgent(ctx, session(a, "one")); !errors.Is(err, registry.ErrRevoked) {
 			t.Errorf("a session: %v", err)
 		}
-		if err := s.ReportAgent(ctx, o.Lease, fleet.AgentReport{}); !errors.Is(err,
-			fleet.ErrFenced) {
+		if err := s.ReportAgent(ctx, o.Lease, registry.Report{}); !errors.Is(err,
+			mirror.ErrFenced) {
 			t.Errorf("a report: %v", err)
 		}
 		if _, err := s.RotateAgent(ctx, a.ID, a.Keys.Thumb(), keys("y")); !errors.Is(err,
-			fleet.ErrAgentRevoked) {
+			registry.ErrRevoked) {
 			t.Errorf("rotation: %v", err)
 		}
 		if news, err := s.AgentNews(ctx, -1, time.Now()); err != nil || len(news.Ended) != 1 ||
@@ -158,16 +161,16 @@ func TestCase40RevokedAgentIsOver(t *testing.T) {
 		}
 	}
 	expect(t, k.url, `SELECT count(*) FROM agent_access`, 0)
-	if err := k.RevokeAgent(ctx, fleet.Scope{}, acmeEdge, "ann"); !errors.Is(err,
-		fleet.ErrNotFound) {
+	if err := k.RevokeAgent(ctx, view.Scope{}, acmeEdge, "ann"); !errors.Is(err,
+		mirror.ErrNotFound) {
 		t.Errorf("once more: %v", err)
 	}
 	if v := k.view(acmeEdge); v.RevokedAt == nil || v.Connected || v.ID != a.ID {
 		t.Errorf("view %+v", v)
 	}
 	k.join("globex.edge", "g")
-	if err := k.RevokeAgent(ctx, fleet.Scope{Tenant: "acme"}, "globex.edge", "eve"); !errors.Is(err,
-		fleet.ErrNotFound) {
+	if err := k.RevokeAgent(ctx, view.Scope{Tenant: "acme"}, "globex.edge", "eve"); !errors.Is(err,
+		mirror.ErrNotFound) {
 		t.Errorf("another tenant's: %v", err)
 	}
 }
@@ -178,10 +181,10 @@ func TestJoiningAgainEndsTheEarlierIdentity(t *testing.T) {
 	former := k.join(acmeEdge, "x")
 	before := k.open(former, "one")
 	next := k.join(acmeEdge, "y")
-	if _, err := k.Agent(t.Context(), former.ID); !errors.Is(err, fleet.ErrAgentRevoked) {
+	if _, err := k.Agent(t.Context(), former.ID); !errors.Is(err, registry.ErrRevoked) {
 		t.Errorf("the earlier: %v", err)
 	}
-	if err := k.ReportTaken(t.Context(), before.Lease, 7); !errors.Is(err, fleet.ErrFenced) {
+	if err := k.ReportTaken(t.Context(), before.Lease, 7); !errors.Is(err, mirror.ErrFenced) {
 		t.Errorf("its report: %v", err)
 	}
 	after := k.open(next, "one")
@@ -198,19 +201,19 @@ func TestCase43ExpiredIdentityJoinsAgain(t *testing.T) {
 	k := newAgentKit(t)
 	ctx := t.Context()
 	a := k.join(acmeEdge, "x")
-	if left := time.Until(a.ExpiresAt); left < fleet.AgentLife-time.Minute ||
-		left > fleet.AgentLife+time.Minute {
+	if left := time.Until(a.ExpiresAt); left < registry.Lifetime-time.Minute ||
+		left > registry.Lifetime+time.Minute {
 		t.Errorf("lasts %s", left)
 	}
 	exec(t, k.url, `UPDATE agents SET expires_at = now() - interval '1 day'`)
-	if got, err := k.Agent(ctx, a.ID); !errors.Is(err, fleet.ErrAgentExpired) || got.ID != a.ID {
+	if got, err := k.Agent(ctx, a.ID); !errors.Is(err, registry.ErrExpired) || got.ID != a.ID {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if _, err := k.OpenAgent(ctx, session(a, "one")); !errors.Is(err, fleet.ErrAgentExpired) {
+	if _, err := k.OpenAgent(ctx, session(a, "one")); !errors.Is(err, registry.ErrExpired) {
 		t.Errorf("session: %v", err)
 	}
-	if _, err := k.AgentRows(ctx, acmeEdge, func(fleet.Row) error { return nil }); !errors.Is(err,
-		fleet.ErrNotFound) {
+	if _, err := k.AgentRows(ctx, acmeEdge, func(mirror.Row) error { return nil }); !errors.Is(err,
+		mirror.ErrNotFound) {
 		t.Errorf("rows: %v", err)
 	}
 	next := k.join(acmeEdge, "x") // with the same keys
@@ -231,15 +234,15 @@ func TestRotationSwapsTheKeysOnce(t *testing.T) {
 	for range 2 {
 		got := must(k.RotateAgent(ctx, a.ID, a.Keys.Thumb(), keys("y")))(t)
 		if got.Keys.Thumb() != keys("y").Thumb() ||
-			time.Until(got.ExpiresAt) < fleet.AgentLife-time.Minute {
+			time.Until(got.ExpiresAt) < registry.Lifetime-time.Minute {
 			t.Errorf("%+v", got)
 		}
 	}
-	if _, err := k.AccessAgent(ctx, hash); !errors.Is(err, fleet.ErrNotFound) {
+	if _, err := k.AccessAgent(ctx, hash); !errors.Is(err, mirror.ErrNotFound) {
 		t.Errorf("an access token of the keys before: %v", err)
 	}
 	if _, err := k.RotateAgent(ctx, a.ID, a.Keys.Thumb(), keys("z")); !errors.Is(err,
-		fleet.ErrReplayed) {
+		registry.ErrReplayed) {
 		t.Errorf("from the keys before to others: %v", err)
 	}
 	must(k.RotateAgent(ctx, a.ID, keys("y").Thumb(), keys("z")))(t)
@@ -257,16 +260,16 @@ func TestCase41AssertionIsGoodForOneToken(t *testing.T) {
 	check(t, k.SaveAccess(ctx, a.ID, "jti", hash("1"), time.Minute))
 	check(t, k.SaveAccess(ctx, a.ID, "jti", hash("1"), time.Minute)) // after a lost answer
 	if err := k.SaveAccess(ctx, a.ID, "jti", hash("2"), time.Minute); !errors.Is(err,
-		fleet.ErrReplayed) {
+		registry.ErrReplayed) {
 		t.Errorf("replayed: %v", err)
 	}
 	check(t, k.SaveAccess(ctx, b.ID, "jti", hash("3"), time.Minute))
 	exec(t, k.url, `UPDATE agent_access SET expires_at = now() - interval '1 second'`)
-	if _, err := k.AccessAgent(ctx, hash("1")); !errors.Is(err, fleet.ErrNotFound) {
+	if _, err := k.AccessAgent(ctx, hash("1")); !errors.Is(err, mirror.ErrNotFound) {
 		t.Errorf("after its time: %v", err)
 	}
 	if err := k.SaveAccess(ctx, a.ID, "jti", hash("4"), time.Minute); !errors.Is(err,
-		fleet.ErrReplayed) {
+		registry.ErrReplayed) {
 		t.Errorf("replayed when its token has run out: %v", err)
 	}
 	exec(t, k.url, `UPDATE agent_access SET expires_at = now() - interval '11 minutes'`)
@@ -277,7 +280,7 @@ func TestCase41AssertionIsGoodForOneToken(t *testing.T) {
 			time.Minute))
 	}
 	if err := k.SaveAccess(ctx, a.ID, "too many", hash("6"), time.Minute); !errors.Is(err,
-		fleet.ErrAgentBusy) {
+		registry.ErrBusy) {
 		t.Errorf("the 201st: %v", err)
 	}
 }
@@ -291,7 +294,7 @@ func TestCase41AProofOpensOneSession(t *testing.T) {
 	s := session(a, "one")
 	first := must(k.OpenAgent(ctx, s))(t)
 	s.Replica = "hub-2"
-	if _, err := other.OpenAgent(ctx, s); !errors.Is(err, fleet.ErrReplayed) {
+	if _, err := other.OpenAgent(ctx, s); !errors.Is(err, registry.ErrReplayed) {
 		t.Errorf("on another replica: %v", err)
 	}
 	var opened atomic.Int32
@@ -302,7 +305,7 @@ func TestCase41AProofOpensOneSession(t *testing.T) {
 			switch _, err := []*postgres.Store{k.Store, other}[i%2].OpenAgent(ctx, next); {
 			case err == nil:
 				opened.Add(1)
-			case !errors.Is(err, fleet.ErrReplayed):
+			case !errors.Is(err, registry.ErrReplayed):
 				t.Error(err)
 			}
 		})
@@ -319,13 +322,13 @@ func TestCase41AProofOpensOneSession(t *testing.T) {
 	exec(t, k.url,
 		`UPDATE agents SET proofs = (SELECT jsonb_object_agg(key, value || jsonb_build_object('until', now() + interval '1 minute')) FROM jsonb_each(proofs)) WHERE id = '`+a.ID+`'`)
 	s.Agent = a.ID
-	if _, err := other.OpenAgent(ctx, s); !errors.Is(err, fleet.ErrReplayed) {
+	if _, err := other.OpenAgent(ctx, s); !errors.Is(err, registry.ErrReplayed) {
 		t.Errorf("while it may hold: %v", err)
 	}
 	exec(t, k.url,
 		`UPDATE agents SET proofs = (SELECT jsonb_object_agg(n, jsonb_build_object('call', '', 'until', now() + CASE WHEN n < 150 THEN interval '0' ELSE interval '1 minute' END)) FROM generate_series(1, 349) n)
 		WHERE id = '`+a.ID+`'`)
-	if _, err := k.OpenAgent(ctx, session(a, "one")); !errors.Is(err, fleet.ErrAgentBusy) {
+	if _, err := k.OpenAgent(ctx, session(a, "one")); !errors.Is(err, registry.ErrBusy) {
 		t.Errorf("the 201st within three minutes: %v", err)
 	}
 	exec(t, k.url, `UPDATE agents SET proofs = proofs - '349' WHERE id = '`+a.ID+`'`)
@@ -352,8 +355,8 @@ func TestCase41LateDuplicateOfAReportOverwritesNothing(t *testing.T) {
 	part := func(report int64, message string) error {
 		lease := o.Lease
 		lease.Report = report
-		return k.Acknowledge(ctx, lease, []fleet.Ack{
-			{Key: row.Key, Seq: row.Seq, State: fleet.ApplyFailed, Message: message}})
+		return k.Acknowledge(ctx, lease, []mirror.Ack{
+			{Key: row.Key, Seq: row.Seq, State: mirror.ApplyFailed, Message: message}})
 	}
 	must(k.TakeReport(ctx, o.Lease, 7))(t) // on the replica that is slow
 	check(t, part(7, "seventh"))
@@ -362,7 +365,7 @@ func TestCase41LateDuplicateOfAReportOverwritesNothing(t *testing.T) {
 	check(t, part(8, "eighth"))
 	check(t, k.ReportTaken(ctx, o.Lease, 8))
 	for _, late := range []int64{7, 8} {
-		if err := part(late, "late"); !errors.Is(err, fleet.ErrReplayed) {
+		if err := part(late, "late"); !errors.Is(err, registry.ErrReplayed) {
 			t.Errorf("a late part of report %d: %v", late, err)
 		}
 	}
@@ -378,7 +381,7 @@ func TestCase41ReportsGoForward(t *testing.T) {
 	ctx := t.Context()
 	a := k.join(acmeEdge, "x")
 	o := k.open(a, "one")
-	take := func(l fleet.Lease, seq, last int64, want error) {
+	take := func(l mirror.Lease, seq, last int64, want error) {
 		t.Helper()
 		if got, err := k.TakeReport(ctx, l, seq); !errors.Is(err, want) || want == nil &&
 			err != nil || got != last {
@@ -388,22 +391,22 @@ func TestCase41ReportsGoForward(t *testing.T) {
 	take(o.Lease, 1, 0, nil)
 	take(o.Lease, 1, 0, nil) // the replica died before it was taken
 	check(t, k.ReportTaken(ctx, o.Lease, 1))
-	take(o.Lease, 1, 1, fleet.ErrReplayed)
-	take(o.Lease, 0, 1, fleet.ErrReplayed)
+	take(o.Lease, 1, 1, registry.ErrReplayed)
+	take(o.Lease, 0, 1, registry.ErrReplayed)
 	check(t, k.ReportTaken(ctx, o.Lease, 5))
 	check(t, k.ReportTaken(ctx, o.Lease, 3))
-	take(o.Lease, 5, 5, fleet.ErrReplayed)
+	take(o.Lease, 5, 5, registry.ErrReplayed)
 	take(o.Lease, 6, 5, nil)
 	next := k.open(a, "two")
 	if next.ReportSeq != 5 {
 		t.Errorf("opening %+v", next)
 	}
-	take(o.Lease, 6, 0, fleet.ErrFenced)
+	take(o.Lease, 6, 0, mirror.ErrFenced)
 	take(next.Lease, 6, 5, nil)
 	far := k.open(k.join("far-1", "f"), "one")
 	forged := next.Lease
 	forged.Holder = far.Lease.Holder
-	take(forged, 9, 0, fleet.ErrFenced)
+	take(forged, 9, 0, mirror.ErrFenced)
 }
 
 func TestClonedIdentityIsRefusedUntilItJoinsAgain(t *testing.T) {
@@ -414,19 +417,19 @@ func TestClonedIdentityIsRefusedUntilItJoinsAgain(t *testing.T) {
 	k.open(a, "one")
 	k.open(a, "two")
 	before := k.open(a, "one")
-	if _, err := k.OpenAgent(ctx, session(a, "two")); !errors.Is(err, fleet.ErrCloned) {
+	if _, err := k.OpenAgent(ctx, session(a, "two")); !errors.Is(err, registry.ErrCloned) {
 		t.Fatalf("to and fro: %v", err)
 	}
 	for _, instance := range []string{"one", "two", "three"} {
-		if _, err := k.OpenAgent(ctx, session(a, instance)); !errors.Is(err, fleet.ErrCloned) {
+		if _, err := k.OpenAgent(ctx, session(a, instance)); !errors.Is(err, registry.ErrCloned) {
 			t.Errorf("%s: %v", instance, err)
 		}
 	}
-	if got, err := k.Agent(ctx, a.ID); !errors.Is(err, fleet.ErrCloned) || got.ID != a.ID {
+	if got, err := k.Agent(ctx, a.ID); !errors.Is(err, registry.ErrCloned) || got.ID != a.ID {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if err := k.ReportAgent(ctx, before.Lease, fleet.AgentReport{}); !errors.Is(err,
-		fleet.ErrFenced) {
+	if err := k.ReportAgent(ctx, before.Lease, registry.Report{}); !errors.Is(err,
+		mirror.ErrFenced) {
 		t.Errorf("the session of one: %v", err)
 	}
 	if v := k.view(acmeEdge); !v.Cloned || v.RevokedAt != nil {
@@ -473,7 +476,7 @@ func TestRestartsAndRolloutsAreNoClone(t *testing.T) {
 			}
 		}
 	})
-	check(t, k.BeatReplica(t.Context(), session(fleet.Agent{}, "").Replica))
+	check(t, k.BeatReplica(t.Context(), session(registry.Agent{}, "").Replica))
 	t.Run("crashes that are noticed, and rollouts", func(t *testing.T) {
 		a := k.join(acmeEdge, "crashing")
 		for i := range 18 {
@@ -493,7 +496,7 @@ func TestRestartsAndRolloutsAreNoClone(t *testing.T) {
 			k.open(a, fmt.Sprint("ending-", i))
 		}
 		if _, err := k.OpenAgent(t.Context(), session(a, "ending-4")); !errors.Is(err,
-			fleet.ErrCloned) {
+			registry.ErrCloned) {
 			t.Errorf("%v", err)
 		}
 	})
@@ -502,7 +505,7 @@ func TestRestartsAndRolloutsAreNoClone(t *testing.T) {
 		for _, i := range []string{"1", "2", "3", "1"} {
 			k.open(a, i)
 		}
-		if _, err := k.OpenAgent(t.Context(), session(a, "2")); !errors.Is(err, fleet.ErrCloned) {
+		if _, err := k.OpenAgent(t.Context(), session(a, "2")); !errors.Is(err, registry.ErrCloned) {
 			t.Errorf("%v", err)
 		}
 	})

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/test/stack"
 )
 
@@ -15,7 +16,7 @@ func (k *agentKit) exec(sql string) {
 }
 
 // row is one row of the engine.
-func (k *agentKit) row(engine fleet.EngineName) (row fleet.Row) {
+func (k *agentKit) row(engine fleet.EngineName) (row mirror.Row) {
 	k.t.Helper()
 	rows := must(k.Changed(k.t.Context(), engine, 0, 1))(k.t)
 	return rows[0]
@@ -32,20 +33,20 @@ func TestAnAcknowledgementIsOfTheContentThatItNames(t *testing.T) {
 	k := newAgentKit(t)
 	lease := k.open(k.join(acmeEdge, "one"), "p1").Lease
 	row := k.row(acmeEdge)
-	ack := fleet.Ack{Key: row.Key, Seq: row.Seq, State: fleet.ApplyApplied,
+	ack := mirror.Ack{Key: row.Key, Seq: row.Seq, State: mirror.ApplyApplied,
 		Hash: "of what the number meant before"}
-	check(t, k.Acknowledge(t.Context(), lease, []fleet.Ack{ack}))
-	if now := k.row(acmeEdge); now.Apply != fleet.ApplyPending {
+	check(t, k.Acknowledge(t.Context(), lease, []mirror.Ack{ack}))
+	if now := k.row(acmeEdge); now.Apply != mirror.ApplyPending {
 		t.Errorf("another content is acknowledged: %s", now.Apply)
 	}
 	ack.Hash = row.Manifest.Hash
-	check(t, k.Acknowledge(t.Context(), lease, []fleet.Ack{ack}))
-	if now := k.row(acmeEdge); now.Apply != fleet.ApplyApplied {
+	check(t, k.Acknowledge(t.Context(), lease, []mirror.Ack{ack}))
+	if now := k.row(acmeEdge); now.Apply != mirror.ApplyApplied {
 		t.Errorf("its own content is not: %s", now.Apply)
 	}
 	k.exec("UPDATE desired SET absent = true")
 	ack.Removed, ack.Hash = true, "of what the number meant before"
-	check(t, k.Acknowledge(t.Context(), lease, []fleet.Ack{ack}))
+	check(t, k.Acknowledge(t.Context(), lease, []mirror.Ack{ack}))
 	if now := k.row(acmeEdge); now.Key != row.Key {
 		t.Error("a row is gone for the removal of another content")
 	}
@@ -65,10 +66,10 @@ func TestAnAgentOfAnotherIncarnationReadsItsRowsAnewOnceTheyAreConfirmed(t *test
 		t.Errorf("before the rows are confirmed: %+v", unconfirmed)
 	}
 	row := k.row(acmeEdge) // as an agent of an earlier version acknowledges: by number alone
-	check(t, k.Acknowledge(t.Context(), fleet.Lease{Name: first.Lease.Name,
+	check(t, k.Acknowledge(t.Context(), mirror.Lease{Name: first.Lease.Name,
 		Holder: first.Lease.Holder, Epoch: first.Lease.Epoch},
-		[]fleet.Ack{{Key: row.Key, Seq: row.Seq, State: fleet.ApplyApplied}}))
-	if now := k.row(acmeEdge); now.Apply != fleet.ApplyPending {
+		[]mirror.Ack{{Key: row.Key, Seq: row.Seq, State: mirror.ApplyApplied}}))
+	if now := k.row(acmeEdge); now.Apply != mirror.ApplyPending {
 		t.Errorf("a number of another incarnation is acknowledged: %s", now.Apply)
 	}
 	of := session(a, "p1")
@@ -95,7 +96,7 @@ func TestAReportUnderAnEpochThatTheDatabaseLostEndsNoAgent(t *testing.T) {
 	k.exec("UPDATE leases SET epoch = 1, holder = 'agent/" + a.ID +
 		"/p1', life = '' WHERE name = 'engine/acme.edge'; UPDATE mirror SET life = " +
 		"gen_random_uuid()")
-	if _, err := k.TakeReport(t.Context(), had, 1); !errors.Is(err, fleet.ErrNotFound) {
+	if _, err := k.TakeReport(t.Context(), had, 1); !errors.Is(err, mirror.ErrNotFound) {
 		t.Errorf("a report: %v; the agent has to open a session, not to end", err)
 	}
 	of := session(a, "p3")

@@ -12,6 +12,9 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/agent/registry"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 )
 
 // A registration token is argosy_agent_<id>_<secret>, kept as that of people is: see token.go. The
@@ -30,8 +33,8 @@ const (
 	minDistinct   = 10 // different characters of a given token: fewer are no random text
 )
 
-func scanAgentToken(row pgx.CollectableRow) (fleet.AgentToken, error) {
-	var t fleet.AgentToken
+func scanAgentToken(row pgx.CollectableRow) (registry.Token, error) {
+	var t registry.Token
 	var name string
 	err := row.Scan(&t.ID, &t.Engine, &t.Tenant, &name, &t.CreatedBy, &t.CreatedAt, &t.ExpiresAt,
 		&t.UsedAt, &t.RevokedAt, &t.Legacy)
@@ -55,10 +58,10 @@ func agentTokenID(plaintext string) string {
 // when both are empty, from CreatedBy, ExpiresAt (30 days ahead at most, 366 when Legacy) and
 // Legacy. given is the text that a person chose, 32 to 128 visible ASCII characters, for a cluster
 // that is set up by hand; "" has one made. The plaintext is returned and kept nowhere.
-// fleet.ErrNotFound when what it is for is not declared as reached by an agent; fleet.ErrUsed when
+// mirror.ErrNotFound when what it is for is not declared as reached by an agent; registry.ErrUsed when
 // the given text is a token already.
-func (s *Store) CreateAgentToken(ctx context.Context, t fleet.AgentToken,
-	given string) (fleet.AgentToken, string, error) {
+func (s *Store) CreateAgentToken(ctx context.Context, t registry.Token,
+	given string) (registry.Token, string, error) {
 	name := string(t.Environment)
 	if t.Tenant == "" && t.Environment == "" {
 		name = string(t.Engine)
@@ -78,12 +81,12 @@ func (s *Store) CreateAgentToken(ctx context.Context, t fleet.AgentToken,
 		})
 	}
 	if err != nil {
-		return fleet.AgentToken{}, "", fmt.Errorf("token for the agent of %s: %w", t.Engine, err)
+		return registry.Token{}, "", fmt.Errorf("token for the agent of %s: %w", t.Engine, err)
 	}
 	return t, plaintext, nil
 }
 
-func checkAgentToken(t fleet.AgentToken, given string) error {
+func checkAgentToken(t registry.Token, given string) error {
 	most := maxTokenLife
 	if t.Legacy {
 		most = maxLegacyLife
@@ -112,8 +115,8 @@ func checkAgentToken(t fleet.AgentToken, given string) error {
 	return nil
 }
 
-func createAgentToken(ctx context.Context, tx pgx.Tx, t fleet.AgentToken, name, plaintext string,
-	given bool) (fleet.AgentToken, error) {
+func createAgentToken(ctx context.Context, tx pgx.Tx, t registry.Token, name, plaintext string,
+	given bool) (registry.Token, error) {
 	hash := sha256.Sum256([]byte(plaintext))
 	tag, err := tx.Exec(ctx, `
 		INSERT INTO agent_tokens (id, hash, given, engine, tenant, tenant_uid, name, legacy, created_by, created_at, expires_at)
@@ -135,33 +138,33 @@ func createAgentToken(ctx context.Context, tx pgx.Tx, t fleet.AgentToken, name, 
 	case err != nil:
 		return t, err
 	case len(made) == 0:
-		return t, fleet.ErrNotFound
+		return t, mirror.ErrNotFound
 	case made[0].ID != t.ID:
-		return t, fleet.ErrUsed
+		return t, registry.ErrUsed
 	}
 	return made[0], nil
 }
 
 // ListAgentTokens match Filter.{Tenant, Engine}, newest first, those that have ended included. None
 // of them has a form of its plaintext.
-func (s *Store) ListAgentTokens(ctx context.Context, scope fleet.Scope, by fleet.Filter,
-	page fleet.Page) ([]fleet.AgentToken, string, error) {
+func (s *Store) ListAgentTokens(ctx context.Context, scope view.Scope, by view.Filter,
+	page view.Page) ([]registry.Token, string, error) {
 	f := filter{}
 	f.tenants("t.tenant", scope, by.Tenant)
 	f.equal("t.engine", string(by.Engine))
 	if scope.Tenant != "" {
 		f.and("t.tenant_uid = live_tenant(t.tenant)")
 	}
-	return list(ctx, s, scope, listing[fleet.AgentToken]{
+	return list(ctx, s, scope, listing[registry.Token]{
 		name: "agent tokens", sql: `SELECT ` + agentTokenColumns + ` FROM agent_tokens t`,
 		keys: []string{"t.id"}, newest: true, scan: scanAgentToken,
-		key: func(t fleet.AgentToken) []string { return []string{t.ID} },
+		key: func(t registry.Token) []string { return []string{t.ID} },
 	}, f, page, nil)
 }
 
 // RevokeAgentToken ends a registration token at once; what joined with it stays. One that has ended
-// stays as it is. fleet.ErrNotFound when there is none of that ID within the scope.
-func (s *Store) RevokeAgentToken(ctx context.Context, scope fleet.Scope, id, by string) error {
+// stays as it is. mirror.ErrNotFound when there is none of that ID within the scope.
+func (s *Store) RevokeAgentToken(ctx context.Context, scope view.Scope, id, by string) error {
 	err := s.transact(ctx, func(tx pgx.Tx) error {
 		f := filter{}
 		f.and("t.id = " + f.place(text(id)))
@@ -175,7 +178,7 @@ func (s *Store) RevokeAgentToken(ctx context.Context, scope fleet.Scope, id, by 
 			return err
 		}
 		if len(found) == 0 {
-			return fleet.ErrNotFound
+			return mirror.ErrNotFound
 		}
 		t := found[0]
 		if t.RevokedAt != nil {
@@ -192,21 +195,21 @@ func (s *Store) RevokeAgentToken(ctx context.Context, scope fleet.Scope, id, by 
 }
 
 // LegacyToken is the token that may read the older route of applications, until it expires or is
-// revoked, used or not; fleet.ErrNotFound for any other.
-func (s *Store) LegacyToken(ctx context.Context, plaintext string) (fleet.AgentToken, error) {
+// revoked, used or not; mirror.ErrNotFound for any other.
+func (s *Store) LegacyToken(ctx context.Context, plaintext string) (registry.Token, error) {
 	var t tokenRow
 	err := s.transact(ctx, func(tx pgx.Tx) (err error) {
 		t, err = findToken(ctx, tx, plaintext, "")
 		if err == nil && (!t.Legacy || !t.live) {
-			err = fleet.ErrNotFound
+			err = mirror.ErrNotFound
 		}
 		return err
 	})
 	if err != nil {
-		return fleet.AgentToken{}, fmt.Errorf("token of the older route: %w", err)
+		return registry.Token{}, fmt.Errorf("token of the older route: %w", err)
 	}
 	if t.Tenant != "" {
 		t.Environment = fleet.EnvironmentName(t.name)
 	}
-	return t.AgentToken, nil
+	return t.Token, nil
 }

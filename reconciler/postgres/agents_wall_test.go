@@ -13,6 +13,9 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/agent/registry"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 	"argosy.dev/argosy/reconciler/postgres"
 )
 
@@ -82,15 +85,15 @@ func TestCase65AgentSeesItsEngineOnly(t *testing.T) {
 	t.Parallel()
 	k := newAgentKit(t)
 	a, far := k.open(k.join(acmeEdge, "a"), "one"), k.open(k.join("far-1", "f"), "one")
-	for engine, lease := range map[fleet.EngineName]fleet.Lease{
+	for engine, lease := range map[fleet.EngineName]mirror.Lease{
 		acmeEdge: a.Lease, "far-1": far.Lease} {
 		rows := must(k.Changed(t.Context(), engine, 0, 100))(t)
 		check(t, k.Acknowledge(t.Context(), lease, applied(rows)))
 	}
-	k.record(func(r *fleet.Record) {
-		for _, row := range []fleet.Row{application("acme.edge", "acme", "a", "edge", "v1"),
+	k.record(func(r *mirror.Record) {
+		for _, row := range []mirror.Row{application("acme.edge", "acme", "a", "edge", "v1"),
 			application("far-1", "acme", "a", "prod", "v1")} {
-			r.Syncs = append(r.Syncs, fleet.SyncRequest{ID: "run-" + string(row.Key.Engine),
+			r.Syncs = append(r.Syncs, mirror.SyncRequest{ID: "run-" + string(row.Key.Engine),
 				Key: row.Key, Tenant: row.Tenant, Deployment: row.Deployment,
 				Environment: row.Environment, SyncRun: "run", Revision: "v1"})
 		}
@@ -226,9 +229,9 @@ func TestCase38AgentIsShownItsOwnWithEitherWall(t *testing.T) {
 		}
 		for _, engine := range []fleet.EngineName{"eu-1", "acme.own", "", "acme.edge' OR '1'='1",
 			"none"} {
-			if _, err := k.AgentRows(t.Context(), engine, func(fleet.Row) error {
+			if _, err := k.AgentRows(t.Context(), engine, func(mirror.Row) error {
 				return nil
-			}); !errors.Is(err, fleet.ErrNotFound) {
+			}); !errors.Is(err, mirror.ErrNotFound) {
 				t.Errorf("%q, wall %v: %v", engine, wall, err)
 			}
 		}
@@ -244,7 +247,7 @@ func TestCase65RowsForAgentsAreReadAsTheirRole(t *testing.T) {
 	k.join(acmeEdge, "a")
 	reads := map[string]func() error{
 		"AgentRows": func() error {
-			_, err := k.AgentRows(ctx, acmeEdge, func(fleet.Row) error { return nil })
+			_, err := k.AgentRows(ctx, acmeEdge, func(mirror.Row) error { return nil })
 			return err
 		},
 		"AgentChanged": func() error {
@@ -278,14 +281,14 @@ func TestListsOfAgentsOfATenantHoldItsOwnWithEitherWall(t *testing.T) {
 	k := newAgentKit(t)
 	ctx := t.Context()
 	o := k.open(k.join("acme.own", "o"), "one")
-	check(t, k.RecordOwn(ctx, o.Lease, []fleet.OwnApplication{{Namespace: "gitops", Name: "x"}},
+	check(t, k.RecordOwn(ctx, o.Lease, []mirror.OwnApplication{{Namespace: "gitops", Name: "x"}},
 		true))
 	k.join("globex.edge", "g")
 	k.join("far-1", "f")
 	exec(t, k.url, ownOfEveryTenant)
-	read := func(scope fleet.Scope, by fleet.Filter) string {
+	read := func(scope view.Scope, by view.Filter) string {
 		t.Helper()
-		page := fleet.Page{Limit: 100}
+		page := view.Page{Limit: 100}
 		agents, _, err := k.Agents(ctx, scope, by, page)
 		check(t, err)
 		own, _, err := k.OwnApplications(ctx, scope, by, page)
@@ -295,13 +298,13 @@ func TestListsOfAgentsOfATenantHoldItsOwnWithEitherWall(t *testing.T) {
 		return fmt.Sprintf("%d %d %d %+v %+v %+v", len(agents), len(own), len(tokens), agents, own,
 			tokens)
 	}
-	acme := fleet.Scope{Tenant: "acme"}
-	both := read(acme, fleet.Filter{})
+	acme := view.Scope{Tenant: "acme"}
+	both := read(acme, view.Filter{})
 	if !strings.HasPrefix(both, "2 2 1 ") || strings.Contains(both, "globex") ||
 		strings.Contains(both, "far-1") {
 		t.Fatalf("with both walls: %s", both)
 	}
-	if got := read(acme, fleet.Filter{Tenant: "globex"}); !strings.HasPrefix(got, "0 0 0 ") {
+	if got := read(acme, view.Filter{Tenant: "globex"}); !strings.HasPrefix(got, "0 0 0 ") {
 		t.Errorf("asked for another tenant: %s", got)
 	}
 	for _, column := range []string{"agents.sign", "agents.seal", "agents.thumb", "agents.turns",
@@ -317,7 +320,7 @@ func TestListsOfAgentsOfATenantHoldItsOwnWithEitherWall(t *testing.T) {
 		"desired", "status", "tenants"} {
 		exec(t, k.url, `ALTER TABLE `+table+` DISABLE ROW LEVEL SECURITY`)
 	}
-	if alone := read(acme, fleet.Filter{}); alone != both {
+	if alone := read(acme, view.Filter{}); alone != both {
 		t.Errorf("without the wall in the database:\n%s\nwith it:\n%s", alone, both)
 	}
 }
@@ -364,25 +367,25 @@ func TestAgentsNeedNoSuperuser(t *testing.T) {
 	rows := must(k.AgentChanged(ctx, acmeEdge, 0, 10))(t)
 	must(k.TakeReport(ctx, o.Lease, 1))(t)
 	check(t, k.Acknowledge(ctx, o.Lease, applied(rows)))
-	check(t, k.ReportAgent(ctx, o.Lease, fleet.AgentReport{Reachable: true}))
+	check(t, k.ReportAgent(ctx, o.Lease, registry.Report{Reachable: true}))
 	check(t, k.ReportTaken(ctx, o.Lease, 1))
-	check(t, k.RecordOwn(ctx, ownSession.Lease, []fleet.OwnApplication{
+	check(t, k.RecordOwn(ctx, ownSession.Lease, []mirror.OwnApplication{
 		{Namespace: "gitops", Name: "x"}}, true))
-	q := must(k.AskSync(ctx, fleet.Scope{Tenant: "acme"}, fleet.SyncRequest{
+	q := must(k.AskSync(ctx, view.Scope{Tenant: "acme"}, mirror.SyncRequest{
 		Tenant: "acme", Environment: "own", Namespace: "gitops", Key: fleet.ObjectKey{Name: "x"}},
 		"ann"))(t)
 	if syncs := must(k.AgentSyncs(ctx, "acme.own"))(t); len(syncs) != 1 {
 		t.Errorf("syncs %+v", syncs)
 	}
-	check(t, k.UpdateSync(ctx, ownSession.Lease, q.ID, fleet.OperationSucceeded, ""))
-	for scope, want := range map[fleet.Scope][3]int{{}: {4, 1, 2}, {Tenant: "acme"}: {2, 1, 2},
+	check(t, k.UpdateSync(ctx, ownSession.Lease, q.ID, mirror.OperationSucceeded, ""))
+	for scope, want := range map[view.Scope][3]int{{}: {4, 1, 2}, {Tenant: "acme"}: {2, 1, 2},
 		{Tenant: "globex"}: {1, 0, 0}} {
-		page := fleet.Page{Limit: 10}
-		agents, _, err := k.Agents(ctx, scope, fleet.Filter{}, page)
+		page := view.Page{Limit: 10}
+		agents, _, err := k.Agents(ctx, scope, view.Filter{}, page)
 		check(t, err)
-		apps, _, err := k.OwnApplications(ctx, scope, fleet.Filter{}, page)
+		apps, _, err := k.OwnApplications(ctx, scope, view.Filter{}, page)
 		check(t, err)
-		tokens, _, err := k.ListAgentTokens(ctx, scope, fleet.Filter{}, page)
+		tokens, _, err := k.ListAgentTokens(ctx, scope, view.Filter{}, page)
 		check(t, err)
 		if got := [3]int{len(agents), len(apps), len(tokens)}; got != want {
 			t.Errorf("scope %q: %v, want %v", scope.Tenant, got, want)
@@ -394,18 +397,18 @@ func TestAgentsNeedNoSuperuser(t *testing.T) {
 	if news := must(k.AgentNews(ctx, 0, time.Time{}))(t); len(news.Rows) != 1 {
 		t.Errorf("news %+v", news)
 	}
-	k.record(func(r *fleet.Record) {
+	k.record(func(r *mirror.Record) {
 		r.Removed = []fleet.Key{{Kind: fleet.KindTenant, Name: "acme"},
 			edge("acme", "edge", "").Key, edge("acme", "own", "").Key}
 	})
-	k.record(func(r *fleet.Record) {
+	k.record(func(r *mirror.Record) {
 		r.Declarations = []fleet.Declaration{tenantDeclaration("acme"), edge("acme", "edge", "")}
 	})
-	if _, err := k.Agent(ctx, a.ID); !errors.Is(err, fleet.ErrAgentRevoked) {
+	if _, err := k.Agent(ctx, a.ID); !errors.Is(err, registry.ErrRevoked) {
 		t.Errorf("of the tenant before: %v", err)
 	}
 	k.join(acmeEdge, "z")
-	check(t, k.RevokeAgent(ctx, fleet.Scope{Tenant: "acme"}, acmeEdge, "ann"))
+	check(t, k.RevokeAgent(ctx, view.Scope{Tenant: "acme"}, acmeEdge, "ann"))
 	must(k.Prune(ctx, postgres.Retention{}))(t)
 	check(t, k.Reset(ctx))
 }

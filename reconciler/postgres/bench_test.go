@@ -15,6 +15,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 	"argosy.dev/argosy/reconciler/postgres"
 	"argosy.dev/argosy/reconciler/postgres/embedded"
 )
@@ -109,17 +111,17 @@ func BenchmarkBulk(b *testing.B) {
 	conn := connect(b, own.URL)
 	defer conn.Close(context.Background())
 	revisions := 0
-	rows := func(version int) []fleet.Row {
-		all := make([]fleet.Row, n)
+	rows := func(version int) []mirror.Row {
+		all := make([]mirror.Row, n)
 		for i := range all {
 			all[i] = application("eu-1", "acme", fmt.Sprintf("d%05d", i), "prod",
 				fmt.Sprint("v", version))
 		}
 		return all
 	}
-	record := func(all []fleet.Row) speed {
+	record := func(all []mirror.Row) speed {
 		revisions++
-		r := step(revisions-1, revisions, func(r *fleet.Record) { r.Rows = all })
+		r := step(revisions-1, revisions, func(r *mirror.Record) { r.Rows = all })
 		return rate(n, func() { must(s.Record(context.Background(), lease, r))(b) })
 	}
 	empty := func() { exec(b, own.URL, `TRUNCATE desired, floor; CHECKPOINT`) }
@@ -161,20 +163,20 @@ func BenchmarkStatusStorm(b *testing.B) {
 	own := durable(b)
 	s := openWith(b, own.URL, postgres.Options{})
 	ctx := context.Background()
-	var rows []fleet.Row
+	var rows []mirror.Row
 	for i := range n {
 		rows = append(rows, application("eu-1", "acme", fmt.Sprintf("d%05d", i), "prod", "v1"))
 	}
 	must(s.Record(ctx, hold(b, s, "reconciler"),
-		step(0, 1, func(r *fleet.Record) { r.Rows = rows })))(b)
+		step(0, 1, func(r *mirror.Record) { r.Rows = rows })))(b)
 	worker := hold(b, s, "engine/eu-1")
 	storm := 0
 	observe := func() speed {
 		storm++
-		seen := make([]fleet.Observation, n)
+		seen := make([]mirror.Observation, n)
 		for i := range seen {
-			seen[i] = fleet.Observation{Key: rows[i].Key, Sync: fleet.SyncSynced,
-				Health: fleet.HealthHealthy, SyncedRevision: fmt.Sprintf("%040x", storm),
+			seen[i] = mirror.Observation{Key: rows[i].Key, Sync: mirror.SyncSynced,
+				Health: mirror.HealthHealthy, SyncedRevision: fmt.Sprintf("%040x", storm),
 				Resources: storm, ReconciledAt: time.Now()}
 		}
 		return rate(n, func() {
@@ -239,7 +241,7 @@ func BenchmarkRead(b *testing.B) {
 	url := newDatabase(b)
 	s := openWith(b, url, postgres.Options{})
 	ctx := context.Background()
-	must(s.Record(ctx, hold(b, s, "reconciler"), step(0, 1, func(r *fleet.Record) {
+	must(s.Record(ctx, hold(b, s, "reconciler"), step(0, 1, func(r *mirror.Record) {
 		for i := range n {
 			tenant, engine := fmt.Sprintf("t%02d", i%50), fmt.Sprintf("e%02d", i%20)
 			r.Declarations = append(r.Declarations,
@@ -259,67 +261,67 @@ func BenchmarkRead(b *testing.B) {
 		engine := fmt.Sprintf("e%02d", i)
 		lease := hold(b, s, "engine/"+engine)
 		rows := must(s.Changed(ctx, fleet.EngineName(engine), 0, n))(b)
-		var seen []fleet.Observation
+		var seen []mirror.Observation
 		for j, r := range rows {
-			health := fleet.HealthHealthy
+			health := mirror.HealthHealthy
 			if j == 0 {
-				health = fleet.HealthDegraded
+				health = mirror.HealthDegraded
 			}
-			seen = append(seen, fleet.Observation{Key: r.Key, Sync: fleet.SyncSynced,
+			seen = append(seen, mirror.Observation{Key: r.Key, Sync: mirror.SyncSynced,
 				Health: health})
 		}
 		check(b, s.Acknowledge(ctx, lease, applied(rows)))
 		check(b, s.Observe(ctx, lease, seen))
 	}
 	exec(b, url, `ANALYZE`)
-	all, page := fleet.Scope{}, fleet.Page{Limit: 1000}
+	all, page := view.Scope{}, view.Page{Limit: 1000}
 	for name, f := range map[string]func() error{
 		"applications/first-page": func() error {
-			_, _, err := s.Applications(ctx, all, fleet.Filter{}, page)
+			_, _, err := s.Applications(ctx, all, view.Filter{}, page)
 			return err
 		},
 		"applications/of-a-tenant": func() error {
-			_, _, err := s.Applications(ctx, fleet.Scope{Tenant: "t07"}, fleet.Filter{}, page)
+			_, _, err := s.Applications(ctx, view.Scope{Tenant: "t07"}, view.Filter{}, page)
 			return err
 		},
 		"applications/degraded": func() error {
-			_, _, err := s.Applications(ctx, all, fleet.Filter{Health: fleet.HealthDegraded}, page)
+			_, _, err := s.Applications(ctx, all, view.Filter{Health: mirror.HealthDegraded}, page)
 			return err
 		},
 		"applications/failed": func() error {
-			_, _, err := s.Applications(ctx, all, fleet.Filter{Apply: fleet.ApplyFailed}, page)
+			_, _, err := s.Applications(ctx, all, view.Filter{Apply: mirror.ApplyFailed}, page)
 			return err
 		},
 		"applications/of-engine": func() error {
-			_, _, err := s.Applications(ctx, all, fleet.Filter{Engine: "e07"}, page)
+			_, _, err := s.Applications(ctx, all, view.Filter{Engine: "e07"}, page)
 			return err
 		},
 		"applications/one": func() error {
-			_, _, err := s.Applications(ctx, all, fleet.Filter{Name: "x"}, page)
+			_, _, err := s.Applications(ctx, all, view.Filter{Name: "x"}, page)
 			return err
 		},
 		"applications/everything": func() error {
 			for p := page; ; {
-				_, next, err := s.Applications(ctx, all, fleet.Filter{}, p)
+				_, next, err := s.Applications(ctx, all, view.Filter{}, p)
 				if p.After = next; next == "" || err != nil {
 					return err
 				}
 			}
 		},
 		"tenants": func() error {
-			_, _, err := s.Tenants(ctx, all, fleet.Filter{}, page)
+			_, _, err := s.Tenants(ctx, all, view.Filter{}, page)
 			return err
 		},
 		"deployments": func() error {
-			_, _, err := s.Deployments(ctx, all, fleet.Filter{}, page)
+			_, _, err := s.Deployments(ctx, all, view.Filter{}, page)
 			return err
 		},
 		"engines": func() error {
-			_, _, err := s.Engines(ctx, all, fleet.Filter{}, page)
+			_, _, err := s.Engines(ctx, all, view.Filter{}, page)
 			return err
 		},
 		"operations": func() error {
-			_, _, err := s.Operations(ctx, all, fleet.Filter{}, page)
+			_, _, err := s.Operations(ctx, all, view.Filter{}, page)
 			return err
 		},
 		"load":   func() error { _, err := s.Load(ctx); return err },
@@ -341,8 +343,8 @@ func BenchmarkRecordOne(b *testing.B) {
 			lease := hold(b, s, "reconciler")
 			must(s.Record(context.Background(), lease, fullRecord(0, 1, n)))(b)
 			for i := 2; b.Loop(); i++ {
-				must(s.Record(context.Background(), lease, step(i-1, i, func(r *fleet.Record) {
-					r.Rows = []fleet.Row{
+				must(s.Record(context.Background(), lease, step(i-1, i, func(r *mirror.Record) {
+					r.Rows = []mirror.Row{
 						application("eu-1", "acme", "d000007", "prod", fmt.Sprint("w", i))}
 				})))(b)
 			}
@@ -364,9 +366,9 @@ func BenchmarkGrown(b *testing.B) {
 		must(s.Record(ctx, lease, fullRecord(revisions-1, revisions, n)))(b)
 		rows := must(s.Changed(ctx, "eu-1", 0, n))(b)
 		for part := range slices.Chunk(rows, 500) {
-			var seen []fleet.Observation
+			var seen []mirror.Observation
 			for _, r := range part {
-				seen = append(seen, fleet.Observation{Key: r.Key, Resources: revisions})
+				seen = append(seen, mirror.Observation{Key: r.Key, Resources: revisions})
 			}
 			check(b, s.Observe(ctx, worker, seen))
 			check(b, s.Acknowledge(ctx, worker, applied(part)))

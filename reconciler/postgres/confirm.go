@@ -5,12 +5,12 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 // Mirror is where the mirror stands now.
-func (s *Store) Mirror(ctx context.Context) (fleet.MirrorState, error) {
-	var m fleet.MirrorState
+func (s *Store) Mirror(ctx context.Context) (mirror.State, error) {
+	var m mirror.State
 	err := s.again(ctx, func() error {
 		return s.work.QueryRow(ctx,
 			`SELECT incarnation(), applied, plan, seq, wanted, confirmed FROM mirror`).
@@ -47,9 +47,9 @@ func (s *Store) BeginLife(ctx context.Context, was string) error {
 }
 
 // Confirm records that what the mirror holds, as at says, follows from the head of the config repo.
-// It is false when the mirror stands elsewhere by now. fleet.ErrFenced when the lease has passed
+// It is false when the mirror stands elsewhere by now. mirror.ErrFenced when the lease has passed
 // on.
-func (s *Store) Confirm(ctx context.Context, lease fleet.Lease, at fleet.MirrorState) (bool,
+func (s *Store) Confirm(ctx context.Context, lease mirror.Lease, at mirror.State) (bool,
 	error) {
 	confirmed := false
 	err := s.atomically(ctx, func(b *pgx.Batch) {

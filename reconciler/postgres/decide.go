@@ -9,17 +9,19 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 )
 
 // Approve releases the holds of the approval's revision: it records who did it, when and why, and
 // the reconciler acts on it. The time is the database's, as that of holds is; At is not looked at,
 // and is that time in what is returned. An approval counts for what was held before it: who
 // approves a revision again releases what has been held since then, and the audit log keeps both.
-func (s *Store) Approve(ctx context.Context, a fleet.Approval) (fleet.Approval, error) {
+func (s *Store) Approve(ctx context.Context, a mirror.Approval) (mirror.Approval, error) {
 	if err := s.again(ctx, func() error {
 		return s.control.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&a.At)
 	}); err != nil {
-		return fleet.Approval{}, wrap(err, "approve revision %s", a.Revision.Short())
+		return mirror.Approval{}, wrap(err, "approve revision %s", a.Revision.Short())
 	}
 	err := s.decide(ctx, func(tx pgx.Tx) error {
 		// Sent a second time after a lost answer, it finds its own time there.
@@ -30,12 +32,12 @@ func (s *Store) Approve(ctx context.Context, a fleet.Approval) (fleet.Approval, 
 		if err != nil || tag.RowsAffected() == 0 {
 			return err
 		}
-		return tell(ctx, tx, deed{kind: fleet.OperationApprove, subject: "revision " +
+		return tell(ctx, tx, deed{kind: mirror.OperationApprove, subject: "revision " +
 			a.Revision.Short(), revision: a.Revision, by: a.By, note: a.Note,
-			event: fleet.Event{Kind: "hold", Name: string(a.Revision), Text: "approved"}})
+			event: view.Event{Kind: "hold", Name: string(a.Revision), Text: "approved"}})
 	})
 	if err != nil {
-		return fleet.Approval{}, wrap(err, "approve revision %s", a.Revision.Short())
+		return mirror.Approval{}, wrap(err, "approve revision %s", a.Revision.Short())
 	}
 	s.decided(ctx, "")
 	return a, nil
@@ -50,20 +52,20 @@ const sqlApprovals = `
 	ORDER BY at, revision`
 
 // Approvals are the latest of each revision that something waits for, oldest first.
-func (s *Store) Approvals(ctx context.Context) ([]fleet.Approval, error) {
+func (s *Store) Approvals(ctx context.Context) ([]mirror.Approval, error) {
 	all, err := collect(ctx, s, scanApproval, sqlApprovals)
 	return all, wrap(err, "approvals")
 }
 
 // SetStop forbids writes within the stop's scope. One that is in force there already is replaced if
 // replace is set, and stays as it is otherwise. It returns the stop in force.
-func (s *Store) SetStop(ctx context.Context, stop fleet.Stop, replace bool) (fleet.Stop, error) {
-	if (stop.Scope == fleet.StopFleet) != (stop.Name == "") {
-		return fleet.Stop{},
+func (s *Store) SetStop(ctx context.Context, stop mirror.Stop, replace bool) (mirror.Stop, error) {
+	if (stop.Scope == mirror.StopFleet) != (stop.Name == "") {
+		return mirror.Stop{},
 			fmt.Errorf("stop %s %q: a stop of the fleet has no name, and any other has one",
 				stop.Scope, stop.Name)
 	}
-	var inForce fleet.Stop
+	var inForce mirror.Stop
 	err := s.decide(ctx, func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, `
 			INSERT INTO stops AS s (scope, name, by, reason, at) VALUES ($1, $2, $3, $4, coalesce($5, now()))
@@ -87,10 +89,10 @@ func (s *Store) SetStop(ctx context.Context, stop fleet.Stop, replace bool) (fle
 		if tag.RowsAffected() == 0 {
 			return nil
 		}
-		return tell(ctx, tx, stopDeed(fleet.OperationStop, stop, "stopped"))
+		return tell(ctx, tx, stopDeed(mirror.OperationStop, stop, "stopped"))
 	})
 	if err == nil {
-		s.decided(ctx, fleet.NoticeStops)
+		s.decided(ctx, mirror.NoticeStops)
 	}
 	return inForce, wrap(err, "stop %s", stopSubject(stop.Scope, stop.Name))
 }
@@ -98,7 +100,7 @@ func (s *Store) SetStop(ctx context.Context, stop fleet.Stop, replace bool) (fle
 // ClearStop ends the stop of (scope, name) if its By begins with setBy ("" always does), and
 // reports whether it ended one. With setBy "" the end is recorded even if the database knows of no
 // stop there: an engine may remember one that the database has lost.
-func (s *Store) ClearStop(ctx context.Context, scope fleet.StopScope, name, setBy, by string) (bool,
+func (s *Store) ClearStop(ctx context.Context, scope mirror.StopScope, name, setBy, by string) (bool,
 	error) {
 	ended := false
 	err := s.decide(ctx, func(tx pgx.Tx) error {
@@ -121,18 +123,18 @@ func (s *Store) ClearStop(ctx context.Context, scope fleet.StopScope, name, setB
 			return err
 		}
 		ended = true
-		return tell(ctx, tx, stopDeed(fleet.OperationResume, fleet.Stop{Scope: scope, Name: name,
+		return tell(ctx, tx, stopDeed(mirror.OperationResume, mirror.Stop{Scope: scope, Name: name,
 			By: by}, "resumed"))
 	})
 	if err == nil {
-		s.decided(ctx, fleet.NoticeStops)
+		s.decided(ctx, mirror.NoticeStops)
 	}
 	return ended, wrap(err, "resume %s", stopSubject(scope, name))
 }
 
 // RestoreStop puts a stop back, as it was set, that an engine or a replica remembers and the
 // database has lost. One that has ended since, or whose place is stopped anyhow, stays as it is.
-func (s *Store) RestoreStop(ctx context.Context, stop fleet.Stop) error {
+func (s *Store) RestoreStop(ctx context.Context, stop mirror.Stop) error {
 	restored := false
 	err := s.decide(ctx, func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, `
@@ -144,20 +146,20 @@ func (s *Store) RestoreStop(ctx context.Context, stop fleet.Stop) error {
 		if restored = err == nil && tag.RowsAffected() > 0; !restored {
 			return err
 		}
-		d := stopDeed(fleet.OperationStop, stop, "stopped")
+		d := stopDeed(mirror.OperationStop, stop, "stopped")
 		d.action = "restore stop"
 		return tell(ctx, tx, d)
 	})
 	if restored {
-		s.decided(ctx, fleet.NoticeStops)
+		s.decided(ctx, mirror.NoticeStops)
 	}
 	return wrap(err, "restore the stop of %s", stopSubject(stop.Scope, stop.Name))
 }
 
 // StopRecords are the stops in force, the fleet's first, and the ends of others, as they stood at
 // one moment.
-func (s *Store) StopRecords(ctx context.Context) (fleet.StopRecords, error) {
-	var records fleet.StopRecords
+func (s *Store) StopRecords(ctx context.Context) (mirror.StopRecords, error) {
+	var records mirror.StopRecords
 	err := s.again(ctx, func() error {
 		rows, err := s.control.Query(ctx, `
 			SELECT scope, name, by, reason, at, false FROM stops
@@ -165,13 +167,13 @@ func (s *Store) StopRecords(ctx context.Context) (fleet.StopRecords, error) {
 		if err != nil {
 			return err
 		}
-		records = fleet.StopRecords{}
-		var stop fleet.Stop
+		records = mirror.StopRecords{}
+		var stop mirror.Stop
 		var ended bool
 		_, err = pgx.ForEachRow(rows, []any{&stop.Scope, &stop.Name, &stop.By, &stop.Reason,
 			&stop.At, &ended}, func() error {
 			if ended {
-				records.Ends = append(records.Ends, fleet.StopEnd{
+				records.Ends = append(records.Ends, mirror.StopEnd{
 					Scope: stop.Scope, Name: stop.Name, By: stop.By, At: stop.At})
 			} else {
 				records.Stops = append(records.Stops, stop)
@@ -185,8 +187,8 @@ func (s *Store) StopRecords(ctx context.Context) (fleet.StopRecords, error) {
 
 // Stops are all in force, the fleet's first. With a tenant in scope: those of the fleet and of that
 // tenant.
-func (s *Store) Stops(ctx context.Context, scope fleet.Scope) ([]fleet.Stop, error) {
-	var stops []fleet.Stop
+func (s *Store) Stops(ctx context.Context, scope view.Scope) ([]mirror.Stop, error) {
+	var stops []mirror.Stop
 	err := s.withinOf(ctx, s.control, scope, func(tx pgx.Tx) (err error) {
 		stops, err = read(ctx, tx, scanStop, `
 			SELECT scope, name, by, reason, at FROM stops
@@ -196,28 +198,28 @@ func (s *Store) Stops(ctx context.Context, scope fleet.Scope) ([]fleet.Stop, err
 	return stops, wrap(err, "stops")
 }
 
-func scanStop(row pgx.CollectableRow) (fleet.Stop, error) {
-	var stop fleet.Stop
+func scanStop(row pgx.CollectableRow) (mirror.Stop, error) {
+	var stop mirror.Stop
 	err := row.Scan(&stop.Scope, &stop.Name, &stop.By, &stop.Reason, &stop.At)
 	return stop, err
 }
 
-func stopSubject(scope fleet.StopScope, name string) string {
+func stopSubject(scope mirror.StopScope, name string) string {
 	if name == "" {
 		return string(scope)
 	}
 	return string(scope) + " " + name
 }
 
-func stopDeed(kind fleet.OperationKind, stop fleet.Stop, word string) deed {
+func stopDeed(kind mirror.OperationKind, stop mirror.Stop, word string) deed {
 	d := deed{kind: kind, subject: stopSubject(stop.Scope, stop.Name), by: stop.By,
 		note:  stop.Reason,
-		event: fleet.Event{Kind: "stop", Name: stopSubject(stop.Scope, stop.Name), Text: word}}
+		event: view.Event{Kind: "stop", Name: stopSubject(stop.Scope, stop.Name), Text: word}}
 	switch stop.Scope {
-	case fleet.StopTenant:
+	case mirror.StopTenant:
 		d.tenant = fleet.TenantName(stop.Name)
 		d.event.Tenant = d.tenant
-	case fleet.StopEngine:
+	case mirror.StopEngine:
 		d.engine = fleet.EngineName(stop.Name)
 	}
 	return d
@@ -230,14 +232,14 @@ func (s *Store) decide(ctx context.Context, f func(pgx.Tx) error) error {
 
 // deed is what a person did, as it is kept: an operation, an entry of the audit log, an event.
 type deed struct {
-	kind     fleet.OperationKind // of the operation; empty: none
-	action   string              // in the audit log; empty: kind
+	kind     mirror.OperationKind // of the operation; empty: none
+	action   string               // in the audit log; empty: kind
 	subject  string
 	tenant   fleet.TenantName
 	engine   fleet.EngineName
 	revision fleet.Revision
 	by, note string
-	event    fleet.Event // none when its Kind is empty
+	event    view.Event // none when its Kind is empty
 }
 
 func tell(ctx context.Context, tx pgx.Tx, d deed) error {

@@ -7,14 +7,15 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 // ReportEngine takes how an engine stands. A report that says nothing new writes nothing.
-// fleet.ErrFenced when the lease has passed on.
-func (s *Store) ReportEngine(ctx context.Context, lease fleet.Lease,
-	report fleet.EngineReport) error {
-	engine, err := leasedEngine(lease, []fleet.EngineReport{report},
-		func(r fleet.EngineReport) fleet.ObjectKey {
+// mirror.ErrFenced when the lease has passed on.
+func (s *Store) ReportEngine(ctx context.Context, lease mirror.Lease,
+	report mirror.EngineReport) error {
+	engine, err := leasedEngine(lease, []mirror.EngineReport{report},
+		func(r mirror.EngineReport) fleet.ObjectKey {
 			return fleet.ObjectKey{Engine: r.Engine, Name: "the report"}
 		})
 	if err != nil {
@@ -37,8 +38,8 @@ func (s *Store) ReportEngine(ctx context.Context, lease fleet.Lease,
 }
 
 // SetCursor keeps the number up to which a worker has read its rows. It only ever grows.
-// fleet.ErrFenced when the lease has passed on.
-func (s *Store) SetCursor(ctx context.Context, lease fleet.Lease, cursor int64) error {
+// mirror.ErrFenced when the lease has passed on.
+func (s *Store) SetCursor(ctx context.Context, lease mirror.Lease, cursor int64) error {
 	engine, err := leasedEngine[struct{}](lease, nil, nil)
 	if err != nil {
 		return err

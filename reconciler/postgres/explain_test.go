@@ -9,7 +9,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 	"argosy.dev/argosy/reconciler/postgres"
 )
 
@@ -45,7 +47,7 @@ func (a *asked) of(t testing.TB, table string) pgx.TraceQueryStartData {
 }
 
 // explain says how the database answers, with the settings of a store, in a tenant's scope.
-func explain(t testing.TB, url string, scope fleet.Scope, d pgx.TraceQueryStartData) string {
+func explain(t testing.TB, url string, scope view.Scope, d pgx.TraceQueryStartData) string {
 	t.Helper()
 	conn := connect(t, url)
 	defer conn.Close(t.Context())
@@ -72,30 +74,30 @@ func TestPullsOfATenantAreFoundWithoutReadingOthers(t *testing.T) {
 	_, url := populated(t)
 	var seen asked
 	s := openWith(t, url, postgres.Options{Tracer: &seen})
-	check(t, s.SavePull(t.Context(), pull(1, fleet.PullOpen, "acme")))
+	check(t, s.SavePull(t.Context(), pull(1, forge.PullOpen, "acme")))
 	exec(t, url, `
 		INSERT INTO pulls (number, state, head, settled, tenants, tenant_uids, body)
 		SELECT n, 'merged', p.head, true, ARRAY['globex'], ARRAY(SELECT uid FROM tenants WHERE tenant = 'globex'), p.body
 		FROM generate_series(2, 5000) n, pulls p WHERE p.number = 1`)
-	check(t, s.SavePull(t.Context(), pull(4000, fleet.PullOpen, "", "acme", "globex")))
+	check(t, s.SavePull(t.Context(), pull(4000, forge.PullOpen, "", "acme", "globex")))
 	exec(t, url, `ANALYZE`)
-	acme, page := fleet.Scope{Tenant: "acme"}, fleet.Page{Limit: 50}
+	acme, page := view.Scope{Tenant: "acme"}, view.Page{Limit: 50}
 	for name, c := range map[string]struct {
-		scope fleet.Scope
-		by    fleet.Filter
+		scope view.Scope
+		by    view.Filter
 		want  int
 	}{
-		"as acme":         {acme, fleet.Filter{}, 2},
-		"as acme, merged": {acme, fleet.Filter{State: fleet.PullMerged}, 0},
-		"as acme, one":    {acme, fleet.Filter{Pull: 4000}, 1},
-		"of acme":         {fleet.Scope{}, fleet.Filter{Tenant: "acme"}, 2},
+		"as acme":         {acme, view.Filter{}, 2},
+		"as acme, merged": {acme, view.Filter{State: forge.PullMerged}, 0},
+		"as acme, one":    {acme, view.Filter{Pull: 4000}, 1},
+		"of acme":         {view.Scope{}, view.Filter{Tenant: "acme"}, 2},
 		"of globex, open": {
-			fleet.Scope{}, fleet.Filter{Tenant: "globex", State: fleet.PullOpen}, 1},
-		"as globex, open": {fleet.Scope{Tenant: "globex"}, fleet.Filter{
-			State: fleet.PullOpen}, 1},
-		"as globex, one page": {fleet.Scope{Tenant: "globex"}, fleet.Filter{}, 50},
-		"as globex, merged page": {fleet.Scope{Tenant: "globex"}, fleet.Filter{
-			State: fleet.PullMerged}, 50},
+			view.Scope{}, view.Filter{Tenant: "globex", State: forge.PullOpen}, 1},
+		"as globex, open": {view.Scope{Tenant: "globex"}, view.Filter{
+			State: forge.PullOpen}, 1},
+		"as globex, one page": {view.Scope{Tenant: "globex"}, view.Filter{}, 50},
+		"as globex, merged page": {view.Scope{Tenant: "globex"}, view.Filter{
+			State: forge.PullMerged}, 50},
 	} {
 		got, _, err := s.Pulls(t.Context(), c.scope, c.by, page)
 		check(t, err)
@@ -155,15 +157,15 @@ func TestUnwellApplicationsAreFoundWithoutReadingTheOthers(t *testing.T) {
 	var seen asked
 	s := openWith(t, url, postgres.Options{Tracer: &seen})
 	for _, c := range []struct {
-		by   fleet.Filter
+		by   view.Filter
 		want int
 	}{
-		{fleet.Filter{Health: fleet.HealthDegraded}, 4},
-		{fleet.Filter{Health: fleet.HealthSuspended}, 0},
-		{fleet.Filter{Health: fleet.HealthMissing}, 0},
-		{fleet.Filter{Apply: fleet.ApplyFailed}, 4}, {fleet.Filter{Apply: fleet.ApplyConflict}, 0},
+		{view.Filter{Health: mirror.HealthDegraded}, 4},
+		{view.Filter{Health: mirror.HealthSuspended}, 0},
+		{view.Filter{Health: mirror.HealthMissing}, 0},
+		{view.Filter{Apply: mirror.ApplyFailed}, 4}, {view.Filter{Apply: mirror.ApplyConflict}, 0},
 	} {
-		got, _, err := s.Applications(t.Context(), fleet.Scope{}, c.by, fleet.Page{Limit: 100})
+		got, _, err := s.Applications(t.Context(), view.Scope{}, c.by, view.Page{Limit: 100})
 		check(t, err)
 		if len(got) != c.want {
 			t.Errorf("%+v: %d, want %d", c.by, len(got), c.want)
@@ -171,7 +173,7 @@ func TestUnwellApplicationsAreFoundWithoutReadingTheOthers(t *testing.T) {
 		asked := seen.of(t, "FROM desired d")
 		if cost := costOf(t, url, asked.SQL, asked.Args...); cost.rows > 2*c.want ||
 			cost.pages > 100 {
-			t.Errorf("%+v costs %+v\n%s", c.by, cost, explain(t, url, fleet.Scope{}, asked))
+			t.Errorf("%+v costs %+v\n%s", c.by, cost, explain(t, url, view.Scope{}, asked))
 		}
 	}
 }

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 	"argosy.dev/argosy/reconciler/postgres"
 	"argosy.dev/argosy/reconciler/postgres/embedded"
 )
@@ -36,10 +38,10 @@ func TestCase60ConnectionLostDuringCommitHasOneEffect(t *testing.T) {
 			record := func() {
 				n++
 				a = application("eu-1", "acme", "a", "prod", fmt.Sprint("v", n))
-				seq, err := s.Record(ctx, lease, step(n-1, n, func(r *fleet.Record) {
+				seq, err := s.Record(ctx, lease, step(n-1, n, func(r *mirror.Record) {
 					r.Declarations, r.Rows = []fleet.Declaration{tenantDeclaration("acme")},
-						[]fleet.Row{a}
-					r.Deletions = []fleet.Deletion{{Key: a.Key, Tenant: "acme"}}
+						[]mirror.Row{a}
+					r.Deletions = []mirror.Deletion{{Key: a.Key, Tenant: "acme"}}
 				}))
 				if err != nil || seq != int64(n) {
 					t.Errorf("number %d, want %d: %v", seq, n, err)
@@ -50,27 +52,27 @@ func TestCase60ConnectionLostDuringCommitHasOneEffect(t *testing.T) {
 				"Record": record,
 				"Acknowledge": func() {
 					check(t,
-						s.Acknowledge(ctx, worker, []fleet.Ack{
-							{Key: a.Key, Seq: int64(n), State: fleet.ApplyApplied}}))
+						s.Acknowledge(ctx, worker, []mirror.Ack{
+							{Key: a.Key, Seq: int64(n), State: mirror.ApplyApplied}}))
 				},
 				"Observe": func() {
-					check(t, s.Observe(ctx, worker, []fleet.Observation{
+					check(t, s.Observe(ctx, worker, []mirror.Observation{
 						{Key: a.Key, Message: fmt.Sprint(n)}}))
 				},
 				"Approve": func() {
 					approvals++
-					must(s.Approve(ctx, fleet.Approval{Revision: revision(1000)}))(t)
+					must(s.Approve(ctx, mirror.Approval{Revision: revision(1000)}))(t)
 				},
 				"SetStop": func() {
 					stops++
 					must(
-						s.SetStop(ctx, fleet.Stop{Scope: fleet.StopEngine,
+						s.SetStop(ctx, mirror.Stop{Scope: mirror.StopEngine,
 							Name: fmt.Sprint("e", stops)}, true))(t)
 				},
 				"CreateToken": func() {
 					tokens++
-					_, plaintext, err := s.CreateToken(ctx, fleet.Token{Name: "ci", Tenant: "acme",
-						Role: fleet.RoleRead})
+					_, plaintext, err := s.CreateToken(ctx, view.Token{Name: "ci", Tenant: "acme",
+						Role: view.RoleRead})
 					check(t, err)
 					must(s.VerifyToken(ctx, plaintext))(t)
 				},
@@ -146,7 +148,7 @@ func TestCase60TerminatedSessionsLoseAndDoubleNothing(t *testing.T) {
 			if err == nil {
 				break
 			}
-			if time.Now().After(end) || errors.Is(err, fleet.ErrStale) {
+			if time.Now().After(end) || errors.Is(err, mirror.ErrStale) {
 				t.Fatalf("revision %d: %v", n, err)
 			}
 		}
@@ -281,7 +283,7 @@ func TestCase62ReadOnlyPrimaryIsLeftAndFoundAgain(t *testing.T) {
 	warm := sessions()
 	readOnly("on")
 	until(t, "the setting", func() bool { return s.Ping(t.Context()) != nil })
-	_, err := s.SetStop(t.Context(), fleet.Stop{Scope: fleet.StopFleet}, true)
+	_, err := s.SetStop(t.Context(), mirror.Stop{Scope: mirror.StopFleet}, true)
 	if err == nil {
 		t.Fatal("a write to a read-only database succeeds")
 	}
@@ -293,7 +295,7 @@ func TestCase62ReadOnlyPrimaryIsLeftAndFoundAgain(t *testing.T) {
 	readOnly("off")
 	began := time.Now()
 	until(t, "readiness", func() bool { return s.Ping(t.Context()) == nil })
-	must(s.SetStop(t.Context(), fleet.Stop{Scope: fleet.StopFleet}, true))(t)
+	must(s.SetStop(t.Context(), mirror.Stop{Scope: mirror.StopFleet}, true))(t)
 	if took := time.Since(began); took > 30*time.Second {
 		t.Errorf("it took %s", took)
 	}
@@ -307,7 +309,7 @@ func TestCase62RefusedWriteIsNamed(t *testing.T) {
 	exec(t, url,
 		`CREATE FUNCTION argosy.demoted() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN SET LOCAL transaction_read_only = on; INSERT INTO argosy.leases VALUES ('x', 'x', 1, now()); RETURN NEW; END $$;
 		CREATE TRIGGER demoted BEFORE INSERT ON argosy.stops FOR EACH ROW EXECUTE FUNCTION argosy.demoted()`)
-	if _, err := s.SetStop(t.Context(), fleet.Stop{Scope: fleet.StopFleet}, true); !errors.Is(err,
+	if _, err := s.SetStop(t.Context(), mirror.Stop{Scope: mirror.StopFleet}, true); !errors.Is(err,
 		postgres.ErrReadOnly) {
 		t.Fatalf("got %v", err)
 	}
@@ -351,7 +353,7 @@ func TestCase63RealDeadlockIsSurvived(t *testing.T) {
 	url := newDatabase(t)
 	s, _, worker, rows := recorded(t, url, a, b)
 	check(t, s.Acknowledge(t.Context(), worker, applied(rows)))
-	check(t, s.Observe(t.Context(), worker, []fleet.Observation{{Key: a.Key}, {Key: b.Key}}))
+	check(t, s.Observe(t.Context(), worker, []mirror.Observation{{Key: a.Key}, {Key: b.Key}}))
 	other := connect(t, url)
 	defer other.Close(t.Context())
 	// the store's session finds the circle first
@@ -366,9 +368,9 @@ func TestCase63RealDeadlockIsSurvived(t *testing.T) {
 	check(t, lock(b.Key.Name))
 	observed := make(chan error, 1)
 	go func() {
-		err := s.Observe(t.Context(), worker, []fleet.Observation{{Key: a.Key, Message: "1"}})
+		err := s.Observe(t.Context(), worker, []mirror.Observation{{Key: a.Key, Message: "1"}})
 		if err == nil { // both in one batch: whichever row it takes first, it waits for b
-			err = s.Observe(t.Context(), worker, []fleet.Observation{{Key: a.Key, Message: "2"},
+			err = s.Observe(t.Context(), worker, []mirror.Observation{{Key: a.Key, Message: "2"},
 				{Key: b.Key, Message: "2"}})
 		}
 		observed <- err
@@ -401,7 +403,7 @@ func TestCase63LeasesAreRenewedWhileThePoolIsFull(t *testing.T) {
 	var writers sync.WaitGroup
 	for i := range 32 {
 		writers.Go(func() {
-			if err := s.Observe(t.Context(), worker, []fleet.Observation{
+			if err := s.Observe(t.Context(), worker, []mirror.Observation{
 				{Key: a.Key, Message: fmt.Sprint(i)}}); err != nil {
 				t.Error(err)
 			}
@@ -428,7 +430,7 @@ func TestANotificationSaysWhoseItIsAndADecisionNotifies(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	said, done := make(chan string, 10), make(chan struct{})
 	go func() { defer close(done); s.Listen(ctx, func(by string) { said <- by }) }()
-	stop := fleet.Stop{Scope: fleet.StopFleet, By: "token:ops"}
+	stop := mirror.Stop{Scope: mirror.StopFleet, By: "token:ops"}
 	for i, c := range []struct {
 		say  func() error
 		want string
@@ -437,14 +439,14 @@ func TestANotificationSaysWhoseItIsAndADecisionNotifies(t *testing.T) {
 		{func() error { return s.Notify(ctx, "replica-1") }, "replica-1"},
 		{func() error { return s.Notify(ctx, "replica-2\x00") }, `replica-2\x00`},
 		{func() error {
-			_, err := s.Approve(ctx, fleet.Approval{Revision: revision(1), By: "token:ops"})
+			_, err := s.Approve(ctx, mirror.Approval{Revision: revision(1), By: "token:ops"})
 			return err
 		}, ""},
-		{func() error { _, err := s.SetStop(ctx, stop, true); return err }, fleet.NoticeStops},
+		{func() error { _, err := s.SetStop(ctx, stop, true); return err }, mirror.NoticeStops},
 		{func() error {
 			_, err := s.ClearStop(ctx, stop.Scope, stop.Name, "", "token:ops")
 			return err
-		}, fleet.NoticeStops},
+		}, mirror.NoticeStops},
 	} {
 		check(t, c.say())
 		if got := <-said; got != c.want {

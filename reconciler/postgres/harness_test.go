@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/reconciler/postgres"
 	"argosy.dev/argosy/reconciler/postgres/embedded"
 )
@@ -140,7 +141,7 @@ func check(t testing.TB, err error) {
 }
 
 // hold takes a lease that lasts as long as the test.
-func hold(t testing.TB, s *postgres.Store, name string) fleet.Lease {
+func hold(t testing.TB, s *postgres.Store, name string) mirror.Lease {
 	t.Helper()
 	l, ok, err := s.Acquire(t.Context(), name, "replica-1", time.Hour)
 	if err != nil || !ok {
@@ -152,7 +153,7 @@ func hold(t testing.TB, s *postgres.Store, name string) fleet.Lease {
 func revision(n int) fleet.Revision { return fleet.Revision(fmt.Sprintf("%040x", n)) }
 
 // application is a row with a body of the usual size.
-func application(engine, tenant, deployment, environment, targetRevision string) fleet.Row {
+func application(engine, tenant, deployment, environment, targetRevision string) mirror.Row {
 	id := fleet.ApplicationID{Tenant: fleet.TenantName(tenant),
 		Deployment:  fleet.DeploymentName(deployment),
 		Environment: fleet.EnvironmentName(environment)}
@@ -160,7 +161,7 @@ func application(engine, tenant, deployment, environment, targetRevision string)
 		`{"apiVersion":"argoproj.io/v1alpha1","kind":"Application","metadata":{"annotations":{"filler":%q},"name":%q},`+
 			`"spec":{"source":{"path":"deploy","repoURL":"https://git.example.com/%s/%s","targetRevision":%q}}}`,
 		strings.Repeat("x", 700), fleet.ApplicationName(id), tenant, deployment, targetRevision)
-	return fleet.Row{
+	return mirror.Row{
 		Key: fleet.ObjectKey{Engine: fleet.EngineName(engine), Kind: fleet.ObjectApplication,
 			Name: fleet.ApplicationName(id)},
 		Tenant: id.Tenant, Environment: id.Environment, Deployment: id.Deployment,
@@ -219,8 +220,8 @@ func placement(tenant, environment, engine string) fleet.Placement {
 }
 
 // step is a record from one revision to the next.
-func step(base, head int, fill func(*fleet.Record)) fleet.Record {
-	r := fleet.Record{Revision: revision(head), PlanHash: fmt.Sprintf("plan-%d", head),
+func step(base, head int, fill func(*mirror.Record)) mirror.Record {
+	r := mirror.Record{Revision: revision(head), PlanHash: fmt.Sprintf("plan-%d", head),
 		Author: "Ann <ann@example.com>", Subject: "change " + fmt.Sprint(head),
 		CommittedAt: time.Date(2026, 11, 20, 12, 0, head, 0, time.UTC)}
 	if base > 0 {
@@ -230,10 +231,10 @@ func step(base, head int, fill func(*fleet.Record)) fleet.Record {
 	return r
 }
 
-func applied(rows []fleet.Row) []fleet.Ack {
-	var acks []fleet.Ack
+func applied(rows []mirror.Row) []mirror.Ack {
+	var acks []mirror.Ack
 	for _, r := range rows {
-		acks = append(acks, fleet.Ack{Key: r.Key, Seq: r.Seq, State: fleet.ApplyApplied,
+		acks = append(acks, mirror.Ack{Key: r.Key, Seq: r.Seq, State: mirror.ApplyApplied,
 			Removed: r.Unwanted})
 	}
 	return acks

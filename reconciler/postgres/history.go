@@ -7,13 +7,15 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 )
 
 // Operations match Filter.{Tenant, Engine, Revision, Name (the operation's ID)}, newest first. A
 // tenant sees those of its own life: what a tenant of the same name did before it was removed is
 // not its own.
-func (s *Store) Operations(ctx context.Context, scope fleet.Scope, by fleet.Filter,
-	page fleet.Page) ([]fleet.Operation, string, error) {
+func (s *Store) Operations(ctx context.Context, scope view.Scope, by view.Filter,
+	page view.Page) ([]mirror.Operation, string, error) {
 	f := filter{}
 	f.tenants("o.tenant", scope, by.Tenant)
 	if scope.Tenant != "" {
@@ -22,16 +24,16 @@ func (s *Store) Operations(ctx context.Context, scope fleet.Scope, by fleet.Filt
 	f.equal("o.engine", string(by.Engine))
 	f.equal("o.revision", string(by.Revision))
 	f.equal("o.id", by.Name)
-	return list(ctx, s, scope, listing[fleet.Operation]{
+	return list(ctx, s, scope, listing[mirror.Operation]{
 		name: "operations", keys: []string{"o.id"}, newest: true, scan: scanOperation,
 		sql: `SELECT o.id, o.kind, o.state, o.tenant, o.engine, o.subject, o.revision, o.requested_by, o.message, o.done, o.total, o.started_at, o.ended_at
 			FROM operations o`,
-		key: func(o fleet.Operation) []string { return []string{o.ID} },
+		key: func(o mirror.Operation) []string { return []string{o.ID} },
 	}, f, page, completeOperations)
 }
 
-func scanOperation(row pgx.CollectableRow) (fleet.Operation, error) {
-	var o fleet.Operation
+func scanOperation(row pgx.CollectableRow) (mirror.Operation, error) {
+	var o mirror.Operation
 	err := row.Scan(&o.ID, &o.Kind, &o.State, &o.Tenant, &o.Engine, &o.Subject, &o.Revision,
 		&o.RequestedBy, &o.Message, &o.Done, &o.Total, &o.StartedAt, &o.EndedAt)
 	return o, err
@@ -39,10 +41,10 @@ func scanOperation(row pgx.CollectableRow) (fleet.Operation, error) {
 
 // completeOperations counts how far the revisions that are still under way have come, rather than
 // having every acknowledgement write it.
-func completeOperations(ctx context.Context, tx pgx.Tx, operations []fleet.Operation) error {
+func completeOperations(ctx context.Context, tx pgx.Tx, operations []mirror.Operation) error {
 	var open []fleet.Revision
 	for _, o := range operations {
-		if o.Kind == fleet.OperationReconcile && o.State == fleet.OperationRunning {
+		if o.Kind == mirror.OperationReconcile && o.State == mirror.OperationRunning {
 			open = append(open, o.Revision)
 		}
 	}
@@ -51,8 +53,8 @@ func completeOperations(ctx context.Context, tx pgx.Tx, operations []fleet.Opera
 		return err
 	}
 	for i := range operations {
-		if o := &operations[i]; o.Kind == fleet.OperationReconcile &&
-			o.State == fleet.OperationRunning {
+		if o := &operations[i]; o.Kind == mirror.OperationReconcile &&
+			o.State == mirror.OperationRunning {
 			o.Done = max(0, o.Total-pending[o.Revision])
 		}
 	}
@@ -93,30 +95,30 @@ func items[T any](all []numbered[T], next string, err error) ([]T, string, error
 
 // Revisions match Filter.Revision, the last recorded first. They belong to the platform: with a
 // tenant in scope there are none.
-func (s *Store) Revisions(ctx context.Context, scope fleet.Scope, by fleet.Filter,
-	page fleet.Page) ([]fleet.RevisionView, string, error) {
+func (s *Store) Revisions(ctx context.Context, scope view.Scope, by view.Filter,
+	page view.Page) ([]view.Revision, string, error) {
 	if scope.Tenant != "" {
 		return nil, "", nil
 	}
 	f := filter{}
 	f.equal("r.revision", string(by.Revision))
-	return items(list(ctx, s, scope, listing[numbered[fleet.RevisionView]]{
+	return items(list(ctx, s, scope, listing[numbered[view.Revision]]{
 		name: "revisions", keys: []string{"r.n"}, newest: true,
 		sql: `SELECT r.n::text, r.revision, r.author, r.subject, r.committed_at, r.recorded_at, r.created, r.changed, r.deleted, r.held, r.problems, r.applied_at
 			FROM revisions r`,
-		scan: func(row pgx.CollectableRow) (numbered[fleet.RevisionView], error) {
-			var r numbered[fleet.RevisionView]
+		scan: func(row pgx.CollectableRow) (numbered[view.Revision], error) {
+			var r numbered[view.Revision]
 			v := &r.item
 			err := row.Scan(&r.n, &v.Revision, &v.Author, &v.Subject, &v.CommittedAt, &v.RecordedAt,
 				&v.Created, &v.Changed, &v.Deleted, &v.Held, &v.Problems, &v.AppliedAt)
 			return r, err
 		},
-		key: func(r numbered[fleet.RevisionView]) []string { return []string{r.n} },
+		key: func(r numbered[view.Revision]) []string { return []string{r.n} },
 	}, f, page, completeRevisions))
 }
 
 func completeRevisions(ctx context.Context, tx pgx.Tx,
-	revisions []numbered[fleet.RevisionView]) error {
+	revisions []numbered[view.Revision]) error {
 	var open []fleet.Revision
 	for _, r := range revisions {
 		if r.item.AppliedAt == nil {
@@ -132,8 +134,8 @@ func completeRevisions(ctx context.Context, tx pgx.Tx,
 
 // Problems match Filter.{Tenant, Name (of the declaration)}, by path. A tenant sees those of its
 // own folder.
-func (s *Store) Problems(ctx context.Context, scope fleet.Scope, by fleet.Filter,
-	page fleet.Page) ([]fleet.Problem, string, error) {
+func (s *Store) Problems(ctx context.Context, scope view.Scope, by view.Filter,
+	page view.Page) ([]fleet.Problem, string, error) {
 	f := filter{}
 	f.tenants("p.tenant", scope, by.Tenant)
 	f.equal("p.name", by.Name)
@@ -165,31 +167,31 @@ type foundProblem struct {
 
 // Holds match Filter.{Tenant, Revision}: what waits for an approval that was not given since,
 // newest first.
-func (s *Store) Holds(ctx context.Context, scope fleet.Scope, by fleet.Filter,
-	page fleet.Page) ([]fleet.Hold, string, error) {
+func (s *Store) Holds(ctx context.Context, scope view.Scope, by view.Filter,
+	page view.Page) ([]mirror.Hold, string, error) {
 	f := filter{
 		conditions: []string{
 			"NOT EXISTS (SELECT FROM approvals a WHERE a.revision = h.revision AND a.at >= h.since)"}}
 	f.tenants("h.tenant", scope, by.Tenant)
 	f.equal("h.revision", string(by.Revision))
-	return items(list(ctx, s, scope, listing[numbered[fleet.Hold]]{
+	return items(list(ctx, s, scope, listing[numbered[mirror.Hold]]{
 		name: "holds", keys: []string{"h.n"}, newest: true, sql: `SELECT h.n::text, ` +
 			holdColumns + ` FROM holds h`,
-		scan: func(row pgx.CollectableRow) (numbered[fleet.Hold], error) {
-			var h numbered[fleet.Hold]
+		scan: func(row pgx.CollectableRow) (numbered[mirror.Hold], error) {
+			var h numbered[mirror.Hold]
 			err := row.Scan(&h.n, &h.item.Revision, &h.item.Reason, &h.item.Tenant, &h.item.Items,
 				&h.item.Paths, &h.item.Message, &h.item.Since)
 			return h, err
 		},
-		key: func(h numbered[fleet.Hold]) []string { return []string{h.n} },
+		key: func(h numbered[mirror.Hold]) []string { return []string{h.n} },
 	}, f, page, nil))
 }
 
 // Events are those after the sequence number, oldest first, at most limit; last is the newest
 // number that was looked at, in scope or not. Events that are committed later have higher numbers
 // than last. A negative after reads none and returns the newest number there is.
-func (s *Store) Events(ctx context.Context, scope fleet.Scope, after int64,
-	limit int) (events []fleet.Event, last int64, err error) {
+func (s *Store) Events(ctx context.Context, scope view.Scope, after int64,
+	limit int) (events []view.Event, last int64, err error) {
 	var horizon int64
 	// Before the reading's snapshot is taken: what was busy then may be seen in it.
 	if err := s.again(ctx, func() error {
@@ -220,8 +222,8 @@ func (s *Store) Events(ctx context.Context, scope fleet.Scope, after int64,
 	return events, last, wrap(err, "events")
 }
 
-func scanEvent(row pgx.CollectableRow) (fleet.Event, error) {
-	var e fleet.Event
+func scanEvent(row pgx.CollectableRow) (view.Event, error) {
+	var e view.Event
 	err := row.Scan(&e.Seq, &e.At, &e.Kind, &e.Tenant, &e.Name, &e.Text)
 	return e, err
 }

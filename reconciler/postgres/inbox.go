@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
 )
 
 // Bounds of what is taken of a delivery: its names come from a header.
@@ -30,7 +31,7 @@ const (
 // only the answer to an earlier try of this very call was lost. What is wanted already is not asked
 // for again: a thousand deliveries about one thing leave one job. It costs the same however much
 // the database holds.
-func (s *Store) Accept(ctx context.Context, d fleet.Delivery, looks []fleet.Recheck) (fresh bool,
+func (s *Store) Accept(ctx context.Context, d forge.Delivery, looks []forge.Recheck) (fresh bool,
 	err error) {
 	if !deliveryID.MatchString(d.ID) || !deliveryEvent.MatchString(d.Event) {
 		return false,
@@ -44,16 +45,16 @@ func (s *Store) Accept(ctx context.Context, d fleet.Delivery, looks []fleet.Rech
 
 // Ask asks for looks that no delivery asked for: of a timer, or of a replica that begins to work.
 // See Accept.
-func (s *Store) Ask(ctx context.Context, looks []fleet.Recheck) error {
+func (s *Store) Ask(ctx context.Context, looks []forge.Recheck) error {
 	for part := range slices.Chunk(looks, maxLooks) {
-		if _, err := s.ask(ctx, fleet.Delivery{}, part); err != nil {
+		if _, err := s.ask(ctx, forge.Delivery{}, part); err != nil {
 			return fmt.Errorf("ask for %d looks: %w", len(looks), err)
 		}
 	}
 	return nil
 }
 
-func (s *Store) ask(ctx context.Context, d fleet.Delivery, looks []fleet.Recheck) (fresh bool,
+func (s *Store) ask(ctx context.Context, d forge.Delivery, looks []forge.Recheck) (fresh bool,
 	err error) {
 	args, err := lookColumns(looks)
 	if err != nil {
@@ -96,7 +97,7 @@ const sqlAsk = `
 	SELECT EXISTS (SELECT FROM taken), (SELECT count(*) FROM jobs)`
 
 // pushColumns are the push that a delivery tells of, with an empty commit for none.
-func pushColumns(p *fleet.Push) []any {
+func pushColumns(p *forge.Push) []any {
 	if p == nil {
 		return []any{"", "", int64(0), ""}
 	}
@@ -104,8 +105,8 @@ func pushColumns(p *fleet.Push) []any {
 }
 
 // Pushes are the pushes to the branch that ended at one of these commits, the oldest first.
-func (s *Store) Pushes(ctx context.Context, ends []fleet.Revision) ([]fleet.Push, error) {
-	scan := func(row pgx.CollectableRow) (p fleet.Push, err error) {
+func (s *Store) Pushes(ctx context.Context, ends []fleet.Revision) ([]forge.Push, error) {
+	scan := func(row pgx.CollectableRow) (p forge.Push, err error) {
 		err = row.Scan(&p.Before, &p.After, &p.By.ID, &p.By.Login, &p.At)
 		return p, err
 	}
@@ -116,11 +117,11 @@ func (s *Store) Pushes(ctx context.Context, ends []fleet.Revision) ([]fleet.Push
 }
 
 // lookColumns are key, priority and body of each look, the last of each key.
-func lookColumns(looks []fleet.Recheck) ([]any, error) {
+func lookColumns(looks []forge.Recheck) ([]any, error) {
 	if len(looks) > maxLooks {
 		return nil, fmt.Errorf("%d looks at once; at most %d are taken", len(looks), maxLooks)
 	}
-	byKey := map[string]fleet.Recheck{}
+	byKey := map[string]forge.Recheck{}
 	for _, l := range looks {
 		key := l.Key()
 		if key == "" || len(key) > maxLookKey || key != text(key) {
@@ -129,24 +130,24 @@ func lookColumns(looks []fleet.Recheck) ([]any, error) {
 		}
 		byKey[key] = l
 	}
-	unique := make([]fleet.Recheck, 0, len(byKey))
+	unique := make([]forge.Recheck, 0, len(byKey))
 	for _, l := range byKey {
 		unique = append(unique, l)
 	}
-	slices.SortFunc(unique, func(a, b fleet.Recheck) int { return cmp.Compare(a.Key(), b.Key()) })
+	slices.SortFunc(unique, func(a, b forge.Recheck) int { return cmp.Compare(a.Key(), b.Key()) })
 	bodies, err := encoded(unique)
-	return []any{column(unique, fleet.Recheck.Key), column(unique, lookPriority), bodies}, err
+	return []any{column(unique, forge.Recheck.Key), column(unique, lookPriority), bodies}, err
 }
 
 // lookPriority orders jobs, 1 first: what is merged is applied before pull requests are looked at,
 // and sweeps take what room is left.
-func lookPriority(l fleet.Recheck) int16 {
+func lookPriority(l forge.Recheck) int16 {
 	switch l.Kind {
-	case fleet.RecheckBranch:
+	case forge.RecheckBranch:
 		return 1
-	case fleet.RecheckGroup: // the merge queue waits for it
+	case forge.RecheckGroup: // the merge queue waits for it
 		return 2
-	case fleet.RecheckAll:
+	case forge.RecheckAll:
 		return 4
 	}
 	return 3
@@ -164,13 +165,13 @@ const sqlBegin = `
 	SELECT body FROM looks WHERE key = $1`
 
 // beginLook says that the look is no longer wanted, but done; false when nothing is known of it.
-func (s *Store) beginLook(ctx context.Context, key string, job int64) (fleet.Recheck, bool, error) {
+func (s *Store) beginLook(ctx context.Context, key string, job int64) (forge.Recheck, bool, error) {
 	var raw []byte
 	err := s.again(ctx, func() error { return s.work.QueryRow(ctx, sqlBegin, key, job).Scan(&raw) })
 	if errors.Is(err, pgx.ErrNoRows) {
-		return fleet.Recheck{}, false, nil
+		return forge.Recheck{}, false, nil
 	}
-	var l fleet.Recheck
+	var l forge.Recheck
 	if err == nil {
 		err = json.Unmarshal(raw, &l)
 	}

@@ -10,6 +10,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
+	"argosy.dev/argosy/fleet/view"
 	"argosy.dev/argosy/reconciler/postgres"
 )
 
@@ -66,18 +68,18 @@ func BenchmarkAccept(b *testing.B) {
 				check(b, err)
 			})
 		}
-		accept := func(look func(i int) fleet.Recheck) func() speed {
+		accept := func(look func(i int) forge.Recheck) func() speed {
 			return func() speed {
 				return send(func(i int) {
-					must(s.Accept(ctx, delivery(i), []fleet.Recheck{look(i)}))(b)
+					must(s.Accept(ctx, delivery(i), []forge.Recheck{look(i)}))(b)
 				})
 			}
 		}
 		b.Run(fmt.Sprintf("rows=%d/wanted", rows), func(b *testing.B) {
-			alternate(b, "INSERT", accept(func(int) fleet.Recheck { return branch }), floor)
+			alternate(b, "INSERT", accept(func(int) forge.Recheck { return branch }), floor)
 		})
 		b.Run(fmt.Sprintf("rows=%d/new", rows), func(b *testing.B) {
-			alternate(b, "INSERT", accept(func(i int) fleet.Recheck { return pullLook(pulls + i) }),
+			alternate(b, "INSERT", accept(func(i int) forge.Recheck { return pullLook(pulls + i) }),
 				floor)
 		})
 	}
@@ -93,7 +95,7 @@ func BenchmarkLook(b *testing.B) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() {
-		done <- s.Work(ctx, func(context.Context, fleet.Recheck) error {
+		done <- s.Work(ctx, func(context.Context, forge.Recheck) error {
 			got <- time.Now()
 			return nil
 		})
@@ -103,7 +105,7 @@ func BenchmarkLook(b *testing.B) {
 	for b.Loop() {
 		n++
 		began := time.Now()
-		must(other.Accept(ctx, delivery(n), []fleet.Recheck{branch}))(b)
+		must(other.Accept(ctx, delivery(n), []forge.Recheck{branch}))(b)
 		total += (<-got).Sub(began)
 	}
 	b.ReportMetric(float64(total.Milliseconds())/float64(n), "ms/look")
@@ -130,23 +132,23 @@ func BenchmarkPulls(b *testing.B) {
 		for name, f := range map[string]func(i int) error{
 			"save": func(i int) error {
 				return s.SavePull(ctx,
-					pull(i%100+1, fleet.PullOpen, fleet.TenantName(fmt.Sprint(i))))
+					pull(i%100+1, forge.PullOpen, fleet.TenantName(fmt.Sprint(i))))
 			},
 			"reviewed": func(i int) error {
 				return s.SaveReviewed(ctx, reviewed(i%100+1, i%100+1, fmt.Sprint(i, ".yaml")))
 			},
 			"colliding": func(int) error { _, err := s.Colliding(ctx, 1, touches); return err },
 			"one": func(int) error {
-				_, _, err := s.PullOf(ctx, fleet.Scope{}, 7)
+				_, _, err := s.PullOf(ctx, view.Scope{}, 7)
 				return err
 			},
 			"first-page": func(int) error {
-				_, _, err := s.Pulls(ctx, fleet.Scope{}, fleet.Filter{State: fleet.PullOpen},
-					fleet.Page{Limit: 50})
+				_, _, err := s.Pulls(ctx, view.Scope{}, view.Filter{State: forge.PullOpen},
+					view.Page{Limit: 50})
 				return err
 			},
 			"of-a-tenant": func(int) error {
-				_, _, err := s.Pulls(ctx, fleet.Scope{Tenant: "globex"}, fleet.Filter{}, fleet.Page{
+				_, _, err := s.Pulls(ctx, view.Scope{Tenant: "globex"}, view.Filter{}, view.Page{
 					Limit: 50})
 				return err
 			},

@@ -14,18 +14,19 @@ import (
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
 	"argosy.dev/argosy/reconciler/postgres"
 )
 
 var (
-	branch = fleet.Recheck{Kind: fleet.RecheckBranch}
-	sweep  = fleet.Recheck{Kind: fleet.RecheckAll}
+	branch = forge.Recheck{Kind: forge.RecheckBranch}
+	sweep  = forge.Recheck{Kind: forge.RecheckAll}
 )
 
-func pullLook(n int) fleet.Recheck { return fleet.Recheck{Kind: fleet.RecheckPull, Number: n} }
+func pullLook(n int) forge.Recheck { return forge.Recheck{Kind: forge.RecheckPull, Number: n} }
 
-func delivery(n int) fleet.Delivery {
-	return fleet.Delivery{ID: fmt.Sprintf("72d3162e-cc78-11e3-81ab-%012d", n), Event: "push"}
+func delivery(n int) forge.Delivery {
+	return forge.Delivery{ID: fmt.Sprintf("72d3162e-cc78-11e3-81ab-%012d", n), Event: "push"}
 }
 
 const (
@@ -50,7 +51,7 @@ func TestDeliveryIsTakenOnce(t *testing.T) {
 	for range 16 {
 		senders.Go(func() {
 			for range 1000 / 16 {
-				is, err := s.Accept(context.Background(), delivery(1), []fleet.Recheck{
+				is, err := s.Accept(context.Background(), delivery(1), []forge.Recheck{
 					branch, pullLook(7)})
 				if err != nil {
 					t.Error(err)
@@ -69,7 +70,7 @@ func TestDeliveryIsTakenOnce(t *testing.T) {
 	expect(t, url, countJobs, 2)
 	s.Close()
 	exec(t, url, `UPDATE looks SET wanted = false; DELETE FROM river_job`)
-	if is := must(open(t, url).Accept(t.Context(), delivery(1), []fleet.Recheck{branch}))(t); is {
+	if is := must(open(t, url).Accept(t.Context(), delivery(1), []forge.Recheck{branch}))(t); is {
 		t.Error("it is fresh once more after a restart")
 	}
 	expect(t, url, countJobs, 0)
@@ -84,7 +85,7 @@ func TestManyDeliveriesAboutOneThingLeaveOneJob(t *testing.T) {
 	for i := range senders {
 		all.Go(func() {
 			for j := range n / senders {
-				if is, err := s.Accept(context.Background(), delivery(i*n+j), []fleet.Recheck{
+				if is, err := s.Accept(context.Background(), delivery(i*n+j), []forge.Recheck{
 					branch}); err != nil || !is {
 					t.Errorf("delivery %d: %v, %v", i*n+j, is, err)
 					return
@@ -102,7 +103,7 @@ func TestLookThatAnotherDeliveryAskedForMeanwhile(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
 	s := open(t, url)
-	check(t, s.Ask(t.Context(), []fleet.Recheck{branch}))
+	check(t, s.Ask(t.Context(), []forge.Recheck{branch}))
 	exec(t, url, `UPDATE looks SET wanted = false; DELETE FROM river_job`)
 	conn := connect(t, url)
 	defer conn.Close(context.Background())
@@ -112,7 +113,7 @@ func TestLookThatAnotherDeliveryAskedForMeanwhile(t *testing.T) {
 	check(t, err)
 	taken := make(chan error, 1)
 	go func() {
-		_, err := s.Accept(context.Background(), delivery(1), []fleet.Recheck{branch, sweep})
+		_, err := s.Accept(context.Background(), delivery(1), []forge.Recheck{branch, sweep})
 		taken <- err
 	}()
 	until(t, "the delivery to wait", func() bool { return waiting(t, url) == 1 })
@@ -128,7 +129,7 @@ func TestLookThatIsWantedIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
 	s := open(t, url)
-	check(t, s.Ask(t.Context(), []fleet.Recheck{branch}))
+	check(t, s.Ask(t.Context(), []forge.Recheck{branch}))
 	conn := connect(t, url)
 	defer conn.Close(context.Background())
 	tx, err := conn.Begin(t.Context())
@@ -136,7 +137,7 @@ func TestLookThatIsWantedIsNotWaitedFor(t *testing.T) {
 	defer tx.Rollback(context.Background())
 	_, err = tx.Exec(t.Context(), `SELECT FROM looks FOR UPDATE`)
 	check(t, err)
-	must(s.Accept(t.Context(), delivery(1), []fleet.Recheck{branch}))(t)
+	must(s.Accept(t.Context(), delivery(1), []forge.Recheck{branch}))(t)
 	expect(t, url, countDeliveries, 1)
 }
 
@@ -154,7 +155,7 @@ func TestDeliveriesAboutTheSameThingsInOtherOrders(t *testing.T) {
 	var tries roundTrips
 	s := openWith(t, url, postgres.Options{Tracer: &tries})
 	var all sync.WaitGroup
-	looks := []fleet.Recheck{branch, sweep}
+	looks := []forge.Recheck{branch, sweep}
 	for i := range 20 {
 		looks = append(looks, pullLook(i+1))
 	}
@@ -186,13 +187,13 @@ func TestLookIsAskedForAgainOnceItHasBegun(t *testing.T) {
 	url := newDatabase(t)
 	s := open(t, url)
 	for i := range 3 {
-		must(s.Accept(t.Context(), delivery(i), []fleet.Recheck{branch, branch, pullLook(7)}))(t)
-		check(t, s.Ask(t.Context(), []fleet.Recheck{pullLook(7)}))
+		must(s.Accept(t.Context(), delivery(i), []forge.Recheck{branch, branch, pullLook(7)}))(t)
+		check(t, s.Ask(t.Context(), []forge.Recheck{pullLook(7)}))
 	}
 	expect(t, url, countJobs, 2)
 	// as the job's first act does
 	exec(t, url, `UPDATE looks SET wanted = false WHERE key = 'branch'`)
-	check(t, s.Ask(t.Context(), []fleet.Recheck{branch, pullLook(7)}))
+	check(t, s.Ask(t.Context(), []forge.Recheck{branch, pullLook(7)}))
 	expect(t, url, countJobs, 3)
 	expect(t, url,
 		`SELECT count(*) FROM river_job WHERE args = '{"key": "branch"}' AND priority = 1`, 2)
@@ -205,27 +206,27 @@ func TestDeliveryOfAStrangeNameIsRefused(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
 	s := open(t, url)
-	many := make([]fleet.Recheck, 1001)
+	many := make([]forge.Recheck, 1001)
 	for i := range many {
 		many[i] = pullLook(i + 1)
 	}
 	for name, c := range map[string]struct {
-		delivery fleet.Delivery
-		looks    []fleet.Recheck
+		delivery forge.Delivery
+		looks    []forge.Recheck
 	}{
-		"no id":      {fleet.Delivery{Event: "push"}, nil},
-		"long id":    {fleet.Delivery{ID: strings.Repeat("a", 129), Event: "push"}, nil},
-		"quote":      {fleet.Delivery{ID: "a'b", Event: "push"}, nil},
-		"line":       {fleet.Delivery{ID: "a\n", Event: "push"}, nil},
-		"NUL":        {fleet.Delivery{ID: "a\x00", Event: "push"}, nil},
-		"no event":   {fleet.Delivery{ID: "a"}, nil},
-		"long event": {fleet.Delivery{ID: "a", Event: strings.Repeat("a", 65)}, nil},
-		"event":      {fleet.Delivery{ID: "a", Event: "Push!"}, nil},
-		"no look":    {delivery(1), []fleet.Recheck{{}}},
+		"no id":      {forge.Delivery{Event: "push"}, nil},
+		"long id":    {forge.Delivery{ID: strings.Repeat("a", 129), Event: "push"}, nil},
+		"quote":      {forge.Delivery{ID: "a'b", Event: "push"}, nil},
+		"line":       {forge.Delivery{ID: "a\n", Event: "push"}, nil},
+		"NUL":        {forge.Delivery{ID: "a\x00", Event: "push"}, nil},
+		"no event":   {forge.Delivery{ID: "a"}, nil},
+		"long event": {forge.Delivery{ID: "a", Event: strings.Repeat("a", 65)}, nil},
+		"event":      {forge.Delivery{ID: "a", Event: "Push!"}, nil},
+		"no look":    {delivery(1), []forge.Recheck{{}}},
 		"long look": {
-			delivery(1), []fleet.Recheck{
-				{Kind: fleet.RecheckHead, Head: fleet.Revision(strings.Repeat("a", 200))}}},
-		"look of NUL": {delivery(1), []fleet.Recheck{{Kind: fleet.RecheckHead, Head: "\x00"}}},
+			delivery(1), []forge.Recheck{
+				{Kind: forge.RecheckHead, Head: fleet.Revision(strings.Repeat("a", 200))}}},
+		"look of NUL": {delivery(1), []forge.Recheck{{Kind: forge.RecheckHead, Head: "\x00"}}},
 		"many looks":  {delivery(1), many},
 	} {
 		if fresh, err := s.Accept(t.Context(), c.delivery, c.looks); err == nil || fresh {
@@ -235,10 +236,10 @@ func TestDeliveryOfAStrangeNameIsRefused(t *testing.T) {
 	expect(t, url, countDeliveries, 0)
 	check(t, s.Ask(t.Context(), append(many, many...))) // a sweep over many
 	expect(t, url, countJobs, len(many))
-	longest := fleet.Delivery{ID: strings.Repeat("aZ0-", 32), Event: "pull_request"}
-	group := fleet.Recheck{Kind: fleet.RecheckGroup, Head: revision(1),
+	longest := forge.Delivery{ID: strings.Repeat("aZ0-", 32), Event: "pull_request"}
+	group := forge.Recheck{Kind: forge.RecheckGroup, Head: revision(1),
 		Ref: "refs/heads/\x00gh-readonly-queue/\xff"}
-	if !must(s.Accept(t.Context(), longest, []fleet.Recheck{group}))(t) {
+	if !must(s.Accept(t.Context(), longest, []forge.Recheck{group}))(t) {
 		t.Error("the longest id")
 	}
 }
@@ -248,7 +249,7 @@ func TestCase60DeliveryThatWasNotStoredWorksAgain(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
 	s := open(t, url)
-	check(t, s.Ask(t.Context(), []fleet.Recheck{pullLook(7)}))
+	check(t, s.Ask(t.Context(), []forge.Recheck{pullLook(7)}))
 	exec(t, url, `UPDATE looks SET wanted = false; DELETE FROM river_job`)
 	conn := connect(t, url)
 	defer conn.Close(context.Background())
@@ -259,7 +260,7 @@ func TestCase60DeliveryThatWasNotStoredWorksAgain(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	failed := make(chan error, 1)
 	go func() {
-		_, err := s.Accept(ctx, delivery(1), []fleet.Recheck{branch, pullLook(7)})
+		_, err := s.Accept(ctx, delivery(1), []forge.Recheck{branch, pullLook(7)})
 		failed <- err
 	}()
 	until(t, "the delivery to wait", func() bool { return waiting(t, url) == 1 })
@@ -272,7 +273,7 @@ func TestCase60DeliveryThatWasNotStoredWorksAgain(t *testing.T) {
 	expect(t, url, countDeliveries, 0)
 	expect(t, url, countWanted, 0)
 	expect(t, url, countJobs, 0)
-	if !must(s.Accept(t.Context(), delivery(1), []fleet.Recheck{branch, pullLook(7)}))(t) {
+	if !must(s.Accept(t.Context(), delivery(1), []forge.Recheck{branch, pullLook(7)}))(t) {
 		t.Error("the redelivery is not fresh")
 	}
 	expect(t, url, countJobs, 2)
@@ -304,7 +305,7 @@ func TestCase60TerminatedSessionsLoseNoDelivery(t *testing.T) {
 		senders.Go(func() {
 			for j := range n / 4 {
 				for tries := 0; ; tries++ { // the forge delivers again
-					if _, err := s.Accept(context.Background(), delivery(i*n+j), []fleet.Recheck{
+					if _, err := s.Accept(context.Background(), delivery(i*n+j), []forge.Recheck{
 						pullLook(i*n + j + 1)}); err == nil {
 						break
 					} else if tries == 100 {
@@ -328,7 +329,7 @@ func TestJobIsOneOfRiversOwn(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
 	s := open(t, url)
-	check(t, s.Ask(t.Context(), []fleet.Recheck{pullLook(7)}))
+	check(t, s.Ask(t.Context(), []forge.Recheck{pullLook(7)}))
 	client, err := river.NewClient(riverpgxv5.New(nil), &river.Config{Schema: "argosy"})
 	check(t, err)
 	conn := connect(t, url)
@@ -363,15 +364,15 @@ func TestNewJobIsToldOf(t *testing.T) {
 	defer conn.Close(context.Background())
 	_, err := conn.Exec(t.Context(), `LISTEN "argosy.river_insert"`)
 	check(t, err)
-	must(s.Accept(t.Context(), delivery(1), []fleet.Recheck{branch}))(t)
+	must(s.Accept(t.Context(), delivery(1), []forge.Recheck{branch}))(t)
 	n, err := conn.WaitForNotification(t.Context())
 	check(t, err)
 	if n.Payload != `{"queue": "looks"}` {
 		t.Errorf("payload %s", n.Payload)
 	}
-	must(s.Accept(t.Context(), delivery(2), []fleet.Recheck{branch}))(t)
-	check(t, s.Ask(t.Context(), []fleet.Recheck{branch}))
-	must(s.Accept(t.Context(), delivery(2), []fleet.Recheck{sweep}))(t)
+	must(s.Accept(t.Context(), delivery(2), []forge.Recheck{branch}))(t)
+	check(t, s.Ask(t.Context(), []forge.Recheck{branch}))
+	must(s.Accept(t.Context(), delivery(2), []forge.Recheck{sweep}))(t)
 	exec(t, url, `SELECT pg_notify('argosy.river_insert', 'last')`)
 	if n, err = conn.WaitForNotification(t.Context()); err != nil || n.Payload != "last" {
 		t.Errorf("%+v, %v", n, err)
@@ -383,7 +384,7 @@ func TestAcceptIsOneRoundTrip(t *testing.T) {
 	var trips roundTrips
 	s := openWith(t, newDatabase(t), postgres.Options{Connections: postgres.Connections{Workers: 1},
 		Tracer: &trips})
-	accept := func(n int, looks ...fleet.Recheck) int64 {
+	accept := func(n int, looks ...forge.Recheck) int64 {
 		before := trips.n.Load()
 		must(s.Accept(t.Context(), delivery(n), looks))(t)
 		return trips.n.Load() - before
@@ -406,14 +407,14 @@ func TestTidyDropsWhatIsOldAndNothingElse(t *testing.T) {
 	s := open(t, url)
 	ctx := t.Context()
 	for i := range 4 {
-		must(s.Accept(ctx, delivery(i), []fleet.Recheck{pullLook(i + 1)}))(t)
+		must(s.Accept(ctx, delivery(i), []forge.Recheck{pullLook(i + 1)}))(t)
 	}
 	exec(t, url,
 		`UPDATE looks SET wanted = false WHERE key <> 'pull/3'; UPDATE looks SET at = now() - interval '31 days' WHERE key <> 'pull/1';
 		UPDATE deliveries SET at = now() - interval '31 days' WHERE id LIKE '%2'; UPDATE deliveries SET at = now() - interval '29 days' WHERE id LIKE '%3'`)
 	for number, heads := range map[int][]int{1: {1, 2, 3}, 2: {4}} {
 		for _, head := range heads {
-			check(t, s.SavePull(ctx, pull(number, fleet.PullMerged, "acme")))
+			check(t, s.SavePull(ctx, pull(number, forge.PullMerged, "acme")))
 			check(t, s.SaveReviewed(ctx, reviewed(number, head, "a.yaml")))
 		}
 	}
@@ -445,19 +446,19 @@ func TestAPushIsKeptWithTheFirstDeliveryThatTellsOfIt(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
 	s := open(t, url)
-	push := fleet.Push{Before: revision(1), After: revision(2), By: fleet.Person{
+	push := forge.Push{Before: revision(1), After: revision(2), By: forge.Person{
 		ID: 7, Login: "alice"}}
-	for i, p := range []fleet.Push{push, {Before: revision(1), After: revision(2), By: fleet.Person{
+	for i, p := range []forge.Push{push, {Before: revision(1), After: revision(2), By: forge.Person{
 		ID: 8, Login: "eve"}}, push} {
 		d := delivery(i/2 + 1)
 		d.Push = &p
 		if i == 2 {
 			d.ID = delivery(1).ID // taken before: nothing of it counts
-			d.Push = &fleet.Push{Before: revision(3), After: revision(4), By: p.By}
+			d.Push = &forge.Push{Before: revision(3), After: revision(4), By: p.By}
 		}
-		must(s.Accept(t.Context(), d, []fleet.Recheck{branch}))(t)
+		must(s.Accept(t.Context(), d, []forge.Recheck{branch}))(t)
 	}
-	must(s.Accept(t.Context(), delivery(9), []fleet.Recheck{branch}))(t)
+	must(s.Accept(t.Context(), delivery(9), []forge.Recheck{branch}))(t)
 	got := must(open(t, url).Pushes(t.Context(), []fleet.Revision{revision(2), revision(4),
 		revision(9)}))(t)
 	if len(got) != 1 || got[0].At.IsZero() {

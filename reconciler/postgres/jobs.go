@@ -14,7 +14,7 @@ import (
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 
-	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
 	"argosy.dev/argosy/fleet/pacing"
 )
 
@@ -56,14 +56,14 @@ func (lookArgs) Kind() string { return lookKind }
 
 // Work does what is asked to be looked at, until ctx ends: at most four at once, never two of the
 // same key, the branch first and sweeps last. It is for the one replica that holds the reconciler's
-// lease. A *fleet.ForgeBusy puts a look off until then (an hour at most); other errors have it
+// lease. A *forge.Busy puts a look off until then (an hour at most); other errors have it
 // tried again, ten times in all with growing pauses, and then the next Accept or Ask of its key
 // looks again. A panic fails its look alone. A look has two minutes.
 //
 // When ctx ends, looks are given ten seconds to end, then their context is cancelled, and they are
 // done again by whoever works next. A look whose replica died is done again after three minutes.
 // Work returns an error only when it cannot work at all.
-func (s *Store) Work(ctx context.Context, do func(context.Context, fleet.Recheck) error) error {
+func (s *Store) Work(ctx context.Context, do func(context.Context, forge.Recheck) error) error {
 	pool, err := (pool{size: riverConns, patience: workPatience, acquire: 2 * workPatience}).open(
 		context.WithoutCancel(ctx), s.base, s.tracer, &atomic.Int64{})
 	if err != nil {
@@ -137,7 +137,7 @@ func (s *Store) wake(ctx context.Context) {
 type looker struct {
 	river.WorkerDefaults[lookArgs]
 	store *Store
-	do    func(context.Context, fleet.Recheck) error
+	do    func(context.Context, forge.Recheck) error
 
 	mu   sync.Mutex
 	busy map[string]bool // keys of the looks that are being done
@@ -173,7 +173,7 @@ func (w *looker) leave(key string) {
 	delete(w.busy, key)
 }
 
-func (w *looker) look(ctx context.Context, l fleet.Recheck) (err error) {
+func (w *looker) look(ctx context.Context, l forge.Recheck) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = fmt.Errorf("panic: %v\n%s", v, debug.Stack())
@@ -188,7 +188,7 @@ var errLook = errors.New("the look failed; the log says why")
 
 // end tells River how a job ended.
 func (w *looker) end(ctx context.Context, job *river.Job[lookArgs], err error) error {
-	var busy *fleet.ForgeBusy
+	var busy *forge.Busy
 	switch {
 	case err == nil:
 		return nil

@@ -7,13 +7,15 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 )
 
 // Recent is the Applications that were deleted within the window that ends now, by the database's
 // clock.
-func (s *Store) Recent(ctx context.Context, window time.Duration) (fleet.Recent, error) {
-	var l fleet.Recent
-	err := s.within(ctx, fleet.Scope{}, func(tx pgx.Tx) (err error) {
+func (s *Store) Recent(ctx context.Context, window time.Duration) (mirror.Recent, error) {
+	var l mirror.Recent
+	err := s.within(ctx, view.Scope{}, func(tx pgx.Tx) (err error) {
 		if err := tx.QueryRow(ctx, `SELECT now()`).Scan(&l.Now); err != nil {
 			return err
 		}
@@ -29,7 +31,7 @@ func (s *Store) Recent(ctx context.Context, window time.Duration) (fleet.Recent,
 func (s *Store) RecentCreations(ctx context.Context, window time.Duration) (map[fleet.TenantName]int,
 	error) {
 	created := map[fleet.TenantName]int{}
-	err := s.within(ctx, fleet.Scope{}, func(tx pgx.Tx) error {
+	err := s.within(ctx, view.Scope{}, func(tx pgx.Tx) error {
 		rows, err := tx.Query(ctx, `
 			SELECT tenant, count(*) FROM desired
 			WHERE kind = 'Application' AND created_at > now() - $1::interval AND NOT absent GROUP BY tenant`, window)

@@ -9,33 +9,33 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 // Acquire takes the lease of that name for ttl when it is free, has run out, or is the holder's
 // already; false when another holds it. The epoch grows by one unless the holder only prolongs what
 // it has. Time is the database's. While a write is under way with the lease that has run out, it is
 // not free: the caller asks again later, rather than wait with a connection that renewals need.
-func (s *Store) Acquire(ctx context.Context, name, holder string, ttl time.Duration) (fleet.Lease,
+func (s *Store) Acquire(ctx context.Context, name, holder string, ttl time.Duration) (mirror.Lease,
 	bool, error) {
-	var l fleet.Lease
+	var l mirror.Lease
 	var ok bool
 	err := s.again(ctx, func() (err error) {
 		l, ok, err = s.acquire(ctx, name, holder, ttl)
 		if hasCode(err, codeLockTimeout) {
-			l, ok, err = fleet.Lease{}, false, nil
+			l, ok, err = mirror.Lease{}, false, nil
 		}
 		return err
 	})
 	if err != nil {
-		return fleet.Lease{}, false, fmt.Errorf("acquire lease %s: %w", name, err)
+		return mirror.Lease{}, false, fmt.Errorf("acquire lease %s: %w", name, err)
 	}
 	return l, ok, nil
 }
 
-func (s *Store) acquire(ctx context.Context, name, holder string, ttl time.Duration) (fleet.Lease,
+func (s *Store) acquire(ctx context.Context, name, holder string, ttl time.Duration) (mirror.Lease,
 	bool, error) {
-	var found fleet.Lease
+	var found mirror.Lease
 	var left float64 // seconds until it runs out
 	err := s.control.QueryRow(ctx, `
 		SELECT holder, epoch, greatest(0, extract(epoch FROM greatest(
@@ -49,7 +49,7 @@ func (s *Store) acquire(ctx context.Context, name, holder string, ttl time.Durat
 			INSERT INTO leases (name, holder, epoch, expires_at) VALUES ($1, $2, 1, clock_timestamp() + $3::interval)
 			ON CONFLICT (name) DO NOTHING RETURNING name, holder, epoch, expires_at, incarnation()`, name, holder, ttl))
 	case err != nil:
-		return fleet.Lease{}, false, err
+		return mirror.Lease{}, false, err
 	case left == 0:
 		return s.takeOver(ctx, found, holder, ttl)
 	case found.Holder == holder:
@@ -61,11 +61,11 @@ func (s *Store) acquire(ctx context.Context, name, holder string, ttl time.Durat
 
 // takeOver takes a lease that has run out, unless somebody else did: then its epoch is another one.
 // A write that is under way with it is waited for, but not one whose client has fallen silent.
-func (s *Store) takeOver(ctx context.Context, l fleet.Lease, holder string,
-	ttl time.Duration) (fleet.Lease, bool, error) {
+func (s *Store) takeOver(ctx context.Context, l mirror.Lease, holder string,
+	ttl time.Duration) (mirror.Lease, bool, error) {
 	conn, err := s.control.Acquire(ctx)
 	if err != nil {
-		return fleet.Lease{}, false, err
+		return mirror.Lease{}, false, err
 	}
 	defer conn.Release()
 	// the statement has a deadline of its own
@@ -113,7 +113,7 @@ func (s *Store) endSilent(ctx context.Context, name string, waiting uint32) {
 
 // Renew prolongs a lease; false when it has passed on, or the database is another incarnation than
 // the one that gave it. One that ran out and that nobody took is prolonged.
-func (s *Store) Renew(ctx context.Context, l fleet.Lease, ttl time.Duration) (bool, error) {
+func (s *Store) Renew(ctx context.Context, l mirror.Lease, ttl time.Duration) (bool, error) {
 	var ok bool
 	err := s.again(ctx, func() (err error) {
 		_, ok, err = s.prolong(ctx, l, ttl)
@@ -125,7 +125,7 @@ func (s *Store) Renew(ctx context.Context, l fleet.Lease, ttl time.Duration) (bo
 	return ok, nil
 }
 
-func (s *Store) prolong(ctx context.Context, l fleet.Lease, ttl time.Duration) (fleet.Lease, bool,
+func (s *Store) prolong(ctx context.Context, l mirror.Lease, ttl time.Duration) (mirror.Lease, bool,
 	error) {
 	return lease(s.control.QueryRow(ctx, `
 		UPDATE leases SET expires_at = clock_timestamp() + $4::interval WHERE name = $1 AND holder = $2 AND epoch = $3 AND holder <> ''
@@ -142,7 +142,7 @@ const offerTime = 3 * time.Second
 // Release gives a lease up and tells every replica, so that the next holder need not wait. With to,
 // only that replica can take it for the next three seconds. A lease that has passed on is left
 // alone.
-func (s *Store) Release(ctx context.Context, l fleet.Lease, to string) error {
+func (s *Store) Release(ctx context.Context, l mirror.Lease, to string) error {
 	err := s.again(ctx, func() error {
 		_, err := s.control.Exec(ctx, `
 			UPDATE leases SET holder = '', expires_at = '-infinity',
@@ -162,12 +162,12 @@ func (s *Store) Release(ctx context.Context, l fleet.Lease, to string) error {
 
 // RaiseEpoch moves a lease that is held above floor, the highest epoch that its engine shows: after
 // the database was lost, epochs begin anew, and the objects still bear those of before. It returns
-// the lease as it then is; fleet.ErrFenced when it has passed on.
-func (s *Store) RaiseEpoch(ctx context.Context, l fleet.Lease, floor int64) (fleet.Lease, error) {
+// the lease as it then is; mirror.ErrFenced when it has passed on.
+func (s *Store) RaiseEpoch(ctx context.Context, l mirror.Lease, floor int64) (mirror.Lease, error) {
 	if l.Epoch > floor {
 		return l, nil
 	}
-	var raised fleet.Lease
+	var raised mirror.Lease
 	var ok bool
 	err := s.again(ctx, func() (err error) {
 		raised, ok, err = lease(s.control.QueryRow(ctx, `
@@ -179,17 +179,17 @@ func (s *Store) RaiseEpoch(ctx context.Context, l fleet.Lease, floor int64) (fle
 	case err != nil:
 		return l, fmt.Errorf("raise epoch of lease %s: %w", l.Name, err)
 	case !ok:
-		return l, fmt.Errorf("raise epoch of lease %s: %w", l.Name, fleet.ErrFenced)
+		return l, fmt.Errorf("raise epoch of lease %s: %w", l.Name, mirror.ErrFenced)
 	}
 	return raised, nil
 }
 
 // lease reads what a statement returned of a lease; false when it changed none.
-func lease(row pgx.Row) (fleet.Lease, bool, error) {
-	var l fleet.Lease
+func lease(row pgx.Row) (mirror.Lease, bool, error) {
+	var l mirror.Lease
 	err := row.Scan(&l.Name, &l.Holder, &l.Epoch, &l.Expires, &l.Life)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return fleet.Lease{}, false, nil
+		return mirror.Lease{}, false, nil
 	}
 	return l, err == nil, err
 }

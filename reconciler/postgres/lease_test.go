@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 func TestLeaseIsHeldByOneAndItsEpochGrowsWithEachHolder(t *testing.T) {
@@ -97,19 +98,19 @@ func TestReplicasSeeWhoWorksAndWhoHoldsWhat(t *testing.T) {
 	hold(t, s, "engine/acme/prod")
 	expire(t, url, "engine/acme/prod")
 	names := []string{"engine/acme/prod", "engine/eu-1", "engine/eu-2"}
-	view := must(s.BeatWorkers(ctx, fleet.ReplicaBeat{Replica: "a", Preparing: 2, Leases: names}))(
+	view := must(s.BeatWorkers(ctx, mirror.ReplicaBeat{Replica: "a", Preparing: 2, Leases: names}))(
 		t)
 	if fmt.Sprint(view) != "{map[a:2] map[engine/eu-1:replica-1]}" {
 		t.Errorf("one replica: %v", view)
 	}
 	check(t, s.BeatReplica(ctx, "an agents' hub without workers"))
-	view = must(s.BeatWorkers(ctx, fleet.ReplicaBeat{Replica: "b", Leases: names[2:]}))(t)
+	view = must(s.BeatWorkers(ctx, mirror.ReplicaBeat{Replica: "b", Leases: names[2:]}))(t)
 	if fmt.Sprint(view) != "{map[a:2 b:0] map[]}" {
 		t.Errorf("two replicas: %v", view)
 	}
 	check(t, s.LeaveWorkers(ctx, "a"))
 	exec(t, url, `UPDATE replicas SET worked_at = worked_at - interval '6 s' WHERE replica = 'b'`)
-	view = must(s.BeatWorkers(ctx, fleet.ReplicaBeat{Replica: "c", Leases: names[:0]}))(t)
+	view = must(s.BeatWorkers(ctx, mirror.ReplicaBeat{Replica: "c", Leases: names[:0]}))(t)
 	if fmt.Sprint(view) != "{map[c:0] map[]}" {
 		t.Errorf("after one has left and one was killed: %v", view)
 	}
@@ -123,12 +124,12 @@ func TestLeaseEpochRisesAboveWhatTheEngineShows(t *testing.T) {
 	if raised.Epoch != 42 || must(s.RaiseEpoch(t.Context(), raised, 41))(t).Epoch != 42 {
 		t.Fatalf("epoch %d", raised.Epoch)
 	}
-	if err := s.Observe(t.Context(), l, []fleet.Observation{
-		{Key: fleet.ObjectKey{Engine: "eu-1"}}}); !errors.Is(err, fleet.ErrFenced) {
+	if err := s.Observe(t.Context(), l, []mirror.Observation{
+		{Key: fleet.ObjectKey{Engine: "eu-1"}}}); !errors.Is(err, mirror.ErrFenced) {
 		t.Errorf("a write at the epoch before: %v", err)
 	}
-	if _, err := s.RaiseEpoch(t.Context(), fleet.Lease{Name: "engine/eu-1", Holder: "b", Epoch: 1},
-		50); !errors.Is(err, fleet.ErrFenced) {
+	if _, err := s.RaiseEpoch(t.Context(), mirror.Lease{Name: "engine/eu-1", Holder: "b", Epoch: 1},
+		50); !errors.Is(err, mirror.ErrFenced) {
 		t.Errorf("another raises it: %v", err)
 	}
 }
@@ -141,7 +142,7 @@ func TestCase79WritesOfAnOlderEpochAreRefused(t *testing.T) {
 	ctx := t.Context()
 	leader := hold(t, s, "reconciler")
 	a := application("eu-1", "acme", "a", "prod", "v1")
-	must(s.Record(ctx, leader, step(0, 1, func(r *fleet.Record) { r.Rows = []fleet.Row{a} })))(t)
+	must(s.Record(ctx, leader, step(0, 1, func(r *mirror.Record) { r.Rows = []mirror.Row{a} })))(t)
 	worker := hold(t, s, "engine/eu-1")
 	for _, name := range []string{"reconciler", "engine/eu-1"} {
 		expire(t, url, name)
@@ -151,23 +152,23 @@ func TestCase79WritesOfAnOlderEpochAreRefused(t *testing.T) {
 	}
 	before := writes(t, url)
 	_, recorded := s.Record(ctx, leader,
-		step(1, 2, func(r *fleet.Record) {
-			r.Rows = []fleet.Row{application("eu-1", "acme", "a", "prod", "v2")}
+		step(1, 2, func(r *mirror.Record) {
+			r.Rows = []mirror.Row{application("eu-1", "acme", "a", "prod", "v2")}
 		}))
-	_, moved := s.Record(ctx, leader, step(1, 2, func(*fleet.Record) {}))
+	_, moved := s.Record(ctx, leader, step(1, 2, func(*mirror.Record) {}))
 	for what, err := range map[string]error{
 		"Record":       recorded,
 		"empty Record": moved,
-		"Acknowledge": s.Acknowledge(ctx, worker, []fleet.Ack{
-			{Key: a.Key, Seq: 1, State: fleet.ApplyApplied}}),
-		"Observe": s.Observe(ctx, worker, []fleet.Observation{
-			{Key: a.Key, Sync: fleet.SyncSynced}}),
-		"ReportEngine": s.ReportEngine(ctx, worker, fleet.EngineReport{
+		"Acknowledge": s.Acknowledge(ctx, worker, []mirror.Ack{
+			{Key: a.Key, Seq: 1, State: mirror.ApplyApplied}}),
+		"Observe": s.Observe(ctx, worker, []mirror.Observation{
+			{Key: a.Key, Sync: mirror.SyncSynced}}),
+		"ReportEngine": s.ReportEngine(ctx, worker, mirror.EngineReport{
 			Engine: "eu-1", Reachable: true}),
-		"UpdateSync": s.UpdateSync(ctx, worker, "x", fleet.OperationRunning, ""),
+		"UpdateSync": s.UpdateSync(ctx, worker, "x", mirror.OperationRunning, ""),
 		"SetCursor":  s.SetCursor(ctx, worker, 9),
 	} {
-		if !errors.Is(err, fleet.ErrFenced) {
+		if !errors.Is(err, mirror.ErrFenced) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -188,14 +189,14 @@ func TestLeaseOfOneEngineGivesNoRightToAnother(t *testing.T) {
 	eu := hold(t, s, "engine/eu-1")
 	key := fleet.ObjectKey{Engine: "us-1", Kind: fleet.ObjectApplication, Name: "a"}
 	for what, err := range map[string]error{
-		"Acknowledge": s.Acknowledge(t.Context(), eu, []fleet.Ack{{Key: key, Seq: 1}}),
-		"Observe":     s.Observe(t.Context(), eu, []fleet.Observation{{Key: key}}),
-		"ReportEngine": s.ReportEngine(t.Context(), eu, fleet.EngineReport{
+		"Acknowledge": s.Acknowledge(t.Context(), eu, []mirror.Ack{{Key: key, Seq: 1}}),
+		"Observe":     s.Observe(t.Context(), eu, []mirror.Observation{{Key: key}}),
+		"ReportEngine": s.ReportEngine(t.Context(), eu, mirror.EngineReport{
 			Engine: "us-1"}),
 		"Observe as reconciler": s.Observe(t.Context(), hold(t, s, "reconciler"),
-			[]fleet.Observation{{Key: key}}),
-		"Observe without an entry": s.Observe(t.Context(), fleet.Lease{Name: "engine/us-1",
-			Holder: "x", Epoch: 1}, []fleet.Observation{{Key: key}}),
+			[]mirror.Observation{{Key: key}}),
+		"Observe without an entry": s.Observe(t.Context(), mirror.Lease{Name: "engine/us-1",
+			Holder: "x", Epoch: 1}, []mirror.Observation{{Key: key}}),
 	} {
 		if err == nil {
 			t.Errorf("%s is let through", what)
@@ -213,7 +214,7 @@ func TestTwoReplicasNeverWriteOutOfTurn(t *testing.T) {
 	setup := open(t, url)
 	row := application("eu-1", "acme", "a", "prod", "v1")
 	must(setup.Record(ctx, hold(t, setup, "reconciler"),
-		step(0, 1, func(r *fleet.Record) { r.Rows = []fleet.Row{row} })))(t)
+		step(0, 1, func(r *mirror.Record) { r.Rows = []mirror.Row{row} })))(t)
 	exec(t, url, `CREATE TABLE argosy.told (n bigint GENERATED ALWAYS AS IDENTITY, epoch bigint);
 		CREATE FUNCTION argosy.tell() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO argosy.told (epoch) VALUES (NEW.uid::bigint); RETURN NEW; END $$;
 		CREATE TRIGGER tell BEFORE UPDATE ON argosy.status FOR EACH ROW EXECUTE FUNCTION argosy.tell()`)
@@ -229,10 +230,10 @@ func TestTwoReplicasNeverWriteOutOfTurn(t *testing.T) {
 					continue
 				}
 				for ctx.Err() == nil { // past the lease, until it is refused
-					err := s.Observe(ctx, l, []fleet.Observation{
+					err := s.Observe(ctx, l, []mirror.Observation{
 						{Key: row.Key, UID: fmt.Sprint(l.Epoch), Resources: n,
 							Message: fmt.Sprint(written.Add(1))}})
-					if errors.Is(err, fleet.ErrFenced) {
+					if errors.Is(err, mirror.ErrFenced) {
 						fenced.Add(1)
 						break
 					}
@@ -261,8 +262,8 @@ func TestLeaseThatRanOutGivesNoRight(t *testing.T) {
 	s := open(t, url)
 	worker := hold(t, s, "engine/eu-1")
 	expire(t, url, "engine/eu-1")
-	report := fleet.EngineReport{Engine: "eu-1", Reachable: true}
-	if err := s.ReportEngine(t.Context(), worker, report); !errors.Is(err, fleet.ErrFenced) {
+	report := mirror.EngineReport{Engine: "eu-1", Reachable: true}
+	if err := s.ReportEngine(t.Context(), worker, report); !errors.Is(err, mirror.ErrFenced) {
 		t.Errorf("after it ran out: %v", err)
 	}
 	if ok, err := s.Renew(t.Context(), worker, time.Hour); err != nil || !ok {

@@ -10,15 +10,16 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 // Load reads the mirror as it stood at one moment: what a start needs to go on. 100,000 objects
 // take about as long as decoding their declarations.
-func (s *Store) Load(ctx context.Context) (fleet.Snapshot, error) {
-	var snap fleet.Snapshot
+func (s *Store) Load(ctx context.Context) (mirror.Snapshot, error) {
+	var snap mirror.Snapshot
 	ctx = patient(ctx, longPatience)
 	err := s.again(ctx, func() error {
-		snap = fleet.Snapshot{}
+		snap = mirror.Snapshot{}
 		return pgx.BeginTxFunc(ctx, s.work, pgx.TxOptions{IsoLevel: pgx.RepeatableRead,
 			AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
 			return load(ctx, tx, &snap)
@@ -27,7 +28,7 @@ func (s *Store) Load(ctx context.Context) (fleet.Snapshot, error) {
 	return snap, wrap(err, "load the mirror")
 }
 
-func load(ctx context.Context, tx pgx.Tx, snap *fleet.Snapshot) (err error) {
+func load(ctx context.Context, tx pgx.Tx, snap *mirror.Snapshot) (err error) {
 	if err := tx.QueryRow(ctx, `SELECT m.applied, m.seq, p.body FROM mirror m, memory p`).Scan(
 		&snap.Applied, &snap.Seq, &snap.Memory); err != nil {
 		return err
@@ -75,15 +76,15 @@ func read[T any](ctx context.Context, tx pgx.Tx, scan pgx.RowToFunc[T], sql stri
 
 // loadObjects leaves out the rows of removed strays, which no declaration has made. It scans into
 // one set of variables: a hundred thousand rows are common, and their names repeat.
-func loadObjects(ctx context.Context, tx pgx.Tx) ([]fleet.Indexed, error) {
+func loadObjects(ctx context.Context, tx pgx.Tx) ([]mirror.Indexed, error) {
 	rows, err := tx.Query(ctx, `
 		SELECT engine, kind, name, hash, tenant, environment, deployment, deletion, absent, held, seq,
 			credential_tenant, credential_name, credential_sealed FROM desired WHERE uid = '' ORDER BY engine, kind, name`)
 	if err != nil {
 		return nil, err
 	}
-	var all []fleet.Indexed
-	var o fleet.Indexed
+	var all []mirror.Indexed
+	var o mirror.Indexed
 	var tenant, name, sealed *string
 	known := words{}
 	_, err = pgx.ForEachRow(rows, []any{&o.Key.Engine, &o.Key.Kind, &o.Key.Name, &o.Hash, &o.Tenant,

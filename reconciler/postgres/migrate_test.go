@@ -12,6 +12,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 	"argosy.dev/argosy/reconciler/postgres"
 )
 
@@ -33,7 +36,7 @@ func TestMigrateByManyReplicasAtOnce(t *testing.T) {
 	replicas.Wait()
 	s := open(t, url)
 	must(s.Load(t.Context()))(t)
-	must(s.Accept(t.Context(), delivery(1), []fleet.Recheck{branch}))(t)
+	must(s.Accept(t.Context(), delivery(1), []forge.Recheck{branch}))(t)
 	expect(t, url, `SELECT count(*) - count(DISTINCT version) FROM river_migration`, 0)
 }
 
@@ -64,9 +67,9 @@ func TestCase64PullsAreAddedToTheSchemaOfTheVersionBefore(t *testing.T) {
 	}
 	check(t, before.Acknowledge(t.Context(), worker, applied(rows)))
 	must(postgres.Migrate(t.Context(), url))(t)
-	check(t, before.Observe(t.Context(), worker, []fleet.Observation{
+	check(t, before.Observe(t.Context(), worker, []mirror.Observation{
 		{Key: rows[0].Key, Resources: 3}}))
-	must(open(t, url).Accept(t.Context(), delivery(1), []fleet.Recheck{branch}))(t)
+	must(open(t, url).Accept(t.Context(), delivery(1), []forge.Recheck{branch}))(t)
 	expect(t, url, countJobs, 1)
 }
 
@@ -88,7 +91,7 @@ func TestCase64MigrationWithoutRiversTablesIsNotEnough(t *testing.T) {
 		t.Fatalf("without all of them: %v", err)
 	}
 	must(postgres.Migrate(t.Context(), url))(t)
-	must(open(t, url).Accept(t.Context(), delivery(1), []fleet.Recheck{branch}))(t)
+	must(open(t, url).Accept(t.Context(), delivery(1), []forge.Recheck{branch}))(t)
 }
 
 // Case 64: this version on the schema of the next one.
@@ -100,8 +103,8 @@ func TestCase64OldBinaryRunsOnANewerSchema(t *testing.T) {
 	read := func(s *postgres.Store) {
 		t.Helper()
 		for range 2 {
-			if apps, _, err := s.Applications(t.Context(), fleet.Scope{}, fleet.Filter{},
-				fleet.Page{Limit: 10}); err != nil || len(apps) != 1 {
+			if apps, _, err := s.Applications(t.Context(), view.Scope{}, view.Filter{},
+				view.Page{Limit: 10}); err != nil || len(apps) != 1 {
 				t.Fatalf("%d applications, %v", len(apps), err)
 			}
 		}
@@ -115,13 +118,13 @@ func TestCase64OldBinaryRunsOnANewerSchema(t *testing.T) {
 		ALTER TABLE pulls ADD COLUMN later text; ALTER TABLE looks ADD COLUMN later text; INSERT INTO river_migration (line, version) VALUES ('main', 999)`)
 	read(s)
 	must(s.Changed(t.Context(), "eu-1", 0, 10))(t)
-	check(t, s.Observe(t.Context(), worker, []fleet.Observation{{Key: rows[0].Key, Resources: 3}}))
+	check(t, s.Observe(t.Context(), worker, []mirror.Observation{{Key: rows[0].Key, Resources: 3}}))
 	if version, err := postgres.Migrate(t.Context(), url); err != nil || version != 999 {
 		t.Errorf("version %d, %v", version, err)
 	}
 	read(open(t, url))
-	must(s.Accept(t.Context(), delivery(1), []fleet.Recheck{branch}))(t)
-	check(t, s.SavePull(t.Context(), pull(1, fleet.PullOpen, "acme")))
+	must(s.Accept(t.Context(), delivery(1), []forge.Recheck{branch}))(t)
+	check(t, s.SavePull(t.Context(), pull(1, forge.PullOpen, "acme")))
 	work(t, s, nothing).seen("branch", 1)
 }
 
@@ -133,11 +136,11 @@ func TestCase64PullsOfTheVersionBeforeAreListedByTenant(t *testing.T) {
 	exec(t, url,
 		dropAgents+
 			`DROP TABLE pull_tenants; DROP FUNCTION keep_pull_tenants CASCADE; DELETE FROM goose_db_version WHERE version_id >= 4`)
-	check(t, s.SavePull(t.Context(), pull(1, fleet.PullOpen, "", "acme")))
-	check(t, s.SavePull(t.Context(), pull(2, fleet.PullMerged, "acme", "globex")))
+	check(t, s.SavePull(t.Context(), pull(1, forge.PullOpen, "", "acme")))
+	check(t, s.SavePull(t.Context(), pull(2, forge.PullMerged, "acme", "globex")))
 	must(postgres.Migrate(t.Context(), url))(t)
-	check(t, s.SavePull(t.Context(), pull(3, fleet.PullOpen, "acme", "unborn")))
-	check(t, s.SavePull(t.Context(), pull(2, fleet.PullMerged, "globex")))
+	check(t, s.SavePull(t.Context(), pull(3, forge.PullOpen, "acme", "unborn")))
+	check(t, s.SavePull(t.Context(), pull(2, forge.PullMerged, "globex")))
 	got := one[string](t, url,
 		`SELECT string_agg(tenant || number || state || coalesce((SELECT t.tenant FROM tenants t WHERE t.uid = p.tenant_uid), '-'), ' '
 		ORDER BY tenant, number) FROM pull_tenants p`)
@@ -225,10 +228,10 @@ func TestCase66ResetKeepsWhatPeopleDecided(t *testing.T) {
 	s, url := populated(t)
 	ctx := t.Context()
 	lease, worker := hold(t, s, "reconciler"), hold(t, s, "engine/eu-1")
-	must(s.Approve(ctx, fleet.Approval{Revision: revision(5)}))(t)
-	must(s.SetStop(ctx, fleet.Stop{Scope: fleet.StopFleet}, true))(t)
-	_, plaintext, err := s.CreateToken(ctx, fleet.Token{Name: "ci", Tenant: "acme",
-		Role: fleet.RoleRead})
+	must(s.Approve(ctx, mirror.Approval{Revision: revision(5)}))(t)
+	must(s.SetStop(ctx, mirror.Stop{Scope: mirror.StopFleet}, true))(t)
+	_, plaintext, err := s.CreateToken(ctx, view.Token{Name: "ci", Tenant: "acme",
+		Role: view.RoleRead})
 	check(t, err)
 	uid := one[string](t, url, `SELECT uid::text FROM tenants WHERE tenant = 'acme'`)
 	seq := must(s.Load(ctx))(t).Seq
@@ -239,11 +242,11 @@ func TestCase66ResetKeepsWhatPeopleDecided(t *testing.T) {
 		len(snap.Quarantines)+len(snap.Holds) != 0 || snap.Seq != seq {
 		t.Errorf("the mirror after a reset: %+v", snap)
 	}
-	if len(snap.Approvals) != 1 || len(must(s.Stops(ctx, fleet.Scope{}))(t)) != 1 {
+	if len(snap.Approvals) != 1 || len(must(s.Stops(ctx, view.Scope{}))(t)) != 1 {
 		t.Error("what people decided has gone")
 	}
-	if _, err := s.Record(ctx, lease, step(1, 2, func(r *fleet.Record) {})); !errors.Is(err,
-		fleet.ErrFenced) {
+	if _, err := s.Record(ctx, lease, step(1, 2, func(r *mirror.Record) {})); !errors.Is(err,
+		mirror.ErrFenced) {
 		t.Errorf("a reconciler that knows of nothing: %v", err)
 	}
 	if ok, err := s.Renew(ctx, lease, time.Hour); err != nil || ok {
@@ -256,10 +259,10 @@ func TestCase66ResetKeepsWhatPeopleDecided(t *testing.T) {
 	if lease = hold(t, s, "reconciler"); lease.Epoch <= before {
 		t.Errorf("epoch %d after %d", lease.Epoch, before)
 	}
-	must(s.Record(ctx, lease, step(0, 1, func(r *fleet.Record) {
+	must(s.Record(ctx, lease, step(0, 1, func(r *mirror.Record) {
 		r.PlanHash, r.Declarations, r.Rows = "anew", []fleet.Declaration{tenantDeclaration("acme")},
-			[]fleet.Row{application("eu-1", "acme", "cart", "prod", "v1")}
-		r.Syncs = []fleet.SyncRequest{{ID: "acme/run", Key: r.Rows[0].Key, Tenant: "acme"}}
+			[]mirror.Row{application("eu-1", "acme", "cart", "prod", "v1")}
+		r.Syncs = []mirror.SyncRequest{{ID: "acme/run", Key: r.Rows[0].Key, Tenant: "acme"}}
 	})))(t)
 	if rows := must(s.Changed(ctx, "eu-1", seq, 10))(t); len(rows) != 1 {
 		t.Errorf("a cursor of before passes over what came after: %d rows", len(rows))
@@ -311,10 +314,10 @@ func TestErrorsNeverShowThePassword(t *testing.T) {
 func TestLatelyLooksBackOverItsWindow(t *testing.T) {
 	t.Parallel()
 	s, url := populated(t)
-	must(s.Record(t.Context(), hold(t, s, "reconciler"), step(1, 2, func(r *fleet.Record) {
+	must(s.Record(t.Context(), hold(t, s, "reconciler"), step(1, 2, func(r *mirror.Record) {
 		for i, approved := range []bool{true, false} {
 			a := application("eu-1", "acme", fmt.Sprint("gone", i), "prod", "v1")
-			r.Deletions = append(r.Deletions, fleet.Deletion{Key: a.Key, Tenant: "acme",
+			r.Deletions = append(r.Deletions, mirror.Deletion{Key: a.Key, Tenant: "acme",
 				Environment: "prod", Deployment: a.Deployment, Approved: approved})
 		}
 	})))(t)
@@ -345,7 +348,7 @@ func TestCase64AgentsAreAddedToTheSchemaOfTheVersionBefore(t *testing.T) {
 	}
 	check(t, before.Acknowledge(t.Context(), worker, applied(rows)))
 	must(postgres.Migrate(t.Context(), url))(t)
-	check(t, before.Observe(t.Context(), worker, []fleet.Observation{
+	check(t, before.Observe(t.Context(), worker, []mirror.Observation{
 		{Key: rows[0].Key, Resources: 3}}))
 	exec(t, url,
 		`INSERT INTO syncs (id, operation, engine, name, tenant, environment, deployment, sync_run, revision, prune, state)

@@ -7,22 +7,23 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 // Observe takes what an engine last said of its Applications, in one round trip. What says nothing
 // new writes nothing: that Argo CD looked again (ReconciledAt, ResourceVersion) is no news. What is
-// told of an object that no row wants is dropped. fleet.ErrFenced when the lease has passed on.
-func (s *Store) Observe(ctx context.Context, lease fleet.Lease, seen []fleet.Observation) error {
+// told of an object that no row wants is dropped. mirror.ErrFenced when the lease has passed on.
+func (s *Store) Observe(ctx context.Context, lease mirror.Lease, seen []mirror.Observation) error {
 	if len(seen) == 0 {
 		return nil
 	}
-	engine, err := leasedEngine(lease, seen, func(o fleet.Observation) fleet.ObjectKey {
+	engine, err := leasedEngine(lease, seen, func(o mirror.Observation) fleet.ObjectKey {
 		return o.Key
 	})
 	if err != nil {
 		return err
 	}
-	args := observationColumns(newest(seen, func(o fleet.Observation) fleet.ObjectKey {
+	args := observationColumns(newest(seen, func(o mirror.Observation) fleet.ObjectKey {
 		return o.Key
 	}))
 	err = s.atomically(ctx, func(b *pgx.Batch) {
@@ -59,40 +60,40 @@ const sqlBeginStatus = `
 	JOIN desired d ON d.engine = o.engine AND d.kind = o.kind AND d.name = o.name
 	ON CONFLICT DO NOTHING`
 
-func observationColumns(seen []fleet.Observation) []any {
-	of := func(value func(fleet.Observation) string) []string {
-		return column(seen, func(o fleet.Observation) string { return message(value(o)) })
+func observationColumns(seen []mirror.Observation) []any {
+	of := func(value func(mirror.Observation) string) []string {
+		return column(seen, func(o mirror.Observation) string { return message(value(o)) })
 	}
-	return append(objectColumns(column(seen, func(o fleet.Observation) fleet.ObjectKey {
+	return append(objectColumns(column(seen, func(o mirror.Observation) fleet.ObjectKey {
 		return o.Key
 	})),
-		of(func(o fleet.Observation) string { return o.UID }),
+		of(func(o mirror.Observation) string { return o.UID }),
 		of(syncWord), of(healthWord),
-		of(func(o fleet.Observation) string { return o.SyncedRevision }),
-		of(func(o fleet.Observation) string { return o.OperationPhase }),
-		of(func(o fleet.Observation) string { return o.OperationID }),
-		of(func(o fleet.Observation) string { return o.OperationError }),
-		of(func(o fleet.Observation) string { return o.Message }),
-		column(seen, func(o fleet.Observation) int32 { return int32(o.Resources) }),
-		column(seen, func(o fleet.Observation) *time.Time { return moment(o.ReconciledAt) }),
-		of(func(o fleet.Observation) string { return o.ResourceVersion }),
-		column(seen, func(o fleet.Observation) bool { return o.Deleted }))
+		of(func(o mirror.Observation) string { return o.SyncedRevision }),
+		of(func(o mirror.Observation) string { return o.OperationPhase }),
+		of(func(o mirror.Observation) string { return o.OperationID }),
+		of(func(o mirror.Observation) string { return o.OperationError }),
+		of(func(o mirror.Observation) string { return o.Message }),
+		column(seen, func(o mirror.Observation) int32 { return int32(o.Resources) }),
+		column(seen, func(o mirror.Observation) *time.Time { return moment(o.ReconciledAt) }),
+		of(func(o mirror.Observation) string { return o.ResourceVersion }),
+		column(seen, func(o mirror.Observation) bool { return o.Deleted }))
 }
 
 // What is gone is neither in sync nor healthy, whatever was last said of it.
-func syncWord(o fleet.Observation) string {
+func syncWord(o mirror.Observation) string {
 	if o.Deleted || o.Sync == "" {
-		return string(fleet.SyncUnknown)
+		return string(mirror.SyncUnknown)
 	}
 	return string(o.Sync)
 }
 
-func healthWord(o fleet.Observation) string {
+func healthWord(o mirror.Observation) string {
 	switch {
 	case o.Deleted:
-		return string(fleet.HealthMissing)
+		return string(mirror.HealthMissing)
 	case o.Health == "":
-		return string(fleet.HealthUnknown)
+		return string(mirror.HealthUnknown)
 	}
 	return string(o.Health)
 }

@@ -8,12 +8,14 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 )
 
 // Lookup is the rows of these objects, as they stand now, in one query. An object without a row is
 // left out.
 func (s *Store) Lookup(ctx context.Context, engine fleet.EngineName,
-	keys []fleet.ObjectKey) ([]fleet.Row, error) {
+	keys []fleet.ObjectKey) ([]mirror.Row, error) {
 	rows, err := collect(ctx, s, scanRow, `SELECT `+rowColumns+`
 		FROM unnest($1::text[], $2::text[], $3::text[]) AS k (engine, kind, name)
 		JOIN desired d ON d.engine = k.engine AND d.kind = k.kind AND d.name = k.name
@@ -33,10 +35,10 @@ func (s *Store) OrphanKeys(ctx context.Context, engine fleet.EngineName) ([]flee
 
 // ReportOrphans takes objects that a worker found without a row, and those of the list that are gone
 // or have a row by now. One that was made by a request from before its own deletion is removed: the
-// deletion was decided, and this is its end. fleet.ErrFenced when the lease has passed on.
-func (s *Store) ReportOrphans(ctx context.Context, lease fleet.Lease, found []fleet.Orphan,
+// deletion was decided, and this is its end. mirror.ErrFenced when the lease has passed on.
+func (s *Store) ReportOrphans(ctx context.Context, lease mirror.Lease, found []mirror.Orphan,
 	gone []fleet.ObjectKey) error {
-	engine, err := leasedEngine(lease, found, func(f fleet.Orphan) fleet.ObjectKey { return f.Key })
+	engine, err := leasedEngine(lease, found, func(f mirror.Orphan) fleet.ObjectKey { return f.Key })
 	if err != nil {
 		return err
 	}
@@ -50,18 +52,18 @@ func (s *Store) ReportOrphans(ctx context.Context, lease fleet.Lease, found []fl
 		if len(found) == 0 {
 			return
 		}
-		keys := objectColumns(column(found, func(f fleet.Orphan) fleet.ObjectKey { return f.Key }))
+		keys := objectColumns(column(found, func(f mirror.Orphan) fleet.ObjectKey { return f.Key }))
 		b.Queue(sqlFindOrphans, append(keys[:3:3],
-			column(found, func(f fleet.Orphan) string { return text(string(f.Tenant)) }),
-			column(found, func(f fleet.Orphan) string { return text(string(f.Environment)) }),
-			column(found, func(f fleet.Orphan) string { return text(string(f.Deployment)) }),
-			column(found, func(f fleet.Orphan) string { return text(f.UID) }),
-			column(found, func(f fleet.Orphan) string { return text(string(f.Revision)) }),
-			column(found, func(f fleet.Orphan) int64 { return f.Epoch }))...)
+			column(found, func(f mirror.Orphan) string { return text(string(f.Tenant)) }),
+			column(found, func(f mirror.Orphan) string { return text(string(f.Environment)) }),
+			column(found, func(f mirror.Orphan) string { return text(string(f.Deployment)) }),
+			column(found, func(f mirror.Orphan) string { return text(f.UID) }),
+			column(found, func(f mirror.Orphan) string { return text(string(f.Revision)) }),
+			column(found, func(f mirror.Orphan) int64 { return f.Epoch }))...)
 		b.Queue(sqlRemoveLate, append(keys[:3:3],
-			column(found, func(f fleet.Orphan) string { return text(f.UID) }),
-			column(found, func(f fleet.Orphan) bool { return f.Pure }),
-			fleet.TombstoneTime)...)
+			column(found, func(f mirror.Orphan) string { return text(f.UID) }),
+			column(found, func(f mirror.Orphan) bool { return f.Pure }),
+			mirror.TombstoneTime)...)
 	})
 	return wrap(err, "strays of engine %s", engine)
 }
@@ -99,14 +101,14 @@ const sqlRemoveLate = `
 	FROM removed WHERE seq > 0`
 
 // RemoveOrphan decides that one stray is removed, and returns it as it is listed then.
-// fleet.ErrNotFound when no stray of that UID is listed, or its removal is decided already.
-func (s *Store) RemoveOrphan(ctx context.Context, r fleet.OrphanRemoval) (fleet.OrphanView, error) {
+// mirror.ErrNotFound when no stray of that UID is listed, or its removal is decided already.
+func (s *Store) RemoveOrphan(ctx context.Context, r mirror.OrphanRemoval) (view.Orphan, error) {
 	subject := fmt.Sprintf("stray %s %s on engine %s", r.Kind, r.Name, r.Engine)
 	if r.Deletion != fleet.DeletionDelete && r.Deletion != fleet.DeletionOrphan {
-		return fleet.OrphanView{}, fmt.Errorf("%s: deletion is Delete or Orphan, not %q", subject,
+		return view.Orphan{}, fmt.Errorf("%s: deletion is Delete or Orphan, not %q", subject,
 			r.Deletion)
 	}
-	var view fleet.OrphanView
+	var orphan view.Orphan
 	err := s.transact(ctx, func(tx pgx.Tx) error {
 		var seq int64
 		if err := tx.QueryRow(ctx, `SELECT remove_stray($1, $2, $3, $4, $5, $6)`,
@@ -115,7 +117,7 @@ func (s *Store) RemoveOrphan(ctx context.Context, r fleet.OrphanRemoval) (fleet.
 			return err
 		}
 		if seq == 0 {
-			return fleet.ErrNotFound
+			return mirror.ErrNotFound
 		}
 		all, err := read(ctx, tx, scanOrphan,
 			sqlOrphans+` WHERE engine = $1 AND kind = $2 AND name = $3`,
@@ -123,32 +125,32 @@ func (s *Store) RemoveOrphan(ctx context.Context, r fleet.OrphanRemoval) (fleet.
 		if err != nil {
 			return err
 		}
-		view = all[0]
+		orphan = all[0]
 		// the guards look back on it like on any other deletion
 		if r.Kind == fleet.ObjectApplication {
 			if _, err := tx.Exec(ctx,
 				`INSERT INTO deletions (at, revision, engine, name, tenant, environment, deployment, approved)
-				VALUES (now(), '', $1, $2, $3, $4, $5, true)`, string(view.Engine), view.Name, string(view.Tenant),
-				string(view.Environment), string(view.Deployment)); err != nil {
+				VALUES (now(), '', $1, $2, $3, $4, $5, true)`, string(orphan.Engine), orphan.Name, string(orphan.Tenant),
+				string(orphan.Environment), string(orphan.Deployment)); err != nil {
 				return err
 			}
 		}
-		return tell(ctx, tx, deed{kind: fleet.OperationRemoveOrphan, action: "remove-stray",
+		return tell(ctx, tx, deed{kind: mirror.OperationRemoveOrphan, action: "remove-stray",
 			subject: subject + ", UID " + r.UID,
-			tenant:  view.Tenant, engine: r.Engine, by: r.By, note: r.Note,
-			event: fleet.Event{Kind: "engine", Name: string(r.Engine),
+			tenant:  orphan.Tenant, engine: r.Engine, by: r.By, note: r.Note,
+			event: view.Event{Kind: "engine", Name: string(r.Engine),
 				Text: subject + " is removed"}})
 	})
 	if err == nil {
 		s.decided(ctx, "")
 	}
-	return view, wrap(err, "remove %s", subject)
+	return orphan, wrap(err, "remove %s", subject)
 }
 
 const sqlOrphans = `SELECT engine, kind, name, tenant, environment, deployment, uid, revision, epoch, found_at, deletion, removed_by, removed_at FROM strays`
 
-func scanOrphan(row pgx.CollectableRow) (fleet.OrphanView, error) {
-	var v fleet.OrphanView
+func scanOrphan(row pgx.CollectableRow) (view.Orphan, error) {
+	var v view.Orphan
 	var removed *time.Time
 	err := row.Scan(&v.Engine, &v.Kind, &v.Name, &v.Tenant, &v.Environment, &v.Deployment, &v.UID,
 		&v.Revision, &v.Epoch, &v.FoundAt,
@@ -159,25 +161,25 @@ func scanOrphan(row pgx.CollectableRow) (fleet.OrphanView, error) {
 
 // Orphans match Filter.Engine and Filter.Tenant, by engine, kind and name. They are the platform's
 // to judge: with a tenant in scope there are none.
-func (s *Store) Orphans(ctx context.Context, scope fleet.Scope, by fleet.Filter,
-	page fleet.Page) ([]fleet.OrphanView, string, error) {
+func (s *Store) Orphans(ctx context.Context, scope view.Scope, by view.Filter,
+	page view.Page) ([]view.Orphan, string, error) {
 	if scope.Tenant != "" {
 		return nil, "", nil
 	}
 	f := filter{}
 	f.equal("engine", string(by.Engine))
 	f.equal("tenant", string(by.Tenant))
-	return list(ctx, s, scope, listing[fleet.OrphanView]{
+	return list(ctx, s, scope, listing[view.Orphan]{
 		name: "strays", keys: []string{"engine", "kind", "name"}, scan: scanOrphan, sql: sqlOrphans,
-		key: func(v fleet.OrphanView) []string {
+		key: func(v view.Orphan) []string {
 			return []string{string(v.Engine), string(v.Kind), v.Name}
 		},
 	}, f, page, nil)
 }
 
 // ReportWentBack takes that the engine's state was seen to go back in time. What several resources
-// show within a minute is told once. fleet.ErrFenced when the lease has passed on.
-func (s *Store) ReportWentBack(ctx context.Context, lease fleet.Lease, how string) error {
+// show within a minute is told once. mirror.ErrFenced when the lease has passed on.
+func (s *Store) ReportWentBack(ctx context.Context, lease mirror.Lease, how string) error {
 	engine, err := leasedEngine[struct{}](lease, nil, nil)
 	if err != nil {
 		return err

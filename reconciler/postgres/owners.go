@@ -7,34 +7,35 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 )
 
 const sqlOwners = `SELECT host, name, id, pinned_at, now_id, changed_at FROM owners`
 
-func scanOwner(row pgx.CollectableRow) (fleet.OwnerView, error) {
-	var v fleet.OwnerView
+func scanOwner(row pgx.CollectableRow) (view.Owner, error) {
+	var v view.Owner
 	err := row.Scan(&v.Host, &v.Name, &v.ID, &v.PinnedAt, &v.NowID, &v.ChangedAt)
 	return v, err
 }
 
 // PinOwner takes that the Git host has the account or team id under the name, and returns whom the
 // name is pinned to: the first id that was ever seen. Nothing is written where nothing is new.
-func (s *Store) PinOwner(ctx context.Context, host, name string, id int64) (fleet.OwnerView,
+func (s *Store) PinOwner(ctx context.Context, host, name string, id int64) (view.Owner,
 	error) {
 	subject := fmt.Sprintf("owner %s", name)
 	if id <= 0 || name == "" {
-		return fleet.OwnerView{}, fmt.Errorf("%s: an account has no number %d", subject, id)
+		return view.Owner{}, fmt.Errorf("%s: an account has no number %d", subject, id)
 	}
 	host, name = text(host), text(strings.ToLower(name))
 	found, err := collect(ctx, s, scanOwner, sqlOwners+` WHERE host = $1 AND name = $2`, host, name)
 	if err != nil {
-		return fleet.OwnerView{}, wrap(err, "%s", subject)
+		return view.Owner{}, wrap(err, "%s", subject)
 	}
 	if len(found) == 1 && (found[0].NowID == id || found[0].ID == id && !found[0].Changed()) {
 		return found[0], nil
 	}
-	var view fleet.OwnerView
+	var owner view.Owner
 	err = s.transact(ctx, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx,
 			`INSERT INTO owners (host, name, id, pinned_at) VALUES ($1, $2, $3, now()) ON CONFLICT DO NOTHING`, host, name, id); err != nil {
@@ -50,46 +51,46 @@ func (s *Store) PinOwner(ctx context.Context, host, name string, id int64) (flee
 			all, err := read(ctx, tx, scanOwner, sqlOwners+` WHERE host = $1 AND name = $2`, host,
 				name)
 			if err == nil {
-				view = all[0]
+				owner = all[0]
 			}
 			return err
 		}
-		view = changed[0]
-		what := fmt.Sprintf("%s is the account or team %d again", name, view.ID)
-		if view.Changed() {
+		owner = changed[0]
+		what := fmt.Sprintf("%s is the account or team %d again", name, owner.ID)
+		if owner.Changed() {
 			what = fmt.Sprintf("%s is now the account or team %d, which does not count; it was %d",
-				name, view.NowID, view.ID)
+				name, owner.NowID, owner.ID)
 		}
 		return tell(ctx, tx, deed{action: "owner-changed", subject: subject, by: "argosy",
-			note: what, event: fleet.Event{Kind: "owner", Name: name, Text: what}})
+			note: what, event: view.Event{Kind: "owner", Name: name, Text: what}})
 	})
-	return view, wrap(err, "%s", subject)
+	return owner, wrap(err, "%s", subject)
 }
 
 // Owners are the pinned names, by host and name. They are the platform's: with a tenant in scope
 // there are none.
-func (s *Store) Owners(ctx context.Context, scope fleet.Scope, _ fleet.Filter,
-	page fleet.Page) ([]fleet.OwnerView, string, error) {
+func (s *Store) Owners(ctx context.Context, scope view.Scope, _ view.Filter,
+	page view.Page) ([]view.Owner, string, error) {
 	if scope.Tenant != "" {
 		return nil, "", nil
 	}
-	return list(ctx, s, scope, listing[fleet.OwnerView]{
+	return list(ctx, s, scope, listing[view.Owner]{
 		name: "owners", keys: []string{"host", "name"}, scan: scanOwner, sql: sqlOwners,
-		key: func(v fleet.OwnerView) []string { return []string{v.Host, v.Name} },
+		key: func(v view.Owner) []string { return []string{v.Host, v.Name} },
 	}, filter{}, page, nil)
 }
 
 // ChangedOwners are the names that another account or team has now.
-func (s *Store) ChangedOwners(ctx context.Context) ([]fleet.OwnerView, error) {
+func (s *Store) ChangedOwners(ctx context.Context) ([]view.Owner, error) {
 	all, err := collect(ctx, s, scanOwner, sqlOwners+` WHERE now_id <> 0 ORDER BY host, name`)
 	return all, wrap(err, "owners")
 }
 
-// ReleaseOwner lets whoever has the name now count from now on. fleet.ErrNotFound when the account
+// ReleaseOwner lets whoever has the name now count from now on. mirror.ErrNotFound when the account
 // or team of that number does not have it, or counts already.
-func (s *Store) ReleaseOwner(ctx context.Context, r fleet.OwnerRelease) (fleet.OwnerView, error) {
+func (s *Store) ReleaseOwner(ctx context.Context, r mirror.OwnerRelease) (view.Owner, error) {
 	subject := fmt.Sprintf("owner %s", r.Name)
-	var view fleet.OwnerView
+	var owner view.Owner
 	err := s.transact(ctx, func(tx pgx.Tx) error {
 		all, err := read(ctx, tx, scanOwner,
 			`UPDATE owners SET id = now_id, pinned_at = now(), now_id = 0, changed_at = NULL
@@ -98,16 +99,16 @@ func (s *Store) ReleaseOwner(ctx context.Context, r fleet.OwnerRelease) (fleet.O
 			return err
 		}
 		if len(all) == 0 {
-			return fleet.ErrNotFound
+			return mirror.ErrNotFound
 		}
-		view = all[0]
-		return tell(ctx, tx, deed{kind: fleet.OperationReleaseOwner, action: "release-owner",
+		owner = all[0]
+		return tell(ctx, tx, deed{kind: mirror.OperationReleaseOwner, action: "release-owner",
 			subject: fmt.Sprintf("%s, number %d", subject, r.ID), by: r.By, note: r.Note,
-			event: fleet.Event{Kind: "owner", Name: view.Name,
-				Text: fmt.Sprintf("%s counts as the account or team %d from now on", view.Name,
-					view.ID)}})
+			event: view.Event{Kind: "owner", Name: owner.Name,
+				Text: fmt.Sprintf("%s counts as the account or team %d from now on", owner.Name,
+					owner.ID)}})
 	})
-	return view, wrap(err, "release %s", subject)
+	return owner, wrap(err, "release %s", subject)
 }
 
 // sqlChangedOwners are the problems of declarations that name an owner whom another account or team

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 )
 
 const gitHost = "https://git.example.com/api/v1/"
@@ -18,13 +20,13 @@ func TestANameIsPinnedToItsFirstAccount(t *testing.T) {
 	url := newDatabase(t)
 	s := open(t, url)
 	ctx := t.Context()
-	must(s.Record(ctx, hold(t, s, "reconciler"), step(0, 1, func(r *fleet.Record) {
+	must(s.Record(ctx, hold(t, s, "reconciler"), step(0, 1, func(r *mirror.Record) {
 		acme := tenantDeclaration("acme")
 		acme.Tenant.Owners = []string{"github:Alice", "group:acme"}
 		r.Declarations = []fleet.Declaration{engineDeclaration("eu-1"), acme,
 			tenantDeclaration("globex")}
 	})))(t)
-	pin := func(name string, id int64) fleet.OwnerView {
+	pin := func(name string, id int64) view.Owner {
 		return must(s.PinOwner(ctx, gitHost, name, id))(t)
 	}
 	var replicas sync.WaitGroup
@@ -51,9 +53,9 @@ func TestANameIsPinnedToItsFirstAccount(t *testing.T) {
 		t.Errorf("the name on another host is told as %+v", other)
 	}
 
-	page := fleet.Page{Limit: 100}
+	page := view.Page{Limit: 100}
 	problems := func(tenant fleet.TenantName) (told []string) {
-		found, _, err := s.Problems(ctx, fleet.Scope{Tenant: tenant}, fleet.Filter{}, page)
+		found, _, err := s.Problems(ctx, view.Scope{Tenant: tenant}, view.Filter{}, page)
 		check(t, err)
 		for _, p := range found {
 			told = append(told, p.Path+" "+p.Field+" "+p.Code+" "+p.Message+" "+p.Fix)
@@ -67,13 +69,13 @@ func TestANameIsPinnedToItsFirstAccount(t *testing.T) {
 	if got := problems("globex"); len(got) != 0 {
 		t.Errorf("another tenant is told %q", got)
 	}
-	if all, _, err := s.Owners(ctx, fleet.Scope{Tenant: "acme"}, fleet.Filter{},
+	if all, _, err := s.Owners(ctx, view.Scope{Tenant: "acme"}, view.Filter{},
 		page); err != nil || len(all) != 0 {
 		t.Errorf("a tenant is shown %+v (%v)", all, err)
 	}
 
-	if _, err := s.ReleaseOwner(ctx, fleet.OwnerRelease{Name: "alice", ID: 13,
-		By: "token:ops"}); !errors.Is(err, fleet.ErrNotFound) {
+	if _, err := s.ReleaseOwner(ctx, mirror.OwnerRelease{Name: "alice", ID: 13,
+		By: "token:ops"}); !errors.Is(err, mirror.ErrNotFound) {
 		t.Errorf("an account that does not have the login is released: %v", err)
 	}
 	check(t, s.Reset(ctx)) // a rebuilt mirror forgets no pin
@@ -83,7 +85,7 @@ func TestANameIsPinnedToItsFirstAccount(t *testing.T) {
 	if changed := must(s.ChangedOwners(ctx))(t); len(changed) != 1 {
 		t.Errorf("changed are %+v", changed)
 	}
-	if v := must(s.ReleaseOwner(ctx, fleet.OwnerRelease{Name: "alice", ID: 12, By: "token:ops",
+	if v := must(s.ReleaseOwner(ctx, mirror.OwnerRelease{Name: "alice", ID: 12, By: "token:ops",
 		Note: "asked her"}))(t); v.ID != 12 || v.Changed() {
 		t.Errorf("released it is %+v", v)
 	}

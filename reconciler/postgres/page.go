@@ -11,6 +11,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 )
 
 // listing is a list that is read in pages, each beginning after the last key of the one before, so
@@ -32,8 +34,8 @@ const (
 
 // list reads one page within a scope, and completes it in the same moment of the database; complete
 // may be nil.
-func list[T any](ctx context.Context, s *Store, scope fleet.Scope, l listing[T], f filter,
-	page fleet.Page, complete func(context.Context, pgx.Tx, []T) error) ([]T, string, error) {
+func list[T any](ctx context.Context, s *Store, scope view.Scope, l listing[T], f filter,
+	page view.Page, complete func(context.Context, pgx.Tx, []T) error) ([]T, string, error) {
 	if page.Limit < 1 || page.Limit > maxPage {
 		return nil, "", fmt.Errorf("%s: a page has 1 to %d items, not %d", l.name, maxPage,
 			page.Limit)
@@ -65,7 +67,7 @@ func list[T any](ctx context.Context, s *Store, scope fleet.Scope, l listing[T],
 	})
 	// no number where a cursor of this list has one
 	if hasCode(err, "22P02") || hasCode(err, "22003") {
-		err = fleet.ErrCursor
+		err = mirror.ErrCursor
 	}
 	if err != nil {
 		return nil, "", fmt.Errorf("%s: %w", l.name, err)
@@ -80,7 +82,7 @@ func (l listing[T]) after(f *filter, after string) error {
 	}
 	values, err := readCursor(l.name, after)
 	if err != nil || len(values) != len(l.keys) {
-		return fleet.ErrCursor
+		return mirror.ErrCursor
 	}
 	places := make([]string, len(values))
 	for i, v := range values {
@@ -103,15 +105,15 @@ func cursor(name string, key []string) string {
 
 func readCursor(name, cursor string) ([]string, error) {
 	if len(cursor) > maxCursor {
-		return nil, fleet.ErrCursor
+		return nil, mirror.ErrCursor
 	}
 	raw, err := base64.RawURLEncoding.DecodeString(cursor)
 	if err != nil || !utf8.Valid(raw) {
-		return nil, fleet.ErrCursor
+		return nil, mirror.ErrCursor
 	}
 	parts := strings.Split(string(raw), "\x00")
 	if parts[0] != name {
-		return nil, fleet.ErrCursor
+		return nil, mirror.ErrCursor
 	}
 	return parts[1:], nil
 }
@@ -139,7 +141,7 @@ func (f *filter) equal(expression, value string) {
 }
 
 // tenants bounds the column by scope, and by what was asked for within it.
-func (f *filter) tenants(column string, scope fleet.Scope, asked fleet.TenantName) {
+func (f *filter) tenants(column string, scope view.Scope, asked fleet.TenantName) {
 	f.equal(column, string(scope.Tenant))
 	f.equal(column, string(asked))
 }

@@ -8,7 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 	"argosy.dev/argosy/reconciler/postgres"
 )
 
@@ -29,7 +30,7 @@ func TestNobodyWaitsForReaders(t *testing.T) {
 	for range 16 {
 		readers.Go(func() {
 			for ctx.Err() == nil {
-				_, _, _ = s.Readers().Problems(ctx, fleet.Scope{}, fleet.Filter{}, fleet.Page{
+				_, _, _ = s.Readers().Problems(ctx, view.Scope{}, view.Filter{}, view.Page{
 					Limit: 10})
 			}
 		})
@@ -50,12 +51,12 @@ func TestNobodyWaitsForReaders(t *testing.T) {
 			return err
 		},
 		"set a stop": func() error {
-			_, err := s.SetStop(t.Context(), fleet.Stop{Scope: fleet.StopFleet, By: "ann",
+			_, err := s.SetStop(t.Context(), mirror.Stop{Scope: mirror.StopFleet, By: "ann",
 				Reason: "r"}, true)
 			return err
 		},
 		"read the stops": func() error {
-			_, err := s.Stops(t.Context(), fleet.Scope{})
+			_, err := s.Stops(t.Context(), view.Scope{})
 			return err
 		},
 		"be ready": func() error { return s.Ping(t.Context()) },
@@ -68,8 +69,8 @@ func TestNobodyWaitsForReaders(t *testing.T) {
 		},
 		"record": func() error {
 			_, err := s.Record(t.Context(), reconciler,
-				step(1, 2, func(r *fleet.Record) {
-					r.Rows = []fleet.Row{application("eu-1", "acme", "b", "prod", "v1")}
+				step(1, 2, func(r *mirror.Record) {
+					r.Rows = []mirror.Row{application("eu-1", "acme", "b", "prod", "v1")}
 				}))
 			return err
 		},
@@ -105,10 +106,10 @@ func TestHalfSentWriteOfADeadClientKeepsItsLeaseForSecondsOnly(t *testing.T) {
 				_, _ = dying.Record(ctx, leader, fullRecord(1, 2, 5000))
 			}
 			if name != "reconciler" {
-				acks := make([]fleet.Ack, 10_000)
+				acks := make([]mirror.Ack, 10_000)
 				for i := range acks {
-					acks[i] = fleet.Ack{Key: rows[0].Key, Seq: rows[0].Seq,
-						State: fleet.ApplyFailed, Message: strings.Repeat("m", 500)}
+					acks[i] = mirror.Ack{Key: rows[0].Key, Seq: rows[0].Seq,
+						State: mirror.ApplyFailed, Message: strings.Repeat("m", 500)}
 					acks[i].Key.Name = fmt.Sprint(i)
 				}
 				write = func(ctx context.Context) { _ = dying.Acknowledge(ctx, worker, acks) }
@@ -131,7 +132,7 @@ func TestHalfSentWriteOfADeadClientKeepsItsLeaseForSecondsOnly(t *testing.T) {
 			exec(t, url, `UPDATE leases SET expires_at = now() - interval '1 s' WHERE name = $1`,
 				name)
 			ended := time.Now()
-			var next fleet.Lease
+			var next mirror.Lease
 			until(t, "the lease to pass on", func() bool {
 				l, ok, err := s.Acquire(t.Context(), name, "replica-2", time.Hour)
 				check(t, err)
@@ -247,7 +248,7 @@ func TestAStatementWithoutTimeKeepsThePoolsConnections(t *testing.T) {
 					WHERE datname = current_database() AND application_name = 'argosy' AND wait_event_type = 'Lock'`)
 			}
 			read := func(ctx context.Context) error {
-				_, _, err := s.Readers().Problems(ctx, fleet.Scope{}, fleet.Filter{}, fleet.Page{
+				_, _, err := s.Readers().Problems(ctx, view.Scope{}, view.Filter{}, view.Page{
 					Limit: 10})
 				return err
 			}

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/reconciler/postgres"
 )
 
@@ -152,7 +152,7 @@ func TestApprovalsAreReadForWhatWaits(t *testing.T) {
 	t.Parallel()
 	s, url := populated(t)
 	exec(t, url, history["approvals"], 500, "60 days")
-	must(s.Approve(t.Context(), fleet.Approval{Revision: revision(1), By: "ann"}))(t)
+	must(s.Approve(t.Context(), mirror.Approval{Revision: revision(1), By: "ann"}))(t)
 	if all := must(s.Approvals(t.Context()))(t); len(all) != 1 || all[0].Revision != revision(1) {
 		t.Errorf("%d approvals are read", len(all))
 	}

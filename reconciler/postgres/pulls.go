@@ -11,26 +11,27 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
 )
 
 // PullRecord is what is kept of the pull request; false when nothing is.
-func (s *Store) PullRecord(ctx context.Context, number int) (fleet.PullRecord, bool, error) {
-	found, err := collect(ctx, s, pgx.RowTo[fleet.PullRecord],
+func (s *Store) PullRecord(ctx context.Context, number int) (forge.PullRecord, bool, error) {
+	found, err := collect(ctx, s, pgx.RowTo[forge.PullRecord],
 		`SELECT body FROM pulls WHERE number = $1`, number)
 	if err != nil || len(found) == 0 {
-		return fleet.PullRecord{}, false, wrap(err, "pull request %d", number)
+		return forge.PullRecord{}, false, wrap(err, "pull request %d", number)
 	}
 	return found[0], true, nil
 }
 
 // SavePull keeps what is known of a pull request. What is known already is not written.
-func (s *Store) SavePull(ctx context.Context, r fleet.PullRecord) error {
+func (s *Store) SavePull(ctx context.Context, r forge.PullRecord) error {
 	switch r.State {
-	case fleet.PullOpen, fleet.PullMerged, fleet.PullClosed:
+	case forge.PullOpen, forge.PullMerged, forge.PullClosed:
 	default:
 		return fmt.Errorf("pull request %d: %q is no state of a pull request", r.Number, r.State)
 	}
-	bodies, err := encoded([]fleet.PullRecord{r})
+	bodies, err := encoded([]forge.PullRecord{r})
 	if err != nil {
 		return fmt.Errorf("pull request %d: %w", r.Number, err)
 	}
@@ -55,15 +56,15 @@ const sqlSavePull = `
 // UnsettledPulls are those for which something may be left to be done, in order: the open ones, and
 // those merged or closed that are not settled. PullRecord.Shown is left out: it may be long, and
 // all of these are read whenever the branch goes on.
-func (s *Store) UnsettledPulls(ctx context.Context) ([]fleet.PullRecord, error) {
-	all, err := collect(ctx, s, pgx.RowTo[fleet.PullRecord],
+func (s *Store) UnsettledPulls(ctx context.Context) ([]forge.PullRecord, error) {
+	all, err := collect(ctx, s, pgx.RowTo[forge.PullRecord],
 		`SELECT body - 'shown' FROM pulls WHERE state = 'open' OR NOT settled ORDER BY number`)
 	return all, wrap(err, "unsettled pull requests")
 }
 
 // SaveReviewed keeps a plan as its reviewers see it, and that its files are those that the pull
 // request changes, in one round trip. It replaces the plan of the same head.
-func (s *Store) SaveReviewed(ctx context.Context, p fleet.ReviewedPlan) error {
+func (s *Store) SaveReviewed(ctx context.Context, p forge.ReviewedPlan) error {
 	effects, err := json.Marshal(p.Effects)
 	if err != nil {
 		return fmt.Errorf("reviewed plan of pull request %d: %w", p.Number, err)
@@ -97,27 +98,27 @@ const sqlSaveReviewed = `
 
 // Reviewed is the newest plan that the reviewers of the pull request saw of that head; false when
 // they saw none.
-func (s *Store) Reviewed(ctx context.Context, number int, head fleet.Revision) (fleet.ReviewedPlan,
+func (s *Store) Reviewed(ctx context.Context, number int, head fleet.Revision) (forge.ReviewedPlan,
 	bool, error) {
 	found, err := collect(ctx, s, scanReviewed, `
 		SELECT number, base, head, hash, report, effects, touches, at FROM reviewed_plans WHERE number = $1 AND head = $2`, number, text(string(head)))
 	if err != nil || len(found) == 0 {
-		return fleet.ReviewedPlan{}, false, wrap(err, "reviewed plan of pull request %d", number)
+		return forge.ReviewedPlan{}, false, wrap(err, "reviewed plan of pull request %d", number)
 	}
 	return found[0], true, nil
 }
 
-func scanReviewed(row pgx.CollectableRow) (fleet.ReviewedPlan, error) {
-	var p fleet.ReviewedPlan
+func scanReviewed(row pgx.CollectableRow) (forge.ReviewedPlan, error) {
+	var p forge.ReviewedPlan
 	err := row.Scan(&p.Number, &p.Base, &p.Head, &p.Hash, &p.Report, &p.Effects, &p.Touches, &p.At)
 	return p, err
 }
 
 // Colliding are the other open pull requests whose newest plans change files among touches, in
 // order.
-func (s *Store) Colliding(ctx context.Context, number int, touches []string) ([]fleet.Collision,
+func (s *Store) Colliding(ctx context.Context, number int, touches []string) ([]forge.Collision,
 	error) {
-	all, err := collect(ctx, s, pgx.RowToStructByPos[fleet.Collision], `
+	all, err := collect(ctx, s, pgx.RowToStructByPos[forge.Collision], `
 		SELECT t.number, array_agg(t.touch ORDER BY t.touch) FROM pull_touches t JOIN pulls p ON p.number = t.number AND p.state = 'open'
 		WHERE t.touch = ANY ($2::text[]) AND t.number <> $1 GROUP BY t.number ORDER BY t.number`, number, touchColumn(touches))
 	return all, wrap(err, "pull requests that collide with %d", number)
@@ -146,7 +147,7 @@ const staleTime = time.Minute
 // Outcomes are how the objects stand, one for each key and in the order of the keys, in one round
 // trip. An Application that was changed less than a minute ago and of which nothing new was said
 // since is Stale.
-func (s *Store) Outcomes(ctx context.Context, keys []fleet.ObjectKey) ([]fleet.Outcome, error) {
+func (s *Store) Outcomes(ctx context.Context, keys []fleet.ObjectKey) ([]forge.Outcome, error) {
 	if len(keys) == 0 {
 		return nil, nil
 	}
@@ -172,8 +173,8 @@ const sqlOutcomes = `
 	LEFT JOIN status s ON s.engine = d.engine AND s.kind = d.kind AND s.name = d.name
 	ORDER BY k.n`
 
-func scanOutcome(row pgx.CollectableRow) (fleet.Outcome, error) {
-	var o fleet.Outcome
+func scanOutcome(row pgx.CollectableRow) (forge.Outcome, error) {
+	var o forge.Outcome
 	err := row.Scan(&o.Present, &o.Unwanted, &o.Held, &o.Revision, &o.Hash, &o.Apply, &o.ApplyMessage,
 		&o.Sync, &o.Health, &o.Message,
 		&o.SyncedRevision, &o.Stale)

@@ -14,33 +14,36 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 	"argosy.dev/argosy/reconciler/postgres"
 )
 
 // pull is the record of a pull request that touches the tenants.
-func pull(number int, state fleet.PullState, tenants ...fleet.TenantName) fleet.PullRecord {
+func pull(number int, state forge.PullState, tenants ...fleet.TenantName) forge.PullRecord {
 	at := time.Date(2026, 11, 20, 12, 0, number, 0, time.UTC)
-	ann := fleet.Person{ID: 1, Login: "ann"}
-	return fleet.PullRecord{
-		Pull: fleet.Pull{Number: number, Title: fmt.Sprint("change ", number), Author: ann,
+	ann := forge.Person{ID: 1, Login: "ann"}
+	return forge.PullRecord{
+		Pull: forge.Pull{Number: number, Title: fmt.Sprint("change ", number), Author: ann,
 			State: state, Base: "main", Head: revision(number),
 			URL: fmt.Sprint("https://git.example.com/config/pulls/", number), UpdatedAt: at},
-		Commented: 11, Sticky: 12, Said: "said", Marked: "marked", Held: &fleet.Clearance{
+		Commented: 11, Sticky: 12, Said: "said", Marked: "marked", Held: &forge.Clearance{
 			By: ann, Head: revision(number), At: at},
-		Cleared: &fleet.Clearance{By: ann, Head: revision(number), At: at,
+		Cleared: &forge.Clearance{By: ann, Head: revision(number), At: at,
 			Deletions: []fleet.ObjectKey{
 				{Engine: "eu-1", Kind: fleet.ObjectApplication, Name: "a"}}},
-		Consents:  []fleet.Clearance{{By: ann, Head: revision(number), At: at}},
+		Consents:  []forge.Clearance{{By: ann, Head: revision(number), At: at}},
 		Consented: revision(number),
 		Shown:     map[string]string{"tenants/acme/a.yaml": "b1", "tenants/acme/gone.yaml": ""},
 		Replies:   []string{"held"}, Verdict: "1 to add", Tenants: tenants,
 	}
 }
 
-func reviewed(number, head int, touches ...string) fleet.ReviewedPlan {
-	return fleet.ReviewedPlan{Number: number, Base: revision(1000), Head: revision(head),
+func reviewed(number, head int, touches ...string) forge.ReviewedPlan {
+	return forge.ReviewedPlan{Number: number, Base: revision(1000), Head: revision(head),
 		Hash: fmt.Sprint("plan-", head), Report: fmt.Appendf(nil, `{"pull":%d}`, number),
-		Effects: []fleet.Effect{
+		Effects: []mirror.Effect{
 			{Key: fleet.ObjectKey{Engine: "eu-1", Kind: fleet.ObjectApplication, Name: "a"},
 				Tenant: "acme", Deletes: true, Hash: "h"}},
 		Touches: touches, At: time.Date(2026, 11, 20, 13, 0, head, 0, time.UTC)}
@@ -52,7 +55,7 @@ func savePulls(t testing.TB, s *postgres.Store) {
 	t.Helper()
 	for i, tenants := range [][]fleet.TenantName{{"acme"}, {"globex"}, {"", "acme", "globex"},
 		{""}} {
-		check(t, s.SavePull(t.Context(), pull(i+1, fleet.PullOpen, tenants...)))
+		check(t, s.SavePull(t.Context(), pull(i+1, forge.PullOpen, tenants...)))
 		check(t, s.SaveReviewed(t.Context(), reviewed(i+1, i+1, "a.yaml")))
 	}
 }
@@ -65,7 +68,7 @@ func TestPullRecordComesBackAsItWasSaved(t *testing.T) {
 	if _, known, err := s.PullRecord(ctx, 1); known || err != nil {
 		t.Fatalf("known %v, %v", known, err)
 	}
-	record := pull(1, fleet.PullOpen, "acme", "")
+	record := pull(1, forge.PullOpen, "acme", "")
 	for range 2 {
 		check(t, s.SavePull(ctx, record))
 		got, known, err := s.PullRecord(ctx, 1)
@@ -73,7 +76,7 @@ func TestPullRecordComesBackAsItWasSaved(t *testing.T) {
 			t.Fatalf("known %v, %v\n%s", known, err, d)
 		}
 		at := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
-		record.State, record.MergeCommit, record.FollowedAt, record.Held = fleet.PullMerged,
+		record.State, record.MergeCommit, record.FollowedAt, record.Held = forge.PullMerged,
 			revision(9), &at, nil
 	}
 	written := one[string](t, url, `SELECT xmin::text FROM pulls`)
@@ -81,11 +84,11 @@ func TestPullRecordComesBackAsItWasSaved(t *testing.T) {
 	if again := one[string](t, url, `SELECT xmin::text FROM pulls`); again != written {
 		t.Error("what is unchanged is written")
 	}
-	if err := s.SavePull(ctx, fleet.PullRecord{
-		Pull: fleet.Pull{Number: 2, State: "ajar"}}); err == nil {
+	if err := s.SavePull(ctx, forge.PullRecord{
+		Pull: forge.Pull{Number: 2, State: "ajar"}}); err == nil {
 		t.Error("a state that is none is kept")
 	}
-	strange := pull(3, fleet.PullOpen, "acme")
+	strange := pull(3, forge.PullOpen, "acme")
 	strange.Title, strange.Base = "a\x00b \xff \\u0000", "\x00"
 	check(t, s.SavePull(ctx, strange))
 	if got, _, err := s.PullRecord(ctx, 3); err != nil || got.Title != "a\ufffdb \ufffd \\u0000" {
@@ -96,7 +99,7 @@ func TestPullRecordComesBackAsItWasSaved(t *testing.T) {
 func TestUnsettledPulls(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
-	for i, state := range []fleet.PullState{fleet.PullOpen, fleet.PullMerged, fleet.PullClosed} {
+	for i, state := range []forge.PullState{forge.PullOpen, forge.PullMerged, forge.PullClosed} {
 		for j, settled := range []bool{false, true} {
 			r := pull(10*i+j, state)
 			r.Settled = settled
@@ -129,7 +132,7 @@ func TestReviewedPlanIsTheNewestOfItsHead(t *testing.T) {
 			t.Fatalf("known %v, %v\n%s", known, err, d)
 		}
 	}
-	check(t, s.SaveReviewed(ctx, fleet.ReviewedPlan{Number: 8, Head: revision(1)}))
+	check(t, s.SaveReviewed(ctx, forge.ReviewedPlan{Number: 8, Head: revision(1)}))
 	if got, known, err := s.Reviewed(ctx, 8, revision(1)); !known || err != nil ||
 		got.At.IsZero() || len(got.Effects)+len(got.Touches)+len(got.Report) != 0 {
 		t.Errorf("a plan of nothing: %+v, %v", got, err)
@@ -151,19 +154,19 @@ func TestCollidingPulls(t *testing.T) {
 	for number, touches := range map[int][]string{1: {"a.yaml", "b.yaml", "b.yaml", long + "1"},
 		2: {"b.yaml", "a.yaml", "c.yaml"}, 3: {"c.yaml", long + "1"}, 4: {"a.yaml"}, 5: nil,
 		6: {long + "2", "\x00"}} {
-		state := fleet.PullOpen
+		state := forge.PullOpen
 		if number == 4 {
-			state = fleet.PullClosed
+			state = forge.PullClosed
 		}
 		check(t, s.SavePull(ctx, pull(number, state)))
 		check(t, s.SaveReviewed(ctx, reviewed(number, number, touches...)))
 	}
 	// of which no record tells that it is open
 	check(t, s.SaveReviewed(ctx, reviewed(99, 99, "a.yaml")))
-	colliding := func(number int, touches ...string) []fleet.Collision {
+	colliding := func(number int, touches ...string) []forge.Collision {
 		return must(s.Colliding(ctx, number, touches))(t)
 	}
-	if got, want := colliding(1, "a.yaml", "b.yaml", "c.yaml"), []fleet.Collision{
+	if got, want := colliding(1, "a.yaml", "b.yaml", "c.yaml"), []forge.Collision{
 		{Number: 2, Touches: []string{"a.yaml", "b.yaml", "c.yaml"}},
 		{Number: 3, Touches: []string{"c.yaml"}}}; !cmp.Equal(got, want) {
 		t.Error(cmp.Diff(want, got))
@@ -184,7 +187,7 @@ func TestCollidingPulls(t *testing.T) {
 		`SELECT xmin::text FROM pull_touches WHERE number = 2`); again != written {
 		t.Error("what is unchanged is written")
 	}
-	check(t, s.SavePull(ctx, pull(3, fleet.PullMerged)))
+	check(t, s.SavePull(ctx, pull(3, forge.PullMerged)))
 	if got := colliding(1, "c.yaml", "d.yaml"); len(got) != 1 || got[0].Number != 2 {
 		t.Errorf("after the merge of one: %+v", got)
 	}
@@ -198,7 +201,7 @@ func TestPullStoreIsOneRoundTripEach(t *testing.T) {
 	ctx := t.Context()
 	many := make([]fleet.ObjectKey, 20_000)
 	for name, f := range map[string]func(){
-		"SavePull":     func() { check(t, s.SavePull(ctx, pull(1, fleet.PullOpen, "acme"))) },
+		"SavePull":     func() { check(t, s.SavePull(ctx, pull(1, forge.PullOpen, "acme"))) },
 		"PullRecord":   func() { _, _, err := s.PullRecord(ctx, 1); check(t, err) },
 		"SaveReviewed": func() { check(t, s.SaveReviewed(ctx, reviewed(1, 1, "a.yaml"))) },
 		"Reviewed":     func() { _, _, err := s.Reviewed(ctx, 1, revision(1)); check(t, err) },
@@ -231,16 +234,16 @@ func TestCase60ConnectionLostWhilePullsAreSavedHasOneEffect(t *testing.T) {
 			for what, f := range map[string]func(){
 				"Accept": func() {
 					deliveries++
-					_, err := s.Accept(ctx, delivery(deliveries), []fleet.Recheck{
+					_, err := s.Accept(ctx, delivery(deliveries), []forge.Recheck{
 						pullLook(deliveries)})
 					check(t, err)
 				},
-				"Ask": func() { check(t, s.Ask(ctx, []fleet.Recheck{branch})) },
+				"Ask": func() { check(t, s.Ask(ctx, []forge.Recheck{branch})) },
 				"SavePull": func() {
 					saves++
 					check(t,
 						s.SavePull(ctx,
-							pull(1, fleet.PullOpen, fleet.TenantName(fmt.Sprint("t", saves)))))
+							pull(1, forge.PullOpen, fleet.TenantName(fmt.Sprint("t", saves)))))
 				},
 				"SaveReviewed": func() {
 					saves++
@@ -272,16 +275,16 @@ func TestOutcomes(t *testing.T) {
 	url := newDatabase(t)
 	s := open(t, url)
 	ctx := t.Context()
-	rows := map[string]fleet.Row{}
+	rows := map[string]mirror.Row{}
 	for _, name := range []string{"healthy", "failed", "pending", "unseen", "old", "settled",
 		"held", "going", "retry"} {
 		rows[name] = application("eu-1", "acme", name, "prod", "v1")
 	}
-	project := fleet.Row{Key: fleet.ObjectKey{Engine: "eu-1", Kind: fleet.ObjectProject,
+	project := mirror.Row{Key: fleet.ObjectKey{Engine: "eu-1", Kind: fleet.ObjectProject,
 		Name: "acme"}, Tenant: "acme", Manifest: manifest("{}")}
 	reconciler, worker := hold(t, s, "reconciler"), hold(t, s, "engine/eu-1")
-	must(s.Record(ctx, reconciler, step(0, 1, func(r *fleet.Record) {
-		r.Declarations, r.Rows = []fleet.Declaration{tenantDeclaration("acme")}, []fleet.Row{
+	must(s.Record(ctx, reconciler, step(0, 1, func(r *mirror.Record) {
+		r.Declarations, r.Rows = []fleet.Declaration{tenantDeclaration("acme")}, []mirror.Row{
 			project}
 		for _, row := range rows {
 			r.Rows = append(r.Rows, row)
@@ -294,68 +297,68 @@ func TestOutcomes(t *testing.T) {
 	}
 	observe := func(names ...string) {
 		for _, name := range names {
-			check(t, s.Observe(ctx, worker, []fleet.Observation{
-				{Key: rows[name].Key, Sync: fleet.SyncSynced, Health: fleet.HealthHealthy,
+			check(t, s.Observe(ctx, worker, []mirror.Observation{
+				{Key: rows[name].Key, Sync: mirror.SyncSynced, Health: mirror.HealthHealthy,
 					SyncedRevision: "r1", Message: name}}))
 		}
 	}
-	ack := func(state fleet.ApplyState, names ...string) {
+	ack := func(state mirror.ApplyState, names ...string) {
 		for _, name := range names {
 			check(t,
-				s.Acknowledge(ctx, worker, []fleet.Ack{
+				s.Acknowledge(ctx, worker, []mirror.Ack{
 					{Key: rows[name].Key, Seq: seqs[rows[name].Key], State: state,
-						Message: map[bool]string{true: "refused"}[state == fleet.ApplyFailed]}}))
+						Message: map[bool]string{true: "refused"}[state == mirror.ApplyFailed]}}))
 		}
 	}
 	check(t,
-		s.Acknowledge(ctx, worker, []fleet.Ack{
-			{Key: project.Key, Seq: seqs[project.Key], State: fleet.ApplyApplied}}))
+		s.Acknowledge(ctx, worker, []mirror.Ack{
+			{Key: project.Key, Seq: seqs[project.Key], State: mirror.ApplyApplied}}))
 	observe("old", "settled")
-	ack(fleet.ApplyApplied, "healthy", "unseen", "old", "settled", "going", "retry")
-	ack(fleet.ApplyFailed, "failed")
+	ack(mirror.ApplyApplied, "healthy", "unseen", "old", "settled", "going", "retry")
+	ack(mirror.ApplyFailed, "failed")
 	observe("healthy", "failed", "going", "retry")
 	exec(t, url,
 		`UPDATE status SET acked_at = acked_at - interval '2 min', observed_at = observed_at - interval '2 min' WHERE name = $1`, rows["settled"].Key.Name)
-	must(s.Record(ctx, reconciler, step(1, 2, func(r *fleet.Record) {
+	must(s.Record(ctx, reconciler, step(1, 2, func(r *mirror.Record) {
 		going, again := rows["going"], application("eu-1", "acme", "retry", "prod", "v2")
 		going.Unwanted = true
-		r.Rows = []fleet.Row{going, again}
+		r.Rows = []mirror.Row{going, again}
 		rows["retry"] = again
 	})))(t)
 
-	stands := func(name string, o fleet.Outcome) fleet.Outcome {
+	stands := func(name string, o forge.Outcome) forge.Outcome {
 		o.Key, o.Present, o.Hash = rows[name].Key, true, rows[name].Manifest.Hash
 		if o.Revision == "" {
 			o.Revision = revision(1)
 		}
 		return o
 	}
-	said := func(name string, o fleet.Outcome) fleet.Outcome {
-		o.Sync, o.Health, o.SyncedRevision, o.Message = fleet.SyncSynced, fleet.HealthHealthy, "r1",
+	said := func(name string, o forge.Outcome) forge.Outcome {
+		o.Sync, o.Health, o.SyncedRevision, o.Message = mirror.SyncSynced, mirror.HealthHealthy, "r1",
 			name
 		return stands(name, o)
 	}
-	unsaid := func(name string, o fleet.Outcome) fleet.Outcome {
-		o.Sync, o.Health, o.Stale = fleet.SyncUnknown, fleet.HealthUnknown, true
+	unsaid := func(name string, o forge.Outcome) forge.Outcome {
+		o.Sync, o.Health, o.Stale = mirror.SyncUnknown, mirror.HealthUnknown, true
 		return stands(name, o)
 	}
 	gone := fleet.ObjectKey{Engine: "us-1", Kind: fleet.ObjectApplication, Name: "gone"}
-	want := []fleet.Outcome{
-		said("healthy", fleet.Outcome{Apply: fleet.ApplyApplied}),
+	want := []forge.Outcome{
+		said("healthy", forge.Outcome{Apply: mirror.ApplyApplied}),
 		{Key: gone},
-		said("failed", fleet.Outcome{Apply: fleet.ApplyFailed, ApplyMessage: "refused"}),
-		unsaid("pending", fleet.Outcome{Apply: fleet.ApplyPending}),
-		unsaid("unseen", fleet.Outcome{Apply: fleet.ApplyApplied}),
-		said("old", fleet.Outcome{Apply: fleet.ApplyApplied, Stale: true}),
-		said("settled", fleet.Outcome{Apply: fleet.ApplyApplied}),
-		unsaid("held", fleet.Outcome{Apply: fleet.ApplyHeld, Held: true}),
-		said("going", fleet.Outcome{Apply: fleet.ApplyDeleting, Unwanted: true, Stale: true,
+		said("failed", forge.Outcome{Apply: mirror.ApplyFailed, ApplyMessage: "refused"}),
+		unsaid("pending", forge.Outcome{Apply: mirror.ApplyPending}),
+		unsaid("unseen", forge.Outcome{Apply: mirror.ApplyApplied}),
+		said("old", forge.Outcome{Apply: mirror.ApplyApplied, Stale: true}),
+		said("settled", forge.Outcome{Apply: mirror.ApplyApplied}),
+		unsaid("held", forge.Outcome{Apply: mirror.ApplyHeld, Held: true}),
+		said("going", forge.Outcome{Apply: mirror.ApplyDeleting, Unwanted: true, Stale: true,
 			Revision: revision(2)}),
-		said("retry", fleet.Outcome{Apply: fleet.ApplyPending, Stale: true, Revision: revision(2)}),
+		said("retry", forge.Outcome{Apply: mirror.ApplyPending, Stale: true, Revision: revision(2)}),
 		{Key: project.Key, Present: true, Revision: revision(1), Hash: project.Manifest.Hash,
-			Apply: fleet.ApplyApplied},
+			Apply: mirror.ApplyApplied},
 		// asked for twice, answered twice
-		said("healthy", fleet.Outcome{Apply: fleet.ApplyApplied}),
+		said("healthy", forge.Outcome{Apply: mirror.ApplyApplied}),
 		{Key: fleet.ObjectKey{Engine: "eu-1", Kind: "'", Name: "\x00\xff"}},
 	}
 	keys := make([]fleet.ObjectKey, len(want))
@@ -373,13 +376,13 @@ func TestOutcomes(t *testing.T) {
 func TestPullViews(t *testing.T) {
 	t.Parallel()
 	s, url := populated(t)
-	ctx, all, page := t.Context(), fleet.Scope{}, fleet.Page{Limit: 100}
+	ctx, all, page := t.Context(), view.Scope{}, view.Page{Limit: 100}
 	savePulls(t, s)
-	merged := pull(5, fleet.PullMerged, "acme")
+	merged := pull(5, forge.PullMerged, "acme")
 	merged.Held, merged.Consented, merged.FollowedAt = nil, revision(4), &merged.UpdatedAt
 	check(t, s.SavePull(ctx, merged))
 	check(t, s.SaveReviewed(ctx, reviewed(5, 77, "a.yaml"))) // of another head
-	numbers := func(scope fleet.Scope, by fleet.Filter) (found []int) {
+	numbers := func(scope view.Scope, by view.Filter) (found []int) {
 		t.Helper()
 		got, _, err := s.Pulls(ctx, scope, by, page)
 		check(t, err)
@@ -389,45 +392,45 @@ func TestPullViews(t *testing.T) {
 		return found
 	}
 	for name, c := range map[string]struct {
-		scope fleet.Scope
-		by    fleet.Filter
+		scope view.Scope
+		by    view.Filter
 		want  []int
 	}{
-		"all":            {all, fleet.Filter{}, []int{5, 4, 3, 2, 1}},
-		"open":           {all, fleet.Filter{State: fleet.PullOpen}, []int{4, 3, 2, 1}},
-		"merged":         {all, fleet.Filter{State: fleet.PullMerged}, []int{5}},
-		"of acme":        {all, fleet.Filter{Tenant: "acme"}, []int{5, 3, 1}},
-		"one":            {all, fleet.Filter{Pull: 2}, []int{2}},
-		"one of another": {fleet.Scope{Tenant: "acme"}, fleet.Filter{Pull: 2}, nil},
-		"quote":          {all, fleet.Filter{Tenant: "' OR true --"}, nil},
-		"as acme":        {fleet.Scope{Tenant: "acme"}, fleet.Filter{}, []int{5, 3, 1}},
-		"as globex": {fleet.Scope{Tenant: "globex"}, fleet.Filter{State: fleet.PullOpen},
+		"all":            {all, view.Filter{}, []int{5, 4, 3, 2, 1}},
+		"open":           {all, view.Filter{State: forge.PullOpen}, []int{4, 3, 2, 1}},
+		"merged":         {all, view.Filter{State: forge.PullMerged}, []int{5}},
+		"of acme":        {all, view.Filter{Tenant: "acme"}, []int{5, 3, 1}},
+		"one":            {all, view.Filter{Pull: 2}, []int{2}},
+		"one of another": {view.Scope{Tenant: "acme"}, view.Filter{Pull: 2}, nil},
+		"quote":          {all, view.Filter{Tenant: "' OR true --"}, nil},
+		"as acme":        {view.Scope{Tenant: "acme"}, view.Filter{}, []int{5, 3, 1}},
+		"as globex": {view.Scope{Tenant: "globex"}, view.Filter{State: forge.PullOpen},
 			[]int{3, 2}},
-		"as acme of globex":    {fleet.Scope{Tenant: "acme"}, fleet.Filter{Tenant: "globex"}, nil},
-		"as nobody":            {fleet.Scope{Tenant: "initech"}, fleet.Filter{}, nil},
-		"as one with no name":  {fleet.Scope{Tenant: "\x00"}, fleet.Filter{}, nil},
-		"as one with a quote'": {fleet.Scope{Tenant: "acme' OR '1'='1"}, fleet.Filter{}, nil},
+		"as acme of globex":    {view.Scope{Tenant: "acme"}, view.Filter{Tenant: "globex"}, nil},
+		"as nobody":            {view.Scope{Tenant: "initech"}, view.Filter{}, nil},
+		"as one with no name":  {view.Scope{Tenant: "\x00"}, view.Filter{}, nil},
+		"as one with a quote'": {view.Scope{Tenant: "acme' OR '1'='1"}, view.Filter{}, nil},
 	} {
 		if got := numbers(c.scope, c.by); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
 	}
-	if got := pages(t, 2, func(p fleet.Page) ([]fleet.PullView, string, error) {
-		return s.Pulls(ctx, all, fleet.Filter{}, p)
+	if got := pages(t, 2, func(p view.Page) ([]view.Pull, string, error) {
+		return s.Pulls(ctx, all, view.Filter{}, p)
 	}); len(got) != 5 {
 		t.Errorf("%d in pages of 2", len(got))
 	}
-	if _, _, err := s.Pulls(ctx, all, fleet.Filter{}, fleet.Page{Limit: 1, After: "x"}); !errors.Is(
-		err, fleet.ErrCursor) {
+	if _, _, err := s.Pulls(ctx, all, view.Filter{}, view.Page{Limit: 1, After: "x"}); !errors.Is(
+		err, mirror.ErrCursor) {
 		t.Errorf("a forged cursor: %v", err)
 	}
 
-	want := fleet.PullView{Number: 1, Title: "change 1", Author: "ann", State: fleet.PullOpen,
+	want := view.Pull{Number: 1, Title: "change 1", Author: "ann", State: forge.PullOpen,
 		Head: revision(1), Base: revision(1000), Hash: "plan-1",
 		Verdict: "1 to add", Tenants: []fleet.TenantName{"acme"}, Consented: true, Held: true,
 		URL:       "https://git.example.com/config/pulls/1",
 		UpdatedAt: time.Date(2026, 11, 20, 12, 0, 1, 0, time.UTC)}
-	for _, scope := range []fleet.Scope{all, {Tenant: "acme"}} {
+	for _, scope := range []view.Scope{all, {Tenant: "acme"}} {
 		got, report, err := s.PullOf(ctx, scope, 1)
 		check(t, err)
 		if d := cmp.Diff(want, got); d != "" || string(report) != `{"pull":1}` ||
@@ -439,21 +442,21 @@ func TestPullViews(t *testing.T) {
 		report != nil || !got.Following || got.Held || got.Consented {
 		t.Errorf("without a plan of its head: %+v, %s, %v", got, report, err)
 	}
-	if _, err := s.PullPlan(ctx, all, 5); !errors.Is(err, fleet.ErrNotFound) {
+	if _, err := s.PullPlan(ctx, all, 5); !errors.Is(err, mirror.ErrNotFound) {
 		t.Errorf("no plan of its head: %v", err)
 	}
-	shared, _, err := s.PullOf(ctx, fleet.Scope{Tenant: "acme"}, 3)
+	shared, _, err := s.PullOf(ctx, view.Scope{Tenant: "acme"}, 3)
 	check(t, err)
 	if text := must(json.Marshal(shared))(t); strings.Contains(string(text), "globex") ||
 		shared.Verdict != "" || !slices.Equal(shared.Tenants, []fleet.TenantName{"acme"}) {
 		t.Errorf("what acme sees of one that touches globex too: %s", text)
 	}
 	for _, c := range []struct {
-		scope  fleet.Scope
+		scope  view.Scope
 		number int
-	}{{all, 6}, {all, 0}, {all, -1}, {fleet.Scope{Tenant: "acme"}, 2},
-		{fleet.Scope{Tenant: "acme"}, 4}, {fleet.Scope{Tenant: "initech"}, 1}} {
-		if _, report, err := s.PullOf(ctx, c.scope, c.number); !errors.Is(err, fleet.ErrNotFound) ||
+	}{{all, 6}, {all, 0}, {all, -1}, {view.Scope{Tenant: "acme"}, 2},
+		{view.Scope{Tenant: "acme"}, 4}, {view.Scope{Tenant: "initech"}, 1}} {
+		if _, report, err := s.PullOf(ctx, c.scope, c.number); !errors.Is(err, mirror.ErrNotFound) ||
 			report != nil {
 			t.Errorf("%d in %v: %s, %v", c.number, c.scope, report, err)
 		}
@@ -462,12 +465,12 @@ func TestPullViews(t *testing.T) {
 	t.Run("a stranger who takes the name sees nothing of before", func(t *testing.T) {
 		exec(t, url,
 			`UPDATE tenants SET removed_at = now() WHERE tenant = 'acme'; INSERT INTO tenants (tenant) VALUES ('acme')`)
-		acme := fleet.Scope{Tenant: "acme"}
-		if got := numbers(acme, fleet.Filter{}); got != nil {
+		acme := view.Scope{Tenant: "acme"}
+		if got := numbers(acme, view.Filter{}); got != nil {
 			t.Errorf("it sees %v", got)
 		}
-		check(t, s.SavePull(ctx, pull(3, fleet.PullOpen, "acme")))
-		if got := numbers(acme, fleet.Filter{}); !slices.Equal(got, []int{3}) {
+		check(t, s.SavePull(ctx, pull(3, forge.PullOpen, "acme")))
+		if got := numbers(acme, view.Filter{}); !slices.Equal(got, []int{3}) {
 			t.Errorf("of what touches it now it sees %v", got)
 		}
 	})
@@ -479,7 +482,7 @@ func TestCase66ResetKeepsPulls(t *testing.T) {
 	s, url := populated(t)
 	ctx := t.Context()
 	savePulls(t, s)
-	must(s.Accept(ctx, delivery(1), []fleet.Recheck{branch}))(t)
+	must(s.Accept(ctx, delivery(1), []forge.Recheck{branch}))(t)
 	sizes := func() (all []int) {
 		for _, table := range []string{"deliveries", "looks", "pulls", "reviewed_plans",
 			"pull_touches", "river_job"} {
@@ -496,13 +499,13 @@ func TestCase66ResetKeepsPulls(t *testing.T) {
 	if after := sizes(); !slices.Equal(after, before) {
 		t.Errorf("rows %v, before %v", after, before)
 	}
-	if fresh := must(s.Accept(ctx, delivery(1), []fleet.Recheck{branch}))(t); fresh {
+	if fresh := must(s.Accept(ctx, delivery(1), []forge.Recheck{branch}))(t); fresh {
 		t.Error("a delivery of before is taken once more")
 	}
 	if _, known, err := s.Reviewed(ctx, 1, revision(1)); !known || err != nil {
 		t.Errorf("the plan that reviewers saw: %v, %v", known, err)
 	}
-	if got, _, err := s.Pulls(ctx, fleet.Scope{Tenant: "acme"}, fleet.Filter{}, fleet.Page{
+	if got, _, err := s.Pulls(ctx, view.Scope{Tenant: "acme"}, view.Filter{}, view.Page{
 		Limit: 10}); err != nil || len(got) != 2 {
 		t.Errorf("acme sees %d, %v", len(got), err)
 	}
@@ -540,7 +543,7 @@ func TestPullsAreSavedSideBySide(t *testing.T) {
 		all.Go(func() {
 			for j := range 20 {
 				if err := s.SavePull(context.Background(),
-					pull(j%3, fleet.PullOpen, fleet.TenantName(fmt.Sprint("t", i)))); err != nil {
+					pull(j%3, forge.PullOpen, fleet.TenantName(fmt.Sprint("t", i)))); err != nil {
 					t.Error(err)
 				}
 				if err := s.SaveReviewed(context.Background(),

@@ -9,12 +9,14 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 )
 
 // ReportReach takes environments whose clusters the engine cannot read, and those that it can read
 // again; whole: there are no others. What is known already writes nothing, and an environment that
-// stays unreachable keeps its earliest time. fleet.ErrFenced when the lease has passed on.
-func (s *Store) ReportReach(ctx context.Context, lease fleet.Lease, reports []fleet.Reach,
+// stays unreachable keeps its earliest time. mirror.ErrFenced when the lease has passed on.
+func (s *Store) ReportReach(ctx context.Context, lease mirror.Lease, reports []mirror.Reach,
 	whole bool) error {
 	engine, err := leasedEngine[struct{}](lease, nil, nil)
 	if err != nil {
@@ -27,8 +29,8 @@ func (s *Store) ReportReach(ctx context.Context, lease fleet.Lease, reports []fl
 	return wrap(err, "reach of %d environments of engine %s", len(reports), engine)
 }
 
-func queueReach(b *pgx.Batch, engine fleet.EngineName, reports []fleet.Reach, whole bool) {
-	var lost, back []fleet.Reach
+func queueReach(b *pgx.Batch, engine fleet.EngineName, reports []mirror.Reach, whole bool) {
+	var lost, back []mirror.Reach
 	for _, r := range reports {
 		if r.Unreachable != nil {
 			lost = append(lost, r)
@@ -36,11 +38,11 @@ func queueReach(b *pgx.Batch, engine fleet.EngineName, reports []fleet.Reach, wh
 			back = append(back, r)
 		}
 	}
-	of := func(all []fleet.Reach, value func(fleet.Reach) string) []string {
-		return column(all, func(r fleet.Reach) string { return message(value(r)) })
+	of := func(all []mirror.Reach, value func(mirror.Reach) string) []string {
+		return column(all, func(r mirror.Reach) string { return message(value(r)) })
 	}
-	tenant := func(r fleet.Reach) string { return string(r.Environment.Tenant) }
-	name := func(r fleet.Reach) string { return string(r.Environment.Name) }
+	tenant := func(r mirror.Reach) string { return string(r.Environment.Tenant) }
+	name := func(r mirror.Reach) string { return string(r.Environment.Name) }
 	if whole || len(back) > 0 {
 		kept := back
 		if whole {
@@ -50,10 +52,10 @@ func queueReach(b *pgx.Batch, engine fleet.EngineName, reports []fleet.Reach, wh
 	}
 	if len(lost) > 0 {
 		b.Queue(sqlUnreachable, string(engine), of(lost, tenant), of(lost, name),
-			of(lost, func(r fleet.Reach) string { return string(r.Unreachable.Reason) }),
-			of(lost, func(r fleet.Reach) string { return r.Unreachable.Message }),
-			column(lost, func(r fleet.Reach) time.Time { return r.Unreachable.Since }),
-			column(lost, func(r fleet.Reach) int32 { return count(r.Unreachable.Parked) }))
+			of(lost, func(r mirror.Reach) string { return string(r.Unreachable.Reason) }),
+			of(lost, func(r mirror.Reach) string { return r.Unreachable.Message }),
+			column(lost, func(r mirror.Reach) time.Time { return r.Unreachable.Since }),
+			column(lost, func(r mirror.Reach) int32 { return count(r.Unreachable.Parked) }))
 	}
 }
 
@@ -92,19 +94,19 @@ type unreachable struct {
 	parked          *int
 }
 
-func (u unreachable) view() *fleet.Unreachable {
+func (u unreachable) view() *mirror.Unreachable {
 	if u.reason == nil {
 		return nil
 	}
-	return &fleet.Unreachable{
-		Reason: fleet.UnreachableReason(*u.reason), Message: *u.message, Since: *u.since,
+	return &mirror.Unreachable{
+		Reason: mirror.UnreachableReason(*u.reason), Message: *u.message, Since: *u.since,
 		Parked: *u.parked,
 	}
 }
 
 // unreachables are the environments of these whose clusters cannot be read. One that moves between
 // engines is shown as its new engine has it, if at all.
-func unreachables(ctx context.Context, tx pgx.Tx, names []pair) (map[pair]*fleet.Unreachable,
+func unreachables(ctx context.Context, tx pgx.Tx, names []pair) (map[pair]*mirror.Unreachable,
 	error) {
 	tenants, environments := make([]string, len(names)), make([]string, len(names))
 	for i, n := range names {
@@ -118,7 +120,7 @@ func unreachables(ctx context.Context, tx pgx.Tx, names []pair) (map[pair]*fleet
 	if err != nil {
 		return nil, err
 	}
-	all := map[pair]*fleet.Unreachable{}
+	all := map[pair]*mirror.Unreachable{}
 	var of pair
 	var u unreachable
 	_, err = pgx.ForEachRow(rows, []any{&of[0], &of[1], &u.reason, &u.message, &u.since, &u.parked},
@@ -130,10 +132,10 @@ func unreachables(ctx context.Context, tx pgx.Tx, names []pair) (map[pair]*fleet
 }
 
 // Abandon decides that an Application whose deletion waits for a cluster that cannot be read is
-// removed without it: its workload is left as it is. fleet.ErrNotFound when the UID is not that of
-// an Application that is being deleted, fleet.ErrNotBlocked while its cluster has not been
-// unreachable for fleet.DeletionBlockedAfter. Deciding it again changes nothing.
-func (s *Store) Abandon(ctx context.Context, o fleet.Orphaning) error {
+// removed without it: its workload is left as it is. mirror.ErrNotFound when the UID is not that of
+// an Application that is being deleted, mirror.ErrNotBlocked while its cluster has not been
+// unreachable for mirror.DeletionBlockedAfter. Deciding it again changes nothing.
+func (s *Store) Abandon(ctx context.Context, o mirror.Orphaning) error {
 	subject := "Application " + o.Application.String()
 	err := s.transact(ctx, func(tx pgx.Tx) error {
 		// The mirror's lock comes first, as in Record: a declaration that wants it back comes
@@ -154,17 +156,17 @@ func (s *Store) Abandon(ctx context.Context, o fleet.Orphaning) error {
 			Scan(&engine, &name, &deletion, &since, &now)
 		switch {
 		case errors.Is(err, pgx.ErrNoRows):
-			return fleet.ErrNotFound
+			return mirror.ErrNotFound
 		case err != nil:
 			return err
 		case deletion == string(fleet.DeletionOrphan):
 			return nil
 		case since == nil:
-			return fmt.Errorf("%w: engine %s reads its cluster", fleet.ErrNotBlocked, engine)
-		case now.Sub(*since) < fleet.DeletionBlockedAfter:
+			return fmt.Errorf("%w: engine %s reads its cluster", mirror.ErrNotBlocked, engine)
+		case now.Sub(*since) < mirror.DeletionBlockedAfter:
 			return fmt.Errorf("%w before its cluster has been unreachable for %s, at %s",
-				fleet.ErrNotBlocked,
-				fleet.DeletionBlockedAfter, since.Add(fleet.DeletionBlockedAfter).UTC().Format(
+				mirror.ErrNotBlocked,
+				mirror.DeletionBlockedAfter, since.Add(mirror.DeletionBlockedAfter).UTC().Format(
 					time.RFC3339))
 		}
 		if _, err := tx.Exec(ctx, `
@@ -174,9 +176,9 @@ func (s *Store) Abandon(ctx context.Context, o fleet.Orphaning) error {
 			return err
 		}
 		return tell(ctx, tx, deed{
-			kind: fleet.OperationAbandon, subject: subject + ", UID " + o.UID,
+			kind: mirror.OperationAbandon, subject: subject + ", UID " + o.UID,
 			tenant: o.Application.Tenant, engine: fleet.EngineName(engine),
-			by: o.By, note: o.Note, event: fleet.Event{Kind: "application",
+			by: o.By, note: o.Note, event: view.Event{Kind: "application",
 				Tenant: o.Application.Tenant, Name: name,
 				Text: "is removed without its cluster; its workload is left as it is"},
 		})

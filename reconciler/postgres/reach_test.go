@@ -6,13 +6,16 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/agent/registry"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 )
 
 func unreachable(tenant fleet.TenantName, name fleet.EnvironmentName, since time.Time,
-	parked int) fleet.Reach {
-	return fleet.Reach{Environment: fleet.EnvironmentID{Tenant: tenant, Name: name},
-		Unreachable: &fleet.Unreachable{
-			Reason: fleet.UnreachableTimeout, Message: "i/o timeout", Since: since, Parked: parked,
+	parked int) mirror.Reach {
+	return mirror.Reach{Environment: fleet.EnvironmentID{Tenant: tenant, Name: name},
+		Unreachable: &mirror.Unreachable{
+			Reason: mirror.UnreachableTimeout, Message: "i/o timeout", Since: since, Parked: parked,
 		}}
 }
 
@@ -24,13 +27,13 @@ func TestUnreachableEnvironmentsAreShownToTheirTenantAlone(t *testing.T) {
 		SELECT 'eu-1', 'Cluster', 'c-' || t.tenant, t.tenant, 'prod', '', 1000, now(), now(), false, 'Delete', '', '', '{}' FROM tenants t`)
 	worker := hold(t, s, "engine/eu-1")
 	began := time.Now().Add(-10 * time.Minute).UTC().Truncate(time.Microsecond)
-	shown := func(scope fleet.Scope) map[string]*fleet.Unreachable {
+	shown := func(scope view.Scope) map[string]*mirror.Unreachable {
 		t.Helper()
-		all, _, err := s.Environments(t.Context(), scope, fleet.Filter{}, fleet.Page{Limit: 100})
+		all, _, err := s.Environments(t.Context(), scope, view.Filter{}, view.Page{Limit: 100})
 		check(t, err)
-		apps, _, err := s.Applications(t.Context(), scope, fleet.Filter{}, fleet.Page{Limit: 100})
+		apps, _, err := s.Applications(t.Context(), scope, view.Filter{}, view.Page{Limit: 100})
 		check(t, err)
-		found := map[string]*fleet.Unreachable{}
+		found := map[string]*mirror.Unreachable{}
 		for _, e := range all {
 			if e.Unreachable != nil {
 				found[string(e.Tenant)+"/"+string(e.Name)] = e.Unreachable
@@ -43,27 +46,27 @@ func TestUnreachableEnvironmentsAreShownToTheirTenantAlone(t *testing.T) {
 		}
 		return found
 	}
-	check(t, s.ReportReach(t.Context(), worker, []fleet.Reach{
+	check(t, s.ReportReach(t.Context(), worker, []mirror.Reach{
 		unreachable("acme", "prod", began, 3), unreachable("globex", "prod", began, 2),
 		unreachable("acme", "none", began, 1),
 	}, true))
-	if got := shown(fleet.Scope{}); len(got) != 2 || got["acme/prod"].Parked != 3 ||
+	if got := shown(view.Scope{}); len(got) != 2 || got["acme/prod"].Parked != 3 ||
 		!got["acme/prod"].Since.Equal(began) {
 		t.Errorf("to the platform: %+v", got)
 	}
-	if got := shown(fleet.Scope{Tenant: "acme"}); len(got) != 1 || got["acme/prod"] == nil {
+	if got := shown(view.Scope{Tenant: "acme"}); len(got) != 1 || got["acme/prod"] == nil {
 		t.Errorf("to acme: %+v", got)
 	}
-	engines, _, err := s.Engines(t.Context(), fleet.Scope{}, fleet.Filter{Engine: "eu-1"},
-		fleet.Page{Limit: 10})
+	engines, _, err := s.Engines(t.Context(), view.Scope{}, view.Filter{Engine: "eu-1"},
+		view.Page{Limit: 10})
 	if check(t, err); engines[0].Unreachable != 2 || engines[0].Parked != 5 {
 		t.Errorf("the engine: %+v", engines[0])
 	}
 	events := one[int](t, url, `SELECT count(*) FROM events WHERE kind = 'environment'`)
 	// a new session of the worker
-	check(t, s.ReportReach(t.Context(), worker, []fleet.Reach{
+	check(t, s.ReportReach(t.Context(), worker, []mirror.Reach{
 		unreachable("acme", "prod", time.Now(), 4)}, false))
-	if got := shown(fleet.Scope{}); got["acme/prod"].Parked != 4 ||
+	if got := shown(view.Scope{}); got["acme/prod"].Parked != 4 ||
 		!got["acme/prod"].Since.Equal(began) || got["globex/prod"] == nil {
 		t.Errorf("a later report: %+v", got["acme/prod"])
 	}
@@ -71,13 +74,13 @@ func TestUnreachableEnvironmentsAreShownToTheirTenantAlone(t *testing.T) {
 		`SELECT count(*) FROM events WHERE kind = 'environment'`); n != events || n != 2 {
 		t.Errorf("%d events, then %d", events, n)
 	}
-	check(t, s.ReportReach(t.Context(), worker, []fleet.Reach{
+	check(t, s.ReportReach(t.Context(), worker, []mirror.Reach{
 		{Environment: fleet.EnvironmentID{Tenant: "acme", Name: "prod"}}}, false))
-	if got := shown(fleet.Scope{}); len(got) != 1 || got["globex/prod"] == nil {
+	if got := shown(view.Scope{}); len(got) != 1 || got["globex/prod"] == nil {
 		t.Errorf("after acme's answers: %+v", got)
 	}
 	check(t, s.ReportReach(t.Context(), worker, nil, true))
-	if got := shown(fleet.Scope{}); len(got) != 0 {
+	if got := shown(view.Scope{}); len(got) != 0 {
 		t.Errorf("after a new session found none: %+v", got)
 	}
 	if n := one[int](t, url, `SELECT count(*) FROM events WHERE kind = 'environment'`); n != 4 {
@@ -85,7 +88,7 @@ func TestUnreachableEnvironmentsAreShownToTheirTenantAlone(t *testing.T) {
 	}
 	old := worker
 	old.Epoch--
-	if err := s.ReportReach(t.Context(), old, nil, true); !errors.Is(err, fleet.ErrFenced) {
+	if err := s.ReportReach(t.Context(), old, nil, true); !errors.Is(err, mirror.ErrFenced) {
 		t.Errorf("under an earlier lease: %v", err)
 	}
 }
@@ -108,7 +111,7 @@ func TestAnAgentsEngineTellsWhatItCannotReadAndLearnsWhoSharesIt(t *testing.T) {
 			t.Errorf("%d environments, want %d", got, want)
 		}
 	}
-	report := fleet.AgentReport{Reachable: true, Reach: []fleet.Reach{
+	report := registry.Report{Reachable: true, Reach: []mirror.Reach{
 		// whom it does not serve
 		unreachable("acme", "prod", time.Now(), 2), unreachable("globex", "prod", time.Now(), 2),
 	}}
@@ -120,10 +123,10 @@ func TestAnAgentsEngineTellsWhatItCannotReadAndLearnsWhoSharesIt(t *testing.T) {
 	report.Reach, report.Message = nil, "an agent of an earlier version"
 	check(t, k.ReportAgent(t.Context(), session.Lease, report))
 	rows(1)
-	report.Reach = []fleet.Reach{}
+	report.Reach = []mirror.Reach{}
 	check(t, k.ReportAgent(t.Context(), session.Lease, report))
 	rows(0)
-	k.record(func(r *fleet.Record) {
+	k.record(func(r *mirror.Record) {
 		d := behind("far-1")
 		d.Engine.DedicatedTo = []fleet.TenantName{"acme"}
 		r.Declarations = []fleet.Declaration{d}

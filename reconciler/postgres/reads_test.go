@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 	"argosy.dev/argosy/reconciler/postgres"
 )
 
@@ -57,7 +59,7 @@ func bigFirst(t testing.TB, n int) *agentKit {
 	k := agentKitOn(t, newPlainDatabase(t), func(url string) *postgres.Store {
 		return open(t, url)
 	})
-	k.record(func(r *fleet.Record) {
+	k.record(func(r *mirror.Record) {
 		for i := range n {
 			row := application([]string{"acme.edge", "eu-1", "acme.edge", "far-1"}[i%4], "acme",
 				fmt.Sprint("d", i), "edge", "v1")
@@ -97,7 +99,7 @@ func TestWhatIsAskedAgainAndAgainReadsWhatHasChanged(t *testing.T) {
 		asked := seen.of(t, "FROM desired d")
 		if got := costOf(t, k.url, asked.SQL, asked.Args...); got.rows > rows || got.pages > 60 {
 			t.Errorf("%s, news cost %+v, want %d rows\n%s", when, got, rows,
-				explain(t, k.url, fleet.Scope{}, asked))
+				explain(t, k.url, view.Scope{}, asked))
 		}
 	}
 	state := func(state string, from, to int64) {
@@ -121,7 +123,7 @@ func TestWhatIsAskedAgainAndAgainReadsWhatHasChanged(t *testing.T) {
 		news(figures+", nothing", last, 0)
 		news(figures+", the last four rows", last-4, 3, acmeEdge, "far-1")
 	}
-	k.record(func(r *fleet.Record) {
+	k.record(func(r *mirror.Record) {
 		for i, engine := range []string{"eu-1", "far-1", "eu-1"} {
 			r.Rows = append(r.Rows, application(engine, "acme", fmt.Sprint("d", 2*i+1), "edge",
 				"v2"))

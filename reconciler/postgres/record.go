@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 // Record takes one revision of the config repo, under the lease of the reconciler: all of it or
@@ -16,9 +17,9 @@ import (
 // twice, as after a connection that was lost during COMMIT, it has one effect. A revision that
 // changes nothing of ours writes nothing but the applied revision.
 //
-// fleet.ErrFenced when the lease has passed on, fleet.ErrStale when another revision is applied
+// mirror.ErrFenced when the lease has passed on, mirror.ErrStale when another revision is applied
 // than the one that the record starts from.
-func (s *Store) Record(ctx context.Context, lease fleet.Lease, r fleet.Record) (int64, error) {
+func (s *Store) Record(ctx context.Context, lease mirror.Lease, r mirror.Record) (int64, error) {
 	// revisions that this one may end: its own, and those whose rows it replaces
 	var touched []string
 	fill, err := recording(lease, &r, &touched)
@@ -49,7 +50,7 @@ func (s *Store) Record(ctx context.Context, lease fleet.Lease, r fleet.Record) (
 
 // recording prepares everything that can fail here, and returns what fills a batch; each time
 // alike. The batch adds the open revisions whose rows it replaces to replaced.
-func recording(lease fleet.Lease, r *fleet.Record, replaced *[]string) (func(*pgx.Batch), error) {
+func recording(lease mirror.Lease, r *mirror.Record, replaced *[]string) (func(*pgx.Batch), error) {
 	if r.Revision == "" {
 		return nil, errors.New("a record names its revision")
 	}
@@ -64,15 +65,15 @@ func recording(lease fleet.Lease, r *fleet.Record, replaced *[]string) (func(*pg
 	var keys [][]any
 	for part := range chunks(r.Rows) {
 		keys = append(keys,
-			objectColumns(column(part, func(row fleet.Row) fleet.ObjectKey { return row.Key })))
+			objectColumns(column(part, func(row mirror.Row) fleet.ObjectKey { return row.Key })))
 	}
 	first := len(steps)
 	if !r.Empty() {
-		parts := []func(*fleet.Record) ([]step, error){memorySteps, tenantSteps, declarationSteps,
+		parts := []func(*mirror.Record) ([]step, error){memorySteps, tenantSteps, declarationSteps,
 			agentSteps, problemSteps, placementSteps, rowSteps, sealedSteps, syncSteps, holdSteps,
 			historySteps}
 		if r.Withheld {
-			parts = []func(*fleet.Record) ([]step, error){memorySteps, holdSteps, withheldSteps}
+			parts = []func(*mirror.Record) ([]step, error){memorySteps, holdSteps, withheldSteps}
 		}
 		for _, part := range parts {
 			more, err := part(r)
@@ -100,7 +101,7 @@ func recording(lease fleet.Lease, r *fleet.Record, replaced *[]string) (func(*pg
 }
 
 // memorySteps keeps what the planner remembers.
-func memorySteps(r *fleet.Record) ([]step, error) {
+func memorySteps(r *mirror.Record) ([]step, error) {
 	if r.Memory == nil {
 		return nil, nil
 	}
@@ -114,14 +115,14 @@ type step struct {
 }
 
 // fence refuses everything that follows in the batch unless the lease is the newest of its name.
-func fence(l fleet.Lease) step {
+func fence(l mirror.Lease) step {
 	return step{`SELECT fence($1, $2, $3)`, []any{l.Name, l.Holder, l.Epoch}}
 }
 
 // fenceEngine is fence for an engine's status, which is written by one transaction at a time. A
 // part of an agent's report is refused as well when the report, or a later one, was taken
-// meanwhile: as fleet.ErrReplayed.
-func fenceEngine(b *pgx.Batch, l fleet.Lease) {
+// meanwhile: as registry.ErrReplayed.
+func fenceEngine(b *pgx.Batch, l mirror.Lease) {
 	b.Queue(`SELECT fence_engine($1, $2, $3)`, l.Name, l.Holder, l.Epoch)
 	if l.Report > 0 {
 		b.Queue(`SELECT fence_report($1, $2)`, text(holdingAgent(l)), l.Report)

@@ -2,13 +2,14 @@ package postgres
 
 import (
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 // agentSteps follows what agents serve: the sessions of agents whose declaration is new, changed or
 // gone have to begin anew, a lease that is not an agent's to have any longer is free for whoever it
 // is, and of a cluster that is no longer autonomous nothing of its own is kept. It follows those
 // that write declarations.
-func agentSteps(r *fleet.Record) ([]step, error) {
+func agentSteps(r *mirror.Record) ([]step, error) {
 	var named []fleet.Key
 	add := func(k fleet.Key) {
 		switch k.Kind {

@@ -2,11 +2,12 @@ package postgres
 
 import (
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 // tenantSteps gives a new tenant a uid, and ends that of one that goes: a tenant that is created
 // again under the same name inherits no token, no history and no status.
-func tenantSteps(r *fleet.Record) ([]step, error) {
+func tenantSteps(r *mirror.Record) ([]step, error) {
 	var gone, there []string
 	for _, k := range r.Removed {
 		if k.Kind == fleet.KindTenant {
@@ -38,7 +39,7 @@ func tenantSteps(r *fleet.Record) ([]step, error) {
 	return steps, nil
 }
 
-func declarationSteps(r *fleet.Record) ([]step, error) {
+func declarationSteps(r *mirror.Record) ([]step, error) {
 	var steps []step
 	if len(r.Removed) > 0 {
 		steps = append(steps, step{`
@@ -65,7 +66,7 @@ func declarationSteps(r *fleet.Record) ([]step, error) {
 }
 
 // engineSteps keeps the specs of engines, which outlive their declarations.
-func engineSteps(r *fleet.Record) ([]step, error) {
+func engineSteps(r *mirror.Record) ([]step, error) {
 	var names []string
 	var specs []*fleet.EngineSpec
 	for i := range r.Declarations {
@@ -84,14 +85,14 @@ func engineSteps(r *fleet.Record) ([]step, error) {
 
 // sealedSteps keeps the ciphertexts that a declaration or an object still names, and no other. It
 // follows those that write the two.
-func sealedSteps(r *fleet.Record) ([]step, error) {
+func sealedSteps(r *mirror.Record) ([]step, error) {
 	var steps []step
 	if len(r.Sealed) > 0 {
 		steps = append(steps, step{`
 			INSERT INTO sealed (blob, tenant, bytes) SELECT * FROM unnest($1::text[], $2::text[], $3::bytea[]) ON CONFLICT DO NOTHING`, []any{
-			column(r.Sealed, func(b fleet.SealedBlob) string { return b.Blob }),
-			column(r.Sealed, func(b fleet.SealedBlob) string { return string(b.Tenant) }),
-			column(r.Sealed, func(b fleet.SealedBlob) []byte { return b.Bytes })}})
+			column(r.Sealed, func(b mirror.SealedBlob) string { return b.Blob }),
+			column(r.Sealed, func(b mirror.SealedBlob) string { return string(b.Tenant) }),
+			column(r.Sealed, func(b mirror.SealedBlob) []byte { return b.Bytes })}})
 	}
 	touched := map[fleet.TenantName]bool{}
 	for i := range r.Sealed {
@@ -115,7 +116,7 @@ func sealedSteps(r *fleet.Record) ([]step, error) {
 }
 
 // problemSteps replaces the problems of every declaration that the record names.
-func problemSteps(r *fleet.Record) ([]step, error) {
+func problemSteps(r *mirror.Record) ([]step, error) {
 	var steps []step
 	if named := namedKeys(r); len(named) > 0 {
 		steps = append(steps, step{`
@@ -160,7 +161,7 @@ func problemSteps(r *fleet.Record) ([]step, error) {
 }
 
 // namedKeys are the declarations that were judged anew, each once.
-func namedKeys(r *fleet.Record) []fleet.Key {
+func namedKeys(r *mirror.Record) []fleet.Key {
 	seen := make(map[fleet.Key]bool, len(r.Declarations))
 	var keys []fleet.Key
 	add := func(k fleet.Key) {
@@ -190,7 +191,7 @@ func namedKeys(r *fleet.Record) []fleet.Key {
 // first: for people, who ask why.
 const keptAlternatives = 5
 
-func placementSteps(r *fleet.Record) ([]step, error) {
+func placementSteps(r *mirror.Record) ([]step, error) {
 	var steps []step
 	if len(r.Unplaced) > 0 {
 		steps = append(steps, step{`

@@ -10,30 +10,32 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 )
 
 // holdSteps keeps what waits for an approval, and ends what no longer does.
-func holdSteps(r *fleet.Record) ([]step, error) {
+func holdSteps(r *mirror.Record) ([]step, error) {
 	var steps []step
 	if len(r.EndedHold) > 0 {
-		revisions := column(r.EndedHold, func(h fleet.HoldID) string { return string(h.Revision) })
+		revisions := column(r.EndedHold, func(h mirror.HoldID) string { return string(h.Revision) })
 		steps = append(steps, step{`
 			DELETE FROM holds h USING unnest($1::text[], $2::text[], $3::text[]) AS e (revision, reason, tenant)
 			WHERE h.revision = e.revision AND h.reason = e.reason AND h.tenant = e.tenant`, []any{revisions,
-			column(r.EndedHold, func(h fleet.HoldID) string { return string(h.Reason) }),
-			column(r.EndedHold, func(h fleet.HoldID) string { return string(h.Tenant) })}},
+			column(r.EndedHold, func(h mirror.HoldID) string { return string(h.Reason) }),
+			column(r.EndedHold, func(h mirror.HoldID) string { return string(h.Tenant) })}},
 			step{`
 			UPDATE operations SET state = 'Failed', message = 'no longer wanted: the branch has moved on', ended_at = now()
 			WHERE revision = ANY($1::text[]) AND revision <> $2 AND state = 'Held' AND ended_at IS NULL`, []any{revisions, string(r.Revision)}})
 	}
 	if len(r.Holds) > 0 {
-		items, err := encoded(column(r.Holds, func(h fleet.Hold) []fleet.ObjectKey {
+		items, err := encoded(column(r.Holds, func(h mirror.Hold) []fleet.ObjectKey {
 			return append([]fleet.ObjectKey{}, h.Items...)
 		}))
 		if err != nil {
 			return nil, err
 		}
-		paths, err := encoded(column(r.Holds, func(h fleet.Hold) []string {
+		paths, err := encoded(column(r.Holds, func(h mirror.Hold) []string {
 			return append([]string{}, h.Paths...)
 		}))
 		if err != nil {
@@ -50,17 +52,17 @@ func holdSteps(r *fleet.Record) ([]step, error) {
 				WHERE (h.items, h.paths, h.message) IS DISTINCT FROM (excluded.items, excluded.paths, excluded.message)
 				RETURNING revision, tenant, message)
 			SELECT new_event('hold', tenant, revision, message) FROM held`, []any{
-			column(r.Holds, func(h fleet.Hold) string { return string(h.Revision) }),
-			column(r.Holds, func(h fleet.Hold) string { return string(h.Reason) }),
-			column(r.Holds, func(h fleet.Hold) string { return string(h.Tenant) }), items,
-			column(r.Holds, func(h fleet.Hold) string { return message(h.Message) }),
-			column(r.Holds, func(h fleet.Hold) *time.Time { return moment(h.Since) }), paths}})
+			column(r.Holds, func(h mirror.Hold) string { return string(h.Revision) }),
+			column(r.Holds, func(h mirror.Hold) string { return string(h.Reason) }),
+			column(r.Holds, func(h mirror.Hold) string { return string(h.Tenant) }), items,
+			column(r.Holds, func(h mirror.Hold) string { return message(h.Message) }),
+			column(r.Holds, func(h mirror.Hold) *time.Time { return moment(h.Since) }), paths}})
 	}
 	return steps, nil
 }
 
 // withheldSteps tells of a revision that waits as a whole, once.
-func withheldSteps(r *fleet.Record) ([]step, error) {
+func withheldSteps(r *mirror.Record) ([]step, error) {
 	return []step{{`
 		INSERT INTO operations (id, kind, state, tenant, engine, subject, revision, requested_by, message, done, total, started_at)
 		SELECT $1, 'Reconcile', 'Held', '', '', 'revision ' || left($2, 8), $2, $3, 'the revision waits for an approval', 0, 0, now()
@@ -70,7 +72,7 @@ func withheldSteps(r *fleet.Record) ([]step, error) {
 
 // historySteps tells of the revision: for people, for the guards' window, and for whoever follows
 // the events.
-func historySteps(r *fleet.Record) ([]step, error) {
+func historySteps(r *mirror.Record) ([]step, error) {
 	counts := countText(r)
 	steps := []step{
 		{`
@@ -96,20 +98,20 @@ func historySteps(r *fleet.Record) ([]step, error) {
 		steps = append(steps, step{`
 			INSERT INTO deletions (at, revision, engine, name, tenant, environment, deployment, approved)
 			SELECT now(), $1, * FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::boolean[])`, []any{string(r.Revision),
-			column(r.Deletions, func(d fleet.Deletion) string { return string(d.Key.Engine) }),
-			column(r.Deletions, func(d fleet.Deletion) string { return d.Key.Name }),
-			column(r.Deletions, func(d fleet.Deletion) string { return string(d.Tenant) }),
-			column(r.Deletions, func(d fleet.Deletion) string { return string(d.Environment) }),
-			column(r.Deletions, func(d fleet.Deletion) string { return string(d.Deployment) }),
-			column(r.Deletions, func(d fleet.Deletion) bool { return d.Approved })}})
+			column(r.Deletions, func(d mirror.Deletion) string { return string(d.Key.Engine) }),
+			column(r.Deletions, func(d mirror.Deletion) string { return d.Key.Name }),
+			column(r.Deletions, func(d mirror.Deletion) string { return string(d.Tenant) }),
+			column(r.Deletions, func(d mirror.Deletion) string { return string(d.Environment) }),
+			column(r.Deletions, func(d mirror.Deletion) string { return string(d.Deployment) }),
+			column(r.Deletions, func(d mirror.Deletion) bool { return d.Approved })}})
 	}
 	return steps, nil
 }
 
 // recordEvents are few whatever the size of the revision: one for it, and one of a kind for each
 // tenant that it touches.
-func recordEvents(r *fleet.Record, counts string) []fleet.Event {
-	events := []fleet.Event{{Kind: "revision", Name: string(r.Revision), Text: counts}}
+func recordEvents(r *mirror.Record, counts string) []view.Event {
+	events := []view.Event{{Kind: "revision", Name: string(r.Revision), Text: counts}}
 	applications, problems := map[fleet.TenantName]int{}, map[fleet.TenantName]bool{}
 	for i := range r.Rows {
 		if r.Rows[i].Key.Kind == fleet.ObjectApplication {
@@ -123,26 +125,26 @@ func recordEvents(r *fleet.Record, counts string) []fleet.Event {
 		problems[k.Tenant] = true
 	}
 	for _, t := range sortedKeys(applications) {
-		events = append(events, fleet.Event{Kind: "application", Tenant: t,
+		events = append(events, view.Event{Kind: "application", Tenant: t,
 			Text: fmt.Sprintf("%d changed by revision %s", applications[t], r.Revision.Short())})
 	}
 	for _, t := range sortedKeys(problems) {
-		events = append(events, fleet.Event{Kind: "problem", Tenant: t,
+		events = append(events, view.Event{Kind: "problem", Tenant: t,
 			Text: "problems changed by revision " + r.Revision.Short()})
 	}
 	return events
 }
 
-func eventStep(events []fleet.Event) step {
+func eventStep(events []view.Event) step {
 	return step{
 		`SELECT new_event(kind, tenant, name, txt) FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) AS e (kind, tenant, name, txt)`, []any{
-			column(events, func(e fleet.Event) string { return e.Kind }),
-			column(events, func(e fleet.Event) string { return string(e.Tenant) }),
-			column(events, func(e fleet.Event) string { return e.Name }),
-			column(events, func(e fleet.Event) string { return e.Text })}}
+			column(events, func(e view.Event) string { return e.Kind }),
+			column(events, func(e view.Event) string { return string(e.Tenant) }),
+			column(events, func(e view.Event) string { return e.Name }),
+			column(events, func(e view.Event) string { return e.Text })}}
 }
 
-func countText(r *fleet.Record) string {
+func countText(r *mirror.Record) string {
 	var parts []string
 	for _, c := range []struct {
 		n    int
@@ -160,7 +162,7 @@ func countText(r *fleet.Record) string {
 }
 
 // requester is who asked for a revision: the author, as the commit says.
-func requester(r *fleet.Record) string {
+func requester(r *mirror.Record) string {
 	if r.Author == "" {
 		return "argosy"
 	}

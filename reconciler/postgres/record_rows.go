@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 // chunkRows is how many items one statement takes: a message of the protocol holds at most 1 GB,
@@ -16,8 +17,8 @@ func chunks[T any](items []T) iter.Seq[[]T] { return slices.Chunk(items, chunkRo
 
 // rowSteps writes the objects that changed, each with a number of its own. What is the same already
 // keeps its number.
-func rowSteps(r *fleet.Record) ([]step, error) {
-	var present, absent []fleet.Row
+func rowSteps(r *mirror.Record) ([]step, error) {
+	var present, absent []mirror.Row
 	for _, row := range r.Rows {
 		if row.Unwanted {
 			absent = append(absent, row)
@@ -47,9 +48,9 @@ func rowSteps(r *fleet.Record) ([]step, error) {
 // upsertRows numbers its rows upwards from the newest number less back. MERGE rather than an
 // upsert: no other transaction adds rows while this one has the mirror's lock, and preparing for
 // that costs a third of an insert.
-func upsertRows(r *fleet.Record, rows []fleet.Row, back int) step {
+func upsertRows(r *mirror.Record, rows []mirror.Row, back int) step {
 	credential := func(value func(*fleet.CredentialSource) string) []*string {
-		return column(rows, func(row fleet.Row) *string {
+		return column(rows, func(row mirror.Row) *string {
 			if row.Credential == nil {
 				return nil
 			}
@@ -58,16 +59,16 @@ func upsertRows(r *fleet.Record, rows []fleet.Row, back int) step {
 		})
 	}
 	args := append(
-		objectColumns(column(rows, func(row fleet.Row) fleet.ObjectKey { return row.Key })),
-		column(rows, func(row fleet.Row) string { return string(row.Tenant) }),
-		column(rows, func(row fleet.Row) string { return string(row.Environment) }),
-		column(rows, func(row fleet.Row) string { return string(row.Deployment) }),
-		column(rows, func(row fleet.Row) string { return string(row.Deletion) }),
+		objectColumns(column(rows, func(row mirror.Row) fleet.ObjectKey { return row.Key })),
+		column(rows, func(row mirror.Row) string { return string(row.Tenant) }),
+		column(rows, func(row mirror.Row) string { return string(row.Environment) }),
+		column(rows, func(row mirror.Row) string { return string(row.Deployment) }),
+		column(rows, func(row mirror.Row) string { return string(row.Deletion) }),
 		credential(func(c *fleet.CredentialSource) string { return string(c.Tenant) }),
 		credential(func(c *fleet.CredentialSource) string { return c.Name }),
 		credential(func(c *fleet.CredentialSource) string { return c.Sealed }),
-		column(rows, func(row fleet.Row) string { return row.Manifest.Hash }),
-		column(rows, func(row fleet.Row) []byte { return row.Manifest.Body }),
+		column(rows, func(row mirror.Row) string { return row.Manifest.Hash }),
+		column(rows, func(row mirror.Row) []byte { return row.Manifest.Body }),
 		string(r.Revision), int64(back))
 	return step{`
 		MERGE INTO desired d
@@ -92,22 +93,22 @@ func upsertRows(r *fleet.Record, rows []fleet.Row, back int) step {
 }
 
 // adoptOrphans takes objects off the list that a declaration asks for again.
-func adoptOrphans(rows []fleet.Row) step {
+func adoptOrphans(rows []mirror.Row) step {
 	return step{`
 		DELETE FROM strays s USING unnest($1::text[], $2::text[], $3::text[]) AS k (engine, kind, name)
 		WHERE s.engine = k.engine AND s.kind = k.kind AND s.name = k.name`,
-		objectColumns(column(rows, func(row fleet.Row) fleet.ObjectKey { return row.Key }))}
+		objectColumns(column(rows, func(row mirror.Row) fleet.ObjectKey { return row.Key }))}
 }
 
 // markAbsent asks for objects to be removed. The row keeps its manifest: whoever removes the object
 // compares what it finds.
-func markAbsent(r *fleet.Record, rows []fleet.Row, back int) step {
+func markAbsent(r *mirror.Record, rows []mirror.Row, back int) step {
 	return step{`
 		UPDATE desired d SET absent = true, held = false, deletion = r.deletion, revision = $5, seq = m.seq - $6::bigint + r.n, changed_at = now()
 		FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) WITH ORDINALITY AS r (engine, kind, name, deletion, n), mirror m
 		WHERE d.engine = r.engine AND d.kind = r.kind AND d.name = r.name AND NOT d.absent`,
-		append(objectColumns(column(rows, func(row fleet.Row) fleet.ObjectKey { return row.Key })),
-			column(rows, func(row fleet.Row) string { return string(row.Deletion) }),
+		append(objectColumns(column(rows, func(row mirror.Row) fleet.ObjectKey { return row.Key })),
+			column(rows, func(row mirror.Row) string { return string(row.Deletion) }),
 			string(r.Revision), int64(back))}
 }
 
@@ -121,7 +122,7 @@ func setHeld(keys []fleet.ObjectKey, held bool) step {
 
 // syncSteps takes the syncs that were asked for, each with the operation that tells of it, and the
 // holds of automation.
-func syncSteps(r *fleet.Record) ([]step, error) {
+func syncSteps(r *mirror.Record) ([]step, error) {
 	var steps []step
 	if len(r.Syncs) > 0 {
 		steps = append(steps, newSyncs(r))
@@ -143,16 +144,16 @@ func syncSteps(r *fleet.Record) ([]step, error) {
 			INSERT INTO sync_holds (tenant, deployment, environment, sync_run, target_revision)
 			SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[])
 			ON CONFLICT (tenant, deployment, environment) DO UPDATE SET sync_run = excluded.sync_run, target_revision = excluded.target_revision`,
-			append(application(column(r.SyncHolds, func(h fleet.SyncHold) fleet.ApplicationID {
+			append(application(column(r.SyncHolds, func(h mirror.SyncHold) fleet.ApplicationID {
 				return h.Application
 			})),
-				column(r.SyncHolds, func(h fleet.SyncHold) string { return string(h.SyncRun) }),
-				column(r.SyncHolds, func(h fleet.SyncHold) string { return h.TargetRevision }))})
+				column(r.SyncHolds, func(h mirror.SyncHold) string { return string(h.SyncRun) }),
+				column(r.SyncHolds, func(h mirror.SyncHold) string { return h.TargetRevision }))})
 	}
 	return steps, nil
 }
 
-func newSyncs(r *fleet.Record) step {
+func newSyncs(r *mirror.Record) step {
 	return step{`
 		WITH asked AS (
 			INSERT INTO syncs (id, operation, engine, name, tenant, tenant_uid, environment, deployment, sync_run, revision, prune, state)
@@ -165,15 +166,15 @@ func newSyncs(r *fleet.Record) step {
 		SELECT operation, 'Sync', 'Pending', tenant, tenant_uid, engine, tenant || '/' || deployment || '@' || environment, $11, $12,
 			sync_run || ' at ' || revision, 0, 1, now()
 		FROM asked`, []any{
-		column(r.Syncs, func(q fleet.SyncRequest) string { return q.ID }),
-		column(r.Syncs, func(fleet.SyncRequest) string { return newID() }),
-		column(r.Syncs, func(q fleet.SyncRequest) string { return string(q.Key.Engine) }),
-		column(r.Syncs, func(q fleet.SyncRequest) string { return q.Key.Name }),
-		column(r.Syncs, func(q fleet.SyncRequest) string { return string(q.Tenant) }),
-		column(r.Syncs, func(q fleet.SyncRequest) string { return string(q.Environment) }),
-		column(r.Syncs, func(q fleet.SyncRequest) string { return string(q.Deployment) }),
-		column(r.Syncs, func(q fleet.SyncRequest) string { return string(q.SyncRun) }),
-		column(r.Syncs, func(q fleet.SyncRequest) string { return q.Revision }),
-		column(r.Syncs, func(q fleet.SyncRequest) bool { return q.Prune }),
+		column(r.Syncs, func(q mirror.SyncRequest) string { return q.ID }),
+		column(r.Syncs, func(mirror.SyncRequest) string { return newID() }),
+		column(r.Syncs, func(q mirror.SyncRequest) string { return string(q.Key.Engine) }),
+		column(r.Syncs, func(q mirror.SyncRequest) string { return q.Key.Name }),
+		column(r.Syncs, func(q mirror.SyncRequest) string { return string(q.Tenant) }),
+		column(r.Syncs, func(q mirror.SyncRequest) string { return string(q.Environment) }),
+		column(r.Syncs, func(q mirror.SyncRequest) string { return string(q.Deployment) }),
+		column(r.Syncs, func(q mirror.SyncRequest) string { return string(q.SyncRun) }),
+		column(r.Syncs, func(q mirror.SyncRequest) string { return q.Revision }),
+		column(r.Syncs, func(q mirror.SyncRequest) bool { return q.Prune }),
 		string(r.Revision), requester(r)}}
 }

@@ -9,6 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 	"argosy.dev/argosy/reconciler/postgres"
 )
 
@@ -19,7 +21,7 @@ func TestRecordNumbersRowsAndTheyAreReadInThatOrder(t *testing.T) {
 	a, b, c := application("eu-1", "acme", "a", "prod", "v1"), application("eu-1", "acme", "b",
 		"prod", "v1"), application("us-1", "acme", "c", "prod", "v1")
 	seq := must(s.Record(t.Context(), lease,
-		step(0, 1, func(r *fleet.Record) { r.Rows = []fleet.Row{b, a, c} })))(t)
+		step(0, 1, func(r *mirror.Record) { r.Rows = []mirror.Row{b, a, c} })))(t)
 	if seq != 3 {
 		t.Fatalf("newest number %d, want 3", seq)
 	}
@@ -28,7 +30,7 @@ func TestRecordNumbersRowsAndTheyAreReadInThatOrder(t *testing.T) {
 		rows[1].Seq != 2 {
 		t.Fatalf("got %+v", rows)
 	}
-	b.Seq, b.Revision, b.Apply, b.Life = 1, revision(1), fleet.ApplyPending, lease.Life
+	b.Seq, b.Revision, b.Apply, b.Life = 1, revision(1), mirror.ApplyPending, lease.Life
 	if d := cmp.Diff(b, rows[0]); d != "" {
 		t.Errorf("the row came back different:\n%s", d)
 	}
@@ -45,10 +47,10 @@ func TestRecordLeavesWhatIsUnchangedAlone(t *testing.T) {
 	a, b := application("eu-1", "acme", "a", "prod", "v1"), application("eu-1", "acme", "b", "prod",
 		"v1")
 	must(s.Record(t.Context(), lease,
-		step(0, 1, func(r *fleet.Record) { r.Rows = []fleet.Row{a, b} })))(t)
+		step(0, 1, func(r *mirror.Record) { r.Rows = []mirror.Row{a, b} })))(t)
 	b = application("eu-1", "acme", "b", "prod", "v2")
 	must(s.Record(t.Context(), lease,
-		step(1, 2, func(r *fleet.Record) { r.Rows = []fleet.Row{a, b} })))(t)
+		step(1, 2, func(r *mirror.Record) { r.Rows = []mirror.Row{a, b} })))(t)
 	rows := must(s.Changed(t.Context(), "eu-1", 2, 10))(t)
 	if len(rows) != 1 || rows[0].Manifest.Hash != b.Manifest.Hash ||
 		rows[0].Revision != revision(2) {
@@ -62,11 +64,11 @@ func TestRecordOfNothingMovesTheRevisionAndWritesNothingElse(t *testing.T) {
 	s := open(t, url)
 	lease := hold(t, s, "reconciler")
 	must(s.Record(t.Context(), lease,
-		step(0, 1, func(r *fleet.Record) {
-			r.Rows = []fleet.Row{application("eu-1", "acme", "a", "prod", "v1")}
+		step(0, 1, func(r *mirror.Record) {
+			r.Rows = []mirror.Row{application("eu-1", "acme", "a", "prod", "v1")}
 		})))(t)
 	before := writes(t, url)
-	must(s.Record(t.Context(), lease, step(1, 2, func(*fleet.Record) {})))(t)
+	must(s.Record(t.Context(), lease, step(1, 2, func(*mirror.Record) {})))(t)
 	if d := cmp.Diff(before, writes(t, url)); d != "" {
 		t.Errorf("rows were written:\n%s", d)
 	}
@@ -104,12 +106,12 @@ func TestRecordRefusesAnotherBase(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
 	lease := hold(t, s, "reconciler")
-	must(s.Record(t.Context(), lease, step(0, 1, func(*fleet.Record) {})))(t)
+	must(s.Record(t.Context(), lease, step(0, 1, func(*mirror.Record) {})))(t)
 	_, err := s.Record(t.Context(), lease,
-		step(7, 8, func(r *fleet.Record) {
-			r.Rows = []fleet.Row{application("eu-1", "acme", "a", "prod", "v1")}
+		step(7, 8, func(r *mirror.Record) {
+			r.Rows = []mirror.Row{application("eu-1", "acme", "a", "prod", "v1")}
 		}))
-	if !errors.Is(err, fleet.ErrStale) {
+	if !errors.Is(err, mirror.ErrStale) {
 		t.Fatalf("got %v", err)
 	}
 	if rows := must(s.Changed(t.Context(), "eu-1", 0, 10))(t); len(rows) != 0 {
@@ -129,54 +131,54 @@ func TestRecordKeepsEverythingForTheNextStart(t *testing.T) {
 	quarantine := fleet.Quarantine{Key: problem.Key, Path: problem.Path, Blob: "b1",
 		Problems: []fleet.Problem{problem}, HasLastGood: true}
 	row := application("eu-1", "acme", "checkout", "prod", "v1")
-	cluster := fleet.Row{Key: fleet.ObjectKey{Engine: "eu-1", Kind: fleet.ObjectCluster,
+	cluster := mirror.Row{Key: fleet.ObjectKey{Engine: "eu-1", Kind: fleet.ObjectCluster,
 		Name: "acme-prod"}, Tenant: "acme", Environment: "prod",
 		Credential: &fleet.CredentialSource{Tenant: "acme", Folder: "environments", Name: "prod",
 			Sealed: "blob-1"}, Manifest: manifest(`{}`)}
-	hold1 := fleet.Hold{Revision: revision(1), Reason: fleet.HoldDeletions, Tenant: "acme",
+	hold1 := mirror.Hold{Revision: revision(1), Reason: mirror.HoldDeletions, Tenant: "acme",
 		Items: []fleet.ObjectKey{row.Key}, Message: "1 deletion waits"}
-	hold2 := fleet.Hold{Revision: revision(1), Reason: fleet.HoldUnreviewed, Tenant: "acme",
+	hold2 := mirror.Hold{Revision: revision(1), Reason: mirror.HoldUnreviewed, Tenant: "acme",
 		Items: []fleet.ObjectKey{row.Key},
 		Paths: []string{"tenants/acme/deployments/cart.yaml"}, Message: "nobody reviewed this"}
-	deletion := fleet.Deletion{Key: fleet.ObjectKey{Engine: "eu-1", Kind: fleet.ObjectApplication,
+	deletion := mirror.Deletion{Key: fleet.ObjectKey{Engine: "eu-1", Kind: fleet.ObjectApplication,
 		Name: "gone"}, Tenant: "acme", Environment: "prod", Deployment: "gone",
 		Revision: revision(1), Approved: true}
-	syncHold := fleet.SyncHold{SyncRun: "rollback", Application: fleet.ApplicationID{
+	syncHold := mirror.SyncHold{SyncRun: "rollback", Application: fleet.ApplicationID{
 		Tenant: "acme", Deployment: "checkout", Environment: "prod"}, TargetRevision: "v1"}
 	declarations := []fleet.Declaration{engineDeclaration("eu-1"),
 		deploymentDeclaration("acme", "checkout", "prod"), environmentDeclaration("acme", "prod"),
 		tenantDeclaration("acme")}
 	placed := placement("acme", "prod", "eu-1")
-	must(s.Record(t.Context(), lease, step(0, 1, func(r *fleet.Record) {
+	must(s.Record(t.Context(), lease, step(0, 1, func(r *mirror.Record) {
 		r.Declarations, r.Quarantined, r.Problems = declarations, []fleet.Quarantine{quarantine},
 			[]fleet.Problem{problem}
-		r.Placements, r.Rows, r.Held = []fleet.Placement{placed}, []fleet.Row{row, cluster},
+		r.Placements, r.Rows, r.Held = []fleet.Placement{placed}, []mirror.Row{row, cluster},
 			[]fleet.ObjectKey{row.Key}
-		r.Holds, r.Deletions, r.SyncHolds = []fleet.Hold{hold1, hold2}, []fleet.Deletion{deletion},
-			[]fleet.SyncHold{syncHold}
+		r.Holds, r.Deletions, r.SyncHolds = []mirror.Hold{hold1, hold2}, []mirror.Deletion{deletion},
+			[]mirror.SyncHold{syncHold}
 		r.Memory = []byte(`{"leaving":[]}`)
-		r.Sealed = []fleet.SealedBlob{{Tenant: "acme", Blob: "blob-1", Bytes: []byte("ENC[...]")}}
+		r.Sealed = []mirror.SealedBlob{{Tenant: "acme", Blob: "blob-1", Bytes: []byte("ENC[...]")}}
 	})))(t)
-	must(s.Approve(t.Context(), fleet.Approval{Revision: revision(1), By: "token:ops",
+	must(s.Approve(t.Context(), mirror.Approval{Revision: revision(1), By: "token:ops",
 		Note: "fine"}))(t)
 
 	snap := must(open(t, url).Load(t.Context()))(t)
 	placed.Alternatives = nil // kept for people, and read by no start
-	want := fleet.Snapshot{Applied: revision(1), Seq: 2, Quarantines: []fleet.Quarantine{
+	want := mirror.Snapshot{Applied: revision(1), Seq: 2, Quarantines: []fleet.Quarantine{
 		quarantine}, Placements: []fleet.Placement{placed},
 		Declarations: []fleet.Declaration{engineDeclaration("eu-1"),
 			deploymentDeclaration("acme", "checkout", "prod"),
 			environmentDeclaration("acme", "prod"), tenantDeclaration("acme")},
-		Objects: []fleet.Indexed{
+		Objects: []mirror.Indexed{
 			{Key: row.Key, Hash: row.Manifest.Hash, Tenant: "acme", Environment: "prod",
 				Deployment: "checkout", Deletion: fleet.DeletionDelete, Held: true, Seq: 1},
 			{Key: cluster.Key, Hash: cluster.Manifest.Hash, Tenant: "acme", Environment: "prod",
 				Credential: cluster.Credential, Seq: 2}},
-		Holds: []fleet.Hold{hold1, hold2}, Approvals: []fleet.Approval{
+		Holds: []mirror.Hold{hold1, hold2}, Approvals: []mirror.Approval{
 			{Revision: revision(1), By: "token:ops", Note: "fine"}},
-		SyncHolds: []fleet.SyncHold{syncHold}, Deletions: []fleet.Deletion{deletion},
+		SyncHolds: []mirror.SyncHold{syncHold}, Deletions: []mirror.Deletion{deletion},
 		Memory: []byte(`{"leaving":[]}`)}
-	for _, at := range []*fleet.Hold{&snap.Holds[0], &snap.Holds[1]} {
+	for _, at := range []*mirror.Hold{&snap.Holds[0], &snap.Holds[1]} {
 		if at.Since.IsZero() {
 			t.Error("the hold has no beginning")
 		}
@@ -194,13 +196,13 @@ func TestRecordKeepsEverythingForTheNextStart(t *testing.T) {
 		t.Errorf("rows with the credential: %+v", rows)
 	}
 
-	must(s.Record(t.Context(), lease, step(1, 2, func(r *fleet.Record) {
+	must(s.Record(t.Context(), lease, step(1, 2, func(r *mirror.Record) {
 		r.Removed, r.Cleared = []fleet.Key{
 			{Kind: fleet.KindGitOpsDeployment, Tenant: "acme", Name: "checkout"},
 			{Kind: fleet.KindSealedSecret, Tenant: "acme", Name: "prod"}}, []fleet.Key{
 			quarantine.Key}
 		r.Unplaced, r.EndedHold, r.EndedSyncHolds = []fleet.EnvironmentID{placed.Environment},
-			[]fleet.HoldID{hold1.ID(), hold2.ID()}, []fleet.ApplicationID{syncHold.Application}
+			[]mirror.HoldID{hold1.ID(), hold2.ID()}, []fleet.ApplicationID{syncHold.Application}
 		r.Released = []fleet.ObjectKey{row.Key}
 	})))(t)
 	snap = must(s.Load(t.Context()))(t)
@@ -222,12 +224,12 @@ func TestRecordWithheldShowsTheHoldAndAppliesNothing(t *testing.T) {
 	s := open(t, url)
 	lease := hold(t, s, "reconciler")
 	must(s.Record(t.Context(), lease,
-		step(0, 1, func(r *fleet.Record) {
-			r.Rows = []fleet.Row{application("eu-1", "acme", "a", "prod", "v1")}
+		step(0, 1, func(r *mirror.Record) {
+			r.Rows = []mirror.Row{application("eu-1", "acme", "a", "prod", "v1")}
 		})))(t)
-	held := step(1, 2, func(r *fleet.Record) {
-		r.Withheld, r.Holds = true, []fleet.Hold{
-			{Revision: revision(2), Reason: fleet.HoldOlder, Message: "the branch went back"}}
+	held := step(1, 2, func(r *mirror.Record) {
+		r.Withheld, r.Holds = true, []mirror.Hold{
+			{Revision: revision(2), Reason: mirror.HoldOlder, Message: "the branch went back"}}
 	})
 	for range 3 {
 		must(s.Record(t.Context(), lease, held))(t)
@@ -239,8 +241,8 @@ func TestRecordWithheldShowsTheHoldAndAppliesNothing(t *testing.T) {
 	if n := one[int](t, url, `SELECT count(*) FROM operations WHERE state = 'Held'`); n != 1 {
 		t.Errorf("%d operations tell of it", n)
 	}
-	released := step(1, 2, func(r *fleet.Record) {
-		r.EndedHold = []fleet.HoldID{held.Holds[0].ID()}
+	released := step(1, 2, func(r *mirror.Record) {
+		r.EndedHold = []mirror.HoldID{held.Holds[0].ID()}
 	})
 	must(s.Record(t.Context(), lease, released))(t)
 	if state := one[string](t, url, `SELECT state FROM operations WHERE revision = $1`,
@@ -255,13 +257,13 @@ func TestRecordAtTheSameRevisionAfterAnApproval(t *testing.T) {
 	lease := hold(t, s, "reconciler")
 	a := application("eu-1", "acme", "a", "prod", "v1")
 	must(s.Record(t.Context(), lease,
-		step(0, 1, func(r *fleet.Record) {
-			r.Rows, r.Held = []fleet.Row{a}, []fleet.ObjectKey{
+		step(0, 1, func(r *mirror.Record) {
+			r.Rows, r.Held = []mirror.Row{a}, []fleet.ObjectKey{
 				a.Key}
 		})))(t)
 	a.Unwanted = true
-	again := step(1, 1, func(r *fleet.Record) {
-		r.PlanHash, r.Rows, r.Released = "released", []fleet.Row{a}, []fleet.ObjectKey{a.Key}
+	again := step(1, 1, func(r *mirror.Record) {
+		r.PlanHash, r.Rows, r.Released = "released", []mirror.Row{a}, []fleet.ObjectKey{a.Key}
 	})
 	seq := must(s.Record(t.Context(), lease, again))(t)
 	rows := must(s.Changed(t.Context(), "eu-1", 1, 10))(t)
@@ -281,9 +283,9 @@ func TestRecordSurvivesWhatTheDatabaseCannotHold(t *testing.T) {
 			Path: "tenants/acme/" + b, Severity: fleet.SeverityError, Code: "path",
 			Message: "NUL \x00 and \\u0000 and \xff"}
 	}
-	must(s.Record(t.Context(), lease, step(0, 1, func(r *fleet.Record) {
+	must(s.Record(t.Context(), lease, step(0, 1, func(r *mirror.Record) {
 		r.Author, r.Subject = "A\x00nn", "sub\xffject\x00"
-		r.Rows = []fleet.Row{good}
+		r.Rows = []mirror.Row{good}
 		for _, p := range []fleet.Problem{bad("\xff"), bad("\xfe"), bad("\x00")} {
 			r.Problems = append(r.Problems, p)
 			r.Quarantined = append(r.Quarantined, fleet.Quarantine{Key: p.Key, Path: p.Path,
@@ -298,10 +300,10 @@ func TestRecordSurvivesWhatTheDatabaseCannotHold(t *testing.T) {
 		t.Errorf("message %q", m)
 	}
 	engine := hold(t, s, "engine/eu-1")
-	check(t, s.Observe(t.Context(), engine, []fleet.Observation{
-		{Key: good.Key, Sync: fleet.SyncSynced, Message: "a\x00b\xff"}}))
-	check(t, s.Acknowledge(t.Context(), engine, []fleet.Ack{
-		{Key: good.Key, Seq: 1, State: fleet.ApplyFailed, Message: "\x00"}}))
+	check(t, s.Observe(t.Context(), engine, []mirror.Observation{
+		{Key: good.Key, Sync: mirror.SyncSynced, Message: "a\x00b\xff"}}))
+	check(t, s.Acknowledge(t.Context(), engine, []mirror.Ack{
+		{Key: good.Key, Seq: 1, State: mirror.ApplyFailed, Message: "\x00"}}))
 }
 
 func TestRecordUsesTheSameRoundTripsWhateverItsSize(t *testing.T) {
@@ -322,8 +324,8 @@ func TestRecordUsesTheSameRoundTripsWhateverItsSize(t *testing.T) {
 }
 
 // fullRecord has n of everything that a large revision has many of.
-func fullRecord(base, head, n int) fleet.Record {
-	return step(base, head, func(r *fleet.Record) {
+func fullRecord(base, head, n int) mirror.Record {
+	return step(base, head, func(r *mirror.Record) {
 		for i := range n {
 			name := fmt.Sprintf("d%06d", i)
 			r.Declarations = append(r.Declarations, deploymentDeclaration("acme", name, "prod"))
@@ -346,15 +348,15 @@ func TestSealedFilesAreLetGoWithoutReadingTheFleet(t *testing.T) {
 	s := openWith(t, url, postgres.Options{Tracer: &seen})
 	lease := hold(t, s, "reconciler")
 	sealed := func(n int, blob string) {
-		must(s.Record(t.Context(), lease, step(n-1, n, func(r *fleet.Record) {
+		must(s.Record(t.Context(), lease, step(n-1, n, func(r *mirror.Record) {
 			r.Declarations = []fleet.Declaration{tenantDeclaration("acme"),
 				{Key: fleet.Key{Kind: fleet.KindSealedSecret, Tenant: "acme", Name: "git"},
 					Path: "p", Blob: blob}}
-			r.Sealed = []fleet.SealedBlob{{Blob: blob, Tenant: "acme", Bytes: []byte(blob)}}
+			r.Sealed = []mirror.SealedBlob{{Blob: blob, Tenant: "acme", Bytes: []byte(blob)}}
 			if n == 1 {
 				row := application("eu-1", "acme", "a", "prod", "v1")
 				row.Credential = &fleet.CredentialSource{Tenant: "acme", Name: "git", Sealed: blob}
-				r.Rows = []fleet.Row{row}
+				r.Rows = []mirror.Row{row}
 			}
 		})))(t)
 	}
@@ -387,7 +389,7 @@ func TestAlternativesOfPlacementsAreKeptApart(t *testing.T) {
 		p.Alternatives = append(p.Alternatives, fleet.Alternative{
 			Engine: fleet.EngineName(fmt.Sprint("e", i)), Reason: strings.Repeat("full ", 20)})
 	}
-	must(s.Record(t.Context(), hold(t, s, "reconciler"), step(0, 1, func(r *fleet.Record) {
+	must(s.Record(t.Context(), hold(t, s, "reconciler"), step(0, 1, func(r *mirror.Record) {
 		r.Declarations = []fleet.Declaration{tenantDeclaration("acme"),
 			environmentDeclaration("acme", "prod"), environmentDeclaration("acme", "old")}
 		r.Placements = []fleet.Placement{p, placement("acme", "old", "eu-1")}
@@ -403,7 +405,7 @@ func TestAlternativesOfPlacementsAreKeptApart(t *testing.T) {
 	}
 	for environment, want := range map[fleet.EnvironmentName][]fleet.Alternative{
 		"prod": p.Alternatives[:5], "old": placement("acme", "old", "eu-1").Alternatives} {
-		got := must(s.Explain(t.Context(), fleet.Scope{}, fleet.EnvironmentID{
+		got := must(s.Explain(t.Context(), view.Scope{}, fleet.EnvironmentID{
 			Tenant: "acme", Name: environment}))(t)
 		if !cmp.Equal(got.Alternatives, want) {
 			t.Errorf("%s: %s", environment, cmp.Diff(want, got.Alternatives))

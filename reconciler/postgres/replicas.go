@@ -5,7 +5,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 // worksFor is how long after its last beat a replica counts as one whose workers run. It is less
@@ -15,11 +15,11 @@ const worksFor = `interval '6 s'`
 
 // BeatWorkers says that the workers of the replica run, and returns which others do and who holds
 // the leases that it asks for: to be called every two seconds.
-func (s *Store) BeatWorkers(ctx context.Context, beat fleet.ReplicaBeat) (fleet.ReplicaView,
+func (s *Store) BeatWorkers(ctx context.Context, beat mirror.ReplicaBeat) (mirror.Replicas,
 	error) {
-	var view fleet.ReplicaView
+	var view mirror.Replicas
 	err := s.again(ctx, func() error {
-		view = fleet.ReplicaView{Preparing: map[string]int{}, Holders: map[string]string{}}
+		view = mirror.Replicas{Preparing: map[string]int{}, Holders: map[string]string{}}
 		b := &pgx.Batch{}
 		b.Queue(`
 			INSERT INTO replicas (replica, beat_at, worked_at, preparing)

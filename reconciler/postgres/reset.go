@@ -5,7 +5,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 )
 
 // Reset drops what can be had again from Git and from the engines, for `argosy rebuild`. What
@@ -36,8 +37,8 @@ func (s *Store) Reset(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		return tell(ctx, tx, deed{kind: fleet.OperationRebuild, subject: "the mirror", by: "argosy",
-			event: fleet.Event{Kind: "revision", Text: "the mirror is rebuilt"}})
+		return tell(ctx, tx, deed{kind: mirror.OperationRebuild, subject: "the mirror", by: "argosy",
+			event: view.Event{Kind: "revision", Text: "the mirror is rebuilt"}})
 	})
 	return wrap(err, "reset the mirror")
 }

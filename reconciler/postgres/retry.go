@@ -10,7 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/agent/registry"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/fleet/pacing"
 )
 
@@ -104,11 +105,11 @@ func plain(err error) error {
 	}
 	switch e.Code {
 	case codeFenced:
-		return &told{fleet.ErrFenced, e.Message}
+		return &told{mirror.ErrFenced, e.Message}
 	case codeStale:
-		return &told{fleet.ErrStale, e.Message}
+		return &told{mirror.ErrStale, e.Message}
 	case codeReplayed:
-		return &told{fleet.ErrReplayed, e.Message}
+		return &told{registry.ErrReplayed, e.Message}
 	case codeReadOnly:
 		return &told{ErrReadOnly, e.Message}
 	}

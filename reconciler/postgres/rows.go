@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 // rowColumns are the columns that scanRow reads, of desired d and status s.
@@ -17,8 +18,8 @@ const rowColumns = `d.engine, d.kind, d.name, d.tenant, d.environment, d.deploym
 
 const fromRows = ` FROM desired d LEFT JOIN status s ON s.engine = d.engine AND s.kind = d.kind AND s.name = d.name `
 
-func scanRow(rows pgx.CollectableRow) (fleet.Row, error) {
-	var row fleet.Row
+func scanRow(rows pgx.CollectableRow) (mirror.Row, error) {
+	var row mirror.Row
 	var tenant, name, sealed *string
 	err := rows.Scan(&row.Key.Engine, &row.Key.Kind, &row.Key.Name, &row.Tenant, &row.Environment,
 		&row.Deployment, &tenant, &name, &sealed,
@@ -46,7 +47,7 @@ func collect[T any](ctx context.Context, s *Store, scan pgx.RowToFunc[T], sql st
 // Changed are the engine's rows with a number above after, in that order, at most limit. A row that
 // is committed later has a higher number than every row that this has returned.
 func (s *Store) Changed(ctx context.Context, engine fleet.EngineName, after int64,
-	limit int) ([]fleet.Row, error) {
+	limit int) ([]mirror.Row, error) {
 	rows, err := collect(ctx, s, scanRow, `SELECT `+rowColumns+fromRows+
 		`WHERE d.engine = $1 AND d.seq > $2 ORDER BY d.seq LIMIT $3`, string(engine), after, limit)
 	if err != nil {
@@ -59,7 +60,7 @@ func (s *Store) Changed(ctx context.Context, engine fleet.EngineName, after int6
 // and without its body, and does not hold them all in memory. An error of visit ends it and is
 // returned.
 func (s *Store) RowHeads(ctx context.Context, engine fleet.EngineName,
-	visit func(fleet.RowHead) error) error {
+	visit func(mirror.RowHead) error) error {
 	ctx = patient(ctx, tourPatience)
 	rows, err := s.work.Query(ctx, `
 		SELECT d.kind, d.name, d.hash, d.absent, d.credential_name IS NOT NULL, d.seq,
@@ -68,7 +69,7 @@ func (s *Store) RowHeads(ctx context.Context, engine fleet.EngineName,
 	if err != nil {
 		return fmt.Errorf("rows of engine %s: %w", engine, plain(err))
 	}
-	h := fleet.RowHead{Key: fleet.ObjectKey{Engine: engine}}
+	h := mirror.RowHead{Key: fleet.ObjectKey{Engine: engine}}
 	into := []any{&h.Key.Kind, &h.Key.Name, &h.Hash, &h.Unwanted, &h.Credential, &h.Seq, &h.Apply,
 		&h.Life}
 	var refused error
@@ -80,27 +81,27 @@ func (s *Store) RowHeads(ctx context.Context, engine fleet.EngineName,
 }
 
 // Row is one row as it stands now; false when there is none.
-func (s *Store) Row(ctx context.Context, key fleet.ObjectKey) (fleet.Row, bool, error) {
+func (s *Store) Row(ctx context.Context, key fleet.ObjectKey) (mirror.Row, bool, error) {
 	rows, err := collect(ctx, s, scanRow, `SELECT `+rowColumns+fromRows+
 		`WHERE d.engine = $1 AND d.kind = $2 AND d.name = $3`,
 		string(key.Engine), string(key.Kind), key.Name)
 	if err != nil || len(rows) == 0 {
-		return fleet.Row{}, false, wrap(err, "row %s of engine %s", key.Name, key.Engine)
+		return mirror.Row{}, false, wrap(err, "row %s of engine %s", key.Name, key.Engine)
 	}
 	return rows[0], true, nil
 }
 
 // LeasedRow is one row as it stands now, read by the holder of the engine's lease: what is
 // destroyed for it is fenced here, since an object bears no newer epoch until a newer lease has
-// written it. fleet.ErrFenced when the lease has run out or passed on.
-func (s *Store) LeasedRow(ctx context.Context, l fleet.Lease, key fleet.ObjectKey) (fleet.Row, bool,
+// written it. mirror.ErrFenced when the lease has run out or passed on.
+func (s *Store) LeasedRow(ctx context.Context, l mirror.Lease, key fleet.ObjectKey) (mirror.Row, bool,
 	error) {
 	if _, err := leasedEngine(l, []fleet.ObjectKey{key}, func(k fleet.ObjectKey) fleet.ObjectKey {
 		return k
 	}); err != nil {
-		return fleet.Row{}, false, err
+		return mirror.Row{}, false, err
 	}
-	var row fleet.Row
+	var row mirror.Row
 	var held, there bool
 	err := s.again(ctx, func() error {
 		b := &pgx.Batch{}
@@ -118,20 +119,20 @@ func (s *Store) LeasedRow(ctx context.Context, l fleet.Lease, key fleet.ObjectKe
 		return s.work.SendBatch(ctx, b).Close()
 	})
 	if err == nil && !held {
-		err = fleet.ErrFenced
+		err = mirror.ErrFenced
 	}
 	return row, there, wrap(err, "row %s of engine %s", key.Name, key.Engine)
 }
 
 // CredentialRows are the engine's rows that need the secret of that tenant and name.
 func (s *Store) CredentialRows(ctx context.Context, engine fleet.EngineName,
-	tenant fleet.TenantName, secret string) ([]fleet.Row, error) {
+	tenant fleet.TenantName, secret string) ([]mirror.Row, error) {
 	rows, err := collect(ctx, s, scanRow, `SELECT `+rowColumns+fromRows+`
 		WHERE d.engine = $1 AND d.credential_tenant = $2 AND d.credential_name = $3 ORDER BY d.seq`, string(engine), string(tenant), secret)
 	return rows, wrap(err, "rows of engine %s with credential %s/%s", engine, tenant, secret)
 }
 
-// Sealed is the ciphertext of one *.sops.yaml by its git blob id; fleet.ErrNotFound when nothing
+// Sealed is the ciphertext of one *.sops.yaml by its git blob id; mirror.ErrNotFound when nothing
 // names it any more.
 func (s *Store) Sealed(ctx context.Context, blob string) ([]byte, error) {
 	var sealed []byte
@@ -140,7 +141,7 @@ func (s *Store) Sealed(ctx context.Context, blob string) ([]byte, error) {
 			&sealed)
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
-		err = fleet.ErrNotFound
+		err = mirror.ErrNotFound
 	}
 	return sealed, wrap(err, "sealed file %s", blob)
 }

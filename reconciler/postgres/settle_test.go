@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/reconciler/postgres"
 )
 
@@ -31,7 +32,7 @@ func TestAcknowledgeCostsWhatIsAcknowledged(t *testing.T) {
 	const open = 3000
 	url := newDatabase(t)
 	var seen asked
-	rows := []fleet.Row{application("eu-1", "acme", "a", "prod", "v1"),
+	rows := []mirror.Row{application("eu-1", "acme", "a", "prod", "v1"),
 		application("eu-1", "acme", "b", "prod", "v1")}
 	_, _, worker, stored := recorded(t, url, rows...)
 	openRevisions(t, url, open)
@@ -81,9 +82,9 @@ func TestRevisionEndsWhicheverEngineIsLast(t *testing.T) {
 	url := newDatabase(t)
 	s := open(t, url)
 	reconciler := hold(t, s, "reconciler")
-	engines := []fleet.Lease{hold(t, s, "engine/eu-1"), hold(t, s, "engine/us-1")}
+	engines := []mirror.Lease{hold(t, s, "engine/eu-1"), hold(t, s, "engine/us-1")}
 	for n := 1; n <= 20; n++ {
-		must(s.Record(t.Context(), reconciler, step(n-1, n, func(r *fleet.Record) {
+		must(s.Record(t.Context(), reconciler, step(n-1, n, func(r *mirror.Record) {
 			for _, engine := range []string{"eu-1", "us-1"} {
 				r.Rows = append(r.Rows, application(engine, "acme", "a", engine,
 					fmt.Sprint("v", n)))
@@ -106,8 +107,8 @@ func TestRevisionEndsWhenALaterOneTakesItsLastRow(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
 	s, reconciler, _, _ := recorded(t, url, application("eu-1", "acme", "a", "prod", "v1"))
-	must(s.Record(t.Context(), reconciler, step(1, 2, func(r *fleet.Record) {
-		r.Rows = []fleet.Row{application("eu-1", "acme", "a", "prod", "v2")}
+	must(s.Record(t.Context(), reconciler, step(1, 2, func(r *mirror.Record) {
+		r.Rows = []mirror.Row{application("eu-1", "acme", "a", "prod", "v2")}
 	})))(t)
 	if open := one[string](t, url,
 		`SELECT string_agg(revision, ' ') FROM revisions WHERE applied_at IS NULL`); open != string(
@@ -123,9 +124,9 @@ func BenchmarkAcknowledge(b *testing.B) {
 	s := openWith(b, own.URL, postgres.Options{})
 	reconciler, worker := hold(b, s, "reconciler"), hold(b, s, "engine/eu-1")
 	revisions := 0
-	next := func() []fleet.Ack {
+	next := func() []mirror.Ack {
 		revisions++
-		must(s.Record(b.Context(), reconciler, step(revisions-1, revisions, func(r *fleet.Record) {
+		must(s.Record(b.Context(), reconciler, step(revisions-1, revisions, func(r *mirror.Record) {
 			for i := range 10 {
 				r.Rows = append(r.Rows, application("eu-1", "acme", fmt.Sprint("d", i), "prod",
 					fmt.Sprint("v", revisions)))

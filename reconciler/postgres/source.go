@@ -3,13 +3,13 @@ package postgres
 import (
 	"context"
 
-	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/view"
 )
 
 // SetSource keeps how the config repo was last found: URL (without credentials), branch, head, when
 // it was fetched, and what went wrong. Since is the store's: when Error began, or ended. That it
 // was fetched once more is written at most every ten seconds.
-func (s *Store) SetSource(ctx context.Context, v fleet.SourceView) error {
+func (s *Store) SetSource(ctx context.Context, v view.Source) error {
 	err := s.again(ctx, func() error {
 		_, err := s.work.Exec(ctx, `
 			UPDATE source SET url = $1, branch = $2, head = CASE WHEN $3 = '' THEN head ELSE $3 END, fetched_at = coalesce($4, fetched_at), error = $5,
@@ -23,8 +23,8 @@ func (s *Store) SetSource(ctx context.Context, v fleet.SourceView) error {
 }
 
 // Source is how the config repo stands.
-func (s *Store) Source(ctx context.Context) (fleet.SourceView, error) {
-	var v fleet.SourceView
+func (s *Store) Source(ctx context.Context) (view.Source, error) {
+	var v view.Source
 	err := s.again(ctx, func() error {
 		return s.work.QueryRow(ctx,
 			`SELECT s.url, s.branch, s.head, m.applied, s.fetched_at, s.error, s.since FROM source s, mirror m`).

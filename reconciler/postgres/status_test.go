@@ -10,17 +10,19 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 	"argosy.dev/argosy/reconciler/postgres"
 )
 
 // recorded is a store with these rows recorded as revision 1, and the leases of the reconciler and
 // of engine eu-1.
-func recorded(t testing.TB, url string, rows ...fleet.Row) (s *postgres.Store, reconciler,
-	worker fleet.Lease, stored []fleet.Row) {
+func recorded(t testing.TB, url string, rows ...mirror.Row) (s *postgres.Store, reconciler,
+	worker mirror.Lease, stored []mirror.Row) {
 	t.Helper()
 	s = open(t, url)
 	reconciler, worker = hold(t, s, "reconciler"), hold(t, s, "engine/eu-1")
-	must(s.Record(t.Context(), reconciler, step(0, 1, func(r *fleet.Record) {
+	must(s.Record(t.Context(), reconciler, step(0, 1, func(r *mirror.Record) {
 		r.Declarations, r.Rows, r.Created = []fleet.Declaration{tenantDeclaration("acme")}, rows,
 			len(rows)
 	})))(t)
@@ -32,16 +34,16 @@ func TestAcknowledgeOfAnOlderRowChangesNothingNewer(t *testing.T) {
 	a := application("eu-1", "acme", "a", "prod", "v1")
 	s, reconciler, worker, old := recorded(t, newDatabase(t), a)
 	must(s.Record(t.Context(), reconciler,
-		step(1, 2, func(r *fleet.Record) {
-			r.Rows = []fleet.Row{application("eu-1", "acme", "a", "prod", "v2")}
+		step(1, 2, func(r *mirror.Record) {
+			r.Rows = []mirror.Row{application("eu-1", "acme", "a", "prod", "v2")}
 		})))(t)
 	check(t, s.Acknowledge(t.Context(), worker, applied(old)))
 	row, ok, err := s.Row(t.Context(), a.Key)
-	if err != nil || !ok || row.Apply != fleet.ApplyPending {
+	if err != nil || !ok || row.Apply != mirror.ApplyPending {
 		t.Fatalf("%+v, %v, %v", row.Apply, ok, err)
 	}
-	check(t, s.Acknowledge(t.Context(), worker, applied([]fleet.Row{row})))
-	if row, _, _ := s.Row(t.Context(), a.Key); row.Apply != fleet.ApplyApplied {
+	check(t, s.Acknowledge(t.Context(), worker, applied([]mirror.Row{row})))
+	if row, _, _ := s.Row(t.Context(), a.Key); row.Apply != mirror.ApplyApplied {
 		t.Fatalf("acknowledged as it stands: %s", row.Apply)
 	}
 }
@@ -52,28 +54,28 @@ func TestAcknowledgeOfARemovalTakesTheRowOnlyIfItIsToGo(t *testing.T) {
 		"v1")
 	url := newDatabase(t)
 	s, reconciler, worker, rows := recorded(t, url, a, b)
-	check(t, s.Observe(t.Context(), worker, []fleet.Observation{{Key: a.Key}, {Key: b.Key}}))
-	check(t, s.Acknowledge(t.Context(), worker, []fleet.Ack{
+	check(t, s.Observe(t.Context(), worker, []mirror.Observation{{Key: a.Key}, {Key: b.Key}}))
+	check(t, s.Acknowledge(t.Context(), worker, []mirror.Ack{
 		{Key: a.Key, Seq: rows[0].Seq, Removed: true}}))
 	if gone := must(s.Vanished(t.Context(), []fleet.ObjectKey{a.Key, b.Key}))(t); len(gone) != 0 {
 		t.Fatalf("a row that is wanted went: %v", gone)
 	}
 	b.Unwanted = true
 	must(s.Record(t.Context(), reconciler,
-		step(1, 2, func(r *fleet.Record) { r.Rows = []fleet.Row{b} })))(t)
+		step(1, 2, func(r *mirror.Record) { r.Rows = []mirror.Row{b} })))(t)
 	absent := must(s.Changed(t.Context(), "eu-1", 2, 10))(t)
 
 	// Wanted again before the worker has told: its news is of an older row.
 	b.Unwanted = false
 	must(s.Record(t.Context(), reconciler,
-		step(2, 3, func(r *fleet.Record) { r.Rows = []fleet.Row{b} })))(t)
+		step(2, 3, func(r *mirror.Record) { r.Rows = []mirror.Row{b} })))(t)
 	check(t, s.Acknowledge(t.Context(), worker, applied(absent)))
 	if gone := must(s.Vanished(t.Context(), []fleet.ObjectKey{b.Key}))(t); len(gone) != 0 {
 		t.Fatal("a row that is wanted again went")
 	}
 	b.Unwanted = true
 	must(s.Record(t.Context(), reconciler,
-		step(3, 4, func(r *fleet.Record) { r.Rows = []fleet.Row{b} })))(t)
+		step(3, 4, func(r *mirror.Record) { r.Rows = []mirror.Row{b} })))(t)
 	check(t, s.Acknowledge(t.Context(), worker,
 		applied(must(s.Changed(t.Context(), "eu-1", 4-1, 10))(t))))
 	if gone := must(s.Vanished(t.Context(), []fleet.ObjectKey{a.Key, b.Key}))(t); !cmp.Equal(gone,
@@ -89,33 +91,33 @@ func TestRevisionIsAppliedWhenItsLastObjectIs(t *testing.T) {
 	t.Parallel()
 	s, reconciler, worker, rows := recorded(t, newDatabase(t), application("eu-1", "acme", "a",
 		"prod", "v1"), application("eu-1", "acme", "b", "prod", "v1"))
-	look := func() (fleet.RevisionView, fleet.Operation) {
+	look := func() (view.Revision, mirror.Operation) {
 		t.Helper()
-		v, _, err := s.Revisions(t.Context(), fleet.Scope{}, fleet.Filter{Revision: revision(1)},
-			fleet.Page{Limit: 1})
+		v, _, err := s.Revisions(t.Context(), view.Scope{}, view.Filter{Revision: revision(1)},
+			view.Page{Limit: 1})
 		check(t, err)
-		o, _, err := s.Operations(t.Context(), fleet.Scope{}, fleet.Filter{Revision: revision(1)},
-			fleet.Page{Limit: 1})
+		o, _, err := s.Operations(t.Context(), view.Scope{}, view.Filter{Revision: revision(1)},
+			view.Page{Limit: 1})
 		check(t, err)
 		return v[0], o[0]
 	}
-	if v, o := look(); v.Pending != 2 || v.AppliedAt != nil || o.State != fleet.OperationRunning ||
+	if v, o := look(); v.Pending != 2 || v.AppliedAt != nil || o.State != mirror.OperationRunning ||
 		o.Done != 0 || o.Total != 2 {
 		t.Fatalf("at first: %+v, %+v", v, o)
 	}
-	check(t, s.Acknowledge(t.Context(), worker, []fleet.Ack{
-		{Key: rows[0].Key, Seq: rows[0].Seq, State: fleet.ApplyApplied},
-		{Key: rows[1].Key, Seq: rows[1].Seq, State: fleet.ApplyFailed, Message: "refused"}}))
+	check(t, s.Acknowledge(t.Context(), worker, []mirror.Ack{
+		{Key: rows[0].Key, Seq: rows[0].Seq, State: mirror.ApplyApplied},
+		{Key: rows[1].Key, Seq: rows[1].Seq, State: mirror.ApplyFailed, Message: "refused"}}))
 	if v, o := look(); v.Pending != 1 || v.AppliedAt != nil || o.Done != 1 {
 		t.Fatalf("after one: %+v, %+v", v, o)
 	}
 	// The other is replaced by a later revision: nothing of the first is left to be done.
 	must(s.Record(t.Context(), reconciler,
-		step(1, 2, func(r *fleet.Record) {
-			r.Rows = []fleet.Row{application("eu-1", "acme", "b", "prod", "v2")}
+		step(1, 2, func(r *mirror.Record) {
+			r.Rows = []mirror.Row{application("eu-1", "acme", "b", "prod", "v2")}
 		})))(t)
 	if v, o := look(); v.Pending != 0 || v.AppliedAt == nil ||
-		o.State != fleet.OperationSucceeded || o.Done != 2 || o.EndedAt == nil {
+		o.State != mirror.OperationSucceeded || o.Done != 2 || o.EndedAt == nil {
 		t.Fatalf("at last: %+v, %+v", v, o)
 	}
 }
@@ -126,37 +128,37 @@ func TestObserveWritesWhatIsNewAndNothingElse(t *testing.T) {
 	url := newDatabase(t)
 	s, _, worker, _ := recorded(t, url, a)
 	at := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
-	seen := fleet.Observation{Key: a.Key, UID: "u1", Sync: fleet.SyncSynced,
-		Health: fleet.HealthProgressing, SyncedRevision: "abc", OperationPhase: "Running",
+	seen := mirror.Observation{Key: a.Key, UID: "u1", Sync: mirror.SyncSynced,
+		Health: mirror.HealthProgressing, SyncedRevision: "abc", OperationPhase: "Running",
 		OperationID: "op", OperationError: "e", Message: strings.Repeat("ü", 2000), Resources: 7,
 		ReconciledAt: at, ResourceVersion: "1"}
-	check(t, s.Observe(t.Context(), worker, []fleet.Observation{{Key: a.Key, Sync: "older"}, seen,
+	check(t, s.Observe(t.Context(), worker, []mirror.Observation{{Key: a.Key, Sync: "older"}, seen,
 		{Key: fleet.ObjectKey{Engine: "eu-1", Kind: fleet.ObjectApplication, Name: "stranger"}}}))
 	if n := one[int](t, url, `SELECT count(*) FROM status`); n != 1 {
 		t.Fatalf("%d rows of status", n)
 	}
 	before := writes(t, url)
 	seen.ResourceVersion, seen.ReconciledAt = "2", at.Add(time.Minute)
-	check(t, s.Observe(t.Context(), worker, []fleet.Observation{seen}))
+	check(t, s.Observe(t.Context(), worker, []mirror.Observation{seen}))
 	if d := cmp.Diff(before, writes(t, url)); d != "" {
 		t.Errorf("no news was written:\n%s", d)
 	}
-	seen.Health = fleet.HealthHealthy
-	check(t, s.Observe(t.Context(), worker, []fleet.Observation{seen}))
-	views, _, err := s.Applications(t.Context(), fleet.Scope{Tenant: "acme"}, fleet.Filter{
-		Health: fleet.HealthHealthy}, fleet.Page{Limit: 10})
+	seen.Health = mirror.HealthHealthy
+	check(t, s.Observe(t.Context(), worker, []mirror.Observation{seen}))
+	views, _, err := s.Applications(t.Context(), view.Scope{Tenant: "acme"}, view.Filter{
+		Health: mirror.HealthHealthy}, view.Page{Limit: 10})
 	check(t, err)
-	if len(views) != 1 || views[0].Sync != fleet.SyncSynced || views[0].Resources != 7 ||
+	if len(views) != 1 || views[0].Sync != mirror.SyncSynced || views[0].Resources != 7 ||
 		views[0].SyncedRevision != "abc" || views[0].ObservedAt == nil ||
 		len(views[0].Message) > 1024 || !strings.HasSuffix(views[0].Message, "ü…") {
 		t.Fatalf("%+v", views)
 	}
-	check(t, s.Observe(t.Context(), worker, []fleet.Observation{
-		{Key: a.Key, UID: "u1", Sync: fleet.SyncSynced, Health: fleet.HealthHealthy, Deleted: true}}))
-	views, _, err = s.Applications(t.Context(), fleet.Scope{}, fleet.Filter{}, fleet.Page{
+	check(t, s.Observe(t.Context(), worker, []mirror.Observation{
+		{Key: a.Key, UID: "u1", Sync: mirror.SyncSynced, Health: mirror.HealthHealthy, Deleted: true}}))
+	views, _, err = s.Applications(t.Context(), view.Scope{}, view.Filter{}, view.Page{
 		Limit: 10})
 	check(t, err)
-	if views[0].Health != fleet.HealthMissing || views[0].Sync != fleet.SyncUnknown {
+	if views[0].Health != mirror.HealthMissing || views[0].Sync != mirror.SyncUnknown {
 		t.Errorf("what is gone is %s and %s", views[0].Sync, views[0].Health)
 	}
 }
@@ -167,27 +169,27 @@ func TestEngineReportSaysSinceWhen(t *testing.T) {
 	s := open(t, url)
 	worker := hold(t, s, "engine/eu-1")
 	must(s.Record(t.Context(), hold(t, s, "reconciler"),
-		step(0, 1, func(r *fleet.Record) {
+		step(0, 1, func(r *mirror.Record) {
 			r.Declarations = []fleet.Declaration{
 				engineDeclaration("eu-1")}
 		})))(t)
-	report := func(r fleet.EngineReport) fleet.EngineView {
+	report := func(r mirror.EngineReport) view.Engine {
 		t.Helper()
 		r.Engine = "eu-1"
 		check(t, s.ReportEngine(t.Context(), worker, r))
-		v, _, err := s.Engines(t.Context(), fleet.Scope{}, fleet.Filter{Engine: "eu-1"}, fleet.Page{
+		v, _, err := s.Engines(t.Context(), view.Scope{}, view.Filter{Engine: "eu-1"}, view.Page{
 			Limit: 1})
 		check(t, err)
 		return v[0]
 	}
-	up := report(fleet.EngineReport{Reachable: true, ArgoCD: "v2.14.21"})
+	up := report(mirror.EngineReport{Reachable: true, ArgoCD: "v2.14.21"})
 	before := writes(t, url)
-	report(fleet.EngineReport{Reachable: true})
+	report(mirror.EngineReport{Reachable: true})
 	if d := cmp.Diff(before, writes(t, url)); d != "" {
 		t.Errorf("no news was written:\n%s", d)
 	}
-	down := report(fleet.EngineReport{Message: "connection refused"})
-	still := report(fleet.EngineReport{Message: "no route to host"})
+	down := report(mirror.EngineReport{Message: "connection refused"})
+	still := report(mirror.EngineReport{Message: "no route to host"})
 	if !up.Reachable || up.ArgoCD != "v2.14.21" || up.Holder != "replica-1" || up.Epoch != 1 ||
 		down.Reachable || down.ArgoCD != "v2.14.21" ||
 		still.Message != "no route to host" || !still.Since.Equal(*down.Since) ||
@@ -216,14 +218,14 @@ func TestEngineIsKnownUntilItsLastRowHasGone(t *testing.T) {
 	s := newStore(t)
 	reconciler, worker := hold(t, s, "reconciler"), hold(t, s, "engine/eu-1")
 	row := application("eu-1", "acme", "a", "prod", "v1")
-	must(s.Record(t.Context(), reconciler, step(0, 1, func(r *fleet.Record) {
+	must(s.Record(t.Context(), reconciler, step(0, 1, func(r *mirror.Record) {
 		r.Declarations, r.Rows = []fleet.Declaration{engineDeclaration("eu-1"),
-			engineDeclaration("us-1")}, []fleet.Row{row}
+			engineDeclaration("us-1")}, []mirror.Row{row}
 	})))(t)
 	row.Unwanted = true
-	must(s.Record(t.Context(), reconciler, step(1, 2, func(r *fleet.Record) {
+	must(s.Record(t.Context(), reconciler, step(1, 2, func(r *mirror.Record) {
 		r.Removed, r.Rows = []fleet.Key{engineDeclaration("eu-1").Key,
-			engineDeclaration("us-1").Key}, []fleet.Row{row}
+			engineDeclaration("us-1").Key}, []mirror.Row{row}
 	})))(t)
 	specs := must(s.EngineSpecs(t.Context()))(t)
 	if len(specs) != 1 || specs["eu-1"].ArgoCD.InstallationID != "eu-1" {
@@ -240,24 +242,24 @@ func TestSyncIsAskedForOnceAndEndsOnce(t *testing.T) {
 	t.Parallel()
 	a := application("eu-1", "acme", "a", "prod", "v1")
 	s, reconciler, worker, _ := recorded(t, newDatabase(t), a)
-	ask := fleet.SyncRequest{ID: "rollback/a", Key: a.Key, Tenant: "acme", Environment: "prod",
+	ask := mirror.SyncRequest{ID: "rollback/a", Key: a.Key, Tenant: "acme", Environment: "prod",
 		Deployment: "a", SyncRun: "rollback", Revision: "4f1c", Prune: true,
-		State: fleet.OperationPending}
+		State: mirror.OperationPending}
 	for n := 1; n < 3; n++ {
 		must(s.Record(t.Context(), reconciler,
-			step(n, n+1, func(r *fleet.Record) { r.Syncs = []fleet.SyncRequest{ask} })))(t)
+			step(n, n+1, func(r *mirror.Record) { r.Syncs = []mirror.SyncRequest{ask} })))(t)
 	}
 	if pending := must(s.PendingSyncs(t.Context(), "eu-1"))(t); !cmp.Equal(pending,
-		[]fleet.SyncRequest{ask}) {
-		t.Fatalf("pending: %s", cmp.Diff(pending, []fleet.SyncRequest{ask}))
+		[]mirror.SyncRequest{ask}) {
+		t.Fatalf("pending: %s", cmp.Diff(pending, []mirror.SyncRequest{ask}))
 	}
-	check(t, s.UpdateSync(t.Context(), worker, ask.ID, fleet.OperationRunning, ""))
-	check(t, s.UpdateSync(t.Context(), worker, ask.ID, fleet.OperationSucceeded, "done"))
-	check(t, s.UpdateSync(t.Context(), worker, ask.ID, fleet.OperationFailed, "late news"))
-	operations, _, err := s.Operations(t.Context(), fleet.Scope{Tenant: "acme"}, fleet.Filter{},
-		fleet.Page{Limit: 10})
+	check(t, s.UpdateSync(t.Context(), worker, ask.ID, mirror.OperationRunning, ""))
+	check(t, s.UpdateSync(t.Context(), worker, ask.ID, mirror.OperationSucceeded, "done"))
+	check(t, s.UpdateSync(t.Context(), worker, ask.ID, mirror.OperationFailed, "late news"))
+	operations, _, err := s.Operations(t.Context(), view.Scope{Tenant: "acme"}, view.Filter{},
+		view.Page{Limit: 10})
 	check(t, err)
-	if len(operations) != 1 || operations[0].State != fleet.OperationSucceeded ||
+	if len(operations) != 1 || operations[0].State != mirror.OperationSucceeded ||
 		operations[0].Subject != "acme/a@prod" || operations[0].Done != 1 ||
 		operations[0].EndedAt == nil || operations[0].Message != "done" {
 		t.Fatalf("operations: %+v", operations)
@@ -281,9 +283,9 @@ func TestWorkGrowsNoFasterThanTheMirror(t *testing.T) {
 		must(s.Record(t.Context(), lease, fullRecord(revisions-1, revisions, size)))(t)
 		rows := must(s.Changed(t.Context(), "eu-1", 0, size))(t)
 		for part := range slices.Chunk(rows, 500) {
-			var seen []fleet.Observation
+			var seen []mirror.Observation
 			for _, r := range part {
-				seen = append(seen, fleet.Observation{Key: r.Key, Resources: revisions})
+				seen = append(seen, mirror.Observation{Key: r.Key, Resources: revisions})
 			}
 			check(t, s.Observe(t.Context(), worker, seen))
 			check(t, s.Acknowledge(t.Context(), worker, applied(part)))
@@ -315,10 +317,10 @@ func TestARowThatWasLostHasNotVanished(t *testing.T) {
 	lost, gone := application("eu-1", "acme", "lost", "prod", "v1"),
 		application("eu-1", "acme", "gone", "prod", "v1")
 	must(s.Record(t.Context(), recorder,
-		step(0, 1, func(r *fleet.Record) { r.Rows = []fleet.Row{lost, gone} })))(t)
+		step(0, 1, func(r *mirror.Record) { r.Rows = []mirror.Row{lost, gone} })))(t)
 	lost.Unwanted, gone.Unwanted = true, true
 	must(s.Record(t.Context(), recorder,
-		step(1, 2, func(r *fleet.Record) { r.Rows = []fleet.Row{lost, gone} })))(t)
+		step(1, 2, func(r *mirror.Record) { r.Rows = []mirror.Row{lost, gone} })))(t)
 	exec(t, url, `ALTER TABLE desired DISABLE TRIGGER removals`)
 	exec(t, url, `DELETE FROM desired WHERE name = $1`, lost.Key.Name)
 	exec(t, url, `ALTER TABLE desired ENABLE TRIGGER removals`)
@@ -326,14 +328,14 @@ func TestARowThatWasLostHasNotVanished(t *testing.T) {
 	if len(rows) != 1 {
 		t.Fatalf("rows %+v", rows)
 	}
-	check(t, s.Acknowledge(t.Context(), worker, []fleet.Ack{
-		{Key: gone.Key, Seq: rows[0].Seq + 5, State: fleet.ApplyDeleting, Removed: true}}))
+	check(t, s.Acknowledge(t.Context(), worker, []mirror.Ack{
+		{Key: gone.Key, Seq: rows[0].Seq + 5, State: mirror.ApplyDeleting, Removed: true}}))
 	keys := []fleet.ObjectKey{lost.Key, gone.Key}
 	if got := must(s.Vanished(t.Context(), keys))(t); len(got) != 0 {
 		t.Errorf("vanished: %v; an acknowledgement of another row counted", got)
 	}
-	check(t, s.Acknowledge(t.Context(), worker, []fleet.Ack{
-		{Key: gone.Key, Seq: rows[0].Seq, State: fleet.ApplyDeleting, Removed: true}}))
+	check(t, s.Acknowledge(t.Context(), worker, []mirror.Ack{
+		{Key: gone.Key, Seq: rows[0].Seq, State: mirror.ApplyDeleting, Removed: true}}))
 	if got := must(s.Vanished(t.Context(), keys))(t); !cmp.Equal(got, []fleet.ObjectKey{gone.Key}) {
 		t.Errorf("vanished: %v", got)
 	}
@@ -344,9 +346,9 @@ func TestARowThatWasLostHasNotVanished(t *testing.T) {
 	if ok, err := s.Renew(t.Context(), worker, time.Hour); ok || err != nil {
 		t.Errorf("a lease of another incarnation is renewed: %v, %v", ok, err)
 	}
-	err := s.Acknowledge(t.Context(), worker, []fleet.Ack{
-		{Key: gone.Key, Seq: 1, State: fleet.ApplyApplied}})
-	if !errors.Is(err, fleet.ErrFenced) {
+	err := s.Acknowledge(t.Context(), worker, []mirror.Ack{
+		{Key: gone.Key, Seq: 1, State: mirror.ApplyApplied}})
+	if !errors.Is(err, mirror.ErrFenced) {
 		t.Errorf("an acknowledgement under a lease of another incarnation: %v", err)
 	}
 }

@@ -7,10 +7,11 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 // PendingSyncs are the syncs that were asked for on the engine and have not ended, oldest first.
-func (s *Store) PendingSyncs(ctx context.Context, engine fleet.EngineName) ([]fleet.SyncRequest,
+func (s *Store) PendingSyncs(ctx context.Context, engine fleet.EngineName) ([]mirror.SyncRequest,
 	error) {
 	all, err := collect(ctx, s, scanSync, sqlOpenSyncs+` ORDER BY operation`, string(engine))
 	return all, wrap(err, "syncs of engine %s", engine)
@@ -20,24 +21,24 @@ const sqlOpenSyncs = `
 	SELECT id, engine, namespace, name, tenant, environment, deployment, sync_run, revision, prune, state, message
 	FROM syncs WHERE engine = $1 AND state IN ('Pending', 'Running')`
 
-func scanSync(row pgx.CollectableRow) (fleet.SyncRequest, error) {
-	q := fleet.SyncRequest{Key: fleet.ObjectKey{Kind: fleet.ObjectApplication}}
+func scanSync(row pgx.CollectableRow) (mirror.SyncRequest, error) {
+	q := mirror.SyncRequest{Key: fleet.ObjectKey{Kind: fleet.ObjectApplication}}
 	err := row.Scan(&q.ID, &q.Key.Engine, &q.Namespace, &q.Key.Name, &q.Tenant, &q.Environment,
 		&q.Deployment, &q.SyncRun, &q.Revision, &q.Prune, &q.State, &q.Message)
 	return q, err
 }
 
 // UpdateSync records how a sync of the lease's engine stands, and its operation with it. One that
-// has ended stays as it ended. fleet.ErrFenced when the lease has passed on.
-func (s *Store) UpdateSync(ctx context.Context, lease fleet.Lease, id string,
-	state fleet.OperationState, text string) error {
+// has ended stays as it ended. mirror.ErrFenced when the lease has passed on.
+func (s *Store) UpdateSync(ctx context.Context, lease mirror.Lease, id string,
+	state mirror.OperationState, text string) error {
 	engine, err := leasedEngine[struct{}](lease, nil, nil)
 	if err != nil {
 		return err
 	}
 	switch state {
-	case fleet.OperationPending, fleet.OperationRunning, fleet.OperationSucceeded,
-		fleet.OperationFailed:
+	case mirror.OperationPending, mirror.OperationRunning, mirror.OperationSucceeded,
+		mirror.OperationFailed:
 	default:
 		return fmt.Errorf("sync %s: %q is no state of a sync", id, state)
 	}

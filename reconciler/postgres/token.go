@@ -12,6 +12,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 )
 
 // A token is argosy_<id>_<secret>. The id finds the row; the row holds the SHA-256 of the whole
@@ -20,20 +22,20 @@ const tokenPrefix = "argosy_"
 
 const tokenColumns = `t.id, t.name, t.tenant, t.role, t.created_by, t.created_at, t.expires_at, t.revoked_at`
 
-func scanToken(row pgx.CollectableRow) (fleet.Token, error) {
-	var t fleet.Token
+func scanToken(row pgx.CollectableRow) (view.Token, error) {
+	var t view.Token
 	err := row.Scan(&t.ID, &t.Name, &t.Tenant, &t.Role, &t.CreatedBy, &t.CreatedAt, &t.ExpiresAt,
 		&t.RevokedAt)
 	return t, err
 }
 
 // VerifyToken tells whose token it is. Unknown, expired, revoked, malformed, or of a tenant that
-// was removed since: fleet.ErrNotFound, and neither the answer nor its timing tells which.
-func (s *Store) VerifyToken(ctx context.Context, plaintext string) (fleet.Token, error) {
+// was removed since: mirror.ErrNotFound, and neither the answer nor its timing tells which.
+func (s *Store) VerifyToken(ctx context.Context, plaintext string) (view.Token, error) {
 	id := tokenID(plaintext)
 	hash := sha256.Sum256([]byte(plaintext))
 	var stored []byte
-	found, err := collect(ctx, s, func(row pgx.CollectableRow) (t fleet.Token, err error) {
+	found, err := collect(ctx, s, func(row pgx.CollectableRow) (t view.Token, err error) {
 		err = row.Scan(&stored, &t.ID, &t.Name, &t.Tenant, &t.Role, &t.CreatedBy, &t.CreatedAt,
 			&t.ExpiresAt, &t.RevokedAt)
 		return t, err
@@ -42,13 +44,13 @@ func (s *Store) VerifyToken(ctx context.Context, plaintext string) (fleet.Token,
 		WHERE t.id = $1 AND t.revoked_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > now())
 			AND (t.tenant = '' OR t.tenant_uid = live_tenant(t.tenant))`, id)
 	if err != nil {
-		return fleet.Token{}, fmt.Errorf("token: %w", err)
+		return view.Token{}, fmt.Errorf("token: %w", err)
 	}
 	if len(found) == 0 {
 		stored = make([]byte, sha256.Size)
 	}
 	if subtle.ConstantTimeCompare(stored, hash[:]) != 1 || len(found) == 0 {
-		return fleet.Token{}, fmt.Errorf("token: %w", fleet.ErrNotFound)
+		return view.Token{}, fmt.Errorf("token: %w", mirror.ErrNotFound)
 	}
 	return found[0], nil
 }
@@ -64,14 +66,14 @@ func tokenID(plaintext string) string {
 }
 
 // CreateToken makes a token from Name, Tenant, Role, CreatedBy and ExpiresAt, and returns it with
-// its plaintext, which is kept nowhere. fleet.ErrNotFound when there is no such tenant.
-func (s *Store) CreateToken(ctx context.Context, t fleet.Token) (fleet.Token, string, error) {
-	if t.Role != fleet.RoleRead && t.Role != fleet.RoleWrite {
-		return fleet.Token{}, "", fmt.Errorf("token %s: a role is read or write, not %q", t.Name,
+// its plaintext, which is kept nowhere. mirror.ErrNotFound when there is no such tenant.
+func (s *Store) CreateToken(ctx context.Context, t view.Token) (view.Token, string, error) {
+	if t.Role != view.RoleRead && t.Role != view.RoleWrite {
+		return view.Token{}, "", fmt.Errorf("token %s: a role is read or write, not %q", t.Name,
 			t.Role)
 	}
 	if err := fleet.ValidateName(t.Name); err != nil {
-		return fleet.Token{}, "", fmt.Errorf("token: %w", err)
+		return view.Token{}, "", fmt.Errorf("token: %w", err)
 	}
 	t.ID = newID()
 	plaintext := tokenPrefix + t.ID + "_" + rand.Text()
@@ -90,7 +92,7 @@ func (s *Store) CreateToken(ctx context.Context, t fleet.Token) (fleet.Token, st
 			return err
 		}
 		if len(made) == 0 {
-			return fmt.Errorf("tenant %s: %w", t.Tenant, fleet.ErrNotFound)
+			return fmt.Errorf("tenant %s: %w", t.Tenant, mirror.ErrNotFound)
 		}
 		if t = made[0]; tag.RowsAffected() == 0 {
 			return nil // the attempt before was committed after all
@@ -99,21 +101,21 @@ func (s *Store) CreateToken(ctx context.Context, t fleet.Token) (fleet.Token, st
 			by: t.CreatedBy, note: string(t.Role)})
 	})
 	if err != nil {
-		return fleet.Token{}, "", fmt.Errorf("token %s: %w", t.Name, err)
+		return view.Token{}, "", fmt.Errorf("token %s: %w", t.Name, err)
 	}
 	return t, plaintext, nil
 }
 
-// RevokeToken ends a token at once. One that has ended stays as it is; fleet.ErrNotFound when there
+// RevokeToken ends a token at once. One that has ended stays as it is; mirror.ErrNotFound when there
 // is none of that ID.
 func (s *Store) RevokeToken(ctx context.Context, id, by string) error {
 	err := s.transact(ctx, func(tx pgx.Tx) error {
-		var t fleet.Token
+		var t view.Token
 		err := tx.QueryRow(ctx,
 			`SELECT name, tenant, revoked_at FROM tokens WHERE id = $1 FOR UPDATE`, text(id)).Scan(
 			&t.Name, &t.Tenant, &t.RevokedAt)
 		if errors.Is(err, pgx.ErrNoRows) {
-			return fleet.ErrNotFound
+			return mirror.ErrNotFound
 		}
 		if err != nil || t.RevokedAt != nil {
 			return err
@@ -130,10 +132,10 @@ func (s *Store) RevokeToken(ctx context.Context, id, by string) error {
 
 // ListTokens are all, newest first, those that have ended included. None of them has a form of its
 // plaintext.
-func (s *Store) ListTokens(ctx context.Context, page fleet.Page) ([]fleet.Token, string, error) {
-	return list(ctx, s, fleet.Scope{}, listing[fleet.Token]{
+func (s *Store) ListTokens(ctx context.Context, page view.Page) ([]view.Token, string, error) {
+	return list(ctx, s, view.Scope{}, listing[view.Token]{
 		name: "tokens", sql: `SELECT ` + tokenColumns + ` FROM tokens t`, keys: []string{"t.id"},
 		newest: true, scan: scanToken,
-		key: func(t fleet.Token) []string { return []string{t.ID} },
+		key: func(t view.Token) []string { return []string{t.ID} },
 	}, filter{}, page, nil)
 }

@@ -7,6 +7,9 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/agent/registry"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 )
 
 // agentSeen is how old a replica's last beat may be while its agents count as connected.
@@ -27,8 +30,8 @@ const sqlAgents = `
 // Agents match Filter.{Tenant, Environment, Engine}, by tenant and name; those of the platform's
 // Engines come first. One that is declared and that nobody has joined is among them, with an empty
 // ID. A page costs what its agents have, not what all engines do.
-func (s *Store) Agents(ctx context.Context, scope fleet.Scope, by fleet.Filter,
-	page fleet.Page) ([]fleet.AgentView, string, error) {
+func (s *Store) Agents(ctx context.Context, scope view.Scope, by view.Filter,
+	page view.Page) ([]view.Agent, string, error) {
 	f := filter{}
 	f.tenants("e.tenant", scope, by.Tenant)
 	if by.Environment != "" {
@@ -43,14 +46,14 @@ func (s *Store) Agents(ctx context.Context, scope fleet.Scope, by fleet.Filter,
 			" OR EXISTS (SELECT FROM agents a WHERE a.engine = " + place +
 			" AND a.tenant = e.tenant AND a.name = e.name))")
 	}
-	return list(ctx, s, scope, listing[fleet.AgentView]{
+	return list(ctx, s, scope, listing[view.Agent]{
 		name: "agents", keys: []string{"e.tenant", "e.name"}, sql: sqlAgents, scan: scanAgentView,
-		key: func(a fleet.AgentView) []string { return []string{string(a.Tenant), viewName(a)} },
+		key: func(a view.Agent) []string { return []string{string(a.Tenant), viewName(a)} },
 	}, f, page, completeAgents)
 }
 
-func scanAgentView(row pgx.CollectableRow) (fleet.AgentView, error) {
-	var a fleet.AgentView
+func scanAgentView(row pgx.CollectableRow) (view.Agent, error) {
+	var a view.Agent
 	var name string
 	err := row.Scan(&a.Tenant, &name, &a.Mode)
 	if a.Tenant == "" {
@@ -63,8 +66,8 @@ func scanAgentView(row pgx.CollectableRow) (fleet.AgentView, error) {
 }
 
 // viewName is the name of the declaration behind an agent.
-func viewName(a fleet.AgentView) string {
-	return agentName(fleet.Agent{Tenant: a.Tenant, Environment: a.Environment, Engine: a.Engine})
+func viewName(a view.Agent) string {
+	return agentName(registry.Agent{Tenant: a.Tenant, Environment: a.Environment, Engine: a.Engine})
 }
 
 // sqlAgentsPage is the identity of each agent, the live one or the last that was, and what it has
@@ -87,11 +90,11 @@ const sqlAgentsPage = `
 		WHERE d.engine = g.engine AND pending(d.seq, s.seq, s.state)) AS c (pending, lag, deletions)
 	ORDER BY g.n`
 
-func completeAgents(ctx context.Context, tx pgx.Tx, agents []fleet.AgentView) error {
-	rows, err := tx.Query(ctx, sqlAgentsPage, column(agents, func(a fleet.AgentView) string {
+func completeAgents(ctx context.Context, tx pgx.Tx, agents []view.Agent) error {
+	rows, err := tx.Query(ctx, sqlAgentsPage, column(agents, func(a view.Agent) string {
 		return string(a.Tenant)
 	}), column(agents, viewName),
-		column(agents, func(a fleet.AgentView) string { return string(a.Engine) }))
+		column(agents, func(a view.Agent) string { return string(a.Engine) }))
 	if err != nil {
 		return err
 	}
@@ -104,9 +107,9 @@ func completeAgents(ctx context.Context, tx pgx.Tx, agents []fleet.AgentView) er
 			&a.PendingDeletions); err != nil {
 			return err
 		}
-		if a.Own > fleet.MaxOwn {
+		if a.Own > mirror.MaxOwn {
 			a.Message = joinWords(a.Message,
-				fmt.Sprintf("%d own Applications, of which %d are shown", a.Own, fleet.MaxOwn))
+				fmt.Sprintf("%d own Applications, of which %d are shown", a.Own, mirror.MaxOwn))
 		}
 	}
 	return rows.Err()

@@ -9,7 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
-	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 )
 
 // sqlApply is how far an object has come, of desired d and status s.
@@ -19,14 +20,14 @@ const sqlApply = `CASE
 	WHEN s.seq = d.seq THEN s.state
 	ELSE 'Pending' END`
 
-// sqlBlockedAfter is fleet.DeletionBlockedAfter.
-var sqlBlockedAfter = fmt.Sprintf("interval '%d seconds'", fleet.DeletionBlockedAfter/time.Second)
+// sqlBlockedAfter is mirror.DeletionBlockedAfter.
+var sqlBlockedAfter = fmt.Sprintf("interval '%d seconds'", mirror.DeletionBlockedAfter/time.Second)
 
 // Applications match Filter.{Tenant, Environment, Deployment, Engine, Revision, Sync, Health,
 // Apply, Name}, in the order of tenant, deployment, environment. One that is being removed is among
 // them until its engine has proven it gone.
-func (s *Store) Applications(ctx context.Context, scope fleet.Scope, by fleet.Filter,
-	page fleet.Page) ([]fleet.ApplicationView, string, error) {
+func (s *Store) Applications(ctx context.Context, scope view.Scope, by view.Filter,
+	page view.Page) ([]view.Application, string, error) {
 	f := filter{conditions: []string{"d.kind = 'Application'"}}
 	f.tenants("d.tenant", scope, by.Tenant)
 	f.equal("d.environment", string(by.Environment))
@@ -36,16 +37,16 @@ func (s *Store) Applications(ctx context.Context, scope fleet.Scope, by fleet.Fi
 	f.equal("d.name", by.Name)
 	f.equal("coalesce(s.sync, 'Unknown')", string(by.Sync))
 	switch by.Health {
-	case fleet.HealthDegraded, fleet.HealthMissing, fleet.HealthSuspended:
+	case mirror.HealthDegraded, mirror.HealthMissing, mirror.HealthSuspended:
 		f.and("s.health = '" + string(by.Health) + "'") // of these few there is an index
 	default:
 		f.equal("coalesce(s.health, 'Unknown')", string(by.Health))
 	}
-	if by.Apply == fleet.ApplyFailed || by.Apply == fleet.ApplyConflict {
+	if by.Apply == mirror.ApplyFailed || by.Apply == mirror.ApplyConflict {
 		f.and("s.state = '" + string(by.Apply) + "'")
 	}
 	f.equal(sqlApply, string(by.Apply))
-	return list(ctx, s, scope, listing[fleet.ApplicationView]{
+	return list(ctx, s, scope, listing[view.Application]{
 		name: "applications", keys: []string{"d.tenant", "d.deployment", "d.environment",
 			"d.engine"}, scan: scanApplication,
 		sql: `SELECT d.tenant, d.environment, d.deployment, d.name, d.engine, d.revision, d.body, d.created_at, d.changed_at, ` + sqlApply + `,
@@ -56,15 +57,15 @@ func (s *Store) Applications(ctx context.Context, scope fleet.Scope, by fleet.Fi
 			fromRows +
 			`LEFT JOIN reach r ON r.engine = d.engine AND r.tenant = d.tenant AND r.environment = d.environment
 			LEFT JOIN ` + sqlUnread + ` unread ON unread.engine = d.engine AND unread.tenant = d.tenant AND unread.deployment = d.deployment`,
-		key: func(a fleet.ApplicationView) []string {
+		key: func(a view.Application) []string {
 			return []string{string(a.Tenant), string(a.Deployment), string(a.Environment),
 				string(a.Engine)}
 		},
 	}, f, page, nil)
 }
 
-func scanApplication(row pgx.CollectableRow) (fleet.ApplicationView, error) {
-	var a fleet.ApplicationView
+func scanApplication(row pgx.CollectableRow) (view.Application, error) {
+	var a view.Application
 	var u unreachable
 	var body pgtype.DriverBytes // not copied: it is read before the next row
 	err := row.Scan(&a.Tenant, &a.Environment, &a.Deployment, &a.Name, &a.Engine, &a.Revision,

@@ -6,11 +6,12 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/view"
 )
 
 // standing is how the Applications of one thing stand.
 type standing struct {
-	fleet.Counts
+	view.Counts
 	held int
 }
 

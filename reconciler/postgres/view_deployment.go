@@ -6,12 +6,13 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/view"
 )
 
 // Deployments match Filter.{Tenant, Deployment, Environment}, by tenant and name: of Environment,
 // those that name it or select it.
-func (s *Store) Deployments(ctx context.Context, scope fleet.Scope, by fleet.Filter,
-	page fleet.Page) ([]fleet.DeploymentView, string, error) {
+func (s *Store) Deployments(ctx context.Context, scope view.Scope, by view.Filter,
+	page view.Page) ([]view.Deployment, string, error) {
 	f := filter{conditions: []string{"e.kind = 'GitOpsDeployment'"}}
 	f.tenants("e.tenant", scope, by.Tenant)
 	f.equal("e.name", string(by.Deployment))
@@ -20,10 +21,10 @@ func (s *Store) Deployments(ctx context.Context, scope fleet.Scope, by fleet.Fil
 			`EXISTS (SELECT FROM declarations t WHERE t.kind = 'ManagedEnvironment' AND t.tenant = e.tenant
 			AND t.name = ` + f.place(text(string(by.Environment))) + ` AND ` + sqlTargets + `)`)
 	}
-	return list(ctx, s, scope, listing[fleet.DeploymentView]{
+	return list(ctx, s, scope, listing[view.Deployment]{
 		name: "deployments", keys: []string{"e.tenant", "e.name"},
 		sql: `SELECT e.body FROM declarations e`, scan: scanDeployment,
-		key: func(d fleet.DeploymentView) []string {
+		key: func(d view.Deployment) []string {
 			return []string{string(d.Tenant), string(d.Name)}
 		},
 	}, f, page, completeDeployments)
@@ -35,10 +36,10 @@ const sqlTargets = `(
 	coalesce((e.body #> '{deployment,destination,environments}') ? t.name, false) OR
 	coalesce(nullif(e.body #> '{deployment,destination,environmentSelector,matchLabels}', '{}') <@ (t.body -> 'labels'), false))`
 
-func scanDeployment(row pgx.CollectableRow) (fleet.DeploymentView, error) {
+func scanDeployment(row pgx.CollectableRow) (view.Deployment, error) {
 	var d fleet.Declaration
 	err := row.Scan(&d)
-	v := fleet.DeploymentView{Tenant: d.Key.Tenant, Name: fleet.DeploymentName(d.Key.Name),
+	v := view.Deployment{Tenant: d.Key.Tenant, Name: fleet.DeploymentName(d.Key.Name),
 		Labels: d.Labels, Environments: []fleet.EnvironmentName{}}
 	if d.Deployment != nil {
 		v.Source, v.Namespace = d.Deployment.Source, d.Deployment.Destination.Namespace
@@ -46,8 +47,8 @@ func scanDeployment(row pgx.CollectableRow) (fleet.DeploymentView, error) {
 	return v, err
 }
 
-func completeDeployments(ctx context.Context, tx pgx.Tx, deployments []fleet.DeploymentView) error {
-	names := column(deployments, func(d fleet.DeploymentView) pair {
+func completeDeployments(ctx context.Context, tx pgx.Tx, deployments []view.Deployment) error {
+	names := column(deployments, func(d view.Deployment) pair {
 		return pair{string(d.Tenant), string(d.Name)}
 	})
 	counts, err := standings(ctx, tx, "d.tenant", "d.deployment", names)

@@ -7,26 +7,28 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 )
 
 // Engines match Filter.Engine, by name. They belong to the platform: with a tenant in scope there
 // are none. One behind an agent is reached while the agent is connected and reaches it; while it is
 // not connected, Message says so.
-func (s *Store) Engines(ctx context.Context, scope fleet.Scope, by fleet.Filter,
-	page fleet.Page) ([]fleet.EngineView, string, error) {
+func (s *Store) Engines(ctx context.Context, scope view.Scope, by view.Filter,
+	page view.Page) ([]view.Engine, string, error) {
 	if scope.Tenant != "" {
 		return nil, "", nil
 	}
 	f := filter{conditions: []string{"e.kind = 'Engine'", "e.tenant = ''"}}
 	f.equal("e.name", string(by.Engine))
-	return list(ctx, s, scope, listing[fleet.EngineView]{
+	return list(ctx, s, scope, listing[view.Engine]{
 		name: "engines", keys: []string{"e.name"}, scan: scanEngine,
 		sql: `SELECT e.name, e.body, coalesce(g.reachable, false), coalesce(g.message, ''), g.since, coalesce(g.argocd, ''),
 				coalesce(CASE WHEN l.expires_at > now() THEN l.holder END, ''), coalesce(l.epoch, 0),
 				` + engineAway + `, a.id IS NOT NULL, greatest(r.beat_at, a.seen_at), g.went_back_at, coalesce(g.went_back, ''),
 				(SELECT count(*) FROM strays t WHERE t.engine = e.name),
 				(SELECT count(*) FROM reach t WHERE t.engine = e.name), (SELECT coalesce(sum(t.parked), 0) FROM reach t WHERE t.engine = e.name)` + fromEngines,
-		key: func(e fleet.EngineView) []string { return []string{string(e.Name)} },
+		key: func(e view.Engine) []string { return []string{string(e.Name)} },
 	}, f, page, completeEngines)
 }
 
@@ -40,8 +42,8 @@ const fromEngines = `
 // is what engines remember, and says nothing of now.
 const engineAway = `(e.body #> '{engine,connection,agent}' IS NOT NULL AND coalesce(r.beat_at <= clock_timestamp() - ` + agentSeen + `, true))`
 
-func scanEngine(row pgx.CollectableRow) (fleet.EngineView, error) {
-	var e fleet.EngineView
+func scanEngine(row pgx.CollectableRow) (view.Engine, error) {
+	var e view.Engine
 	var d fleet.Declaration
 	var away, joined bool
 	var seen *time.Time
@@ -66,7 +68,7 @@ func scanEngine(row pgx.CollectableRow) (fleet.EngineView, error) {
 
 // withoutAgent says why an engine is not reached whose agent is not connected: since it was last
 // seen, unless its Argo CD could not be reached before.
-func withoutAgent(e *fleet.EngineView, joined bool, seen *time.Time) {
+func withoutAgent(e *view.Engine, joined bool, seen *time.Time) {
 	if e.Reachable {
 		e.Since = seen
 	}
@@ -81,8 +83,8 @@ func withoutAgent(e *fleet.EngineView, joined bool, seen *time.Time) {
 	}
 }
 
-func completeEngines(ctx context.Context, tx pgx.Tx, engines []fleet.EngineView) error {
-	names := column(engines, func(e fleet.EngineView) pair { return pair{string(e.Name), ""} })
+func completeEngines(ctx context.Context, tx pgx.Tx, engines []view.Engine) error {
+	names := column(engines, func(e view.Engine) pair { return pair{string(e.Name), ""} })
 	counts, err := standings(ctx, tx, "d.engine", "''", names)
 	if err != nil {
 		return err
@@ -109,7 +111,7 @@ func completeEngines(ctx context.Context, tx pgx.Tx, engines []fleet.EngineView)
 		e.Load = fleet.EngineLoad{Applications: e.Counts.Applications,
 			Environments: placed[names[i]]}
 		for _, stop := range stops {
-			e.Stopped = e.Stopped || stop.Scope == fleet.StopFleet || stop.Name == string(e.Name)
+			e.Stopped = e.Stopped || stop.Scope == mirror.StopFleet || stop.Name == string(e.Name)
 		}
 	}
 	return nil

@@ -6,12 +6,14 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/agent/registry"
+	"argosy.dev/argosy/fleet/view"
 	"argosy.dev/argosy/reconciler/postgres"
 )
 
-func (k *agentKit) engine(name fleet.EngineName) fleet.EngineView {
+func (k *agentKit) engine(name fleet.EngineName) view.Engine {
 	k.t.Helper()
-	all, _, err := k.Engines(k.t.Context(), fleet.Scope{}, fleet.Filter{Engine: name}, fleet.Page{
+	all, _, err := k.Engines(k.t.Context(), view.Scope{}, view.Filter{Engine: name}, view.Page{
 		Limit: 10})
 	check(k.t, err)
 	if len(all) != 1 {
@@ -45,7 +47,7 @@ func TestEngineBehindAnAgentIsReachedWhileItIsConnected(t *testing.T) {
 	want("joined", "its agent has joined, and has not connected yet", nil)
 	check(t, k.BeatReplica(ctx, "hub-1"))
 	o := k.open(a, "one")
-	check(t, k.ReportAgent(ctx, o.Lease, fleet.AgentReport{Reachable: true, Message: "well"}))
+	check(t, k.ReportAgent(ctx, o.Lease, registry.Report{Reachable: true, Message: "well"}))
 	if e := k.engine("far-1"); !e.Reachable || e.Message != "well" {
 		t.Errorf("connected: %+v", e)
 	}
@@ -60,12 +62,12 @@ func TestEngineBehindAnAgentIsReachedWhileItIsConnected(t *testing.T) {
 	exec(t, k.url,
 		`UPDATE agents SET seen_at = now() - interval '2 hours'; UPDATE replicas SET beat_at = now() - interval '31 seconds'`)
 	want("its replica is gone", "its agent was last seen at ", seen())
-	check(t, k.ReportAgent(ctx, o.Lease, fleet.AgentReport{Message: "connection refused"}))
+	check(t, k.ReportAgent(ctx, o.Lease, registry.Report{Message: "connection refused"}))
 	since := one[time.Time](t, k.url, `SELECT since FROM engines WHERE engine = 'far-1'`)
 	want("its Argo CD was away already", "its agent was last seen at ", &since)
 	check(t, k.BeatReplica(ctx, "hub-1"))
 	want("connected again, its Argo CD away", "connection refused", &since)
-	check(t, k.RevokeAgent(ctx, fleet.Scope{}, "far-1", "ann"))
+	check(t, k.RevokeAgent(ctx, view.Scope{}, "far-1", "ann"))
 	want("revoked", "no agent has joined", &since)
 }
 
@@ -76,7 +78,7 @@ func TestEnginesReadNoOtherAgents(t *testing.T) {
 	manyAgents(t, k, 10_000)
 	var seen asked
 	s := openWith(t, k.url, postgres.Options{Tracer: &seen})
-	_, _, err := s.Engines(t.Context(), fleet.Scope{}, fleet.Filter{}, fleet.Page{Limit: 1000})
+	_, _, err := s.Engines(t.Context(), view.Scope{}, view.Filter{}, view.Page{Limit: 1000})
 	check(t, err)
 	list := seen.of(t, "FROM declarations e")
 	must(s.FleetStats(t.Context(), asLeader))(t)

@@ -7,6 +7,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 )
 
 // sqlPlacement is placements p as a whole. The version before kept the alternatives within the
@@ -14,29 +16,29 @@ import (
 const sqlPlacement = `CASE WHEN p.alternatives IS NULL THEN p.body ELSE p.body || jsonb_build_object('alternatives', p.alternatives) END`
 
 // Environments match Filter.{Tenant, Environment, Engine}, by tenant and name.
-func (s *Store) Environments(ctx context.Context, scope fleet.Scope, by fleet.Filter,
-	page fleet.Page) ([]fleet.EnvironmentView, string, error) {
+func (s *Store) Environments(ctx context.Context, scope view.Scope, by view.Filter,
+	page view.Page) ([]view.Environment, string, error) {
 	f := filter{conditions: []string{"e.kind = 'ManagedEnvironment'"}}
 	f.tenants("e.tenant", scope, by.Tenant)
 	f.equal("e.name", string(by.Environment))
 	f.equal("p.engine", string(by.Engine))
-	return list(ctx, s, scope, listing[fleet.EnvironmentView]{
+	return list(ctx, s, scope, listing[view.Environment]{
 		name: "environments", keys: []string{"e.tenant", "e.name"}, scan: scanEnvironment,
 		sql: `SELECT e.body, ` + sqlPlacement +
 			` FROM declarations e LEFT JOIN placements p ON p.tenant = e.tenant AND p.environment = e.name`,
-		key: func(e fleet.EnvironmentView) []string {
+		key: func(e view.Environment) []string {
 			return []string{string(e.Tenant), string(e.Name)}
 		},
 	}, f, page, completeEnvironments)
 }
 
-func scanEnvironment(row pgx.CollectableRow) (fleet.EnvironmentView, error) {
+func scanEnvironment(row pgx.CollectableRow) (view.Environment, error) {
 	var d fleet.Declaration
 	var p *fleet.Placement
 	if err := row.Scan(&d, &p); err != nil {
-		return fleet.EnvironmentView{}, err
+		return view.Environment{}, err
 	}
-	e := fleet.EnvironmentView{Tenant: d.Key.Tenant, Name: fleet.EnvironmentName(d.Key.Name),
+	e := view.Environment{Tenant: d.Key.Tenant, Name: fleet.EnvironmentName(d.Key.Name),
 		Labels: d.Labels}
 	if spec := d.Environment; spec != nil {
 		e.Namespaces, e.Region = spec.Namespaces, spec.Region
@@ -59,8 +61,8 @@ func scanEnvironment(row pgx.CollectableRow) (fleet.EnvironmentView, error) {
 }
 
 func completeEnvironments(ctx context.Context, tx pgx.Tx,
-	environments []fleet.EnvironmentView) error {
-	names := column(environments, func(e fleet.EnvironmentView) pair {
+	environments []view.Environment) error {
+	names := column(environments, func(e view.Environment) pair {
 		return pair{string(e.Tenant), string(e.Name)}
 	})
 	counts, err := standings(ctx, tx, "d.tenant", "d.environment", names)
@@ -89,9 +91,9 @@ func completeEnvironments(ctx context.Context, tx pgx.Tx,
 	return nil
 }
 
-// Explain is the stored placement of an environment; fleet.ErrNotFound when there is no such
+// Explain is the stored placement of an environment; mirror.ErrNotFound when there is no such
 // environment in scope.
-func (s *Store) Explain(ctx context.Context, scope fleet.Scope,
+func (s *Store) Explain(ctx context.Context, scope view.Scope,
 	environment fleet.EnvironmentID) (fleet.Placement, error) {
 	f := filter{}
 	f.tenants("tenant", scope, "")
@@ -103,7 +105,7 @@ func (s *Store) Explain(ctx context.Context, scope fleet.Scope,
 			f.args...).Scan(&p)
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
-		err = fleet.ErrNotFound
+		err = mirror.ErrNotFound
 	}
 	return p, wrap(err, "environment %s", environment)
 }

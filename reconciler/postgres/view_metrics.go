@@ -8,6 +8,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 )
 
 const (
@@ -20,21 +22,21 @@ const (
 
 // Figures are how the fleet stands, for metrics. It is asked every few seconds by every replica,
 // and answers the one that holds the lease "reconciler"; others cost one look at that. It counts no
-// further than fleet.MaxFigure and looks at no more than 40,000 rows, along indexes, however many
+// further than view.MaxFigure and looks at no more than 40,000 rows, along indexes, however many
 // there are: in a fleet where nothing is pending it looks at none.
-func (s *Store) FleetStats(ctx context.Context, ask fleet.StatsQuery) (fleet.FleetStats, error) {
-	var f fleet.FleetStats
-	err := s.within(ctx, fleet.Scope{}, func(tx pgx.Tx) error {
-		f = fleet.FleetStats{Agents: fleet.AgentStats{Rows: map[fleet.ApplyState]int{}}}
+func (s *Store) FleetStats(ctx context.Context, ask view.StatsQuery) (view.FleetStats, error) {
+	var f view.FleetStats
+	err := s.within(ctx, view.Scope{}, func(tx pgx.Tx) error {
+		f = view.FleetStats{Agents: view.AgentStats{Rows: map[mirror.ApplyState]int{}}}
 		if err := tx.QueryRow(ctx, `
 			SELECT now(), EXISTS (SELECT FROM leases WHERE name = 'reconciler' AND holder = $1 AND expires_at > clock_timestamp())`, ask.Holder).
 			Scan(&f.At, &f.Leads); err != nil || !f.Leads {
 			return err
 		}
-		for _, part := range []func(context.Context, pgx.Tx, *fleet.FleetStats) error{
+		for _, part := range []func(context.Context, pgx.Tx, *view.FleetStats) error{
 			sourceFigures, engineFigures, agentFigures, orphanFigures, pendingFigures, countFigures,
 			queueFigures,
-			func(ctx context.Context, tx pgx.Tx, f *fleet.FleetStats) error {
+			func(ctx context.Context, tx pgx.Tx, f *view.FleetStats) error {
 				return travelFigures(ctx, tx, ask, f)
 			},
 		} {
@@ -47,7 +49,7 @@ func (s *Store) FleetStats(ctx context.Context, ask fleet.StatsQuery) (fleet.Fle
 	return f, wrap(err, "figures for metrics")
 }
 
-func sourceFigures(ctx context.Context, tx pgx.Tx, f *fleet.FleetStats) error {
+func sourceFigures(ctx context.Context, tx pgx.Tx, f *view.FleetStats) error {
 	var fetched, recorded *time.Time
 	err := tx.QueryRow(ctx, `
 		SELECT s.fetched_at, r.recorded_at, s.error <> '', s.head NOT IN ('', m.applied)
@@ -59,9 +61,9 @@ func sourceFigures(ctx context.Context, tx pgx.Tx, f *fleet.FleetStats) error {
 
 // engineFigures are of the platform's engines. One behind an agent is reached while the agent is
 // connected and reaches it.
-func engineFigures(ctx context.Context, tx pgx.Tx, f *fleet.FleetStats) (err error) {
-	f.Engines, err = read(ctx, tx, func(row pgx.CollectableRow) (fleet.EngineStats, error) {
-		e := fleet.EngineStats{Rows: map[fleet.ApplyState]int{}}
+func engineFigures(ctx context.Context, tx pgx.Tx, f *view.FleetStats) (err error) {
+	f.Engines, err = read(ctx, tx, func(row pgx.CollectableRow) (view.EngineStats, error) {
+		e := view.EngineStats{Rows: map[mirror.ApplyState]int{}}
 		return e, row.Scan(&e.Engine, &e.Reachable, &e.Attended)
 	}, `
 		SELECT e.name, coalesce(g.reachable, false) AND NOT `+engineAway+`, coalesce(l.expires_at > clock_timestamp(), false)`+fromEngines+`
@@ -73,10 +75,10 @@ func engineFigures(ctx context.Context, tx pgx.Tx, f *fleet.FleetStats) (err err
 }
 
 // reachFigures counts what the engines cannot read: at most a row for each environment.
-func reachFigures(ctx context.Context, tx pgx.Tx, f *fleet.FleetStats) error {
-	byName := map[fleet.EngineName]*fleet.EngineStats{}
+func reachFigures(ctx context.Context, tx pgx.Tx, f *view.FleetStats) error {
+	byName := map[fleet.EngineName]*view.EngineStats{}
 	for i := range f.Engines {
-		f.Engines[i].Unreachable = map[fleet.UnreachableReason]int{}
+		f.Engines[i].Unreachable = map[mirror.UnreachableReason]int{}
 		byName[f.Engines[i].Engine] = &f.Engines[i]
 	}
 	rows, err := tx.Query(ctx,
@@ -85,7 +87,7 @@ func reachFigures(ctx context.Context, tx pgx.Tx, f *fleet.FleetStats) error {
 		return err
 	}
 	var name fleet.EngineName
-	var reason fleet.UnreachableReason
+	var reason mirror.UnreachableReason
 	var n, parked int
 	_, err = pgx.ForEachRow(rows, []any{&name, &reason, &n, &parked}, func() error {
 		if e := byName[name]; e != nil {
@@ -112,7 +114,7 @@ const sqlPendingRows = `
 		WHERE (d.revision, d.seq) >= (o.revision, o.witness) AND (d.revision, d.seq) <= (o.revision, ` + lastRow + `) ORDER BY d.revision, d.seq LIMIT $3) w
 	WHERE w.state <> 'Applied' GROUP BY 1, 2 ORDER BY 1, 2`
 
-func pendingFigures(ctx context.Context, tx pgx.Tx, f *fleet.FleetStats) error {
+func pendingFigures(ctx context.Context, tx pgx.Tx, f *view.FleetStats) error {
 	var revisions []string
 	var witnesses []int64
 	rows, err := tx.Query(ctx,
@@ -142,26 +144,26 @@ func shareOf(n int) int { return max(leastWalk, walkRows/n) }
 
 // pendingByEngine gives what is pending to the platform's engines, and what is pending on
 // environments' own clusters to all of them together.
-func pendingByEngine(rows pgx.Rows, f *fleet.FleetStats) error {
-	byName := map[fleet.EngineName]*fleet.EngineStats{}
+func pendingByEngine(rows pgx.Rows, f *view.FleetStats) error {
+	byName := map[fleet.EngineName]*view.EngineStats{}
 	for i := range f.Engines {
 		byName[f.Engines[i].Engine] = &f.Engines[i]
 	}
 	var name fleet.EngineName
-	var state fleet.ApplyState
+	var state mirror.ApplyState
 	var n int
 	var oldest time.Time
 	_, err := pgx.ForEachRow(rows, []any{&name, &state, &n, &oldest}, func() error {
 		switch e := byName[name]; {
 		case e != nil:
 			e.Rows[state] += n
-			if state == fleet.ApplyPending {
+			if state == mirror.ApplyPending {
 				join(&e.Waiting, n, oldest)
 			}
 		case name.OfEnvironment():
 			f.Agents.Rows[state] += n
-			if state == fleet.ApplyPending {
-				f.Agents.Waiting = append(f.Agents.Waiting, fleet.Backlog{Count: n, Oldest: oldest})
+			if state == mirror.ApplyPending {
+				f.Agents.Waiting = append(f.Agents.Waiting, view.Backlog{Count: n, Oldest: oldest})
 			}
 		}
 		return nil
@@ -169,7 +171,7 @@ func pendingByEngine(rows pgx.Rows, f *fleet.FleetStats) error {
 	return err
 }
 
-func join(b *fleet.Backlog, n int, oldest time.Time) {
+func join(b *view.Backlog, n int, oldest time.Time) {
 	if b.Count += n; b.Oldest.IsZero() || oldest.Before(b.Oldest) {
 		b.Oldest = oldest
 	}
@@ -177,7 +179,7 @@ func join(b *fleet.Backlog, n int, oldest time.Time) {
 
 // agentFigures counts identities rather than what they have: a look at each declaration and each
 // agent, of which there are at most some ten thousand.
-func agentFigures(ctx context.Context, tx pgx.Tx, f *fleet.FleetStats) error {
+func agentFigures(ctx context.Context, tx pgx.Tx, f *view.FleetStats) error {
 	return tx.QueryRow(ctx, `
 		SELECT count(*) FILTER (WHERE a.live AND a.fresh), count(*) FILTER (WHERE a.live AND NOT a.fresh), count(*) FILTER (WHERE a.live IS NULL)
 		FROM (
@@ -192,7 +194,7 @@ func agentFigures(ctx context.Context, tx pgx.Tx, f *fleet.FleetStats) error {
 
 // orphanFigures counts strays by engine: of the platform's engines, and of the clusters behind
 // agents that have any.
-func orphanFigures(ctx context.Context, tx pgx.Tx, f *fleet.FleetStats) error {
+func orphanFigures(ctx context.Context, tx pgx.Tx, f *view.FleetStats) error {
 	f.Orphans = map[fleet.EngineName]int{}
 	for _, e := range f.Engines {
 		f.Orphans[e.Engine] = 0
@@ -201,7 +203,7 @@ func orphanFigures(ctx context.Context, tx pgx.Tx, f *fleet.FleetStats) error {
 		SELECT w.engine, max(w.n) FROM (
 			SELECT engine, count(*) AS n FROM (SELECT engine FROM strays LIMIT $1) s GROUP BY engine
 			UNION ALL SELECT engine, strays FROM agents WHERE ended_at IS NULL AND strays > 0) w
-		GROUP BY w.engine ORDER BY 2 DESC, 1 LIMIT 1000`, fleet.MaxFigure)
+		GROUP BY w.engine ORDER BY 2 DESC, 1 LIMIT 1000`, view.MaxFigure)
 	if err != nil {
 		return err
 	}
@@ -221,33 +223,33 @@ func orZero(t *time.Time) time.Time {
 	return *t
 }
 
-// few is a statement that counts what a table has of each word, no further than fleet.MaxFigure in
+// few is a statement that counts what a table has of each word, no further than view.MaxFigure in
 // all.
 func few(word, since, from string) string {
 	return fmt.Sprintf(
-		`SELECT word, count(*), min(since) FROM (SELECT %s AS word, %s AS since FROM %s LIMIT %d) w GROUP BY word`, word, since, from, fleet.MaxFigure)
+		`SELECT word, count(*), min(since) FROM (SELECT %s AS word, %s AS since FROM %s LIMIT %d) w GROUP BY word`, word, since, from, view.MaxFigure)
 }
 
 const noTime = `NULL::timestamptz`
 
 // backlogs reads a statement of few.
-func backlogs[K ~string](ctx context.Context, tx pgx.Tx, sql string) (map[K]fleet.Backlog, error) {
+func backlogs[K ~string](ctx context.Context, tx pgx.Tx, sql string) (map[K]view.Backlog, error) {
 	rows, err := tx.Query(ctx, sql)
 	if err != nil {
 		return nil, err
 	}
-	found := map[K]fleet.Backlog{}
+	found := map[K]view.Backlog{}
 	var word K
 	var n int
 	var oldest *time.Time
 	_, err = pgx.ForEachRow(rows, []any{&word, &n, &oldest}, func() error {
-		found[word] = fleet.Backlog{Count: n, Oldest: orZero(oldest)}
+		found[word] = view.Backlog{Count: n, Oldest: orZero(oldest)}
 		return nil
 	})
 	return found, err
 }
 
-func countsOf[K ~string](from map[K]fleet.Backlog) map[K]int {
+func countsOf[K ~string](from map[K]view.Backlog) map[K]int {
 	counts := map[K]int{}
 	for word, b := range from {
 		counts[word] = b.Count
@@ -256,12 +258,12 @@ func countsOf[K ~string](from map[K]fleet.Backlog) map[K]int {
 }
 
 // countFigures counts what people have to decide or mend.
-func countFigures(ctx context.Context, tx pgx.Tx, f *fleet.FleetStats) (err error) {
-	if f.Holds, err = backlogs[fleet.HoldReason](ctx, tx,
+func countFigures(ctx context.Context, tx pgx.Tx, f *view.FleetStats) (err error) {
+	if f.Holds, err = backlogs[mirror.HoldReason](ctx, tx,
 		few("reason", "since", "holds")); err != nil {
 		return err
 	}
-	if f.Stops, err = backlogs[fleet.StopScope](ctx, tx, few("scope", "at", "stops")); err != nil {
+	if f.Stops, err = backlogs[mirror.StopScope](ctx, tx, few("scope", "at", "stops")); err != nil {
 		return err
 	}
 	problems, err := backlogs[fleet.Severity](ctx, tx, few("severity", noTime, sqlProblems+" p"))
@@ -275,7 +277,7 @@ func countFigures(ctx context.Context, tx pgx.Tx, f *fleet.FleetStats) (err erro
 
 // queueFigures counts what there is to look at. A job that has ended is kept for a while and not
 // counted, unless it has failed for good.
-func queueFigures(ctx context.Context, tx pgx.Tx, f *fleet.FleetStats) error {
+func queueFigures(ctx context.Context, tx pgx.Tx, f *view.FleetStats) error {
 	looks, err := backlogs[string](ctx, tx, few("''", "at", "looks WHERE wanted"))
 	if err != nil {
 		return err

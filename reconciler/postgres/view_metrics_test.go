@@ -9,16 +9,18 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 	"argosy.dev/argosy/reconciler/postgres"
 )
 
 // asLeader is what the replica of hold asks.
-var asLeader = fleet.StatsQuery{Holder: "replica-1"}
+var asLeader = view.StatsQuery{Holder: "replica-1"}
 
 func TestFiguresAreForWhoLeads(t *testing.T) {
 	t.Parallel()
 	s, _ := populated(t)
-	f := must(s.FleetStats(t.Context(), fleet.StatsQuery{Holder: "replica-2"}))(t)
+	f := must(s.FleetStats(t.Context(), view.StatsQuery{Holder: "replica-2"}))(t)
 	if f.Leads || f.At.IsZero() || len(f.Engines) > 0 || len(f.Holds) > 0 {
 		t.Errorf("to another replica: %+v", f)
 	}
@@ -31,9 +33,9 @@ func TestFiguresCountWhatStands(t *testing.T) {
 	t.Parallel()
 	s, url := populated(t)
 	now := time.Now()
-	check(t, s.SetSource(t.Context(), fleet.SourceView{Head: revision(9), FetchedAt: &now,
+	check(t, s.SetSource(t.Context(), view.Source{Head: revision(9), FetchedAt: &now,
 		Error: "gone"}))
-	must(s.SetStop(t.Context(), fleet.Stop{Scope: fleet.StopTenant, Name: "acme", By: "Ann",
+	must(s.SetStop(t.Context(), mirror.Stop{Scope: mirror.StopTenant, Name: "acme", By: "Ann",
 		At: now}, false))(t)
 	exec(t, url,
 		`INSERT INTO quarantines (kind, tenant, name, body) VALUES ('Tenant', '', 'broken', '{}')`)
@@ -42,7 +44,7 @@ func TestFiguresCountWhatStands(t *testing.T) {
 	exec(t, url,
 		`INSERT INTO river_job (args, kind, queue, max_attempts, state) VALUES ('{}', 'look', 'looks', 10, 'retryable'), ('{}', 'look', 'other', 10, 'retryable')`)
 	f := must(s.FleetStats(t.Context(), asLeader))(t)
-	count := func(b fleet.Backlog) int {
+	count := func(b view.Backlog) int {
 		if b.Oldest.IsZero() != (b.Count == 0) {
 			t.Errorf("%+v", b)
 		}
@@ -52,11 +54,11 @@ func TestFiguresCountWhatStands(t *testing.T) {
 		"failing":     {f.Source.Failing, true},
 		"behind":      {f.Source.Behind, true},
 		"fetched":     {f.Source.FetchedAt.Unix(), now.Unix()},
-		"holds":       {count(f.Holds[fleet.HoldDeletions]), 2},
+		"holds":       {count(f.Holds[mirror.HoldDeletions]), 2},
 		"errors":      {f.Problems[fleet.SeverityError], 2},
 		"warnings":    {f.Problems[fleet.SeverityWarning], 2},
 		"quarantines": {f.Quarantines, 1},
-		"stops":       {count(f.Stops[fleet.StopTenant]), 1},
+		"stops":       {count(f.Stops[mirror.StopTenant]), 1},
 		"looks":       {count(f.Looks), 1},
 		"jobs":        {f.Jobs["retryable"], 1},
 		"unapplied":   {count(f.Unapplied), 1},
@@ -74,9 +76,9 @@ func TestFiguresOfPendingRowsAreOfTheEngineThatHasThem(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
 	reconciler, worker := hold(t, s, "reconciler"), hold(t, s, "engine/eu-1")
-	check(t, s.ReportEngine(t.Context(), worker, fleet.EngineReport{
+	check(t, s.ReportEngine(t.Context(), worker, mirror.EngineReport{
 		Engine: "eu-1", Reachable: true}))
-	must(s.Record(t.Context(), reconciler, step(0, 1, func(r *fleet.Record) {
+	must(s.Record(t.Context(), reconciler, step(0, 1, func(r *mirror.Record) {
 		r.Declarations = []fleet.Declaration{tenantDeclaration("acme"), engineDeclaration("eu-1"),
 			engineDeclaration("us-1"), edge("acme", "edge", ""), edge("acme", "far", "")}
 		for i := range 4 {
@@ -87,21 +89,21 @@ func TestFiguresOfPendingRowsAreOfTheEngineThatHasThem(t *testing.T) {
 	})))(t)
 	rows := must(s.Changed(t.Context(), "eu-1", 0, 10))(t)
 	acks := applied(rows)
-	acks[1].State, acks[1].Message = fleet.ApplyFailed, "refused"
+	acks[1].State, acks[1].Message = mirror.ApplyFailed, "refused"
 	check(t, s.Acknowledge(t.Context(), worker, acks[:3]))
 	f := must(s.FleetStats(t.Context(), asLeader))(t)
 	eu, us := f.Engines[0], f.Engines[1]
 	if !eu.Reachable || !eu.Attended || us.Reachable || us.Attended {
 		t.Errorf("eu-1 %+v, us-1 %+v", eu, us)
 	}
-	if d := cmp.Diff(eu.Rows, map[fleet.ApplyState]int{fleet.ApplyFailed: 1,
-		fleet.ApplyPending: 1}); d != "" || eu.Waiting.Count != 1 || eu.Waiting.Oldest.IsZero() {
+	if d := cmp.Diff(eu.Rows, map[mirror.ApplyState]int{mirror.ApplyFailed: 1,
+		mirror.ApplyPending: 1}); d != "" || eu.Waiting.Count != 1 || eu.Waiting.Oldest.IsZero() {
 		t.Errorf("eu-1: %+v\n%s", eu, d)
 	}
-	if us.Rows[fleet.ApplyPending] != 1 {
+	if us.Rows[mirror.ApplyPending] != 1 {
 		t.Errorf("us-1: %+v", us)
 	}
-	if a := f.Agents; a.Never != 2 || a.Connected+a.Stale != 0 || a.Rows[fleet.ApplyPending] != 4 ||
+	if a := f.Agents; a.Never != 2 || a.Connected+a.Stale != 0 || a.Rows[mirror.ApplyPending] != 4 ||
 		len(a.Waiting) != 1 || a.Waiting[0].Count != 4 {
 		t.Errorf("agents: %+v", a)
 	}
@@ -115,7 +117,7 @@ func TestFiguresLookAtNoMoreThanIsPending(t *testing.T) {
 	var seen asked
 	s := openWith(t, url, postgres.Options{Tracer: &seen})
 	reconciler := hold(t, s, "reconciler")
-	must(s.Record(t.Context(), reconciler, step(0, 1, func(r *fleet.Record) {
+	must(s.Record(t.Context(), reconciler, step(0, 1, func(r *mirror.Record) {
 		r.Declarations = []fleet.Declaration{tenantDeclaration("acme"), engineDeclaration("eu-1")}
 		for i := range 20_000 {
 			row := application("eu-1", "acme", fmt.Sprint("d", i), "prod", "v1")
@@ -127,7 +129,7 @@ func TestFiguresLookAtNoMoreThanIsPending(t *testing.T) {
 		`INSERT INTO status (engine, kind, name, tenant, seq, state, sync, health, acked_at, observed_at)
 		SELECT engine, kind, name, tenant, seq, 'Applied', 'Synced', 'Healthy', now(), now() FROM desired`)
 	exec(t, url, `SELECT settle(NULL)`)
-	must(s.Record(t.Context(), reconciler, step(1, 2, func(r *fleet.Record) {
+	must(s.Record(t.Context(), reconciler, step(1, 2, func(r *mirror.Record) {
 		for i := range 3 {
 			r.Rows = append(r.Rows, application("eu-1", "acme", fmt.Sprint("d", i), "prod", "v2"))
 		}
@@ -140,7 +142,7 @@ func TestFiguresLookAtNoMoreThanIsPending(t *testing.T) {
 		t.Errorf("%d rows wait, %d revisions are under way", n, len(f.Rollouts))
 	}
 	for what, table := range map[string]string{"pending": "w.changed_at", "travel": "l.healthy"} {
-		how := explain(t, url, fleet.Scope{}, seen.of(t, table))
+		how := explain(t, url, view.Scope{}, seen.of(t, table))
 		for _, big := range []string{"Seq Scan on desired", "Seq Scan on status", "Hash Join",
 			"Rows Removed by Filter: 1", "rows=20000"} {
 			if strings.Contains(how, big) {
@@ -160,7 +162,7 @@ func TestTravelGoesOnWhereItWasLeft(t *testing.T) {
 	url := newDatabase(t)
 	s := open(t, url)
 	reconciler := hold(t, s, "reconciler")
-	must(s.Record(t.Context(), reconciler, step(0, 1, func(r *fleet.Record) {
+	must(s.Record(t.Context(), reconciler, step(0, 1, func(r *mirror.Record) {
 		r.Declarations = []fleet.Declaration{tenantDeclaration("acme"), engineDeclaration("eu-1")}
 		for i := range n {
 			row := application("eu-1", "acme", fmt.Sprint("d", i), "prod", "v1")
@@ -173,8 +175,8 @@ func TestTravelGoesOnWhereItWasLeft(t *testing.T) {
 		`INSERT INTO status (engine, kind, name, tenant, seq, state, sync, health, acked_at, observed_at)
 		SELECT engine, kind, name, tenant, seq, 'Applied', 'Synced', CASE seq WHEN 7 THEN 'Degraded' ELSE 'Healthy' END, now(), now() FROM desired`)
 	exec(t, url, `SELECT settle(NULL)`)
-	ask := fleet.StatsQuery{Holder: "replica-1"}
-	var now fleet.RolloutLatency
+	ask := view.StatsQuery{Holder: "replica-1"}
+	var now view.RolloutLatency
 	looks := 0
 	for ; !now.Synced.Done && looks < 10; looks++ {
 		f := must(s.FleetStats(t.Context(), ask))(t)
@@ -195,7 +197,7 @@ func TestTravelOfARevision(t *testing.T) {
 	s, reconciler, worker, rows := recorded(t, url, application("eu-1", "acme", "a", "prod", "v1"),
 		application("eu-1", "acme", "b", "prod", "v1"))
 	ask := asLeader
-	look := func() fleet.RolloutLatency {
+	look := func() view.RolloutLatency {
 		t.Helper()
 		f := must(s.FleetStats(t.Context(), ask))(t)
 		if len(f.Rollouts) != 1 {
@@ -204,11 +206,11 @@ func TestTravelOfARevision(t *testing.T) {
 		ask.Travels, ask.After = f.Rollouts, f.Rollouts[0].Number
 		return f.Rollouts[0]
 	}
-	observe := func(sync fleet.SyncState, health fleet.HealthState, rows ...fleet.Row) {
+	observe := func(sync mirror.SyncState, health mirror.HealthState, rows ...mirror.Row) {
 		t.Helper()
-		var seen []fleet.Observation
+		var seen []mirror.Observation
 		for _, row := range rows {
-			seen = append(seen, fleet.Observation{Key: row.Key, Sync: sync, Health: health})
+			seen = append(seen, mirror.Observation{Key: row.Key, Sync: sync, Health: health})
 		}
 		check(t, s.Observe(t.Context(), worker, seen))
 	}
@@ -216,38 +218,38 @@ func TestTravelOfARevision(t *testing.T) {
 		!v.AppliedAt.IsZero() || v.Synced.Done {
 		t.Errorf("recorded: %+v", v)
 	}
-	observe(fleet.SyncSynced, fleet.HealthHealthy, rows...)
+	observe(mirror.SyncSynced, mirror.HealthHealthy, rows...)
 	check(t, s.Acknowledge(t.Context(), worker, applied(rows)))
 	if v := look(); v.AppliedAt.IsZero() || v.Synced.Done || v.Healthy.Done {
 		t.Errorf("applied, and what was seen was seen before: %+v", v)
 	}
-	observe(fleet.SyncSynced, fleet.HealthProgressing, rows...)
+	observe(mirror.SyncSynced, mirror.HealthProgressing, rows...)
 	if v := look(); !v.Synced.Done || !v.Synced.Any || v.Synced.At.Before(v.AppliedAt) ||
 		v.Healthy.Done {
 		t.Errorf("synced: %+v", v)
 	}
-	observe(fleet.SyncSynced, fleet.HealthHealthy, rows[0])
+	observe(mirror.SyncSynced, mirror.HealthHealthy, rows[0])
 	if v := look(); v.Healthy.Done || v.Healthy.Next != rows[1].Seq {
 		t.Errorf("one is healthy: %+v", v)
 	}
-	observe(fleet.SyncSynced, fleet.HealthDegraded, rows[0])
-	observe(fleet.SyncSynced, fleet.HealthHealthy, rows[1])
+	observe(mirror.SyncSynced, mirror.HealthDegraded, rows[0])
+	observe(mirror.SyncSynced, mirror.HealthHealthy, rows[1])
 	if v := look(); !v.Healthy.Done || v.Healthy.At.Before(v.Synced.At) {
 		t.Errorf("each has been healthy: %+v", v)
 	}
 	// One with nothing but a project has no Application to wait for; one that is recorded before
 	// the question's time has not begun.
-	must(s.Record(t.Context(), reconciler, step(1, 2, func(r *fleet.Record) {
+	must(s.Record(t.Context(), reconciler, step(1, 2, func(r *mirror.Record) {
 		row := rows[0]
 		row.Key.Kind, row.Key.Name, row.Deployment, row.Environment = fleet.ObjectProject,
 			"tenant-acme", "", ""
-		r.Rows, r.Changed = []fleet.Row{row}, 1
+		r.Rows, r.Changed = []mirror.Row{row}, 1
 	})))(t)
 	ask.Travels = nil
 	if v := look(); v.Number != 2 || v.Changes != 1 || !v.Synced.Done || v.Synced.Any {
 		t.Errorf("of nothing: %+v", v)
 	}
-	late := fleet.StatsQuery{Holder: "replica-1", Since: time.Now().Add(time.Hour)}
+	late := view.StatsQuery{Holder: "replica-1", Since: time.Now().Add(time.Hour)}
 	if f := must(s.FleetStats(t.Context(), late))(t); len(f.Rollouts) != 0 {
 		t.Errorf("begun: %+v", f.Rollouts)
 	}
@@ -258,8 +260,8 @@ func TestTravelDoesNotWaitForWordsThatDoNotCome(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
 	s, _, worker, rows := recorded(t, url, application("eu-1", "acme", "a", "prod", "v1"))
-	check(t, s.Observe(t.Context(), worker, []fleet.Observation{
-		{Key: rows[0].Key, Sync: fleet.SyncSynced, Health: fleet.HealthHealthy}}))
+	check(t, s.Observe(t.Context(), worker, []mirror.Observation{
+		{Key: rows[0].Key, Sync: mirror.SyncSynced, Health: mirror.HealthHealthy}}))
 	check(t, s.Acknowledge(t.Context(), worker, applied(rows)))
 	exec(t, url,
 		`UPDATE status SET acked_at = acked_at - interval '2 minutes', observed_at = observed_at - interval '3 minutes'`)
@@ -294,7 +296,7 @@ func TestFiguresOfAgentsAreThoseOfTheirList(t *testing.T) {
 	if got := figures(); got != [3]int{2, 1, 1} {
 		t.Errorf("connected, stale, never: %v", got)
 	}
-	all, _, err := k.Agents(t.Context(), fleet.Scope{}, fleet.Filter{}, fleet.Page{Limit: 10})
+	all, _, err := k.Agents(t.Context(), view.Scope{}, view.Filter{}, view.Page{Limit: 10})
 	check(t, err)
 	var listed [3]int
 	for _, a := range all {

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 )
 
 // A credential that cannot be used is told where people look: at the field, at the environment and
@@ -13,16 +15,16 @@ func TestAnUnusableCredentialIsToldWhereItIsDeclared(t *testing.T) {
 	t.Parallel()
 	s := open(t, newDatabase(t))
 	ctx := t.Context()
-	secret := func(kind fleet.ObjectKind, tenant, name string) fleet.Row {
-		return fleet.Row{
+	secret := func(kind fleet.ObjectKind, tenant, name string) mirror.Row {
+		return mirror.Row{
 			Key: fleet.ObjectKey{Engine: "eu-1", Kind: kind, Name: strings.ToLower(string(kind)) +
 				"-" + tenant}, Tenant: fleet.TenantName(tenant),
 			Environment: "prod", Manifest: manifest(`{"kind":"Secret"}`),
 			Credential: &fleet.CredentialSource{Tenant: fleet.TenantName(tenant), Name: name}}
 	}
-	var rows []fleet.Row
+	var rows []mirror.Row
 	leader := hold(t, s, "reconciler")
-	must(s.Record(ctx, leader, step(0, 1, func(r *fleet.Record) {
+	must(s.Record(ctx, leader, step(0, 1, func(r *mirror.Record) {
 		r.Declarations = []fleet.Declaration{engineDeclaration("eu-1")}
 		for _, tenant := range []string{"acme", "globex"} {
 			r.Declarations = append(r.Declarations, tenantDeclaration(tenant),
@@ -45,26 +47,26 @@ func TestAnUnusableCredentialIsToldWhereItIsDeclared(t *testing.T) {
 		seqs[r.Key] = r.Seq
 	}
 	worker := hold(t, s, "engine/eu-1")
-	ack := func(state fleet.ApplyState) {
-		var acks []fleet.Ack
+	ack := func(state mirror.ApplyState) {
+		var acks []mirror.Ack
 		for _, r := range rows[:3] {
-			a := fleet.Ack{Key: r.Key, Seq: seqs[r.Key], State: state,
+			a := mirror.Ack{Key: r.Key, Seq: seqs[r.Key], State: state,
 				Message: "kubeconfig: exec is refused"}
 			if r.Key.Kind == fleet.ObjectApplication {
-				a.State, a.Message = fleet.ApplyPending,
+				a.State, a.Message = mirror.ApplyPending,
 					"waits for Cluster cluster-acme on engine eu-1"
 			}
 			acks = append(acks, a)
 		}
 		check(t, s.Acknowledge(ctx, worker, acks))
 	}
-	ack(fleet.ApplyFailed)
+	ack(mirror.ApplyFailed)
 
-	page := fleet.Page{Limit: 1} // by cursor
+	page := view.Page{Limit: 1} // by cursor
 	var got []string
 	for after := ""; ; {
-		problems, next, err := s.Problems(ctx, fleet.Scope{Tenant: "acme"}, fleet.Filter{},
-			fleet.Page{Limit: page.Limit, After: after})
+		problems, next, err := s.Problems(ctx, view.Scope{Tenant: "acme"}, view.Filter{},
+			view.Page{Limit: page.Limit, After: after})
 		check(t, err)
 		for _, p := range problems {
 			got = append(got, p.Path+" "+p.Field+" "+p.Message)
@@ -85,11 +87,11 @@ func TestAnUnusableCredentialIsToldWhereItIsDeclared(t *testing.T) {
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("%q", got)
 	}
-	if foreign, _, err := s.Problems(ctx, fleet.Scope{Tenant: "globex"}, fleet.Filter{}, fleet.Page{
+	if foreign, _, err := s.Problems(ctx, view.Scope{Tenant: "globex"}, view.Filter{}, view.Page{
 		Limit: 10}); err != nil || len(foreign) != 0 {
 		t.Error(foreign, err)
 	}
-	apps, _, err := s.Applications(ctx, fleet.Scope{Tenant: "acme"}, fleet.Filter{}, fleet.Page{
+	apps, _, err := s.Applications(ctx, view.Scope{Tenant: "acme"}, view.Filter{}, view.Page{
 		Limit: 10})
 	check(t, err)
 	if len(apps) != 1 ||
@@ -98,30 +100,30 @@ func TestAnUnusableCredentialIsToldWhereItIsDeclared(t *testing.T) {
 			"the secret t-git of its repository cannot be used: kubeconfig: exec is refused" {
 		t.Error(apps)
 	}
-	environments, _, err := s.Environments(ctx, fleet.Scope{Tenant: "acme"}, fleet.Filter{},
-		fleet.Page{Limit: 10})
+	environments, _, err := s.Environments(ctx, view.Scope{Tenant: "acme"}, view.Filter{},
+		view.Page{Limit: 10})
 	check(t, err)
 	if len(environments) != 1 || environments[0].Problems != 1 {
 		t.Error(environments)
 	}
-	tenants, _, err := s.Tenants(ctx, fleet.Scope{Tenant: "acme"}, fleet.Filter{}, fleet.Page{
+	tenants, _, err := s.Tenants(ctx, view.Scope{Tenant: "acme"}, view.Filter{}, view.Page{
 		Limit: 10})
 	check(t, err)
 	if len(tenants) != 1 || tenants[0].Problems != 2 {
 		t.Errorf("the tenant's problems are not counted: %+v", tenants)
 	}
-	if f, err := s.FleetStats(ctx, fleet.StatsQuery{Holder: leader.Holder}); err != nil ||
+	if f, err := s.FleetStats(ctx, view.StatsQuery{Holder: leader.Holder}); err != nil ||
 		f.Problems[fleet.SeverityError] != 2 {
 		t.Errorf("the metric counts %v, %v", f.Problems, err)
 	}
-	ack(fleet.ApplyApplied)
-	apps, _, err = s.Applications(ctx, fleet.Scope{Tenant: "acme"}, fleet.Filter{}, fleet.Page{
+	ack(mirror.ApplyApplied)
+	apps, _, err = s.Applications(ctx, view.Scope{Tenant: "acme"}, view.Filter{}, view.Page{
 		Limit: 10})
 	check(t, err)
 	if len(apps) != 1 || strings.Contains(apps[0].ApplyMessage, "of its repository") {
 		t.Error(apps)
 	}
-	if left, _, err := s.Problems(ctx, fleet.Scope{}, fleet.Filter{}, fleet.Page{
+	if left, _, err := s.Problems(ctx, view.Scope{}, view.Filter{}, view.Page{
 		Limit: 10}); err != nil || len(left) != 0 {
 		t.Error(left, err)
 	}

@@ -7,35 +7,38 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 )
 
 // Pulls match Filter.{Tenant, Pull, State}, the highest number first. A tenant sees those whose
 // plan touches it, as the tenant that it was when they were saved last, and nothing of the other
 // tenants that they touch.
-func (s *Store) Pulls(ctx context.Context, scope fleet.Scope, by fleet.Filter,
-	page fleet.Page) ([]fleet.PullView, string, error) {
+func (s *Store) Pulls(ctx context.Context, scope view.Scope, by view.Filter,
+	page view.Page) ([]view.Pull, string, error) {
 	if scope.Tenant != "" && by.Tenant != "" && by.Tenant != scope.Tenant {
 		return nil, "", nil // which of its pull requests touch another tenant is not for it to know
 	}
 	from, f := pullsWithin(scope, by)
-	return list(ctx, s, scope, listing[fleet.PullView]{
+	return list(ctx, s, scope, listing[view.Pull]{
 		name: "pulls", keys: []string{from.number}, newest: true,
 		sql: `SELECT p.body, r.base, r.hash` + from.sql,
-		scan: func(row pgx.CollectableRow) (fleet.PullView, error) {
+		scan: func(row pgx.CollectableRow) (view.Pull, error) {
 			var p pullRow
 			err := row.Scan(&p.record, &p.base, &p.hash)
 			return p.view(scope), err
 		},
-		key: func(p fleet.PullView) []string { return []string{strconv.Itoa(p.Number)} },
+		key: func(p view.Pull) []string { return []string{strconv.Itoa(p.Number)} },
 	}, f, page, nil)
 }
 
 // PullOf is one pull request, and the plan of its head that its reviewers see, as JSON; nil when
 // there is none. The report holds the parts of all tenants: whoever shows it to one leaves out the
-// others'. fleet.ErrNotFound when nothing is known of it, or nothing within the scope.
-func (s *Store) PullOf(ctx context.Context, scope fleet.Scope, number int) (fleet.PullView, []byte,
+// others'. mirror.ErrNotFound when nothing is known of it, or nothing within the scope.
+func (s *Store) PullOf(ctx context.Context, scope view.Scope, number int) (view.Pull, []byte,
 	error) {
-	from, f := pullsWithin(scope, fleet.Filter{Pull: number})
+	from, f := pullsWithin(scope, view.Filter{Pull: number})
 	var found []pullRow
 	err := s.within(ctx, scope, func(tx pgx.Tx) (err error) {
 		found, err = read(ctx, tx, func(row pgx.CollectableRow) (pullRow, error) {
@@ -46,20 +49,20 @@ func (s *Store) PullOf(ctx context.Context, scope fleet.Scope, number int) (flee
 		return err
 	})
 	if err == nil && (len(found) == 0 || number == 0) {
-		err = fleet.ErrNotFound
+		err = mirror.ErrNotFound
 	}
 	if err != nil {
-		return fleet.PullView{}, nil, wrap(err, "pull request %d", number)
+		return view.Pull{}, nil, wrap(err, "pull request %d", number)
 	}
 	return found[0].view(scope), found[0].report, nil
 }
 
-// PullPlan is the report of PullOf; fleet.ErrNotFound when there is no plan of the pull request's
+// PullPlan is the report of PullOf; mirror.ErrNotFound when there is no plan of the pull request's
 // head either.
-func (s *Store) PullPlan(ctx context.Context, scope fleet.Scope, number int) ([]byte, error) {
+func (s *Store) PullPlan(ctx context.Context, scope view.Scope, number int) ([]byte, error) {
 	_, report, err := s.PullOf(ctx, scope, number)
 	if err == nil && report == nil {
-		err = wrap(fleet.ErrNotFound, "plan of pull request %d", number)
+		err = wrap(mirror.ErrNotFound, "plan of pull request %d", number)
 	}
 	return report, err
 }
@@ -82,7 +85,7 @@ const (
 	sqlWithPlan  = ` LEFT JOIN reviewed_plans r ON r.number = p.number AND r.head = p.head`
 )
 
-func pullsWithin(scope fleet.Scope, by fleet.Filter) (pullSource, filter) {
+func pullsWithin(scope view.Scope, by view.Filter) (pullSource, filter) {
 	from, f := pullsOfAll, filter{}
 	if scope.Tenant != "" || by.Tenant != "" {
 		from = pullsOfTenant
@@ -100,17 +103,17 @@ func pullsWithin(scope fleet.Scope, by fleet.Filter) (pullSource, filter) {
 
 // pullRow is a pull request with the plan of its head, if there is one.
 type pullRow struct {
-	record     fleet.PullRecord
+	record     forge.PullRecord
 	base, hash *string
 	report     []byte
 }
 
-func (p pullRow) view(scope fleet.Scope) fleet.PullView {
+func (p pullRow) view(scope view.Scope) view.Pull {
 	r := p.record
-	v := fleet.PullView{Number: r.Number, Title: r.Title, Author: r.Author.Login, State: r.State,
+	v := view.Pull{Number: r.Number, Title: r.Title, Author: r.Author.Login, State: r.State,
 		Head: r.Head, Verdict: r.Verdict, Tenants: r.Tenants,
 		Consented: r.Consented != "" && r.Consented == r.Head, Held: r.Held != nil,
-		Following: r.State == fleet.PullMerged && r.FollowedAt != nil && !r.Settled,
+		Following: r.State == forge.PullMerged && r.FollowedAt != nil && !r.Settled,
 		URL:       r.URL, UpdatedAt: r.UpdatedAt}
 	if p.base != nil && p.hash != nil {
 		v.Base, v.Hash = fleet.Revision(*p.base), *p.hash

@@ -6,17 +6,19 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 )
 
 // Tenants match Filter.Tenant, by name.
-func (s *Store) Tenants(ctx context.Context, scope fleet.Scope, by fleet.Filter,
-	page fleet.Page) ([]fleet.TenantView, string, error) {
+func (s *Store) Tenants(ctx context.Context, scope view.Scope, by view.Filter,
+	page view.Page) ([]view.Tenant, string, error) {
 	f := filter{conditions: []string{"e.kind = 'Tenant'", "e.tenant = ''"}}
 	f.tenants("e.name", scope, by.Tenant)
-	return list(ctx, s, scope, listing[fleet.TenantView]{
+	return list(ctx, s, scope, listing[view.Tenant]{
 		name: "tenants", sql: `SELECT e.name, e.body FROM declarations e`, keys: []string{"e.name"},
-		scan: func(row pgx.CollectableRow) (fleet.TenantView, error) {
-			var t fleet.TenantView
+		scan: func(row pgx.CollectableRow) (view.Tenant, error) {
+			var t view.Tenant
 			var d fleet.Declaration
 			err := row.Scan(&t.Name, &d)
 			if d.Tenant != nil {
@@ -24,12 +26,12 @@ func (s *Store) Tenants(ctx context.Context, scope fleet.Scope, by fleet.Filter,
 			}
 			return t, err
 		},
-		key: func(t fleet.TenantView) []string { return []string{string(t.Name)} },
+		key: func(t view.Tenant) []string { return []string{string(t.Name)} },
 	}, f, page, completeTenants)
 }
 
-func completeTenants(ctx context.Context, tx pgx.Tx, tenants []fleet.TenantView) error {
-	names := column(tenants, func(t fleet.TenantView) pair { return pair{string(t.Name), ""} })
+func completeTenants(ctx context.Context, tx pgx.Tx, tenants []view.Tenant) error {
+	names := column(tenants, func(t view.Tenant) pair { return pair{string(t.Name), ""} })
 	counts, err := standings(ctx, tx, "d.tenant", "''", names)
 	if err != nil {
 		return err
@@ -63,7 +65,7 @@ func completeTenants(ctx context.Context, tx pgx.Tx, tenants []fleet.TenantView)
 		t.Used = fleet.Quota{Environments: environments[names[i]],
 			Deployments: deployments[names[i]], Applications: c.Applications}
 		for _, stop := range stops {
-			t.Stopped = t.Stopped || stop.Scope == fleet.StopFleet || stop.Name == string(t.Name)
+			t.Stopped = t.Stopped || stop.Scope == mirror.StopFleet || stop.Name == string(t.Name)
 		}
 	}
 	return nil

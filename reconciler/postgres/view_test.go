@@ -15,6 +15,8 @@ import (
 
 	configschema "argosy.dev/argosy/config-schema"
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 	"argosy.dev/argosy/reconciler/postgres"
 )
 
@@ -23,7 +25,7 @@ func populated(t testing.TB) (*postgres.Store, string) {
 	t.Helper()
 	url := newDatabase(t)
 	s := open(t, url)
-	must(s.Record(t.Context(), hold(t, s, "reconciler"), step(0, 1, func(r *fleet.Record) {
+	must(s.Record(t.Context(), hold(t, s, "reconciler"), step(0, 1, func(r *mirror.Record) {
 		r.Declarations = []fleet.Declaration{engineDeclaration("eu-1"), engineDeclaration("us-1")}
 		for _, tenant := range []string{"acme", "globex"} {
 			r.Declarations = append(r.Declarations, tenantDeclaration(tenant),
@@ -50,10 +52,10 @@ func populated(t testing.TB) (*postgres.Store, string) {
 				Severity: fleet.SeverityError, Code: "x", Message: "of " + tenant},
 				fleet.Problem{Key: key, Path: "tenants/" + tenant + "/deployments/cart.yaml",
 					Severity: fleet.SeverityWarning, Code: "y", Message: "also of " + tenant})
-			r.Holds = append(r.Holds, fleet.Hold{Revision: revision(1), Reason: fleet.HoldDeletions,
+			r.Holds = append(r.Holds, mirror.Hold{Revision: revision(1), Reason: mirror.HoldDeletions,
 				Tenant: fleet.TenantName(tenant), Message: "of " + tenant, Items: []fleet.ObjectKey{
 					r.Rows[0].Key}})
-			r.Syncs = append(r.Syncs, fleet.SyncRequest{ID: tenant + "/run", Key: r.Rows[0].Key,
+			r.Syncs = append(r.Syncs, mirror.SyncRequest{ID: tenant + "/run", Key: r.Rows[0].Key,
 				Tenant: fleet.TenantName(tenant), Deployment: "cart", Environment: "prod",
 				SyncRun: "run", Revision: "v1"})
 		}
@@ -62,11 +64,11 @@ func populated(t testing.TB) (*postgres.Store, string) {
 	})))(t)
 	worker := hold(t, s, "engine/eu-1")
 	rows := must(s.Changed(t.Context(), "eu-1", 0, 100))(t)
-	acks, seen := applied(rows), []fleet.Observation{}
-	acks[1].State, acks[1].Message = fleet.ApplyFailed, "refused"
+	acks, seen := applied(rows), []mirror.Observation{}
+	acks[1].State, acks[1].Message = mirror.ApplyFailed, "refused"
 	for i, r := range rows {
-		seen = append(seen, fleet.Observation{Key: r.Key, Sync: fleet.SyncSynced,
-			Health: []fleet.HealthState{fleet.HealthHealthy, fleet.HealthDegraded}[i%2]})
+		seen = append(seen, mirror.Observation{Key: r.Key, Sync: mirror.SyncSynced,
+			Health: []mirror.HealthState{mirror.HealthHealthy, mirror.HealthDegraded}[i%2]})
 	}
 	check(t, s.Acknowledge(t.Context(), worker, acks))
 	check(t, s.Observe(t.Context(), worker, seen))
@@ -76,34 +78,34 @@ func populated(t testing.TB) (*postgres.Store, string) {
 func TestViews(t *testing.T) {
 	t.Parallel()
 	s, _ := populated(t)
-	ctx, all, page := t.Context(), fleet.Scope{}, fleet.Page{Limit: 100}
+	ctx, all, page := t.Context(), view.Scope{}, view.Page{Limit: 100}
 
 	t.Run("a tenant with its grant, its use and how it stands", func(t *testing.T) {
-		got, _, err := s.Tenants(ctx, all, fleet.Filter{}, page)
+		got, _, err := s.Tenants(ctx, all, view.Filter{}, page)
 		check(t, err)
-		want := fleet.TenantView{Name: "acme", Owners: []string{"group:acme"}, Quota: fleet.Quota{
+		want := view.Tenant{Name: "acme", Owners: []string{"group:acme"}, Quota: fleet.Quota{
 			Environments: 5, Deployments: 10, Applications: 50},
 			Used:   fleet.Quota{Environments: 2, Deployments: 3, Applications: 5},
-			Counts: fleet.Counts{Applications: 5, Synced: 3, Healthy: 2, Failed: 1}, Problems: 2,
+			Counts: view.Counts{Applications: 5, Synced: 3, Healthy: 2, Failed: 1}, Problems: 2,
 			Held: 1}
 		if len(got) != 2 || !cmp.Equal(got[0], want) {
-			t.Fatal(cmp.Diff([]fleet.TenantView{want}, got))
+			t.Fatal(cmp.Diff([]view.Tenant{want}, got))
 		}
 	})
 	t.Run("an environment with where it is placed and why", func(t *testing.T) {
-		got, _, err := s.Environments(ctx, all, fleet.Filter{Tenant: "acme", Engine: "eu-1"}, page)
+		got, _, err := s.Environments(ctx, all, view.Filter{Tenant: "acme", Engine: "eu-1"}, page)
 		check(t, err)
-		want := fleet.EnvironmentView{Tenant: "acme", Name: "prod",
+		want := view.Environment{Tenant: "acme", Name: "prod",
 			Server: "https://prod.example.com", Namespaces: []string{"checkout"}, Region: "eu",
 			Labels: map[string]string{"tier": "prod"}, Engine: "eu-1",
-			Placement: placement("acme", "prod", "eu-1"), Counts: fleet.Counts{
+			Placement: placement("acme", "prod", "eu-1"), Counts: view.Counts{
 				Applications: 3, Synced: 3, Healthy: 2, Failed: 1}}
 		if len(got) != 1 || !cmp.Equal(got[0], want) {
-			t.Fatal(cmp.Diff([]fleet.EnvironmentView{want}, got))
+			t.Fatal(cmp.Diff([]view.Environment{want}, got))
 		}
 	})
 	t.Run("a deployment with the environments that it names or selects", func(t *testing.T) {
-		got, _, err := s.Deployments(ctx, all, fleet.Filter{Tenant: "acme"}, page)
+		got, _, err := s.Deployments(ctx, all, view.Filter{Tenant: "acme"}, page)
 		check(t, err)
 		if len(got) != 3 || got[0].Name != "cart" || !slices.Equal(got[0].Environments,
 			[]fleet.EnvironmentName{"prod", "staging"}) || got[0].Problems != 2 ||
@@ -112,7 +114,7 @@ func TestViews(t *testing.T) {
 			got[0].Source.RepoURL != "https://git.example.com/acme/cart" {
 			t.Fatalf("%+v", got)
 		}
-		got, _, err = s.Deployments(ctx, all, fleet.Filter{Tenant: "acme", Environment: "staging"},
+		got, _, err = s.Deployments(ctx, all, view.Filter{Tenant: "acme", Environment: "staging"},
 			page)
 		check(t, err)
 		if len(got) != 2 {
@@ -121,22 +123,22 @@ func TestViews(t *testing.T) {
 	})
 	t.Run("applications by every field", func(t *testing.T) {
 		for name, c := range map[string]struct {
-			by   fleet.Filter
+			by   view.Filter
 			want int
 		}{
-			"none": {fleet.Filter{}, 10}, "tenant": {fleet.Filter{Tenant: "acme"}, 5},
-			"environment": {fleet.Filter{Environment: "prod"}, 6},
-			"deployment":  {fleet.Filter{Deployment: "web"}, 2}, "engine": {
-				fleet.Filter{Engine: "us-1"}, 4}, "revision": {fleet.Filter{Revision: revision(2)},
+			"none": {view.Filter{}, 10}, "tenant": {view.Filter{Tenant: "acme"}, 5},
+			"environment": {view.Filter{Environment: "prod"}, 6},
+			"deployment":  {view.Filter{Deployment: "web"}, 2}, "engine": {
+				view.Filter{Engine: "us-1"}, 4}, "revision": {view.Filter{Revision: revision(2)},
 				0},
-			"sync": {fleet.Filter{Sync: fleet.SyncSynced}, 6}, "sync unknown": {
-				fleet.Filter{Sync: fleet.SyncUnknown}, 4}, "health": {
-				fleet.Filter{Health: fleet.HealthDegraded}, 3},
-			"held": {fleet.Filter{Apply: fleet.ApplyHeld}, 1}, "failed": {
-				fleet.Filter{Apply: fleet.ApplyFailed}, 1}, "pending": {
-				fleet.Filter{Apply: fleet.ApplyPending}, 4},
-			"name": {fleet.Filter{Name: application("eu-1", "acme", "web", "prod", "v1").Key.Name},
-				1}, "quote": {fleet.Filter{Name: "' OR 1=1 --"}, 0},
+			"sync": {view.Filter{Sync: mirror.SyncSynced}, 6}, "sync unknown": {
+				view.Filter{Sync: mirror.SyncUnknown}, 4}, "health": {
+				view.Filter{Health: mirror.HealthDegraded}, 3},
+			"held": {view.Filter{Apply: mirror.ApplyHeld}, 1}, "failed": {
+				view.Filter{Apply: mirror.ApplyFailed}, 1}, "pending": {
+				view.Filter{Apply: mirror.ApplyPending}, 4},
+			"name": {view.Filter{Name: application("eu-1", "acme", "web", "prod", "v1").Key.Name},
+				1}, "quote": {view.Filter{Name: "' OR 1=1 --"}, 0},
 		} {
 			got, _, err := s.Applications(ctx, all, c.by, page)
 			check(t, err)
@@ -144,18 +146,18 @@ func TestViews(t *testing.T) {
 				t.Errorf("by %s: %d, want %d", name, len(got), c.want)
 			}
 		}
-		got, _, err := s.Applications(ctx, all, fleet.Filter{Tenant: "acme", Deployment: "web"},
+		got, _, err := s.Applications(ctx, all, view.Filter{Tenant: "acme", Deployment: "web"},
 			page)
 		check(t, err)
 		a := got[0]
 		if a.RepoURL != "https://git.example.com/acme/web" || a.TargetRevision != "v1" ||
-			a.Engine != "eu-1" || a.Sync != fleet.SyncSynced || a.Apply != fleet.ApplyApplied ||
+			a.Engine != "eu-1" || a.Sync != mirror.SyncSynced || a.Apply != mirror.ApplyApplied ||
 			a.CreatedAt.IsZero() {
 			t.Errorf("%+v", a)
 		}
 	})
 	t.Run("an engine with what it carries and what it still has to do", func(t *testing.T) {
-		got, _, err := s.Engines(ctx, all, fleet.Filter{}, page)
+		got, _, err := s.Engines(ctx, all, view.Filter{}, page)
 		check(t, err)
 		if len(got) != 2 || got[0].Load != (fleet.EngineLoad{Applications: 6, Environments: 2}) ||
 			got[0].Pending != 1 || got[1].Pending != 4 || got[0].State != fleet.EngineActive ||
@@ -164,30 +166,30 @@ func TestViews(t *testing.T) {
 		}
 	})
 	t.Run("problems by path, holds without those approved", func(t *testing.T) {
-		problems, _, err := s.Problems(ctx, all, fleet.Filter{Name: "cart"}, page)
+		problems, _, err := s.Problems(ctx, all, view.Filter{Name: "cart"}, page)
 		check(t, err)
 		if len(problems) != 4 || problems[0].Message != "of acme" ||
 			problems[1].Message != "also of acme" {
 			t.Fatalf("%+v", problems)
 		}
-		holds, _, err := s.Holds(ctx, all, fleet.Filter{Revision: revision(1)}, page)
+		holds, _, err := s.Holds(ctx, all, view.Filter{Revision: revision(1)}, page)
 		check(t, err)
 		if len(holds) != 2 || holds[0].Tenant != "globex" || len(holds[0].Items) != 1 {
 			t.Fatalf("%+v", holds)
 		}
 	})
 	t.Run("why an environment is where it is", func(t *testing.T) {
-		got := must(s.Explain(ctx, fleet.Scope{Tenant: "acme"}, fleet.EnvironmentID{
+		got := must(s.Explain(ctx, view.Scope{Tenant: "acme"}, fleet.EnvironmentID{
 			Tenant: "acme", Name: "prod"}))(t)
 		if !cmp.Equal(got, placement("acme", "prod", "eu-1")) {
 			t.Error(cmp.Diff(placement("acme", "prod", "eu-1"), got))
 		}
 		for _, c := range []struct {
-			scope fleet.Scope
+			scope view.Scope
 			id    fleet.EnvironmentID
-		}{{all, fleet.EnvironmentID{Tenant: "acme", Name: "nope"}}, {fleet.Scope{Tenant: "globex"},
+		}{{all, fleet.EnvironmentID{Tenant: "acme", Name: "nope"}}, {view.Scope{Tenant: "globex"},
 			fleet.EnvironmentID{Tenant: "acme", Name: "prod"}}} {
-			if _, err := s.Explain(ctx, c.scope, c.id); !errors.Is(err, fleet.ErrNotFound) {
+			if _, err := s.Explain(ctx, c.scope, c.id); !errors.Is(err, mirror.ErrNotFound) {
 				t.Errorf("%v in %v: %v", c.id, c.scope, err)
 			}
 		}
@@ -195,10 +197,10 @@ func TestViews(t *testing.T) {
 }
 
 // pages reads a list to its end in pages of size n.
-func pages[T any](t *testing.T, n int, read func(fleet.Page) ([]T, string, error)) []T {
+func pages[T any](t *testing.T, n int, read func(view.Page) ([]T, string, error)) []T {
 	t.Helper()
 	var all []T
-	for page := (fleet.Page{Limit: n}); ; {
+	for page := (view.Page{Limit: n}); ; {
 		items, next, err := read(page)
 		check(t, err)
 		if len(items) > n || len(items) == 0 && next != "" {
@@ -215,9 +217,9 @@ func TestEveryListIsTheSameInPagesOfAnySize(t *testing.T) {
 	t.Parallel()
 	s, _ := populated(t)
 	for range 3 {
-		must(s.SetStop(t.Context(), fleet.Stop{Scope: fleet.StopFleet, By: "token:ops",
+		must(s.SetStop(t.Context(), mirror.Stop{Scope: mirror.StopFleet, By: "token:ops",
 			Reason: fmt.Sprint(time.Now())}, true))(t)
-		_, _, err := s.CreateToken(t.Context(), fleet.Token{Name: "ci", Role: fleet.RoleRead})
+		_, _, err := s.CreateToken(t.Context(), view.Token{Name: "ci", Role: view.RoleRead})
 		check(t, err)
 	}
 	same := func(name string, count func(int) (int, string)) {
@@ -227,7 +229,7 @@ func TestEveryListIsTheSameInPagesOfAnySize(t *testing.T) {
 			t.Errorf("%s: %d items in pages of 1, %d in one page", name, n, m)
 		}
 	}
-	ctx, all := t.Context(), fleet.Scope{}
+	ctx, all := t.Context(), view.Scope{}
 	same("tenants", func(n int) (int, string) {
 		return lengthOf(pages(t, n, lister(ctx, all, s.Tenants)))
 	})
@@ -253,12 +255,12 @@ func TestEveryListIsTheSameInPagesOfAnySize(t *testing.T) {
 		return lengthOf(pages(t, n, lister(ctx, all, s.Holds)))
 	})
 	same("tokens", func(n int) (int, string) {
-		return lengthOf(pages(t, n, func(p fleet.Page) ([]fleet.Token, string, error) {
+		return lengthOf(pages(t, n, func(p view.Page) ([]view.Token, string, error) {
 			return s.ListTokens(ctx, p)
 		}))
 	})
 	must(s.Record(ctx, hold(t, s, "reconciler"),
-		step(1, 2, func(r *fleet.Record) {
+		step(1, 2, func(r *mirror.Record) {
 			r.Placements = []fleet.Placement{
 				placement("acme", "prod", "eu-1")}
 		})))(t)
@@ -269,31 +271,31 @@ func TestEveryListIsTheSameInPagesOfAnySize(t *testing.T) {
 
 func lengthOf[T any](items []T) (int, string) { return len(items), fmt.Sprintf("%+v", items) }
 
-type listMethod[T any] func(context.Context, fleet.Scope, fleet.Filter, fleet.Page) ([]T, string,
+type listMethod[T any] func(context.Context, view.Scope, view.Filter, view.Page) ([]T, string,
 	error)
 
-func lister[T any](ctx context.Context, scope fleet.Scope,
-	method listMethod[T]) func(fleet.Page) ([]T, string, error) {
-	return func(p fleet.Page) ([]T, string, error) { return method(ctx, scope, fleet.Filter{}, p) }
+func lister[T any](ctx context.Context, scope view.Scope,
+	method listMethod[T]) func(view.Page) ([]T, string, error) {
+	return func(p view.Page) ([]T, string, error) { return method(ctx, scope, view.Filter{}, p) }
 }
 
 func TestForgedCursorsAreRefused(t *testing.T) {
 	t.Parallel()
 	s, _ := populated(t)
-	_, next, err := s.Tenants(t.Context(), fleet.Scope{}, fleet.Filter{}, fleet.Page{Limit: 1})
+	_, next, err := s.Tenants(t.Context(), view.Scope{}, view.Filter{}, view.Page{Limit: 1})
 	check(t, err)
 	encode := func(s string) string { return base64.RawURLEncoding.EncodeToString([]byte(s)) }
 	for _, after := range []string{next, "x", "!!", encode("holds"), encode("holds\x001\x002"),
 		encode("holds\x00one"), encode("holds\x0099999999999999999999999"),
 		encode("holds\x001' OR '1'='1"), encode("holds\x00"), encode("holds\x00\xff"),
 		encode(`["holds","1"]`), encode("holds\x00" + strings.Repeat("1", 6200))} {
-		if _, _, err := s.Holds(t.Context(), fleet.Scope{}, fleet.Filter{}, fleet.Page{
-			Limit: 1, After: after}); !errors.Is(err, fleet.ErrCursor) {
+		if _, _, err := s.Holds(t.Context(), view.Scope{}, view.Filter{}, view.Page{
+			Limit: 1, After: after}); !errors.Is(err, mirror.ErrCursor) {
 			t.Errorf("cursor %q: %v", after, err)
 		}
 	}
 	for _, limit := range []int{0, -1, 1001} {
-		if _, _, err := s.Holds(t.Context(), fleet.Scope{}, fleet.Filter{}, fleet.Page{
+		if _, _, err := s.Holds(t.Context(), view.Scope{}, view.Filter{}, view.Page{
 			Limit: limit}); err == nil {
 			t.Errorf("a page of %d items", limit)
 		}
@@ -315,7 +317,7 @@ func TestProblemsAreListedWhateverTheirPath(t *testing.T) {
 			paths = append(paths, "tenants/acme/"+noise.String())
 		}
 	}
-	must(s.Record(t.Context(), hold(t, s, "reconciler"), step(0, 1, func(r *fleet.Record) {
+	must(s.Record(t.Context(), hold(t, s, "reconciler"), step(0, 1, func(r *mirror.Record) {
 		for _, path := range paths {
 			key, _, problem := configschema.Classify(path)
 			r.Problems = append(r.Problems, *problem)
@@ -324,8 +326,8 @@ func TestProblemsAreListedWhateverTheirPath(t *testing.T) {
 		}
 	})))(t)
 	seen := map[string]int{}
-	for page := (fleet.Page{Limit: 1}); ; {
-		problems, next, err := s.Problems(t.Context(), fleet.Scope{Tenant: "acme"}, fleet.Filter{},
+	for page := (view.Page{Limit: 1}); ; {
+		problems, next, err := s.Problems(t.Context(), view.Scope{Tenant: "acme"}, view.Filter{},
 			page)
 		check(t, err)
 		for _, p := range problems {
@@ -346,29 +348,29 @@ func TestSourceSaysSinceWhenItFails(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
 	at := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
-	set := func(v fleet.SourceView) fleet.SourceView {
+	set := func(v view.Source) view.Source {
 		t.Helper()
 		v.URL, v.Branch = "https://git.example.com/config", "main"
 		check(t, s.SetSource(t.Context(), v))
 		return must(s.Source(t.Context()))(t)
 	}
-	if v := set(fleet.SourceView{Head: revision(1), FetchedAt: &at}); v.Head != revision(1) ||
+	if v := set(view.Source{Head: revision(1), FetchedAt: &at}); v.Head != revision(1) ||
 		!v.FetchedAt.Equal(at) || v.Since != nil {
 		t.Fatalf("%+v", v)
 	}
 	soon := at.Add(time.Second)
-	if v := set(fleet.SourceView{Head: revision(1), FetchedAt: &soon}); !v.FetchedAt.Equal(at) {
+	if v := set(view.Source{Head: revision(1), FetchedAt: &soon}); !v.FetchedAt.Equal(at) {
 		t.Errorf("written again after a second: %+v", v)
 	}
-	down := set(fleet.SourceView{Error: "connection refused"})
+	down := set(view.Source{Error: "connection refused"})
 	if down.Error == "" || down.Since == nil || down.Head != revision(1) {
 		t.Fatalf("%+v", down)
 	}
-	if still := set(fleet.SourceView{Error: "no route to host"}); !still.Since.Equal(*down.Since) ||
+	if still := set(view.Source{Error: "no route to host"}); !still.Since.Equal(*down.Since) ||
 		still.Error != "no route to host" {
 		t.Errorf("%+v", still)
 	}
-	if up := set(fleet.SourceView{Head: revision(2), FetchedAt: &soon}); up.Error != "" ||
+	if up := set(view.Source{Head: revision(2), FetchedAt: &soon}); up.Error != "" ||
 		up.Since != nil || up.Head != revision(2) {
 		t.Errorf("%+v", up)
 	}

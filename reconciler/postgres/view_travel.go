@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/view"
 )
 
 // newTravels is how many revisions may begin between two looks; of more, the oldest are not
@@ -15,8 +16,8 @@ const newTravels = 50
 
 const travelColumns = `n, revision, committed_at, recorded_at, applied_at, created + changed + deleted`
 
-func scanTravel(row pgx.CollectableRow) (fleet.RolloutLatency, error) {
-	var t fleet.RolloutLatency
+func scanTravel(row pgx.CollectableRow) (view.RolloutLatency, error) {
+	var t view.RolloutLatency
 	var applied *time.Time
 	err := row.Scan(&t.Number, &t.Revision, &t.CommittedAt, &t.RecordedAt, &applied, &t.Changes)
 	t.AppliedAt = orZero(applied)
@@ -24,8 +25,8 @@ func scanTravel(row pgx.CollectableRow) (fleet.RolloutLatency, error) {
 }
 
 // travelFigures looks how far the revisions have come that are under way, and which have begun.
-func travelFigures(ctx context.Context, tx pgx.Tx, ask fleet.StatsQuery,
-	f *fleet.FleetStats) (err error) {
+func travelFigures(ctx context.Context, tx pgx.Tx, ask view.StatsQuery,
+	f *view.FleetStats) (err error) {
 	if f.Rollouts, err = travels(ctx, tx, ask); err != nil {
 		return err
 	}
@@ -43,8 +44,8 @@ func travelFigures(ctx context.Context, tx pgx.Tx, ask fleet.StatsQuery,
 
 // travels are those of the ask that are still recorded, as they stand now, and those that have
 // begun, by number.
-func travels(ctx context.Context, tx pgx.Tx, ask fleet.StatsQuery) ([]fleet.RolloutLatency, error) {
-	known := map[int64]fleet.RolloutLatency{}
+func travels(ctx context.Context, tx pgx.Tx, ask view.StatsQuery) ([]view.RolloutLatency, error) {
+	known := map[int64]view.RolloutLatency{}
 	for _, t := range ask.Travels {
 		known[t.Number] = t
 	}
@@ -53,7 +54,7 @@ func travels(ctx context.Context, tx pgx.Tx, ask fleet.StatsQuery) ([]fleet.Roll
 			SELECT unnest($1::bigint[])
 			UNION (SELECT n FROM (SELECT n, recorded_at FROM revisions WHERE n > $2 ORDER BY n DESC LIMIT $5) r WHERE recorded_at >= $3)
 			UNION (SELECT n FROM revisions WHERE applied_at IS NULL AND $4 ORDER BY n DESC LIMIT $5)) ORDER BY n`,
-		column(ask.Travels, func(t fleet.RolloutLatency) int64 { return t.Number }), ask.After, ask.Since,
+		column(ask.Travels, func(t view.RolloutLatency) int64 { return t.Number }), ask.After, ask.Since,
 		ask.Open, newTravels)
 	for i := range found {
 		if before, ok := known[found[i].Number]; ok {
@@ -67,7 +68,7 @@ func travels(ctx context.Context, tx pgx.Tx, ask fleet.StatsQuery) ([]fleet.Roll
 type lane struct {
 	revision fleet.Revision
 	healthy  bool
-	stretch  *fleet.Phase
+	stretch  *view.Phase
 }
 
 // sqlWalk goes along the rows of each lane from where it was left. An Application is where its row

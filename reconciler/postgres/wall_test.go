@@ -12,6 +12,9 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 	"argosy.dev/argosy/reconciler/postgres"
 )
 
@@ -119,9 +122,9 @@ func TestCase65ReaderSeesItsTenantOnly(t *testing.T) {
 	t.Parallel()
 	s, url := populated(t)
 	savePulls(t, s)
-	must(s.Approve(t.Context(), fleet.Approval{Revision: revision(9), By: "x"}))(t)
+	must(s.Approve(t.Context(), mirror.Approval{Revision: revision(9), By: "x"}))(t)
 	for _, tenant := range []string{"acme", "globex"} {
-		must(s.SetStop(t.Context(), fleet.Stop{Scope: fleet.StopTenant, Name: tenant}, true))(t)
+		must(s.SetStop(t.Context(), mirror.Stop{Scope: mirror.StopTenant, Name: tenant}, true))(t)
 	}
 	exec(t, url, ownOfEveryTenant)
 	exec(t, url,
@@ -225,18 +228,18 @@ func TestListsOfATenantHoldItsOwnWithEitherWall(t *testing.T) {
 	t.Parallel()
 	s, url := populated(t)
 	savePulls(t, s)
-	_, _, err := s.CreateToken(t.Context(), fleet.Token{Name: "ci", Tenant: "acme",
-		Role: fleet.RoleRead})
+	_, _, err := s.CreateToken(t.Context(), view.Token{Name: "ci", Tenant: "acme",
+		Role: view.RoleRead})
 	check(t, err)
-	acme := fleet.Scope{Tenant: "acme"}
-	read := func(t *testing.T, by fleet.Filter) string {
+	acme := view.Scope{Tenant: "acme"}
+	read := func(t *testing.T, by view.Filter) string {
 		t.Helper()
 		var all []string
 		add := func(items any, n int, err error) {
 			check(t, err)
 			all = append(all, fmt.Sprintf("%d %+v", n, items))
 		}
-		ctx, page := t.Context(), fleet.Page{Limit: 100}
+		ctx, page := t.Context(), view.Page{Limit: 100}
 		a, _, err := s.Tenants(ctx, acme, by, page)
 		add(a, len(a), err)
 		b, _, err := s.Environments(ctx, acme, by, page)
@@ -266,11 +269,11 @@ func TestListsOfATenantHoldItsOwnWithEitherWall(t *testing.T) {
 		add(k, len(k), err)
 		return strings.Join(all, "\n")
 	}
-	both := read(t, fleet.Filter{})
+	both := read(t, view.Filter{})
 	if strings.Contains(both, "globex") || !strings.Contains(both, "acme") {
 		t.Fatalf("with both walls:\n%s", both)
 	}
-	for line := range strings.Lines(read(t, fleet.Filter{Tenant: "globex"})) {
+	for line := range strings.Lines(read(t, view.Filter{Tenant: "globex"})) {
 		if !strings.HasPrefix(line, "0 ") {
 			t.Errorf("asked for another tenant: %s", line)
 		}
@@ -280,7 +283,7 @@ func TestListsOfATenantHoldItsOwnWithEitherWall(t *testing.T) {
 	for _, table := range append(tenantTables(t, conn), "reviewed_plans") {
 		exec(t, url, `ALTER TABLE `+table+` DISABLE ROW LEVEL SECURITY`)
 	}
-	if alone := read(t, fleet.Filter{}); alone != both {
+	if alone := read(t, view.Filter{}); alone != both {
 		t.Errorf("without the wall in the database:\n%s\nwith it:\n%s", alone, both)
 	}
 }
@@ -294,8 +297,8 @@ func TestScopesDoNotLeakBetweenConnections(t *testing.T) {
 		tenant, want := []fleet.TenantName{"acme", "globex", ""}[i%3], []int{5, 5, 10}[i%3]
 		readers.Go(func() {
 			for range 20 {
-				got, _, err := s.Applications(context.Background(), fleet.Scope{Tenant: tenant},
-					fleet.Filter{}, fleet.Page{Limit: 100})
+				got, _, err := s.Applications(context.Background(), view.Scope{Tenant: tenant},
+					view.Filter{}, view.Page{Limit: 100})
 				if err != nil || len(got) != want {
 					t.Errorf("scope %q: %d applications, %v", tenant, len(got), err)
 					return
@@ -336,27 +339,27 @@ func TestStoreNeedsNoSuperuser(t *testing.T) {
 	must(s.Record(t.Context(), lease, fullRecord(0, 1, 20)))(t)
 	rows := must(s.Changed(t.Context(), "eu-1", 0, 100))(t)
 	check(t, s.Acknowledge(t.Context(), worker, applied(rows)))
-	check(t, s.Observe(t.Context(), worker, []fleet.Observation{
-		{Key: rows[0].Key, Sync: fleet.SyncSynced}}))
-	if apps, _, err := s.Applications(t.Context(), fleet.Scope{Tenant: "acme"}, fleet.Filter{
-		Sync: fleet.SyncSynced}, fleet.Page{Limit: 100}); err != nil || len(apps) != 1 {
+	check(t, s.Observe(t.Context(), worker, []mirror.Observation{
+		{Key: rows[0].Key, Sync: mirror.SyncSynced}}))
+	if apps, _, err := s.Applications(t.Context(), view.Scope{Tenant: "acme"}, view.Filter{
+		Sync: mirror.SyncSynced}, view.Page{Limit: 100}); err != nil || len(apps) != 1 {
 		t.Errorf("%d applications, %v", len(apps), err)
 	}
-	if apps, _, err := s.Applications(t.Context(), fleet.Scope{Tenant: "globex"}, fleet.Filter{},
-		fleet.Page{Limit: 100}); err != nil || len(apps) != 0 {
+	if apps, _, err := s.Applications(t.Context(), view.Scope{Tenant: "globex"}, view.Filter{},
+		view.Page{Limit: 100}); err != nil || len(apps) != 0 {
 		t.Errorf("%d applications of another tenant, %v", len(apps), err)
 	}
-	if _, last, err := s.Events(t.Context(), fleet.Scope{}, -1, 0); err != nil || last <= 0 {
+	if _, last, err := s.Events(t.Context(), view.Scope{}, -1, 0); err != nil || last <= 0 {
 		t.Errorf("events up to %d, %v", last, err)
 	}
-	check(t, s.SavePull(t.Context(), pull(1, fleet.PullOpen, "acme")))
+	check(t, s.SavePull(t.Context(), pull(1, forge.PullOpen, "acme")))
 	check(t, s.SaveReviewed(t.Context(), reviewed(1, 1, "a.yaml")))
-	if _, report, err := s.PullOf(t.Context(), fleet.Scope{Tenant: "acme"}, 1); err != nil ||
+	if _, report, err := s.PullOf(t.Context(), view.Scope{Tenant: "acme"}, 1); err != nil ||
 		len(report) == 0 {
 		t.Errorf("the pull request of a tenant: %s, %v", report, err)
 	}
-	if _, _, err := s.PullOf(t.Context(), fleet.Scope{Tenant: "globex"}, 1); !errors.Is(err,
-		fleet.ErrNotFound) {
+	if _, _, err := s.PullOf(t.Context(), view.Scope{Tenant: "globex"}, 1); !errors.Is(err,
+		mirror.ErrNotFound) {
 		t.Errorf("the pull request of another tenant: %v", err)
 	}
 	work(t, s, nothing).stop()

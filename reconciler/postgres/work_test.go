@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
 	"argosy.dev/argosy/reconciler/postgres"
 )
 
@@ -26,11 +26,11 @@ type desk struct {
 	running map[string]int
 	most    int // at once
 	twice   bool
-	answer  func(context.Context, fleet.Recheck) error
+	answer  func(context.Context, forge.Recheck) error
 }
 
 // work starts Work, which ends with the test.
-func work(t *testing.T, s *postgres.Store, answer func(context.Context, fleet.Recheck) error) *desk {
+func work(t *testing.T, s *postgres.Store, answer func(context.Context, forge.Recheck) error) *desk {
 	t.Helper()
 	d := &desk{t: t, s: s, running: map[string]int{}, answer: answer}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -46,7 +46,7 @@ func work(t *testing.T, s *postgres.Store, answer func(context.Context, fleet.Re
 	return d
 }
 
-func (d *desk) do(ctx context.Context, l fleet.Recheck) error {
+func (d *desk) do(ctx context.Context, l forge.Recheck) error {
 	key := l.Key()
 	d.mu.Lock()
 	d.begun = append(d.begun, key)
@@ -79,17 +79,17 @@ func (d *desk) count(key string) int {
 	return n
 }
 
-func (d *desk) set(answer func(context.Context, fleet.Recheck) error) {
+func (d *desk) set(answer func(context.Context, forge.Recheck) error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.answer = answer
 }
 
-func nothing(context.Context, fleet.Recheck) error { return nil }
+func nothing(context.Context, forge.Recheck) error { return nil }
 
 // once is a look that ends when release does.
-func once(release chan struct{}) func(context.Context, fleet.Recheck) error {
-	return func(ctx context.Context, _ fleet.Recheck) error {
+func once(release chan struct{}) func(context.Context, forge.Recheck) error {
+	return func(ctx context.Context, _ forge.Recheck) error {
 		select {
 		case <-release:
 			return nil
@@ -104,7 +104,7 @@ func (d *desk) seen(key string, n int) {
 	until(d.t, "look "+key, func() bool { return d.count(key) >= n })
 }
 
-func ask(t *testing.T, s *postgres.Store, looks ...fleet.Recheck) {
+func ask(t *testing.T, s *postgres.Store, looks ...forge.Recheck) {
 	t.Helper()
 	check(t, s.Ask(t.Context(), looks))
 }
@@ -146,17 +146,17 @@ func TestLooksAreDoneAtOnce(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
 	other := open(t, url)
-	group := fleet.Recheck{Kind: fleet.RecheckGroup, Head: revision(1),
+	group := forge.Recheck{Kind: forge.RecheckGroup, Head: revision(1),
 		Ref: "refs/heads/gh-readonly-queue/main/pr-7"}
-	got := make(chan fleet.Recheck, 100)
-	d := work(t, open(t, url), func(_ context.Context, l fleet.Recheck) error { got <- l; return nil })
+	got := make(chan forge.Recheck, 100)
+	d := work(t, open(t, url), func(_ context.Context, l forge.Recheck) error { got <- l; return nil })
 	ask(t, other, sweep)
 	<-got
 	until(t, "the work to listen", func() bool { return listening(t, url) })
 	began := time.Now()
 	const n = 10
 	for i := range n {
-		must(other.Accept(t.Context(), delivery(i), []fleet.Recheck{group}))(t)
+		must(other.Accept(t.Context(), delivery(i), []forge.Recheck{group}))(t)
 		if l := <-got; l != group {
 			t.Fatalf("%+v", l)
 		}
@@ -233,18 +233,18 @@ func TestBusyForgeIsAskedAgainWhenItSays(t *testing.T) {
 	s := open(t, url)
 	var free time.Time
 	d := work(t, s, nothing)
-	d.set(func(context.Context, fleet.Recheck) error {
+	d.set(func(context.Context, forge.Recheck) error {
 		d.set(nothing)
 		free = time.Now().Add(2 * time.Second)
-		return &wrapped{&fleet.ForgeBusy{Until: free, Err: errors.New("rate limit of tenant acme")}}
+		return &wrapped{&forge.Busy{Until: free, Err: errors.New("rate limit of tenant acme")}}
 	})
 	ask(t, s, pullLook(7))
 	d.seen("pull/7", 2)
 	if early := time.Until(free); early > 0 {
 		t.Errorf("it was asked %s too early", early)
 	}
-	d.set(func(context.Context, fleet.Recheck) error {
-		return &fleet.ForgeBusy{Until: time.Now().Add(1000 * time.Hour), Err: errors.New("no")}
+	d.set(func(context.Context, forge.Recheck) error {
+		return &forge.Busy{Until: time.Now().Add(1000 * time.Hour), Err: errors.New("no")}
 	})
 	ask(t, s, pullLook(8))
 	until(t, "the look to be put off", func() bool {
@@ -272,7 +272,7 @@ func TestFailedLookIsTriedAgainAndNothingOfItIsStored(t *testing.T) {
 	url := newDatabase(t)
 	s, log := bookOf(t, url)
 	d := work(t, s, nothing)
-	d.set(func(context.Context, fleet.Recheck) error {
+	d.set(func(context.Context, forge.Recheck) error {
 		d.set(nothing)
 		return errors.New("tenant acme\x00 does \xff not exist")
 	})
@@ -291,7 +291,7 @@ func TestPanicFailsItsLookAlone(t *testing.T) {
 	url := newDatabase(t)
 	s, log := bookOf(t, url)
 	d := work(t, s, nothing)
-	d.set(func(_ context.Context, l fleet.Recheck) error {
+	d.set(func(_ context.Context, l forge.Recheck) error {
 		if l.Number == 7 && d.count("pull/7") == 1 {
 			panic("tenant acme")
 		}
@@ -315,7 +315,7 @@ func TestLookThatFailedForGoodWorksAgain(t *testing.T) {
 	s, log := bookOf(t, url)
 	ask(t, s, pullLook(7))
 	exec(t, url, `UPDATE river_job SET attempt = 9`)
-	d := work(t, s, func(context.Context, fleet.Recheck) error { return errors.New("no such forge") })
+	d := work(t, s, func(context.Context, forge.Recheck) error { return errors.New("no such forge") })
 	until(t, "the look to be given up", func() bool {
 		return one[int](t, url, `SELECT count(*) FROM river_job WHERE state = 'discarded'`) == 1
 	})
@@ -323,7 +323,7 @@ func TestLookThatFailedForGoodWorksAgain(t *testing.T) {
 		t.Errorf("the log:\n%s", log.b.String())
 	}
 	d.set(nothing)
-	must(s.Accept(t.Context(), delivery(1), []fleet.Recheck{pullLook(7)}))(t)
+	must(s.Accept(t.Context(), delivery(1), []forge.Recheck{pullLook(7)}))(t)
 	d.seen("pull/7", 2)
 }
 
@@ -332,7 +332,7 @@ func TestFailingLookLeavesOneJob(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
 	s := open(t, url)
-	d := work(t, s, func(context.Context, fleet.Recheck) error { return errors.New("no") })
+	d := work(t, s, func(context.Context, forge.Recheck) error { return errors.New("no") })
 	for i := range 5 {
 		ask(t, s, pullLook(7))
 		d.seen("pull/7", i+1)
@@ -398,7 +398,7 @@ func TestWorkThatStops(t *testing.T) {
 	done := make(chan error, 1)
 	var cancelled, ended time.Time
 	go func() {
-		done <- s.Work(ctx, func(ctx context.Context, l fleet.Recheck) error {
+		done <- s.Work(ctx, func(ctx context.Context, l forge.Recheck) error {
 			begun.Done()
 			if l.Number == 7 {
 				err := once(quick)(ctx, l)
@@ -442,7 +442,7 @@ func TestWorkTakesNoConnectionOfTheStore(t *testing.T) {
 		return one[int](t, url,
 			`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'argosy'`)
 	}
-	d := work(t, s, func(ctx context.Context, l fleet.Recheck) error {
+	d := work(t, s, func(ctx context.Context, l forge.Recheck) error {
 		_, _, err := s.PullRecord(ctx, l.Number)
 		return err
 	})
@@ -470,7 +470,7 @@ func TestCase61WorkSurvivesLostConnections(t *testing.T) {
 		exec(t, url, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 			WHERE datname = current_database() AND pid <> pg_backend_pid() AND application_name = 'argosy' AND random() < 0.5`)
 		for err := errors.New(""); err != nil; {
-			err = s.Ask(t.Context(), []fleet.Recheck{pullLook(i + 1)})
+			err = s.Ask(t.Context(), []forge.Recheck{pullLook(i + 1)})
 		}
 	}
 	for i := range 10 {

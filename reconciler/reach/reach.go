@@ -19,6 +19,7 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/engine"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 // Limits are the parameters of a Board.
@@ -76,7 +77,7 @@ type environment struct {
 	id      fleet.EnvironmentID
 	apps    map[string]*application
 	failing time.Time // the first failure since the last success
-	reason  fleet.UnreachableReason
+	reason  mirror.UnreachableReason
 	message string
 	since   time.Time // when it became unreachable; zero: it is not
 	parking bool
@@ -179,7 +180,7 @@ func (b *Board) resume(now time.Time, env *environment, c engine.Contact) {
 		return
 	}
 	env.failing, env.since, env.parking = c.Parked, c.Parked, true
-	env.reason, env.message = fleet.UnreachableTimeout, c.Message
+	env.reason, env.message = mirror.UnreachableTimeout, c.Message
 	env.next = now.Add(b.jitter(b.limits.ProbeFirst))
 }
 
@@ -320,7 +321,7 @@ func (b *Board) refill(now time.Time) {
 func (b *Board) engineAtFault(troubled []*environment) bool {
 	silent, lost := map[fleet.TenantName]int{}, 0
 	for _, env := range troubled {
-		if !env.failing.IsZero() && env.reason == fleet.UnreachableTimeout {
+		if !env.failing.IsZero() && env.reason == mirror.UnreachableTimeout {
 			silent[env.id.Tenant]++
 		}
 	}
@@ -339,7 +340,7 @@ func (b *Board) judge(now time.Time, env *environment, ours bool,
 	if env.failing.IsZero() {
 		return
 	}
-	silent := env.reason == fleet.UnreachableTimeout
+	silent := env.reason == mirror.UnreachableTimeout
 	if silent && !env.parking {
 		waiting[env.id.Tenant]++
 	}
@@ -439,8 +440,8 @@ func (b *Board) Refused(r engine.ParkRequest, id fleet.EnvironmentID) {
 }
 
 // Report returns the environments whose state has changed since its last call.
-func (b *Board) Report() []fleet.Reach {
-	var out []fleet.Reach
+func (b *Board) Report() []mirror.Reach {
+	var out []mirror.Reach
 	for id := range b.news {
 		out = append(out, b.reach(id))
 	}
@@ -449,15 +450,15 @@ func (b *Board) Report() []fleet.Reach {
 }
 
 // Unreported restores reports that could not be recorded.
-func (b *Board) Unreported(reports []fleet.Reach) {
+func (b *Board) Unreported(reports []mirror.Reach) {
 	for _, r := range reports {
 		b.news[r.Environment] = true
 	}
 }
 
 // All returns every unreachable environment.
-func (b *Board) All() []fleet.Reach {
-	var out []fleet.Reach
+func (b *Board) All() []mirror.Reach {
+	var out []mirror.Reach
 	for id := range b.trouble {
 		if r := b.reach(id); r.Unreachable != nil {
 			out = append(out, r)
@@ -466,13 +467,13 @@ func (b *Board) All() []fleet.Reach {
 	return out
 }
 
-func (b *Board) reach(id fleet.EnvironmentID) fleet.Reach {
-	out := fleet.Reach{Environment: id}
+func (b *Board) reach(id fleet.EnvironmentID) mirror.Reach {
+	out := mirror.Reach{Environment: id}
 	env := b.all[id]
 	if env == nil || env.since.IsZero() {
 		return out
 	}
-	out.Unreachable = &fleet.Unreachable{Reason: env.reason, Message: env.message, Since: env.since}
+	out.Unreachable = &mirror.Unreachable{Reason: env.reason, Message: env.message, Since: env.since}
 	for _, app := range env.apps {
 		if !app.contact.Parked.IsZero() {
 			out.Unreachable.Parked++

@@ -8,6 +8,7 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/engine"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 // bench is an engine that executes a Board's decisions at once.
@@ -39,7 +40,7 @@ func (b *bench) declare(tenant fleet.TenantName, name fleet.EnvironmentName,
 }
 
 // compare makes the engine compare the Applications of an environment that are not parked.
-func (b *bench) compare(env fleet.EnvironmentID, reason fleet.UnreachableReason) {
+func (b *bench) compare(env fleet.EnvironmentID, reason mirror.UnreachableReason) {
 	for name, c := range b.apps {
 		if c.In() == env && c.Parked.IsZero() {
 			c.Compared, c.Reason, c.Message = b.now, reason, string(reason)
@@ -76,8 +77,8 @@ func (b *bench) want(what string, env fleet.EnvironmentID, parked int) {
 	}
 }
 
-func (b *bench) unreachable(env fleet.EnvironmentID) *fleet.Unreachable {
-	i := slices.IndexFunc(b.All(), func(r fleet.Reach) bool { return r.Environment == env })
+func (b *bench) unreachable(env fleet.EnvironmentID) *mirror.Unreachable {
+	i := slices.IndexFunc(b.All(), func(r mirror.Reach) bool { return r.Environment == env })
 	if i < 0 {
 		return nil
 	}
@@ -88,7 +89,7 @@ func (b *bench) unreachable(env fleet.EnvironmentID) *fleet.Unreachable {
 func silenced(t *testing.T) (b *bench, silent, neighbour fleet.EnvironmentID) {
 	b = newBench(t)
 	neighbour, silent = b.declare("acme", "prod", 4), b.declare("globex", "silent", 8)
-	b.compare(silent, fleet.UnreachableTimeout)
+	b.compare(silent, mirror.UnreachableTimeout)
 	b.after(time.Minute)
 	b.compare(neighbour, "")
 	b.after(time.Minute)
@@ -100,7 +101,7 @@ func TestAnEnvironmentIsUnreachableOnlyAfterItHasFailedForAWhile(t *testing.T) {
 	b := newBench(t)
 	neighbour, silent := b.declare("acme", "prod", 4), b.declare("globex", "silent", 8)
 	failed := b.now
-	b.compare(silent, fleet.UnreachableTimeout)
+	b.compare(silent, mirror.UnreachableTimeout)
 	b.after(time.Minute)
 	b.compare(neighbour, "")
 	if got := b.unreachable(silent); got != nil {
@@ -108,7 +109,7 @@ func TestAnEnvironmentIsUnreachableOnlyAfterItHasFailedForAWhile(t *testing.T) {
 	}
 	b.after(time.Minute)
 	got := b.unreachable(silent)
-	if got == nil || got.Reason != fleet.UnreachableTimeout || !got.Since.Equal(failed) ||
+	if got == nil || got.Reason != mirror.UnreachableTimeout || !got.Since.Equal(failed) ||
 		got.Parked != 8 {
 		t.Errorf("after two minutes: %+v", got)
 	}
@@ -122,7 +123,7 @@ func TestASuccessBetweenFailuresKeepsAnEnvironmentReachable(t *testing.T) {
 	neighbour, shaky := b.declare("acme", "prod", 1), b.declare("globex", "shaky", 1)
 	for range 10 {
 		b.compare(neighbour, "")
-		b.compare(shaky, fleet.UnreachableTimeout)
+		b.compare(shaky, mirror.UnreachableTimeout)
 		b.after(time.Minute)
 		b.compare(shaky, "")
 		b.after(time.Minute)
@@ -131,8 +132,8 @@ func TestASuccessBetweenFailuresKeepsAnEnvironmentReachable(t *testing.T) {
 }
 
 func TestOnlyTimeoutsAreParked(t *testing.T) {
-	for _, reason := range []fleet.UnreachableReason{fleet.UnreachableRefused,
-		fleet.UnreachableDenied, fleet.UnreachableError} {
+	for _, reason := range []mirror.UnreachableReason{mirror.UnreachableRefused,
+		mirror.UnreachableDenied, mirror.UnreachableError} {
 		b := newBench(t)
 		neighbour, broken := b.declare("acme", "prod", 1), b.declare("globex", "broken", 4)
 		b.compare(broken, reason)
@@ -156,7 +157,7 @@ func TestAParkedEnvironmentComesBackWithTheFirstProbeThatSucceeds(t *testing.T) 
 			t.Fatalf("%d of 8 are parked during a probe", n)
 		} else if n == 7 {
 			pauses++
-			b.compare(silent, fleet.UnreachableTimeout)
+			b.compare(silent, mirror.UnreachableTimeout)
 			b.after(0)
 			b.want("after a probe that failed", silent, 8)
 		}
@@ -192,7 +193,7 @@ func TestARelapseIsParkedAtOnce(t *testing.T) {
 	b.after(0)
 	b.want("it answers", silent, 0)
 	b.after(10 * time.Minute)
-	b.compare(silent, fleet.UnreachableTimeout)
+	b.compare(silent, mirror.UnreachableTimeout)
 	b.after(time.Second)
 	b.compare(neighbour, "")
 	b.after(0)
@@ -207,7 +208,7 @@ func TestAFaultOfTheEngineParksNothing(t *testing.T) {
 	}
 	for range 30 {
 		for _, env := range all {
-			b.compare(env, fleet.UnreachableTimeout)
+			b.compare(env, mirror.UnreachableTimeout)
 		}
 		b.after(time.Minute)
 	}
@@ -220,8 +221,8 @@ func TestAFaultOfTheEngineParksNothing(t *testing.T) {
 	// One tenant's cluster answers: most tenants still have none.
 	for range 30 {
 		b.compare(all[0], "")
-		b.compare(all[1], fleet.UnreachableTimeout)
-		b.compare(all[2], fleet.UnreachableTimeout)
+		b.compare(all[1], mirror.UnreachableTimeout)
+		b.compare(all[2], mirror.UnreachableTimeout)
 		b.after(time.Minute)
 	}
 	b.want("most are not reached", all[1], 0)
@@ -237,7 +238,7 @@ func TestNothingIsParkedBeforeANeighbourWasReadSince(t *testing.T) {
 	neighbour, silent := b.declare("acme", "prod", 1), b.declare("globex", "silent", 1)
 	b.compare(neighbour, "")
 	b.after(time.Second)
-	b.compare(silent, fleet.UnreachableTimeout)
+	b.compare(silent, mirror.UnreachableTimeout)
 	b.after(10 * time.Minute)
 	b.want("no proof that the engine reaches anything", silent, 0)
 	b.compare(neighbour, "")
@@ -248,7 +249,7 @@ func TestNothingIsParkedBeforeANeighbourWasReadSince(t *testing.T) {
 func TestAShareOfAnEnginesApplicationsIsParkedPerMinute(t *testing.T) {
 	b := newBench(t)
 	neighbour, silent := b.declare("acme", "prod", 100), b.declare("globex", "silent", 900)
-	b.compare(silent, fleet.UnreachableTimeout)
+	b.compare(silent, mirror.UnreachableTimeout)
 	b.after(2 * time.Minute)
 	b.compare(neighbour, "")
 	last := 0
@@ -273,7 +274,7 @@ func TestATenantHasFewProbesAtATime(t *testing.T) {
 	for i := range 40 {
 		silent = append(silent, b.declare("globex", fleet.EnvironmentName(fmt.Sprintf("s%02d", i)),
 			2))
-		b.compare(silent[i], fleet.UnreachableTimeout)
+		b.compare(silent[i], mirror.UnreachableTimeout)
 	}
 	probed := map[fleet.EnvironmentID]bool{}
 	for minute := range 240 {
@@ -302,7 +303,7 @@ func TestATenantsFurtherSilentEnvironmentsAreParkedAtOnce(t *testing.T) {
 	for i := range 5 {
 		silent = append(silent, b.declare("globex", fleet.EnvironmentName(fmt.Sprintf("s%d", i)),
 			2))
-		b.compare(silent[i], fleet.UnreachableTimeout)
+		b.compare(silent[i], mirror.UnreachableTimeout)
 	}
 	b.after(time.Second)
 	b.compare(neighbour, "")
@@ -325,7 +326,7 @@ func TestAChangeOfTheDeclarationUnparksAtOnce(t *testing.T) {
 		t.Errorf("still reported as unreachable: %+v", got)
 	}
 	b.after(time.Minute)
-	b.compare(silent, fleet.UnreachableTimeout)
+	b.compare(silent, mirror.UnreachableTimeout)
 	b.after(time.Second)
 	b.compare(neighbour, "")
 	b.after(0)
@@ -372,7 +373,7 @@ func TestARequestBringsTheNextProbeForward(t *testing.T) {
 		for b.parked(silent) == 8 {
 			b.after(time.Minute)
 		}
-		b.compare(silent, fleet.UnreachableTimeout)
+		b.compare(silent, mirror.UnreachableTimeout)
 		b.after(0)
 	}
 	b.RequestProbe(b.now, silent)

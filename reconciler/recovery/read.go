@@ -7,6 +7,7 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/engine"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/fleet/pacing"
 )
 
@@ -100,7 +101,7 @@ func (r *Recovery) read(ctx context.Context, name fleet.EngineName, spec fleet.E
 	return e
 }
 
-func (r *Recovery) restoreStops(ctx context.Context, stops []fleet.Stop) error {
+func (r *Recovery) restoreStops(ctx context.Context, stops []mirror.Stop) error {
 	for _, s := range stops {
 		if s.At.IsZero() {
 			continue // an unreadable note: it stops its own engine
@@ -120,7 +121,7 @@ func (r *Recovery) take(name fleet.EngineName, objects []engine.Live) {
 		environment := fleet.EnvironmentID{Tenant: o.Tenant, Name: o.Environment}
 		r.placements[environment] = name
 		if o.Hold != "" {
-			r.holds = append(r.holds, fleet.SyncHold{
+			r.holds = append(r.holds, mirror.SyncHold{
 				SyncRun: o.Hold,
 				Application: fleet.ApplicationID{Tenant: o.Tenant, Deployment: o.Deployment,
 					Environment: o.Environment},

@@ -15,21 +15,23 @@ import (
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/catalog"
 	"argosy.dev/argosy/fleet/engine"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 )
 
 // EngineReader reads what an engine already has. It writes nothing.
 type EngineReader interface {
 	// Find returns all objects and stops of the engine, or an error; never a part of them.
 	Find(ctx context.Context, name fleet.EngineName, spec fleet.EngineSpec) (
-		objects []engine.Live, stops []fleet.Stop, err error)
+		objects []engine.Live, stops []mirror.Stop, err error)
 }
 
 // AgentReports are the reports of agents, whose engines no replica can read.
 type AgentReports interface {
-	Agents(ctx context.Context, scope fleet.Scope, by fleet.Filter, page fleet.Page) (
-		[]fleet.AgentView, string, error)
-	Engines(ctx context.Context, scope fleet.Scope, by fleet.Filter, page fleet.Page) (
-		[]fleet.EngineView, string, error)
+	Agents(ctx context.Context, scope view.Scope, by view.Filter, page view.Page) (
+		[]view.Agent, string, error)
+	Engines(ctx context.Context, scope view.Scope, by view.Filter, page view.Page) (
+		[]view.Engine, string, error)
 	// OrphanEnvironments are the environments of an engine's orphans; reported is false when its
 	// agent does not report them.
 	OrphanEnvironments(ctx context.Context, engine fleet.EngineName) (of []fleet.EnvironmentID,
@@ -38,7 +40,7 @@ type AgentReports interface {
 
 // StopRestorer puts a stop back that an engine remembers, unless the stop has ended since.
 type StopRestorer interface {
-	RestoreStop(ctx context.Context, stop fleet.Stop) error
+	RestoreStop(ctx context.Context, stop mirror.Stop) error
 }
 
 // Config is what a recovery needs.
@@ -57,7 +59,7 @@ type Recovery struct {
 	begun  bool
 
 	placements map[fleet.EnvironmentID]fleet.EngineName
-	holds      []fleet.SyncHold
+	holds      []mirror.SyncHold
 	unread     []fleet.EngineName
 	silent     []fleet.EngineName // engines whose agents have not reported their orphans
 	reads      map[fleet.EngineName]*read
@@ -172,7 +174,7 @@ func (r *Recovery) Stop() {
 }
 
 // Complete adds to a snapshot what the engines have shown and the store does not know.
-func (r *Recovery) Complete(s *fleet.Snapshot) {
+func (r *Recovery) Complete(s *mirror.Snapshot) {
 	if !r.begun {
 		return
 	}
@@ -257,16 +259,16 @@ func (r *Recovery) askAgent(ctx context.Context, name fleet.EngineName, now time
 	if r.Agents == nil {
 		return false, nil
 	}
-	by := fleet.Filter{Engine: name}
-	agents, _, err := r.Agents.Agents(ctx, fleet.Scope{}, by, fleet.Page{Limit: 2})
-	i := slices.IndexFunc(agents, func(a fleet.AgentView) bool {
+	by := view.Filter{Engine: name}
+	agents, _, err := r.Agents.Agents(ctx, view.Scope{}, by, view.Page{Limit: 2})
+	i := slices.IndexFunc(agents, func(a view.Agent) bool {
 		return a.Engine == name && a.Connected
 	})
 	if err != nil || i < 0 {
 		return false, err
 	}
-	engines, _, err := r.Agents.Engines(ctx, fleet.Scope{}, by, fleet.Page{Limit: 1})
-	if err != nil || !slices.ContainsFunc(engines, func(e fleet.EngineView) bool {
+	engines, _, err := r.Agents.Engines(ctx, view.Scope{}, by, view.Page{Limit: 1})
+	if err != nil || !slices.ContainsFunc(engines, func(e view.Engine) bool {
 		return e.Name == name && e.Reachable && e.Since != nil && now.Sub(*e.Since) >= reachableFor
 	}) {
 		return false, err
@@ -279,5 +281,5 @@ func (r *Recovery) askAgent(ctx context.Context, name fleet.EngineName, now time
 		return false, err
 	}
 	r.orphans[name] = of
-	return len(of) < fleet.MaxOrphanEnvironments, nil
+	return len(of) < mirror.MaxOrphanEnvironments, nil
 }

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/fleet/pacing"
 	"argosy.dev/argosy/reconciler/lease"
 )
@@ -18,7 +18,7 @@ import (
 type Replicas interface {
 	// BeatWorkers says that the workers of a replica run, and returns which others do and who holds
 	// which lease.
-	BeatWorkers(ctx context.Context, beat fleet.ReplicaBeat) (fleet.ReplicaView, error)
+	BeatWorkers(ctx context.Context, beat mirror.ReplicaBeat) (mirror.Replicas, error)
 	// LeaveWorkers says that they end.
 	LeaveWorkers(ctx context.Context, replica string) error
 }
@@ -43,7 +43,7 @@ type handover struct{ lease, from, to string }
 // handovers plans which leases pass, until no replica holds two more than another. All that see the
 // same plan the same. There are none while a lease is free or a session prepares: that is a
 // takeover.
-func handovers(view fleet.ReplicaView, leases int, most int) []handover {
+func handovers(view mirror.Replicas, leases int, most int) []handover {
 	if len(view.Holders) < leases {
 		return nil
 	}
@@ -90,7 +90,7 @@ type balance struct {
 }
 
 // decide returns what this replica is to hand over now.
-func (b *balance) decide(view fleet.ReplicaView, leases int, now time.Time) []handover {
+func (b *balance) decide(view mirror.Replicas, leases int, now time.Time) []handover {
 	members := slices.Sorted(maps.Keys(view.Preparing))
 	if !slices.Equal(members, b.members) {
 		b.members, b.failed, b.given, b.calm = members, 0, nil, now.Add(calmBeats*b.beat)
@@ -124,7 +124,7 @@ func (m *Manager) balance(ctx context.Context) {
 	b := balance{me: m.Holder, beat: cmp.Or(m.Beat, beatEvery)}
 	for {
 		workers := m.workers()
-		beat := fleet.ReplicaBeat{Replica: m.Holder, Leases: make([]string, 0, len(workers))}
+		beat := mirror.ReplicaBeat{Replica: m.Holder, Leases: make([]string, 0, len(workers))}
 		byLease := make(map[string]*Worker, len(workers))
 		for _, w := range workers {
 			lease := engineLease + string(w.Engine)

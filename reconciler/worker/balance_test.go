@@ -8,13 +8,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/fleet/pacing"
 )
 
-// view makes a view in which replica i holds the leases that held[i] counts.
-func view(held ...int) (fleet.ReplicaView, int) {
-	v := fleet.ReplicaView{Preparing: map[string]int{}, Holders: map[string]string{}}
+// replicas makes a view in which replica i holds the leases that held[i] counts.
+func replicas(held ...int) (mirror.Replicas, int) {
+	v := mirror.Replicas{Preparing: map[string]int{}, Holders: map[string]string{}}
 	n := 0
 	for i, count := range held {
 		replica := fmt.Sprintf("replica-%d", i)
@@ -27,7 +27,7 @@ func view(held ...int) (fleet.ReplicaView, int) {
 	return v, n
 }
 
-func counts(v fleet.ReplicaView) (least, most int) {
+func counts(v mirror.Replicas) (least, most int) {
 	held := map[string]int{}
 	for replica := range v.Preparing {
 		held[replica] = 0
@@ -42,7 +42,7 @@ func counts(v fleet.ReplicaView) (least, most int) {
 func TestHandoversEndWithEqualSharesAndMoveNoMoreThanThat(t *testing.T) {
 	for _, held := range [][]int{{7, 0}, {6, 0, 0}, {4, 4, 0}, {2, 2, 0}, {9, 1, 1}, {1, 0}, {3, 2},
 		{2, 1, 1}, {50, 0}, {13, 13, 13, 0}} {
-		v, leases := view(held...)
+		v, leases := replicas(held...)
 		need := 0
 		for _, n := range held {
 			need += max(0, n-(leases+len(held)-1)/len(held))
@@ -74,13 +74,13 @@ func TestHandoversEndWithEqualSharesAndMoveNoMoreThanThat(t *testing.T) {
 }
 
 func TestNothingIsHandedOverDuringATakeover(t *testing.T) {
-	free, leases := view(6, 0)
+	free, leases := replicas(6, 0)
 	delete(free.Holders, "engine/e-03")
-	prepares, _ := view(6, 0)
+	prepares, _ := replicas(6, 0)
 	prepares.Preparing["replica-1"] = 1
-	alone, _ := view(6)
+	alone, _ := replicas(6)
 	alone.Holders["engine/e-00"] = "a replica of the version before, which does not beat"
-	for what, v := range map[string]fleet.ReplicaView{"a lease is free": free,
+	for what, v := range map[string]mirror.Replicas{"a lease is free": free,
 		"a session prepares": prepares, "nobody else works": alone} {
 		if plan := handovers(v, leases, handoversMost); plan != nil {
 			t.Errorf("%s: %v", what, plan)
@@ -91,10 +91,10 @@ func TestNothingIsHandedOverDuringATakeover(t *testing.T) {
 func TestAReplicaThatComesAndGoesMovesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := balance{me: "replica-0", beat: beatEvery}
-		alone, leases := view(6)
-		both, _ := view(6, 0)
+		alone, leases := replicas(6)
+		both, _ := replicas(6, 0)
 		for range 20 {
-			for _, v := range []fleet.ReplicaView{alone, both, both, both} {
+			for _, v := range []mirror.Replicas{alone, both, both, both} {
 				if plan := b.decide(v, leases, time.Now()); plan != nil {
 					t.Fatalf("%v", plan)
 				}
@@ -114,7 +114,7 @@ func TestAReplicaThatComesAndGoesMovesNothing(t *testing.T) {
 func TestHandoversThatComeToNothingAreRare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := balance{me: "replica-0", beat: beatEvery}
-		v, leases := view(6, 0)
+		v, leases := replicas(6, 0)
 		offers := 0
 		for start := time.Now(); time.Since(start) < time.Hour; pacing.Sleep(t.Context(), beatEvery) {
 			if len(b.decide(v, leases, time.Now())) > 0 {

@@ -14,6 +14,7 @@ import (
 	"argosy.dev/argosy/fleet/argocd"
 	"argosy.dev/argosy/fleet/engine"
 	"argosy.dev/argosy/fleet/engine/enginetest"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/fleet/pacing"
 	"argosy.dev/argosy/reconciler/lease"
 )
@@ -24,24 +25,24 @@ type slowEngine struct {
 	takes time.Duration
 }
 
-func (e slowEngine) Apply(ctx context.Context, row fleet.Row, secret fleet.Secret,
-	lease fleet.Lease) (engine.Outcome, error) {
+func (e slowEngine) Apply(ctx context.Context, row mirror.Row, secret fleet.Secret,
+	lease mirror.Lease) (engine.Outcome, error) {
 	pacing.Sleep(context.WithoutCancel(ctx), e.takes)
 	return e.Fake.Apply(ctx, row, secret, lease)
 }
 
-func (e slowEngine) Delete(ctx context.Context, row fleet.Row, lease fleet.Lease) (bool, error) {
+func (e slowEngine) Delete(ctx context.Context, row mirror.Row, lease mirror.Lease) (bool, error) {
 	pacing.Sleep(context.WithoutCancel(ctx), e.takes)
 	return e.Fake.Delete(ctx, row, lease)
 }
 
 func (e slowEngine) Sync(ctx context.Context, q engine.SyncRequest,
-	lease fleet.Lease) (engine.Outcome, error) {
+	lease mirror.Lease) (engine.Outcome, error) {
 	pacing.Sleep(context.WithoutCancel(ctx), e.takes)
 	return e.Fake.Sync(ctx, q, lease)
 }
 
-func (e slowEngine) SetStop(ctx context.Context, stop fleet.Stop) error {
+func (e slowEngine) SetStop(ctx context.Context, stop mirror.Stop) error {
 	pacing.Sleep(context.WithoutCancel(ctx), e.takes)
 	return e.Fake.SetStop(ctx, stop)
 }
@@ -49,14 +50,14 @@ func (e slowEngine) SetStop(ctx context.Context, stop fleet.Stop) error {
 // reports takes the reports of an engine, and has the one row that is to be deleted.
 type reports struct {
 	noRows
-	absent fleet.Row
+	absent mirror.Row
 }
 
 type noRows interface{ Rows }
 
-func (reports) ReportEngine(context.Context, fleet.Lease, fleet.EngineReport) error { return nil }
+func (reports) ReportEngine(context.Context, mirror.Lease, mirror.EngineReport) error { return nil }
 
-func (r reports) LeasedRow(context.Context, fleet.Lease, fleet.ObjectKey) (fleet.Row, bool, error) {
+func (r reports) LeasedRow(context.Context, mirror.Lease, fleet.ObjectKey) (mirror.Row, bool, error) {
 	return r.absent, true, nil
 }
 
@@ -73,7 +74,7 @@ func workOn(t *testing.T, server *enginetest.Server, takes, lasts time.Duration)
 			f.Stopped = stopped
 			return slowEngine{f, takes}, nil
 		}}}
-	held := lease.NewHeld(fleet.Lease{Name: "engine/eu-1", Holder: "a", Epoch: 1},
+	held := lease.NewHeld(mirror.Lease{Name: "engine/eu-1", Holder: "a", Epoch: 1},
 		time.Now().Add(lasts))
 	target, err := w.connect(t.Context(), held)
 	if err != nil {
@@ -103,9 +104,9 @@ func TestNothingIsSentAfterTheLeaseRanOut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	row := fleet.Row{Key: key, Tenant: "acme", Environment: "prod", Deployment: "web",
+	row := mirror.Row{Key: key, Tenant: "acme", Environment: "prod", Deployment: "web",
 		Deletion: fleet.DeletionOrphan, Manifest: manifest, Revision: "4f1c9e2a"}
-	gone, stop := row, fleet.Stop{Scope: fleet.StopFleet}
+	gone, stop := row, mirror.Stop{Scope: mirror.StopFleet}
 	gone.Unwanted = true
 	for name, write := range map[string]func(context.Context, *session) error{
 		"apply": func(ctx context.Context, s *session) error {
@@ -118,12 +119,12 @@ func TestNothingIsSentAfterTheLeaseRanOut(t *testing.T) {
 			return err
 		},
 		"sync": func(ctx context.Context, s *session) error {
-			_, err := s.askSync(ctx, fleet.SyncRequest{ID: "acme/run", Key: key, Tenant: "acme",
+			_, err := s.askSync(ctx, mirror.SyncRequest{ID: "acme/run", Key: key, Tenant: "acme",
 				Revision: "v2"})
 			return err
 		},
 		"two stops": func(ctx context.Context, s *session) error {
-			return s.writeStops(ctx, []fleet.Stop{stop, {Scope: fleet.StopTenant, Name: "acme"}},
+			return s.writeStops(ctx, []mirror.Stop{stop, {Scope: mirror.StopTenant, Name: "acme"}},
 				nil)
 		},
 	} {

@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 // Metrics count this replica's work on engines. Labels are engines and kinds, whose number is bounded;
@@ -50,7 +51,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	return m
 }
 
-func (m *Metrics) handled(engine fleet.EngineName, row fleet.Row, started time.Time, err error) {
+func (m *Metrics) handled(engine fleet.EngineName, row mirror.Row, started time.Time, err error) {
 	verb := "apply"
 	if row.Unwanted {
 		verb = "remove"

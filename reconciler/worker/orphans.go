@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 // recheck asks for the rows of these objects to be read at the next turn. It never waits.
@@ -50,13 +51,13 @@ func (s *session) check(ctx context.Context, keys []fleet.ObjectKey) error {
 			return err
 		}
 	}
-	var found []fleet.Orphan
+	var found []mirror.Orphan
 	var gone []fleet.ObjectKey
 	for _, key := range keys {
 		live, there := s.target.Live(key)
 		switch {
 		case !named[key] && there && live.Ours:
-			found = append(found, fleet.Orphan{
+			found = append(found, mirror.Orphan{
 				Key: key, Tenant: live.Tenant, Environment: live.Environment,
 				Deployment: live.Deployment,
 				UID:        live.UID, Revision: live.Revision, Epoch: live.Epoch,
@@ -124,15 +125,15 @@ func (s *session) lookAgain(ctx context.Context, rowless map[fleet.ObjectKey]boo
 
 // withdraw takes back that a row is applied when its object is not what the row wants: it says
 // nothing of an object that was deleted, changed, or lost with the engine's state.
-func (s *session) withdraw(row fleet.RowHead) {
-	if row.Unwanted || row.Apply != fleet.ApplyApplied {
+func (s *session) withdraw(row mirror.RowHead) {
+	if row.Unwanted || row.Apply != mirror.ApplyApplied {
 		return
 	}
 	message := "the engine has another version of it; it is applied again"
 	if _, there := s.target.Live(row.Key); !there {
 		message = "the engine no longer has it; it is created again"
 	}
-	s.acks.Add(fleet.Ack{Key: row.Key, Seq: row.Seq, Hash: row.Hash, State: fleet.ApplyPending,
+	s.acks.Add(mirror.Ack{Key: row.Key, Seq: row.Seq, Hash: row.Hash, State: mirror.ApplyPending,
 		Message: message})
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/engine"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/reconciler/reach"
 )
 
@@ -47,7 +48,7 @@ func (p *parking) contacts(seen []engine.Contact) {
 }
 
 // changed says that the declaration or the credential of an environment was written to the engine.
-func (p *parking) changed(row fleet.Row) {
+func (p *parking) changed(row mirror.Row) {
 	if row.Key.Kind != fleet.ObjectCluster {
 		return
 	}
@@ -76,7 +77,7 @@ func (p *parking) refused(r engine.ParkRequest, id fleet.EnvironmentID) {
 }
 
 // reports are what the store has not heard of yet: after the session's begin, everything.
-func (p *parking) reports() (news []fleet.Reach, whole bool) {
+func (p *parking) reports() (news []mirror.Reach, whole bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	news = p.board.Report()
@@ -86,7 +87,7 @@ func (p *parking) reports() (news []fleet.Reach, whole bool) {
 	return news, false
 }
 
-func (p *parking) reported(news []fleet.Reach, whole bool, err error) {
+func (p *parking) reported(news []mirror.Reach, whole bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {

@@ -7,11 +7,12 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 // task is one row that a worker is to bring to its engine.
 type task struct {
-	row    fleet.Row
+	row    mirror.Row
 	inHand bool // it is handed out and counts among the tasks that read a secret
 	// the engine has the row's object; only the content of its credential is compared
 	check    bool
@@ -25,7 +26,7 @@ type task struct {
 // phase orders work on one engine: what others need comes first and goes last. A cluster Secret
 // removed before its Applications makes Argo CD strip their finalizers and orphan the workloads
 // without a word.
-func phase(row fleet.Row) int {
+func phase(row mirror.Row) int {
 	if row.Unwanted {
 		return 5 - row.Key.Kind.Rank()
 	}
@@ -52,12 +53,12 @@ func (t *task) readsSecret() bool { return t.row.Credential != nil && !t.row.Unw
 type queue struct {
 	mu    sync.Mutex
 	tasks map[fleet.ObjectKey]*task
-	ready taskHeap                      // due, by phase
-	reads taskHeap                      // due, by phase, of tasks that read a secret
-	read  int                           // tasks in hand that read a secret
-	most  int                           // tasks that may read a secret at a time
-	later taskHeap                      // not due yet, by time
-	again map[fleet.ObjectKey]fleet.Row // came while in hand
+	ready taskHeap                       // due, by phase
+	reads taskHeap                       // due, by phase, of tasks that read a secret
+	read  int                            // tasks in hand that read a secret
+	most  int                            // tasks that may read a secret at a time
+	later taskHeap                       // not due yet, by time
+	again map[fleet.ObjectKey]mirror.Row // came while in hand
 	// closed and replaced when a task may be due earlier than thought
 	wake chan struct{}
 }
@@ -68,7 +69,7 @@ func newQueue(mostReads int) *queue {
 	return &queue{
 		most:  max(mostReads, 1),
 		tasks: map[fleet.ObjectKey]*task{},
-		again: map[fleet.ObjectKey]fleet.Row{},
+		again: map[fleet.ObjectKey]mirror.Row{},
 		ready: taskHeap{less: byPhase},
 		reads: taskHeap{less: byPhase},
 		later: taskHeap{less: byTime},
@@ -78,13 +79,13 @@ func newQueue(mostReads int) *queue {
 
 // put asks for row to be brought to the engine as soon as its phase allows. An older row than the
 // one that waits is dropped.
-func (q *queue) put(row fleet.Row) { q.add(row, false) }
+func (q *queue) put(row mirror.Row) { q.add(row, false) }
 
 // check asks for the row's credential to be compared with the engine's, after everything else. A
 // task that waits to bring the same row stays as it is.
-func (q *queue) check(row fleet.Row) { q.add(row, true) }
+func (q *queue) check(row mirror.Row) { q.add(row, true) }
 
-func (q *queue) add(row fleet.Row, check bool) {
+func (q *queue) add(row mirror.Row, check bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	t, ok := q.tasks[row.Key]

@@ -8,17 +8,18 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/fleet/pacing"
 )
 
-func rowOf(kind fleet.ObjectKind, name string, seq int64, absent bool) fleet.Row {
-	return fleet.Row{Key: fleet.ObjectKey{Engine: "eu-1", Kind: kind, Name: name}, Seq: seq,
+func rowOf(kind fleet.ObjectKind, name string, seq int64, absent bool) mirror.Row {
+	return mirror.Row{Key: fleet.ObjectKey{Engine: "eu-1", Kind: kind, Name: name}, Seq: seq,
 		Unwanted: absent}
 }
 
 func TestQueueHandsOutWhatOthersNeedFirstAndRemovesItLast(t *testing.T) {
 	q := newQueue(4)
-	for i, r := range []fleet.Row{
+	for i, r := range []mirror.Row{
 		rowOf(fleet.ObjectProject, "old", 1, true), rowOf(fleet.ObjectCluster, "old", 2, true),
 		rowOf(fleet.ObjectApplication, "old", 3, true),
 		rowOf(fleet.ObjectApplication, "new", 4, false), rowOf(fleet.ObjectRepository, "new", 5,
@@ -109,7 +110,7 @@ func TestBackoffGrowsAndIsBounded(t *testing.T) {
 	}
 }
 
-func credentialRow(name string, seq int64) fleet.Row {
+func credentialRow(name string, seq int64) mirror.Row {
 	row := rowOf(fleet.ObjectCluster, name, seq, false)
 	row.Credential = &fleet.CredentialSource{Tenant: "acme", Name: name}
 	return row

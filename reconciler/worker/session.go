@@ -13,6 +13,7 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/engine"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/fleet/pacing"
 	"argosy.dev/argosy/reconciler/lease"
 )
@@ -23,8 +24,8 @@ type session struct {
 	lease    *lease.Held
 	target   engine.Engine
 	queue    *queue
-	acks     *pacing.Batch[fleet.ObjectKey, fleet.Ack]
-	seen     *pacing.Batch[fleet.ObjectKey, fleet.Observation]
+	acks     *pacing.Batch[fleet.ObjectKey, mirror.Ack]
+	seen     *pacing.Batch[fleet.ObjectKey, mirror.Observation]
 	parked   *parking
 	proofs   *pacing.Debouncer // triggered when objects are proven gone
 	back     chan string       // how the engine was seen to go back in time
@@ -53,9 +54,9 @@ func newSession(w *Worker, held *lease.Held, target engine.Engine) *session {
 	s.proofs = pacing.NewDebouncer(proofPause, w.Log, func(ctx context.Context) error {
 		return w.Rows.Notify(ctx, held.Lease().Name)
 	})
-	s.acks = newBatch(w, func(a fleet.Ack) fleet.ObjectKey { return a.Key }, s.acknowledge)
-	s.seen = newBatch(w, func(o fleet.Observation) fleet.ObjectKey { return o.Key },
-		func(ctx context.Context, seen []fleet.Observation) error {
+	s.acks = newBatch(w, func(a mirror.Ack) fleet.ObjectKey { return a.Key }, s.acknowledge)
+	s.seen = newBatch(w, func(o mirror.Observation) fleet.ObjectKey { return o.Key },
+		func(ctx context.Context, seen []mirror.Observation) error {
 			return w.Rows.Observe(ctx, held.Lease(), seen)
 		})
 	return s
@@ -106,9 +107,9 @@ func (s *session) run(ctx context.Context) error {
 
 // acknowledge records what was done. The loop hears of objects that are proven gone: it holds back
 // what they needed until then.
-func (s *session) acknowledge(ctx context.Context, acks []fleet.Ack) error {
+func (s *session) acknowledge(ctx context.Context, acks []mirror.Ack) error {
 	err := s.Rows.Acknowledge(ctx, s.lease.Lease(), acks)
-	if err == nil && slices.ContainsFunc(acks, func(a fleet.Ack) bool { return a.Removed }) {
+	if err == nil && slices.ContainsFunc(acks, func(a mirror.Ack) bool { return a.Removed }) {
 		s.proofs.Trigger()
 	}
 	return err
@@ -154,7 +155,7 @@ func (s *session) awaitSynced(ctx context.Context) error {
 		pause := 20 * time.Millisecond
 		if err := s.target.Health(); err != nil {
 			s.healthy, pause = false, time.Second
-			s.report(ctx, s.lease, fleet.EngineReport{Engine: s.Engine, Message: err.Error()})
+			s.report(ctx, s.lease, mirror.EngineReport{Engine: s.Engine, Message: err.Error()})
 		}
 		if !pacing.Sleep(ctx, pause) {
 			return context.Cause(ctx)
@@ -178,7 +179,7 @@ func (s *session) raiseEpoch(ctx context.Context) error {
 			highest = max(highest, live.Epoch)
 		}
 	}
-	mine := func(l fleet.Lease) bool { return l.Epoch == s.raised.Epoch && l.Life == s.raised.Life }
+	mine := func(l mirror.Lease) bool { return l.Epoch == s.raised.Epoch && l.Life == s.raised.Life }
 	if err := s.lease.Raise(ctx, s.Leases, highest, mine); err != nil {
 		return fmt.Errorf("raise the epoch of engine %s: %w", s.Engine, err)
 	}
@@ -208,7 +209,7 @@ func (s *session) want(ctx context.Context) error {
 var errAnother = fmt.Errorf("the database went back in time, or is another one: %w", lease.ErrLost)
 
 // take queues a row, provided that it is of the incarnation that the session began with.
-func (s *session) take(row fleet.Row) error {
+func (s *session) take(row mirror.Row) error {
 	if err := s.same(row.Life); err != nil {
 		return err
 	}
@@ -225,7 +226,7 @@ func (s *session) same(life string) error {
 
 // may reports whether a row may be acted on already. Before the rows are confirmed nothing is
 // written but what brings an object back to the very row that it bears.
-func (s *session) may(row fleet.Row) bool {
+func (s *session) may(row mirror.Row) bool {
 	if s.confirmed.Load() {
 		return true
 	}
@@ -237,7 +238,7 @@ func (s *session) may(row fleet.Row) bool {
 // turn. It never waits.
 func (s *session) sink() engine.Sink {
 	return engine.Sink{
-		Observe: func(seen []fleet.Observation) {
+		Observe: func(seen []mirror.Observation) {
 			for _, o := range seen {
 				s.seen.Add(o)
 				s.observedSync(o)
@@ -262,7 +263,7 @@ func (s *session) verify(ctx context.Context) (seq int64, err error) {
 	rows := 0
 	var differ, secrets []fleet.ObjectKey
 	rowless := s.inventory()
-	err = s.Rows.RowHeads(ctx, s.Engine, func(row fleet.RowHead) error {
+	err = s.Rows.RowHeads(ctx, s.Engine, func(row mirror.RowHead) error {
 		if err := s.same(row.Life); err != nil {
 			return err
 		}
@@ -298,7 +299,7 @@ func (s *session) verify(ctx context.Context) (seq int64, err error) {
 }
 
 // lookup reads the rows of these objects, those that are still there.
-func (s *session) lookup(ctx context.Context, keys []fleet.ObjectKey, take func(fleet.Row)) error {
+func (s *session) lookup(ctx context.Context, keys []fleet.ObjectKey, take func(mirror.Row)) error {
 	for part := range slices.Chunk(keys, readBatch) {
 		rows, err := s.Rows.Lookup(ctx, s.Engine, part)
 		if err != nil {
@@ -315,14 +316,14 @@ func (s *session) lookup(ctx context.Context, keys []fleet.ObjectKey, take func(
 }
 
 // stands reports whether the engine surely has the row already, but for the content of a secret.
-func (s *session) stands(row fleet.RowHead) bool {
+func (s *session) stands(row mirror.RowHead) bool {
 	live, ok := s.target.Live(row.Key)
 	if row.Unwanted || !ok || !live.Ours || live.Drifted || live.Deleting || live.Hash != row.Hash {
 		return false
 	}
 	s.settle(row.Key, true)
-	if row.Apply != fleet.ApplyApplied {
-		s.acks.Add(fleet.Ack{Key: row.Key, Seq: row.Seq, Hash: row.Hash, State: fleet.ApplyApplied})
+	if row.Apply != mirror.ApplyApplied {
+		s.acks.Add(mirror.Ack{Key: row.Key, Seq: row.Seq, Hash: row.Hash, State: mirror.ApplyApplied})
 	}
 	return true
 }
@@ -439,7 +440,7 @@ func (s *session) examine(ctx context.Context) {
 		err = s.preflight(ctx, s.lease, s.target)
 	}
 	if s.healthy = err == nil; !s.healthy {
-		s.report(ctx, s.lease, fleet.EngineReport{Engine: s.Engine, Message: err.Error()})
+		s.report(ctx, s.lease, mirror.EngineReport{Engine: s.Engine, Message: err.Error()})
 	}
 }
 
@@ -536,8 +537,8 @@ func (s *session) guarded(ctx context.Context, t *task) (retry time.Duration, er
 		s.Log.Error("handling an object panicked; report this as a bug", "engine", s.Engine,
 			"kind", key.Kind, "name", key.Name, "panic", r, "stack", string(debug.Stack()))
 		t.attempts++
-		s.acks.Add(fleet.Ack{Key: key, Seq: t.row.Seq, Hash: t.row.Manifest.Hash,
-			State: fleet.ApplyFailed,
+		s.acks.Add(mirror.Ack{Key: key, Seq: t.row.Seq, Hash: t.row.Manifest.Hash,
+			State: mirror.ApplyFailed,
 			Message: "a fault of Argosy: its code panicked on this object; the log of the " +
 				"control plane has the trace"})
 		retry, err = pacing.Backoff(t.attempts), nil
@@ -580,8 +581,8 @@ func (s *session) handle(ctx context.Context, t *task) (time.Duration, error) {
 	default:
 		t.attempts++
 		retry = pacing.Backoff(t.attempts)
-		ack = fleet.Ack{Key: row.Key, Seq: row.Seq, Hash: row.Manifest.Hash,
-			State: fleet.ApplyFailed, Message: short(err.Error())}
+		ack = mirror.Ack{Key: row.Key, Seq: row.Seq, Hash: row.Manifest.Hash,
+			State: mirror.ApplyFailed, Message: short(err.Error())}
 	}
 	if ack.State != "" {
 		s.acks.Add(ack)
@@ -600,7 +601,7 @@ func (s *session) forged(key fleet.ObjectKey) bool {
 
 // missing names the object of the same engine that the row needs first, and reports whether it has
 // it.
-func (s *session) missing(row fleet.Row) (fleet.ObjectKey, bool) {
+func (s *session) missing(row mirror.Row) (fleet.ObjectKey, bool) {
 	if row.Unwanted && row.Key.Kind == fleet.ObjectProject {
 		return s.inProject(row.Tenant)
 	}
@@ -639,11 +640,11 @@ func (s *session) inProject(tenant fleet.TenantName) (fleet.ObjectKey, bool) {
 func (s *session) waitFor(t *task, need fleet.ObjectKey) time.Duration {
 	t.waits++
 	if t.waits == 16 {
-		ack := fleet.Ack{Key: t.row.Key, Seq: t.row.Seq, Hash: t.row.Manifest.Hash,
-			State:   fleet.ApplyPending,
+		ack := mirror.Ack{Key: t.row.Key, Seq: t.row.Seq, Hash: t.row.Manifest.Hash,
+			State:   mirror.ApplyPending,
 			Message: fmt.Sprintf("waits for %s %s on engine %s", need.Kind, need.Name, s.Engine)}
 		if t.row.Unwanted {
-			ack.State = fleet.ApplyDeleting
+			ack.State = mirror.ApplyDeleting
 			ack.Message = fmt.Sprintf("waits until %s %s is gone from engine %s", need.Kind,
 				need.Name, s.Engine)
 		}
@@ -658,16 +659,16 @@ func pauseOf(t *task) time.Duration {
 	return min(settleWait*time.Duration(t.waits), 10*time.Second)
 }
 
-func (s *session) act(ctx context.Context, row fleet.Row) (fleet.Ack, time.Duration, error) {
+func (s *session) act(ctx context.Context, row mirror.Row) (mirror.Ack, time.Duration, error) {
 	var secret fleet.Secret
 	if row.Credential != nil && !row.Unwanted {
 		var err error
 		if secret, err = s.Secrets.Get(ctx, *row.Credential); err != nil {
-			return fleet.Ack{}, 0, err
+			return mirror.Ack{}, 0, err
 		}
 	}
 	if !s.lease.Valid() { // a secret may take long to be had
-		return fleet.Ack{}, 0, lease.ErrLost
+		return mirror.Ack{}, 0, lease.ErrLost
 	}
 	ctx, end := s.lease.Writing(ctx)
 	defer end()
@@ -676,48 +677,48 @@ func (s *session) act(ctx context.Context, row fleet.Row) (fleet.Ack, time.Durat
 	}
 	out, err := s.target.Apply(ctx, row, secret, s.lease.Lease())
 	if err != nil {
-		return fleet.Ack{}, 0, s.refusal(err)
+		return mirror.Ack{}, 0, s.refusal(err)
 	}
 	if out.Changed {
 		s.parked.changed(row)
 	}
 	// one that is on its way out is nothing to lean on
-	s.settle(row.Key, out.State != fleet.ApplyPending)
-	return fleet.Ack{Key: row.Key, Seq: row.Seq, Hash: row.Manifest.Hash, State: out.State,
+	s.settle(row.Key, out.State != mirror.ApplyPending)
+	return mirror.Ack{Key: row.Key, Seq: row.Seq, Hash: row.Manifest.Hash, State: out.State,
 		Message: short(out.Message)}, out.RetryAfter, nil
 }
 
 // remove reads the row again first: the one that was queued may have waited out a stop or an
 // outage, and a deletion that was taken back meanwhile must not happen.
-func (s *session) remove(ctx context.Context, row fleet.Row) (fleet.Ack, time.Duration, error) {
+func (s *session) remove(ctx context.Context, row mirror.Row) (mirror.Ack, time.Duration, error) {
 	now, ok, err := s.Rows.LeasedRow(ctx, s.lease.Lease(), row.Key)
 	switch {
 	case err != nil:
-		return fleet.Ack{}, 0, fmt.Errorf("%w: %w", errRowUnread, err)
+		return mirror.Ack{}, 0, fmt.Errorf("%w: %w", errRowUnread, err)
 	case !ok:
-		return fleet.Ack{}, 0, nil
+		return mirror.Ack{}, 0, nil
 	case s.same(now.Life) != nil:
-		return fleet.Ack{}, 0, errAnother
+		return mirror.Ack{}, 0, errAnother
 	case now.Seq != row.Seq || !now.Unwanted:
 		s.queue.put(now)
-		return fleet.Ack{}, 0, nil
+		return mirror.Ack{}, 0, nil
 	}
 	s.settle(row.Key, false)
 	done, err := s.target.Delete(ctx, row, s.lease.Lease())
 	if err != nil {
-		return fleet.Ack{}, 0, s.refusal(err)
+		return mirror.Ack{}, 0, s.refusal(err)
 	}
 	if done {
-		return fleet.Ack{Key: row.Key, Seq: row.Seq, Hash: row.Manifest.Hash,
-			State: fleet.ApplyDeleting, Removed: true}, 0, nil
+		return mirror.Ack{Key: row.Key, Seq: row.Seq, Hash: row.Manifest.Hash,
+			State: mirror.ApplyDeleting, Removed: true}, 0, nil
 	}
 	// The watch tells when the object has gone; this is for the case that it does not.
 	again := removeWait
 	if live, ok := s.target.Live(row.Key); ok && live.Parked {
 		again = parkedWait
 	}
-	return fleet.Ack{Key: row.Key, Seq: row.Seq, Hash: row.Manifest.Hash,
-		State: fleet.ApplyDeleting}, again, nil
+	return mirror.Ack{Key: row.Key, Seq: row.Seq, Hash: row.Manifest.Hash,
+		State: mirror.ApplyDeleting}, again, nil
 }
 
 // refusal tells which of the two the gate has refused a write for: a stop, or the end of the lease.

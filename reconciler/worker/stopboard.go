@@ -10,17 +10,18 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/fleet/pacing"
 )
 
 // StopReader reads the emergency stops, and how those that are over have ended.
 type StopReader interface {
-	StopRecords(ctx context.Context) (fleet.StopRecords, error)
+	StopRecords(ctx context.Context) (mirror.StopRecords, error)
 }
 
 // StopRestorer is a StopReader that takes stops back that it has lost.
 type StopRestorer interface {
-	RestoreStop(ctx context.Context, stop fleet.Stop) error
+	RestoreStop(ctx context.Context, stop mirror.Stop) error
 }
 
 // StopBoard is this replica's view of the emergency stops. It is asked before each write and costs
@@ -32,11 +33,11 @@ type StopBoard struct {
 	wake pacing.Signal
 
 	mu       sync.RWMutex
-	recorded []fleet.Stop                      // as the store has them
-	lost     map[stopPlace]fleet.Stop          // that the store has neither in force nor ended
-	noted    map[fleet.EngineName][]fleet.Stop // notes on engines that cannot be read
-	ends     map[stopPlace]fleet.StopEnd       // the latest of each place
-	stops    []fleet.Stop                      // in force: recorded and lost
+	recorded []mirror.Stop                      // as the store has them
+	lost     map[stopPlace]mirror.Stop          // that the store has neither in force nor ended
+	noted    map[fleet.EngineName][]mirror.Stop // notes on engines that cannot be read
+	ends     map[stopPlace]mirror.StopEnd       // the latest of each place
+	stops    []mirror.Stop                      // in force: recorded and lost
 	loaded   bool
 	readAt   time.Time // when the last read that succeeded began
 	changed  chan struct{}
@@ -47,17 +48,17 @@ type StopBoard struct {
 
 // stopPlace is what a stop covers.
 type stopPlace struct {
-	scope fleet.StopScope
+	scope mirror.StopScope
 	name  string
 }
 
-func placeOf(s fleet.Stop) stopPlace { return stopPlace{s.Scope, s.Name} }
+func placeOf(s mirror.Stop) stopPlace { return stopPlace{s.Scope, s.Name} }
 
 // NewStopBoard forbids everything until it was read once.
 func NewStopBoard() *StopBoard {
-	return &StopBoard{wake: pacing.NewSignal(), lost: map[stopPlace]fleet.Stop{},
-		noted: map[fleet.EngineName][]fleet.Stop{},
-		ends:  map[stopPlace]fleet.StopEnd{}, changed: make(chan struct{}), read: make(chan struct {
+	return &StopBoard{wake: pacing.NewSignal(), lost: map[stopPlace]mirror.Stop{},
+		noted: map[fleet.EngineName][]mirror.Stop{},
+		ends:  map[stopPlace]mirror.StopEnd{}, changed: make(chan struct{}), read: make(chan struct {
 		})}
 }
 
@@ -131,10 +132,10 @@ func (b *StopBoard) restore(ctx context.Context, to StopRestorer, log *slog.Logg
 	return nil
 }
 
-func (b *StopBoard) missing() []fleet.Stop {
+func (b *StopBoard) missing() []mirror.Stop {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
-	missing := make([]fleet.Stop, 0, len(b.lost))
+	missing := make([]mirror.Stop, 0, len(b.lost))
 	for _, stop := range b.lost {
 		missing = append(missing, stop)
 	}
@@ -182,7 +183,7 @@ func (b *StopBoard) refreshed(ctx context.Context) error {
 }
 
 // set takes what the store has, as it was read from that moment on.
-func (b *StopBoard) set(records fleet.StopRecords, began time.Time) {
+func (b *StopBoard) set(records mirror.StopRecords, began time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	unknown := !b.knownLocked()
@@ -198,7 +199,7 @@ func (b *StopBoard) set(records fleet.StopRecords, began time.Time) {
 		switch {
 		case known[placeOf(stop)]:
 		case records.Unended:
-			b.endLocked(fleet.StopEnd{Scope: stop.Scope, Name: stop.Name, At: stop.At})
+			b.endLocked(mirror.StopEnd{Scope: stop.Scope, Name: stop.Name, At: stop.At})
 		default:
 			b.lost[placeOf(stop)] = stop
 		}
@@ -208,7 +209,7 @@ func (b *StopBoard) set(records fleet.StopRecords, began time.Time) {
 	b.loaded = true
 }
 
-func (b *StopBoard) endLocked(end fleet.StopEnd) {
+func (b *StopBoard) endLocked(end mirror.StopEnd) {
 	at := stopPlace{end.Scope, end.Name}
 	if before, ok := b.ends[at]; !ok || end.At.After(before.At) {
 		b.ends[at] = end
@@ -225,7 +226,7 @@ func (b *StopBoard) settleLocked(changed bool) {
 		}
 		stops = append(stops, stop)
 	}
-	slices.SortFunc(stops, func(a, c fleet.Stop) int {
+	slices.SortFunc(stops, func(a, c mirror.Stop) int {
 		return cmp.Or(cmp.Compare(a.Scope, c.Scope), cmp.Compare(a.Name, c.Name))
 	})
 	if changed = changed || !slices.EqualFunc(stops, b.stops, sameStop); !changed {
@@ -237,12 +238,12 @@ func (b *StopBoard) settleLocked(changed bool) {
 }
 
 // overLocked reports whether a stop has ended. Of one without a time nobody knows.
-func (b *StopBoard) overLocked(stop fleet.Stop) bool {
+func (b *StopBoard) overLocked(stop mirror.Stop) bool {
 	end, ok := b.ends[placeOf(stop)]
 	return ok && !stop.At.IsZero() && !end.At.Before(stop.At)
 }
 
-func (b *StopBoard) over(stop fleet.Stop) bool {
+func (b *StopBoard) over(stop mirror.Stop) bool {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	return b.overLocked(stop)
@@ -250,7 +251,7 @@ func (b *StopBoard) over(stop fleet.Stop) bool {
 
 // remembered takes the stops that an engine remembers. One that the store does not know to have
 // ended is in force, on this engine and, as soon as the store has it back, wherever it covers.
-func (b *StopBoard) remembered(on fleet.EngineName, stops []fleet.Stop) {
+func (b *StopBoard) remembered(on fleet.EngineName, stops []mirror.Stop) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	noted := len(b.noted[on]) > 0
@@ -260,7 +261,7 @@ func (b *StopBoard) remembered(on fleet.EngineName, stops []fleet.Stop) {
 		case stop.At.IsZero() || !slices.Contains(knownScopes, stop.Scope):
 			b.noted[on] = append(b.noted[on], stop)
 		case !concerns(stop, on) || b.overLocked(stop) || slices.ContainsFunc(b.stops,
-			func(s fleet.Stop) bool { return placeOf(s) == placeOf(stop) }):
+			func(s mirror.Stop) bool { return placeOf(s) == placeOf(stop) }):
 		default:
 			b.lost[placeOf(stop)] = stop
 		}
@@ -272,9 +273,9 @@ func (b *StopBoard) remembered(on fleet.EngineName, stops []fleet.Stop) {
 }
 
 // knownScopes are those that this version knows.
-var knownScopes = []fleet.StopScope{fleet.StopFleet, fleet.StopTenant, fleet.StopEngine}
+var knownScopes = []mirror.StopScope{mirror.StopFleet, mirror.StopTenant, mirror.StopEngine}
 
-func sameStop(a, b fleet.Stop) bool {
+func sameStop(a, b mirror.Stop) bool {
 	return placeOf(a) == placeOf(b) && a.By == b.By && a.Reason == b.Reason && a.At.Equal(b.At)
 }
 
@@ -291,7 +292,7 @@ func (b *StopBoard) Stopped(engine fleet.EngineName) func(fleet.TenantName) bool
 		b.mu.RLock()
 		defer b.mu.RUnlock()
 		return !b.knownLocked() || len(b.noted[engine]) > 0 ||
-			slices.ContainsFunc(b.stops, func(s fleet.Stop) bool {
+			slices.ContainsFunc(b.stops, func(s mirror.Stop) bool {
 				return covers(s, engine, tenant)
 			})
 	}
@@ -327,10 +328,10 @@ func (b *StopBoard) Age() time.Duration {
 }
 
 // On lists the stops that an engine is to remember.
-func (b *StopBoard) On(engine fleet.EngineName) []fleet.Stop {
+func (b *StopBoard) On(engine fleet.EngineName) []mirror.Stop {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
-	var on []fleet.Stop
+	var on []mirror.Stop
 	for _, s := range b.stops {
 		if concerns(s, engine) {
 			on = append(on, s)
@@ -340,33 +341,33 @@ func (b *StopBoard) On(engine fleet.EngineName) []fleet.Stop {
 }
 
 // Ends are the latest ends of stops that an engine may remember, ordered.
-func (b *StopBoard) Ends(engine fleet.EngineName) []fleet.StopEnd {
+func (b *StopBoard) Ends(engine fleet.EngineName) []mirror.StopEnd {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
-	var ends []fleet.StopEnd
+	var ends []mirror.StopEnd
 	for _, end := range b.ends {
-		if concerns(fleet.Stop{Scope: end.Scope, Name: end.Name}, engine) {
+		if concerns(mirror.Stop{Scope: end.Scope, Name: end.Name}, engine) {
 			ends = append(ends, end)
 		}
 	}
-	slices.SortFunc(ends, func(a, c fleet.StopEnd) int {
+	slices.SortFunc(ends, func(a, c mirror.StopEnd) int {
 		return cmp.Or(cmp.Compare(a.Scope, c.Scope), cmp.Compare(a.Name, c.Name))
 	})
 	return ends
 }
 
 // concerns reports whether a stop is one that an engine remembers.
-func concerns(s fleet.Stop, engine fleet.EngineName) bool {
-	return s.Scope != fleet.StopEngine || s.Name == string(engine)
+func concerns(s mirror.Stop, engine fleet.EngineName) bool {
+	return s.Scope != mirror.StopEngine || s.Name == string(engine)
 }
 
-func covers(s fleet.Stop, engine fleet.EngineName, tenant fleet.TenantName) bool {
+func covers(s mirror.Stop, engine fleet.EngineName, tenant fleet.TenantName) bool {
 	switch s.Scope {
-	case fleet.StopFleet:
+	case mirror.StopFleet:
 		return true
-	case fleet.StopEngine:
+	case mirror.StopEngine:
 		return s.Name == string(engine)
-	case fleet.StopTenant:
+	case mirror.StopTenant:
 		return s.Name == string(tenant)
 	default:
 		return true // a scope that this version does not know stops everything rather than nothing

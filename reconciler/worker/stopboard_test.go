@@ -10,32 +10,33 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/fleet/pacing"
 )
 
 type stopList struct {
 	mu       sync.Mutex
-	stops    []fleet.Stop
-	ends     []fleet.StopEnd
+	stops    []mirror.Stop
+	ends     []mirror.StopEnd
 	err      error
 	hang     bool
-	restored []fleet.Stop
+	restored []mirror.Stop
 }
 
-func (s *stopList) StopRecords(ctx context.Context) (fleet.StopRecords, error) {
+func (s *stopList) StopRecords(ctx context.Context) (mirror.StopRecords, error) {
 	s.mu.Lock()
 	hang := s.hang
 	s.mu.Unlock()
 	if hang {
 		<-ctx.Done()
-		return fleet.StopRecords{}, ctx.Err()
+		return mirror.StopRecords{}, ctx.Err()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return fleet.StopRecords{Stops: s.stops, Ends: s.ends}, s.err
+	return mirror.StopRecords{Stops: s.stops, Ends: s.ends}, s.err
 }
 
-func (s *stopList) RestoreStop(_ context.Context, stop fleet.Stop) error {
+func (s *stopList) RestoreStop(_ context.Context, stop mirror.Stop) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.restored = append(s.restored, stop)
@@ -49,7 +50,7 @@ func (s *stopList) hangs(on bool) {
 	s.hang = on
 }
 
-func (s *stopList) say(err error, stops ...fleet.Stop) {
+func (s *stopList) say(err error, stops ...mirror.Stop) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stops, s.err = stops, err
@@ -57,16 +58,16 @@ func (s *stopList) say(err error, stops ...fleet.Stop) {
 
 func TestStopsCoverWhatTheySay(t *testing.T) {
 	for name, c := range map[string]struct {
-		stop fleet.Stop
+		stop mirror.Stop
 		want map[string]bool // engine/tenant
 	}{
-		"fleet": {fleet.Stop{Scope: fleet.StopFleet}, map[string]bool{
+		"fleet": {mirror.Stop{Scope: mirror.StopFleet}, map[string]bool{
 			"eu-1/acme": true, "us-1/globex": true}},
-		"tenant": {fleet.Stop{Scope: fleet.StopTenant, Name: "acme"}, map[string]bool{
+		"tenant": {mirror.Stop{Scope: mirror.StopTenant, Name: "acme"}, map[string]bool{
 			"eu-1/acme": true, "us-1/acme": true, "eu-1/globex": false}},
-		"engine": {fleet.Stop{Scope: fleet.StopEngine, Name: "eu-1"}, map[string]bool{
+		"engine": {mirror.Stop{Scope: mirror.StopEngine, Name: "eu-1"}, map[string]bool{
 			"eu-1/acme": true, "us-1/acme": false}},
-		"unknown": {fleet.Stop{Scope: "galaxy"}, map[string]bool{"eu-1/acme": true}},
+		"unknown": {mirror.Stop{Scope: "galaxy"}, map[string]bool{"eu-1/acme": true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := NewStopBoard()
@@ -99,7 +100,7 @@ func TestAStopIsSeenWithinASecondAndOutlivesAnError(t *testing.T) {
 			t.Error("stopped without a stop")
 		}
 		changed := b.Changed()
-		from.say(nil, fleet.Stop{Scope: fleet.StopFleet, At: time.Now()})
+		from.say(nil, mirror.Stop{Scope: mirror.StopFleet, At: time.Now()})
 		start := time.Now()
 		<-changed
 		if took := time.Since(start); took > stopPoll {
@@ -123,7 +124,7 @@ func TestABoardIsRefreshedFromAReadThatBeganAfterwards(t *testing.T) {
 		done := make(chan struct{})
 		go func() { defer close(done); b.Run(ctx, from, slog.New(slog.DiscardHandler)) }()
 		synctest.Wait()
-		from.say(nil, fleet.Stop{Scope: fleet.StopFleet, At: time.Now()})
+		from.say(nil, mirror.Stop{Scope: mirror.StopFleet, At: time.Now()})
 		start := time.Now()
 		if err := b.refreshed(t.Context()); err != nil || !b.Stopped("eu-1")("acme") {
 			t.Errorf("refreshed without the stop: %v", err)
@@ -142,28 +143,28 @@ func TestABoardIsRefreshedFromAReadThatBeganAfterwards(t *testing.T) {
 	})
 }
 
-func records(stops ...fleet.Stop) fleet.StopRecords { return fleet.StopRecords{Stops: stops} }
+func records(stops ...mirror.Stop) mirror.StopRecords { return mirror.StopRecords{Stops: stops} }
 
-func ended(stop fleet.Stop, at time.Time) fleet.StopEnd {
-	return fleet.StopEnd{Scope: stop.Scope, Name: stop.Name, At: at}
+func ended(stop mirror.Stop, at time.Time) mirror.StopEnd {
+	return mirror.StopEnd{Scope: stop.Scope, Name: stop.Name, At: at}
 }
 
 func TestAStopIsOverByTheRecordOfItsEndAlone(t *testing.T) {
 	at := time.Now()
-	everything, engine := fleet.Stop{Scope: fleet.StopFleet, At: at}, fleet.Stop{
-		Scope: fleet.StopEngine, Name: "eu-1", At: at}
+	everything, engine := mirror.Stop{Scope: mirror.StopFleet, At: at}, mirror.Stop{
+		Scope: mirror.StopEngine, Name: "eu-1", At: at}
 	b := NewStopBoard()
 	b.set(records(everything, engine), time.Now())
 	b.set(records(), time.Now())
 	if !b.Stopped("us-1")("acme") || b.over(everything) || len(b.On("eu-1")) != 2 {
 		t.Error("a store that no longer has the stop has ended it")
 	}
-	b.set(fleet.StopRecords{Ends: []fleet.StopEnd{ended(everything, at.Add(-time.Hour))}},
+	b.set(mirror.StopRecords{Ends: []mirror.StopEnd{ended(everything, at.Add(-time.Hour))}},
 		time.Now())
 	if !b.Stopped("us-1")("acme") || b.over(everything) {
 		t.Error("the end of an earlier stop has ended it")
 	}
-	b.set(fleet.StopRecords{Ends: []fleet.StopEnd{ended(everything, at.Add(time.Second))}},
+	b.set(mirror.StopRecords{Ends: []mirror.StopEnd{ended(everything, at.Add(time.Second))}},
 		time.Now())
 	if b.Stopped("us-1")("acme") || !b.over(everything) {
 		t.Error("its end has not ended it")
@@ -171,7 +172,7 @@ func TestAStopIsOverByTheRecordOfItsEndAlone(t *testing.T) {
 	if !b.Stopped("eu-1")("acme") || b.over(engine) {
 		t.Error("the end of another place's stop has ended it")
 	}
-	b.set(fleet.StopRecords{}, time.Now())
+	b.set(mirror.StopRecords{}, time.Now())
 	if b.Stopped("us-1")("acme") {
 		t.Error("a store that has lost the end too has brought the stop back")
 	}
@@ -179,9 +180,9 @@ func TestAStopIsOverByTheRecordOfItsEndAlone(t *testing.T) {
 
 func TestAHubThatTellsNoEndsEndsAStopByNotListingIt(t *testing.T) {
 	b := NewStopBoard()
-	stop := fleet.Stop{Scope: fleet.StopFleet, At: time.Now()}
-	b.set(fleet.StopRecords{Stops: []fleet.Stop{stop}, Unended: true}, time.Now())
-	b.set(fleet.StopRecords{Unended: true}, time.Now())
+	stop := mirror.Stop{Scope: mirror.StopFleet, At: time.Now()}
+	b.set(mirror.StopRecords{Stops: []mirror.Stop{stop}, Unended: true}, time.Now())
+	b.set(mirror.StopRecords{Unended: true}, time.Now())
 	if b.Stopped("eu-1")("acme") || !b.over(stop) {
 		t.Error("the stop cannot be ended")
 	}
@@ -195,9 +196,9 @@ func TestAStopThatAnEngineRemembersIsInForceAndRestored(t *testing.T) {
 		done := make(chan struct{})
 		go func() { defer close(done); b.Run(ctx, from, slog.New(slog.DiscardHandler)) }()
 		synctest.Wait()
-		stop := fleet.Stop{Scope: fleet.StopTenant, Name: "acme", By: "token:ops", At: time.Now()}
-		b.remembered("eu-1", []fleet.Stop{
-			stop, {Scope: fleet.StopEngine, Name: "us-1", At: time.Now()}})
+		stop := mirror.Stop{Scope: mirror.StopTenant, Name: "acme", By: "token:ops", At: time.Now()}
+		b.remembered("eu-1", []mirror.Stop{
+			stop, {Scope: mirror.StopEngine, Name: "us-1", At: time.Now()}})
 		if !b.Stopped("eu-1")("acme") || b.Stopped("us-1")("globex") {
 			t.Error("what the engine remembers does not stop what it covers, or more than that")
 		}
@@ -206,15 +207,15 @@ func TestAStopThatAnEngineRemembersIsInForceAndRestored(t *testing.T) {
 			t.Errorf("restored: %+v", from.restored)
 		}
 		from.mu.Lock()
-		from.stops, from.ends = nil, []fleet.StopEnd{ended(stop, stop.At.Add(1))}
+		from.stops, from.ends = nil, []mirror.StopEnd{ended(stop, stop.At.Add(1))}
 		from.mu.Unlock()
 		pacing.Sleep(t.Context(), 2*stopPoll)
-		b.remembered("eu-1", []fleet.Stop{stop}) // not cleared yet
+		b.remembered("eu-1", []mirror.Stop{stop}) // not cleared yet
 		if b.Stopped("eu-1")("acme") {
 			t.Error("a marker that outlived the end of its stop brings it back")
 		}
-		note := fleet.Stop{Scope: fleet.StopEngine, Name: "eu-1"}
-		b.remembered("eu-1", []fleet.Stop{note})
+		note := mirror.Stop{Scope: mirror.StopEngine, Name: "eu-1"}
+		b.remembered("eu-1", []mirror.Stop{note})
 		if !b.Stopped("eu-1")("acme") || b.Stopped("us-1")("acme") {
 			t.Error("a note that cannot be read stops its engine, and that alone")
 		}
@@ -272,10 +273,10 @@ func TestStopsThatCannotBeReadForFourSecondsAreAStop(t *testing.T) {
 func TestStopsThatStayWakeNobody(t *testing.T) {
 	b := NewStopBoard()
 	at := time.Now()
-	b.set(records(fleet.Stop{Scope: fleet.StopFleet, By: "a", At: at}), at)
+	b.set(records(mirror.Stop{Scope: mirror.StopFleet, By: "a", At: at}), at)
 	changed := b.Changed()
 	b.set(
-		records(fleet.Stop{Scope: fleet.StopFleet, By: "a",
+		records(mirror.Stop{Scope: mirror.StopFleet, By: "a",
 			At: at.In(time.FixedZone("elsewhere", 3600)).Round(0)}), at)
 	select {
 	case <-changed:

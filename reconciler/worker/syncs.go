@@ -9,27 +9,28 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/engine"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/fleet/pacing"
 	"argosy.dev/argosy/reconciler/lease"
 )
 
 // syncEnd is what an engine said of one sync.
 type syncEnd struct {
-	state   fleet.OperationState
+	state   mirror.OperationState
 	message string
 }
 
 // observedSync remembers what an engine says of a sync that we asked for.
-func (s *session) observedSync(o fleet.Observation) {
+func (s *session) observedSync(o mirror.Observation) {
 	if o.OperationID == "" {
 		return
 	}
-	end := syncEnd{state: fleet.OperationRunning}
+	end := syncEnd{state: mirror.OperationRunning}
 	switch o.OperationPhase {
 	case "Succeeded":
-		end.state = fleet.OperationSucceeded
+		end.state = mirror.OperationSucceeded
 	case "Failed", "Error":
-		end = syncEnd{fleet.OperationFailed, o.OperationError}
+		end = syncEnd{mirror.OperationFailed, o.OperationError}
 	}
 	s.mu.Lock()
 	known := s.ended[o.OperationID]
@@ -72,7 +73,7 @@ func (s *session) startSyncs(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
-func (s *session) advance(ctx context.Context, request fleet.SyncRequest) error {
+func (s *session) advance(ctx context.Context, request mirror.SyncRequest) error {
 	s.mu.Lock()
 	end, known := s.ended[request.ID]
 	s.mu.Unlock()
@@ -87,13 +88,13 @@ func (s *session) advance(ctx context.Context, request fleet.SyncRequest) error 
 
 // startSync waits, by coming again, until the Application stands on the engine as the mirror wants
 // it: its hold must be in force first.
-func (s *session) startSync(ctx context.Context, request fleet.SyncRequest) error {
+func (s *session) startSync(ctx context.Context, request mirror.SyncRequest) error {
 	row, ok, err := s.Rows.Row(ctx, request.Key)
 	if err != nil {
 		return err
 	}
 	if !ok || row.Unwanted {
-		return s.Rows.UpdateSync(ctx, s.lease.Lease(), request.ID, fleet.OperationFailed,
+		return s.Rows.UpdateSync(ctx, s.lease.Lease(), request.ID, mirror.OperationFailed,
 			"the Application was removed before the sync began")
 	}
 	live, ok := s.target.Live(request.Key)
@@ -105,20 +106,20 @@ func (s *session) startSync(ctx context.Context, request fleet.SyncRequest) erro
 	case lease.Lost(err) || errors.Is(err, engine.ErrFenced):
 		return err
 	case err != nil:
-		return s.Rows.UpdateSync(ctx, s.lease.Lease(), request.ID, fleet.OperationPending,
+		return s.Rows.UpdateSync(ctx, s.lease.Lease(), request.ID, mirror.OperationPending,
 			short(err.Error()))
 	case live.Parked:
 		s.parked.ask(fleet.EnvironmentID{Tenant: live.Tenant, Name: live.Environment})
-		return s.Rows.UpdateSync(ctx, s.lease.Lease(), request.ID, fleet.OperationPending,
+		return s.Rows.UpdateSync(ctx, s.lease.Lease(), request.ID, mirror.OperationPending,
 			short(out.Message))
-	case out.State == fleet.ApplyApplied:
-		return s.Rows.UpdateSync(ctx, s.lease.Lease(), request.ID, fleet.OperationRunning, "")
+	case out.State == mirror.ApplyApplied:
+		return s.Rows.UpdateSync(ctx, s.lease.Lease(), request.ID, mirror.OperationRunning, "")
 	default:
 		return nil
 	}
 }
 
-func (s *session) askSync(ctx context.Context, q fleet.SyncRequest) (engine.Outcome, error) {
+func (s *session) askSync(ctx context.Context, q mirror.SyncRequest) (engine.Outcome, error) {
 	if !s.lease.Valid() {
 		return engine.Outcome{}, lease.ErrLost
 	}
@@ -150,7 +151,7 @@ func (s *session) mirrorStops(ctx context.Context) error {
 
 // remember reads the stops that the engine remembers, and puts those on the board that are not
 // known to have ended.
-func (s *session) remember(ctx context.Context) ([]fleet.Stop, error) {
+func (s *session) remember(ctx context.Context) ([]mirror.Stop, error) {
 	there, err := s.target.ReadStops(ctx)
 	if err == nil {
 		s.Stops.remembered(s.Engine, there)
@@ -170,7 +171,7 @@ func (s *session) awaitMarkers(ctx context.Context) error {
 			return err
 		}
 		s.healthy = false
-		s.report(ctx, s.lease, fleet.EngineReport{
+		s.report(ctx, s.lease, mirror.EngineReport{
 			Engine: s.Engine,
 			Message: "nothing is written until the emergency stops that the engine remembers " +
 				"can be read: " + err.Error()})
@@ -182,10 +183,10 @@ func (s *session) awaitMarkers(ctx context.Context) error {
 
 // writeStops writes the stops in force that the engine does not have, or only an older one of their
 // place, and clears those that have ended.
-func (s *session) writeStops(ctx context.Context, wanted, there []fleet.Stop) error {
+func (s *session) writeStops(ctx context.Context, wanted, there []mirror.Stop) error {
 	ctx, end := s.lease.Writing(ctx)
 	defer end()
-	known := map[stopPlace]fleet.Stop{}
+	known := map[stopPlace]mirror.Stop{}
 	for _, stop := range there {
 		if !stop.At.IsZero() { // a note that cannot be read is a person's to remove
 			known[placeOf(stop)] = stop

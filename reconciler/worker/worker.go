@@ -11,6 +11,7 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/engine"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/fleet/pacing"
 	"argosy.dev/argosy/fleet/printable"
 	"argosy.dev/argosy/reconciler/lease"
@@ -22,41 +23,41 @@ import (
 type Rows interface {
 	// Changed are the engine's rows with a sequence number above after, in that order, at most
 	// limit.
-	Changed(ctx context.Context, name fleet.EngineName, after int64, limit int) ([]fleet.Row, error)
+	Changed(ctx context.Context, name fleet.EngineName, after int64, limit int) ([]mirror.Row, error)
 	// RowHeads visits the head of every row of the engine: the verifying pass.
-	RowHeads(ctx context.Context, name fleet.EngineName, visit func(fleet.RowHead) error) error
+	RowHeads(ctx context.Context, name fleet.EngineName, visit func(mirror.RowHead) error) error
 	// Row is one row as it stands now; false when there is none.
-	Row(ctx context.Context, key fleet.ObjectKey) (fleet.Row, bool, error)
+	Row(ctx context.Context, key fleet.ObjectKey) (mirror.Row, bool, error)
 	// LeasedRow is Row, provided that the lease is in force by the store's own clock; else
-	// fleet.ErrFenced.
-	LeasedRow(ctx context.Context, lease fleet.Lease, key fleet.ObjectKey) (fleet.Row, bool, error)
+	// mirror.ErrFenced.
+	LeasedRow(ctx context.Context, lease mirror.Lease, key fleet.ObjectKey) (mirror.Row, bool, error)
 	// Lookup is the rows of these objects of the engine, as they stand now; objects without one are
 	// left out.
-	Lookup(ctx context.Context, name fleet.EngineName, keys []fleet.ObjectKey) ([]fleet.Row, error)
+	Lookup(ctx context.Context, name fleet.EngineName, keys []fleet.ObjectKey) ([]mirror.Row, error)
 	// OrphanKeys are the listed strays of the engine.
 	OrphanKeys(ctx context.Context, name fleet.EngineName) ([]fleet.ObjectKey, error)
 	// ReportOrphans records objects without a row, and those of the list that are gone or have one.
-	ReportOrphans(ctx context.Context, lease fleet.Lease, found []fleet.Orphan,
+	ReportOrphans(ctx context.Context, lease mirror.Lease, found []mirror.Orphan,
 		gone []fleet.ObjectKey) error
 	// CredentialRows are the engine's rows that need the secret of that tenant and name.
 	CredentialRows(ctx context.Context, name fleet.EngineName, tenant fleet.TenantName,
-		secret string) ([]fleet.Row, error)
+		secret string) ([]mirror.Row, error)
 	// Acknowledge records what was done with rows. An Ack for an older row than the one that stands
 	// changes nothing.
-	Acknowledge(ctx context.Context, lease fleet.Lease, acks []fleet.Ack) error
+	Acknowledge(ctx context.Context, lease mirror.Lease, acks []mirror.Ack) error
 	// Observe records what the engine shows of its Applications.
-	Observe(ctx context.Context, lease fleet.Lease, seen []fleet.Observation) error
+	Observe(ctx context.Context, lease mirror.Lease, seen []mirror.Observation) error
 	// ReportEngine records whether the engine is reached, and what is wrong with it.
-	ReportEngine(ctx context.Context, lease fleet.Lease, report fleet.EngineReport) error
+	ReportEngine(ctx context.Context, lease mirror.Lease, report mirror.EngineReport) error
 	// ReportReach records environments whose clusters the engine cannot read, and those that it can
 	// read again. whole: there are no others.
-	ReportReach(ctx context.Context, lease fleet.Lease, reports []fleet.Reach, whole bool) error
+	ReportReach(ctx context.Context, lease mirror.Lease, reports []mirror.Reach, whole bool) error
 	// ReportWentBack records that the engine's state went back in time, and how that showed.
-	ReportWentBack(ctx context.Context, lease fleet.Lease, how string) error
+	ReportWentBack(ctx context.Context, lease mirror.Lease, how string) error
 	// PendingSyncs are the syncs that were asked for on the engine and have not ended.
-	PendingSyncs(ctx context.Context, name fleet.EngineName) ([]fleet.SyncRequest, error)
+	PendingSyncs(ctx context.Context, name fleet.EngineName) ([]mirror.SyncRequest, error)
 	// UpdateSync records how a sync stands.
-	UpdateSync(ctx context.Context, lease fleet.Lease, id string, state fleet.OperationState,
+	UpdateSync(ctx context.Context, lease mirror.Lease, id string, state mirror.OperationState,
 		message string) error
 	// Notify says "look" to all replicas: objects are proven gone, and the loop may let go of what
 	// they needed. by is told with it.
@@ -71,7 +72,7 @@ type Confirmer interface {
 	// reaches with it.
 	WantConfirmed(ctx context.Context) (int64, error)
 	// Mirror is where the rows stand.
-	Mirror(ctx context.Context) (fleet.MirrorState, error)
+	Mirror(ctx context.Context) (mirror.State, error)
 }
 
 // Secrets finds the content of a credential.
@@ -95,7 +96,7 @@ type Worker struct {
 
 	mu      sync.Mutex
 	stage   stage
-	raised  fleet.Lease         // whose epoch this process has put above all that the engine showed
+	raised  mirror.Lease        // whose epoch this process has put above all that the engine showed
 	rotated map[credential]bool // secrets that changed and whose rows are to be looked at
 }
 
@@ -236,7 +237,7 @@ func (w *Worker) connect(ctx context.Context, held *lease.Held) (engine.Engine, 
 		err = w.preflight(ctx, held, target)
 	}
 	if err != nil {
-		w.report(ctx, held, fleet.EngineReport{Engine: w.Engine, Message: err.Error()})
+		w.report(ctx, held, mirror.EngineReport{Engine: w.Engine, Message: err.Error()})
 		return nil, err
 	}
 	return target, nil
@@ -256,7 +257,7 @@ func (w *Worker) preflight(ctx context.Context, held *lease.Held, target engine.
 	if err != nil {
 		return err
 	}
-	report := fleet.EngineReport{Engine: w.Engine, Reachable: true, ArgoCD: found.Version}
+	report := mirror.EngineReport{Engine: w.Engine, Reachable: true, ArgoCD: found.Version}
 	for _, f := range found.Findings {
 		if f.Blocks || report.Message == "" {
 			report.Message = f.Message + "; " + f.Fix
@@ -266,7 +267,7 @@ func (w *Worker) preflight(ctx context.Context, held *lease.Held, target engine.
 	return nil
 }
 
-func (w *Worker) report(ctx context.Context, held *lease.Held, report fleet.EngineReport) {
+func (w *Worker) report(ctx context.Context, held *lease.Held, report mirror.EngineReport) {
 	report.Message = short(report.Message)
 	if err := w.Rows.ReportEngine(ctx, held.Lease(), report); err != nil && ctx.Err() == nil {
 		w.Log.Warn("engine report is not recorded", "engine", w.Engine, "error", err)

@@ -10,6 +10,7 @@ import (
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/argocd"
 	"argosy.dev/argosy/fleet/catalog"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/reconciler/plan"
 	"argosy.dev/argosy/reconciler/postgres"
 )
@@ -61,7 +62,7 @@ func (w *world) fromNothing(store *postgres.Store) error {
 	if err != nil {
 		return err
 	}
-	empty, err := plan.RestoreAppliedState(fleet.Snapshot{Placements: now.Placements,
+	empty, err := plan.RestoreAppliedState(mirror.Snapshot{Placements: now.Placements,
 		SyncHolds: now.SyncHolds})
 	if err != nil {
 		return err
@@ -79,7 +80,7 @@ func (w *world) fromNothing(store *postgres.Store) error {
 	if err != nil {
 		return err
 	}
-	stands := map[fleet.ObjectKey]fleet.Row{}
+	stands := map[fleet.ObjectKey]mirror.Row{}
 	for name := range w.engines {
 		rows, err := store.Changed(w.ctx, fleet.EngineName(name), 0, 10_000)
 		if err != nil {

@@ -26,6 +26,7 @@ import (
 	"argosy.dev/argosy/fleet/agent"
 	"argosy.dev/argosy/fleet/agent/edge"
 	"argosy.dev/argosy/fleet/agent/edge/edgetest"
+	"argosy.dev/argosy/fleet/agent/registry"
 	"argosy.dev/argosy/reconciler/postgres"
 	"argosy.dev/argosy/test/bench/observe"
 	"argosy.dev/argosy/test/stack"
@@ -179,7 +180,7 @@ type atStore struct{ *postgres.Store }
 func (s atStore) Join(
 	ctx context.Context, _ agent.PrivateKeys, j agent.Join,
 ) (agent.Joined, error) {
-	join := fleet.AgentJoin{Keys: j.Keys, ClusterUID: j.ClusterUID, Version: j.Version}
+	join := registry.Join{Keys: j.Keys, ClusterUID: j.ClusterUID, Version: j.Version}
 	a, err := s.JoinAgent(ctx, j.Token, join)
 	return agent.Joined{Agent: a.ID, Engine: a.Engine, ExpiresAt: a.ExpiresAt, Time: time.Now()},
 		err
@@ -188,7 +189,7 @@ func (s atStore) Join(
 func (h *herd) join(
 	ctx context.Context, store *postgres.Store, in fleet.EnvironmentID,
 ) (*edge.IdentityStore, error) {
-	_, token, err := store.CreateAgentToken(ctx, fleet.AgentToken{
+	_, token, err := store.CreateAgentToken(ctx, registry.Token{
 		Tenant: in.Tenant, Environment: in.Name, CreatedBy: "bench",
 		ExpiresAt: time.Now().Add(time.Hour),
 	}, "")

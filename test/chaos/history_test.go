@@ -18,7 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"argosy.dev/argosy/api/wire"
-	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 	"argosy.dev/argosy/test/stack"
 )
 
@@ -320,12 +321,12 @@ func (w *world) approve() {
 	ctx, cancel := context.WithTimeout(w.ctx, 5*time.Second)
 	defer cancel()
 	for _, r := range w.replicas {
-		holds, err := r.client.Holds(ctx, fleet.Filter{}, 100)
+		holds, err := r.client.Holds(ctx, view.Filter{}, 100)
 		if err != nil {
 			continue // the other replica may answer
 		}
 		for _, h := range holds {
-			if !slices.ContainsFunc(holds, func(o fleet.Hold) bool {
+			if !slices.ContainsFunc(holds, func(o mirror.Hold) bool {
 				return o.Revision == h.Revision && w.strangeHold(o)
 			}) {
 				_, _ = r.client.Approve(ctx, wire.ApproveRequest{Revision: h.Revision,
@@ -341,7 +342,7 @@ func (w *world) stopAndResume(n int, random *rand.Rand) {
 	stopped := false
 	for _, r := range w.replicas {
 		ctx, cancel := context.WithTimeout(w.ctx, 5*time.Second)
-		_, err := r.client.Stop(ctx, wire.StopRequest{Scope: fleet.StopFleet, Reason: "chaos"})
+		_, err := r.client.Stop(ctx, wire.StopRequest{Scope: mirror.StopFleet, Reason: "chaos"})
 		cancel()
 		if err == nil {
 			stopped = true
@@ -362,7 +363,7 @@ func (w *world) stopAndResume(n int, random *rand.Rand) {
 		var err error
 		for _, r := range w.replicas {
 			ctx, cancel := context.WithTimeout(w.ctx, 5*time.Second)
-			_, err = r.client.Resume(ctx, wire.ResumeRequest{Scope: fleet.StopFleet})
+			_, err = r.client.Resume(ctx, wire.ResumeRequest{Scope: mirror.StopFleet})
 			cancel()
 			if err == nil {
 				return nil

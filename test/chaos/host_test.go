@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/test/stack"
 )
 
@@ -180,7 +180,7 @@ func (w *world) arrived(head string) {
 }
 
 // strangeHold reports whether an approval of the hold would let in what the stranger wrote.
-func (w *world) strangeHold(hold fleet.Hold) bool {
+func (w *world) strangeHold(hold mirror.Hold) bool {
 	if w.host == nil {
 		return false
 	}

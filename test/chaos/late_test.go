@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 	"argosy.dev/argosy/test/stack"
 )
 
@@ -148,7 +150,7 @@ func (w *duel) release(held *stack.Held) {
 
 func (w *duel) orphans(r *replica, want int) func() error {
 	return func() error {
-		all, err := r.client.Orphans(w.ctx, fleet.Filter{}, 100)
+		all, err := r.client.Orphans(w.ctx, view.Filter{}, 100)
 		if err == nil && len(all) != want {
 			err = fmt.Errorf("%d strays, want %d: %+v", len(all), want, all)
 		}
@@ -194,7 +196,7 @@ func TestACreateThatArrivesAfterItsDeletionIsNoGhost(t *testing.T) {
 	w.release(held)
 	w.waitFor("the ghost is listed", time.Minute, w.orphans(left, 1))
 	w.waitFor("and counted", time.Minute, w.counted(left, 1))
-	all, err := left.client.Orphans(w.ctx, fleet.Filter{}, 100)
+	all, err := left.client.Orphans(w.ctx, view.Filter{}, 100)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,7 +205,7 @@ func TestACreateThatArrivesAfterItsDeletionIsNoGhost(t *testing.T) {
 		s.Tenant != "globex" {
 		t.Errorf("listed as %+v", s)
 	}
-	removal := fleet.OrphanRemoval{Engine: s.Engine, Kind: s.Kind, Name: s.Name, UID: "another",
+	removal := mirror.OrphanRemoval{Engine: s.Engine, Kind: s.Kind, Name: s.Name, UID: "another",
 		Deletion: fleet.DeletionOrphan}
 	if _, err := left.client.RemoveOrphan(w.ctx, removal); err == nil {
 		t.Error("a decision about another UID is taken")

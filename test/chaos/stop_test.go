@@ -12,7 +12,8 @@ import (
 
 	"argosy.dev/argosy/api/client"
 	"argosy.dev/argosy/api/wire"
-	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 	"argosy.dev/argosy/test/bench/observe"
 	"argosy.dev/argosy/test/stack"
 )
@@ -102,7 +103,7 @@ func (w *world) measureStops(b *testing.B, disturb func() error, sample func()) 
 		})
 		began := time.Now()
 		c := w.connect(b, w.replicas[0]) // a person's command line has no connection yet
-		_, err := c.Stop(w.ctx, wire.StopRequest{Scope: fleet.StopFleet, Reason: "bench"})
+		_, err := c.Stop(w.ctx, wire.StopRequest{Scope: mirror.StopFleet, Reason: "bench"})
 		answered = append(answered, time.Since(began))
 		if err != nil {
 			w.keepLogs()
@@ -118,7 +119,7 @@ func (w *world) measureStops(b *testing.B, disturb func() error, sample func()) 
 		last = append(last, max(0, w.model.lastWrite().Sub(began)))
 		w.model.stop(time.Time{})
 		w.waitFor("the fleet resumes", time.Minute, func() error {
-			_, err := c.Resume(w.ctx, wire.ResumeRequest{Scope: fleet.StopFleet})
+			_, err := c.Resume(w.ctx, wire.ResumeRequest{Scope: mirror.StopFleet})
 			return err
 		})
 		b.Logf("answered after %s, last write after %s", answered[len(answered)-1],
@@ -195,7 +196,7 @@ func (w *world) readWithoutPause(b *testing.B) *readers {
 	admin := w.connect(b, w.replicas[0])
 	for n := range (*reading + readsOfToken - 1) / readsOfToken {
 		name := fmt.Sprintf("reader-%d-%d", n, time.Now().UnixNano())
-		request := wire.TokenRequest{Name: name, Role: fleet.RoleRead, TTL: "1h"}
+		request := wire.TokenRequest{Name: name, Role: view.RoleRead, TTL: "1h"}
 		token := must(admin.CreateToken(ctx, request))(b)
 		for range readsOfToken {
 			c := must(client.New(w.replicas[0].address, token.Plaintext, "bench"))(b)
@@ -206,8 +207,8 @@ func (w *world) readWithoutPause(b *testing.B) *readers {
 }
 
 func readUntil(ctx context.Context, b *testing.B, c *client.Client) {
-	filters := []fleet.Filter{
-		{Health: fleet.HealthSuspended}, {Sync: fleet.SyncOutOfSync}, {Name: "none"},
+	filters := []view.Filter{
+		{Health: mirror.HealthSuspended}, {Sync: mirror.SyncOutOfSync}, {Name: "none"},
 	}
 	for ctx.Err() == nil {
 		for _, f := range filters {

@@ -29,7 +29,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"argosy.dev/argosy/api/client"
-	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 	"argosy.dev/argosy/test/stack"
 )
 
@@ -516,12 +517,12 @@ func (w *world) settled() error {
 		return fmt.Errorf("revision %s is applied, not the head %s; the source says %q",
 			source.Applied.Short(), w.head[:8], source.Error)
 	}
-	views, err := r.client.Applications(ctx, fleet.Filter{}, 1000)
+	views, err := r.client.Applications(ctx, view.Filter{}, 1000)
 	if err != nil {
 		return err
 	}
 	for _, v := range views {
-		if v.Apply != fleet.ApplyApplied {
+		if v.Apply != mirror.ApplyApplied {
 			return fmt.Errorf("%s/%s@%s is %s: %s", v.Tenant, v.Deployment, v.Environment, v.Apply,
 				v.ApplyMessage)
 		}

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/view"
 	"argosy.dev/argosy/test/example"
 	"argosy.dev/argosy/test/stack"
 )
@@ -28,9 +28,9 @@ const expected = 8
 
 // stand reports whether so many are there, all of them Healthy. The cluster behind the firewall is
 // not a part of this.
-func stand(list []fleet.ApplicationView, n int) bool {
+func stand(list []view.Application, n int) bool {
 	near := example.Near(list)
-	return len(near) == n && !slices.ContainsFunc(near, func(a fleet.ApplicationView) bool {
+	return len(near) == n && !slices.ContainsFunc(near, func(a view.Application) bool {
 		return !example.Healthy(a)
 	})
 }
@@ -83,7 +83,7 @@ func (s *show) sources() {
 func (s *show) everything() error {
 	say("the config repo becomes Applications on two Argo CD instances")
 	err := s.plane.Await(s.ctx, "every Application Synced and Healthy", patience,
-		func(list []fleet.ApplicationView) bool {
+		func(list []view.Application) bool {
 			return stand(list, expected)
 		})
 	s.plane.Print(s.ctx, "get", "applications")
@@ -97,8 +97,8 @@ func (s *show) addition() error {
 		fmt.Sprintf(promo, s.fleet.Git.URL)); err != nil {
 		return err
 	}
-	return s.plane.Await(s.ctx, "promo Healthy", patience, func(list []fleet.ApplicationView) bool {
-		return slices.ContainsFunc(list, func(a fleet.ApplicationView) bool {
+	return s.plane.Await(s.ctx, "promo Healthy", patience, func(list []view.Application) bool {
+		return slices.ContainsFunc(list, func(a view.Application) bool {
 			return a.Deployment == "promo" && example.Healthy(a)
 		})
 	})
@@ -116,7 +116,7 @@ func (s *show) mistake() error {
 			"name").Output(); err == nil && len(out) > 0 {
 			s.plane.Print(s.ctx, "get", "problems")
 			return s.plane.Await(s.ctx, "the others undisturbed", patience,
-				func(list []fleet.ApplicationView) bool {
+				func(list []view.Application) bool {
 					return stand(list, expected+1)
 				})
 		}
@@ -134,7 +134,7 @@ func (s *show) removal() error {
 		"tenants/acme/deployments/landing.yaml"); err != nil {
 		return err
 	}
-	err := s.plane.Await(s.ctx, "web gone", patience, func(list []fleet.ApplicationView) bool {
+	err := s.plane.Await(s.ctx, "web gone", patience, func(list []view.Application) bool {
 		return stand(list, expected-1)
 	})
 	s.plane.Print(s.ctx, "get", "revisions")
@@ -180,7 +180,7 @@ func (s *show) outage() error {
 		text+"\n  sync: {mode: automated, prune: false}\n"); err != nil {
 		return err
 	}
-	changed := func(list []fleet.ApplicationView) bool {
+	changed := func(list []view.Application) bool {
 		return !slices.Equal(revisions(before), revisions(list))
 	}
 	err = s.plane.Await(s.ctx, "the commit recorded", patience, changed)
@@ -193,14 +193,14 @@ func (s *show) outage() error {
 }
 
 // factory reports whether the Application behind the firewall is Healthy.
-func factory(list []fleet.ApplicationView) bool {
-	return slices.ContainsFunc(list, func(a fleet.ApplicationView) bool {
+func factory(list []view.Application) bool {
+	return slices.ContainsFunc(list, func(a view.Application) bool {
 		return a.Environment == "factory-berlin" && example.Healthy(a)
 	})
 }
 
 // revisions are those that last changed each Application.
-func revisions(list []fleet.ApplicationView) []string {
+func revisions(list []view.Application) []string {
 	var all []string
 	for _, a := range list {
 		all = append(all, a.Name+" "+string(a.Revision))

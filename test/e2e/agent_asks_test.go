@@ -10,7 +10,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 )
 
 const yardApp = "acme/yard@yard"
@@ -83,15 +84,15 @@ func (s *site) rollsBack(t *testing.T, old, newer string) {
 func (f *system) syncEnded(t *testing.T, subject string) func() string {
 	t.Helper()
 	before := map[string]bool{}
-	for _, o := range list[fleet.Operation](t, f, "operations") {
+	for _, o := range list[mirror.Operation](t, f, "operations") {
 		before[o.ID] = true
 	}
 	return func() string {
 		t.Helper()
-		for _, o := range list[fleet.Operation](t, f, "operations") {
-			if o.Kind == fleet.OperationSync && strings.Contains(o.Subject, subject) &&
+		for _, o := range list[mirror.Operation](t, f, "operations") {
+			if o.Kind == mirror.OperationSync && strings.Contains(o.Subject, subject) &&
 				!before[o.ID] {
-				if o.State == fleet.OperationSucceeded {
+				if o.State == mirror.OperationSucceeded {
 					return ""
 				}
 				return string(o.State) + ": " + o.Message
@@ -141,7 +142,7 @@ func (s *site) holdsDeletions(t *testing.T) {
 		delete(s.files, path)
 	}
 	s.remove(t, "three at once", going...)
-	eventually(t, "they wait for the cluster's admin", s.shows(t, func(a fleet.AgentView) string {
+	eventually(t, "they wait for the cluster's admin", s.shows(t, func(a view.Agent) string {
 		if a.HeldDeletions != 3 || a.PendingDeletions != 3 {
 			return fmt.Sprintf("%+v", a)
 		}
@@ -168,7 +169,7 @@ func (s *site) holdsDeletions(t *testing.T) {
 		}
 		return ""
 	})
-	eventually(t, "and nothing waits", s.shows(t, func(a fleet.AgentView) string {
+	eventually(t, "and nothing waits", s.shows(t, func(a view.Agent) string {
 		if a.HeldDeletions+a.PendingDeletions+a.Pending > 0 {
 			return fmt.Sprintf("%+v", a)
 		}
@@ -206,7 +207,7 @@ func (s *site) freezes(t *testing.T) {
 	path := "tenants/acme/deployments/yard.yaml"
 	s.files[path] += "  sync: {mode: automated, prune: false}\n"
 	s.commit(t, "into the silence", map[string]string{path: s.files[path]})
-	eventually(t, "the agent is shown as away", s.shows(t, func(a fleet.AgentView) string {
+	eventually(t, "the agent is shown as away", s.shows(t, func(a view.Agent) string {
 		if a.Connected || a.Pending == 0 {
 			return fmt.Sprintf("%+v", a)
 		}

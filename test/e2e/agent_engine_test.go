@@ -9,7 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/view"
 )
 
 const (
@@ -96,7 +96,7 @@ func TestAnArgoCDBehindAFirewallServesSeveralEnvironmentsThere(t *testing.T) {
 		eventually(t, name+" is Healthy there", f.healthy(t, "umbrella/"+name+"@"+name))
 		s.pods(t, "umbrella-"+name)
 	}
-	for _, e := range list[fleet.EngineView](t, f, "engines") {
+	for _, e := range list[view.Engine](t, f, "engines") {
 		if e.Name == "plant-1" && (!e.Reachable || e.Pending > 0) {
 			t.Errorf("the engine is shown as %+v", e)
 		}

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/view"
 	"argosy.dev/argosy/test/example"
 	"argosy.dev/argosy/test/stack"
 )
@@ -106,10 +107,10 @@ func (s *site) start(t *testing.T) {
 }
 
 // shows asks for the agent and says what look finds missing.
-func (s *site) shows(t *testing.T, look func(fleet.AgentView) string) func() string {
+func (s *site) shows(t *testing.T, look func(view.Agent) string) func() string {
 	return func() string {
 		t.Helper()
-		for _, a := range list[fleet.AgentView](t, s.system, "agents") {
+		for _, a := range list[view.Agent](t, s.system, "agents") {
 			if a.Engine == s.engine {
 				return look(a)
 			}

@@ -9,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 )
 
 // TestAnAutonomousClustersOwnApplicationsAreShownAndSyncedWhenAsked makes an Application as the
@@ -98,11 +100,11 @@ func (s *site) unmade(t *testing.T) {
 }
 
 // own asks for the Application and says what it lacks; "" is any state.
-func (s *site) own(t *testing.T, state fleet.SyncState) func() string {
+func (s *site) own(t *testing.T, state mirror.SyncState) func() string {
 	return func() string {
 		t.Helper()
 		for _, a := range list[struct {
-			fleet.ApplicationView
+			view.Application
 			Own bool
 		}](t, s.system, "applications", "--environment", "ranch") {
 			if a.Own && a.Name == "ranch-shop" && (state == "" || a.Sync == state) {

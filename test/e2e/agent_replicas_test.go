@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/view"
 	"argosy.dev/argosy/test/example"
 	"argosy.dev/argosy/test/stack"
 )
@@ -157,7 +157,7 @@ func (s *site) copied(t *testing.T) {
 		}
 		return ""
 	})
-	eventually(t, "it is shown", s.shows(t, func(a fleet.AgentView) string {
+	eventually(t, "it is shown", s.shows(t, func(a view.Agent) string {
 		if !a.Cloned || a.Connected {
 			return fmt.Sprintf("%+v", a)
 		}

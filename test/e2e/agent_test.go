@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/view"
 	"argosy.dev/argosy/test/example"
 	"argosy.dev/argosy/test/stack"
 )
@@ -54,7 +55,7 @@ func TestAClusterBehindAFirewallJoinsAndIsServed(t *testing.T) {
 		_, _ = f.Config.Remove(ctx, "no workshop", edgeDeployment, edgeFile)
 	})
 	eventually(t, "nobody has joined, and that is said",
-		f.agents(t, func(a fleet.AgentView) string {
+		f.agents(t, func(a view.Agent) string {
 			if a.Connected || a.ID != "" || a.Pending == 0 {
 				return fmt.Sprintf("%+v", a)
 			}
@@ -94,7 +95,7 @@ func TestAClusterBehindAFirewallJoinsAndIsServed(t *testing.T) {
 		edge.Hub.Block(true)
 		defer edge.Hub.Block(false)
 		f.commit(t, "while nobody hears", changed())
-		eventually(t, "the agent is shown as away", f.agents(t, func(a fleet.AgentView) string {
+		eventually(t, "the agent is shown as away", f.agents(t, func(a view.Agent) string {
 			if a.Connected || a.SeenAt == nil || a.Lag == 0 {
 				return fmt.Sprintf("%+v", a)
 			}
@@ -132,7 +133,7 @@ func TestAClusterBehindAFirewallJoinsAndIsServed(t *testing.T) {
 		f.must(t, "stop", "--tenant", "acme", "--reason", "a test")
 		defer func() { f.must(t, "resume", "--tenant", "acme") }()
 		f.commit(t, "during the stop", changed())
-		eventually(t, "the row waits", f.agents(t, func(a fleet.AgentView) string {
+		eventually(t, "the row waits", f.agents(t, func(a view.Agent) string {
 			if a.Pending == 0 {
 				return "nothing waits"
 			}
@@ -206,10 +207,10 @@ func startAgent(t *testing.T, edge *example.Edge) *stack.Process {
 }
 
 // agents asks for the edge's agent and says what look finds missing.
-func (f *system) agents(t *testing.T, look func(fleet.AgentView) string) func() string {
+func (f *system) agents(t *testing.T, look func(view.Agent) string) func() string {
 	return func() string {
 		t.Helper()
-		for _, a := range list[fleet.AgentView](t, f, "agents") {
+		for _, a := range list[view.Agent](t, f, "agents") {
 			if a.Engine == edgeEngine {
 				return look(a)
 			}
@@ -218,7 +219,7 @@ func (f *system) agents(t *testing.T, look func(fleet.AgentView) string) func() 
 	}
 }
 
-func upToDate(a fleet.AgentView) string {
+func upToDate(a view.Agent) string {
 	if a.Connected && a.Pending == 0 && a.Lag == 0 && a.ArgoCD != "" && a.Version != "" {
 		return ""
 	}
@@ -229,7 +230,7 @@ func upToDate(a fleet.AgentView) string {
 func (f *system) healthy(t *testing.T, id string) func() string {
 	return func() string {
 		t.Helper()
-		for _, a := range list[fleet.ApplicationView](t, f, "applications") {
+		for _, a := range list[view.Application](t, f, "applications") {
 			if (fleet.ApplicationID{Tenant: a.Tenant, Deployment: a.Deployment,
 				Environment: a.Environment}).String() != id {
 				continue

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/view"
 	"argosy.dev/argosy/test/example"
 	"argosy.dev/argosy/test/stack"
 )
@@ -79,7 +80,7 @@ func (f *system) standing(t *testing.T, want ...string) func() string {
 		t.Helper()
 		var left []string
 		there := map[string]bool{}
-		for _, a := range example.Near(list[fleet.ApplicationView](t, f, "applications")) {
+		for _, a := range example.Near(list[view.Application](t, f, "applications")) {
 			id := fleet.ApplicationID{Tenant: a.Tenant, Deployment: a.Deployment,
 				Environment: a.Environment}.String()
 			there[id] = true
@@ -137,7 +138,7 @@ func (f *system) remove(t *testing.T, message string, paths ...string) fleet.Rev
 func (f *system) seen(t *testing.T, id string) {
 	t.Helper()
 	eventually(t, "revision "+id+" recorded", func() string {
-		for _, r := range list[fleet.RevisionView](t, f, "revisions") {
+		for _, r := range list[view.Revision](t, f, "revisions") {
 			if string(r.Revision) == id {
 				return ""
 			}

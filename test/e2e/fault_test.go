@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/view"
 	"argosy.dev/argosy/test/example"
 )
 
@@ -67,7 +67,7 @@ func TestAnEngineThatIsAwayStopsNobodyElseAndHealsByItself(t *testing.T) {
 			"")})
 	eventually(t, "the other engine goes on", f.there(t, "acme/during@staging"))
 	eventually(t, "the engine's state says so", func() string {
-		for _, e := range list[fleet.EngineView](t, f, "engines") {
+		for _, e := range list[view.Engine](t, f, "engines") {
 			if e.Name == "us-1" && !e.Reachable && e.Message != "" && e.Since != nil {
 				return ""
 			}
@@ -86,7 +86,7 @@ func TestAConfigRepoThatIsAwayChangesNothing(t *testing.T) {
 	f.allHealthy(t)
 	f.Config.RequireAuth("somebody", "else")
 	eventually(t, "the source's state says so", func() string {
-		var s fleet.SourceView
+		var s view.Source
 		if err := f.api(t, "source", &s); err != nil {
 			return err.Error()
 		}
@@ -101,7 +101,7 @@ func TestAConfigRepoThatIsAwayChangesNothing(t *testing.T) {
 	f.allHealthy(t)
 	f.Config.RequireAuth("", "")
 	eventually(t, "it heals", func() string {
-		var s fleet.SourceView
+		var s view.Source
 		if err := f.api(t, "source", &s); err != nil {
 			return err.Error()
 		}
@@ -151,7 +151,7 @@ func TestTheMirrorComesBackFromGitAndTheEnginesWithoutAWrite(t *testing.T) {
 	f := platform.use(t)
 	f.allHealthy(t)
 	eventually(t, "the environments that earlier tests removed are gone", func() string {
-		for _, e := range list[fleet.EnvironmentView](t, f, "environments") {
+		for _, e := range list[view.Environment](t, f, "environments") {
 			if e.Name == "workshop" {
 				return "acme/workshop is still listed"
 			}
@@ -168,7 +168,7 @@ func TestTheMirrorComesBackFromGitAndTheEnginesWithoutAWrite(t *testing.T) {
 		t.Errorf("the rebuild made %d writes", n)
 	}
 	type where struct {
-		Items []fleet.EnvironmentView
+		Items []view.Environment
 	}
 	var was, is where
 	if err := json.Unmarshal([]byte(placed), &was); err != nil {

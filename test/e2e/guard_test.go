@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 )
 
 // many is deployments in one environment that deploy nothing.
@@ -28,7 +30,7 @@ func TestDeletionsBeyondTheGuardWaitForAnApproval(t *testing.T) {
 	f.commit(t, "many", files)
 	eventually(t, "all of them on the engine", f.there(t, ids...))
 	revision := f.remove(t, "all of them at once", paths...)
-	holds := list[fleet.Hold](t, f, "holds")
+	holds := list[mirror.Hold](t, f, "holds")
 	if len(holds) != 1 || holds[0].Revision != revision || len(holds[0].Items) != len(ids) {
 		t.Fatalf("holds: %+v", holds)
 	}
@@ -47,19 +49,19 @@ func TestDeletionsBeyondTheGuardWaitForAnApproval(t *testing.T) {
 	}
 	f.must(t, "approve", string(revision), "--note", "test")
 	eventually(t, "the approved deletions are done", func() string {
-		for _, a := range list[fleet.ApplicationView](t, f, "applications") {
+		for _, a := range list[view.Application](t, f, "applications") {
 			if strings.HasPrefix(string(a.Deployment), "many-") {
 				return string(a.Deployment) + " is still there"
 			}
 		}
-		if h := list[fleet.Hold](t, f, "holds"); len(h) > 0 {
+		if h := list[mirror.Hold](t, f, "holds"); len(h) > 0 {
 			return fmt.Sprintf("%d holds are left", len(h))
 		}
 		return ""
 	})
 	approved := false
-	for _, o := range list[fleet.Operation](t, f, "operations") {
-		approved = approved || o.Kind == fleet.OperationApprove && o.Revision == revision &&
+	for _, o := range list[mirror.Operation](t, f, "operations") {
+		approved = approved || o.Kind == mirror.OperationApprove && o.Revision == revision &&
 			o.RequestedBy != ""
 	}
 	if !approved {
@@ -73,8 +75,8 @@ func TestDeletionsBeyondTheGuardWaitForAnApproval(t *testing.T) {
 func (f *system) there(t *testing.T, ids ...string) func() string {
 	return func() string {
 		applied := map[string]bool{}
-		for _, a := range list[fleet.ApplicationView](t, f, "applications") {
-			if a.Apply == fleet.ApplyApplied || a.Apply == fleet.ApplyHeld {
+		for _, a := range list[view.Application](t, f, "applications") {
+			if a.Apply == mirror.ApplyApplied || a.Apply == mirror.ApplyHeld {
 				applied[fleet.ApplicationID{Tenant: a.Tenant, Deployment: a.Deployment,
 					Environment: a.Environment}.String()] = true
 			}
@@ -107,15 +109,15 @@ func TestARewrittenHistoryWaitsForAnApproval(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "the rewritten history is held", func() string {
-		for _, h := range list[fleet.Hold](t, f, "holds") {
+		for _, h := range list[mirror.Hold](t, f, "holds") {
 			if string(h.Revision) == orphan {
 				return ""
 			}
 		}
 		return "no hold"
 	})
-	var source fleet.SourceView
-	for _, r := range list[fleet.RevisionView](t, f, "revisions") {
+	var source view.Source
+	for _, r := range list[view.Revision](t, f, "revisions") {
 		if string(r.Revision) == orphan {
 			source.Applied = r.Revision
 		}
@@ -150,8 +152,8 @@ func TestAnEmptyConfigRepoDeletesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "the empty revision is held", func() string {
-		for _, h := range list[fleet.Hold](t, f, "holds") {
-			if string(h.Revision) == empty && h.Reason == fleet.HoldEmpty {
+		for _, h := range list[mirror.Hold](t, f, "holds") {
+			if string(h.Revision) == empty && h.Reason == mirror.HoldEmpty {
 				return ""
 			}
 		}
@@ -170,7 +172,7 @@ func TestAnEmptyConfigRepoDeletesNothing(t *testing.T) {
 	}
 	f.seen(t, strings.TrimSpace(again))
 	eventually(t, "no hold is left", func() string {
-		if h := list[fleet.Hold](t, f, "holds"); len(h) > 0 {
+		if h := list[mirror.Hold](t, f, "holds"); len(h) > 0 {
 			return h[0].Message
 		}
 		return ""

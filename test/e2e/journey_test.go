@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -14,14 +16,14 @@ import (
 func TestACommitBecomesHealthyApplicationsOnTwoArgoCDs(t *testing.T) {
 	f := platform.use(t)
 	f.allHealthy(t)
-	for _, e := range list[fleet.EngineView](t, f, "engines") {
+	for _, e := range list[view.Engine](t, f, "engines") {
 		if !e.Reachable || e.Pending != 0 {
 			t.Errorf("engine %s: reachable %v, %d behind: %s", e.Name, e.Reachable, e.Pending,
 				e.Message)
 		}
 	}
-	for _, o := range list[fleet.Operation](t, f, "operations") {
-		if o.Kind == fleet.OperationSync && o.State != fleet.OperationSucceeded {
+	for _, o := range list[mirror.Operation](t, f, "operations") {
+		if o.Kind == mirror.OperationSync && o.State != mirror.OperationSucceeded {
 			t.Errorf("the SyncRun of the example: %+v", o)
 		}
 	}
@@ -132,7 +134,7 @@ func TestAnEmergencyStopStopsEveryWriteUntilResumed(t *testing.T) {
 	f.stopPlane(t)
 	f.startPlane(t)
 	eventually(t, "both engines are followed after a restart", func() string {
-		for _, e := range list[fleet.EngineView](t, f, "engines") {
+		for _, e := range list[view.Engine](t, f, "engines") {
 			if !e.Reachable {
 				return string(e.Name) + " is not"
 			}

@@ -3,7 +3,7 @@ package e2e
 import (
 	"testing"
 
-	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
 	"argosy.dev/argosy/test/stack"
 )
 
@@ -26,9 +26,9 @@ func crissCross(t *testing.T, w *forged) {
 
 	number, err := w.config.OpenPull(t.Context(), w.person["alice"], "crossed", "cross", "main")
 	check(t, err)
-	w.await(t, first, fleet.CheckOwners, "pending")
+	w.await(t, first, forge.CheckOwners, "pending")
 	w.review(t, "amir", number, stack.Approve, first)
-	w.await(t, first, fleet.CheckOwners, "success")
+	w.await(t, first, forge.CheckOwners, "success")
 	_, err = w.config.Merge(t.Context(), w.person["petra"], number, "merge")
 	check(t, err)
 	w.told(t, number, "Merged")
@@ -38,7 +38,7 @@ func crissCross(t *testing.T, w *forged) {
 	number, err = w.config.OpenPull(t.Context(), w.person["alice"], "crossed again", "cross-again",
 		"main")
 	check(t, err)
-	for _, name := range []string{fleet.CheckValidate, fleet.CheckPlan, fleet.CheckOwners} {
+	for _, name := range []string{forge.CheckValidate, forge.CheckPlan, forge.CheckOwners} {
 		w.await(t, second, name, "failure")
 	}
 	w.told(t, number, "More than one merge base: rebase onto main and push again")

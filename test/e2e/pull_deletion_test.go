@@ -7,6 +7,9 @@ import (
 	"testing"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 	"argosy.dev/argosy/test/example"
 	"argosy.dev/argosy/test/stack"
 )
@@ -35,9 +38,9 @@ func (w *forged) bringAs(t *testing.T, login, message string, files map[string]s
 func (f *system) unreviewed(t *testing.T, revision fleet.Revision, paths ...string) {
 	t.Helper()
 	eventually(t, "the files are held", func() string {
-		holds := list[fleet.Hold](t, f, "holds")
+		holds := list[mirror.Hold](t, f, "holds")
 		if len(holds) != 1 || holds[0].Revision != revision ||
-			holds[0].Reason != fleet.HoldUnreviewed || !slices.Equal(holds[0].Paths, paths) {
+			holds[0].Reason != mirror.HoldUnreviewed || !slices.Equal(holds[0].Paths, paths) {
 			return fmt.Sprintf("holds: %+v", holds)
 		}
 		if out := f.must(t, "get", "holds"); !strings.Contains(out, "nobody reviewed this") ||
@@ -52,7 +55,7 @@ func (f *system) unreviewed(t *testing.T, revision fleet.Revision, paths ...stri
 func (f *system) nothingHeld(t *testing.T) {
 	t.Helper()
 	eventually(t, "no hold is left", func() string {
-		if h := list[fleet.Hold](t, f, "holds"); len(h) > 0 {
+		if h := list[mirror.Hold](t, f, "holds"); len(h) > 0 {
 			return h[0].Message
 		}
 		return ""
@@ -73,7 +76,7 @@ func deletions(t *testing.T, w *forged) {
 
 	// Merged though nobody approved it.
 	number, head := w.propose(t, "alice", "nobody", nil, paths[1])
-	w.await(t, head, fleet.CheckOwners, "pending")
+	w.await(t, head, forge.CheckOwners, "pending")
 	w.told(t, number, "1 Application deleted")
 	revision = w.merge(t, number)
 	w.unreviewed(t, revision, paths[1])
@@ -90,7 +93,7 @@ func (f *system) allHealthyButManual(t *testing.T, manual ...string) {
 	t.Helper()
 	eventually(t, "the Applications are those", func() string {
 		var have []string
-		for _, a := range example.Near(list[fleet.ApplicationView](t, f, "applications")) {
+		for _, a := range example.Near(list[view.Application](t, f, "applications")) {
 			have = append(have, fleet.ApplicationID{Tenant: a.Tenant, Deployment: a.Deployment,
 				Environment: a.Environment}.String())
 		}
@@ -110,9 +113,9 @@ func anotherTreeThanReviewed(t *testing.T, w *forged) {
 	w.bring(t, "two to go", files)
 	eventually(t, "both on the engine", w.there(t, ids...))
 	number, head := w.propose(t, "alice", "one-goes", nil, paths[0])
-	w.await(t, head, fleet.CheckPlan, "success")
+	w.await(t, head, forge.CheckPlan, "success")
 	w.review(t, "amir", number, stack.Approve, head)
-	w.await(t, head, fleet.CheckOwners, "success")
+	w.await(t, head, forge.CheckOwners, "success")
 
 	merge := w.mergeByHand(t, number, head, paths...)
 	w.unreviewed(t, merge, paths[1])
@@ -157,17 +160,17 @@ func guardedDeletions(t *testing.T, w *forged) {
 	w.bring(t, "many", files)
 	eventually(t, "all of them on the engine", w.there(t, ids...))
 	number, head := w.propose(t, "alice", "clean-up", nil, paths...)
-	w.await(t, head, fleet.CheckPlan, "failure")
+	w.await(t, head, forge.CheckPlan, "failure")
 	w.told(t, number, "`/argosy approve-deletions "+head+"`")
 
 	w.ask(t, "gus", number, "/argosy approve-deletions "+head)
 	w.told(t, number, "`gus` may not approve these deletions")
-	w.stands(t, head, fleet.CheckPlan, "failure")
+	w.stands(t, head, forge.CheckPlan, "failure")
 	w.ask(t, "petra", number, "/argosy approve-deletions "+head)
 	w.told(t, number, fmt.Sprintf("`petra` approves the deletion of %d Applications", guarded))
-	w.stands(t, head, fleet.CheckPlan, "success")
+	w.stands(t, head, forge.CheckPlan, "success")
 	w.review(t, "amir", number, stack.Approve, head)
-	w.await(t, head, fleet.CheckOwners, "success")
+	w.await(t, head, forge.CheckOwners, "success")
 	w.merge(t, number)
 	w.allHealthy(t)
 	w.told(t, number, fmt.Sprintf("Merged: %d Applications deleted", guarded))

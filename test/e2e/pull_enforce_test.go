@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
 	"argosy.dev/argosy/test/stack"
 )
 
@@ -95,16 +96,16 @@ func crossedMergeBases(t *testing.T, w *forged) {
 
 	first := w.commitTree(t, clean, own, back)
 	number := w.branch(t, "crossed-1", first)
-	w.await(t, first, fleet.CheckPlan, "success")
+	w.await(t, first, forge.CheckPlan, "success")
 	w.review(t, "amir", number, stack.Approve, first)
-	w.await(t, first, fleet.CheckOwners, "success")
+	w.await(t, first, forge.CheckOwners, "success")
 	w.mergeAs(t, number, "merge")
 	w.allHealthyButManual(t, besideStands)
 	w.nothingHeld(t)
 
 	second := w.commitTree(t, own, own, back)
 	number = w.branch(t, "crossed-2", second)
-	w.await(t, second, fleet.CheckOwners, "failure")
+	w.await(t, second, forge.CheckOwners, "failure")
 	merged := w.mergeAs(t, number, "merge")
 	w.unreviewed(t, merged, grantOfAcme)
 	w.restored(t, grantOfAcme, fileOfAcme)
@@ -114,7 +115,7 @@ func crossedMergeBases(t *testing.T, w *forged) {
 func forgedStatusesAndAMerge(t *testing.T, w *forged) {
 	number, head := w.propose(t, "alice", "forged-all", w.grown(t, webOfGlobex, "targetRevision: ",
 		"targetRevision: feature-"))
-	for _, name := range []string{fleet.CheckValidate, fleet.CheckPlan, fleet.CheckOwners} {
+	for _, name := range []string{forge.CheckValidate, forge.CheckPlan, forge.CheckOwners} {
 		check(t, w.config.SetStatus(t.Context(), w.person["alice"], head, stack.ForgeStatus{
 			Context: name, State: "success", Description: "fine"}))
 	}
@@ -132,9 +133,9 @@ func aRebaseThatReplaysWhatWasUndone(t *testing.T, w *forged) {
 	own := w.revise(t, "alice", "replay-own", w.beside())
 	head := w.commitTree(t, own, own, bad)
 	number := w.branch(t, "replay", head)
-	w.await(t, head, fleet.CheckPlan, "success")
+	w.await(t, head, forge.CheckPlan, "success")
 	w.review(t, "amir", number, stack.Approve, head)
-	w.await(t, head, fleet.CheckOwners, "success")
+	w.await(t, head, forge.CheckOwners, "success")
 	merged := w.mergeAs(t, number, "rebase")
 	changed, err := w.config.Git(t.Context(), w.person["petra"], "diff", "--name-only", "main~2",
 		"main")
@@ -153,11 +154,11 @@ func consentOfOneOfTwoTenants(t *testing.T, w *forged) {
 	number, _ := w.propose(t, "alice", "two-tenants", w.beside())
 	head := w.revise(t, "alice", "two-tenants", w.grown(t, webOfGlobex, "targetRevision: ",
 		"targetRevision: feature-"))
-	w.await(t, head, fleet.CheckPlan, "success")
+	w.await(t, head, forge.CheckPlan, "success")
 	w.review(t, "amir", number, stack.Approve, head)
 	w.told(t, number, "Approved for tenant `acme` by `amir`",
 		"Needs an approval for tenant `globex`")
-	w.stands(t, head, fleet.CheckOwners, "pending")
+	w.stands(t, head, forge.CheckOwners, "pending")
 	merged := w.mergeAs(t, number, "squash")
 	w.unreviewed(t, merged, webOfGlobex)
 	w.allHealthyButManual(t, besideStands)
@@ -171,9 +172,9 @@ func aRebaseOfTwoReviewedCommits(t *testing.T, w *forged) {
 	first[fileOfAcme] += "# not yet\n"
 	number, _ := w.propose(t, "alice", "two-commits", first)
 	head := w.revise(t, "alice", "two-commits", w.beside())
-	w.await(t, head, fleet.CheckPlan, "success")
+	w.await(t, head, forge.CheckPlan, "success")
 	w.review(t, "amir", number, stack.Approve, head)
-	w.await(t, head, fleet.CheckOwners, "success")
+	w.await(t, head, forge.CheckOwners, "success")
 	w.mergeAs(t, number, "rebase")
 	w.nothingHeld(t)
 	w.allHealthyButManual(t, besideStands)
@@ -209,7 +210,7 @@ func theDoctorOnTheBranch(t *testing.T, w *forged) {
 		}
 	}
 	check(t, w.config.Protect(t.Context(), "main", stack.BranchRule{
-		Contexts:  []string{fleet.CheckValidate, fleet.CheckPlan, fleet.CheckOwners},
+		Contexts:  []string{forge.CheckValidate, forge.CheckPlan, forge.CheckOwners},
 		PushTeams: []string{"platform"}, DismissStale: true, BindAdmins: true,
 	}))
 	check(t, w.config.AllowRebase(t.Context(), false))

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
 	"argosy.dev/argosy/test/stack"
 )
 
@@ -23,13 +24,13 @@ func aFork(t *testing.T, w *forged) {
 	head := push(strings.Replace(good, "namespace", "namespase", 1))
 	number, err := w.config.OpenPull(t.Context(), eve, "gift", "eve:gift", "main")
 	check(t, err)
-	if said := w.await(t, head, fleet.CheckValidate, "failure").Description; !strings.Contains(said,
+	if said := w.await(t, head, forge.CheckValidate, "failure").Description; !strings.Contains(said,
 		"gift.yaml:6") {
 		t.Errorf("a fork's typo is not named at its line: %s", said)
 	}
 
 	head = push(good)
-	w.await(t, head, fleet.CheckValidate, "success")
+	w.await(t, head, forge.CheckValidate, "success")
 	w.unplanned(t, number, head)
 	w.ask(t, "eve", number, "/argosy ok-to-test "+head)
 	w.told(t, number,
@@ -39,14 +40,14 @@ func aFork(t *testing.T, w *forged) {
 	w.ask(t, "gus", number, "/argosy ok-to-test "+head)
 	w.told(t, number, "`gus` lets `"+fleet.Revision(head).Short()+"` be planned",
 		"1 Application added")
-	if said := w.await(t, head, fleet.CheckPlan,
+	if said := w.await(t, head, forge.CheckPlan,
 		"success").Description; said != "1 Application added" {
 		t.Errorf("the plan of the fork is told as %q", said)
 	}
 
 	tested := head
 	head = push(good + "# one line more\n")
-	w.await(t, head, fleet.CheckValidate, "success")
+	w.await(t, head, forge.CheckValidate, "success")
 	w.unplanned(t, number, head)
 	w.ask(t, "gus", number, "/argosy ok-to-test "+tested)
 	w.told(t, number, "is not the head, which is `"+fleet.Revision(head).Short()+"`")
@@ -66,8 +67,8 @@ func (w *forged) unplanned(t *testing.T, number int, head string) {
 		strings.Contains(text, "Quota") {
 		t.Fatalf("a plan of the fork is shown:\n%s", text)
 	}
-	if said := w.checks(t, head)[fleet.CheckPlan].Description; !strings.HasPrefix(said,
+	if said := w.checks(t, head)[forge.CheckPlan].Description; !strings.HasPrefix(said,
 		"A fork: nothing is planned yet") {
-		t.Fatalf("%s of the fork says %q", fleet.CheckPlan, said)
+		t.Fatalf("%s of the fork says %q", forge.CheckPlan, said)
 	}
 }

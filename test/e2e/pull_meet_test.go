@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
 	"argosy.dev/argosy/test/stack"
 )
 
@@ -13,9 +13,9 @@ func twoThatCollide(t *testing.T, w *forged) {
 	path := "tenants/acme/deployments/storefront.yaml"
 	before := w.files(t)[path]
 	first, head := w.propose(t, "alice", "first", map[string]string{path: "# one\n" + before})
-	w.await(t, head, fleet.CheckPlan, "success")
+	w.await(t, head, forge.CheckPlan, "success")
 	second, head := w.propose(t, "amir", "second", map[string]string{path: "# two\n" + before})
-	w.await(t, head, fleet.CheckPlan, "success")
+	w.await(t, head, forge.CheckPlan, "success")
 	meets := func(number int) string { return fmt.Sprintf("#%d changes `%s` too", number, path) }
 	w.told(t, second, meets(first))
 	w.told(t, first, meets(second))
@@ -34,13 +34,13 @@ func aForgedStatus(t *testing.T, w *forged) {
 	number, head := w.propose(t, "alice", "forged", map[string]string{
 		"tenants/acme/deployments/forged.yaml": w.deployment("forged", "staging", "acme-staging",
 			"")})
-	w.await(t, head, fleet.CheckPlan, "success")
+	w.await(t, head, forge.CheckPlan, "success")
 	w.ask(t, "alice", number, "/argosy hold")
-	w.await(t, head, fleet.CheckPlan, "failure")
+	w.await(t, head, forge.CheckPlan, "failure")
 	check(t, w.config.CreateHook(t.Context(), w.plane.URL+"/webhook/github", w.secret, "status"))
 	check(t, w.config.SetStatus(t.Context(), w.person["gus"], head, stack.ForgeStatus{
-		Context: fleet.CheckPlan, State: "success", Description: "all is well"}))
-	s := w.await(t, head, fleet.CheckPlan, "failure")
+		Context: forge.CheckPlan, State: "success", Description: "all is well"}))
+	s := w.await(t, head, forge.CheckPlan, "failure")
 	if s.Creator.ID != w.bot.ID || !strings.Contains(s.Description, "Held by alice") {
 		t.Errorf("the status is now %+v", s)
 	}

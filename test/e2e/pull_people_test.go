@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
 	"argosy.dev/argosy/test/stack"
 )
 
@@ -12,46 +13,46 @@ func commandsInComments(t *testing.T, w *forged) {
 	number, head := w.propose(t, "alice", "asked", map[string]string{
 		"tenants/acme/deployments/asked.yaml": w.deployment("asked", "staging", "acme-staging",
 			"")})
-	w.await(t, head, fleet.CheckPlan, "success")
+	w.await(t, head, forge.CheckPlan, "success")
 
 	w.ask(t, "eve", number, "/argosy help")
 	w.told(t, number, "`/argosy ok-to-test <sha>`", "`/argosy resume`: end a hold")
 	w.ask(t, "eve", number, "/argosy hold")
 	w.told(t, number,
 		"`eve` may not hold this: that takes an owner of what it changes, or write permission.")
-	w.stands(t, head, fleet.CheckPlan, "success")
+	w.stands(t, head, forge.CheckPlan, "success")
 
 	w.ask(t, "gus", number, "/argosy hold")
 	w.told(t, number, "`gus` holds this pull request")
-	w.stands(t, head, fleet.CheckPlan, "failure")
+	w.stands(t, head, forge.CheckPlan, "failure")
 	w.ask(t, "eve", number, "/argosy resume")
 	w.told(t, number, "`eve` may not resume this")
-	w.stands(t, head, fleet.CheckPlan, "failure")
+	w.stands(t, head, forge.CheckPlan, "failure")
 
 	w.editInto(t, "amir", number, "/argosy resume")
 	w.ask(t, "amir", number, "Fine with me.\n/argosy resume") // not its first line
 	w.ask(t, "amir", number, "/argosy plan")
 	w.told(t, number, "`amir` asked for a new look")
-	w.stands(t, head, fleet.CheckPlan, "failure")
+	w.stands(t, head, forge.CheckPlan, "failure")
 	if strings.Contains(w.says(t, number), "ends the hold") {
 		t.Error("an edited comment was obeyed, or one that begins otherwise")
 	}
 
 	w.ask(t, "alice", number, "/argosy resume")
 	w.told(t, number, "`alice` ends the hold")
-	w.stands(t, head, fleet.CheckPlan, "success")
+	w.stands(t, head, forge.CheckPlan, "success")
 	w.ask(t, "alice", number, "/argosy aprove "+head)
 	w.told(t, number, "Did you mean `/argosy approve`?")
 	w.ask(t, "alice", number, "/argosy approve "+strings.Repeat("0", 12))
 	w.told(t, number, "is not the head, which is `"+fleet.Revision(head).Short()+"`")
-	w.stands(t, head, fleet.CheckOwners, "pending")
+	w.stands(t, head, forge.CheckOwners, "pending")
 	w.ask(t, "alice", number, "/argosy approve "+head[:12])
 	w.told(t, number, "is too short", "Write all 40: `/argosy approve "+head+"`")
-	w.stands(t, head, fleet.CheckOwners, "pending")
+	w.stands(t, head, forge.CheckOwners, "pending")
 	// the forge lets no author approve by a review
 	w.ask(t, "alice", number, "/argosy approve "+head)
 	w.told(t, number, "`alice` approves `"+fleet.Revision(head).Short()+"` for tenant `acme`")
-	w.stands(t, head, fleet.CheckOwners, "success")
+	w.stands(t, head, forge.CheckOwners, "success")
 	w.close(t, number)
 }
 
@@ -83,29 +84,29 @@ func approvals(t *testing.T, w *forged) {
 		"tenants/globex/deployments/owned.yaml": strings.Replace(w.deployment("owned", "prod-eu",
 			"globex-web", ""), "acme/storefront", "globex/web", 1)}
 	number, head := w.propose(t, "alice", "approvals", acme)
-	w.await(t, head, fleet.CheckOwners, "pending")
+	w.await(t, head, forge.CheckOwners, "pending")
 
 	// A review of no owner leaves everything as it was; the answer to the command says that both
 	// were looked at.
 	w.review(t, "gus", number, stack.Approve, head)
 	w.ask(t, "gus", number, "/argosy approve "+head)
 	w.told(t, number, "`gus` owns nothing of what this changes: the approval does not count.")
-	w.stands(t, head, fleet.CheckOwners, "pending")
+	w.stands(t, head, forge.CheckOwners, "pending")
 
 	w.review(t, "amir", number, stack.Approve, head)
-	w.await(t, head, fleet.CheckOwners, "success")
+	w.await(t, head, forge.CheckOwners, "success")
 	head = w.revise(t, "alice", "approvals", globex)
-	w.await(t, head, fleet.CheckOwners, "pending")
+	w.await(t, head, forge.CheckOwners, "pending")
 	w.told(t, number, "`amir` approved an earlier head")
 
 	w.review(t, "amir", number, stack.Approve, head)
 	w.told(t, number, "Needs an approval for tenant `globex`",
 		"Approved for tenant `acme` by `amir`")
-	w.stands(t, head, fleet.CheckOwners, "pending")
+	w.stands(t, head, forge.CheckOwners, "pending")
 	w.review(t, "gus", number, stack.Approve, head)
-	w.await(t, head, fleet.CheckOwners, "success")
+	w.await(t, head, forge.CheckOwners, "success")
 	w.review(t, "gus", number, stack.RequestChanges, head)
-	w.await(t, head, fleet.CheckOwners, "failure")
+	w.await(t, head, forge.CheckOwners, "failure")
 	w.told(t, number, "`gus` asked for changes for tenant `globex`")
 	w.close(t, number)
 }
@@ -114,11 +115,11 @@ func ownersOfTheBase(t *testing.T, w *forged) {
 	path := "fleet/tenants/globex.yaml"
 	mine := strings.Replace(w.files(t)[path], "github:example/globex-leads", "github:alice", 1)
 	number, head := w.propose(t, "alice", "mine", map[string]string{path: mine})
-	w.await(t, head, fleet.CheckOwners, "pending")
+	w.await(t, head, forge.CheckOwners, "pending")
 	w.ask(t, "alice", number, "/argosy approve "+head)
 	w.told(t, number, "`alice` owns nothing of what this changes")
-	w.stands(t, head, fleet.CheckOwners, "pending")
+	w.stands(t, head, forge.CheckOwners, "pending")
 	w.review(t, "petra", number, stack.Approve, head)
-	w.await(t, head, fleet.CheckOwners, "success")
+	w.await(t, head, forge.CheckOwners, "success")
 	w.close(t, number)
 }

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
 	"argosy.dev/argosy/test/stack"
 )
 
@@ -46,16 +46,16 @@ func fromATypoToItsResult(t *testing.T, w *forged) {
 	good := w.deployment("promo", "staging", "acme-staging", "")
 	number, head := w.propose(t, "alice", "promo", map[string]string{
 		path: strings.Replace(good, "targetRevision", "targetRevison", 1)})
-	if said := w.await(t, head, fleet.CheckValidate, "failure").Description; !strings.Contains(said,
+	if said := w.await(t, head, forge.CheckValidate, "failure").Description; !strings.Contains(said,
 		"promo.yaml:5") || !strings.Contains(said, "targetRevison") {
 		t.Errorf("the check does not name the typo at its line: %s", said)
 	}
 	w.told(t, number, "promo.yaml", "targetRevison")
 
 	head = w.revise(t, "alice", "promo", map[string]string{path: good})
-	w.await(t, head, fleet.CheckValidate, "success")
-	w.await(t, head, fleet.CheckPlan, "success")
-	w.await(t, head, fleet.CheckOwners, "pending")
+	w.await(t, head, forge.CheckValidate, "success")
+	w.await(t, head, forge.CheckPlan, "success")
+	w.await(t, head, forge.CheckOwners, "pending")
 	eventually(t, "the comment shows the plan", func() string {
 		if text := w.says(t, number); !strings.Contains(text, "promo") ||
 			strings.Contains(text, "targetRevison") {
@@ -65,15 +65,15 @@ func fromATypoToItsResult(t *testing.T, w *forged) {
 	})
 
 	w.review(t, "amir", number, stack.Approve, head)
-	w.await(t, head, fleet.CheckOwners, "success")
+	w.await(t, head, forge.CheckOwners, "success")
 	w.merge(t, number)
 	w.allHealthy(t, "acme/promo@staging")
 	w.told(t, number, "1 Application Synced and Healthy")
 
 	number, head = w.propose(t, "alice", "no-promo", nil, path)
-	w.await(t, head, fleet.CheckPlan, "success")
+	w.await(t, head, forge.CheckPlan, "success")
 	w.review(t, "amir", number, stack.Approve, head)
-	w.await(t, head, fleet.CheckOwners, "success")
+	w.await(t, head, forge.CheckOwners, "success")
 	w.merge(t, number)
 	w.told(t, number, "Merged: 1 Application deleted")
 	w.allHealthy(t)

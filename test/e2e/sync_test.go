@@ -8,7 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 	"argosy.dev/argosy/test/example"
 )
 
@@ -39,9 +40,9 @@ func TestASyncRunWithHoldRollsBackAndStaysUntilTheTargetChanges(t *testing.T) {
 			"spec: {deployment: rolled, environments: [staging], revision: " + old +
 			", hold: true}\n"})
 	eventually(t, "the SyncRun has succeeded", func() string {
-		for _, o := range list[fleet.Operation](t, f, "operations") {
-			if o.Kind == fleet.OperationSync && strings.Contains(o.Subject, "rolled") {
-				if o.State == fleet.OperationSucceeded {
+		for _, o := range list[mirror.Operation](t, f, "operations") {
+			if o.Kind == mirror.OperationSync && strings.Contains(o.Subject, "rolled") {
+				if o.State == mirror.OperationSucceeded {
 					return ""
 				}
 				return string(o.State) + ": " + o.Message
@@ -81,7 +82,7 @@ func TestASyncRunWithHoldRollsBackAndStaysUntilTheTargetChanges(t *testing.T) {
 
 func (f *system) syncedTo(t *testing.T, deployment, revision string) func() string {
 	return func() string {
-		found := list[fleet.ApplicationView](t, f, "applications", "--deployment", deployment)
+		found := list[view.Application](t, f, "applications", "--deployment", deployment)
 		switch {
 		case len(found) != 1:
 			return "not there"

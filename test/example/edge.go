@@ -22,7 +22,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/view"
 	"argosy.dev/argosy/test/stack"
 )
 
@@ -48,8 +48,8 @@ var edgeNamespaces = []string{"acme-plc", "acme-workshop"}
 
 // Near leaves out what is deployed to acme/factory-berlin: it is pending until the agent there has
 // joined.
-func Near(list []fleet.ApplicationView) []fleet.ApplicationView {
-	return slices.DeleteFunc(slices.Clone(list), func(a fleet.ApplicationView) bool {
+func Near(list []view.Application) []view.Application {
+	return slices.DeleteFunc(slices.Clone(list), func(a view.Application) bool {
 		return a.Environment == "factory-berlin"
 	})
 }

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 	"argosy.dev/argosy/test/stack"
 )
 
@@ -152,12 +154,12 @@ func (p *Plane) Print(ctx context.Context, args ...string) {
 }
 
 // Applications asks for all of them.
-func (p *Plane) Applications(ctx context.Context) ([]fleet.ApplicationView, error) {
+func (p *Plane) Applications(ctx context.Context) ([]view.Application, error) {
 	out, err := p.Command(ctx, "get", "applications", "-o", "json").Output()
 	if err != nil {
 		return nil, fmt.Errorf("argosy get applications: %w", err)
 	}
-	var list struct{ Items []fleet.ApplicationView }
+	var list struct{ Items []view.Application }
 	if err := json.Unmarshal(out, &list); err != nil {
 		return nil, fmt.Errorf("argosy get applications -o json: %w", err)
 	}
@@ -166,7 +168,7 @@ func (p *Plane) Applications(ctx context.Context) ([]fleet.ApplicationView, erro
 
 // Await asks until done says so, and shows how far things are whenever that changes.
 func (p *Plane) Await(ctx context.Context, what string, limit time.Duration,
-	done func([]fleet.ApplicationView) bool) error {
+	done func([]view.Application) bool) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	last := ""
@@ -195,7 +197,7 @@ func (p *Plane) Await(ctx context.Context, what string, limit time.Duration,
 }
 
 // standing is one line: how many Applications of each engine are Synced and Healthy.
-func standing(list []fleet.ApplicationView) string {
+func standing(list []view.Application) string {
 	var engines []fleet.EngineName
 	all, good := map[fleet.EngineName]int{}, map[fleet.EngineName]int{}
 	for _, a := range list {
@@ -218,7 +220,7 @@ func standing(list []fleet.ApplicationView) string {
 }
 
 // Healthy reports whether an Application is applied, Synced and Healthy.
-func Healthy(a fleet.ApplicationView) bool {
-	return a.Sync == fleet.SyncSynced && a.Health == fleet.HealthHealthy &&
-		a.Apply == fleet.ApplyApplied
+func Healthy(a view.Application) bool {
+	return a.Sync == mirror.SyncSynced && a.Health == mirror.HealthHealthy &&
+		a.Apply == mirror.ApplyApplied
 }

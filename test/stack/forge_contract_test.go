@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
 	"argosy.dev/argosy/test/stack"
 	"argosy.dev/argosy/webhook"
 	"argosy.dev/argosy/webhook/forgetest"
@@ -18,16 +19,16 @@ import (
 // TestArgosySpeaksToTheForge runs the contract of webhook.Forge on the real thing.
 func TestArgosySpeaksToTheForge(t *testing.T) {
 	pg := must(stack.SharedPostgres(t.Context()))(t)
-	forge := must(stack.StartForge(t.Context(), stack.ForgeOptions{
+	host := must(stack.StartForge(t.Context(), stack.ForgeOptions{
 		Database: must(pg.NewDatabase(t.Context(), "forge_contract"))(t)}))(t)
-	t.Cleanup(func() { ok(t, forge.Stop()) })
+	t.Cleanup(func() { ok(t, host.Stop()) })
 	people := map[string]stack.Account{}
 	for _, login := range []string{"argosy", "alice", "bob", "carol", "mallory"} {
-		people[login] = must(forge.CreateUser(t.Context(), login))(t)
+		people[login] = must(host.CreateUser(t.Context(), login))(t)
 	}
-	forgetest.Run(t, func(t *testing.T) forgetest.Stage { return newStage(t, forge, people) })
+	forgetest.Run(t, func(t *testing.T) forgetest.Stage { return newStage(t, host, people) })
 	t.Run("a pattern requires one check, not every one", func(t *testing.T) {
-		onePatternOneCheck(newStage(t, forge, people))
+		onePatternOneCheck(newStage(t, host, people))
 	})
 }
 
@@ -43,7 +44,7 @@ func onePatternOneCheck(s *stage) {
 	}
 	number, head := s.Open(s.cast.Writer, "One of three")
 	ok(s.t, s.repo.SetStatus(ctx, s.people[s.cast.Self.ID], string(head), stack.ForgeStatus{
-		Context: fleet.CheckValidate, State: "success"}))
+		Context: forge.CheckValidate, State: "success"}))
 	s.Merge(number)
 }
 
@@ -69,24 +70,24 @@ type branch struct {
 
 var stages atomic.Int64
 
-func newStage(t *testing.T, forge *stack.Forge, people map[string]stack.Account) *stage {
+func newStage(t *testing.T, host *stack.Forge, people map[string]stack.Account) *stage {
 	t.Helper()
 	org := fmt.Sprintf("acme-%d", stages.Add(1))
-	s := &stage{t: t, forge: forge, people: map[int64]stack.Account{}, pulls: map[int]branch{}}
-	person := func(login string) fleet.Person {
+	s := &stage{t: t, forge: host, people: map[int64]stack.Account{}, pulls: map[int]branch{}}
+	person := func(login string) forge.Person {
 		a := people[login]
 		s.people[a.ID] = a
-		return fleet.Person{ID: a.ID, Login: login}
+		return forge.Person{ID: a.ID, Login: login}
 	}
 	s.cast = forgetest.Cast{
 		Base: "main", Self: person("argosy"), Admin: person("alice"), Writer: person("bob"),
 		Reader: person("carol"), Stranger: person("mallory"),
 		Team: org + "/leads", TeamAs: strings.ToUpper(org) + "/Leads",
 	}
-	ok(t, forge.CreateOrg(t.Context(), org))
-	s.cast.TeamID = must(forge.CreateTeam(t.Context(), org, "leads", "read", people["alice"],
+	ok(t, host.CreateOrg(t.Context(), org))
+	s.cast.TeamID = must(host.CreateTeam(t.Context(), org, "leads", "read", people["alice"],
 		people["bob"]))(t)
-	ok(t, forge.JoinOwners(t.Context(), org, people["argosy"]))
+	ok(t, host.JoinOwners(t.Context(), org, people["argosy"]))
 	s.name = org + "/fleet-of-" + org
 	_, name, _ := strings.Cut(s.name, "/")
 	s.repo = s.create(org, name)
@@ -123,7 +124,7 @@ func (s *stage) Forge() webhook.Forge {
 
 func (s *stage) Cast() forgetest.Cast { return s.cast }
 
-func (s *stage) Open(by fleet.Person, title string) (int, fleet.Revision) {
+func (s *stage) Open(by forge.Person, title string) (int, fleet.Revision) {
 	s.t.Helper()
 	b := branch{repo: s.repo, name: fmt.Sprintf("change-%d", stages.Add(1)), by: s.people[by.ID]}
 	head := b.name
@@ -162,14 +163,14 @@ func (s *stage) Close(number int) {
 	ok(s.t, s.repo.ClosePull(s.t.Context(), s.people[s.cast.Admin.ID], number))
 }
 
-func (s *stage) Comment(number int, by fleet.Person, body string) int64 {
+func (s *stage) Comment(number int, by forge.Person, body string) int64 {
 	s.t.Helper()
 	return must(s.repo.Comment(s.t.Context(), s.people[by.ID], number, body))(s.t)
 }
 
 // Edit edits until the forge's clock has gone on to another second, for an edit in the second of
 // the posting does not show.
-func (s *stage) Edit(number int, comment int64, by fleet.Person, body string) {
+func (s *stage) Edit(number int, comment int64, by forge.Person, body string) {
 	s.t.Helper()
 	n := 0
 	eventually(s.t, "the edit shows", func() bool {
@@ -190,16 +191,16 @@ func (s *stage) DeleteComment(_ int, comment int64) {
 	ok(s.t, s.repo.DeleteComment(s.t.Context(), s.forge.Admin, comment))
 }
 
-func (s *stage) Review(number int, by fleet.Person, state fleet.ReviewState) {
+func (s *stage) Review(number int, by forge.Person, state forge.ReviewState) {
 	s.t.Helper()
-	says := map[fleet.ReviewState]string{
-		fleet.ReviewApproved: stack.Approve, fleet.ReviewChanges: stack.RequestChanges,
-		fleet.ReviewCommented: stack.OnlyComment,
+	says := map[forge.ReviewState]string{
+		forge.ReviewApproved: stack.Approve, forge.ReviewChanges: stack.RequestChanges,
+		forge.ReviewCommented: stack.OnlyComment,
 	}[state]
 	must(s.repo.Review(s.t.Context(), s.people[by.ID], number, says, "", "as I see it"))(s.t)
 }
 
-func (s *stage) Dismiss(number int, of fleet.Person) {
+func (s *stage) Dismiss(number int, of forge.Person) {
 	s.t.Helper()
 	var newest int64
 	for _, r := range must(s.repo.Reviews(s.t.Context(), number))(s.t) {
@@ -223,7 +224,7 @@ func (s *stage) Shown(head fleet.Revision) map[string]forgetest.Shown {
 	shown := map[string]forgetest.Shown{}
 	for _, v := range must(s.repo.Statuses(s.t.Context(), string(head)))(s.t) {
 		if _, newer := shown[v.Context]; !newer {
-			shown[v.Context] = forgetest.Shown{State: fleet.CheckState(v.State),
+			shown[v.Context] = forgetest.Shown{State: forge.CheckState(v.State),
 				Title: v.Description, URL: v.URL}
 		}
 	}

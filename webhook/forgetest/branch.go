@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
 )
 
 // Rules is what people set on the pages about Cast.Base and about merges into it. The zero Rules
@@ -12,7 +12,7 @@ import (
 type Rules struct {
 	Checks       []string // required, from any source
 	PullRequests bool     // nobody pushes but Pushers
-	Pusher       fleet.Person
+	Pusher       forge.Person
 	PushingTeam  string // "org/team"
 	Stale        bool   // a new commit dismisses approvals
 	Everybody    bool   // administrators are bound, too
@@ -21,7 +21,7 @@ type Rules struct {
 
 // protection reads the protection of the base. What is not known has to be said with the permission
 // that is missing.
-func (s *scene) protection() fleet.Protection {
+func (s *scene) protection() forge.Protection {
 	s.Helper()
 	p, err := s.forge.Protection(s.ctx, s.Base)
 	if err != nil {
@@ -48,7 +48,7 @@ func unprotected(s *scene) {
 		s.Errorf("that a branch has no protection is told to everybody, and reading it takes %s",
 			p.Unread.Rules)
 	}
-	s.same("rebase", p.Styles[fleet.MergeRebase], true, p.Unread.Settings)
+	s.same("rebase", p.Styles[forge.MergeRebase], true, p.Unread.Settings)
 	if _, err := s.forge.Protection(s.ctx, "no-such-branch"); err == nil {
 		s.Error("a branch that does not exist has a protection")
 	}
@@ -56,12 +56,12 @@ func unprotected(s *scene) {
 
 func protected(s *scene) {
 	s.Protect(Rules{
-		Checks:       []string{fleet.CheckValidate, fleet.CheckPlan, fleet.CheckOwners, "ci"},
+		Checks:       []string{forge.CheckValidate, forge.CheckPlan, forge.CheckOwners, "ci"},
 		PullRequests: true, Stale: true, Everybody: true, NoRebase: true,
 	})
 	p := s.protection()
-	for _, name := range []string{fleet.CheckValidate, fleet.CheckPlan, fleet.CheckOwners, "ci"} {
-		s.same(name, slices.Contains(p.Checks, fleet.RequiredCheck{Name: name}), true,
+	for _, name := range []string{forge.CheckValidate, forge.CheckPlan, forge.CheckOwners, "ci"} {
+		s.same(name, slices.Contains(p.Checks, forge.RequiredCheck{Name: name}), true,
 			p.Unread.Rules)
 	}
 	s.same("that pull requests are required", p.PullRequests, true, p.Unread.Rules)
@@ -71,8 +71,8 @@ func protected(s *scene) {
 	if len(p.Pushers)+len(p.Overriders) > 0 {
 		s.Errorf("exempt are %+v and %+v, and nobody is", p.Pushers, p.Overriders)
 	}
-	for _, style := range []fleet.MergeStyle{fleet.MergeRebase, fleet.MergeRebaseMerge,
-		fleet.MergeManual} {
+	for _, style := range []forge.MergeStyle{forge.MergeRebase, forge.MergeRebaseMerge,
+		forge.MergeManual} {
 		s.same(string(style), p.Styles[style], false, p.Unread.Settings)
 	}
 	for part, unread := range map[string]string{"rules": p.Unread.Rules, "exempt": p.Unread.Exempt,
@@ -85,7 +85,7 @@ func protected(s *scene) {
 }
 
 func exempted(s *scene) {
-	s.Protect(Rules{Checks: []string{fleet.CheckPlan}, PullRequests: true, Pusher: s.Writer,
+	s.Protect(Rules{Checks: []string{forge.CheckPlan}, PullRequests: true, Pusher: s.Writer,
 		PushingTeam: s.Team})
 	p := s.protection()
 	if p.Unread.Exempt != "" && len(p.Pushers) == 0 {

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
 )
 
 var cases = map[string]func(*scene){
@@ -36,7 +36,7 @@ var cases = map[string]func(*scene){
 func opened(s *scene) {
 	number, head := s.Open(s.Writer, "Add a <b>file</b>")
 	p := s.pull(number)
-	if p.Number != number || p.Head != head || p.Base != s.Base || p.State != fleet.PullOpen ||
+	if p.Number != number || p.Head != head || p.Base != s.Base || p.State != forge.PullOpen ||
 		p.Fork || p.Draft || p.MergeCommit != "" {
 		s.Errorf("it is told as %+v", p)
 	}
@@ -61,7 +61,7 @@ func merged(s *scene) {
 	number, head := s.Open(s.Writer, "Merge me")
 	commit := s.Merge(number)
 	p := s.pull(number)
-	if p.State != fleet.PullMerged || p.MergeCommit != commit || p.Head != head {
+	if p.State != forge.PullMerged || p.MergeCommit != commit || p.Head != head {
 		s.Errorf("merged as %s it is told as %+v", commit, p)
 	}
 	of, err := s.forge.PullsOf(s.ctx, commit)
@@ -81,17 +81,17 @@ func merged(s *scene) {
 func closed(s *scene) {
 	number, _ := s.Open(s.Writer, "Never mind")
 	s.Close(number)
-	if p := s.pull(number); p.State != fleet.PullClosed || p.MergeCommit != "" {
+	if p := s.pull(number); p.State != forge.PullClosed || p.MergeCommit != "" {
 		s.Errorf("closed it is told as %+v", p)
 	}
 }
 
 func missing(s *scene) {
 	s.Open(s.Writer, "The only one")
-	if _, err := s.forge.Pull(s.ctx, 4711); !errors.Is(err, fleet.ErrNoSuchPull) {
+	if _, err := s.forge.Pull(s.ctx, 4711); !errors.Is(err, forge.ErrNoSuchPull) {
 		s.Errorf("a pull request that does not exist gives %v", err)
 	}
-	if _, _, err := s.forge.Conversation(s.ctx, 4711); !errors.Is(err, fleet.ErrNoSuchPull) {
+	if _, _, err := s.forge.Conversation(s.ctx, 4711); !errors.Is(err, forge.ErrNoSuchPull) {
 		s.Errorf("the conversation of one that does not exist gives %v", err)
 	}
 }
@@ -132,7 +132,7 @@ func discussed(s *scene) {
 		comments[2].ID != second {
 		s.Fatalf("the conversation is %+v", comments)
 	}
-	for i, want := range []fleet.Comment{
+	for i, want := range []forge.Comment{
 		{ID: first, Author: s.Stranger, Edited: true, Body: "/argosy ok-to-test"},
 		{ID: ours, Author: s.Self, Own: true, Body: marker + "\nplan"},
 		{ID: second, Author: s.Admin, Body: "fine"},
@@ -149,25 +149,25 @@ func discussed(s *scene) {
 
 func reviewed(s *scene) {
 	number, old := s.Open(s.Writer, "Review me")
-	s.Review(number, s.Admin, fleet.ReviewApproved)
-	s.Review(number, s.Reader, fleet.ReviewCommented)
+	s.Review(number, s.Admin, forge.ReviewApproved)
+	s.Review(number, s.Reader, forge.ReviewCommented)
 	head := s.Push(number)
-	s.Review(number, s.Reader, fleet.ReviewChanges)
+	s.Review(number, s.Reader, forge.ReviewChanges)
 	_, reviews := s.conversation(number)
-	want := []fleet.Review{
-		{Author: s.Admin, State: fleet.ReviewApproved, Head: old},
-		{Author: s.Reader, State: fleet.ReviewCommented, Head: old},
-		{Author: s.Reader, State: fleet.ReviewChanges, Head: head},
+	want := []forge.Review{
+		{Author: s.Admin, State: forge.ReviewApproved, Head: old},
+		{Author: s.Reader, State: forge.ReviewCommented, Head: old},
+		{Author: s.Reader, State: forge.ReviewChanges, Head: head},
 	}
 	s.compare(reviews, want)
 	s.Dismiss(number, s.Admin)
-	want[0].State = fleet.ReviewDismissed
+	want[0].State = forge.ReviewDismissed
 	_, reviews = s.conversation(number)
 	s.compare(reviews, want)
 }
 
 // compare compares reviews but for their times.
-func (s *scene) compare(got, want []fleet.Review) {
+func (s *scene) compare(got, want []forge.Review) {
 	s.Helper()
 	for i := range got {
 		if got[i].At.IsZero() {
@@ -213,7 +213,7 @@ func replaced(s *scene) {
 		if err == nil || !strings.Contains(err.Error(), "is now another one") {
 			s.Errorf("%s of the repository that took the name gives %v", what, err)
 		}
-		if errors.Is(err, fleet.ErrNoSuchPull) || errors.Is(err, fleet.ErrNoSuchOwner) {
+		if errors.Is(err, forge.ErrNoSuchPull) || errors.Is(err, forge.ErrNoSuchOwner) {
 			s.Errorf("%s reads absence out of it: %v", what, err)
 		}
 	}

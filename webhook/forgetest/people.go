@@ -5,14 +5,14 @@ import (
 	"slices"
 	"strings"
 
-	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
 )
 
 func owned(s *scene) {
-	for _, p := range []fleet.Person{s.Admin, s.Stranger} {
+	for _, p := range []forge.Person{s.Admin, s.Stranger} {
 		for _, name := range []string{p.Login, strings.ToUpper(p.Login)} {
 			owner, err := s.forge.Owner(s.ctx, name)
-			if err != nil || owner.ID != p.ID || !slices.Equal(owner.People, []fleet.Person{p}) {
+			if err != nil || owner.ID != p.ID || !slices.Equal(owner.People, []forge.Person{p}) {
 				s.Errorf("%s is %+v (%v)", name, owner, err)
 			}
 		}
@@ -33,16 +33,16 @@ func unowned(s *scene) {
 	org, _, _ := strings.Cut(s.Team, "/")
 	for _, name := range []string{"nobody-of-that-name", org + "/no-such-team", "..", "a/b/c", "",
 		org + "/..", "a b"} {
-		if people, err := s.forge.Owner(s.ctx, name); !errors.Is(err, fleet.ErrNoSuchOwner) {
+		if people, err := s.forge.Owner(s.ctx, name); !errors.Is(err, forge.ErrNoSuchOwner) {
 			s.Errorf("%q is %+v (%v)", name, people, err)
 		}
 	}
 }
 
 func permitted(s *scene) {
-	for want, p := range map[fleet.Permission]fleet.Person{
-		fleet.PermissionAdmin: s.Admin, fleet.PermissionWrite: s.Writer,
-		fleet.PermissionRead: s.Stranger,
+	for want, p := range map[forge.Permission]forge.Person{
+		forge.PermissionAdmin: s.Admin, forge.PermissionWrite: s.Writer,
+		forge.PermissionRead: s.Stranger,
 	} {
 		if got, err := s.forge.Permission(s.ctx, p); got != want || err != nil {
 			s.Errorf("the permission of %s is %q (%v), not %q", p.Login, got, err, want)
@@ -50,15 +50,15 @@ func permitted(s *scene) {
 	}
 	// Who took the login of somebody with more rights has none of them, and who was renamed has
 	// kept his.
-	if got, err := s.forge.Permission(s.ctx, fleet.Person{
-		ID: s.Stranger.ID, Login: s.Admin.Login}); err == nil && got != fleet.PermissionRead {
+	if got, err := s.forge.Permission(s.ctx, forge.Person{
+		ID: s.Stranger.ID, Login: s.Admin.Login}); err == nil && got != forge.PermissionRead {
 		s.Errorf("under the administrator's login the stranger's permission is %q", got)
 	}
-	if got, err := s.forge.Permission(s.ctx, fleet.Person{
-		ID: 1 << 40, Login: s.Admin.Login}); err == nil && got != fleet.PermissionNone {
+	if got, err := s.forge.Permission(s.ctx, forge.Person{
+		ID: 1 << 40, Login: s.Admin.Login}); err == nil && got != forge.PermissionNone {
 		s.Errorf("the permission of an account that does not exist is %q", got)
 	}
-	if got, err := s.forge.Permission(s.ctx, fleet.Person{Login: s.Admin.Login}); err == nil {
+	if got, err := s.forge.Permission(s.ctx, forge.Person{Login: s.Admin.Login}); err == nil {
 		s.Errorf("the permission of no account is %q", got)
 	}
 }

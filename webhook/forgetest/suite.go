@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
 	"argosy.dev/argosy/webhook"
 )
 
@@ -34,7 +35,7 @@ type Stage interface {
 
 	// Open opens a pull request into Cast.Base that changes a file: of a branch of the repository,
 	// or of a fork for one who may not write.
-	Open(by fleet.Person, title string) (number int, head fleet.Revision)
+	Open(by forge.Person, title string) (number int, head fleet.Revision)
 	// Push adds a commit to the pull request's branch and gives its new head.
 	Push(number int) fleet.Revision
 	// Merge merges the pull request as its administrator and gives the commit that the base has for
@@ -44,15 +45,15 @@ type Stage interface {
 	Close(number int)
 
 	// Comment adds a comment to the conversation and gives its id.
-	Comment(number int, by fleet.Person, body string) int64
+	Comment(number int, by forge.Person, body string) int64
 	// Edit changes a comment's text, later than it was posted as the forge tells time.
-	Edit(number int, comment int64, by fleet.Person, body string)
+	Edit(number int, comment int64, by forge.Person, body string)
 	// DeleteComment deletes a comment, whoever wrote it.
 	DeleteComment(number int, comment int64)
 	// Review reviews the pull request's head: approved, changes or commented.
-	Review(number int, by fleet.Person, state fleet.ReviewState)
+	Review(number int, by forge.Person, state forge.ReviewState)
 	// Dismiss takes the newest review of the person back, as the administrator.
-	Dismiss(number int, of fleet.Person)
+	Dismiss(number int, of forge.Person)
 
 	// Comments are the texts of the conversation's comments as everybody sees them, oldest first.
 	Comments(number int) []string
@@ -70,8 +71,8 @@ type Stage interface {
 // Cast is who is on a Stage.
 type Cast struct {
 	Base                            string // the branch that pull requests are merged into
-	Self                            fleet.Person
-	Admin, Writer, Reader, Stranger fleet.Person
+	Self                            forge.Person
+	Admin, Writer, Reader, Stranger forge.Person
 	Team                            string // "org/team", of Admin and Writer
 	TeamID                          int64
 	// another way to write Team that means the same, such as in other case; "" if there is none
@@ -80,7 +81,7 @@ type Cast struct {
 
 // Shown is a check as it stands on the forge.
 type Shown struct {
-	State fleet.CheckState // neutral where the forge shows it as such, success otherwise
+	State forge.CheckState // neutral where the forge shows it as such, success otherwise
 	Title string
 	URL   string
 }
@@ -107,7 +108,7 @@ type scene struct {
 	forge webhook.Forge
 }
 
-func (s *scene) pull(number int) fleet.Pull {
+func (s *scene) pull(number int) forge.Pull {
 	s.Helper()
 	p, err := s.forge.Pull(s.ctx, number)
 	if err != nil {
@@ -116,7 +117,7 @@ func (s *scene) pull(number int) fleet.Pull {
 	return p
 }
 
-func (s *scene) conversation(number int) ([]fleet.Comment, []fleet.Review) {
+func (s *scene) conversation(number int) ([]forge.Comment, []forge.Review) {
 	s.Helper()
 	comments, reviews, err := s.forge.Conversation(s.ctx, number)
 	if err != nil {
@@ -134,7 +135,7 @@ func (s *scene) say(number int, comment int64, body string) int64 {
 	return id
 }
 
-func (s *scene) mark(head fleet.Revision, checks ...fleet.Check) {
+func (s *scene) mark(head fleet.Revision, checks ...forge.Check) {
 	s.Helper()
 	if err := s.forge.Mark(s.ctx, head, checks); err != nil {
 		s.Fatal(err)

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
 )
 
 func said(s *scene) {
@@ -54,23 +54,23 @@ func forged(s *scene) {
 
 func markedOnce(s *scene) {
 	_, head := s.Open(s.Writer, "Mark me")
-	check := fleet.Check{Name: fleet.CheckPlan, State: fleet.CheckPending, Title: "reading it",
+	check := forge.Check{Name: forge.CheckPlan, State: forge.CheckPending, Title: "reading it",
 		URL: "https://argosy.example/pulls/1"}
 	s.mark(head, check)
 	if got := s.Shown(head)[check.Name]; got != (Shown{State: check.State, Title: check.Title,
 		URL: check.URL}) {
 		s.Errorf("the check is shown as %+v", got)
 	}
-	check.State, check.Title = fleet.CheckSuccess, "nothing changes"
+	check.State, check.Title = forge.CheckSuccess, "nothing changes"
 	s.mark(head, check)
 	s.mark(head, check)
 	if got := s.Shown(head)[check.Name]; got != (Shown{State: check.State, Title: check.Title,
 		URL: check.URL}) {
 		s.Errorf("the check is shown as %+v", got)
 	}
-	check.State, check.Title = fleet.CheckPending, "looking again"
+	check.State, check.Title = forge.CheckPending, "looking again"
 	s.mark(head, check)
-	if got := s.Shown(head)[check.Name]; got.State != fleet.CheckPending ||
+	if got := s.Shown(head)[check.Name]; got.State != forge.CheckPending ||
 		got.Title != check.Title {
 		s.Errorf("looked at again the check is shown as %+v", got)
 	}
@@ -79,21 +79,21 @@ func markedOnce(s *scene) {
 func markedAll(s *scene) {
 	_, head := s.Open(s.Writer, "Mark everything")
 	s.mark(head,
-		fleet.Check{Name: fleet.CheckValidate, State: fleet.CheckFailure,
+		forge.Check{Name: forge.CheckValidate, State: forge.CheckFailure,
 			Title: strings.Repeat("é", 200), Summary: "**two** errors"},
-		fleet.Check{Name: fleet.CheckPlan, State: fleet.CheckNeutral,
+		forge.Check{Name: forge.CheckPlan, State: forge.CheckNeutral,
 			Title: "a fork without ok-to-test"},
-		fleet.Check{Name: fleet.CheckOwners, State: fleet.CheckSuccess, Title: "approved"})
+		forge.Check{Name: forge.CheckOwners, State: forge.CheckSuccess, Title: "approved"})
 	shown := s.Shown(head)
-	if got := shown[fleet.CheckValidate]; got.State != fleet.CheckFailure ||
+	if got := shown[forge.CheckValidate]; got.State != forge.CheckFailure ||
 		!strings.HasPrefix(got.Title, "éééé") {
 		s.Errorf("a failure is shown as %+v", got)
 	}
-	if got := shown[fleet.CheckPlan]; got.State != fleet.CheckNeutral &&
-		got.State != fleet.CheckSuccess || got.Title != "a fork without ok-to-test" {
+	if got := shown[forge.CheckPlan]; got.State != forge.CheckNeutral &&
+		got.State != forge.CheckSuccess || got.Title != "a fork without ok-to-test" {
 		s.Errorf("neutral is shown as %+v", got)
 	}
-	if got := shown[fleet.CheckOwners]; got.State != fleet.CheckSuccess {
+	if got := shown[forge.CheckOwners]; got.State != forge.CheckSuccess {
 		s.Errorf("a success is shown as %+v", got)
 	}
 }

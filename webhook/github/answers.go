@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
 )
 
 // What is read of answers. The names are GitHub's; where Gitea has others, both stand here. A field
@@ -24,12 +24,12 @@ func (a account) check() error {
 	return nil
 }
 
-func (a account) person() fleet.Person { return fleet.Person{ID: a.ID, Login: a.Login} }
+func (a account) person() forge.Person { return forge.Person{ID: a.ID, Login: a.Login} }
 
 // author is who wrote something. An account that is gone is nobody, and id 0 is nobody's.
-func author(a *account) fleet.Person {
+func author(a *account) forge.Person {
 	if a == nil || a.check() != nil {
-		return fleet.Person{Login: "ghost"}
+		return forge.Person{Login: "ghost"}
 	}
 	return a.person()
 }
@@ -162,16 +162,16 @@ func (p permission) check() error {
 
 // level maps what the forges call permissions. GitHub answers the nearest of these for roles of an
 // organization's own.
-func (p permission) level() (fleet.Permission, error) {
+func (p permission) level() (forge.Permission, error) {
 	switch strings.ToLower(p.Permission) {
 	case "admin", "owner":
-		return fleet.PermissionAdmin, nil
+		return forge.PermissionAdmin, nil
 	case "write", "maintain":
-		return fleet.PermissionWrite, nil
+		return forge.PermissionWrite, nil
 	case "read", "triage":
-		return fleet.PermissionRead, nil
+		return forge.PermissionRead, nil
 	case "none":
-		return fleet.PermissionNone, nil
+		return forge.PermissionNone, nil
 	}
 	return "", errors.New("it is none of admin, write, read and none")
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
 	"argosy.dev/argosy/webhook/github/githubtest"
 )
 
@@ -118,12 +119,12 @@ func TestInstallationKeepsToItsGrant(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := f.Owner(t.Context(), "acme/leads")
-		if err == nil || errors.Is(err, fleet.ErrNoSuchOwner) || !strings.Contains(err.Error(),
+		if err == nil || errors.Is(err, forge.ErrNoSuchOwner) || !strings.Contains(err.Error(),
 			"Members: read") || !strings.Contains(err.Error(), "members=read") {
 			t.Errorf("without the permission to read members a team gives %v", err)
 		}
-		err = f.Mark(t.Context(), fleet.Revision(s.repo.Pull(1).Head), []fleet.Check{
-			{Name: "argosy/plan", State: fleet.CheckSuccess}})
+		err = f.Mark(t.Context(), fleet.Revision(s.repo.Pull(1).Head), []forge.Check{
+			{Name: "argosy/plan", State: forge.CheckSuccess}})
 		if err == nil || !strings.Contains(err.Error(), "checks=write") {
 			t.Errorf("without the permission to write checks marking gives %v", err)
 		}
@@ -238,7 +239,7 @@ func TestWhoWeAre(t *testing.T) {
 			t.Errorf("%q is ours: %t", c.Body, c.Own)
 		}
 	}
-	if last := comments[3].Author; last != (fleet.Person{Login: "ghost"}) {
+	if last := comments[3].Author; last != (forge.Person{Login: "ghost"}) {
 		t.Errorf("one who left is %+v", last)
 	}
 	s.server.Break("GET /app", githubtest.JSON(`{"id":1,"slug":"somebody"}`))

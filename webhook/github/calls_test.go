@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
 )
 
 const marker = "<!-- argosy:sticky -->"
@@ -57,8 +58,8 @@ func calls(s *stage, f *Forge, head fleet.Revision) map[string]func(context.Cont
 			return err
 		},
 		"Mark": func(ctx context.Context) error {
-			return f.Mark(ctx, head, []fleet.Check{
-				{Name: fleet.CheckPlan, State: fleet.CheckSuccess, Title: "fine"}})
+			return f.Mark(ctx, head, []forge.Check{
+				{Name: forge.CheckPlan, State: forge.CheckSuccess, Title: "fine"}})
 		},
 		"Missed": func(ctx context.Context) error {
 			_, err := f.Missed(ctx, s.server.Clock().Add(-time.Hour))

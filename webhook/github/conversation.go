@@ -8,11 +8,12 @@ import (
 	"strings"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
 )
 
 // Conversation implements webhook.Reader. Reviews that are not submitted are left out, and so is
 // Gitea's request for a review.
-func (f *Forge) Conversation(ctx context.Context, n int) ([]fleet.Comment, []fleet.Review, error) {
+func (f *Forge) Conversation(ctx context.Context, n int) ([]forge.Comment, []forge.Review, error) {
 	comments, reviews, err := f.conversation(ctx, n)
 	if err != nil {
 		return nil, nil, fmt.Errorf("comments and reviews of pull request %d: %w", n, err)
@@ -20,7 +21,7 @@ func (f *Forge) Conversation(ctx context.Context, n int) ([]fleet.Comment, []fle
 	return comments, reviews, nil
 }
 
-func (f *Forge) conversation(ctx context.Context, n int) ([]fleet.Comment, []fleet.Review, error) {
+func (f *Forge) conversation(ctx context.Context, n int) ([]forge.Comment, []forge.Review, error) {
 	r, err := f.here(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -43,9 +44,9 @@ func (f *Forge) conversation(ctx context.Context, n int) ([]fleet.Comment, []fle
 	if err != nil {
 		return nil, nil, err
 	}
-	said := make([]fleet.Comment, 0, len(comments))
+	said := make([]forge.Comment, 0, len(comments))
 	for _, c := range comments {
-		said = append(said, fleet.Comment{
+		said = append(said, forge.Comment{
 			ID: c.ID, Author: author(c.User), Own: f.own(c, us),
 			Edited: c.UpdatedAt.After(c.CreatedAt), Body: c.Body, At: c.CreatedAt,
 		})
@@ -71,18 +72,18 @@ func (f *Forge) own(c comment, us account) bool {
 		c.App.ID == f.appID)
 }
 
-func judgements(reviews []review) ([]fleet.Review, error) {
+func judgements(reviews []review) ([]forge.Review, error) {
 	slices.SortFunc(reviews, func(a, b review) int {
 		return cmp.Or(a.SubmittedAt.Compare(b.SubmittedAt), cmp.Compare(a.ID, b.ID))
 	})
-	judged := make([]fleet.Review, 0, len(reviews))
+	judged := make([]forge.Review, 0, len(reviews))
 	for _, v := range reviews {
 		state, given, err := v.judgement()
 		if err != nil {
 			return nil, err
 		}
 		if given {
-			judged = append(judged, fleet.Review{Author: author(v.User), State: state,
+			judged = append(judged, forge.Review{Author: author(v.User), State: state,
 				Head: fleet.Revision(v.Commit), At: v.SubmittedAt})
 		}
 	}
@@ -91,19 +92,19 @@ func judgements(reviews []review) ([]fleet.Review, error) {
 
 // judgement maps what both forges call the states of a review. A word that is none of theirs is an
 // error: it could take an approval back.
-func (r review) judgement() (state fleet.ReviewState, given bool, err error) {
+func (r review) judgement() (state forge.ReviewState, given bool, err error) {
 	if r.Dismissed {
-		return fleet.ReviewDismissed, true, nil
+		return forge.ReviewDismissed, true, nil
 	}
 	switch strings.ToUpper(r.State) {
 	case "APPROVED":
-		return fleet.ReviewApproved, true, nil
+		return forge.ReviewApproved, true, nil
 	case "CHANGES_REQUESTED", "REQUEST_CHANGES":
-		return fleet.ReviewChanges, true, nil
+		return forge.ReviewChanges, true, nil
 	case "DISMISSED":
-		return fleet.ReviewDismissed, true, nil
+		return forge.ReviewDismissed, true, nil
 	case "COMMENTED", "COMMENT":
-		return fleet.ReviewCommented, true, nil
+		return forge.ReviewCommented, true, nil
 	case "PENDING", "REQUEST_REVIEW":
 		return "", false, nil
 	}

@@ -12,13 +12,13 @@ import (
 
 	api "github.com/google/go-github/v60/github"
 
-	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
 )
 
 // Missed implements webhook.Deliveries: of an App's webhook, or of the repository's webhook with
 // Config.HookURL. GitHub keeps what it delivered for some days. With a token and without a HookURL,
 // and on Gitea, there is no such list.
-func (f *Forge) Missed(ctx context.Context, since time.Time) ([]fleet.MissedDelivery, error) {
+func (f *Forge) Missed(ctx context.Context, since time.Time) ([]forge.MissedDelivery, error) {
 	client, at, err := f.hook(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("deliveries that were missed: %w", err)
@@ -108,20 +108,20 @@ func (f *Forge) tries(ctx context.Context, client *api.Client, at string,
 
 // missed are the deliveries to our repository of which no try was answered with 2xx, oldest first,
 // each with its newest try. An App's webhook also has those of other repositories.
-func (f *Forge) missed(tries []delivery) []fleet.MissedDelivery {
+func (f *Forge) missed(tries []delivery) []forge.MissedDelivery {
 	arrived, seen := map[string]bool{}, map[string]bool{}
 	for _, d := range tries {
 		if d.StatusCode >= 200 && d.StatusCode < 300 {
 			arrived[d.GUID] = true
 		}
 	}
-	var missed []fleet.MissedDelivery
+	var missed []forge.MissedDelivery
 	for _, d := range tries {
 		if arrived[d.GUID] || seen[d.GUID] || d.Repository != 0 && d.Repository != f.pin.Load() {
 			continue
 		}
 		seen[d.GUID] = true
-		missed = append(missed, fleet.MissedDelivery{ID: d.ID, GUID: d.GUID})
+		missed = append(missed, forge.MissedDelivery{ID: d.ID, GUID: d.GUID})
 	}
 	slices.Reverse(missed)
 	return missed

@@ -15,6 +15,6 @@
 //     complete, not JSON or not there is an error;
 //   - the repository is its id. Each method reads it before anything else, and a name that now leads to another one ends everything;
 //   - a credential goes to the host of the base URL and nowhere else, and is in no error: what the other side writes is redacted and cut;
-//   - every answer is bounded in bytes and time; a limit or an outage is a *fleet.ForgeBusy, at most an hour away;
+//   - every answer is bounded in bytes and time; a limit or an outage is a *forge.Busy, at most an hour away;
 //   - what is written once is found again: a comment by its author and marker, a check run by commit, name and App.
 package github

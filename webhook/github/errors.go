@@ -13,7 +13,7 @@ import (
 
 	api "github.com/google/go-github/v60/github"
 
-	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
 	"argosy.dev/argosy/fleet/printable"
 )
 
@@ -97,7 +97,7 @@ func (f *Forge) failure(ctx context.Context, what string, err error) error {
 // side's text.
 func unsent(what string, sent *url.Error) error {
 	var credential *credentialError
-	var wait *fleet.ForgeBusy
+	var wait *forge.Busy
 	switch {
 	case errors.As(sent.Err, &wait):
 		return wait
@@ -153,7 +153,7 @@ func isLimit(words string) bool {
 func busy(what, why string, wait time.Duration) error {
 	wait = min(max(wait, shortestWait), longestWait)
 	wait += rand.N(wait/10 + time.Second)
-	return &fleet.ForgeBusy{Until: time.Now().Add(wait),
+	return &forge.Busy{Until: time.Now().Add(wait),
 		Err: fmt.Errorf("%s: the forge is busy: %s", what, why)}
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
 	"argosy.dev/argosy/webhook/github/githubtest"
 )
 
@@ -133,9 +134,9 @@ func everyCallFails(t *testing.T, s *stage, fault githubtest.Fault) {
 func knownAbsent(what string, err error) bool {
 	switch what {
 	case "Pull of none":
-		return errors.Is(err, fleet.ErrNoSuchPull)
+		return errors.Is(err, forge.ErrNoSuchPull)
 	case "Owner, nobody", "Owner, no team":
-		return errors.Is(err, fleet.ErrNoSuchOwner)
+		return errors.Is(err, forge.ErrNoSuchOwner)
 	}
 	return false
 }
@@ -145,8 +146,8 @@ func check(t *testing.T, s *stage, what string, err error) {
 	switch {
 	case err == nil:
 		t.Errorf("%s goes well", what)
-	case errors.Is(err, fleet.ErrNoSuchPull), errors.Is(err, fleet.ErrNoSuchOwner),
-		errors.Is(err, fleet.ErrNoSuchComment):
+	case errors.Is(err, forge.ErrNoSuchPull), errors.Is(err, forge.ErrNoSuchOwner),
+		errors.Is(err, forge.ErrNoSuchComment):
 		t.Errorf("%s reads absence out of it: %v", what, err)
 	case len(err.Error()) > 1500:
 		t.Errorf("%s fails with an error of %d bytes", what, len(err.Error()))
@@ -227,7 +228,7 @@ func TestBusyForgeSaysUntilWhen(t *testing.T) {
 
 func busyWithin(t *testing.T, what string, err error, from, to time.Duration) {
 	t.Helper()
-	var busy *fleet.ForgeBusy
+	var busy *forge.Busy
 	if !errors.As(err, &busy) {
 		t.Errorf("%s gives %v", what, err)
 		return

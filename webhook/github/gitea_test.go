@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
 )
 
 // gitea answers as Gitea does where that is not as GitHub does: the rest is tested on a real one.
@@ -139,12 +140,12 @@ func TestGiteaReviews(t *testing.T) {
 			g.lists["/repos/acme/fleet/pulls/1/reviews"], r)
 	}
 	_, reviews, err := f.Conversation(t.Context(), 1)
-	var got []fleet.ReviewState
+	var got []forge.ReviewState
 	for _, r := range reviews {
 		got = append(got, r.State)
 	}
-	want := []fleet.ReviewState{fleet.ReviewApproved, fleet.ReviewApproved, fleet.ReviewChanges,
-		fleet.ReviewCommented, fleet.ReviewDismissed}
+	want := []forge.ReviewState{forge.ReviewApproved, forge.ReviewApproved, forge.ReviewChanges,
+		forge.ReviewCommented, forge.ReviewDismissed}
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("the reviews are %v (%v)", got, err)
 	}
@@ -173,12 +174,12 @@ func TestGiteaTeams(t *testing.T) {
 	if owner.ID != 4 || len(owner.People) != 4 || err != nil {
 		t.Errorf("the team is %+v (%v)", owner, err)
 	}
-	if _, err := f.Owner(t.Context(), "acme/lea"); !errors.Is(err, fleet.ErrNoSuchOwner) {
+	if _, err := f.Owner(t.Context(), "acme/lea"); !errors.Is(err, forge.ErrNoSuchOwner) {
 		t.Errorf("a team that is none gives %v", err)
 	}
 	for _, name := range []string{"acme/x", "nowhere/leads"} {
 		if _, err := f.Owner(t.Context(), name); err == nil ||
-			errors.Is(err, fleet.ErrNoSuchOwner) || !strings.Contains(err.Error(), "may not read") {
+			errors.Is(err, forge.ErrNoSuchOwner) || !strings.Contains(err.Error(), "may not read") {
 			t.Errorf("%s, which we may not see, gives %v", name, err)
 		}
 	}
@@ -189,35 +190,35 @@ func TestGiteaPermission(t *testing.T) {
 	g.once["/users/search"] = map[string]any{"ok": true, "data": []any{user(1, "alice-2")}}
 	g.once["/repos/acme/fleet/collaborators/alice-2/permission"] = map[string]any{
 		"permission": "owner", "user": user(1, "alice-2")}
-	if got, err := f.Permission(t.Context(), fleet.Person{
-		ID: 1, Login: "alice"}); got != fleet.PermissionAdmin || err != nil {
+	if got, err := f.Permission(t.Context(), forge.Person{
+		ID: 1, Login: "alice"}); got != forge.PermissionAdmin || err != nil {
 		t.Errorf("it is %q (%v)", got, err)
 	}
 	if last := g.seen[len(g.seen)-2]; last != "/api/v1/users/search?uid=1" {
 		t.Errorf("the account is looked up by %s", last)
 	}
-	if got, err := f.Permission(t.Context(), fleet.Person{ID: 2, Login: "alice"}); err == nil {
+	if got, err := f.Permission(t.Context(), forge.Person{ID: 2, Login: "alice"}); err == nil {
 		t.Errorf("of another account it is %q", got)
 	}
 	if login, err := f.loginOf(t.Context(), 2); err == nil {
 		t.Errorf("the login of another account is %s", login)
 	}
 	g.once["/users/search"] = map[string]any{"ok": false, "data": []any{}}
-	if got, err := f.Permission(t.Context(), fleet.Person{ID: 1}); err == nil ||
-		errors.Is(err, fleet.ErrNoSuchOwner) {
+	if got, err := f.Permission(t.Context(), forge.Person{ID: 1}); err == nil ||
+		errors.Is(err, forge.ErrNoSuchOwner) {
 		t.Errorf("of a search that failed it is %q (%v)", got, err)
 	}
 }
 
 func TestGiteaPermissionByATeam(t *testing.T) {
 	g, f := newGitea(t)
-	may := func(id int) fleet.Permission {
+	may := func(id int) forge.Permission {
 		t.Helper()
 		login := "user-" + strconv.Itoa(id)
 		g.once["/users/search"] = map[string]any{"ok": true, "data": []any{user(id, login)}}
 		g.once["/repos/acme/fleet/collaborators/"+login+"/permission"] = map[string]any{
 			"permission": "read", "user": user(id, login)}
-		got, err := f.Permission(t.Context(), fleet.Person{ID: int64(id)})
+		got, err := f.Permission(t.Context(), forge.Person{ID: int64(id)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -233,14 +234,14 @@ func TestGiteaPermissionByATeam(t *testing.T) {
 	g.lists["/teams/4/members"] = []map[string]any{user(1, "user-1"), user(2, "user-2")}
 	g.lists["/teams/6/members"] = []map[string]any{user(3, "user-3"), user(4, "user-4"),
 		user(5, "user-5"), user(2, "user-2")}
-	for id, want := range map[int]fleet.Permission{1: fleet.PermissionRead,
-		2: fleet.PermissionWrite, 9: fleet.PermissionRead} {
+	for id, want := range map[int]forge.Permission{1: forge.PermissionRead,
+		2: forge.PermissionWrite, 9: forge.PermissionRead} {
 		if got := may(id); got != want {
 			t.Errorf("account %d may %q, not %q", id, got, want)
 		}
 	}
 	delete(g.once, "/repos/acme/fleet/teams")
-	if got, err := f.Permission(t.Context(), fleet.Person{ID: 2}); err == nil {
+	if got, err := f.Permission(t.Context(), forge.Person{ID: 2}); err == nil {
 		t.Errorf("without the list of teams it is %q", got)
 	}
 }
@@ -279,11 +280,11 @@ func TestGiteaPullsOf(t *testing.T) {
 func TestGiteaStatusesHaveTheirOwnWord(t *testing.T) {
 	g, f := newGitea(t)
 	g.lists["/repos/acme/fleet/commits/"+sha+"/statuses"] = []map[string]any{
-		{"id": 1, "status": "success", "context": fleet.CheckPlan, "description": "fine",
+		{"id": 1, "status": "success", "context": forge.CheckPlan, "description": "fine",
 			"target_url": "", "creator": user(9, "argosy")},
 	}
-	if err := f.Mark(t.Context(), fleet.Revision(sha), []fleet.Check{
-		{Name: fleet.CheckPlan, State: fleet.CheckSuccess, Title: "fine"}}); err != nil {
+	if err := f.Mark(t.Context(), fleet.Revision(sha), []forge.Check{
+		{Name: forge.CheckPlan, State: forge.CheckSuccess, Title: "fine"}}); err != nil {
 		t.Errorf("a status that stands is set again: %v", err)
 	}
 }

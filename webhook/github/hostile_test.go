@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
 )
 
 // tape holds what a forge answered to each request of a call, cut down to the fields that are read.
@@ -213,8 +214,8 @@ func TestDamagedAnswers(t *testing.T) {
 }
 
 func absent(err error) bool {
-	return errors.Is(err, fleet.ErrNoSuchPull) || errors.Is(err, fleet.ErrNoSuchOwner) ||
-		errors.Is(err, fleet.ErrNoSuchComment)
+	return errors.Is(err, forge.ErrNoSuchPull) || errors.Is(err, forge.ErrNoSuchOwner) ||
+		errors.Is(err, forge.ErrNoSuchComment)
 }
 
 // FuzzAnswers has a forge answer one of its requests with anything at all.

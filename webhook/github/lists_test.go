@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
 	"argosy.dev/argosy/webhook/github/githubtest"
 )
 
@@ -22,7 +23,7 @@ func populate(s *stage) {
 	}
 	for i := range many {
 		s.Comment(1, s.cast.Reader, fmt.Sprintf("comment %d", i))
-		s.Review(1, s.cast.Reader, fleet.ReviewCommented)
+		s.Review(1, s.cast.Reader, forge.ReviewCommented)
 	}
 	var members []*githubtest.Account
 	for i := range 2 * many {
@@ -54,7 +55,7 @@ func TestListsAreReadToTheirEnd(t *testing.T) {
 		if len(members.People) != 2*many || err != nil {
 			t.Errorf("%d of %d members are listed (%v)", len(members.People), 2*many, err)
 		}
-		if _, err := f.Owner(t.Context(), "acme/none"); !errors.Is(err, fleet.ErrNoSuchOwner) {
+		if _, err := f.Owner(t.Context(), "acme/none"); !errors.Is(err, forge.ErrNoSuchOwner) {
 			t.Errorf("a team that is on none of three pages gives %v", err)
 		}
 		// Ours is on the third page.

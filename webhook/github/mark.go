@@ -10,13 +10,14 @@ import (
 	api "github.com/google/go-github/v60/github"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
 )
 
 const longestDescription = 140 // characters of a commit status; GitHub refuses longer ones
 
 // Mark implements webhook.Writer: an App reports check runs, a token commit statuses. What stands
 // already as it should is not written again.
-func (f *Forge) Mark(ctx context.Context, head fleet.Revision, checks []fleet.Check) error {
+func (f *Forge) Mark(ctx context.Context, head fleet.Revision, checks []forge.Check) error {
 	if !commitID.MatchString(string(head)) {
 		return fmt.Errorf("checks of %q: it is no commit", head)
 	}
@@ -33,7 +34,7 @@ func (f *Forge) Mark(ctx context.Context, head fleet.Revision, checks []fleet.Ch
 }
 
 func (f *Forge) markStatuses(ctx context.Context, r repository, head string,
-	checks []fleet.Check) error {
+	checks []forge.Check) error {
 	us, err := f.self(ctx)
 	if err != nil {
 		return err
@@ -62,7 +63,7 @@ func (f *Forge) markStatuses(ctx context.Context, r repository, head string,
 // markStatus writes a status unless the newest of its name is ours and says the same: a stranger's
 // would hide an older one of ours.
 func (f *Forge) markStatus(ctx context.Context, r repository, head string, us account,
-	c fleet.Check, now status) error {
+	c forge.Check, now status) error {
 	state, err := statusState(c.State)
 	if err != nil {
 		return err
@@ -87,13 +88,13 @@ func (f *Forge) markStatus(ctx context.Context, r repository, head string, us ac
 
 // statusState maps to what commit statuses know. They have no neutral: it passes, and the
 // description says why.
-func statusState(s fleet.CheckState) (string, error) {
+func statusState(s forge.CheckState) (string, error) {
 	switch s {
-	case fleet.CheckPending:
+	case forge.CheckPending:
 		return "pending", nil
-	case fleet.CheckSuccess, fleet.CheckNeutral:
+	case forge.CheckSuccess, forge.CheckNeutral:
 		return "success", nil
-	case fleet.CheckFailure:
+	case forge.CheckFailure:
 		return "failure", nil
 	}
 	return "", errors.New("a check is neither pending, success, failure nor neutral")

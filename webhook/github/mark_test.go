@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
 	"argosy.dev/argosy/webhook/github/githubtest"
 )
 
@@ -27,7 +28,7 @@ func TestRunsCarryAnnotations(t *testing.T) {
 	s.opened()
 	head := fleet.Revision(s.repo.Pull(1).Head)
 	f := s.forge()
-	check := fleet.Check{Name: fleet.CheckValidate, State: fleet.CheckFailure, Title: "120 errors",
+	check := forge.Check{Name: forge.CheckValidate, State: forge.CheckFailure, Title: "120 errors",
 		Summary: strings.Repeat("é", 70000), Annotations: problems(120)}
 	check.Annotations[1].Severity, check.Annotations[2].Severity = fleet.SeverityWarning,
 		fleet.SeverityNote
@@ -65,7 +66,7 @@ func TestRunsCarryAnnotations(t *testing.T) {
 	}
 }
 
-func (s *stage) marked(f *Forge, head fleet.Revision, checks ...fleet.Check) {
+func (s *stage) marked(f *Forge, head fleet.Revision, checks ...forge.Check) {
 	s.t.Helper()
 	if err := f.Mark(s.t.Context(), head, checks); err != nil {
 		s.t.Fatal(err)
@@ -77,10 +78,10 @@ func TestRunThatWasCutOffIsMadeAnew(t *testing.T) {
 	s := newStage(t, true)
 	s.opened()
 	head := fleet.Revision(s.repo.Pull(1).Head)
-	check := fleet.Check{Name: fleet.CheckValidate, State: fleet.CheckFailure, Title: "many",
+	check := forge.Check{Name: forge.CheckValidate, State: forge.CheckFailure, Title: "many",
 		Annotations: problems(60)}
 	mend := s.server.Break("PATCH /repos/*", githubtest.HTML(http.StatusBadGateway))
-	if err := s.forge().Mark(t.Context(), head, []fleet.Check{check}); err == nil {
+	if err := s.forge().Mark(t.Context(), head, []forge.Check{check}); err == nil {
 		t.Fatal("it goes well")
 	}
 	if got := s.repo.Runs(s.app, string(head))[check.Name]; got.Status != "in_progress" {
@@ -100,8 +101,8 @@ func TestRunOfAnotherAppIsNotOurs(t *testing.T) {
 	s.opened()
 	head := fleet.Revision(s.repo.Pull(1).Head)
 	other := s.server.App("argosy-too")
-	s.repo.SetRun(other, string(head), fleet.CheckPlan, "success")
-	check := fleet.Check{Name: fleet.CheckPlan, State: fleet.CheckFailure, Title: "no"}
+	s.repo.SetRun(other, string(head), forge.CheckPlan, "success")
+	check := forge.Check{Name: forge.CheckPlan, State: forge.CheckFailure, Title: "no"}
 	s.marked(s.forge(), head, check)
 	if got := s.repo.Runs(s.app, string(head))[check.Name]; got.Conclusion != "failure" {
 		t.Errorf("ours is %+v", got)
@@ -123,7 +124,7 @@ func TestRunIsAnsweredAgainAfterRerun(t *testing.T) {
 	s.opened()
 	head := fleet.Revision(s.repo.Pull(1).Head)
 	f := s.forge()
-	check := fleet.Check{Name: fleet.CheckPlan, State: fleet.CheckNeutral, Title: "a fork"}
+	check := forge.Check{Name: forge.CheckPlan, State: forge.CheckNeutral, Title: "a fork"}
 	s.marked(f, head, check)
 	s.repo.Rerun(s.app, string(head))
 	s.marked(f, head, check)
@@ -149,7 +150,7 @@ func TestStatuses(t *testing.T) {
 	s.opened()
 	head := fleet.Revision(s.repo.Pull(1).Head)
 	f := s.forge()
-	check := fleet.Check{Name: fleet.CheckPlan, State: fleet.CheckFailure,
+	check := forge.Check{Name: forge.CheckPlan, State: forge.CheckFailure,
 		Title: strings.Repeat("é", 200), URL: "javascript:alert(1)"}
 	s.marked(f, head, check)
 	s.marked(f, head, check)
@@ -161,7 +162,7 @@ func TestStatuses(t *testing.T) {
 	if n := s.server.Count("POST /repos/acme/fleet/statuses/"); n != 1 {
 		t.Errorf("it was set %d times", n)
 	}
-	s.repo.SetStatus(s.people[s.cast.Writer.ID], string(head), fleet.CheckPlan, "success")
+	s.repo.SetStatus(s.people[s.cast.Writer.ID], string(head), forge.CheckPlan, "success")
 	s.repo.SetStatus(s.people[s.cast.Writer.ID], string(head), "other/check", "success")
 	s.marked(f, head, check)
 	if got := s.repo.Statuses(string(head))[check.Name]; got.State != "failure" {
@@ -170,12 +171,12 @@ func TestStatuses(t *testing.T) {
 	if n := s.server.Count("POST /repos/acme/fleet/statuses/"); n != 2 {
 		t.Errorf("it was set %d times", n)
 	}
-	s.repo.SetStatus(s.people[s.cast.Writer.ID], string(head), fleet.CheckOwners, "success")
-	s.marked(f, head, fleet.Check{Name: fleet.CheckOwners, State: fleet.CheckSuccess})
+	s.repo.SetStatus(s.people[s.cast.Writer.ID], string(head), forge.CheckOwners, "success")
+	s.marked(f, head, forge.Check{Name: forge.CheckOwners, State: forge.CheckSuccess})
 	if n := s.server.Count("POST /repos/acme/fleet/statuses/"); n != 3 {
 		t.Errorf("a stranger's status is taken for ours: set were %d", n)
 	}
-	if err := f.Mark(t.Context(), head, []fleet.Check{
+	if err := f.Mark(t.Context(), head, []forge.Check{
 		{Name: "argosy/plan", State: "maybe"}}); err == nil {
 		t.Error("a state that is none is reported")
 	}
@@ -188,7 +189,7 @@ func TestStatusesStandOnEveryPage(t *testing.T) {
 	s := newStage(t, false)
 	s.opened()
 	head := fleet.Revision(s.repo.Pull(1).Head)
-	check := fleet.Check{Name: fleet.CheckPlan, State: fleet.CheckSuccess, Title: "fine"}
+	check := forge.Check{Name: forge.CheckPlan, State: forge.CheckSuccess, Title: "fine"}
 	s.marked(s.forge(), head, check)
 	for i := range 250 {
 		s.repo.SetStatus(s.people[s.cast.Writer.ID], string(head), fmt.Sprintf("ci/%d", i),

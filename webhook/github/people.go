@@ -9,23 +9,23 @@ import (
 	"slices"
 	"strings"
 
-	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
 )
 
 // Owner implements webhook.People. Gitea's teams are named by their names, which know no upper and
 // lower case.
-func (f *Forge) Owner(ctx context.Context, name string) (fleet.ForgeOwner, error) {
+func (f *Forge) Owner(ctx context.Context, name string) (forge.Account, error) {
 	org, group, isTeam := strings.Cut(name, "/")
 	if !segment.MatchString(org) || isTeam && !segment.MatchString(group) {
-		return fleet.ForgeOwner{},
+		return forge.Account{},
 			fmt.Errorf("owner %q: it is neither user nor organization/team: %w", name,
-				fleet.ErrNoSuchOwner)
+				forge.ErrNoSuchOwner)
 	}
 	// what does not know the repository proves nothing by not knowing an owner
 	if _, err := f.here(ctx); err != nil {
-		return fleet.ForgeOwner{}, fmt.Errorf("owner %s: %w", name, err)
+		return forge.Account{}, fmt.Errorf("owner %s: %w", name, err)
 	}
-	var owner fleet.ForgeOwner
+	var owner forge.Account
 	var err error
 	switch {
 	case !isTeam:
@@ -36,34 +36,34 @@ func (f *Forge) Owner(ctx context.Context, name string) (fleet.ForgeOwner, error
 		owner, err = f.team(ctx, org, group)
 	}
 	if err != nil {
-		return fleet.ForgeOwner{}, fmt.Errorf("owner %s: %w", name, err)
+		return forge.Account{}, fmt.Errorf("owner %s: %w", name, err)
 	}
 	return owner, nil
 }
 
-func (f *Forge) user(ctx context.Context, login string) (fleet.ForgeOwner, error) {
+func (f *Forge) user(ctx context.Context, login string) (forge.Account, error) {
 	a, err := f.get(ctx, path("users", login), nil)
 	if isGone(err) {
-		return fleet.ForgeOwner{}, fleet.ErrNoSuchOwner
+		return forge.Account{}, forge.ErrNoSuchOwner
 	}
 	if err != nil {
-		return fleet.ForgeOwner{}, err
+		return forge.Account{}, err
 	}
 	u, err := read[account](a)
 	switch {
 	case err != nil:
-		return fleet.ForgeOwner{}, err
+		return forge.Account{}, err
 	case !strings.EqualFold(u.Login, login):
-		return fleet.ForgeOwner{}, errors.New("the forge answers with another account")
+		return forge.Account{}, errors.New("the forge answers with another account")
 	case u.Type == "Organization":
-		return fleet.ForgeOwner{}, fmt.Errorf("it is an organization, name one of its teams: %w",
-			fleet.ErrNoSuchOwner)
+		return forge.Account{}, fmt.Errorf("it is an organization, name one of its teams: %w",
+			forge.ErrNoSuchOwner)
 	}
-	return fleet.ForgeOwner{ID: u.ID, People: []fleet.Person{u.person()}}, nil
+	return forge.Account{ID: u.ID, People: []forge.Person{u.person()}}, nil
 }
 
 // team is GitHub's team with the slug, the members of its child teams included.
-func (f *Forge) team(ctx context.Context, org, slug string) (fleet.ForgeOwner, error) {
+func (f *Forge) team(ctx context.Context, org, slug string) (forge.Account, error) {
 	a, err := f.get(ctx, path("orgs", org, "teams", slug), nil)
 	var is team
 	if err == nil {
@@ -72,17 +72,17 @@ func (f *Forge) team(ctx context.Context, org, slug string) (fleet.ForgeOwner, e
 	if err == nil && !strings.EqualFold(is.Slug, slug) {
 		err = errors.New("the forge answers with another team")
 	}
-	var members []fleet.Person
+	var members []forge.Person
 	if err == nil {
 		members, err = f.accounts(ctx, path("orgs", org, "teams", slug, "members"))
 	}
 	if isGone(err) {
-		return fleet.ForgeOwner{}, f.noTeam(ctx, org, slug, err)
+		return forge.Account{}, f.noTeam(ctx, org, slug, err)
 	}
 	if err != nil {
-		return fleet.ForgeOwner{}, mayNotRead(org, err)
+		return forge.Account{}, mayNotRead(org, err)
 	}
-	return fleet.ForgeOwner{ID: is.ID, People: members}, nil
+	return forge.Account{ID: is.ID, People: members}, nil
 }
 
 // noTeam proves that there is no such team: GitHub says "not found" of teams that we may not see,
@@ -92,7 +92,7 @@ func (f *Forge) noTeam(ctx context.Context, org, slug string, gone error) error 
 	switch {
 	case isGone(err):
 		if _, err := f.get(ctx, path("users", org), nil); isGone(err) { // organizations are public
-			return fleet.ErrNoSuchOwner
+			return forge.ErrNoSuchOwner
 		}
 		return mayNotRead(org, gone)
 	case err != nil:
@@ -103,21 +103,21 @@ func (f *Forge) noTeam(ctx context.Context, org, slug string, gone error) error 
 			return mayNotRead(org, gone)
 		}
 	}
-	return fleet.ErrNoSuchOwner
+	return forge.ErrNoSuchOwner
 }
 
-func (f *Forge) giteaTeam(ctx context.Context, org, name string) (fleet.ForgeOwner, error) {
+func (f *Forge) giteaTeam(ctx context.Context, org, name string) (forge.Account, error) {
 	teams, err := f.teams(ctx, org)
 	if err != nil {
-		return fleet.ForgeOwner{}, mayNotRead(org, err)
+		return forge.Account{}, mayNotRead(org, err)
 	}
 	for _, t := range teams {
 		if strings.EqualFold(t.Name, name) {
 			members, err := f.accounts(ctx, path("teams", number(t.ID), "members"))
-			return fleet.ForgeOwner{ID: t.ID, People: members}, mayNotRead(org, err)
+			return forge.Account{ID: t.ID, People: members}, mayNotRead(org, err)
 		}
 	}
-	return fleet.ForgeOwner{}, fleet.ErrNoSuchOwner
+	return forge.Account{}, forge.ErrNoSuchOwner
 }
 
 func (f *Forge) teams(ctx context.Context, org string) ([]team, error) {
@@ -125,13 +125,13 @@ func (f *Forge) teams(ctx context.Context, org string) ([]team, error) {
 		pagesOf[team](f, path("orgs", org, "teams"), nil, names))
 }
 
-func (f *Forge) accounts(ctx context.Context, p string) ([]fleet.Person, error) {
+func (f *Forge) accounts(ctx context.Context, p string) ([]forge.Person, error) {
 	members, err := every(ctx, func(a account) int64 { return a.ID },
 		pagesOf[account](f, p, nil, names))
 	if err != nil {
 		return nil, err
 	}
-	people := make([]fleet.Person, 0, len(members))
+	people := make([]forge.Person, 0, len(members))
 	for _, m := range members {
 		people = append(people, m.person())
 	}
@@ -152,7 +152,7 @@ func mayNotRead(org string, err error) error {
 }
 
 // Permission implements webhook.People.
-func (f *Forge) Permission(ctx context.Context, p fleet.Person) (fleet.Permission, error) {
+func (f *Forge) Permission(ctx context.Context, p forge.Person) (forge.Permission, error) {
 	level, err := f.permission(ctx, p)
 	if err != nil {
 		return "", fmt.Errorf("permission of account %d (%s): %w", p.ID, plain(p.Login), err)
@@ -160,7 +160,7 @@ func (f *Forge) Permission(ctx context.Context, p fleet.Person) (fleet.Permissio
 	return level, nil
 }
 
-func (f *Forge) permission(ctx context.Context, p fleet.Person) (fleet.Permission, error) {
+func (f *Forge) permission(ctx context.Context, p forge.Person) (forge.Permission, error) {
 	if p.ID <= 0 {
 		return "", errors.New("it is nobody's")
 	}
@@ -193,7 +193,7 @@ func (f *Forge) permission(ctx context.Context, p fleet.Person) (fleet.Permissio
 	if err != nil {
 		return "", fmt.Errorf("%q: %w", plain(answer.Permission), err)
 	}
-	if f.gitea && level != fleet.PermissionAdmin && level != fleet.PermissionWrite {
+	if f.gitea && level != forge.PermissionAdmin && level != forge.PermissionWrite {
 		return f.byTeam(ctx, r, p.ID, level)
 	}
 	return level, nil
@@ -202,7 +202,7 @@ func (f *Forge) permission(ctx context.Context, p fleet.Person) (fleet.Permissio
 // byTeam finds who may write to the repository by a team alone: Gitea does not count that in what
 // it answers for the account. A team whose members our account may not see gives nobody anything.
 func (f *Forge) byTeam(ctx context.Context, r repository, id int64,
-	otherwise fleet.Permission) (fleet.Permission, error) {
+	otherwise forge.Permission) (forge.Permission, error) {
 	a, err := f.get(ctx, in(r.FullName, "teams"), nil)
 	if hasStatus(err, http.StatusMethodNotAllowed) { // it is a user's, who has no teams
 		return otherwise, nil
@@ -216,15 +216,15 @@ func (f *Forge) byTeam(ctx context.Context, r repository, id int64,
 	}
 	for _, t := range teams {
 		if level, err := (permission{Permission: t.UnitsMap["repo.code"]}).level(); err != nil ||
-			level != fleet.PermissionWrite {
+			level != forge.PermissionWrite {
 			continue
 		}
 		members, err := f.accounts(ctx, path("teams", number(t.ID), "members"))
 		if err != nil && !isGone(err) && !hasStatus(err, http.StatusForbidden) {
 			return "", err
 		}
-		if slices.ContainsFunc(members, func(m fleet.Person) bool { return m.ID == id }) {
-			return fleet.PermissionWrite, nil
+		if slices.ContainsFunc(members, func(m forge.Person) bool { return m.ID == id }) {
+			return forge.PermissionWrite, nil
 		}
 	}
 	return otherwise, nil
@@ -237,7 +237,7 @@ func (f *Forge) loginOf(ctx context.Context, id int64) (string, error) {
 	}
 	a, err := f.get(ctx, path("user", number(id)), nil)
 	if isGone(err) {
-		return "", fmt.Errorf("the account is gone: %w", fleet.ErrNoSuchOwner)
+		return "", fmt.Errorf("the account is gone: %w", forge.ErrNoSuchOwner)
 	}
 	if err != nil {
 		return "", err
@@ -285,7 +285,7 @@ func (f *Forge) giteaLogin(ctx context.Context, id int64) (string, error) {
 	}
 	if len(found.Data) == 0 {
 		return "", fmt.Errorf("the account is gone, or ours may not see it: %w",
-			fleet.ErrNoSuchOwner)
+			forge.ErrNoSuchOwner)
 	}
 	return loginIn(found.Data[0], id, nil)
 }

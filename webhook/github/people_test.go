@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
 	"argosy.dev/argosy/webhook/github/githubtest"
 )
 
@@ -22,7 +23,7 @@ func TestOwnerIsProven(t *testing.T) {
 				s.server.Team("globex", "leads", "")
 			}
 			people, err := f.Owner(t.Context(), name)
-			if err == nil || errors.Is(err, fleet.ErrNoSuchOwner) != absent {
+			if err == nil || errors.Is(err, forge.ErrNoSuchOwner) != absent {
 				t.Errorf("%s is %+v (%v)", name, people, err)
 			}
 			if !absent && (err == nil || !strings.Contains(err.Error(), "Members: read")) {
@@ -47,12 +48,12 @@ func TestPermissionFollowsTheAccount(t *testing.T) {
 		alice := s.people[s.cast.Admin.ID]
 		s.server.Rename(alice, "alice-2")
 		thief := s.server.User("alice")
-		if got, err := f.Permission(t.Context(), s.cast.Admin); got != fleet.PermissionAdmin ||
+		if got, err := f.Permission(t.Context(), s.cast.Admin); got != forge.PermissionAdmin ||
 			err != nil {
 			t.Errorf("of one who was renamed it is %q (%v)", got, err)
 		}
-		if got, err := f.Permission(t.Context(), fleet.Person{
-			ID: thief.ID, Login: "alice"}); got != fleet.PermissionRead || err != nil {
+		if got, err := f.Permission(t.Context(), forge.Person{
+			ID: thief.ID, Login: "alice"}); got != forge.PermissionRead || err != nil {
 			t.Errorf("of one who took the login it is %q (%v)", got, err)
 		}
 		s.server.Leave(alice)
@@ -65,10 +66,10 @@ func TestPermissionFollowsTheAccount(t *testing.T) {
 func TestPermissionLevels(t *testing.T) {
 	s := newStage(t, false)
 	f := s.forge()
-	for role, want := range map[string]fleet.Permission{
-		"triage": fleet.PermissionRead, "read": fleet.PermissionRead,
-		"write": fleet.PermissionWrite, "maintain": fleet.PermissionWrite,
-		"admin": fleet.PermissionAdmin,
+	for role, want := range map[string]forge.Permission{
+		"triage": forge.PermissionRead, "read": forge.PermissionRead,
+		"write": forge.PermissionWrite, "maintain": forge.PermissionWrite,
+		"admin": forge.PermissionAdmin,
 	} {
 		s.repo.Grant(s.people[s.cast.Reader.ID], role)
 		if got, err := f.Permission(t.Context(), s.cast.Reader); got != want || err != nil {
@@ -79,7 +80,7 @@ func TestPermissionLevels(t *testing.T) {
 	private := s.server.Repository(s.self, "private", false)
 	c.Repository, c.RepositoryID = private.Name, private.ID
 	if got, err := s.with(c).Permission(t.Context(),
-		s.cast.Stranger); got != fleet.PermissionNone || err != nil {
+		s.cast.Stranger); got != forge.PermissionNone || err != nil {
 		t.Errorf("in a private repository a stranger's is %q (%v)", got, err)
 	}
 	for what, answer := range map[string]string{
@@ -117,8 +118,8 @@ func TestReviewStates(t *testing.T) {
 	}
 	f := s.forge()
 	_, reviews, err := f.Conversation(t.Context(), 1)
-	want := []fleet.ReviewState{fleet.ReviewApproved, fleet.ReviewChanges, fleet.ReviewCommented,
-		fleet.ReviewDismissed}
+	want := []forge.ReviewState{forge.ReviewApproved, forge.ReviewChanges, forge.ReviewCommented,
+		forge.ReviewDismissed}
 	if err != nil || len(reviews) != len(want) {
 		t.Fatalf("the reviews are %+v (%v)", reviews, err)
 	}

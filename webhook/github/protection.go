@@ -8,12 +8,12 @@ import (
 	"slices"
 	"strings"
 
-	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
 )
 
 // Protection implements webhook.Guard.
-func (f *Forge) Protection(ctx context.Context, branch string) (fleet.Protection, error) {
-	p := fleet.Protection{Host: "GitHub", App: f.appID}
+func (f *Forge) Protection(ctx context.Context, branch string) (forge.Protection, error) {
+	p := forge.Protection{Host: "GitHub", App: f.appID}
 	r, err := f.here(ctx)
 	if err == nil && f.gitea {
 		p.Host = "Gitea"
@@ -22,7 +22,7 @@ func (f *Forge) Protection(ctx context.Context, branch string) (fleet.Protection
 		err = f.protection(ctx, r, branch, &p)
 	}
 	if err != nil {
-		return fleet.Protection{}, fmt.Errorf("protection of the branch %s: %w", branch, err)
+		return forge.Protection{}, fmt.Errorf("protection of the branch %s: %w", branch, err)
 	}
 	return p, nil
 }
@@ -38,15 +38,15 @@ const (
 // protection is GitHub's: rulesets, which everybody may read but for who is exempt from them, and
 // the older branch protection, which takes more. What any of them enforces is enforced.
 func (f *Forge) protection(ctx context.Context, r repository, branch string,
-	p *fleet.Protection) error {
+	p *forge.Protection) error {
 	settings, err := f.merging(ctx, r)
 	if err != nil {
 		return err
 	}
 	p.AutoMerge = settings.AutoMerge
-	p.Styles = shown(map[fleet.MergeStyle]*bool{
-		fleet.MergeCommit: settings.Merge, fleet.MergeSquash: settings.Squash,
-		fleet.MergeRebase: settings.Rebase,
+	p.Styles = shown(map[forge.MergeStyle]*bool{
+		forge.MergeCommit: settings.Merge, forge.MergeSquash: settings.Squash,
+		forge.MergeRebase: settings.Rebase,
 	})
 	if len(p.Styles) < 3 || p.AutoMerge == nil {
 		p.Unread.Settings = mayReadSettings
@@ -60,18 +60,18 @@ func (f *Forge) protection(ctx context.Context, r repository, branch string,
 		return err
 	}
 	sources = append(sources, classic)
-	p.Pushers = exemptFrom(sources, func(s source) (bool, []fleet.Exempt) {
+	p.Pushers = exemptFrom(sources, func(s source) (bool, []forge.Exempt) {
 		return s.pulls, s.push
 	})
-	p.Overriders = exemptFrom(sources, func(s source) (bool, []fleet.Exempt) {
+	p.Overriders = exemptFrom(sources, func(s source) (bool, []forge.Exempt) {
 		return s.checks, s.merge
 	})
 	return nil
 }
 
 // shown are the merge styles of which the host says whether they are allowed.
-func shown(styles map[fleet.MergeStyle]*bool) map[fleet.MergeStyle]bool {
-	all := map[fleet.MergeStyle]bool{}
+func shown(styles map[forge.MergeStyle]*bool) map[forge.MergeStyle]bool {
+	all := map[forge.MergeStyle]bool{}
 	for style, allowed := range styles {
 		if allowed != nil {
 			all[style] = *allowed
@@ -84,12 +84,12 @@ func shown(styles map[fleet.MergeStyle]*bool) map[fleet.MergeStyle]bool {
 // source demands nothing.
 type source struct {
 	pulls, checks bool
-	push, merge   []fleet.Exempt
+	push, merge   []forge.Exempt
 }
 
 // exemptFrom is who is exempt from a demand: from every source that makes it.
-func exemptFrom(sources []source, of func(source) (bool, []fleet.Exempt)) []fleet.Exempt {
-	var out []fleet.Exempt
+func exemptFrom(sources []source, of func(source) (bool, []forge.Exempt)) []forge.Exempt {
+	var out []forge.Exempt
 	first := true
 	for _, s := range sources {
 		demanded, exempt := of(s)
@@ -98,7 +98,7 @@ func exemptFrom(sources []source, of func(source) (bool, []fleet.Exempt)) []flee
 		case first:
 			first, out = false, slices.Clone(exempt)
 		default:
-			out = slices.DeleteFunc(out, func(e fleet.Exempt) bool {
+			out = slices.DeleteFunc(out, func(e forge.Exempt) bool {
 				return !slices.Contains(exempt, e)
 			})
 		}
@@ -162,7 +162,7 @@ func (r rule) check() error {
 
 // rulesets adds what the rulesets enforce, and returns those that demand something.
 func (f *Forge) rulesets(ctx context.Context, r repository, branch string,
-	p *fleet.Protection) (sources []source, err error) {
+	p *forge.Protection) (sources []source, err error) {
 	at := in(r.FullName, "rules", "branches", branch)
 	rules, err := every(ctx, func(r rule) int64 { return r.Ruleset },
 		pagesOf[rule](f, at, nil, names))
@@ -191,7 +191,7 @@ func (f *Forge) rulesets(ctx context.Context, r repository, branch string,
 }
 
 // apply adds what the rule enforces.
-func (r rule) apply(p *fleet.Protection, s *source) {
+func (r rule) apply(p *forge.Protection, s *source) {
 	switch r.Type {
 	case "pull_request":
 		p.PullRequests, s.pulls = true, true
@@ -199,8 +199,8 @@ func (r rule) apply(p *fleet.Protection, s *source) {
 		if len(r.Parameters.Methods) == 0 {
 			break
 		}
-		for _, style := range []fleet.MergeStyle{fleet.MergeCommit, fleet.MergeSquash,
-			fleet.MergeRebase} {
+		for _, style := range []forge.MergeStyle{forge.MergeCommit, forge.MergeSquash,
+			forge.MergeRebase} {
 			if !slices.Contains(r.Parameters.Methods, string(style)) {
 				p.Styles[style] = false // whatever the repository's settings allow
 			}
@@ -208,14 +208,14 @@ func (r rule) apply(p *fleet.Protection, s *source) {
 	case "required_status_checks":
 		s.checks = true
 		for _, c := range r.Parameters.Checks {
-			p.Checks = append(p.Checks, fleet.RequiredCheck{Name: c.Context, App: c.App})
+			p.Checks = append(p.Checks, forge.RequiredCheck{Name: c.Context, App: c.App})
 		}
 	case "non_fast_forward":
 		p.RefusesForce = true
 	case "deletion":
 		p.RefusesDeletion = true
 	case "merge_queue":
-		p.Queue = &fleet.MergeQueue{Style: fleet.MergeStyle(strings.ToLower(r.Parameters.Method)),
+		p.Queue = &forge.MergeQueue{Style: forge.MergeStyle(strings.ToLower(r.Parameters.Method)),
 			HeadOnly: r.Parameters.Grouping == "HEADGREEN"}
 	}
 }
@@ -239,7 +239,7 @@ type actor struct {
 	Mode string `json:"bypass_mode"`
 }
 
-func (f *Forge) exemptions(ctx context.Context, r repository, id int64, p *fleet.Protection,
+func (f *Forge) exemptions(ctx context.Context, r repository, id int64, p *forge.Protection,
 	s *source) error {
 	a, err := f.get(ctx, in(r.FullName, "rulesets", number(id)), nil)
 	if isGone(err) || hasStatus(err, http.StatusForbidden) {
@@ -276,50 +276,50 @@ func (f *Forge) exemptions(ctx context.Context, r repository, id int64, p *fleet
 var roles = map[int64]string{1: "read", 2: "maintain", 3: "triage", 4: "write", 5: "admin"}
 
 // exempt names an actor. What cannot be looked up is named by its number.
-func (f *Forge) exempt(ctx context.Context, r repository, a actor) (fleet.Exempt, error) {
+func (f *Forge) exempt(ctx context.Context, r repository, a actor) (forge.Exempt, error) {
 	id := number(a.ID)
 	switch a.Type {
 	case "User":
 		login, err := f.loginOf(ctx, a.ID)
-		if errors.Is(err, fleet.ErrNoSuchOwner) {
-			return fleet.Exempt{Name: "the account " + id, User: fleet.Person{ID: a.ID}}, nil
+		if errors.Is(err, forge.ErrNoSuchOwner) {
+			return forge.Exempt{Name: "the account " + id, User: forge.Person{ID: a.ID}}, nil
 		}
-		return fleet.Exempt{Name: login, User: fleet.Person{ID: a.ID, Login: login}}, err
+		return forge.Exempt{Name: login, User: forge.Person{ID: a.ID, Login: login}}, err
 	case "Team":
 		org, _, _ := cutName(r.FullName)
 		teams, err := f.teams(ctx, org)
 		if err != nil && !isGone(err) && !hasStatus(err, http.StatusForbidden) {
-			return fleet.Exempt{}, err
+			return forge.Exempt{}, err
 		}
 		for _, t := range teams {
 			if t.ID == a.ID {
 				return exemptTeam(org, t.Slug), nil
 			}
 		}
-		return fleet.Exempt{Name: "the team " + id}, nil
+		return forge.Exempt{Name: "the team " + id}, nil
 	case "RepositoryRole":
 		if name := roles[a.ID]; name != "" {
-			return fleet.Exempt{Name: "everybody with the role " + name}, nil
+			return forge.Exempt{Name: "everybody with the role " + name}, nil
 		}
-		return fleet.Exempt{Name: "everybody with the repository role " + id}, nil
+		return forge.Exempt{Name: "everybody with the repository role " + id}, nil
 	case "OrganizationAdmin":
-		return fleet.Exempt{Name: "the owners of the organization"}, nil
+		return forge.Exempt{Name: "the owners of the organization"}, nil
 	case "DeployKey":
 		return deployKeys, nil
 	case "Integration":
-		return fleet.Exempt{Name: "the App " + id}, nil
+		return forge.Exempt{Name: "the App " + id}, nil
 	}
-	return fleet.Exempt{Name: plain(a.Type) + " " + id}, nil
+	return forge.Exempt{Name: plain(a.Type) + " " + id}, nil
 }
 
 // Groups that both hosts have, and name by no number.
 var (
-	administrators = fleet.Exempt{Name: "administrators of the repository"}
-	deployKeys     = fleet.Exempt{Name: "deploy keys"}
+	administrators = forge.Exempt{Name: "administrators of the repository"}
+	deployKeys     = forge.Exempt{Name: "deploy keys"}
 )
 
-func exemptTeam(org, name string) fleet.Exempt {
-	return fleet.Exempt{Name: "the team " + org + "/" + name, Team: org + "/" + name}
+func exemptTeam(org, name string) forge.Exempt {
+	return forge.Exempt{Name: "the team " + org + "/" + name, Team: org + "/" + name}
 }
 
 // guarded is what GitHub tells of a branch to whoever may read it.
@@ -376,18 +376,18 @@ type named struct {
 }
 
 // exempt names everybody. Teams are of the repository's organization.
-func (n *named) exempt(org string) (all []fleet.Exempt) {
+func (n *named) exempt(org string) (all []forge.Exempt) {
 	if n == nil {
 		return nil
 	}
 	for _, u := range n.Users {
-		all = append(all, fleet.Exempt{Name: u.Login, User: u.person()})
+		all = append(all, forge.Exempt{Name: u.Login, User: u.person()})
 	}
 	for _, t := range n.Teams {
 		all = append(all, exemptTeam(org, t.Slug))
 	}
 	for _, a := range n.Apps {
-		all = append(all, fleet.Exempt{Name: "the App " + number(a.ID)})
+		all = append(all, forge.Exempt{Name: "the App " + number(a.ID)})
 	}
 	return all
 }
@@ -409,7 +409,7 @@ func (classic) check() error { return nil }
 // classic adds what the branch protection enforces, and returns what it demands. The branch tells
 // everybody which checks it requires.
 func (f *Forge) classic(ctx context.Context, r repository, branch string,
-	p *fleet.Protection) (s source, err error) {
+	p *forge.Protection) (s source, err error) {
 	g, err := f.guarded(ctx, r, branch)
 	if err != nil || !g.Protected {
 		return s, err
@@ -451,9 +451,9 @@ func (f *Forge) classic(ctx context.Context, r repository, branch string,
 	return s, nil
 }
 
-func require(p *fleet.Protection, r required) {
+func require(p *forge.Protection, r required) {
 	for _, c := range r.Checks {
-		one := fleet.RequiredCheck{Name: c.Context, App: max(c.App, 0)} // -1 is any App, too
+		one := forge.RequiredCheck{Name: c.Context, App: max(c.App, 0)} // -1 is any App, too
 		if !slices.Contains(p.Checks, one) {
 			p.Checks = append(p.Checks, one)
 		}

@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"strings"
 
-	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
 )
 
 // giteaRule is a branch protection of Gitea.
@@ -35,19 +35,19 @@ func (g giteaRule) check() error {
 
 // giteaProtection is Gitea's: one rule applies to a branch, and the branch names it.
 func (f *Forge) giteaProtection(ctx context.Context, r repository, branch string,
-	p *fleet.Protection) error {
+	p *forge.Protection) error {
 	m, err := f.merging(ctx, r)
 	if err != nil {
 		return err
 	}
-	p.Styles = shown(map[fleet.MergeStyle]*bool{
-		fleet.MergeCommit: m.GiteaMerge, fleet.MergeSquash: m.Squash,
-		fleet.MergeRebase:      m.GiteaRebase,
-		fleet.MergeRebaseMerge: m.GiteaRebaseMerge, fleet.MergeFastForward: m.GiteaFastForward,
-		fleet.MergeManual: m.GiteaManual,
+	p.Styles = shown(map[forge.MergeStyle]*bool{
+		forge.MergeCommit: m.GiteaMerge, forge.MergeSquash: m.Squash,
+		forge.MergeRebase:      m.GiteaRebase,
+		forge.MergeRebaseMerge: m.GiteaRebaseMerge, forge.MergeFastForward: m.GiteaFastForward,
+		forge.MergeManual: m.GiteaManual,
 	})
 	if m.GiteaDetected != nil && *m.GiteaDetected {
-		p.Styles[fleet.MergeManual] = true
+		p.Styles[forge.MergeManual] = true
 	}
 	if len(p.Styles) < 6 {
 		p.Unread.Settings = "a newer Gitea, which shows each of them"
@@ -97,7 +97,7 @@ func (f *Forge) giteaRule(ctx context.Context, r repository, name string) (*gite
 	return nil, fmt.Errorf("%s: the rule %q of the branch is not listed", a.what, plain(name))
 }
 
-func (g giteaRule) apply(r repository, p *fleet.Protection) {
+func (g giteaRule) apply(r repository, p *forge.Protection) {
 	org, _, _ := cutName(r.FullName)
 	p.PullRequests = !g.Push || g.PushSome
 	p.DismissesStale, p.RefusesForce, p.Unguarded = g.Stale, !g.ForcePush,
@@ -105,7 +105,7 @@ func (g giteaRule) apply(r repository, p *fleet.Protection) {
 	requireExactly(p, g.Checked, g.Contexts)
 	if g.Push && g.PushSome {
 		for _, login := range g.PushUsers {
-			p.Pushers = append(p.Pushers, fleet.Exempt{Name: login, User: fleet.Person{
+			p.Pushers = append(p.Pushers, forge.Exempt{Name: login, User: forge.Person{
 				Login: login}})
 		}
 		for _, name := range g.PushTeams {
@@ -122,10 +122,10 @@ func (g giteaRule) apply(r repository, p *fleet.Protection) {
 
 // requireExactly adds the checks that are required by their very names: Gitea takes each entry as a
 // pattern, which one status that fits satisfies, and without entries any status at all is enough.
-func requireExactly(p *fleet.Protection, on bool, contexts []string) {
+func requireExactly(p *forge.Protection, on bool, contexts []string) {
 	for _, name := range contexts {
 		if on && !strings.ContainsAny(name, `*?[]{}\`) {
-			p.Checks = append(p.Checks, fleet.RequiredCheck{Name: name})
+			p.Checks = append(p.Checks, forge.RequiredCheck{Name: name})
 		}
 	}
 }

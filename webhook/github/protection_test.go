@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
 	"argosy.dev/argosy/webhook/github/githubtest"
 )
 
@@ -26,7 +26,7 @@ func classicRules(app any) map[string]any {
 	}
 }
 
-func namesOf(all []fleet.Exempt) string {
+func namesOf(all []forge.Exempt) string {
 	var out []string
 	for _, e := range all {
 		out = append(out, e.Name)
@@ -40,23 +40,23 @@ func TestClassicProtectionIsReadAsFarAsItMayBe(t *testing.T) {
 	s := newStage(t, false)
 	s.repo.Protect(classicRules(nil))
 	p, err := s.forge().Protection(t.Context(), "main")
-	if err != nil || !slices.Equal(p.Checks, []fleet.RequiredCheck{{Name: "argosy/plan"}}) ||
+	if err != nil || !slices.Equal(p.Checks, []forge.RequiredCheck{{Name: "argosy/plan"}}) ||
 		!p.PullRequests || !p.DismissesStale || p.RefusesForce || !p.RefusesDeletion {
 		t.Errorf("to an administrator it is told as %+v (%v)", p, err)
 	}
 	if namesOf(p.Pushers) != "petra, administrators of the repository" ||
 		namesOf(p.Overriders) != "administrators of the repository" ||
-		p.Unread != (fleet.Unread{}) {
+		p.Unread != (forge.Unread{}) {
 		t.Errorf("exempt are %s and %s; unread: %+v", namesOf(p.Pushers), namesOf(p.Overriders),
 			p.Unread)
 	}
-	if p.AutoMerge == nil || *p.AutoMerge || len(p.Styles) != 3 || !p.Styles[fleet.MergeRebase] {
+	if p.AutoMerge == nil || *p.AutoMerge || len(p.Styles) != 3 || !p.Styles[forge.MergeRebase] {
 		t.Errorf("the settings for merges are told as %+v", p)
 	}
 
 	s.repo.Grant(s.self, "read")
 	p, err = s.forge().Protection(t.Context(), "main")
-	if err != nil || !slices.Equal(p.Checks, []fleet.RequiredCheck{{Name: "argosy/plan"}}) ||
+	if err != nil || !slices.Equal(p.Checks, []forge.RequiredCheck{{Name: "argosy/plan"}}) ||
 		p.PullRequests || p.RefusesForce || len(p.Styles) != 0 || p.AutoMerge != nil {
 		t.Errorf("to a reader it is told as %+v (%v)", p, err)
 	}
@@ -74,7 +74,7 @@ func TestAppIsShownTheProtectionWithAdministration(t *testing.T) {
 	s.repo.Protect(classicRules(s.app.ID))
 	p, err := s.forge().Protection(t.Context(), "main")
 	if err != nil || !strings.Contains(p.Unread.Rules, "Administration: read") ||
-		p.App != s.app.ID || !slices.Equal(p.Checks, []fleet.RequiredCheck{
+		p.App != s.app.ID || !slices.Equal(p.Checks, []forge.RequiredCheck{
 		{Name: "argosy/plan", App: s.app.ID}}) {
 		t.Errorf("without the permission it is told as %+v (%v)", p, err)
 	}
@@ -123,7 +123,7 @@ func TestMergeQueueOfARuleset(t *testing.T) {
 		"merge_method": "REBASE", "min_entries_to_merge": 1, "min_entries_to_merge_wait_minutes": 5,
 	}})
 	p, err := s.forge().Protection(t.Context(), "main")
-	if err != nil || p.Queue == nil || *p.Queue != (fleet.MergeQueue{Style: fleet.MergeRebase,
+	if err != nil || p.Queue == nil || *p.Queue != (forge.MergeQueue{Style: forge.MergeRebase,
 		HeadOnly: true}) {
 		t.Errorf("the queue is told as %+v (%v)", p.Queue, err)
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
 )
 
 func number[N int | int64](n N) string { return strconv.FormatInt(int64(n), 10) }
@@ -56,32 +57,32 @@ func (f *Forge) ours(id int64) error {
 }
 
 // Pull implements webhook.Reader.
-func (f *Forge) Pull(ctx context.Context, n int) (fleet.Pull, error) {
+func (f *Forge) Pull(ctx context.Context, n int) (forge.Pull, error) {
 	p, err := f.pull(ctx, n)
 	if err != nil {
-		return fleet.Pull{}, fmt.Errorf("pull request %d: %w", n, err)
+		return forge.Pull{}, fmt.Errorf("pull request %d: %w", n, err)
 	}
 	return p, nil
 }
 
-func (f *Forge) pull(ctx context.Context, n int) (fleet.Pull, error) {
+func (f *Forge) pull(ctx context.Context, n int) (forge.Pull, error) {
 	r, err := f.here(ctx)
 	if err != nil {
-		return fleet.Pull{}, err
+		return forge.Pull{}, err
 	}
 	a, err := f.get(ctx, in(r.FullName, "pulls", number(n)), nil)
 	if isGone(err) {
-		return fleet.Pull{}, f.noPull(ctx, r, err)
+		return forge.Pull{}, f.noPull(ctx, r, err)
 	}
 	if err != nil {
-		return fleet.Pull{}, err
+		return forge.Pull{}, err
 	}
 	p, err := read[pull](a)
 	if err == nil && p.Number != n {
 		err = fmt.Errorf("the forge answers with number %d", p.Number)
 	}
 	if err != nil {
-		return fleet.Pull{}, err
+		return forge.Pull{}, err
 	}
 	return f.tell(p)
 }
@@ -97,25 +98,25 @@ func (f *Forge) noPull(ctx context.Context, r repository, gone error) error {
 	if _, err := f.here(ctx); err != nil {
 		return err
 	}
-	return fleet.ErrNoSuchPull
+	return forge.ErrNoSuchPull
 }
 
 // tell is the pull request in the domain's words.
-func (f *Forge) tell(p pull) (fleet.Pull, error) {
+func (f *Forge) tell(p pull) (forge.Pull, error) {
 	if err := f.ours(p.Base.Repo.ID); err != nil {
-		return fleet.Pull{}, err
+		return forge.Pull{}, err
 	}
-	told := fleet.Pull{
-		Number: p.Number, Title: p.Title, Author: author(p.User), State: fleet.PullOpen,
+	told := forge.Pull{
+		Number: p.Number, Title: p.Title, Author: author(p.User), State: forge.PullOpen,
 		Draft: p.Draft, Fork: isFork(p),
 		Base: p.Base.Ref, Head: fleet.Revision(p.Head.SHA), URL: link(p.HTMLURL),
 		UpdatedAt: p.UpdatedAt,
 	}
 	switch {
 	case p.State == "closed" && (p.Merged || p.MergedAt != nil):
-		told.State, told.MergeCommit = fleet.PullMerged, fleet.Revision(p.MergeCommit)
+		told.State, told.MergeCommit = forge.PullMerged, fleet.Revision(p.MergeCommit)
 	case p.State == "closed":
-		told.State = fleet.PullClosed
+		told.State = forge.PullClosed
 	}
 	return told, nil
 }
@@ -137,7 +138,7 @@ func link(text string) string {
 }
 
 // OpenPulls implements webhook.Reader.
-func (f *Forge) OpenPulls(ctx context.Context, base string) ([]fleet.Pull, error) {
+func (f *Forge) OpenPulls(ctx context.Context, base string) ([]forge.Pull, error) {
 	r, err := f.here(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("open pull requests: %w", err)
@@ -152,13 +153,13 @@ func (f *Forge) OpenPulls(ctx context.Context, base string) ([]fleet.Pull, error
 	if err != nil {
 		return nil, fmt.Errorf("open pull requests: %w", err)
 	}
-	var open []fleet.Pull
+	var open []forge.Pull
 	for _, p := range all {
 		told, err := f.tell(p)
 		if err != nil {
 			return nil, fmt.Errorf("open pull requests: %w", err)
 		}
-		if told.State == fleet.PullOpen && told.Base == base {
+		if told.State == forge.PullOpen && told.Base == base {
 			open = append(open, told)
 		}
 	}
@@ -194,7 +195,7 @@ func (f *Forge) pullsOf(ctx context.Context, commit fleet.Revision) ([]int, erro
 		if err != nil {
 			return nil, err
 		}
-		if told.State == fleet.PullMerged {
+		if told.State == forge.PullMerged {
 			numbers = append(numbers, told.Number)
 		}
 	}

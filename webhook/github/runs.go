@@ -15,6 +15,7 @@ import (
 	api "github.com/google/go-github/v60/github"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
 )
 
 // Limits of a check run. See GitHub's "Create a check run".
@@ -28,7 +29,7 @@ const (
 // more, and a run that is completed stays so. So a run is updated as long as that leads to what is
 // meant, and otherwise a new one of the same name takes its place.
 func (f *Forge) markRuns(ctx context.Context, r repository, head string,
-	checks []fleet.Check) error {
+	checks []forge.Check) error {
 	standing, err := f.runs(ctx, r, head)
 	if err != nil {
 		return err
@@ -91,7 +92,7 @@ func (f *Forge) runs(ctx context.Context, r repository, head string) (map[string
 
 // markRun brings one run to what the check says. Of more annotations than one request takes, the
 // run stays in progress until the last.
-func (f *Forge) markRun(ctx context.Context, r repository, head string, c fleet.Check,
+func (f *Forge) markRun(ctx context.Context, r repository, head string, c forge.Check,
 	now run) error {
 	want, err := outcome(c)
 	if err != nil {
@@ -122,7 +123,7 @@ type wanted struct {
 	notes      []*api.CheckRunAnnotation // that are still to be sent
 }
 
-func outcome(c fleet.Check) (wanted, error) {
+func outcome(c forge.Check) (wanted, error) {
 	text, err := json.Marshal(c)
 	if err != nil {
 		return wanted{}, err
@@ -131,9 +132,9 @@ func outcome(c fleet.Check) (wanted, error) {
 	w := wanted{id: "argosy-" + hex.EncodeToString(sum[:16]), status: "completed",
 		notes: annotations(c.Annotations)}
 	switch c.State {
-	case fleet.CheckPending:
+	case forge.CheckPending:
 		w.status = "in_progress"
-	case fleet.CheckSuccess, fleet.CheckFailure, fleet.CheckNeutral:
+	case forge.CheckSuccess, forge.CheckFailure, forge.CheckNeutral:
 		w.conclusion = string(c.State)
 	default:
 		return wanted{}, fmt.Errorf("check %s is neither pending, success, failure nor neutral",
@@ -143,7 +144,7 @@ func outcome(c fleet.Check) (wanted, error) {
 }
 
 // writeRun makes or updates a run with one batch of annotations.
-func (f *Forge) writeRun(ctx context.Context, r repository, head string, c fleet.Check, w wanted,
+func (f *Forge) writeRun(ctx context.Context, r repository, head string, c forge.Check, w wanted,
 	batch []*api.CheckRunAnnotation, now run) (run, error) {
 	summary, title := shorten(c.Summary, longestSummary), cmp.Or(c.Title, c.Name)
 	o := api.CreateCheckRunOptions{

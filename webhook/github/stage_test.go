@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
 	"argosy.dev/argosy/webhook"
 	"argosy.dev/argosy/webhook/forgetest"
 	"argosy.dev/argosy/webhook/github/githubtest"
@@ -56,17 +57,17 @@ func newStage(t testing.TB, asApp bool) *stage {
 		s.repo.Hook("https://argosy.example/webhook/github")
 	}
 	s.cast = forgetest.Cast{
-		Base: "main", Self: fleet.Person{ID: s.self.ID, Login: s.self.Login}, Admin: admin,
+		Base: "main", Self: forge.Person{ID: s.self.ID, Login: s.self.Login}, Admin: admin,
 		Writer: writer, Reader: reader, Stranger: stranger, Team: "acme/leads",
 		TeamID: s.server.TeamID("acme", "leads"),
 	}
 	return s
 }
 
-func (s *stage) person(login string) fleet.Person {
+func (s *stage) person(login string) forge.Person {
 	a := s.server.User(login)
 	s.people[a.ID] = a
-	return fleet.Person{ID: a.ID, Login: login}
+	return forge.Person{ID: a.ID, Login: login}
 }
 
 // config is that of the stage's repository; a test may change it.
@@ -97,7 +98,7 @@ func (s *stage) with(c Config) *Forge {
 func (s *stage) Forge() webhook.Forge { return s.forge() }
 func (s *stage) Cast() forgetest.Cast { return s.cast }
 
-func (s *stage) Open(by fleet.Person, title string) (int, fleet.Revision) {
+func (s *stage) Open(by forge.Person, title string) (int, fleet.Revision) {
 	var from *githubtest.Repository
 	if by == s.cast.Stranger || by == s.cast.Reader {
 		from = s.server.Repository(s.people[by.ID], "fleet", true)
@@ -116,41 +117,41 @@ func (s *stage) Merge(number int) fleet.Revision {
 
 func (s *stage) Close(number int) { s.repo.Pull(number).Close() }
 
-func (s *stage) Comment(number int, by fleet.Person, body string) int64 {
+func (s *stage) Comment(number int, by forge.Person, body string) int64 {
 	return s.repo.Comment(number, s.people[by.ID], body).ID
 }
 
-func (s *stage) Edit(_ int, comment int64, _ fleet.Person, body string) {
+func (s *stage) Edit(_ int, comment int64, _ forge.Person, body string) {
 	s.repo.Edit(comment, body)
 }
 func (s *stage) DeleteComment(_ int, comment int64) {
 	s.repo.DeleteComment(comment)
 }
 
-func (s *stage) Review(number int, by fleet.Person, state fleet.ReviewState) {
-	word := map[fleet.ReviewState]string{
-		fleet.ReviewApproved: "APPROVED", fleet.ReviewChanges: "CHANGES_REQUESTED",
-		fleet.ReviewCommented: "COMMENTED",
+func (s *stage) Review(number int, by forge.Person, state forge.ReviewState) {
+	word := map[forge.ReviewState]string{
+		forge.ReviewApproved: "APPROVED", forge.ReviewChanges: "CHANGES_REQUESTED",
+		forge.ReviewCommented: "COMMENTED",
 	}[state]
 	s.repo.Pull(number).Review(s.people[by.ID], word)
 }
 
-func (s *stage) Dismiss(number int, of fleet.Person) { s.repo.Pull(number).Dismiss(of.ID) }
+func (s *stage) Dismiss(number int, of forge.Person) { s.repo.Pull(number).Dismiss(of.ID) }
 func (s *stage) Comments(number int) []string        { return s.repo.Comments(number) }
 
 func (s *stage) Shown(head fleet.Revision) map[string]forgetest.Shown {
 	shown := map[string]forgetest.Shown{}
 	if s.app == nil {
 		for name, v := range s.repo.Statuses(string(head)) {
-			shown[name] = forgetest.Shown{State: fleet.CheckState(v.State), Title: v.Description,
+			shown[name] = forgetest.Shown{State: forge.CheckState(v.State), Title: v.Description,
 				URL: v.Target}
 		}
 		return shown
 	}
 	for name, v := range s.repo.Runs(s.app, string(head)) {
-		state := fleet.CheckState(v.Conclusion)
+		state := forge.CheckState(v.Conclusion)
 		if v.Status != "completed" {
-			state = fleet.CheckPending
+			state = forge.CheckPending
 		}
 		shown[name] = forgetest.Shown{State: state, Title: v.Title, URL: v.Target}
 	}

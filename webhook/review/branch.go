@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
 )
 
 // RuleState is how one rule of the branch stands.
@@ -30,7 +30,7 @@ type BranchRule struct {
 // BranchRules compares the protection of the branch with what Argosy relies on. directPush is
 // forge.directPush of the settings. What the protection does not state while something of it is
 // unread is not checked.
-func BranchRules(p fleet.Protection, directPush []string) []BranchRule {
+func BranchRules(p forge.Protection, directPush []string) []BranchRule {
 	return []BranchRule{
 		requiredChecks(p), sourceOfChecks(p), directPushes(p, directPush), overrides(p),
 		staleApprovals(p),
@@ -63,25 +63,25 @@ func (b BranchRule) unknown(permission string) BranchRule {
 }
 
 // on picks the name of the setting on the host.
-func on(p fleet.Protection, github, gitea string) string {
+func on(p forge.Protection, github, gitea string) string {
 	if p.Host == "Gitea" {
 		return gitea
 	}
 	return github
 }
 
-var ourChecks = []string{fleet.CheckValidate, fleet.CheckPlan, fleet.CheckOwners}
+var ourChecks = []string{forge.CheckValidate, forge.CheckPlan, forge.CheckOwners}
 
 // missingChecks is those of the three that nothing requires.
-func missingChecks(p fleet.Protection) []string {
+func missingChecks(p forge.Protection) []string {
 	return slices.DeleteFunc(slices.Clone(ourChecks), func(name string) bool {
-		return slices.ContainsFunc(p.Checks, func(c fleet.RequiredCheck) bool {
+		return slices.ContainsFunc(p.Checks, func(c forge.RequiredCheck) bool {
 			return c.Name == name
 		})
 	})
 }
 
-func requiredChecks(p fleet.Protection) BranchRule {
+func requiredChecks(p forge.Protection) BranchRule {
 	b := BranchRule{Name: "required checks"}
 	missing := missingChecks(p)
 	switch {
@@ -101,7 +101,7 @@ func requiredChecks(p fleet.Protection) BranchRule {
 }
 
 // sourceOfChecks is about forged checks: whoever may write can set a commit status of any name.
-func sourceOfChecks(p fleet.Protection) BranchRule {
+func sourceOfChecks(p forge.Protection) BranchRule {
 	b := BranchRule{Name: "source of the checks"}
 	var open, others []string
 	for _, c := range p.Checks {
@@ -115,7 +115,7 @@ func sourceOfChecks(p fleet.Protection) BranchRule {
 	}
 	// A demand with a source holds beside one of the same name without.
 	bound := func(name string) bool {
-		return p.App != 0 && slices.Contains(p.Checks, fleet.RequiredCheck{Name: name, App: p.App})
+		return p.App != 0 && slices.Contains(p.Checks, forge.RequiredCheck{Name: name, App: p.App})
 	}
 	open = slices.DeleteFunc(open, bound)
 	switch {
@@ -146,12 +146,12 @@ func sourceOfChecks(p fleet.Protection) BranchRule {
 	return b.kept("only the App " + strconv.FormatInt(p.App, 10) + " counts")
 }
 
-func directPushes(p fleet.Protection, directPush []string) BranchRule {
+func directPushes(p forge.Protection, directPush []string) BranchRule {
 	b := BranchRule{Name: "direct pushes"}
 	fix := on(p,
 		`ruleset "Require a pull request before merging": on, without bypass for others than forge.directPush of the settings`,
 		`branch protection "Push": "Disable Push", or "Whitelist Restricted Push" for nobody but forge.directPush of the settings`)
-	unlisted := slices.DeleteFunc(slices.Clone(p.Pushers), func(e fleet.Exempt) bool {
+	unlisted := slices.DeleteFunc(slices.Clone(p.Pushers), func(e forge.Exempt) bool {
 		return pushesAsListed(e, directPush)
 	})
 	switch {
@@ -178,7 +178,7 @@ func directPushes(p fleet.Protection, directPush []string) BranchRule {
 }
 
 // pushesAsListed reports whether forge.directPush names the account or team.
-func pushesAsListed(e fleet.Exempt, directPush []string) bool {
+func pushesAsListed(e forge.Exempt, directPush []string) bool {
 	return slices.ContainsFunc(directPush, func(entry string) bool {
 		name, id, pinned := strings.Cut(strings.TrimPrefix(entry, "github:"), "#")
 		switch {
@@ -191,11 +191,11 @@ func pushesAsListed(e fleet.Exempt, directPush []string) bool {
 	})
 }
 
-func names(all []fleet.Exempt) string {
-	return strings.Join(each(all, func(e fleet.Exempt) string { return e.Name }), ", ")
+func names(all []forge.Exempt) string {
+	return strings.Join(each(all, func(e forge.Exempt) string { return e.Name }), ", ")
 }
 
-func overrides(p fleet.Protection) BranchRule {
+func overrides(p forge.Protection) BranchRule {
 	b := BranchRule{Name: "merges past the checks"}
 	switch {
 	case len(p.Overriders) > 0:
@@ -214,7 +214,7 @@ func overrides(p fleet.Protection) BranchRule {
 	return b.kept("nobody may merge past a required check")
 }
 
-func staleApprovals(p fleet.Protection) BranchRule {
+func staleApprovals(p forge.Protection) BranchRule {
 	b := BranchRule{Name: "stale approvals"}
 	switch {
 	case p.DismissesStale:
@@ -229,7 +229,7 @@ func staleApprovals(p fleet.Protection) BranchRule {
 			`branch protection "Dismiss stale approvals": on`))
 }
 
-func refused(name string, is bool, p fleet.Protection, why, github, gitea string) BranchRule {
+func refused(name string, is bool, p forge.Protection, why, github, gitea string) BranchRule {
 	b := BranchRule{Name: name}
 	switch {
 	case is:
@@ -242,35 +242,35 @@ func refused(name string, is bool, p fleet.Protection, why, github, gitea string
 
 // weakens says what a merge style takes away from what Argosy enforces; those that are not named
 // take nothing.
-var weakens = map[fleet.MergeStyle]string{
-	fleet.MergeRebase: "a rebase writes commits that no plan showed and drops the merges of the " +
+var weakens = map[forge.MergeStyle]string{
+	forge.MergeRebase: "a rebase writes commits that no plan showed and drops the merges of the " +
 		"head: what such a merge had undone comes back",
-	fleet.MergeRebaseMerge: "a rebase with a merge commit writes commits that no plan showed " +
+	forge.MergeRebaseMerge: "a rebase with a merge commit writes commits that no plan showed " +
 		"and drops the merges of the head: " +
 		"what such a merge had undone comes back",
-	fleet.MergeManual: "a manual merge lets whoever may push name any commit of the branch as " +
+	forge.MergeManual: "a manual merge lets whoever may push name any commit of the branch as " +
 		"the merge of an approved pull request",
 }
 
-var settingOf = map[fleet.MergeStyle][2]string{ // GitHub's and Gitea's
-	fleet.MergeRebase:      {`"Allow rebase merging"`, `"Rebase then fast-forward"`},
-	fleet.MergeRebaseMerge: {"", `"Rebase then create merge commit"`},
-	fleet.MergeManual: {
+var settingOf = map[forge.MergeStyle][2]string{ // GitHub's and Gitea's
+	forge.MergeRebase:      {`"Allow rebase merging"`, `"Rebase then fast-forward"`},
+	forge.MergeRebaseMerge: {"", `"Rebase then create merge commit"`},
+	forge.MergeManual: {
 		"", `"Mark pull request as manually merged" and "Enable autodetection of manual merges"`},
 }
 
-func mergeStyles(p fleet.Protection) BranchRule {
+func mergeStyles(p forge.Protection) BranchRule {
 	b := BranchRule{Name: "merge styles"}
 	var why, off, fine []string
 	unread := false
-	for _, style := range []fleet.MergeStyle{
-		fleet.MergeCommit, fleet.MergeSquash, fleet.MergeFastForward, fleet.MergeRebase,
-		fleet.MergeRebaseMerge, fleet.MergeManual,
+	for _, style := range []forge.MergeStyle{
+		forge.MergeCommit, forge.MergeSquash, forge.MergeFastForward, forge.MergeRebase,
+		forge.MergeRebaseMerge, forge.MergeManual,
 	} {
 		allowed, known := p.Styles[style]
 		switch {
 		case !known:
-			unread = unread || style == fleet.MergeRebase || weakens[style] != "" &&
+			unread = unread || style == forge.MergeRebase || weakens[style] != "" &&
 				p.Host == "Gitea"
 		case allowed && weakens[style] != "":
 			why = append(why, weakens[style])
@@ -296,7 +296,7 @@ func mergeStyles(p fleet.Protection) BranchRule {
 	return b.kept(text)
 }
 
-func mergeQueue(p fleet.Protection) BranchRule {
+func mergeQueue(p forge.Protection) BranchRule {
 	b := BranchRule{Name: "merge queue"}
 	switch {
 	case p.Queue == nil && p.Host == "Gitea":
@@ -319,7 +319,7 @@ func mergeQueue(p fleet.Protection) BranchRule {
 
 // autoMerge is harmless behind required checks: until Argosy has looked at a head, they are
 // missing.
-func autoMerge(p fleet.Protection) BranchRule {
+func autoMerge(p forge.Protection) BranchRule {
 	b := BranchRule{Name: "auto-merge"}
 	missing := missingChecks(p)
 	switch {

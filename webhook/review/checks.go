@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
 	"argosy.dev/argosy/reconciler/plan/report"
 )
 
@@ -24,8 +25,8 @@ func (f Facts) headline(v Verdict) string {
 		return "Nothing that Argosy manages changes"
 	}
 	// That a fork is not planned says more than that nobody has approved it.
-	for _, state := range []fleet.CheckState{fleet.CheckFailure, fleet.CheckNeutral,
-		fleet.CheckPending} {
+	for _, state := range []forge.CheckState{forge.CheckFailure, forge.CheckNeutral,
+		forge.CheckPending} {
 		if first, n := first(v.Obstacles, state); n > 0 {
 			return upper(first.What) + more(n-1)
 		}
@@ -33,7 +34,7 @@ func (f Facts) headline(v Verdict) string {
 	return "Ready to merge: " + f.tally(v)
 }
 
-func first(obstacles []Obstacle, state fleet.CheckState) (Obstacle, int) {
+func first(obstacles []Obstacle, state forge.CheckState) (Obstacle, int) {
 	i := slices.IndexFunc(obstacles, func(o Obstacle) bool { return o.State == state })
 	if i < 0 {
 		return Obstacle{}, 0
@@ -99,19 +100,19 @@ func upper(s string) string {
 	return string(unicode.ToUpper(r)) + s[n:]
 }
 
-func (f Facts) checks(v Verdict) []fleet.Check {
-	out := make([]fleet.Check, 0, 3)
+func (f Facts) checks(v Verdict) []forge.Check {
+	out := make([]forge.Check, 0, 3)
 	for _, c := range []struct {
 		name           string
 		title, summary func(Verdict) string
 	}{
-		{fleet.CheckValidate, f.valid, f.problemsSummary},
-		{fleet.CheckPlan, f.planned, f.planSummary},
-		{fleet.CheckOwners, f.approved, f.ownersSummary},
+		{forge.CheckValidate, f.valid, f.problemsSummary},
+		{forge.CheckPlan, f.planned, f.planSummary},
+		{forge.CheckOwners, f.approved, f.ownersSummary},
 	} {
-		check := fleet.Check{Name: c.name, State: worst(v.Obstacles, c.name), URL: f.link()}
+		check := forge.Check{Name: c.name, State: worst(v.Obstacles, c.name), URL: f.link()}
 		check.Title = plain(title(v.Obstacles, c.name, check.State, c.title(v)), mostTitle)
-		if own, _ := f.problems(); c.name == fleet.CheckValidate && errorsOf(own) > 0 &&
+		if own, _ := f.problems(); c.name == forge.CheckValidate && errorsOf(own) > 0 &&
 			f.Unmergeable == "" {
 			check.Title = plain(firstError(own), mostTitle)
 		}
@@ -131,8 +132,8 @@ func (f Facts) checks(v Verdict) []fleet.Check {
 }
 
 // title is the first obstacle of a check, or what is good about it.
-func title(obstacles []Obstacle, check string, state fleet.CheckState, good string) string {
-	if state == fleet.CheckSuccess {
+func title(obstacles []Obstacle, check string, state forge.CheckState, good string) string {
+	if state == forge.CheckSuccess {
 		return good
 	}
 	own := slices.DeleteFunc(slices.Clone(obstacles), func(o Obstacle) bool { return !o.of(check) })
@@ -210,7 +211,7 @@ func (f Facts) planSummary(v Verdict) string {
 	c := newComment(f, v)
 	return fit(mostSummary, len(c.rows), len(c.diffs), func(d detail) string {
 		p := &page{}
-		p.obstacles(v.Obstacles, fleet.CheckPlan, d)
+		p.obstacles(v.Obstacles, forge.CheckPlan, d)
 		c.warnings(p, d)
 		c.changes(p, d)
 		c.after(p)

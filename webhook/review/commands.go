@@ -9,6 +9,8 @@ import (
 	"unicode/utf8"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 // Command is what a comment asks for.
@@ -61,15 +63,15 @@ func ParseCommand(body string) (Command, bool) {
 // Said is a comment that is a command.
 type Said struct {
 	Command
-	By fleet.Clearance // who, at which head, when the comment was posted
+	By forge.Clearance // who, at which head, when the comment was posted
 }
 
 // Commands finds what was asked for since record was saved: comments that are newer than
 // record.Commented, that were not edited and that are not our own, oldest first. The second result
 // is what Commented is to be.
-func Commands(comments []fleet.Comment, record fleet.PullRecord) ([]Said, int64) {
+func Commands(comments []forge.Comment, record forge.PullRecord) ([]Said, int64) {
 	sorted := slices.Clone(comments)
-	slices.SortStableFunc(sorted, func(a, b fleet.Comment) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortStableFunc(sorted, func(a, b forge.Comment) int { return cmp.Compare(a.ID, b.ID) })
 	newest := record.Commented
 	var out []Said
 	for _, c := range sorted {
@@ -79,7 +81,7 @@ func Commands(comments []fleet.Comment, record fleet.PullRecord) ([]Said, int64)
 		newest = c.ID
 		if command, ok := ParseCommand(c.Body); ok && !c.Own && !c.Edited {
 			command.Early = record.Seen != nil && c.ID <= record.Seen.Comment
-			out = append(out, Said{command, fleet.Clearance{By: c.Author, Head: record.Head,
+			out = append(out, Said{command, forge.Clearance{By: c.Author, Head: record.Head,
 				At: c.At}})
 		}
 	}
@@ -91,17 +93,17 @@ type Rights struct {
 	// of what it touches: for whom their approval counts; "" is the platform
 	Owns       []fleet.TenantName
 	Platform   bool // an owner of the platform, whatever it touches
-	Permission fleet.Permission
+	Permission forge.Permission
 	// deletions beyond the guards in the plan of this head, with those that they may not approve
-	Holds   []fleet.Hold
+	Holds   []mirror.Hold
 	Planned bool // there is a plan of this head
-	clears  map[fleet.HoldID]bool
+	clears  map[mirror.HoldID]bool
 }
 
 // RightsOf looks up what a person may do. Facts.Permissions must have their permission.
-func RightsOf(p fleet.Person, f Facts) Rights {
+func RightsOf(p forge.Person, f Facts) Rights {
 	r := Rights{Platform: f.counts("", p), Permission: f.Permissions[p.ID], Holds: f.holds(),
-		Planned: f.Plan != nil, clears: map[fleet.HoldID]bool{}}
+		Planned: f.Plan != nil, clears: map[mirror.HoldID]bool{}}
 	for _, t := range f.touched() {
 		if f.counts(t, p) {
 			r.Owns = append(r.Owns, t)
@@ -115,12 +117,12 @@ func RightsOf(p fleet.Person, f Facts) Rights {
 
 // mayClear reports whether a person may let deletions go that the guards hold: an owner of the
 // platform, and a tenant's owner those that are held for that tenant alone.
-func (f Facts) mayClear(p fleet.Person, h fleet.Hold) bool {
+func (f Facts) mayClear(p forge.Person, h mirror.Hold) bool {
 	return f.counts("", p) || h.Tenant != "" && f.counts(h.Tenant, p)
 }
 
 func (r Rights) writes() bool {
-	return r.Permission == fleet.PermissionWrite || r.Permission == fleet.PermissionAdmin
+	return r.Permission == forge.PermissionWrite || r.Permission == forge.PermissionAdmin
 }
 
 func (r Rights) steers() bool { return r.writes() || r.Platform || len(r.Owns) > 0 }
@@ -129,7 +131,7 @@ func (r Rights) steers() bool { return r.writes() || r.Platform || len(r.Owns) >
 type order struct {
 	usage, help string
 	sha         bool // it names the head
-	do          func(by fleet.Clearance, may Rights, r *fleet.PullRecord) string
+	do          func(by forge.Clearance, may Rights, r *forge.PullRecord) string
 }
 
 var orders = map[string]order{
@@ -138,7 +140,7 @@ var orders = map[string]order{
 		true, approve},
 	"approve-deletions": {"approve-deletions <sha>",
 		"let the deletions of this head pass that are beyond the guards", true, approveDeletions},
-	"hold":       {"hold", "keep " + fleet.CheckPlan + " from passing", false, hold},
+	"hold":       {"hold", "keep " + forge.CheckPlan + " from passing", false, hold},
 	"resume":     {"resume", "end a hold", false, resume},
 	"ok-to-test": {"ok-to-test <sha>", "plan this head of a fork", true, okToTest},
 	"plan":       {"plan", "look again", false, look},
@@ -150,7 +152,7 @@ var shown = []string{"plan", "approve", "approve-deletions", "hold", "resume", "
 // Judge is what a command comes to. It is carried out if the person may; the reply says so, or why
 // not, and is added to the record's, of which the latest are kept. by.Head is the head of now, to
 // which what is said is bound.
-func Judge(c Command, by fleet.Clearance, may Rights, record fleet.PullRecord) (fleet.PullRecord,
+func Judge(c Command, by forge.Clearance, may Rights, record forge.PullRecord) (forge.PullRecord,
 	string) {
 	reply := answer(c, by, may, &record)
 	replies := append(slices.Clone(record.Replies), reply)
@@ -158,7 +160,7 @@ func Judge(c Command, by fleet.Clearance, may Rights, record fleet.PullRecord) (
 	return record, reply
 }
 
-func answer(c Command, by fleet.Clearance, may Rights, record *fleet.PullRecord) string {
+func answer(c Command, by forge.Clearance, may Rights, record *forge.PullRecord) string {
 	o, known := orders[c.Word]
 	switch {
 	case c.Word == "" || c.Word == "help":
@@ -166,7 +168,7 @@ func answer(c Command, by fleet.Clearance, may Rights, record *fleet.PullRecord)
 	case !known:
 		return login(by.By) + ": there is no " + tick(commandPrefix+" "+c.Word) + "." +
 			meant(c.Word) + " " + tick("/argosy help") + " lists what there is."
-	case record.State != fleet.PullOpen && record.State != "":
+	case record.State != forge.PullOpen && record.State != "":
 		return login(by.By) + ": " + tick(c.Word) + " changes nothing: the pull request is " +
 			string(record.State) + "."
 	}
@@ -208,11 +210,11 @@ func wrongHead(c Command, o order, head fleet.Revision) string {
 		". Look at what has changed, and then say " + again + "."
 }
 
-func approve(by fleet.Clearance, may Rights, r *fleet.PullRecord) string {
+func approve(by forge.Clearance, may Rights, r *forge.PullRecord) string {
 	if len(may.Owns) == 0 {
 		return "owns nothing of what this changes: the approval does not count."
 	}
-	kept := []fleet.Clearance{}
+	kept := []forge.Clearance{}
 	for _, c := range r.Consents {
 		if c.By.ID != by.By.ID { // of each person the last one counts
 			kept = append(kept, c)
@@ -222,7 +224,7 @@ func approve(by fleet.Clearance, may Rights, r *fleet.PullRecord) string {
 	return "approves " + tick(by.Head.Short()) + " for " + series(each(may.Owns, tenant), 10) + "."
 }
 
-func approveDeletions(by fleet.Clearance, may Rights, r *fleet.PullRecord) string {
+func approveDeletions(by forge.Clearance, may Rights, r *forge.PullRecord) string {
 	if !may.Planned {
 		return "is too early: there is no plan of " + tick(by.Head.Short()) +
 			" yet. Say it again once its deletions are listed."
@@ -230,7 +232,7 @@ func approveDeletions(by fleet.Clearance, may Rights, r *fleet.PullRecord) strin
 	if len(may.Holds) == 0 {
 		return "has no need to: no deletion of " + tick(by.Head.Short()) + " is beyond the guards."
 	}
-	cleared := fleet.Clearance{By: by.By, Head: by.Head, At: by.At}
+	cleared := forge.Clearance{By: by.By, Head: by.Head, At: by.At}
 	for _, h := range may.Holds {
 		if !may.clears[h.ID()] {
 			return "may not approve these deletions: they are held for " + tenant(h.Tenant) + ". " +
@@ -244,14 +246,14 @@ func approveDeletions(by fleet.Clearance, may Rights, r *fleet.PullRecord) strin
 }
 
 // clearers is who may approve the deletions of a hold, as prose.
-func clearers(h fleet.Hold) string {
+func clearers(h mirror.Hold) string {
 	if h.Tenant == "" {
 		return "An owner of the platform"
 	}
 	return "An owner of the platform or of " + tenant(h.Tenant)
 }
 
-func hold(by fleet.Clearance, may Rights, r *fleet.PullRecord) string {
+func hold(by forge.Clearance, may Rights, r *forge.PullRecord) string {
 	if !may.steers() {
 		return "may not hold this: that takes an owner of what it changes, or write permission."
 	}
@@ -259,7 +261,7 @@ func hold(by fleet.Clearance, may Rights, r *fleet.PullRecord) string {
 	return "holds this pull request, until " + tick("/argosy resume") + "."
 }
 
-func resume(_ fleet.Clearance, may Rights, r *fleet.PullRecord) string {
+func resume(_ forge.Clearance, may Rights, r *forge.PullRecord) string {
 	switch {
 	case !may.steers():
 		return "may not resume this: that takes an owner of what it changes, or write permission."
@@ -270,7 +272,7 @@ func resume(_ fleet.Clearance, may Rights, r *fleet.PullRecord) string {
 	return "ends the hold."
 }
 
-func okToTest(by fleet.Clearance, may Rights, r *fleet.PullRecord) string {
+func okToTest(by forge.Clearance, may Rights, r *forge.PullRecord) string {
 	switch {
 	case !may.writes() && !may.Platform:
 		return "may not say so: that takes write permission or an owner of the platform."
@@ -281,7 +283,7 @@ func okToTest(by fleet.Clearance, may Rights, r *fleet.PullRecord) string {
 	return "lets " + tick(by.Head.Short()) + " be planned; a later head of the fork needs it anew."
 }
 
-func look(fleet.Clearance, Rights, *fleet.PullRecord) string {
+func look(forge.Clearance, Rights, *forge.PullRecord) string {
 	return "asked for a new look; what stands here is what it found."
 }
 

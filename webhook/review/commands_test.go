@@ -6,7 +6,7 @@ import (
 	"testing"
 	"unicode"
 
-	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
 )
 
 func TestACommandIsTheFirstLine(t *testing.T) {
@@ -67,7 +67,7 @@ func FuzzParseCommand(f *testing.F) {
 				t.Fatalf("%q gave the word %q", body, w)
 			}
 		}
-		record, reply := Judge(c, fleet.Clearance{By: mallet, Head: head, At: noon},
+		record, reply := Judge(c, forge.Clearance{By: mallet, Head: head, At: noon},
 			RightsOf(mallet, facts), facts.Record)
 		if record.Held != nil || record.Tested != nil || record.Cleared != nil ||
 			len(record.Consents) > 0 {
@@ -81,31 +81,31 @@ func FuzzParseCommand(f *testing.F) {
 }
 
 func TestOnlyNewCommentsOfOthersThatNobodyEditedAreCommands(t *testing.T) {
-	comments := []fleet.Comment{
+	comments := []forge.Comment{
 		{ID: 5, Author: alice, Body: "/argosy hold", At: noon},
 		{ID: 3, Author: alice, Body: "/argosy plan"},
 		{ID: 9, Author: alice, Body: "/argosy resume", Edited: true},
 		{ID: 7, Author: alice, Body: "/argosy hold", Own: true},
 		{ID: 6, Author: bob, Body: "/argosy help"},
 	}
-	said, newest := Commands(comments, fleet.PullRecord{Pull: fleet.Pull{Head: head}, Commented: 4})
+	said, newest := Commands(comments, forge.PullRecord{Pull: forge.Pull{Head: head}, Commented: 4})
 	if newest != 9 || len(said) != 2 || said[0].Word != "hold" || said[1].Word != "help" ||
 		said[0].By.By != alice || said[0].By.Head != head || !said[0].By.At.Equal(noon) {
 		t.Errorf("%d %+v", newest, said)
 	}
-	if said, newest := Commands(nil, fleet.PullRecord{Commented: 4}); len(said) != 0 ||
+	if said, newest := Commands(nil, forge.PullRecord{Commented: 4}); len(said) != 0 ||
 		newest != 4 {
 		t.Error("nothing was said", said, newest)
 	}
 }
 
 // judged is what a command of a person comes to.
-func judged(f Facts, p fleet.Person, line string) (fleet.PullRecord, string) {
+func judged(f Facts, p forge.Person, line string) (forge.PullRecord, string) {
 	c, _ := ParseCommand(line)
-	return Judge(c, fleet.Clearance{By: p, Head: f.Record.Head, At: noon}, RightsOf(p, f), f.Record)
+	return Judge(c, forge.Clearance{By: p, Head: f.Record.Head, At: noon}, RightsOf(p, f), f.Record)
 }
 
-func did(before, after fleet.PullRecord) string {
+func did(before, after forge.PullRecord) string {
 	var what []string
 	if len(after.Consents) != len(before.Consents) {
 		what = append(what, "approved")
@@ -123,12 +123,12 @@ func did(before, after fleet.PullRecord) string {
 }
 
 func TestWhoMayDoWhat(t *testing.T) {
-	writer := fleet.Person{ID: 40, Login: "wendy"}
-	gina := fleet.Person{ID: 21, Login: "gina"}
+	writer := forge.Person{ID: 40, Login: "wendy"}
+	gina := forge.Person{ID: 21, Login: "gina"}
 	commands := []string{"/argosy approve " + string(head), "/argosy hold",
 		"/argosy approve-deletions " + string(head), "/argosy ok-to-test " + string(head)}
 	for _, c := range []struct {
-		who  fleet.Person
+		who  forge.Person
 		want []string
 	}{
 		{alice, []string{"approved", "held or resumed", "cleared", ""}},
@@ -137,15 +137,15 @@ func TestWhoMayDoWhat(t *testing.T) {
 		{writer, []string{"", "held or resumed", "", "tested"}},
 		{gina, []string{"", "", "", ""}}, // another tenant's owner
 		{mallet, []string{"", "", "", ""}},
-		{fleet.Person{ID: 0, Login: "alice"}, []string{"", "", "", ""}}, // an account that is gone
+		{forge.Person{ID: 0, Login: "alice"}, []string{"", "", "", ""}}, // an account that is gone
 		// a login that a stranger has taken
-		{fleet.Person{ID: 99, Login: "alice"}, []string{"", "", "", ""}},
+		{forge.Person{ID: 99, Login: "alice"}, []string{"", "", "", ""}},
 	} {
 		for i, line := range commands {
 			f, _ := purge(t)
 			f.Record.Fork = true
-			f.Permissions = map[int64]fleet.Permission{writer.ID: fleet.PermissionWrite,
-				mallet.ID: fleet.PermissionRead}
+			f.Permissions = map[int64]forge.Permission{writer.ID: forge.PermissionWrite,
+				mallet.ID: forge.PermissionRead}
 			after, reply := judged(f, c.who, line)
 			if got := did(f.Record, after); got != c.want[i] {
 				t.Errorf("%v %s: %q, want %q (%s)", c.who, line, got, c.want[i], reply)
@@ -191,7 +191,7 @@ func TestAWordIsBoundToTheHead(t *testing.T) {
 	}
 	fork, _ := bump(t)
 	fork.Record.Fork = true
-	fork.Permissions = map[int64]fleet.Permission{mallet.ID: fleet.PermissionWrite}
+	fork.Permissions = map[int64]forge.Permission{mallet.ID: forge.PermissionWrite}
 	if after, reply := judged(fork, mallet, "/argosy ok-to-test "+
 		string(older)); after.Tested != nil || !strings.Contains(reply, "is not the head") {
 		t.Errorf("another head was cleared: %s", reply)
@@ -237,7 +237,7 @@ func TestOnlyTheLastAnswersAreKept(t *testing.T) {
 
 func TestAClosedPullRequestIsLeftAlone(t *testing.T) {
 	f, _ := bump(t)
-	f.Record.State = fleet.PullMerged
+	f.Record.State = forge.PullMerged
 	if after, reply := judged(f, alice, "/argosy hold"); after.Held != nil ||
 		!strings.Contains(reply, "merged") {
 		t.Error(reply)
@@ -246,7 +246,7 @@ func TestAClosedPullRequestIsLeftAlone(t *testing.T) {
 
 func TestApprovingTwiceIsApprovingOnce(t *testing.T) {
 	f, _ := bump(t)
-	f.Record.Consents = []fleet.Clearance{{By: alice, Head: older, At: noon},
+	f.Record.Consents = []forge.Clearance{{By: alice, Head: older, At: noon},
 		{By: bob, Head: head, At: noon}}
 	before := slices.Clone(f.Record.Consents)
 	after, _ := judged(f, alice, "/argosy approve "+string(head))
@@ -255,6 +255,6 @@ func TestApprovingTwiceIsApprovingOnce(t *testing.T) {
 	}
 }
 
-func ids(c []fleet.Clearance) []int64 {
-	return each(c, func(c fleet.Clearance) int64 { return c.By.ID })
+func ids(c []forge.Clearance) []int64 {
+	return each(c, func(c forge.Clearance) int64 { return c.By.ID })
 }

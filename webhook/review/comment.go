@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
 	"argosy.dev/argosy/reconciler/plan/report"
 )
 
@@ -16,11 +17,11 @@ const Marker = "<!-- argosy:pull -->"
 // takes 65,536 characters.
 const MostComment = 60_000
 
-var symbols = map[fleet.CheckState]string{
-	fleet.CheckSuccess: "✅",
-	fleet.CheckPending: "⏳",
-	fleet.CheckNeutral: "⏸️",
-	fleet.CheckFailure: "❌",
+var symbols = map[forge.CheckState]string{
+	forge.CheckSuccess: "✅",
+	forge.CheckPending: "⏳",
+	forge.CheckNeutral: "⏸️",
+	forge.CheckFailure: "❌",
 }
 
 // comment is what there is to say of one pull request.
@@ -59,7 +60,7 @@ func (c *comment) render(d detail) string {
 	p := &page{}
 	p.para(Marker)
 	switch {
-	case c.f.Record.State == fleet.PullClosed:
+	case c.f.Record.State == forge.PullClosed:
 		p.para("Closed without a merge: nothing of it takes effect.")
 		return p.String()
 	case !c.f.Ours():
@@ -84,7 +85,7 @@ func (c *comment) render(d detail) string {
 func (c *comment) lead(p *page) {
 	var parts []string
 	if c.f.Plan != nil && c.f.Plan.Waiting == nil {
-		if c.v.State != fleet.CheckSuccess {
+		if c.v.State != forge.CheckSuccess {
 			parts = append(parts, upper(prose(c.f.tally(c.v)))+".")
 		}
 		parts = append(parts,

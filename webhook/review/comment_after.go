@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/reconciler/plan/report"
 )
 
@@ -95,8 +96,8 @@ func (c *comment) written() []fleet.EngineName {
 
 // stops reports whether an engine, or the whole fleet, may not be written to.
 func (f Facts) stops(name fleet.EngineName) bool {
-	return slices.ContainsFunc(f.Stops, func(s fleet.Stop) bool {
-		return s.Scope == fleet.StopFleet || s.Scope == fleet.StopEngine && s.Name == string(name)
+	return slices.ContainsFunc(f.Stops, func(s mirror.Stop) bool {
+		return s.Scope == mirror.StopFleet || s.Scope == mirror.StopEngine && s.Name == string(name)
 	})
 }
 

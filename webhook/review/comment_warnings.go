@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/reconciler/plan/report"
 )
 
@@ -31,12 +33,12 @@ func (f Facts) stopsOf(tenants []fleet.TenantName, engines []fleet.EngineName) [
 	for _, s := range f.Stops {
 		what := "an emergency stop of the fleet"
 		switch s.Scope {
-		case fleet.StopTenant:
+		case mirror.StopTenant:
 			if !slices.Contains(tenants, fleet.TenantName(s.Name)) {
 				continue
 			}
 			what = "an emergency stop of " + tenant(fleet.TenantName(s.Name))
-		case fleet.StopEngine:
+		case mirror.StopEngine:
 			if !slices.Contains(engines, fleet.EngineName(s.Name)) {
 				continue
 			}
@@ -147,13 +149,13 @@ func (c *comment) standing() []string {
 			continue
 		}
 		var bad []string
-		if o.Sync == fleet.SyncOutOfSync {
+		if o.Sync == mirror.SyncOutOfSync {
 			bad = append(bad, string(o.Sync))
 		}
-		if o.Health == fleet.HealthDegraded || o.Health == fleet.HealthMissing {
+		if o.Health == mirror.HealthDegraded || o.Health == mirror.HealthMissing {
 			bad = append(bad, string(o.Health))
 		}
-		if o.Apply == fleet.ApplyFailed || o.Apply == fleet.ApplyConflict {
+		if o.Apply == mirror.ApplyFailed || o.Apply == mirror.ApplyConflict {
 			bad = append(bad, "not taken by its engine")
 		}
 		if len(bad) == 0 {
@@ -171,7 +173,7 @@ func (c *comment) standing() []string {
 func (c *comment) collisions() []string {
 	var list []string
 	sorted := slices.Clone(c.f.Collisions)
-	slices.SortFunc(sorted, func(a, b fleet.Collision) int { return a.Number - b.Number })
+	slices.SortFunc(sorted, func(a, b forge.Collision) int { return a.Number - b.Number })
 	for _, x := range sorted {
 		list = append(list,
 			fmt.Sprintf(

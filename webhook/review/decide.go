@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/reconciler/plan/report"
 	"argosy.dev/argosy/reconciler/plan/reviews"
 )
@@ -13,7 +15,7 @@ import (
 // line, names in backticks.
 type Obstacle struct {
 	Check string           // the check that reports it; empty: each of the three
-	State fleet.CheckState // of that check: failure, pending or neutral
+	State forge.CheckState // of that check: failure, pending or neutral
 	What  string           // what is wrong
 	Todo  string           // what to do about it
 }
@@ -23,15 +25,15 @@ func (o Obstacle) of(check string) bool { return check == "" || o.Check == "" ||
 
 // Verdict is what the Facts come to.
 type Verdict struct {
-	State     fleet.CheckState   // the worst of the checks
+	State     forge.CheckState   // the worst of the checks
 	Line      string             // one line without markup, at most 140 characters
 	Tenants   []fleet.TenantName // whose files it changes, sorted; "" is the platform
 	Ownership []Ownership        // of each of Tenants
 	Obstacles []Obstacle         // check by check
 	// deletions beyond the guards that nobody who may has approved; Items are those
-	Held    []fleet.Hold
+	Held    []mirror.Hold
 	Cleared []fleet.ObjectKey // deletions beyond the guards that somebody who may has approved
-	Checks  []fleet.Check     // validate, plan, owners: always all three
+	Checks  []forge.Check     // validate, plan, owners: always all three
 }
 
 // Consented reports whether an owner of everything that it touches has approved this head. Of a
@@ -66,7 +68,7 @@ func Decide(f Facts) Verdict {
 		v.Ownership = f.ownership()
 		v.Obstacles = append(v.Obstacles, f.unowned(v.Ownership)...)
 	} else if n := len(f.Unapproved); n > 0 {
-		v.Obstacles = append(v.Obstacles, Obstacle{fleet.CheckOwners, fleet.CheckFailure,
+		v.Obstacles = append(v.Obstacles, Obstacle{forge.CheckOwners, forge.CheckFailure,
 			count(n, "file") + " that nobody approved",
 			"No approved pull request has " + series(each(f.Unapproved, tick), 5) +
 				" as this commit of the merge queue does. Take the pull " +
@@ -80,12 +82,12 @@ func Decide(f Facts) Verdict {
 }
 
 // gravity orders states, the worst last.
-var gravity = []fleet.CheckState{fleet.CheckSuccess, fleet.CheckNeutral, fleet.CheckPending,
-	fleet.CheckFailure}
+var gravity = []forge.CheckState{forge.CheckSuccess, forge.CheckNeutral, forge.CheckPending,
+	forge.CheckFailure}
 
 // worst is the gravest state among the obstacles of one check, or of all.
-func worst(obstacles []Obstacle, check string) fleet.CheckState {
-	state := fleet.CheckSuccess
+func worst(obstacles []Obstacle, check string) forge.CheckState {
+	state := forge.CheckSuccess
 	for _, o := range obstacles {
 		if o.of(check) && slices.Index(gravity, o.State) > slices.Index(gravity, state) {
 			state = o.State
@@ -100,7 +102,7 @@ func (f Facts) unmergeable() []Obstacle {
 	if f.Unmergeable == "" {
 		return nil
 	}
-	return []Obstacle{{"", fleet.CheckFailure, "cannot be merged as it is", reason(f.Unmergeable)}}
+	return []Obstacle{{"", forge.CheckFailure, "cannot be merged as it is", reason(f.Unmergeable)}}
 }
 
 // invalid is the errors in the files that it changes. Warnings, and what it makes of other files,
@@ -111,7 +113,7 @@ func (f Facts) invalid() []Obstacle {
 	if n == 0 {
 		return nil
 	}
-	o := Obstacle{Check: fleet.CheckValidate, State: fleet.CheckFailure, What: count(n, "error") +
+	o := Obstacle{Check: forge.CheckValidate, State: forge.CheckFailure, What: count(n, "error") +
 		" in the files that this changes",
 		Todo: "Mend what is listed below. Merged as it is, a file with an error has no effect: " +
 			"what it declared before stays as it was."}
@@ -122,29 +124,29 @@ func (f Facts) invalid() []Obstacle {
 }
 
 func (f Facts) unplanned() []Obstacle {
-	at := func(state fleet.CheckState, what, todo string) []Obstacle {
-		return []Obstacle{{fleet.CheckPlan, state, what, todo}}
+	at := func(state forge.CheckState, what, todo string) []Obstacle {
+		return []Obstacle{{forge.CheckPlan, state, what, todo}}
 	}
 	switch {
 	case !f.Ours(), f.Unmergeable != "":
 		return nil
 	case len(f.Conflicts) > 0:
-		return at(fleet.CheckFailure, "conflicts with "+tick(f.branch()),
+		return at(forge.CheckFailure, "conflicts with "+tick(f.branch()),
 			"Both sides have changed "+series(each(f.Conflicts, tick), 5)+": bring "+
 				tick(f.branch())+" into the pull request's branch.")
 	case f.untested():
-		return at(fleet.CheckNeutral, "a fork: nothing is planned yet",
+		return at(forge.CheckNeutral, "a fork: nothing is planned yet",
 			"Its files were read and checked, no more. Somebody with write permission, or an "+
 				"owner of the platform, looks through them and comments "+
 				tick("/argosy ok-to-test "+string(f.Record.Head))+".")
 	case f.Plan == nil:
-		return at(fleet.CheckPending, f.wait(), "It is planned then, without anybody asking. "+
+		return at(forge.CheckPending, f.wait(), "It is planned then, without anybody asking. "+
 			tick("argosy get revisions")+" tells what is applied.")
 	case f.Plan.Waiting != nil:
-		return at(fleet.CheckFailure, "as a whole this would wait for an approval",
+		return at(forge.CheckFailure, "as a whole this would wait for an approval",
 			reason(f.Plan.Waiting.Message))
 	case f.Behind:
-		return at(fleet.CheckPending, tick(f.branch())+" has commits that are not applied yet",
+		return at(forge.CheckPending, tick(f.branch())+" has commits that are not applied yet",
 			"They are being applied, or wait for an approval. It is planned anew then.")
 	}
 	return nil
@@ -174,11 +176,11 @@ func reason(why string) string {
 }
 
 // stopped is what people have to let through: a hold by command, deletions beyond the guards.
-func (f Facts) stopped(held []fleet.Hold) []Obstacle {
+func (f Facts) stopped(held []mirror.Hold) []Obstacle {
 	var out []Obstacle
 	for _, r := range f.records() {
 		if r.Held != nil {
-			out = append(out, Obstacle{fleet.CheckPlan, fleet.CheckFailure,
+			out = append(out, Obstacle{forge.CheckPlan, forge.CheckFailure,
 				"held by " + login(r.Held.By), "Comment " + tick("/argosy resume") +
 					" to end the hold."})
 		}
@@ -187,7 +189,7 @@ func (f Facts) stopped(held []fleet.Hold) []Obstacle {
 		n := len(h.Items)
 		todo := upper(h.Message) + ". " + clearers(h) + " may let them go: comment " +
 			tick("/argosy approve-deletions "+string(f.Record.Head)) + "."
-		out = append(out, Obstacle{fleet.CheckPlan, fleet.CheckFailure, count(n, "deletion") +
+		out = append(out, Obstacle{forge.CheckPlan, forge.CheckFailure, count(n, "deletion") +
 			" beyond the guards of " + scope(h.Tenant), todo})
 	}
 	return out
@@ -214,7 +216,7 @@ func (f Facts) beyondQuota() []Obstacle {
 			quota = *base
 		}
 		if over := exceeded(t.Quota, quota); len(over) > 0 {
-			out = append(out, Obstacle{fleet.CheckPlan, fleet.CheckFailure, "beyond the quota of " +
+			out = append(out, Obstacle{forge.CheckPlan, forge.CheckFailure, "beyond the quota of " +
 				tenant(t.Name),
 				upper(series(over, 3)) +
 					". The platform can raise the quota in a pull request of its own that is " +
@@ -247,7 +249,7 @@ func (f Facts) unowned(ownership []Ownership) []Obstacle {
 		if w.Met() {
 			continue
 		}
-		o := Obstacle{Check: fleet.CheckOwners, State: fleet.CheckPending,
+		o := Obstacle{Check: forge.CheckOwners, State: forge.CheckPending,
 			What: "needs an approval for " + tenant(w.Tenant), Todo: missing(w, f.Record.Head)}
 		if !slices.Contains(changed, w.Tenant) {
 			o.Todo += fmt.Sprintf(
@@ -257,7 +259,7 @@ func (f Facts) unowned(ownership []Ownership) []Obstacle {
 				tick(f.branch()), tick(f.branch()))
 		}
 		if len(w.TookBack) > 0 {
-			o.State, o.What = fleet.CheckFailure, series(each(w.TookBack, login), 3)+
+			o.State, o.What = forge.CheckFailure, series(each(w.TookBack, login), 3)+
 				" asked for changes for "+tenant(w.Tenant)
 		}
 		out = append(out, o)
@@ -293,17 +295,17 @@ func missing(w Ownership, head fleet.Revision) string {
 }
 
 // records is the pull requests that are judged: one, or those of a commit of the merge queue.
-func (f Facts) records() []fleet.PullRecord {
+func (f Facts) records() []forge.PullRecord {
 	if f.queued() {
 		return f.Queue
 	}
-	return []fleet.PullRecord{f.Record}
+	return []forge.PullRecord{f.Record}
 }
 
 // deletions parts those beyond the guards: what is still held, and what somebody who may has
 // approved at the head that they saw it at. Whether they may is asked anew each time, and only what
 // was listed then goes.
-func (f Facts) deletions() (held []fleet.Hold, cleared []fleet.ObjectKey) {
+func (f Facts) deletions() (held []mirror.Hold, cleared []fleet.ObjectKey) {
 	for _, h := range f.holds() {
 		passed := map[fleet.ObjectKey]bool{}
 		for _, r := range f.records() {

@@ -6,10 +6,12 @@ import (
 	"testing"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/reconciler/plan/report"
 )
 
-func stateOf(t *testing.T, f Facts, check string) fleet.CheckState {
+func stateOf(t *testing.T, f Facts, check string) forge.CheckState {
 	t.Helper()
 	return find(t, Decide(f), check).State
 }
@@ -17,56 +19,56 @@ func stateOf(t *testing.T, f Facts, check string) fleet.CheckState {
 func TestWhatAPlanFailsOn(t *testing.T) {
 	for name, c := range map[string]struct {
 		make func(f *Facts)
-		want fleet.CheckState
+		want forge.CheckState
 	}{
-		"nothing": {func(*Facts) {}, fleet.CheckSuccess},
+		"nothing": {func(*Facts) {}, forge.CheckSuccess},
 		"a conflict": {
-			func(f *Facts) { f.Conflicts = []string{"tenants/acme/x.yaml"} }, fleet.CheckFailure},
+			func(f *Facts) { f.Conflicts = []string{"tenants/acme/x.yaml"} }, forge.CheckFailure},
 		"the whole revision waits": {
 			func(f *Facts) {
-				f.Plan.Waiting = &fleet.Hold{Message: "it is empty"}
-			}, fleet.CheckFailure},
+				f.Plan.Waiting = &mirror.Hold{Message: "it is empty"}
+			}, forge.CheckFailure},
 		"a hold": {
 			func(f *Facts) {
-				f.Record.Held = &fleet.Clearance{By: bob, Head: older}
-			}, fleet.CheckFailure},
-		"the branch waits": {func(f *Facts) { f.Behind = true }, fleet.CheckPending},
-		"no plan":          {func(f *Facts) { f.Plan = nil }, fleet.CheckPending},
+				f.Record.Held = &forge.Clearance{By: bob, Head: older}
+			}, forge.CheckFailure},
+		"the branch waits": {func(f *Facts) { f.Behind = true }, forge.CheckPending},
+		"no plan":          {func(f *Facts) { f.Plan = nil }, forge.CheckPending},
 		"a fork": {func(f *Facts) { f.Record.Fork, f.Plan = true, nil },
-			fleet.CheckNeutral},
+			forge.CheckNeutral},
 		"a fork cleared before": {func(f *Facts) {
 			f.Record.Fork, f.Record.Tested = true,
-				&fleet.Clearance{By: bob, Head: older}
-		}, fleet.CheckNeutral},
+				&forge.Clearance{By: bob, Head: older}
+		}, forge.CheckNeutral},
 		"a fork that is cleared": {func(f *Facts) {
 			f.Record.Fork, f.Record.Tested = true,
-				&fleet.Clearance{By: bob, Head: head}
-		}, fleet.CheckSuccess},
+				&forge.Clearance{By: bob, Head: head}
+		}, forge.CheckSuccess},
 		"a problem in another file": {
 			func(f *Facts) {
 				f.Problems = []fleet.Problem{{Path: "other", Severity: fleet.SeverityError}}
-			}, fleet.CheckSuccess},
+			}, forge.CheckSuccess},
 		"beyond the base's quota": {
 			func(f *Facts) {
 				grow(f, 3, 4)
 				f.Owned[1].Quota = &fleet.Quota{Applications: 3}
-			}, fleet.CheckFailure},
+			}, forge.CheckFailure},
 		"beyond it before, no worse": {
 			func(f *Facts) {
 				grow(f, 4, 4)
 				f.Owned[1].Quota = &fleet.Quota{Applications: 3}
-			}, fleet.CheckSuccess},
+			}, forge.CheckSuccess},
 		"within it": {
 			func(f *Facts) {
 				grow(f, 3, 4)
 				f.Owned[1].Quota = &fleet.Quota{Applications: 4}
-			}, fleet.CheckSuccess},
+			}, forge.CheckSuccess},
 		"a new tenant's own quota": {func(f *Facts) { grow(f, 0, 4); f.Owned[1].Quota = nil },
-			fleet.CheckSuccess},
+			forge.CheckSuccess},
 	} {
 		f, _ := bump(t)
 		c.make(&f)
-		if got := stateOf(t, f, fleet.CheckPlan); got != c.want {
+		if got := stateOf(t, f, forge.CheckPlan); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
 	}
@@ -83,22 +85,22 @@ func TestOnlyErrorsInItsOwnFilesMakeAPullRequestInvalid(t *testing.T) {
 	f.Problems = []fleet.Problem{{Path: own, Severity: fleet.SeverityWarning, Message: "old"},
 		{Path: own, Severity: fleet.SeverityNote, Message: "note"}, {Path: "tenants/globex/x.yaml",
 			Severity: fleet.SeverityError, Message: "theirs"}}
-	check := find(t, Decide(f), fleet.CheckValidate)
-	if check.State != fleet.CheckSuccess || len(check.Annotations) != 2 ||
+	check := find(t, Decide(f), forge.CheckValidate)
+	if check.State != forge.CheckSuccess || len(check.Annotations) != 2 ||
 		!strings.Contains(check.Summary, "theirs") {
 		t.Errorf("%+v", check)
 	}
 	f.Problems = append(f.Problems, fleet.Problem{Path: own, Line: 7, Severity: fleet.SeverityError,
 		Message: "wrong"})
-	check = find(t, Decide(f), fleet.CheckValidate)
-	if check.State != fleet.CheckFailure || check.Title != "checkout.yaml:7: wrong" ||
+	check = find(t, Decide(f), forge.CheckValidate)
+	if check.State != forge.CheckFailure || check.Title != "checkout.yaml:7: wrong" ||
 		check.Annotations[0].Message != "wrong" {
 		t.Errorf("%+v", check)
 	}
 	for range 2 * mostAnnotations {
 		f.Problems = append(f.Problems, f.Problems[0])
 	}
-	if n := len(find(t, Decide(f), fleet.CheckValidate).Annotations); n != mostAnnotations {
+	if n := len(find(t, Decide(f), forge.CheckValidate).Annotations); n != mostAnnotations {
 		t.Errorf("%d annotations", n)
 	}
 }
@@ -108,18 +110,18 @@ func TestOnlyErrorsInItsOwnFilesMakeAPullRequestInvalid(t *testing.T) {
 func TestAnApprovalOfDeletionsReleasesWhatWasListed(t *testing.T) {
 	f, _ := purge(t)
 	if v := Decide(f); len(v.Held) != 1 || len(v.Held[0].Items) != 12 || len(v.Cleared) != 0 ||
-		stateOf(t, f, fleet.CheckPlan) != fleet.CheckFailure {
+		stateOf(t, f, forge.CheckPlan) != forge.CheckFailure {
 		t.Fatalf("%+v", v)
 	}
 	f.Record, _ = judged(f, bob, "/argosy approve-deletions "+string(head))
 	if v := Decide(f); len(v.Held) != 0 || len(v.Cleared) != 12 ||
-		stateOf(t, f, fleet.CheckPlan) != fleet.CheckSuccess {
+		stateOf(t, f, forge.CheckPlan) != forge.CheckSuccess {
 		t.Fatalf("%+v", v)
 	}
 	listed := f.Plan.Holds[0]
 	listed.Items = append(slices.Clone(listed.Items), fleet.ObjectKey{
 		Engine: "eu-1", Kind: fleet.ObjectApplication, Name: "one-more"})
-	f.Plan.Holds = []fleet.Hold{listed}
+	f.Plan.Holds = []mirror.Hold{listed}
 	v := Decide(f)
 	if len(v.Held) != 1 || len(v.Held[0].Items) != 1 || v.Held[0].Items[0].Name != "one-more" ||
 		len(v.Cleared) != 12 {
@@ -132,11 +134,11 @@ func TestWhoMayApproveDeletionsIsAskedEachTime(t *testing.T) {
 	f.Record, _ = judged(f, bob, "/argosy approve-deletions "+string(head))
 	for name, change := range map[string]func(f *Facts){
 		"no longer an owner": func(f *Facts) {
-			f.Owned[1].Owners = []Owner{{Name: "github:alice", People: []fleet.Person{alice}}}
+			f.Owned[1].Owners = []Owner{{Name: "github:alice", People: []forge.Person{alice}}}
 		},
 		"held for the fleet instead": func(f *Facts) {
-			f.Plan.Holds = []fleet.Hold{
-				{Revision: head, Reason: fleet.HoldDeletions, Items: f.Plan.Holds[0].Items}}
+			f.Plan.Holds = []mirror.Hold{
+				{Revision: head, Reason: mirror.HoldDeletions, Items: f.Plan.Holds[0].Items}}
 		},
 		"another head": func(f *Facts) { f.Record.Head = older },
 	} {
@@ -152,7 +154,7 @@ func TestWhoMayApproveDeletionsIsAskedEachTime(t *testing.T) {
 
 func TestATenantsOwnerDoesNotLetAnothersDeletionsGo(t *testing.T) {
 	f, _ := purge(t)
-	f.Plan.Holds = append(f.Plan.Holds, fleet.Hold{Revision: head, Reason: fleet.HoldDeletions,
+	f.Plan.Holds = append(f.Plan.Holds, mirror.Hold{Revision: head, Reason: mirror.HoldDeletions,
 		Tenant: "globex", Items: []fleet.ObjectKey{{Name: "theirs"}}})
 	after, reply := judged(f, bob, "/argosy approve-deletions "+string(head))
 	if after.Cleared != nil || !strings.Contains(reply,
@@ -173,21 +175,21 @@ func TestATenantsOwnerDoesNotLetAnothersDeletionsGo(t *testing.T) {
 func TestACommitOfTheQueueIsJudgedByItsPullRequests(t *testing.T) {
 	f, _ := purge(t)
 	cleared, _ := judged(f, bob, "/argosy approve-deletions "+string(head))
-	f.Record = fleet.PullRecord{Pull: fleet.Pull{Base: "main", Head: merge}}
+	f.Record = forge.PullRecord{Pull: forge.Pull{Base: "main", Head: merge}}
 	f.Plan.Head = merge
 	f.Plan.Holds[0].Revision = merge
-	f.Queue = []fleet.PullRecord{{Pull: fleet.Pull{Number: 6, Head: older}}}
-	if v := Decide(f); v.State != fleet.CheckFailure ||
-		find(t, v, fleet.CheckOwners).State != fleet.CheckSuccess || len(v.Ownership) != 0 {
+	f.Queue = []forge.PullRecord{{Pull: forge.Pull{Number: 6, Head: older}}}
+	if v := Decide(f); v.State != forge.CheckFailure ||
+		find(t, v, forge.CheckOwners).State != forge.CheckSuccess || len(v.Ownership) != 0 {
 		t.Errorf("%+v", v.Obstacles)
 	}
 	f.Queue = append(f.Queue, cleared)
 	v := Decide(f)
-	if v.State != fleet.CheckSuccess || len(v.Cleared) != 12 {
+	if v.State != forge.CheckSuccess || len(v.Cleared) != 12 {
 		t.Errorf("%+v", v.Obstacles)
 	}
-	f.Queue[0].Held = &fleet.Clearance{By: bob}
-	if v := Decide(f); v.State != fleet.CheckFailure {
+	f.Queue[0].Held = &forge.Clearance{By: bob}
+	if v := Decide(f); v.State != forge.CheckFailure {
 		t.Error("one of them is held")
 	}
 }
@@ -195,12 +197,12 @@ func TestACommitOfTheQueueIsJudgedByItsPullRequests(t *testing.T) {
 func TestAChangeOfNothingPassesAtOnce(t *testing.T) {
 	f, _ := planned(t, standingFleet(), standingFleet())
 	v := Decide(f)
-	if v.State != fleet.CheckSuccess || len(v.Checks) != 3 || !v.Consented() ||
+	if v.State != forge.CheckSuccess || len(v.Checks) != 3 || !v.Consented() ||
 		v.Line != "Nothing that Argosy manages changes" {
 		t.Errorf("%+v", v)
 	}
 	f.Record.Fork, f.Plan = true, nil
-	if v := Decide(f); v.State != fleet.CheckSuccess {
+	if v := Decide(f); v.State != forge.CheckSuccess {
 		t.Errorf("a fork's change of nothing: %+v", v.Obstacles)
 	}
 }

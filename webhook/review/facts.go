@@ -20,6 +20,8 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/reconciler/plan/report"
 	"argosy.dev/argosy/reconciler/plan/reviews"
 )
@@ -29,11 +31,11 @@ type Facts struct {
 	Now time.Time // by the store's clock
 
 	// the pull request as the forge tells of it now, and what its commands have come to
-	Record  fleet.PullRecord
-	Reviews []fleet.Review // all of them
+	Record  forge.PullRecord
+	Reviews []forge.Review // all of them
 	// of a commit of the merge queue: the pull requests in it. Record.Head is that commit, and
 	// nothing else of Record counts
-	Queue []fleet.PullRecord
+	Queue []forge.PullRecord
 
 	Base  fleet.Revision // applied revision that the pull request is held against
 	Files []string       // paths below fleet/ and tenants/ that its merge changes
@@ -57,13 +59,13 @@ type Facts struct {
 
 	// what the base says of each of Touched, and always of the platform
 	Owned       []Owned
-	Permissions map[int64]fleet.Permission // by id; who is left out has none
+	Permissions map[int64]forge.Permission // by id; who is left out has none
 
 	// the Applications that the plan changes, as they stand now
-	Standing   map[fleet.ObjectKey]fleet.Outcome
+	Standing   map[fleet.ObjectKey]forge.Outcome
 	Engines    map[fleet.EngineName]Engine // that the plan names
-	Stops      []fleet.Stop                // that are in force
-	Collisions []fleet.Collision
+	Stops      []mirror.Stop               // that are in force
+	Collisions []forge.Collision
 
 	Link  string // to the whole plan, http or https; empty: there is no page
 	Merge *Merge // after the merge
@@ -79,7 +81,7 @@ type Owned struct {
 // Owner is one entry of spec.owners, looked up on the forge.
 type Owner struct {
 	Name    string         // as it is declared: "github:alice", "github:acme/leads", "group:acme"
-	People  []fleet.Person // the user, or the team's members
+	People  []forge.Person // the user, or the team's members
 	Unknown bool           // the forge surely has no such account or team
 	Changed *Changed       // another account or team has the name than the one that counts
 }
@@ -184,13 +186,13 @@ func errorsOf(problems []fleet.Problem) (n int) {
 }
 
 // holds is the deletions beyond the guards that this head asks for.
-func (f Facts) holds() []fleet.Hold {
+func (f Facts) holds() []mirror.Hold {
 	if f.Plan == nil {
 		return nil
 	}
-	var out []fleet.Hold
+	var out []mirror.Hold
 	for _, h := range f.Plan.Holds {
-		if h.Reason == fleet.HoldDeletions && h.Revision == f.Plan.Head {
+		if h.Reason == mirror.HoldDeletions && h.Revision == f.Plan.Head {
 			out = append(out, h)
 		}
 	}

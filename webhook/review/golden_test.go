@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/reconciler/plan/report"
 )
 
@@ -25,7 +27,7 @@ var scenarios = map[string]func(t *testing.T) Facts{
 	},
 	"ready": func(t *testing.T) Facts {
 		f, _ := bump(t)
-		f.Reviews = []fleet.Review{approval(bob, noon)}
+		f.Reviews = []forge.Review{approval(bob, noon)}
 		return f
 	},
 	"not-ours": func(t *testing.T) Facts {
@@ -48,7 +50,7 @@ var scenarios = map[string]func(t *testing.T) Facts{
 				"prod"))
 		f, _ := planned(t, standingFleet(), after)
 		f.Record.Author = carol
-		f.Record.Consents = []fleet.Clearance{{By: carol, Head: head, At: noon}}
+		f.Record.Consents = []forge.Clearance{{By: carol, Head: head, At: noon}}
 		return f
 	},
 	"environment": func(t *testing.T) Facts {
@@ -59,10 +61,10 @@ var scenarios = map[string]func(t *testing.T) Facts{
 				"[prod, staging, prod-us]").
 			without("tenants/acme/deployments/cart.yaml")
 		f, p := planned(t, before, after)
-		f.Standing = map[fleet.ObjectKey]fleet.Outcome{}
+		f.Standing = map[fleet.ObjectKey]forge.Outcome{}
 		for _, e := range p.Effects() {
-			f.Standing[e.Key] = fleet.Outcome{Key: e.Key, Present: e.Deletes,
-				Apply: fleet.ApplyFailed}
+			f.Standing[e.Key] = forge.Outcome{Key: e.Key, Present: e.Deletes,
+				Apply: mirror.ApplyFailed}
 		}
 		seen := noon.Add(-3 * time.Hour)
 		f.Engines["us-1"] = Engine{State: fleet.EngineCordoned, Reachable: true, Agent: &Agent{
@@ -89,19 +91,19 @@ var scenarios = map[string]func(t *testing.T) Facts{
 	},
 	"deletions": func(t *testing.T) Facts {
 		f, p := purge(t)
-		f.Standing = map[fleet.ObjectKey]fleet.Outcome{}
+		f.Standing = map[fleet.ObjectKey]forge.Outcome{}
 		for _, e := range p.Effects() { // of what is to go, nothing is told
-			f.Standing[e.Key] = fleet.Outcome{Key: e.Key, Present: true, Sync: fleet.SyncOutOfSync,
-				Health: fleet.HealthMissing}
+			f.Standing[e.Key] = forge.Outcome{Key: e.Key, Present: true, Sync: mirror.SyncOutOfSync,
+				Health: mirror.HealthMissing}
 		}
-		f.Reviews = []fleet.Review{approval(alice, noon)}
+		f.Reviews = []forge.Review{approval(alice, noon)}
 		return f
 	},
 	"deletions-approved": func(t *testing.T) Facts {
 		f, _ := purge(t)
-		f.Reviews = []fleet.Review{approval(alice, noon)}
+		f.Reviews = []forge.Review{approval(alice, noon)}
 		f.Record, _ = Judge(Command{Word: "approve-deletions", Args: []string{string(head)}},
-			fleet.Clearance{By: bob, Head: head, At: noon}, RightsOf(bob, f), f.Record)
+			forge.Clearance{By: bob, Head: head, At: noon}, RightsOf(bob, f), f.Record)
 		return f
 	},
 	"fork": func(t *testing.T) Facts {
@@ -118,7 +120,7 @@ var scenarios = map[string]func(t *testing.T) Facts{
 	"crossed": func(t *testing.T) Facts {
 		f, _ := bump(t)
 		f.Files, f.Problems, f.Plan, f.Base = nil, nil, nil, ""
-		f.Reviews = []fleet.Review{approval(bob, noon)}
+		f.Reviews = []forge.Review{approval(bob, noon)}
 		f.Unmergeable =
 			"more than one merge base: rebase onto main and push again; this head and main have " +
 				"2 merge bases (111111111111, " +
@@ -127,17 +129,17 @@ var scenarios = map[string]func(t *testing.T) Facts{
 	},
 	"collision": func(t *testing.T) Facts {
 		f, p := bump(t)
-		f.Collisions = []fleet.Collision{{Number: 12, Touches: f.Files},
+		f.Collisions = []forge.Collision{{Number: 12, Touches: f.Files},
 			{Number: 9, Touches: f.Files}}
-		f.Standing = map[fleet.ObjectKey]fleet.Outcome{}
+		f.Standing = map[fleet.ObjectKey]forge.Outcome{}
 		for _, e := range p.Effects() {
 			if e.Environment == "prod" {
-				f.Standing[e.Key] = fleet.Outcome{Key: e.Key, Present: true,
-					Sync: fleet.SyncOutOfSync, Health: fleet.HealthDegraded,
+				f.Standing[e.Key] = forge.Outcome{Key: e.Key, Present: true,
+					Sync: mirror.SyncOutOfSync, Health: mirror.HealthDegraded,
 					Message: "deployment \"checkout\" exceeded its progress deadline"}
 			}
 		}
-		f.Stops = []fleet.Stop{{Scope: fleet.StopTenant, Name: "acme", By: "token:ops",
+		f.Stops = []mirror.Stop{{Scope: mirror.StopTenant, Name: "acme", By: "token:ops",
 			Reason: "incident 4711", At: noon}}
 		return f
 	},
@@ -146,13 +148,13 @@ var scenarios = map[string]func(t *testing.T) Facts{
 		after := before.edit("tenants/acme/deployments/cart.yaml", "v2.0.0", "v2.1.0").edit(
 			"tenants/globex/deployments/web.yaml", "v7", "v8")
 		f, _ := planned(t, before, after)
-		f.Reviews = []fleet.Review{approval(bob, noon),
-			{Author: mallet, State: fleet.ReviewApproved, Head: head, At: noon}}
+		f.Reviews = []forge.Review{approval(bob, noon),
+			{Author: mallet, State: forge.ReviewApproved, Head: head, At: noon}}
 		return f
 	},
 	"held": func(t *testing.T) Facts {
 		f, _ := bump(t)
-		f.Reviews = []fleet.Review{approval(bob, noon)}
+		f.Reviews = []forge.Review{approval(bob, noon)}
 		f.Record = said(f, bob, "/argosy hold")
 		f.Record = said(f, mallet, "/argosy resume")
 		f.Record = said(f, mallet, "/argosy aprove 1a2b3c4")
@@ -162,8 +164,8 @@ var scenarios = map[string]func(t *testing.T) Facts{
 	"behind": func(t *testing.T) Facts {
 		f, _ := bump(t)
 		f.Behind = true
-		f.Reviews = []fleet.Review{{Author: bob, State: fleet.ReviewApproved, Head: older,
-			At: noon}, {Author: alice, State: fleet.ReviewChanges, Head: head, At: noon}}
+		f.Reviews = []forge.Review{{Author: bob, State: forge.ReviewApproved, Head: older,
+			At: noon}, {Author: alice, State: forge.ReviewChanges, Head: head, At: noon}}
 		return f
 	},
 	"defaults": func(t *testing.T) Facts {
@@ -188,7 +190,7 @@ var scenarios = map[string]func(t *testing.T) Facts{
 		r.Tenants[0].Syncs = []report.Sync{
 			{SyncRun: "rollback", Application: "cart@staging", Engine: "eu-1", Revision: "v1.9.0"}}
 		f.Plan, f.Link = &r, ""
-		f.Stops = []fleet.Stop{{Scope: fleet.StopEngine, Name: "eu-2", At: noon}}
+		f.Stops = []mirror.Stop{{Scope: mirror.StopEngine, Name: "eu-2", At: noon}}
 		return f
 	},
 	"orphan": func(t *testing.T) Facts {
@@ -238,8 +240,8 @@ func factory(t *testing.T) Facts {
 }
 
 // said is a record after one more comment.
-func said(f Facts, p fleet.Person, body string) fleet.PullRecord {
-	commands, newest := Commands([]fleet.Comment{
+func said(f Facts, p forge.Person, body string) forge.PullRecord {
+	commands, newest := Commands([]forge.Comment{
 		{ID: f.Record.Commented + 1, Author: p, Body: body, At: noon}}, f.Record)
 	record, _ := Judge(commands[0].Command, commands[0].By, RightsOf(p, f), f.Record)
 	record.Commented = newest

@@ -14,6 +14,7 @@ import (
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/argocd"
 	"argosy.dev/argosy/fleet/catalog"
+	"argosy.dev/argosy/fleet/forge"
 	"argosy.dev/argosy/reconciler/plan"
 )
 
@@ -23,10 +24,10 @@ var (
 	head   = fleet.Revision("1a2b3c4d" + strings.Repeat("1", 32))
 	merge  = fleet.Revision("abcdef12" + strings.Repeat("2", 32))
 	older  = fleet.Revision("0de50de5" + strings.Repeat("3", 32))
-	alice  = fleet.Person{ID: 11, Login: "alice"}
-	bob    = fleet.Person{ID: 12, Login: "bob"}
-	carol  = fleet.Person{ID: 13, Login: "carol"}
-	mallet = fleet.Person{ID: 66, Login: "mallet"}
+	alice  = forge.Person{ID: 11, Login: "alice"}
+	bob    = forge.Person{ID: 12, Login: "bob"}
+	carol  = forge.Person{ID: 13, Login: "carol"}
+	mallet = forge.Person{ID: 66, Login: "mallet"}
 )
 
 // tree is a config repo's files by path.
@@ -161,17 +162,17 @@ func planned(t testing.TB, before, after tree) (Facts, *plan.Plan) {
 	quota := fleet.Quota{Environments: 5, Deployments: 20, Applications: 50}
 	return Facts{
 		Now: noon,
-		Record: fleet.PullRecord{Pull: fleet.Pull{
-			Number: 7, Title: "change", Author: alice, State: fleet.PullOpen, Base: "main",
+		Record: forge.PullRecord{Pull: forge.Pull{
+			Number: 7, Title: "change", Author: alice, State: forge.PullOpen, Base: "main",
 			Head: head, URL: "https://forge.example.com/acme/config/pulls/7"}},
 		Base: base, Files: paths, Problems: report.Problems, Plan: &report,
 		Owned: []Owned{
-			{Tenant: "", Owners: []Owner{{Name: "github:platform", People: []fleet.Person{carol}}}},
+			{Tenant: "", Owners: []Owner{{Name: "github:platform", People: []forge.Person{carol}}}},
 			{Tenant: "acme", Quota: &quota, Owners: []Owner{
-				{Name: "github:acme/leads", People: []fleet.Person{alice, bob}},
+				{Name: "github:acme/leads", People: []forge.Person{alice, bob}},
 				{Name: "group:acme"}}},
 			{Tenant: "globex", Quota: &quota, Owners: []Owner{
-				{Name: "github:gina", People: []fleet.Person{{ID: 21, Login: "gina"}}}}},
+				{Name: "github:gina", People: []forge.Person{{ID: 21, Login: "gina"}}}}},
 		},
 		Engines: map[fleet.EngineName]Engine{"eu-1": {State: fleet.EngineActive, Reachable: true},
 			"us-1": {State: fleet.EngineActive, Reachable: true}},
@@ -192,13 +193,13 @@ func purge(t testing.TB) (Facts, *plan.Plan) {
 	return planned(t, before, before.without("tenants/acme/deployments/job-"))
 }
 
-func approval(p fleet.Person, at time.Time) fleet.Review {
-	return fleet.Review{Author: p, State: fleet.ReviewApproved, Head: head, At: at}
+func approval(p forge.Person, at time.Time) forge.Review {
+	return forge.Review{Author: p, State: forge.ReviewApproved, Head: head, At: at}
 }
 
-func find(t testing.TB, v Verdict, name string) fleet.Check {
+func find(t testing.TB, v Verdict, name string) forge.Check {
 	t.Helper()
-	i := slices.IndexFunc(v.Checks, func(c fleet.Check) bool { return c.Name == name })
+	i := slices.IndexFunc(v.Checks, func(c forge.Check) bool { return c.Name == name })
 	if i < 0 {
 		t.Fatalf("no check %s in %v", name, v.Checks)
 	}

@@ -12,6 +12,8 @@ import (
 	"unicode/utf8"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/reconciler/plan/report"
 )
 
@@ -219,17 +221,17 @@ func (d dice) texts(most int) []string {
 	return out
 }
 
-func (d dice) person() fleet.Person { return fleet.Person{ID: int64(d.IntN(12)), Login: d.text()} }
+func (d dice) person() forge.Person { return forge.Person{ID: int64(d.IntN(12)), Login: d.text()} }
 
 func (d dice) revision() fleet.Revision {
 	return []fleet.Revision{head, base, older, merge}[d.IntN(4)]
 }
 
-func (d dice) clearance() *fleet.Clearance {
+func (d dice) clearance() *forge.Clearance {
 	if d.IntN(2) == 0 {
 		return nil
 	}
-	return &fleet.Clearance{By: d.person(), Head: d.revision(), At: d.time()}
+	return &forge.Clearance{By: d.person(), Head: d.revision(), At: d.time()}
 }
 
 func (d dice) time() time.Time { return noon.Add(time.Duration(d.IntN(100)) * time.Minute) }
@@ -294,7 +296,7 @@ func (d dice) report() *report.Report {
 		r.Tenants = append(r.Tenants, d.tenant(rows))
 	}
 	for range d.some(3) {
-		h := fleet.Hold{Revision: head, Reason: fleet.HoldDeletions,
+		h := mirror.Hold{Revision: head, Reason: mirror.HoldDeletions,
 			Tenant: fleet.TenantName(d.text()), Message: d.text()}
 		for range d.some(5) {
 			h.Items = append(h.Items, d.key())
@@ -302,7 +304,7 @@ func (d dice) report() *report.Report {
 		r.Holds = append(r.Holds, h)
 	}
 	if d.IntN(20) == 0 {
-		r.Waiting = &fleet.Hold{Message: d.text()}
+		r.Waiting = &mirror.Hold{Message: d.text()}
 	}
 	return r
 }
@@ -315,10 +317,10 @@ func (d dice) key() fleet.ObjectKey {
 func (d dice) facts() Facts {
 	f := Facts{Now: noon, Base: base, Files: d.texts(40), Conflicts: nil, Behind: d.IntN(5) == 0,
 		Plan: d.report(), Unplanned: d.text(), Link: "https://argosy.example.com/pulls/7",
-		Permissions: map[int64]fleet.Permission{}, Engines: map[fleet.EngineName]Engine{},
-		Standing: map[fleet.ObjectKey]fleet.Outcome{}}
-	f.Record = fleet.PullRecord{Pull: fleet.Pull{Number: 7, Title: d.text(), Author: d.person(),
-		State: fleet.PullOpen, Base: d.text(), Head: head, Fork: d.IntN(8) == 0},
+		Permissions: map[int64]forge.Permission{}, Engines: map[fleet.EngineName]Engine{},
+		Standing: map[fleet.ObjectKey]forge.Outcome{}}
+	f.Record = forge.PullRecord{Pull: forge.Pull{Number: 7, Title: d.text(), Author: d.person(),
+		State: forge.PullOpen, Base: d.text(), Head: head, Fork: d.IntN(8) == 0},
 		Held: d.clearance(), Tested: d.clearance(), Cleared: d.clearance(), Replies: d.texts(5)}
 	if d.IntN(6) == 0 {
 		f.Conflicts = d.texts(30)
@@ -327,7 +329,7 @@ func (d dice) facts() Facts {
 		f.Plan = nil
 	}
 	if d.IntN(10) == 0 {
-		f.Queue = []fleet.PullRecord{{Held: d.clearance(), Cleared: d.clearance()},
+		f.Queue = []forge.PullRecord{{Held: d.clearance(), Cleared: d.clearance()},
 			{Held: d.clearance()}}
 	}
 	for range d.some(80) {
@@ -339,15 +341,15 @@ func (d dice) facts() Facts {
 		}
 	}
 	for range d.some(20) {
-		f.Reviews = append(f.Reviews, fleet.Review{Author: d.person(), State: []fleet.ReviewState{
-			fleet.ReviewApproved, fleet.ReviewChanges, fleet.ReviewDismissed}[d.IntN(3)],
+		f.Reviews = append(f.Reviews, forge.Review{Author: d.person(), State: []forge.ReviewState{
+			forge.ReviewApproved, forge.ReviewChanges, forge.ReviewDismissed}[d.IntN(3)],
 			Head: d.revision(), At: d.time()})
-		f.Permissions[int64(d.IntN(12))] = fleet.PermissionAdmin
-		f.Collisions = append(f.Collisions, fleet.Collision{Number: d.IntN(100),
+		f.Permissions[int64(d.IntN(12))] = forge.PermissionAdmin
+		f.Collisions = append(f.Collisions, forge.Collision{Number: d.IntN(100),
 			Touches: d.texts(4)})
-		f.Stops = append(f.Stops, fleet.Stop{
-			Scope: []fleet.StopScope{fleet.StopFleet, fleet.StopEngine,
-				fleet.StopTenant}[d.IntN(3)], Name: d.text(), By: d.text(), Reason: d.text(),
+		f.Stops = append(f.Stops, mirror.Stop{
+			Scope: []mirror.StopScope{mirror.StopFleet, mirror.StopEngine,
+				mirror.StopTenant}[d.IntN(3)], Name: d.text(), By: d.text(), Reason: d.text(),
 			At: noon})
 	}
 	for _, t := range append(f.touched(), "") {
@@ -355,7 +357,7 @@ func (d dice) facts() Facts {
 		for range d.some(12) {
 			o.Owners = append(o.Owners, Owner{Name: d.text(), Unknown: d.IntN(3) == 0})
 			if d.IntN(2) == 0 {
-				o.Owners[len(o.Owners)-1].People = []fleet.Person{d.person()}
+				o.Owners[len(o.Owners)-1].People = []forge.Person{d.person()}
 			}
 		}
 		f.Owned = append(f.Owned, o)
@@ -387,30 +389,30 @@ func (d dice) surround(f *Facts) {
 	}
 }
 
-func (d dice) outcome(k fleet.ObjectKey) fleet.Outcome {
-	return fleet.Outcome{Key: k, Present: d.IntN(3) > 0, Unwanted: d.IntN(6) == 0,
+func (d dice) outcome(k fleet.ObjectKey) forge.Outcome {
+	return forge.Outcome{Key: k, Present: d.IntN(3) > 0, Unwanted: d.IntN(6) == 0,
 		Held: d.IntN(6) == 0, Revision: d.revision(), Hash: fmt.Sprint("h", d.IntN(2)),
-		Apply: []fleet.ApplyState{fleet.ApplyApplied, fleet.ApplyApplied, fleet.ApplyFailed,
-			fleet.ApplyConflict, fleet.ApplyPending}[d.IntN(5)],
-		ApplyMessage: d.text(), Sync: []fleet.SyncState{fleet.SyncSynced, fleet.SyncOutOfSync,
-			""}[d.IntN(3)], Health: []fleet.HealthState{fleet.HealthHealthy, fleet.HealthDegraded,
+		Apply: []mirror.ApplyState{mirror.ApplyApplied, mirror.ApplyApplied, mirror.ApplyFailed,
+			mirror.ApplyConflict, mirror.ApplyPending}[d.IntN(5)],
+		ApplyMessage: d.text(), Sync: []mirror.SyncState{mirror.SyncSynced, mirror.SyncOutOfSync,
+			""}[d.IntN(3)], Health: []mirror.HealthState{mirror.HealthHealthy, mirror.HealthDegraded,
 			""}[d.IntN(3)],
 		Message: d.text(), SyncedRevision: d.text(), Stale: d.IntN(4) == 0}
 }
 
-func (d dice) merged() (*Merge, []fleet.Outcome) {
+func (d dice) merged() (*Merge, []forge.Outcome) {
 	m := &Merge{Over: d.IntN(4) == 0}
 	if d.IntN(4) > 0 {
 		m.Applied = merge
 	}
-	var outcomes []fleet.Outcome
+	var outcomes []forge.Outcome
 	n := d.some(30)
 	if d.IntN(10) == 0 {
 		n = 700
 	}
-	m.Reviewed = &fleet.ReviewedPlan{Hash: d.text(), Touches: d.texts(3)}
+	m.Reviewed = &forge.ReviewedPlan{Hash: d.text(), Touches: d.texts(3)}
 	for range n {
-		e := fleet.Effect{Key: d.key(), Tenant: fleet.TenantName(d.text()),
+		e := mirror.Effect{Key: d.key(), Tenant: fleet.TenantName(d.text()),
 			Environment: fleet.EnvironmentName(d.text()),
 			Deployment:  fleet.DeploymentName(d.text()), Deletes: d.IntN(3) == 0,
 			Hash: fmt.Sprint("h", d.IntN(2))}
@@ -429,7 +431,7 @@ func (d dice) merged() (*Merge, []fleet.Outcome) {
 		m.Effects = nil
 	}
 	for range d.some(5) {
-		m.Holds = append(m.Holds, fleet.Hold{Revision: merge, Message: d.text()})
+		m.Holds = append(m.Holds, mirror.Hold{Revision: merge, Message: d.text()})
 	}
 	return m, outcomes
 }
@@ -460,7 +462,7 @@ func TestWhateverStrangersWriteStaysText(t *testing.T) {
 				t.Fatalf("seed %d: it begins with %q", seed, lines)
 			}
 		}
-		var outcomes []fleet.Outcome
+		var outcomes []forge.Outcome
 		f.Merge, outcomes = d.merged()
 		for _, budget := range []int{leastBudget, MostComment} {
 			r := Result(f, outcomes, budget)
@@ -544,8 +546,8 @@ func FuzzComment(f *testing.F) {
 		facts.Files = append(facts.Files, "tenants/acme/"+word)
 		facts.Problems = append(facts.Problems, fleet.Problem{Path: word, Message: word, Fix: word,
 			Code: word}, fleet.Problem{Path: "tenants/acme/" + word, Message: word})
-		facts.Collisions = []fleet.Collision{{Number: 3, Touches: []string{word}}}
-		facts.Stops = []fleet.Stop{{Scope: fleet.StopFleet, Reason: word}}
+		facts.Collisions = []forge.Collision{{Number: 3, Touches: []string{word}}}
+		facts.Stops = []mirror.Stop{{Scope: mirror.StopFleet, Reason: word}}
 		if facts.Plan != nil {
 			row := report.Change{Action: report.Update, Kind: fleet.ObjectApplication,
 				Subject: word, Note: word, Fields: []report.Field{

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
 )
 
 // Ownership is whose approval the platform or one tenant needs, and how far that has come.
@@ -19,11 +20,11 @@ type Ownership struct {
 	// the platform has no such owner either: whoever may administer the repository counts
 	Admins bool
 
-	Approved []fleet.Person // this head
-	Earlier  []fleet.Person // another head, and not this one
-	Early    []fleet.Person // this head, before Argosy had looked at it
+	Approved []forge.Person // this head
+	Earlier  []forge.Person // another head, and not this one
+	Early    []forge.Person // this head, before Argosy had looked at it
 	// asked for changes, or had their review dismissed, and did not approve this head since
-	TookBack []fleet.Person
+	TookBack []forge.Person
 }
 
 // Met reports whether an approval of this head is there.
@@ -41,9 +42,9 @@ func (o Owned) known() bool {
 	})
 }
 
-func (o Owned) has(p fleet.Person) bool {
+func (o Owned) has(p forge.Person) bool {
 	return slices.ContainsFunc(o.Owners, func(w Owner) bool {
-		return slices.ContainsFunc(w.People, func(q fleet.Person) bool { return q.ID == p.ID })
+		return slices.ContainsFunc(w.People, func(q forge.Person) bool { return q.ID == p.ID })
 	})
 }
 
@@ -60,7 +61,7 @@ func (f Facts) owned(t fleet.TenantName) Owned {
 // counts reports whether a person's approval counts for a tenant, or for the platform. For what has
 // no owner whom the forge knows, the platform's owners count, and for a platform without any, those
 // who may administer the repository: else nobody could ever mend it.
-func (f Facts) counts(t fleet.TenantName, p fleet.Person) bool {
+func (f Facts) counts(t fleet.TenantName, p forge.Person) bool {
 	o := f.owned(t)
 	switch {
 	case p.ID <= 0:
@@ -70,12 +71,12 @@ func (f Facts) counts(t fleet.TenantName, p fleet.Person) bool {
 	case t != "":
 		return f.counts("", p)
 	}
-	return f.Permissions[p.ID] == fleet.PermissionAdmin
+	return f.Permissions[p.ID] == forge.PermissionAdmin
 }
 
 // word is the last that one person has said.
 type word struct {
-	person          fleet.Person
+	person          forge.Person
 	approved        time.Time // this head
 	earlier, tookIt time.Time // approved another head; asked for changes or was dismissed
 	early           time.Time // approved this head before it was looked at
@@ -84,7 +85,7 @@ type word struct {
 // heard is what people have said by reviews and commands, in the order of their ids.
 func (f Facts) heard() []word {
 	by := map[int64]*word{}
-	of := func(p fleet.Person) *word {
+	of := func(p forge.Person) *word {
 		if by[p.ID] == nil {
 			by[p.ID] = &word{person: p}
 		}
@@ -93,13 +94,13 @@ func (f Facts) heard() []word {
 	for _, r := range f.Reviews {
 		w := of(r.Author)
 		switch {
-		case r.State == fleet.ReviewApproved && r.Head == f.Record.Head && f.Record.Seen.Before(r):
+		case r.State == forge.ReviewApproved && r.Head == f.Record.Head && f.Record.Seen.Before(r):
 			w.early = latest(w.early, r.At)
-		case r.State == fleet.ReviewApproved && r.Head == f.Record.Head:
+		case r.State == forge.ReviewApproved && r.Head == f.Record.Head:
 			w.approved = latest(w.approved, r.At)
-		case r.State == fleet.ReviewApproved:
+		case r.State == forge.ReviewApproved:
 			w.earlier = latest(w.earlier, r.At)
-		case r.State == fleet.ReviewChanges, r.State == fleet.ReviewDismissed:
+		case r.State == forge.ReviewChanges, r.State == forge.ReviewDismissed:
 			w.tookIt = latest(w.tookIt, r.At)
 		}
 	}
@@ -127,8 +128,8 @@ func latest(a, b time.Time) time.Time {
 
 // Voices is everybody whose approval could count, in the order of their ids: those whose permission
 // Facts.Permissions must have.
-func Voices(reviews []fleet.Review, record fleet.PullRecord) []fleet.Person {
-	var out []fleet.Person
+func Voices(reviews []forge.Review, record forge.PullRecord) []forge.Person {
+	var out []forge.Person
 	for _, w := range (Facts{Reviews: reviews, Record: record}).heard() {
 		if !w.approved.IsZero() && w.person.ID > 0 { // of an account that is gone nobody can ask
 			out = append(out, w.person)

@@ -7,88 +7,89 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
 )
 
-func review(p fleet.Person, state fleet.ReviewState, at fleet.Revision, minute int) fleet.Review {
-	return fleet.Review{Author: p, State: state, Head: at,
+func review(p forge.Person, state forge.ReviewState, at fleet.Revision, minute int) forge.Review {
+	return forge.Review{Author: p, State: state, Head: at,
 		At: noon.Add(time.Duration(minute) * time.Minute)}
 }
 
-func consent(p fleet.Person, at fleet.Revision, minute int) fleet.Clearance {
-	return fleet.Clearance{By: p, Head: at, At: noon.Add(time.Duration(minute) * time.Minute)}
+func consent(p forge.Person, at fleet.Revision, minute int) forge.Clearance {
+	return forge.Clearance{By: p, Head: at, At: noon.Add(time.Duration(minute) * time.Minute)}
 }
 
 func TestWhoseApprovalCounts(t *testing.T) {
 	for name, c := range map[string]struct {
-		reviews  []fleet.Review
-		consents []fleet.Clearance
+		reviews  []forge.Review
+		consents []forge.Clearance
 		met      bool
-		state    fleet.CheckState
+		state    forge.CheckState
 	}{
-		"nobody has said anything": {nil, nil, false, fleet.CheckPending},
+		"nobody has said anything": {nil, nil, false, forge.CheckPending},
 		"an owner approves": {
-			[]fleet.Review{review(bob, fleet.ReviewApproved, head, 1)}, nil, true,
-			fleet.CheckSuccess},
+			[]forge.Review{review(bob, forge.ReviewApproved, head, 1)}, nil, true,
+			forge.CheckSuccess},
 		"an owner who wrote it approves by command": {
-			nil, []fleet.Clearance{consent(alice, head, 1)}, true, fleet.CheckSuccess},
+			nil, []forge.Clearance{consent(alice, head, 1)}, true, forge.CheckSuccess},
 		"a stranger approves": {
-			[]fleet.Review{review(mallet, fleet.ReviewApproved, head, 1)}, []fleet.Clearance{
-				consent(mallet, head, 2)}, false, fleet.CheckPending},
+			[]forge.Review{review(mallet, forge.ReviewApproved, head, 1)}, []forge.Clearance{
+				consent(mallet, head, 2)}, false, forge.CheckPending},
 		"the platform approves for the tenant": {
-			[]fleet.Review{review(carol, fleet.ReviewApproved, head, 1)}, nil, false,
-			fleet.CheckPending},
+			[]forge.Review{review(carol, forge.ReviewApproved, head, 1)}, nil, false,
+			forge.CheckPending},
 		"an owner approves another head": {
-			[]fleet.Review{review(bob, fleet.ReviewApproved, older, 1)}, []fleet.Clearance{
-				consent(alice, older, 1)}, false, fleet.CheckPending},
+			[]forge.Review{review(bob, forge.ReviewApproved, older, 1)}, []forge.Clearance{
+				consent(alice, older, 1)}, false, forge.CheckPending},
 		"an owner only comments": {
-			[]fleet.Review{review(bob, fleet.ReviewCommented, head, 1)}, nil, false,
-			fleet.CheckPending},
+			[]forge.Review{review(bob, forge.ReviewCommented, head, 1)}, nil, false,
+			forge.CheckPending},
 		"an owner takes it back": {
-			[]fleet.Review{review(bob, fleet.ReviewApproved, head, 1),
-				review(bob, fleet.ReviewChanges, head, 2)}, nil, false, fleet.CheckFailure},
+			[]forge.Review{review(bob, forge.ReviewApproved, head, 1),
+				review(bob, forge.ReviewChanges, head, 2)}, nil, false, forge.CheckFailure},
 		"in whatever order they are listed": {
-			[]fleet.Review{review(bob, fleet.ReviewChanges, head, 2),
-				review(bob, fleet.ReviewApproved, head, 1)}, nil, false, fleet.CheckFailure},
+			[]forge.Review{review(bob, forge.ReviewChanges, head, 2),
+				review(bob, forge.ReviewApproved, head, 1)}, nil, false, forge.CheckFailure},
 		"a dismissed review takes a command back": {
-			[]fleet.Review{review(bob, fleet.ReviewDismissed, head, 2)}, []fleet.Clearance{
-				consent(bob, head, 1)}, false, fleet.CheckFailure},
+			[]forge.Review{review(bob, forge.ReviewDismissed, head, 2)}, []forge.Clearance{
+				consent(bob, head, 1)}, false, forge.CheckFailure},
 		"at the same moment it is taken back": {
-			[]fleet.Review{review(bob, fleet.ReviewApproved, head, 1),
-				review(bob, fleet.ReviewChanges, head, 1)}, nil, false, fleet.CheckFailure},
+			[]forge.Review{review(bob, forge.ReviewApproved, head, 1),
+				review(bob, forge.ReviewChanges, head, 1)}, nil, false, forge.CheckFailure},
 		"and is given again": {
-			[]fleet.Review{review(bob, fleet.ReviewChanges, head, 2)}, []fleet.Clearance{
-				consent(bob, head, 3)}, true, fleet.CheckSuccess},
+			[]forge.Review{review(bob, forge.ReviewChanges, head, 2)}, []forge.Clearance{
+				consent(bob, head, 3)}, true, forge.CheckSuccess},
 		"a comment after it changes nothing": {
-			[]fleet.Review{review(bob, fleet.ReviewApproved, head, 1),
-				review(bob, fleet.ReviewCommented, head, 2)}, nil, true, fleet.CheckSuccess},
+			[]forge.Review{review(bob, forge.ReviewApproved, head, 1),
+				review(bob, forge.ReviewCommented, head, 2)}, nil, true, forge.CheckSuccess},
 		"one takes back what another still gives": {
-			[]fleet.Review{review(bob, fleet.ReviewChanges, head, 2)}, []fleet.Clearance{
-				consent(alice, head, 1)}, true, fleet.CheckSuccess},
+			[]forge.Review{review(bob, forge.ReviewChanges, head, 2)}, []forge.Clearance{
+				consent(alice, head, 1)}, true, forge.CheckSuccess},
 		"a stranger cannot take it back": {
-			[]fleet.Review{review(mallet, fleet.ReviewChanges, head, 2)}, []fleet.Clearance{
-				consent(alice, head, 1)}, true, fleet.CheckSuccess},
+			[]forge.Review{review(mallet, forge.ReviewChanges, head, 2)}, []forge.Clearance{
+				consent(alice, head, 1)}, true, forge.CheckSuccess},
 		"a login is not the person": {
-			[]fleet.Review{review(fleet.Person{ID: 99, Login: "alice"}, fleet.ReviewApproved, head,
-				1)}, nil, false, fleet.CheckPending},
+			[]forge.Review{review(forge.Person{ID: 99, Login: "alice"}, forge.ReviewApproved, head,
+				1)}, nil, false, forge.CheckPending},
 		"a renamed person is still the person": {
-			[]fleet.Review{review(fleet.Person{ID: alice.ID, Login: "renamed"},
-				fleet.ReviewApproved, head, 1)}, nil, true, fleet.CheckSuccess},
+			[]forge.Review{review(forge.Person{ID: alice.ID, Login: "renamed"},
+				forge.ReviewApproved, head, 1)}, nil, true, forge.CheckSuccess},
 		"an account that is gone": {
-			[]fleet.Review{review(fleet.Person{Login: "ghost"}, fleet.ReviewApproved, head, 1)},
-			nil, false, fleet.CheckPending},
+			[]forge.Review{review(forge.Person{Login: "ghost"}, forge.ReviewApproved, head, 1)},
+			nil, false, forge.CheckPending},
 		"changes were asked for at an earlier head": {
-			[]fleet.Review{review(bob, fleet.ReviewChanges, older, 1)}, nil, false,
-			fleet.CheckFailure},
+			[]forge.Review{review(bob, forge.ReviewChanges, older, 1)}, nil, false,
+			forge.CheckFailure},
 		"and an earlier head was approved since": {
-			[]fleet.Review{review(bob, fleet.ReviewChanges, older, 1),
-				review(bob, fleet.ReviewApproved, older, 2)}, nil, false, fleet.CheckPending},
+			[]forge.Review{review(bob, forge.ReviewChanges, older, 1),
+				review(bob, forge.ReviewApproved, older, 2)}, nil, false, forge.CheckPending},
 	} {
 		f, _ := bump(t)
 		f.Reviews, f.Record.Consents = c.reviews, c.consents
 		f.Owned[1].Owners = append(f.Owned[1].Owners,
-			Owner{Name: "github:ghost", People: []fleet.Person{{Login: "ghost"}}})
+			Owner{Name: "github:ghost", People: []forge.Person{{Login: "ghost"}}})
 		v := Decide(f)
-		if got := find(t, v, fleet.CheckOwners); v.Consented() != c.met ||
+		if got := find(t, v, forge.CheckOwners); v.Consented() != c.met ||
 			v.Ownership[0].Met() != c.met || got.State != c.state {
 			t.Errorf("%s: %v %+v", name, got, v.Ownership)
 		}
@@ -100,9 +101,9 @@ func TestWhoseApprovalCounts(t *testing.T) {
 func TestContentThatTheBaseHasTooNeedsItsOwner(t *testing.T) {
 	f, _ := bump(t)
 	f.Kept = []string{"tenants/globex/deployments/web.yaml"}
-	f.Reviews = []fleet.Review{review(bob, fleet.ReviewApproved, head, 1)}
+	f.Reviews = []forge.Review{review(bob, forge.ReviewApproved, head, 1)}
 	v := Decide(f)
-	if got := find(t, v, fleet.CheckOwners); got.State != fleet.CheckPending || v.Consented() ||
+	if got := find(t, v, forge.CheckOwners); got.State != forge.CheckPending || v.Consented() ||
 		!slices.Equal(v.Tenants, []fleet.TenantName{"acme", "globex"}) {
 		t.Errorf("%+v %v", got, v.Tenants)
 	}
@@ -111,7 +112,7 @@ func TestContentThatTheBaseHasTooNeedsItsOwner(t *testing.T) {
 		t.Error(text)
 	}
 	f.Files, f.Plan.Tenants = nil, nil
-	if state := Decide(f).State; state == fleet.CheckSuccess {
+	if state := Decide(f).State; state == forge.CheckSuccess {
 		t.Error("with nothing else it passes as none of Argosy's business")
 	}
 }
@@ -121,18 +122,18 @@ func TestOwnersAreTheBases(t *testing.T) {
 	after := before.edit("fleet/tenants/acme.yaml", "github:acme/leads", "github:mallet").edit(
 		"tenants/acme/deployments/cart.yaml", "v2.0.0", "v9")
 	f, _ := planned(t, before, after)
-	f.Reviews = []fleet.Review{review(mallet, fleet.ReviewApproved, head, 1)}
+	f.Reviews = []forge.Review{review(mallet, forge.ReviewApproved, head, 1)}
 	v := Decide(f)
 	if v.Consented() || !slices.Equal(v.Tenants, []fleet.TenantName{"", "acme"}) ||
 		len(v.Ownership) != 2 {
 		t.Errorf("%+v", v.Ownership)
 	}
-	f.Reviews = append(f.Reviews, review(alice, fleet.ReviewApproved, head, 1))
+	f.Reviews = append(f.Reviews, review(alice, forge.ReviewApproved, head, 1))
 	if Decide(f).Consented() {
 		t.Error("the platform has not approved")
 	}
-	f.Reviews = append(f.Reviews, review(carol, fleet.ReviewApproved, head, 1))
-	if v := Decide(f); !v.Consented() || v.State != fleet.CheckSuccess {
+	f.Reviews = append(f.Reviews, review(carol, forge.ReviewApproved, head, 1))
+	if v := Decide(f); !v.Consented() || v.State != forge.CheckSuccess {
 		t.Errorf("both have approved: %v", v.Obstacles)
 	}
 }
@@ -141,7 +142,7 @@ func TestWhatNobodyOwnsIsThePlatforms(t *testing.T) {
 	f, _ := bump(t)
 	f.Owned[1].Owners = []Owner{{Name: "group:acme"}, {Name: "github:gone", Unknown: true},
 		{Name: "github:acme/empty"}}
-	f.Reviews = []fleet.Review{review(alice, fleet.ReviewApproved, head, 1)}
+	f.Reviews = []forge.Review{review(alice, forge.ReviewApproved, head, 1)}
 	v := Decide(f)
 	todo := v.Obstacles[0].Todo
 	for _, want := range []string{"An owner of the platform has to approve",
@@ -151,7 +152,7 @@ func TestWhatNobodyOwnsIsThePlatforms(t *testing.T) {
 			t.Errorf("%q lacks %q", todo, want)
 		}
 	}
-	f.Reviews = []fleet.Review{review(carol, fleet.ReviewApproved, head, 1)}
+	f.Reviews = []forge.Review{review(carol, forge.ReviewApproved, head, 1)}
 	if !Decide(f).Consented() {
 		t.Error("the platform's owner is to count")
 	}
@@ -159,17 +160,17 @@ func TestWhatNobodyOwnsIsThePlatforms(t *testing.T) {
 	if Decide(f).Consented() {
 		t.Error("carol owns nothing any more")
 	}
-	f.Permissions = map[int64]fleet.Permission{carol.ID: fleet.PermissionWrite}
+	f.Permissions = map[int64]forge.Permission{carol.ID: forge.PermissionWrite}
 	if Decide(f).Consented() {
 		t.Error("write permission is not admin permission")
 	}
-	f.Permissions[carol.ID] = fleet.PermissionAdmin
+	f.Permissions[carol.ID] = forge.PermissionAdmin
 	if !Decide(f).Consented() {
 		t.Error("who may administer the repository is to count for a platform without owners")
 	}
 	f.Owned = nil
 	f.Permissions = nil
-	if v := Decide(f); v.Consented() || v.State == fleet.CheckSuccess {
+	if v := Decide(f); v.Consented() || v.State == forge.CheckSuccess {
 		t.Error("what is not known counts for nobody")
 	}
 }
@@ -183,12 +184,12 @@ func TestTouchedIsWhoseFilesTheyAre(t *testing.T) {
 }
 
 func TestVoicesAreThoseWhosePermissionMayDecide(t *testing.T) {
-	record := fleet.PullRecord{Pull: fleet.Pull{Head: head}, Consents: []fleet.Clearance{
+	record := forge.PullRecord{Pull: forge.Pull{Head: head}, Consents: []forge.Clearance{
 		consent(alice, head, 1), consent(mallet, older, 1)}}
-	got := Voices([]fleet.Review{review(bob, fleet.ReviewApproved, head, 1),
-		review(carol, fleet.ReviewChanges, head, 1), review(bob, fleet.ReviewApproved, head, 2)},
+	got := Voices([]forge.Review{review(bob, forge.ReviewApproved, head, 1),
+		review(carol, forge.ReviewChanges, head, 1), review(bob, forge.ReviewApproved, head, 2)},
 		record)
-	if !slices.Equal(got, []fleet.Person{alice, bob}) {
+	if !slices.Equal(got, []forge.Person{alice, bob}) {
 		t.Errorf("%v", got)
 	}
 }

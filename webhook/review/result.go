@@ -6,17 +6,19 @@ import (
 	"strings"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/reconciler/plan/reviews"
 )
 
 // Merge is what is known of a pull request after its merge, beside the outcomes.
 type Merge struct {
 	Applied  fleet.Revision      // applied revision that includes the merge; empty: none does yet
-	Reviewed *fleet.ReviewedPlan // of the head that was merged; nil: nobody was shown one
+	Reviewed *forge.ReviewedPlan // of the head that was merged; nil: nobody was shown one
 	// what the plan of the merged tree does; nil: not known, and what was reviewed is taken for it
-	Effects []fleet.Effect
-	Holds   []fleet.Hold // that hold back something of it
-	Over    bool         // it is not followed any longer, whatever is still open
+	Effects []mirror.Effect
+	Holds   []mirror.Hold // that hold back something of it
+	Over    bool          // it is not followed any longer, whatever is still open
 }
 
 // Report is how a merged pull request stands.
@@ -40,7 +42,7 @@ const (
 
 // standing is one object of the result.
 type standing struct {
-	fleet.Effect
+	mirror.Effect
 	phase phase
 	text  string // Markdown of one cell
 }
@@ -49,7 +51,7 @@ type standing struct {
 // what differs from what was reviewed, what is held, and how each Application comes up. outcomes
 // are of the objects of Merge.Effects and Merge.Reviewed, in any order; one that is missing counts
 // as not there yet.
-func Result(f Facts, outcomes []fleet.Outcome, budget int) Report {
+func Result(f Facts, outcomes []forge.Outcome, budget int) Report {
 	m := f.Merge
 	if m == nil {
 		m = &Merge{}
@@ -69,7 +71,7 @@ type result struct {
 }
 
 // expected is what the merge is to bring.
-func (m *Merge) expected() []fleet.Effect {
+func (m *Merge) expected() []mirror.Effect {
 	switch {
 	case m.Effects != nil:
 		return m.Effects
@@ -80,7 +82,7 @@ func (m *Merge) expected() []fleet.Effect {
 }
 
 // stand is how the Applications stand, and of all other objects those that fail.
-func stand(m *Merge, outcomes []fleet.Outcome) []standing {
+func stand(m *Merge, outcomes []forge.Outcome) []standing {
 	by := byKey(outcomes)
 	var out []standing
 	for _, e := range m.expected() {
@@ -104,7 +106,7 @@ func stand(m *Merge, outcomes []fleet.Outcome) []standing {
 // holdsFileOf reports whether a file of the tenant or the platform that the pull request changes is
 // held.
 func (m *Merge) holdsFileOf(tenant fleet.TenantName) bool {
-	return m.Applied != "" && slices.ContainsFunc(m.Holds, func(h fleet.Hold) bool {
+	return m.Applied != "" && slices.ContainsFunc(m.Holds, func(h mirror.Hold) bool {
 		return slices.ContainsFunc(h.Paths, func(path string) bool {
 			of := reviews.TenantOf(path)
 			return of == tenant || of == ""
@@ -113,7 +115,7 @@ func (m *Merge) holdsFileOf(tenant fleet.TenantName) bool {
 }
 
 // progress is how far one object has come.
-func progress(m *Merge, e fleet.Effect, o fleet.Outcome) (phase, string) {
+func progress(m *Merge, e mirror.Effect, o forge.Outcome) (phase, string) {
 	switch {
 	case m.Applied == "":
 		return progressing, "waits for the merge to be applied"
@@ -125,11 +127,11 @@ func progress(m *Merge, e fleet.Effect, o fleet.Outcome) (phase, string) {
 		return superseded, "superseded: to be deleted by " + code(o.Revision.Short())
 	case o.Hash != e.Hash:
 		return superseded, "superseded: it is as " + code(o.Revision.Short()) + " has it"
-	case o.Apply == fleet.ApplyFailed:
+	case o.Apply == mirror.ApplyFailed:
 		return failed, "not taken by its engine" + because(o.ApplyMessage)
-	case o.Apply == fleet.ApplyConflict:
+	case o.Apply == mirror.ApplyConflict:
 		return failed, "another manager keeps changing it" + because(o.ApplyMessage)
-	case o.Apply != fleet.ApplyApplied:
+	case o.Apply != mirror.ApplyApplied:
 		return progressing, "waits for its engine"
 	case e.Key.Kind != fleet.ObjectApplication:
 		return well, "applied"
@@ -139,13 +141,13 @@ func progress(m *Merge, e fleet.Effect, o fleet.Outcome) (phase, string) {
 	return health(o)
 }
 
-func removal(o fleet.Outcome) (phase, string) {
+func removal(o forge.Outcome) (phase, string) {
 	switch {
 	case !o.Present:
 		return removed, "deleted"
 	case o.Held:
 		return waits, "**deletion held**"
-	case o.Apply == fleet.ApplyFailed:
+	case o.Apply == mirror.ApplyFailed:
 		return failed, "its deletion fails" + because(o.ApplyMessage)
 	case o.Unwanted:
 		return progressing, "is being deleted"
@@ -154,18 +156,18 @@ func removal(o fleet.Outcome) (phase, string) {
 }
 
 // health is how an Application is that its engine has as it is to be.
-func health(o fleet.Outcome) (phase, string) {
-	state := string(cmp.Or(o.Sync, fleet.SyncUnknown)) + ", " +
-		string(cmp.Or(o.Health, fleet.HealthUnknown))
+func health(o forge.Outcome) (phase, string) {
+	state := string(cmp.Or(o.Sync, mirror.SyncUnknown)) + ", " +
+		string(cmp.Or(o.Health, mirror.HealthUnknown))
 	if o.SyncedRevision != "" {
 		state += " at " + code(short(o.SyncedRevision))
 	}
 	switch {
-	case o.Health == fleet.HealthDegraded:
+	case o.Health == mirror.HealthDegraded:
 		return failed, state + because(o.Message)
-	case o.Sync != fleet.SyncSynced:
+	case o.Sync != mirror.SyncSynced:
 		return progressing, state + because(o.Message)
-	case o.Health == fleet.HealthHealthy || o.Health == fleet.HealthSuspended:
+	case o.Health == mirror.HealthHealthy || o.Health == mirror.HealthSuspended:
 		return well, state
 	}
 	return progressing, state + because(o.Message)
@@ -189,14 +191,14 @@ func short(revision string) string {
 // differences holds what came against what was reviewed, object by object. A project is made of
 // everything that its tenant has on an engine: what others merge changes it too, and it is left
 // out.
-func differences(m *Merge, merge fleet.Revision, outcomes []fleet.Outcome) []string {
+func differences(m *Merge, merge fleet.Revision, outcomes []forge.Outcome) []string {
 	switch {
 	case m.Reviewed == nil && len(m.Effects) == 0:
 		return nil
 	case m.Reviewed == nil:
 		return []string{"nobody was shown a plan of the head that was merged"}
 	}
-	d := drift{reviewed: map[fleet.ObjectKey]fleet.Effect{}}
+	d := drift{reviewed: map[fleet.ObjectKey]mirror.Effect{}}
 	for _, e := range m.Reviewed.Effects {
 		d.reviewed[e.Key] = e
 	}
@@ -220,17 +222,17 @@ func differences(m *Merge, merge fleet.Revision, outcomes []fleet.Outcome) []str
 
 // drift is what was found to differ from what was reviewed.
 type drift struct {
-	reviewed map[fleet.ObjectKey]fleet.Effect
+	reviewed map[fleet.ObjectKey]mirror.Effect
 	found    []string // prose
 }
 
-func (d *drift) add(e fleet.Effect, what string) {
+func (d *drift) add(e mirror.Effect, what string) {
 	if e.Key.Kind != fleet.ObjectProject {
 		d.found = append(d.found, named(e)+" on "+tick(string(e.Key.Engine))+": "+what)
 	}
 }
 
-func (d *drift) compare(e fleet.Effect) {
+func (d *drift) compare(e mirror.Effect) {
 	switch was, ok := d.reviewed[e.Key]; {
 	case !ok && e.Deletes:
 		d.add(e, "its deletion was in no plan that was reviewed")
@@ -246,7 +248,7 @@ func (d *drift) compare(e fleet.Effect) {
 }
 
 // rows has what stands tell, where there is no plan of the merged tree.
-func (d *drift) rows(reviewed []fleet.Effect, merge fleet.Revision, outcomes []fleet.Outcome) {
+func (d *drift) rows(reviewed []mirror.Effect, merge fleet.Revision, outcomes []forge.Outcome) {
 	by := byKey(outcomes)
 	for _, e := range reviewed {
 		if o := by[e.Key]; !e.Deletes && o.Present && o.Revision == merge && o.Hash != e.Hash {
@@ -255,8 +257,8 @@ func (d *drift) rows(reviewed []fleet.Effect, merge fleet.Revision, outcomes []f
 	}
 }
 
-func byKey(outcomes []fleet.Outcome) map[fleet.ObjectKey]fleet.Outcome {
-	by := map[fleet.ObjectKey]fleet.Outcome{}
+func byKey(outcomes []forge.Outcome) map[fleet.ObjectKey]forge.Outcome {
+	by := map[fleet.ObjectKey]forge.Outcome{}
 	for _, o := range outcomes {
 		by[o.Key] = o
 	}
@@ -264,7 +266,7 @@ func byKey(outcomes []fleet.Outcome) map[fleet.ObjectKey]fleet.Outcome {
 }
 
 // named is an object in a sentence, as prose.
-func named(e fleet.Effect) string {
+func named(e mirror.Effect) string {
 	c := change{kind: e.Key.Kind, name: string(e.Deployment), environment: e.Environment}
 	if e.Key.Kind == fleet.ObjectRepository {
 		c.name = e.Key.Name

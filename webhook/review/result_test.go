@@ -6,22 +6,24 @@ import (
 	"testing"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 // mergedOf is a pull request after its merge, with what was reviewed and how its objects stand.
-func mergedOf(t testing.TB, make func(testing.TB) (Facts, []fleet.Effect)) (Facts,
-	[]fleet.Outcome) {
+func mergedOf(t testing.TB, make func(testing.TB) (Facts, []mirror.Effect)) (Facts,
+	[]forge.Outcome) {
 	f, effects := make(t)
-	f.Record.State, f.Record.MergeCommit = fleet.PullMerged, merge
-	f.Merge = &Merge{Applied: merge, Reviewed: &fleet.ReviewedPlan{Number: 7, Base: base,
+	f.Record.State, f.Record.MergeCommit = forge.PullMerged, merge
+	f.Merge = &Merge{Applied: merge, Reviewed: &forge.ReviewedPlan{Number: 7, Base: base,
 		Head: head, Hash: f.Plan.Hash, Effects: effects, Touches: f.Files},
 		Effects: slices.Clone(effects)}
-	var outcomes []fleet.Outcome
+	var outcomes []forge.Outcome
 	for _, e := range effects {
-		o := fleet.Outcome{Key: e.Key, Present: !e.Deletes, Revision: merge, Hash: e.Hash,
-			Apply: fleet.ApplyApplied}
+		o := forge.Outcome{Key: e.Key, Present: !e.Deletes, Revision: merge, Hash: e.Hash,
+			Apply: mirror.ApplyApplied}
 		if e.Key.Kind == fleet.ObjectApplication && !e.Deletes {
-			o.Sync, o.Health, o.SyncedRevision = fleet.SyncSynced, fleet.HealthHealthy,
+			o.Sync, o.Health, o.SyncedRevision = mirror.SyncSynced, mirror.HealthHealthy,
 				"4f1c9e2a4f1c9e2a4f1c9e2a4f1c9e2a4f1c9e2a"
 		}
 		outcomes = append(outcomes, o)
@@ -29,25 +31,25 @@ func mergedOf(t testing.TB, make func(testing.TB) (Facts, []fleet.Effect)) (Fact
 	return f, outcomes
 }
 
-func bumped(t testing.TB) (Facts, []fleet.Effect) {
+func bumped(t testing.TB) (Facts, []mirror.Effect) {
 	f, p := bump(t)
 	return f, p.Effects()
 }
 
-func purged(t testing.TB) (Facts, []fleet.Effect) {
+func purged(t testing.TB) (Facts, []mirror.Effect) {
 	f, p := purge(t)
 	return f, p.Effects()
 }
 
 // application is the outcome of one Application, to be changed.
-func application(t testing.TB, f Facts, outcomes []fleet.Outcome,
-	environment fleet.EnvironmentName) *fleet.Outcome {
+func application(t testing.TB, f Facts, outcomes []forge.Outcome,
+	environment fleet.EnvironmentName) *forge.Outcome {
 	t.Helper()
 	for _, e := range f.Merge.Reviewed.Effects {
 		if e.Environment != environment {
 			continue
 		}
-		if i := slices.IndexFunc(outcomes, func(o fleet.Outcome) bool {
+		if i := slices.IndexFunc(outcomes, func(o forge.Outcome) bool {
 			return o.Key == e.Key
 		}); i >= 0 {
 			return &outcomes[i]
@@ -57,42 +59,42 @@ func application(t testing.TB, f Facts, outcomes []fleet.Outcome,
 	return nil
 }
 
-var results = map[string]func(t *testing.T) (Facts, []fleet.Outcome){
-	"merged": func(t *testing.T) (Facts, []fleet.Outcome) {
+var results = map[string]func(t *testing.T) (Facts, []forge.Outcome){
+	"merged": func(t *testing.T) (Facts, []forge.Outcome) {
 		f, outcomes := mergedOf(t, bumped)
 		f.Merge.Applied = ""
 		return f, outcomes
 	},
-	"merged-in-progress": func(t *testing.T) (Facts, []fleet.Outcome) {
+	"merged-in-progress": func(t *testing.T) (Facts, []forge.Outcome) {
 		f, outcomes := mergedOf(t, bumped)
 		o := application(t, f, outcomes, "prod")
-		o.Apply, o.Sync, o.Health = fleet.ApplyPending, fleet.SyncSynced, fleet.HealthHealthy
+		o.Apply, o.Sync, o.Health = mirror.ApplyPending, mirror.SyncSynced, mirror.HealthHealthy
 		f.Engines["eu-1"] = Engine{Since: &noon}
 		return f, outcomes
 	},
-	"merged-healthy": func(t *testing.T) (Facts, []fleet.Outcome) { return mergedOf(t, bumped) },
-	"merged-failed": func(t *testing.T) (Facts, []fleet.Outcome) {
+	"merged-healthy": func(t *testing.T) (Facts, []forge.Outcome) { return mergedOf(t, bumped) },
+	"merged-failed": func(t *testing.T) (Facts, []forge.Outcome) {
 		f, outcomes := mergedOf(t, bumped)
 		o := application(t, f, outcomes, "prod")
-		o.Health, o.Message = fleet.HealthDegraded,
+		o.Health, o.Message = mirror.HealthDegraded,
 			"Deployment checkout: ImagePullBackOff for registry.example.com/checkout:v1.5.0"
 		return f, outcomes
 	},
-	"merged-deletions-held": func(t *testing.T) (Facts, []fleet.Outcome) {
+	"merged-deletions-held": func(t *testing.T) (Facts, []forge.Outcome) {
 		f, outcomes := mergedOf(t, purged)
-		hold := fleet.Hold{Revision: merge, Reason: fleet.HoldDeletions, Tenant: "acme",
+		hold := mirror.Hold{Revision: merge, Reason: mirror.HoldDeletions, Tenant: "acme",
 			Message: f.Plan.Holds[0].Message}
 		for i := range outcomes {
 			if i%3 > 0 {
 				outcomes[i].Present, outcomes[i].Held, outcomes[i].Apply = true, true,
-					fleet.ApplyHeld
+					mirror.ApplyHeld
 				hold.Items = append(hold.Items, outcomes[i].Key)
 			}
 		}
-		f.Merge.Holds = []fleet.Hold{hold}
+		f.Merge.Holds = []mirror.Hold{hold}
 		return f, outcomes
 	},
-	"merged-differing": func(t *testing.T) (Facts, []fleet.Outcome) {
+	"merged-differing": func(t *testing.T) (Facts, []forge.Outcome) {
 		f, outcomes := mergedOf(t, bumped)
 		f.Merge.Effects[0].Hash = "another"
 		for i := range outcomes {
@@ -100,15 +102,15 @@ var results = map[string]func(t *testing.T) (Facts, []fleet.Outcome){
 				outcomes[i].Hash = "another"
 			}
 		}
-		gone := fleet.Effect{Key: fleet.ObjectKey{Engine: "eu-1", Kind: fleet.ObjectApplication,
+		gone := mirror.Effect{Key: fleet.ObjectKey{Engine: "eu-1", Kind: fleet.ObjectApplication,
 			Name: "acme-cart-prod-x"}, Tenant: "acme", Environment: "prod", Deployment: "cart",
 			Deletes: true}
 		f.Merge.Effects = append(f.Merge.Effects, gone)
-		f.Merge.Holds = []fleet.Hold{{Revision: merge, Reason: "unreviewed", Tenant: "acme",
+		f.Merge.Holds = []mirror.Hold{{Revision: merge, Reason: "unreviewed", Tenant: "acme",
 			Message: "nobody reviewed this: no merged pull request of the revision showed it",
 			Items:   []fleet.ObjectKey{gone.Key}}}
-		return f, append(outcomes, fleet.Outcome{Key: gone.Key, Present: true, Held: true,
-			Apply: fleet.ApplyHeld, Revision: base})
+		return f, append(outcomes, forge.Outcome{Key: gone.Key, Present: true, Held: true,
+			Apply: mirror.ApplyHeld, Revision: base})
 	},
 }
 
@@ -121,8 +123,8 @@ func TestAResultIsNotSettledWhileAFileOfItIsHeld(t *testing.T) {
 			outcomes[i].Hash = "as it was applied before"
 		}
 		if of != "" {
-			f.Merge.Holds = []fleet.Hold{
-				{Revision: merge, Reason: fleet.HoldUnreviewed, Tenant: "acme",
+			f.Merge.Holds = []mirror.Hold{
+				{Revision: merge, Reason: mirror.HoldUnreviewed, Tenant: "acme",
 					Message: "nobody reviewed this", Paths: []string{of}}}
 		}
 		r := Result(f, outcomes, MostComment)
@@ -155,43 +157,43 @@ func TestResults(t *testing.T) {
 
 func TestHowAnApplicationStands(t *testing.T) {
 	for name, c := range map[string]struct {
-		change  func(*fleet.Outcome)
+		change  func(*forge.Outcome)
 		says    string
 		settled bool
 	}{
-		"well": {func(*fleet.Outcome) {}, "Synced, Healthy at `4f1c9e2a`",
+		"well": {func(*forge.Outcome) {}, "Synced, Healthy at `4f1c9e2a`",
 			true},
-		"a tag as its revision": {func(o *fleet.Outcome) { o.SyncedRevision = "v1.5.0" },
+		"a tag as its revision": {func(o *forge.Outcome) { o.SyncedRevision = "v1.5.0" },
 			"at `v1.5.0`", true},
-		"suspended": {func(o *fleet.Outcome) { o.Health = fleet.HealthSuspended },
+		"suspended": {func(o *forge.Outcome) { o.Health = mirror.HealthSuspended },
 			"Synced, Suspended", true},
-		"not applied yet": {func(o *fleet.Outcome) { o.Apply = fleet.ApplyPending },
+		"not applied yet": {func(o *forge.Outcome) { o.Apply = mirror.ApplyPending },
 			"waits for its engine", false},
-		"said before it was taken": {func(o *fleet.Outcome) { o.Stale = true }, "has yet to say",
+		"said before it was taken": {func(o *forge.Outcome) { o.Stale = true }, "has yet to say",
 			false},
 		"refused": {
-			func(o *fleet.Outcome) {
-				o.Apply, o.ApplyMessage = fleet.ApplyFailed, "denied"
+			func(o *forge.Outcome) {
+				o.Apply, o.ApplyMessage = mirror.ApplyFailed, "denied"
 			}, "not taken by its engine: denied", false},
-		"in conflict": {func(o *fleet.Outcome) { o.Apply = fleet.ApplyConflict },
+		"in conflict": {func(o *forge.Outcome) { o.Apply = mirror.ApplyConflict },
 			"another manager", false},
-		"out of sync": {func(o *fleet.Outcome) { o.Sync = fleet.SyncOutOfSync },
+		"out of sync": {func(o *forge.Outcome) { o.Sync = mirror.SyncOutOfSync },
 			"OutOfSync, Healthy", false},
-		"progressing": {func(o *fleet.Outcome) { o.Health = fleet.HealthProgressing },
+		"progressing": {func(o *forge.Outcome) { o.Health = mirror.HealthProgressing },
 			"Synced, Progressing", false},
 		"degraded": {
-			func(o *fleet.Outcome) {
-				o.Health, o.Message = fleet.HealthDegraded, "crash"
+			func(o *forge.Outcome) {
+				o.Health, o.Message = mirror.HealthDegraded, "crash"
 			}, "Synced, Degraded at `4f1c9e2a`: crash", false},
 		"nothing was said yet": {
-			func(o *fleet.Outcome) {
+			func(o *forge.Outcome) {
 				o.Sync, o.Health, o.SyncedRevision = "", "", ""
 			}, "Unknown, Unknown", false},
-		"changed since": {func(o *fleet.Outcome) { o.Hash, o.Revision = "x", older },
+		"changed since": {func(o *forge.Outcome) { o.Hash, o.Revision = "x", older },
 			"superseded: it is as `0de50de5` has it", true},
-		"to be deleted since": {func(o *fleet.Outcome) { o.Unwanted, o.Revision = true, older },
+		"to be deleted since": {func(o *forge.Outcome) { o.Unwanted, o.Revision = true, older },
 			"superseded: to be deleted by `0de50de5`", true},
-		"not there": {func(o *fleet.Outcome) { *o = fleet.Outcome{Key: o.Key} },
+		"not there": {func(o *forge.Outcome) { *o = forge.Outcome{Key: o.Key} },
 			"not there yet", false},
 	} {
 		f, outcomes := mergedOf(t, bumped)
@@ -210,21 +212,21 @@ func TestHowAnApplicationStands(t *testing.T) {
 
 func TestHowADeletionStands(t *testing.T) {
 	for name, c := range map[string]struct {
-		change  func(*fleet.Outcome)
+		change  func(*forge.Outcome)
 		says    string
 		settled bool
 	}{
-		"gone": {func(*fleet.Outcome) {}, "| deleted |", true},
-		"under way": {func(o *fleet.Outcome) {
+		"gone": {func(*forge.Outcome) {}, "| deleted |", true},
+		"under way": {func(o *forge.Outcome) {
 			o.Present, o.Unwanted, o.Apply = true, true,
-				fleet.ApplyDeleting
+				mirror.ApplyDeleting
 		}, "is being deleted", false},
-		"held": {func(o *fleet.Outcome) { o.Present, o.Held = true, true },
+		"held": {func(o *forge.Outcome) { o.Present, o.Held = true, true },
 			"**deletion held**", false},
-		"fails": {func(o *fleet.Outcome) {
-			o.Present, o.Unwanted, o.Apply, o.ApplyMessage = true, true, fleet.ApplyFailed, "denied"
+		"fails": {func(o *forge.Outcome) {
+			o.Present, o.Unwanted, o.Apply, o.ApplyMessage = true, true, mirror.ApplyFailed, "denied"
 		}, "its deletion fails: denied", false},
-		"kept since": {func(o *fleet.Outcome) { o.Present, o.Revision = true, older },
+		"kept since": {func(o *forge.Outcome) { o.Present, o.Revision = true, older },
 			"superseded: `0de50de5` keeps it", true},
 	} {
 		f, outcomes := mergedOf(t, purged)
@@ -254,7 +256,7 @@ func TestWhatCameIsHeldAgainstWhatWasReviewed(t *testing.T) {
 			"its change was reviewed, and does not come"},
 		"never shown": {func(m *Merge) { m.Reviewed = nil }, "Nobody was shown a plan"},
 		"a project alone": {func(m *Merge) {
-			m.Effects = append(m.Effects, fleet.Effect{
+			m.Effects = append(m.Effects, mirror.Effect{
 				Key: fleet.ObjectKey{Kind: fleet.ObjectProject}})
 		}, ""},
 	} {
@@ -289,7 +291,7 @@ func TestWithoutAPlanOfTheMergeTheRowsTell(t *testing.T) {
 
 func TestAMergeOfNothingIsOneLine(t *testing.T) {
 	f, _ := planned(t, standingFleet(), standingFleet())
-	f.Record.State, f.Merge = fleet.PullMerged, &Merge{Applied: merge}
+	f.Record.State, f.Merge = forge.PullMerged, &Merge{Applied: merge}
 	if r := Result(f, nil, MostComment); r.Text != Marker+
 		"\n\nNothing that Argosy manages changed.\n" || !r.Settled {
 		t.Errorf("%q %v", r.Text, r.Settled)

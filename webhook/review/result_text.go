@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 func (r result) counts() map[phase]int {
@@ -25,7 +27,7 @@ func (r result) settled() bool {
 
 // holdsFiles reports whether a file that the pull request changes is held.
 func (m *Merge) holdsFiles() bool {
-	return slices.ContainsFunc(m.Holds, func(h fleet.Hold) bool { return len(h.Paths) > 0 })
+	return slices.ContainsFunc(m.Holds, func(h mirror.Hold) bool { return len(h.Paths) > 0 })
 }
 
 func (r result) headline() string {
@@ -72,13 +74,13 @@ func (r result) symbol() string {
 	n := r.counts()
 	switch {
 	case n[failed] > 0:
-		return symbols[fleet.CheckFailure]
+		return symbols[forge.CheckFailure]
 	case n[waits] > 0:
-		return symbols[fleet.CheckNeutral]
+		return symbols[forge.CheckNeutral]
 	case !r.settled():
-		return symbols[fleet.CheckPending]
+		return symbols[forge.CheckPending]
 	}
-	return symbols[fleet.CheckSuccess]
+	return symbols[forge.CheckSuccess]
 }
 
 func (r result) render(d detail) string {

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/forge"
 	"argosy.dev/argosy/fleet/printable"
 )
 
@@ -150,7 +151,7 @@ func tick(s string) string { return "`" + strings.ReplaceAll(clean(s, mostWord),
 
 // login is a person as the comment shows them. Nobody is mentioned: a mention of each owner at each
 // push is noise in their mail.
-func login(p fleet.Person) string {
+func login(p forge.Person) string {
 	if p.Login == "" {
 		return tick(fmt.Sprint("account ", p.ID))
 	}

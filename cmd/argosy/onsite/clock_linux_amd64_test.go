@@ -18,6 +18,8 @@ import (
 
 	"argosy.dev/argosy/api/wire"
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 	"argosy.dev/argosy/test/stack"
 )
 
@@ -56,8 +58,8 @@ func TestCase44AClockTwoHoursOffIsNoObstacle(t *testing.T) {
 				metav1.PatchOptions{})
 			s.must(err)
 			s.until("its health is in the mirror", func() error {
-				all, err := s.client.Applications(t.Context(), fleet.Filter{}, 0)
-				return check(err, len(all) == 1 && all[0].Health == fleet.HealthHealthy, all)
+				all, err := s.client.Applications(t.Context(), view.Filter{}, 0)
+				return check(err, len(all) == 1 && all[0].Health == mirror.HealthHealthy, all)
 			})
 			_, err = s.config.Remove(t.Context(), "web goes", "tenants/acme/deployments/web.yaml")
 			s.must(err)

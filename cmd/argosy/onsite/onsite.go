@@ -21,6 +21,7 @@ import (
 	"argosy.dev/argosy/fleet/agent/edge"
 	"argosy.dev/argosy/fleet/argocd"
 	"argosy.dev/argosy/fleet/engine"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/fleet/pacing"
 	"argosy.dev/argosy/reconciler/worker"
 )
@@ -207,9 +208,9 @@ func (a *Agent) declared() (agent.Hello, bool) {
 }
 
 // lease is the session's: what is reported under another one is refused.
-func (a *Agent) lease() fleet.Lease {
+func (a *Agent) lease() mirror.Lease {
 	hello, _ := a.declared()
-	return fleet.Lease{Name: "engine/" + string(hello.Engine), Holder: hello.Holder,
+	return mirror.Lease{Name: "engine/" + string(hello.Engine), Holder: hello.Holder,
 		Epoch: hello.Epoch}
 }
 

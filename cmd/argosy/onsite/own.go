@@ -12,6 +12,7 @@ import (
 	"argosy.dev/argosy/fleet/agent"
 	"argosy.dev/argosy/fleet/argocd"
 	"argosy.dev/argosy/fleet/engine"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/fleet/pacing"
 )
 
@@ -23,17 +24,17 @@ type own struct {
 	again pacing.Signal // a session began: everything is told anew
 
 	mu      sync.Mutex
-	known   map[string]fleet.OwnApplication // by name, as the cluster shows them
-	changed map[string]fleet.OwnApplication // that are to be reported
-	whole   bool                            // all of them are
-	read    bool                            // they were read completely
+	known   map[string]mirror.OwnApplication // by name, as the cluster shows them
+	changed map[string]mirror.OwnApplication // that are to be reported
+	whole   bool                             // all of them are
+	read    bool                             // they were read completely
 }
 
 const ownLook = 5 * time.Second // between looks at what could not be reported or asked for
 
 func newOwn(a *Agent) *own {
 	return &own{a: a, look: pacing.NewSignal(), again: pacing.NewSignal(),
-		known: map[string]fleet.OwnApplication{}, changed: map[string]fleet.OwnApplication{}}
+		known: map[string]mirror.OwnApplication{}, changed: map[string]mirror.OwnApplication{}}
 }
 
 // wake has the open syncs looked at. It never blocks.
@@ -79,7 +80,7 @@ func (o *own) follow(ctx context.Context) error {
 	defer cancel()
 	// it ends with ctx, and heals by itself
 	watching.Go(func() { _ = target.WatchOwn(ctx, o.told) })
-	said := map[string]fleet.OperationState{}
+	said := map[string]mirror.OperationState{}
 	for ctx.Err() == nil && o.autonomous() {
 		o.report(ctx)
 		o.sync(ctx, target, said)
@@ -102,7 +103,7 @@ func (o *own) stopped(tenant fleet.TenantName) bool {
 }
 
 // told takes what the cluster shows.
-func (o *own) told(apps []fleet.OwnApplication, whole bool) {
+func (o *own) told(apps []mirror.OwnApplication, whole bool) {
 	o.mu.Lock()
 	if whole {
 		clear(o.known)
@@ -149,7 +150,7 @@ func (o *own) report(ctx context.Context) {
 // sync asks for the syncs that are open and says how they stand. said remembers what was said of
 // each.
 func (o *own) sync(ctx context.Context, target *argocd.Engine,
-	said map[string]fleet.OperationState) {
+	said map[string]mirror.OperationState) {
 	open, err := o.a.follower.OwnSyncs()
 	if err != nil {
 		return // not heard yet
@@ -165,14 +166,14 @@ func (o *own) sync(ctx context.Context, target *argocd.Engine,
 			said[q.ID] = state
 		}
 	}
-	maps.DeleteFunc(said, func(id string, _ fleet.OperationState) bool { return !current[id] })
+	maps.DeleteFunc(said, func(id string, _ mirror.OperationState) bool { return !current[id] })
 }
 
 // advance brings one sync a step on and says how it stands.
 func (o *own) advance(ctx context.Context, target *argocd.Engine,
-	q agent.Sync) (fleet.OperationState, string) {
+	q agent.Sync) (mirror.OperationState, string) {
 	if q.Namespace != o.a.c.ArgoCDNamespace {
-		return fleet.OperationFailed, "the agent looks after Applications in namespace " +
+		return mirror.OperationFailed, "the agent looks after Applications in namespace " +
 			o.a.c.ArgoCDNamespace + " alone"
 	}
 	o.mu.Lock()
@@ -181,9 +182,9 @@ func (o *own) advance(ctx context.Context, target *argocd.Engine,
 	if seen.OperationID == q.ID {
 		switch seen.OperationPhase {
 		case "Succeeded":
-			return fleet.OperationSucceeded, ""
+			return mirror.OperationSucceeded, ""
 		case "Failed", "Error":
-			return fleet.OperationFailed, seen.Message
+			return mirror.OperationFailed, seen.Message
 		}
 	}
 	hello, _ := o.a.declared()
@@ -192,11 +193,11 @@ func (o *own) advance(ctx context.Context, target *argocd.Engine,
 		Prune: q.Prune})
 	switch {
 	case errors.Is(err, engine.ErrUnreachable), errors.Is(err, engine.ErrStopped), ctx.Err() != nil:
-		return fleet.OperationPending, "it is tried again"
+		return mirror.OperationPending, "it is tried again"
 	case err != nil:
-		return fleet.OperationFailed, err.Error()
-	case out.State == fleet.ApplyApplied:
-		return fleet.OperationRunning, ""
+		return mirror.OperationFailed, err.Error()
+	case out.State == mirror.ApplyApplied:
+		return mirror.OperationRunning, ""
 	}
-	return fleet.OperationPending, out.Message
+	return mirror.OperationPending, out.Message
 }

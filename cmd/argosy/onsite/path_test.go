@@ -16,6 +16,8 @@ import (
 	"argosy.dev/argosy/api/wire"
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/agent/edge"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 	"argosy.dev/argosy/reconciler/postgres"
 )
 
@@ -50,8 +52,8 @@ func TestWhatIsDeclaredReachesTheClusterAndItsStatusComesBack(t *testing.T) {
 	s.must(err)
 	s.until("its status is in the mirror", func() error {
 		v, err := s.client.Application(t.Context(), webID)
-		return check(err, v.Apply == fleet.ApplyApplied && v.Sync == fleet.SyncSynced &&
-			v.Health == fleet.HealthHealthy && v.SyncedRevision == "9b2d77c1", v)
+		return check(err, v.Apply == mirror.ApplyApplied && v.Sync == mirror.SyncSynced &&
+			v.Health == mirror.HealthHealthy && v.SyncedRevision == "9b2d77c1", v)
 	})
 	s.until("nothing is behind", func() error {
 		a, err := s.agentView()
@@ -62,7 +64,7 @@ func TestWhatIsDeclaredReachesTheClusterAndItsStatusComesBack(t *testing.T) {
 	s.must(err)
 	s.until("it is deleted with its workload", func() error { return s.released(name) })
 	s.until("the mirror knows", func() error {
-		left, err := s.client.Applications(t.Context(), fleet.Filter{}, 0)
+		left, err := s.client.Applications(t.Context(), view.Filter{}, 0)
 		a, aerr := s.agentView()
 		return errors.Join(check(err, len(left) == 0, left), check(aerr, a.Pending == 0, a))
 	})
@@ -132,7 +134,7 @@ func TestWhatIsLeftOfAnEnvironmentIsTakenAway(t *testing.T) {
 				return s.released(fleet.ApplicationName(webID))
 			})
 			s.until("the mirror knows", func() error {
-				left, err := s.client.Applications(t.Context(), fleet.Filter{}, 0)
+				left, err := s.client.Applications(t.Context(), view.Filter{}, 0)
 				return check(err, len(left) == 0, left)
 			})
 
@@ -159,9 +161,9 @@ func TestARebuildOfTheMirrorWritesNothingBehindTheAgent(t *testing.T) {
 	apps := s.cluster.Dynamic().Resource(applications).Namespace(s.argocd)
 	name := fleet.ApplicationName(webID)
 	applied := func() error {
-		all, err := s.client.Applications(t.Context(), fleet.Filter{}, 0)
+		all, err := s.client.Applications(t.Context(), view.Filter{}, 0)
 		a, aerr := s.agentView()
-		return errors.Join(check(err, len(all) == 1 && all[0].Apply == fleet.ApplyApplied, all),
+		return errors.Join(check(err, len(all) == 1 && all[0].Apply == mirror.ApplyApplied, all),
 			check(aerr, a.Connected && a.Reachable && a.Pending == 0 && a.Orphans == 0, a))
 	}
 	s.until("the Application is applied", applied)
@@ -243,8 +245,8 @@ func TestAnAutonomousClusterIsShownAndAskedToSync(t *testing.T) {
 	s.join()
 	s.run()
 	environment := fleet.EnvironmentID{Tenant: "acme", Name: "edge"}
-	own := func() ([]fleet.OwnView, error) {
-		return s.client.OwnApplications(t.Context(), fleet.Filter{
+	own := func() ([]view.Own, error) {
+		return s.client.OwnApplications(t.Context(), view.Filter{
 			Tenant: "acme", Environment: "edge"}, 0)
 	}
 	s.until("both are shown", func() error {
@@ -271,8 +273,8 @@ func TestAnAutonomousClusterIsShownAndAskedToSync(t *testing.T) {
 	})
 	s.must(finish(t.Context(), s, "shop", asked.ID))
 	s.until("how it ended is told", func() error {
-		operations, err := s.client.Operations(t.Context(), fleet.Filter{Tenant: "acme"}, 0)
-		return check(err, len(operations) == 1 && operations[0].State == fleet.OperationSucceeded,
+		operations, err := s.client.Operations(t.Context(), view.Filter{Tenant: "acme"}, 0)
+		return check(err, len(operations) == 1 && operations[0].State == mirror.OperationSucceeded,
 			operations)
 	})
 	if a, err := s.agentView(); err != nil || a.Message != "" || a.Mode != fleet.AgentAutonomous ||

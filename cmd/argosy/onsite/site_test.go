@@ -24,8 +24,8 @@ import (
 	"argosy.dev/argosy/cmd/argosy/onsite"
 	"argosy.dev/argosy/cmd/argosy/server"
 	"argosy.dev/argosy/cmd/argosy/settings"
-	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/agent/edge"
+	"argosy.dev/argosy/fleet/view"
 	"argosy.dev/argosy/test/stack"
 )
 
@@ -270,6 +270,6 @@ var (
 )
 
 // agentView is the one agent, as people see it.
-func (s *site) agentView() (fleet.AgentView, error) {
+func (s *site) agentView() (view.Agent, error) {
 	return s.client.Agent(s.Context(), "acme.edge")
 }

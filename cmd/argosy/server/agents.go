@@ -16,6 +16,7 @@ import (
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/agent"
 	"argosy.dev/argosy/fleet/agent/hub"
+	"argosy.dev/argosy/fleet/view"
 	"argosy.dev/argosy/reconciler/postgres"
 )
 
@@ -125,8 +126,8 @@ const staleAfter = 10 * time.Minute
 func examineAgents(ctx context.Context, store *postgres.Store, public string,
 	now time.Time) (string, error) {
 	var all, stale []string
-	for page := (fleet.Page{Limit: wire.MaxPage}); ; {
-		found, next, err := store.Agents(ctx, fleet.Scope{}, fleet.Filter{}, page)
+	for page := (view.Page{Limit: wire.MaxPage}); ; {
+		found, next, err := store.Agents(ctx, view.Scope{}, view.Filter{}, page)
 		if err != nil {
 			return "", err
 		}
@@ -156,7 +157,7 @@ func examineAgents(ctx context.Context, store *postgres.Store, public string,
 
 // amiss is what is to be looked at with one agent; "" when nothing is. One that nobody has joined
 // yet is not amiss.
-func amiss(a fleet.AgentView, now time.Time) string {
+func amiss(a view.Agent, now time.Time) string {
 	switch {
 	case a.ID == "" || a.RevokedAt != nil:
 		return ""

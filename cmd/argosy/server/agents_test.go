@@ -17,6 +17,9 @@ import (
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/agent"
 	"argosy.dev/argosy/fleet/agent/hub"
+	"argosy.dev/argosy/fleet/agent/registry"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
 	"argosy.dev/argosy/reconciler/worker"
 )
 
@@ -85,14 +88,14 @@ func TestWithoutAPublicURLAgentsAreToldWhatTheOperatorHasToDo(t *testing.T) {
 // emptyStore knows nobody.
 type emptyStore struct{ hub.Store }
 
-func (emptyStore) LegacyToken(context.Context, string) (fleet.AgentToken, error) {
-	return fleet.AgentToken{}, fleet.ErrNotFound
+func (emptyStore) LegacyToken(context.Context, string) (registry.Token, error) {
+	return registry.Token{}, mirror.ErrNotFound
 }
 
 type noSecrets struct{}
 
 func (noSecrets) Get(context.Context, fleet.CredentialSource) (fleet.Secret, error) {
-	return fleet.Secret{}, fleet.ErrNotFound
+	return fleet.Secret{}, mirror.ErrNotFound
 }
 
 // Case 36: a token in a path reaches no log of ours, whether the older route is on or off, and
@@ -134,22 +137,22 @@ func TestTheDoctorNamesAgentsThatAreAmiss(t *testing.T) {
 	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	at := func(d time.Duration) *time.Time { t := now.Add(d); return &t }
 	for name, c := range map[string]struct {
-		is   fleet.AgentView
+		is   view.Agent
 		want string
 	}{
-		"one that nobody has joined": {fleet.AgentView{}, ""},
+		"one that nobody has joined": {view.Agent{}, ""},
 		"one that is connected": {
-			fleet.AgentView{ID: "a", Connected: true, SeenAt: at(-time.Second)}, ""},
-		"one that was there just now": {fleet.AgentView{ID: "a", SeenAt: at(-time.Minute)}, ""},
+			view.Agent{ID: "a", Connected: true, SeenAt: at(-time.Second)}, ""},
+		"one that was there just now": {view.Agent{ID: "a", SeenAt: at(-time.Minute)}, ""},
 		"one that was revoked": {
-			fleet.AgentView{ID: "a", RevokedAt: at(-time.Hour), SeenAt: at(-time.Hour)}, ""},
-		"one that is gone": {fleet.AgentView{ID: "a", SeenAt: at(-3 * time.Hour)},
+			view.Agent{ID: "a", RevokedAt: at(-time.Hour), SeenAt: at(-time.Hour)}, ""},
+		"one that is gone": {view.Agent{ID: "a", SeenAt: at(-3 * time.Hour)},
 			"last seen 3h ago"},
-		"one that never came": {fleet.AgentView{ID: "a"}, "never connected"},
-		"one that was copied": {fleet.AgentView{ID: "a", Cloned: true, Connected: true},
+		"one that never came": {view.Agent{ID: "a"}, "never connected"},
+		"one that was copied": {view.Agent{ID: "a", Cloned: true, Connected: true},
 			"two processes"},
 		"one that has expired": {
-			fleet.AgentView{ID: "a", ExpiresAt: at(-time.Hour), SeenAt: at(-time.Second)},
+			view.Agent{ID: "a", ExpiresAt: at(-time.Hour), SeenAt: at(-time.Second)},
 			"expired"},
 	} {
 		if got := amiss(c.is, now); !strings.Contains(got, c.want) ||

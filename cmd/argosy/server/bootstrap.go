@@ -7,7 +7,7 @@ import (
 	"os"
 
 	"argosy.dev/argosy/api"
-	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/view"
 )
 
 // bootstrapLength is the least that a bootstrap token may have: 32 characters.
@@ -29,12 +29,12 @@ type bootstrap struct {
 
 // VerifyToken compares hashes in constant time. A file that cannot be read, or holds too little,
 // admits nobody.
-func (b bootstrap) VerifyToken(ctx context.Context, plaintext string) (fleet.Token, error) {
+func (b bootstrap) VerifyToken(ctx context.Context, plaintext string) (view.Token, error) {
 	content, err := os.ReadFile(b.file)
 	if want := trim(content); err == nil && len(want) >= bootstrapLength {
 		x, y := sha256.Sum256([]byte(want)), sha256.Sum256([]byte(plaintext))
 		if subtle.ConstantTimeCompare(x[:], y[:]) == 1 {
-			return fleet.Token{ID: "bootstrap", Name: "bootstrap", Role: fleet.RoleWrite,
+			return view.Token{ID: "bootstrap", Name: "bootstrap", Role: view.RoleWrite,
 				CreatedBy: "argosy.yaml"}, nil
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"argosy.dev/argosy/cmd/argosy/settings"
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/view"
 	"argosy.dev/argosy/reconciler"
 	"argosy.dev/argosy/reconciler/postgres"
 	"argosy.dev/argosy/webhook/review"
@@ -114,7 +115,7 @@ func Doctor(ctx context.Context, s settings.Settings) []Check {
 
 // changedOwners is the part of the store that examineOwners needs.
 type changedOwners interface {
-	ChangedOwners(ctx context.Context) ([]fleet.OwnerView, error)
+	ChangedOwners(ctx context.Context) ([]view.Owner, error)
 }
 
 // examineOwners tells which names of owners other accounts or teams have taken.

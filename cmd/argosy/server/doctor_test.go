@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"argosy.dev/argosy/cmd/argosy/settings"
-	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/view"
 	"argosy.dev/argosy/webhook/github/githubtest"
 )
 
@@ -49,9 +49,9 @@ func TestDoctorComparesTheProtectionOfTheBranch(t *testing.T) {
 	}
 }
 
-type owners []fleet.OwnerView
+type owners []view.Owner
 
-func (o owners) ChangedOwners(context.Context) ([]fleet.OwnerView, error) { return o, nil }
+func (o owners) ChangedOwners(context.Context) ([]view.Owner, error) { return o, nil }
 
 func TestDoctorNamesOwnersWhoseLoginWasTaken(t *testing.T) {
 	if text, err := examineOwners(t.Context(), owners(nil)); err != nil || text == "" {

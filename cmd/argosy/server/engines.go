@@ -12,6 +12,7 @@ import (
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/argocd"
 	"argosy.dev/argosy/fleet/engine"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/reconciler/worker"
 )
 
@@ -76,7 +77,7 @@ func (e engines) config(ctx context.Context, name fleet.EngineName,
 // Find reads what an engine holds, completely, and writes nothing: everything counts as stopped. It
 // takes as long as pages arrive.
 func (e engines) Find(ctx context.Context, name fleet.EngineName,
-	spec fleet.EngineSpec) ([]engine.Live, []fleet.Stop, error) {
+	spec fleet.EngineSpec) ([]engine.Live, []mirror.Stop, error) {
 	target, err := e.connect(ctx, name, spec, func(fleet.TenantName) bool { return true })
 	if err != nil {
 		return nil, nil, err
@@ -90,7 +91,7 @@ func (e engines) Find(ctx context.Context, name fleet.EngineName,
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = target.Watch(ctx, engine.Sink{Observe: func([]fleet.Observation) {},
+		_ = target.Watch(ctx, engine.Sink{Observe: func([]mirror.Observation) {},
 			Wake: func([]fleet.ObjectKey) {}})
 	}()
 	defer func() { cancel(); <-ended }()

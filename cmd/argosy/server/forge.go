@@ -14,6 +14,7 @@ import (
 
 	"argosy.dev/argosy/cmd/argosy/settings"
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/fleet/pacing"
 	"argosy.dev/argosy/reconciler"
 	"argosy.dev/argosy/reconciler/gitrepo"
@@ -153,7 +154,7 @@ func (v *Server) hear(loop *reconciler.Loop) {
 
 // holdsFiles reports whether files of the head itself wait until somebody lets them in.
 func holdsFiles(p *plan.Plan) bool {
-	return slices.ContainsFunc(p.Holds, func(h fleet.Hold) bool {
+	return slices.ContainsFunc(p.Holds, func(h mirror.Hold) bool {
 		return h.Revision == p.Head &&
 			len(h.Paths) > 0
 	})

@@ -22,6 +22,7 @@ import (
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/agent/hub"
 	"argosy.dev/argosy/fleet/argocd"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/fleet/policy"
 	"argosy.dev/argosy/reconciler"
 	"argosy.dev/argosy/reconciler/fleetstats"
@@ -229,10 +230,10 @@ func (v *Server) wakes(ctx context.Context) {
 			return
 		}
 		v.loop.Heard(by)
-		switch _, engines, recorded := fleet.Recorded(by); {
+		switch _, engines, recorded := mirror.Recorded(by); {
 		case recorded && engines != nil:
 			v.manager.WakeEngines(engines)
-		case by != fleet.NoticeAgents:
+		case by != mirror.NoticeAgents:
 			v.stops.Wake()
 			v.manager.Wake()
 		}

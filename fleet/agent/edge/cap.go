@@ -10,6 +10,7 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/engine"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/fleet/pacing"
 )
 
@@ -67,7 +68,7 @@ func NewDeletionLimiter(inner engine.Engine, c DeletionLimiterConfig) *DeletionL
 }
 
 // Delete implements engine.Engine. A held deletion returns ErrHeld.
-func (c *DeletionLimiter) Delete(ctx context.Context, row fleet.Row, lease fleet.Lease) (bool,
+func (c *DeletionLimiter) Delete(ctx context.Context, row mirror.Row, lease mirror.Lease) (bool,
 	error) {
 	if row.Key.Kind != fleet.ObjectApplication {
 		return c.Engine.Delete(ctx, row, lease)
@@ -87,8 +88,8 @@ func (c *DeletionLimiter) Delete(ctx context.Context, row fleet.Row, lease fleet
 
 // Apply implements engine.Engine. It withdraws a held or granted deletion of an object that is
 // wanted again.
-func (c *DeletionLimiter) Apply(ctx context.Context, row fleet.Row, secret fleet.Secret,
-	lease fleet.Lease) (engine.Outcome, error) {
+func (c *DeletionLimiter) Apply(ctx context.Context, row mirror.Row, secret fleet.Secret,
+	lease mirror.Lease) (engine.Outcome, error) {
 	if row.Key.Kind == fleet.ObjectApplication && c.tracked(row.Key) {
 		if err := c.withdraw(ctx, row.Key); err != nil {
 			return engine.Outcome{}, err
@@ -102,7 +103,7 @@ func (c *DeletionLimiter) Watch(ctx context.Context, sink engine.Sink) error {
 	var one sync.Mutex // the contract calls the sink from one goroutine
 	inner := sink
 	if sink.Observe != nil {
-		inner.Observe = func(seen []fleet.Observation) {
+		inner.Observe = func(seen []mirror.Observation) {
 			one.Lock()
 			defer one.Unlock()
 			sink.Observe(seen)
@@ -184,7 +185,7 @@ func (c *DeletionLimiter) requested() map[string]bool {
 
 // allow decides about one deletion, and stores the decision before the deletion starts. Deletions
 // that the engine would refuse, or that have started, do not count.
-func (c *DeletionLimiter) allow(ctx context.Context, key fleet.ObjectKey, lease fleet.Lease) error {
+func (c *DeletionLimiter) allow(ctx context.Context, key fleet.ObjectKey, lease mirror.Lease) error {
 	switch {
 	case c.cached(func(b *ledger) bool { return b.granted(key.Name) }):
 		return nil
@@ -220,13 +221,13 @@ func (c *DeletionLimiter) allow(ctx context.Context, key fleet.ObjectKey, lease 
 }
 
 // deletable reports whether Delete would start a deletion.
-func (c *DeletionLimiter) deletable(key fleet.ObjectKey, lease fleet.Lease) bool {
+func (c *DeletionLimiter) deletable(key fleet.ObjectKey, lease mirror.Lease) bool {
 	live, there := c.Engine.Live(key)
 	return there && live.Ours && !live.Deleting && live.Epoch <= lease.Epoch
 }
 
 // burst lists the Applications whose deletion is requested and would start.
-func (c *DeletionLimiter) burst(lease fleet.Lease) ([]string, error) {
+func (c *DeletionLimiter) burst(lease mirror.Lease) ([]string, error) {
 	if c.config.Pending == nil {
 		return nil, nil
 	}

@@ -19,6 +19,7 @@ import (
 	"argosy.dev/argosy/fleet/agent/edge/edgetest"
 	"argosy.dev/argosy/fleet/engine"
 	"argosy.dev/argosy/fleet/engine/enginetest"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 var quiet = slog.New(slog.DiscardHandler)
@@ -86,15 +87,15 @@ type limiterRig struct {
 	cell    *edgetest.ObjectStore
 	now     time.Time
 	pending []fleet.ObjectKey
-	rows    []fleet.Row
-	lease   fleet.Lease
+	rows    []mirror.Row
+	lease   mirror.Lease
 	cap     *DeletionLimiter
 	woken   chan []fleet.ObjectKey
 }
 
 func newCapRig(t *testing.T, applications int) *limiterRig {
 	r := &limiterRig{T: t, server: enginetest.NewServer(), cell: newCell(),
-		now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), lease: fleet.Lease{Epoch: 1},
+		now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), lease: mirror.Lease{Epoch: 1},
 		woken: make(chan []fleet.ObjectKey, 100)}
 	for i := range applications {
 		id := fleet.ApplicationID{
@@ -107,7 +108,7 @@ func newCapRig(t *testing.T, applications int) *limiterRig {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.rows = append(r.rows, fleet.Row{Key: o.Key, Tenant: "acme", Environment: "prod",
+		r.rows = append(r.rows, mirror.Row{Key: o.Key, Tenant: "acme", Environment: "prod",
 			Deployment: id.Deployment, Manifest: m, Deletion: fleet.DeletionOrphan})
 	}
 	return r
@@ -145,14 +146,14 @@ func (r *limiterRig) applyAll() {
 	time.Sleep(time.Second) // of the bubble's clock: the watch has delivered them
 }
 
-func (r *limiterRig) ask(rows ...fleet.Row) {
+func (r *limiterRig) ask(rows ...mirror.Row) {
 	for _, row := range rows {
 		r.pending = append(r.pending, row.Key)
 	}
 }
 
 // delete tries each deletion twice, like a worker, and counts the deleted and held ones.
-func (r *limiterRig) delete(rows ...fleet.Row) (gone, held int) {
+func (r *limiterRig) delete(rows ...mirror.Row) (gone, held int) {
 	r.Helper()
 	for _, row := range rows {
 		row.Unwanted = true

@@ -10,8 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/agent"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 func TestParseHubAcceptsOnlyPlainHTTPSURLs(t *testing.T) {
@@ -151,8 +151,8 @@ func (s *site) acknowledge(name string) {
 	if !ok {
 		s.Fatalf("no row %s", name)
 	}
-	if err := s.f.Acknowledge(s.Context(), s.lease, []fleet.Ack{
-		{Key: row.Key, Seq: row.Seq, State: fleet.ApplyApplied}}); err != nil {
+	if err := s.f.Acknowledge(s.Context(), s.lease, []mirror.Ack{
+		{Key: row.Key, Seq: row.Seq, State: mirror.ApplyApplied}}); err != nil {
 		s.Fatal(err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/agent"
 	"argosy.dev/argosy/fleet/engine"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/fleet/pacing"
 )
 
@@ -55,8 +56,8 @@ type Follower struct {
 	Outbox *Outbox
 
 	mu               sync.Mutex
-	mirror           *mirror // nil before the first complete snapshot
-	stale            bool    // the mirror is valid but must be read again
+	mirror           *rowCache // nil before the first complete snapshot
+	stale            bool      // the mirror is valid but must be read again
 	cursor           int64
 	hello            agent.Hello
 	floor            int64 // the next session must have a higher epoch
@@ -65,15 +66,15 @@ type Follower struct {
 	misplaced        error
 	final            error // why the lease has ended: revoked, superseded, …
 	syncs            []agent.Sync
-	syncStates       map[string]fleet.OperationState
+	syncStates       map[string]mirror.OperationState
 	syncsRead        bool
-	stops            []fleet.Stop
+	stops            []mirror.Stop
 	stopsRead        bool
-	ends             []fleet.StopEnd
+	ends             []mirror.StopEnd
 	endsRead         bool // an earlier hub does not send the ends
-	report           fleet.EngineReport
+	report           mirror.EngineReport
 	// nil until the worker has reported it
-	reach   map[fleet.EnvironmentID]fleet.Unreachable
+	reach   map[fleet.EnvironmentID]mirror.Unreachable
 	cut     context.CancelCauseFunc // ends the current session
 	changed chan struct{}
 }
@@ -84,7 +85,7 @@ func NewFollower(c FollowerConfig) *Follower {
 		c.Log = slog.Default()
 	}
 	f := &Follower{FollowerConfig: c, Outbox: NewOutbox(),
-		syncStates: map[string]fleet.OperationState{}, changed: make(chan struct{})}
+		syncStates: map[string]mirror.OperationState{}, changed: make(chan struct{})}
 	f.Outbox.Accepted = f.accepted
 	return f
 }
@@ -281,7 +282,7 @@ func (f *Follower) replaceLocked(engine fleet.EngineName, s *agent.Snapshot) {
 		f.generation++
 		f.Outbox.reset()
 	}
-	m := newMirror(engine, f.Namespace)
+	m := newRowCache(engine, f.Namespace)
 	for i := range s.Rows {
 		if ack, aside := m.put(&s.Rows[i]); aside {
 			f.Outbox.Acknowledge(ack)
@@ -306,13 +307,13 @@ func (f *Follower) handle(event Event) error {
 		}
 		f.handleSyncs(syncs)
 	case agent.EventStops:
-		var stops []fleet.Stop
+		var stops []mirror.Stop
 		if err := json.Unmarshal(event.Data, &stops); err != nil {
 			return unreadable(event, err)
 		}
 		f.handleStops(stops)
 	case agent.EventStopEnds:
-		var ends []fleet.StopEnd
+		var ends []mirror.StopEnd
 		if err := json.Unmarshal(event.Data, &ends); err != nil {
 			return unreadable(event, err)
 		}
@@ -380,7 +381,7 @@ func (f *Follower) handleSyncs(syncs []agent.Sync) {
 	call(f.Wake)
 }
 
-func (f *Follower) handleStops(stops []fleet.Stop) {
+func (f *Follower) handleStops(stops []mirror.Stop) {
 	f.mu.Lock()
 	f.stops, f.stopsRead = stops, true
 	f.mu.Unlock()

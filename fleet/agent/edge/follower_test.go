@@ -10,12 +10,13 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/agent"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 func TestAnAgentReadsASnapshotAndThenChanges(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hubDouble, s *site) {
 		h.put(object("one"))
-		if err := s.f.RowHeads(t.Context(), testEngine, func(fleet.RowHead) error {
+		if err := s.f.RowHeads(t.Context(), testEngine, func(mirror.RowHead) error {
 			return nil
 		}); !errors.Is(err, ErrNotRead) {
 			t.Fatalf("before the snapshot: %v", err)
@@ -141,7 +142,7 @@ func TestAnIncompleteSnapshotChangesNothing(t *testing.T) {
 				})
 				s.run()
 				wait(10 * time.Minute)
-				if err := s.f.RowHeads(t.Context(), testEngine, func(fleet.RowHead) error {
+				if err := s.f.RowHeads(t.Context(), testEngine, func(mirror.RowHead) error {
 					return nil
 				}); !errors.Is(err, ErrNotRead) {
 					t.Fatalf("something of it was read: %v", err)
@@ -180,7 +181,7 @@ func TestAHubThatHasLostItsStateIsReadAgain(t *testing.T) {
 		if held, _ := s.f.Renew(t.Context(), s.lease, time.Minute); held {
 			t.Error("a worker goes on with numbers that mean nothing")
 		}
-		if _, err := s.f.Changed(t.Context(), testEngine, 9, 10); !errors.Is(err, fleet.ErrFenced) {
+		if _, err := s.f.Changed(t.Context(), testEngine, 9, 10); !errors.Is(err, mirror.ErrFenced) {
 			t.Errorf("what changed since another mirror's number: %v", err)
 		}
 		s.acquire()
@@ -198,7 +199,7 @@ func TestRaiseEpochOpensASessionWithAHigherEpoch(t *testing.T) {
 		if err != nil || raised.Epoch != 42 {
 			t.Fatalf("epoch %d, %v", raised.Epoch, err)
 		}
-		if err := s.f.Acknowledge(t.Context(), s.lease, nil); !errors.Is(err, fleet.ErrFenced) {
+		if err := s.f.Acknowledge(t.Context(), s.lease, nil); !errors.Is(err, mirror.ErrFenced) {
 			t.Errorf("the old lease: %v", err)
 		}
 		if held, _ := s.f.Renew(t.Context(), raised, time.Minute); !held {
@@ -237,7 +238,7 @@ func TestUnknownInputIsLeftAloneAndReported(t *testing.T) {
 		}
 		for name, want := range map[string]string{"one": "unknown operation", "two": "unknown kind",
 			"policy": "unknown deletion policy", "three": "hash", "four": "kube-system"} {
-			if ack, ok := h.ack(name); !ok || ack.State != fleet.ApplyFailed || ack.Removed ||
+			if ack, ok := h.ack(name); !ok || ack.State != mirror.ApplyFailed || ack.Removed ||
 				!strings.Contains(ack.Message, want) {
 				t.Errorf("%s: %+v", name, ack)
 			}
@@ -265,8 +266,8 @@ func TestARemovedRowIsForgottenOnceTheHubKnows(t *testing.T) {
 		s.follow()
 		key := fleet.ObjectKey{Engine: testEngine, Kind: fleet.ObjectApplication, Name: "one"}
 		h.set(func() { h.fault = unavailable(agent.PathStatus) })
-		if err := s.f.Acknowledge(t.Context(), s.lease, []fleet.Ack{
-			{Key: key, Seq: row.Seq, State: fleet.ApplyDeleting, Removed: true}}); err != nil {
+		if err := s.f.Acknowledge(t.Context(), s.lease, []mirror.Ack{
+			{Key: key, Seq: row.Seq, State: mirror.ApplyDeleting, Removed: true}}); err != nil {
 			t.Fatal(err)
 		}
 		wait(5 * time.Minute)
@@ -393,7 +394,7 @@ func TestStopsAreUnknownUntilReceived(t *testing.T) {
 			t.Fatalf("before: %v", err)
 		}
 		s.follow()
-		h.send(message(agent.EventStops, []fleet.Stop{{Scope: fleet.StopFleet, By: "ada"}}))
+		h.send(message(agent.EventStops, []mirror.Stop{{Scope: mirror.StopFleet, By: "ada"}}))
 		wait(0)
 		h.listener.cut(true)
 		wait(time.Hour)
@@ -408,13 +409,13 @@ func TestStopsAreUnknownUntilReceived(t *testing.T) {
 func TestAnUnlistedStopStaysInForceIfTheHubSendsEnds(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hubDouble, s *site) {
 		s.follow()
-		h.send(message(agent.EventStops, []fleet.Stop{}))
+		h.send(message(agent.EventStops, []mirror.Stop{}))
 		wait(0)
 		if got, err := s.f.StopRecords(t.Context()); err != nil || !got.Unended {
 			t.Fatalf("of a hub without ends: %+v, %v", got, err)
 		}
-		end := fleet.StopEnd{Scope: fleet.StopFleet, At: time.Now()}
-		h.send(message(agent.EventStopEnds, []fleet.StopEnd{end}))
+		end := mirror.StopEnd{Scope: mirror.StopFleet, At: time.Now()}
+		h.send(message(agent.EventStopEnds, []mirror.StopEnd{end}))
 		wait(0)
 		if got, err := s.f.StopRecords(t.Context()); err != nil || got.Unended ||
 			len(got.Ends) != 1 || !got.Ends[0].At.Equal(end.At) {
@@ -433,23 +434,23 @@ func TestSyncsReachTheWorkerAndTheirStateTheHub(t *testing.T) {
 		wait(0)
 		pending, err := s.f.PendingSyncs(t.Context(), testEngine)
 		if err != nil || len(pending) != 1 || pending[0].Tenant != "acme" ||
-			pending[0].State != fleet.OperationPending || !pending[0].Prune {
+			pending[0].State != mirror.OperationPending || !pending[0].Prune {
 			t.Fatalf("%+v, %v", pending, err)
 		}
 		if own, err := s.f.OwnSyncs(); err != nil || len(own) != 1 || own[0].ID != "s2" {
 			t.Errorf("%+v, %v", own, err)
 		}
-		if err := s.f.UpdateSync(t.Context(), s.lease, "s1", fleet.OperationRunning,
+		if err := s.f.UpdateSync(t.Context(), s.lease, "s1", mirror.OperationRunning,
 			""); err != nil {
 			t.Fatal(err)
 		}
 		wait(time.Second)
 		if again, _ := s.f.PendingSyncs(t.Context(),
-			testEngine); again[0].State != fleet.OperationRunning {
+			testEngine); again[0].State != mirror.OperationRunning {
 			t.Error("the worker would ask again")
 		}
 		if last := h.taken()[len(h.taken())-1]; len(last.Syncs) != 1 ||
-			last.Syncs[0].State != fleet.OperationRunning {
+			last.Syncs[0].State != mirror.OperationRunning {
 			t.Errorf("%+v", last)
 		}
 	})

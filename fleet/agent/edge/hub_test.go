@@ -30,6 +30,8 @@ import (
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/agent"
 	"argosy.dev/argosy/fleet/agent/edge/edgetest"
+	"argosy.dev/argosy/fleet/agent/registry"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 const testEngine fleet.EngineName = "acme.prod"
@@ -47,7 +49,7 @@ type hubDouble struct {
 
 	mu        sync.Mutex
 	fault     func(w http.ResponseWriter, r *http.Request) bool
-	keys      fleet.AgentKeys
+	keys      registry.Keys
 	tokens    map[string]bool
 	asserted  map[string]bool
 	proofs    map[string]bool
@@ -170,7 +172,7 @@ func (h *hubDouble) taken() []agent.Report {
 	return slices.Clone(h.reports)
 }
 
-func (h *hubDouble) known() fleet.AgentKeys {
+func (h *hubDouble) known() registry.Keys {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.keys
@@ -331,7 +333,7 @@ func (h *hubDouble) stream(w http.ResponseWriter, r *http.Request) {
 	flow := http.NewResponseController(w)
 	send := func(text string) { _, _ = io.WriteString(w, text); _ = flow.Flush() }
 	send(message(agent.EventHello, hello) + message(agent.EventRows, missed) +
-		message(agent.EventSyncs, []agent.Sync{}) + message(agent.EventStops, []fleet.Stop{}))
+		message(agent.EventSyncs, []agent.Sync{}) + message(agent.EventStops, []mirror.Stop{}))
 	beat := time.NewTicker(agent.Heartbeat)
 	defer beat.Stop()
 	for {
@@ -552,7 +554,7 @@ type site struct {
 	f          *Follower
 	woken      chan struct{}
 	ended      chan error
-	lease      fleet.Lease
+	lease      mirror.Lease
 }
 
 func newSite(t *testing.T, h *hubDouble) *site {
@@ -619,10 +621,10 @@ func (s *site) acquire() {
 	s.lease = lease
 }
 
-func (s *site) rows() map[string]fleet.Row {
+func (s *site) rows() map[string]mirror.Row {
 	s.Helper()
 	var keys []fleet.ObjectKey
-	err := s.f.RowHeads(s.Context(), testEngine, func(h fleet.RowHead) error {
+	err := s.f.RowHeads(s.Context(), testEngine, func(h mirror.RowHead) error {
 		keys = append(keys, h.Key)
 		return nil
 	})
@@ -633,7 +635,7 @@ func (s *site) rows() map[string]fleet.Row {
 	if err != nil {
 		s.Fatal(err)
 	}
-	rows := map[string]fleet.Row{}
+	rows := map[string]mirror.Row{}
 	for _, row := range all {
 		rows[row.Key.Name] = row
 	}

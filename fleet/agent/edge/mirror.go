@@ -14,11 +14,12 @@ import (
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/agent"
 	"argosy.dev/argosy/fleet/engine"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 // mirror holds the agent's rows in memory. Rows that the agent cannot handle are rejected: left
 // alone and reported.
-type mirror struct {
+type rowCache struct {
 	engine    fleet.EngineName
 	namespace string // of the Argo CD that the agent was installed for
 	rows      map[fleet.ObjectKey]mirrorRow
@@ -29,7 +30,7 @@ type mirror struct {
 
 // mirrorRow is a row with its sealed credential.
 type mirrorRow struct {
-	row        fleet.Row
+	row        mirror.Row
 	credential *agent.Credential
 }
 
@@ -38,14 +39,14 @@ type logEntry struct {
 	key fleet.ObjectKey
 }
 
-func newMirror(engine fleet.EngineName, namespace string) *mirror {
-	return &mirror{engine: engine, namespace: namespace, rows: map[fleet.ObjectKey]mirrorRow{},
+func newRowCache(engine fleet.EngineName, namespace string) *rowCache {
+	return &rowCache{engine: engine, namespace: namespace, rows: map[fleet.ObjectKey]mirrorRow{},
 		rejected: map[fleet.ObjectKey]string{}}
 }
 
 // put stores a row unless a newer version is known. For a rejected row it returns the
 // acknowledgement to report.
-func (m *mirror) put(r *agent.Row) (agent.Ack, bool) {
+func (m *rowCache) put(r *agent.Row) (agent.Ack, bool) {
 	key := fleet.ObjectKey{Engine: m.engine, Kind: r.Kind, Name: r.Name}
 	known, again := m.rows[key]
 	if again && known.row.Seq > r.Seq {
@@ -55,7 +56,7 @@ func (m *mirror) put(r *agent.Row) (agent.Ack, bool) {
 	if err != nil {
 		delete(m.rows, key)
 		m.rejected[key] = err.Error()
-		return agent.Ack{Kind: r.Kind, Name: r.Name, Seq: r.Seq, State: fleet.ApplyFailed,
+		return agent.Ack{Kind: r.Kind, Name: r.Name, Seq: r.Seq, State: mirror.ApplyFailed,
 			Message: err.Error(), Hash: r.Hash}, true
 	}
 	delete(m.rejected, key)
@@ -76,8 +77,8 @@ func (m *mirror) put(r *agent.Row) (agent.Ack, bool) {
 }
 
 // read converts a row, or returns why the agent cannot handle it.
-func (m *mirror) read(key fleet.ObjectKey, r *agent.Row) (fleet.Row, error) {
-	row := fleet.Row{Key: key, Tenant: r.Tenant, Environment: r.Environment,
+func (m *rowCache) read(key fleet.ObjectKey, r *agent.Row) (mirror.Row, error) {
+	row := mirror.Row{Key: key, Tenant: r.Tenant, Environment: r.Environment,
 		Deployment: r.Deployment, Deletion: r.Deletion, Revision: r.Revision, Seq: r.Seq,
 		Apply: r.Apply, Manifest: fleet.Manifest{Body: r.Manifest, Hash: r.Hash}}
 	switch r.Kind {
@@ -111,7 +112,7 @@ func (m *mirror) read(key fleet.ObjectKey, r *agent.Row) (fleet.Row, error) {
 }
 
 // checkManifest verifies the manifest's hash and its namespace.
-func (m *mirror) checkManifest(r *agent.Row) error {
+func (m *rowCache) checkManifest(r *agent.Row) error {
 	if sum := sha256.Sum256(r.Manifest); hex.EncodeToString(sum[:]) != r.Hash {
 		return errors.New(
 			"the manifest does not match its hash; it was damaged in transit")
@@ -134,7 +135,7 @@ func (m *mirror) checkManifest(r *agent.Row) error {
 func locator(key fleet.ObjectKey) string { return string(key.Kind) + "/" + key.Name }
 
 // drop forgets a row whose removal is proven, unless the row has changed.
-func (m *mirror) drop(key fleet.ObjectKey, seq int64) bool {
+func (m *rowCache) drop(key fleet.ObjectKey, seq int64) bool {
 	have, ok := m.rows[key]
 	if !ok || have.row.Seq != seq || !have.row.Unwanted {
 		return false
@@ -144,9 +145,9 @@ func (m *mirror) drop(key fleet.ObjectKey, seq int64) bool {
 }
 
 // changed returns the rows above after, by sequence number.
-func (m *mirror) changed(after int64, limit int) []fleet.Row {
+func (m *rowCache) changed(after int64, limit int) []mirror.Row {
 	from := sort.Search(len(m.log), func(i int) bool { return m.log[i].seq > after })
-	var rows []fleet.Row
+	var rows []mirror.Row
 	for _, e := range m.log[from:] {
 		if len(rows) == limit {
 			break
@@ -159,11 +160,11 @@ func (m *mirror) changed(after int64, limit int) []fleet.Row {
 }
 
 // all returns every row, by sequence number.
-func (m *mirror) all() []fleet.Row { return m.changed(-1, len(m.rows)) }
+func (m *rowCache) all() []mirror.Row { return m.changed(-1, len(m.rows)) }
 
 // orphans returns the number, the environments and the list of the objects without a row. The lists
 // are never nil.
-func (m *mirror) orphans(inventory []engine.Live) (int, []fleet.EnvironmentID, []agent.Orphan) {
+func (m *rowCache) orphans(inventory []engine.Live) (int, []fleet.EnvironmentID, []agent.Orphan) {
 	n, of, listed := 0, map[fleet.EnvironmentID]bool{}, []agent.Orphan{}
 	for _, live := range inventory {
 		_, wanted := m.rows[live.Key]
@@ -186,12 +187,12 @@ func (m *mirror) orphans(inventory []engine.Live) (int, []fleet.EnvironmentID, [
 	slices.SortFunc(listed, func(a, b agent.Orphan) int {
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
 	})
-	return n, append([]fleet.EnvironmentID{}, all[:min(len(all), fleet.MaxOrphanEnvironments)]...),
-		listed[:min(len(listed), fleet.MaxListedOrphans)]
+	return n, append([]fleet.EnvironmentID{}, all[:min(len(all), mirror.MaxOrphanEnvironments)]...),
+		listed[:min(len(listed), mirror.MaxListedOrphans)]
 }
 
 // deletions lists the Applications with unwanted rows.
-func (m *mirror) deletions() []fleet.ObjectKey {
+func (m *rowCache) deletions() []fleet.ObjectKey {
 	var keys []fleet.ObjectKey
 	for key, have := range m.rows {
 		if have.row.Unwanted && key.Kind == fleet.ObjectApplication {

@@ -10,6 +10,7 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/agent"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 // Outbox holds pending reports until the hub has accepted them. It keeps only the latest value per
@@ -146,7 +147,7 @@ func (o *Outbox) SetStatus(s agent.AgentStatus) {
 
 // ReportOwn reports the cluster's own Applications. With whole set, the list is complete: others
 // that were reported before were deleted.
-func (o *Outbox) ReportOwn(own []fleet.OwnApplication, whole bool) {
+func (o *Outbox) ReportOwn(own []mirror.OwnApplication, whole bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	l := &o.lists[listOwn]

@@ -12,14 +12,15 @@ import (
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/agent"
 	"argosy.dev/argosy/fleet/engine"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 // observe reports the state of Applications.
-func (s *site) observe(health fleet.HealthState, names ...string) {
+func (s *site) observe(health mirror.HealthState, names ...string) {
 	s.Helper()
-	var seen []fleet.Observation
+	var seen []mirror.Observation
 	for _, name := range names {
-		seen = append(seen, fleet.Observation{
+		seen = append(seen, mirror.Observation{
 			Key:    fleet.ObjectKey{Engine: testEngine, Kind: fleet.ObjectApplication, Name: name},
 			Health: health})
 	}
@@ -29,8 +30,8 @@ func (s *site) observe(health fleet.HealthState, names ...string) {
 }
 
 // health returns the hub's view of Applications.
-func (h *hubDouble) health() map[string]fleet.HealthState {
-	last := map[string]fleet.HealthState{}
+func (h *hubDouble) health() map[string]mirror.HealthState {
+	last := map[string]mirror.HealthState{}
 	for _, report := range h.taken() {
 		for _, o := range report.Observed {
 			last[o.Name] = o.Health
@@ -45,8 +46,8 @@ func TestNothingIsSentWhileNothingChanges(t *testing.T) {
 		s.follow()
 		report := func() {
 			s.acknowledge("one")
-			s.observe(fleet.HealthHealthy, "one")
-			if err := s.f.ReportEngine(t.Context(), s.lease, fleet.EngineReport{
+			s.observe(mirror.HealthHealthy, "one")
+			if err := s.f.ReportEngine(t.Context(), s.lease, mirror.EngineReport{
 				Engine: testEngine, Reachable: true, ArgoCD: "v3.2.1"}); err != nil {
 				t.Fatal(err)
 			}
@@ -70,13 +71,13 @@ func TestNothingIsSentWhileNothingChanges(t *testing.T) {
 func TestAnOutageKeepsTheLastState(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hubDouble, s *site) {
 		s.follow()
-		s.observe(fleet.HealthHealthy, "a", "b")
+		s.observe(mirror.HealthHealthy, "a", "b")
 		wait(time.Second)
 		h.listener.cut(true)
 		for i := range 5000 {
-			s.observe(fleet.HealthProgressing, "a", "b", fmt.Sprintf("c-%d", i%7))
-			s.observe(fleet.HealthDegraded, "a")
-			s.observe(fleet.HealthHealthy, "b")
+			s.observe(mirror.HealthProgressing, "a", "b", fmt.Sprintf("c-%d", i%7))
+			s.observe(mirror.HealthDegraded, "a")
+			s.observe(mirror.HealthHealthy, "b")
 		}
 		if n := s.f.Outbox.Waiting(); n > 20 {
 			t.Errorf("%d things wait of 9 Applications", n)
@@ -86,8 +87,8 @@ func TestAnOutageKeepsTheLastState(t *testing.T) {
 		}
 		h.listener.cut(false)
 		wait(3 * time.Minute)
-		if got := h.health(); got["a"] != fleet.HealthDegraded || got["b"] != fleet.HealthHealthy ||
-			got["c-6"] != fleet.HealthProgressing || len(got) != 9 {
+		if got := h.health(); got["a"] != mirror.HealthDegraded || got["b"] != mirror.HealthHealthy ||
+			got["c-6"] != mirror.HealthProgressing || len(got) != 9 {
 			t.Errorf("the hub knows %v", got)
 		}
 	})
@@ -105,12 +106,12 @@ func TestAReportWithALostResponseIsAcceptedOnce(t *testing.T) {
 			lost++
 			panic(http.ErrAbortHandler)
 		})
-		s.observe(fleet.HealthHealthy, "a")
+		s.observe(mirror.HealthHealthy, "a")
 		wait(time.Second)
-		s.observe(fleet.HealthDegraded, "a")
+		s.observe(mirror.HealthDegraded, "a")
 		wait(3 * time.Minute)
 		if len(h.taken()) != 2 || h.taken()[0].Seq+1 != h.taken()[1].Seq ||
-			h.health()["a"] != fleet.HealthDegraded {
+			h.health()["a"] != mirror.HealthDegraded {
 			t.Errorf("%+v", h.taken())
 		}
 		if s.f.Outbox.Waiting() != 0 {
@@ -123,14 +124,14 @@ func TestAReportIsSentAgainUnderARaisedEpoch(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hubDouble, s *site) {
 		s.follow()
 		h.set(func() { h.fault = unavailable(agent.PathStatus) })
-		s.observe(fleet.HealthHealthy, "a")
+		s.observe(mirror.HealthHealthy, "a")
 		wait(time.Second)
 		h.set(func() { h.fault = nil })
 		if _, err := s.f.RaiseEpoch(t.Context(), s.lease, 50); err != nil {
 			t.Fatal(err)
 		}
 		wait(2 * time.Minute)
-		if h.health()["a"] != fleet.HealthHealthy || h.taken()[0].Epoch != 51 {
+		if h.health()["a"] != mirror.HealthHealthy || h.taken()[0].Epoch != 51 {
 			t.Errorf("%+v", h.taken())
 		}
 		select {
@@ -148,10 +149,10 @@ func TestReportsStayWithinTheLimits(t *testing.T) {
 		for i := range 2345 {
 			names = append(names, fmt.Sprintf("app-%d", i))
 		}
-		s.observe(fleet.HealthHealthy, names...)
-		own := make([]fleet.OwnApplication, 1200)
+		s.observe(mirror.HealthHealthy, names...)
+		own := make([]mirror.OwnApplication, 1200)
 		for i := range own {
-			own[i] = fleet.OwnApplication{Namespace: "team", Name: fmt.Sprintf("own-%d", i),
+			own[i] = mirror.OwnApplication{Namespace: "team", Name: fmt.Sprintf("own-%d", i),
 				Message: strings.Repeat("ü", 3000), RepoURL: strings.Repeat("x", 1<<20)}
 		}
 		if err := s.f.ReportOwn(t.Context(), s.lease, own, true); err != nil {
@@ -198,8 +199,8 @@ func TestAnItemThatTheHubRejectsDelaysNoOther(t *testing.T) {
 			h.refuse(w, 400, agent.Problem{Code: agent.CodeInvalid})
 			return true
 		})
-		s.observe(fleet.HealthHealthy, "a", "b", "poison", "c", "d")
-		if err := s.f.ReportEngine(t.Context(), s.lease, fleet.EngineReport{
+		s.observe(mirror.HealthHealthy, "a", "b", "poison", "c", "d")
+		if err := s.f.ReportEngine(t.Context(), s.lease, mirror.EngineReport{
 			Engine: testEngine, Reachable: true}); err != nil {
 			t.Fatal(err)
 		}
@@ -228,7 +229,7 @@ func TestAHeldDeletionIsReportedAsHeld(t *testing.T) {
 		s.f.Local = func() Local { return local }
 		s.follow()
 		key := fleet.ObjectKey{Engine: testEngine, Kind: fleet.ObjectApplication, Name: "one"}
-		if err := s.f.ReportEngine(t.Context(), s.lease, fleet.EngineReport{
+		if err := s.f.ReportEngine(t.Context(), s.lease, mirror.EngineReport{
 			Engine: testEngine, Reachable: true}); err != nil {
 			t.Fatal(err)
 		}
@@ -236,12 +237,12 @@ func TestAHeldDeletionIsReportedAsHeld(t *testing.T) {
 		// the acknowledgement reports the agent's status at once, without waiting for the next report of
 		// at the engine
 		local.Held = 1
-		if err := s.f.Acknowledge(t.Context(), s.lease, []fleet.Ack{
-			{Key: key, Seq: row.Seq, State: fleet.ApplyFailed, Message: "held"}}); err != nil {
+		if err := s.f.Acknowledge(t.Context(), s.lease, []mirror.Ack{
+			{Key: key, Seq: row.Seq, State: mirror.ApplyFailed, Message: "held"}}); err != nil {
 			t.Fatal(err)
 		}
 		wait(time.Second)
-		if ack, _ := h.ack("one"); ack.State != fleet.ApplyHeld || !strings.Contains(ack.Message,
+		if ack, _ := h.ack("one"); ack.State != mirror.ApplyHeld || !strings.Contains(ack.Message,
 			"approve-deletions") {
 			t.Errorf("%+v", ack)
 		}
@@ -258,11 +259,11 @@ func TestAHeldDeletionIsReportedAsHeld(t *testing.T) {
 func TestUnreachableEnvironmentsArePartOfTheAgentsStatus(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hubDouble, s *site) {
 		s.follow()
-		if err := s.f.ReportEngine(t.Context(), s.lease, fleet.EngineReport{
+		if err := s.f.ReportEngine(t.Context(), s.lease, mirror.EngineReport{
 			Engine: testEngine, Reachable: true}); err != nil {
 			t.Fatal(err)
 		}
-		reported := func(reports []fleet.Reach, whole bool) *agent.AgentStatus {
+		reported := func(reports []mirror.Reach, whole bool) *agent.AgentStatus {
 			t.Helper()
 			if err := s.f.ReportReach(t.Context(), s.lease, reports, whole); err != nil {
 				t.Fatal(err)
@@ -271,8 +272,8 @@ func TestUnreachableEnvironmentsArePartOfTheAgentsStatus(t *testing.T) {
 			all := h.taken()
 			return all[len(all)-1].Status
 		}
-		of := func(name fleet.EnvironmentName, u *fleet.Unreachable) fleet.Reach {
-			return fleet.Reach{Environment: fleet.EnvironmentID{Tenant: "acme", Name: name},
+		of := func(name fleet.EnvironmentName, u *mirror.Unreachable) mirror.Reach {
+			return mirror.Reach{Environment: fleet.EnvironmentID{Tenant: "acme", Name: name},
 				Unreachable: u}
 		}
 		wait(time.Second)
@@ -283,15 +284,15 @@ func TestUnreachableEnvironmentsArePartOfTheAgentsStatus(t *testing.T) {
 			len(none.Unreachable) > 0 {
 			t.Errorf("none: %+v", none)
 		}
-		long := &fleet.Unreachable{Reason: fleet.UnreachableTimeout,
+		long := &mirror.Unreachable{Reason: mirror.UnreachableTimeout,
 			Message: strings.Repeat("é", 1000), Since: time.Now(), Parked: 3}
-		two := reported([]fleet.Reach{of("b", long), of("a", long)}, false)
+		two := reported([]mirror.Reach{of("b", long), of("a", long)}, false)
 		if two == nil || len(two.Unreachable) != 2 || two.Unreachable[0].Environment.Name != "a" ||
 			two.Unreachable[0].Parked != 3 ||
 			len(two.Unreachable[0].Message) > reachMessage {
 			t.Errorf("two: %+v", two)
 		}
-		if left := reported([]fleet.Reach{of("a", nil)}, false); left == nil ||
+		if left := reported([]mirror.Reach{of("a", nil)}, false); left == nil ||
 			len(left.Unreachable) != 1 || left.Unreachable[0].Environment.Name != "b" {
 			t.Errorf("one that answers again: %+v", left)
 		}
@@ -305,21 +306,21 @@ func liveObject(name string, environment fleet.EnvironmentName) engine.Live {
 }
 
 func TestUpToAThousandOrphansAreReportedWithTheirEnvironments(t *testing.T) {
-	m := newMirror(testEngine, "argocd")
+	m := newRowCache(testEngine, "argocd")
 	n, of, _ := m.orphans(nil)
 	if text, err := json.Marshal(agent.AgentStatus{Orphans: n, Environments: of}); n != 0 ||
 		err != nil || !strings.Contains(string(text), `"environments":[]`) {
 		t.Errorf("of nothing: %d, %s, %v; an agent that reports sends a list", n, text, err)
 	}
 	var all []engine.Live
-	for i := range fleet.MaxOrphanEnvironments + 7 {
+	for i := range mirror.MaxOrphanEnvironments + 7 {
 		name := fmt.Sprintf("e%04d", i)
 		all = append(all, liveObject(name, fleet.EnvironmentName(name)),
 			liveObject(name+"-b", fleet.EnvironmentName(name)))
 	}
 	slices.Reverse(all)
 	n, of, _ = m.orphans(all)
-	if n != 2*(fleet.MaxOrphanEnvironments+7) || len(of) != fleet.MaxOrphanEnvironments ||
+	if n != 2*(mirror.MaxOrphanEnvironments+7) || len(of) != mirror.MaxOrphanEnvironments ||
 		of[0].Name != "e0000" || of[999].Name != "e0999" {
 		t.Errorf("%d orphans of %d environments", n, len(of))
 	}

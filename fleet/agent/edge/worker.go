@@ -10,12 +10,13 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/agent"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 // This file implements the interfaces of a worker.
 
 // read calls use with the mirror, or returns ErrNotRead.
-func (f *Follower) read(name fleet.EngineName, use func(*mirror) error) error {
+func (f *Follower) read(name fleet.EngineName, use func(*rowCache) error) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.mirror == nil {
@@ -27,13 +28,13 @@ func (f *Follower) read(name fleet.EngineName, use func(*mirror) error) error {
 	return use(f.mirror)
 }
 
-// Changed returns the rows above after, in order, at most limit; fleet.ErrFenced if after belongs
+// Changed returns the rows above after, in order, at most limit; mirror.ErrFenced if after belongs
 // to a replaced mirror.
 func (f *Follower) Changed(_ context.Context, name fleet.EngineName, after int64,
-	limit int) (rows []fleet.Row, err error) {
-	err = f.read(name, func(m *mirror) error {
+	limit int) (rows []mirror.Row, err error) {
+	err = f.read(name, func(m *rowCache) error {
 		if f.leasedGeneration != f.generation {
-			return fmt.Errorf("%w: %w", errResync, fleet.ErrFenced)
+			return fmt.Errorf("%w: %w", errResync, mirror.ErrFenced)
 		}
 		rows = m.changed(after, limit)
 		return nil
@@ -43,9 +44,9 @@ func (f *Follower) Changed(_ context.Context, name fleet.EngineName, after int64
 
 // RowHeads visits the heads of all rows at one moment.
 func (f *Follower) RowHeads(_ context.Context, name fleet.EngineName,
-	visit func(fleet.RowHead) error) error {
-	var rows []fleet.Row
-	if err := f.read(name, func(m *mirror) error { rows = m.all(); return nil }); err != nil {
+	visit func(mirror.RowHead) error) error {
+	var rows []mirror.Row
+	if err := f.read(name, func(m *rowCache) error { rows = m.all(); return nil }); err != nil {
 		return err
 	}
 	for _, row := range rows {
@@ -57,8 +58,8 @@ func (f *Follower) RowHeads(_ context.Context, name fleet.EngineName,
 }
 
 // Row returns one row.
-func (f *Follower) Row(_ context.Context, key fleet.ObjectKey) (row fleet.Row, ok bool, err error) {
-	err = f.read(key.Engine, func(m *mirror) error {
+func (f *Follower) Row(_ context.Context, key fleet.ObjectKey) (row mirror.Row, ok bool, err error) {
+	err = f.read(key.Engine, func(m *rowCache) error {
 		have, there := m.rows[key]
 		row, ok = have.row, there
 		return nil
@@ -67,8 +68,8 @@ func (f *Follower) Row(_ context.Context, key fleet.ObjectKey) (row fleet.Row, o
 }
 
 // LeasedRow is Row under the session's lease.
-func (f *Follower) LeasedRow(ctx context.Context, lease fleet.Lease,
-	key fleet.ObjectKey) (row fleet.Row, ok bool, err error) {
+func (f *Follower) LeasedRow(ctx context.Context, lease mirror.Lease,
+	key fleet.ObjectKey) (row mirror.Row, ok bool, err error) {
 	if err := f.checkLease(lease); err != nil {
 		return row, false, err
 	}
@@ -77,8 +78,8 @@ func (f *Follower) LeasedRow(ctx context.Context, lease fleet.Lease,
 
 // Lookup returns the rows of these objects and skips objects without one.
 func (f *Follower) Lookup(_ context.Context, name fleet.EngineName,
-	keys []fleet.ObjectKey) (rows []fleet.Row, err error) {
-	err = f.read(name, func(m *mirror) error {
+	keys []fleet.ObjectKey) (rows []mirror.Row, err error) {
+	err = f.read(name, func(m *rowCache) error {
 		for _, key := range keys {
 			if have, ok := m.rows[key]; ok {
 				rows = append(rows, have.row)
@@ -95,7 +96,7 @@ func (f *Follower) OrphanKeys(context.Context, fleet.EngineName) ([]fleet.Object
 }
 
 // ReportOrphans reports the agent's status, which has the complete list of orphans.
-func (f *Follower) ReportOrphans(_ context.Context, lease fleet.Lease, _ []fleet.Orphan,
+func (f *Follower) ReportOrphans(_ context.Context, lease mirror.Lease, _ []mirror.Orphan,
 	_ []fleet.ObjectKey) error {
 	if err := f.checkLease(lease); err != nil {
 		return err
@@ -106,8 +107,8 @@ func (f *Follower) ReportOrphans(_ context.Context, lease fleet.Lease, _ []fleet
 
 // CredentialRows returns the rows that need a secret.
 func (f *Follower) CredentialRows(_ context.Context, name fleet.EngineName, tenant fleet.TenantName,
-	secret string) (rows []fleet.Row, err error) {
-	err = f.read(name, func(m *mirror) error {
+	secret string) (rows []mirror.Row, err error) {
+	err = f.read(name, func(m *rowCache) error {
 		for _, have := range m.rows {
 			if c := have.row.Credential; c != nil && c.Tenant == tenant && c.Name == secret {
 				rows = append(rows, have.row)
@@ -154,64 +155,64 @@ func (f *Follower) Get(_ context.Context, ref fleet.CredentialSource) (fleet.Sec
 
 // StopRecords returns the last known emergency stops of the engine. Until they are known it fails,
 // which forbids every write.
-func (f *Follower) StopRecords(context.Context) (fleet.StopRecords, error) {
+func (f *Follower) StopRecords(context.Context) (mirror.StopRecords, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if !f.stopsRead {
-		return fleet.StopRecords{}, ErrNotRead
+		return mirror.StopRecords{}, ErrNotRead
 	}
-	return fleet.StopRecords{Stops: f.stops, Ends: f.ends, Unended: !f.endsRead}, nil
+	return mirror.StopRecords{Stops: f.stops, Ends: f.ends, Unended: !f.endsRead}, nil
 }
 
 // checkLease returns ErrFenced unless the lease is the session's.
-func (f *Follower) checkLease(lease fleet.Lease) error {
+func (f *Follower) checkLease(lease mirror.Lease) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if !f.validLocked(lease) {
-		return fleet.ErrFenced
+		return mirror.ErrFenced
 	}
 	return nil
 }
 
 // validLocked reports whether the lease was granted by the last session. It stays valid during an
 // outage.
-func (f *Follower) validLocked(lease fleet.Lease) bool {
+func (f *Follower) validLocked(lease mirror.Lease) bool {
 	return f.final == nil && f.misplaced == nil && f.mirror != nil &&
 		lease.Epoch == f.hello.Epoch && f.leasedGeneration == f.generation
 }
 
 // Acquire returns the session's lease; false before the first complete snapshot and after the end
 // of the identity.
-func (f *Follower) Acquire(_ context.Context, name, _ string, ttl time.Duration) (fleet.Lease, bool,
+func (f *Follower) Acquire(_ context.Context, name, _ string, ttl time.Duration) (mirror.Lease, bool,
 	error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
 	case f.final != nil:
-		return fleet.Lease{}, false, f.final
+		return mirror.Lease{}, false, f.final
 	case f.misplaced != nil:
-		return fleet.Lease{}, false, f.misplaced
+		return mirror.Lease{}, false, f.misplaced
 	case f.mirror == nil:
-		return fleet.Lease{}, false, nil
+		return mirror.Lease{}, false, nil
 	}
 	f.leasedGeneration = f.generation
 	return f.leaseLocked(name, ttl), true, nil
 }
 
-func (f *Follower) leaseLocked(name string, ttl time.Duration) fleet.Lease {
-	return fleet.Lease{Name: name, Holder: f.hello.Holder, Epoch: f.hello.Epoch,
+func (f *Follower) leaseLocked(name string, ttl time.Duration) mirror.Lease {
+	return mirror.Lease{Name: name, Holder: f.hello.Holder, Epoch: f.hello.Epoch,
 		Expires: time.Now().Add(ttl)}
 }
 
 // Renew reports whether the lease is still the session's.
-func (f *Follower) Renew(_ context.Context, lease fleet.Lease, _ time.Duration) (bool, error) {
+func (f *Follower) Renew(_ context.Context, lease mirror.Lease, _ time.Duration) (bool, error) {
 	return f.checkLease(lease) == nil, nil
 }
 
 // RaiseEpoch requests a session with an epoch above floor from the hub and waits for it. If the hub
 // is unreachable it waits until ctx ends: another process has written to the objects, so nothing
 // may be written until then.
-func (f *Follower) RaiseEpoch(ctx context.Context, lease fleet.Lease, floor int64) (fleet.Lease,
+func (f *Follower) RaiseEpoch(ctx context.Context, lease mirror.Lease, floor int64) (mirror.Lease,
 	error) {
 	f.Outbox.closeSession() // the report in flight has the old epoch
 	f.mu.Lock()
@@ -244,27 +245,27 @@ func (f *Follower) RaiseEpoch(ctx context.Context, lease fleet.Lease, floor int6
 }
 
 // Release keeps the lease: it belongs to the process until another one opens a session.
-func (f *Follower) Release(context.Context, fleet.Lease, string) error { return nil }
+func (f *Follower) Release(context.Context, mirror.Lease, string) error { return nil }
 
 // Acknowledge queues the results of handled rows.
-func (f *Follower) Acknowledge(_ context.Context, lease fleet.Lease, acks []fleet.Ack) error {
+func (f *Follower) Acknowledge(_ context.Context, lease mirror.Lease, acks []mirror.Ack) error {
 	if err := f.checkLease(lease); err != nil {
 		return err
 	}
 	reports := make([]agent.Ack, 0, len(acks))
 	heldChanged := false // the set of held deletions has changed
 	for _, a := range acks {
-		if f.Held != nil && !a.Removed && (a.State == fleet.ApplyFailed ||
-			a.State == fleet.ApplyDeleting) {
+		if f.Held != nil && !a.Removed && (a.State == mirror.ApplyFailed ||
+			a.State == mirror.ApplyDeleting) {
 			if why, waits := f.Held(a.Key); waits {
-				a.State, a.Message = fleet.ApplyHeld, why
+				a.State, a.Message = mirror.ApplyHeld, why
 			}
 		}
 		was, known := f.recordState(a)
 		if !known {
 			continue
 		}
-		heldChanged = heldChanged || (was == fleet.ApplyHeld) != (a.State == fleet.ApplyHeld)
+		heldChanged = heldChanged || (was == mirror.ApplyHeld) != (a.State == mirror.ApplyHeld)
 		reports = append(reports, agent.Ack{Kind: a.Key.Kind, Name: a.Key.Name, Seq: a.Seq,
 			State: a.State, Message: a.Message,
 			Removed: a.Removed, Hash: a.Hash})
@@ -277,7 +278,7 @@ func (f *Follower) Acknowledge(_ context.Context, lease fleet.Lease, acks []flee
 }
 
 // recordState stores the new state of a row and returns the old one; false if the row has changed.
-func (f *Follower) recordState(a fleet.Ack) (was fleet.ApplyState, known bool) {
+func (f *Follower) recordState(a mirror.Ack) (was mirror.ApplyState, known bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	have, ok := f.mirror.rows[a.Key]
@@ -310,7 +311,7 @@ func (f *Follower) accepted(a agent.Ack) {
 }
 
 // Observe queues the state of Applications.
-func (f *Follower) Observe(_ context.Context, lease fleet.Lease, seen []fleet.Observation) error {
+func (f *Follower) Observe(_ context.Context, lease mirror.Lease, seen []mirror.Observation) error {
 	if err := f.checkLease(lease); err != nil {
 		return err
 	}
@@ -327,8 +328,8 @@ func (f *Follower) Observe(_ context.Context, lease fleet.Lease, seen []fleet.Ob
 }
 
 // ReportEngine reports the state of the cluster's Argo CD together with the agent's own.
-func (f *Follower) ReportEngine(_ context.Context, lease fleet.Lease,
-	report fleet.EngineReport) error {
+func (f *Follower) ReportEngine(_ context.Context, lease mirror.Lease,
+	report mirror.EngineReport) error {
 	if err := f.checkLease(lease); err != nil {
 		return err
 	}
@@ -392,18 +393,18 @@ func (f *Follower) unreachableLocked() []agent.Unreachable {
 		return cmp.Or(strings.Compare(string(x.Tenant), string(y.Tenant)),
 			strings.Compare(string(x.Name), string(y.Name)))
 	})
-	return all[:min(len(all), fleet.MaxReach)]
+	return all[:min(len(all), mirror.MaxReach)]
 }
 
 // ReportReach reports the agent's status, which has the environments whose clusters cannot be read.
-func (f *Follower) ReportReach(_ context.Context, lease fleet.Lease, reports []fleet.Reach,
+func (f *Follower) ReportReach(_ context.Context, lease mirror.Lease, reports []mirror.Reach,
 	whole bool) error {
 	if err := f.checkLease(lease); err != nil {
 		return err
 	}
 	f.mu.Lock()
 	if whole || f.reach == nil {
-		f.reach = map[fleet.EnvironmentID]fleet.Unreachable{}
+		f.reach = map[fleet.EnvironmentID]mirror.Unreachable{}
 	}
 	for _, r := range reports {
 		if delete(f.reach, r.Environment); r.Unreachable != nil {
@@ -416,7 +417,7 @@ func (f *Follower) ReportReach(_ context.Context, lease fleet.Lease, reports []f
 }
 
 // ReportWentBack reports the agent's status, which shows what the cluster has lost.
-func (f *Follower) ReportWentBack(_ context.Context, lease fleet.Lease, _ string) error {
+func (f *Follower) ReportWentBack(_ context.Context, lease mirror.Lease, _ string) error {
 	if err := f.checkLease(lease); err != nil {
 		return err
 	}
@@ -426,8 +427,8 @@ func (f *Follower) ReportWentBack(_ context.Context, lease fleet.Lease, _ string
 
 // PendingSyncs returns the open syncs of Applications of the config repo.
 func (f *Follower) PendingSyncs(_ context.Context,
-	name fleet.EngineName) (pending []fleet.SyncRequest, err error) {
-	err = f.read(name, func(m *mirror) error {
+	name fleet.EngineName) (pending []mirror.SyncRequest, err error) {
+	err = f.read(name, func(m *rowCache) error {
 		if !f.syncsRead {
 			return ErrNotRead
 		}
@@ -435,14 +436,14 @@ func (f *Follower) PendingSyncs(_ context.Context,
 			if s.Namespace != "" {
 				continue
 			}
-			q := fleet.SyncRequest{
+			q := mirror.SyncRequest{
 				ID: s.ID, Key: fleet.ObjectKey{Engine: name, Kind: fleet.ObjectApplication,
 					Name: s.Name}, Revision: s.Revision, Prune: s.Prune, State: f.syncStates[s.ID]}
 			if row := m.rows[q.Key].row; row.Key == q.Key {
 				q.Tenant, q.Environment, q.Deployment = row.Tenant, row.Environment, row.Deployment
 			}
 			if q.State == "" {
-				q.State = fleet.OperationPending
+				q.State = mirror.OperationPending
 			}
 			pending = append(pending, q)
 		}
@@ -468,8 +469,8 @@ func (f *Follower) OwnSyncs() (own []agent.Sync, err error) {
 }
 
 // UpdateSync queues the state of a sync.
-func (f *Follower) UpdateSync(_ context.Context, lease fleet.Lease, id string,
-	state fleet.OperationState, message string) error {
+func (f *Follower) UpdateSync(_ context.Context, lease mirror.Lease, id string,
+	state mirror.OperationState, message string) error {
 	if err := f.checkLease(lease); err != nil {
 		return err
 	}
@@ -481,7 +482,7 @@ func (f *Follower) UpdateSync(_ context.Context, lease fleet.Lease, id string,
 }
 
 // ReportOwn queues the cluster's own Applications: the changed ones, or with whole set all of them.
-func (f *Follower) ReportOwn(_ context.Context, lease fleet.Lease, own []fleet.OwnApplication,
+func (f *Follower) ReportOwn(_ context.Context, lease mirror.Lease, own []mirror.OwnApplication,
 	whole bool) error {
 	if err := f.checkLease(lease); err != nil {
 		return err

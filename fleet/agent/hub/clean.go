@@ -10,6 +10,8 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/agent"
+	"argosy.dev/argosy/fleet/agent/registry"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/fleet/printable"
 )
 
@@ -52,22 +54,22 @@ func clamp(n, most int) int { return max(0, min(n, most)) }
 
 // ackOf converts an agent's acknowledgement of one row; false without a valid key. An unknown state
 // becomes a failure with an explanation, and never a removal.
-func ackOf(engine fleet.EngineName, a agent.Ack) (fleet.Ack, bool) {
+func ackOf(engine fleet.EngineName, a agent.Ack) (mirror.Ack, bool) {
 	if !validName(a.Name) || a.Seq < 0 || !knownKind(a.Kind) {
-		return fleet.Ack{}, false
+		return mirror.Ack{}, false
 	}
-	ack := fleet.Ack{Key: fleet.ObjectKey{Engine: engine, Kind: a.Kind, Name: a.Name}, Seq: a.Seq,
+	ack := mirror.Ack{Key: fleet.ObjectKey{Engine: engine, Kind: a.Kind, Name: a.Name}, Seq: a.Seq,
 		State:   a.State,
 		Message: message(a.Message), Removed: a.Removed, Hash: shortText(a.Hash)}
 	switch a.State {
-	case fleet.ApplyPending, fleet.ApplyApplied, fleet.ApplyFailed, fleet.ApplyConflict,
-		fleet.ApplyDeleting, fleet.ApplyHeld:
+	case mirror.ApplyPending, mirror.ApplyApplied, mirror.ApplyFailed, mirror.ApplyConflict,
+		mirror.ApplyDeleting, mirror.ApplyHeld:
 	case "":
 		if !a.Removed {
-			return fleet.Ack{}, false
+			return mirror.Ack{}, false
 		}
 	default:
-		ack.State, ack.Removed = fleet.ApplyFailed, false
+		ack.State, ack.Removed = mirror.ApplyFailed, false
 		ack.Message = message("the agent reports " + shortText(string(a.State)) +
 			", which this version does not know: " + a.Message)
 	}
@@ -82,21 +84,21 @@ func knownKind(k fleet.ObjectKind) bool {
 	return false
 }
 
-func syncState(s fleet.SyncState) fleet.SyncState {
+func syncState(s mirror.SyncState) mirror.SyncState {
 	switch s {
-	case fleet.SyncSynced, fleet.SyncOutOfSync:
+	case mirror.SyncSynced, mirror.SyncOutOfSync:
 		return s
 	}
-	return fleet.SyncUnknown
+	return mirror.SyncUnknown
 }
 
-func healthState(s fleet.HealthState) fleet.HealthState {
+func healthState(s mirror.HealthState) mirror.HealthState {
 	switch s {
-	case fleet.HealthHealthy, fleet.HealthProgressing, fleet.HealthDegraded, fleet.HealthSuspended,
-		fleet.HealthMissing:
+	case mirror.HealthHealthy, mirror.HealthProgressing, mirror.HealthDegraded, mirror.HealthSuspended,
+		mirror.HealthMissing:
 		return s
 	}
-	return fleet.HealthUnknown
+	return mirror.HealthUnknown
 }
 
 // phase returns a known phase of an Argo CD operation, and "" for any other text.
@@ -120,12 +122,12 @@ func withUnknown(text string, words ...string) string {
 	return message(text)
 }
 
-func observationOf(engine fleet.EngineName, o agent.Observed) (fleet.Observation, bool) {
+func observationOf(engine fleet.EngineName, o agent.Observed) (mirror.Observation, bool) {
 	if !validName(o.Name) {
-		return fleet.Observation{}, false
+		return mirror.Observation{}, false
 	}
 	sync, health := syncState(o.Sync), healthState(o.Health)
-	return fleet.Observation{
+	return mirror.Observation{
 		Key: fleet.ObjectKey{Engine: engine, Kind: fleet.ObjectApplication, Name: o.Name},
 		UID: shortText(o.UID), Sync: sync, Health: health,
 		SyncedRevision: shortText(o.SyncedRevision),
@@ -152,17 +154,17 @@ func syncStatusOf(e agent.SyncStatus) (agent.SyncStatus, bool) {
 		return agent.SyncStatus{}, false
 	}
 	switch e.State {
-	case fleet.OperationPending, fleet.OperationRunning, fleet.OperationSucceeded,
-		fleet.OperationFailed:
+	case mirror.OperationPending, mirror.OperationRunning, mirror.OperationSucceeded,
+		mirror.OperationFailed:
 		e.Message = message(e.Message)
 	default:
-		e.Message, e.State = withUnknown(e.Message, string(e.State), ""), fleet.OperationRunning
+		e.Message, e.State = withUnknown(e.Message, string(e.State), ""), mirror.OperationRunning
 	}
 	return e, true
 }
 
-func reportOf(s *agent.AgentStatus) fleet.AgentReport {
-	return fleet.AgentReport{
+func reportOf(s *agent.AgentStatus) registry.Report {
+	return registry.Report{
 		Reachable: s.Reachable, Message: message(s.Message), ArgoCD: plain(s.ArgoCD, 64),
 		Version:          plain(s.Version, 64),
 		PendingDeletions: clamp(s.PendingDeletions, maxObjects),
@@ -173,12 +175,12 @@ func reportOf(s *agent.AgentStatus) fleet.AgentReport {
 }
 
 // reachOf converts the valid unreachable environments; nil if the agent sent no list.
-func reachOf(reported []agent.Unreachable) []fleet.Reach {
+func reachOf(reported []agent.Unreachable) []mirror.Reach {
 	if reported == nil {
 		return nil
 	}
-	all := []fleet.Reach{}
-	for _, u := range reported[:min(len(reported), fleet.MaxReach)] {
+	all := []mirror.Reach{}
+	for _, u := range reported[:min(len(reported), mirror.MaxReach)] {
 		since := plausibleTime(u.Since)
 		if !validName(string(u.Environment.Tenant)) || !validName(string(u.Environment.Name)) ||
 			since.IsZero() {
@@ -186,11 +188,11 @@ func reachOf(reported []agent.Unreachable) []fleet.Reach {
 		}
 		reason := u.Reason
 		switch reason {
-		case fleet.UnreachableTimeout, fleet.UnreachableRefused, fleet.UnreachableDenied:
+		case mirror.UnreachableTimeout, mirror.UnreachableRefused, mirror.UnreachableDenied:
 		default:
-			reason = fleet.UnreachableError
+			reason = mirror.UnreachableError
 		}
-		all = append(all, fleet.Reach{Environment: u.Environment, Unreachable: &fleet.Unreachable{
+		all = append(all, mirror.Reach{Environment: u.Environment, Unreachable: &mirror.Unreachable{
 			Reason: reason, Message: message(u.Message), Since: since,
 			Parked: clamp(u.Parked, maxObjects),
 		}})
@@ -204,7 +206,7 @@ func environmentsOf(reported []fleet.EnvironmentID) []fleet.EnvironmentID {
 		return nil
 	}
 	all := []fleet.EnvironmentID{}
-	for _, id := range reported[:min(len(reported), fleet.MaxOrphanEnvironments)] {
+	for _, id := range reported[:min(len(reported), mirror.MaxOrphanEnvironments)] {
 		if validName(string(id.Tenant)) && validName(string(id.Name)) {
 			all = append(all, id)
 		}
@@ -214,14 +216,14 @@ func environmentsOf(reported []fleet.EnvironmentID) []fleet.EnvironmentID {
 
 // orphansOf converts the valid orphans of the agent's engine. Those of a tenant's own agent all
 // belong to the tenant.
-func orphansOf(who fleet.Agent, reported []agent.Orphan) []fleet.Orphan {
-	var all []fleet.Orphan
-	for _, s := range reported[:min(len(reported), fleet.MaxListedOrphans)] {
+func orphansOf(who registry.Agent, reported []agent.Orphan) []mirror.Orphan {
+	var all []mirror.Orphan
+	for _, s := range reported[:min(len(reported), mirror.MaxListedOrphans)] {
 		if !validName(s.Name) || !knownKind(s.Kind) || s.UID == "" || s.Epoch < 0 ||
 			s.Epoch > agent.MaxEpoch {
 			continue
 		}
-		orphan := fleet.Orphan{Key: fleet.ObjectKey{Engine: who.Engine, Kind: s.Kind, Name: s.Name},
+		orphan := mirror.Orphan{Key: fleet.ObjectKey{Engine: who.Engine, Kind: s.Kind, Name: s.Name},
 			Tenant:      fleet.TenantName(shortText(string(s.Tenant))),
 			Environment: fleet.EnvironmentName(shortText(string(s.Environment))),
 			Deployment:  fleet.DeploymentName(shortText(string(s.Deployment))),
@@ -236,7 +238,7 @@ func orphansOf(who fleet.Agent, reported []agent.Orphan) []fleet.Orphan {
 	return all
 }
 
-func ownOf(o fleet.OwnApplication) (fleet.OwnApplication, bool) {
+func ownOf(o mirror.OwnApplication) (mirror.OwnApplication, bool) {
 	if !validName(o.Name) || !validName(o.Namespace) {
 		return o, false
 	}

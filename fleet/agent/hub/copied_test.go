@@ -11,6 +11,8 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/agent"
+	"argosy.dev/argosy/fleet/agent/registry"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/reconciler/secrets"
 )
 
@@ -44,11 +46,11 @@ func TestACopiedEncryptedFileReachesNoAgent(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := &Hub{secrets: resolver, resolving: make(semaphore, 1)}
-	credential := func(from fleet.CredentialSource) (fleet.Row, *agent.Credential) {
+	credential := func(from fleet.CredentialSource) (mirror.Row, *agent.Credential) {
 		row := repository("far-1", from.Tenant, "repository", from.Name)
 		row.Credential = &from
 		return row,
-			h.sealedCredential(t.Context(), fleet.Agent{Engine: "far-1", Keys: keys.Public()},
+			h.sealedCredential(t.Context(), registry.Agent{Engine: "far-1", Keys: keys.Public()},
 				row)
 	}
 	row, c := credential(own)

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/agent/registry"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 // fakeStore is a store in memory that counts its calls and fails on demand.
@@ -16,28 +18,28 @@ type fakeStore struct {
 	mu       sync.Mutex
 	calls    map[string]int
 	fail     func(call string) error // may block; nil: no call fails
-	agents   map[string]fleet.Agent
+	agents   map[string]registry.Agent
 	over     map[string]error // why an identity has ended
 	ended    []string
-	changed  []fleet.AgentChange
-	tokens   map[string]fleet.AgentToken
+	changed  []registry.Change
+	tokens   map[string]registry.Token
 	usedBy   map[string]string // token -> thumb
 	access   map[[32]byte]string
 	given    map[string]bool // assertions
-	rows     map[fleet.EngineName][]fleet.Row
-	syncs    map[fleet.EngineName][]fleet.SyncRequest
+	rows     map[fleet.EngineName][]mirror.Row
+	syncs    map[fleet.EngineName][]mirror.SyncRequest
 	seq      int64
-	leases   map[string]fleet.Lease
+	leases   map[string]mirror.Lease
 	opening  int64
 	open     map[string]int64 // agent -> opening
 	proofs   map[string]bool  // proofs that opened sessions
 	reports  map[string]int64 // lease -> last seq
-	acks     []fleet.Ack
-	seen     []fleet.Observation
-	ends     map[string]fleet.OperationState
-	statuses []fleet.AgentReport
-	orphans  map[fleet.ObjectKey]fleet.Orphan
-	own      []fleet.OwnApplication
+	acks     []mirror.Ack
+	seen     []mirror.Observation
+	ends     map[string]mirror.OperationState
+	statuses []registry.Report
+	orphans  map[fleet.ObjectKey]mirror.Orphan
+	own      []mirror.OwnApplication
 	whole    bool
 
 	life      string // incarnation of the database
@@ -48,13 +50,13 @@ type fakeStore struct {
 }
 
 func newFakeStore() *fakeStore {
-	return &fakeStore{calls: map[string]int{}, agents: map[string]fleet.Agent{},
-		over: map[string]error{}, tokens: map[string]fleet.AgentToken{},
+	return &fakeStore{calls: map[string]int{}, agents: map[string]registry.Agent{},
+		over: map[string]error{}, tokens: map[string]registry.Token{},
 		usedBy: map[string]string{}, access: map[[32]byte]string{}, given: map[string]bool{},
-		rows:  map[fleet.EngineName][]fleet.Row{},
-		syncs: map[fleet.EngineName][]fleet.SyncRequest{}, leases: map[string]fleet.Lease{},
+		rows:  map[fleet.EngineName][]mirror.Row{},
+		syncs: map[fleet.EngineName][]mirror.SyncRequest{}, leases: map[string]mirror.Lease{},
 		open: map[string]int64{}, proofs: map[string]bool{}, reports: map[string]int64{},
-		ends: map[string]fleet.OperationState{}, life: "first",
+		ends: map[string]mirror.OperationState{}, life: "first",
 		lives: map[fleet.EngineName]string{}}
 }
 
@@ -85,12 +87,12 @@ func (f *fakeStore) failWith(fail func(string) error) {
 }
 
 // put records a row with the next number.
-func (f *fakeStore) put(r fleet.Row) fleet.Row {
+func (f *fakeStore) put(r mirror.Row) mirror.Row {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.seq++
 	r.Seq = f.seq
-	of := slices.DeleteFunc(f.rows[r.Key.Engine], func(o fleet.Row) bool { return o.Key == r.Key })
+	of := slices.DeleteFunc(f.rows[r.Key.Engine], func(o mirror.Row) bool { return o.Key == r.Key })
 	f.rows[r.Key.Engine] = append(of, r)
 	return r
 }
@@ -109,10 +111,10 @@ func (f *fakeStore) revoke(id string, why error) {
 	maps.DeleteFunc(f.access, func(_ [32]byte, of string) bool { return of == id })
 }
 
-func (f *fakeStore) JoinAgent(ctx context.Context, token string, join fleet.AgentJoin) (fleet.Agent,
+func (f *fakeStore) JoinAgent(ctx context.Context, token string, join registry.Join) (registry.Agent,
 	error) {
 	if err := f.called(ctx, "JoinAgent"); err != nil {
-		return fleet.Agent{}, err
+		return registry.Agent{}, err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -120,26 +122,26 @@ func (f *fakeStore) JoinAgent(ctx context.Context, token string, join fleet.Agen
 	thumb := join.Keys.Thumb()
 	switch {
 	case !ok:
-		return fleet.Agent{}, fleet.ErrNotFound
+		return registry.Agent{}, mirror.ErrNotFound
 	case f.usedBy[token] == "":
 		f.usedBy[token] = thumb
-		f.agents["id-"+thumb] = fleet.Agent{ID: "id-" + thumb, Engine: t.Engine, Tenant: t.Tenant,
+		f.agents["id-"+thumb] = registry.Agent{ID: "id-" + thumb, Engine: t.Engine, Tenant: t.Tenant,
 			Keys: join.Keys, ExpiresAt: time.Now().Add(90 * 24 * time.Hour)}
 	case f.usedBy[token] != thumb:
-		return fleet.Agent{}, fleet.ErrUsed
+		return registry.Agent{}, registry.ErrUsed
 	}
 	return f.agents["id-"+thumb], nil
 }
 
-func (f *fakeStore) Agent(ctx context.Context, id string) (fleet.Agent, error) {
+func (f *fakeStore) Agent(ctx context.Context, id string) (registry.Agent, error) {
 	if err := f.called(ctx, "Agent"); err != nil {
-		return fleet.Agent{}, err
+		return registry.Agent{}, err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	a, ok := f.agents[id]
 	if !ok {
-		return a, fleet.ErrNotFound
+		return a, mirror.ErrNotFound
 	}
 	return a, f.over[id]
 }
@@ -152,36 +154,36 @@ func (f *fakeStore) SaveAccess(ctx context.Context, agent, assertion string, has
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.given[agent+assertion] {
-		return fleet.ErrReplayed
+		return registry.ErrReplayed
 	}
 	f.given[agent+assertion] = true
 	f.access[hash] = agent
 	return nil
 }
 
-func (f *fakeStore) AccessAgent(ctx context.Context, hash [32]byte) (fleet.Agent, error) {
+func (f *fakeStore) AccessAgent(ctx context.Context, hash [32]byte) (registry.Agent, error) {
 	if err := f.called(ctx, "AccessAgent"); err != nil {
-		return fleet.Agent{}, err
+		return registry.Agent{}, err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	id, ok := f.access[hash]
 	if !ok {
-		return fleet.Agent{}, fleet.ErrNotFound
+		return registry.Agent{}, mirror.ErrNotFound
 	}
 	return f.agents[id], nil
 }
 
 func (f *fakeStore) RotateAgent(ctx context.Context, id, oldThumb string,
-	keys fleet.AgentKeys) (fleet.Agent, error) {
+	keys registry.Keys) (registry.Agent, error) {
 	if err := f.called(ctx, "RotateAgent"); err != nil {
-		return fleet.Agent{}, err
+		return registry.Agent{}, err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	a := f.agents[id]
 	if a.Keys.Thumb() != oldThumb {
-		return a, fleet.ErrReplayed
+		return a, registry.ErrReplayed
 	}
 	a.Keys = keys
 	f.agents[id] = a
@@ -189,19 +191,19 @@ func (f *fakeStore) RotateAgent(ctx context.Context, id, oldThumb string,
 	return a, nil
 }
 
-func (f *fakeStore) OpenAgent(ctx context.Context, s fleet.AgentSession) (fleet.AgentOpening,
+func (f *fakeStore) OpenAgent(ctx context.Context, s registry.Session) (registry.Opening,
 	error) {
 	if err := f.called(ctx, "OpenAgent"); err != nil {
-		return fleet.AgentOpening{}, err
+		return registry.Opening{}, err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	a, holder := f.agents[s.Agent], "agent/"+s.Agent+"/"+s.Instance
 	if err := f.over[s.Agent]; err != nil {
-		return fleet.AgentOpening{}, err
+		return registry.Opening{}, err
 	}
 	if f.proofs[s.Proof] {
-		return fleet.AgentOpening{}, fleet.ErrReplayed
+		return registry.Opening{}, registry.ErrReplayed
 	}
 	f.proofs[s.Proof] = true
 	lease, before := f.leases[string(a.Engine)], f.lives[a.Engine]
@@ -210,7 +212,7 @@ func (f *fakeStore) OpenAgent(ctx context.Context, s fleet.AgentSession) (fleet.
 		lease.Holder, stale = "", false
 	}
 	if lease.Holder != holder || lease.Epoch <= s.Floor {
-		lease = fleet.Lease{Name: "engine/" + string(a.Engine), Holder: holder,
+		lease = mirror.Lease{Name: "engine/" + string(a.Engine), Holder: holder,
 			Epoch: max(lease.Epoch, s.Floor) + 1}
 	}
 	lease.Life = f.life
@@ -220,12 +222,12 @@ func (f *fakeStore) OpenAgent(ctx context.Context, s fleet.AgentSession) (fleet.
 	}
 	f.opening++
 	f.open[s.Agent] = f.opening
-	return fleet.AgentOpening{Agent: a, Lease: lease, ReportSeq: f.reports[lease.Name],
+	return registry.Opening{Agent: a, Lease: lease, ReportSeq: f.reports[lease.Name],
 		Mode: fleet.AgentManaged, Opening: f.opening, Generation: 1,
 		Stale: stale}, nil
 }
 
-func (f *fakeStore) CloseAgent(ctx context.Context, s fleet.AgentSession) error {
+func (f *fakeStore) CloseAgent(ctx context.Context, s registry.Session) error {
 	if err := f.called(ctx, "CloseAgent"); err != nil {
 		return err
 	}
@@ -242,7 +244,7 @@ func (f *fakeStore) BeatReplica(ctx context.Context, _ string) error {
 }
 
 func (f *fakeStore) AgentRows(ctx context.Context, engine fleet.EngineName,
-	visit func(fleet.Row) error) (int64, error) {
+	visit func(mirror.Row) error) (int64, error) {
 	if err := f.called(ctx, "AgentRows"); err != nil {
 		return 0, err
 	}
@@ -259,14 +261,14 @@ func (f *fakeStore) AgentRows(ctx context.Context, engine fleet.EngineName,
 }
 
 func (f *fakeStore) AgentChanged(ctx context.Context, engine fleet.EngineName, after int64,
-	limit int) ([]fleet.Row, error) {
+	limit int) ([]mirror.Row, error) {
 	if err := f.called(ctx, "AgentChanged"); err != nil {
 		return nil, err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	var out []fleet.Row
-	for _, r := range slices.SortedFunc(slices.Values(f.rows[engine]), func(a, b fleet.Row) int {
+	var out []mirror.Row
+	for _, r := range slices.SortedFunc(slices.Values(f.rows[engine]), func(a, b mirror.Row) int {
 		return cmp.Compare(a.Seq, b.Seq)
 	}) {
 		if r.Seq > after && len(out) < limit {
@@ -278,13 +280,13 @@ func (f *fakeStore) AgentChanged(ctx context.Context, engine fleet.EngineName, a
 }
 
 func (f *fakeStore) AgentCredentialRows(ctx context.Context, engine fleet.EngineName,
-	tenant fleet.TenantName, secret string) ([]fleet.Row, error) {
+	tenant fleet.TenantName, secret string) ([]mirror.Row, error) {
 	if err := f.called(ctx, "AgentCredentialRows"); err != nil {
 		return nil, err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	var out []fleet.Row
+	var out []mirror.Row
 	for _, r := range f.rows[engine] {
 		if r.Credential != nil && r.Credential.Tenant == tenant && r.Credential.Name == secret {
 			r.Life = f.life
@@ -294,7 +296,7 @@ func (f *fakeStore) AgentCredentialRows(ctx context.Context, engine fleet.Engine
 	return out, nil
 }
 
-func (f *fakeStore) AgentSyncs(ctx context.Context, engine fleet.EngineName) ([]fleet.SyncRequest,
+func (f *fakeStore) AgentSyncs(ctx context.Context, engine fleet.EngineName) ([]mirror.SyncRequest,
 	error) {
 	if err := f.called(ctx, "AgentSyncs"); err != nil {
 		return nil, err
@@ -304,20 +306,20 @@ func (f *fakeStore) AgentSyncs(ctx context.Context, engine fleet.EngineName) ([]
 	return slices.Clone(f.syncs[engine]), nil
 }
 
-func (f *fakeStore) AgentNews(ctx context.Context, after int64, _ time.Time) (fleet.AgentNews,
+func (f *fakeStore) AgentNews(ctx context.Context, after int64, _ time.Time) (registry.News,
 	error) {
 	if err := f.called(ctx, "AgentNews"); err != nil {
-		return fleet.AgentNews{}, err
+		return registry.News{}, err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if !f.gitAway {
 		f.confirmed = f.wanted
 	}
-	news := fleet.AgentNews{Seq: f.seq, Now: time.Now(), Ended: slices.Clone(f.ended),
+	news := registry.News{Seq: f.seq, Now: time.Now(), Ended: slices.Clone(f.ended),
 		Changed: slices.Clone(f.changed), Life: f.life, Confirmed: f.confirmed}
 	for engine, rows := range f.rows {
-		if slices.ContainsFunc(rows, func(r fleet.Row) bool { return r.Seq > after }) {
+		if slices.ContainsFunc(rows, func(r mirror.Row) bool { return r.Seq > after }) {
 			news.Rows = append(news.Rows, engine)
 		}
 	}
@@ -362,7 +364,7 @@ func (f *fakeStore) CredentialEngines(ctx context.Context, tenant fleet.TenantNa
 	defer f.mu.Unlock()
 	var out []fleet.EngineName
 	for engine, rows := range f.rows {
-		if slices.ContainsFunc(rows, func(r fleet.Row) bool {
+		if slices.ContainsFunc(rows, func(r mirror.Row) bool {
 			return r.Credential != nil && r.Credential.Tenant == tenant &&
 				r.Credential.Name == secret
 		}) {
@@ -372,17 +374,17 @@ func (f *fakeStore) CredentialEngines(ctx context.Context, tenant fleet.TenantNa
 	return out, nil
 }
 
-func (f *fakeStore) fenced(lease fleet.Lease) error {
+func (f *fakeStore) fenced(lease mirror.Lease) error {
 	for _, l := range f.leases {
 		if l.Name == lease.Name && l.Holder == lease.Holder && l.Epoch == lease.Epoch {
 			return nil
 		}
 	}
-	return fleet.ErrFenced
+	return mirror.ErrFenced
 }
 
 // written runs a write if its lease is valid.
-func (f *fakeStore) written(ctx context.Context, call string, lease fleet.Lease,
+func (f *fakeStore) written(ctx context.Context, call string, lease mirror.Lease,
 	write func() error) error {
 	if err := f.called(ctx, call); err != nil {
 		return err
@@ -395,46 +397,46 @@ func (f *fakeStore) written(ctx context.Context, call string, lease fleet.Lease,
 	return write()
 }
 
-func (f *fakeStore) TakeReport(ctx context.Context, lease fleet.Lease, seq int64) (last int64,
+func (f *fakeStore) TakeReport(ctx context.Context, lease mirror.Lease, seq int64) (last int64,
 	err error) {
 	err = f.written(ctx, "TakeReport", lease, func() error {
 		if last = f.reports[lease.Name]; seq <= last {
-			return fleet.ErrReplayed
+			return registry.ErrReplayed
 		}
 		return nil
 	})
 	return last, err
 }
 
-func (f *fakeStore) ReportTaken(ctx context.Context, lease fleet.Lease, seq int64) error {
+func (f *fakeStore) ReportTaken(ctx context.Context, lease mirror.Lease, seq int64) error {
 	return f.written(ctx, "ReportTaken", lease, func() error {
 		f.reports[lease.Name] = max(f.reports[lease.Name], seq)
 		return nil
 	})
 }
 
-func (f *fakeStore) Acknowledge(ctx context.Context, lease fleet.Lease, acks []fleet.Ack) error {
+func (f *fakeStore) Acknowledge(ctx context.Context, lease mirror.Lease, acks []mirror.Ack) error {
 	return f.written(ctx, "Acknowledge", lease, func() error {
 		f.acks = append(f.acks, acks...)
 		return nil
 	})
 }
 
-func (f *fakeStore) Observe(ctx context.Context, lease fleet.Lease,
-	seen []fleet.Observation) error {
+func (f *fakeStore) Observe(ctx context.Context, lease mirror.Lease,
+	seen []mirror.Observation) error {
 	return f.written(ctx, "Observe", lease, func() error {
 		f.seen = append(f.seen, seen...)
 		return nil
 	})
 }
 
-func (f *fakeStore) UpdateSync(ctx context.Context, lease fleet.Lease, id string,
-	state fleet.OperationState, _ string) error {
+func (f *fakeStore) UpdateSync(ctx context.Context, lease mirror.Lease, id string,
+	state mirror.OperationState, _ string) error {
 	return f.written(ctx, "UpdateSync", lease, func() error { f.ends[id] = state; return nil })
 }
 
-func (f *fakeStore) ReportAgent(ctx context.Context, lease fleet.Lease,
-	report fleet.AgentReport) error {
+func (f *fakeStore) ReportAgent(ctx context.Context, lease mirror.Lease,
+	report registry.Report) error {
 	return f.written(ctx, "ReportAgent", lease, func() error {
 		f.statuses = append(f.statuses, report)
 		return nil
@@ -450,11 +452,11 @@ func (f *fakeStore) OrphanKeys(ctx context.Context, _ fleet.EngineName) ([]fleet
 	return slices.Collect(maps.Keys(f.orphans)), nil
 }
 
-func (f *fakeStore) ReportOrphans(ctx context.Context, lease fleet.Lease, found []fleet.Orphan,
+func (f *fakeStore) ReportOrphans(ctx context.Context, lease mirror.Lease, found []mirror.Orphan,
 	gone []fleet.ObjectKey) error {
 	return f.written(ctx, "ReportStrays", lease, func() error {
 		if f.orphans == nil {
-			f.orphans = map[fleet.ObjectKey]fleet.Orphan{}
+			f.orphans = map[fleet.ObjectKey]mirror.Orphan{}
 		}
 		for _, s := range found {
 			f.orphans[s.Key] = s
@@ -466,7 +468,7 @@ func (f *fakeStore) ReportOrphans(ctx context.Context, lease fleet.Lease, found 
 	})
 }
 
-func (f *fakeStore) RecordOwn(ctx context.Context, lease fleet.Lease, own []fleet.OwnApplication,
+func (f *fakeStore) RecordOwn(ctx context.Context, lease mirror.Lease, own []mirror.OwnApplication,
 	whole bool) error {
 	return f.written(ctx, "RecordOwn", lease, func() error {
 		f.own, f.whole = append(f.own, own...),
@@ -475,15 +477,15 @@ func (f *fakeStore) RecordOwn(ctx context.Context, lease fleet.Lease, own []flee
 	})
 }
 
-func (f *fakeStore) LegacyToken(ctx context.Context, token string) (fleet.AgentToken, error) {
+func (f *fakeStore) LegacyToken(ctx context.Context, token string) (registry.Token, error) {
 	if err := f.called(ctx, "LegacyToken"); err != nil {
-		return fleet.AgentToken{}, err
+		return registry.Token{}, err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	t, ok := f.tokens[token]
 	if !ok || !t.Legacy {
-		return t, fleet.ErrNotFound
+		return t, mirror.ErrNotFound
 	}
 	return t, nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/agent"
+	"argosy.dev/argosy/fleet/agent/registry"
 	"argosy.dev/argosy/fleet/pacing"
 )
 
@@ -262,7 +263,7 @@ func (f *feed) poll(ctx context.Context) {
 // may be older than those of the agents: no row is sent before the config repo has confirmed them,
 // and the agents keep their rows. Stops are sent all the same. It returns false when the changes
 // must be ignored.
-func (f *feed) checkIncarnation(ctx context.Context, news fleet.AgentNews) bool {
+func (f *feed) checkIncarnation(ctx context.Context, news registry.News) bool {
 	f.mu.Lock()
 	back := f.life == news.Life && news.Seq < f.seq
 	if back || f.life != news.Life {
@@ -389,7 +390,7 @@ func unconfirmed() *refusal {
 }
 
 // notify wakes the streams with changes.
-func (f *feed) notify(news fleet.AgentNews) {
+func (f *feed) notify(news registry.News) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.seq, f.since = news.Seq, news.Now
@@ -416,7 +417,7 @@ func (f *feed) notify(news fleet.AgentNews) {
 }
 
 // closeChanged ends the streams whose declaration has changed since they opened. f.mu is held.
-func (f *feed) closeChanged(changed []fleet.AgentChange) {
+func (f *feed) closeChanged(changed []registry.Change) {
 	generations := make(map[string]int64, len(changed))
 	for _, c := range changed {
 		generations[c.Agent] = c.Generation

@@ -11,6 +11,7 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/agent"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 // Secrets resolves the content of a credential.
@@ -24,9 +25,9 @@ type Stops interface {
 	// until the stops have been read once.
 	Stopped(engine fleet.EngineName) func(fleet.TenantName) bool
 	// On lists the stops that apply to an engine.
-	On(engine fleet.EngineName) []fleet.Stop
+	On(engine fleet.EngineName) []mirror.Stop
 	// Ends lists the latest ends of stops that applied to an engine.
-	Ends(engine fleet.EngineName) []fleet.StopEnd
+	Ends(engine fleet.EngineName) []mirror.StopEnd
 	// Changed returns a channel that is closed at the next change of the stops.
 	Changed() <-chan struct{}
 }

@@ -11,8 +11,9 @@ import (
 	"strings"
 	"time"
 
-	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/agent"
+	"argosy.dev/argosy/fleet/agent/registry"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 const (
@@ -34,7 +35,7 @@ func singleHeader(r *http.Request, name string) (string, bool) {
 
 // claimant is the agent that an access token names, before its proof is verified.
 type claimant struct {
-	agent fleet.Agent
+	agent registry.Agent
 	token string
 	proof string
 }
@@ -57,7 +58,7 @@ func (h *Hub) findClaimant(r *http.Request) (claimant, error) {
 		a.agent, err = h.store.AccessAgent(ctx, sum)
 		return err
 	})
-	if errors.Is(err, fleet.ErrNotFound) {
+	if errors.Is(err, mirror.ErrNotFound) {
 		return claimant{}, agent.ErrProof
 	}
 	if err != nil && ended(err) == nil {
@@ -80,32 +81,32 @@ func (h *Hub) verify(a claimant, method, path string, statement []byte) (id stri
 
 // provenAgent is an agent with a verified GET.
 type provenAgent struct {
-	fleet.Agent
+	registry.Agent
 	proof string // ID of the proof, which opens one session across all replicas
 }
 
 // authenticatePost returns the agent of a request with a body, and the body.
 func (h *Hub) authenticatePost(w http.ResponseWriter, r *http.Request, path string,
-	most int64) (fleet.Agent,
+	most int64) (registry.Agent,
 	[]byte, error) {
 	if r.Header.Get("Content-Encoding") != "" {
-		return fleet.Agent{}, nil, refused(http.StatusUnsupportedMediaType, agent.CodeInvalid,
+		return registry.Agent{}, nil, refused(http.StatusUnsupportedMediaType, agent.CodeInvalid,
 			"Content-Encoding is not supported", "send the body without an encoding")
 	}
 	a, err := h.findClaimant(r)
 	over := ended(err)
 	if err != nil && over == nil {
-		return fleet.Agent{}, nil, err
+		return registry.Agent{}, nil, err
 	}
 	body, err := readBody(w, r, most)
 	if err != nil {
-		return fleet.Agent{}, nil, err
+		return registry.Agent{}, nil, err
 	}
 	if _, err := h.verify(a, http.MethodPost, path, body); err != nil {
-		return fleet.Agent{}, nil, err
+		return registry.Agent{}, nil, err
 	}
 	if over != nil {
-		return fleet.Agent{}, nil, over
+		return registry.Agent{}, nil, over
 	}
 	return a.agent, body, nil
 }

@@ -16,6 +16,8 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/agent"
+	"argosy.dev/argosy/fleet/agent/registry"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 const oneTime = "one-time-token-canary-0123456789"
@@ -47,7 +49,7 @@ func newKeys(t testing.TB) agent.PrivateKeys {
 
 func TestOfFiftyParallelJoinsWithOneTokenExactlyOneKeySucceeds(t *testing.T) {
 	o := newHouse(t, func(c *Config) { c.Limits.JoinRate = 1000 })
-	o.store.tokens[oneTime] = fleet.AgentToken{Engine: "acme.edge", Tenant: "acme"}
+	o.store.tokens[oneTime] = registry.Token{Engine: "acme.edge", Tenant: "acme"}
 	answers := make([]*httptest.ResponseRecorder, 50)
 	requests := make([]*http.Request, len(answers))
 	for i := range requests {
@@ -73,7 +75,7 @@ func TestOfFiftyParallelJoinsWithOneTokenExactlyOneKeySucceeds(t *testing.T) {
 
 func TestTheSameKeysMayJoinAgainAfterALostResponse(t *testing.T) {
 	o := newHouse(t)
-	o.store.tokens[oneTime] = fleet.AgentToken{Engine: "acme.edge", Tenant: "acme"}
+	o.store.tokens[oneTime] = registry.Token{Engine: "acme.edge", Tenant: "acme"}
 	keys := newKeys(t)
 	var first, second agent.Joined
 	for _, into := range []*agent.Joined{&first, &second} {
@@ -100,7 +102,7 @@ func TestMalformedJoinsAreRejectedBeforeTheStoreIsRead(t *testing.T) {
 		code  string
 	}{
 		"keys of somebody else": {sound, newKeys(t), agent.CodeProof},
-		"no keys": {with(func(j *agent.Join) { j.Keys = fleet.AgentKeys{} }), keys,
+		"no keys": {with(func(j *agent.Join) { j.Keys = registry.Keys{} }), keys,
 			agent.CodeInvalid},
 		"weak key": {with(func(j *agent.Join) { j.Keys.Seal = make([]byte, 32) }),
 			keys, agent.CodeInvalid},
@@ -164,7 +166,7 @@ func TestACallerWithoutTheKeyLearnsNothing(t *testing.T) {
 	o := newHouse(t)
 	d := o.device("acme.edge", "acme")
 	gone := o.device("gone.edge", "gone")
-	o.store.revoke(gone.id, fleet.ErrAgentRevoked)
+	o.store.revoke(gone.id, registry.ErrRevoked)
 	stranger := &device{o: o, keys: newKeys(t)}
 	forged := func(id string) string { s := *stranger; s.id = id; return s.assertion() }
 	elsewhere, _ := agent.Assertion(d.keys, d.id, "https://other.example", o.hub.now())
@@ -278,7 +280,7 @@ func TestTheCredentialAloneIdentifiesTheCaller(t *testing.T) {
 	}
 	if w := d.report(agent.Report{Epoch: d.open(), Seq: 1, Acks: []agent.Ack{
 		{Kind: fleet.ObjectApplication, Name: "foreign",
-			State: fleet.ApplyApplied}}}); w.Code != 204 {
+			State: mirror.ApplyApplied}}}); w.Code != 204 {
 		t.Fatalf("%d %s", w.Code, w.Body)
 	}
 	if got := o.store.acks[0].Key.Engine; got != "acme.edge" {
@@ -354,7 +356,7 @@ func TestAnAgentThatOpensTooManySessionsWaits(t *testing.T) {
 	d := o.device("acme.edge", "acme")
 	o.store.failWith(func(call string) error {
 		if call == "OpenAgent" {
-			return fleet.ErrAgentBusy
+			return registry.ErrBusy
 		}
 		return nil
 	})
@@ -439,7 +441,7 @@ func TestKeysAreRotatedByTheOldAndTheNew(t *testing.T) {
 	o := newHouse(t)
 	d := o.device("acme.edge", "acme")
 	fresh := newKeys(t)
-	rotation := func(by agent.PrivateKeys, keys fleet.AgentKeys) []byte {
+	rotation := func(by agent.PrivateKeys, keys registry.Keys) []byte {
 		proof, err := agent.ProveRotation(by, d.keys.Public().Thumb(), o.hub.now())
 		if err != nil {
 			t.Fatal(err)
@@ -465,7 +467,7 @@ func TestAnUndeclaredAgentRetriesLater(t *testing.T) {
 	d := o.device("acme.edge", "acme")
 	o.store.failWith(func(call string) error {
 		if call == "OpenAgent" {
-			return fleet.ErrNotFound
+			return mirror.ErrNotFound
 		}
 		return nil
 	})

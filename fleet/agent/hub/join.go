@@ -10,8 +10,9 @@ import (
 	"net/http"
 	"net/url"
 
-	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/agent"
+	"argosy.dev/argosy/fleet/agent/registry"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 const (
@@ -44,18 +45,18 @@ func (h *Hub) join(w http.ResponseWriter, r *http.Request) error {
 	if err := h.admitUnknown(r, h.joins, h.joinsOf, h.limits.JoinRate); err != nil {
 		return err
 	}
-	var joined fleet.Agent
+	var joined registry.Agent
 	err = h.withTimeout(r.Context(), h.unknownReads, func(ctx context.Context) (err error) {
-		joined, err = h.store.JoinAgent(ctx, asked.Token, fleet.AgentJoin{
+		joined, err = h.store.JoinAgent(ctx, asked.Token, registry.Join{
 			Keys: asked.Keys, ClusterUID: asked.ClusterUID, Version: asked.Version})
 		return err
 	})
 	switch {
-	case errors.Is(err, fleet.ErrUsed):
+	case errors.Is(err, registry.ErrUsed):
 		return refused(http.StatusConflict, agent.CodeUsed,
 			"the token was used before with other keys",
 			"see `argosy get agents` for the agent that used it, and create a new token")
-	case errors.Is(err, fleet.ErrNotFound):
+	case errors.Is(err, mirror.ErrNotFound):
 		return refused(http.StatusUnauthorized, agent.CodeToken,
 			"the token is invalid: unknown, expired or revoked, or its target was deleted",
 			"make a token with `argosy agent token create`")
@@ -80,7 +81,7 @@ func checkJoin(j agent.Join) error {
 	return agent.CheckKeys(j.Keys)
 }
 
-func (h *Hub) joinedAs(w http.ResponseWriter, a fleet.Agent) error {
+func (h *Hub) joinedAs(w http.ResponseWriter, a registry.Agent) error {
 	return writeJSON(w, agent.Joined{Agent: a.ID, Engine: a.Engine, ExpiresAt: a.ExpiresAt.UTC(),
 		Time: h.now().UTC()})
 }
@@ -105,14 +106,14 @@ func (h *Hub) token(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	var known fleet.Agent
+	var known registry.Agent
 	err = h.withTimeout(r.Context(), by, func(ctx context.Context) (err error) {
 		known, err = h.store.Agent(ctx, id)
 		return err
 	})
 	over := ended(err)
 	switch {
-	case errors.Is(err, fleet.ErrNotFound):
+	case errors.Is(err, mirror.ErrNotFound):
 		return agent.ErrProof
 	case err != nil && over == nil:
 		return err
@@ -128,7 +129,7 @@ func (h *Hub) token(w http.ResponseWriter, r *http.Request) error {
 	return h.grant(w, r, known, jti)
 }
 
-func (h *Hub) grant(w http.ResponseWriter, r *http.Request, to fleet.Agent, jti string) error {
+func (h *Hub) grant(w http.ResponseWriter, r *http.Request, to registry.Agent, jti string) error {
 	var secret [32]byte
 	if _, err := rand.Read(secret[:]); err != nil {
 		return err
@@ -137,7 +138,7 @@ func (h *Hub) grant(w http.ResponseWriter, r *http.Request, to fleet.Agent, jti 
 	err := h.withTimeout(r.Context(), h.knownReads, func(ctx context.Context) error {
 		return h.store.SaveAccess(ctx, to.ID, jti, sha256.Sum256([]byte(token)), tokenLife)
 	})
-	if errors.Is(err, fleet.ErrReplayed) {
+	if errors.Is(err, registry.ErrReplayed) {
 		return agent.ErrProof
 	}
 	if err != nil {
@@ -204,16 +205,16 @@ func (h *Hub) rotate(w http.ResponseWriter, r *http.Request) error {
 	if err := agent.CheckRotation(asked.Proof, asked.Keys, old, h.now()); err != nil {
 		return err
 	}
-	var rotated fleet.Agent
+	var rotated registry.Agent
 	err = h.withTimeout(r.Context(), h.unknownReads, func(ctx context.Context) (err error) {
 		rotated, err = h.store.RotateAgent(ctx, who.ID, old, asked.Keys)
 		return err
 	})
 	switch {
-	case errors.Is(err, fleet.ErrReplayed):
+	case errors.Is(err, registry.ErrReplayed):
 		return refused(http.StatusConflict, agent.CodeReplay, "the keys have changed meanwhile",
 			"request an access token with the newest keys")
-	case errors.Is(err, fleet.ErrNotFound):
+	case errors.Is(err, mirror.ErrNotFound):
 		return agent.ErrProof
 	case err != nil:
 		return err

@@ -21,6 +21,8 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/agent"
+	"argosy.dev/argosy/fleet/agent/registry"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 const hubURL = "https://hub.example"
@@ -57,8 +59,8 @@ func (f *fakeSecrets) set(name, value string) {
 type fakeStops struct {
 	mu      sync.Mutex
 	loaded  bool
-	stops   []fleet.Stop
-	ends    []fleet.StopEnd
+	stops   []mirror.Stop
+	ends    []mirror.StopEnd
 	changed chan struct{}
 }
 
@@ -68,19 +70,19 @@ func (f *fakeStops) Changed() <-chan struct{} {
 	return f.changed
 }
 
-func (f *fakeStops) On(engine fleet.EngineName) []fleet.Stop {
+func (f *fakeStops) On(engine fleet.EngineName) []mirror.Stop {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	var on []fleet.Stop
+	var on []mirror.Stop
 	for _, s := range f.stops {
-		if s.Scope != fleet.StopEngine || s.Name == string(engine) {
+		if s.Scope != mirror.StopEngine || s.Name == string(engine) {
 			on = append(on, s)
 		}
 	}
 	return on
 }
 
-func (f *fakeStops) Ends(fleet.EngineName) []fleet.StopEnd {
+func (f *fakeStops) Ends(fleet.EngineName) []mirror.StopEnd {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.ends
@@ -92,7 +94,7 @@ func (f *fakeStops) Stopped(engine fleet.EngineName) func(fleet.TenantName) bool
 		loaded := f.loaded
 		f.mu.Unlock()
 		for _, s := range f.On(engine) {
-			if s.Scope != fleet.StopTenant || s.Name == string(tenant) {
+			if s.Scope != mirror.StopTenant || s.Name == string(tenant) {
 				return true
 			}
 		}
@@ -100,7 +102,7 @@ func (f *fakeStops) Stopped(engine fleet.EngineName) func(fleet.TenantName) bool
 	}
 }
 
-func (f *fakeStops) set(stops ...fleet.Stop) {
+func (f *fakeStops) set(stops ...mirror.Stop) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.stops, f.loaded = stops, true
@@ -108,7 +110,7 @@ func (f *fakeStops) set(stops ...fleet.Stop) {
 	f.changed = make(chan struct{})
 }
 
-func (f *fakeStops) ended(ends ...fleet.StopEnd) {
+func (f *fakeStops) ended(ends ...mirror.StopEnd) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.ends = ends
@@ -214,7 +216,7 @@ func (o *house) device(engine fleet.EngineName, tenant fleet.TenantName) *device
 	d := &device{o: o, keys: keys, id: "agent-" + strings.ReplaceAll(string(engine), ".", "-"),
 		instance: strings.Repeat("i", 22)}
 	o.store.do(func() {
-		o.store.agents[d.id] = fleet.Agent{ID: d.id, Engine: engine, Tenant: tenant,
+		o.store.agents[d.id] = registry.Agent{ID: d.id, Engine: engine, Tenant: tenant,
 			Keys: keys.Public(), ExpiresAt: time.Now().Add(90 * 24 * time.Hour)}
 	})
 	d.renew()
@@ -272,7 +274,7 @@ func (d *device) report(report agent.Report) *httptest.ResponseRecorder {
 // open takes the lease like a stream.
 func (d *device) open() int64 {
 	d.o.t.Helper()
-	opening, err := d.o.store.OpenAgent(context.Background(), fleet.AgentSession{
+	opening, err := d.o.store.OpenAgent(context.Background(), registry.Session{
 		Agent: d.id, Instance: d.instance, Replica: "r", Floor: d.epoch, Proof: rand.Text()})
 	if err != nil {
 		d.o.t.Fatal(err)
@@ -314,17 +316,17 @@ func wantRefusal(t testing.TB, w *httptest.ResponseRecorder, status int, code st
 }
 
 // application returns a row with its own manifest.
-func application(engine fleet.EngineName, tenant fleet.TenantName, name string) fleet.Row {
+func application(engine fleet.EngineName, tenant fleet.TenantName, name string) mirror.Row {
 	body := []byte(
 		`{"apiVersion":"argoproj.io/v1alpha1","kind":"Application","metadata":{"name":"` + name +
 			`"},"spec":{"note":"<a & b>"}}`)
 	sum := sha256.Sum256(body)
-	return fleet.Row{Key: fleet.ObjectKey{Engine: engine, Kind: fleet.ObjectApplication,
+	return mirror.Row{Key: fleet.ObjectKey{Engine: engine, Kind: fleet.ObjectApplication,
 		Name: name}, Tenant: tenant, Environment: "edge", Deployment: "d",
 		Manifest: fleet.Manifest{Body: body, Hash: hex.EncodeToString(sum[:])}, Revision: "r1"}
 }
 
-func repository(engine fleet.EngineName, tenant fleet.TenantName, name, secret string) fleet.Row {
+func repository(engine fleet.EngineName, tenant fleet.TenantName, name, secret string) mirror.Row {
 	r := application(engine, tenant, name)
 	r.Key.Kind = fleet.ObjectRepository
 	r.Credential = &fleet.CredentialSource{Tenant: tenant, Name: secret}

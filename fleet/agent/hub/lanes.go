@@ -6,8 +6,8 @@ import (
 	"sync"
 	"time"
 
-	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/agent"
+	"argosy.dev/argosy/fleet/agent/registry"
 	"argosy.dev/argosy/fleet/peer"
 )
 
@@ -56,12 +56,12 @@ func (r *generationCache[V]) put(key string, v V) {
 
 // knownAgent is an agent whose keys were read from the store recently.
 type knownAgent struct {
-	keys    fleet.AgentKeys
+	keys    registry.Keys
 	limiter *rateLimiter
 }
 
 // rememberAgent caches the keys of an agent with a verified proof.
-func (h *Hub) rememberAgent(a fleet.Agent) {
+func (h *Hub) rememberAgent(a registry.Agent) {
 	h.knownAgents.mu.Lock()
 	defer h.knownAgents.mu.Unlock()
 	k, ok := h.knownAgents.find(a.ID)

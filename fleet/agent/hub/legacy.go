@@ -8,7 +8,8 @@ import (
 	"strconv"
 	"time"
 
-	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/agent/registry"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 // legacyPath is the older route, for clusters that fetch manifests with nothing but a token in the
@@ -33,12 +34,12 @@ func (h *Hub) applications(w http.ResponseWriter, r *http.Request) {
 		h.unavailable(w, err)
 		return
 	}
-	var given fleet.AgentToken
+	var given registry.Token
 	err := h.withTimeout(r.Context(), h.unknownReads, func(ctx context.Context) (err error) {
 		given, err = h.store.LegacyToken(ctx, token)
 		return err
 	})
-	if errors.Is(err, fleet.ErrNotFound) || (err == nil && !given.Legacy) {
+	if errors.Is(err, mirror.ErrNotFound) || (err == nil && !given.Legacy) {
 		h.notFound(w, r)
 		return
 	}
@@ -70,7 +71,7 @@ func (h *Hub) unavailable(w http.ResponseWriter, err error) {
 
 // writeList writes the list. During an emergency stop it writes nothing, because the client would
 // apply it.
-func (h *Hub) writeList(w http.ResponseWriter, r *http.Request, given fleet.AgentToken) {
+func (h *Hub) writeList(w http.ResponseWriter, r *http.Request, given registry.Token) {
 	if h.stops.Stopped(given.Engine)(given.Tenant) {
 		h.unavailable(w, errors.New("writes are stopped"))
 		return
@@ -90,8 +91,8 @@ func (h *Hub) writeList(w http.ResponseWriter, r *http.Request, given fleet.Agen
 		ctx, cancel := context.WithTimeout(r.Context(), snapshotReadTimeout)
 		defer cancel()
 		return h.reads.run(ctx, func() error {
-			_, err := h.store.AgentRows(ctx, given.Engine, func(row fleet.Row) error {
-				if err := checkRow(fleet.Agent{ID: "of an older route", Engine: given.Engine,
+			_, err := h.store.AgentRows(ctx, given.Engine, func(row mirror.Row) error {
+				if err := checkRow(registry.Agent{ID: "of an older route", Engine: given.Engine,
 					Tenant: given.Tenant}, row); err != nil {
 					return err
 				}

@@ -5,6 +5,7 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/agent"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 func TestAnAgentsOrphansBelongToItsOwnEngineAndTenant(t *testing.T) {
@@ -40,7 +41,7 @@ func TestAnAgentsOrphansBelongToItsOwnEngineAndTenant(t *testing.T) {
 // An earlier agent would remove any object of that name. It does not know this operation and leaves
 // the object alone.
 func TestTheRemovalOfOneUIDIsAnOperationOfItsOwn(t *testing.T) {
-	row := fleet.Row{Key: fleet.ObjectKey{Kind: fleet.ObjectApplication}, Unwanted: true, UID: "u1"}
+	row := mirror.Row{Key: fleet.ObjectKey{Kind: fleet.ObjectApplication}, Unwanted: true, UID: "u1"}
 	if got := wireRow(row); got.Operation == agent.OperationRemove || got.UID != "u1" {
 		t.Errorf("%+v", got)
 	}

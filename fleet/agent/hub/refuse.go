@@ -9,8 +9,9 @@ import (
 	"strconv"
 	"time"
 
-	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/agent"
+	"argosy.dev/argosy/fleet/agent/registry"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 // refusal is an error response.
@@ -46,13 +47,13 @@ const joinAgain = "make a token with `argosy agent token create` and join again"
 // error.
 func ended(err error) *refusal {
 	switch {
-	case errors.Is(err, fleet.ErrAgentRevoked):
+	case errors.Is(err, registry.ErrRevoked):
 		return refused(http.StatusUnauthorized, agent.CodeRevoked, "the identity was revoked",
 			joinAgain)
-	case errors.Is(err, fleet.ErrAgentExpired):
+	case errors.Is(err, registry.ErrExpired):
 		return refused(http.StatusUnauthorized, agent.CodeExpired,
 			"the identity has expired: its keys were not rotated in time", joinAgain)
-	case errors.Is(err, fleet.ErrCloned):
+	case errors.Is(err, registry.ErrCloned):
 		return refused(http.StatusUnauthorized, agent.CodeCloned,
 			"two processes alternate with the identity, so that neither is served",
 			"find the second one, then "+joinAgain)
@@ -73,10 +74,10 @@ func (h *Hub) explain(ctx context.Context, route string, err error) *refusal {
 		return refused(http.StatusUnauthorized, agent.CodeProof, "the proof is invalid",
 			"use the time in this response's Date header and request a new access token; "+
 				"if that fails too, "+joinAgain)
-	case errors.Is(err, fleet.ErrFenced), errors.Is(err, fleet.ErrSuperseded):
+	case errors.Is(err, mirror.ErrFenced), errors.Is(err, registry.ErrSuperseded):
 		return refused(http.StatusConflict, agent.CodeSuperseded,
 			"another process of this agent has taken over", "end this process")
-	case errors.Is(err, fleet.ErrAgentBusy):
+	case errors.Is(err, registry.ErrBusy):
 		r := refused(http.StatusTooManyRequests, agent.CodeBusy,
 			"too many access tokens were requested", "use the last one until it expires")
 		r.after = time.Minute

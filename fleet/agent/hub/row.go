@@ -7,6 +7,8 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/agent"
+	"argosy.dev/argosy/fleet/agent/registry"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 // secretsTimeout bounds the resolution of the secrets of one batch of rows: an unresponsive source
@@ -14,7 +16,7 @@ import (
 const secretsTimeout = 10 * time.Second
 
 // wireRow converts a row to its wire form, without its credential.
-func wireRow(r fleet.Row) agent.Row {
+func wireRow(r mirror.Row) agent.Row {
 	operation := agent.OperationApply
 	if r.Unwanted {
 		operation = agent.OperationRemove
@@ -33,7 +35,7 @@ func wireRow(r fleet.Row) agent.Row {
 
 // checkRow is the last check before a row is sent. A row of another engine or tenant sends nothing
 // at all, even if the store's isolation has failed.
-func checkRow(to fleet.Agent, r fleet.Row) error {
+func checkRow(to registry.Agent, r mirror.Row) error {
 	if r.Key.Engine != to.Engine || (to.Tenant != "" && r.Tenant != to.Tenant) {
 		return fmt.Errorf("row %s %s belongs to engine %s and not to agent %s: nothing is sent",
 			r.Key.Kind, r.Key.Name, r.Key.Engine, to.ID)
@@ -43,7 +45,7 @@ func checkRow(to fleet.Agent, r fleet.Row) error {
 
 // sealedCredential returns the secret of a row, sealed with the agent's key, or the reason why it
 // is unavailable.
-func (h *Hub) sealedCredential(ctx context.Context, to fleet.Agent, r fleet.Row) *agent.Credential {
+func (h *Hub) sealedCredential(ctx context.Context, to registry.Agent, r mirror.Row) *agent.Credential {
 	if r.Credential == nil || r.Unwanted {
 		return nil
 	}
@@ -67,7 +69,7 @@ func (h *Hub) sealedCredential(ctx context.Context, to fleet.Agent, r fleet.Row)
 }
 
 // wireRows converts a batch of rows and their credentials. It also returns the unavailable secrets.
-func (h *Hub) wireRows(ctx context.Context, to fleet.Agent, batch []fleet.Row) (out []agent.Row,
+func (h *Hub) wireRows(ctx context.Context, to registry.Agent, batch []mirror.Row) (out []agent.Row,
 	missing []secretName, err error) {
 	ctx, cancel := context.WithTimeout(ctx, secretsTimeout)
 	defer cancel()

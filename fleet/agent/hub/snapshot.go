@@ -10,8 +10,9 @@ import (
 	"net/http"
 	"time"
 
-	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/agent"
+	"argosy.dev/argosy/fleet/agent/registry"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 const (
@@ -22,7 +23,7 @@ const (
 // snapshotRows holds every row of an engine at one moment.
 type snapshotRows struct {
 	rows       *spool
-	withSecret map[int]fleet.Row // rows with a credential, by index
+	withSecret map[int]mirror.Row // rows with a credential, by index
 	digest     *agent.Digester
 	count      int
 	cursor     int64
@@ -67,14 +68,14 @@ func (h *Hub) snapshot(w http.ResponseWriter, r *http.Request) error {
 }
 
 // readSnapshot reads the rows and releases the store.
-func (h *Hub) readSnapshot(ctx context.Context, opening fleet.AgentOpening) (*snapshotRows, error) {
+func (h *Hub) readSnapshot(ctx context.Context, opening registry.Opening) (*snapshotRows, error) {
 	to := opening.Agent
 	ctx, cancel := context.WithTimeout(ctx, snapshotReadTimeout)
 	defer cancel()
-	all := &snapshotRows{rows: newSpool(agent.MaxSnapshot - 1<<20), withSecret: map[int]fleet.Row{},
+	all := &snapshotRows{rows: newSpool(agent.MaxSnapshot - 1<<20), withSecret: map[int]mirror.Row{},
 		digest: agent.NewDigester()}
 	err := h.reads.run(ctx, func() (err error) {
-		all.cursor, err = h.store.AgentRows(ctx, to.Engine, func(r fleet.Row) error {
+		all.cursor, err = h.store.AgentRows(ctx, to.Engine, func(r mirror.Row) error {
 			if r.Life != opening.Lease.Life {
 				return unconfirmed()
 			}
@@ -88,7 +89,7 @@ func (h *Hub) readSnapshot(ctx context.Context, opening fleet.AgentOpening) (*sn
 	return all, nil
 }
 
-func (g *snapshotRows) add(to fleet.Agent, r fleet.Row) error {
+func (g *snapshotRows) add(to registry.Agent, r mirror.Row) error {
 	if err := checkRow(to, r); err != nil {
 		return err
 	}
@@ -118,7 +119,7 @@ func (g *snapshotRows) encode(row agent.Row) ([]byte, error) {
 }
 
 // sendSnapshot writes the rows: epoch and cursor first, digest and completeness last.
-func (h *Hub) sendSnapshot(ctx context.Context, to *deadlineWriter, opening fleet.AgentOpening,
+func (h *Hub) sendSnapshot(ctx context.Context, to *deadlineWriter, opening registry.Opening,
 	all *snapshotRows) error {
 	out := bufio.NewWriterSize(to, snapshotChunk)
 	fmt.Fprintf(out, `{"epoch":%d,"cursor":%d,"rows":[`, opening.Lease.Epoch, all.cursor)
@@ -154,8 +155,8 @@ func (h *Hub) sendSnapshot(ctx context.Context, to *deadlineWriter, opening flee
 // secretTimeout bounds the resolution of one secret of a snapshot.
 const secretTimeout = 3 * time.Second
 
-func (h *Hub) credentialWithTimeout(ctx context.Context, to fleet.Agent,
-	r fleet.Row) *agent.Credential {
+func (h *Hub) credentialWithTimeout(ctx context.Context, to registry.Agent,
+	r mirror.Row) *agent.Credential {
 	ctx, cancel := context.WithTimeout(ctx, secretTimeout)
 	defer cancel()
 	return h.sealedCredential(ctx, to, r)

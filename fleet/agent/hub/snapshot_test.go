@@ -11,8 +11,9 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/agent"
+	"argosy.dev/argosy/fleet/agent/registry"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 func TestASnapshotIsCompleteAndItsDigestMatches(t *testing.T) {
@@ -157,8 +158,8 @@ func TestASnapshotAboveTheAgentsLimitIsNotSent(t *testing.T) {
 func TestTheOlderRouteNeverLeaksItsToken(t *testing.T) {
 	on := func(c *Config) { c.LegacyTokenPath = true }
 	o := newHouse(t, on)
-	o.store.tokens[oneTime] = fleet.AgentToken{Engine: "acme.edge", Tenant: "acme", Legacy: true}
-	o.store.tokens["not-for-this-0123456789"] = fleet.AgentToken{Engine: "acme.edge",
+	o.store.tokens[oneTime] = registry.Token{Engine: "acme.edge", Tenant: "acme", Legacy: true}
+	o.store.tokens["not-for-this-0123456789"] = registry.Token{Engine: "acme.edge",
 		Tenant: "acme"}
 	o.store.put(application("acme.edge", "acme", "mine"))
 	gone := application("acme.edge", "acme", "gone")
@@ -203,7 +204,7 @@ func TestTheOlderRouteNeverLeaksItsToken(t *testing.T) {
 	// the literal is the protocol's
 	wantRefusal(t, get(o, agent.PathSnapshot), 400, agent.CodeInvalid)
 
-	o.stops.set(fleet.Stop{Scope: fleet.StopTenant, Name: "acme"})
+	o.stops.set(mirror.Stop{Scope: mirror.StopTenant, Name: "acme"})
 	if w := get(o, path(oneTime)); w.Code != 503 || strings.Contains(w.Body.String(), "mine") {
 		t.Errorf("while stopped: %d %s", w.Code, w.Body)
 	}

@@ -13,6 +13,8 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/agent"
+	"argosy.dev/argosy/fleet/agent/registry"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 // reportTimeout bounds the processing of one report.
@@ -40,7 +42,7 @@ func (h *Hub) status(w http.ResponseWriter, r *http.Request) error {
 		return r
 	}
 	defer h.reporting.Delete(who.ID)
-	lease := fleet.Lease{Name: "engine/" + string(who.Engine), Holder: "agent/" + who.ID + "/" +
+	lease := mirror.Lease{Name: "engine/" + string(who.Engine), Holder: "agent/" + who.ID + "/" +
 		session.Instance, Epoch: report.Epoch}
 	ctx, cancel := context.WithTimeout(r.Context(), reportTimeout)
 	defer cancel()
@@ -58,7 +60,7 @@ func resultOf(err error) string {
 	switch {
 	case err == nil:
 		return "taken"
-	case errors.Is(err, fleet.ErrFenced):
+	case errors.Is(err, mirror.ErrFenced):
 		return "superseded"
 	case errors.As(err, &r) && r.Code == agent.CodeReplay:
 		return "replayed"
@@ -89,13 +91,13 @@ func readReport(body []byte) (*agent.Report, error) {
 }
 
 // accept applies a report. It checks the number first and records it last (see Reports.TakeReport).
-func (h *Hub) accept(ctx context.Context, lease fleet.Lease, who fleet.Agent,
+func (h *Hub) accept(ctx context.Context, lease mirror.Lease, who registry.Agent,
 	report *agent.Report) error {
 	last, err := h.store.TakeReport(ctx, lease, report.Seq)
-	if errors.Is(err, fleet.ErrReplayed) {
+	if errors.Is(err, registry.ErrReplayed) {
 		return replayedReport(report.Seq, last)
 	}
-	if errors.Is(err, fleet.ErrNotFound) {
+	if errors.Is(err, mirror.ErrNotFound) {
 		return undeclared(5*time.Second + rand.N(5*time.Second))
 	}
 	if err != nil {
@@ -105,7 +107,7 @@ func (h *Hub) accept(ctx context.Context, lease fleet.Lease, who fleet.Agent,
 	part.Report = report.Seq
 	err = h.apply(ctx, part, who, report)
 	// another replica has accepted it or a later one meanwhile
-	if errors.Is(err, fleet.ErrReplayed) {
+	if errors.Is(err, registry.ErrReplayed) {
 		return replayedReport(report.Seq, max(last, report.Seq))
 	}
 	if err != nil {
@@ -123,16 +125,16 @@ func replayedReport(seq, last int64) error {
 }
 
 // apply stores each part of a report and skips invalid items.
-func (h *Hub) apply(ctx context.Context, lease fleet.Lease, who fleet.Agent,
+func (h *Hub) apply(ctx context.Context, lease mirror.Lease, who registry.Agent,
 	report *agent.Report) error {
 	engine := who.Engine
-	acks := validItems(report.Acks, func(a agent.Ack) (fleet.Ack, bool) { return ackOf(engine, a) })
+	acks := validItems(report.Acks, func(a agent.Ack) (mirror.Ack, bool) { return ackOf(engine, a) })
 	if len(acks) > 0 {
 		if err := h.store.Acknowledge(ctx, lease, acks); err != nil {
 			return err
 		}
 	}
-	seen := validItems(report.Observed, func(o agent.Observed) (fleet.Observation, bool) {
+	seen := validItems(report.Observed, func(o agent.Observed) (mirror.Observation, bool) {
 		return observationOf(engine, o)
 	})
 	if len(seen) > 0 {
@@ -163,7 +165,7 @@ func (h *Hub) apply(ctx context.Context, lease fleet.Lease, who fleet.Agent,
 }
 
 // replaceOrphans stores the complete list of an agent's orphans: unlisted ones were deleted.
-func (h *Hub) replaceOrphans(ctx context.Context, lease fleet.Lease, found []fleet.Orphan) error {
+func (h *Hub) replaceOrphans(ctx context.Context, lease mirror.Lease, found []mirror.Orphan) error {
 	name := fleet.EngineName(strings.TrimPrefix(lease.Name, "engine/"))
 	gone, err := h.store.OrphanKeys(ctx, name)
 	if err != nil {

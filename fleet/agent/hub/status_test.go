@@ -17,6 +17,7 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/agent"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 // An agent removes credentials from URLs, but a malicious one does not.
@@ -41,7 +42,7 @@ func TestAURLOfAnOwnApplicationKeepsNoCredential(t *testing.T) {
 			!strings.HasSuffix(want, got)) {
 			t.Errorf("%s: %q, want %q", raw, got, want)
 		}
-		o, ok := ownOf(fleet.OwnApplication{Namespace: "argocd", Name: "own", RepoURL: raw})
+		o, ok := ownOf(mirror.OwnApplication{Namespace: "argocd", Name: "own", RepoURL: raw})
 		if !ok || strings.Contains(o.RepoURL, "canary") || strings.Contains(o.RepoURL, "ary@") {
 			t.Errorf("%s is kept as %q", raw, o.RepoURL)
 		}
@@ -54,14 +55,14 @@ func TestEachPartOfAReportIsStored(t *testing.T) {
 	prod := fleet.EnvironmentID{Tenant: "acme", Name: "prod"}
 	report := agent.Report{Epoch: d.open(), Seq: 7,
 		Acks: []agent.Ack{
-			{Kind: fleet.ObjectApplication, Name: "a", Seq: 3, State: fleet.ApplyApplied},
+			{Kind: fleet.ObjectApplication, Name: "a", Seq: 3, State: mirror.ApplyApplied},
 			{Kind: fleet.ObjectProject, Name: "p", Seq: 4, Removed: true}},
-		Observed: []agent.Observed{{Name: "a", Sync: fleet.SyncSynced, Health: fleet.HealthHealthy,
+		Observed: []agent.Observed{{Name: "a", Sync: mirror.SyncSynced, Health: mirror.HealthHealthy,
 			Resources: 3, OperationPhase: "Succeeded"}},
-		Syncs: []agent.SyncStatus{{ID: "s1", State: fleet.OperationSucceeded}},
+		Syncs: []agent.SyncStatus{{ID: "s1", State: mirror.OperationSucceeded}},
 		Status: &agent.AgentStatus{Reachable: true, ArgoCD: "v3.2.0", Version: "v1",
 			PendingDeletions: 2, Orphans: 1, Own: 4, Environments: []fleet.EnvironmentID{prod}},
-		Own: []fleet.OwnApplication{
+		Own: []mirror.OwnApplication{
 			{Namespace: "argocd", Name: "own", RepoURL: "https://user:secret@git.example/r"}},
 		OwnWhole: true}
 	if w := d.report(report); w.Code != http.StatusNoContent {
@@ -73,11 +74,11 @@ func TestEachPartOfAReportIsStored(t *testing.T) {
 			Name: "a"}) {
 		t.Errorf("acks %+v", s.acks)
 	}
-	if len(s.seen) != 1 || s.seen[0].Sync != fleet.SyncSynced || s.seen[0].Message != "" ||
+	if len(s.seen) != 1 || s.seen[0].Sync != mirror.SyncSynced || s.seen[0].Message != "" ||
 		s.seen[0].OperationPhase != "Succeeded" {
 		t.Errorf("observations %+v", s.seen)
 	}
-	if s.ends["s1"] != fleet.OperationSucceeded || len(s.statuses) != 1 ||
+	if s.ends["s1"] != mirror.OperationSucceeded || len(s.statuses) != 1 ||
 		s.statuses[0].ArgoCD != "v3.2.0" || s.statuses[0].Own != 4 ||
 		!slices.Equal(s.statuses[0].Environments, []fleet.EnvironmentID{prod}) || !s.whole {
 		t.Errorf("syncs %v, status %+v", s.ends, s.statuses)
@@ -96,14 +97,14 @@ func TestAMissingListOfOrphanEnvironmentsDiffersFromAnEmptyOne(t *testing.T) {
 	d := o.device("far", "")
 	epoch := d.open()
 	many, _ := json.Marshal(slices.Repeat([]fleet.EnvironmentID{{Tenant: "acme", Name: "prod"}},
-		fleet.MaxOrphanEnvironments+5))
+		mirror.MaxOrphanEnvironments+5))
 	for i, c := range []struct {
 		status string
 		want   int // -1: omitted
 	}{{`{}`, -1}, {`{"environments":null}`, -1}, {`{"environments":[]}`, 0},
 		{
 			`{"environments":[{"tenant":"acme","name":"prod"},{"tenant":"a/b","name":"x"},{"tenant":"","name":"x"},{"name":"\n"}]}`, 1},
-		{`{"environments":` + string(many) + `}`, fleet.MaxOrphanEnvironments}} {
+		{`{"environments":` + string(many) + `}`, mirror.MaxOrphanEnvironments}} {
 		if w := o.serve(d.post(agent.PathStatus,
 			fmt.Appendf(nil, `{"epoch":%d,"seq":%d,"standing":%s}`, epoch, i+1,
 				c.status))); w.Code != http.StatusNoContent {
@@ -124,12 +125,12 @@ func TestAMissingListOfUnreachableEnvironmentsDiffersFromAnEmptyOne(t *testing.T
 	for i, c := range []struct {
 		status string
 		want   int // -1: omitted
-		reason fleet.UnreachableReason
+		reason mirror.UnreachableReason
 	}{
 		{`{}`, -1, ""}, {`{"unreachable":[]}`, 0, ""}, {`{"unreachable":[` + one + `]}`, 1,
-			fleet.UnreachableTimeout},
+			mirror.UnreachableTimeout},
 		{`{"unreachable":[` + strings.Replace(one, "Timeout", "<b>", 1) + `]}`, 1,
-			fleet.UnreachableError},
+			mirror.UnreachableError},
 		{`{"unreachable":[` + strings.Replace(one, "acme", "a/b", 1) + `]}`, 0, ""},
 		{`{"unreachable":[` + strings.Replace(one, "2026", "0001", 1) + `]}`, 0, ""},
 	} {
@@ -155,7 +156,7 @@ func TestAReportOfAnUnknownAgentWaits(t *testing.T) {
 	d := o.device("acme.edge", "acme")
 	o.store.failWith(func(call string) error {
 		if call == "TakeReport" {
-			return fleet.ErrNotFound
+			return mirror.ErrNotFound
 		}
 		return nil
 	})
@@ -170,7 +171,7 @@ func TestAReportThatFailsInTheMiddleIsNotRecorded(t *testing.T) {
 	o := newHouse(t)
 	d := o.device("acme.edge", "acme")
 	report := agent.Report{Epoch: d.open(), Seq: 1, Acks: []agent.Ack{
-		{Kind: fleet.ObjectApplication, Name: "a", State: fleet.ApplyApplied}},
+		{Kind: fleet.ObjectApplication, Name: "a", State: mirror.ApplyApplied}},
 		Observed: []agent.Observed{{Name: "a"}}}
 	o.store.failWith(func(call string) error {
 		if call == "Observe" {
@@ -199,18 +200,18 @@ func TestAnUnknownStateIsNeitherARemovalNorASuccess(t *testing.T) {
 		t.Fatalf("%d %s", w.Code, w.Body)
 	}
 	s := o.store
-	if len(s.acks) != 1 || s.acks[0].Removed || s.acks[0].State != fleet.ApplyFailed ||
+	if len(s.acks) != 1 || s.acks[0].Removed || s.acks[0].State != mirror.ApplyFailed ||
 		!strings.Contains(s.acks[0].Message, "Vanished") {
 		t.Errorf("acks %+v", s.acks)
 	}
 	got := s.seen[0]
-	if got.Sync != fleet.SyncUnknown || got.Health != fleet.HealthUnknown ||
+	if got.Sync != mirror.SyncUnknown || got.Health != mirror.HealthUnknown ||
 		got.OperationPhase != "" || got.Deleted ||
 		!strings.Contains(got.Message, "Drifting") || !strings.Contains(got.Message, "Purple") ||
 		!strings.Contains(got.Message, "Dreaming") {
 		t.Errorf("observed %+v", got)
 	}
-	if s.ends["s1"] != fleet.OperationRunning {
+	if s.ends["s1"] != mirror.OperationRunning {
 		t.Errorf("a sync ended: %v", s.ends)
 	}
 }
@@ -250,16 +251,16 @@ func TestAMaliciousReportIsBoundedSanitizedOrRejected(t *testing.T) {
 	evil := "line one\nlevel=ERROR msg=\"forged\"\r\x1b[31m\u202e<script>alert(1)</script>" +
 		strings.Repeat("x", 5000)
 	report := agent.Report{Epoch: 1, Seq: 1,
-		Acks: []agent.Ack{{Kind: fleet.ObjectApplication, Name: "a", State: fleet.ApplyFailed,
-			Message: evil}, {Kind: fleet.ObjectApplication, Name: evil, State: fleet.ApplyApplied},
-			{Kind: fleet.ObjectApplication, Name: "../b", State: fleet.ApplyApplied}},
+		Acks: []agent.Ack{{Kind: fleet.ObjectApplication, Name: "a", State: mirror.ApplyFailed,
+			Message: evil}, {Kind: fleet.ObjectApplication, Name: evil, State: mirror.ApplyApplied},
+			{Kind: fleet.ObjectApplication, Name: "../b", State: mirror.ApplyApplied}},
 		Observed: []agent.Observed{{Name: "a", UID: evil, Message: evil, OperationError: evil,
 			SyncedRevision: evil, OperationID: evil, ResourceVersion: evil, Resources: -5,
-			Sync: fleet.SyncState(evil), Health: fleet.HealthState(evil),
+			Sync: mirror.SyncState(evil), Health: mirror.HealthState(evil),
 			ReconciledAt: time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)}},
 		Status: &agent.AgentStatus{Message: evil, ArgoCD: evil, Version: evil, PendingDeletions: -1,
 			Orphans: 1 << 40},
-		Own: []fleet.OwnApplication{{Namespace: "n", Name: "own", Project: evil, RepoURL: evil,
+		Own: []mirror.OwnApplication{{Namespace: "n", Name: "own", Project: evil, RepoURL: evil,
 			Path: evil, Message: evil}, {Namespace: evil, Name: "x"}}}
 	if w := d.report(report); w.Code != 204 {
 		t.Fatalf("%d %s", w.Code, w.Body)
@@ -351,7 +352,7 @@ func (reading) Close() error                 { return nil }
 func FuzzReport(f *testing.F) {
 	whole, _ := json.Marshal(agent.Report{Epoch: 1, Seq: 1, Acks: []agent.Ack{
 		{Kind: fleet.ObjectApplication, Name: "a", State: "x", Removed: true}},
-		Observed: []agent.Observed{{Name: "a", Message: "m\x00\xff"}}, Own: []fleet.OwnApplication{
+		Observed: []agent.Observed{{Name: "a", Message: "m\x00\xff"}}, Own: []mirror.OwnApplication{
 			{Namespace: "n", Name: "o", RepoURL: "https://a@b/c"}}})
 	f.Add(whole)
 	f.Add(
@@ -362,17 +363,17 @@ func FuzzReport(f *testing.F) {
 		if err != nil {
 			return
 		}
-		for _, a := range validItems(report.Acks, func(a agent.Ack) (fleet.Ack, bool) {
+		for _, a := range validItems(report.Acks, func(a agent.Ack) (mirror.Ack, bool) {
 			return ackOf("e", a)
 		}) {
 			if !validName(a.Key.Name) || !isPlain(a.Message, agent.MaxMessage) ||
-				a.Key.Engine != "e" || (a.Removed && a.State == fleet.ApplyFailed &&
+				a.Key.Engine != "e" || (a.Removed && a.State == mirror.ApplyFailed &&
 				strings.Contains(a.Message, "does not know")) {
 				t.Errorf("ack %+v", a)
 			}
 		}
 		for _, o := range validItems(
-			report.Observed, func(o agent.Observed) (fleet.Observation, bool) {
+			report.Observed, func(o agent.Observed) (mirror.Observation, bool) {
 				return observationOf("e", o)
 			}) {
 			if !isPlain(o.Message, agent.MaxMessage) || !isPlain(o.UID, maxText) ||

@@ -5,54 +5,56 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/agent/registry"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 // Store is what the hub keeps and reads, for every agent. Replicas call it concurrently, and every
 // write is idempotent. Leases come from AgentOpening.Lease: a write under a lost lease fails with
-// fleet.ErrFenced.
+// mirror.ErrFenced.
 type Store interface {
 	// JoinAgent exchanges a one-time token and keys for an identity, and ends the engine's earlier
 	// one. A token succeeds with exactly one pair of keys; a repeated call with the same pair
-	// returns the same identity, because the response may have been lost. Errors: fleet.ErrUsed
-	// after a join with other keys, which is reported and audited; fleet.ErrNotFound for a token
+	// returns the same identity, because the response may have been lost. Errors: registry.ErrUsed
+	// after a join with other keys, which is reported and audited; mirror.ErrNotFound for a token
 	// that is unknown, malformed, expired or revoked, or whose target was deleted or no longer uses
 	// an agent.
-	JoinAgent(ctx context.Context, token string, join fleet.AgentJoin) (fleet.Agent, error)
+	JoinAgent(ctx context.Context, token string, join registry.Join) (registry.Agent, error)
 
-	// Agent returns a live identity; fleet.ErrNotFound if it never existed. With
-	// fleet.ErrAgentRevoked, fleet.ErrAgentExpired and fleet.ErrCloned it also returns the Agent,
+	// Agent returns a live identity; mirror.ErrNotFound if it never existed. With
+	// registry.ErrRevoked, registry.ErrExpired and registry.ErrCloned it also returns the Agent,
 	// so that the caller can verify a proof before it reveals the state.
-	Agent(ctx context.Context, id string) (fleet.Agent, error)
+	Agent(ctx context.Context, id string) (registry.Agent, error)
 
 	// SaveAccess stores the SHA-256 of an access token that was granted for an assertion, for ttl.
-	// It remembers the assertion ten minutes longer than the token. Errors: fleet.ErrReplayed if
-	// the assertion (by ID, at most 128 bytes) was used for another token; fleet.ErrAgentBusy if
+	// It remembers the assertion ten minutes longer than the token. Errors: registry.ErrReplayed if
+	// the assertion (by ID, at most 128 bytes) was used for another token; registry.ErrBusy if
 	// the agent has too many tokens.
 	SaveAccess(ctx context.Context, agent, assertion string, hash [32]byte, ttl time.Duration) error
 
-	// AccessAgent returns the live identity of an access token; fleet.ErrNotFound if the token is
+	// AccessAgent returns the live identity of an access token; mirror.ErrNotFound if the token is
 	// unknown or expired, or the identity has ended for any reason.
-	AccessAgent(ctx context.Context, hash [32]byte) (fleet.Agent, error)
+	AccessAgent(ctx context.Context, hash [32]byte) (registry.Agent, error)
 
 	// RotateAgent replaces the keys with the old thumbprint, extends the identity to
-	// fleet.AgentLife from now and drops its access tokens. It is idempotent. fleet.ErrReplayed
+	// registry.Lifetime from now and drops its access tokens. It is idempotent. registry.ErrReplayed
 	// means that the agent has other keys now. Other errors are those of Agent.
-	RotateAgent(ctx context.Context, id, oldThumb string, keys fleet.AgentKeys) (fleet.Agent, error)
+	RotateAgent(ctx context.Context, id, oldThumb string, keys registry.Keys) (registry.Agent, error)
 
 	// OpenAgent opens a session. It takes the engine's lease for the process and records that the
 	// agent is connected to the replica. It raises the epoch if another process held the lease or
 	// the floor requires it. An epoch of another incarnation of the database is raised if the
 	// session is Confirmed, so that the process reads its rows again; otherwise it stays, and the
-	// opening is Stale. Errors: fleet.ErrCloned if processes have alternated, which rejects the
-	// identity from now on; fleet.ErrNotFound if nothing is declared for the agent now, as during a
-	// rebuild (the agent retries later); fleet.ErrReplayed if any replica has opened a session with
-	// that Proof; fleet.ErrAgentBusy if the agent has opened too many sessions recently. Other
+	// opening is Stale. Errors: registry.ErrCloned if processes have alternated, which rejects the
+	// identity from now on; mirror.ErrNotFound if nothing is declared for the agent now, as during a
+	// rebuild (the agent retries later); registry.ErrReplayed if any replica has opened a session with
+	// that Proof; registry.ErrBusy if the agent has opened too many sessions recently. Other
 	// errors are those of Agent.
-	OpenAgent(ctx context.Context, s fleet.AgentSession) (fleet.AgentOpening, error)
+	OpenAgent(ctx context.Context, s registry.Session) (registry.Opening, error)
 
 	// CloseAgent records the end of the session. It leaves a newer one (Opening) or one on another
 	// replica alone.
-	CloseAgent(ctx context.Context, s fleet.AgentSession) error
+	CloseAgent(ctx context.Context, s registry.Session) error
 
 	// BeatReplica records the heartbeat of the replica and so of its sessions. Call it every ten
 	// seconds: an agent counts as connected while its replica's last heartbeat is younger than
@@ -63,25 +65,25 @@ type Store interface {
 	// cursor for AgentChanged. It holds a database connection, so visit must not block. Once the
 	// declaration is deleted, or no longer names an agent, it returns only rows that request a
 	// removal. Row-level security applies in addition to the query.
-	AgentRows(ctx context.Context, engine fleet.EngineName, visit func(fleet.Row) error) (
+	AgentRows(ctx context.Context, engine fleet.EngineName, visit func(mirror.Row) error) (
 		cursor int64, err error)
 
 	// AgentChanged returns the engine's rows above after, by sequence number, at most limit;
 	// otherwise like AgentRows.
-	AgentChanged(ctx context.Context, engine fleet.EngineName, after int64, limit int) ([]fleet.Row,
+	AgentChanged(ctx context.Context, engine fleet.EngineName, after int64, limit int) ([]mirror.Row,
 		error)
 
 	// AgentCredentialRows returns the engine's rows that need the tenant's secret; otherwise like
 	// AgentRows.
 	AgentCredentialRows(ctx context.Context, engine fleet.EngineName, tenant fleet.TenantName,
-		secret string) ([]fleet.Row, error)
+		secret string) ([]mirror.Row, error)
 
 	// AgentSyncs returns the engine's open syncs, oldest first; otherwise like AgentRows.
-	AgentSyncs(ctx context.Context, engine fleet.EngineName) ([]fleet.SyncRequest, error)
+	AgentSyncs(ctx context.Context, engine fleet.EngineName) ([]mirror.SyncRequest, error)
 
 	// AgentNews runs one statement for any number of agents. after is the Seq and since the Now of
 	// the previous call. A negative after starts from now, and a zero since two minutes ago.
-	AgentNews(ctx context.Context, after int64, since time.Time) (fleet.AgentNews, error)
+	AgentNews(ctx context.Context, after int64, since time.Time) (registry.News, error)
 
 	// WantConfirmed requests a confirmation of the rows by the config repo. It returns the number
 	// that AgentNews.Confirmed reaches then. Notify wakes the loop on any replica.
@@ -97,39 +99,39 @@ type Store interface {
 		[]fleet.EngineName, error)
 
 	// TakeReport checks, before a report is applied, that the lease is valid and that the report is
-	// newer than the last one; otherwise it returns fleet.ErrReplayed. fleet.ErrNotFound means that
+	// newer than the last one; otherwise it returns registry.ErrReplayed. mirror.ErrNotFound means that
 	// the lease was removed and has no holder: the agent gets it again with a new session. last
-	// is the number of the last accepted report, also with fleet.ErrReplayed. ReportTaken records
+	// is the number of the last accepted report, also with registry.ErrReplayed. ReportTaken records
 	// the number after all parts were applied. If the replica dies in between, the agent sends the
 	// report again, which is harmless: each part (Acknowledge, Observe, UpdateSync, ReportAgent,
 	// RecordOwn) is idempotent. A number recorded before the parts would lose them.
-	TakeReport(ctx context.Context, lease fleet.Lease, seq int64) (last int64, err error)
-	ReportTaken(ctx context.Context, lease fleet.Lease, seq int64) error
+	TakeReport(ctx context.Context, lease mirror.Lease, seq int64) (last int64, err error)
+	ReportTaken(ctx context.Context, lease mirror.Lease, seq int64) error
 
 	// Acknowledge records the result of handled rows; see the rules of the mirror. Every key has
 	// the lease's engine.
-	Acknowledge(ctx context.Context, lease fleet.Lease, acks []fleet.Ack) error
+	Acknowledge(ctx context.Context, lease mirror.Lease, acks []mirror.Ack) error
 	// Observe records the state of Applications. Every key has the lease's engine; an Application
 	// without a wanted row is ignored.
-	Observe(ctx context.Context, lease fleet.Lease, seen []fleet.Observation) error
+	Observe(ctx context.Context, lease mirror.Lease, seen []mirror.Observation) error
 	// UpdateSync records the state of a sync of the lease's engine. It ignores an ended sync and
 	// one of another engine.
-	UpdateSync(ctx context.Context, lease fleet.Lease, id string, state fleet.OperationState,
+	UpdateSync(ctx context.Context, lease mirror.Lease, id string, state mirror.OperationState,
 		text string) error
 	// OrphanKeys lists the recorded orphans of an engine. ReportOrphans adds those that its agent
 	// found and removes the deleted ones.
 	OrphanKeys(ctx context.Context, engine fleet.EngineName) ([]fleet.ObjectKey, error)
-	ReportOrphans(ctx context.Context, lease fleet.Lease, found []fleet.Orphan,
+	ReportOrphans(ctx context.Context, lease mirror.Lease, found []mirror.Orphan,
 		gone []fleet.ObjectKey) error
 	// ReportAgent records the state of the agent and its Argo CD. An unchanged state writes
 	// nothing.
-	ReportAgent(ctx context.Context, lease fleet.Lease, report fleet.AgentReport) error
+	ReportAgent(ctx context.Context, lease mirror.Lease, report registry.Report) error
 	// RecordOwn records the cluster's own Applications that are new, changed or deleted, at most
-	// fleet.MaxOwn per environment. With whole set, all of them were sent under this lease's epoch,
+	// mirror.MaxOwn per environment. With whole set, all of them were sent under this lease's epoch,
 	// and unlisted ones were deleted. It does nothing for an agent that is not autonomous.
-	RecordOwn(ctx context.Context, lease fleet.Lease, own []fleet.OwnApplication, whole bool) error
+	RecordOwn(ctx context.Context, lease mirror.Lease, own []mirror.OwnApplication, whole bool) error
 
 	// LegacyToken returns a token for the older route of applications until it expires or is
-	// revoked, used or not; fleet.ErrNotFound for any other token.
-	LegacyToken(ctx context.Context, token string) (fleet.AgentToken, error)
+	// revoked, used or not; mirror.ErrNotFound for any other token.
+	LegacyToken(ctx context.Context, token string) (registry.Token, error)
 }

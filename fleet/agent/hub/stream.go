@@ -12,6 +12,8 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/agent"
+	"argosy.dev/argosy/fleet/agent/registry"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/fleet/pacing"
 )
 
@@ -28,7 +30,7 @@ const (
 // stream is one open stream. While it is idle, it holds only this struct and its goroutine.
 type stream struct {
 	hub      *Hub
-	opening  fleet.AgentOpening
+	opening  registry.Opening
 	instance string
 	wake     pacing.Signal
 	out      *writer
@@ -118,25 +120,25 @@ func (h *Hub) newest(ctx context.Context, cursor int64) (newest int64, err error
 }
 
 // open opens a session within the rate limit.
-func (h *Hub) open(ctx context.Context, who provenAgent, s agent.Session) (fleet.AgentOpening,
+func (h *Hub) open(ctx context.Context, who provenAgent, s agent.Session) (registry.Opening,
 	error) {
 	if err := h.openings.wait(ctx); err != nil {
-		return fleet.AgentOpening{}, err
+		return registry.Opening{}, err
 	}
-	var opening fleet.AgentOpening
+	var opening registry.Opening
 	confirmed := h.feed.confirmedLife()
 	err := h.withTimeout(ctx, h.reads, func(ctx context.Context) (err error) {
-		opening, err = h.store.OpenAgent(ctx, fleet.AgentSession{
+		opening, err = h.store.OpenAgent(ctx, registry.Session{
 			Agent: who.ID, Instance: s.Instance, Replica: h.replica, Floor: s.Epoch,
 			Version: s.Version, Proof: who.proof, Confirmed: confirmed})
 		return err
 	})
 	switch {
-	case errors.Is(err, fleet.ErrNotFound):
+	case errors.Is(err, mirror.ErrNotFound):
 		return opening, undeclared(30*time.Second + rand.N(30*time.Second))
-	case errors.Is(err, fleet.ErrReplayed):
+	case errors.Is(err, registry.ErrReplayed):
 		return opening, replayedRequest()
-	case errors.Is(err, fleet.ErrAgentBusy):
+	case errors.Is(err, registry.ErrBusy):
 		r := refused(http.StatusTooManyRequests, agent.CodeBusy,
 			"this agent opens too many sessions", "wait for the time in Retry-After")
 		r.after = time.Minute
@@ -155,11 +157,11 @@ func undeclared(after time.Duration) *refusal {
 }
 
 // close records the end of the session even though the request's context has ended.
-func (h *Hub) close(ctx context.Context, opening fleet.AgentOpening, s agent.Session) {
+func (h *Hub) close(ctx context.Context, opening registry.Opening, s agent.Session) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
 	err := h.reads.run(ctx, func() error {
-		return h.store.CloseAgent(ctx, fleet.AgentSession{Agent: opening.Agent.ID,
+		return h.store.CloseAgent(ctx, registry.Session{Agent: opening.Agent.ID,
 			Instance: s.Instance, Replica: h.replica, Version: s.Version, Opening: opening.Opening})
 	})
 	if err != nil {
@@ -304,9 +306,9 @@ func (s *stream) read(f func(context.Context) error) error {
 
 // sendable reports whether rows may be sent: they belong to the incarnation of the database in
 // which the stream began, and the config repo has confirmed them.
-func (s *stream) sendable(rows []fleet.Row) bool {
+func (s *stream) sendable(rows []mirror.Row) bool {
 	life := s.opening.Lease.Life
-	return s.hub.feed.isConfirmed(life) && !slices.ContainsFunc(rows, func(r fleet.Row) bool {
+	return s.hub.feed.isConfirmed(life) && !slices.ContainsFunc(rows, func(r mirror.Row) bool {
 		return r.Life != life
 	})
 }
@@ -314,7 +316,7 @@ func (s *stream) sendable(rows []fleet.Row) bool {
 // sendRows sends the rows above the cursor and advances it.
 func (s *stream) sendRows(first *bool) error {
 	for s.sendable(nil) {
-		var batch []fleet.Row
+		var batch []mirror.Row
 		err := s.read(func(ctx context.Context) (err error) {
 			batch, err = s.hub.store.AgentChanged(ctx, s.engine(), s.cursor, batchRows)
 			return err
@@ -341,7 +343,7 @@ func (s *stream) sendRows(first *bool) error {
 
 // sendBatch sends rows in messages of bounded size. Each message advances the cursor, so that an
 // interrupted stream resumes after the last one.
-func (s *stream) sendBatch(batch []fleet.Row, more, opening bool) error {
+func (s *stream) sendBatch(batch []mirror.Row, more, opening bool) error {
 	for begun := false; !begun || len(batch) > 0; begun = true {
 		n, size := 0, 0
 		for n < len(batch) && (n == 0 || size+len(batch[n].Manifest.Body) <= batchBytes) {
@@ -394,7 +396,7 @@ func (s *stream) resendRows(name secretName, withProblems bool) error {
 	if !s.sendable(nil) {
 		return storeError{errUnconfirmed}
 	}
-	var batch []fleet.Row
+	var batch []mirror.Row
 	err := s.read(func(ctx context.Context) (err error) {
 		batch, err = s.hub.store.AgentCredentialRows(ctx, s.engine(), name.tenant, name.name)
 		return err
@@ -431,7 +433,7 @@ func (s *stream) resendRows(name secretName, withProblems bool) error {
 
 // sendSyncs sends all open syncs if they differ from those sent last.
 func (s *stream) sendSyncs() error {
-	var open []fleet.SyncRequest
+	var open []mirror.SyncRequest
 	err := s.read(func(ctx context.Context) (err error) {
 		open, err = s.hub.store.AgentSyncs(ctx, s.engine())
 		return err
@@ -464,12 +466,12 @@ func (s *stream) sendStops() error {
 
 // stopsFor lists the stops that apply to an agent; false until they are known. A tenant's own agent
 // does not see other tenants' stops.
-func (h *Hub) stopsFor(to fleet.Agent) ([]fleet.Stop, bool) {
+func (h *Hub) stopsFor(to registry.Agent) ([]mirror.Stop, bool) {
 	on := h.stops.On(to.Engine)
 	if len(on) == 0 && h.stops.Stopped(to.Engine)("") {
 		return nil, false
 	}
-	stops := make([]fleet.Stop, 0, len(on))
+	stops := make([]mirror.Stop, 0, len(on))
 	for _, s := range on {
 		if visible(to, s.Scope, s.Name) {
 			stops = append(stops, s)
@@ -479,19 +481,19 @@ func (h *Hub) stopsFor(to fleet.Agent) ([]fleet.Stop, bool) {
 }
 
 // endsFor lists the ends of stops for an agent, without the actor: a tenant must not see it.
-func (h *Hub) endsFor(to fleet.Agent) []fleet.StopEnd {
-	ends := []fleet.StopEnd{}
+func (h *Hub) endsFor(to registry.Agent) []mirror.StopEnd {
+	ends := []mirror.StopEnd{}
 	for _, e := range h.stops.Ends(to.Engine) {
 		if visible(to, e.Scope, e.Name) {
-			ends = append(ends, fleet.StopEnd{Scope: e.Scope, Name: e.Name, At: e.At})
+			ends = append(ends, mirror.StopEnd{Scope: e.Scope, Name: e.Name, At: e.At})
 		}
 	}
 	return ends
 }
 
 // visible reports whether an agent may see stops of this scope.
-func visible(to fleet.Agent, scope fleet.StopScope, name string) bool {
-	return to.Tenant == "" || scope != fleet.StopTenant || name == string(to.Tenant)
+func visible(to registry.Agent, scope mirror.StopScope, name string) bool {
+	return to.Tenant == "" || scope != mirror.StopTenant || name == string(to.Tenant)
 }
 
 // sendList sends a complete list if it differs from the one sent last.

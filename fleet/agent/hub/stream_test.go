@@ -12,6 +12,8 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/agent"
+	"argosy.dev/argosy/fleet/agent/registry"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 // advance moves the bubble's clock by d and waits until all goroutines are idle.
@@ -136,8 +138,8 @@ func TestALostNotificationDelaysAtMostTwoSeconds(t *testing.T) {
 }
 
 func TestARevokedAgentsStreamsEndWithinFiveSecondsOnEveryReplica(t *testing.T) {
-	for code, why := range map[string]error{agent.CodeRevoked: fleet.ErrAgentRevoked,
-		agent.CodeCloned: fleet.ErrCloned} {
+	for code, why := range map[string]error{agent.CodeRevoked: registry.ErrRevoked,
+		agent.CodeCloned: registry.ErrCloned} {
 		synctest.Test(t, func(t *testing.T) {
 			one := newHouse(t)
 			two := one.replica()
@@ -265,7 +267,7 @@ func TestALaterProcessTakesOverAndTheSameOneFollowsItself(t *testing.T) {
 		d.epoch = 1
 		wantRefusal(t,
 			d.report(agent.Report{Epoch: 1, Seq: 1, Acks: []agent.Ack{
-				{Kind: fleet.ObjectApplication, Name: "a", State: fleet.ApplyApplied}}}), 409,
+				{Kind: fleet.ObjectApplication, Name: "a", State: mirror.ApplyApplied}}}), 409,
 			agent.CodeSuperseded)
 		if len(o.store.acks) != 0 {
 			t.Error("the report of the earlier process was applied")
@@ -282,7 +284,7 @@ func TestAChangedDeclarationOpensANewSession(t *testing.T) {
 		d := o.device("acme.edge", "acme")
 		w := d.stream(0)
 		synctest.Wait()
-		o.store.do(func() { o.store.changed = []fleet.AgentChange{{Agent: d.id, Generation: 1}} })
+		o.store.do(func() { o.store.changed = []registry.Change{{Agent: d.id, Generation: 1}} })
 		settled(3 * time.Second)
 		if !w.isOpen() {
 			t.Fatal("a stream of that generation was ended")
@@ -308,13 +310,13 @@ func TestNoRowIsSentBeforeTheStopsAreKnown(t *testing.T) {
 		if len(w.rows(agent.EventRows)) != 0 || !strings.Contains(w.output(), ": alive") {
 			t.Fatalf("before the stops are known: %v", w.events())
 		}
-		mine := fleet.Stop{Scope: fleet.StopTenant, Name: "acme", By: "token:acme/ci"}
-		o.stops.set(mine, fleet.Stop{Scope: fleet.StopTenant, Name: "globex",
-			By: "token:globex/ci"}, fleet.Stop{Scope: fleet.StopFleet, By: "admin"})
+		mine := mirror.Stop{Scope: mirror.StopTenant, Name: "acme", By: "token:acme/ci"}
+		o.stops.set(mine, mirror.Stop{Scope: mirror.StopTenant, Name: "globex",
+			By: "token:globex/ci"}, mirror.Stop{Scope: mirror.StopFleet, By: "admin"})
 		synctest.Wait()
-		var stops []fleet.Stop
+		var stops []mirror.Stop
 		if !w.last(agent.EventStops, &stops) || len(stops) != 2 || stops[0].By != mine.By ||
-			stops[1].Scope != fleet.StopFleet {
+			stops[1].Scope != mirror.StopFleet {
 			t.Errorf("stops %+v", stops)
 		}
 		if len(w.rows(agent.EventRows)) != 1 {
@@ -325,13 +327,13 @@ func TestNoRowIsSentBeforeTheStopsAreKnown(t *testing.T) {
 		if !w.last(agent.EventStops, &stops) || len(stops) != 0 {
 			t.Errorf("after their end: %+v", stops)
 		}
-		o.stops.ended(fleet.StopEnd{Scope: fleet.StopTenant, Name: "acme", By: "token:ops"},
-			fleet.StopEnd{Scope: fleet.StopTenant, Name: "globex"}, fleet.StopEnd{
-				Scope: fleet.StopFleet})
+		o.stops.ended(mirror.StopEnd{Scope: mirror.StopTenant, Name: "acme", By: "token:ops"},
+			mirror.StopEnd{Scope: mirror.StopTenant, Name: "globex"}, mirror.StopEnd{
+				Scope: mirror.StopFleet})
 		synctest.Wait()
-		var ends []fleet.StopEnd
+		var ends []mirror.StopEnd
 		if !w.last(agent.EventStopEnds, &ends) || len(ends) != 2 || ends[0].Name != "acme" ||
-			ends[0].By != "" || ends[1].Scope != fleet.StopFleet {
+			ends[0].By != "" || ends[1].Scope != mirror.StopFleet {
 			t.Errorf("ends %+v", ends)
 		}
 		w.cancel()
@@ -346,7 +348,7 @@ func TestSyncsReachTheAgentAndDisappearAtTheirEnd(t *testing.T) {
 		w := o.device("acme.edge", "acme").stream(0)
 		settled(3 * time.Second)
 		o.store.do(func() {
-			o.store.syncs["acme.edge"] = []fleet.SyncRequest{
+			o.store.syncs["acme.edge"] = []mirror.SyncRequest{
 				{ID: "s1", Key: fleet.ObjectKey{Engine: "acme.edge", Name: "app"},
 					Namespace: "team", Revision: "r", Prune: true}}
 		})
@@ -484,7 +486,7 @@ func TestARowOfAnotherEngineIsNeverSentEvenIfTheStoreReturnsIt(t *testing.T) {
 		defer o.run()()
 		d := o.device("acme.edge", "acme")
 		o.store.do(func() {
-			o.store.rows["acme.edge"] = []fleet.Row{application("acme.edge", "globex", "foreign")}
+			o.store.rows["acme.edge"] = []mirror.Row{application("acme.edge", "globex", "foreign")}
 			o.store.rows["acme.edge"][0].Seq = 1
 		})
 		w := d.stream(0)
@@ -608,7 +610,7 @@ func TestARebuiltMirrorRestartsEveryStream(t *testing.T) {
 		}
 		w := d.stream(0)
 		settled(pollInterval + time.Second) // the hub has read those numbers
-		o.store.do(func() { o.store.seq, o.store.rows = 0, map[fleet.EngineName][]fleet.Row{} })
+		o.store.do(func() { o.store.seq, o.store.rows = 0, map[fleet.EngineName][]mirror.Row{} })
 		o.store.put(application("acme.edge", "acme", "app"))
 		settled(3 * time.Second)
 		if w.isOpen() {

@@ -7,8 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/agent"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 // The database is another incarnation whose sequence numbers are already above the old ones: only
@@ -33,9 +33,9 @@ func TestRowsOfAnotherIncarnationWaitForTheConfigRepo(t *testing.T) {
 			o.store.put(row)
 		}
 		o.hub.Rotated("acme", "any")
-		o.stops.set(fleet.Stop{Scope: fleet.StopFleet})
+		o.stops.set(mirror.Stop{Scope: mirror.StopFleet})
 		settled(10 * time.Second)
-		var stops []fleet.Stop
+		var stops []mirror.Stop
 		if !w.isOpen() || !w.last(agent.EventStops, &stops) || len(stops) != 1 {
 			t.Errorf("the stream is open: %v; stops %v", w.isOpen(), stops)
 		}

@@ -8,6 +8,7 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/engine"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 var cases = map[string]func(*testing.T, *Fixture){
@@ -46,7 +47,7 @@ func appliesOnce(t *testing.T, b *Fixture) {
 			t.Errorf("%s took %d writes", row.Key.Kind, n)
 		}
 		if n := r.writes(func() {
-			if out := r.apply(row, secretFor(row)); out.Changed || out.State != fleet.ApplyApplied {
+			if out := r.apply(row, secretFor(row)); out.Changed || out.State != mirror.ApplyApplied {
 				t.Errorf("%s again: %+v", row.Key.Kind, out)
 			}
 		}); n != 0 {
@@ -152,7 +153,7 @@ func inventories(t *testing.T, b *Fixture) {
 
 func rotates(t *testing.T, b *Fixture) {
 	r := start(t, b)
-	for _, row := range []fleet.Row{cluster(t, b), repo(t, b)} {
+	for _, row := range []mirror.Row{cluster(t, b), repo(t, b)} {
 		r.mustApply(row)
 		if n := r.writes(func() {
 			if out := r.apply(row, secretOf(row, "canary-2")); !out.Changed {
@@ -239,7 +240,7 @@ func removesForeignFields(t *testing.T, b *Fixture) {
 			`{"spec":{"source":{"plugin":{"name":"evil"}}}}`, "spec.source.plugin"},
 	}
 	r := start(t, b)
-	rows := map[fleet.ObjectKind]fleet.Row{}
+	rows := map[fleet.ObjectKind]mirror.Row{}
 	for _, row := range everything(t, b) {
 		r.mustApply(row)
 		r.waitApplied(row)
@@ -294,7 +295,7 @@ func conflicts(t *testing.T, b *Fixture) {
 		r.waitDrifted(row)
 	}
 	meddle()
-	if out := r.apply(row, fleet.Secret{}); out.State != fleet.ApplyApplied || !out.Changed {
+	if out := r.apply(row, fleet.Secret{}); out.State != mirror.ApplyApplied || !out.Changed {
 		t.Fatalf("the first drift: %+v, want one overwrite", out)
 	}
 	r.waitApplied(row)
@@ -302,7 +303,7 @@ func conflicts(t *testing.T, b *Fixture) {
 	n := r.writes(func() {
 		for range 20 {
 			out := r.apply(row, fleet.Secret{})
-			if out.State != fleet.ApplyConflict || out.RetryAfter <= 0 || out.Changed {
+			if out.State != mirror.ApplyConflict || out.RetryAfter <= 0 || out.Changed {
 				t.Fatalf("the second drift: %+v, want a conflict with a pause", out)
 			}
 			if !strings.Contains(out.Message, "meddler") {
@@ -317,7 +318,7 @@ func conflicts(t *testing.T, b *Fixture) {
 		return r.apply(row, fleet.Secret{}).Changed
 	})
 	r.waitApplied(row)
-	if out := r.apply(row, fleet.Secret{}); out.State != fleet.ApplyApplied {
+	if out := r.apply(row, fleet.Secret{}); out.State != mirror.ApplyApplied {
 		t.Errorf("without further changes: %+v", out)
 	}
 }
@@ -500,7 +501,7 @@ func needsDestination(t *testing.T, b *Fixture) {
 	if got := r.External.Field(row.Key, "metadata.deletionTimestamp"); got == "" {
 		t.Error("no deletion was asked for")
 	}
-	if out := r.apply(row, fleet.Secret{}); out.State != fleet.ApplyPending || out.Changed {
+	if out := r.apply(row, fleet.Secret{}); out.State != mirror.ApplyPending || out.Changed {
 		t.Errorf("apply while it is being deleted: %+v", out)
 	}
 	r.External.Remove(row.Key)
@@ -519,7 +520,7 @@ func observes(t *testing.T, b *Fixture) {
 	}
 	r.until("last state reported", func() bool {
 		o, ok := r.last(row.Key)
-		return ok && o.Health == fleet.HealthHealthy && o.Sync == fleet.SyncSynced &&
+		return ok && o.Health == mirror.HealthHealthy && o.Sync == mirror.SyncSynced &&
 			o.SyncedRevision == "abc" && o.Resources == 1 && o.UID != "" && !o.Deleted
 	})
 	if n := r.writes(func() { r.apply(row, fleet.Secret{}) }); n != 0 {
@@ -529,7 +530,7 @@ func observes(t *testing.T, b *Fixture) {
 		`{"status":{"health":{"status":"Splendid"},"sync":{"status":"Sideways"}}}`)
 	r.until("unknown values are reported as unknown", func() bool {
 		o, _ := r.last(row.Key)
-		return o.Health == fleet.HealthUnknown && o.Sync == fleet.SyncUnknown
+		return o.Health == mirror.HealthUnknown && o.Sync == mirror.SyncUnknown
 	})
 }
 
@@ -545,7 +546,7 @@ func syncs(t *testing.T, b *Fixture) {
 		}
 		return out
 	}
-	if out := ask("run-0"); out.State != fleet.ApplyPending || out.Changed {
+	if out := ask("run-0"); out.State != mirror.ApplyPending || out.Changed {
 		t.Errorf("of an Application that is not there: %+v", out)
 	}
 	r.mustApply(row)
@@ -557,13 +558,13 @@ func syncs(t *testing.T, b *Fixture) {
 			o.OperationPhase == "Succeeded"
 	})
 	if n := r.writes(func() {
-		if out := ask("run-1"); out.State != fleet.ApplyApplied || !out.Changed {
+		if out := ask("run-1"); out.State != mirror.ApplyApplied || !out.Changed {
 			t.Errorf("asked: %+v", out)
 		}
-		if out := ask("run-1"); out.State != fleet.ApplyApplied || out.Changed {
+		if out := ask("run-1"); out.State != mirror.ApplyApplied || out.Changed {
 			t.Errorf("asked again: %+v", out)
 		}
-		if out := ask("run-2"); out.State != fleet.ApplyPending || out.Changed ||
+		if out := ask("run-2"); out.State != mirror.ApplyPending || out.Changed ||
 			out.RetryAfter <= 0 {
 			t.Errorf("another one meanwhile: %+v", out)
 		}
@@ -582,7 +583,7 @@ func syncs(t *testing.T, b *Fixture) {
 		o, _ := r.last(row.Key)
 		return o.OperationID == "run-1" && o.OperationPhase == "Failed" && o.OperationError == "no"
 	})
-	if out := r.apply(row, fleet.Secret{}); out.State != fleet.ApplyApplied || out.Changed {
+	if out := r.apply(row, fleet.Secret{}); out.State != mirror.ApplyApplied || out.Changed {
 		t.Errorf("a sync is taken for a drift: %+v", out)
 	}
 	r.until("the next sync is requested", func() bool { return ask("run-2").Changed })
@@ -596,13 +597,13 @@ func storesStops(t *testing.T, b *Fixture) {
 	if got, err := r.Engine.ReadStops(r.ctx); err != nil || len(got) != 0 {
 		t.Fatalf("%v, %v", got, err)
 	}
-	if err := r.Engine.ClearStop(r.ctx, fleet.StopFleet, ""); err != nil {
+	if err := r.Engine.ClearStop(r.ctx, mirror.StopFleet, ""); err != nil {
 		t.Fatalf("clearing what is not there: %v", err)
 	}
-	all := []fleet.Stop{
-		{Scope: fleet.StopFleet, By: "token:ops", Reason: "incident 7",
+	all := []mirror.Stop{
+		{Scope: mirror.StopFleet, By: "token:ops", Reason: "incident 7",
 			At: time.Date(2026, 11, 20, 1, 2, 3, 0, time.UTC)},
-		{Scope: fleet.StopTenant, Name: "acme", By: "token:ops", At: time.Date(2026, 11, 20, 1, 2,
+		{Scope: mirror.StopTenant, Name: "acme", By: "token:ops", At: time.Date(2026, 11, 20, 1, 2,
 			4, 0, time.UTC)},
 	}
 	b.Stop(true) // a stop must be writable during a stop
@@ -616,7 +617,7 @@ func storesStops(t *testing.T, b *Fixture) {
 	if err != nil || len(got) != 2 || got[0] != all[0] || got[1] != all[1] {
 		t.Fatalf("%+v, %v", got, err)
 	}
-	if err := r.Engine.ClearStop(r.ctx, fleet.StopFleet, ""); err != nil {
+	if err := r.Engine.ClearStop(r.ctx, mirror.StopFleet, ""); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := again.Engine.ReadStops(r.ctx); err != nil || len(got) != 1 || got[0] != all[1] {
@@ -626,7 +627,7 @@ func storesStops(t *testing.T, b *Fixture) {
 
 func waitsForRead(t *testing.T, b *Fixture) {
 	ctx := t.Context()
-	lease := fleet.Lease{Epoch: 7}
+	lease := mirror.Lease{Epoch: 7}
 	row := application(t, b, nil)
 	if _, err := b.Engine.Apply(ctx, row, fleet.Secret{}, lease); !errors.Is(err, engine.ErrUnfit) {
 		t.Errorf("before the preflight: %v", err)
@@ -659,7 +660,7 @@ func retriesConflicts(t *testing.T, b *Fixture) {
 			next+`"}}}`)
 		// most likely with an outdated resourceVersion
 		out := r.apply(application(t, b, at(next)), fleet.Secret{})
-		if !out.Changed || out.State != fleet.ApplyApplied {
+		if !out.Changed || out.State != mirror.ApplyApplied {
 			t.Fatalf("%+v", out)
 		}
 		if got := r.External.Field(row.Key, "spec.source.targetRevision"); got != next {

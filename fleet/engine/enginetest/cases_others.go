@@ -7,6 +7,7 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/engine"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 // A write of another lease may arrive long after the lease was lost. The object is consistent then,
@@ -66,7 +67,7 @@ func deletesOneUID(t *testing.T, b *Fixture) {
 }
 
 // mustBeDeleted calls Delete once, and expects that nothing is left to do.
-func (r *harness) mustBeDeleted(row fleet.Row) {
+func (r *harness) mustBeDeleted(row mirror.Row) {
 	r.Helper()
 	if done, err := r.Engine.Delete(r.ctx, row, r.lease); err != nil || !done {
 		r.Errorf("%s: done %t, %v", row.Key.Name, done, err)
@@ -87,7 +88,7 @@ func parks(t *testing.T, b *Fixture) {
 	since := time.Date(2026, 11, 22, 8, 0, 0, 0, time.UTC)
 	q := engine.ParkRequest{Key: v1.Key, UID: r.External.Field(v1.Key, "metadata.uid"),
 		Tenant: v1.Tenant, Since: since}
-	park := func(q engine.ParkRequest, lease fleet.Lease) error {
+	park := func(q engine.ParkRequest, lease mirror.Lease) error {
 		return r.Engine.Park(r.ctx, q, lease)
 	}
 	other := q
@@ -132,7 +133,7 @@ func parks(t *testing.T, b *Fixture) {
 	}
 	ask := engine.SyncRequest{Key: v1.Key, Tenant: v1.Tenant, ID: "sync-1", Revision: "v2"}
 	if out, err := r.Engine.Sync(r.ctx, ask, r.lease); err != nil ||
-		out.State != fleet.ApplyPending {
+		out.State != mirror.ApplyPending {
 		t.Errorf("a sync while parked: %+v, %v", out, err)
 	}
 	q.Since = time.Time{}

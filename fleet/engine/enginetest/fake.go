@@ -14,13 +14,14 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/engine"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 // Server is the state of an engine in memory, shared by several control planes and other writers.
 type Server struct {
 	mu      sync.Mutex
 	objects map[fleet.ObjectKey]*stored
-	stops   map[string]fleet.Stop
+	stops   map[string]mirror.Stop
 	version int64
 	writes  int
 
@@ -42,7 +43,7 @@ type stored struct {
 
 // NewServer returns an empty engine.
 func NewServer() *Server {
-	return &Server{objects: map[fleet.ObjectKey]*stored{}, stops: map[string]fleet.Stop{}}
+	return &Server{objects: map[fleet.ObjectKey]*stored{}, stops: map[string]mirror.Stop{}}
 }
 
 // Fake is one control plane's connection to a Server. It implements engine.Engine; Fail injects
@@ -68,7 +69,7 @@ type Fake struct {
 	restores     int
 	broken       error
 	known        map[fleet.ObjectKey]engine.Live
-	observations map[fleet.ObjectKey]fleet.Observation
+	observations map[fleet.ObjectKey]mirror.Observation
 	contacts     map[fleet.ObjectKey]engine.Contact
 	ownWrites    map[fleet.ObjectKey]engine.Live // the last writes of this connection
 	conflicts    map[fleet.ObjectKey]time.Time
@@ -81,7 +82,7 @@ func (s *Server) Connect(name fleet.EngineName) *Fake {
 		return false
 	},
 		known:        map[fleet.ObjectKey]engine.Live{},
-		observations: map[fleet.ObjectKey]fleet.Observation{},
+		observations: map[fleet.ObjectKey]mirror.Observation{},
 		contacts:     map[fleet.ObjectKey]engine.Contact{},
 		ownWrites:    map[fleet.ObjectKey]engine.Live{}, conflicts: map[fleet.ObjectKey]time.Time{},
 		changed: make(chan struct{}, 1)}
@@ -165,7 +166,7 @@ func (f *Fake) Watch(ctx context.Context, sink engine.Sink) error {
 }
 
 // poll compares the known state with the server's. back reports a restore of the server.
-func (f *Fake) poll() (seen []fleet.Observation, wakes []fleet.ObjectKey, contacts []engine.Contact,
+func (f *Fake) poll() (seen []mirror.Observation, wakes []fleet.ObjectKey, contacts []engine.Contact,
 	back bool) {
 	f.server.mu.Lock()
 	defer f.server.mu.Unlock()
@@ -198,8 +199,8 @@ func (f *Fake) poll() (seen []fleet.Observation, wakes []fleet.ObjectKey, contac
 		if _, still := now[key]; !still && before.Ours {
 			wakes = append(wakes, key)
 			if key.Kind == fleet.ObjectApplication {
-				seen = append(seen, fleet.Observation{Key: key, UID: before.UID, Deleted: true,
-					Sync: fleet.SyncUnknown, Health: fleet.HealthUnknown})
+				seen = append(seen, mirror.Observation{Key: key, UID: before.UID, Deleted: true,
+					Sync: mirror.SyncUnknown, Health: mirror.HealthUnknown})
 				contacts = append(contacts, engine.Contact{Key: key, Tenant: before.Tenant,
 					Environment: before.Environment, Gone: true})
 				delete(f.observations, key)
@@ -271,7 +272,7 @@ func (f *Fake) ready() error {
 }
 
 // SetStop stores a stop on the server.
-func (f *Fake) SetStop(_ context.Context, stop fleet.Stop) error {
+func (f *Fake) SetStop(_ context.Context, stop mirror.Stop) error {
 	if err := f.fail("setstop", fleet.ObjectKey{}); err != nil {
 		return err
 	}
@@ -282,7 +283,7 @@ func (f *Fake) SetStop(_ context.Context, stop fleet.Stop) error {
 }
 
 // ClearStop removes a stop.
-func (f *Fake) ClearStop(_ context.Context, scope fleet.StopScope, name string) error {
+func (f *Fake) ClearStop(_ context.Context, scope mirror.StopScope, name string) error {
 	if err := f.fail("clearstop", fleet.ObjectKey{}); err != nil {
 		return err
 	}
@@ -293,13 +294,13 @@ func (f *Fake) ClearStop(_ context.Context, scope fleet.StopScope, name string) 
 }
 
 // ReadStops lists the stops.
-func (f *Fake) ReadStops(context.Context) ([]fleet.Stop, error) {
+func (f *Fake) ReadStops(context.Context) ([]mirror.Stop, error) {
 	if err := f.fail("readstops", fleet.ObjectKey{}); err != nil {
 		return nil, err
 	}
 	f.server.mu.Lock()
 	defer f.server.mu.Unlock()
-	var all []fleet.Stop
+	var all []mirror.Stop
 	for _, k := range slices.Sorted(maps.Keys(f.server.stops)) {
 		all = append(all, f.server.stops[k])
 	}
@@ -361,19 +362,19 @@ func (o *stored) contentNow() string {
 		o.annotation("argosy.dev/engine"), o.annotation("argosy.dev/hold"), o.secret)
 }
 
-func (o *stored) observation(key fleet.ObjectKey) fleet.Observation {
+func (o *stored) observation(key fleet.ObjectKey) mirror.Observation {
 	resources, _ := o.body["status"].(map[string]any)["resources"].([]any)
-	out := fleet.Observation{Key: key, UID: o.uid, Sync: fleet.SyncUnknown,
-		Health: fleet.HealthUnknown, Resources: len(resources),
+	out := mirror.Observation{Key: key, UID: o.uid, Sync: mirror.SyncUnknown,
+		Health: mirror.HealthUnknown, Resources: len(resources),
 		SyncedRevision: o.text("status", "sync", "revision"), OperationPhase: o.text("status",
 			"operationState", "phase")}
-	if s := fleet.SyncState(o.text("status", "sync", "status")); s == fleet.SyncSynced ||
-		s == fleet.SyncOutOfSync {
+	if s := mirror.SyncState(o.text("status", "sync", "status")); s == mirror.SyncSynced ||
+		s == mirror.SyncOutOfSync {
 		out.Sync = s
 	}
-	switch h := fleet.HealthState(o.text("status", "health", "status")); h {
-	case fleet.HealthHealthy, fleet.HealthProgressing, fleet.HealthDegraded, fleet.HealthSuspended,
-		fleet.HealthMissing:
+	switch h := mirror.HealthState(o.text("status", "health", "status")); h {
+	case mirror.HealthHealthy, mirror.HealthProgressing, mirror.HealthDegraded, mirror.HealthSuspended,
+		mirror.HealthMissing:
 		out.Health = h
 	}
 	if out.OperationPhase == "Failed" {
@@ -387,7 +388,7 @@ func (o *stored) observation(key fleet.ObjectKey) fleet.Observation {
 func (o *stored) contact(live engine.Live) engine.Contact {
 	c := engine.Contact{Key: live.Key, UID: o.uid, Tenant: live.Tenant,
 		Environment: live.Environment,
-		Reason:      fleet.UnreachableReason(o.text("status", "reason")),
+		Reason:      mirror.UnreachableReason(o.text("status", "reason")),
 		Message:     o.text("status", "reason"), Deleting: o.deleting}
 	c.Compared, _ = time.Parse(time.RFC3339Nano, o.text("status", "reconciledAt"))
 	c.Parked, _ = time.Parse(time.RFC3339, o.annotation("argosy.dev/parked"))

@@ -10,11 +10,12 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/engine"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 // Apply implements engine.Engine.
-func (f *Fake) Apply(_ context.Context, row fleet.Row, secret fleet.Secret,
-	lease fleet.Lease) (engine.Outcome, error) {
+func (f *Fake) Apply(_ context.Context, row mirror.Row, secret fleet.Secret,
+	lease mirror.Lease) (engine.Outcome, error) {
 	if err := f.fail("apply", row.Key); err != nil {
 		return engine.Outcome{}, err
 	}
@@ -39,18 +40,18 @@ func (f *Fake) Apply(_ context.Context, row fleet.Row, secret fleet.Secret,
 	case live.Epoch > lease.Epoch:
 		return engine.Outcome{}, engine.ErrFenced
 	case live.Deleting:
-		return engine.Outcome{State: fleet.ApplyPending, Message: "it is being deleted",
+		return engine.Outcome{State: mirror.ApplyPending, Message: "it is being deleted",
 			RetryAfter: f.Pause}, nil
 	case live.Drifted:
 		return f.restore(row, o, fingerprint, lease)
 	case o.applied == row.Manifest.Hash && o.secret == fingerprint:
-		return engine.Outcome{State: fleet.ApplyApplied}, nil
+		return engine.Outcome{State: mirror.ApplyApplied}, nil
 	}
 	return f.put(row, o, fingerprint, lease)
 }
 
 // credential returns the fingerprint of the row's secret. It accepts any of the contract's keys.
-func credential(row fleet.Row, secret fleet.Secret) (string, error) {
+func credential(row mirror.Row, secret fleet.Secret) (string, error) {
 	if row.Key.Kind != fleet.ObjectCluster && row.Key.Kind != fleet.ObjectRepository {
 		return "", nil
 	}
@@ -63,8 +64,8 @@ func credential(row fleet.Row, secret fleet.Secret) (string, error) {
 	return "", fmt.Errorf("%s %s: %w", row.Key.Kind, row.Key.Name, engine.ErrCredential)
 }
 
-func (f *Fake) restore(row fleet.Row, o *stored, fingerprint string,
-	lease fleet.Lease) (engine.Outcome, error) {
+func (f *Fake) restore(row mirror.Row, o *stored, fingerprint string,
+	lease mirror.Lease) (engine.Outcome, error) {
 	f.mu.Lock()
 	last, quarrelling := f.conflicts[row.Key]
 	since := time.Since(last)
@@ -73,7 +74,7 @@ func (f *Fake) restore(row fleet.Row, o *stored, fingerprint string,
 		f.conflicts[row.Key] = time.Now()
 	}
 	f.mu.Unlock()
-	conflict := engine.Outcome{State: fleet.ApplyConflict,
+	conflict := engine.Outcome{State: mirror.ApplyConflict,
 		Message:    o.otherManager + " keeps changing it",
 		RetryAfter: max(f.Pause-since, time.Millisecond)}
 	if quarrelling && since < f.Pause {
@@ -89,7 +90,7 @@ func (f *Fake) restore(row fleet.Row, o *stored, fingerprint string,
 
 // put writes the row to the object and keeps fields outside a manifest (status, operation, foreign
 // annotations).
-func (f *Fake) put(row fleet.Row, o *stored, fingerprint string, lease fleet.Lease) (engine.Outcome,
+func (f *Fake) put(row mirror.Row, o *stored, fingerprint string, lease mirror.Lease) (engine.Outcome,
 	error) {
 	if f.Stopped(row.Tenant) {
 		return engine.Outcome{}, engine.ErrStopped
@@ -119,7 +120,7 @@ func (f *Fake) put(row fleet.Row, o *stored, fingerprint string, lease fleet.Lea
 	f.server.objects[row.Key] = o
 	f.recordWrite(row.Key, o)
 	f.server.write(o)
-	return engine.Outcome{State: fleet.ApplyApplied, Changed: true}, nil
+	return engine.Outcome{State: mirror.ApplyApplied, Changed: true}, nil
 }
 
 // recordWrite remembers the last write of this connection, so that the watch does not wake for it.
@@ -130,7 +131,7 @@ func (f *Fake) recordWrite(key fleet.ObjectKey, o *stored) {
 }
 
 // Delete implements engine.Engine. Server.Remove completes a cascade.
-func (f *Fake) Delete(_ context.Context, row fleet.Row, lease fleet.Lease) (bool, error) {
+func (f *Fake) Delete(_ context.Context, row mirror.Row, lease mirror.Lease) (bool, error) {
 	if err := f.fail("delete", row.Key); err != nil {
 		return false, err
 	}
@@ -175,7 +176,7 @@ func (f *Fake) Delete(_ context.Context, row fleet.Row, lease fleet.Lease) (bool
 }
 
 // inUse reports whether an Application needs the Cluster or AppProject.
-func (s *Server) inUse(row fleet.Row) bool {
+func (s *Server) inUse(row mirror.Row) bool {
 	if row.Key.Kind != fleet.ObjectProject && row.Key.Kind != fleet.ObjectCluster {
 		return false
 	}
@@ -191,7 +192,7 @@ func (s *Server) inUse(row fleet.Row) bool {
 }
 
 // Sync implements engine.Engine. Merging a status ends an operation, as with Argo CD.
-func (f *Fake) Sync(_ context.Context, q engine.SyncRequest, lease fleet.Lease) (engine.Outcome,
+func (f *Fake) Sync(_ context.Context, q engine.SyncRequest, lease mirror.Lease) (engine.Outcome,
 	error) {
 	if err := f.fail("sync", q.Key); err != nil {
 		return engine.Outcome{}, err
@@ -201,7 +202,7 @@ func (f *Fake) Sync(_ context.Context, q engine.SyncRequest, lease fleet.Lease) 
 	}
 	f.server.mu.Lock()
 	defer f.server.mu.Unlock()
-	wait := engine.Outcome{State: fleet.ApplyPending, RetryAfter: 10 * time.Millisecond}
+	wait := engine.Outcome{State: mirror.ApplyPending, RetryAfter: 10 * time.Millisecond}
 	o := f.server.objects[q.Key]
 	if o == nil {
 		return wait, nil
@@ -214,7 +215,7 @@ func (f *Fake) Sync(_ context.Context, q engine.SyncRequest, lease fleet.Lease) 
 		return engine.Outcome{}, engine.ErrFenced
 	case o.annotation("argosy.dev/sync") == q.ID || o.request("status", "operationState",
 		"operation") == q.ID:
-		return engine.Outcome{State: fleet.ApplyApplied}, nil
+		return engine.Outcome{State: mirror.ApplyApplied}, nil
 	case live.Operating || live.Deleting || live.Parked:
 		return wait, nil
 	case f.Stopped(q.Tenant):
@@ -227,11 +228,11 @@ func (f *Fake) Sync(_ context.Context, q engine.SyncRequest, lease fleet.Lease) 
 	delete(status, "operationState")
 	o.body["metadata"].(map[string]any)["annotations"].(map[string]any)["argosy.dev/sync"] = q.ID
 	f.server.write(o)
-	return engine.Outcome{State: fleet.ApplyApplied, Changed: true}, nil
+	return engine.Outcome{State: mirror.ApplyApplied, Changed: true}, nil
 }
 
 // Park implements engine.Engine. Server.Compare skips parked Applications.
-func (f *Fake) Park(_ context.Context, q engine.ParkRequest, lease fleet.Lease) error {
+func (f *Fake) Park(_ context.Context, q engine.ParkRequest, lease mirror.Lease) error {
 	if err := f.fail("park", q.Key); err != nil {
 		return err
 	}
@@ -267,7 +268,7 @@ func (f *Fake) Park(_ context.Context, q engine.ParkRequest, lease fleet.Lease) 
 
 // Compare makes the engine compare every Application with its cluster, except parked ones. reason
 // returns why a cluster could not be read.
-func (s *Server) Compare(at time.Time, reason func(fleet.EnvironmentID) fleet.UnreachableReason) {
+func (s *Server) Compare(at time.Time, reason func(fleet.EnvironmentID) mirror.UnreachableReason) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for key, o := range s.objects {

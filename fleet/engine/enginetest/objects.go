@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 const (
@@ -18,14 +19,14 @@ const (
 func envID() fleet.EnvironmentID { return fleet.EnvironmentID{Tenant: tenant, Name: environment} }
 
 // row renders an object into a row.
-func row(t *testing.T, b *Fixture, o fleet.Object) fleet.Row {
+func row(t *testing.T, b *Fixture, o fleet.Object) mirror.Row {
 	t.Helper()
 	o.Key.Engine = b.Name
 	m, err := b.Render.Render(b.Spec, o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := fleet.Row{Key: o.Key, Tenant: tenant, Manifest: m, Revision: commit}
+	r := mirror.Row{Key: o.Key, Tenant: tenant, Manifest: m, Revision: commit}
 	switch {
 	case o.Cluster != nil:
 		r.Environment, r.Credential = environment, &o.Cluster.Credential
@@ -38,7 +39,7 @@ func row(t *testing.T, b *Fixture, o fleet.Object) fleet.Row {
 	return r
 }
 
-func project(t *testing.T, b *Fixture) fleet.Row {
+func project(t *testing.T, b *Fixture) mirror.Row {
 	name := fleet.ProjectName(tenant)
 	return row(t, b, fleet.Object{Key: fleet.ObjectKey{Kind: fleet.ObjectProject, Name: name},
 		Project: &fleet.Project{
@@ -48,7 +49,7 @@ func project(t *testing.T, b *Fixture) fleet.Row {
 		}})
 }
 
-func cluster(t *testing.T, b *Fixture) fleet.Row {
+func cluster(t *testing.T, b *Fixture) mirror.Row {
 	name := fleet.ClusterName(envID())
 	return row(t, b, fleet.Object{Key: fleet.ObjectKey{Kind: fleet.ObjectCluster, Name: name},
 		Cluster: &fleet.Cluster{
@@ -58,7 +59,7 @@ func cluster(t *testing.T, b *Fixture) fleet.Row {
 		}})
 }
 
-func repo(t *testing.T, b *Fixture) fleet.Row {
+func repo(t *testing.T, b *Fixture) mirror.Row {
 	id := fleet.CredentialID{Tenant: tenant, Name: "checkout"}
 	name := fleet.RepositoryName(id)
 	return row(t, b, fleet.Object{Key: fleet.ObjectKey{Kind: fleet.ObjectRepository, Name: name},
@@ -69,7 +70,7 @@ func repo(t *testing.T, b *Fixture) fleet.Row {
 }
 
 // application returns the only Application of the suite, modified by change.
-func application(t *testing.T, b *Fixture, change func(*fleet.Application)) fleet.Row {
+func application(t *testing.T, b *Fixture, change func(*fleet.Application)) mirror.Row {
 	id := fleet.ApplicationID{Tenant: tenant, Deployment: deployment, Environment: environment}
 	a := &fleet.Application{
 		ID: id, Name: fleet.ApplicationName(id), Project: fleet.ProjectName(tenant),
@@ -91,14 +92,14 @@ func at(revision string) func(*fleet.Application) {
 }
 
 // everything returns one row of each kind, in the order of creation.
-func everything(t *testing.T, b *Fixture) []fleet.Row {
-	return []fleet.Row{project(t, b), cluster(t, b), repo(t, b), application(t, b, nil)}
+func everything(t *testing.T, b *Fixture) []mirror.Row {
+	return []mirror.Row{project(t, b), cluster(t, b), repo(t, b), application(t, b, nil)}
 }
 
 // secretFor returns a valid credential for the row.
-func secretFor(r fleet.Row) fleet.Secret { return secretOf(r, "canary-1") }
+func secretFor(r mirror.Row) fleet.Secret { return secretOf(r, "canary-1") }
 
-func secretOf(r fleet.Row, token string) fleet.Secret {
+func secretOf(r mirror.Row, token string) fleet.Secret {
 	switch r.Key.Kind {
 	case fleet.ObjectCluster:
 		return fleet.NewSecret(map[string][]byte{"token": []byte(token)})

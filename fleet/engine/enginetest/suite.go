@@ -15,6 +15,7 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/engine"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 // Fixture is an engine under test, with access that bypasses it.
@@ -54,10 +55,10 @@ type harness struct {
 	*testing.T
 	*Fixture
 	ctx   context.Context
-	lease fleet.Lease
+	lease mirror.Lease
 
 	mu       sync.Mutex
-	seen     map[fleet.ObjectKey][]fleet.Observation
+	seen     map[fleet.ObjectKey][]mirror.Observation
 	wakes    map[fleet.ObjectKey]int
 	contacts map[fleet.ObjectKey]engine.Contact
 }
@@ -74,9 +75,9 @@ func start(t *testing.T, b *Fixture) *harness {
 func newHarness(t *testing.T, b *Fixture) *harness {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	r := &harness{T: t, Fixture: b, ctx: ctx, lease: fleet.Lease{Name: "engine/" + string(b.Name),
+	r := &harness{T: t, Fixture: b, ctx: ctx, lease: mirror.Lease{Name: "engine/" + string(b.Name),
 		Holder: "test", Epoch: 7, Expires: time.Now().Add(time.Hour)},
-		seen: map[fleet.ObjectKey][]fleet.Observation{}, wakes: map[fleet.ObjectKey]int{},
+		seen: map[fleet.ObjectKey][]mirror.Observation{}, wakes: map[fleet.ObjectKey]int{},
 		contacts: map[fleet.ObjectKey]engine.Contact{}}
 	report, err := b.Engine.Preflight(ctx)
 	if err != nil {
@@ -106,7 +107,7 @@ func newHarness(t *testing.T, b *Fixture) *harness {
 	return r
 }
 
-func (r *harness) observe(seen []fleet.Observation) {
+func (r *harness) observe(seen []mirror.Observation) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, o := range seen {
@@ -144,12 +145,12 @@ func (r *harness) woken(key fleet.ObjectKey) int {
 }
 
 // last returns the latest observation of an Application.
-func (r *harness) last(key fleet.ObjectKey) (fleet.Observation, bool) {
+func (r *harness) last(key fleet.ObjectKey) (mirror.Observation, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	all := r.seen[key]
 	if len(all) == 0 {
-		return fleet.Observation{}, false
+		return mirror.Observation{}, false
 	}
 	return all[len(all)-1], true
 }
@@ -167,7 +168,7 @@ func (r *harness) until(what string, ok func() bool) {
 	}
 }
 
-func (r *harness) apply(row fleet.Row, secret fleet.Secret) engine.Outcome {
+func (r *harness) apply(row mirror.Row, secret fleet.Secret) engine.Outcome {
 	r.Helper()
 	out, err := r.Engine.Apply(r.ctx, row, secret, r.lease)
 	if err != nil {
@@ -177,15 +178,15 @@ func (r *harness) apply(row fleet.Row, secret fleet.Secret) engine.Outcome {
 }
 
 // mustApply applies the row and expects a successful write.
-func (r *harness) mustApply(row fleet.Row) {
+func (r *harness) mustApply(row mirror.Row) {
 	r.Helper()
-	if out := r.apply(row, secretFor(row)); !out.Changed || out.State != fleet.ApplyApplied {
+	if out := r.apply(row, secretFor(row)); !out.Changed || out.State != mirror.ApplyApplied {
 		r.Fatalf("%s %s: %+v, want a write", row.Key.Kind, row.Key.Name, out)
 	}
 }
 
 // deleteFully calls Delete until it reports absence.
-func (r *harness) deleteFully(row fleet.Row) {
+func (r *harness) deleteFully(row mirror.Row) {
 	r.Helper()
 	r.until("deleted: "+row.Key.Name, func() bool {
 		done, err := r.Engine.Delete(r.ctx, row, r.lease)
@@ -207,7 +208,7 @@ func (r *harness) writes(f func()) int {
 }
 
 // waitApplied waits until the watch has shown the last write.
-func (r *harness) waitApplied(row fleet.Row) {
+func (r *harness) waitApplied(row mirror.Row) {
 	r.Helper()
 	r.until("known as applied: "+row.Key.Name, func() bool {
 		live, ok := r.Engine.Live(row.Key)
@@ -215,7 +216,7 @@ func (r *harness) waitApplied(row fleet.Row) {
 	})
 }
 
-func (r *harness) waitDrifted(row fleet.Row) {
+func (r *harness) waitDrifted(row mirror.Row) {
 	r.Helper()
 	r.until("known as drifted: "+row.Key.Name, func() bool {
 		live, ok := r.Engine.Live(row.Key)

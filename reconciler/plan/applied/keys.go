@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 // CompareKeys orders objects by engine, then by dependency, then by name.
@@ -36,7 +37,7 @@ func CompareEnvironments(a, b fleet.EnvironmentID) int {
 }
 
 // CompareHolds orders holds by tenant, reason and revision.
-func CompareHolds(a, b fleet.HoldID) int {
+func CompareHolds(a, b mirror.HoldID) int {
 	return cmp.Or(
 		cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Reason, b.Reason),
 		cmp.Compare(a.Revision, b.Revision),

@@ -2,6 +2,7 @@ package applied
 
 import (
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 // Share is one tenant on one engine.
@@ -52,7 +53,7 @@ type Layers struct {
 	Held                Layer[fleet.ApplicationID, Held]
 	ApplicationsOf      Layer[fleet.TenantName, int] // existing
 	Terminating         Layer[fleet.ObjectKey, Terminating]
-	SyncHolds           Layer[fleet.ApplicationID, fleet.SyncHold]
+	SyncHolds           Layer[fleet.ApplicationID, mirror.SyncHold]
 	CredentialConflicts Layer[Repo, struct{}] // read by two tenants with credentials of their own
 
 	Environments   Counter[Share, fleet.EnvironmentName]          // placed

@@ -11,19 +11,20 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/catalog"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/reconciler/plan/reviews"
 )
 
 // Memory is the state that plans need and that is in no declaration, placement, row or hold: one
-// JSON document, as large as what waits. The store keeps it unread (fleet.Record.Memory,
-// fleet.Snapshot.Memory).
+// JSON document, as large as what waits. The store keeps it unread (mirror.Record.Memory,
+// mirror.Snapshot.Memory).
 type Memory struct {
 	Held        []Held               `json:"held,omitempty"`
 	Deployments []*fleet.Declaration `json:"deployments,omitempty"` // of Held
 	Terminating []Terminating        `json:"leaving,omitempty"`
 	Deferred    []Deferred           `json:"deferred,omitempty"`
 	Unreviewed  []HeldFile           `json:"unreviewed,omitempty"`
-	Waiting     *fleet.Hold          `json:"waiting,omitempty"` // of a whole head revision
+	Waiting     *mirror.Hold         `json:"waiting,omitempty"` // of a whole head revision
 	// by argosy rebuild: see postgres.Reset
 	Rebuilt bool `json:"rebuilt,omitempty"`
 	// environments stayed unplaced, because an engine was not read
@@ -38,9 +39,9 @@ type Held struct {
 	Base        fleet.Revision      `json:"base,omitempty"` // that was applied before
 	Since       time.Time           `json:"since"`          // when it was first held
 	// whose guard holds it; empty: the fleet's
-	Scope  fleet.TenantName `json:"scope,omitempty"`
-	Reason fleet.HoldReason `json:"reason,omitempty"` // empty: HoldDeletions
-	Why    string           `json:"why"`
+	Scope  fleet.TenantName  `json:"scope,omitempty"`
+	Reason mirror.HoldReason `json:"reason,omitempty"` // empty: HoldDeletions
+	Why    string            `json:"why"`
 	// index in Memory.Deployments; only in the stored form
 	From int `json:"from"`
 	// last in effect: the Application is still rendered from it
@@ -48,9 +49,9 @@ type Held struct {
 }
 
 // Hold identifies the hold that an approval releases.
-func (h Held) Hold() fleet.HoldID {
-	return fleet.HoldID{
-		Revision: h.Revision, Reason: cmp.Or(h.Reason, fleet.HoldDeletions), Tenant: h.Scope,
+func (h Held) Hold() mirror.HoldID {
+	return mirror.HoldID{
+		Revision: h.Revision, Reason: cmp.Or(h.Reason, mirror.HoldDeletions), Tenant: h.Scope,
 	}
 }
 
@@ -67,9 +68,9 @@ type HeldFile struct {
 }
 
 // Hold identifies the hold that an approval releases.
-func (h HeldFile) Hold() fleet.HoldID {
-	return fleet.HoldID{
-		Revision: h.Revision, Reason: fleet.HoldUnreviewed, Tenant: reviews.TenantOf(h.Input.Path),
+func (h HeldFile) Hold() mirror.HoldID {
+	return mirror.HoldID{
+		Revision: h.Revision, Reason: mirror.HoldUnreviewed, Tenant: reviews.TenantOf(h.Input.Path),
 	}
 }
 

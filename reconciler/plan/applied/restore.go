@@ -5,6 +5,7 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/catalog"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 // Restore returns the State that was stored. It neither checks declarations nor renders. After a
@@ -12,7 +13,7 @@ import (
 // environment on its engine.
 //
 // An error means that the snapshot is inconsistent: run argosy rebuild.
-func Restore(snapshot fleet.Snapshot) (*State, error) {
+func Restore(snapshot mirror.Snapshot) (*State, error) {
 	m, err := readMemory(snapshot.Memory)
 	if err != nil {
 		return nil, err
@@ -75,7 +76,7 @@ func (s *State) restorePlacements(placements []fleet.Placement) {
 
 // restoreRows indexes and counts the rows. The index does not have an Application's repository: it
 // comes from the deployment that the Application was rendered from.
-func (s *State) restoreRows(objects []fleet.Indexed) error {
+func (s *State) restoreRows(objects []mirror.Indexed) error {
 	for _, o := range objects {
 		r := Row{
 			Hash: o.Hash, Tenant: o.Tenant, Environment: o.Environment, Deployment: o.Deployment,

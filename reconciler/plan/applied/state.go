@@ -8,6 +8,7 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/catalog"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 // State is the applied state of the whole fleet.
@@ -20,7 +21,7 @@ type State struct {
 	Files      Files               // at Revision
 	Blocked    bool                // the last plan left environments unplaced: see Memory.Blocked
 	Rebuilt    bool                // argosy rebuild dropped the mirror
-	Waiting    *fleet.Hold         // of a whole revision
+	Waiting    *mirror.Hold        // of a whole revision
 	Memory     []byte              // as it was last stored
 }
 

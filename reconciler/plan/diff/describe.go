@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/reconciler/plan/applied"
 	"argosy.dev/argosy/reconciler/plan/report"
 )
@@ -32,7 +33,7 @@ func (r *Result) Changes(in Input, explain bool) ([]RowChange, error) {
 
 // subject is the name that people know an object by. No row has a credential's name: it comes from
 // the tenant's declarations.
-func (p *phase) subject(r fleet.Row) string {
+func (p *phase) subject(r mirror.Row) string {
 	switch r.Key.Kind {
 	case fleet.ObjectApplication:
 		return string(r.Deployment) + "@" + string(r.Environment)
@@ -61,7 +62,7 @@ func (p *phase) note(c RowChange) string {
 			break
 		}
 		waits := "its deletion waits for argosy approve " + h.Revision.Short()
-		if h.Reason == fleet.HoldUnreviewed {
+		if h.Reason == mirror.HoldUnreviewed {
 			waits = "nobody is known to have reviewed it; " + waits
 		}
 		return waits

@@ -6,6 +6,7 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/catalog"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/reconciler/plan/applied"
 	"argosy.dev/argosy/reconciler/plan/effective"
 	"argosy.dev/argosy/reconciler/plan/guard"
@@ -34,11 +35,11 @@ type Input struct {
 // RowChange is one row that changes.
 type RowChange struct {
 	Action     report.Action
-	Subject    string    // see report.Change
-	Row        fleet.Row // without a manifest on Delete and Hold
-	BeforeHash string    // of the present manifest; empty on Create
-	Before     []byte    // the present manifest, if requested
-	Note       string    // see report.Change
+	Subject    string     // see report.Change
+	Row        mirror.Row // without a manifest on Delete and Hold
+	BeforeHash string     // of the present manifest; empty on Create
+	Before     []byte     // the present manifest, if requested
+	Note       string     // see report.Change
 }
 
 // Result is the rows that change, and the syncs that new SyncRuns ask for.
@@ -47,7 +48,7 @@ type Result struct {
 	Freed    map[fleet.ObjectKey]bool // rows that are no longer held
 	Approved map[fleet.ObjectKey]bool // deletions that do not count against the guards
 	Failures []effective.RenderFailure
-	Syncs    []fleet.SyncRequest
+	Syncs    []mirror.SyncRequest
 	Problems []fleet.Problem // of SyncRuns
 }
 
@@ -203,8 +204,8 @@ func (p *phase) delete(k fleet.ObjectKey) {
 }
 
 // Row returns the stored form of an index entry, without its manifest.
-func Row(k fleet.ObjectKey, r applied.Row) fleet.Row {
-	out := fleet.Row{
+func Row(k fleet.ObjectKey, r applied.Row) mirror.Row {
+	out := mirror.Row{
 		Key: k, Tenant: r.Tenant, Environment: r.Environment, Deployment: r.Deployment,
 		Deletion: r.Deletion, Unwanted: r.Unwanted,
 	}

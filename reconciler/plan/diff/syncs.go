@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/reconciler/plan/applied"
 )
 
@@ -64,15 +65,15 @@ func (p *phase) requestSyncs() {
 
 func (p *phase) syncRequest(
 	run *fleet.Declaration, id fleet.ApplicationID, key fleet.ObjectKey,
-) fleet.SyncRequest {
+) mirror.SyncRequest {
 	name, revision := fleet.SyncRunName(run.Key.Name), run.SyncRun.Revision
 	dep, env := p.after.Deployment(id.Deployed()), p.after.Environment(id.In())
 	app := application(p.Declared.Fleet.Defaults.Sync, dep, env, "")
-	return fleet.SyncRequest{
+	return mirror.SyncRequest{
 		ID: fmt.Sprintf("%s/%s/%s@%s:%s", id.Tenant, name, id.Deployment, id.Environment,
 			revision),
 		Key: key, Tenant: id.Tenant, Environment: id.Environment, Deployment: id.Deployment,
-		SyncRun: name, Revision: revision, Prune: app.Sync.Prune, State: fleet.OperationPending,
+		SyncRun: name, Revision: revision, Prune: app.Sync.Prune, State: mirror.OperationPending,
 	}
 }
 

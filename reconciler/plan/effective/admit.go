@@ -7,6 +7,7 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/catalog"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/reconciler/plan/applied"
 	"argosy.dev/argosy/reconciler/plan/reviews"
 )
@@ -17,7 +18,7 @@ type Arrival struct {
 	Files     []catalog.Input
 	Continues bool           // the revision descends from the applied one, or is the same
 	Reviews   *reviews.Files // nil: files need no review
-	Approvals []fleet.Approval
+	Approvals []mirror.Approval
 	Now       time.Time
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/reconciler/plan/applied"
 	"argosy.dev/argosy/reconciler/plan/effective"
 	"argosy.dev/argosy/reconciler/plan/place"
@@ -17,9 +18,9 @@ type Request struct {
 	Revision  fleet.Revision
 	Relation  string                   // to the applied revision
 	Rebuilt   string                   // why the first revision needs an approval, if it does
-	Recent    []fleet.Deletion         // earlier deletions that the guards allowed
+	Recent    []mirror.Deletion        // earlier deletions that the guards allowed
 	Created   map[fleet.TenantName]int // Applications created within the window
-	Approvals []fleet.Approval
+	Approvals []mirror.Approval
 	Reviews   *reviews.Deletions // nil: deletions need no review
 	Now       time.Time
 }
@@ -51,7 +52,7 @@ func Judge(
 		case waived[u.Key] || review.Approved:
 			out = append(out, Verdict{Unwanted: u, Approved: true})
 		case missing != "":
-			h := applied.Held{Scope: u.ID.Tenant, Reason: fleet.HoldUnreviewed, Why: missing}
+			h := applied.Held{Scope: u.ID.Tenant, Reason: mirror.HoldUnreviewed, Why: missing}
 			out = append(out, j.hold(u, h))
 		default:
 			judged = append(judged, u)
@@ -106,13 +107,13 @@ func (j *judge) waived() map[fleet.ObjectKey]bool {
 }
 
 // reviewed returns the review of a deletion, or why the deletion is held without one.
-func (j *judge) reviewed(u place.Unwanted) (fleet.ReviewedDeletion, string) {
+func (j *judge) reviewed(u place.Unwanted) (mirror.ReviewedDeletion, string) {
 	release, follows := j.followsRelease(u.ID)
 	switch {
 	case u.Was == nil && follows && release.Approved:
-		return fleet.ReviewedDeletion{}, "" // the file's approval covers it; the guards judge
+		return mirror.ReviewedDeletion{}, "" // the file's approval covers it; the guards judge
 	case j.Reviews == nil:
-		return fleet.ReviewedDeletion{}, ""
+		return mirror.ReviewedDeletion{}, ""
 	case u.Was != nil:
 		return j.Reviews.Earlier[u.Was.Span()][u.Key], ""
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/reconciler/plan/applied"
 	"argosy.dev/argosy/reconciler/plan/place"
 	"argosy.dev/argosy/reconciler/plan/reviews"
@@ -33,7 +34,7 @@ func Release(s *applied.State, r Request) (freed place.Freed, explained []applie
 			freed[id] = place.Approved
 			continue
 		}
-		if r.Reviews == nil || h.Reason != fleet.HoldUnreviewed {
+		if r.Reviews == nil || h.Reason != mirror.HoldUnreviewed {
 			continue
 		}
 		seen, answered := r.Reviews.Earlier[h.Span()]
@@ -52,12 +53,12 @@ func Release(s *applied.State, r Request) (freed place.Freed, explained []applie
 // so that the approval releases exactly these.
 func WholeRevision(
 	s *applied.State, after applied.Files, unwanted []place.Unwanted, r Request,
-) *fleet.Hold {
+) *mirror.Hold {
 	reason, why := wholeRevision(s, after, r)
 	if reason == "" {
 		return nil
 	}
-	h := &fleet.Hold{Revision: r.Revision, Reason: reason, Message: why, Since: r.Now}
+	h := &mirror.Hold{Revision: r.Revision, Reason: reason, Message: why, Since: r.Now}
 	if was := s.Waiting; was != nil && was.ID() == h.ID() {
 		if reviews.Approved(r.Approvals, was.Revision, was.Since) {
 			return nil
@@ -73,25 +74,25 @@ func WholeRevision(
 	return h
 }
 
-func wholeRevision(s *applied.State, after applied.Files, r Request) (fleet.HoldReason, string) {
+func wholeRevision(s *applied.State, after applied.Files, r Request) (mirror.HoldReason, string) {
 	head, base := r.Revision.Short(), s.Revision.Short()
 	switch {
 	case !s.Started() && r.Rebuilt != "":
-		return fleet.HoldUnreviewed, r.Rebuilt
+		return mirror.HoldUnreviewed, r.Rebuilt
 	case !s.Started() || r.Revision == s.Revision:
 		return "", ""
 	}
 	switch r.Relation {
 	case RelationSame, RelationDescendant:
 	case RelationOlder:
-		return fleet.HoldOlder, fmt.Sprintf("the branch went back from %s to the older %s", base,
+		return mirror.HoldOlder, fmt.Sprintf("the branch went back from %s to the older %s", base,
 			head)
 	default:
-		return fleet.HoldRewritten,
+		return mirror.HoldRewritten,
 			fmt.Sprintf("the branch was rewritten: %s does not descend from %s", head, base)
 	}
-	empty := func(folder string, was int) (fleet.HoldReason, string) {
-		return fleet.HoldEmpty,
+	empty := func(folder string, was int) (mirror.HoldReason, string) {
+		return mirror.HoldEmpty,
 			fmt.Sprintf("the revision holds no declaration under %s/, where there were %d", folder,
 				was)
 	}
@@ -107,13 +108,13 @@ func wholeRevision(s *applied.State, after applied.Files, r Request) (fleet.Hold
 // Holds groups held deletions and files as people approve them: by revision, reason and scope.
 func Holds(
 	deletions map[fleet.ApplicationID]applied.Held, files map[string]applied.HeldFile,
-) map[fleet.HoldID]fleet.Hold {
-	out := map[fleet.HoldID]fleet.Hold{}
+) map[mirror.HoldID]mirror.Hold {
+	out := map[mirror.HoldID]mirror.Hold{}
 	for _, id := range slices.SortedFunc(maps.Keys(deletions), applied.CompareApplications) {
 		h := deletions[id]
 		hold, ok := out[h.Hold()]
 		if !ok {
-			hold = fleet.Hold{Revision: h.Revision, Reason: h.Hold().Reason, Tenant: h.Scope}
+			hold = mirror.Hold{Revision: h.Revision, Reason: h.Hold().Reason, Tenant: h.Scope}
 		}
 		if !ok || h.Since.After(hold.Since) {
 			hold.Since, hold.Message = h.Since, h.Why
@@ -125,7 +126,7 @@ func Holds(
 		h := files[path]
 		hold, ok := out[h.Hold()]
 		if !ok {
-			hold = fleet.Hold{Revision: h.Revision, Reason: fleet.HoldUnreviewed,
+			hold = mirror.Hold{Revision: h.Revision, Reason: mirror.HoldUnreviewed,
 				Tenant: h.Hold().Tenant}
 		}
 		if !ok || h.Since.After(hold.Since) {

@@ -2,6 +2,7 @@ package place
 
 import (
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/reconciler/plan/applied"
 )
 
@@ -21,7 +22,7 @@ func (p *phase) beginSyncs() {
 		name := fleet.SyncRunName(c.Key.Name)
 		switch {
 		case c.After == nil:
-			p.SyncHolds.Each(func(id fleet.ApplicationID, h fleet.SyncHold) {
+			p.SyncHolds.Each(func(id fleet.ApplicationID, h mirror.SyncHold) {
 				if id.Tenant == c.Key.Tenant && h.SyncRun == name {
 					p.SyncHolds.Delete(id)
 					p.touchSyncHold(id)
@@ -46,7 +47,7 @@ func (p *phase) beginSync(name fleet.SyncRunName, run *fleet.Declaration) {
 			continue
 		}
 		if run.SyncRun.Hold {
-			p.SyncHolds.Set(id, fleet.SyncHold{SyncRun: name, Application: id})
+			p.SyncHolds.Set(id, mirror.SyncHold{SyncRun: name, Application: id})
 			p.touchSyncHold(id)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/fleet/printable"
 )
 
@@ -18,13 +19,13 @@ type Report struct {
 	Summary string         `json:"summary"` // one sentence
 	Counts  Counts         `json:"counts"`
 	// the whole revision waits, and nothing else is done
-	Waiting *fleet.Hold `json:"waiting,omitempty"`
+	Waiting *mirror.Hold `json:"waiting,omitempty"`
 	// that the plan touches although none of their declarations changes
 	Radius []fleet.TenantName `json:"otherTenants"`
 	// changed declarations of the platform: "new Tenant acme"
 	Platform []string        `json:"platform,omitempty"`
 	Tenants  []Tenant        `json:"tenants"`            // that the plan touches, sorted
-	Holds    []fleet.Hold    `json:"holds,omitempty"`    // new or changed
+	Holds    []mirror.Hold   `json:"holds,omitempty"`    // new or changed
 	Problems []fleet.Problem `json:"problems,omitempty"` // of every declaration that was checked
 }
 

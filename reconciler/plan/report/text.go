@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/fleet/printable"
 )
 
@@ -83,7 +84,7 @@ func radius(r Report) string {
 	return strings.Join(names, ", ")
 }
 
-func holdLine(h fleet.Hold) string {
+func holdLine(h mirror.Hold) string {
 	scope := "tenant " + string(h.Tenant)
 	if h.Tenant == "" {
 		scope = "the fleet"

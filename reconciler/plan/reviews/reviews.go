@@ -9,6 +9,7 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/catalog"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/reconciler/plan/report"
 )
 
@@ -17,29 +18,29 @@ type Span struct{ Base, Head fleet.Revision }
 
 // Reviewed is the evidence for one span.
 type Reviewed struct {
-	Deletions map[fleet.ObjectKey]fleet.ReviewedDeletion
+	Deletions map[fleet.ObjectKey]mirror.ReviewedDeletion
 	Paths     map[string]string // as Files.Reviewed
 	Trusted   map[string]bool   // as Files.Trusted
 }
 
 // Deletions is the evidence for the deletions of a plan. A deletion without evidence is held
-// (fleet.HoldUnreviewed) whatever its deletion policy and the guards. The guards judge a reviewed
+// (mirror.HoldUnreviewed) whatever its deletion policy and the guards. The guards judge a reviewed
 // deletion, unless it was approved beyond them; then it does not count against the window either.
 type Deletions struct {
 	// Reviewed is the deletions shown by the pull requests that were merged between the applied
 	// revision and Request.Revision.
-	Reviewed map[fleet.ObjectKey]fleet.ReviewedDeletion
+	Reviewed map[fleet.ObjectKey]mirror.ReviewedDeletion
 
 	// Unknown is why Reviewed is incomplete, if it is. The hold of a missing deletion names it.
 	Unknown error
 
 	// Earlier has Reviewed for the spans that AwaitsReview names. Without an answer for a span, its
 	// holds stay as they are.
-	Earlier map[Span]map[fleet.ObjectKey]fleet.ReviewedDeletion
+	Earlier map[Span]map[fleet.ObjectKey]mirror.ReviewedDeletion
 }
 
 // Files is the evidence for the content of files. A file without evidence is held
-// (fleet.HoldUnreviewed): its declaration stays in effect as it was applied, and the rest of the
+// (mirror.HoldUnreviewed): its declaration stays in effect as it was applied, and the rest of the
 // commit proceeds.
 type Files struct {
 	// Reviewed maps a path to the blob that it may have at Request.Revision, "" if it may be
@@ -68,8 +69,8 @@ func Shows(reviewed map[string]string, in catalog.Input) bool {
 
 // Approved reports whether a revision was approved after something of it was listed as held: an
 // approval releases what was listed, no more.
-func Approved(approvals []fleet.Approval, rev fleet.Revision, since time.Time) bool {
-	return slices.ContainsFunc(approvals, func(a fleet.Approval) bool {
+func Approved(approvals []mirror.Approval, rev fleet.Revision, since time.Time) bool {
+	return slices.ContainsFunc(approvals, func(a mirror.Approval) bool {
 		return a.Revision == rev && !a.At.Before(since)
 	})
 }

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/fleet/pacing"
 	"argosy.dev/argosy/test/bench/report"
 )
@@ -16,7 +16,7 @@ import (
 // change measures how long one change for one of many connected agents takes, from the commit of
 // its row until the agent holds its bytes.
 func change(ctx context.Context, g *ground, o options) (*report.Figure, error) {
-	m, err := newMirror(ctx, g.postgres, "change", "argocd", o.idle)
+	m, err := newFixture(ctx, g.postgres, "change", "argocd", o.idle)
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +46,7 @@ func change(ctx context.Context, g *ground, o options) (*report.Figure, error) {
 }
 
 // changes measures blocks of changes in turn with the floor.
-func changes(ctx context.Context, m *mirror, h *hubProcess, c *crowd, bare *wire,
+func changes(ctx context.Context, m *fixture, h *hubProcess, c *crowd, bare *wire,
 	o options) (*report.Figure, error) {
 	var ours, floor, medians, bareMedians report.Sample
 	before, err := h.statements(ctx)
@@ -120,7 +120,7 @@ func percentile(s report.Sample, p int) float64 {
 }
 
 // one changes the Application of an agent at random.
-func (c *crowd) one(ctx context.Context, m *mirror, n int) (time.Duration, error) {
+func (c *crowd) one(ctx context.Context, m *fixture, n int) (time.Duration, error) {
 	x := c.members[rand.N(len(c.members))]
 	row, err := m.application(x.in, 0, fmt.Sprintf("v2.0.%d", n))
 	if err != nil {
@@ -131,7 +131,7 @@ func (c *crowd) one(ctx context.Context, m *mirror, n int) (time.Duration, error
 	x.wanted.Store(&row.Manifest)
 	x.awaited.Store(&to)
 	defer x.awaited.Store(nil)
-	if err := m.commit(ctx, func(r *fleet.Record) { r.Rows = []fleet.Row{row} }); err != nil {
+	if err := m.commit(ctx, func(r *mirror.Record) { r.Rows = []mirror.Row{row} }); err != nil {
 		return 0, err
 	}
 	committed := time.Now()

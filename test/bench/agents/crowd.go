@@ -14,6 +14,7 @@ import (
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/agent"
 	"argosy.dev/argosy/fleet/agent/edge"
+	"argosy.dev/argosy/fleet/agent/registry"
 )
 
 // member is one agent: a key, a client, and a follower that holds the rows, without anybody who
@@ -43,7 +44,7 @@ type crowd struct {
 const joinAtOnce = 12
 
 // newCrowd joins the environments from to until, and connects nobody.
-func newCrowd(ctx context.Context, m *mirror, h *hubProcess, ca []byte, from, until int) (*crowd,
+func newCrowd(ctx context.Context, m *fixture, h *hubProcess, ca []byte, from, until int) (*crowd,
 	error) {
 	c := &crowd{members: make([]*member, until-from)}
 	slots, errs := make(chan struct{}, joinAtOnce), make(chan error, until-from)
@@ -63,7 +64,7 @@ func newCrowd(ctx context.Context, m *mirror, h *hubProcess, ca []byte, from, un
 	return c, errors.Join(all...)
 }
 
-func newMember(ctx context.Context, m *mirror, hub string, ca []byte,
+func newMember(ctx context.Context, m *fixture, hub string, ca []byte,
 	in fleet.EnvironmentID) (*member, error) {
 	_, token, err := m.store.CreateAgentToken(ctx, tokenOf(in), "")
 	if err != nil {
@@ -87,8 +88,8 @@ func newMember(ctx context.Context, m *mirror, hub string, ca []byte,
 }
 
 // tokenOf registers one agent for an environment.
-func tokenOf(in fleet.EnvironmentID) fleet.AgentToken {
-	return fleet.AgentToken{Tenant: in.Tenant, Environment: in.Name, CreatedBy: "bench",
+func tokenOf(in fleet.EnvironmentID) registry.Token {
+	return registry.Token{Tenant: in.Tenant, Environment: in.Name, CreatedBy: "bench",
 		ExpiresAt: time.Now().Add(time.Hour)}
 }
 
@@ -174,12 +175,12 @@ func (c *crowd) settled(ctx context.Context, since time.Time, limit time.Duratio
 }
 
 // registrar joins at the store.
-type registrar struct{ *mirror }
+type registrar struct{ *fixture }
 
 // Join implements edge.Registrar.
 func (r registrar) Join(ctx context.Context, _ agent.PrivateKeys, join agent.Join) (agent.Joined,
 	error) {
-	a, err := r.store.JoinAgent(ctx, join.Token, fleet.AgentJoin{
+	a, err := r.store.JoinAgent(ctx, join.Token, registry.Join{
 		Keys: join.Keys, ClusterUID: join.ClusterUID, Version: join.Version})
 	return agent.Joined{Agent: a.ID, Engine: a.Engine, ExpiresAt: a.ExpiresAt, Time: time.Now()},
 		err

@@ -17,7 +17,7 @@ import (
 // herd measures what happens when a hub dies with many agents on it and comes back: all connect at
 // once, and none has an access token that counts.
 func herd(ctx context.Context, g *ground, o options) (*report.Figure, error) {
-	m, err := newMirror(ctx, g.postgres, "herd", "argocd", o.herd)
+	m, err := newFixture(ctx, g.postgres, "herd", "argocd", o.herd)
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +48,7 @@ func herd(ctx context.Context, g *ground, o options) (*report.Figure, error) {
 
 // replace ends a hub the hard way, drops all access tokens as an outage of five minutes would, and
 // starts another in its place.
-func (g *ground) replace(ctx context.Context, m *mirror, old *hubProcess, rate int) (*hubProcess,
+func (g *ground) replace(ctx context.Context, m *fixture, old *hubProcess, rate int) (*hubProcess,
 	error) {
 	old.Kill()
 	conn, err := pgx.Connect(ctx, m.url)

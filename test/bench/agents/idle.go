@@ -16,7 +16,7 @@ const warmers = 20
 
 // idle measures what connected agents cost the hub while nothing happens.
 func idle(ctx context.Context, g *ground, o options) (*report.Figure, error) {
-	m, err := newMirror(ctx, g.postgres, "idle", "argocd", warmers+o.idle)
+	m, err := newFixture(ctx, g.postgres, "idle", "argocd", warmers+o.idle)
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +94,7 @@ func idleFigure(o options, alone, busy map[string]int, before, after size) *repo
 }
 
 // warm has a few agents come and go.
-func warm(ctx context.Context, g *ground, m *mirror, h *hubProcess) error {
+func warm(ctx context.Context, g *ground, m *fixture, h *hubProcess) error {
 	c, err := newCrowd(ctx, m, h, g.ca, 0, warmers)
 	if err != nil {
 		return err

@@ -7,16 +7,17 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/argocd"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/reconciler/postgres"
 	"argosy.dev/argosy/test/stack"
 )
 
-// mirror is a database with environments whose clusters have agents, and the one who records
+// fixture is a database with environments whose clusters have agents, and the one who records
 // changes in it.
-type mirror struct {
+type fixture struct {
 	url       string
 	store     *postgres.Store
-	lease     fleet.Lease
+	lease     mirror.Lease
 	revisions int
 	namespace string // of every environment's Argo CD
 }
@@ -24,9 +25,9 @@ type mirror struct {
 const perTenant = 100 // environments
 
 // newMirror has n environments with one Application each.
-func newMirror(ctx context.Context, p *stack.Postgres, name, namespace string, n int) (_ *mirror,
+func newFixture(ctx context.Context, p *stack.Postgres, name, namespace string, n int) (_ *fixture,
 	err error) {
-	m := &mirror{namespace: namespace}
+	m := &fixture{namespace: namespace}
 	if m.url, err = p.NewDatabase(ctx, name); err != nil {
 		return nil, err
 	}
@@ -47,7 +48,7 @@ func newMirror(ctx context.Context, p *stack.Postgres, name, namespace string, n
 }
 
 // confirm plays the loop's part for who waits until the rows are confirmed by the config repo.
-func (m *mirror) confirm(ctx context.Context) {
+func (m *fixture) confirm(ctx context.Context) {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -67,10 +68,10 @@ func (m *mirror) confirm(ctx context.Context) {
 	}
 }
 
-func (m *mirror) declare(ctx context.Context, n int) error {
+func (m *fixture) declare(ctx context.Context, n int) error {
 	say("%d environments with an agent each", n)
 	var declared []fleet.Declaration
-	var rows []fleet.Row
+	var rows []mirror.Row
 	for i := range n {
 		id := environment(i)
 		if i%perTenant == 0 {
@@ -94,7 +95,7 @@ func (m *mirror) declare(ctx context.Context, n int) error {
 		}
 		rows = append(rows, row)
 	}
-	return m.record(ctx, func(r *fleet.Record) { r.Declarations, r.Rows = declared, rows })
+	return m.record(ctx, func(r *mirror.Record) { r.Declarations, r.Rows = declared, rows })
 }
 
 // environment is the i-th.
@@ -104,16 +105,16 @@ func environment(i int) fleet.EnvironmentID {
 }
 
 // record commits a revision and says "look", as the loop does.
-func (m *mirror) record(ctx context.Context, fill func(*fleet.Record)) error {
+func (m *fixture) record(ctx context.Context, fill func(*mirror.Record)) error {
 	if err := m.commit(ctx, fill); err != nil {
 		return err
 	}
 	return m.store.Notify(ctx, "")
 }
 
-func (m *mirror) commit(ctx context.Context, fill func(*fleet.Record)) error {
+func (m *fixture) commit(ctx context.Context, fill func(*mirror.Record)) error {
 	m.revisions++
-	r := fleet.Record{Revision: revision(m.revisions), PlanHash: fmt.Sprint(m.revisions),
+	r := mirror.Record{Revision: revision(m.revisions), PlanHash: fmt.Sprint(m.revisions),
 		Author: "Ann <ann@example.com>", Subject: "a change", CommittedAt: time.Now()}
 	if m.revisions > 1 {
 		r.Base = revision(m.revisions - 1)
@@ -128,7 +129,7 @@ func revision(n int) fleet.Revision { return fleet.Revision(fmt.Sprintf("%040x",
 const first = "v1.0.0" // the release that everything begins with
 
 // application is an environment's d-th, as the control plane renders it: some 900 bytes.
-func (m *mirror) application(in fleet.EnvironmentID, d int, release string) (fleet.Row, error) {
+func (m *fixture) application(in fleet.EnvironmentID, d int, release string) (mirror.Row, error) {
 	id := fleet.ApplicationID{Tenant: in.Tenant, Environment: in.Name,
 		Deployment: fleet.DeploymentName(fmt.Sprintf("svc-%06d", d))}
 	base := "https://git.example.com/" + string(id.Tenant) + "/" + string(id.Deployment)
@@ -146,29 +147,29 @@ func (m *mirror) application(in fleet.EnvironmentID, d int, release string) (fle
 			Sync:           fleet.Sync{Automated: true, Prune: true, SelfHeal: true},
 			DeletionPolicy: fleet.DeletionDelete}}
 	manifest, err := argocd.Renderer{}.Render(m.engine(), o)
-	return fleet.Row{Key: o.Key, Tenant: id.Tenant, Environment: id.Environment,
+	return mirror.Row{Key: o.Key, Tenant: id.Tenant, Environment: id.Environment,
 		Deployment: id.Deployment, Deletion: fleet.DeletionDelete, Manifest: manifest}, err
 }
 
 // project is what an environment's Applications belong to.
-func (m *mirror) project(in fleet.EnvironmentID) (fleet.Row, error) {
+func (m *fixture) project(in fleet.EnvironmentID) (mirror.Row, error) {
 	o := fleet.Object{Key: fleet.ObjectKey{Engine: fleet.AgentEngine(in), Kind: fleet.ObjectProject,
 		Name: fleet.ProjectName(in.Tenant)},
 		Project: &fleet.Project{Tenant: in.Tenant, Name: fleet.ProjectName(in.Tenant),
 			SourceRepos:  []string{"https://git.example.com/" + string(in.Tenant) + "/svc-000000"},
 			Destinations: []fleet.Destination{{Server: fleet.InClusterServer, Namespace: "apps"}}}}
 	manifest, err := argocd.Renderer{}.Render(m.engine(), o)
-	return fleet.Row{Key: o.Key, Tenant: in.Tenant, Manifest: manifest}, err
+	return mirror.Row{Key: o.Key, Tenant: in.Tenant, Manifest: manifest}, err
 }
 
-func (m *mirror) engine() fleet.EngineSpec {
+func (m *fixture) engine() fleet.EngineSpec {
 	return fleet.AgentSpec{ArgoCDNamespace: m.namespace}.Engine("eu")
 }
 
 // release changes an environment's Applications from to until.
-func (m *mirror) release(ctx context.Context, in fleet.EnvironmentID, from, until int,
+func (m *fixture) release(ctx context.Context, in fleet.EnvironmentID, from, until int,
 	release string) error {
-	rows := make([]fleet.Row, 0, until-from)
+	rows := make([]mirror.Row, 0, until-from)
 	for d := from; d < until; d++ {
 		row, err := m.application(in, d, release)
 		if err != nil {
@@ -176,5 +177,5 @@ func (m *mirror) release(ctx context.Context, in fleet.EnvironmentID, from, unti
 		}
 		rows = append(rows, row)
 	}
-	return m.record(ctx, func(r *fleet.Record) { r.Rows = rows })
+	return m.record(ctx, func(r *mirror.Record) { r.Rows = rows })
 }

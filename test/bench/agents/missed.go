@@ -21,7 +21,7 @@ type back struct {
 
 // missed measures what an agent that comes back is sent after k changes that it did not hear of.
 func missed(ctx context.Context, g *ground, o options) (*report.Figure, error) {
-	m, err := newMirror(ctx, g.postgres, "missed", "argocd", 1)
+	m, err := newFixture(ctx, g.postgres, "missed", "argocd", 1)
 	if err != nil {
 		return nil, err
 	}
@@ -46,13 +46,13 @@ func missed(ctx context.Context, g *ground, o options) (*report.Figure, error) {
 		return nil, err
 	}
 	defer x.client.Close()
-	r := &returning{mirror: m, hub: h, client: x.client, meter: meter}
+	r := &returning{fixture: m, hub: h, client: x.client, meter: meter}
 	return r.measure(ctx, o)
 }
 
 // returning is an agent that comes and goes.
 type returning struct {
-	*mirror
+	*fixture
 	hub    *hubProcess
 	client *edge.Client
 	meter  *meter

@@ -36,7 +36,7 @@ const (
 type plant struct {
 	cluster *stack.Cluster
 	outlet  *stack.Outlet
-	mirror  *mirror
+	mirror  *fixture
 	hub     *hubProcess
 	conn    *pgx.Conn // to look
 	place   observe.Place
@@ -59,7 +59,7 @@ func newPlant(ctx context.Context, g *ground) (_ *plant, err error) {
 	if err := p.furnish(ctx); err != nil {
 		return nil, err
 	}
-	if p.mirror, err = newMirror(ctx, g.postgres, "storm", argocdNamespace, 1); err != nil {
+	if p.mirror, err = newFixture(ctx, g.postgres, "storm", argocdNamespace, 1); err != nil {
 		return nil, err
 	}
 	if p.conn, err = pgx.Connect(ctx, p.mirror.url); err != nil {

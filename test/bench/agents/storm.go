@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/fleet/pacing"
 	"argosy.dev/argosy/test/bench/floor"
 	"argosy.dev/argosy/test/bench/observe"
@@ -100,8 +100,8 @@ func (s *weather) create(ctx context.Context, f *report.Figure) error {
 	if err != nil {
 		return err
 	}
-	if err := s.mirror.record(ctx, func(r *fleet.Record) {
-		r.Rows = []fleet.Row{project}
+	if err := s.mirror.record(ctx, func(r *mirror.Record) {
+		r.Rows = []mirror.Row{project}
 	}); err != nil {
 		return err
 	}

@@ -24,7 +24,7 @@ type wire struct {
 	errs             chan error
 }
 
-func newWire(ctx context.Context, g *ground, m *mirror) (_ *wire, err error) {
+func newWire(ctx context.Context, g *ground, m *fixture) (_ *wire, err error) {
 	row, err := m.application(environment(0), 0, first)
 	if err != nil {
 		return nil, err

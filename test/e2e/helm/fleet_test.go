@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/view"
 	"argosy.dev/argosy/test/example"
 )
 
@@ -169,7 +170,7 @@ func (p plane) sound() string {
 func (p plane) healthy(want ...string) func() string {
 	return func() string {
 		out, err := p.argosy("get", "applications", "-o", "json")
-		var answer struct{ Items []fleet.ApplicationView }
+		var answer struct{ Items []view.Application }
 		if err != nil || json.Unmarshal([]byte(out), &answer) != nil {
 			return out
 		}
@@ -198,7 +199,7 @@ func (p plane) healthy(want ...string) func() string {
 func (p plane) followed(since time.Time) func() string {
 	return func() string {
 		out, err := p.argosy("get", "agents", "-o", "json")
-		var answer struct{ Items []fleet.AgentView }
+		var answer struct{ Items []view.Agent }
 		if err != nil || json.Unmarshal([]byte(out), &answer) != nil || len(answer.Items) != 2 {
 			return out
 		}

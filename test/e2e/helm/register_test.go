@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/view"
 	"argosy.dev/argosy/test/stack"
 )
 
@@ -80,9 +80,9 @@ func (w *world) plantFiles() map[string]string {
 }
 
 // engineViews are all, nil where that cannot be told.
-func (p plane) engineViews() []fleet.EngineView {
+func (p plane) engineViews() []view.Engine {
 	out, err := p.argosy("get", "engines", "-o", "json")
-	var answer struct{ Items []fleet.EngineView }
+	var answer struct{ Items []view.Engine }
 	if err != nil || json.Unmarshal([]byte(out), &answer) != nil {
 		return nil
 	}

@@ -1,8 +1,9 @@
-package fleet
+package mirror
 
 import (
-	"errors"
 	"time"
+
+	"argosy.dev/argosy/fleet"
 )
 
 // UnreachableReason says why an engine cannot read an environment's cluster.
@@ -31,26 +32,9 @@ type Unreachable struct {
 
 // Reach is what a worker reports of one environment: Unreachable is nil once its cluster answers.
 type Reach struct {
-	Environment EnvironmentID
+	Environment fleet.EnvironmentID
 	Unreachable *Unreachable
 }
 
-// DeletionBlockedAfter is how long a cluster has been unreachable when the deletion of an
-// Application there counts as blocked. From then on the platform or the tenant may orphan it: the
-// Application is removed and its workload is left running.
-const DeletionBlockedAfter = time.Hour
-
 // MaxReach is how many unreachable environments an agent tells of.
 const MaxReach = 1000
-
-// Orphaning decides that an Application whose deletion is blocked is removed without its cluster.
-// UID is that of the Application that was looked at: another one of its name stays.
-type Orphaning struct {
-	Application ApplicationID
-	UID         string
-	By          string
-	Note        string
-}
-
-// ErrNotBlocked says that the deletion of an Application is not blocked.
-var ErrNotBlocked = errors.New("its deletion is not blocked")

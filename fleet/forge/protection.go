@@ -1,4 +1,4 @@
-package fleet
+package forge
 
 // Protection is what the Git host itself enforces on the branch and on merges into it, as far as
 // Argosy's account may read that. A rule that it states is in force. A rule that it does not state

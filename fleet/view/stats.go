@@ -1,6 +1,11 @@
-package fleet
+package view
 
-import "time"
+import (
+	"time"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
+)
 
 // MaxFigure is how far Figures count: 10,000 stands for "as many or more", so that no figure costs
 // as much as there is.
@@ -18,13 +23,13 @@ type FleetStats struct {
 	Engines   []EngineStats
 	Agents    AgentStats
 	// live objects without a row; of agents' engines as they last said
-	Orphans     map[EngineName]int
-	Holds       map[HoldReason]Backlog
-	Problems    map[Severity]int
+	Orphans     map[fleet.EngineName]int
+	Holds       map[mirror.HoldReason]Backlog
+	Problems    map[fleet.Severity]int
 	Quarantines int
 	Looks       Backlog        // at pull requests and the branch, that wait to begin
 	Jobs        map[string]int // of looks, by River's state
-	Stops       map[StopScope]Backlog
+	Stops       map[mirror.StopScope]Backlog
 	Rollouts    []RolloutLatency // those that were asked about, and those that have begun
 }
 
@@ -44,31 +49,32 @@ type SourceStats struct {
 
 // EngineStats are how an Engine of the platform stands.
 type EngineStats struct {
-	Engine    EngineName
+	Engine    fleet.EngineName
 	Reachable bool
 	// somebody holds the engine's lease: a replica's worker, or its agent
 	Attended bool
 	// that are not as they are wanted, of revisions that are not applied
-	Rows    map[ApplyState]int
+	Rows    map[mirror.ApplyState]int
 	Waiting Backlog // those of state Pending
 
-	Unreachable map[UnreachableReason]int // environments whose clusters it cannot read
-	Parked      int                       // Applications that it leaves alone until they answer
+	Unreachable map[mirror.UnreachableReason]int // environments whose clusters it cannot read
+	// Applications that it leaves alone until they answer
+	Parked int
 }
 
 // AgentStats are how agents stand, all together: there may be ten thousand.
 type AgentStats struct {
 	Connected int
-	Stale     int                // joined, and not connected
-	Never     int                // declared, and nobody has joined
-	Rows      map[ApplyState]int // of environments' own clusters: as EngineStats.Rows
-	Waiting   []Backlog          // one for each such cluster that has rows of state Pending
+	Stale     int                       // joined, and not connected
+	Never     int                       // declared, and nobody has joined
+	Rows      map[mirror.ApplyState]int // of environments' own clusters: as EngineStats.Rows
+	Waiting   []Backlog                 // one for each such cluster that has rows of state Pending
 }
 
 // RolloutLatency is how far a revision has come on its way from the commit to healthy Applications.
 type RolloutLatency struct {
 	Number      int64 // in the order in which revisions were recorded first
-	Revision    Revision
+	Revision    fleet.Revision
 	CommittedAt time.Time
 	RecordedAt  time.Time
 	AppliedAt   time.Time // zero: not yet

@@ -1,4 +1,4 @@
-package fleet_test
+package mirror_test
 
 import (
 	"fmt"
@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 func TestNoticeOfARecordNamesItsEngines(t *testing.T) {
@@ -19,15 +20,15 @@ func TestNoticeOfARecordNamesItsEngines(t *testing.T) {
 		{many[:100], many[:100]},
 		{many, nil}, // more than the store takes: any may be concerned
 	} {
-		notice := fleet.NoticeRecorded("host/1/x", c.given)
-		by, engines, ok := fleet.Recorded(notice)
+		notice := mirror.NoticeRecorded("host/1/x", c.given)
+		by, engines, ok := mirror.Recorded(notice)
 		if !ok || by != "host/1/x" || !slices.Equal(engines, c.want) || len(notice) > 8000 {
 			t.Errorf("%d engines: %q %d %v", len(c.given), by, len(engines), ok)
 		}
 	}
-	for _, other := range []string{"", fleet.NoticeStops, fleet.NoticeAgents, "engine/eu-1",
+	for _, other := range []string{"", mirror.NoticeStops, mirror.NoticeAgents, "engine/eu-1",
 		"host/1/x", "recorded"} {
-		if _, _, ok := fleet.Recorded(other); ok {
+		if _, _, ok := mirror.Recorded(other); ok {
 			t.Errorf("%q is no record", other)
 		}
 	}

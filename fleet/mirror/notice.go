@@ -1,6 +1,10 @@
-package fleet
+package mirror
 
-import "strings"
+import (
+	"strings"
+
+	"argosy.dev/argosy/fleet"
+)
 
 // What replicas tell each other through the store. A notice only says "look"; one that is lost is
 // made up for by polling. The empty notice, and every one that is not known, says that anything may
@@ -16,7 +20,7 @@ const (
 
 // NoticeRecorded says who has recorded a revision, and for which engines there is something; nil
 // engines: for any.
-func NoticeRecorded(by string, engines []EngineName) string {
+func NoticeRecorded(by string, engines []fleet.EngineName) string {
 	words := []string{noticeRecorded, by}
 	length := len(noticeRecorded) + len(by) + 1
 	for _, e := range engines {
@@ -29,13 +33,13 @@ func NoticeRecorded(by string, engines []EngineName) string {
 }
 
 // Recorded reads a notice of NoticeRecorded; false of any other.
-func Recorded(notice string) (by string, engines []EngineName, ok bool) {
+func Recorded(notice string) (by string, engines []fleet.EngineName, ok bool) {
 	words := strings.Fields(notice)
 	if len(words) < 2 || words[0] != noticeRecorded {
 		return "", nil, false
 	}
 	for _, e := range words[2:] {
-		engines = append(engines, EngineName(e))
+		engines = append(engines, fleet.EngineName(e))
 	}
 	return words[1], engines, true
 }

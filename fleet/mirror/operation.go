@@ -1,0 +1,54 @@
+package mirror
+
+import (
+	"time"
+
+	"argosy.dev/argosy/fleet"
+)
+
+// OperationKind says what an Operation does.
+type OperationKind string
+
+// Kinds of operations.
+const (
+	OperationReconcile    OperationKind = "Reconcile" // a revision of the config repo was recorded
+	OperationSync         OperationKind = "Sync"      // a SyncRun on one Application
+	OperationApprove      OperationKind = "Approve"
+	OperationStop         OperationKind = "Stop"
+	OperationRemoveOrphan OperationKind = "RemoveStray"
+	OperationAbandon      OperationKind = "Orphan"
+	OperationReleaseOwner OperationKind = "ReleaseOwner"
+	OperationResume       OperationKind = "Resume"
+	OperationRebuild      OperationKind = "Rebuild"
+)
+
+// OperationState is how an Operation stands.
+type OperationState string
+
+// States of operations.
+const (
+	OperationPending   OperationState = "Pending"
+	OperationRunning   OperationState = "Running"
+	OperationSucceeded OperationState = "Succeeded"
+	OperationFailed    OperationState = "Failed"
+	OperationHeld      OperationState = "Held"
+)
+
+// Operation is the record that people read: who asked, which revision, which engine, how far, how
+// it ended. It is kept, never the truth.
+type Operation struct {
+	ID     string           `json:"id"` // sortable by time
+	Kind   OperationKind    `json:"kind"`
+	State  OperationState   `json:"state"`
+	Tenant fleet.TenantName `json:"tenant,omitempty"`
+	Engine fleet.EngineName `json:"engine,omitempty"`
+	// e.g. "acme/checkout@prod-eu", "revision 4f1c9e2a"
+	Subject     string         `json:"subject"`
+	Revision    fleet.Revision `json:"revision,omitempty"`
+	RequestedBy string         `json:"requestedBy"` // "git:<author>", "token:<name>", "argosy"
+	Message     string         `json:"message,omitempty"`
+	Done        int            `json:"done"`
+	Total       int            `json:"total"`
+	StartedAt   time.Time      `json:"startedAt"`
+	EndedAt     *time.Time     `json:"endedAt,omitempty"`
+}

@@ -1,0 +1,95 @@
+package mirror
+
+import (
+	"time"
+
+	"argosy.dev/argosy/fleet"
+)
+
+// MaxOwn is how many own Applications of one environment are kept. registry.Report.Own counts the
+// others too.
+const MaxOwn = 5000
+
+// OwnApplication is an Application that the cluster's own people made (AgentAutonomous). It is
+// shown, never written.
+type OwnApplication struct {
+	Namespace      string      `json:"namespace"`
+	Name           string      `json:"name"`
+	UID            string      `json:"uid"`
+	Project        string      `json:"project"`
+	RepoURL        string      `json:"repoURL"`
+	Path           string      `json:"path,omitempty"`
+	TargetRevision string      `json:"targetRevision,omitempty"`
+	Sync           SyncState   `json:"sync"`
+	Health         HealthState `json:"health"`
+	SyncedRevision string      `json:"syncedRevision,omitempty"`
+	OperationPhase string      `json:"operationPhase,omitempty"`
+	OperationID    string      `json:"operationID,omitempty"` // of a sync that was asked for here
+	Message        string      `json:"message,omitempty"`
+	Resources      int         `json:"resources"`
+	Gone           bool        `json:"gone,omitempty"`
+}
+
+// SyncState is Argo CD's comparison of an Application with its source.
+type SyncState string
+
+// HealthState is Argo CD's assessment of an Application's resources.
+type HealthState string
+
+// Sync and health states, in Argo CD's words. Unknown is also what holds before the first report.
+const (
+	SyncSynced    SyncState = "Synced"
+	SyncOutOfSync SyncState = "OutOfSync"
+	SyncUnknown   SyncState = "Unknown"
+
+	HealthHealthy     HealthState = "Healthy"
+	HealthProgressing HealthState = "Progressing"
+	HealthDegraded    HealthState = "Degraded"
+	HealthSuspended   HealthState = "Suspended"
+	HealthMissing     HealthState = "Missing"
+	HealthUnknown     HealthState = "Unknown"
+)
+
+// ApplyState is how far an object has come on its engine.
+type ApplyState string
+
+// Apply states.
+const (
+	ApplyPending ApplyState = "Pending" // recorded, not yet on the engine
+	ApplyApplied ApplyState = "Applied" // the engine has what the mirror wants
+	// refused or unreachable; Message says why; it is tried again
+	ApplyFailed   ApplyState = "Failed"
+	ApplyConflict ApplyState = "Conflict" // another manager keeps changing a field of ours
+	ApplyDeleting ApplyState = "Deleting" // deletion asked for, the engine is at it
+	ApplyHeld     ApplyState = "Held"     // a deletion waits for an approval
+)
+
+// Observation is what an engine last said of one Application. It is a fact about a moment, never a
+// wish.
+type Observation struct {
+	Key             fleet.ObjectKey
+	UID             string
+	Sync            SyncState
+	Health          HealthState
+	SyncedRevision  string    // of the application's repository
+	OperationPhase  string    // Running, Succeeded, Failed, Error, Terminating or ""
+	OperationID     string    // the SyncRun that asked for it, or ""
+	OperationError  string    // capped at 1 KiB
+	Message         string    // of conditions or health; capped at 1 KiB
+	Resources       int       // managed resources
+	ReconciledAt    time.Time // by Argo CD
+	ResourceVersion string
+	Deleted         bool // the Application no longer exists on the engine
+}
+
+// Ack is what a worker says of one row that it has handled.
+type Ack struct {
+	Key     fleet.ObjectKey
+	Seq     int64 // of the row as it was handled; an Ack for an older row changes nothing newer
+	State   ApplyState
+	Message string // of a failure; capped at 1 KiB, never with a secret
+	Removed bool   // the object is proven gone: the row goes too
+	// of the row as it was handled; "": of an agent of an earlier version, whose numbers alone
+	// count
+	Hash string
+}
