@@ -14,7 +14,7 @@ import (
 type folders map[string]string
 
 // unreadable reads the folders from what is quarantined.
-func unreadable(view catalog.View) folders {
+func unreadable(view *catalog.View) folders {
 	all := folders{}
 	for _, q := range view.Quarantines() {
 		if isFolder(q.Key) {
@@ -56,7 +56,7 @@ func (f folders) learn(inputs []catalog.Input) {
 // collect decodes the files that read visits. What is in force and was not visited is removed: of a
 // folder that is visited as a whole, and of all when everything is. Nothing is concluded of a
 // folder that cannot be read.
-func collect(d Decoder, view catalog.View, everything bool,
+func collect(d Decoder, view *catalog.View, everything bool,
 	read func(visit func(File) error) error) ([]catalog.Input, error) {
 	gather := newGatherer(d)
 	var whole, kept []string

@@ -391,7 +391,7 @@ func (l *Loop) load(ctx context.Context) error {
 	l.followReviews()
 	defer l.publish()
 	l.awaits, l.waiting, l.judged, l.leaving = l.state.Awaits(), "", "", map[fleet.ObjectKey]bool{}
-	l.folders = unreadable(l.state.Catalog())
+	l.folders = unreadable(&l.state.Catalog().View)
 	for _, key := range l.state.Leaving() {
 		l.leaving[key] = true
 	}
@@ -404,7 +404,7 @@ func (l *Loop) recover(ctx context.Context, r *plan.Request) error {
 		r.Stands = l.recovery.Orphaned() // until it was recorded
 		return nil
 	}
-	reload, err := l.recovery.Continue(ctx, recovery.Engines(l.state.Catalog(), r.Files), r.Now)
+	reload, err := l.recovery.Continue(ctx, recovery.Engines(&l.state.Catalog().View, r.Files), r.Now)
 	if err != nil {
 		return err
 	}
@@ -630,7 +630,7 @@ func (l *Loop) decode(ctx context.Context, base, head fleet.Revision) ([]catalog
 	if base == "" {
 		unreadable = nil // everything is read
 	}
-	inputs, err := collect(l.Decoder, l.state.Catalog(), base == "",
+	inputs, err := collect(l.Decoder, &l.state.Catalog().View, base == "",
 		func(visit func(File) error) error {
 			return l.Source.Changed(ctx, base, head, unreadable, visit)
 		})

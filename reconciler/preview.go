@@ -63,7 +63,7 @@ type Preview struct {
 	Problems  []fleet.Problem // with their lines
 	Plan      *plan.Plan      // with Request.Explain; nil of a Parse
 	// what is in effect: owners, grants and guards come from there. It goes on with the branch
-	Catalog catalog.View
+	Catalog *catalog.View
 }
 
 // basis is what previews are made from, as the loop publishes it.
@@ -169,7 +169,7 @@ func (l *Loop) Parse(ctx context.Context, r PreviewRequest) (Preview, error) {
 // merged fetches the head and decodes what it changes.
 func (l *Loop) merged(ctx context.Context, at *basis, r PreviewRequest) (Preview, []catalog.Input,
 	error) {
-	out := Preview{Base: at.revision, Head: r.Head, Behind: at.behind, Catalog: at.state.Catalog()}
+	out := Preview{Base: at.revision, Head: r.Head, Behind: at.behind, Catalog: &at.state.Catalog().View}
 	var merged Merged
 	counted := &counting{Decoder: l.Decoder}
 	inputs, err := collect(counted, out.Catalog, false, func(visit func(File) error) (err error) {
@@ -224,12 +224,12 @@ func (c *counting) tooMany() error {
 
 // Base is the revision that is applied and what is in effect; ErrNotLeading when this replica does
 // not know. The view goes on with the branch.
-func (l *Loop) Base() (fleet.Revision, catalog.View, error) {
+func (l *Loop) Base() (fleet.Revision, *catalog.View, error) {
 	at := l.previews.at.Load()
 	if at == nil {
 		return "", nil, ErrNotLeading
 	}
-	return at.state.Revision(), at.state.Catalog(), nil
+	return at.state.Revision(), &at.state.Catalog().View, nil
 }
 
 // Includes reports whether the applied revision has the commit in its history, and which one that

@@ -59,7 +59,7 @@ type Change struct {
 // number of stages may be made and read beside each other, and one of them may be committed, after
 // which the others are stale.
 type Catalog struct {
-	view
+	View
 	judge Judge
 	// counts commits, so that a changeset can compare its base's generation with its own
 	generation int
@@ -74,7 +74,7 @@ type Judge func(p *fleet.PolicySpec, s *fleet.Subject) (broken string, err error
 // Commit. It keeps only the differences to its base: if another changeset was committed to the base
 // meanwhile, everything else that it shows is of the new base (see Stale).
 type Changeset struct {
-	view
+	View
 	base       *Catalog
 	generation int
 	in         []Input
@@ -119,7 +119,7 @@ func Restore(effective []fleet.Declaration, quarantined []Quarantine) *Catalog {
 
 // New is an empty catalog.
 func New() *Catalog {
-	return &Catalog{view: view{mu: new(sync.RWMutex), st: newState()}}
+	return &Catalog{View: View{mu: new(sync.RWMutex), st: newState()}}
 }
 
 // Judging sets the judge of the catalog's policies, and returns the catalog. It must not run
@@ -190,7 +190,7 @@ func (c *Catalog) prepare(in []Input, again []fleet.Key, refused map[fleet.Key]f
 	defer c.mu.RUnlock()
 	s := &Changeset{base: c, generation: c.generation, in: in, again: again, refused: refused,
 		resumed: resumed}
-	s.view.mu = c.mu
+	s.View.mu = c.mu
 	s.converge()
 	return s
 }

@@ -9,50 +9,6 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// View reads the effective state of a Catalog, or the state after a Changeset. A single declaration
-// is nil if it is not in effect; lists are sorted and contain effective declarations only.
-type View interface {
-	// Fleet is the fleet's guards and defaults with every field resolved.
-	Fleet() fleet.FleetSpec
-	Declaration(fleet.Key) *fleet.Declaration
-	Engine(fleet.EngineName) *fleet.Declaration
-	Tenant(fleet.TenantName) *fleet.Declaration
-	Environment(fleet.EnvironmentID) *fleet.Declaration
-	Deployment(fleet.DeploymentID) *fleet.Declaration
-	Credential(fleet.CredentialID) *fleet.Declaration
-	SyncRun(fleet.SyncRunID) *fleet.Declaration
-	// Sealed is the encrypted file <name>.sops.yaml in folder "environments" or "credentials".
-	Sealed(tenant fleet.TenantName, folder, name string) *fleet.Declaration
-
-	Engines() []fleet.EngineName
-	Tenants() []fleet.TenantName
-	EnvironmentsOf(fleet.TenantName) []fleet.EnvironmentID
-	DeploymentsOf(fleet.TenantName) []fleet.DeploymentID
-	CredentialsOf(fleet.TenantName) []fleet.CredentialID
-	SyncRunsOf(fleet.DeploymentID) []fleet.SyncRunID
-
-	// Targets is the environments that a deployment names or selects: one Application each.
-	Targets(fleet.DeploymentID) []fleet.EnvironmentID
-	// DeploymentsIn is the deployments that name or select an environment.
-	DeploymentsIn(fleet.EnvironmentID) []fleet.DeploymentID
-	// DeploymentsFrom is the tenant's deployments whose source is that repository, in whatever
-	// spelling.
-	DeploymentsFrom(tenant fleet.TenantName, repoURL string) []fleet.DeploymentID
-	// CredentialFor is the tenant's credential for a repository; nil when it has none.
-	CredentialFor(tenant fleet.TenantName, repoURL string) *fleet.Declaration
-	// Repositories is what the deployments of an environment read, and as whom.
-	Repositories(fleet.EnvironmentID) []Repository
-	// Used is what a tenant has in effect, to be held against its quota.
-	Used(fleet.TenantName) fleet.Quota
-
-	// Effective is every declaration in effect; it costs the whole fleet.
-	Effective() []*fleet.Declaration
-	// Quarantines is every quarantined file; it costs the whole fleet.
-	Quarantines() []Quarantine
-	Quarantine(fleet.Key) (Quarantine, bool)
-	Count() (effective, quarantined int)
-}
-
 // Repository is a repository as an environment's deployments read it. Argo CD keeps credentials by
 // URL, so an engine must not hold one URL with two tenants' credentials.
 type Repository struct {
@@ -60,13 +16,13 @@ type Repository struct {
 	Credential fleet.CredentialID // zero: read without one
 }
 
-// view is the View of a state under the catalog's lock.
-type view struct {
+// View reads the effective state of a Catalog, or the state after a Changeset, under the catalog's
+// lock. A single declaration is nil if it is not in effect; lists are sorted and contain effective
+// declarations only.
+type View struct {
 	mu *sync.RWMutex
 	st *state
 }
-
-var _, _ View = (*Catalog)(nil), (*Changeset)(nil)
 
 // Identity is the repository and the credential, if any, in one comparable string; two are in each
 // other's way when their keys are equal and their identities are not.
@@ -77,30 +33,32 @@ func (r Repository) Identity() string {
 	return r.Key + " " + r.Credential.String()
 }
 
-func (v *view) Engine(n fleet.EngineName) *fleet.Declaration { return v.Declaration(engineKey(n)) }
-func (v *view) Tenant(n fleet.TenantName) *fleet.Declaration { return v.Declaration(tenantKey(n)) }
+func (v *View) Engine(n fleet.EngineName) *fleet.Declaration { return v.Declaration(engineKey(n)) }
+func (v *View) Tenant(n fleet.TenantName) *fleet.Declaration { return v.Declaration(tenantKey(n)) }
 
-func (v *view) Environment(id fleet.EnvironmentID) *fleet.Declaration {
+func (v *View) Environment(id fleet.EnvironmentID) *fleet.Declaration {
 	return v.Declaration(environmentKey(id))
 }
 
-func (v *view) Deployment(id fleet.DeploymentID) *fleet.Declaration {
+func (v *View) Deployment(id fleet.DeploymentID) *fleet.Declaration {
 	return v.Declaration(deploymentKey(id))
 }
 
-func (v *view) Credential(id fleet.CredentialID) *fleet.Declaration {
+func (v *View) Credential(id fleet.CredentialID) *fleet.Declaration {
 	return v.Declaration(credentialKey(id))
 }
 
-func (v *view) SyncRun(id fleet.SyncRunID) *fleet.Declaration {
+func (v *View) SyncRun(id fleet.SyncRunID) *fleet.Declaration {
 	return v.Declaration(syncRunKey(id))
 }
 
-func (v *view) Sealed(tenant fleet.TenantName, folder, name string) *fleet.Declaration {
+// Sealed returns the encrypted file <name>.sops.yaml in folder "environments" or "credentials".
+func (v *View) Sealed(tenant fleet.TenantName, folder, name string) *fleet.Declaration {
 	return v.Declaration(SealedKey(tenant, folder, name))
 }
 
-func (v *view) Fleet() fleet.FleetSpec {
+// Fleet returns the fleet's guards and defaults with every field resolved.
+func (v *View) Fleet() fleet.FleetSpec {
 	var spec fleet.FleetSpec
 	if d := v.Declaration(fleetKey()); d != nil {
 		spec = *d.Fleet
@@ -131,37 +89,37 @@ func (v *view) Fleet() fleet.FleetSpec {
 	return spec
 }
 
-func (v *view) Declaration(k fleet.Key) *fleet.Declaration {
+func (v *View) Declaration(k fleet.Key) *fleet.Declaration {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	return v.st.get(k)
 }
 
-func (v *view) Engines() []fleet.EngineName {
+func (v *View) Engines() []fleet.EngineName {
 	return members(v, membersOf("", fleet.KindEngine), func(k fleet.Key) fleet.EngineName {
 		return fleet.EngineName(k.Name)
 	})
 }
 
-func (v *view) Tenants() []fleet.TenantName {
+func (v *View) Tenants() []fleet.TenantName {
 	return members(v, membersOf("", fleet.KindTenant), func(k fleet.Key) fleet.TenantName {
 		return fleet.TenantName(k.Name)
 	})
 }
 
-func (v *view) EnvironmentsOf(t fleet.TenantName) []fleet.EnvironmentID {
+func (v *View) EnvironmentsOf(t fleet.TenantName) []fleet.EnvironmentID {
 	return members(v, membersOf(t, fleet.KindManagedEnvironment), environmentID)
 }
 
-func (v *view) DeploymentsOf(t fleet.TenantName) []fleet.DeploymentID {
+func (v *View) DeploymentsOf(t fleet.TenantName) []fleet.DeploymentID {
 	return members(v, membersOf(t, fleet.KindGitOpsDeployment), deploymentID)
 }
 
-func (v *view) CredentialsOf(t fleet.TenantName) []fleet.CredentialID {
+func (v *View) CredentialsOf(t fleet.TenantName) []fleet.CredentialID {
 	return members(v, membersOf(t, fleet.KindRepositoryCredential), credentialID)
 }
 
-func members[T any](v *view, t term, id func(fleet.Key) T) []T {
+func members[T any](v *View, t term, id func(fleet.Key) T) []T {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	var ids []T
@@ -173,20 +131,8 @@ func members[T any](v *view, t term, id func(fleet.Key) T) []T {
 	return ids
 }
 
-func (v *view) SyncRunsOf(d fleet.DeploymentID) []fleet.SyncRunID {
-	v.mu.RLock()
-	defer v.mu.RUnlock()
-	var ids []fleet.SyncRunID
-	for _, k := range v.st.index.list(referrersOf(deploymentKey(d))) {
-		if run := v.st.get(k); run != nil && run.SyncRun != nil &&
-			run.SyncRun.Deployment == d.Name {
-			ids = append(ids, fleet.SyncRunID{Tenant: k.Tenant, Name: fleet.SyncRunName(k.Name)})
-		}
-	}
-	return ids
-}
-
-func (v *view) Targets(id fleet.DeploymentID) []fleet.EnvironmentID {
+// Targets returns the environments that a deployment names or selects: one Application each.
+func (v *View) Targets(id fleet.DeploymentID) []fleet.EnvironmentID {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	d := v.st.get(deploymentKey(id))
@@ -196,13 +142,16 @@ func (v *view) Targets(id fleet.DeploymentID) []fleet.EnvironmentID {
 	return v.st.targets(d)
 }
 
-func (v *view) DeploymentsIn(id fleet.EnvironmentID) []fleet.DeploymentID {
+// DeploymentsIn returns the deployments that name or select an environment.
+func (v *View) DeploymentsIn(id fleet.EnvironmentID) []fleet.DeploymentID {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	return v.st.deploymentsIn(id)
 }
 
-func (v *view) DeploymentsFrom(t fleet.TenantName, repoURL string) []fleet.DeploymentID {
+// DeploymentsFrom returns the tenant's deployments whose source is that repository, in any
+// spelling.
+func (v *View) DeploymentsFrom(t fleet.TenantName, repoURL string) []fleet.DeploymentID {
 	key := repositoryKey(repoURL)
 	v.mu.RLock()
 	defer v.mu.RUnlock()
@@ -215,13 +164,16 @@ func (v *view) DeploymentsFrom(t fleet.TenantName, repoURL string) []fleet.Deplo
 	return ids
 }
 
-func (v *view) CredentialFor(t fleet.TenantName, repoURL string) *fleet.Declaration {
+// CredentialFor returns the tenant's credential for a repository; nil if it has none.
+func (v *View) CredentialFor(t fleet.TenantName, repoURL string) *fleet.Declaration {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	return v.st.credentialFor(t, repositoryKey(repoURL))
 }
 
-func (v *view) Repositories(id fleet.EnvironmentID) []Repository {
+// Repositories returns the repositories that the deployments of an environment read, each with its
+// credential.
+func (v *View) Repositories(id fleet.EnvironmentID) []Repository {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	seen := map[string]bool{}
@@ -280,13 +232,15 @@ func credentialID(k fleet.Key) fleet.CredentialID {
 	return fleet.CredentialID{Tenant: k.Tenant, Name: fleet.CredentialName(k.Name)}
 }
 
-func (v *view) Used(t fleet.TenantName) fleet.Quota {
+// Used returns the part of its quota that a tenant uses.
+func (v *View) Used(t fleet.TenantName) fleet.Quota {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	return v.st.usedBy(t)
 }
 
-func (v *view) Effective() []*fleet.Declaration {
+// Effective returns every declaration in effect; it costs the whole fleet.
+func (v *View) Effective() []*fleet.Declaration {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	var ds []*fleet.Declaration
@@ -299,7 +253,8 @@ func (v *view) Effective() []*fleet.Declaration {
 	return ds
 }
 
-func (v *view) Quarantines() []Quarantine {
+// Quarantines returns every quarantined file; it costs the whole fleet.
+func (v *View) Quarantines() []Quarantine {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	var qs []Quarantine
@@ -312,7 +267,7 @@ func (v *view) Quarantines() []Quarantine {
 	return qs
 }
 
-func (v *view) Quarantine(k fleet.Key) (Quarantine, bool) {
+func (v *View) Quarantine(k fleet.Key) (Quarantine, bool) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	e := v.st.entries.get(k)
@@ -322,7 +277,7 @@ func (v *view) Quarantine(k fleet.Key) (Quarantine, bool) {
 	return e.public(), true
 }
 
-func (v *view) Count() (effective, quarantined int) {
+func (v *View) Count() (effective, quarantined int) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	return v.st.effective, v.st.quarantined

@@ -201,7 +201,7 @@ func recovered(environment fleet.EnvironmentID, at fleet.EngineName) fleet.Place
 }
 
 // Engines are the engines of the catalog and of the files of a head.
-func Engines(view catalog.View, files []catalog.Input) map[fleet.EngineName]fleet.EngineSpec {
+func Engines(view *catalog.View, files []catalog.Input) map[fleet.EngineName]fleet.EngineSpec {
 	specs := map[fleet.EngineName]fleet.EngineSpec{}
 	for _, name := range view.Engines() {
 		specs[name] = *view.Engine(name).Engine

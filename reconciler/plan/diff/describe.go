@@ -96,18 +96,18 @@ func (p *phase) before(k fleet.ObjectKey) (fleet.Manifest, error) {
 		o.Application = application(defaults, dep, env, hold.SyncRun)
 	case fleet.ObjectCluster:
 		id := fleet.EnvironmentID{Tenant: r.Tenant, Name: r.Environment}
-		o.Cluster = cluster(s.Catalog, s.Catalog.Environment(id))
+		o.Cluster = cluster(&s.Catalog.View, s.Catalog.Environment(id))
 	case fleet.ObjectRepository:
 		for _, id := range s.Catalog.CredentialsOf(r.Tenant) {
 			if fleet.RepositoryName(id) == k.Name {
-				o.Repository = repository(s.Catalog, s.Catalog.Credential(id))
+				o.Repository = repository(&s.Catalog.View, s.Catalog.Credential(id))
 			}
 		}
 	default:
 		share := applied.Share{Tenant: r.Tenant, Engine: k.Engine}
-		o.Project = project(s.Catalog, r.Tenant, s.Environments.Keys(share), s.Repos.Keys(share))
+		o.Project = project(&s.Catalog.View, r.Tenant, s.Environments.Keys(share), s.Repos.Keys(share))
 	}
-	engine := engineOf(&s.Layers, s.Catalog, k.Engine, r.Tenant)
+	engine := engineOf(&s.Layers, &s.Catalog.View, k.Engine, r.Tenant)
 	if engine == nil {
 		return fleet.Manifest{}, fmt.Errorf("%s %s exists on engine %s, which is not declared;"+
 			" this is a fault of the planner", k.Kind, k.Name, k.Engine)

@@ -39,7 +39,7 @@ func serverKey(spec *fleet.EnvironmentSpec, id fleet.EnvironmentID) string {
 }
 
 // cluster returns the Cluster of an environment without an agent.
-func cluster(view catalog.View, env *fleet.Declaration) *fleet.Cluster {
+func cluster(view *catalog.View, env *fleet.Declaration) *fleet.Cluster {
 	id := applied.EnvironmentID(env.Key)
 	c := env.Environment.Cluster
 	return &fleet.Cluster{
@@ -52,7 +52,7 @@ func cluster(view catalog.View, env *fleet.Declaration) *fleet.Cluster {
 	}
 }
 
-func repository(view catalog.View, cred *fleet.Declaration) *fleet.Repository {
+func repository(view *catalog.View, cred *fleet.Declaration) *fleet.Repository {
 	tenant, ref := cred.Key.Tenant, cred.Credential.CredentialsRef.Name
 	id := fleet.CredentialID{Tenant: tenant, Name: fleet.CredentialName(cred.Key.Name)}
 	return &fleet.Repository{
@@ -64,7 +64,7 @@ func repository(view catalog.View, cred *fleet.Declaration) *fleet.Repository {
 
 // credentialSource prefers the encrypted file beside the declaration.
 func credentialSource(
-	view catalog.View, t fleet.TenantName, kind fleet.ObjectKind, name string,
+	view *catalog.View, t fleet.TenantName, kind fleet.ObjectKind, name string,
 ) fleet.CredentialSource {
 	s := fleet.CredentialSource{Tenant: t, Folder: kind.CredentialFolder(), Name: name}
 	if d := view.Sealed(t, s.Folder, name); d != nil {
@@ -77,7 +77,7 @@ func credentialSource(
 // Applications there read, and the namespaces of its environments there. Cluster-scoped kinds are
 // those of the tenant's grant, if one of these environments asks for them.
 func project(
-	view catalog.View, t fleet.TenantName, environments []fleet.EnvironmentName, repos []string,
+	view *catalog.View, t fleet.TenantName, environments []fleet.EnvironmentName, repos []string,
 ) *fleet.Project {
 	p := &fleet.Project{
 		Tenant: t, Name: fleet.ProjectName(t), SourceRepos: slices.Sorted(slices.Values(repos))}

@@ -219,16 +219,16 @@ func Row(k fleet.ObjectKey, r applied.Row) mirror.Row {
 // engine returns the engine that a tenant's objects are rendered for. Objects that still exist in a
 // removed environment are rendered as before: the removal will be deferred.
 func (p *phase) engine(name fleet.EngineName, t fleet.TenantName) *fleet.EngineSpec {
-	if e := engineOf(p.Layers, p.after, name, t); e != nil || !name.OfEnvironment() {
+	if e := engineOf(p.Layers, &p.after.View, name, t); e != nil || !name.OfEnvironment() {
 		return e
 	}
-	return engineOf(p.Layers, p.Applied.Catalog, name, t)
+	return engineOf(p.Layers, &p.Applied.Catalog.View, name, t)
 }
 
 // engineOf returns a declared engine, or the own cluster of the tenant's environment that is placed
 // on it; nil when it is not in effect.
 func engineOf(
-	l *applied.Layers, view catalog.View, name fleet.EngineName, t fleet.TenantName,
+	l *applied.Layers, view *catalog.View, name fleet.EngineName, t fleet.TenantName,
 ) *fleet.EngineSpec {
 	if !name.OfEnvironment() {
 		if d := view.Engine(name); d != nil {

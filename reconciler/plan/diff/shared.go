@@ -52,7 +52,7 @@ func (p *phase) cluster(id fleet.EnvironmentID) error {
 		p.after.Engine(pl.Engine) == nil {
 		return nil
 	}
-	c := cluster(p.after, env)
+	c := cluster(&p.after.View, env)
 	o := fleet.Object{Key: applied.ClusterKey(pl.Engine, id), Cluster: c}
 	return p.write(
 		o, applied.Row{Tenant: id.Tenant, Environment: id.Name, Credential: c.Credential})
@@ -75,7 +75,7 @@ func (p *phase) repository(r applied.Reader) error {
 	if cred == nil || p.Readers.Count(r.Repo, r.Tenant) == 0 {
 		return nil
 	}
-	o := fleet.Object{Key: repositoryKey(r.Engine, cred), Repository: repository(p.after, cred)}
+	o := fleet.Object{Key: repositoryKey(r.Engine, cred), Repository: repository(&p.after.View, cred)}
 	return p.write(o, applied.Row{Tenant: r.Tenant, Credential: o.Repository.Credential})
 }
 
@@ -97,7 +97,7 @@ func (p *phase) project(s applied.Share) error {
 	if p.engine(s.Engine, s.Tenant) == nil {
 		return nil
 	}
-	project := project(p.after, s.Tenant, p.Environments.Keys(s), p.Repos.Keys(s))
+	project := project(&p.after.View, s.Tenant, p.Environments.Keys(s), p.Repos.Keys(s))
 	return p.write(fleet.Object{Key: key, Project: project}, applied.Row{Tenant: s.Tenant})
 }
 

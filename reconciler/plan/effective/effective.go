@@ -68,7 +68,7 @@ func (d *Declarations) inputs(in Input, limits *Limits) []catalog.Input {
 			d.Deferred[k] = x
 		}
 	}
-	return reduced(d.applied.Catalog, files, limits.deferred)
+	return reduced(&d.applied.Catalog.View, files, limits.deferred)
 }
 
 // stage judges the files. If the result contains refused changes, or changes that would take an

@@ -14,7 +14,7 @@ import (
 // without the whole change, a label that it changes would keep the very Applications that it waits
 // for.
 func reduced(
-	base catalog.View, in []catalog.Input, deferred map[fleet.Key]applied.Deferred,
+	base *catalog.View, in []catalog.Input, deferred map[fleet.Key]applied.Deferred,
 ) []catalog.Input {
 	if len(deferred) == 0 {
 		return in

@@ -49,7 +49,7 @@ func (p *phase) placeWaiting() error {
 // anyToChoose reports whether one of the environments needs a choice of engine.
 func (p *phase) anyToChoose(pending map[fleet.EnvironmentID]bool) bool {
 	for id := range pending {
-		if !Agent(p.after, id) {
+		if !Agent(&p.after.View, id) {
 			return true
 		}
 	}
@@ -58,7 +58,7 @@ func (p *phase) anyToChoose(pending map[fleet.EnvironmentID]bool) bool {
 
 func (p *phase) decide(id fleet.EnvironmentID, engines *placement.Fleet) fleet.Placement {
 	item := p.item(id)
-	if Agent(p.after, id) {
+	if Agent(&p.after.View, id) {
 		return onOwnCluster(id, p.after.Environment(id).Environment, item.Applications)
 	}
 	if len(p.Unread) == 0 {

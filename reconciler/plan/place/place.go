@@ -125,7 +125,7 @@ type phase struct {
 // Agent reports whether an environment in effect has an agent. Such an environment deploys to
 // itself: its engine is its own cluster, by its declaration alone. Nothing is decided, and nothing
 // has to be recovered after a rebuild.
-func Agent(view catalog.View, id fleet.EnvironmentID) bool {
+func Agent(view *catalog.View, id fleet.EnvironmentID) bool {
 	env := view.Environment(id)
 	return env != nil && env.Environment.Agent != nil
 }

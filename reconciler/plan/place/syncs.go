@@ -97,5 +97,5 @@ func (p *phase) ranBefore(id fleet.ApplicationID) bool {
 func (p *phase) unknownHistory(id fleet.ApplicationID) bool {
 	pl, _ := p.Applied.Placements.Get(id.In())
 	return !p.Applied.Started() && pl.Engine == "" &&
-		(Agent(p.after, id.In()) || len(p.Reported[id.In()]) > 0)
+		(Agent(&p.after.View, id.In()) || len(p.Reported[id.In()]) > 0)
 }

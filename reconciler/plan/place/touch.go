@@ -168,7 +168,7 @@ func (p *phase) touchEnvironment(id fleet.EnvironmentID) {
 // Only its Cluster is left there.
 func (p *phase) leaveOldConnection(id fleet.EnvironmentID) {
 	pl, _ := p.Placements.Get(id)
-	if pl.Engine == "" || pl.Engine.OfEnvironment() == Agent(p.after, id) {
+	if pl.Engine == "" || pl.Engine.OfEnvironment() == Agent(&p.after.View, id) {
 		return
 	}
 	p.leave(id, pl.Engine)

@@ -21,7 +21,7 @@ func (p *phase) verify() {
 		if pl.Engine == "" || p.after.Environment(id) == nil {
 			continue
 		}
-		if Agent(p.after, id) {
+		if Agent(&p.after.View, id) {
 			p.updateReason(id, pl)
 			continue
 		}
