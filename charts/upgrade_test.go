@@ -18,7 +18,7 @@ var keep = flag.Bool("keep", false,
 
 // immutable are fields that an API server does not allow to change: an upgrade that changes them
 // fails half way.
-var settled = map[string][]string{
+var immutable = map[string][]string{
 	"Deployment": {"spec", "selector"}, "StatefulSet": {"spec", "selector"},
 	"Job":         {"spec", "completionMode"},
 	"RoleBinding": {"roleRef"}, "ClusterRoleBinding": {"roleRef"}, "PersistentVolumeClaim": {
@@ -26,11 +26,11 @@ var settled = map[string][]string{
 }
 
 // immutableIn returns those fields by object.
-func settledIn(t *testing.T, all []object) map[string]string {
+func immutableIn(t *testing.T, all []object) map[string]string {
 	t.Helper()
 	fields := map[string]string{}
 	for _, o := range all {
-		if path, there := settled[o.at("kind")]; there {
+		if path, there := immutable[o.at("kind")]; there {
 			fields[o.String()+" in "+o.at("metadata", "namespace")] = text(t, o.get(path...))
 		}
 	}
@@ -66,7 +66,7 @@ func keepValues(t *testing.T, chart string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		fields, err := yaml.Marshal(settledIn(t, objects(t, chart, "ns", "--values", file)))
+		fields, err := yaml.Marshal(immutableIn(t, objects(t, chart, "ns", "--values", file)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -103,7 +103,7 @@ func stillWork(t *testing.T, chart, file string) {
 	if err := yaml.Unmarshal(content, &was); err != nil {
 		t.Fatal(err)
 	}
-	now := settledIn(t, objects(t, chart, "ns", "--values", file))
+	now := immutableIn(t, objects(t, chart, "ns", "--values", file))
 	// a removed object may be recreated under another name
 	maps.DeleteFunc(was, func(object, _ string) bool { _, there := now[object]; return !there })
 	if len(was) == 0 {

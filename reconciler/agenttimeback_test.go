@@ -63,7 +63,8 @@ func (h *house) agent(environment fleet.EnvironmentName) *remote {
 	h.t.Cleanup(func() { cancel(); all.Wait(); front.Close() }) // streams end with the hub
 	of := worker.NewStopBoard()
 	var err error
-	if r.hub, err = hub.New(hub.Config{Store: r.store, Secrets: h.secrets, Stops: of,
+	if r.hub, err = hub.New(hub.Config{Store: hub.Store{Identities: r.store, Sessions: r.store,
+		Rows: r.store, Changes: r.store, Reports: r.store}, Secrets: h.secrets, Stops: of,
 		PublicURL: front.URL, Replica: "hub", Log: quiet()}); err != nil {
 		h.t.Fatal(err)
 	}

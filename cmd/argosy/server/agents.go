@@ -43,7 +43,7 @@ func (v *Server) assembleAgents() error {
 		return err
 	}
 	made, err := hub.New(hub.Config{
-		Store: v.store, Secrets: v.secrets, Stops: v.stops, PublicURL: s.Listen.Public,
+		Store: agentStore(v.store), Secrets: v.secrets, Stops: v.stops, PublicURL: s.Listen.Public,
 		Replica: v.holder, Version: v.version,
 		LegacyTokenPath: s.Agents.LegacyTokenPath, Limits: agentLimits(v.store.Workers(),
 			s.Agents.ConnectRate, proxies), Log: v.log, Metrics: hub.NewMetrics(v.registry),
@@ -53,6 +53,11 @@ func (v *Server) assembleAgents() error {
 	}
 	v.hub = made
 	return nil
+}
+
+// agentStore gives every part of the hub the same database.
+func agentStore(s *postgres.Store) hub.Store {
+	return hub.Store{Identities: s, Sessions: s, Rows: s, Changes: s, Reports: s}
 }
 
 // agentLimits lets agents have no more of the store at a time than the workers' pool has

@@ -86,10 +86,21 @@ func TestWithoutAPublicURLAgentsAreToldWhatTheOperatorHasToDo(t *testing.T) {
 }
 
 // emptyStore knows nobody.
-type emptyStore struct{ hub.Store }
+type emptyStore struct {
+	hub.Identities
+	hub.Sessions
+	hub.Rows
+	hub.Changes
+	hub.Reports
+}
 
 func (emptyStore) LegacyToken(context.Context, string) (registry.Token, error) {
 	return registry.Token{}, mirror.ErrNotFound
+}
+
+func emptyAgentStore() hub.Store {
+	var s emptyStore
+	return hub.Store{Identities: s, Sessions: s, Rows: s, Changes: s, Reports: s}
 }
 
 type noSecrets struct{}
@@ -104,7 +115,7 @@ func TestATokenInAPathIsInNoLog(t *testing.T) {
 	const token = "0123456789abcdef0123456789abcdef"
 	for name, legacy := range map[string]bool{"off": false, "on": true} {
 		web, log := front(t, settings.Settings{}, func(v *Server) {
-			made, err := hub.New(hub.Config{Store: emptyStore{}, Secrets: noSecrets{},
+			made, err := hub.New(hub.Config{Store: emptyAgentStore(), Secrets: noSecrets{},
 				Stops: worker.NewStopBoard(), PublicURL: "https://argosy.example.com",
 				Replica:         "r",
 				LegacyTokenPath: legacy, Log: v.log})

@@ -57,7 +57,7 @@ func (c *Checks) Run(ctx context.Context, report func(Result)) []Result {
 			report(r)
 		}
 	}
-	c.hub(ctx, add)
+	c.checkHub(ctx, add)
 	if c.Cluster != nil {
 		c.Cluster.run(ctx, add)
 	}

@@ -41,7 +41,7 @@ func (w route) endpoint() (host, address string) {
 }
 
 // hub verifies the route to the hub, from the name to a stream.
-func (c *Checks) hub(ctx context.Context, report func(Result)) {
+func (c *Checks) checkHub(ctx context.Context, report func(Result)) {
 	var w route
 	if !runCheck(ctx, "url", report, func(context.Context) Result { return c.settings(&w) }) {
 		return

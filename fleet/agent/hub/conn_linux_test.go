@@ -64,9 +64,9 @@ func TestTheKernelClosesADeadConnectionWithinAMinute(t *testing.T) {
 func TestAStreamSurvivesTheServersDeadlinesOnBothVersionsOfHTTP(t *testing.T) {
 	for version, two := range map[string]bool{"HTTP/1.1": false, "HTTP/2.0": true} {
 		t.Run(version, func(t *testing.T) {
-			o := newHouse(t)
+			o := newTestHub(t)
 			defer o.run()()
-			d := o.device("acme.edge", "acme")
+			d := o.newAgent("acme.edge", "acme")
 			server := httptest.NewUnstartedServer(o.mux)
 			server.EnableHTTP2 = two
 			server.Config.ReadTimeout, server.Config.WriteTimeout = 300*time.Millisecond,

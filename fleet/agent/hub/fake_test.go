@@ -60,6 +60,10 @@ func newFakeStore() *fakeStore {
 		lives: map[fleet.EngineName]string{}}
 }
 
+func (f *fakeStore) parts() Store {
+	return Store{Identities: f, Sessions: f, Rows: f, Changes: f, Reports: f}
+}
+
 // called counts a call and fails it on demand.
 func (f *fakeStore) called(ctx context.Context, call string) error {
 	f.mu.Lock()

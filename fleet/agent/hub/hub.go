@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/agent"
 	"argosy.dev/argosy/fleet/mirror"
@@ -76,24 +78,13 @@ type Hub struct {
 	metrics  *Metrics
 	now      func() time.Time
 
-	feed         *feed
-	proofs       *replayCache
-	openings     *rateLimiter
-	tokens       *rateLimiter
-	joins        *rateLimiter
-	limits       Limits
-	knownAgents  generationCache[knownAgent]
-	tokensOf     *generationCache[*rateLimiter] // by address
-	joinsOf      *generationCache[*rateLimiter] // by address
-	lookups      *rateLimiter
-	lookupsOf    *generationCache[*rateLimiter] // by address
-	accesses     generationCache[struct{}]      // SHA-256 of the agents' access tokens
-	unknownReads semaphore                      // reads for unknown clients
-	knownReads   semaphore                      // reads for known agents
-	reads        semaphore
-	resolving    semaphore
-	snapshots    semaphore
-	reporting    sync.Map // IDs of agents whose report is being processed
+	feed      *feed
+	proofs    *replayCache
+	admission *admission
+	reads     semaphore
+	resolving semaphore
+	snapshots semaphore
+	reporting sync.Map // IDs of agents whose report is being processed
 }
 
 // New returns a Hub.
@@ -102,7 +93,7 @@ func New(c Config) (*Hub, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.Store == nil || c.Secrets == nil || c.Stops == nil || c.Replica == "" {
+	if !c.Store.complete() || c.Secrets == nil || c.Stops == nil || c.Replica == "" {
 		return nil, errors.New("the hub needs a store, secrets, stops and the replica's name")
 	}
 	h := &Hub{store: c.Store, secrets: c.Secrets, stops: c.Stops, audience: audience,
@@ -117,21 +108,12 @@ func New(c Config) (*Hub, error) {
 	l := c.Limits.filled()
 	h.feed = newFeed(c.Store, h.log, l.OpenRate)
 	h.proofs = newReplayCache(h.now)
-	h.openings, h.tokens, h.joins = newRateLimiter(l.OpenRate, l.Queue),
-		newRateLimiter(l.TokenRate, l.Queue), newRateLimiter(l.JoinRate, l.Queue)
-	h.limits, h.knownAgents.size, h.accesses.size = l, maxKnown, maxKnown
-	h.lookups, h.lookupsOf = newRateLimiter(lookupFactor*l.TokenRate, l.Queue),
-		&generationCache[*rateLimiter]{
-			size: maxAddresses}
-	h.tokensOf, h.joinsOf = &generationCache[*rateLimiter]{size: maxAddresses},
-		&generationCache[*rateLimiter]{
-			size: maxAddresses}
+	h.admission = newAdmission(l, audience, h.now)
 	h.reads, h.snapshots = make(semaphore, l.Reads), make(semaphore, l.Snapshots)
-	h.unknownReads, h.knownReads = make(semaphore, l.Asks), make(semaphore, l.Asks)
 	if h.metrics == nil {
 		h.metrics = NewMetrics(nil)
 	}
-	h.metrics.watch(h.feed.connected, h.openings.waiting)
+	h.metrics.watch(h.feed.connected, h.admission.openings.waiting)
 	return h, nil
 }
 
@@ -245,25 +227,56 @@ func (h *Hub) followStops(ctx context.Context) {
 	}
 }
 
-// semaphore bounds concurrency.
-type semaphore chan struct{}
-
-func (s semaphore) acquire(ctx context.Context) error {
-	select {
-	case s <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+// Metrics are the hub's Prometheus metrics. Their labels have fixed values: no agent, engine or
+// tenant.
+type Metrics struct {
+	reg      prometheus.Registerer
+	rows     prometheus.Counter
+	reports  *prometheus.CounterVec
+	refusals *prometheus.CounterVec
+	opened   prometheus.Counter
+	polls    *prometheus.CounterVec
 }
 
-func (s semaphore) release() { <-s }
-
-// run calls f while it holds a slot.
-func (s semaphore) run(ctx context.Context, f func() error) error {
-	if err := s.acquire(ctx); err != nil {
-		return err
+// NewMetrics registers the hub's metrics; nil registers none.
+func NewMetrics(reg prometheus.Registerer) *Metrics {
+	m := &Metrics{
+		reg: reg,
+		rows: prometheus.NewCounter(prometheus.CounterOpts{Name: "argosy_agent_rows_total",
+			Help: "Rows sent to agents, on streams and in snapshots."}),
+		opened: prometheus.NewCounter(prometheus.CounterOpts{Name: "argosy_agent_streams_total",
+			Help: "Streams opened by agents."}),
+		reports: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "argosy_agent_reports_total",
+			Help: "Reports of agents, by result: taken, replayed, superseded, failed."},
+			[]string{"result"}),
+		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "argosy_agent_refusals_total",
+			Help: "Refused requests of agents, by code."}, []string{"code"}),
+		polls: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "argosy_agent_looks_total",
+			Help: "Polls of the mirror for the agents of this replica, by result: ok, failed."},
+			[]string{"result"}),
 	}
-	defer s.release()
-	return f()
+	if reg != nil {
+		reg.MustRegister(m.rows, m.opened, m.reports, m.refusals, m.polls)
+	}
+	return m
 }
+
+// watch registers the gauges that are read at each scrape.
+func (m *Metrics) watch(connected, waiting func() int) {
+	if m.reg == nil {
+		return
+	}
+	gauge := func(name, help string, read func() int) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help},
+			func() float64 { return float64(read()) })
+	}
+	m.reg.MustRegister(
+		gauge("argosy_agent_connected", "Open streams of agents on this replica.",
+			connected),
+		gauge("argosy_agent_openings_waiting",
+			"Agents that wait to open a session on this replica.", waiting))
+}
+
+func (m *Metrics) refused(code string) { m.refusals.WithLabelValues(code).Inc() }

@@ -119,7 +119,7 @@ func (f *fakeStops) ended(ends ...mirror.StopEnd) {
 }
 
 // testHub is a hub with its dependencies in memory.
-type house struct {
+type testHub struct {
 	t       testing.TB
 	hub     *Hub
 	store   *fakeStore
@@ -129,20 +129,20 @@ type house struct {
 	log     *logged
 }
 
-func newHouse(t testing.TB, change ...func(*Config)) *house {
+func newTestHub(t testing.TB, change ...func(*Config)) *testHub {
 	t.Helper()
-	o := &house{t: t, store: newFakeStore(), secrets: &fakeSecrets{all: map[string]fleet.Secret{}},
+	o := &testHub{t: t, store: newFakeStore(), secrets: &fakeSecrets{all: map[string]fleet.Secret{}},
 		log:   &logged{},
 		stops: &fakeStops{changed: make(chan struct{}), loaded: true}, mux: http.NewServeMux()}
 	return o.replica(change...)
 }
 
 // replica returns another hub on the same store.
-func (o *house) replica(change ...func(*Config)) *house {
+func (o *testHub) replica(change ...func(*Config)) *testHub {
 	o.t.Helper()
 	r := *o
 	r.mux = http.NewServeMux()
-	c := Config{Store: r.store, Secrets: r.secrets, Stops: r.stops, PublicURL: hubURL + "/",
+	c := Config{Store: r.store.parts(), Secrets: r.secrets, Stops: r.stops, PublicURL: hubURL + "/",
 		Replica: "replica-1", Version: "v1",
 		Log: slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug}))}
 	for _, f := range change {
@@ -183,22 +183,22 @@ func (l *logged) String() string {
 }
 
 // run starts the hub and returns a function that stops it and waits.
-func (o *house) run() func() {
+func (o *testHub) run() func() {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() { o.hub.Run(ctx); close(ended) }()
 	return func() { cancel(); <-ended }
 }
 
-func (o *house) serve(r *http.Request) *httptest.ResponseRecorder {
+func (o *testHub) serve(r *http.Request) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
 	o.mux.ServeHTTP(w, r)
 	return w
 }
 
 // testAgent is an agent from the hub's perspective.
-type device struct {
-	o        *house
+type testAgent struct {
+	o        *testHub
 	keys     agent.PrivateKeys
 	id       string
 	instance string
@@ -207,13 +207,13 @@ type device struct {
 }
 
 // testAgent stores an identity and an access token.
-func (o *house) device(engine fleet.EngineName, tenant fleet.TenantName) *device {
+func (o *testHub) newAgent(engine fleet.EngineName, tenant fleet.TenantName) *testAgent {
 	o.t.Helper()
 	keys, err := agent.NewKeys()
 	if err != nil {
 		o.t.Fatal(err)
 	}
-	d := &device{o: o, keys: keys, id: "agent-" + strings.ReplaceAll(string(engine), ".", "-"),
+	d := &testAgent{o: o, keys: keys, id: "agent-" + strings.ReplaceAll(string(engine), ".", "-"),
 		instance: strings.Repeat("i", 22)}
 	o.store.do(func() {
 		o.store.agents[d.id] = registry.Agent{ID: d.id, Engine: engine, Tenant: tenant,
@@ -224,19 +224,19 @@ func (o *house) device(engine fleet.EngineName, tenant fleet.TenantName) *device
 }
 
 // renew stores an access token without asking the hub.
-func (d *device) renew() {
+func (d *testAgent) renew() {
 	sum := sha256.Sum256(fmt.Append(nil, d.id, d.instance, time.Now().UnixNano()))
 	d.token = hex.EncodeToString(sum[:])[:tokenLength]
 	d.o.store.do(func() { d.o.store.access[sha256.Sum256([]byte(d.token))] = d.id })
 }
 
-func (d *device) session(cursor int64) agent.Session {
+func (d *testAgent) session(cursor int64) agent.Session {
 	return agent.Session{Protocol: agent.Protocol, Instance: d.instance, Epoch: d.epoch,
 		Version: "v1", Cursor: cursor}
 }
 
 // get returns a GET with a proof.
-func (d *device) get(path string, cursor int64) *http.Request {
+func (d *testAgent) get(path string, cursor int64) *http.Request {
 	d.o.t.Helper()
 	s := d.session(cursor)
 	r := httptest.NewRequest(http.MethodGet, path, nil)
@@ -245,14 +245,14 @@ func (d *device) get(path string, cursor int64) *http.Request {
 }
 
 // post returns a POST with a proof.
-func (d *device) post(path string, body []byte) *http.Request {
+func (d *testAgent) post(path string, body []byte) *http.Request {
 	d.o.t.Helper()
 	r := httptest.NewRequest(http.MethodPost, path, bytes.NewReader(body))
 	d.session(0).Set(r.Header)
 	return d.proven(r, path, body)
 }
 
-func (d *device) proven(r *http.Request, path string, statement []byte) *http.Request {
+func (d *testAgent) proven(r *http.Request, path string, statement []byte) *http.Request {
 	proof, err := agent.Prove(d.keys, r.Method, path, d.token, statement, d.o.hub.now())
 	if err != nil {
 		d.o.t.Fatal(err)
@@ -262,7 +262,7 @@ func (d *device) proven(r *http.Request, path string, statement []byte) *http.Re
 	return r
 }
 
-func (d *device) report(report agent.Report) *httptest.ResponseRecorder {
+func (d *testAgent) report(report agent.Report) *httptest.ResponseRecorder {
 	d.o.t.Helper()
 	body, err := json.Marshal(report)
 	if err != nil {
@@ -272,7 +272,7 @@ func (d *device) report(report agent.Report) *httptest.ResponseRecorder {
 }
 
 // open takes the lease like a stream.
-func (d *device) open() int64 {
+func (d *testAgent) open() int64 {
 	d.o.t.Helper()
 	opening, err := d.o.store.OpenAgent(context.Background(), registry.Session{
 		Agent: d.id, Instance: d.instance, Replica: "r", Floor: d.epoch, Proof: rand.Text()})
@@ -291,7 +291,7 @@ func tokenRequest(assertion string) *http.Request {
 	return r
 }
 
-func (d *device) assertion() string {
+func (d *testAgent) assertion() string {
 	raw, err := agent.Assertion(d.keys, d.id, hubURL, d.o.hub.now())
 	if err != nil {
 		d.o.t.Fatal(err)
@@ -334,7 +334,7 @@ func repository(engine fleet.EngineName, tenant fleet.TenantName, name, secret s
 }
 
 // testStream is the client end of a stream: it accepts writes, or hangs until the write's deadline.
-type wire struct {
+type testStream struct {
 	mu       sync.Mutex
 	head     http.Header
 	status   int
@@ -351,18 +351,18 @@ type wire struct {
 	ended    chan struct{}
 }
 
-func (w *wire) Header() http.Header { return w.head }
-func (w *wire) WriteHeader(s int)   { w.mu.Lock(); w.status = s; w.mu.Unlock() }
-func (w *wire) FlushError() error   { return nil }
+func (w *testStream) Header() http.Header { return w.head }
+func (w *testStream) WriteHeader(s int)   { w.mu.Lock(); w.status = s; w.mu.Unlock() }
+func (w *testStream) FlushError() error   { return nil }
 
-func (w *wire) SetReadDeadline(t time.Time) error {
+func (w *testStream) SetReadDeadline(t time.Time) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.reading = t
 	return nil
 }
 
-func (w *wire) SetWriteDeadline(t time.Time) error {
+func (w *testStream) SetWriteDeadline(t time.Time) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.expired {
@@ -381,14 +381,14 @@ func (w *wire) SetWriteDeadline(t time.Time) error {
 }
 
 // expire ends the stream at its deadline even without a write, as HTTP/2 does.
-func (w *wire) expire() {
+func (w *testStream) expire() {
 	w.mu.Lock()
 	w.expired = true
 	w.mu.Unlock()
 	w.cancel()
 }
 
-func (w *wire) Write(b []byte) (int, error) {
+func (w *testStream) Write(b []byte) (int, error) {
 	for {
 		w.mu.Lock()
 		if !w.hangs {
@@ -413,13 +413,13 @@ func (w *wire) Write(b []byte) (int, error) {
 }
 
 // stream opens a stream that runs until it ends or the connection is cut.
-func (d *device) stream(cursor int64, change ...func(*wire)) *wire {
+func (d *testAgent) stream(cursor int64, change ...func(*testStream)) *testStream {
 	d.o.t.Helper()
 	return d.o.stream(d.get(agent.PathStream, cursor), change...)
 }
 
-func (o *house) stream(r *http.Request, change ...func(*wire)) *wire {
-	w := &wire{head: http.Header{}, moved: make(chan struct{}), ended: make(chan struct{})}
+func (o *testHub) stream(r *http.Request, change ...func(*testStream)) *testStream {
+	w := &testStream{head: http.Header{}, moved: make(chan struct{}), ended: make(chan struct{})}
 	for _, f := range change {
 		f(w)
 	}
@@ -442,7 +442,7 @@ func (o *house) stream(r *http.Request, change ...func(*wire)) *wire {
 }
 
 // output returns everything received so far.
-func (w *wire) output() string {
+func (w *testStream) output() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.text.String()
@@ -454,7 +454,7 @@ type event struct {
 }
 
 // events returns the events received so far.
-func (w *wire) events() []event {
+func (w *testStream) events() []event {
 	var all []event
 	for block := range strings.SplitSeq(w.output(), "\n\n") {
 		var e event
@@ -477,7 +477,7 @@ func (w *wire) events() []event {
 }
 
 // last decodes the last event of a name; false without one.
-func (w *wire) last(name string, into any) bool {
+func (w *testStream) last(name string, into any) bool {
 	events := w.events()
 	for i := len(events) - 1; i >= 0; i-- {
 		if events[i].name == name {
@@ -488,7 +488,7 @@ func (w *wire) last(name string, into any) bool {
 }
 
 // rows returns all rows of the events of a name.
-func (w *wire) rows(name string) (all []agent.Row) {
+func (w *testStream) rows(name string) (all []agent.Row) {
 	for _, e := range w.events() {
 		var rows agent.Rows
 		if e.name == name && json.Unmarshal([]byte(e.data), &rows) == nil {
@@ -498,13 +498,13 @@ func (w *wire) rows(name string) (all []agent.Row) {
 	return all
 }
 
-func (w *wire) goAway() string {
+func (w *testStream) goAway() string {
 	var goAway agent.GoAway
 	w.last(agent.EventGoAway, &goAway)
 	return goAway.Code
 }
 
-func (w *wire) isOpen() bool {
+func (w *testStream) isOpen() bool {
 	select {
 	case <-w.ended:
 		return false

@@ -30,12 +30,12 @@ func (h *Hub) applications(w http.ResponseWriter, r *http.Request) {
 		h.notFound(w, r)
 		return
 	}
-	if err := h.admitUnknown(r, h.joins, h.joinsOf, h.limits.JoinRate); err != nil {
+	if err := h.admission.admitUnknown(r, h.admission.joins); err != nil {
 		h.unavailable(w, err)
 		return
 	}
 	var given registry.Token
-	err := h.withTimeout(r.Context(), h.unknownReads, func(ctx context.Context) (err error) {
+	err := h.withTimeout(r.Context(), h.admission.unknownReads, func(ctx context.Context) (err error) {
 		given, err = h.store.LegacyToken(ctx, token)
 		return err
 	})

@@ -23,7 +23,7 @@ func (f *flushes) Flush() {
 
 func TestTheProbeStreamsToAnonymousCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := newHouse(t)
+		o := newTestHub(t)
 		w := &flushes{ResponseRecorder: httptest.NewRecorder()}
 		o.mux.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet,
 			agent.PathProbe, http.NoBody))
@@ -35,7 +35,7 @@ func TestTheProbeStreamsToAnonymousCallers(t *testing.T) {
 			t.Errorf("its messages are handed on at %v", w.at)
 		}
 	})
-	o := newHouse(t)
+	o := newTestHub(t)
 	if w := o.serve(httptest.NewRequestWithContext(t.Context(), http.MethodPost, agent.PathProbe,
 		http.NoBody)); w.Code == http.StatusOK {
 		t.Error("the probe takes what is sent")

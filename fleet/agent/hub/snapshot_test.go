@@ -1,24 +1,31 @@
 package hub
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
 
+	"filippo.io/age"
+
+	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/agent"
 	"argosy.dev/argosy/fleet/agent/registry"
 	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/reconciler/secrets"
 )
 
 func TestASnapshotIsCompleteAndItsDigestMatches(t *testing.T) {
-	o := newHouse(t)
-	d := o.device("acme.edge", "acme")
+	o := newTestHub(t)
+	d := o.newAgent("acme.edge", "acme")
 	o.secrets.set("acme/git", "canary-1")
 	for i := range 300 {
 		r := application("acme.edge", "acme", fmt.Sprintf("app-%d", i))
@@ -62,14 +69,14 @@ func TestASnapshotIsCompleteAndItsDigestMatches(t *testing.T) {
 		t.Error("after the snapshot the agent is taken for connected")
 	}
 	o.serve(d.get(agent.PathSnapshot, 0))
-	if len(o.hub.snapshots)+len(o.hub.reads)+len(o.hub.unknownReads) != 0 {
+	if len(o.hub.snapshots)+len(o.hub.reads)+len(o.hub.admission.unknownReads) != 0 {
 		t.Error("slots were not given back")
 	}
 }
 
 func TestAnEmptySnapshotIsCompleteToo(t *testing.T) {
-	o := newHouse(t)
-	w := o.serve(o.device("acme.edge", "acme").get(agent.PathSnapshot, 0))
+	o := newTestHub(t)
+	w := o.serve(o.newAgent("acme.edge", "acme").get(agent.PathSnapshot, 0))
 	var s agent.Snapshot
 	if err := json.Unmarshal(w.Body.Bytes(), &s); err != nil || !s.Complete || len(s.Rows) != 0 ||
 		s.Digest != agent.Digest(&s) {
@@ -78,8 +85,8 @@ func TestAnEmptySnapshotIsCompleteToo(t *testing.T) {
 }
 
 func TestATruncatedSnapshotIsNeverComplete(t *testing.T) {
-	o := newHouse(t)
-	d := o.device("acme.edge", "acme")
+	o := newTestHub(t)
+	d := o.newAgent("acme.edge", "acme")
 	for i := range 2000 {
 		o.store.put(application("acme.edge", "acme", fmt.Sprintf("app-%d", i)))
 	}
@@ -133,12 +140,12 @@ func (c *cutting) Write(b []byte) (int, error) {
 
 func TestASlowAgentsSnapshotHoldsNoReadOfTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := newHouse(t, func(c *Config) { c.Limits.Reads = 1 })
+		o := newTestHub(t, func(c *Config) { c.Limits.Reads = 1 })
 		o.store.put(application("slow.edge", "slow", "a"))
-		d := o.device("slow.edge", "slow")
-		slow := o.stream(d.get(agent.PathSnapshot, 0), func(w *wire) { w.hangs = true })
+		d := o.newAgent("slow.edge", "slow")
+		slow := o.stream(d.get(agent.PathSnapshot, 0), func(w *testStream) { w.hangs = true })
 		synctest.Wait()
-		if w := o.serve(o.device("quick.edge", "quick").get(agent.PathSnapshot, 0)); w.Code != 200 {
+		if w := o.serve(o.newAgent("quick.edge", "quick").get(agent.PathSnapshot, 0)); w.Code != 200 {
 			t.Errorf("another agent: %d", w.Code)
 		}
 		<-slow.ended
@@ -157,7 +164,7 @@ func TestASnapshotAboveTheAgentsLimitIsNotSent(t *testing.T) {
 
 func TestTheOlderRouteNeverLeaksItsToken(t *testing.T) {
 	on := func(c *Config) { c.LegacyTokenPath = true }
-	o := newHouse(t, on)
+	o := newTestHub(t, on)
 	o.store.tokens[oneTime] = registry.Token{Engine: "acme.edge", Tenant: "acme", Legacy: true}
 	o.store.tokens["not-for-this-0123456789"] = registry.Token{Engine: "acme.edge",
 		Tenant: "acme"}
@@ -168,7 +175,7 @@ func TestTheOlderRouteNeverLeaksItsToken(t *testing.T) {
 	o.store.put(repository("acme.edge", "acme", "repo", "git"))
 	o.store.put(application("globex.edge", "globex", "foreign"))
 	path := func(token string) string { return "/api/v1/cluster/" + token + "/applications" }
-	get := func(o *house, target string) *httptest.ResponseRecorder {
+	get := func(o *testHub, target string) *httptest.ResponseRecorder {
 		return o.serve(httptest.NewRequest(http.MethodGet, target, nil))
 	}
 
@@ -222,5 +229,60 @@ func TestTheOlderRouteNeverLeaksItsToken(t *testing.T) {
 	}
 	if strings.Contains(o.log.String(), oneTime) || !strings.Contains(o.log.String(), "redacted") {
 		t.Errorf("log: %s", o.log)
+	}
+}
+
+// A copy of another tenant's encrypted file is not sealed for any agent, and the problem that is
+// sent in its place contains nothing of the file.
+func TestACopiedEncryptedFileReachesNoAgent(t *testing.T) {
+	const canary = "s3cr3t-canary"
+	id, err := age.GenerateX25519Identity()
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := fleet.CredentialSource{Tenant: "acme", Folder: "credentials", Name: "git",
+		Sealed: "blob"}
+	file, err := secrets.Encrypt(own, []string{id.Recipient().String()}, map[string]string{
+		"password": canary})
+	if err != nil {
+		t.Fatal(err)
+	}
+	identity := filepath.Join(t.TempDir(), "age.txt")
+	if err := os.WriteFile(identity, []byte(id.String()+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	resolver := &secrets.Resolver{}
+	err = resolver.AddAge(secrets.Age{IdentityFile: identity},
+		func(context.Context, string) ([]byte, error) { return file, nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys, err := agent.NewKeys()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &Hub{secrets: resolver, resolving: make(semaphore, 1)}
+	credential := func(from fleet.CredentialSource) (mirror.Row, *agent.Credential) {
+		row := repository("far-1", from.Tenant, "repository", from.Name)
+		row.Credential = &from
+		return row,
+			h.sealedCredential(t.Context(), registry.Agent{Engine: "far-1", Keys: keys.Public()},
+				row)
+	}
+	row, c := credential(own)
+	if secret, err := agent.Open(keys, row.Key, c.Sealed); err != nil ||
+		string(secret.Value("password")) != canary {
+		t.Fatalf("its own file: %v, %s", err, c.Problem)
+	}
+	for _, copied := range []fleet.CredentialSource{
+		{Tenant: "evil", Folder: "credentials", Name: "git", Sealed: "blob"},
+		{Tenant: "acme", Folder: "environments", Name: "git", Sealed: "blob"},
+		{Tenant: "acme", Folder: "credentials", Name: "loot", Sealed: "blob"},
+	} {
+		if _, c := credential(copied); len(c.Sealed) > 0 || !strings.Contains(c.Problem,
+			"encrypted for another path") || strings.Contains(c.Problem, canary) {
+			t.Errorf("%s: %d bytes are sent, with the problem %q", copied.EncryptedPath(),
+				len(c.Sealed), c.Problem)
+		}
 	}
 }

@@ -12,7 +12,22 @@ import (
 // Store is what the hub keeps and reads, for every agent. Replicas call it concurrently, and every
 // write is idempotent. Leases come from AgentOpening.Lease: a write under a lost lease fails with
 // mirror.ErrFenced.
-type Store interface {
+type Store struct {
+	Identities
+	Sessions
+	Rows
+	Changes
+	Reports
+}
+
+// complete reports whether every part is set.
+func (s Store) complete() bool {
+	return s.Identities != nil && s.Sessions != nil && s.Rows != nil && s.Changes != nil &&
+		s.Reports != nil
+}
+
+// Identities stores the agents' identities, access tokens and one-time tokens.
+type Identities interface {
 	// JoinAgent exchanges a one-time token and keys for an identity, and ends the engine's earlier
 	// one. A token succeeds with exactly one pair of keys; a repeated call with the same pair
 	// returns the same identity, because the response may have been lost. Errors: registry.ErrUsed
@@ -41,6 +56,13 @@ type Store interface {
 	// means that the agent has other keys now. Other errors are those of Agent.
 	RotateAgent(ctx context.Context, id, oldThumb string, keys registry.Keys) (registry.Agent, error)
 
+	// LegacyToken returns a token for the older route of applications until it expires or is
+	// revoked, used or not; mirror.ErrNotFound for any other token.
+	LegacyToken(ctx context.Context, token string) (registry.Token, error)
+}
+
+// Sessions stores the sessions of agents and the heartbeat of the replica.
+type Sessions interface {
 	// OpenAgent opens a session. It takes the engine's lease for the process and records that the
 	// agent is connected to the replica. It raises the epoch if another process held the lease or
 	// the floor requires it. An epoch of another incarnation of the database is raised if the
@@ -60,7 +82,10 @@ type Store interface {
 	// seconds: an agent counts as connected while its replica's last heartbeat is younger than
 	// thirty seconds. A restarted process is another replica.
 	BeatReplica(ctx context.Context, replica string) error
+}
 
+// Rows returns the desired rows and the open syncs of an agent's engine.
+type Rows interface {
 	// AgentRows visits every row of the engine in one snapshot, by sequence number, and returns the
 	// cursor for AgentChanged. It holds a database connection, so visit must not block. Once the
 	// declaration is deleted, or no longer names an agent, it returns only rows that request a
@@ -80,7 +105,10 @@ type Store interface {
 
 	// AgentSyncs returns the engine's open syncs, oldest first; otherwise like AgentRows.
 	AgentSyncs(ctx context.Context, engine fleet.EngineName) ([]mirror.SyncRequest, error)
+}
 
+// Changes returns the changes for all open streams, for the feed.
+type Changes interface {
 	// AgentNews runs one statement for any number of agents. after is the Seq and since the Now of
 	// the previous call. A negative after starts from now, and a zero since two minutes ago.
 	AgentNews(ctx context.Context, after int64, since time.Time) (registry.News, error)
@@ -97,7 +125,10 @@ type Store interface {
 	// CredentialEngines lists the agents' engines with rows that need the tenant's secret.
 	CredentialEngines(ctx context.Context, tenant fleet.TenantName, secret string) (
 		[]fleet.EngineName, error)
+}
 
+// Reports stores the reports of agents.
+type Reports interface {
 	// TakeReport checks, before a report is applied, that the lease is valid and that the report is
 	// newer than the last one; otherwise it returns registry.ErrReplayed. mirror.ErrNotFound means that
 	// the lease was removed and has no holder: the agent gets it again with a new session. last
@@ -111,27 +142,28 @@ type Store interface {
 	// Acknowledge records the result of handled rows; see the rules of the mirror. Every key has
 	// the lease's engine.
 	Acknowledge(ctx context.Context, lease mirror.Lease, acks []mirror.Ack) error
+
 	// Observe records the state of Applications. Every key has the lease's engine; an Application
 	// without a wanted row is ignored.
 	Observe(ctx context.Context, lease mirror.Lease, seen []mirror.Observation) error
+
 	// UpdateSync records the state of a sync of the lease's engine. It ignores an ended sync and
 	// one of another engine.
 	UpdateSync(ctx context.Context, lease mirror.Lease, id string, state mirror.OperationState,
 		text string) error
+
 	// OrphanKeys lists the recorded orphans of an engine. ReportOrphans adds those that its agent
 	// found and removes the deleted ones.
 	OrphanKeys(ctx context.Context, engine fleet.EngineName) ([]fleet.ObjectKey, error)
 	ReportOrphans(ctx context.Context, lease mirror.Lease, found []mirror.Orphan,
 		gone []fleet.ObjectKey) error
+
 	// ReportAgent records the state of the agent and its Argo CD. An unchanged state writes
 	// nothing.
 	ReportAgent(ctx context.Context, lease mirror.Lease, report registry.Report) error
+
 	// RecordOwn records the cluster's own Applications that are new, changed or deleted, at most
 	// mirror.MaxOwn per environment. With whole set, all of them were sent under this lease's epoch,
 	// and unlisted ones were deleted. It does nothing for an agent that is not autonomous.
 	RecordOwn(ctx context.Context, lease mirror.Lease, own []mirror.OwnApplication, whole bool) error
-
-	// LegacyToken returns a token for the older route of applications until it expires or is
-	// revoked, used or not; mirror.ErrNotFound for any other token.
-	LegacyToken(ctx context.Context, token string) (registry.Token, error)
 }

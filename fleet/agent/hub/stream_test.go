@@ -24,9 +24,9 @@ func settled(d time.Duration) {
 
 func TestAStreamSendsTheCurrentStateAndThenChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := newHouse(t)
+		o := newTestHub(t)
 		defer o.run()()
-		d := o.device("acme.edge", "acme")
+		d := o.newAgent("acme.edge", "acme")
 		for i := range 250 {
 			o.store.put(application("acme.edge", "acme", fmt.Sprintf("app-%d", i)))
 		}
@@ -78,9 +78,9 @@ func TestAStreamSendsTheCurrentStateAndThenChanges(t *testing.T) {
 
 func TestAReconnectSendsOnlyTheMissedRows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := newHouse(t)
+		o := newTestHub(t)
 		defer o.run()()
-		d := o.device("acme.edge", "acme")
+		d := o.newAgent("acme.edge", "acme")
 		for i := range 100 {
 			o.store.put(application("acme.edge", "acme", fmt.Sprintf("app-%d", i)))
 		}
@@ -105,9 +105,9 @@ func TestAReconnectSendsOnlyTheMissedRows(t *testing.T) {
 
 func TestACursorOfAnotherMirrorStartsFromZero(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := newHouse(t)
+		o := newTestHub(t)
 		defer o.run()()
-		d := o.device("acme.edge", "acme")
+		d := o.newAgent("acme.edge", "acme")
 		o.store.put(application("acme.edge", "acme", "app"))
 		w := d.stream(5000)
 		synctest.Wait()
@@ -123,9 +123,9 @@ func TestACursorOfAnotherMirrorStartsFromZero(t *testing.T) {
 
 func TestALostNotificationDelaysAtMostTwoSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := newHouse(t)
+		o := newTestHub(t)
 		defer o.run()()
-		w := o.device("acme.edge", "acme").stream(0)
+		w := o.newAgent("acme.edge", "acme").stream(0)
 		settled(time.Second)
 		o.store.put(application("acme.edge", "acme", "app"))
 		settled(pollInterval + minPollPause)
@@ -141,16 +141,16 @@ func TestARevokedAgentsStreamsEndWithinFiveSecondsOnEveryReplica(t *testing.T) {
 	for code, why := range map[string]error{agent.CodeRevoked: registry.ErrRevoked,
 		agent.CodeCloned: registry.ErrCloned} {
 		synctest.Test(t, func(t *testing.T) {
-			one := newHouse(t)
+			one := newTestHub(t)
 			two := one.replica()
 			defer one.run()()
 			defer two.run()()
-			d := one.device("acme.edge", "acme")
-			other := one.device("globex.edge", "globex").stream(0)
-			there := &device{o: two, keys: d.keys, id: d.id, instance: d.instance, token: d.token}
-			open := []*wire{d.stream(0), there.stream(0)}
+			d := one.newAgent("acme.edge", "acme")
+			other := one.newAgent("globex.edge", "globex").stream(0)
+			there := &testAgent{o: two, keys: d.keys, id: d.id, instance: d.instance, token: d.token}
+			open := []*testStream{d.stream(0), there.stream(0)}
 			// receives nothing, not even the end
-			slow := there.stream(0, func(w *wire) { w.hangs = true })
+			slow := there.stream(0, func(w *testStream) { w.hangs = true })
 			settled(time.Second)
 			one.store.revoke(d.id, why) // without a notification
 			began := time.Now()
@@ -177,10 +177,10 @@ func TestARevokedAgentsStreamsEndWithinFiveSecondsOnEveryReplica(t *testing.T) {
 
 func TestASlowAgentDelaysNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := newHouse(t, func(c *Config) { c.Limits.Reads = 1 })
+		o := newTestHub(t, func(c *Config) { c.Limits.Reads = 1 })
 		defer o.run()()
-		slow := o.device("slow.edge", "slow").stream(0)
-		quick := o.device("quick.edge", "quick").stream(0)
+		slow := o.newAgent("slow.edge", "slow").stream(0)
+		quick := o.newAgent("quick.edge", "quick").stream(0)
 		settled(time.Second)
 		slow.mu.Lock()
 		slow.hangs = true
@@ -203,9 +203,9 @@ func TestASlowAgentDelaysNoOther(t *testing.T) {
 
 func TestAStreamSendsHeartbeatsAndEndsAtItsMaximumAge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := newHouse(t)
+		o := newTestHub(t)
 		defer o.run()()
-		w := o.device("acme.edge", "acme").stream(0)
+		w := o.newAgent("acme.edge", "acme").stream(0)
 		began := time.Now()
 		settled(time.Minute)
 		if n := strings.Count(w.output(), ": alive\n"); n != 4 {
@@ -224,9 +224,9 @@ func TestAStreamSendsHeartbeatsAndEndsAtItsMaximumAge(t *testing.T) {
 
 func TestAShutdownEndsTheStreamsWithAGoAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := newHouse(t)
+		o := newTestHub(t)
 		end := o.run()
-		d := o.device("acme.edge", "acme")
+		d := o.newAgent("acme.edge", "acme")
 		w := d.stream(0)
 		synctest.Wait()
 		end()
@@ -242,9 +242,9 @@ func TestAShutdownEndsTheStreamsWithAGoAway(t *testing.T) {
 
 func TestALaterProcessTakesOverAndTheSameOneFollowsItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := newHouse(t)
+		o := newTestHub(t)
 		defer o.run()()
-		d := o.device("acme.edge", "acme")
+		d := o.newAgent("acme.edge", "acme")
 		first := d.stream(0)
 		synctest.Wait()
 		again := d.stream(0)
@@ -279,9 +279,9 @@ func TestALaterProcessTakesOverAndTheSameOneFollowsItself(t *testing.T) {
 
 func TestAChangedDeclarationOpensANewSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := newHouse(t)
+		o := newTestHub(t)
 		defer o.run()()
-		d := o.device("acme.edge", "acme")
+		d := o.newAgent("acme.edge", "acme")
 		w := d.stream(0)
 		synctest.Wait()
 		o.store.do(func() { o.store.changed = []registry.Change{{Agent: d.id, Generation: 1}} })
@@ -301,11 +301,11 @@ func TestAChangedDeclarationOpensANewSession(t *testing.T) {
 
 func TestNoRowIsSentBeforeTheStopsAreKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := newHouse(t)
+		o := newTestHub(t)
 		o.stops.loaded = false
 		defer o.run()()
 		o.store.put(application("acme.edge", "acme", "app"))
-		w := o.device("acme.edge", "acme").stream(0)
+		w := o.newAgent("acme.edge", "acme").stream(0)
 		settled(time.Minute)
 		if len(w.rows(agent.EventRows)) != 0 || !strings.Contains(w.output(), ": alive") {
 			t.Fatalf("before the stops are known: %v", w.events())
@@ -343,9 +343,9 @@ func TestNoRowIsSentBeforeTheStopsAreKnown(t *testing.T) {
 
 func TestSyncsReachTheAgentAndDisappearAtTheirEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := newHouse(t)
+		o := newTestHub(t)
 		defer o.run()()
-		w := o.device("acme.edge", "acme").stream(0)
+		w := o.newAgent("acme.edge", "acme").stream(0)
 		settled(3 * time.Second)
 		o.store.do(func() {
 			o.store.syncs["acme.edge"] = []mirror.SyncRequest{
@@ -377,9 +377,9 @@ func TestSyncsReachTheAgentAndDisappearAtTheirEnd(t *testing.T) {
 
 func TestCredentialsAreSentSealedAndAgainAfterAChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := newHouse(t)
+		o := newTestHub(t)
 		defer o.run()()
-		d := o.device("acme.edge", "acme")
+		d := o.newAgent("acme.edge", "acme")
 		o.secrets.set("acme/git", "canary-1")
 		key := o.store.put(repository("acme.edge", "acme", "repo", "git")).Key
 		o.store.put(repository("acme.edge", "acme", "lost", "nowhere"))
@@ -427,13 +427,13 @@ func TestCredentialsAreSentSealedAndAgainAfterAChange(t *testing.T) {
 
 func TestHangingSecretsDelayABatchOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := newHouse(t)
+		o := newTestHub(t)
 		defer o.run()()
 		o.secrets.hangs = true
 		for i := range 50 {
 			o.store.put(repository("acme.edge", "acme", fmt.Sprintf("repo-%d", i), "git"))
 		}
-		w := o.device("acme.edge", "acme").stream(0)
+		w := o.newAgent("acme.edge", "acme").stream(0)
 		settled(secretsTimeout + time.Second)
 		if rows := w.rows(agent.EventRows); len(rows) != 50 || rows[49].Credential.Problem == "" {
 			t.Errorf("%d rows after %v", len(rows), secretsTimeout)
@@ -445,9 +445,9 @@ func TestHangingSecretsDelayABatchOnce(t *testing.T) {
 
 func TestAStreamSurvivesAnOutageOfTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := newHouse(t)
+		o := newTestHub(t)
 		defer o.run()()
-		w := o.device("acme.edge", "acme").stream(0)
+		w := o.newAgent("acme.edge", "acme").stream(0)
 		settled(time.Second)
 		o.store.failWith(func(string) error { return errors.New("no connection") })
 		o.store.put(application("acme.edge", "acme", "app"))
@@ -482,9 +482,9 @@ func TestAStreamSurvivesAnOutageOfTheStore(t *testing.T) {
 
 func TestARowOfAnotherEngineIsNeverSentEvenIfTheStoreReturnsIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := newHouse(t)
+		o := newTestHub(t)
 		defer o.run()()
-		d := o.device("acme.edge", "acme")
+		d := o.newAgent("acme.edge", "acme")
 		o.store.do(func() {
 			o.store.rows["acme.edge"] = []mirror.Row{application("acme.edge", "globex", "foreign")}
 			o.store.rows["acme.edge"][0].Seq = 1
@@ -504,11 +504,11 @@ func TestARowOfAnotherEngineIsNeverSentEvenIfTheStoreReturnsIt(t *testing.T) {
 func TestIdleStreamsMakeNoCallToTheStore(t *testing.T) {
 	cost := func(agents int) (calls map[string]int) {
 		synctest.Test(t, func(t *testing.T) {
-			o := newHouse(t)
+			o := newTestHub(t)
 			defer o.run()()
-			var all []*wire
+			var all []*testStream
 			for i := range agents {
-				all = append(all, o.device(fleet.EngineName(fmt.Sprintf("t%d.edge", i)),
+				all = append(all, o.newAgent(fleet.EngineName(fmt.Sprintf("t%d.edge", i)),
 					fleet.TenantName(fmt.Sprintf("t%d", i))).stream(0))
 			}
 			settled(time.Minute)
@@ -544,18 +544,18 @@ func TestAnIdleStreamIsSmall(t *testing.T) {
 	const agents = 1000
 	var perStream uint64
 	synctest.Test(t, func(t *testing.T) {
-		o := newHouse(t, func(c *Config) { c.Limits.OpenRate = 10000 })
+		o := newTestHub(t, func(c *Config) { c.Limits.OpenRate = 10000 })
 		defer o.run()()
-		var devices []*device
+		var devices []*testAgent
 		for i := range agents {
-			devices = append(devices, o.device(fleet.EngineName(fmt.Sprintf("t%d.edge", i)), "t"))
+			devices = append(devices, o.newAgent(fleet.EngineName(fmt.Sprintf("t%d.edge", i)), "t"))
 		}
 		settled(time.Minute)
 		before := inUse()
-		var all []*wire
+		var all []*testStream
 		for _, d := range devices {
 			o.store.put(application(d.o.store.agents[d.id].Engine, "t", "app"))
-			all = append(all, d.stream(0, func(w *wire) { w.forget = true }))
+			all = append(all, d.stream(0, func(w *testStream) { w.forget = true }))
 		}
 		settled(5 * time.Minute)
 		perStream = (inUse() - before) / agents
@@ -582,9 +582,9 @@ func inUse() uint64 {
 
 func TestAStreamEndsWithItsIdentity(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := newHouse(t)
+		o := newTestHub(t)
 		defer o.run()()
-		d := o.device("acme.edge", "acme")
+		d := o.newAgent("acme.edge", "acme")
 		o.store.do(func() {
 			a := o.store.agents[d.id]
 			a.ExpiresAt = time.Now().Add(time.Minute)
@@ -602,9 +602,9 @@ func TestAStreamEndsWithItsIdentity(t *testing.T) {
 
 func TestARebuiltMirrorRestartsEveryStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := newHouse(t)
+		o := newTestHub(t)
 		defer o.run()()
-		d := o.device("acme.edge", "acme")
+		d := o.newAgent("acme.edge", "acme")
 		for range 9 {
 			o.store.put(application("acme.edge", "acme", "app"))
 		}
@@ -630,9 +630,9 @@ func TestARebuiltMirrorRestartsEveryStream(t *testing.T) {
 
 func TestStreamsThatWereOpenedWithTheOldKeysEndWhenTheyAreRotated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := newHouse(t)
+		o := newTestHub(t)
 		defer o.run()()
-		d := o.device("acme.edge", "acme")
+		d := o.newAgent("acme.edge", "acme")
 		w := d.stream(0)
 		synctest.Wait()
 		fresh := newKeys(t)

@@ -60,7 +60,9 @@ func runHub(file string) error {
 	}
 	defer store.Close()
 	stops, registry := worker.NewStopBoard(), prometheus.NewRegistry()
-	h, err := hub.New(hub.Config{Store: store, Secrets: &secrets.Resolver{}, Stops: stops,
+	h, err := hub.New(hub.Config{Secrets: &secrets.Resolver{}, Stops: stops,
+		Store: hub.Store{Identities: store, Sessions: store, Rows: store, Changes: store,
+			Reports: store},
 		PublicURL: c.Public, Replica: "bench/" + strconv.Itoa(os.Getpid()),
 		Version: "bench", Limits: hub.Limits{OpenRate: c.OpenRate, TokenRate: c.TokenRate},
 		Log: log, Metrics: hub.NewMetrics(registry)})

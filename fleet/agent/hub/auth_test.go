@@ -22,7 +22,7 @@ import (
 
 const oneTime = "one-time-token-canary-0123456789"
 
-func joinRequest(t *testing.T, o *house, keys agent.PrivateKeys, token string) *http.Request {
+func joinRequest(t *testing.T, o *testHub, keys agent.PrivateKeys, token string) *http.Request {
 	t.Helper()
 	body, err := json.Marshal(agent.Join{Token: token, Keys: keys.Public(), ClusterUID: "uid-1",
 		Version: "v1"})
@@ -48,7 +48,7 @@ func newKeys(t testing.TB) agent.PrivateKeys {
 }
 
 func TestOfFiftyParallelJoinsWithOneTokenExactlyOneKeySucceeds(t *testing.T) {
-	o := newHouse(t, func(c *Config) { c.Limits.JoinRate = 1000 })
+	o := newTestHub(t, func(c *Config) { c.Limits.JoinRate = 1000 })
 	o.store.tokens[oneTime] = registry.Token{Engine: "acme.edge", Tenant: "acme"}
 	answers := make([]*httptest.ResponseRecorder, 50)
 	requests := make([]*http.Request, len(answers))
@@ -74,7 +74,7 @@ func TestOfFiftyParallelJoinsWithOneTokenExactlyOneKeySucceeds(t *testing.T) {
 }
 
 func TestTheSameKeysMayJoinAgainAfterALostResponse(t *testing.T) {
-	o := newHouse(t)
+	o := newTestHub(t)
 	o.store.tokens[oneTime] = registry.Token{Engine: "acme.edge", Tenant: "acme"}
 	keys := newKeys(t)
 	var first, second agent.Joined
@@ -92,7 +92,7 @@ func TestTheSameKeysMayJoinAgainAfterALostResponse(t *testing.T) {
 }
 
 func TestMalformedJoinsAreRejectedBeforeTheStoreIsRead(t *testing.T) {
-	o := newHouse(t)
+	o := newTestHub(t)
 	keys := newKeys(t)
 	sound := agent.Join{Token: oneTime, Keys: keys.Public(), ClusterUID: "uid", Version: "v1"}
 	with := func(change func(*agent.Join)) agent.Join { j := sound; change(&j); return j }
@@ -134,7 +134,7 @@ func TestMalformedJoinsAreRejectedBeforeTheStoreIsRead(t *testing.T) {
 }
 
 func TestNoTokenAppearsInALogOrAResponse(t *testing.T) {
-	o := newHouse(t)
+	o := newTestHub(t)
 	o.store.failWith(func(call string) error {
 		return errors.New("connection to " + oneTime + " lost")
 	})
@@ -146,8 +146,8 @@ func TestNoTokenAppearsInALogOrAResponse(t *testing.T) {
 }
 
 func TestAnAssertionIsExchangedForAnAccessTokenOnce(t *testing.T) {
-	o := newHouse(t)
-	d := o.device("acme.edge", "acme")
+	o := newTestHub(t)
+	d := o.newAgent("acme.edge", "acme")
 	raw := d.assertion()
 	w := o.serve(tokenRequest(raw))
 	var got agent.Access
@@ -163,11 +163,11 @@ func TestAnAssertionIsExchangedForAnAccessTokenOnce(t *testing.T) {
 }
 
 func TestACallerWithoutTheKeyLearnsNothing(t *testing.T) {
-	o := newHouse(t)
-	d := o.device("acme.edge", "acme")
-	gone := o.device("gone.edge", "gone")
+	o := newTestHub(t)
+	d := o.newAgent("acme.edge", "acme")
+	gone := o.newAgent("gone.edge", "gone")
 	o.store.revoke(gone.id, registry.ErrRevoked)
-	stranger := &device{o: o, keys: newKeys(t)}
+	stranger := &testAgent{o: o, keys: newKeys(t)}
 	forged := func(id string) string { s := *stranger; s.id = id; return s.assertion() }
 	elsewhere, _ := agent.Assertion(d.keys, d.id, "https://other.example", o.hub.now())
 	late, _ := agent.Assertion(d.keys, d.id, hubURL, o.hub.now().Add(-2*time.Hour))
@@ -191,8 +191,8 @@ func TestACallerWithoutTheKeyLearnsNothing(t *testing.T) {
 }
 
 func TestATokenRequestOfAnotherGrantTypeIsRejected(t *testing.T) {
-	o := newHouse(t)
-	d := o.device("acme.edge", "acme")
+	o := newTestHub(t)
+	d := o.newAgent("acme.edge", "acme")
 	send := func(body string) *httptest.ResponseRecorder {
 		r := httptest.NewRequest(http.MethodPost, agent.PathToken, strings.NewReader(body))
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
@@ -216,9 +216,9 @@ func TestATokenRequestOfAnotherGrantTypeIsRejected(t *testing.T) {
 }
 
 func TestTheCredentialAloneIdentifiesTheCaller(t *testing.T) {
-	o := newHouse(t)
-	d := o.device("acme.edge", "acme")
-	o.device("globex.edge", "globex")
+	o := newTestHub(t)
+	d := o.newAgent("acme.edge", "acme")
+	o.newAgent("globex.edge", "globex")
 	o.store.put(application("acme.edge", "acme", "mine"))
 	o.store.put(application("globex.edge", "globex", "foreign"))
 	missing := httptest.NewRecorder()
@@ -263,7 +263,7 @@ func TestTheCredentialAloneIdentifiesTheCaller(t *testing.T) {
 		"no proof": func(h http.Header) { h.Del(agent.HeaderProof) },
 		"no token": func(h http.Header) { h.Del("Authorization") },
 		"another's token": func(h http.Header) {
-			h.Set("Authorization", "DPoP "+o.device("other.edge", "other").token)
+			h.Set("Authorization", "DPoP "+o.newAgent("other.edge", "other").token)
 		},
 		"another epoch": func(h http.Header) { h.Set(agent.HeaderEpoch, "77") },
 		"another instance": func(h http.Header) {
@@ -289,8 +289,8 @@ func TestTheCredentialAloneIdentifiesTheCaller(t *testing.T) {
 }
 
 func TestARecordedRequestIsRejected(t *testing.T) {
-	o := newHouse(t)
-	d := o.device("acme.edge", "acme")
+	o := newTestHub(t)
+	d := o.newAgent("acme.edge", "acme")
 	body, _ := json.Marshal(agent.Report{Epoch: d.open(), Seq: 1})
 	recorded := d.post(agent.PathStatus, body)
 	if w := o.serve(recorded.Clone(recorded.Context())); w.Code != 204 {
@@ -314,7 +314,7 @@ func TestARecordedRequestIsRejected(t *testing.T) {
 	}
 	back := d.report(agent.Report{Epoch: d.epoch, Seq: 1})
 	wantRefusal(t, back, 409, agent.CodeReplay)
-	stolen := &device{o: o, keys: newKeys(t), id: d.id, instance: d.instance, token: d.token}
+	stolen := &testAgent{o: o, keys: newKeys(t), id: d.id, instance: d.instance, token: d.token}
 	wantRefusal(t, o.serve(stolen.get(agent.PathSnapshot, 0)), 401, agent.CodeProof)
 	if n := o.store.count()["ReportTaken"]; n != 1 {
 		t.Errorf("%d reports were taken", n)
@@ -323,16 +323,16 @@ func TestARecordedRequestIsRejected(t *testing.T) {
 
 func TestARecordedGetOpensOneSessionAcrossReplicas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := newHouse(t)
+		o := newTestHub(t)
 		defer o.run()()
 		elsewhere := o.replica()
-		d := o.device("acme.edge", "acme")
+		d := o.newAgent("acme.edge", "acme")
 		o.store.put(application("acme.edge", "acme", "mine"))
 		recorded := d.get(agent.PathSnapshot, 0)
 		if w := o.serve(recorded.Clone(t.Context())); w.Code != 200 {
 			t.Fatalf("%d %s", w.Code, w.Body)
 		}
-		for _, r := range []*house{o, elsewhere} {
+		for _, r := range []*testHub{o, elsewhere} {
 			wantRefusal(t, r.serve(recorded.Clone(t.Context())), 401, agent.CodeReplay)
 		}
 		recorded = d.get(agent.PathStream, 0)
@@ -352,8 +352,8 @@ func TestARecordedGetOpensOneSessionAcrossReplicas(t *testing.T) {
 }
 
 func TestAnAgentThatOpensTooManySessionsWaits(t *testing.T) {
-	o := newHouse(t)
-	d := o.device("acme.edge", "acme")
+	o := newTestHub(t)
+	d := o.newAgent("acme.edge", "acme")
 	o.store.failWith(func(call string) error {
 		if call == "OpenAgent" {
 			return registry.ErrBusy
@@ -401,8 +401,8 @@ func TestProofsAreRememberedWhileTheyAreValid(t *testing.T) {
 
 func TestAnAgentWithAClockTwoHoursOffLearnsTheTimeFromDate(t *testing.T) {
 	at := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
-	o := newHouse(t, func(c *Config) { c.Now = func() time.Time { return at } })
-	d := o.device("acme.edge", "acme")
+	o := newTestHub(t, func(c *Config) { c.Now = func() time.Time { return at } })
+	d := o.newAgent("acme.edge", "acme")
 	for _, off := range []time.Duration{2 * time.Hour, -2 * time.Hour, agent.Window + time.Second} {
 		s := d.session(0)
 		r := httptest.NewRequest(http.MethodGet, agent.PathSnapshot, nil)
@@ -423,8 +423,8 @@ func TestAnAgentWithAClockTwoHoursOffLearnsTheTimeFromDate(t *testing.T) {
 }
 
 func TestAnOutdatedAgentIsRejectedWithAReason(t *testing.T) {
-	o := newHouse(t)
-	d := o.device("acme.edge", "acme")
+	o := newTestHub(t)
+	d := o.newAgent("acme.edge", "acme")
 	for protocol, want := range map[int]int{agent.Oldest - 1: 426, agent.Protocol: 200,
 		agent.Protocol + 5: 200} {
 		s := d.session(0)
@@ -438,8 +438,8 @@ func TestAnOutdatedAgentIsRejectedWithAReason(t *testing.T) {
 }
 
 func TestKeysAreRotatedByTheOldAndTheNew(t *testing.T) {
-	o := newHouse(t)
-	d := o.device("acme.edge", "acme")
+	o := newTestHub(t)
+	d := o.newAgent("acme.edge", "acme")
 	fresh := newKeys(t)
 	rotation := func(by agent.PrivateKeys, keys registry.Keys) []byte {
 		proof, err := agent.ProveRotation(by, d.keys.Public().Thumb(), o.hub.now())
@@ -463,8 +463,8 @@ func TestKeysAreRotatedByTheOldAndTheNew(t *testing.T) {
 }
 
 func TestAnUndeclaredAgentRetriesLater(t *testing.T) {
-	o := newHouse(t)
-	d := o.device("acme.edge", "acme")
+	o := newTestHub(t)
+	d := o.newAgent("acme.edge", "acme")
 	o.store.failWith(func(call string) error {
 		if call == "OpenAgent" {
 			return mirror.ErrNotFound

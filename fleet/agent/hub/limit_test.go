@@ -2,10 +2,12 @@ package hub
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -15,9 +17,107 @@ import (
 	"argosy.dev/argosy/fleet/peer"
 )
 
+func TestTenThousandOpeningsHaveABoundedRateAndNoneStarves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const agents, rate = 10000, 100
+		a := newRateLimiter(rate, 20*time.Second)
+		began := time.Now()
+		var mu sync.Mutex
+		var in []time.Duration
+		tries := 0
+		var all sync.WaitGroup
+		for range agents {
+			all.Go(func() {
+				for {
+					asked := time.Now()
+					err := a.wait(context.Background())
+					mu.Lock()
+					tries++
+					if waited := time.Since(asked); waited > 20*time.Second ||
+						(err != nil && waited > 0) {
+						t.Errorf("waited %v for %v", waited, err)
+					}
+					if err == nil {
+						in = append(in, time.Since(began))
+						mu.Unlock()
+						return
+					}
+					mu.Unlock()
+					var over *busyError
+					if !errors.As(err, &over) || over.after <= 0 || over.after > maxRetryAfter {
+						t.Errorf("sent away with %v", err)
+						return
+					}
+					time.Sleep(over.after)
+				}
+			})
+		}
+		all.Wait()
+		slices.Sort(in)
+		for i := range in {
+			if i+rate+rate/10+1 < len(in) && in[i+rate+rate/10+1]-in[i] < time.Second {
+				t.Fatalf("more than %d within a second from %v on", rate+rate/10, in[i])
+			}
+		}
+		ideal := time.Duration(agents/rate) * time.Second
+		if last := in[len(in)-1]; len(in) != agents || last > 3*ideal {
+			t.Errorf("%d of %d are in after %v", len(in), agents, last)
+		}
+		if tries > 4*agents {
+			t.Errorf("%d tries for %d agents", tries, agents)
+		}
+		t.Logf("10,000 at %d/s: the last after %v (at best %v), %d tries", rate, in[len(in)-1],
+			ideal, tries)
+	})
+}
+
+func TestCallersAreServedInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newRateLimiter(10, time.Minute)
+		var mu sync.Mutex
+		var order []int
+		var all sync.WaitGroup
+		for i := range 100 {
+			all.Go(func() {
+				if a.wait(context.Background()) == nil {
+					mu.Lock()
+					order = append(order, i)
+					mu.Unlock()
+				}
+			})
+			synctest.Wait()
+		}
+		if a.waiting() == 0 {
+			t.Error("no caller waits")
+		}
+		all.Wait()
+		if !slices.IsSorted(order) || len(order) != 100 || a.waiting() != 0 {
+			t.Errorf("order %v", order)
+		}
+	})
+}
+
+func TestACanceledCallerReturnsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newRateLimiter(1, time.Hour)
+		for range 3 {
+			go func() { _ = a.wait(t.Context()) }()
+		}
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		began := time.Now()
+		if err := a.wait(ctx); !errors.Is(err, context.DeadlineExceeded) ||
+			time.Since(began) != time.Second {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+		time.Sleep(time.Minute)
+	})
+}
+
 // flood sends forged assertions from an address until ctx ends.
-func (o *house) flood(ctx context.Context, id, address string) {
-	unknown := &device{o: o, keys: newKeys(o.t), id: id}
+func (o *testHub) flood(ctx context.Context, id, address string) {
+	unknown := &testAgent{o: o, keys: newKeys(o.t), id: id}
 	raw := unknown.assertion()
 	for ctx.Err() == nil {
 		r := tokenRequest(raw).WithContext(ctx)
@@ -32,11 +132,11 @@ func (o *house) flood(ctx context.Context, id, address string) {
 
 func TestAFloodOfForgedAssertionsDelaysNoKnownAgent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := newHouse(t, func(c *Config) {
+		o := newTestHub(t, func(c *Config) {
 			c.Limits = Limits{TokenRate: 5, Queue: 5 * time.Second}
 		})
-		d := o.device("eu-1.edge", "acme")
-		other := o.device("eu-2.edge", "acme")
+		d := o.newAgent("eu-1.edge", "acme")
+		other := o.newAgent("eu-2.edge", "acme")
 		if w := o.serve(tokenRequest(d.assertion())); w.Code != http.StatusOK {
 			t.Fatal(w.Code, w.Body)
 		}
@@ -51,7 +151,7 @@ func TestAFloodOfForgedAssertionsDelaysNoKnownAgent(t *testing.T) {
 		}
 		time.Sleep(10 * time.Second)
 		for range 20 {
-			for _, who := range []*device{d, other} {
+			for _, who := range []*testAgent{d, other} {
 				began := time.Now()
 				if w := o.serve(tokenRequest(who.assertion())); w.Code != http.StatusOK ||
 					time.Since(began) > 0 {
@@ -66,7 +166,7 @@ func TestAFloodOfForgedAssertionsDelaysNoKnownAgent(t *testing.T) {
 
 func TestOneAddressDoesNotUseUpTheLimitOfUnknownCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := newHouse(t, func(c *Config) {
+		o := newTestHub(t, func(c *Config) {
 			c.Limits = Limits{TokenRate: 20, Queue: 5 * time.Second}
 		})
 		ctx, stop := context.WithCancel(t.Context())
@@ -74,7 +174,7 @@ func TestOneAddressDoesNotUseUpTheLimitOfUnknownCallers(t *testing.T) {
 			go o.flood(ctx, "unknown", fmt.Sprintf("[2001:db8::%x]:1234", i)) // one network
 		}
 		time.Sleep(10 * time.Second)
-		d := o.device("eu-1.edge", "acme")
+		d := o.newAgent("eu-1.edge", "acme")
 		began := time.Now()
 		if w := o.serve(tokenRequest(d.assertion())); w.Code != http.StatusOK ||
 			time.Since(began) > time.Second {
@@ -86,8 +186,8 @@ func TestOneAddressDoesNotUseUpTheLimitOfUnknownCallers(t *testing.T) {
 
 func TestOneAgentGetsAFewTokensPerSecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := newHouse(t)
-		d := o.device("eu-1.edge", "acme")
+		o := newTestHub(t)
+		d := o.newAgent("eu-1.edge", "acme")
 		refused := 0
 		for range 50 {
 			if w := o.serve(tokenRequest(d.assertion())); w.Code != http.StatusOK {
@@ -103,8 +203,8 @@ func TestOneAgentGetsAFewTokensPerSecond(t *testing.T) {
 // Lookups of invented access tokens run beside those of agents, not before them.
 func TestAFloodOfAccessTokensDelaysNoKnownAgent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := newHouse(t)
-		d := o.device("eu-1.edge", "acme")
+		o := newTestHub(t)
+		d := o.newAgent("eu-1.edge", "acme")
 		// known by its proof
 		if w := o.serve(d.get(agent.PathSnapshot, 0)); w.Code != http.StatusOK {
 			t.Fatal(w.Code, w.Body)
@@ -121,7 +221,7 @@ func TestAFloodOfAccessTokensDelaysNoKnownAgent(t *testing.T) {
 		defer all.Wait()
 		defer stop()
 		for i := range 400 {
-			unknown := &device{o: o, keys: newKeys(t), id: "unknown", instance: d.instance}
+			unknown := &testAgent{o: o, keys: newKeys(t), id: "unknown", instance: d.instance}
 			all.Go(func() {
 				for n := 0; ctx.Err() == nil; n++ {
 					unknown.token = fmt.Sprintf("%0*d", tokenLength, i*1_000_000+n)
@@ -147,7 +247,7 @@ func TestAFloodOfAccessTokensDelaysNoKnownAgent(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		// unknown to this replica: it waits with the unknown callers and is served
-		fresh := o.device("eu-2.edge", "acme")
+		fresh := o.newAgent("eu-2.edge", "acme")
 		began := time.Now()
 		if w := o.serve(fresh.get(agent.PathSnapshot, 0)); w.Code != http.StatusOK ||
 			time.Since(began) > storeTimeout {
@@ -157,7 +257,7 @@ func TestAFloodOfAccessTokensDelaysNoKnownAgent(t *testing.T) {
 }
 
 func TestTheAddressComesFromATrustedProxy(t *testing.T) {
-	o := newHouse(t, func(c *Config) {
+	o := newTestHub(t, func(c *Config) {
 		c.Limits.Proxies = []netip.Prefix{
 			netip.MustParsePrefix("10.0.0.0/8")}
 	})
@@ -176,7 +276,7 @@ func TestTheAddressComesFromATrustedProxy(t *testing.T) {
 		if c.forwarded != "" {
 			r.Header.Set("X-Forwarded-For", c.forwarded)
 		}
-		if got := peer.Address(r, o.hub.limits.Proxies); got != c.want {
+		if got := peer.Address(r, o.hub.admission.proxies); got != c.want {
 			t.Errorf("%+v: %s", c, got)
 		}
 	}

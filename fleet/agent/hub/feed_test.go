@@ -15,9 +15,9 @@ import (
 // the incarnation differs.
 func TestRowsOfAnotherIncarnationWaitForTheConfigRepo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := newHouse(t)
+		o := newTestHub(t)
 		defer o.run()()
-		d := o.device("acme.edge", "acme")
+		d := o.newAgent("acme.edge", "acme")
 		row := o.store.put(application("acme.edge", "acme", "app"))
 		w := d.stream(0)
 		settled(time.Second)
@@ -79,12 +79,12 @@ func TestRowsOfAnotherIncarnationWaitForTheConfigRepo(t *testing.T) {
 // begins another incarnation.
 func TestSequenceNumbersThatGoBackBeginAnotherIncarnation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := newHouse(t)
+		o := newTestHub(t)
 		defer o.run()()
 		for range 5 {
 			o.store.put(application("acme.edge", "acme", "app"))
 		}
-		w := o.device("acme.edge", "acme").stream(0)
+		w := o.newAgent("acme.edge", "acme").stream(0)
 		settled(5 * time.Second)
 		o.store.do(func() { o.store.seq = 2 })
 		settled(5 * time.Second)
@@ -102,12 +102,12 @@ func TestSequenceNumbersThatGoBackBeginAnotherIncarnation(t *testing.T) {
 // the repo is back: the agents know these rows.
 func TestAHubThatStartsSendsRowsOnceTheConfigRepoConfirmsThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := newHouse(t)
+		o := newTestHub(t)
 		o.store.do(func() { o.store.gitAway, o.store.confirmed = true, 0 })
 		o.hub.feed.resetConfirmation("")
 		defer o.run()()
 		o.store.put(application("acme.edge", "acme", "app"))
-		w := o.device("acme.edge", "acme").stream(0)
+		w := o.newAgent("acme.edge", "acme").stream(0)
 		settled(10 * time.Second)
 		if n := len(w.rows(agent.EventRows)); n != 0 {
 			t.Errorf("%d rows before they were confirmed", n)

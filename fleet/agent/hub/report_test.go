@@ -50,8 +50,8 @@ func TestAURLOfAnOwnApplicationKeepsNoCredential(t *testing.T) {
 }
 
 func TestEachPartOfAReportIsStored(t *testing.T) {
-	o := newHouse(t)
-	d := o.device("acme.edge", "acme")
+	o := newTestHub(t)
+	d := o.newAgent("acme.edge", "acme")
 	prod := fleet.EnvironmentID{Tenant: "acme", Name: "prod"}
 	report := agent.Report{Epoch: d.open(), Seq: 7,
 		Acks: []agent.Ack{
@@ -93,8 +93,8 @@ func TestEachPartOfAReportIsStored(t *testing.T) {
 
 // An earlier agent omits the list of environments, which differs from an empty list.
 func TestAMissingListOfOrphanEnvironmentsDiffersFromAnEmptyOne(t *testing.T) {
-	o := newHouse(t)
-	d := o.device("far", "")
+	o := newTestHub(t)
+	d := o.newAgent("far", "")
 	epoch := d.open()
 	many, _ := json.Marshal(slices.Repeat([]fleet.EnvironmentID{{Tenant: "acme", Name: "prod"}},
 		mirror.MaxOrphanEnvironments+5))
@@ -118,8 +118,8 @@ func TestAMissingListOfOrphanEnvironmentsDiffersFromAnEmptyOne(t *testing.T) {
 }
 
 func TestAMissingListOfUnreachableEnvironmentsDiffersFromAnEmptyOne(t *testing.T) {
-	o := newHouse(t)
-	d := o.device("far", "")
+	o := newTestHub(t)
+	d := o.newAgent("far", "")
 	epoch := d.open()
 	const one = `{"environment":{"tenant":"acme","name":"prod"},"reason":"Timeout","message":"i/o timeout","since":"2026-11-22T08:00:00Z","parked":-3}`
 	for i, c := range []struct {
@@ -152,8 +152,8 @@ func TestAMissingListOfUnreachableEnvironmentsDiffersFromAnEmptyOne(t *testing.T
 // The lease was removed and it has no holder: the process must open a new session instead of
 // exiting.
 func TestAReportOfAnUnknownAgentWaits(t *testing.T) {
-	o := newHouse(t)
-	d := o.device("acme.edge", "acme")
+	o := newTestHub(t)
+	d := o.newAgent("acme.edge", "acme")
 	o.store.failWith(func(call string) error {
 		if call == "TakeReport" {
 			return mirror.ErrNotFound
@@ -168,8 +168,8 @@ func TestAReportOfAnUnknownAgentWaits(t *testing.T) {
 }
 
 func TestAReportThatFailsInTheMiddleIsNotRecorded(t *testing.T) {
-	o := newHouse(t)
-	d := o.device("acme.edge", "acme")
+	o := newTestHub(t)
+	d := o.newAgent("acme.edge", "acme")
 	report := agent.Report{Epoch: d.open(), Seq: 1, Acks: []agent.Ack{
 		{Kind: fleet.ObjectApplication, Name: "a", State: mirror.ApplyApplied}},
 		Observed: []agent.Observed{{Name: "a"}}}
@@ -188,8 +188,8 @@ func TestAReportThatFailsInTheMiddleIsNotRecorded(t *testing.T) {
 }
 
 func TestAnUnknownStateIsNeitherARemovalNorASuccess(t *testing.T) {
-	o := newHouse(t)
-	d := o.device("acme.edge", "acme")
+	o := newTestHub(t)
+	d := o.newAgent("acme.edge", "acme")
 	body := `{"epoch":1,"seq":1,"later":{"x":1},
 		"acks":[{"kind":"Application","name":"a","seq":1,"state":"Vanished","removed":true,"message":"m","new":1},{"kind":"Gadget","name":"b","state":"Applied"},
 			{"kind":"Application","name":"c","seq":1}],
@@ -218,8 +218,8 @@ func TestAnUnknownStateIsNeitherARemovalNorASuccess(t *testing.T) {
 
 func TestAMaliciousReportIsBoundedSanitizedOrRejected(t *testing.T) {
 	reg := prometheus.NewRegistry()
-	o := newHouse(t, func(c *Config) { c.Metrics = NewMetrics(reg) })
-	d := o.device("acme.edge", "acme")
+	o := newTestHub(t, func(c *Config) { c.Metrics = NewMetrics(reg) })
+	d := o.newAgent("acme.edge", "acme")
 	d.open()
 
 	huge := bytes.Repeat([]byte(" "), 50<<20)
@@ -304,8 +304,8 @@ func TestAMaliciousReportIsBoundedSanitizedOrRejected(t *testing.T) {
 }
 
 func TestReportsOfAnAgentAreProcessedOneAtATime(t *testing.T) {
-	o := newHouse(t)
-	d := o.device("acme.edge", "acme")
+	o := newTestHub(t)
+	d := o.newAgent("acme.edge", "acme")
 	d.open()
 	inside, leave := make(chan struct{}), make(chan struct{})
 	o.store.failWith(func(call string) error {
@@ -326,13 +326,13 @@ func TestReportsOfAnAgentAreProcessedOneAtATime(t *testing.T) {
 }
 
 func TestTheReadOfABodyHasADeadlineAndTheResponseHasNot(t *testing.T) {
-	o := newHouse(t)
-	d := o.device("acme.edge", "acme")
+	o := newTestHub(t)
+	d := o.newAgent("acme.edge", "acme")
 	d.open()
 	var during time.Time
 	body, _ := json.Marshal(agent.Report{Epoch: 1, Seq: 1})
 	r := d.post(agent.PathStatus, body)
-	w := &wire{head: http.Header{}, moved: make(chan struct{})}
+	w := &testStream{head: http.Header{}, moved: make(chan struct{})}
 	r.Body = reading{bytes.NewReader(body), func() { during = w.reading }}
 	o.mux.ServeHTTP(w, r)
 	if left := time.Until(during); left <= 0 || left > bodyTimeout || !w.reading.IsZero() ||
@@ -405,4 +405,43 @@ func FuzzPlain(f *testing.F) {
 			t.Errorf("%q", got)
 		}
 	})
+}
+
+func TestAnAgentsOrphansBelongToItsOwnEngineAndTenant(t *testing.T) {
+	o := newTestHub(t)
+	d := o.newAgent("acme.edge", "acme")
+	epoch := d.open()
+	send := func(seq int64, listed ...agent.Orphan) {
+		t.Helper()
+		if w := d.report(agent.Report{Epoch: epoch, Seq: seq, Status: &agent.AgentStatus{
+			Listed: append([]agent.Orphan{}, listed...)}}); w.Code != 204 {
+			t.Fatalf("%d %s", w.Code, w.Body)
+		}
+	}
+	app := func(name, uid string) agent.Orphan {
+		return agent.Orphan{Kind: fleet.ObjectApplication, Name: name, Tenant: "globex", UID: uid}
+	}
+	send(1, app("one", "u1"), app("no-uid", ""), app("a/path", "u2"), agent.Orphan{
+		Kind: "Secret", Name: "other", UID: "u3"})
+	key := fleet.ObjectKey{Engine: "acme.edge", Kind: fleet.ObjectApplication, Name: "one"}
+	if got := o.store.orphans; len(got) != 1 || got[key].Tenant != "acme" || got[key].UID != "u1" {
+		t.Errorf("listed: %+v", got)
+	}
+	send(2, app("two", "u4"))
+	if _, there := o.store.orphans[key]; there || len(o.store.orphans) != 1 {
+		t.Errorf("a deleted orphan is listed: %+v", o.store.orphans)
+	}
+	if w := d.report(agent.Report{Epoch: epoch, Seq: 3,
+		Status: &agent.AgentStatus{}}); w.Code != 204 || len(o.store.orphans) != 1 {
+		t.Errorf("an agent without a list removes orphans: %+v", o.store.orphans)
+	}
+}
+
+// An earlier agent would remove any object of that name. It does not know this operation and leaves
+// the object alone.
+func TestTheRemovalOfOneUIDIsAnOperationOfItsOwn(t *testing.T) {
+	row := mirror.Row{Key: fleet.ObjectKey{Kind: fleet.ObjectApplication}, Unwanted: true, UID: "u1"}
+	if got := wireRow(row); got.Operation == agent.OperationRemove || got.UID != "u1" {
+		t.Errorf("%+v", got)
+	}
 }
