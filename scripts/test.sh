@@ -1,29 +1,86 @@
 #!/usr/bin/env bash
-# Runs the tests, slow part by slow part, and tells how long each took.  scripts/test.sh [unit|e2e]
+# Runs the tests and prints how long each group took.  scripts/test.sh [unit|e2e]
+#
+# Three groups run beside each other: packages whose goroutines share memory, with the race
+# detector; the other packages; and the tests below test/, which mostly wait for processes. golangci
+# vets all of them, so the groups do not.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 what=${1:-all}
-timings=()
-step() {
-  local name=$1 start=$SECONDS
-  shift
-  echo "== $name" >&2
-  "$@"
-  timings+=("$(printf '%5d s  %s' $((SECONDS - start)) "$name")")
-}
-report() {
-  echo "== where the time went" >&2
-  printf '%s\n' "${timings[@]}" >&2
-}
-trap report EXIT
 
-step "parts" scripts/parts.sh
-step "build" make --no-print-directory build
-if [[ $what != e2e ]]; then
-  mapfile -t unit < <(go list ./... | grep -v '/test/')
-  step "the image's maker" go -C scripts/image test ./...
-  step "unit, contract, PostgreSQL and API-server tests, with the race detector" go test -race -timeout 20m "${unit[@]}"
-fi
+# raced prints the packages of the first group: all but these. Race mode compiles every dependency a
+# second time and runs several times slower.
+#   cmd, charts          start the goroutines of other packages; link 700 packages more
+#   reconciler/secrets   one goroutine of its own; links the SDKs of five clouds, 800 packages
+#   reconciler/plan, webhook/review, fleet/placement   pure functions with long property tests
+raced() {
+  go list ./... | grep -v -E '/(test|cmd|charts)(/|$)|/reconciler/(secrets$|plan)|/webhook/review|/fleet/placement|/generate$'
+}
+
+# unraced prints the other packages, and those with test files that the race detector leaves out.
+unraced() {
+  {
+    go list ./... | grep -v -e '/test/' | grep -vxF -f <(raced)
+    git grep -l '^//go:build !race' -- '*_test.go' | xargs -rn1 dirname | sort -u | sed 's|^|./|' | xargs -r go list
+    go list ./test/words
+  } | sort -u
+}
+
+# systems prints the packages below test/, the slowest first.
+systems() {
+  local slow=(./test/e2e ./test/chaos ./test/e2e/helm ./test/stack)
+  go list "${slow[@]}"
+  go list ./test/... | grep -vxF -f <(go list "${slow[@]}" ./test/words)
+}
+
+# at_once prints how many packages of test/ may run at the same time: two if 12 GB are available.
+at_once() { awk '/^MemAvailable/ { print ($2 > 12 * 1024 * 1024) ? 2 : 1 }' /proc/meminfo 2>/dev/null || echo 1; }
+
+timings=()
+pids=()
+names=()
+begin() {
+  names+=("$1")
+  shift
+  (
+    start=$SECONDS status=0
+    "$@" || status=$?
+    echo $((SECONDS - start)) >"$scratch/${#names[@]}"
+    exit $status
+  ) &
+  pids+=($!)
+}
+scratch=$(mktemp -d)
+finish() {
+  rm -rf "$scratch"
+  ((${#timings[@]})) && printf '== where the time went\n' >&2 && printf '%s\n' "${timings[@]}" >&2
+  return 0
+}
+trap finish EXIT
+trap 'kill "${pids[@]}" 2>/dev/null; exit 130' INT TERM
+
+start=$SECONDS
+scripts/parts.sh
+timings+=("$(printf '%5d s  parts' $((SECONDS - start)))")
+start=$SECONDS
+make --no-print-directory build
+timings+=("$(printf '%5d s  build' $((SECONDS - start)))")
+
 if [[ $what != unit ]]; then
-  step "end-to-end tests on real parts" go test -timeout 30m -p 1 ./test/...
+  mapfile -t packages < <(systems)
+  begin "test/: real parts, end to end" go test -vet=off -timeout 40m -p "$(at_once)" "${packages[@]}"
 fi
+if [[ $what != e2e ]]; then
+  mapfile -t packages < <(raced)
+  begin "packages with the race detector" go test -race -vet=off -timeout 30m "${packages[@]}"
+  mapfile -t packages < <(unraced)
+  begin "the other packages" go test -vet=off -timeout 20m "${packages[@]}"
+  begin "the image's maker" go -C scripts/image test ./...
+fi
+failed=0
+for i in "${!pids[@]}"; do
+  result=ok
+  wait "${pids[i]}" || { result=FAILED failed=1; }
+  timings+=("$(printf '%5d s  %s: %s' "$(<"$scratch/$((i + 1))")" "${names[i]}" "$result")")
+done
+exit $failed
