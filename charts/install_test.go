@@ -91,7 +91,7 @@ func (l lab) fit(what string, config *rest.Config, o argocd.Options) {
 	o.Stopped = func(fleet.TenantName) bool { return true }
 	spec := fleet.EngineSpec{ArgoCD: fleet.ArgoCDInstance{Namespace: "argocd-eu-1",
 		InstallationID: "eu-1"}}
-	engine, err := argocd.Connect(l.t.Context(), "eu-1", spec, config, o)
+	engine, err := argocd.Connect("eu-1", spec, config, o)
 	if err != nil {
 		l.t.Fatal(err)
 	}

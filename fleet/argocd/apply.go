@@ -2,12 +2,16 @@ package argocd
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"argosy.dev/argosy/fleet"
@@ -113,7 +117,7 @@ func (e *Engine) read(ctx context.Context, key fleet.ObjectKey) (*liveObject, er
 	var raw json.RawMessage
 	err := e.client.do(ctx, request{method: http.MethodGet, path: r.object(e.namespace, key.Name)},
 		&raw)
-	if e.provesAbsence(err, r) {
+	if provesAbsence(err, r) {
 		return nil, nil
 	}
 	if err != nil {
@@ -128,7 +132,7 @@ func (e *Engine) read(ctx context.Context, key fleet.ObjectKey) (*liveObject, er
 
 // provesAbsence reports whether a failed read proves that the object does not exist. A 404 of a
 // server without this kind, or of a proxy, proves nothing.
-func (e *Engine) provesAbsence(err error, r *resource) bool {
+func provesAbsence(err error, r *resource) bool {
 	var s *statusError
 	return errors.As(err, &s) && s.Code == http.StatusNotFound && s.Reason == "NotFound" &&
 		s.named == r.plural
@@ -141,7 +145,7 @@ func (e *Engine) refetch(ctx context.Context, key fleet.ObjectKey) (*entry, erro
 	if o == nil || err != nil {
 		return nil, err
 	}
-	fresh := e.entryOf(resourceOf(key.Kind), o)
+	fresh := newEntry(e.name, resourceOf(key.Kind), o)
 	if fresh.Key.Kind != key.Kind {
 		fresh.Ours = false
 	}
@@ -211,4 +215,370 @@ func (e *Engine) explain(key fleet.ObjectKey, err error) error {
 	}
 	return fmt.Errorf("%s: %w: %d %s: %s%s", subject, sentinel, s.Code, s.Reason,
 		clip(message, maxText/2), next)
+}
+
+// desired is a row that is ready to be written.
+type desired struct {
+	row     mirror.Row
+	r       *resource
+	epoch   int64
+	tree    map[string]any // the object with its credential, in canonical form
+	content [sha256.Size]byte
+	applied string // the hash annotation
+}
+
+// prepare adds the credential and hashes the content. Before any request it rejects rows that no
+// engine accepts.
+func prepare(row mirror.Row, secret fleet.Secret, lease mirror.Lease) (*desired, error) {
+	tree, err := decodeTree(row.Manifest.Body)
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w", row.Key.Kind, row.Key.Name, err)
+	}
+	w := &desired{row: row, r: resourceOf(row.Key.Kind), epoch: lease.Epoch, tree: tree}
+	if w.r == secrets {
+		data, _ := tree["data"].(map[string]any)
+		if data == nil {
+			return nil, fmt.Errorf("%s %s: its manifest has no data", row.Key.Kind, row.Key.Name)
+		}
+		if err := fill(row.Key.Kind, data, secret); err != nil {
+			return nil, fmt.Errorf("%s %s: secret %s: %w", row.Key.Kind, row.Key.Name,
+				credentialName(row), err)
+		}
+	}
+	body, err := canonical(tree)
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w", row.Key.Kind, row.Key.Name, err)
+	}
+	if len(body) > maxObject {
+		return nil, fmt.Errorf("%s %s: %w: %d bytes; an engine takes at most %d", row.Key.Kind,
+			row.Key.Name, engine.ErrTooLarge, len(body), maxObject)
+	}
+	w.content = sha256.Sum256(body)
+	w.applied = appliedHash(w.r, row.Manifest.Hash, w.content)
+	return w, nil
+}
+
+func credentialName(row mirror.Row) string {
+	if row.Credential == nil {
+		return "(none declared)"
+	}
+	return row.Credential.Name
+}
+
+// patch returns the apply request. For a known object it has the UID and version as preconditions.
+// Otherwise it requires that no object exists: no object has resourceVersion 1, so an apply with
+// this version can only create.
+func (w *desired) patch(known *entry) ([]byte, error) {
+	meta, _ := w.tree["metadata"].(map[string]any)
+	meta = maps.Clone(meta)
+	annotations, _ := meta["annotations"].(map[string]any)
+	annotations = maps.Clone(annotations)
+	if annotations == nil {
+		annotations = map[string]any{}
+	}
+	annotations[annotationHash] = w.applied
+	annotations[annotationEpoch] = strconv.FormatInt(w.epoch, 10)
+	if w.row.Revision != "" {
+		annotations[annotationRevision] = string(w.row.Revision)
+	}
+	meta["annotations"] = annotations
+	meta["resourceVersion"] = "1"
+	if known != nil {
+		meta["uid"], meta["resourceVersion"] = known.UID, known.ResourceVersion
+	}
+	tree := maps.Clone(w.tree)
+	tree["metadata"] = meta
+	return json.Marshal(tree)
+}
+
+// written returns the cache's entry after a successful write.
+func (w *desired) written(known *entry, m *liveMetadata, name fleet.EngineName) *entry {
+	e := &entry{}
+	if known != nil {
+		*e = *known
+	}
+	labels, _ := w.tree["metadata"].(map[string]any)["labels"].(map[string]any)
+	text := map[string]string{}
+	for k, v := range labels {
+		text[k], _ = v.(string)
+	}
+	e.id = identityOf(text)
+	e.Live = engine.Live{
+		Key: w.row.Key, UID: m.UID, ResourceVersion: m.ResourceVersion, Ours: true,
+		Tenant: e.id.tenant, Environment: e.id.environment, Deployment: e.id.deployment,
+		Engine:   name,
+		Revision: w.row.Revision, Epoch: w.epoch, Hash: w.row.Manifest.Hash,
+		Hold:    fleet.SyncRunName(m.Annotations[annotationHold]),
+		Manager: e.Manager, Deleting: m.DeletionTimestamp != nil, Operating: e.Operating,
+		Parked: e.Parked,
+	}
+	e.content, e.applied, e.finalizers = w.content, w.applied, intern(m.Finalizers)
+	if w.r == applications {
+		spec, _ := w.tree["spec"].(map[string]any)
+		e.project, _ = spec["project"].(string)
+		destination, _ := spec["destination"].(map[string]any)
+		e.server, _ = destination["server"].(string)
+		e.syncOptions = nil
+		options, _ := child(spec, "syncPolicy")["syncOptions"].([]any)
+		for _, o := range options {
+			text, _ := o.(string)
+			e.syncOptions = append(e.syncOptions, text)
+		}
+		if known == nil {
+			e.contact = engine.Contact{
+				Key: w.row.Key, UID: m.UID, Tenant: e.Tenant, Environment: e.Environment,
+			}
+			e.observation = mirror.Observation{Key: w.row.Key, UID: m.UID,
+				ResourceVersion: m.ResourceVersion, Sync: mirror.SyncUnknown,
+				Health: mirror.HealthUnknown}
+		}
+	}
+	return e
+}
+
+// verdict is the action for one object.
+type verdict int
+
+const (
+	doNothing verdict = iota
+	doCreate
+	doUpdate
+	doRestore // another writer has changed it
+	isForeign
+	isFenced
+	isDeleting
+)
+
+// decide compares the row with the known object. It is pure.
+func (w *desired) decide(known *entry) verdict {
+	switch {
+	case known == nil:
+		return doCreate
+	case !known.Ours || known.Tenant != w.row.Tenant:
+		return isForeign
+	case known.Epoch > w.epoch:
+		return isFenced
+	case known.Deleting:
+		return isDeleting
+	case known.Drifted:
+		return doRestore
+	case known.content == w.content && known.applied == w.applied:
+		return doNothing
+	}
+	return doUpdate
+}
+
+// restore overwrites changes by other writers. The apply restores our own fields. Before it, a
+// merge patch removes foreign additions (a second source, ignoreDifferences, a finalizer, an
+// operation). Both have the read state as a precondition.
+func (e *Engine) restore(ctx context.Context, w *desired, known *entry) (engine.Outcome, error) {
+	wait, again := e.conflicts.mayOverwrite(w.row.Key, e.options.Now(), e.options.Conflict)
+	if wait > 0 {
+		return engine.Outcome{State: mirror.ApplyConflict, Message: conflictMessage(known),
+			RetryAfter: wait}, nil
+	}
+	live, fresh, err := e.readWhole(ctx, w)
+	if err != nil {
+		return engine.Outcome{}, err
+	}
+	// meanwhile it was deleted, is terminating, belongs to a later lease, or is fixed
+	if w.decide(fresh) != doRestore {
+		return e.applyOnce(ctx, w, fresh)
+	}
+	if fresh, err = e.removeForeign(ctx, w, fresh, live); err != nil {
+		return engine.Outcome{}, err
+	}
+	out, err := e.write(ctx, w, fresh)
+	if err == nil && again {
+		out.State, out.Message, out.RetryAfter = mirror.ApplyConflict, conflictMessage(known),
+			e.options.Conflict
+	}
+	return out, err
+}
+
+func conflictMessage(known *entry) string {
+	who := firstOf(known.foreignOperation, known.Manager,
+		"an unknown writer, perhaps an admission webhook,")
+	return fmt.Sprintf(
+		"%s keeps changing it on the engine; it is overwritten at growing intervals: change the "+
+			"declaration instead, or revoke its write access", who)
+}
+
+// readWhole reads the object, bypassing the cache, as a tree and as an entry; nil if it does not
+// exist.
+func (e *Engine) readWhole(ctx context.Context, w *desired) (map[string]any, *entry, error) {
+	var raw json.RawMessage
+	err := e.client.do(ctx, request{method: http.MethodGet,
+		path: w.r.object(e.namespace, w.row.Key.Name)}, &raw)
+	if provesAbsence(err, w.r) {
+		return nil, nil, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	o, err := decodeLive(raw)
+	if err != nil {
+		return nil, nil, err
+	}
+	tree, err := decodeTree(raw)
+	return tree, newEntry(e.name, w.r, o), err
+}
+
+// removeForeign removes the fields from a live object that the manifest does not have, and returns
+// the entry after that. An object that has changed since the read causes a conflict, so that the
+// decision is made again.
+func (e *Engine) removeForeign(ctx context.Context, w *desired, read *entry,
+	live map[string]any) (*entry,
+	error) {
+	patch := foreignFields(w.tree, live)
+	if len(patch) == 0 {
+		return read, nil
+	}
+	m, err := e.merge(ctx, w.row, patch, read)
+	if err != nil {
+		return nil, err
+	}
+	fresh := *read
+	fresh.ResourceVersion, fresh.finalizers = m.ResourceVersion, m.Finalizers
+	return &fresh, nil
+}
+
+// merge sends a merge patch with the known UID and version as preconditions.
+func (e *Engine) merge(ctx context.Context, row mirror.Row, patch map[string]any,
+	known *entry) (*liveMetadata, error) {
+	meta, _ := patch["metadata"].(map[string]any)
+	if meta == nil {
+		meta = map[string]any{}
+		patch["metadata"] = meta
+	}
+	meta["uid"], meta["resourceVersion"] = known.UID, known.ResourceVersion
+	body, err := json.Marshal(patch)
+	if err != nil {
+		return nil, fmt.Errorf("patch: %w", err)
+	}
+	var answer struct{ Metadata liveMetadata }
+	err = e.mutate(ctx, row.Tenant, request{
+		method: http.MethodPatch, path: resourceOf(row.Key.Kind).object(e.namespace, row.Key.Name),
+		contentType: mergePatch, accept: metadataOnly, body: body,
+		query: url.Values{"fieldManager": {fieldManager}},
+	}, &answer)
+	return &answer.Metadata, err
+}
+
+// foreignFields returns the merge patch that removes the fields of live that wanted does not have,
+// as far as they affect Argo CD: spec or data, our own labels and annotations, the cascade
+// finalizer, and an operation that has not started. It is empty if there are none.
+func foreignFields(wanted, live map[string]any) map[string]any {
+	patch := map[string]any{}
+	for _, part := range []string{"spec", "data"} {
+		if p := surplus(child(wanted, part), child(live, part)); len(p) > 0 {
+			patch[part] = p
+		}
+	}
+	if p := foreignMetadata(child(wanted, "metadata"), child(live, "metadata")); len(p) > 0 {
+		patch["metadata"] = p
+	}
+	if op := child(live, "operation"); len(op) > 0 &&
+		isForeignOperation(op, child(live, "status")) {
+		patch["operation"] = nil
+	}
+	return patch
+}
+
+func foreignMetadata(wanted, live map[string]any) map[string]any {
+	patch := map[string]any{}
+	for part, keys := range map[string][]string{"labels": ownLabels,
+		"annotations": stableAnnotations} {
+		out := map[string]any{}
+		for _, k := range keys {
+			_, is := child(live, part)[k]
+			if _, should := child(wanted, part)[k]; is && !should {
+				out[k] = nil
+			}
+		}
+		if len(out) > 0 {
+			patch[part] = out
+		}
+	}
+	finalizers, _ := live["finalizers"].([]any)
+	kept := []any{}
+	for _, f := range finalizers {
+		if text, _ := f.(string); !strings.HasPrefix(text, cascadeFinalizer) {
+			kept = append(kept, f)
+		}
+	}
+	if len(kept) < len(finalizers) {
+		patch["finalizers"] = kept
+	}
+	return patch
+}
+
+// surplus maps the fields that only live has to null. It does not descend into lists, which the
+// apply replaces as a whole.
+func surplus(wanted, live map[string]any) map[string]any {
+	out := map[string]any{}
+	for k, v := range live {
+		have, there := wanted[k]
+		if !there {
+			out[k] = nil
+			continue
+		}
+		below, isMap := v.(map[string]any)
+		if haveMap, both := have.(map[string]any); isMap && both {
+			if p := surplus(haveMap, below); len(p) > 0 {
+				out[k] = p
+			}
+		}
+	}
+	return out
+}
+
+func child(m map[string]any, k string) map[string]any {
+	c, _ := m[k].(map[string]any)
+	return c
+}
+
+// isForeignOperation reports whether an operation is neither ours nor Argo CD's own and has not
+// started. A running operation continues: a half-finished one is worse than a finished one.
+func isForeignOperation(operation, status map[string]any) bool {
+	by := child(operation, "initiatedBy")
+	automated, _ := by["automated"].(bool)
+	phase, _ := child(status, "operationState")["phase"].(string)
+	return by["username"] != operationUser && !automated && phase != "Running" &&
+		phase != "Terminating"
+}
+
+// fieldConflict is an object with a field that another manager keeps changing. We overwrite the
+// first change at once. A second change within the window is a conflict: it is reported, and
+// overwritten after pauses that double, so that two writers do not chase each other.
+type fieldConflict struct {
+	last  time.Time // our last overwrite
+	pause time.Duration
+}
+
+const maxConflictPause = 30 * time.Minute
+
+// mayOverwrite returns 0 if a drift of the object may be overwritten now, and otherwise the
+// remaining pause.
+func (q *fieldConflicts) mayOverwrite(key fleet.ObjectKey, now time.Time,
+	window time.Duration) (wait time.Duration, again bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	known, quarrelling := q.of[key]
+	switch {
+	case !quarrelling || now.Sub(known.last) > known.pause+window:
+		q.of[key] = fieldConflict{last: now, pause: window}
+		return 0, false
+	case now.Sub(known.last) < known.pause:
+		return known.pause - now.Sub(known.last), true
+	}
+	q.of[key] = fieldConflict{last: now, pause: min(2*known.pause, maxConflictPause)}
+	return 0, true
+}
+
+// forget drops the history of an object after its deletion or a change of its row.
+func (q *fieldConflicts) forget(key fleet.ObjectKey) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.of, key)
 }

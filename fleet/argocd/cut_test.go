@@ -87,7 +87,7 @@ func (b *faultBench) listed() map[fleet.ObjectKey]mirror.Observation {
 	b.Helper()
 	spec := engineSpec()
 	spec.ArgoCD.Namespace = b.e.namespace
-	e, err := Connect(b.Context(), testEngine, spec, apiServer(b.T).REST(), Options{
+	e, err := Connect(testEngine, spec, apiServer(b.T).REST(), Options{
 		Window: 10 * time.Millisecond, Stopped: func(fleet.TenantName) bool { return true },
 	})
 	if err != nil {

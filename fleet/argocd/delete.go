@@ -50,7 +50,7 @@ func (e *Engine) deleteStep(ctx context.Context, row mirror.Row, lease mirror.Le
 		e.conflicts.forget(row.Key)
 		return true, nil
 	}
-	live := e.entryOf(r, o)
+	live := newEntry(e.name, r, o)
 	known := e.cache.get(row.Key)
 	switch {
 	case !live.Ours || live.Key.Kind != row.Key.Kind || live.Tenant != row.Tenant:
@@ -177,7 +177,7 @@ func (e *Engine) remove(ctx context.Context, row mirror.Row, live *entry) error 
 	err = e.mutate(ctx, row.Tenant, request{method: http.MethodDelete,
 		path: r.object(e.namespace, row.Key.Name), contentType: plainJSON, accept: metadataOnly,
 		body: body}, nil)
-	if e.provesAbsence(err, r) {
+	if provesAbsence(err, r) {
 		return nil
 	}
 	return err

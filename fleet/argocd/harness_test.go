@@ -238,7 +238,7 @@ func benchOn(t testing.TB, config *rest.Config, namespace string) *enginetest.Fi
 	counted.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return requests{next, &out.writes, &out.reads}
 	})
-	e, err := Connect(t.Context(), testEngine, spec, counted, Options{
+	e, err := Connect(testEngine, spec, counted, Options{
 		Window: 20 * time.Millisecond, Conflict: 500 * time.Millisecond,
 		Retry:   20 * time.Millisecond,
 		Stopped: func(fleet.TenantName) bool { return stopped.Load() },

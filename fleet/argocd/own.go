@@ -34,7 +34,7 @@ func (e *Engine) WatchOwn(ctx context.Context, report func(own []mirror.OwnAppli
 		dirty: pacing.NewSignal()}
 	var all sync.WaitGroup
 	all.Go(func() {
-		(&follower[ownEntry]{e: e, r: ownApplications, read: e.ownEntryOf, handler: kept}).run(ctx)
+		(&follower[ownEntry]{e: e, r: ownApplications, read: ownReader{e}.read, handler: kept}).run(ctx)
 	})
 	for ctx.Err() == nil {
 		select {
@@ -54,8 +54,11 @@ type ownEntry struct {
 	ours bool
 }
 
-func (e *Engine) ownEntryOf(o *liveObject) ownEntry {
-	live := e.entryOf(applications, o)
+// ownReader converts the cluster's own Applications.
+type ownReader struct{ *Engine }
+
+func (e ownReader) read(o *liveObject) ownEntry {
+	live := newEntry(e.name, applications, o)
 	var spec ownSpec
 	// an Application with a malformed spec is shown with its name and status alone
 	_ = json.Unmarshal(o.Spec, &spec)
@@ -207,7 +210,7 @@ func (e *Engine) syncOwnStep(ctx context.Context, q engine.SyncRequest) (engine.
 	if o == nil {
 		return engine.Outcome{}, fmt.Errorf("%w: there is no such Application", engine.ErrRefused)
 	}
-	live := e.entryOf(applications, o)
+	live := newEntry(e.name, applications, o)
 	switch {
 	case live.Ours:
 		return engine.Outcome{}, fmt.Errorf("%w: it is declared in the config repo",

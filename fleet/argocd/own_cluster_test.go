@@ -18,7 +18,7 @@ func ownCluster(t *testing.T, data map[string]any) *Engine {
 	c := apiServer(t)
 	namespace := space(t, c)
 	settings(t, c, namespace, data)
-	e, err := Connect(t.Context(), ownEngine, fleet.AgentSpec{ArgoCDNamespace: namespace}.Engine(
+	e, err := Connect(ownEngine, fleet.AgentSpec{ArgoCDNamespace: namespace}.Engine(
 		"eu"), c.REST(), Options{Stopped: func(fleet.TenantName) bool { return false }})
 	if err != nil {
 		t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -24,6 +25,13 @@ import (
 // there, so its tracking and its installationID are theirs, and only findings that would make our
 // writes wrong block. An error means that a check could not run; the last result stays in force.
 func (e *Engine) Preflight(ctx context.Context) (engine.Report, error) {
+	return preflight{e}.run(ctx)
+}
+
+// preflight runs the checks of an engine.
+type preflight struct{ *Engine }
+
+func (e preflight) run(ctx context.Context) (engine.Report, error) {
 	var report engine.Report
 	kinds, err := e.checkKinds(ctx)
 	if err != nil {
@@ -46,7 +54,7 @@ func (e *Engine) Preflight(ctx context.Context) (engine.Report, error) {
 	return report, nil
 }
 
-func (e *Engine) judge(report engine.Report) {
+func (e preflight) judge(report engine.Report) {
 	for _, f := range report.Findings {
 		if f.Blocks {
 			err := fmt.Errorf("%w: engine %s: %s; %s", engine.ErrUnfit, e.name, f.Message, f.Fix)
@@ -58,11 +66,11 @@ func (e *Engine) judge(report engine.Report) {
 	e.fit.Store(true)
 }
 
-func (e *Engine) get(ctx context.Context, path string, out any) error {
+func (e preflight) get(ctx context.Context, path string, out any) error {
 	return e.client.do(ctx, request{method: http.MethodGet, path: path}, out)
 }
 
-func (e *Engine) checkKinds(ctx context.Context) ([]engine.Finding, error) {
+func (e preflight) checkKinds(ctx context.Context) ([]engine.Finding, error) {
 	var list struct{ Resources []struct{ Name string } }
 	err := e.get(ctx, "/apis/"+argoAPI, &list)
 	if err != nil && codeOf(err) != http.StatusNotFound {
@@ -82,7 +90,7 @@ func (e *Engine) checkKinds(ctx context.Context) ([]engine.Finding, error) {
 }
 
 // checkSettings reads argocd-cm. Argo CD 3 tracks by annotation by default, 2.14 by label.
-func (e *Engine) checkSettings(ctx context.Context, version string) ([]engine.Finding, error) {
+func (e preflight) checkSettings(ctx context.Context, version string) ([]engine.Finding, error) {
 	var cm struct{ Data map[string]string }
 	err := e.get(ctx, e.configMaps()+"/argocd-cm", &cm)
 	switch {
@@ -126,7 +134,7 @@ func (e *Engine) checkSettings(ctx context.Context, version string) ([]engine.Fi
 // checkOwnCluster rejects an Argo CD that may not deploy to its own cluster. An Application with an
 // unknown destination loses its finalizers on deletion, and its workload is silently orphaned
 // (appcontroller.go, finalizeApplicationDeletion).
-func (e *Engine) checkOwnCluster(data map[string]string) []engine.Finding {
+func (e preflight) checkOwnCluster(data map[string]string) []engine.Finding {
 	if data["cluster.inClusterEnabled"] != "false" {
 		return nil
 	}
@@ -139,14 +147,14 @@ func (e *Engine) checkOwnCluster(data map[string]string) []engine.Finding {
 }
 
 // actor names the writer to the engine in messages.
-func (e *Engine) actor() string {
+func (e preflight) actor() string {
 	if e.name.OfEnvironment() {
 		return "the agent"
 	}
 	return "the control plane"
 }
 
-func (e *Engine) checkDefaultProject(ctx context.Context, _ string) ([]engine.Finding, error) {
+func (e preflight) checkDefaultProject(ctx context.Context, _ string) ([]engine.Finding, error) {
 	var project struct {
 		Spec struct {
 			SourceRepos  []string
@@ -155,7 +163,7 @@ func (e *Engine) checkDefaultProject(ctx context.Context, _ string) ([]engine.Fi
 	}
 	err := e.get(ctx, projects.object(e.namespace, "default"), &project)
 	switch {
-	case e.provesAbsence(err, projects):
+	case provesAbsence(err, projects):
 		return []engine.Finding{
 			{Code: "default-project",
 				Message: "there is no AppProject default, and Argo CD makes one that allows " +
@@ -197,7 +205,7 @@ func stopRights() []right {
 // rightsTTL is how long complete rights are not checked again: a forbidden write fails anyway.
 const rightsTTL = 10 * time.Minute
 
-func (e *Engine) checkRights(ctx context.Context, _ string) ([]engine.Finding, error) {
+func (e preflight) checkRights(ctx context.Context, _ string) ([]engine.Finding, error) {
 	if seen := e.rightsCheckedAt.Load(); seen != 0 &&
 		e.options.Now().Sub(time.Unix(seen, 0)) < rightsTTL {
 		return nil, nil
@@ -229,7 +237,7 @@ func (e *Engine) checkRights(ctx context.Context, _ string) ([]engine.Finding, e
 }
 
 // missingRights returns those of the rights that we do not have.
-func (e *Engine) missingRights(ctx context.Context, rights []right) ([]string, error) {
+func (e preflight) missingRights(ctx context.Context, rights []right) ([]string, error) {
 	allowed, errs := make([]bool, len(rights)), make([]error, len(rights))
 	var all sync.WaitGroup
 	for i, r := range rights {
@@ -248,7 +256,7 @@ func (e *Engine) missingRights(ctx context.Context, rights []right) ([]string, e
 	return missing, nil
 }
 
-func (e *Engine) allowed(ctx context.Context, r right) (bool, error) {
+func (e preflight) allowed(ctx context.Context, r right) (bool, error) {
 	body, err := json.Marshal(map[string]any{"apiVersion": "authorization.k8s.io/v1",
 		"kind": "SelfSubjectAccessReview", "spec": map[string]any{
 			"resourceAttributes": map[string]any{"namespace": e.namespace, "group": r.group,
@@ -287,7 +295,7 @@ func (c controller) version() string {
 
 // version returns Argo CD's version from the image of its controller or its label, or else from the
 // CRD's schema; "" if none may be read.
-func (e *Engine) version(ctx context.Context) string {
+func (e preflight) version(ctx context.Context) string {
 	for _, kind := range []string{"statefulsets", "deployments"} {
 		var list struct{ Items []controller }
 		query := url.Values{
@@ -324,7 +332,7 @@ func tagVersion(tag string) string {
 
 // schemaVersion distinguishes 3.x from 2.x by a field of the newer CRD. It reads the CRD only if it
 // may: the control plane's Roles are namespaced and do not allow it.
-func (e *Engine) schemaVersion(ctx context.Context) string {
+func (e preflight) schemaVersion(ctx context.Context) string {
 	if may, err := e.allowed(ctx, right{"apiextensions.k8s.io", "customresourcedefinitions",
 		"applications.argoproj.io", "get"}); err != nil || !may {
 		return ""
@@ -339,4 +347,158 @@ func (e *Engine) schemaVersion(ctx context.Context) string {
 		return "3.x"
 	}
 	return "2.x"
+}
+
+// Keys of argocd-cm and argocd-cmd-params-cm that isolate tenants in a shared repo-server.
+const (
+	paramsName     = "argocd-cmd-params-cm"
+	jsonnetKey     = "jsonnet.enable"
+	schemesKey     = "helm.valuesFileSchemes"
+	buildOptionKey = "kustomize.buildOptions"
+	submodulesKey  = "reposerver.enable.git.submodule"
+)
+
+// openOptions are kustomize options that run programs, fetch charts or read outside the repository.
+var openOptions = []string{"--enable-helm", "--enable-exec", "--enable-alpha-plugins",
+	"--load-restrictor", "--network"}
+
+// isolationFindings returns the settings with which a tenant reaches beyond its own repositories
+// through a shared repo-server. Findings that expose secrets of other tenants or of the engine
+// block.
+func isolationFindings(settings map[string]string) []engine.Finding {
+	var found []engine.Finding
+	if v := settings[jsonnetKey]; v == "" || v == "true" {
+		found = append(found, engine.Finding{Code: "jsonnet", Blocks: true,
+			Message: "Argo CD evaluates *.jsonnet of repositories, which reads every file of " +
+				"the repo-server that its tenants share",
+			Fix: `set jsonnet.enable: "false" in argocd-cm, or dedicate the engine to one tenant (spec.dedicatedTo)`})
+	}
+	schemes, set := settings[schemesKey]
+	if !set {
+		schemes = "https, http"
+	}
+	if strings.Trim(schemes, ", \t\n") != "" {
+		found = append(found, engine.Finding{Code: "values-schemes", Blocks: true,
+			Message: "Argo CD fetches Helm value files by " + clip(schemes, 64) +
+				" for any repository with .argocd-source.yaml, from any address that the " +
+				"repo-server reaches",
+			Fix: `set helm.valuesFileSchemes: "" in argocd-cm, or dedicate the engine to one tenant (spec.dedicatedTo)`})
+	}
+	var open []string
+	for key, options := range settings {
+		if key != buildOptionKey && !strings.HasPrefix(key, buildOptionKey+".") {
+			continue
+		}
+		for _, option := range openOptions {
+			if strings.Contains(options, option) {
+				open = append(open, option+" in "+clip(key, 64))
+			}
+		}
+	}
+	if slices.Sort(open); len(open) > 0 {
+		found = append(found, engine.Finding{Code: "kustomize-options", Blocks: true,
+			Message: "Argo CD runs kustomize with " + strings.Join(open, ", ") +
+				": repositories may run programs, fetch charts or read files of the repo-server " +
+				"that its tenants share",
+			Fix: "remove the options from argocd-cm, or dedicate the engine to one tenant " +
+				"(spec.dedicatedTo)"})
+	}
+	return found
+}
+
+// submoduleFindings checks argocd-cmd-params-cm.
+func submoduleFindings(params map[string]string) []engine.Finding {
+	if on, err := strconv.ParseBool(params[submodulesKey]); err == nil && !on {
+		return nil
+	}
+	return []engine.Finding{{Code: "submodules",
+		Message: "the repo-server fetches Git submodules of any repository",
+		Fix:     `set reposerver.enable.git.submodule: "false" in argocd-cmd-params-cm and restart the repo-server, or dedicate the engine to one tenant (spec.dedicatedTo)`}}
+}
+
+// gitConfigFindings checks the repo-server's container.
+func gitConfigFindings(c container) []engine.Finding {
+	if slices.ContainsFunc(c.Env, func(e envVar) bool {
+		return e.Name == "GIT_CONFIG_GLOBAL" &&
+			e.Value != ""
+	}) {
+		return nil
+	}
+	return []engine.Finding{{Code: "git-config",
+		Message: "the repo-server merges .argocd-source.yaml of repositories over what is " +
+			"declared, and kustomize fetches remote bases",
+		Fix: "mount the Git settings of charts/argosy-engine (docs/security.md, " +
+			"Engines), or dedicate the engine to one tenant (spec.dedicatedTo)"}}
+}
+
+// shared reports whether several tenants use the engine's repo-server.
+func (e preflight) shared() bool { return !e.name.OfEnvironment() && e.tenants != 1 }
+
+// checkIsolation checks the isolation of the engine's tenants; data is the content of argocd-cm.
+func (e preflight) checkIsolation(ctx context.Context, data map[string]string) ([]engine.Finding,
+	error) {
+	if !e.shared() {
+		return nil, nil
+	}
+	found := isolationFindings(data)
+	if !e.options.NoParams {
+		submodules, err := e.checkSubmodules(ctx)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, submodules...)
+	}
+	for i := range found {
+		found[i].Blocks = found[i].Blocks && !e.options.Advise
+	}
+	for _, c := range e.repoServer(ctx) {
+		found = append(found, gitConfigFindings(c)...)
+	}
+	return found, nil
+}
+
+// checkSubmodules reads argocd-cmd-params-cm, which is optional.
+func (e preflight) checkSubmodules(ctx context.Context) ([]engine.Finding, error) {
+	var params struct{ Data map[string]string }
+	err := e.get(ctx, e.configMaps()+"/"+paramsName, &params)
+	switch {
+	case codeOf(err) == http.StatusForbidden:
+		return []engine.Finding{{Code: "params",
+			Message: e.actor() + " may not get ConfigMap " + paramsName + " in namespace " +
+				e.namespace +
+				", so that it is unknown whether the repo-server fetches Git submodules",
+			Fix: "grant get on it there"}}, nil
+	case err != nil && !isMissing(err):
+		return nil, err
+	}
+	return submoduleFindings(params.Data), nil
+}
+
+type envVar struct{ Name, Value string }
+
+// container holds the fields of a workload's container that the checks read.
+type container struct {
+	Name, Image string
+	Env         []envVar
+}
+
+// repoServer returns the repo-server's container; none if Deployments may not be listed.
+func (e preflight) repoServer(ctx context.Context) []container {
+	var list struct{ Items []controller }
+	query := url.Values{
+		"labelSelector": {
+			"app.kubernetes.io/part-of=argocd,app.kubernetes.io/component=repo-server"}}
+	path := "/apis/apps/v1/namespaces/" + url.PathEscape(e.namespace) + "/deployments"
+	if err := e.client.do(ctx, request{method: http.MethodGet, path: path, query: query},
+		&list); err != nil {
+		return nil
+	}
+	for _, item := range list.Items {
+		for _, c := range item.Spec.Template.Spec.Containers {
+			if c.Name == "argocd-repo-server" || c.Name == "repo-server" {
+				return []container{c}
+			}
+		}
+	}
+	return nil
 }

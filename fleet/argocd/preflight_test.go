@@ -158,7 +158,7 @@ func TestPreflightRejectsARepoServerThatDoesNotIsolateTenants(t *testing.T) {
 			spec.ArgoCD.Namespace, spec.DedicatedTo = space(t, c), tc.dedicated
 			settings(t, c, spec.ArgoCD.Namespace, tc.settings)
 			params(t, c, spec.ArgoCD.Namespace, tc.params)
-			e, err := Connect(t.Context(), testEngine, spec, c.REST(),
+			e, err := Connect(testEngine, spec, c.REST(),
 				Options{Advise: tc.advise, NoParams: tc.noParams,
 					Stopped: func(fleet.TenantName) bool { return false }})
 			if err != nil {
@@ -378,25 +378,25 @@ func TestConnectRejectsInvalidSettings(t *testing.T) {
 	free := Options{Stopped: func(fleet.TenantName) bool { return false }}
 	cases := map[string]func() error{
 		"plain http": func() error {
-			_, err := Connect(t.Context(), "e", engineSpec(), &rest.Config{
+			_, err := Connect("e", engineSpec(), &rest.Config{
 				Host: "http://127.0.0.1:1"}, free)
 			return err
 		},
 		"no way to ask for a stop": func() error {
-			_, err := Connect(t.Context(), "e", engineSpec(), good, Options{})
+			_, err := Connect("e", engineSpec(), good, Options{})
 			return err
 		},
 		"an instance without its id": func() error {
-			_, err := Connect(t.Context(), "e", fleet.EngineSpec{
+			_, err := Connect("e", fleet.EngineSpec{
 				ArgoCD: fleet.ArgoCDInstance{Namespace: "x"}}, good, free)
 			return err
 		},
 		"an own cluster without a place": func() error {
-			_, err := Connect(t.Context(), ownEngine, fleet.EngineSpec{}, good, free)
+			_, err := Connect(ownEngine, fleet.EngineSpec{}, good, free)
 			return err
 		},
 		"an instance without a place": func() error {
-			_, err := Connect(t.Context(), "e", fleet.EngineSpec{
+			_, err := Connect("e", fleet.EngineSpec{
 				ArgoCD: fleet.ArgoCDInstance{InstallationID: "x"}}, good, free)
 			return err
 		},
@@ -406,7 +406,7 @@ func TestConnectRejectsInvalidSettings(t *testing.T) {
 			t.Errorf("%s: no error", name)
 		}
 	}
-	e, err := Connect(t.Context(), "e", engineSpec(), good, free)
+	e, err := Connect("e", engineSpec(), good, free)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -70,7 +70,7 @@ func newFaultBench(t *testing.T, options Options) *faultBench {
 	options.Stopped = func(fleet.TenantName) bool { return b.stopped.Load() }
 	options.Window, options.Retry = 10*time.Millisecond, 10*time.Millisecond
 	var err error
-	if b.e, err = Connect(t.Context(), testEngine, spec, f.config, options); err != nil {
+	if b.e, err = Connect(testEngine, spec, f.config, options); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := b.e.Preflight(t.Context()); err != nil {

@@ -38,7 +38,7 @@ func TestAPublicEngineSendsNoRequestForSecrets(t *testing.T) {
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return noSecrets{next, &asked} })
 	spec := engineSpec()
 	spec.ArgoCD.Namespace = namespace
-	e, err := Connect(t.Context(), testEngine, spec, config,
+	e, err := Connect(testEngine, spec, config,
 		Options{Public: true, Stopped: func(fleet.TenantName) bool { return false }})
 	if err != nil {
 		t.Fatal(err)

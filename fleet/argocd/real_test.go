@@ -98,7 +98,7 @@ func newWorldWith(t testing.TB, suffix string, o stack.ArgoOptions) *world {
 	if o.Open {
 		w.spec.DedicatedTo = []fleet.TenantName{acme}
 	}
-	w.e, err = Connect(ctx, testEngine, w.spec, config, Options{Window: 20 * time.Millisecond,
+	w.e, err = Connect(testEngine, w.spec, config, Options{Window: 20 * time.Millisecond,
 		Stopped: func(fleet.TenantName) bool { return false }})
 	if err != nil {
 		t.Fatal(err)

@@ -1,9 +1,20 @@
 package argocd
 
 import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"path"
+	"slices"
 	"strings"
+
+	"github.com/argoproj/argo-cd/v2/pkg/apis/application/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"argosy.dev/argosy/fleet"
 )
@@ -164,4 +175,439 @@ func exactNamespace(field, ns string, engine fleet.EngineSpec) error {
 		return fmt.Errorf("%s %q is Argo CD's own namespace on the engine", field, ns)
 	}
 	return nil
+}
+
+type apiGroupKind = metav1.GroupKind
+
+func groupKind(gk fleet.GroupKind) apiGroupKind {
+	return apiGroupKind{Group: gk.Group, Kind: gk.Kind}
+}
+
+// renderApplication renders one deployment in one environment. It omits automation while a SyncRun
+// holds the Application. It sets no finalizer, so that an accidental deletion of the Application
+// keeps its workload.
+func renderApplication(engine fleet.EngineSpec, key fleet.ObjectKey, a fleet.Application) (object,
+	error) {
+	id := identity{tenant: a.ID.Tenant, environment: a.ID.Environment, deployment: a.ID.Deployment}
+	if err := id.check(key); err != nil {
+		return object{}, err
+	}
+	if a.Name != key.Name {
+		return object{}, fmt.Errorf("application name %q is not the object's", a.Name)
+	}
+	if want := fleet.ProjectName(a.ID.Tenant); a.Project != want {
+		return object{}, fmt.Errorf("project %q is not its tenant's project %q", a.Project, want)
+	}
+	if a.Hold != "" {
+		if err := fleet.ValidateName(string(a.Hold)); err != nil {
+			return object{}, fmt.Errorf("hold: %w", err)
+		}
+	}
+	if err := exactDestination("destination.server", a.Destination.Server, key.Engine,
+		a.ID.In()); err != nil {
+		return object{}, err
+	}
+	if err := exactNamespace("destination.namespace", a.Destination.Namespace, engine); err != nil {
+		return object{}, err
+	}
+	source, err := renderSource(a.Source, a.ID.Deployment)
+	if err != nil {
+		return object{}, err
+	}
+	spec := v1alpha1.ApplicationSpec{
+		Project: a.Project,
+		Source:  source,
+		Destination: v1alpha1.ApplicationDestination{Server: a.Destination.Server,
+			Namespace: a.Destination.Namespace},
+		SyncPolicy: renderSync(a),
+	}
+	return object{APIVersion: argoAPI, Kind: "Application", Metadata: metadata{
+		Name: key.Name, Labels: id.labels()}, Spec: spec}, nil
+}
+
+func renderSync(a fleet.Application) *v1alpha1.SyncPolicy {
+	var policy v1alpha1.SyncPolicy
+	if a.Sync.Automated && a.Hold == "" {
+		policy.Automated = &v1alpha1.SyncPolicyAutomated{Prune: a.Sync.Prune,
+			SelfHeal: a.Sync.SelfHeal}
+	}
+	if a.Sync.CreateNamespace {
+		policy.SyncOptions = v1alpha1.SyncOptions{"CreateNamespace=true"}
+	}
+	if policy.Automated == nil && len(policy.SyncOptions) == 0 {
+		return nil
+	}
+	return &policy
+}
+
+// renderSource defaults the name of a Helm release to the deployment. Argo CD's default is the
+// Application's name, which may exceed Helm's limit of 53 characters.
+func renderSource(s fleet.Source, deployment fleet.DeploymentName) (*v1alpha1.ApplicationSource,
+	error) {
+	if err := checkSource(s); err != nil {
+		return nil, fmt.Errorf("source.%w", err)
+	}
+	out := &v1alpha1.ApplicationSource{RepoURL: s.RepoURL, Path: s.Path, Chart: s.Chart,
+		TargetRevision: s.TargetRevision}
+	if k := s.Kustomize; k != nil && (len(k.Images) > 0 || k.NamePrefix != "" ||
+		k.NameSuffix != "") {
+		out.Kustomize = &v1alpha1.ApplicationSourceKustomize{NamePrefix: k.NamePrefix,
+			NameSuffix: k.NameSuffix}
+		for _, image := range k.Images {
+			out.Kustomize.Images = append(out.Kustomize.Images, v1alpha1.KustomizeImage(image))
+		}
+	}
+	if d := s.Directory; d != nil && d.Recurse {
+		out.Directory = &v1alpha1.ApplicationSourceDirectory{Recurse: true}
+	}
+	if s.Helm == nil && s.Chart == "" {
+		return out, nil
+	}
+	var err error
+	out.Helm, err = renderHelm(s.Helm, deployment)
+	return out, err
+}
+
+const maxRelease = 53 // characters of a Helm release's name
+
+func renderHelm(h *fleet.HelmSource,
+	deployment fleet.DeploymentName) (*v1alpha1.ApplicationSourceHelm, error) {
+	if h == nil {
+		h = &fleet.HelmSource{}
+	}
+	out := &v1alpha1.ApplicationSourceHelm{ReleaseName: cmp.Or(h.ReleaseName, string(deployment)),
+		ValueFiles: h.ValueFiles, Values: h.Values}
+	if n := len(out.ReleaseName); n > maxRelease {
+		return nil, fmt.Errorf("source.helm.releaseName %q has %d characters; Helm allows %d",
+			out.ReleaseName, n, maxRelease)
+	}
+	for _, p := range h.Parameters {
+		out.Parameters = append(out.Parameters, v1alpha1.HelmParameter{Name: p.Name, Value: p.Value,
+			ForceString: p.ForceString})
+	}
+	return out, nil
+}
+
+// checkSource is the last check before Argo CD's repo-server, which interprets paths, value files
+// and revisions (CVE-2022-24731, CVE-2022-24877: paths out of the repository; a value file may be a
+// URL; a revision may be a range of versions).
+func checkSource(s fleet.Source) error {
+	if err := exactRepo("repoURL", s.RepoURL); err != nil {
+		return err
+	}
+	if err := exact("targetRevision", s.TargetRevision, 256); err != nil {
+		return err
+	}
+	if strings.ContainsAny(s.TargetRevision, "^~<>=|,:") || strings.HasPrefix(s.TargetRevision,
+		"-") || strings.Contains(s.TargetRevision, "..") {
+		return fmt.Errorf(
+			"targetRevision %q is a range or an expression, not one branch, tag, commit or version",
+			s.TargetRevision)
+	}
+	if (s.Path == "") == (s.Chart == "") {
+		return fmt.Errorf("path: exactly one of path and chart must be set")
+	}
+	if s.Path != "" {
+		if err := inside("path", s.Path); err != nil {
+			return err
+		}
+	}
+	if s.Chart != "" {
+		if err := inside("chart", s.Chart); err != nil {
+			return err
+		}
+	}
+	return checkTool(s)
+}
+
+func checkTool(s fleet.Source) error {
+	tools := 0
+	for _, is := range []bool{s.Kustomize != nil, s.Helm != nil, s.Directory != nil} {
+		if is {
+			tools++
+		}
+	}
+	if tools > 1 {
+		return fmt.Errorf("kustomize: at most one of kustomize, helm and directory may be set")
+	}
+	if k := s.Kustomize; k != nil {
+		for _, image := range k.Images {
+			if err := exact("kustomize.images", image, 512); err != nil {
+				return err
+			}
+		}
+	}
+	if h := s.Helm; h != nil {
+		for _, file := range h.ValueFiles {
+			if err := inside("helm.valueFiles", file); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// inside accepts a relative path within the repository but outside .git.
+func inside(field, p string) error {
+	if err := exact(field, p, 1024); err != nil {
+		return err
+	}
+	if strings.HasPrefix(p, "/") || strings.HasPrefix(p, "-") || strings.ContainsAny(p, "%:$") {
+		return fmt.Errorf("%s %q is not a plain relative path", field, p)
+	}
+	for part := range strings.SplitSeq(p, "/") {
+		if part == ".." || strings.EqualFold(part, ".git") {
+			return fmt.Errorf("%s %q leaves the repository", field, p)
+		}
+	}
+	if clean := path.Clean(p); clean == ".." || strings.HasPrefix(clean, "../") ||
+		path.IsAbs(clean) {
+		return fmt.Errorf("%s %q leaves the repository", field, p)
+	}
+	return nil
+}
+
+const argoAPI = "argoproj.io/v1alpha1"
+
+// argoKinds are denied to every tenant: the right to write an Application or an AppProject amounts
+// to all rights of Argo CD.
+var argoKinds = []fleet.GroupKind{{Group: "argoproj.io", Kind: "AppProject"},
+	{Group: "argoproj.io", Kind: "Application"}, {Group: "argoproj.io", Kind: "ApplicationSet"}}
+
+// renderProject renders a tenant's rights: exactly the granted repositories, destinations and
+// cluster-scoped kinds, on clusters whose Secret belongs to the project. A missing list of sources,
+// destinations or cluster-scoped kinds means "none".
+func renderProject(engine fleet.EngineSpec, key fleet.ObjectKey, p fleet.Project) (object, error) {
+	id := identity{tenant: p.Tenant}
+	if err := id.check(key); err != nil {
+		return object{}, err
+	}
+	if p.Name != key.Name {
+		return object{}, fmt.Errorf("project name %q is not the object's", p.Name)
+	}
+	// Argo CD knows an environment's own cluster without a Secret, so no Secret could admit it.
+	spec := v1alpha1.AppProjectSpec{PermitOnlyProjectScopedClusters: !key.Engine.OfEnvironment()}
+	for _, repo := range p.SourceRepos {
+		if err := exactRepo("sourceRepos", repo); err != nil {
+			return object{}, err
+		}
+		spec.SourceRepos = append(spec.SourceRepos, repo)
+	}
+	for _, d := range p.Destinations {
+		if err := exactDestination("destinations.server", d.Server, key.Engine,
+			fleet.EnvironmentID{}); err != nil {
+			return object{}, err
+		}
+		if err := exactNamespace("destinations.namespace", d.Namespace, engine); err != nil {
+			return object{}, err
+		}
+		spec.Destinations = append(spec.Destinations, v1alpha1.ApplicationDestination{
+			Server: d.Server, Namespace: d.Namespace})
+	}
+	for _, gk := range p.ClusterResources {
+		if err := exactGroupKind(gk); err != nil {
+			return object{}, err
+		}
+		spec.ClusterResourceWhitelist = append(spec.ClusterResourceWhitelist, groupKind(gk))
+	}
+	for _, gk := range argoKinds {
+		spec.NamespaceResourceBlacklist = append(spec.NamespaceResourceBlacklist, groupKind(gk))
+	}
+	sortProject(&spec)
+	return object{APIVersion: argoAPI, Kind: "AppProject", Metadata: metadata{
+		Name: key.Name, Labels: id.labels()}, Spec: spec}, nil
+}
+
+// sortProject makes equal grants byte-equal, whatever their order.
+func sortProject(spec *v1alpha1.AppProjectSpec) {
+	slices.Sort(spec.SourceRepos)
+	spec.SourceRepos = slices.Compact(spec.SourceRepos)
+	slices.SortFunc(spec.Destinations, func(a, b v1alpha1.ApplicationDestination) int {
+		return cmpPairs(a.Server, a.Namespace, b.Server, b.Namespace)
+	})
+	spec.Destinations = slices.Compact(spec.Destinations)
+	slices.SortFunc(spec.ClusterResourceWhitelist, func(a, b apiGroupKind) int {
+		return cmpPairs(a.Group, a.Kind, b.Group, b.Kind)
+	})
+	spec.ClusterResourceWhitelist = slices.Compact(spec.ClusterResourceWhitelist)
+}
+
+func cmpPairs(a1, a2, b1, b2 string) int {
+	if c := strings.Compare(a1, b1); c != 0 {
+		return c
+	}
+	return strings.Compare(a2, b2)
+}
+
+// exactGroupKind rejects patterns and Argo CD's own kinds.
+func exactGroupKind(gk fleet.GroupKind) error {
+	if err := exact("clusterResources.kind", gk.Kind, 63); err != nil {
+		return err
+	}
+	if gk.Group != "" {
+		if err := exact("clusterResources.group", gk.Group, 253); err != nil {
+			return err
+		}
+	}
+	if strings.EqualFold(gk.Group, "argoproj.io") {
+		return fmt.Errorf("clusterResources: %s/%s is Argo CD's own and never granted", gk.Group,
+			gk.Kind)
+	}
+	return nil
+}
+
+// renderCluster renders a cluster Secret without its credential. It always sets a project,
+// namespaces and a unique server key: for Argo CD, a Secret without a project belongs to all
+// projects, and one without namespaces covers the whole cluster.
+func renderCluster(engine fleet.EngineSpec, key fleet.ObjectKey, c fleet.Cluster) (object, error) {
+	id := identity{tenant: c.ID.Tenant, environment: c.ID.Name}
+	if err := id.check(key); err != nil {
+		return object{}, err
+	}
+	if c.Name != key.Name {
+		return object{}, fmt.Errorf("cluster name %q is not the object's", c.Name)
+	}
+	if want := fleet.ProjectName(c.ID.Tenant); c.Project != want {
+		return object{}, fmt.Errorf("project %q is not its tenant's project %q", c.Project, want)
+	}
+	if err := exactServer("server", c.Server, c.ID); err != nil {
+		return object{}, err
+	}
+	if len(c.Namespaces) == 0 {
+		return object{}, fmt.Errorf("namespaces: none; Argo CD would take that for all of them")
+	}
+	for _, ns := range c.Namespaces {
+		if err := exactNamespace("namespaces", ns, engine); err != nil {
+			return object{}, err
+		}
+	}
+	config, err := publicConfig(c.CAData)
+	if err != nil {
+		return object{}, err
+	}
+	namespaces := slices.Compact(slices.Sorted(slices.Values(c.Namespaces)))
+	data := map[string][]byte{
+		"name": []byte(c.Name), "server": []byte(c.Server), "project": []byte(c.Project),
+		"namespaces": []byte(strings.Join(namespaces, ",")), "config": config,
+	}
+	if c.ClusterResources {
+		data["clusterResources"] = []byte("true")
+	}
+	return secretObject(key, id, "cluster", data), nil
+}
+
+// publicConfig returns Argo CD's cluster config without the credential.
+func publicConfig(caData string) ([]byte, error) {
+	var config v1alpha1.ClusterConfig
+	if caData != "" {
+		ca, err := base64.StdEncoding.DecodeString(caData)
+		if err != nil {
+			return nil, fmt.Errorf("caData is not base64")
+		}
+		if err := fleet.CheckCA(ca); err != nil {
+			return nil, fmt.Errorf("caData %w", err)
+		}
+		config.CAData = ca
+	}
+	return json.Marshal(config)
+}
+
+// renderRepository renders a repository Secret without its credential. It always sets a project: an
+// unscoped Secret serves every tenant (repository_secrets.go, getRepositorySecret's fallback).
+func renderRepository(key fleet.ObjectKey, r fleet.Repository) (object, error) {
+	id := identity{tenant: r.ID.Tenant, credential: r.ID.Name}
+	if err := id.check(key); err != nil {
+		return object{}, err
+	}
+	if r.Name != key.Name {
+		return object{}, fmt.Errorf("repository name %q is not the object's", r.Name)
+	}
+	if want := fleet.ProjectName(r.ID.Tenant); r.Project != want {
+		return object{}, fmt.Errorf("project %q is not its tenant's project %q", r.Project, want)
+	}
+	if err := exactRepo("url", r.URL); err != nil {
+		return object{}, err
+	}
+	data := map[string][]byte{"type": []byte("git"), "url": []byte(r.URL),
+		"project": []byte(r.Project)}
+	return secretObject(key, id, "repository", data), nil
+}
+
+func secretObject(key fleet.ObjectKey, id identity, secretType string,
+	data map[string][]byte) object {
+	labels := id.labels()
+	labels[labelSecretType] = secretType
+	return object{APIVersion: "v1", Kind: "Secret", Metadata: metadata{
+		Name: key.Name, Labels: labels}, Type: "Opaque", Data: data}
+}
+
+// canonical encodes a JSON value for hashing: sorted keys, no white space, and no null or empty
+// list, which would make every apply a change. It keeps empty objects, because `automated: {}`
+// turns automation on, and empty strings, because the core API group is one.
+func canonical(v any) ([]byte, error) {
+	var out bytes.Buffer
+	enc := json.NewEncoder(&out)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(prune(v)); err != nil {
+		return nil, fmt.Errorf("canonical form: %w", err)
+	}
+	return bytes.TrimSuffix(out.Bytes(), []byte("\n")), nil
+}
+
+// canonicalOf returns the canonical form of a typed value.
+func canonicalOf(v any) ([]byte, error) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return nil, fmt.Errorf("canonical form: %w", err)
+	}
+	tree, err := decodeTree(b)
+	if err != nil {
+		return nil, err
+	}
+	return canonical(tree)
+}
+
+// decodeTree decodes a JSON object and keeps numbers as written.
+func decodeTree(b []byte) (map[string]any, error) {
+	dec := json.NewDecoder(bytes.NewReader(b))
+	dec.UseNumber()
+	var tree map[string]any
+	if err := dec.Decode(&tree); err != nil {
+		return nil, fmt.Errorf("object is not JSON: %w", err)
+	}
+	return tree, nil
+}
+
+// prune removes, in place, the values that canonical omits.
+func prune(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		for k, e := range v {
+			if p := prune(e); hasContent(p) {
+				v[k] = p
+			} else {
+				delete(v, k)
+			}
+		}
+	case []any:
+		for i := range v {
+			v[i] = prune(v[i])
+		}
+	}
+	return v
+}
+
+func hasContent(v any) bool {
+	switch v := v.(type) {
+	case nil:
+		return false
+	case []any:
+		return len(v) > 0
+	}
+	return true
+}
+
+func hashOf(b []byte) string {
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
 }

@@ -243,7 +243,7 @@ func (a *Agent) worker(name fleet.EngineName, spec fleet.EngineSpec) worker.Conf
 // dial prepares the connection to the local Argo CD, behind the cluster's own limit on deletions.
 func (a *Agent) dial(ctx context.Context, name fleet.EngineName, spec fleet.EngineSpec,
 	stopped func(fleet.TenantName) bool) (engine.Engine, error) {
-	inner, err := argocd.Connect(ctx, name, spec, a.c.Cluster, a.options(spec, stopped))
+	inner, err := argocd.Connect(name, spec, a.c.Cluster, a.options(spec, stopped))
 	if err != nil {
 		return nil, err
 	}

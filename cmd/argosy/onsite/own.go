@@ -69,7 +69,7 @@ func (o *own) autonomous() bool {
 // follow works until ctx ends or the cluster is no longer autonomous.
 func (o *own) follow(ctx context.Context) error {
 	hello, _ := o.a.declared()
-	target, err := argocd.Connect(ctx, hello.Engine, o.a.spec(hello), o.a.c.Cluster, argocd.Options{
+	target, err := argocd.Connect(hello.Engine, o.a.spec(hello), o.a.c.Cluster, argocd.Options{
 		Stopped: o.stopped, Public: true})
 	if err != nil {
 		return err

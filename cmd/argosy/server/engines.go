@@ -43,7 +43,7 @@ func (e engines) connect(ctx context.Context, name fleet.EngineName, spec fleet.
 	if err != nil {
 		return nil, err
 	}
-	return argocd.Connect(ctx, name, spec, config, argocd.Options{
+	return argocd.Connect(name, spec, config, argocd.Options{
 		Stopped: stopped, InFlight: 2 * e.inFlight})
 }
 

@@ -1,0 +1,568 @@
+package argocd
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+	"unique"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/engine"
+	"argosy.dev/argosy/fleet/mirror"
+)
+
+// resource is a collection of the API server with objects of ours.
+type resource struct {
+	kinds      []fleet.ObjectKind
+	apiVersion string
+	kind       string
+	prefix     string // of the path, before /namespaces
+	plural     string
+	selector   string // label selector of the followed objects
+}
+
+var (
+	applications = &resource{kinds: []fleet.ObjectKind{fleet.ObjectApplication},
+		apiVersion: argoAPI, kind: "Application", prefix: "/apis/" + argoAPI,
+		plural: "applications"}
+	projects = &resource{kinds: []fleet.ObjectKind{fleet.ObjectProject}, apiVersion: argoAPI,
+		kind: "AppProject", prefix: "/apis/" + argoAPI, plural: "appprojects"}
+	// Only our own Secrets are read: the namespace holds others, such as argocd-secret.
+	secrets = &resource{kinds: []fleet.ObjectKind{fleet.ObjectCluster, fleet.ObjectRepository},
+		apiVersion: "v1", kind: "Secret", prefix: "/api/v1", plural: "secrets",
+		selector: labelManagedBy + "=" + managedBy}
+	resources = []*resource{projects, secrets, applications}
+)
+
+// followed returns the resources that an engine watches.
+func followed(o Options) []*resource {
+	if o.Public {
+		return []*resource{projects, applications}
+	}
+	return resources
+}
+
+func resourceOf(kind fleet.ObjectKind) *resource {
+	switch kind {
+	case fleet.ObjectProject:
+		return projects
+	case fleet.ObjectApplication:
+		return applications
+	default:
+		return secrets
+	}
+}
+
+func (r *resource) collection(namespace string) string {
+	return r.prefix + "/namespaces/" + url.PathEscape(namespace) + "/" + r.plural
+}
+
+func (r *resource) object(namespace, name string) string {
+	return r.collection(namespace) + "/" + url.PathEscape(name)
+}
+
+// kindOf returns the kind of a live object. A Secret is a cluster unless its label names a
+// repository.
+func (r *resource) kindOf(labels map[string]string) fleet.ObjectKind {
+	if r == secrets && labels[labelSecretType] == "repository" {
+		return fleet.ObjectRepository
+	}
+	return r.kinds[0]
+}
+
+// Labels and annotations of our objects. Together with Git they suffice to rebuild the mirror.
+const (
+	labelManagedBy   = "app.kubernetes.io/managed-by"
+	labelTenant      = "argosy.dev/tenant"
+	labelEnvironment = "argosy.dev/environment"
+	labelDeployment  = "argosy.dev/deployment"
+	labelCredential  = "argosy.dev/credential"
+	labelSecretType  = "argocd.argoproj.io/secret-type"
+
+	annotationEngine   = "argosy.dev/engine"
+	annotationHold     = "argosy.dev/hold"
+	annotationRevision = "argosy.dev/revision"
+	annotationEpoch    = "argosy.dev/epoch"
+	annotationHash     = "argosy.dev/hash"
+	annotationSync     = "argosy.dev/sync" // the last requested SyncRun
+
+	// annotationParked is the time since when the cluster of a parked Application is unreachable.
+	// Without it, skip-reconcile was set by others.
+	annotationParked = "argosy.dev/parked"
+
+	annotationSkipReconcile = "argocd.argoproj.io/skip-reconcile"
+
+	managedBy    = "argosy"
+	fieldManager = "argosy"
+)
+
+// ownLabels and stableAnnotations are part of a manifest. The other annotations are added during
+// the apply.
+var (
+	ownLabels = []string{labelManagedBy, labelTenant, labelEnvironment, labelDeployment,
+		labelCredential, labelSecretType}
+	stableAnnotations = []string{annotationEngine, annotationHold}
+)
+
+// metadata is the part of ObjectMeta that we write. It has no finalizers on purpose.
+type metadata struct {
+	Name        string            `json:"name"`
+	Labels      map[string]string `json:"labels,omitempty"`
+	Annotations map[string]string `json:"annotations,omitempty"`
+}
+
+// object is one of our objects, as written.
+type object struct {
+	APIVersion string            `json:"apiVersion"`
+	Kind       string            `json:"kind"`
+	Metadata   metadata          `json:"metadata"`
+	Spec       any               `json:"spec,omitempty"`
+	Type       string            `json:"type,omitempty"` // of Secrets
+	Data       map[string][]byte `json:"data,omitempty"` // of Secrets
+}
+
+// identity holds the values of an object's labels.
+type identity struct {
+	tenant      fleet.TenantName
+	environment fleet.EnvironmentName
+	deployment  fleet.DeploymentName
+	credential  fleet.CredentialName
+}
+
+func (id identity) labels() map[string]string {
+	m := map[string]string{labelManagedBy: managedBy, labelTenant: string(id.tenant)}
+	for k, v := range map[string]string{labelEnvironment: string(id.environment),
+		labelDeployment: string(id.deployment), labelCredential: string(id.credential)} {
+		if v != "" {
+			m[k] = v
+		}
+	}
+	return m
+}
+
+// identityOf parses labels.
+func identityOf(labels map[string]string) identity {
+	return identity{
+		tenant:      fleet.TenantName(labels[labelTenant]),
+		environment: fleet.EnvironmentName(labels[labelEnvironment]),
+		deployment:  fleet.DeploymentName(labels[labelDeployment]),
+		credential:  fleet.CredentialName(labels[labelCredential]),
+	}
+}
+
+// name returns the only valid object name of the identity. An object with another name is foreign
+// despite its labels.
+func (id identity) name(kind fleet.ObjectKind) string {
+	switch kind {
+	case fleet.ObjectProject:
+		return fleet.ProjectName(id.tenant)
+	case fleet.ObjectCluster:
+		return fleet.ClusterName(fleet.EnvironmentID{Tenant: id.tenant, Name: id.environment})
+	case fleet.ObjectRepository:
+		return fleet.RepositoryName(fleet.CredentialID{Tenant: id.tenant, Name: id.credential})
+	case fleet.ObjectApplication:
+		return fleet.ApplicationName(fleet.ApplicationID{
+			Tenant: id.tenant, Deployment: id.deployment, Environment: id.environment})
+	}
+	return ""
+}
+
+// check rejects invalid names, and an object name that does not match the identity.
+func (id identity) check(key fleet.ObjectKey) error {
+	names := map[string]string{"tenant": string(id.tenant)}
+	switch key.Kind {
+	case fleet.ObjectCluster:
+		names["environment"] = string(id.environment)
+	case fleet.ObjectRepository:
+		names["credential"] = string(id.credential)
+	case fleet.ObjectApplication:
+		names["environment"], names["deployment"] = string(id.environment), string(id.deployment)
+	}
+	for what, name := range names {
+		if err := fleet.ValidateName(name); err != nil {
+			return fmt.Errorf("%s: %w", what, err)
+		}
+	}
+	if want := id.name(key.Kind); key.Name != want {
+		return fmt.Errorf("object name %q is not the name %q of its identity", key.Name, want)
+	}
+	return nil
+}
+
+// decodeLive decodes an object. An object with an undecodable spec or status keeps only its
+// metadata and counts as drifted: it must not block the list of its kind.
+func decodeLive(raw []byte) (*liveObject, error) {
+	var o liveObject
+	if err := json.Unmarshal(raw, &o); err != nil {
+		var bare struct{ Metadata liveMetadata }
+		if err := json.Unmarshal(raw, &bare); err != nil {
+			return nil, fmt.Errorf("%w: the response is not an object: %w", engine.ErrUnreachable,
+				err)
+		}
+		o = liveObject{Metadata: bare.Metadata}
+	}
+	if o.Metadata.ResourceVersion == "" {
+		return nil, fmt.Errorf("%w: an object without a resourceVersion", engine.ErrUnreachable)
+	}
+	return &o, nil
+}
+
+// liveObject has the fields of an object that we read.
+type liveObject struct {
+	Metadata  liveMetadata
+	Spec      json.RawMessage
+	Type      string
+	Data      map[string]any
+	Operation *liveOperation
+	Status    liveStatus
+}
+
+type liveMetadata struct {
+	Name, UID, ResourceVersion string
+	DeletionTimestamp          *string
+	Labels, Annotations        map[string]string
+	Finalizers                 []string
+	ManagedFields              []struct {
+		Manager, Operation, Time string
+		FieldsV1                 json.RawMessage
+	}
+}
+
+type liveOperation struct {
+	InitiatedBy struct {
+		Username  string
+		Automated bool
+	}
+	Info []struct{ Name, Value string }
+}
+
+// request returns the ID of the SyncRun that requested the operation, or "".
+func (o *liveOperation) request() string {
+	if o == nil || o.InitiatedBy.Username != operationUser {
+		return ""
+	}
+	for _, i := range o.Info {
+		if i.Name == operationInfo {
+			return i.Value
+		}
+	}
+	return ""
+}
+
+type liveStatus struct {
+	Sync           struct{ Status, Revision string }
+	Health         struct{ Status, Message string }
+	Resources      []struct{}
+	ReconciledAt   string
+	Conditions     []struct{ Type, Message string }
+	OperationState *struct {
+		Phase, Message string
+		Operation      liveOperation
+		SyncResult     struct{ Resources failedResources }
+	}
+}
+
+// failedResources holds the first failed resource of a sync and the number of failed ones.
+type failedResources struct {
+	first string // "Kind namespace/name: message"
+	count int
+}
+
+// UnmarshalJSON decodes the list only if it may contain a failure: it has an entry per resource.
+func (f *failedResources) UnmarshalJSON(b []byte) error {
+	if !bytes.Contains(b, []byte("Failed")) && !bytes.Contains(b, []byte("Error")) {
+		return nil
+	}
+	var all []struct{ Kind, Namespace, Name, Status, HookPhase, Message string }
+	if err := json.Unmarshal(b, &all); err != nil {
+		return nil //nolint:nilerr // a status that is no list names no resource
+	}
+	for _, r := range all {
+		if r.Status != "SyncFailed" && r.HookPhase != "Failed" && r.HookPhase != "Error" {
+			continue
+		}
+		if f.count++; f.count == 1 && r.Message != "" {
+			name := r.Name
+			if r.Namespace != "" {
+				name = r.Namespace + "/" + name
+			}
+			f.first = clip(r.Kind+" "+name+": "+r.Message, maxText)
+		}
+	}
+	return nil
+}
+
+// entry is the cache's record of one object: only the fields that decisions need, without content
+// or secrets.
+type entry struct {
+	engine.Live
+	id identity
+	// of the object in canonical form, with all fields that affect Argo CD
+	content       [sha256.Size]byte
+	applied       string // the complete hash annotation
+	finalizers    []string
+	project       string   // of Applications
+	server        string   // of Applications
+	syncOptions   []string // of Applications
+	running       bool     // an operation is running
+	request       string   // SyncRun of the running or last operation
+	requestedSync string   // the last requested SyncRun
+	// requester of a foreign operation that has not started
+	foreignOperation string
+	skipReconcile    bool // skip-reconcile is set
+	contact          engine.Contact
+	observation      mirror.Observation
+}
+
+// cascades reports whether a finalizer makes Argo CD delete the workload with the Application.
+func (e *entry) cascades() bool {
+	for _, f := range e.finalizers {
+		if strings.HasPrefix(f, cascadeFinalizer) {
+			return true
+		}
+	}
+	return false
+}
+
+// newEntry converts an object of an engine.
+func newEntry(name fleet.EngineName, r *resource, o *liveObject) *entry {
+	m := &o.Metadata
+	id := identityOf(m.Labels)
+	key := fleet.ObjectKey{Engine: name, Kind: r.kindOf(m.Labels), Name: m.Name}
+	out := &entry{id: id, applied: m.Annotations[annotationHash], finalizers: intern(m.Finalizers),
+		skipReconcile: m.Annotations[annotationSkipReconcile] == "true"}
+	hash, _, _ := strings.Cut(out.applied, ".")
+	epoch, _ := strconv.ParseInt(m.Annotations[annotationEpoch], 10, 64)
+	out.Live = engine.Live{
+		Key: key, UID: m.UID, ResourceVersion: m.ResourceVersion,
+		Ours:   m.Labels[labelManagedBy] == managedBy && id.check(key) == nil,
+		Tenant: id.tenant, Environment: id.environment, Deployment: id.deployment,
+		Engine:   fleet.EngineName(m.Annotations[annotationEngine]),
+		Revision: fleet.Revision(m.Annotations[annotationRevision]),
+		Epoch:    epoch, Hash: hash, Hold: fleet.SyncRunName(m.Annotations[annotationHold]),
+		Deleting: m.DeletionTimestamp != nil,
+	}
+	out.content = contentOf(r, o)
+	out.Manager = otherManager(r, m)
+	if r == applications {
+		out.readApplication(o)
+	}
+	out.Drifted = out.Ours && !out.Deleting && (out.applied != appliedHash(r, hash, out.content) ||
+		r == applications && out.cascades() || out.foreignOperation != "")
+	return out
+}
+
+func (out *entry) readApplication(o *liveObject) {
+	var spec struct {
+		Project     string
+		Destination struct{ Server string }
+		SyncPolicy  struct{ SyncOptions []string }
+	}
+	_ = json.Unmarshal(o.Spec, &spec) // a malformed spec of a foreign Application does not matter
+	out.project, out.server = unique.Make(spec.Project).Value(),
+		unique.Make(spec.Destination.Server).Value()
+	out.syncOptions = intern(spec.SyncPolicy.SyncOptions)
+	out.requestedSync = o.Metadata.Annotations[annotationSync]
+	out.observation = observationOf(out.Key, o)
+	out.contact = contactOf(&out.Live, out.skipReconcile, o)
+	out.Parked = !out.contact.Parked.IsZero()
+	state := o.Status.OperationState
+	out.running = state != nil && (state.Phase == "Running" || state.Phase == "Terminating")
+	out.request = out.observation.OperationID
+	if id := o.Operation.request(); id != "" {
+		out.request = id
+	}
+	out.Operating = o.Operation != nil || out.running
+	if op := o.Operation; op != nil && !out.running && !op.InitiatedBy.Automated &&
+		op.InitiatedBy.Username != operationUser {
+		out.foreignOperation = "operation by " + firstOf(op.InitiatedBy.Username, "an unnamed user")
+	}
+}
+
+// contentOf hashes the object in the form of a manifest: our labels and stable annotations, and the
+// whole spec or data, so that added fields change the hash too.
+func contentOf(r *resource, o *liveObject) [sha256.Size]byte {
+	tree := map[string]any{"apiVersion": r.apiVersion, "kind": r.kind, "metadata": map[string]any{
+		"name": o.Metadata.Name, "labels": pick(o.Metadata.Labels, ownLabels),
+		"annotations": pick(o.Metadata.Annotations, stableAnnotations),
+	}}
+	if r == secrets {
+		tree["type"], tree["data"] = o.Type, anyMap(o.Data)
+	} else if spec, err := decodeTree(o.Spec); err == nil {
+		tree["spec"] = spec
+	}
+	body, err := canonical(tree)
+	if err != nil {
+		return [sha256.Size]byte{}
+	}
+	return sha256.Sum256(body)
+}
+
+func anyMap(m map[string]any) map[string]any {
+	if m == nil {
+		return map[string]any{}
+	}
+	return m
+}
+
+func pick(from map[string]string, keys []string) map[string]any {
+	out := map[string]any{}
+	for _, k := range keys {
+		if v, ok := from[k]; ok {
+			out[k] = v
+		}
+	}
+	return out
+}
+
+// otherManager returns the last other manager of fields that we own, according to the API server.
+func otherManager(r *resource, m *liveMetadata) string {
+	part := []byte(`"f:spec"`)
+	if r == secrets {
+		part = []byte(`"f:data"`)
+	}
+	name, latest := "", ""
+	for _, f := range m.ManagedFields {
+		if f.Manager == fieldManager || f.Time < latest {
+			continue
+		}
+		if bytes.Contains(f.FieldsV1, part) || bytes.Contains(f.FieldsV1, []byte("argosy.dev/")) {
+			name, latest = f.Manager, f.Time
+		}
+	}
+	return unique.Make(name).Value()
+}
+
+func intern(s []string) []string {
+	for i := range s {
+		s[i] = unique.Make(s[i]).Value()
+	}
+	return s
+}
+
+func firstOf(s ...string) string {
+	for _, v := range s {
+		if v != "" {
+			return v
+		}
+	}
+	return ""
+}
+
+const maxText = 1024
+
+// observationOf converts the status of one Application.
+func observationOf(key fleet.ObjectKey, o *liveObject) mirror.Observation {
+	s := &o.Status
+	out := mirror.Observation{
+		Key: key, UID: o.Metadata.UID, ResourceVersion: o.Metadata.ResourceVersion,
+		Sync: syncState(s.Sync.Status), Health: healthState(s.Health.Status),
+		SyncedRevision: clip(s.Sync.Revision, 256),
+		Resources:      len(s.Resources), ReconciledAt: reconciledAt(s.ReconciledAt),
+		Message: messageOf(s),
+	}
+	if state := s.OperationState; state != nil {
+		out.OperationPhase = unique.Make(clip(state.Phase, 32)).Value()
+		out.OperationID = clip(state.Operation.request(), 253)
+		if state.Phase == "Failed" || state.Phase == "Error" {
+			out.OperationError = operationMessage(s)
+		}
+	}
+	return out
+}
+
+// reconciledAt parses a time; zero if it is invalid.
+func reconciledAt(s string) time.Time {
+	t, err := time.Parse(time.RFC3339, s)
+	if err != nil {
+		return time.Time{}
+	}
+	return t.UTC()
+}
+
+// messageOf prefers problems of the Application to problems of its workload.
+func messageOf(s *liveStatus) string {
+	var problems []string
+	for _, c := range s.Conditions {
+		if strings.HasSuffix(c.Type, "Error") || strings.HasSuffix(c.Type, "Warning") {
+			problems = append(problems, c.Type+": "+c.Message)
+		}
+	}
+	if len(problems) == 0 {
+		problems = append(problems, s.Health.Message)
+		if state := s.OperationState; state != nil && s.Health.Message == "" &&
+			state.Phase != "Succeeded" {
+			problems[0] = operationMessage(s) // e.g. why a running operation is being retried
+		}
+	}
+	return clip(strings.Join(problems, "; "), maxText)
+}
+
+// operationMessage returns the first failed resource and then Argo CD's own message, which is only
+// "one or more synchronization tasks are not valid".
+func operationMessage(s *liveStatus) string {
+	failed, message := s.OperationState.SyncResult.Resources, s.OperationState.Message
+	if failed.first == "" {
+		return clip(message, maxText)
+	}
+	if more := failed.count - 1; more == 1 {
+		message = "1 other resource failed; " + message
+	} else if more > 1 {
+		message = fmt.Sprintf("%d other resources failed; %s", more, message)
+	}
+	return clip(strings.TrimSuffix(failed.first+"; "+message, "; "), maxText)
+}
+
+// syncState and healthState accept known values only: a value of a newer Argo CD becomes "Unknown".
+func syncState(s string) mirror.SyncState {
+	switch v := mirror.SyncState(s); v {
+	case mirror.SyncSynced, mirror.SyncOutOfSync:
+		return v
+	}
+	return mirror.SyncUnknown
+}
+
+func healthState(s string) mirror.HealthState {
+	switch v := mirror.HealthState(s); v {
+	case mirror.HealthHealthy, mirror.HealthProgressing, mirror.HealthDegraded, mirror.HealthSuspended,
+		mirror.HealthMissing:
+		return v
+	}
+	return mirror.HealthUnknown
+}
+
+// clip makes text of a tenant's workload storable and printable: valid UTF-8, no control
+// characters, at most most bytes.
+func clip(s string, most int) string {
+	s = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || r == utf8.RuneError {
+			return ' '
+		}
+		return r
+	}, s[:min(len(s), 4*most)])
+	if len(s) <= most {
+		return s
+	}
+	cut := most - len("...")
+	for cut > 0 && !utf8.RuneStart(s[cut]) {
+		cut--
+	}
+	return s[:cut] + "..."
+}
+
+// differs reports whether b is worth a write to the mirror. Argo CD updates the reconciliation time
+// of every Application every few minutes; that alone counts only once per reconciledStep.
+func differs(a, b mirror.Observation) bool {
+	if b.ReconciledAt.Sub(a.ReconciledAt) >= reconciledStep {
+		return true
+	}
+	a.ReconciledAt, a.ResourceVersion = b.ReconciledAt, b.ResourceVersion
+	return a != b
+}
