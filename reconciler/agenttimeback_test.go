@@ -95,7 +95,7 @@ func (h *house) agent(environment fleet.EnvironmentName) *remote {
 	manager := worker.NewManager(beside{name: spec}, 50*time.Millisecond, quiet(),
 		func(e fleet.EngineName, spec fleet.EngineSpec) worker.Config {
 			return worker.Config{Engine: e, Spec: spec, Holder: "agent", Rows: r.follower,
-				Leases: r.follower, Secrets: r.follower, Stops: r.board,
+				Leases: edge.LeasesOf(r.follower), Secrets: edge.CredentialsOf(r.follower), Stops: r.board,
 				Metrics: metrics, Log: quiet(), Poll: 50 * time.Millisecond, Flight: 4,
 				Dial: func(_ context.Context, _ fleet.EngineName, _ fleet.EngineSpec,
 					stopped func(fleet.TenantName) bool) (engine.Engine, error) {
@@ -108,7 +108,7 @@ func (h *house) agent(environment fleet.EnvironmentName) *remote {
 			return edge.Local{Inventory: r.inventory()}
 		}})
 	all.Go(func() { manager.Run(ctx) })
-	all.Go(func() { r.board.Run(ctx, r.follower, quiet()) })
+	all.Go(func() { r.board.Run(ctx, edge.StopsOf(r.follower), quiet()) })
 	all.Go(func() { _ = r.follower.Run(ctx) })
 	return r
 }

@@ -168,7 +168,7 @@ func (a *Agent) followStops(ctx context.Context) {
 	select {
 	case <-ctx.Done():
 	case <-a.heard:
-		a.stops.Run(ctx, a.follower, a.log)
+		a.stops.Run(ctx, edge.StopsOf(a.follower), a.log)
 	}
 }
 
@@ -234,8 +234,8 @@ func (a *Agent) spec(hello agent.Hello) fleet.EngineSpec {
 
 func (a *Agent) worker(name fleet.EngineName, spec fleet.EngineSpec) worker.Config {
 	return worker.Config{
-		Engine: name, Spec: spec, Holder: "agent", Rows: a.follower, Leases: a.follower,
-		Secrets: a.follower, Stops: a.stops, Dial: a.dial,
+		Engine: name, Spec: spec, Holder: "agent", Rows: a.follower, Leases: edge.LeasesOf(a.follower),
+		Secrets: edge.CredentialsOf(a.follower), Stops: a.stops, Dial: a.dial,
 		Metrics: a.metrics, Log: a.log, Poll: rowPoll, Flight: a.c.InFlight,
 	}
 }

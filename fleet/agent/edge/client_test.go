@@ -241,7 +241,8 @@ func TestARotationContinuesAfterACrashAtAnyStep(t *testing.T) {
 			}
 			h.put(object("one"))
 			s.follow()
-			if len(s.rows()) != 1 || s.identities.Last().Keys.Public().Thumb() != h.known().Thumb() {
+			if len(s.rows()) != 1 ||
+				s.identities.Last().Keys.Public().Thumb() != h.known().Thumb() {
 				t.Fatalf("step %d: hub and cluster know other keys", step)
 			}
 		})

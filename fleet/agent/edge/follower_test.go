@@ -21,7 +21,7 @@ func TestAnAgentReadsASnapshotAndThenChanges(t *testing.T) {
 		}); !errors.Is(err, ErrNotRead) {
 			t.Fatalf("before the snapshot: %v", err)
 		}
-		if _, held, _ := s.f.Acquire(t.Context(), "l", "h", time.Minute); held {
+		if _, held, _ := LeasesOf(s.f).Acquire(t.Context(), "l", "h", time.Minute); held {
 			t.Fatal("a lease before the snapshot")
 		}
 		s.follow()
@@ -53,7 +53,8 @@ func TestAReconnectGetsTheMissedRowsAndKeepsTheEpoch(t *testing.T) {
 		if len(s.rows()) != 50 {
 			t.Fatal("an outage costs rows")
 		}
-		if held, err := s.f.Renew(t.Context(), s.lease, time.Minute); !held || err != nil {
+		if held, err := LeasesOf(s.f).Renew(t.Context(), s.lease, time.Minute); !held ||
+			err != nil {
 			t.Fatalf("an outage costs the lease: %v", err)
 		}
 		h.put(object("missed"))
@@ -68,7 +69,7 @@ func TestAReconnectGetsTheMissedRowsAndKeepsTheEpoch(t *testing.T) {
 		if last := h.lastBegun(); last != 50 {
 			t.Errorf("the stream went on after %d", last)
 		}
-		if held, _ := s.f.Renew(t.Context(), s.lease, time.Minute); !held {
+		if held, _ := LeasesOf(s.f).Renew(t.Context(), s.lease, time.Minute); !held {
 			t.Error("the reconnect costs the lease")
 		}
 	})
@@ -178,10 +179,11 @@ func TestAHubThatHasLostItsStateIsReadAgain(t *testing.T) {
 		if rows := s.rows(); len(rows) != 1 || rows["app-0"].Seq != 1 {
 			t.Fatalf("%d rows", len(rows))
 		}
-		if held, _ := s.f.Renew(t.Context(), s.lease, time.Minute); held {
+		if held, _ := LeasesOf(s.f).Renew(t.Context(), s.lease, time.Minute); held {
 			t.Error("a worker goes on with numbers that mean nothing")
 		}
-		if _, err := s.f.Changed(t.Context(), testEngine, 9, 10); !errors.Is(err, mirror.ErrFenced) {
+		if _, err := s.f.Changed(t.Context(), testEngine, 9, 10); !errors.Is(
+			err, mirror.ErrFenced) {
 			t.Errorf("what changed since another mirror's number: %v", err)
 		}
 		s.acquire()
@@ -195,19 +197,19 @@ func TestRaiseEpochOpensASessionWithAHigherEpoch(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hubDouble, s *site) {
 		h.put(object("one"))
 		s.follow()
-		raised, err := s.f.RaiseEpoch(t.Context(), s.lease, 41)
+		raised, err := LeasesOf(s.f).RaiseEpoch(t.Context(), s.lease, 41)
 		if err != nil || raised.Epoch != 42 {
 			t.Fatalf("epoch %d, %v", raised.Epoch, err)
 		}
 		if err := s.f.Acknowledge(t.Context(), s.lease, nil); !errors.Is(err, mirror.ErrFenced) {
 			t.Errorf("the old lease: %v", err)
 		}
-		if held, _ := s.f.Renew(t.Context(), raised, time.Minute); !held {
+		if held, _ := LeasesOf(s.f).Renew(t.Context(), raised, time.Minute); !held {
 			t.Error("the new lease does not hold")
 		}
 		h.listener.cut(false)
 		wait(time.Minute)
-		if held, _ := s.f.Renew(t.Context(), raised, time.Minute); !held ||
+		if held, _ := LeasesOf(s.f).Renew(t.Context(), raised, time.Minute); !held ||
 			h.asked(agent.PathSnapshot) != 1 {
 			t.Error("a reconnect raises it again, or reads everything")
 		}
@@ -313,15 +315,15 @@ func TestACredentialOpensOnlyForItsRow(t *testing.T) {
 		h.put(missing)
 		s.follow()
 		rows := s.rows()
-		if got, err := s.f.Get(t.Context(), *rows["own"].Credential); err != nil ||
+		if got, err := CredentialsOf(s.f).Get(t.Context(), *rows["own"].Credential); err != nil ||
 			string(got.Value("password")) != "canary-1" {
 			t.Fatal(err)
 		}
-		if _, err := s.f.Get(t.Context(), *rows["moved"].Credential); !errors.Is(err,
+		if _, err := CredentialsOf(s.f).Get(t.Context(), *rows["moved"].Credential); !errors.Is(err,
 			agent.ErrSealed) {
 			t.Errorf("moved to another row: %v", err)
 		}
-		if _, err := s.f.Get(t.Context(), *rows["missing"].Credential); err == nil ||
+		if _, err := CredentialsOf(s.f).Get(t.Context(), *rows["missing"].Credential); err == nil ||
 			!strings.Contains(err.Error(), "no such secret") {
 			t.Errorf("one that the hub has not: %v", err)
 		}
@@ -338,7 +340,8 @@ func TestACredentialOpensOnlyForItsRow(t *testing.T) {
 				sealed(own, "own",
 					fleet.NewSecret(map[string][]byte{"password": []byte("canary-2")}))}}))
 		wait(0)
-		if got, err := s.f.Get(t.Context(), *s.rows()["own"].Credential); rotated != "acme/git" ||
+		if got, err := CredentialsOf(s.f).Get(
+			t.Context(), *s.rows()["own"].Credential); rotated != "acme/git" ||
 			err != nil || string(got.Value("password")) != "canary-2" {
 			t.Errorf("the rotated one: %q, %v", rotated, err)
 		}
@@ -358,10 +361,10 @@ func TestAnAgentStopsAfterItsIdentityHasEnded(t *testing.T) {
 					"argosy agent") {
 					t.Fatalf("ends with %v", err)
 				}
-				if held, _ := s.f.Renew(t.Context(), s.lease, time.Minute); held {
+				if held, _ := LeasesOf(s.f).Renew(t.Context(), s.lease, time.Minute); held {
 					t.Error("the lease is kept")
 				}
-				if _, held, _ := s.f.Acquire(t.Context(), "l", "h", time.Minute); held {
+				if _, held, _ := LeasesOf(s.f).Acquire(t.Context(), "l", "h", time.Minute); held {
 					t.Error("the lease is granted again")
 				}
 			})
@@ -390,7 +393,7 @@ func TestAnAgentReconnectsAfterAGoAway(t *testing.T) {
 
 func TestStopsAreUnknownUntilReceived(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hubDouble, s *site) {
-		if _, err := s.f.StopRecords(t.Context()); !errors.Is(err, ErrNotRead) {
+		if _, err := StopsOf(s.f).StopRecords(t.Context()); !errors.Is(err, ErrNotRead) {
 			t.Fatalf("before: %v", err)
 		}
 		s.follow()
@@ -398,7 +401,8 @@ func TestStopsAreUnknownUntilReceived(t *testing.T) {
 		wait(0)
 		h.listener.cut(true)
 		wait(time.Hour)
-		if stops, err := s.f.StopRecords(t.Context()); err != nil || len(stops.Stops) != 1 {
+		if stops, err := StopsOf(s.f).StopRecords(t.Context()); err != nil ||
+			len(stops.Stops) != 1 {
 			t.Fatalf("in an outage: %v, %v", stops, err)
 		}
 	})
@@ -411,13 +415,13 @@ func TestAnUnlistedStopStaysInForceIfTheHubSendsEnds(t *testing.T) {
 		s.follow()
 		h.send(message(agent.EventStops, []mirror.Stop{}))
 		wait(0)
-		if got, err := s.f.StopRecords(t.Context()); err != nil || !got.Unended {
+		if got, err := StopsOf(s.f).StopRecords(t.Context()); err != nil || !got.Unended {
 			t.Fatalf("of a hub without ends: %+v, %v", got, err)
 		}
 		end := mirror.StopEnd{Scope: mirror.StopFleet, At: time.Now()}
 		h.send(message(agent.EventStopEnds, []mirror.StopEnd{end}))
 		wait(0)
-		if got, err := s.f.StopRecords(t.Context()); err != nil || got.Unended ||
+		if got, err := StopsOf(s.f).StopRecords(t.Context()); err != nil || got.Unended ||
 			len(got.Ends) != 1 || !got.Ends[0].At.Equal(end.At) {
 			t.Fatalf("of a hub with ends: %+v, %v", got, err)
 		}
@@ -461,7 +465,7 @@ func TestAnAgentWorksOnlyForTheInstanceThatItWasInstalledFor(t *testing.T) {
 		h.namespace = "other"
 		s.run()
 		wait(time.Second)
-		_, held, err := s.f.Acquire(t.Context(), "l", "h", time.Minute)
+		_, held, err := LeasesOf(s.f).Acquire(t.Context(), "l", "h", time.Minute)
 		if held || err == nil || !strings.Contains(err.Error(), "other") {
 			t.Fatalf("%v, %v", held, err)
 		}

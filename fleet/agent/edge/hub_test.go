@@ -614,7 +614,7 @@ func (s *site) run() {
 
 func (s *site) acquire() {
 	s.Helper()
-	lease, held, err := s.f.Acquire(s.Context(), "engine/acme.prod", "x", time.Minute)
+	lease, held, err := LeasesOf(s.f).Acquire(s.Context(), "engine/acme.prod", "x", time.Minute)
 	if err != nil || !held {
 		s.Fatalf("no lease: %v", err)
 	}

@@ -87,7 +87,8 @@ func TestAnOutageKeepsTheLastState(t *testing.T) {
 		}
 		h.listener.cut(false)
 		wait(3 * time.Minute)
-		if got := h.health(); got["a"] != mirror.HealthDegraded || got["b"] != mirror.HealthHealthy ||
+		if got := h.health(); got["a"] != mirror.HealthDegraded ||
+			got["b"] != mirror.HealthHealthy ||
 			got["c-6"] != mirror.HealthProgressing || len(got) != 9 {
 			t.Errorf("the hub knows %v", got)
 		}
@@ -127,7 +128,7 @@ func TestAReportIsSentAgainUnderARaisedEpoch(t *testing.T) {
 		s.observe(mirror.HealthHealthy, "a")
 		wait(time.Second)
 		h.set(func() { h.fault = nil })
-		if _, err := s.f.RaiseEpoch(t.Context(), s.lease, 50); err != nil {
+		if _, err := LeasesOf(s.f).RaiseEpoch(t.Context(), s.lease, 50); err != nil {
 			t.Fatal(err)
 		}
 		wait(2 * time.Minute)
@@ -234,8 +235,8 @@ func TestAHeldDeletionIsReportedAsHeld(t *testing.T) {
 			t.Fatal(err)
 		}
 		wait(time.Second)
-		// the acknowledgement reports the agent's status at once, without waiting for the next report of
-		// at the engine
+		// the acknowledgement reports the agent's status at once, without waiting for the next
+		// report of at the engine
 		local.Held = 1
 		if err := s.f.Acknowledge(t.Context(), s.lease, []mirror.Ack{
 			{Key: key, Seq: row.Seq, State: mirror.ApplyFailed, Message: "held"}}); err != nil {

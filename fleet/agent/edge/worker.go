@@ -58,7 +58,8 @@ func (f *Follower) RowHeads(_ context.Context, name fleet.EngineName,
 }
 
 // Row returns one row.
-func (f *Follower) Row(_ context.Context, key fleet.ObjectKey) (row mirror.Row, ok bool, err error) {
+func (f *Follower) Row(_ context.Context, key fleet.ObjectKey) (row mirror.Row, ok bool,
+	err error) {
 	err = f.read(key.Engine, func(m *rowCache) error {
 		have, there := m.rows[key]
 		row, ok = have.row, there
@@ -119,51 +120,6 @@ func (f *Follower) CredentialRows(_ context.Context, name fleet.EngineName, tena
 	return rows, err
 }
 
-// Get opens the credential of one row. ref must come from a row of the Follower: it names the row
-// that the credential is sealed for.
-func (f *Follower) Get(_ context.Context, ref fleet.CredentialSource) (fleet.Secret, error) {
-	kind, name, ok := strings.Cut(ref.Sealed, "/")
-	var have mirrorRow
-	var key fleet.ObjectKey
-	if ok {
-		f.mu.Lock()
-		if f.mirror != nil {
-			key = fleet.ObjectKey{Engine: f.mirror.engine, Kind: fleet.ObjectKind(kind), Name: name}
-			have, ok = f.mirror.rows[key]
-		}
-		f.mu.Unlock()
-	}
-	c := have.credential
-	switch {
-	case !ok || c == nil || c.Tenant != ref.Tenant || c.Name != ref.Name:
-		return fleet.Secret{},
-			fmt.Errorf("secret %s of tenant %s was not sent by the hub", ref.Name,
-				ref.Tenant)
-	case c.Problem != "":
-		return fleet.Secret{}, fmt.Errorf("secret %s of tenant %s: the hub reports: %s", ref.Name,
-			ref.Tenant, plain(c.Problem))
-	}
-	var err error
-	for _, keys := range f.Client.identity.decryptionKeys() {
-		var secret fleet.Secret
-		if secret, err = agent.Open(keys, key, c.Sealed); err == nil {
-			return secret, nil
-		}
-	}
-	return fleet.Secret{}, fmt.Errorf("secret %s of tenant %s: %w", ref.Name, ref.Tenant, err)
-}
-
-// StopRecords returns the last known emergency stops of the engine. Until they are known it fails,
-// which forbids every write.
-func (f *Follower) StopRecords(context.Context) (mirror.StopRecords, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if !f.stopsRead {
-		return mirror.StopRecords{}, ErrNotRead
-	}
-	return mirror.StopRecords{Stops: f.stops, Ends: f.ends, Unended: !f.endsRead}, nil
-}
-
 // checkLease returns ErrFenced unless the lease is the session's.
 func (f *Follower) checkLease(lease mirror.Lease) error {
 	f.mu.Lock()
@@ -180,72 +136,6 @@ func (f *Follower) validLocked(lease mirror.Lease) bool {
 	return f.final == nil && f.misplaced == nil && f.mirror != nil &&
 		lease.Epoch == f.hello.Epoch && f.leasedGeneration == f.generation
 }
-
-// Acquire returns the session's lease; false before the first complete snapshot and after the end
-// of the identity.
-func (f *Follower) Acquire(_ context.Context, name, _ string, ttl time.Duration) (mirror.Lease, bool,
-	error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	switch {
-	case f.final != nil:
-		return mirror.Lease{}, false, f.final
-	case f.misplaced != nil:
-		return mirror.Lease{}, false, f.misplaced
-	case f.mirror == nil:
-		return mirror.Lease{}, false, nil
-	}
-	f.leasedGeneration = f.generation
-	return f.leaseLocked(name, ttl), true, nil
-}
-
-func (f *Follower) leaseLocked(name string, ttl time.Duration) mirror.Lease {
-	return mirror.Lease{Name: name, Holder: f.hello.Holder, Epoch: f.hello.Epoch,
-		Expires: time.Now().Add(ttl)}
-}
-
-// Renew reports whether the lease is still the session's.
-func (f *Follower) Renew(_ context.Context, lease mirror.Lease, _ time.Duration) (bool, error) {
-	return f.checkLease(lease) == nil, nil
-}
-
-// RaiseEpoch requests a session with an epoch above floor from the hub and waits for it. If the hub
-// is unreachable it waits until ctx ends: another process has written to the objects, so nothing
-// may be written until then.
-func (f *Follower) RaiseEpoch(ctx context.Context, lease mirror.Lease, floor int64) (mirror.Lease,
-	error) {
-	f.Outbox.closeSession() // the report in flight has the old epoch
-	f.mu.Lock()
-	f.floor = max(f.floor, floor)
-	cut := f.cut
-	f.mu.Unlock()
-	if cut != nil {
-		cut(errRaiseEpoch)
-	}
-	for {
-		f.mu.Lock()
-		now, changed, final := f.leaseLocked(lease.Name, time.Until(lease.Expires)), f.changed,
-			f.final
-		if final == nil && now.Epoch > floor {
-			f.leasedGeneration = f.generation
-		}
-		f.mu.Unlock()
-		switch {
-		case final != nil:
-			return lease, final
-		case now.Epoch > floor:
-			return now, nil
-		}
-		select {
-		case <-ctx.Done():
-			return lease, context.Cause(ctx)
-		case <-changed:
-		}
-	}
-}
-
-// Release keeps the lease: it belongs to the process until another one opens a session.
-func (f *Follower) Release(context.Context, mirror.Lease, string) error { return nil }
 
 // Acknowledge queues the results of handled rows.
 func (f *Follower) Acknowledge(_ context.Context, lease mirror.Lease, acks []mirror.Ack) error {
@@ -367,34 +257,13 @@ func (f *Follower) reportStatus() {
 			s.Listed = listed
 		}
 	}
-	s.Unreachable = f.unreachableLocked()
+	s.Unreachable = unreachableList(f.reach)
 	f.mu.Unlock()
 	f.Outbox.SetStatus(s)
 }
 
 // reachMessage bounds the bytes of each error: a status lists up to a thousand.
 const reachMessage = 256
-
-// unreachableLocked lists the environments whose clusters cannot be read, by name; nil before the
-// first report.
-func (f *Follower) unreachableLocked() []agent.Unreachable {
-	if f.reach == nil {
-		return nil
-	}
-	all := make([]agent.Unreachable, 0, len(f.reach))
-	for id, u := range f.reach {
-		if len(u.Message) > reachMessage {
-			u.Message = strings.ToValidUTF8(u.Message[:reachMessage], "")
-		}
-		all = append(all, agent.Unreachable{Environment: id, Unreachable: u})
-	}
-	slices.SortFunc(all, func(a, b agent.Unreachable) int {
-		x, y := a.Environment, b.Environment
-		return cmp.Or(strings.Compare(string(x.Tenant), string(y.Tenant)),
-			strings.Compare(string(x.Name), string(y.Name)))
-	})
-	return all[:min(len(all), mirror.MaxReach)]
-}
 
 // ReportReach reports the agent's status, which has the environments whose clusters cannot be read.
 func (f *Follower) ReportReach(_ context.Context, lease mirror.Lease, reports []mirror.Reach,
@@ -503,4 +372,155 @@ func (f *Follower) Deletions() ([]fleet.ObjectKey, error) {
 		return nil, ErrNotRead
 	}
 	return f.mirror.deletions(), nil
+}
+
+// Leases grants a worker the lease of the Follower's session.
+type Leases struct{ f *Follower }
+
+// LeasesOf returns the leases of a worker.
+func LeasesOf(f *Follower) Leases { return Leases{f} }
+
+// Acquire returns the session's lease; false before the first complete snapshot and after the end
+// of the identity.
+func (l Leases) Acquire(_ context.Context, name, _ string, ttl time.Duration) (mirror.Lease, bool,
+	error) {
+	l.f.mu.Lock()
+	defer l.f.mu.Unlock()
+	switch {
+	case l.f.final != nil:
+		return mirror.Lease{}, false, l.f.final
+	case l.f.misplaced != nil:
+		return mirror.Lease{}, false, l.f.misplaced
+	case l.f.mirror == nil:
+		return mirror.Lease{}, false, nil
+	}
+	l.f.leasedGeneration = l.f.generation
+	return l.leaseLocked(name, ttl), true, nil
+}
+
+// Renew reports whether the lease is still the session's.
+func (l Leases) Renew(_ context.Context, lease mirror.Lease, _ time.Duration) (bool, error) {
+	return l.f.checkLease(lease) == nil, nil
+}
+
+// RaiseEpoch requests a session with an epoch above floor from the hub and waits for it. If the hub
+// is unreachable it waits until ctx ends: another process has written to the objects, so nothing
+// may be written until then.
+func (l Leases) RaiseEpoch(ctx context.Context, lease mirror.Lease, floor int64) (mirror.Lease,
+	error) {
+	l.f.Outbox.closeSession() // the report in flight has the old epoch
+	l.f.mu.Lock()
+	l.f.floor = max(l.f.floor, floor)
+	cut := l.f.cut
+	l.f.mu.Unlock()
+	if cut != nil {
+		cut(errRaiseEpoch)
+	}
+	for {
+		l.f.mu.Lock()
+		now, changed, final := l.leaseLocked(lease.Name, time.Until(lease.Expires)), l.f.changed,
+			l.f.final
+		if final == nil && now.Epoch > floor {
+			l.f.leasedGeneration = l.f.generation
+		}
+		l.f.mu.Unlock()
+		switch {
+		case final != nil:
+			return lease, final
+		case now.Epoch > floor:
+			return now, nil
+		}
+		select {
+		case <-ctx.Done():
+			return lease, context.Cause(ctx)
+		case <-changed:
+		}
+	}
+}
+
+// Release keeps the lease: it belongs to the process until another one opens a session.
+func (l Leases) Release(context.Context, mirror.Lease, string) error { return nil }
+
+func (l Leases) leaseLocked(name string, ttl time.Duration) mirror.Lease {
+	return mirror.Lease{Name: name, Holder: l.f.hello.Holder, Epoch: l.f.hello.Epoch,
+		Expires: time.Now().Add(ttl)}
+}
+
+// Credentials opens the credentials of the Follower's rows.
+type Credentials struct{ f *Follower }
+
+// CredentialsOf returns the secrets of a worker.
+func CredentialsOf(f *Follower) Credentials { return Credentials{f} }
+
+// Get opens the credential of one row. ref must come from a row of the Follower: it names the row
+// that the credential is sealed for.
+func (s Credentials) Get(_ context.Context, ref fleet.CredentialSource) (fleet.Secret, error) {
+	kind, name, ok := strings.Cut(ref.Sealed, "/")
+	var have mirrorRow
+	var key fleet.ObjectKey
+	if ok {
+		s.f.mu.Lock()
+		if s.f.mirror != nil {
+			key = fleet.ObjectKey{Engine: s.f.mirror.engine, Kind: fleet.ObjectKind(kind),
+				Name: name}
+			have, ok = s.f.mirror.rows[key]
+		}
+		s.f.mu.Unlock()
+	}
+	c := have.credential
+	switch {
+	case !ok || c == nil || c.Tenant != ref.Tenant || c.Name != ref.Name:
+		return fleet.Secret{},
+			fmt.Errorf("secret %s of tenant %s was not sent by the hub", ref.Name,
+				ref.Tenant)
+	case c.Problem != "":
+		return fleet.Secret{}, fmt.Errorf("secret %s of tenant %s: the hub reports: %s", ref.Name,
+			ref.Tenant, plain(c.Problem))
+	}
+	var err error
+	for _, keys := range s.f.Client.identity.decryptionKeys() {
+		var secret fleet.Secret
+		if secret, err = agent.Open(keys, key, c.Sealed); err == nil {
+			return secret, nil
+		}
+	}
+	return fleet.Secret{}, fmt.Errorf("secret %s of tenant %s: %w", ref.Name, ref.Tenant, err)
+}
+
+// Stops reads the emergency stops of the Follower.
+type Stops struct{ f *Follower }
+
+// StopsOf returns the stop reader of a worker.
+func StopsOf(f *Follower) Stops { return Stops{f} }
+
+// StopRecords returns the last known emergency stops of the engine. Until they are known it fails,
+// which forbids every write.
+func (s Stops) StopRecords(context.Context) (mirror.StopRecords, error) {
+	s.f.mu.Lock()
+	defer s.f.mu.Unlock()
+	if !s.f.stopsRead {
+		return mirror.StopRecords{}, ErrNotRead
+	}
+	return mirror.StopRecords{Stops: s.f.stops, Ends: s.f.ends, Unended: !s.f.endsRead}, nil
+}
+
+// unreachableList lists the environments whose clusters cannot be read, by name; nil before the
+// first report.
+func unreachableList(reach map[fleet.EnvironmentID]mirror.Unreachable) []agent.Unreachable {
+	if reach == nil {
+		return nil
+	}
+	all := make([]agent.Unreachable, 0, len(reach))
+	for id, u := range reach {
+		if len(u.Message) > reachMessage {
+			u.Message = strings.ToValidUTF8(u.Message[:reachMessage], "")
+		}
+		all = append(all, agent.Unreachable{Environment: id, Unreachable: u})
+	}
+	slices.SortFunc(all, func(a, b agent.Unreachable) int {
+		x, y := a.Environment, b.Environment
+		return cmp.Or(strings.Compare(string(x.Tenant), string(y.Tenant)),
+			strings.Compare(string(x.Name), string(y.Name)))
+	})
+	return all[:min(len(all), mirror.MaxReach)]
 }
