@@ -15,14 +15,14 @@ import (
 	"golang.org/x/crypto/x509roots/fallback/bundle"
 )
 
-// The user of the image, numeric so that Kubernetes can tell that it is not root. Any other works
+// The user of the image, numeric so that Kubernetes can check that it is not root. Any other works
 // too: nothing in the image is written.
 const (
 	uid  = 65532
 	user = "65532:65532"
 )
 
-// programPath is where the binary stands in the image.
+// programPath is the path of the binary in the image.
 const programPath = "/usr/local/bin/argosy"
 
 type entry struct {

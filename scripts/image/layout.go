@@ -103,8 +103,8 @@ func build(s spec) (string, error) {
 		return "", err
 	}
 	top.Annotations = map[string]string{"org.opencontainers.image.ref.name": s.version}
-	// In a layout the referrers stand in the index of the folder, from where tools copy them with
-	// the image.
+	// In a layout the index of the folder lists the referrers, from where tools copy them with the
+	// image.
 	content, err := json.Marshal(index{SchemaVersion: 2, MediaType: typeIndex,
 		Manifests: append([]descriptor{top}, referrers...)})
 	if err != nil {

@@ -1,13 +1,15 @@
 // Command image puts static binaries into an OCI image layout, without a container engine.
 //
 // Rules of this package:
-//   - The same binaries and the same arguments give the same bytes: no clock, no host name, no file's own time, owner or order goes in.
-//   - The image holds the binary, the certificates of public CAs, a user that is not root and an empty /tmp. No shell, nothing to update.
-//   - Each platform's manifest has the list of what its binary is made of (SPDX) beside it, as a referrer.
+//   - The same binaries and the same arguments give the same bytes: no clock, no host name, no file's
+//     own time, owner or order goes in.
+//   - The image holds the binary, the certificates of public CAs, a user that is not root and an empty
+//     /tmp. No shell, nothing to update.
+//   - Each platform's manifest has the list of the binary's modules (SPDX) beside it, as a referrer.
 //
 // The certificates are Mozilla's, from golang.org/x/crypto/x509roots at the version in go.mod, not
-// from the machine that builds: go.sum pins them. Those that are trusted only under a condition,
-// which a PEM file cannot say, are left out.
+// from the machine that builds: go.sum pins them. Certificates that are trusted only under a
+// condition, which a PEM file cannot express, are left out.
 package main
 
 import (
@@ -55,12 +57,12 @@ func run(args []string) error {
 func parse(args []string) (spec, error) {
 	var s spec
 	flags := flag.NewFlagSet("image", flag.ContinueOnError)
-	flags.SetOutput(io.Discard) // the error says it
-	flags.StringVar(&s.out, "out", "", "folder of the layout; made anew")
+	flags.SetOutput(io.Discard) // the error reports it
+	flags.StringVar(&s.out, "out", "", "folder of the layout; replaced")
 	flags.StringVar(&s.version, "version", "",
 		"version label, and the name of the image in the layout")
 	flags.StringVar(&s.revision, "revision", "", "commit label")
-	epoch := flags.Int64("epoch", 0, "seconds since 1970 that stand as the time of everything")
+	epoch := flags.Int64("epoch", 0, "seconds since 1970: the time of every file and of the image")
 	flags.Func("binary", "OS/ARCH=PATH of a static binary; once for each platform",
 		func(v string) error {
 			platform, path, ok := strings.Cut(v, "=")

@@ -69,7 +69,7 @@ func bill(b binary, program []byte, s spec) ([]byte, error) {
 	info, err := buildinfo.Read(bytes.NewReader(program))
 	if err != nil {
 		return nil,
-			errors.New("does not say what it is made of: build it from a module, by go build")
+			errors.New("has no list of modules: build it from a module, by go build")
 	}
 	sum := sha256.Sum256(program)
 	digest := hex.EncodeToString(sum[:])

@@ -53,7 +53,7 @@ func alerts(t *testing.T) map[string]alert {
 	return all
 }
 
-// promtool runs it in a folder with these files, and returns what it says.
+// promtool runs promtool in a folder with these files and returns its output.
 func promtool(t *testing.T, files map[string]string, args ...string) (string, error) {
 	t.Helper()
 	c, err := stack.Promtool(t.Context(), args...)
@@ -166,7 +166,7 @@ var (
 )
 
 // metrics are the labels of each series that the program has, by the metric's name, as
-// docs/metrics.md tells: a test of cmd/argosy/server holds that to the registry.
+// docs/metrics.md lists them: a test of cmd/argosy/server compares that page with the registry.
 func metrics(t *testing.T) map[string][]string {
 	t.Helper()
 	known := map[string][]string{"process_resident_memory_bytes": nil,

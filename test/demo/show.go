@@ -26,8 +26,8 @@ const patience = 3 * time.Minute
 // expected is how many Applications the example has on its two engines.
 const expected = 8
 
-// stand reports whether so many are there, all of them Healthy. The cluster behind the firewall is
-// not a part of this.
+// stand reports whether the engines have n Applications, all of them Healthy. The cluster behind
+// the firewall does not count.
 func stand(list []view.Application, n int) bool {
 	near := example.Near(list)
 	return len(near) == n && !slices.ContainsFunc(near, func(a view.Application) bool {

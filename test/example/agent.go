@@ -27,8 +27,8 @@ func (e *Edge) Join(binary, token string) (string, error) {
 		"--image", "registry.example.com/argosy:latest")
 }
 
-// StartAgent runs what the cluster's Deployment says, with the rights of its ServiceAccount: the
-// nodes of the lab only pretend to run Pods.
+// StartAgent runs the command of the cluster's Deployment with the rights of its ServiceAccount:
+// the nodes of the lab only pretend to run Pods.
 func (e *Edge) StartAgent(ctx context.Context, binary string) (*stack.Process, error) {
 	deployment, err := e.Cluster.Client().AppsV1().Deployments(agentName).Get(ctx, agentName,
 		metav1.GetOptions{})

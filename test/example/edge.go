@@ -30,7 +30,7 @@ import (
 // reaches it from outside; from inside, two addresses lead out: the Git server's, and the control
 // plane's behind a proxy that ends TLS.
 type Edge struct {
-	// nil where this machine does not allow one: then it stands beside everything else
+	// nil where this machine does not allow one: the edge then shares the machine's network
 	Firewall *stack.Firewall
 	Cluster  *stack.Cluster
 	ArgoCD   *stack.ArgoCD
@@ -116,8 +116,7 @@ func (e *Edge) openOutlets(f *Fleet) error {
 	return nil
 }
 
-// Command is argosy as somebody would run it who stands at the edge, with an administrator's
-// kubeconfig.
+// Command is argosy as an administrator at the edge would run it, with the cluster's kubeconfig.
 func (e *Edge) Command(binary string, args ...string) stack.Command {
 	return stack.Command{
 		Name: "argosy " + strings.Join(args[:min(2, len(args))], " "), Path: binary, Args: args,

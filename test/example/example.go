@@ -1,9 +1,9 @@
 // Package example puts the fleet of examples/config-repo onto real parts: two clusters, an Argo CD
 // on each, a Git server with the config repo and the application repositories, and the secrets that
-// they refer to. The demo and the end-to-end tests stand on it.
+// they refer to. The demo and the end-to-end tests use it.
 //
-// The example names hosts that do not exist (api.eu-1.example.com, git.example.com). What is pushed
-// differs from the files in the folder in these addresses and the clusters' CA only.
+// The example names hosts that do not exist (api.eu-1.example.com, git.example.com). The pushed
+// files differ from the folder in these addresses and the clusters' CA only.
 package example
 
 import (
@@ -199,8 +199,7 @@ func (f *Fleet) pushApps(ctx context.Context, root string) error {
 	return nil
 }
 
-// writeSecrets makes a restricted token for each environment and puts it where secrets.directory
-// looks.
+// writeSecrets makes a restricted token for each environment and writes it below secrets.directory.
 func (f *Fleet) writeSecrets(ctx context.Context) error {
 	for _, a := range accounts {
 		token, err := f.Place(a.engine).Cluster.TenantToken(ctx, a.tenant+"-"+a.environment,
@@ -261,7 +260,7 @@ func (f *Fleet) writeKubernetesSecret(ctx context.Context, tenant, name, token s
 	})
 }
 
-// WriteSecret puts one key of a secret where the control plane looks.
+// WriteSecret writes one key of a secret below secrets.directory.
 func (f *Fleet) WriteSecret(tenant, name, key, value string) error {
 	dir := filepath.Join(f.Secrets, tenant, name)
 	if err := os.MkdirAll(dir, 0o700); err != nil {

@@ -142,8 +142,7 @@ func (p *Plane) Command(ctx context.Context, args ...string) *exec.Cmd {
 	return c
 }
 
-// Print shows a command and what it prints. Exit code 1 says that there are findings, which is what
-// the demo wants to show.
+// Print shows a command and its output. Exit code 1 reports findings, which the demo wants to show.
 func (p *Plane) Print(ctx context.Context, args ...string) {
 	fmt.Printf("$ argosy %s\n", strings.Join(args, " "))
 	c := p.Command(ctx, args...)
@@ -166,7 +165,7 @@ func (p *Plane) Applications(ctx context.Context) ([]view.Application, error) {
 	return list.Items, nil
 }
 
-// Await asks until done says so, and shows how far things are whenever that changes.
+// Await polls until done returns true, and prints the progress whenever it changes.
 func (p *Plane) Await(ctx context.Context, what string, limit time.Duration,
 	done func([]view.Application) bool) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)

@@ -35,8 +35,8 @@ func runAPIServer(c config) error {
 	args := []string{
 		"--etcd-servers=unix://etcd:0",
 		"--bind-address=127.0.0.1", "--secure-port=" + strconv.Itoa(c.port),
-		// No Pod runs here, so nobody needs the Service's endpoint; a loopback
-		// address would be refused as one.
+		// No Pod runs here, so the Service's endpoint has no user; the API server refuses a
+		// loopback address.
 		"--advertise-address=192.0.2.1", "--external-hostname=127.0.0.1",
 		"--endpoint-reconciler-type=none",
 		"--service-cluster-ip-range=10.96.0.0/16",
@@ -80,8 +80,8 @@ func runControllerManager() error {
 	return cmd.Execute()
 }
 
-// settled says whether the controllers work: they have made what every
-// namespace gets, and the node is there.
+// settled reports whether the controllers work: they have made the default objects of every
+// namespace, and the node is there.
 func settled(ctx context.Context, admin kubernetes.Interface) error {
 	if _, err := admin.CoreV1().ServiceAccounts("default").Get(ctx, "default",
 		metav1.GetOptions{}); err != nil {

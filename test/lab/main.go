@@ -1,15 +1,15 @@
 // Command lab is a Kubernetes cluster in one process: etcd, kube-apiserver and
-// kube-controller-manager as released, and in the place of scheduler and
-// kubelets a runner that binds Pods to the one node and plays their containers.
+// kube-controller-manager as released, and in the place of scheduler and kubelets a runner that
+// binds Pods to the one node and plays their containers.
 //
 //	lab --dir DIR --port PORT --kubeconfig FILE [--audit-log FILE] [--fsync]
 //
-// FILE appears, whole, when the cluster is ready: an administrator's kubeconfig.
-// DIR keeps certificates and data; the next start with it re-opens the cluster.
-// It ends on SIGTERM and when its standard input closes.
+// FILE appears, whole, when the cluster is ready: an administrator's kubeconfig. DIR keeps
+// certificates and data; the next start with it re-opens the cluster. It ends on SIGTERM and when
+// its standard input closes.
 //
-// What is not here: no container runs, no Service routes, no volume is
-// provisioned and no LoadBalancer gets an address.
+// Limits: no container runs, no Service routes, no volume is provisioned and no LoadBalancer gets
+// an address.
 package main
 
 import (
@@ -99,8 +99,8 @@ func run(c config) error {
 		return err
 	case <-asked:
 	}
-	// The API server has the signal too. It answers what it has begun, and then
-	// waits a minute for the controllers' watches, which nobody needs.
+	// The API server has the signal too. It answers the requests that it has begun, and then waits
+	// a minute for the controllers' watches. The clients do not need that.
 	select {
 	case err := <-ended:
 		return err
@@ -109,7 +109,8 @@ func run(c config) error {
 	}
 }
 
-// runControllers starts what needs the API server and says when all is ready.
+// runControllers starts the clients of the API server and publishes the kubeconfig when all are
+// ready.
 func runControllers(kubeconfig string) error {
 	ctx := context.Background() // they end with the process
 	admin, err := clients(adminUser)
@@ -171,8 +172,8 @@ func publish(kubeconfig string) error {
 	return errors.Join(os.WriteFile(temp, text, 0o600), os.Rename(temp, kubeconfig))
 }
 
-// startEtcd serves on a socket in the working folder: no port, and nobody else
-// on the machine can reach it.
+// startEtcd serves on a socket in the working folder: no port, and no other process on the machine
+// can reach it.
 func startEtcd(fsync bool) (*embed.Etcd, error) {
 	cfg := embed.NewConfig()
 	cfg.Dir, cfg.UnsafeNoFsync = "etcd", !fsync

@@ -19,7 +19,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// Who the processes are to the API server; the audit log shows these names.
+// The processes' users at the API server; the audit log shows these names.
 const (
 	adminUser      = "lab:admin"
 	podRunnerUser  = "lab:pod-runner"

@@ -25,8 +25,8 @@ const (
 	unpulled                // never starts
 )
 
-// foresee says what the container does, and after how long. It follows from
-// what a reader of the manifest would expect:
+// foresee returns the container's outcome and its duration, as a reader of the manifest would
+// expect:
 //
 //   - an image of a host below .invalid, which resolves nowhere (RFC 2606), is
 //     never pulled;

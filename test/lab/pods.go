@@ -19,8 +19,8 @@ import (
 // nodeName is the one node's.
 const nodeName = "lab"
 
-// podRunner stands for the scheduler and the kubelet: every Pod fits on the one
-// node and starts at once.
+// podRunner replaces the scheduler and the kubelet: every Pod fits on the one node and starts at
+// once.
 type podRunner struct {
 	client kubernetes.Interface
 	pods   listers.PodLister
@@ -106,8 +106,8 @@ func (r *podRunner) work(ctx context.Context) {
 	}
 }
 
-// sync takes the Pod one step further and says when to look again; each step's
-// own event brings the next one sooner.
+// sync takes the Pod one step further and returns the delay until the next; each step's own event
+// brings the next one sooner.
 func (r *podRunner) sync(ctx context.Context, name cache.ObjectName) (time.Duration, error) {
 	pod, err := r.pods.Pods(name.Namespace).Get(name.Name)
 	if apierrors.IsNotFound(err) {
@@ -118,7 +118,7 @@ func (r *podRunner) sync(ctx context.Context, name cache.ObjectName) (time.Durat
 	pods := r.client.CoreV1().Pods(pod.Namespace)
 	switch {
 	case pod.DeletionTimestamp != nil && pod.Spec.NodeName != "":
-		// The containers have ended: what a kubelet says by this last delete.
+		// The containers have ended: a kubelet confirms that by this last delete.
 		err = pods.Delete(ctx, pod.Name, metav1.DeleteOptions{
 			GracePeriodSeconds: new(int64), Preconditions: metav1.NewUIDPreconditions(
 				string(pod.UID)),

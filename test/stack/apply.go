@@ -15,8 +15,8 @@ import (
 // fieldManager signs what this package applies.
 const fieldManager = "argosy-stack"
 
-// Apply makes the objects what they say by server-side apply, in their order and
-// against every other owner. They are Kubernetes' own types or unstructured.
+// Apply gives the objects this content by server-side apply, in their order and against every other
+// owner. They are Kubernetes' own types or unstructured.
 func (c *Cluster) Apply(ctx context.Context, objects ...runtime.Object) error {
 	client := c.Dynamic()
 	for _, o := range objects {

@@ -58,9 +58,8 @@ type ArgoCD struct {
 	Namespace      string
 	InstallationID string
 	Dir            string
-	// Kubeconfig is a file for whoever drives this instance: Applications,
-	// AppProjects and Secrets of the namespace, reading its ConfigMaps, nothing
-	// else.
+	// Kubeconfig is a file for the program that drives this instance: it grants Applications,
+	// AppProjects and Secrets of the namespace and reading its ConfigMaps, nothing else.
 	Kubeconfig string
 	// The processes, to measure, kill and look at; Start brings them back.
 	Redis, RepoServer, Controller *Process
@@ -272,8 +271,8 @@ func (a *ArgoCD) controllerKubeconfig() string {
 	return filepath.Join(a.Dir, "controller.kubeconfig")
 }
 
-// Stop ends all processes and removes the folders that StartArgoCD made. What it
-// has put into the cluster stays there.
+// Stop ends all processes and removes the folders that StartArgoCD made. Objects that it put into
+// the cluster stay there.
 func (a *ArgoCD) Stop() error {
 	a.Controller.Stop()
 	a.RepoServer.Stop()

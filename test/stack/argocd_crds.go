@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// InstallArgoCRDs makes the cluster know Application and AppProject as of one of
-// ArgoVersions, for tests that need Argo CD's kinds and nobody who acts on them.
+// InstallArgoCRDs installs the kinds Application and AppProject of one of ArgoVersions, for tests
+// that need the kinds without a controller.
 func (c *Cluster) InstallArgoCRDs(ctx context.Context, version string) error {
 	return c.installArgoCRDs(ctx, version, "application", "appproject")
 }
@@ -104,7 +104,7 @@ func (c *Cluster) installCRDs(ctx context.Context, files []string, release strin
 	return nil
 }
 
-// older says whether version a is below b; what is no version is below all.
+// older reports whether version a is below b. A text that is no version is below all.
 func older(a, b string) bool {
 	va, err := version.ParseSemantic(a)
 	return err != nil || va.LessThan(version.MustParseSemantic(b))

@@ -29,7 +29,7 @@ func (c *Cluster) Backup(ctx context.Context) (restore func(context.Context) err
 	}, nil
 }
 
-// replaceFolder copies files alone: sockets are made anew.
+// replaceFolder copies files only: a start creates the sockets.
 func replaceFolder(to, from string) error {
 	if err := os.RemoveAll(to); err != nil {
 		return err

@@ -15,9 +15,9 @@ import (
 )
 
 // StartShifted starts a command whose wall clock is that many whole seconds ahead of this
-// machine's, or behind it; its monotonic clock is the machine's. The program is the one that is
-// shipped: before its first instruction, the page by which the kernel tells it the time (the vDSO,
-// see vdso(7)) is written over in its memory alone. A child of it has the machine's clock.
+// machine's, or behind it; its monotonic clock is the machine's. The program is the released one:
+// before its first instruction, the page through which the kernel gives it the time (the vDSO, see
+// vdso(7)) is overwritten in its memory alone. A child of it has the machine's clock.
 func StartShifted(cmd *exec.Cmd, ahead time.Duration) error {
 	// the thread that has started the program is the one that may write to it
 	runtime.LockOSThread()
@@ -38,8 +38,8 @@ func StartShifted(cmd *exec.Cmd, ahead time.Duration) error {
 	return nil
 }
 
-// shift waits until the program stands before its first instruction, changes its clock and lets it
-// go.
+// shift waits until the program has stopped before its first instruction, changes its clock and
+// continues it.
 func shift(pid int, ahead time.Duration) error {
 	var status syscall.WaitStatus
 	_, err := syscall.Wait4(pid, &status, 0, nil)
@@ -106,7 +106,7 @@ func clockCode(ahead int32) []byte {
 	return append(code, 0xc3) // ret
 }
 
-// atSysinfoEhdr is the type of the entry that says where the vDSO is (getauxval(3)).
+// atSysinfoEhdr is the type of the entry with the address of the vDSO (getauxval(3)).
 const atSysinfoEhdr = 33
 
 func vdsoOf(pid int) (uint64, error) {

@@ -26,7 +26,7 @@ func TestAProgramsClockIsShiftedAndNoOther(t *testing.T) {
 			t.Fatal(err)
 		}
 		if at := time.Unix(seconds, 0).Add(-ahead); at.Before(before) || at.After(time.Now()) {
-			t.Errorf("%s ahead: it says %s, at %s", ahead, time.Unix(seconds, 0), time.Now())
+			t.Errorf("%s ahead: it prints %s, at %s", ahead, time.Unix(seconds, 0), time.Now())
 		}
 	}
 	if err := StartShifted(exec.Command("/nowhere"), time.Hour); err == nil {

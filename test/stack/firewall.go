@@ -12,21 +12,19 @@ import (
 	"time"
 )
 
-// Firewall is a network of its own with nothing in it but loopback. What runs
-// behind it reaches the outside through an Outlet only, and nothing outside
-// reaches it: there is no interface on which it could.
+// Firewall is a network of its own with nothing in it but loopback. A process behind it reaches the
+// outside through an Outlet only, and nothing outside reaches it: no interface leads there.
 //
 // A nil Firewall is no firewall: everything shares this machine's loopback.
 type Firewall struct {
 	work chan func() // run by the one thread that is inside
 }
 
-// errPrivilege says that a network of its own could not be made.
+// errPrivilege reports that this process may not create a network namespace.
 var errPrivilege = errors.New("a network namespace needs root")
 
-// NewFirewall makes the network. It needs Linux and root; without them it
-// returns nil and says why, and what would be behind it runs beside everything
-// else.
+// NewFirewall creates the network. It needs Linux and root; without them it returns nil and the
+// reason, and processes that belong behind it run beside everything else.
 func NewFirewall() (*Firewall, error) {
 	f := &Firewall{work: make(chan func())}
 	entered := make(chan error)
@@ -66,8 +64,7 @@ func (f *Firewall) inside(do func()) {
 	<-done
 }
 
-// Dial connects to a loopback address behind the firewall, as somebody would
-// who stands there.
+// Dial connects to a loopback address behind the firewall, as a process there would.
 func (f *Firewall) Dial(ctx context.Context, network, address string) (conn net.Conn, err error) {
 	f.inside(func() {
 		conn, err = (&net.Dialer{Timeout: 5 * time.Second}).DialContext(ctx, network,
@@ -102,7 +99,7 @@ type Outlet struct {
 	lost    map[net.Conn]bool
 	closed  chan struct{}
 	cut     int64         // bytes that still come in before connections end; <0: any number
-	tap     *bytes.Buffer // nil: nobody reads along
+	tap     *bytes.Buffer // nil: no copy
 }
 
 // Outlet opens a way out from address ("127.0.0.1:0" for any port) to the
@@ -131,8 +128,8 @@ func (o *Outlet) Add(target string) {
 	o.targets = append(slices.Clone(o.targets), target)
 }
 
-// Switch carries new connections to these targets alone, and ends those that
-// stand, as an address does that moves to another server.
+// Switch leads new connections to these targets alone and ends the open ones, as an address does
+// that moves to another server.
 func (o *Outlet) Switch(targets ...string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -157,7 +154,7 @@ func (o *Outlet) Latency(d time.Duration) {
 	o.latency = d
 }
 
-// Block refuses connections and ends those that stand; false lets them in again.
+// Block refuses connections and ends the open ones; false accepts connections again.
 func (o *Outlet) Block(on bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -175,9 +172,8 @@ func (o *Outlet) Cut(bytes int64) {
 	o.cut = bytes
 }
 
-// Tap copies all that comes through from now on, either way, as whoever ends TLS
-// here reads it; nil ends that. w is written to by one at a time, and not any
-// more once the next Tap has returned.
+// Tap copies all traffic from now on, in both directions, as the proxy that ends TLS here reads it;
+// nil ends that. Writes to w are serialized, and none follows after the next Tap has returned.
 func (o *Outlet) Tap(w *bytes.Buffer) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -204,9 +200,8 @@ func (o *Outlet) Thaw() {
 	}
 }
 
-// Strand loses all that the connections that stand now would still carry, their
-// end included, as a network does that has forgotten them: neither side is told.
-// New connections work.
+// Strand drops everything that the open connections would still carry, their end included, as a
+// network does that has forgotten them: neither side learns of it. New connections work.
 func (o *Outlet) Strand() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -221,7 +216,7 @@ func (o *Outlet) isLost(conn net.Conn) bool {
 	return o.lost[conn]
 }
 
-// Connections is how many stand now.
+// Connections returns the number of open connections.
 func (o *Outlet) Connections() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -261,8 +256,8 @@ func (o *Outlet) carry(in net.Conn) {
 	both.Wait()
 }
 
-// dial connects to the first of the targets that answers, nil when none does,
-// and tells how often the outlet had been switched by then.
+// dial connects to the first of the targets that answers, nil when none does, and returns how often
+// the outlet had been switched by then.
 func (o *Outlet) dial() (net.Conn, int) {
 	o.mu.Lock()
 	targets, first, move := o.targets, o.next, o.moves
@@ -277,8 +272,8 @@ func (o *Outlet) dial() (net.Conn, int) {
 	return nil, move
 }
 
-// keep is false when the connections must not stand: nothing may, or the outlet
-// was switched since they were made.
+// keep is false when the connections must end: the outlet is blocked, or was switched since they
+// were made.
 func (o *Outlet) keep(move int, conns ...net.Conn) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -334,8 +329,8 @@ func (o *Outlet) copy(read []byte) {
 	}
 }
 
-// pass waits as the network does and says how many of n bytes go through, and
-// whether they are the last.
+// pass waits as the network does and returns how many of n bytes go through, and whether they are
+// the last.
 func (o *Outlet) pass(n int, incoming bool) (int, bool) {
 	o.mu.Lock()
 	latency, frozen := o.latency, o.frozen

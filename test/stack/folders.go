@@ -14,8 +14,8 @@ import (
 // writes when the caller names no folder.
 const scratchPrefix = "argosy-stack-"
 
-// folder is a part's folder. One that this package made is locked as long as
-// this process lives and goes with remove; one that the caller named stays.
+// folder is a part's folder. A folder that this package made is locked as long as this process
+// lives, and remove deletes it; a folder that the caller named stays.
 type folder struct {
 	path string
 	lock *os.File // nil when the caller named it
@@ -61,8 +61,8 @@ func (f folder) remove() error {
 	return os.RemoveAll(f.path)
 }
 
-// sweep removes temporary folders that nobody holds. A young one may be about
-// to be locked, so it stays.
+// sweep removes temporary folders without a lock. A young one may be about to be locked, so it
+// stays.
 func sweep(tmp string) {
 	found, _ := filepath.Glob(filepath.Join(tmp, scratchPrefix+"*"))
 	for _, dir := range found {

@@ -15,13 +15,11 @@ import (
 	"syscall"
 )
 
-// Forge is a running Gitea: repositories over HTTP, pull requests, reviews,
-// comments, commit statuses and signed webhooks, with an API that has GitHub's
-// paths below /api/v1/. Its pages lack their scripts and styles; nothing else is
-// missing.
+// Forge is a running Gitea: repositories over HTTP, pull requests, reviews, comments, commit
+// statuses and signed webhooks, with an API that has GitHub's paths below /api/v1/. Its pages lack
+// their scripts and styles; nothing else is missing.
 //
-// What answers differently from GitHub, as found by asking; TestForgeAndGitHub
-// holds it:
+// Differences from GitHub's answers, as observed; TestForgeAndGitHub checks each:
 //
 //   - There are no check runs, no list of a hook's deliveries, no /user/{id}, no
 //     /rate_limit and nothing of Apps: 404.
@@ -35,27 +33,29 @@ import (
 //     it, and its description any length. The combined one has "state"; a warning
 //     in it comes to failure. The list of a commit's statuses is sorted by whole
 //     seconds unless asked otherwise, and "leastindex" gives the newest first.
-//   - A review says APPROVED, REQUEST_CHANGES or COMMENT where GitHub says
+//   - A review's state is APPROVED, REQUEST_CHANGES or COMMENT; GitHub's is
 //     APPROVED, CHANGES_REQUESTED or COMMENTED. A dismissed one keeps its state and
 //     has "dismissed"; a later approval or rejection of the same person sets that
 //     too, also one of an older commit. "stale" comes a moment after the head has
-//     moved. "official" is not for deciding: it stays on what an admin dismissed.
+//     moved. "official" is not for deciding: it stays on a review that an admin
+//     dismissed.
 //   - A permission may also be "owner". Only an admin of the repository may ask for
 //     another's.
 //   - Lists have 30 entries a page, 50 at most, asked for by "limit": "per_page" is
-//     ignored. The Link header says whether there are more. The comments of a pull
+//     ignored. The Link header shows whether there are more. The comments of a pull
 //     request have no pages: each page is all of them.
 //   - A comment that was edited shows it by "updated_at" alone, in whole seconds:
-//     an edit in the second of its posting cannot be seen. Whoever may write may
-//     edit what others wrote.
+//     an edit in the second of its posting cannot be seen. Accounts with write
+//     permission may edit the comments of others.
 //   - refs/pull/N/head can be fetched, refs/pull/N/merge does not exist.
 //   - The merge is POST with "do" for its style, and answers nothing. A pull request
 //     that was just opened or pushed to may not be merged for a moment: 405.
-//   - A draft is one whose title begins with "WIP:".
-//   - Deliveries of reviews say X-GitHub-Event: pull_request_approved,
-//     pull_request_rejected or pull_request_comment where GitHub says
-//     pull_request_review; the action is "reviewed". A dismissal is not delivered.
-//     A push to a pull request says "synchronized" for "synchronize".
+//   - A draft is a pull request whose title begins with "WIP:".
+//   - Deliveries of reviews have X-GitHub-Event: pull_request_approved,
+//     pull_request_rejected or pull_request_comment; GitHub sends
+//     pull_request_review. The action is "reviewed". A dismissal is not delivered.
+//     The action of a push to a pull request is "synchronized"; GitHub sends
+//     "synchronize".
 type Forge struct {
 	URL   string  // e.g. "http://127.0.0.1:20123", without a slash at its end
 	Admin Account // administrator of the whole forge

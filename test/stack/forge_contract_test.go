@@ -40,7 +40,7 @@ func onePatternOneCheck(s *stage) {
 		BindAdmins: true, NoPush: true}))
 	p := must(s.Forge().Protection(ctx, s.cast.Base))(s.t)
 	if len(p.Checks) > 0 || len(p.Overriders) > 0 || p.Unread.Rules != "" {
-		s.t.Errorf("the pattern is told as %+v", p)
+		s.t.Errorf("the pattern is read as %+v", p)
 	}
 	number, head := s.Open(s.cast.Writer, "One of three")
 	ok(s.t, s.repo.SetStatus(ctx, s.people[s.cast.Self.ID], string(head), stack.ForgeStatus{

@@ -12,7 +12,7 @@ import (
 	"argosy.dev/argosy/test/stack"
 )
 
-// status asks and says with what the forge answers.
+// status sends the request and returns the status of the forge's answer.
 func (w town) status(t *testing.T, as stack.Account, method, path string) int {
 	t.Helper()
 	err := w.Call(t.Context(), as, method, path, nil, nil)
@@ -32,8 +32,8 @@ func read[T any](t *testing.T, w town, as stack.Account, path string) (out T) {
 
 type object = map[string]any
 
-// TestForgeAndGitHub holds what the doc comment of Forge says about the differences, so that
-// whoever writes for both can rely on it.
+// TestForgeAndGitHub checks the differences that the doc comment of Forge lists, so that code for
+// both can rely on them.
 func TestForgeAndGitHub(t *testing.T) {
 	w := newTown(t)
 	team := must(w.CreateTeam(t.Context(), "acme", "leads", "write", w.alice))(t)
@@ -145,7 +145,7 @@ func (w town) testReviewWords(t *testing.T) {
 	defer func() { ok(t, w.repo.Allow(t.Context(), w.eve, "")) }()
 	no := review(w.bob, stack.RequestChanges, head)
 	ok(t, w.repo.DismissReview(t.Context(), w.Admin, number, no))
-	// Who dismisses leaves it official; a later word of the same person does not.
+	// A dismissal leaves the review official; a later one by the same person does not.
 	stand("dismissed by an admin", "bob REQUEST_CHANGES official dismissed head")
 	review(w.bob, stack.Approve, "")
 	review(w.bob, stack.OnlyComment, "")
@@ -204,7 +204,7 @@ func (w town) testPermissionWords(t *testing.T) {
 	}
 	if got := w.status(t, w.Admin, http.MethodGet,
 		"repos/acme/config/collaborators/nobody/permission"); got != http.StatusNotFound {
-		t.Errorf("of nobody: %d", got)
+		t.Errorf("of an unknown account: %d", got)
 	}
 }
 
@@ -224,11 +224,11 @@ func (w town) testPullRefs(t *testing.T) {
 	}
 }
 
-// told is what a delivery says.
+// told is the content of a delivery.
 type told struct {
 	Event, Action string
 	Pull, Issue   int  // numbers, of pull_request and issue
-	OfPull        bool // the issue says that it is a pull request
+	OfPull        bool // the issue is marked as a pull request
 	Context, SHA  string
 }
 
@@ -263,7 +263,7 @@ func (w town) testDeliveryWords(t *testing.T) {
 	for _, step := range []struct {
 		what string
 		do   func() error
-		// in this order; the tests of what is not delivered stand before something that is
+		// in this order; a test without a delivery comes before a test with one
 		want []told
 	}{
 		{"approval", review(stack.Approve),

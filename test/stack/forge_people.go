@@ -32,10 +32,9 @@ func (e *ForgeError) Error() string {
 	return fmt.Sprintf("forge: %s: %d: %s", e.Request, e.Status, e.Message)
 }
 
-// Call asks the API as the account, or as nobody when it has no token. The path
-// is below API(), e.g. "repos/acme/config/pulls/7". in is sent as JSON and the
-// answer decoded into out; both may be nil. The error is a *ForgeError for every
-// status but 2xx.
+// Call sends a request to the API as the account, or without credentials when it has no token. The
+// path is below API(), e.g. "repos/acme/config/pulls/7". in is sent as JSON and the answer decoded
+// into out; both may be nil. The error is a *ForgeError for every status but 2xx.
 func (f *Forge) Call(ctx context.Context, as Account, method, path string, in, out any) error {
 	_, err := f.call(ctx, method, path, in, out, func(r *http.Request) {
 		if as.Token != "" {
@@ -116,8 +115,8 @@ func (f *Forge) CreateUser(ctx context.Context, login string) (Account, error) {
 	return a, f.identify(ctx, &a)
 }
 
-// DeleteUser removes an account with what it owns, so that its login is free
-// again. What it wrote stays, as a ghost's.
+// DeleteUser removes an account with its repositories, so that its login is free again. Its
+// comments and reviews stay, as a ghost's.
 func (f *Forge) DeleteUser(ctx context.Context, login string) error {
 	return f.Call(ctx, f.Admin, http.MethodDelete, "admin/users/"+url.PathEscape(login)+
 		"?purge=true", nil, nil)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// ForgePull is a pull request as the forge tells of it.
+// ForgePull is a pull request as the forge's API returns it.
 type ForgePull struct {
 	Number      int
 	State       string // open or closed
@@ -61,7 +61,7 @@ func (r *ForgeRepo) OpenPull(ctx context.Context, as Account, title, head, base 
 	return p.Number, err
 }
 
-// Pull is the pull request as it stands.
+// Pull returns the current state of the pull request.
 func (r *ForgeRepo) Pull(ctx context.Context, number int) (p ForgePull, err error) {
 	return p, r.forge.Call(ctx, r.forge.Admin, http.MethodGet, r.path("pulls/%d", number), nil, &p)
 }
@@ -93,15 +93,15 @@ func (r *ForgeRepo) Comments(ctx context.Context, number int) (all []ForgeCommen
 		r.path("issues/%d/comments", number), nil, &all)
 }
 
-// What a review says.
+// The verdicts of a review.
 const (
 	Approve        = "APPROVED"
 	RequestChanges = "REQUEST_CHANGES"
 	OnlyComment    = "COMMENT"
 )
 
-// Review reviews the commit as the account and returns the review's id. An empty
-// commit is the pull request's head. Nobody may approve what is their own.
+// Review reviews the commit as the account and returns the review's id. An empty commit is the pull
+// request's head. No account may approve its own pull request.
 func (r *ForgeRepo) Review(ctx context.Context, as Account, number int, says, commit,
 	body string) (int64, error) {
 	var review struct{ ID int64 }
@@ -133,8 +133,7 @@ func (r *ForgeRepo) ReopenPull(ctx context.Context, as Account, number int) erro
 		"state": "open"}, nil)
 }
 
-// EditTitle changes a pull request's title, as the account. One that begins with
-// "WIP:" makes it a draft.
+// EditTitle changes a pull request's title, as the account. The prefix "WIP:" makes it a draft.
 func (r *ForgeRepo) EditTitle(ctx context.Context, as Account, number int, title string) error {
 	return r.forge.Call(ctx, as, http.MethodPatch, r.path("pulls/%d", number), map[string]any{
 		"title": title}, nil)

@@ -79,14 +79,15 @@ func (r *ForgeRepo) Allow(ctx context.Context, a Account, permission string) err
 
 // BranchRule is a branch protection.
 type BranchRule struct {
-	Contexts     []string // patterns of the statuses that are required
-	NoPush       bool     // nobody pushes
-	PushUsers    []string // these alone push, with PushTeams; nobody in either: whoever may write
+	Contexts []string // patterns of the statuses that are required
+	NoPush   bool     // no account may push
+	// these alone push, with PushTeams; both empty: every account with write permission
+	PushUsers    []string
 	PushTeams    []string
 	ForcePush    bool
 	DismissStale bool
 	BindAdmins   bool   // administrators merge nothing past a required status
-	Unprotected  string // patterns of files that whoever may write pushes
+	Unprotected  string // patterns of files that every account with write permission may push
 }
 
 // Protect makes or replaces the branch's protection.
@@ -175,9 +176,9 @@ func (r *ForgeRepo) CloneURL(as Account) string {
 	return u.String()
 }
 
-// Push commits to a branch as it stands on the forge and pushes that, as the
-// account. A branch that does not exist begins at main. It returns the commit's
-// id. The forge tells a pull request of its new head a moment later.
+// Push commits to the current head of a branch on the forge and pushes that, as the account. A
+// branch that does not exist begins at main. It returns the commit's id. The forge updates a pull
+// request's head a moment later.
 func (r *ForgeRepo) Push(ctx context.Context, as Account, c Change) (string, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -41,9 +41,8 @@ func idleCrons() string {
 	return b.String()
 }
 
-// forgeSettings keep it quick and quiet: queues in memory, for those on disk are
-// looked at every two seconds only; cheap password hashes; nothing that looks
-// around, indexes, mails or asks another host.
+// forgeSettings keep it quick and quiet: queues in memory, since Gitea polls those on disk every
+// two seconds only; cheap password hashes; no indexer, no mail, no request to another host.
 const forgeSettings = `APP_NAME = forge
 RUN_MODE = prod
 WORK_PATH = {home}

@@ -25,7 +25,7 @@ type delivery struct {
 	Body                 []byte
 }
 
-// signed says whether the delivery was signed with the secret.
+// signed reports whether the delivery was signed with the secret.
 func (d delivery) signed(secret string) bool {
 	mac := hmac.New(sha256.New, []byte(secret))
 	mac.Write(d.Body)
@@ -82,7 +82,7 @@ func ok(t *testing.T, err error) {
 	}
 }
 
-// refused says that the forge answered with the status.
+// refused checks that the forge answered with the status.
 func refused(t *testing.T, err error, status int) {
 	t.Helper()
 	if answer := (*stack.ForgeError)(nil); !errors.As(err, &answer) || answer.Status != status {
@@ -143,7 +143,7 @@ func TestForge(t *testing.T) {
 				t.Error("it runs as root")
 			}
 			if out, err := git(t, t.TempDir(), "ls-remote", w.repo.URL); err == nil {
-				t.Errorf("nobody in particular may read: %s", out)
+				t.Errorf("anonymous users may read: %s", out)
 			}
 			if out, err := git(t, t.TempDir(), "ls-remote", w.repo.CloneURL(w.eve)); err == nil {
 				t.Errorf("eve may read: %s", out)

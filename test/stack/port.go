@@ -10,10 +10,9 @@ import (
 
 var givenPorts sync.Map // of int
 
-// freePort returns a loopback port that nobody listens on and that this process
-// has not given away before. It stays below 32768, where Linux begins to hand
-// out ports to outgoing connections, which would otherwise take a port between
-// its choice and its use, or while its server restarts.
+// freePort returns a loopback port without a listener that this process has not given away before.
+// It stays below 32768, where Linux begins to hand out ports to outgoing connections, which would
+// otherwise take a port between its choice and its use, or while its server restarts.
 func freePort() (int, error) {
 	for range 100 {
 		port := 20_000 + rand.IntN(12_000)

@@ -40,10 +40,9 @@ type PostgresOptions struct {
 	Replicated bool // standbys can stream from it: see StartStandby
 }
 
-// StartPostgres makes or re-opens a database cluster in dir, a temporary folder
-// when empty, and starts a server that is quick and not crash-safe. PostgreSQL
-// never runs as root: a root caller's server runs as the user postgres, or
-// nobody, and the folders above dir are opened for passing through when they
+// StartPostgres makes or re-opens a database cluster in dir, a temporary folder when empty, and
+// starts a server that is quick and not crash-safe. PostgreSQL never runs as root: a root caller's
+// server runs as the user `postgres` or `nobody`, which may traverse the folders above dir if they
 // are the caller's and below the temporary folder.
 func StartPostgres(ctx context.Context, dir string) (*Postgres, error) {
 	return StartPostgresWith(ctx, PostgresOptions{Dir: dir})
@@ -197,7 +196,7 @@ func (p *Postgres) Template(ctx context.Context, name string,
 	return nil
 }
 
-// DropDatabase removes a database, whoever is connected to it.
+// DropDatabase removes a database and ends its connections.
 func (p *Postgres) DropDatabase(ctx context.Context, name string) error {
 	return p.exec(ctx, "DROP DATABASE "+pgx.Identifier{name}.Sanitize()+" WITH (FORCE)")
 }

@@ -14,8 +14,8 @@ func (p *Postgres) Dump(ctx context.Context, database, file string) error {
 		"--dbname="+p.DatabaseURL(database))
 }
 
-// Restore reads a dump into a database, in one transaction. What the dump has is dropped there
-// first, whoever is connected. Where it met another's locks it is tried again, as an operator does.
+// Restore reads a dump into a database, in one transaction. It drops the dump's objects there
+// first, despite open connections. It tries again after a lock conflict, as an operator does.
 func (p *Postgres) Restore(ctx context.Context, database, file string) (err error) {
 	for range 5 {
 		if err = p.tool(ctx, "pg_restore", "--clean", "--if-exists", "--single-transaction",

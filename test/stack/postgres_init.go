@@ -15,8 +15,8 @@ import (
 	"syscall"
 )
 
-// initCluster makes the cluster's files unless they are there, and returns the
-// superuser's password. The socket needs none: its folder lets nobody else in.
+// initCluster makes the cluster's files unless they are there, and returns the superuser's
+// password. The socket needs none: only its owner may enter its folder.
 func initCluster(ctx context.Context, bin, home string, cred *syscall.Credential) (string, error) {
 	passwordFile := filepath.Join(home, "password")
 	if _, err := os.Stat(filepath.Join(home, "data", "PG_VERSION")); err == nil {

@@ -19,8 +19,7 @@ import (
 // killed. API servers and PostgreSQL need about a second on a busy machine.
 const stopGrace = 15 * time.Second
 
-// Command says which program to run and how. Only Name, Path and Log are
-// required.
+// Command describes the program to run. Only Name, Path and Log are required.
 type Command struct {
 	Name string   // for error texts, e.g. "repo-server"
 	Path string   // the program
@@ -129,8 +128,8 @@ func (p *Process) Stop() {
 	}
 }
 
-// signal reaches the whole group, and nobody once the process has ended: its id
-// may belong to another by then.
+// signal reaches the whole group, and no process once it has ended: its id may belong to another by
+// then.
 func (p *Process) signal(s syscall.Signal) {
 	select {
 	case <-p.done:

@@ -26,7 +26,7 @@ func field(text []byte, name string) string {
 	return strings.Fields(rest + " -")[0]
 }
 
-// alive says whether the process exists and is not a zombie.
+// alive reports whether the process exists and is not a zombie.
 func alive(pid int) bool {
 	status, err := os.ReadFile(filepath.Join("/proc", itoa(pid), "status"))
 	return err == nil && field(status, "State:") != "Z"

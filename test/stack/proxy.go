@@ -21,9 +21,9 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// Proxy stands between clients and the API server of a cluster and does to single requests what a
-// test orders: holds them and delivers them later, whoever sent them, answers in their place, or
-// loses them. A request without a token of its own is made as an administrator.
+// Proxy sits between clients and the API server of a cluster and acts on single requests as a test
+// orders: it holds them and delivers them later whether or not the client is still there, answers
+// in their place, or loses them. A request without a token of its own is made as an administrator.
 type Proxy struct {
 	Server string // e.g. "https://127.0.0.1:23456"
 	CA     []byte // PEM

@@ -2,9 +2,8 @@ package stack
 
 import "fmt"
 
-// Sandbox is a Firewall with a view of the file system of its own: what a
-// container's runtime gives to a Pod. What is bound in it is seen by nobody else,
-// and gone with the last process in it.
+// Sandbox is a Firewall with a view of the file system of its own: what a container's runtime gives
+// to a Pod. A bind mount is visible in it alone, and ends with its last process.
 type Sandbox struct{ *Firewall }
 
 // NewSandbox needs Linux and root, as a container's runtime does.

@@ -10,7 +10,7 @@ import (
 	"argosy.dev/argosy/test/stack"
 )
 
-// A sandbox shows a process a root of its own, and nobody else what is bound there.
+// A sandbox gives a process a root of its own, and its bind mounts are visible in it alone.
 func TestAProcessSeesItsSandboxOnly(t *testing.T) {
 	s, err := stack.NewSandbox()
 	if err != nil {

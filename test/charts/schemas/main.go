@@ -51,8 +51,8 @@ func run(out string, files []string) error {
 	return nil
 }
 
-// write names a file as kubeconform is told to look for it: kind-group-version, in small letters,
-// the group in full. It takes the version for the group of the kinds that have none.
+// write names a file as kubeconform looks it up: kind-group-version, in small letters, the group in
+// full. It takes the version for the group of the kinds that have none.
 func write(out, kind, group, version string, schema object) error {
 	if group == "" {
 		group = version
@@ -128,7 +128,7 @@ func walk(v any, visit func(object)) {
 	}
 }
 
-// shut refuses what is not described, and says in JSON Schema what OpenAPI says in formats.
+// shut refuses fields that are not described, and expresses OpenAPI's formats in JSON Schema.
 func shut(schema object) {
 	walk(schema, func(o object) {
 		if _, ok := o["properties"].(object); ok && o["type"] == "object" &&

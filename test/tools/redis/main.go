@@ -29,8 +29,8 @@ func main() {
 	_, _ = io.Copy(io.Discard, os.Stdin)
 }
 
-// expire moves the server's clock, which stands still by itself: without it no
-// key would ever expire.
+// expire moves the server's clock, which does not advance by itself: without it no key would ever
+// expire.
 func expire(m *miniredis.Miniredis) {
 	const tick = time.Second
 	for range time.Tick(tick) {

@@ -1,11 +1,11 @@
-// Command sharding places clusters on shards with the code that Argo CD does it with, so that `make
-// bench-placement` can hold Argosy's placement against it. It reads requests as JSON from standard
+// Command sharding places clusters on shards with Argo CD's own code, so that `make
+// bench-placement` can compare Argosy's placement with it. It reads requests as JSON from standard
 // input and answers each on standard output.
 //
 // Argo CD's function for bounded loads computes the shards of all clusters each time it is asked
-// for the shard of one, and tells that one. All of them are therefore taken from the ring below it,
-// in the way of its createConsistentHashingWithBoundLoads, and a sample of them is held against
-// what the function itself says: an answer in which the two differ is an error.
+// for the shard of one, and returns that one. All of them are therefore taken from the ring below
+// it, in the way of its createConsistentHashingWithBoundLoads, and a sample of them is compared
+// with the function's own result: an answer in which the two differ is an error.
 package main
 
 import (
@@ -89,7 +89,7 @@ func place(r request) (answer, error) {
 		a.Seconds = time.Since(start).Seconds()
 		if got != a.Bounded[i] {
 			return answer{},
-				fmt.Errorf("cluster %s of %d on %d shards: Argo CD's function says %d, its ring %d",
+				fmt.Errorf("cluster %s of %d on %d shards: Argo CD's function returns %d, its ring %d",
 					clusters[i].ID, len(clusters), r.Shards, got, a.Bounded[i])
 		}
 	}
