@@ -1,16 +1,16 @@
 // Package chaos runs two real replicas of `argosy serve` over a real PostgreSQL with a streaming
 // standby, a real API server with two engines, and a real Git server or, in every second history, a
 // real Git host. It breaks them: processes are killed and frozen, single requests are held,
-// delayed, refused and lost, connections vanish, the database goes back in time, Git lies,
-// strangers push. What happens is a history: a list of steps that a seed gives. A model checks
-// every write as it passes, and the end.
+// delayed, refused and lost, connections vanish, the database goes back in time, Git serves wrong
+// data, strangers push. A history is the list of these steps, which a seed gives. A model checks
+// every write, and the end.
 //
 //	go test ./test/chaos                          the histories that `make test` runs
 //	make chaos MINUTES=30 SEED=7                  one history after another, from seed 7 on
 //	go test ./test/chaos -chaos.seed=7 -chaos.keep=0,3,4   only these steps of history 7
 //
-// A history that breaks a rule is made shorter, step by step, as long as it still breaks one; what
-// is left is printed. It then becomes a case of TestHistoriesThatOnceFailed.
+// A history that breaks a rule is shortened, step by step, as long as it still breaks one; the
+// remaining steps are printed. It then becomes a case of TestHistoriesThatOnceFailed.
 package chaos
 
 import (
@@ -100,14 +100,14 @@ func TestHistoriesThatOnceFailed(t *testing.T) {
 		t.Skip("one history or new ones are asked for")
 	}
 	for name, h := range map[string]history{
-		// The second head that waited as a whole was listed nowhere, so that nobody could approve
-		// it.
+		// The second head that waited as a whole was listed nowhere, so that it could not be
+		// approved.
 		"commits after a fail-over to a standby without the mirror": {
 			seed: 208, kinds: map[int]string{
 				0: "fail-over to a standby that lags behind",
 				1: "commit: add",
 			}},
-		// Workers acted on the rows of a standby that lacked the newest commits, and nobody
+		// Workers acted on the rows of a standby that lacked the newest commits, and no replica
 		// recorded these again.
 		"a fail-over that loses commits, and no commit after it": {seed: 3, kinds: map[int]string{
 			0: "commit: add",
@@ -157,7 +157,8 @@ func replay(t *testing.T, h history) report {
 	return r
 }
 
-// shorten leaves out parts of a history, large ones first, as long as what is left breaks a rule.
+// shorten leaves out parts of a history, large ones first, as long as the remaining steps break a
+// rule.
 func shorten(t *testing.T, h history) history {
 	t.Helper()
 	keep := h.indices()

@@ -22,7 +22,7 @@ const (
 	guardWindow = time.Hour
 )
 
-// judge looks at the store after the fleet converged.
+// judge checks the store after the fleet converged.
 func (w *world) judge() error {
 	store, err := postgres.Open(w.ctx, *w.direct.Load(), postgres.Options{})
 	if err != nil {
@@ -55,8 +55,8 @@ func (w *world) withinGuards(store *postgres.Store) error {
 	return nil
 }
 
-// fromNothing plans the head into an empty AppliedState that knows the placements only: its rows are the
-// ones that stand.
+// fromNothing plans the head into an empty AppliedState that knows the placements only: its rows
+// are the current ones.
 func (w *world) fromNothing(store *postgres.Store) error {
 	now, err := store.Load(w.ctx)
 	if err != nil {
@@ -93,13 +93,13 @@ func (w *world) fromNothing(store *postgres.Store) error {
 	for _, c := range p.Rows {
 		row, ok := stands[c.Row.Key]
 		if !ok || row.Manifest.Hash != c.Row.Manifest.Hash {
-			return fmt.Errorf("%s %s: a plan from nothing has it otherwise (stands: %v)",
+			return fmt.Errorf("%s %s: a plan from nothing has it otherwise (applied: %v)",
 				c.Row.Key.Kind, c.Row.Key.Name, ok)
 		}
 		delete(stands, c.Row.Key)
 	}
 	for key := range stands {
-		return fmt.Errorf("%s %s stands, and a plan from nothing does not have it", key.Kind,
+		return fmt.Errorf("%s %s is applied, and a plan from nothing does not have it", key.Kind,
 			key.Name)
 	}
 	return nil

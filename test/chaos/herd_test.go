@@ -39,8 +39,8 @@ const (
 	joinAtOnce   = 12
 )
 
-// herd is agents with identities of their own. They follow the hub as an agent does; nobody applies
-// their rows.
+// herd is agents with identities of their own. They follow the hub as an agent does, and apply no
+// rows.
 type herd struct {
 	hub     string
 	ca      []byte // PEM

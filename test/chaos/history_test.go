@@ -79,7 +79,7 @@ var kinds = []step{
 	{"commit: edit", 8, false, (*world).edit},
 	{"commit: drop", 5, false, (*world).drop},
 	{"commit: a file that does not parse", 1, false, (*world).spoil},
-	{"commit: by somebody whom nobody reviewed", 3, true, (*world).intrude},
+	{"commit: by an account without a review", 3, true, (*world).intrude},
 	{"approve what is held", 2, false, func(w *world, _ int, _ *rand.Rand) { w.approve() }},
 	{"emergency stop", 1, false, (*world).stopAndResume},
 	{"kill -9 of a replica", 2, true, (*world).killReplica},
@@ -152,7 +152,7 @@ func (h history) run(t *testing.T) report {
 	return r
 }
 
-// converge lifts the faults, approves what is held, and says how long the fleet took.
+// converge lifts the faults, approves held changes and returns how long the fleet took.
 func (w *world) converge() time.Duration {
 	w.lie.Store(nil)
 	w.database.Latency(0)
@@ -181,7 +181,7 @@ func (w *world) converge() time.Duration {
 	if err := w.until(time.Second, func() error { return w.settled() }); err != nil {
 		w.model.violated("the fleet converged and left that state again: %v", err)
 	}
-	// What an Application needed goes a pass after it.
+	// The objects that an Application needed are deleted one reconcile after it.
 	if err := w.until(30*time.Second, w.judge); err != nil {
 		w.model.violated("%v", err)
 	}
@@ -216,7 +216,7 @@ func (w *world) keepLogs() {
 	}
 }
 
-// keepStore shows who leads and what the store says is applied and held.
+// keepStore shows the leader and the store's applied and held revisions.
 func (w *world) keepStore() {
 	conn, err := pgx.Connect(w.ctx, *w.direct.Load())
 	if err != nil {
@@ -308,7 +308,7 @@ func (w *world) drop(_ int, random *rand.Rand) {
 	w.pause(random, 2*time.Second)
 }
 
-// spoil commits a file that does not parse, of a deployment that nobody has.
+// spoil commits a file that does not parse, of a deployment that does not exist.
 func (w *world) spoil(n int, _ *rand.Rand) {
 	w.commit("spoil", stack.Change{
 		Write: map[string]string{"tenants/acme/deployments/spoiled.yaml": fmt.Sprintf("kind: [%d",

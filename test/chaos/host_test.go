@@ -26,14 +26,14 @@ import (
 const unreviewed = "unreviewed-"
 
 // host is the Git host of a history that has one. The platform's account may push directly. The
-// stranger may write to the repository too, and nobody has reviewed what comes from there.
+// stranger may write to the repository too, and its changes have no review.
 type host struct {
 	*stack.Forge
 	repo               *stack.ForgeRepo
 	platform, stranger stack.Account
 	hooks              *httptest.Server // leads each delivery to a replica that answers
 	secret             string
-	lost               atomic.Int32 // so many deliveries reach nobody
+	lost               atomic.Int32 // the number of deliveries to drop
 
 	strange map[string]bool            // paths that hold the stranger's content on the branch now
 	at      map[string]map[string]bool // by commit: strange, as it was then
@@ -104,8 +104,8 @@ func (w *world) startHost() {
 	}
 }
 
-// deliver hands a delivery to the first replica that takes it, as a load balancer would. One that
-// no replica takes is lost: Gitea asks for none again.
+// deliver hands a delivery to the first replica that takes it, as a load balancer would. A delivery
+// that no replica takes is lost: Gitea never sends it again.
 func (w *world) deliver(rw http.ResponseWriter, q *http.Request) {
 	if w.host.lost.Add(-1) >= 0 {
 		panic(http.ErrAbortHandler)
@@ -192,10 +192,10 @@ func (w *world) strangeHold(hold mirror.Hold) bool {
 	return false
 }
 
-// intrude is what nobody reviewed reaching the branch: a direct push of an account that is not
+// intrude brings an unreviewed change onto the branch: a direct push of an account that is not
 // listed, or a pull request that is merged although no owner has approved it. It changes a
-// deployment or removes it. Without a Git host whoever may push has reviewed it, and this is an
-// ordinary edit.
+// deployment or removes it. Without a Git host every account that may push has reviewed it, and
+// this is an ordinary edit.
 func (w *world) intrude(n int, random *rand.Rand) {
 	all := w.model.deployments()
 	if w.host == nil || len(all) == 0 {
@@ -230,7 +230,7 @@ func (w *world) intrude(n int, random *rand.Rand) {
 	w.pause(random, 5*time.Second)
 }
 
-// loseDeliveries keeps the next deliveries from every replica: who pushed is then known to nobody.
+// loseDeliveries keeps the next deliveries from every replica, so that none learns who pushed.
 func (w *world) loseDeliveries(n int, random *rand.Rand) {
 	if w.host != nil {
 		w.host.lost.Store(int32(1 + random.IntN(3)))

@@ -72,7 +72,7 @@ func (w *duel) leader() (holder, other *replica) {
 	return holder, other
 }
 
-// at says whether the one Application of globex's deployment is at the revision; "" for none at
+// at reports whether the one Application of globex's deployment is at the revision; "" for none at
 // all.
 func (w *duel) at(name, revision string) func() error {
 	return func() error {
@@ -92,7 +92,7 @@ func (w *duel) at(name, revision string) func() error {
 	}
 }
 
-// applied says whether the head is recorded and nothing of it is left to be done.
+// applied reports whether the head is recorded and applied completely.
 func (w *duel) applied() error {
 	head, err := w.repo.Head(w.ctx, "main")
 	if err != nil {
@@ -130,11 +130,11 @@ func (w *duel) holdAndKill(what string, change, undo stack.Change) (held *stack.
 	}
 	dead.process.Kill()
 	w.commit("undo: "+what, undo)
-	w.waitFor("the other replica has done what the head says", time.Minute, w.applied)
+	w.waitFor("the other replica has applied the head", time.Minute, w.applied)
 	return held, left, name
 }
 
-// release delivers what was held, and says with which status it was carried out.
+// release delivers the held request and logs the status of its answer.
 func (w *duel) release(held *stack.Held) {
 	w.t.Helper()
 	held.Release()
@@ -152,13 +152,13 @@ func (w *duel) orphans(r *replica, want int) func() error {
 	return func() error {
 		all, err := r.client.Orphans(w.ctx, view.Filter{}, 100)
 		if err == nil && len(all) != want {
-			err = fmt.Errorf("%d strays, want %d: %+v", len(all), want, all)
+			err = fmt.Errorf("%d orphans, want %d: %+v", len(all), want, all)
 		}
 		return err
 	}
 }
 
-// counted says whether the metric has that many strays on the engine.
+// counted reports whether the metric has that many orphans on the engine.
 func (w *duel) counted(r *replica, want int) func() error {
 	return func() error {
 		request, err := http.NewRequestWithContext(w.ctx, http.MethodGet, r.ops+"/metrics",
@@ -180,8 +180,9 @@ func (w *duel) counted(r *replica, want int) func() error {
 	}
 }
 
-// A request of a replica that is gone creates an object after it was proven gone, when its
-// tombstone is no more. The object is a stray, which is listed, counted, and removed by a decision.
+// A late request of an ended replica creates an object after its deletion was confirmed and its
+// tombstone has expired. The object is an orphan, which is listed, counted, and removed by a
+// decision.
 func TestACreateThatArrivesAfterItsDeletionIsNoGhost(t *testing.T) {
 	w := newDuel(t)
 	file, text := deployment("globex", "cart", 1, "Delete", []string{"prod"})
@@ -225,7 +226,8 @@ func TestACreateThatArrivesAfterItsDeletionIsNoGhost(t *testing.T) {
 	}
 }
 
-// While the tombstone of the deletion stands, what such a request creates is removed by itself.
+// While the tombstone of the deletion exists, an object that such a request creates is removed by
+// itself.
 func TestACreateThatArrivesSoonAfterItsDeletionIsUndone(t *testing.T) {
 	w := newDuel(t)
 	file, text := deployment("globex", "cart", 1, "Delete", []string{"prod"})
@@ -236,13 +238,13 @@ func TestACreateThatArrivesSoonAfterItsDeletionIsUndone(t *testing.T) {
 	}
 	w.release(held)
 	w.waitFor("it is removed again", time.Minute, w.at("cart", ""))
-	w.waitFor("and no stray", time.Minute, w.orphans(left, 0))
+	w.waitFor("and no orphan", time.Minute, w.orphans(left, 0))
 	if err := w.at("shop", "v1")(); err != nil {
 		t.Error("another Application:", err)
 	}
 }
 
-// The pass that verifies every object comes once in an hour: this is noticed by the watch.
+// Every object is verified once in an hour: the watch notices this.
 func TestAnUpdateThatArrivesAfterItsRevertIsRevertedAgain(t *testing.T) {
 	w := newDuel(t)
 	file, v1 := deployment("globex", "shop", 1, "Delete", []string{"prod"})

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// model is what must be true of a history, whatever breaks. It knows the config repo's content,
-// hears of every write to an engine that succeeded, and remembers the emergency stop.
+// model checks the invariants of a history, whatever breaks. It knows the config repo's content,
+// receives every write to an engine that succeeded, and remembers the emergency stop.
 type model struct {
 	mu      sync.Mutex
 	apps    map[app]int    // in the config repo now: the version
@@ -56,8 +56,8 @@ type body struct {
 	Data       map[string][]byte
 }
 
-// wrote is told of each write that an engine carried out. late: the history held it back, so that
-// its sender may have been replaced long ago.
+// wrote receives each write that an engine carried out. late: the history held it back, so that its
+// sender may have been replaced long ago.
 func (m *model) wrote(method, path string, content []byte, late bool) {
 	kind, name := kindOf(path)
 	if kind == "" {
@@ -72,12 +72,12 @@ func (m *model) wrote(method, path string, content []byte, late bool) {
 			time.Since(m.stopped).Round(time.Millisecond))
 	}
 	if strings.Contains(string(content), unreviewed) {
-		m.broken("%s %s %s has content that nobody reviewed", method, kind, name)
+		m.broken("%s %s %s has content without a review", method, kind, name)
 	}
 	if method == "DELETE" {
 		if v, ok := m.intrusions[m.names[name]]; ok && v == m.applied[name] &&
 			kind == "applications" {
-			m.broken("DELETE of Application %s, whose removal nobody reviewed", name)
+			m.broken("DELETE of Application %s, whose removal has no review", name)
 		}
 		return
 	}
@@ -137,7 +137,7 @@ func (m *model) set(tenant, name string, version int, environments ...string) {
 	}
 }
 
-// intruded is told of a stranger's change of a deployment that the config repo goes on to have.
+// intruded records a stranger's change of a deployment that the config repo still has.
 func (m *model) intruded(tenant, name string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

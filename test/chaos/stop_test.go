@@ -188,8 +188,8 @@ type readers struct {
 // readsOfToken is how many clients share a token.
 const readsOfToken = 4
 
-// readWithoutPause lists Applications with filters that none matches, so that the database looks at
-// every one. Four clients share a token: a token has no more reads under way at a time.
+// readWithoutPause lists Applications with filters that none matches, so that the database reads
+// every row. Four clients share a token: a token has no more reads under way at a time.
 func (w *world) readWithoutPause(b *testing.B) *readers {
 	ctx, end := context.WithCancel(w.ctx)
 	r := &readers{end: end}

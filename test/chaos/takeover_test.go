@@ -24,8 +24,8 @@ import (
 
 // BenchmarkTakeover measures how long the next change takes to reach its engine when the replica
 // that holds the engine's lease ends: killed, or asked to stop. "undisturbed" is the same change
-// with nobody ending, the floor of the same run; it includes the poll of the config repo, one
-// second.
+// without an ending replica, the floor of the same run; it includes the poll of the config repo,
+// one second.
 func BenchmarkTakeover(b *testing.B) {
 	for _, c := range []struct {
 		name string
@@ -177,7 +177,7 @@ func (w *world) declareCredentials(b *testing.B) {
 	w.commit("credentials", stack.Change{Write: files})
 }
 
-// zero says what a count comes to that is not 0.
+// zero returns an error for a count that is not 0.
 func (w *world) zero(sql string, args ...any) error {
 	conn, err := pgx.Connect(w.ctx, *w.direct.Load())
 	if err != nil {
@@ -236,4 +236,4 @@ func (w *world) holder(b *testing.B) *replica {
 	return found
 }
 
-var errNone = errors.New("nobody holds it")
+var errNone = errors.New("no replica holds it")

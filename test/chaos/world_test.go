@@ -374,7 +374,7 @@ func (w *world) request(p *stack.Proxy, f *faults, engine string, rw http.Respon
 	return true
 }
 
-// write passes a mutating request on and tells the model when it was carried out.
+// write passes a mutating request on and reports it to the model when it was carried out.
 func (w *world) write(p *stack.Proxy, engine string, rw http.ResponseWriter, q *http.Request, lose,
 	late bool) {
 	content, err := io.ReadAll(q.Body)
@@ -503,8 +503,8 @@ func (w *world) live() (map[app][]*unstructured.Unstructured, error) {
 	return out, nil
 }
 
-// settled says why the engines do not yet hold exactly what the head asks for, each object
-// acknowledged, by the word of a replica and by the engines themselves.
+// settled returns an error unless the engines hold exactly the head's objects, each acknowledged,
+// according to a replica and to the engines themselves.
 func (w *world) settled() error {
 	ctx, cancel := context.WithTimeout(w.ctx, 10*time.Second)
 	defer cancel()
@@ -514,7 +514,7 @@ func (w *world) settled() error {
 		return err
 	}
 	if string(source.Applied) != w.head {
-		return fmt.Errorf("revision %s is applied, not the head %s; the source says %q",
+		return fmt.Errorf("revision %s is applied, not the head %s; the source reports %q",
 			source.Applied.Short(), w.head[:8], source.Error)
 	}
 	views, err := r.client.Applications(ctx, view.Filter{}, 1000)
@@ -569,10 +569,10 @@ func (w *world) same() error {
 	return w.accounted(known)
 }
 
-// standing is what the store says of an object's name.
+// standing is the store's record of an object's name.
 type standing struct{ row, orphan bool }
 
-// known are the names of all rows and listed strays.
+// known are the names of all rows and listed orphans.
 func (w *world) known() (map[string]standing, error) {
 	conn, err := pgx.Connect(w.ctx, *w.direct.Load())
 	if err != nil {
@@ -599,7 +599,7 @@ func (w *world) known() (map[string]standing, error) {
 	return out, rows.Err()
 }
 
-// accounted: every object of ours on an engine has a row or is a listed stray.
+// accounted: every object of ours on an engine has a row or is a listed orphan.
 func (w *world) accounted(known map[string]standing) error {
 	for _, e := range w.engines {
 		for _, r := range []schema.GroupVersionResource{applications, projects,
@@ -611,7 +611,7 @@ func (w *world) accounted(known map[string]standing) error {
 			}
 			for _, o := range all.Items {
 				if s := known[o.GetName()]; !s.row && !s.orphan {
-					return fmt.Errorf("%s %s in %s has no row and is no listed stray", r.Resource,
+					return fmt.Errorf("%s %s in %s has no row and is no listed orphan", r.Resource,
 						o.GetName(), e.Namespace)
 				}
 			}

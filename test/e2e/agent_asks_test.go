@@ -57,7 +57,7 @@ func (s *site) rollsBack(t *testing.T, old, newer string) {
 	s.commit(t, "the yard rolls back", map[string]string{run: s.files[run]})
 	eventually(t, "the SyncRun has succeeded", succeeded)
 	if got := s.motd(t, "acme-yard"); got != "welcome" {
-		t.Errorf("rolled back, and the workload says %q", got)
+		t.Errorf("rolled back, and the workload has %q", got)
 	}
 	if s.automated(t, "yard") {
 		t.Error("automation is on while the SyncRun holds it")
@@ -71,7 +71,7 @@ func (s *site) rollsBack(t *testing.T, old, newer string) {
 			return "automation is off"
 		}
 		if got := s.motd(t, "acme-yard"); got != "yard" {
-			return "the workload says " + got
+			return "the workload has " + got
 		}
 		return ""
 	})
@@ -79,8 +79,8 @@ func (s *site) rollsBack(t *testing.T, old, newer string) {
 	delete(s.files, run)
 }
 
-// syncEnded says how the sync of an Application stands, until it has succeeded: one that was not
-// there yet when this was called.
+// syncEnded returns the state of an Application's sync until it has succeeded. It ignores syncs
+// that existed before the call.
 func (f *system) syncEnded(t *testing.T, subject string) func() string {
 	t.Helper()
 	before := map[string]bool{}
@@ -102,7 +102,7 @@ func (f *system) syncEnded(t *testing.T, subject string) func() string {
 	}
 }
 
-// motd is what the storefront in a namespace behind the firewall would say.
+// motd is the message of the storefront in a namespace behind the firewall.
 func (s *site) motd(t *testing.T, namespace string) string {
 	t.Helper()
 	config, err := s.edge.Cluster.Client().CoreV1().ConfigMaps(namespace).Get(t.Context(),
@@ -152,7 +152,7 @@ func (s *site) holdsDeletions(t *testing.T) {
 		t.Errorf("`get agents` does not show what waits:\n%s", out)
 	}
 	if there := s.ours(t, applications); len(there) != 4 {
-		t.Errorf("%d Applications stand while deletions wait", len(there))
+		t.Errorf("%d Applications exist while deletions wait", len(there))
 	}
 	shown, err := s.edge.Run(binary, "agent", "approve-deletions")
 	digest := regexp.MustCompile(`--digest ([0-9a-f]+)`).FindStringSubmatch(shown)
@@ -165,7 +165,7 @@ func (s *site) holdsDeletions(t *testing.T) {
 	}
 	eventually(t, "what was approved goes", func() string {
 		if there := s.ours(t, applications); len(there) != 1 {
-			return fmt.Sprintf("%d Applications stand", len(there))
+			return fmt.Sprintf("%d Applications exist", len(there))
 		}
 		return ""
 	})
@@ -194,8 +194,8 @@ func (s *site) lowerCap(t *testing.T, most int) {
 	}
 }
 
-// awayWithin is when an agent whose network has gone without a word is shown as away: three missed
-// beats of its stream, and the look of whoever asks.
+// awayWithin bounds the time until an agent on a silently broken network is shown as away: three
+// missed beats of its stream, and one more until the next request for it.
 const awayWithin = 3*15*time.Second + 15*time.Second
 
 // freezes holds everything back on the way to the hub, both ways and without an end of any

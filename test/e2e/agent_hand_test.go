@@ -28,8 +28,8 @@ const (
 )
 
 // TestAClusterSetUpByHandGetsItsCredentialsSealed joins by a token that people put on both sides,
-// deploys from a private repository there, and looks everywhere for what must not be there. It uses
-// every right that the agent has.
+// deploys from a private repository there, and searches database, logs and traffic for secrets. It
+// uses every right that the agent has.
 func TestAClusterSetUpByHandGetsItsCredentialsSealed(t *testing.T) {
 	f := edges.use(t)
 	first, second, token := canary(), canary(), canary()
@@ -78,12 +78,12 @@ func TestAClusterSetUpByHandGetsItsCredentialsSealed(t *testing.T) {
 			}
 			return ""
 		})
-		head, err := repo.Commit(t.Context(), "told by the new password", map[string]string{
+		head, err := repo.Commit(t.Context(), "pushed with the new password", map[string]string{
 			"deploy/config.yaml": motd("rotated")})
 		if err != nil {
 			t.Fatal(err)
 		}
-		// Argo CD looks for a branch's head every three minutes
+		// Argo CD polls a branch's head every three minutes
 		s.files[cabinetFile] = strings.Replace(s.files[cabinetFile], "targetRevision: main",
 			"targetRevision: "+head, 1)
 		f.commit(t, "the newest cabinet", map[string]string{cabinetFile: s.files[cabinetFile]})
@@ -138,8 +138,8 @@ func motd(text string) string {
 		"}\n"
 }
 
-// byHand does what an admin would who trusts no command with the kubeconfig: the manifest, a Secret
-// with the token, and the token told there.
+// byHand does the steps of an admin who trusts no command with the kubeconfig: the manifest, a
+// Secret with the token, and the token's registration at the control plane.
 func (s *site) byHand(t *testing.T, token string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "token")
@@ -211,7 +211,7 @@ func (f *system) olderRoute(t *testing.T, token string) {
 	off, _ := ask(f.plane.URL, token)
 	wrong, _ := ask(on.URL, canary())
 	if off.StatusCode != http.StatusNotFound || wrong.StatusCode != http.StatusNotFound {
-		t.Errorf("where it is off: %s; with a token that nobody knows: %s", off.Status,
+		t.Errorf("where it is off: %s; with an unknown token: %s", off.Status,
 			wrong.Status)
 	}
 	answer, body := ask(on.URL, token)
@@ -235,7 +235,7 @@ func (f *system) olderRoute(t *testing.T, token string) {
 	}
 	if text, err := os.ReadFile(filepath.Join(f.Dir, "older.log")); err != nil ||
 		bytes.Contains(text, []byte(token)) {
-		t.Errorf("its log tells the token, or cannot be read: %v", err)
+		t.Errorf("its log has the token, or cannot be read: %v", err)
 	}
 }
 
@@ -258,8 +258,8 @@ func get(t *testing.T, url string) (*http.Response, []byte) {
 	return resp, body
 }
 
-// remembersAStop stops the tenant, and looks for the marker on the cluster, which the agent makes
-// anew.
+// remembersAStop stops the tenant and waits for the marker on the cluster, which the agent
+// recreates.
 func (s *site) remembersAStop(t *testing.T) {
 	markers := s.edge.Cluster.Client().CoreV1().ConfigMaps("argocd")
 	const marker = "argosy-emergency-stop"

@@ -97,7 +97,7 @@ func (s *site) token(t *testing.T) string {
 	return strings.TrimSpace(s.must(t, args...))
 }
 
-// start runs what the cluster's Deployment says.
+// start runs the command of the cluster's Deployment.
 func (s *site) start(t *testing.T) {
 	t.Helper()
 	var err error
@@ -106,7 +106,7 @@ func (s *site) start(t *testing.T) {
 	}
 }
 
-// shows asks for the agent and says what look finds missing.
+// shows asks for the agent and returns what the check finds missing.
 func (s *site) shows(t *testing.T, look func(view.Agent) string) func() string {
 	return func() string {
 		t.Helper()
@@ -332,5 +332,5 @@ func nowhere(t *testing.T, what, secret string, places map[string][]byte) {
 	}
 }
 
-// canary is a secret that stands nowhere by chance.
+// canary is a secret that appears nowhere by chance.
 func canary() string { return "canary-" + rand.Text() + rand.Text() }

@@ -29,14 +29,14 @@ func TestAnAutonomousClustersOwnApplicationsAreShownAndSyncedWhenAsked(t *testin
 		t.Errorf("`get applications` does not mark it:\n%s", out)
 	}
 	if n := f.ownWrites(t) - untouched; n != 0 {
-		t.Errorf("the agent has written to it %d times and nobody has asked", n)
+		t.Errorf("the agent has written to it %d times without a request", n)
 	}
 	succeeded := f.syncEnded(t, "ranch-shop")
 	f.must(t, "sync", "acme/ranch", "ranch-shop")
 	eventually(t, "the sync has succeeded", succeeded)
 	eventually(t, "and shows", s.own(t, "Synced"))
 	if got := s.motd(t, "acme-ranch"); got != "welcome" {
-		t.Errorf("synced, and the workload says %q", got)
+		t.Errorf("synced, and the workload has %q", got)
 	}
 	after, err := s.edge.Cluster.Dynamic().Resource(applications).Namespace("argocd").Get(
 		t.Context(), "ranch-shop", metav1.GetOptions{})
@@ -99,7 +99,7 @@ func (s *site) unmade(t *testing.T) {
 	}
 }
 
-// own asks for the Application and says what it lacks; "" is any state.
+// own asks for the Application and returns what it lacks; "" is any state.
 func (s *site) own(t *testing.T, state mirror.SyncState) func() string {
 	return func() string {
 		t.Helper()

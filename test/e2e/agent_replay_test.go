@@ -13,9 +13,9 @@ import (
 	"argosy.dev/argosy/test/example"
 )
 
-// replays sends what a proxy has read on the way once more, to each replica, and a report that says
-// something else. It is to be called within a minute, after which what was recorded is too old in
-// any case.
+// replays sends requests that a proxy has recorded once more, to each replica, and a report with
+// another content. Call it within a minute: after that the recorded requests are too old in any
+// case.
 func (f *system) replays(t *testing.T, tapped []byte, replicas ...*example.Plane) {
 	const stands = `SELECT count(*) || ' identities have opened ' || sum(opening) || ' sessions' FROM agents`
 	var before, after string

@@ -72,7 +72,7 @@ func TestAnyReplicaServesAnAgentAndTwoProcessesAreNotServed(t *testing.T) {
 		select {
 		case <-s.agent.Done():
 		case <-time.After(5 * time.Second):
-			t.Error("the stream stands 5 s after its agent was revoked")
+			t.Error("the stream is open 5 s after its agent was revoked")
 			s.agent.Stop()
 		}
 	})
@@ -146,7 +146,7 @@ func (s *site) copied(t *testing.T) {
 			if ended(p.agent) && !refused(p) {
 				if starts++; starts > twice {
 					t.Fatalf(
-						"they have taken over from each other %d times, and nobody has noticed; "+
+						"they have taken over from each other %d times without a refusal; "+
 							"the last words are %s", starts, p.log(600))
 				}
 				start(t)
@@ -177,8 +177,7 @@ func (s *site) copied(t *testing.T) {
 	eventually(t, "and the other goes on", s.shows(t, upToDate))
 }
 
-// startCopy runs the agent by what stands in another namespace, as an administrator's kubeconfig
-// would.
+// startCopy runs the agent by the Secret of another namespace, with an administrator's kubeconfig.
 func (s *site) startCopy(namespace string) func(*testing.T) {
 	return func(t *testing.T) {
 		t.Helper()

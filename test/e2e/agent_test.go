@@ -54,7 +54,7 @@ func TestAClusterBehindAFirewallJoinsAndIsServed(t *testing.T) {
 		defer cancel()
 		_, _ = f.Config.Remove(ctx, "no workshop", edgeDeployment, edgeFile)
 	})
-	eventually(t, "nobody has joined, and that is said",
+	eventually(t, "no agent has joined, and that is shown",
 		f.agents(t, func(a view.Agent) string {
 			if a.Connected || a.ID != "" || a.Pending == 0 {
 				return fmt.Sprintf("%+v", a)
@@ -77,7 +77,7 @@ func TestAClusterBehindAFirewallJoinsAndIsServed(t *testing.T) {
 		t.Error("joining prints the token")
 	}
 	if again, err := edge.Join(binary, token); err == nil && again == "" {
-		t.Error("joining again says nothing")
+		t.Error("joining again prints nothing")
 	}
 
 	whole := t // outlives the steps below
@@ -94,7 +94,7 @@ func TestAClusterBehindAFirewallJoinsAndIsServed(t *testing.T) {
 	t.Run("the hub away", func(t *testing.T) {
 		edge.Hub.Block(true)
 		defer edge.Hub.Block(false)
-		f.commit(t, "while nobody hears", changed())
+		f.commit(t, "while no agent is connected", changed())
 		eventually(t, "the agent is shown as away", f.agents(t, func(a view.Agent) string {
 			if a.Connected || a.SeenAt == nil || a.Lag == 0 {
 				return fmt.Sprintf("%+v", a)
@@ -126,7 +126,7 @@ func TestAClusterBehindAFirewallJoinsAndIsServed(t *testing.T) {
 			agent.Kill()
 			agent = startAgent(whole, edge)
 		}
-		eventually(t, "the last change stands", f.agents(t, upToDate))
+		eventually(t, "the last change is applied", f.agents(t, upToDate))
 		eventually(t, "it is Healthy", f.healthy(t, edgeApp))
 	})
 	t.Run("an emergency stop reaches it", func(t *testing.T) {
@@ -156,7 +156,7 @@ func TestAClusterBehindAFirewallJoinsAndIsServed(t *testing.T) {
 		}
 		if log, _ := os.ReadFile(agent.LogFile()); !strings.Contains(string(log),
 			"run `argosy agent join`") {
-			t.Errorf("the agent's last words do not say what to do: %s", log[max(0, len(log)-500):])
+			t.Errorf("the agent's last words do not name the fix: %s", log[max(0, len(log)-500):])
 		}
 		before := applicationUID(t, edge)
 		if _, err := edge.Join(binary,
@@ -166,7 +166,7 @@ func TestAClusterBehindAFirewallJoinsAndIsServed(t *testing.T) {
 		agent = startAgent(whole, edge)
 		eventually(t, "the new identity serves it", f.agents(t, upToDate))
 		if now := applicationUID(t, edge); now != before {
-			t.Errorf("the Application was made anew: %s, then %s", before, now)
+			t.Errorf("the Application was recreated: %s, then %s", before, now)
 		}
 		if now := edgePods(t, edge); now != pods {
 			t.Errorf("the workload was touched: %s became %s", pods, now)
@@ -206,7 +206,7 @@ func startAgent(t *testing.T, edge *example.Edge) *stack.Process {
 	return p
 }
 
-// agents asks for the edge's agent and says what look finds missing.
+// agents asks for the edge's agent and returns what the check finds missing.
 func (f *system) agents(t *testing.T, look func(view.Agent) string) func() string {
 	return func() string {
 		t.Helper()
@@ -226,7 +226,7 @@ func upToDate(a view.Agent) string {
 	return fmt.Sprintf("%+v", a)
 }
 
-// healthy says what is missing to one Application.
+// healthy returns what one Application lacks.
 func (f *system) healthy(t *testing.T, id string) func() string {
 	return func() string {
 		t.Helper()

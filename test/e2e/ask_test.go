@@ -73,8 +73,8 @@ func list[T any](t *testing.T, f *system, args ...string) []T {
 	return answer.Items
 }
 
-// standing says which of want (deployment@environment, tenant before a slash) are not applied,
-// Synced and Healthy, or which are there although they are not wanted.
+// standing returns which of want (deployment@environment, tenant before a slash) are not applied,
+// Synced and Healthy, and which Applications exist although they are not wanted.
 func (f *system) standing(t *testing.T, want ...string) func() string {
 	return func() string {
 		t.Helper()

@@ -40,7 +40,7 @@ func (f *system) live(t *testing.T, engine, tenant, deployment,
 	return &found.Items[0]
 }
 
-// workload reports whether a Deployment stands, and its UID.
+// workload reports whether a Deployment exists, and its UID.
 func (f *system) workload(t *testing.T, engine, namespace, name string) (uid string, ok bool) {
 	t.Helper()
 	d, err := f.Place(engine).Cluster.Client().AppsV1().Deployments(namespace).Get(t.Context(),

@@ -66,7 +66,7 @@ func TestAnEngineThatIsAwayStopsNobodyElseAndHealsByItself(t *testing.T) {
 		"tenants/acme/deployments/during.yaml": f.deployment("during", "staging", "acme-staging",
 			"")})
 	eventually(t, "the other engine goes on", f.there(t, "acme/during@staging"))
-	eventually(t, "the engine's state says so", func() string {
+	eventually(t, "the engine is shown as unreachable", func() string {
 		for _, e := range list[view.Engine](t, f, "engines") {
 			if e.Name == "us-1" && !e.Reachable && e.Message != "" && e.Since != nil {
 				return ""
@@ -85,7 +85,7 @@ func TestAConfigRepoThatIsAwayChangesNothing(t *testing.T) {
 	f := platform.use(t)
 	f.allHealthy(t)
 	f.Config.RequireAuth("somebody", "else")
-	eventually(t, "the source's state says so", func() string {
+	eventually(t, "the source shows the error", func() string {
 		var s view.Source
 		if err := f.api(t, "source", &s); err != nil {
 			return err.Error()
@@ -94,7 +94,7 @@ func TestAConfigRepoThatIsAwayChangesNothing(t *testing.T) {
 			return "no error"
 		}
 		if strings.Contains(s.Error, "else") {
-			t.Errorf("the error tells a credential: %s", s.Error)
+			t.Errorf("the error has a credential: %s", s.Error)
 		}
 		return ""
 	})

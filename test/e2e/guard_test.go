@@ -42,7 +42,7 @@ func TestDeletionsBeyondTheGuardWaitForAnApproval(t *testing.T) {
 		"tenants/globex/deployments/extra.yaml": strings.NewReplacer("acme/storefront",
 			"globex/web", "path: deploy", "path: manifests/app", "v2.0.1", "main").
 			Replace(f.deployment("extra", "prod-us", "globex-billing", ""))})
-	eventually(t, "the other tenant's commit is applied, the held ones stand",
+	eventually(t, "the other tenant's commit is applied, the held objects exist",
 		f.there(t, append(ids, "globex/extra@prod-us")...))
 	if _, errs, code := f.argosy(t, "approve", strings.Repeat("0", 40)); code == 0 {
 		t.Errorf("a revision that holds nothing was approved: %s", errs)
@@ -65,13 +65,13 @@ func TestDeletionsBeyondTheGuardWaitForAnApproval(t *testing.T) {
 			o.RequestedBy != ""
 	}
 	if !approved {
-		t.Error("nobody is recorded to have approved it")
+		t.Error("no approver is recorded")
 	}
 	f.remove(t, "no extra", "tenants/globex/deployments/extra.yaml")
 	f.allHealthy(t)
 }
 
-// there says which Applications are not applied yet.
+// there returns which Applications are not applied yet.
 func (f *system) there(t *testing.T, ids ...string) func() string {
 	return func() string {
 		applied := map[string]bool{}

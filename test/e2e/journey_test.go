@@ -56,7 +56,7 @@ func TestABadFileHurtsOnlyItself(t *testing.T) {
 	if now, _ := f.workload(t, "eu-1", "globex-web", "web"); now != uid {
 		t.Errorf("the last good state did not stay: workload %s became %s", uid, now)
 	}
-	f.commit(t, "the typo is mended", map[string]string{path: good})
+	f.commit(t, "the typo is fixed", map[string]string{path: good})
 	eventually(t, "no problem left", func() string {
 		if p := list[fleet.Problem](t, f, "problems"); len(p) > 0 {
 			return p[0].String()

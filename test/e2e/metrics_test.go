@@ -44,7 +44,7 @@ scrape_configs:
 	return p
 }
 
-// says asks Prometheus, and returns what is wrong when the answer is empty.
+// says queries Prometheus and returns an error text when the answer is empty.
 func says(t *testing.T, p *stack.Prometheus, expression string) func() string {
 	return func() string {
 		t.Helper()
@@ -121,7 +121,7 @@ func TestPrometheusShowsACommitOnItsWayAndAnEngineThatIsAway(t *testing.T) {
 		}
 		return ""
 	}
-	eventuallyOr(t, back, "the engine's absence is told", gone)
+	eventuallyOr(t, back, "the engine's absence is reported", gone)
 	now := alerting(t, p)
 	back()
 	for name := range now {

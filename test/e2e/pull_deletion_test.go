@@ -34,7 +34,7 @@ func (w *forged) bringAs(t *testing.T, login, message string, files map[string]s
 }
 
 // unreviewed waits for the hold of exactly these files of a revision, and for the command line to
-// name them and say why.
+// name them and the reason.
 func (f *system) unreviewed(t *testing.T, revision fleet.Revision, paths ...string) {
 	t.Helper()
 	eventually(t, "the files are held", func() string {
@@ -45,7 +45,7 @@ func (f *system) unreviewed(t *testing.T, revision fleet.Revision, paths ...stri
 		}
 		if out := f.must(t, "get", "holds"); !strings.Contains(out, "nobody reviewed this") ||
 			!strings.Contains(out, paths[0]) {
-			return "`get holds` says " + out
+			return "`get holds` prints " + out
 		}
 		return ""
 	})
@@ -74,7 +74,7 @@ func deletions(t *testing.T, w *forged) {
 	w.allHealthyButManual(t, ids[1])
 	w.nothingHeld(t)
 
-	// Merged though nobody approved it.
+	// Merged without an approval.
 	number, head := w.propose(t, "alice", "nobody", nil, paths[1])
 	w.await(t, head, forge.CheckOwners, "pending")
 	w.told(t, number, "1 Application deleted")
@@ -87,8 +87,8 @@ func deletions(t *testing.T, w *forged) {
 	w.allHealthy(t)
 }
 
-// allHealthyButManual waits for the example's to be well, and for these beside them to stand as
-// they may: nobody has synced them.
+// allHealthyButManual waits until the example's Applications are Healthy, and those with manual
+// sync are applied: they are never synced.
 func (f *system) allHealthyButManual(t *testing.T, manual ...string) {
 	t.Helper()
 	eventually(t, "the Applications are those", func() string {
@@ -127,7 +127,7 @@ func anotherTreeThanReviewed(t *testing.T, w *forged) {
 }
 
 // mergeByHand makes a merge commit of main and the head without these files, pushes it to main, and
-// tells the forge that it is the merge.
+// registers it with the forge as the merge.
 func (w *forged) mergeByHand(t *testing.T, number int, head string,
 	without ...string) fleet.Revision {
 	t.Helper()

@@ -40,7 +40,7 @@ func (w *forged) branch(t *testing.T, name, commit string) (number int) {
 	return number
 }
 
-// mergeAs merges in a style, whatever the checks say, and waits until it is recorded.
+// mergeAs merges in a style despite the checks, and waits until it is recorded.
 func (w *forged) mergeAs(t *testing.T, number int, style string) fleet.Revision {
 	t.Helper()
 	commit, err := w.config.Merge(t.Context(), w.person["petra"], number, style)
@@ -206,7 +206,7 @@ func theDoctorOnTheBranch(t *testing.T, w *forged) {
 		"deletion":        "ok",
 	} {
 		if !strings.Contains(before[rule], want) {
-			t.Errorf("%s is told as %q, without %q", rule, before[rule], want)
+			t.Errorf("%s is reported as %q, without %q", rule, before[rule], want)
 		}
 	}
 	check(t, w.config.Protect(t.Context(), "main", stack.BranchRule{
@@ -217,7 +217,7 @@ func theDoctorOnTheBranch(t *testing.T, w *forged) {
 	after := rules()
 	for rule, state := range after {
 		if !strings.HasPrefix(state, "ok: ") {
-			t.Errorf("%s is told as %q", rule, state)
+			t.Errorf("%s is reported as %q", rule, state)
 		}
 	}
 	if len(after) < 9 || !strings.Contains(after["direct pushes"], "the team example/platform") {

@@ -42,7 +42,7 @@ func aFork(t *testing.T, w *forged) {
 		"1 Application added")
 	if said := w.await(t, head, forge.CheckPlan,
 		"success").Description; said != "1 Application added" {
-		t.Errorf("the plan of the fork is told as %q", said)
+		t.Errorf("the plan of the fork is reported as %q", said)
 	}
 
 	tested := head
@@ -58,8 +58,8 @@ func aFork(t *testing.T, w *forged) {
 	w.close(t, number)
 }
 
-// unplanned waits until the head is told to be a fork's that nobody has looked at, and fails if
-// anything of a plan is shown.
+// unplanned waits until the head is reported as an untested head of a fork, and fails if anything
+// of a plan is shown.
 func (w *forged) unplanned(t *testing.T, number int, head string) {
 	t.Helper()
 	w.told(t, number, "A fork: nothing is planned yet", "`/argosy ok-to-test "+head+"`")
@@ -69,6 +69,6 @@ func (w *forged) unplanned(t *testing.T, number int, head string) {
 	}
 	if said := w.checks(t, head)[forge.CheckPlan].Description; !strings.HasPrefix(said,
 		"A fork: nothing is planned yet") {
-		t.Fatalf("%s of the fork says %q", forge.CheckPlan, said)
+		t.Fatalf("%s of the fork has %q", forge.CheckPlan, said)
 	}
 }

@@ -135,8 +135,8 @@ func (w *forged) files(t *testing.T) map[string]string {
 	return files
 }
 
-// startControlPlane runs `argosy serve` with the forge, told of everything by deliveries: it looks
-// by itself once an hour only.
+// startControlPlane runs `argosy serve` with the forge, which reports changes by deliveries: the
+// control plane itself polls once an hour only.
 func (w *forged) startControlPlane(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -163,8 +163,8 @@ func (w *forged) startControlPlane(t *testing.T) {
 		p.Stop()
 		w.showLog(t)
 	})
-	// Not of statuses: those that Argosy sets itself would have it look again, and hide that
-	// something else does not.
+	// No deliveries of statuses: Argosy's own would trigger a recheck and hide that another event
+	// does not.
 	check(t, w.config.CreateHook(ctx, p.URL+"/webhook/github", w.secret, "push", "pull_request",
 		"pull_request_review"))
 }
@@ -210,8 +210,8 @@ func (w *forged) point(t *testing.T, login, branch, commit string) {
 	check(t, w.config.SetBranch(t.Context(), w.person[login], branch, commit))
 }
 
-// says is what Argosy's comment on the pull request says now: empty when there is none, and a
-// failure when there are two.
+// says returns Argosy's comment on the pull request: empty when there is none, and a failure when
+// there are two.
 func (w *forged) says(t *testing.T, number int) (text string) {
 	t.Helper()
 	comments, err := w.config.Comments(t.Context(), number)
@@ -228,8 +228,8 @@ func (w *forged) says(t *testing.T, number int) (text string) {
 	return text
 }
 
-// checks are the states of a commit's checks by name, as they stand: "argosy/plan" to "success",
-// with what they say.
+// checks are the current states of a commit's checks by name: "argosy/plan" to "success", with
+// their descriptions.
 func (w *forged) checks(t *testing.T, head string) map[string]stack.ForgeStatus {
 	t.Helper()
 	all, err := w.config.Statuses(t.Context(), head)
@@ -263,11 +263,11 @@ func (w *forged) stands(t *testing.T, head, name, state string) {
 	}
 }
 
-// told waits until the comment has each of the words. What it tells of is done by then: checks are
-// reported before the comment is written.
+// told waits until the comment has each of the words. The checks are reported before the comment is
+// written, so they are done by then.
 func (w *forged) told(t *testing.T, number int, words ...string) {
 	t.Helper()
-	eventually(t, "the comment tells it", func() string {
+	eventually(t, "the comment has it", func() string {
 		text := w.says(t, number)
 		for _, word := range words {
 			if !strings.Contains(text, word) {
@@ -288,7 +288,7 @@ func (w *forged) ask(t *testing.T, login string, number int, text string) (id in
 
 func (w *forged) review(t *testing.T, login string, number int, says, head string) {
 	t.Helper()
-	_, err := w.config.Review(t.Context(), w.person[login], number, says, head, "as the test says")
+	_, err := w.config.Review(t.Context(), w.person[login], number, says, head, "as the test asks")
 	check(t, err)
 }
 

@@ -21,7 +21,7 @@ func twoThatCollide(t *testing.T, w *forged) {
 	w.told(t, first, meets(second))
 
 	w.close(t, second)
-	eventually(t, "the other one is told no longer", func() string {
+	eventually(t, "the other one is no longer named", func() string {
 		if text := w.says(t, first); strings.Contains(text, meets(second)) {
 			return text
 		}

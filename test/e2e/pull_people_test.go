@@ -86,8 +86,8 @@ func approvals(t *testing.T, w *forged) {
 	number, head := w.propose(t, "alice", "approvals", acme)
 	w.await(t, head, forge.CheckOwners, "pending")
 
-	// A review of no owner leaves everything as it was; the answer to the command says that both
-	// were looked at.
+	// A review of no owner leaves everything as it was; the answer to the command shows that both
+	// were processed.
 	w.review(t, "gus", number, stack.Approve, head)
 	w.ask(t, "gus", number, "/argosy approve "+head)
 	w.told(t, number, "`gus` owns nothing of what this changes: the approval does not count.")

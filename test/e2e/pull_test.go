@@ -22,11 +22,11 @@ func TestPullRequests(t *testing.T) {
 		{"commands are for those who may, as they were posted", commandsInComments},
 		{"only an owner's approval of the very head counts", approvals},
 		{"a pull request does not name those who approve it", ownersOfTheBase},
-		{"a fork is planned head by head, when a member says so", aFork},
-		{"two that change the same are told of each other", twoThatCollide},
+		{"a fork is planned head by head, when a member approves it", aFork},
+		{"two that change the same name each other", twoThatCollide},
 		{"a status that a stranger sets is set right", aForgedStatus},
 		{"criss-crossed histories are not merged", crissCross},
-		{"a deletion that nobody reviewed waits, a reviewed one does not", deletions},
+		{"an unreviewed deletion waits, a reviewed one does not", deletions},
 		{"what is merged beside the reviewed change waits", anotherTreeThanReviewed},
 		{"deletions beyond the guards are let go in the pull request", guardedDeletions},
 		{"crossed merge bases bring nothing into force", crossedMergeBases},
@@ -59,7 +59,7 @@ func fromATypoToItsResult(t *testing.T, w *forged) {
 	eventually(t, "the comment shows the plan", func() string {
 		if text := w.says(t, number); !strings.Contains(text, "promo") ||
 			strings.Contains(text, "targetRevison") {
-			return "it says " + text
+			return "it reads " + text
 		}
 		return ""
 	})

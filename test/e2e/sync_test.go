@@ -59,7 +59,7 @@ func TestASyncRunWithHoldRollsBackAndStaysUntilTheTargetChanges(t *testing.T) {
 		return c.Data["motd"]
 	}
 	if got := motd(); got != "welcome" {
-		t.Errorf("rolled back, and the workload says %q", got)
+		t.Errorf("rolled back, and the workload has %q", got)
 	}
 	if f.automated(t, "rolled") {
 		t.Error("automation is on while the SyncRun holds it")
@@ -72,7 +72,7 @@ func TestASyncRunWithHoldRollsBackAndStaysUntilTheTargetChanges(t *testing.T) {
 			return "automation is off"
 		}
 		if got := motd(); got != "newer" {
-			return "the workload says " + got
+			return "the workload has " + got
 		}
 		return ""
 	})

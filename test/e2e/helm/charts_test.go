@@ -99,8 +99,8 @@ func (w *world) trial() {
 	w.secret(w.hub, hubSpace, "argosy-database", map[string]string{"url": w.database})
 }
 
-// migrations goes from `external` to `job` and back: a replica that is not to migrate says who has
-// to, and the Job does.
+// migrations goes from `external` to `job` and back: a replica that may not migrate names the one
+// that must, and the Job migrates.
 func (w *world) migrations() {
 	w.t.Helper()
 	if log, err := w.hubPod(controlPlane).run(); err == nil ||
@@ -129,7 +129,7 @@ func (w *world) join(p plane) {
 	token := rand.Text() + rand.Text()
 	file := w.file("token", token)
 	eventually(w.t, "a token is made", func() string {
-		// until the config repo is read, nobody knows the environment
+		// until the config repo is read, the environment is unknown
 		out, err := p.argosy("agent", "token", "create", "acme/factory", "--from-file", file)
 		return map[bool]string{true: out}[err != nil]
 	})
@@ -167,7 +167,7 @@ func (w *world) away(p plane, hub *stack.Process) *stack.Process {
 	return hub
 }
 
-// state is what stood, what had been written, and who wrote to the engine.
+// state is the objects, the writes so far, and the replica that writes to the engine.
 type state struct {
 	standing map[string]string
 	wrote    int
@@ -182,7 +182,7 @@ func (w *world) state(p plane) state {
 }
 
 // untouched waits until another replica writes to the engine and both agents follow it, and then
-// long enough for it to write: it has not, and all stands as it stood.
+// long enough for it to write: it must not have written, and every object is the same.
 func (w *world) untouched(when string, p plane, was state) {
 	w.t.Helper()
 	eventually(w.t, when+", another replica has the engine", func() string {
@@ -249,5 +249,5 @@ func (w *world) rights() {
 const (
 	kubeconfigs = "engines with a kubeconfigRef have theirs there, and the one of this test is in the hub's own cluster"
 	distributed = "Argo CD's version is read from the image of its application-controller, which is a Deployment with dynamic cluster distribution; its repo-server, which is one too, is looked at only where tenants share it"
-	untagged    = "where neither the image nor a label tells the version, the definition does"
+	untagged    = "where neither the image nor a label has the version, the definition does"
 )

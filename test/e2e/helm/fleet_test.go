@@ -26,7 +26,7 @@ const (
 	gitPassword = "a password of the test"
 )
 
-// What is declared below: one deployment, on the engine and behind the agent, and another on the
+// The declarations below: one deployment, on the engine and behind the agent, and another on the
 // engine that registers itself.
 const (
 	declared   = "tenants/acme/deployments/web.yaml"
@@ -156,7 +156,7 @@ func (p plane) must(args ...string) string {
 	return out
 }
 
-// sound says what is wrong in the config repo.
+// sound returns the config repo's problems.
 func (p plane) sound() string {
 	out, err := p.argosy("get", "problems", "-o", "json")
 	var answer struct{ Items []json.RawMessage }
@@ -166,7 +166,7 @@ func (p plane) sound() string {
 	return ""
 }
 
-// healthy says which Applications are not yet applied, Synced and Healthy.
+// healthy returns which Applications are not yet applied, Synced and Healthy.
 func (p plane) healthy(want ...string) func() string {
 	return func() string {
 		out, err := p.argosy("get", "applications", "-o", "json")
@@ -194,8 +194,8 @@ func (p plane) healthy(want ...string) func() string {
 	}
 }
 
-// followed says what is missing until both agents are connected, were heard of since then and have
-// done all.
+// followed returns the open points until both agents are connected, have reported since then and
+// have done all.
 func (p plane) followed(since time.Time) func() string {
 	return func() string {
 		out, err := p.argosy("get", "agents", "-o", "json")
@@ -219,8 +219,8 @@ var kinds = []schema.GroupVersionResource{
 	{Version: "v1", Resource: "secrets"},
 }
 
-// standing are the versions of what Argosy has made for the Argo CDs, and of the workloads and
-// their Pods.
+// standing are the versions of the objects that Argosy has made for the Argo CDs, and of the
+// workloads and their Pods.
 func (w *world) standing() map[string]string {
 	w.t.Helper()
 	all := map[string]string{}
@@ -248,7 +248,7 @@ func (w *world) standing() map[string]string {
 	return all
 }
 
-// settled is what stands when Argo CD writes no more of it.
+// settled is standing once Argo CD writes no more of it.
 func (w *world) settled() map[string]string {
 	w.t.Helper()
 	last, unchanged := w.standing(), 0
@@ -261,20 +261,20 @@ func (w *world) settled() map[string]string {
 		return map[bool]string{true: "it still writes"}[unchanged < 15]
 	})
 	if len(last) < 15 { // of each: Application, AppProject, a Secret, the workload, its Pod
-		w.t.Errorf("only %v stands", last)
+		w.t.Errorf("only %v exists", last)
 	}
 	return last
 }
 
-// same compares what stands with what stood.
+// same compares the objects with those of before.
 func (w *world) same(when string, before, now map[string]string) {
 	w.t.Helper()
 	if !maps.Equal(before, now) {
-		w.t.Errorf("%s: what stands was\n%v\nand is\n%v", when, before, now)
+		w.t.Errorf("%s: the objects were\n%v\nand are\n%v", when, before, now)
 	}
 }
 
-// left is what still stands of some kinds, of the tenant that leaves.
+// left are the remaining objects of some kinds, of the tenant that leaves.
 func (w *world) left(kinds ...string) func() string {
 	return func() string {
 		left := ""

@@ -114,7 +114,7 @@ func (w *world) install(p place, release, chart, namespace string, set ...string
 }
 
 // charts are copies without the bound on the version of Kubernetes: the lab's API server is built
-// without the flags that tell it.
+// without the flags that set its version.
 func (w *world) charts() string {
 	dir := filepath.Join(w.dir, "charts")
 	if _, err := os.Stat(dir); err == nil {

@@ -46,8 +46,8 @@ func (w *world) newest(at place, namespace, label string) *corev1.Pod {
 	return newest
 }
 
-// pod takes the newest Pod that has a label. What it may reach are addresses by the address at
-// which it asks for them.
+// pod takes the newest Pod that has a label. reach maps the addresses that it asks for to those
+// that it gets.
 func (w *world) pod(at place, namespace, label string, reach map[string]string) *pod {
 	w.t.Helper()
 	newest := w.newest(at, namespace, label)
@@ -181,8 +181,8 @@ func (p *pod) find(root, command string) string {
 	return ""
 }
 
-// environment is what a container's manifest says, and the Service of the API server, which every
-// Pod is told.
+// environment is the environment of a container's manifest, and the Service of the API server,
+// which every Pod gets.
 func (p *pod) environment(c corev1.Container) []string {
 	p.t.Helper()
 	if len(c.EnvFrom) > 0 {

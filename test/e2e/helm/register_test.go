@@ -12,8 +12,8 @@ import (
 	"argosy.dev/argosy/test/stack"
 )
 
-// register installs an Argo CD that registers itself, does what the release's notes say, and places
-// an environment on it.
+// register installs an Argo CD that registers itself, follows the release's notes, and places an
+// environment on it.
 func (w *world) register(p plane) {
 	w.t.Helper()
 	w.install(w.edge, "plant", "argosy-engine", plantArgo)
@@ -33,7 +33,7 @@ func (w *world) register(p plane) {
 	command := strings.Fields(w.noted(notes, `  argosy (agent token create .*) > token\n`)[0])
 	token := ""
 	eventually(w.t, "a token is made", func() string {
-		out, err := p.argosy(command...) // until the config repo is read, nobody knows the engine
+		out, err := p.argosy(command...) // until the config repo is read, the engine is unknown
 		token = out
 		return map[bool]string{true: out}[err != nil]
 	})
@@ -57,7 +57,7 @@ func (w *world) noted(notes, pattern string) []string {
 	w.t.Helper()
 	found := regexp.MustCompile(pattern).FindStringSubmatch(notes)
 	if found == nil {
-		w.t.Fatalf("the notes do not say %s:\n%s", pattern, notes)
+		w.t.Fatalf("the notes do not have %s:\n%s", pattern, notes)
 	}
 	return found[1:]
 }
@@ -79,7 +79,7 @@ func (w *world) plantFiles() map[string]string {
 	}
 }
 
-// engineViews are all, nil where that cannot be told.
+// engineViews are all engines, nil where the control plane does not answer.
 func (p plane) engineViews() []view.Engine {
 	out, err := p.argosy("get", "engines", "-o", "json")
 	var answer struct{ Items []view.Engine }
@@ -102,7 +102,7 @@ func (p plane) holder() string {
 // versions holds what is known of the engines' Argo CD against the charts'.
 func (p plane) versions() {
 	p.t.Helper()
-	eventually(p.t, "the engines tell their version", func() string {
+	eventually(p.t, "the engines report their version", func() string {
 		all := p.engineViews()
 		for _, e := range all {
 			if e.ArgoCD != "v3.2.11" || !e.Reachable || e.Message != "" {

@@ -12,7 +12,7 @@ import (
 	"argosy.dev/argosy/test/stack"
 )
 
-// requests are those to a cluster that were answered, by whom the accounts' prefix says.
+// requests are those to a cluster that were answered, of the accounts with the prefix.
 func (p place) requests(t *testing.T, account string) []stack.AuditEntry {
 	t.Helper()
 	var all []stack.AuditEntry
@@ -36,7 +36,7 @@ func (p place) writes(t *testing.T, account, namespace string) (all []string) {
 	return all
 }
 
-// nothingRefused looks through all accounts of a namespace.
+// nothingRefused checks all accounts of a namespace.
 func (p place) nothingRefused(t *testing.T, namespace string) {
 	t.Helper()
 	refused, requests := map[string]int{}, p.requests(t, namespace+":")
@@ -49,7 +49,7 @@ func (p place) nothingRefused(t *testing.T, namespace string) {
 		t.Errorf("%s: refused %d times: %s", p.name, refused[what], what)
 	}
 	if len(requests) == 0 {
-		t.Errorf("%s: nobody of %s has asked for anything", p.name, namespace)
+		t.Errorf("%s: no account of %s has sent a request", p.name, namespace)
 	}
 }
 

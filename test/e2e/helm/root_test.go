@@ -13,18 +13,18 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// image is what a container finds there, whatever its manifest says.
+// image is the content of a container's root, whatever its manifest names.
 type image struct {
 	folders    map[string]string // of this machine, by where they are in the image
 	links      map[string]string
 	files      map[string]string // likewise, bound over what folders hold
 	entrypoint []string
-	insteadOf  []string // a command that is run instead, of what stands for the real program
+	insteadOf  []string // a command to run in place of the real program
 	env        []string
 	user       int
 }
 
-// imageOf are Argosy's own image, and what stands for Argo CD's and Redis': the binaries that
+// imageOf are Argosy's own image, and substitutes for Argo CD's and Redis': the binaries that
 // scripts/parts.sh has built, and this machine's tools.
 func (p *pod) imageOf(c corev1.Container) image {
 	p.t.Helper()

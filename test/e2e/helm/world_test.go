@@ -1,13 +1,12 @@
-// Package helm installs all three charts by `helm install` on real API servers and runs what they
-// made: `argosy serve`, `argosy agent run` and the engines' Argo CD: a complete one, one that uses
-// the hub's repo-server and Redis, and a complete one that registers itself. They are processes,
-// for the lab's nodes only pretend to run Pods. Each has what its Pod of the API server has and
-// nothing else: command, arguments, environment, a read-only root with the image's files and the
-// Pod's volumes, the image's user, a token of its ServiceAccount that is bound to the Pod, and a
-// network of its own. The API servers' audit logs tell which rights were missing, and which nobody
-// used.
+// Package helm installs all three charts by `helm install` on real API servers and runs the
+// resulting Pods: `argosy serve`, `argosy agent run` and the engines' Argo CD: a complete one, one
+// that uses the hub's repo-server and Redis, and a complete one that registers itself. They are
+// processes, for the lab's nodes only pretend to run Pods. Each has what its Pod of the API server
+// has and nothing else: command, arguments, environment, a read-only root with the image's files
+// and the Pod's volumes, the image's user, a token of its ServiceAccount that is bound to the Pod,
+// and a network of its own. The API servers' audit logs show missing and unused rights.
 //
-// What is not as on a cluster: Redis is the lab's own, which takes a port instead of Redis'
+// Differences from a cluster: Redis is the lab's own, which takes a port instead of Redis'
 // arguments; Services are addresses in /etc/hosts; of a Deployment's replicas one runs; Argo CD
 // verifies no signatures of commits; network policies are not enforced. It needs root, as a
 // container's runtime does.
@@ -56,7 +55,7 @@ type world struct {
 	config    *stack.Repo
 	app       *stack.Repo
 	database  string // URL
-	fresh     string // URL of another, which nobody uses
+	fresh     string // URL of another, unused one
 	ca        []byte // vouches for the Git server, the control plane and the hub's repo-server
 	key, cert []byte // of the latter two
 
@@ -157,7 +156,7 @@ func (d *door) dial() (net.Conn, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.box == nil {
-		return nil, fmt.Errorf("nobody is behind %s", d.address)
+		return nil, fmt.Errorf("no process is behind %s", d.address)
 	}
 	return d.box.Dial(context.Background(), "tcp", d.port)
 }
