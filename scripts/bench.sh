@@ -9,7 +9,7 @@ shift
 case $what in
 core)
   scripts/parts.sh git postgres lab argocd-3.2
-  go build -ldflags="-s -w" -o .cache/bin/bench-argosy ./cmd/argosy # its own: bin/argosy may be built anew while this runs
+  go build -ldflags="-s -w" -o .cache/bin/bench-argosy ./cmd/argosy # its own: bin/argosy may be replaced while this runs
   go build -ldflags="-s -w" -o .cache/bin/bench ./test/bench
   failed=0
   .cache/bin/bench "$@" || failed=$?

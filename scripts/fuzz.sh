@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs every fuzz target for FUZZTIME (default 30s) each. What is found lands in the package's testdata/fuzz and is kept.
+# Runs every fuzz target for FUZZTIME (default 30s) each. A failing input stays in the package's testdata/fuzz.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 git grep -lE '^func Fuzz[A-Z]' -- '*_test.go' | xargs -n1 dirname | sort -u | while read -r dir; do

@@ -18,15 +18,15 @@ readonly all=(git postgres lab argocd-3.2-crds github-openapi redis argocd-3.2 k
 readonly cache=$PWD/.cache
 mkdir -p "$cache/bin" "$cache/stamps" "$cache/logs"
 
-say() { printf '%s\n' "$*" >&2; }
-fail() { say "parts: $*"; exit 1; }
+log() { printf '%s\n' "$*" >&2; }
+fail() { log "parts: $*"; exit 1; }
 
 # run WHAT COMMAND...: runs the command with its output in a log, the seconds
 # counting up on a terminal, and shows the end of the log if it fails.
 run() {
-	local what=$1 log=$cache/logs/$part.log start=$SECONDS job
+	local what=$1 output=$cache/logs/$part.log start=$SECONDS job
 	shift
-	"$@" >"$log" 2>&1 &
+	"$@" >"$output" 2>&1 &
 	job=$!
 	trap 'kill $job 2>/dev/null; exit 130' INT TERM
 	if [[ -t 2 ]]; then
@@ -39,13 +39,13 @@ run() {
 		printf '%s… ' "$what" >&2
 	fi
 	if ! wait $job; then
-		say "failed"
-		tail -n 20 "$log" >&2
-		fail "$part could not be made; the whole log is $log"
+		log "failed"
+		tail -n 20 "$output" >&2
+		fail "$part could not be made; the whole log is $output"
 	fi
 	trap - INT TERM
 	if [[ -t 2 ]]; then printf '%s… ' "$what" >&2; fi
-	say "done in $((SECONDS - start)) s"
+	log "done in $((SECONDS - start)) s"
 }
 
 # fresh FILE STAMP: whether the file was made from what the stamp describes.
@@ -118,7 +118,7 @@ postgres() {
 		found=$(find_postgres) || fail "no PostgreSQL: install it (Debian: apt-get install postgresql), or npm, and run this again"
 	fi
 	ln -sfn "$found" "$link"
-	say "postgres is $("$link/postgres" --version) in $found"
+	log "postgres is $("$link/postgres" --version) in $found"
 }
 
 find_postgres() {
@@ -215,7 +215,7 @@ prometheus_part() {
 		[[ -x $found ]] || fail "there is no $found"
 		ln -sfn "$found" "$cache/bin/$tool"
 	done
-	say "prometheus is $("$cache/bin/prometheus" --version 2>&1 | head -n 1)"
+	log "prometheus is $("$cache/bin/prometheus" --version 2>&1 | head -n 1)"
 }
 
 apt_prometheus() {

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # No package that the binary links has a known vulnerability. govulncheck asks $GOVULNDB, or https://vuln.go.dev. Without a database only the
-# list in test/vuln/known is checked, which says so; REQUIRE_VULNDB=1, as for a release, makes that an error.
+# list in test/vuln/known is checked, with a warning; REQUIRE_VULNDB=1, as for a release, makes that an error.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 bin=.cache/bin/govulncheck

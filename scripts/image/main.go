@@ -1,11 +1,12 @@
 // Command image puts static binaries into an OCI image layout, without a container engine.
 //
 // Rules of this package:
-//   - The same binaries and the same arguments give the same bytes: no clock, no host name, no file's
-//     own time, owner or order goes in.
-//   - The image holds the binary, the certificates of public CAs, a user that is not root and an empty
-//     /tmp. No shell, nothing to update.
-//   - Each platform's manifest has the list of the binary's modules (SPDX) beside it, as a referrer.
+//   - The same binaries and the same arguments give the same bytes: no clock, no host name, no
+//     file's own time, owner or order goes in.
+//   - The image holds the binary, the certificates of public CAs, a user that is not root and an
+//     empty /tmp. No shell, nothing to update.
+//   - Each platform's manifest has the list of the binary's modules (SPDX) beside it, as a
+//     referrer.
 //
 // The certificates are Mozilla's, from golang.org/x/crypto/x509roots at the version in go.mod, not
 // from the machine that builds: go.sum pins them. Certificates that are trusted only under a

@@ -23,7 +23,7 @@ const (
 )
 
 // judge checks the store after the fleet converged.
-func (w *world) judge() error {
+func (w *setup) judge() error {
 	store, err := postgres.Open(w.ctx, *w.direct.Load(), postgres.Options{})
 	if err != nil {
 		return err
@@ -36,14 +36,14 @@ func (w *world) judge() error {
 }
 
 // withinGuards: what was deleted without an approval stayed within the guards.
-func (w *world) withinGuards(store *postgres.Store) error {
-	lately, err := store.Recent(w.ctx, guardWindow)
+func (w *setup) withinGuards(store *postgres.Store) error {
+	recent, err := store.Recent(w.ctx, guardWindow)
 	if err != nil {
 		return err
 	}
 	// Deletions that an approval released do not count against the guards and are not in this list.
 	of := map[fleet.TenantName]int{}
-	for _, d := range lately.Deleted {
+	for _, d := range recent.Deleted {
 		of[d.Tenant]++
 	}
 	for tenant, n := range of {
@@ -57,7 +57,7 @@ func (w *world) withinGuards(store *postgres.Store) error {
 
 // fromNothing plans the head into an empty AppliedState that knows the placements only: its rows
 // are the current ones.
-func (w *world) fromNothing(store *postgres.Store) error {
+func (w *setup) fromNothing(store *postgres.Store) error {
 	now, err := store.Load(w.ctx)
 	if err != nil {
 		return err
@@ -80,25 +80,25 @@ func (w *world) fromNothing(store *postgres.Store) error {
 	if err != nil {
 		return err
 	}
-	stands := map[fleet.ObjectKey]mirror.Row{}
+	applied := map[fleet.ObjectKey]mirror.Row{}
 	for name := range w.engines {
 		rows, err := store.Changed(w.ctx, fleet.EngineName(name), 0, 10_000)
 		if err != nil {
 			return err
 		}
 		for _, r := range rows {
-			stands[r.Key] = r
+			applied[r.Key] = r
 		}
 	}
 	for _, c := range p.Rows {
-		row, ok := stands[c.Row.Key]
+		row, ok := applied[c.Row.Key]
 		if !ok || row.Manifest.Hash != c.Row.Manifest.Hash {
 			return fmt.Errorf("%s %s: a plan from nothing has it otherwise (applied: %v)",
 				c.Row.Key.Kind, c.Row.Key.Name, ok)
 		}
-		delete(stands, c.Row.Key)
+		delete(applied, c.Row.Key)
 	}
-	for key := range stands {
+	for key := range applied {
 		return fmt.Errorf("%s %s is applied, and a plan from nothing does not have it", key.Kind,
 			key.Name)
 	}

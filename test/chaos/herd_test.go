@@ -51,7 +51,7 @@ type herd struct {
 
 // newHerd declares n environments, joins their agents at the store, and has the first replica
 // answer agents.
-func newHerd(b *testing.B, w *world, n int) *herd {
+func newHerd(b *testing.B, w *setup, n int) *herd {
 	h := &herd{members: make([]*edge.IdentityStore, n), end: func() {}}
 	h.serveTLS(b, w)
 	w.commit("agents", stack.Change{Write: agentFiles(n)})
@@ -121,7 +121,7 @@ func agentFiles(n int) map[string]string {
 }
 
 // serveTLS restarts the first replica with a certificate and a URL for agents.
-func (h *herd) serveTLS(b *testing.B, w *world) {
+func (h *herd) serveTLS(b *testing.B, w *setup) {
 	r := w.replicas[0]
 	cert, key := filepath.Join(w.dir, "hub.crt"), filepath.Join(w.dir, "hub.key")
 	h.ca = certify(b, cert, key)
@@ -196,18 +196,18 @@ func (h *herd) join(
 	if err != nil {
 		return nil, err
 	}
-	keeper := edge.NewIdentityStore(&edgetest.ObjectStore{Conflict: edge.ErrConflict})
+	identities := edge.NewIdentityStore(&edgetest.ObjectStore{Conflict: edge.ErrConflict})
 	uid := fmt.Sprintf("uid-of-%s-%s", in.Tenant, in.Name)
-	_, err = keeper.Join(ctx, h.hub, atStore{store}, token, uid, agentVersion)
-	return keeper, err
+	_, err = identities.Join(ctx, h.hub, atStore{store}, token, uid, agentVersion)
+	return identities, err
 }
 
 // stampede ends every agent and starts them all again at once, each with a new process's memory. It
 // returns when the replica has sent the first of them away for a while: more ask than it lets in.
-func (h *herd) stampede(b *testing.B, w *world) error {
+func (h *herd) stampede(b *testing.B, w *setup) error {
 	h.stop()
 	if err := w.until(time.Minute, func() error {
-		n, err := h.hubSays(w, "argosy_agent_connected")
+		n, err := h.metric(w, "argosy_agent_connected")
 		if err == nil && n > 0 {
 			err = fmt.Errorf("%.0f agents are still connected", n)
 		}
@@ -215,7 +215,7 @@ func (h *herd) stampede(b *testing.B, w *world) error {
 	}); err != nil {
 		return err
 	}
-	before, err := h.hubSays(w, sentAway)
+	before, err := h.metric(w, sentAway)
 	if err != nil {
 		return err
 	}
@@ -223,7 +223,7 @@ func (h *herd) stampede(b *testing.B, w *world) error {
 		return err
 	}
 	return w.until(time.Minute, func() error {
-		n, err := h.hubSays(w, sentAway)
+		n, err := h.metric(w, sentAway)
 		if err == nil && n == before && len(h.members) > 0 {
 			err = errors.New("no agent was sent away")
 		}
@@ -231,13 +231,13 @@ func (h *herd) stampede(b *testing.B, w *world) error {
 	})
 }
 
-func (h *herd) start(b *testing.B, w *world) error {
+func (h *herd) start(b *testing.B, w *setup) error {
 	ctx, end := context.WithCancel(w.ctx)
 	h.end = end
 	silent := slog.New(slog.DiscardHandler)
 	settings := edge.Settings{Hub: h.hub, CA: h.ca, Version: agentVersion, Log: silent}
-	for _, keeper := range h.members {
-		c, err := edge.NewClient(settings, keeper)
+	for _, identities := range h.members {
+		c, err := edge.NewClient(settings, identities)
 		if err != nil {
 			return err
 		}
@@ -257,7 +257,7 @@ func (h *herd) start(b *testing.B, w *world) error {
 // sentAway counts the requests of agents that are to come back later.
 const sentAway = `argosy_agent_refusals_total{code="busy"}`
 
-func (h *herd) hubSays(w *world, metric string) (float64, error) {
+func (h *herd) metric(w *setup, metric string) (float64, error) {
 	m, err := observe.Scrape(w.ctx, w.replicas[0].ops+"/metrics")
 	return m[metric], err
 }

@@ -71,33 +71,33 @@ type step struct {
 	kind   string
 	weight int
 	fault  bool
-	do     func(w *world, n int, random *rand.Rand)
+	do     func(w *setup, n int, random *rand.Rand)
 }
 
 var kinds = []step{
-	{"commit: add", 6, false, (*world).add},
-	{"commit: edit", 8, false, (*world).edit},
-	{"commit: drop", 5, false, (*world).drop},
-	{"commit: a file that does not parse", 1, false, (*world).spoil},
-	{"commit: by an account without a review", 3, true, (*world).intrude},
-	{"approve what is held", 2, false, func(w *world, _ int, _ *rand.Rand) { w.approve() }},
-	{"emergency stop", 1, false, (*world).stopAndResume},
-	{"kill -9 of a replica", 2, true, (*world).killReplica},
-	{"SIGTERM of a replica", 1, true, (*world).stopReplica},
-	{"SIGSTOP of a replica for longer than its leases", 1, true, (*world).freezeReplica},
-	{"a replica cut off from the database", 1, true, (*world).cutDatabase},
-	{"connections to the database fall silent", 1, true, (*world).strandDatabase},
-	{"a slow database", 1, true, (*world).slowDatabase},
-	{"a replica cut off from an engine", 1, true, (*world).cutEngine},
-	{"a slow engine", 1, true, (*world).slowEngine},
-	{"answers of an engine are lost", 1, true, (*world).loseAnswers},
-	{"an engine throttles", 1, true, (*world).throttle},
-	{"one write is held on the wire", 2, true, (*world).holdWrite},
-	{"watches are cut", 1, true, (*world).cutWatches},
-	{"fail-over to a standby that lags behind", 1, true, (*world).failOver},
-	{"Git lies", 2, true, (*world).lieAboutGit},
-	{"deliveries of the Git host are lost", 2, true, (*world).loseDeliveries},
-	{"a hand edit", 1, true, (*world).meddle},
+	{"commit: add", 6, false, (*setup).add},
+	{"commit: edit", 8, false, (*setup).edit},
+	{"commit: drop", 5, false, (*setup).drop},
+	{"commit: a file that does not parse", 1, false, (*setup).spoil},
+	{"commit: by an account without a review", 3, true, (*setup).intrude},
+	{"approve what is held", 2, false, func(w *setup, _ int, _ *rand.Rand) { w.approve() }},
+	{"emergency stop", 1, false, (*setup).stopAndResume},
+	{"kill -9 of a replica", 2, true, (*setup).killReplica},
+	{"SIGTERM of a replica", 1, true, (*setup).stopReplica},
+	{"SIGSTOP of a replica for longer than its leases", 1, true, (*setup).freezeReplica},
+	{"a replica cut off from the database", 1, true, (*setup).cutDatabase},
+	{"connections to the database fall silent", 1, true, (*setup).strandDatabase},
+	{"a slow database", 1, true, (*setup).slowDatabase},
+	{"a replica cut off from an engine", 1, true, (*setup).cutEngine},
+	{"a slow engine", 1, true, (*setup).slowEngine},
+	{"answers of an engine are lost", 1, true, (*setup).loseAnswers},
+	{"an engine throttles", 1, true, (*setup).throttle},
+	{"one write is held on the wire", 2, true, (*setup).holdWrite},
+	{"watches are cut", 1, true, (*setup).cutWatches},
+	{"fail-over to a standby that lags behind", 1, true, (*setup).failOver},
+	{"Git lies", 2, true, (*setup).lieAboutGit},
+	{"deliveries of the Git host are lost", 2, true, (*setup).loseDeliveries},
+	{"a hand edit", 1, true, (*setup).meddle},
 }
 
 func (h history) random(i int) *rand.Rand { return rand.New(rand.NewPCG(h.seed, uint64(i))) }
@@ -122,7 +122,7 @@ func (h history) step(i int) step {
 // run does the steps, lifts every fault, and waits until the fleet holds what the head asks for.
 func (h history) run(t *testing.T) report {
 	t.Helper()
-	w := newWorld(t, h.hosted())
+	w := newSetup(t, h.hosted())
 	defer w.close()
 	r := report{faults: map[string]int{}}
 	w.waitFor("the fleet begins", convergeWithin, func() error {
@@ -153,7 +153,7 @@ func (h history) run(t *testing.T) report {
 }
 
 // converge lifts the faults, approves held changes and returns how long the fleet took.
-func (w *world) converge() time.Duration {
+func (w *setup) converge() time.Duration {
 	w.lie.Store(nil)
 	w.database.Latency(0)
 	for _, r := range w.replicas {
@@ -188,7 +188,7 @@ func (w *world) converge() time.Duration {
 	return took
 }
 
-func (w *world) until(limit time.Duration, holds func() error) error {
+func (w *setup) until(limit time.Duration, holds func() error) error {
 	deadline := time.Now().Add(limit)
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
@@ -201,7 +201,7 @@ func (w *world) until(limit time.Duration, holds func() error) error {
 	}
 }
 
-func (w *world) waitFor(what string, limit time.Duration, holds func() error) {
+func (w *setup) waitFor(what string, limit time.Duration, holds func() error) {
 	w.t.Helper()
 	if err := w.until(limit, holds); err != nil {
 		w.keepLogs()
@@ -210,14 +210,14 @@ func (w *world) waitFor(what string, limit time.Duration, holds func() error) {
 }
 
 // keepLogs shows the end of the replicas' logs.
-func (w *world) keepLogs() {
+func (w *setup) keepLogs() {
 	for _, r := range w.replicas {
 		w.t.Logf("the log of replica %s ends:\n%s", r.name, tail(r.process.LogFile(), 4<<10))
 	}
 }
 
 // keepStore shows the leader and the store's applied and held revisions.
-func (w *world) keepStore() {
+func (w *setup) keepStore() {
 	conn, err := pgx.Connect(w.ctx, *w.direct.Load())
 	if err != nil {
 		w.t.Log(err)
@@ -242,10 +242,10 @@ func tail(file string, most int64) string {
 }
 
 // pick takes one of the replicas.
-func (w *world) pick(random *rand.Rand) *replica { return w.replicas[random.IntN(len(w.replicas))] }
+func (w *setup) pick(random *rand.Rand) *replica { return w.replicas[random.IntN(len(w.replicas))] }
 
 // pause lets the fleet work with what just happened.
-func (w *world) pause(random *rand.Rand, most time.Duration) {
+func (w *setup) pause(random *rand.Rand, most time.Duration) {
 	timer := time.NewTimer(time.Duration(random.Int64N(int64(most))))
 	defer timer.Stop()
 	select {
@@ -256,12 +256,12 @@ func (w *world) pause(random *rand.Rand, most time.Duration) {
 
 // Commits.
 
-func (w *world) commit(what string, change stack.Change) {
+func (w *setup) commit(what string, change stack.Change) {
 	change.Message = what
 	w.push(change)
 }
 
-func (w *world) put(tenant, name string, version int, random *rand.Rand) (path, text string) {
+func (w *setup) put(tenant, name string, version int, random *rand.Rand) (path, text string) {
 	all := environments[tenant]
 	in := all[:1+random.IntN(len(all))]
 	policy := []string{"Delete", "Orphan"}[random.IntN(2)]
@@ -269,7 +269,7 @@ func (w *world) put(tenant, name string, version int, random *rand.Rand) (path, 
 	return deployment(tenant, name, version, policy, in)
 }
 
-func (w *world) add(n int, random *rand.Rand) {
+func (w *setup) add(n int, random *rand.Rand) {
 	write := map[string]string{}
 	for range 1 + random.IntN(5) {
 		tenant := tenants[random.IntN(len(tenants))]
@@ -280,7 +280,7 @@ func (w *world) add(n int, random *rand.Rand) {
 	w.pause(random, 2*time.Second)
 }
 
-func (w *world) edit(n int, random *rand.Rand) {
+func (w *setup) edit(n int, random *rand.Rand) {
 	all := w.model.deployments()
 	if len(all) == 0 {
 		w.add(n, random)
@@ -293,7 +293,7 @@ func (w *world) edit(n int, random *rand.Rand) {
 }
 
 // drop removes a few deployments at once: sometimes more than the guards let through.
-func (w *world) drop(_ int, random *rand.Rand) {
+func (w *setup) drop(_ int, random *rand.Rand) {
 	all := w.model.deployments()
 	random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	var remove []string
@@ -309,7 +309,7 @@ func (w *world) drop(_ int, random *rand.Rand) {
 }
 
 // spoil commits a file that does not parse, of a deployment that does not exist.
-func (w *world) spoil(n int, _ *rand.Rand) {
+func (w *setup) spoil(n int, _ *rand.Rand) {
 	w.commit("spoil", stack.Change{
 		Write: map[string]string{"tenants/acme/deployments/spoiled.yaml": fmt.Sprintf("kind: [%d",
 			n)}})
@@ -317,7 +317,7 @@ func (w *world) spoil(n int, _ *rand.Rand) {
 
 // Decisions.
 
-func (w *world) approve() {
+func (w *setup) approve() {
 	ctx, cancel := context.WithTimeout(w.ctx, 5*time.Second)
 	defer cancel()
 	for _, r := range w.replicas {
@@ -338,7 +338,7 @@ func (w *world) approve() {
 }
 
 // stopAndResume stops the fleet, commits, and ends the stop. Between, nothing may be written.
-func (w *world) stopAndResume(n int, random *rand.Rand) {
+func (w *setup) stopAndResume(n int, random *rand.Rand) {
 	stopped := false
 	for _, r := range w.replicas {
 		ctx, cancel := context.WithTimeout(w.ctx, 5*time.Second)
@@ -376,14 +376,14 @@ func (w *world) stopAndResume(n int, random *rand.Rand) {
 
 // Faults.
 
-func (w *world) killReplica(_ int, random *rand.Rand) {
+func (w *setup) killReplica(_ int, random *rand.Rand) {
 	r := w.pick(random)
 	r.process.Kill()
 	w.pause(random, 3*time.Second)
 	w.start(r)
 }
 
-func (w *world) stopReplica(_ int, random *rand.Rand) {
+func (w *setup) stopReplica(_ int, random *rand.Rand) {
 	r := w.pick(random)
 	r.thaw()
 	r.process.Stop()
@@ -391,32 +391,32 @@ func (w *world) stopReplica(_ int, random *rand.Rand) {
 	w.start(r)
 }
 
-func (w *world) freezeReplica(_ int, random *rand.Rand) {
+func (w *setup) freezeReplica(_ int, random *rand.Rand) {
 	r := w.pick(random)
 	r.freeze()
 	w.pause(random, 20*time.Second)
 	r.thaw()
 }
 
-func (w *world) cutDatabase(_ int, random *rand.Rand) {
+func (w *setup) cutDatabase(_ int, random *rand.Rand) {
 	r := w.pick(random)
 	r.database.Block(true)
 	w.pause(random, 12*time.Second)
 	r.database.Block(false)
 }
 
-func (w *world) strandDatabase(_ int, random *rand.Rand) {
+func (w *setup) strandDatabase(_ int, random *rand.Rand) {
 	w.pick(random).database.Strand()
 	w.pause(random, 3*time.Second)
 }
 
-func (w *world) slowDatabase(_ int, random *rand.Rand) {
+func (w *setup) slowDatabase(_ int, random *rand.Rand) {
 	w.database.Latency(time.Duration(1+random.IntN(100)) * time.Millisecond)
 	w.pause(random, 5*time.Second)
 	w.database.Latency(0)
 }
 
-func (w *world) ofEngine(random *rand.Rand, change, undo func(*faults), most time.Duration) {
+func (w *setup) ofEngine(random *rand.Rand, change, undo func(*faults), most time.Duration) {
 	f := w.pick(random).faults[engineNames[random.IntN(len(engineNames))]]
 	f.mu.Lock()
 	change(f)
@@ -430,29 +430,29 @@ func (w *world) ofEngine(random *rand.Rand, change, undo func(*faults), most tim
 	f.mu.Unlock()
 }
 
-func (w *world) cutEngine(_ int, random *rand.Rand) {
+func (w *setup) cutEngine(_ int, random *rand.Rand) {
 	w.ofEngine(random, func(f *faults) { f.away = true }, func(f *faults) { f.away = false },
 		10*time.Second)
 }
 
-func (w *world) slowEngine(_ int, random *rand.Rand) {
+func (w *setup) slowEngine(_ int, random *rand.Rand) {
 	d := time.Duration(random.Int64N(int64(3 * time.Second)))
 	w.ofEngine(random, func(f *faults) { f.delay = d }, func(f *faults) { f.delay = 0 },
 		10*time.Second)
 }
 
-func (w *world) loseAnswers(_ int, random *rand.Rand) {
+func (w *setup) loseAnswers(_ int, random *rand.Rand) {
 	n := 1 + random.IntN(5)
 	w.ofEngine(random, func(f *faults) { f.lose = n }, nil, 0)
 }
 
-func (w *world) throttle(_ int, random *rand.Rand) {
+func (w *setup) throttle(_ int, random *rand.Rand) {
 	n := 1 + random.IntN(10)
 	w.ofEngine(random, func(f *faults) { f.refuse = n }, nil, 0)
 }
 
 // holdWrite keeps one write on the wire until its sender may be gone, then delivers it.
-func (w *world) holdWrite(n int, random *rand.Rand) {
+func (w *setup) holdWrite(n int, random *rand.Rand) {
 	r, engine := w.pick(random), engineNames[random.IntN(len(engineNames))]
 	held := r.proxies[engine].Hold(func(q *http.Request) bool {
 		kind, _ := kindOf(q.URL.Path)
@@ -477,14 +477,14 @@ func (w *world) holdWrite(n int, random *rand.Rand) {
 	held.Release()
 }
 
-func (w *world) cutWatches(_ int, random *rand.Rand) {
+func (w *setup) cutWatches(_ int, random *rand.Rand) {
 	for _, p := range w.pick(random).proxies {
 		p.Cut()
 	}
 }
 
 // failOver lets the standby fall behind, commits, and moves every connection to it.
-func (w *world) failOver(n int, random *rand.Rand) {
+func (w *setup) failOver(n int, random *rand.Rand) {
 	if w.standby == nil {
 		return // there was one standby, and it is the primary now
 	}
@@ -501,7 +501,7 @@ func (w *world) failOver(n int, random *rand.Rand) {
 	w.pause(random, 3*time.Second)
 }
 
-func (w *world) lieAboutGit(n int, random *rand.Rand) {
+func (w *setup) lieAboutGit(n int, random *rand.Rand) {
 	lies := []func(http.ResponseWriter, *http.Request) bool{
 		func(rw http.ResponseWriter, _ *http.Request) bool {
 			rw.WriteHeader(http.StatusBadGateway)
@@ -528,7 +528,7 @@ func (w *world) lieAboutGit(n int, random *rand.Rand) {
 }
 
 // meddle edits an Application by hand.
-func (w *world) meddle(_ int, random *rand.Rand) {
+func (w *setup) meddle(_ int, random *rand.Rand) {
 	live, err := w.live()
 	if err != nil || len(live) == 0 {
 		return

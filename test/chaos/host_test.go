@@ -78,7 +78,7 @@ func stopGitea() error {
 }
 
 // startHost makes a repository for this history, with the platform's files in it.
-func (w *world) startHost() {
+func (w *setup) startHost() {
 	gitea.Lock()
 	defer gitea.Unlock()
 	startGitea(w.ctx, w.t)
@@ -106,7 +106,7 @@ func (w *world) startHost() {
 
 // deliver hands a delivery to the first replica that takes it, as a load balancer would. A delivery
 // that no replica takes is lost: Gitea never sends it again.
-func (w *world) deliver(rw http.ResponseWriter, q *http.Request) {
+func (w *setup) deliver(rw http.ResponseWriter, q *http.Request) {
 	if w.host.lost.Add(-1) >= 0 {
 		panic(http.ErrAbortHandler)
 	}
@@ -133,7 +133,7 @@ func (w *world) deliver(rw http.ResponseWriter, q *http.Request) {
 }
 
 // forgeSettings are the replica's of the Git host, reached by way of the front that lies.
-func (w *world) forgeSettings() string {
+func (w *setup) forgeSettings() string {
 	if w.host == nil {
 		return ""
 	}
@@ -150,7 +150,7 @@ func (w *world) forgeSettings() string {
 }
 
 // source is the path of the config repo below the front.
-func (w *world) source() string {
+func (w *setup) source() string {
 	if w.host == nil {
 		return "/config"
 	}
@@ -158,7 +158,7 @@ func (w *world) source() string {
 }
 
 // push brings a change of the platform's onto the branch.
-func (w *world) push(c stack.Change) {
+func (w *setup) push(c stack.Change) {
 	maps.Copy(w.content, c.Write)
 	for _, path := range c.Remove {
 		delete(w.content, path)
@@ -174,13 +174,13 @@ func (w *world) push(c stack.Change) {
 }
 
 // arrived notes what the branch's new head holds of the stranger's.
-func (w *world) arrived(head string) {
+func (w *setup) arrived(head string) {
 	w.head = head
 	w.host.at[head] = maps.Clone(w.host.strange)
 }
 
 // strangeHold reports whether an approval of the hold would let in what the stranger wrote.
-func (w *world) strangeHold(hold mirror.Hold) bool {
+func (w *setup) strangeHold(hold mirror.Hold) bool {
 	if w.host == nil {
 		return false
 	}
@@ -196,7 +196,7 @@ func (w *world) strangeHold(hold mirror.Hold) bool {
 // listed, or a pull request that is merged although no owner has approved it. It changes a
 // deployment or removes it. Without a Git host every account that may push has reviewed it, and
 // this is an ordinary edit.
-func (w *world) intrude(n int, random *rand.Rand) {
+func (w *setup) intrude(n int, random *rand.Rand) {
 	all := w.model.deployments()
 	if w.host == nil || len(all) == 0 {
 		w.edit(n, random)
@@ -231,7 +231,7 @@ func (w *world) intrude(n int, random *rand.Rand) {
 }
 
 // loseDeliveries keeps the next deliveries from every replica, so that none learns who pushed.
-func (w *world) loseDeliveries(n int, random *rand.Rand) {
+func (w *setup) loseDeliveries(n int, random *rand.Rand) {
 	if w.host != nil {
 		w.host.lost.Store(int32(1 + random.IntN(3)))
 	}
@@ -239,7 +239,7 @@ func (w *world) loseDeliveries(n int, random *rand.Rand) {
 }
 
 // expel gives the stranger's paths the platform's content again.
-func (w *world) expel() {
+func (w *setup) expel() {
 	if w.host == nil || len(w.host.strange) == 0 {
 		return
 	}

@@ -21,13 +21,13 @@ import (
 
 // duel is a world with one settled Application, globex/shop@prod, whose engine's lease is known.
 type duel struct {
-	*world
+	*setup
 	engine string
 }
 
 func newDuel(t *testing.T) *duel {
 	t.Helper()
-	w := &duel{world: newWorld(t, false)}
+	w := &duel{setup: newSetup(t, false)}
 	t.Cleanup(w.close)
 	file, text := deployment("globex", "shop", 1, "Delete", []string{"prod"})
 	w.commit("begin", stack.Change{Write: map[string]string{file: text}})

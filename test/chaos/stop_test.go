@@ -30,7 +30,7 @@ var (
 // adds API clients that keep every connection of the readers' pool busy, and agents that all
 // reconnect at once.
 func BenchmarkStop(b *testing.B) {
-	w := newWorld(b, false)
+	w := newSetup(b, false)
 	defer w.close()
 	w.replicas[1].process.Stop()
 	h := newHerd(b, w, *herdSize)
@@ -61,7 +61,7 @@ func BenchmarkStop(b *testing.B) {
 		})
 		b.ReportMetric(100*float64(full)/float64(max(samples, 1)), "readers-full-%")
 		b.ReportMetric(float64(len(h.members)), "agents")
-		b.ReportMetric(must(h.hubSays(w, sentAway))(b)/float64(b.N), "sent-away/op")
+		b.ReportMetric(must(h.metric(w, sentAway))(b)/float64(b.N), "sent-away/op")
 	})
 	if broken, _ := w.model.result(); len(broken) > 0 {
 		b.Errorf("the model's rules were broken: %q", broken)
@@ -69,7 +69,7 @@ func BenchmarkStop(b *testing.B) {
 }
 
 // use makes b the one that fails for the world until the returned function is called.
-func (w *world) use(b *testing.B) (restore func()) {
+func (w *setup) use(b *testing.B) (restore func()) {
 	before := w.t
 	w.t = b
 	return func() { w.t = before }
@@ -80,7 +80,7 @@ const quiet = stopReach + 3*time.Second
 
 // measureStops stops the fleet, watches the writes, and resumes it. disturb is called before each
 // stop, sample from the stop until it is resumed.
-func (w *world) measureStops(b *testing.B, disturb func() error, sample func()) {
+func (w *setup) measureStops(b *testing.B, disturb func() error, sample func()) {
 	defer w.use(b)()
 	var answered, last []time.Duration
 	for b.Loop() {
@@ -134,7 +134,7 @@ func (w *world) measureStops(b *testing.B, disturb func() error, sample func()) 
 }
 
 // awaitWrites waits until the engines have carried out some writes since now.
-func (w *world) awaitWrites(what string) {
+func (w *setup) awaitWrites(what string) {
 	_, before := w.model.result()
 	w.waitFor(what, 2*time.Minute, func() error {
 		if _, now := w.model.result(); now < before+20 {
@@ -152,12 +152,12 @@ func (m *model) lastWrite() time.Time {
 }
 
 // connect is a client that has no connection yet.
-func (w *world) connect(b *testing.B, r *replica) *client.Client {
+func (w *setup) connect(b *testing.B, r *replica) *client.Client {
 	return must(client.New(r.address, bootstrap, "bench"))(b)
 }
 
 // editWithoutPause commits new versions of 300 Applications again and again, until ctx ends.
-func (w *world) editWithoutPause(ctx context.Context, b *testing.B) {
+func (w *setup) editWithoutPause(ctx context.Context, b *testing.B) {
 	for version := 1; ctx.Err() == nil; version++ {
 		files := map[string]string{}
 		for _, tenant := range tenants {
@@ -190,7 +190,7 @@ const readsOfToken = 4
 
 // readWithoutPause lists Applications with filters that none matches, so that the database reads
 // every row. Four clients share a token: a token has no more reads under way at a time.
-func (w *world) readWithoutPause(b *testing.B) *readers {
+func (w *setup) readWithoutPause(b *testing.B) *readers {
 	ctx, end := context.WithCancel(w.ctx)
 	r := &readers{end: end}
 	admin := w.connect(b, w.replicas[0])

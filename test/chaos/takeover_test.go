@@ -36,7 +36,7 @@ func BenchmarkTakeover(b *testing.B) {
 		{"killed", func(r *replica) { r.process.Kill() }},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			w := newWorld(b, false)
+			w := newSetup(b, false)
 			defer w.close()
 			w.waitFor("the fleet begins", convergeWithin, func() error {
 				_, err := w.replicas[0].client.Source(w.ctx)
@@ -70,7 +70,7 @@ const credentials = 2000
 // has passed on from a killed replica, where the new holder reads two thousand Secrets of a real
 // API server to compare them with the engines'.
 func BenchmarkTakeoverWithCredentials(b *testing.B) {
-	w := newWorld(b, false)
+	w := newSetup(b, false)
 	defer w.close()
 	w.readSecretsFromCluster(b)
 	w.declareCredentials(b)
@@ -110,7 +110,7 @@ func BenchmarkTakeoverWithCredentials(b *testing.B) {
 
 // readSecretsFromCluster has the replicas read Secrets that their folders do not have from the API
 // server.
-func (w *world) readSecretsFromCluster(b *testing.B) {
+func (w *setup) readSecretsFromCluster(b *testing.B) {
 	kubeconfig := filepath.Join(w.dir, "control.kubeconfig")
 	rest := cluster.REST()
 	c := clientcmdapi.NewConfig()
@@ -137,7 +137,7 @@ func (w *world) readSecretsFromCluster(b *testing.B) {
 }
 
 // declareCredentials makes a tenant with an environment for each credential, and their Secrets.
-func (w *world) declareCredentials(b *testing.B) {
+func (w *setup) declareCredentials(b *testing.B) {
 	const namespace = "argosy-tenant-initech"
 	core := cluster.Client().CoreV1()
 	if _, err := core.Namespaces().Create(w.ctx, &corev1.Namespace{
@@ -178,7 +178,7 @@ func (w *world) declareCredentials(b *testing.B) {
 }
 
 // zero returns an error for a count that is not 0.
-func (w *world) zero(sql string, args ...any) error {
+func (w *setup) zero(sql string, args ...any) error {
 	conn, err := pgx.Connect(w.ctx, *w.direct.Load())
 	if err != nil {
 		return err
@@ -192,7 +192,7 @@ func (w *world) zero(sql string, args ...any) error {
 }
 
 // change commits one Application at a version and waits until it lives.
-func (w *world) change(b *testing.B, version int) {
+func (w *setup) change(b *testing.B, version int) {
 	w.model.set("globex", "web", version, "prod")
 	path, text := deployment("globex", "web", version, "Delete", []string{"prod"})
 	w.commit(fmt.Sprintf("version %d", version), stack.Change{Write: map[string]string{path: text}})
@@ -213,7 +213,7 @@ func (w *world) change(b *testing.B, version int) {
 
 // holder is the replica with the lease of the engine that has the Application. The lease may be
 // passing on.
-func (w *world) holder(b *testing.B) *replica {
+func (w *setup) holder(b *testing.B) *replica {
 	conn, err := pgx.Connect(w.ctx, *w.direct.Load())
 	if err != nil {
 		b.Fatal(err)

@@ -53,7 +53,7 @@ func run(ctx context.Context) error {
 		return err
 	}
 	defer func() {
-		say("stopping everything")
+		headline("stopping everything")
 		if err := fleet.Stop(); err != nil {
 			fmt.Fprintln(os.Stderr, "demo:", err)
 		}
@@ -78,15 +78,15 @@ func run(ctx context.Context) error {
 	if err := show.run(); err != nil {
 		return fmt.Errorf("%w; the logs are in %s until the demo ends", err, dir)
 	}
-	say("all of this took %s", time.Since(started).Round(time.Second))
+	headline("all of this took %s", time.Since(started).Round(time.Second))
 	if os.Getenv("ONCE") != "" {
 		return nil
 	}
-	show.lookAround()
+	show.invite()
 	<-ctx.Done()
 	return nil
 }
 
 func step(format string, args ...any) { fmt.Fprintf(os.Stderr, "  "+format+"\n", args...) }
 
-func say(format string, args ...any) { fmt.Printf("\n== "+format+"\n", args...) }
+func headline(format string, args ...any) { fmt.Printf("\n== "+format+"\n", args...) }

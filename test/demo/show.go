@@ -26,9 +26,9 @@ const patience = 3 * time.Minute
 // expected is how many Applications the example has on its two engines.
 const expected = 8
 
-// stand reports whether the engines have n Applications, all of them Healthy. The cluster behind
-// the firewall does not count.
-func stand(list []view.Application, n int) bool {
+// allHealthy reports whether the engines have n Applications, all of them Healthy. The cluster
+// behind the firewall does not count.
+func allHealthy(list []view.Application, n int) bool {
 	near := example.Near(list)
 	return len(near) == n && !slices.ContainsFunc(near, func(a view.Application) bool {
 		return !example.Healthy(a)
@@ -75,16 +75,16 @@ func (s *show) run() error {
 
 // sources shows where to look before Argo CD runs.
 func (s *show) sources() {
-	say("the config repo is read; Applications stay as they are until Argo CD runs")
+	headline("the config repo is read; Applications stay as they are until Argo CD runs")
 	s.plane.Print(s.ctx, "get", "revisions")
 	fmt.Printf("\nthe page is %s/; sign in with the token %s\n", s.plane.URL, s.plane.Token)
 }
 
 func (s *show) everything() error {
-	say("the config repo becomes Applications on two Argo CD instances")
+	headline("the config repo becomes Applications on two Argo CD instances")
 	err := s.plane.Await(s.ctx, "every Application Synced and Healthy", patience,
 		func(list []view.Application) bool {
-			return stand(list, expected)
+			return allHealthy(list, expected)
 		})
 	s.plane.Print(s.ctx, "get", "applications")
 	s.plane.Print(s.ctx, "get", "engines")
@@ -92,7 +92,7 @@ func (s *show) everything() error {
 }
 
 func (s *show) addition() error {
-	say("a tenant commits a new deployment")
+	headline("a tenant commits a new deployment")
 	if err := s.commit("promo in staging", "tenants/acme/deployments/promo.yaml",
 		fmt.Sprintf(promo, s.fleet.Git.URL)); err != nil {
 		return err
@@ -105,7 +105,7 @@ func (s *show) addition() error {
 }
 
 func (s *show) mistake() error {
-	say("a tenant commits a file with two mistakes, and a good change beside it")
+	headline("a tenant commits a file with two mistakes, and a good change beside it")
 	if err := s.commit("landing page", "tenants/acme/deployments/landing.yaml",
 		fmt.Sprintf(wrong, s.fleet.Git.URL)); err != nil {
 		return err
@@ -117,7 +117,7 @@ func (s *show) mistake() error {
 			s.plane.Print(s.ctx, "get", "problems")
 			return s.plane.Await(s.ctx, "the others undisturbed", patience,
 				func(list []view.Application) bool {
-					return stand(list, expected+1)
+					return allHealthy(list, expected+1)
 				})
 		}
 		if s.ctx.Err() != nil {
@@ -128,14 +128,15 @@ func (s *show) mistake() error {
 }
 
 func (s *show) removal() error {
-	say("a tenant removes a deployment that runs in two environments; within the guard, so it goes")
+	headline(
+		"a tenant removes a deployment that runs in two environments; within the guard, so it goes")
 	if _, err := s.fleet.Config.Remove(s.ctx, "web is retired",
 		"tenants/globex/deployments/web.yaml",
 		"tenants/acme/deployments/landing.yaml"); err != nil {
 		return err
 	}
 	err := s.plane.Await(s.ctx, "web gone", patience, func(list []view.Application) bool {
-		return stand(list, expected-1)
+		return allHealthy(list, expected-1)
 	})
 	s.plane.Print(s.ctx, "get", "revisions")
 	s.plane.Print(s.ctx, "explain", "environment", "acme/prod-eu")
@@ -143,7 +144,7 @@ func (s *show) removal() error {
 }
 
 func (s *show) joining() error {
-	say("a cluster behind a firewall joins: one token, one command there, outbound HTTPS only")
+	headline("a cluster behind a firewall joins: one token, one command there, outbound HTTPS only")
 	fmt.Println("$ argosy agent token create acme/factory-berlin > token")
 	token, err := s.plane.Command(s.ctx, "agent", "token", "create", "acme/factory-berlin").Output()
 	if err != nil {
@@ -164,7 +165,7 @@ func (s *show) joining() error {
 }
 
 func (s *show) outage() error {
-	say("the factory cannot reach the control plane; a commit waits for it; then it can again")
+	headline("the factory cannot reach the control plane; a commit waits for it; then it can again")
 	s.fleet.Edge.Hub.Block(true)
 	defer s.fleet.Edge.Hub.Block(false)
 	before, err := s.plane.Applications(s.ctx)
@@ -214,8 +215,8 @@ func (s *show) commit(message, path, content string) error {
 	return err
 }
 
-func (s *show) lookAround() {
-	say("look around; Ctrl-C ends everything")
+func (s *show) invite() {
+	headline("look around; Ctrl-C ends everything")
 	fmt.Printf(`
   export ARGOSY_SERVER=%s ARGOSY_TOKEN=%s
   bin/argosy get applications --engine eu-1

@@ -267,10 +267,10 @@ func (s *site) remembersAStop(t *testing.T) {
 		!apierrors.IsNotFound(err) {
 		t.Fatal(err)
 	}
-	stands := func(want bool) func() string {
+	marked := func(want bool) func() string {
 		return func() string {
 			found, err := markers.Get(context.Background(), marker, metav1.GetOptions{})
-			if stands := err == nil && len(found.Data) > 0; stands != want {
+			if exists := err == nil && len(found.Data) > 0; exists != want {
 				return fmt.Sprintf("%v, %v", err, found)
 			}
 			return ""
@@ -278,7 +278,7 @@ func (s *site) remembersAStop(t *testing.T) {
 	}
 	s.must(t, "stop", "--tenant", "acme", "--reason", "a test")
 	defer s.argosy(t, "resume", "--tenant", "acme") // a second time where all is well
-	eventually(t, "the stop is kept on the cluster", stands(true))
+	eventually(t, "the stop is kept on the cluster", marked(true))
 	s.must(t, "resume", "--tenant", "acme")
-	eventually(t, "and taken off again", stands(false))
+	eventually(t, "and taken off again", marked(false))
 }

@@ -17,9 +17,9 @@ import (
 // another content. Call it within a minute: after that the recorded requests are too old in any
 // case.
 func (f *system) replays(t *testing.T, tapped []byte, replicas ...*example.Plane) {
-	const stands = `SELECT count(*) || ' identities have opened ' || sum(opening) || ' sessions' FROM agents`
+	const count = `SELECT count(*) || ' identities have opened ' || sum(opening) || ' sessions' FROM agents`
 	var before, after string
-	f.query(t, &before, stands)
+	f.query(t, &before, count)
 	other := recorded(t, tapped, agent.PathStatus)
 	other.body = bytes.Replace(other.body, []byte("{"), []byte("{ "), 1)
 	for _, to := range replicas {
@@ -37,7 +37,7 @@ func (f *system) replays(t *testing.T, tapped []byte, replicas ...*example.Plane
 			t.Errorf("a report that its proof is not about is answered with %+v", got)
 		}
 	}
-	f.query(t, &after, stands)
+	f.query(t, &after, count)
 	if before != after {
 		t.Errorf("%s, and after what was recorded was sent again %s", before, after)
 	}

@@ -50,10 +50,10 @@ func (f *system) grantedTo(t *testing.T) []stack.Right {
 func (f *system) usedRights(t *testing.T) {
 	done := f.agentRequests(t)
 	t.Logf("agents made %d requests", len(done))
-	told := map[string]bool{}
+	reported := map[string]bool{}
 	for _, e := range done {
-		if what := e.Verb + " " + e.RequestURI; e.Refused() && !told[what] {
-			told[what] = true
+		if what := e.Verb + " " + e.RequestURI; e.Refused() && !reported[what] {
+			reported[what] = true
 			t.Errorf("the agent was refused: %s (%d)", what, e.ResponseStatus.Code)
 		}
 	}

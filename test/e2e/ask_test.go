@@ -73,9 +73,9 @@ func list[T any](t *testing.T, f *system, args ...string) []T {
 	return answer.Items
 }
 
-// standing returns which of want (deployment@environment, tenant before a slash) are not applied,
+// unhealthy returns which of want (deployment@environment, tenant before a slash) are not applied,
 // Synced and Healthy, and which Applications exist although they are not wanted.
-func (f *system) standing(t *testing.T, want ...string) func() string {
+func (f *system) unhealthy(t *testing.T, want ...string) func() string {
 	return func() string {
 		t.Helper()
 		var left []string
@@ -110,7 +110,7 @@ var exampleApplications = []string{
 func (f *system) allHealthy(t *testing.T, more ...string) {
 	t.Helper()
 	eventually(t, "every Application applied, Synced and Healthy",
-		f.standing(t, append(slices.Clone(exampleApplications), more...)...))
+		f.unhealthy(t, append(slices.Clone(exampleApplications), more...)...))
 }
 
 // commit pushes files to the config repo and waits until the commit is recorded, whatever it leads

@@ -67,7 +67,7 @@ var (
 var binary string
 
 // slots bounds the fleets that run at the same time.
-var slots = make(chan struct{}, fleetsAtOnce())
+var semaphore = make(chan struct{}, fleetsAtOnce())
 
 // fleetMemory is what one fleet takes at most, in bytes: three clusters of 450 MB with an Argo CD
 // of 350 MB each.
@@ -128,7 +128,7 @@ func (s *shared) use(t *testing.T) *system {
 		}
 	})
 	if s.running == nil {
-		slots <- struct{}{}
+		semaphore <- struct{}{}
 		s.running = &system{}
 		s.start(t, s.running)
 	}
@@ -189,7 +189,7 @@ func (s *shared) stop(t *testing.T) {
 		}
 		_ = os.RemoveAll(f.Dir)
 	}
-	<-slots
+	<-semaphore
 }
 
 // showLog prints the end of the control plane's log if the test failed.

@@ -44,8 +44,8 @@ scrape_configs:
 	return p
 }
 
-// says queries Prometheus and returns an error text when the answer is empty.
-func says(t *testing.T, p *stack.Prometheus, expression string) func() string {
+// answered queries Prometheus and returns an error text when the answer is empty.
+func answered(t *testing.T, p *stack.Prometheus, expression string) func() string {
 	return func() string {
 		t.Helper()
 		found, err := p.Query(t.Context(), expression)
@@ -82,7 +82,7 @@ func TestPrometheusShowsACommitOnItsWayAndAnEngineThatIsAway(t *testing.T) {
 	f.allHealthy(t)
 	p := f.scraper(t)
 	eventually(t, "the fleet is shown",
-		says(t, p, `argosy_leader == 1 and on () (count(argosy_engine_reachable == 1) == 2)`))
+		answered(t, p, `argosy_leader == 1 and on () (count(argosy_engine_reachable == 1) == 2)`))
 	f.commit(t, "to be measured", map[string]string{
 		"tenants/acme/deployments/measured.yaml": f.deployment("measured", "staging",
 			"acme-staging",
@@ -90,9 +90,10 @@ func TestPrometheusShowsACommitOnItsWayAndAnEngineThatIsAway(t *testing.T) {
 	f.allHealthy(t, "acme/measured@staging")
 	for _, stage := range []string{"recorded", "applied", "synced", "healthy"} {
 		eventually(t, "the commit has been counted as "+stage,
-			says(t, p, `argosy_commit_seconds_count{stage="`+stage+`"} >= 1`))
+			answered(t, p, `argosy_commit_seconds_count{stage="`+stage+`"} >= 1`))
 	}
-	eventually(t, "engines have what they are to have", says(t, p, `sum(argosy_engine_rows) == 0`))
+	eventually(t, "engines have what they are to have",
+		answered(t, p, `sum(argosy_engine_rows) == 0`))
 	quiet := func() string {
 		if now := alerting(t, p); len(now) > 0 {
 			return fmt.Sprint(now)
@@ -135,12 +136,12 @@ func TestPrometheusShowsACommitOnItsWayAndAnEngineThatIsAway(t *testing.T) {
 }
 
 // eventuallyOr is eventually, with something to put right when it fails.
-func eventuallyOr(t *testing.T, mend func(), what string, missing func() string) {
+func eventuallyOr(t *testing.T, repair func(), what string, missing func() string) {
 	t.Helper()
 	done := false
 	defer func() {
 		if !done {
-			mend()
+			repair()
 		}
 	}()
 	eventually(t, what, missing)
@@ -166,7 +167,7 @@ func everyPanelHasData(t *testing.T, p *stack.Prometheus) {
 	for _, panel := range dashboard.Panels {
 		var missing []string
 		for _, target := range panel.Targets {
-			if m := says(t, p, stack.Filled(target.Expr))(); m != "" {
+			if m := answered(t, p, stack.Filled(target.Expr))(); m != "" {
 				missing = append(missing, m)
 			}
 		}

@@ -31,7 +31,7 @@ func crissCross(t *testing.T, w *forged) {
 	w.await(t, first, forge.CheckOwners, "success")
 	_, err = w.config.Merge(t.Context(), w.person["petra"], number, "merge")
 	check(t, err)
-	w.told(t, number, "Merged")
+	w.awaitComment(t, number, "Merged")
 
 	second := w.craft(t, "alice", own, own, withdrawn)
 	w.point(t, "alice", "cross-again", second)
@@ -41,7 +41,7 @@ func crissCross(t *testing.T, w *forged) {
 	for _, name := range []string{forge.CheckValidate, forge.CheckPlan, forge.CheckOwners} {
 		w.await(t, second, name, "failure")
 	}
-	w.told(t, number, "More than one merge base: rebase onto main and push again")
+	w.awaitComment(t, number, "More than one merge base: rebase onto main and push again")
 	w.close(t, number)
 	w.allHealthy(t)
 }

@@ -77,12 +77,13 @@ func deletions(t *testing.T, w *forged) {
 	// Merged without an approval.
 	number, head := w.propose(t, "alice", "nobody", nil, paths[1])
 	w.await(t, head, forge.CheckOwners, "pending")
-	w.told(t, number, "1 Application deleted")
+	w.awaitComment(t, number, "1 Application deleted")
 	revision = w.merge(t, number)
 	w.unreviewed(t, revision, paths[1])
-	w.told(t, number, "Held until somebody lets it go", "`argosy approve "+string(revision)+"`")
+	w.awaitComment(t, number, "Held until somebody lets it go", "`argosy approve "+string(revision)+
+		"`")
 	w.must(t, "approve", string(revision), "--note", "test")
-	w.told(t, number, "Merged: 1 Application deleted")
+	w.awaitComment(t, number, "Merged: 1 Application deleted")
 	w.nothingHeld(t)
 	w.allHealthy(t)
 }
@@ -123,7 +124,7 @@ func anotherTreeThanReviewed(t *testing.T, w *forged) {
 	w.must(t, "approve", string(merge), "--note", "test")
 	w.nothingHeld(t)
 	w.allHealthy(t)
-	w.told(t, number, "Merged: 1 Application deleted")
+	w.awaitComment(t, number, "Merged: 1 Application deleted")
 }
 
 // mergeByHand makes a merge commit of main and the head without these files, pushes it to main, and
@@ -161,18 +162,19 @@ func guardedDeletions(t *testing.T, w *forged) {
 	eventually(t, "all of them on the engine", w.there(t, ids...))
 	number, head := w.propose(t, "alice", "clean-up", nil, paths...)
 	w.await(t, head, forge.CheckPlan, "failure")
-	w.told(t, number, "`/argosy approve-deletions "+head+"`")
+	w.awaitComment(t, number, "`/argosy approve-deletions "+head+"`")
 
 	w.ask(t, "gus", number, "/argosy approve-deletions "+head)
-	w.told(t, number, "`gus` may not approve these deletions")
-	w.stands(t, head, forge.CheckPlan, "failure")
+	w.awaitComment(t, number, "`gus` may not approve these deletions")
+	w.expect(t, head, forge.CheckPlan, "failure")
 	w.ask(t, "petra", number, "/argosy approve-deletions "+head)
-	w.told(t, number, fmt.Sprintf("`petra` approves the deletion of %d Applications", guarded))
-	w.stands(t, head, forge.CheckPlan, "success")
+	w.awaitComment(
+		t, number, fmt.Sprintf("`petra` approves the deletion of %d Applications", guarded))
+	w.expect(t, head, forge.CheckPlan, "success")
 	w.review(t, "amir", number, stack.Approve, head)
 	w.await(t, head, forge.CheckOwners, "success")
 	w.merge(t, number)
 	w.allHealthy(t)
-	w.told(t, number, fmt.Sprintf("Merged: %d Applications deleted", guarded))
+	w.awaitComment(t, number, fmt.Sprintf("Merged: %d Applications deleted", guarded))
 	w.nothingHeld(t)
 }

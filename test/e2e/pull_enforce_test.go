@@ -12,10 +12,10 @@ import (
 )
 
 const (
-	grantOfAcme  = "fleet/tenants/acme.yaml"
-	webOfGlobex  = "tenants/globex/deployments/web.yaml"
-	fileOfAcme   = "tenants/acme/deployments/beside.yaml"
-	besideStands = "acme/beside@staging"
+	grantOfAcme = "fleet/tenants/acme.yaml"
+	webOfGlobex = "tenants/globex/deployments/web.yaml"
+	fileOfAcme  = "tenants/acme/deployments/beside.yaml"
+	manualApp   = "acme/beside@staging"
 )
 
 // commitTree makes a commit of a tree-ish with these parents, which no branch has.
@@ -67,7 +67,7 @@ func (w *forged) restored(t *testing.T, paths ...string) {
 	w.allHealthy(t)
 }
 
-func (f *system) beside() map[string]string {
+func (f *system) manualPromo() map[string]string {
 	return map[string]string{fileOfAcme: f.deployment("beside", "staging", "acme-staging",
 		"  sync: {mode: manual}\n")}
 }
@@ -89,10 +89,10 @@ func crossedMergeBases(t *testing.T, w *forged) {
 	grant := w.grown(t, grantOfAcme, "applications: ", "applications: 9")
 	evil := w.revise(t, "alice", "crossed-evil", grant)
 	check(t, w.config.SetBranch(t.Context(), w.person["alice"], "crossed-own", evil))
-	own := w.revise(t, "alice", "crossed-own", w.beside())
+	own := w.revise(t, "alice", "crossed-own", w.manualPromo())
 	check(t, w.config.SetBranch(t.Context(), w.person["alice"], "crossed-back", evil))
 	back := w.revise(t, "alice", "crossed-back", map[string]string{grantOfAcme: before})
-	clean := w.revise(t, "alice", "crossed-clean", w.beside())
+	clean := w.revise(t, "alice", "crossed-clean", w.manualPromo())
 
 	first := w.commitTree(t, clean, own, back)
 	number := w.branch(t, "crossed-1", first)
@@ -100,7 +100,7 @@ func crossedMergeBases(t *testing.T, w *forged) {
 	w.review(t, "amir", number, stack.Approve, first)
 	w.await(t, first, forge.CheckOwners, "success")
 	w.mergeAs(t, number, "merge")
-	w.allHealthyButManual(t, besideStands)
+	w.allHealthyButManual(t, manualApp)
 	w.nothingHeld(t)
 
 	second := w.commitTree(t, own, own, back)
@@ -130,7 +130,7 @@ func forgedStatusesAndAMerge(t *testing.T, w *forged) {
 func aRebaseThatReplaysWhatWasUndone(t *testing.T, w *forged) {
 	bad := w.revise(t, "alice", "replay-bad", w.grown(t, webOfGlobex, "targetRevision: ",
 		"targetRevision: feature-"))
-	own := w.revise(t, "alice", "replay-own", w.beside())
+	own := w.revise(t, "alice", "replay-own", w.manualPromo())
 	head := w.commitTree(t, own, own, bad)
 	number := w.branch(t, "replay", head)
 	w.await(t, head, forge.CheckPlan, "success")
@@ -144,40 +144,40 @@ func aRebaseThatReplaysWhatWasUndone(t *testing.T, w *forged) {
 		t.Fatalf("the forge's rebase replays nothing: %s", changed)
 	}
 	w.unreviewed(t, merged, webOfGlobex)
-	w.allHealthyButManual(t, besideStands)
+	w.allHealthyButManual(t, manualApp)
 	w.restored(t, webOfGlobex, fileOfAcme)
 }
 
 // A pull request of two tenants and two commits, squashed by force with the approval of one owner:
 // the files of that tenant are applied.
 func consentOfOneOfTwoTenants(t *testing.T, w *forged) {
-	number, _ := w.propose(t, "alice", "two-tenants", w.beside())
+	number, _ := w.propose(t, "alice", "two-tenants", w.manualPromo())
 	head := w.revise(t, "alice", "two-tenants", w.grown(t, webOfGlobex, "targetRevision: ",
 		"targetRevision: feature-"))
 	w.await(t, head, forge.CheckPlan, "success")
 	w.review(t, "amir", number, stack.Approve, head)
-	w.told(t, number, "Approved for tenant `acme` by `amir`",
+	w.awaitComment(t, number, "Approved for tenant `acme` by `amir`",
 		"Needs an approval for tenant `globex`")
-	w.stands(t, head, forge.CheckOwners, "pending")
+	w.expect(t, head, forge.CheckOwners, "pending")
 	merged := w.mergeAs(t, number, "squash")
 	w.unreviewed(t, merged, webOfGlobex)
-	w.allHealthyButManual(t, besideStands)
+	w.allHealthyButManual(t, manualApp)
 	w.restored(t, webOfGlobex, fileOfAcme)
 }
 
 // The commits of a rebase are judged by what the pull request showed at its head, whatever the
 // first of them brought.
 func aRebaseOfTwoReviewedCommits(t *testing.T, w *forged) {
-	first := w.beside()
+	first := w.manualPromo()
 	first[fileOfAcme] += "# not yet\n"
 	number, _ := w.propose(t, "alice", "two-commits", first)
-	head := w.revise(t, "alice", "two-commits", w.beside())
+	head := w.revise(t, "alice", "two-commits", w.manualPromo())
 	w.await(t, head, forge.CheckPlan, "success")
 	w.review(t, "amir", number, stack.Approve, head)
 	w.await(t, head, forge.CheckOwners, "success")
 	w.mergeAs(t, number, "rebase")
 	w.nothingHeld(t)
-	w.allHealthyButManual(t, besideStands)
+	w.allHealthyButManual(t, manualApp)
 	w.restored(t, fileOfAcme)
 }
 

@@ -24,25 +24,25 @@ func aFork(t *testing.T, w *forged) {
 	head := push(strings.Replace(good, "namespace", "namespase", 1))
 	number, err := w.config.OpenPull(t.Context(), eve, "gift", "eve:gift", "main")
 	check(t, err)
-	if said := w.await(t, head, forge.CheckValidate, "failure").Description; !strings.Contains(said,
+	if text := w.await(t, head, forge.CheckValidate, "failure").Description; !strings.Contains(text,
 		"gift.yaml:6") {
-		t.Errorf("a fork's typo is not named at its line: %s", said)
+		t.Errorf("a fork's typo is not named at its line: %s", text)
 	}
 
 	head = push(good)
 	w.await(t, head, forge.CheckValidate, "success")
 	w.unplanned(t, number, head)
 	w.ask(t, "eve", number, "/argosy ok-to-test "+head)
-	w.told(t, number,
+	w.awaitComment(t, number,
 		"`eve` may not say so: that takes write permission or an owner of the platform.")
 	w.unplanned(t, number, head)
 
 	w.ask(t, "gus", number, "/argosy ok-to-test "+head)
-	w.told(t, number, "`gus` lets `"+fleet.Revision(head).Short()+"` be planned",
+	w.awaitComment(t, number, "`gus` lets `"+fleet.Revision(head).Short()+"` be planned",
 		"1 Application added")
-	if said := w.await(t, head, forge.CheckPlan,
-		"success").Description; said != "1 Application added" {
-		t.Errorf("the plan of the fork is reported as %q", said)
+	if text := w.await(t, head, forge.CheckPlan,
+		"success").Description; text != "1 Application added" {
+		t.Errorf("the plan of the fork is reported as %q", text)
 	}
 
 	tested := head
@@ -50,10 +50,10 @@ func aFork(t *testing.T, w *forged) {
 	w.await(t, head, forge.CheckValidate, "success")
 	w.unplanned(t, number, head)
 	w.ask(t, "gus", number, "/argosy ok-to-test "+tested)
-	w.told(t, number, "is not the head, which is `"+fleet.Revision(head).Short()+"`")
+	w.awaitComment(t, number, "is not the head, which is `"+fleet.Revision(head).Short()+"`")
 	w.unplanned(t, number, head)
 	w.ask(t, "petra", number, "/argosy ok-to-test "+head)
-	w.told(t, number, "`petra` lets `"+fleet.Revision(head).Short()+"` be planned",
+	w.awaitComment(t, number, "`petra` lets `"+fleet.Revision(head).Short()+"` be planned",
 		"1 Application added")
 	w.close(t, number)
 }
@@ -62,13 +62,13 @@ func aFork(t *testing.T, w *forged) {
 // of a plan is shown.
 func (w *forged) unplanned(t *testing.T, number int, head string) {
 	t.Helper()
-	w.told(t, number, "A fork: nothing is planned yet", "`/argosy ok-to-test "+head+"`")
-	if text := w.says(t, number); strings.Contains(text, "added") ||
+	w.awaitComment(t, number, "A fork: nothing is planned yet", "`/argosy ok-to-test "+head+"`")
+	if text := w.comment(t, number); strings.Contains(text, "added") ||
 		strings.Contains(text, "Quota") {
 		t.Fatalf("a plan of the fork is shown:\n%s", text)
 	}
-	if said := w.checks(t, head)[forge.CheckPlan].Description; !strings.HasPrefix(said,
+	if text := w.checks(t, head)[forge.CheckPlan].Description; !strings.HasPrefix(text,
 		"A fork: nothing is planned yet") {
-		t.Fatalf("%s of the fork has %q", forge.CheckPlan, said)
+		t.Fatalf("%s of the fork has %q", forge.CheckPlan, text)
 	}
 }

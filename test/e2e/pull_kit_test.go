@@ -38,8 +38,8 @@ type forged struct {
 func startForged(t *testing.T) *forged {
 	t.Helper()
 	t.Parallel()
-	slots <- struct{}{}
-	t.Cleanup(func() { <-slots })
+	semaphore <- struct{}{}
+	t.Cleanup(func() { <-semaphore })
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	w := &forged{system: &system{}, secret: "the secret of the hook, thirty-two and more",
@@ -210,9 +210,9 @@ func (w *forged) point(t *testing.T, login, branch, commit string) {
 	check(t, w.config.SetBranch(t.Context(), w.person[login], branch, commit))
 }
 
-// says returns Argosy's comment on the pull request: empty when there is none, and a failure when
-// there are two.
-func (w *forged) says(t *testing.T, number int) (text string) {
+// comment returns Argosy's comment on the pull request: empty when there is none, and a failure
+// when there are two.
+func (w *forged) comment(t *testing.T, number int) (text string) {
 	t.Helper()
 	comments, err := w.config.Comments(t.Context(), number)
 	check(t, err)
@@ -255,20 +255,20 @@ func (w *forged) await(t *testing.T, head, name, state string) (s stack.ForgeSta
 	return s
 }
 
-// stands fails unless the check has the state now.
-func (w *forged) stands(t *testing.T, head, name, state string) {
+// expect fails unless the check has the state now.
+func (w *forged) expect(t *testing.T, head, name, state string) {
 	t.Helper()
 	if s := w.checks(t, head)[name]; s.State != state {
 		t.Fatalf("%s is %q and not %s: %s", name, s.State, state, s.Description)
 	}
 }
 
-// told waits until the comment has each of the words. The checks are reported before the comment is
-// written, so they are done by then.
-func (w *forged) told(t *testing.T, number int, words ...string) {
+// awaitComment waits until the comment has each of the words. The checks are reported before the
+// comment is written, so they are done by then.
+func (w *forged) awaitComment(t *testing.T, number int, words ...string) {
 	t.Helper()
 	eventually(t, "the comment has it", func() string {
-		text := w.says(t, number)
+		text := w.comment(t, number)
 		for _, word := range words {
 			if !strings.Contains(text, word) {
 				return fmt.Sprintf("%q is not in\n%s", word, text)
@@ -286,9 +286,10 @@ func (w *forged) ask(t *testing.T, login string, number int, text string) (id in
 	return id
 }
 
-func (w *forged) review(t *testing.T, login string, number int, says, head string) {
+func (w *forged) review(t *testing.T, login string, number int, verdict, head string) {
 	t.Helper()
-	_, err := w.config.Review(t.Context(), w.person[login], number, says, head, "as the test asks")
+	_, err := w.config.Review(t.Context(), w.person[login], number, verdict, head,
+		"as the test asks")
 	check(t, err)
 }
 
@@ -304,5 +305,5 @@ func (w *forged) merge(t *testing.T, number int) fleet.Revision {
 func (w *forged) close(t *testing.T, number int) {
 	t.Helper()
 	check(t, w.config.ClosePull(t.Context(), w.person["petra"], number))
-	w.told(t, number, "Closed without a merge")
+	w.awaitComment(t, number, "Closed without a merge")
 }

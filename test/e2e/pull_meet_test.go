@@ -17,12 +17,12 @@ func twoThatCollide(t *testing.T, w *forged) {
 	second, head := w.propose(t, "amir", "second", map[string]string{path: "# two\n" + before})
 	w.await(t, head, forge.CheckPlan, "success")
 	meets := func(number int) string { return fmt.Sprintf("#%d changes `%s` too", number, path) }
-	w.told(t, second, meets(first))
-	w.told(t, first, meets(second))
+	w.awaitComment(t, second, meets(first))
+	w.awaitComment(t, first, meets(second))
 
 	w.close(t, second)
 	eventually(t, "the other one is no longer named", func() string {
-		if text := w.says(t, first); strings.Contains(text, meets(second)) {
+		if text := w.comment(t, first); strings.Contains(text, meets(second)) {
 			return text
 		}
 		return ""

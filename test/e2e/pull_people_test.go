@@ -16,43 +16,44 @@ func commandsInComments(t *testing.T, w *forged) {
 	w.await(t, head, forge.CheckPlan, "success")
 
 	w.ask(t, "eve", number, "/argosy help")
-	w.told(t, number, "`/argosy ok-to-test <sha>`", "`/argosy resume`: end a hold")
+	w.awaitComment(t, number, "`/argosy ok-to-test <sha>`", "`/argosy resume`: end a hold")
 	w.ask(t, "eve", number, "/argosy hold")
-	w.told(t, number,
+	w.awaitComment(t, number,
 		"`eve` may not hold this: that takes an owner of what it changes, or write permission.")
-	w.stands(t, head, forge.CheckPlan, "success")
+	w.expect(t, head, forge.CheckPlan, "success")
 
 	w.ask(t, "gus", number, "/argosy hold")
-	w.told(t, number, "`gus` holds this pull request")
-	w.stands(t, head, forge.CheckPlan, "failure")
+	w.awaitComment(t, number, "`gus` holds this pull request")
+	w.expect(t, head, forge.CheckPlan, "failure")
 	w.ask(t, "eve", number, "/argosy resume")
-	w.told(t, number, "`eve` may not resume this")
-	w.stands(t, head, forge.CheckPlan, "failure")
+	w.awaitComment(t, number, "`eve` may not resume this")
+	w.expect(t, head, forge.CheckPlan, "failure")
 
 	w.editInto(t, "amir", number, "/argosy resume")
 	w.ask(t, "amir", number, "Fine with me.\n/argosy resume") // not its first line
 	w.ask(t, "amir", number, "/argosy plan")
-	w.told(t, number, "`amir` asked for a new look")
-	w.stands(t, head, forge.CheckPlan, "failure")
-	if strings.Contains(w.says(t, number), "ends the hold") {
+	w.awaitComment(t, number, "`amir` asked for a new look")
+	w.expect(t, head, forge.CheckPlan, "failure")
+	if strings.Contains(w.comment(t, number), "ends the hold") {
 		t.Error("an edited comment was obeyed, or one that begins otherwise")
 	}
 
 	w.ask(t, "alice", number, "/argosy resume")
-	w.told(t, number, "`alice` ends the hold")
-	w.stands(t, head, forge.CheckPlan, "success")
+	w.awaitComment(t, number, "`alice` ends the hold")
+	w.expect(t, head, forge.CheckPlan, "success")
 	w.ask(t, "alice", number, "/argosy aprove "+head)
-	w.told(t, number, "Did you mean `/argosy approve`?")
+	w.awaitComment(t, number, "Did you mean `/argosy approve`?")
 	w.ask(t, "alice", number, "/argosy approve "+strings.Repeat("0", 12))
-	w.told(t, number, "is not the head, which is `"+fleet.Revision(head).Short()+"`")
-	w.stands(t, head, forge.CheckOwners, "pending")
+	w.awaitComment(t, number, "is not the head, which is `"+fleet.Revision(head).Short()+"`")
+	w.expect(t, head, forge.CheckOwners, "pending")
 	w.ask(t, "alice", number, "/argosy approve "+head[:12])
-	w.told(t, number, "is too short", "Write all 40: `/argosy approve "+head+"`")
-	w.stands(t, head, forge.CheckOwners, "pending")
+	w.awaitComment(t, number, "is too short", "Write all 40: `/argosy approve "+head+"`")
+	w.expect(t, head, forge.CheckOwners, "pending")
 	// the forge lets no author approve by a review
 	w.ask(t, "alice", number, "/argosy approve "+head)
-	w.told(t, number, "`alice` approves `"+fleet.Revision(head).Short()+"` for tenant `acme`")
-	w.stands(t, head, forge.CheckOwners, "success")
+	w.awaitComment(t, number, "`alice` approves `"+fleet.Revision(head).Short()+
+		"` for tenant `acme`")
+	w.expect(t, head, forge.CheckOwners, "success")
 	w.close(t, number)
 }
 
@@ -90,24 +91,25 @@ func approvals(t *testing.T, w *forged) {
 	// were processed.
 	w.review(t, "gus", number, stack.Approve, head)
 	w.ask(t, "gus", number, "/argosy approve "+head)
-	w.told(t, number, "`gus` owns nothing of what this changes: the approval does not count.")
-	w.stands(t, head, forge.CheckOwners, "pending")
+	w.awaitComment(
+		t, number, "`gus` owns nothing of what this changes: the approval does not count.")
+	w.expect(t, head, forge.CheckOwners, "pending")
 
 	w.review(t, "amir", number, stack.Approve, head)
 	w.await(t, head, forge.CheckOwners, "success")
 	head = w.revise(t, "alice", "approvals", globex)
 	w.await(t, head, forge.CheckOwners, "pending")
-	w.told(t, number, "`amir` approved an earlier head")
+	w.awaitComment(t, number, "`amir` approved an earlier head")
 
 	w.review(t, "amir", number, stack.Approve, head)
-	w.told(t, number, "Needs an approval for tenant `globex`",
+	w.awaitComment(t, number, "Needs an approval for tenant `globex`",
 		"Approved for tenant `acme` by `amir`")
-	w.stands(t, head, forge.CheckOwners, "pending")
+	w.expect(t, head, forge.CheckOwners, "pending")
 	w.review(t, "gus", number, stack.Approve, head)
 	w.await(t, head, forge.CheckOwners, "success")
 	w.review(t, "gus", number, stack.RequestChanges, head)
 	w.await(t, head, forge.CheckOwners, "failure")
-	w.told(t, number, "`gus` asked for changes for tenant `globex`")
+	w.awaitComment(t, number, "`gus` asked for changes for tenant `globex`")
 	w.close(t, number)
 }
 
@@ -117,8 +119,8 @@ func ownersOfTheBase(t *testing.T, w *forged) {
 	number, head := w.propose(t, "alice", "mine", map[string]string{path: mine})
 	w.await(t, head, forge.CheckOwners, "pending")
 	w.ask(t, "alice", number, "/argosy approve "+head)
-	w.told(t, number, "`alice` owns nothing of what this changes")
-	w.stands(t, head, forge.CheckOwners, "pending")
+	w.awaitComment(t, number, "`alice` owns nothing of what this changes")
+	w.expect(t, head, forge.CheckOwners, "pending")
 	w.review(t, "petra", number, stack.Approve, head)
 	w.await(t, head, forge.CheckOwners, "success")
 	w.close(t, number)

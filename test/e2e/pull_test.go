@@ -46,18 +46,18 @@ func fromATypoToItsResult(t *testing.T, w *forged) {
 	good := w.deployment("promo", "staging", "acme-staging", "")
 	number, head := w.propose(t, "alice", "promo", map[string]string{
 		path: strings.Replace(good, "targetRevision", "targetRevison", 1)})
-	if said := w.await(t, head, forge.CheckValidate, "failure").Description; !strings.Contains(said,
-		"promo.yaml:5") || !strings.Contains(said, "targetRevison") {
-		t.Errorf("the check does not name the typo at its line: %s", said)
+	if text := w.await(t, head, forge.CheckValidate, "failure").Description; !strings.Contains(text,
+		"promo.yaml:5") || !strings.Contains(text, "targetRevison") {
+		t.Errorf("the check does not name the typo at its line: %s", text)
 	}
-	w.told(t, number, "promo.yaml", "targetRevison")
+	w.awaitComment(t, number, "promo.yaml", "targetRevison")
 
 	head = w.revise(t, "alice", "promo", map[string]string{path: good})
 	w.await(t, head, forge.CheckValidate, "success")
 	w.await(t, head, forge.CheckPlan, "success")
 	w.await(t, head, forge.CheckOwners, "pending")
 	eventually(t, "the comment shows the plan", func() string {
-		if text := w.says(t, number); !strings.Contains(text, "promo") ||
+		if text := w.comment(t, number); !strings.Contains(text, "promo") ||
 			strings.Contains(text, "targetRevison") {
 			return "it reads " + text
 		}
@@ -68,13 +68,13 @@ func fromATypoToItsResult(t *testing.T, w *forged) {
 	w.await(t, head, forge.CheckOwners, "success")
 	w.merge(t, number)
 	w.allHealthy(t, "acme/promo@staging")
-	w.told(t, number, "1 Application Synced and Healthy")
+	w.awaitComment(t, number, "1 Application Synced and Healthy")
 
 	number, head = w.propose(t, "alice", "no-promo", nil, path)
 	w.await(t, head, forge.CheckPlan, "success")
 	w.review(t, "amir", number, stack.Approve, head)
 	w.await(t, head, forge.CheckOwners, "success")
 	w.merge(t, number)
-	w.told(t, number, "Merged: 1 Application deleted")
+	w.awaitComment(t, number, "Merged: 1 Application deleted")
 	w.allHealthy(t)
 }

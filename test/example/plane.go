@@ -176,7 +176,7 @@ func (p *Plane) Await(ctx context.Context, what string, limit time.Duration,
 		if err != nil {
 			last = err.Error()
 		} else {
-			if now := standing(list); now != last {
+			if now := progressOf(list); now != last {
 				p.progress("%s", now)
 				last = now
 			}
@@ -195,8 +195,8 @@ func (p *Plane) Await(ctx context.Context, what string, limit time.Duration,
 	}
 }
 
-// standing is one line: how many Applications of each engine are Synced and Healthy.
-func standing(list []view.Application) string {
+// progressOf is one line: how many Applications of each engine are Synced and Healthy.
+func progressOf(list []view.Application) string {
 	var engines []fleet.EngineName
 	all, good := map[fleet.EngineName]int{}, map[fleet.EngineName]int{}
 	for _, a := range list {

@@ -30,7 +30,7 @@ func StartShifted(cmd *exec.Cmd, ahead time.Duration) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	if err := shift(cmd.Process.Pid, ahead); err != nil {
+	if err := setClock(cmd.Process.Pid, ahead); err != nil {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 		return fmt.Errorf("shift the clock of %s: %w", cmd.Path, err)
@@ -38,9 +38,9 @@ func StartShifted(cmd *exec.Cmd, ahead time.Duration) error {
 	return nil
 }
 
-// shift waits until the program has stopped before its first instruction, changes its clock and
+// setClock waits until the program has stopped before its first instruction, changes its clock and
 // continues it.
-func shift(pid int, ahead time.Duration) error {
+func setClock(pid int, ahead time.Duration) error {
 	var status syscall.WaitStatus
 	_, err := syscall.Wait4(pid, &status, 0, nil)
 	for errors.Is(err, syscall.EINTR) {

@@ -69,7 +69,7 @@ func TestNothingPassesAFirewallButThroughAnOutlet(t *testing.T) {
 	}
 }
 
-func TestAProcessStandsBehindTheFirewall(t *testing.T) {
+func TestAProcessRunsBehindTheFirewall(t *testing.T) {
 	f := firewall(t)
 	if f == nil {
 		return
@@ -111,7 +111,7 @@ func TestAnOutletFailsAsANetworkDoes(t *testing.T) {
 		t.Cleanup(func() { conn.Close() })
 		return conn
 	}
-	say := func(conn net.Conn, text string, within time.Duration) error {
+	send := func(conn net.Conn, text string, within time.Duration) error {
 		fmt.Fprintln(conn, text)
 		_ = conn.SetReadDeadline(time.Now().Add(within))
 		got := make([]byte, len(text)+1)
@@ -123,7 +123,7 @@ func TestAnOutletFailsAsANetworkDoes(t *testing.T) {
 	var read bytes.Buffer
 	conn := dial()
 	o.Tap(&read)
-	if err := say(conn, "hello", long); err != nil {
+	if err := send(conn, "hello", long); err != nil {
 		t.Fatalf("an open way: %v", err)
 	}
 	o.Tap(nil)
@@ -131,26 +131,26 @@ func TestAnOutletFailsAsANetworkDoes(t *testing.T) {
 		t.Errorf("who reads along reads %q", read.String())
 	}
 	o.Freeze()
-	if err := say(conn, "frozen", 50*time.Millisecond); !errors.Is(err, os.ErrDeadlineExceeded) {
+	if err := send(conn, "frozen", 50*time.Millisecond); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("a frozen way answers %v", err)
 	}
 	o.Thaw()
 	o.Block(true)
-	if err := say(conn, "blocked", long); err == nil {
+	if err := send(conn, "blocked", long); err == nil {
 		t.Error("a connection outlives the block")
 	}
-	if err := say(dial(), "blocked", long); err == nil {
+	if err := send(dial(), "blocked", long); err == nil {
 		t.Error("a connection is made through the block")
 	}
 	o.Block(false)
 	o.Cut(3)
 	cut := dial()
-	if err := say(cut, "cut in the middle", long); !errors.Is(err, io.ErrUnexpectedEOF) {
+	if err := send(cut, "cut in the middle", long); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("a connection that is cut after 3 bytes gives %v", err)
 	}
 	began := time.Now()
 	o.Latency(30 * time.Millisecond)
-	if err := say(dial(), "late", long); err != nil || time.Since(began) < 60*time.Millisecond {
+	if err := send(dial(), "late", long); err != nil || time.Since(began) < 60*time.Millisecond {
 		t.Errorf("with 30 ms each way it took %v (%v)", time.Since(began), err)
 	}
 }

@@ -104,10 +104,10 @@ func (s *stage) create(org, name string) *stack.ForgeRepo {
 		Message: "first", Write: map[string]string{"README.md": "hello\n"}}))(s.t)
 	// its API fails for branches until then
 	eventually(s.t, "the forge has seen the first push", func() bool {
-		var told struct{ Empty bool }
+		var empty struct{ Empty bool }
 		ok(s.t, s.forge.Call(s.t.Context(), s.forge.Admin, http.MethodGet, "repos/"+r.Name, nil,
-			&told))
-		return !told.Empty
+			&empty))
+		return !empty.Empty
 	})
 	return r
 }
@@ -193,11 +193,11 @@ func (s *stage) DeleteComment(_ int, comment int64) {
 
 func (s *stage) Review(number int, by forge.Person, state forge.ReviewState) {
 	s.t.Helper()
-	says := map[forge.ReviewState]string{
+	verdicts := map[forge.ReviewState]string{
 		forge.ReviewApproved: stack.Approve, forge.ReviewChanges: stack.RequestChanges,
 		forge.ReviewCommented: stack.OnlyComment,
 	}[state]
-	must(s.repo.Review(s.t.Context(), s.people[by.ID], number, says, "", "as I see it"))(s.t)
+	must(s.repo.Review(s.t.Context(), s.people[by.ID], number, verdicts, "", "as I see it"))(s.t)
 }
 
 func (s *stage) Dismiss(number int, of forge.Person) {

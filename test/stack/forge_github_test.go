@@ -129,11 +129,11 @@ func (w town) testStatusWords(t *testing.T) {
 
 func (w town) testReviewWords(t *testing.T) {
 	number, head := w.open(t, w.alice, "reviewed")
-	review := func(as stack.Account, says, commit string) int64 {
+	review := func(as stack.Account, verdict, commit string) int64 {
 		t.Helper()
-		return must(w.repo.Review(t.Context(), as, number, says, commit, "text"))(t)
+		return must(w.repo.Review(t.Context(), as, number, verdict, commit, "text"))(t)
 	}
-	stand := func(when string, want ...string) {
+	expect := func(when string, want ...string) {
 		t.Helper()
 		if got := w.reviews(t, number); !slices.Equal(got, want) {
 			t.Errorf("%s:\n%s\nwant\n%s", when, strings.Join(got, "\n"), strings.Join(want, "\n"))
@@ -146,14 +146,14 @@ func (w town) testReviewWords(t *testing.T) {
 	no := review(w.bob, stack.RequestChanges, head)
 	ok(t, w.repo.DismissReview(t.Context(), w.Admin, number, no))
 	// A dismissal leaves the review official; a later one by the same person does not.
-	stand("dismissed by an admin", "bob REQUEST_CHANGES official dismissed head")
+	expect("dismissed by an admin", "bob REQUEST_CHANGES official dismissed head")
 	review(w.bob, stack.Approve, "")
 	review(w.bob, stack.OnlyComment, "")
-	stand("what decides is official when its author may write",
+	expect("what decides is official when its author may write",
 		"bob REQUEST_CHANGES dismissed head", "bob APPROVED official head", "bob COMMENT head")
 	review(w.bob, stack.RequestChanges, head)
 	review(w.eve, stack.Approve, "")
-	stand("a later word of the same person dismisses the earlier",
+	expect("a later word of the same person dismisses the earlier",
 		"bob REQUEST_CHANGES dismissed head", "bob APPROVED dismissed head", "bob COMMENT head",
 		"bob REQUEST_CHANGES official head", "eve APPROVED head")
 	now := must(w.repo.Push(t.Context(), w.alice, stack.Change{Branch: "reviewed", Message: "more",
@@ -224,15 +224,15 @@ func (w town) testPullRefs(t *testing.T) {
 	}
 }
 
-// told is the content of a delivery.
-type told struct {
+// content is the content of a delivery.
+type content struct {
 	Event, Action string
 	Pull, Issue   int  // numbers, of pull_request and issue
 	OfPull        bool // the issue is marked as a pull request
 	Context, SHA  string
 }
 
-func tells(t *testing.T, d delivery) told {
+func contentOf(t *testing.T, d delivery) content {
 	t.Helper()
 	var body struct {
 		Action, SHA, Context string
@@ -243,7 +243,7 @@ func tells(t *testing.T, d delivery) told {
 		}
 	}
 	ok(t, json.Unmarshal(d.Body, &body))
-	return told{d.Event, body.Action, body.PullRequest.Number, body.Issue.Number,
+	return content{d.Event, body.Action, body.PullRequest.Number, body.Issue.Number,
 		body.Issue.PullRequest != nil, body.Context, body.SHA}
 }
 
@@ -252,9 +252,9 @@ func (w town) testDeliveryWords(t *testing.T) {
 	url, next := receiver(t)
 	ok(t, w.repo.CreateHook(t.Context(), url, "s", "push", "pull_request", "pull_request_review",
 		"status", "issue_comment"))
-	review := func(says string) func() error {
+	review := func(verdict string) func() error {
 		return func() error {
-			_, err := w.repo.Review(t.Context(), w.bob, number, says, head,
+			_, err := w.repo.Review(t.Context(), w.bob, number, verdict, head,
 				"text")
 			return err
 		}
@@ -264,66 +264,68 @@ func (w town) testDeliveryWords(t *testing.T) {
 		what string
 		do   func() error
 		// in this order; a test without a delivery comes before a test with one
-		want []told
+		want []content
 	}{
 		{"approval", review(stack.Approve),
-			[]told{{Event: "pull_request_approved", Action: "reviewed", Pull: number}}},
+			[]content{{Event: "pull_request_approved", Action: "reviewed", Pull: number}}},
 		{"rejection", func() (err error) {
 			no, err = w.repo.Review(t.Context(), w.bob, number, stack.RequestChanges, head, "text")
 			return err
-		}, []told{{Event: "pull_request_rejected", Action: "reviewed", Pull: number}}},
+		}, []content{{Event: "pull_request_rejected", Action: "reviewed", Pull: number}}},
 		{"dismissal", func() error {
 			return w.repo.DismissReview(t.Context(), w.Admin, number,
 				no)
 		}, nil},
 		{"review without a decision", review(stack.OnlyComment),
-			[]told{{Event: "pull_request_comment", Action: "reviewed", Pull: number}}},
+			[]content{{Event: "pull_request_comment", Action: "reviewed", Pull: number}}},
 		{"comment", func() (err error) {
 			comment, err = w.repo.Comment(t.Context(), w.bob, number,
 				"hello")
 			return err
 		},
-			[]told{{Event: "issue_comment", Action: "created", Pull: number, Issue: number,
+			[]content{{Event: "issue_comment", Action: "created", Pull: number, Issue: number,
 				OfPull: true}}},
 		{"comment edited", func() error {
 			return w.repo.EditComment(t.Context(), w.bob, comment,
 				"hello again")
 		},
-			[]told{{Event: "issue_comment", Action: "edited", Pull: number, Issue: number,
+			[]content{{Event: "issue_comment", Action: "edited", Pull: number, Issue: number,
 				OfPull: true}}},
 		{"status", func() error {
 			return w.repo.SetStatus(t.Context(), w.bob, head, stack.ForgeStatus{
 				Context: "argosy/plan", State: "success"})
 		},
-			[]told{{Event: "status", Context: "argosy/plan", SHA: head}}},
+			[]content{{Event: "status", Context: "argosy/plan", SHA: head}}},
 		{"draft", func() error {
 			err := w.repo.EditTitle(t.Context(), w.alice, number, "WIP: told")
 			if p := must(w.repo.Pull(t.Context(), number))(t); !p.Draft {
 				t.Errorf("with WIP: in its title it is no draft: %+v", p)
 			}
 			return err
-		}, []told{{Event: "pull_request", Action: "edited", Pull: number}}},
+		}, []content{{Event: "pull_request", Action: "edited", Pull: number}}},
 		{"no draft", func() error { return w.repo.EditTitle(t.Context(), w.alice, number, "told") },
-			[]told{{Event: "pull_request", Action: "edited", Pull: number}}},
+			[]content{{Event: "pull_request", Action: "edited", Pull: number}}},
 		{"closed", func() error { return w.repo.ClosePull(t.Context(), w.alice, number) },
-			[]told{{Event: "pull_request", Action: "closed", Pull: number}}},
+			[]content{{Event: "pull_request", Action: "closed", Pull: number}}},
 		{"opened again", func() error { return w.repo.ReopenPull(t.Context(), w.alice, number) },
-			[]told{{Event: "pull_request", Action: "reopened", Pull: number}}},
+			[]content{{Event: "pull_request", Action: "reopened", Pull: number}}},
 		{"push", func() error {
 			_, err := w.repo.Push(t.Context(), w.alice, stack.Change{
 				Branch: "told", Message: "more", Write: map[string]string{"more": ""}})
 			return err
-		}, []told{{Event: "push"}, {Event: "pull_request", Action: "synchronized", Pull: number}}},
+		},
+			[]content{
+				{Event: "push"}, {Event: "pull_request", Action: "synchronized", Pull: number}}},
 		{"merge", func() error {
 			_, err := w.repo.Merge(t.Context(), w.bob, number, "squash")
 			return err
 		},
-			[]told{{Event: "push"}, {Event: "pull_request", Action: "closed", Pull: number}}},
+			[]content{{Event: "push"}, {Event: "pull_request", Action: "closed", Pull: number}}},
 	} {
 		ok(t, step.do())
 		left := slices.Clone(step.want)
 		for range step.want {
-			got := tells(t, next(t, ""))
+			got := contentOf(t, next(t, ""))
 			i := slices.Index(left, got)
 			if i < 0 {
 				t.Fatalf("%s: delivered %+v, want %+v", step.what, got, left)

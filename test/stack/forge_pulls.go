@@ -102,11 +102,11 @@ const (
 
 // Review reviews the commit as the account and returns the review's id. An empty commit is the pull
 // request's head. No account may approve its own pull request.
-func (r *ForgeRepo) Review(ctx context.Context, as Account, number int, says, commit,
+func (r *ForgeRepo) Review(ctx context.Context, as Account, number int, verdict, commit,
 	body string) (int64, error) {
 	var review struct{ ID int64 }
 	err := r.forge.Call(ctx, as, http.MethodPost, r.path("pulls/%d/reviews", number),
-		map[string]any{"event": says, "commit_id": commit, "body": body}, &review)
+		map[string]any{"event": verdict, "commit_id": commit, "body": body}, &review)
 	return review.ID, err
 }
 

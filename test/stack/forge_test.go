@@ -232,17 +232,17 @@ func TestForge(t *testing.T) {
 		second := must(w.repo.Comment(t.Context(), w.alice, number, "two"))(t)
 		ok(t, w.repo.EditComment(t.Context(), w.bob, first, "one and a half"))
 		refused(t, w.repo.EditComment(t.Context(), w.eve, first, "not mine"), http.StatusNotFound)
-		said := func() (all []string) {
+		texts := func() (all []string) {
 			for _, c := range must(w.repo.Comments(t.Context(), number))(t) {
 				all = append(all, c.User.Login+": "+c.Body)
 			}
 			return all
 		}
-		if got := said(); !slices.Equal(got, []string{"bob: one and a half", "alice: two"}) {
-			t.Errorf("said %q", got)
+		if got := texts(); !slices.Equal(got, []string{"bob: one and a half", "alice: two"}) {
+			t.Errorf("the comments are %q", got)
 		}
 		ok(t, w.repo.DeleteComment(t.Context(), w.alice, second))
-		if got := said(); len(got) != 1 {
+		if got := texts(); len(got) != 1 {
 			t.Errorf("after a deletion %q", got)
 		}
 	})

@@ -2,7 +2,7 @@
 // Kubernetes from its OpenAPI document, those of other kinds from their CustomResourceDefinitions.
 // A field that is not described is refused, as `kubectl apply --validate=strict` does.
 //
-//	schemas OUT FILE...      FILE: swagger.json of Kubernetes, or YAML with CustomResourceDefinitions
+//	schemas OUT FILE...   FILE: swagger.json of Kubernetes, or YAML with CustomResourceDefinitions
 package main
 
 import (
@@ -51,7 +51,7 @@ func run(out string, files []string) error {
 	return nil
 }
 
-// write names a file as kubeconform looks it up: kind-group-version, in small letters, the group in
+// write names a file as kubeconform expects it: kind-group-version, in small letters, the group in
 // full. It takes the version for the group of the kinds that have none.
 func write(out, kind, group, version string, schema object) error {
 	if group == "" {

@@ -45,7 +45,7 @@ func TestTheFleetRunsUnderExactlyWhatTheChartsMade(t *testing.T) {
 
 // engines installs both patterns: the complete one, and on the other cluster an
 // application-controller that uses the first one's repo-server and Redis.
-func (w *world) engines() {
+func (w *setup) engines() {
 	w.t.Helper()
 	w.install(w.hub, "eu-1", "argosy-engine", argoSpace)
 	w.complete(w.hub, argoSpace, w.repoServer, w.redis)
@@ -61,7 +61,7 @@ func (w *world) engines() {
 }
 
 // complete runs the Pods of a complete Argo CD, behind the doors.
-func (w *world) complete(at place, namespace string, repoServer, redis *door) {
+func (w *setup) complete(at place, namespace string, repoServer, redis *door) {
 	w.t.Helper()
 	reach := map[string]string{"127.0.0.1:6379": redis.address}
 	w.pod(at, namespace, "app.kubernetes.io/name=argocd-redis", map[string]string{}).behind(
@@ -80,7 +80,7 @@ func with(m map[string]string, key, value string) map[string]string {
 }
 
 // hubPod is one of the control plane's.
-func (w *world) hubPod(label string) *pod {
+func (w *setup) hubPod(label string) *pod {
 	w.t.Helper()
 	return w.pod(w.hub, hubSpace, label, map[string]string{w.gitAddress(): w.gitAddress(),
 		w.databaseAddress(): w.databaseAddress()})
@@ -90,7 +90,7 @@ const controlPlane = "app.kubernetes.io/component=control-plane"
 
 // trial starts on an empty database with `startup`: a replica that makes the schema itself. It does
 // not reach the config repo.
-func (w *world) trial() {
+func (w *setup) trial() {
 	w.t.Helper()
 	w.secret(w.hub, hubSpace, "argosy-database", map[string]string{"url": w.fresh})
 	w.install(w.hub, "argosy", "argosy", hubSpace, "database.migrations=startup")
@@ -101,7 +101,7 @@ func (w *world) trial() {
 
 // migrations goes from `external` to `job` and back: a replica that may not migrate names the one
 // that must, and the Job migrates.
-func (w *world) migrations() {
+func (w *setup) migrations() {
 	w.t.Helper()
 	if log, err := w.hubPod(controlPlane).run(); err == nil ||
 		!strings.Contains(log, "run `argosy migrate`") {
@@ -117,13 +117,13 @@ func (w *world) migrations() {
 }
 
 // serve runs the control plane until it is ready.
-func (w *world) serve() *stack.Process {
+func (w *setup) serve() *stack.Process {
 	w.t.Helper()
 	return w.hubPod(controlPlane).behind(w.front).start()
 }
 
 // join installs the agent, with a token that somebody has made, and runs it.
-func (w *world) join(p plane) {
+func (w *setup) join(p plane) {
 	w.t.Helper()
 	w.install(w.edge, "argosy-agent", "argosy-agent", edgeSpace)
 	token := rand.Text() + rand.Text()
@@ -139,7 +139,7 @@ func (w *world) join(p plane) {
 }
 
 // doctor runs what `helm test` runs.
-func (w *world) doctor() {
+func (w *setup) doctor() {
 	w.t.Helper()
 	w.hook(w.hub, "argosy", hubSpace, "argosy-doctor")
 	if log, err := w.hubPod("app.kubernetes.io/component=doctor").run(); err != nil ||
@@ -150,7 +150,7 @@ func (w *world) doctor() {
 
 // away uninstalls the control plane and installs it again: nothing that it has made is touched,
 // then or later.
-func (w *world) away(p plane, hub *stack.Process) *stack.Process {
+func (w *setup) away(p plane, hub *stack.Process) *stack.Process {
 	w.t.Helper()
 	was := w.state(p)
 	hub.Stop() // first, for its Pods and its rights go together
@@ -160,7 +160,7 @@ func (w *world) away(p plane, hub *stack.Process) *stack.Process {
 		"argosy", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		w.t.Errorf("after uninstalling its account is there: %v", err)
 	}
-	w.same("uninstalled", was.standing, w.standing())
+	w.same("uninstalled", was.versions, w.versions())
 	w.install(w.hub, "argosy", "argosy", hubSpace, "database.migrations=startup")
 	hub = w.serve()
 	w.untouched("installed again", p, was)
@@ -169,21 +169,21 @@ func (w *world) away(p plane, hub *stack.Process) *stack.Process {
 
 // state is the objects, the writes so far, and the replica that writes to the engine.
 type state struct {
-	standing map[string]string
+	versions map[string]string
 	wrote    int
 	holder   string
 	at       time.Time
 }
 
-func (w *world) state(p plane) state {
+func (w *setup) state(p plane) state {
 	w.t.Helper()
-	standing := w.settled()
-	return state{standing, len(w.written()), p.holder(), time.Now()}
+	versions := w.settled()
+	return state{versions, len(w.written()), p.holder(), time.Now()}
 }
 
 // untouched waits until another replica writes to the engine and both agents follow it, and then
 // long enough for it to write: it must not have written, and every object is the same.
-func (w *world) untouched(when string, p plane, was state) {
+func (w *setup) untouched(when string, p plane, was state) {
 	w.t.Helper()
 	eventually(w.t, when+", another replica has the engine", func() string {
 		now := p.holder()
@@ -191,14 +191,14 @@ func (w *world) untouched(when string, p plane, was state) {
 	})
 	eventually(w.t, when+", the agents are connected and up to date", p.followed(was.at))
 	eventually(w.t, when+", it finds all", p.healthy(onEngine, onEdge, onPlant))
-	w.same(when, was.standing, w.settled())
+	w.same(when, was.versions, w.settled())
 	if now := w.written(); len(now) != was.wrote {
 		w.t.Errorf("%s, it writes: %v", when, now[min(was.wrote, len(now)):])
 	}
 }
 
 // written are the writes of the control plane and the agents to what the Argo CDs act on.
-func (w *world) written() (all []string) {
+func (w *setup) written() (all []string) {
 	w.t.Helper()
 	for _, at := range w.instances() {
 		all = append(all, at.writes(w.t, at.writer+":", at.namespace)...)
@@ -207,7 +207,7 @@ func (w *world) written() (all []string) {
 }
 
 // stops stops everything and goes on.
-func (w *world) stops(p plane) {
+func (w *setup) stops(p plane) {
 	w.t.Helper()
 	p.must("stop", "--reason", "a test")
 	for _, at := range w.instances() {
@@ -224,7 +224,7 @@ func (w *world) stops(p plane) {
 }
 
 // rights holds the accounts of the charts against the audit logs.
-func (w *world) rights() {
+func (w *setup) rights() {
 	w.t.Helper()
 	w.hub.nothingRefused(w.t, hubSpace)
 	w.hub.nothingRefused(w.t, argoSpace)

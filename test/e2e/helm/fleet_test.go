@@ -44,7 +44,7 @@ const (
 )
 
 // push makes the repositories: a private one with the workload, and the config repo.
-func (w *world) push() {
+func (w *setup) push() {
 	w.t.Helper()
 	ctx := w.t.Context()
 	w.app = must(w.git.CreateRepo(ctx, "acme/web"))(w.t)
@@ -65,7 +65,7 @@ spec:
     spec: {containers: [{name: web, image: "example.com/web:1"}]}
 `
 
-func (w *world) files() map[string]string {
+func (w *setup) files() map[string]string {
 	files := map[string]string{
 		"fleet/fleet.yaml": fmt.Sprintf(
 			"kind: Fleet\nmetadata: {name: fleet}\nspec:\n  guards: {maxDeletes: 20, "+
@@ -120,7 +120,7 @@ func (w *world) files() map[string]string {
 
 // plane is how somebody with a token asks the control plane.
 type plane struct {
-	*world
+	*setup
 	token string
 }
 
@@ -140,7 +140,7 @@ func (p plane) argosy(args ...string) (string, error) {
 }
 
 // file is a file with some text.
-func (w *world) file(name, text string) string {
+func (w *setup) file(name, text string) string {
 	w.t.Helper()
 	file := filepath.Join(w.dir, name)
 	check(w.t, os.WriteFile(file, []byte(text), 0o600))
@@ -219,9 +219,9 @@ var kinds = []schema.GroupVersionResource{
 	{Version: "v1", Resource: "secrets"},
 }
 
-// standing are the versions of the objects that Argosy has made for the Argo CDs, and of the
+// versions are the versions of the objects that Argosy has made for the Argo CDs, and of the
 // workloads and their Pods.
-func (w *world) standing() map[string]string {
+func (w *setup) versions() map[string]string {
 	w.t.Helper()
 	all := map[string]string{}
 	for _, at := range w.instances() {
@@ -248,12 +248,12 @@ func (w *world) standing() map[string]string {
 	return all
 }
 
-// settled is standing once Argo CD writes no more of it.
-func (w *world) settled() map[string]string {
+// settled is versions once Argo CD writes no more of it.
+func (w *setup) settled() map[string]string {
 	w.t.Helper()
-	last, unchanged := w.standing(), 0
+	last, unchanged := w.versions(), 0
 	eventually(w.t, "Argo CD settles", func() string {
-		now := w.standing()
+		now := w.versions()
 		if unchanged++; !maps.Equal(now, last) {
 			unchanged = 0
 		}
@@ -267,7 +267,7 @@ func (w *world) settled() map[string]string {
 }
 
 // same compares the objects with those of before.
-func (w *world) same(when string, before, now map[string]string) {
+func (w *setup) same(when string, before, now map[string]string) {
 	w.t.Helper()
 	if !maps.Equal(before, now) {
 		w.t.Errorf("%s: the objects were\n%v\nand are\n%v", when, before, now)
@@ -275,10 +275,10 @@ func (w *world) same(when string, before, now map[string]string) {
 }
 
 // left are the remaining objects of some kinds, of the tenant that leaves.
-func (w *world) left(kinds ...string) func() string {
+func (w *setup) left(kinds ...string) func() string {
 	return func() string {
 		left := ""
-		for what := range w.standing() {
+		for what := range w.versions() {
 			_, object, _ := strings.Cut(what, ": ")
 			if kind, name, _ := strings.Cut(object, " "); slices.Contains(kinds, kind) &&
 				!strings.HasPrefix(name, "globex-") {

@@ -22,7 +22,7 @@ import (
 var digest = strings.Repeat("0123", 16)
 
 // values of the releases.
-func (w *world) values() map[string]string {
+func (w *setup) values() map[string]string {
 	within := func(indent string) string {
 		return strings.ReplaceAll(strings.TrimSpace(string(w.ca)), "\n", "\n"+indent)
 	}
@@ -86,7 +86,7 @@ argocd: {namespace: ` + edgeArgo + "}\n",
 }
 
 // helm runs the tool on a place, and returns what it printed.
-func (w *world) helm(p place, args ...string) string {
+func (w *setup) helm(p place, args ...string) string {
 	w.t.Helper()
 	tool := must(filepath.Abs("../../../.cache/bin/helm"))(w.t)
 	var errs bytes.Buffer
@@ -101,7 +101,7 @@ func (w *world) helm(p place, args ...string) string {
 }
 
 // install installs a chart, or upgrades the release, and waits until its Pods are there.
-func (w *world) install(p place, release, chart, namespace string, set ...string) {
+func (w *setup) install(p place, release, chart, namespace string, set ...string) {
 	w.t.Helper()
 	file := filepath.Join(w.dir, release+".yaml")
 	check(w.t, os.WriteFile(file, []byte(w.values()[release]), 0o600))
@@ -115,7 +115,7 @@ func (w *world) install(p place, release, chart, namespace string, set ...string
 
 // charts are copies without the bound on the version of Kubernetes: the lab's API server is built
 // without the flags that set its version.
-func (w *world) charts() string {
+func (w *setup) charts() string {
 	dir := filepath.Join(w.dir, "charts")
 	if _, err := os.Stat(dir); err == nil {
 		return dir
@@ -133,7 +133,7 @@ func (w *world) charts() string {
 
 // hook makes the objects of a release that helm makes for a hook and removes again: those with the
 // name.
-func (w *world) hook(p place, release, namespace, name string) {
+func (w *setup) hook(p place, release, namespace, name string) {
 	w.t.Helper()
 	made := 0
 	for d := yaml.NewYAMLOrJSONDecoder(
@@ -158,7 +158,7 @@ func (w *world) hook(p place, release, namespace, name string) {
 
 // prepare makes what the charts want to find: namespaces, and the Secrets that their values name.
 // It returns the first platform token.
-func (w *world) prepare() string {
+func (w *setup) prepare() string {
 	w.t.Helper()
 	bootstrap := rand.Text() + rand.Text()
 	for _, n := range []string{hubSpace, argoSpace, acmeSpace, globexSpace} {
@@ -187,7 +187,7 @@ func (w *world) prepare() string {
 	return bootstrap
 }
 
-func (w *world) secret(p place, namespace, name string, data map[string]string) {
+func (w *setup) secret(p place, namespace, name string, data map[string]string) {
 	w.t.Helper()
 	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace},
 		Data: map[string][]byte{}}

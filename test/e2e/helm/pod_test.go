@@ -21,7 +21,7 @@ import (
 
 // pod is a Pod of an API server, run as a kubelet would.
 type pod struct {
-	*world
+	*setup
 	at      place
 	object  *corev1.Pod
 	dir     string
@@ -30,7 +30,7 @@ type pod struct {
 }
 
 // newest is the newest Pod that has a label, once there is one.
-func (w *world) newest(at place, namespace, label string) *corev1.Pod {
+func (w *setup) newest(at place, namespace, label string) *corev1.Pod {
 	w.t.Helper()
 	var newest *corev1.Pod
 	eventually(w.t, "a Pod "+label, func() string {
@@ -48,10 +48,10 @@ func (w *world) newest(at place, namespace, label string) *corev1.Pod {
 
 // pod takes the newest Pod that has a label. reach maps the addresses that it asks for to those
 // that it gets.
-func (w *world) pod(at place, namespace, label string, reach map[string]string) *pod {
+func (w *setup) pod(at place, namespace, label string, reach map[string]string) *pod {
 	w.t.Helper()
 	newest := w.newest(at, namespace, label)
-	p := &pod{world: w, at: at, object: newest, dir: must(os.MkdirTemp(w.dir, newest.Name+"-"))(
+	p := &pod{setup: w, at: at, object: newest, dir: must(os.MkdirTemp(w.dir, newest.Name+"-"))(
 		w.t), box: must(stack.NewSandbox())(w.t), volumes: map[string]string{}}
 	w.t.Cleanup(p.box.Close)
 	check(w.t, os.Chmod(p.dir, 0o755))
@@ -280,7 +280,7 @@ func (p *pod) port(at intstr.IntOrString) string {
 }
 
 // ended waits for a process that is to end by itself, and returns its log.
-func (w *world) ended(p *stack.Process) (string, error) {
+func (w *setup) ended(p *stack.Process) (string, error) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
 	defer cancel()
@@ -293,7 +293,7 @@ func (w *world) ended(p *stack.Process) (string, error) {
 	return w.logOf(p), err
 }
 
-func (w *world) logOf(p *stack.Process) string {
+func (w *setup) logOf(p *stack.Process) string {
 	w.t.Helper()
 	return strings.TrimSpace(string(must(os.ReadFile(p.LogFile()))(w.t)))
 }

@@ -14,7 +14,7 @@ import (
 
 // register installs an Argo CD that registers itself, follows the release's notes, and places an
 // environment on it.
-func (w *world) register(p plane) {
+func (w *setup) register(p plane) {
 	w.t.Helper()
 	w.install(w.edge, "plant", "argosy-engine", plantArgo)
 	w.complete(w.edge, plantArgo, newDoor(w.t, "127.0.0.1:8081"), newDoor(w.t, "127.0.0.1:6379"))
@@ -53,7 +53,7 @@ func (w *world) register(p plane) {
 }
 
 // noted are the parts of the notes that a pattern captures.
-func (w *world) noted(notes, pattern string) []string {
+func (w *setup) noted(notes, pattern string) []string {
 	w.t.Helper()
 	found := regexp.MustCompile(pattern).FindStringSubmatch(notes)
 	if found == nil {
@@ -64,7 +64,7 @@ func (w *world) noted(notes, pattern string) []string {
 
 // plantFiles declare what is on the engine: the cluster that it runs on, by an account that may do
 // everything in one namespace.
-func (w *world) plantFiles() map[string]string {
+func (w *setup) plantFiles() map[string]string {
 	return map[string]string{
 		plant: fmt.Sprintf(
 			"apiVersion: argosy.dev/v1alpha1\nkind: ManagedEnvironment\nmetadata: {name: "+
@@ -115,7 +115,7 @@ func (p plane) versions() {
 
 // upgraded changes a setting of the control plane by `helm upgrade`: the Pod is replaced by one
 // that has it, and nothing is written to any Argo CD.
-func (w *world) upgraded(p plane, hub *stack.Process) *stack.Process {
+func (w *setup) upgraded(p plane, hub *stack.Process) *stack.Process {
 	w.t.Helper()
 	was := w.state(p)
 	old := w.newest(w.hub, hubSpace, controlPlane)

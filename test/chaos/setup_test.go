@@ -52,8 +52,8 @@ const (
 
 func canary(tenant string) string { return "canary-of-" + tenant }
 
-// world is everything that a history runs on. Only the API server is shared with other histories.
-type world struct {
+// setup is everything that a history runs on. Only the API server is shared with other histories.
+type setup struct {
 	t     testing.TB
 	ctx   context.Context
 	dir   string
@@ -110,7 +110,7 @@ func must[T any](v T, err error) func(testing.TB) T {
 	}
 }
 
-func newWorld(t testing.TB, hosted bool) *world {
+func newSetup(t testing.TB, hosted bool) *setup {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "argosy-history-")
 	if err != nil {
@@ -119,7 +119,7 @@ func newWorld(t testing.TB, hosted bool) *world {
 	if err := os.Chmod(dir, 0o711); err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, dir: dir, model: newModel(), engines: map[string]*stack.ArgoCD{},
+	w := &setup{t: t, dir: dir, model: newModel(), engines: map[string]*stack.ArgoCD{},
 		content: map[string]string{}}
 	w.ctx, w.end = context.WithCancel(context.Background())
 	w.startEngines()
@@ -133,7 +133,7 @@ func newWorld(t testing.TB, hosted bool) *world {
 }
 
 // close ends everything and removes what the history left on the API server.
-func (w *world) close() {
+func (w *setup) close() {
 	w.end()
 	for _, r := range w.replicas {
 		if r.process != nil {
@@ -169,7 +169,7 @@ func (w *world) close() {
 	}
 }
 
-func (w *world) startEngines() {
+func (w *setup) startEngines() {
 	n := worlds.Add(1)
 	for _, name := range engineNames {
 		namespace := fmt.Sprintf("argocd-%s-%d", name, n)
@@ -178,7 +178,7 @@ func (w *world) startEngines() {
 	}
 }
 
-func (w *world) startDatabase() {
+func (w *setup) startDatabase() {
 	w.primary = must(stack.StartPostgresWith(w.ctx, stack.PostgresOptions{Replicated: true}))(w.t)
 	must(w.primary.NewDatabase(w.ctx, databaseName))(w.t)
 	w.standby = must(w.primary.StartStandby(w.ctx, ""))(w.t)
@@ -187,10 +187,10 @@ func (w *world) startDatabase() {
 }
 
 // directly is the URL by which the rules read the store themselves.
-func (w *world) directly(url string) { w.direct.Store(&url) }
+func (w *setup) directly(url string) { w.direct.Store(&url) }
 
 // startGit starts the Git server, or makes a repository on the Git host, and the front that lies.
-func (w *world) startGit(hosted bool) {
+func (w *setup) startGit(hosted bool) {
 	address := ""
 	if hosted {
 		w.startHost()
@@ -211,7 +211,7 @@ func (w *world) startGit(hosted bool) {
 }
 
 // platform is what the config repo begins with.
-func (w *world) platform() map[string]string {
+func (w *setup) platform() map[string]string {
 	files := map[string]string{"fleet/fleet.yaml": document("Fleet", "fleet", fmt.Sprintf(
 		"guards: {maxDeletes: %d, maxDeletePercent: 100, alwaysAllowed: 1, window: %s}\n  "+
 			"gitHosts: [git.example.com]", maxDeletes, guardWindow))}
@@ -252,7 +252,7 @@ func deployment(tenant, name string, version int, policy string, in []string) (p
 			tenant, name, version, strings.Join(in, ", "), tenant, policy))
 }
 
-func (w *world) newReplica(name string) *replica {
+func (w *setup) newReplica(name string) *replica {
 	r := &replica{name: name, config: filepath.Join(w.dir, name+".yaml"),
 		proxies: map[string]*stack.Proxy{}, faults: map[string]*faults{}}
 	r.database = must((*stack.Firewall)(nil).Outlet("127.0.0.1:0", nil, w.database.Address))(w.t)
@@ -314,7 +314,7 @@ func throughProxy(t testing.TB, file string, p *stack.Proxy) []byte {
 }
 
 // start runs the replica unless it runs.
-func (w *world) start(r *replica) {
+func (w *setup) start(r *replica) {
 	w.t.Helper()
 	if r.process != nil {
 		select {
@@ -340,7 +340,7 @@ func (r *replica) signal(s syscall.Signal) {
 }
 
 // request is what a replica's request to an engine meets: first its faults, then the rules.
-func (w *world) request(p *stack.Proxy, f *faults, engine string, rw http.ResponseWriter,
+func (w *setup) request(p *stack.Proxy, f *faults, engine string, rw http.ResponseWriter,
 	q *http.Request) bool {
 	f.mu.Lock()
 	delay, away, refuse, lose := f.delay, f.away, false, false
@@ -375,7 +375,7 @@ func (w *world) request(p *stack.Proxy, f *faults, engine string, rw http.Respon
 }
 
 // write passes a mutating request on and reports it to the model when it was carried out.
-func (w *world) write(p *stack.Proxy, engine string, rw http.ResponseWriter, q *http.Request, lose,
+func (w *setup) write(p *stack.Proxy, engine string, rw http.ResponseWriter, q *http.Request, lose,
 	late bool) {
 	content, err := io.ReadAll(q.Body)
 	if err != nil {
@@ -432,7 +432,7 @@ const inFlight = 2 * time.Second
 // mayDelete holds a deletion of an Application against the store at this instant: the row must be
 // absent, or have been until just now, or the config repo must not have it and nothing but a
 // tombstone be left.
-func (w *world) mayDelete(engine, path string) {
+func (w *setup) mayDelete(engine, path string) {
 	kind, name := kindOf(path)
 	if kind != "applications" {
 		return
@@ -453,7 +453,7 @@ func (w *world) mayDelete(engine, path string) {
 }
 
 // endCascades plays Argo CD's part in a deletion: it takes the finalizers off.
-func (w *world) endCascades() {
+func (w *setup) endCascades() {
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -468,7 +468,7 @@ func (w *world) endCascades() {
 	}
 }
 
-func (w *world) endCascade(namespace string) {
+func (w *setup) endCascade(namespace string) {
 	all, err := cluster.Dynamic().Resource(applications).Namespace(namespace).List(w.ctx,
 		metav1.ListOptions{})
 	if err != nil {
@@ -485,7 +485,7 @@ func (w *world) endCascade(namespace string) {
 }
 
 // live are the Applications of all engines.
-func (w *world) live() (map[app][]*unstructured.Unstructured, error) {
+func (w *setup) live() (map[app][]*unstructured.Unstructured, error) {
 	out := map[app][]*unstructured.Unstructured{}
 	for _, e := range w.engines {
 		all, err := cluster.Dynamic().Resource(applications).Namespace(e.Namespace).List(w.ctx,
@@ -505,7 +505,7 @@ func (w *world) live() (map[app][]*unstructured.Unstructured, error) {
 
 // settled returns an error unless the engines hold exactly the head's objects, each acknowledged,
 // according to a replica and to the engines themselves.
-func (w *world) settled() error {
+func (w *setup) settled() error {
 	ctx, cancel := context.WithTimeout(w.ctx, 10*time.Second)
 	defer cancel()
 	r := w.replicas[0]
@@ -531,7 +531,7 @@ func (w *world) settled() error {
 }
 
 // same compares what lives with the config repo.
-func (w *world) same() error {
+func (w *setup) same() error {
 	live, err := w.live()
 	if err != nil {
 		return err
@@ -569,11 +569,11 @@ func (w *world) same() error {
 	return w.accounted(known)
 }
 
-// standing is the store's record of an object's name.
-type standing struct{ row, orphan bool }
+// record is the store's record of an object's name.
+type record struct{ row, orphan bool }
 
 // known are the names of all rows and listed orphans.
-func (w *world) known() (map[string]standing, error) {
+func (w *setup) known() (map[string]record, error) {
 	conn, err := pgx.Connect(w.ctx, *w.direct.Load())
 	if err != nil {
 		return nil, err
@@ -585,7 +585,7 @@ func (w *world) known() (map[string]standing, error) {
 		return nil, err
 	}
 	defer rows.Close()
-	out := map[string]standing{}
+	out := map[string]record{}
 	for rows.Next() {
 		var name string
 		var orphan bool
@@ -600,7 +600,7 @@ func (w *world) known() (map[string]standing, error) {
 }
 
 // accounted: every object of ours on an engine has a row or is a listed orphan.
-func (w *world) accounted(known map[string]standing) error {
+func (w *setup) accounted(known map[string]record) error {
 	for _, e := range w.engines {
 		for _, r := range []schema.GroupVersionResource{applications, projects,
 			{Version: "v1", Resource: "secrets"}} {

@@ -45,8 +45,8 @@ const (
 	plantWork   = "acme-plant"
 )
 
-// world is two clusters, and what both reach.
-type world struct {
+// setup is two clusters, and what both reach.
+type setup struct {
 	t         *testing.T
 	dir       string
 	image     string // a root folder with what Argosy's image has in it
@@ -69,9 +69,9 @@ type place struct {
 	audit   string
 }
 
-func open(t *testing.T) *world {
+func open(t *testing.T) *setup {
 	t.Helper()
-	w := &world{t: t, dir: t.TempDir()}
+	w := &setup{t: t, dir: t.TempDir()}
 	check(t, os.Chmod(w.dir, 0o711))
 	w.build()
 	w.certify()
@@ -87,7 +87,7 @@ func open(t *testing.T) *world {
 	return w
 }
 
-func (w *world) place(name string) place {
+func (w *setup) place(name string) place {
 	p := place{name: name, audit: filepath.Join(w.dir, name+".audit")}
 	p.cluster = must(stack.StartCluster(w.t.Context(), stack.ClusterOptions{
 		Name: name, AuditLog: p.audit}))(w.t)
@@ -103,21 +103,21 @@ type instance struct {
 	work      string // namespace that it deploys to
 }
 
-func (w *world) instances() []instance {
+func (w *setup) instances() []instance {
 	return []instance{{w.hub, argoSpace, hubSpace, workSpace},
 		{w.edge, edgeArgo, edgeSpace, workSpace}, {w.edge, plantArgo, plantSpace, plantWork}}
 }
 
 func (p place) address() string { return strings.TrimPrefix(p.cluster.Server, "https://") }
 
-func (w *world) gitAddress() string { return strings.TrimPrefix(w.git.URL, "https://") }
+func (w *setup) gitAddress() string { return strings.TrimPrefix(w.git.URL, "https://") }
 
-func (w *world) databaseAddress() string {
+func (w *setup) databaseAddress() string {
 	return strings.Split(strings.Split(w.database, "@")[1], "/")[0]
 }
 
 // hubURL is where people and agents reach the control plane.
-func (w *world) hubURL() string { return "https://" + w.front.address }
+func (w *setup) hubURL() string { return "https://" + w.front.address }
 
 // door is an address of this machine that leads to a port of a Pod, as a Service or an Ingress
 // would: always to the Pod that runs.
@@ -178,7 +178,7 @@ func (d *door) carry(in net.Conn) {
 
 // build makes the image's folder: the binary, and what the dynamic loader needs of this machine
 // where it is not static.
-func (w *world) build() {
+func (w *setup) build() {
 	w.image = filepath.Join(w.dir, "image")
 	binary := filepath.Join(w.image, "usr/local/bin/argosy")
 	build := exec.CommandContext(w.t.Context(), "go", "build", "-ldflags=-s -w", "-o", binary,
@@ -200,7 +200,7 @@ func (w *world) build() {
 }
 
 // certify takes the test server's certificate for 127.0.0.1: the Git server has the same.
-func (w *world) certify() {
+func (w *setup) certify() {
 	s := httptest.NewTLSServer(nil)
 	defer s.Close()
 	w.ca = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
