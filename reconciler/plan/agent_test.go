@@ -106,7 +106,7 @@ func TestAnOwnClusterIsNoEngineForOthersAndCountsForTheQuota(t *testing.T) {
 	}
 }
 
-func TestAnAutonomousEnvironmentGivesNoObjects(t *testing.T) {
+func TestAnAutonomousEnvironmentHasNoObjects(t *testing.T) {
 	h := newHouse(t)
 	files := plant().without("tenants/acme/deployments/").with(
 		edgePath, edgeFile("{mode: autonomous}"))
@@ -288,7 +288,7 @@ func TestOfflineRendersOneOwnCluster(t *testing.T) {
 
 // After a rebuild nobody reads what stands behind an agent: an environment that may stand there
 // goes nowhere, and others do not wait for it.
-func TestAnEnvironmentThatMayStandBehindAnAgentWaitsForItsWord(t *testing.T) {
+func TestAnEnvironmentThatMayExistBehindAnAgentWaitsForItsReport(t *testing.T) {
 	files := tree{
 		"fleet/fleet.yaml":        fleetFile(""),
 		"fleet/engines/eu-1.yaml": engineFile("eu-1", "eu", ""),
@@ -322,7 +322,7 @@ func TestAnEnvironmentThatMayStandBehindAnAgentWaitsForItsWord(t *testing.T) {
 	if !h.w.Blocked() ||
 		!strings.Contains(
 			h.w.state.Placements.Base()[fleet.EnvironmentID{Tenant: "acme", Name: "prod"}].Reason,
-			"engine far, whose agent has not told") {
+			"engine far, whose agent has not reported") {
 		t.Errorf("blocked %v: %+v", h.w.Blocked(), h.w.state.Placements.Base())
 	}
 	if p := h.apply(h.files, unheard); !p.Empty() || !h.w.Blocked() {
@@ -341,7 +341,7 @@ func farFile(name, region string) string {
 		"kubeconfigRef: {name: "+name+"}", "agent: {}", 1)
 }
 
-func TestAfterARebuildAnEnvironmentIsPlacedWhereItsAgentSaysThatItStands(t *testing.T) {
+func TestAfterARebuildAnEnvironmentIsPlacedWhereAnAgentReportsIt(t *testing.T) {
 	prod := fleet.EnvironmentID{Tenant: "acme", Name: "prod"}
 	far, other := fleet.EngineName("far"), fleet.EngineName("far-2")
 	for name, c := range map[string]struct {
@@ -352,14 +352,14 @@ func TestAfterARebuildAnEnvironmentIsPlacedWhereItsAgentSaysThatItStands(t *test
 		says    string
 	}{
 		"one says so": {
-			stands: []fleet.EngineName{far}, at: far, says: "its objects stand on far"},
+			stands: []fleet.EngineName{far}, at: far, says: "its objects exist on far"},
 		"one says so, and has more to tell": {
 			stands: []fleet.EngineName{far}, unheard: []fleet.EngineName{far}, at: far},
 		"another was not heard": {
 			stands: []fleet.EngineName{far}, unheard: []fleet.EngineName{other},
-			says: "engine far-2, whose agent has not told"},
+			says: "engine far-2, whose agent has not reported"},
 		"two say so": {
-			stands: []fleet.EngineName{other, far}, says: "engines far and far-2 both say"},
+			stands: []fleet.EngineName{other, far}, says: "engines far and far-2 both report"},
 		"one that may not have it says so": {
 			stands: []fleet.EngineName{far}, region: "us", at: "us-1"},
 		"one that is not declared says so": {stands: []fleet.EngineName{"gone"}, at: "eu-1"},
@@ -397,7 +397,7 @@ func TestAfterARebuildAnEnvironmentIsPlacedWhereItsAgentSaysThatItStands(t *test
 
 // After a rebuild nobody tells what ran behind an agent: nothing runs a second time, and a hold is
 // taken to stand.
-func TestASyncRunIsNotRunAgainWhereAnAgentSaysThatItsEnvironmentStands(t *testing.T) {
+func TestASyncRunIsNotRunAgainWhereAnAgentReportsItsEnvironment(t *testing.T) {
 	files := tree{
 		"fleet/fleet.yaml":                    fleetFile(""),
 		"fleet/engines/eu-1.yaml":             engineFile("eu-1", "eu", ""),

@@ -78,7 +78,7 @@ func (h *house) engineOf(tenant fleet.TenantName, env fleet.EnvironmentName) fle
 
 func oneEngine() tree { return small().without("fleet/engines/eu-2.yaml") }
 
-func TestAProjectIsExactlyWhatIsInUseOnItsEngine(t *testing.T) {
+func TestAProjectPermitsExactlyTheUseOnItsEngine(t *testing.T) {
 	h := newHouse(t)
 	h.apply(oneEngine())
 	p := h.project("acme", "eu-1")
@@ -124,7 +124,7 @@ func TestAProjectIsExactlyWhatIsInUseOnItsEngine(t *testing.T) {
 	})
 }
 
-func TestAnEnvironmentThatShrinksWaitsForWhatLeavesIt(t *testing.T) {
+func TestAShrinkingEnvironmentWaitsForItsTerminatingApplications(t *testing.T) {
 	h := newHouse(t)
 	files := oneEngine().with("tenants/acme/deployments/other.yaml",
 		strings.Replace(deploymentFile("other", "acme/other", "environments: [prod]", ""),
@@ -149,7 +149,7 @@ func TestAnEnvironmentThatShrinksWaitsForWhatLeavesIt(t *testing.T) {
 	}
 }
 
-func TestAnEnvironmentThatComesBackWhileItGoesKeepsItsEngine(t *testing.T) {
+func TestAnEnvironmentRestoredDuringItsRemovalKeepsItsEngine(t *testing.T) {
 	h := newHouse(t)
 	files := small()
 	h.apply(files)
@@ -167,7 +167,7 @@ func TestAnEnvironmentThatComesBackWhileItGoesKeepsItsEngine(t *testing.T) {
 	checkState(t, h)
 }
 
-func TestPlacementIsKeptAndSaysWhenItNoLongerHolds(t *testing.T) {
+func TestAPlacementIsKeptAndReportsItsMisplacement(t *testing.T) {
 	h := newHouse(t)
 	h.apply(oneEngine())
 	for name, edit := range map[string]func(tree) tree{
@@ -208,7 +208,7 @@ func TestPlacementIsKeptAndSaysWhenItNoLongerHolds(t *testing.T) {
 	})
 }
 
-func TestAnEnvironmentWithoutAnEngineWaitsAndIsPlacedWhenItCan(t *testing.T) {
+func TestAnEnvironmentWithoutAnEngineIsPlacedOnceOneFits(t *testing.T) {
 	h := newHouse(t)
 	tight := engineFile("eu-1", "eu", "")
 	tight = strings.Replace(tight, "environments: 100", "environments: 1", 1)
@@ -309,7 +309,7 @@ func TestNothingNewIsPlacedUntilAllEnginesAreRead(t *testing.T) {
 	})
 }
 
-func TestAnEnvironmentFoundOnAnEngineThatIsNotDeclaredWaitsForIt(t *testing.T) {
+func TestAnEnvironmentRecoveredOnAnUndeclaredEngineWaitsForIt(t *testing.T) {
 	h := newHouse(t)
 	w, err := RestoreAppliedState(
 		mirror.Snapshot{

@@ -54,7 +54,7 @@ func TestEffectsOfARevisionThatWaitsAreItsDeletions(t *testing.T) {
 	}
 }
 
-func TestTouchesAreThePathsThatAreAskedToChange(t *testing.T) {
+func TestTouchesAreThePathsOfTheChangedFiles(t *testing.T) {
 	h := newHouse(t)
 	h.apply(crowd(3))
 	p := h.compute(h.files.without("tenants/acme/environments/prod.yaml").

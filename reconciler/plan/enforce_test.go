@@ -48,7 +48,7 @@ func heldPaths(h *house) []string {
 	return slices.Sorted(maps.Keys(h.w.state.Unreviewed))
 }
 
-func TestAFileThatNobodyReviewedKeepsItsLastGoodState(t *testing.T) {
+func TestAnUnreviewedFileKeepsItsLastGoodState(t *testing.T) {
 	h := newHouse(t)
 	h.apply(small())
 	base, fine := h.w.Revision(), h.desired()
@@ -186,7 +186,7 @@ func TestAnUnreviewedDeletionOfAFileKeepsItsApplications(t *testing.T) {
 	}
 }
 
-func TestADeletionThatFollowsFromAnApprovedFileMeetsTheGuards(t *testing.T) {
+func TestTheGuardsJudgeADeletionThatFollowsFromAnApprovedFile(t *testing.T) {
 	h := newHouse(t)
 	h.apply(crowd(30))
 	h.apply(h.files.drop("acme", 0, 25), paths(nil))
@@ -197,7 +197,7 @@ func TestADeletionThatFollowsFromAnApprovedFileMeetsTheGuards(t *testing.T) {
 	}
 }
 
-func TestWhatRefersToAHeldFileIsQuarantinedAloneUntilItIsLetIn(t *testing.T) {
+func TestAReferenceToAHeldFileIsQuarantinedAloneUntilTheFileIsLetIn(t *testing.T) {
 	h := newHouse(t)
 	h.apply(small().with("fleet/tenants/globex.yaml", tenantFile("globex", "")).with(
 		"tenants/globex/environments/shops.yaml", environmentFile("shops", "eu", "", "app")))
@@ -218,7 +218,7 @@ func TestWhatRefersToAHeldFileIsQuarantinedAloneUntilItIsLetIn(t *testing.T) {
 	checkState(t, h)
 }
 
-func TestADuplicateThatNobodyReviewedTakesNothingAway(t *testing.T) {
+func TestAnUnreviewedDuplicateRemovesNothing(t *testing.T) {
 	h := newHouse(t)
 	h.apply(small())
 	double := strings.Replace(checkout, ".yaml", ".yml", 1)
@@ -233,7 +233,7 @@ func TestADuplicateThatNobodyReviewedTakesNothingAway(t *testing.T) {
 	}
 }
 
-func TestUnknownReviewsHoldAndSayWhy(t *testing.T) {
+func TestUnknownReviewsHoldAndReportWhy(t *testing.T) {
 	h := newHouse(t)
 	h.apply(small())
 	base, after := h.w.Revision(), version(version(small(), checkout, "v2"), cart, "v2")
@@ -256,7 +256,7 @@ func TestUnknownReviewsHoldAndSayWhy(t *testing.T) {
 	}
 }
 
-func TestAStartWithoutAMirrorWaitsWhenItIsToldTo(t *testing.T) {
+func TestARebuiltMirrorWaitsForAnApprovalIfRequested(t *testing.T) {
 	h := newHouse(t)
 	p := h.apply(small(), func(r *Request) { r.Rebuilt = "engines hold objects" })
 	if p.Waiting == nil || p.Waiting.Reason != mirror.HoldUnreviewed ||
@@ -274,7 +274,7 @@ func TestAStartWithoutAMirrorWaitsWhenItIsToldTo(t *testing.T) {
 	}
 }
 
-func TestAnApprovedOtherHistoryIsLetInAsAWhole(t *testing.T) {
+func TestAnApprovedRewrittenHistoryIsLetInAsAWhole(t *testing.T) {
 	h := newHouse(t)
 	h.apply(small())
 	after := version(small(), checkout, "v2")
@@ -290,7 +290,7 @@ func TestAnApprovedOtherHistoryIsLetInAsAWhole(t *testing.T) {
 }
 
 // Whatever is reviewed, whenever: what is desired is what the reviewed contents alone give.
-func TestNoRowIsMadeFromAFileThatNobodyReviewed(t *testing.T) {
+func TestNoRowIsRenderedFromAnUnreviewedFile(t *testing.T) {
 	for seed := range uint64(40) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
 		enforced, model := newHouse(t), newHouse(t)
@@ -364,7 +364,7 @@ func mutated(rnd *rand.Rand, files tree) tree {
 	}
 }
 
-func TestDeletionsThatFollowFromATrustedPushMeetTheGuardsAlone(t *testing.T) {
+func TestOnlyTheGuardsJudgeDeletionsThatFollowFromATrustedPush(t *testing.T) {
 	trusted := map[string]bool{checkout: true}
 	for _, late := range []bool{false, true} {
 		h := newHouse(t)

@@ -115,7 +115,7 @@ func TestMassDeletionIsHeldAndReleasedByItsApproval(t *testing.T) {
 	checkState(t, h)
 }
 
-func TestAHeldApplicationIsStillKeptUp(t *testing.T) {
+func TestAHeldApplicationIsStillUpdated(t *testing.T) {
 	h := newHouse(t)
 	h.apply(crowd(30))
 	h.apply(h.files.drop("acme", 0, 25))
@@ -157,7 +157,7 @@ func TestDeletionsAddUpOverTheWindow(t *testing.T) {
 	}
 }
 
-func TestApplicationsMadeForTheOccasionDoNotLoosenThePercentage(t *testing.T) {
+func TestRecentlyCreatedApplicationsDoNotLoosenThePercentage(t *testing.T) {
 	h := newHouse(t)
 	h.apply(crowd(50))
 	created := func(r *Request) { r.Created = map[fleet.TenantName]int{"acme": 25} }
@@ -167,7 +167,7 @@ func TestApplicationsMadeForTheOccasionDoNotLoosenThePercentage(t *testing.T) {
 	}
 }
 
-func TestAnEnvironmentGoesInALaterCommitThanTheDeploymentThatIsHeldInIt(t *testing.T) {
+func TestAnEnvironmentIsRemovedAfterItsHeldDeployment(t *testing.T) {
 	h := newHouse(t)
 	h.apply(small())
 	h.apply(h.files.without("tenants/acme/deployments/checkout.yaml"), with(&reviews.Deletions{}))
@@ -240,7 +240,7 @@ func TestAnEnvironmentThatASelectorSelectsCountsEachApplication(t *testing.T) {
 	}
 }
 
-func TestDeletedAndMadeAnewInOneCommitIsNoDeletion(t *testing.T) {
+func TestARecreatedApplicationInOneCommitIsNoDeletion(t *testing.T) {
 	h := newHouse(t)
 	h.apply(crowd(30))
 	files := h.files

@@ -84,7 +84,7 @@ func (w *AppliedState) isolated(r Request, render Renderer, failed *fault) (*Pla
 				Key: in.Key, Path: in.Path, Severity: fleet.SeverityError,
 				Code:    effective.CodeUnrendered,
 				Message: "it cannot be planned: " + report.OneLine(f.Error()),
-				Fix:     "write it as it was before, and report the file to whoever runs Argosy",
+				Fix:     "write it as it was before, and report the file to the operators of Argosy",
 			}}
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-func TestAPanicOfThePlannerQuarantinesTheFileThatItComesFrom(t *testing.T) {
+func TestAPlannerPanicQuarantinesTheFileThatCausesIt(t *testing.T) {
 	h := newHouse(t)
 	h.apply(small().with("fleet/tenants/globex.yaml", tenantFile("globex", "")).
 		with("tenants/globex/environments/shops.yaml", environmentFile("shops", "eu", "", "app")))
@@ -42,7 +42,7 @@ func TestAPanicOfThePlannerQuarantinesTheFileThatItComesFrom(t *testing.T) {
 	checkState(t, h)
 }
 
-func TestAPanicThatNoFileOfTheCommitIsBehindIsAnError(t *testing.T) {
+func TestAPanicWithoutAChangedFileAsCauseIsAnError(t *testing.T) {
 	h := newHouse(t)
 	h.apply(small())
 	h.apply(small().without(checkout))

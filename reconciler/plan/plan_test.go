@@ -4,7 +4,7 @@ import (
 	"testing"
 )
 
-func TestAFirstRevisionCreatesWhatTheFilesSay(t *testing.T) {
+func TestAFirstRevisionCreatesTheDeclaredObjects(t *testing.T) {
 	h := newHouse(t)
 	p := h.apply(small())
 	if len(p.Problems) > 0 || p.Counts.Created != 3 || p.Counts.Placed != 2 {

@@ -73,7 +73,7 @@ func TestACommitIsPlannedByThePoliciesOfItsBase(t *testing.T) {
 
 // After the loss of the mirror, what stood although a later policy forbids it stands: a rebuild
 // takes nothing away.
-func TestARebuildTakesNothingAwayBecauseOfAPolicy(t *testing.T) {
+func TestARebuildRemovesNothingBecauseOfAPolicy(t *testing.T) {
 	files := atHead(small(), "tenants/acme/deployments/cart.yaml").with(
 		"fleet/policies/no-head-in-prod.yaml", noHead)
 	found := mirror.Snapshot{

@@ -68,7 +68,7 @@ func TestReportCountsByTenantAndEngine(t *testing.T) {
 	}
 }
 
-func TestATenantsReaderSeesItsOwn(t *testing.T) {
+func TestATenantsReaderSeesOnlyTheTenant(t *testing.T) {
 	p := busy(t)
 	for tenant, other := range map[fleet.TenantName]string{"acme": "globex", "globex": "acme"} {
 		t.Run(string(tenant), func(t *testing.T) {
@@ -99,7 +99,7 @@ func TestATenantsReaderSeesItsOwn(t *testing.T) {
 	})
 }
 
-func TestATenantsReaderIsToldThatTheWholeRevisionWaits(t *testing.T) {
+func TestATenantsReaderSeesThatTheWholeRevisionWaits(t *testing.T) {
 	h := newHouse(t)
 	h.apply(crowd(30))
 	p := h.compute(h.files.drop("acme", 0, 30), func(r *Request) { r.Relation = RelationRewritten })

@@ -42,7 +42,7 @@ func listed(approved bool, keys ...fleet.ObjectKey) seen {
 	return out
 }
 
-func TestADeletionThatNobodyReviewedIsHeldHoweverFewThereAre(t *testing.T) {
+func TestAnUnreviewedDeletionIsHeldHoweverFewThereAre(t *testing.T) {
 	h := newHouse(t)
 	h.apply(
 		crowd(30).edit("tenants/acme/deployments/d-01.yaml", "spec:",
@@ -184,7 +184,7 @@ func TestReviewedDeletionsAreHeldAgainstTheGuards(t *testing.T) {
 	})
 }
 
-func TestWhatIsKnownLaterIsTold(t *testing.T) {
+func TestAHoldReportsReviewsThatAreKnownLater(t *testing.T) {
 	h := newHouse(t)
 	h.apply(crowd(3))
 	base := h.w.Revision()
@@ -202,7 +202,7 @@ func TestWhatIsKnownLaterIsTold(t *testing.T) {
 	}
 }
 
-func TestAHeldApplicationWhoseReviewComesWithANewDefaultIsKeptUp(t *testing.T) {
+func TestAHeldApplicationReviewedWithANewDefaultIsUpdated(t *testing.T) {
 	h := newHouse(t)
 	h.apply(crowd(30))
 	base, after := h.w.Revision(), h.files.drop("acme", 0, 25)
@@ -219,7 +219,7 @@ func TestAHeldApplicationWhoseReviewComesWithANewDefaultIsKeptUp(t *testing.T) {
 	checkState(t, h)
 }
 
-func TestARevisionThatWaitsListsWhatItAsksForItself(t *testing.T) {
+func TestAWaitingRevisionListsOnlyItsOwnDeletions(t *testing.T) {
 	h := newHouse(t)
 	h.apply(crowd(30))
 	base, after := h.w.Revision(), h.files.drop("acme", 0, 2)
@@ -250,7 +250,7 @@ func TestARevisionThatWaitsListsWhatItAsksForItself(t *testing.T) {
 // Random histories in which random deletions are reviewed, approved, or cannot be asked about: an
 // Application goes only when somebody saw it go or approved its revision, and what is held stays
 // held over restarts.
-func TestAnyHistoryHoldsWhatNobodyReviewed(t *testing.T) {
+func TestAnyHistoryHoldsUnreviewedDeletions(t *testing.T) {
 	seeds := []uint64{*seed}
 	if *seed == 0 {
 		seeds = nil

@@ -112,7 +112,7 @@ func (w *AppliedState) Commit(p *Plan) {
 	o := p.outcome
 	if o == nil || o.world != w || o.version != w.version {
 		panic(
-			"plan: a plan was committed to a AppliedState that it was not made from; compute it again")
+			"plan: a plan was committed to a AppliedState that it was not computed from; compute it again")
 	}
 	w.version++
 	s := w.state

@@ -139,7 +139,7 @@ func TestRecordKeepsEverythingForTheNextStart(t *testing.T) {
 		Items: []fleet.ObjectKey{row.Key}, Message: "1 deletion waits"}
 	hold2 := mirror.Hold{Revision: revision(1), Reason: mirror.HoldUnreviewed, Tenant: "acme",
 		Items: []fleet.ObjectKey{row.Key},
-		Paths: []string{"tenants/acme/deployments/cart.yaml"}, Message: "nobody reviewed this"}
+		Paths: []string{"tenants/acme/deployments/cart.yaml"}, Message: "not reviewed"}
 	deletion := mirror.Deletion{Key: fleet.ObjectKey{Engine: "eu-1", Kind: fleet.ObjectApplication,
 		Name: "gone"}, Tenant: "acme", Environment: "prod", Deployment: "gone",
 		Revision: revision(1), Approved: true}

@@ -43,7 +43,7 @@ func (f *system) unreviewed(t *testing.T, revision fleet.Revision, paths ...stri
 			holds[0].Reason != mirror.HoldUnreviewed || !slices.Equal(holds[0].Paths, paths) {
 			return fmt.Sprintf("holds: %+v", holds)
 		}
-		if out := f.must(t, "get", "holds"); !strings.Contains(out, "nobody reviewed this") ||
+		if out := f.must(t, "get", "holds"); !strings.Contains(out, "not reviewed") ||
 			!strings.Contains(out, paths[0]) {
 			return "`get holds` prints " + out
 		}

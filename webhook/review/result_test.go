@@ -107,7 +107,7 @@ var results = map[string]func(t *testing.T) (Facts, []forge.Outcome){
 			Deletes: true}
 		f.Merge.Effects = append(f.Merge.Effects, gone)
 		f.Merge.Holds = []mirror.Hold{{Revision: merge, Reason: "unreviewed", Tenant: "acme",
-			Message: "nobody reviewed this: no merged pull request of the revision showed it",
+			Message: "not reviewed: no merged pull request of the revision showed this change",
 			Items:   []fleet.ObjectKey{gone.Key}}}
 		return f, append(outcomes, forge.Outcome{Key: gone.Key, Present: true, Held: true,
 			Apply: mirror.ApplyHeld, Revision: base})
@@ -125,7 +125,7 @@ func TestAResultIsNotSettledWhileAFileOfItIsHeld(t *testing.T) {
 		if of != "" {
 			f.Merge.Holds = []mirror.Hold{
 				{Revision: merge, Reason: mirror.HoldUnreviewed, Tenant: "acme",
-					Message: "nobody reviewed this", Paths: []string{of}}}
+					Message: "not reviewed", Paths: []string{of}}}
 		}
 		r := Result(f, outcomes, MostComment)
 		inspect(t, f.Link, r.Text)

@@ -63,7 +63,7 @@ func (p *phase) note(c RowChange) string {
 		}
 		waits := "its deletion waits for argosy approve " + h.Revision.Short()
 		if h.Reason == mirror.HoldUnreviewed {
-			waits = "nobody is known to have reviewed it; " + waits
+			waits = "it has no known review; " + waits
 		}
 		return waits
 	case c.Row.Key.Kind != fleet.ObjectApplication:
@@ -110,7 +110,7 @@ func (p *phase) before(k fleet.ObjectKey) (fleet.Manifest, error) {
 	engine := engineOf(&s.Layers, &s.Catalog.View, k.Engine, r.Tenant)
 	if engine == nil {
 		return fleet.Manifest{}, fmt.Errorf("%s %s exists on engine %s, which is not declared;"+
-			" this is a fault of the planner", k.Kind, k.Name, k.Engine)
+			" this is a defect of Argosy", k.Kind, k.Name, k.Engine)
 	}
 	return p.Renderer.Render(*engine, o)
 }

@@ -163,7 +163,7 @@ func (p *phase) writeApplication(
 func (p *phase) write(o fleet.Object, next applied.Row) error {
 	engine := p.engine(o.Key.Engine, next.Tenant)
 	if engine == nil {
-		return fmt.Errorf("%s %s: engine %s is not declared; this is a fault of the planner",
+		return fmt.Errorf("%s %s: engine %s is not declared; this is a defect of Argosy",
 			o.Key.Kind, o.Key.Name, o.Key.Engine)
 	}
 	m, err := p.Renderer.Render(*engine, o)

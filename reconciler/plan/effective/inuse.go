@@ -75,7 +75,7 @@ func (d *Declarations) engineInUse(i catalog.Input, name fleet.EngineName) fleet
 			report.Count(left, "object"), name, report.Plural(left, "is", "are"))
 	}
 	if i.Removed {
-		p.Message = serves + ": its declaration stays in force until they are gone"
+		p.Message = serves + ": its declaration stays in effect until they are deleted"
 		p.Fix =
 			"restore the file; to empty the engine set spec.state: Draining and move its " +
 				"environments"
@@ -123,7 +123,7 @@ func environmentInUse(i catalog.Input, n int, before, after *fleet.EnvironmentSp
 		Field: "spec.agent",
 	}
 	stand := fmt.Sprintf("%s %s in environment %s",
-		report.Count(n, "Application"), report.Plural(n, "stands", "stand"), i.Key.Name)
+		report.Count(n, "Application"), report.Plural(n, "exists", "exist"), i.Key.Name)
 	switch {
 	case after.Agent == nil:
 		p.Field = "spec.cluster"
@@ -140,6 +140,6 @@ func environmentInUse(i catalog.Input, n int, before, after *fleet.EnvironmentSp
 	}
 	p.Fix =
 		"restore the file and declare another environment beside it, to which the deployments " +
-			"go; or remove its deployments first: the change waits until their Applications are gone"
+			"go; or remove its deployments first: the change waits until their Applications are deleted"
 	return p
 }

@@ -59,7 +59,7 @@ func Judge(
 			asked[u.ID.Tenant]++
 		}
 	}
-	limits := weigh(s.Catalog.Fleet().Guards, j.tallies(asked))
+	limits := exceeded(s.Catalog.Fleet().Guards, j.tallies(asked))
 	for _, u := range judged {
 		why, scope := limits.tenants[u.ID.Tenant], u.ID.Tenant
 		if why == "" {

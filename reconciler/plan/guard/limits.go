@@ -55,7 +55,7 @@ func (t tally) beyond(g fleet.Guards) string {
 		return ""
 	case t.existed < t.known:
 		return fmt.Sprintf(
-			"%s, more than maxDeletePercent: %d%s; %d of the %s stood when the window began"+
+			"%s, more than maxDeletePercent: %d%s; %d of the %s existed when the window began"+
 				" (%s ago), and %d %% of %d are %d", deletions, g.MaxDeletePercent,
 			t.within(window),
 			t.existed,
@@ -89,10 +89,10 @@ type excess struct {
 	fleet   string
 }
 
-// weigh holds each tenant's deletions against the guards, and then the allowed ones of all tenants
+// exceeded holds each tenant's deletions against the guards, and then the allowed ones of all tenants
 // against the fleet's own numbers. So neither a tenant's held deletions nor a tenant that keeps
 // within its own limits use up the limits of others.
-func weigh(g fleet.Guards, tenants map[fleet.TenantName]tally) excess {
+func exceeded(g fleet.Guards, tenants map[fleet.TenantName]tally) excess {
 	out := excess{tenants: map[fleet.TenantName]string{}}
 	var all tally
 	for name, t := range tenants {

@@ -41,7 +41,7 @@ func TestGuards(t *testing.T) {
 		}
 	})
 	t.Run("what one tenant may not delete does not use up what the others may", func(t *testing.T) {
-		v := weigh(g, map[fleet.TenantName]tally{
+		v := exceeded(g, map[fleet.TenantName]tally{
 			"acme": {asked: 500, existed: 500}, "globex": {asked: 3, existed: 500}})
 		if v.tenants["acme"] == "" || v.tenants["globex"] != "" || v.fleet != "" {
 			t.Errorf("%+v", v)
@@ -52,7 +52,7 @@ func TestGuards(t *testing.T) {
 		for i := range 21 {
 			all[fleet.TenantName(fmt.Sprintf("t%d", i))] = tally{asked: 5, existed: 100}
 		}
-		if v := weigh(g, all); len(v.tenants) > 0 || v.fleet == "" {
+		if v := exceeded(g, all); len(v.tenants) > 0 || v.fleet == "" {
 			t.Errorf("%+v", v)
 		}
 	})
@@ -73,11 +73,11 @@ func TestOneTenantDoesNotUseUpTheFleetsDeletions(t *testing.T) {
 		for i := range fleetShare {
 			all[fleet.TenantName(fmt.Sprintf("t%d", i))] = within(g)
 		}
-		if v := weigh(g, all); len(v.tenants) > 0 || v.fleet != "" {
+		if v := exceeded(g, all); len(v.tenants) > 0 || v.fleet != "" {
 			t.Fatalf("each of %+v is within %+v, and all are held: %+v", all, g, v)
 		}
 		alone := tally{asked: random.IntN(60), recent: random.IntN(60), existed: random.IntN(300)}
-		if v := weigh(g, map[fleet.TenantName]tally{
+		if v := exceeded(g, map[fleet.TenantName]tally{
 			"acme": alone, "globex": {existed: 1000}}); v.fleet != "" {
 			t.Fatalf("%+v alone uses up the fleet's deletions by %+v: %+v", alone, g, v)
 		}
@@ -95,7 +95,7 @@ func TestTheFleetHasItsOwnNumbers(t *testing.T) {
 	}
 	for each, want := range map[int]string{
 		3: "", 6: "", 7: "maxDeletePercent: 3", 16: "maxDeletes: 30"} {
-		v := weigh(g, tallies(each))
+		v := exceeded(g, tallies(each))
 		if len(v.tenants) > 0 || (v.fleet == "") != (want == "") ||
 			!strings.Contains(v.fleet, want) {
 			t.Errorf("%d of each: %+v, want %q", each, v, want)
@@ -106,7 +106,7 @@ func TestTheFleetHasItsOwnNumbers(t *testing.T) {
 	}
 }
 
-func TestAHoldSaysWhatThePercentageIsOf(t *testing.T) {
+func TestAHoldReportsTheTotalOfThePercentage(t *testing.T) {
 	g := fleet.Guards{MaxDeletes: 20, MaxDeletePercent: 20, AlwaysAllowed: 5,
 		Window: fleet.Duration(time.Hour)}
 	got := tally{asked: 10, existed: 0, known: 40}.beyond(g)

@@ -55,7 +55,7 @@ func (p *phase) application(id fleet.ApplicationID, wanted bool) error {
 func (p *phase) want(a Application) error {
 	if a.Deployment == nil || p.after.Environment(a.ID.In()) == nil {
 		return fmt.Errorf("application %s is wanted without its deployment and environment;"+
-			" this is a fault of the planner", a.ID)
+			" this is a defect of Argosy", a.ID)
 	}
 	p.out.Wanted = append(p.out.Wanted, a)
 	url := a.Deployment.Deployment.Source.RepoURL

@@ -74,7 +74,7 @@ func (p *phase) decide(id fleet.EnvironmentID, engines *placement.Fleet) fleet.P
 	slices.Sort(names)
 	return fleet.Placement{
 		Environment: id, Applications: item.Applications,
-		Reason: "not placed yet: it may stand on an engine that was not read since the rebuild: " +
+		Reason: "not placed yet: it may exist on an engine that was not read since the rebuild: " +
 			strings.Join(names, ", "),
 	}
 }
@@ -90,15 +90,15 @@ func (p *phase) byReports(item placement.Item) (fleet.Placement, bool) {
 	switch {
 	case len(reported) > 1:
 		pl.Reason = fmt.Sprintf(
-			"not placed yet: the agents of engines %s and %s both say that it stands there;"+
-				" remove its objects from one", reported[0], reported[1])
+			"not placed yet: the agents of engines %s and %s both report its objects;"+
+				" remove them from one", reported[0], reported[1])
 	case len(silent) > 0:
-		pl.Reason = fmt.Sprintf("not placed yet: it may stand on engine %s,"+
-			" whose agent has not told since the rebuild that nothing does", silent[0])
+		pl.Reason = fmt.Sprintf("not placed yet: it may exist on engine %s,"+
+			" whose agent has not reported its objects since the rebuild", silent[0])
 	case len(reported) == 1:
 		pl.Engine = reported[0]
 		pl.Reason = fmt.Sprintf(
-			"its objects stand on %s, as its agent said when the mirror was rebuilt", reported[0])
+			"its objects exist on %s, as its agent reported when the mirror was rebuilt", reported[0])
 		return pl, true
 	default:
 		return pl, false
@@ -184,7 +184,7 @@ func (p *phase) conflicts(id fleet.EnvironmentID) func(fleet.EngineName) string 
 	return func(engine fleet.EngineName) string {
 		k := fleet.Key{Kind: fleet.KindEngine, Name: string(engine)}
 		if _, deferred := p.Declared.Deferred[k]; deferred {
-			return "is to be removed or replaced and takes nothing new"
+			return "will be removed or replaced and takes nothing new"
 		}
 		for _, r := range own {
 			for _, other := range p.Readers.Keys(applied.Repo{Engine: engine, Key: r.Key}) {

@@ -40,7 +40,7 @@ func decode(body []byte) (any, error) {
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.UseNumber()
 	if err := d.Decode(&v); err != nil {
-		return nil, fmt.Errorf("a rendered manifest is no JSON: %w", err)
+		return nil, fmt.Errorf("a rendered manifest is not JSON: %w", err)
 	}
 	return v, nil
 }

@@ -128,7 +128,7 @@ func (t *textWriter) tenant(r Tenant) {
 		t.placement(pl)
 	}
 	for _, name := range r.Unplaced {
-		t.line(2, "environment "+name+" leaves its engine: it is gone")
+		t.line(2, "environment "+name+" leaves its engine: it is removed")
 	}
 	for _, e := range r.Engines {
 		t.line(2, engineWords(e.Name)+" "+string(e.Name))

@@ -44,7 +44,7 @@ func TestMarkdownOfHostileValuesStaysInItsFences(t *testing.T) {
 
 // GitHub ends a code span at the next run of backticks that is as long as the first, and ignores a
 // first run of more than 80.
-func TestSpanEndsWhereItShould(t *testing.T) {
+func TestACodeSpanEndsAtItsOwnBackticks(t *testing.T) {
 	every := ""
 	for n := range 100 {
 		every += strings.Repeat("`", n+1) + " "
@@ -67,7 +67,7 @@ func TestSpanEndsWhereItShould(t *testing.T) {
 
 // GitHub searches rendered Markdown for mentions and references: there \@ and &#64; are an @ like
 // any other.
-func TestSentenceMentionsNobody(t *testing.T) {
+func TestPlainTextMentionsNoUser(t *testing.T) {
 	said := html.UnescapeString(
 		regexp.MustCompile(`\\([[:punct:]])`).ReplaceAllString(
 			plain("@alice, acme/fleet#12 and ask @acme/leads about #7 & <b>"), "$1"))

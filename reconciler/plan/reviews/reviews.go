@@ -76,12 +76,12 @@ func Approved(approvals []mirror.Approval, rev fleet.Revision, since time.Time) 
 }
 
 // Missing is the message of a hold for a change without evidence.
-const Missing = "nobody reviewed this: no merged pull request of the revision showed it"
+const Missing = "not reviewed: no merged pull request of the revision showed this change"
 
 // Why returns the message of a hold, given why the evidence is incomplete, if it is.
 func Why(unknown error) string {
 	if unknown != nil {
-		return "whether anybody reviewed this is not known: " +
+		return "its reviews are unknown: " +
 			report.Clip(report.OneLine(unknown.Error()))
 	}
 	return Missing
