@@ -302,7 +302,7 @@ func (l *Loop) meanwhile(ctx context.Context, lease mirror.Lease) error {
 	if err := l.waits(ctx, r); err != nil {
 		return err
 	}
-	if now := approvalsOf(r); now != l.approved && now != l.between || len(r.Gone) > 0 {
+	if now := approvalsOf(r); now != l.approved && now != l.between || len(r.Deleted) > 0 {
 		if err := l.lately(ctx, r); err != nil {
 			return err
 		}
@@ -392,7 +392,7 @@ func (l *Loop) load(ctx context.Context) error {
 	defer l.publish()
 	l.awaits, l.waiting, l.judged, l.leaving = l.state.Awaits(), "", "", map[fleet.ObjectKey]bool{}
 	l.folders = unreadable(&l.state.Catalog().View)
-	for _, key := range l.state.Leaving() {
+	for _, key := range l.state.Terminating() {
 		l.leaving[key] = true
 	}
 	return nil
@@ -401,10 +401,11 @@ func (l *Loop) load(ctx context.Context) error {
 // recover continues a recovery of what the mirror cannot know. It costs nothing otherwise.
 func (l *Loop) recover(ctx context.Context, r *plan.Request) error {
 	if !l.recovery.Required() {
-		r.Stands = l.recovery.Orphaned() // until it was recorded
+		r.Reported = l.recovery.Orphaned() // until it was recorded
 		return nil
 	}
-	reload, err := l.recovery.Continue(ctx, recovery.Engines(&l.state.Catalog().View, r.Files), r.Now)
+	reload, err := l.recovery.Continue(ctx, recovery.Engines(&l.state.Catalog().View, r.Files),
+		r.Now)
 	if err != nil {
 		return err
 	}
@@ -418,8 +419,8 @@ func (l *Loop) recover(ctx context.Context, r *plan.Request) error {
 
 // unrecovered adds to a request what a recovery still lacks.
 func (l *Loop) unrecovered(r *plan.Request) {
-	r.Unread, r.Unheard = l.recovery.Unread(), l.recovery.SilentAgents()
-	r.Stands = l.recovery.Orphaned()
+	r.Unread, r.SilentAgents = l.recovery.Unread(), l.recovery.SilentAgents()
+	r.Reported = l.recovery.Orphaned()
 }
 
 // confirm tells the workers that wait for it that what is recorded follows from the head that was
@@ -483,14 +484,15 @@ func (l *Loop) plan(ctx context.Context, lease mirror.Lease, head Head,
 var errUnplanned = errors.New("cannot be planned")
 
 // step plans one request and records what comes of it.
-func (l *Loop) step(ctx context.Context, lease mirror.Lease, head Head, r *plan.Request) (*plan.Plan,
+func (l *Loop) step(ctx context.Context, lease mirror.Lease, head Head,
+	r *plan.Request) (*plan.Plan,
 	error) {
 	p, err := l.compute(ctx, r)
 	if err != nil {
 		return nil, err
 	}
 	if p.Empty() && r.Revision == l.state.Revision() {
-		l.follow(p, r.Gone)
+		l.follow(p, r.Deleted)
 		return p, nil
 	}
 	if err := l.record(ctx, lease, head, r, p); err != nil {
@@ -505,7 +507,8 @@ func (l *Loop) compute(ctx context.Context, r *plan.Request) (*plan.Plan, error)
 
 // weigh plans, and once more with what deletions are judged by when there are any: how many
 // Applications were created lately, which costs as much as they are.
-func (l *Loop) weigh(ctx context.Context, w *plan.AppliedState, r *plan.Request) (*plan.Plan, error) {
+func (l *Loop) weigh(ctx context.Context, w *plan.AppliedState, r *plan.Request) (*plan.Plan,
+	error) {
 	p, err := w.Compute(*r, l.Renderer)
 	if err == nil && r.Created == nil && (p.Waiting != nil || p.Counts.Deleted+p.Counts.Held > 0) {
 		if r.Created, err = l.Store.RecentCreations(ctx, window(w)); err != nil {
@@ -533,7 +536,8 @@ func window(w *plan.AppliedState) time.Duration {
 // quiet reports whether the last plan was made from just this: the same head, no approval and no
 // proof of removal since.
 func (l *Loop) quiet(r *plan.Request) bool {
-	return !l.recovery.Required() && r.Revision == l.judged && approvalsOf(r) == l.approved && len(r.Gone) == 0
+	return !l.recovery.Required() && r.Revision == l.judged && approvalsOf(r) == l.approved &&
+		len(r.Deleted) == 0
 }
 
 // approvals tells two readings apart: one that is given anew is the latest.
@@ -582,7 +586,7 @@ func (l *Loop) waits(ctx context.Context, r *plan.Request) (err error) {
 		}
 	}
 	if len(l.leaving) > 0 {
-		r.Gone, err = l.Store.Vanished(ctx, slices.Collect(maps.Keys(l.leaving)))
+		r.Deleted, err = l.Store.Vanished(ctx, slices.Collect(maps.Keys(l.leaving)))
 	}
 	return err
 }
@@ -680,7 +684,7 @@ func (l *Loop) record(ctx context.Context, lease mirror.Lease, head Head, r *pla
 		}
 	}
 	if p.Waiting == nil {
-		l.follow(p, r.Gone)
+		l.follow(p, r.Deleted)
 	}
 	l.Log.Info("revision recorded", "revision", p.Head.Short(), "created", p.Counts.Created,
 		"changed", p.Counts.Changed, "deleted", p.Counts.Deleted,

@@ -73,14 +73,15 @@ type basis struct {
 	settled  bool           // nothing of the branch is to be applied but what waits for an approval
 	behind   bool
 	unread   []fleet.EngineName                         // as plan.Request.Unread
-	unheard  []fleet.EngineName                         // as plan.Request.Unheard
-	stands   map[fleet.EnvironmentID][]fleet.EngineName // as plan.Request.Stands
+	unheard  []fleet.EngineName                         // as plan.Request.SilentAgents
+	stands   map[fleet.EnvironmentID][]fleet.EngineName // as plan.Request.Reported
 }
 
 // previews is what the loop and those who preview share.
 type previews struct {
 	at atomic.Pointer[basis]
-	// full while a plan is made: a commit waits for those that read the AppliedState, so at most for one
+	// full while a plan is made: a commit waits for those that read the AppliedState, so at most
+	// for one
 	computing chan struct{}
 }
 
@@ -137,7 +138,7 @@ func (l *Loop) planned(ctx context.Context, at *basis, r *plan.Request) (*plan.P
 	if err != nil {
 		return nil, err
 	}
-	r.Now, r.Recent, r.Unread, r.Unheard, r.Stands = lately.Now, lately.Deleted, at.unread,
+	r.Now, r.Recent, r.Unread, r.SilentAgents, r.Reported = lately.Now, lately.Deleted, at.unread,
 		at.unheard, at.stands
 	p, err := l.weigh(ctx, at.state, r)
 	if err == nil && (p.Base != at.revision || p.NeedsEngines) {
@@ -169,7 +170,8 @@ func (l *Loop) Parse(ctx context.Context, r PreviewRequest) (Preview, error) {
 // merged fetches the head and decodes what it changes.
 func (l *Loop) merged(ctx context.Context, at *basis, r PreviewRequest) (Preview, []catalog.Input,
 	error) {
-	out := Preview{Base: at.revision, Head: r.Head, Behind: at.behind, Catalog: &at.state.Catalog().View}
+	out := Preview{Base: at.revision, Head: r.Head, Behind: at.behind,
+		Catalog: &at.state.Catalog().View}
 	var merged Merged
 	counted := &counting{Decoder: l.Decoder}
 	inputs, err := collect(counted, out.Catalog, false, func(visit func(File) error) (err error) {

@@ -59,8 +59,8 @@ func TestAnEnvironmentWithAnAgentIsItsOwnEngine(t *testing.T) {
 			p,
 			applied.ApplicationKey("acme.edge", fleet.ApplicationID{
 				Tenant: "acme", Deployment: "plc", Environment: "edge"})), &app)
-	if app.Namespace != "argocd" ||
-		app.Spec.Destination != (fleet.Destination{Server: "https://kubernetes.default.svc", Namespace: "app"}) {
+	own := fleet.Destination{Server: "https://kubernetes.default.svc", Namespace: "app"}
+	if app.Namespace != "argocd" || app.Spec.Destination != own {
 		t.Errorf("application in namespace %s: %+v", app.Namespace, app.Spec)
 	}
 	var project struct{ Spec fleet.Project }
@@ -76,7 +76,7 @@ func TestAnEnvironmentWithAnAgentIsItsOwnEngine(t *testing.T) {
 	}
 	for _, e := range p.Effects() {
 		if !e.Key.Engine.OfEnvironment() {
-			t.Errorf("an effect does not say where: %+v", e)
+			t.Errorf("an effect has no engine: %+v", e)
 		}
 	}
 }
@@ -101,7 +101,8 @@ func TestAnOwnClusterIsNoEngineForOthersAndCountsForTheQuota(t *testing.T) {
 			t.Errorf("%+v", pl)
 		}
 	}
-	if u := p.outcome.quotas[0].After; u != (fleet.Quota{Environments: 2, Deployments: 1, Applications: 1}) {
+	want := fleet.Quota{Environments: 2, Deployments: 1, Applications: 1}
+	if u := p.outcome.quotas[0].After; u != want {
 		t.Errorf("use: %+v", u)
 	}
 }
@@ -147,9 +148,9 @@ func TestAnEnvironmentInUseKeepsItsConnection(t *testing.T) {
 			wantActions(t, p)
 			if got := quarantinesOf(p); !strings.Contains(c.after, "autonomous") &&
 				got != "ManagedEnvironment acme/edge "+c.field+" environment-in-use" {
-				t.Errorf("it is told %s", got)
+				t.Errorf("it is reported as %s", got)
 			}
-			// While the Application goes, nothing else does.
+			// While the Application terminates, everything else stays.
 			files = h.files.without("tenants/acme/deployments/")
 			p = h.apply(files)
 			wantActions(t, p, "delete Application plc@edge")
@@ -157,7 +158,7 @@ func TestAnEnvironmentInUseKeepsItsConnection(t *testing.T) {
 				applied.EnvironmentKey(fleet.EnvironmentID{Tenant: "acme", Name: "edge"})); len(
 				q.Problems) != 1 || q.Problems[0].Code != "environment-in-use" ||
 				q.Problems[0].Field != c.field {
-				t.Errorf("while it goes, it is told %v", q.Problems)
+				t.Errorf("during its removal, it is reported as %v", q.Problems)
 			}
 			h.restart()
 			h.work()
@@ -205,7 +206,7 @@ func TestAnAgentsEnvironmentWaitsForNoEngineAfterARebuild(t *testing.T) {
 	h = newHouse(t)
 	h.apply(plant(), unread)
 	if h.w.Blocked() {
-		t.Error("it is blocked though nothing is to be placed")
+		t.Error("it is blocked though no environment needs a placement")
 	}
 }
 
@@ -221,7 +222,7 @@ func TestNoSyncRunsTwiceBehindAnAgent(t *testing.T) {
 	if !slices.ContainsFunc(p.Problems, func(p fleet.Problem) bool {
 		return p.Code == "sync-not-run" && strings.Contains(p.Message, "edge")
 	}) {
-		t.Errorf("nobody is told: %v", p.Problems)
+		t.Errorf("no problem is reported: %v", p.Problems)
 	}
 	p = h.apply(
 		h.files.with("tenants/acme/syncs/again.yaml",
@@ -286,8 +287,8 @@ func TestOfflineRendersOneOwnCluster(t *testing.T) {
 	}
 }
 
-// After a rebuild nobody reads what stands behind an agent: an environment that may stand there
-// goes nowhere, and others do not wait for it.
+// After a rebuild Argosy does not read the objects behind an agent: an environment that may exist
+// there is not placed, and others do not wait for it.
 func TestAnEnvironmentThatMayExistBehindAnAgentWaitsForItsReport(t *testing.T) {
 	files := tree{
 		"fleet/fleet.yaml":        fleetFile(""),
@@ -311,8 +312,8 @@ func TestAnEnvironmentThatMayExistBehindAnAgentWaitsForItsReport(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.w = w
-	unheard := func(r *Request) { r.Unheard = []fleet.EngineName{"far"} }
-	h.apply(files, unheard)
+	silent := func(r *Request) { r.SilentAgents = []fleet.EngineName{"far"} }
+	h.apply(files, silent)
 	for env, want := range map[fleet.EnvironmentName]fleet.EngineName{
 		"prod": "", "us": "us-1", "found": "eu-1", "edge": "acme.edge"} {
 		if got := h.engineOf("acme", env); got != want {
@@ -325,17 +326,17 @@ func TestAnEnvironmentThatMayExistBehindAnAgentWaitsForItsReport(t *testing.T) {
 			"engine far, whose agent has not reported") {
 		t.Errorf("blocked %v: %+v", h.w.Blocked(), h.w.state.Placements.Base())
 	}
-	if p := h.apply(h.files, unheard); !p.Empty() || !h.w.Blocked() {
+	if p := h.apply(h.files, silent); !p.Empty() || !h.w.Blocked() {
 		t.Errorf("asked again: %s, blocked %v", actions(p), h.w.Blocked())
 	}
 	h.restart()
 	if p := h.again(); p.Counts.Placed != 1 || h.engineOf("acme", "prod") != "eu-1" ||
 		h.w.Blocked() {
-		t.Errorf("heard of: %+v, on %q", p.Counts, h.engineOf("acme", "prod"))
+		t.Errorf("reported: %+v, on %q", p.Counts, h.engineOf("acme", "prod"))
 	}
 }
 
-// farFile is an Engine behind an agent, cordoned: it takes nothing but what stands there.
+// farFile is an Engine behind an agent, cordoned: it takes only environments that exist there.
 func farFile(name, region string) string {
 	return strings.Replace(engineFile(name, region, "  state: Cordoned\n"),
 		"kubeconfigRef: {name: "+name+"}", "agent: {}", 1)
@@ -345,27 +346,28 @@ func TestAfterARebuildAnEnvironmentIsPlacedWhereAnAgentReportsIt(t *testing.T) {
 	prod := fleet.EnvironmentID{Tenant: "acme", Name: "prod"}
 	far, other := fleet.EngineName("far"), fleet.EngineName("far-2")
 	for name, c := range map[string]struct {
-		stands  []fleet.EngineName
-		unheard []fleet.EngineName
-		region  string // of prod
-		at      fleet.EngineName
-		says    string
+		reported []fleet.EngineName
+		silent   []fleet.EngineName
+		region   string // of prod
+		at       fleet.EngineName
+		reason   string
 	}{
-		"one says so": {
-			stands: []fleet.EngineName{far}, at: far, says: "its objects exist on far"},
-		"one says so, and has more to tell": {
-			stands: []fleet.EngineName{far}, unheard: []fleet.EngineName{far}, at: far},
-		"another was not heard": {
-			stands: []fleet.EngineName{far}, unheard: []fleet.EngineName{other},
-			says: "engine far-2, whose agent has not reported"},
-		"two say so": {
-			stands: []fleet.EngineName{other, far}, says: "engines far and far-2 both report"},
-		"one that may not have it says so": {
-			stands: []fleet.EngineName{far}, region: "us", at: "us-1"},
-		"one that is not declared says so": {stands: []fleet.EngineName{"gone"}, at: "eu-1"},
-		"nobody says so":                   {at: "eu-1"},
-		"one that may not have it is a second": {
-			stands: []fleet.EngineName{far, "us-far"}, at: far},
+		"one agent reports it": {
+			reported: []fleet.EngineName{far}, at: far, reason: "its objects exist on far"},
+		"one agent reports it, and is still silent about others": {
+			reported: []fleet.EngineName{far}, silent: []fleet.EngineName{far}, at: far},
+		"another agent is silent": {
+			reported: []fleet.EngineName{far}, silent: []fleet.EngineName{other},
+			reason: "engine far-2, whose agent has not reported"},
+		"two agents report it": {
+			reported: []fleet.EngineName{other, far}, reason: "engines far and far-2 both report"},
+		"the agent of an ineligible engine reports it": {
+			reported: []fleet.EngineName{far}, region: "us", at: "us-1"},
+		"the agent of an undeclared engine reports it": {
+			reported: []fleet.EngineName{"gone"}, at: "eu-1"},
+		"no agent reports it": {at: "eu-1"},
+		"a second agent of an ineligible engine reports it": {
+			reported: []fleet.EngineName{far, "us-far"}, at: far},
 	} {
 		t.Run(name, func(t *testing.T) {
 			region := c.region
@@ -383,11 +385,11 @@ func TestAfterARebuildAnEnvironmentIsPlacedWhereAnAgentReportsIt(t *testing.T) {
 				"fleet/tenants/acme.yaml":             tenantFile("acme", ""),
 				"tenants/acme/environments/prod.yaml": environmentFile("prod", region, "", "app"),
 			}, func(r *Request) {
-				r.Unheard, r.Stands = c.unheard, map[fleet.EnvironmentID][]fleet.EngineName{
-					prod: c.stands}
+				r.SilentAgents, r.Reported = c.silent, map[fleet.EnvironmentID][]fleet.EngineName{
+					prod: c.reported}
 			})
 			p := h.w.state.Placements.Base()[prod]
-			if p.Engine != c.at || !strings.Contains(p.Reason, c.says) ||
+			if p.Engine != c.at || !strings.Contains(p.Reason, c.reason) ||
 				h.w.Blocked() != (c.at == "") {
 				t.Errorf("blocked %t: %+v", h.w.Blocked(), p)
 			}
@@ -395,8 +397,8 @@ func TestAfterARebuildAnEnvironmentIsPlacedWhereAnAgentReportsIt(t *testing.T) {
 	}
 }
 
-// After a rebuild nobody tells what ran behind an agent: nothing runs a second time, and a hold is
-// taken to stand.
+// After a rebuild the syncs behind an agent are unknown: nothing runs a second time, and a possible
+// hold is kept.
 func TestASyncRunIsNotRunAgainWhereAnAgentReportsItsEnvironment(t *testing.T) {
 	files := tree{
 		"fleet/fleet.yaml":                    fleetFile(""),
@@ -410,18 +412,18 @@ func TestASyncRunIsNotRunAgainWhereAnAgentReportsItsEnvironment(t *testing.T) {
 			"rollback", "deployment: checkout, revision: v0, hold: true"),
 	}
 	for name, c := range map[string]struct {
-		stands map[fleet.EnvironmentID][]fleet.EngineName
-		at     fleet.EngineName
-		syncs  int
+		reported map[fleet.EnvironmentID][]fleet.EngineName
+		at       fleet.EngineName
+		syncs    int
 	}{
-		"it stands there": {
+		"it is reported": {
 			map[fleet.EnvironmentID][]fleet.EngineName{{Tenant: "acme", Name: "prod"}: {"far"}},
 			"far", 0},
-		"it stood nowhere": {nil, "eu-1", 1},
+		"it is not reported": {nil, "eu-1", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHouse(t)
-			p := h.apply(files, func(r *Request) { r.Stands = c.stands })
+			p := h.apply(files, func(r *Request) { r.Reported = c.reported })
 			if h.engineOf("acme", "prod") != c.at || len(p.Syncs) != c.syncs ||
 				len(p.SyncHolds) != 1 {
 				t.Errorf("on %q: %v, holds %v", h.engineOf("acme", "prod"), p.Syncs, p.SyncHolds)
@@ -430,7 +432,7 @@ func TestASyncRunIsNotRunAgainWhereAnAgentReportsItsEnvironment(t *testing.T) {
 	}
 }
 
-// ownCluster is the reasons of an agent's placement, by mode.
+// ownCluster has the reasons of an agent's placement, by mode.
 var ownCluster = map[string]string{
 	"managed": "its own cluster: the agent on it applies",
 	"autonomous": "its own cluster: its own Applications are the truth, and the agent on it " +

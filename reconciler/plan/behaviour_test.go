@@ -39,7 +39,8 @@ func TestExpansionResolvesOverridesAndDefaults(t *testing.T) {
 		t.Errorf("server key: %s", prod.Destination.Server)
 	}
 	for k, r := range h.rows {
-		if k.Kind == fleet.ObjectApplication && (r.Deletion == fleet.DeletionOrphan) != (r.Deployment == "checkout") {
+		orphan := r.Deletion == fleet.DeletionOrphan
+		if k.Kind == fleet.ObjectApplication && orphan != (r.Deployment == "checkout") {
 			t.Errorf("%s: deletion policy %s", k.Name, r.Deletion)
 		}
 	}
@@ -49,7 +50,7 @@ func TestExpansionResolvesOverridesAndDefaults(t *testing.T) {
 	})
 }
 
-// applications is what is rendered now, by deployment@environment.
+// applications returns the rendered Applications by deployment@environment.
 func (h *house) applications() map[string]fleet.Application {
 	out := map[string]fleet.Application{}
 	for k, r := range h.rows {
@@ -94,7 +95,7 @@ func TestAProjectPermitsExactlyTheUseOnItsEngine(t *testing.T) {
 			wantActions(t, plan, "delete Application checkout@prod",
 				"delete Application checkout@staging")
 			if len(h.project("acme", "eu-1").SourceRepos) != 2 {
-				t.Error("the project shrinks while Applications that need it stand")
+				t.Error("the project shrinks while Applications that need it exist")
 			}
 			h.work()
 			if p := h.project("acme", "eu-1"); !slices.Equal(
@@ -260,7 +261,7 @@ func TestAnEnvironmentWithoutAnEngineIsPlacedOnceOneFits(t *testing.T) {
 func TestNothingNewIsPlacedUntilAllEnginesAreRead(t *testing.T) {
 	h := newHouse(t)
 	unread := func(r *Request) { r.Unread = []fleet.EngineName{"eu-2"} }
-	// A rebuild: the objects on eu-1 told where prod is.
+	// A rebuild: the objects on eu-1 report the placement of prod.
 	w, err := RestoreAppliedState(
 		mirror.Snapshot{
 			Placements: []fleet.Placement{
@@ -276,7 +277,7 @@ func TestNothingNewIsPlacedUntilAllEnginesAreRead(t *testing.T) {
 	}
 	if len(p.Placements) != 2 || p.Placements[0].Engine != "eu-1" ||
 		len(p.Placements[0].Alternatives) != 2 {
-		t.Fatalf("what the engines told of is not recorded: %+v", p.Placements)
+		t.Fatalf("reported placements are not recorded: %+v", p.Placements)
 	}
 	if p := h.apply(h.files, unread); !p.Empty() {
 		t.Errorf("%+v", p.Placements)
@@ -419,7 +420,7 @@ func TestTwoTenantsWithCredentialsForOneRepositoryDoNotShareAnEngine(t *testing.
 			t.Error("it waits on")
 		}
 	})
-	t.Run("those that share one already are told and stay", func(t *testing.T) {
+	t.Run("tenants that share one already are reported and stay", func(t *testing.T) {
 		h := newHouse(t)
 		h.apply(files.without("tenants/globex/credentials"))
 		p := h.apply(files)

@@ -16,7 +16,7 @@ import (
 
 // plan returns the Plan of converged phases. A hold of the whole revision is all of its plan.
 func (o *outcome) plan() (*Plan, error) {
-	s, r := o.world.state, o.request
+	s, r := o.base.state, o.request
 	o.files = s.FilesAfter(o.admission.Files)
 	waiting := guard.WholeRevision(s, o.files, o.placed.Unwanted, r.guards())
 	p := &Plan{
@@ -51,13 +51,13 @@ func (o *outcome) plan() (*Plan, error) {
 // finish adds the hash and the memory after the plan.
 func (o *outcome) finish(p *Plan, m applied.Memory) (err error) {
 	p.Hash = p.hash()
-	o.memory, o.timeless, err = o.world.state.MemoryChange(m)
+	o.memory, o.timeless, err = o.base.state.MemoryChange(m)
 	return err
 }
 
 // waitingInto makes the plan of a revision that waits as a whole.
 func (o *outcome) waitingInto(p *Plan) error {
-	s := o.world.state
+	s := o.base.state
 	if s.Waiting == nil || !reflect.DeepEqual(*s.Waiting, *p.Waiting) {
 		p.Holds = []mirror.Hold{*p.Waiting}
 	}
@@ -111,7 +111,7 @@ func (o *outcome) declarationsInto(p *Plan) {
 
 func (o *outcome) rowsInto(p *Plan) (err error) {
 	in := diff.Input{
-		Applied: o.world.state, Declared: o.declared, Placed: o.placed, Renderer: o.render,
+		Applied: o.base.state, Declared: o.declared, Placed: o.placed, Renderer: o.render,
 	}
 	p.Rows, err = o.diff.Changes(in, o.request.Explain)
 	p.Freed = slices.SortedFunc(maps.Keys(o.diff.Freed), applied.CompareKeys)
@@ -134,7 +134,7 @@ func (o *outcome) placementsInto(p *Plan) {
 func (o *outcome) movesOf(placements []fleet.Placement) map[fleet.EnvironmentID]report.Move {
 	out := map[fleet.EnvironmentID]report.Move{}
 	for _, pl := range placements {
-		was, _ := o.world.state.Placements.Get(pl.Environment)
+		was, _ := o.base.state.Placements.Get(pl.Environment)
 		if from := was.Engine; from != "" && pl.Engine != "" && from != pl.Engine {
 			out[pl.Environment] = report.Move{
 				Environment: pl.Environment.Name, From: from, To: pl.Engine,
@@ -147,7 +147,7 @@ func (o *outcome) movesOf(placements []fleet.Placement) map[fleet.EnvironmentID]
 
 // holdsInto compares the holds before and after. It costs what is held, and only when that changes.
 func (o *outcome) holdsInto(p *Plan) {
-	s, held := o.world.state, &o.placed.Layers.Held
+	s, held := o.base.state, &o.placed.Layers.Held
 	if len(held.Changed()) == 0 && !o.admission.Changed {
 		return
 	}
@@ -191,7 +191,7 @@ func (o *outcome) syncsInto(p *Plan) {
 func (o *outcome) quotasInto(p *Plan) {
 	after := o.declared.After
 	for _, t := range p.tenants() {
-		u := report.QuotaUse{Tenant: t, Before: o.world.state.Catalog.Used(t), After: after.Used(t)}
+		u := report.QuotaUse{Tenant: t, Before: o.base.state.Catalog.Used(t), After: after.Used(t)}
 		if decl := after.Tenant(t); decl != nil {
 			u.Quota = decl.Tenant.Quota
 		}
@@ -204,7 +204,7 @@ func (o *outcome) count(p *Plan) {
 		p.Counts.Add(c.Action, c.Row.Key.Kind)
 	}
 	for _, pl := range p.Placements {
-		was, _ := o.world.state.Placements.Get(pl.Environment)
+		was, _ := o.base.state.Placements.Get(pl.Environment)
 		if pl.Engine != "" && was.Engine == "" {
 			p.Counts.Placed++
 		}

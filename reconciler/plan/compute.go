@@ -35,7 +35,7 @@ func (w *AppliedState) compute(r Request, render Renderer) (*Plan, error) {
 	if r.Relation == "" {
 		r.Relation = RelationDescendant
 	}
-	o := &outcome{world: w, version: w.version, request: r, render: render}
+	o := &outcome{base: w, version: w.version, request: r, render: render}
 	o.admission = effective.Admit(w.state, r.arrival())
 	if err := o.converge(); err != nil {
 		return nil, err
@@ -45,7 +45,7 @@ func (w *AppliedState) compute(r Request, render Renderer) (*Plan, error) {
 
 // outcome is the results of all phases of one plan.
 type outcome struct {
-	world   *AppliedState
+	base    *AppliedState
 	version int // of the AppliedState
 	request Request
 	render  Renderer
@@ -84,16 +84,16 @@ func (o *outcome) converge() error {
 // round runs the phases once, in their order, and adds to the limits what the next round must not
 // let in.
 func (o *outcome) round(limits *effective.Limits) (err error) {
-	s, r := o.world.state, o.request
+	s, r := o.base.state, o.request
 	o.declared = effective.Compute(effective.Input{
-		Applied: s, Files: o.admission.Files, Deleted: r.Gone, Resume: o.resumes(),
+		Applied: s, Files: o.admission.Files, Deleted: r.Deleted, Resume: o.resumes(),
 	}, limits)
 
 	guards := r.guards()
 	freed, explained := guard.Release(s, guards)
 	o.placed, err = place.Compute(place.Input{
-		Applied: s, Declared: o.declared, Revision: r.Revision, Deleted: r.Gone, Freed: freed,
-		Unread: r.Unread, SilentAgents: r.Unheard, Reported: r.Stands,
+		Applied: s, Declared: o.declared, Revision: r.Revision, Deleted: r.Deleted, Freed: freed,
+		Unread: r.Unread, SilentAgents: r.SilentAgents, Reported: r.Reported,
 	})
 	if err != nil {
 		return err
@@ -121,9 +121,9 @@ func (o *outcome) round(limits *effective.Limits) (err error) {
 // resumes reports whether the plan is the first after a rebuild: objects of an earlier mirror
 // exist, or may exist on an engine that was not read.
 func (o *outcome) resumes() bool {
-	s, r := o.world.state, o.request
+	s, r := o.base.state, o.request
 	known := len(s.Placements.Base()) + len(s.SyncHolds.Base())
-	return !s.Started() && known+len(r.Unread)+len(r.Unheard)+len(r.Stands) > 0
+	return !s.Started() && known+len(r.Unread)+len(r.SilentAgents)+len(r.Reported) > 0
 }
 
 // Touches returns the paths of the declarations that the plan was asked to change, sorted, the

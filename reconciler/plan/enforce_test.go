@@ -27,7 +27,7 @@ func paths(reviewed map[string]string) func(*Request) {
 	}
 }
 
-// blobs maps the given paths to what a tree has there.
+// blobs maps the given paths to their blobs in a tree.
 func blobs(files tree, of ...string) map[string]string {
 	out := map[string]string{}
 	for _, p := range of {
@@ -59,7 +59,7 @@ func TestAnUnreviewedFileKeepsItsLastGoodState(t *testing.T) {
 	if len(p.Holds) != 1 || p.Holds[0].Reason != mirror.HoldUnreviewed ||
 		p.Holds[0].Tenant != "acme" || p.Holds[0].Revision != head ||
 		!slices.Equal(p.Holds[0].Paths, []string{checkout}) ||
-		!strings.Contains(p.Holds[0].Message, "nobody reviewed") {
+		!strings.Contains(p.Holds[0].Message, "not reviewed") {
 		t.Fatalf("%+v", p.Holds)
 	}
 	h.restart()
@@ -71,7 +71,7 @@ func TestAnUnreviewedFileKeepsItsLastGoodState(t *testing.T) {
 		"not asked": func(*Request) {}, "not answered": func(r *Request) {
 			r.Paths = &reviews.Files{}
 		},
-		"nobody": func(r *Request) {
+		"no reviewer": func(r *Request) {
 			r.Paths = &reviews.Files{
 				Earlier: map[reviews.Span]map[string]string{{Base: base, Head: head}: {}}}
 		},
@@ -242,7 +242,7 @@ func TestUnknownReviewsHoldAndReportWhy(t *testing.T) {
 			Unknown: errors.New("the Git host\nis away"), Reviewed: blobs(after, cart)}
 	})
 	if p.Counts.Changed != 1 ||
-		!strings.Contains(p.Holds[0].Message, "is not known: the Git host is away") {
+		!strings.Contains(p.Holds[0].Message, "reviews are unknown: the Git host is away") {
 		t.Fatalf("%s %+v", actions(p), p.Holds)
 	}
 	span := reviews.Span{Base: base, Head: h.w.Revision()}
@@ -289,7 +289,7 @@ func TestAnApprovedRewrittenHistoryIsLetInAsAWhole(t *testing.T) {
 	}
 }
 
-// Whatever is reviewed, whenever: what is desired is what the reviewed contents alone give.
+// Whatever is reviewed, and whenever, the desired rows are those of the reviewed contents alone.
 func TestNoRowIsRenderedFromAnUnreviewedFile(t *testing.T) {
 	for seed := range uint64(40) {
 		rnd := rand.New(rand.NewPCG(seed, 1))

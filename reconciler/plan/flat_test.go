@@ -9,8 +9,8 @@ import (
 	"argosy.dev/argosy/fleet/catalog"
 )
 
-// big is a AppliedState of n deployments in one environment each: a hundred to a tenant, in five
-// environments, on four engines.
+// big is an AppliedState of n deployments in one environment each: a hundred for each tenant, in
+// five environments, on four engines.
 func big(t testing.TB, n int) *AppliedState {
 	t.Helper()
 	w := NewAppliedState()
@@ -100,7 +100,7 @@ func declared(d fleet.Declaration) catalog.Input {
 	return catalog.Input{Key: d.Key, Path: d.Path, Blob: d.Blob, Declaration: &d}
 }
 
-// oneFile plans and commits a change of one file, over and over.
+// oneFile repeatedly plans and commits a change of one file.
 func oneFile(t testing.TB, w *AppliedState, render Renderer, n int) {
 	for i := range n {
 		next := w.version + 1
@@ -115,7 +115,7 @@ func oneFile(t testing.TB, w *AppliedState, render Renderer, n int) {
 	}
 }
 
-func TestOneFileCostsTheSameInAnyWorld(t *testing.T) {
+func TestOneFileCostsTheSameInAnyFleet(t *testing.T) {
 	allocations := map[int]float64{}
 	for _, n := range []int{100, 1_000, 10_000} {
 		w, render := big(t, n), &jsonRenderer{}
@@ -158,7 +158,7 @@ func BenchmarkFirstRevision(b *testing.B) {
 	}
 }
 
-// BenchmarkMemory tells what a AppliedState holds per Application, its declarations included.
+// BenchmarkMemory measures the memory of an AppliedState per Application, with its declarations.
 func BenchmarkMemory(b *testing.B) {
 	const n = 25_000
 	for b.Loop() {

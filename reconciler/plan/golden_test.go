@@ -16,11 +16,11 @@ import (
 
 var update = flag.Bool("update", false, "write the golden sections of testdata/*.txtar")
 
-// TestScenarios runs testdata/*.txtar: the files below before/ are applied, then those below after/
-// are laid over them, and the plan is held against the sections plan.txt, plan.md and plan.json.
-// Lines of the comment are orders: "remove PREFIX" takes files away, "relation WORD" says how the
-// head stands to the base, "nobody reviewed" and "reviews are away" what is known of the reviewers.
-// Other lines are for the reader.
+// TestScenarios runs testdata/*.txtar: it applies the files below before/, overlays those below
+// after/, and compares the plan with the sections plan.txt, plan.md and plan.json. Lines of the
+// comment are commands: "remove PREFIX" deletes files, "relation WORD" sets the relation of the
+// head to the base, "not reviewed" and "reviews are unavailable" set the evidence of reviews. Other
+// lines are for the reader.
 func TestScenarios(t *testing.T) {
 	paths, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(paths) == 0 {
@@ -58,9 +58,9 @@ func scenario(t *testing.T, path string) {
 	for line := range strings.Lines(string(a.Comment)) {
 		order, what, _ := strings.Cut(strings.TrimSpace(line), " ")
 		switch strings.TrimSpace(line) {
-		case "nobody reviewed":
+		case "not reviewed":
 			review = &reviews.Deletions{}
-		case "reviews are away":
+		case "reviews are unavailable":
 			review = &reviews.Deletions{Unknown: errors.New("the forge does not answer")}
 		}
 		switch order {

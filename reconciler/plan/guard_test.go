@@ -13,7 +13,7 @@ import (
 	"argosy.dev/argosy/reconciler/plan/reviews"
 )
 
-// crowd is acme with n deployments in prod, beside globex with as many.
+// crowd is acme with n deployments in prod, and globex with as many.
 func crowd(n int) tree {
 	files := small().without("tenants/acme/deployments", "tenants/acme/credentials")
 	files["fleet/tenants/globex.yaml"] = tenantFile("globex", "")
@@ -304,10 +304,10 @@ func TestOlderAndRewrittenHistoryWaits(t *testing.T) {
 			}
 			h.restart()
 			if p := h.apply(head, as); p.Waiting == nil || len(p.Holds) != 0 {
-				t.Errorf("the same head again is told as new: %v", p.Holds)
+				t.Errorf("the same head again is reported as new: %v", p.Holds)
 			}
 			if p := h.again(); len(p.Ended) != 0 || h.w.state.Waiting == nil {
-				t.Error("planning the applied revision anew ends what the head waits for")
+				t.Error("planning the applied revision again ends the hold of the head")
 			}
 			p = h.apply(head, as, approve(h, revision(77)))
 			if p.Waiting != nil || p.Counts.Deleted != 30 || len(p.Approved) != 30 ||

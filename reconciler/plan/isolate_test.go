@@ -37,7 +37,7 @@ func TestAPlannerPanicQuarantinesTheFileThatCausesIt(t *testing.T) {
 	}
 	h.render.refuses = nil
 	if p := h.apply(version(after, bad, "v2")); p.Counts.Created != 1 || len(p.Cleared) != 1 {
-		t.Errorf("mended: %s, cleared %v", actions(p), p.Cleared)
+		t.Errorf("fixed: %s, cleared %v", actions(p), p.Cleared)
 	}
 	checkState(t, h)
 }
@@ -47,7 +47,8 @@ func TestAPanicWithoutAChangedFileAsCauseIsAnError(t *testing.T) {
 	h.apply(small())
 	h.apply(small().without(checkout))
 	h.render.refuses = func(fleet.Object) bool { panic("nil map") }
-	r := Request{Revision: h.w.Revision(), Relation: RelationSame, Gone: h.w.Leaving(), Now: h.now}
+	r := Request{Revision: h.w.Revision(), Relation: RelationSame, Deleted: h.w.Terminating(),
+		Now: h.now}
 	if _, err := h.w.Compute(r, &h.render); err == nil ||
 		!strings.Contains(err.Error(), "nil map") {
 		t.Error(err)

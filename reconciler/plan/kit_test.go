@@ -98,8 +98,8 @@ func inputs(before, after tree) []catalog.Input {
 	maps.Copy(paths, after)
 	for _, path := range slices.Sorted(maps.Keys(paths)) {
 		text, is := after[path]
-		was, stood := before[path]
-		if is && stood && text == was {
+		was, existed := before[path]
+		if is && existed && text == was {
 			continue
 		}
 		if i, ours := input(path, text); ours {
@@ -121,8 +121,8 @@ func input(path, text string) (catalog.Input, bool) {
 		Problems: doc.Problems}, doc.Key.Kind != ""
 }
 
-// house is a AppliedState with the tree that is applied to it, as the loop and the store would keep
-// them.
+// house is an AppliedState with the tree that is applied to it, maintained like the loop and the
+// store do.
 type house struct {
 	t      testing.TB
 	w      *AppliedState
@@ -188,8 +188,8 @@ func (h *house) commit(p *Plan) {
 	h.w.Commit(p)
 }
 
-// once does as the store does, to which the key of the last record says that it has this one
-// already: then nothing may be lost by that.
+// once behaves like the store, which skips a plan with the key of the last record: then both
+// records must be equal.
 func (h *house) once(p *Plan, r mirror.Record) {
 	h.t.Helper()
 	if !p.Empty() && !r.Withheld && r.Revision == h.last.Revision && r.PlanHash == h.last.PlanHash {
@@ -205,16 +205,16 @@ func (h *house) once(p *Plan, r mirror.Record) {
 
 func (h *house) record(c diff.RowChange) {
 	h.t.Helper()
-	stored, stands := h.rows[c.Row.Key]
+	stored, exists := h.rows[c.Row.Key]
 	switch c.Action {
 	case report.Create:
-		if stands && !stored.Unwanted {
-			h.t.Fatalf("%s is created though it stands", c.Row.Key.Name)
+		if exists && !stored.Unwanted {
+			h.t.Fatalf("%s is created though it exists", c.Row.Key.Name)
 		}
 		h.rows[c.Row.Key] = c.Row
 	case report.Update:
-		if !stands || stored.Unwanted {
-			h.t.Fatalf("%s is updated though it does not stand", c.Row.Key.Name)
+		if !exists || stored.Unwanted {
+			h.t.Fatalf("%s is updated though it does not exist", c.Row.Key.Name)
 		}
 		h.rows[c.Row.Key] = c.Row
 	case report.Delete:
@@ -223,7 +223,7 @@ func (h *house) record(c diff.RowChange) {
 	}
 }
 
-// again plans the applied revision anew: approvals, and what is gone.
+// again plans the applied revision again, with approvals and deleted objects.
 func (h *house) again(options ...func(*Request)) *Plan {
 	h.t.Helper()
 	p := h.compute(
@@ -236,12 +236,12 @@ func (h *house) again(options ...func(*Request)) *Plan {
 	return p
 }
 
-// work lets the engines catch up: absent objects are removed, and the planner hears of it, until
-// nothing is left to do.
+// work lets the engines catch up: they delete unwanted objects and the planner gets the report,
+// until nothing is left to delete.
 func (h *house) work() {
 	h.t.Helper()
 	for range 10 {
-		gone := h.w.Leaving()
+		gone := h.w.Terminating()
 		if len(gone) == 0 {
 			return
 		}
@@ -251,12 +251,12 @@ func (h *house) work() {
 			}
 			delete(h.rows, k)
 		}
-		h.again(func(r *Request) { r.Gone = gone })
+		h.again(func(r *Request) { r.Deleted = gone })
 	}
 	h.t.Fatal("something never leaves")
 }
 
-// desired is the rows that are wanted, by key, with their hashes.
+// desired returns the wanted rows by key, with their hashes.
 func (h *house) desired() map[fleet.ObjectKey]string {
 	out := map[fleet.ObjectKey]string{}
 	for k, r := range h.rows {
@@ -267,7 +267,7 @@ func (h *house) desired() map[fleet.ObjectKey]string {
 	return out
 }
 
-// snapshot is what the store would give back at a start.
+// snapshot returns the state that the store has at a start.
 func (h *house) snapshot() mirror.Snapshot {
 	s := mirror.Snapshot{Applied: h.w.state.Revision, Memory: h.w.state.Memory}
 	for _, d := range h.w.state.Catalog.Effective() {
@@ -293,7 +293,7 @@ func (h *house) snapshot() mirror.Snapshot {
 	return s
 }
 
-// restart goes on from what was stored.
+// restart continues from the stored state.
 func (h *house) restart() {
 	h.t.Helper()
 	w, err := RestoreAppliedState(h.snapshot())
@@ -303,7 +303,7 @@ func (h *house) restart() {
 	h.w = w
 }
 
-// The files of tests, short.
+// Files for tests, written short.
 
 func fleetFile(guards string) string {
 	return "apiVersion: argosy.dev/v1alpha1\nkind: Fleet\nmetadata: {name: fleet}\nspec:\n  " +

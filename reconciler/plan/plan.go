@@ -1,30 +1,35 @@
 // Package plan computes what a commit of the config repo changes on the engines, and whether it
 // may. It is pure: values in, values out.
 //
-//	AppliedState    the applied state: declarations, placements, an index of the rows, changes that wait
-//	Compute  AppliedState + changed files -> Plan; the AppliedState stays as it is
-//	Commit   applies a recorded Plan to the AppliedState
+//	AppliedState  declarations in effect, placements, an index of the rows, waiting changes
+//	Compute       AppliedState + changed files -> Plan; the AppliedState stays as it is
+//	Commit        applies a recorded Plan to the AppliedState
 //
-// Compute runs the phases in their order, each in a package of its own: effective > place > guard >
-// diff. A phase's result may defer or refuse a change of the commit; then the phases run again
-// without it (see converge). The package report has the forms of a plan for readers.
+// Compute runs the phases in their order, each in a package of its own: effective > place >
+// guard > diff. A phase's result may defer or refuse a change of the commit; then the phases run
+// again without it (see converge). The package report has the forms of a plan for readers.
 //
 // Rules:
-//   - a plan costs what it changes. Some changes touch much: a change of Fleet.defaults every Application, since each inherits them; a
-//     change of a Tenant all of its placements; a change of an Engine all environments that it serves;
-//   - the rows computed from any applied state equal the rows computed from nothing, given the same placements;
+//   - a plan costs what it changes. Some changes touch much: a change of Fleet.defaults every
+//     Application, since each inherits them; a change of a Tenant all of its placements; a
+//     change of an Engine all environments that it serves;
+//   - the rows computed from any applied state equal the rows computed from nothing, given the
+//     same placements;
 //   - manifests are rendered when they change and are not kept: memory holds their hashes;
-//   - a deleted Application keeps what it needs until its object is proven deleted. Argo CD strips the finalizers of an Application
-//     whose cluster Secret is missing, and leaves out of the cascade whatever its AppProject no longer permits
-//     (getPermittedAppLiveObjects): a Cluster or AppProject that shrinks too early silently orphans workloads. So a removal takes two
-//     plans: the first makes the Applications' rows unwanted, and when workers have proven the objects deleted (Request.Gone) the next
-//     one removes the rest. Until then the environment stays in effect, with its claims on namespaces;
-//   - deletions beyond the guards are held, each on its own, until the revision that asked for them is approved or no longer asks for
-//     them. If reviews are required (Request.Review), deletions without a known review are held too.
+//   - a deleted Application keeps what it needs until its object is proven deleted. Argo CD
+//     strips the finalizers of an Application whose cluster Secret is missing, and leaves out of
+//     the cascade whatever its AppProject no longer permits (getPermittedAppLiveObjects): a
+//     Cluster or AppProject that shrinks too early silently orphans workloads. So a removal
+//     takes two plans: the first makes the Applications' rows unwanted, and when workers have
+//     proven the objects deleted (Request.Deleted) the next one removes the rest. Until then the
+//     environment stays in effect, with its claims on namespaces;
+//   - deletions beyond the guards are held, each on its own, until the revision that asked for
+//     them is approved or no longer asks for them. If reviews are required (Request.Review),
+//     deletions without a known review are held too.
 //
-// A worker must apply rows to an engine in the order of ObjectKind.Rank, and unwanted rows in the
-// opposite order. It must not delete the object of an unwanted Cluster, Repository or AppProject
-// row while an Application on the engine still refers to it.
+// A worker must apply rows to an engine in the order of ObjectKind.Rank, and unwanted rows in
+// the opposite order. It must not delete the object of an unwanted Cluster, Repository or
+// AppProject row while an Application on the engine still refers to it.
 package plan
 
 import (

@@ -24,7 +24,7 @@ func atHead(f tree, path string) tree {
 	return f.edit(path, "targetRevision: v1", "targetRevision: HEAD")
 }
 
-// A deployment that breaks a policy keeps its Applications as they are; the rest of the commit
+// A deployment that breaks a policy keeps its Applications unchanged; the rest of the commit
 // proceeds.
 func TestAPolicyKeepsADeploymentAtItsLastGoodState(t *testing.T) {
 	const cart, checkout = "tenants/acme/deployments/cart.yaml",
@@ -40,7 +40,7 @@ func TestAPolicyKeepsADeploymentAtItsLastGoodState(t *testing.T) {
 	}
 	if pr := p.Problems[0]; pr.Code != "policy" || pr.Field != "spec.source.targetRevision" ||
 		!strings.HasPrefix(pr.Message, "no-head-in-prod: ") {
-		t.Errorf("told %+v", pr)
+		t.Errorf("reported %+v", pr)
 	}
 	h.restart()
 	h.w.Judging(policy.New().Judge)
@@ -54,8 +54,8 @@ func TestAPolicyKeepsADeploymentAtItsLastGoodState(t *testing.T) {
 	}
 }
 
-// Of a commit that brings the policy and what breaks it, both take effect: the policy judges from
-// the next commit on.
+// If one commit adds a policy and a declaration that breaks it, both take effect: the policy judges
+// from the next commit on.
 func TestACommitIsPlannedByThePoliciesOfItsBase(t *testing.T) {
 	const cart = "tenants/acme/deployments/cart.yaml"
 	h := newHouse(t)
@@ -71,8 +71,8 @@ func TestACommitIsPlannedByThePoliciesOfItsBase(t *testing.T) {
 	}
 }
 
-// After the loss of the mirror, what stood although a later policy forbids it stands: a rebuild
-// takes nothing away.
+// After the loss of the mirror, objects that a later policy forbids keep existing: a rebuild
+// removes nothing.
 func TestARebuildRemovesNothingBecauseOfAPolicy(t *testing.T) {
 	files := atHead(small(), "tenants/acme/deployments/cart.yaml").with(
 		"fleet/policies/no-head-in-prod.yaml", noHead)
@@ -84,7 +84,7 @@ func TestARebuildRemovesNothingBecauseOfAPolicy(t *testing.T) {
 		unread   []fleet.EngineName
 		held     int
 	}{
-		"nothing stands":         {mirror.Snapshot{}, nil, 1},
+		"nothing exists":         {mirror.Snapshot{}, nil, 1},
 		"objects were found":     {found, nil, 0},
 		"an engine was not read": {mirror.Snapshot{}, []fleet.EngineName{"eu-2"}, 0},
 	} {
@@ -98,11 +98,11 @@ func TestARebuildRemovesNothingBecauseOfAPolicy(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		told := slices.DeleteFunc(slices.Clone(p.Problems), func(pr fleet.Problem) bool {
+		reported := slices.DeleteFunc(slices.Clone(p.Problems), func(pr fleet.Problem) bool {
 			return pr.Code != "policy"
 		})
-		if len(p.Quarantined) != c.held || len(told) != 1 ||
-			(told[0].Severity == fleet.SeverityError) != (c.held == 1) {
+		if len(p.Quarantined) != c.held || len(reported) != 1 ||
+			(reported[0].Severity == fleet.SeverityError) != (c.held == 1) {
 			t.Errorf("%s: quarantined %v, problems %v", name, p.Quarantined, p.Problems)
 		}
 	}

@@ -20,7 +20,7 @@ import (
 
 var seed = flag.Uint64("seed", 0, "of the one random history to run; 0: some fixed ones")
 
-// editor makes random edits to a tree. They are edits that people make, mistakes included.
+// editor makes random edits to a tree like people do, mistakes included.
 type editor struct {
 	r     *rand.Rand
 	files tree
@@ -103,7 +103,7 @@ const loose = "  guards: {maxDeletes: 100000, maxDeletePercent: 100, alwaysAllow
 func (e *editor) environment(tenant, name string) string {
 	text := environmentFile(name, e.pick("eu", "eu", "us"), "tier: "+e.pick("prod", "dev"),
 		e.pick("app", "app, other", "app", "other"))
-	if e.r.IntN(5) > 0 { // else the tenants want one namespace of one cluster
+	if e.r.IntN(5) > 0 { // otherwise the tenants want one namespace of one cluster
 		text = strings.Replace(text, "https://", "https://"+tenant+"-", 1)
 	}
 	if e.r.IntN(5) == 0 {
@@ -184,9 +184,9 @@ func randomHistory(t *testing.T, seed uint64) {
 	compareWithScratch(t, h)
 }
 
-// compareWithScratch plans the declarations in force from nothing, with the same placements and
-// sync holds. Where some of them are in force because they were good once, the catalog is not asked
-// again.
+// compareWithScratch plans the declarations in effect from nothing, with the same placements and
+// sync holds. If some of them are in effect only because they were valid once, the catalog does not
+// judge them again.
 func compareWithScratch(t *testing.T, h *house) {
 	t.Helper()
 	s := h.snapshot()
@@ -230,7 +230,7 @@ func compareWithScratch(t *testing.T, h *house) {
 	}
 }
 
-// checkState holds the AppliedState's counts against what its rows and declarations say.
+// checkState compares the AppliedState's counts with its rows and declarations.
 func checkState(t *testing.T, h *house) {
 	t.Helper()
 	restored, err := RestoreAppliedState(h.snapshot())
@@ -280,9 +280,9 @@ func nonZero(loads map[fleet.EngineName]fleet.EngineLoad) map[fleet.EngineName]f
 	return out
 }
 
-// checkNeeds is the promise that no workload is orphaned: every Application that stands, wanted or
-// leaving, has its cluster with its namespace, and a project that permits its destination and
-// source, wanted and in force.
+// checkNeeds checks that no workload is orphaned: every existing Application, wanted or
+// terminating, has its cluster with its namespace, and a project that permits its destination and
+// source. Both are wanted and in effect.
 func checkNeeds(t *testing.T, h *house) {
 	t.Helper()
 	for k, r := range h.rows {
@@ -297,13 +297,13 @@ func checkNeeds(t *testing.T, h *house) {
 			Engine: k.Engine, Kind: fleet.ObjectCluster,
 			Name: fleet.ClusterName(fleet.EnvironmentID{Tenant: r.Tenant, Name: r.Environment})}]
 		if !ok || cluster.Unwanted {
-			t.Fatalf("application %s/%s@%s stands (absent %v) without its cluster", r.Tenant,
+			t.Fatalf("application %s/%s@%s exists (absent %v) without its cluster", r.Tenant,
 				r.Deployment, r.Environment, r.Unwanted)
 		}
 		project, ok := h.rows[fleet.ObjectKey{
 			Engine: k.Engine, Kind: fleet.ObjectProject, Name: fleet.ProjectName(r.Tenant)}]
 		if !ok || project.Unwanted {
-			t.Fatalf("application %s/%s@%s stands (absent %v) without its project", r.Tenant,
+			t.Fatalf("application %s/%s@%s exists (absent %v) without its project", r.Tenant,
 				r.Deployment, r.Environment, r.Unwanted)
 		}
 		var app struct{ Spec fleet.Application }
@@ -328,19 +328,19 @@ func checkNeeds(t *testing.T, h *house) {
 	}
 }
 
-// checkAgentNeeds is the same where the engine is the environment's own cluster: there is no
-// Cluster, and the project permits nothing but the cluster itself.
+// checkAgentNeeds checks the same on an environment's own cluster: there is no Cluster, and the
+// project permits only the cluster itself.
 func checkAgentNeeds(t *testing.T, h *house, k fleet.ObjectKey, r mirror.Row) {
 	t.Helper()
 	if want := fleet.AgentEngine(
 		fleet.EnvironmentID{Tenant: r.Tenant, Name: r.Environment}); k.Engine != want {
-		t.Fatalf("application %s/%s@%s stands on %s, not on its own cluster %s", r.Tenant,
+		t.Fatalf("application %s/%s@%s exists on %s, not on its own cluster %s", r.Tenant,
 			r.Deployment, r.Environment, k.Engine, want)
 	}
 	project, ok := h.rows[fleet.ObjectKey{
 		Engine: k.Engine, Kind: fleet.ObjectProject, Name: fleet.ProjectName(r.Tenant)}]
 	if !ok || project.Unwanted {
-		t.Fatalf("application %s/%s@%s stands (absent %v) without its project", r.Tenant,
+		t.Fatalf("application %s/%s@%s exists (absent %v) without its project", r.Tenant,
 			r.Deployment, r.Environment, r.Unwanted)
 	}
 	var app struct{ Spec fleet.Application }
@@ -355,8 +355,8 @@ func checkAgentNeeds(t *testing.T, h *house, k fleet.ObjectKey, r mirror.Row) {
 	}
 }
 
-// checkOwnClusters holds every environment against where its declaration puts it: one with an agent
-// is on its own cluster, and nobody else is.
+// checkOwnClusters compares every placement with its declaration: exactly the environments with an
+// agent are on their own clusters.
 func checkOwnClusters(t *testing.T, h *house) {
 	t.Helper()
 	for id, p := range h.w.state.Placements.Base() {
@@ -385,14 +385,14 @@ func checkOwnClusters(t *testing.T, h *house) {
 		for id, p := range h.w.state.Placements.Base() {
 			if p.Engine == k.Engine && !r.Unwanted &&
 				h.w.state.Catalog.Environment(id).Environment.Agent.Autonomous() {
-				t.Fatalf("%v stands on the cluster of the autonomous environment %s", k, id)
+				t.Fatalf("%v exists on the cluster of the autonomous environment %s", k, id)
 			}
 		}
 	}
 }
 
-// planEverything looks at every environment and Application of declarations that are not judged
-// again.
+// planEverything plans every environment and Application of declarations that the catalog does not
+// judge again.
 func planEverything(t *testing.T, s mirror.Snapshot, h *house) (*AppliedState, *Plan) {
 	t.Helper()
 	w, err := RestoreAppliedState(s)
@@ -400,7 +400,7 @@ func planEverything(t *testing.T, s mirror.Snapshot, h *house) (*AppliedState, *
 		t.Fatal(err)
 	}
 	w.state.Deferred = h.w.state.Deferred
-	o := &outcome{world: w, request: Request{Revision: h.w.Revision(), Now: h.now},
+	o := &outcome{base: w, request: Request{Revision: h.w.Revision(), Now: h.now},
 		render: &h.render}
 	o.admission = effective.Admit(w.state, o.request.arrival())
 	o.declared = effective.Compute(effective.Input{Applied: w.state, Resume: true},

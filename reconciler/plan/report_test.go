@@ -13,7 +13,7 @@ import (
 	"argosy.dev/argosy/reconciler/plan/report"
 )
 
-// reported is the plan's report, after a round trip through its JSON.
+// reported returns the plan's report after a round trip through its JSON.
 func reported(t *testing.T, p *Plan) report.Report {
 	t.Helper()
 	r, err := p.Report()
@@ -33,7 +33,7 @@ func reported(t *testing.T, p *Plan) report.Report {
 }
 
 // busy is a plan of two tenants: acme loses 25 Applications, which are held, and gets one; globex
-// has a bad file and one that changes; and a default of the platform reaches both.
+// has a bad file and a changed one; and a default of the platform affects both.
 func busy(t *testing.T) *Plan {
 	t.Helper()
 	h := newHouse(t)

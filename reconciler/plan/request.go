@@ -47,21 +47,21 @@ type Request struct {
 
 	// Gone names rows whose objects workers have proven deleted since the last plan (acknowledged
 	// as Removed). Rows that are wanted again are ignored.
-	Gone []fleet.ObjectKey
+	Deleted []fleet.ObjectKey
 
 	// Unread names engines that were not read yet after a rebuild. Environments that one of them
 	// may have are not placed on any engine.
 	Unread []fleet.EngineName
 
-	// Unheard names engines behind agents that did not report their objects since a rebuild. An
-	// environment that one of them may have is not placed on any engine: two Argo CDs must not have
-	// it.
-	Unheard []fleet.EngineName
+	// SilentAgents names engines behind agents that did not report their objects since a rebuild.
+	// An environment that one of them may have is not placed on any engine: two Argo CDs must not
+	// have it.
+	SilentAgents []fleet.EngineName
 
-	// Stands names the engines whose agents reported objects of an environment that no row names.
+	// Reported names the engines whose agents reported objects of an environment that no row names.
 	// The environment is placed there if it needs a placement and the engine may have been given
 	// it.
-	Stands map[fleet.EnvironmentID][]fleet.EngineName
+	Reported map[fleet.EnvironmentID][]fleet.EngineName
 
 	Now     time.Time // by the store's clock, which also dates approvals and deletions
 	Explain bool      // also render the manifests before the plan, for the reports

@@ -22,7 +22,7 @@ type seen = map[fleet.ObjectKey]mirror.ReviewedDeletion
 
 func with(r *reviews.Deletions) func(*Request) { return func(q *Request) { q.Review = r } }
 
-// deletions are the Applications that a plan deletes or holds for the first time.
+// deletions returns the Applications that a plan deletes or holds for the first time.
 func deletions(p *Plan) []fleet.ObjectKey {
 	var keys []fleet.ObjectKey
 	for _, c := range p.Rows {
@@ -58,7 +58,7 @@ func TestAnUnreviewedDeletionIsHeldHoweverFewThereAre(t *testing.T) {
 	}
 	hold := p.Holds[0]
 	if hold.Reason != mirror.HoldUnreviewed || hold.Tenant != "acme" || hold.Revision != head ||
-		!slices.Equal(hold.Items, shown[:2]) || !strings.Contains(hold.Message, "nobody reviewed") {
+		!slices.Equal(hold.Items, shown[:2]) || !strings.Contains(hold.Message, "not reviewed") {
 		t.Errorf("%+v", hold)
 	}
 	if n := len(p.Record().Deletions); n != 1 {
@@ -70,8 +70,8 @@ func TestAnUnreviewedDeletionIsHeldHoweverFewThereAre(t *testing.T) {
 	}
 
 	t.Run(
-		"it stays held while nothing is asked, nothing is known, and nobody is known to have "+
-			"reviewed it", func(t *testing.T) {
+		"it stays held without a known review of the deletion",
+		func(t *testing.T) {
 			for name, r := range map[string]*reviews.Deletions{
 				"not asked": nil, "not answered": {}, "no reviewer": {
 					Earlier: map[reviews.Span]seen{{Base: base, Head: head}: {}}}, "another span": {
@@ -151,7 +151,7 @@ func TestReviewedDeletionsAreHeldAgainstTheGuards(t *testing.T) {
 		away := &reviews.Deletions{Unknown: errors.New("the forge\nis away")}
 		p := h.apply(after, with(away))
 		if p.Counts.Held != 25 ||
-			!strings.Contains(p.Holds[0].Message, "is not known: the forge is away") {
+			!strings.Contains(p.Holds[0].Message, "reviews are unknown: the forge is away") {
 			t.Fatalf("%+v %v", p.Counts, p.Holds)
 		}
 		head := h.w.Revision()
@@ -193,12 +193,12 @@ func TestAHoldReportsReviewsThatAreKnownLater(t *testing.T) {
 	h.now = h.now.Add(time.Hour)
 	answer := with(&reviews.Deletions{Earlier: map[reviews.Span]seen{span: {}}})
 	p := h.again(answer)
-	if len(p.Holds) != 1 || !strings.Contains(p.Holds[0].Message, "nobody reviewed") ||
+	if len(p.Holds) != 1 || !strings.Contains(p.Holds[0].Message, "not reviewed") ||
 		!p.Holds[0].Since.Equal(since) || len(p.Rows) != 0 {
 		t.Errorf("%v %s", p.Holds, actions(p))
 	}
 	if p := h.again(answer); !p.Empty() {
-		t.Errorf("it is told twice: %v", p.Holds)
+		t.Errorf("it is reported twice: %v", p.Holds)
 	}
 }
 
@@ -247,9 +247,9 @@ func TestAWaitingRevisionListsOnlyItsOwnDeletions(t *testing.T) {
 	})
 }
 
-// Random histories in which random deletions are reviewed, approved, or cannot be asked about: an
-// Application goes only when somebody saw it go or approved its revision, and what is held stays
-// held over restarts.
+// Random histories in which random deletions are reviewed, approved, or have unknown reviews: an
+// Application is deleted only if its deletion was reviewed or its revision approved, and held
+// deletions stay held over restarts.
 func TestAnyHistoryHoldsUnreviewedDeletions(t *testing.T) {
 	seeds := []uint64{*seed}
 	if *seed == 0 {
@@ -263,7 +263,7 @@ func TestAnyHistoryHoldsUnreviewedDeletions(t *testing.T) {
 	}
 }
 
-// reviewers is the model: what is held, and for which span.
+// reviewers is the model: the held deletions with their spans.
 type reviewers struct {
 	*house
 	r    *rand.Rand
@@ -296,8 +296,8 @@ func reviewedHistory(t *testing.T, seed uint64) {
 	compareWithScratch(t, m.house)
 }
 
-// step applies a tree of which a plan without reviewers says what it deletes. Its guards let
-// everything pass.
+// step applies a tree. A plan without required reviews lists its deletions. Its guards allow
+// everything.
 func (m *reviewers) step(files tree) {
 	m.t.Helper()
 	asked := deletions(m.compute(files))
@@ -331,7 +331,7 @@ func (m *reviewers) step(files tree) {
 			continue
 		}
 		if _, reviewed := may[k]; c.Action == report.Delete && !reviewed {
-			m.t.Fatalf("%s is deleted, and nobody reviewed it", k.Name)
+			m.t.Fatalf("%s is deleted without a review", k.Name)
 		}
 		if c.Action == report.Hold {
 			m.held[k] = reviews.Span{Base: base, Head: p.Head}
@@ -350,11 +350,11 @@ func (m *reviewers) step(files tree) {
 	}
 }
 
-// leave lets what goes go, with no word of the reviewers: what is held stays.
+// leave reports deleted objects without any evidence of reviews: held deletions stay held.
 func (m *reviewers) leave() {
 	m.t.Helper()
 	for range 10 {
-		gone := m.w.Leaving()
+		gone := m.w.Terminating()
 		if len(gone) == 0 {
 			return
 		}
@@ -362,10 +362,10 @@ func (m *reviewers) leave() {
 			delete(m.rows, k)
 		}
 		base := m.w.Revision()
-		p := m.again(func(r *Request) { r.Gone, r.Review = gone, &reviews.Deletions{} })
+		p := m.again(func(r *Request) { r.Deleted, r.Review = gone, &reviews.Deletions{} })
 		for _, c := range p.Rows {
 			if c.Action == report.Delete && c.Row.Key.Kind == fleet.ObjectApplication {
-				m.t.Fatalf("%s is deleted, and nobody reviewed it", c.Row.Key.Name)
+				m.t.Fatalf("%s is deleted without a review", c.Row.Key.Name)
 			}
 			if c.Action == report.Hold {
 				m.held[c.Row.Key] = reviews.Span{Base: base, Head: base}
@@ -377,7 +377,7 @@ func (m *reviewers) leave() {
 	}
 }
 
-// check holds the AppliedState against the model.
+// check compares the AppliedState with the model.
 func (m *reviewers) check() {
 	m.t.Helper()
 	got, spans := map[fleet.ObjectKey]reviews.Span{}, map[reviews.Span]bool{}
@@ -388,7 +388,7 @@ func (m *reviewers) check() {
 		got[h.Key] = h.Span()
 		spans[h.Span()] = true
 		if r, ok := m.rows[h.Key]; !ok || r.Unwanted {
-			m.t.Fatalf("%s is held and does not stand", h.Key.Name)
+			m.t.Fatalf("%s is held and does not exist", h.Key.Name)
 		}
 	}
 	if d := cmp.Diff(m.held, got); d != "" {

@@ -51,13 +51,15 @@ func (w *AppliedState) Revision() fleet.Revision {
 // Catalog is the declarations in effect. It follows every Commit, and may be read at any time.
 func (w *AppliedState) Catalog() *catalog.Catalog { return w.state.Catalog }
 
-// Leaving lists, sorted, the unwanted rows whose objects are not proven deleted. Rows that the
-// store no longer has belong into Request.Gone. It costs the whole index: it is for a start and for
-// the verifying reconcile.
-func (w *AppliedState) Leaving() []fleet.ObjectKey { return read(w, (*applied.State).Terminations) }
+// Terminating lists, sorted, the unwanted rows whose objects are not proven deleted. Rows that the
+// store no longer has belong into Request.Deleted. It costs the whole index: it is for a start and
+// for the verifying reconcile.
+func (w *AppliedState) Terminating() []fleet.ObjectKey {
+	return read(w, (*applied.State).Terminations)
+}
 
 // Blocked reports whether the applied plan left environments unplaced, because an engine was not
-// read (Request.Unread) or its agent did not report (Request.Unheard).
+// read (Request.Unread) or its agent did not report (Request.SilentAgents).
 func (w *AppliedState) Blocked() bool {
 	return read(w, func(s *applied.State) bool { return s.Blocked })
 }
@@ -110,9 +112,10 @@ func (w *AppliedState) Commit(p *Plan) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	o := p.outcome
-	if o == nil || o.world != w || o.version != w.version {
+	if o == nil || o.base != w || o.version != w.version {
 		panic(
-			"plan: a plan was committed to a AppliedState that it was not computed from; compute it again")
+			"plan: a plan was committed to a AppliedState that it was not computed from; " +
+				"compute it again")
 	}
 	w.version++
 	s := w.state

@@ -10,7 +10,8 @@ import (
 	"argosy.dev/argosy/reconciler/plan/report"
 )
 
-// What validation lets through and the renderer refuses must not stop anybody else (promise 1).
+// A declaration that passes validation and that the renderer refuses must not stop another tenant
+// (promise 1).
 func TestADeclarationThatCannotBeRenderedHurtsOnlyItself(t *testing.T) {
 	const bad = "bad"
 	application := func(o fleet.Object) bool {
@@ -81,7 +82,7 @@ func TestADeclarationThatCannotBeRenderedHurtsOnlyItself(t *testing.T) {
 			h.render.refuses = nil
 			p = h.apply(other(small()))
 			if len(p.Cleared) != 1 {
-				t.Errorf("mended, and still quarantined: cleared %v", p.Cleared)
+				t.Errorf("fixed, and still quarantined: cleared %v", p.Cleared)
 			}
 		})
 	}

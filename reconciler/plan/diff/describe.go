@@ -105,7 +105,8 @@ func (p *phase) before(k fleet.ObjectKey) (fleet.Manifest, error) {
 		}
 	default:
 		share := applied.Share{Tenant: r.Tenant, Engine: k.Engine}
-		o.Project = project(&s.Catalog.View, r.Tenant, s.Environments.Keys(share), s.Repos.Keys(share))
+		environments, repos := s.Environments.Keys(share), s.Repos.Keys(share)
+		o.Project = project(&s.Catalog.View, r.Tenant, environments, repos)
 	}
 	engine := engineOf(&s.Layers, &s.Catalog.View, k.Engine, r.Tenant)
 	if engine == nil {

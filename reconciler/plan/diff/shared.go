@@ -75,8 +75,9 @@ func (p *phase) repository(r applied.Reader) error {
 	if cred == nil || p.Readers.Count(r.Repo, r.Tenant) == 0 {
 		return nil
 	}
-	o := fleet.Object{Key: repositoryKey(r.Engine, cred), Repository: repository(&p.after.View, cred)}
-	return p.write(o, applied.Row{Tenant: r.Tenant, Credential: o.Repository.Credential})
+	desired := repository(&p.after.View, cred)
+	o := fleet.Object{Key: repositoryKey(r.Engine, cred), Repository: desired}
+	return p.write(o, applied.Row{Tenant: r.Tenant, Credential: desired.Credential})
 }
 
 func repositoryKey(e fleet.EngineName, cred *fleet.Declaration) fleet.ObjectKey {

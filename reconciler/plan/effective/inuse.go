@@ -75,7 +75,7 @@ func (d *Declarations) engineInUse(i catalog.Input, name fleet.EngineName) fleet
 			report.Count(left, "object"), name, report.Plural(left, "is", "are"))
 	}
 	if i.Removed {
-		p.Message = serves + ": its declaration stays in effect until they are deleted"
+		p.Message = serves + ": its declaration stays in effect until they are removed"
 		p.Fix =
 			"restore the file; to empty the engine set spec.state: Draining and move its " +
 				"environments"
@@ -122,20 +122,20 @@ func environmentInUse(i catalog.Input, n int, before, after *fleet.EnvironmentSp
 		Key: i.Key, Path: i.Path, Severity: fleet.SeverityError, Code: "environment-in-use",
 		Field: "spec.agent",
 	}
-	stand := fmt.Sprintf("%s %s in environment %s",
+	exist := fmt.Sprintf("%s %s in environment %s",
 		report.Count(n, "Application"), report.Plural(n, "exists", "exist"), i.Key.Name)
 	switch {
 	case after.Agent == nil:
 		p.Field = "spec.cluster"
-		p.Message = stand + ", applied by the agent on it: no engine takes them over"
+		p.Message = exist + ", applied by the agent on it: no engine takes them over"
 	case before.Agent == nil:
-		p.Message = stand + ", applied by an engine that reaches it: no agent takes them over"
+		p.Message = exist + ", applied by an engine that reaches it: no agent takes them over"
 	case after.Agent.Autonomous() != before.Agent.Autonomous():
 		p.Field = "spec.agent.mode"
-		p.Message = stand + ": its mode cannot change under them"
+		p.Message = exist + ": its mode cannot change under them"
 	default:
 		p.Field = "spec.agent.argocdNamespace"
-		p.Message = stand + ", in namespace " + before.Agent.Namespace() +
+		p.Message = exist + ", in namespace " + before.Agent.Namespace() +
 			": another Argo CD does not take them over"
 	}
 	p.Fix =

@@ -81,7 +81,7 @@ type judge struct {
 }
 
 // hold returns the hold of a deletion. A deletion that was held before for another reason keeps its
-// revision and gets a new date: nobody approved the new reason yet.
+// revision and gets a new date: no approval covers the new reason yet.
 func (j *judge) hold(u place.Unwanted, h applied.Held) Verdict {
 	h.Application, h.Key, h.Since = u.ID, u.Key, j.Now
 	if u.Was != nil {

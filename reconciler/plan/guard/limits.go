@@ -89,9 +89,9 @@ type excess struct {
 	fleet   string
 }
 
-// exceeded holds each tenant's deletions against the guards, and then the allowed ones of all tenants
-// against the fleet's own numbers. So neither a tenant's held deletions nor a tenant that keeps
-// within its own limits use up the limits of others.
+// exceeded holds each tenant's deletions against the guards, and then the allowed ones of all
+// tenants against the fleet's own numbers. So neither a tenant's held deletions nor a tenant that
+// keeps within its own limits use up the limits of others.
 func exceeded(g fleet.Guards, tenants map[fleet.TenantName]tally) excess {
 	out := excess{tenants: map[fleet.TenantName]string{}}
 	var all tally

@@ -84,7 +84,7 @@ func TestOneTenantDoesNotUseUpTheFleetsDeletions(t *testing.T) {
 	}
 }
 
-const fleetShare = 5 // tenants that may delete all that each may
+const fleetShare = 5 // tenants that may each delete their whole allowance
 
 func TestTheFleetHasItsOwnNumbers(t *testing.T) {
 	g := fleet.Guards{MaxDeletes: 20, MaxDeletePercent: 20, AlwaysAllowed: 5,
@@ -111,7 +111,7 @@ func TestAHoldReportsTheTotalOfThePercentage(t *testing.T) {
 		Window: fleet.Duration(time.Hour)}
 	got := tally{asked: 10, existed: 0, known: 40}.beyond(g)
 	want :=
-		"10 deletions, more than maxDeletePercent: 20; 0 of the 40 Applications stood when the " +
+		"10 deletions, more than maxDeletePercent: 20; 0 of the 40 Applications existed when the " +
 			"window began (1h ago), and 20 % of 0 are 0"
 	if got != want {
 		t.Errorf("got  %s\nwant %s", got, want)

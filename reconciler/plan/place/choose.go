@@ -98,7 +98,8 @@ func (p *phase) byReports(item placement.Item) (fleet.Placement, bool) {
 	case len(reported) == 1:
 		pl.Engine = reported[0]
 		pl.Reason = fmt.Sprintf(
-			"its objects exist on %s, as its agent reported when the mirror was rebuilt", reported[0])
+			"its objects exist on %s, as its agent reported when the mirror was rebuilt",
+			reported[0])
 		return pl, true
 	default:
 		return pl, false

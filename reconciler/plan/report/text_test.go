@@ -68,12 +68,12 @@ func TestACodeSpanEndsAtItsOwnBackticks(t *testing.T) {
 // GitHub searches rendered Markdown for mentions and references: there \@ and &#64; are an @ like
 // any other.
 func TestPlainTextMentionsNoUser(t *testing.T) {
-	said := html.UnescapeString(
+	text := html.UnescapeString(
 		regexp.MustCompile(`\\([[:punct:]])`).ReplaceAllString(
 			plain("@alice, acme/fleet#12 and ask @acme/leads about #7 & <b>"), "$1"))
-	if bad := regexp.MustCompile(`[@#][0-9A-Za-z]`).FindString(said); bad != "" ||
-		!strings.HasSuffix(said, "& <b>") || !strings.Contains(said, "@\u200balice") {
-		t.Errorf("%q acts in %q", bad, said)
+	if bad := regexp.MustCompile(`[@#][0-9A-Za-z]`).FindString(text); bad != "" ||
+		!strings.HasSuffix(text, "& <b>") || !strings.Contains(text, "@\u200balice") {
+		t.Errorf("%q is markup in %q", bad, text)
 	}
 }
 

@@ -20,7 +20,7 @@ func TestReviewedPaths(t *testing.T) {
 			[]Commit{{Changed: files{evil: "2", victim: "2"}, Shown: shown(files{evil: "2"})}},
 			files{evil: "2"},
 		},
-		"criss-cross merges bring what the pull request showed nobody": {
+		"criss-cross merges bring content that the pull request did not show": {
 			[]Commit{
 				{Changed: files{"tenants/evil/x": "1"}, Shown: shown(files{"tenants/evil/x": "1"})},
 				{Changed: files{"fleet/tenants/evil.yaml": "e"}, Shown: shown(files{})}},
@@ -52,11 +52,11 @@ func TestReviewedPaths(t *testing.T) {
 					Shown: shown(files{evil: "1"}, files{victim: "1"})}},
 			files{evil: "1", victim: "1"},
 		},
-		"a later commit that nobody reviewed takes the place of a reviewed one": {
+		"a later unreviewed commit replaces a reviewed one": {
 			[]Commit{{Changed: files{evil: "1"}, Shown: shown(files{evil: "1"})},
 				{Changed: files{evil: "2"}}}, files{},
 		},
-		"a later reviewed commit takes the place of one that nobody reviewed": {
+		"a later reviewed commit replaces an unreviewed one": {
 			[]Commit{
 				{Changed: files{victim: "bad"}},
 				{Changed: files{victim: "2"}, Shown: shown(files{victim: "2"})}},
@@ -67,7 +67,7 @@ func TestReviewedPaths(t *testing.T) {
 				{Changed: files{victim: "1"}, Shown: shown(files{victim: "1"})}},
 			files{victim: "1"},
 		},
-		"a revert that nobody reviewed": {
+		"an unreviewed revert": {
 			[]Commit{{Changed: files{victim: "2"}, Shown: shown(files{victim: "2"})},
 				{Changed: files{victim: "1"}}}, files{},
 		},

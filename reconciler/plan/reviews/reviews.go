@@ -81,7 +81,7 @@ const Missing = "not reviewed: no merged pull request of the revision showed thi
 // Why returns the message of a hold, given why the evidence is incomplete, if it is.
 func Why(unknown error) string {
 	if unknown != nil {
-		return "its reviews are unknown: " +
+		return "reviews are unknown: " +
 			report.Clip(report.OneLine(unknown.Error()))
 	}
 	return Missing
