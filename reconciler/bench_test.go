@@ -93,22 +93,21 @@ func (h *house) alone() *reconciler.Loop {
 		h.t.Fatal(err)
 	}
 	source := &gitSource{Mirror: m}
-	applied := make(chan struct{}, 1)
 	loop := reconciler.NewLoop(reconciler.Loop{Source: source, Pulls: source, Decoder: decoder{},
 		Renderer: argocd.Renderer{}, Store: h.store, Leases: h.store,
 		Engines: nowhere{}, Holder: "bench", Branch: "main", Poll: time.Hour,
-		Metrics: reconciler.NewMetrics(prometheus.NewRegistry()), Log: quiet(),
-		Recorded: func(context.Context, []fleet.TenantName) { applied <- struct{}{} }})
+		Metrics: reconciler.NewMetrics(prometheus.NewRegistry()), Log: quiet()})
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
 	all.Go(func() { loop.Run(ctx) })
 	h.t.Cleanup(func() { cancel(); all.Wait(); m.Close() })
-	select {
-	case <-applied:
-	case <-time.After(10 * limit):
-		h.t.Fatal("the branch is not applied")
+	for begun := time.Now(); time.Since(begun) < 10*limit; time.Sleep(10 * time.Millisecond) {
+		if at, _, err := loop.Base(); err == nil && at != "" {
+			return loop
+		}
 	}
-	return loop
+	h.t.Fatal("the branch is not applied")
+	return nil
 }
 
 // nowhere finds engines that hold nothing.

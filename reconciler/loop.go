@@ -77,14 +77,10 @@ type Loop struct {
 	Pulls Pulls // what Preview and Parse read
 	// who saw what was merged; nil: nobody is asked, and whoever may push has reviewed it
 	Reviews Reviews
-	// runs while this replica holds the lease and knows what is applied; it ends when ctx does
-	Beside func(ctx context.Context)
-	// hears of each plan that took the branch on, when it is recorded; it is quick
-	Stepped func(ctx context.Context, p *plan.Plan)
-	// hears whose things a revision has changed ("": the platform's); it is quick
-	Recorded func(ctx context.Context, tenants []fleet.TenantName)
 
 	wake     pacing.Signal
+	pushes   *throttle
+	terms    *terms
 	released pacing.Signal // the lease may be free
 	previews *previews
 	state    *plan.AppliedState
@@ -100,7 +96,6 @@ type Loop struct {
 	awaits  bool                     // something waits for an approval
 	folders folders                  // of the config repo that cannot be read
 	leaving map[fleet.ObjectKey]bool // absent rows whose objects are not proven gone
-	changed []fleet.TenantName       // whose things were changed in this pass
 	asker   *asker                   // of who reviewed what; nil: nobody is asked
 	// that the applied revision was planned with while Git was away
 	between approvals
@@ -115,6 +110,11 @@ func NewLoop(l Loop) *Loop {
 	if l.Reviews != nil {
 		l.asker = newAsker(l.Reviews, l.Poll, l.Log, l.Wake)
 	}
+	l.terms = newTerms()
+	l.pushes = &throttle{burst: pushBurst, period: pushPeriod, pass: func() {
+		l.AskReviews()
+		l.Wake()
+	}}
 	return &l
 }
 
@@ -136,6 +136,12 @@ func (l *Loop) Released(lease string) {
 // emergency stops and of what waits for an agent, which any tenant can cause: a needless pass costs
 // a fetch.
 func (l *Loop) Heard(notice string) {
+	if by, ok := mirror.Pushed(notice); ok {
+		if by != l.Holder {
+			l.Pushed()
+		}
+		return
+	}
 	switch by, _, ok := mirror.Recorded(notice); {
 	case ok && by == l.Holder, notice == l.Holder, notice == mirror.NoticeStops,
 		notice == mirror.NoticeAgents:
@@ -193,8 +199,7 @@ func (l *Loop) standBy(ctx context.Context, leading *atomic.Bool) {
 }
 
 func (l *Loop) passes(ctx context.Context, held *lease.Held) error {
-	side := &beside{run: l.Beside}
-	defer side.stop()
+	defer l.terms.end()
 	defer l.previews.at.Store(nil)
 	defer l.recovery.Stop()
 	if l.asker != nil {
@@ -217,9 +222,8 @@ func (l *Loop) passes(ctx context.Context, held *lease.Held) error {
 			l.Log.Warn("nothing is changed; the last good state stands", "error", err)
 		}
 		l.publish()
-		l.tell(ctx)
 		if l.state != nil {
-			side.start(ctx)
+			l.terms.begin(ctx)
 		}
 		select {
 		case <-ctx.Done():
@@ -228,15 +232,6 @@ func (l *Loop) passes(ctx context.Context, held *lease.Held) error {
 		case <-time.After(l.Poll):
 		}
 	}
-}
-
-// tell says whose things were changed, once previews are made from what they are now.
-func (l *Loop) tell(ctx context.Context) {
-	if l.Recorded != nil && len(l.changed) > 0 {
-		slices.Sort(l.changed)
-		l.Recorded(ctx, slices.Compact(l.changed))
-	}
-	l.changed = nil
 }
 
 // pass is one look at everything, and then at what earlier commits wait for.
@@ -659,6 +654,9 @@ func (l *Loop) record(ctx context.Context, lease mirror.Lease, head Head, r *pla
 	}
 	l.locate(ctx, p)
 	record := p.Record()
+	if l.Pulls != nil && p.Waiting == nil {
+		record.Impact = impact(p)
+	}
 	record.Author, record.Subject, record.CommittedAt, record.Sealed = head.Author, head.Subject,
 		head.At, sealed
 	if _, err := l.Store.Record(ctx, lease, record); err != nil {
@@ -678,12 +676,6 @@ func (l *Loop) record(ctx context.Context, lease mirror.Lease, head Head, r *pla
 	l.awaits = l.state.Awaits()
 	l.followReviews()
 	if p.Waiting == nil {
-		l.changed = append(l.changed, p.Tenants()...)
-		if l.Stepped != nil && p.Head != p.Base {
-			l.Stepped(ctx, p)
-		}
-	}
-	if p.Waiting == nil {
 		l.follow(p, r.Deleted)
 	}
 	l.Log.Info("revision recorded", "revision", p.Head.Short(), "created", p.Counts.Created,
@@ -693,6 +685,17 @@ func (l *Loop) record(ctx context.Context, lease mirror.Lease, head Head, r *pla
 		l.Log.Debug("no notification; workers poll", "error", err)
 	}
 	return nil
+}
+
+// impact returns what the reports on pull requests need to know of a plan. Its effects are compared with
+// those that were reviewed, unless the branch did not move, or files of its head are held and come later.
+func impact(p *plan.Plan) mirror.Impact {
+	out := mirror.Impact{Tenants: p.Tenants()}
+	held := func(h mirror.Hold) bool { return h.Revision == p.Head && len(h.Paths) > 0 }
+	if p.Base != "" && p.Head != p.Base && !slices.ContainsFunc(p.Holds, held) {
+		out.Effects = p.Effects()
+	}
+	return out
 }
 
 // concerned lists the engines that a record has something for; nil when engines themselves have

@@ -54,10 +54,9 @@ type options struct {
 	gitAway bool           // until source.away says otherwise
 	budget  gitrepo.Budget // of the copy of the config repo
 
-	reviews  reconciler.Reviews
-	agents   recovery.AgentReports
-	beside   func(context.Context)
-	recorded func(context.Context, []fleet.TenantName)
+	reviews reconciler.Reviews
+	agents  recovery.AgentReports
+	task    func(context.Context) // that runs while the replica leads
 }
 
 func (h *house) start(name string, o options) *replica {
@@ -93,8 +92,7 @@ func (h *house) start(name string, o options) *replica {
 		Renderer: argocd.Renderer{}, Store: r.store, Leases: r.store,
 		Engines: finder{h, r.dead}, Judge: policy.New().Judge, Holder: name, URL: h.repo.URL,
 		Branch: "main", Poll: o.poll, Standby: o.standby, Metrics: reconciler.NewMetrics(registry), Log: quiet(),
-		Pulls: r.source, Agents: o.agents, Reviews: o.reviews, Beside: o.beside,
-		Recorded: o.recorded})
+		Pulls: r.source, Agents: o.agents, Reviews: o.reviews})
 	r.manager = worker.NewManager(r.store, 50*time.Millisecond, quiet(),
 		func(e fleet.EngineName, spec fleet.EngineSpec) worker.Config {
 			return worker.Config{Engine: e, Spec: spec, Holder: name, Rows: r.store,
@@ -107,6 +105,9 @@ func (h *house) start(name string, o options) *replica {
 	var all sync.WaitGroup
 	all.Go(func() { r.Run(ctx) })
 	all.Go(func() { r.manager.Run(ctx) })
+	if o.task != nil {
+		all.Go(func() { r.WhileLeading(ctx, o.task) })
+	}
 	all.Go(func() { board.Run(ctx, r.store, quiet()) })
 	all.Go(func() {
 		store.Listen(ctx, func(by string) {

@@ -102,30 +102,3 @@ func (l *Loop) AskReviews() {
 		l.asker.hasten()
 	}
 }
-
-// beside runs what is to run while this replica leads, from when it knows what is applied.
-type beside struct {
-	run     func(context.Context)
-	cancel  context.CancelFunc
-	stopped chan struct{}
-}
-
-func (b *beside) start(ctx context.Context) {
-	if b.run == nil || b.stopped != nil {
-		return
-	}
-	ctx, b.cancel = context.WithCancel(ctx)
-	b.stopped = make(chan struct{})
-	go func() {
-		defer close(b.stopped)
-		b.run(ctx)
-	}()
-}
-
-// stop ends it and waits for its end.
-func (b *beside) stop() {
-	if b.stopped != nil {
-		b.cancel()
-		<-b.stopped
-	}
-}

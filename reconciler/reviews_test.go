@@ -346,7 +346,7 @@ func TestReviewedDeletionsGoAtOnceAndApprovedOnesPassTheGuards(t *testing.T) {
 	}
 }
 
-func TestBesideRunsWhereTheLeaseIs(t *testing.T) {
+func TestATaskOfTheLeaderRunsWhereTheLeaseIs(t *testing.T) {
 	var mu sync.Mutex
 	running, began, linger := map[string]bool{}, 0, make(chan struct{})
 	watch := func(name string) func(context.Context) {
@@ -371,7 +371,7 @@ func TestBesideRunsWhereTheLeaseIs(t *testing.T) {
 		return strings.Join(slices.Sorted(maps.Keys(running)), " ")
 	}
 	h := newHouse(t, small())
-	a := h.start("a", options{beside: watch("a")})
+	a := h.start("a", options{task: watch("a")})
 	h.eventually("it runs on the only replica", func() error {
 		if where() != "a" {
 			return errors.New(where())
@@ -379,7 +379,7 @@ func TestBesideRunsWhereTheLeaseIs(t *testing.T) {
 		return nil
 	})
 	h.atRest(a)
-	b := h.start("b", options{beside: watch("b")})
+	b := h.start("b", options{task: watch("b")})
 	if where() != "a" {
 		t.Errorf("it runs on %q", where())
 	}
@@ -413,16 +413,15 @@ func TestBesideRunsWhereTheLeaseIs(t *testing.T) {
 	}
 }
 
-func TestTheLoopTellsWhoseThingsWereChanged(t *testing.T) {
-	heard := make(chan []fleet.TenantName, 100)
+func TestARecordKeepsWhatItChangedForTheReportsOnPullRequests(t *testing.T) {
 	h := newHouse(t, small())
-	r := h.start("a", options{recorded: func(_ context.Context, tenants []fleet.TenantName) {
-		heard <- tenants
-	}})
+	r := h.start("a", options{})
 	h.atRest(r)
-	for len(heard) > 0 {
-		<-heard
+	_, newest, err := h.store.ChangedSince(t.Context(), -1)
+	if err != nil {
+		t.Fatal(err)
 	}
+	base := h.head()
 	for _, c := range []struct {
 		files map[string]string
 		want  []fleet.TenantName
@@ -435,20 +434,23 @@ func TestTheLoopTellsWhoseThingsWereChanged(t *testing.T) {
 		{map[string]string{"tenants/globex/deployments/bad.yaml": "kind: ["}, []fleet.TenantName{
 			"globex"}},
 	} {
-		h.commit("tell", c.files)
-		select {
-		case got := <-heard:
-			if d := cmp.Diff(c.want, got); d != "" {
-				t.Error(d)
+		head := h.commit("change", c.files)
+		var got []fleet.TenantName
+		h.eventually("the revision is recorded", func() (err error) {
+			if _, _, known, _ := h.store.RecordedEffects(t.Context(), head); !known {
+				return errors.New("no effects")
 			}
-			if p, err := r.Preview(t.Context(),
-				h.propose(7, h.head(), deployment("acme", "new", "v1", "Delete",
-					"prod"))); err != nil || p.Base != h.head() {
-				t.Errorf("told before previews are made from it: %v", err)
-			}
-		case <-time.After(limit):
-			t.Fatal("nobody was told")
+			got, newest, err = h.store.ChangedSince(t.Context(), newest)
+			return err
+		})
+		if d := cmp.Diff(c.want, got); d != "" {
+			t.Error(d)
 		}
+		from, effects, known, err := h.store.RecordedEffects(t.Context(), head)
+		if err != nil || !known || from != base || effects == nil || (len(effects) > 0) != (c.want[0] == "acme") {
+			t.Errorf("%v: from %s, not %s: %+v, %t, %v", c.want, from, base, effects, known, err)
+		}
+		base = head
 	}
 }
 

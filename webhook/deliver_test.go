@@ -14,6 +14,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -25,13 +26,14 @@ import (
 
 // memory is an Inbox that keeps what it is given.
 type memory struct {
-	mu    sync.Mutex
-	ids   map[string]bool
-	looks []forge.Recheck
-	fail  error
+	mu      sync.Mutex
+	ids     map[string]bool
+	jobs    []forge.Recheck
+	notices []string
+	fail    error
 }
 
-func (m *memory) Accept(_ context.Context, d forge.Delivery, looks []forge.Recheck) (bool, error) {
+func (m *memory) Accept(_ context.Context, d forge.Delivery, jobs []forge.Recheck) (bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.fail != nil {
@@ -44,7 +46,10 @@ func (m *memory) Accept(_ context.Context, d forge.Delivery, looks []forge.Reche
 		return false, nil
 	}
 	m.ids[d.ID] = true
-	m.looks = append(m.looks, looks...)
+	m.jobs = append(m.jobs, jobs...)
+	if d.Notice != "" {
+		m.notices = append(m.notices, d.Notice)
+	}
 	return true, nil
 }
 
@@ -67,7 +72,10 @@ func sign(secret string, body []byte) string {
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 func receiver(inbox Inbox, secrets Secrets) *Receiver {
-	return NewReceiver(inbox, secrets, "main", func() int64 { return 42 }, nil, quiet())
+	return NewReceiver(ReceiverConfig{
+		Inbox: inbox, Secrets: secrets, Branch: "main", Repository: func() int64 { return 42 },
+		Holder: "replica-1", Pushed: func() {}, Log: quiet(),
+	})
 }
 
 func delivery(event, secret, body string) *http.Request {
@@ -89,6 +97,32 @@ func answer(v http.Handler, r *http.Request) *httptest.ResponseRecorder {
 	return w
 }
 
+// A delivery that comes again wakes the loop too: of the first the answer may have been lost.
+func TestAPushWakesTheLoopOnceItIsStored(t *testing.T) {
+	inbox, woken := &memory{fail: errors.New("the database is away")}, 0
+	v := receiver(inbox, secretsOf("s3cret"))
+	v.Pushed = func() { woken++ }
+	for _, c := range []struct {
+		event, body, secret string
+		fail                error
+		want                int
+	}{
+		{"push", push, "another", nil, 0},
+		{"push", push, "s3cret", inbox.fail, 0},
+		{"push", push, "s3cret", nil, 1},
+		{"push", push, "s3cret", nil, 2},
+		{"push", `{"ref":"refs/heads/other","repository":{"id":42}}`, "s3cret", nil, 2},
+		{"push", `{"ref":"refs/heads/main","repository":{"id":43}}`, "s3cret", nil, 2},
+		{"pull_request", `{"number":7}`, "s3cret", nil, 2},
+	} {
+		inbox.fail = c.fail
+		answer(v, delivery(c.event, c.secret, c.body))
+		if woken != c.want {
+			t.Errorf("%s %s: woken %d times, not %d", c.event, c.body, woken, c.want)
+		}
+	}
+}
+
 func TestASignedDeliveryIsTakenOnce(t *testing.T) {
 	inbox := &memory{}
 	v := receiver(inbox, secretsOf("s3cret"))
@@ -97,8 +131,8 @@ func TestASignedDeliveryIsTakenOnce(t *testing.T) {
 			t.Fatalf("delivery %d: %d %s", i, w.Code, w.Body)
 		}
 	}
-	if want := []forge.Recheck{{Kind: forge.RecheckBranch}}; fmt.Sprint(inbox.looks) != fmt.Sprint(want) {
-		t.Errorf("looks %v, want %v", inbox.looks, want)
+	if len(inbox.jobs) > 0 || !slices.Equal(inbox.notices, []string{"pushed replica-1"}) {
+		t.Errorf("jobs %v, notices %q", inbox.jobs, inbox.notices)
 	}
 }
 
@@ -134,7 +168,7 @@ func TestWhatIsNotSignedByASecretIsRefusedBeforeItIsParsed(t *testing.T) {
 				r); w.Code != http.StatusUnauthorized {
 				t.Errorf("%d %s", w.Code, w.Body)
 			}
-			if len(inbox.looks) > 0 {
+			if len(inbox.notices) > 0 {
 				t.Error("it was taken")
 			}
 		})
@@ -167,8 +201,8 @@ func TestWhatCannotBeStoredIsToBeDeliveredAgain(t *testing.T) {
 	}
 	inbox.fail = nil
 	if w := answer(v, delivery("push", "s3cret", push)); w.Code != http.StatusAccepted ||
-		len(inbox.looks) != 1 {
-		t.Errorf("%d, looks %v", w.Code, inbox.looks)
+		len(inbox.notices) != 1 {
+		t.Errorf("%d, looks %v", w.Code, inbox.jobs)
 	}
 }
 
@@ -221,9 +255,9 @@ func TestRequestsThatAreNoDeliveries(t *testing.T) {
 			r := delivery("push", "s3cret", push)
 			c.change(r)
 			w := answer(receiver(inbox, secretsOf("s3cret")), r)
-			if w.Code != c.status || len(inbox.looks) > 0 || c.status == http.StatusAccepted &&
+			if w.Code != c.status || len(inbox.notices) > 0 || c.status == http.StatusAccepted &&
 				w.Body.String() != "nothing to review\n" {
-				t.Errorf("%d %s, looks %v", w.Code, w.Body, inbox.looks)
+				t.Errorf("%d %s, looks %v", w.Code, w.Body, inbox.jobs)
 			}
 		})
 	}
@@ -240,7 +274,7 @@ func TestAFloodOfBodiesThatNeverEndHoldsNothingBack(t *testing.T) {
 	server := httptest.NewServer(receiver(inbox, secretsOf("s3cret")))
 	defer server.Close()
 	var slow []net.Conn
-	for range large + 1 {
+	for range largeBodies + 1 {
 		conn, err := net.Dial("tcp", server.Listener.Addr().String())
 		if err != nil {
 			t.Fatal(err)
@@ -249,7 +283,7 @@ func TestAFloodOfBodiesThatNeverEndHoldsNothingBack(t *testing.T) {
 			"POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nX-GitHub-Event: "+
 				"push\r\nX-GitHub-Delivery: a\r\nX-Hub-Signature-256: %s\r\nContent-Length: "+
 				"%d\r\n\r\n", sign("", nil), 20<<20)
-		_, _ = conn.Write(make([]byte, usualSize+2))
+		_, _ = conn.Write(make([]byte, smallBody+2))
 		slow = append(slow, conn)
 	}
 	// One of them finds no room and is told so at once: the answer proves that the others stand in

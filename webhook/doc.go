@@ -1,12 +1,13 @@
-// Package webhook is where the forge and the control plane meet: deliveries come in, checks and
-// comments go out.
+// Package webhook connects the Git host and the control plane: deliveries in, checks and comments out.
 //
-//	Receiver   a signed delivery -> what it asks to look at, stored once
-//	Reviewer   looks at one pull request, reads the truth of it, and reports what it comes to
+//	Receiver   verifies a signed delivery, stores it, wakes the loop for a push
+//	Reviewer   runs review jobs: reads one pull request, plans it, reports the outcome
+//	Reviews    finds out what was reviewed of the commits that reached the branch
 //
 // Rules of this package:
-//   - a delivery only says "look"; every fact is read from the forge and from Git, and an incomplete answer is an error, never absence;
-//   - the same look has the same outcome: what has been said is not said again;
-//   - whose word counts is decided by the account's id, at exactly one commit;
-//   - what strangers write is shown as text and acts as nothing else.
+//   - a delivery triggers and carries no facts: these are read from the Git host and from Git, and an
+//     incomplete answer is an error, never absence;
+//   - a review job is idempotent: nothing is reported twice;
+//   - the ID of an account decides whose approval counts, at exactly one commit;
+//   - text of strangers is shown as text and never acts.
 package webhook

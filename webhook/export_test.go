@@ -1,6 +1,13 @@
 package webhook
 
-import "argosy.dev/argosy/fleet/forge"
+import (
+	"context"
 
-// Due is due, for tests over a forge.
+	"argosy.dev/argosy/fleet/forge"
+)
+
+// Due is due, for tests over a Git host.
 func (r *Reviewer) Due() []forge.Recheck { return r.due() }
+
+// Recorded is recorded, for tests over a Git host.
+func (r *Reviewer) Recorded(ctx context.Context) { r.recorded(ctx) }

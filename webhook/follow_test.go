@@ -165,7 +165,7 @@ func TestContentThatTheBranchHasTooStaysBoundToItsTenant(t *testing.T) {
 		t.Error(text)
 	}
 	h.records.asked = nil
-	h.Recorded(t.Context(), []fleet.TenantName{"globex"}, nil)
+	h.changed("globex")
 	if got := numbers(h.records.asked); !slices.Equal(got, []int{1}) {
 		t.Errorf("globex changes, and it asks for %v", got)
 	}

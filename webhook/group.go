@@ -12,28 +12,24 @@ import (
 	"argosy.dev/argosy/webhook/review"
 )
 
-// queued reads the number from the name that GitHub gives the ref of a commit in its merge queue:
+// groupRef matches the ref of a commit in GitHub's merge queue:
 // gh-readonly-queue/<branch>/pr-<n>-<sha>.
-var queued = regexp.MustCompile(`/pr-([1-9][0-9]{0,8})-[0-9a-f]{7,40}$`)
+var groupRef = regexp.MustCompile(`/pr-([1-9][0-9]{0,8})-[0-9a-f]{7,40}$`)
 
-// group judges a commit of the merge queue: what the branch would be with everything that stands
-// before it in the queue. Approvals were asked for before its pull requests came into the queue,
-// and each file has to be one that they show; the plan is made anew, and what is then beyond the
-// guards needs an approval of one of them.
-func (r *Reviewer) group(ctx context.Context, l forge.Recheck) error {
-	pulls, err := r.inQueue(ctx, l.Ref)
+// group reviews a commit of the merge queue: the branch with everything before it in the queue. Its pull
+// requests needed approvals to enter the queue, and each of its files must be one that they show. The
+// commit is planned again; what exceeds the guards needs an approval on one of the pull requests.
+func (r *Reviewer) group(ctx context.Context, job forge.Recheck) error {
+	pulls, err := r.inQueue(ctx, job.Ref)
 	if err != nil {
 		return err
 	}
 	if len(pulls) == 0 {
-		r.Log.Warn(
-			"a commit of the merge queue belongs to no pull request that is known; it is not judged", "ref", l.Ref, "head", l.Head)
+		r.Log.Warn("ignoring a commit of the merge queue that belongs to no known pull request", "ref", job.Ref, "head", job.Head)
 		return nil
 	}
-	record := forge.PullRecord{
-		Pull: forge.Pull{Base: r.Branch, Head: l.Head, State: forge.PullOpen}}
-	f := review.Facts{Now: r.Now(), Record: record, Queue: pulls,
-		Permissions: map[int64]forge.Permission{}}
+	record := forge.PullRecord{Pull: forge.Pull{Base: r.Branch, Head: job.Head, State: forge.PullOpen}}
+	f := review.Facts{Now: r.Now(), Record: record, Queue: pulls, Permissions: map[int64]forge.Permission{}}
 	for _, p := range pulls {
 		if p.Cleared == nil {
 			continue
@@ -42,7 +38,7 @@ func (r *Reviewer) group(ctx context.Context, l forge.Recheck) error {
 			return err
 		}
 	}
-	preview, err := r.preview(ctx, &f, l.Ref)
+	preview, err := r.preview(ctx, &f, job.Ref)
 	if err != nil {
 		return err
 	}
@@ -53,8 +49,8 @@ func (r *Reviewer) group(ctx context.Context, l forge.Recheck) error {
 		return err
 	}
 	f.Link = r.link(pulls[0].Number)
-	if err := r.Forge.Mark(ctx, l.Head, review.Decide(f).Checks); err != nil {
-		return fmt.Errorf("commit %s of the merge queue: its checks: %w", l.Head.Short(), err)
+	if err := r.Forge.Mark(ctx, job.Head, review.Decide(f).Checks); err != nil {
+		return fmt.Errorf("commit %s of the merge queue: its checks: %w", job.Head.Short(), err)
 	}
 	if preview.unsettled {
 		return ErrUnsettled
@@ -62,12 +58,11 @@ func (r *Reviewer) group(ctx context.Context, l forge.Recheck) error {
 	return nil
 }
 
-// unapproved lists the files of a commit of the merge queue that no approved pull request shows
-// with the same content. Those that git itself merged from two pull requests are among them: nobody
-// has seen the outcome.
+// unapproved lists the files of a commit of the merge queue that no approved pull request shows with the
+// same content. They include files that git merged from two pull requests: nobody reviewed that content.
 func (r *Reviewer) unapproved(ctx context.Context, p Preview) ([]string, error) {
 	if len(p.Shown) == 0 || p.unsettled || p.Behind {
-		return nil, nil // what is not applied yet would be among them; the commit is judged again
+		return nil, nil // Shown includes commits of the branch that are not applied; the job runs again
 	}
 	records, err := r.Records.UnsettledPulls(ctx)
 	if err != nil {
@@ -75,8 +70,7 @@ func (r *Reviewer) unapproved(ctx context.Context, p Preview) ([]string, error) 
 	}
 	left := maps.Clone(p.Shown)
 	for _, listed := range records {
-		if listed.Consented == "" && listed.ShownAt == "" || listed.Held != nil ||
-			listed.State == forge.PullClosed {
+		if listed.Consented == "" && listed.ShownAt == "" || listed.Held != nil || listed.State == forge.PullClosed {
 			continue
 		}
 		record, known, err := r.Records.PullRecord(ctx, listed.Number)
@@ -91,10 +85,10 @@ func (r *Reviewer) unapproved(ctx context.Context, p Preview) ([]string, error) 
 	return slices.Sorted(maps.Keys(left)), nil
 }
 
-// inQueue is the pull request that the ref is named for, and those whose deletions somebody has
-// approved: they may stand before it.
+// inQueue returns the pull request that the ref names, followed by those with approved deletions: they
+// may come before it in the queue.
 func (r *Reviewer) inQueue(ctx context.Context, ref string) ([]forge.PullRecord, error) {
-	m := queued.FindStringSubmatch(ref)
+	m := groupRef.FindStringSubmatch(ref)
 	if m == nil {
 		return nil, nil
 	}
@@ -104,7 +98,7 @@ func (r *Reviewer) inQueue(ctx context.Context, ref string) ([]forge.PullRecord,
 	}
 	first, known, err := r.Records.PullRecord(ctx, number)
 	if err != nil || !known || first.Consented != first.Head {
-		return nil, err // nobody let it into the queue whose word counts
+		return nil, err // no owner approved it into the queue
 	}
 	all, err := r.Records.UnsettledPulls(ctx)
 	if err != nil {
@@ -112,8 +106,7 @@ func (r *Reviewer) inQueue(ctx context.Context, ref string) ([]forge.PullRecord,
 	}
 	pulls := []forge.PullRecord{first}
 	for _, p := range all {
-		if p.Number != number && p.State == forge.PullOpen && p.Cleared != nil &&
-			p.Cleared.Head == p.Head && p.Held == nil {
+		if p.Number != number && p.State == forge.PullOpen && p.Cleared != nil && p.Cleared.Head == p.Head && p.Held == nil {
 			pulls = append(pulls, p)
 		}
 	}

@@ -32,6 +32,7 @@ const secret = "ghp_canary0123456789"
 type harbor struct {
 	*testing.T
 	*webhook.Reviewer
+	*webhook.Reviews
 	server      *githubtest.Server
 	repo        *githubtest.Repository
 	alice, bob  *githubtest.Account // an owner of acme, and one who writes to the repository
@@ -64,9 +65,11 @@ func harborOf(t *testing.T, asApp bool) *harbor {
 		t.Fatal(err)
 	}
 	h.Reviewer = webhook.NewReviewer(webhook.Config{Forge: forge, Planner: h.planner,
-		Records: h.records, Branch: "main", Sweep: time.Minute,
+		Records: h.records, Status: h.records, Branch: "main", Sweep: time.Minute,
 		Log: slog.New(slog.NewTextHandler(h.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Now: func() time.Time { return h.now }})
+	h.Reviews = webhook.NewReviews(webhook.ReviewsConfig{Pulls: forge, Records: h.records, Branch: "main",
+		Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return h.now }})
 	return h
 }
 
@@ -222,6 +225,10 @@ func newPlanner() *planner {
 
 func (p *planner) Wake() {}
 
+func (p *planner) Parent(context.Context, fleet.Revision) (fleet.Revision, error) {
+	return p.answer.Base, nil
+}
+
 func (p *planner) Preview(context.Context, string, fleet.Revision) (webhook.Preview, error) {
 	p.previews++
 	if p.err != nil {
@@ -270,12 +277,49 @@ type records struct {
 	reviewed       map[fleet.Revision]forge.ReviewedPlan
 	outcomes       map[fleet.ObjectKey]forge.Outcome
 	asked          []forge.Recheck
+	changes        []change
 	agents         []view.Agent
 	pushes         []forge.Push
 	saves, failing int
 	askFails       bool
 	pinFails       bool
 	pins           map[string]int64
+}
+
+// change is what recording one revision changed.
+type change struct {
+	tenants []fleet.TenantName
+	head    fleet.Revision
+	base    fleet.Revision
+	effects []mirror.Effect
+}
+
+func (r *records) ChangedSince(_ context.Context, after int64) (out []fleet.TenantName, newest int64, _ error) {
+	if r.askFails {
+		return nil, 0, errDown
+	}
+	for i, c := range r.changes {
+		if after >= 0 && int64(i) >= after {
+			out = append(out, c.tenants...)
+		}
+	}
+	return out, int64(len(r.changes)), nil
+}
+
+func (r *records) RecordedEffects(_ context.Context, head fleet.Revision) (fleet.Revision, []mirror.Effect, bool, error) {
+	for _, c := range r.changes {
+		if c.head == head && c.effects != nil {
+			return c.base, c.effects, true, nil
+		}
+	}
+	return "", nil, false, nil
+}
+
+// changed records a revision that changed these tenants.
+func (h *harbor) changed(tenants ...fleet.TenantName) {
+	h.Recorded(h.Context()) // what was recorded before
+	h.records.changes = append(h.records.changes, change{tenants: tenants})
+	h.Recorded(h.Context())
 }
 
 func newRecords() *records {
@@ -290,11 +334,11 @@ func (r *records) save() error {
 	return nil
 }
 
-func (r *records) Ask(_ context.Context, looks []forge.Recheck) error {
+func (r *records) Ask(_ context.Context, jobs []forge.Recheck) error {
 	if r.askFails {
 		return errDown
 	}
-	r.asked = append(r.asked, looks...)
+	r.asked = append(r.asked, jobs...)
 	return nil
 }
 

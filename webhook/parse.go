@@ -11,8 +11,14 @@ import (
 	"argosy.dev/argosy/fleet/forge"
 )
 
-// payload is what deliveries say of what there is to look at. Whatever else they say is not
-// believed: it is read from the forge.
+// Asks is what a delivery requests.
+type Asks struct {
+	Pushed   bool        // the branch may have moved: reconcile
+	Push     *forge.Push // which commits, and the account that pushed them; nil: not told, or not believed
+	Rechecks []forge.Recheck
+}
+
+// payload is the part of a delivery that selects what to do. All facts are read from the Git host.
 type payload struct {
 	Action     string `json:"action"`
 	Ref        string `json:"ref"`
@@ -45,38 +51,39 @@ type checked struct {
 	PullRequests []numbered `json:"pull_requests"`
 }
 
-const mostPulls = 20 // that one delivery names; more are found by a sweep
+const maxPulls = 20 // named by one delivery; a resync finds the others
 
-// Parse says what a signed delivery asks to look at: nothing for events and repositories that are
-// not ours (repository 0: any). An error says that the body is no JSON object; one whose fields are
-// not what they should be asks for a look at everything.
-func Parse(event string, body []byte, branch string, repository int64) ([]forge.Recheck, error) {
-	see, ours := events[event]
-	if !ours {
-		return nil, nil
+// Parse returns what a signed delivery requests: nothing for unknown events and for other repositories
+// (repository 0: any). It fails if the body is no JSON object; a field of another type than expected
+// requests a resync.
+func Parse(event string, body []byte, branch string, repository int64) (Asks, error) {
+	rechecks, known := events[event]
+	if !known && event != pushEvent {
+		return Asks{}, nil
 	}
 	var p payload
 	if err := json.Unmarshal(body, &p); err != nil {
 		var typed *json.UnmarshalTypeError
 		if !errors.As(err, &typed) || typed.Field == "" {
-			return nil, errors.New("the payload is no JSON object")
+			return Asks{}, errors.New("the payload is no JSON object")
 		}
-		return sweep(), nil
+		return Asks{Rechecks: resync()}, nil
 	}
 	if p.Repository != nil && repository != 0 && p.Repository.ID != repository {
-		return nil, nil
+		return Asks{}, nil
 	}
-	return see(p, branch), nil
+	if event == pushEvent {
+		return Asks{Pushed: p.Ref == branchRef(branch), Push: pushIn(body, branch, repository)}, nil
+	}
+	return Asks{Rechecks: rechecks(p, branch)}, nil
 }
 
-// events is what each event asks for.
+const pushEvent = "push"
+
+func branchRef(branch string) string { return "refs/heads/" + branch }
+
+// events maps each event to the review jobs that it requests.
 var events = map[string]func(p payload, branch string) []forge.Recheck{
-	"push": func(p payload, branch string) []forge.Recheck {
-		if p.Ref != "refs/heads/"+branch {
-			return nil
-		}
-		return []forge.Recheck{{Kind: forge.RecheckBranch}}
-	},
 	"pull_request": func(p payload, _ string) []forge.Recheck {
 		if p.PullRequest != nil && p.PullRequest.Number > 0 {
 			return pulls(p.PullRequest.Number)
@@ -84,11 +91,11 @@ var events = map[string]func(p payload, branch string) []forge.Recheck{
 		return pulls(p.Number)
 	},
 	"pull_request_review":   reviewed,
-	"pull_request_approved": reviewed, // Gitea's words
+	"pull_request_approved": reviewed, // Gitea's names
 	"pull_request_rejected": reviewed,
 	"pull_request_comment":  reviewed,
 	"issue_comment": func(p payload, _ string) []forge.Recheck {
-		// what is edited is ignored, and issues are not ours
+		// Edited comments are ignored, and so are comments on issues.
 		if p.Action != "created" || p.Issue == nil || p.Issue.PullRequest == nil {
 			return nil
 		}
@@ -96,60 +103,100 @@ var events = map[string]func(p payload, branch string) []forge.Recheck{
 	},
 	"check_run":   func(p payload, _ string) []forge.Recheck { return rerun(p.Action, p.CheckRun) },
 	"check_suite": func(p payload, _ string) []forge.Recheck { return rerun(p.Action, p.CheckSuite) },
-	"merge_group": group,
+	"merge_group": mergeGroup,
 	"status": func(p payload, _ string) []forge.Recheck {
 		if !strings.HasPrefix(p.Context, "argosy/") || !commitID.MatchString(p.SHA) {
 			return nil
 		}
 		return []forge.Recheck{{Kind: forge.RecheckHead, Head: fleet.Revision(p.SHA)}}
 	},
-	"installation":              func(payload, string) []forge.Recheck { return sweep() },
-	"installation_repositories": func(payload, string) []forge.Recheck { return sweep() },
+	"installation":              func(payload, string) []forge.Recheck { return resync() },
+	"installation_repositories": func(payload, string) []forge.Recheck { return resync() },
 }
 
 var commitID = regexp.MustCompile(`^[0-9a-f]{40}$`)
 
 func reviewed(p payload, _ string) []forge.Recheck {
 	if p.PullRequest == nil {
-		return sweep()
+		return resync()
 	}
 	return pulls(p.PullRequest.Number)
 }
 
-func sweep() []forge.Recheck { return []forge.Recheck{{Kind: forge.RecheckAll}} }
+func resync() []forge.Recheck { return []forge.Recheck{{Kind: forge.RecheckAll}} }
 
 func pulls(numbers ...int) []forge.Recheck {
-	if len(numbers) == 0 || len(numbers) > mostPulls || slices.Min(numbers) <= 0 {
-		return sweep()
+	if len(numbers) == 0 || len(numbers) > maxPulls || slices.Min(numbers) <= 0 {
+		return resync()
 	}
-	looks := make([]forge.Recheck, 0, len(numbers))
+	jobs := make([]forge.Recheck, 0, len(numbers))
 	for _, n := range numbers {
-		looks = append(looks, forge.Recheck{Kind: forge.RecheckPull, Number: n})
+		jobs = append(jobs, forge.Recheck{Kind: forge.RecheckPull, Number: n})
 	}
-	return looks
+	return jobs
 }
 
-// rerun answers "Re-run" on the forge's page: what was reported is reported again. The forge names
-// no pull request of a fork.
+// rerun handles "Re-run" on the Git host's page: the checks are reported again. For a fork's head the
+// Git host names no pull request, so the job names the head.
 func rerun(action string, c *checked) []forge.Recheck {
 	if action != "rerequested" || c == nil {
 		return nil
 	}
 	if !commitID.MatchString(c.HeadSHA) {
-		return sweep()
+		return resync()
 	}
 	return []forge.Recheck{{Kind: forge.RecheckHead, Head: fleet.Revision(c.HeadSHA)}}
 }
 
-func group(p payload, branch string) []forge.Recheck {
-	if p.Action != "checks_requested" || p.MergeGroup == nil ||
-		p.MergeGroup.BaseRef != "refs/heads/"+branch {
+func mergeGroup(p payload, branch string) []forge.Recheck {
+	if p.Action != "checks_requested" || p.MergeGroup == nil || p.MergeGroup.BaseRef != branchRef(branch) {
 		return nil
 	}
-	if !commitID.MatchString(p.MergeGroup.HeadSHA) || !strings.HasPrefix(p.MergeGroup.HeadRef,
-		"refs/heads/") {
-		return sweep()
+	if !commitID.MatchString(p.MergeGroup.HeadSHA) || !strings.HasPrefix(p.MergeGroup.HeadRef, "refs/heads/") {
+		return resync()
 	}
-	return []forge.Recheck{{Kind: forge.RecheckGroup, Head: fleet.Revision(p.MergeGroup.HeadSHA),
-		Ref: p.MergeGroup.HeadRef}}
+	return []forge.Recheck{{Kind: forge.RecheckGroup, Head: fleet.Revision(p.MergeGroup.HeadSHA), Ref: p.MergeGroup.HeadRef}}
+}
+
+// pushPayload is the part of a push delivery about the account that pushed. The sender is an account
+// of the Git host, which signed the delivery; the author of a commit is free text.
+type pushPayload struct {
+	Ref        string `json:"ref"`
+	Before     string `json:"before"`
+	After      string `json:"after"`
+	Forced     bool   `json:"forced"`
+	Repository *struct {
+		ID int64 `json:"id"`
+	} `json:"repository"`
+	Sender *struct {
+		ID    int64  `json:"id"`
+		Login string `json:"login"`
+	} `json:"sender"`
+	Pusher *struct {
+		Name  string `json:"name"`  // GitHub
+		Login string `json:"login"` // Gitea
+	} `json:"pusher"`
+}
+
+// pushIn returns the push to the branch that a signed delivery describes; nil if it describes none,
+// comes from a repository other than this one, or was made with a deploy key: then sender and pusher
+// differ, and no account made it.
+func pushIn(body []byte, branch string, repository int64) *forge.Push {
+	var p pushPayload
+	if json.Unmarshal(body, &p) != nil {
+		return nil
+	}
+	switch {
+	case p.Ref != branchRef(branch), p.Forced, !commitID.MatchString(p.Before), !commitID.MatchString(p.After):
+		return nil
+	case repository == 0, p.Repository == nil, p.Repository.ID != repository:
+		return nil
+	case p.Sender == nil, p.Sender.ID <= 0, p.Pusher == nil,
+		p.Pusher.Name != p.Sender.Login && p.Pusher.Login != p.Sender.Login:
+		return nil
+	}
+	return &forge.Push{
+		Before: fleet.Revision(p.Before), After: fleet.Revision(p.After),
+		By: forge.Person{ID: p.Sender.ID, Login: p.Sender.Login},
+	}
 }

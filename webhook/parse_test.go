@@ -3,6 +3,8 @@ package webhook
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -17,16 +19,12 @@ func TestWhatEachEventAsksToLookAt(t *testing.T) {
 		event, body string
 		want        []forge.Recheck
 	}{
-		"a push to the branch": {"push", `{"ref":"refs/heads/main"}`, []forge.Recheck{
-			{Kind: forge.RecheckBranch}}},
 		"a push to another branch":   {"push", `{"ref":"refs/heads/feature"}`, nil},
 		"a tag of the branch's name": {"push", `{"ref":"refs/tags/main"}`, nil},
-		"the branch's end": {"push", `{"ref":"refs/heads/main","deleted":true}`,
-			[]forge.Recheck{{Kind: forge.RecheckBranch}}},
 		"a pull request": {
 			"pull_request", `{"action":"synchronize","number":7,"pull_request":{"number":7}}`,
 			[]forge.Recheck{{Kind: forge.RecheckPull, Number: 7}}},
-		"a pull request without a number": {"pull_request", `{"action":"synchronize"}`, sweep()},
+		"a pull request without a number": {"pull_request", `{"action":"synchronize"}`, resync()},
 		"a review": {"pull_request_review", `{"pull_request":{"number":7}}`,
 			[]forge.Recheck{{Kind: forge.RecheckPull, Number: 7}}},
 		"a review on Gitea": {"pull_request_approved",
@@ -58,21 +56,33 @@ func TestWhatEachEventAsksToLookAt(t *testing.T) {
 		"a status under our name": {"status", `{"context":"argosy/plan","sha":"` + sha +
 			`"}`, []forge.Recheck{{Kind: forge.RecheckHead, Head: fleet.Revision(sha)}}},
 		"a status of others": {"status", `{"context":"ci","sha":"` + sha + `"}`, nil},
-		"an installation":    {"installation", `{"action":"suspend"}`, sweep()},
+		"an installation":    {"installation", `{"action":"suspend"}`, resync()},
 		"another repository's": {
 			"push", `{"ref":"refs/heads/main","repository":{"id":43}}`, nil},
 		"an event that is not ours": {"star", `{}`, nil},
 		"a number of the wrong type": {"pull_request", `{"pull_request":{"number":"7"}}`,
-			sweep()},
+			resync()},
 		"a negative number": {"pull_request", `{"pull_request":{"number":-7}}`,
-			sweep()},
+			resync()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := Parse(c.event, []byte(c.body), "main", 42)
-			if err != nil || fmt.Sprint(got) != fmt.Sprint(c.want) {
+			if err != nil || fmt.Sprint(got.Rechecks) != fmt.Sprint(c.want) {
 				t.Errorf("%v, %v; want %v", got, err, c.want)
 			}
 		})
+	}
+	for body, want := range map[string]bool{
+		`{"ref":"refs/heads/main"}`:                        true,
+		`{"ref":"refs/heads/main","deleted":true}`:         true,
+		`{"ref":"refs/heads/main","repository":{"id":42}}`: true,
+		`{"ref":"refs/heads/main","repository":{"id":43}}`: false,
+		`{"ref":"refs/heads/feature"}`:                     false,
+		`{"ref":"refs/tags/main"}`:                         false,
+	} {
+		if got, err := Parse("push", []byte(body), "main", 42); err != nil || got.Pushed != want {
+			t.Errorf("%s: %+v, %v", body, got, err)
+		}
 	}
 	if _, err := Parse("push", []byte(`{"ref":`), "main", 0); err == nil {
 		t.Error("half a body is taken")
@@ -95,7 +105,7 @@ func FuzzParse(f *testing.F) {
 	if err := json.Unmarshal([]byte(full), &fields); err != nil {
 		f.Fatal(err)
 	}
-	for event := range events {
+	for _, event := range append(slices.Collect(maps.Keys(events)), pushEvent) {
 		f.Add(event, []byte(full))
 		for name := range fields {
 			for _, v := range []string{"null", `"x"`, "-1", "[]", "{}", "1e400", "true"} {
@@ -113,11 +123,11 @@ func FuzzParse(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, event string, body []byte) {
-		looks, err := Parse(event, body, "main", 0)
-		if err != nil && looks != nil {
-			t.Error("an error and looks")
+		asks, err := Parse(event, body, "main", 0)
+		if err != nil && (asks.Rechecks != nil || asks.Pushed) {
+			t.Error("an error and jobs")
 		}
-		for _, l := range looks {
+		for _, l := range asks.Rechecks {
 			switch {
 			case l.Kind == forge.RecheckPull && l.Number <= 0:
 				t.Errorf("a pull request without a number: %+v", l)

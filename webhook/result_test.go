@@ -8,7 +8,6 @@ import (
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/forge"
 	"argosy.dev/argosy/fleet/mirror"
-	"argosy.dev/argosy/webhook"
 )
 
 var cart = fleet.ObjectKey{Engine: "eu-1", Kind: fleet.ObjectApplication, Name: "acme-cart-prod"}
@@ -87,8 +86,8 @@ func TestResultOfWhatIsNeverSeen(t *testing.T) {
 func TestResultHoldsTheStepAgainstTheReview(t *testing.T) {
 	h := applied(t)
 	merge := fleet.Revision(h.pullRequest.Merged)
-	h.Recorded(t.Context(), []fleet.TenantName{"acme"}, &webhook.Step{
-		Head: merge, Effects: []mirror.Effect{
+	h.records.changes = append(h.records.changes, change{tenants: []fleet.TenantName{"acme"}, base: h.planner.answer.Base,
+		head: merge, effects: []mirror.Effect{
 			{Key: checkout, Tenant: "acme", Environment: "prod", Deployment: "checkout",
 				Hash: "m1"},
 			{Key: cart, Tenant: "acme", Environment: "prod", Deployment: "cart", Deletes: true},

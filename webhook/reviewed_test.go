@@ -167,7 +167,7 @@ func TestWhatIsKnownOfASpanCountsWhileTheRestIsNot(t *testing.T) {
 	}
 }
 
-func TestPushOf(t *testing.T) {
+func TestPushIsBelievedOnlyFromThisRepositoryAndOneAccount(t *testing.T) {
 	const a, b = "1111111111111111111111111111111111111111",
 		"2222222222222222222222222222222222222222"
 	payload := func(ref, after string, repository int, sender, pusher string) []byte {
@@ -202,8 +202,9 @@ func TestPushOf(t *testing.T) {
 		"no pusher":   {"push", payload("refs/heads/main", b, 5, alice, "null"), 5, nil},
 		"other types": {"push", []byte(`{"ref":7}`), 5, nil},
 	} {
-		if d := cmp.Diff(c.want, webhook.PushOf(c.event, c.body, "main", c.repo)); d != "" {
-			t.Errorf("%s: %s", name, d)
+		asks, err := webhook.Parse(c.event, c.body, "main", c.repo)
+		if d := cmp.Diff(c.want, asks.Push); d != "" || err != nil {
+			t.Errorf("%s: %v %s", name, err, d)
 		}
 	}
 }

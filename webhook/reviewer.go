@@ -3,218 +3,419 @@ package webhook
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/forge"
 	"argosy.dev/argosy/fleet/mirror"
-	"argosy.dev/argosy/fleet/pacing"
 	"argosy.dev/argosy/fleet/view"
 	"argosy.dev/argosy/reconciler/plan/report"
 )
 
-// Errors of a Planner. After the first three nothing is known yet: it is looked at again.
+// Errors of a Planner. After the first three nothing is known yet: ask again.
 var (
-	// ErrNotLeading says that another replica applies the branch, or none yet.
+	// ErrNotLeading means that this replica does not apply the branch.
 	ErrNotLeading = errors.New("this replica does not apply the branch now")
-	// ErrUnsettled says that the branch's head is being applied.
+	// ErrUnsettled means that the loop is applying the branch's head.
 	ErrUnsettled = errors.New("the branch's head is being applied")
-	// ErrMoved says that the ref is not at the commit that was asked for: Git and the API of a
-	// forge may differ for a moment.
+	// ErrMoved means that the ref is not at the requested commit: Git and the Git host's API may differ
+	// for a moment.
 	ErrMoved = errors.New("the head has moved on")
-	// ErrUnmergeable says that the head can never be merged as it is; the error tells why.
+	// ErrUnmergeable means that the head can never be merged as it is; the error says why.
 	ErrUnmergeable = errors.New("it cannot be merged")
 )
 
-// Preview is what a head would change, held against the applied base.
+// Preview is what a head would change if it were merged into the applied base.
 type Preview struct {
 	Base  fleet.Revision // applied
 	Files []string       // below fleet/ and tenants/ that the merge changes
-	// Shown is the files that the head has otherwise than the commit where it parted from the
-	// branch, also where the branch has the same by now: path to blob, "" if the head removes it.
+	// Shown maps every file below fleet/ and tenants/ that the head has otherwise than the commit where
+	// it parted from the branch to its blob, "" if the head removes it; also files that the branch has
+	// in the same way by now.
 	Shown     map[string]string
 	Problems  []fleet.Problem
 	Conflicts []string       // files that changed on both sides
-	Behind    bool           // the branch's head is not applied, and waits
+	Behind    bool           // the branch's head is held, and not applied
 	Report    *report.Report // nil of a Parse
 	Hash      string
 	Effects   []mirror.Effect
 
-	unsettled bool // the branch's head is being applied: it is looked at again
-	outdated  bool // and the plan that was made of this head was made against another base
+	unsettled bool // the loop is applying the branch's head: recheck
+	outdated  bool // and the stored plan of this head is of another base
 }
 
-// Planner is the reconciler: it holds what is applied.
+// Planner plans pull requests against what is applied.
 type Planner interface {
-	// Wake says that the branch may have moved.
+	// Wake tells the loop that the branch may have moved.
 	Wake()
-	// Preview plans what the head at ref changes. ErrNotLeading, ErrUnsettled and ErrMoved say "not
+	// Preview plans what the head at ref changes. ErrNotLeading, ErrUnsettled and ErrMoved mean "not
 	// now".
 	Preview(ctx context.Context, ref string, head fleet.Revision) (Preview, error)
-	// Parse reads and checks the files that the head changes, each on its own: for forks that
-	// nobody has looked at.
+	// Parse reads and checks each file that the head changes on its own: for forks that nobody allowed
+	// to be planned.
 	Parse(ctx context.Context, ref string, head fleet.Revision) (Preview, error)
-	// Platform is Fleet.spec of the applied base, and Tenant one tenant's grant.
+	// Platform returns Fleet.spec of the applied base, Tenant the grant of one tenant and Engine the
+	// spec of one engine.
 	Platform() (fleet.FleetSpec, error)
 	Tenant(name fleet.TenantName) (spec fleet.TenantSpec, declared bool, err error)
-	// Engine is an engine's spec in the applied base.
 	Engine(name fleet.EngineName) (spec fleet.EngineSpec, declared bool, err error)
-	// Applied is the revision that is applied, and includes whether it has the commit.
-	Applied(ctx context.Context, commit fleet.Revision) (applied fleet.Revision, includes bool,
-		err error)
+	// Applied returns the applied revision, and whether its history contains the commit.
+	Applied(ctx context.Context, commit fleet.Revision) (applied fleet.Revision, includes bool, err error)
+	// Parent returns the first parent of a commit of the branch, "" of its first commit.
+	Parent(ctx context.Context, commit fleet.Revision) (fleet.Revision, error)
 }
 
-// Records is what the store keeps of pull requests, and what it knows of what they touch.
+// Host is the Git host as the Reviewer needs it, under Argosy's own account. Every list is complete or
+// an error; an error without a name here means that nothing is known. A *forge.Busy says when to
+// ask again. Each method first verifies the ID of the repository: a repository that took over its name
+// is never believed.
+type Host interface {
+	Reader
+	Accounts
+	Writer
+	Deliveries
+	// Permission returns what the person may do in the repository. The ID decides, never the login.
+	Permission(ctx context.Context, p forge.Person) (forge.Permission, error)
+}
+
+// Reader reads pull requests.
+type Reader interface {
+	// Pull reads one pull request; forge.ErrNoSuchPull if the repository surely has none of that number.
+	Pull(ctx context.Context, number int) (forge.Pull, error)
+	// OpenPulls lists the open pull requests against the branch base.
+	OpenPulls(ctx context.Context, base string) ([]forge.Pull, error)
+	// Conversation lists the comments and the reviews of a pull request, oldest first.
+	Conversation(ctx context.Context, number int) ([]forge.Comment, []forge.Review, error)
+}
+
+// Writer reports on pull requests.
+type Writer interface {
+	// Say sets the text of Argosy's one comment on a pull request to body, which begins with marker, an
+	// HTML comment on one line. It edits the comment with the given ID. If that is 0, deleted or not
+	// ours, it finds ours by author and marker, or else posts a new one. It returns the comment's ID.
+	Say(ctx context.Context, number int, comment int64, marker, body string) (int64, error)
+	// Mark reports the checks of a commit.
+	Mark(ctx context.Context, head fleet.Revision, checks []forge.Check) error
+}
+
+// Deliveries finds webhook deliveries that never arrived. Both methods return errors.ErrUnsupported
+// where the Git host keeps no list of them.
+type Deliveries interface {
+	// Missed lists the deliveries tried since then without success, oldest first.
+	Missed(ctx context.Context, since time.Time) ([]forge.MissedDelivery, error)
+	// Redeliver requests one more delivery. Its GUID stays the same.
+	Redeliver(ctx context.Context, id int64) error
+}
+
+// Records is the store of pull requests, of their review jobs and of what revisions changed.
 type Records interface {
-	Ask(ctx context.Context, looks []forge.Recheck) error
+	Pins
+	Ask(ctx context.Context, jobs []forge.Recheck) error
 	PullRecord(ctx context.Context, number int) (forge.PullRecord, bool, error)
 	SavePull(ctx context.Context, r forge.PullRecord) error
 	UnsettledPulls(ctx context.Context) ([]forge.PullRecord, error)
 	SaveReviewed(ctx context.Context, p forge.ReviewedPlan) error
 	Reviewed(ctx context.Context, number int, head fleet.Revision) (forge.ReviewedPlan, bool, error)
-	// PinOwner takes that the Git host has the account or team id under the name now, and returns
-	// whom the name is pinned to.
-	PinOwner(ctx context.Context, host, name string, id int64) (view.Owner, error)
-	// Pushes are the pushes to the branch that ended at one of these commits, as signed deliveries
-	// told.
-	Pushes(ctx context.Context, ends []fleet.Revision) ([]forge.Push, error)
 	Colliding(ctx context.Context, number int, touches []string) ([]forge.Collision, error)
+	// ChangedSince returns the tenants ("" is the platform) that revisions recorded after the given
+	// number changed, and the newest number. After a negative number it returns the newest number alone.
+	ChangedSince(ctx context.Context, after int64) (tenants []fleet.TenantName, newest int64, err error)
+	// RecordedEffects returns what recording head changed, and the revision applied before; false if
+	// unknown.
+	RecordedEffects(ctx context.Context, head fleet.Revision) (base fleet.Revision, effects []mirror.Effect, known bool, err error)
+}
+
+// Status reads the state of Applications, engines and agents.
+type Status interface {
 	Outcomes(ctx context.Context, keys []fleet.ObjectKey) ([]forge.Outcome, error)
 	Stops(ctx context.Context, scope view.Scope) ([]mirror.Stop, error)
-	Holds(ctx context.Context, scope view.Scope, by view.Filter, page view.Page) ([]mirror.Hold,
-		string, error)
-	Engines(ctx context.Context, scope view.Scope, by view.Filter, page view.Page) (
-		[]view.Engine, string, error)
-	Agents(ctx context.Context, scope view.Scope, by view.Filter, page view.Page) (
-		[]view.Agent, string, error)
+	Holds(ctx context.Context, scope view.Scope, by view.Filter, page view.Page) ([]mirror.Hold, string, error)
+	Engines(ctx context.Context, scope view.Scope, by view.Filter, page view.Page) ([]view.Engine, string, error)
+	Agents(ctx context.Context, scope view.Scope, by view.Filter, page view.Page) ([]view.Agent, string, error)
 }
 
-// Config is what a Reviewer is made of.
+// Config configures a Reviewer.
 type Config struct {
-	Forge   Forge
-	Host    string // whose names owners are: the URL of the forge's API
+	Forge   Host
+	Host    string // the URL of the Git host's API: names of owners are pinned per host
 	Planner Planner
 	Records Records
-	Branch  string // that pull requests are to be merged into
-	// URL of the page, without a slash at its end; empty: there is none to link to
-	Public  string
-	Sweep   time.Duration // how often everything open is looked for
-	HookURL string        // where deliveries arrive, for asking for lost ones; empty: unknown
-	// DirectPush lists accounts and teams ("github:alice", "github:acme/platform") whose direct
-	// pushes to the branch count as reviewed by the platform.
-	DirectPush []string
-	Log        *slog.Logger
-	Now        func() time.Time // nil: the system's clock
+	Status  Status
+	Branch  string        // that pull requests are merged into
+	Public  string        // URL of the page, without a trailing slash; empty: no links
+	Sweep   time.Duration // between resyncs
+	Log     *slog.Logger
+	Now     func() time.Time // nil: the system's clock
 }
 
-// Reviewer looks at pull requests and reports what they come to. It works on the replica that
-// applies the branch.
+// Reviewer runs review jobs: it plans pull requests and reports the outcome to the Git host. It works on
+// the replica that applies the branch.
 type Reviewer struct {
 	Config
 	people people
+	woken  chan struct{} // a revision was recorded
+	cursor int64         // number of the newest recorded revision whose pull requests are rechecked; owned by Run
 
-	mu sync.Mutex
-	// merged pull requests whose result is followed: when they are looked at next
-	following map[int]time.Time
-	swept     time.Time // deliveries before it were asked for again
-	// revisions may have been recorded without a look at the pull requests that they concern
-	missed  bool
-	steps   []Step               // the latest
-	waiting map[string]time.Time // looks that are put off, by key: since when
-	looking map[int]bool         // pull requests that are being looked at
+	mu        sync.Mutex
+	following map[int]time.Time    // merged pull requests: when to recheck their result
+	swept     time.Time            // deliveries before it were requested again
+	missed    bool                 // the next resync rechecks every open pull request
+	waiting   map[string]time.Time // postponed jobs by key: since when
+	active    map[int]bool         // pull requests under review
 }
 
-// NewReviewer makes a Reviewer that has looked at nothing.
+// NewReviewer returns a Reviewer that has reviewed nothing.
 func NewReviewer(c Config) *Reviewer {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	return &Reviewer{Config: c, people: people{forge: c.Forge, host: c.Host, pins: c.Records,
-		log: c.Log, now: c.Now, known: map[string]lookedUp{}},
-		following: map[int]time.Time{}, waiting: map[string]time.Time{}, looking: map[int]bool{}}
+	return &Reviewer{
+		Config: c, people: newPeople(c.Forge, c.Host, c.Records, c.Log, c.Now),
+		woken: make(chan struct{}, 1), cursor: -1,
+		following: map[int]time.Time{}, waiting: map[string]time.Time{}, active: map[int]bool{},
+	}
 }
 
-// Look does what was asked for. An error is tried again; a *forge.Busy says when, and is no
-// failure: it may come as often as it takes.
-func (r *Reviewer) Recheck(ctx context.Context, l forge.Recheck) error {
-	return r.later(l, r.recheck(ctx, l))
+const (
+	// A result is rechecked after a quarter of its age within these bounds, and no longer after maxFollow.
+	minFollow  = 2 * time.Second
+	slowFollow = time.Minute
+	maxFollow  = 24 * time.Hour
+
+	// recordedDelay lets one read of the store serve a burst of revisions, and the loop publish the state
+	// that previews start from.
+	recordedDelay = 200 * time.Millisecond
+)
+
+// Run requests the jobs that no delivery requests, until ctx ends: a resync when it starts and in each
+// interval, rechecks of the pull requests that a recorded revision concerns, and rechecks of merged pull
+// requests until their result is final. It runs where Recheck does.
+func (r *Reviewer) Run(ctx context.Context) {
+	r.resume(ctx)
+	r.recorded(ctx)
+	resyncs, steps := time.NewTicker(r.Sweep), time.NewTicker(minFollow)
+	defer resyncs.Stop()
+	defer steps.Stop()
+	r.request(ctx, resync())
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.woken:
+			if !wait(ctx, recordedDelay) {
+				return
+			}
+			r.recorded(ctx)
+		case <-resyncs.C:
+			r.recorded(ctx) // makes up for a lost notification
+			r.request(ctx, resync())
+		case <-steps.C:
+			r.request(ctx, r.due())
+		}
+	}
 }
 
-// pushesApart is how long one look at the branch keeps the next one waiting, so that a burst of
-// pushes is a few looks, the last of them after the last push.
-const pushesApart = 600 * time.Millisecond
+// wait reports whether the pause passed before ctx ended.
+func wait(ctx context.Context, pause time.Duration) bool {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
 
-func (r *Reviewer) recheck(ctx context.Context, l forge.Recheck) error {
-	switch l.Kind {
-	case forge.RecheckBranch:
+// Wake tells the Reviewer that a revision was recorded. It never blocks.
+func (r *Reviewer) Wake() {
+	select {
+	case r.woken <- struct{}{}:
+	default:
+	}
+}
+
+func (r *Reviewer) request(ctx context.Context, jobs []forge.Recheck) {
+	if len(jobs) == 0 {
+		return
+	}
+	if err := r.Records.Ask(ctx, jobs); err != nil && ctx.Err() == nil {
+		r.Log.Warn("failed to store review jobs; trying again", "error", err)
+	}
+}
+
+// resume follows the results that the previous leader followed.
+func (r *Reviewer) resume(ctx context.Context) {
+	records, err := r.Records.UnsettledPulls(ctx)
+	if err != nil {
+		r.Log.Warn("failed to read merged pull requests; the next resync follows their results", "error", err)
+		return
+	}
+	for _, record := range records {
+		if record.State == forge.PullMerged {
+			r.follow(record, r.Now(), 0)
+		}
+	}
+}
+
+// recorded requests rechecks of the pull requests that revisions recorded since the last call concern.
+// The first call requests none: the first resync rechecks every open pull request, since the previous
+// leader may have died between a revision and its rechecks.
+func (r *Reviewer) recorded(ctx context.Context) {
+	if r.cursor < 0 {
+		r.miss(true)
+	}
+	tenants, newest, err := r.Records.ChangedSince(ctx, r.cursor)
+	if err == nil && len(tenants) > 0 {
+		var records []forge.PullRecord
+		if records, err = r.Records.UnsettledPulls(ctx); err == nil {
+			err = r.Records.Ask(ctx, concerned(records, tenants))
+		}
+	}
+	if err != nil {
+		if ctx.Err() == nil {
+			r.Log.Warn("failed to request rechecks of the pull requests that a revision concerns; the next resync does", "error", err)
+		}
+		return
+	}
+	r.cursor = newest
+}
+
+// concerned returns rechecks of the records whose plan or result a change for these tenants may affect.
+func concerned(records []forge.PullRecord, tenants []fleet.TenantName) []forge.Recheck {
+	changed := map[fleet.TenantName]bool{}
+	for _, t := range tenants {
+		changed[t] = true
+	}
+	var jobs []forge.Recheck
+	for _, record := range records {
+		hit := record.State == forge.PullMerged || changed[""]
+		for _, t := range record.Tenants {
+			hit = hit || changed[t] || t == ""
+		}
+		if hit {
+			jobs = append(jobs, forge.Recheck{Kind: forge.RecheckPull, Number: record.Number})
+		}
+	}
+	return jobs
+}
+
+// miss sets whether the next resync rechecks every open pull request, and returns what was set before.
+func (r *Reviewer) miss(missed bool) (before bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	before, r.missed = r.missed, missed
+	return before
+}
+
+// follow sets when the result of a merged pull request is rechecked.
+func (r *Reviewer) follow(record forge.PullRecord, now time.Time, age time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if record.Settled {
+		delete(r.following, record.Number)
+		return
+	}
+	r.following[record.Number] = now.Add(min(max(age/4, minFollow), slowFollow))
+}
+
+// due returns the rechecks of results whose time has come.
+func (r *Reviewer) due() []forge.Recheck {
+	now := r.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var jobs []forge.Recheck
+	for _, number := range slices.Sorted(maps.Keys(r.following)) {
+		if !now.Before(r.following[number]) {
+			jobs = append(jobs, forge.Recheck{Kind: forge.RecheckPull, Number: number})
+			r.following[number] = now.Add(slowFollow) // the recheck sets its own time
+		}
+	}
+	return jobs
+}
+
+// Recheck runs one review job. An error is tried again; a *forge.Busy says when, is no failure, and
+// may be returned any number of times.
+func (r *Reviewer) Recheck(ctx context.Context, job forge.Recheck) error {
+	return r.postpone(job, r.recheck(ctx, job))
+}
+
+func (r *Reviewer) recheck(ctx context.Context, job forge.Recheck) error {
+	switch job.Kind {
+	case forge.RecheckBranch: // stored by a replica of the previous version
 		r.Planner.Wake()
-		pacing.Sleep(ctx, pushesApart)
 		return nil
 	case forge.RecheckPull:
-		return r.pull(ctx, l.Number, false)
+		return r.pull(ctx, job.Number, false)
 	case forge.RecheckHead:
-		return r.head(ctx, l.Head)
+		return r.head(ctx, job.Head)
 	case forge.RecheckGroup:
-		return r.group(ctx, l)
+		return r.group(ctx, job)
 	case forge.RecheckAll:
-		return r.sweep(ctx)
+		return r.resync(ctx)
 	}
-	r.Log.Warn("something unknown was to be looked at; a newer version asked for it", "look",
-		l.Key())
+	r.Log.Warn("ignoring a review job that a newer version requested", "job", job.Key())
 	return nil
 }
 
-// pull looks at one pull request; again reports its checks also when they are as they were.
-func (r *Reviewer) pull(ctx context.Context, number int, again bool) error {
-	if !r.enter(number) {
-		return errTwice
-	}
-	defer r.leave(number)
-	record, known, err := r.Records.PullRecord(ctx, number)
-	if err != nil {
+const (
+	// A postponed job comes back after a quarter of the time that it has waited, within these bounds: the
+	// loop mostly applies the branch within a second, and each try asks the Git host.
+	minPostpone = time.Second
+	maxPostpone = 30 * time.Second
+
+	// maxGroupWait is how long a commit of the merge queue is awaited whose ref is at another commit: the
+	// queue may have dropped it.
+	maxGroupWait = 10 * time.Minute
+
+	maxWaiting = 10_000 // jobs with a known start of their wait
+)
+
+// errActive means that another job reviews the pull request: two would report twice.
+var errActive = errors.New("the pull request is being reviewed already")
+
+// postpone turns an error that means "not now" into one that says when to try again. Such a job has not
+// failed, however long it waits.
+func (r *Reviewer) postpone(job forge.Recheck, err error) error {
+	now, key := r.Now(), job.Key()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !notNow(err) {
+		delete(r.waiting, key)
 		return err
 	}
-	if known && record.State == forge.PullMerged && record.MergeCommit != "" &&
-		record.Base == r.Branch {
-		// for good: what is left to tell stands in the store, and the forge is asked to write alone
-		return r.merged(ctx, record)
+	since, waits := r.waiting[key]
+	if !waits {
+		if len(r.waiting) >= maxWaiting {
+			clear(r.waiting)
+		}
+		since, r.waiting[key] = now, now
 	}
-	pull, err := r.Forge.Pull(ctx, number)
-	switch {
-	case errors.Is(err, forge.ErrNoSuchPull) && known:
-		record.State, record.Settled = forge.PullClosed, true
-		return r.Records.SavePull(ctx, record)
-	case errors.Is(err, forge.ErrNoSuchPull):
+	if job.Kind == forge.RecheckGroup && errors.Is(err, ErrMoved) && now.Sub(since) > maxGroupWait {
+		delete(r.waiting, key)
+		r.Log.Info("ignoring a commit that the merge queue dropped", "ref", job.Ref, "head", job.Head)
 		return nil
-	case err != nil:
-		return err
 	}
-	ours := pull.Base == r.Branch
-	if !known && (!ours || pull.State != forge.PullOpen) {
-		return nil // nobody was promised anything
-	}
-	if again || record.Head != pull.Head {
-		record.Marked = ""
-	}
-	if record.Head != pull.Head {
-		record.Seen = &forge.Sighting{Head: pull.Head}
-	}
-	record.Pull = pull
-	switch {
-	case pull.State == forge.PullMerged && ours:
-		return r.merged(ctx, record)
-	case pull.State == forge.PullOpen && ours:
-		record.Settled, record.FollowedAt = false, nil
-		return r.open(ctx, record)
-	default:
-		return r.closed(ctx, record)
-	}
+	pause := min(max(now.Sub(since)/4, minPostpone), maxPostpone)
+	return &forge.Busy{Until: now.Add(pause), Err: err}
 }
 
-// head reports the checks of the pull requests at this head again: somebody asked for it, or a
-// status under our name was set by another.
+func notNow(err error) bool {
+	for _, e := range []error{ErrNotLeading, ErrUnsettled, ErrMoved, errActive} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// head reports the checks of the pull requests at this head again: somebody requested it, or another
+// account set a status under Argosy's name.
 func (r *Reviewer) head(ctx context.Context, head fleet.Revision) error {
 	records, err := r.Records.UnsettledPulls(ctx)
 	if err != nil {
@@ -228,46 +429,83 @@ func (r *Reviewer) head(ctx context.Context, head fleet.Revision) error {
 	return err
 }
 
-// Recorded says that a revision was applied which changes what these tenants have ("" is the
-// platform): their open pull requests are planned anew, and results are followed. step is nil when
-// the branch went on by more than one commit.
-func (r *Reviewer) Recorded(ctx context.Context, tenants []fleet.TenantName, step *Step) {
-	if step != nil {
-		r.remember(*step)
+// resync wakes the loop, requests lost deliveries again, and rechecks each open pull request that changed
+// on the Git host and each that is no longer open.
+func (r *Reviewer) resync(ctx context.Context) error {
+	r.Planner.Wake()
+	if err := r.redeliver(ctx); err != nil {
+		r.Log.Warn("failed to request lost deliveries again; the resync finds what they described", "error", err)
+	}
+	open, err := r.Forge.OpenPulls(ctx, r.Branch)
+	if err != nil {
+		return err
 	}
 	records, err := r.Records.UnsettledPulls(ctx)
-	if err == nil {
-		err = r.Records.Ask(ctx, touched(records, tenants))
+	if err != nil {
+		return err
+	}
+	missed := r.miss(false)
+	if err = r.Records.Ask(ctx, stale(open, records, missed)); err != nil && missed {
+		r.miss(true)
+	}
+	return err
+}
+
+// stale returns rechecks of what changed on the Git host since it was reviewed; with all, of everything
+// that is open.
+func stale(open []forge.Pull, records []forge.PullRecord, all bool) []forge.Recheck {
+	known, listed := map[int]forge.PullRecord{}, map[int]bool{}
+	for _, record := range records {
+		known[record.Number] = record
+	}
+	var jobs []forge.Recheck
+	add := func(number int) {
+		jobs = append(jobs, forge.Recheck{Kind: forge.RecheckPull, Number: number})
+	}
+	for _, p := range open {
+		listed[p.Number] = true
+		is, ok := known[p.Number]
+		if all || !ok || is.Head != p.Head || is.State != p.State || is.Title != p.Title ||
+			p.UpdatedAt.After(is.UpdatedAt) || is.Marked == "" {
+			add(p.Number)
+		}
+	}
+	for _, record := range records {
+		if !listed[record.Number] {
+			add(record.Number)
+		}
+	}
+	return jobs
+}
+
+// firstRedelivery is how far back a new leader looks for lost deliveries: GitHub keeps them for three
+// days, and a resync finds what older ones described.
+const firstRedelivery = 12 * time.Hour
+
+// redeliver requests each lost delivery once per resync until a try succeeds.
+func (r *Reviewer) redeliver(ctx context.Context) error {
+	now := r.Now()
+	r.mu.Lock()
+	since := r.swept
+	r.mu.Unlock()
+	if since.IsZero() {
+		since = now.Add(-firstRedelivery)
+	}
+	missed, err := r.Forge.Missed(ctx, since)
+	if errors.Is(err, errors.ErrUnsupported) {
+		return nil
 	}
 	if err != nil {
-		r.miss(true)
-		r.Log.Warn("open pull requests are planned anew at the next sweep", "error", err)
+		return err
 	}
-}
-
-// miss sets whether the next sweep looks at every open pull request, and says whether it was to.
-func (r *Reviewer) miss(missed bool) (was bool) {
+	for _, m := range missed {
+		if err := r.Forge.Redeliver(ctx, m.ID); err != nil {
+			return fmt.Errorf("delivery %s: %w", m.GUID, err)
+		}
+		r.Log.Info("requested a lost delivery again", "delivery", m.GUID)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	was, r.missed = r.missed, missed
-	return was
-}
-
-// touched is the looks at the records that a change for these tenants may make others of.
-func touched(records []forge.PullRecord, tenants []fleet.TenantName) []forge.Recheck {
-	changed := map[fleet.TenantName]bool{}
-	for _, t := range tenants {
-		changed[t] = true
-	}
-	var looks []forge.Recheck
-	for _, record := range records {
-		meets := record.State == forge.PullMerged || changed[""]
-		for _, t := range record.Tenants {
-			meets = meets || changed[t] || t == ""
-		}
-		if meets {
-			looks = append(looks, forge.Recheck{Kind: forge.RecheckPull, Number: record.Number})
-		}
-	}
-	return looks
+	r.swept = now.Add(-2 * r.Sweep) // the redeliveries may fail too
+	return nil
 }

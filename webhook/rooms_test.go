@@ -23,18 +23,18 @@ func TestAFullHouseMakesRoom(t *testing.T) {
 	}{
 		"there is one":                          {[]string{"a", "a"}, 0, "b", -2},
 		"an address with several gives one up":  {[]string{"b", "a", "a"}, 0, "c", 1},
-		"one with as many does not at once":     {[]string{"a", "a", "a"}, patience - 1, "a", -1},
-		"but does after a while":                {[]string{"a", "a", "a"}, patience, "a", 0},
+		"one with as many does not at once":     {[]string{"a", "a", "a"}, admissionTime - 1, "a", -1},
+		"but does after a while":                {[]string{"a", "a", "a"}, admissionTime, "a", 0},
 		"single ones make room for a new one":   {[]string{"a", "b", "c"}, 0, "d", 0},
 		"but not for one that has a room":       {[]string{"a", "b", "c"}, 0, "c", -1},
-		"a body that is there is not cut":       {[]string{"a=", "a", "a="}, patience, "b", 1},
+		"a body that is there is not cut":       {[]string{"a=", "a", "a="}, admissionTime, "b", 1},
 		"when all are there nobody is cut":      {[]string{"a=", "a=", "a="}, time.Hour, "b", -1},
 		"the oldest of the busiest goes":        {[]string{"x", "b", "a", "a"}, time.Hour, "b", 2},
 		"the busiest address gets no more room": {[]string{"b", "a", "a"}, 0, "a", -1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := rooms{size: max(3, len(c.taken))}
+			s := admission{size: max(3, len(c.taken))}
 			cut := []int{}
 			for i, address := range c.taken {
 				address, there := strings.CutSuffix(address, "=")
@@ -43,7 +43,7 @@ func TestAFullHouseMakesRoom(t *testing.T) {
 					t.Fatal("there was a room")
 				}
 				if there {
-					r.arrived()
+					r.complete()
 				}
 			}
 			r, ok := s.enter(c.newest, now.Add(c.after), func() {})
@@ -64,7 +64,7 @@ func TestSilentConnectionsKeepNoDeliveryOut(t *testing.T) {
 	v := receiver(&memory{}, secretsOf("s3cret"))
 	server := httptest.NewServer(v)
 	defer server.Close()
-	for range sideBySide {
+	for range smallBodies {
 		conn, err := net.Dial("tcp", server.Listener.Addr().String())
 		if err != nil {
 			t.Fatal(err)
@@ -76,11 +76,11 @@ func TestSilentConnectionsKeepNoDeliveryOut(t *testing.T) {
 				"100\r\n\r\n{", sign("", nil))
 	}
 	held := func() int {
-		v.usual.mu.Lock()
-		defer v.usual.mu.Unlock()
-		return len(v.usual.taken)
+		v.small.mu.Lock()
+		defer v.small.mu.Unlock()
+		return len(v.small.slots)
 	}
-	for deadline := time.Now().Add(20 * time.Second); held() < sideBySide; {
+	for deadline := time.Now().Add(20 * time.Second); held() < smallBodies; {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d rooms are taken", held())
 		}

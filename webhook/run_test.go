@@ -29,8 +29,8 @@ func known(number int, state forge.PullState, tenants ...fleet.TenantName) forge
 		Settled: state == forge.PullClosed}
 }
 
-func numbers(looks []forge.Recheck) (out []int) {
-	for _, l := range looks {
+func numbers(jobs []forge.Recheck) (out []int) {
+	for _, l := range jobs {
 		out = append(out, l.Number)
 	}
 	return out
@@ -45,14 +45,16 @@ func TestRecordedAsksForWhomItMeets(t *testing.T) {
 		"another":               {[]fleet.TenantName{"globex"}, []int{2, 3, 4, 6}},
 		"nobody who is waiting": {[]fleet.TenantName{"initech"}, []int{3, 4}},
 		"the platform":          {[]fleet.TenantName{""}, []int{1, 2, 3, 4, 6, 7}},
-		"nobody":                {nil, []int{3, 4}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &shared{records: newRecords()}
-			kept(r, known(1, forge.PullOpen, "acme"), known(2, forge.PullOpen, "globex"),
+			reviewer := kept(r, known(1, forge.PullOpen, "acme"), known(2, forge.PullOpen, "globex"),
 				known(3, forge.PullOpen, ""), known(4, forge.PullMerged, "globex"),
 				known(5, forge.PullClosed, "acme"), known(6, forge.PullOpen, "acme", "globex"),
-				known(7, forge.PullOpen)).Recorded(t.Context(), c.tenants, nil)
+				known(7, forge.PullOpen))
+			reviewer.Recorded(t.Context())
+			r.changes = append(r.changes, change{tenants: c.tenants})
+			reviewer.Recorded(t.Context())
 			if got := r.numbers(); !slices.Equal(got, c.want) {
 				t.Errorf("it asks for %v, not %v", got, c.want)
 			}
@@ -136,7 +138,7 @@ func TestRunOutlastsTheStore(t *testing.T) {
 		go reviewer.Run(t.Context())
 		time.Sleep(30 * time.Second)
 		synctest.Wait()
-		reviewer.Recorded(t.Context(), []fleet.TenantName{"acme"}, nil)
+		reviewer.Wake()
 		r.leave(false)
 		time.Sleep(31 * time.Second)
 		synctest.Wait()
@@ -146,32 +148,42 @@ func TestRunOutlastsTheStore(t *testing.T) {
 	})
 }
 
-// What could not be asked for when a revision was recorded, or was not because a replica ended in
-// between, the next sweep asks for.
-func TestSweepAsksForWhatARevisionCouldNot(t *testing.T) {
+// The first resync rechecks everything: the replica that led before may have died between a revision and
+// its rechecks. Rechecks that could not be requested are requested with the next revision or resync.
+func TestRechecksOfARevisionAreRequestedUntilTheyAreStored(t *testing.T) {
 	h := newHarbor(t)
 	h.open(h.bob, nil)
 	h.look()
 	h.lookAll()
-	swept := func() []int {
+	asked := func(by func()) []int {
 		t.Helper()
 		h.records.asked = nil
+		by()
+		return numbers(h.records.asked)
+	}
+	resync := func() {
 		if err := h.Recheck(t.Context(), sweep); err != nil {
 			t.Fatal(err)
 		}
-		return numbers(h.records.asked)
 	}
-	if got := swept(); len(got) != 0 {
-		t.Fatalf("it asks for %v", got)
+	recorded := func() { h.Recorded(t.Context()) }
+	if got := asked(recorded); len(got) != 0 {
+		t.Errorf("when it starts to lead it asks for %v", got)
 	}
+	if got := asked(resync); !slices.Equal(got, []int{1}) {
+		t.Errorf("the first resync asks for %v", got)
+	}
+	if got := asked(resync); len(got) != 0 {
+		t.Errorf("the second resync asks for %v", got)
+	}
+	h.records.changes = append(h.records.changes, change{tenants: []fleet.TenantName{"acme"}})
 	h.records.askFails = true
-	h.Recorded(t.Context(), []fleet.TenantName{"acme"}, nil)
+	recorded()
 	h.records.askFails = false
-	if got := swept(); !slices.Equal(got, []int{1}) {
-		t.Errorf("after a failure it asks for %v", got)
-	}
-	if got := swept(); len(got) != 0 {
-		t.Errorf("and again for %v", got)
+	for _, want := range [][]int{{1}, nil} {
+		if got := asked(recorded); !slices.Equal(got, want) {
+			t.Errorf("after a failure it asks for %v, not %v", got, want)
+		}
 	}
 }
 
@@ -195,13 +207,13 @@ func (s *shared) numbers() []int {
 	return numbers(s.asked)
 }
 
-func (s *shared) Ask(ctx context.Context, looks []forge.Recheck) error {
+func (s *shared) Ask(ctx context.Context, jobs []forge.Recheck) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.away {
 		return errDown
 	}
-	return s.records.Ask(ctx, looks)
+	return s.records.Ask(ctx, jobs)
 }
 
 func (s *shared) UnsettledPulls(ctx context.Context) ([]forge.PullRecord, error) {

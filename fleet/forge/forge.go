@@ -4,6 +4,7 @@ package forge
 
 import (
 	"errors"
+	"regexp"
 	"time"
 
 	"argosy.dev/argosy/fleet"
@@ -146,9 +147,25 @@ func (e *Busy) Unwrap() error { return e.Err }
 
 // Delivery is one webhook delivery. The forge keeps its ID when it delivers again.
 type Delivery struct {
-	ID    string
-	Event string
-	Push  *Push // that it tells of; nil: none
+	ID     string
+	Event  string
+	Push   *Push  // that it describes; nil: none
+	Notice string // for every replica, sent in the transaction that stores the delivery; empty: none
+}
+
+// The limits of what a delivery's headers may name.
+var (
+	deliveryID    = regexp.MustCompile(`^[A-Za-z0-9-]{1,128}$`)
+	deliveryEvent = regexp.MustCompile(`^[a-z0-9_]{1,64}$`)
+)
+
+// Validate checks ID and Event.
+func (d Delivery) Validate() error {
+	if !deliveryID.MatchString(d.ID) || !deliveryEvent.MatchString(d.Event) {
+		return errors.New("delivery: its id has 1 to 128 letters, digits and dashes, its event 1 to 64 " +
+			"small letters, digits and underscores")
+	}
+	return nil
 }
 
 // MissedDelivery is a delivery that the forge has tried and that never arrived.

@@ -15,6 +15,7 @@ const (
 	NoticeAgents = "agents"
 
 	noticeRecorded = "recorded"
+	noticePushed   = "pushed"
 	maxNotice      = 7000 // bytes; the store takes 8000
 )
 
@@ -42,4 +43,12 @@ func Recorded(notice string) (by string, engines []fleet.EngineName, ok bool) {
 		engines = append(engines, fleet.EngineName(e))
 	}
 	return words[1], engines, true
+}
+
+// NoticePushed tells every replica that the branch may have moved. The replica by woke its own loop.
+func NoticePushed(by string) string { return noticePushed + " " + by }
+
+// Pushed parses a notice of NoticePushed; false for any other.
+func Pushed(notice string) (by string, ok bool) {
+	return strings.CutPrefix(notice, noticePushed+" ")
 }

@@ -6,6 +6,12 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
+// Impact is what recording a revision changed, for the reports on pull requests.
+type Impact struct {
+	Tenants []fleet.TenantName // whose declarations or objects changed; "" is the platform
+	Effects []Effect           // nil: they say nothing about the merge of a pull request
+}
+
 // Effect is what a reviewed plan does to one object.
 type Effect struct {
 	Key         fleet.ObjectKey       `json:"key"`
@@ -116,6 +122,8 @@ type Record struct {
 	Rows     []Row
 	Held     []fleet.ObjectKey // rows that stay because their removal waits for an approval
 	Released []fleet.ObjectKey // rows that no longer do
+
+	Impact Impact // kept for the reports on pull requests; zero: no Git host is configured
 
 	Holds     []Hold   // new or changed
 	EndedHold []HoldID // approved, or no longer needed

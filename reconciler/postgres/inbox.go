@@ -6,19 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 
 	"github.com/jackc/pgx/v5"
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/forge"
-)
-
-// Bounds of what is taken of a delivery: its names come from a header.
-var (
-	deliveryID    = regexp.MustCompile(`^[A-Za-z0-9-]{1,128}$`)
-	deliveryEvent = regexp.MustCompile(`^[a-z_]{1,64}$`)
 )
 
 const (
@@ -33,11 +26,8 @@ const (
 // the database holds.
 func (s *Store) Accept(ctx context.Context, d forge.Delivery, looks []forge.Recheck) (fresh bool,
 	err error) {
-	if !deliveryID.MatchString(d.ID) || !deliveryEvent.MatchString(d.Event) {
-		return false,
-			errors.New(
-				"delivery: its id has 1 to 128 letters, digits and dashes, its event 1 to 64 " +
-					"small letters and underscores")
+	if err := d.Validate(); err != nil {
+		return false, err
 	}
 	fresh, err = s.ask(ctx, d, looks)
 	return fresh, wrap(err, "delivery %s", d.ID)
@@ -60,10 +50,10 @@ func (s *Store) ask(ctx context.Context, d forge.Delivery, looks []forge.Recheck
 	if err != nil {
 		return false, err
 	}
-	var jobs int
+	var jobs, notices int
 	err = s.again(ctx, func() error {
 		return s.work.QueryRow(ctx, sqlAsk, slices.Concat([]any{d.ID, d.Event}, args,
-			pushColumns(d.Push))...).Scan(&fresh, &jobs)
+			pushColumns(d.Push), []any{channel, d.Notice})...).Scan(&fresh, &jobs, &notices)
 	})
 	if err == nil && jobs > 0 {
 		s.wake(ctx)
@@ -94,7 +84,8 @@ const sqlAsk = `
 		ON CONFLICT (key) DO UPDATE SET wanted = true, priority = excluded.priority, body = excluded.body, at = now() WHERE NOT l.wanted
 		RETURNING key, priority),
 	jobs AS (` + sqlInsertJobs + ` FROM turned RETURNING id)
-	SELECT EXISTS (SELECT FROM taken), (SELECT count(*) FROM jobs)`
+	SELECT EXISTS (SELECT FROM taken), (SELECT count(*) FROM jobs),
+		(SELECT count(pg_notify($10, $11)) FROM taken WHERE $11 <> '')`
 
 // pushColumns are the push that a delivery tells of, with an empty commit for none.
 func pushColumns(p *forge.Push) []any {
@@ -193,6 +184,8 @@ const sqlMend = `
 var sqlTidy = []string{
 	`DELETE FROM deliveries WHERE id IN (SELECT id FROM deliveries WHERE at < now() - interval '30 days' ORDER BY at LIMIT $1)`,
 	`DELETE FROM looks WHERE NOT wanted AND key IN (SELECT key FROM looks WHERE NOT wanted AND at < now() - interval '30 days' LIMIT $1)`,
+	`DELETE FROM recorded_changes WHERE n IN (
+		SELECT n FROM recorded_changes WHERE at < now() - interval '2 days' ORDER BY at LIMIT $1)`,
 	`DELETE FROM pushes WHERE (after_commit, before_commit) IN (
 		SELECT after_commit, before_commit FROM pushes WHERE at < now() - interval '90 days' ORDER BY at LIMIT $1)`,
 	// Of each pull request the newest plan stays.

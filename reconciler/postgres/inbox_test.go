@@ -15,6 +15,7 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/forge"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/reconciler/postgres"
 )
 
@@ -469,4 +470,30 @@ func TestAPushIsKeptWithTheFirstDeliveryThatTellsOfIt(t *testing.T) {
 	}
 	check(t, s.Reset(t.Context()))
 	expect(t, url, `SELECT count(*) FROM pushes`, 1)
+}
+
+// The notice is a part of the delivery's own transaction: whoever stored it may die at once.
+func TestAPushIsNotifiedWithTheTransactionThatStoresIt(t *testing.T) {
+	t.Parallel()
+	url := newDatabase(t)
+	s := open(t, url)
+	conn := connect(t, url)
+	defer conn.Close(context.Background())
+	_, err := conn.Exec(t.Context(), `LISTEN argosy`)
+	check(t, err)
+	push := delivery(1)
+	push.Notice = mirror.NoticePushed("a")
+	for i := range 2 {
+		if fresh := must(s.Accept(t.Context(), push, nil))(t); fresh != (i == 0) {
+			t.Errorf("try %d: fresh %t", i+1, fresh)
+		}
+	}
+	must(s.Accept(t.Context(), delivery(2), []forge.Recheck{pullLook(1)}))(t)
+	exec(t, url, `SELECT pg_notify('argosy', 'last')`)
+	for _, want := range []string{"pushed a", "last"} {
+		if n, err := conn.WaitForNotification(t.Context()); err != nil || n.Payload != want {
+			t.Errorf("%+v (%v), not %s", n, err, want)
+		}
+	}
+	expect(t, url, countJobs, 1)
 }

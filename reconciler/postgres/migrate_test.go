@@ -41,7 +41,7 @@ func TestMigrateByManyReplicasAtOnce(t *testing.T) {
 }
 
 // dropOrphans takes back the migration of strays, and those after it.
-const dropOrphans = `DROP TABLE owners; DROP TABLE reach; DROP TABLE strays, tombstones; DROP FUNCTION remove_stray; ALTER TABLE desired DROP COLUMN uid;
+const dropOrphans = `DROP TABLE recorded_changes, owners; DROP TABLE reach; DROP TABLE strays, tombstones; DROP FUNCTION remove_stray; ALTER TABLE desired DROP COLUMN uid;
 	ALTER TABLE engines DROP COLUMN went_back_at, DROP COLUMN went_back; `
 
 // dropAgents takes back the migration of agents, its policies with it, and those after it.

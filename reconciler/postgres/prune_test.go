@@ -32,11 +32,12 @@ var history = map[string]string{
 		SELECT 'old-' || i, 'e', '', 'e', sha256('1'), sha256('2'), '', '', now(), now(), now() - $2::text::interval, 'revoked', now() FROM generate_series(1, $1::int) i`,
 	"agent_tokens": `INSERT INTO agent_tokens (id, hash, given, engine, tenant, name, legacy, created_by, created_at, expires_at)
 		SELECT 'old-' || i, sha256(i::text::bytea), false, 'e', '', 'e', false, '', now(), now() - $2::text::interval FROM generate_series(1, $1::int) i`,
-	"deliveries": `INSERT INTO deliveries (id, event, at) SELECT 'old-' || i, 'push', now() - $2::text::interval FROM generate_series(1, $1::int) i`,
-	"removals":   `INSERT INTO removals (engine, kind, name, life, at) SELECT 'e', 'Application', n::text, 'l', now() - $2::interval FROM generate_series(1, $1) n`,
-	"tombstones": `INSERT INTO tombstones SELECT 'e', 'Application', 'old-' || i, '', '', 1, 1, 'Delete', now() - $2::text::interval FROM generate_series(1, $1::int) i`,
-	"pushes":     `INSERT INTO pushes SELECT 'a' || i, 'b', 1, 'ann', now() - $2::text::interval FROM generate_series(1, $1::int) i`,
-	"looks":      `INSERT INTO looks (key, priority, wanted, at, body) SELECT 'old-' || i, 1, false, now() - $2::text::interval, '{}' FROM generate_series(1, $1::int) i`,
+	"deliveries":       `INSERT INTO deliveries (id, event, at) SELECT 'old-' || i, 'push', now() - $2::text::interval FROM generate_series(1, $1::int) i`,
+	"removals":         `INSERT INTO removals (engine, kind, name, life, at) SELECT 'e', 'Application', n::text, 'l', now() - $2::interval FROM generate_series(1, $1) n`,
+	"tombstones":       `INSERT INTO tombstones SELECT 'e', 'Application', 'old-' || i, '', '', 1, 1, 'Delete', now() - $2::text::interval FROM generate_series(1, $1::int) i`,
+	"recorded_changes": `INSERT INTO recorded_changes (base, head, changed, at) SELECT 'a', 'b', '{acme}', now() - $2::text::interval FROM generate_series(1, $1::int) i`,
+	"pushes":           `INSERT INTO pushes SELECT 'a' || i, 'b', 1, 'ann', now() - $2::text::interval FROM generate_series(1, $1::int) i`,
+	"looks":            `INSERT INTO looks (key, priority, wanted, at, body) SELECT 'old-' || i, 1, false, now() - $2::text::interval, '{}' FROM generate_series(1, $1::int) i`,
 }
 
 // bounded are the tables that do not grow with time, each with what bounds it.

@@ -71,7 +71,7 @@ func recording(lease mirror.Lease, r *mirror.Record, replaced *[]string) (func(*
 	if !r.Empty() {
 		parts := []func(*mirror.Record) ([]step, error){memorySteps, tenantSteps, declarationSteps,
 			agentSteps, problemSteps, placementSteps, rowSteps, sealedSteps, syncSteps, holdSteps,
-			historySteps}
+			historySteps, impactSteps}
 		if r.Withheld {
 			parts = []func(*mirror.Record) ([]step, error){memorySteps, holdSteps, withheldSteps}
 		}

@@ -11,12 +11,11 @@ import (
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/forge"
 	"argosy.dev/argosy/test/stack"
-	"argosy.dev/argosy/webhook"
 	"argosy.dev/argosy/webhook/forgetest"
 	"argosy.dev/argosy/webhook/github"
 )
 
-// TestArgosySpeaksToTheForge runs the contract of webhook.Forge on the real thing.
+// TestArgosySpeaksToTheForge runs the contract of forgetest.Forge on the real thing.
 func TestArgosySpeaksToTheForge(t *testing.T) {
 	pg := must(stack.SharedPostgres(t.Context()))(t)
 	host := must(stack.StartForge(t.Context(), stack.ForgeOptions{
@@ -112,7 +111,7 @@ func (s *stage) create(org, name string) *stack.ForgeRepo {
 	return r
 }
 
-func (s *stage) Forge() webhook.Forge {
+func (s *stage) Forge() forgetest.Forge {
 	token := s.people[s.cast.Self.ID].Token
 	f, err := github.New(github.Config{
 		BaseURL: s.forge.API(), Repository: s.name, RepositoryID: s.id, AllowHTTP: true,

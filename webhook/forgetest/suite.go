@@ -1,4 +1,4 @@
-// Package forgetest is the contract of webhook.Forge as tests. Run is the one suite: every forge
+// Package forgetest is the contract of webhook.Host as tests. Run is the one suite: every forge
 // that Argosy speaks to passes it.
 //
 // A Stage is one repository on a forge with people who act in it, for one test: Forge is what is
@@ -25,11 +25,22 @@ import (
 	"argosy.dev/argosy/webhook"
 )
 
+// Forge is everything that Argosy asks of a Git host.
+type Forge interface {
+	webhook.Host
+	webhook.MergedPulls
+	// Repository returns the ID of the repository and its current name.
+	Repository(ctx context.Context) (id int64, fullName string, err error)
+	// Protection reads the rules of the branch and the repository's settings for merges. What Argosy's
+	// account may not read is listed in Unread, never as an absent rule.
+	Protection(ctx context.Context, branch string) (forge.Protection, error)
+}
+
 // Stage is a repository on a forge and the people around it. Methods that change something return
 // when the forge's API shows the change.
 type Stage interface {
 	// Forge connects anew with our own account, as after a restart. The repository's id is pinned.
-	Forge() webhook.Forge
+	Forge() Forge
 	// Cast tells who is who.
 	Cast() Cast
 
@@ -105,7 +116,7 @@ type scene struct {
 	Cast
 
 	ctx   context.Context
-	forge webhook.Forge
+	forge Forge
 }
 
 func (s *scene) pull(number int) forge.Pull {

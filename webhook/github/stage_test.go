@@ -7,12 +7,11 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/forge"
-	"argosy.dev/argosy/webhook"
 	"argosy.dev/argosy/webhook/forgetest"
 	"argosy.dev/argosy/webhook/github/githubtest"
 )
 
-var _ webhook.Forge = (*Forge)(nil)
+var _ forgetest.Forge = (*Forge)(nil)
 
 func TestForge(t *testing.T) {
 	t.Run("as an App", func(t *testing.T) {
@@ -95,8 +94,8 @@ func (s *stage) with(c Config) *Forge {
 	return f
 }
 
-func (s *stage) Forge() webhook.Forge { return s.forge() }
-func (s *stage) Cast() forgetest.Cast { return s.cast }
+func (s *stage) Forge() forgetest.Forge { return s.forge() }
+func (s *stage) Cast() forgetest.Cast   { return s.cast }
 
 func (s *stage) Open(by forge.Person, title string) (int, fleet.Revision) {
 	var from *githubtest.Repository

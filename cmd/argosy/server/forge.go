@@ -14,11 +14,9 @@ import (
 
 	"argosy.dev/argosy/cmd/argosy/settings"
 	"argosy.dev/argosy/fleet"
-	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/fleet/pacing"
 	"argosy.dev/argosy/reconciler"
 	"argosy.dev/argosy/reconciler/gitrepo"
-	"argosy.dev/argosy/reconciler/plan"
 	"argosy.dev/argosy/reconciler/plan/reviews"
 	"argosy.dev/argosy/webhook"
 	"argosy.dev/argosy/webhook/github"
@@ -93,15 +91,16 @@ func hookSecrets(files []string) webhook.Secrets {
 	}
 }
 
-// pulls is what looks at pull requests, when there is a forge.
+// pulls is the review of pull requests; nil without a Git host.
 type pulls struct {
 	forge    *github.Forge
 	reviewer *webhook.Reviewer
-	receiver http.Handler // nil without a secret: nothing is delivered then
+	receiver http.Handler // nil without a webhook secret
 }
 
-// assemblePulls puts together what a forge needs and hooks it into the loop.
-func (v *Server) assemblePulls(loop *reconciler.Loop) error {
+// connectForge connects the loop to the Git host: what it knows of reviews, and the pull requests that
+// previews read.
+func (v *Server) connectForge(loop *reconciler.Loop) error {
 	f := v.settings.Forge
 	if f == nil {
 		return nil
@@ -110,64 +109,54 @@ func (v *Server) assemblePulls(loop *reconciler.Loop) error {
 	if err != nil {
 		return fmt.Errorf("forge: %w", err)
 	}
+	v.pulls = &pulls{forge: forge}
+	loop.Pulls = source{v.mirror, v.log}
+	loop.Reviews = branchReviews{v.mirror, webhook.NewReviews(webhook.ReviewsConfig{
+		Host: f.API, Pulls: forge, Records: v.store, Branch: v.settings.Source.Branch,
+		DirectPush: f.DirectPush, Log: v.log,
+	})}
+	return nil
+}
+
+// assemblePulls builds the review of pull requests on top of the loop.
+func (v *Server) assemblePulls() error {
+	f := v.settings.Forge
+	if f == nil {
+		return nil
+	}
+	v.pulls.reviewer = webhook.NewReviewer(webhook.Config{
+		Forge: v.pulls.forge, Host: f.API, Planner: planner{v.loop, v.mirror}, Records: v.store,
+		Status: v.store, Branch: v.settings.Source.Branch,
+		Public: strings.TrimSuffix(v.settings.Listen.Public, "/"), Sweep: time.Duration(f.Sweep),
+		Log: v.log,
+	})
+	if len(f.WebhookSecrets) == 0 {
+		return nil
+	}
 	secrets := hookSecrets(f.WebhookSecrets)
 	if _, err := secrets(); err != nil {
 		return err
 	}
-	v.pulls = &pulls{forge: forge}
-	v.pulls.reviewer = webhook.NewReviewer(webhook.Config{
-		Forge: forge, Host: f.API, Planner: planner{
-			loop: func() *reconciler.Loop { return v.loop }}, Records: v.store,
-		Branch: v.settings.Source.Branch,
-		Public: strings.TrimSuffix(v.settings.Listen.Public, "/"), Sweep: time.Duration(f.Sweep),
-		DirectPush: f.DirectPush, Log: v.log,
-	})
-	loop.Pulls = source{v.mirror, v.log}
-	loop.Reviews = branchReviews{mirror: v.mirror, reviewer: v.pulls.reviewer}
-	v.hear(loop)
-	loop.Beside = v.lead
-	if len(f.WebhookSecrets) > 0 {
-		proxies, err := v.settings.Listen.Proxies()
-		if err != nil {
-			return err
-		}
-		v.pulls.receiver = webhook.NewReceiver(v.store, secrets, v.settings.Source.Branch,
-			forge.KnownID, proxies, v.log)
+	proxies, err := v.settings.Listen.Proxies()
+	if err != nil {
+		return err
 	}
+	v.pulls.receiver = webhook.NewReceiver(webhook.ReceiverConfig{
+		Inbox: v.store, Secrets: secrets, Branch: v.settings.Source.Branch,
+		Repository: v.pulls.forge.KnownID, Holder: v.holder, Pushed: v.loop.Pushed, Proxies: proxies,
+		Log: v.log,
+	})
 	return nil
 }
 
-// hear has the reviewer told of what was recorded, and of what a single commit of the branch did.
-func (v *Server) hear(loop *reconciler.Loop) {
-	var step *webhook.Step
-	loop.Stepped = func(ctx context.Context, p *plan.Plan) {
-		// held files come later: the outcome is held against what was reviewed
-		if v.single(ctx, p.Base, p.Head) && !holdsFiles(p) {
-			step = &webhook.Step{Head: p.Head, Effects: p.Effects()}
-		}
-	}
-	loop.Recorded = func(ctx context.Context, tenants []fleet.TenantName) {
-		v.pulls.reviewer.Recorded(ctx, tenants, step)
-		step = nil
+// review runs review jobs while this replica leads.
+func (v *Server) review(ctx context.Context) {
+	if v.pulls != nil {
+		v.loop.WhileLeading(ctx, v.lead)
 	}
 }
 
-// holdsFiles reports whether files of the head itself wait until somebody lets them in.
-func holdsFiles(p *plan.Plan) bool {
-	return slices.ContainsFunc(p.Holds, func(h mirror.Hold) bool {
-		return h.Revision == p.Head &&
-			len(h.Paths) > 0
-	})
-}
-
-// single reports whether the branch went on from base to head by one commit of its own. A first
-// revision is no step.
-func (v *Server) single(ctx context.Context, base, head fleet.Revision) bool {
-	c, err := v.mirror.Commit(ctx, gitrepo.Hash(head))
-	return err == nil && base != "" && len(c.Parents) > 0 && fleet.Revision(c.Parents[0]) == base
-}
-
-// lead is what this replica does while it applies the branch: it looks at what was asked for.
+// lead requests and runs review jobs until ctx ends.
 func (v *Server) lead(ctx context.Context) {
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -185,7 +174,7 @@ func (v *Server) lead(ctx context.Context) {
 // about.
 type branchReviews struct {
 	mirror   *gitrepo.Mirror
-	reviewer *webhook.Reviewer
+	reviewed *webhook.Reviews
 }
 
 // mostSteps bounds how many of the branch's own commits are looked for between two revisions.
@@ -198,7 +187,7 @@ func (r branchReviews) Reviewed(ctx context.Context, base, head fleet.Revision) 
 	if err != nil {
 		return reviews.Reviewed{}, err
 	}
-	return r.reviewer.Reviewed(ctx, base, commits)
+	return r.reviewed.Reviewed(ctx, base, commits)
 }
 
 // branchCommits are the branch's own commits from base to head, the oldest first, each with the
@@ -234,18 +223,27 @@ func branchCommits(ctx context.Context, m *gitrepo.Mirror, base,
 }
 
 // planner is the loop as the reviewer needs it.
-type planner struct{ loop func() *reconciler.Loop }
+type planner struct {
+	loop   *reconciler.Loop
+	mirror *gitrepo.Mirror
+}
 
-// Wake has the loop look at the branch.
-func (p planner) Wake() {
-	p.loop().AskReviews()
-	p.loop().Wake()
+// Wake tells the loop that the branch may have moved.
+func (p planner) Wake() { p.loop.Pushed() }
+
+// Parent returns the first parent of a commit.
+func (p planner) Parent(ctx context.Context, commit fleet.Revision) (fleet.Revision, error) {
+	c, err := p.mirror.Commit(ctx, gitrepo.Hash(commit))
+	if err != nil || len(c.Parents) == 0 {
+		return "", err
+	}
+	return fleet.Revision(c.Parents[0]), nil
 }
 
 // Preview plans what a head would change.
 func (p planner) Preview(ctx context.Context, ref string, head fleet.Revision) (webhook.Preview,
 	error) {
-	got, err := p.loop().Preview(ctx, reconciler.PreviewRequest{Ref: ref, Head: head})
+	got, err := p.loop.Preview(ctx, reconciler.PreviewRequest{Ref: ref, Head: head})
 	if err != nil {
 		return webhook.Preview{}, told(err)
 	}
@@ -261,7 +259,7 @@ func (p planner) Preview(ctx context.Context, ref string, head fleet.Revision) (
 // Parse reads the files that a head changes, each for itself.
 func (p planner) Parse(ctx context.Context, ref string, head fleet.Revision) (webhook.Preview,
 	error) {
-	got, err := p.loop().Parse(ctx, reconciler.PreviewRequest{Ref: ref, Head: head})
+	got, err := p.loop.Parse(ctx, reconciler.PreviewRequest{Ref: ref, Head: head})
 	return preview(got), told(err)
 }
 
@@ -298,7 +296,7 @@ func told(err error) error {
 
 // Platform is Fleet.spec of the applied base.
 func (p planner) Platform() (fleet.FleetSpec, error) {
-	_, base, err := p.loop().Base()
+	_, base, err := p.loop.Base()
 	if err != nil {
 		return fleet.FleetSpec{}, told(err)
 	}
@@ -307,7 +305,7 @@ func (p planner) Platform() (fleet.FleetSpec, error) {
 
 // Tenant is a tenant's grant in the applied base.
 func (p planner) Tenant(name fleet.TenantName) (fleet.TenantSpec, bool, error) {
-	_, base, err := p.loop().Base()
+	_, base, err := p.loop.Base()
 	if err != nil {
 		return fleet.TenantSpec{}, false, told(err)
 	}
@@ -320,7 +318,7 @@ func (p planner) Tenant(name fleet.TenantName) (fleet.TenantSpec, bool, error) {
 
 // Engine is an engine's spec in the applied base.
 func (p planner) Engine(name fleet.EngineName) (fleet.EngineSpec, bool, error) {
-	_, base, err := p.loop().Base()
+	_, base, err := p.loop.Base()
 	if err != nil {
 		return fleet.EngineSpec{}, false, told(err)
 	}
@@ -333,6 +331,6 @@ func (p planner) Engine(name fleet.EngineName) (fleet.EngineSpec, bool, error) {
 
 // Applied is the revision that is applied, and whether it has the commit.
 func (p planner) Applied(ctx context.Context, commit fleet.Revision) (fleet.Revision, bool, error) {
-	applied, includes, err := p.loop().Includes(ctx, commit)
+	applied, includes, err := p.loop.Includes(ctx, commit)
 	return applied, includes, told(err)
 }

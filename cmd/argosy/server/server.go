@@ -122,10 +122,13 @@ func (v *Server) assemble() error {
 		Holder: v.holder, URL: v.mirror.Source(), Branch: s.Source.Branch,
 		Poll: time.Duration(s.Source.Poll), Metrics: loopMetrics, Log: v.log,
 	}
-	if err := v.assemblePulls(&loop); err != nil {
+	if err := v.connectForge(&loop); err != nil {
 		return err
 	}
 	v.loop = reconciler.NewLoop(loop)
+	if err := v.assemblePulls(); err != nil {
+		return err
+	}
 	v.manager = worker.NewManager(v.store, time.Duration(s.Engines.Poll), v.log,
 		func(name fleet.EngineName, spec fleet.EngineSpec) worker.Config {
 			return worker.Config{
@@ -184,7 +187,7 @@ func (v *Server) Run(ctx context.Context) error {
 	defer cancel(nil)
 	var all sync.WaitGroup
 	for _, part := range []func(context.Context){
-		v.loop.Run, v.manager.Run, v.api.Run, v.runAgents, v.wakes, v.prune, v.settle, v.stats.Run,
+		v.loop.Run, v.manager.Run, v.api.Run, v.runAgents, v.review, v.wakes, v.prune, v.settle, v.stats.Run,
 		func(ctx context.Context) { v.stops.Run(ctx, v.store, v.log) },
 		func(ctx context.Context) { v.secrets.Watch(ctx, v.rotated) },
 	} {
@@ -230,7 +233,14 @@ func (v *Server) wakes(ctx context.Context) {
 			return
 		}
 		v.loop.Heard(by)
-		switch _, engines, recorded := mirror.Recorded(by); {
+		if _, pushed := mirror.Pushed(by); pushed {
+			return // the loop alone reads the branch
+		}
+		_, engines, recorded := mirror.Recorded(by)
+		if v.pulls != nil && (recorded || by == "") {
+			v.pulls.reviewer.Wake()
+		}
+		switch {
 		case recorded && engines != nil:
 			v.manager.WakeEngines(engines)
 		case by != mirror.NoticeAgents:

@@ -1,0 +1,57 @@
+package reconciler_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"argosy.dev/argosy/fleet/forge"
+	"argosy.dev/argosy/fleet/mirror"
+)
+
+// Another replica stores the deliveries and dies before it wakes any loop: its notices are enough.
+func TestAThousandPushesCauseAtMostTwentyReconcilesAndTheLastCommitIsApplied(t *testing.T) {
+	t.Parallel()
+	const pushes, over, most = 1000, 10 * time.Second, 20
+	h := newHouse(t, small())
+	r := h.start("leads", options{poll: time.Hour})
+	h.eventually("the fleet is applied", h.settled)
+	fetches := r.source.fetches.Load()
+	for i, begun := 0, time.Now(); i < pushes; i++ {
+		if i%100 == 99 {
+			h.commit("a release", deployment("acme", "web", fmt.Sprint("v", 2+i), "Delete", "prod"))
+		}
+		d := forge.Delivery{ID: fmt.Sprint("push-", i), Event: "push", Notice: mirror.NoticePushed("takes")}
+		if fresh, err := h.store.Accept(t.Context(), d, nil); err != nil || !fresh {
+			t.Fatalf("push %d: fresh %t, %v", i, fresh, err)
+		}
+		time.Sleep(time.Until(begun.Add(over * time.Duration(i+1) / pushes)))
+	}
+	head := h.head()
+	h.eventually("the last commit is applied", func() error {
+		if m, err := h.store.Mirror(t.Context()); err != nil || m.Applied != head {
+			return fmt.Errorf("%s, not %s (%w)", m.Applied, head, err)
+		}
+		return nil
+	})
+	if n := r.source.fetches.Load() - fetches; n > most {
+		t.Errorf("%d reconciles", n)
+	}
+}
+
+func TestALoopIgnoresTheNoticeOfItsOwnPushes(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, small())
+	r := h.start("a", options{poll: time.Hour})
+	h.eventually("the fleet is applied", h.settled)
+	h.commit("a release", deployment("acme", "web", "v2", "Delete", "prod", "staging"))
+	fetches := r.source.fetches.Load()
+	for range 10 {
+		r.Heard(mirror.NoticePushed("a"))
+	}
+	r.Pushed()
+	h.eventually("its own push is applied", h.settled)
+	if n := r.source.fetches.Load() - fetches; n != 1 {
+		t.Errorf("%d reconciles", n)
+	}
+}
