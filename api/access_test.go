@@ -47,16 +47,16 @@ func TestATokenInAURLIsRefusedAndNotEchoed(t *testing.T) {
 	s := newSite(t, content())
 	for _, query := range []string{"?token=", "?access_token=", "?Authorization="} {
 		a := s.get("/tenants"+query+platformToken, platformToken)
-		s.want(a, http.StatusBadRequest, "must not travel in a URL", "revoke")
+		s.want(a, http.StatusBadRequest, "must not be sent in a URL", "revoke")
 		if strings.Contains(a.body, platformToken) {
 			t.Error("it is echoed")
 		}
 	}
 }
 
-// Case 89: whatever goes wrong, no token and no cause reaches a log line or an answer that it must
-// not reach.
-func TestNoTokenAndNoCauseIsTold(t *testing.T) {
+// No failure writes a token or an internal cause to a log line or an answer where it does not
+// belong.
+func TestNoTokenAndNoInternalCauseIsRevealed(t *testing.T) {
 	s := newSite(t, content())
 	requests := func() []answer {
 		return []answer{
@@ -83,7 +83,7 @@ func TestNoTokenAndNoCauseIsTold(t *testing.T) {
 		t.Errorf("%d %s", failed[0].status, failed[0].body)
 	}
 	for i, a := range append(all, failed...) {
-		// 3 is answered to another caller: checked below
+		// request 3 answers another caller: checked below
 		if i%9 != 3 && strings.Contains(a.body, platformToken) {
 			t.Errorf("answer %d echoes the token: %s", i, a.body)
 		}
@@ -125,12 +125,12 @@ func TestAnApprovalReleasesAllHoldsOfItsRevision(t *testing.T) {
 		t.Errorf("%+v", done)
 	}
 	s.want(s.do(http.MethodPost, wire.Base+"/approve", platformToken, `{"revision":"`+string(rev1)+
-		`"}`), http.StatusNotFound, "waits for an approval")
+		`"}`), http.StatusNotFound, "this revision holds no change")
 	s.want(s.do(http.MethodPost, wire.Base+"/approve", platformToken, `{"revision":"4f1c9e2a"}`),
 		http.StatusUnprocessableEntity)
 }
 
-// dated is a store whose clock is not this machine's.
+// dated is a store whose clock differs from this machine's.
 type dated struct{ *apitest.Store }
 
 var decidedAt = time.Date(2031, 2, 3, 4, 5, 6, 0, time.UTC)
@@ -141,7 +141,7 @@ func (d dated) Approve(ctx context.Context, a mirror.Approval) (mirror.Approval,
 	return a, err
 }
 
-// The time of an approval is the store's: what is held is compared with that one.
+// The store's clock dates an approval, because the store compares holds with it.
 func TestAnApprovalIsDatedByTheStore(t *testing.T) {
 	s := newSiteOver(t, dated{apitest.New(content())})
 	a := s.do(http.MethodPost, wire.Base+"/approve", platformToken, `{"revision":"`+string(rev1)+
@@ -168,7 +168,7 @@ func TestATenantCannotEndThePlatformsStop(t *testing.T) {
 		`{"scope":"tenant","name":"acme"}`), http.StatusOK, `"ended":false`)
 }
 
-func TestAStopWithASlipOfThePenIsRefused(t *testing.T) {
+func TestAStopWithAMisspeltNameIsRejected(t *testing.T) {
 	s := newSite(t, content())
 	for _, body := range []string{`{"scope":"tenant","name":"acem"}`,
 		`{"scope":"engine","name":"eu-7"}`} {

@@ -27,11 +27,11 @@ func (s *Server) agentsPage(w http.ResponseWriter, r *http.Request, token view.T
 	s.show(w, r, token, "agents", "agents", v, err)
 }
 
-// agentStanding is how one agent stands, in words.
-type agentStanding struct{ Word, Tone, Detail, Message string }
+// agentStatus is the displayed status of one agent.
+type agentStatus struct{ Word, Tone, Detail, Message string }
 
-func agentState(now time.Time, a view.Agent) agentStanding {
-	s := agentStanding{Word: "away", Tone: "bad", Message: a.Message}
+func agentState(now time.Time, a view.Agent) agentStatus {
+	s := agentStatus{Word: "away", Tone: "bad", Message: a.Message}
 	if a.SeenAt != nil {
 		s.Detail = "last seen " + fleet.Age(now.Sub(*a.SeenAt)) + " ago"
 	}
@@ -40,7 +40,7 @@ func agentState(now time.Time, a view.Agent) agentStanding {
 		s.Word, s.Tone, s.Detail = "not joined", "none", ""
 	case a.Cloned:
 		s.Word, s.Detail = "cloned",
-			"two processes use one identity, and both are refused; join again on the one that stays"
+			"two processes use one identity, and both are refused; join again on the cluster that you keep"
 	case a.RevokedAt != nil:
 		s.Word = "revoked"
 	case a.ExpiresAt != nil && a.ExpiresAt.Before(now):
@@ -50,7 +50,7 @@ func agentState(now time.Time, a view.Agent) agentStanding {
 	}
 	if a.Orphans > 0 && a.ID != "" {
 		s.Message = fmt.Sprintf(
-			"%s %d objects on the cluster that no row names; they are left alone", s.Message,
+			"%s %d orphans on the cluster; Argosy does not touch them", s.Message,
 			a.Orphans)
 	}
 	return s

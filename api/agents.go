@@ -19,11 +19,11 @@ import (
 const (
 	defaultAgentTTL = time.Hour
 	maxAgentTTL     = 30 * 24 * time.Hour
-	// of a token that the older route of applications is read with
+	// of a token for the older route of applications
 	maxLegacyTTL = 366 * 24 * time.Hour
 
-	// Of a token that a person brings: 128 bits when each character carries four, and no text that
-	// repeats itself.
+	// For a token that a person supplies: 128 bits if each character carries four, and no
+	// repetitive text.
 	leastBrought, mostBrought, leastDifferent = 32, 128, 10
 )
 
@@ -90,15 +90,15 @@ func (s *Server) registerAgents() {
 
 func (s *Server) registerAgentTokens(writers []func(huma.Context, func(huma.Context))) {
 	list[agentTokensIn](s, "agent-tokens",
-		"One-time registration tokens without their plaintext, the newest first",
+		"One-time registration tokens without their plaintext, newest first",
 		s.agents.ListAgentTokens)
 	create := operation(http.MethodPost, "/agent-tokens", "create-agent-token",
-		"Make a one-time token that one cluster joins with; its plaintext is in the answer and "+
+		"Create a one-time token for one cluster to join; its plaintext is in this answer and "+
 			"nowhere else", "agents", writers)
 	create.DefaultStatus = http.StatusCreated
 	huma.Register(s.api, create, s.createAgentToken)
 	huma.Register(s.api, operation(http.MethodDelete, "/agent-tokens/{id}", "revoke-agent-token",
-		"End a registration token that nobody has used", "agents", writers),
+		"Revoke an unused registration token", "agents", writers),
 		func(ctx context.Context, in *tokenIn) (*struct{}, error) {
 			caller := callerOf(ctx)
 			return nil, s.answer(ctx, "agent token "+in.ID,
@@ -119,7 +119,7 @@ func (s *Server) createAgentToken(ctx context.Context,
 	}
 	if !randomText(ask.Token) {
 		return nil, problem(http.StatusUnprocessableEntity, "token",
-			"a token that you bring is random text of 32 to 128 characters, and does not begin "+
+			"a supplied token is random text of 32 to 128 characters, and does not begin "+
 				"with argosy_",
 			"make one with `openssl rand -hex 32`, or leave it out and one is made for you")
 	}
@@ -134,7 +134,7 @@ func (s *Server) createAgentToken(ctx context.Context,
 	switch {
 	case errors.Is(err, registry.ErrUsed):
 		return nil, problem(http.StatusConflict, subject,
-			"the token that you bring was brought before",
+			"this token was supplied before",
 			"make another one with `openssl rand -hex 32`")
 	case err != nil:
 		return nil, s.answer(ctx, subject, err)
@@ -143,14 +143,14 @@ func (s *Server) createAgentToken(ctx context.Context,
 		Hub: s.hub}}, nil
 }
 
-// mayJoin says for what the token is, and whether the caller may let a cluster join there: a tenant
-// into its own environments, the platform anywhere.
+// mayJoin returns the token's subject, and whether the caller may let a cluster join there: a
+// tenant into its own environments, the platform anywhere.
 func mayJoin(caller view.Token, ask wire.AgentTokenRequest) (string, *wire.Refusal) {
 	if (ask.Engine != "") == (ask.Tenant != "" || ask.Environment != "") ||
 		(ask.Tenant == "") != (ask.Environment == "") {
 		return "", problem(http.StatusUnprocessableEntity, "",
 			"a token is for one environment (tenant and environment) or for one engine",
-			"name the one or the other")
+			"name one of them")
 	}
 	if ask.Engine != "" {
 		subject := subjectf("engine %s", ask.Engine)
@@ -167,7 +167,7 @@ func mayJoin(caller view.Token, ask wire.AgentTokenRequest) (string, *wire.Refus
 	return subject, nil
 }
 
-// randomText reports whether a token that a person brings could be random; none at all may be.
+// randomText reports whether a supplied token could be random; an empty one is valid.
 func randomText(token string) bool {
 	if token == "" {
 		return true
@@ -203,7 +203,7 @@ func (s *Server) revokeAgent(ctx context.Context, in *engineIn) (*struct{}, erro
 		s.agents.RevokeAgent(ctx, caller.Scope(), in.Engine, caller.Subject()))
 }
 
-// syncOwn records the wish; the agent carries it out and reports how it ends.
+// syncOwn records the request; the agent executes it and reports the result.
 func (s *Server) syncOwn(ctx context.Context, in *ownOneIn) (*body[wire.Asked], error) {
 	caller := callerOf(ctx)
 	id := fleet.EnvironmentID{Tenant: in.Tenant, Name: in.Environment}

@@ -96,10 +96,13 @@ func TestAnOwnApplicationIsAskedToSync(t *testing.T) {
 func TestWithoutAgentsTheirListsAreEmptyAndNothingJoins(t *testing.T) {
 	store := apitest.New(content())
 	s := newSiteOver(t, struct {
-		api.Reader
+		api.Inventory
+		api.History
+		api.State
+		api.PullReader
 		api.Decider
 		api.Tokens
-	}{store, store, store})
+	}{store, store, store, store, store, store})
 	for _, list := range []string{"/agents", "/agent-tokens", "/own-applications"} {
 		s.want(s.get(list, platformToken), http.StatusOK, `"items":[]`)
 	}
@@ -109,7 +112,7 @@ func TestWithoutAgentsTheirListsAreEmptyAndNothingJoins(t *testing.T) {
 		http.StatusServiceUnavailable)
 }
 
-// What an agent asks stands in the document, though another room answers it.
+// The document includes the agents' protocol, though another package serves it.
 func TestTheDocumentHoldsTheAgentsProtocol(t *testing.T) {
 	s := newSite(t, content())
 	document := s.do(http.MethodGet, "/openapi.json", "", "")
@@ -121,7 +124,7 @@ func TestTheDocumentHoldsTheAgentsProtocol(t *testing.T) {
 	}
 }
 
-func TestThePageShowsAgentsAndWhatTheirClustersHave(t *testing.T) {
+func TestThePageShowsAgentsAndTheirOwnApplications(t *testing.T) {
 	m := content()
 	seen := time.Now().Add(-14 * time.Minute)
 	m.Agents[0].SeenAt, m.Agents[0].Message, m.Agents[0].HeldDeletions = &seen,

@@ -10,7 +10,7 @@ import (
 	"argosy.dev/argosy/fleet/view"
 )
 
-// noAgents stands for agents that are switched off: there are none, and none can join.
+// noAgents is the Agents of a control plane without agents: none exist, and none can join.
 type noAgents struct{}
 
 func switchedOff() error {
@@ -18,41 +18,41 @@ func switchedOff() error {
 		"set agents.enabled in argosy.yaml of the control plane")
 }
 
-// Agents implements the interface of that name, as do the following.
+// Agents implements api.Agents, as do the following.
 func (noAgents) Agents(context.Context, view.Scope, view.Filter, view.Page) ([]view.Agent,
 	string, error) {
 	return nil, "", nil
 }
 
-// OwnApplications are none.
+// OwnApplications returns none.
 func (noAgents) OwnApplications(context.Context, view.Scope, view.Filter,
 	view.Page) ([]view.Own, string, error) {
 	return nil, "", nil
 }
 
-// ListAgentTokens are none.
+// ListAgentTokens returns none.
 func (noAgents) ListAgentTokens(context.Context, view.Scope, view.Filter,
 	view.Page) ([]registry.Token, string, error) {
 	return nil, "", nil
 }
 
-// CreateAgentToken is refused.
+// CreateAgentToken fails.
 func (noAgents) CreateAgentToken(context.Context, registry.Token, string) (registry.Token,
 	string, error) {
 	return registry.Token{}, "", switchedOff()
 }
 
-// RevokeAgentToken is refused.
+// RevokeAgentToken fails.
 func (noAgents) RevokeAgentToken(context.Context, view.Scope, string, string) error {
 	return switchedOff()
 }
 
-// RevokeAgent is refused.
+// RevokeAgent fails.
 func (noAgents) RevokeAgent(context.Context, view.Scope, fleet.EngineName, string) error {
 	return switchedOff()
 }
 
-// AskSync is refused.
+// AskSync fails.
 func (noAgents) AskSync(context.Context, view.Scope, mirror.SyncRequest, string) (mirror.SyncRequest,
 	error) {
 	return mirror.SyncRequest{}, switchedOff()

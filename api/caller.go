@@ -13,8 +13,8 @@ import (
 	"argosy.dev/argosy/fleet/view"
 )
 
-// callerKey carries the verified token of a request from the middleware to the handler, and nothing
-// else travels that way.
+// callerKey is the context key of the verified token, the only value that the middleware passes to
+// the handler by context.
 type callerKey struct{}
 
 func callerOf(ctx context.Context) view.Token {
@@ -25,13 +25,13 @@ func callerOf(ctx context.Context) view.Token {
 	return token
 }
 
-// authenticate verifies the bearer token of each request. There is no other way in.
+// authenticate verifies the bearer token of each request. No route bypasses it.
 func (s *Server) authenticate(ctx huma.Context, next func(huma.Context)) {
 	url := ctx.URL()
 	for name := range url.Query() {
 		if looksLikeToken(name) {
 			s.refuse(ctx, problem(http.StatusBadRequest, "query",
-				"a token must not travel in a URL: URLs end up in logs",
+				"a token must not be sent in a URL: URLs end up in logs",
 				"send it as 'Authorization: Bearer …', and revoke the one that was sent"))
 			return
 		}
@@ -44,10 +44,10 @@ func (s *Server) authenticate(ctx huma.Context, next func(huma.Context)) {
 		s.refuse(ctx, refusal)
 		return
 	}
-	s.share(ctx, token, next)
+	s.limitReads(ctx, token, next)
 }
 
-// verify is the token that the plaintext stands for, or why the request ends here.
+// verify returns the token of the plaintext, or the refusal of the request.
 func (s *Server) verify(ctx context.Context, plaintext string) (view.Token, *wire.Refusal) {
 	if plaintext == "" {
 		return view.Token{}, problem(http.StatusUnauthorized, "", "a token is required",
@@ -56,7 +56,7 @@ func (s *Server) verify(ctx context.Context, plaintext string) (view.Token, *wir
 	token, err := s.tokens.VerifyToken(ctx, plaintext)
 	if errors.Is(err, mirror.ErrNotFound) {
 		return view.Token{}, problem(http.StatusUnauthorized, "",
-			"this token is not valid, or no longer", "ask the platform for another one")
+			"this token is invalid or expired", "ask the platform for another one")
 	}
 	if err != nil {
 		var p *wire.Refusal
@@ -82,8 +82,8 @@ func looksLikeToken(parameter string) bool {
 	return false
 }
 
-// platformOnly lets tokens of the platform pass. A tenant learns that the list exists, which the
-// documentation says anyway.
+// platformOnly accepts tokens of the platform. A tenant can detect that the list exists, which the
+// documentation states anyway.
 func (s *Server) platformOnly(ctx huma.Context, next func(huma.Context)) {
 	if callerOf(ctx.Context()).Tenant != "" {
 		s.refuse(ctx, problem(http.StatusForbidden, ctx.Operation().OperationID,
@@ -93,7 +93,7 @@ func (s *Server) platformOnly(ctx huma.Context, next func(huma.Context)) {
 	next(ctx)
 }
 
-// writersOnly lets tokens pass that may change something.
+// writersOnly accepts tokens with a writing role.
 func (s *Server) writersOnly(ctx huma.Context, next func(huma.Context)) {
 	if callerOf(ctx.Context()).Role != view.RoleWrite {
 		s.refuse(ctx, problem(http.StatusForbidden, ctx.Operation().OperationID,

@@ -19,16 +19,16 @@ func (s *Server) registerDecisions() {
 	writers := []func(huma.Context, func(huma.Context)){s.writersOnly}
 	platform := []func(huma.Context, func(huma.Context)){s.platformOnly, s.writersOnly}
 	huma.Register(s.api, operation(http.MethodPost, "/approve", "approve",
-		"Release what one revision holds, exactly as it is listed (platform)", "decisions",
+		"Release the changes that one revision holds, exactly as listed (platform)", "decisions",
 		platform), s.approve)
 	huma.Register(s.api, operation(http.MethodPost, "/strays/remove", "removeStray",
-		"Remove one stray, exactly the object of that UID (platform)", "decisions", platform),
+		"Remove one orphan, exactly the object of that UID (platform)", "decisions", platform),
 		s.removeOrphan)
 	huma.Register(s.api, operation(http.MethodPost, "/owners/release", "releaseOwner",
-		"Let exactly the account or team of that number count as the owner (platform)", "decisions",
+		"Make exactly the account or team of that number count as the owner (platform)", "decisions",
 		platform), s.releaseOwner)
 	huma.Register(s.api, operation(http.MethodPost, "/applications/orphan", "orphan",
-		"Remove an Application whose deletion is blocked, without its cluster; a tenant may its own", "decisions", writers), s.abandon)
+		"Remove an Application whose deletion is blocked, without its cluster; a tenant may remove its own", "decisions", writers), s.abandon)
 	huma.Register(s.api, operation(http.MethodPost, "/stop", "stop",
 		"Forbid every write to engines; a tenant may stop itself", "decisions", writers), s.stop)
 	huma.Register(s.api, operation(http.MethodPost, "/resume", "resume",
@@ -54,7 +54,7 @@ func (s *Server) approve(ctx context.Context, in *asked[wire.ApproveRequest]) (*
 	}
 	if len(holds) == 0 {
 		return nil, problem(http.StatusNotFound, subject,
-			"nothing of this revision waits for an approval", "see `argosy get holds`")
+			"this revision holds no change", "see `argosy get holds`")
 	}
 	approval, err := s.decider.Approve(ctx, mirror.Approval{Revision: in.Body.Revision,
 		By: caller.Subject(), Note: in.Body.Note})
@@ -68,11 +68,11 @@ func (s *Server) removeOrphan(ctx context.Context,
 	in *asked[mirror.OrphanRemoval]) (*body[view.Orphan], error) {
 	removal := in.Body
 	removal.By = callerOf(ctx).Subject()
-	subject := subjectf("stray %s %s on engine %s", removal.Kind, removal.Name, removal.Engine)
+	subject := subjectf("orphan %s %s on engine %s", removal.Kind, removal.Name, removal.Engine)
 	made, err := s.decider.RemoveOrphan(ctx, removal)
 	if errors.Is(err, mirror.ErrNotFound) {
 		return nil, problem(http.StatusNotFound, subject,
-			"no stray of this UID is listed, or its removal is decided already",
+			"no orphan of this UID is listed, or its removal is decided already",
 			"see `argosy get strays`")
 	}
 	if err != nil {
@@ -98,7 +98,7 @@ func (s *Server) releaseOwner(ctx context.Context,
 	return &body[view.Owner]{made}, nil
 }
 
-// orphan is shown the Application first: what is not in the caller's scope is not found.
+// orphan reads the Application first: one outside of the caller's scope is not found.
 func (s *Server) abandon(ctx context.Context,
 	in *asked[wire.OrphanRequest]) (*body[view.Application], error) {
 	caller, b := callerOf(ctx), in.Body
@@ -121,7 +121,7 @@ func (s *Server) abandon(ctx context.Context,
 		return nil, problem(http.StatusConflict, subject,
 			"its deletion is not blocked: the cluster has to be unreachable for an hour",
 			"wait, or bring the cluster back; `argosy describe application "+id.String()+
-				"` says since when")
+				"` shows since when")
 	case err != nil:
 		return nil, s.answer(ctx, subject, err)
 	}
@@ -158,7 +158,7 @@ func (s *Server) resume(ctx context.Context, in *asked[wire.ResumeRequest]) (*bo
 	if err != nil {
 		return nil, s.answer(ctx, subject, err)
 	}
-	stops, err := stopsOf(ctx, s.deciding, caller.Scope())
+	stops, err := stopsOf(ctx, s.deciding.Stops, caller.Scope())
 	if err != nil {
 		return nil, s.answer(ctx, subject, err)
 	}
@@ -173,8 +173,8 @@ func (s *Server) resume(ctx context.Context, in *asked[wire.ResumeRequest]) (*bo
 	return &body[wire.Resumed]{wire.Resumed{Ended: ended, Stops: stops}}, nil
 }
 
-// may says whether the caller may decide about that scope at all. A tenant's refusal for another
-// tenant is the answer for one that does not exist.
+// may returns whether the caller may decide about that scope at all. A tenant gets the same refusal
+// for another tenant as for a missing one.
 func may(caller view.Token, scope mirror.StopScope, name string) (subject string, refusal error) {
 	subject = string(scope)
 	if name != "" {
@@ -193,8 +193,8 @@ func may(caller view.Token, scope mirror.StopScope, name string) (subject string
 		"a tenant may stop and resume itself only", "ask with a token of the platform")
 }
 
-// covered says whether the caller may decide about that scope, and whether there is such a tenant
-// or engine: a stop with a slip of the pen in it would stop nothing and look as if it did.
+// covered returns whether the caller may decide about that scope, and whether the tenant or engine
+// exists: a stop with a misspelt name would stop nothing and appear to work.
 func (s *Server) covered(ctx context.Context, caller view.Token, scope mirror.StopScope,
 	name string) (string, error) {
 	subject, err := may(caller, scope, name)

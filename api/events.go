@@ -18,9 +18,9 @@ import (
 )
 
 const (
-	// between proofs that a stream is alive, and between looks whether its token still is
+	// between heartbeats, and between checks that the stream's token is still valid
 	streamBeat  = 5 * time.Second
-	streamWrite = 5 * time.Second // a client that takes longer for one write is cut off
+	streamWrite = 5 * time.Second // the stream ends if the client takes longer for one write
 	streamBatch = 500
 )
 
@@ -30,12 +30,12 @@ type eventsIn struct {
 
 func (s *Server) registerEvents() {
 	op := operation(http.MethodGet, "/events", "events",
-		"What changes, as it happens (text/event-stream). Each event says where to look; it is "+
+		"Changes as they happen (text/event-stream). An event names the changed object; it is "+
 			"never the truth itself", "events", nil)
 	op.Responses = map[string]*huma.Response{"200": {
 		Description: "One message for each event: its id, its kind as the event's name, and the " +
 			"event as data. The first one, named open, " +
-			"says from which id on. Give the last id as Last-Event-ID to go on from there.",
+			"has the starting id. Send the last id as Last-Event-ID to resume.",
 		Content: map[string]*huma.MediaType{
 			"text/event-stream": {Schema: &huma.Schema{Type: huma.TypeString}}},
 	}}
@@ -49,7 +49,7 @@ func (s *Server) registerEvents() {
 	})
 }
 
-// lastEvent tells "go on after 0" from "from now on".
+// lastEvent distinguishes "continue after 0" from "from now on".
 func lastEvent(r *http.Request, id int64) int64 {
 	if r.Header.Get("Last-Event-ID") == "" {
 		return -1
@@ -57,7 +57,7 @@ func lastEvent(r *http.Request, id int64) int64 {
 	return id
 }
 
-// stream sends events until the client goes, its token ends, or the server does.
+// stream sends events until the client disconnects, its token ends, or the server shuts down.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request, token view.Token, plaintext string,
 	after int64) {
 	ctx := r.Context()
@@ -72,7 +72,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, token view.Token
 	out := &eventWriter{w: w, control: http.NewResponseController(w)}
 	if err := out.control.SetReadDeadline(time.Time{}); err != nil &&
 		!errors.Is(err, http.ErrNotSupported) {
-		return // the connection is gone
+		return // the client has disconnected
 	}
 	last, err := s.openStream(ctx, out, token.Scope(), after)
 	if err != nil {
@@ -91,9 +91,9 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, token view.Token
 			return
 		case <-s.feed.done:
 			return
-		case <-l.look:
+		case <-l.wake:
 			if last, err = s.send(ctx, out, token.Scope(), last); err != nil {
-				return // the client comes back with the last id that it has
+				return // the client reconnects with its last id
 			}
 		case <-beat.C:
 			if _, err := s.tokens.VerifyToken(ctx, plaintext); errors.Is(err, mirror.ErrNotFound) {
@@ -106,14 +106,14 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, token view.Token
 	}
 }
 
-// openStream says where the stream begins and sends what was missed.
+// openStream sends the start of the stream and the missed events.
 func (s *Server) openStream(ctx context.Context, out *eventWriter, scope view.Scope,
 	after int64) (int64, error) {
 	_, newest, err := s.reader.Events(ctx, scope, -1, 0)
 	if err != nil {
 		return 0, err
 	}
-	// a number from another life of the mirror: everything may have changed
+	// a number of an earlier mirror: everything may have changed
 	if after < 0 || after > newest {
 		after = newest
 	}
@@ -167,7 +167,7 @@ func (o *eventWriter) write(text string) error {
 	if !o.begun {
 		o.begun = true
 		o.w.Header().Set("Content-Type", "text/event-stream")
-		// proxies that hold an answer back would hold back every event
+		// a buffering proxy would delay every event
 		o.w.Header().Set("X-Accel-Buffering", "no")
 		o.w.WriteHeader(http.StatusOK)
 	}
@@ -177,7 +177,7 @@ func (o *eventWriter) write(text string) error {
 	return o.control.Flush()
 }
 
-// kindWord keeps anything but a plain word out of the line that names the event.
+// kindWord rejects all but plain words in the line with the event's name.
 func kindWord(kind string) string {
 	for i := range len(kind) {
 		if kind[i] < 'a' || kind[i] > 'z' {

@@ -90,7 +90,7 @@ func TestEventsReachTheirTenantAndThePlatformOnly(t *testing.T) {
 	}
 }
 
-func TestAStreamGoesOnWhereItBroke(t *testing.T) {
+func TestAStreamResumesWhereItBroke(t *testing.T) {
 	s := newSite(t, content())
 	s.store.Change(nothing, happened("acme", "one"), happened("acme", "two"),
 		happened("globex", "theirs"), happened("acme", "three"))
@@ -127,10 +127,10 @@ func TestStreamsOfOneTokenAreBounded(t *testing.T) {
 		t.Errorf("%d", resp.StatusCode)
 	}
 	lines, _ := s.follow(ctx, platformToken, "")
-	until(t, lines, "event: open") // others are not touched by it
+	until(t, lines, "event: open") // others are not affected
 }
 
-// slowWriter is a response that a test can look into while it is written.
+// slowWriter is a response that a test can read while it is written.
 type slowWriter struct {
 	mu sync.Mutex
 	*httptest.ResponseRecorder
@@ -148,11 +148,11 @@ func (w *slowWriter) text() string {
 	return w.Body.String()
 }
 
-// Case 40: a stream whose token was revoked ends within 5 s.
+// A stream whose token was revoked ends within 5 s.
 func TestARevokedTokenEndsItsStreams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := apitest.New(content())
-		server := api.New(api.Config{Reader: store, Decider: store, Tokens: store})
+		server := api.New(configOf(store))
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		go server.Run(ctx)
@@ -180,12 +180,12 @@ func TestARevokedTokenEndsItsStreams(t *testing.T) {
 	})
 }
 
-// A wake may be lost: the feed looks every 2 s all the same. With no stream open it asks the store
-// for nothing.
+// A notification may be lost: the feed polls every 2 s anyway. Without an open stream it does not
+// query the store.
 func TestEventsArriveWithoutAWake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &counting{Store: apitest.New(content())}
-		server := api.New(api.Config{Reader: store, Decider: store, Tokens: store})
+		server := api.New(configOf(store))
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		go server.Run(ctx)
@@ -208,7 +208,7 @@ func TestEventsArriveWithoutAWake(t *testing.T) {
 	})
 }
 
-// counting counts how often events are asked for.
+// counting counts queries of events.
 type counting struct {
 	*apitest.Store
 	mu sync.Mutex

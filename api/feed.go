@@ -12,15 +12,15 @@ import (
 )
 
 const (
-	// between looks when nothing woke the feed: a wake may be lost, a look may not
+	// poll interval: a notification may be lost, a poll may not
 	feedInterval = 2 * time.Second
-	feedSettle   = 100 * time.Millisecond // wakes within it count once
+	feedSettle   = 100 * time.Millisecond // notifications within it count once
 	feedBatch    = 1000
 )
 
-// feed looks for new events once for all open streams and wakes those that they concern. With no
-// stream open it asks for nothing. It passes on no event itself: each stream reads its own within
-// its own scope.
+// feed polls new events once for all open streams and wakes the affected ones. Without an open
+// stream it does not poll. It forwards no event: each stream reads its own events within its own
+// scope.
 type feed struct {
 	reader History
 	log    *slog.Logger
@@ -36,7 +36,7 @@ type feed struct {
 type listener struct {
 	tenant fleet.TenantName
 	who    string
-	look   pacing.Signal // of capacity 1: "look", however often
+	wake   pacing.Signal // of capacity 1: repeated wakes count once
 }
 
 func newFeed(reader History, log *slog.Logger) *feed {
@@ -44,21 +44,21 @@ func newFeed(reader History, log *slog.Logger) *feed {
 		streams: map[*listener]struct{}{}, perWho: map[string]int{}}
 }
 
-func (f *feed) poke() { f.wake.Set() }
+func (f *feed) notify() { f.wake.Set() }
 
 const (
 	maxStreams       = 1024 // of this replica
 	maxStreamsPerWho = 32   // of one token
 )
 
-// join opens a stream, or reports false when there are too many.
+// join opens a stream, or returns false if there are too many.
 func (f *feed) join(tenant fleet.TenantName, who string) (*listener, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if len(f.streams) >= maxStreams || f.perWho[who] >= maxStreamsPerWho {
 		return nil, false
 	}
-	l := &listener{tenant: tenant, who: who, look: pacing.NewSignal()}
+	l := &listener{tenant: tenant, who: who, wake: pacing.NewSignal()}
 	f.streams[l] = struct{}{}
 	f.perWho[who]++
 	return l, true
@@ -79,10 +79,10 @@ func (f *feed) open() bool {
 	return len(f.streams) > 0
 }
 
-// run looks until ctx ends.
+// run polls until ctx ends.
 func (f *feed) run(ctx context.Context) {
 	defer close(f.done)
-	last := int64(-1) // nothing looked at yet
+	last := int64(-1) // nothing read yet
 	tick := time.NewTicker(feedInterval)
 	defer tick.Stop()
 	for {
@@ -96,20 +96,20 @@ func (f *feed) run(ctx context.Context) {
 			}
 		}
 		if f.open() {
-			last = f.look(ctx, last)
+			last = f.poll(ctx, last)
 		} else {
 			last = -1
 		}
 	}
 }
 
-// look reads what is new since last, wakes the streams that it concerns and returns the new last.
-// The first look has nothing to compare with and wakes everyone.
-func (f *feed) look(ctx context.Context, last int64) int64 {
+// poll reads the events after last, wakes the affected streams and returns the new last. The first
+// poll has no earlier state and wakes all.
+func (f *feed) poll(ctx context.Context, last int64) int64 {
 	if last < 0 {
 		_, newest, err := f.reader.Events(ctx, view.Scope{}, -1, 0)
 		if err != nil {
-			f.log.WarnContext(ctx, "event streams stand still: the mirror cannot be read", "error",
+			f.log.WarnContext(ctx, "event streams are paused: the mirror cannot be read", "error",
 				err)
 			return last
 		}
@@ -119,7 +119,7 @@ func (f *feed) look(ctx context.Context, last int64) int64 {
 	for {
 		events, newest, err := f.reader.Events(ctx, view.Scope{}, last, feedBatch)
 		if err != nil {
-			f.log.WarnContext(ctx, "event streams stand still: the mirror cannot be read", "error",
+			f.log.WarnContext(ctx, "event streams are paused: the mirror cannot be read", "error",
 				err)
 			return last
 		}
@@ -133,7 +133,7 @@ func (f *feed) look(ctx context.Context, last int64) int64 {
 	}
 }
 
-// announce wakes the streams that the events concern; nil concerns everyone.
+// announce wakes the streams that the events affect; nil affects all.
 func (f *feed) announce(events []view.Event) {
 	everyone := events == nil
 	concerned := map[fleet.TenantName]bool{}
@@ -145,7 +145,7 @@ func (f *feed) announce(events []view.Event) {
 	defer f.mu.Unlock()
 	for l := range f.streams {
 		if everyone || l.tenant == "" || concerned[l.tenant] {
-			l.look.Set()
+			l.wake.Set()
 		}
 	}
 }

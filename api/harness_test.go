@@ -31,7 +31,7 @@ const (
 	rev1          = fleet.Revision("4f1c9e2a00000000000000000000000000000000")
 )
 
-// content is a fleet of two tenants, alike but for their names.
+// content is a fleet of two tenants, equal except for their names.
 func content() apitest.Mirror {
 	m := apitest.Mirror{
 		Source: view.Source{URL: "https://git.example.com/config", Branch: "main", Head: rev1,
@@ -109,7 +109,7 @@ func addTenant(m *apitest.Mirror, t fleet.TenantName) {
 			{Engine: "eu-1", Kind: fleet.ObjectApplication, Name: string(t) + "-web-prod"}}})
 }
 
-// site is a served API with its store and everything that it logged.
+// site is a served API with its store and its log.
 type site struct {
 	t      *testing.T
 	url    string
@@ -136,11 +136,19 @@ func (b *safeBuffer) String() string {
 	return b.b.String()
 }
 
-// anyStore is what the API needs of a store.
+// anyStore combines all stores of the API.
 type anyStore interface {
-	api.Reader
+	api.Inventory
+	api.History
+	api.State
+	api.PullReader
 	api.Decider
 	api.Tokens
+}
+
+func configOf(store anyStore) api.Config {
+	return api.Config{Reader: api.Reader{Inventory: store, History: store, State: store, PullReader: store},
+		Decider: store, Tokens: store}
 }
 
 func newSite(t *testing.T, m apitest.Mirror) *site {
@@ -156,8 +164,8 @@ func newSiteOver(t *testing.T, store anyStore) *site {
 	t.Helper()
 	s := &site{t: t, tokens: store, log: &safeBuffer{}}
 	log := slog.New(slog.NewTextHandler(s.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	config := api.Config{Reader: store, Decider: store, Tokens: store, Log: log, Version: "test",
-		Hub: "https://argosy.example.com"}
+	config := configOf(store)
+	config.Log, config.Version, config.Hub = log, "test", "https://argosy.example.com"
 	if agents, ok := store.(api.Agents); ok {
 		config.Agents = agents
 	}
@@ -178,21 +186,21 @@ func newSiteOver(t *testing.T, store anyStore) *site {
 	return s
 }
 
-// in is the same site for a subtest, which ends by itself when it fails.
+// in returns the same site for a subtest, so that a failure ends that subtest.
 func (s *site) in(t *testing.T) *site {
 	sub := *s
 	sub.t = t
 	return &sub
 }
 
-// answer is a response that has been read.
+// answer is a complete response.
 type answer struct {
 	status int
 	header http.Header
 	body   string
 }
 
-// whole is everything that a caller can tell answers apart by.
+// whole returns everything by which a caller can distinguish answers.
 func (a answer) whole() string {
 	a.header.Del("Date")
 	var out strings.Builder

@@ -14,7 +14,7 @@ import (
 	"argosy.dev/argosy/fleet/view"
 )
 
-// everything of globex that has a path of its own.
+// all objects of globex with a path of their own.
 var globexPaths = []string{
 	"/tenants/globex", "/tenants/globex/environments/prod",
 	"/tenants/globex/environments/prod/placement",
@@ -22,8 +22,8 @@ var globexPaths = []string{
 	"/operations/op-globex", "/pulls/9", "/agents/globex.edge",
 }
 
-// Case 38: another tenant's object is answered byte for byte like one that does not exist.
-func TestAnotherTenantsObjectIsAnsweredLikeNone(t *testing.T) {
+// The answers for another tenant's object and for a missing one are equal byte for byte.
+func TestAnotherTenantsObjectIsAnsweredLikeAMissingOne(t *testing.T) {
 	there := newSite(t, content())
 	m := content()
 	removeGlobex(&m)
@@ -53,8 +53,8 @@ func TestAnotherTenantsObjectIsAnsweredLikeNone(t *testing.T) {
 	}
 }
 
-// A tenant's writer ends what is its own, and nothing else.
-func TestAnotherTenantsAgentIsEndedByNobodyElse(t *testing.T) {
+// A tenant's writer can revoke its own agents, and no other.
+func TestOnlyTheOwningTenantRevokesAnAgent(t *testing.T) {
 	s := newSite(t, content())
 	for path, status := range map[string]int{"/agents/globex.edge": http.StatusNotFound,
 		"/agent-tokens/join-globex": http.StatusNotFound,
@@ -99,7 +99,7 @@ func removeGlobex(m *apitest.Mirror) {
 	m.Pulls = slices.DeleteFunc(m.Pulls, func(v apitest.Pull) bool { return v.Number == 9 })
 }
 
-// A tenant's token sees no byte that another tenant chose, in any list, whatever the filter.
+// A tenant's token sees no byte that another tenant chose, in any list, with any filter.
 func TestNoListHoldsAnotherTenantsItems(t *testing.T) {
 	s := newSite(t, content())
 	for _, list := range []string{"tenants", "environments", "deployments", "applications",
@@ -127,7 +127,7 @@ func TestNoListHoldsAnotherTenantsItems(t *testing.T) {
 	}
 }
 
-func TestWhatBelongsToThePlatformIsRefusedToTenants(t *testing.T) {
+func TestPlatformObjectsAreRefusedToTenants(t *testing.T) {
 	s := newSite(t, content())
 	for _, path := range []string{"/engines", "/engines/eu-1", "/revisions",
 		"/revisions/" + string(rev1), "/tokens"} {
@@ -143,7 +143,7 @@ func TestWhatBelongsToThePlatformIsRefusedToTenants(t *testing.T) {
 	s.want(s.do(http.MethodDelete, wire.Base+"/tokens/ops", acmeToken, ""), http.StatusForbidden)
 }
 
-func TestAPlacementTellsATenantNothingOfOtherEngines(t *testing.T) {
+func TestAPlacementRevealsNoOtherEngineToATenant(t *testing.T) {
 	s := newSite(t, content())
 	s.want(s.get("/tenants/acme/environments/prod/placement", platformToken), http.StatusOK, "eu-9")
 	for _, path := range []string{"/tenants/acme/environments/prod/placement",
@@ -161,8 +161,8 @@ func TestAPlacementTellsATenantNothingOfOtherEngines(t *testing.T) {
 	}
 }
 
-// The same on the page: what is another's is not found, and byte for byte like what does not exist.
-func TestThePageOfAnotherTenantIsLikeNone(t *testing.T) {
+// The same for the page: its answers for another tenant's object and for a missing one are equal.
+func TestThePageOfAnotherTenantIsLikeAMissingOne(t *testing.T) {
 	there := newSite(t, content())
 	m := content()
 	removeGlobex(&m)

@@ -14,36 +14,36 @@ import (
 )
 
 // The parameters of lists. Each is checked against its pattern before the store sees it; an unknown
-// one is refused, never ignored. They are exported because the API's framework finds them by
-// reflection, not for others to use.
+// one is rejected, never ignored. They are exported only because the API's framework finds them by
+// reflection.
 
 type (
-	// Paging says which page.
+	// Paging selects the page.
 	Paging struct {
 		Limit int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"Items per page"`
 		After string `query:"after" maxLength:"8192" pattern:"^[!-~]*$" doc:"The 'next' of the page before"`
 	}
-	// ByTenant narrows by tenant.
+	// ByTenant filters by tenant.
 	ByTenant struct {
 		Tenant fleet.TenantName `query:"tenant" maxLength:"63" pattern:"^[a-z0-9-]+$"`
 	}
-	// ByEnvironment narrows by environment.
+	// ByEnvironment filters by environment.
 	ByEnvironment struct {
 		Environment fleet.EnvironmentName `query:"environment" maxLength:"63" pattern:"^[a-z0-9-]+$"`
 	}
-	// ByDeployment narrows by deployment.
+	// ByDeployment filters by deployment.
 	ByDeployment struct {
 		Deployment fleet.DeploymentName `query:"deployment" maxLength:"63" pattern:"^[a-z0-9-]+$"`
 	}
-	// ByEngine narrows by engine.
+	// ByEngine filters by engine.
 	ByEngine struct {
 		Engine fleet.EngineName `query:"engine" maxLength:"63" pattern:"^[a-z0-9.-]+$"`
 	}
-	// ByRevision narrows by revision.
+	// ByRevision filters by revision.
 	ByRevision struct {
 		Revision fleet.Revision `query:"revision" pattern:"^[0-9a-f]{40}$" doc:"Of the config repo, in full"`
 	}
-	// ByName narrows by an object's name.
+	// ByName filters by an object's name.
 	ByName struct {
 		Name string `query:"name" maxLength:"253" pattern:"^[A-Za-z0-9._-]+$"`
 	}
@@ -101,7 +101,7 @@ type (
 
 func (p Paging) page() view.Page { return view.Page{Limit: p.Limit, After: p.After} }
 
-// listed is what a list handler needs: the scope comes from the token, the rest from the request.
+// listed is the input of a list handler: the scope comes from the token, the rest from the request.
 type listed interface {
 	query() (view.Filter, view.Page)
 }
@@ -140,7 +140,7 @@ func (in *holdsIn) query() (view.Filter, view.Page) {
 
 type body[T any] struct{ Body T }
 
-// storeList is how the store gives a list.
+// storeList is a list method of the store.
 type storeList[T any] func(context.Context, view.Scope, view.Filter, view.Page) ([]T, string,
 	error)
 
@@ -165,12 +165,12 @@ func list[I any, P interface {
 }
 
 func (s *Server) registerLists() {
-	list[tenantsIn](s, "tenants", "Tenants with quota, use and how they stand", s.reader.Tenants)
-	list[environmentsIn](s, "environments", "Environments with their engine and why it is that one",
+	list[tenantsIn](s, "tenants", "Tenants with quota, usage and status", s.reader.Tenants)
+	list[environmentsIn](s, "environments", "Environments with their engine and the reason for it",
 		s.environments)
-	list[deploymentsIn](s, "deployments", "Deployments with where they go", s.reader.Deployments)
+	list[deploymentsIn](s, "deployments", "Deployments with their environments", s.reader.Deployments)
 	list[applicationsIn](s, "applications",
-		"Applications with what is wanted and how they stand on their engine",
+		"Applications with desired state and status on their engine",
 		s.reader.Applications)
 	list[enginesIn](s, "engines", "Engines with load, lag and reach (platform)", s.reader.Engines,
 		s.platformOnly)
@@ -179,17 +179,17 @@ func (s *Server) registerLists() {
 			"(platform)", s.reader.Owners, s.platformOnly)
 	list[orphansIn](s, "strays", "Live objects of ours that no declaration asks for (platform)",
 		s.reader.Orphans, s.platformOnly)
-	list[operationsIn](s, "operations", "What was done, by whom and how it ended; the newest first",
+	list[operationsIn](s, "operations", "Operations with requester and result, newest first",
 		s.reader.Operations)
 	list[revisionsIn](s, "revisions",
-		"Recorded commits of the config repo, the newest first (platform)", s.reader.Revisions,
+		"Recorded commits of the config repo, newest first (platform)", s.reader.Revisions,
 		s.platformOnly)
-	list[problemsIn](s, "problems", "What is wrong in the config repo, by file", s.reader.Problems)
-	list[holdsIn](s, "holds", "Changes that wait for an approval", s.reader.Holds)
+	list[problemsIn](s, "problems", "Problems of the config repo, by file", s.reader.Problems)
+	list[holdsIn](s, "holds", "Held changes, which wait for a release", s.reader.Holds)
 }
 
-// environments keeps from a tenant what a placement tells of the others: the engines that did not
-// get it, with their load and owners.
+// environments removes from a tenant's answer what a placement reveals of other tenants: the
+// engines that were not chosen, with their load and owners.
 func (s *Server) environments(ctx context.Context, scope view.Scope, filter view.Filter,
 	page view.Page) ([]view.Environment, string, error) {
 	items, next, err := s.reader.Environments(ctx, scope, filter, page)

@@ -46,7 +46,7 @@ func TestAListIsReadPageByPageWholeAndInOrder(t *testing.T) {
 	}
 }
 
-func TestWhatAListDoesNotTakeIsRefused(t *testing.T) {
+func TestUnknownParametersOfAListAreRejected(t *testing.T) {
 	s := newSite(t, content())
 	for query, says := range map[string]string{
 		"limit=0": "query.limit", "limit=1001": "query.limit", "limit=many": "query.limit",
@@ -98,14 +98,14 @@ func TestABodyIsCapped(t *testing.T) {
 	}
 }
 
-// broken is a reader that fails in the worst way.
+// broken is a reader that fails with a secret in its error.
 type broken struct{ *apitest.Store }
 
 func (broken) Source(context.Context) (view.Source, error) { panic("the password is hunter2") }
 
-func TestAPanicEndsOneRequestAndTellsNothing(t *testing.T) {
+func TestAPanicEndsOneRequestAndRevealsNothing(t *testing.T) {
 	store := apitest.New(content())
-	s := api.New(api.Config{Reader: broken{store}, Decider: store, Tokens: store})
+	s := api.New(configOf(broken{store}))
 	for range 2 {
 		w := httptest.NewRecorder()
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, wire.Base+"/source", nil)
@@ -118,7 +118,7 @@ func TestAPanicEndsOneRequestAndTellsNothing(t *testing.T) {
 	}
 }
 
-// FuzzQuery: no query makes a list fail inside, and none is answered with another tenant's item.
+// FuzzQuery: no query causes an internal error, and no answer contains another tenant's item.
 func FuzzQuery(f *testing.F) {
 	for _, seed := range []string{"", "limit=1", "after=YzE", "tenant=globex",
 		"tenant=acme&tenant=globex", "after=%ff%fe", "sync=%00", "limit=1e3", "a[b]=c", "%zz",
@@ -128,7 +128,7 @@ func FuzzQuery(f *testing.F) {
 		f.Add("operations", seed)
 	}
 	store := apitest.New(content())
-	s := api.New(api.Config{Reader: store, Decider: store, Tokens: store})
+	s := api.New(configOf(store))
 	f.Fuzz(func(t *testing.T, list, query string) {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, wire.Base+"/x", nil)
 		r.URL.Path, r.URL.RawQuery = wire.Base+"/"+list, query

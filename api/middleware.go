@@ -11,7 +11,7 @@ import (
 	"argosy.dev/argosy/fleet/printable"
 )
 
-// recorder remembers how a request was answered, for the log.
+// recorder records the status of an answer for the log.
 type recorder struct {
 	http.ResponseWriter
 	status int
@@ -34,8 +34,8 @@ func (r *recorder) Write(b []byte) (int, error) {
 // Unwrap lets http.ResponseController reach the connection.
 func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
-// observed logs each request: the pattern that it matched, never its query and no header, for a
-// token may be in the wrong place; nor the path as it was sent, for it may hold one as well.
+// observed logs each request: the pattern that it matched, never its query, a header or the path as
+// sent, because a misplaced token may be in any of them.
 func (s *Server) observed(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		begun := time.Now()
@@ -61,10 +61,10 @@ func (s *Server) recovered(next http.Handler) http.Handler {
 				//nolint:errorlint // a sentinel that net/http asks to be panicked with as it is
 				panic(cause)
 			}
-			s.log.ErrorContext(r.Context(), "a request failed inside", "method", r.Method, "cause",
+			s.log.ErrorContext(r.Context(), "request failed with an internal error", "method", r.Method, "cause",
 				cause, "stack", string(debug.Stack()))
 			if rec, ok := w.(*recorder); ok && rec.status != 0 {
-				panic(http.ErrAbortHandler) // half an answer must not look like a whole one
+				panic(http.ErrAbortHandler) // a truncated answer must not look complete
 			}
 			writeProblem(w, problem(http.StatusInternalServerError, "",
 				"this is a fault of the control plane", "see the log of `argosy serve`"))
@@ -73,7 +73,7 @@ func (s *Server) recovered(next http.Handler) http.Handler {
 	})
 }
 
-// secured sets the headers that keep a browser from doing more with an answer than showing it.
+// secured sets the headers that restrict a browser to displaying an answer.
 func secured(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -95,7 +95,7 @@ func secured(next http.Handler) http.Handler {
 	})
 }
 
-// bounded caps what a request may send and how long its answer may take. Streams lift the time for
+// bounded limits the size of a request and the duration of its answer. Streams extend the time for
 // themselves.
 func bounded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -119,5 +119,5 @@ func writeProblem(w http.ResponseWriter, p *wire.Refusal) {
 	w.WriteHeader(p.Status)
 	enc := json.NewEncoder(printable.JSONWriter(w))
 	enc.SetEscapeHTML(false)
-	_ = enc.Encode(p) // the connection is gone: there is nobody to tell
+	_ = enc.Encode(p) // the client has disconnected
 }

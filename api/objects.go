@@ -12,7 +12,7 @@ import (
 	"argosy.dev/argosy/fleet/view"
 )
 
-// The identities of single objects, as paths say them. Exported as those of lists are.
+// The identities of single objects in paths. Exported for the same reason as those of lists.
 
 type (
 	// TenantIn is a path that names a tenant.
@@ -47,7 +47,7 @@ func (in *environmentIn) id() fleet.EnvironmentID {
 	return fleet.EnvironmentID{Tenant: in.Tenant, Name: in.Environment}
 }
 
-// identified is an input that names one object: as a filter that matches no other, and in words.
+// identified is an input that names one object: as a filter that matches no other, and as text.
 type identified interface {
 	identity() (filter view.Filter, subject string)
 }
@@ -79,8 +79,7 @@ func (in *revisionIn) identity() (view.Filter, string) {
 	return view.Filter{Revision: in.Revision}, subjectf("revision %s", in.Revision)
 }
 
-// one registers GET /<path>: the list of everything with that identity, which holds one item or
-// none.
+// one registers GET /<path>: the list of everything with that identity, with one item or none.
 func one[I any, P interface {
 	*I
 	identified
@@ -130,7 +129,7 @@ func (s *Server) registerState() {
 	huma.Register(s.api,
 		operation(http.MethodGet, "/tenants/{tenant}/environments/{environment}/placement",
 			"explain-environment",
-			"Which engine serves the environment, why, and what the alternatives were (the last for "+
+			"The environment's engine, the reason, and the alternatives (the last for "+
 				"the platform only)", "environments", nil),
 		func(ctx context.Context, in *environmentIn) (*body[fleet.Placement], error) {
 			scope := callerOf(ctx).Scope()
@@ -141,7 +140,7 @@ func (s *Server) registerState() {
 			return &body[fleet.Placement]{placementFor(scope, placement)}, nil
 		})
 	huma.Register(s.api, operation(http.MethodGet, "/source", "get-source",
-		"How the config repo stands", "state", nil),
+		"State of the config repo", "state", nil),
 		func(ctx context.Context, _ *struct{}) (*body[view.Source], error) {
 			source, err := s.reader.Source(ctx)
 			if err != nil {
@@ -152,13 +151,13 @@ func (s *Server) registerState() {
 	huma.Register(s.api, operation(http.MethodGet, "/stops", "list-stops", "Stops in force",
 		"state", nil),
 		func(ctx context.Context, _ *struct{}) (*body[wire.List[mirror.Stop]], error) {
-			stops, err := stopsOf(ctx, s.reader, callerOf(ctx).Scope())
+			stops, err := stopsOf(ctx, s.reader.Stops, callerOf(ctx).Scope())
 			if err != nil {
 				return nil, s.answer(ctx, "stops", err)
 			}
 			return &body[wire.List[mirror.Stop]]{wire.List[mirror.Stop]{Items: stops}}, nil
 		})
-	huma.Register(s.api, operation(http.MethodGet, "/whoami", "whoami", "Who the token speaks for",
+	huma.Register(s.api, operation(http.MethodGet, "/whoami", "whoami", "The token's identity",
 		"state", nil),
 		func(ctx context.Context, _ *struct{}) (*body[wire.Identity], error) {
 			t := callerOf(ctx)
@@ -169,8 +168,9 @@ func (s *Server) registerState() {
 		})
 }
 
-func stopsOf(ctx context.Context, from Reader, scope view.Scope) ([]mirror.Stop, error) {
-	stops, err := from.Stops(ctx, scope)
+func stopsOf(ctx context.Context, read func(context.Context, view.Scope) ([]mirror.Stop, error),
+	scope view.Scope) ([]mirror.Stop, error) {
+	stops, err := read(ctx, scope)
 	if stops == nil {
 		stops = []mirror.Stop{}
 	}

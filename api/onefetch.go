@@ -11,16 +11,15 @@ import (
 )
 
 const (
-	// of what is shown again; a page asks a second and a half after the event that it was told of
+	// maximum age of a reused result; a page requests it a second and a half after its event
 	sharedAge  = time.Second
-	forgetting = 10 * time.Minute // after which what nobody asks for is dropped
+	forgetting = 10 * time.Minute // after which an unused result is dropped
 )
 
-// oneFetch reads what many look at once for all of them: one reading at a time for each tenant (the
-// platform is ""), whoever asks. Each sees the mirror as it was at most sharedAge before it asked,
-// or a quarter of the time that a reading takes later: readings cost the database the same, however
-// many pages are open.
-type oneFetch[T any] struct {
+// sharedRead shares one read among all callers: one read at a time for each tenant (the platform is
+// ""). Each caller sees the mirror as it was at most sharedAge before its request, or later by a
+// quarter of a read's duration: reads cost the database the same, however many pages are open.
+type sharedRead[T any] struct {
 	mu sync.Mutex
 	of map[fleet.TenantName]*reading[T]
 }
@@ -33,7 +32,7 @@ type reading[T any] struct {
 	err   error
 }
 
-func (o *oneFetch[T]) get(ctx context.Context, of fleet.TenantName,
+func (o *sharedRead[T]) get(ctx context.Context, of fleet.TenantName,
 	read func(context.Context) (T, error)) (T, error) {
 	asked := time.Now()
 	for {
@@ -50,13 +49,13 @@ func (o *oneFetch[T]) get(ctx context.Context, of fleet.TenantName,
 	}
 }
 
-// fresh reports whether the reading is young enough for who asked at that time.
+// fresh reports whether the result is recent enough for a request at that time.
 func (r *reading[T]) fresh(asked time.Time) bool {
 	return asked.Sub(r.began) <= max(sharedAge, 4*r.took)
 }
 
-// join is the reading that is under way, or the last one when it is fresh enough, or a new one.
-func (o *oneFetch[T]) join(ctx context.Context, of fleet.TenantName, asked time.Time,
+// join returns the read in progress, or the last one if it is fresh enough, or a new one.
+func (o *sharedRead[T]) join(ctx context.Context, of fleet.TenantName, asked time.Time,
 	read func(context.Context) (T, error)) *reading[T] {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -81,7 +80,7 @@ func (o *oneFetch[T]) join(ctx context.Context, of fleet.TenantName, asked time.
 	}
 	o.of[of] = r
 	go func() {
-		// Whoever began it may go; the others still wait for it.
+		// Its first caller may cancel; the others still wait for it.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTime)
 		defer cancel()
 		defer func() {

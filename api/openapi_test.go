@@ -21,7 +21,7 @@ const documentPath = "../docs/openapi.json"
 
 func TestOpenAPIDocumentInTheDocsIsTheOneThatIsServed(t *testing.T) {
 	store := apitest.New(apitest.Mirror{})
-	made, err := api.New(api.Config{Reader: store, Decider: store, Tokens: store}).OpenAPI()
+	made, err := api.New(configOf(store)).OpenAPI()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +53,7 @@ func TestOpenAPIDocumentInTheDocsIsTheOneThatIsServed(t *testing.T) {
 	}
 }
 
-// Case 91: no schema of the API has a field for a secret, but those that show a new token.
+// No schema of the API has a field for a secret, except those with a new token.
 func TestNoSchemaHasAFieldForASecret(t *testing.T) {
 	kept, err := os.ReadFile(documentPath)
 	if err != nil {
@@ -70,8 +70,8 @@ func TestNoSchemaHasAFieldForASecret(t *testing.T) {
 	if len(document.Components.Schemas) < 20 {
 		t.Fatalf("only %d schemas", len(document.Components.Schemas))
 	}
-	// Hashes name a plan or the content of a manifest; a credential of the protocol is sealed to
-	// the agent that it is for.
+	// Hashes identify a plan or the content of a manifest; a credential of the protocol is
+	// encrypted to its agent.
 	sound := []string{"PullView.hash", "PlanReport.hash", "ProtocolRow.hash",
 		"ProtocolRow.credential", "ProtocolAck.hash"}
 	for name, schema := range document.Components.Schemas {

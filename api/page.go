@@ -22,10 +22,10 @@ const pageEvents = "/events" // the event stream for the page's script, by the p
 //go:embed page
 var pageFiles embed.FS
 
-// frame is what every page shows around its content.
+// frame is the common part of every page.
 type frame struct {
 	Title   string
-	Who     string // "" before sign-in
+	Who     string // "" before login
 	Tenant  fleet.TenantName
 	Version string
 	Now     time.Time
@@ -42,7 +42,7 @@ func (s *Server) frame(title string, token view.Token) frame {
 func (s *Server) registerPage() {
 	static, err := fs.Sub(pageFiles, "page/static")
 	if err != nil {
-		panic(err) // the folder is embedded: it is there or the binary is broken
+		panic(err) // the folder is embedded: its absence is a build error
 	}
 	s.mux.Handle("GET /static/{file}", http.StripPrefix("/static/", http.FileServerFS(static)))
 	s.mux.HandleFunc("GET /{$}", s.signedIn(s.overviewPage))
@@ -63,7 +63,7 @@ func (s *Server) registerPage() {
 	s.mux.HandleFunc("GET /signin", s.signinForm)
 	s.mux.Handle("POST /signin", sameOrigin.Handler(http.HandlerFunc(s.signin)))
 	s.mux.Handle("POST /signout", sameOrigin.Handler(http.HandlerFunc(s.signout)))
-	s.mux.HandleFunc("/", s.nowhere)
+	s.mux.HandleFunc("/", s.notFoundRoute)
 }
 
 // pageStream is the event stream for the page's script, which cannot set a header.
@@ -74,14 +74,14 @@ func (s *Server) pageStream(w http.ResponseWriter, r *http.Request) {
 		writeProblem(w, refusal)
 		return
 	}
-	s.stream(w, r, token, plaintext, -1) // the script only wants to know that something changed
+	s.stream(w, r, token, plaintext, -1) // the script only needs the fact of a change
 }
 
-// nowhere answers what no route matches, to programs and to people.
-func (s *Server) nowhere(w http.ResponseWriter, r *http.Request) {
+// notFoundRoute answers requests that match no route, to programs and to people.
+func (s *Server) notFoundRoute(w http.ResponseWriter, r *http.Request) {
 	if isAPI(r) {
 		writeProblem(w, problem(http.StatusNotFound, "", "no such route, or not with this method",
-			"see /openapi.json for what there is"))
+			"see /openapi.json for all routes"))
 		return
 	}
 	s.signedIn(func(w http.ResponseWriter, r *http.Request, token view.Token) {
@@ -99,22 +99,22 @@ func (s *Server) failPage(w http.ResponseWriter, r *http.Request, token view.Tok
 	var p *wire.Refusal
 	errors.As(s.answer(r.Context(), subject, err), &p)
 	if p.Status == http.StatusNotFound {
-		p.Next = "look for it from the overview"
+		p.Next = "start from the overview"
 	}
 	s.render(w, p.Status, "failure", failure{s.frame(p.Title, token), p})
 }
 
 func (s *Server) render(w http.ResponseWriter, status int, name string, data any) {
-	var out bytes.Buffer // so that a template that fails half-way sends nothing of it
+	var out bytes.Buffer // buffer, so that a failing template sends nothing
 	if err := pages[name].ExecuteTemplate(&out, "frame", data); err != nil {
-		s.log.Error("a page cannot be rendered", "page", name, "error", err)
+		s.log.Error("failed to render a page", "page", name, "error", err)
 		http.Error(w, "this page cannot be shown: see the log of argosy serve",
 			http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
-	_, _ = w.Write(printable.Lines(out.Bytes())) // the connection is gone: there is nobody to tell
+	_, _ = w.Write(printable.Lines(out.Bytes())) // the client has disconnected
 }
 
 var pages = parsePages("signin", "overview", "applications", "tenant", "engine", "environment",
@@ -124,14 +124,14 @@ func parsePages(names ...string) map[string]*template.Template {
 	parsed := map[string]*template.Template{}
 	for _, name := range names {
 		t := template.New(name).Funcs(template.FuncMap{"ago": ago, "tone": tone, "percent": percent,
-			"short": fleet.Revision.Short, "deed": deed, "agentstate": agentState, "web": web})
+			"short": fleet.Revision.Short, "deed": actionTone, "agentstate": agentState, "web": web})
 		parsed[name] = template.Must(t.ParseFS(pageFiles, "page/frame.html", "page/parts.html",
 			"page/"+name+".html"))
 	}
 	return parsed
 }
 
-// ago is how long before now something was, in its largest unit: 12s, 5m, 3h, 9d.
+// ago formats the time since when in its largest unit: 12s, 5m, 3h, 9d.
 func ago(now time.Time, when any) string {
 	var t time.Time
 	switch v := when.(type) {
@@ -149,7 +149,7 @@ func ago(now time.Time, when any) string {
 	return fleet.Age(now.Sub(t))
 }
 
-// tone is the colour of a state: good, busy, bad or none.
+// tone returns the colour of a state: good, busy, bad or none.
 func tone(state any) string {
 	switch fmt.Sprint(state) {
 	case "Synced", "Healthy", "Applied", "Succeeded", "Active", "true":
@@ -164,7 +164,7 @@ func tone(state any) string {
 	return "none"
 }
 
-// percent is part of whole, 0 to 100; 100 for a whole of nothing that is over-full.
+// percent returns part of whole, 0 to 100; 100 if whole is zero and part is not.
 func percent(part, whole int) int {
 	if whole <= 0 {
 		return min(part, 1) * 100

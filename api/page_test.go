@@ -10,7 +10,7 @@ import (
 	"argosy.dev/argosy/fleet/mirror"
 )
 
-// page gets a page as a browser with that token's session.
+// page requests a page like a browser with that token's session.
 func (s *site) page(path, token string) answer {
 	s.t.Helper()
 	req, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, s.url+path, nil)
@@ -23,7 +23,7 @@ func (s *site) page(path, token string) answer {
 	return s.send(req)
 }
 
-// timeless is a page without the time at its foot.
+// timeless removes the time in the footer.
 func timeless(page string) string {
 	return regexp.MustCompile(`<time>[^<]*</time>`).ReplaceAllString(page, "")
 }
@@ -95,7 +95,7 @@ func TestSigningIn(t *testing.T) {
 	t.Run("a wrong token is refused", func(t *testing.T) {
 		s := s.in(t)
 		s.want(s.post("/signin", url.Values{"token": {"argosy_wrong"}}, nil),
-			http.StatusUnauthorized, "not valid")
+			http.StatusUnauthorized, "invalid or expired")
 	})
 	t.Run("another site cannot sign anyone in or out", func(t *testing.T) {
 		s := s.in(t)
@@ -132,7 +132,7 @@ func TestSigningIn(t *testing.T) {
 	})
 }
 
-func TestPagesShowHowItStands(t *testing.T) {
+func TestPagesShowTheStatus(t *testing.T) {
 	m := content()
 	m.Stops = []mirror.Stop{{Scope: mirror.StopTenant, Name: "acme", By: "token:ops",
 		Reason: "audit"}}
@@ -156,8 +156,8 @@ func TestPagesShowHowItStands(t *testing.T) {
 	s.want(s.page("/static/", platformToken), http.StatusNotFound)
 }
 
-// Case 45: what an engine or a tenant says is text, wherever it is shown.
-func TestNothingThatATenantWroteBecomesMarkup(t *testing.T) {
+// Texts of an engine or a tenant are escaped wherever they are displayed.
+func TestTenantsTextsAreEscaped(t *testing.T) {
 	const bomb = `"><script>alert(1)</script><img src=x onerror=alert(1)>`
 	m := content()
 	for i := range m.Applications {
@@ -189,7 +189,7 @@ func TestNothingThatATenantWroteBecomesMarkup(t *testing.T) {
 	}
 }
 
-func TestAPageSaysWhenTheMirrorCannotBeRead(t *testing.T) {
+func TestAPageReportsAnUnreadableMirror(t *testing.T) {
 	s := newSite(t, content())
 	s.store.Fail(errSecretCause)
 	a := s.page("/", platformToken)

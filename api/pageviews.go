@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	fewItems  = 12  // of what is only there to catch the eye
-	manyItems = 200 // of what a page is about
+	fewItems  = 12  // of a summary
+	manyItems = 200 // of a page's main list
 )
 
 type (
@@ -64,7 +64,7 @@ type (
 		View         view.Environment
 		Placement    fleet.Placement
 		Applications []view.Application
-		Agents       []view.Agent // the one that serves it, if one does
+		Agents       []view.Agent // the agent that serves it, if any
 		Own          []view.Own
 	}
 	applicationView struct {
@@ -96,7 +96,7 @@ func the[T any](g *gather, read storeList[T], filter view.Filter) (item T) {
 	return item
 }
 
-// failing are the Applications that need a look, the worst first.
+// failing returns the Applications that need attention, the worst first.
 func (s *Server) failing(g *gather, filter view.Filter) []view.Application {
 	var found []view.Application
 	seen := map[string]bool{}
@@ -127,7 +127,7 @@ func (s *Server) overviewPage(w http.ResponseWriter, r *http.Request, token view
 	s.show(w, r, token, "overview", "overview", v, err)
 }
 
-// readOverview is what everybody of the scope sees.
+// readOverview returns the overview of a scope.
 func (s *Server) readOverview(ctx context.Context, scope view.Scope) (overview, error) {
 	g := &gather{ctx: ctx, scope: scope}
 	var v overview
@@ -190,8 +190,8 @@ func (s *Server) applicationsPage(w http.ResponseWriter, r *http.Request, token 
 	s.show(w, r, token, "applications", "applications", v, err)
 }
 
-// named is a name from the address line. What cannot be one is replaced by a name that nothing has,
-// so that it matches nothing.
+// named returns a name from the query string. An invalid name is replaced by a name that no object
+// has, so that it matches nothing.
 func named[T ~string](q url.Values, field string) T {
 	value := q.Get(field)
 	if value != "" && fleet.ValidateName(value) != nil {
@@ -200,7 +200,7 @@ func named[T ~string](q url.Values, field string) T {
 	return T(value)
 }
 
-// worded is a state from the address line: letters only, or a word that no state is.
+// worded returns a state from the query string: letters only, or a word that no state has.
 func worded[T ~string](q url.Values, field string) T {
 	value := q.Get(field)
 	for _, c := range value {
@@ -250,7 +250,7 @@ func (s *Server) enginePage(w http.ResponseWriter, r *http.Request, token view.T
 	s.show(w, r, token, "engine", "engine "+string(name), v, g.err)
 }
 
-// orphansPage lists what runs without a declaration. It is the platform's to judge.
+// orphansPage lists orphans. Only the platform may see it.
 func (s *Server) orphansPage(w http.ResponseWriter, r *http.Request, token view.Token) {
 	q := r.URL.Query()
 	v := orphansView{frame: s.frame("Strays", token)}
@@ -270,7 +270,7 @@ func (s *Server) orphansPage(w http.ResponseWriter, r *http.Request, token view.
 	s.show(w, r, token, "orphans", "orphans", v, err)
 }
 
-// engineNamed is an engine from the address line: one of the platform, or an environment's own
+// engineNamed returns an engine from the query string: one of the platform, or an environment's own
 // cluster.
 func engineNamed(q url.Values) fleet.EngineName {
 	value := q.Get("engine")
@@ -312,7 +312,7 @@ func (s *Server) applicationPage(w http.ResponseWriter, r *http.Request, token v
 	s.show(w, r, token, "application", "application "+id.String(), v, g.err)
 }
 
-// pathName is a name from the path; what cannot be one becomes a name that nothing has.
+// pathName returns a name from the path; an invalid one is replaced by a name that no object has.
 func pathName[T ~string](r *http.Request, field string) T {
 	if value := r.PathValue(field); fleet.ValidateName(value) == nil {
 		return T(value)

@@ -13,8 +13,8 @@ import (
 	"argosy.dev/argosy/fleet/mirror"
 )
 
-// init makes every error that huma itself finds one of ours. What the caller sent is never echoed:
-// it may be a token in the wrong place.
+// init replaces every error of huma's own by one of ours. It never echoes the request: a misplaced
+// token may be in it.
 func init() {
 	huma.NewError = func(status int, message string, errs ...error) huma.StatusError {
 		p := problem(status, "", message, "")
@@ -56,16 +56,15 @@ func problem(status int, subject, detail, next string) *wire.Refusal {
 	}
 }
 
-// notFound is the one answer for what does not exist and for what belongs to someone else. Its
-// subject comes from the request alone.
+// notFound is the only answer for a missing object and for another tenant's. Its subject comes from
+// the request alone.
 func notFound(subject string) *wire.Refusal {
 	return problem(http.StatusNotFound, subject,
 		"no such object, or not one that this token may see",
-		"list what there is with `argosy get`, and check who you are with `argosy login --check`")
+		"list objects with `argosy get`, and check who you are with `argosy login --check`")
 }
 
-// answer turns a store's error into what a caller may know of it. The cause itself is logged, not
-// told.
+// answer translates a store's error into what a caller may know. It logs the cause itself.
 func (s *Server) answer(ctx context.Context, subject string, err error) error {
 	var known *wire.Refusal
 	switch {
@@ -85,11 +84,11 @@ func (s *Server) answer(ctx context.Context, subject string, err error) error {
 		return problem(http.StatusGatewayTimeout, subject, "the mirror did not answer in time",
 			"try again, or ask for less with a filter")
 	case ctx.Err() != nil:
-		return problem(http.StatusServiceUnavailable, subject, "the request was given up", "")
+		return problem(http.StatusServiceUnavailable, subject, "the request was cancelled", "")
 	}
 	s.log.ErrorContext(ctx, "the mirror cannot be read", "subject", subject, "error", err)
 	return problem(http.StatusServiceUnavailable, subject, "the mirror cannot be read now",
-		"what runs on the engines is not touched by this; try again, and see the log of `argosy serve`")
+		"workloads on the engines are not affected; try again, and see the log of `argosy serve`")
 }
 
 func subjectf(format string, args ...any) string { return fmt.Sprintf(format, args...) }

@@ -13,7 +13,7 @@ import (
 	"argosy.dev/argosy/fleet/view"
 )
 
-// asked is a store whose clusters have been asked for as many syncs as may wait.
+// asked is a store whose clusters have reached the limit of pending syncs.
 type asked struct{ *apitest.Store }
 
 func (asked) AskSync(context.Context, view.Scope, mirror.SyncRequest, string) (mirror.SyncRequest,
@@ -21,8 +21,9 @@ func (asked) AskSync(context.Context, view.Scope, mirror.SyncRequest, string) (m
 	return mirror.SyncRequest{}, fmt.Errorf("sync of hunter2: %w", mirror.ErrTooManySyncs)
 }
 
-// A cluster that has been asked for enough is no fault of the mirror: the caller is told to wait.
-func TestASyncTooManyIsTheCallersToAskAgain(t *testing.T) {
+// Too many pending syncs of a cluster are no fault of the mirror: the answer asks the caller to
+// wait.
+func TestTooManyPendingSyncsAreRefused(t *testing.T) {
 	s := newSiteOver(t, asked{apitest.New(content())})
 	a := s.do(http.MethodPost,
 		wire.Base+"/tenants/acme/environments/edge/own-applications/argocd/shop/sync", acmeToken,

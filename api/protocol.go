@@ -11,56 +11,56 @@ import (
 	"argosy.dev/argosy/fleet/agent"
 )
 
-// describeProtocol puts into the document what agents ask, beside what people do. The hub answers
-// it, on the same address and not here: its credentials, its limits and its deadlines are others.
+// describeProtocol adds the agents' requests to the document. The hub serves them on the same
+// address, not this package: its credentials, limits and deadlines differ.
 func (s *Server) describeProtocol() {
 	for _, op := range protocol() {
 		s.describe(op)
 	}
 }
 
-// spoken is one request of the agents' protocol.
-type spoken struct {
+// protocolRequest is one request of the agents' protocol.
+type protocolRequest struct {
 	method, path, id, summary string
-	open                      bool // asked without an access token
+	open                      bool // needs no access token
 	in, out                   reflect.Type
 	inType, outType           string // of the content, if not JSON
 	status                    int
 }
 
-func protocol() []spoken {
+func protocol() []protocolRequest {
 	joined := reflect.TypeFor[agent.Joined]()
-	return []spoken{
+	return []protocolRequest{
 		{method: http.MethodPost, path: agent.PathJoin, id: "agent-join", open: true,
 			in: reflect.TypeFor[agent.Join](), out: joined, status: http.StatusOK,
-			summary: "Swap a one-time token and public keys for an identity that is bound to " +
-				"the keys; the header DPoP proves them"},
+			summary: "Exchange a one-time token and public keys for an identity that is bound to " +
+				"the keys; the header DPoP has their proof"},
 		{method: http.MethodPost, path: agent.PathToken, id: "agent-token", open: true,
 			in: reflect.TypeFor[assertion](), inType: "application/x-www-form-urlencoded",
 			out: reflect.TypeFor[agent.Access](), status: http.StatusOK,
-			summary: "Swap a client assertion (RFC 7523) for an access token that is of use " +
+			summary: "Exchange a client assertion (RFC 7523) for an access token that is valid " +
 				"with the key only"},
 		{method: http.MethodPost, path: agent.PathKeys, id: "agent-keys",
 			in: reflect.TypeFor[agent.Rotate](), out: joined, status: http.StatusOK,
 			summary: "Replace the agent's keys, which prolongs its identity"},
 		{method: http.MethodGet, path: agent.PathSnapshot, id: "agent-snapshot",
 			out: reflect.TypeFor[agent.Snapshot](), status: http.StatusOK,
-			summary: "Every row of the agent's engine at one moment. Whose they are is told by " +
+			summary: "Every row of the agent's engine at one moment. The engine is determined by " +
 				"the credential alone"},
 		{method: http.MethodGet, path: agent.PathStream, id: "agent-stream",
 			outType: "text/event-stream", status: http.StatusOK,
-			summary: "What changes after the cursor in Last-Event-ID, as it happens: hello, " +
+			summary: "Changes after the cursor in Last-Event-ID, as they happen: hello, " +
 				"rows, again, syncs, stops, bye"},
 		{method: http.MethodPost, path: agent.PathStatus, id: "agent-status",
 			in: reflect.TypeFor[agent.Report](), status: http.StatusNoContent,
-			summary: "What was done and what the cluster shows, numbered; at most " +
+			summary: "Applied rows and the cluster's status, numbered; at most " +
 				strconv.Itoa(agent.MaxReport>>20) + " MiB and " + strconv.Itoa(agent.MaxItems) +
 				" items of each kind"},
 		{method: http.MethodGet, path: agent.PathProbe, id: "agent-probe", open: true,
 			outType: "text/event-stream", status: http.StatusOK,
 			summary: "A stream of " + agent.ProbeGap.String() +
-				" for whoever asks: by when its two comments come, what holds streams back on " +
-				"the way shows before an agent joins"},
+				" without authentication: the arrival of its two comments shows buffering proxies on " +
+				"the way before an agent joins"},
 	}
 }
 
@@ -71,7 +71,7 @@ type assertion struct {
 	Assertion     string `json:"client_assertion" doc:"JWT, EdDSA, iss and sub the agent's ID, aud the control plane's public URL, at most 60 s old"`
 }
 
-func (s *Server) describe(sp spoken) {
+func (s *Server) describe(sp protocolRequest) {
 	document := s.api.OpenAPI()
 	schema := func(t reflect.Type) *huma.Schema {
 		return document.Components.Schemas.Schema(t, true, "")

@@ -58,14 +58,13 @@ func (s *Server) pullPage(w http.ResponseWriter, r *http.Request, token view.Tok
 	s.show(w, r, token, "pull", subject, v, g.err)
 }
 
-// deed is the colour of what a plan does.
-func deed(action report.Action) string {
-	return map[report.Action]string{
-		report.Create: "good", report.Update: "busy", report.Delete: "bad",
+// actionTone returns the colour of a plan's action.
+func actionTone(action report.Action) string {
+	return map[report.Action]string{report.Create: "good", report.Update: "busy", report.Delete: "bad",
 		report.Hold: "bad"}[action]
 }
 
-// web reports whether a link that the forge gave leads to a page, and nowhere else.
+// web reports whether a link from the Git host is an http or https URL.
 func web(link string) bool {
 	u, err := url.Parse(link)
 	return err == nil && (u.Scheme == "https" || u.Scheme == "http") && u.Host != ""

@@ -16,15 +16,15 @@ import (
 	"argosy.dev/argosy/reconciler/plan/report"
 )
 
-// Pulls is what is kept of pull requests.
-type Pulls interface {
-	// Pulls match Filter.{Tenant, Pull, State}, the newest first. With a tenant in scope: those
+// PullReader reads the stored pull requests.
+type PullReader interface {
+	// Pulls match Filter.{Tenant, Pull, State}, newest first. With a tenant in scope: those
 	// that change files of that tenant.
 	Pulls(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
 		[]view.Pull, string, error)
-	// PullPlan is the plan of the pull request's head, a report.Report as JSON, whole: who may see
-	// what of it is the API's to decide. mirror.ErrNotFound when there is no such pull request in
-	// scope, or no plan of its head.
+	// PullPlan is the plan of the pull request's head, a complete plan.Report as JSON: the API
+	// restricts what the caller sees. mirror.ErrNotFound if there is no such pull request in scope,
+	// or no plan of its head.
 	PullPlan(ctx context.Context, scope view.Scope, number int) ([]byte, error)
 }
 
@@ -48,7 +48,7 @@ func (in *pullIn) identity() (view.Filter, string) {
 }
 
 func (s *Server) registerPulls() {
-	list[pullsIn](s, "pulls", "Pull requests as they were last judged, the newest first", s.pulls)
+	list[pullsIn](s, "pulls", "Pull requests with their last review, newest first", s.pulls)
 	one[pullIn](s, "pull", "/pulls/{number}", "One pull request", s.pulls)
 	huma.Register(s.api, operation(http.MethodGet, "/pulls/{number}/plan", "get-pull-plan",
 		"The plan that its reviewers see; for a tenant: that tenant's part", "pulls", nil),
@@ -61,7 +61,7 @@ func (s *Server) registerPulls() {
 		})
 }
 
-// pulls keeps from a tenant for whom else a pull request changes something.
+// pulls removes from a tenant's answer the other tenants that a pull request changes.
 func (s *Server) pulls(ctx context.Context, scope view.Scope, filter view.Filter,
 	page view.Page) ([]view.Pull, string, error) {
 	items, next, err := s.reader.Pulls(ctx, scope, filter, page)
@@ -69,7 +69,7 @@ func (s *Server) pulls(ctx context.Context, scope view.Scope, filter view.Filter
 	for i := range items {
 		if scope.Tenant != "" {
 			if len(items[i].Tenants) > 1 {
-				items[i].Verdict = "" // it may name the others
+				items[i].Verdict = "" // it may name other tenants
 			}
 			items[i].Tenants = []fleet.TenantName{scope.Tenant}
 		}

@@ -54,7 +54,7 @@ func TestThePageOfAPullRequest(t *testing.T) {
 	if strings.Contains(a.body, "<b>new") {
 		t.Error("what a stranger wrote acts on the page")
 	}
-	s.want(s.page("/pulls/9", platformToken), http.StatusOK, "no plan of this head")
+	s.want(s.page("/pulls/9", platformToken), http.StatusOK, "This head has no plan")
 	s.want(s.page("/pulls/x", platformToken), http.StatusNotFound)
 	s.store.Change(func(m *apitest.Mirror) { m.Pulls[0].URL = "javascript:alert(1)" })
 	if a := s.page("/pulls/7", platformToken); strings.Contains(a.body, "javascript:") {
@@ -62,7 +62,7 @@ func TestThePageOfAPullRequest(t *testing.T) {
 	}
 }
 
-func TestThePageOfAPullRequestSaysHowItsDeletionsAreLetGo(t *testing.T) {
+func TestThePageOfAPullRequestShowsHowToReleaseItsDeletions(t *testing.T) {
 	s := newSite(t, content())
 	plan := `{"summary":"1 held","holds":[{"revision":"` + string(rev1) +
 		`","reason":"deletions","tenant":"acme","message":"too many","items":[{"engine":"eu-1","kind":"Application","name":"acme-web-prod"}]}],` +
@@ -74,7 +74,7 @@ func TestThePageOfAPullRequestSaysHowItsDeletionsAreLetGo(t *testing.T) {
 	}{
 		{forge.PullOpen, rev1, "/argosy approve-deletions " + string(rev1)},
 		{forge.PullMerged, rev1, "argosy get holds"},
-		// held before, by what the branch has
+		// held before, because of the branch
 		{forge.PullOpen, "another", "argosy approve " + string(rev1)},
 	} {
 		s.store.Change(func(m *apitest.Mirror) {

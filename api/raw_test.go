@@ -12,9 +12,9 @@ import (
 	"argosy.dev/argosy/fleet/mirror"
 )
 
-// Texts of tenants and clusters reach the page and the API's answers without a character that a
-// terminal obeys or that a reader does not see; a program reads the text as it was.
-func TestAnswersHoldNoCharacterThatIsNotSeen(t *testing.T) {
+// The page and the API's answers contain no raw control character and no invisible character of a
+// tenant's or cluster's text; a program decodes the original text.
+func TestAnswersContainNoInvisibleCharacter(t *testing.T) {
 	t.Parallel()
 	const hostile = "a\x1b[2J\u009b2J\x7f\u202eb\u2066\u200b\u2028\u0085\u3164\U000e0041\nz"
 	m := content()

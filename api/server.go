@@ -19,27 +19,27 @@ import (
 
 const (
 	maxBody     = 64 << 10         // bytes of a request's body
-	requestTime = 30 * time.Second // to answer a request, streams excepted
+	requestTime = 30 * time.Second // for an answer, streams excepted
 )
 
-// Config is what a Server is made of. Log, Version, Now and Agents may be left out.
+// Config configures a Server. Log, Version, Now and Agents are optional.
 type Config struct {
 	Reader Reader
-	// for what a decision looks up, so that it never waits for those who only read; nil: Reader
-	Deciding Reader
+	// for the lookups of a decision, so that it never waits for other readers; nil: Reader
+	Deciding DecisionReader
 	Decider  Decider
 	Tokens   Tokens
-	Agents   Agents // nil: agents are switched off, and so are their routes
+	Agents   Agents // nil: agents are disabled, and so are their routes
 	Log      *slog.Logger
-	Version  string           // of the control plane, as `whoami` tells it
-	Hub      string           // URL under which agents reach it; may be empty
+	Version  string           // of the control plane, for `whoami`
+	Hub      string           // the URL by which agents reach it; may be empty
 	Now      func() time.Time // nil: the system's clock
 }
 
-// Server answers the API, the event stream and the page.
+// Server serves the API, the event stream and the page.
 type Server struct {
 	reader   Reader
-	deciding Reader
+	deciding DecisionReader
 	decider  Decider
 	tokens   Tokens
 	agents   Agents
@@ -48,16 +48,16 @@ type Server struct {
 	hub      string
 	now      func() time.Time
 
-	mux    *http.ServeMux
-	api    huma.API
-	feed   *feed
-	shares shares
-	// overviews are shared by all who look at them.
-	overviews oneFetch[overview]
+	mux        *http.ServeMux
+	api        huma.API
+	feed       *feed
+	readLimits readLimits
+	// overviews are shared by all viewers.
+	overviews sharedRead[overview]
 	handler   http.Handler
 }
 
-// New makes a Server. It answers at once; Run must run beside it for the event stream to flow.
+// New returns a Server. It serves at once; the event stream needs a running Run.
 func New(c Config) *Server {
 	s := &Server{reader: c.Reader, decider: c.Decider, tokens: c.Tokens, agents: c.Agents,
 		log: c.Log, version: c.Version, hub: c.Hub, now: c.Now, mux: http.NewServeMux()}
@@ -73,7 +73,7 @@ func New(c Config) *Server {
 	if s.agents == nil {
 		s.agents = noAgents{}
 	}
-	s.feed = newFeed(c.Reader, s.log)
+	s.feed = newFeed(c.Reader.History, s.log)
 	s.api = humago.New(s.mux, document())
 	s.api.UseMiddleware(s.authenticate)
 	s.registerLists()
@@ -89,23 +89,23 @@ func New(c Config) *Server {
 	return s
 }
 
-// ServeHTTP answers one request.
+// ServeHTTP serves one request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
 
 // Run feeds the event streams until ctx ends; open streams end with it.
 func (s *Server) Run(ctx context.Context) { s.feed.run(ctx) }
 
-// Wake says that the mirror has changed: "look". It never blocks, and calls that come close
-// together count once.
-func (s *Server) Wake() { s.feed.poke() }
+// Wake notifies open streams that the mirror has changed. It never blocks, and calls in close
+// succession count once.
+func (s *Server) Wake() { s.feed.notify() }
 
-// HTTP is a net/http server for the handler with deadlines and caps that an unfriendly client
-// cannot stretch.
+// HTTP returns a net/http server for the handler with deadlines and limits that a hostile client
+// cannot extend.
 func HTTP(handler http.Handler, log *slog.Logger) *http.Server {
 	return &http.Server{
 		Handler:           handler,
 		ReadHeaderTimeout: 5 * time.Second,
-		// it also ends a handler that still runs, so it is no shorter than an answer may take,
+		// it also ends a running handler, so it is at least as long as an answer may take,
 		ReadTimeout:    requestTime,
 		WriteTimeout:   requestTime + 5*time.Second,
 		IdleTimeout:    2 * time.Minute,
@@ -134,7 +134,7 @@ func document() huma.Config {
 				Title: "Argosy", Version: "v1",
 				Description: "The fleet as the mirror knows it. Every request carries a bearer " +
 					"token; a tenant's token sees that tenant only, " +
-					"and what belongs to another is answered like what does not exist.",
+					"and gets the same answer for another tenant's object as for a missing one.",
 			},
 			Components: &huma.Components{
 				Schemas: registry,
@@ -154,7 +154,7 @@ func document() huma.Config {
 	}
 }
 
-// formats is JSON in which no character stands raw that a terminal obeys or does not show.
+// formats returns JSON that escapes control characters and invisible characters.
 func formats() map[string]huma.Format {
 	all := map[string]huma.Format{}
 	for name, f := range huma.DefaultFormats {
@@ -165,7 +165,8 @@ func formats() map[string]huma.Format {
 	return all
 }
 
-// schemaName keeps the schemas of types apart that have one name in different packages.
+// schemaName distinguishes a plan's types, and those of the agents' protocol, from the domain's
+// types of the same name.
 func schemaName(t reflect.Type, hint string) string {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -200,17 +201,17 @@ func cutLast(s, sep string) (before, after string, found bool) {
 	return s[:i], s[i+len(sep):], true
 }
 
-// OpenAPI is the document that /openapi.json serves, indented.
+// OpenAPI returns the document that /openapi.json serves, indented.
 func (s *Server) OpenAPI() ([]byte, error) {
 	b, err := json.MarshalIndent(s.api.OpenAPI(), "", "  ")
 	return append(b, '\n'), err
 }
 
-// webhooks is where Git hosts deliver; each host has one path below it.
+// webhooks is the prefix of Git hosts' deliveries; each host has one path below it.
 const webhooks = "/webhook"
 
-// isAPI tells a program's request, whose errors are problems, from a person's, whose errors are
-// pages.
+// isAPI distinguishes a program's request, whose errors are problems, from a person's, whose errors
+// are pages.
 func isAPI(r *http.Request) bool {
 	return strings.HasPrefix(r.URL.Path, "/api/") || strings.HasPrefix(r.URL.Path, "/openapi") ||
 		r.URL.Path == webhooks || strings.HasPrefix(r.URL.Path, webhooks+"/")

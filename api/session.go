@@ -13,16 +13,15 @@ import (
 )
 
 // The page's cookie holds the token itself, so that a revoked token ends a session at once. Scripts
-// cannot read it, other sites cannot send it, and the API does not look at it: nothing can be
-// changed with it.
+// cannot read it, other sites cannot send it, and the API ignores it: it authorizes no change.
 const (
 	secureCookie = "__Host-argosy" // over https
-	// over plain http, where a browser keeps no __Host- cookie; loopback only
+	// over plain http, where a browser rejects __Host- cookies; loopback only
 	loopbackCookie = "argosy-session"
 )
 
-// overTLS reports whether the browser speaks https to us, or to a proxy in front of us that says
-// so. A false claim only withholds the cookie from the claimant.
+// overTLS reports whether the browser uses https to us, or to a proxy in front of us according to
+// its header. A forged header only costs the client its cookie.
 func overTLS(r *http.Request) bool {
 	return r.TLS != nil || strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https")
 }
@@ -58,8 +57,7 @@ func sessionToken(r *http.Request) string {
 	return cookie.Value
 }
 
-// signedIn lets a page be seen by who holds a valid token, and shows the sign-in form to everyone
-// else.
+// signedIn serves a page to clients with a valid token, and the login form to others.
 func (s *Server) signedIn(next func(http.ResponseWriter, *http.Request,
 	view.Token)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -78,7 +76,7 @@ func (s *Server) signedIn(next func(http.ResponseWriter, *http.Request,
 			s.failPage(w, r, view.Token{}, "session", err)
 			return
 		}
-		leave, refusal := s.shared(r, token)
+		leave, refusal := s.admitRead(r, token)
 		if refusal != nil {
 			w.Header().Set("Retry-After", "1")
 			s.failPage(w, r, token, "page", refusal)
@@ -105,14 +103,14 @@ func (s *Server) signin(w http.ResponseWriter, r *http.Request) {
 		To: localPath(r.PostFormValue("to"))}
 	if !overTLS(r) && !onLoopback(r) {
 		page.Message =
-			"Signing in needs https: over plain http everyone on the way could read the token."
+			"Signing in needs https: over plain http every proxy could read the token."
 		s.render(w, http.StatusForbidden, "signin", page)
 		return
 	}
 	plaintext := strings.TrimSpace(r.PostFormValue("token"))
 	_, err := s.tokens.VerifyToken(r.Context(), plaintext)
 	if errors.Is(err, mirror.ErrNotFound) {
-		page.Message = "This token is not valid, or no longer. Ask the platform for another one."
+		page.Message = "This token is invalid or expired. Ask the platform for another one."
 		s.render(w, http.StatusUnauthorized, "signin", page)
 		return
 	}
@@ -129,7 +127,7 @@ func (s *Server) signout(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, "/signin", http.StatusSeeOther)
 }
 
-// localPath is a path of this site and nothing that a browser reads as another one.
+// localPath returns a path of this site that no browser parses as another one.
 func localPath(to string) string {
 	u, err := url.Parse(to)
 	if err != nil || u.IsAbs() || u.Host != "" || !strings.HasPrefix(to, "/") ||

@@ -12,36 +12,36 @@ import (
 	"argosy.dev/argosy/fleet/view"
 )
 
-// Limits of one token at one replica. Decisions, such as a stop, are never counted, nor kept
-// waiting by those who read with the same token.
+// Limits of one token at one replica. Decisions, such as a stop, never count, and never wait for
+// reads with the same token.
 const (
 	readsAtOnce  = 4
 	readsWaiting = 32
 	readsWait    = 10 * time.Second
 )
 
-// shares bounds the reads that one token has under way, so that whoever asks much at a time waits
-// for itself rather than keeps others waiting.
-type shares struct {
+// readLimits bounds the concurrent reads of one token, so that a client with many requests waits for
+// itself and does not delay others.
+type readLimits struct {
 	mu sync.Mutex
-	of map[string]*share
+	of map[string]*tokenReads
 }
 
-type share struct {
-	slots chan struct{}
-	users int // under way or waiting
+type tokenReads struct {
+	semaphore chan struct{}
+	users     int // in progress or waiting
 }
 
-// enter waits for the token's turn to read; leave ends the read. It reports false when too many
-// wait already, or when the turn does not come in time.
-func (s *shares) enter(ctx context.Context, token string) (leave func(), ok bool) {
+// enter waits for the token's semaphore; leave releases it. It returns false if too many reads wait
+// already, or if the wait times out.
+func (s *readLimits) enter(ctx context.Context, token string) (leave func(), ok bool) {
 	s.mu.Lock()
 	if s.of == nil {
-		s.of = map[string]*share{}
+		s.of = map[string]*tokenReads{}
 	}
 	mine := s.of[token]
 	if mine == nil {
-		mine = &share{slots: make(chan struct{}, readsAtOnce)}
+		mine = &tokenReads{semaphore: make(chan struct{}, readsAtOnce)}
 		s.of[token] = mine
 	}
 	if mine.users == readsAtOnce+readsWaiting {
@@ -60,8 +60,8 @@ func (s *shares) enter(ctx context.Context, token string) (leave func(), ok bool
 	timer := time.NewTimer(readsWait)
 	defer timer.Stop()
 	select {
-	case mine.slots <- struct{}{}:
-		return func() { <-mine.slots; gone() }, true
+	case mine.semaphore <- struct{}{}:
+		return func() { <-mine.semaphore; gone() }, true
 	case <-ctx.Done():
 	case <-timer.C:
 	}
@@ -69,16 +69,16 @@ func (s *shares) enter(ctx context.Context, token string) (leave func(), ok bool
 	return nil, false
 }
 
-// shared lets the token's read in, or says why not. What is no read, and streams, which mostly
-// wait, pass.
-func (s *Server) shared(r *http.Request, token view.Token) (leave func(), refusal *wire.Refusal) {
+// admitRead admits the token's read, or returns the refusal. Decisions, and streams, which mostly
+// wait, do not count.
+func (s *Server) admitRead(r *http.Request, token view.Token) (leave func(), refusal *wire.Refusal) {
 	if r.Method != http.MethodGet || isStream(r) {
 		return func() {}, nil
 	}
-	leave, ok := s.shares.enter(r.Context(), token.ID)
+	leave, ok := s.readLimits.enter(r.Context(), token.ID)
 	if !ok {
 		return nil, problem(http.StatusTooManyRequests, "",
-			"this token has 4 reads under way at this replica, and the others have waited too "+
+			"this token has 4 reads in progress at this replica, and the others have waited too "+
 				"long or are too many",
 			"ask again after Retry-After seconds, fewer at a time, or give each program a token "+
 				"of its own")
@@ -86,10 +86,10 @@ func (s *Server) shared(r *http.Request, token view.Token) (leave func(), refusa
 	return leave, nil
 }
 
-// share is shared for the routes of the API.
-func (s *Server) share(ctx huma.Context, token view.Token, next func(huma.Context)) {
+// limitReads is shared for the routes of the API.
+func (s *Server) limitReads(ctx huma.Context, token view.Token, next func(huma.Context)) {
 	r, w := unwrap(ctx)
-	leave, refusal := s.shared(r, token)
+	leave, refusal := s.admitRead(r, token)
 	if refusal != nil {
 		w.Header().Set("Retry-After", "1")
 		writeProblem(w, refusal)

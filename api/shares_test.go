@@ -14,7 +14,7 @@ import (
 	"argosy.dev/argosy/fleet/view"
 )
 
-// gated is a store whose lists wait until the gate opens, as behind a database that is slow.
+// gated is a store whose lists wait until the gate opens, like a slow database.
 type gated struct {
 	*apitest.Store
 	gate  chan struct{}
@@ -60,8 +60,8 @@ func eventually(t *testing.T, what string, done func() bool) {
 	}
 }
 
-// A token that reads much at a time has four reads under way and the next ones wait; those beyond
-// are refused. Other tokens read, and its own decisions go through.
+// A token has at most four concurrent reads and the next ones wait; further ones are rejected.
+// Other tokens can read, and the token's own decisions pass.
 func TestOneTokenReadsFourAtATime(t *testing.T) {
 	t.Parallel()
 	g := newGated()
@@ -84,7 +84,7 @@ func TestOneTokenReadsFourAtATime(t *testing.T) {
 	}
 	retry.Range(func(text, _ any) bool {
 		if !strings.HasPrefix(text.(string), "1 {") || !strings.Contains(text.(string),
-			"4 reads under way") {
+			"4 reads in progress") {
 			t.Errorf("refused with %s", text)
 		}
 		return true
@@ -101,9 +101,8 @@ func TestOneTokenReadsFourAtATime(t *testing.T) {
 	}
 }
 
-// However many pages are open, the fleet is read once for all of them at a time; a tenant's page is
-// read for that tenant.
-func TestOverviewIsReadOnceForAllWhoLook(t *testing.T) {
+// The fleet is read once at a time for all open pages; a tenant's page is read for that tenant.
+func TestTheOverviewIsReadOnceForAllViewers(t *testing.T) {
 	t.Parallel()
 	g := newGated()
 	s := newSiteOver(t, g)
@@ -117,7 +116,7 @@ func TestOverviewIsReadOnceForAllWhoLook(t *testing.T) {
 	eventually(t, "the readings", func() bool { return g.began.Load() == 2 })
 	close(g.gate)
 	all.Wait()
-	// The list of tenants, and four of Applications that fail, each once for the platform and once
+	// The list of tenants, and four of failing Applications, each once for the platform and once
 	// for acme.
 	if n := g.began.Load(); n != 10 {
 		t.Errorf("%d lists were read", n)

@@ -11,122 +11,133 @@ import (
 
 // Reader is the mirror as the API reads it.
 //
-// Every list is bounded by its scope first: with a tenant in scope it holds that tenant's items
-// only, whatever the filter asks for, and a filter that names another tenant gives an empty list.
-// Filter fields that a kind does not have are ignored by the store; the API refuses them before.
-// page.Limit is 1..1000; page.After is "" or a `next` of the same list, else the error wraps
-// mirror.ErrCursor. The returned string is the cursor of the following page, "" after the last.
-// Lists have a stable order by name, or the newest first for operations, revisions and holds. One
-// item is read as a list with its whole identity in the filter; an empty list is "not found".
-type Reader interface {
+// Every list is bounded by its scope first: with a tenant in scope it contains that tenant's items
+// only, whatever the filter, and a filter for another tenant gives an empty list. The store ignores
+// Filter fields that a kind does not have; the API rejects them before. page.Limit is 1..1000;
+// page.After is "" or a `next` of the same list, else the error wraps mirror.ErrCursor. The returned
+// string is the cursor of the following page, "" after the last. Lists have a stable order by name,
+// or newest first for operations, revisions and holds. To read one item, list with its whole
+// identity in the filter; an empty list means "not found".
+type Reader struct {
 	Inventory
 	History
 	State
-	Pulls
+	PullReader
 }
 
-// Inventory is what the fleet consists of.
+// Inventory lists the objects of the fleet.
 type Inventory interface {
 	Tenants(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
 		[]view.Tenant, string, error)
 	// Environments match Filter.{Tenant, Environment, Engine}.
 	Environments(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
 		[]view.Environment, string, error)
-	// Deployments match Filter.{Tenant, Deployment, Environment}: of Environment, those that it is
-	// one of.
+	// Deployments match Filter.{Tenant, Deployment, Environment (one of its environments)}.
 	Deployments(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
 		[]view.Deployment, string, error)
 	// Applications match Filter.{Tenant, Environment, Deployment, Engine, Revision, Sync, Health,
 	// Apply, Name (of the object)}.
 	Applications(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
 		[]view.Application, string, error)
-	// Engines match Filter.Engine. The API asks for them with the platform in scope only.
+	// Engines match Filter.Engine. The API calls it with the platform in scope only.
 	Engines(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
 		[]view.Engine, string, error)
-	// Owners are the names of owners and whom they are pinned to. The API asks for them with the
-	// platform in scope only.
+	// Owners are the names of owners and their pinned accounts. The API calls it with the platform
+	// in scope only.
 	Owners(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
 		[]view.Owner, string, error)
-	// Orphans match Filter.{Engine, Tenant}. The API asks for them with the platform in scope only.
+	// Orphans match Filter.{Engine, Tenant}. The API calls it with the platform in scope only.
 	Orphans(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
 		[]view.Orphan, string, error)
 }
 
-// History is what happened, and what waits for a person.
+// History lists past events, and held changes.
 type History interface {
 	// Operations match Filter.{Tenant, Engine, Revision, Name (the operation's ID)}.
 	Operations(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
 		[]mirror.Operation, string, error)
-	// Revisions match Filter.Revision. The API asks for them with the platform in scope only.
+	// Revisions match Filter.Revision. The API calls it with the platform in scope only.
 	Revisions(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
 		[]view.Revision, string, error)
 	// Problems match Filter.{Tenant, Name (of the declaration)}, by path. With a tenant in scope:
 	// Key.Tenant is that tenant.
 	Problems(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
 		[]fleet.Problem, string, error)
-	// Holds match Filter.{Tenant, Revision}: what is not yet released. With a tenant in scope:
-	// Hold.Tenant is that tenant.
+	// Holds match Filter.{Tenant, Revision}: the changes that are not yet released. With a tenant
+	// in scope: Hold.Tenant is that tenant.
 	Holds(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
 		[]mirror.Hold, string, error)
 	// Events are those after the sequence number, oldest first, at most limit. last is the newest
-	// number that was looked at, in scope or not: the next call goes on from there. A negative
-	// after reads no event and returns the newest number there is.
+	// number read, in scope or not: the next call continues from there. A negative after reads no
+	// event and returns the newest number.
 	Events(ctx context.Context, scope view.Scope, after int64, limit int) (events []view.Event,
 		last int64, err error)
 }
 
-// State is how the whole stands now.
+// DecisionReader reads what a decision checks first.
+type DecisionReader interface {
+	Tenants(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
+		[]view.Tenant, string, error)
+	Engines(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
+		[]view.Engine, string, error)
+	Applications(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
+		[]view.Application, string, error)
+	Holds(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
+		[]mirror.Hold, string, error)
+	Stops(ctx context.Context, scope view.Scope) ([]mirror.Stop, error)
+}
+
+// State is the present state of the whole fleet.
 type State interface {
 	Source(ctx context.Context) (view.Source, error)
-	// Explain is the stored placement; mirror.ErrNotFound when there is no such environment in
-	// scope.
+	// Explain is the stored placement; mirror.ErrNotFound if there is no such environment in scope.
 	Explain(ctx context.Context, scope view.Scope, environment fleet.EnvironmentID) (
 		fleet.Placement, error)
 	// Stops are all in force. With a tenant in scope: those of the fleet and of that tenant.
 	Stops(ctx context.Context, scope view.Scope) ([]mirror.Stop, error)
 }
 
-// Decider records what a person decides. Each call is one transaction that also writes an Operation
-// (and its event) and an audit entry; each may be repeated with one effect.
+// Decider records a person's decisions. Each call is one transaction that also writes an Operation
+// (and its event) and an audit entry; repeating it has no further effect.
 type Decider interface {
-	// Approve releases the holds of the approval's revision that stand at the store's present time,
-	// and returns it with that time.
+	// Approve releases the holds of the approval's revision at the store's present time, and
+	// returns it with that time.
 	Approve(ctx context.Context, approval mirror.Approval) (mirror.Approval, error)
-	// SetStop forbids writes within the stop's scope. One that is in force there already is
-	// replaced if replace is set and stays as it is otherwise. It returns the stop in force.
+	// SetStop forbids writes within the stop's scope. If a stop is in force there already, it is
+	// replaced if replace is set and kept otherwise. It returns the stop in force.
 	SetStop(ctx context.Context, stop mirror.Stop, replace bool) (mirror.Stop, error)
 	// ClearStop ends the stop of (scope, name) if its By begins with setBy ("" always does), and
 	// reports whether it ended one.
 	ClearStop(ctx context.Context, scope mirror.StopScope, name, setBy, by string) (bool, error)
-	// ReleaseOwner lets whoever has the name of an owner now count; mirror.ErrNotFound when the
-	// account or team of that number does not have it.
+	// ReleaseOwner makes the present account of an owner's name count; mirror.ErrNotFound if the
+	// account or team of that number does not have the name.
 	ReleaseOwner(ctx context.Context, release mirror.OwnerRelease) (view.Owner, error)
 	// Abandon decides that an Application whose deletion is blocked is removed without its cluster.
 	// mirror.ErrNotFound when none of that UID is being deleted, mirror.ErrNotBlocked before
 	// mirror.DeletionBlockedAfter.
 	Abandon(ctx context.Context, decision mirror.Orphaning) error
-	// RemoveOrphan decides that exactly one stray is removed; mirror.ErrNotFound when none of that
-	// UID is listed, or it is decided already.
+	// RemoveOrphan decides that exactly one orphan is removed; mirror.ErrNotFound if none of that UID
+	// is listed, or its removal is already decided.
 	RemoveOrphan(ctx context.Context, removal mirror.OrphanRemoval) (view.Orphan, error)
 }
 
-// Tokens are the bearer tokens of the API.
+// Tokens manages the bearer tokens of the API.
 type Tokens interface {
-	// VerifyToken tells whose token it is, in constant time. Unknown, expired, revoked, malformed,
-	// or of a tenant that was removed since: mirror.ErrNotFound, and nothing tells these apart.
+	// VerifyToken returns the token of the plaintext, in constant time. Unknown, expired, revoked,
+	// malformed, or of a tenant that was removed since: mirror.ErrNotFound without distinction.
 	VerifyToken(ctx context.Context, plaintext string) (view.Token, error)
-	// CreateToken makes a token from Name, Tenant, Role, CreatedBy and ExpiresAt, and returns it
-	// with its plaintext, which is kept nowhere. mirror.ErrNotFound when there is no such tenant.
+	// CreateToken creates a token from Name, Tenant, Role, CreatedBy and ExpiresAt, and returns it
+	// with its plaintext, which is not stored. mirror.ErrNotFound if there is no such tenant.
 	CreateToken(ctx context.Context, token view.Token) (made view.Token, plaintext string,
 		err error)
-	// RevokeToken ends a token at once; mirror.ErrNotFound when there is none of that ID.
+	// RevokeToken ends a token at once; mirror.ErrNotFound if there is none of that ID.
 	RevokeToken(ctx context.Context, id, by string) error
 	// ListTokens are all, newest first.
 	ListTokens(ctx context.Context, page view.Page) ([]view.Token, string, error)
 }
 
-// Agents are the agents of clusters that dial out, and the one-time tokens that they join with.
-// What a tenant's scope does not hold is mirror.ErrNotFound.
+// Agents manages the agents of clusters that dial out, and their one-time registration tokens.
+// Anything outside of a tenant's scope is mirror.ErrNotFound.
 type Agents interface {
 	// Agents match Filter.{Tenant, Environment, Engine}: one for each environment and engine that
 	// declares an agent, joined or not.
@@ -135,23 +146,24 @@ type Agents interface {
 	// OwnApplications match Filter.{Tenant, Environment, Name}.
 	OwnApplications(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
 		[]view.Own, string, error)
-	// ListAgentTokens match Filter.{Tenant, Engine}, the newest first.
+	// ListAgentTokens match Filter.{Tenant, Engine}, newest first.
 	ListAgentTokens(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
 		[]registry.Token, string, error)
-	// CreateAgentToken makes a token for Engine, or for Tenant and Environment, that is valid until
-	// ExpiresAt. plaintext is one that a person brings; "" makes one. It is returned and kept
-	// nowhere. mirror.ErrNotFound: no agent is declared there; registry.ErrUsed: it was brought before.
+	// CreateAgentToken creates a token for Engine, or for Tenant and Environment, that is valid
+	// until ExpiresAt. plaintext is one that a person supplies; "" generates one. It is returned
+	// and not stored. mirror.ErrNotFound: no agent is declared there; registry.ErrUsed: it was supplied
+	// before.
 	CreateAgentToken(ctx context.Context, token registry.Token, plaintext string) (
 		registry.Token, string, error)
 	// RevokeAgentToken ends a token at once.
 	RevokeAgentToken(ctx context.Context, scope view.Scope, id, by string) error
-	// RevokeAgent ends the identity that serves the engine; mirror.ErrNotFound when there is none in
+	// RevokeAgent ends the identity that serves the engine; mirror.ErrNotFound if there is none in
 	// scope.
 	RevokeAgent(ctx context.Context, scope view.Scope, engine fleet.EngineName, by string) error
-	// AskSync records that an own Application is to be synced, by Tenant, Environment, Namespace
-	// and Key.Name, at Revision and with Prune. One that is asked for already and has not ended is
-	// returned as it is. mirror.ErrNotFound: there is no such one in scope; mirror.ErrTooManySyncs: a
-	// hundred of its cluster wait already.
+	// AskSync records a requested sync of an own Application, by Tenant, Environment, Namespace and
+	// Key.Name, at Revision and with Prune. If the same request is pending, it returns that one.
+	// mirror.ErrNotFound: there is no such Application in scope; mirror.ErrTooManySyncs: its cluster
+	// has a hundred pending syncs.
 	AskSync(ctx context.Context, scope view.Scope, ask mirror.SyncRequest, by string) (
 		mirror.SyncRequest, error)
 }

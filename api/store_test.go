@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"argosy.dev/argosy/api"
 	"argosy.dev/argosy/api/wire"
 	configschema "argosy.dev/argosy/config-schema"
 	"argosy.dev/argosy/fleet"
@@ -22,14 +21,10 @@ import (
 	"argosy.dev/argosy/reconciler/postgres/embedded"
 )
 
-// The real store is what the API asks for.
-var (
-	_ api.Reader  = (*postgres.Store)(nil)
-	_ api.Decider = (*postgres.Store)(nil)
-	_ api.Tokens  = (*postgres.Store)(nil)
-)
+// The real store implements the API's interfaces.
+var _ anyStore = (*postgres.Store)(nil)
 
-// asJSON renders an object as it is: what the manifests say is no matter here.
+// asJSON renders an object as JSON: these tests do not depend on the manifests.
 type asJSON struct{}
 
 func (asJSON) Render(_ fleet.EngineSpec, o fleet.Object) (fleet.Manifest, error) {
@@ -48,7 +43,7 @@ spec:
   capacity: {applications: 100, environments: 10}
 `
 
-// declarations are the files of a fleet of these tenants, each with one environment, three
+// declarations returns the files of a fleet of these tenants, each with one environment, three
 // deployments and one bad file.
 func declarations(tenants ...string) map[string]string {
 	head := func(kind, name string) string {
@@ -84,7 +79,7 @@ func deployment(tenant, name, environment string) string {
 		"], namespace: web}\n"
 }
 
-// recorded is an API over a real store in which a fleet of these tenants is recorded.
+// recorded is an API over a real store with a recorded fleet of these tenants.
 func recorded(t *testing.T, database string, tenants ...string) *site {
 	t.Helper()
 	if _, err := postgres.Migrate(t.Context(), database); err != nil {
@@ -120,7 +115,7 @@ func recorded(t *testing.T, database string, tenants ...string) *site {
 	return newSiteOver(t, store)
 }
 
-// token makes a token in the real store.
+// token creates a token in the real store.
 func (s *site) token(tenant fleet.TenantName) string {
 	s.t.Helper()
 	_, plaintext, err := s.tokens.CreateToken(s.t.Context(), view.Token{Name: "ci", Tenant: tenant,
@@ -132,7 +127,8 @@ func (s *site) token(tenant fleet.TenantName) string {
 }
 
 func TestTheAPIOverTheRealStore(t *testing.T) {
-	dir, err := os.MkdirTemp("", "argosy-api-test-") // short: a socket's path is bounded
+	// short: the length of a socket's path is limited
+	dir, err := os.MkdirTemp("", "argosy-api-test-")
 	if err != nil {
 		t.Fatal(err)
 	}

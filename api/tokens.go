@@ -38,7 +38,7 @@ func (s *Server) registerTokens() {
 				nil
 		})
 	create := operation(http.MethodPost, "/tokens", "create-token",
-		"Make a token; its plaintext is in the answer and nowhere else (platform)", "tokens",
+		"Create a token; its plaintext is in this answer and nowhere else (platform)", "tokens",
 		writers)
 	create.DefaultStatus = http.StatusCreated
 	huma.Register(s.api, create, s.createToken)

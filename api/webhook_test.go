@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// What a Git host posts to a path that nobody answers is a 404 that the host shows, and no page to
-// sign in.
+// A delivery to an unknown webhook path gets a 404 that the Git host displays, and no login page.
 func TestUnknownWebhookPathsAreAnsweredToPrograms(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, content())

@@ -24,7 +24,7 @@ func (s *Store) Agents(_ context.Context, sc view.Scope, f view.Filter,
 		}, p)
 }
 
-// OwnApplications lists the Applications of clusters' own people.
+// OwnApplications lists the Applications of autonomous clusters.
 func (s *Store) OwnApplications(_ context.Context, sc view.Scope, f view.Filter,
 	p view.Page) ([]view.Own, string, error) {
 	return listing(s, func(m *Mirror) []view.Own { return m.Own },
@@ -48,7 +48,7 @@ func (s *Store) ListAgentTokens(_ context.Context, sc view.Scope, f view.Filter,
 		}, p)
 }
 
-// CreateAgentToken makes one for an engine that an agent serves.
+// CreateAgentToken creates a token for an engine with an agent.
 func (s *Store) CreateAgentToken(_ context.Context, t registry.Token,
 	plaintext string) (registry.Token, string, error) {
 	s.mu.Lock()
@@ -64,7 +64,7 @@ func (s *Store) CreateAgentToken(_ context.Context, t registry.Token,
 	return t, cmp.Or(plaintext, "argosy_agent_"+t.ID+"_0123456789abcdef0123456789abcdef"), nil
 }
 
-// RevokeAgentToken ends one.
+// RevokeAgentToken ends a token.
 func (s *Store) RevokeAgentToken(_ context.Context, sc view.Scope, id, _ string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 	"argosy.dev/argosy/fleet/view"
 )
 
-// RemoveOrphan decides that a stray is removed.
+// RemoveOrphan decides the removal of an orphan.
 func (s *Store) RemoveOrphan(_ context.Context, r mirror.OrphanRemoval) (view.Orphan, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -31,7 +31,7 @@ func (s *Store) RemoveOrphan(_ context.Context, r mirror.OrphanRemoval) (view.Or
 	return view.Orphan{}, mirror.ErrNotFound
 }
 
-// ReleaseOwner lets whoever has a name count.
+// ReleaseOwner releases the present account of a name.
 func (s *Store) ReleaseOwner(_ context.Context, r mirror.OwnerRelease) (view.Owner, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -45,7 +45,7 @@ func (s *Store) ReleaseOwner(_ context.Context, r mirror.OwnerRelease) (view.Own
 	return view.Owner{}, mirror.ErrNotFound
 }
 
-// Abandon decides about a deletion that is blocked.
+// Abandon decides a blocked deletion.
 func (s *Store) Abandon(_ context.Context, o mirror.Orphaning) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

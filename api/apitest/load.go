@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Load reads a mirror from YAML. {{ago "5m"}} in it stands for the time that long before now.
+// Load reads a mirror from YAML. {{ago "5m"}} in it is replaced by the time that long before now.
 func Load(text string, now time.Time) (Mirror, error) {
 	t, err := template.New("mirror").Funcs(template.FuncMap{"ago": func(d string) (string, error) {
 		v, err := time.ParseDuration(d)

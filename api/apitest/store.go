@@ -1,8 +1,8 @@
-// Package apitest holds a mirror in memory for tests of what stands in front of the store: the API,
-// its client and the command line.
+// Package apitest provides a mirror in memory for tests of the store's callers: the API, its client
+// and the command line.
 //
-// It implements api.Reader, api.Decider, api.Tokens and api.Agents with the semantics that they
-// document, so that a test of the API against it and one against the real store expect the same.
+// It implements api.Reader, api.Decider, api.Tokens and api.Agents with their documented semantics,
+// so that a test of the API against it and one against the real store expect the same.
 package apitest
 
 import (
@@ -49,13 +49,13 @@ type Pull struct {
 	Plan json.RawMessage
 }
 
-// Token is a token with its plaintext, which only a test would keep.
+// Token is a token with its plaintext, which only tests store.
 type Token struct {
 	view.Token
 	Plaintext string
 }
 
-// Store is a mirror that can be read and decided about, by many at once.
+// Store is a mutable mirror, safe for concurrent use.
 type Store struct {
 	mu     sync.Mutex
 	m      Mirror
@@ -64,10 +64,10 @@ type Store struct {
 	hook   func()
 }
 
-// New is a store with that content.
+// New returns a store with that content.
 func New(m Mirror) *Store { return &Store{m: m} }
 
-// Change edits the content and records the events that say so.
+// Change edits the content and records the events.
 func (s *Store) Change(edit func(*Mirror), events ...view.Event) {
 	s.mu.Lock()
 	edit(&s.m)
@@ -100,8 +100,8 @@ func (s *Store) record(events ...view.Event) {
 	}
 }
 
-// listing reads one list: what matches, in order, from the cursor on. key must be unique and sort
-// as the list does.
+// listing returns one list: the matching items, in order, from the cursor on. key must be unique
+// and sort as the list does.
 func listing[T any](s *Store, items func(*Mirror) []T, key func(T) string, match func(T) bool,
 	p view.Page) ([]T, string, error) {
 	s.mu.Lock()
@@ -143,7 +143,7 @@ func decodeCursor(cursor string) (string, error) {
 	return string(b[1:]), nil
 }
 
-// is reports whether a wish is open or met.
+// is reports whether a filter field is empty or matches.
 func is[T ~string](wish, have T) bool { return wish == "" || wish == have }
 
 // newest sorts later times first.
@@ -212,7 +212,7 @@ func (s *Store) Owners(_ context.Context, _ view.Scope, _ view.Filter,
 		}, func(view.Owner) bool { return true }, p)
 }
 
-// Orphans lists strays.
+// Orphans lists orphans.
 func (s *Store) Orphans(_ context.Context, _ view.Scope, f view.Filter,
 	p view.Page) ([]view.Orphan, string, error) {
 	return listing(s, func(m *Mirror) []view.Orphan { return m.Orphans },
@@ -241,7 +241,7 @@ func (s *Store) Revisions(_ context.Context, _ view.Scope, f view.Filter,
 		func(r view.Revision) bool { return is(f.Revision, r.Revision) }, p)
 }
 
-// Problems lists what is wrong in the config repo.
+// Problems lists the problems of the config repo.
 func (s *Store) Problems(_ context.Context, sc view.Scope, f view.Filter,
 	p view.Page) ([]fleet.Problem, string, error) {
 	return listing(s, func(m *Mirror) []fleet.Problem { return m.Problems },
@@ -254,7 +254,7 @@ func (s *Store) Problems(_ context.Context, sc view.Scope, f view.Filter,
 		}, p)
 }
 
-// Holds lists what waits for an approval.
+// Holds lists held changes.
 func (s *Store) Holds(_ context.Context, sc view.Scope, f view.Filter,
 	p view.Page) ([]mirror.Hold, string, error) {
 	return listing(s, func(m *Mirror) []mirror.Hold { return m.Holds },
@@ -266,7 +266,7 @@ func (s *Store) Holds(_ context.Context, sc view.Scope, f view.Filter,
 		}, p)
 }
 
-// Pulls implements api.Pulls.
+// Pulls implements api.PullReader.
 func (s *Store) Pulls(_ context.Context, sc view.Scope, f view.Filter,
 	p view.Page) ([]view.Pull, string, error) {
 	return listing(s, func(m *Mirror) []view.Pull {
@@ -283,7 +283,7 @@ func (s *Store) Pulls(_ context.Context, sc view.Scope, f view.Filter,
 		}, p)
 }
 
-// PullPlan implements api.Pulls.
+// PullPlan implements api.PullReader.
 func (s *Store) PullPlan(ctx context.Context, sc view.Scope, number int) ([]byte, error) {
 	found, _, err := s.Pulls(ctx, sc, view.Filter{Pull: number}, view.Page{Limit: 1})
 	if err != nil {

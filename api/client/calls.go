@@ -103,19 +103,19 @@ func (c *Client) Orphans(ctx context.Context, f view.Filter, limit int) ([]view.
 	return all[view.Orphan](ctx, c, "strays", f, limit)
 }
 
-// Owners lists the names of owners and whom they are pinned to.
+// Owners lists the names of owners and their pinned accounts.
 func (c *Client) Owners(ctx context.Context, f view.Filter, limit int) ([]view.Owner, error) {
 	return all[view.Owner](ctx, c, "owners", f, limit)
 }
 
-// ReleaseOwner lets whoever has the name of an owner now count.
+// ReleaseOwner makes the present account of an owner's name count.
 func (c *Client) ReleaseOwner(ctx context.Context, r mirror.OwnerRelease) (out view.Owner,
 	err error) {
 	err = c.do(ctx, http.MethodPost, path("owners", "release"), nil, r, &out)
 	return out, err
 }
 
-// RemoveOrphan decides that exactly one stray is removed.
+// RemoveOrphan decides that exactly one orphan is removed.
 func (c *Client) RemoveOrphan(ctx context.Context, r mirror.OrphanRemoval) (out view.Orphan,
 	err error) {
 	err = c.do(ctx, http.MethodPost, path("strays", "remove"), nil, r, &out)
@@ -129,39 +129,39 @@ func (c *Client) Abandon(ctx context.Context, r wire.OrphanRequest) (out view.Ap
 	return out, err
 }
 
-// Operations lists operations, the newest first.
+// Operations lists operations, newest first.
 func (c *Client) Operations(ctx context.Context, f view.Filter, limit int) ([]mirror.Operation,
 	error) {
 	return all[mirror.Operation](ctx, c, "operations", f, limit)
 }
 
-// Revisions lists recorded commits, the newest first.
+// Revisions lists recorded commits, newest first.
 func (c *Client) Revisions(ctx context.Context, f view.Filter, limit int) ([]view.Revision,
 	error) {
 	return all[view.Revision](ctx, c, "revisions", f, limit)
 }
 
-// Problems lists what is wrong in the config repo.
+// Problems lists the problems of the config repo.
 func (c *Client) Problems(ctx context.Context, f view.Filter, limit int) ([]fleet.Problem, error) {
 	return all[fleet.Problem](ctx, c, "problems", f, limit)
 }
 
-// Holds lists what waits for an approval.
+// Holds lists held changes.
 func (c *Client) Holds(ctx context.Context, f view.Filter, limit int) ([]mirror.Hold, error) {
 	return all[mirror.Hold](ctx, c, "holds", f, limit)
 }
 
-// Pulls lists pull requests, the newest first.
+// Pulls lists pull requests, newest first.
 func (c *Client) Pulls(ctx context.Context, f view.Filter, limit int) ([]view.Pull, error) {
 	return all[view.Pull](ctx, c, "pulls", f, limit)
 }
 
-// Pull is one pull request.
+// Pull returns one pull request.
 func (c *Client) Pull(ctx context.Context, number int) (view.Pull, error) {
 	return one[view.Pull](ctx, c, "pulls", strconv.Itoa(number))
 }
 
-// PullPlan is the plan that the reviewers of a pull request see.
+// PullPlan returns the plan that the reviewers of a pull request see.
 func (c *Client) PullPlan(ctx context.Context, number int) (report.Report, error) {
 	return one[report.Report](ctx, c, "pulls", strconv.Itoa(number), "plan")
 }
@@ -177,65 +177,65 @@ func (c *Client) Stops(ctx context.Context) ([]mirror.Stop, error) {
 	return page.Items, err
 }
 
-// Tenant is one tenant.
+// Tenant returns one tenant.
 func (c *Client) Tenant(ctx context.Context, name fleet.TenantName) (view.Tenant, error) {
 	return one[view.Tenant](ctx, c, "tenants", string(name))
 }
 
-// Environment is one environment.
+// Environment returns one environment.
 func (c *Client) Environment(ctx context.Context, id fleet.EnvironmentID) (view.Environment,
 	error) {
 	return one[view.Environment](ctx, c, "tenants", string(id.Tenant), "environments",
 		string(id.Name))
 }
 
-// Deployment is one deployment.
+// Deployment returns one deployment.
 func (c *Client) Deployment(ctx context.Context, id fleet.DeploymentID) (view.Deployment,
 	error) {
 	return one[view.Deployment](ctx, c, "tenants", string(id.Tenant), "deployments",
 		string(id.Name))
 }
 
-// Application is one Application.
+// Application returns one Application.
 func (c *Client) Application(ctx context.Context, id fleet.ApplicationID) (view.Application,
 	error) {
 	return one[view.Application](ctx, c, "tenants", string(id.Tenant), "applications",
 		string(id.Deployment), string(id.Environment))
 }
 
-// Engine is one engine.
+// Engine returns one engine.
 func (c *Client) Engine(ctx context.Context, name fleet.EngineName) (view.Engine, error) {
 	return one[view.Engine](ctx, c, "engines", string(name))
 }
 
-// Operation is one operation.
+// Operation returns one operation.
 func (c *Client) Operation(ctx context.Context, id string) (mirror.Operation, error) {
 	return one[mirror.Operation](ctx, c, "operations", id)
 }
 
-// Revision is one recorded commit.
+// Revision returns one recorded commit.
 func (c *Client) Revision(ctx context.Context, revision fleet.Revision) (view.Revision,
 	error) {
 	return one[view.Revision](ctx, c, "revisions", string(revision))
 }
 
-// Explain is the placement of one environment.
+// Explain returns the placement of one environment.
 func (c *Client) Explain(ctx context.Context, id fleet.EnvironmentID) (fleet.Placement, error) {
 	return one[fleet.Placement](ctx, c, "tenants", string(id.Tenant), "environments",
 		string(id.Name), "placement")
 }
 
-// Source is how the config repo stands.
+// Source returns the state of the config repo.
 func (c *Client) Source(ctx context.Context) (view.Source, error) {
 	return one[view.Source](ctx, c, "source")
 }
 
-// WhoAmI is who the token speaks for.
+// WhoAmI returns the token's identity.
 func (c *Client) WhoAmI(ctx context.Context) (wire.Identity, error) {
 	return one[wire.Identity](ctx, c, "whoami")
 }
 
-// Approve releases what a revision holds.
+// Approve releases the changes that a revision holds.
 func (c *Client) Approve(ctx context.Context, a wire.ApproveRequest) (out wire.Approved,
 	err error) {
 	err = c.do(ctx, http.MethodPost, path("approve"), nil, a, &out)
@@ -254,7 +254,7 @@ func (c *Client) Resume(ctx context.Context, r wire.ResumeRequest) (out wire.Res
 	return out, err
 }
 
-// CreateToken makes a token; the answer is the only place that ever shows its plaintext.
+// CreateToken creates a token; only its answer ever contains the plaintext.
 func (c *Client) CreateToken(ctx context.Context, t wire.TokenRequest) (out wire.CreatedToken,
 	err error) {
 	err = c.do(ctx, http.MethodPost, path("tokens"), nil, t, &out)
@@ -266,12 +266,12 @@ func (c *Client) RevokeToken(ctx context.Context, id string) error {
 	return c.do(ctx, http.MethodDelete, path("tokens", id), nil, nil, nil)
 }
 
-// Agents lists agents, those that are only declared too.
+// Agents lists agents, including those that are only declared.
 func (c *Client) Agents(ctx context.Context, f view.Filter, limit int) ([]view.Agent, error) {
 	return all[view.Agent](ctx, c, "agents", f, limit)
 }
 
-// Agent is one agent, by the engine that it serves.
+// Agent returns one agent, by its engine.
 func (c *Client) Agent(ctx context.Context, engine fleet.EngineName) (view.Agent, error) {
 	return one[view.Agent](ctx, c, "agents", string(engine))
 }
@@ -281,14 +281,13 @@ func (c *Client) RevokeAgent(ctx context.Context, engine fleet.EngineName) error
 	return c.do(ctx, http.MethodDelete, path("agents", string(engine)), nil, nil, nil)
 }
 
-// AgentTokens lists registration tokens without their plaintext, the newest first.
+// AgentTokens lists registration tokens without their plaintext, newest first.
 func (c *Client) AgentTokens(ctx context.Context, f view.Filter, limit int) ([]registry.Token,
 	error) {
 	return all[registry.Token](ctx, c, "agent-tokens", f, limit)
 }
 
-// CreateAgentToken makes a registration token; the answer is the only place that ever shows its
-// plaintext.
+// CreateAgentToken creates a registration token; only its answer ever contains the plaintext.
 func (c *Client) CreateAgentToken(ctx context.Context,
 	t wire.AgentTokenRequest) (out wire.CreatedAgentToken, err error) {
 	err = c.do(ctx, http.MethodPost, path("agent-tokens"), nil, t, &out)
@@ -300,7 +299,7 @@ func (c *Client) RevokeAgentToken(ctx context.Context, id string) error {
 	return c.do(ctx, http.MethodDelete, path("agent-tokens", id), nil, nil, nil)
 }
 
-// OwnApplications lists the Applications that the people of autonomous clusters made.
+// OwnApplications lists the Applications of autonomous clusters' own people.
 func (c *Client) OwnApplications(ctx context.Context, f view.Filter, limit int) ([]view.Own,
 	error) {
 	return all[view.Own](ctx, c, "own-applications", f, limit)

@@ -1,9 +1,9 @@
-// Package client asks the control plane over its JSON API. The command line asks it through this
-// package and through nothing else.
+// Package client calls the control plane's JSON API. The command line uses this package and nothing
+// else.
 //
 // Rules of this package:
-//   - the token goes into the Authorization header of requests to the configured server, and nowhere else: redirects are not followed;
-//   - a server is spoken to over https, or over http on loopback;
+//   - the token is sent in the Authorization header of requests to the configured server, and nowhere else: redirects are not followed;
+//   - the server's URL is https, or http on loopback;
 //   - an error names the server or the object, and the next step.
 package client
 
@@ -29,7 +29,7 @@ const (
 	timeout   = 60 * time.Second
 )
 
-// Client speaks for one token to one control plane.
+// Client calls one control plane with one token.
 type Client struct {
 	server *url.URL
 	token  string
@@ -37,29 +37,30 @@ type Client struct {
 	http   *http.Client
 }
 
-// New is a client for the server, such as https://argosy.example.com. agent names the program, e.g.
-// argosy/v1.
+// New returns a client for the server, such as https://argosy.example.com. agent names the program,
+// e.g. argosy/v1.
 func New(server, token, agent string) (*Client, error) {
 	u, err := CheckServer(server)
 	if err != nil {
 		return nil, err
 	}
 	if strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return nil, errors.New("the token holds a character that no token has; copy it again")
+		return nil, errors.New("the token contains an invalid character; copy it again")
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.ResponseHeaderTimeout = timeout
 	return &Client{server: u, token: token, agent: agent, http: &http.Client{
 		Transport: transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error {
-			// an API redirects nobody: whoever does is not the API, and must not see the token
+			// the API never redirects: a redirect comes from another server, which must not see the
+			// token
 			return http.ErrUseLastResponse
 		},
 	}}, nil
 }
 
-// CheckServer is the server's URL if a token may be sent there: https, or http on loopback, and
-// nothing but scheme, host and path.
+// CheckServer returns the server's URL if a token may be sent there: https, or http on loopback,
+// and only scheme, host and path.
 func CheckServer(server string) (*url.URL, error) {
 	u, err := url.Parse(server)
 	if err != nil || u.Host == "" || (u.Scheme != "https" && u.Scheme != "http") {
@@ -67,7 +68,7 @@ func CheckServer(server string) (*url.URL, error) {
 	}
 	if u.User != nil || u.RawQuery != "" || u.Fragment != "" {
 		return nil,
-			fmt.Errorf("server %s: it has a scheme, a host and perhaps a path, and nothing else",
+			fmt.Errorf("server %s: give a scheme, a host and optionally a path only",
 				u.Host)
 	}
 	if u.Scheme == "http" && !loopback(u.Hostname()) {
@@ -85,7 +86,7 @@ func loopback(host string) bool {
 	return host == "localhost" || err == nil && addr.IsLoopback()
 }
 
-// Server is the control plane's URL.
+// Server returns the control plane's URL.
 func (c *Client) Server() string { return c.server.String() }
 
 func (c *Client) request(ctx context.Context, method, path string, query url.Values,
@@ -115,7 +116,7 @@ func (c *Client) request(ctx context.Context, method, path string, query url.Val
 	return req, nil
 }
 
-// do asks and reads the answer into out (nil: there is none).
+// do sends a request and decodes the answer into out (nil: there is none).
 func (c *Client) do(ctx context.Context, method, path string, query url.Values, body,
 	out any) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
@@ -141,7 +142,7 @@ func (c *Client) do(ctx context.Context, method, path string, query url.Values, 
 	return nil
 }
 
-// refused is the problem that the server answered with, or that what answered is not our server.
+// refused returns the server's problem, or an error if the answer is not our server's.
 func (c *Client) refused(answer *http.Response) error {
 	text, _ := io.ReadAll(io.LimitReader(answer.Body, 64<<10))
 	var p wire.Refusal
@@ -151,11 +152,11 @@ func (c *Client) refused(answer *http.Response) error {
 		return &p
 	}
 	return &wire.Refusal{Status: answer.StatusCode, Subject: c.server.String(),
-		Detail: "answered " + answer.Status + " without saying why",
+		Detail: "answered " + answer.Status + " without a reason",
 		Next:   "is this the URL of an Argosy control plane?"}
 }
 
-// unreachable says which server cannot be reached and why, without the noise of each layer.
+// unreachable names the unreachable server and the cause, without each layer's prefix.
 func (c *Client) unreachable(ctx context.Context, err error) error {
 	if ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return ctx.Err()
@@ -175,7 +176,7 @@ func (c *Client) unreachable(ctx context.Context, err error) error {
 	return &Unreachable{Server: c.server.String(), Reason: reason, cause: err}
 }
 
-// Unreachable says that the control plane could not be asked at all.
+// Unreachable means that the request did not reach the control plane.
 type Unreachable struct {
 	Server string
 	Reason string
@@ -188,5 +189,5 @@ func (e *Unreachable) Error() string {
 		e.Server, e.Reason)
 }
 
-// Unwrap is what the network said.
+// Unwrap returns the network's error.
 func (e *Unreachable) Unwrap() error { return e.cause }

@@ -30,14 +30,15 @@ func connect(t *testing.T, url string) *client.Client {
 	return c
 }
 
-// serve serves a mirror by the real API; wrap may stand in front of it.
+// serve serves a mirror by the real API; wrap may wrap its handler.
 func serve(t *testing.T, m apitest.Mirror, wrap func(http.Handler) http.Handler) (*apitest.Store,
 	*client.Client) {
 	t.Helper()
 	m.Tokens = []apitest.Token{{Token: view.Token{ID: "ops", Name: "ops", Role: view.RoleWrite},
 		Plaintext: token}}
 	store := apitest.New(m)
-	server := api.New(api.Config{Reader: store, Decider: store, Tokens: store})
+	server := api.New(api.Config{Decider: store, Tokens: store,
+		Reader: api.Reader{Inventory: store, History: store, State: store, PullReader: store}})
 	store.OnChange(server.Wake)
 	ctx, cancel := context.WithCancel(context.Background())
 	go server.Run(ctx)
@@ -79,7 +80,7 @@ func TestAListIsReadToItsEnd(t *testing.T) {
 	}
 }
 
-func TestARefusalIsTold(t *testing.T) {
+func TestARefusalIsReported(t *testing.T) {
 	_, c := serve(t, apitest.Mirror{}, nil)
 	_, err := c.Tenant(t.Context(), "nobody")
 	var refused *wire.Refusal
@@ -93,7 +94,7 @@ func TestARefusalIsTold(t *testing.T) {
 	}
 }
 
-// Case 19: a redirect is not followed, and no token reaches where it leads.
+// The client does not follow a redirect, and sends its target no token.
 func TestARedirectGetsNoToken(t *testing.T) {
 	var seen atomic.Value
 	thief := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -111,7 +112,7 @@ func TestARedirectGetsNoToken(t *testing.T) {
 	}
 }
 
-func TestWhereATokenMayBeSent(t *testing.T) {
+func TestATokenIsSentOnlyToASafeURL(t *testing.T) {
 	for url, ok := range map[string]bool{
 		"https://argosy.example.com": true, "https://example.com/argosy/": true,
 		"http://localhost:8080": true, "http://127.0.0.1:1": true, "http://[::1]:1": true,
@@ -130,7 +131,7 @@ func TestWhereATokenMayBeSent(t *testing.T) {
 	}
 }
 
-func TestAnAnswerOfAnotherProgramIsSaidToBeThat(t *testing.T) {
+func TestAnAnswerOfAnotherProgramIsReported(t *testing.T) {
 	for name, handler := range map[string]http.HandlerFunc{
 		"a login page": func(w http.ResponseWriter, _ *http.Request) {
 			fmt.Fprint(w, "<html>sign in</html>")
@@ -154,8 +155,8 @@ func TestAnAnswerOfAnotherProgramIsSaidToBeThat(t *testing.T) {
 	}
 }
 
-// A stream that breaks is taken up again where it broke: nothing is missed and nothing comes twice.
-func TestEventsGoOnOverABrokenStream(t *testing.T) {
+// A broken stream resumes at its position: no event is missed and none comes twice.
+func TestEventsResumeABrokenStream(t *testing.T) {
 	var cut atomic.Pointer[context.CancelFunc]
 	streams := atomic.Int64{}
 	store, c := serve(t, apitest.Mirror{}, func(next http.Handler) http.Handler {

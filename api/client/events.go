@@ -15,16 +15,16 @@ import (
 )
 
 const (
-	// the server says something every 5 s: a stream that is silent for longer is dead
+	// the server sends a message every 5 s: a stream without one for longer is dead
 	silence  = 20 * time.Second
 	maxLine  = 256 << 10
 	firstTry = 500 * time.Millisecond
 	lastTry  = 15 * time.Second
 )
 
-// Events calls handle for every event from now on, in order, until ctx ends or handle fails. A
-// broken stream is taken up again where it broke; down, when set, is told why it broke. A refusal
-// (the token, the URL) ends it.
+// Events calls handle for every event from now on, in order, until ctx ends or handle fails. It
+// resumes a broken stream at its position and calls down, if set, with the cause. A refusal (the
+// token, the URL) ends it.
 func (c *Client) Events(ctx context.Context, handle func(view.Event) error,
 	down func(error)) error {
 	last := int64(-1)
@@ -59,7 +59,7 @@ func (c *Client) Events(ctx context.Context, handle func(view.Event) error,
 	}
 }
 
-// handleError tells the caller's own failure from the stream's.
+// handleError distinguishes the caller's own failure from the stream's.
 type handleError struct{ err error }
 
 func (e *handleError) Error() string { return e.err.Error() }
@@ -93,11 +93,11 @@ func (c *Client) follow(ctx context.Context, last *int64, handle func(view.Event
 		watchdog.Reset(silence)
 		data, ok := strings.CutPrefix(lines.Text(), "data: ")
 		if !ok {
-			continue // ids and names stand in the data too
+			continue // the data contains ids and names too
 		}
 		var e view.Event
 		if json.Unmarshal([]byte(data), &e) != nil {
-			continue // of a newer server: "look" is all that an event ever says
+			continue // of a newer server: an event is only a trigger
 		}
 		*last = e.Seq
 		if err := handle(e); err != nil {

@@ -1,9 +1,9 @@
-// Package wire is what goes over the wire between the API and its clients, where the domain itself
-// has no word for it.
+// Package wire defines the types of requests and answers between the API and its clients that are
+// no domain types.
 //
-// Rules of this package: plain values, no behaviour beyond their text; nothing here could hold a
-// secret but CreatedToken and CreatedAgentToken, which are written once, and AgentTokenRequest, in
-// which a person may bring one.
+// Rules of this package: plain values, no behaviour beyond their text; no type holds a secret but
+// CreatedToken and CreatedAgentToken, which are written once, and AgentTokenRequest, in which a
+// person may supply one.
 package wire
 
 import (
@@ -16,10 +16,10 @@ import (
 	"argosy.dev/argosy/fleet/view"
 )
 
-// Base is where the API begins.
+// Base is the path prefix of the API.
 const Base = "/api/v1"
 
-// MaxPage is the most items that one page holds.
+// MaxPage is the maximum number of items of one page.
 const MaxPage = 1000
 
 // List is one page of a list.
@@ -28,7 +28,7 @@ type List[T any] struct {
 	Next  string `json:"next,omitempty" doc:"Give it as 'after' to read on; absent on the last page"`
 }
 
-// Refusal is how every error is answered (RFC 9457).
+// Refusal is the body of every error (RFC 9457).
 type Refusal struct {
 	Type    string   `json:"type" doc:"A stable URI of what went wrong" example:"urn:argosy:not-found"`
 	Title   string   `json:"title" example:"Not Found"`
@@ -39,7 +39,7 @@ type Refusal struct {
 	Errors  []string `json:"errors,omitempty" doc:"Each thing that is wrong with the request"`
 }
 
-// Error is the refusal as one line: subject, detail and next ster.
+// Error returns the refusal as one line: subject, detail and next step.
 func (r *Refusal) Error() string {
 	text := r.Detail
 	if r.Subject != "" {
@@ -54,19 +54,18 @@ func (r *Refusal) Error() string {
 	return text
 }
 
-// GetStatus is the HTTP status.
+// GetStatus returns the HTTP status.
 func (r *Refusal) GetStatus() int { return r.Status }
 
-// ContentType is that of RFC 9457.
+// ContentType returns that of RFC 9457.
 func (r *Refusal) ContentType(string) string { return "application/problem+json" }
 
-// NotAllowed reports whether the caller is not who may do this, rather than the request being
-// wrong.
+// NotAllowed reports whether the caller lacks the right, rather than the request being invalid.
 func (r *Refusal) NotAllowed() bool {
 	return r.Status == http.StatusUnauthorized || r.Status == http.StatusForbidden
 }
 
-// Identity is who a token speaks for.
+// Identity is a token's identity.
 type Identity struct {
 	Subject   string           `json:"subject" example:"token:acme/ci"`
 	Tenant    fleet.TenantName `json:"tenant,omitempty" doc:"Absent: the platform"`
@@ -75,13 +74,14 @@ type Identity struct {
 	Version   string           `json:"version" doc:"Of the control plane"`
 }
 
-// ApproveRequest asks for the release of one revision's holds.
+// ApproveRequest requests the release of one revision's holds.
 type ApproveRequest struct {
 	Revision fleet.Revision `json:"revision" pattern:"^[0-9a-f]{40}$" doc:"The full commit id"`
 	Note     string         `json:"note,omitempty" maxLength:"1024" doc:"Why, for those who read it later"`
 }
 
-// OrphanRequest asks that an Application whose deletion is blocked be removed without its cluster.
+// OrphanRequest requests the removal of an Application whose deletion is blocked, without its
+// cluster.
 type OrphanRequest struct {
 	Tenant      fleet.TenantName      `json:"tenant" maxLength:"63" pattern:"^[a-z0-9-]+$"`
 	Deployment  fleet.DeploymentName  `json:"deployment" maxLength:"63" pattern:"^[a-z0-9-]+$"`
@@ -90,32 +90,32 @@ type OrphanRequest struct {
 	Note        string                `json:"note,omitempty" maxLength:"1024" doc:"Why, for those who read it later"`
 }
 
-// Approved is what an approval released.
+// Approved lists what an approval released.
 type Approved struct {
 	Approval mirror.Approval `json:"approval"`
 	Holds    []mirror.Hold   `json:"holds" nullable:"false"`
 }
 
-// StopRequest asks that nothing be written any more to the engines within its scope.
+// StopRequest requests that Argosy write nothing to the engines within its scope.
 type StopRequest struct {
 	Scope  mirror.StopScope `json:"scope" enum:"fleet,tenant,engine"`
 	Name   string           `json:"name,omitempty" maxLength:"63" doc:"Of the tenant or engine; none for the fleet"`
 	Reason string           `json:"reason,omitempty" maxLength:"1024"`
 }
 
-// ResumeRequest asks for the end of one stop.
+// ResumeRequest requests the end of one stop.
 type ResumeRequest struct {
 	Scope mirror.StopScope `json:"scope" enum:"fleet,tenant,engine"`
 	Name  string           `json:"name,omitempty" maxLength:"63"`
 }
 
-// Resumed says which stop ended, and which others still cover what it covered.
+// Resumed names the ended stop, and the other stops that still cover its scope.
 type Resumed struct {
 	Ended bool          `json:"ended" doc:"False: there was no such stop"`
 	Stops []mirror.Stop `json:"stops" nullable:"false" doc:"All that are still in force"`
 }
 
-// TokenRequest asks for a bearer token.
+// TokenRequest requests a bearer token.
 type TokenRequest struct {
 	Name   string           `json:"name" maxLength:"63" pattern:"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$"`
 	Tenant fleet.TenantName `json:"tenant,omitempty" maxLength:"63" doc:"None: the whole platform"`
@@ -123,13 +123,13 @@ type TokenRequest struct {
 	TTL    string           `json:"ttl,omitempty" maxLength:"32" example:"720h" doc:"How long it is valid; none: until it is revoked"`
 }
 
-// CreatedToken is a new token with its plaintext, which is shown this once.
+// CreatedToken is a new token with its plaintext, which is shown only once.
 type CreatedToken struct {
 	Token     view.Token `json:"token"`
 	Plaintext string     `json:"plaintext"`
 }
 
-// AgentTokenRequest asks for a one-time token that a cluster joins with: of one environment, or of
+// AgentTokenRequest requests a one-time token with which a cluster joins: of one environment, or of
 // one engine.
 type AgentTokenRequest struct {
 	Tenant      fleet.TenantName      `json:"tenant,omitempty" maxLength:"63" pattern:"^[a-z0-9-]+$"`
@@ -140,20 +140,20 @@ type AgentTokenRequest struct {
 	Legacy      bool                  `json:"legacy,omitempty" doc:"It may also read GET /api/v1/cluster/<token>/applications, where that is switched on"`
 }
 
-// CreatedAgentToken is a new registration token with its plaintext, which is shown this once.
+// CreatedAgentToken is a new registration token with its plaintext, which is shown only once.
 type CreatedAgentToken struct {
 	Token     registry.Token `json:"token"`
 	Plaintext string         `json:"plaintext"`
 	Hub       string         `json:"hub,omitempty" doc:"URL under which agents reach the control plane"`
 }
 
-// OwnSyncRequest asks for a sync of an autonomous cluster's own Application.
+// OwnSyncRequest requests a sync of an autonomous cluster's own Application.
 type OwnSyncRequest struct {
 	Revision string `json:"revision,omitempty" maxLength:"256" pattern:"^[!-~]*$" doc:"Of the Application's repository; none: what its targetRevision says"`
 	Prune    bool   `json:"prune,omitempty"`
 }
 
-// Asked is a sync that was asked for. Its operation tells how it ends.
+// Asked is a requested sync. Its operation shows the result.
 type Asked struct {
 	ID    string                `json:"id"`
 	State mirror.OperationState `json:"state"`

@@ -70,7 +70,9 @@ func TestScripts(t *testing.T) {
 
 // serve serves the mirror by the real API until the test ends.
 func serve(store *apitest.Store, onEnd func(func())) (url string) {
-	server := api.New(api.Config{Reader: store, Decider: store, Tokens: store, Agents: store,
+	server := api.New(api.Config{
+		Reader:  api.Reader{Inventory: store, History: store, State: store, PullReader: store},
+		Decider: store, Tokens: store, Agents: store,
 		Version: "test"})
 	store.OnChange(server.Wake)
 	ctx, cancel := context.WithCancel(context.Background())

@@ -1,5 +1,5 @@
-// Keeps the page fresh: when the event stream says that something changed, the page is fetched anew and its content replaced.
-// Without scripts the page works the same, and is as old as it says at its foot.
+// Keeps the page current: after an event, fetches the page again and replaces its content.
+// Without scripts the page works the same; its footer shows its age.
 "use strict";
 (() => {
   const kinds = ["application", "engine", "revision", "problem", "hold", "stop", "operation", "event"];

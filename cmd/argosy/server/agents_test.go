@@ -32,7 +32,9 @@ func front(t *testing.T, s settings.Settings, more func(*Server)) (*httptest.Ser
 	v := &Server{
 		settings: s,
 		log:      slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))}
-	v.api = api.New(api.Config{Reader: store, Decider: store, Tokens: store, Agents: store,
+	v.api = api.New(api.Config{
+		Reader:  api.Reader{Inventory: store, History: store, State: store, PullReader: store},
+		Decider: store, Tokens: store, Agents: store,
 		Log: v.log})
 	if more != nil {
 		more(v)

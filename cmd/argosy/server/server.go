@@ -139,7 +139,10 @@ func (v *Server) assemble() error {
 			}
 		})
 	v.manager.Replicas, v.manager.Holder = v.store, v.holder
-	v.api = api.New(api.Config{Reader: v.store.Readers(), Deciding: v.store, Decider: v.store,
+	readers := v.store.Readers()
+	v.api = api.New(api.Config{
+		Reader:   api.Reader{Inventory: readers, History: readers, State: readers, PullReader: readers},
+		Deciding: v.store, Decider: v.store,
 		Tokens: withBootstrap(v.store, s.Bootstrap), Agents: v.agents(), Log: v.log,
 		Version: v.version, Hub: s.Listen.Public})
 	return v.assembleAgents()
