@@ -181,7 +181,11 @@ func schemaName(t reflect.Type, hint string) string {
 
 func qualified(path, name string) string {
 	switch {
-	case strings.HasSuffix(path, "/reconciler/plan"):
+	case strings.Contains(path, "/reconciler/plan"):
+		switch name { // their names in earlier documents
+		case "Change", "Engine", "Sync", "Tenant":
+			name += "Report"
+		}
 		return "Plan" + name
 	case strings.HasSuffix(path, "/fleet/agent"):
 		return "Protocol" + name
