@@ -101,6 +101,9 @@ func (l *ladder) climb(ctx context.Context, n int) error {
 	if err := l.verify(ctx); err != nil {
 		return err
 	}
+	if err := l.rest(ctx, n); err != nil {
+		return err
+	}
 	if n == l.options.memory {
 		return l.remember(ctx)
 	}
@@ -109,7 +112,7 @@ func (l *ladder) climb(ctx context.Context, n int) error {
 
 // blocks measures the two arms in turn.
 func (l *ladder) blocks(ctx context.Context, n int, watch *observe.Watch) error {
-	var ours, raw, cpu, requests report.Sample
+	var ours, raw, cpu, rawCPU, requests report.Sample
 	l.stages = map[string]float64{}
 	for block := range l.options.blocks {
 		say("%d files: block %d of %d", n, block+1, l.options.blocks)
@@ -123,8 +126,8 @@ func (l *ladder) blocks(ctx context.Context, n int, watch *observe.Watch) error 
 				return err
 			},
 			func() error {
-				took, err := l.sum.block(ctx, l)
-				raw = append(raw, took)
+				took, used, err := l.sum.block(ctx, l)
+				raw, rawCPU = append(raw, took), append(rawCPU, used)
 				return err
 			},
 		})
@@ -133,8 +136,8 @@ func (l *ladder) blocks(ctx context.Context, n int, watch *observe.Watch) error 
 		}
 	}
 	size := fmt.Sprintf("%d files: ", n)
-	l.change.Add(report.Against(size+"latency", "ms", ours, raw, 2))
-	l.change.Add(report.Line{Name: size + "CPU a commit", Unit: "ms", Ours: cpu})
+	l.change.Add(report.Against(size+"latency", "ms", ours, raw, 1.2))
+	l.change.Add(report.Against(size+"CPU a commit", "ms", cpu, rawCPU, 2))
 	l.change.Add(report.Line{Name: size + "API requests", Ours: requests, Goal: 1, Exact: true})
 	l.change.Add(report.Line{Name: size + "passes a commit", Ours: report.Sample{
 		l.stage("argosy_reconcile_total") / l.stage("argosy_reconcile_seconds_count")}})
@@ -218,7 +221,7 @@ func (l *ladder) several(ctx context.Context, watch *observe.Watch) (report.Samp
 		}
 		limit, cancel := context.WithTimeout(ctx, patience)
 		start := time.Now()
-		err = l.wake(ctx)
+		err = l.push(ctx)
 		var seen time.Time
 		if err == nil {
 			seen, err = watch.AwaitRevision(limit, key, release)
@@ -247,11 +250,58 @@ func (l *ladder) next(ctx context.Context) (key, release string, err error) {
 func (l *ladder) catchUp(ctx context.Context) error {
 	limit, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	if err := errors.Join(l.wake(ctx), l.applied(limit)); err != nil {
+	if err := errors.Join(l.push(ctx), l.applied(limit)); err != nil {
 		return err
 	}
 	pacing.Sleep(ctx, 5*breath)
 	return nil
+}
+
+// calm is how long an idle control plane is measured.
+const calm = 20 * time.Second
+
+// rest measures what a control plane without work uses, and the most memory that it has held.
+func (l *ladder) rest(ctx context.Context, n int) error {
+	say("%d files: idle for %s", n, calm)
+	if !pacing.Sleep(ctx, calm/4) {
+		return ctx.Err()
+	}
+	before, all, err := l.used()
+	if err != nil {
+		return err
+	}
+	begun := time.Now()
+	if !pacing.Sleep(ctx, calm) {
+		return ctx.Err()
+	}
+	after, allAfter, err := l.used()
+	if err != nil {
+		return err
+	}
+	over := time.Since(begun).Seconds()
+	memory, err := observe.Memory(l.argosy.PID())
+	if err != nil {
+		return err
+	}
+	size := fmt.Sprintf("%d files: ", n)
+	l.change.Add(
+		report.Line{
+			Name: size + "idle", Unit: "cores", Ours: report.Sample{
+				(after - before).Seconds() / over}, Goal: 0.007})
+	l.change.Add(
+		report.Line{Name: "  with PostgreSQL", Unit: "cores", Ours: report.Sample{
+			(allAfter - all).Seconds() / over}})
+	l.change.Add(
+		report.Line{Name: size + "peak RSS", Unit: "MiB", Ours: report.Sample{memory.Peak / 1024}})
+	return nil
+}
+
+// used is the CPU of argosy, and of argosy with PostgreSQL.
+func (l *ladder) used() (own, all time.Duration, err error) {
+	if own, err = observe.CPU(l.argosy.PID()); err == nil {
+		all, err = l.cpu()
+	}
+	return own, all, err
 }
 
 // slopes adds how what was measured grows with the number of files.

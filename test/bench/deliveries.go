@@ -1,16 +1,9 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"crypto/hmac"
-	"crypto/rand"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"slices"
 	"sync"
 	"time"
@@ -20,10 +13,9 @@ import (
 )
 
 const (
-	hookSecret = "the secret of the webhook under measurement"
-	answered   = 2000 // deliveries of one sample
-	pushes     = 1000 // signed pushes of the burst
-	burst      = 10 * time.Second
+	answered = 2000 // deliveries of one sample
+	pushes   = 1000 // signed pushes of the burst
+	burst    = 10 * time.Second
 )
 
 // deliveries measures what webhook deliveries cost: how much CPU an answer takes in a small repo
@@ -34,15 +26,6 @@ func deliveries(ctx context.Context, o options) (fig *report.Figure, err error) 
 		return nil, err
 	}
 	defer stopGround(g)
-	forge := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Retry-After", "3600") // what is asked of it is not what is measured
-		http.Error(w, "away", http.StatusServiceUnavailable)
-	}))
-	defer forge.Close()
-	g.more = fmt.Sprintf(
-		"forge: {api: %q, repository: platform/config, allowHTTP: true, tokenFile: forge-token, "+
-			"webhookSecretFiles: [hook-secret], sweep: 1h}\n", forge.URL+"/api/v1/")
-	g.files = map[string]string{"forge-token": "none that counts", "hook-secret": hookSecret}
 	p, err := g.newPlane(ctx, false)
 	if err != nil {
 		return nil, err
@@ -108,29 +91,6 @@ func (p *plane) answers(ctx context.Context) (time.Duration, error) {
 	return after - before, errors.Join(append(errs, err)...)
 }
 
-func (p *plane) deliver(ctx context.Context, body, event string) error {
-	mac := hmac.New(sha256.New, []byte(hookSecret))
-	mac.Write([]byte(body))
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, p.listen+"/webhook/github",
-		bytes.NewReader([]byte(body)))
-	if err != nil {
-		return err
-	}
-	r.Header.Set("Content-Type", "application/json")
-	r.Header.Set("X-GitHub-Event", event)
-	r.Header.Set("X-GitHub-Delivery", rand.Text())
-	r.Header.Set("X-Hub-Signature-256", "sha256="+hex.EncodeToString(mac.Sum(nil)))
-	res, err := http.DefaultClient.Do(r)
-	if err != nil {
-		return err
-	}
-	defer res.Body.Close()
-	if res.StatusCode != http.StatusAccepted {
-		return fmt.Errorf("a delivery was answered %s", res.Status)
-	}
-	return nil
-}
-
 // burst sends signed pushes over ten seconds, with real commits among them, and holds what the
 // control plane does against it.
 func (p *plane) burst(ctx context.Context, fig *report.Figure) error {
@@ -152,7 +112,7 @@ func (p *plane) burst(ctx context.Context, fig *report.Figure) error {
 			}
 		}
 		sent := time.Now()
-		if err := p.deliver(ctx, `{"ref":"refs/heads/main"}`, "push"); err != nil {
+		if err := p.push(ctx); err != nil {
 			return err
 		}
 		took = append(took, time.Since(sent).Seconds()*1000)

@@ -133,7 +133,7 @@ func (p *plane) fill(ctx context.Context, n int) (*cold, error) {
 	limit, cancel := context.WithTimeout(ctx, patience+time.Duration(grown)*perApplication)
 	defer cancel()
 	start := time.Now()
-	if err := p.wake(ctx); err != nil {
+	if err := p.push(ctx); err != nil {
 		return nil, err
 	}
 	begun, err := watch.Await(limit, "a first Application", func(at map[string]string) bool {

@@ -26,13 +26,11 @@ type ground struct {
 	postgres *stack.Postgres
 	git      *stack.GitServer
 	arenas   int
-
-	more  string            // settings that every plane has beside its own
-	files map[string]string // that those name, beside the settings
+	host     *gitHost
 }
 
 func startGround(ctx context.Context) (_ *ground, err error) {
-	g := &ground{}
+	g := &ground{host: startGitHost()}
 	if g.dir, err = os.MkdirTemp("", "argosy-bench-"); err != nil {
 		return nil, err
 	}
@@ -67,6 +65,7 @@ func startGround(ctx context.Context) (_ *ground, err error) {
 }
 
 func (g *ground) stop() error {
+	g.host.Close()
 	var errs []error
 	for _, c := range g.clusters {
 		errs = append(errs, c.Stop())

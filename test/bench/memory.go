@@ -29,7 +29,7 @@ func (l *ladder) remember(ctx context.Context) error {
 		return err
 	}
 	begun := time.Now()
-	if err := l.start(ctx); err != nil {
+	if err := l.start(ctx, nil, 30*time.Second); err != nil {
 		return err
 	}
 	limit, cancel := context.WithTimeout(ctx, patience)

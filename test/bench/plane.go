@@ -19,8 +19,7 @@ import (
 // plane is one control plane under measurement: the argosy binary with a database, a config repo
 // and an arena of its own.
 //
-// It looks at its branch once an hour, so that only wake makes it look: the notification by which
-// replicas tell each other to.
+// It polls its branch once an hour, so that only signed pushes wake it.
 type plane struct {
 	ground *ground
 	arena  *arena
@@ -59,11 +58,12 @@ func (g *ground) newPlane(ctx context.Context, flat bool) (*plane, error) {
 			return nil, err
 		}
 	}
-	return p, p.start(ctx)
+	return p, p.start(ctx, g.host, time.Hour)
 }
 
-// start runs the control plane with an empty mirror, and returns when it reaches its engines.
-func (p *plane) start(ctx context.Context) (err error) {
+// start runs the control plane with an empty mirror, and returns when it reaches its engines. A nil
+// host is none: then whoever may push has reviewed what they push.
+func (p *plane) start(ctx context.Context, host *gitHost, poll time.Duration) (err error) {
 	p.starts++
 	p.database = fmt.Sprintf("%s_%d", p.arena.name, p.starts)
 	if p.url, err = p.ground.postgres.NewDatabase(ctx, p.database); err != nil {
@@ -78,12 +78,17 @@ func (p *plane) start(ctx context.Context) (err error) {
 	}
 	p.listen = "http://" + listen
 	settings := fmt.Sprintf(
-		"source: {url: %q, allowHTTP: true, poll: 1h}\ndatabase: {url: %q}\ndataDir: "+
-			"data-%d\nsecrets: {directory: secrets}\nlisten: {address: %q, ops: %q}\n%s",
-		p.repo.URL, p.url, p.starts, listen, p.ops, p.ground.more)
-	for name, content := range p.ground.files {
-		if err := writeFile([]byte(content), p.dir, name); err != nil {
-			return err
+		"source: {url: %q, allowHTTP: true, poll: %s}\ndatabase: {url: %q}\ndataDir: data-%d\n"+
+			"secrets: {directory: secrets}\nlisten: {address: %q, ops: %q}\n", p.repo.URL, poll,
+		p.url,
+		p.starts, listen, p.ops)
+	if host != nil {
+		more, files := host.settings()
+		settings += more
+		for name, content := range files {
+			if err := writeFile([]byte(content), p.dir, name); err != nil {
+				return err
+			}
 		}
 	}
 	file := filepath.Join(p.dir, "argosy.yaml")
@@ -136,12 +141,6 @@ func (p *plane) end(ctx context.Context) error {
 	return errors.Join(p.stop(ctx), os.RemoveAll(p.dir))
 }
 
-// wake has the control plane look at its branch.
-func (p *plane) wake(ctx context.Context) error {
-	_, err := p.notify.Exec(ctx, `SELECT pg_notify('argosy', '')`)
-	return err
-}
-
 // grow commits deployments until there are n, and the credentials of their environments.
 func (p *plane) grow(ctx context.Context, n int) error {
 	for _, environment := range p.corpus.Credentials(n) {
@@ -151,14 +150,14 @@ func (p *plane) grow(ctx context.Context, n int) error {
 			return err
 		}
 	}
-	_, err := p.repo.Commit(ctx, fmt.Sprintf("%d deployments", n), p.corpus.Files(p.n, n, first))
+	err := p.commit(ctx, fmt.Sprintf("%d deployments", n), p.corpus.Files(p.n, n, first))
 	p.n = n
 	return err
 }
 
 // release commits another release of deployment i and names its Application for a watch.
 func (p *plane) release(ctx context.Context, i int, release string) (key string, err error) {
-	_, err = p.repo.Commit(ctx, "release", map[string]string{
+	err = p.commit(ctx, "release", map[string]string{
 		p.corpus.Path(i): p.corpus.Deployment(i, release)})
 	p.releases[i] = release
 	w := p.corpus.Wanted(i, release)

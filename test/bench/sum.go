@@ -84,27 +84,47 @@ func (s *sum) prepare(ctx context.Context) (err error) {
 	return err
 }
 
-// block returns the median of some commits.
-func (s *sum) block(ctx context.Context, l *ladder) (float64, error) {
+// block returns the median latency of some commits, and the CPU of each, in milliseconds.
+func (s *sum) block(ctx context.Context, l *ladder) (latency, cpu float64, err error) {
 	if _, err := s.mirror.Changed(ctx); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	var latency report.Sample
+	var took report.Sample
+	var used time.Duration
 	for range l.options.commits {
 		_, release, err := l.next(ctx)
 		if err != nil {
-			return 0, err
+			return 0, 0, err
+		}
+		before, err := s.cpu()
+		if err != nil {
+			return 0, 0, err
 		}
 		start := time.Now()
 		if err := s.once(ctx, release); err != nil {
-			return 0, err
+			return 0, 0, err
 		}
-		latency = append(latency, 1000*time.Since(start).Seconds())
+		took = append(took, 1000*time.Since(start).Seconds())
+		after, err := s.cpu()
+		if err != nil {
+			return 0, 0, err
+		}
+		used += after - before
 		if !pacing.Sleep(ctx, breath) {
-			return 0, ctx.Err()
+			return 0, 0, ctx.Err()
 		}
 	}
-	return latency.Median(), nil
+	return took.Median(), 1000 * used.Seconds() / float64(len(took)), nil
+}
+
+// cpu is what this process, the git commands that it ran and PostgreSQL have used.
+func (s *sum) cpu() (time.Duration, error) {
+	own, err := observe.OwnCPU()
+	if err != nil {
+		return 0, err
+	}
+	database, err := observe.CPU(s.plane.ground.postgres.PID())
+	return own + database, err
 }
 
 func (s *sum) once(ctx context.Context, release string) error {

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -43,6 +44,19 @@ func CPU(pids ...int) (time.Duration, error) {
 		}
 	}
 	return time.Duration(ticks) * clockTick, nil
+}
+
+// OwnCPU is what this process and its children that have ended have used.
+func OwnCPU() (time.Duration, error) {
+	var sum time.Duration
+	for _, who := range []int{syscall.RUSAGE_SELF, syscall.RUSAGE_CHILDREN} {
+		var used syscall.Rusage
+		if err := syscall.Getrusage(who, &used); err != nil {
+			return 0, err
+		}
+		sum += time.Duration(used.Utime.Nano() + used.Stime.Nano())
+	}
+	return sum, nil
 }
 
 func descends(parents map[int]int, pid, root int) bool {
