@@ -33,13 +33,13 @@ func TestLoadFillsDefaultsAndResolvesPaths(t *testing.T) {
 		s.Agents != (Agents{Enabled: true, ConnectRate: 100}) {
 		t.Errorf("defaults are not there: %+v", s)
 	}
-	if s.Database.Embedded != filepath.Join(dir, "pg") || s.Source.TokenFile != filepath.Join(dir,
-		"token") {
+	if s.Database.Embedded != filepath.Join(dir, "pg") || s.Source.TokenFile != filepath.Join(
+		dir, "token") {
 		t.Errorf("paths are not relative to the file: %+v", s)
 	}
 }
 
-func TestWhatIsWrongIsSaidWithWhatToWrite(t *testing.T) {
+func TestEachErrorNamesItsFix(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
 		"empty":       {"", "argosy schema settings"},
 		"unknown key": {good + "databse: {}\n", "databse"},
@@ -50,14 +50,18 @@ func TestWhatIsWrongIsSaidWithWhatToWrite(t *testing.T) {
 		"credential in URL": {strings.Replace(good, "https://git", "https://user:hunter2@git", 1),
 			"carries a credential"},
 		"plain http": {strings.Replace(good, "https://", "http://", 1), "allowHTTP"},
-		"ext transport": {strings.Replace(good, "https://git.example.com/platform/config",
-			"ext::sh -c id", 1), "https and ssh"},
-		"file URL": {strings.Replace(good, "https://git.example.com/platform/config",
-			"file:///srv/git/config.git", 1), "write /srv/git/config.git"},
-		"file URL of a host": {strings.Replace(good, "https://git.example.com/platform/config",
-			"file://localhost/srv/config", 1), "write /srv/config"},
-		"relative path": {strings.Replace(good, "https://git.example.com/platform/config",
-			"../config.git", 1), "its path from the root"},
+		"ext transport": {
+			strings.Replace(good, "https://git.example.com/platform/config", "ext::sh -c id", 1),
+			"https and ssh"},
+		"file URL": {
+			strings.Replace(good, "https://git.example.com/platform/config",
+				"file:///srv/git/config.git", 1), "write /srv/git/config.git"},
+		"file URL of a host": {
+			strings.Replace(good, "https://git.example.com/platform/config",
+				"file://localhost/srv/config", 1), "write /srv/config"},
+		"relative path": {
+			strings.Replace(good, "https://git.example.com/platform/config", "../config.git", 1),
+			"its path from the root"},
 		"short form of ssh": {
 			strings.Replace(good, "https://git.example.com/", "git@git.example.com:", 1),
 			"ssh://user@host/path"},
@@ -74,7 +78,7 @@ func TestWhatIsWrongIsSaidWithWhatToWrite(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, err := parse(strings.NewReader(c.text))
 			if err == nil || !strings.Contains(err.Error(), c.want) {
-				t.Fatalf("got %v, want it to say %q", err, c.want)
+				t.Fatalf("got %v, want it to contain %q", err, c.want)
 			}
 			if strings.Contains(err.Error(), "hunter2") {
 				t.Fatalf("the error repeats a password: %v", err)
