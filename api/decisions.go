@@ -73,7 +73,7 @@ func (s *Server) removeOrphan(ctx context.Context,
 	if errors.Is(err, mirror.ErrNotFound) {
 		return nil, problem(http.StatusNotFound, subject,
 			"no orphan of this UID is listed, or its removal is decided already",
-			"see `argosy get strays`")
+			"see `argosy get orphans`")
 	}
 	if err != nil {
 		return nil, s.answer(ctx, subject, err)

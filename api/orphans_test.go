@@ -26,7 +26,7 @@ func TestThePageShowsOrphansToThePlatformAlone(t *testing.T) {
 	s := newSite(t, with)
 	s.want(s.page("/", platformToken), http.StatusOK, `href="/strays"`)
 	s.want(s.page("/strays", platformToken), http.StatusOK, "eu-1/Application/acme-old-prod",
-		"acme.edge/AppProject/acme", "uid-one", "argosy remove-stray")
+		"acme.edge/AppProject/acme", "uid-one", "argosy remove-orphan")
 	s.want(s.page("/engines/eu-1", platformToken), http.StatusOK, "eu-1/Application/acme-old-prod",
 		`href="/strays?engine=eu-1"`, "uid-one")
 	for path, hidden := range map[string]string{"/strays?engine=eu-1": "uid-two",

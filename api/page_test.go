@@ -137,7 +137,7 @@ func TestPagesShowTheStatus(t *testing.T) {
 	m.Stops = []mirror.Stop{{Scope: mirror.StopTenant, Name: "acme", By: "token:ops",
 		Reason: "audit"}}
 	s := newSite(t, m)
-	s.want(s.page("/", platformToken), http.StatusOK, "argosy approve "+string(rev1),
+	s.want(s.page("/", platformToken), http.StatusOK, "argosy release "+string(rev1),
 		"argosy resume --tenant acme",
 		"tenants/acme/deployments/bad.yaml:3:1", "a secret plan", `href="/engines/eu-1"`)
 	s.want(s.page("/tenants/acme", platformToken), http.StatusOK, "group:acme",

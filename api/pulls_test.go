@@ -66,7 +66,7 @@ func TestThePageOfAPullRequestShowsHowToReleaseItsDeletions(t *testing.T) {
 	s := newSite(t, content())
 	plan := `{"summary":"1 held","holds":[{"revision":"` + string(rev1) +
 		`","reason":"deletions","tenant":"acme","message":"too many","items":[{"engine":"eu-1","kind":"Application","name":"acme-web-prod"}]}],` +
-		`"tenants":[{"name":"acme","engines":[{"name":"eu-1","changes":[{"action":"hold","kind":"Application","subject":"web@prod","note":"its deletion waits for argosy approve ` + rev1.Short() + `"}]}]}]}`
+		`"tenants":[{"name":"acme","engines":[{"name":"eu-1","changes":[{"action":"hold","kind":"Application","subject":"web@prod","note":"its deletion waits for argosy release ` + rev1.Short() + `"}]}]}]}`
 	for _, c := range []struct {
 		state forge.PullState
 		head  fleet.Revision
@@ -75,14 +75,14 @@ func TestThePageOfAPullRequestShowsHowToReleaseItsDeletions(t *testing.T) {
 		{forge.PullOpen, rev1, "/argosy approve-deletions " + string(rev1)},
 		{forge.PullMerged, rev1, "argosy get holds"},
 		// held before, because of the branch
-		{forge.PullOpen, "another", "argosy approve " + string(rev1)},
+		{forge.PullOpen, "another", "argosy release " + string(rev1)},
 	} {
 		s.store.Change(func(m *apitest.Mirror) {
 			m.Pulls[1].State, m.Pulls[1].Head, m.Pulls[1].Plan = c.state, c.head, []byte(plan)
 		})
 		a := s.page("/pulls/8", platformToken)
 		s.want(a, http.StatusOK, c.says, "its deletion is held")
-		if c.head == rev1 && strings.Contains(a.body, "argosy approve "+rev1.Short()) {
+		if c.head == rev1 && strings.Contains(a.body, "argosy release "+rev1.Short()) {
 			t.Errorf(
 				"the head of a pull request holds nothing, and is to be approved on the page:\n%s",
 				a.body)

@@ -90,7 +90,19 @@ type step struct {
 // order of paths and lines: of each file, of paths that differ only in case, and of references
 // between files. It ignores files outside `fleet/` and `tenants/`.
 func Check(files []File) (problems []fleet.Problem) {
-	docs := DecodeAll(files)
+	texts := make(map[string][]byte, len(files))
+	for _, f := range files {
+		texts[f.Path] = f.Bytes
+	}
+	problems = catalog.New().Judging(policy.New().Judge).Prepare(Inputs(files)).Problems()
+	Place(problems, func(path string) []byte { return texts[path] })
+	sortProblems(problems)
+	return problems
+}
+
+// Inputs decodes files as the changes of one commit. It refuses paths that differ only in case
+// together, and leaves out files outside `fleet/` and `tenants/`.
+func Inputs(files []File) []catalog.Input {
 	paths := make([]string, len(files))
 	for i, f := range files {
 		paths[i] = f.Path
@@ -99,19 +111,19 @@ func Check(files []File) (problems []fleet.Problem) {
 	for _, p := range DuplicatePaths(paths) {
 		duplicates[p.Path] = append(duplicates[p.Path], p)
 	}
-	inputs, texts := make([]catalog.Input, 0, len(docs)), make(map[string][]byte, len(docs))
-	for i, d := range docs {
+	inputs := make([]catalog.Input, 0, len(files))
+	for _, d := range DecodeAll(files) {
 		if d.Key.Kind == "" {
 			continue
 		}
 		in := catalog.Input{Key: d.Key, Path: d.Path, Blob: d.Blob, Declaration: d.Declaration,
 			Problems: append(d.Problems, duplicates[d.Path]...)}
-		inputs, texts[d.Path] = append(inputs, in), files[i].Bytes
+		if len(duplicates[d.Path]) > 0 {
+			in.Declaration = nil
+		}
+		inputs = append(inputs, in)
 	}
-	problems = catalog.New().Judging(policy.New().Judge).Prepare(inputs).Problems()
-	Place(problems, func(path string) []byte { return texts[path] })
-	sortProblems(problems)
-	return problems
+	return inputs
 }
 
 // DecodeAll decodes files in parallel on every core. The documents have the order of the files.

@@ -36,7 +36,7 @@ func TestALoginThatAnotherAccountTookDoesNotCountUntilItIsReleased(t *testing.T)
 	}
 	said := strings.Join(h.ours(), "\n")
 	for _, want := range []string{"`alice` is another one than before",
-		"argosy release-owner alice --id " + number(thief.ID), "it was " + number(h.alice.ID)} {
+		"argosy pin-owner alice --id " + number(thief.ID), "it was " + number(h.alice.ID)} {
 		if !strings.Contains(strings.ToLower(said), strings.ToLower(want)) {
 			t.Errorf("%q is not said:\n%s", want, said)
 		}

@@ -1,17 +1,23 @@
 package main
 
 import (
-	"context"
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"runtime/debug"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
+	"sigs.k8s.io/yaml"
 
-	"argosy.dev/argosy/api/wire"
+	"argosy.dev/argosy/api/client"
+	"argosy.dev/argosy/cmd/argosy/contexts"
 	"argosy.dev/argosy/fleet/printable"
 )
 
@@ -35,57 +41,32 @@ const (
 	exitNotAllowed = 4
 )
 
-// findings ends a command with exit code 1. What was found is on stdout; text, if any, sums it up.
+// findings ends a command with exit code 1. The findings are on stdout; text, if any, summarizes
+// them.
 type findings struct{ text string }
-
-func (f findings) Error() string { return f.text }
 
 // notAllowed ends a command with exit code 4.
 type notAllowed struct{ error }
 
-// run runs one command line and returns the exit code.
-func (a *app) run(ctx context.Context, args []string) int {
-	root := a.root()
-	root.SetArgs(args)
-	root.SetIn(a.in)
-	root.SetOut(a.out)
-	root.SetErr(a.err)
-	err := root.ExecuteContext(ctx)
-	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
-		return exitFine // Ctrl-C ends what has no other end
-	}
-	return a.exit(err)
-}
+// The groups that `argosy help` shows.
+const (
+	groupWrite  = "write"
+	groupAsk    = "ask"
+	groupDecide = "decide"
+	groupRun    = "run"
+)
 
-func (a *app) exit(err error) int {
-	var found findings
-	var forbidden notAllowed
-	var refused *wire.Refusal
-	switch {
-	case err == nil:
-		return exitFine
-	case errors.As(err, &found):
-		if found.text != "" {
-			a.hint("%s", found.text)
-		}
-		return exitFindings
-	case errors.As(err, &forbidden), errors.As(err, &refused) && refused.NotAllowed():
-		a.hint("error: %s", err)
-		return exitNotAllowed
-	}
-	a.hint("error: %s", err)
-	return exitError
-}
+func (f findings) Error() string { return f.text }
 
-// hint tells a person something that is no data.
+// hint prints a message for a person, which is no data.
 func (a *app) hint(format string, args ...any) {
 	for _, line := range strings.Split(fmt.Sprintf(format, args...), "\n") {
 		fmt.Fprintln(a.err, printable.Line(line))
 	}
 }
 
-// say writes a line of data, with names in it that others have made.
-func (a *app) say(format string, args ...any) error {
+// printLine prints a line of data, with the names that it contains escaped.
+func (a *app) printLine(format string, args ...any) error {
 	_, err := fmt.Fprintln(a.out, printable.Name(fmt.Sprintf(format, args...)))
 	return err
 }
@@ -101,7 +82,120 @@ func isTerminal(stream any) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// exactly is cobra.ExactArgs that says which arguments are wanted.
+// connect is a client for the control plane that the flags, the environment or the context name, in
+// this order. A context's token goes to that context's server only.
+func (a *app) connect() (*client.Client, error) {
+	target, err := a.target()
+	if err != nil {
+		return nil, err
+	}
+	return client.New(target.Server, target.Token, "argosy/"+versionText())
+}
+
+func (a *app) target() (contexts.Context, error) {
+	given := contexts.Context{Server: first(a.server, a.getenv("ARGOSY_SERVER")),
+		Token: first(a.token, a.getenv("ARGOSY_TOKEN"))}
+	if given.Server != "" && given.Token != "" && a.context == "" {
+		return given, nil
+	}
+	saved, err := a.saved()
+	if err != nil {
+		return saved, err
+	}
+	if given.Server == "" {
+		given.Server = saved.Server
+	}
+	if given.Token == "" && given.Server == saved.Server {
+		given.Token = saved.Token
+	}
+	switch {
+	case given.Server == "":
+		return given,
+			errors.New(
+				"no control plane is configured; run `argosy login URL`, or set --server or " +
+					"ARGOSY_SERVER")
+	case given.Token == "":
+		return given, notAllowed{
+			fmt.Errorf("there is no token for %s; run `argosy login %s`, or set ARGOSY_TOKEN",
+				given.Server, given.Server)}
+	}
+	return given, nil
+}
+
+// saved is the context that --context names, or the current one; an empty one when none is saved.
+func (a *app) saved() (contexts.Context, error) {
+	path, err := contexts.Path(a.getenv)
+	if err != nil {
+		if a.context == "" {
+			return contexts.Context{}, nil
+		}
+		return contexts.Context{}, err
+	}
+	file, err := contexts.Load(path)
+	if err != nil {
+		return contexts.Context{}, err
+	}
+	found, ok := file.Find(a.context)
+	if !ok && a.context != "" {
+		return found,
+			fmt.Errorf("context %q is not saved in %s; run `argosy login URL --context %s`",
+				a.context, path, a.context)
+	}
+	return found, nil
+}
+
+// format is the value of -o.
+type format struct {
+	value string
+	may   []string
+}
+
+// String implements pflag.Value, as do Set and Type.
+func (f *format) String() string { return f.value }
+
+// Set refuses what the command cannot write.
+func (f *format) Set(s string) error {
+	if !slices.Contains(f.may, s) {
+		return fmt.Errorf("must be one of %s", strings.Join(f.may, ", "))
+	}
+	f.value = s
+	return nil
+}
+
+// Type names the value in help.
+func (f *format) Type() string { return "format" }
+
+// version is set by the release's linker flags; a build from a checkout shows its commit instead.
+var version = ""
+
+func versionText() string {
+	if version != "" {
+		return version
+	}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" && len(s.Value) >= 12 {
+				return "dev-" + s.Value[:12]
+			}
+		}
+	}
+	return "dev"
+}
+
+// renamed is the former name of a command. It only names the new one: a word that once had several
+// meanings must not keep one of them unnoticed in a script.
+func renamed(former, name string) *cobra.Command {
+	return &cobra.Command{
+		Use: former, Hidden: true, DisableFlagParsing: true, Short: "Renamed to " + name,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			parent := cmd.Parent().CommandPath()
+			return fmt.Errorf("`%s` is now `%s %s`; see `%s %s --help`", cmd.CommandPath(), parent,
+				name, parent, name)
+		},
+	}
+}
+
+// exactly is cobra.ExactArgs with the names of the arguments in its error.
 func exactly(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) == len(names) {
@@ -111,7 +205,153 @@ func exactly(names ...string) cobra.PositionalArgs {
 		if want == "" {
 			want = "no argument"
 		}
-		return fmt.Errorf("%s takes %s, and %d were given; see `%s --help`", cmd.CommandPath(),
-			want, len(args), cmd.CommandPath())
+		return fmt.Errorf("%s takes %s, got %d; see `%s --help`", cmd.CommandPath(), want,
+			len(args), cmd.CommandPath())
 	}
+}
+
+// atMost is exactly, for one argument that may be left out.
+func atMost(name string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) <= 1 {
+			return nil
+		}
+		return fmt.Errorf("%s takes one %s, got %d; see `%s --help`", cmd.CommandPath(), name,
+			len(args), cmd.CommandPath())
+	}
+}
+
+func dirOf(args []string) string {
+	if len(args) == 0 {
+		return "."
+	}
+	return args[0]
+}
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+func first(values ...string) string {
+	for _, v := range values {
+		if v != "" {
+			return v
+		}
+	}
+	return ""
+}
+
+// addFormat gives the command -o with the first of the formats as its default.
+func addFormat(cmd *cobra.Command, formats ...string) *format {
+	f := &format{value: formats[0], may: formats}
+	cmd.Flags().VarP(f, "output", "o", "one of "+strings.Join(formats, "|"))
+	// fails on a flag that is not there
+	_ = cmd.RegisterFlagCompletionFunc(
+		"output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
+	return f
+}
+
+func writeJSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(printable.JSONWriter(w))
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}
+
+func writeYAML(w io.Writer, v any) error {
+	b, err := toYAML(v)
+	if err == nil {
+		_, err = w.Write(b)
+	}
+	return err
+}
+
+// quoter hides texts from the YAML encoder, which writes invisible characters raw: it replaces each
+// by a word that occurs nowhere else.
+type quoter struct {
+	mark  string
+	texts []string
+}
+
+// toYAML converts the value's JSON. It puts a text with an invisible character in double quotes and
+// escapes the character: no other form of YAML has escapes.
+func toYAML(v any) ([]byte, error) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	var tree any
+	dec := json.NewDecoder(bytes.NewReader(b))
+	dec.UseNumber()
+	if err := dec.Decode(&tree); err != nil {
+		return nil, err
+	}
+	q := quoter{mark: "quoted"}
+	for bytes.Contains(b, []byte(q.mark)) {
+		q.mark += "q"
+	}
+	tree = q.hide(tree)
+	if b, err = json.Marshal(tree); err != nil {
+		return nil, err
+	}
+	if b, err = yaml.JSONToYAML(b); err != nil {
+		return nil, err
+	}
+	return q.show(b), nil
+}
+
+func (q *quoter) hide(v any) any {
+	switch v := v.(type) {
+	case string:
+		return q.word(v)
+	case []any:
+		for i := range v {
+			v[i] = q.hide(v[i])
+		}
+	case map[string]any:
+		hidden := make(map[string]any, len(v))
+		for name, value := range v {
+			hidden[q.word(name)] = q.hide(value)
+		}
+		return hidden
+	}
+	return v
+}
+
+func (q *quoter) word(s string) string {
+	if printable.Text(s) == s && !strings.Contains(s, "\t") {
+		return s
+	}
+	q.texts = append(q.texts, s)
+	return q.mark + strconv.Itoa(len(q.texts)) + "x"
+}
+
+func (q *quoter) show(b []byte) []byte {
+	var pairs []string
+	for i, s := range q.texts {
+		pairs = append(pairs, q.mark+strconv.Itoa(i+1)+"x", doubleQuoted(s))
+	}
+	return []byte(strings.NewReplacer(pairs...).Replace(string(b)))
+}
+
+// doubleQuoted is the text as YAML reads it in double quotes.
+func doubleQuoted(s string) string {
+	var b strings.Builder
+	b.WriteByte('"')
+	for _, r := range s {
+		switch {
+		case r == '"' || r == '\\':
+			b.WriteByte('\\')
+			b.WriteRune(r)
+		case printable.Is(r):
+			b.WriteRune(r)
+		default:
+			b.WriteString(printable.Escape(r))
+		}
+	}
+	b.WriteByte('"')
+	return b.String()
 }

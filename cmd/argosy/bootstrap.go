@@ -21,40 +21,37 @@ import (
 	"argosy.dev/argosy/webhook/github"
 )
 
-// registrationTime is how long GitHub keeps a code, and so how long we wait for one.
-const registrationTime = time.Hour
-
-func (a *app) bootstrapCommand() *cobra.Command {
+func bootstrapCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "bootstrap FORGE", Short: "Register Argosy with a forge", Args: cobra.ArbitraryArgs,
+		Use: "bootstrap HOST", Short: "Register Argosy with a Git host", Args: cobra.ArbitraryArgs,
 		Example: "  argosy bootstrap github --org acme --url https://argosy.example.com --out " +
 			"/etc/argosy",
 		RunE: func(*cobra.Command, []string) error {
 			return errors.New(
-				"say which forge: github. For Gitea make an account and a token, and name the " +
-					"token's file in forge.tokenFile")
+				"name the Git host: github. For Gitea, create an account and a token, and name " +
+					"the token's file in forge.tokenFile")
 		},
 	}
-	cmd.AddCommand(a.bootstrapGitHub())
+	cmd.AddCommand(bootstrapGitHub(a))
 	return cmd
 }
 
-// registration is what a person says of the App that they register.
+// registrationTime is how long GitHub keeps a code, and so how long we wait for one.
+const registrationTime = time.Hour
+
+// registration holds the flags of the App to register.
 type registration struct{ name, org, url, api, out, listen string }
 
-// onThisMachine reports whether the forge is one on this machine, which needs no TLS.
-func (r registration) onThisMachine() bool { return strings.HasPrefix(r.api, "http://127.0.0.1:") }
-
-func (a *app) bootstrapGitHub() *cobra.Command {
+func bootstrapGitHub(a *app) *cobra.Command {
 	var r registration
 	cmd := &cobra.Command{
-		Use: "github", Short: "Register a GitHub App by its manifest, and keep its key and secret",
+		Use: "github", Short: "Register a GitHub App from a manifest and save its key and secret",
 		Args: exactly(),
-		Long: "Opens a page on this machine that sends you to GitHub with the App's manifest: " +
-			"permissions, events, where deliveries go. GitHub sends\n" +
-			"you back with a code, and the App's private key and webhook secret are written to " +
-			"files that only you may read. Nothing that is there\n" +
-			"already is overwritten.",
+		Long: "Serves a page on this machine that sends your browser to GitHub with the App's " +
+			"manifest: permissions, events, webhook URL. GitHub sends the\n" +
+			"browser back with a code, and the command writes the App's private key and webhook " +
+			"secret to files that only you may read. It never overwrites\n" +
+			"a file.",
 		Example: "  argosy bootstrap github --org acme --url https://argosy.example.com --out " +
 			"/etc/argosy\n" +
 			"  argosy bootstrap github --url https://argosy.example.com --api " +
@@ -63,13 +60,12 @@ func (a *app) bootstrapGitHub() *cobra.Command {
 	cmd.Flags().StringVar(&r.url, "url", "",
 		"URL by which GitHub reaches the control plane (required)")
 	cmd.Flags().StringVar(&r.org, "org", "",
-		"organization that is to own the App (default: yourself)")
-	cmd.Flags().StringVar(&r.name, "name", "Argosy", "name of the App; nobody else's on GitHub")
+		"organization that will own the App (default: yourself)")
+	cmd.Flags().StringVar(&r.name, "name", "Argosy", "name of the App, unique on GitHub")
 	cmd.Flags().StringVar(&r.api, "api", "https://api.github.com/",
 		"URL of the API; GitHub Enterprise: https://HOST/api/v3/")
 	cmd.Flags().StringVar(&r.out, "out", ".", "folder for the key and the secret")
-	cmd.Flags().StringVar(&r.listen, "listen", "127.0.0.1:0",
-		"where the page on this machine answers")
+	cmd.Flags().StringVar(&r.listen, "listen", "127.0.0.1:0", "address of the page on this machine")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		ctx, cancel := context.WithTimeout(cmd.Context(), registrationTime)
 		defer cancel()
@@ -88,13 +84,13 @@ func (a *app) register(ctx context.Context, r registration) error {
 	public, err := url.Parse(r.url)
 	if err != nil || public.Host == "" || public.Scheme != "https" && public.Scheme != "http" {
 		return errors.New(
-			"--url is required: where GitHub reaches the control plane, such as " +
+			"--url is required: the control plane's URL for GitHub, such as " +
 				"https://argosy.example.com")
 	}
 	for _, name := range []string{keyFile, secretFile} {
 		if _, err := os.Lstat(filepath.Join(r.out, name)); err == nil {
 			return fmt.Errorf(
-				"%s is there already: an App was registered before; move it away, or choose "+
+				"%s already exists from an earlier registration: move it away, or choose "+
 					"another --out", filepath.Join(r.out, name))
 		}
 	}
@@ -107,19 +103,13 @@ func (a *app) register(ctx context.Context, r registration) error {
 	}
 	a.hint("The App %s is registered. Install it on the config repo: %s/installations/new",
 		made.Slug, made.HTMLURL)
-	a.hint("Then put this into argosy.yaml:")
-	_, err = fmt.Fprintf(a.out,
+	a.hint("Then add this to argosy.yaml:")
+	_, err = fmt.Fprintf(
+		a.out,
 		"forge:\n%s  repository: OWNER/NAME\n  app: {id: %d, keyFile: %q}\n  "+
 			"webhookSecretFiles: [%q]\nlisten:\n  publicURL: %s\n",
 		apiLine(r.api), made.ID, keyFile, secretFile, strings.TrimSuffix(r.url, "/"))
 	return err
-}
-
-func apiLine(api string) string {
-	if api == "https://api.github.com/" {
-		return ""
-	}
-	return fmt.Sprintf("  api: %s\n", api)
 }
 
 // converse serves the page that begins the registration, and waits for the browser to come back
@@ -132,11 +122,11 @@ func (a *app) converse(ctx context.Context, r registration) (github.Registration
 	}
 	state := rand.Text()
 	here := "http://" + listener.Addr().String()
-	form, manifest, err := github.Manifest(github.Proposal{
-		BaseURL: r.api, AllowHTTP: r.onThisMachine(), Name: r.name, URL: r.url, Org: r.org,
-		State:       state,
-		HookURL:     strings.TrimSuffix(r.url, "/") + "/webhook/github",
-		RedirectURL: here + "/registered"})
+	form, manifest, err := github.Manifest(
+		github.Proposal{BaseURL: r.api, AllowHTTP: r.onThisMachine(), Name: r.name, URL: r.url,
+			Org: r.org, State: state,
+			HookURL:     strings.TrimSuffix(r.url, "/") + "/webhook/github",
+			RedirectURL: here + "/registered"})
 	if err != nil {
 		_ = listener.Close() // nothing was served
 		return github.Registration{}, err
@@ -149,12 +139,15 @@ func (a *app) converse(ctx context.Context, r registration) (github.Registration
 	a.hint("Open this page in a browser on this machine: %s/", here)
 	select {
 	case <-ctx.Done():
-		return github.Registration{}, fmt.Errorf("nobody came back from GitHub: %w", ctx.Err())
+		return github.Registration{}, fmt.Errorf("no answer from GitHub: %w", ctx.Err())
 	case code := <-codes:
 		return github.Convert(ctx, github.Config{BaseURL: r.api, AllowHTTP: r.onThisMachine()},
 			code)
 	}
 }
+
+// onThisMachine reports whether the forge is one on this machine, which needs no TLS.
+func (r registration) onThisMachine() bool { return strings.HasPrefix(r.api, "http://127.0.0.1:") }
 
 var begin = template.Must(
 	template.New("begin").Parse(
@@ -162,7 +155,8 @@ var begin = template.Must(
 <h1>Register Argosy</h1><p>GitHub shows what the App may do before anything is made.</p>
 <form method="post" action="{{.Form}}"><input type="hidden" name="manifest" value="{{.Manifest}}"><button>Go to GitHub</button></form></html>`))
 
-// registrar is the page on this machine. Only who was sent from it comes back with its state.
+// registrar serves the page on this machine. Only a browser that it sent to GitHub comes back with
+// its state.
 func registrar(form, manifest, state string, codes chan<- string) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
@@ -174,8 +168,9 @@ func registrar(form, manifest, state string, codes chan<- string) http.Handler {
 		q := r.URL.Query()
 		if subtle.ConstantTimeCompare([]byte(q.Get("state")), []byte(state)) != 1 ||
 			q.Get("code") == "" {
-			http.Error(w,
-				"this does not come from the page that began the registration: begin anew",
+			http.Error(
+				w,
+				"this request does not come from the page that began the registration: start again",
 				http.StatusBadRequest)
 			return
 		}
@@ -183,7 +178,7 @@ func registrar(form, manifest, state string, codes chan<- string) http.Handler {
 		case codes <- q.Get("code"):
 		default: // it came before
 		}
-		// the browser is gone: the terminal says it too
+		// the browser may be gone: the terminal shows the result too
 		_, _ = fmt.Fprintln(w, "Registered. Go back to the terminal.")
 	})
 	return mux
@@ -192,10 +187,10 @@ func registrar(form, manifest, state string, codes chan<- string) http.Handler {
 // keep writes the key and the secret, each to a file that was not there and that only its owner may
 // read.
 func keep(dir string, made github.Registration) error {
-	for name, key := range map[string]string{keyFile: github.PrivateKey,
-		secretFile: github.WebhookSecret} {
+	for name, key := range map[string]string{
+		keyFile: github.PrivateKey, secretFile: github.WebhookSecret} {
 		if err := keepOne(filepath.Join(dir, name), made.Secret, key); err != nil {
-			return fmt.Errorf("%w; the App is registered: make a new key or secret on its page",
+			return fmt.Errorf("%w; the App is registered: create a new key or secret on its page",
 				err)
 		}
 	}
@@ -209,4 +204,11 @@ func keepOne(path string, secret fleet.Secret, key string) error {
 	}
 	_, err = f.Write(secret.Value(key))
 	return errors.Join(err, f.Close())
+}
+
+func apiLine(api string) string {
+	if api == "https://api.github.com/" {
+		return ""
+	}
+	return fmt.Sprintf("  api: %s\n", api)
 }

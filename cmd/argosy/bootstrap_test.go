@@ -18,11 +18,11 @@ import (
 	"argosy.dev/argosy/webhook/github/githubtest"
 )
 
-// terminal is what a command says to a person, as it says it.
+// terminal collects the output of a command while it runs.
 type terminal struct {
-	mu   sync.Mutex
-	b    bytes.Buffer
-	said chan string // the address of the page, once
+	mu    sync.Mutex
+	b     bytes.Buffer
+	pages chan string // the address of the page, once
 }
 
 var pageAddress = regexp.MustCompile(`http://127\.0\.0\.1:\d+`)
@@ -33,7 +33,7 @@ func (t *terminal) Write(b []byte) (int, error) {
 	t.b.Write(b)
 	if at := pageAddress.FindString(t.b.String()); at != "" {
 		select {
-		case t.said <- at:
+		case t.pages <- at:
 		default:
 		}
 	}
@@ -57,7 +57,7 @@ func browse(t *testing.T, address string) (int, string) {
 func TestRegisteringAGitHubApp(t *testing.T) {
 	forge := githubtest.Start(t)
 	dir := t.TempDir()
-	screen, out := &terminal{said: make(chan string, 1)}, &bytes.Buffer{}
+	screen, out := &terminal{pages: make(chan string, 1)}, &bytes.Buffer{}
 	command := func() int {
 		a := &app{in: strings.NewReader(""), out: out, err: screen, getenv: func(string) string {
 			return ""
@@ -71,16 +71,16 @@ func TestRegisteringAGitHubApp(t *testing.T) {
 	go func() { ended <- command() }()
 	var here string
 	select {
-	case here = <-screen.said:
+	case here = <-screen.pages:
 	case exit := <-ended:
 		t.Fatalf("exit %d: %s", exit, &screen.b)
 	}
 
 	_, page := browse(t, here+"/")
 	page = html.UnescapeString(page)
-	for _, part := range []string{`"checks":"write"`, `"contents":"read"`,
-		`https://argosy.example.com/webhook/github`, "/organizations/acme/settings/apps/new",
-		here + "/registered"} {
+	for _, part := range []string{
+		`"checks":"write"`, `"contents":"read"`, `https://argosy.example.com/webhook/github`,
+		"/organizations/acme/settings/apps/new", here + "/registered"} {
 		if !strings.Contains(page, part) {
 			t.Errorf("the page lacks %s:\n%s", part, page)
 		}
@@ -90,12 +90,12 @@ func TestRegisteringAGitHubApp(t *testing.T) {
 		t.Fatalf("no state in %s", page)
 	}
 	code := forge.Propose("argosy-of-acme")
-	if status, _ := browse(t, here+"/registered?"+url.Values{"state": {"a stranger's"},
-		"code": {code}}.Encode()); status != http.StatusBadRequest {
+	if status, _ := browse(t, here+"/registered?"+url.Values{
+		"state": {"a stranger's"}, "code": {code}}.Encode()); status != http.StatusBadRequest {
 		t.Errorf("a code without our state is answered %d", status)
 	}
-	if status, text := browse(t, here+"/registered?"+url.Values{"state": {state[1]},
-		"code": {code}}.Encode()); status != http.StatusOK {
+	if status, text := browse(t, here+"/registered?"+url.Values{
+		"state": {state[1]}, "code": {code}}.Encode()); status != http.StatusOK {
 		t.Fatalf("%d %s", status, text)
 	}
 	if exit := <-ended; exit != exitFine {
@@ -112,18 +112,18 @@ func TestRegisteringAGitHubApp(t *testing.T) {
 			t.Errorf("%s: %v, %d bytes, %v", name, info.Mode(), len(content), err)
 		}
 		if strings.Contains(out.String()+screen.b.String(), string(content)) {
-			t.Errorf("%s is told", name)
+			t.Errorf("%s is shown", name)
 		}
 	}
-	for _, line := range []string{"forge:", "  repository: OWNER/NAME",
-		"  webhookSecretFiles: [\"github-webhook-secret\"]",
+	for _, line := range []string{
+		"forge:", "  repository: OWNER/NAME", "  webhookSecretFiles: [\"github-webhook-secret\"]",
 		"  publicURL: https://argosy.example.com\n"} {
 		if !strings.Contains(out.String(), line) {
 			t.Errorf("the settings lack %q:\n%s", line, out)
 		}
 	}
-	if exit := command(); exit != exitError || !strings.Contains(screen.b.String(),
-		"is there already") {
+	if exit := command(); exit != exitError ||
+		!strings.Contains(screen.b.String(), "is there already") {
 		t.Errorf("a second registration: exit %d: %s", exit, &screen.b)
 	}
 }

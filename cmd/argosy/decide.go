@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -12,19 +13,19 @@ import (
 	"argosy.dev/argosy/fleet/view"
 )
 
-func (a *app) approveCommand() *cobra.Command {
+func releaseCommand(a *app) *cobra.Command {
 	var note string
 	cmd := &cobra.Command{
-		Use:   "approve REVISION",
-		Short: "Release what a revision holds, exactly as `get holds` lists it",
-		Long: "A hold is a change that the guards keep back: too many deletions, an empty " +
-			"source, a history that was rewritten. The approval is bound to\n" +
-			"the revision and is recorded with your token's name. REVISION is a commit id of " +
-			"the config repo, in full or at least 7 digits of it.",
-		Example: "  argosy get holds\n  argosy approve 4f1c9e2a --note 'planned: team x has left'",
+		Use:   "release REVISION",
+		Short: "Release the held changes of a revision, exactly as `get holds` lists them",
+		Long: "The guards hold a change with too many deletions, an empty source or a rewritten " +
+			"history. A release is bound to the revision and recorded\n" +
+			"with your token's name. REVISION is a commit id of the config repo, in full or at " +
+			"least its first 7 digits.",
+		Example: "  argosy get holds\n  argosy release 4f1c9e2a --note 'planned: team x has left'",
 		Args:    exactly("REVISION"),
 	}
-	cmd.Flags().StringVar(&note, "note", "", "why, for those who read it later")
+	cmd.Flags().StringVar(&note, "note", "", "reason, for the record")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c, err := a.connect()
 		if err != nil {
@@ -40,9 +41,7 @@ func (a *app) approveCommand() *cobra.Command {
 				return h.Revision
 			})
 			if errors.Is(err, errNoRevision) {
-				return fmt.Errorf(
-					"revision %s: nothing of it waits for an approval; see `argosy get holds`",
-					args[0])
+				return fmt.Errorf("revision %s holds no change; see `argosy get holds`", args[0])
 			}
 			if err != nil {
 				return err
@@ -57,7 +56,7 @@ func (a *app) approveCommand() *cobra.Command {
 			if n := len(h.Paths); n > 0 {
 				what = fmt.Sprintf("%d files, %s", n, what)
 			}
-			if err := a.say("approved %s: %s (%s)", h.Revision.Short(), h.Reason,
+			if err := a.printLine("released %s: %s (%s)", h.Revision.Short(), h.Reason,
 				what); err != nil {
 				return err
 			}
@@ -73,8 +72,76 @@ func (a *app) approveCommand() *cobra.Command {
 	return cmd
 }
 
-// coverage is what --tenant and --engine say a stop covers; neither: the fleet.
+// coverage holds --tenant and --engine of a stop; without them it covers the fleet.
 type coverage struct{ tenant, engine string }
+
+func stopCommand(a *app) *cobra.Command {
+	var over coverage
+	var reason string
+	cmd := &cobra.Command{
+		Use:   "stop",
+		Short: "Stop every write to engines at once (emergency stop)",
+		Long: "Without --tenant or --engine it stops the whole fleet. Workloads keep running; " +
+			"Argosy creates, changes and deletes nothing until\n" +
+			"`argosy resume`. A stop survives restarts.",
+		Example: "  argosy stop --reason 'incident 42'\n  argosy stop --tenant acme --reason " +
+			"'bad rollout'\n  argosy stop --engine eu-1",
+		Args: exactly(),
+	}
+	over.flags(cmd)
+	cmd.Flags().StringVar(&reason, "reason", "", "reason, for people who find it stopped")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		c, err := a.connect()
+		if err != nil {
+			return err
+		}
+		scope, name := over.scope()
+		inForce, err := c.Stop(cmd.Context(), wire.StopRequest{
+			Scope: scope, Name: name, Reason: reason})
+		if err != nil {
+			return err
+		}
+		err = a.printLine("stopped %s", covers(scope, name))
+		a.hint("by %s; end it with `%s`", inForce.By, resumeLine(scope, name))
+		return err
+	}
+	return cmd
+}
+
+func resumeCommand(a *app) *cobra.Command {
+	var over coverage
+	cmd := &cobra.Command{
+		Use:     "resume",
+		Short:   "End an emergency stop",
+		Example: "  argosy get stops\n  argosy resume\n  argosy resume --tenant acme",
+		Args:    exactly(),
+	}
+	over.flags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		c, err := a.connect()
+		if err != nil {
+			return err
+		}
+		scope, name := over.scope()
+		done, err := c.Resume(cmd.Context(), wire.ResumeRequest{Scope: scope, Name: name})
+		if err != nil {
+			return err
+		}
+		text := "resumed"
+		if !done.Ended {
+			text = "was not stopped:"
+		}
+		if err := a.printLine("%s %s", text, covers(scope, name)); err != nil {
+			return err
+		}
+		for _, s := range done.Stops {
+			a.hint("still stopped: %s (by %s); end it with `%s`", covers(s.Scope, s.Name), s.By,
+				resumeLine(s.Scope, s.Name))
+		}
+		return nil
+	}
+	return cmd
+}
 
 func (v *coverage) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&v.tenant, "tenant", "", "this tenant only")
@@ -99,39 +166,6 @@ func covers(scope mirror.StopScope, name string) string {
 	return string(scope) + " " + name
 }
 
-func (a *app) stopCommand() *cobra.Command {
-	var over coverage
-	var reason string
-	cmd := &cobra.Command{
-		Use:   "stop",
-		Short: "Forbid every write to engines, at once: the emergency stop",
-		Long: "Without --tenant or --engine the whole fleet is stopped. What runs goes on " +
-			"running; nothing is created, changed or deleted any more until\n" +
-			"`argosy resume`. A stop survives restarts.",
-		Example: "  argosy stop --reason 'incident 42'\n  argosy stop --tenant acme --reason " +
-			"'bad rollout'\n  argosy stop --engine eu-1",
-		Args: exactly(),
-	}
-	over.flags(cmd)
-	cmd.Flags().StringVar(&reason, "reason", "", "why, for those who find it stopped")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		c, err := a.connect()
-		if err != nil {
-			return err
-		}
-		scope, name := over.scope()
-		inForce, err := c.Stop(cmd.Context(), wire.StopRequest{Scope: scope, Name: name,
-			Reason: reason})
-		if err != nil {
-			return err
-		}
-		err = a.say("stopped %s", covers(scope, name))
-		a.hint("by %s; end it with `%s`", inForce.By, resumeLine(scope, name))
-		return err
-	}
-	return cmd
-}
-
 func resumeLine(scope mirror.StopScope, name string) string {
 	if name == "" {
 		return "argosy resume"
@@ -139,37 +173,188 @@ func resumeLine(scope mirror.StopScope, name string) string {
 	return fmt.Sprintf("argosy resume --%s %s", scope, name)
 }
 
-func (a *app) resumeCommand() *cobra.Command {
-	var over coverage
+func abandonCommand(a *app) *cobra.Command {
+	var uid, note string
 	cmd := &cobra.Command{
-		Use:     "resume",
-		Short:   "End a stop",
-		Example: "  argosy get stops\n  argosy resume\n  argosy resume --tenant acme",
-		Args:    exactly(),
+		Use:   "abandon TENANT/DEPLOYMENT@ENVIRONMENT",
+		Short: "Remove an Application whose deletion is blocked, without its unreachable cluster",
+		Long: "A deletion is blocked when the environment's cluster has been unreachable for an " +
+			"hour. The command removes the Application from its engine\n" +
+			"alone: its workload keeps running, and Argo CD no longer manages it. The removal " +
+			"is recorded with your token's name.",
+		Example: "  argosy describe application acme/checkout@prod-eu\n  argosy abandon " +
+			"acme/checkout@prod-eu --uid 0b5f… --note 'the cluster is scrapped'",
+		Args: exactly("TENANT/DEPLOYMENT@ENVIRONMENT"),
 	}
-	over.flags(cmd)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+	cmd.Flags().StringVar(
+		&uid, "uid", "", "UID of the Application, as `describe` shows it (required)")
+	cmd.Flags().StringVar(&note, "note", "", "reason, for the record")
+	_ = cmd.MarkFlagRequired("uid")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		id, err := applicationID(args[0])
+		if err != nil {
+			return err
+		}
 		c, err := a.connect()
 		if err != nil {
 			return err
 		}
-		scope, name := over.scope()
-		done, err := c.Resume(cmd.Context(), wire.ResumeRequest{Scope: scope, Name: name})
+		if _, err := c.Abandon(cmd.Context(), wire.OrphanRequest{
+			Tenant: id.Tenant, Deployment: id.Deployment, Environment: id.Environment, UID: uid,
+			Note: note,
+		}); err != nil {
+			return err
+		}
+		return a.printLine("removing application %s; its workload keeps running", id)
+	}
+	return cmd
+}
+
+func removeOrphanCommand(a *app) *cobra.Command {
+	var uid, deletion, note string
+	cmd := &cobra.Command{
+		Use:   "remove-orphan ENGINE/KIND/NAME",
+		Short: "Remove one live object without a declaration, as `get orphans` lists it",
+		Long: "An orphan keeps running without a declaration. To keep it, declare it again. The " +
+			"command removes exactly the object with the UID, never a later\n" +
+			"one of the same name. The removal is recorded with your token's name and counts " +
+			"for the deletion guards.",
+		Example: "  argosy get orphans\n  argosy remove-orphan " +
+			"eu-1/Application/acme-web-prod-qi3qymh336happcb --uid 0b5f… --deletion Orphan",
+		Args: exactly("ENGINE/KIND/NAME"),
+	}
+	cmd.Flags().StringVar(
+		&uid, "uid", "", "UID of the object, as `get orphans` shows it (required)")
+	cmd.Flags().StringVar(&deletion, "deletion", "",
+		"Delete also deletes the workload, Orphan leaves it running (required)")
+	cmd.Flags().StringVar(&note, "note", "", "reason, for the record")
+	_ = cmd.MarkFlagRequired("uid")
+	_ = cmd.MarkFlagRequired("deletion")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		parts := strings.Split(args[0], "/")
+		if len(parts) != 3 {
+			return fmt.Errorf("%s: write ENGINE/KIND/NAME, as in `argosy get orphans`", args[0])
+		}
+		c, err := a.connect()
 		if err != nil {
 			return err
 		}
-		text := "resumed"
-		if !done.Ended {
-			text = "was not stopped:"
-		}
-		if err := a.say("%s %s", text, covers(scope, name)); err != nil {
+		done, err := c.RemoveOrphan(cmd.Context(), mirror.OrphanRemoval{
+			Engine: fleet.EngineName(parts[0]), Kind: fleet.ObjectKind(parts[1]), Name: parts[2],
+			UID: uid, Deletion: fleet.DeletionPolicy(deletion), Note: note,
+		})
+		if err != nil {
 			return err
 		}
-		for _, s := range done.Stops {
-			a.hint("still stopped: %s (by %s); end it with `%s`", covers(s.Scope, s.Name), s.By,
-				resumeLine(s.Scope, s.Name))
-		}
-		return nil
+		return a.printLine("removing orphan %s", orphanName(done))
 	}
 	return cmd
+}
+
+func pinOwnerCommand(a *app) *cobra.Command {
+	var id int64
+	var note string
+	cmd := &cobra.Command{
+		Use:   "pin-owner NAME",
+		Short: "Pin an owner's name to the account or team that has it now",
+		Long: "An owner's name is pinned to the account or team that had it at the first " +
+			"lookup. If the name changes hands, the new holder does not count until\n" +
+			"you have verified who it is. `argosy get owners` lists the numbers; the command " +
+			"pins the name to exactly the given one.",
+		Example: "  argosy get owners\n  argosy pin-owner alice --id 4711 --note \"her new " +
+			"account; asked in person\"",
+		Args: exactly("NAME"),
+	}
+	cmd.Flags().Int64Var(&id, "id", 0, "number of the verified account or team (required)")
+	cmd.Flags().StringVar(&note, "note", "", "reason, for the record")
+	_ = cmd.MarkFlagRequired("id")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		c, err := a.connect()
+		if err != nil {
+			return err
+		}
+		done, err := c.ReleaseOwner(cmd.Context(), mirror.OwnerRelease{
+			Name: strings.TrimPrefix(args[0], "github:"), ID: id, Note: note})
+		if err != nil {
+			return err
+		}
+		return a.printLine("owner %s is now pinned to number %d", done.Name, done.ID)
+	}
+	return cmd
+}
+
+func syncCommand(a *app) *cobra.Command {
+	var ask wire.OwnSyncRequest
+	cmd := &cobra.Command{
+		Use:   "sync TENANT/ENV APPLICATION",
+		Short: "Sync an own Application of an autonomous cluster",
+		Long: "For Applications that the people of an autonomous cluster created (`argosy get " +
+			"applications` marks them own); a SyncRun in the config repo syncs the\n" +
+			"declared ones. APPLICATION is a name, or NAMESPACE/NAME if several namespaces have " +
+			"the name. The cluster's agent asks its Argo CD;\n" +
+			"`argosy get operations` shows the result.",
+		Example: "  argosy sync acme/edge shop\n  argosy sync acme/edge argocd/shop --revision " +
+			"v1.4.0 --prune",
+		Args: exactly("TENANT/ENV", "APPLICATION"),
+	}
+	cmd.Flags().StringVar(&ask.Revision, "revision", "",
+		"revision of the Application's repository (default: its targetRevision)")
+	cmd.Flags().BoolVar(&ask.Prune, "prune", false,
+		"delete resources that its repository no longer has")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		tenant, environment, err := twoParts("environment", args[0])
+		if err != nil {
+			return err
+		}
+		id := fleet.EnvironmentID{Tenant: tenant, Name: fleet.EnvironmentName(environment)}
+		c, err := a.connect()
+		if err != nil {
+			return err
+		}
+		own, err := c.OwnApplications(
+			cmd.Context(), view.Filter{Tenant: id.Tenant, Environment: id.Name}, 0)
+		if err != nil {
+			return err
+		}
+		target, err := pickOwn(own, id, args[1])
+		if err != nil {
+			return err
+		}
+		asked, err := c.SyncOwn(cmd.Context(), id, target.Namespace, target.Name, ask)
+		if err != nil {
+			return err
+		}
+		err = a.printLine("requested a sync of %s/%s on %s: %s", target.Namespace, target.Name, id,
+			asked.State)
+		a.hint("`argosy get operations --tenant %s` shows the result", id.Tenant)
+		return err
+	}
+	return cmd
+}
+
+// pickOwn is the own Application that a person means.
+func pickOwn(own []view.Own, id fleet.EnvironmentID, name string) (found view.Own,
+	err error) {
+	namespace, short, both := strings.Cut(name, "/")
+	if !both {
+		namespace, short = "", name
+	}
+	for _, o := range own {
+		if o.Name != short || both && o.Namespace != namespace {
+			continue
+		}
+		if found.Name != "" {
+			return found, fmt.Errorf("%s has %s in namespaces %s and %s: write NAMESPACE/%s", id,
+				short, found.Namespace, o.Namespace, short)
+		}
+		found = o
+	}
+	if found.Name == "" {
+		return found,
+			fmt.Errorf(
+				"%s has no own Application %s; see `argosy get applications --tenant %s "+
+					"--environment %s`. A SyncRun syncs those of the config repo",
+				id, name, id.Tenant, id.Name)
+	}
+	return found, nil
 }

@@ -5,25 +5,21 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"argosy.dev/argosy/api/client"
+	"argosy.dev/argosy/api/wire"
 	"argosy.dev/argosy/cmd/argosy/table"
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/fleet/printable"
 	"argosy.dev/argosy/fleet/view"
+	"argosy.dev/argosy/reconciler/plan/report"
 )
-
-// section is one part of a description: facts, a table, or both.
-type section struct {
-	title string
-	facts []table.Fact
-	table table.Table
-	text  func(io.Writer) error // what is neither
-}
 
 // description is one thing in all its forms.
 type description struct {
@@ -31,21 +27,20 @@ type description struct {
 	sections []section
 }
 
-type describer func(context.Context, *client.Client, string) (description, error)
-
-func describers() map[string]describer {
-	return map[string]describer{
-		"applications": describeApplication, "environments": describeEnvironment,
-		"deployments": describeDeployment, "tenants": describeTenant,
-		"engines": describeEngine, "operations": describeOperation, "revisions": describeRevision,
-		"pulls": describePull, "agents": describeAgent,
-	}
+// section is one part of a description: facts, a table, or both.
+type section struct {
+	title string
+	facts []table.Fact
+	table table.Table
+	text  func(io.Writer) error // any other content
 }
 
-func (a *app) describeCommand() *cobra.Command {
+type describer func(context.Context, *client.Client, string) (description, error)
+
+func describeCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "describe KIND NAME",
-		Short: "Everything the mirror knows of one thing",
+		Short: "Show one object in detail",
 		Long: "NAME is a tenant's or engine's name, tenant/name for environments and " +
 			"deployments, tenant/deployment@environment for applications,\n" +
 			"an ID for operations, a full or shortened commit id for revisions, a number for " +
@@ -62,7 +57,7 @@ func (a *app) describeCommand() *cobra.Command {
 		}
 		describe := describers()[kind.plural]
 		if describe == nil {
-			return fmt.Errorf("%s are listed, not described: run `argosy get %s -o wide`",
+			return fmt.Errorf("%s can be listed but not described: run `argosy get %s -o wide`",
 				kind.plural, kind.plural)
 		}
 		c, err := a.connect()
@@ -84,57 +79,13 @@ func (a *app) describeCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) writeDescription(d description) error {
-	for i, s := range d.sections {
-		if len(s.facts) == 0 && len(s.table.Rows) == 0 && s.text == nil {
-			continue
-		}
-		if i > 0 {
-			if _, err := fmt.Fprintf(a.out, "\n%s\n", printable.Name(s.title)); err != nil {
-				return err
-			}
-		}
-		if err := table.Facts(a.out, a.colour(), s.facts); err != nil {
-			return err
-		}
-		if len(s.table.Rows) > 0 {
-			if err := s.table.Write(a.out, a.colour()); err != nil {
-				return err
-			}
-		}
-		if s.text != nil {
-			if err := s.text(a.out); err != nil {
-				return err
-			}
-		}
+func describers() map[string]describer {
+	return map[string]describer{
+		"applications": describeApplication, "environments": describeEnvironment,
+		"deployments": describeDeployment, "tenants": describeTenant,
+		"engines": describeEngine, "operations": describeOperation, "revisions": describeRevision,
+		"pulls": describePull, "agents": describeAgent,
 	}
-	return nil
-}
-
-// twoParts splits tenant/name.
-func twoParts(kind, name string) (fleet.TenantName, string, error) {
-	tenant, rest, ok := strings.Cut(name, "/")
-	if !ok || tenant == "" || rest == "" || strings.ContainsAny(rest, "/@") {
-		return "", "", fmt.Errorf("%s %q: write it as tenant/name, such as acme/%s", kind, name,
-			first(map[string]string{"environment": "prod-eu", "deployment": "checkout"}[kind],
-				"name"))
-	}
-	return fleet.TenantName(tenant), rest, nil
-}
-
-func applicationID(name string) (fleet.ApplicationID, error) {
-	tenant, rest, ok := strings.Cut(name, "/")
-	deployment, environment, ok2 := strings.Cut(rest, "@")
-	if !ok || !ok2 || tenant == "" || deployment == "" || environment == "" ||
-		strings.ContainsAny(rest, "/") {
-		return fleet.ApplicationID{},
-			fmt.Errorf(
-				"application %q: write it as tenant/deployment@environment, such as "+
-					"acme/checkout@prod-eu", name)
-	}
-	return fleet.ApplicationID{Tenant: fleet.TenantName(tenant),
-		Deployment:  fleet.DeploymentName(deployment),
-		Environment: fleet.EnvironmentName(environment)}, nil
 }
 
 func describeApplication(ctx context.Context, c *client.Client, name string) (description, error) {
@@ -171,11 +122,17 @@ func describeApplication(ctx context.Context, c *client.Client, name string) (de
 	}}}}, nil
 }
 
-func ago(t *time.Time, now time.Time) table.Cell {
-	if t == nil || t.IsZero() {
-		return table.Cell{Text: "never"}
+// blocked names the deciders of a deletion that waits for an unreachable cluster.
+func blocked(v view.Application) table.Value {
+	if !v.DeletionBlocked {
+		return table.Value{}
 	}
-	return table.Cell{Text: fleet.Age(now.Sub(*t)) + " ago (" + t.UTC().Format(time.RFC3339) + ")"}
+	return table.Value{
+		Tone: table.Bad,
+		Text: fmt.Sprintf(
+			"the cluster is unreachable; restore it, or tenant %s or the platform runs: argosy "+
+				"abandon %s/%s@%s --uid %s",
+			v.Tenant, v.Tenant, v.Deployment, v.Environment, v.UID)}
 }
 
 func describeEnvironment(ctx context.Context, c *client.Client, name string) (description, error) {
@@ -183,8 +140,8 @@ func describeEnvironment(ctx context.Context, c *client.Client, name string) (de
 	if err != nil {
 		return description{}, err
 	}
-	v, err := c.Environment(ctx, fleet.EnvironmentID{
-		Tenant: tenant, Name: fleet.EnvironmentName(short)})
+	v, err := c.Environment(
+		ctx, fleet.EnvironmentID{Tenant: tenant, Name: fleet.EnvironmentName(short)})
 	if err != nil {
 		return description{}, err
 	}
@@ -209,21 +166,23 @@ func describeEnvironment(ctx context.Context, c *client.Client, name string) (de
 	}}, nil
 }
 
-// servedBy is the cluster of an environment: its API server, or that it deploys to itself.
-func servedBy(v view.Environment) table.Cell {
-	if v.Agent == "" {
-		return table.Text(v.Server)
+// unreachable returns why an environment's cluster is unreachable; it is empty for a reachable one.
+func unreachable(u *mirror.Unreachable, now time.Time) table.Value {
+	if u == nil {
+		return table.Value{}
 	}
-	return table.Cell{Text: "by its agent, " + string(v.Agent)}
+	text := fmt.Sprintf("%s for %s", u.Reason, fleet.Age(now.Sub(u.Since)))
+	if u.Parked > 0 {
+		text += fmt.Sprintf("; parked until the cluster answers: %d", u.Parked)
+	}
+	return table.Value{Text: text, Tone: table.Bad}
 }
 
-func placementFacts(p fleet.Placement) []table.Fact {
-	return []table.Fact{
-		{Name: "Engine", Value: placedOn(p.Engine)},
-		{Name: "Because", Value: table.Text(p.Reason)},
-		{Name: "Misplaced", Value: table.Cell{Text: p.Misplaced, Tone: table.Busy}},
-		{Name: "Decided at", Value: table.Text(p.Revision)},
+func unreachableMessage(u *mirror.Unreachable) table.Value {
+	if u == nil {
+		return table.Value{}
 	}
+	return table.Text(u.Message)
 }
 
 func describeDeployment(ctx context.Context, c *client.Client, name string) (description, error) {
@@ -231,8 +190,8 @@ func describeDeployment(ctx context.Context, c *client.Client, name string) (des
 	if err != nil {
 		return description{}, err
 	}
-	v, err := c.Deployment(ctx, fleet.DeploymentID{
-		Tenant: tenant, Name: fleet.DeploymentName(short)})
+	v, err := c.Deployment(
+		ctx, fleet.DeploymentID{Tenant: tenant, Name: fleet.DeploymentName(short)})
 	if err != nil {
 		return description{}, err
 	}
@@ -254,32 +213,364 @@ func describeDeployment(ctx context.Context, c *client.Client, name string) (des
 	}}, {title: "Applications", table: tabulate(apps, applicationColumns, false, time.Now())}}}, nil
 }
 
-// shortest is how few digits may stand for a revision.
-const shortest = 7
-
-// pick is the one revision that begins with the digits.
-func pick[T any](digits string, items []T, revision func(T) fleet.Revision) (fleet.Revision,
-	error) {
-	if len(digits) < shortest || strings.Trim(digits, "0123456789abcdef") != "" {
-		return "", fmt.Errorf("revision %q: give at least %d hexadecimal digits of it", digits,
-			shortest)
+func describeTenant(ctx context.Context, c *client.Client, name string) (description, error) {
+	v, err := c.Tenant(ctx, fleet.TenantName(name))
+	if err != nil {
+		return description{}, err
 	}
-	var found fleet.Revision
-	for _, item := range items {
-		r := revision(item)
-		if !strings.HasPrefix(string(r), digits) || r == found {
-			continue
-		}
-		if found != "" {
-			return "", fmt.Errorf("revision %s could be %s or %s: give more digits", digits, found,
-				r)
-		}
-		found = r
+	of := view.Filter{Tenant: v.Name}
+	environments, err := c.Environments(ctx, of, 0)
+	if err != nil {
+		return description{}, err
 	}
-	if found == "" {
-		return "", errNoRevision
+	deployments, err := c.Deployments(ctx, of, 0)
+	if err != nil {
+		return description{}, err
 	}
-	return found, nil
+	problems, err := c.Problems(ctx, of, 0)
+	if err != nil {
+		return description{}, err
+	}
+	holds, err := c.Holds(ctx, of, 0)
+	if err != nil {
+		return description{}, err
+	}
+	now := time.Now()
+	return description{item: v, sections: []section{
+		{facts: []table.Fact{
+			{Name: "Tenant", Value: table.Text(v.Name)},
+			{Name: "Owners", Value: table.Text(strings.Join(v.Owners, ", "))},
+			{Name: "Stopped", Value: stopped(v.Stopped)},
+			{Name: "Environments", Value: used(v.Used.Environments, v.Quota.Environments)},
+			{Name: "Deployments", Value: used(v.Used.Deployments, v.Quota.Deployments)},
+			{Name: "Applications", Value: used(v.Used.Applications, v.Quota.Applications)},
+			{Name: "Healthy", Value: healthOf(v.Counts)},
+		}},
+		{title: "Holds", table: tabulate(holds, holdColumns, false, now)},
+		{title: "Problems", table: tabulate(problems, problemColumns, false, now)},
+		{title: "Environments", table: tabulate(environments, environmentColumns[1:], false, now)},
+		{title: "Deployments", table: tabulate(deployments, deploymentColumns[1:], false, now)},
+	}}, nil
 }
 
-var errNoRevision = errors.New("no such revision")
+func describeEngine(ctx context.Context, c *client.Client, name string) (description, error) {
+	v, err := c.Engine(ctx, fleet.EngineName(name))
+	if err != nil {
+		return description{}, err
+	}
+	environments, err := c.Environments(ctx, view.Filter{Engine: v.Name}, 0)
+	if err != nil {
+		return description{}, err
+	}
+	now := time.Now()
+	holder := ""
+	if v.Holder != "" {
+		holder = fmt.Sprintf("%s, epoch %d", v.Holder, v.Epoch)
+	}
+	return description{item: v, sections: []section{
+		{facts: []table.Fact{
+			{Name: "Engine", Value: table.Text(v.Name)},
+			{Name: "Region", Value: table.Text(v.Region)},
+			{Name: "State", Value: table.State(v.State)},
+			{Name: "Stopped", Value: stopped(v.Stopped)},
+			{Name: "Reachable", Value: reach(v, now)},
+			{Name: "Message", Value: table.Text(v.Message)},
+			{Name: "Argo CD", Value: table.Text(v.ArgoCD)},
+			{Name: "Installation ID", Value: table.Text(v.InstanceID)},
+			{Name: "Ring", Value: table.Text(v.Ring)},
+			{Name: "Applications", Value: used(v.Load.Applications, v.Capacity.Applications)},
+			{Name: "Environments", Value: used(v.Load.Environments, v.Capacity.Environments)},
+			{Name: "Healthy", Value: healthOf(v.Counts)},
+			{Name: "Behind", Value: table.Number(v.Pending)},
+			{Name: "Held by", Value: table.Text(holder)},
+			{Name: "Orphans", Value: waits(v.Orphans)},
+			{Name: "Unreachable", Value: unreadOf(v)},
+			{Name: "Moved back", Value: agePtr(v.WentBackAt, now)},
+			{Name: "Moved back by", Value: table.Text(v.WentBack)},
+		}},
+		{title: "Environments", table: tabulate(environments, environmentColumns, false, now)},
+	}}, nil
+}
+
+// unreadOf counts the environments whose clusters an engine cannot read.
+func unreadOf(v view.Engine) table.Value {
+	if v.Unreachable == 0 {
+		return table.Value{}
+	}
+	return table.Value{
+		Text: fmt.Sprintf("%d environments; %d Applications are parked", v.Unreachable, v.Parked),
+		Tone: table.Bad}
+}
+
+func describeOperation(ctx context.Context, c *client.Client, id string) (description, error) {
+	v, err := c.Operation(ctx, id)
+	if err != nil {
+		return description{}, err
+	}
+	now := time.Now()
+	ended := table.Value{}
+	if v.EndedAt != nil {
+		ended = ago(v.EndedAt, now)
+	}
+	return description{item: v, sections: []section{{facts: []table.Fact{
+		{Name: "Operation", Value: table.Text(v.ID)},
+		{Name: "Kind", Value: table.Text(v.Kind)},
+		{Name: "Subject", Value: table.Text(v.Subject)},
+		{Name: "State", Value: table.State(v.State)},
+		{Name: "Done", Value: done(v)},
+		{Name: "Message", Value: table.Text(v.Message)},
+		{Name: "Tenant", Value: table.Text(v.Tenant)},
+		{Name: "Engine", Value: table.Text(v.Engine)},
+		{Name: "Revision", Value: table.Text(v.Revision)},
+		{Name: "Requested by", Value: table.Text(v.RequestedBy)},
+		{Name: "Started", Value: ago(&v.StartedAt, now)},
+		{Name: "Ended", Value: ended},
+	}}}}, nil
+}
+
+// recent is the number of revisions searched for a shortened one.
+const recent = 1000
+
+func describeRevision(ctx context.Context, c *client.Client, digits string) (description, error) {
+	revision := fleet.Revision(digits)
+	if len(digits) < 40 {
+		all, err := c.Revisions(ctx, view.Filter{}, recent)
+		if err != nil {
+			return description{}, err
+		}
+		if revision, err = pick(digits, all, func(r view.Revision) fleet.Revision {
+			return r.Revision
+		}); err != nil {
+			return description{}, fmt.Errorf("revision %s: %w; see `argosy get revisions`", digits,
+				err)
+		}
+	}
+	v, err := c.Revision(ctx, revision)
+	if err != nil {
+		return description{}, err
+	}
+	now := time.Now()
+	return description{item: v, sections: []section{{facts: []table.Fact{
+		{Name: "Revision", Value: table.Text(v.Revision)},
+		{Name: "Subject", Value: table.Text(v.Subject)},
+		{Name: "Author", Value: table.Text(v.Author)},
+		{Name: "Committed", Value: ago(&v.CommittedAt, now)},
+		{Name: "Recorded", Value: ago(&v.RecordedAt, now)},
+		{Name: "Applied", Value: ago(v.AppliedAt, now)},
+		{Name: "Created", Value: table.Number(v.Created)},
+		{Name: "Changed", Value: table.Number(v.Changed)},
+		{Name: "Deleted", Value: table.Number(v.Deleted)},
+		{Name: "Held", Value: count(v.Held)},
+		{Name: "Problems", Value: count(v.Problems)},
+		{Name: "Pending", Value: table.Number(v.Pending)},
+	}}}}, nil
+}
+
+func describePull(ctx context.Context, c *client.Client, name string) (description, error) {
+	number, err := strconv.Atoi(strings.TrimPrefix(name, "#"))
+	if err != nil || number <= 0 {
+		return description{}, fmt.Errorf("pull request %q: write its number, such as 7", name)
+	}
+	v, err := c.Pull(ctx, number)
+	if err != nil {
+		return description{}, err
+	}
+	plan, err := c.PullPlan(ctx, number)
+	var refusal *wire.Refusal
+	planned := err == nil
+	if err != nil && (!errors.As(err, &refusal) || refusal.Status != 404) {
+		return description{}, err
+	}
+	item := struct {
+		view.Pull
+		Plan *report.Report `json:"plan,omitempty"`
+	}{Pull: v}
+	sections := []section{{facts: []table.Fact{
+		{Name: "Pull request", Value: table.Text("#" + strconv.Itoa(v.Number))},
+		{Name: "Title", Value: table.Text(v.Title)},
+		{Name: "Author", Value: table.Text(v.Author)},
+		{Name: "State", Value: table.Text(v.State)},
+		{Name: "Verdict", Value: table.Text(v.Verdict)},
+		{Name: "Changes files of", Value: table.Text(whose(v.Tenants))},
+		{Name: "Head", Value: table.Text(v.Head)},
+		{Name: "Planned on", Value: table.Text(v.Base)},
+		{Name: "URL", Value: table.Text(v.URL)},
+	}}}
+	if planned {
+		item.Plan = &plan
+		sections = append(sections, section{title: "Plan for reviewers", text: plan.WriteText})
+	}
+	return description{item: item, sections: sections}, nil
+}
+
+const fewTokens = 10 // the newest
+
+func describeAgent(ctx context.Context, c *client.Client, name string) (description, error) {
+	engine, err := servedEngine(name)
+	if err != nil {
+		return description{}, err
+	}
+	v, err := c.Agent(ctx, engine)
+	if err != nil {
+		return description{}, err
+	}
+	tokens, err := c.AgentTokens(ctx, view.Filter{Engine: engine}, fewTokens)
+	if err != nil {
+		return description{}, err
+	}
+	var own []view.Own
+	if v.Environment != "" { // an engine's agent has none
+		if own, err = c.OwnApplications(
+			ctx, view.Filter{Tenant: v.Tenant, Environment: v.Environment}, 0); err != nil {
+			return description{}, err
+		}
+	}
+	now := time.Now()
+	return description{item: v, sections: []section{
+		{facts: agentFacts(v, now)},
+		{title: "Own Applications", table: tabulate(own, ownColumns, false, now)},
+		{title: "Registration tokens", table: tabulate(tokens, agentTokenColumns, false, now)},
+	}}, nil
+}
+
+func agentFacts(v view.Agent, now time.Time) []table.Fact {
+	facts := []table.Fact{
+		{Name: "Agent", Value: table.Value{Text: agentName(v)}},
+		{Name: "Engine", Value: table.Text(v.Engine)},
+		{Name: "Mode", Value: table.Text(v.Mode)},
+		{Name: "Connected", Value: agentState(v, now)},
+	}
+	if v.ID == "" {
+		return append(
+			facts, table.Fact{
+				Name: "To join", Value: table.Value{
+					Text: "argosy agent token create " + agentName(v)}})
+	}
+	return append(facts,
+		table.Fact{Name: "Last seen", Value: ago(v.SeenAt, now)},
+		table.Fact{Name: "Message", Value: table.Text(v.Message)},
+		table.Fact{Name: "Version", Value: table.Text(v.Version)},
+		table.Fact{Name: "Argo CD", Value: table.Text(v.ArgoCD)},
+		table.Fact{Name: "Behind", Value: table.Value{Text: behind(v)}},
+		table.Fact{Name: "Deletions", Value: agentDeletions(v)},
+		table.Fact{Name: "Orphans", Value: waits(v.Orphans)},
+		table.Fact{Name: "Identity", Value: table.Text(v.ID)},
+		table.Fact{Name: "Joined", Value: ago(v.JoinedAt, now)},
+		table.Fact{Name: "Expires", Value: expires(v.ExpiresAt, now)},
+		table.Fact{Name: "Revoked", Value: agoIf(v.RevokedAt, now)},
+	)
+}
+
+func behind(v view.Agent) string {
+	if v.Pending == 0 {
+		return "nothing"
+	}
+	return fmt.Sprintf("%s of %s", plural(v.Pending, "object"), plural(v.Lag, "revision"))
+}
+
+// agoIf is ago of what may not have been, and then is left out.
+func agoIf(t *time.Time, now time.Time) table.Value {
+	if t == nil {
+		return table.Value{}
+	}
+	return ago(t, now)
+}
+
+func ago(t *time.Time, now time.Time) table.Value {
+	if t == nil || t.IsZero() {
+		return table.Value{Text: "never"}
+	}
+	return table.Value{Text: fleet.Age(now.Sub(*t)) + " ago (" + t.UTC().Format(time.RFC3339) + ")"}
+}
+
+func explainCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "explain environment TENANT/NAME",
+		Short: "Explain why an environment is on its engine, and list the alternatives",
+		Example: "  argosy explain environment acme/prod-eu\n  argosy explain environment " +
+			"acme/prod-eu -o json",
+		Args: exactly("environment", "TENANT/NAME"),
+	}
+	out := addFormat(cmd, "table", "json", "yaml")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if kind, err := findResource(args[0]); err != nil || kind.plural != "environments" {
+			return fmt.Errorf(
+				"only environments can be explained, not %q: argosy explain environment TENANT/NAME", args[0])
+		}
+		tenant, name, err := twoParts("environment", args[1])
+		if err != nil {
+			return err
+		}
+		c, err := a.connect()
+		if err != nil {
+			return err
+		}
+		p, err := c.Explain(cmd.Context(), fleet.EnvironmentID{
+			Tenant: tenant, Name: fleet.EnvironmentName(name)})
+		if err != nil {
+			return err
+		}
+		switch out.value {
+		case "json":
+			return writeJSON(a.out, p)
+		case "yaml":
+			return writeYAML(a.out, p)
+		}
+		return a.writeDescription(description{sections: []section{
+			{
+				facts: append([]table.Fact{{Name: "Environment", Value: table.Text(args[1])}},
+					placementFacts(p)...)},
+			{title: "Candidate engines, best first", table: alternatives(p)},
+		}})
+	}
+	return cmd
+}
+
+func (a *app) writeDescription(d description) error {
+	for i, s := range d.sections {
+		if len(s.facts) == 0 && len(s.table.Rows) == 0 && s.text == nil {
+			continue
+		}
+		if i > 0 {
+			if _, err := fmt.Fprintf(a.out, "\n%s\n", printable.Name(s.title)); err != nil {
+				return err
+			}
+		}
+		if err := table.Facts(a.out, a.colour(), s.facts); err != nil {
+			return err
+		}
+		if len(s.table.Rows) > 0 {
+			if err := s.table.Write(a.out, a.colour()); err != nil {
+				return err
+			}
+		}
+		if s.text != nil {
+			if err := s.text(a.out); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func placementFacts(p fleet.Placement) []table.Fact {
+	return []table.Fact{
+		{Name: "Engine", Value: placedOn(p.Engine)},
+		{Name: "Because", Value: table.Text(p.Reason)},
+		{Name: "Misplaced", Value: table.Value{Text: p.Misplaced, Tone: table.Busy}},
+		{Name: "Decided at", Value: table.Text(p.Revision)},
+	}
+}
+
+func alternatives(p fleet.Placement) table.Table {
+	t := table.Table{Heads: []string{"ENGINE", "ELIGIBLE", "SCORE", "REASON"}}
+	for _, alt := range p.Alternatives {
+		eligible, score := table.Value{Text: "no", Tone: table.Faint}, table.Value{}
+		if alt.Eligible {
+			eligible, score = table.State("yes"), table.Value{Text: fmt.Sprintf("%.3f", alt.Score)}
+		}
+		t.Rows = append(
+			t.Rows, []table.Value{table.Text(alt.Engine), eligible, score, table.Text(alt.Reason)})
+	}
+	return t
+}

@@ -10,9 +10,10 @@ import (
 	"argosy.dev/argosy/cmd/argosy/server"
 )
 
-// What was not checked changes no exit code, and nobody can take it for fine.
-func TestDoctorTellsWhatItDidNotCheck(t *testing.T) {
-	checks := []server.Check{{Subject: "settings", Detail: "well formed"},
+// A skipped check does not change the exit code, and its line differs from a successful one.
+func TestDoctorListsSkippedChecks(t *testing.T) {
+	checks := []server.Check{
+		{Subject: "settings", Detail: "well formed"},
 		{Subject: "branch main: merge styles", Detail: "not checked: no permission", Unknown: true}}
 	var out, hints bytes.Buffer
 	a := &app{out: &out, err: &hints}
@@ -27,13 +28,14 @@ func TestDoctorTellsWhatItDidNotCheck(t *testing.T) {
 	checks = append(checks, server.Check{Subject: "database", Err: errors.New("away")})
 	err := a.examine(checks, "json")
 	var found findings
-	var told []checked
-	if !errors.As(err, &found) || json.Unmarshal(out.Bytes(), &told) != nil || len(told) != 3 {
+	var reported []checked
+	broken := json.Unmarshal(out.Bytes(), &reported)
+	if !errors.As(err, &found) || broken != nil || len(reported) != 3 {
 		t.Fatalf("%v\n%s", err, out.String())
 	}
 	for i, state := range []string{"ok", "not checked", "fix"} {
-		if told[i].State != state {
-			t.Errorf("%s is told as %s", told[i].Subject, told[i].State)
+		if reported[i].State != state {
+			t.Errorf("%s is reported as %s", reported[i].Subject, reported[i].State)
 		}
 	}
 }

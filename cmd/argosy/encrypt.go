@@ -17,31 +17,29 @@ import (
 	"argosy.dev/argosy/reconciler/secrets"
 )
 
-const maxValues = 1 << 20 // bytes that are read from stdin
-
-func (a *app) encryptCommand() *cobra.Command {
+func encryptCommand(a *app) *cobra.Command {
 	var recipients []string
 	var identity string
 	cmd := &cobra.Command{
 		Use:   "encrypt FILE",
-		Short: "Write a *.sops.yaml that opens for its own path alone",
+		Short: "Write a *.sops.yaml that opens for its own path only",
 		Long: "Reads a flat YAML map of values from stdin and writes FILE, " +
 			"tenants/TENANT/environments/NAME.sops.yaml or\n" +
 			"tenants/TENANT/credentials/NAME.sops.yaml in a checkout of the config repo: " +
 			"encrypted to the age recipients, and holding its\n" +
 			"own path among the encrypted values. The control plane opens the file for that " +
-			"path and no other. Recipients that are left\n" +
-			"out are those of the file that is there.\n\n" +
-			"With --identity the values come from FILE itself, for who can open it: so files " +
-			"are encrypted again that do not hold their\n" +
-			"path yet, or whose recipients change. No value is ever printed.",
+			"path only. Without --recipient, an existing\n" +
+			"FILE keeps its recipients.\n\n" +
+			"With --identity the values come from FILE itself, which the identity must open: " +
+			"use it for files that do not hold their path\n" +
+			"yet, or to change recipients. No value is ever printed.",
 		Example: "  argosy encrypt tenants/acme/credentials/git.sops.yaml --recipient age1... < " +
 			"values.yaml\n" +
 			"  argosy encrypt tenants/acme/credentials/git.sops.yaml --identity age.txt",
 		Args: exactly("FILE"),
 	}
 	cmd.Flags().StringArrayVar(&recipients, "recipient", nil,
-		"age recipient that can open the file; may be repeated")
+		"age recipient that can open the file; repeatable")
 	cmd.Flags().StringVar(&identity, "identity", "",
 		"age key file that opens FILE, to encrypt its own values again")
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
@@ -65,7 +63,7 @@ func (a *app) encryptCommand() *cobra.Command {
 		if err := write(args[0], after); err != nil {
 			return err
 		}
-		return a.say("%s", args[0])
+		return a.printLine("%s", args[0])
 	}
 	return cmd
 }
@@ -89,29 +87,7 @@ func encryptedSource(file string) (fleet.CredentialSource, string, error) {
 	return fleet.CredentialSource{}, "",
 		fmt.Errorf(
 			"%s: an encrypted file is tenants/TENANT/environments/NAME.sops.yaml or "+
-				"tenants/TENANT/credentials/NAME.sops.yaml; its path says who may open it", file)
-}
-
-func (a *app) encryptValues(source fleet.CredentialSource, before []byte,
-	recipients []string) ([]byte, error) {
-	if len(recipients) == 0 {
-		recipients = secrets.Recipients(before)
-	}
-	if len(recipients) == 0 {
-		return nil, errors.New("--recipient is required: the age recipient that the platform names")
-	}
-	text, err := io.ReadAll(io.LimitReader(a.in, maxValues+1))
-	if err != nil {
-		return nil, fmt.Errorf("read the values: %w", err)
-	}
-	if len(text) > maxValues {
-		return nil, fmt.Errorf("the values are more than %d bytes", maxValues)
-	}
-	values, err := secrets.ParseValues(text)
-	if err != nil {
-		return nil, fmt.Errorf("stdin: %w", err)
-	}
-	return secrets.Encrypt(source, recipients, values)
+				"tenants/TENANT/credentials/NAME.sops.yaml; its path decides who may open it", file)
 }
 
 // encryptAgain refuses a file that was made from another tenant's: binding such a copy to its new
@@ -145,11 +121,35 @@ func checkOriginal(source fleet.CredentialSource, root string, before []byte,
 		}
 		if secrets.SameDataKey(before, f.Bytes, ids) {
 			return fmt.Errorf(
-				"it has the data key of %s, another tenant's: one is a copy of the other; "+
-					"encrypt its own values with --recipient", f.Path)
+				"the file shares its data key with %s of another tenant: one is a copy of the "+
+					"other; encrypt its own values with --recipient", f.Path)
 		}
 	}
 	return nil
+}
+
+const maxValues = 1 << 20 // bytes that are read from stdin
+
+func (a *app) encryptValues(source fleet.CredentialSource, before []byte,
+	recipients []string) ([]byte, error) {
+	if len(recipients) == 0 {
+		recipients = secrets.Recipients(before)
+	}
+	if len(recipients) == 0 {
+		return nil, errors.New("--recipient is required: the age recipient of the platform")
+	}
+	text, err := io.ReadAll(io.LimitReader(a.in, maxValues+1))
+	if err != nil {
+		return nil, fmt.Errorf("read the values: %w", err)
+	}
+	if len(text) > maxValues {
+		return nil, fmt.Errorf("the values are longer than %d bytes", maxValues)
+	}
+	values, err := secrets.ParseValues(text)
+	if err != nil {
+		return nil, fmt.Errorf("stdin: %w", err)
+	}
+	return secrets.Encrypt(source, recipients, values)
 }
 
 // write replaces the file as a whole, or makes it.

@@ -14,19 +14,19 @@ import (
 	configschema "argosy.dev/argosy/config-schema"
 )
 
-func (a *app) fmtCommand() *cobra.Command {
+func fmtCommand(a *app) *cobra.Command {
 	var check bool
 	cmd := &cobra.Command{
 		Use:   "fmt [FILE|DIR]...",
-		Short: "Write declarations in their canonical form",
-		Long: "Orders fields as the reference does and indents alike; comments stay. Of a DIR " +
-			"(here, if nothing is named) everything under fleet/\n" +
-			"and tenants/ is written anew. With --check nothing is written: exit code 1 and the " +
-			"names of the files that would change.",
+		Short: "Format declarations canonically",
+		Long: "Orders the fields as in the reference and indents uniformly; comments stay. For " +
+			"a DIR (default: the current folder) it rewrites everything\n" +
+			"under fleet/ and tenants/. With --check it writes nothing, lists the files that " +
+			"would change, and exits with 1 if there are any.",
 		Example: "  argosy fmt\n  argosy fmt tenants/acme/deployments/checkout.yaml\n  argosy " +
 			"fmt --check",
 	}
-	cmd.Flags().BoolVar(&check, "check", false, "write nothing, and name what would change")
+	cmd.Flags().BoolVar(&check, "check", false, "write nothing; list the files that would change")
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		if len(args) == 0 {
 			args = []string{"."}
@@ -42,77 +42,6 @@ func (a *app) fmtCommand() *cobra.Command {
 		return a.format(files, check)
 	}
 	return cmd
-}
-
-// format formats each file; one that cannot be formatted does not keep the others from it.
-func (a *app) format(files []string, check bool) error {
-	changed, failed := 0, 0
-	for _, name := range files {
-		done, err := formatFile(name, check)
-		if err != nil {
-			failed++
-			a.hint("%s: %s", name, err)
-		}
-		if done {
-			changed++
-			if err := a.say("%s", name); err != nil {
-				return err
-			}
-		}
-	}
-	switch {
-	case failed > 0:
-		return fmt.Errorf(
-			"%s could not be formatted and stay as they are; `argosy validate` says more",
-			plural(failed, "file"))
-	case check && changed > 0:
-		return findings{fmt.Sprintf("%s would change: run `argosy fmt`", plural(changed, "file"))}
-	}
-	return nil
-}
-
-func formatFile(name string, check bool) (changed bool, err error) {
-	before, err := os.ReadFile(name)
-	if err != nil {
-		return false, reason(err)
-	}
-	after, err := configschema.Format(before)
-	if err != nil || bytes.Equal(before, after) {
-		return false, err
-	}
-	if check {
-		return true, nil
-	}
-	return true, reason(replace(name, after))
-}
-
-// reason is an error of the file system without the path, which is told already.
-func reason(err error) error {
-	var p *fs.PathError
-	if errors.As(err, &p) {
-		return p.Err
-	}
-	return err
-}
-
-// replace writes the file anew as a whole or not at all.
-func replace(name string, content []byte) error {
-	info, err := os.Stat(name)
-	if err != nil {
-		return err
-	}
-	temp, err := os.CreateTemp(filepath.Dir(name), ".argosy-fmt-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(temp.Name()) // it is gone when all went well
-	if _, err := temp.Write(content); err != nil {
-		return errors.Join(err, temp.Close())
-	}
-	if err := errors.Join(temp.Chmod(info.Mode().Perm()), temp.Close()); err != nil {
-		return err
-	}
-	return os.Rename(temp.Name(), name)
 }
 
 // declarationsIn is the file itself, or every declaration of the config repo in the folder. Links
@@ -137,4 +66,74 @@ func declarationsIn(arg string) ([]string, error) {
 		}
 	}
 	return names, nil
+}
+
+// format formats each file. An error in one does not stop the others.
+func (a *app) format(files []string, check bool) error {
+	changed, failed := 0, 0
+	for _, name := range files {
+		done, err := formatFile(name, check)
+		if err != nil {
+			failed++
+			a.hint("%s: %s", name, err)
+		}
+		if done {
+			changed++
+			if err := a.printLine("%s", name); err != nil {
+				return err
+			}
+		}
+	}
+	switch {
+	case failed > 0:
+		return fmt.Errorf("%s could not be formatted and stay unchanged; see `argosy validate`",
+			plural(failed, "file"))
+	case check && changed > 0:
+		return findings{fmt.Sprintf("%s would change: run `argosy fmt`", plural(changed, "file"))}
+	}
+	return nil
+}
+
+func formatFile(name string, check bool) (changed bool, err error) {
+	before, err := os.ReadFile(name)
+	if err != nil {
+		return false, reason(err)
+	}
+	after, err := configschema.Format(before)
+	if err != nil || bytes.Equal(before, after) {
+		return false, err
+	}
+	if check {
+		return true, nil
+	}
+	return true, reason(replace(name, after))
+}
+
+// reason returns an error of the file system without the path, which the message has already.
+func reason(err error) error {
+	var p *fs.PathError
+	if errors.As(err, &p) {
+		return p.Err
+	}
+	return err
+}
+
+// replace rewrites the whole file or nothing.
+func replace(name string, content []byte) error {
+	info, err := os.Stat(name)
+	if err != nil {
+		return err
+	}
+	temp, err := os.CreateTemp(filepath.Dir(name), ".argosy-fmt-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(temp.Name()) // it is gone when all went well
+	if _, err := temp.Write(content); err != nil {
+		return errors.Join(err, temp.Close())
+	}
+	if err := errors.Join(temp.Chmod(info.Mode().Perm()), temp.Close()); err != nil {
+		return err
+	}
+	return os.Rename(temp.Name(), name)
 }

@@ -3,60 +3,42 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"argosy.dev/argosy/api/client"
+	"argosy.dev/argosy/cmd/argosy/table"
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/forge"
 	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/pacing"
 	"argosy.dev/argosy/fleet/view"
 )
 
-// query is what the filter flags of a command say.
-type query struct {
-	tenant, environment, deployment, engine, revision, sync, health, apply, state string
-	limit                                                                         int
-}
-
-func (q *query) flag(name string) *string {
-	return map[string]*string{"tenant": &q.tenant, "environment": &q.environment,
-		"deployment": &q.deployment, "engine": &q.engine,
-		"revision": &q.revision, "sync": &q.sync, "health": &q.health, "apply": &q.apply,
-		"state": &q.state}[name]
-}
-
-func (q *query) filter() view.Filter {
-	return view.Filter{Tenant: fleet.TenantName(q.tenant),
-		Environment: fleet.EnvironmentName(q.environment),
-		Deployment:  fleet.DeploymentName(q.deployment), Engine: fleet.EngineName(q.engine),
-		Revision: fleet.Revision(q.revision),
-		Sync:     mirror.SyncState(q.sync), Health: mirror.HealthState(q.health),
-		Apply: mirror.ApplyState(q.apply), State: forge.PullState(q.state)}
-}
-
 // getCommand is `get KIND`, with a subcommand for each kind, so that each shows and accepts its own
 // filters only.
-func (a *app) getCommand() *cobra.Command {
+func getCommand(a *app) *cobra.Command {
 	get := &cobra.Command{
 		Use:   "get KIND",
-		Short: "List what the mirror knows",
+		Short: "List objects of a kind",
 		Example: "  argosy get applications --tenant acme --health Degraded\n  argosy get " +
 			"engines -o wide\n  argosy get problems\n  argosy get applications --watch",
 		Args: cobra.ArbitraryArgs,
 		RunE: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return errors.New("say what to get: " + plurals())
+				return errors.New("missing KIND: one of " + plurals())
 			}
 			_, err := findResource(args[0])
 			return err
 		},
 	}
 	for _, r := range resources {
-		get.AddCommand(a.getOne(r))
+		get.AddCommand(getOne(a, r))
 	}
 	return get
 }
@@ -69,17 +51,146 @@ func plurals() string {
 	return strings.Join(names, ", ")
 }
 
+// resource is a kind of object that `get` lists.
+type resource struct {
+	plural  string
+	aliases []string // the singular first
+	filters []string // flags that narrow it
+	about   string   // meaning of an empty list, or the next step
+	list    func(context.Context, *client.Client, view.Filter, int) (listing, error)
+}
+
+// listing is a list in all its forms.
+type listing struct {
+	items any // for JSON and YAML
+	names []string
+	table func(wide bool, now time.Time) table.Table
+}
+
+// findResource is the resource that a person means by the word.
+func findResource(word string) (resource, error) {
+	if strings.TrimSuffix(word, "s") == "stray" {
+		return resource{}, errors.New("`get " + word + "` is now `get orphans`")
+	}
+	var plurals []string
+	for _, r := range resources {
+		if r.plural == word || slices.Contains(r.aliases, word) {
+			return r, nil
+		}
+		plurals = append(plurals, r.plural)
+	}
+	return resource{},
+		fmt.Errorf("unknown kind %q; kinds are %s", word, strings.Join(plurals, ", "))
+}
+
+// resources are what `get` lists.
+var resources = []resource{
+	{plural: "applications", aliases: []string{"application", "apps", "app"},
+		filters: []string{"tenant", "environment", "deployment", "engine", "revision", "sync",
+			"health", "apply"},
+		list: lister(shownApplications, shownApplication.name, shownColumns())},
+	{plural: "environments", aliases: []string{"environment", "envs", "env"}, filters: []string{
+		"tenant", "environment", "engine"},
+		list: lister((*client.Client).Environments, func(e view.Environment) string {
+			return string(e.Tenant) + "/" + string(e.Name)
+		}, environmentColumns)},
+	{plural: "deployments", aliases: []string{"deployment"}, filters: []string{
+		"tenant", "environment", "deployment"},
+		list: lister((*client.Client).Deployments, func(d view.Deployment) string {
+			return string(d.Tenant) + "/" + string(d.Name)
+		}, deploymentColumns)},
+	{plural: "tenants", aliases: []string{"tenant"},
+		list: lister((*client.Client).Tenants, func(t view.Tenant) string {
+			return string(t.Name)
+		}, tenantColumns)},
+	{plural: "engines", aliases: []string{"engine"},
+		list: lister((*client.Client).Engines, func(e view.Engine) string {
+			return string(e.Name)
+		}, engineColumns)},
+	{plural: "agents", aliases: []string{"agent"}, filters: []string{
+		"tenant", "environment", "engine"},
+		about: "no environment has spec.agent and no engine connection.agent",
+		list:  lister((*client.Client).Agents, agentName, agentColumns)},
+	{plural: "orphans", aliases: []string{"orphan"}, filters: []string{"tenant", "engine"},
+		about: "every live object is declared",
+		list:  lister((*client.Client).Orphans, orphanName, orphanColumns)},
+	{
+		plural: "owners", aliases: []string{"owner"},
+		about: "no owner has been looked up on the Git host yet",
+		list: lister((*client.Client).Owners, func(v view.Owner) string { return v.Name },
+			ownerColumns)},
+	{plural: "operations", aliases: []string{"operation", "ops", "op"}, filters: []string{
+		"tenant", "engine", "revision"},
+		list: lister((*client.Client).Operations, func(o mirror.Operation) string { return o.ID },
+			operationColumns)},
+	{plural: "revisions", aliases: []string{"revision", "revs", "rev"},
+		list: lister((*client.Client).Revisions, func(r view.Revision) string {
+			return string(r.Revision)
+		}, revisionColumns)},
+	{plural: "pulls", aliases: []string{"pull", "prs", "pr"}, filters: []string{"tenant", "state"},
+		list: lister((*client.Client).Pulls, func(p view.Pull) string {
+			return strconv.Itoa(p.Number)
+		}, pullColumns)},
+	{plural: "problems", aliases: []string{"problem"}, filters: []string{"tenant"},
+		about: "no declaration has a problem",
+		list:  lister((*client.Client).Problems, where, problemColumns)},
+	{plural: "holds", aliases: []string{"hold"}, filters: []string{"tenant", "revision"},
+		about: "no change is held",
+		list: lister((*client.Client).Holds, func(h mirror.Hold) string {
+			return string(h.Revision)
+		}, holdColumns)},
+	{plural: "stops", aliases: []string{"stop"}, about: "nothing is stopped",
+		list: lister(stops, func(s mirror.Stop) string {
+			return strings.TrimSuffix(string(s.Scope)+"/"+s.Name, "/")
+		}, stopColumns)},
+}
+
+// lister makes the list function of a resource from how its items are asked for, named and shown.
+func lister[T any](ask func(*client.Client, context.Context, view.Filter, int) ([]T, error),
+	name func(T) string, columns []column[T],
+) func(context.Context, *client.Client, view.Filter, int) (listing, error) {
+	return func(ctx context.Context, c *client.Client, f view.Filter, limit int) (listing, error) {
+		items, err := ask(c, ctx, f, limit)
+		if err != nil {
+			return listing{}, err
+		}
+		names := make([]string, len(items))
+		for i, item := range items {
+			names[i] = name(item)
+		}
+		return listing{items: map[string]any{"items": items}, names: names,
+			table: func(wide bool, now time.Time) table.Table {
+				return tabulate(items, columns, wide, now)
+			}}, nil
+	}
+}
+
 var filterHelp = map[string]string{
-	"tenant": "only this tenant's", "environment": "only of this environment",
+	"tenant": "only of this tenant", "environment": "only of this environment",
 	"deployment": "only of this deployment", "engine": "only on this engine",
-	"revision": "only of this revision of the config repo (in full)",
+	"revision": "only of this revision of the config repo (full id)",
 	"sync":     "only with this sync state: Synced|OutOfSync|Unknown",
 	"health":   "only with this health: Healthy|Progressing|Degraded|Suspended|Missing|Unknown",
 	"apply":    "only in this apply state: Pending|Applied|Failed|Conflict|Deleting|Held",
 	"state":    "only in this state: open|merged|closed",
 }
 
-func (a *app) getOne(r resource) *cobra.Command {
+// listView prints one list, once or at each change.
+type listView struct {
+	app      *app
+	client   *client.Client
+	resource resource
+	query    query
+	format   string
+}
+
+// query holds the filter flags of a command.
+type query struct {
+	tenant, environment, deployment, engine, revision, sync, health, apply, state string
+	limit                                                                         int
+}
+
+func getOne(a *app, r resource) *cobra.Command {
 	var q query
 	var watch bool
 	example := "  argosy get " + r.plural
@@ -92,17 +203,17 @@ func (a *app) getOne(r resource) *cobra.Command {
 	for _, name := range r.filters {
 		cmd.Flags().StringVar(q.flag(name), name, "", filterHelp[name])
 	}
-	cmd.Flags().IntVar(&q.limit, "limit", 0, "at most so many (0: all)")
-	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "go on and show what changes, until Ctrl-C")
+	cmd.Flags().IntVar(&q.limit, "limit", 0, "maximum number (0: all)")
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "keep running and show changes, until Ctrl-C")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if q.limit < 0 {
-			return errors.New("--limit: give a number above 0, or 0 for all")
+			return errors.New("--limit must be above 0, or 0 for all")
 		}
 		c, err := a.connect()
 		if err != nil {
 			return err
 		}
-		show := lookout{app: a, client: c, resource: r, query: q, format: out.value}
+		show := listView{app: a, client: c, resource: r, query: q, format: out.value}
 		if watch {
 			return show.watch(cmd.Context())
 		}
@@ -115,20 +226,111 @@ func (a *app) getOne(r resource) *cobra.Command {
 	return cmd
 }
 
-// lookout shows one list, once or as it changes.
-type lookout struct {
-	app      *app
-	client   *client.Client
-	resource resource
-	query    query
-	format   string
+const (
+	watchDelay = 300 * time.Millisecond // changes that come together are shown together
+	clear      = "\x1b[H\x1b[2J\x1b[3J"
+)
+
+// watch prints the list whenever it changes: the whole list on a terminal, otherwise the changed
+// rows only. Events carry no data; each one triggers a new read.
+func (l listView) watch(ctx context.Context) error {
+	if l.format == "json" || l.format == "yaml" {
+		return errors.New("--watch prints tables: use it with -o table, wide or name")
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	changed := pacing.NewSignal()
+	ended := make(chan error, 1)
+	go func() {
+		ended <- l.client.Events(ctx, func(view.Event) error {
+			changed.Set()
+			return nil
+		}, func(err error) { l.app.hint("the event stream broke; reconnecting: %s", err) })
+	}()
+	shown := map[string]string{}
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case err := <-ended:
+			return err
+		case <-changed: // also sent by the stream's first message
+		}
+		found, err := l.list(ctx)
+		if err != nil {
+			return err
+		}
+		if err := l.update(found, shown); err != nil {
+			return err
+		}
+		if !pacing.Sleep(ctx, watchDelay) {
+			return ctx.Err()
+		}
+	}
 }
 
-func (l lookout) list(ctx context.Context) (listing, error) {
+// update prints the rows that differ from the last output, and remembers them.
+func (l listView) update(found listing, shown map[string]string) error {
+	if isTerminal(l.app.out) {
+		if _, err := fmt.Fprint(l.app.out, clear); err != nil {
+			return err
+		}
+		return l.print(found)
+	}
+	now := time.Now()
+	rows := found.table(true, time.Time{}) // ages are no change
+	seen := make(map[string]bool, len(found.names))
+	var changed []int
+	for i, name := range found.names {
+		for seen[name] { // two holds of one revision, two problems of one line
+			name += "'"
+		}
+		text := fmt.Sprint(rows.Rows[i])
+		if shown[name] != text {
+			changed = append(changed, i)
+		}
+		shown[name], seen[name] = text, true
+	}
+	for name := range shown {
+		if !seen[name] {
+			delete(shown, name)
+			l.app.hint("%s is deleted", name)
+		}
+	}
+	if len(changed) == 0 {
+		return nil
+	}
+	if l.format == "name" {
+		for _, i := range changed {
+			if err := l.app.printLine("%s", found.names[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	t := found.table(l.format == "wide", now)
+	picked := t.Rows[:0:0]
+	for _, i := range changed {
+		picked = append(picked, t.Rows[i])
+	}
+	t.Rows = picked
+	return t.Write(l.app.out, l.app.colour())
+}
+
+func (l listView) list(ctx context.Context) (listing, error) {
 	return l.resource.list(ctx, l.client, l.query.filter(), l.query.limit)
 }
 
-func (l lookout) print(found listing) error {
+func (q *query) filter() view.Filter {
+	return view.Filter{
+		Tenant: fleet.TenantName(q.tenant), Environment: fleet.EnvironmentName(q.environment),
+		Deployment: fleet.DeploymentName(q.deployment), Engine: fleet.EngineName(q.engine),
+		Revision: fleet.Revision(q.revision),
+		Sync:     mirror.SyncState(q.sync), Health: mirror.HealthState(q.health),
+		Apply: mirror.ApplyState(q.apply), State: forge.PullState(q.state)}
+}
+
+func (l listView) print(found listing) error {
 	switch l.format {
 	case "json":
 		return writeJSON(l.app.out, found.items)
@@ -136,7 +338,7 @@ func (l lookout) print(found listing) error {
 		return writeYAML(l.app.out, found.items)
 	case "name":
 		for _, name := range found.names {
-			if err := l.app.say("%s", name); err != nil {
+			if err := l.app.printLine("%s", name); err != nil {
 				return err
 			}
 		}
@@ -149,7 +351,7 @@ func (l lookout) print(found listing) error {
 	return found.table(l.format == "wide", time.Now()).Write(l.app.out, l.app.colour())
 }
 
-func (l lookout) nothing() string {
+func (l listView) nothing() string {
 	text := "no " + l.resource.plural
 	var narrowed []string
 	for _, name := range l.resource.filters {
@@ -164,4 +366,11 @@ func (l lookout) nothing() string {
 		return text + ": " + l.resource.about
 	}
 	return text + " yet"
+}
+
+func (q *query) flag(name string) *string {
+	return map[string]*string{"tenant": &q.tenant, "environment": &q.environment,
+		"deployment": &q.deployment, "engine": &q.engine,
+		"revision": &q.revision, "sync": &q.sync, "health": &q.health, "apply": &q.apply,
+		"state": &q.state}[name]
 }

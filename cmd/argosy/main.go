@@ -1,15 +1,22 @@
 // Command argosy turns a Git repository into a fleet of Argo CD instances. See `argosy help`.
 //
-// Only wiring stands here: flags to values, values to components, components to an answer. Data
-// goes to stdout, hints and errors to stderr; the exit code is 0 for fine, 1 for findings or
-// changes, 2 for an error and 4 for what the caller may not do.
+// This package only wires: flags to values, values to components, results to output. Data goes to
+// stdout, hints and errors to stderr; the exit code is 0 for success, 1 for findings or changes, 2
+// for an error and 4 for a missing permission.
 package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"os"
 	"os/signal"
+	"runtime"
 	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"argosy.dev/argosy/api/wire"
 )
 
 func main() { os.Exit(mainCode()) }
@@ -19,4 +26,110 @@ func mainCode() int {
 	defer stop()
 	a := &app{in: os.Stdin, out: os.Stdout, err: os.Stderr, getenv: os.Getenv}
 	return a.run(ctx, os.Args[1:])
+}
+
+// run runs one command line and returns the exit code.
+func (a *app) run(ctx context.Context, args []string) int {
+	root := root(a)
+	root.SetArgs(args)
+	root.SetIn(a.in)
+	root.SetOut(a.out)
+	root.SetErr(a.err)
+	err := root.ExecuteContext(ctx)
+	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
+		return exitFine // Ctrl-C ends what has no other end
+	}
+	return a.exit(err)
+}
+
+func (a *app) exit(err error) int {
+	var found findings
+	var forbidden notAllowed
+	var refused *wire.Refusal
+	switch {
+	case err == nil:
+		return exitFine
+	case errors.As(err, &found):
+		if found.text != "" {
+			a.hint("%s", found.text)
+		}
+		return exitFindings
+	case errors.As(err, &forbidden), errors.As(err, &refused) && refused.NotAllowed():
+		a.hint("error: %s", err)
+		return exitNotAllowed
+	}
+	a.hint("error: %s", err)
+	return exitError
+}
+
+// root is the command with everything under it.
+func root(a *app) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "argosy",
+		Short: "One Git repository, a fleet of Argo CD instances",
+		Long: "Argosy turns one Git repository into a fleet of Argo CD instances that serve " +
+			"many tenants.\n\n" +
+			"Exit codes: 0 fine, 1 findings or changes, 2 error, 4 not allowed.",
+		Example: "  argosy validate\n  argosy login https://argosy.example.com\n  argosy " +
+			"get applications --tenant acme --health Degraded",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.NoArgs,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.AddGroup(
+		&cobra.Group{ID: groupWrite, Title: "Write and check declarations (offline):"},
+		&cobra.Group{ID: groupAsk, Title: "Ask the control plane:"},
+		&cobra.Group{ID: groupDecide, Title: "Decide:"},
+		&cobra.Group{ID: groupRun, Title: "Run the control plane:"},
+	)
+	root.SetCompletionCommandGroupID(groupWrite)
+	root.PersistentFlags().StringVar(&a.server, "server", "",
+		"URL of the control plane (or ARGOSY_SERVER, or the context)")
+	root.PersistentFlags().StringVar(&a.token, "token", "",
+		"bearer token (better: ARGOSY_TOKEN, or the context)")
+	root.PersistentFlags().StringVar(&a.context, "context", "",
+		"saved context to use instead of the current one")
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return fmt.Errorf("%w; see `%s --help`", err, cmd.CommandPath())
+	})
+	for group, commands := range map[string][]*cobra.Command{
+		groupWrite: writing(a),
+		groupAsk: {getCommand(a), describeCommand(a), explainCommand(a), loginCommand(a),
+			tokenCommand(a), agentCommand(a)},
+		groupDecide: {releaseCommand(a), pinOwnerCommand(a), removeOrphanCommand(a),
+			abandonCommand(a), stopCommand(a), resumeCommand(a), syncCommand(a)},
+		groupRun: running(a),
+	} {
+		for _, c := range commands {
+			c.GroupID = group
+			root.AddCommand(c)
+		}
+	}
+	root.AddCommand(versionCommand(a), renamed("approve", "release"), renamed("orphan", "abandon"),
+		renamed("remove-stray", "remove-orphan"), renamed("release-owner", "pin-owner"))
+	return root
+}
+
+// writing are the commands that need no control plane.
+func writing(a *app) []*cobra.Command {
+	return []*cobra.Command{validateCommand(a), renderCommand(a), planCommand(a), newCommand(a),
+		fmtCommand(a), encryptCommand(a), schemaCommand(a)}
+}
+
+// running are the commands that run the control plane.
+func running(a *app) []*cobra.Command {
+	return []*cobra.Command{serveCommand(a), migrateCommand(a), doctorCommand(a), rebuildCommand(a),
+		bootstrapCommand(a)}
+}
+
+func versionCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use: "version", Short: "Print the version", Example: "  argosy version", Args: exactly(),
+		RunE: func(*cobra.Command, []string) error {
+			_, err := fmt.Fprintf(a.out, "argosy %s %s %s/%s\n", versionText(), runtime.Version(),
+				runtime.GOOS, runtime.GOARCH)
+			return err
+		},
+	}
 }

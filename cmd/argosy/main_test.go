@@ -43,7 +43,8 @@ func withBinary(m *testing.M) int {
 // TestScripts runs testdata/script/*.txtar: what a person types, what they see, and how it exits.
 // Beyond testscript's own commands:
 //
-//	mirror FILE          serve the mirror in FILE by the real API at $ARGOSY_SERVER, with the platform's token in $ARGOSY_TOKEN
+//	mirror FILE          serve the mirror in FILE by the real API at $ARGOSY_SERVER, with the
+//	                     platform's token in $ARGOSY_TOKEN
 //	exits N COMMAND...   the command exits with exactly N
 //
 // UPDATE_SCRIPTS=1 rewrites what cmp compares with.
@@ -70,10 +71,10 @@ func TestScripts(t *testing.T) {
 
 // serve serves the mirror by the real API until the test ends.
 func serve(store *apitest.Store, onEnd func(func())) (url string) {
-	server := api.New(api.Config{
-		Reader:  api.Reader{Inventory: store, History: store, State: store, PullReader: store},
-		Decider: store, Tokens: store, Agents: store,
-		Version: "test"})
+	server := api.New(
+		api.Config{
+			Reader:  api.Reader{Inventory: store, History: store, State: store, PullReader: store},
+			Decider: store, Tokens: store, Agents: store, Version: "test"})
 	store.OnChange(server.Wake)
 	ctx, cancel := context.WithCancel(context.Background())
 	ran := make(chan struct{})

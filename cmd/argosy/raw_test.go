@@ -93,8 +93,8 @@ func poisoned(t testing.TB, text string) apitest.Mirror {
 	m.Stops = append(m.Stops, mirror.Stop{Scope: "fleet", Reason: "x", By: "y"})
 	m.Orphans = append(m.Orphans, view.Orphan{})
 	m.Agents = append(m.Agents, view.Agent{})
-	m.Pulls = append(m.Pulls, apitest.Pull{
-		Pull: view.Pull{Number: 7, State: forge.PullOpen}})
+	m.Pulls = append(
+		m.Pulls, apitest.Pull{Pull: view.Pull{Number: 7, State: forge.PullOpen}})
 	operations := m.Operations
 	m.Operations = nil // their IDs are what describe asks for
 	poison(reflect.ValueOf(&m), text)
@@ -107,7 +107,7 @@ func poisoned(t testing.TB, text string) apitest.Mirror {
 }
 
 // Every command that lists or describes, in every format.
-func TestNoCommandPrintsACharacterRawThatATerminalObeys(t *testing.T) {
+func TestNoCommandPrintsControlCharacters(t *testing.T) {
 	t.Parallel()
 	url := serve(apitest.New(poisoned(t, hostile)), t.Cleanup)
 	env := map[string]string{"ARGOSY_SERVER": url, "ARGOSY_TOKEN": "argosy_ops_secret"}
@@ -153,8 +153,9 @@ func TestNoCommandPrintsACharacterRawThatATerminalObeys(t *testing.T) {
 	for _, r := range resources {
 		shown("get", r.plural)
 	}
-	for kind, name := range map[string]string{"application": "acme/cart@prod-eu",
-		"environment": "acme/prod-eu", "deployment": "acme/cart", "tenant": "acme",
+	for kind, name := range map[string]string{
+		"application": "acme/cart@prod-eu", "environment": "acme/prod-eu",
+		"deployment": "acme/cart", "tenant": "acme",
 		"engine": "us-1", "operation": "01J0000000000000000000002",
 		"revision": "1a2b3c4d00000000000000000000000000000000"} {
 		shown("describe", kind, name)
@@ -189,8 +190,8 @@ func holds(tree any, suffix string) bool {
 	return false
 }
 
-// What is read from a folder: names of files are a stranger's too.
-func TestNoOfflineCommandPrintsACharacterRaw(t *testing.T) {
+// A folder's file names are untrusted too.
+func TestNoOfflineCommandPrintsControlCharacters(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	name := strings.NewReplacer("/", "", "\x00", "").Replace(hostile)
@@ -213,9 +214,9 @@ func TestNoOfflineCommandPrintsACharacterRaw(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, args := range [][]string{{"validate", dir, "-o", "text"},
-		{"validate", dir, "-o", "json"}, {"validate", dir, "-o", "sarif"},
-		{"validate", dir, "-o", "github"},
+	for _, args := range [][]string{
+		{"validate", dir, "-o", "text"}, {"validate", dir, "-o", "json"},
+		{"validate", dir, "-o", "sarif"}, {"validate", dir, "-o", "github"},
 		{"render", dir, "-o", "yaml"}, {"render", dir, "-o", "json"}, {"fmt", dir}} {
 		var out, hints bytes.Buffer
 		a := &app{in: strings.NewReader(""), out: &out, err: &hints, getenv: func(string) string {
@@ -254,9 +255,11 @@ func FuzzNoFormatPrintsRaw(f *testing.F) {
 				{Name: "acme", Unplaced: []string{s}, Syncs: []report.Sync{{Revision: s}},
 					Placements: []fleet.Placement{{Reason: s}},
 					Engines: []report.Engine{
-						{Name: "eu", Changes: []report.Change{
-							{Subject: s, Note: s, Fields: []report.Field{
-								{Path: s, Before: s, After: s}}}}}}}}}
+						{
+							Name: "eu", Changes: []report.Change{
+								{
+									Subject: s, Note: s, Fields: []report.Field{
+										{Path: s, Before: s, After: s}}}}}}}}}
 		var out bytes.Buffer
 		written := func(form string, err error) string {
 			t.Helper()
@@ -302,13 +305,15 @@ func FuzzNoFormatPrintsRaw(f *testing.F) {
 		written("plan as text", report.WriteText(&out))
 		written("plan as Markdown", report.WriteMarkdown(&out))
 		if n := strings.Count(
-			written("table", table.Table{Heads: []string{"A"}, Rows: [][]table.Cell{
-				{table.Text(s)}}}.Write(&out, false)), "\n"); n != 2 {
+			written(
+				"table", table.Table{
+					Heads: []string{"A"}, Rows: [][]table.Value{{table.Text(s)}}}.Write(
+					&out, false)), "\n"); n != 2 {
 			t.Errorf("table: %d lines", n)
 		}
 		written("facts", table.Facts(&out, false, []table.Fact{{Name: "A", Value: table.Text(s)}}))
 		a := &app{out: &out, err: &out}
-		if n := strings.Count(written("name", a.say("%s", s)), "\n"); n != 1 {
+		if n := strings.Count(written("name", a.printLine("%s", s)), "\n"); n != 1 {
 			t.Errorf("name: %d lines", n)
 		}
 		a.hint("error: %s", s)

@@ -62,7 +62,7 @@ func expect(t *testing.T, lines <-chan string, part string) {
 	}
 }
 
-func TestWatchShowsWhatChangesAndNothingElse(t *testing.T) {
+func TestWatchPrintsOnlyChanges(t *testing.T) {
 	text, err := os.ReadFile("testdata/mirror.yaml")
 	if err != nil {
 		t.Fatal(err)

@@ -160,7 +160,7 @@ type Application struct {
 	// Unreachable is that the engine cannot read the environment's cluster.
 	Unreachable *mirror.Unreachable `json:"unreachable,omitempty"`
 	// DeletionBlocked is that its deletion waits for a cluster that has been unreachable for
-	// DeletionBlockedAfter: see argosy orphan.
+	// DeletionBlockedAfter: see argosy abandon.
 	DeletionBlocked bool `json:"deletionBlocked,omitempty"`
 }
 

@@ -47,7 +47,7 @@ func TestTextKeepsToEightyColumns(t *testing.T) {
 			t.Errorf("%q", l)
 		}
 	}
-	for _, want := range []string{"! Application d-00@prod", "argosy approve " + string(p.Head),
+	for _, want := range []string{"! Application d-00@prod", "argosy release " + string(p.Head),
 		`spec.Source.path: "deploy" → "some/longer/path/to/the/manifests"`, "other tenants: none"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("%q is missing in\n%s", want, b.String())

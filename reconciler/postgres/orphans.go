@@ -82,7 +82,7 @@ const sqlFindOrphans = `
 			(excluded.tenant, excluded.environment, excluded.deployment, excluded.uid, excluded.revision, excluded.epoch) OR s.removed_at IS NOT NULL
 		RETURNING engine, kind, name)
 	SELECT new_event('engine', '', min(engine), CASE WHEN count(*) = 1 THEN 'stray ' || min(kind) || ' ' || min(name) ELSE count(*) || ' strays' END
-		|| ' found: no declaration asks for what runs there; see argosy get strays')
+		|| ' found: no declaration asks for what runs there; see argosy get orphans')
 	FROM changed HAVING count(*) > 0`
 
 // An object of a newer epoch was written on purpose, one with the UID of the object that is gone
@@ -135,7 +135,7 @@ func (s *Store) RemoveOrphan(ctx context.Context, r mirror.OrphanRemoval) (view.
 				return err
 			}
 		}
-		return tell(ctx, tx, deed{kind: mirror.OperationRemoveOrphan, action: "remove-stray",
+		return tell(ctx, tx, deed{kind: mirror.OperationRemoveOrphan, action: "remove-orphan",
 			subject: subject + ", UID " + r.UID,
 			tenant:  orphan.Tenant, engine: r.Engine, by: r.By, note: r.Note,
 			event: view.Event{Kind: "engine", Name: string(r.Engine),

@@ -102,7 +102,7 @@ func (s *Store) ReleaseOwner(ctx context.Context, r mirror.OwnerRelease) (view.O
 			return mirror.ErrNotFound
 		}
 		owner = all[0]
-		return tell(ctx, tx, deed{kind: mirror.OperationReleaseOwner, action: "release-owner",
+		return tell(ctx, tx, deed{kind: mirror.OperationReleaseOwner, action: "pin-owner",
 			subject: fmt.Sprintf("%s, number %d", subject, r.ID), by: r.By, note: r.Note,
 			event: view.Event{Kind: "owner", Name: owner.Name,
 				Text: fmt.Sprintf("%s counts as the account or team %d from now on", owner.Name,
@@ -117,7 +117,7 @@ const sqlChangedOwners = `(
 	SELECT c.path, c.kind, c.tenant, c.name, 2000, jsonb_build_object(
 		'key', jsonb_build_object('kind', c.kind, 'tenant', c.tenant, 'name', c.name), 'path', c.path, 'severity', 'error', 'code', 'owner-changed',
 		'field', 'spec.owners', 'message', string_agg(o.name || ' is now the account or team ' || o.now_id || ', which does not count; it was ' || o.id, '; ' ORDER BY o.name),
-		'fix', 'if it is the same owner, argosy release-owner NAME --id NUMBER; else name another owner'), 'error'
+		'fix', 'if it is the same owner, argosy pin-owner NAME --id NUMBER; else name another owner'), 'error'
 	FROM owners o JOIN declarations c ON c.kind IN ('Tenant', 'Fleet')
 		AND EXISTS (SELECT FROM jsonb_array_elements_text(coalesce(c.body->'tenant'->'owners', c.body->'fleet'->'owners', '[]')) AS e (entry)
 			WHERE lower(e.entry) = 'github:' || o.name)

@@ -90,7 +90,7 @@ func TestANameIsPinnedToItsFirstAccount(t *testing.T) {
 		t.Errorf("released it is %+v", v)
 	}
 	expect(t, url,
-		`SELECT count(*) FROM audit WHERE action = 'release-owner' AND actor = 'token:ops' AND detail = 'asked her'`, 1)
+		`SELECT count(*) FROM audit WHERE action = 'pin-owner' AND actor = 'token:ops' AND detail = 'asked her'`, 1)
 	if v := pin("alice", 12); v.ID != 12 || v.Changed() {
 		t.Errorf("after the release it is %+v", v)
 	}

@@ -154,12 +154,12 @@ func (s *site) holdsDeletions(t *testing.T) {
 	if there := s.ours(t, applications); len(there) != 4 {
 		t.Errorf("%d Applications exist while deletions wait", len(there))
 	}
-	shown, err := s.edge.Run(binary, "agent", "approve-deletions")
+	shown, err := s.edge.Run(binary, "agent", "release-deletions")
 	digest := regexp.MustCompile(`--digest ([0-9a-f]+)`).FindStringSubmatch(shown)
 	if err == nil || digest == nil {
 		t.Fatalf("what waits is not shown: %v\n%s", err, shown)
 	}
-	if out, err := s.edge.Run(binary, "agent", "approve-deletions", "--digest",
+	if out, err := s.edge.Run(binary, "agent", "release-deletions", "--digest",
 		digest[1]); err != nil || !strings.Contains(out, "approved 3 deletions") {
 		t.Fatalf("%v\n%s", err, out)
 	}

@@ -44,10 +44,10 @@ func TestDeletionsBeyondTheGuardWaitForAnApproval(t *testing.T) {
 			Replace(f.deployment("extra", "prod-us", "globex-billing", ""))})
 	eventually(t, "the other tenant's commit is applied, the held objects exist",
 		f.there(t, append(ids, "globex/extra@prod-us")...))
-	if _, errs, code := f.argosy(t, "approve", strings.Repeat("0", 40)); code == 0 {
+	if _, errs, code := f.argosy(t, "release", strings.Repeat("0", 40)); code == 0 {
 		t.Errorf("a revision that holds nothing was approved: %s", errs)
 	}
-	f.must(t, "approve", string(revision), "--note", "test")
+	f.must(t, "release", string(revision), "--note", "test")
 	eventually(t, "the approved deletions are done", func() string {
 		for _, a := range list[view.Application](t, f, "applications") {
 			if strings.HasPrefix(string(a.Deployment), "many-") {
@@ -125,7 +125,7 @@ func TestARewrittenHistoryWaitsForAnApproval(t *testing.T) {
 	if source.Applied != "" {
 		t.Error("it was recorded as applied")
 	}
-	f.must(t, "approve", orphan)
+	f.must(t, "release", orphan)
 	f.seen(t, orphan)
 	f.allHealthy(t)
 }

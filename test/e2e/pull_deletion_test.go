@@ -70,7 +70,7 @@ func deletions(t *testing.T, w *forged) {
 	revision := w.bringAs(t, "alice", "one goes past everybody", nil, paths[0])
 	w.unreviewed(t, revision, paths[0])
 	w.allHealthyButManual(t, ids...)
-	w.must(t, "approve", string(revision), "--note", "test")
+	w.must(t, "release", string(revision), "--note", "test")
 	w.allHealthyButManual(t, ids[1])
 	w.nothingHeld(t)
 
@@ -80,9 +80,9 @@ func deletions(t *testing.T, w *forged) {
 	w.awaitComment(t, number, "1 Application deleted")
 	revision = w.merge(t, number)
 	w.unreviewed(t, revision, paths[1])
-	w.awaitComment(t, number, "Held until somebody lets it go", "`argosy approve "+string(revision)+
+	w.awaitComment(t, number, "Held until somebody lets it go", "`argosy release "+string(revision)+
 		"`")
-	w.must(t, "approve", string(revision), "--note", "test")
+	w.must(t, "release", string(revision), "--note", "test")
 	w.awaitComment(t, number, "Merged: 1 Application deleted")
 	w.nothingHeld(t)
 	w.allHealthy(t)
@@ -121,7 +121,7 @@ func anotherTreeThanReviewed(t *testing.T, w *forged) {
 	merge := w.mergeByHand(t, number, head, paths...)
 	w.unreviewed(t, merge, paths[1])
 	w.allHealthyButManual(t, ids[1]) // the reviewed one goes
-	w.must(t, "approve", string(merge), "--note", "test")
+	w.must(t, "release", string(merge), "--note", "test")
 	w.nothingHeld(t)
 	w.allHealthy(t)
 	w.awaitComment(t, number, "Merged: 1 Application deleted")

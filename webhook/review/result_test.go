@@ -130,7 +130,7 @@ func TestAResultIsNotSettledWhileAFileOfItIsHeld(t *testing.T) {
 		r := Result(f, outcomes, MostComment)
 		inspect(t, f.Link, r.Text)
 		told := strings.Contains(r.Text, "nobody reviewed its file") && strings.Contains(r.Text,
-			of) && strings.Contains(r.Text, "argosy approve "+string(merge))
+			of) && strings.Contains(r.Text, "argosy release "+string(merge))
 		if r.Settled == (of != "") || told != (of != "") {
 			t.Errorf("%s: settled %v\n%s", name, r.Settled, r.Text)
 		}

@@ -1,8 +1,8 @@
-// Package checkout reads a config repo from a folder of the file system, as the commands that work
-// offline do.
+// Package checkout reads a config repo from a folder of the file system, for the offline commands.
 //
-// It gives what Git would give for the same content: slashes in paths, blob ids, and links as
-// links, never followed. What Git would not have (a socket, a device) is reported as irregular.
+// It returns the entries that Git would have for the same content: slashes in paths, blob ids, and
+// links as links, never followed. It reports as irregular any entry that Git cannot hold (a socket,
+// a device).
 package checkout
 
 import (

@@ -9,8 +9,8 @@ import (
 	configschema "argosy.dev/argosy/config-schema"
 )
 
-// A file that is not read to its end is told with the bytes that it has.
-func TestAFileThatIsTooLargeIsToldWithItsSize(t *testing.T) {
+// The report on a file that is too large has the file's size.
+func TestAFileThatIsTooLargeIsReportedWithItsSize(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	name := filepath.Join(dir, "tenants", "acme", "deployments", "big.yaml")

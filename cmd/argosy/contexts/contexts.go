@@ -55,7 +55,7 @@ func Load(path string) (File, error) {
 		return f,
 			fmt.Errorf(
 				"%s: others may read it (mode %04o), and it holds tokens; run chmod 600 on it, "+
-					"or sign in anew", path, info.Mode().Perm())
+					"or log in again", path, info.Mode().Perm())
 	}
 	content, err := os.ReadFile(path)
 	if err != nil {

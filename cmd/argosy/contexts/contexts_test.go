@@ -57,7 +57,7 @@ func TestAFileThatOthersMayReadIsRefused(t *testing.T) {
 	}
 }
 
-func TestABrokenFileIsToldWithoutItsContent(t *testing.T) {
+func TestTheErrorOfABrokenFileOmitsItsContent(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "config.yaml")
 	if err := os.WriteFile(path, []byte("contexts: argosy_hunter2\n"), 0o600); err != nil {
 		t.Fatal(err)

@@ -57,7 +57,6 @@ func Doctor(ctx context.Context, s settings.Settings) []Check {
 		detail, err := look(ctx)
 		checks = append(checks, Check{Subject: subject, Detail: detail, Err: err})
 	}
-	var sealed func(context.Context, string) ([]byte, error)
 	joined, owners := Check{Subject: "agents"}, Check{Subject: "owners"}
 	check("database", func(ctx context.Context) (string, error) {
 		d, err := openDatabase(ctx, s.Database, log)
@@ -84,7 +83,7 @@ func Doctor(ctx context.Context, s settings.Settings) []Check {
 			checks = append(checks, c)
 		}
 	}
-	secrets, err := openSecrets(s.Secrets, sealed)
+	secrets, err := openSecrets(s.Secrets, nil)
 	checks = append(checks, Check{Subject: "secrets", Detail: "every configured place is there",
 		Err: err})
 
@@ -129,7 +128,7 @@ func examineOwners(ctx context.Context, store changedOwners) (string, error) {
 		errs = append(errs,
 			fmt.Errorf(
 				"%s is now the account or team %d, which does not count; it was %d: if it is "+
-					"the same owner, `argosy release-owner %s --id %d`, "+
+					"the same owner, `argosy pin-owner %s --id %d`, "+
 					"else declare another owner", o.Name, o.NowID, o.ID, o.Name, o.NowID))
 	}
 	return "each name is the account or team that it was pinned to", errors.Join(errs...)

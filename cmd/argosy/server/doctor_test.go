@@ -58,7 +58,7 @@ func TestDoctorNamesOwnersWhoseLoginWasTaken(t *testing.T) {
 		t.Errorf("%q %v", text, err)
 	}
 	_, err := examineOwners(t.Context(), owners{{Name: "alice", ID: 7, NowID: 12}})
-	if err == nil || !strings.Contains(err.Error(), "argosy release-owner alice --id 12") {
+	if err == nil || !strings.Contains(err.Error(), "argosy pin-owner alice --id 12") {
 		t.Errorf("a login that was taken is told as %v", err)
 	}
 }

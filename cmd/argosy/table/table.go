@@ -1,8 +1,8 @@
-// Package table writes what people read in a terminal: tables and facts.
+// Package table writes tables and facts for a terminal.
 //
 // Rules of this package:
 //   - the text of a cell is escaped first (package printable);
-//   - colour says nothing that the word beside it does not say;
+//   - colour only repeats the meaning of the word beside it;
 //   - columns are as wide as their widest cell; the last one is never padded.
 package table
 
@@ -29,20 +29,20 @@ const (
 
 var codes = map[Tone]string{Good: "\x1b[32m", Busy: "\x1b[33m", Bad: "\x1b[31m", Faint: "\x1b[2m"}
 
-// Cell is one field of a table.
-type Cell struct {
+// Value is one field of a table.
+type Value struct {
 	Text string
 	Tone Tone
 }
 
-// Text is a plain cell; what is empty is shown as a dash.
-func Text[T ~string](s T) Cell { return Cell{Text: string(s)} }
+// Text returns a plain cell; an empty text is a dash.
+func Text[T ~string](s T) Value { return Value{Text: string(s)} }
 
 // Number is a plain cell.
-func Number(n int) Cell { return Cell{Text: fmt.Sprint(n)} }
+func Number(n int) Value { return Value{Text: fmt.Sprint(n)} }
 
 // State is a state's word in its colour.
-func State[T ~string](s T) Cell { return Cell{Text: string(s), Tone: ToneOf(string(s))} }
+func State[T ~string](s T) Value { return Value{Text: string(s), Tone: ToneOf(string(s))} }
 
 // ToneOf is the colour of a state's word.
 func ToneOf(state string) Tone {
@@ -62,7 +62,7 @@ func ToneOf(state string) Tone {
 // Table is rows under heads.
 type Table struct {
 	Heads []string
-	Rows  [][]Cell
+	Rows  [][]Value
 }
 
 // Write writes the table.
@@ -71,22 +71,22 @@ func (t Table) Write(w io.Writer, colour bool) error {
 	for i, h := range t.Heads {
 		widths[i] = utf8.RuneCountInString(h)
 	}
-	rows := make([][]Cell, len(t.Rows))
+	rows := make([][]Value, len(t.Rows))
 	for r, row := range t.Rows {
-		rows[r] = make([]Cell, len(row))
+		rows[r] = make([]Value, len(row))
 		for i, c := range row {
 			c.Text = printable.Line(c.Text)
 			if c.Text == "" {
-				c = Cell{Text: "-", Tone: Faint}
+				c = Value{Text: "-", Tone: Faint}
 			}
 			widths[i] = max(widths[i], utf8.RuneCountInString(c.Text))
 			rows[r][i] = c
 		}
 	}
 	var out strings.Builder
-	heads := make([]Cell, len(t.Heads))
+	heads := make([]Value, len(t.Heads))
 	for i, h := range t.Heads {
-		heads[i] = Cell{Text: h, Tone: Faint}
+		heads[i] = Value{Text: h, Tone: Faint}
 	}
 	line(&out, heads, widths, colour)
 	for _, row := range rows {
@@ -96,7 +96,7 @@ func (t Table) Write(w io.Writer, colour bool) error {
 	return err
 }
 
-func line(out *strings.Builder, cells []Cell, widths []int, colour bool) {
+func line(out *strings.Builder, cells []Value, widths []int, colour bool) {
 	for i, c := range cells {
 		paint(out, c, colour)
 		if i < len(cells)-1 {
@@ -106,7 +106,7 @@ func line(out *strings.Builder, cells []Cell, widths []int, colour bool) {
 	out.WriteByte('\n')
 }
 
-func paint(out *strings.Builder, c Cell, colour bool) {
+func paint(out *strings.Builder, c Value, colour bool) {
 	code := codes[c.Tone]
 	if !colour || code == "" {
 		out.WriteString(c.Text)
@@ -115,10 +115,10 @@ func paint(out *strings.Builder, c Cell, colour bool) {
 	out.WriteString(code + c.Text + "\x1b[0m")
 }
 
-// Fact is one thing that is so.
+// Fact is a name with a value.
 type Fact struct {
 	Name  string
-	Value Cell
+	Value Value
 }
 
 // Facts writes names and values in two columns; a value of several lines is indented under its
@@ -141,7 +141,7 @@ func Facts(w io.Writer, colour bool, facts []Fact) error {
 				name = f.Name + ":"
 			}
 			fmt.Fprintf(&out, "%-*s  ", width+1, name)
-			paint(&out, Cell{printable.Line(text), f.Value.Tone}, colour)
+			paint(&out, Value{printable.Line(text), f.Value.Tone}, colour)
 			out.WriteByte('\n')
 		}
 	}

@@ -17,8 +17,8 @@ func written(t *testing.T, tab table.Table, colour bool) string {
 	return out.String()
 }
 
-func TestColumnsStandUnderTheirHeads(t *testing.T) {
-	got := written(t, table.Table{Heads: []string{"NAME", "STATE", "NOTE"}, Rows: [][]table.Cell{
+func TestColumnsAlignWithTheirHeads(t *testing.T) {
+	got := written(t, table.Table{Heads: []string{"NAME", "STATE", "NOTE"}, Rows: [][]table.Value{
 		{table.Text("a-long-name"), table.State("Healthy"), {}},
 		{table.Text("b"), table.State("OutOfSync"), table.Text("ä")},
 	}}, false)
@@ -29,8 +29,9 @@ func TestColumnsStandUnderTheirHeads(t *testing.T) {
 }
 
 func TestColourDoesNotMoveColumns(t *testing.T) {
-	tab := table.Table{Heads: []string{"STATE", "NAME"}, Rows: [][]table.Cell{
-		{table.State("Degraded"), table.Text("x")}, {table.Text("ok"), table.Text("y")}}}
+	tab := table.Table{
+		Heads: []string{"STATE", "NAME"}, Rows: [][]table.Value{
+			{table.State("Degraded"), table.Text("x")}, {table.Text("ok"), table.Text("y")}}}
 	painted := written(t, tab, true)
 	if !strings.Contains(painted, "\x1b[31mDegraded\x1b[0m") {
 		t.Errorf("%q", painted)
@@ -44,8 +45,8 @@ func TestColourDoesNotMoveColumns(t *testing.T) {
 	}
 }
 
-// Case 45: what an engine or a tenant says moves no cursor, sets no title and forges no line.
-func TestNothingReachesTheTerminalThatItObeys(t *testing.T) {
+// A name from an engine or a tenant moves no cursor, sets no title and forges no line.
+func TestTablesContainNoControlCharacters(t *testing.T) {
 	for name, text := range map[string]string{
 		"an escape": "\x1b[2Jgone", "a title": "\x1b]0;owned\x07",
 		"a second line": "fine\nTENANT  acme  Healthy", "a carriage return": "bad\rgood",
@@ -54,12 +55,14 @@ func TestNothingReachesTheTerminalThatItObeys(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var facts strings.Builder
-			if err := table.Facts(&facts, false, []table.Fact{
-				{Name: "Message", Value: table.Text("x" + text)}}); err != nil {
+			if err := table.Facts(
+				&facts, false, []table.Fact{
+					{Name: "Message", Value: table.Text("x" + text)}}); err != nil {
 				t.Fatal(err)
 			}
-			got := written(t, table.Table{Heads: []string{"A"}, Rows: [][]table.Cell{
-				{table.Text(text)}}}, false)
+			got := written(
+				t, table.Table{Heads: []string{"A"}, Rows: [][]table.Value{{table.Text(text)}}},
+				false)
 			if strings.Count(got, "\n") != 2 {
 				t.Errorf("it forges a line: %q", got)
 			}

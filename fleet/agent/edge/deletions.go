@@ -42,7 +42,7 @@ const (
 
 // ErrHeld reports that a deletion waits for an approval by the cluster's admin.
 var ErrHeld = errors.New(
-	"the deletion waits for an approval on this cluster: see `argosy agent approve-deletions`")
+	"the deletion waits for an approval on this cluster: see `argosy agent release-deletions`")
 
 // DeletionLimiter is an engine that deletes at most as many Applications per hour as the cluster's
 // admin allows, whatever the hub requests. If a deletion would exceed the limit, all requested
@@ -403,7 +403,7 @@ func (b *ledger) write(values map[string][]byte) error {
 			[]byte(b.digest())
 		values[noteKey] = []byte(
 			"these deletions wait for the cluster's admin: review and approve them with: " +
-				"argosy agent approve-deletions")
+				"argosy agent release-deletions")
 	}
 	return nil
 }
@@ -501,7 +501,7 @@ type HeldDeletions struct {
 	Since  time.Time
 }
 
-// ReadHeld reads the held deletions, for `argosy agent approve-deletions`.
+// ReadHeld reads the held deletions, for `argosy agent release-deletions`.
 func ReadHeld(ctx context.Context, store ObjectStore) (HeldDeletions, error) {
 	values, _, err := store.Load(ctx)
 	if err != nil {

@@ -222,7 +222,7 @@ func TestAHeldDeletionIsReportedAsHeld(t *testing.T) {
 		row.Operation = agent.OperationRemove
 		row = h.put(row)
 		s.f.Held = func(fleet.ObjectKey) (string, bool) {
-			return "approve it with: argosy agent approve-deletions", true
+			return "approve it with: argosy agent release-deletions", true
 		}
 		local := Local{
 			Inventory: []engine.Live{liveObject("one", "prod"), liveObject("orphan", "prod"),

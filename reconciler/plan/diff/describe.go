@@ -61,7 +61,7 @@ func (p *phase) note(c RowChange) string {
 		if !ok {
 			break
 		}
-		waits := "its deletion waits for argosy approve " + h.Revision.Short()
+		waits := "its deletion waits for argosy release " + h.Revision.Short()
 		if h.Reason == mirror.HoldUnreviewed {
 			waits = "it has no known review; " + waits
 		}

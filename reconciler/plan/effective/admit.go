@@ -34,7 +34,7 @@ type Admission struct {
 // that.
 type Release struct {
 	Span     reviews.Span
-	Approved bool // by `argosy approve` or a trusted push; otherwise a pull request showed it
+	Approved bool // by `argosy release` or a trusted push; otherwise a pull request showed it
 }
 
 // Admit holds the files without a known review, and lets in earlier held files that an approval or

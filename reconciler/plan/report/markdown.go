@@ -37,7 +37,7 @@ func (m *markdown) plan(r Report) {
 		for _, k := range r.Waiting.Items {
 			lines = append(lines, "- "+k.Name+" on "+string(k.Engine))
 		}
-		fmt.Fprintf(&m.b, "\nApprove it with %s.\n", code("argosy approve "+string(r.Head)))
+		fmt.Fprintf(&m.b, "\nApprove it with %s.\n", code("argosy release "+string(r.Head)))
 		m.block("diff", lines)
 		return
 	}
@@ -50,7 +50,7 @@ func (m *markdown) plan(r Report) {
 	}
 	for _, h := range r.Holds {
 		m.add("\n> **Held.** %s. Approve with %s.\n", plain(holdLine(h)),
-			code("argosy approve "+string(h.Revision)))
+			code("argosy release "+string(h.Revision)))
 	}
 	if len(r.Problems) > 0 {
 		lines := []string{}

@@ -28,7 +28,7 @@ func (t *textWriter) plan(r Report) {
 	t.line(0, "Plan "+revisions(r))
 	t.line(0, r.Summary)
 	if r.Waiting != nil {
-		t.line(2, "approve it with: argosy approve "+string(r.Head))
+		t.line(2, "approve it with: argosy release "+string(r.Head))
 		if n := len(r.Waiting.Items); n > 0 {
 			t.line(2, fmt.Sprintf("it would delete %s:", Count(n, "Application")))
 			for _, k := range r.Waiting.Items {
@@ -50,7 +50,7 @@ func (t *textWriter) plan(r Report) {
 	for _, h := range r.Holds {
 		t.blank()
 		t.line(0, holdLine(h))
-		t.line(2, "approve with: argosy approve "+string(h.Revision))
+		t.line(2, "approve with: argosy release "+string(h.Revision))
 	}
 	if len(r.Problems) > 0 {
 		t.blank()

@@ -11,26 +11,14 @@ import (
 	"argosy.dev/argosy/fleet/printable"
 )
 
-// running are the commands that run the control plane.
-func (a *app) running() []*cobra.Command {
-	return []*cobra.Command{a.serveCommand(), a.migrateCommand(), a.doctorCommand(),
-		a.rebuildCommand(), a.bootstrapCommand()}
-}
-
-// settingsFlag adds -f and reads what it names.
-func settingsFlag(cmd *cobra.Command) func() (settings.Settings, error) {
-	file := cmd.Flags().StringP("file", "f", "argosy.yaml", "settings of the control plane")
-	return func() (settings.Settings, error) { return settings.Load(*file) }
-}
-
-func (a *app) serveCommand() *cobra.Command {
+func serveCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run one replica of the control plane",
-		Long: "Reads the config repo, writes to the engines, and answers the API and the page, " +
-			"until it is told to stop (SIGTERM, Ctrl-C). Any number of\n" +
-			"replicas may run on one database: leases divide the work. `argosy schema settings` " +
-			"prints what may stand in argosy.yaml.",
+		Long: "Reads the config repo, writes to the engines, and serves the API and the page, " +
+			"until it gets SIGTERM or Ctrl-C. Any number of replicas may\n" +
+			"share one database: leases divide the work. `argosy schema settings` prints the " +
+			"schema of argosy.yaml.",
 		Example: "  argosy serve -f argosy.yaml",
 		Args:    exactly(),
 	}
@@ -49,14 +37,13 @@ func (a *app) serveCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) migrateCommand() *cobra.Command {
+func migrateCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "migrate",
-		Short: "Bring the database's schema up to this version",
-		Long: "Migrations only add, so the previous version goes on working beside this one and " +
+		Short: "Migrate the database's schema to this version",
+		Long: "Migrations only add, so the previous version keeps working beside this one and " +
 			"after a rollback. `argosy serve` does the same when it\n" +
-			"starts, unless database.migrate is off: then run this, before it, with the same " +
-			"settings.",
+			"starts, unless database.migrate is off: then run this first, with the same settings.",
 		Example: "  argosy migrate -f argosy.yaml",
 		Args:    exactly(),
 	}
@@ -76,16 +63,15 @@ func (a *app) migrateCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) doctorCommand() *cobra.Command {
+func doctorCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check everything the control plane needs and report what to fix",
 		Long: "Reads the settings, the database, the config repo, the rules that the Git host " +
 			"enforces on its branch, the secrets and every engine that\n" +
-			"the config repo declares, and writes to none of them. Exit code 1 when something " +
-			"is to be fixed. What Argosy's account may not read is\n" +
-			"reported as not checked, with the permission that is missing, and does not change " +
-			"the exit code.",
+			"the config repo declares, and writes to none of them. Exit code 1: there is " +
+			"something to fix. A check that Argosy's account may not make is\n" +
+			"reported as not checked, with the missing permission, and does not change the exit code.",
 		Example: "  argosy doctor -f argosy.yaml\n  argosy doctor -f argosy.yaml -o json",
 		Args:    exactly(),
 	}
@@ -142,21 +128,21 @@ func (a *app) examine(checks []server.Check, format string) error {
 	return nil
 }
 
-func (a *app) rebuildCommand() *cobra.Command {
+func rebuildCommand(a *app) *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use:   "rebuild",
-		Short: "Drop the mirror; the next start makes it anew from Git and the engines",
-		Long: "The mirror is a cache: declarations come back from Git, placements, holds and " +
+		Short: "Drop the mirror; the next start rebuilds it from Git and the engines",
+		Long: "The mirror is a cache: declarations are restored from Git, placements, holds and " +
 			"stops from the objects on the engines, and nothing is written\n" +
-			"to any engine while it does. The list of revisions begins anew. What people " +
-			"decided and did stays: approvals, stops, tokens, operations, the\n" +
-			"audit log, pull requests. Stop every replica first.",
+			"to any engine meanwhile. The list of revisions starts empty. Decisions and history " +
+			"stay: releases, stops, tokens, operations, the audit log,\n" +
+			"pull requests. Stop every replica first.",
 		Example: "  argosy rebuild -f argosy.yaml --yes",
 		Args:    exactly(),
 	}
 	load := settingsFlag(cmd)
-	cmd.Flags().BoolVar(&yes, "yes", false, "really drop it")
+	cmd.Flags().BoolVar(&yes, "yes", false, "confirm")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		s, err := load()
 		if err != nil {
@@ -164,13 +150,19 @@ func (a *app) rebuildCommand() *cobra.Command {
 		}
 		if !yes {
 			return errors.New(
-				"rebuild drops the mirror and the list of revisions; say --yes to go on")
+				"rebuild drops the mirror and the list of revisions; confirm with --yes")
 		}
 		if err := server.Reset(cmd.Context(), s.Database, s.Log.Logger(a.err)); err != nil {
 			return err
 		}
-		a.hint("the mirror is empty; `argosy serve` makes it anew")
+		a.hint("the mirror is empty; `argosy serve` rebuilds it")
 		return nil
 	}
 	return cmd
+}
+
+// settingsFlag adds -f and reads what it names.
+func settingsFlag(cmd *cobra.Command) func() (settings.Settings, error) {
+	file := cmd.Flags().StringP("file", "f", "argosy.yaml", "settings of the control plane")
+	return func() (settings.Settings, error) { return settings.Load(*file) }
 }

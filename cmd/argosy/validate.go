@@ -1,0 +1,211 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"argosy.dev/argosy/cmd/argosy/checkout"
+	"argosy.dev/argosy/cmd/argosy/settings"
+	configschema "argosy.dev/argosy/config-schema"
+	"argosy.dev/argosy/fleet"
+)
+
+func validateCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "validate [DIR]",
+		Short: "List every problem of a config repo, as file:line:col",
+		Long: "Reads fleet/ and tenants/ below DIR (default: the current folder) and prints " +
+			"every problem with its fix. It needs no network.\n" +
+			"Exit code 1: there are errors. Warnings alone do not change it.",
+		Example: "  argosy validate\n  argosy validate path/to/config-repo -o github\n  argosy " +
+			"validate -o sarif > argosy.sarif",
+		Args: atMost("DIR"),
+	}
+	out := addFormat(cmd, "text", "json", "sarif", "github")
+	cmd.RunE = func(_ *cobra.Command, args []string) error {
+		files, err := checkout.Read(dirOf(args))
+		if err != nil {
+			return err
+		}
+		problems := configschema.Check(files)
+		if err := a.writeProblems(problems, out.value); err != nil {
+			return err
+		}
+		return a.verdict(problems, len(files))
+	}
+	return cmd
+}
+
+func (a *app) writeProblems(problems []fleet.Problem, format string) error {
+	switch format {
+	case "json":
+		return configschema.WriteJSON(a.out, problems)
+	case "sarif":
+		return configschema.WriteSARIF(a.out, problems, versionText())
+	case "github":
+		return configschema.WriteGitHub(a.out, problems)
+	}
+	return configschema.WriteText(a.out, problems, a.colour())
+}
+
+// verdict sums the problems up; errors are findings.
+func (a *app) verdict(problems []fleet.Problem, files int) error {
+	errs := 0
+	for _, p := range problems {
+		if p.Severity == fleet.SeverityError {
+			errs++
+		}
+	}
+	sum := fmt.Sprintf("%s: %s, %s", plural(files, "file"), plural(errs, "error"),
+		plural(len(problems)-errs, "warning"))
+	if errs > 0 {
+		return findings{sum}
+	}
+	a.hint("%s", sum)
+	return nil
+}
+
+func schemaCommand(a *app) *cobra.Command {
+	var dir string
+	cmd := &cobra.Command{
+		Use:   "schema [KIND|settings]",
+		Short: "Print the JSON Schema (draft-07) of a kind, of all kinds, or of argosy.yaml",
+		Long: "For editors: yaml-language-server reads these. With --dir it writes every " +
+			"schema into a folder, one file per kind.",
+		Example: "  argosy schema GitOpsDeployment\n  argosy schema --dir .vscode/schema",
+		Args:    atMost("KIND"),
+	}
+	cmd.Flags().StringVar(&dir, "dir", "", "write all schemas into this folder")
+	cmd.RunE = func(_ *cobra.Command, args []string) error {
+		switch {
+		case dir != "" && len(args) > 0:
+			return fmt.Errorf("--dir writes every schema: remove %s", args[0])
+		case dir != "":
+			return a.writeSchemas(dir)
+		case len(args) == 0:
+			_, err := a.out.Write(configschema.CombinedSchema())
+			return err
+		}
+		if args[0] == "settings" {
+			_, err := a.out.Write(settings.Schema())
+			return err
+		}
+		kind, err := findKind(args[0])
+		if err != nil {
+			return fmt.Errorf("%w, and settings for argosy.yaml", err)
+		}
+		_, err = a.out.Write(configschema.Schemas()[kind])
+		return err
+	}
+	return cmd
+}
+
+func (a *app) writeSchemas(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	files := configschema.SchemaFiles()
+	for name, content := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o644); err != nil {
+			return err
+		}
+	}
+	a.hint("wrote %s into %s", plural(len(files), "schema"), dir)
+	return nil
+}
+
+func newCommand(a *app) *cobra.Command {
+	var tenant, dir string
+	var write bool
+	cmd := &cobra.Command{
+		Use:   "new KIND NAME",
+		Short: "Print a first file of a kind, with every field explained",
+		Long: "With --write it writes the file to its path in the config repo. It never " +
+			"overwrites a file.",
+		Example: "  argosy new GitOpsDeployment checkout --tenant acme\n  argosy new Engine " +
+			"eu-2 --write --dir path/to/config-repo",
+		Args: exactly("KIND", "NAME"),
+	}
+	cmd.Flags().StringVar(&tenant, "tenant", "", "tenant, for the kinds that belong to one")
+	cmd.Flags().BoolVar(&write, "write", false, "write the file to its path")
+	cmd.Flags().StringVar(&dir, "dir", ".", "folder of the config repo, for --write")
+	cmd.RunE = func(_ *cobra.Command, args []string) error {
+		kind, err := findKind(args[0])
+		if err != nil {
+			return err
+		}
+		where, err := pathOf(kind, fleet.TenantName(tenant), args[1])
+		if err != nil {
+			return err
+		}
+		content := configschema.New(kind, fleet.TenantName(tenant), args[1])
+		if !write {
+			a.hint("its path is %s; --write writes it there", where)
+			_, err := a.out.Write(content)
+			return err
+		}
+		return a.create(filepath.Join(dir, filepath.FromSlash(where)), content)
+	}
+	return cmd
+}
+
+// findKind is the kind that a person means, however it is capitalised.
+func findKind(word string) (fleet.Kind, error) {
+	var names []string
+	for _, k := range configschema.Kinds() {
+		if strings.EqualFold(string(k), word) {
+			return k, nil
+		}
+		names = append(names, string(k))
+	}
+	return "", fmt.Errorf("unknown kind %q; kinds are %s", word, strings.Join(names, ", "))
+}
+
+// pathOf returns the path in the config repo that gives a declaration this identity.
+func pathOf(kind fleet.Kind, tenant fleet.TenantName, name string) (string, error) {
+	if err := fleet.ValidateName(name); err != nil {
+		return "", fmt.Errorf("%s %q: %w", kind, name, err)
+	}
+	whose := fleet.TenantName(first(string(tenant), "acme"))
+	if err := fleet.ValidateName(string(whose)); err != nil {
+		return "", fmt.Errorf("--tenant: %w", err)
+	}
+	path := configschema.PathOf(fleet.Key{Kind: kind, Tenant: whose, Name: name})
+	switch key, _, problem := configschema.Classify(path); {
+	case problem != nil || key.Kind != kind:
+		return "", fmt.Errorf("a %s has no path of its own in a config repo", kind)
+	case key.Tenant != "" && tenant == "":
+		return "", fmt.Errorf("a %s belongs to a tenant: name it with --tenant", kind)
+	case key.Tenant == "" && tenant != "":
+		return "", fmt.Errorf("a %s belongs to the platform: remove --tenant", kind)
+	case key.Name != name:
+		return "", fmt.Errorf("there is only one %s, named %q", kind, key.Name)
+	}
+	return path, nil
+}
+
+func (a *app) create(file string, content []byte) error {
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("%s already exists and stays unchanged", file)
+	}
+	if err != nil {
+		return err
+	}
+	if _, err := f.Write(content); err != nil {
+		return errors.Join(err, f.Close())
+	}
+	if err := f.Close(); err != nil {
+		return err
+	}
+	return a.printLine("%s", file)
+}
