@@ -80,7 +80,7 @@ type Unwanted struct {
 // Compute places the environments that need an engine and verifies those that the revision touches.
 // Every replica decides alike: environments come in the order of their names.
 func Compute(in Input) (*Result, error) {
-	p := &phase{
+	s := &scope{
 		Input: in, Layers: in.Applied.Draft(), after: in.Declared.After,
 		out: &Result{
 			Placements:   map[fleet.EnvironmentID]fleet.Placement{},
@@ -91,17 +91,9 @@ func Compute(in Input) (*Result, error) {
 		},
 		applications: map[fleet.ApplicationID]bool{},
 	}
-	p.out.Layers = p.Layers
-	p.forgetDeleted()
-	p.touch()
-	for _, id := range in.Environments {
-		p.touchEnvironment(id)
-	}
-	p.removeEnvironments()
-	p.beginSyncs()
-	for id := range in.Freed {
-		p.touchUnwanted(id)
-	}
+	s.out.Layers = s.Layers
+	s.find()
+	p := &placer{s}
 	if err := p.classify(); err != nil {
 		return nil, err
 	}
@@ -110,10 +102,11 @@ func Compute(in Input) (*Result, error) {
 	}
 	p.findCredentialConflicts()
 	p.verify()
-	return p.out, nil
+	return s.out, nil
 }
 
-type phase struct {
+// scope is what the revision touches.
+type scope struct {
 	Input
 	*applied.Layers
 	after        *catalog.Changeset
@@ -121,6 +114,9 @@ type phase struct {
 	applications map[fleet.ApplicationID]bool // touched; whether wanted
 	retry        bool                         // unplaced environments may find an engine now
 }
+
+// placer counts the touched Applications, and gives engines to environments.
+type placer struct{ *scope }
 
 // Agent reports whether an environment in effect has an agent. Such an environment deploys to
 // itself: its engine is its own cluster, by its declaration alone. Nothing is decided, and nothing

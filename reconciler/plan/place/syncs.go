@@ -14,69 +14,69 @@ type SyncRun struct {
 }
 
 // beginSyncs starts the holds of new SyncRuns and ends those whose file is removed.
-func (p *phase) beginSyncs() {
-	for _, c := range p.Declared.Changes {
+func (s *scope) beginSyncs() {
+	for _, c := range s.Declared.Changes {
 		if c.Key.Kind != fleet.KindSyncRun {
 			continue
 		}
 		name := fleet.SyncRunName(c.Key.Name)
 		switch {
 		case c.After == nil:
-			p.SyncHolds.Each(func(id fleet.ApplicationID, h mirror.SyncHold) {
+			s.SyncHolds.Each(func(id fleet.ApplicationID, h mirror.SyncHold) {
 				if id.Tenant == c.Key.Tenant && h.SyncRun == name {
-					p.SyncHolds.Delete(id)
-					p.touchSyncHold(id)
+					s.SyncHolds.Delete(id)
+					s.touchSyncHold(id)
 				}
 			})
 		case c.Before == nil:
-			p.beginSync(name, c.After)
+			s.beginSync(name, c.After)
 		}
 	}
 }
 
-func (p *phase) beginSync(name fleet.SyncRunName, run *fleet.Declaration) {
-	s := SyncRun{Declaration: run}
-	for _, id := range p.targets(run) {
-		unknown := p.unknownHistory(id)
+func (s *scope) beginSync(name fleet.SyncRunName, run *fleet.Declaration) {
+	added := SyncRun{Declaration: run}
+	for _, id := range s.targets(run) {
+		unknown := s.unknownHistory(id)
 		switch {
 		case unknown:
-			s.Unknown = append(s.Unknown, id)
-		case !p.ranBefore(id):
-			s.Targets = append(s.Targets, id)
+			added.Unknown = append(added.Unknown, id)
+		case !s.ranBefore(id):
+			added.Targets = append(added.Targets, id)
 		default:
 			continue
 		}
 		if run.SyncRun.Hold {
-			p.SyncHolds.Set(id, mirror.SyncHold{SyncRun: name, Application: id})
-			p.touchSyncHold(id)
+			s.SyncHolds.Set(id, mirror.SyncHold{SyncRun: name, Application: id})
+			s.touchSyncHold(id)
 		}
 	}
-	p.out.SyncRuns = append(p.out.SyncRuns, s)
+	s.out.SyncRuns = append(s.out.SyncRuns, added)
 }
 
 // touchSyncHold touches an Application whose sync hold changed.
-func (p *phase) touchSyncHold(id fleet.ApplicationID) {
-	if _, known := p.applications[id]; known {
+func (s *scope) touchSyncHold(id fleet.ApplicationID) {
+	if _, known := s.applications[id]; known {
 		return
 	}
-	p.applications[id] = false
-	for _, env := range p.after.Targets(id.Deployed()) {
-		if env == id.In() && !p.Declared.Removing[env] {
-			p.applications[id] = true
+	s.applications[id] = false
+	for _, env := range s.after.Targets(id.Deployed()) {
+		if env == id.In() && !s.Declared.Removing[env] {
+			s.applications[id] = true
 		}
 	}
 }
 
 // targets returns the Applications of a SyncRun: in those of its environments that its deployment
 // still has.
-func (p *phase) targets(run *fleet.Declaration) []fleet.ApplicationID {
+func (s *scope) targets(run *fleet.Declaration) []fleet.ApplicationID {
 	dep := fleet.DeploymentID{Tenant: run.Key.Tenant, Name: run.SyncRun.Deployment}
 	named := map[fleet.EnvironmentName]bool{}
 	for _, e := range run.SyncRun.Environments {
 		named[e] = true
 	}
 	var ids []fleet.ApplicationID
-	for _, env := range p.after.Targets(dep) {
+	for _, env := range s.after.Targets(dep) {
 		if len(named) == 0 || named[env.Name] {
 			ids = append(ids, applied.ApplicationID(dep, env))
 		}
@@ -86,16 +86,16 @@ func (p *phase) targets(run *fleet.Declaration) []fleet.ApplicationID {
 
 // ranBefore reports whether a SyncRun may have synced an Application before a rebuild: then all
 // SyncRuns are new again, and none may run twice. Engines reported where the environment is.
-func (p *phase) ranBefore(id fleet.ApplicationID) bool {
-	pl, _ := p.Applied.Placements.Get(id.In())
-	return !p.Applied.Started() && pl.Engine != ""
+func (s *scope) ranBefore(id fleet.ApplicationID) bool {
+	pl, _ := s.Applied.Placements.Get(id.In())
+	return !s.Applied.Started() && pl.Engine != ""
 }
 
 // unknownHistory reports whether the syncs and holds of an Application are unknown after a rebuild,
 // because agents do not report them. Then nothing is synced, and a possible hold is kept until its
 // file is removed or Git asks for another revision.
-func (p *phase) unknownHistory(id fleet.ApplicationID) bool {
-	pl, _ := p.Applied.Placements.Get(id.In())
-	return !p.Applied.Started() && pl.Engine == "" &&
-		(Agent(&p.after.View, id.In()) || len(p.Reported[id.In()]) > 0)
+func (s *scope) unknownHistory(id fleet.ApplicationID) bool {
+	pl, _ := s.Applied.Placements.Get(id.In())
+	return !s.Applied.Started() && pl.Engine == "" &&
+		(Agent(&s.after.View, id.In()) || len(s.Reported[id.In()]) > 0)
 }
