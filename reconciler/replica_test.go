@@ -317,13 +317,13 @@ func (s *faulty) RowHeads(ctx context.Context, name fleet.EngineName,
 	return s.Store.RowHeads(ctx, name, visit)
 }
 
-func (s *faulty) Lookup(ctx context.Context, name fleet.EngineName,
+func (s *faulty) RowsByKey(ctx context.Context, name fleet.EngineName,
 	keys []fleet.ObjectKey) ([]mirror.Row, error) {
 	if err := s.ask("lookup"); err != nil {
 		return nil, err
 	}
 	s.looked.Add(int64(len(keys)))
-	return s.Store.Lookup(ctx, name, keys)
+	return s.Store.RowsByKey(ctx, name, keys)
 }
 
 // bodies counts the rows that were read with their bodies.

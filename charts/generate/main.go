@@ -109,13 +109,13 @@ func page(about, intro []byte, rows []row) ([]byte, error) {
 		"A key that is not listed here is refused. Made from values.yaml by `make "+
 			"generate`.\n\n| value | default | |\n|---|---|---|\n")
 	for _, r := range rows {
-		fmt.Fprintf(&out, "| `%s` | %s | %s |\n", r.path, cell(r.fallback),
+		fmt.Fprintf(&out, "| `%s` | %s | %s |\n", r.path, codeSpan(r.fallback),
 			strings.ReplaceAll(r.text, "|", "\\|"))
 	}
 	return out.Bytes(), nil
 }
 
-func cell(fallback string) string {
+func codeSpan(fallback string) string {
 	if fallback == "" || fallback == `""` {
 		return ""
 	}

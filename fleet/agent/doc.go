@@ -5,9 +5,9 @@
 //	POST /api/v1/agents/join                       one-time token and public keys -> identity
 //	POST /api/v1/agents/token                      assertion (RFC 7523) -> access token (RFC 9449)
 //	POST /api/v1/agents/keys                       new keys for old ones (rotation)
-//	GET  /api/v1/cluster/self/applications         a complete snapshot: rows, epoch, cursor, digest
+//	GET  /api/v1/cluster/self/applications         a snapshot: all rows, epoch, cursor, digest
 //	GET  /api/v1/cluster/self/applications/stream  changes after a cursor (text/event-stream)
-//	POST /api/v1/cluster/self/status               numbered reports: applied rows and observed state
+//	POST /api/v1/cluster/self/status               numbered reports: applied and observed state
 //	GET  /api/v1/cluster/probe                     a short stream that reveals buffering proxies
 //
 // Rules of this package:

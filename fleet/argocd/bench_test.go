@@ -65,7 +65,7 @@ func median(v []float64) float64 {
 func benchArm(b *testing.B, arm string) func(revision string) int {
 	b.Helper()
 	namespace := space(b, apiServer(b))
-	bench := benchOn(b, apiServer(b).REST(), namespace)
+	bench := fixtureOn(b, apiServer(b).REST(), namespace)
 	rows := map[string][]mirror.Row{}
 	for _, revision := range []string{"v1", "v2"} {
 		for i := range fanOut {

@@ -70,14 +70,14 @@ func TestAnOverrideInAChartArchiveReachesNothingBeyondTheChart(t *testing.T) {
 		for _, open := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s open %t", version, open), func(t *testing.T) {
 				suffix := fmt.Sprintf("charts-%s-%t", strings.ReplaceAll(version, ".", "-"), open)
-				newWorldWith(t, suffix, stack.ArgoOptions{Version: version, Open: open}).
+				newArgoLabWith(t, suffix, stack.ArgoOptions{Version: version, Open: open}).
 					chartOverrides(startCanary(t), open)
 			})
 		}
 	}
 }
 
-func (w *world) chartOverrides(c *canaryServer, open bool) {
+func (w *argoLab) chartOverrides(c *canaryServer, open bool) {
 	named := ".argocd-source-" + fleet.ApplicationName(fleet.ApplicationID{
 		Tenant: acme, Deployment: "named", Environment: prodEU.Name}) + ".yaml"
 	charts := map[string]map[string]string{

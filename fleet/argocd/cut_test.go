@@ -43,7 +43,7 @@ func (s slowly) Write(b []byte) (int, error) {
 func (s slowly) Unwrap() http.ResponseWriter { return s.ResponseWriter }
 
 // each calls f for every number, with bounded concurrency, until each call succeeds.
-func (b *faultBench) each(n int, f func(i int) error) {
+func (b *faultRig) each(n int, f func(i int) error) {
 	b.Helper()
 	work, limit := make(chan int), time.Now().Add(3*time.Minute)
 	var all sync.WaitGroup
@@ -72,7 +72,7 @@ func (b *faultBench) each(n int, f func(i int) error) {
 }
 
 // reported returns the last observation of each Application.
-func (b *faultBench) reported() map[fleet.ObjectKey]mirror.Observation {
+func (b *faultRig) reported() map[fleet.ObjectKey]mirror.Observation {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	last := map[fleet.ObjectKey]mirror.Observation{}
@@ -83,7 +83,7 @@ func (b *faultBench) reported() map[fleet.ObjectKey]mirror.Observation {
 }
 
 // listed returns the observations of a newly connected engine.
-func (b *faultBench) listed() map[fleet.ObjectKey]mirror.Observation {
+func (b *faultRig) listed() map[fleet.ObjectKey]mirror.Observation {
 	b.Helper()
 	spec := engineSpec()
 	spec.ArgoCD.Namespace = b.e.namespace
@@ -120,7 +120,7 @@ func (b *faultBench) listed() map[fleet.ObjectKey]mirror.Observation {
 
 // agree waits until the observations match those of a fresh list, and the cache has no other state
 // of our objects.
-func (b *faultBench) agree(when string) {
+func (b *faultRig) agree(when string) {
 	b.Helper()
 	fresh := b.listed()
 	if len(fresh) != manyIn {
@@ -150,7 +150,7 @@ func (b *faultBench) agree(when string) {
 // then while all connections are cut repeatedly. The watch resumes each time, and in the end the
 // observations match a fresh list.
 func TestNothingIsLostWhileWatchesAreCutUnderParallelWrites(t *testing.T) {
-	b := newFaultBench(t, Options{InFlight: atOnce})
+	b := newFaultRig(t, Options{InFlight: atOnce})
 	b.synced()
 	rows := make([]mirror.Row, manyIn)
 	for i := range rows {

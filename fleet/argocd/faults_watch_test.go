@@ -55,7 +55,7 @@ func TestAFailedListProvesNoAbsence(t *testing.T) {
 	}
 	for name, fault := range faults {
 		t.Run(name, func(t *testing.T) {
-			b := newFaultBench(t, Options{})
+			b := newFaultRig(t, Options{})
 			b.synced()
 			row := b.app("v1")
 			b.applied(row)
@@ -70,7 +70,7 @@ func TestAFailedListProvesNoAbsence(t *testing.T) {
 			})
 			http2Drop(b)
 			b.until("the list failed several times", func() bool { return failed.Load() >= 3 })
-			if b.goneTold() {
+			if b.reportedDeletion() {
 				t.Error("reported as deleted")
 			}
 			if live, ok := b.e.Live(row.Key); !ok || !live.Ours {
@@ -82,7 +82,7 @@ func TestAFailedListProvesNoAbsence(t *testing.T) {
 			})
 			b.f.Order(nil)
 			b.until("it heals without a restart", func() bool { return b.e.Health() == nil })
-			if b.goneTold() {
+			if b.reportedDeletion() {
 				t.Error("reported as deleted once it healed")
 			}
 		})
@@ -90,13 +90,13 @@ func TestAFailedListProvesNoAbsence(t *testing.T) {
 }
 
 // http2Drop cuts the engine's connections, so that its watches end.
-func http2Drop(b *faultBench) {
+func http2Drop(b *faultRig) {
 	b.e.client.http.CloseIdleConnections()
 	b.f.Cut()
 }
 
 // unreadProjects creates the AppProjects of three tenants on the server, unknown to the engine.
-func (b *faultBench) unreadProjects() (keys []fleet.ObjectKey) {
+func (b *faultRig) unreadProjects() (keys []fleet.ObjectKey) {
 	b.Helper()
 	for _, tenant := range []fleet.TenantName{"acme", "globex", "initech"} {
 		p := projectObject(tenant)
@@ -116,7 +116,7 @@ func (b *faultBench) unreadProjects() (keys []fleet.ObjectKey) {
 }
 
 func TestTheFirstReadIsCompleteOrNone(t *testing.T) {
-	b := newFaultBench(t, Options{})
+	b := newFaultRig(t, Options{})
 	keys := b.unreadProjects()
 	var expired, pages atomic.Int64
 	b.f.Order(func(w http.ResponseWriter, r *http.Request) bool {
@@ -144,7 +144,7 @@ func TestTheFirstReadIsCompleteOrNone(t *testing.T) {
 
 // A failed page does not discard the pages before it.
 func TestAFailedPageDoesNotRestartTheList(t *testing.T) {
-	b := newFaultBench(t, Options{})
+	b := newFaultRig(t, Options{})
 	b.unreadProjects()
 	var begun, failed atomic.Int64
 	b.f.Order(func(w http.ResponseWriter, r *http.Request) bool {
@@ -173,7 +173,7 @@ func TestAFailedPageDoesNotRestartTheList(t *testing.T) {
 func TestNotReadIsNotSynced(t *testing.T) {
 	for _, plural := range []string{"applications", "appprojects", "secrets"} {
 		t.Run(plural, func(t *testing.T) {
-			b := newFaultBench(t, Options{})
+			b := newFaultRig(t, Options{})
 			b.f.Order(func(w http.ResponseWriter, r *http.Request) bool {
 				if isList(r, plural) {
 					answer(w, 403, "Forbidden", "no")
@@ -199,7 +199,7 @@ func TestNotReadIsNotSynced(t *testing.T) {
 }
 
 func TestASilentWatchIsRestarted(t *testing.T) {
-	b := newFaultBench(t, Options{IdleTimeout: 300 * time.Millisecond})
+	b := newFaultRig(t, Options{IdleTimeout: 300 * time.Millisecond})
 	row := b.app("v1")
 	b.f.Order(func(w http.ResponseWriter, r *http.Request) bool {
 		if !isWatch(r) {
@@ -229,7 +229,7 @@ func TestASilentWatchIsRestarted(t *testing.T) {
 }
 
 func TestABrokenWatchResumes(t *testing.T) {
-	b := newFaultBench(t, Options{})
+	b := newFaultRig(t, Options{})
 	b.synced()
 	row := b.app("v1")
 	b.applied(row)
@@ -250,7 +250,7 @@ func TestABrokenWatchResumes(t *testing.T) {
 }
 
 func TestAThrottledReadWaitsForRetryAfter(t *testing.T) {
-	b := newFaultBench(t, Options{})
+	b := newFaultRig(t, Options{})
 	var first, second atomic.Int64
 	b.f.Order(func(w http.ResponseWriter, r *http.Request) bool {
 		if !isList(r, "applications") {
@@ -271,7 +271,7 @@ func TestAThrottledReadWaitsForRetryAfter(t *testing.T) {
 }
 
 func TestTheCacheNeverGoesBackInTime(t *testing.T) {
-	b := newFaultBench(t, Options{})
+	b := newFaultRig(t, Options{})
 	b.synced()
 	row := b.app("v1")
 	b.applied(row)
@@ -294,7 +294,7 @@ func TestTheCacheNeverGoesBackInTime(t *testing.T) {
 }
 
 func TestALateEventOfAFormerObjectNeverReplacesItsSuccessor(t *testing.T) {
-	b := newFaultBench(t, Options{})
+	b := newFaultRig(t, Options{})
 	b.synced()
 	row := b.app("v1")
 	b.applied(row)

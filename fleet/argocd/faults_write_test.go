@@ -30,7 +30,7 @@ func blind(w http.ResponseWriter, r *http.Request) bool {
 }
 
 func TestAConflictingWriteIsDecidedAgain(t *testing.T) {
-	b := newFaultBench(t, Options{})
+	b := newFaultRig(t, Options{})
 	b.f.Order(blind)
 	b.synced()
 	b.applied(b.app("v1"))
@@ -50,7 +50,7 @@ func TestAConflictingWriteIsDecidedAgain(t *testing.T) {
 }
 
 func TestACreationNeverOverwritesWhatItCannotSee(t *testing.T) {
-	b := newFaultBench(t, Options{})
+	b := newFaultRig(t, Options{})
 	b.f.Order(blind)
 	b.synced()
 	row := b.app("v1")
@@ -73,7 +73,7 @@ func TestACreationNeverOverwritesWhatItCannotSee(t *testing.T) {
 }
 
 func TestAnUpdateNeverRecreatesADeletedObject(t *testing.T) {
-	b := newFaultBench(t, Options{})
+	b := newFaultRig(t, Options{})
 	b.f.Order(blind)
 	b.synced()
 	b.applied(b.app("v1"))
@@ -85,7 +85,7 @@ func TestAnUpdateNeverRecreatesADeletedObject(t *testing.T) {
 }
 
 func TestALostResponseCausesNoSecondWrite(t *testing.T) {
-	b := newFaultBench(t, Options{})
+	b := newFaultRig(t, Options{})
 	b.f.Order(blind)
 	b.synced()
 	for _, revision := range []string{"v1", "v2"} { // a creation and an update
@@ -113,7 +113,7 @@ func TestALostResponseCausesNoSecondWrite(t *testing.T) {
 }
 
 func TestEndlessConflictsEndWithAnError(t *testing.T) {
-	b := newFaultBench(t, Options{})
+	b := newFaultRig(t, Options{})
 	b.synced()
 	b.f.Order(func(w http.ResponseWriter, r *http.Request) bool {
 		if isApply(r) {
@@ -131,7 +131,7 @@ func TestEndlessConflictsEndWithAnError(t *testing.T) {
 }
 
 func TestThrottlingAppliesPerEngine(t *testing.T) {
-	slow, quick := newFaultBench(t, Options{}), newFaultBench(t, Options{})
+	slow, quick := newFaultRig(t, Options{}), newFaultRig(t, Options{})
 	slow.synced()
 	quick.synced()
 	var refusedAt, acceptedAt atomic.Int64
@@ -164,7 +164,7 @@ func TestThrottlingAppliesPerEngine(t *testing.T) {
 }
 
 func TestARequestToASlowEngineTimesOut(t *testing.T) {
-	b := newFaultBench(t, Options{Timeout: 2 * time.Second})
+	b := newFaultRig(t, Options{Timeout: 2 * time.Second})
 	b.synced()
 	b.f.Order(func(_ http.ResponseWriter, r *http.Request) bool {
 		if !isApply(r) {
@@ -181,7 +181,7 @@ func TestARequestToASlowEngineTimesOut(t *testing.T) {
 }
 
 func TestRefusalsNameTheNextStepAndNoSecret(t *testing.T) {
-	b := newFaultBench(t, Options{})
+	b := newFaultRig(t, Options{})
 	b.synced()
 	cases := map[string]struct {
 		code           int
@@ -222,7 +222,7 @@ func TestRefusalsNameTheNextStepAndNoSecret(t *testing.T) {
 }
 
 func TestAnObjectAboveTheLimitIsRejectedBeforeAnyRequest(t *testing.T) {
-	b := newFaultBench(t, Options{})
+	b := newFaultRig(t, Options{})
 	b.synced()
 	row := b.app("v1")
 	row.Manifest.Body = []byte(`{"metadata":{"name":"x"},"spec":{"x":"` + strings.Repeat("y",
@@ -237,7 +237,7 @@ func TestAnObjectAboveTheLimitIsRejectedBeforeAnyRequest(t *testing.T) {
 }
 
 func TestATerminatingNamespaceIsReported(t *testing.T) {
-	b := newFaultBench(t, Options{})
+	b := newFaultRig(t, Options{})
 	b.synced()
 	row := b.app("v1")
 	b.applied(row)
@@ -281,7 +281,7 @@ func TestDeleteAcceptsOnlyAProofOfAbsence(t *testing.T) {
 			answer(w, 403, "Forbidden", "no")
 		},
 	}
-	b := newFaultBench(t, Options{})
+	b := newFaultRig(t, Options{})
 	b.synced()
 	row := b.app("v1")
 	b.applied(row)
@@ -305,7 +305,7 @@ func TestDeleteAcceptsOnlyAProofOfAbsence(t *testing.T) {
 }
 
 func TestDeleteHasTheReadObjectAsPrecondition(t *testing.T) {
-	b := newFaultBench(t, Options{})
+	b := newFaultRig(t, Options{})
 	b.synced()
 	row := b.app("v1")
 	b.applied(row)
@@ -328,7 +328,7 @@ func TestDeleteHasTheReadObjectAsPrecondition(t *testing.T) {
 }
 
 func TestAFailedListKeepsObjectsThatMayBeInUse(t *testing.T) {
-	b := newFaultBench(t, Options{})
+	b := newFaultRig(t, Options{})
 	b.synced()
 	row := b.row(projectObject(acme))
 	b.applied(row)
@@ -348,7 +348,7 @@ func TestAFailedListKeepsObjectsThatMayBeInUse(t *testing.T) {
 }
 
 func TestStopsAreCheckedImmediatelyBeforeEachWrite(t *testing.T) {
-	b := newFaultBench(t, Options{})
+	b := newFaultRig(t, Options{})
 	b.synced()
 	row := b.app("v1")
 	b.applied(row)

@@ -220,12 +220,12 @@ func (o *outside) CreateForeign(key fleet.ObjectKey) {
 func (o *outside) Writes() int { return int(o.writes.Load()) }
 
 // openFixture returns an engine on a new namespace of the shared API server.
-func openBench(t *testing.T) *enginetest.Fixture {
+func openFixture(t *testing.T) *enginetest.Fixture {
 	c := apiServer(t)
-	return benchOn(t, c.REST(), space(t, c))
+	return fixtureOn(t, c.REST(), space(t, c))
 }
 
-func benchOn(t testing.TB, config *rest.Config, namespace string) *enginetest.Fixture {
+func fixtureOn(t testing.TB, config *rest.Config, namespace string) *enginetest.Fixture {
 	t.Helper()
 	spec := engineSpec()
 	spec.ArgoCD.Namespace = namespace
@@ -248,11 +248,11 @@ func benchOn(t testing.TB, config *rest.Config, namespace string) *enginetest.Fi
 	}
 	return &enginetest.Fixture{Name: testEngine, Spec: spec, Engine: e, Render: Renderer{},
 		External: out, Stop: stopped.Store,
-		Reopen: func(t *testing.T) *enginetest.Fixture { return benchOn(t, config, namespace) }}
+		Reopen: func(t *testing.T) *enginetest.Fixture { return fixtureOn(t, config, namespace) }}
 }
 
 func TestEnginePassesTheConformanceSuite(t *testing.T) {
-	enginetest.Run(t, openBench)
+	enginetest.Run(t, openFixture)
 }
 
 var _ engine.Engine = (*Engine)(nil)

@@ -94,7 +94,7 @@ func hostileRepos(c *canaryServer, sourceFile string) []hostile {
 }
 
 // condition returns Argo CD's error conditions of an Application.
-func (w *world) condition(key fleet.ObjectKey) string {
+func (w *argoLab) condition(key fleet.ObjectKey) string {
 	w.Helper()
 	app, err := w.applications().Get(w.Context(), key.Name, metav1.GetOptions{})
 	if err != nil {
@@ -112,14 +112,14 @@ func TestRepositoriesReachNothingThroughTheSharedRepoServer(t *testing.T) {
 		for _, open := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s open %t", version, open), func(t *testing.T) {
 				suffix := fmt.Sprintf("apart-%s-%t", strings.ReplaceAll(version, ".", "-"), open)
-				w := newWorldWith(t, suffix, stack.ArgoOptions{Version: version, Open: open})
+				w := newArgoLabWith(t, suffix, stack.ArgoOptions{Version: version, Open: open})
 				w.repositoriesReach(startCanary(t), open)
 			})
 		}
 	}
 }
 
-func (w *world) repositoriesReach(c *canaryServer, open bool) {
+func (w *argoLab) repositoriesReach(c *canaryServer, open bool) {
 	w.Helper()
 	token, err := w.cluster.TenantToken(w.Context(), "acme-"+w.spaceA, w.spaceA)
 	if err != nil {
@@ -213,7 +213,7 @@ func (w *world) repositoriesReach(c *canaryServer, open bool) {
 }
 
 // gitlink records a submodule, like `git submodule add`.
-func (w *world) gitlink(repo *stack.Repo) {
+func (w *argoLab) gitlink(repo *stack.Repo) {
 	w.Helper()
 	git := func(args ...string) string {
 		out, err := repo.Git(w.Context(), args...)
@@ -230,7 +230,7 @@ func (w *world) gitlink(repo *stack.Repo) {
 		git(append(identity, "commit-tree", git("write-tree"), "-p", head, "-m", "submodule")...))
 }
 
-func (w *world) applications() dynamic.ResourceInterface {
+func (w *argoLab) applications() dynamic.ResourceInterface {
 	kind := schema.GroupVersionResource{Group: "argoproj.io", Version: "v1alpha1",
 		Resource: "applications"}
 	return w.cluster.Dynamic().Resource(kind).Namespace(w.spec.ArgoCD.Namespace)

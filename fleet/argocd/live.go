@@ -531,7 +531,8 @@ func syncState(s string) mirror.SyncState {
 
 func healthState(s string) mirror.HealthState {
 	switch v := mirror.HealthState(s); v {
-	case mirror.HealthHealthy, mirror.HealthProgressing, mirror.HealthDegraded, mirror.HealthSuspended,
+	case mirror.HealthHealthy, mirror.HealthProgressing, mirror.HealthDegraded,
+		mirror.HealthSuspended,
 		mirror.HealthMissing:
 		return v
 	}

@@ -34,7 +34,8 @@ func (e *Engine) WatchOwn(ctx context.Context, report func(own []mirror.OwnAppli
 		dirty: pacing.NewSignal()}
 	var all sync.WaitGroup
 	all.Go(func() {
-		(&follower[ownEntry]{e: e, r: ownApplications, read: ownReader{e}.read, handler: kept}).run(ctx)
+		(&follower[ownEntry]{e: e, r: ownApplications, read: ownReader{e}.read, handler: kept}).run(
+			ctx)
 	})
 	for ctx.Err() == nil {
 		select {

@@ -89,7 +89,7 @@ func ownSpecOf(repo string) map[string]any {
 }
 
 func TestOwnApplicationsAreReportedAndOursAreNot(t *testing.T) {
-	b := openBench(t)
+	b := openFixture(t)
 	e, out := b.Engine.(*Engine), b.External.(*outside)
 	out.makeOwn("shop", ownSpecOf("https://ana:hunter2@git.example.com/shop?token=hunter2"))
 	ours := rowOf(t, applicationObject(checkoutID, exampleServer), 1)
@@ -128,7 +128,7 @@ func TestOwnApplicationsAreReportedAndOursAreNot(t *testing.T) {
 }
 
 func TestSyncOfAnOwnApplicationWritesAnOperationAndNothingElse(t *testing.T) {
-	b := openBench(t)
+	b := openFixture(t)
 	e, out := b.Engine.(*Engine), b.External.(*outside)
 	out.makeOwn("shop", ownSpecOf("https://git.example.com/shop"))
 	q := engine.SyncRequest{Key: ownKey("shop"), Tenant: acme, ID: "01J1", Revision: "v2",
@@ -163,7 +163,7 @@ func TestSyncOfAnOwnApplicationWritesAnOperationAndNothingElse(t *testing.T) {
 }
 
 func TestSyncOfAnOwnApplicationIsRejected(t *testing.T) {
-	b := openBench(t)
+	b := openFixture(t)
 	e, out := b.Engine.(*Engine), b.External.(*outside)
 	out.makeOwn("shop", ownSpecOf("https://git.example.com/shop"))
 	ours := rowOf(t, applicationObject(checkoutID, exampleServer), 1)

@@ -79,7 +79,7 @@ func (g *gate) pass(conn net.Conn) {
 }
 
 // watchReach decides every half second which Applications to park, like a worker.
-func (w *world) watchReach(limits reach.Limits) {
+func (w *argoLab) watchReach(limits reach.Limits) {
 	w.mu.Lock()
 	w.board = reach.New(limits, func(d time.Duration) time.Duration { return d })
 	w.mu.Unlock()
@@ -114,7 +114,7 @@ func (w *world) watchReach(limits reach.Limits) {
 }
 
 // parked counts the parked Applications of an environment on the API server.
-func (w *world) parked(env fleet.EnvironmentID) (n int) {
+func (w *argoLab) parked(env fleet.EnvironmentID) (n int) {
 	w.Helper()
 	all, err := w.applications().List(w.Context(), metav1.ListOptions{})
 	if err != nil {
@@ -130,7 +130,7 @@ func (w *world) parked(env fleet.EnvironmentID) (n int) {
 	return n
 }
 
-func (w *world) comparedAt(key fleet.ObjectKey) string {
+func (w *argoLab) comparedAt(key fleet.ObjectKey) string {
 	w.Helper()
 	app, err := w.applications().Get(w.Context(), key.Name, metav1.GetOptions{})
 	if err != nil {
@@ -145,16 +145,17 @@ func (w *world) comparedAt(key fleet.ObjectKey) string {
 func TestAnUnresponsiveClusterIsParkedAndRecovers(t *testing.T) {
 	for _, version := range stack.ArgoVersions {
 		t.Run(version, func(t *testing.T) {
-			w := newWorldWith(t, "quiet-"+strings.ReplaceAll(version, ".", "-"), stack.ArgoOptions{
-				Version: version, ControllerEnv: []string{
-					"ARGOCD_CLUSTER_SYNC_RETRY_TIMEOUT_DURATION=2s"},
-			})
-			w.comesBack()
+			w := newArgoLabWith(t, "quiet-"+strings.ReplaceAll(version, ".", "-"),
+				stack.ArgoOptions{
+					Version: version, ControllerEnv: []string{
+						"ARGOCD_CLUSTER_SYNC_RETRY_TIMEOUT_DURATION=2s"},
+				})
+			w.recovers()
 		})
 	}
 }
 
-func (w *world) comesBack() {
+func (w *argoLab) recovers() {
 	w.commit(map[string]string{"n0/cm.yaml": configMap("n0", "v"),
 		"q0/cm.yaml": configMap("q0", "v"), "q1/cm.yaml": configMap("q1", "v")})
 	token, err := w.cluster.TenantToken(w.Context(), "acme-"+w.spaceA, w.spaceA, w.spaceB)
@@ -168,7 +169,7 @@ func (w *world) comesBack() {
 	neighbour := w.app(fleet.ApplicationID{Tenant: acme, Deployment: "n0",
 		Environment: prodEU.Name}, "n0", w.spaceA, fleet.DeletionOrphan, nil)
 	w.apply(neighbour, fleet.Secret{})
-	w.saw("the neighbour is synced", neighbour.Key, synced)
+	w.observed("the neighbour is synced", neighbour.Key, synced)
 
 	const other fleet.TenantName = "globex"
 	env, g := fleet.EnvironmentID{Tenant: other, Name: "quiet"}, startGate(w.TB, w.cluster.Server)
@@ -223,7 +224,7 @@ func (w *world) comesBack() {
 	}
 	w.apply(stays, fleet.Secret{}) // back to an existing revision
 	close(g.open)
-	w.saw("it is synced, once its cluster answers", stays.Key, synced)
+	w.observed("it is synced, once its cluster answers", stays.Key, synced)
 	w.until("nothing is parked any more", func() bool { return w.parked(env) == 0 })
 	w.until("the deletion has ended", func() bool { return w.e.cache.get(goes.Key) == nil })
 	if got, _ := w.value(w.spaceB, "q0"); got != "v" {

@@ -19,7 +19,8 @@ func TestOnlyArgoCDsOwnMessagesMakeAClusterUnreachable(t *testing.T) {
 		lead + get +
 			`dial tcp 192.0.2.1:443: i/o timeout`: mirror.UnreachableTimeout,
 		lead + get +
-			`context deadline exceeded (Client.Timeout exceeded while awaiting headers)`: mirror.UnreachableTimeout,
+			`context deadline exceeded (Client.Timeout exceeded while ` +
+			`awaiting headers)`: mirror.UnreachableTimeout,
 		lead + get +
 			`dial tcp 127.0.0.1:1: connect: connection refused`: mirror.UnreachableRefused,
 		lead + get +

@@ -67,7 +67,7 @@ func TestPreflightChecksTheSettings(t *testing.T) {
 	c := apiServer(t)
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			b := openBench(t)
+			b := openFixture(t)
 			namespace := b.Spec.ArgoCD.Namespace
 			settings(t, c, namespace, apart(tc.data))
 			report, err := b.Engine.Preflight(t.Context())
@@ -204,7 +204,7 @@ func TestPreflightReadsTheRepoServersGitSettings(t *testing.T) {
 		if err := c.Apply(t.Context(), deployment(tc.env...)); err != nil {
 			t.Fatal(err)
 		}
-		if report, err := benchOn(t, c.REST(), ns).Engine.Preflight(t.Context()); err != nil ||
+		if report, err := fixtureOn(t, c.REST(), ns).Engine.Preflight(t.Context()); err != nil ||
 			!slices.Equal(codes(report), tc.want) {
 			t.Errorf("%v gives %v, %v", tc.env, codes(report), err)
 		}
@@ -215,7 +215,7 @@ func TestPreflightReportsMissingRights(t *testing.T) {
 	c := apiServer(t)
 	look := func(t *testing.T, namespace string, config *rest.Config) engine.Report {
 		t.Helper()
-		report, err := benchOn(t, config, namespace).Engine.Preflight(t.Context())
+		report, err := fixtureOn(t, config, namespace).Engine.Preflight(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -275,7 +275,7 @@ func TestPreflightReportsMissingRights(t *testing.T) {
 		}
 	})
 	t.Run("the kinds", func(t *testing.T) {
-		b := newFaultBench(t, Options{})
+		b := newFaultRig(t, Options{})
 		b.f.Order(func(w http.ResponseWriter, r *http.Request) bool {
 			is := r.URL.Path == "/apis/argoproj.io/v1alpha1"
 			if is {
@@ -291,7 +291,7 @@ func TestPreflightReportsMissingRights(t *testing.T) {
 }
 
 func TestAFailedPreflightKeepsTheLastResult(t *testing.T) {
-	b := newFaultBench(t, Options{Timeout: 5e9})
+	b := newFaultRig(t, Options{Timeout: 5e9})
 	b.synced()
 	b.f.Order(func(w http.ResponseWriter, r *http.Request) bool {
 		is := strings.HasSuffix(r.URL.Path, "/argocd-cm")
@@ -318,7 +318,7 @@ func TestPreflightReadsTheVersion(t *testing.T) {
 	}
 	c := apiServer(t)
 	ns := space(t, c)
-	if report, err := benchOn(t, c.REST(), ns).Engine.Preflight(t.Context()); err != nil ||
+	if report, err := fixtureOn(t, c.REST(), ns).Engine.Preflight(t.Context()); err != nil ||
 		report.Version != "3.x" {
 		t.Errorf("from the CRD alone: %q, %v", report.Version, err)
 	}
@@ -344,7 +344,7 @@ func TestPreflightReadsTheVersion(t *testing.T) {
 		if err := c.Apply(t.Context(), set); err != nil {
 			t.Fatal(err)
 		}
-		if report, err := benchOn(t, c.REST(), ns).Engine.Preflight(t.Context()); err != nil ||
+		if report, err := fixtureOn(t, c.REST(), ns).Engine.Preflight(t.Context()); err != nil ||
 			report.Version != given.want {
 			t.Errorf("%+v gives %q, %v", given, report.Version, err)
 		}
@@ -353,7 +353,7 @@ func TestPreflightReadsTheVersion(t *testing.T) {
 
 // The control plane's Roles in the charts do not allow reading CustomResourceDefinitions.
 func TestPreflightDoesNotAskForADefinitionThatItMayNotRead(t *testing.T) {
-	b := newFaultBench(t, Options{})
+	b := newFaultRig(t, Options{})
 	var asked atomic.Int32
 	b.f.Order(func(w http.ResponseWriter, r *http.Request) bool {
 		if strings.Contains(r.URL.Path, "/customresourcedefinitions/") {

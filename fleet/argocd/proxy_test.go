@@ -48,7 +48,7 @@ func isList(r *http.Request, plural string) bool {
 }
 
 // faultFixture is an engine behind a proxy.
-type faultBench struct {
+type faultRig struct {
 	*testing.T
 	e       *Engine
 	f       *faulty
@@ -60,13 +60,13 @@ type faultBench struct {
 	woken   map[fleet.ObjectKey]int
 }
 
-func newFaultBench(t *testing.T, options Options) *faultBench {
+func newFaultRig(t *testing.T, options Options) *faultRig {
 	t.Helper()
 	f := between(t)
-	b := &faultBench{T: t, f: f, lease: mirror.Lease{Epoch: 5}, woken: map[fleet.ObjectKey]int{}}
+	b := &faultRig{T: t, f: f, lease: mirror.Lease{Epoch: 5}, woken: map[fleet.ObjectKey]int{}}
 	spec := engineSpec()
 	spec.ArgoCD.Namespace = space(t, apiServer(t))
-	b.out = benchOn(t, apiServer(t).REST(), spec.ArgoCD.Namespace).External.(*outside)
+	b.out = fixtureOn(t, apiServer(t).REST(), spec.ArgoCD.Namespace).External.(*outside)
 	options.Stopped = func(fleet.TenantName) bool { return b.stopped.Load() }
 	options.Window, options.Retry = 10*time.Millisecond, 10*time.Millisecond
 	var err error
@@ -80,7 +80,7 @@ func newFaultBench(t *testing.T, options Options) *faultBench {
 }
 
 // watch follows the engine until the test ends.
-func (b *faultBench) watch() {
+func (b *faultRig) watch() {
 	ctx := b.Context()
 	ended := make(chan struct{})
 	go func() {
@@ -100,13 +100,13 @@ func (b *faultBench) watch() {
 	b.Cleanup(func() { <-ended })
 }
 
-func (b *faultBench) synced() {
+func (b *faultRig) synced() {
 	b.Helper()
 	b.watch()
 	b.until("read completely", b.e.Synced)
 }
 
-func (b *faultBench) until(what string, ok func() bool) {
+func (b *faultRig) until(what string, ok func() bool) {
 	b.Helper()
 	deadline := time.Now().Add(2 * time.Minute)
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -120,7 +120,7 @@ func (b *faultBench) until(what string, ok func() bool) {
 }
 
 // reportedDeleted reports whether any object was reported as deleted or woken.
-func (b *faultBench) goneTold() bool {
+func (b *faultRig) reportedDeletion() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, o := range b.seen {
@@ -131,7 +131,7 @@ func (b *faultBench) goneTold() bool {
 	return false
 }
 
-func (b *faultBench) row(o fleet.Object) mirror.Row {
+func (b *faultRig) row(o fleet.Object) mirror.Row {
 	b.Helper()
 	r := rowOf(b.T, o, 1)
 	m, err := Renderer{}.Render(fleet.EngineSpec{
@@ -143,18 +143,18 @@ func (b *faultBench) row(o fleet.Object) mirror.Row {
 	return r
 }
 
-func (b *faultBench) app(revision string) mirror.Row {
+func (b *faultRig) app(revision string) mirror.Row {
 	o := applicationObject(checkoutID, exampleServer)
 	o.Application.Source.TargetRevision = revision
 	o.Application.DeletionPolicy = fleet.DeletionOrphan
 	return b.row(o)
 }
 
-func (b *faultBench) apply(row mirror.Row) (engine.Outcome, error) {
+func (b *faultRig) apply(row mirror.Row) (engine.Outcome, error) {
 	return b.e.Apply(b.Context(), row, fleet.Secret{}, b.lease)
 }
 
-func (b *faultBench) applied(row mirror.Row) {
+func (b *faultRig) applied(row mirror.Row) {
 	b.Helper()
 	if out, err := b.apply(row); err != nil || !out.Changed {
 		b.Fatalf("%+v, %v", out, err)

@@ -39,7 +39,7 @@ spec:
 `
 
 // world is an Argo CD of one version, a cluster that it deploys to, and a repository.
-type world struct {
+type argoLab struct {
 	testing.TB
 	e       *Engine
 	spec    fleet.EngineSpec
@@ -54,19 +54,19 @@ type world struct {
 	board   *reach.Board
 }
 
-func newWorld(t *testing.T, version string) *world {
+func newArgoLab(t *testing.T, version string) *argoLab {
 	t.Helper()
-	return newWorldWith(t, strings.ReplaceAll(version, ".", "-"), stack.ArgoOptions{
+	return newArgoLabWith(t, strings.ReplaceAll(version, ".", "-"), stack.ArgoOptions{
 		Version: version})
 }
 
-// newWorldWith returns a world whose namespaces end in suffix. An open Argo CD is dedicated to
+// newArgoLabWith returns a world whose namespaces end in suffix. An open Argo CD is dedicated to
 // acme.
-func newWorldWith(t testing.TB, suffix string, o stack.ArgoOptions) *world {
+func newArgoLabWith(t testing.TB, suffix string, o stack.ArgoOptions) *argoLab {
 	t.Helper()
 	ctx := t.Context()
 	c := apiServer(t)
-	w := &world{TB: t, cluster: c, spaceA: "shop-" + suffix, spaceB: "cart-" + suffix,
+	w := &argoLab{TB: t, cluster: c, spaceA: "shop-" + suffix, spaceB: "cart-" + suffix,
 		lease: mirror.Lease{Epoch: 3}, seen: map[fleet.ObjectKey][]mirror.Observation{}}
 	o.Cluster, o.Namespace, o.InstallationID, o.Refresh = c, "argocd-"+suffix, "eu-1", 3*time.Second
 	argo, err := stack.StartArgoCD(ctx, o)
@@ -107,7 +107,7 @@ func newWorldWith(t testing.TB, suffix string, o stack.ArgoOptions) *world {
 	return w
 }
 
-func (w *world) begin() {
+func (w *argoLab) begin() {
 	w.Helper()
 	report, err := w.e.Preflight(w.Context())
 	if err != nil {
@@ -140,7 +140,7 @@ func (w *world) begin() {
 	w.until("read completely", w.e.Synced)
 }
 
-func (w *world) until(what string, ok func() bool) {
+func (w *argoLab) until(what string, ok func() bool) {
 	w.Helper()
 	deadline := time.Now().Add(realPatience)
 	tick := time.NewTicker(50 * time.Millisecond)
@@ -165,7 +165,7 @@ func lastOf(seen map[fleet.ObjectKey][]mirror.Observation) []mirror.Observation 
 }
 
 // saw waits for an observation of the object, past or future.
-func (w *world) saw(what string, key fleet.ObjectKey, ok func(mirror.Observation) bool) {
+func (w *argoLab) observed(what string, key fleet.ObjectKey, ok func(mirror.Observation) bool) {
 	w.Helper()
 	w.until(what, func() bool {
 		w.mu.Lock()
@@ -179,7 +179,7 @@ func (w *world) saw(what string, key fleet.ObjectKey, ok func(mirror.Observation
 	})
 }
 
-func (w *world) commit(files map[string]string) string {
+func (w *argoLab) commit(files map[string]string) string {
 	w.Helper()
 	rev, err := w.repo.Commit(w.Context(), "change", files)
 	if err != nil {
@@ -188,7 +188,7 @@ func (w *world) commit(files map[string]string) string {
 	return rev
 }
 
-func (w *world) value(namespace, name string) (value, uid string) {
+func (w *argoLab) value(namespace, name string) (value, uid string) {
 	cm, err := w.cluster.Client().CoreV1().ConfigMaps(namespace).Get(w.Context(), name,
 		metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -200,7 +200,7 @@ func (w *world) value(namespace, name string) (value, uid string) {
 	return cm.Data["value"], string(cm.UID)
 }
 
-func (w *world) row(o fleet.Object, policy fleet.DeletionPolicy) mirror.Row {
+func (w *argoLab) row(o fleet.Object, policy fleet.DeletionPolicy) mirror.Row {
 	w.Helper()
 	m, err := Renderer{}.Render(w.spec, o)
 	if err != nil {
@@ -212,7 +212,7 @@ func (w *world) row(o fleet.Object, policy fleet.DeletionPolicy) mirror.Row {
 }
 
 // foundation returns the project and the cluster of tenant acme.
-func (w *world) foundation(env fleet.EnvironmentID, namespaces ...string) []mirror.Row {
+func (w *argoLab) foundation(env fleet.EnvironmentID, namespaces ...string) []mirror.Row {
 	project := projectObject(env.Tenant)
 	key := fleet.ServerKey(w.cluster.Server, env)
 	project.Project.SourceRepos, project.Project.Destinations, project.Project.ClusterResources =
@@ -227,7 +227,7 @@ func (w *world) foundation(env fleet.EnvironmentID, namespaces ...string) []mirr
 	return []mirror.Row{w.row(project, ""), w.row(cluster, "")}
 }
 
-func (w *world) app(id fleet.ApplicationID, path, namespace string, policy fleet.DeletionPolicy,
+func (w *argoLab) app(id fleet.ApplicationID, path, namespace string, policy fleet.DeletionPolicy,
 	change func(*fleet.Application)) mirror.Row {
 	o := applicationObject(id, w.cluster.Server)
 	o.Application.Source = fleet.Source{RepoURL: w.repo.URL, Path: path, TargetRevision: "main"}
@@ -239,7 +239,7 @@ func (w *world) app(id fleet.ApplicationID, path, namespace string, policy fleet
 	return w.row(o, policy)
 }
 
-func (w *world) apply(row mirror.Row, secret fleet.Secret) engine.Outcome {
+func (w *argoLab) apply(row mirror.Row, secret fleet.Secret) engine.Outcome {
 	w.Helper()
 	out, err := w.e.Apply(w.Context(), row, secret, w.lease)
 	if err != nil {
@@ -248,7 +248,7 @@ func (w *world) apply(row mirror.Row, secret fleet.Secret) engine.Outcome {
 	return out
 }
 
-func (w *world) remove(row mirror.Row) {
+func (w *argoLab) remove(row mirror.Row) {
 	w.Helper()
 	w.until("removed: "+row.Key.Name, func() bool {
 		done, err := w.e.Delete(w.Context(), row, w.lease)
@@ -267,7 +267,7 @@ func synced(o mirror.Observation) bool {
 func TestRealArgoCD(t *testing.T) {
 	for _, version := range stack.ArgoVersions {
 		t.Run(version, func(t *testing.T) {
-			w := newWorld(t, version)
+			w := newArgoLab(t, version)
 			token, err := w.cluster.TenantToken(t.Context(), "acme-"+w.spaceA, w.spaceA, w.spaceB)
 			if err != nil {
 				t.Fatal(err)
@@ -281,7 +281,7 @@ func TestRealArgoCD(t *testing.T) {
 				w.apply(row, credential)
 			}
 			w.deploysAndSyncs(first, foundation, credential)
-			w.orphansInSpiteOfHooks()
+			w.orphansDespiteHooks()
 			w.cascadesWithHooks(foundation)
 			w.createsNamespaces()
 		})
@@ -290,17 +290,17 @@ func TestRealArgoCD(t *testing.T) {
 
 // deploysAndSyncs: Argo CD reports status and causes no drift; a SyncRun goes back to a revision,
 // held or automated; and a deletion deletes the workload.
-func (w *world) deploysAndSyncs(first string, foundation []mirror.Row, credential fleet.Secret) {
+func (w *argoLab) deploysAndSyncs(first string, foundation []mirror.Row, credential fleet.Secret) {
 	w.Helper()
 	id := fleet.ApplicationID{Tenant: acme, Deployment: "shop", Environment: "prod-eu"}
 	app := w.app(id, "shop", w.spaceA, fleet.DeletionDelete, nil)
 	w.apply(app, fleet.Secret{})
-	w.saw("Synced and Healthy at the first commit", app.Key, func(o mirror.Observation) bool {
+	w.observed("Synced and Healthy at the first commit", app.Key, func(o mirror.Observation) bool {
 		return synced(o) && o.SyncedRevision == first && o.Resources == 1
 	})
 	second := w.commit(map[string]string{"shop/cm.yaml": configMap("shop", "two")})
 	w.refresh(app.Key)
-	w.saw("Synced at the second commit", app.Key, func(o mirror.Observation) bool {
+	w.observed("Synced at the second commit", app.Key, func(o mirror.Observation) bool {
 		return synced(o) && o.SyncedRevision == second
 	})
 	for _, row := range append(foundation, app) {
@@ -331,7 +331,7 @@ func (w *world) deploysAndSyncs(first string, foundation []mirror.Row, credentia
 }
 
 // refresh makes Argo CD fetch from Git, like a webhook.
-func (w *world) refresh(key fleet.ObjectKey) {
+func (w *argoLab) refresh(key fleet.ObjectKey) {
 	w.Helper()
 	patch := []byte(`{"metadata":{"annotations":{"argocd.argoproj.io/refresh":"hard"}}}`)
 	if _, err := w.applications().Patch(w.Context(), key.Name, types.MergePatchType, patch,
@@ -340,7 +340,7 @@ func (w *world) refresh(key fleet.ObjectKey) {
 	}
 }
 
-func (w *world) sync(row mirror.Row, id, revision, phase string) {
+func (w *argoLab) sync(row mirror.Row, id, revision, phase string) {
 	w.Helper()
 	w.until("asked for "+id, func() bool {
 		out, err := w.e.Sync(w.Context(), engine.SyncRequest{Key: row.Key, Tenant: row.Tenant,
@@ -350,14 +350,14 @@ func (w *world) sync(row mirror.Row, id, revision, phase string) {
 		}
 		return out.State == mirror.ApplyApplied
 	})
-	w.saw("result of "+id, row.Key, func(o mirror.Observation) bool {
+	w.observed("result of "+id, row.Key, func(o mirror.Observation) bool {
 		return o.OperationID == id && o.OperationPhase == phase
 	})
 }
 
-// orphansInSpiteOfHooks: with Orphan the workload stays and no delete hook runs, although Argo CD
+// orphansDespiteHooks: with Orphan the workload stays and no delete hook runs, although Argo CD
 // has set its finalizers.
-func (w *world) orphansInSpiteOfHooks() {
+func (w *argoLab) orphansDespiteHooks() {
 	w.Helper()
 	app := w.cart(fleet.DeletionOrphan)
 	_, uid := w.value(w.spaceB, "cart")
@@ -373,7 +373,7 @@ func (w *world) orphansInSpiteOfHooks() {
 
 // cart deploys the Application with a PostDelete hook and waits until Argo CD has set its
 // finalizer.
-func (w *world) cart(policy fleet.DeletionPolicy) mirror.Row {
+func (w *argoLab) cart(policy fleet.DeletionPolicy) mirror.Row {
 	w.Helper()
 	app := w.app(fleet.ApplicationID{Tenant: acme, Deployment: "cart", Environment: "prod-eu"},
 		"cart", w.spaceB, policy, nil)
@@ -392,7 +392,7 @@ func (w *world) cart(policy fleet.DeletionPolicy) mirror.Row {
 
 // cascadesWithHooks: with Delete the hook runs, the workload is deleted, then the Application; the
 // cluster and the project stay until then.
-func (w *world) cascadesWithHooks(foundation []mirror.Row) {
+func (w *argoLab) cascadesWithHooks(foundation []mirror.Row) {
 	w.Helper()
 	app := w.cart(fleet.DeletionDelete)
 	if done, err := w.e.Delete(w.Context(), app, w.lease); done || err != nil {
@@ -415,7 +415,7 @@ func (w *world) cascadesWithHooks(foundation []mirror.Row) {
 
 // createsNamespaces: CreateNamespace works if the project grants the kind Namespace, and only then;
 // the message of a sync that Argo CD keeps retrying is reported.
-func (w *world) createsNamespaces() {
+func (w *argoLab) createsNamespaces() {
 	w.Helper()
 	env, fresh := fleet.EnvironmentID{Tenant: "globex", Name: "own"}, w.spaceA+"-fresh"
 	kubeconfig, err := os.ReadFile(w.cluster.Kubeconfig)
@@ -432,7 +432,7 @@ func (w *world) createsNamespaces() {
 	})
 	w.apply(app, fleet.Secret{})
 	w.sync(app, "refused", "main", "Failed")
-	w.saw("reason reported", app.Key, func(o mirror.Observation) bool {
+	w.observed("reason reported", app.Key, func(o mirror.Observation) bool {
 		return o.OperationID == "refused" && strings.Contains(o.OperationError,
 			":Namespace is not permitted in project ") && strings.Contains(o.OperationError,
 			"not valid")

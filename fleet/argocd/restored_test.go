@@ -23,7 +23,7 @@ func TestAnEngineRestoredFromABackupIsListedAgain(t *testing.T) {
 	if err := c.InstallArgoCRDs(t.Context(), "3.2"); err != nil {
 		t.Fatal(err)
 	}
-	bench := benchOn(t, c.REST(), space(t, c))
+	bench := fixtureOn(t, c.REST(), space(t, c))
 	e := bench.Engine.(*Engine)
 	if _, err := e.Preflight(t.Context()); err != nil {
 		t.Fatal(err)
@@ -36,7 +36,7 @@ func TestAnEngineRestoredFromABackupIsListedAgain(t *testing.T) {
 		_ = e.Watch(ctx, engine.Sink{WentBack: func(string) { back.Add(1) }})
 	}()
 	t.Cleanup(func() { cancel(); <-ended })
-	b := &faultBench{T: t, e: e, lease: mirror.Lease{Epoch: 5}}
+	b := &faultRig{T: t, e: e, lease: mirror.Lease{Epoch: 5}}
 	b.until("read completely", e.Synced)
 
 	app := func(deployment, revision string) mirror.Row {

@@ -32,7 +32,8 @@ const (
 //
 // The same write clears the last result: Argo CD merges a new operation with the state of an older
 // one, and a full sync would inherit its list of resources, skip all others and report success.
-func (e *Engine) Sync(ctx context.Context, q engine.SyncRequest, lease mirror.Lease) (engine.Outcome,
+func (e *Engine) Sync(ctx context.Context, q engine.SyncRequest,
+	lease mirror.Lease) (engine.Outcome,
 	error) {
 	if err := e.ready(); err != nil {
 		return engine.Outcome{}, err

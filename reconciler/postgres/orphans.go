@@ -12,9 +12,8 @@ import (
 	"argosy.dev/argosy/fleet/view"
 )
 
-// Lookup is the rows of these objects, as they stand now, in one query. An object without a row is
-// left out.
-func (s *Store) Lookup(ctx context.Context, engine fleet.EngineName,
+// RowsByKey returns the current rows of these objects in one query and skips objects without one.
+func (s *Store) RowsByKey(ctx context.Context, engine fleet.EngineName,
 	keys []fleet.ObjectKey) ([]mirror.Row, error) {
 	rows, err := collect(ctx, s, scanRow, `SELECT `+rowColumns+`
 		FROM unnest($1::text[], $2::text[], $3::text[]) AS k (engine, kind, name)

@@ -40,7 +40,7 @@ func (s *session) look(ctx context.Context) error {
 
 // check puts the rows of these objects, and reports those that have none.
 func (s *session) check(ctx context.Context, keys []fleet.ObjectKey) error {
-	rows, err := s.Rows.Lookup(ctx, s.Engine, keys)
+	rows, err := s.Rows.RowsByKey(ctx, s.Engine, keys)
 	if err != nil {
 		return fmt.Errorf("read rows of engine %s: %w", s.Engine, err)
 	}

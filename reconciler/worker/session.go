@@ -301,7 +301,7 @@ func (s *session) verify(ctx context.Context) (seq int64, err error) {
 // lookup reads the rows of these objects, those that are still there.
 func (s *session) lookup(ctx context.Context, keys []fleet.ObjectKey, take func(mirror.Row)) error {
 	for part := range slices.Chunk(keys, readBatch) {
-		rows, err := s.Rows.Lookup(ctx, s.Engine, part)
+		rows, err := s.Rows.RowsByKey(ctx, s.Engine, part)
 		if err != nil {
 			return err
 		}

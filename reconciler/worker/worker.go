@@ -31,9 +31,9 @@ type Rows interface {
 	// LeasedRow is Row, provided that the lease is in force by the store's own clock; else
 	// mirror.ErrFenced.
 	LeasedRow(ctx context.Context, lease mirror.Lease, key fleet.ObjectKey) (mirror.Row, bool, error)
-	// Lookup is the rows of these objects of the engine, as they stand now; objects without one are
-	// left out.
-	Lookup(ctx context.Context, name fleet.EngineName, keys []fleet.ObjectKey) ([]mirror.Row, error)
+	// RowsByKey returns the current rows of these objects and skips objects without one.
+	RowsByKey(ctx context.Context, name fleet.EngineName, keys []fleet.ObjectKey) ([]mirror.Row,
+		error)
 	// OrphanKeys are the listed strays of the engine.
 	OrphanKeys(ctx context.Context, name fleet.EngineName) ([]fleet.ObjectKey, error)
 	// ReportOrphans records objects without a row, and those of the list that are gone or have one.

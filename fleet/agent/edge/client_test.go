@@ -36,7 +36,7 @@ func TestParseHubAcceptsOnlyPlainHTTPSURLs(t *testing.T) {
 func refusedJoin(t *testing.T, h *hubDouble, ca []byte) string {
 	t.Helper()
 	client, err := NewClient(Settings{Hub: testHub, CA: ca, Version: "v1", Log: quiet},
-		NewIdentityStore(newCell()))
+		NewIdentityStore(newObjectStore()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +103,7 @@ func TestARedirectIsNotFollowed(t *testing.T) {
 				return true
 			})
 			client, err := NewClient(Settings{Hub: testHub, CA: h.bundle(), Version: "v1",
-				Log: quiet}, NewIdentityStore(newCell()))
+				Log: quiet}, NewIdentityStore(newObjectStore()))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -218,7 +218,7 @@ func TestARotationContinuesAfterACrashAtAnyStep(t *testing.T) {
 			}
 			n := 0
 			crash := func() bool { n++; died = died || n >= step; return n >= step }
-			s.cell.Fail = func(string) error {
+			s.store.Fail = func(string) error {
 				if crash() {
 					return errors.New("crash")
 				}
@@ -233,7 +233,7 @@ func TestARotationContinuesAfterACrashAtAnyStep(t *testing.T) {
 				panic(http.ErrAbortHandler)
 			})
 			_ = s.client.Rotate(t.Context())
-			s.cell.Fail = nil
+			s.store.Fail = nil
 			h.order(nil)
 			s.begin()
 			if _, err := s.identities.Load(t.Context()); err != nil {
@@ -264,7 +264,7 @@ func (discard) WriteHeader(int)             {}
 func TestAProcessExitsAfterItsIdentityWasReplaced(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hubDouble, s *site) {
 		s.follow()
-		other := NewIdentityStore(s.cell)
+		other := NewIdentityStore(s.store)
 		fresh := &registrar{}
 		if _, err := other.Join(t.Context(), testHub, fresh, "token-2", "uid-1", "v1"); err != nil {
 			t.Fatal(err)

@@ -45,7 +45,9 @@ func (plainRenderer) Render(_ fleet.EngineSpec, o fleet.Object) (fleet.Manifest,
 		body["data"] = map[string]any{"url": o.Repository.URL}
 	case o.Application != nil:
 		id := o.Application.ID
-		labels["argosy.dev/tenant"], labels["argosy.dev/environment"], labels["argosy.dev/deployment"] = string(id.Tenant), string(id.Environment), string(id.Deployment)
+		labels["argosy.dev/tenant"] = string(id.Tenant)
+		labels["argosy.dev/environment"] = string(id.Environment)
+		labels["argosy.dev/deployment"] = string(id.Deployment)
 		spec := map[string]any{
 			"source": map[string]any{"targetRevision": o.Application.Source.TargetRevision}}
 		if o.Application.Sync.Automated {
@@ -64,19 +66,20 @@ func (plainRenderer) Render(_ fleet.EngineSpec, o fleet.Object) (fleet.Manifest,
 	return fleet.Manifest{Body: b, Hash: hex.EncodeToString(sum[:])}, nil
 }
 
-func fakeBench(s *enginetest.Server) *enginetest.Fixture {
+func fakeFixture(s *enginetest.Server) *enginetest.Fixture {
 	f := s.Connect("eu-1")
 	f.Pause = 300 * time.Millisecond
 	var stopped atomic.Bool
 	f.Stopped = func(fleet.TenantName) bool { return stopped.Load() }
 	return &enginetest.Fixture{Name: "eu-1", Engine: f, Render: plainRenderer{}, External: s,
-		Stop: stopped.Store, Reopen: func(*testing.T) *enginetest.Fixture { return fakeBench(s) }}
+		Stop: stopped.Store, Reopen: func(*testing.T) *enginetest.Fixture { return fakeFixture(s) }}
 }
 
 func TestADeletionLimiterPassesTheConformanceSuite(t *testing.T) {
-	open := func(*testing.T) *enginetest.Fixture { return fakeBench(enginetest.NewServer()) }
+	open := func(*testing.T) *enginetest.Fixture { return fakeFixture(enginetest.NewServer()) }
 	enginetest.Run(t, edgetest.Around(open, func(_ *testing.T, inner engine.Engine) engine.Engine {
-		return NewDeletionLimiter(inner, DeletionLimiterConfig{Ledger: newCell(), Log: quiet})
+		return NewDeletionLimiter(inner, DeletionLimiterConfig{
+			Ledger: newObjectStore(), Log: quiet})
 	}))
 }
 
@@ -84,17 +87,17 @@ func TestADeletionLimiterPassesTheConformanceSuite(t *testing.T) {
 type limiterRig struct {
 	*testing.T
 	server  *enginetest.Server
-	cell    *edgetest.ObjectStore
+	store   *edgetest.ObjectStore
 	now     time.Time
 	pending []fleet.ObjectKey
 	rows    []mirror.Row
 	lease   mirror.Lease
-	cap     *DeletionLimiter
+	limiter *DeletionLimiter
 	woken   chan []fleet.ObjectKey
 }
 
-func newCapRig(t *testing.T, applications int) *limiterRig {
-	r := &limiterRig{T: t, server: enginetest.NewServer(), cell: newCell(),
+func newLimiterRig(t *testing.T, applications int) *limiterRig {
+	r := &limiterRig{T: t, server: enginetest.NewServer(), store: newObjectStore(),
 		now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), lease: mirror.Lease{Epoch: 1},
 		woken: make(chan []fleet.ObjectKey, 100)}
 	for i := range applications {
@@ -117,16 +120,16 @@ func newCapRig(t *testing.T, applications int) *limiterRig {
 // start connects the limiter, like a process that has just started.
 func (r *limiterRig) start() {
 	r.Helper()
-	r.cap = NewDeletionLimiter(r.server.Connect("eu-1"), DeletionLimiterConfig{
-		Ledger: r.cell, MaxPerHour: 20, Log: quiet,
+	r.limiter = NewDeletionLimiter(r.server.Connect("eu-1"), DeletionLimiterConfig{
+		Ledger: r.store, MaxPerHour: 20, Log: quiet,
 		Now:     func() time.Time { return r.now },
 		Pending: func() ([]fleet.ObjectKey, error) { return r.pending, nil }})
-	if _, err := r.cap.Preflight(r.Context()); err != nil {
+	if _, err := r.limiter.Preflight(r.Context()); err != nil {
 		r.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	inner := r.cap
+	inner := r.limiter
 	go func() {
 		done <- inner.Watch(ctx, engine.Sink{Wake: func(keys []fleet.ObjectKey) {
 			r.woken <- keys
@@ -139,7 +142,7 @@ func (r *limiterRig) start() {
 func (r *limiterRig) applyAll() {
 	r.Helper()
 	for _, row := range r.rows {
-		if _, err := r.cap.Apply(r.Context(), row, fleet.Secret{}, r.lease); err != nil {
+		if _, err := r.limiter.Apply(r.Context(), row, fleet.Secret{}, r.lease); err != nil {
 			r.Fatal(err)
 		}
 	}
@@ -158,7 +161,7 @@ func (r *limiterRig) delete(rows ...mirror.Row) (gone, held int) {
 	for _, row := range rows {
 		row.Unwanted = true
 		for range 2 {
-			if _, err := r.cap.Delete(r.Context(), row, r.lease); err != nil &&
+			if _, err := r.limiter.Delete(r.Context(), row, r.lease); err != nil &&
 				!errors.Is(err, ErrHeld) {
 				r.Fatal(err)
 			}
@@ -168,7 +171,7 @@ func (r *limiterRig) delete(rows ...mirror.Row) (gone, held int) {
 			r.pending = slices.DeleteFunc(r.pending, func(k fleet.ObjectKey) bool {
 				return k == row.Key
 			})
-		} else if _, waits := r.cap.HeldReason(row.Key); waits {
+		} else if _, waits := r.limiter.HeldReason(row.Key); waits {
 			held++
 		}
 	}
@@ -177,7 +180,7 @@ func (r *limiterRig) delete(rows ...mirror.Row) (gone, held int) {
 
 func inBubble(t *testing.T, applications int, test func(r *limiterRig)) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newCapRig(t, applications)
+		r := newLimiterRig(t, applications)
 		r.start()
 		r.applyAll()
 		test(r)
@@ -190,7 +193,7 @@ func TestABurstAboveTheLimitIsHeldAsAWhole(t *testing.T) {
 		if gone, held := r.delete(r.rows...); gone != 0 || held != 30 {
 			r.Fatalf("%d gone, %d held", gone, held)
 		}
-		why, _ := r.cap.HeldReason(r.rows[0].Key)
+		why, _ := r.limiter.HeldReason(r.rows[0].Key)
 		if !strings.Contains(why, "argosy agent release-deletions") ||
 			!strings.Contains(why, "30 deletions") {
 			r.Errorf("the text is %q", why)
@@ -249,7 +252,7 @@ func TestTheLedgerSurvivesARestart(t *testing.T) {
 func TestTheLedgerIsStoredBeforeTheDeletion(t *testing.T) {
 	inBubble(t, 1, func(r *limiterRig) {
 		r.ask(r.rows...)
-		r.cell.Fail = func(step string) error {
+		r.store.Fail = func(step string) error {
 			if step == "save" {
 				return errors.New("the API server refuses")
 			}
@@ -257,7 +260,7 @@ func TestTheLedgerIsStoredBeforeTheDeletion(t *testing.T) {
 		}
 		row := r.rows[0]
 		row.Unwanted = true
-		if _, err := r.cap.Delete(r.Context(), row, r.lease); err == nil {
+		if _, err := r.limiter.Delete(r.Context(), row, r.lease); err == nil {
 			r.Error("deleted without a count")
 		}
 		if !r.server.Exists(row.Key) {
@@ -270,21 +273,21 @@ func TestAnApprovalReleasesOnlyTheHeldDeletions(t *testing.T) {
 	inBubble(t, 60, func(r *limiterRig) {
 		r.ask(r.rows[:30]...)
 		r.delete(r.rows[:30]...)
-		seen, err := ReadHeld(r.Context(), r.cell)
+		seen, err := ReadHeld(r.Context(), r.store)
 		if err != nil || len(seen.Names) != 30 {
 			r.Fatalf("%d wait, %v", len(seen.Names), err)
 		}
 		r.ask(r.rows[30])
 		r.delete(r.rows[30])
-		if err := ApproveHeld(r.Context(), r.cell, seen.Digest, "ada"); !errors.Is(err,
+		if err := ApproveHeld(r.Context(), r.store, seen.Digest, "ada"); !errors.Is(err,
 			ErrHeldChanged) {
 			r.Fatalf("an approval of what was shown before: %v", err)
 		}
-		seen, _ = ReadHeld(r.Context(), r.cell)
+		seen, _ = ReadHeld(r.Context(), r.store)
 		for len(r.woken) > 0 {
 			<-r.woken
 		}
-		if err := ApproveHeld(r.Context(), r.cell, seen.Digest, "ada"); err != nil {
+		if err := ApproveHeld(r.Context(), r.store, seen.Digest, "ada"); err != nil {
 			r.Fatal(err)
 		}
 		if woken := <-r.woken; len(woken) != 31 || woken[0].Engine != "eu-1" {
@@ -306,15 +309,15 @@ func TestAnObjectThatIsWantedAgainIsNotHeld(t *testing.T) {
 		r.delete(r.rows...)
 		r.pending = nil
 		for _, row := range r.rows {
-			if _, err := r.cap.Apply(r.Context(), row, fleet.Secret{}, r.lease); err != nil {
+			if _, err := r.limiter.Apply(r.Context(), row, fleet.Secret{}, r.lease); err != nil {
 				r.Fatal(err)
 			}
 		}
-		if n := r.cap.Held(); n != 0 {
+		if n := r.limiter.Held(); n != 0 {
 			r.Fatalf("%d wait still", n)
 		}
-		if h, _ := ReadHeld(r.Context(), r.cell); len(h.Names) != 0 ||
-			r.cell.Value(noteKey) != "" {
+		if h, _ := ReadHeld(r.Context(), r.store); len(h.Names) != 0 ||
+			r.store.Value(noteKey) != "" {
 			r.Fatalf("the cluster remembers %d", len(h.Names))
 		}
 		r.ask(r.rows[:3]...)
@@ -338,12 +341,12 @@ func TestAClockThatGoesBackAllowsNoMoreDeletions(t *testing.T) {
 
 func TestADamagedLedgerDeletesNothing(t *testing.T) {
 	inBubble(t, 1, func(r *limiterRig) {
-		r.cell.Set(map[string][]byte{ledgerKey: []byte("nonsense")})
+		r.store.Set(map[string][]byte{ledgerKey: []byte("nonsense")})
 		r.start()
 		r.ask(r.rows...)
 		row := r.rows[0]
 		row.Unwanted = true
-		_, err := r.cap.Delete(r.Context(), row, r.lease)
+		_, err := r.limiter.Delete(r.Context(), row, r.lease)
 		if err == nil || !strings.Contains(err.Error(), ledgerKey) || !r.server.Exists(row.Key) {
 			r.Fatalf("%v", err)
 		}

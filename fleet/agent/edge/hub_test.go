@@ -548,7 +548,7 @@ func (l *pipeListener) freeze(frozen bool) {
 type site struct {
 	*testing.T
 	hub        *hubDouble
-	cell       *edgetest.ObjectStore
+	store      *edgetest.ObjectStore
 	identities *IdentityStore
 	client     *Client
 	f          *Follower
@@ -559,7 +559,7 @@ type site struct {
 
 func newSite(t *testing.T, h *hubDouble) *site {
 	t.Helper()
-	s := &site{T: t, hub: h, cell: newCell(), woken: make(chan struct{}, 1)}
+	s := &site{T: t, hub: h, store: newObjectStore(), woken: make(chan struct{}, 1)}
 	s.begin()
 	if _, err := s.identities.Join(t.Context(), testHub, s.client, "token-1", "uid-1",
 		"v1"); err != nil {
@@ -571,7 +571,7 @@ func newSite(t *testing.T, h *hubDouble) *site {
 // begin starts a new process on the cluster.
 func (s *site) begin() {
 	s.Helper()
-	s.identities = NewIdentityStore(s.cell)
+	s.identities = NewIdentityStore(s.store)
 	client, err := NewClient(Settings{Hub: testHub, CA: s.hub.bundle(), Version: "v1", Log: quiet},
 		s.identities)
 	if err != nil {
@@ -631,7 +631,7 @@ func (s *site) rows() map[string]mirror.Row {
 	if err != nil {
 		s.Fatal(err)
 	}
-	all, err := s.f.Lookup(s.Context(), testEngine, keys)
+	all, err := s.f.RowsByKey(s.Context(), testEngine, keys)
 	if err != nil {
 		s.Fatal(err)
 	}

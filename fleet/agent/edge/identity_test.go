@@ -43,7 +43,7 @@ func (r *registrar) Join(_ context.Context, keys agent.PrivateKeys, join agent.J
 		ExpiresAt: now.Add(90 * 24 * time.Hour)}, nil
 }
 
-func newCell() *edgetest.ObjectStore { return &edgetest.ObjectStore{Conflict: ErrConflict} }
+func newObjectStore() *edgetest.ObjectStore { return &edgetest.ObjectStore{Conflict: ErrConflict} }
 
 func join(k *IdentityStore, hub Registrar, token string) (Identity, error) {
 	return k.Join(context.Background(), testHub, hub, token, "uid-1", "v1")
@@ -53,7 +53,7 @@ func TestJoinEndsInOneIdentityAfterACrashAtAnyStep(t *testing.T) {
 	errCrash := errors.New("crash")
 	died := 0
 	for step := 1; ; step++ {
-		cell, hub := newCell(), &registrar{}
+		cell, hub := newObjectStore(), &registrar{}
 		n := 0
 		cell.Fail = func(string) error {
 			if n++; n >= step {
@@ -85,7 +85,7 @@ func TestJoinEndsInOneIdentityAfterACrashAtAnyStep(t *testing.T) {
 }
 
 func TestKeysAreStoredBeforeTheTokenIsExchanged(t *testing.T) {
-	cell, hub := newCell(), &registrar{lose: true}
+	cell, hub := newObjectStore(), &registrar{lose: true}
 	if _, err := join(NewIdentityStore(cell), hub, "token-1"); err == nil {
 		t.Fatal("a lost answer is no identity")
 	}
@@ -100,7 +100,7 @@ func TestKeysAreStoredBeforeTheTokenIsExchanged(t *testing.T) {
 }
 
 func TestConcurrentJoinsEndInOneIdentity(t *testing.T) {
-	cell, hub := newCell(), &registrar{}
+	cell, hub := newObjectStore(), &registrar{}
 	var all sync.WaitGroup
 	ids := make([]string, 8)
 	for i := range ids {
@@ -122,7 +122,7 @@ func TestConcurrentJoinsEndInOneIdentity(t *testing.T) {
 }
 
 func TestANewTokenCreatesKeysAndKeepsTheOldIdentityUntilTheJoin(t *testing.T) {
-	cell, hub := newCell(), &registrar{}
+	cell, hub := newObjectStore(), &registrar{}
 	first, err := join(NewIdentityStore(cell), hub, "token-1")
 	if err != nil {
 		t.Fatal(err)
@@ -146,7 +146,7 @@ func TestANewTokenCreatesKeysAndKeepsTheOldIdentityUntilTheJoin(t *testing.T) {
 }
 
 func TestRegistrationTokenInTheSecretJoins(t *testing.T) {
-	cell, hub := newCell(), &registrar{}
+	cell, hub := newObjectStore(), &registrar{}
 	ctx := context.Background()
 	if _, err := NewIdentityStore(cell).Ensure(ctx, testHub, hub, "uid-1", "v1"); !errors.Is(err,
 		ErrNotJoined) {
@@ -183,7 +183,7 @@ func TestRotationIsDueAfterAThirdOfTheLife(t *testing.T) {
 }
 
 func TestAnIdentityDoesNotPrintItsKeys(t *testing.T) {
-	cell := newCell()
+	cell := newObjectStore()
 	id, err := join(NewIdentityStore(cell), &registrar{}, "token-1")
 	if err != nil {
 		t.Fatal(err)

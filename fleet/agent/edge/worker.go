@@ -77,8 +77,8 @@ func (f *Follower) LeasedRow(ctx context.Context, lease mirror.Lease,
 	return f.Row(ctx, key)
 }
 
-// Lookup returns the rows of these objects and skips objects without one.
-func (f *Follower) Lookup(_ context.Context, name fleet.EngineName,
+// RowsByKey returns the rows of these objects and skips objects without one.
+func (f *Follower) RowsByKey(_ context.Context, name fleet.EngineName,
 	keys []fleet.ObjectKey) (rows []mirror.Row, err error) {
 	err = f.read(name, func(m *rowCache) error {
 		for _, key := range keys {

@@ -45,7 +45,7 @@ type claimant struct {
 	proof string
 }
 
-// findClaimant looks up the agent of the request's access token.
+// findClaimant returns the agent of the request's access token.
 func (h *Hub) findClaimant(r *http.Request) (claimant, error) {
 	header, ok := singleHeader(r, "Authorization")
 	proof, proven := singleHeader(r, agent.HeaderProof)
@@ -221,11 +221,12 @@ func (h *Hub) join(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	var joined registry.Agent
-	err = h.withTimeout(r.Context(), h.admission.unknownReads, func(ctx context.Context) (err error) {
-		joined, err = h.store.JoinAgent(ctx, asked.Token, registry.Join{
-			Keys: asked.Keys, ClusterUID: asked.ClusterUID, Version: asked.Version})
-		return err
-	})
+	err = h.withTimeout(r.Context(), h.admission.unknownReads,
+		func(ctx context.Context) (err error) {
+			joined, err = h.store.JoinAgent(ctx, asked.Token, registry.Join{
+				Keys: asked.Keys, ClusterUID: asked.ClusterUID, Version: asked.Version})
+			return err
+		})
 	switch {
 	case errors.Is(err, registry.ErrUsed):
 		return refused(http.StatusConflict, agent.CodeUsed,
@@ -381,10 +382,11 @@ func (h *Hub) rotate(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	var rotated registry.Agent
-	err = h.withTimeout(r.Context(), h.admission.unknownReads, func(ctx context.Context) (err error) {
-		rotated, err = h.store.RotateAgent(ctx, who.ID, old, asked.Keys)
-		return err
-	})
+	err = h.withTimeout(r.Context(), h.admission.unknownReads,
+		func(ctx context.Context) (err error) {
+			rotated, err = h.store.RotateAgent(ctx, who.ID, old, asked.Keys)
+			return err
+		})
 	switch {
 	case errors.Is(err, registry.ErrReplayed):
 		return refused(http.StatusConflict, agent.CodeReplay, "the keys have changed meanwhile",

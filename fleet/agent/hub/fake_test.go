@@ -115,7 +115,8 @@ func (f *fakeStore) revoke(id string, why error) {
 	maps.DeleteFunc(f.access, func(_ [32]byte, of string) bool { return of == id })
 }
 
-func (f *fakeStore) JoinAgent(ctx context.Context, token string, join registry.Join) (registry.Agent,
+func (f *fakeStore) JoinAgent(ctx context.Context, token string,
+	join registry.Join) (registry.Agent,
 	error) {
 	if err := f.called(ctx, "JoinAgent"); err != nil {
 		return registry.Agent{}, err
@@ -129,7 +130,8 @@ func (f *fakeStore) JoinAgent(ctx context.Context, token string, join registry.J
 		return registry.Agent{}, mirror.ErrNotFound
 	case f.usedBy[token] == "":
 		f.usedBy[token] = thumb
-		f.agents["id-"+thumb] = registry.Agent{ID: "id-" + thumb, Engine: t.Engine, Tenant: t.Tenant,
+		f.agents["id-"+thumb] = registry.Agent{
+			ID: "id-" + thumb, Engine: t.Engine, Tenant: t.Tenant,
 			Keys: join.Keys, ExpiresAt: time.Now().Add(90 * 24 * time.Hour)}
 	case f.usedBy[token] != thumb:
 		return registry.Agent{}, registry.ErrUsed

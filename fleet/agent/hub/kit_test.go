@@ -131,7 +131,8 @@ type testHub struct {
 
 func newTestHub(t testing.TB, change ...func(*Config)) *testHub {
 	t.Helper()
-	o := &testHub{t: t, store: newFakeStore(), secrets: &fakeSecrets{all: map[string]fleet.Secret{}},
+	o := &testHub{
+		t: t, store: newFakeStore(), secrets: &fakeSecrets{all: map[string]fleet.Secret{}},
 		log:   &logged{},
 		stops: &fakeStops{changed: make(chan struct{}), loaded: true}, mux: http.NewServeMux()}
 	return o.replica(change...)

@@ -35,10 +35,11 @@ func (h *Hub) applications(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var given registry.Token
-	err := h.withTimeout(r.Context(), h.admission.unknownReads, func(ctx context.Context) (err error) {
-		given, err = h.store.LegacyToken(ctx, token)
-		return err
-	})
+	err := h.withTimeout(r.Context(), h.admission.unknownReads,
+		func(ctx context.Context) (err error) {
+			given, err = h.store.LegacyToken(ctx, token)
+			return err
+		})
 	if errors.Is(err, mirror.ErrNotFound) || (err == nil && !given.Legacy) {
 		h.notFound(w, r)
 		return

@@ -95,7 +95,7 @@ func newAdmission(l Limits, audience string, now func() time.Time) *admission {
 	}
 	a := &admission{audience: audience, now: now, proxies: l.Proxies, maxWait: l.Queue,
 		openings: newRateLimiter(l.OpenRate, l.Queue), joins: limit(l.JoinRate),
-		tokens: limit(l.TokenRate), lookups: limit(lookupFactor * l.TokenRate),
+		tokens: limit(l.TokenRate), lookups: limit(lookupsPerToken * l.TokenRate),
 		unknownReads: make(semaphore, l.Asks), knownReads: make(semaphore, l.Asks)}
 	a.agents.size, a.accessTokens.size = maxKnown, maxKnown
 	return a
@@ -126,8 +126,8 @@ func (a *admission) admitAssertion(r *http.Request, assertion, id string) (semap
 	return a.unknownReads, a.admitUnknown(r, a.tokens)
 }
 
-// lookupFactor is the number of token lookups for unknown callers per granted access token.
-const lookupFactor = 4
+// lookupsPerToken is the number of token lookups for unknown callers per granted access token.
+const lookupsPerToken = 4
 
 // admitToken does the same for an access token. A token that this replica granted, or saw with a
 // valid proof, belongs to an agent. Other clients may invent any number of tokens.

@@ -132,7 +132,9 @@ func replayedReport(seq, last int64) error {
 func (h *Hub) apply(ctx context.Context, lease mirror.Lease, who registry.Agent,
 	report *agent.Report) error {
 	engine := who.Engine
-	acks := validItems(report.Acks, func(a agent.Ack) (mirror.Ack, bool) { return ackOf(engine, a) })
+	acks := validItems(report.Acks, func(a agent.Ack) (mirror.Ack, bool) {
+		return ackOf(engine, a)
+	})
 	if len(acks) > 0 {
 		if err := h.store.Acknowledge(ctx, lease, acks); err != nil {
 			return err
@@ -275,7 +277,8 @@ func syncState(s mirror.SyncState) mirror.SyncState {
 
 func healthState(s mirror.HealthState) mirror.HealthState {
 	switch s {
-	case mirror.HealthHealthy, mirror.HealthProgressing, mirror.HealthDegraded, mirror.HealthSuspended,
+	case mirror.HealthHealthy, mirror.HealthProgressing, mirror.HealthDegraded,
+		mirror.HealthSuspended,
 		mirror.HealthMissing:
 		return s
 	}
@@ -404,7 +407,8 @@ func orphansOf(who registry.Agent, reported []agent.Orphan) []mirror.Orphan {
 			s.Epoch > agent.MaxEpoch {
 			continue
 		}
-		orphan := mirror.Orphan{Key: fleet.ObjectKey{Engine: who.Engine, Kind: s.Kind, Name: s.Name},
+		orphan := mirror.Orphan{
+			Key:         fleet.ObjectKey{Engine: who.Engine, Kind: s.Kind, Name: s.Name},
 			Tenant:      fleet.TenantName(shortText(string(s.Tenant))),
 			Environment: fleet.EnvironmentName(shortText(string(s.Environment))),
 			Deployment:  fleet.DeploymentName(shortText(string(s.Deployment))),

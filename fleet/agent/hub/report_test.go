@@ -57,8 +57,9 @@ func TestEachPartOfAReportIsStored(t *testing.T) {
 		Acks: []agent.Ack{
 			{Kind: fleet.ObjectApplication, Name: "a", Seq: 3, State: mirror.ApplyApplied},
 			{Kind: fleet.ObjectProject, Name: "p", Seq: 4, Removed: true}},
-		Observed: []agent.Observed{{Name: "a", Sync: mirror.SyncSynced, Health: mirror.HealthHealthy,
-			Resources: 3, OperationPhase: "Succeeded"}},
+		Observed: []agent.Observed{
+			{Name: "a", Sync: mirror.SyncSynced, Health: mirror.HealthHealthy,
+				Resources: 3, OperationPhase: "Succeeded"}},
 		Syncs: []agent.SyncStatus{{ID: "s1", State: mirror.OperationSucceeded}},
 		Status: &agent.AgentStatus{Reachable: true, ArgoCD: "v3.2.0", Version: "v1",
 			PendingDeletions: 2, Orphans: 1, Own: 4, Environments: []fleet.EnvironmentID{prod}},
@@ -343,10 +344,10 @@ func TestTheReadOfABodyHasADeadlineAndTheResponseHasNot(t *testing.T) {
 
 type reading struct {
 	*bytes.Reader
-	look func()
+	onRead func()
 }
 
-func (r reading) Read(p []byte) (int, error) { r.look(); return r.Reader.Read(p) }
+func (r reading) Read(p []byte) (int, error) { r.onRead(); return r.Reader.Read(p) }
 func (reading) Close() error                 { return nil }
 
 func FuzzReport(f *testing.F) {
@@ -440,7 +441,8 @@ func TestAnAgentsOrphansBelongToItsOwnEngineAndTenant(t *testing.T) {
 // An earlier agent would remove any object of that name. It does not know this operation and leaves
 // the object alone.
 func TestTheRemovalOfOneUIDIsAnOperationOfItsOwn(t *testing.T) {
-	row := mirror.Row{Key: fleet.ObjectKey{Kind: fleet.ObjectApplication}, Unwanted: true, UID: "u1"}
+	row := mirror.Row{Key: fleet.ObjectKey{Kind: fleet.ObjectApplication}, Unwanted: true,
+		UID: "u1"}
 	if got := wireRow(row); got.Operation == agent.OperationRemove || got.UID != "u1" {
 		t.Errorf("%+v", got)
 	}

@@ -76,7 +76,8 @@ func (h *Hub) readSnapshot(ctx context.Context, opening registry.Opening) (*snap
 	to := opening.Agent
 	ctx, cancel := context.WithTimeout(ctx, snapshotReadTimeout)
 	defer cancel()
-	all := &snapshotRows{rows: newSpool(agent.MaxSnapshot - 1<<20), withSecret: map[int]mirror.Row{},
+	all := &snapshotRows{
+		rows: newSpool(agent.MaxSnapshot - 1<<20), withSecret: map[int]mirror.Row{},
 		digest: agent.NewDigester()}
 	err := h.reads.run(ctx, func() (err error) {
 		all.cursor, err = h.store.AgentRows(ctx, to.Engine, func(r mirror.Row) error {
@@ -234,7 +235,8 @@ func checkRow(to registry.Agent, r mirror.Row) error {
 
 // sealedCredential returns the secret of a row, sealed with the agent's key, or the reason why it
 // is unavailable.
-func (h *Hub) sealedCredential(ctx context.Context, to registry.Agent, r mirror.Row) *agent.Credential {
+func (h *Hub) sealedCredential(ctx context.Context, to registry.Agent,
+	r mirror.Row) *agent.Credential {
 	if r.Credential == nil || r.Unwanted {
 		return nil
 	}

@@ -145,7 +145,8 @@ func TestASlowAgentsSnapshotHoldsNoReadOfTheStore(t *testing.T) {
 		d := o.newAgent("slow.edge", "slow")
 		slow := o.stream(d.get(agent.PathSnapshot, 0), func(w *testStream) { w.hangs = true })
 		synctest.Wait()
-		if w := o.serve(o.newAgent("quick.edge", "quick").get(agent.PathSnapshot, 0)); w.Code != 200 {
+		if w := o.serve(
+			o.newAgent("quick.edge", "quick").get(agent.PathSnapshot, 0)); w.Code != 200 {
 			t.Errorf("another agent: %d", w.Code)
 		}
 		<-slow.ended

@@ -52,9 +52,11 @@ type Identities interface {
 	AccessAgent(ctx context.Context, hash [32]byte) (registry.Agent, error)
 
 	// RotateAgent replaces the keys with the old thumbprint, extends the identity to
-	// registry.Lifetime from now and drops its access tokens. It is idempotent. registry.ErrReplayed
-	// means that the agent has other keys now. Other errors are those of Agent.
-	RotateAgent(ctx context.Context, id, oldThumb string, keys registry.Keys) (registry.Agent, error)
+	// registry.Lifetime from now and drops its access tokens. It is idempotent.
+	// registry.ErrReplayed means that the agent has other keys now. Other errors are those of
+	// Agent.
+	RotateAgent(ctx context.Context, id, oldThumb string, keys registry.Keys) (
+		registry.Agent, error)
 
 	// LegacyToken returns a token for the older route of applications until it expires or is
 	// revoked, used or not; mirror.ErrNotFound for any other token.
@@ -68,9 +70,9 @@ type Sessions interface {
 	// the floor requires it. An epoch of another incarnation of the database is raised if the
 	// session is Confirmed, so that the process reads its rows again; otherwise it stays, and the
 	// opening is Stale. Errors: registry.ErrCloned if processes have alternated, which rejects the
-	// identity from now on; mirror.ErrNotFound if nothing is declared for the agent now, as during a
-	// rebuild (the agent retries later); registry.ErrReplayed if any replica has opened a session with
-	// that Proof; registry.ErrBusy if the agent has opened too many sessions recently. Other
+	// identity from now on; mirror.ErrNotFound if nothing is declared for the agent now, as during
+	// a rebuild (the agent retries later); registry.ErrReplayed if any replica has opened a session
+	// with that Proof; registry.ErrBusy if the agent has opened too many sessions recently. Other
 	// errors are those of Agent.
 	OpenAgent(ctx context.Context, s registry.Session) (registry.Opening, error)
 
@@ -95,7 +97,8 @@ type Rows interface {
 
 	// AgentChanged returns the engine's rows above after, by sequence number, at most limit;
 	// otherwise like AgentRows.
-	AgentChanged(ctx context.Context, engine fleet.EngineName, after int64, limit int) ([]mirror.Row,
+	AgentChanged(ctx context.Context, engine fleet.EngineName, after int64, limit int) (
+		[]mirror.Row,
 		error)
 
 	// AgentCredentialRows returns the engine's rows that need the tenant's secret; otherwise like
@@ -130,12 +133,12 @@ type Changes interface {
 // Reports stores the reports of agents.
 type Reports interface {
 	// TakeReport checks, before a report is applied, that the lease is valid and that the report is
-	// newer than the last one; otherwise it returns registry.ErrReplayed. mirror.ErrNotFound means that
-	// the lease was removed and has no holder: the agent gets it again with a new session. last
-	// is the number of the last accepted report, also with registry.ErrReplayed. ReportTaken records
-	// the number after all parts were applied. If the replica dies in between, the agent sends the
-	// report again, which is harmless: each part (Acknowledge, Observe, UpdateSync, ReportAgent,
-	// RecordOwn) is idempotent. A number recorded before the parts would lose them.
+	// newer than the last one; otherwise it returns registry.ErrReplayed. mirror.ErrNotFound means
+	// that the lease was removed and has no holder: the agent gets it again with a new session.
+	// last is the number of the last accepted report, also with registry.ErrReplayed. ReportTaken
+	// records the number after all parts were applied. If the replica dies in between, the agent
+	// sends the report again, which is harmless: each part (Acknowledge, Observe, UpdateSync,
+	// ReportAgent, RecordOwn) is idempotent. A number recorded before the parts would lose them.
 	TakeReport(ctx context.Context, lease mirror.Lease, seq int64) (last int64, err error)
 	ReportTaken(ctx context.Context, lease mirror.Lease, seq int64) error
 
@@ -163,7 +166,8 @@ type Reports interface {
 	ReportAgent(ctx context.Context, lease mirror.Lease, report registry.Report) error
 
 	// RecordOwn records the cluster's own Applications that are new, changed or deleted, at most
-	// mirror.MaxOwn per environment. With whole set, all of them were sent under this lease's epoch,
-	// and unlisted ones were deleted. It does nothing for an agent that is not autonomous.
-	RecordOwn(ctx context.Context, lease mirror.Lease, own []mirror.OwnApplication, whole bool) error
+	// mirror.MaxOwn per environment. With whole set, all of them were sent under this lease's
+	// epoch, and unlisted ones were deleted. It does nothing for an agent that is not autonomous.
+	RecordOwn(ctx context.Context, lease mirror.Lease, own []mirror.OwnApplication,
+		whole bool) error
 }

@@ -64,7 +64,8 @@ func TestAStreamSendsTheCurrentStateAndThenChanges(t *testing.T) {
 			got.Name != "app-3" {
 			t.Errorf("after a removal: %d rows, last %+v", len(rows), got)
 		}
-		if text := w.output(); strings.Contains(text, "foreign") || strings.Contains(text, "globex") {
+		if text := w.output(); strings.Contains(text, "foreign") ||
+			strings.Contains(text, "globex") {
 			t.Error("another tenant's row was sent")
 		}
 		if want := application("acme.edge", "acme", "app-3").Manifest; string(
@@ -147,7 +148,8 @@ func TestARevokedAgentsStreamsEndWithinFiveSecondsOnEveryReplica(t *testing.T) {
 			defer two.run()()
 			d := one.newAgent("acme.edge", "acme")
 			other := one.newAgent("globex.edge", "globex").stream(0)
-			there := &testAgent{o: two, keys: d.keys, id: d.id, instance: d.instance, token: d.token}
+			there := &testAgent{o: two, keys: d.keys, id: d.id, instance: d.instance,
+				token: d.token}
 			open := []*testStream{d.stream(0), there.stream(0)}
 			// receives nothing, not even the end
 			slow := there.stream(0, func(w *testStream) { w.hangs = true })

@@ -12,8 +12,7 @@ import (
 	"argosy.dev/argosy/fleet/mirror"
 )
 
-// Keys are the public keys that an agent is known by. The private ones never leave its
-// cluster.
+// Keys are the public keys that identify an agent. The private keys never leave its cluster.
 type Keys struct {
 	Sign []byte `json:"sign"` // Ed25519, 32 bytes: proves each request
 	Seal []byte `json:"seal"` // X25519, 32 bytes: repository credentials are sealed to it
@@ -25,33 +24,34 @@ func (k Keys) Thumb() string {
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// Agent is one identity: it serves one engine, and is whoever holds the keys.
+// Agent is one identity. It serves one engine. The process that holds the keys is the agent.
 type Agent struct {
 	ID     string
 	Engine fleet.EngineName
-	// of an environment's own agent; empty: of an Engine, the platform's
+	// Tenant and Environment are set for an environment's own agent, and empty for the agent of an
+	// Engine of the platform.
 	Tenant      fleet.TenantName
-	Environment fleet.EnvironmentName // likewise
+	Environment fleet.EnvironmentName
 	Keys        Keys
 	ClusterUID  string // of the kube-system namespace where it joined
 	JoinedAt    time.Time
-	ExpiresAt   time.Time // unless the keys are rotated before; then it has to join again
+	ExpiresAt   time.Time // rotation of the keys renews it; after it the agent must join again
 }
 
-// Join is what an agent says of itself when it joins.
+// Join is the data that an agent sends when it joins.
 type Join struct {
 	Keys       Keys
 	ClusterUID string
 	Version    string // of the agent
 }
 
-// Lifetime is how long an identity lasts unless its keys are rotated before.
+// Lifetime is the validity of an identity after a join or a rotation of its keys.
 const Lifetime = 30 * 24 * time.Hour
 
-// Token is a one-time registration token as people may see it. The store holds a hash of it.
+// Token is a one-time registration token without its secret. The store holds a hash of the secret.
 type Token struct {
 	ID string `json:"id"`
-	// of an environment's own agent: AgentEngine of the two below
+	// Engine is AgentEngine of Tenant and Environment for the token of an environment's own agent.
 	Engine      fleet.EngineName      `json:"engine"`
 	Tenant      fleet.TenantName      `json:"tenant,omitempty"`
 	Environment fleet.EnvironmentName `json:"environment,omitempty"`
@@ -60,111 +60,117 @@ type Token struct {
 	ExpiresAt   time.Time             `json:"expiresAt"`
 	UsedAt      *time.Time            `json:"usedAt,omitempty"`
 	RevokedAt   *time.Time            `json:"revokedAt,omitempty"`
-	// may also read GET /api/v1/cluster/<token>/applications, where that is switched on
+	// Legacy also permits GET /api/v1/cluster/<token>/applications, if the server enables that
+	// path.
 	Legacy bool `json:"legacy,omitempty"`
 }
 
-// Session is one process of an agent, connected.
+// Session is the connection of one process of an agent.
 type Session struct {
 	Agent    string // ID
-	Instance string // the process: random, made at its start
+	Instance string // random ID of the process, made at its start
 	Replica  string // of the hub that serves it
-	Floor    int64  // the highest epoch that its cluster's objects show: the lease's is above it
+	Floor    int64  // the highest epoch on its cluster's objects: the lease's epoch is above it
 	Version  string
-	// of Opening, to close what was opened and nothing newer; not looked at when it is opened
+	// Opening is the number from Opening, so that a close ends no newer session. OpenSession
+	// ignores it.
 	Opening int64
 
-	// Confirmed is the incarnation of the database whose rows are known to follow from the config
-	// repo, "" for none: in it, an epoch of another incarnation is replaced by a higher one.
+	// Confirmed is the incarnation of the database whose rows are confirmed to follow from the
+	// config repo, "" for none. In it, a higher epoch replaces an epoch of another incarnation.
 	Confirmed string
 
-	// Proof is the ID of the proof with which the session is opened, 1 to 64 bytes: it opens one,
-	// on whichever replica. Not looked at when it is closed.
+	// Proof is the ID of the proof that opens the session, 1 to 64 bytes. A proof opens one session
+	// on all replicas together. A close ignores it.
 	Proof string
 }
 
-// Opening is what a session begins with.
+// Opening is the state that a session starts with.
 type Opening struct {
 	Agent Agent
-	// "engine/<engine>", held by "agent/<id>/<instance>" until another process takes over; it needs
-	// no renewal
+	// Lease is "engine/<engine>". "agent/<id>/<instance>" holds it, without renewal, until another
+	// process takes over.
 	Lease     mirror.Lease
-	ReportSeq int64 // the last report that was taken: the next is numbered above it
-	// where the agent is to work; InstallationID is empty for an environment's own Argo CD, which
-	// keeps whatever it has
+	ReportSeq int64 // number of the last accepted report: the next number is higher
+	// ArgoCD is the instance that the agent writes to. InstallationID is empty for an environment's
+	// own Argo CD, which keeps its own.
 	ArgoCD     fleet.ArgoCDInstance
 	Mode       fleet.AgentMode // of an Engine always AgentManaged
-	Opening    int64           // grows with each session that is opened for the identity
+	Opening    int64           // higher with each session of the identity
 	Generation int64           // of the declaration: see Change
-	// the epoch is of another incarnation of the database: what the process knows of rows, too
+	// Stale means that the epoch, and the rows that the process holds, are of another incarnation
+	// of the database.
 	Stale bool
 
 	DedicatedTo []fleet.TenantName // the tenants that alone use the engine; empty: shared
 }
 
-// News is what is new for agents since a number and a moment. It says where to look, never
-// what is there.
+// News lists the agents and engines with changes since a row number and a time. It does not carry
+// the changes.
 type News struct {
-	Seq   int64              // the newest row's number: to be given as after the next time
-	Now   time.Time          // by the store's clock: to be given as since the next time
+	Seq   int64              // the newest row's number: pass it as after to the next call
+	Now   time.Time          // by the store's clock: pass it as since to the next call
 	Rows  []fleet.EngineName // engines of agents with rows above after
-	Syncs []fleet.EngineName // engines of agents with syncs that have not ended, every time
-	// IDs of agents whose identity has ended since, and of some that ended up to two minutes
-	// before: they may be told twice
+	Syncs []fleet.EngineName // engines of agents with running syncs, in each call
+	// IDs of agents whose identity ended after since or up to two minutes before it: an ID may be
+	// reported twice.
 	Ended   []string
-	Changed []Change // agents whose declaration has changed since, or up to two minutes before
+	Changed []Change // agents whose declaration changed after since or up to two minutes before it
 
 	Life      string // incarnation of the database: see Lease
 	Confirmed int64  // see mirror.State
 }
 
-// Change says that the declaration behind an agent has changed: a session that was opened with
-// a lower Generation has to begin anew.
+// Change reports a change of the declaration behind an agent: a session that was opened with a
+// lower Generation must be opened again.
 type Change struct {
 	Agent      string // ID
 	Generation int64
 }
 
-// Report is how an agent stands, as it says. Every text is the cluster's: capped, and escaped
-// where it is shown.
+// Report is the state that an agent reports. The texts come from the cluster: the hub caps them,
+// and a page that shows them escapes them.
 type Report struct {
 	Reachable        bool
 	Message          string
 	ArgoCD           string // version
 	Version          string // of the agent
-	PendingDeletions int    // asked for by rows and not done
-	HeldDeletions    int    // of those: wait for the cluster's own admin, above the agent's own cap
-	Orphans          int    // objects of ours on the cluster that no row names; they are left alone
-	// Applications of the cluster's own people (AgentAutonomous), those beyond MaxOwn too
+	PendingDeletions int    // deletions that rows require and that are not done
+	// of those, held above the agent's deletion limit until the cluster's admin approves
+	HeldDeletions int
+	// objects of this installation on the cluster without a row; they are left unchanged
+	Orphans int
+	// Own counts the cluster's own Applications (AgentAutonomous), also those beyond MaxOwn.
 	Own int
 
-	// Environments that the strays are of, by the strays' own labels, in their order and at most
-	// MaxOrphanEnvironments; nil: an agent that is too old to tell. What they are good for is to be
-	// placed where they stand, after a rebuild.
+	// Environments are the environments in the labels of the orphans, sorted, at most
+	// MaxOrphanEnvironments; nil means that the agent's version does not report them. After a
+	// rebuild, the placement keeps these environments on the engine that has their objects.
 	Environments []fleet.EnvironmentID
 
-	// Reach are the environments whose clusters the agent's engine cannot read, all of them; nil:
-	// an agent that is too old to tell.
+	// Reach are all environments whose clusters the agent's engine cannot read; nil means that the
+	// agent's version does not report them.
 	Reach []mirror.Reach
 }
 
-// Errors of agents that a caller tells apart with errors.Is.
+// Errors of agents that a caller distinguishes with errors.Is.
 var (
-	// ErrUsed says that a one-time token was used before, by other keys.
-	ErrUsed = errors.New("the token was used already")
-	// ErrReplayed says that a proof or a report was seen before, or is older than one that was.
-	ErrReplayed = errors.New("seen before")
-	// ErrCloned says that two processes use one identity in turn.
+	// ErrUsed means that other keys have used the one-time token.
+	ErrUsed = errors.New("the token is already used")
+	// ErrReplayed means that a proof or a report was received before, or is older than a received
+	// one.
+	ErrReplayed = errors.New("received before")
+	// ErrCloned means that two processes use one identity alternately.
 	ErrCloned = errors.New("two processes use this identity")
-	// ErrRevoked says that an identity was ended: by a person, by another that joined in its
-	// place, or with its tenant.
+	// ErrRevoked means that a user revoked the identity, that another joined in its place, or that
+	// its tenant was deleted.
 	ErrRevoked = errors.New("this identity was revoked; join again with a new token")
-	// ErrExpired says that an identity's keys were not rotated in time.
+	// ErrExpired means that the identity's keys were not rotated in time.
 	ErrExpired = errors.New("this identity has expired; join again with a new token")
-	// ErrBusy says that an agent has been given too many access tokens lately, or has opened
-	// too many sessions.
+	// ErrBusy means that the agent was recently granted too many access tokens, or opened too many
+	// sessions.
 	ErrBusy = errors.New(
-		"too many access tokens were asked for; use the last one until it runs out")
-	// ErrSuperseded says that another process of the same identity has taken over.
+		"too many access token requests; use the last token until it expires")
+	// ErrSuperseded means that another process of the same identity has taken over.
 	ErrSuperseded = errors.New("another process of this agent has taken over")
 )

@@ -9,7 +9,7 @@ import (
 )
 
 func TestAForeignOperationIsRemovedBeforeItStarts(t *testing.T) {
-	b := newFaultBench(t, Options{})
+	b := newFaultRig(t, Options{})
 	b.synced()
 	row := b.app("v1")
 	b.applied(row)
@@ -50,7 +50,7 @@ func TestAForeignOperationIsRemovedBeforeItStarts(t *testing.T) {
 }
 
 func TestSkipReconcileDoesNotBlockADeletion(t *testing.T) {
-	b := newFaultBench(t, Options{})
+	b := newFaultRig(t, Options{})
 	b.synced()
 	o := applicationObject(checkoutID, exampleServer)
 	row := b.row(o)
@@ -83,7 +83,7 @@ func TestSkipReconcileDoesNotBlockADeletion(t *testing.T) {
 }
 
 func TestAnUnseenDeletionIsNotUndone(t *testing.T) {
-	b := newFaultBench(t, Options{})
+	b := newFaultRig(t, Options{})
 	b.synced()
 	row := b.app("v1")
 	b.applied(row)
@@ -113,7 +113,7 @@ func TestAnUnseenDeletionIsNotUndone(t *testing.T) {
 }
 
 func TestADeletionByAnotherClientIsOrphanedToo(t *testing.T) {
-	b := newFaultBench(t, Options{})
+	b := newFaultRig(t, Options{})
 	b.synced()
 	row := b.app("v1")
 	b.applied(row)
@@ -132,7 +132,7 @@ func TestADeletionByAnotherClientIsOrphanedToo(t *testing.T) {
 	b.out.Remove(row.Key)
 }
 
-func mustRead(b *faultBench, key fleet.ObjectKey) *liveObject {
+func mustRead(b *faultRig, key fleet.ObjectKey) *liveObject {
 	o, err := b.e.read(b.Context(), key)
 	if err != nil || o == nil {
 		b.Fatalf("%v, %v", o, err)

@@ -59,7 +59,7 @@ func silentServer(b testing.TB, handshake bool) (server string, ca []byte) {
 
 // gaps returns the intervals between reconciliations of the Applications, from their status during
 // the window.
-func (w *world) gaps(keys []fleet.ObjectKey, window time.Duration) []time.Duration {
+func (w *argoLab) gaps(keys []fleet.ObjectKey, window time.Duration) []time.Duration {
 	w.Helper()
 	start := time.Now()
 	last := map[fleet.ObjectKey]time.Time{}
@@ -105,15 +105,15 @@ func BenchmarkNeighboursOfClustersThatNeverAnswer(b *testing.B) {
 			b.Run(name, func(b *testing.B) {
 				for range b.N {
 					suffix := fmt.Sprintf("hang-%t-%t", open, handshake)
-					w := newWorldWith(b, suffix, stack.ArgoOptions{Version: "3.2", Open: open})
-					w.neighboursOf(b, handshake, !open)
+					w := newArgoLabWith(b, suffix, stack.ArgoOptions{Version: "3.2", Open: open})
+					w.benchmarkNeighbours(b, handshake, !open)
 				}
 			})
 		}
 	}
 }
 
-func (w *world) neighboursOf(b *testing.B, handshake, park bool) {
+func (w *argoLab) benchmarkNeighbours(b *testing.B, handshake, park bool) {
 	files := map[string]string{}
 	for i := range neighbours {
 		files[fmt.Sprintf("n%d/cm.yaml", i)] = configMap(fmt.Sprintf("n%d", i), "v")
@@ -136,7 +136,7 @@ func (w *world) neighboursOf(b *testing.B, handshake, park bool) {
 		keys = append(keys, app.Key)
 	}
 	for _, key := range keys {
-		w.saw("Synced: "+key.Name, key, synced)
+		w.observed("Synced: "+key.Name, key, synced)
 	}
 	report(b, "alone", w.gaps(keys, hangingWindow/3))
 	w.hang(handshake)
@@ -165,7 +165,7 @@ func silentEnvironment(i int) fleet.EnvironmentID {
 }
 
 // hang declares the clusters that never respond, and Applications on them.
-func (w *world) hang(handshake bool) {
+func (w *argoLab) hang(handshake bool) {
 	const evil = hangingTenant
 	project := projectObject(evil)
 	project.Project.SourceRepos, project.Project.ClusterResources, project.Project.Destinations =
