@@ -55,7 +55,7 @@ type File struct {
 	Bytes []byte
 	// "symlink", "submodule", "mode 0120000": why it cannot be read; empty for a regular file
 	Irregular string
-	Size      int64 // of a file that is too large to be read, without Bytes; -1: it is not known
+	Size      int64 // of a file that is too large to be read, without Bytes; -1: unknown
 
 	// Unreadable is why nothing of a whole folder can be read; Path ends in a slash.
 	Unreadable string
@@ -262,8 +262,8 @@ func (d *decoder) expectedKind(root node) bool {
 	return false
 }
 
-// value decodes a node as described into a value of the domain, and reports whether it is whole.
-// Every mistake below it is reported.
+// value decodes a node as described into a value of the domain, and reports whether it is complete.
+// It reports every mistake below the node.
 func (d *decoder) value(v *value, n node, into reflect.Value) bool {
 	if d.blank(v, n) || !d.shaped(v, n, into) {
 		return false
@@ -740,8 +740,8 @@ func (d *decoder) word(v *value, n node, into reflect.Value) bool {
 	return false
 }
 
-// subject names what the decoder is at, for a message: the last field of the path, with its place
-// in a list.
+// subject names the current node for a message: the last field of the path, with its index in a
+// list.
 func (d *decoder) subject() string {
 	if len(d.steps) == 0 {
 		return "the file"
@@ -756,7 +756,7 @@ func (d *decoder) subject() string {
 	return fmt.Sprintf("entry %d", s.index+1)
 }
 
-// plainName is a key as a message repeats it: as it is when it is a plain word, else quoted.
+// plainName returns a key for a message: unchanged if it is a plain word, otherwise quoted.
 func plainName(s string) string {
 	if s != "" && len(s) <= maxQuoted && only(s, alnum+"-_./") {
 		return s

@@ -9,7 +9,7 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// shape is the type of a value as it is written.
+// shape is the written type of a value.
 type shape int
 
 // value describes a value of a declaration.
@@ -20,7 +20,7 @@ type value struct {
 	least  int64    // least integer, or number of entries
 	// greatest integer, number of entries, or bytes of a text; 0: the cap of limits.go
 	most   int64
-	empty  bool    // "" or [] has a meaning of its own here and is no mistake
+	empty  bool    // "" or [] is valid here, with a meaning of its own
 	item   *value  // of a list
 	unique string  // of a list of objects: the field that is the entry's key
 	fields []field // of an object
@@ -79,7 +79,7 @@ type kind struct {
 	labels func(reflect.Value) map[string]string
 }
 
-// document is a file as it is decoded.
+// document is the type that a file decodes into.
 type document[S any] struct {
 	APIVersion string   `json:"apiVersion"`
 	Kind       string   `json:"kind"`

@@ -19,7 +19,8 @@ import (
 // result of formatting once. An encrypted file is returned unchanged.
 func Format(text []byte) (formatted []byte, err error) {
 	defer func() {
-		if recover() != nil { // of the parser, which is not ours; the file stays as it is
+		// a panic of the parser, which is third-party code: the file stays unchanged
+		if recover() != nil {
 			formatted, err = nil, errors.New("the file cannot be formatted")
 		}
 	}()
@@ -252,7 +253,7 @@ func block(n node) bool {
 	return n.Kind != yaml.ScalarNode && n.Style&yaml.FlowStyle == 0 && len(n.Content) > 0
 }
 
-// shifted is an entry that is kept as it is: its first line as given, the others moved with it.
+// shifted returns an unchanged entry: the given first line, and the others moved with it.
 func (s source) shifted(first string, p part, by int) []string {
 	out := []string{first}
 	if p.value.Style&(yaml.LiteralStyle|yaml.FoldedStyle) == 0 || p.end == p.first+1 {

@@ -98,7 +98,7 @@ func PathOf(k fleet.Key) string {
 // refused, anyone who can write a duplicate, in a folder such as tenants/Acme/ that has no owner,
 // could block the declarations of others.
 func DuplicatePaths(paths []string) []fleet.Problem {
-	folded := make(map[string]string, len(paths)) // folded path or folder → how it is written first
+	folded := make(map[string]string, len(paths)) // folded path or folder → its first spelling
 	duplicates := map[string]string{}             // written path or folder → its duplicate
 	for _, p := range slices.Sorted(slices.Values(paths)) {
 		for end := 0; end < len(p); {
@@ -134,8 +134,8 @@ func DuplicatePaths(paths []string) []fleet.Problem {
 	return problems
 }
 
-// fold is what filesystems that ignore case compare. Paths in two Unicode forms need no folding: no
-// path that is not ASCII is a declaration's, so that Classify refuses both.
+// fold returns the form that filesystems compare if they ignore case. It does not fold Unicode
+// forms: only ASCII paths are declarations, so Classify refuses both.
 func fold(s string) string { return strings.ToLower(strings.ToUpper(s)) }
 
 func duplicateOf(path string, duplicates map[string]string) (part, duplicate string) {
@@ -281,8 +281,8 @@ func misplaced(path, code, message, fix string) (fleet.Key, bool, *fleet.Problem
 		Code: code, Message: message, Fix: fix}
 }
 
-// maxFileName is the most bytes of a path that names a file which is no declaration. Git knows no
-// limit; what keeps names does.
+// maxFileName limits the bytes of the path of a file that is no declaration. Git has no limit, but
+// stores of names do.
 const maxFileName = 512
 
 // fileName returns the path. A path that is too long or invalid UTF-8 is cut and gets a hash behind

@@ -125,7 +125,7 @@ func (v *value) objectSchema() map[string]any {
 	return s
 }
 
-// summary is what an editor shows of a field.
+// summary returns an editor's description of a field.
 func (f *field) summary() string {
 	s := f.doc
 	if f.format != nil && f.format.what != "" && f.format != formatAny {

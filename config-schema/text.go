@@ -62,7 +62,7 @@ func checkText(f File) (found findings) {
 	return found
 }
 
-// irregular is what an entry is that is no regular file.
+// irregular names the type of an irregular entry.
 func irregular(f File) string {
 	if f.Irregular == "symlink" || f.Irregular == "submodule" {
 		return f.Irregular
@@ -209,8 +209,8 @@ func nameBefore(text []byte, i int) []byte {
 	return text[start:end]
 }
 
-// secretValue reports whether what follows "name:" is a value in clear: not a blank, a number of no
-// length, a boolean, a reference or prose.
+// secretValue reports whether a plaintext value follows "name:": not a blank, a very short text, a
+// boolean, a reference or prose.
 func secretValue(after []byte) bool {
 	// enough to judge by, and the cost of a line that never ends
 	after = after[:min(len(after), maxText)]
@@ -312,7 +312,7 @@ func emptyDocument(doc node) bool {
 		doc.Content[0].Tag == "!!null" && doc.Content[0].Value == ""
 }
 
-// syntaxHelp turns the parser's words into what to do.
+// syntaxHelp maps the parser's messages to a message and a fix for people.
 var syntaxHelp = []struct{ words, message, fix string }{
 	{"mapping values are not allowed", "a ':' is not allowed here",
 		"put the value in quotes, or fix the indentation"},
@@ -431,9 +431,9 @@ func (p *yamlParser) flatten() string {
 	return "flatten the file; a declaration needs 8 levels"
 }
 
-// featureOf names the feature of YAML that a node uses and declarations do not have, or "". A lone
-// "!" is a tag that the tree does not show: it is found by where the node begins, for no untagged
-// value begins with it.
+// featureOf returns the YAML feature of a node that declarations do not allow, or "". The tree does
+// not show a "!" without a name, which is a tag: it is found by the node's position, since no
+// untagged value begins with "!".
 func (p *yamlParser) featureOf(n node) string {
 	switch {
 	case n.Kind == yaml.AliasNode:
@@ -568,8 +568,8 @@ func (s *sealedFile) checkRecipients(meta node) {
 	}
 }
 
-// bound demands the key under which the file holds its own path, encrypted. Whether it is its own
-// shows after decryption only.
+// checkBinding demands the key under which the file holds its own path, encrypted. Only decryption
+// can verify the path.
 func (s *sealedFile) checkBinding(root node) {
 	fix := s.encryptWith(
 		"--recipient <recipient> < values, or, to encrypt the values that it has again, " +

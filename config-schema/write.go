@@ -13,8 +13,8 @@ import (
 	"argosy.dev/argosy/fleet/printable"
 )
 
-// The writers print problems in the order in which they are given. Everything in them is printed on
-// its own line and without control characters: paths and messages may carry what a tenant wrote.
+// The writers keep the order of the problems. They print each on its own line and escape control
+// characters: paths and messages may contain a tenant's text.
 
 // WriteText writes `file:line:col: severity[code]: message`, with the fix on a line below. colour
 // adds ANSI colours.

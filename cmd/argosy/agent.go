@@ -43,8 +43,8 @@ type place struct {
 	caFile                  string
 }
 
-// agentCommand is everything about clusters that dial out: what people of the control plane do, and
-// what runs on the cluster.
+// agentCommand groups the commands for clusters that dial out: those for people at the control
+// plane, and those that run on the cluster.
 func agentCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "agent",
@@ -143,7 +143,7 @@ func (a *app) tokenRequest(w tokenWish, args []string) (wire.AgentTokenRequest, 
 	return ask, err
 }
 
-// printToken prints the token alone on stdout, and on stderr what to do with it.
+// printToken prints the token alone on stdout, and its use on stderr.
 func (a *app) printToken(c *client.Client, w tokenWish, made wire.CreatedAgentToken) error {
 	t := made.Token
 	name := agentName(
@@ -634,8 +634,8 @@ func (p *place) settings(hub string) (edge.Settings, error) {
 	return s, nil
 }
 
-// here is the agent's own way to the cluster that it runs on. It never goes through a proxy: that
-// one leads out.
+// here connects the agent to its own cluster, never through a proxy: the proxy leads out of the
+// cluster.
 func (p *place) here() (*rest.Config, error) {
 	config, err := rest.InClusterConfig()
 	if p.kubeconfig != "" || p.kubeContext != "" {
@@ -743,8 +743,8 @@ func (p *place) cluster() (*rest.Config, error) {
 	return config, nil
 }
 
-// showHeld shows what waits, and asks on a terminal whether it is all to go. Elsewhere that is a
-// finding.
+// showHeld lists the held deletions, and asks on a terminal whether to release them all. Without a
+// terminal that is a finding.
 func (a *app) showHeld(held edge.HeldDeletions) error {
 	for _, name := range held.Names {
 		if err := a.printLine("%s", name); err != nil {

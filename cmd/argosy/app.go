@@ -21,7 +21,7 @@ import (
 	"argosy.dev/argosy/fleet/printable"
 )
 
-// app is what every command works with.
+// app is the environment of every command.
 type app struct {
 	in     io.Reader
 	out    io.Writer // data
@@ -71,7 +71,7 @@ func (a *app) printLine(format string, args ...any) error {
 	return err
 }
 
-// colour reports whether data may be coloured: on a terminal, unless the person asked for none
+// colour reports whether output may be coloured: on a terminal, unless NO_COLOR is set
 // (https://no-color.org).
 func (a *app) colour() bool {
 	return a.getenv("NO_COLOR") == "" && a.getenv("TERM") != "dumb" && isTerminal(a.out)
@@ -153,7 +153,7 @@ type format struct {
 // String implements pflag.Value, as do Set and Type.
 func (f *format) String() string { return f.value }
 
-// Set refuses what the command cannot write.
+// Set refuses formats that the command does not support.
 func (f *format) Set(s string) error {
 	if !slices.Contains(f.may, s) {
 		return fmt.Errorf("must be one of %s", strings.Join(f.may, ", "))

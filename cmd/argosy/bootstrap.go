@@ -161,7 +161,7 @@ func registrar(form, manifest, state string, codes chan<- string) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		// the browser is gone: it asks again
+		// the browser closed the connection: it can ask again
 		_ = begin.Execute(w, map[string]string{"Form": form, "Manifest": manifest})
 	})
 	mux.HandleFunc("GET /registered", func(w http.ResponseWriter, r *http.Request) {

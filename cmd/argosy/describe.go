@@ -292,7 +292,7 @@ func describeEngine(ctx context.Context, c *client.Client, name string) (descrip
 	}}, nil
 }
 
-// unreadOf counts the environments whose clusters an engine cannot read.
+// unreadOf counts the environments whose clusters are unreachable for an engine.
 func unreadOf(v view.Engine) table.Value {
 	if v.Unreachable == 0 {
 		return table.Value{}
@@ -468,7 +468,7 @@ func behind(v view.Agent) string {
 	return fmt.Sprintf("%s of %s", plural(v.Pending, "object"), plural(v.Lag, "revision"))
 }
 
-// agoIf is ago of what may not have been, and then is left out.
+// agoIf is ago for an event that may not have happened, and is empty then.
 func agoIf(t *time.Time, now time.Time) table.Value {
 	if t == nil {
 		return table.Value{}

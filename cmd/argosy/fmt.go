@@ -128,7 +128,7 @@ func replace(name string, content []byte) error {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(temp.Name()) // it is gone when all went well
+	defer os.Remove(temp.Name()) // already renamed on success
 	if _, err := temp.Write(content); err != nil {
 		return errors.Join(err, temp.Close())
 	}

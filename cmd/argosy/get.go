@@ -83,7 +83,7 @@ func findResource(word string) (resource, error) {
 		fmt.Errorf("unknown kind %q; kinds are %s", word, strings.Join(plurals, ", "))
 }
 
-// resources are what `get` lists.
+// resources are the kinds that `get` lists.
 var resources = []resource{
 	{plural: "applications", aliases: []string{"application", "apps", "app"},
 		filters: []string{"tenant", "environment", "deployment", "engine", "revision", "sync",
@@ -145,7 +145,7 @@ var resources = []resource{
 		}, stopColumns)},
 }
 
-// lister makes the list function of a resource from how its items are asked for, named and shown.
+// lister returns the list function of a resource from its request, its names and its columns.
 func lister[T any](ask func(*client.Client, context.Context, view.Filter, int) ([]T, error),
 	name func(T) string, columns []column[T],
 ) func(context.Context, *client.Client, view.Filter, int) (listing, error) {

@@ -37,7 +37,7 @@ func (a *app) run(ctx context.Context, args []string) int {
 	root.SetErr(a.err)
 	err := root.ExecuteContext(ctx)
 	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
-		return exitFine // Ctrl-C ends what has no other end
+		return exitFine // Ctrl-C is the regular end of an endless command
 	}
 	return a.exit(err)
 }

@@ -348,7 +348,7 @@ var revisionColumns = []column[view.Revision]{
 	}},
 }
 
-// count is a number that is bad unless it is 0.
+// count shows a number that is good only at 0.
 func count(n int) table.Value {
 	if n == 0 {
 		return table.Number(0)
@@ -420,8 +420,8 @@ func held(h mirror.Hold) string {
 	}
 }
 
-// stops takes the filter and the limit of the other lists: there is at most one stop per tenant and
-// engine, and none is left out.
+// stops accepts the filter and the limit of the other lists, and ignores the filter: there is at
+// most one stop per tenant and engine.
 func stops(c *client.Client, ctx context.Context, _ view.Filter, limit int) ([]mirror.Stop, error) {
 	//nolint:revive // the shape of a method expression
 	all, err := c.Stops(ctx)

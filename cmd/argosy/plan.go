@@ -97,7 +97,7 @@ func compare(ctx context.Context, h history, base, head string) (*plan.Plan, err
 		}
 		if previous == "" {
 			state.Commit(p)
-			// the policies of base judge head; base itself is taken as it is
+			// the policies of base judge head; base itself is accepted unchecked
 			state.Judging(policy.New().Judge)
 		}
 		previous = revision
@@ -110,7 +110,7 @@ func (h history) resolve(ctx context.Context, rev string) (fleet.Revision, error
 	return fleet.Revision(id), err
 }
 
-// changed is what differs from base to head, decoded; an empty base is nothing.
+// changed returns the decoded changes from base to head; an empty base is an empty tree.
 func (h history) changed(ctx context.Context, base, head fleet.Revision) ([]catalog.Input, error) {
 	changes, err := h.mirror.Diff(ctx, gitrepo.Hash(base), gitrepo.Hash(head))
 	if err != nil {

@@ -94,7 +94,7 @@ type checked struct {
 	Text    string `json:"text"`
 }
 
-// examine writes what the doctor found.
+// examine prints the doctor's checks.
 func (a *app) examine(checks []server.Check, format string) error {
 	marks := map[string]string{"ok": "ok  ", "fix": "BAD ", "not checked": "?   "}
 	count, all := map[string]int{}, []checked{}
@@ -161,7 +161,7 @@ func rebuildCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-// settingsFlag adds -f and reads what it names.
+// settingsFlag adds -f, and returns the function that reads the settings.
 func settingsFlag(cmd *cobra.Command) func() (settings.Settings, error) {
 	file := cmd.Flags().StringP("file", "f", "argosy.yaml", "settings of the control plane")
 	return func() (settings.Settings, error) { return settings.Load(*file) }

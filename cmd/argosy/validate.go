@@ -155,7 +155,7 @@ func newCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-// findKind is the kind that a person means, however it is capitalised.
+// findKind finds a kind by name, ignoring case.
 func findKind(word string) (fleet.Kind, error) {
 	var names []string
 	for _, k := range configschema.Kinds() {

@@ -32,7 +32,7 @@ type Input struct {
 	Path, Blob  string
 	Declaration *fleet.Declaration // nil when it did not decode or was removed
 	Problems    []fleet.Problem    // of decoding; one of severity error makes the file bad
-	Removed     bool               // the file is gone
+	Removed     bool               // the file was removed
 }
 
 // Quarantine is a file at the head that is not in effect.
@@ -44,7 +44,7 @@ type Quarantine struct {
 	Declaration *fleet.Declaration `json:"declaration,omitempty"`
 	Problems    []fleet.Problem    `json:"problems"`    // why: each of severity error
 	HasLastGood bool               `json:"hasLastGood"` // an earlier state stays in effect
-	// the file is gone, and what it declared may not go yet
+	// the file was removed, and its declaration is still in use
 	Removed bool `json:"removed,omitempty"`
 }
 
@@ -202,9 +202,9 @@ func (s *Changeset) Stale() bool {
 	return s.generation != s.base.generation
 }
 
-// Commit makes the stage's state the catalog's, which the stage then reads as well. A stage can be
-// committed once, and not when it is Stale: that is a fault of the program, and Commit panics,
-// since the state that the files were judged against no longer holds.
+// Commit makes the changeset's state the catalog's, and the changeset then reads that. A changeset
+// can be committed once, and not when it is Stale: that is a bug, and Commit panics, since the
+// state that judged the files no longer exists.
 func (s *Changeset) Commit() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

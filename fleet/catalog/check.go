@@ -12,7 +12,8 @@ import (
 type checker struct {
 	st       *state
 	policies *policySet
-	guess    map[string]string // did-you-mean for tenants, which is asked once per file of a folder
+	// suggestions for unknown tenants, computed once: every file of a folder needs the same
+	guess map[string]string
 }
 
 func (ch *checker) checkShared(e *entry) []fleet.Problem {
@@ -149,7 +150,7 @@ func (ch *checker) checkCredential(e *entry, spec *fleet.CredentialSpec) []fleet
 			"credential %q is for the same repository: it %s (%s)", r.key.Name, r, r.path)}
 }
 
-// A rival has, or wants as well, what an entry wants.
+// A rival has or wants the same thing as an entry.
 type rival struct {
 	*entry
 	has bool
@@ -613,7 +614,7 @@ func (ch *checker) checkQuota(e *entry) []fleet.Problem {
 	return problems
 }
 
-// warnings is what a person should know of a declaration that is in effect. They hold nothing back.
+// warnings returns the warnings about an effective declaration. They never block it.
 func (ch *checker) warnings(e *entry) []fleet.Problem {
 	if e.quarantined() || e.effective == nil {
 		return nil
@@ -837,8 +838,8 @@ var sharedCodes = []string{codeNamespaceClaimed, codeEngineNamespace, codeSameRe
 	codeInstallationID, codeInstance, codeQuota, codeNamespaceInUse, codeReferenced,
 	codePolicyReached}
 
-// barred reports whether an entry is quarantined for a reason of its own, and so no rival to
-// anyone.
+// barred reports whether an entry is quarantined for a reason of its own, so that it is no rival of
+// another.
 func barred(e *entry) bool {
 	return e.quarantined() && slices.ContainsFunc(e.quarantine, func(p fleet.Problem) bool {
 		return !slices.Contains(sharedCodes, p.Code)
@@ -864,7 +865,7 @@ func rivalTerms(d *fleet.Declaration) []term {
 	return nil
 }
 
-// String words what the rival does.
+// String describes the rival's claim.
 func (r *rival) String() string {
 	if r.has {
 		return "has it"

@@ -179,7 +179,7 @@ func (w *work) accept(old *entry) {
 	}
 }
 
-// judge is why the head of a key may not take effect; none means that it does.
+// judge returns the reasons against a head; without any it takes effect.
 func (w *work) judge(e *entry) []fleet.Problem {
 	if p, rejected := w.rejected[e.key]; rejected {
 		return []fleet.Problem{p}
@@ -201,7 +201,7 @@ func (w *work) judge(e *entry) []fleet.Problem {
 	return problems
 }
 
-// limited keeps a file that is wrong a thousand times from filling the mirror.
+// limited keeps a file with a thousand errors from filling the mirror.
 func limited(problems []fleet.Problem) []fleet.Problem {
 	const most = 50
 	if len(problems) <= most {
@@ -213,8 +213,8 @@ func limited(problems []fleet.Problem) []fleet.Problem {
 	return problems[:most]
 }
 
-// wake queues what a change of one key may make good or bad. It follows the index, never the whole
-// state, but for Fleet's hosts.
+// wake queues the keys whose verdict a change of one key may alter. It follows the index, never the
+// whole state, except for Fleet's hosts.
 func (w *work) wake(before, after *entry) {
 	k := entryKey(before, after)
 	if b, a := effectiveOf(before), effectiveOf(after); b != a {
@@ -353,7 +353,7 @@ var tenantKinds = []fleet.Kind{fleet.KindManagedEnvironment, fleet.KindRepositor
 	fleet.KindSealedSecret,
 	fleet.KindGitOpsDeployment, fleet.KindSyncRun}
 
-// wakeReferrers queues what names a key, and all of a tenant's files for their Tenant.
+// wakeReferrers queues the declarations that name a key; for a Tenant, all of its files.
 func (w *work) wakeReferrers(k fleet.Key) {
 	w.enqueueAll(referrersOf(k))
 	if k.Kind != fleet.KindTenant {
@@ -396,7 +396,7 @@ func (w *work) wakeSelected(d *fleet.Declaration) {
 	}
 }
 
-// wakeFreed queues what waits for room when a tenant's use went down.
+// wakeFreed queues the declarations that wait for quota when a tenant's use decreases.
 func (w *work) wakeFreed(t fleet.TenantName, before fleet.Quota) {
 	now := w.st.usedBy(t)
 	if now.Environments >= before.Environments && now.Deployments >= before.Deployments &&
@@ -405,7 +405,7 @@ func (w *work) wakeFreed(t fleet.TenantName, before fleet.Quota) {
 	}
 	w.wakeWaiting(t)
 	if d := w.st.get(tenantKey(t)); d != nil && exceeds(before, d.Tenant.Quota) {
-		w.checked[d.Key] = true // its warning changes or goes
+		w.checked[d.Key] = true // its warning changes or ends
 	}
 }
 
@@ -424,7 +424,7 @@ func exceeds(used, quota fleet.Quota) bool {
 		used.Applications > quota.Applications
 }
 
-// wakeRivals queues the quarantined ones that want what an entry wants or has wanted.
+// wakeRivals queues the quarantined entries that want the same things as an entry now or before.
 func (w *work) wakeRivals(e *entry) {
 	for _, d := range e.versions() {
 		for _, t := range rivalTerms(d) {
@@ -531,9 +531,9 @@ func (w *work) unfounded(e *entry) bool {
 	return e.effective == nil || w.brokenReference(e.key, e.effective, e.head) == nil
 }
 
-// checkRemoval is why a declaration may not go: the Fleet never does, and nothing goes that a file
-// at the head names, be that file good or quarantined. Whether something in effect still names it
-// is verified at the end.
+// checkRemoval returns the reasons against a removal: the Fleet is required, and a declaration must
+// stay while a file at the head names it, good or quarantined. verify checks the effective
+// references at the end.
 func (w *work) checkRemoval(e *entry) []fleet.Problem {
 	if e.effective == nil {
 		return nil
@@ -669,7 +669,7 @@ func closes(before, after *fleet.EnvironmentSpec) bool {
 	return !before.Agent.Autonomous() && after.Agent.Autonomous()
 }
 
-// finish reads the outcome off the last round, while the base is still what it was.
+// finish reads the result of the last round, before the base changes.
 func (s *Changeset) finish(w *work) {
 	s.st = w.st
 	s.st.pending = w.notReady()
@@ -694,8 +694,8 @@ func (s *Changeset) finish(w *work) {
 	sortProblems(s.problems)
 }
 
-// forgetIdle leaves what was judged again for nothing as it was, down to the words: another of
-// several reasons may have come first.
+// forgetIdle restores the entries that were judged again with the same verdict, including the
+// message: another of several reasons may have come first.
 func (w *work) forgetIdle() {
 	for k := range w.idle {
 		e, old := w.st.entries.get(k), w.st.under.entries.get(k)

@@ -7,7 +7,7 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// policySet is the policies that a stage judges by.
+// policySet holds the policies that judge a changeset.
 type policySet struct {
 	judge  Judge
 	files  map[fleet.Key]bool   // of the commit
@@ -163,7 +163,7 @@ func (p *policySet) breaches(st *state, e *entry, d *fleet.Declaration,
 	return problems
 }
 
-// subject is what policies are shown of a declaration.
+// subject returns the input of policies for a declaration.
 func (s *state) subject(d *fleet.Declaration) *fleet.Subject {
 	subject := &fleet.Subject{Declaration: d, Tenant: s.get(tenantKey(d.Key.Tenant))}
 	if d.Deployment == nil {
@@ -211,7 +211,7 @@ func (w *work) notReady() map[fleet.Key]bool {
 	return keys
 }
 
-// policies are those in effect, in the order of their names.
+// policies returns the effective policies, sorted by name.
 func (s *state) policies() []*fleet.Declaration {
 	found := []*fleet.Declaration{}
 	for _, k := range s.index.list(membersOf("", fleet.KindPolicy)) {

@@ -9,8 +9,8 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// state is everything that the catalog knows: of the base alone, or of a stage as what differs over
-// the base. It does not lock.
+// state is the catalog's knowledge: the base itself, or the differences of a changeset to its base.
+// It does not lock.
 type state struct {
 	under       *state
 	entries     *table[fleet.Key, entry]
@@ -27,10 +27,10 @@ type entry struct {
 	key        fleet.Key
 	path, blob string             // of the head; of a removed file, the last ones
 	effective  *fleet.Declaration // nil: never good so far
-	head       *fleet.Declaration // nil: gone or not decoded
+	head       *fleet.Declaration // nil: removed or not decoded
 	removed    bool
 	notes      []fleet.Problem // of decoding: why head is nil, or warnings
-	quarantine []fleet.Problem // why the head is not in effect; empty: it is
+	quarantine []fleet.Problem // reasons against the head; empty: the head is in effect
 	advice     []fleet.Problem // warnings of policies about the effective declaration
 }
 
@@ -111,20 +111,20 @@ const (
 	claimOf              // server, namespace: environments that deploy there
 	// namespace: environments that deploy to one of this name, on any server
 	namespaceOf
-	argoCDIn     // namespace: engines whose Argo CD lives in one of this name
+	argoCDIn     // namespace: engines whose Argo CD is in a namespace of this name
 	installation // installationID: engines
 	instance     // connection, namespace: engines
 	accessTo     // tenant, repository: credentials
 	sourceFrom   // tenant, repository: deployments
 	labelled     // tenant, label, value: environments
-	// tenant, label, value: deployments whose selector's first label this is
+	// tenant, label, value: deployments with this as their selector's first label
 	selecting
 	servedIn     // region: engines
 	wantedIn     // region: environments
 	overQuota    // tenant: newcomers that wait for room
 	grantsServer // an entry of Tenant.clusters: tenants
 	onServer     // an entry that would grant it: environments
-	underPolicy  // tenant, or all of them: what a policy holds back or warns of
+	underPolicy  // tenant, or every tenant: declarations that a policy blocks or warns about
 )
 
 // terms returns the terms of an entry: of its effective declaration and of its head.
@@ -149,7 +149,7 @@ func membersOf(t fleet.TenantName, k fleet.Kind) term {
 	return term{what: ofKind, tenant: t, a: string(k)}
 }
 
-// versions yields what the key declares in effect and at the head: none, one or both.
+// versions returns the declarations of the key, in effect and at the head: none, one or both.
 func (e *entry) versions() []*fleet.Declaration {
 	if e == nil {
 		return nil
@@ -271,7 +271,7 @@ func claim(d *fleet.Declaration, namespace string) term {
 	return term{what: claimOf, a: server, b: namespace}
 }
 
-// repositoryKey is the URL itself when it is none: nothing that is refused meets anything else.
+// repositoryKey returns an invalid URL unchanged: a refused URL never matches another one.
 func repositoryKey(url string) string {
 	key, err := fleet.NormalizeRepoURL(url)
 	if err != nil {
@@ -390,8 +390,8 @@ func environmentID(k fleet.Key) fleet.EnvironmentID {
 	return fleet.EnvironmentID{Tenant: k.Tenant, Name: fleet.EnvironmentName(k.Name)}
 }
 
-// selecting are the effective deployments that select an environment, whether or not it is in
-// effect, in no order.
+// selecting returns the effective deployments that select an environment, effective or not,
+// unsorted.
 func (s *state) selecting(env *fleet.Declaration) []fleet.Key {
 	if env.Environment.Agent.Autonomous() {
 		return nil
@@ -399,7 +399,7 @@ func (s *state) selecting(env *fleet.Declaration) []fleet.Key {
 	return s.matching(env)
 }
 
-// matching are those whose selector matches it, be it autonomous or not.
+// matching returns the deployments whose selector matches an environment, autonomous or not.
 func (s *state) matching(env *fleet.Declaration) []fleet.Key {
 	var keys []fleet.Key
 	for k, v := range env.Labels {
@@ -432,7 +432,7 @@ func matches(d, env *fleet.Declaration) bool {
 		slices.Contains(env.Environment.Namespaces, d.Deployment.Destination.Namespace)
 }
 
-// firstLabel is the label by which a selector is indexed: it selects nothing that lacks this one.
+// firstLabel returns the label that indexes a selector: the selector matches nothing without it.
 func firstLabel(s *fleet.LabelSelector) (k, v string, ok bool) {
 	if s == nil || len(s.MatchLabels) == 0 {
 		return "", "", false
@@ -441,8 +441,8 @@ func firstLabel(s *fleet.LabelSelector) (k, v string, ok bool) {
 	return k, s.MatchLabels[k], true
 }
 
-// same is the effective declaration when the head is equal to it: whether something changes is
-// asked of pointers.
+// same returns the effective declaration if the head is equal to it, so that comparing pointers
+// detects a change.
 func same(head, effective *fleet.Declaration) *fleet.Declaration {
 	if head != nil && effective != nil && reflect.DeepEqual(head, effective) {
 		return effective
@@ -471,7 +471,7 @@ func sortProblems(problems []fleet.Problem) []fleet.Problem {
 	return problems
 }
 
-// The keys of what others refer to.
+// The keys of referenced declarations.
 func fleetKey() fleet.Key { return fleet.Key{Kind: fleet.KindFleet, Name: "fleet"} }
 
 func engineKey(n fleet.EngineName) fleet.Key {

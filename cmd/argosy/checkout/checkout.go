@@ -20,7 +20,7 @@ import (
 	configschema "argosy.dev/argosy/config-schema"
 )
 
-// enough of a file is read to see that it is too long.
+// one byte more than the limit shows that the file is too long
 const enough = 1 << 20
 
 // Roots are the folders of a config repo that hold declarations.

@@ -41,7 +41,7 @@ func Path(getenv func(string) string) (string, error) {
 	return filepath.Join(home, ".config", "argosy", "config.yaml"), nil
 }
 
-// Load reads the file; a file that is not there is an empty one. Errors never repeat its content.
+// Load reads the file; a missing file is empty. Errors never repeat its content.
 func Load(path string) (File, error) {
 	var f File
 	info, err := os.Stat(path)
@@ -81,7 +81,7 @@ func (f File) Find(name string) (Context, bool) {
 	return f.Contexts[i], true
 }
 
-// Put adds the context, or replaces the one of its name, and makes it the current one.
+// Put adds the context or replaces one with its name, and makes it current.
 func (f *File) Put(c Context) {
 	f.Contexts = slices.DeleteFunc(f.Contexts, func(there Context) bool {
 		return there.Name == c.Name
@@ -104,7 +104,7 @@ func Save(path string, f File) error {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(temp.Name()) // it is gone when all went well
+	defer os.Remove(temp.Name()) // already renamed on success
 	if _, err := temp.Write(content); err != nil {
 		return errors.Join(err, temp.Close())
 	}

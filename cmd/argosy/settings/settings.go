@@ -514,7 +514,7 @@ func (d *Duration) UnmarshalYAML(n *yaml.Node) error {
 	return nil
 }
 
-// Logger is the logger that the settings ask for.
+// Logger returns a logger with these settings.
 func (l Log) Logger(to io.Writer) *slog.Logger {
 	opts := &slog.HandlerOptions{Level: levels[l.Level]}
 	if l.Format == "json" {
