@@ -14,10 +14,7 @@ import (
 // The database is another incarnation whose sequence numbers are already above the old ones: only
 // the incarnation differs.
 func TestRowsOfAnotherIncarnationWaitForTheConfigRepo(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		o := newTestHub(t)
-		defer o.run()()
-		d := o.newAgent("acme.edge", "acme")
+	withAgent(t, func(t *testing.T, o *testHub, d *testAgent) {
 		row := o.store.put(application("acme.edge", "acme", "app"))
 		w := d.stream(0)
 		settled(time.Second)

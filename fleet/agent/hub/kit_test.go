@@ -17,6 +17,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"argosy.dev/argosy/fleet"
@@ -181,6 +182,16 @@ func (l *logged) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.String()
+}
+
+// withAgent runs the test in a synctest bubble, on a running hub with the agent of acme.edge.
+func withAgent(t *testing.T, test func(t *testing.T, o *testHub, d *testAgent)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		o := newTestHub(t)
+		defer o.run()()
+		test(t, o, o.newAgent("acme.edge", "acme"))
+	})
 }
 
 // run starts the hub and returns a function that stops it and waits.

@@ -23,10 +23,7 @@ func settled(d time.Duration) {
 }
 
 func TestAStreamSendsTheCurrentStateAndThenChanges(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		o := newTestHub(t)
-		defer o.run()()
-		d := o.newAgent("acme.edge", "acme")
+	withAgent(t, func(t *testing.T, o *testHub, d *testAgent) {
 		for i := range 250 {
 			o.store.put(application("acme.edge", "acme", fmt.Sprintf("app-%d", i)))
 		}
@@ -78,10 +75,7 @@ func TestAStreamSendsTheCurrentStateAndThenChanges(t *testing.T) {
 }
 
 func TestAReconnectSendsOnlyTheMissedRows(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		o := newTestHub(t)
-		defer o.run()()
-		d := o.newAgent("acme.edge", "acme")
+	withAgent(t, func(t *testing.T, o *testHub, d *testAgent) {
 		for i := range 100 {
 			o.store.put(application("acme.edge", "acme", fmt.Sprintf("app-%d", i)))
 		}
@@ -105,10 +99,7 @@ func TestAReconnectSendsOnlyTheMissedRows(t *testing.T) {
 }
 
 func TestACursorOfAnotherMirrorStartsFromZero(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		o := newTestHub(t)
-		defer o.run()()
-		d := o.newAgent("acme.edge", "acme")
+	withAgent(t, func(t *testing.T, o *testHub, d *testAgent) {
 		o.store.put(application("acme.edge", "acme", "app"))
 		w := d.stream(5000)
 		synctest.Wait()
@@ -243,10 +234,7 @@ func TestAShutdownEndsTheStreamsWithAGoAway(t *testing.T) {
 }
 
 func TestALaterProcessTakesOverAndTheSameOneFollowsItself(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		o := newTestHub(t)
-		defer o.run()()
-		d := o.newAgent("acme.edge", "acme")
+	withAgent(t, func(t *testing.T, o *testHub, d *testAgent) {
 		first := d.stream(0)
 		synctest.Wait()
 		again := d.stream(0)
@@ -280,10 +268,7 @@ func TestALaterProcessTakesOverAndTheSameOneFollowsItself(t *testing.T) {
 }
 
 func TestAChangedDeclarationOpensANewSession(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		o := newTestHub(t)
-		defer o.run()()
-		d := o.newAgent("acme.edge", "acme")
+	withAgent(t, func(t *testing.T, o *testHub, d *testAgent) {
 		w := d.stream(0)
 		synctest.Wait()
 		o.store.do(func() { o.store.changed = []registry.Change{{Agent: d.id, Generation: 1}} })
@@ -378,10 +363,7 @@ func TestSyncsReachTheAgentAndDisappearAtTheirEnd(t *testing.T) {
 }
 
 func TestCredentialsAreSentSealedAndAgainAfterAChange(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		o := newTestHub(t)
-		defer o.run()()
-		d := o.newAgent("acme.edge", "acme")
+	withAgent(t, func(t *testing.T, o *testHub, d *testAgent) {
 		o.secrets.set("acme/git", "canary-1")
 		key := o.store.put(repository("acme.edge", "acme", "repo", "git")).Key
 		o.store.put(repository("acme.edge", "acme", "lost", "nowhere"))
@@ -483,10 +465,7 @@ func TestAStreamSurvivesAnOutageOfTheStore(t *testing.T) {
 }
 
 func TestARowOfAnotherEngineIsNeverSentEvenIfTheStoreReturnsIt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		o := newTestHub(t)
-		defer o.run()()
-		d := o.newAgent("acme.edge", "acme")
+	withAgent(t, func(t *testing.T, o *testHub, d *testAgent) {
 		o.store.do(func() {
 			o.store.rows["acme.edge"] = []mirror.Row{application("acme.edge", "globex", "foreign")}
 			o.store.rows["acme.edge"][0].Seq = 1
@@ -583,10 +562,7 @@ func inUse() uint64 {
 }
 
 func TestAStreamEndsWithItsIdentity(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		o := newTestHub(t)
-		defer o.run()()
-		d := o.newAgent("acme.edge", "acme")
+	withAgent(t, func(t *testing.T, o *testHub, d *testAgent) {
 		o.store.do(func() {
 			a := o.store.agents[d.id]
 			a.ExpiresAt = time.Now().Add(time.Minute)
@@ -603,10 +579,7 @@ func TestAStreamEndsWithItsIdentity(t *testing.T) {
 }
 
 func TestARebuiltMirrorRestartsEveryStream(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		o := newTestHub(t)
-		defer o.run()()
-		d := o.newAgent("acme.edge", "acme")
+	withAgent(t, func(t *testing.T, o *testHub, d *testAgent) {
 		for range 9 {
 			o.store.put(application("acme.edge", "acme", "app"))
 		}
@@ -631,10 +604,7 @@ func TestARebuiltMirrorRestartsEveryStream(t *testing.T) {
 }
 
 func TestStreamsThatWereOpenedWithTheOldKeysEndWhenTheyAreRotated(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		o := newTestHub(t)
-		defer o.run()()
-		d := o.newAgent("acme.edge", "acme")
+	withAgent(t, func(t *testing.T, o *testHub, d *testAgent) {
 		w := d.stream(0)
 		synctest.Wait()
 		fresh := newKeys(t)
