@@ -22,7 +22,7 @@ import (
 )
 
 // The real store implements the API's interfaces.
-var _ anyStore = (*postgres.Store)(nil)
+var _ anyStore = (*realStore)(nil)
 
 // asJSON renders an object as JSON: these tests do not depend on the manifests.
 type asJSON struct{}
@@ -79,6 +79,12 @@ func deployment(tenant, name, environment string) string {
 		"], namespace: web}\n"
 }
 
+type realStore struct {
+	*postgres.Views
+	*postgres.Decisions
+	*postgres.Tokens
+}
+
 // recorded is an API over a real store with a recorded fleet of these tenants.
 func recorded(t *testing.T, database string, tenants ...string) *site {
 	t.Helper()
@@ -103,16 +109,16 @@ func recorded(t *testing.T, database string, tenants ...string) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lease, ok, err := store.Acquire(t.Context(), "reconciler", "test", time.Hour)
+	lease, ok, err := store.Leases.Acquire(t.Context(), "reconciler", "test", time.Hour)
 	if err != nil || !ok {
 		t.Fatal(ok, err)
 	}
 	record := p.Record()
 	record.Author, record.Subject, record.CommittedAt = "Ana", "first", time.Now()
-	if _, err := store.Record(t.Context(), lease, record); err != nil {
+	if _, err := store.Plans.Record(t.Context(), lease, record); err != nil {
 		t.Fatal(err)
 	}
-	return newSiteOver(t, store)
+	return newSiteOver(t, &realStore{store.Views, store.Decisions, store.Tokens})
 }
 
 // token creates a token in the real store.

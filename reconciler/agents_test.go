@@ -37,7 +37,7 @@ func farEngine() map[string]string {
 func (h *house) rowsOn(name fleet.EngineName) map[fleet.ObjectKey]mirror.Row {
 	h.t.Helper()
 	rows := map[fleet.ObjectKey]mirror.Row{}
-	all, err := h.store.Changed(context.Background(), name, 0, 10_000)
+	all, err := h.store.Work.Changed(context.Background(), name, 0, 10_000)
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -62,8 +62,8 @@ func (h *house) join(name fleet.EngineName) *site {
 	m := worker.NewManager(beside{name: {ArgoCD: fleet.ArgoCDInstance{Namespace: "argocd"},
 		Connection: fleet.Connection{InCluster: true}}}, 50*time.Millisecond, quiet(),
 		func(e fleet.EngineName, spec fleet.EngineSpec) worker.Config {
-			return worker.Config{Engine: e, Spec: spec, Holder: "agent", Rows: h.store,
-				Leases: h.store, Secrets: h.secrets, Stops: board, Metrics: metrics, Log: quiet(),
+			return worker.Config{Engine: e, Spec: spec, Holder: "agent", Rows: h.store.Work,
+				Leases: h.store.Leases, Secrets: h.secrets, Stops: board, Metrics: metrics, Log: quiet(),
 				Poll: 50 * time.Millisecond, Flight: 4,
 				Dial: func(_ context.Context, _ fleet.EngineName, _ fleet.EngineSpec,
 					stopped func(fleet.TenantName) bool) (engine.Engine, error) {
@@ -73,7 +73,7 @@ func (h *house) join(name fleet.EngineName) *site {
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
 	all.Go(func() { m.Run(ctx) })
-	all.Go(func() { board.Run(ctx, h.store, quiet()) })
+	all.Go(func() { board.Run(ctx, h.store.Decisions, quiet()) })
 	h.t.Cleanup(func() { cancel(); all.Wait() })
 	return s
 }
@@ -190,7 +190,7 @@ func TestWhatMayStandBehindAnAgentWaitsForIt(t *testing.T) {
 		say()
 		head := h.commit("another commit", map[string]string{"README.md": fmt.Sprint(time.Now())})
 		h.eventually("it is looked at", func() error {
-			if source, err := h.store.Source(t.Context()); err != nil || source.Applied != head {
+			if source, err := h.store.Views.Source(t.Context()); err != nil || source.Applied != head {
 				return fmt.Errorf("%+v, %w", source, err)
 			}
 			return nil

@@ -27,13 +27,13 @@ import (
 
 // hubStore counts how often the hub has asked what is new.
 type hubStore struct {
-	*postgres.Store
+	*postgres.Agents
 	looks atomic.Int64
 }
 
 func (s *hubStore) AgentNews(ctx context.Context, after int64, since time.Time) (registry.News,
 	error) {
-	news, err := s.Store.AgentNews(ctx, after, since)
+	news, err := s.Agents.AgentNews(ctx, after, since)
 	if err == nil {
 		s.looks.Add(1)
 	}
@@ -54,7 +54,7 @@ type remote struct {
 func (h *house) agent(environment fleet.EnvironmentName) *remote {
 	h.t.Helper()
 	name := fleet.AgentEngine(fleet.EnvironmentID{Tenant: "acme", Name: environment})
-	r := &remote{site: newSite(name), house: h, store: &hubStore{Store: h.store},
+	r := &remote{site: newSite(name), house: h, store: &hubStore{Agents: h.store.Agents},
 		board: worker.NewStopBoard()}
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
@@ -64,16 +64,19 @@ func (h *house) agent(environment fleet.EnvironmentName) *remote {
 	of := worker.NewStopBoard()
 	var err error
 	if r.hub, err = hub.New(hub.Config{Store: hub.Store{Identities: r.store, Sessions: r.store,
-		Rows: r.store, Changes: r.store, Reports: r.store}, Secrets: h.secrets, Stops: of,
+		Rows: r.store, Changes: r.store, Reports: struct {
+			*postgres.Agents
+			*postgres.Work
+		}{h.store.Agents, h.store.Work}}, Secrets: h.secrets, Stops: of,
 		PublicURL: front.URL, Replica: "hub", Log: quiet()}); err != nil {
 		h.t.Fatal(err)
 	}
 	r.hub.Register(mux)
-	all.Go(func() { of.Run(ctx, h.store, quiet()) })
+	all.Go(func() { of.Run(ctx, h.store.Decisions, quiet()) })
 	all.Go(func() { r.hub.Run(ctx) })
 	all.Go(func() { h.store.Listen(ctx, func(string) { r.hub.Wake(); of.Wake() }) })
 
-	_, token, err := h.store.CreateAgentToken(h.t.Context(), registry.Token{
+	_, token, err := h.store.Agents.CreateAgentToken(h.t.Context(), registry.Token{
 		Tenant: "acme", Environment: environment,
 		CreatedBy: "token:test", ExpiresAt: time.Now().Add(time.Hour)}, "")
 	if err != nil {
@@ -117,7 +120,7 @@ func (h *house) agent(environment fleet.EnvironmentName) *remote {
 // acknowledged.
 func (r *remote) stands() error {
 	head := r.house.head()
-	if source, err := r.house.store.Source(context.Background()); err != nil ||
+	if source, err := r.house.store.Views.Source(context.Background()); err != nil ||
 		source.Applied != head {
 		return fmt.Errorf("revision %s is applied, not %s: %w", source.Applied.Short(),
 			head.Short(), err)
@@ -209,7 +212,7 @@ func TestAnAgentKeepsWhatItHasWhenTheDatabaseGoesBack(t *testing.T) {
 			}
 			f.setStop(mirror.Stop{Scope: mirror.StopTenant, Name: "acme"})
 			f.eventually("a stop reaches the agent while Git is away", r.stopped(true))
-			if _, err := f.store.ClearStop(t.Context(), mirror.StopTenant, "acme", "",
+			if _, err := f.store.Decisions.ClearStop(t.Context(), mirror.StopTenant, "acme", "",
 				"token:test"); err != nil {
 				t.Fatal(err)
 			}
@@ -259,12 +262,12 @@ func TestAnAgentsOrphanIsListedAndRemovedByADecisionAboutItsUID(t *testing.T) {
 	}
 	removal := mirror.OrphanRemoval{Engine: s.Engine, Kind: s.Kind, Name: s.Name, UID: "another",
 		Deletion: fleet.DeletionOrphan, By: "token:test"}
-	if _, err := h.store.RemoveOrphan(t.Context(), removal); !errors.Is(err, mirror.ErrNotFound) ||
+	if _, err := h.store.Decisions.RemoveOrphan(t.Context(), removal); !errors.Is(err, mirror.ErrNotFound) ||
 		!r.server.Exists(scada.Key) {
 		t.Errorf("a decision about another UID: %v", err)
 	}
 	removal.UID = s.UID
-	if _, err := h.store.RemoveOrphan(t.Context(), removal); err != nil {
+	if _, err := h.store.Decisions.RemoveOrphan(t.Context(), removal); err != nil {
 		t.Fatal(err)
 	}
 	h.eventually("the agent removes it", func() error {

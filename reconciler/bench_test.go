@@ -94,7 +94,8 @@ func (h *house) alone() *reconciler.Loop {
 	}
 	source := &gitSource{Mirror: m}
 	loop := reconciler.NewLoop(reconciler.Loop{Source: source, Pulls: source, Decoder: decoder{},
-		Renderer: argocd.Renderer{}, Store: h.store, Leases: h.store,
+		Renderer: argocd.Renderer{}, Store: h.store.Plans, Leases: h.store.Leases,
+		Stops:   h.store.Decisions,
 		Engines: nowhere{}, Holder: "bench", Branch: "main", Poll: time.Hour,
 		Metrics: reconciler.NewMetrics(prometheus.NewRegistry()), Log: quiet()})
 	ctx, cancel := context.WithCancel(context.Background())

@@ -158,7 +158,7 @@ func TestARebuildWaitsForAnApprovalWhereEnginesHoldObjects(t *testing.T) {
 			hold := h.heldFor(held, mirror.HoldUnreviewed,
 				"the mirror that knew which files were held is gone")
 			h.passes(r, 5)
-			if s, _ := h.store.Source(t.Context()); s.Applied != "" || hold.Tenant != "" {
+			if s, _ := h.store.Views.Source(t.Context()); s.Applied != "" || hold.Tenant != "" {
 				t.Errorf("%s is applied, held %+v", s.Applied.Short(), hold)
 			}
 			if n := h.engines["eu-1"].writes() + h.engines["eu-2"].writes() - written; n != 0 {
@@ -209,7 +209,7 @@ func TestApprovalsReviewsAndProofsCountWhileGitIsAway(t *testing.T) {
 	people.sawFiles(t, h, first, second, shopFile)
 	r.AskReviews()
 	h.wants("globex/shop@prod", "v2")
-	if s, _ := h.store.Source(t.Context()); !strings.Contains(s.Error, "away") ||
+	if s, _ := h.store.Views.Source(t.Context()); !strings.Contains(s.Error, "away") ||
 		base == s.Applied {
 		t.Errorf("%+v", s)
 	}

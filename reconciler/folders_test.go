@@ -156,7 +156,7 @@ func evil(revision string) map[string]string {
 func (h *house) says(tenant fleet.TenantName, path, what string) {
 	h.t.Helper()
 	h.eventually("the tenant is told", func() error {
-		problems, _, err := h.store.Problems(context.Background(), view.Scope{Tenant: tenant},
+		problems, _, err := h.store.Views.Problems(context.Background(), view.Scope{Tenant: tenant},
 			view.Filter{}, view.Page{Limit: 100})
 		if err != nil {
 			return err
@@ -173,7 +173,7 @@ func (h *house) says(tenant fleet.TenantName, path, what string) {
 func (h *house) applied(revision fleet.Revision) {
 	h.t.Helper()
 	h.eventually("the revision is applied", func() error {
-		source, err := h.store.Source(context.Background())
+		source, err := h.store.Views.Source(context.Background())
 		if err == nil && source.Applied != revision {
 			err = fmt.Errorf("%s is applied, not %s: %s", source.Applied.Short(), revision.Short(),
 				source.Error)
@@ -223,7 +223,7 @@ func TestOneTenantsFolderStopsNoOther(t *testing.T) {
 			h.applied(h.commit("and on", evil("v2")))
 			h.revisionOf("evil/job@prod", "v2")
 			h.eventually("the fleet stands again", h.settled)
-			if problems, _, err := h.store.Problems(t.Context(), view.Scope{}, view.Filter{},
+			if problems, _, err := h.store.Views.Problems(t.Context(), view.Scope{}, view.Filter{},
 				view.Page{Limit: 10}); err != nil || len(problems) != 0 {
 				t.Error(problems, err)
 			}

@@ -114,7 +114,7 @@ func (h *house) rows() map[fleet.ObjectKey]mirror.Row {
 	h.t.Helper()
 	all := map[fleet.ObjectKey]mirror.Row{}
 	for name := range h.engines {
-		rows, err := h.store.Changed(context.Background(), name, 0, 10_000)
+		rows, err := h.store.Work.Changed(context.Background(), name, 0, 10_000)
 		if err != nil {
 			h.t.Fatal(err)
 		}
@@ -128,7 +128,7 @@ func (h *house) rows() map[fleet.ObjectKey]mirror.Row {
 // settled says why the engines do not yet hold exactly what the head's rows want, each of them
 // acknowledged.
 func (h *house) settled() error {
-	source, err := h.store.Source(context.Background())
+	source, err := h.store.Views.Source(context.Background())
 	if err != nil {
 		return err
 	}
@@ -161,7 +161,7 @@ func (h *house) settled() error {
 // application says what the mirror shows of one Application.
 func (h *house) application(id string) view.Application {
 	h.t.Helper()
-	all, _, err := h.store.Applications(context.Background(), view.Scope{}, view.Filter{},
+	all, _, err := h.store.Views.Applications(context.Background(), view.Scope{}, view.Filter{},
 		view.Page{Limit: 1000})
 	if err != nil {
 		h.t.Fatal(err)

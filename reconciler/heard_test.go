@@ -63,7 +63,7 @@ func TestStopsAndSyncsOfTenantsCostNoFetch(t *testing.T) {
 	h.eventually("the fleet stands", h.settled)
 	before, heard := h.still(r), r.heard.Load()
 	h.setStop(mirror.Stop{Scope: mirror.StopTenant, Name: "acme", By: "token:acme/ci"})
-	if _, err := h.store.ClearStop(t.Context(), mirror.StopTenant, "acme", "",
+	if _, err := h.store.Decisions.ClearStop(t.Context(), mirror.StopTenant, "acme", "",
 		"token:acme/ci"); err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +133,7 @@ func TestWhatOthersTellWakesTheLoop(t *testing.T) {
 	h.still(r)
 	approve(t, h, empty)
 	h.eventually("an approval is heard", func() error {
-		if s, err := h.store.Source(t.Context()); err != nil || s.Applied != empty {
+		if s, err := h.store.Views.Source(t.Context()); err != nil || s.Applied != empty {
 			return fmt.Errorf("revision %s is applied, %w", s.Applied.Short(), err)
 		}
 		return nil

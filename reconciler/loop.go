@@ -48,8 +48,6 @@ type Store interface {
 	// Confirm records that what the mirror holds, as at says, follows from the head of the config
 	// repo; false when it stands elsewhere.
 	Confirm(ctx context.Context, lease mirror.Lease, at mirror.State) (bool, error)
-	// RestoreStop puts a stop back that an engine remembers, unless it has ended since.
-	RestoreStop(ctx context.Context, stop mirror.Stop) error
 	// Notify says "look" to all replicas: rows have changed. by is told with it: see Loop.Heard.
 	Notify(ctx context.Context, by string) error
 }
@@ -61,6 +59,7 @@ type Loop struct {
 	Renderer plan.Renderer
 	Store    Store
 	Leases   lease.Store
+	Stops    recovery.StopRestorer
 	Engines  recovery.EngineReader // for a start without a mirror
 	Judge    catalog.Judge         // of the config repo's policies; nil: they judge nothing
 	Holder   string
@@ -105,7 +104,7 @@ type Loop struct {
 func NewLoop(l Loop) *Loop {
 	l.wake, l.released = pacing.NewSignal(), pacing.NewSignal()
 	l.previews = &previews{computing: make(chan struct{}, 1)}
-	l.recovery = recovery.New(recovery.Config{Engines: l.Engines, Agents: l.Agents, Stops: l.Store,
+	l.recovery = recovery.New(recovery.Config{Engines: l.Engines, Agents: l.Agents, Stops: l.Stops,
 		Wake: l.wake.Set, Log: l.Log})
 	if l.Reviews != nil {
 		l.asker = newAsker(l.Reviews, l.Poll, l.Log, l.Wake)

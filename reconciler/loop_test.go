@@ -69,7 +69,7 @@ func TestARevisionThatWaitsIsReadAndRecordedOnce(t *testing.T) {
 	if n := r.source.reads.Load() - reads; n != 0 {
 		t.Errorf("read %d times while it waits", n)
 	}
-	if s, _ := h.store.Source(t.Context()); s.Applied != first {
+	if s, _ := h.store.Views.Source(t.Context()); s.Applied != first {
 		t.Errorf("revision %s is applied", s.Applied.Short())
 	}
 	approve(t, h, rewritten)
@@ -107,7 +107,7 @@ func TestAHoldEndsWhenTheBranchIsBackAtWhatIsApplied(t *testing.T) {
 	h.eventually("the older revision waits", func() error { return h.held(first, mirror.HoldOlder) })
 	h.point(second)
 	h.passes(r, 3)
-	holds, _, err := h.store.Holds(t.Context(), view.Scope{}, view.Filter{}, view.Page{
+	holds, _, err := h.store.Views.Holds(t.Context(), view.Scope{}, view.Filter{}, view.Page{
 		Limit: 10})
 	if err != nil || len(holds) > 0 {
 		t.Errorf("%v, %+v", err, holds)
@@ -138,7 +138,7 @@ func TestARestartWhileARevisionWaitsTellsOfItNoSecondTime(t *testing.T) {
 	if err := h.held(empty, mirror.HoldEmpty); err != nil {
 		t.Error(err)
 	}
-	all, _, err := h.store.Operations(t.Context(), view.Scope{}, view.Filter{Revision: empty},
+	all, _, err := h.store.Views.Operations(t.Context(), view.Scope{}, view.Filter{Revision: empty},
 		view.Page{Limit: 100})
 	if err != nil || len(all) != 1 {
 		t.Errorf("%d operations tell of the revision that waits: %v", len(all), err)
@@ -146,7 +146,7 @@ func TestARestartWhileARevisionWaitsTellsOfItNoSecondTime(t *testing.T) {
 }
 
 func (h *house) held(revision fleet.Revision, reason mirror.HoldReason) error {
-	holds, _, err := h.store.Holds(context.Background(), view.Scope{}, view.Filter{}, view.Page{
+	holds, _, err := h.store.Views.Holds(context.Background(), view.Scope{}, view.Filter{}, view.Page{
 		Limit: 100})
 	if err != nil {
 		return err
@@ -159,7 +159,7 @@ func (h *house) held(revision fleet.Revision, reason mirror.HoldReason) error {
 
 func approve(t *testing.T, h *house, revision fleet.Revision) {
 	t.Helper()
-	if _, err := h.store.Approve(t.Context(), mirror.Approval{
+	if _, err := h.store.Decisions.Approve(t.Context(), mirror.Approval{
 		Revision: revision, By: "token:test"}); err != nil {
 		t.Fatal(err)
 	}
@@ -172,21 +172,21 @@ func TestAnOutageOfTheSourceIsToldWithItsBeginAndHeals(t *testing.T) {
 	r.source.away.Store(true)
 	var begin view.Source
 	h.eventually("the outage is told", func() (err error) {
-		if begin, err = h.store.Source(t.Context()); err == nil &&
+		if begin, err = h.store.Views.Source(t.Context()); err == nil &&
 			(begin.Since == nil || !strings.Contains(begin.Error, "away")) {
 			err = fmt.Errorf("source: %+v", begin)
 		}
 		return err
 	})
 	h.passes(r, 5)
-	if s, _ := h.store.Source(t.Context()); !s.Since.Equal(*begin.Since) {
+	if s, _ := h.store.Views.Source(t.Context()); !s.Since.Equal(*begin.Since) {
 		t.Errorf("the outage began %s, and later %s", begin.Since, s.Since)
 	}
 	h.commit("during the outage", deployment("acme", "web", "v2", "Delete", "prod", "staging"))
 	r.source.away.Store(false)
 	h.eventually("the commit made meanwhile arrives", h.settled)
 	h.eventually("the outage is over", func() error {
-		if s, err := h.store.Source(t.Context()); err != nil || s.Error != "" || s.Since != nil {
+		if s, err := h.store.Views.Source(t.Context()); err != nil || s.Error != "" || s.Since != nil {
 			return fmt.Errorf("source: %+v, %w", s, err)
 		}
 		return nil
@@ -202,7 +202,7 @@ func TestAFaultOfTheDatabaseIsNotTheSources(t *testing.T) {
 	h.commit("while the database is away", deployment("acme", "web", "v2", "Delete", "prod",
 		"staging"))
 	h.passes(r, 4)
-	if s, err := h.store.Source(t.Context()); err != nil || s.Error != "" {
+	if s, err := h.store.Views.Source(t.Context()); err != nil || s.Error != "" {
 		t.Errorf("the source is blamed: %+v, %v", s, err)
 	}
 	failing.Store(false)
@@ -222,7 +222,7 @@ func TestARecordWhoseAnswerIsLostHasOneEffect(t *testing.T) {
 	})
 	failing.Store(false)
 	h.eventually("the fleet stands", h.settled)
-	revisions, _, err := h.store.Revisions(t.Context(), view.Scope{}, view.Filter{}, view.Page{
+	revisions, _, err := h.store.Views.Revisions(t.Context(), view.Scope{}, view.Filter{}, view.Page{
 		Limit: 10})
 	if err != nil || len(revisions) != 1 || revisions[0].Created != 3 {
 		t.Errorf("%d revisions: %+v, %v", len(revisions), revisions, err)

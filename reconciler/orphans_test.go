@@ -28,7 +28,7 @@ func (h *house) deletions() (all []fleet.ObjectKey) {
 }
 
 func (h *house) recorded(head fleet.Revision) error {
-	source, err := h.store.Source(h.t.Context())
+	source, err := h.store.Views.Source(h.t.Context())
 	if err == nil && source.Applied != head {
 		err = errors.New("not recorded yet")
 	}
@@ -64,7 +64,7 @@ func TestADeletionReadsItsRowAgainRightBeforeItActs(t *testing.T) {
 	blind.Store(true)
 	restored := h.commit("its revert", shop)
 	h.eventually("the revert is recorded", func() error { return h.recorded(restored) })
-	if _, err := h.store.ClearStop(t.Context(), mirror.StopFleet, "", "", "token:test"); err != nil {
+	if _, err := h.store.Decisions.ClearStop(t.Context(), mirror.StopFleet, "", "", "token:test"); err != nil {
 		t.Fatal(err)
 	}
 	for name := range h.engines {
@@ -106,7 +106,7 @@ func (h *house) appliedRow(deployment string) mirror.Row {
 
 func (h *house) orphans(want int) func() error {
 	return func() error {
-		all, _, err := h.store.Orphans(context.Background(), view.Scope{}, view.Filter{},
+		all, _, err := h.store.Views.Orphans(context.Background(), view.Scope{}, view.Filter{},
 			view.Page{Limit: 100})
 		if err == nil && len(all) != want {
 			err = fmt.Errorf("%d strays are listed, not %d: %+v", len(all), want, all)
@@ -118,7 +118,7 @@ func (h *house) orphans(want int) func() error {
 func (h *house) orphan() view.Orphan {
 	h.t.Helper()
 	h.eventually("one stray is listed", h.orphans(1))
-	all, _, err := h.store.Orphans(context.Background(), view.Scope{}, view.Filter{}, view.Page{
+	all, _, err := h.store.Views.Orphans(context.Background(), view.Scope{}, view.Filter{}, view.Page{
 		Limit: 100})
 	if err != nil {
 		h.t.Fatal(err)
@@ -175,14 +175,14 @@ func TestAOrphanIsListedAndRemovedByADecisionAboutItsUIDAlone(t *testing.T) {
 	}
 	removal := mirror.OrphanRemoval{Engine: s.Engine, Kind: s.Kind, Name: s.Name, UID: "another",
 		Deletion: fleet.DeletionOrphan, By: "token:test"}
-	if _, err := h.store.RemoveOrphan(t.Context(), removal); !errors.Is(err, mirror.ErrNotFound) {
+	if _, err := h.store.Decisions.RemoveOrphan(t.Context(), removal); !errors.Is(err, mirror.ErrNotFound) {
 		t.Errorf("a decision about another UID: %v", err)
 	}
 	if !h.engines[s.Engine].server.Exists(shop.Key) || len(h.deletions()) != before {
 		t.Fatal("a stray was removed without a decision")
 	}
 	removal.UID = s.UID
-	if _, err := h.store.RemoveOrphan(t.Context(), removal); err != nil {
+	if _, err := h.store.Decisions.RemoveOrphan(t.Context(), removal); err != nil {
 		t.Fatal(err)
 	}
 	h.eventually("it is removed", h.absent(shop))
@@ -231,7 +231,7 @@ func TestARebuildListsWhatWasHeldAsOrphansAndDeletesNothing(t *testing.T) {
 	head := h.commit("two at once",
 		gone(deployment("acme", "web", "v1", "Delete", "prod", "staging")))
 	h.eventually("the deletion is held", func() error {
-		holds, _, err := h.store.Holds(context.Background(), view.Scope{}, view.Filter{},
+		holds, _, err := h.store.Views.Holds(context.Background(), view.Scope{}, view.Filter{},
 			view.Page{Limit: 10})
 		if err == nil && len(holds) == 0 {
 			err = errors.New("nothing is held")
@@ -268,14 +268,14 @@ func TestAnEngineThatWentBackIsBroughtToItsRowsAgain(t *testing.T) {
 	if s.Name != old.Key.Name {
 		t.Errorf("listed as %+v, not what was deleted", s)
 	}
-	if _, err := h.store.RemoveOrphan(t.Context(), mirror.OrphanRemoval{Engine: s.Engine, Kind: s.Kind,
+	if _, err := h.store.Decisions.RemoveOrphan(t.Context(), mirror.OrphanRemoval{Engine: s.Engine, Kind: s.Kind,
 		Name: s.Name, UID: s.UID,
 		Deletion: fleet.DeletionOrphan, By: "token:test"}); err != nil {
 		t.Fatal(err)
 	}
 	h.eventually("the engine holds what its rows want", h.settled)
 	t.Logf("after %s", time.Since(begun).Round(time.Millisecond))
-	engines, _, err := h.store.Engines(t.Context(), view.Scope{}, view.Filter{
+	engines, _, err := h.store.Views.Engines(t.Context(), view.Scope{}, view.Filter{
 		Engine: shop.Key.Engine}, view.Page{Limit: 1})
 	if err != nil || engines[0].WentBackAt == nil || engines[0].WentBack == "" {
 		t.Errorf("the engine is shown as %+v, %v", engines, err)

@@ -68,7 +68,7 @@ func (h *house) quietCluster() (env fleet.EnvironmentID, at *site, silent *atomi
 // shownAs says whether people are shown that an environment is unreachable, with so many parked.
 func (h *house) shownAs(env fleet.EnvironmentID, unreachable bool, parked int) func() error {
 	return func() error {
-		all, _, err := h.store.Environments(context.Background(), view.Scope{Tenant: env.Tenant},
+		all, _, err := h.store.Views.Environments(context.Background(), view.Scope{Tenant: env.Tenant},
 			view.Filter{}, view.Page{Limit: 10})
 		if err != nil {
 			return err
@@ -165,7 +165,7 @@ func TestADeletionThatIsBlockedIsReleasedByADecisionAlone(t *testing.T) {
 	})
 	o := mirror.Orphaning{Application: id, UID: h.application(id.String()).UID, By: "token:test",
 		Note: "the cluster is scrapped"}
-	if err := h.store.Abandon(t.Context(), o); !errors.Is(err, mirror.ErrNotBlocked) {
+	if err := h.store.Decisions.Abandon(t.Context(), o); !errors.Is(err, mirror.ErrNotBlocked) {
 		t.Errorf("before the time is over: %v", err)
 	}
 	h.exec(`UPDATE argosy.reach SET since = now() - interval '2 hours'`)
@@ -174,13 +174,13 @@ func TestADeletionThatIsBlockedIsReleasedByADecisionAlone(t *testing.T) {
 	}
 	other := o
 	other.UID = "another"
-	if err := h.store.Abandon(t.Context(), other); !errors.Is(err, mirror.ErrNotFound) {
+	if err := h.store.Decisions.Abandon(t.Context(), other); !errors.Is(err, mirror.ErrNotFound) {
 		t.Errorf("of another UID: %v", err)
 	}
 	if !at.server.Exists(key) {
 		t.Fatal("it is gone without a decision")
 	}
-	if err := h.store.Abandon(t.Context(), o); err != nil {
+	if err := h.store.Decisions.Abandon(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
 	h.eventually("it is gone, and its row with it", func() error {

@@ -23,7 +23,7 @@ func TestAPolicyKeepsACommitsFileFromTheEngines(t *testing.T) {
 			deployment("globex", "shop", "v2", "Orphan", "prod")))
 	applied := func(web, shop string) func() error {
 		return func() error {
-			if s, err := h.store.Source(t.Context()); err != nil || s.Applied != h.head() {
+			if s, err := h.store.Views.Source(t.Context()); err != nil || s.Applied != h.head() {
 				return errors.Join(fmt.Errorf("revision %s is applied", s.Applied.Short()), err)
 			}
 			for id, want := range map[string]string{"acme/web@prod": web,
@@ -37,7 +37,7 @@ func TestAPolicyKeepsACommitsFileFromTheEngines(t *testing.T) {
 		}
 	}
 	h.eventually("the other file of the commit is applied", applied("v1", "v2"))
-	problems, _, err := h.store.Problems(t.Context(), view.Scope{Tenant: "acme"}, view.Filter{},
+	problems, _, err := h.store.Views.Problems(t.Context(), view.Scope{Tenant: "acme"}, view.Filter{},
 		view.Page{Limit: 10})
 	if err != nil || len(problems) != 1 || problems[0].Code != "policy" ||
 		problems[0].Message != "no-head: name a revision" || problems[0].Line == 0 {

@@ -222,13 +222,13 @@ func (m *author) any() (path, tenant, name string, ok bool) {
 }
 
 func (m *author) approveAll() {
-	holds, _, err := m.store.Holds(context.Background(), view.Scope{}, view.Filter{}, view.Page{
+	holds, _, err := m.store.Views.Holds(context.Background(), view.Scope{}, view.Filter{}, view.Page{
 		Limit: 100})
 	if err != nil {
 		m.t.Fatal(err)
 	}
 	for _, hold := range holds {
-		if _, err := m.store.Approve(context.Background(), mirror.Approval{Revision: hold.Revision,
+		if _, err := m.store.Decisions.Approve(context.Background(), mirror.Approval{Revision: hold.Revision,
 			By: "token:test"}); err != nil {
 			m.t.Fatal(err)
 		}
@@ -366,7 +366,7 @@ func TestAPreviewChangesNothing(t *testing.T) {
 	if d := cmp.Diff(before, h.rows()); d != "" || r.store.asked("record") != records {
 		t.Errorf("something was recorded: %s", d)
 	}
-	if s, _ := h.store.Source(t.Context()); s.Applied != at || s.Head != at {
+	if s, _ := h.store.Views.Source(t.Context()); s.Applied != at || s.Head != at {
 		t.Errorf("%+v", s)
 	}
 }
@@ -581,7 +581,7 @@ func TestPreviewsBesideABusyLoop(t *testing.T) {
 			"staging"))
 		applied.Store(head, true)
 		h.eventually("it is applied, and previews go on", func() error {
-			if s, err := h.store.Source(ctx); err != nil || s.Applied != head ||
+			if s, err := h.store.Views.Source(ctx); err != nil || s.Applied != head ||
 				made.Load() == from {
 				return fmt.Errorf("%+v %w", s, err)
 			}
@@ -605,7 +605,7 @@ func TestAPreviewWaitsForEnginesThatWereNotReadYet(t *testing.T) {
 	h.engines["eu-2"].hidden.Store(true)
 	r := h.start("a", options{})
 	h.eventually("the first revision is recorded", func() error {
-		if s, err := h.store.Source(t.Context()); err != nil || s.Applied != h.head() {
+		if s, err := h.store.Views.Source(t.Context()); err != nil || s.Applied != h.head() {
 			return fmt.Errorf("%+v %w", s, err)
 		}
 		return nil
@@ -654,7 +654,7 @@ func TestSlowEngineKeepsNobodyElseFromTheirPlaceAfterARebuild(t *testing.T) {
 		head := h.commit("change", deployment("acme", "web", version, "Delete", "prod", "staging"))
 		began := time.Now()
 		h.eventually("a commit is applied meanwhile", func() error {
-			row, _, err := h.store.Row(ctx, web)
+			row, _, err := h.store.Work.Row(ctx, web)
 			if err != nil || row.Revision != head || row.Apply != mirror.ApplyApplied {
 				return fmt.Errorf("at %s: %s, %w", row.Revision.Short(), row.Apply, err)
 			}

@@ -22,7 +22,7 @@ func TestAThousandPushesCauseAtMostTwentyReconcilesAndTheLastCommitIsApplied(t *
 			h.commit("a release", deployment("acme", "web", fmt.Sprint("v", 2+i), "Delete", "prod"))
 		}
 		d := forge.Delivery{ID: fmt.Sprint("push-", i), Event: "push", Notice: mirror.NoticePushed("takes")}
-		if fresh, err := h.store.Accept(t.Context(), d, nil); err != nil || !fresh {
+		if fresh, err := h.store.Pulls.Accept(t.Context(), d, nil); err != nil || !fresh {
 			t.Fatalf("push %d: fresh %t, %v", i, fresh, err)
 		}
 		time.Sleep(time.Until(begun.Add(over * time.Duration(i+1) / pushes)))

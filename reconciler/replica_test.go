@@ -80,7 +80,8 @@ func (h *house) start(name string, o options) *replica {
 	}
 	r := &replica{source: &gitSource{Mirror: m}, dead: &atomic.Bool{}}
 	r.source.away.Store(o.gitAway)
-	r.store = &faulty{Store: store, dead: r.dead, fail: o.fail, calls: map[string]int{}}
+	r.store = &faulty{Store: store, Plans: store.Plans, Decisions: store.Decisions,
+		Leases: store.Leases, Work: store.Work, Views: store.Views, dead: r.dead, fail: o.fail, calls: map[string]int{}}
 	registry, board := prometheus.NewRegistry(), worker.NewStopBoard()
 	workerMetrics := worker.NewMetrics(registry)
 	dial := func(_ context.Context, e fleet.EngineName, _ fleet.EngineSpec,
@@ -89,7 +90,7 @@ func (h *house) start(name string, o options) *replica {
 		return h.engines[e].dial(r.dead, stopped, o.engine)
 	}
 	r.Loop = reconciler.NewLoop(reconciler.Loop{Source: r.source, Decoder: decoder{},
-		Renderer: argocd.Renderer{}, Store: r.store, Leases: r.store,
+		Renderer: argocd.Renderer{}, Store: r.store, Leases: r.store, Stops: r.store,
 		Engines: finder{h, r.dead}, Judge: policy.New().Judge, Holder: name, URL: h.repo.URL,
 		Branch: "main", Poll: o.poll, Standby: o.standby, Metrics: reconciler.NewMetrics(registry), Log: quiet(),
 		Pulls: r.source, Agents: o.agents, Reviews: o.reviews})
@@ -139,7 +140,7 @@ func (h *house) kill(r *replica) {
 	r.dead.Store(true)
 	r.stop()
 	for _, lease := range r.store.held() {
-		if err := h.store.Release(context.Background(), lease, ""); err != nil {
+		if err := h.store.Leases.Release(context.Background(), lease, ""); err != nil {
 			h.t.Fatal(err)
 		}
 	}
@@ -149,7 +150,13 @@ var errDead = errors.New("this replica was killed")
 
 // faulty is the real store with faults to order.
 type faulty struct {
-	*postgres.Store
+	*postgres.Plans
+	*postgres.Decisions
+	*postgres.Leases
+	*postgres.Work
+	*postgres.Views
+	Store *postgres.Store
+
 	dead *atomic.Bool
 	fail func(call string) error
 
@@ -159,6 +166,12 @@ type faulty struct {
 	calls  map[string]int
 	leases map[string]mirror.Lease
 	last   mirror.Record // that was taken
+}
+
+func (s *faulty) Mirror(ctx context.Context) (mirror.State, error) { return s.Store.Mirror(ctx) }
+
+func (s *faulty) WantConfirmed(ctx context.Context) (int64, error) {
+	return s.Store.WantConfirmed(ctx)
 }
 
 func (s *faulty) ask(call string) error {
@@ -216,7 +229,7 @@ func (s *faulty) Acquire(ctx context.Context, name, holder string, ttl time.Dura
 	if err := s.ask("acquire"); err != nil {
 		return mirror.Lease{}, false, err
 	}
-	l, ok, err := s.Store.Acquire(ctx, name, holder, ttl)
+	l, ok, err := s.Store.Leases.Acquire(ctx, name, holder, ttl)
 	if ok {
 		s.remember(l)
 	}
@@ -227,14 +240,14 @@ func (s *faulty) Renew(ctx context.Context, l mirror.Lease, ttl time.Duration) (
 	if err := s.ask("renew"); err != nil {
 		return false, err
 	}
-	return s.Store.Renew(ctx, l, ttl)
+	return s.Store.Leases.Renew(ctx, l, ttl)
 }
 
 func (s *faulty) RaiseEpoch(ctx context.Context, l mirror.Lease, floor int64) (mirror.Lease, error) {
 	if err := s.ask("raise"); err != nil {
 		return l, err
 	}
-	l, err := s.Store.RaiseEpoch(ctx, l, floor)
+	l, err := s.Store.Leases.RaiseEpoch(ctx, l, floor)
 	if err == nil {
 		s.remember(l)
 	}
@@ -245,7 +258,7 @@ func (s *faulty) Release(ctx context.Context, l mirror.Lease, to string) error {
 	if err := s.ask("release"); err != nil {
 		return err
 	}
-	return s.Store.Release(ctx, l, to)
+	return s.Store.Leases.Release(ctx, l, to)
 }
 
 func (s *faulty) BeatWorkers(ctx context.Context, beat mirror.ReplicaBeat) (mirror.Replicas,
@@ -253,14 +266,14 @@ func (s *faulty) BeatWorkers(ctx context.Context, beat mirror.ReplicaBeat) (mirr
 	if err := s.ask("beat"); err != nil {
 		return mirror.Replicas{}, err
 	}
-	return s.Store.BeatWorkers(ctx, beat)
+	return s.Store.Leases.BeatWorkers(ctx, beat)
 }
 
 func (s *faulty) LeaveWorkers(ctx context.Context, replica string) error {
 	if err := s.ask("leave"); err != nil {
 		return err
 	}
-	return s.Store.LeaveWorkers(ctx, replica)
+	return s.Store.Leases.LeaveWorkers(ctx, replica)
 }
 
 // Record fails before or after the commit: "record" and "recorded" are asked for.
@@ -268,7 +281,7 @@ func (s *faulty) Record(ctx context.Context, l mirror.Lease, r mirror.Record) (i
 	if err := s.ask("record"); err != nil {
 		return 0, err
 	}
-	seq, err := s.Store.Record(ctx, l, r)
+	seq, err := s.Store.Plans.Record(ctx, l, r)
 	if err == nil {
 		s.mu.Lock()
 		s.last = r
@@ -282,21 +295,21 @@ func (s *faulty) SetSource(ctx context.Context, v view.Source) error {
 	if err := s.ask("source"); err != nil {
 		return err
 	}
-	return s.Store.SetSource(ctx, v)
+	return s.Store.Plans.SetSource(ctx, v)
 }
 
 func (s *faulty) Recent(ctx context.Context, window time.Duration) (mirror.Recent, error) {
 	if err := s.ask("lately"); err != nil {
 		return mirror.Recent{}, err
 	}
-	return s.Store.Recent(ctx, window)
+	return s.Store.Plans.Recent(ctx, window)
 }
 
 func (s *faulty) Load(ctx context.Context) (mirror.Snapshot, error) {
 	if err := s.ask("load"); err != nil {
 		return mirror.Snapshot{}, err
 	}
-	return s.Store.Load(ctx)
+	return s.Store.Plans.Load(ctx)
 }
 
 func (s *faulty) Changed(ctx context.Context, name fleet.EngineName, after int64,
@@ -304,7 +317,7 @@ func (s *faulty) Changed(ctx context.Context, name fleet.EngineName, after int64
 	if err := s.ask("changed"); err != nil {
 		return nil, err
 	}
-	rows, err := s.Store.Changed(ctx, name, after, most)
+	rows, err := s.Store.Work.Changed(ctx, name, after, most)
 	s.changed.Add(int64(len(rows)))
 	return rows, err
 }
@@ -314,7 +327,7 @@ func (s *faulty) RowHeads(ctx context.Context, name fleet.EngineName,
 	if err := s.ask("rows"); err != nil {
 		return err
 	}
-	return s.Store.RowHeads(ctx, name, visit)
+	return s.Store.Work.RowHeads(ctx, name, visit)
 }
 
 func (s *faulty) RowsByKey(ctx context.Context, name fleet.EngineName,
@@ -323,7 +336,7 @@ func (s *faulty) RowsByKey(ctx context.Context, name fleet.EngineName,
 		return nil, err
 	}
 	s.looked.Add(int64(len(keys)))
-	return s.Store.RowsByKey(ctx, name, keys)
+	return s.Store.Work.RowsByKey(ctx, name, keys)
 }
 
 // bodies counts the rows that were read with their bodies.
@@ -333,7 +346,7 @@ func (s *faulty) Row(ctx context.Context, key fleet.ObjectKey) (mirror.Row, bool
 	if err := s.ask("row"); err != nil {
 		return mirror.Row{}, false, err
 	}
-	return s.Store.Row(ctx, key)
+	return s.Store.Work.Row(ctx, key)
 }
 
 func (s *faulty) LeasedRow(ctx context.Context, l mirror.Lease, key fleet.ObjectKey) (mirror.Row,
@@ -341,7 +354,7 @@ func (s *faulty) LeasedRow(ctx context.Context, l mirror.Lease, key fleet.Object
 	if err := s.ask("leasedrow"); err != nil {
 		return mirror.Row{}, false, err
 	}
-	return s.Store.LeasedRow(ctx, l, key)
+	return s.Store.Work.LeasedRow(ctx, l, key)
 }
 
 func (s *faulty) CredentialRows(ctx context.Context, name fleet.EngineName, t fleet.TenantName,
@@ -349,21 +362,21 @@ func (s *faulty) CredentialRows(ctx context.Context, name fleet.EngineName, t fl
 	if err := s.ask("credentialrows"); err != nil {
 		return nil, err
 	}
-	return s.Store.CredentialRows(ctx, name, t, secret)
+	return s.Store.Work.CredentialRows(ctx, name, t, secret)
 }
 
 func (s *faulty) Acknowledge(ctx context.Context, l mirror.Lease, acks []mirror.Ack) error {
 	if err := s.ask("acknowledge"); err != nil {
 		return err
 	}
-	return s.Store.Acknowledge(ctx, l, acks)
+	return s.Store.Work.Acknowledge(ctx, l, acks)
 }
 
 func (s *faulty) Observe(ctx context.Context, l mirror.Lease, seen []mirror.Observation) error {
 	if err := s.ask("observe"); err != nil {
 		return err
 	}
-	return s.Store.Observe(ctx, l, seen)
+	return s.Store.Work.Observe(ctx, l, seen)
 }
 
 func (s *faulty) PendingSyncs(ctx context.Context, name fleet.EngineName) ([]mirror.SyncRequest,
@@ -371,14 +384,14 @@ func (s *faulty) PendingSyncs(ctx context.Context, name fleet.EngineName) ([]mir
 	if err := s.ask("syncs " + string(name)); err != nil {
 		return nil, err
 	}
-	return s.Store.PendingSyncs(ctx, name)
+	return s.Store.Work.PendingSyncs(ctx, name)
 }
 
 func (s *faulty) StopRecords(ctx context.Context) (mirror.StopRecords, error) {
 	if err := s.ask("stops"); err != nil {
 		return mirror.StopRecords{}, err
 	}
-	return s.Store.StopRecords(ctx)
+	return s.Store.Decisions.StopRecords(ctx)
 }
 
 func (s *faulty) Notify(ctx context.Context, by string) error {
@@ -394,7 +407,7 @@ func (s *faulty) UpdateSync(ctx context.Context, l mirror.Lease, id string,
 	if err := s.ask("updatesync"); err != nil {
 		return err
 	}
-	return s.Store.UpdateSync(ctx, l, id, state, message)
+	return s.Store.Work.UpdateSync(ctx, l, id, state, message)
 }
 
 // gitSource is the config repo as the loop needs it, with an outage to order.

@@ -142,7 +142,7 @@ func (h *house) heldFor(revision fleet.Revision, reason mirror.HoldReason, says 
 	h.t.Helper()
 	var out mirror.Hold
 	h.eventually("it is held as "+string(reason), func() error {
-		holds, _, err := h.store.Holds(context.Background(), view.Scope{}, view.Filter{},
+		holds, _, err := h.store.Views.Holds(context.Background(), view.Scope{}, view.Filter{},
 			view.Page{Limit: 100})
 		if err != nil {
 			return err
@@ -227,7 +227,7 @@ func TestADeletionThatNobodyReviewedWaitsForAReview(t *testing.T) {
 			}
 			return h.settled()
 		})
-		if holds, _, err := h.store.Holds(t.Context(), view.Scope{}, view.Filter{}, view.Page{
+		if holds, _, err := h.store.Views.Holds(t.Context(), view.Scope{}, view.Filter{}, view.Page{
 			Limit: 10}); err != nil || len(holds) != 0 {
 			t.Errorf("%+v %v", holds, err)
 		}
@@ -279,7 +279,7 @@ func TestReviewersThatAreAwayHoldWhatIsNotKnownAndNothingElse(t *testing.T) {
 // heldOf is the hold of one revision and tenant, as it is now.
 func (h *house) heldOf(revision fleet.Revision, tenant fleet.TenantName) mirror.Hold {
 	h.t.Helper()
-	holds, _, err := h.store.Holds(context.Background(), view.Scope{}, view.Filter{}, view.Page{
+	holds, _, err := h.store.Views.Holds(context.Background(), view.Scope{}, view.Filter{}, view.Page{
 		Limit: 100})
 	if err != nil {
 		h.t.Fatal(err)
@@ -338,7 +338,7 @@ func TestReviewedDeletionsGoAtOnceAndApprovedOnesPassTheGuards(t *testing.T) {
 				}
 				return h.settled()
 			})
-			if lately, err := h.store.Recent(t.Context(), time.Hour); err != nil ||
+			if lately, err := h.store.Plans.Recent(t.Context(), time.Hour); err != nil ||
 				len(lately.Deleted) != 0 {
 				t.Errorf("they count against the guards: %v %v", lately.Deleted, err)
 			}
@@ -417,7 +417,7 @@ func TestARecordKeepsWhatItChangedForTheReportsOnPullRequests(t *testing.T) {
 	h := newHouse(t, small())
 	r := h.start("a", options{})
 	h.atRest(r)
-	_, newest, err := h.store.ChangedSince(t.Context(), -1)
+	_, newest, err := h.store.Pulls.ChangedSince(t.Context(), -1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -437,16 +437,16 @@ func TestARecordKeepsWhatItChangedForTheReportsOnPullRequests(t *testing.T) {
 		head := h.commit("change", c.files)
 		var got []fleet.TenantName
 		h.eventually("the revision is recorded", func() (err error) {
-			if _, _, known, _ := h.store.RecordedEffects(t.Context(), head); !known {
+			if _, _, known, _ := h.store.Pulls.RecordedEffects(t.Context(), head); !known {
 				return errors.New("no effects")
 			}
-			got, newest, err = h.store.ChangedSince(t.Context(), newest)
+			got, newest, err = h.store.Pulls.ChangedSince(t.Context(), newest)
 			return err
 		})
 		if d := cmp.Diff(c.want, got); d != "" {
 			t.Error(d)
 		}
-		from, effects, known, err := h.store.RecordedEffects(t.Context(), head)
+		from, effects, known, err := h.store.Pulls.RecordedEffects(t.Context(), head)
 		if err != nil || !known || from != base || effects == nil || (len(effects) > 0) != (c.want[0] == "acme") {
 			t.Errorf("%v: from %s, not %s: %+v, %t, %v", c.want, from, base, effects, known, err)
 		}

@@ -17,7 +17,7 @@ import (
 func (h *house) setStop(s mirror.Stop) {
 	h.t.Helper()
 	s.By, s.Reason = "token:test", "a drill"
-	if _, err := h.store.SetStop(context.Background(), s, true); err != nil {
+	if _, err := h.store.Decisions.SetStop(context.Background(), s, true); err != nil {
 		h.t.Fatal(err)
 	}
 }
@@ -43,7 +43,7 @@ func TestAStopHoldsBackEveryWriteAndItsEndHastensThem(t *testing.T) {
 		together(deployment("acme", "web", "v2", "Delete", "prod", "staging"),
 			deployment("globex", "shop", "v2", "Orphan", "prod")))
 	h.eventually("it is recorded", func() error {
-		if s, _ := h.store.Source(t.Context()); s.Applied != head {
+		if s, _ := h.store.Views.Source(t.Context()); s.Applied != head {
 			return errors.New("not recorded")
 		}
 		return nil
@@ -57,7 +57,7 @@ func TestAStopHoldsBackEveryWriteAndItsEndHastensThem(t *testing.T) {
 	if n := h.engines["eu-1"].writes() + h.engines["eu-2"].writes() - written; n != 0 {
 		t.Errorf("%d writes during the stop", n)
 	}
-	if _, err := h.store.ClearStop(t.Context(), mirror.StopFleet, "", "", "token:test"); err != nil {
+	if _, err := h.store.Decisions.ClearStop(t.Context(), mirror.StopFleet, "", "", "token:test"); err != nil {
 		t.Fatal(err)
 	}
 	begun := time.Now()
@@ -96,7 +96,7 @@ func TestTheMirrorComesBackFromGitAndTheEnginesWithoutAWrite(t *testing.T) {
 
 func (h *house) placements() map[string]fleet.EngineName {
 	h.t.Helper()
-	all, _, err := h.store.Environments(context.Background(), view.Scope{}, view.Filter{},
+	all, _, err := h.store.Views.Environments(context.Background(), view.Scope{}, view.Filter{},
 		view.Page{Limit: 100})
 	if err != nil {
 		h.t.Fatal(err)
@@ -127,7 +127,7 @@ func TestAStopOfAnEngineThatIsNotReadYetOutlivesTheDatabase(t *testing.T) {
 		deployment("globex", "shop", "v2", "Orphan", "prod")))
 	b := h.start("b", options{})
 	h.eventually("what can be read is recorded, and nothing is placed anew", func() error {
-		if s, _ := h.store.Source(t.Context()); s.Applied != h.head() {
+		if s, _ := h.store.Views.Source(t.Context()); s.Applied != h.head() {
 			return errors.New("not recorded")
 		}
 		for id, engine := range h.placements() {
@@ -151,7 +151,7 @@ func TestAStopOfAnEngineThatIsNotReadYetOutlivesTheDatabase(t *testing.T) {
 		}
 		return nil
 	})
-	stops, err := h.store.Stops(t.Context(), view.Scope{})
+	stops, err := h.store.Views.Stops(t.Context(), view.Scope{})
 	if err != nil || len(stops) != 1 || stops[0].Name != string(at.name) {
 		t.Fatalf("the stop is lost: %v, %v", stops, err)
 	}
@@ -161,7 +161,7 @@ func TestAStopOfAnEngineThatIsNotReadYetOutlivesTheDatabase(t *testing.T) {
 	if n := at.writes() - written; n != 0 {
 		t.Errorf("%d writes in spite of the stop", n)
 	}
-	if _, err := h.store.ClearStop(t.Context(), mirror.StopEngine, string(at.name), "",
+	if _, err := h.store.Decisions.ClearStop(t.Context(), mirror.StopEngine, string(at.name), "",
 		"token:test"); err != nil {
 		t.Fatal(err)
 	}
@@ -332,7 +332,7 @@ func TestARestartWithMuchToDoHasNoMoreInFlightThanAllowed(t *testing.T) {
 		return nil
 	})
 	r.stop()
-	if _, err := h.store.ClearStop(t.Context(), mirror.StopFleet, "", "", "token:test"); err != nil {
+	if _, err := h.store.Decisions.ClearStop(t.Context(), mirror.StopFleet, "", "", "token:test"); err != nil {
 		t.Fatal(err)
 	}
 	var mu sync.Mutex

@@ -34,7 +34,7 @@ func manyEngines(t *testing.T, engines int) *house {
 // shares says why not each of these replicas, and nobody else, serves so many engines.
 func (h *house) shares(want map[string]int) error {
 	h.t.Helper()
-	engines, _, err := h.store.Engines(context.Background(), view.Scope{}, view.Filter{},
+	engines, _, err := h.store.Views.Engines(context.Background(), view.Scope{}, view.Filter{},
 		view.Page{Limit: 100})
 	if err != nil {
 		return err
@@ -91,7 +91,7 @@ func TestReplicasShareTheEngines(t *testing.T) {
 
 func (h *house) epochs() []int64 {
 	h.t.Helper()
-	engines, _, err := h.store.Engines(context.Background(), view.Scope{}, view.Filter{},
+	engines, _, err := h.store.Views.Engines(context.Background(), view.Scope{}, view.Filter{},
 		view.Page{Limit: 100})
 	if err != nil {
 		h.t.Fatal(err)

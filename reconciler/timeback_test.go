@@ -35,7 +35,7 @@ func (h *house) writes() (n int) {
 
 // stopped says whether the store has exactly this many stops in force.
 func (h *house) stopped(want int) error {
-	stops, err := h.store.Stops(context.Background(), view.Scope{})
+	stops, err := h.store.Views.Stops(context.Background(), view.Scope{})
 	if err == nil && len(stops) != want {
 		err = fmt.Errorf("%d stops are in force, not %d", len(stops), want)
 	}
@@ -58,7 +58,7 @@ func TestAStopThatTheDatabaseLosesStaysInForceAndComesBack(t *testing.T) {
 			head := h.commit("during the stop", deployment("acme", "web", "v2", "Delete", "prod",
 				"staging"))
 			h.eventually("it is recorded", func() error {
-				if s, _ := h.store.Source(t.Context()); s.Applied != head {
+				if s, _ := h.store.Views.Source(t.Context()); s.Applied != head {
 					return errors.New("not recorded")
 				}
 				return nil
@@ -81,7 +81,7 @@ func TestAStopThatTheDatabaseLosesStaysInForceAndComesBack(t *testing.T) {
 			if n := h.writes() - written; n != 0 {
 				t.Errorf("%d writes in spite of the stop", n)
 			}
-			if _, err := h.store.ClearStop(t.Context(), mirror.StopFleet, "", "",
+			if _, err := h.store.Decisions.ClearStop(t.Context(), mirror.StopFleet, "", "",
 				"token:test"); err != nil {
 				t.Fatal(err)
 			}
@@ -248,7 +248,7 @@ func TestAFailoverThatLosesItsTailUndoesNothingAndConverges(t *testing.T) {
 				t.Error("while Git is away:", err)
 			}
 			a.source.away.Store(false)
-			if _, err := f.store.ClearStop(t.Context(), mirror.StopTenant, "globex", "",
+			if _, err := f.store.Decisions.ClearStop(t.Context(), mirror.StopTenant, "globex", "",
 				"token:test"); err != nil {
 				t.Fatal(err)
 			}

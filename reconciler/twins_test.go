@@ -36,7 +36,7 @@ func TestATwinOfAPathTakesNothingFromTheDeclarationItResembles(t *testing.T) {
 					return fmt.Errorf("%s is at %s", id, a.TargetRevision)
 				}
 			}
-			problems, _, err := h.store.Problems(t.Context(), view.Scope{}, view.Filter{},
+			problems, _, err := h.store.Views.Problems(t.Context(), view.Scope{}, view.Filter{},
 				view.Page{Limit: 100})
 			if len(problems) != refused {
 				err = fmt.Errorf("%d problems: %+v", len(problems), problems)

@@ -201,7 +201,7 @@ func TestAnEngineThatIsAwayIsToldAndHealsAlone(t *testing.T) {
 	h.eventually("the fleet stands", h.settled)
 	h.engines["eu-1"].away.Store(true)
 	reached := func(name fleet.EngineName, want bool) error {
-		all, _, err := h.store.Engines(t.Context(), view.Scope{}, view.Filter{}, view.Page{
+		all, _, err := h.store.Views.Engines(t.Context(), view.Scope{}, view.Filter{}, view.Page{
 			Limit: 10})
 		if err != nil {
 			return err
@@ -226,7 +226,7 @@ func TestAnEngineThatIsAwayIsToldAndHealsAlone(t *testing.T) {
 				return fmt.Errorf("%s is %s", key.Name, row.Apply)
 			}
 		}
-		if s, _ := h.store.Source(t.Context()); s.Applied != h.head() {
+		if s, _ := h.store.Views.Source(t.Context()); s.Applied != h.head() {
 			return errors.New("not recorded")
 		}
 		return nil

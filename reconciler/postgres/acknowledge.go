@@ -15,7 +15,7 @@ import (
 // another row than the one that stands changes nothing; one that proves the object gone takes the
 // row with it, if the row asked for that; one that says what is known already writes nothing.
 // mirror.ErrFenced when the lease has passed on.
-func (s *Store) Acknowledge(ctx context.Context, lease mirror.Lease, acks []mirror.Ack) error {
+func (s *Work) Acknowledge(ctx context.Context, lease mirror.Lease, acks []mirror.Ack) error {
 	if len(acks) == 0 {
 		return nil
 	}

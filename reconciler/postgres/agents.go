@@ -58,8 +58,8 @@ func (a agentRow) alive() error {
 // Agent is an identity that is live. mirror.ErrNotFound: there never was one. With
 // registry.ErrRevoked, registry.ErrExpired and registry.ErrCloned the Agent is filled in, so that
 // a proof can be judged before anything is told.
-func (s *Store) Agent(ctx context.Context, id string) (registry.Agent, error) {
-	found, err := collect(ctx, s, scanAgent, `SELECT `+agentColumns+
+func (s *Agents) Agent(ctx context.Context, id string) (registry.Agent, error) {
+	found, err := collect(ctx, s.database, scanAgent, `SELECT `+agentColumns+
 		` FROM agents a WHERE a.id = $1`, text(id))
 	if err == nil && len(found) == 0 {
 		err = mirror.ErrNotFound
@@ -93,7 +93,7 @@ const (
 // SaveAccess keeps the hash of an access token that was given for an assertion, for ttl, and
 // forgets what is long over. registry.ErrReplayed: another token was given for that assertion.
 // registry.ErrBusy: the agent was given 200 of late.
-func (s *Store) SaveAccess(ctx context.Context, agent, assertion string, hash [32]byte,
+func (s *Agents) SaveAccess(ctx context.Context, agent, assertion string, hash [32]byte,
 	ttl time.Duration) error {
 	if assertion == "" || len(assertion) > maxAssertion {
 		return fmt.Errorf("access of agent %s: an assertion's ID has 1 to %d bytes", agent,
@@ -131,8 +131,8 @@ func (s *Store) SaveAccess(ctx context.Context, agent, assertion string, hash [3
 // AccessAgent is the live identity that an access token was given to, by the token's SHA-256;
 // mirror.ErrNotFound when the token is unknown or has run out, or the identity is not live. The
 // token is 256 random bits: what a search for its hash takes tells nothing of it.
-func (s *Store) AccessAgent(ctx context.Context, hash [32]byte) (registry.Agent, error) {
-	found, err := collect(ctx, s, scanAgent, `
+func (s *Agents) AccessAgent(ctx context.Context, hash [32]byte) (registry.Agent, error) {
+	found, err := collect(ctx, s.database, scanAgent, `
 		SELECT `+agentColumns+` FROM agent_access t JOIN agents a ON a.id = t.agent
 		WHERE t.hash = $1 AND t.expires_at > clock_timestamp()`, hash[:])
 	if err == nil && (len(found) == 0 || found[0].alive() != nil) {
@@ -147,7 +147,7 @@ func (s *Store) AccessAgent(ctx context.Context, hash [32]byte) (registry.Agent,
 // RotateAgent replaces the keys that have the old thumb, prolongs the identity to registry.Lifetime
 // from now and drops its access tokens. The same swap again changes nothing. registry.ErrReplayed: the
 // keys are others by now. Otherwise as Agent.
-func (s *Store) RotateAgent(ctx context.Context, id, oldThumb string,
+func (s *Agents) RotateAgent(ctx context.Context, id, oldThumb string,
 	keys registry.Keys) (registry.Agent, error) {
 	if err := checkKeys(keys); err != nil {
 		return registry.Agent{}, fmt.Errorf("agent %s: %w", id, err)
@@ -190,7 +190,7 @@ func checkKeys(keys registry.Keys) error {
 // writes that are under way with its lease are refused, and the replicas are told to cut its
 // streams. The older route's token that it joined with goes too. mirror.ErrNotFound when the engine
 // has none within the scope.
-func (s *Store) RevokeAgent(ctx context.Context, scope view.Scope, engine fleet.EngineName,
+func (s *Agents) RevokeAgent(ctx context.Context, scope view.Scope, engine fleet.EngineName,
 	by string) error {
 	err := s.transact(ctx, func(tx pgx.Tx) error {
 		found, err := lockAgentOf(ctx, tx, engine)

@@ -19,7 +19,7 @@ import (
 // identity, and nothing is written. registry.ErrUsed: by other keys, which is told and audited.
 // mirror.ErrNotFound: unknown, malformed, expired or revoked, or what it was made for is gone or no
 // longer reached by an agent; neither the answer nor its timing tells which.
-func (s *Store) JoinAgent(ctx context.Context, token string, join registry.Join) (registry.Agent,
+func (s *Agents) JoinAgent(ctx context.Context, token string, join registry.Join) (registry.Agent,
 	error) {
 	if err := checkKeys(join.Keys); err != nil {
 		return registry.Agent{}, fmt.Errorf("join: %w", err)

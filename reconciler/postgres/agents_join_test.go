@@ -27,7 +27,7 @@ func TestCase37FiftyUsesOfATokenGiveOneIdentity(t *testing.T) {
 	var uses sync.WaitGroup
 	for i := range 50 {
 		uses.Go(func() {
-			a, err := k.JoinAgent(t.Context(), token, registry.Join{Keys: keys(fmt.Sprint(i)),
+			a, err := k.Agents.JoinAgent(t.Context(), token, registry.Join{Keys: keys(fmt.Sprint(i)),
 				ClusterUID: "u"})
 			mu.Lock()
 			defer mu.Unlock()
@@ -56,7 +56,7 @@ func TestCase37FiftyUsesOfATokenGiveOneIdentity(t *testing.T) {
 	t.Run("the same keys again, even after the token ran out, are given the same identity",
 		func(t *testing.T) {
 			exec(t, k.url, `UPDATE agent_tokens SET expires_at = now() - interval '1 minute'`)
-			again, err := k.JoinAgent(t.Context(), token, registry.Join{Keys: joined[0].Keys})
+			again, err := k.Agents.JoinAgent(t.Context(), token, registry.Join{Keys: joined[0].Keys})
 			if err != nil || again.ID != joined[0].ID || again.Engine != acmeEdge ||
 				again.Tenant != "acme" || again.Environment != "edge" {
 				t.Errorf("%+v, %v", again, err)
@@ -77,8 +77,8 @@ func TestCase37OtherTokensGiveNoIdentity(t *testing.T) {
 	_, expired := k.token(acmeEdge)
 	exec(t, k.url, `UPDATE agent_tokens SET expires_at = now() WHERE id <> $1`, made.ID)
 	gone, revoked := k.token(acmeEdge)
-	check(t, k.RevokeAgentToken(ctx, view.Scope{Tenant: "acme"}, gone.ID, "ann"))
-	_, people, err := k.CreateToken(ctx, view.Token{Name: "ci", Tenant: "acme",
+	check(t, k.Agents.RevokeAgentToken(ctx, view.Scope{Tenant: "acme"}, gone.ID, "ann"))
+	_, people, err := k.Tokens.CreateToken(ctx, view.Token{Name: "ci", Tenant: "acme",
 		Role: view.RoleWrite})
 	check(t, err)
 	for name, token := range map[string]string{
@@ -87,24 +87,24 @@ func TestCase37OtherTokensGiveNoIdentity(t *testing.T) {
 		"no secret":      "argosy_agent_" + made.ID + "_", "long": good + strings.Repeat("x", 1000),
 		"NUL": good[:20] + "\x00", "wildcard": "argosy_agent_%_x",
 	} {
-		if _, err := k.JoinAgent(ctx, token, registry.Join{Keys: keys("x")}); !errors.Is(err,
+		if _, err := k.Agents.JoinAgent(ctx, token, registry.Join{Keys: keys("x")}); !errors.Is(err,
 			mirror.ErrNotFound) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := k.JoinAgent(ctx, good, registry.Join{
+	if _, err := k.Agents.JoinAgent(ctx, good, registry.Join{
 		Keys: registry.Keys{Sign: make([]byte, 31), Seal: make([]byte, 32)}}); err == nil ||
 		errors.Is(err, mirror.ErrNotFound) {
 		t.Errorf("a key of 31 bytes: %v", err)
 	}
-	if err := k.RevokeAgentToken(ctx, view.Scope{Tenant: "globex"}, made.ID, "eve"); !errors.Is(
+	if err := k.Agents.RevokeAgentToken(ctx, view.Scope{Tenant: "globex"}, made.ID, "eve"); !errors.Is(
 		err, mirror.ErrNotFound) {
 		t.Errorf("a stranger revokes: %v", err)
 	}
-	if _, err := k.VerifyToken(ctx, good); !errors.Is(err, mirror.ErrNotFound) {
+	if _, err := k.Tokens.VerifyToken(ctx, good); !errors.Is(err, mirror.ErrNotFound) {
 		t.Errorf("a registration token as a person's: %v", err)
 	}
-	must(k.JoinAgent(ctx, good, registry.Join{Keys: keys("x")}))(t)
+	must(k.Agents.JoinAgent(ctx, good, registry.Join{Keys: keys("x")}))(t)
 }
 
 func TestCase39DumpOfAgentsHoldsHashesAndPublicKeysOnly(t *testing.T) {
@@ -112,13 +112,13 @@ func TestCase39DumpOfAgentsHoldsHashesAndPublicKeysOnly(t *testing.T) {
 	k := newAgentKit(t)
 	_, token := k.token(acmeEdge)
 	given := strings.Repeat("0f1e2d3c4b5a6978", 3)
-	_, plaintext, err := k.CreateAgentToken(t.Context(), tokenFor("far-1"), given)
+	_, plaintext, err := k.Agents.CreateAgentToken(t.Context(), tokenFor("far-1"), given)
 	if err != nil || plaintext != given {
 		t.Fatalf("%q, %v", plaintext, err)
 	}
-	a := must(k.JoinAgent(t.Context(), token, registry.Join{Keys: keys("x")}))(t)
+	a := must(k.Agents.JoinAgent(t.Context(), token, registry.Join{Keys: keys("x")}))(t)
 	access := sha256.Sum256([]byte("the access token"))
-	check(t, k.SaveAccess(t.Context(), a.ID, "jti-1", access, time.Minute))
+	check(t, k.Agents.SaveAccess(t.Context(), a.ID, "jti-1", access, time.Minute))
 	dump := one[string](t, k.url, `SELECT string_agg(r, ' ') FROM (
 		SELECT agents::text r FROM agents UNION ALL SELECT agent_tokens::text FROM agent_tokens UNION ALL SELECT agent_access::text FROM agent_access
 		UNION ALL SELECT audit::text FROM audit UNION ALL SELECT events::text FROM events UNION ALL SELECT operations::text FROM operations) a`)
@@ -145,29 +145,29 @@ func TestGivenTokensAreRandomText(t *testing.T) {
 	k := newAgentKit(t)
 	for _, weak := range []string{"short", strings.Repeat("a", 40), strings.Repeat("ab", 20),
 		strings.Repeat("x y z 0 1 2 ", 4), "argosy_agent_abc_" + strings.Repeat("0123456789", 3)} {
-		if _, _, err := k.CreateAgentToken(t.Context(), tokenFor(acmeEdge), weak); err == nil {
+		if _, _, err := k.Agents.CreateAgentToken(t.Context(), tokenFor(acmeEdge), weak); err == nil {
 			t.Errorf("%q is taken", weak)
 		}
 	}
 	good := "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b"
-	must2(k.CreateAgentToken(t.Context(), tokenFor(acmeEdge), good))(t)
-	if _, _, err := k.CreateAgentToken(t.Context(), tokenFor("globex.edge"), good); !errors.Is(err,
+	must2(k.Agents.CreateAgentToken(t.Context(), tokenFor(acmeEdge), good))(t)
+	if _, _, err := k.Agents.CreateAgentToken(t.Context(), tokenFor("globex.edge"), good); !errors.Is(err,
 		registry.ErrUsed) {
 		t.Errorf("given twice: %v", err)
 	}
-	a := must(k.JoinAgent(t.Context(), good, registry.Join{Keys: keys("x")}))(t)
+	a := must(k.Agents.JoinAgent(t.Context(), good, registry.Join{Keys: keys("x")}))(t)
 	if a.Engine != acmeEdge {
 		t.Errorf("joined %s", a.Engine)
 	}
 	late := tokenFor(acmeEdge)
 	for _, life := range []time.Duration{-time.Second, 31 * 24 * time.Hour} {
 		late.ExpiresAt = time.Now().Add(life)
-		if _, _, err := k.CreateAgentToken(t.Context(), late, ""); err == nil {
+		if _, _, err := k.Agents.CreateAgentToken(t.Context(), late, ""); err == nil {
 			t.Errorf("a token for %s is made", life)
 		}
 	}
 	for _, engine := range []fleet.EngineName{"eu-1", "none", "acme.prod", "initech.edge"} {
-		if _, _, err := k.CreateAgentToken(t.Context(), tokenFor(engine), ""); !errors.Is(err,
+		if _, _, err := k.Agents.CreateAgentToken(t.Context(), tokenFor(engine), ""); !errors.Is(err,
 			mirror.ErrNotFound) {
 			t.Errorf("%s: %v", engine, err)
 		}
@@ -189,25 +189,25 @@ func TestTokenOfTheOlderRoute(t *testing.T) {
 	_, plain := k.token(acmeEdge)
 	legacy := tokenFor(acmeEdge)
 	legacy.Legacy, legacy.ExpiresAt = true, time.Now().Add(300*24*time.Hour)
-	_, token := must2(k.CreateAgentToken(ctx, legacy, "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b"))(
+	_, token := must2(k.Agents.CreateAgentToken(ctx, legacy, "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b"))(
 		t)
-	got := must(k.LegacyToken(ctx, token))(t)
+	got := must(k.Agents.LegacyToken(ctx, token))(t)
 	if got.Engine != acmeEdge || got.Environment != "edge" {
 		t.Errorf("%+v", got)
 	}
-	if _, err := k.LegacyToken(ctx, plain); !errors.Is(err, mirror.ErrNotFound) {
+	if _, err := k.Agents.LegacyToken(ctx, plain); !errors.Is(err, mirror.ErrNotFound) {
 		t.Errorf("a token that is not for it: %v", err)
 	}
 	if rows := k.rows(acmeEdge); len(rows) != 2 {
 		t.Errorf("rows without an agent: %v", rows)
 	}
-	must(k.JoinAgent(ctx, token, registry.Join{Keys: keys("x")}))(t)
-	must(k.LegacyToken(ctx, token))(t)
-	check(t, k.RevokeAgent(ctx, view.Scope{}, acmeEdge, "ann"))
-	if _, err := k.LegacyToken(ctx, token); !errors.Is(err, mirror.ErrNotFound) {
+	must(k.Agents.JoinAgent(ctx, token, registry.Join{Keys: keys("x")}))(t)
+	must(k.Agents.LegacyToken(ctx, token))(t)
+	check(t, k.Agents.RevokeAgent(ctx, view.Scope{}, acmeEdge, "ann"))
+	if _, err := k.Agents.LegacyToken(ctx, token); !errors.Is(err, mirror.ErrNotFound) {
 		t.Errorf("after the agent was revoked: %v", err)
 	}
-	if _, err := k.AgentRows(ctx, acmeEdge, func(mirror.Row) error { return nil }); !errors.Is(err,
+	if _, err := k.Agents.AgentRows(ctx, acmeEdge, func(mirror.Row) error { return nil }); !errors.Is(err,
 		mirror.ErrNotFound) {
 		t.Errorf("rows after that: %v", err)
 	}
@@ -222,7 +222,7 @@ func TestListOfAgentTokens(t *testing.T) {
 	k.token("far-1")
 	for scope, want := range map[view.Scope]int{{}: 3, {Tenant: "acme"}: 1,
 		{Tenant: "initech"}: 0} {
-		all, _, err := k.ListAgentTokens(ctx, scope, view.Filter{}, view.Page{Limit: 10})
+		all, _, err := k.Agents.ListAgentTokens(ctx, scope, view.Filter{}, view.Page{Limit: 10})
 		check(t, err)
 		if len(all) != want || want == 1 && all[0].ID != mine.ID {
 			t.Errorf("scope %q: %+v", scope.Tenant, all)
@@ -239,45 +239,45 @@ func TestCase58NextTenantOfANameInheritsNoAgent(t *testing.T) {
 	_, unused := k.token("acme.own")
 	o := k.open(a, "one")
 	hash := sha256.Sum256([]byte("t"))
-	check(t, k.SaveAccess(ctx, a.ID, "j", hash, time.Minute))
-	check(t, k.RecordOwn(ctx, o.Lease, []mirror.OwnApplication{{Namespace: "argocd", Name: "x"}},
+	check(t, k.Agents.SaveAccess(ctx, a.ID, "j", hash, time.Minute))
+	check(t, k.Agents.RecordOwn(ctx, o.Lease, []mirror.OwnApplication{{Namespace: "argocd", Name: "x"}},
 		true))
 	tenant := fleet.Key{Kind: fleet.KindTenant, Name: "acme"}
 	k.record(func(r *mirror.Record) { r.Removed = []fleet.Key{tenant, edge("acme", "own", "").Key} })
-	must(k.Agent(ctx, a.ID))(t) // what is left on its cluster is still its own to remove
+	must(k.Agents.Agent(ctx, a.ID))(t) // what is left on its cluster is still its own to remove
 	k.record(func(r *mirror.Record) {
 		r.Declarations = []fleet.Declaration{tenantDeclaration("acme"),
 			edge("acme", "own", fleet.AgentAutonomous)}
 	})
-	if _, err := k.Agent(ctx, a.ID); !errors.Is(err, registry.ErrRevoked) {
+	if _, err := k.Agents.Agent(ctx, a.ID); !errors.Is(err, registry.ErrRevoked) {
 		t.Errorf("the identity: %v", err)
 	}
-	if _, err := k.AccessAgent(ctx, hash); !errors.Is(err, mirror.ErrNotFound) {
+	if _, err := k.Agents.AccessAgent(ctx, hash); !errors.Is(err, mirror.ErrNotFound) {
 		t.Errorf("its access token: %v", err)
 	}
-	if _, err := k.JoinAgent(ctx, unused, registry.Join{Keys: keys("y")}); !errors.Is(err,
+	if _, err := k.Agents.JoinAgent(ctx, unused, registry.Join{Keys: keys("y")}); !errors.Is(err,
 		mirror.ErrNotFound) {
 		t.Errorf("its token: %v", err)
 	}
 	// were it not revoked, it would still be the former's
 	exec(t, k.url, `UPDATE agent_tokens SET revoked_at = NULL`)
-	if _, err := k.JoinAgent(ctx, unused, registry.Join{Keys: keys("y")}); !errors.Is(err,
+	if _, err := k.Agents.JoinAgent(ctx, unused, registry.Join{Keys: keys("y")}); !errors.Is(err,
 		mirror.ErrNotFound) {
 		t.Errorf("its token by its uid: %v", err)
 	}
-	if err := k.RecordOwn(ctx, o.Lease, nil, true); !errors.Is(err, mirror.ErrFenced) {
+	if err := k.Agents.RecordOwn(ctx, o.Lease, nil, true); !errors.Is(err, mirror.ErrFenced) {
 		t.Errorf("its session: %v", err)
 	}
-	if _, err := k.AgentRows(ctx, "acme.own", func(mirror.Row) error { return nil }); !errors.Is(err,
+	if _, err := k.Agents.AgentRows(ctx, "acme.own", func(mirror.Row) error { return nil }); !errors.Is(err,
 		mirror.ErrNotFound) {
 		t.Errorf("rows: %v", err)
 	}
-	news := must(k.AgentNews(ctx, -1, time.Time{}))(t)
+	news := must(k.Agents.AgentNews(ctx, -1, time.Time{}))(t)
 	if len(news.Ended) != 1 || news.Ended[0] != a.ID {
 		t.Errorf("news %+v", news)
 	}
 	acme := view.Scope{Tenant: "acme"}
-	views, _, err := k.Agents(ctx, acme, view.Filter{Environment: "own"}, view.Page{Limit: 10})
+	views, _, err := k.Views.Agents(ctx, acme, view.Filter{Environment: "own"}, view.Page{Limit: 10})
 	check(t, err)
 	if len(views) != 1 || views[0].ID != "" {
 		t.Errorf("views %+v", views)
@@ -285,11 +285,11 @@ func TestCase58NextTenantOfANameInheritsNoAgent(t *testing.T) {
 	if v := k.view("acme.own"); v.ID != "" {
 		t.Errorf("as the platform sees it: %+v", v)
 	}
-	own, _, err := k.OwnApplications(ctx, view.Scope{}, view.Filter{}, view.Page{Limit: 10})
+	own, _, err := k.Views.OwnApplications(ctx, view.Scope{}, view.Filter{}, view.Page{Limit: 10})
 	if err != nil || len(own) != 0 {
 		t.Errorf("own applications %+v, %v", own, err)
 	}
-	tokens, _, err := k.ListAgentTokens(ctx, acme, view.Filter{}, view.Page{Limit: 10})
+	tokens, _, err := k.Agents.ListAgentTokens(ctx, acme, view.Filter{}, view.Page{Limit: 10})
 	if err != nil || len(tokens) != 0 {
 		t.Errorf("tokens %+v, %v", tokens, err)
 	}
@@ -319,11 +319,11 @@ func TestAgentOfWhatIsNoLongerDeclaredRemovesAndNothingElse(t *testing.T) {
 			if rows := k.rows(acmeEdge); len(rows) != 1 || rows[0] != "acme/a@edge true" {
 				t.Errorf("rows %v", rows)
 			}
-			if err := k.ReportAgent(ctx, o.Lease, registry.Report{}); !errors.Is(err,
+			if err := k.Agents.ReportAgent(ctx, o.Lease, registry.Report{}); !errors.Is(err,
 				mirror.ErrFenced) {
 				t.Errorf("the session of before: %v", err)
 			}
-			if _, err := k.JoinAgent(ctx, token, registry.Join{Keys: keys("y")}); !errors.Is(err,
+			if _, err := k.Agents.JoinAgent(ctx, token, registry.Join{Keys: keys("y")}); !errors.Is(err,
 				mirror.ErrNotFound) {
 				t.Errorf("join: %v", err)
 			}
@@ -333,7 +333,7 @@ func TestAgentOfWhatIsNoLongerDeclaredRemovesAndNothingElse(t *testing.T) {
 				t.Errorf("before %+v, after %+v", o, next)
 			}
 			exec(t, k.url, `DELETE FROM desired WHERE engine = 'acme.edge'`)
-			if _, err := k.OpenAgent(ctx, session(a, "one")); !errors.Is(err, mirror.ErrNotFound) {
+			if _, err := k.Agents.OpenAgent(ctx, session(a, "one")); !errors.Is(err, mirror.ErrNotFound) {
 				t.Errorf("with nothing left: %v", err)
 			}
 		})
@@ -348,12 +348,12 @@ func TestAgentOfWhatIsNoLongerDeclaredRemovesAndNothingElse(t *testing.T) {
 				r.Declarations = []fleet.Declaration{
 					engineDeclaration("far-1")}
 			})
-			if _, err := k.AgentRows(t.Context(), "far-1", func(mirror.Row) error {
+			if _, err := k.Agents.AgentRows(t.Context(), "far-1", func(mirror.Row) error {
 				return nil
 			}); !errors.Is(err, mirror.ErrNotFound) {
 				t.Errorf("rows: %v", err)
 			}
-			if _, err := k.OpenAgent(t.Context(), session(a, "one")); !errors.Is(err,
+			if _, err := k.Agents.OpenAgent(t.Context(), session(a, "one")); !errors.Is(err,
 				mirror.ErrNotFound) {
 				t.Errorf("session: %v", err)
 			}
@@ -382,7 +382,7 @@ func TestCase60AgentsLoseAndDoubleNothing(t *testing.T) {
 			a := k.join(acmeEdge, "first")
 			own := k.join("acme.own", "own")
 			o, ownSession := k.open(a, "one"), k.open(own, "one")
-			check(t, k.RecordOwn(ctx, ownSession.Lease, []mirror.OwnApplication{
+			check(t, k.Agents.RecordOwn(ctx, ownSession.Lease, []mirror.OwnApplication{
 				{Namespace: "argocd", Name: "x"}}, true))
 			joins, tokens, syncs := 2, 2, 0
 			cuts := func(what string, f func()) {
@@ -410,31 +410,31 @@ func TestCase60AgentsLoseAndDoubleNothing(t *testing.T) {
 				tokens++
 				a = k.join(acmeEdge, word())
 			})
-			must(k.JoinAgent(ctx, spare, registry.Join{Keys: keys("g")}))(t)
+			must(k.Agents.JoinAgent(ctx, spare, registry.Join{Keys: keys("g")}))(t)
 			joins++
 			cuts("SaveAccess",
 				func() {
-					check(t, k.SaveAccess(ctx, a.ID, word(), sha256.Sum256([]byte(word())),
+					check(t, k.Agents.SaveAccess(ctx, a.ID, word(), sha256.Sum256([]byte(word())),
 						time.Minute))
 				})
 			cuts("RotateAgent", func() {
 				old := a.Keys.Thumb()
-				a = must(k.RotateAgent(ctx, a.ID, old, keys(word())))(t)
+				a = must(k.Agents.RotateAgent(ctx, a.ID, old, keys(word())))(t)
 			})
 			epoch := k.open(a, "one").Lease.Epoch
 			cuts("OpenAgent", func() { o = k.open(a, "one") })
 			if o.Lease.Epoch != epoch {
 				t.Errorf("epoch %d, then %d of the same process", epoch, o.Lease.Epoch)
 			}
-			cuts("ReportTaken", func() { n++; check(t, k.ReportTaken(ctx, o.Lease, int64(n))) })
+			cuts("ReportTaken", func() { n++; check(t, k.Agents.ReportTaken(ctx, o.Lease, int64(n))) })
 			cuts("AskSync", func() {
 				syncs++
-				q := must(k.AskSync(ctx, view.Scope{Tenant: "acme"}, mirror.SyncRequest{
+				q := must(k.Agents.AskSync(ctx, view.Scope{Tenant: "acme"}, mirror.SyncRequest{
 					Tenant: "acme", Environment: "own", Namespace: "argocd",
 					Key: fleet.ObjectKey{Name: "x"}}, "ann"))(t)
 				exec(t, k.url, `UPDATE syncs SET state = 'Succeeded' WHERE id = $1`, q.ID)
 			})
-			check(t, k.RevokeAgent(ctx, view.Scope{}, acmeEdge, "ann"))
+			check(t, k.Agents.RevokeAgent(ctx, view.Scope{}, acmeEdge, "ann"))
 			for sql, want := range map[string]int{
 				`SELECT count(*) FROM agents`:                                         joins,
 				`SELECT count(*) FROM agents WHERE ended_at IS NULL`:                  2,

@@ -77,7 +77,7 @@ func agentKitOn(t testing.TB, url string, open func(string) *postgres.Store) *ag
 func (k *agentKit) record(fill func(*mirror.Record)) {
 	k.t.Helper()
 	k.revisions++
-	must(k.Record(k.t.Context(), k.reconciler, step(k.revisions-1, k.revisions, fill)))(k.t)
+	must(k.Plans.Record(k.t.Context(), k.reconciler, step(k.revisions-1, k.revisions, fill)))(k.t)
 }
 
 // keys are an agent's, made from a word.
@@ -89,7 +89,7 @@ func keys(word string) registry.Keys {
 // token makes a registration token for "tenant.environment", or an Engine.
 func (k *agentKit) token(engine fleet.EngineName) (registry.Token, string) {
 	k.t.Helper()
-	made, plaintext, err := k.CreateAgentToken(k.t.Context(), tokenFor(engine), "")
+	made, plaintext, err := k.Agents.CreateAgentToken(k.t.Context(), tokenFor(engine), "")
 	check(k.t, err)
 	return made, plaintext
 }
@@ -112,7 +112,7 @@ func tokenFor(engine fleet.EngineName) registry.Token {
 func (k *agentKit) join(engine fleet.EngineName, word string) registry.Agent {
 	k.t.Helper()
 	_, plaintext := k.token(engine)
-	return must(k.JoinAgent(k.t.Context(), plaintext, registry.Join{
+	return must(k.Agents.JoinAgent(k.t.Context(), plaintext, registry.Join{
 		Keys: keys(word), ClusterUID: "uid-" + word, Version: "v1.0.0"}))(k.t)
 }
 
@@ -129,14 +129,14 @@ func anew(s registry.Session) registry.Session {
 
 func (k *agentKit) open(a registry.Agent, instance string) registry.Opening {
 	k.t.Helper()
-	return must(k.OpenAgent(k.t.Context(), session(a, instance)))(k.t)
+	return must(k.Agents.OpenAgent(k.t.Context(), session(a, instance)))(k.t)
 }
 
 // rows are the names of the Applications that an agent is shown.
 func (k *agentKit) rows(engine fleet.EngineName) []string {
 	k.t.Helper()
 	names := []string{}
-	_, err := k.AgentRows(k.t.Context(), engine, func(r mirror.Row) error {
+	_, err := k.Agents.AgentRows(k.t.Context(), engine, func(r mirror.Row) error {
 		names = append(names, fmt.Sprintf("%s/%s@%s %v", r.Tenant, r.Deployment, r.Environment,
 			r.Unwanted))
 		return nil
@@ -147,7 +147,7 @@ func (k *agentKit) rows(engine fleet.EngineName) []string {
 
 func (k *agentKit) view(engine fleet.EngineName) view.Agent {
 	k.t.Helper()
-	all, _, err := k.Agents(k.t.Context(), view.Scope{}, view.Filter{Engine: engine}, view.Page{
+	all, _, err := k.Views.Agents(k.t.Context(), view.Scope{}, view.Filter{Engine: engine}, view.Page{
 		Limit: 10})
 	check(k.t, err)
 	if len(all) != 1 {

@@ -21,18 +21,18 @@ func TestNewsForAgentsSayWhereToLook(t *testing.T) {
 	k := newAgentKit(t)
 	ctx := t.Context()
 	a, far, own := k.join(acmeEdge, "a"), k.join("far-1", "f"), k.join("acme.own", "o")
-	news := must(k.AgentNews(ctx, -1, time.Time{}))(t)
+	news := must(k.Agents.AgentNews(ctx, -1, time.Time{}))(t)
 	if news.Seq != 7 || len(news.Rows)+len(news.Syncs)+len(news.Ended)+len(news.Changed) != 0 ||
 		time.Since(news.Now).Abs() > time.Minute {
 		t.Errorf("from now on: %+v", news)
 	}
-	if got := must(k.AgentNews(ctx, 0, news.Now))(t); !slices.Equal(got.Rows, []fleet.EngineName{
+	if got := must(k.Agents.AgentNews(ctx, 0, news.Now))(t); !slices.Equal(got.Rows, []fleet.EngineName{
 		acmeEdge, "far-1"}) {
 		t.Errorf("from the first: %+v", got)
 	}
 	next := func() registry.News {
 		t.Helper()
-		news = must(k.AgentNews(ctx, news.Seq, news.Now))(t)
+		news = must(k.Agents.AgentNews(ctx, news.Seq, news.Now))(t)
 		return news
 	}
 	k.record(func(r *mirror.Record) {
@@ -56,11 +56,11 @@ func TestNewsForAgentsSayWhereToLook(t *testing.T) {
 			t.Errorf("a sync: %+v", got)
 		}
 	}
-	if syncs := must(k.AgentSyncs(ctx, "far-1"))(t); len(syncs) != 1 || syncs[0].ID != "run" ||
+	if syncs := must(k.Agents.AgentSyncs(ctx, "far-1"))(t); len(syncs) != 1 || syncs[0].ID != "run" ||
 		syncs[0].Namespace != "" {
 		t.Errorf("syncs %+v", syncs)
 	}
-	check(t, k.UpdateSync(ctx, k.open(far, "one").Lease, "run", mirror.OperationSucceeded, ""))
+	check(t, k.Work.UpdateSync(ctx, k.open(far, "one").Lease, "run", mirror.OperationSucceeded, ""))
 	if got := next(); len(got.Syncs) != 0 {
 		t.Errorf("the sync has ended: %+v", got)
 	}
@@ -77,7 +77,7 @@ func TestNewsForAgentsSayWhereToLook(t *testing.T) {
 		o.Generation != news.Changed[0].Generation {
 		t.Errorf("opened anew: %+v", o)
 	}
-	check(t, k.RevokeAgent(ctx, view.Scope{}, acmeEdge, "ann"))
+	check(t, k.Agents.RevokeAgent(ctx, view.Scope{}, acmeEdge, "ann"))
 	exec(t, k.url, `UPDATE agents SET changed_at = now() - interval '1 hour'`)
 	if got := next(); !slices.Equal(got.Ended, []string{a.ID}) || len(got.Changed) != 0 {
 		t.Errorf("revoked: %+v", got)
@@ -87,7 +87,7 @@ func TestNewsForAgentsSayWhereToLook(t *testing.T) {
 		at := news.Now.Add(-age) // by a transaction that has ended since
 		exec(t, k.url,
 			`UPDATE agents SET changed_at = $1::timestamptz, ended_at = CASE WHEN ended_at IS NOT NULL THEN $1::timestamptz END`, at)
-		got := must(k.AgentNews(ctx, news.Seq, news.Now))(t)
+		got := must(k.Agents.AgentNews(ctx, news.Seq, news.Now))(t)
 		if slices.Contains(got.Ended, a.ID) != told || slices.ContainsFunc(got.Changed,
 			func(c registry.Change) bool { return c.Agent == own.ID }) != told {
 			t.Errorf("%s before: %+v", age, got)
@@ -110,14 +110,14 @@ func TestRotatedCredentialsConcernTheAgentsThatNeedThem(t *testing.T) {
 			r.Rows = append(r.Rows, row)
 		}
 	})
-	if got := must(k.CredentialEngines(t.Context(), "acme", "git"))(t); !slices.Equal(got,
+	if got := must(k.Agents.CredentialEngines(t.Context(), "acme", "git"))(t); !slices.Equal(got,
 		[]fleet.EngineName{acmeEdge, "far-1"}) {
 		t.Errorf("engines %v", got)
 	}
-	if got := must(k.CredentialEngines(t.Context(), "acme", "other"))(t); len(got) != 0 {
+	if got := must(k.Agents.CredentialEngines(t.Context(), "acme", "other"))(t); len(got) != 0 {
 		t.Errorf("of another secret: %v", got)
 	}
-	rows := must(k.AgentCredentialRows(t.Context(), acmeEdge, "acme", "git"))(t)
+	rows := must(k.Agents.AgentCredentialRows(t.Context(), acmeEdge, "acme", "git"))(t)
 	if len(rows) != 1 || rows[0].Deployment != "r" || rows[0].Credential == nil ||
 		rows[0].Credential.Sealed != "blob" {
 		t.Errorf("rows %+v", rows)
@@ -148,7 +148,7 @@ func TestListOfAThousandAgentsReadsNoOtherRows(t *testing.T) {
 	var seen asked
 	s := openWith(t, k.url, postgres.Options{Tracer: &seen})
 	for _, scope := range []view.Scope{{}, {Tenant: "acme"}} {
-		views, next, err := s.Agents(t.Context(), scope, view.Filter{Tenant: "acme"}, view.Page{
+		views, next, err := s.Views.Agents(t.Context(), scope, view.Filter{Tenant: "acme"}, view.Page{
 			Limit: 1000})
 		check(t, err)
 		if len(views) != 1000 || next == "" {
@@ -167,7 +167,7 @@ func TestListOfAThousandAgentsReadsNoOtherRows(t *testing.T) {
 			}
 		}
 	}
-	one, _, err := s.Agents(t.Context(), view.Scope{Tenant: "acme"}, view.Filter{
+	one, _, err := s.Views.Agents(t.Context(), view.Scope{Tenant: "acme"}, view.Filter{
 		Engine: "acme.e777"}, view.Page{Limit: 10})
 	if err != nil || len(one) != 1 || one[0].Environment != "e777" {
 		t.Errorf("one of them: %+v, %v", one, err)
@@ -180,8 +180,8 @@ func TestNewsCostWhatHasChanged(t *testing.T) {
 	manyAgents(t, k, 4000)
 	var seen asked
 	s := openWith(t, k.url, postgres.Options{Tracer: &seen})
-	before := must(s.AgentNews(t.Context(), -1, time.Time{}))(t)
-	if got := must(s.AgentNews(t.Context(), before.Seq-5, before.Now.Add(time.Hour)))(t); len(
+	before := must(s.Agents.AgentNews(t.Context(), -1, time.Time{}))(t)
+	if got := must(s.Agents.AgentNews(t.Context(), before.Seq-5, before.Now.Add(time.Hour)))(t); len(
 		got.Rows) != 1 {
 		t.Fatalf("%+v", got)
 	}
@@ -207,11 +207,11 @@ func TestRowsOfAnAgentAreFoundByItsEngine(t *testing.T) {
 	defer conn.Close(t.Context())
 	for name, read := range map[string]func() (int, error){
 		"all": func() (n int, err error) {
-			_, err = s.AgentRows(t.Context(), "acme.e7", func(mirror.Row) error { n++; return nil })
+			_, err = s.Agents.AgentRows(t.Context(), "acme.e7", func(mirror.Row) error { n++; return nil })
 			return n, err
 		},
 		"changed": func() (int, error) {
-			rows, err := s.AgentChanged(t.Context(), "acme.e7", 0, 100)
+			rows, err := s.Agents.AgentChanged(t.Context(), "acme.e7", 0, 100)
 			return len(rows), err
 		},
 	} {

@@ -26,7 +26,7 @@ func scanOwn(row pgx.CollectableRow) (view.Own, error) {
 // OwnApplications are those that the people of autonomous clusters made, as their agents last said.
 // They match Filter.{Tenant, Environment, Engine, Sync, Health, Name}, in the order of tenant,
 // environment, namespace, name.
-func (s *Store) OwnApplications(ctx context.Context, scope view.Scope, by view.Filter,
+func (s *Views) OwnApplications(ctx context.Context, scope view.Scope, by view.Filter,
 	page view.Page) ([]view.Own, string, error) {
 	f := filter{conditions: []string{"o.tenant_uid = live_tenant(o.tenant)"}}
 	f.tenants("o.tenant", scope, by.Tenant)
@@ -35,7 +35,7 @@ func (s *Store) OwnApplications(ctx context.Context, scope view.Scope, by view.F
 	f.equal("o.sync", string(by.Sync))
 	f.equal("o.health", string(by.Health))
 	f.equal("o.name", by.Name)
-	return list(ctx, s, scope, listing[view.Own]{
+	return list(ctx, s.database, scope, listing[view.Own]{
 		name: "own applications", sql: `SELECT ` + ownColumnNames + ` FROM own_applications o`,
 		scan: scanOwn,
 		keys: []string{"o.tenant", "o.environment", "o.namespace", "o.name"},
@@ -53,7 +53,7 @@ const maxAsked = 100
 // asked for already and has not ended is returned as it is. mirror.ErrNotFound when there is no such
 // Application within the scope, or its cluster is not autonomous any more. mirror.ErrTooManySyncs: a
 // hundred of its cluster wait already.
-func (s *Store) AskSync(ctx context.Context, scope view.Scope, ask mirror.SyncRequest,
+func (s *Agents) AskSync(ctx context.Context, scope view.Scope, ask mirror.SyncRequest,
 	by string) (mirror.SyncRequest, error) {
 	ask.ID = newID()
 	operation := newID()

@@ -20,7 +20,7 @@ import (
 
 func (k *agentKit) own(scope view.Scope, by view.Filter) []view.Own {
 	k.t.Helper()
-	all, _, err := k.OwnApplications(k.t.Context(), scope, by, view.Page{Limit: 1000})
+	all, _, err := k.Views.OwnApplications(k.t.Context(), scope, by, view.Page{Limit: 1000})
 	check(k.t, err)
 	return all
 }
@@ -40,8 +40,8 @@ func TestOwnApplicationsAreShownAsTheyWereTold(t *testing.T) {
 		OperationPhase: "Succeeded", OperationID: "id", Message: "<b>\x00", Resources: 3}
 	y, z := mirror.OwnApplication{Namespace: "gitops", Name: "y"}, mirror.OwnApplication{
 		Namespace: "team", Name: "x"}
-	check(t, k.RecordOwn(ctx, o.Lease, []mirror.OwnApplication{x, y}, false))
-	check(t, k.RecordOwn(ctx, o.Lease, []mirror.OwnApplication{
+	check(t, k.Agents.RecordOwn(ctx, o.Lease, []mirror.OwnApplication{x, y}, false))
+	check(t, k.Agents.RecordOwn(ctx, o.Lease, []mirror.OwnApplication{
 		z, {Namespace: "team", Name: "never", Gone: true}}, true))
 	want := x
 	want.Message = `<b>\x00`
@@ -84,7 +84,7 @@ func TestOwnApplicationsAreShownAsTheyWereTold(t *testing.T) {
 				`SELECT string_agg(xmin::text, ' ' ORDER BY namespace, name) FROM own_applications`)
 		}
 		before := versions()
-		check(t, k.RecordOwn(ctx, o.Lease, []mirror.OwnApplication{x, y}, false))
+		check(t, k.Agents.RecordOwn(ctx, o.Lease, []mirror.OwnApplication{x, y}, false))
 		if after := versions(); after != before {
 			t.Errorf("%s, then %s", before, after)
 		}
@@ -92,24 +92,24 @@ func TestOwnApplicationsAreShownAsTheyWereTold(t *testing.T) {
 	t.Run("what is gone goes", func(t *testing.T) {
 		gone := y
 		gone.Gone = true
-		check(t, k.RecordOwn(ctx, o.Lease, []mirror.OwnApplication{y, gone}, false))
+		check(t, k.Agents.RecordOwn(ctx, o.Lease, []mirror.OwnApplication{y, gone}, false))
 		if got := k.own(view.Scope{}, view.Filter{Name: "y"}); len(got) != 0 {
 			t.Errorf("%+v", got)
 		}
 	})
 	t.Run("a new process tells all, and what it does not tell has gone", func(t *testing.T) {
 		next := k.open(a, "two")
-		check(t, k.RecordOwn(ctx, next.Lease, []mirror.OwnApplication{x}, false))
+		check(t, k.Agents.RecordOwn(ctx, next.Lease, []mirror.OwnApplication{x}, false))
 		if got := k.own(view.Scope{}, view.Filter{}); len(got) != 2 {
 			t.Errorf("before it has told all: %+v", got)
 		}
-		check(t, k.RecordOwn(ctx, next.Lease, []mirror.OwnApplication{
+		check(t, k.Agents.RecordOwn(ctx, next.Lease, []mirror.OwnApplication{
 			{Namespace: "new", Name: "new"}}, true))
 		if got := k.own(view.Scope{}, view.Filter{}); len(got) != 2 || got[0].Name != "x" ||
 			got[1].Name != "new" {
 			t.Errorf("after: %+v", got)
 		}
-		check(t, k.RecordOwn(ctx, next.Lease, nil, true))
+		check(t, k.Agents.RecordOwn(ctx, next.Lease, nil, true))
 		if got := k.own(view.Scope{}, view.Filter{}); len(got) != 2 {
 			t.Errorf("told once more: %+v", got)
 		}
@@ -117,7 +117,7 @@ func TestOwnApplicationsAreShownAsTheyWereTold(t *testing.T) {
 	t.Run("a managed cluster has none", func(t *testing.T) {
 		for _, engine := range []fleet.EngineName{acmeEdge, "far-1"} {
 			m := k.open(k.join(engine, string(engine)), "one")
-			check(t, k.RecordOwn(ctx, m.Lease, []mirror.OwnApplication{x}, true))
+			check(t, k.Agents.RecordOwn(ctx, m.Lease, []mirror.OwnApplication{x}, true))
 			if got := k.own(view.Scope{}, view.Filter{Engine: engine}); len(got) != 0 {
 				t.Errorf("%s: %+v", engine, got)
 			}
@@ -137,22 +137,22 @@ func TestOwnApplicationsAreCapped(t *testing.T) {
 	}
 	for part := range 11 {
 		from, to := part*500, min(len(all), (part+1)*500)
-		check(t, k.RecordOwn(ctx, o.Lease, all[from:to], part == 10))
+		check(t, k.Agents.RecordOwn(ctx, o.Lease, all[from:to], part == 10))
 	}
 	expect(t, k.url, `SELECT count(*) FROM own_applications`, mirror.MaxOwn)
 	// the last of its 512 bytes are three of …
 	expect(t, k.url, `SELECT max(length(message)) FROM own_applications`, 510)
 	all[7].Message = "known ones still change"
-	check(t, k.RecordOwn(ctx, o.Lease, []mirror.OwnApplication{all[7], all[mirror.MaxOwn+1]}, false))
+	check(t, k.Agents.RecordOwn(ctx, o.Lease, []mirror.OwnApplication{all[7], all[mirror.MaxOwn+1]}, false))
 	expect(t, k.url,
 		`SELECT count(*) FROM own_applications WHERE message = 'known ones still change'`, 1)
 	gone := all[0]
 	gone.Gone = true
-	check(t, k.RecordOwn(ctx, o.Lease, []mirror.OwnApplication{gone, all[mirror.MaxOwn+1],
+	check(t, k.Agents.RecordOwn(ctx, o.Lease, []mirror.OwnApplication{gone, all[mirror.MaxOwn+1],
 		all[mirror.MaxOwn+2]}, false))
 	expect(t, k.url, `SELECT count(*) FROM own_applications`, mirror.MaxOwn)
 	expect(t, k.url, `SELECT count(*) FROM own_applications WHERE name = 'a05001'`, 1)
-	check(t, k.ReportAgent(ctx, o.Lease, registry.Report{Message: "well", Own: len(all)}))
+	check(t, k.Agents.ReportAgent(ctx, o.Lease, registry.Report{Message: "well", Own: len(all)}))
 	if v := k.view("acme.own"); v.Own != len(all) ||
 		v.Message != "well; 5300 own Applications, of which 5000 are shown" {
 		t.Errorf("%+v", v)
@@ -164,23 +164,23 @@ func TestSyncOfAnOwnApplication(t *testing.T) {
 	k := newAgentKit(t)
 	ctx := t.Context()
 	o := k.open(k.join("acme.own", "o"), "one")
-	check(t, k.RecordOwn(ctx, o.Lease, []mirror.OwnApplication{{Namespace: "gitops", Name: "x"},
+	check(t, k.Agents.RecordOwn(ctx, o.Lease, []mirror.OwnApplication{{Namespace: "gitops", Name: "x"},
 		{Namespace: "team", Name: "x"}}, true))
 	acme := view.Scope{Tenant: "acme"}
 	ask := mirror.SyncRequest{Tenant: "acme", Environment: "own", Namespace: "gitops",
 		Key: fleet.ObjectKey{Name: "x"}, Revision: "v2", Prune: true}
-	got := must(k.AskSync(ctx, acme, ask, "token:acme/ci"))(t)
+	got := must(k.Agents.AskSync(ctx, acme, ask, "token:acme/ci"))(t)
 	if got.ID == "" || got.State != mirror.OperationPending || got.Namespace != "gitops" ||
 		got.Key.Engine != "acme.own" || got.Revision != "v2" || !got.Prune || got.Deployment != "" {
 		t.Errorf("%+v", got)
 	}
-	if again := must(k.AskSync(ctx, acme, ask, "token:acme/ci"))(t); again != got {
+	if again := must(k.Agents.AskSync(ctx, acme, ask, "token:acme/ci"))(t); again != got {
 		t.Errorf("asked again: %+v", again)
 	}
 	team := ask
 	team.Namespace = "team"
-	other := must(k.AskSync(ctx, acme, team, "token:acme/ci"))(t)
-	if syncs := must(k.AgentSyncs(ctx, "acme.own"))(t); len(syncs) != 2 || syncs[0] != got ||
+	other := must(k.Agents.AskSync(ctx, acme, team, "token:acme/ci"))(t)
+	if syncs := must(k.Agents.AgentSyncs(ctx, "acme.own"))(t); len(syncs) != 2 || syncs[0] != got ||
 		syncs[1] != other {
 		t.Errorf("the agent is asked %+v", syncs)
 	}
@@ -206,12 +206,12 @@ func TestSyncOfAnOwnApplication(t *testing.T) {
 		},
 	} {
 		q := ask
-		if _, err := k.AskSync(ctx, bad(&q), q, "eve"); !errors.Is(err, mirror.ErrNotFound) {
+		if _, err := k.Agents.AskSync(ctx, bad(&q), q, "eve"); !errors.Is(err, mirror.ErrNotFound) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	check(t, k.UpdateSync(ctx, o.Lease, got.ID, mirror.OperationSucceeded, "done"))
-	operations, _, err := k.Operations(ctx, acme, view.Filter{}, view.Page{Limit: 10})
+	check(t, k.Work.UpdateSync(ctx, o.Lease, got.ID, mirror.OperationSucceeded, "done"))
+	operations, _, err := k.Views.Operations(ctx, acme, view.Filter{}, view.Page{Limit: 10})
 	check(t, err)
 	ended := 0
 	for _, op := range operations {
@@ -226,18 +226,18 @@ func TestSyncOfAnOwnApplication(t *testing.T) {
 	}
 	expect(t, k.url,
 		`SELECT count(*) FROM events WHERE tenant = 'acme' AND text = 'sync of acme/own: gitops/x: Succeeded'`, 1)
-	if next := must(k.AskSync(ctx, acme, ask, "token:acme/ci"))(t); next.ID == got.ID {
+	if next := must(k.Agents.AskSync(ctx, acme, ask, "token:acme/ci"))(t); next.ID == got.ID {
 		t.Errorf("one that has ended is given: %+v", next)
 	}
 	t.Run("at most a hundred wait", func(t *testing.T) {
 		exec(t, k.url,
 			`INSERT INTO syncs SELECT id || n, operation, engine, name || n, tenant, tenant_uid, environment, deployment, sync_run, revision, prune, state, message, namespace
 			FROM syncs, generate_series(1, 98) n WHERE id = '`+other.ID+`'`)
-		check(t, k.RecordOwn(ctx, o.Lease, []mirror.OwnApplication{
+		check(t, k.Agents.RecordOwn(ctx, o.Lease, []mirror.OwnApplication{
 			{Namespace: "gitops", Name: "more"}}, false))
 		more := ask
 		more.Key.Name = "more"
-		if _, err := k.AskSync(ctx, acme, more, "x"); !errors.Is(err, mirror.ErrTooManySyncs) {
+		if _, err := k.Agents.AskSync(ctx, acme, more, "x"); !errors.Is(err, mirror.ErrTooManySyncs) {
 			t.Errorf("one more: %v", err)
 		}
 	})
@@ -252,7 +252,7 @@ func TestSyncOfAnOwnApplication(t *testing.T) {
 				`SELECT count(*) FROM operations WHERE kind = 'Sync' AND ended_at IS NULL`,
 				0)
 			expect(t, k.url, `SELECT count(*) FROM own_applications`, 0)
-			if _, err := k.AskSync(ctx, acme, ask, "x"); !errors.Is(err, mirror.ErrNotFound) {
+			if _, err := k.Agents.AskSync(ctx, acme, ask, "x"); !errors.Is(err, mirror.ErrNotFound) {
 				t.Errorf("asked: %v", err)
 			}
 		})
@@ -267,13 +267,13 @@ func TestReportOfAnAgentIsWrittenWhenItSaysSomethingNew(t *testing.T) {
 		ArgoCD: "v3.6.0", Version: "v1.2.0", PendingDeletions: 3, HeldDeletions: 2, Orphans: 1 << 40}
 	orphan := func(wantTold bool, want ...fleet.EnvironmentID) {
 		t.Helper()
-		if of, told, err := k.OrphanEnvironments(ctx, acmeEdge); err != nil || told != wantTold ||
+		if of, told, err := k.Views.OrphanEnvironments(ctx, acmeEdge); err != nil || told != wantTold ||
 			!slices.Equal(of, want) {
 			t.Errorf("strays are of %v, told %t, %v", of, told, err)
 		}
 	}
 	orphan(false)
-	check(t, k.ReportAgent(ctx, o.Lease, report))
+	check(t, k.Agents.ReportAgent(ctx, o.Lease, report))
 	v := k.view(acmeEdge)
 	if !v.Reachable || v.ArgoCD != "v3.6.0" || v.Version != "v1.2.0" || v.HeldDeletions != 2 ||
 		v.Orphans != 1<<31-1 || len(v.Message) > 1024 || strings.Contains(v.Message, "\x00") {
@@ -286,22 +286,22 @@ func TestReportOfAnAgentIsWrittenWhenItSaysSomethingNew(t *testing.T) {
 			`SELECT (SELECT xmin::text FROM agents) || ' ' || (SELECT xmin::text FROM engines WHERE engine = 'acme.edge')`)
 	}
 	before := versions()
-	check(t, k.ReportAgent(ctx, o.Lease, report))
+	check(t, k.Agents.ReportAgent(ctx, o.Lease, report))
 	silent := report
 	silent.ArgoCD, silent.Version = "", ""
-	check(t, k.ReportAgent(ctx, o.Lease, silent))
+	check(t, k.Agents.ReportAgent(ctx, o.Lease, silent))
 	if after := versions(); after != before {
 		t.Errorf("%s, then %s", before, after)
 	}
 	report.Reachable = false
-	check(t, k.ReportAgent(ctx, o.Lease, report))
+	check(t, k.Agents.ReportAgent(ctx, o.Lease, report))
 	orphan(false)
 	report.Environments = []fleet.EnvironmentID{}
-	check(t, k.ReportAgent(ctx, o.Lease, report))
+	check(t, k.Agents.ReportAgent(ctx, o.Lease, report))
 	orphan(true)
 	report.Environments = []fleet.EnvironmentID{{Tenant: "acme", Name: "prod"},
 		{Tenant: "globex", Name: "x"}}
-	check(t, k.ReportAgent(ctx, o.Lease, report))
+	check(t, k.Agents.ReportAgent(ctx, o.Lease, report))
 	orphan(true, report.Environments...)
 	if versions() == before || k.view(acmeEdge).Reachable {
 		t.Error("that it is not reachable is not written")
@@ -313,22 +313,22 @@ func TestEnvironmentsWithAgentsAreNoEngines(t *testing.T) {
 	k := newAgentKit(t)
 	ctx := t.Context()
 	o, own := k.open(k.join(acmeEdge, "x"), "one"), k.open(k.join("acme.own", "o"), "one")
-	rows := must(k.AgentChanged(ctx, acmeEdge, 0, 10))(t)
-	check(t, k.Acknowledge(ctx, o.Lease, applied(rows[:1])))
-	check(t, k.Observe(ctx, o.Lease, []mirror.Observation{
+	rows := must(k.Agents.AgentChanged(ctx, acmeEdge, 0, 10))(t)
+	check(t, k.Work.Acknowledge(ctx, o.Lease, applied(rows[:1])))
+	check(t, k.Work.Observe(ctx, o.Lease, []mirror.Observation{
 		{Key: rows[0].Key, Sync: mirror.SyncSynced, Health: mirror.HealthHealthy}}))
-	check(t, k.ReportAgent(ctx, o.Lease, registry.Report{Reachable: true}))
-	check(t, k.RecordOwn(ctx, own.Lease, []mirror.OwnApplication{{Namespace: "gitops", Name: "x"}},
+	check(t, k.Agents.ReportAgent(ctx, o.Lease, registry.Report{Reachable: true}))
+	check(t, k.Agents.RecordOwn(ctx, own.Lease, []mirror.OwnApplication{{Namespace: "gitops", Name: "x"}},
 		true))
-	engines, _, err := k.Engines(ctx, view.Scope{}, view.Filter{}, view.Page{Limit: 10})
+	engines, _, err := k.Views.Engines(ctx, view.Scope{}, view.Filter{}, view.Page{Limit: 10})
 	if err != nil || len(engines) != 2 || engines[0].Name != "eu-1" || engines[1].Name != "far-1" {
 		t.Errorf("engines %+v, %v", engines, err)
 	}
-	specs := must(k.EngineSpecs(ctx))(t)
+	specs := must(k.Plans.EngineSpecs(ctx))(t)
 	if len(specs) != 2 || specs["far-1"].Connection.Agent == nil {
 		t.Errorf("specs %+v", specs)
 	}
-	environments, _, err := k.Environments(ctx, view.Scope{Tenant: "acme"}, view.Filter{},
+	environments, _, err := k.Views.Environments(ctx, view.Scope{Tenant: "acme"}, view.Filter{},
 		view.Page{Limit: 10})
 	check(t, err)
 	for i, want := range []view.Environment{
@@ -342,7 +342,7 @@ func TestEnvironmentsWithAgentsAreNoEngines(t *testing.T) {
 			t.Errorf("%+v, want %+v", e, want)
 		}
 	}
-	apps, _, err := k.Applications(ctx, view.Scope{Tenant: "acme"}, view.Filter{
+	apps, _, err := k.Views.Applications(ctx, view.Scope{Tenant: "acme"}, view.Filter{
 		Environment: "edge", Sync: mirror.SyncSynced, Apply: mirror.ApplyApplied}, view.Page{
 		Limit: 10})
 	if err != nil || len(apps) != 1 || apps[0].Engine != acmeEdge {
@@ -359,7 +359,7 @@ func TestListOfAgentsHasThoseThatNobodyJoinedAndThoseThatAreLeft(t *testing.T) {
 		t.Helper()
 		var all []string
 		for page := (view.Page{Limit: 1}); ; {
-			views, next, err := k.Agents(ctx, scope, by, page)
+			views, next, err := k.Views.Agents(ctx, scope, by, page)
 			check(t, err)
 			for _, v := range views {
 				all = append(all, fmt.Sprintf("%s %s %v", v.Engine, v.Mode, v.ID != ""))
@@ -417,11 +417,11 @@ func TestListOfAgentsHasThoseThatNobodyJoinedAndThoseThatAreLeft(t *testing.T) {
 		k.record(func(r *mirror.Record) {
 			r.Declarations = []fleet.Declaration{tenantDeclaration(tenant), edge(tenant, name, "")}
 		})
-		_, plaintext, err := k.CreateAgentToken(ctx, registry.Token{
+		_, plaintext, err := k.Agents.CreateAgentToken(ctx, registry.Token{
 			Tenant: fleet.TenantName(tenant), Environment: fleet.EnvironmentName(name),
 			ExpiresAt: time.Now().Add(time.Hour)}, "")
 		check(t, err)
-		a := must(k.JoinAgent(ctx, plaintext, registry.Join{Keys: keys("l")}))(t)
+		a := must(k.Agents.JoinAgent(ctx, plaintext, registry.Join{Keys: keys("l")}))(t)
 		if v := k.view(engine); a.Engine != engine || v.ID != a.ID ||
 			string(v.Environment) != name {
 			t.Errorf("%+v, %+v", a, v)
@@ -436,25 +436,25 @@ func TestRebuildKeepsAgents(t *testing.T) {
 	a, own := k.join(acmeEdge, "x"), k.join("acme.own", "o")
 	_, unused := k.token("globex.edge")
 	before, o := k.open(a, "one"), k.open(own, "one")
-	check(t, k.RecordOwn(ctx, o.Lease, []mirror.OwnApplication{{Namespace: "gitops", Name: "x"}},
+	check(t, k.Agents.RecordOwn(ctx, o.Lease, []mirror.OwnApplication{{Namespace: "gitops", Name: "x"}},
 		true))
 	says := registry.Report{Reachable: true, Orphans: 1, Environments: []fleet.EnvironmentID{
 		{Tenant: "acme", Name: "prod"}}}
-	check(t, k.ReportAgent(ctx, before.Lease, says))
-	asked := must(k.AskSync(ctx, view.Scope{}, mirror.SyncRequest{
+	check(t, k.Agents.ReportAgent(ctx, before.Lease, says))
+	asked := must(k.Agents.AskSync(ctx, view.Scope{}, mirror.SyncRequest{
 		Tenant: "acme", Environment: "own", Namespace: "gitops", Key: fleet.ObjectKey{Name: "x"}},
 		"ann"))(t)
 	check(t, k.Reset(ctx))
-	if _, err := k.OpenAgent(ctx, session(a, "one")); !errors.Is(err, mirror.ErrNotFound) {
+	if _, err := k.Agents.OpenAgent(ctx, session(a, "one")); !errors.Is(err, mirror.ErrNotFound) {
 		t.Errorf("while the mirror is empty: %v", err)
 	}
-	must(k.Agent(ctx, a.ID))(t)
+	must(k.Agents.Agent(ctx, a.ID))(t)
 	if len(k.own(view.Scope{}, view.Filter{})) != 1 || len(k.rows(acmeEdge)) != 0 {
 		t.Error("the cluster's own is lost, or rows are not")
 	}
 	wordOf := func() (view.Agent, bool) {
 		t.Helper()
-		_, told, err := k.OrphanEnvironments(ctx, acmeEdge)
+		_, told, err := k.Views.OrphanEnvironments(ctx, acmeEdge)
 		check(t, err)
 		return k.view(acmeEdge), told
 	}
@@ -464,7 +464,7 @@ func TestRebuildKeepsAgents(t *testing.T) {
 	expect(t, k.url,
 		`SELECT count(*) FROM engines WHERE engine = 'acme.edge' AND NOT reachable AND since > now() - interval '1 minute'`, 1)
 	// it is not to end: nobody else has the lease
-	if _, err := k.TakeReport(ctx, before.Lease, 1); !errors.Is(err, mirror.ErrNotFound) {
+	if _, err := k.Agents.TakeReport(ctx, before.Lease, 1); !errors.Is(err, mirror.ErrNotFound) {
 		t.Errorf("a report of before: %v", err)
 	}
 	k.reconciler, k.revisions = hold(t, k.Store, "reconciler"), 0
@@ -479,15 +479,15 @@ func TestRebuildKeepsAgents(t *testing.T) {
 		len(k.rows(acmeEdge)) != 1 {
 		t.Errorf("before %+v, after %+v", before, after)
 	}
-	if err := k.ReportAgent(ctx, before.Lease, says); !errors.Is(err, mirror.ErrFenced) {
+	if err := k.Agents.ReportAgent(ctx, before.Lease, says); !errors.Is(err, mirror.ErrFenced) {
 		t.Errorf("what it says of the old mirror is taken: %v", err)
 	}
-	check(t, k.ReportAgent(ctx, after.Lease, says))
+	check(t, k.Agents.ReportAgent(ctx, after.Lease, says))
 	if v, told := wordOf(); !v.Reachable || v.Orphans != 1 || !told {
 		t.Errorf("of the new one: %+v", v)
 	}
-	must(k.JoinAgent(ctx, unused, registry.Join{Keys: keys("g")}))(t)
-	if syncs := must(k.AgentSyncs(ctx, "acme.own"))(t); len(syncs) != 1 || syncs[0].ID != asked.ID {
+	must(k.Agents.JoinAgent(ctx, unused, registry.Join{Keys: keys("g")}))(t)
+	if syncs := must(k.Agents.AgentSyncs(ctx, "acme.own"))(t); len(syncs) != 1 || syncs[0].ID != asked.ID {
 		t.Errorf("syncs %+v", syncs)
 	}
 	if got := k.own(view.Scope{}, view.Filter{}); len(got) != 1 {

@@ -21,7 +21,7 @@ import (
 // nothing: a report is counted by ReportTaken, after all of its parts were applied. One whose
 // replica died in between is sent again and applied again, and each part has one effect however
 // often it comes, while one that was counted before it was applied would be lost.
-func (s *Store) TakeReport(ctx context.Context, lease mirror.Lease, seq int64) (last int64,
+func (s *Agents) TakeReport(ctx context.Context, lease mirror.Lease, seq int64) (last int64,
 	err error) {
 	free := false
 	err = s.again(ctx, func() error {
@@ -44,7 +44,7 @@ func (s *Store) TakeReport(ctx context.Context, lease mirror.Lease, seq int64) (
 
 // ReportTaken keeps that a report and all before it were applied. A lower number than the last
 // changes nothing. mirror.ErrFenced when the lease has passed on.
-func (s *Store) ReportTaken(ctx context.Context, lease mirror.Lease, seq int64) error {
+func (s *Agents) ReportTaken(ctx context.Context, lease mirror.Lease, seq int64) error {
 	err := s.atomically(ctx, func(b *pgx.Batch) {
 		fenceEngine(b, lease)
 		b.Queue(`UPDATE agents SET report_seq = $2 WHERE id = $1 AND report_seq < $2`,
@@ -55,7 +55,7 @@ func (s *Store) ReportTaken(ctx context.Context, lease mirror.Lease, seq int64) 
 
 // ReportAgent takes how the agent and its Argo CD stand. What says nothing new writes nothing.
 // mirror.ErrFenced when the lease has passed on.
-func (s *Store) ReportAgent(ctx context.Context, lease mirror.Lease,
+func (s *Agents) ReportAgent(ctx context.Context, lease mirror.Lease,
 	report registry.Report) error {
 	engine, err := leasedEngine[struct{}](lease, nil, nil)
 	if err != nil {
@@ -109,7 +109,7 @@ func orphanEnvironments(told []fleet.EnvironmentID) []string {
 // OrphanEnvironments are those that the strays on an engine's cluster are of, as its agent last
 // said; at most mirror.MaxOrphanEnvironments. told is false when no agent has joined, or it is too
 // old to tell.
-func (s *Store) OrphanEnvironments(ctx context.Context,
+func (s *Views) OrphanEnvironments(ctx context.Context,
 	engine fleet.EngineName) (of []fleet.EnvironmentID, told bool, err error) {
 	err = s.again(ctx, func() error {
 		of, told = nil, false
@@ -141,7 +141,7 @@ const maxOwnText = 512
 // mirror.MaxOwn are kept, and others are left out. whole: every one was sent under this lease's
 // epoch by now, so that those that were not are gone. What says nothing new writes nothing. It is
 // nothing for an agent that is not autonomous. mirror.ErrFenced when the lease has passed on.
-func (s *Store) RecordOwn(ctx context.Context, lease mirror.Lease, own []mirror.OwnApplication,
+func (s *Agents) RecordOwn(ctx context.Context, lease mirror.Lease, own []mirror.OwnApplication,
 	whole bool) error {
 	engine, err := leasedEngine[struct{}](lease, nil, nil)
 	if err != nil || len(own) == 0 && !whole {

@@ -18,7 +18,7 @@ import (
 // by an agent; otherwise only what asks for a removal is the agent's. seq is the newest row's
 // number in that moment. mirror.ErrNotFound when neither a live identity nor a token of the older
 // route is the engine's, or others serve it by now.
-func (s *Store) forAgent(ctx context.Context, engine fleet.EngineName,
+func (s *Agents) forAgent(ctx context.Context, engine fleet.EngineName,
 	f func(tx pgx.Tx, declared bool, seq int64) error) error {
 	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
 	return pgx.BeginTxFunc(ctx, s.read, options, func(tx pgx.Tx) error {
@@ -48,7 +48,7 @@ func (s *Store) forAgent(ctx context.Context, engine fleet.EngineName,
 // cursor from which AgentChanged goes on. A database connection is held meanwhile: visit collects,
 // and waits for nobody. Once the declaration is gone, or no longer says agent, only rows that ask
 // for a removal are left. mirror.ErrNotFound when no agent serves the engine.
-func (s *Store) AgentRows(ctx context.Context, engine fleet.EngineName,
+func (s *Agents) AgentRows(ctx context.Context, engine fleet.EngineName,
 	visit func(mirror.Row) error) (int64, error) {
 	var cursor int64
 	err := s.forAgent(patient(ctx, longPatience), engine,
@@ -80,7 +80,7 @@ func (s *Store) AgentRows(ctx context.Context, engine fleet.EngineName,
 const sqlOfAgent = `WHERE d.engine = $1 AND ($2 OR d.absent)`
 
 // AgentChanged are the engine's rows above after, by number, at most limit; otherwise as AgentRows.
-func (s *Store) AgentChanged(ctx context.Context, engine fleet.EngineName, after int64,
+func (s *Agents) AgentChanged(ctx context.Context, engine fleet.EngineName, after int64,
 	limit int) ([]mirror.Row, error) {
 	rows, err := agentRead(ctx, s, engine, scanRow, func(declared bool) (string, []any) {
 		return `SELECT ` + rowColumns + fromRows + sqlOfAgent +
@@ -90,7 +90,7 @@ func (s *Store) AgentChanged(ctx context.Context, engine fleet.EngineName, after
 }
 
 // AgentCredentialRows are the engine's rows that need the tenant's secret; otherwise as AgentRows.
-func (s *Store) AgentCredentialRows(ctx context.Context, engine fleet.EngineName,
+func (s *Agents) AgentCredentialRows(ctx context.Context, engine fleet.EngineName,
 	tenant fleet.TenantName, secret string) ([]mirror.Row, error) {
 	rows, err := agentRead(ctx, s, engine, scanRow, func(declared bool) (string, []any) {
 		return `SELECT ` + rowColumns + fromRows + sqlOfAgent +
@@ -103,7 +103,7 @@ func (s *Store) AgentCredentialRows(ctx context.Context, engine fleet.EngineName
 
 // AgentSyncs are the engine's syncs that have not ended, oldest first; none once the engine is no
 // longer declared. Otherwise as AgentRows.
-func (s *Store) AgentSyncs(ctx context.Context, engine fleet.EngineName) ([]mirror.SyncRequest,
+func (s *Agents) AgentSyncs(ctx context.Context, engine fleet.EngineName) ([]mirror.SyncRequest,
 	error) {
 	all, err := agentRead(ctx, s, engine, scanSync, func(declared bool) (string, []any) {
 		return sqlOpenSyncs + ` AND $2 ORDER BY operation`, []any{string(engine), declared}
@@ -113,7 +113,7 @@ func (s *Store) AgentSyncs(ctx context.Context, engine fleet.EngineName) ([]mirr
 
 // agentRead is all that a statement returns to the agent of an engine; the statement may depend on
 // whether the engine is declared.
-func agentRead[T any](ctx context.Context, s *Store, engine fleet.EngineName, scan pgx.RowToFunc[T],
+func agentRead[T any](ctx context.Context, s *Agents, engine fleet.EngineName, scan pgx.RowToFunc[T],
 	ask func(declared bool) (string, []any)) ([]T, error) {
 	var all []T
 	err := s.again(ctx, func() error {
@@ -131,7 +131,7 @@ func agentRead[T any](ctx context.Context, s *Store, engine fleet.EngineName, sc
 // costs what has changed. A negative after begins with now, and the zero time two minutes ago.
 // Moments overlap by two minutes, because a transaction is seen when it ends and bears the time
 // when it wrote: an identity that ended, or a declaration that changed, may be told twice.
-func (s *Store) AgentNews(ctx context.Context, after int64, since time.Time) (registry.News,
+func (s *Agents) AgentNews(ctx context.Context, after int64, since time.Time) (registry.News,
 	error) {
 	var n registry.News
 	err := s.again(ctx, func() error {
@@ -169,9 +169,9 @@ const (
 )
 
 // CredentialEngines are the agents' engines that have rows which need the tenant's secret.
-func (s *Store) CredentialEngines(ctx context.Context, tenant fleet.TenantName,
+func (s *Agents) CredentialEngines(ctx context.Context, tenant fleet.TenantName,
 	secret string) ([]fleet.EngineName, error) {
-	all, err := collect(ctx, s, pgx.RowTo[fleet.EngineName], `
+	all, err := collect(ctx, s.database, pgx.RowTo[fleet.EngineName], `
 		SELECT a.engine FROM agents a WHERE a.ended_at IS NULL AND a.tenant IN ('', $1) AND EXISTS (
 			SELECT FROM desired d WHERE d.engine = a.engine AND d.credential_tenant = $1 AND d.credential_name = $2) ORDER BY a.engine`,
 		text(string(tenant)), text(secret))

@@ -43,7 +43,7 @@ const (
 // is left to remove, or the mirror is being rebuilt; it is to try again later. registry.ErrReplayed: a
 // session was opened with its Proof before. registry.ErrBusy: the agent has opened 200 in three
 // minutes. Otherwise as Agent. It waits for writes that are under way with the lease.
-func (s *Store) OpenAgent(ctx context.Context, session registry.Session) (registry.Opening,
+func (s *Agents) OpenAgent(ctx context.Context, session registry.Session) (registry.Opening,
 	error) {
 	if err := checkSession(session); err != nil {
 		return registry.Opening{}, fmt.Errorf("open a session of agent %s: %w", session.Agent,
@@ -292,7 +292,7 @@ func turned(turns []turn, mine turn) ([]turn, bool) {
 
 // CloseAgent keeps that the session has ended. A newer one (Opening), or one on another replica, is
 // left alone.
-func (s *Store) CloseAgent(ctx context.Context, session registry.Session) error {
+func (s *Agents) CloseAgent(ctx context.Context, session registry.Session) error {
 	err := s.again(ctx, func() error {
 		_, err := s.work.Exec(ctx, `
 			UPDATE agents SET connected_to = '', seen_at = clock_timestamp() WHERE id = $1 AND opening = $2 AND connected_to = $3`,
@@ -305,7 +305,7 @@ func (s *Store) CloseAgent(ctx context.Context, session registry.Session) error 
 // BeatReplica says that the replica lives, and with it the sessions that it serves: to be called
 // every ten seconds. An agent is seen as connected while its replica's last beat is younger than
 // thirty seconds. A process that starts anew is another replica.
-func (s *Store) BeatReplica(ctx context.Context, replica string) error {
+func (s *Agents) BeatReplica(ctx context.Context, replica string) error {
 	err := s.again(ctx, func() error {
 		_, err := s.work.Exec(ctx, `
 			INSERT INTO replicas (replica, beat_at) VALUES ($1, clock_timestamp())

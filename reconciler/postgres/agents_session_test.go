@@ -36,25 +36,25 @@ func TestSessionTakesTheLeaseOfItsEngine(t *testing.T) {
 		again.Opening <= first.Opening {
 		t.Errorf("the same process: %+v", again)
 	}
-	rows := must(k.AgentChanged(ctx, acmeEdge, 0, 100))(t)
+	rows := must(k.Agents.AgentChanged(ctx, acmeEdge, 0, 100))(t)
 	second := k.open(a, "two")
 	if second.Lease.Epoch != first.Lease.Epoch+1 {
 		t.Errorf("epochs %d, %d", first.Lease.Epoch, second.Lease.Epoch)
 	}
 	for what, err := range map[string]error{
-		"Acknowledge": k.Acknowledge(ctx, first.Lease, applied(rows)),
-		"Observe":     k.Observe(ctx, first.Lease, []mirror.Observation{{Key: rows[0].Key}}),
-		"UpdateSync":  k.UpdateSync(ctx, first.Lease, "x", mirror.OperationFailed, ""),
-		"ReportAgent": k.ReportAgent(ctx, first.Lease, registry.Report{}),
-		"RecordOwn":   k.RecordOwn(ctx, first.Lease, nil, true),
-		"TakeReport":  func() error { _, err := k.TakeReport(ctx, first.Lease, 1); return err }(),
-		"ReportTaken": k.ReportTaken(ctx, first.Lease, 1),
+		"Acknowledge": k.Work.Acknowledge(ctx, first.Lease, applied(rows)),
+		"Observe":     k.Work.Observe(ctx, first.Lease, []mirror.Observation{{Key: rows[0].Key}}),
+		"UpdateSync":  k.Work.UpdateSync(ctx, first.Lease, "x", mirror.OperationFailed, ""),
+		"ReportAgent": k.Agents.ReportAgent(ctx, first.Lease, registry.Report{}),
+		"RecordOwn":   k.Agents.RecordOwn(ctx, first.Lease, nil, true),
+		"TakeReport":  func() error { _, err := k.Agents.TakeReport(ctx, first.Lease, 1); return err }(),
+		"ReportTaken": k.Agents.ReportTaken(ctx, first.Lease, 1),
 	} {
 		if !errors.Is(err, mirror.ErrFenced) {
 			t.Errorf("%s of the process before: %v", what, err)
 		}
 	}
-	check(t, k.Acknowledge(ctx, second.Lease, applied(rows)))
+	check(t, k.Work.Acknowledge(ctx, second.Lease, applied(rows)))
 
 	t.Run("above the floor that the cluster shows", func(t *testing.T) {
 		for _, c := range []struct {
@@ -62,18 +62,18 @@ func TestSessionTakesTheLeaseOfItsEngine(t *testing.T) {
 		}{{second.Lease.Epoch - 1, second.Lease.Epoch}, {500, 501}, {500, 501}, {3, 501}} {
 			s := session(a, "two")
 			s.Floor = c.floor
-			if o := must(k.OpenAgent(ctx, s))(t); o.Lease.Epoch != c.want {
+			if o := must(k.Agents.OpenAgent(ctx, s))(t); o.Lease.Epoch != c.want {
 				t.Errorf("floor %d: epoch %d, want %d", c.floor, o.Lease.Epoch, c.want)
 			}
 		}
 		s := session(a, "two")
 		s.Floor = 1<<53 + 1
-		if _, err := k.OpenAgent(ctx, s); err == nil {
+		if _, err := k.Agents.OpenAgent(ctx, s); err == nil {
 			t.Error("an impossible floor is taken")
 		}
 	})
 	t.Run("nobody acquires what an agent holds", func(t *testing.T) {
-		if _, ok, err := k.Acquire(ctx, "engine/acme.edge", "replica-1", time.Minute); ok ||
+		if _, ok, err := k.Leases.Acquire(ctx, "engine/acme.edge", "replica-1", time.Minute); ok ||
 			err != nil {
 			t.Errorf("acquired %v, %v", ok, err)
 		}
@@ -85,7 +85,7 @@ func TestSessionTakesTheLeaseOfItsEngine(t *testing.T) {
 			o.ArgoCD != (fleet.ArgoCDInstance{Namespace: "argocd-far-1", InstallationID: "far-1"}) {
 			t.Errorf("%+v", o)
 		}
-		if err := k.Acknowledge(ctx, worker, []mirror.Ack{
+		if err := k.Work.Acknowledge(ctx, worker, []mirror.Ack{
 			{Key: fleet.ObjectKey{Engine: "far-1"}}}); !errors.Is(err, mirror.ErrFenced) {
 			t.Errorf("the worker: %v", err)
 		}
@@ -100,8 +100,8 @@ func TestCase40RevokedAgentIsOver(t *testing.T) {
 	a := k.join(acmeEdge, "x")
 	o := k.open(a, "one")
 	hash := sha256.Sum256([]byte("access"))
-	check(t, k.SaveAccess(ctx, a.ID, "j", hash, time.Minute))
-	if got := must(k.AccessAgent(ctx, hash))(t); got.ID != a.ID {
+	check(t, k.Agents.SaveAccess(ctx, a.ID, "j", hash, time.Minute))
+	if got := must(k.Agents.AccessAgent(ctx, hash))(t); got.ID != a.ID {
 		t.Fatalf("access of %+v", got)
 	}
 	other := open(t, k.url)
@@ -119,7 +119,7 @@ func TestCase40RevokedAgentIsOver(t *testing.T) {
 		o.Lease.Epoch)
 	check(t, err)
 	revoked := make(chan error, 1)
-	go func() { revoked <- k.RevokeAgent(ctx, view.Scope{Tenant: "acme"}, acmeEdge, "ann") }()
+	go func() { revoked <- k.Agents.RevokeAgent(ctx, view.Scope{Tenant: "acme"}, acmeEdge, "ann") }()
 	until(t, "the revocation to wait", func() bool {
 		return one[bool](t, k.url,
 			`SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')`)
@@ -136,7 +136,7 @@ func TestCase40RevokedAgentIsOver(t *testing.T) {
 		ReportAgent(context.Context, mirror.Lease, registry.Report) error
 		RotateAgent(context.Context, string, string, registry.Keys) (registry.Agent, error)
 		AgentNews(context.Context, int64, time.Time) (registry.News, error)
-	}{k.Store, other, again} {
+	}{k.Store.Agents, other.Agents, again.Agents} {
 		if got, err := s.Agent(ctx, a.ID); !errors.Is(err, registry.ErrRevoked) ||
 			got.Keys.Thumb() != a.Keys.Thumb() {
 			t.Errorf("%+v, %v", got, err)
@@ -161,7 +161,7 @@ func TestCase40RevokedAgentIsOver(t *testing.T) {
 		}
 	}
 	expect(t, k.url, `SELECT count(*) FROM agent_access`, 0)
-	if err := k.RevokeAgent(ctx, view.Scope{}, acmeEdge, "ann"); !errors.Is(err,
+	if err := k.Agents.RevokeAgent(ctx, view.Scope{}, acmeEdge, "ann"); !errors.Is(err,
 		mirror.ErrNotFound) {
 		t.Errorf("once more: %v", err)
 	}
@@ -169,7 +169,7 @@ func TestCase40RevokedAgentIsOver(t *testing.T) {
 		t.Errorf("view %+v", v)
 	}
 	k.join("globex.edge", "g")
-	if err := k.RevokeAgent(ctx, view.Scope{Tenant: "acme"}, "globex.edge", "eve"); !errors.Is(err,
+	if err := k.Agents.RevokeAgent(ctx, view.Scope{Tenant: "acme"}, "globex.edge", "eve"); !errors.Is(err,
 		mirror.ErrNotFound) {
 		t.Errorf("another tenant's: %v", err)
 	}
@@ -181,10 +181,10 @@ func TestJoiningAgainEndsTheEarlierIdentity(t *testing.T) {
 	former := k.join(acmeEdge, "x")
 	before := k.open(former, "one")
 	next := k.join(acmeEdge, "y")
-	if _, err := k.Agent(t.Context(), former.ID); !errors.Is(err, registry.ErrRevoked) {
+	if _, err := k.Agents.Agent(t.Context(), former.ID); !errors.Is(err, registry.ErrRevoked) {
 		t.Errorf("the earlier: %v", err)
 	}
-	if err := k.ReportTaken(t.Context(), before.Lease, 7); !errors.Is(err, mirror.ErrFenced) {
+	if err := k.Agents.ReportTaken(t.Context(), before.Lease, 7); !errors.Is(err, mirror.ErrFenced) {
 		t.Errorf("its report: %v", err)
 	}
 	after := k.open(next, "one")
@@ -206,18 +206,18 @@ func TestCase43ExpiredIdentityJoinsAgain(t *testing.T) {
 		t.Errorf("lasts %s", left)
 	}
 	exec(t, k.url, `UPDATE agents SET expires_at = now() - interval '1 day'`)
-	if got, err := k.Agent(ctx, a.ID); !errors.Is(err, registry.ErrExpired) || got.ID != a.ID {
+	if got, err := k.Agents.Agent(ctx, a.ID); !errors.Is(err, registry.ErrExpired) || got.ID != a.ID {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if _, err := k.OpenAgent(ctx, session(a, "one")); !errors.Is(err, registry.ErrExpired) {
+	if _, err := k.Agents.OpenAgent(ctx, session(a, "one")); !errors.Is(err, registry.ErrExpired) {
 		t.Errorf("session: %v", err)
 	}
-	if _, err := k.AgentRows(ctx, acmeEdge, func(mirror.Row) error { return nil }); !errors.Is(err,
+	if _, err := k.Agents.AgentRows(ctx, acmeEdge, func(mirror.Row) error { return nil }); !errors.Is(err,
 		mirror.ErrNotFound) {
 		t.Errorf("rows: %v", err)
 	}
 	next := k.join(acmeEdge, "x") // with the same keys
-	must(k.OpenAgent(ctx, session(next, "one")))(t)
+	must(k.Agents.OpenAgent(ctx, session(next, "one")))(t)
 	if rows := k.rows(acmeEdge); len(rows) != 2 {
 		t.Errorf("rows %v", rows)
 	}
@@ -229,24 +229,24 @@ func TestRotationSwapsTheKeysOnce(t *testing.T) {
 	ctx := t.Context()
 	a := k.join(acmeEdge, "x")
 	hash := sha256.Sum256([]byte("access"))
-	check(t, k.SaveAccess(ctx, a.ID, "j", hash, time.Minute))
+	check(t, k.Agents.SaveAccess(ctx, a.ID, "j", hash, time.Minute))
 	exec(t, k.url, `UPDATE agents SET expires_at = now() + interval '1 hour'`)
 	for range 2 {
-		got := must(k.RotateAgent(ctx, a.ID, a.Keys.Thumb(), keys("y")))(t)
+		got := must(k.Agents.RotateAgent(ctx, a.ID, a.Keys.Thumb(), keys("y")))(t)
 		if got.Keys.Thumb() != keys("y").Thumb() ||
 			time.Until(got.ExpiresAt) < registry.Lifetime-time.Minute {
 			t.Errorf("%+v", got)
 		}
 	}
-	if _, err := k.AccessAgent(ctx, hash); !errors.Is(err, mirror.ErrNotFound) {
+	if _, err := k.Agents.AccessAgent(ctx, hash); !errors.Is(err, mirror.ErrNotFound) {
 		t.Errorf("an access token of the keys before: %v", err)
 	}
-	if _, err := k.RotateAgent(ctx, a.ID, a.Keys.Thumb(), keys("z")); !errors.Is(err,
+	if _, err := k.Agents.RotateAgent(ctx, a.ID, a.Keys.Thumb(), keys("z")); !errors.Is(err,
 		registry.ErrReplayed) {
 		t.Errorf("from the keys before to others: %v", err)
 	}
-	must(k.RotateAgent(ctx, a.ID, keys("y").Thumb(), keys("z")))(t)
-	if got := must(k.Agent(ctx, a.ID))(t); got.Keys.Thumb() != keys("z").Thumb() {
+	must(k.Agents.RotateAgent(ctx, a.ID, keys("y").Thumb(), keys("z")))(t)
+	if got := must(k.Agents.Agent(ctx, a.ID))(t); got.Keys.Thumb() != keys("z").Thumb() {
 		t.Errorf("%+v", got)
 	}
 }
@@ -257,29 +257,29 @@ func TestCase41AssertionIsGoodForOneToken(t *testing.T) {
 	ctx := t.Context()
 	a, b := k.join(acmeEdge, "x"), k.join("far-1", "y")
 	hash := func(s string) [32]byte { return sha256.Sum256([]byte(s)) }
-	check(t, k.SaveAccess(ctx, a.ID, "jti", hash("1"), time.Minute))
-	check(t, k.SaveAccess(ctx, a.ID, "jti", hash("1"), time.Minute)) // after a lost answer
-	if err := k.SaveAccess(ctx, a.ID, "jti", hash("2"), time.Minute); !errors.Is(err,
+	check(t, k.Agents.SaveAccess(ctx, a.ID, "jti", hash("1"), time.Minute))
+	check(t, k.Agents.SaveAccess(ctx, a.ID, "jti", hash("1"), time.Minute)) // after a lost answer
+	if err := k.Agents.SaveAccess(ctx, a.ID, "jti", hash("2"), time.Minute); !errors.Is(err,
 		registry.ErrReplayed) {
 		t.Errorf("replayed: %v", err)
 	}
-	check(t, k.SaveAccess(ctx, b.ID, "jti", hash("3"), time.Minute))
+	check(t, k.Agents.SaveAccess(ctx, b.ID, "jti", hash("3"), time.Minute))
 	exec(t, k.url, `UPDATE agent_access SET expires_at = now() - interval '1 second'`)
-	if _, err := k.AccessAgent(ctx, hash("1")); !errors.Is(err, mirror.ErrNotFound) {
+	if _, err := k.Agents.AccessAgent(ctx, hash("1")); !errors.Is(err, mirror.ErrNotFound) {
 		t.Errorf("after its time: %v", err)
 	}
-	if err := k.SaveAccess(ctx, a.ID, "jti", hash("4"), time.Minute); !errors.Is(err,
+	if err := k.Agents.SaveAccess(ctx, a.ID, "jti", hash("4"), time.Minute); !errors.Is(err,
 		registry.ErrReplayed) {
 		t.Errorf("replayed when its token has run out: %v", err)
 	}
 	exec(t, k.url, `UPDATE agent_access SET expires_at = now() - interval '11 minutes'`)
-	check(t, k.SaveAccess(ctx, a.ID, "next", hash("5"), time.Minute))
+	check(t, k.Agents.SaveAccess(ctx, a.ID, "next", hash("5"), time.Minute))
 	expect(t, k.url, `SELECT count(*) FROM agent_access WHERE agent = '`+a.ID+`'`, 1)
 	for i := range 199 {
-		check(t, k.SaveAccess(ctx, a.ID, fmt.Sprint("more", i), hash(fmt.Sprint("more", i)),
+		check(t, k.Agents.SaveAccess(ctx, a.ID, fmt.Sprint("more", i), hash(fmt.Sprint("more", i)),
 			time.Minute))
 	}
-	if err := k.SaveAccess(ctx, a.ID, "too many", hash("6"), time.Minute); !errors.Is(err,
+	if err := k.Agents.SaveAccess(ctx, a.ID, "too many", hash("6"), time.Minute); !errors.Is(err,
 		registry.ErrBusy) {
 		t.Errorf("the 201st: %v", err)
 	}
@@ -292,9 +292,9 @@ func TestCase41AProofOpensOneSession(t *testing.T) {
 	ctx := t.Context()
 	a, b, other := k.join(acmeEdge, "x"), k.join("far-1", "y"), open(t, k.url)
 	s := session(a, "one")
-	first := must(k.OpenAgent(ctx, s))(t)
+	first := must(k.Agents.OpenAgent(ctx, s))(t)
 	s.Replica = "hub-2"
-	if _, err := other.OpenAgent(ctx, s); !errors.Is(err, registry.ErrReplayed) {
+	if _, err := other.Agents.OpenAgent(ctx, s); !errors.Is(err, registry.ErrReplayed) {
 		t.Errorf("on another replica: %v", err)
 	}
 	var opened atomic.Int32
@@ -302,7 +302,7 @@ func TestCase41AProofOpensOneSession(t *testing.T) {
 	next := session(a, "one")
 	for i := range 8 {
 		all.Go(func() {
-			switch _, err := []*postgres.Store{k.Store, other}[i%2].OpenAgent(ctx, next); {
+			switch _, err := []*postgres.Store{k.Store, other}[i%2].Agents.OpenAgent(ctx, next); {
 			case err == nil:
 				opened.Add(1)
 			case !errors.Is(err, registry.ErrReplayed):
@@ -311,24 +311,24 @@ func TestCase41AProofOpensOneSession(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if now := must(k.OpenAgent(ctx, session(a, "one")))(t); opened.Load() != 1 ||
+	if now := must(k.Agents.OpenAgent(ctx, session(a, "one")))(t); opened.Load() != 1 ||
 		now.Opening != first.Opening+2 {
 		t.Errorf("%d of 8 were opened; the openings went from %d to %d", opened.Load(),
 			first.Opening, now.Opening)
 	}
 	s.Agent = b.ID
-	must(k.OpenAgent(ctx, s))(t) // one agent's proof is not another's
+	must(k.Agents.OpenAgent(ctx, s))(t) // one agent's proof is not another's
 
 	exec(t, k.url,
 		`UPDATE agents SET proofs = (SELECT jsonb_object_agg(key, value || jsonb_build_object('until', now() + interval '1 minute')) FROM jsonb_each(proofs)) WHERE id = '`+a.ID+`'`)
 	s.Agent = a.ID
-	if _, err := other.OpenAgent(ctx, s); !errors.Is(err, registry.ErrReplayed) {
+	if _, err := other.Agents.OpenAgent(ctx, s); !errors.Is(err, registry.ErrReplayed) {
 		t.Errorf("while it may hold: %v", err)
 	}
 	exec(t, k.url,
 		`UPDATE agents SET proofs = (SELECT jsonb_object_agg(n, jsonb_build_object('call', '', 'until', now() + CASE WHEN n < 150 THEN interval '0' ELSE interval '1 minute' END)) FROM generate_series(1, 349) n)
 		WHERE id = '`+a.ID+`'`)
-	if _, err := k.OpenAgent(ctx, session(a, "one")); !errors.Is(err, registry.ErrBusy) {
+	if _, err := k.Agents.OpenAgent(ctx, session(a, "one")); !errors.Is(err, registry.ErrBusy) {
 		t.Errorf("the 201st within three minutes: %v", err)
 	}
 	exec(t, k.url, `UPDATE agents SET proofs = proofs - '349' WHERE id = '`+a.ID+`'`)
@@ -336,7 +336,7 @@ func TestCase41AProofOpensOneSession(t *testing.T) {
 	expect(t, k.url, `SELECT count(*) FROM agents, jsonb_each(proofs) WHERE id = '`+a.ID+`'`, 200)
 	for _, proof := range []string{"", strings.Repeat("p", 65), "a\x00b"} {
 		s := session(a, "one")
-		if s.Proof = proof; !failed(k.OpenAgent(ctx, s)) {
+		if s.Proof = proof; !failed(k.Agents.OpenAgent(ctx, s)) {
 			t.Errorf("proof %q is taken", proof)
 		}
 	}
@@ -351,19 +351,19 @@ func TestCase41LateDuplicateOfAReportOverwritesNothing(t *testing.T) {
 	k := newAgentKit(t)
 	ctx := t.Context()
 	o := k.open(k.join(acmeEdge, "x"), "one")
-	row := must(k.AgentChanged(ctx, acmeEdge, 0, 10))(t)[0]
+	row := must(k.Agents.AgentChanged(ctx, acmeEdge, 0, 10))(t)[0]
 	part := func(report int64, message string) error {
 		lease := o.Lease
 		lease.Report = report
-		return k.Acknowledge(ctx, lease, []mirror.Ack{
+		return k.Work.Acknowledge(ctx, lease, []mirror.Ack{
 			{Key: row.Key, Seq: row.Seq, State: mirror.ApplyFailed, Message: message}})
 	}
-	must(k.TakeReport(ctx, o.Lease, 7))(t) // on the replica that is slow
+	must(k.Agents.TakeReport(ctx, o.Lease, 7))(t) // on the replica that is slow
 	check(t, part(7, "seventh"))
 	check(t, part(7, "seventh"))
-	check(t, k.ReportTaken(ctx, o.Lease, 7))
+	check(t, k.Agents.ReportTaken(ctx, o.Lease, 7))
 	check(t, part(8, "eighth"))
-	check(t, k.ReportTaken(ctx, o.Lease, 8))
+	check(t, k.Agents.ReportTaken(ctx, o.Lease, 8))
 	for _, late := range []int64{7, 8} {
 		if err := part(late, "late"); !errors.Is(err, registry.ErrReplayed) {
 			t.Errorf("a late part of report %d: %v", late, err)
@@ -383,18 +383,18 @@ func TestCase41ReportsGoForward(t *testing.T) {
 	o := k.open(a, "one")
 	take := func(l mirror.Lease, seq, last int64, want error) {
 		t.Helper()
-		if got, err := k.TakeReport(ctx, l, seq); !errors.Is(err, want) || want == nil &&
+		if got, err := k.Agents.TakeReport(ctx, l, seq); !errors.Is(err, want) || want == nil &&
 			err != nil || got != last {
 			t.Errorf("report %d: last %d, %v", seq, got, err)
 		}
 	}
 	take(o.Lease, 1, 0, nil)
 	take(o.Lease, 1, 0, nil) // the replica died before it was taken
-	check(t, k.ReportTaken(ctx, o.Lease, 1))
+	check(t, k.Agents.ReportTaken(ctx, o.Lease, 1))
 	take(o.Lease, 1, 1, registry.ErrReplayed)
 	take(o.Lease, 0, 1, registry.ErrReplayed)
-	check(t, k.ReportTaken(ctx, o.Lease, 5))
-	check(t, k.ReportTaken(ctx, o.Lease, 3))
+	check(t, k.Agents.ReportTaken(ctx, o.Lease, 5))
+	check(t, k.Agents.ReportTaken(ctx, o.Lease, 3))
 	take(o.Lease, 5, 5, registry.ErrReplayed)
 	take(o.Lease, 6, 5, nil)
 	next := k.open(a, "two")
@@ -417,25 +417,25 @@ func TestClonedIdentityIsRefusedUntilItJoinsAgain(t *testing.T) {
 	k.open(a, "one")
 	k.open(a, "two")
 	before := k.open(a, "one")
-	if _, err := k.OpenAgent(ctx, session(a, "two")); !errors.Is(err, registry.ErrCloned) {
+	if _, err := k.Agents.OpenAgent(ctx, session(a, "two")); !errors.Is(err, registry.ErrCloned) {
 		t.Fatalf("to and fro: %v", err)
 	}
 	for _, instance := range []string{"one", "two", "three"} {
-		if _, err := k.OpenAgent(ctx, session(a, instance)); !errors.Is(err, registry.ErrCloned) {
+		if _, err := k.Agents.OpenAgent(ctx, session(a, instance)); !errors.Is(err, registry.ErrCloned) {
 			t.Errorf("%s: %v", instance, err)
 		}
 	}
-	if got, err := k.Agent(ctx, a.ID); !errors.Is(err, registry.ErrCloned) || got.ID != a.ID {
+	if got, err := k.Agents.Agent(ctx, a.ID); !errors.Is(err, registry.ErrCloned) || got.ID != a.ID {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if err := k.ReportAgent(ctx, before.Lease, registry.Report{}); !errors.Is(err,
+	if err := k.Agents.ReportAgent(ctx, before.Lease, registry.Report{}); !errors.Is(err,
 		mirror.ErrFenced) {
 		t.Errorf("the session of one: %v", err)
 	}
 	if v := k.view(acmeEdge); !v.Cloned || v.RevokedAt != nil {
 		t.Errorf("view %+v", v)
 	}
-	if news := must(k.AgentNews(ctx, -1, time.Time{}))(t); len(news.Ended) != 1 {
+	if news := must(k.Agents.AgentNews(ctx, -1, time.Time{}))(t); len(news.Ended) != 1 {
 		t.Errorf("news %+v", news)
 	}
 	next := k.join(acmeEdge, "y")
@@ -458,7 +458,7 @@ func TestRestartsAndRolloutsAreNoClone(t *testing.T) {
 	} {
 		a := k.join(acmeEdge, name)
 		for _, i := range instances {
-			if _, err := k.OpenAgent(t.Context(), session(a, i)); err != nil {
+			if _, err := k.Agents.OpenAgent(t.Context(), session(a, i)); err != nil {
 				t.Errorf("%s: at %s: %v", name, i, err)
 			}
 		}
@@ -467,7 +467,7 @@ func TestRestartsAndRolloutsAreNoClone(t *testing.T) {
 		a := k.join(acmeEdge, "slow")
 		for range 6 {
 			for _, i := range []string{"1", "2"} {
-				if _, err := k.OpenAgent(t.Context(), session(a, i)); err != nil {
+				if _, err := k.Agents.OpenAgent(t.Context(), session(a, i)); err != nil {
 					t.Fatal(err)
 				}
 				exec(t, k.url, `UPDATE agents SET turns = (
@@ -476,7 +476,7 @@ func TestRestartsAndRolloutsAreNoClone(t *testing.T) {
 			}
 		}
 	})
-	check(t, k.BeatReplica(t.Context(), session(registry.Agent{}, "").Replica))
+	check(t, k.Agents.BeatReplica(t.Context(), session(registry.Agent{}, "").Replica))
 	t.Run("crashes that are noticed, and rollouts", func(t *testing.T) {
 		a := k.join(acmeEdge, "crashing")
 		for i := range 18 {
@@ -487,7 +487,7 @@ func TestRestartsAndRolloutsAreNoClone(t *testing.T) {
 			o := k.open(a, instance)
 			s := session(a, instance)
 			s.Opening = o.Opening
-			check(t, k.CloseAgent(t.Context(), s))
+			check(t, k.Agents.CloseAgent(t.Context(), s))
 		}
 	})
 	t.Run("two that end when the other takes over, and are started anew, are", func(t *testing.T) {
@@ -495,7 +495,7 @@ func TestRestartsAndRolloutsAreNoClone(t *testing.T) {
 		for i := range 4 {
 			k.open(a, fmt.Sprint("ending-", i))
 		}
-		if _, err := k.OpenAgent(t.Context(), session(a, "ending-4")); !errors.Is(err,
+		if _, err := k.Agents.OpenAgent(t.Context(), session(a, "ending-4")); !errors.Is(err,
 			registry.ErrCloned) {
 			t.Errorf("%v", err)
 		}
@@ -505,7 +505,7 @@ func TestRestartsAndRolloutsAreNoClone(t *testing.T) {
 		for _, i := range []string{"1", "2", "3", "1"} {
 			k.open(a, i)
 		}
-		if _, err := k.OpenAgent(t.Context(), session(a, "2")); !errors.Is(err, registry.ErrCloned) {
+		if _, err := k.Agents.OpenAgent(t.Context(), session(a, "2")); !errors.Is(err, registry.ErrCloned) {
 			t.Errorf("%v", err)
 		}
 	})
@@ -525,7 +525,7 @@ func TestPresenceFollowsSessionsAndReplicas(t *testing.T) {
 	if v := k.view(acmeEdge); v.Connected {
 		t.Errorf("on a replica that never beat: %+v", v)
 	}
-	check(t, k.BeatReplica(ctx, "hub-1"))
+	check(t, k.Agents.BeatReplica(ctx, "hub-1"))
 	if v := k.view(acmeEdge); !v.Connected || v.SeenAt == nil || v.Version != "v1.1.0" {
 		t.Errorf("connected: %+v", v)
 	}
@@ -536,20 +536,20 @@ func TestPresenceFollowsSessionsAndReplicas(t *testing.T) {
 	}
 	moved := s
 	moved.Replica = "hub-2"
-	check(t, k.BeatReplica(ctx, "hub-2"))
-	moved.Opening = must(k.OpenAgent(ctx, anew(moved)))(t).Opening
-	check(t, k.CloseAgent(ctx, s)) // the old stream ends later than the new one began
+	check(t, k.Agents.BeatReplica(ctx, "hub-2"))
+	moved.Opening = must(k.Agents.OpenAgent(ctx, anew(moved)))(t).Opening
+	check(t, k.Agents.CloseAgent(ctx, s)) // the old stream ends later than the new one began
 	if v := k.view(acmeEdge); !v.Connected {
 		t.Errorf("moved to another replica: %+v", v)
 	}
-	check(t, k.CloseAgent(ctx, moved))
+	check(t, k.Agents.CloseAgent(ctx, moved))
 	if v := k.view(acmeEdge); v.Connected || time.Since(*v.SeenAt) > time.Minute {
 		t.Errorf("closed: %+v", v)
 	}
 	first, second := moved, moved
-	first.Opening = must(k.OpenAgent(ctx, anew(moved)))(t).Opening
-	second.Opening = must(k.OpenAgent(ctx, anew(moved)))(t).Opening
-	check(t, k.CloseAgent(ctx, first))
+	first.Opening = must(k.Agents.OpenAgent(ctx, anew(moved)))(t).Opening
+	second.Opening = must(k.Agents.OpenAgent(ctx, anew(moved)))(t).Opening
+	check(t, k.Agents.CloseAgent(ctx, first))
 	if v := k.view(acmeEdge); !v.Connected {
 		t.Errorf("the same replica, a newer session: %+v", v)
 	}

@@ -18,7 +18,7 @@ func (k *agentKit) exec(sql string) {
 // row is one row of the engine.
 func (k *agentKit) row(engine fleet.EngineName) (row mirror.Row) {
 	k.t.Helper()
-	rows := must(k.Changed(k.t.Context(), engine, 0, 1))(k.t)
+	rows := must(k.Work.Changed(k.t.Context(), engine, 0, 1))(k.t)
 	return rows[0]
 }
 
@@ -35,18 +35,18 @@ func TestAnAcknowledgementIsOfTheContentThatItNames(t *testing.T) {
 	row := k.row(acmeEdge)
 	ack := mirror.Ack{Key: row.Key, Seq: row.Seq, State: mirror.ApplyApplied,
 		Hash: "of what the number meant before"}
-	check(t, k.Acknowledge(t.Context(), lease, []mirror.Ack{ack}))
+	check(t, k.Work.Acknowledge(t.Context(), lease, []mirror.Ack{ack}))
 	if now := k.row(acmeEdge); now.Apply != mirror.ApplyPending {
 		t.Errorf("another content is acknowledged: %s", now.Apply)
 	}
 	ack.Hash = row.Manifest.Hash
-	check(t, k.Acknowledge(t.Context(), lease, []mirror.Ack{ack}))
+	check(t, k.Work.Acknowledge(t.Context(), lease, []mirror.Ack{ack}))
 	if now := k.row(acmeEdge); now.Apply != mirror.ApplyApplied {
 		t.Errorf("its own content is not: %s", now.Apply)
 	}
 	k.exec("UPDATE desired SET absent = true")
 	ack.Removed, ack.Hash = true, "of what the number meant before"
-	check(t, k.Acknowledge(t.Context(), lease, []mirror.Ack{ack}))
+	check(t, k.Work.Acknowledge(t.Context(), lease, []mirror.Ack{ack}))
 	if now := k.row(acmeEdge); now.Key != row.Key {
 		t.Error("a row is gone for the removal of another content")
 	}
@@ -66,7 +66,7 @@ func TestAnAgentOfAnotherIncarnationReadsItsRowsAnewOnceTheyAreConfirmed(t *test
 		t.Errorf("before the rows are confirmed: %+v", unconfirmed)
 	}
 	row := k.row(acmeEdge) // as an agent of an earlier version acknowledges: by number alone
-	check(t, k.Acknowledge(t.Context(), mirror.Lease{Name: first.Lease.Name,
+	check(t, k.Work.Acknowledge(t.Context(), mirror.Lease{Name: first.Lease.Name,
 		Holder: first.Lease.Holder, Epoch: first.Lease.Epoch},
 		[]mirror.Ack{{Key: row.Key, Seq: row.Seq, State: mirror.ApplyApplied}}))
 	if now := k.row(acmeEdge); now.Apply != mirror.ApplyPending {
@@ -74,12 +74,12 @@ func TestAnAgentOfAnotherIncarnationReadsItsRowsAnewOnceTheyAreConfirmed(t *test
 	}
 	of := session(a, "p1")
 	of.Confirmed = k.life()
-	confirmed := must(k.OpenAgent(t.Context(), of))(t)
+	confirmed := must(k.Agents.OpenAgent(t.Context(), of))(t)
 	if confirmed.Lease.Epoch <= first.Lease.Epoch || confirmed.Stale {
 		t.Errorf("once they are: %+v", confirmed)
 	}
 	of = anew(of)
-	if again := must(k.OpenAgent(t.Context(), of))(t); again.Lease.Epoch != confirmed.Lease.Epoch ||
+	if again := must(k.Agents.OpenAgent(t.Context(), of))(t); again.Lease.Epoch != confirmed.Lease.Epoch ||
 		again.Stale {
 		t.Errorf("and again: %+v", again)
 	}
@@ -96,17 +96,17 @@ func TestAReportUnderAnEpochThatTheDatabaseLostEndsNoAgent(t *testing.T) {
 	k.exec("UPDATE leases SET epoch = 1, holder = 'agent/" + a.ID +
 		"/p1', life = '' WHERE name = 'engine/acme.edge'; UPDATE mirror SET life = " +
 		"gen_random_uuid()")
-	if _, err := k.TakeReport(t.Context(), had, 1); !errors.Is(err, mirror.ErrNotFound) {
+	if _, err := k.Agents.TakeReport(t.Context(), had, 1); !errors.Is(err, mirror.ErrNotFound) {
 		t.Errorf("a report: %v; the agent has to open a session, not to end", err)
 	}
 	of := session(a, "p3")
 	of.Floor = had.Epoch - 1
-	if o := must(k.OpenAgent(t.Context(), of))(t); !o.Stale || o.Lease.Epoch != had.Epoch {
+	if o := must(k.Agents.OpenAgent(t.Context(), of))(t); !o.Stale || o.Lease.Epoch != had.Epoch {
 		t.Errorf("before the rows are confirmed: %+v", o)
 	}
 	of = anew(of)
 	of.Confirmed = k.life()
-	if o := must(k.OpenAgent(t.Context(), of))(t); o.Stale || o.Lease.Epoch <= had.Epoch {
+	if o := must(k.Agents.OpenAgent(t.Context(), of))(t); o.Stale || o.Lease.Epoch <= had.Epoch {
 		t.Errorf("once they are: %+v, which the agent takes for the session that it had (epoch %d)",
 			o, had.Epoch)
 	}
@@ -123,11 +123,11 @@ func TestATableThatIsFilledAnewIsAnotherIncarnation(t *testing.T) {
 		t.Errorf("the incarnation is still %s", before)
 	}
 	was := k.life()
-	check(t, k.BeginLife(t.Context(), before))
+	check(t, k.Agents.BeginLife(t.Context(), before))
 	if k.life() != was {
 		t.Error("another incarnation was begun in place of one that is over already")
 	}
-	check(t, k.BeginLife(t.Context(), was))
+	check(t, k.Agents.BeginLife(t.Context(), was))
 	if k.life() == was {
 		t.Error("no other incarnation was begun")
 	}

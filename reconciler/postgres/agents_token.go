@@ -60,7 +60,7 @@ func agentTokenID(plaintext string) string {
 // that is set up by hand; "" has one made. The plaintext is returned and kept nowhere.
 // mirror.ErrNotFound when what it is for is not declared as reached by an agent; registry.ErrUsed when
 // the given text is a token already.
-func (s *Store) CreateAgentToken(ctx context.Context, t registry.Token,
+func (s *Agents) CreateAgentToken(ctx context.Context, t registry.Token,
 	given string) (registry.Token, string, error) {
 	name := string(t.Environment)
 	if t.Tenant == "" && t.Environment == "" {
@@ -147,7 +147,7 @@ func createAgentToken(ctx context.Context, tx pgx.Tx, t registry.Token, name, pl
 
 // ListAgentTokens match Filter.{Tenant, Engine}, newest first, those that have ended included. None
 // of them has a form of its plaintext.
-func (s *Store) ListAgentTokens(ctx context.Context, scope view.Scope, by view.Filter,
+func (s *Agents) ListAgentTokens(ctx context.Context, scope view.Scope, by view.Filter,
 	page view.Page) ([]registry.Token, string, error) {
 	f := filter{}
 	f.tenants("t.tenant", scope, by.Tenant)
@@ -155,7 +155,7 @@ func (s *Store) ListAgentTokens(ctx context.Context, scope view.Scope, by view.F
 	if scope.Tenant != "" {
 		f.and("t.tenant_uid = live_tenant(t.tenant)")
 	}
-	return list(ctx, s, scope, listing[registry.Token]{
+	return list(ctx, s.database, scope, listing[registry.Token]{
 		name: "agent tokens", sql: `SELECT ` + agentTokenColumns + ` FROM agent_tokens t`,
 		keys: []string{"t.id"}, newest: true, scan: scanAgentToken,
 		key: func(t registry.Token) []string { return []string{t.ID} },
@@ -164,7 +164,7 @@ func (s *Store) ListAgentTokens(ctx context.Context, scope view.Scope, by view.F
 
 // RevokeAgentToken ends a registration token at once; what joined with it stays. One that has ended
 // stays as it is. mirror.ErrNotFound when there is none of that ID within the scope.
-func (s *Store) RevokeAgentToken(ctx context.Context, scope view.Scope, id, by string) error {
+func (s *Agents) RevokeAgentToken(ctx context.Context, scope view.Scope, id, by string) error {
 	err := s.transact(ctx, func(tx pgx.Tx) error {
 		f := filter{}
 		f.and("t.id = " + f.place(text(id)))
@@ -196,7 +196,7 @@ func (s *Store) RevokeAgentToken(ctx context.Context, scope view.Scope, id, by s
 
 // LegacyToken is the token that may read the older route of applications, until it expires or is
 // revoked, used or not; mirror.ErrNotFound for any other.
-func (s *Store) LegacyToken(ctx context.Context, plaintext string) (registry.Token, error) {
+func (s *Agents) LegacyToken(ctx context.Context, plaintext string) (registry.Token, error) {
 	var t tokenRow
 	err := s.transact(ctx, func(tx pgx.Tx) (err error) {
 		t, err = findToken(ctx, tx, plaintext, "")

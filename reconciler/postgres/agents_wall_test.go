@@ -87,8 +87,8 @@ func TestCase65AgentSeesItsEngineOnly(t *testing.T) {
 	a, far := k.open(k.join(acmeEdge, "a"), "one"), k.open(k.join("far-1", "f"), "one")
 	for engine, lease := range map[fleet.EngineName]mirror.Lease{
 		acmeEdge: a.Lease, "far-1": far.Lease} {
-		rows := must(k.Changed(t.Context(), engine, 0, 100))(t)
-		check(t, k.Acknowledge(t.Context(), lease, applied(rows)))
+		rows := must(k.Work.Changed(t.Context(), engine, 0, 100))(t)
+		check(t, k.Work.Acknowledge(t.Context(), lease, applied(rows)))
 	}
 	k.record(func(r *mirror.Record) {
 		for _, row := range []mirror.Row{application("acme.edge", "acme", "a", "edge", "v1"),
@@ -218,18 +218,18 @@ func TestCase38AgentIsShownItsOwnWithEitherWall(t *testing.T) {
 			if got := k.rows(engine); !slices.Equal(got, names) {
 				t.Errorf("%s, wall %v: %v", engine, wall, got)
 			}
-			changed := must(k.AgentChanged(t.Context(), engine, 0, 1))(t)
+			changed := must(k.Agents.AgentChanged(t.Context(), engine, 0, 1))(t)
 			if len(changed) != 1 || changed[0].Key.Engine != engine {
 				t.Errorf("%s, wall %v: changed %+v", engine, wall, changed)
 			}
-			if after := must(k.AgentChanged(t.Context(), engine, changed[0].Seq, 10))(t); len(
+			if after := must(k.Agents.AgentChanged(t.Context(), engine, changed[0].Seq, 10))(t); len(
 				after) != 1 || after[0].Seq <= changed[0].Seq {
 				t.Errorf("%s, wall %v: then %+v", engine, wall, after)
 			}
 		}
 		for _, engine := range []fleet.EngineName{"eu-1", "acme.own", "", "acme.edge' OR '1'='1",
 			"none"} {
-			if _, err := k.AgentRows(t.Context(), engine, func(mirror.Row) error {
+			if _, err := k.Agents.AgentRows(t.Context(), engine, func(mirror.Row) error {
 				return nil
 			}); !errors.Is(err, mirror.ErrNotFound) {
 				t.Errorf("%q, wall %v: %v", engine, wall, err)
@@ -247,19 +247,19 @@ func TestCase65RowsForAgentsAreReadAsTheirRole(t *testing.T) {
 	k.join(acmeEdge, "a")
 	reads := map[string]func() error{
 		"AgentRows": func() error {
-			_, err := k.AgentRows(ctx, acmeEdge, func(mirror.Row) error { return nil })
+			_, err := k.Agents.AgentRows(ctx, acmeEdge, func(mirror.Row) error { return nil })
 			return err
 		},
 		"AgentChanged": func() error {
-			_, err := k.AgentChanged(ctx, acmeEdge, 0, 10)
+			_, err := k.Agents.AgentChanged(ctx, acmeEdge, 0, 10)
 			return err
 		},
 		"AgentCredentialRows": func() error {
-			_, err := k.AgentCredentialRows(ctx, acmeEdge, "acme",
+			_, err := k.Agents.AgentCredentialRows(ctx, acmeEdge, "acme",
 				"git")
 			return err
 		},
-		"AgentSyncs": func() error { _, err := k.AgentSyncs(ctx, acmeEdge); return err },
+		"AgentSyncs": func() error { _, err := k.Agents.AgentSyncs(ctx, acmeEdge); return err },
 	}
 	for name, read := range reads {
 		if err := read(); err != nil {
@@ -281,7 +281,7 @@ func TestListsOfAgentsOfATenantHoldItsOwnWithEitherWall(t *testing.T) {
 	k := newAgentKit(t)
 	ctx := t.Context()
 	o := k.open(k.join("acme.own", "o"), "one")
-	check(t, k.RecordOwn(ctx, o.Lease, []mirror.OwnApplication{{Namespace: "gitops", Name: "x"}},
+	check(t, k.Agents.RecordOwn(ctx, o.Lease, []mirror.OwnApplication{{Namespace: "gitops", Name: "x"}},
 		true))
 	k.join("globex.edge", "g")
 	k.join("far-1", "f")
@@ -289,11 +289,11 @@ func TestListsOfAgentsOfATenantHoldItsOwnWithEitherWall(t *testing.T) {
 	read := func(scope view.Scope, by view.Filter) string {
 		t.Helper()
 		page := view.Page{Limit: 100}
-		agents, _, err := k.Agents(ctx, scope, by, page)
+		agents, _, err := k.Views.Agents(ctx, scope, by, page)
 		check(t, err)
-		own, _, err := k.OwnApplications(ctx, scope, by, page)
+		own, _, err := k.Views.OwnApplications(ctx, scope, by, page)
 		check(t, err)
-		tokens, _, err := k.ListAgentTokens(ctx, scope, by, page)
+		tokens, _, err := k.Agents.ListAgentTokens(ctx, scope, by, page)
 		check(t, err)
 		return fmt.Sprintf("%d %d %d %+v %+v %+v", len(agents), len(own), len(tokens), agents, own,
 			tokens)
@@ -356,36 +356,36 @@ func TestAgentsNeedNoSuperuser(t *testing.T) {
 	ctx := t.Context()
 	a, own := k.join(acmeEdge, "x"), k.join("acme.own", "o")
 	hash := sha256.Sum256([]byte("access"))
-	check(t, k.SaveAccess(ctx, a.ID, "j", hash, time.Minute))
-	must(k.AccessAgent(ctx, hash))(t)
-	a = must(k.RotateAgent(ctx, a.ID, a.Keys.Thumb(), keys("y")))(t)
-	check(t, k.BeatReplica(ctx, "hub-1"))
+	check(t, k.Agents.SaveAccess(ctx, a.ID, "j", hash, time.Minute))
+	must(k.Agents.AccessAgent(ctx, hash))(t)
+	a = must(k.Agents.RotateAgent(ctx, a.ID, a.Keys.Thumb(), keys("y")))(t)
+	check(t, k.Agents.BeatReplica(ctx, "hub-1"))
 	o, ownSession := k.open(a, "one"), k.open(own, "one")
 	if rows := k.rows(acmeEdge); len(rows) != 2 {
 		t.Errorf("rows %v", rows)
 	}
-	rows := must(k.AgentChanged(ctx, acmeEdge, 0, 10))(t)
-	must(k.TakeReport(ctx, o.Lease, 1))(t)
-	check(t, k.Acknowledge(ctx, o.Lease, applied(rows)))
-	check(t, k.ReportAgent(ctx, o.Lease, registry.Report{Reachable: true}))
-	check(t, k.ReportTaken(ctx, o.Lease, 1))
-	check(t, k.RecordOwn(ctx, ownSession.Lease, []mirror.OwnApplication{
+	rows := must(k.Agents.AgentChanged(ctx, acmeEdge, 0, 10))(t)
+	must(k.Agents.TakeReport(ctx, o.Lease, 1))(t)
+	check(t, k.Work.Acknowledge(ctx, o.Lease, applied(rows)))
+	check(t, k.Agents.ReportAgent(ctx, o.Lease, registry.Report{Reachable: true}))
+	check(t, k.Agents.ReportTaken(ctx, o.Lease, 1))
+	check(t, k.Agents.RecordOwn(ctx, ownSession.Lease, []mirror.OwnApplication{
 		{Namespace: "gitops", Name: "x"}}, true))
-	q := must(k.AskSync(ctx, view.Scope{Tenant: "acme"}, mirror.SyncRequest{
+	q := must(k.Agents.AskSync(ctx, view.Scope{Tenant: "acme"}, mirror.SyncRequest{
 		Tenant: "acme", Environment: "own", Namespace: "gitops", Key: fleet.ObjectKey{Name: "x"}},
 		"ann"))(t)
-	if syncs := must(k.AgentSyncs(ctx, "acme.own"))(t); len(syncs) != 1 {
+	if syncs := must(k.Agents.AgentSyncs(ctx, "acme.own"))(t); len(syncs) != 1 {
 		t.Errorf("syncs %+v", syncs)
 	}
-	check(t, k.UpdateSync(ctx, ownSession.Lease, q.ID, mirror.OperationSucceeded, ""))
+	check(t, k.Work.UpdateSync(ctx, ownSession.Lease, q.ID, mirror.OperationSucceeded, ""))
 	for scope, want := range map[view.Scope][3]int{{}: {4, 1, 2}, {Tenant: "acme"}: {2, 1, 2},
 		{Tenant: "globex"}: {1, 0, 0}} {
 		page := view.Page{Limit: 10}
-		agents, _, err := k.Agents(ctx, scope, view.Filter{}, page)
+		agents, _, err := k.Views.Agents(ctx, scope, view.Filter{}, page)
 		check(t, err)
-		apps, _, err := k.OwnApplications(ctx, scope, view.Filter{}, page)
+		apps, _, err := k.Views.OwnApplications(ctx, scope, view.Filter{}, page)
 		check(t, err)
-		tokens, _, err := k.ListAgentTokens(ctx, scope, view.Filter{}, page)
+		tokens, _, err := k.Agents.ListAgentTokens(ctx, scope, view.Filter{}, page)
 		check(t, err)
 		if got := [3]int{len(agents), len(apps), len(tokens)}; got != want {
 			t.Errorf("scope %q: %v, want %v", scope.Tenant, got, want)
@@ -394,7 +394,7 @@ func TestAgentsNeedNoSuperuser(t *testing.T) {
 			t.Errorf("as a tenant: %+v", agents[0])
 		}
 	}
-	if news := must(k.AgentNews(ctx, 0, time.Time{}))(t); len(news.Rows) != 1 {
+	if news := must(k.Agents.AgentNews(ctx, 0, time.Time{}))(t); len(news.Rows) != 1 {
 		t.Errorf("news %+v", news)
 	}
 	k.record(func(r *mirror.Record) {
@@ -404,11 +404,11 @@ func TestAgentsNeedNoSuperuser(t *testing.T) {
 	k.record(func(r *mirror.Record) {
 		r.Declarations = []fleet.Declaration{tenantDeclaration("acme"), edge("acme", "edge", "")}
 	})
-	if _, err := k.Agent(ctx, a.ID); !errors.Is(err, registry.ErrRevoked) {
+	if _, err := k.Agents.Agent(ctx, a.ID); !errors.Is(err, registry.ErrRevoked) {
 		t.Errorf("of the tenant before: %v", err)
 	}
 	k.join(acmeEdge, "z")
-	check(t, k.RevokeAgent(ctx, view.Scope{Tenant: "acme"}, acmeEdge, "ann"))
+	check(t, k.Agents.RevokeAgent(ctx, view.Scope{Tenant: "acme"}, acmeEdge, "ann"))
 	must(k.Prune(ctx, postgres.Retention{}))(t)
 	check(t, k.Reset(ctx))
 }

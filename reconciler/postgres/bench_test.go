@@ -122,7 +122,7 @@ func BenchmarkBulk(b *testing.B) {
 	record := func(all []mirror.Row) speed {
 		revisions++
 		r := step(revisions-1, revisions, func(r *mirror.Record) { r.Rows = all })
-		return rate(n, func() { must(s.Record(context.Background(), lease, r))(b) })
+		return rate(n, func() { must(s.Plans.Record(context.Background(), lease, r))(b) })
 	}
 	empty := func() { exec(b, own.URL, `TRUNCATE desired, floor; CHECKPOINT`) }
 	copied := func() speed {
@@ -167,7 +167,7 @@ func BenchmarkStatusStorm(b *testing.B) {
 	for i := range n {
 		rows = append(rows, application("eu-1", "acme", fmt.Sprintf("d%05d", i), "prod", "v1"))
 	}
-	must(s.Record(ctx, hold(b, s, "reconciler"),
+	must(s.Plans.Record(ctx, hold(b, s, "reconciler"),
 		step(0, 1, func(r *mirror.Record) { r.Rows = rows })))(b)
 	worker := hold(b, s, "engine/eu-1")
 	storm := 0
@@ -181,7 +181,7 @@ func BenchmarkStatusStorm(b *testing.B) {
 		}
 		return rate(n, func() {
 			for part := range slices.Chunk(seen, batch) {
-				check(b, s.Observe(ctx, worker, part))
+				check(b, s.Work.Observe(ctx, worker, part))
 			}
 		})
 	}
@@ -241,7 +241,7 @@ func BenchmarkRead(b *testing.B) {
 	url := newDatabase(b)
 	s := openWith(b, url, postgres.Options{})
 	ctx := context.Background()
-	must(s.Record(ctx, hold(b, s, "reconciler"), step(0, 1, func(r *mirror.Record) {
+	must(s.Plans.Record(ctx, hold(b, s, "reconciler"), step(0, 1, func(r *mirror.Record) {
 		for i := range n {
 			tenant, engine := fmt.Sprintf("t%02d", i%50), fmt.Sprintf("e%02d", i%20)
 			r.Declarations = append(r.Declarations,
@@ -260,7 +260,7 @@ func BenchmarkRead(b *testing.B) {
 	for i := range 20 {
 		engine := fmt.Sprintf("e%02d", i)
 		lease := hold(b, s, "engine/"+engine)
-		rows := must(s.Changed(ctx, fleet.EngineName(engine), 0, n))(b)
+		rows := must(s.Work.Changed(ctx, fleet.EngineName(engine), 0, n))(b)
 		var seen []mirror.Observation
 		for j, r := range rows {
 			health := mirror.HealthHealthy
@@ -270,62 +270,62 @@ func BenchmarkRead(b *testing.B) {
 			seen = append(seen, mirror.Observation{Key: r.Key, Sync: mirror.SyncSynced,
 				Health: health})
 		}
-		check(b, s.Acknowledge(ctx, lease, applied(rows)))
-		check(b, s.Observe(ctx, lease, seen))
+		check(b, s.Work.Acknowledge(ctx, lease, applied(rows)))
+		check(b, s.Work.Observe(ctx, lease, seen))
 	}
 	exec(b, url, `ANALYZE`)
 	all, page := view.Scope{}, view.Page{Limit: 1000}
 	for name, f := range map[string]func() error{
 		"applications/first-page": func() error {
-			_, _, err := s.Applications(ctx, all, view.Filter{}, page)
+			_, _, err := s.Views.Applications(ctx, all, view.Filter{}, page)
 			return err
 		},
 		"applications/of-a-tenant": func() error {
-			_, _, err := s.Applications(ctx, view.Scope{Tenant: "t07"}, view.Filter{}, page)
+			_, _, err := s.Views.Applications(ctx, view.Scope{Tenant: "t07"}, view.Filter{}, page)
 			return err
 		},
 		"applications/degraded": func() error {
-			_, _, err := s.Applications(ctx, all, view.Filter{Health: mirror.HealthDegraded}, page)
+			_, _, err := s.Views.Applications(ctx, all, view.Filter{Health: mirror.HealthDegraded}, page)
 			return err
 		},
 		"applications/failed": func() error {
-			_, _, err := s.Applications(ctx, all, view.Filter{Apply: mirror.ApplyFailed}, page)
+			_, _, err := s.Views.Applications(ctx, all, view.Filter{Apply: mirror.ApplyFailed}, page)
 			return err
 		},
 		"applications/of-engine": func() error {
-			_, _, err := s.Applications(ctx, all, view.Filter{Engine: "e07"}, page)
+			_, _, err := s.Views.Applications(ctx, all, view.Filter{Engine: "e07"}, page)
 			return err
 		},
 		"applications/one": func() error {
-			_, _, err := s.Applications(ctx, all, view.Filter{Name: "x"}, page)
+			_, _, err := s.Views.Applications(ctx, all, view.Filter{Name: "x"}, page)
 			return err
 		},
 		"applications/everything": func() error {
 			for p := page; ; {
-				_, next, err := s.Applications(ctx, all, view.Filter{}, p)
+				_, next, err := s.Views.Applications(ctx, all, view.Filter{}, p)
 				if p.After = next; next == "" || err != nil {
 					return err
 				}
 			}
 		},
 		"tenants": func() error {
-			_, _, err := s.Tenants(ctx, all, view.Filter{}, page)
+			_, _, err := s.Views.Tenants(ctx, all, view.Filter{}, page)
 			return err
 		},
 		"deployments": func() error {
-			_, _, err := s.Deployments(ctx, all, view.Filter{}, page)
+			_, _, err := s.Views.Deployments(ctx, all, view.Filter{}, page)
 			return err
 		},
 		"engines": func() error {
-			_, _, err := s.Engines(ctx, all, view.Filter{}, page)
+			_, _, err := s.Views.Engines(ctx, all, view.Filter{}, page)
 			return err
 		},
 		"operations": func() error {
-			_, _, err := s.Operations(ctx, all, view.Filter{}, page)
+			_, _, err := s.Views.Operations(ctx, all, view.Filter{}, page)
 			return err
 		},
-		"load":   func() error { _, err := s.Load(ctx); return err },
-		"lately": func() error { _, err := s.Recent(ctx, time.Minute); return err },
+		"load":   func() error { _, err := s.Plans.Load(ctx); return err },
+		"lately": func() error { _, err := s.Plans.Recent(ctx, time.Minute); return err },
 	} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
@@ -341,9 +341,9 @@ func BenchmarkRecordOne(b *testing.B) {
 		b.Run(fmt.Sprintf("of=%d", n), func(b *testing.B) {
 			s := openWith(b, newDatabase(b), postgres.Options{})
 			lease := hold(b, s, "reconciler")
-			must(s.Record(context.Background(), lease, fullRecord(0, 1, n)))(b)
+			must(s.Plans.Record(context.Background(), lease, fullRecord(0, 1, n)))(b)
 			for i := 2; b.Loop(); i++ {
-				must(s.Record(context.Background(), lease, step(i-1, i, func(r *mirror.Record) {
+				must(s.Plans.Record(context.Background(), lease, step(i-1, i, func(r *mirror.Record) {
 					r.Rows = []mirror.Row{
 						application("eu-1", "acme", "d000007", "prod", fmt.Sprint("w", i))}
 				})))(b)
@@ -363,15 +363,15 @@ func BenchmarkGrown(b *testing.B) {
 	revisions := 0
 	round := func(n int) {
 		revisions++
-		must(s.Record(ctx, lease, fullRecord(revisions-1, revisions, n)))(b)
-		rows := must(s.Changed(ctx, "eu-1", 0, n))(b)
+		must(s.Plans.Record(ctx, lease, fullRecord(revisions-1, revisions, n)))(b)
+		rows := must(s.Work.Changed(ctx, "eu-1", 0, n))(b)
 		for part := range slices.Chunk(rows, 500) {
 			var seen []mirror.Observation
 			for _, r := range part {
 				seen = append(seen, mirror.Observation{Key: r.Key, Resources: revisions})
 			}
-			check(b, s.Observe(ctx, worker, seen))
-			check(b, s.Acknowledge(ctx, worker, applied(part)))
+			check(b, s.Work.Observe(ctx, worker, seen))
+			check(b, s.Work.Acknowledge(ctx, worker, applied(part)))
 		}
 	}
 	for range 20 {

@@ -9,7 +9,7 @@ import (
 )
 
 // Mirror is where the mirror stands now.
-func (s *Store) Mirror(ctx context.Context) (mirror.State, error) {
+func (s *database) Mirror(ctx context.Context) (mirror.State, error) {
 	var m mirror.State
 	err := s.again(ctx, func() error {
 		return s.work.QueryRow(ctx,
@@ -21,7 +21,7 @@ func (s *Store) Mirror(ctx context.Context) (mirror.State, error) {
 
 // WantConfirmed asks that the mirror be confirmed, and returns the number that
 // MirrorState.Confirmed reaches when it is.
-func (s *Store) WantConfirmed(ctx context.Context) (int64, error) {
+func (s *database) WantConfirmed(ctx context.Context) (int64, error) {
 	m, err := s.Mirror(ctx)
 	if err != nil || m.Wanted > m.Confirmed {
 		return m.Wanted, err
@@ -37,7 +37,7 @@ func (s *Store) WantConfirmed(ctx context.Context) (int64, error) {
 
 // BeginLife makes the database another incarnation, if it still is the one of that name: it was
 // seen to go back in time by the numbers of its rows alone, as after its disk was put back.
-func (s *Store) BeginLife(ctx context.Context, was string) error {
+func (s *Agents) BeginLife(ctx context.Context, was string) error {
 	err := s.again(ctx, func() error {
 		_, err := s.work.Exec(ctx,
 			`UPDATE mirror SET life = gen_random_uuid() WHERE incarnation() = $1`, was)
@@ -49,7 +49,7 @@ func (s *Store) BeginLife(ctx context.Context, was string) error {
 // Confirm records that what the mirror holds, as at says, follows from the head of the config repo.
 // It is false when the mirror stands elsewhere by now. mirror.ErrFenced when the lease has passed
 // on.
-func (s *Store) Confirm(ctx context.Context, lease mirror.Lease, at mirror.State) (bool,
+func (s *Plans) Confirm(ctx context.Context, lease mirror.Lease, at mirror.State) (bool,
 	error) {
 	confirmed := false
 	err := s.atomically(ctx, func(b *pgx.Batch) {

@@ -17,7 +17,7 @@ import (
 // the reconciler acts on it. The time is the database's, as that of holds is; At is not looked at,
 // and is that time in what is returned. An approval counts for what was held before it: who
 // approves a revision again releases what has been held since then, and the audit log keeps both.
-func (s *Store) Approve(ctx context.Context, a mirror.Approval) (mirror.Approval, error) {
+func (s *Decisions) Approve(ctx context.Context, a mirror.Approval) (mirror.Approval, error) {
 	if err := s.again(ctx, func() error {
 		return s.control.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&a.At)
 	}); err != nil {
@@ -52,14 +52,14 @@ const sqlApprovals = `
 	ORDER BY at, revision`
 
 // Approvals are the latest of each revision that something waits for, oldest first.
-func (s *Store) Approvals(ctx context.Context) ([]mirror.Approval, error) {
-	all, err := collect(ctx, s, scanApproval, sqlApprovals)
+func (s *Plans) Approvals(ctx context.Context) ([]mirror.Approval, error) {
+	all, err := collect(ctx, s.database, scanApproval, sqlApprovals)
 	return all, wrap(err, "approvals")
 }
 
 // SetStop forbids writes within the stop's scope. One that is in force there already is replaced if
 // replace is set, and stays as it is otherwise. It returns the stop in force.
-func (s *Store) SetStop(ctx context.Context, stop mirror.Stop, replace bool) (mirror.Stop, error) {
+func (s *Decisions) SetStop(ctx context.Context, stop mirror.Stop, replace bool) (mirror.Stop, error) {
 	if (stop.Scope == mirror.StopFleet) != (stop.Name == "") {
 		return mirror.Stop{},
 			fmt.Errorf("stop %s %q: a stop of the fleet has no name, and any other has one",
@@ -100,7 +100,7 @@ func (s *Store) SetStop(ctx context.Context, stop mirror.Stop, replace bool) (mi
 // ClearStop ends the stop of (scope, name) if its By begins with setBy ("" always does), and
 // reports whether it ended one. With setBy "" the end is recorded even if the database knows of no
 // stop there: an engine may remember one that the database has lost.
-func (s *Store) ClearStop(ctx context.Context, scope mirror.StopScope, name, setBy, by string) (bool,
+func (s *Decisions) ClearStop(ctx context.Context, scope mirror.StopScope, name, setBy, by string) (bool,
 	error) {
 	ended := false
 	err := s.decide(ctx, func(tx pgx.Tx) error {
@@ -134,7 +134,7 @@ func (s *Store) ClearStop(ctx context.Context, scope mirror.StopScope, name, set
 
 // RestoreStop puts a stop back, as it was set, that an engine or a replica remembers and the
 // database has lost. One that has ended since, or whose place is stopped anyhow, stays as it is.
-func (s *Store) RestoreStop(ctx context.Context, stop mirror.Stop) error {
+func (s *Decisions) RestoreStop(ctx context.Context, stop mirror.Stop) error {
 	restored := false
 	err := s.decide(ctx, func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, `
@@ -158,7 +158,7 @@ func (s *Store) RestoreStop(ctx context.Context, stop mirror.Stop) error {
 
 // StopRecords are the stops in force, the fleet's first, and the ends of others, as they stood at
 // one moment.
-func (s *Store) StopRecords(ctx context.Context) (mirror.StopRecords, error) {
+func (s *Decisions) StopRecords(ctx context.Context) (mirror.StopRecords, error) {
 	var records mirror.StopRecords
 	err := s.again(ctx, func() error {
 		rows, err := s.control.Query(ctx, `
@@ -187,7 +187,7 @@ func (s *Store) StopRecords(ctx context.Context) (mirror.StopRecords, error) {
 
 // Stops are all in force, the fleet's first. With a tenant in scope: those of the fleet and of that
 // tenant.
-func (s *Store) Stops(ctx context.Context, scope view.Scope) ([]mirror.Stop, error) {
+func (s *Views) Stops(ctx context.Context, scope view.Scope) ([]mirror.Stop, error) {
 	var stops []mirror.Stop
 	err := s.withinOf(ctx, s.control, scope, func(tx pgx.Tx) (err error) {
 		stops, err = read(ctx, tx, scanStop, `
@@ -226,7 +226,7 @@ func stopDeed(kind mirror.OperationKind, stop mirror.Stop, word string) deed {
 }
 
 // decide is transact with the connections of decisions.
-func (s *Store) decide(ctx context.Context, f func(pgx.Tx) error) error {
+func (s *Decisions) decide(ctx context.Context, f func(pgx.Tx) error) error {
 	return s.again(ctx, func() error { return pgx.BeginFunc(ctx, s.control, f) })
 }
 

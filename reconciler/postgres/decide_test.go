@@ -21,25 +21,25 @@ func TestStopStaysUntilItIsEnded(t *testing.T) {
 	ctx := t.Context()
 	byTenant := mirror.Stop{Scope: mirror.StopTenant, Name: "acme", By: "token:acme/ci",
 		Reason: "deploy freeze"}
-	if got := must(s.SetStop(ctx, byTenant, false))(t); got.By != byTenant.By || got.At.IsZero() {
+	if got := must(s.Decisions.SetStop(ctx, byTenant, false))(t); got.By != byTenant.By || got.At.IsZero() {
 		t.Fatalf("%+v", got)
 	}
 	byPlatform := mirror.Stop{Scope: mirror.StopTenant, Name: "acme", By: "token:ops",
 		Reason: "incident"}
-	if got := must(s.SetStop(ctx, byPlatform, true))(t); got.By != "token:ops" {
+	if got := must(s.Decisions.SetStop(ctx, byPlatform, true))(t); got.By != "token:ops" {
 		t.Fatalf("the platform does not replace it: %+v", got)
 	}
-	if got := must(s.SetStop(ctx, byTenant, false))(t); got.By != "token:ops" {
+	if got := must(s.Decisions.SetStop(ctx, byTenant, false))(t); got.By != "token:ops" {
 		t.Fatalf("a tenant replaces the platform's: %+v", got)
 	}
-	if must(s.ClearStop(ctx, mirror.StopTenant, "acme", "token:acme/", "token:acme/ci"))(t) {
+	if must(s.Decisions.ClearStop(ctx, mirror.StopTenant, "acme", "token:acme/", "token:acme/ci"))(t) {
 		t.Error("a tenant ends the platform's stop")
 	}
-	if stops := must(open(t, url).Stops(ctx, view.Scope{}))(t); len(stops) != 1 {
+	if stops := must(open(t, url).Views.Stops(ctx, view.Scope{}))(t); len(stops) != 1 {
 		t.Fatalf("after a restart: %+v", stops)
 	}
-	if !must(s.ClearStop(ctx, mirror.StopTenant, "acme", "", "token:ops"))(t) ||
-		must(s.ClearStop(ctx, mirror.StopTenant, "acme", "", "token:ops"))(t) {
+	if !must(s.Decisions.ClearStop(ctx, mirror.StopTenant, "acme", "", "token:ops"))(t) ||
+		must(s.Decisions.ClearStop(ctx, mirror.StopTenant, "acme", "", "token:ops"))(t) {
 		t.Error("a stop ends once")
 	}
 	if n := one[int](t, url,
@@ -50,7 +50,7 @@ func TestStopStaysUntilItIsEnded(t *testing.T) {
 		`SELECT count(*) FROM audit WHERE action IN ('stop', 'resume')`); n != 3 {
 		t.Errorf("%d entries of the audit log, want 3", n)
 	}
-	if _, err := s.SetStop(ctx, mirror.Stop{Scope: mirror.StopTenant}, true); err == nil {
+	if _, err := s.Decisions.SetStop(ctx, mirror.Stop{Scope: mirror.StopTenant}, true); err == nil {
 		t.Error("a stop of no tenant")
 	}
 }
@@ -64,19 +64,19 @@ func TestTheEndOfAStopIsARecord(t *testing.T) {
 	ctx := t.Context()
 	// of a replica whose clock is ahead
 	future := time.Now().Add(time.Hour).Truncate(time.Microsecond)
-	stop := must(s.SetStop(ctx, mirror.Stop{Scope: mirror.StopFleet, By: "token:ops", At: future},
+	stop := must(s.Decisions.SetStop(ctx, mirror.Stop{Scope: mirror.StopFleet, By: "token:ops", At: future},
 		true))(t)
-	must(s.ClearStop(ctx, mirror.StopFleet, "", "", "token:ops"))(t)
-	first := must(s.StopRecords(ctx))(t)
+	must(s.Decisions.ClearStop(ctx, mirror.StopFleet, "", "", "token:ops"))(t)
+	first := must(s.Decisions.StopRecords(ctx))(t)
 	if len(first.Stops) != 0 || len(first.Ends) != 1 || !first.Ends[0].At.After(stop.At) ||
 		first.Ends[0].By != "token:ops" {
 		t.Fatalf("%+v", first)
 	}
-	check(t, s.RestoreStop(ctx, stop))
-	if got := must(s.StopRecords(ctx))(t); len(got.Stops) != 0 {
+	check(t, s.Decisions.RestoreStop(ctx, stop))
+	if got := must(s.Decisions.StopRecords(ctx))(t); len(got.Stops) != 0 {
 		t.Errorf("a stop that has ended was restored: %+v", got)
 	}
-	again := must(s.SetStop(ctx, mirror.Stop{Scope: mirror.StopFleet, By: "token:ops",
+	again := must(s.Decisions.SetStop(ctx, mirror.Stop{Scope: mirror.StopFleet, By: "token:ops",
 		At: time.Now()}, true))(t)
 	if !again.At.After(first.Ends[0].At) {
 		t.Errorf("the second stop, of %s, is not after the end of the first, %s", again.At,
@@ -84,7 +84,7 @@ func TestTheEndOfAStopIsARecord(t *testing.T) {
 	}
 	// as a binary of an earlier version resumes
 	exec(t, url, `DELETE FROM stops WHERE scope = 'fleet' AND name = ''`)
-	if got := must(s.StopRecords(ctx))(t); len(got.Stops) != 0 || len(got.Ends) != 1 ||
+	if got := must(s.Decisions.StopRecords(ctx))(t); len(got.Stops) != 0 || len(got.Ends) != 1 ||
 		!got.Ends[0].At.After(again.At) {
 		t.Errorf("%+v", got)
 	}
@@ -97,22 +97,22 @@ func TestALostStopIsRestoredAndEndsByARecord(t *testing.T) {
 	ctx := t.Context()
 	lost := mirror.Stop{Scope: mirror.StopTenant, Name: "acme", By: "token:ops", Reason: "incident",
 		At: time.Now().Add(-time.Minute).Truncate(time.Microsecond)}
-	check(t, s.RestoreStop(ctx, lost))
-	check(t, s.RestoreStop(ctx, lost))
-	if got := must(s.StopRecords(ctx))(t); len(got.Stops) != 1 || got.Stops[0].By != lost.By ||
+	check(t, s.Decisions.RestoreStop(ctx, lost))
+	check(t, s.Decisions.RestoreStop(ctx, lost))
+	if got := must(s.Decisions.StopRecords(ctx))(t); len(got.Stops) != 1 || got.Stops[0].By != lost.By ||
 		!got.Stops[0].At.Equal(lost.At) {
 		t.Fatalf("%+v", got)
 	}
-	if must(s.ClearStop(ctx, mirror.StopEngine, "eu-1", "", "token:ops"))(t) {
+	if must(s.Decisions.ClearStop(ctx, mirror.StopEngine, "eu-1", "", "token:ops"))(t) {
 		t.Error("a stop was ended that there is not")
 	}
-	got := must(s.StopRecords(ctx))(t)
+	got := must(s.Decisions.StopRecords(ctx))(t)
 	if len(got.Ends) != 1 || got.Ends[0].Name != "eu-1" ||
 		time.Since(got.Ends[0].At) > time.Minute {
 		t.Errorf("%+v", got)
 	}
-	if must(s.ClearStop(ctx, mirror.StopEngine, "eu-2", "token:acme/", "token:acme/ci"))(t) ||
-		len(must(s.StopRecords(ctx))(t).Ends) != 1 {
+	if must(s.Decisions.ClearStop(ctx, mirror.StopEngine, "eu-2", "token:acme/", "token:acme/ci"))(t) ||
+		len(must(s.Decisions.StopRecords(ctx))(t).Ends) != 1 {
 		t.Error("a tenant recorded the end of a stop that is not its own")
 	}
 }
@@ -123,14 +123,14 @@ func TestStopsOfATenantAreItsOwnAndTheFleets(t *testing.T) {
 	for _, stop := range []mirror.Stop{{Scope: mirror.StopFleet},
 		{Scope: mirror.StopTenant, Name: "acme"}, {Scope: mirror.StopTenant, Name: "globex"},
 		{Scope: mirror.StopEngine, Name: "acme"}} {
-		must(s.SetStop(t.Context(), stop, true))(t)
+		must(s.Decisions.SetStop(t.Context(), stop, true))(t)
 	}
-	got := must(s.Stops(t.Context(), view.Scope{Tenant: "acme"}))(t)
+	got := must(s.Views.Stops(t.Context(), view.Scope{Tenant: "acme"}))(t)
 	if len(got) != 2 || got[0].Scope != mirror.StopFleet || got[1].Name != "acme" ||
 		got[1].Scope != mirror.StopTenant {
 		t.Errorf("%+v", got)
 	}
-	if all := must(s.Stops(t.Context(), view.Scope{}))(t); len(all) != 4 {
+	if all := must(s.Views.Stops(t.Context(), view.Scope{}))(t); len(all) != 4 {
 		t.Errorf("%+v", all)
 	}
 }
@@ -141,15 +141,15 @@ func TestApprovalReleasesWhatWasHeldBeforeIt(t *testing.T) {
 	ctx := t.Context()
 	waiting := func() int {
 		t.Helper()
-		holds, _, err := s.Holds(ctx, view.Scope{}, view.Filter{Revision: revision(1)},
+		holds, _, err := s.Views.Holds(ctx, view.Scope{}, view.Filter{Revision: revision(1)},
 			view.Page{Limit: 10})
 		check(t, err)
 		return len(holds)
 	}
 	all := waiting()
-	done := must(s.Approve(ctx, mirror.Approval{Revision: revision(1), By: "token:ann",
+	done := must(s.Decisions.Approve(ctx, mirror.Approval{Revision: revision(1), By: "token:ann",
 		Note: "the first", At: time.Now().Add(time.Hour)}))(t)
-	first := must(s.Approvals(ctx))(t)
+	first := must(s.Plans.Approvals(ctx))(t)
 	if len(first) != 1 || !done.At.Equal(first[0].At) || done.By != "token:ann" ||
 		done.Note != "the first" || done.Revision != revision(1) {
 		t.Errorf("answered %+v, recorded %+v", done, first)
@@ -161,22 +161,22 @@ func TestApprovalReleasesWhatWasHeldBeforeIt(t *testing.T) {
 	if n := waiting(); all == 0 || n != 0 {
 		t.Errorf("%d of %d still wait", n, all)
 	}
-	if snap := must(s.Load(ctx))(t); len(snap.Holds) != 2 {
+	if snap := must(s.Plans.Load(ctx))(t); len(snap.Holds) != 2 {
 		t.Errorf("the reconciler, which is to release them, sees %d holds", len(snap.Holds))
 	}
 	// More is held of the same revision afterwards.
-	must(s.Record(ctx, hold(t, s, "reconciler"), step(1, 2, func(r *mirror.Record) {
+	must(s.Plans.Record(ctx, hold(t, s, "reconciler"), step(1, 2, func(r *mirror.Record) {
 		r.Holds = []mirror.Hold{{Revision: revision(1), Reason: mirror.HoldDeletions, Tenant: "acme",
 			Message: "more of acme",
-			Since:   must(s.Recent(ctx, time.Hour))(t).Now, Items: []fleet.ObjectKey{
+			Since:   must(s.Plans.Recent(ctx, time.Hour))(t).Now, Items: []fleet.ObjectKey{
 				application("eu-1", "acme", "cart", "prod", "v1").Key}}}
 	})))(t)
 	if n := waiting(); n != 1 {
 		t.Errorf("%d holds wait for a second approval, want 1", n)
 	}
-	must(s.Approve(ctx, mirror.Approval{Revision: revision(1), By: "token:bob",
+	must(s.Decisions.Approve(ctx, mirror.Approval{Revision: revision(1), By: "token:bob",
 		Note: "the second"}))(t)
-	again := must(s.Approvals(ctx))(t)
+	again := must(s.Plans.Approvals(ctx))(t)
 	if len(again) != 1 || again[0].By != "token:bob" || !again[0].At.After(first[0].At) {
 		t.Errorf("a second approval is not the one that counts: %+v, and before %+v", again, first)
 	}
@@ -215,7 +215,7 @@ func TestTokens(t *testing.T) {
 	ctx := t.Context()
 	lease := hold(t, s, "reconciler")
 	must(
-		s.Record(ctx, lease,
+		s.Plans.Record(ctx, lease,
 			step(0, 1, func(r *mirror.Record) {
 				r.Declarations = []fleet.Declaration{
 					tenantDeclaration("acme")}
@@ -223,13 +223,13 @@ func TestTokens(t *testing.T) {
 	make1 := func(token view.Token) (view.Token, string) {
 		t.Helper()
 		token.CreatedBy = "token:ops"
-		made, plaintext, err := s.CreateToken(ctx, token)
+		made, plaintext, err := s.Tokens.CreateToken(ctx, token)
 		check(t, err)
 		return made, plaintext
 	}
 	known := func(plaintext string) bool {
 		t.Helper()
-		_, err := s.VerifyToken(ctx, plaintext)
+		_, err := s.Tokens.VerifyToken(ctx, plaintext)
 		if err != nil && !errors.Is(err, mirror.ErrNotFound) {
 			t.Fatal(err)
 		}
@@ -237,7 +237,7 @@ func TestTokens(t *testing.T) {
 	}
 
 	made, plaintext := make1(view.Token{Name: "ci", Tenant: "acme", Role: view.RoleWrite})
-	if got := must(s.VerifyToken(ctx, plaintext))(t); got != made ||
+	if got := must(s.Tokens.VerifyToken(ctx, plaintext))(t); got != made ||
 		got.Subject() != "token:acme/ci" || got.Role != view.RoleWrite {
 		t.Fatalf("made %+v, verified %+v", made, got)
 	}
@@ -277,19 +277,19 @@ func TestTokens(t *testing.T) {
 	})
 	t.Run("it ends when it is revoked", func(t *testing.T) {
 		token, p := make1(view.Token{Name: "gone", Role: view.RoleRead})
-		check(t, s.RevokeToken(ctx, token.ID, "token:ops"))
-		check(t, s.RevokeToken(ctx, token.ID, "token:ops"))
+		check(t, s.Tokens.RevokeToken(ctx, token.ID, "token:ops"))
+		check(t, s.Tokens.RevokeToken(ctx, token.ID, "token:ops"))
 		if known(p) {
 			t.Error("it is let in")
 		}
-		if err := s.RevokeToken(ctx, "nope", "token:ops"); !errors.Is(err, mirror.ErrNotFound) {
+		if err := s.Tokens.RevokeToken(ctx, "nope", "token:ops"); !errors.Is(err, mirror.ErrNotFound) {
 			t.Errorf("one that never was: %v", err)
 		}
 	})
 	t.Run("it needs a tenant that there is, a role and a name", func(t *testing.T) {
 		for _, bad := range []view.Token{{Name: "ci", Tenant: "nope", Role: view.RoleRead},
 			{Name: "ci", Role: "admin"}, {Name: "a/b", Role: view.RoleRead}} {
-			if _, _, err := s.CreateToken(ctx, bad); err == nil {
+			if _, _, err := s.Tokens.CreateToken(ctx, bad); err == nil {
 				t.Errorf("%+v is made", bad)
 			}
 		}
@@ -303,39 +303,39 @@ func TestTenantOfTheSameNameInheritsNothing(t *testing.T) {
 	a := application("eu-1", "acme", "a", "prod", "v1")
 	s, reconciler, worker, rows := recorded(t, url, a)
 	ctx, acme := t.Context(), view.Scope{Tenant: "acme"}
-	_, plaintext, err := s.CreateToken(ctx, view.Token{Name: "ci", Tenant: "acme",
+	_, plaintext, err := s.Tokens.CreateToken(ctx, view.Token{Name: "ci", Tenant: "acme",
 		Role: view.RoleRead})
 	check(t, err)
-	check(t, s.Acknowledge(ctx, worker, applied(rows)))
-	check(t, s.Observe(ctx, worker, []mirror.Observation{
+	check(t, s.Work.Acknowledge(ctx, worker, applied(rows)))
+	check(t, s.Work.Observe(ctx, worker, []mirror.Observation{
 		{Key: a.Key, Message: "secret of the former"}}))
-	must(s.SetStop(ctx, mirror.Stop{Scope: mirror.StopTenant, Name: "acme", By: "token:acme/ci"},
+	must(s.Decisions.SetStop(ctx, mirror.Stop{Scope: mirror.StopTenant, Name: "acme", By: "token:acme/ci"},
 		true))(t)
-	if o, _, err := s.Operations(ctx, acme, view.Filter{}, view.Page{Limit: 10}); err != nil ||
+	if o, _, err := s.Views.Operations(ctx, acme, view.Filter{}, view.Page{Limit: 10}); err != nil ||
 		len(o) != 1 {
 		t.Fatalf("before: %+v, %v", o, err)
 	}
-	must(s.Record(ctx, reconciler,
+	must(s.Plans.Record(ctx, reconciler,
 		step(1, 2, func(r *mirror.Record) {
 			r.Removed = []fleet.Key{{Kind: fleet.KindTenant, Name: "acme"}}
 		})))(t)
-	must(s.Record(ctx, reconciler,
+	must(s.Plans.Record(ctx, reconciler,
 		step(2, 3, func(r *mirror.Record) {
 			r.Declarations = []fleet.Declaration{
 				tenantDeclaration("acme")}
 		})))(t)
 
-	if _, err := s.VerifyToken(ctx, plaintext); !errors.Is(err, mirror.ErrNotFound) {
+	if _, err := s.Tokens.VerifyToken(ctx, plaintext); !errors.Is(err, mirror.ErrNotFound) {
 		t.Errorf("the former's token: %v", err)
 	}
-	if o, _, err := s.Operations(ctx, acme, view.Filter{}, view.Page{Limit: 10}); err != nil ||
+	if o, _, err := s.Views.Operations(ctx, acme, view.Filter{}, view.Page{Limit: 10}); err != nil ||
 		len(o) != 0 {
 		t.Errorf("the former's operations: %+v, %v", o, err)
 	}
-	if e, _, err := s.Events(ctx, acme, 0, 100); err != nil || len(e) != 0 {
+	if e, _, err := s.Views.Events(ctx, acme, 0, 100); err != nil || len(e) != 0 {
 		t.Errorf("the former's events: %+v, %v", e, err)
 	}
-	apps, _, err := s.Applications(ctx, acme, view.Filter{}, view.Page{Limit: 10})
+	apps, _, err := s.Views.Applications(ctx, acme, view.Filter{}, view.Page{Limit: 10})
 	check(t, err)
 	if len(apps) != 1 || apps[0].Message != "" || apps[0].ObservedAt != nil {
 		t.Errorf("the former's status: %+v", apps)
@@ -343,7 +343,7 @@ func TestTenantOfTheSameNameInheritsNothing(t *testing.T) {
 	if again := one[int](t, url, `SELECT count(*) FROM tenants WHERE tenant = 'acme'`); again != 2 {
 		t.Errorf("%d lives of acme", again)
 	}
-	must(s.Record(ctx, reconciler,
+	must(s.Plans.Record(ctx, reconciler,
 		step(3, 4, func(r *mirror.Record) {
 			r.Declarations = []fleet.Declaration{
 				tenantDeclaration("acme")}
@@ -359,7 +359,7 @@ func TestEventsArePassedOverByNoReader(t *testing.T) {
 	url := newDatabase(t)
 	s := open(t, url)
 	ctx := t.Context()
-	_, begin, err := s.Events(ctx, view.Scope{}, -1, 0)
+	_, begin, err := s.Views.Events(ctx, view.Scope{}, -1, 0)
 	check(t, err)
 	late := connect(t, url)
 	defer late.Close(ctx)
@@ -368,10 +368,10 @@ func TestEventsArePassedOverByNoReader(t *testing.T) {
 	_, err = tx.Exec(ctx, `SELECT new_event('hold', '', 'late', '')`)
 	check(t, err)
 	exec(t, url, `SELECT new_event('hold', '', 'early', '')`)
-	first, last, err := s.Events(ctx, view.Scope{}, begin, 10)
+	first, last, err := s.Views.Events(ctx, view.Scope{}, begin, 10)
 	check(t, err)
 	check(t, tx.Commit(ctx))
-	second, _, err := s.Events(ctx, view.Scope{}, last, 10)
+	second, _, err := s.Views.Events(ctx, view.Scope{}, last, 10)
 	check(t, err)
 	var names []string
 	for _, e := range append(first, second...) {
@@ -404,7 +404,7 @@ func TestEventsOfManyWritersAreAllSeenOnce(t *testing.T) {
 	go func() { writers.Wait(); close(done) }()
 	seen, last := map[int64]bool{}, int64(0)
 	for end := time.Now().Add(20 * time.Second); len(seen) < each*count && time.Now().Before(end); {
-		events, next, err := s.Events(t.Context(), view.Scope{}, last, 7)
+		events, next, err := s.Views.Events(t.Context(), view.Scope{}, last, 7)
 		check(t, err)
 		for _, e := range events {
 			if seen[e.Seq] || e.Seq <= last {

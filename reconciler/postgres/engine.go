@@ -12,7 +12,7 @@ import (
 
 // ReportEngine takes how an engine stands. A report that says nothing new writes nothing.
 // mirror.ErrFenced when the lease has passed on.
-func (s *Store) ReportEngine(ctx context.Context, lease mirror.Lease,
+func (s *Work) ReportEngine(ctx context.Context, lease mirror.Lease,
 	report mirror.EngineReport) error {
 	engine, err := leasedEngine(lease, []mirror.EngineReport{report},
 		func(r mirror.EngineReport) fleet.ObjectKey {
@@ -39,7 +39,7 @@ func (s *Store) ReportEngine(ctx context.Context, lease mirror.Lease,
 
 // SetCursor keeps the number up to which a worker has read its rows. It only ever grows.
 // mirror.ErrFenced when the lease has passed on.
-func (s *Store) SetCursor(ctx context.Context, lease mirror.Lease, cursor int64) error {
+func (s *Work) SetCursor(ctx context.Context, lease mirror.Lease, cursor int64) error {
 	engine, err := leasedEngine[struct{}](lease, nil, nil)
 	if err != nil {
 		return err
@@ -55,7 +55,7 @@ func (s *Store) SetCursor(ctx context.Context, lease mirror.Lease, cursor int64)
 
 // Cursor is what SetCursor kept last; 0 when it never did. Rows up to it were read, not necessarily
 // acknowledged.
-func (s *Store) Cursor(ctx context.Context, engine fleet.EngineName) (int64, error) {
+func (s *Work) Cursor(ctx context.Context, engine fleet.EngineName) (int64, error) {
 	var cursor int64
 	err := s.again(ctx, func() error {
 		return s.work.QueryRow(ctx, `SELECT cursor FROM engines WHERE engine = $1`,
@@ -69,12 +69,12 @@ func (s *Store) Cursor(ctx context.Context, engine fleet.EngineName) (int64, err
 
 // EngineSpecs are the engines that are declared, and those that are no longer but still have rows
 // to be removed.
-func (s *Store) EngineSpecs(ctx context.Context) (map[fleet.EngineName]fleet.EngineSpec, error) {
+func (s *Plans) EngineSpecs(ctx context.Context) (map[fleet.EngineName]fleet.EngineSpec, error) {
 	type named struct {
 		name fleet.EngineName
 		spec fleet.EngineSpec
 	}
-	all, err := collect(ctx, s, func(row pgx.CollectableRow) (named, error) {
+	all, err := collect(ctx, s.database, func(row pgx.CollectableRow) (named, error) {
 		var n named
 		err := row.Scan(&n.name, &n.spec)
 		return n, err

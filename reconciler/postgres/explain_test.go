@@ -74,12 +74,12 @@ func TestPullsOfATenantAreFoundWithoutReadingOthers(t *testing.T) {
 	_, url := populated(t)
 	var seen asked
 	s := openWith(t, url, postgres.Options{Tracer: &seen})
-	check(t, s.SavePull(t.Context(), pull(1, forge.PullOpen, "acme")))
+	check(t, s.Pulls.SavePull(t.Context(), pull(1, forge.PullOpen, "acme")))
 	exec(t, url, `
 		INSERT INTO pulls (number, state, head, settled, tenants, tenant_uids, body)
 		SELECT n, 'merged', p.head, true, ARRAY['globex'], ARRAY(SELECT uid FROM tenants WHERE tenant = 'globex'), p.body
 		FROM generate_series(2, 5000) n, pulls p WHERE p.number = 1`)
-	check(t, s.SavePull(t.Context(), pull(4000, forge.PullOpen, "", "acme", "globex")))
+	check(t, s.Pulls.SavePull(t.Context(), pull(4000, forge.PullOpen, "", "acme", "globex")))
 	exec(t, url, `ANALYZE`)
 	acme, page := view.Scope{Tenant: "acme"}, view.Page{Limit: 50}
 	for name, c := range map[string]struct {
@@ -99,7 +99,7 @@ func TestPullsOfATenantAreFoundWithoutReadingOthers(t *testing.T) {
 		"as globex, merged page": {view.Scope{Tenant: "globex"}, view.Filter{
 			State: forge.PullMerged}, 50},
 	} {
-		got, _, err := s.Pulls(t.Context(), c.scope, c.by, page)
+		got, _, err := s.Views.Pulls(t.Context(), c.scope, c.by, page)
 		check(t, err)
 		if len(got) != c.want {
 			t.Errorf("%s: %d, want %d", name, len(got), c.want)
@@ -165,7 +165,7 @@ func TestUnwellApplicationsAreFoundWithoutReadingTheOthers(t *testing.T) {
 		{view.Filter{Health: mirror.HealthMissing}, 0},
 		{view.Filter{Apply: mirror.ApplyFailed}, 4}, {view.Filter{Apply: mirror.ApplyConflict}, 0},
 	} {
-		got, _, err := s.Applications(t.Context(), view.Scope{}, c.by, view.Page{Limit: 100})
+		got, _, err := s.Views.Applications(t.Context(), view.Scope{}, c.by, view.Page{Limit: 100})
 		check(t, err)
 		if len(got) != c.want {
 			t.Errorf("%+v: %d, want %d", c.by, len(got), c.want)

@@ -38,7 +38,7 @@ func TestCase60ConnectionLostDuringCommitHasOneEffect(t *testing.T) {
 			record := func() {
 				n++
 				a = application("eu-1", "acme", "a", "prod", fmt.Sprint("v", n))
-				seq, err := s.Record(ctx, lease, step(n-1, n, func(r *mirror.Record) {
+				seq, err := s.Plans.Record(ctx, lease, step(n-1, n, func(r *mirror.Record) {
 					r.Declarations, r.Rows = []fleet.Declaration{tenantDeclaration("acme")},
 						[]mirror.Row{a}
 					r.Deletions = []mirror.Deletion{{Key: a.Key, Tenant: "acme"}}
@@ -52,33 +52,33 @@ func TestCase60ConnectionLostDuringCommitHasOneEffect(t *testing.T) {
 				"Record": record,
 				"Acknowledge": func() {
 					check(t,
-						s.Acknowledge(ctx, worker, []mirror.Ack{
+						s.Work.Acknowledge(ctx, worker, []mirror.Ack{
 							{Key: a.Key, Seq: int64(n), State: mirror.ApplyApplied}}))
 				},
 				"Observe": func() {
-					check(t, s.Observe(ctx, worker, []mirror.Observation{
+					check(t, s.Work.Observe(ctx, worker, []mirror.Observation{
 						{Key: a.Key, Message: fmt.Sprint(n)}}))
 				},
 				"Approve": func() {
 					approvals++
-					must(s.Approve(ctx, mirror.Approval{Revision: revision(1000)}))(t)
+					must(s.Decisions.Approve(ctx, mirror.Approval{Revision: revision(1000)}))(t)
 				},
 				"SetStop": func() {
 					stops++
 					must(
-						s.SetStop(ctx, mirror.Stop{Scope: mirror.StopEngine,
+						s.Decisions.SetStop(ctx, mirror.Stop{Scope: mirror.StopEngine,
 							Name: fmt.Sprint("e", stops)}, true))(t)
 				},
 				"CreateToken": func() {
 					tokens++
-					_, plaintext, err := s.CreateToken(ctx, view.Token{Name: "ci", Tenant: "acme",
+					_, plaintext, err := s.Tokens.CreateToken(ctx, view.Token{Name: "ci", Tenant: "acme",
 						Role: view.RoleRead})
 					check(t, err)
-					must(s.VerifyToken(ctx, plaintext))(t)
+					must(s.Tokens.VerifyToken(ctx, plaintext))(t)
 				},
-				"Load": func() { must(s.Load(ctx))(t) },
+				"Load": func() { must(s.Plans.Load(ctx))(t) },
 				"Acquire": func() {
-					if l, ok, err := s.Acquire(ctx, "engine/eu-1", "replica-1",
+					if l, ok, err := s.Leases.Acquire(ctx, "engine/eu-1", "replica-1",
 						time.Hour); err != nil || !ok || l.Epoch != 1 {
 						t.Errorf("%+v, %v, %v", l, ok, err)
 					}
@@ -144,7 +144,7 @@ func TestCase60TerminatedSessionsLoseAndDoubleNothing(t *testing.T) {
 	const revisions, rows = 15, 50
 	for n := 1; n <= revisions; n++ {
 		for end := time.Now().Add(20 * time.Second); ; {
-			_, err := s.Record(t.Context(), lease, fullRecord(n-1, n, rows))
+			_, err := s.Plans.Record(t.Context(), lease, fullRecord(n-1, n, rows))
 			if err == nil {
 				break
 			}
@@ -155,7 +155,7 @@ func TestCase60TerminatedSessionsLoseAndDoubleNothing(t *testing.T) {
 	}
 	cancel()
 	killer.Wait()
-	snap := must(s.Load(t.Context()))(t)
+	snap := must(s.Plans.Load(t.Context()))(t)
 	if snap.Applied != revision(revisions) || snap.Seq != revisions*rows ||
 		len(snap.Objects) != rows {
 		t.Errorf("applied %s, number %d, %d objects", snap.Applied, snap.Seq, len(snap.Objects))
@@ -190,7 +190,7 @@ func TestCase60ServerCrashKeepsWhatWasRecorded(t *testing.T) {
 	go func() {
 		defer close(stopped)
 		for n := 1; ; n++ {
-			if _, err := s.Record(context.Background(), lease,
+			if _, err := s.Plans.Record(context.Background(), lease,
 				fullRecord(n-1, n, 200)); err != nil {
 				return
 			}
@@ -209,7 +209,7 @@ func TestCase60ServerCrashKeepsWhatWasRecorded(t *testing.T) {
 	again, err := embedded.Start(t.Context(), dir)
 	check(t, err)
 	t.Cleanup(func() { again.Stop() })
-	snap := must(open(t, again.URL).Load(t.Context()))(t)
+	snap := must(open(t, again.URL).Plans.Load(t.Context()))(t)
 	n := last.Load()
 	if snap.Applied != revision(int(n)) && snap.Applied != revision(int(n)+1) {
 		t.Errorf("applied %s, recorded %d", snap.Applied, n)
@@ -283,7 +283,7 @@ func TestCase62ReadOnlyPrimaryIsLeftAndFoundAgain(t *testing.T) {
 	warm := sessions()
 	readOnly("on")
 	until(t, "the setting", func() bool { return s.Ping(t.Context()) != nil })
-	_, err := s.SetStop(t.Context(), mirror.Stop{Scope: mirror.StopFleet}, true)
+	_, err := s.Decisions.SetStop(t.Context(), mirror.Stop{Scope: mirror.StopFleet}, true)
 	if err == nil {
 		t.Fatal("a write to a read-only database succeeds")
 	}
@@ -295,7 +295,7 @@ func TestCase62ReadOnlyPrimaryIsLeftAndFoundAgain(t *testing.T) {
 	readOnly("off")
 	began := time.Now()
 	until(t, "readiness", func() bool { return s.Ping(t.Context()) == nil })
-	must(s.SetStop(t.Context(), mirror.Stop{Scope: mirror.StopFleet}, true))(t)
+	must(s.Decisions.SetStop(t.Context(), mirror.Stop{Scope: mirror.StopFleet}, true))(t)
 	if took := time.Since(began); took > 30*time.Second {
 		t.Errorf("it took %s", took)
 	}
@@ -309,7 +309,7 @@ func TestCase62RefusedWriteIsNamed(t *testing.T) {
 	exec(t, url,
 		`CREATE FUNCTION argosy.demoted() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN SET LOCAL transaction_read_only = on; INSERT INTO argosy.leases VALUES ('x', 'x', 1, now()); RETURN NEW; END $$;
 		CREATE TRIGGER demoted BEFORE INSERT ON argosy.stops FOR EACH ROW EXECUTE FUNCTION argosy.demoted()`)
-	if _, err := s.SetStop(t.Context(), mirror.Stop{Scope: mirror.StopFleet}, true); !errors.Is(err,
+	if _, err := s.Decisions.SetStop(t.Context(), mirror.Stop{Scope: mirror.StopFleet}, true); !errors.Is(err,
 		postgres.ErrReadOnly) {
 		t.Fatalf("got %v", err)
 	}
@@ -329,14 +329,14 @@ func TestCase63ConflictsAreTriedAgainAndBounded(t *testing.T) {
 				CREATE FUNCTION argosy.conflict() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 					IF nextval('argosy.tries') < 4 THEN RAISE EXCEPTION 'conflict' USING ERRCODE = '`+code+`'; END IF; RETURN NEW; END $$;
 				CREATE TRIGGER conflict BEFORE INSERT ON argosy.status FOR EACH ROW EXECUTE FUNCTION argosy.conflict()`)
-			check(t, s.Acknowledge(t.Context(), worker, applied(rows)))
+			check(t, s.Work.Acknowledge(t.Context(), worker, applied(rows)))
 			if n := one[int](t, url, `SELECT last_value FROM tries`); n != 4 {
 				t.Errorf("it took %d attempts", n)
 			}
 			exec(t, url,
 				`DELETE FROM status; ALTER SEQUENCE argosy.tries RESTART; CREATE OR REPLACE FUNCTION argosy.conflict() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 				PERFORM nextval('argosy.tries'); RAISE EXCEPTION 'conflict' USING ERRCODE = '`+code+`'; END $$`)
-			if err := s.Acknowledge(t.Context(), worker, applied(rows)); err == nil {
+			if err := s.Work.Acknowledge(t.Context(), worker, applied(rows)); err == nil {
 				t.Error("a conflict for good is no error")
 			}
 			if n := one[int](t, url, `SELECT last_value FROM tries`); n < 3 || n > 10 {
@@ -352,8 +352,8 @@ func TestCase63RealDeadlockIsSurvived(t *testing.T) {
 		"v1")
 	url := newDatabase(t)
 	s, _, worker, rows := recorded(t, url, a, b)
-	check(t, s.Acknowledge(t.Context(), worker, applied(rows)))
-	check(t, s.Observe(t.Context(), worker, []mirror.Observation{{Key: a.Key}, {Key: b.Key}}))
+	check(t, s.Work.Acknowledge(t.Context(), worker, applied(rows)))
+	check(t, s.Work.Observe(t.Context(), worker, []mirror.Observation{{Key: a.Key}, {Key: b.Key}}))
 	other := connect(t, url)
 	defer other.Close(t.Context())
 	// the store's session finds the circle first
@@ -368,9 +368,9 @@ func TestCase63RealDeadlockIsSurvived(t *testing.T) {
 	check(t, lock(b.Key.Name))
 	observed := make(chan error, 1)
 	go func() {
-		err := s.Observe(t.Context(), worker, []mirror.Observation{{Key: a.Key, Message: "1"}})
+		err := s.Work.Observe(t.Context(), worker, []mirror.Observation{{Key: a.Key, Message: "1"}})
 		if err == nil { // both in one batch: whichever row it takes first, it waits for b
-			err = s.Observe(t.Context(), worker, []mirror.Observation{{Key: a.Key, Message: "2"},
+			err = s.Work.Observe(t.Context(), worker, []mirror.Observation{{Key: a.Key, Message: "2"},
 				{Key: b.Key, Message: "2"}})
 		}
 		observed <- err
@@ -393,7 +393,7 @@ func TestCase63LeasesAreRenewedWhileThePoolIsFull(t *testing.T) {
 	url := newDatabase(t)
 	_, _, worker, rows := recorded(t, url, a)
 	s := openWith(t, url, postgres.Options{Connections: postgres.Connections{Workers: 2}})
-	check(t, s.Acknowledge(t.Context(), worker, applied(rows)))
+	check(t, s.Work.Acknowledge(t.Context(), worker, applied(rows)))
 	blocker := connect(t, url)
 	defer blocker.Close(t.Context())
 	tx, err := blocker.Begin(t.Context())
@@ -403,7 +403,7 @@ func TestCase63LeasesAreRenewedWhileThePoolIsFull(t *testing.T) {
 	var writers sync.WaitGroup
 	for i := range 32 {
 		writers.Go(func() {
-			if err := s.Observe(t.Context(), worker, []mirror.Observation{
+			if err := s.Work.Observe(t.Context(), worker, []mirror.Observation{
 				{Key: a.Key, Message: fmt.Sprint(i)}}); err != nil {
 				t.Error(err)
 			}
@@ -415,7 +415,7 @@ func TestCase63LeasesAreRenewedWhileThePoolIsFull(t *testing.T) {
 	})
 	for range 5 {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-		if ok, err := s.Renew(ctx, worker, time.Hour); err != nil || !ok {
+		if ok, err := s.Leases.Renew(ctx, worker, time.Hour); err != nil || !ok {
 			t.Errorf("renewed: %v, %v", ok, err)
 		}
 		cancel()
@@ -439,12 +439,12 @@ func TestANotificationSaysWhoseItIsAndADecisionNotifies(t *testing.T) {
 		{func() error { return s.Notify(ctx, "replica-1") }, "replica-1"},
 		{func() error { return s.Notify(ctx, "replica-2\x00") }, `replica-2\x00`},
 		{func() error {
-			_, err := s.Approve(ctx, mirror.Approval{Revision: revision(1), By: "token:ops"})
+			_, err := s.Decisions.Approve(ctx, mirror.Approval{Revision: revision(1), By: "token:ops"})
 			return err
 		}, ""},
-		{func() error { _, err := s.SetStop(ctx, stop, true); return err }, mirror.NoticeStops},
+		{func() error { _, err := s.Decisions.SetStop(ctx, stop, true); return err }, mirror.NoticeStops},
 		{func() error {
-			_, err := s.ClearStop(ctx, stop.Scope, stop.Name, "", "token:ops")
+			_, err := s.Decisions.ClearStop(ctx, stop.Scope, stop.Name, "", "token:ops")
 			return err
 		}, mirror.NoticeStops},
 	} {

@@ -143,7 +143,7 @@ func check(t testing.TB, err error) {
 // hold takes a lease that lasts as long as the test.
 func hold(t testing.TB, s *postgres.Store, name string) mirror.Lease {
 	t.Helper()
-	l, ok, err := s.Acquire(t.Context(), name, "replica-1", time.Hour)
+	l, ok, err := s.Leases.Acquire(t.Context(), name, "replica-1", time.Hour)
 	if err != nil || !ok {
 		t.Fatalf("lease %s: %v, %v", name, ok, err)
 	}

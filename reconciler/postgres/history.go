@@ -14,7 +14,7 @@ import (
 // Operations match Filter.{Tenant, Engine, Revision, Name (the operation's ID)}, newest first. A
 // tenant sees those of its own life: what a tenant of the same name did before it was removed is
 // not its own.
-func (s *Store) Operations(ctx context.Context, scope view.Scope, by view.Filter,
+func (s *Views) Operations(ctx context.Context, scope view.Scope, by view.Filter,
 	page view.Page) ([]mirror.Operation, string, error) {
 	f := filter{}
 	f.tenants("o.tenant", scope, by.Tenant)
@@ -24,7 +24,7 @@ func (s *Store) Operations(ctx context.Context, scope view.Scope, by view.Filter
 	f.equal("o.engine", string(by.Engine))
 	f.equal("o.revision", string(by.Revision))
 	f.equal("o.id", by.Name)
-	return list(ctx, s, scope, listing[mirror.Operation]{
+	return list(ctx, s.database, scope, listing[mirror.Operation]{
 		name: "operations", keys: []string{"o.id"}, newest: true, scan: scanOperation,
 		sql: `SELECT o.id, o.kind, o.state, o.tenant, o.engine, o.subject, o.revision, o.requested_by, o.message, o.done, o.total, o.started_at, o.ended_at
 			FROM operations o`,
@@ -95,14 +95,14 @@ func items[T any](all []numbered[T], next string, err error) ([]T, string, error
 
 // Revisions match Filter.Revision, the last recorded first. They belong to the platform: with a
 // tenant in scope there are none.
-func (s *Store) Revisions(ctx context.Context, scope view.Scope, by view.Filter,
+func (s *Views) Revisions(ctx context.Context, scope view.Scope, by view.Filter,
 	page view.Page) ([]view.Revision, string, error) {
 	if scope.Tenant != "" {
 		return nil, "", nil
 	}
 	f := filter{}
 	f.equal("r.revision", string(by.Revision))
-	return items(list(ctx, s, scope, listing[numbered[view.Revision]]{
+	return items(list(ctx, s.database, scope, listing[numbered[view.Revision]]{
 		name: "revisions", keys: []string{"r.n"}, newest: true,
 		sql: `SELECT r.n::text, r.revision, r.author, r.subject, r.committed_at, r.recorded_at, r.created, r.changed, r.deleted, r.held, r.problems, r.applied_at
 			FROM revisions r`,
@@ -134,7 +134,7 @@ func completeRevisions(ctx context.Context, tx pgx.Tx,
 
 // Problems match Filter.{Tenant, Name (of the declaration)}, by path. A tenant sees those of its
 // own folder.
-func (s *Store) Problems(ctx context.Context, scope view.Scope, by view.Filter,
+func (s *Views) Problems(ctx context.Context, scope view.Scope, by view.Filter,
 	page view.Page) ([]fleet.Problem, string, error) {
 	f := filter{}
 	f.tenants("p.tenant", scope, by.Tenant)
@@ -144,7 +144,7 @@ func (s *Store) Problems(ctx context.Context, scope view.Scope, by view.Filter,
 		from = `(SELECT * FROM ` + sqlProblems + ` AS found UNION ALL SELECT * FROM ` +
 			sqlChangedOwners + ` AS changed)`
 	}
-	found, next, err := list(ctx, s, scope, listing[foundProblem]{
+	found, next, err := list(ctx, s.database, scope, listing[foundProblem]{
 		name: "problems", keys: []string{"p.path", "p.kind", "p.tenant", "p.name", "p.n"},
 		sql: `SELECT ARRAY[p.path, p.kind, p.tenant, p.name, p.n::text], p.body FROM ` + from +
 			` p`,
@@ -167,14 +167,14 @@ type foundProblem struct {
 
 // Holds match Filter.{Tenant, Revision}: what waits for an approval that was not given since,
 // newest first.
-func (s *Store) Holds(ctx context.Context, scope view.Scope, by view.Filter,
+func (s *Views) Holds(ctx context.Context, scope view.Scope, by view.Filter,
 	page view.Page) ([]mirror.Hold, string, error) {
 	f := filter{
 		conditions: []string{
 			"NOT EXISTS (SELECT FROM approvals a WHERE a.revision = h.revision AND a.at >= h.since)"}}
 	f.tenants("h.tenant", scope, by.Tenant)
 	f.equal("h.revision", string(by.Revision))
-	return items(list(ctx, s, scope, listing[numbered[mirror.Hold]]{
+	return items(list(ctx, s.database, scope, listing[numbered[mirror.Hold]]{
 		name: "holds", keys: []string{"h.n"}, newest: true, sql: `SELECT h.n::text, ` +
 			holdColumns + ` FROM holds h`,
 		scan: func(row pgx.CollectableRow) (numbered[mirror.Hold], error) {
@@ -190,7 +190,7 @@ func (s *Store) Holds(ctx context.Context, scope view.Scope, by view.Filter,
 // Events are those after the sequence number, oldest first, at most limit; last is the newest
 // number that was looked at, in scope or not. Events that are committed later have higher numbers
 // than last. A negative after reads none and returns the newest number there is.
-func (s *Store) Events(ctx context.Context, scope view.Scope, after int64,
+func (s *Views) Events(ctx context.Context, scope view.Scope, after int64,
 	limit int) (events []view.Event, last int64, err error) {
 	var horizon int64
 	// Before the reading's snapshot is taken: what was busy then may be seen in it.

@@ -24,7 +24,7 @@ const (
 // only the answer to an earlier try of this very call was lost. What is wanted already is not asked
 // for again: a thousand deliveries about one thing leave one job. It costs the same however much
 // the database holds.
-func (s *Store) Accept(ctx context.Context, d forge.Delivery, looks []forge.Recheck) (fresh bool,
+func (s *Pulls) Accept(ctx context.Context, d forge.Delivery, looks []forge.Recheck) (fresh bool,
 	err error) {
 	if err := d.Validate(); err != nil {
 		return false, err
@@ -35,7 +35,7 @@ func (s *Store) Accept(ctx context.Context, d forge.Delivery, looks []forge.Rech
 
 // Ask asks for looks that no delivery asked for: of a timer, or of a replica that begins to work.
 // See Accept.
-func (s *Store) Ask(ctx context.Context, looks []forge.Recheck) error {
+func (s *Pulls) Ask(ctx context.Context, looks []forge.Recheck) error {
 	for part := range slices.Chunk(looks, maxLooks) {
 		if _, err := s.ask(ctx, forge.Delivery{}, part); err != nil {
 			return fmt.Errorf("ask for %d looks: %w", len(looks), err)
@@ -44,7 +44,7 @@ func (s *Store) Ask(ctx context.Context, looks []forge.Recheck) error {
 	return nil
 }
 
-func (s *Store) ask(ctx context.Context, d forge.Delivery, looks []forge.Recheck) (fresh bool,
+func (s *Pulls) ask(ctx context.Context, d forge.Delivery, looks []forge.Recheck) (fresh bool,
 	err error) {
 	args, err := lookColumns(looks)
 	if err != nil {
@@ -96,12 +96,12 @@ func pushColumns(p *forge.Push) []any {
 }
 
 // Pushes are the pushes to the branch that ended at one of these commits, the oldest first.
-func (s *Store) Pushes(ctx context.Context, ends []fleet.Revision) ([]forge.Push, error) {
+func (s *Pulls) Pushes(ctx context.Context, ends []fleet.Revision) ([]forge.Push, error) {
 	scan := func(row pgx.CollectableRow) (p forge.Push, err error) {
 		err = row.Scan(&p.Before, &p.After, &p.By.ID, &p.By.Login, &p.At)
 		return p, err
 	}
-	pushes, err := collect(ctx, s, scan, `
+	pushes, err := collect(ctx, s.database, scan, `
 		SELECT before_commit, after_commit, account, login, at FROM pushes WHERE after_commit = ANY ($1) ORDER BY at, after_commit`,
 		column(ends, func(r fleet.Revision) string { return string(r) }))
 	return pushes, wrap(err, "pushes")
@@ -156,7 +156,7 @@ const sqlBegin = `
 	SELECT body FROM looks WHERE key = $1`
 
 // beginLook says that the look is no longer wanted, but done; false when nothing is known of it.
-func (s *Store) beginLook(ctx context.Context, key string, job int64) (forge.Recheck, bool, error) {
+func (s *Pulls) beginLook(ctx context.Context, key string, job int64) (forge.Recheck, bool, error) {
 	var raw []byte
 	err := s.again(ctx, func() error { return s.work.QueryRow(ctx, sqlBegin, key, job).Scan(&raw) })
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -201,7 +201,7 @@ var sqlTidy = []string{
 // Tidy drops what nobody asks for any more: deliveries and looks of more than 30 days ago, and
 // plans of more than 90 days ago that were followed by another of the same pull request. It goes on
 // until nothing is left, and reports how many rows it has dropped.
-func (s *Store) Tidy(ctx context.Context) (int64, error) {
+func (s *Pulls) Tidy(ctx context.Context) (int64, error) {
 	var all int64
 	for _, sql := range sqlTidy {
 		n, err := s.prune(ctx, pruning{sql: sql})

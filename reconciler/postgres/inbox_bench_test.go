@@ -71,7 +71,7 @@ func BenchmarkAccept(b *testing.B) {
 		accept := func(look func(i int) forge.Recheck) func() speed {
 			return func() speed {
 				return send(func(i int) {
-					must(s.Accept(ctx, delivery(i), []forge.Recheck{look(i)}))(b)
+					must(s.Pulls.Accept(ctx, delivery(i), []forge.Recheck{look(i)}))(b)
 				})
 			}
 		}
@@ -95,7 +95,7 @@ func BenchmarkLook(b *testing.B) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() {
-		done <- s.Work(ctx, func(context.Context, forge.Recheck) error {
+		done <- s.Pulls.Work(ctx, func(context.Context, forge.Recheck) error {
 			got <- time.Now()
 			return nil
 		})
@@ -105,7 +105,7 @@ func BenchmarkLook(b *testing.B) {
 	for b.Loop() {
 		n++
 		began := time.Now()
-		must(other.Accept(ctx, delivery(n), []forge.Recheck{branch}))(b)
+		must(other.Pulls.Accept(ctx, delivery(n), []forge.Recheck{branch}))(b)
 		total += (<-got).Sub(began)
 	}
 	b.ReportMetric(float64(total.Milliseconds())/float64(n), "ms/look")
@@ -131,29 +131,29 @@ func BenchmarkPulls(b *testing.B) {
 		}
 		for name, f := range map[string]func(i int) error{
 			"save": func(i int) error {
-				return s.SavePull(ctx,
+				return s.Pulls.SavePull(ctx,
 					pull(i%100+1, forge.PullOpen, fleet.TenantName(fmt.Sprint(i))))
 			},
 			"reviewed": func(i int) error {
-				return s.SaveReviewed(ctx, reviewed(i%100+1, i%100+1, fmt.Sprint(i, ".yaml")))
+				return s.Pulls.SaveReviewed(ctx, reviewed(i%100+1, i%100+1, fmt.Sprint(i, ".yaml")))
 			},
-			"colliding": func(int) error { _, err := s.Colliding(ctx, 1, touches); return err },
+			"colliding": func(int) error { _, err := s.Pulls.Colliding(ctx, 1, touches); return err },
 			"one": func(int) error {
-				_, _, err := s.PullOf(ctx, view.Scope{}, 7)
+				_, _, err := s.Views.PullOf(ctx, view.Scope{}, 7)
 				return err
 			},
 			"first-page": func(int) error {
-				_, _, err := s.Pulls(ctx, view.Scope{}, view.Filter{State: forge.PullOpen},
+				_, _, err := s.Views.Pulls(ctx, view.Scope{}, view.Filter{State: forge.PullOpen},
 					view.Page{Limit: 50})
 				return err
 			},
 			"of-a-tenant": func(int) error {
-				_, _, err := s.Pulls(ctx, view.Scope{Tenant: "globex"}, view.Filter{}, view.Page{
+				_, _, err := s.Views.Pulls(ctx, view.Scope{Tenant: "globex"}, view.Filter{}, view.Page{
 					Limit: 50})
 				return err
 			},
-			"outcomes/100":  func(int) error { _, err := s.Outcomes(ctx, keys[:100]); return err },
-			"outcomes/most": func(int) error { _, err := s.Outcomes(ctx, keys); return err },
+			"outcomes/100":  func(int) error { _, err := s.Views.Outcomes(ctx, keys[:100]); return err },
+			"outcomes/most": func(int) error { _, err := s.Views.Outcomes(ctx, keys); return err },
 		} {
 			b.Run(fmt.Sprintf("rows=%d/%s", rows, name), func(b *testing.B) {
 				for i := 0; b.Loop(); i++ {

@@ -52,7 +52,7 @@ func TestDeliveryIsTakenOnce(t *testing.T) {
 	for range 16 {
 		senders.Go(func() {
 			for range 1000 / 16 {
-				is, err := s.Accept(context.Background(), delivery(1), []forge.Recheck{
+				is, err := s.Pulls.Accept(context.Background(), delivery(1), []forge.Recheck{
 					branch, pullLook(7)})
 				if err != nil {
 					t.Error(err)
@@ -71,7 +71,7 @@ func TestDeliveryIsTakenOnce(t *testing.T) {
 	expect(t, url, countJobs, 2)
 	s.Close()
 	exec(t, url, `UPDATE looks SET wanted = false; DELETE FROM river_job`)
-	if is := must(open(t, url).Accept(t.Context(), delivery(1), []forge.Recheck{branch}))(t); is {
+	if is := must(open(t, url).Pulls.Accept(t.Context(), delivery(1), []forge.Recheck{branch}))(t); is {
 		t.Error("it is fresh once more after a restart")
 	}
 	expect(t, url, countJobs, 0)
@@ -86,7 +86,7 @@ func TestManyDeliveriesAboutOneThingLeaveOneJob(t *testing.T) {
 	for i := range senders {
 		all.Go(func() {
 			for j := range n / senders {
-				if is, err := s.Accept(context.Background(), delivery(i*n+j), []forge.Recheck{
+				if is, err := s.Pulls.Accept(context.Background(), delivery(i*n+j), []forge.Recheck{
 					branch}); err != nil || !is {
 					t.Errorf("delivery %d: %v, %v", i*n+j, is, err)
 					return
@@ -104,7 +104,7 @@ func TestLookThatAnotherDeliveryAskedForMeanwhile(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
 	s := open(t, url)
-	check(t, s.Ask(t.Context(), []forge.Recheck{branch}))
+	check(t, s.Pulls.Ask(t.Context(), []forge.Recheck{branch}))
 	exec(t, url, `UPDATE looks SET wanted = false; DELETE FROM river_job`)
 	conn := connect(t, url)
 	defer conn.Close(context.Background())
@@ -114,7 +114,7 @@ func TestLookThatAnotherDeliveryAskedForMeanwhile(t *testing.T) {
 	check(t, err)
 	taken := make(chan error, 1)
 	go func() {
-		_, err := s.Accept(context.Background(), delivery(1), []forge.Recheck{branch, sweep})
+		_, err := s.Pulls.Accept(context.Background(), delivery(1), []forge.Recheck{branch, sweep})
 		taken <- err
 	}()
 	until(t, "the delivery to wait", func() bool { return waiting(t, url) == 1 })
@@ -130,7 +130,7 @@ func TestLookThatIsWantedIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
 	s := open(t, url)
-	check(t, s.Ask(t.Context(), []forge.Recheck{branch}))
+	check(t, s.Pulls.Ask(t.Context(), []forge.Recheck{branch}))
 	conn := connect(t, url)
 	defer conn.Close(context.Background())
 	tx, err := conn.Begin(t.Context())
@@ -138,7 +138,7 @@ func TestLookThatIsWantedIsNotWaitedFor(t *testing.T) {
 	defer tx.Rollback(context.Background())
 	_, err = tx.Exec(t.Context(), `SELECT FROM looks FOR UPDATE`)
 	check(t, err)
-	must(s.Accept(t.Context(), delivery(1), []forge.Recheck{branch}))(t)
+	must(s.Pulls.Accept(t.Context(), delivery(1), []forge.Recheck{branch}))(t)
 	expect(t, url, countDeliveries, 1)
 }
 
@@ -167,7 +167,7 @@ func TestDeliveriesAboutTheSameThingsInOtherOrders(t *testing.T) {
 				slices.Reverse(mine)
 			}
 			for j := range 20 {
-				if _, err := s.Accept(context.Background(), delivery(i*100+j), mine); err != nil {
+				if _, err := s.Pulls.Accept(context.Background(), delivery(i*100+j), mine); err != nil {
 					t.Error(err)
 				}
 				exec(t, url,
@@ -188,13 +188,13 @@ func TestLookIsAskedForAgainOnceItHasBegun(t *testing.T) {
 	url := newDatabase(t)
 	s := open(t, url)
 	for i := range 3 {
-		must(s.Accept(t.Context(), delivery(i), []forge.Recheck{branch, branch, pullLook(7)}))(t)
-		check(t, s.Ask(t.Context(), []forge.Recheck{pullLook(7)}))
+		must(s.Pulls.Accept(t.Context(), delivery(i), []forge.Recheck{branch, branch, pullLook(7)}))(t)
+		check(t, s.Pulls.Ask(t.Context(), []forge.Recheck{pullLook(7)}))
 	}
 	expect(t, url, countJobs, 2)
 	// as the job's first act does
 	exec(t, url, `UPDATE looks SET wanted = false WHERE key = 'branch'`)
-	check(t, s.Ask(t.Context(), []forge.Recheck{branch, pullLook(7)}))
+	check(t, s.Pulls.Ask(t.Context(), []forge.Recheck{branch, pullLook(7)}))
 	expect(t, url, countJobs, 3)
 	expect(t, url,
 		`SELECT count(*) FROM river_job WHERE args = '{"key": "branch"}' AND priority = 1`, 2)
@@ -230,17 +230,17 @@ func TestDeliveryOfAStrangeNameIsRefused(t *testing.T) {
 		"look of NUL": {delivery(1), []forge.Recheck{{Kind: forge.RecheckHead, Head: "\x00"}}},
 		"many looks":  {delivery(1), many},
 	} {
-		if fresh, err := s.Accept(t.Context(), c.delivery, c.looks); err == nil || fresh {
+		if fresh, err := s.Pulls.Accept(t.Context(), c.delivery, c.looks); err == nil || fresh {
 			t.Errorf("%s: fresh %v, %v", name, fresh, err)
 		}
 	}
 	expect(t, url, countDeliveries, 0)
-	check(t, s.Ask(t.Context(), append(many, many...))) // a sweep over many
+	check(t, s.Pulls.Ask(t.Context(), append(many, many...))) // a sweep over many
 	expect(t, url, countJobs, len(many))
 	longest := forge.Delivery{ID: strings.Repeat("aZ0-", 32), Event: "pull_request"}
 	group := forge.Recheck{Kind: forge.RecheckGroup, Head: revision(1),
 		Ref: "refs/heads/\x00gh-readonly-queue/\xff"}
-	if !must(s.Accept(t.Context(), longest, []forge.Recheck{group}))(t) {
+	if !must(s.Pulls.Accept(t.Context(), longest, []forge.Recheck{group}))(t) {
 		t.Error("the longest id")
 	}
 }
@@ -250,7 +250,7 @@ func TestCase60DeliveryThatWasNotStoredWorksAgain(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
 	s := open(t, url)
-	check(t, s.Ask(t.Context(), []forge.Recheck{pullLook(7)}))
+	check(t, s.Pulls.Ask(t.Context(), []forge.Recheck{pullLook(7)}))
 	exec(t, url, `UPDATE looks SET wanted = false; DELETE FROM river_job`)
 	conn := connect(t, url)
 	defer conn.Close(context.Background())
@@ -261,7 +261,7 @@ func TestCase60DeliveryThatWasNotStoredWorksAgain(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	failed := make(chan error, 1)
 	go func() {
-		_, err := s.Accept(ctx, delivery(1), []forge.Recheck{branch, pullLook(7)})
+		_, err := s.Pulls.Accept(ctx, delivery(1), []forge.Recheck{branch, pullLook(7)})
 		failed <- err
 	}()
 	until(t, "the delivery to wait", func() bool { return waiting(t, url) == 1 })
@@ -274,7 +274,7 @@ func TestCase60DeliveryThatWasNotStoredWorksAgain(t *testing.T) {
 	expect(t, url, countDeliveries, 0)
 	expect(t, url, countWanted, 0)
 	expect(t, url, countJobs, 0)
-	if !must(s.Accept(t.Context(), delivery(1), []forge.Recheck{branch, pullLook(7)}))(t) {
+	if !must(s.Pulls.Accept(t.Context(), delivery(1), []forge.Recheck{branch, pullLook(7)}))(t) {
 		t.Error("the redelivery is not fresh")
 	}
 	expect(t, url, countJobs, 2)
@@ -306,7 +306,7 @@ func TestCase60TerminatedSessionsLoseNoDelivery(t *testing.T) {
 		senders.Go(func() {
 			for j := range n / 4 {
 				for tries := 0; ; tries++ { // the forge delivers again
-					if _, err := s.Accept(context.Background(), delivery(i*n+j), []forge.Recheck{
+					if _, err := s.Pulls.Accept(context.Background(), delivery(i*n+j), []forge.Recheck{
 						pullLook(i*n + j + 1)}); err == nil {
 						break
 					} else if tries == 100 {
@@ -330,7 +330,7 @@ func TestJobIsOneOfRiversOwn(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
 	s := open(t, url)
-	check(t, s.Ask(t.Context(), []forge.Recheck{pullLook(7)}))
+	check(t, s.Pulls.Ask(t.Context(), []forge.Recheck{pullLook(7)}))
 	client, err := river.NewClient(riverpgxv5.New(nil), &river.Config{Schema: "argosy"})
 	check(t, err)
 	conn := connect(t, url)
@@ -365,15 +365,15 @@ func TestNewJobIsToldOf(t *testing.T) {
 	defer conn.Close(context.Background())
 	_, err := conn.Exec(t.Context(), `LISTEN "argosy.river_insert"`)
 	check(t, err)
-	must(s.Accept(t.Context(), delivery(1), []forge.Recheck{branch}))(t)
+	must(s.Pulls.Accept(t.Context(), delivery(1), []forge.Recheck{branch}))(t)
 	n, err := conn.WaitForNotification(t.Context())
 	check(t, err)
 	if n.Payload != `{"queue": "looks"}` {
 		t.Errorf("payload %s", n.Payload)
 	}
-	must(s.Accept(t.Context(), delivery(2), []forge.Recheck{branch}))(t)
-	check(t, s.Ask(t.Context(), []forge.Recheck{branch}))
-	must(s.Accept(t.Context(), delivery(2), []forge.Recheck{sweep}))(t)
+	must(s.Pulls.Accept(t.Context(), delivery(2), []forge.Recheck{branch}))(t)
+	check(t, s.Pulls.Ask(t.Context(), []forge.Recheck{branch}))
+	must(s.Pulls.Accept(t.Context(), delivery(2), []forge.Recheck{sweep}))(t)
 	exec(t, url, `SELECT pg_notify('argosy.river_insert', 'last')`)
 	if n, err = conn.WaitForNotification(t.Context()); err != nil || n.Payload != "last" {
 		t.Errorf("%+v, %v", n, err)
@@ -387,7 +387,7 @@ func TestAcceptIsOneRoundTrip(t *testing.T) {
 		Tracer: &trips})
 	accept := func(n int, looks ...forge.Recheck) int64 {
 		before := trips.n.Load()
-		must(s.Accept(t.Context(), delivery(n), looks))(t)
+		must(s.Pulls.Accept(t.Context(), delivery(n), looks))(t)
 		return trips.n.Load() - before
 	}
 	accept(1, branch) // prepares its statements
@@ -408,15 +408,15 @@ func TestTidyDropsWhatIsOldAndNothingElse(t *testing.T) {
 	s := open(t, url)
 	ctx := t.Context()
 	for i := range 4 {
-		must(s.Accept(ctx, delivery(i), []forge.Recheck{pullLook(i + 1)}))(t)
+		must(s.Pulls.Accept(ctx, delivery(i), []forge.Recheck{pullLook(i + 1)}))(t)
 	}
 	exec(t, url,
 		`UPDATE looks SET wanted = false WHERE key <> 'pull/3'; UPDATE looks SET at = now() - interval '31 days' WHERE key <> 'pull/1';
 		UPDATE deliveries SET at = now() - interval '31 days' WHERE id LIKE '%2'; UPDATE deliveries SET at = now() - interval '29 days' WHERE id LIKE '%3'`)
 	for number, heads := range map[int][]int{1: {1, 2, 3}, 2: {4}} {
 		for _, head := range heads {
-			check(t, s.SavePull(ctx, pull(number, forge.PullMerged, "acme")))
-			check(t, s.SaveReviewed(ctx, reviewed(number, head, "a.yaml")))
+			check(t, s.Pulls.SavePull(ctx, pull(number, forge.PullMerged, "acme")))
+			check(t, s.Pulls.SaveReviewed(ctx, reviewed(number, head, "a.yaml")))
 		}
 	}
 	exec(t, url,
@@ -425,7 +425,7 @@ func TestTidyDropsWhatIsOldAndNothingElse(t *testing.T) {
 	exec(t, url, `UPDATE reviewed_plans SET saved_at = now() - interval '89 days' WHERE head = $1;`,
 		string(revision(2)))
 	exec(t, url, `UPDATE pulls SET changed_at = now() - interval '91 days' WHERE number = 2`)
-	if n := must(s.Tidy(ctx))(t); n != 1+2+2+1 {
+	if n := must(s.Pulls.Tidy(ctx))(t); n != 1+2+2+1 {
 		t.Errorf("%d rows are dropped", n)
 	}
 	for sql, want := range map[string]string{
@@ -438,7 +438,7 @@ func TestTidyDropsWhatIsOldAndNothingElse(t *testing.T) {
 			t.Errorf("%s: %s, want %s", sql, got, want)
 		}
 	}
-	if n := must(s.Tidy(ctx))(t); n != 0 {
+	if n := must(s.Pulls.Tidy(ctx))(t); n != 0 {
 		t.Errorf("%d rows are dropped once more", n)
 	}
 }
@@ -457,10 +457,10 @@ func TestAPushIsKeptWithTheFirstDeliveryThatTellsOfIt(t *testing.T) {
 			d.ID = delivery(1).ID // taken before: nothing of it counts
 			d.Push = &forge.Push{Before: revision(3), After: revision(4), By: p.By}
 		}
-		must(s.Accept(t.Context(), d, []forge.Recheck{branch}))(t)
+		must(s.Pulls.Accept(t.Context(), d, []forge.Recheck{branch}))(t)
 	}
-	must(s.Accept(t.Context(), delivery(9), []forge.Recheck{branch}))(t)
-	got := must(open(t, url).Pushes(t.Context(), []fleet.Revision{revision(2), revision(4),
+	must(s.Pulls.Accept(t.Context(), delivery(9), []forge.Recheck{branch}))(t)
+	got := must(open(t, url).Pulls.Pushes(t.Context(), []fleet.Revision{revision(2), revision(4),
 		revision(9)}))(t)
 	if len(got) != 1 || got[0].At.IsZero() {
 		t.Fatalf("%+v", got)
@@ -484,11 +484,11 @@ func TestAPushIsNotifiedWithTheTransactionThatStoresIt(t *testing.T) {
 	push := delivery(1)
 	push.Notice = mirror.NoticePushed("a")
 	for i := range 2 {
-		if fresh := must(s.Accept(t.Context(), push, nil))(t); fresh != (i == 0) {
+		if fresh := must(s.Pulls.Accept(t.Context(), push, nil))(t); fresh != (i == 0) {
 			t.Errorf("try %d: fresh %t", i+1, fresh)
 		}
 	}
-	must(s.Accept(t.Context(), delivery(2), []forge.Recheck{pullLook(1)}))(t)
+	must(s.Pulls.Accept(t.Context(), delivery(2), []forge.Recheck{pullLook(1)}))(t)
 	exec(t, url, `SELECT pg_notify('argosy', 'last')`)
 	for _, want := range []string{"pushed a", "last"} {
 		if n, err := conn.WaitForNotification(t.Context()); err != nil || n.Payload != want {

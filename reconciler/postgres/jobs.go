@@ -63,7 +63,7 @@ func (lookArgs) Kind() string { return lookKind }
 // When ctx ends, looks are given ten seconds to end, then their context is cancelled, and they are
 // done again by whoever works next. A look whose replica died is done again after three minutes.
 // Work returns an error only when it cannot work at all.
-func (s *Store) Work(ctx context.Context, do func(context.Context, forge.Recheck) error) error {
+func (s *Pulls) Work(ctx context.Context, do func(context.Context, forge.Recheck) error) error {
 	pool, err := (pool{size: riverConns, patience: workPatience, acquire: 2 * workPatience}).open(
 		context.WithoutCancel(ctx), s.base, s.tracer, &atomic.Int64{})
 	if err != nil {
@@ -104,7 +104,7 @@ func riverConfig(workers *river.Workers, log *slog.Logger) *river.Config {
 }
 
 // maintain keeps the inbox in order until ctx ends.
-func (s *Store) maintain(ctx context.Context, pool *pgxpool.Pool) {
+func (s *Pulls) maintain(ctx context.Context, pool *pgxpool.Pool) {
 	var tidied time.Time
 	for ctx.Err() == nil {
 		if _, err := pool.Exec(ctx, sqlMend); err != nil && ctx.Err() == nil {
@@ -125,7 +125,7 @@ func (s *Store) maintain(ctx context.Context, pool *pgxpool.Pool) {
 
 // wake says to whoever works that there is a job. It is sent after the transaction, and as a
 // transaction of its own: see Notify. When it fails or is lost, the job is found by the next poll.
-func (s *Store) wake(ctx context.Context) {
+func (s *Pulls) wake(ctx context.Context) {
 	_, err := s.work.Exec(ctx, `SELECT pg_notify('`+schema+`.river_insert', '{"queue": "`+lookQueue+
 		`"}')`)
 	if err != nil {
@@ -136,7 +136,7 @@ func (s *Store) wake(ctx context.Context) {
 // looker does the looks of one replica.
 type looker struct {
 	river.WorkerDefaults[lookArgs]
-	store *Store
+	store *Pulls
 	do    func(context.Context, forge.Recheck) error
 
 	mu   sync.Mutex

@@ -13,7 +13,7 @@ import (
 
 // Recent is the Applications that were deleted within the window that ends now, by the database's
 // clock.
-func (s *Store) Recent(ctx context.Context, window time.Duration) (mirror.Recent, error) {
+func (s *Plans) Recent(ctx context.Context, window time.Duration) (mirror.Recent, error) {
 	var l mirror.Recent
 	err := s.within(ctx, view.Scope{}, func(tx pgx.Tx) (err error) {
 		if err := tx.QueryRow(ctx, `SELECT now()`).Scan(&l.Now); err != nil {
@@ -28,7 +28,7 @@ func (s *Store) Recent(ctx context.Context, window time.Duration) (mirror.Recent
 
 // RecentCreations counts the Applications that were created within the window: they did not stand
 // when it began. It costs as much as was created, so it is for plans that delete something.
-func (s *Store) RecentCreations(ctx context.Context, window time.Duration) (map[fleet.TenantName]int,
+func (s *Plans) RecentCreations(ctx context.Context, window time.Duration) (map[fleet.TenantName]int,
 	error) {
 	created := map[fleet.TenantName]int{}
 	err := s.within(ctx, view.Scope{}, func(tx pgx.Tx) error {
@@ -52,8 +52,8 @@ func (s *Store) RecentCreations(ctx context.Context, window time.Duration) (map[
 
 // Vanished are those of the keys whose rows were deleted because their objects were proven gone.
 // The lack of a row alone proves nothing: the database may have lost it.
-func (s *Store) Vanished(ctx context.Context, keys []fleet.ObjectKey) ([]fleet.ObjectKey, error) {
-	gone, err := collect(ctx, s, pgx.RowToStructByPos[fleet.ObjectKey], `
+func (s *Plans) Vanished(ctx context.Context, keys []fleet.ObjectKey) ([]fleet.ObjectKey, error) {
+	gone, err := collect(ctx, s.database, pgx.RowToStructByPos[fleet.ObjectKey], `
 		SELECT k.engine, k.kind, k.name FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY AS k (engine, kind, name, n)
 		JOIN removals r ON r.engine = k.engine AND r.kind = k.kind AND r.name = k.name AND r.life = (SELECT incarnation())
 		WHERE NOT EXISTS (SELECT FROM desired d WHERE d.engine = k.engine AND d.kind = k.kind AND d.name = k.name) ORDER BY k.n`, objectColumns(keys)...)

@@ -16,7 +16,7 @@ import (
 // already; false when another holds it. The epoch grows by one unless the holder only prolongs what
 // it has. Time is the database's. While a write is under way with the lease that has run out, it is
 // not free: the caller asks again later, rather than wait with a connection that renewals need.
-func (s *Store) Acquire(ctx context.Context, name, holder string, ttl time.Duration) (mirror.Lease,
+func (s *Leases) Acquire(ctx context.Context, name, holder string, ttl time.Duration) (mirror.Lease,
 	bool, error) {
 	var l mirror.Lease
 	var ok bool
@@ -33,7 +33,7 @@ func (s *Store) Acquire(ctx context.Context, name, holder string, ttl time.Durat
 	return l, ok, nil
 }
 
-func (s *Store) acquire(ctx context.Context, name, holder string, ttl time.Duration) (mirror.Lease,
+func (s *Leases) acquire(ctx context.Context, name, holder string, ttl time.Duration) (mirror.Lease,
 	bool, error) {
 	var found mirror.Lease
 	var left float64 // seconds until it runs out
@@ -61,7 +61,7 @@ func (s *Store) acquire(ctx context.Context, name, holder string, ttl time.Durat
 
 // takeOver takes a lease that has run out, unless somebody else did: then its epoch is another one.
 // A write that is under way with it is waited for, but not one whose client has fallen silent.
-func (s *Store) takeOver(ctx context.Context, l mirror.Lease, holder string,
+func (s *Leases) takeOver(ctx context.Context, l mirror.Lease, holder string,
 	ttl time.Duration) (mirror.Lease, bool, error) {
 	conn, err := s.control.Acquire(ctx)
 	if err != nil {
@@ -95,7 +95,7 @@ const silentFor = `interval '2 s'`
 
 // endSilent ends the sessions that keep one of ours waiting for the lease while they wait for their
 // clients. Their transactions are undone.
-func (s *Store) endSilent(ctx context.Context, name string, waiting uint32) {
+func (s *Leases) endSilent(ctx context.Context, name string, waiting uint32) {
 	var ended int
 	err := s.work.QueryRow(ctx, `
 		SELECT count(pg_terminate_backend(a.pid)) FROM unnest(pg_blocking_pids($1)) AS b (pid) JOIN pg_stat_activity a USING (pid)
@@ -113,7 +113,7 @@ func (s *Store) endSilent(ctx context.Context, name string, waiting uint32) {
 
 // Renew prolongs a lease; false when it has passed on, or the database is another incarnation than
 // the one that gave it. One that ran out and that nobody took is prolonged.
-func (s *Store) Renew(ctx context.Context, l mirror.Lease, ttl time.Duration) (bool, error) {
+func (s *Leases) Renew(ctx context.Context, l mirror.Lease, ttl time.Duration) (bool, error) {
 	var ok bool
 	err := s.again(ctx, func() (err error) {
 		_, ok, err = s.prolong(ctx, l, ttl)
@@ -125,7 +125,7 @@ func (s *Store) Renew(ctx context.Context, l mirror.Lease, ttl time.Duration) (b
 	return ok, nil
 }
 
-func (s *Store) prolong(ctx context.Context, l mirror.Lease, ttl time.Duration) (mirror.Lease, bool,
+func (s *Leases) prolong(ctx context.Context, l mirror.Lease, ttl time.Duration) (mirror.Lease, bool,
 	error) {
 	return lease(s.control.QueryRow(ctx, `
 		UPDATE leases SET expires_at = clock_timestamp() + $4::interval WHERE name = $1 AND holder = $2 AND epoch = $3 AND holder <> ''
@@ -142,7 +142,7 @@ const offerTime = 3 * time.Second
 // Release gives a lease up and tells every replica, so that the next holder need not wait. With to,
 // only that replica can take it for the next three seconds. A lease that has passed on is left
 // alone.
-func (s *Store) Release(ctx context.Context, l mirror.Lease, to string) error {
+func (s *Leases) Release(ctx context.Context, l mirror.Lease, to string) error {
 	err := s.again(ctx, func() error {
 		_, err := s.control.Exec(ctx, `
 			UPDATE leases SET holder = '', expires_at = '-infinity',
@@ -163,7 +163,7 @@ func (s *Store) Release(ctx context.Context, l mirror.Lease, to string) error {
 // RaiseEpoch moves a lease that is held above floor, the highest epoch that its engine shows: after
 // the database was lost, epochs begin anew, and the objects still bear those of before. It returns
 // the lease as it then is; mirror.ErrFenced when it has passed on.
-func (s *Store) RaiseEpoch(ctx context.Context, l mirror.Lease, floor int64) (mirror.Lease, error) {
+func (s *Leases) RaiseEpoch(ctx context.Context, l mirror.Lease, floor int64) (mirror.Lease, error) {
 	if l.Epoch > floor {
 		return l, nil
 	}

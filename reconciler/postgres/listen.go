@@ -22,7 +22,7 @@ const (
 // Notify says "look" to every replica, and who says so: at most 8000 bytes, or nothing. It is a
 // transaction of its own, after the one that it tells of: sending takes a lock of the whole server
 // until its transaction has ended. Whoever calls it often should wait a little and call it once.
-func (s *Store) Notify(ctx context.Context, by string) error {
+func (s *database) Notify(ctx context.Context, by string) error {
 	err := s.again(ctx, func() error {
 		_, err := s.control.Exec(ctx, `SELECT pg_notify($1, $2)`, channel, text(by))
 		return err
@@ -32,7 +32,7 @@ func (s *Store) Notify(ctx context.Context, by string) error {
 
 // decided says "look" after a person has decided something. The decision stands whether anybody
 // hears of it or not.
-func (s *Store) decided(ctx context.Context, notice string) {
+func (s *database) decided(ctx context.Context, notice string) {
 	if err := s.Notify(ctx, notice); err != nil {
 		s.log.Debug("no notification; replicas poll", "error", err)
 	}

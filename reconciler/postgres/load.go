@@ -15,7 +15,7 @@ import (
 
 // Load reads the mirror as it stood at one moment: what a start needs to go on. 100,000 objects
 // take about as long as decoding their declarations.
-func (s *Store) Load(ctx context.Context) (mirror.Snapshot, error) {
+func (s *Plans) Load(ctx context.Context) (mirror.Snapshot, error) {
 	var snap mirror.Snapshot
 	ctx = patient(ctx, longPatience)
 	err := s.again(ctx, func() error {

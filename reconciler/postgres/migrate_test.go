@@ -35,8 +35,8 @@ func TestMigrateByManyReplicasAtOnce(t *testing.T) {
 	}
 	replicas.Wait()
 	s := open(t, url)
-	must(s.Load(t.Context()))(t)
-	must(s.Accept(t.Context(), delivery(1), []forge.Recheck{branch}))(t)
+	must(s.Plans.Load(t.Context()))(t)
+	must(s.Pulls.Accept(t.Context(), delivery(1), []forge.Recheck{branch}))(t)
 	expect(t, url, `SELECT count(*) - count(DISTINCT version) FROM river_migration`, 0)
 }
 
@@ -65,11 +65,11 @@ func TestCase64PullsAreAddedToTheSchemaOfTheVersionBefore(t *testing.T) {
 		postgres.ErrSchema) {
 		t.Fatalf("on the schema of before: %v", err)
 	}
-	check(t, before.Acknowledge(t.Context(), worker, applied(rows)))
+	check(t, before.Work.Acknowledge(t.Context(), worker, applied(rows)))
 	must(postgres.Migrate(t.Context(), url))(t)
-	check(t, before.Observe(t.Context(), worker, []mirror.Observation{
+	check(t, before.Work.Observe(t.Context(), worker, []mirror.Observation{
 		{Key: rows[0].Key, Resources: 3}}))
-	must(open(t, url).Accept(t.Context(), delivery(1), []forge.Recheck{branch}))(t)
+	must(open(t, url).Pulls.Accept(t.Context(), delivery(1), []forge.Recheck{branch}))(t)
 	expect(t, url, countJobs, 1)
 }
 
@@ -91,7 +91,7 @@ func TestCase64MigrationWithoutRiversTablesIsNotEnough(t *testing.T) {
 		t.Fatalf("without all of them: %v", err)
 	}
 	must(postgres.Migrate(t.Context(), url))(t)
-	must(open(t, url).Accept(t.Context(), delivery(1), []forge.Recheck{branch}))(t)
+	must(open(t, url).Pulls.Accept(t.Context(), delivery(1), []forge.Recheck{branch}))(t)
 }
 
 // Case 64: this version on the schema of the next one.
@@ -99,11 +99,11 @@ func TestCase64OldBinaryRunsOnANewerSchema(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
 	s, _, worker, rows := recorded(t, url, application("eu-1", "acme", "a", "prod", "v1"))
-	check(t, s.Acknowledge(t.Context(), worker, applied(rows)))
+	check(t, s.Work.Acknowledge(t.Context(), worker, applied(rows)))
 	read := func(s *postgres.Store) {
 		t.Helper()
 		for range 2 {
-			if apps, _, err := s.Applications(t.Context(), view.Scope{}, view.Filter{},
+			if apps, _, err := s.Views.Applications(t.Context(), view.Scope{}, view.Filter{},
 				view.Page{Limit: 10}); err != nil || len(apps) != 1 {
 				t.Fatalf("%d applications, %v", len(apps), err)
 			}
@@ -117,14 +117,14 @@ func TestCase64OldBinaryRunsOnANewerSchema(t *testing.T) {
 		CREATE TABLE later (tenant text); INSERT INTO goose_db_version (version_id, is_applied) VALUES (999, true);
 		ALTER TABLE pulls ADD COLUMN later text; ALTER TABLE looks ADD COLUMN later text; INSERT INTO river_migration (line, version) VALUES ('main', 999)`)
 	read(s)
-	must(s.Changed(t.Context(), "eu-1", 0, 10))(t)
-	check(t, s.Observe(t.Context(), worker, []mirror.Observation{{Key: rows[0].Key, Resources: 3}}))
+	must(s.Work.Changed(t.Context(), "eu-1", 0, 10))(t)
+	check(t, s.Work.Observe(t.Context(), worker, []mirror.Observation{{Key: rows[0].Key, Resources: 3}}))
 	if version, err := postgres.Migrate(t.Context(), url); err != nil || version != 999 {
 		t.Errorf("version %d, %v", version, err)
 	}
 	read(open(t, url))
-	must(s.Accept(t.Context(), delivery(1), []forge.Recheck{branch}))(t)
-	check(t, s.SavePull(t.Context(), pull(1, forge.PullOpen, "acme")))
+	must(s.Pulls.Accept(t.Context(), delivery(1), []forge.Recheck{branch}))(t)
+	check(t, s.Pulls.SavePull(t.Context(), pull(1, forge.PullOpen, "acme")))
 	work(t, s, nothing).seen("branch", 1)
 }
 
@@ -136,11 +136,11 @@ func TestCase64PullsOfTheVersionBeforeAreListedByTenant(t *testing.T) {
 	exec(t, url,
 		dropAgents+
 			`DROP TABLE pull_tenants; DROP FUNCTION keep_pull_tenants CASCADE; DELETE FROM goose_db_version WHERE version_id >= 4`)
-	check(t, s.SavePull(t.Context(), pull(1, forge.PullOpen, "", "acme")))
-	check(t, s.SavePull(t.Context(), pull(2, forge.PullMerged, "acme", "globex")))
+	check(t, s.Pulls.SavePull(t.Context(), pull(1, forge.PullOpen, "", "acme")))
+	check(t, s.Pulls.SavePull(t.Context(), pull(2, forge.PullMerged, "acme", "globex")))
 	must(postgres.Migrate(t.Context(), url))(t)
-	check(t, s.SavePull(t.Context(), pull(3, forge.PullOpen, "acme", "unborn")))
-	check(t, s.SavePull(t.Context(), pull(2, forge.PullMerged, "globex")))
+	check(t, s.Pulls.SavePull(t.Context(), pull(3, forge.PullOpen, "acme", "unborn")))
+	check(t, s.Pulls.SavePull(t.Context(), pull(2, forge.PullMerged, "globex")))
 	got := one[string](t, url,
 		`SELECT string_agg(tenant || number || state || coalesce((SELECT t.tenant FROM tenants t WHERE t.uid = p.tenant_uid), '-'), ' '
 		ORDER BY tenant, number) FROM pull_tenants p`)
@@ -205,20 +205,20 @@ func TestCase66RebuiltMirrorIsTheSame(t *testing.T) {
 	hashes :=
 		`SELECT md5(string_agg(engine || kind || name || hash || tenant || deployment, ',' ORDER BY engine, kind, name)) FROM desired`
 	s := open(t, url)
-	must(s.Record(t.Context(), hold(t, s, "reconciler"), record))(t)
-	before, snap := one[string](t, url, hashes), must(s.Load(t.Context()))(t)
+	must(s.Plans.Record(t.Context(), hold(t, s, "reconciler"), record))(t)
+	before, snap := one[string](t, url, hashes), must(s.Plans.Load(t.Context()))(t)
 	s.Close()
 	exec(t, url, `DROP SCHEMA argosy CASCADE`)
 	must(postgres.Migrate(t.Context(), url))(t)
 	s = open(t, url)
-	if empty := must(s.Load(t.Context()))(t); empty.Applied != "" || len(empty.Objects) != 0 {
+	if empty := must(s.Plans.Load(t.Context()))(t); empty.Applied != "" || len(empty.Objects) != 0 {
 		t.Fatalf("after the drop: %+v", empty)
 	}
-	must(s.Record(t.Context(), hold(t, s, "reconciler"), record))(t)
+	must(s.Plans.Record(t.Context(), hold(t, s, "reconciler"), record))(t)
 	if after := one[string](t, url, hashes); after != before {
 		t.Error("the rows differ")
 	}
-	if d := cmp.Diff(snap, must(s.Load(t.Context()))(t)); d != "" {
+	if d := cmp.Diff(snap, must(s.Plans.Load(t.Context()))(t)); d != "" {
 		t.Errorf("the mirror differs:\n%s", d)
 	}
 }
@@ -228,46 +228,46 @@ func TestCase66ResetKeepsWhatPeopleDecided(t *testing.T) {
 	s, url := populated(t)
 	ctx := t.Context()
 	lease, worker := hold(t, s, "reconciler"), hold(t, s, "engine/eu-1")
-	must(s.Approve(ctx, mirror.Approval{Revision: revision(5)}))(t)
-	must(s.SetStop(ctx, mirror.Stop{Scope: mirror.StopFleet}, true))(t)
-	_, plaintext, err := s.CreateToken(ctx, view.Token{Name: "ci", Tenant: "acme",
+	must(s.Decisions.Approve(ctx, mirror.Approval{Revision: revision(5)}))(t)
+	must(s.Decisions.SetStop(ctx, mirror.Stop{Scope: mirror.StopFleet}, true))(t)
+	_, plaintext, err := s.Tokens.CreateToken(ctx, view.Token{Name: "ci", Tenant: "acme",
 		Role: view.RoleRead})
 	check(t, err)
 	uid := one[string](t, url, `SELECT uid::text FROM tenants WHERE tenant = 'acme'`)
-	seq := must(s.Load(ctx))(t).Seq
+	seq := must(s.Plans.Load(ctx))(t).Seq
 	check(t, s.Reset(ctx))
 
-	snap := must(s.Load(ctx))(t)
+	snap := must(s.Plans.Load(ctx))(t)
 	if snap.Applied != "" || len(snap.Declarations)+len(snap.Objects)+len(snap.Placements)+
 		len(snap.Quarantines)+len(snap.Holds) != 0 || snap.Seq != seq {
 		t.Errorf("the mirror after a reset: %+v", snap)
 	}
-	if len(snap.Approvals) != 1 || len(must(s.Stops(ctx, view.Scope{}))(t)) != 1 {
+	if len(snap.Approvals) != 1 || len(must(s.Views.Stops(ctx, view.Scope{}))(t)) != 1 {
 		t.Error("what people decided has gone")
 	}
-	if _, err := s.Record(ctx, lease, step(1, 2, func(r *mirror.Record) {})); !errors.Is(err,
+	if _, err := s.Plans.Record(ctx, lease, step(1, 2, func(r *mirror.Record) {})); !errors.Is(err,
 		mirror.ErrFenced) {
 		t.Errorf("a reconciler that knows of nothing: %v", err)
 	}
-	if ok, err := s.Renew(ctx, lease, time.Hour); err != nil || ok {
+	if ok, err := s.Leases.Renew(ctx, lease, time.Hour); err != nil || ok {
 		t.Errorf("its lease: %v, %v", ok, err)
 	}
-	if ok, err := s.Renew(ctx, worker, time.Hour); err != nil || !ok {
+	if ok, err := s.Leases.Renew(ctx, worker, time.Hour); err != nil || !ok {
 		t.Errorf("an engine's lease, which a rebuild is none of: %v, %v", ok, err)
 	}
 	before := lease.Epoch
 	if lease = hold(t, s, "reconciler"); lease.Epoch <= before {
 		t.Errorf("epoch %d after %d", lease.Epoch, before)
 	}
-	must(s.Record(ctx, lease, step(0, 1, func(r *mirror.Record) {
+	must(s.Plans.Record(ctx, lease, step(0, 1, func(r *mirror.Record) {
 		r.PlanHash, r.Declarations, r.Rows = "anew", []fleet.Declaration{tenantDeclaration("acme")},
 			[]mirror.Row{application("eu-1", "acme", "cart", "prod", "v1")}
 		r.Syncs = []mirror.SyncRequest{{ID: "acme/run", Key: r.Rows[0].Key, Tenant: "acme"}}
 	})))(t)
-	if rows := must(s.Changed(ctx, "eu-1", seq, 10))(t); len(rows) != 1 {
+	if rows := must(s.Work.Changed(ctx, "eu-1", seq, 10))(t); len(rows) != 1 {
 		t.Errorf("a cursor of before passes over what came after: %d rows", len(rows))
 	}
-	must(s.VerifyToken(ctx, plaintext))(t)
+	must(s.Tokens.VerifyToken(ctx, plaintext))(t)
 	if again := one[string](t, url,
 		`SELECT uid::text FROM tenants WHERE tenant = 'acme' AND removed_at IS NULL`); again != uid {
 		t.Error("the tenant is another one")
@@ -314,7 +314,7 @@ func TestErrorsNeverShowThePassword(t *testing.T) {
 func TestLatelyLooksBackOverItsWindow(t *testing.T) {
 	t.Parallel()
 	s, url := populated(t)
-	must(s.Record(t.Context(), hold(t, s, "reconciler"), step(1, 2, func(r *mirror.Record) {
+	must(s.Plans.Record(t.Context(), hold(t, s, "reconciler"), step(1, 2, func(r *mirror.Record) {
 		for i, approved := range []bool{true, false} {
 			a := application("eu-1", "acme", fmt.Sprint("gone", i), "prod", "v1")
 			r.Deletions = append(r.Deletions, mirror.Deletion{Key: a.Key, Tenant: "acme",
@@ -325,12 +325,12 @@ func TestLatelyLooksBackOverItsWindow(t *testing.T) {
 		`UPDATE desired SET created_at = now() - interval '2 h' WHERE tenant = 'globex' AND environment = 'prod'`)
 	exec(t, url,
 		`INSERT INTO deletions (at, revision, tenant, environment, deployment, engine, name) VALUES (now() - interval '2 h', 'r', 'acme', 'e', 'd', 'g', 'n')`)
-	l := must(s.Recent(t.Context(), time.Hour))(t)
+	l := must(s.Plans.Recent(t.Context(), time.Hour))(t)
 	if len(l.Deleted) != 2 || !l.Deleted[0].Approved || l.Deleted[1].Approved ||
 		l.Deleted[0].Revision != revision(2) || l.Now.IsZero() {
 		t.Errorf("%+v", l)
 	}
-	if created := must(s.RecentCreations(t.Context(), time.Hour))(t); !cmp.Equal(created,
+	if created := must(s.Plans.RecentCreations(t.Context(), time.Hour))(t); !cmp.Equal(created,
 		map[fleet.TenantName]int{"acme": 5, "globex": 2}) {
 		t.Errorf("created %v", created)
 	}
@@ -346,14 +346,14 @@ func TestCase64AgentsAreAddedToTheSchemaOfTheVersionBefore(t *testing.T) {
 		postgres.ErrSchema) {
 		t.Fatalf("on the schema of before: %v", err)
 	}
-	check(t, before.Acknowledge(t.Context(), worker, applied(rows)))
+	check(t, before.Work.Acknowledge(t.Context(), worker, applied(rows)))
 	must(postgres.Migrate(t.Context(), url))(t)
-	check(t, before.Observe(t.Context(), worker, []mirror.Observation{
+	check(t, before.Work.Observe(t.Context(), worker, []mirror.Observation{
 		{Key: rows[0].Key, Resources: 3}}))
 	exec(t, url,
 		`INSERT INTO syncs (id, operation, engine, name, tenant, environment, deployment, sync_run, revision, prune, state)
 		VALUES ('run', 'o', 'eu-1', 'a', 'acme', 'prod', 'a', 'run', 'v1', false, 'Pending')`) // as that version does
-	if syncs := must(open(t, url).PendingSyncs(t.Context(), "eu-1"))(t); len(syncs) != 1 ||
+	if syncs := must(open(t, url).Work.PendingSyncs(t.Context(), "eu-1"))(t); len(syncs) != 1 ||
 		syncs[0].Namespace != "" {
 		t.Errorf("syncs %+v", syncs)
 	}

@@ -13,7 +13,7 @@ import (
 // Observe takes what an engine last said of its Applications, in one round trip. What says nothing
 // new writes nothing: that Argo CD looked again (ReconciledAt, ResourceVersion) is no news. What is
 // told of an object that no row wants is dropped. mirror.ErrFenced when the lease has passed on.
-func (s *Store) Observe(ctx context.Context, lease mirror.Lease, seen []mirror.Observation) error {
+func (s *Work) Observe(ctx context.Context, lease mirror.Lease, seen []mirror.Observation) error {
 	if len(seen) == 0 {
 		return nil
 	}

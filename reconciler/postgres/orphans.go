@@ -13,9 +13,9 @@ import (
 )
 
 // RowsByKey returns the current rows of these objects in one query and skips objects without one.
-func (s *Store) RowsByKey(ctx context.Context, engine fleet.EngineName,
+func (s *Work) RowsByKey(ctx context.Context, engine fleet.EngineName,
 	keys []fleet.ObjectKey) ([]mirror.Row, error) {
-	rows, err := collect(ctx, s, scanRow, `SELECT `+rowColumns+`
+	rows, err := collect(ctx, s.database, scanRow, `SELECT `+rowColumns+`
 		FROM unnest($1::text[], $2::text[], $3::text[]) AS k (engine, kind, name)
 		JOIN desired d ON d.engine = k.engine AND d.kind = k.kind AND d.name = k.name
 		LEFT JOIN status s ON s.engine = d.engine AND s.kind = d.kind AND s.name = d.name`, objectColumns(keys)...)
@@ -23,8 +23,8 @@ func (s *Store) RowsByKey(ctx context.Context, engine fleet.EngineName,
 }
 
 // OrphanKeys are the listed strays of an engine.
-func (s *Store) OrphanKeys(ctx context.Context, engine fleet.EngineName) ([]fleet.ObjectKey, error) {
-	keys, err := collect(ctx, s, func(row pgx.CollectableRow) (fleet.ObjectKey, error) {
+func (s *Work) OrphanKeys(ctx context.Context, engine fleet.EngineName) ([]fleet.ObjectKey, error) {
+	keys, err := collect(ctx, s.database, func(row pgx.CollectableRow) (fleet.ObjectKey, error) {
 		key := fleet.ObjectKey{Engine: engine}
 		err := row.Scan(&key.Kind, &key.Name)
 		return key, err
@@ -35,7 +35,7 @@ func (s *Store) OrphanKeys(ctx context.Context, engine fleet.EngineName) ([]flee
 // ReportOrphans takes objects that a worker found without a row, and those of the list that are gone
 // or have a row by now. One that was made by a request from before its own deletion is removed: the
 // deletion was decided, and this is its end. mirror.ErrFenced when the lease has passed on.
-func (s *Store) ReportOrphans(ctx context.Context, lease mirror.Lease, found []mirror.Orphan,
+func (s *Work) ReportOrphans(ctx context.Context, lease mirror.Lease, found []mirror.Orphan,
 	gone []fleet.ObjectKey) error {
 	engine, err := leasedEngine(lease, found, func(f mirror.Orphan) fleet.ObjectKey { return f.Key })
 	if err != nil {
@@ -101,7 +101,7 @@ const sqlRemoveLate = `
 
 // RemoveOrphan decides that one stray is removed, and returns it as it is listed then.
 // mirror.ErrNotFound when no stray of that UID is listed, or its removal is decided already.
-func (s *Store) RemoveOrphan(ctx context.Context, r mirror.OrphanRemoval) (view.Orphan, error) {
+func (s *Decisions) RemoveOrphan(ctx context.Context, r mirror.OrphanRemoval) (view.Orphan, error) {
 	subject := fmt.Sprintf("stray %s %s on engine %s", r.Kind, r.Name, r.Engine)
 	if r.Deletion != fleet.DeletionDelete && r.Deletion != fleet.DeletionOrphan {
 		return view.Orphan{}, fmt.Errorf("%s: deletion is Delete or Orphan, not %q", subject,
@@ -160,7 +160,7 @@ func scanOrphan(row pgx.CollectableRow) (view.Orphan, error) {
 
 // Orphans match Filter.Engine and Filter.Tenant, by engine, kind and name. They are the platform's
 // to judge: with a tenant in scope there are none.
-func (s *Store) Orphans(ctx context.Context, scope view.Scope, by view.Filter,
+func (s *Views) Orphans(ctx context.Context, scope view.Scope, by view.Filter,
 	page view.Page) ([]view.Orphan, string, error) {
 	if scope.Tenant != "" {
 		return nil, "", nil
@@ -168,7 +168,7 @@ func (s *Store) Orphans(ctx context.Context, scope view.Scope, by view.Filter,
 	f := filter{}
 	f.equal("engine", string(by.Engine))
 	f.equal("tenant", string(by.Tenant))
-	return list(ctx, s, scope, listing[view.Orphan]{
+	return list(ctx, s.database, scope, listing[view.Orphan]{
 		name: "strays", keys: []string{"engine", "kind", "name"}, scan: scanOrphan, sql: sqlOrphans,
 		key: func(v view.Orphan) []string {
 			return []string{string(v.Engine), string(v.Kind), v.Name}
@@ -178,7 +178,7 @@ func (s *Store) Orphans(ctx context.Context, scope view.Scope, by view.Filter,
 
 // ReportWentBack takes that the engine's state was seen to go back in time. What several resources
 // show within a minute is told once. mirror.ErrFenced when the lease has passed on.
-func (s *Store) ReportWentBack(ctx context.Context, lease mirror.Lease, how string) error {
+func (s *Work) ReportWentBack(ctx context.Context, lease mirror.Lease, how string) error {
 	engine, err := leasedEngine[struct{}](lease, nil, nil)
 	if err != nil {
 		return err

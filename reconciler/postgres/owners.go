@@ -21,14 +21,14 @@ func scanOwner(row pgx.CollectableRow) (view.Owner, error) {
 
 // PinOwner takes that the Git host has the account or team id under the name, and returns whom the
 // name is pinned to: the first id that was ever seen. Nothing is written where nothing is new.
-func (s *Store) PinOwner(ctx context.Context, host, name string, id int64) (view.Owner,
+func (s *Pulls) PinOwner(ctx context.Context, host, name string, id int64) (view.Owner,
 	error) {
 	subject := fmt.Sprintf("owner %s", name)
 	if id <= 0 || name == "" {
 		return view.Owner{}, fmt.Errorf("%s: an account has no number %d", subject, id)
 	}
 	host, name = text(host), text(strings.ToLower(name))
-	found, err := collect(ctx, s, scanOwner, sqlOwners+` WHERE host = $1 AND name = $2`, host, name)
+	found, err := collect(ctx, s.database, scanOwner, sqlOwners+` WHERE host = $1 AND name = $2`, host, name)
 	if err != nil {
 		return view.Owner{}, wrap(err, "%s", subject)
 	}
@@ -69,26 +69,26 @@ func (s *Store) PinOwner(ctx context.Context, host, name string, id int64) (view
 
 // Owners are the pinned names, by host and name. They are the platform's: with a tenant in scope
 // there are none.
-func (s *Store) Owners(ctx context.Context, scope view.Scope, _ view.Filter,
+func (s *Views) Owners(ctx context.Context, scope view.Scope, _ view.Filter,
 	page view.Page) ([]view.Owner, string, error) {
 	if scope.Tenant != "" {
 		return nil, "", nil
 	}
-	return list(ctx, s, scope, listing[view.Owner]{
+	return list(ctx, s.database, scope, listing[view.Owner]{
 		name: "owners", keys: []string{"host", "name"}, scan: scanOwner, sql: sqlOwners,
 		key: func(v view.Owner) []string { return []string{v.Host, v.Name} },
 	}, filter{}, page, nil)
 }
 
 // ChangedOwners are the names that another account or team has now.
-func (s *Store) ChangedOwners(ctx context.Context) ([]view.Owner, error) {
-	all, err := collect(ctx, s, scanOwner, sqlOwners+` WHERE now_id <> 0 ORDER BY host, name`)
+func (s *Pulls) ChangedOwners(ctx context.Context) ([]view.Owner, error) {
+	all, err := collect(ctx, s.database, scanOwner, sqlOwners+` WHERE now_id <> 0 ORDER BY host, name`)
 	return all, wrap(err, "owners")
 }
 
 // ReleaseOwner lets whoever has the name now count from now on. mirror.ErrNotFound when the account
 // or team of that number does not have it, or counts already.
-func (s *Store) ReleaseOwner(ctx context.Context, r mirror.OwnerRelease) (view.Owner, error) {
+func (s *Decisions) ReleaseOwner(ctx context.Context, r mirror.OwnerRelease) (view.Owner, error) {
 	subject := fmt.Sprintf("owner %s", r.Name)
 	var owner view.Owner
 	err := s.transact(ctx, func(tx pgx.Tx) error {

@@ -20,19 +20,19 @@ func TestANameIsPinnedToItsFirstAccount(t *testing.T) {
 	url := newDatabase(t)
 	s := open(t, url)
 	ctx := t.Context()
-	must(s.Record(ctx, hold(t, s, "reconciler"), step(0, 1, func(r *mirror.Record) {
+	must(s.Plans.Record(ctx, hold(t, s, "reconciler"), step(0, 1, func(r *mirror.Record) {
 		acme := tenantDeclaration("acme")
 		acme.Tenant.Owners = []string{"github:Alice", "group:acme"}
 		r.Declarations = []fleet.Declaration{engineDeclaration("eu-1"), acme,
 			tenantDeclaration("globex")}
 	})))(t)
 	pin := func(name string, id int64) view.Owner {
-		return must(s.PinOwner(ctx, gitHost, name, id))(t)
+		return must(s.Pulls.PinOwner(ctx, gitHost, name, id))(t)
 	}
 	var replicas sync.WaitGroup
 	for range 4 {
 		replicas.Go(func() {
-			if v, err := s.PinOwner(ctx, gitHost, "alice", 7); err != nil || v.ID != 7 ||
+			if v, err := s.Pulls.PinOwner(ctx, gitHost, "alice", 7); err != nil || v.ID != 7 ||
 				v.Changed() {
 				t.Errorf("%+v %v", v, err)
 			}
@@ -48,14 +48,14 @@ func TestANameIsPinnedToItsFirstAccount(t *testing.T) {
 	}
 	expect(t, url, entries, 1)
 	expect(t, url, `SELECT count(*) FROM events WHERE kind = 'owner'`, 1)
-	if other := must(s.PinOwner(ctx, "https://other.example.com/", "alice", 12))(
+	if other := must(s.Pulls.PinOwner(ctx, "https://other.example.com/", "alice", 12))(
 		t); other.ID != 12 || other.Changed() {
 		t.Errorf("the name on another host is told as %+v", other)
 	}
 
 	page := view.Page{Limit: 100}
 	problems := func(tenant fleet.TenantName) (told []string) {
-		found, _, err := s.Problems(ctx, view.Scope{Tenant: tenant}, view.Filter{}, page)
+		found, _, err := s.Views.Problems(ctx, view.Scope{Tenant: tenant}, view.Filter{}, page)
 		check(t, err)
 		for _, p := range found {
 			told = append(told, p.Path+" "+p.Field+" "+p.Code+" "+p.Message+" "+p.Fix)
@@ -69,12 +69,12 @@ func TestANameIsPinnedToItsFirstAccount(t *testing.T) {
 	if got := problems("globex"); len(got) != 0 {
 		t.Errorf("another tenant is told %q", got)
 	}
-	if all, _, err := s.Owners(ctx, view.Scope{Tenant: "acme"}, view.Filter{},
+	if all, _, err := s.Views.Owners(ctx, view.Scope{Tenant: "acme"}, view.Filter{},
 		page); err != nil || len(all) != 0 {
 		t.Errorf("a tenant is shown %+v (%v)", all, err)
 	}
 
-	if _, err := s.ReleaseOwner(ctx, mirror.OwnerRelease{Name: "alice", ID: 13,
+	if _, err := s.Decisions.ReleaseOwner(ctx, mirror.OwnerRelease{Name: "alice", ID: 13,
 		By: "token:ops"}); !errors.Is(err, mirror.ErrNotFound) {
 		t.Errorf("an account that does not have the login is released: %v", err)
 	}
@@ -82,10 +82,10 @@ func TestANameIsPinnedToItsFirstAccount(t *testing.T) {
 	if v := pin("alice", 12); v.ID != 7 {
 		t.Errorf("after a rebuild alice is %+v", v)
 	}
-	if changed := must(s.ChangedOwners(ctx))(t); len(changed) != 1 {
+	if changed := must(s.Pulls.ChangedOwners(ctx))(t); len(changed) != 1 {
 		t.Errorf("changed are %+v", changed)
 	}
-	if v := must(s.ReleaseOwner(ctx, mirror.OwnerRelease{Name: "alice", ID: 12, By: "token:ops",
+	if v := must(s.Decisions.ReleaseOwner(ctx, mirror.OwnerRelease{Name: "alice", ID: 12, By: "token:ops",
 		Note: "asked her"}))(t); v.ID != 12 || v.Changed() {
 		t.Errorf("released it is %+v", v)
 	}
@@ -100,7 +100,7 @@ func TestANameIsPinnedToItsFirstAccount(t *testing.T) {
 	if v := pin("alice", 12); v.Changed() {
 		t.Errorf("the account that has its login again is %+v", v)
 	}
-	if _, err := s.PinOwner(ctx, gitHost, "bob", 0); err == nil {
+	if _, err := s.Pulls.PinOwner(ctx, gitHost, "bob", 0); err == nil {
 		t.Error("no account is pinned")
 	}
 }

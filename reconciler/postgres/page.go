@@ -34,7 +34,7 @@ const (
 
 // list reads one page within a scope, and completes it in the same moment of the database; complete
 // may be nil.
-func list[T any](ctx context.Context, s *Store, scope view.Scope, l listing[T], f filter,
+func list[T any](ctx context.Context, s *database, scope view.Scope, l listing[T], f filter,
 	page view.Page, complete func(context.Context, pgx.Tx, []T) error) ([]T, string, error) {
 	if page.Limit < 1 || page.Limit > maxPage {
 		return nil, "", fmt.Errorf("%s: a page has 1 to %d items, not %d", l.name, maxPage,

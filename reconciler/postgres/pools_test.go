@@ -30,7 +30,7 @@ func TestNobodyWaitsForReaders(t *testing.T) {
 	for range 16 {
 		readers.Go(func() {
 			for ctx.Err() == nil {
-				_, _, _ = s.Readers().Problems(ctx, view.Scope{}, view.Filter{}, view.Page{
+				_, _, _ = s.Readers().Views.Problems(ctx, view.Scope{}, view.Filter{}, view.Page{
 					Limit: 10})
 			}
 		})
@@ -47,28 +47,28 @@ func TestNobodyWaitsForReaders(t *testing.T) {
 	})
 	for what, f := range map[string]func() error{
 		"renew a lease": func() error {
-			_, err := s.Renew(t.Context(), worker, time.Hour)
+			_, err := s.Leases.Renew(t.Context(), worker, time.Hour)
 			return err
 		},
 		"set a stop": func() error {
-			_, err := s.SetStop(t.Context(), mirror.Stop{Scope: mirror.StopFleet, By: "ann",
+			_, err := s.Decisions.SetStop(t.Context(), mirror.Stop{Scope: mirror.StopFleet, By: "ann",
 				Reason: "r"}, true)
 			return err
 		},
 		"read the stops": func() error {
-			_, err := s.Stops(t.Context(), view.Scope{})
+			_, err := s.Views.Stops(t.Context(), view.Scope{})
 			return err
 		},
 		"be ready": func() error { return s.Ping(t.Context()) },
 		"read changed rows": func() error {
-			_, err := s.Changed(t.Context(), "eu-1", 0, 10)
+			_, err := s.Work.Changed(t.Context(), "eu-1", 0, 10)
 			return err
 		},
 		"acknowledge": func() error {
-			return s.Acknowledge(t.Context(), worker, applied(rows))
+			return s.Work.Acknowledge(t.Context(), worker, applied(rows))
 		},
 		"record": func() error {
-			_, err := s.Record(t.Context(), reconciler,
+			_, err := s.Plans.Record(t.Context(), reconciler,
 				step(1, 2, func(r *mirror.Record) {
 					r.Rows = []mirror.Row{application("eu-1", "acme", "b", "prod", "v1")}
 				}))
@@ -99,11 +99,11 @@ func TestHalfSentWriteOfADeadClientKeepsItsLeaseForSecondsOnly(t *testing.T) {
 			leader, worker, other := hold(t, dying, "reconciler"), hold(t, dying, "engine/eu-1"),
 				hold(t, s, "engine/other")
 			// prepares its statements
-			must(dying.Record(t.Context(), leader, fullRecord(0, 1, 10)))(t)
-			rows := must(dying.Changed(t.Context(), "eu-1", 0, 1000))(t)
-			check(t, dying.Acknowledge(t.Context(), worker, applied(rows)))
+			must(dying.Plans.Record(t.Context(), leader, fullRecord(0, 1, 10)))(t)
+			rows := must(dying.Work.Changed(t.Context(), "eu-1", 0, 1000))(t)
+			check(t, dying.Work.Acknowledge(t.Context(), worker, applied(rows)))
 			write := func(ctx context.Context) {
-				_, _ = dying.Record(ctx, leader, fullRecord(1, 2, 5000))
+				_, _ = dying.Plans.Record(ctx, leader, fullRecord(1, 2, 5000))
 			}
 			if name != "reconciler" {
 				acks := make([]mirror.Ack, 10_000)
@@ -112,7 +112,7 @@ func TestHalfSentWriteOfADeadClientKeepsItsLeaseForSecondsOnly(t *testing.T) {
 						State: mirror.ApplyFailed, Message: strings.Repeat("m", 500)}
 					acks[i].Key.Name = fmt.Sprint(i)
 				}
-				write = func(ctx context.Context) { _ = dying.Acknowledge(ctx, worker, acks) }
+				write = func(ctx context.Context) { _ = dying.Work.Acknowledge(ctx, worker, acks) }
 			}
 			between.room.Store(1 << 20)
 			ctx, cancel := context.WithCancel(t.Context())
@@ -134,9 +134,9 @@ func TestHalfSentWriteOfADeadClientKeepsItsLeaseForSecondsOnly(t *testing.T) {
 			ended := time.Now()
 			var next mirror.Lease
 			until(t, "the lease to pass on", func() bool {
-				l, ok, err := s.Acquire(t.Context(), name, "replica-2", time.Hour)
+				l, ok, err := s.Leases.Acquire(t.Context(), name, "replica-2", time.Hour)
 				check(t, err)
-				if ok, err := s.Renew(t.Context(), other, time.Hour); !ok || err != nil {
+				if ok, err := s.Leases.Renew(t.Context(), other, time.Hour); !ok || err != nil {
 					t.Errorf("renewing another lease: %v, %v", ok, err)
 				}
 				next = l
@@ -148,9 +148,9 @@ func TestHalfSentWriteOfADeadClientKeepsItsLeaseForSecondsOnly(t *testing.T) {
 			expect(t, url, `SELECT count(*) FROM revisions`, 1)
 			expect(t, url, `SELECT count(*) FROM status WHERE state = 'Failed'`, 0)
 			if name == "reconciler" {
-				must(s.Record(t.Context(), next, fullRecord(1, 2, 10)))(t)
+				must(s.Plans.Record(t.Context(), next, fullRecord(1, 2, 10)))(t)
 			} else {
-				check(t, s.Acknowledge(t.Context(), next, applied(rows)))
+				check(t, s.Work.Acknowledge(t.Context(), next, applied(rows)))
 			}
 		})
 	}
@@ -174,14 +174,14 @@ func TestTakeoverWaitsForAWriteThatTheServerWorksOn(t *testing.T) {
 	}()
 	expire(t, url, "engine/eu-1")
 	for len(busy) == 0 {
-		if l, ok, err := s.Acquire(t.Context(), "engine/eu-1", "replica-2", time.Hour); ok ||
+		if l, ok, err := s.Leases.Acquire(t.Context(), "engine/eu-1", "replica-2", time.Hour); ok ||
 			err != nil {
 			t.Fatalf("taken over from a write under way: %+v, %v", l, err)
 		}
 	}
 	check(t, <-busy)
 	check(t, tx.Commit(t.Context()))
-	if _, ok, err := s.Acquire(t.Context(), "engine/eu-1", "replica-2", time.Hour); !ok ||
+	if _, ok, err := s.Leases.Acquire(t.Context(), "engine/eu-1", "replica-2", time.Hour); !ok ||
 		err != nil {
 		t.Errorf("after the write: %v, %v", ok, err)
 	}
@@ -248,7 +248,7 @@ func TestAStatementWithoutTimeKeepsThePoolsConnections(t *testing.T) {
 					WHERE datname = current_database() AND application_name = 'argosy' AND wait_event_type = 'Lock'`)
 			}
 			read := func(ctx context.Context) error {
-				_, _, err := s.Readers().Problems(ctx, view.Scope{}, view.Filter{}, view.Page{
+				_, _, err := s.Readers().Views.Problems(ctx, view.Scope{}, view.Filter{}, view.Page{
 					Limit: 10})
 				return err
 			}

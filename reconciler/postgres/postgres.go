@@ -48,9 +48,42 @@ type Options struct {
 	Tracer      pgx.QueryTracer // sees every statement; nil: none
 }
 
-// Store is the mirror. Its methods may be called at the same time, and by several replicas on one
-// database.
+// Store is the mirror by aggregate. Its methods may be called at the same time, and by several
+// replicas on one database.
 type Store struct {
+	*database
+
+	Plans     *Plans
+	Decisions *Decisions
+	Leases    *Leases
+	Work      *Work
+	Agents    *Agents
+	Pulls     *Pulls
+	Views     *Views
+	Tokens    *Tokens
+}
+
+type (
+	// Plans are the revisions: what is recorded, what it was computed from, whether it is confirmed.
+	Plans struct{ *database }
+	// Decisions are what people decide: approvals, emergency stops, removals, orphanings, owners.
+	Decisions struct{ *database }
+	// Leases are who may write to which engine, and which replicas share the leases.
+	Leases struct{ *database }
+	// Work is what a worker reads and reports of one engine.
+	Work struct{ *database }
+	// Agents are identities, registration tokens, sessions, rows and reports of agents.
+	Agents struct{ *database }
+	// Pulls are the pull requests, the owners of the Git host and the inbox of review jobs.
+	Pulls struct{ *database }
+	// Views are what the API, the page and the metrics read.
+	Views struct{ *database }
+	// Tokens are the API's bearer tokens.
+	Tokens struct{ *database }
+)
+
+// database is the pools that every aggregate reads from and writes to.
+type database struct {
 	control *pgxpool.Pool // leases, emergency stops, approvals, readiness
 	work    *pgxpool.Pool
 	read    *pgxpool.Pool    // what others ask for
@@ -58,6 +91,14 @@ type Store struct {
 	base    *pgxpool.Config
 	tracer  pgx.QueryTracer
 	log     *slog.Logger
+}
+
+func newStore(d *database) *Store {
+	return &Store{
+		database: d,
+		Plans:    &Plans{d}, Decisions: &Decisions{d}, Leases: &Leases{d}, Work: &Work{d},
+		Agents: &Agents{d}, Pulls: &Pulls{d}, Views: &Views{d}, Tokens: &Tokens{d},
+	}
 }
 
 const (
@@ -78,7 +119,7 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{base: config, tracer: o.Tracer, log: o.Log, waiting: &[3]atomic.Int64{}}
+	s := newStore(&database{base: config, tracer: o.Tracer, log: o.Log, waiting: &[3]atomic.Int64{}})
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -109,9 +150,9 @@ func (s *Store) Close() {
 // connections of readers alone, whose statements the server ends after five seconds. It is closed
 // with the store that it is of.
 func (s *Store) Readers() *Store {
-	readers := *s
+	readers := *s.database
 	readers.control, readers.work = s.read, s.read
-	return &readers
+	return newStore(&readers)
 }
 
 // ErrReadOnly says that the database takes no writes: a standby, or a primary that was demoted.
@@ -136,7 +177,7 @@ func (s *Store) Ping(ctx context.Context) error {
 }
 
 // reset drops every connection, so that the next ones find the server that takes writes now.
-func (s *Store) reset() {
+func (s *database) reset() {
 	for _, p := range []*pgxpool.Pool{s.control, s.work, s.read} {
 		p.Reset()
 	}

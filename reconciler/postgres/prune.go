@@ -135,7 +135,7 @@ func (s *Store) Prune(ctx context.Context, r Retention) (int64, error) {
 	return all, nil
 }
 
-func (s *Store) prune(ctx context.Context, p pruning) (dropped int64, err error) {
+func (s *database) prune(ctx context.Context, p pruning) (dropped int64, err error) {
 	for {
 		began := time.Now()
 		var n int64

@@ -73,7 +73,7 @@ func TestPruneDropsAllThatIsTooOldAtAnyRate(t *testing.T) {
 		exec(t, url, insert, n, "3 years")
 	}
 	must(s.Prune(t.Context(), postgres.Retention{}))(t)
-	must(s.Tidy(t.Context()))(t)
+	must(s.Pulls.Tidy(t.Context()))(t)
 	tables["audit"]++ // of the pruning itself
 	for table, want := range tables {
 		if got := one[int](t, url, `SELECT count(*) FROM `+table); got != want {
@@ -143,7 +143,7 @@ func TestPruneKeepsWhatIsOldAndNeeded(t *testing.T) {
 	if got := one[string](t, url, counts); got != before {
 		t.Errorf("left %s, before %s", got, before)
 	}
-	if all := must(s.Approvals(t.Context()))(t); len(all) != 1 {
+	if all := must(s.Plans.Approvals(t.Context()))(t); len(all) != 1 {
 		t.Errorf("approvals of what waits: %+v", all)
 	}
 }
@@ -153,8 +153,8 @@ func TestApprovalsAreReadForWhatWaits(t *testing.T) {
 	t.Parallel()
 	s, url := populated(t)
 	exec(t, url, history["approvals"], 500, "60 days")
-	must(s.Approve(t.Context(), mirror.Approval{Revision: revision(1), By: "ann"}))(t)
-	if all := must(s.Approvals(t.Context()))(t); len(all) != 1 || all[0].Revision != revision(1) {
+	must(s.Decisions.Approve(t.Context(), mirror.Approval{Revision: revision(1), By: "ann"}))(t)
+	if all := must(s.Plans.Approvals(t.Context()))(t); len(all) != 1 || all[0].Revision != revision(1) {
 		t.Errorf("%d approvals are read", len(all))
 	}
 }

@@ -15,8 +15,8 @@ import (
 )
 
 // PullRecord is what is kept of the pull request; false when nothing is.
-func (s *Store) PullRecord(ctx context.Context, number int) (forge.PullRecord, bool, error) {
-	found, err := collect(ctx, s, pgx.RowTo[forge.PullRecord],
+func (s *Pulls) PullRecord(ctx context.Context, number int) (forge.PullRecord, bool, error) {
+	found, err := collect(ctx, s.database, pgx.RowTo[forge.PullRecord],
 		`SELECT body FROM pulls WHERE number = $1`, number)
 	if err != nil || len(found) == 0 {
 		return forge.PullRecord{}, false, wrap(err, "pull request %d", number)
@@ -25,7 +25,7 @@ func (s *Store) PullRecord(ctx context.Context, number int) (forge.PullRecord, b
 }
 
 // SavePull keeps what is known of a pull request. What is known already is not written.
-func (s *Store) SavePull(ctx context.Context, r forge.PullRecord) error {
+func (s *Pulls) SavePull(ctx context.Context, r forge.PullRecord) error {
 	switch r.State {
 	case forge.PullOpen, forge.PullMerged, forge.PullClosed:
 	default:
@@ -56,15 +56,15 @@ const sqlSavePull = `
 // UnsettledPulls are those for which something may be left to be done, in order: the open ones, and
 // those merged or closed that are not settled. PullRecord.Shown is left out: it may be long, and
 // all of these are read whenever the branch goes on.
-func (s *Store) UnsettledPulls(ctx context.Context) ([]forge.PullRecord, error) {
-	all, err := collect(ctx, s, pgx.RowTo[forge.PullRecord],
+func (s *Pulls) UnsettledPulls(ctx context.Context) ([]forge.PullRecord, error) {
+	all, err := collect(ctx, s.database, pgx.RowTo[forge.PullRecord],
 		`SELECT body - 'shown' FROM pulls WHERE state = 'open' OR NOT settled ORDER BY number`)
 	return all, wrap(err, "unsettled pull requests")
 }
 
 // SaveReviewed keeps a plan as its reviewers see it, and that its files are those that the pull
 // request changes, in one round trip. It replaces the plan of the same head.
-func (s *Store) SaveReviewed(ctx context.Context, p forge.ReviewedPlan) error {
+func (s *Pulls) SaveReviewed(ctx context.Context, p forge.ReviewedPlan) error {
 	effects, err := json.Marshal(p.Effects)
 	if err != nil {
 		return fmt.Errorf("reviewed plan of pull request %d: %w", p.Number, err)
@@ -98,9 +98,9 @@ const sqlSaveReviewed = `
 
 // Reviewed is the newest plan that the reviewers of the pull request saw of that head; false when
 // they saw none.
-func (s *Store) Reviewed(ctx context.Context, number int, head fleet.Revision) (forge.ReviewedPlan,
+func (s *Pulls) Reviewed(ctx context.Context, number int, head fleet.Revision) (forge.ReviewedPlan,
 	bool, error) {
-	found, err := collect(ctx, s, scanReviewed, `
+	found, err := collect(ctx, s.database, scanReviewed, `
 		SELECT number, base, head, hash, report, effects, touches, at FROM reviewed_plans WHERE number = $1 AND head = $2`, number, text(string(head)))
 	if err != nil || len(found) == 0 {
 		return forge.ReviewedPlan{}, false, wrap(err, "reviewed plan of pull request %d", number)
@@ -116,9 +116,9 @@ func scanReviewed(row pgx.CollectableRow) (forge.ReviewedPlan, error) {
 
 // Colliding are the other open pull requests whose newest plans change files among touches, in
 // order.
-func (s *Store) Colliding(ctx context.Context, number int, touches []string) ([]forge.Collision,
+func (s *Pulls) Colliding(ctx context.Context, number int, touches []string) ([]forge.Collision,
 	error) {
-	all, err := collect(ctx, s, pgx.RowToStructByPos[forge.Collision], `
+	all, err := collect(ctx, s.database, pgx.RowToStructByPos[forge.Collision], `
 		SELECT t.number, array_agg(t.touch ORDER BY t.touch) FROM pull_touches t JOIN pulls p ON p.number = t.number AND p.state = 'open'
 		WHERE t.touch = ANY ($2::text[]) AND t.number <> $1 GROUP BY t.number ORDER BY t.number`, number, touchColumn(touches))
 	return all, wrap(err, "pull requests that collide with %d", number)
@@ -147,11 +147,11 @@ const staleTime = time.Minute
 // Outcomes are how the objects stand, one for each key and in the order of the keys, in one round
 // trip. An Application that was changed less than a minute ago and of which nothing new was said
 // since is Stale.
-func (s *Store) Outcomes(ctx context.Context, keys []fleet.ObjectKey) ([]forge.Outcome, error) {
+func (s *Views) Outcomes(ctx context.Context, keys []fleet.ObjectKey) ([]forge.Outcome, error) {
 	if len(keys) == 0 {
 		return nil, nil
 	}
-	all, err := collect(ctx, s, scanOutcome, sqlOutcomes, append(objectColumns(keys), staleTime)...)
+	all, err := collect(ctx, s.database, scanOutcome, sqlOutcomes, append(objectColumns(keys), staleTime)...)
 	for i := range all {
 		all[i].Key = keys[i]
 	}

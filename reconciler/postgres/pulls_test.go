@@ -55,8 +55,8 @@ func savePulls(t testing.TB, s *postgres.Store) {
 	t.Helper()
 	for i, tenants := range [][]fleet.TenantName{{"acme"}, {"globex"}, {"", "acme", "globex"},
 		{""}} {
-		check(t, s.SavePull(t.Context(), pull(i+1, forge.PullOpen, tenants...)))
-		check(t, s.SaveReviewed(t.Context(), reviewed(i+1, i+1, "a.yaml")))
+		check(t, s.Pulls.SavePull(t.Context(), pull(i+1, forge.PullOpen, tenants...)))
+		check(t, s.Pulls.SaveReviewed(t.Context(), reviewed(i+1, i+1, "a.yaml")))
 	}
 }
 
@@ -65,13 +65,13 @@ func TestPullRecordComesBackAsItWasSaved(t *testing.T) {
 	url := newDatabase(t)
 	s := open(t, url)
 	ctx := t.Context()
-	if _, known, err := s.PullRecord(ctx, 1); known || err != nil {
+	if _, known, err := s.Pulls.PullRecord(ctx, 1); known || err != nil {
 		t.Fatalf("known %v, %v", known, err)
 	}
 	record := pull(1, forge.PullOpen, "acme", "")
 	for range 2 {
-		check(t, s.SavePull(ctx, record))
-		got, known, err := s.PullRecord(ctx, 1)
+		check(t, s.Pulls.SavePull(ctx, record))
+		got, known, err := s.Pulls.PullRecord(ctx, 1)
 		if d := cmp.Diff(record, got); d != "" || !known || err != nil {
 			t.Fatalf("known %v, %v\n%s", known, err, d)
 		}
@@ -80,18 +80,18 @@ func TestPullRecordComesBackAsItWasSaved(t *testing.T) {
 			revision(9), &at, nil
 	}
 	written := one[string](t, url, `SELECT xmin::text FROM pulls`)
-	check(t, s.SavePull(ctx, record))
+	check(t, s.Pulls.SavePull(ctx, record))
 	if again := one[string](t, url, `SELECT xmin::text FROM pulls`); again != written {
 		t.Error("what is unchanged is written")
 	}
-	if err := s.SavePull(ctx, forge.PullRecord{
+	if err := s.Pulls.SavePull(ctx, forge.PullRecord{
 		Pull: forge.Pull{Number: 2, State: "ajar"}}); err == nil {
 		t.Error("a state that is none is kept")
 	}
 	strange := pull(3, forge.PullOpen, "acme")
 	strange.Title, strange.Base = "a\x00b \xff \\u0000", "\x00"
-	check(t, s.SavePull(ctx, strange))
-	if got, _, err := s.PullRecord(ctx, 3); err != nil || got.Title != "a\ufffdb \ufffd \\u0000" {
+	check(t, s.Pulls.SavePull(ctx, strange))
+	if got, _, err := s.Pulls.PullRecord(ctx, 3); err != nil || got.Title != "a\ufffdb \ufffd \\u0000" {
 		t.Errorf("%q, %v", got.Title, err)
 	}
 }
@@ -103,11 +103,11 @@ func TestUnsettledPulls(t *testing.T) {
 		for j, settled := range []bool{false, true} {
 			r := pull(10*i+j, state)
 			r.Settled = settled
-			check(t, s.SavePull(t.Context(), r))
+			check(t, s.Pulls.SavePull(t.Context(), r))
 		}
 	}
 	var numbers []int
-	for _, r := range must(s.UnsettledPulls(t.Context()))(t) {
+	for _, r := range must(s.Pulls.UnsettledPulls(t.Context()))(t) {
 		if numbers = append(numbers, r.Number); r.Shown != nil || r.Consented == "" {
 			t.Errorf("%d is read with its files, or without the rest: %+v", r.Number, r)
 		}
@@ -126,19 +126,19 @@ func TestReviewedPlanIsTheNewestOfItsHead(t *testing.T) {
 		p := reviewed(7, head, "a.yaml", "b.yaml")
 		p.Hash = fmt.Sprint("plan ", i)
 		p.Report = []byte("\x00\xff any bytes")
-		check(t, s.SaveReviewed(ctx, p))
-		got, known, err := s.Reviewed(ctx, 7, revision(head))
+		check(t, s.Pulls.SaveReviewed(ctx, p))
+		got, known, err := s.Pulls.Reviewed(ctx, 7, revision(head))
 		if d := cmp.Diff(p, got); d != "" || !known || err != nil {
 			t.Fatalf("known %v, %v\n%s", known, err, d)
 		}
 	}
-	check(t, s.SaveReviewed(ctx, forge.ReviewedPlan{Number: 8, Head: revision(1)}))
-	if got, known, err := s.Reviewed(ctx, 8, revision(1)); !known || err != nil ||
+	check(t, s.Pulls.SaveReviewed(ctx, forge.ReviewedPlan{Number: 8, Head: revision(1)}))
+	if got, known, err := s.Pulls.Reviewed(ctx, 8, revision(1)); !known || err != nil ||
 		got.At.IsZero() || len(got.Effects)+len(got.Touches)+len(got.Report) != 0 {
 		t.Errorf("a plan of nothing: %+v, %v", got, err)
 	}
 	for number, head := range map[int]int{7: 3, 9: 1} {
-		if _, known, err := s.Reviewed(ctx, number, revision(head)); known || err != nil {
+		if _, known, err := s.Pulls.Reviewed(ctx, number, revision(head)); known || err != nil {
 			t.Errorf("plan of %d at %d: %v, %v", number, head, known, err)
 		}
 	}
@@ -158,13 +158,13 @@ func TestCollidingPulls(t *testing.T) {
 		if number == 4 {
 			state = forge.PullClosed
 		}
-		check(t, s.SavePull(ctx, pull(number, state)))
-		check(t, s.SaveReviewed(ctx, reviewed(number, number, touches...)))
+		check(t, s.Pulls.SavePull(ctx, pull(number, state)))
+		check(t, s.Pulls.SaveReviewed(ctx, reviewed(number, number, touches...)))
 	}
 	// of which no record tells that it is open
-	check(t, s.SaveReviewed(ctx, reviewed(99, 99, "a.yaml")))
+	check(t, s.Pulls.SaveReviewed(ctx, reviewed(99, 99, "a.yaml")))
 	colliding := func(number int, touches ...string) []forge.Collision {
-		return must(s.Colliding(ctx, number, touches))(t)
+		return must(s.Pulls.Colliding(ctx, number, touches))(t)
 	}
 	if got, want := colliding(1, "a.yaml", "b.yaml", "c.yaml"), []forge.Collision{
 		{Number: 2, Touches: []string{"a.yaml", "b.yaml", "c.yaml"}},
@@ -177,17 +177,17 @@ func TestCollidingPulls(t *testing.T) {
 	if got := colliding(6, "\x00", long+"2", "a", "A.yaml", "a.yaml "); len(got) != 0 {
 		t.Errorf("of nothing in common: %+v", got)
 	}
-	check(t, s.SaveReviewed(ctx, reviewed(2, 22, "d.yaml")))
+	check(t, s.Pulls.SaveReviewed(ctx, reviewed(2, 22, "d.yaml")))
 	if got := colliding(1, "a.yaml", "b.yaml"); len(got) != 0 {
 		t.Errorf("after the other's plan is another: %+v", got)
 	}
 	written := one[string](t, url, `SELECT xmin::text FROM pull_touches WHERE number = 2`)
-	check(t, s.SaveReviewed(ctx, reviewed(2, 22, "d.yaml")))
+	check(t, s.Pulls.SaveReviewed(ctx, reviewed(2, 22, "d.yaml")))
 	if again := one[string](t, url,
 		`SELECT xmin::text FROM pull_touches WHERE number = 2`); again != written {
 		t.Error("what is unchanged is written")
 	}
-	check(t, s.SavePull(ctx, pull(3, forge.PullMerged)))
+	check(t, s.Pulls.SavePull(ctx, pull(3, forge.PullMerged)))
 	if got := colliding(1, "c.yaml", "d.yaml"); len(got) != 1 || got[0].Number != 2 {
 		t.Errorf("after the merge of one: %+v", got)
 	}
@@ -201,13 +201,13 @@ func TestPullStoreIsOneRoundTripEach(t *testing.T) {
 	ctx := t.Context()
 	many := make([]fleet.ObjectKey, 20_000)
 	for name, f := range map[string]func(){
-		"SavePull":     func() { check(t, s.SavePull(ctx, pull(1, forge.PullOpen, "acme"))) },
-		"PullRecord":   func() { _, _, err := s.PullRecord(ctx, 1); check(t, err) },
-		"SaveReviewed": func() { check(t, s.SaveReviewed(ctx, reviewed(1, 1, "a.yaml"))) },
-		"Reviewed":     func() { _, _, err := s.Reviewed(ctx, 1, revision(1)); check(t, err) },
-		"Colliding":    func() { must(s.Colliding(ctx, 1, []string{"a.yaml"}))(t) },
-		"Outcomes":     func() { must(s.Outcomes(ctx, many))(t) },
-		"Unsettled":    func() { must(s.UnsettledPulls(ctx))(t) },
+		"SavePull":     func() { check(t, s.Pulls.SavePull(ctx, pull(1, forge.PullOpen, "acme"))) },
+		"PullRecord":   func() { _, _, err := s.Pulls.PullRecord(ctx, 1); check(t, err) },
+		"SaveReviewed": func() { check(t, s.Pulls.SaveReviewed(ctx, reviewed(1, 1, "a.yaml"))) },
+		"Reviewed":     func() { _, _, err := s.Pulls.Reviewed(ctx, 1, revision(1)); check(t, err) },
+		"Colliding":    func() { must(s.Pulls.Colliding(ctx, 1, []string{"a.yaml"}))(t) },
+		"Outcomes":     func() { must(s.Views.Outcomes(ctx, many))(t) },
+		"Unsettled":    func() { must(s.Pulls.UnsettledPulls(ctx))(t) },
 	} {
 		f() // prepares its statements
 		before := trips.n.Load()
@@ -234,20 +234,20 @@ func TestCase60ConnectionLostWhilePullsAreSavedHasOneEffect(t *testing.T) {
 			for what, f := range map[string]func(){
 				"Accept": func() {
 					deliveries++
-					_, err := s.Accept(ctx, delivery(deliveries), []forge.Recheck{
+					_, err := s.Pulls.Accept(ctx, delivery(deliveries), []forge.Recheck{
 						pullLook(deliveries)})
 					check(t, err)
 				},
-				"Ask": func() { check(t, s.Ask(ctx, []forge.Recheck{branch})) },
+				"Ask": func() { check(t, s.Pulls.Ask(ctx, []forge.Recheck{branch})) },
 				"SavePull": func() {
 					saves++
 					check(t,
-						s.SavePull(ctx,
+						s.Pulls.SavePull(ctx,
 							pull(1, forge.PullOpen, fleet.TenantName(fmt.Sprint("t", saves)))))
 				},
 				"SaveReviewed": func() {
 					saves++
-					check(t, s.SaveReviewed(ctx, reviewed(1, 1, fmt.Sprint(saves, ".yaml"))))
+					check(t, s.Pulls.SaveReviewed(ctx, reviewed(1, 1, fmt.Sprint(saves, ".yaml"))))
 				},
 			} {
 				f()
@@ -283,7 +283,7 @@ func TestOutcomes(t *testing.T) {
 	project := mirror.Row{Key: fleet.ObjectKey{Engine: "eu-1", Kind: fleet.ObjectProject,
 		Name: "acme"}, Tenant: "acme", Manifest: manifest("{}")}
 	reconciler, worker := hold(t, s, "reconciler"), hold(t, s, "engine/eu-1")
-	must(s.Record(ctx, reconciler, step(0, 1, func(r *mirror.Record) {
+	must(s.Plans.Record(ctx, reconciler, step(0, 1, func(r *mirror.Record) {
 		r.Declarations, r.Rows = []fleet.Declaration{tenantDeclaration("acme")}, []mirror.Row{
 			project}
 		for _, row := range rows {
@@ -292,12 +292,12 @@ func TestOutcomes(t *testing.T) {
 		r.Held = []fleet.ObjectKey{rows["held"].Key}
 	})))(t)
 	seqs := map[fleet.ObjectKey]int64{}
-	for _, r := range must(s.Changed(ctx, "eu-1", 0, 100))(t) {
+	for _, r := range must(s.Work.Changed(ctx, "eu-1", 0, 100))(t) {
 		seqs[r.Key] = r.Seq
 	}
 	observe := func(names ...string) {
 		for _, name := range names {
-			check(t, s.Observe(ctx, worker, []mirror.Observation{
+			check(t, s.Work.Observe(ctx, worker, []mirror.Observation{
 				{Key: rows[name].Key, Sync: mirror.SyncSynced, Health: mirror.HealthHealthy,
 					SyncedRevision: "r1", Message: name}}))
 		}
@@ -305,13 +305,13 @@ func TestOutcomes(t *testing.T) {
 	ack := func(state mirror.ApplyState, names ...string) {
 		for _, name := range names {
 			check(t,
-				s.Acknowledge(ctx, worker, []mirror.Ack{
+				s.Work.Acknowledge(ctx, worker, []mirror.Ack{
 					{Key: rows[name].Key, Seq: seqs[rows[name].Key], State: state,
 						Message: map[bool]string{true: "refused"}[state == mirror.ApplyFailed]}}))
 		}
 	}
 	check(t,
-		s.Acknowledge(ctx, worker, []mirror.Ack{
+		s.Work.Acknowledge(ctx, worker, []mirror.Ack{
 			{Key: project.Key, Seq: seqs[project.Key], State: mirror.ApplyApplied}}))
 	observe("old", "settled")
 	ack(mirror.ApplyApplied, "healthy", "unseen", "old", "settled", "going", "retry")
@@ -319,7 +319,7 @@ func TestOutcomes(t *testing.T) {
 	observe("healthy", "failed", "going", "retry")
 	exec(t, url,
 		`UPDATE status SET acked_at = acked_at - interval '2 min', observed_at = observed_at - interval '2 min' WHERE name = $1`, rows["settled"].Key.Name)
-	must(s.Record(ctx, reconciler, step(1, 2, func(r *mirror.Record) {
+	must(s.Plans.Record(ctx, reconciler, step(1, 2, func(r *mirror.Record) {
 		going, again := rows["going"], application("eu-1", "acme", "retry", "prod", "v2")
 		going.Unwanted = true
 		r.Rows = []mirror.Row{going, again}
@@ -365,10 +365,10 @@ func TestOutcomes(t *testing.T) {
 	for i := range want {
 		keys[i] = want[i].Key
 	}
-	if d := cmp.Diff(want, must(s.Outcomes(ctx, keys))(t)); d != "" {
+	if d := cmp.Diff(want, must(s.Views.Outcomes(ctx, keys))(t)); d != "" {
 		t.Error(d)
 	}
-	if none := must(s.Outcomes(ctx, nil))(t); len(none) != 0 {
+	if none := must(s.Views.Outcomes(ctx, nil))(t); len(none) != 0 {
 		t.Errorf("%+v", none)
 	}
 }
@@ -380,11 +380,11 @@ func TestPullViews(t *testing.T) {
 	savePulls(t, s)
 	merged := pull(5, forge.PullMerged, "acme")
 	merged.Held, merged.Consented, merged.FollowedAt = nil, revision(4), &merged.UpdatedAt
-	check(t, s.SavePull(ctx, merged))
-	check(t, s.SaveReviewed(ctx, reviewed(5, 77, "a.yaml"))) // of another head
+	check(t, s.Pulls.SavePull(ctx, merged))
+	check(t, s.Pulls.SaveReviewed(ctx, reviewed(5, 77, "a.yaml"))) // of another head
 	numbers := func(scope view.Scope, by view.Filter) (found []int) {
 		t.Helper()
-		got, _, err := s.Pulls(ctx, scope, by, page)
+		got, _, err := s.Views.Pulls(ctx, scope, by, page)
 		check(t, err)
 		for _, p := range got {
 			found = append(found, p.Number)
@@ -416,11 +416,11 @@ func TestPullViews(t *testing.T) {
 		}
 	}
 	if got := pages(t, 2, func(p view.Page) ([]view.Pull, string, error) {
-		return s.Pulls(ctx, all, view.Filter{}, p)
+		return s.Views.Pulls(ctx, all, view.Filter{}, p)
 	}); len(got) != 5 {
 		t.Errorf("%d in pages of 2", len(got))
 	}
-	if _, _, err := s.Pulls(ctx, all, view.Filter{}, view.Page{Limit: 1, After: "x"}); !errors.Is(
+	if _, _, err := s.Views.Pulls(ctx, all, view.Filter{}, view.Page{Limit: 1, After: "x"}); !errors.Is(
 		err, mirror.ErrCursor) {
 		t.Errorf("a forged cursor: %v", err)
 	}
@@ -431,21 +431,21 @@ func TestPullViews(t *testing.T) {
 		URL:       "https://git.example.com/config/pulls/1",
 		UpdatedAt: time.Date(2026, 11, 20, 12, 0, 1, 0, time.UTC)}
 	for _, scope := range []view.Scope{all, {Tenant: "acme"}} {
-		got, report, err := s.PullOf(ctx, scope, 1)
+		got, report, err := s.Views.PullOf(ctx, scope, 1)
 		check(t, err)
 		if d := cmp.Diff(want, got); d != "" || string(report) != `{"pull":1}` ||
-			string(must(s.PullPlan(ctx, scope, 1))(t)) != `{"pull":1}` {
+			string(must(s.Views.PullPlan(ctx, scope, 1))(t)) != `{"pull":1}` {
 			t.Errorf("in %v: %s\n%s", scope, report, d)
 		}
 	}
-	if got, report, err := s.PullOf(ctx, all, 5); err != nil || got.Base != "" || got.Hash != "" ||
+	if got, report, err := s.Views.PullOf(ctx, all, 5); err != nil || got.Base != "" || got.Hash != "" ||
 		report != nil || !got.Following || got.Held || got.Consented {
 		t.Errorf("without a plan of its head: %+v, %s, %v", got, report, err)
 	}
-	if _, err := s.PullPlan(ctx, all, 5); !errors.Is(err, mirror.ErrNotFound) {
+	if _, err := s.Views.PullPlan(ctx, all, 5); !errors.Is(err, mirror.ErrNotFound) {
 		t.Errorf("no plan of its head: %v", err)
 	}
-	shared, _, err := s.PullOf(ctx, view.Scope{Tenant: "acme"}, 3)
+	shared, _, err := s.Views.PullOf(ctx, view.Scope{Tenant: "acme"}, 3)
 	check(t, err)
 	if text := must(json.Marshal(shared))(t); strings.Contains(string(text), "globex") ||
 		shared.Verdict != "" || !slices.Equal(shared.Tenants, []fleet.TenantName{"acme"}) {
@@ -456,7 +456,7 @@ func TestPullViews(t *testing.T) {
 		number int
 	}{{all, 6}, {all, 0}, {all, -1}, {view.Scope{Tenant: "acme"}, 2},
 		{view.Scope{Tenant: "acme"}, 4}, {view.Scope{Tenant: "initech"}, 1}} {
-		if _, report, err := s.PullOf(ctx, c.scope, c.number); !errors.Is(err, mirror.ErrNotFound) ||
+		if _, report, err := s.Views.PullOf(ctx, c.scope, c.number); !errors.Is(err, mirror.ErrNotFound) ||
 			report != nil {
 			t.Errorf("%d in %v: %s, %v", c.number, c.scope, report, err)
 		}
@@ -469,7 +469,7 @@ func TestPullViews(t *testing.T) {
 		if got := numbers(acme, view.Filter{}); got != nil {
 			t.Errorf("it sees %v", got)
 		}
-		check(t, s.SavePull(ctx, pull(3, forge.PullOpen, "acme")))
+		check(t, s.Pulls.SavePull(ctx, pull(3, forge.PullOpen, "acme")))
 		if got := numbers(acme, view.Filter{}); !slices.Equal(got, []int{3}) {
 			t.Errorf("of what touches it now it sees %v", got)
 		}
@@ -482,7 +482,7 @@ func TestCase66ResetKeepsPulls(t *testing.T) {
 	s, url := populated(t)
 	ctx := t.Context()
 	savePulls(t, s)
-	must(s.Accept(ctx, delivery(1), []forge.Recheck{branch}))(t)
+	must(s.Pulls.Accept(ctx, delivery(1), []forge.Recheck{branch}))(t)
 	sizes := func() (all []int) {
 		for _, table := range []string{"deliveries", "looks", "pulls", "reviewed_plans",
 			"pull_touches", "river_job"} {
@@ -499,13 +499,13 @@ func TestCase66ResetKeepsPulls(t *testing.T) {
 	if after := sizes(); !slices.Equal(after, before) {
 		t.Errorf("rows %v, before %v", after, before)
 	}
-	if fresh := must(s.Accept(ctx, delivery(1), []forge.Recheck{branch}))(t); fresh {
+	if fresh := must(s.Pulls.Accept(ctx, delivery(1), []forge.Recheck{branch}))(t); fresh {
 		t.Error("a delivery of before is taken once more")
 	}
-	if _, known, err := s.Reviewed(ctx, 1, revision(1)); !known || err != nil {
+	if _, known, err := s.Pulls.Reviewed(ctx, 1, revision(1)); !known || err != nil {
 		t.Errorf("the plan that reviewers saw: %v, %v", known, err)
 	}
-	if got, _, err := s.Pulls(ctx, view.Scope{Tenant: "acme"}, view.Filter{}, view.Page{
+	if got, _, err := s.Views.Pulls(ctx, view.Scope{Tenant: "acme"}, view.Filter{}, view.Page{
 		Limit: 10}); err != nil || len(got) != 2 {
 		t.Errorf("acme sees %d, %v", len(got), err)
 	}
@@ -525,9 +525,9 @@ func TestPlansOfOnePullAreSavedInTurn(t *testing.T) {
 		`SELECT pg_advisory_xact_lock(hashtextextended('argosy plan of 7', 0))`)
 	check(t, err)
 	saved := make(chan error, 1)
-	go func() { saved <- s.SaveReviewed(context.Background(), reviewed(7, 1, "a.yaml")) }()
+	go func() { saved <- s.Pulls.SaveReviewed(context.Background(), reviewed(7, 1, "a.yaml")) }()
 	until(t, "the plan to wait", func() bool { return waiting(t, url) == 1 })
-	check(t, s.SaveReviewed(t.Context(), reviewed(8, 1, "a.yaml"))) // of another
+	check(t, s.Pulls.SaveReviewed(t.Context(), reviewed(8, 1, "a.yaml"))) // of another
 	check(t, tx.Rollback(t.Context()))
 	check(t, <-saved)
 	expect(t, url, `SELECT count(*) FROM pull_touches`, 2)
@@ -542,11 +542,11 @@ func TestPullsAreSavedSideBySide(t *testing.T) {
 	for i := range 8 {
 		all.Go(func() {
 			for j := range 20 {
-				if err := s.SavePull(context.Background(),
+				if err := s.Pulls.SavePull(context.Background(),
 					pull(j%3, forge.PullOpen, fleet.TenantName(fmt.Sprint("t", i)))); err != nil {
 					t.Error(err)
 				}
-				if err := s.SaveReviewed(context.Background(),
+				if err := s.Pulls.SaveReviewed(context.Background(),
 					reviewed(j%3, j%2, "a.yaml", fmt.Sprint(i, ".yaml"),
 						fmt.Sprint(j, ".yaml"))); err != nil {
 					t.Error(err)

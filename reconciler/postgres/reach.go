@@ -16,7 +16,7 @@ import (
 // ReportReach takes environments whose clusters the engine cannot read, and those that it can read
 // again; whole: there are no others. What is known already writes nothing, and an environment that
 // stays unreachable keeps its earliest time. mirror.ErrFenced when the lease has passed on.
-func (s *Store) ReportReach(ctx context.Context, lease mirror.Lease, reports []mirror.Reach,
+func (s *Work) ReportReach(ctx context.Context, lease mirror.Lease, reports []mirror.Reach,
 	whole bool) error {
 	engine, err := leasedEngine[struct{}](lease, nil, nil)
 	if err != nil {
@@ -135,7 +135,7 @@ func unreachables(ctx context.Context, tx pgx.Tx, names []pair) (map[pair]*mirro
 // removed without it: its workload is left as it is. mirror.ErrNotFound when the UID is not that of
 // an Application that is being deleted, mirror.ErrNotBlocked while its cluster has not been
 // unreachable for mirror.DeletionBlockedAfter. Deciding it again changes nothing.
-func (s *Store) Abandon(ctx context.Context, o mirror.Orphaning) error {
+func (s *Decisions) Abandon(ctx context.Context, o mirror.Orphaning) error {
 	subject := "Application " + o.Application.String()
 	err := s.transact(ctx, func(tx pgx.Tx) error {
 		// The mirror's lock comes first, as in Record: a declaration that wants it back comes

@@ -29,9 +29,9 @@ func TestUnreachableEnvironmentsAreShownToTheirTenantAlone(t *testing.T) {
 	began := time.Now().Add(-10 * time.Minute).UTC().Truncate(time.Microsecond)
 	shown := func(scope view.Scope) map[string]*mirror.Unreachable {
 		t.Helper()
-		all, _, err := s.Environments(t.Context(), scope, view.Filter{}, view.Page{Limit: 100})
+		all, _, err := s.Views.Environments(t.Context(), scope, view.Filter{}, view.Page{Limit: 100})
 		check(t, err)
-		apps, _, err := s.Applications(t.Context(), scope, view.Filter{}, view.Page{Limit: 100})
+		apps, _, err := s.Views.Applications(t.Context(), scope, view.Filter{}, view.Page{Limit: 100})
 		check(t, err)
 		found := map[string]*mirror.Unreachable{}
 		for _, e := range all {
@@ -46,7 +46,7 @@ func TestUnreachableEnvironmentsAreShownToTheirTenantAlone(t *testing.T) {
 		}
 		return found
 	}
-	check(t, s.ReportReach(t.Context(), worker, []mirror.Reach{
+	check(t, s.Work.ReportReach(t.Context(), worker, []mirror.Reach{
 		unreachable("acme", "prod", began, 3), unreachable("globex", "prod", began, 2),
 		unreachable("acme", "none", began, 1),
 	}, true))
@@ -57,14 +57,14 @@ func TestUnreachableEnvironmentsAreShownToTheirTenantAlone(t *testing.T) {
 	if got := shown(view.Scope{Tenant: "acme"}); len(got) != 1 || got["acme/prod"] == nil {
 		t.Errorf("to acme: %+v", got)
 	}
-	engines, _, err := s.Engines(t.Context(), view.Scope{}, view.Filter{Engine: "eu-1"},
+	engines, _, err := s.Views.Engines(t.Context(), view.Scope{}, view.Filter{Engine: "eu-1"},
 		view.Page{Limit: 10})
 	if check(t, err); engines[0].Unreachable != 2 || engines[0].Parked != 5 {
 		t.Errorf("the engine: %+v", engines[0])
 	}
 	events := one[int](t, url, `SELECT count(*) FROM events WHERE kind = 'environment'`)
 	// a new session of the worker
-	check(t, s.ReportReach(t.Context(), worker, []mirror.Reach{
+	check(t, s.Work.ReportReach(t.Context(), worker, []mirror.Reach{
 		unreachable("acme", "prod", time.Now(), 4)}, false))
 	if got := shown(view.Scope{}); got["acme/prod"].Parked != 4 ||
 		!got["acme/prod"].Since.Equal(began) || got["globex/prod"] == nil {
@@ -74,12 +74,12 @@ func TestUnreachableEnvironmentsAreShownToTheirTenantAlone(t *testing.T) {
 		`SELECT count(*) FROM events WHERE kind = 'environment'`); n != events || n != 2 {
 		t.Errorf("%d events, then %d", events, n)
 	}
-	check(t, s.ReportReach(t.Context(), worker, []mirror.Reach{
+	check(t, s.Work.ReportReach(t.Context(), worker, []mirror.Reach{
 		{Environment: fleet.EnvironmentID{Tenant: "acme", Name: "prod"}}}, false))
 	if got := shown(view.Scope{}); len(got) != 1 || got["globex/prod"] == nil {
 		t.Errorf("after acme's answers: %+v", got)
 	}
-	check(t, s.ReportReach(t.Context(), worker, nil, true))
+	check(t, s.Work.ReportReach(t.Context(), worker, nil, true))
 	if got := shown(view.Scope{}); len(got) != 0 {
 		t.Errorf("after a new session found none: %+v", got)
 	}
@@ -88,7 +88,7 @@ func TestUnreachableEnvironmentsAreShownToTheirTenantAlone(t *testing.T) {
 	}
 	old := worker
 	old.Epoch--
-	if err := s.ReportReach(t.Context(), old, nil, true); !errors.Is(err, mirror.ErrFenced) {
+	if err := s.Work.ReportReach(t.Context(), old, nil, true); !errors.Is(err, mirror.ErrFenced) {
 		t.Errorf("under an earlier lease: %v", err)
 	}
 }
@@ -115,16 +115,16 @@ func TestAnAgentsEngineTellsWhatItCannotReadAndLearnsWhoSharesIt(t *testing.T) {
 		// whom it does not serve
 		unreachable("acme", "prod", time.Now(), 2), unreachable("globex", "prod", time.Now(), 2),
 	}}
-	check(t, k.ReportAgent(t.Context(), session.Lease, report))
+	check(t, k.Agents.ReportAgent(t.Context(), session.Lease, report))
 	rows(1)
 	if n := one[int](t, k.url, `SELECT count(*) FROM reach`); n != 1 {
 		t.Errorf("%d environments in all", n)
 	}
 	report.Reach, report.Message = nil, "an agent of an earlier version"
-	check(t, k.ReportAgent(t.Context(), session.Lease, report))
+	check(t, k.Agents.ReportAgent(t.Context(), session.Lease, report))
 	rows(1)
 	report.Reach = []mirror.Reach{}
-	check(t, k.ReportAgent(t.Context(), session.Lease, report))
+	check(t, k.Agents.ReportAgent(t.Context(), session.Lease, report))
 	rows(0)
 	k.record(func(r *mirror.Record) {
 		d := behind("far-1")

@@ -92,7 +92,7 @@ func TestWhatIsAskedAgainAndAgainReadsWhatHasChanged(t *testing.T) {
 	}
 	news := func(when string, after int64, rows int, engines ...fleet.EngineName) {
 		t.Helper()
-		news := must(s.AgentNews(t.Context(), after, time.Time{}))(t)
+		news := must(s.Agents.AgentNews(t.Context(), after, time.Time{}))(t)
 		if fmt.Sprint(news.Rows) != fmt.Sprint(engines) {
 			t.Errorf("%s, news of %v, want %v", when, news.Rows, engines)
 		}
@@ -106,7 +106,7 @@ func TestWhatIsAskedAgainAndAgainReadsWhatHasChanged(t *testing.T) {
 		t.Helper()
 		exec(t, k.url, `UPDATE status SET state = $1 WHERE seq BETWEEN $2 AND $3`, state, from, to)
 	}
-	last := must(s.Load(t.Context()))(t).Seq
+	last := must(s.Plans.Load(t.Context()))(t).Seq
 	for _, figures := range []string{"without figures", "with figures"} {
 		if figures == "with figures" {
 			exec(t, k.url, `ANALYZE`)

@@ -19,7 +19,7 @@ import (
 //
 // mirror.ErrFenced when the lease has passed on, mirror.ErrStale when another revision is applied
 // than the one that the record starts from.
-func (s *Store) Record(ctx context.Context, lease mirror.Lease, r mirror.Record) (int64, error) {
+func (s *Plans) Record(ctx context.Context, lease mirror.Lease, r mirror.Record) (int64, error) {
 	// revisions that this one may end: its own, and those whose rows it replaces
 	var touched []string
 	fill, err := recording(lease, &r, &touched)

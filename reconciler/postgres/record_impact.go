@@ -32,7 +32,7 @@ func impactSteps(r *mirror.Record) ([]step, error) {
 
 // ChangedSince returns the tenants ("" is the platform) that revisions recorded after the given number
 // changed, and the newest number. After a negative number it returns the newest number alone.
-func (s *Store) ChangedSince(ctx context.Context, after int64) (tenants []fleet.TenantName, newest int64, err error) {
+func (s *Pulls) ChangedSince(ctx context.Context, after int64) (tenants []fleet.TenantName, newest int64, err error) {
 	var names []string
 	err = s.again(ctx, func() error {
 		return s.work.QueryRow(ctx, `
@@ -45,7 +45,7 @@ func (s *Store) ChangedSince(ctx context.Context, after int64) (tenants []fleet.
 
 // RecordedEffects returns what recording head changed, and the revision that was applied before; false
 // if unknown.
-func (s *Store) RecordedEffects(ctx context.Context, head fleet.Revision) (base fleet.Revision, effects []mirror.Effect, known bool, err error) {
+func (s *Pulls) RecordedEffects(ctx context.Context, head fleet.Revision) (base fleet.Revision, effects []mirror.Effect, known bool, err error) {
 	err = s.again(ctx, func() error {
 		return s.work.QueryRow(ctx, `SELECT base, effects FROM recorded_changes WHERE head = $1 AND effects IS NOT NULL
 			ORDER BY n DESC LIMIT 1`, text(string(head))).Scan(&base, &effects)

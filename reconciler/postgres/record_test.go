@@ -20,12 +20,12 @@ func TestRecordNumbersRowsAndTheyAreReadInThatOrder(t *testing.T) {
 	lease := hold(t, s, "reconciler")
 	a, b, c := application("eu-1", "acme", "a", "prod", "v1"), application("eu-1", "acme", "b",
 		"prod", "v1"), application("us-1", "acme", "c", "prod", "v1")
-	seq := must(s.Record(t.Context(), lease,
+	seq := must(s.Plans.Record(t.Context(), lease,
 		step(0, 1, func(r *mirror.Record) { r.Rows = []mirror.Row{b, a, c} })))(t)
 	if seq != 3 {
 		t.Fatalf("newest number %d, want 3", seq)
 	}
-	rows := must(s.Changed(t.Context(), "eu-1", 0, 10))(t)
+	rows := must(s.Work.Changed(t.Context(), "eu-1", 0, 10))(t)
 	if len(rows) != 2 || rows[0].Key != b.Key || rows[0].Seq != 1 || rows[1].Key != a.Key ||
 		rows[1].Seq != 2 {
 		t.Fatalf("got %+v", rows)
@@ -34,7 +34,7 @@ func TestRecordNumbersRowsAndTheyAreReadInThatOrder(t *testing.T) {
 	if d := cmp.Diff(b, rows[0]); d != "" {
 		t.Errorf("the row came back different:\n%s", d)
 	}
-	if after := must(s.Changed(t.Context(), "eu-1", 1, 10))(t); len(after) != 1 ||
+	if after := must(s.Work.Changed(t.Context(), "eu-1", 1, 10))(t); len(after) != 1 ||
 		after[0].Key != a.Key {
 		t.Errorf("after 1: %+v", after)
 	}
@@ -46,12 +46,12 @@ func TestRecordLeavesWhatIsUnchangedAlone(t *testing.T) {
 	lease := hold(t, s, "reconciler")
 	a, b := application("eu-1", "acme", "a", "prod", "v1"), application("eu-1", "acme", "b", "prod",
 		"v1")
-	must(s.Record(t.Context(), lease,
+	must(s.Plans.Record(t.Context(), lease,
 		step(0, 1, func(r *mirror.Record) { r.Rows = []mirror.Row{a, b} })))(t)
 	b = application("eu-1", "acme", "b", "prod", "v2")
-	must(s.Record(t.Context(), lease,
+	must(s.Plans.Record(t.Context(), lease,
 		step(1, 2, func(r *mirror.Record) { r.Rows = []mirror.Row{a, b} })))(t)
-	rows := must(s.Changed(t.Context(), "eu-1", 2, 10))(t)
+	rows := must(s.Work.Changed(t.Context(), "eu-1", 2, 10))(t)
 	if len(rows) != 1 || rows[0].Manifest.Hash != b.Manifest.Hash ||
 		rows[0].Revision != revision(2) {
 		t.Fatalf("changed: %+v", rows)
@@ -63,16 +63,16 @@ func TestRecordOfNothingMovesTheRevisionAndWritesNothingElse(t *testing.T) {
 	url := newDatabase(t)
 	s := open(t, url)
 	lease := hold(t, s, "reconciler")
-	must(s.Record(t.Context(), lease,
+	must(s.Plans.Record(t.Context(), lease,
 		step(0, 1, func(r *mirror.Record) {
 			r.Rows = []mirror.Row{application("eu-1", "acme", "a", "prod", "v1")}
 		})))(t)
 	before := writes(t, url)
-	must(s.Record(t.Context(), lease, step(1, 2, func(*mirror.Record) {})))(t)
+	must(s.Plans.Record(t.Context(), lease, step(1, 2, func(*mirror.Record) {})))(t)
 	if d := cmp.Diff(before, writes(t, url)); d != "" {
 		t.Errorf("rows were written:\n%s", d)
 	}
-	if snap := must(s.Load(t.Context()))(t); snap.Applied != revision(2) || snap.Seq != 1 {
+	if snap := must(s.Plans.Load(t.Context()))(t); snap.Applied != revision(2) || snap.Seq != 1 {
 		t.Errorf("applied %s, number %d", snap.Applied, snap.Seq)
 	}
 }
@@ -106,15 +106,15 @@ func TestRecordRefusesAnotherBase(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
 	lease := hold(t, s, "reconciler")
-	must(s.Record(t.Context(), lease, step(0, 1, func(*mirror.Record) {})))(t)
-	_, err := s.Record(t.Context(), lease,
+	must(s.Plans.Record(t.Context(), lease, step(0, 1, func(*mirror.Record) {})))(t)
+	_, err := s.Plans.Record(t.Context(), lease,
 		step(7, 8, func(r *mirror.Record) {
 			r.Rows = []mirror.Row{application("eu-1", "acme", "a", "prod", "v1")}
 		}))
 	if !errors.Is(err, mirror.ErrStale) {
 		t.Fatalf("got %v", err)
 	}
-	if rows := must(s.Changed(t.Context(), "eu-1", 0, 10))(t); len(rows) != 0 {
+	if rows := must(s.Work.Changed(t.Context(), "eu-1", 0, 10))(t); len(rows) != 0 {
 		t.Errorf("it left %d rows", len(rows))
 	}
 }
@@ -149,7 +149,7 @@ func TestRecordKeepsEverythingForTheNextStart(t *testing.T) {
 		deploymentDeclaration("acme", "checkout", "prod"), environmentDeclaration("acme", "prod"),
 		tenantDeclaration("acme")}
 	placed := placement("acme", "prod", "eu-1")
-	must(s.Record(t.Context(), lease, step(0, 1, func(r *mirror.Record) {
+	must(s.Plans.Record(t.Context(), lease, step(0, 1, func(r *mirror.Record) {
 		r.Declarations, r.Quarantined, r.Problems = declarations, []fleet.Quarantine{quarantine},
 			[]fleet.Problem{problem}
 		r.Placements, r.Rows, r.Held = []fleet.Placement{placed}, []mirror.Row{row, cluster},
@@ -159,10 +159,10 @@ func TestRecordKeepsEverythingForTheNextStart(t *testing.T) {
 		r.Memory = []byte(`{"leaving":[]}`)
 		r.Sealed = []mirror.SealedBlob{{Tenant: "acme", Blob: "blob-1", Bytes: []byte("ENC[...]")}}
 	})))(t)
-	must(s.Approve(t.Context(), mirror.Approval{Revision: revision(1), By: "token:ops",
+	must(s.Decisions.Approve(t.Context(), mirror.Approval{Revision: revision(1), By: "token:ops",
 		Note: "fine"}))(t)
 
-	snap := must(open(t, url).Load(t.Context()))(t)
+	snap := must(open(t, url).Plans.Load(t.Context()))(t)
 	placed.Alternatives = nil // kept for people, and read by no start
 	want := mirror.Snapshot{Applied: revision(1), Seq: 2, Quarantines: []fleet.Quarantine{
 		quarantine}, Placements: []fleet.Placement{placed},
@@ -188,15 +188,15 @@ func TestRecordKeepsEverythingForTheNextStart(t *testing.T) {
 	if d := cmp.Diff(want, snap); d != "" {
 		t.Errorf("the snapshot differs:\n%s", d)
 	}
-	if sealed := must(s.Sealed(t.Context(), "blob-1"))(t); string(sealed) != "ENC[...]" {
+	if sealed := must(s.Plans.Sealed(t.Context(), "blob-1"))(t); string(sealed) != "ENC[...]" {
 		t.Errorf("sealed file %q", sealed)
 	}
-	if rows := must(s.CredentialRows(t.Context(), "eu-1", "acme", "prod"))(t); len(rows) != 1 ||
+	if rows := must(s.Work.CredentialRows(t.Context(), "eu-1", "acme", "prod"))(t); len(rows) != 1 ||
 		*rows[0].Credential != *cluster.Credential {
 		t.Errorf("rows with the credential: %+v", rows)
 	}
 
-	must(s.Record(t.Context(), lease, step(1, 2, func(r *mirror.Record) {
+	must(s.Plans.Record(t.Context(), lease, step(1, 2, func(r *mirror.Record) {
 		r.Removed, r.Cleared = []fleet.Key{
 			{Kind: fleet.KindGitOpsDeployment, Tenant: "acme", Name: "checkout"},
 			{Kind: fleet.KindSealedSecret, Tenant: "acme", Name: "prod"}}, []fleet.Key{
@@ -205,7 +205,7 @@ func TestRecordKeepsEverythingForTheNextStart(t *testing.T) {
 			[]mirror.HoldID{hold1.ID(), hold2.ID()}, []fleet.ApplicationID{syncHold.Application}
 		r.Released = []fleet.ObjectKey{row.Key}
 	})))(t)
-	snap = must(s.Load(t.Context()))(t)
+	snap = must(s.Plans.Load(t.Context()))(t)
 	if len(snap.Declarations) != 3 || len(snap.Quarantines)+len(snap.Placements)+len(snap.Holds)+
 		len(snap.SyncHolds) != 0 || snap.Objects[0].Held {
 		t.Errorf("after the removal: %+v", snap)
@@ -213,7 +213,7 @@ func TestRecordKeepsEverythingForTheNextStart(t *testing.T) {
 	if n := one[int](t, url, `SELECT count(*) FROM problems`); n != 0 {
 		t.Errorf("%d problems are left", n)
 	}
-	if _, err := s.Sealed(t.Context(), "blob-1"); err != nil {
+	if _, err := s.Plans.Sealed(t.Context(), "blob-1"); err != nil {
 		t.Errorf("a ciphertext that a row still needs: %v", err)
 	}
 }
@@ -223,7 +223,7 @@ func TestRecordWithheldShowsTheHoldAndAppliesNothing(t *testing.T) {
 	url := newDatabase(t)
 	s := open(t, url)
 	lease := hold(t, s, "reconciler")
-	must(s.Record(t.Context(), lease,
+	must(s.Plans.Record(t.Context(), lease,
 		step(0, 1, func(r *mirror.Record) {
 			r.Rows = []mirror.Row{application("eu-1", "acme", "a", "prod", "v1")}
 		})))(t)
@@ -232,9 +232,9 @@ func TestRecordWithheldShowsTheHoldAndAppliesNothing(t *testing.T) {
 			{Revision: revision(2), Reason: mirror.HoldOlder, Message: "the branch went back"}}
 	})
 	for range 3 {
-		must(s.Record(t.Context(), lease, held))(t)
+		must(s.Plans.Record(t.Context(), lease, held))(t)
 	}
-	snap := must(s.Load(t.Context()))(t)
+	snap := must(s.Plans.Load(t.Context()))(t)
 	if snap.Applied != revision(1) || len(snap.Holds) != 1 {
 		t.Errorf("applied %s, holds %+v", snap.Applied, snap.Holds)
 	}
@@ -244,7 +244,7 @@ func TestRecordWithheldShowsTheHoldAndAppliesNothing(t *testing.T) {
 	released := step(1, 2, func(r *mirror.Record) {
 		r.EndedHold = []mirror.HoldID{held.Holds[0].ID()}
 	})
-	must(s.Record(t.Context(), lease, released))(t)
+	must(s.Plans.Record(t.Context(), lease, released))(t)
 	if state := one[string](t, url, `SELECT state FROM operations WHERE revision = $1`,
 		string(revision(2))); state != "Succeeded" {
 		t.Errorf("the operation of the released revision is %s", state)
@@ -256,7 +256,7 @@ func TestRecordAtTheSameRevisionAfterAnApproval(t *testing.T) {
 	s := newStore(t)
 	lease := hold(t, s, "reconciler")
 	a := application("eu-1", "acme", "a", "prod", "v1")
-	must(s.Record(t.Context(), lease,
+	must(s.Plans.Record(t.Context(), lease,
 		step(0, 1, func(r *mirror.Record) {
 			r.Rows, r.Held = []mirror.Row{a}, []fleet.ObjectKey{
 				a.Key}
@@ -265,8 +265,8 @@ func TestRecordAtTheSameRevisionAfterAnApproval(t *testing.T) {
 	again := step(1, 1, func(r *mirror.Record) {
 		r.PlanHash, r.Rows, r.Released = "released", []mirror.Row{a}, []fleet.ObjectKey{a.Key}
 	})
-	seq := must(s.Record(t.Context(), lease, again))(t)
-	rows := must(s.Changed(t.Context(), "eu-1", 1, 10))(t)
+	seq := must(s.Plans.Record(t.Context(), lease, again))(t)
+	rows := must(s.Work.Changed(t.Context(), "eu-1", 1, 10))(t)
 	if seq != 2 || len(rows) != 1 || !rows[0].Unwanted || rows[0].Seq != 2 ||
 		len(rows[0].Manifest.Body) == 0 {
 		t.Fatalf("number %d, rows %+v", seq, rows)
@@ -283,7 +283,7 @@ func TestRecordSurvivesWhatTheDatabaseCannotHold(t *testing.T) {
 			Path: "tenants/acme/" + b, Severity: fleet.SeverityError, Code: "path",
 			Message: "NUL \x00 and \\u0000 and \xff"}
 	}
-	must(s.Record(t.Context(), lease, step(0, 1, func(r *mirror.Record) {
+	must(s.Plans.Record(t.Context(), lease, step(0, 1, func(r *mirror.Record) {
 		r.Author, r.Subject = "A\x00nn", "sub\xffject\x00"
 		r.Rows = []mirror.Row{good}
 		for _, p := range []fleet.Problem{bad("\xff"), bad("\xfe"), bad("\x00")} {
@@ -292,7 +292,7 @@ func TestRecordSurvivesWhatTheDatabaseCannotHold(t *testing.T) {
 				Problems: []fleet.Problem{p}})
 		}
 	})))(t)
-	snap := must(s.Load(t.Context()))(t)
+	snap := must(s.Plans.Load(t.Context()))(t)
 	if len(snap.Quarantines) != 3 || len(snap.Objects) != 1 {
 		t.Fatalf("%d quarantines, %d objects", len(snap.Quarantines), len(snap.Objects))
 	}
@@ -300,9 +300,9 @@ func TestRecordSurvivesWhatTheDatabaseCannotHold(t *testing.T) {
 		t.Errorf("message %q", m)
 	}
 	engine := hold(t, s, "engine/eu-1")
-	check(t, s.Observe(t.Context(), engine, []mirror.Observation{
+	check(t, s.Work.Observe(t.Context(), engine, []mirror.Observation{
 		{Key: good.Key, Sync: mirror.SyncSynced, Message: "a\x00b\xff"}}))
-	check(t, s.Acknowledge(t.Context(), engine, []mirror.Ack{
+	check(t, s.Work.Acknowledge(t.Context(), engine, []mirror.Ack{
 		{Key: good.Key, Seq: 1, State: mirror.ApplyFailed, Message: "\x00"}}))
 }
 
@@ -313,9 +313,9 @@ func TestRecordUsesTheSameRoundTripsWhateverItsSize(t *testing.T) {
 		counter := &roundTrips{}
 		s := openWith(t, newDatabase(t), postgres.Options{Tracer: counter})
 		lease := hold(t, s, "reconciler")
-		must(s.Record(t.Context(), lease, fullRecord(0, 1, n)))(t) // prepares
+		must(s.Plans.Record(t.Context(), lease, fullRecord(0, 1, n)))(t) // prepares
 		counter.n.Store(0)
-		must(s.Record(t.Context(), lease, fullRecord(1, 2, n)))(t)
+		must(s.Plans.Record(t.Context(), lease, fullRecord(1, 2, n)))(t)
 		trips[n] = int(counter.n.Load())
 	}
 	if trips[10] != trips[10_000] || trips[10] > 3 {
@@ -348,7 +348,7 @@ func TestSealedFilesAreLetGoWithoutReadingTheFleet(t *testing.T) {
 	s := openWith(t, url, postgres.Options{Tracer: &seen})
 	lease := hold(t, s, "reconciler")
 	sealed := func(n int, blob string) {
-		must(s.Record(t.Context(), lease, step(n-1, n, func(r *mirror.Record) {
+		must(s.Plans.Record(t.Context(), lease, step(n-1, n, func(r *mirror.Record) {
 			r.Declarations = []fleet.Declaration{tenantDeclaration("acme"),
 				{Key: fleet.Key{Kind: fleet.KindSealedSecret, Tenant: "acme", Name: "git"},
 					Path: "p", Blob: blob}}
@@ -389,7 +389,7 @@ func TestAlternativesOfPlacementsAreKeptApart(t *testing.T) {
 		p.Alternatives = append(p.Alternatives, fleet.Alternative{
 			Engine: fleet.EngineName(fmt.Sprint("e", i)), Reason: strings.Repeat("full ", 20)})
 	}
-	must(s.Record(t.Context(), hold(t, s, "reconciler"), step(0, 1, func(r *mirror.Record) {
+	must(s.Plans.Record(t.Context(), hold(t, s, "reconciler"), step(0, 1, func(r *mirror.Record) {
 		r.Declarations = []fleet.Declaration{tenantDeclaration("acme"),
 			environmentDeclaration("acme", "prod"), environmentDeclaration("acme", "old")}
 		r.Placements = []fleet.Placement{p, placement("acme", "old", "eu-1")}
@@ -397,7 +397,7 @@ func TestAlternativesOfPlacementsAreKeptApart(t *testing.T) {
 	// As the version before has written it.
 	exec(t, url,
 		`UPDATE placements SET body = body || jsonb_build_object('alternatives', alternatives), alternatives = NULL WHERE environment = 'old'`)
-	for _, placed := range must(s.Load(t.Context()))(t).Placements {
+	for _, placed := range must(s.Plans.Load(t.Context()))(t).Placements {
 		if len(placed.Alternatives) != 0 {
 			t.Errorf("a start reads %d alternatives of %s", len(placed.Alternatives),
 				placed.Environment)
@@ -405,7 +405,7 @@ func TestAlternativesOfPlacementsAreKeptApart(t *testing.T) {
 	}
 	for environment, want := range map[fleet.EnvironmentName][]fleet.Alternative{
 		"prod": p.Alternatives[:5], "old": placement("acme", "old", "eu-1").Alternatives} {
-		got := must(s.Explain(t.Context(), view.Scope{}, fleet.EnvironmentID{
+		got := must(s.Views.Explain(t.Context(), view.Scope{}, fleet.EnvironmentID{
 			Tenant: "acme", Name: environment}))(t)
 		if !cmp.Equal(got.Alternatives, want) {
 			t.Errorf("%s: %s", environment, cmp.Diff(want, got.Alternatives))

@@ -15,7 +15,7 @@ const worksFor = `interval '6 s'`
 
 // BeatWorkers says that the workers of the replica run, and returns which others do and who holds
 // the leases that it asks for: to be called every two seconds.
-func (s *Store) BeatWorkers(ctx context.Context, beat mirror.ReplicaBeat) (mirror.Replicas,
+func (s *Leases) BeatWorkers(ctx context.Context, beat mirror.ReplicaBeat) (mirror.Replicas,
 	error) {
 	var view mirror.Replicas
 	err := s.again(ctx, func() error {
@@ -49,7 +49,7 @@ func readInto[V any](rows pgx.Rows, into map[string]V) error {
 }
 
 // LeaveWorkers says that the workers of the replica end, which it is to do before they have.
-func (s *Store) LeaveWorkers(ctx context.Context, replica string) error {
+func (s *Leases) LeaveWorkers(ctx context.Context, replica string) error {
 	err := s.again(ctx, func() error {
 		_, err := s.control.Exec(ctx,
 			`UPDATE replicas SET worked_at = NULL, preparing = 0 WHERE replica = $1`, text(replica))

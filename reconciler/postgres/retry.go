@@ -25,7 +25,7 @@ const (
 // atomically sends the statements of a batch as one transaction, and again when the database asks
 // for that or the connection is lost. Every batch that is given here has one effect however often
 // it is sent. fill is called anew for each attempt.
-func (s *Store) atomically(ctx context.Context, fill func(*pgx.Batch)) error {
+func (s *database) atomically(ctx context.Context, fill func(*pgx.Batch)) error {
 	return s.again(ctx, func() error {
 		batch := &pgx.Batch{}
 		fill(batch)
@@ -35,13 +35,13 @@ func (s *Store) atomically(ctx context.Context, fill func(*pgx.Batch)) error {
 }
 
 // transact runs f in a transaction, with the same promise and the same demand as atomically.
-func (s *Store) transact(ctx context.Context, f func(pgx.Tx) error) error {
+func (s *database) transact(ctx context.Context, f func(pgx.Tx) error) error {
 	return s.again(ctx, func() error { return pgx.BeginFunc(ctx, s.work, f) })
 }
 
 // again calls f until it succeeds, fails for good, or has been called often enough. The pauses
 // double and jitter, so that writers that met do not meet again.
-func (s *Store) again(ctx context.Context, f func() error) error {
+func (s *database) again(ctx context.Context, f func() error) error {
 	for n := 1; ; n++ {
 		err := f()
 		if errors.Is(plain(err), ErrReadOnly) {

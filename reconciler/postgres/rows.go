@@ -30,7 +30,7 @@ func scanRow(rows pgx.CollectableRow) (mirror.Row, error) {
 }
 
 // collect reads every row that a statement returns, and reads again when the connection is lost.
-func collect[T any](ctx context.Context, s *Store, scan pgx.RowToFunc[T], sql string,
+func collect[T any](ctx context.Context, s *database, scan pgx.RowToFunc[T], sql string,
 	args ...any) ([]T, error) {
 	var all []T
 	err := s.again(ctx, func() error {
@@ -46,9 +46,9 @@ func collect[T any](ctx context.Context, s *Store, scan pgx.RowToFunc[T], sql st
 
 // Changed are the engine's rows with a number above after, in that order, at most limit. A row that
 // is committed later has a higher number than every row that this has returned.
-func (s *Store) Changed(ctx context.Context, engine fleet.EngineName, after int64,
+func (s *Work) Changed(ctx context.Context, engine fleet.EngineName, after int64,
 	limit int) ([]mirror.Row, error) {
-	rows, err := collect(ctx, s, scanRow, `SELECT `+rowColumns+fromRows+
+	rows, err := collect(ctx, s.database, scanRow, `SELECT `+rowColumns+fromRows+
 		`WHERE d.engine = $1 AND d.seq > $2 ORDER BY d.seq LIMIT $3`, string(engine), after, limit)
 	if err != nil {
 		return nil, fmt.Errorf("rows of engine %s: %w", engine, err)
@@ -59,7 +59,7 @@ func (s *Store) Changed(ctx context.Context, engine fleet.EngineName, after int6
 // RowHeads visits every row of the engine as it stood at one moment, in the order of their numbers
 // and without its body, and does not hold them all in memory. An error of visit ends it and is
 // returned.
-func (s *Store) RowHeads(ctx context.Context, engine fleet.EngineName,
+func (s *Work) RowHeads(ctx context.Context, engine fleet.EngineName,
 	visit func(mirror.RowHead) error) error {
 	ctx = patient(ctx, tourPatience)
 	rows, err := s.work.Query(ctx, `
@@ -81,8 +81,8 @@ func (s *Store) RowHeads(ctx context.Context, engine fleet.EngineName,
 }
 
 // Row is one row as it stands now; false when there is none.
-func (s *Store) Row(ctx context.Context, key fleet.ObjectKey) (mirror.Row, bool, error) {
-	rows, err := collect(ctx, s, scanRow, `SELECT `+rowColumns+fromRows+
+func (s *Work) Row(ctx context.Context, key fleet.ObjectKey) (mirror.Row, bool, error) {
+	rows, err := collect(ctx, s.database, scanRow, `SELECT `+rowColumns+fromRows+
 		`WHERE d.engine = $1 AND d.kind = $2 AND d.name = $3`,
 		string(key.Engine), string(key.Kind), key.Name)
 	if err != nil || len(rows) == 0 {
@@ -94,7 +94,7 @@ func (s *Store) Row(ctx context.Context, key fleet.ObjectKey) (mirror.Row, bool,
 // LeasedRow is one row as it stands now, read by the holder of the engine's lease: what is
 // destroyed for it is fenced here, since an object bears no newer epoch until a newer lease has
 // written it. mirror.ErrFenced when the lease has run out or passed on.
-func (s *Store) LeasedRow(ctx context.Context, l mirror.Lease, key fleet.ObjectKey) (mirror.Row, bool,
+func (s *Work) LeasedRow(ctx context.Context, l mirror.Lease, key fleet.ObjectKey) (mirror.Row, bool,
 	error) {
 	if _, err := leasedEngine(l, []fleet.ObjectKey{key}, func(k fleet.ObjectKey) fleet.ObjectKey {
 		return k
@@ -125,16 +125,16 @@ func (s *Store) LeasedRow(ctx context.Context, l mirror.Lease, key fleet.ObjectK
 }
 
 // CredentialRows are the engine's rows that need the secret of that tenant and name.
-func (s *Store) CredentialRows(ctx context.Context, engine fleet.EngineName,
+func (s *Work) CredentialRows(ctx context.Context, engine fleet.EngineName,
 	tenant fleet.TenantName, secret string) ([]mirror.Row, error) {
-	rows, err := collect(ctx, s, scanRow, `SELECT `+rowColumns+fromRows+`
+	rows, err := collect(ctx, s.database, scanRow, `SELECT `+rowColumns+fromRows+`
 		WHERE d.engine = $1 AND d.credential_tenant = $2 AND d.credential_name = $3 ORDER BY d.seq`, string(engine), string(tenant), secret)
 	return rows, wrap(err, "rows of engine %s with credential %s/%s", engine, tenant, secret)
 }
 
 // Sealed is the ciphertext of one *.sops.yaml by its git blob id; mirror.ErrNotFound when nothing
 // names it any more.
-func (s *Store) Sealed(ctx context.Context, blob string) ([]byte, error) {
+func (s *Plans) Sealed(ctx context.Context, blob string) ([]byte, error) {
 	var sealed []byte
 	err := s.again(ctx, func() error {
 		return s.work.QueryRow(ctx, `SELECT bytes FROM sealed WHERE blob = $1 LIMIT 1`, blob).Scan(

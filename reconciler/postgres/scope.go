@@ -12,11 +12,11 @@ import (
 // within runs reads of one moment within a scope. For a tenant they run as argosy_reader with the
 // tenant set for this transaction alone: whatever f asks for, the database answers with that
 // tenant's rows only. See in_scope in migrations/00002_rules.sql.
-func (s *Store) within(ctx context.Context, scope view.Scope, f func(pgx.Tx) error) error {
+func (s *database) within(ctx context.Context, scope view.Scope, f func(pgx.Tx) error) error {
 	return s.withinOf(ctx, s.work, scope, f)
 }
 
-func (s *Store) withinOf(ctx context.Context, from *pgxpool.Pool, scope view.Scope,
+func (s *database) withinOf(ctx context.Context, from *pgxpool.Pool, scope view.Scope,
 	f func(pgx.Tx) error) error {
 	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
 	return s.again(ctx, func() error {

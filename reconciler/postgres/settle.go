@@ -19,7 +19,7 @@ const settleTime = 2 * time.Second
 // settle ends those of the open revisions whose every row is applied. It is called after the
 // transaction that touched their rows has been committed: see settle in
 // migrations/00011_settle.sql. A failure is no failure of that transaction: Settle ends them later.
-func (s *Store) settle(ctx context.Context, revisions []string) {
+func (s *database) settle(ctx context.Context, revisions []string) {
 	if len(revisions) == 0 {
 		return
 	}
@@ -35,7 +35,7 @@ func (s *Store) settle(ctx context.Context, revisions []string) {
 // Settle ends every open revision whose rows are all applied. Acknowledge and Record end the
 // revisions that they touch; Settle, called every few seconds, ends those that a lost connection or
 // a lock kept open.
-func (s *Store) Settle(ctx context.Context) error {
+func (s *Plans) Settle(ctx context.Context) error {
 	err := s.again(ctx, func() error {
 		_, err := s.work.Exec(ctx, `SELECT settle(NULL)`)
 		return err

@@ -37,7 +37,7 @@ func TestAcknowledgeCostsWhatIsAcknowledged(t *testing.T) {
 	_, _, worker, stored := recorded(t, url, rows...)
 	openRevisions(t, url, open)
 	s := openWith(t, url, postgres.Options{Tracer: &seen})
-	check(t, s.Acknowledge(t.Context(), worker, applied(stored)))
+	check(t, s.Work.Acknowledge(t.Context(), worker, applied(stored)))
 	expect(t, url, `SELECT count(*) FROM revisions WHERE applied_at IS NULL`, open)
 	expect(t, url, `SELECT count(*) FROM operations WHERE state = 'Succeeded'`, 1)
 	exec(t, url, `UPDATE revisions SET applied_at = NULL, witness = 0 WHERE revision = $1`,
@@ -66,11 +66,11 @@ func TestAcknowledgeNeitherWaitsNorFailsForSettling(t *testing.T) {
 		_, err := tx.Exec(t.Context(), sql)
 		check(t, err)
 	}
-	check(t, s.Acknowledge(t.Context(), worker, applied(stored)))
+	check(t, s.Work.Acknowledge(t.Context(), worker, applied(stored)))
 	expect(t, url, `SELECT count(*) FROM status WHERE state = 'Applied'`, 1)
 	expect(t, url, `SELECT count(*) FROM revisions WHERE applied_at IS NULL`, 1)
 	check(t, tx.Rollback(t.Context()))
-	check(t, s.Settle(t.Context()))
+	check(t, s.Plans.Settle(t.Context()))
 	expect(t, url, `SELECT count(*) FROM revisions WHERE applied_at IS NULL`, 0)
 	expect(t, url, `SELECT count(*) FROM operations WHERE state = 'Succeeded'`, 1)
 }
@@ -84,7 +84,7 @@ func TestRevisionEndsWhicheverEngineIsLast(t *testing.T) {
 	reconciler := hold(t, s, "reconciler")
 	engines := []mirror.Lease{hold(t, s, "engine/eu-1"), hold(t, s, "engine/us-1")}
 	for n := 1; n <= 20; n++ {
-		must(s.Record(t.Context(), reconciler, step(n-1, n, func(r *mirror.Record) {
+		must(s.Plans.Record(t.Context(), reconciler, step(n-1, n, func(r *mirror.Record) {
 			for _, engine := range []string{"eu-1", "us-1"} {
 				r.Rows = append(r.Rows, application(engine, "acme", "a", engine,
 					fmt.Sprint("v", n)))
@@ -92,8 +92,8 @@ func TestRevisionEndsWhicheverEngineIsLast(t *testing.T) {
 		})))(t)
 		done := make(chan error, len(engines))
 		for i, engine := range []fleet.EngineName{"eu-1", "us-1"} {
-			rows := must(s.Changed(t.Context(), engine, 0, 10))(t)
-			go func() { done <- s.Acknowledge(t.Context(), engines[i], applied(rows)) }()
+			rows := must(s.Work.Changed(t.Context(), engine, 0, 10))(t)
+			go func() { done <- s.Work.Acknowledge(t.Context(), engines[i], applied(rows)) }()
 		}
 		for range engines {
 			check(t, <-done)
@@ -107,7 +107,7 @@ func TestRevisionEndsWhenALaterOneTakesItsLastRow(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
 	s, reconciler, _, _ := recorded(t, url, application("eu-1", "acme", "a", "prod", "v1"))
-	must(s.Record(t.Context(), reconciler, step(1, 2, func(r *mirror.Record) {
+	must(s.Plans.Record(t.Context(), reconciler, step(1, 2, func(r *mirror.Record) {
 		r.Rows = []mirror.Row{application("eu-1", "acme", "a", "prod", "v2")}
 	})))(t)
 	if open := one[string](t, url,
@@ -126,13 +126,13 @@ func BenchmarkAcknowledge(b *testing.B) {
 	revisions := 0
 	next := func() []mirror.Ack {
 		revisions++
-		must(s.Record(b.Context(), reconciler, step(revisions-1, revisions, func(r *mirror.Record) {
+		must(s.Plans.Record(b.Context(), reconciler, step(revisions-1, revisions, func(r *mirror.Record) {
 			for i := range 10 {
 				r.Rows = append(r.Rows, application("eu-1", "acme", fmt.Sprint("d", i), "prod",
 					fmt.Sprint("v", revisions)))
 			}
 		})))(b)
-		return applied(must(s.Changed(b.Context(), "eu-1", 0, 100))(b))
+		return applied(must(s.Work.Changed(b.Context(), "eu-1", 0, 100))(b))
 	}
 	const each = 300
 	var times [2][]time.Duration
@@ -142,7 +142,7 @@ func BenchmarkAcknowledge(b *testing.B) {
 		for range each {
 			acks := next()
 			began := time.Now()
-			check(b, s.Acknowledge(b.Context(), worker, acks))
+			check(b, s.Work.Acknowledge(b.Context(), worker, acks))
 			times[arm] = append(times[arm], time.Since(began))
 		}
 	}

@@ -9,7 +9,7 @@ import (
 // SetSource keeps how the config repo was last found: URL (without credentials), branch, head, when
 // it was fetched, and what went wrong. Since is the store's: when Error began, or ended. That it
 // was fetched once more is written at most every ten seconds.
-func (s *Store) SetSource(ctx context.Context, v view.Source) error {
+func (s *Plans) SetSource(ctx context.Context, v view.Source) error {
 	err := s.again(ctx, func() error {
 		_, err := s.work.Exec(ctx, `
 			UPDATE source SET url = $1, branch = $2, head = CASE WHEN $3 = '' THEN head ELSE $3 END, fetched_at = coalesce($4, fetched_at), error = $5,
@@ -23,7 +23,7 @@ func (s *Store) SetSource(ctx context.Context, v view.Source) error {
 }
 
 // Source is how the config repo stands.
-func (s *Store) Source(ctx context.Context) (view.Source, error) {
+func (s *Views) Source(ctx context.Context) (view.Source, error) {
 	var v view.Source
 	err := s.again(ctx, func() error {
 		return s.work.QueryRow(ctx,

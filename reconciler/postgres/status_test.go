@@ -22,28 +22,28 @@ func recorded(t testing.TB, url string, rows ...mirror.Row) (s *postgres.Store, 
 	t.Helper()
 	s = open(t, url)
 	reconciler, worker = hold(t, s, "reconciler"), hold(t, s, "engine/eu-1")
-	must(s.Record(t.Context(), reconciler, step(0, 1, func(r *mirror.Record) {
+	must(s.Plans.Record(t.Context(), reconciler, step(0, 1, func(r *mirror.Record) {
 		r.Declarations, r.Rows, r.Created = []fleet.Declaration{tenantDeclaration("acme")}, rows,
 			len(rows)
 	})))(t)
-	return s, reconciler, worker, must(s.Changed(t.Context(), "eu-1", 0, 100_000))(t)
+	return s, reconciler, worker, must(s.Work.Changed(t.Context(), "eu-1", 0, 100_000))(t)
 }
 
 func TestAcknowledgeOfAnOlderRowChangesNothingNewer(t *testing.T) {
 	t.Parallel()
 	a := application("eu-1", "acme", "a", "prod", "v1")
 	s, reconciler, worker, old := recorded(t, newDatabase(t), a)
-	must(s.Record(t.Context(), reconciler,
+	must(s.Plans.Record(t.Context(), reconciler,
 		step(1, 2, func(r *mirror.Record) {
 			r.Rows = []mirror.Row{application("eu-1", "acme", "a", "prod", "v2")}
 		})))(t)
-	check(t, s.Acknowledge(t.Context(), worker, applied(old)))
-	row, ok, err := s.Row(t.Context(), a.Key)
+	check(t, s.Work.Acknowledge(t.Context(), worker, applied(old)))
+	row, ok, err := s.Work.Row(t.Context(), a.Key)
 	if err != nil || !ok || row.Apply != mirror.ApplyPending {
 		t.Fatalf("%+v, %v, %v", row.Apply, ok, err)
 	}
-	check(t, s.Acknowledge(t.Context(), worker, applied([]mirror.Row{row})))
-	if row, _, _ := s.Row(t.Context(), a.Key); row.Apply != mirror.ApplyApplied {
+	check(t, s.Work.Acknowledge(t.Context(), worker, applied([]mirror.Row{row})))
+	if row, _, _ := s.Work.Row(t.Context(), a.Key); row.Apply != mirror.ApplyApplied {
 		t.Fatalf("acknowledged as it stands: %s", row.Apply)
 	}
 }
@@ -54,31 +54,31 @@ func TestAcknowledgeOfARemovalTakesTheRowOnlyIfItIsToGo(t *testing.T) {
 		"v1")
 	url := newDatabase(t)
 	s, reconciler, worker, rows := recorded(t, url, a, b)
-	check(t, s.Observe(t.Context(), worker, []mirror.Observation{{Key: a.Key}, {Key: b.Key}}))
-	check(t, s.Acknowledge(t.Context(), worker, []mirror.Ack{
+	check(t, s.Work.Observe(t.Context(), worker, []mirror.Observation{{Key: a.Key}, {Key: b.Key}}))
+	check(t, s.Work.Acknowledge(t.Context(), worker, []mirror.Ack{
 		{Key: a.Key, Seq: rows[0].Seq, Removed: true}}))
-	if gone := must(s.Vanished(t.Context(), []fleet.ObjectKey{a.Key, b.Key}))(t); len(gone) != 0 {
+	if gone := must(s.Plans.Vanished(t.Context(), []fleet.ObjectKey{a.Key, b.Key}))(t); len(gone) != 0 {
 		t.Fatalf("a row that is wanted went: %v", gone)
 	}
 	b.Unwanted = true
-	must(s.Record(t.Context(), reconciler,
+	must(s.Plans.Record(t.Context(), reconciler,
 		step(1, 2, func(r *mirror.Record) { r.Rows = []mirror.Row{b} })))(t)
-	absent := must(s.Changed(t.Context(), "eu-1", 2, 10))(t)
+	absent := must(s.Work.Changed(t.Context(), "eu-1", 2, 10))(t)
 
 	// Wanted again before the worker has told: its news is of an older row.
 	b.Unwanted = false
-	must(s.Record(t.Context(), reconciler,
+	must(s.Plans.Record(t.Context(), reconciler,
 		step(2, 3, func(r *mirror.Record) { r.Rows = []mirror.Row{b} })))(t)
-	check(t, s.Acknowledge(t.Context(), worker, applied(absent)))
-	if gone := must(s.Vanished(t.Context(), []fleet.ObjectKey{b.Key}))(t); len(gone) != 0 {
+	check(t, s.Work.Acknowledge(t.Context(), worker, applied(absent)))
+	if gone := must(s.Plans.Vanished(t.Context(), []fleet.ObjectKey{b.Key}))(t); len(gone) != 0 {
 		t.Fatal("a row that is wanted again went")
 	}
 	b.Unwanted = true
-	must(s.Record(t.Context(), reconciler,
+	must(s.Plans.Record(t.Context(), reconciler,
 		step(3, 4, func(r *mirror.Record) { r.Rows = []mirror.Row{b} })))(t)
-	check(t, s.Acknowledge(t.Context(), worker,
-		applied(must(s.Changed(t.Context(), "eu-1", 4-1, 10))(t))))
-	if gone := must(s.Vanished(t.Context(), []fleet.ObjectKey{a.Key, b.Key}))(t); !cmp.Equal(gone,
+	check(t, s.Work.Acknowledge(t.Context(), worker,
+		applied(must(s.Work.Changed(t.Context(), "eu-1", 4-1, 10))(t))))
+	if gone := must(s.Plans.Vanished(t.Context(), []fleet.ObjectKey{a.Key, b.Key}))(t); !cmp.Equal(gone,
 		[]fleet.ObjectKey{b.Key}) {
 		t.Fatalf("gone: %v", gone)
 	}
@@ -93,10 +93,10 @@ func TestRevisionIsAppliedWhenItsLastObjectIs(t *testing.T) {
 		"prod", "v1"), application("eu-1", "acme", "b", "prod", "v1"))
 	look := func() (view.Revision, mirror.Operation) {
 		t.Helper()
-		v, _, err := s.Revisions(t.Context(), view.Scope{}, view.Filter{Revision: revision(1)},
+		v, _, err := s.Views.Revisions(t.Context(), view.Scope{}, view.Filter{Revision: revision(1)},
 			view.Page{Limit: 1})
 		check(t, err)
-		o, _, err := s.Operations(t.Context(), view.Scope{}, view.Filter{Revision: revision(1)},
+		o, _, err := s.Views.Operations(t.Context(), view.Scope{}, view.Filter{Revision: revision(1)},
 			view.Page{Limit: 1})
 		check(t, err)
 		return v[0], o[0]
@@ -105,14 +105,14 @@ func TestRevisionIsAppliedWhenItsLastObjectIs(t *testing.T) {
 		o.Done != 0 || o.Total != 2 {
 		t.Fatalf("at first: %+v, %+v", v, o)
 	}
-	check(t, s.Acknowledge(t.Context(), worker, []mirror.Ack{
+	check(t, s.Work.Acknowledge(t.Context(), worker, []mirror.Ack{
 		{Key: rows[0].Key, Seq: rows[0].Seq, State: mirror.ApplyApplied},
 		{Key: rows[1].Key, Seq: rows[1].Seq, State: mirror.ApplyFailed, Message: "refused"}}))
 	if v, o := look(); v.Pending != 1 || v.AppliedAt != nil || o.Done != 1 {
 		t.Fatalf("after one: %+v, %+v", v, o)
 	}
 	// The other is replaced by a later revision: nothing of the first is left to be done.
-	must(s.Record(t.Context(), reconciler,
+	must(s.Plans.Record(t.Context(), reconciler,
 		step(1, 2, func(r *mirror.Record) {
 			r.Rows = []mirror.Row{application("eu-1", "acme", "b", "prod", "v2")}
 		})))(t)
@@ -132,20 +132,20 @@ func TestObserveWritesWhatIsNewAndNothingElse(t *testing.T) {
 		Health: mirror.HealthProgressing, SyncedRevision: "abc", OperationPhase: "Running",
 		OperationID: "op", OperationError: "e", Message: strings.Repeat("ü", 2000), Resources: 7,
 		ReconciledAt: at, ResourceVersion: "1"}
-	check(t, s.Observe(t.Context(), worker, []mirror.Observation{{Key: a.Key, Sync: "older"}, seen,
+	check(t, s.Work.Observe(t.Context(), worker, []mirror.Observation{{Key: a.Key, Sync: "older"}, seen,
 		{Key: fleet.ObjectKey{Engine: "eu-1", Kind: fleet.ObjectApplication, Name: "stranger"}}}))
 	if n := one[int](t, url, `SELECT count(*) FROM status`); n != 1 {
 		t.Fatalf("%d rows of status", n)
 	}
 	before := writes(t, url)
 	seen.ResourceVersion, seen.ReconciledAt = "2", at.Add(time.Minute)
-	check(t, s.Observe(t.Context(), worker, []mirror.Observation{seen}))
+	check(t, s.Work.Observe(t.Context(), worker, []mirror.Observation{seen}))
 	if d := cmp.Diff(before, writes(t, url)); d != "" {
 		t.Errorf("no news was written:\n%s", d)
 	}
 	seen.Health = mirror.HealthHealthy
-	check(t, s.Observe(t.Context(), worker, []mirror.Observation{seen}))
-	views, _, err := s.Applications(t.Context(), view.Scope{Tenant: "acme"}, view.Filter{
+	check(t, s.Work.Observe(t.Context(), worker, []mirror.Observation{seen}))
+	views, _, err := s.Views.Applications(t.Context(), view.Scope{Tenant: "acme"}, view.Filter{
 		Health: mirror.HealthHealthy}, view.Page{Limit: 10})
 	check(t, err)
 	if len(views) != 1 || views[0].Sync != mirror.SyncSynced || views[0].Resources != 7 ||
@@ -153,9 +153,9 @@ func TestObserveWritesWhatIsNewAndNothingElse(t *testing.T) {
 		len(views[0].Message) > 1024 || !strings.HasSuffix(views[0].Message, "ü…") {
 		t.Fatalf("%+v", views)
 	}
-	check(t, s.Observe(t.Context(), worker, []mirror.Observation{
+	check(t, s.Work.Observe(t.Context(), worker, []mirror.Observation{
 		{Key: a.Key, UID: "u1", Sync: mirror.SyncSynced, Health: mirror.HealthHealthy, Deleted: true}}))
-	views, _, err = s.Applications(t.Context(), view.Scope{}, view.Filter{}, view.Page{
+	views, _, err = s.Views.Applications(t.Context(), view.Scope{}, view.Filter{}, view.Page{
 		Limit: 10})
 	check(t, err)
 	if views[0].Health != mirror.HealthMissing || views[0].Sync != mirror.SyncUnknown {
@@ -168,7 +168,7 @@ func TestEngineReportSaysSinceWhen(t *testing.T) {
 	url := newDatabase(t)
 	s := open(t, url)
 	worker := hold(t, s, "engine/eu-1")
-	must(s.Record(t.Context(), hold(t, s, "reconciler"),
+	must(s.Plans.Record(t.Context(), hold(t, s, "reconciler"),
 		step(0, 1, func(r *mirror.Record) {
 			r.Declarations = []fleet.Declaration{
 				engineDeclaration("eu-1")}
@@ -176,8 +176,8 @@ func TestEngineReportSaysSinceWhen(t *testing.T) {
 	report := func(r mirror.EngineReport) view.Engine {
 		t.Helper()
 		r.Engine = "eu-1"
-		check(t, s.ReportEngine(t.Context(), worker, r))
-		v, _, err := s.Engines(t.Context(), view.Scope{}, view.Filter{Engine: "eu-1"}, view.Page{
+		check(t, s.Work.ReportEngine(t.Context(), worker, r))
+		v, _, err := s.Views.Engines(t.Context(), view.Scope{}, view.Filter{Engine: "eu-1"}, view.Page{
 			Limit: 1})
 		check(t, err)
 		return v[0]
@@ -203,12 +203,12 @@ func TestCursorOnlyGrows(t *testing.T) {
 	s := newStore(t)
 	worker := hold(t, s, "engine/eu-1")
 	for _, n := range []int64{5, 9, 7} {
-		check(t, s.SetCursor(t.Context(), worker, n))
+		check(t, s.Work.SetCursor(t.Context(), worker, n))
 	}
-	if n := must(s.Cursor(t.Context(), "eu-1"))(t); n != 9 {
+	if n := must(s.Work.Cursor(t.Context(), "eu-1"))(t); n != 9 {
 		t.Errorf("cursor %d", n)
 	}
-	if n := must(s.Cursor(t.Context(), "other"))(t); n != 0 {
+	if n := must(s.Work.Cursor(t.Context(), "other"))(t); n != 0 {
 		t.Errorf("cursor of an engine that is new: %d", n)
 	}
 }
@@ -218,22 +218,22 @@ func TestEngineIsKnownUntilItsLastRowHasGone(t *testing.T) {
 	s := newStore(t)
 	reconciler, worker := hold(t, s, "reconciler"), hold(t, s, "engine/eu-1")
 	row := application("eu-1", "acme", "a", "prod", "v1")
-	must(s.Record(t.Context(), reconciler, step(0, 1, func(r *mirror.Record) {
+	must(s.Plans.Record(t.Context(), reconciler, step(0, 1, func(r *mirror.Record) {
 		r.Declarations, r.Rows = []fleet.Declaration{engineDeclaration("eu-1"),
 			engineDeclaration("us-1")}, []mirror.Row{row}
 	})))(t)
 	row.Unwanted = true
-	must(s.Record(t.Context(), reconciler, step(1, 2, func(r *mirror.Record) {
+	must(s.Plans.Record(t.Context(), reconciler, step(1, 2, func(r *mirror.Record) {
 		r.Removed, r.Rows = []fleet.Key{engineDeclaration("eu-1").Key,
 			engineDeclaration("us-1").Key}, []mirror.Row{row}
 	})))(t)
-	specs := must(s.EngineSpecs(t.Context()))(t)
+	specs := must(s.Plans.EngineSpecs(t.Context()))(t)
 	if len(specs) != 1 || specs["eu-1"].ArgoCD.InstallationID != "eu-1" {
 		t.Fatalf("engines: %+v", specs)
 	}
-	check(t, s.Acknowledge(t.Context(), worker,
-		applied(must(s.Changed(t.Context(), "eu-1", 0, 10))(t))))
-	if specs := must(s.EngineSpecs(t.Context()))(t); len(specs) != 0 {
+	check(t, s.Work.Acknowledge(t.Context(), worker,
+		applied(must(s.Work.Changed(t.Context(), "eu-1", 0, 10))(t))))
+	if specs := must(s.Plans.EngineSpecs(t.Context()))(t); len(specs) != 0 {
 		t.Errorf("engines: %+v", specs)
 	}
 }
@@ -246,17 +246,17 @@ func TestSyncIsAskedForOnceAndEndsOnce(t *testing.T) {
 		Deployment: "a", SyncRun: "rollback", Revision: "4f1c", Prune: true,
 		State: mirror.OperationPending}
 	for n := 1; n < 3; n++ {
-		must(s.Record(t.Context(), reconciler,
+		must(s.Plans.Record(t.Context(), reconciler,
 			step(n, n+1, func(r *mirror.Record) { r.Syncs = []mirror.SyncRequest{ask} })))(t)
 	}
-	if pending := must(s.PendingSyncs(t.Context(), "eu-1"))(t); !cmp.Equal(pending,
+	if pending := must(s.Work.PendingSyncs(t.Context(), "eu-1"))(t); !cmp.Equal(pending,
 		[]mirror.SyncRequest{ask}) {
 		t.Fatalf("pending: %s", cmp.Diff(pending, []mirror.SyncRequest{ask}))
 	}
-	check(t, s.UpdateSync(t.Context(), worker, ask.ID, mirror.OperationRunning, ""))
-	check(t, s.UpdateSync(t.Context(), worker, ask.ID, mirror.OperationSucceeded, "done"))
-	check(t, s.UpdateSync(t.Context(), worker, ask.ID, mirror.OperationFailed, "late news"))
-	operations, _, err := s.Operations(t.Context(), view.Scope{Tenant: "acme"}, view.Filter{},
+	check(t, s.Work.UpdateSync(t.Context(), worker, ask.ID, mirror.OperationRunning, ""))
+	check(t, s.Work.UpdateSync(t.Context(), worker, ask.ID, mirror.OperationSucceeded, "done"))
+	check(t, s.Work.UpdateSync(t.Context(), worker, ask.ID, mirror.OperationFailed, "late news"))
+	operations, _, err := s.Views.Operations(t.Context(), view.Scope{Tenant: "acme"}, view.Filter{},
 		view.Page{Limit: 10})
 	check(t, err)
 	if len(operations) != 1 || operations[0].State != mirror.OperationSucceeded ||
@@ -264,7 +264,7 @@ func TestSyncIsAskedForOnceAndEndsOnce(t *testing.T) {
 		operations[0].EndedAt == nil || operations[0].Message != "done" {
 		t.Fatalf("operations: %+v", operations)
 	}
-	if pending := must(s.PendingSyncs(t.Context(), "eu-1"))(t); len(pending) != 0 {
+	if pending := must(s.Work.PendingSyncs(t.Context(), "eu-1"))(t); len(pending) != 0 {
 		t.Errorf("pending: %+v", pending)
 	}
 }
@@ -280,15 +280,15 @@ func TestWorkGrowsNoFasterThanTheMirror(t *testing.T) {
 	revisions := 0
 	round := func(size int) {
 		revisions++
-		must(s.Record(t.Context(), lease, fullRecord(revisions-1, revisions, size)))(t)
-		rows := must(s.Changed(t.Context(), "eu-1", 0, size))(t)
+		must(s.Plans.Record(t.Context(), lease, fullRecord(revisions-1, revisions, size)))(t)
+		rows := must(s.Work.Changed(t.Context(), "eu-1", 0, size))(t)
 		for part := range slices.Chunk(rows, 500) {
 			var seen []mirror.Observation
 			for _, r := range part {
 				seen = append(seen, mirror.Observation{Key: r.Key, Resources: revisions})
 			}
-			check(t, s.Observe(t.Context(), worker, seen))
-			check(t, s.Acknowledge(t.Context(), worker, applied(part)))
+			check(t, s.Work.Observe(t.Context(), worker, seen))
+			check(t, s.Work.Acknowledge(t.Context(), worker, applied(part)))
 		}
 	}
 	for range 12 {
@@ -316,37 +316,37 @@ func TestARowThatWasLostHasNotVanished(t *testing.T) {
 	recorder, worker := hold(t, s, "reconciler"), hold(t, s, "engine/eu-1")
 	lost, gone := application("eu-1", "acme", "lost", "prod", "v1"),
 		application("eu-1", "acme", "gone", "prod", "v1")
-	must(s.Record(t.Context(), recorder,
+	must(s.Plans.Record(t.Context(), recorder,
 		step(0, 1, func(r *mirror.Record) { r.Rows = []mirror.Row{lost, gone} })))(t)
 	lost.Unwanted, gone.Unwanted = true, true
-	must(s.Record(t.Context(), recorder,
+	must(s.Plans.Record(t.Context(), recorder,
 		step(1, 2, func(r *mirror.Record) { r.Rows = []mirror.Row{lost, gone} })))(t)
 	exec(t, url, `ALTER TABLE desired DISABLE TRIGGER removals`)
 	exec(t, url, `DELETE FROM desired WHERE name = $1`, lost.Key.Name)
 	exec(t, url, `ALTER TABLE desired ENABLE TRIGGER removals`)
-	rows := must(s.Changed(t.Context(), "eu-1", 0, 10))(t)
+	rows := must(s.Work.Changed(t.Context(), "eu-1", 0, 10))(t)
 	if len(rows) != 1 {
 		t.Fatalf("rows %+v", rows)
 	}
-	check(t, s.Acknowledge(t.Context(), worker, []mirror.Ack{
+	check(t, s.Work.Acknowledge(t.Context(), worker, []mirror.Ack{
 		{Key: gone.Key, Seq: rows[0].Seq + 5, State: mirror.ApplyDeleting, Removed: true}}))
 	keys := []fleet.ObjectKey{lost.Key, gone.Key}
-	if got := must(s.Vanished(t.Context(), keys))(t); len(got) != 0 {
+	if got := must(s.Plans.Vanished(t.Context(), keys))(t); len(got) != 0 {
 		t.Errorf("vanished: %v; an acknowledgement of another row counted", got)
 	}
-	check(t, s.Acknowledge(t.Context(), worker, []mirror.Ack{
+	check(t, s.Work.Acknowledge(t.Context(), worker, []mirror.Ack{
 		{Key: gone.Key, Seq: rows[0].Seq, State: mirror.ApplyDeleting, Removed: true}}))
-	if got := must(s.Vanished(t.Context(), keys))(t); !cmp.Equal(got, []fleet.ObjectKey{gone.Key}) {
+	if got := must(s.Plans.Vanished(t.Context(), keys))(t); !cmp.Equal(got, []fleet.ObjectKey{gone.Key}) {
 		t.Errorf("vanished: %v", got)
 	}
 	exec(t, url, `UPDATE mirror SET life = gen_random_uuid()`)
-	if got := must(s.Vanished(t.Context(), keys))(t); len(got) != 0 {
+	if got := must(s.Plans.Vanished(t.Context(), keys))(t); len(got) != 0 {
 		t.Errorf("vanished: %v; the record is of another incarnation", got)
 	}
-	if ok, err := s.Renew(t.Context(), worker, time.Hour); ok || err != nil {
+	if ok, err := s.Leases.Renew(t.Context(), worker, time.Hour); ok || err != nil {
 		t.Errorf("a lease of another incarnation is renewed: %v, %v", ok, err)
 	}
-	err := s.Acknowledge(t.Context(), worker, []mirror.Ack{
+	err := s.Work.Acknowledge(t.Context(), worker, []mirror.Ack{
 		{Key: gone.Key, Seq: 1, State: mirror.ApplyApplied}})
 	if !errors.Is(err, mirror.ErrFenced) {
 		t.Errorf("an acknowledgement under a lease of another incarnation: %v", err)

@@ -11,9 +11,9 @@ import (
 )
 
 // PendingSyncs are the syncs that were asked for on the engine and have not ended, oldest first.
-func (s *Store) PendingSyncs(ctx context.Context, engine fleet.EngineName) ([]mirror.SyncRequest,
+func (s *Work) PendingSyncs(ctx context.Context, engine fleet.EngineName) ([]mirror.SyncRequest,
 	error) {
-	all, err := collect(ctx, s, scanSync, sqlOpenSyncs+` ORDER BY operation`, string(engine))
+	all, err := collect(ctx, s.database, scanSync, sqlOpenSyncs+` ORDER BY operation`, string(engine))
 	return all, wrap(err, "syncs of engine %s", engine)
 }
 
@@ -30,7 +30,7 @@ func scanSync(row pgx.CollectableRow) (mirror.SyncRequest, error) {
 
 // UpdateSync records how a sync of the lease's engine stands, and its operation with it. One that
 // has ended stays as it ended. mirror.ErrFenced when the lease has passed on.
-func (s *Store) UpdateSync(ctx context.Context, lease mirror.Lease, id string,
+func (s *Work) UpdateSync(ctx context.Context, lease mirror.Lease, id string,
 	state mirror.OperationState, text string) error {
 	engine, err := leasedEngine[struct{}](lease, nil, nil)
 	if err != nil {

@@ -31,11 +31,11 @@ func scanToken(row pgx.CollectableRow) (view.Token, error) {
 
 // VerifyToken tells whose token it is. Unknown, expired, revoked, malformed, or of a tenant that
 // was removed since: mirror.ErrNotFound, and neither the answer nor its timing tells which.
-func (s *Store) VerifyToken(ctx context.Context, plaintext string) (view.Token, error) {
+func (s *Tokens) VerifyToken(ctx context.Context, plaintext string) (view.Token, error) {
 	id := tokenID(plaintext)
 	hash := sha256.Sum256([]byte(plaintext))
 	var stored []byte
-	found, err := collect(ctx, s, func(row pgx.CollectableRow) (t view.Token, err error) {
+	found, err := collect(ctx, s.database, func(row pgx.CollectableRow) (t view.Token, err error) {
 		err = row.Scan(&stored, &t.ID, &t.Name, &t.Tenant, &t.Role, &t.CreatedBy, &t.CreatedAt,
 			&t.ExpiresAt, &t.RevokedAt)
 		return t, err
@@ -67,7 +67,7 @@ func tokenID(plaintext string) string {
 
 // CreateToken makes a token from Name, Tenant, Role, CreatedBy and ExpiresAt, and returns it with
 // its plaintext, which is kept nowhere. mirror.ErrNotFound when there is no such tenant.
-func (s *Store) CreateToken(ctx context.Context, t view.Token) (view.Token, string, error) {
+func (s *Tokens) CreateToken(ctx context.Context, t view.Token) (view.Token, string, error) {
 	if t.Role != view.RoleRead && t.Role != view.RoleWrite {
 		return view.Token{}, "", fmt.Errorf("token %s: a role is read or write, not %q", t.Name,
 			t.Role)
@@ -108,7 +108,7 @@ func (s *Store) CreateToken(ctx context.Context, t view.Token) (view.Token, stri
 
 // RevokeToken ends a token at once. One that has ended stays as it is; mirror.ErrNotFound when there
 // is none of that ID.
-func (s *Store) RevokeToken(ctx context.Context, id, by string) error {
+func (s *Tokens) RevokeToken(ctx context.Context, id, by string) error {
 	err := s.transact(ctx, func(tx pgx.Tx) error {
 		var t view.Token
 		err := tx.QueryRow(ctx,
@@ -132,8 +132,8 @@ func (s *Store) RevokeToken(ctx context.Context, id, by string) error {
 
 // ListTokens are all, newest first, those that have ended included. None of them has a form of its
 // plaintext.
-func (s *Store) ListTokens(ctx context.Context, page view.Page) ([]view.Token, string, error) {
-	return list(ctx, s, view.Scope{}, listing[view.Token]{
+func (s *Tokens) ListTokens(ctx context.Context, page view.Page) ([]view.Token, string, error) {
+	return list(ctx, s.database, view.Scope{}, listing[view.Token]{
 		name: "tokens", sql: `SELECT ` + tokenColumns + ` FROM tokens t`, keys: []string{"t.id"},
 		newest: true, scan: scanToken,
 		key: func(t view.Token) []string { return []string{t.ID} },

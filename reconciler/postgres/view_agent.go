@@ -30,7 +30,7 @@ const sqlAgents = `
 // Agents match Filter.{Tenant, Environment, Engine}, by tenant and name; those of the platform's
 // Engines come first. One that is declared and that nobody has joined is among them, with an empty
 // ID. A page costs what its agents have, not what all engines do.
-func (s *Store) Agents(ctx context.Context, scope view.Scope, by view.Filter,
+func (s *Views) Agents(ctx context.Context, scope view.Scope, by view.Filter,
 	page view.Page) ([]view.Agent, string, error) {
 	f := filter{}
 	f.tenants("e.tenant", scope, by.Tenant)
@@ -46,7 +46,7 @@ func (s *Store) Agents(ctx context.Context, scope view.Scope, by view.Filter,
 			" OR EXISTS (SELECT FROM agents a WHERE a.engine = " + place +
 			" AND a.tenant = e.tenant AND a.name = e.name))")
 	}
-	return list(ctx, s, scope, listing[view.Agent]{
+	return list(ctx, s.database, scope, listing[view.Agent]{
 		name: "agents", keys: []string{"e.tenant", "e.name"}, sql: sqlAgents, scan: scanAgentView,
 		key: func(a view.Agent) []string { return []string{string(a.Tenant), viewName(a)} },
 	}, f, page, completeAgents)

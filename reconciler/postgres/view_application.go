@@ -26,7 +26,7 @@ var sqlBlockedAfter = fmt.Sprintf("interval '%d seconds'", mirror.DeletionBlocke
 // Applications match Filter.{Tenant, Environment, Deployment, Engine, Revision, Sync, Health,
 // Apply, Name}, in the order of tenant, deployment, environment. One that is being removed is among
 // them until its engine has proven it gone.
-func (s *Store) Applications(ctx context.Context, scope view.Scope, by view.Filter,
+func (s *Views) Applications(ctx context.Context, scope view.Scope, by view.Filter,
 	page view.Page) ([]view.Application, string, error) {
 	f := filter{conditions: []string{"d.kind = 'Application'"}}
 	f.tenants("d.tenant", scope, by.Tenant)
@@ -46,7 +46,7 @@ func (s *Store) Applications(ctx context.Context, scope view.Scope, by view.Filt
 		f.and("s.state = '" + string(by.Apply) + "'")
 	}
 	f.equal(sqlApply, string(by.Apply))
-	return list(ctx, s, scope, listing[view.Application]{
+	return list(ctx, s.database, scope, listing[view.Application]{
 		name: "applications", keys: []string{"d.tenant", "d.deployment", "d.environment",
 			"d.engine"}, scan: scanApplication,
 		sql: `SELECT d.tenant, d.environment, d.deployment, d.name, d.engine, d.revision, d.body, d.created_at, d.changed_at, ` + sqlApply + `,

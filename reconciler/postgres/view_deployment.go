@@ -11,7 +11,7 @@ import (
 
 // Deployments match Filter.{Tenant, Deployment, Environment}, by tenant and name: of Environment,
 // those that name it or select it.
-func (s *Store) Deployments(ctx context.Context, scope view.Scope, by view.Filter,
+func (s *Views) Deployments(ctx context.Context, scope view.Scope, by view.Filter,
 	page view.Page) ([]view.Deployment, string, error) {
 	f := filter{conditions: []string{"e.kind = 'GitOpsDeployment'"}}
 	f.tenants("e.tenant", scope, by.Tenant)
@@ -21,7 +21,7 @@ func (s *Store) Deployments(ctx context.Context, scope view.Scope, by view.Filte
 			`EXISTS (SELECT FROM declarations t WHERE t.kind = 'ManagedEnvironment' AND t.tenant = e.tenant
 			AND t.name = ` + f.place(text(string(by.Environment))) + ` AND ` + sqlTargets + `)`)
 	}
-	return list(ctx, s, scope, listing[view.Deployment]{
+	return list(ctx, s.database, scope, listing[view.Deployment]{
 		name: "deployments", keys: []string{"e.tenant", "e.name"},
 		sql: `SELECT e.body FROM declarations e`, scan: scanDeployment,
 		key: func(d view.Deployment) []string {

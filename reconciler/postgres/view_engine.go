@@ -14,14 +14,14 @@ import (
 // Engines match Filter.Engine, by name. They belong to the platform: with a tenant in scope there
 // are none. One behind an agent is reached while the agent is connected and reaches it; while it is
 // not connected, Message says so.
-func (s *Store) Engines(ctx context.Context, scope view.Scope, by view.Filter,
+func (s *Views) Engines(ctx context.Context, scope view.Scope, by view.Filter,
 	page view.Page) ([]view.Engine, string, error) {
 	if scope.Tenant != "" {
 		return nil, "", nil
 	}
 	f := filter{conditions: []string{"e.kind = 'Engine'", "e.tenant = ''"}}
 	f.equal("e.name", string(by.Engine))
-	return list(ctx, s, scope, listing[view.Engine]{
+	return list(ctx, s.database, scope, listing[view.Engine]{
 		name: "engines", keys: []string{"e.name"}, scan: scanEngine,
 		sql: `SELECT e.name, e.body, coalesce(g.reachable, false), coalesce(g.message, ''), g.since, coalesce(g.argocd, ''),
 				coalesce(CASE WHEN l.expires_at > now() THEN l.holder END, ''), coalesce(l.epoch, 0),

@@ -13,7 +13,7 @@ import (
 
 func (k *agentKit) engine(name fleet.EngineName) view.Engine {
 	k.t.Helper()
-	all, _, err := k.Engines(k.t.Context(), view.Scope{}, view.Filter{Engine: name}, view.Page{
+	all, _, err := k.Views.Engines(k.t.Context(), view.Scope{}, view.Filter{Engine: name}, view.Page{
 		Limit: 10})
 	check(k.t, err)
 	if len(all) != 1 {
@@ -45,15 +45,15 @@ func TestEngineBehindAnAgentIsReachedWhileItIsConnected(t *testing.T) {
 	want("nobody", "no agent has joined", nil)
 	a := k.join("far-1", "f")
 	want("joined", "its agent has joined, and has not connected yet", nil)
-	check(t, k.BeatReplica(ctx, "hub-1"))
+	check(t, k.Agents.BeatReplica(ctx, "hub-1"))
 	o := k.open(a, "one")
-	check(t, k.ReportAgent(ctx, o.Lease, registry.Report{Reachable: true, Message: "well"}))
+	check(t, k.Agents.ReportAgent(ctx, o.Lease, registry.Report{Reachable: true, Message: "well"}))
 	if e := k.engine("far-1"); !e.Reachable || e.Message != "well" {
 		t.Errorf("connected: %+v", e)
 	}
 	closed := session(a, "one")
 	closed.Opening = o.Opening
-	check(t, k.CloseAgent(ctx, closed))
+	check(t, k.Agents.CloseAgent(ctx, closed))
 	want("closed", "its agent was last seen at "+seen().UTC().Format("2006-01-02T15:04"), seen())
 	o = k.open(a, "one")
 	if e := k.engine("far-1"); !e.Reachable || e.Message != "well" {
@@ -62,12 +62,12 @@ func TestEngineBehindAnAgentIsReachedWhileItIsConnected(t *testing.T) {
 	exec(t, k.url,
 		`UPDATE agents SET seen_at = now() - interval '2 hours'; UPDATE replicas SET beat_at = now() - interval '31 seconds'`)
 	want("its replica is gone", "its agent was last seen at ", seen())
-	check(t, k.ReportAgent(ctx, o.Lease, registry.Report{Message: "connection refused"}))
+	check(t, k.Agents.ReportAgent(ctx, o.Lease, registry.Report{Message: "connection refused"}))
 	since := one[time.Time](t, k.url, `SELECT since FROM engines WHERE engine = 'far-1'`)
 	want("its Argo CD was away already", "its agent was last seen at ", &since)
-	check(t, k.BeatReplica(ctx, "hub-1"))
+	check(t, k.Agents.BeatReplica(ctx, "hub-1"))
 	want("connected again, its Argo CD away", "connection refused", &since)
-	check(t, k.RevokeAgent(ctx, view.Scope{}, "far-1", "ann"))
+	check(t, k.Agents.RevokeAgent(ctx, view.Scope{}, "far-1", "ann"))
 	want("revoked", "no agent has joined", &since)
 }
 
@@ -78,10 +78,10 @@ func TestEnginesReadNoOtherAgents(t *testing.T) {
 	manyAgents(t, k, 10_000)
 	var seen asked
 	s := openWith(t, k.url, postgres.Options{Tracer: &seen})
-	_, _, err := s.Engines(t.Context(), view.Scope{}, view.Filter{}, view.Page{Limit: 1000})
+	_, _, err := s.Views.Engines(t.Context(), view.Scope{}, view.Filter{}, view.Page{Limit: 1000})
 	check(t, err)
 	list := seen.of(t, "FROM declarations e")
-	must(s.FleetStats(t.Context(), asLeader))(t)
+	must(s.Views.FleetStats(t.Context(), asLeader))(t)
 	for name, asked := range map[string]string{
 		"list": list.SQL, "figures": seen.of(t, "FROM declarations e").SQL} {
 		if !strings.Contains(asked, "JOIN replicas") || name == "figures" && asked == list.SQL {

@@ -16,13 +16,13 @@ import (
 const sqlPlacement = `CASE WHEN p.alternatives IS NULL THEN p.body ELSE p.body || jsonb_build_object('alternatives', p.alternatives) END`
 
 // Environments match Filter.{Tenant, Environment, Engine}, by tenant and name.
-func (s *Store) Environments(ctx context.Context, scope view.Scope, by view.Filter,
+func (s *Views) Environments(ctx context.Context, scope view.Scope, by view.Filter,
 	page view.Page) ([]view.Environment, string, error) {
 	f := filter{conditions: []string{"e.kind = 'ManagedEnvironment'"}}
 	f.tenants("e.tenant", scope, by.Tenant)
 	f.equal("e.name", string(by.Environment))
 	f.equal("p.engine", string(by.Engine))
-	return list(ctx, s, scope, listing[view.Environment]{
+	return list(ctx, s.database, scope, listing[view.Environment]{
 		name: "environments", keys: []string{"e.tenant", "e.name"}, scan: scanEnvironment,
 		sql: `SELECT e.body, ` + sqlPlacement +
 			` FROM declarations e LEFT JOIN placements p ON p.tenant = e.tenant AND p.environment = e.name`,
@@ -93,7 +93,7 @@ func completeEnvironments(ctx context.Context, tx pgx.Tx,
 
 // Explain is the stored placement of an environment; mirror.ErrNotFound when there is no such
 // environment in scope.
-func (s *Store) Explain(ctx context.Context, scope view.Scope,
+func (s *Views) Explain(ctx context.Context, scope view.Scope,
 	environment fleet.EnvironmentID) (fleet.Placement, error) {
 	f := filter{}
 	f.tenants("tenant", scope, "")

@@ -24,7 +24,7 @@ const (
 // and answers the one that holds the lease "reconciler"; others cost one look at that. It counts no
 // further than view.MaxFigure and looks at no more than 40,000 rows, along indexes, however many
 // there are: in a fleet where nothing is pending it looks at none.
-func (s *Store) FleetStats(ctx context.Context, ask view.StatsQuery) (view.FleetStats, error) {
+func (s *Views) FleetStats(ctx context.Context, ask view.StatsQuery) (view.FleetStats, error) {
 	var f view.FleetStats
 	err := s.within(ctx, view.Scope{}, func(tx pgx.Tx) error {
 		f = view.FleetStats{Agents: view.AgentStats{Rows: map[mirror.ApplyState]int{}}}

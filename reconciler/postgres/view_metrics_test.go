@@ -20,11 +20,11 @@ var asLeader = view.StatsQuery{Holder: "replica-1"}
 func TestFiguresAreForWhoLeads(t *testing.T) {
 	t.Parallel()
 	s, _ := populated(t)
-	f := must(s.FleetStats(t.Context(), view.StatsQuery{Holder: "replica-2"}))(t)
+	f := must(s.Views.FleetStats(t.Context(), view.StatsQuery{Holder: "replica-2"}))(t)
 	if f.Leads || f.At.IsZero() || len(f.Engines) > 0 || len(f.Holds) > 0 {
 		t.Errorf("to another replica: %+v", f)
 	}
-	if f := must(s.FleetStats(t.Context(), asLeader))(t); !f.Leads || len(f.Engines) != 2 {
+	if f := must(s.Views.FleetStats(t.Context(), asLeader))(t); !f.Leads || len(f.Engines) != 2 {
 		t.Errorf("to the leader: %+v", f)
 	}
 }
@@ -33,9 +33,9 @@ func TestFiguresCountWhatStands(t *testing.T) {
 	t.Parallel()
 	s, url := populated(t)
 	now := time.Now()
-	check(t, s.SetSource(t.Context(), view.Source{Head: revision(9), FetchedAt: &now,
+	check(t, s.Plans.SetSource(t.Context(), view.Source{Head: revision(9), FetchedAt: &now,
 		Error: "gone"}))
-	must(s.SetStop(t.Context(), mirror.Stop{Scope: mirror.StopTenant, Name: "acme", By: "Ann",
+	must(s.Decisions.SetStop(t.Context(), mirror.Stop{Scope: mirror.StopTenant, Name: "acme", By: "Ann",
 		At: now}, false))(t)
 	exec(t, url,
 		`INSERT INTO quarantines (kind, tenant, name, body) VALUES ('Tenant', '', 'broken', '{}')`)
@@ -43,7 +43,7 @@ func TestFiguresCountWhatStands(t *testing.T) {
 		`INSERT INTO looks (key, wanted, priority, body, at) VALUES ('pull/1', true, 1, '{}', now() - interval '1 hour'), ('pull/2', false, 1, '{}', now())`)
 	exec(t, url,
 		`INSERT INTO river_job (args, kind, queue, max_attempts, state) VALUES ('{}', 'look', 'looks', 10, 'retryable'), ('{}', 'look', 'other', 10, 'retryable')`)
-	f := must(s.FleetStats(t.Context(), asLeader))(t)
+	f := must(s.Views.FleetStats(t.Context(), asLeader))(t)
 	count := func(b view.Backlog) int {
 		if b.Oldest.IsZero() != (b.Count == 0) {
 			t.Errorf("%+v", b)
@@ -76,9 +76,9 @@ func TestFiguresOfPendingRowsAreOfTheEngineThatHasThem(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
 	reconciler, worker := hold(t, s, "reconciler"), hold(t, s, "engine/eu-1")
-	check(t, s.ReportEngine(t.Context(), worker, mirror.EngineReport{
+	check(t, s.Work.ReportEngine(t.Context(), worker, mirror.EngineReport{
 		Engine: "eu-1", Reachable: true}))
-	must(s.Record(t.Context(), reconciler, step(0, 1, func(r *mirror.Record) {
+	must(s.Plans.Record(t.Context(), reconciler, step(0, 1, func(r *mirror.Record) {
 		r.Declarations = []fleet.Declaration{tenantDeclaration("acme"), engineDeclaration("eu-1"),
 			engineDeclaration("us-1"), edge("acme", "edge", ""), edge("acme", "far", "")}
 		for i := range 4 {
@@ -87,11 +87,11 @@ func TestFiguresOfPendingRowsAreOfTheEngineThatHasThem(t *testing.T) {
 		}
 		r.Rows = append(r.Rows, application("us-1", "acme", "u", "staging", "v1"))
 	})))(t)
-	rows := must(s.Changed(t.Context(), "eu-1", 0, 10))(t)
+	rows := must(s.Work.Changed(t.Context(), "eu-1", 0, 10))(t)
 	acks := applied(rows)
 	acks[1].State, acks[1].Message = mirror.ApplyFailed, "refused"
-	check(t, s.Acknowledge(t.Context(), worker, acks[:3]))
-	f := must(s.FleetStats(t.Context(), asLeader))(t)
+	check(t, s.Work.Acknowledge(t.Context(), worker, acks[:3]))
+	f := must(s.Views.FleetStats(t.Context(), asLeader))(t)
 	eu, us := f.Engines[0], f.Engines[1]
 	if !eu.Reachable || !eu.Attended || us.Reachable || us.Attended {
 		t.Errorf("eu-1 %+v, us-1 %+v", eu, us)
@@ -117,7 +117,7 @@ func TestFiguresLookAtNoMoreThanIsPending(t *testing.T) {
 	var seen asked
 	s := openWith(t, url, postgres.Options{Tracer: &seen})
 	reconciler := hold(t, s, "reconciler")
-	must(s.Record(t.Context(), reconciler, step(0, 1, func(r *mirror.Record) {
+	must(s.Plans.Record(t.Context(), reconciler, step(0, 1, func(r *mirror.Record) {
 		r.Declarations = []fleet.Declaration{tenantDeclaration("acme"), engineDeclaration("eu-1")}
 		for i := range 20_000 {
 			row := application("eu-1", "acme", fmt.Sprint("d", i), "prod", "v1")
@@ -129,7 +129,7 @@ func TestFiguresLookAtNoMoreThanIsPending(t *testing.T) {
 		`INSERT INTO status (engine, kind, name, tenant, seq, state, sync, health, acked_at, observed_at)
 		SELECT engine, kind, name, tenant, seq, 'Applied', 'Synced', 'Healthy', now(), now() FROM desired`)
 	exec(t, url, `SELECT settle(NULL)`)
-	must(s.Record(t.Context(), reconciler, step(1, 2, func(r *mirror.Record) {
+	must(s.Plans.Record(t.Context(), reconciler, step(1, 2, func(r *mirror.Record) {
 		for i := range 3 {
 			r.Rows = append(r.Rows, application("eu-1", "acme", fmt.Sprint("d", i), "prod", "v2"))
 		}
@@ -137,7 +137,7 @@ func TestFiguresLookAtNoMoreThanIsPending(t *testing.T) {
 	exec(t, url, `ANALYZE`)
 	ask := asLeader
 	ask.Open, ask.Since = true, time.Now().Add(time.Hour)
-	f := must(s.FleetStats(t.Context(), ask))(t)
+	f := must(s.Views.FleetStats(t.Context(), ask))(t)
 	if n := f.Engines[0].Waiting.Count; n != 3 || len(f.Rollouts) != 1 {
 		t.Errorf("%d rows wait, %d revisions are under way", n, len(f.Rollouts))
 	}
@@ -162,7 +162,7 @@ func TestTravelGoesOnWhereItWasLeft(t *testing.T) {
 	url := newDatabase(t)
 	s := open(t, url)
 	reconciler := hold(t, s, "reconciler")
-	must(s.Record(t.Context(), reconciler, step(0, 1, func(r *mirror.Record) {
+	must(s.Plans.Record(t.Context(), reconciler, step(0, 1, func(r *mirror.Record) {
 		r.Declarations = []fleet.Declaration{tenantDeclaration("acme"), engineDeclaration("eu-1")}
 		for i := range n {
 			row := application("eu-1", "acme", fmt.Sprint("d", i), "prod", "v1")
@@ -179,7 +179,7 @@ func TestTravelGoesOnWhereItWasLeft(t *testing.T) {
 	var now view.RolloutLatency
 	looks := 0
 	for ; !now.Synced.Done && looks < 10; looks++ {
-		f := must(s.FleetStats(t.Context(), ask))(t)
+		f := must(s.Views.FleetStats(t.Context(), ask))(t)
 		if len(f.Rollouts) != 1 {
 			t.Fatalf("under way: %+v", f.Rollouts)
 		}
@@ -199,7 +199,7 @@ func TestTravelOfARevision(t *testing.T) {
 	ask := asLeader
 	look := func() view.RolloutLatency {
 		t.Helper()
-		f := must(s.FleetStats(t.Context(), ask))(t)
+		f := must(s.Views.FleetStats(t.Context(), ask))(t)
 		if len(f.Rollouts) != 1 {
 			t.Fatalf("under way: %+v", f.Rollouts)
 		}
@@ -212,14 +212,14 @@ func TestTravelOfARevision(t *testing.T) {
 		for _, row := range rows {
 			seen = append(seen, mirror.Observation{Key: row.Key, Sync: sync, Health: health})
 		}
-		check(t, s.Observe(t.Context(), worker, seen))
+		check(t, s.Work.Observe(t.Context(), worker, seen))
 	}
 	if v := look(); v.Number != 1 || v.Changes != 2 || v.RecordedAt.IsZero() ||
 		!v.AppliedAt.IsZero() || v.Synced.Done {
 		t.Errorf("recorded: %+v", v)
 	}
 	observe(mirror.SyncSynced, mirror.HealthHealthy, rows...)
-	check(t, s.Acknowledge(t.Context(), worker, applied(rows)))
+	check(t, s.Work.Acknowledge(t.Context(), worker, applied(rows)))
 	if v := look(); v.AppliedAt.IsZero() || v.Synced.Done || v.Healthy.Done {
 		t.Errorf("applied, and what was seen was seen before: %+v", v)
 	}
@@ -239,7 +239,7 @@ func TestTravelOfARevision(t *testing.T) {
 	}
 	// One with nothing but a project has no Application to wait for; one that is recorded before
 	// the question's time has not begun.
-	must(s.Record(t.Context(), reconciler, step(1, 2, func(r *mirror.Record) {
+	must(s.Plans.Record(t.Context(), reconciler, step(1, 2, func(r *mirror.Record) {
 		row := rows[0]
 		row.Key.Kind, row.Key.Name, row.Deployment, row.Environment = fleet.ObjectProject,
 			"tenant-acme", "", ""
@@ -250,7 +250,7 @@ func TestTravelOfARevision(t *testing.T) {
 		t.Errorf("of nothing: %+v", v)
 	}
 	late := view.StatsQuery{Holder: "replica-1", Since: time.Now().Add(time.Hour)}
-	if f := must(s.FleetStats(t.Context(), late))(t); len(f.Rollouts) != 0 {
+	if f := must(s.Views.FleetStats(t.Context(), late))(t); len(f.Rollouts) != 0 {
 		t.Errorf("begun: %+v", f.Rollouts)
 	}
 }
@@ -260,12 +260,12 @@ func TestTravelDoesNotWaitForWordsThatDoNotCome(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
 	s, _, worker, rows := recorded(t, url, application("eu-1", "acme", "a", "prod", "v1"))
-	check(t, s.Observe(t.Context(), worker, []mirror.Observation{
+	check(t, s.Work.Observe(t.Context(), worker, []mirror.Observation{
 		{Key: rows[0].Key, Sync: mirror.SyncSynced, Health: mirror.HealthHealthy}}))
-	check(t, s.Acknowledge(t.Context(), worker, applied(rows)))
+	check(t, s.Work.Acknowledge(t.Context(), worker, applied(rows)))
 	exec(t, url,
 		`UPDATE status SET acked_at = acked_at - interval '2 minutes', observed_at = observed_at - interval '3 minutes'`)
-	f := must(s.FleetStats(t.Context(), asLeader))(t)
+	f := must(s.Views.FleetStats(t.Context(), asLeader))(t)
 	if v := f.Rollouts[0]; !v.Synced.Done || !v.Healthy.Done || f.At.Sub(v.Synced.At) < time.Minute {
 		t.Errorf("%+v", v)
 	}
@@ -283,7 +283,7 @@ func TestFiguresOfAgentsAreThoseOfTheirList(t *testing.T) {
 		`INSERT INTO engines (engine, reachable) VALUES ('far-1', true) ON CONFLICT (engine) DO UPDATE SET reachable = true`)
 	figures := func() [3]int {
 		t.Helper()
-		f := must(k.FleetStats(t.Context(), asLeader))(t)
+		f := must(k.Views.FleetStats(t.Context(), asLeader))(t)
 		if far := f.Engines[1]; far.Engine != "far-1" || far.Reachable != (f.Agents.Connected > 0) {
 			t.Errorf("an engine behind an agent: %+v", far)
 		}
@@ -292,11 +292,11 @@ func TestFiguresOfAgentsAreThoseOfTheirList(t *testing.T) {
 	if got := figures(); got != [3]int{0, 3, 1} {
 		t.Errorf("before the hub's first beat: %v", got)
 	}
-	check(t, k.BeatReplica(t.Context(), "hub-1"))
+	check(t, k.Agents.BeatReplica(t.Context(), "hub-1"))
 	if got := figures(); got != [3]int{2, 1, 1} {
 		t.Errorf("connected, stale, never: %v", got)
 	}
-	all, _, err := k.Agents(t.Context(), view.Scope{}, view.Filter{}, view.Page{Limit: 10})
+	all, _, err := k.Views.Agents(t.Context(), view.Scope{}, view.Filter{}, view.Page{Limit: 10})
 	check(t, err)
 	var listed [3]int
 	for _, a := range all {

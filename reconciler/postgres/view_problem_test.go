@@ -24,7 +24,7 @@ func TestAnUnusableCredentialIsToldWhereItIsDeclared(t *testing.T) {
 	}
 	var rows []mirror.Row
 	leader := hold(t, s, "reconciler")
-	must(s.Record(ctx, leader, step(0, 1, func(r *mirror.Record) {
+	must(s.Plans.Record(ctx, leader, step(0, 1, func(r *mirror.Record) {
 		r.Declarations = []fleet.Declaration{engineDeclaration("eu-1")}
 		for _, tenant := range []string{"acme", "globex"} {
 			r.Declarations = append(r.Declarations, tenantDeclaration(tenant),
@@ -43,7 +43,7 @@ func TestAnUnusableCredentialIsToldWhereItIsDeclared(t *testing.T) {
 		rows = r.Rows
 	})))(t)
 	seqs := map[fleet.ObjectKey]int64{}
-	for _, r := range must(s.Changed(ctx, "eu-1", 0, 100))(t) {
+	for _, r := range must(s.Work.Changed(ctx, "eu-1", 0, 100))(t) {
 		seqs[r.Key] = r.Seq
 	}
 	worker := hold(t, s, "engine/eu-1")
@@ -58,14 +58,14 @@ func TestAnUnusableCredentialIsToldWhereItIsDeclared(t *testing.T) {
 			}
 			acks = append(acks, a)
 		}
-		check(t, s.Acknowledge(ctx, worker, acks))
+		check(t, s.Work.Acknowledge(ctx, worker, acks))
 	}
 	ack(mirror.ApplyFailed)
 
 	page := view.Page{Limit: 1} // by cursor
 	var got []string
 	for after := ""; ; {
-		problems, next, err := s.Problems(ctx, view.Scope{Tenant: "acme"}, view.Filter{},
+		problems, next, err := s.Views.Problems(ctx, view.Scope{Tenant: "acme"}, view.Filter{},
 			view.Page{Limit: page.Limit, After: after})
 		check(t, err)
 		for _, p := range problems {
@@ -87,11 +87,11 @@ func TestAnUnusableCredentialIsToldWhereItIsDeclared(t *testing.T) {
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("%q", got)
 	}
-	if foreign, _, err := s.Problems(ctx, view.Scope{Tenant: "globex"}, view.Filter{}, view.Page{
+	if foreign, _, err := s.Views.Problems(ctx, view.Scope{Tenant: "globex"}, view.Filter{}, view.Page{
 		Limit: 10}); err != nil || len(foreign) != 0 {
 		t.Error(foreign, err)
 	}
-	apps, _, err := s.Applications(ctx, view.Scope{Tenant: "acme"}, view.Filter{}, view.Page{
+	apps, _, err := s.Views.Applications(ctx, view.Scope{Tenant: "acme"}, view.Filter{}, view.Page{
 		Limit: 10})
 	check(t, err)
 	if len(apps) != 1 ||
@@ -100,30 +100,30 @@ func TestAnUnusableCredentialIsToldWhereItIsDeclared(t *testing.T) {
 			"the secret t-git of its repository cannot be used: kubeconfig: exec is refused" {
 		t.Error(apps)
 	}
-	environments, _, err := s.Environments(ctx, view.Scope{Tenant: "acme"}, view.Filter{},
+	environments, _, err := s.Views.Environments(ctx, view.Scope{Tenant: "acme"}, view.Filter{},
 		view.Page{Limit: 10})
 	check(t, err)
 	if len(environments) != 1 || environments[0].Problems != 1 {
 		t.Error(environments)
 	}
-	tenants, _, err := s.Tenants(ctx, view.Scope{Tenant: "acme"}, view.Filter{}, view.Page{
+	tenants, _, err := s.Views.Tenants(ctx, view.Scope{Tenant: "acme"}, view.Filter{}, view.Page{
 		Limit: 10})
 	check(t, err)
 	if len(tenants) != 1 || tenants[0].Problems != 2 {
 		t.Errorf("the tenant's problems are not counted: %+v", tenants)
 	}
-	if f, err := s.FleetStats(ctx, view.StatsQuery{Holder: leader.Holder}); err != nil ||
+	if f, err := s.Views.FleetStats(ctx, view.StatsQuery{Holder: leader.Holder}); err != nil ||
 		f.Problems[fleet.SeverityError] != 2 {
 		t.Errorf("the metric counts %v, %v", f.Problems, err)
 	}
 	ack(mirror.ApplyApplied)
-	apps, _, err = s.Applications(ctx, view.Scope{Tenant: "acme"}, view.Filter{}, view.Page{
+	apps, _, err = s.Views.Applications(ctx, view.Scope{Tenant: "acme"}, view.Filter{}, view.Page{
 		Limit: 10})
 	check(t, err)
 	if len(apps) != 1 || strings.Contains(apps[0].ApplyMessage, "of its repository") {
 		t.Error(apps)
 	}
-	if left, _, err := s.Problems(ctx, view.Scope{}, view.Filter{}, view.Page{
+	if left, _, err := s.Views.Problems(ctx, view.Scope{}, view.Filter{}, view.Page{
 		Limit: 10}); err != nil || len(left) != 0 {
 		t.Error(left, err)
 	}

@@ -15,13 +15,13 @@ import (
 // Pulls match Filter.{Tenant, Pull, State}, the highest number first. A tenant sees those whose
 // plan touches it, as the tenant that it was when they were saved last, and nothing of the other
 // tenants that they touch.
-func (s *Store) Pulls(ctx context.Context, scope view.Scope, by view.Filter,
+func (s *Views) Pulls(ctx context.Context, scope view.Scope, by view.Filter,
 	page view.Page) ([]view.Pull, string, error) {
 	if scope.Tenant != "" && by.Tenant != "" && by.Tenant != scope.Tenant {
 		return nil, "", nil // which of its pull requests touch another tenant is not for it to know
 	}
 	from, f := pullsWithin(scope, by)
-	return list(ctx, s, scope, listing[view.Pull]{
+	return list(ctx, s.database, scope, listing[view.Pull]{
 		name: "pulls", keys: []string{from.number}, newest: true,
 		sql: `SELECT p.body, r.base, r.hash` + from.sql,
 		scan: func(row pgx.CollectableRow) (view.Pull, error) {
@@ -36,7 +36,7 @@ func (s *Store) Pulls(ctx context.Context, scope view.Scope, by view.Filter,
 // PullOf is one pull request, and the plan of its head that its reviewers see, as JSON; nil when
 // there is none. The report holds the parts of all tenants: whoever shows it to one leaves out the
 // others'. mirror.ErrNotFound when nothing is known of it, or nothing within the scope.
-func (s *Store) PullOf(ctx context.Context, scope view.Scope, number int) (view.Pull, []byte,
+func (s *Views) PullOf(ctx context.Context, scope view.Scope, number int) (view.Pull, []byte,
 	error) {
 	from, f := pullsWithin(scope, view.Filter{Pull: number})
 	var found []pullRow
@@ -59,7 +59,7 @@ func (s *Store) PullOf(ctx context.Context, scope view.Scope, number int) (view.
 
 // PullPlan is the report of PullOf; mirror.ErrNotFound when there is no plan of the pull request's
 // head either.
-func (s *Store) PullPlan(ctx context.Context, scope view.Scope, number int) ([]byte, error) {
+func (s *Views) PullPlan(ctx context.Context, scope view.Scope, number int) ([]byte, error) {
 	_, report, err := s.PullOf(ctx, scope, number)
 	if err == nil && report == nil {
 		err = wrap(mirror.ErrNotFound, "plan of pull request %d", number)

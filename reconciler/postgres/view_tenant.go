@@ -11,11 +11,11 @@ import (
 )
 
 // Tenants match Filter.Tenant, by name.
-func (s *Store) Tenants(ctx context.Context, scope view.Scope, by view.Filter,
+func (s *Views) Tenants(ctx context.Context, scope view.Scope, by view.Filter,
 	page view.Page) ([]view.Tenant, string, error) {
 	f := filter{conditions: []string{"e.kind = 'Tenant'", "e.tenant = ''"}}
 	f.tenants("e.name", scope, by.Tenant)
-	return list(ctx, s, scope, listing[view.Tenant]{
+	return list(ctx, s.database, scope, listing[view.Tenant]{
 		name: "tenants", sql: `SELECT e.name, e.body FROM declarations e`, keys: []string{"e.name"},
 		scan: func(row pgx.CollectableRow) (view.Tenant, error) {
 			var t view.Tenant

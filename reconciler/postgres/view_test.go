@@ -25,7 +25,7 @@ func populated(t testing.TB) (*postgres.Store, string) {
 	t.Helper()
 	url := newDatabase(t)
 	s := open(t, url)
-	must(s.Record(t.Context(), hold(t, s, "reconciler"), step(0, 1, func(r *mirror.Record) {
+	must(s.Plans.Record(t.Context(), hold(t, s, "reconciler"), step(0, 1, func(r *mirror.Record) {
 		r.Declarations = []fleet.Declaration{engineDeclaration("eu-1"), engineDeclaration("us-1")}
 		for _, tenant := range []string{"acme", "globex"} {
 			r.Declarations = append(r.Declarations, tenantDeclaration(tenant),
@@ -63,15 +63,15 @@ func populated(t testing.TB) (*postgres.Store, string) {
 		r.Created = len(r.Rows)
 	})))(t)
 	worker := hold(t, s, "engine/eu-1")
-	rows := must(s.Changed(t.Context(), "eu-1", 0, 100))(t)
+	rows := must(s.Work.Changed(t.Context(), "eu-1", 0, 100))(t)
 	acks, seen := applied(rows), []mirror.Observation{}
 	acks[1].State, acks[1].Message = mirror.ApplyFailed, "refused"
 	for i, r := range rows {
 		seen = append(seen, mirror.Observation{Key: r.Key, Sync: mirror.SyncSynced,
 			Health: []mirror.HealthState{mirror.HealthHealthy, mirror.HealthDegraded}[i%2]})
 	}
-	check(t, s.Acknowledge(t.Context(), worker, acks))
-	check(t, s.Observe(t.Context(), worker, seen))
+	check(t, s.Work.Acknowledge(t.Context(), worker, acks))
+	check(t, s.Work.Observe(t.Context(), worker, seen))
 	return s, url
 }
 
@@ -81,7 +81,7 @@ func TestViews(t *testing.T) {
 	ctx, all, page := t.Context(), view.Scope{}, view.Page{Limit: 100}
 
 	t.Run("a tenant with its grant, its use and how it stands", func(t *testing.T) {
-		got, _, err := s.Tenants(ctx, all, view.Filter{}, page)
+		got, _, err := s.Views.Tenants(ctx, all, view.Filter{}, page)
 		check(t, err)
 		want := view.Tenant{Name: "acme", Owners: []string{"group:acme"}, Quota: fleet.Quota{
 			Environments: 5, Deployments: 10, Applications: 50},
@@ -93,7 +93,7 @@ func TestViews(t *testing.T) {
 		}
 	})
 	t.Run("an environment with where it is placed and why", func(t *testing.T) {
-		got, _, err := s.Environments(ctx, all, view.Filter{Tenant: "acme", Engine: "eu-1"}, page)
+		got, _, err := s.Views.Environments(ctx, all, view.Filter{Tenant: "acme", Engine: "eu-1"}, page)
 		check(t, err)
 		want := view.Environment{Tenant: "acme", Name: "prod",
 			Server: "https://prod.example.com", Namespaces: []string{"checkout"}, Region: "eu",
@@ -105,7 +105,7 @@ func TestViews(t *testing.T) {
 		}
 	})
 	t.Run("a deployment with the environments that it names or selects", func(t *testing.T) {
-		got, _, err := s.Deployments(ctx, all, view.Filter{Tenant: "acme"}, page)
+		got, _, err := s.Views.Deployments(ctx, all, view.Filter{Tenant: "acme"}, page)
 		check(t, err)
 		if len(got) != 3 || got[0].Name != "cart" || !slices.Equal(got[0].Environments,
 			[]fleet.EnvironmentName{"prod", "staging"}) || got[0].Problems != 2 ||
@@ -114,7 +114,7 @@ func TestViews(t *testing.T) {
 			got[0].Source.RepoURL != "https://git.example.com/acme/cart" {
 			t.Fatalf("%+v", got)
 		}
-		got, _, err = s.Deployments(ctx, all, view.Filter{Tenant: "acme", Environment: "staging"},
+		got, _, err = s.Views.Deployments(ctx, all, view.Filter{Tenant: "acme", Environment: "staging"},
 			page)
 		check(t, err)
 		if len(got) != 2 {
@@ -140,13 +140,13 @@ func TestViews(t *testing.T) {
 			"name": {view.Filter{Name: application("eu-1", "acme", "web", "prod", "v1").Key.Name},
 				1}, "quote": {view.Filter{Name: "' OR 1=1 --"}, 0},
 		} {
-			got, _, err := s.Applications(ctx, all, c.by, page)
+			got, _, err := s.Views.Applications(ctx, all, c.by, page)
 			check(t, err)
 			if len(got) != c.want {
 				t.Errorf("by %s: %d, want %d", name, len(got), c.want)
 			}
 		}
-		got, _, err := s.Applications(ctx, all, view.Filter{Tenant: "acme", Deployment: "web"},
+		got, _, err := s.Views.Applications(ctx, all, view.Filter{Tenant: "acme", Deployment: "web"},
 			page)
 		check(t, err)
 		a := got[0]
@@ -157,7 +157,7 @@ func TestViews(t *testing.T) {
 		}
 	})
 	t.Run("an engine with what it carries and what it still has to do", func(t *testing.T) {
-		got, _, err := s.Engines(ctx, all, view.Filter{}, page)
+		got, _, err := s.Views.Engines(ctx, all, view.Filter{}, page)
 		check(t, err)
 		if len(got) != 2 || got[0].Load != (fleet.EngineLoad{Applications: 6, Environments: 2}) ||
 			got[0].Pending != 1 || got[1].Pending != 4 || got[0].State != fleet.EngineActive ||
@@ -166,20 +166,20 @@ func TestViews(t *testing.T) {
 		}
 	})
 	t.Run("problems by path, holds without those approved", func(t *testing.T) {
-		problems, _, err := s.Problems(ctx, all, view.Filter{Name: "cart"}, page)
+		problems, _, err := s.Views.Problems(ctx, all, view.Filter{Name: "cart"}, page)
 		check(t, err)
 		if len(problems) != 4 || problems[0].Message != "of acme" ||
 			problems[1].Message != "also of acme" {
 			t.Fatalf("%+v", problems)
 		}
-		holds, _, err := s.Holds(ctx, all, view.Filter{Revision: revision(1)}, page)
+		holds, _, err := s.Views.Holds(ctx, all, view.Filter{Revision: revision(1)}, page)
 		check(t, err)
 		if len(holds) != 2 || holds[0].Tenant != "globex" || len(holds[0].Items) != 1 {
 			t.Fatalf("%+v", holds)
 		}
 	})
 	t.Run("why an environment is where it is", func(t *testing.T) {
-		got := must(s.Explain(ctx, view.Scope{Tenant: "acme"}, fleet.EnvironmentID{
+		got := must(s.Views.Explain(ctx, view.Scope{Tenant: "acme"}, fleet.EnvironmentID{
 			Tenant: "acme", Name: "prod"}))(t)
 		if !cmp.Equal(got, placement("acme", "prod", "eu-1")) {
 			t.Error(cmp.Diff(placement("acme", "prod", "eu-1"), got))
@@ -189,7 +189,7 @@ func TestViews(t *testing.T) {
 			id    fleet.EnvironmentID
 		}{{all, fleet.EnvironmentID{Tenant: "acme", Name: "nope"}}, {view.Scope{Tenant: "globex"},
 			fleet.EnvironmentID{Tenant: "acme", Name: "prod"}}} {
-			if _, err := s.Explain(ctx, c.scope, c.id); !errors.Is(err, mirror.ErrNotFound) {
+			if _, err := s.Views.Explain(ctx, c.scope, c.id); !errors.Is(err, mirror.ErrNotFound) {
 				t.Errorf("%v in %v: %v", c.id, c.scope, err)
 			}
 		}
@@ -217,9 +217,9 @@ func TestEveryListIsTheSameInPagesOfAnySize(t *testing.T) {
 	t.Parallel()
 	s, _ := populated(t)
 	for range 3 {
-		must(s.SetStop(t.Context(), mirror.Stop{Scope: mirror.StopFleet, By: "token:ops",
+		must(s.Decisions.SetStop(t.Context(), mirror.Stop{Scope: mirror.StopFleet, By: "token:ops",
 			Reason: fmt.Sprint(time.Now())}, true))(t)
-		_, _, err := s.CreateToken(t.Context(), view.Token{Name: "ci", Role: view.RoleRead})
+		_, _, err := s.Tokens.CreateToken(t.Context(), view.Token{Name: "ci", Role: view.RoleRead})
 		check(t, err)
 	}
 	same := func(name string, count func(int) (int, string)) {
@@ -231,41 +231,41 @@ func TestEveryListIsTheSameInPagesOfAnySize(t *testing.T) {
 	}
 	ctx, all := t.Context(), view.Scope{}
 	same("tenants", func(n int) (int, string) {
-		return lengthOf(pages(t, n, lister(ctx, all, s.Tenants)))
+		return lengthOf(pages(t, n, lister(ctx, all, s.Views.Tenants)))
 	})
 	same("environments", func(n int) (int, string) {
-		return lengthOf(pages(t, n, lister(ctx, all, s.Environments)))
+		return lengthOf(pages(t, n, lister(ctx, all, s.Views.Environments)))
 	})
 	same("deployments", func(n int) (int, string) {
-		return lengthOf(pages(t, n, lister(ctx, all, s.Deployments)))
+		return lengthOf(pages(t, n, lister(ctx, all, s.Views.Deployments)))
 	})
 	same("applications", func(n int) (int, string) {
-		return lengthOf(pages(t, n, lister(ctx, all, s.Applications)))
+		return lengthOf(pages(t, n, lister(ctx, all, s.Views.Applications)))
 	})
 	same("engines", func(n int) (int, string) {
-		return lengthOf(pages(t, n, lister(ctx, all, s.Engines)))
+		return lengthOf(pages(t, n, lister(ctx, all, s.Views.Engines)))
 	})
 	same("operations", func(n int) (int, string) {
-		return lengthOf(pages(t, n, lister(ctx, all, s.Operations)))
+		return lengthOf(pages(t, n, lister(ctx, all, s.Views.Operations)))
 	})
 	same("problems", func(n int) (int, string) {
-		return lengthOf(pages(t, n, lister(ctx, all, s.Problems)))
+		return lengthOf(pages(t, n, lister(ctx, all, s.Views.Problems)))
 	})
 	same("holds", func(n int) (int, string) {
-		return lengthOf(pages(t, n, lister(ctx, all, s.Holds)))
+		return lengthOf(pages(t, n, lister(ctx, all, s.Views.Holds)))
 	})
 	same("tokens", func(n int) (int, string) {
 		return lengthOf(pages(t, n, func(p view.Page) ([]view.Token, string, error) {
-			return s.ListTokens(ctx, p)
+			return s.Tokens.ListTokens(ctx, p)
 		}))
 	})
-	must(s.Record(ctx, hold(t, s, "reconciler"),
+	must(s.Plans.Record(ctx, hold(t, s, "reconciler"),
 		step(1, 2, func(r *mirror.Record) {
 			r.Placements = []fleet.Placement{
 				placement("acme", "prod", "eu-1")}
 		})))(t)
 	same("revisions", func(n int) (int, string) {
-		return lengthOf(pages(t, n, lister(ctx, all, s.Revisions)))
+		return lengthOf(pages(t, n, lister(ctx, all, s.Views.Revisions)))
 	})
 }
 
@@ -282,20 +282,20 @@ func lister[T any](ctx context.Context, scope view.Scope,
 func TestForgedCursorsAreRefused(t *testing.T) {
 	t.Parallel()
 	s, _ := populated(t)
-	_, next, err := s.Tenants(t.Context(), view.Scope{}, view.Filter{}, view.Page{Limit: 1})
+	_, next, err := s.Views.Tenants(t.Context(), view.Scope{}, view.Filter{}, view.Page{Limit: 1})
 	check(t, err)
 	encode := func(s string) string { return base64.RawURLEncoding.EncodeToString([]byte(s)) }
 	for _, after := range []string{next, "x", "!!", encode("holds"), encode("holds\x001\x002"),
 		encode("holds\x00one"), encode("holds\x0099999999999999999999999"),
 		encode("holds\x001' OR '1'='1"), encode("holds\x00"), encode("holds\x00\xff"),
 		encode(`["holds","1"]`), encode("holds\x00" + strings.Repeat("1", 6200))} {
-		if _, _, err := s.Holds(t.Context(), view.Scope{}, view.Filter{}, view.Page{
+		if _, _, err := s.Views.Holds(t.Context(), view.Scope{}, view.Filter{}, view.Page{
 			Limit: 1, After: after}); !errors.Is(err, mirror.ErrCursor) {
 			t.Errorf("cursor %q: %v", after, err)
 		}
 	}
 	for _, limit := range []int{0, -1, 1001} {
-		if _, _, err := s.Holds(t.Context(), view.Scope{}, view.Filter{}, view.Page{
+		if _, _, err := s.Views.Holds(t.Context(), view.Scope{}, view.Filter{}, view.Page{
 			Limit: limit}); err == nil {
 			t.Errorf("a page of %d items", limit)
 		}
@@ -317,7 +317,7 @@ func TestProblemsAreListedWhateverTheirPath(t *testing.T) {
 			paths = append(paths, "tenants/acme/"+noise.String())
 		}
 	}
-	must(s.Record(t.Context(), hold(t, s, "reconciler"), step(0, 1, func(r *mirror.Record) {
+	must(s.Plans.Record(t.Context(), hold(t, s, "reconciler"), step(0, 1, func(r *mirror.Record) {
 		for _, path := range paths {
 			key, _, problem := configschema.Classify(path)
 			r.Problems = append(r.Problems, *problem)
@@ -327,7 +327,7 @@ func TestProblemsAreListedWhateverTheirPath(t *testing.T) {
 	})))(t)
 	seen := map[string]int{}
 	for page := (view.Page{Limit: 1}); ; {
-		problems, next, err := s.Problems(t.Context(), view.Scope{Tenant: "acme"}, view.Filter{},
+		problems, next, err := s.Views.Problems(t.Context(), view.Scope{Tenant: "acme"}, view.Filter{},
 			page)
 		check(t, err)
 		for _, p := range problems {
@@ -351,8 +351,8 @@ func TestSourceSaysSinceWhenItFails(t *testing.T) {
 	set := func(v view.Source) view.Source {
 		t.Helper()
 		v.URL, v.Branch = "https://git.example.com/config", "main"
-		check(t, s.SetSource(t.Context(), v))
-		return must(s.Source(t.Context()))(t)
+		check(t, s.Plans.SetSource(t.Context(), v))
+		return must(s.Views.Source(t.Context()))(t)
 	}
 	if v := set(view.Source{Head: revision(1), FetchedAt: &at}); v.Head != revision(1) ||
 		!v.FetchedAt.Equal(at) || v.Since != nil {

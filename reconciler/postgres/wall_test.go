@@ -122,9 +122,9 @@ func TestCase65ReaderSeesItsTenantOnly(t *testing.T) {
 	t.Parallel()
 	s, url := populated(t)
 	savePulls(t, s)
-	must(s.Approve(t.Context(), mirror.Approval{Revision: revision(9), By: "x"}))(t)
+	must(s.Decisions.Approve(t.Context(), mirror.Approval{Revision: revision(9), By: "x"}))(t)
 	for _, tenant := range []string{"acme", "globex"} {
-		must(s.SetStop(t.Context(), mirror.Stop{Scope: mirror.StopTenant, Name: tenant}, true))(t)
+		must(s.Decisions.SetStop(t.Context(), mirror.Stop{Scope: mirror.StopTenant, Name: tenant}, true))(t)
 	}
 	exec(t, url, ownOfEveryTenant)
 	exec(t, url,
@@ -228,7 +228,7 @@ func TestListsOfATenantHoldItsOwnWithEitherWall(t *testing.T) {
 	t.Parallel()
 	s, url := populated(t)
 	savePulls(t, s)
-	_, _, err := s.CreateToken(t.Context(), view.Token{Name: "ci", Tenant: "acme",
+	_, _, err := s.Tokens.CreateToken(t.Context(), view.Token{Name: "ci", Tenant: "acme",
 		Role: view.RoleRead})
 	check(t, err)
 	acme := view.Scope{Tenant: "acme"}
@@ -240,32 +240,32 @@ func TestListsOfATenantHoldItsOwnWithEitherWall(t *testing.T) {
 			all = append(all, fmt.Sprintf("%d %+v", n, items))
 		}
 		ctx, page := t.Context(), view.Page{Limit: 100}
-		a, _, err := s.Tenants(ctx, acme, by, page)
+		a, _, err := s.Views.Tenants(ctx, acme, by, page)
 		add(a, len(a), err)
-		b, _, err := s.Environments(ctx, acme, by, page)
+		b, _, err := s.Views.Environments(ctx, acme, by, page)
 		add(b, len(b), err)
-		c, _, err := s.Deployments(ctx, acme, by, page)
+		c, _, err := s.Views.Deployments(ctx, acme, by, page)
 		add(c, len(c), err)
-		d, _, err := s.Applications(ctx, acme, by, page)
+		d, _, err := s.Views.Applications(ctx, acme, by, page)
 		for i := range d {
 			d[i].ObservedAt = nil
 		}
 		add(d, len(d), err)
-		e, _, err := s.Operations(ctx, acme, by, page)
+		e, _, err := s.Views.Operations(ctx, acme, by, page)
 		add(e, len(e), err)
-		f, _, err := s.Problems(ctx, acme, by, page)
+		f, _, err := s.Views.Problems(ctx, acme, by, page)
 		add(f, len(f), err)
-		g, _, err := s.Holds(ctx, acme, by, page)
+		g, _, err := s.Views.Holds(ctx, acme, by, page)
 		add(g, len(g), err)
-		h, _, err := s.Events(ctx, acme, 0, 100)
+		h, _, err := s.Views.Events(ctx, acme, 0, 100)
 		if by.Tenant == "" {
 			add(h, len(h), err)
 		}
-		i, _, err := s.Engines(ctx, acme, by, page)
+		i, _, err := s.Views.Engines(ctx, acme, by, page)
 		add(i, len(i), err)
-		j, _, err := s.Revisions(ctx, acme, by, page)
+		j, _, err := s.Views.Revisions(ctx, acme, by, page)
 		add(j, len(j), err)
-		k, _, err := s.Pulls(ctx, acme, by, page)
+		k, _, err := s.Views.Pulls(ctx, acme, by, page)
 		add(k, len(k), err)
 		return strings.Join(all, "\n")
 	}
@@ -297,7 +297,7 @@ func TestScopesDoNotLeakBetweenConnections(t *testing.T) {
 		tenant, want := []fleet.TenantName{"acme", "globex", ""}[i%3], []int{5, 5, 10}[i%3]
 		readers.Go(func() {
 			for range 20 {
-				got, _, err := s.Applications(context.Background(), view.Scope{Tenant: tenant},
+				got, _, err := s.Views.Applications(context.Background(), view.Scope{Tenant: tenant},
 					view.Filter{}, view.Page{Limit: 100})
 				if err != nil || len(got) != want {
 					t.Errorf("scope %q: %d applications, %v", tenant, len(got), err)
@@ -336,29 +336,29 @@ func TestStoreNeedsNoSuperuser(t *testing.T) {
 	must(postgres.Migrate(t.Context(), url))(t)
 	s := open(t, url)
 	lease, worker := hold(t, s, "reconciler"), hold(t, s, "engine/eu-1")
-	must(s.Record(t.Context(), lease, fullRecord(0, 1, 20)))(t)
-	rows := must(s.Changed(t.Context(), "eu-1", 0, 100))(t)
-	check(t, s.Acknowledge(t.Context(), worker, applied(rows)))
-	check(t, s.Observe(t.Context(), worker, []mirror.Observation{
+	must(s.Plans.Record(t.Context(), lease, fullRecord(0, 1, 20)))(t)
+	rows := must(s.Work.Changed(t.Context(), "eu-1", 0, 100))(t)
+	check(t, s.Work.Acknowledge(t.Context(), worker, applied(rows)))
+	check(t, s.Work.Observe(t.Context(), worker, []mirror.Observation{
 		{Key: rows[0].Key, Sync: mirror.SyncSynced}}))
-	if apps, _, err := s.Applications(t.Context(), view.Scope{Tenant: "acme"}, view.Filter{
+	if apps, _, err := s.Views.Applications(t.Context(), view.Scope{Tenant: "acme"}, view.Filter{
 		Sync: mirror.SyncSynced}, view.Page{Limit: 100}); err != nil || len(apps) != 1 {
 		t.Errorf("%d applications, %v", len(apps), err)
 	}
-	if apps, _, err := s.Applications(t.Context(), view.Scope{Tenant: "globex"}, view.Filter{},
+	if apps, _, err := s.Views.Applications(t.Context(), view.Scope{Tenant: "globex"}, view.Filter{},
 		view.Page{Limit: 100}); err != nil || len(apps) != 0 {
 		t.Errorf("%d applications of another tenant, %v", len(apps), err)
 	}
-	if _, last, err := s.Events(t.Context(), view.Scope{}, -1, 0); err != nil || last <= 0 {
+	if _, last, err := s.Views.Events(t.Context(), view.Scope{}, -1, 0); err != nil || last <= 0 {
 		t.Errorf("events up to %d, %v", last, err)
 	}
-	check(t, s.SavePull(t.Context(), pull(1, forge.PullOpen, "acme")))
-	check(t, s.SaveReviewed(t.Context(), reviewed(1, 1, "a.yaml")))
-	if _, report, err := s.PullOf(t.Context(), view.Scope{Tenant: "acme"}, 1); err != nil ||
+	check(t, s.Pulls.SavePull(t.Context(), pull(1, forge.PullOpen, "acme")))
+	check(t, s.Pulls.SaveReviewed(t.Context(), reviewed(1, 1, "a.yaml")))
+	if _, report, err := s.Views.PullOf(t.Context(), view.Scope{Tenant: "acme"}, 1); err != nil ||
 		len(report) == 0 {
 		t.Errorf("the pull request of a tenant: %s, %v", report, err)
 	}
-	if _, _, err := s.PullOf(t.Context(), view.Scope{Tenant: "globex"}, 1); !errors.Is(err,
+	if _, _, err := s.Views.PullOf(t.Context(), view.Scope{Tenant: "globex"}, 1); !errors.Is(err,
 		mirror.ErrNotFound) {
 		t.Errorf("the pull request of another tenant: %v", err)
 	}

@@ -35,7 +35,7 @@ func work(t *testing.T, s *postgres.Store, answer func(context.Context, forge.Re
 	d := &desk{t: t, s: s, running: map[string]int{}, answer: answer}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- s.Work(ctx, d.do) }()
+	go func() { done <- s.Pulls.Work(ctx, d.do) }()
 	d.stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-done; err != nil {
@@ -106,7 +106,7 @@ func (d *desk) seen(key string, n int) {
 
 func ask(t *testing.T, s *postgres.Store, looks ...forge.Recheck) {
 	t.Helper()
-	check(t, s.Ask(t.Context(), looks))
+	check(t, s.Pulls.Ask(t.Context(), looks))
 }
 
 // book is a log that a test reads.
@@ -156,7 +156,7 @@ func TestLooksAreDoneAtOnce(t *testing.T) {
 	began := time.Now()
 	const n = 10
 	for i := range n {
-		must(other.Accept(t.Context(), delivery(i), []forge.Recheck{group}))(t)
+		must(other.Pulls.Accept(t.Context(), delivery(i), []forge.Recheck{group}))(t)
 		if l := <-got; l != group {
 			t.Fatalf("%+v", l)
 		}
@@ -323,7 +323,7 @@ func TestLookThatFailedForGoodWorksAgain(t *testing.T) {
 		t.Errorf("the log:\n%s", log.b.String())
 	}
 	d.set(nothing)
-	must(s.Accept(t.Context(), delivery(1), []forge.Recheck{pullLook(7)}))(t)
+	must(s.Pulls.Accept(t.Context(), delivery(1), []forge.Recheck{pullLook(7)}))(t)
 	d.seen("pull/7", 2)
 }
 
@@ -398,7 +398,7 @@ func TestWorkThatStops(t *testing.T) {
 	done := make(chan error, 1)
 	var cancelled, ended time.Time
 	go func() {
-		done <- s.Work(ctx, func(ctx context.Context, l forge.Recheck) error {
+		done <- s.Pulls.Work(ctx, func(ctx context.Context, l forge.Recheck) error {
 			begun.Done()
 			if l.Number == 7 {
 				err := once(quick)(ctx, l)
@@ -443,7 +443,7 @@ func TestWorkTakesNoConnectionOfTheStore(t *testing.T) {
 			`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'argosy'`)
 	}
 	d := work(t, s, func(ctx context.Context, l forge.Recheck) error {
-		_, _, err := s.PullRecord(ctx, l.Number)
+		_, _, err := s.Pulls.PullRecord(ctx, l.Number)
 		return err
 	})
 	for i := range 40 {
@@ -470,7 +470,7 @@ func TestCase61WorkSurvivesLostConnections(t *testing.T) {
 		exec(t, url, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 			WHERE datname = current_database() AND pid <> pg_backend_pid() AND application_name = 'argosy' AND random() < 0.5`)
 		for err := errors.New(""); err != nil; {
-			err = s.Ask(t.Context(), []forge.Recheck{pullLook(i + 1)})
+			err = s.Pulls.Ask(t.Context(), []forge.Recheck{pullLook(i + 1)})
 		}
 	}
 	for i := range 10 {

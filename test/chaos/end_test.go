@@ -37,7 +37,7 @@ func (w *setup) judge() error {
 
 // withinGuards: what was deleted without an approval stayed within the guards.
 func (w *setup) withinGuards(store *postgres.Store) error {
-	recent, err := store.Recent(w.ctx, guardWindow)
+	recent, err := store.Plans.Recent(w.ctx, guardWindow)
 	if err != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ func (w *setup) withinGuards(store *postgres.Store) error {
 // fromNothing plans the head into an empty AppliedState that knows the placements only: its rows
 // are the current ones.
 func (w *setup) fromNothing(store *postgres.Store) error {
-	now, err := store.Load(w.ctx)
+	now, err := store.Plans.Load(w.ctx)
 	if err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func (w *setup) fromNothing(store *postgres.Store) error {
 	}
 	applied := map[fleet.ObjectKey]mirror.Row{}
 	for name := range w.engines {
-		rows, err := store.Changed(w.ctx, fleet.EngineName(name), 0, 10_000)
+		rows, err := store.Work.Changed(w.ctx, fleet.EngineName(name), 0, 10_000)
 		if err != nil {
 			return err
 		}

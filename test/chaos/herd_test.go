@@ -181,7 +181,7 @@ func (s atStore) Join(
 	ctx context.Context, _ agent.PrivateKeys, j agent.Join,
 ) (agent.Joined, error) {
 	join := registry.Join{Keys: j.Keys, ClusterUID: j.ClusterUID, Version: j.Version}
-	a, err := s.JoinAgent(ctx, j.Token, join)
+	a, err := s.Agents.JoinAgent(ctx, j.Token, join)
 	return agent.Joined{Agent: a.ID, Engine: a.Engine, ExpiresAt: a.ExpiresAt, Time: time.Now()},
 		err
 }
@@ -189,7 +189,7 @@ func (s atStore) Join(
 func (h *herd) join(
 	ctx context.Context, store *postgres.Store, in fleet.EnvironmentID,
 ) (*edge.IdentityStore, error) {
-	_, token, err := store.CreateAgentToken(ctx, registry.Token{
+	_, token, err := store.Agents.CreateAgentToken(ctx, registry.Token{
 		Tenant: in.Tenant, Environment: in.Name, CreatedBy: "bench",
 		ExpiresAt: time.Now().Add(time.Hour),
 	}, "")

@@ -57,7 +57,11 @@ func (v *Server) assembleAgents() error {
 
 // agentStore gives every part of the hub the same database.
 func agentStore(s *postgres.Store) hub.Store {
-	return hub.Store{Identities: s, Sessions: s, Rows: s, Changes: s, Reports: s}
+	a := s.Agents
+	return hub.Store{Identities: a, Sessions: a, Rows: a, Changes: a, Reports: struct {
+		*postgres.Agents
+		*postgres.Work
+	}{a, s.Work}}
 }
 
 // agentLimits lets agents have no more of the store at a time than the workers' pool has
@@ -75,7 +79,20 @@ func (v *Server) agents() api.Agents {
 	if !v.settings.Agents.Enabled {
 		return nil
 	}
-	return v.store
+	return struct {
+		*agentRecords
+		agentViews
+	}{v.store.Agents, v.store.Views}
+}
+
+type agentRecords = postgres.Agents // embedded beside the method of that name
+
+// agentViews are the lists of agents and of their own Applications.
+type agentViews interface {
+	Agents(ctx context.Context, scope view.Scope, by view.Filter, page view.Page) (
+		[]view.Agent, string, error)
+	OwnApplications(ctx context.Context, scope view.Scope, by view.Filter, page view.Page) (
+		[]view.Own, string, error)
 }
 
 // mountAgents adds what agents ask to the front.
@@ -132,7 +149,7 @@ func examineAgents(ctx context.Context, store *postgres.Store, public string,
 	now time.Time) (string, error) {
 	var all, stale []string
 	for page := (view.Page{Limit: wire.MaxPage}); ; {
-		found, next, err := store.Agents(ctx, view.Scope{}, view.Filter{}, page)
+		found, next, err := store.Views.Agents(ctx, view.Scope{}, view.Filter{}, page)
 		if err != nil {
 			return "", err
 		}

@@ -70,7 +70,7 @@ func Doctor(ctx context.Context, s settings.Settings) []Check {
 		}
 		defer store.Close()
 		if s.Forge != nil {
-			owners.Detail, owners.Err = examineOwners(ctx, store)
+			owners.Detail, owners.Err = examineOwners(ctx, store.Pulls)
 		}
 		if err := store.Ping(ctx); err != nil || !s.Agents.Enabled {
 			return "reached, takes writes, schema is current", err

@@ -112,7 +112,7 @@ func (v *Server) connectForge(loop *reconciler.Loop) error {
 	v.pulls = &pulls{forge: forge}
 	loop.Pulls = source{v.mirror, v.log}
 	loop.Reviews = branchReviews{v.mirror, webhook.NewReviews(webhook.ReviewsConfig{
-		Host: f.API, Pulls: forge, Records: v.store, Branch: v.settings.Source.Branch,
+		Host: f.API, Pulls: forge, Records: v.store.Pulls, Branch: v.settings.Source.Branch,
 		DirectPush: f.DirectPush, Log: v.log,
 	})}
 	return nil
@@ -125,8 +125,8 @@ func (v *Server) assemblePulls() error {
 		return nil
 	}
 	v.pulls.reviewer = webhook.NewReviewer(webhook.Config{
-		Forge: v.pulls.forge, Host: f.API, Planner: planner{v.loop, v.mirror}, Records: v.store,
-		Status: v.store, Branch: v.settings.Source.Branch,
+		Forge: v.pulls.forge, Host: f.API, Planner: planner{v.loop, v.mirror}, Records: v.store.Pulls,
+		Status: v.store.Views, Branch: v.settings.Source.Branch,
 		Public: strings.TrimSuffix(v.settings.Listen.Public, "/"), Sweep: time.Duration(f.Sweep),
 		Log: v.log,
 	})
@@ -142,7 +142,7 @@ func (v *Server) assemblePulls() error {
 		return err
 	}
 	v.pulls.receiver = webhook.NewReceiver(webhook.ReceiverConfig{
-		Inbox: v.store, Secrets: secrets, Branch: v.settings.Source.Branch,
+		Inbox: v.store.Pulls, Secrets: secrets, Branch: v.settings.Source.Branch,
 		Repository: v.pulls.forge.KnownID, Holder: v.holder, Pushed: v.loop.Pushed, Proxies: proxies,
 		Log: v.log,
 	})
@@ -162,7 +162,7 @@ func (v *Server) lead(ctx context.Context) {
 	defer all.Wait()
 	all.Go(func() { v.pulls.reviewer.Run(ctx) })
 	for ctx.Err() == nil {
-		err := v.store.Work(ctx, v.pulls.reviewer.Recheck)
+		err := v.store.Pulls.Work(ctx, v.pulls.reviewer.Recheck)
 		if err != nil && ctx.Err() == nil {
 			v.log.Warn("pull requests are not looked at; it is tried again", "error", err)
 			pacing.Sleep(ctx, 5*time.Second)

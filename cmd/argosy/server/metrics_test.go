@@ -14,6 +14,7 @@ import (
 
 	"argosy.dev/argosy/fleet/agent/hub"
 	"argosy.dev/argosy/reconciler/fleetstats"
+	"argosy.dev/argosy/reconciler/postgres"
 	"argosy.dev/argosy/reconciler/secrets"
 	"argosy.dev/argosy/reconciler/worker"
 )
@@ -70,7 +71,7 @@ func reference(t *testing.T) string {
 	registerStops(reg, worker.NewStopBoard())
 	registerPools(reg, nil)
 	fleetstats.NewCollector(reg, nil, "", nil)
-	if _, err := hub.New(hub.Config{Store: agentStore(nil), Secrets: &secrets.Resolver{},
+	if _, err := hub.New(hub.Config{Store: agentStore(&postgres.Store{}), Secrets: &secrets.Resolver{},
 		Stops: worker.NewStopBoard(), Replica: "one",
 		PublicURL: "https://argosy.example.com", Metrics: hub.NewMetrics(reg)}); err != nil {
 		t.Fatal(err)

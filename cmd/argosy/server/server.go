@@ -85,7 +85,7 @@ func New(ctx context.Context, s settings.Settings, log *slog.Logger, version str
 	if v.mirror, err = openSource(ctx, s); err != nil {
 		return nil, err
 	}
-	if v.secrets, err = openSecrets(s.Secrets, v.store.Sealed); err != nil {
+	if v.secrets, err = openSecrets(s.Secrets, v.store.Plans.Sealed); err != nil {
 		return nil, err
 	}
 	if err := v.assemble(); err != nil {
@@ -110,14 +110,15 @@ func holder() string {
 func (v *Server) assemble() error {
 	s := v.settings
 	loopMetrics, workerMetrics := newMetrics(v.registry, v.version)
-	v.stats = fleetstats.NewCollector(v.registry, v.store, v.holder, v.log)
+	v.stats = fleetstats.NewCollector(v.registry, v.store.Views, v.holder, v.log)
 	connect := engines{secrets: v.secrets, inFlight: s.Engines.InFlight}
 	v.stops = worker.NewStopBoard()
 	registerStops(v.registry, v.stops)
 	registerPools(v.registry, v.store.Pools)
 	loop := reconciler.Loop{
 		Source: source{v.mirror, v.log}, Decoder: decoder{}, Renderer: argocd.Renderer{},
-		Store: v.store, Leases: v.store, Engines: connect, Agents: v.store,
+		Store: v.store.Plans, Leases: v.store.Leases, Stops: v.store.Decisions,
+		Engines: connect, Agents: v.store.Views,
 		Judge:  policy.New().Judge,
 		Holder: v.holder, URL: v.mirror.Source(), Branch: s.Source.Branch,
 		Poll: time.Duration(s.Source.Poll), Metrics: loopMetrics, Log: v.log,
@@ -129,21 +130,21 @@ func (v *Server) assemble() error {
 	if err := v.assemblePulls(); err != nil {
 		return err
 	}
-	v.manager = worker.NewManager(v.store, time.Duration(s.Engines.Poll), v.log,
+	v.manager = worker.NewManager(v.store.Plans, time.Duration(s.Engines.Poll), v.log,
 		func(name fleet.EngineName, spec fleet.EngineSpec) worker.Config {
 			return worker.Config{
-				Engine: name, Spec: spec, Holder: v.holder, Rows: v.store, Leases: v.store,
+				Engine: name, Spec: spec, Holder: v.holder, Rows: v.store.Work, Leases: v.store.Leases,
 				Secrets: v.secrets, Stops: v.stops, Dial: connect.dial,
 				Metrics: workerMetrics, Log: v.log, Poll: time.Duration(s.Engines.Poll),
 				Flight: s.Engines.InFlight,
 			}
 		})
-	v.manager.Replicas, v.manager.Holder = v.store, v.holder
-	readers := v.store.Readers()
+	v.manager.Replicas, v.manager.Holder = v.store.Leases, v.holder
+	readers := v.store.Readers().Views
 	v.api = api.New(api.Config{
 		Reader:   api.Reader{Inventory: readers, History: readers, State: readers, PullReader: readers},
-		Deciding: v.store, Decider: v.store,
-		Tokens: withBootstrap(v.store, s.Bootstrap), Agents: v.agents(), Log: v.log,
+		Deciding: v.store.Views, Decider: v.store.Decisions,
+		Tokens: withBootstrap(v.store.Tokens, s.Bootstrap), Agents: v.agents(), Log: v.log,
 		Version: v.version, Hub: s.Listen.Public})
 	return v.assembleAgents()
 }
@@ -191,7 +192,7 @@ func (v *Server) Run(ctx context.Context) error {
 	var all sync.WaitGroup
 	for _, part := range []func(context.Context){
 		v.loop.Run, v.manager.Run, v.api.Run, v.runAgents, v.review, v.wakes, v.prune, v.settle, v.stats.Run,
-		func(ctx context.Context) { v.stops.Run(ctx, v.store, v.log) },
+		func(ctx context.Context) { v.stops.Run(ctx, v.store.Decisions, v.log) },
 		func(ctx context.Context) { v.secrets.Watch(ctx, v.rotated) },
 	} {
 		all.Go(func() { part(ctx) })
@@ -263,7 +264,7 @@ func (v *Server) settle(ctx context.Context) {
 	tick := time.NewTicker(10 * time.Second)
 	defer tick.Stop()
 	for {
-		if err := v.store.Settle(ctx); err != nil && ctx.Err() == nil {
+		if err := v.store.Plans.Settle(ctx); err != nil && ctx.Err() == nil {
 			v.log.Warn("failed to end applied revisions; trying again in ten seconds", "error", err)
 		}
 		select {

@@ -66,7 +66,7 @@ func newCrowd(ctx context.Context, m *fixture, h *hubProcess, ca []byte, from, u
 
 func newMember(ctx context.Context, m *fixture, hub string, ca []byte,
 	in fleet.EnvironmentID) (*member, error) {
-	_, token, err := m.store.CreateAgentToken(ctx, tokenOf(in), "")
+	_, token, err := m.store.Agents.CreateAgentToken(ctx, tokenOf(in), "")
 	if err != nil {
 		return nil, err
 	}
@@ -180,7 +180,7 @@ type registrar struct{ *fixture }
 // Join implements edge.Registrar.
 func (r registrar) Join(ctx context.Context, _ agent.PrivateKeys, join agent.Join) (agent.Joined,
 	error) {
-	a, err := r.store.JoinAgent(ctx, join.Token, registry.Join{
+	a, err := r.store.Agents.JoinAgent(ctx, join.Token, registry.Join{
 		Keys: join.Keys, ClusterUID: join.ClusterUID, Version: join.Version})
 	return agent.Joined{Agent: a.ID, Engine: a.Engine, ExpiresAt: a.ExpiresAt, Time: time.Now()},
 		err

@@ -61,8 +61,11 @@ func runHub(file string) error {
 	defer store.Close()
 	stops, registry := worker.NewStopBoard(), prometheus.NewRegistry()
 	h, err := hub.New(hub.Config{Secrets: &secrets.Resolver{}, Stops: stops,
-		Store: hub.Store{Identities: store, Sessions: store, Rows: store, Changes: store,
-			Reports: store},
+		Store: hub.Store{Identities: store.Agents, Sessions: store.Agents, Rows: store.Agents,
+			Changes: store.Agents, Reports: struct {
+				*postgres.Agents
+				*postgres.Work
+			}{store.Agents, store.Work}},
 		PublicURL: c.Public, Replica: "bench/" + strconv.Itoa(os.Getpid()),
 		Version: "bench", Limits: hub.Limits{OpenRate: c.OpenRate, TokenRate: c.TokenRate},
 		Log: log, Metrics: hub.NewMetrics(registry)})
@@ -70,7 +73,7 @@ func runHub(file string) error {
 		return err
 	}
 	return serve(ctx, c, h, log, tell(registry, count),
-		func(ctx context.Context) { stops.Run(ctx, store, log) }, h.Run,
+		func(ctx context.Context) { stops.Run(ctx, store.Decisions, log) }, h.Run,
 		func(ctx context.Context) { store.Listen(ctx, func(string) { stops.Wake(); h.Wake() }) })
 }
 

@@ -39,7 +39,7 @@ func newFixture(ctx context.Context, p *stack.Postgres, name, namespace string, 
 		return nil, err
 	}
 	var ok bool
-	if m.lease, ok, err = m.store.Acquire(ctx, "reconciler", "bench", time.Hour); err != nil ||
+	if m.lease, ok, err = m.store.Leases.Acquire(ctx, "reconciler", "bench", time.Hour); err != nil ||
 		!ok {
 		return nil, fmt.Errorf("lease: %v, %w", ok, err)
 	}
@@ -61,7 +61,7 @@ func (m *fixture) confirm(ctx context.Context) {
 		if err != nil || at.Wanted <= at.Confirmed {
 			continue
 		}
-		if ok, err := m.store.Confirm(ctx, m.lease, at); err != nil || !ok {
+		if ok, err := m.store.Plans.Confirm(ctx, m.lease, at); err != nil || !ok {
 			continue // the mirror has moved on; the next tick looks again
 		}
 		_ = m.store.Notify(ctx, "") // who waits looks by itself, too
@@ -120,7 +120,7 @@ func (m *fixture) commit(ctx context.Context, fill func(*mirror.Record)) error {
 		r.Base = revision(m.revisions - 1)
 	}
 	fill(&r)
-	_, err := m.store.Record(ctx, m.lease, r)
+	_, err := m.store.Plans.Record(ctx, m.lease, r)
 	return err
 }
 

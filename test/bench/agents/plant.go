@@ -108,7 +108,7 @@ func (p *plant) furnish(ctx context.Context) error {
 // employ joins the agent by a token in its Secret, as for a cluster that is set up by hand, and
 // runs it.
 func (p *plant) employ(ctx context.Context, g *ground) error {
-	_, token, err := p.mirror.store.CreateAgentToken(ctx, tokenOf(environment(0)), "")
+	_, token, err := p.mirror.store.Agents.CreateAgentToken(ctx, tokenOf(environment(0)), "")
 	if err != nil {
 		return err
 	}
