@@ -111,7 +111,7 @@ type PullRecord struct {
 	Said      string `json:"said,omitempty"`   // hash of what it says
 	// hash of the checks as they were last reported, with their commit
 	Marked string     `json:"marked,omitempty"`
-	Held   *Clearance `json:"held,omitempty"` // by /argosy hold
+	Held   *Clearance `json:"held,omitempty"` // by /argosy lock
 	// by /argosy ok-to-test: this head of a fork may be planned
 	Tested *Clearance `json:"tested,omitempty"`
 	// by /argosy approve-deletions: beyond the guards

@@ -225,7 +225,7 @@ type Pull struct {
 	Tenants []fleet.TenantName `json:"tenants"`
 	// owners of all of them have approved this head
 	Consented bool `json:"consented"`
-	Held      bool `json:"held,omitempty"` // by /argosy hold
+	Held      bool `json:"held,omitempty"` // by /argosy lock
 	// merged, and its result is not all there yet
 	Following bool      `json:"following"`
 	URL       string    `json:"url"`

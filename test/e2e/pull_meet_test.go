@@ -35,7 +35,7 @@ func aForgedStatus(t *testing.T, w *forged) {
 		"tenants/acme/deployments/forged.yaml": w.deployment("forged", "staging", "acme-staging",
 			"")})
 	w.await(t, head, forge.CheckPlan, "success")
-	w.ask(t, "alice", number, "/argosy hold")
+	w.ask(t, "alice", number, "/argosy lock")
 	w.await(t, head, forge.CheckPlan, "failure")
 	check(t, w.config.CreateHook(t.Context(), w.plane.URL+"/webhook/github", w.secret, "status"))
 	check(t, w.config.SetStatus(t.Context(), w.person["gus"], head, stack.ForgeStatus{

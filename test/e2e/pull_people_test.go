@@ -16,30 +16,30 @@ func commandsInComments(t *testing.T, w *forged) {
 	w.await(t, head, forge.CheckPlan, "success")
 
 	w.ask(t, "eve", number, "/argosy help")
-	w.awaitComment(t, number, "`/argosy ok-to-test <sha>`", "`/argosy resume`: end a hold")
-	w.ask(t, "eve", number, "/argosy hold")
+	w.awaitComment(t, number, "`/argosy ok-to-test <sha>`", "`/argosy unlock`: end a lock")
+	w.ask(t, "eve", number, "/argosy lock")
 	w.awaitComment(t, number,
-		"`eve` may not hold this: that takes an owner of what it changes, or write permission.")
+		"`eve` may not lock this: that takes an owner of what it changes, or write permission.")
 	w.expect(t, head, forge.CheckPlan, "success")
 
-	w.ask(t, "gus", number, "/argosy hold")
-	w.awaitComment(t, number, "`gus` holds this pull request")
+	w.ask(t, "gus", number, "/argosy lock")
+	w.awaitComment(t, number, "`gus` locks this pull request")
 	w.expect(t, head, forge.CheckPlan, "failure")
-	w.ask(t, "eve", number, "/argosy resume")
-	w.awaitComment(t, number, "`eve` may not resume this")
+	w.ask(t, "eve", number, "/argosy unlock")
+	w.awaitComment(t, number, "`eve` may not unlock this")
 	w.expect(t, head, forge.CheckPlan, "failure")
 
-	w.editInto(t, "amir", number, "/argosy resume")
-	w.ask(t, "amir", number, "Fine with me.\n/argosy resume") // not its first line
+	w.editInto(t, "amir", number, "/argosy unlock")
+	w.ask(t, "amir", number, "Fine with me.\n/argosy unlock") // not its first line
 	w.ask(t, "amir", number, "/argosy plan")
-	w.awaitComment(t, number, "`amir` asked for a new look")
+	w.awaitComment(t, number, "`amir` asked for a new review")
 	w.expect(t, head, forge.CheckPlan, "failure")
-	if strings.Contains(w.comment(t, number), "ends the hold") {
+	if strings.Contains(w.comment(t, number), "ends the lock") {
 		t.Error("an edited comment was obeyed, or one that begins otherwise")
 	}
 
-	w.ask(t, "alice", number, "/argosy resume")
-	w.awaitComment(t, number, "`alice` ends the hold")
+	w.ask(t, "alice", number, "/argosy unlock")
+	w.awaitComment(t, number, "`alice` ends the lock")
 	w.expect(t, head, forge.CheckPlan, "success")
 	w.ask(t, "alice", number, "/argosy aprove "+head)
 	w.awaitComment(t, number, "Did you mean `/argosy approve`?")

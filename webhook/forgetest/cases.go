@@ -123,7 +123,7 @@ func listed(s *scene) {
 
 func discussed(s *scene) {
 	number, _ := s.Open(s.Writer, "Talk to me")
-	first := s.Comment(number, s.Stranger, "/argosy hold")
+	first := s.Comment(number, s.Stranger, "/argosy lock")
 	ours := s.say(number, 0, "plan")
 	second := s.Comment(number, s.Admin, "fine")
 	s.Edit(number, first, s.Stranger, "/argosy ok-to-test")

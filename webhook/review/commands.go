@@ -140,14 +140,17 @@ var orders = map[string]order{
 		true, approve},
 	"approve-deletions": {"approve-deletions <sha>",
 		"let the deletions of this head pass that are beyond the guards", true, approveDeletions},
-	"hold":       {"hold", "keep " + forge.CheckPlan + " from passing", false, hold},
-	"resume":     {"resume", "end a hold", false, resume},
+	"lock":       {"lock", "keep " + forge.CheckPlan + " from passing", false, lock},
+	"unlock":     {"unlock", "end a lock", false, unlock},
 	"ok-to-test": {"ok-to-test <sha>", "plan this head of a fork", true, okToTest},
-	"plan":       {"plan", "look again", false, look},
+	"plan":       {"plan", "review again", false, replan},
 }
 
 // shown is the order in which help tells of them.
-var shown = []string{"plan", "approve", "approve-deletions", "hold", "resume", "ok-to-test"}
+var shown = []string{"plan", "approve", "approve-deletions", "lock", "unlock", "ok-to-test"}
+
+// renamed are commands of earlier versions. They do nothing, and their answer names the new command.
+var renamed = map[string]string{"hold": "lock", "resume": "unlock"}
 
 // Judge is what a command comes to. It is carried out if the person may; the reply says so, or why
 // not, and is added to the record's, of which the latest are kept. by.Head is the head of now, to
@@ -165,9 +168,12 @@ func answer(c Command, by forge.Clearance, may Rights, record *forge.PullRecord)
 	switch {
 	case c.Word == "" || c.Word == "help":
 		return help()
+	case renamed[c.Word] != "":
+		return login(by.By) + ": " + tick(commandPrefix+" "+c.Word) + " is called " +
+			tick(commandPrefix+" "+renamed[c.Word]) + " now. Nothing was changed."
 	case !known:
 		return login(by.By) + ": there is no " + tick(commandPrefix+" "+c.Word) + "." +
-			meant(c.Word) + " " + tick("/argosy help") + " lists what there is."
+			meant(c.Word) + " " + tick("/argosy help") + " lists the commands."
 	case record.State != forge.PullOpen && record.State != "":
 		return login(by.By) + ": " + tick(c.Word) + " changes nothing: the pull request is " +
 			string(record.State) + "."
@@ -253,23 +259,23 @@ func clearers(h mirror.Hold) string {
 	return "An owner of the platform or of " + tenant(h.Tenant)
 }
 
-func hold(by forge.Clearance, may Rights, r *forge.PullRecord) string {
+func lock(by forge.Clearance, may Rights, r *forge.PullRecord) string {
 	if !may.steers() {
-		return "may not hold this: that takes an owner of what it changes, or write permission."
+		return "may not lock this: that takes an owner of what it changes, or write permission."
 	}
 	r.Held = &by
-	return "holds this pull request, until " + tick("/argosy resume") + "."
+	return "locks this pull request until " + tick("/argosy unlock") + "."
 }
 
-func resume(_ forge.Clearance, may Rights, r *forge.PullRecord) string {
+func unlock(_ forge.Clearance, may Rights, r *forge.PullRecord) string {
 	switch {
 	case !may.steers():
-		return "may not resume this: that takes an owner of what it changes, or write permission."
+		return "may not unlock this: that takes an owner of what it changes, or write permission."
 	case r.Held == nil:
-		return "resumes nothing: it is not held."
+		return "unlocks nothing: it is not locked."
 	}
 	r.Held = nil
-	return "ends the hold."
+	return "ends the lock."
 }
 
 func okToTest(by forge.Clearance, may Rights, r *forge.PullRecord) string {
@@ -280,16 +286,16 @@ func okToTest(by forge.Clearance, may Rights, r *forge.PullRecord) string {
 		return "has no need to: it comes from no fork and is planned anyway."
 	}
 	r.Tested = &by
-	return "lets " + tick(by.Head.Short()) + " be planned; a later head of the fork needs it anew."
+	return "lets " + tick(by.Head.Short()) + " be planned; a later head of the fork needs the command again."
 }
 
-func look(forge.Clearance, Rights, *forge.PullRecord) string {
-	return "asked for a new look; what stands here is what it found."
+func replan(forge.Clearance, Rights, *forge.PullRecord) string {
+	return "asked for a new review; this comment shows its outcome."
 }
 
 // help has a line for each command.
 func help() string {
-	lines := []string{"What can be asked for, in the first line of a comment:"}
+	lines := []string{"Commands, in the first line of a comment:"}
 	for _, w := range shown {
 		lines = append(lines, tick(commandPrefix+" "+orders[w].usage)+": "+orders[w].help)
 	}

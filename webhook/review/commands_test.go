@@ -15,7 +15,7 @@ func TestACommandIsTheFirstLine(t *testing.T) {
 		"/argosy":                                    "",
 		"/argosy  \t approve   1a2b3c4d ":            "approve 1a2b3c4d",
 		"/argosy Approve 1A2B3C4\r\nlooks good":      "approve 1A2B3C4",
-		"/argosy hold\nuntil monday":                 "hold",
+		"/argosy lock\nuntil monday":                 "lock",
 		"/argosy plan\n> /argosy approve 1a2b3c4":    "plan",
 		"/argosy \U0001f44d":                         "\U0001f44d",
 		"/argosy approve " + strings.Repeat("1", 40): "approve " + strings.Repeat("1", 40),
@@ -30,12 +30,12 @@ func TestACommandIsTheFirstLine(t *testing.T) {
 func TestWhatIsNoCommand(t *testing.T) {
 	for _, body := range []string{
 		"", "argosy help", " /argosy help", "\n/argosy help", "> /argosy approve 1a2b3c4d",
-		"```\n/argosy approve 1a2b3c4d\n```", "    /argosy hold", "`/argosy hold`",
-		"<!--\n/argosy hold\n-->", "/argosyhold", "/Argosy hold", "/argosy-hold",
-		"please /argosy hold", "- /argosy hold", "/argosy hold\x00", "/argosy \u202ehold",
+		"```\n/argosy approve 1a2b3c4d\n```", "    /argosy lock", "`/argosy lock`",
+		"<!--\n/argosy lock\n-->", "/argosyhold", "/Argosy hold", "/argosy-hold",
+		"please /argosy lock", "- /argosy lock", "/argosy lock\x00", "/argosy \u202ehold",
 		"/argosy ho\u200bld",
-		"/argosy hold \xff", "/argosy\rhold", "/argosy " + strings.Repeat("x", 64<<10),
-		"\ufeff/argosy hold",
+		"/argosy lock \xff", "/argosy\rhold", "/argosy " + strings.Repeat("x", 64<<10),
+		"\ufeff/argosy lock",
 	} {
 		if c, ok := ParseCommand(body); ok {
 			t.Errorf("%q is taken for %v", body[:min(len(body), 60)], c)
@@ -44,8 +44,8 @@ func TestWhatIsNoCommand(t *testing.T) {
 }
 
 func FuzzParseCommand(f *testing.F) {
-	for _, s := range []string{"/argosy help", "/argosy approve 1a2b3c4\r\nx", "> /argosy hold",
-		"/argosy \x00", "```\n/argosy hold", "/argosy " + strings.Repeat("`", 600),
+	for _, s := range []string{"/argosy help", "/argosy approve 1a2b3c4\r\nx", "> /argosy lock",
+		"/argosy \x00", "```\n/argosy lock", "/argosy " + strings.Repeat("`", 600),
 		"/argosy\tresume\n\n"} {
 		f.Add(s)
 	}
@@ -82,14 +82,14 @@ func FuzzParseCommand(f *testing.F) {
 
 func TestOnlyNewCommentsOfOthersThatNobodyEditedAreCommands(t *testing.T) {
 	comments := []forge.Comment{
-		{ID: 5, Author: alice, Body: "/argosy hold", At: noon},
+		{ID: 5, Author: alice, Body: "/argosy lock", At: noon},
 		{ID: 3, Author: alice, Body: "/argosy plan"},
-		{ID: 9, Author: alice, Body: "/argosy resume", Edited: true},
-		{ID: 7, Author: alice, Body: "/argosy hold", Own: true},
+		{ID: 9, Author: alice, Body: "/argosy unlock", Edited: true},
+		{ID: 7, Author: alice, Body: "/argosy lock", Own: true},
 		{ID: 6, Author: bob, Body: "/argosy help"},
 	}
 	said, newest := Commands(comments, forge.PullRecord{Pull: forge.Pull{Head: head}, Commented: 4})
-	if newest != 9 || len(said) != 2 || said[0].Word != "hold" || said[1].Word != "help" ||
+	if newest != 9 || len(said) != 2 || said[0].Word != "lock" || said[1].Word != "help" ||
 		said[0].By.By != alice || said[0].By.Head != head || !said[0].By.At.Equal(noon) {
 		t.Errorf("%d %+v", newest, said)
 	}
@@ -111,7 +111,7 @@ func did(before, after forge.PullRecord) string {
 		what = append(what, "approved")
 	}
 	if (after.Held != nil) != (before.Held != nil) {
-		what = append(what, "held or resumed")
+		what = append(what, "locked or unlocked")
 	}
 	if (after.Tested != nil) != (before.Tested != nil) {
 		what = append(what, "tested")
@@ -125,16 +125,16 @@ func did(before, after forge.PullRecord) string {
 func TestWhoMayDoWhat(t *testing.T) {
 	writer := forge.Person{ID: 40, Login: "wendy"}
 	gina := forge.Person{ID: 21, Login: "gina"}
-	commands := []string{"/argosy approve " + string(head), "/argosy hold",
+	commands := []string{"/argosy approve " + string(head), "/argosy lock",
 		"/argosy approve-deletions " + string(head), "/argosy ok-to-test " + string(head)}
 	for _, c := range []struct {
 		who  forge.Person
 		want []string
 	}{
-		{alice, []string{"approved", "held or resumed", "cleared", ""}},
+		{alice, []string{"approved", "locked or unlocked", "cleared", ""}},
 		// the platform's owner owns nothing of what is touched
-		{carol, []string{"", "held or resumed", "cleared", "tested"}},
-		{writer, []string{"", "held or resumed", "", "tested"}},
+		{carol, []string{"", "locked or unlocked", "cleared", "tested"}},
+		{writer, []string{"", "locked or unlocked", "", "tested"}},
 		{gina, []string{"", "", "", ""}}, // another tenant's owner
 		{mallet, []string{"", "", "", ""}},
 		{forge.Person{ID: 0, Login: "alice"}, []string{"", "", "", ""}}, // an account that is gone
@@ -169,12 +169,12 @@ func TestAWordIsBoundToTheHead(t *testing.T) {
 		"/argosy approve 0de50de5":                                "",
 		"/argosy approve " + string(head) + " now":                "",
 		"/argosy approve " + string(head) + "0":                   "",
-		"/argosy approve " + string(head) + "\n/argosy hold":      "approved",
-		"/argosy hold " + string(head):                            "",
+		"/argosy approve " + string(head) + "\n/argosy lock":      "approved",
+		"/argosy lock " + string(head):                            "",
 		"/argosy approve `" + string(head) + "`":                  "",
 		"/argosy approve-deletions " + string(head):               "", // there are none
 		"/argosy ok-to-test " + string(head):                      "", // it is no fork
-		"/argosy resume":                                          "",
+		"/argosy unlock":                                          "",
 		"/argosy approve\u00a0" + string(head):                    "",
 		"/argosy approve " + string(head[:8]) + string(older[8:]): "", // it begins alike
 		"/argosy approve " + string(head[:39]) + "f":              "",
@@ -209,10 +209,12 @@ func TestACommandIsAnsweredInTheFieldsOwnWords(t *testing.T) {
 		"/argosy approve-del":     "Did you mean `/argosy approve-deletions`?",
 		"/argosy ok":              "`/argosy help` lists",
 		"/argosy HELP":            "`/argosy approve <sha>`: approve this head",
-		"/argosy":                 "`/argosy hold`: keep",
+		"/argosy":                 "`/argosy lock`: keep",
 		"/argosy approve":         "`/argosy approve " + string(head) + "`",
 		"/argosy @everyone":       "there is no `/argosy @everyone`",
-		"/argosy plan":            "`alice` asked for a new look",
+		"/argosy plan":            "`alice` asked for a new review",
+		"/argosy hold":            "`/argosy hold` is called `/argosy lock` now",
+		"/argosy resume":          "`/argosy resume` is called `/argosy unlock` now",
 	} {
 		_, reply := judged(f, alice, line)
 		if !strings.Contains(reply, want) {
@@ -224,11 +226,22 @@ func TestACommandIsAnsweredInTheFieldsOwnWords(t *testing.T) {
 	}
 }
 
+func TestARenamedCommandDoesNothing(t *testing.T) {
+	f, _ := bump(t)
+	if after, _ := judged(f, alice, "/argosy hold"); after.Held != nil {
+		t.Error("hold locks")
+	}
+	f.Record, _ = judged(f, alice, "/argosy lock")
+	if after, _ := judged(f, alice, "/argosy resume"); f.Record.Held == nil || after.Held == nil {
+		t.Error("resume unlocks")
+	}
+}
+
 func TestOnlyTheLastAnswersAreKept(t *testing.T) {
 	f, _ := bump(t)
 	kept := slices.Clone(f.Record.Replies)
 	for range 8 {
-		f.Record, _ = judged(f, alice, "/argosy hold")
+		f.Record, _ = judged(f, alice, "/argosy lock")
 	}
 	if len(f.Record.Replies) != mostReplies || len(kept) != 0 {
 		t.Errorf("%d answers", len(f.Record.Replies))
@@ -238,7 +251,7 @@ func TestOnlyTheLastAnswersAreKept(t *testing.T) {
 func TestAClosedPullRequestIsLeftAlone(t *testing.T) {
 	f, _ := bump(t)
 	f.Record.State = forge.PullMerged
-	if after, reply := judged(f, alice, "/argosy hold"); after.Held != nil ||
+	if after, reply := judged(f, alice, "/argosy lock"); after.Held != nil ||
 		!strings.Contains(reply, "merged") {
 		t.Error(reply)
 	}

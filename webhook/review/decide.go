@@ -175,14 +175,14 @@ func reason(why string) string {
 	return upper(why) + "."
 }
 
-// stopped is what people have to let through: a hold by command, deletions beyond the guards.
+// stopped is what people have to let through: a lock by command, deletions beyond the guards.
 func (f Facts) stopped(held []mirror.Hold) []Obstacle {
 	var out []Obstacle
 	for _, r := range f.records() {
 		if r.Held != nil {
 			out = append(out, Obstacle{forge.CheckPlan, forge.CheckFailure,
-				"held by " + login(r.Held.By), "Comment " + tick("/argosy resume") +
-					" to end the hold."})
+				"locked by " + login(r.Held.By), "Comment " + tick("/argosy unlock") +
+					" to end the lock."})
 		}
 	}
 	for _, h := range held {

@@ -155,8 +155,8 @@ var scenarios = map[string]func(t *testing.T) Facts{
 	"held": func(t *testing.T) Facts {
 		f, _ := bump(t)
 		f.Reviews = []forge.Review{approval(bob, noon)}
-		f.Record = said(f, bob, "/argosy hold")
-		f.Record = said(f, mallet, "/argosy resume")
+		f.Record = said(f, bob, "/argosy lock")
+		f.Record = said(f, mallet, "/argosy unlock")
 		f.Record = said(f, mallet, "/argosy aprove 1a2b3c4")
 		f.Record = said(f, alice, "/argosy help")
 		return f
