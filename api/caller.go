@@ -3,14 +3,18 @@ package api
 import (
 	"context"
 	"errors"
+	"net"
 	"net/http"
+	"net/netip"
+	"net/url"
 	"strings"
-
-	"github.com/danielgtaylor/huma/v2"
+	"sync"
+	"time"
 
 	"argosy.dev/argosy/api/wire"
 	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/fleet/view"
+	"github.com/danielgtaylor/huma/v2"
 )
 
 // callerKey is the context key of the verified token, the only value that the middleware passes to
@@ -106,4 +110,217 @@ func (s *Server) writersOnly(ctx huma.Context, next func(huma.Context)) {
 func (s *Server) refuse(ctx huma.Context, p *wire.Refusal) {
 	_, w := unwrap(ctx)
 	writeProblem(w, p)
+}
+
+// The page's cookie holds the token itself, so that a revoked token ends a session at once. Scripts
+// cannot read it, other sites cannot send it, and the API ignores it: it authorizes no change.
+const (
+	secureCookie = "__Host-argosy" // over https
+	// over plain http, where a browser rejects __Host- cookies; loopback only
+	loopbackCookie = "argosy-session"
+)
+
+// overTLS reports whether the browser uses https to us, or to a proxy in front of us according to
+// its header. A forged header only costs the client its cookie.
+func overTLS(r *http.Request) bool {
+	return r.TLS != nil || strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https")
+}
+
+func onLoopback(r *http.Request) bool {
+	host := r.Host
+	if h, _, err := net.SplitHostPort(r.Host); err == nil {
+		host = h
+	}
+	addr, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	return host == "localhost" || err == nil && addr.IsLoopback()
+}
+
+func cookieName(r *http.Request) string {
+	if overTLS(r) {
+		return secureCookie
+	}
+	return loopbackCookie
+}
+
+func sessionCookie(r *http.Request, value string, maxAge int) *http.Cookie {
+	return &http.Cookie{
+		Name: cookieName(r), Value: value, Path: "/", MaxAge: maxAge,
+		HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: overTLS(r),
+	}
+}
+
+func sessionToken(r *http.Request) string {
+	cookie, err := r.Cookie(cookieName(r))
+	if err != nil {
+		return ""
+	}
+	return cookie.Value
+}
+
+// signedIn serves a page to clients with a valid token, and the login form to others.
+func (s *Server) signedIn(next func(http.ResponseWriter, *http.Request,
+	view.Token)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		plaintext := sessionToken(r)
+		if plaintext == "" {
+			http.Redirect(w, r, "/signin?to="+url.QueryEscape(r.URL.Path), http.StatusSeeOther)
+			return
+		}
+		token, err := s.tokens.VerifyToken(r.Context(), plaintext)
+		if errors.Is(err, mirror.ErrNotFound) {
+			http.SetCookie(w, sessionCookie(r, "", -1))
+			http.Redirect(w, r, "/signin?to="+url.QueryEscape(r.URL.Path), http.StatusSeeOther)
+			return
+		}
+		if err != nil {
+			s.failPage(w, r, view.Token{}, "session", err)
+			return
+		}
+		leave, refusal := s.admitRead(r, token)
+		if refusal != nil {
+			w.Header().Set("Retry-After", "1")
+			s.failPage(w, r, token, "page", refusal)
+			return
+		}
+		defer leave()
+		next(w, r, token)
+	}
+}
+
+type signinPage struct {
+	frame
+	To      string
+	Message string
+}
+
+func (s *Server) signinForm(w http.ResponseWriter, r *http.Request) {
+	s.render(w, http.StatusOK, "signin", signinPage{frame: s.frame("Sign in", view.Token{}),
+		To: localPath(r.URL.Query().Get("to"))})
+}
+
+func (s *Server) signin(w http.ResponseWriter, r *http.Request) {
+	page := signinPage{frame: s.frame("Sign in", view.Token{}),
+		To: localPath(r.PostFormValue("to"))}
+	if !overTLS(r) && !onLoopback(r) {
+		page.Message =
+			"Signing in needs https: over plain http every proxy could read the token."
+		s.render(w, http.StatusForbidden, "signin", page)
+		return
+	}
+	plaintext := strings.TrimSpace(r.PostFormValue("token"))
+	_, err := s.tokens.VerifyToken(r.Context(), plaintext)
+	if errors.Is(err, mirror.ErrNotFound) {
+		page.Message = "This token is invalid or expired. Ask the platform for another one."
+		s.render(w, http.StatusUnauthorized, "signin", page)
+		return
+	}
+	if err != nil {
+		s.failPage(w, r, view.Token{}, "sign-in", err)
+		return
+	}
+	http.SetCookie(w, sessionCookie(r, plaintext, 0))
+	http.Redirect(w, r, page.To, http.StatusSeeOther)
+}
+
+func (s *Server) signout(w http.ResponseWriter, r *http.Request) {
+	http.SetCookie(w, sessionCookie(r, "", -1))
+	http.Redirect(w, r, "/signin", http.StatusSeeOther)
+}
+
+// localPath returns a path of this site that no browser parses as another one.
+func localPath(to string) string {
+	u, err := url.Parse(to)
+	if err != nil || u.IsAbs() || u.Host != "" || !strings.HasPrefix(to, "/") ||
+		strings.HasPrefix(to, "//") || strings.ContainsAny(to, "\\\r\n\t") {
+		return "/"
+	}
+	return u.EscapedPath()
+}
+
+// Limits of one token at one replica. Decisions, such as a stop, never count, and never wait for
+// reads with the same token.
+const (
+	readsAtOnce  = 4
+	readsWaiting = 32
+	readsWait    = 10 * time.Second
+)
+
+// readLimits bounds the concurrent reads of one token, so that a client with many requests waits
+// for itself and does not delay others.
+type readLimits struct {
+	mu sync.Mutex
+	of map[string]*tokenReads
+}
+
+type tokenReads struct {
+	semaphore chan struct{}
+	users     int // in progress or waiting
+}
+
+// enter waits for the token's semaphore; leave releases it. It returns false if too many reads wait
+// already, or if the wait times out.
+func (s *readLimits) enter(ctx context.Context, token string) (leave func(), ok bool) {
+	s.mu.Lock()
+	if s.of == nil {
+		s.of = map[string]*tokenReads{}
+	}
+	mine := s.of[token]
+	if mine == nil {
+		mine = &tokenReads{semaphore: make(chan struct{}, readsAtOnce)}
+		s.of[token] = mine
+	}
+	if mine.users == readsAtOnce+readsWaiting {
+		s.mu.Unlock()
+		return nil, false
+	}
+	mine.users++
+	s.mu.Unlock()
+	gone := func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if mine.users--; mine.users == 0 {
+			delete(s.of, token)
+		}
+	}
+	timer := time.NewTimer(readsWait)
+	defer timer.Stop()
+	select {
+	case mine.semaphore <- struct{}{}:
+		return func() { <-mine.semaphore; gone() }, true
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+	gone()
+	return nil, false
+}
+
+// admitRead admits the token's read, or returns the refusal. Decisions, and streams, which mostly
+// wait, do not count.
+func (s *Server) admitRead(r *http.Request, token view.Token) (leave func(),
+	refusal *wire.Refusal) {
+	if r.Method != http.MethodGet || isStream(r) {
+		return func() {}, nil
+	}
+	leave, ok := s.readLimits.enter(r.Context(), token.ID)
+	if !ok {
+		return nil, problem(http.StatusTooManyRequests, "",
+			"this token has 4 reads in progress at this replica, and the others have waited too "+
+				"long or are too many",
+			"ask again after Retry-After seconds, fewer at a time, or give each program a token "+
+				"of its own")
+	}
+	return leave, nil
+}
+
+// limitReads is shared for the routes of the API.
+func (s *Server) limitReads(ctx huma.Context, token view.Token, next func(huma.Context)) {
+	r, w := unwrap(ctx)
+	leave, refusal := s.admitRead(r, token)
+	if refusal != nil {
+		w.Header().Set("Retry-After", "1")
+		writeProblem(w, refusal)
+		return
+	}
+	defer leave()
+	next(huma.WithValue(ctx, callerKey{}, token))
 }

@@ -147,7 +147,8 @@ type anyStore interface {
 }
 
 func configOf(store anyStore) api.Config {
-	return api.Config{Reader: api.Reader{Inventory: store, History: store, State: store, PullReader: store},
+	return api.Config{
+		Reader:  api.Reader{Inventory: store, History: store, State: store, PullReader: store},
 		Decider: store, Tokens: store}
 }
 

@@ -2,12 +2,15 @@ package api
 
 import (
 	"bytes"
+	"context"
 	"embed"
 	"errors"
 	"fmt"
 	"html/template"
 	"io/fs"
 	"net/http"
+	"net/url"
+	"strings"
 	"time"
 
 	"argosy.dev/argosy/api/wire"
@@ -124,7 +127,8 @@ func parsePages(names ...string) map[string]*template.Template {
 	parsed := map[string]*template.Template{}
 	for _, name := range names {
 		t := template.New(name).Funcs(template.FuncMap{"ago": ago, "tone": tone, "percent": percent,
-			"short": fleet.Revision.Short, "deed": actionTone, "agentstate": agentState, "web": web})
+			"short": fleet.Revision.Short, "deed": actionTone, "agentstate": agentState,
+			"web": web})
 		parsed[name] = template.Must(t.ParseFS(pageFiles, "page/frame.html", "page/parts.html",
 			"page/"+name+".html"))
 	}
@@ -170,4 +174,313 @@ func percent(part, whole int) int {
 		return min(part, 1) * 100
 	}
 	return min(100*part/whole, 100)
+}
+
+const (
+	fewItems  = 12  // of a summary
+	manyItems = 200 // of a page's main list
+)
+
+type (
+	overview struct {
+		frame
+		Source     view.Source
+		Stops      []mirror.Stop
+		Holds      []mirror.Hold
+		Problems   []fleet.Problem
+		Failing    []view.Application
+		Engines    []view.Engine
+		Tenants    []view.Tenant
+		Revisions  []view.Revision
+		Operations []mirror.Operation
+		Total      view.Counts
+		Orphans    []view.Orphan
+	}
+	applicationsView struct {
+		frame
+		Filter       url.Values
+		Applications []view.Application
+		Next         string
+	}
+	tenantView struct {
+		frame
+		View         view.Tenant
+		Environments []view.Environment
+		Deployments  []view.Deployment
+		Problems     []fleet.Problem
+		Holds        []mirror.Hold
+		Applications []view.Application
+	}
+	engineView struct {
+		frame
+		View         view.Engine
+		Environments []view.Environment
+		Failing      []view.Application
+		Operations   []mirror.Operation
+		Orphans      []view.Orphan
+	}
+	orphansView struct {
+		frame
+		Orphans []view.Orphan
+		Next    string
+	}
+	environmentView struct {
+		frame
+		View         view.Environment
+		Placement    fleet.Placement
+		Applications []view.Application
+		Agents       []view.Agent // the agent that serves it, if any
+		Own          []view.Own
+	}
+	applicationView struct {
+		frame
+		View view.Application
+	}
+)
+
+// gather reads one list after another until one fails.
+type gather struct {
+	ctx   context.Context
+	scope view.Scope
+	err   error
+}
+
+func many[T any](g *gather, read storeList[T], filter view.Filter, limit int) []T {
+	if g.err != nil {
+		return nil
+	}
+	var items []T
+	items, _, g.err = read(g.ctx, g.scope, filter, view.Page{Limit: limit})
+	return items
+}
+
+func the[T any](g *gather, read storeList[T], filter view.Filter) (item T) {
+	if g.err == nil {
+		item, g.err = single(g.ctx, read, g.scope, filter)
+	}
+	return item
+}
+
+// failing returns the Applications that need attention, the worst first.
+func (s *Server) failing(g *gather, filter view.Filter) []view.Application {
+	var found []view.Application
+	seen := map[string]bool{}
+	for _, narrow := range []func(*view.Filter){
+		func(f *view.Filter) { f.Apply = mirror.ApplyFailed },
+		func(f *view.Filter) { f.Apply = mirror.ApplyConflict },
+		func(f *view.Filter) { f.Health = mirror.HealthDegraded },
+		func(f *view.Filter) { f.Health = mirror.HealthMissing },
+	} {
+		one := filter
+		narrow(&one)
+		for _, a := range many(g, s.reader.Applications, one, fewItems) {
+			if !seen[a.Name] {
+				seen[a.Name] = true
+				found = append(found, a)
+			}
+		}
+	}
+	return found[:min(len(found), fewItems)]
+}
+
+func (s *Server) overviewPage(w http.ResponseWriter, r *http.Request, token view.Token) {
+	v, err := s.overviews.get(r.Context(), token.Tenant, func(ctx context.Context) (overview,
+		error) {
+		return s.readOverview(ctx, token.Scope())
+	})
+	v.frame = s.frame("Overview", token)
+	s.show(w, r, token, "overview", "overview", v, err)
+}
+
+// readOverview returns the overview of a scope.
+func (s *Server) readOverview(ctx context.Context, scope view.Scope) (overview, error) {
+	g := &gather{ctx: ctx, scope: scope}
+	var v overview
+	if v.Source, g.err = s.reader.Source(g.ctx); g.err == nil {
+		v.Stops, g.err = s.reader.Stops(g.ctx, g.scope)
+	}
+	v.Holds = many(g, s.reader.Holds, view.Filter{}, fewItems)
+	v.Problems = many(g, s.reader.Problems, view.Filter{}, fewItems)
+	v.Tenants = many(g, s.reader.Tenants, view.Filter{}, manyItems)
+	v.Operations = many(g, s.reader.Operations, view.Filter{}, fewItems)
+	v.Failing = s.failing(g, view.Filter{})
+	if scope.Tenant == "" {
+		v.Engines = many(g, s.reader.Engines, view.Filter{}, manyItems)
+		v.Revisions = many(g, s.reader.Revisions, view.Filter{}, fewItems)
+		v.Orphans = many(g, s.reader.Orphans, view.Filter{}, fewItems)
+	}
+	for _, t := range v.Tenants {
+		v.Total.Applications += t.Counts.Applications
+		v.Total.Synced += t.Counts.Synced
+		v.Total.Healthy += t.Counts.Healthy
+		v.Total.Failed += t.Counts.Failed
+	}
+	return v, g.err
+}
+
+func (s *Server) show(w http.ResponseWriter, r *http.Request, token view.Token, page,
+	subject string, view any, err error) {
+	if err != nil {
+		s.failPage(w, r, token, subject, err)
+		return
+	}
+	s.render(w, http.StatusOK, page, view)
+}
+
+func (s *Server) applicationsPage(w http.ResponseWriter, r *http.Request, token view.Token) {
+	q := r.URL.Query()
+	filter := view.Filter{
+		Tenant: named[fleet.TenantName](q, "tenant"), Environment: named[fleet.EnvironmentName](q,
+			"environment"),
+		Deployment: named[fleet.DeploymentName](q, "deployment"), Engine: named[fleet.EngineName](q,
+			"engine"),
+		Sync: worded[mirror.SyncState](q, "sync"), Health: worded[mirror.HealthState](q, "health"),
+		Apply: worded[mirror.ApplyState](q, "apply"),
+	}
+	v := applicationsView{frame: s.frame("Applications", token), Filter: q}
+	var err error
+	v.Applications, v.Next, err = s.reader.Applications(r.Context(), token.Scope(), filter,
+		view.Page{Limit: manyItems, After: cursor(q.Get("after"))})
+	if v.Next != "" {
+		more := url.Values{}
+		for _, name := range []string{"tenant", "environment", "deployment", "engine", "sync",
+			"health", "apply"} {
+			if value := q.Get(name); value != "" {
+				more.Set(name, value)
+			}
+		}
+		more.Set("after", v.Next)
+		v.Next = "?" + more.Encode()
+	}
+	s.show(w, r, token, "applications", "applications", v, err)
+}
+
+// named returns a name from the query string. An invalid name is replaced by a name that no object
+// has, so that it matches nothing.
+func named[T ~string](q url.Values, field string) T {
+	value := q.Get(field)
+	if value != "" && fleet.ValidateName(value) != nil {
+		return "-"
+	}
+	return T(value)
+}
+
+// worded returns a state from the query string: letters only, or a word that no state has.
+func worded[T ~string](q url.Values, field string) T {
+	value := q.Get(field)
+	for _, c := range value {
+		if (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') {
+			return "-"
+		}
+	}
+	return T(value)
+}
+
+func cursor(after string) string {
+	for _, c := range after {
+		if c < '!' || c > '~' {
+			return "-"
+		}
+	}
+	return after[:min(len(after), 8192)]
+}
+
+func (s *Server) tenantPage(w http.ResponseWriter, r *http.Request, token view.Token) {
+	name := pathName[fleet.TenantName](r, "tenant")
+	g := &gather{ctx: r.Context(), scope: token.Scope()}
+	of := view.Filter{Tenant: name}
+	v := tenantView{frame: s.frame("Tenant "+string(name), token),
+		View: the(g, s.reader.Tenants, of)}
+	v.Environments = many(g, s.reader.Environments, of, manyItems)
+	v.Deployments = many(g, s.reader.Deployments, of, manyItems)
+	v.Problems = many(g, s.reader.Problems, of, manyItems)
+	v.Holds = many(g, s.reader.Holds, of, fewItems)
+	v.Applications = many(g, s.reader.Applications, of, manyItems)
+	s.show(w, r, token, "tenant", "tenant "+string(name), v, g.err)
+}
+
+func (s *Server) enginePage(w http.ResponseWriter, r *http.Request, token view.Token) {
+	name := pathName[fleet.EngineName](r, "engine")
+	g := &gather{ctx: r.Context(), scope: token.Scope()}
+	if token.Tenant != "" {
+		g.err = mirror.ErrNotFound // engines belong to the platform
+	}
+	of := view.Filter{Engine: name}
+	v := engineView{frame: s.frame("Engine "+string(name), token),
+		View: the(g, s.reader.Engines, of)}
+	v.Environments = many(g, s.reader.Environments, of, manyItems)
+	v.Operations = many(g, s.reader.Operations, of, fewItems)
+	v.Failing = s.failing(g, of)
+	v.Orphans = many(g, s.reader.Orphans, of, manyItems)
+	s.show(w, r, token, "engine", "engine "+string(name), v, g.err)
+}
+
+// orphansPage lists orphans. Only the platform may see it.
+func (s *Server) orphansPage(w http.ResponseWriter, r *http.Request, token view.Token) {
+	q := r.URL.Query()
+	v := orphansView{frame: s.frame("Strays", token)}
+	err := mirror.ErrNotFound
+	if token.Tenant == "" {
+		v.Orphans, v.Next, err = s.reader.Orphans(r.Context(), token.Scope(), view.Filter{
+			Engine: engineNamed(q)},
+			view.Page{Limit: manyItems, After: cursor(q.Get("after"))})
+	}
+	if v.Next != "" {
+		more := url.Values{"after": {v.Next}}
+		if engine := q.Get("engine"); engine != "" {
+			more.Set("engine", engine)
+		}
+		v.Next = "?" + more.Encode()
+	}
+	s.show(w, r, token, "orphans", "orphans", v, err)
+}
+
+// engineNamed returns an engine from the query string: one of the platform, or an environment's own
+// cluster.
+func engineNamed(q url.Values) fleet.EngineName {
+	value := q.Get("engine")
+	for part := range strings.SplitSeq(value, ".") {
+		if value != "" && fleet.ValidateName(part) != nil {
+			return "-"
+		}
+	}
+	return fleet.EngineName(value)
+}
+
+func (s *Server) environmentPage(w http.ResponseWriter, r *http.Request, token view.Token) {
+	id := fleet.EnvironmentID{Tenant: pathName[fleet.TenantName](r, "tenant"),
+		Name: pathName[fleet.EnvironmentName](r, "environment")}
+	g := &gather{ctx: r.Context(), scope: token.Scope()}
+	of := view.Filter{Tenant: id.Tenant, Environment: id.Name}
+	v := environmentView{frame: s.frame("Environment "+id.String(), token),
+		View: the(g, s.reader.Environments, of)}
+	if g.err == nil {
+		v.Placement, g.err = s.reader.Explain(g.ctx, g.scope, id)
+		v.Placement = placementFor(g.scope, v.Placement)
+	}
+	v.Applications = many(g, s.reader.Applications, of, manyItems)
+	if v.View.Agent != "" {
+		v.Agents, v.Own = many(g, s.agents.Agents, of, 1), many(g, s.agents.OwnApplications, of,
+			manyItems)
+	}
+	s.show(w, r, token, "environment", "environment "+id.String(), v, g.err)
+}
+
+func (s *Server) applicationPage(w http.ResponseWriter, r *http.Request, token view.Token) {
+	id := fleet.ApplicationID{Tenant: pathName[fleet.TenantName](r, "tenant"),
+		Deployment:  pathName[fleet.DeploymentName](r, "deployment"),
+		Environment: pathName[fleet.EnvironmentName](r, "environment")}
+	g := &gather{ctx: r.Context(), scope: token.Scope()}
+	v := applicationView{frame: s.frame("Application "+id.String(), token)}
+	v.View = the(g, s.reader.Applications, view.Filter{
+		Tenant: id.Tenant, Deployment: id.Deployment, Environment: id.Environment})
+	s.show(w, r, token, "application", "application "+id.String(), v, g.err)
+}
+
+// pathName returns a name from the path; an invalid one is replaced by a name that no object has.
+func pathName[T ~string](r *http.Request, field string) T {
+	if value := r.PathValue(field); fleet.ValidateName(value) == nil {
+		return T(value)
+	}
+	return "-"
 }

@@ -14,10 +14,10 @@ import (
 // Every list is bounded by its scope first: with a tenant in scope it contains that tenant's items
 // only, whatever the filter, and a filter for another tenant gives an empty list. The store ignores
 // Filter fields that a kind does not have; the API rejects them before. page.Limit is 1..1000;
-// page.After is "" or a `next` of the same list, else the error wraps mirror.ErrCursor. The returned
-// string is the cursor of the following page, "" after the last. Lists have a stable order by name,
-// or newest first for operations, revisions and holds. To read one item, list with its whole
-// identity in the filter; an empty list means "not found".
+// page.After is "" or a `next` of the same list, else the error wraps mirror.ErrCursor. The
+// returned string is the cursor of the following page, "" after the last. Lists have a stable order
+// by name, or newest first for operations, revisions and holds. To read one item, list with its
+// whole identity in the filter; an empty list means "not found".
 type Reader struct {
 	Inventory
 	History
@@ -116,8 +116,8 @@ type Decider interface {
 	// mirror.ErrNotFound when none of that UID is being deleted, mirror.ErrNotBlocked before
 	// mirror.DeletionBlockedAfter.
 	Abandon(ctx context.Context, decision mirror.Orphaning) error
-	// RemoveOrphan decides that exactly one orphan is removed; mirror.ErrNotFound if none of that UID
-	// is listed, or its removal is already decided.
+	// RemoveOrphan decides that exactly one orphan is removed; mirror.ErrNotFound if none of that
+	// UID is listed, or its removal is already decided.
 	RemoveOrphan(ctx context.Context, removal mirror.OrphanRemoval) (view.Orphan, error)
 }
 
@@ -151,8 +151,8 @@ type Agents interface {
 		[]registry.Token, string, error)
 	// CreateAgentToken creates a token for Engine, or for Tenant and Environment, that is valid
 	// until ExpiresAt. plaintext is one that a person supplies; "" generates one. It is returned
-	// and not stored. mirror.ErrNotFound: no agent is declared there; registry.ErrUsed: it was supplied
-	// before.
+	// and not stored. mirror.ErrNotFound: no agent is declared there; registry.ErrUsed: it was
+	// supplied before.
 	CreateAgentToken(ctx context.Context, token registry.Token, plaintext string) (
 		registry.Token, string, error)
 	// RevokeAgentToken ends a token at once.
@@ -162,8 +162,8 @@ type Agents interface {
 	RevokeAgent(ctx context.Context, scope view.Scope, engine fleet.EngineName, by string) error
 	// AskSync records a requested sync of an own Application, by Tenant, Environment, Namespace and
 	// Key.Name, at Revision and with Prune. If the same request is pending, it returns that one.
-	// mirror.ErrNotFound: there is no such Application in scope; mirror.ErrTooManySyncs: its cluster
-	// has a hundred pending syncs.
+	// mirror.ErrNotFound: there is no such Application in scope; mirror.ErrTooManySyncs: its
+	// cluster has a hundred pending syncs.
 	AskSync(ctx context.Context, scope view.Scope, ask mirror.SyncRequest, by string) (
 		mirror.SyncRequest, error)
 }

@@ -104,7 +104,8 @@ func recorded(t *testing.T, database string, tenants ...string) *site {
 		inputs = append(inputs, catalog.Input{Key: d.Key, Path: d.Path, Blob: d.Blob,
 			Declaration: d.Declaration, Problems: d.Problems})
 	}
-	p, err := plan.NewAppliedState().Compute(plan.Request{Revision: rev1, Files: inputs, Now: time.Now()},
+	p, err := plan.NewAppliedState().Compute(
+		plan.Request{Revision: rev1, Files: inputs, Now: time.Now()},
 		asJSON{})
 	if err != nil {
 		t.Fatal(err)

@@ -2,7 +2,8 @@
 // else.
 //
 // Rules of this package:
-//   - the token is sent in the Authorization header of requests to the configured server, and nowhere else: redirects are not followed;
+//   - the token is sent in the Authorization header of requests to the configured server, and
+//     nowhere else: redirects are not followed;
 //   - the server's URL is https, or http on loopback;
 //   - an error names the server or the object, and the next step.
 package client
