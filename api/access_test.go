@@ -75,7 +75,7 @@ func TestNoTokenAndNoInternalCauseIsRevealed(t *testing.T) {
 	failed := requests()
 	for _, a := range failed {
 		if strings.Contains(a.body, "hunter2") {
-			t.Errorf("the cause is told: %s", a.body)
+			t.Errorf("the answer contains the cause: %s", a.body)
 		}
 	}
 	if !strings.Contains(failed[0].body, `"next"`) ||

@@ -43,7 +43,7 @@ func TestARegistrationTokenIsRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		token, body string
 		status      int
-		says        string
+		wants       string
 	}{
 		"to a reader": {readerToken, `{"tenant":"acme","environment":"edge"}`,
 			http.StatusForbidden, "only read"},
@@ -73,7 +73,7 @@ func TestARegistrationTokenIsRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := s.in(t)
 			a := s.do(http.MethodPost, wire.Base+"/agent-tokens", c.token, c.body)
-			s.want(a, c.status, c.says)
+			s.want(a, c.status, c.wants)
 			if strings.Contains(a.body, "hunter2") {
 				t.Error("the answer repeats a token")
 			}
@@ -138,7 +138,7 @@ func TestThePageShowsAgentsAndTheirOwnApplications(t *testing.T) {
 	s.want(b, http.StatusOK, "by its agent (autonomous)", "last seen 14m ago", "argocd/shop",
 		"https://git.example.com/acme")
 	if strings.Contains(a.body+b.body, "<script>alert") || strings.Contains(b.body, "globex") {
-		t.Error("what a cluster says is markup, or another tenant's is shown")
+		t.Error("a cluster's text is markup, or another tenant's is shown")
 	}
 }
 

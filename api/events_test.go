@@ -192,7 +192,7 @@ func TestEventsArriveWithoutAWake(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if n := store.asked(); n != 0 {
-			t.Errorf("%d queries with nobody listening", n)
+			t.Errorf("%d queries without a stream", n)
 		}
 		r := httptest.NewRequestWithContext(ctx, http.MethodGet, wire.Base+"/events", nil)
 		r.Header.Set("Authorization", "Bearer "+acmeToken)

@@ -35,7 +35,7 @@ func TestAnotherTenantsObjectIsAnsweredLikeAMissingOne(t *testing.T) {
 			with, without := there.get(path, acmeToken), gone.get(path, acmeToken)
 			there.want(with, http.StatusNotFound)
 			if with.whole() != without.whole() {
-				t.Errorf("they can be told apart:\n%s\n---\n%s", with.whole(), without.whole())
+				t.Errorf("they differ:\n%s\n---\n%s", with.whole(), without.whole())
 			}
 		})
 	}
@@ -135,7 +135,7 @@ func TestPlatformObjectsAreRefusedToTenants(t *testing.T) {
 		a := s.get(path, acmeToken)
 		s.want(a, http.StatusForbidden, `"next"`)
 		if strings.Contains(a.body, "secret plan") {
-			t.Errorf("%s tells it all the same", path)
+			t.Errorf("%s contains it", path)
 		}
 	}
 	a := s.do(http.MethodPost, wire.Base+"/tokens", acmeToken, `{"name":"x","role":"read"}`)
@@ -157,7 +157,7 @@ func TestAPlacementRevealsNoOtherEngineToATenant(t *testing.T) {
 	page := s.page("/tenants/acme/environments/prod", acmeToken)
 	s.want(page, http.StatusOK, "least loaded")
 	if strings.Contains(page.body, "eu-9") {
-		t.Error("the page tells of it")
+		t.Error("the page contains it")
 	}
 }
 
@@ -173,7 +173,7 @@ func TestThePageOfAnotherTenantIsLikeAMissingOne(t *testing.T) {
 		with, without := there.page(path, acmeToken), gone.page(path, acmeToken)
 		there.want(with, http.StatusNotFound)
 		if timeless(with.whole()) != timeless(without.whole()) {
-			t.Errorf("%s can be told apart:\n%s\n---\n%s", path, with.whole(), without.whole())
+			t.Errorf("%s differs:\n%s\n---\n%s", path, with.whole(), without.whole())
 		}
 	}
 	for _, path := range []string{"/", "/applications", "/applications?tenant=globex", "/agents",

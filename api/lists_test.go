@@ -48,14 +48,14 @@ func TestAListIsReadPageByPageWholeAndInOrder(t *testing.T) {
 
 func TestUnknownParametersOfAListAreRejected(t *testing.T) {
 	s := newSite(t, content())
-	for query, says := range map[string]string{
+	for query, detail := range map[string]string{
 		"limit=0": "query.limit", "limit=1001": "query.limit", "limit=many": "query.limit",
 		"sync=synced": "query.sync", "tenant=A'--": "query.tenant",
 		"tenant=%00": "query.tenant", "colour=red": "query.colour",
 		"revision=HEAD": "query.revision", "after=%0a": "query.after",
 		"after=" + strings.Repeat("x", 9000): "query.after",
 	} {
-		s.want(s.get("/applications?"+query, platformToken), http.StatusUnprocessableEntity, says,
+		s.want(s.get("/applications?"+query, platformToken), http.StatusUnprocessableEntity, detail,
 			"/openapi.json")
 	}
 	s.want(s.get("/applications?after=bm9uc2Vuc2U", platformToken), http.StatusBadRequest, "cursor")

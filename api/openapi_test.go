@@ -15,7 +15,7 @@ import (
 
 //go:generate go test -run TestOpenAPIDocument -update .
 
-var update = flag.Bool("update", false, "write docs/openapi.json anew")
+var update = flag.Bool("update", false, "write docs/openapi.json")
 
 const documentPath = "../docs/openapi.json"
 

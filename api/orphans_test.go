@@ -14,7 +14,7 @@ func TestThePageShowsOrphansToThePlatformAlone(t *testing.T) {
 	with := content()
 	none := newSite(t, with)
 	if a := none.page("/", platformToken); strings.Contains(a.body, `href="/strays"`) {
-		t.Error("a fleet without strays is told of some")
+		t.Error("a fleet without orphans shows some")
 	}
 	with.Orphans = []view.Orphan{
 		{Engine: "eu-1", Kind: fleet.ObjectApplication, Name: "acme-old-prod", Tenant: "acme",
@@ -33,14 +33,14 @@ func TestThePageShowsOrphansToThePlatformAlone(t *testing.T) {
 		"/strays?engine=acme.edge": "uid-one", "/engines/eu-1": "uid-two"} {
 		if a := s.page(path, platformToken); a.status != http.StatusOK || strings.Contains(a.body,
 			hidden) {
-			t.Errorf("%s: %d, with another engine's stray", path, a.status)
+			t.Errorf("%s: %d, with another engine's orphan", path, a.status)
 		}
 	}
 	if a := s.page("/strays", acmeToken); a.status != http.StatusNotFound ||
 		strings.Contains(a.body, "uid-") {
-		t.Errorf("a tenant is shown strays: %d", a.status)
+		t.Errorf("a tenant sees orphans: %d", a.status)
 	}
 	if a := s.page("/", acmeToken); strings.Contains(a.body, "/strays") {
-		t.Error("a tenant's overview tells of strays")
+		t.Error("a tenant's overview shows orphans")
 	}
 }

@@ -162,13 +162,15 @@ func TestTenantsTextsAreEscaped(t *testing.T) {
 	m := content()
 	for i := range m.Applications {
 		m.Applications[i].Message, m.Applications[i].Health = bomb, mirror.HealthDegraded
-		m.Applications[i].ApplyMessage, m.Applications[i].RepoURL, m.Applications[i].TargetRevision = bomb, "javascript:"+bomb, bomb
+		m.Applications[i].ApplyMessage, m.Applications[i].RepoURL = bomb, "javascript:"+bomb
+		m.Applications[i].TargetRevision = bomb
 	}
 	for i := range m.Problems {
 		m.Problems[i].Message, m.Problems[i].Fix, m.Problems[i].Path = bomb, bomb, bomb
 	}
 	m.Tenants[0].Owners = []string{bomb}
-	m.Environments[0].Server, m.Environments[0].Placement.Reason, m.Environments[0].Placement.Misplaced = bomb, bomb, bomb
+	m.Environments[0].Server = bomb
+	m.Environments[0].Placement.Reason, m.Environments[0].Placement.Misplaced = bomb, bomb
 	m.Holds[0].Message, m.Revisions[0].Subject, m.Operations[0].Message = bomb, bomb, bomb
 	m.Engines[0].Message, m.Engines[0].Reachable, m.Source.Error = bomb, false, bomb
 	m.Stops = []mirror.Stop{{Scope: mirror.StopFleet, Reason: bomb, By: bomb}}
@@ -195,6 +197,6 @@ func TestAPageReportsAnUnreadableMirror(t *testing.T) {
 	a := s.page("/", platformToken)
 	s.want(a, http.StatusServiceUnavailable, "cannot be read now")
 	if strings.Contains(a.body, "hunter2") {
-		t.Error("the cause is told")
+		t.Error("the page contains the cause")
 	}
 }

@@ -70,7 +70,7 @@ func TestThePageOfAPullRequestShowsHowToReleaseItsDeletions(t *testing.T) {
 	for _, c := range []struct {
 		state forge.PullState
 		head  fleet.Revision
-		says  string
+		wants string
 	}{
 		{forge.PullOpen, rev1, "/argosy approve-deletions " + string(rev1)},
 		{forge.PullMerged, rev1, "argosy get holds"},
@@ -81,10 +81,10 @@ func TestThePageOfAPullRequestShowsHowToReleaseItsDeletions(t *testing.T) {
 			m.Pulls[1].State, m.Pulls[1].Head, m.Pulls[1].Plan = c.state, c.head, []byte(plan)
 		})
 		a := s.page("/pulls/8", platformToken)
-		s.want(a, http.StatusOK, c.says, "its deletion is held")
+		s.want(a, http.StatusOK, c.wants, "its deletion is held")
 		if c.head == rev1 && strings.Contains(a.body, "argosy release "+rev1.Short()) {
 			t.Errorf(
-				"the head of a pull request holds nothing, and is to be approved on the page:\n%s",
+				"the head of a pull request holds nothing, and the page asks for an approval:\n%s",
 				a.body)
 		}
 	}

@@ -78,7 +78,7 @@ func TestOneTokenReadsFourAtATime(t *testing.T) {
 			}
 		})
 	}
-	eventually(t, "the reads that nobody may make", func() bool { return refused.Load() == 64-36 })
+	eventually(t, "the reads beyond the limit", func() bool { return refused.Load() == 64-36 })
 	if n := g.began.Load(); n != 4 {
 		t.Errorf("%d reads of one token are under way", n)
 	}

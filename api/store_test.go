@@ -183,7 +183,7 @@ func TestTheAPIOverTheRealStore(t *testing.T) {
 			with, without := both.get(path, acme), alone.get(path, lonely)
 			both.want(with, http.StatusNotFound)
 			if with.whole() != without.whole() {
-				t.Errorf("%s: they can be told apart:\n%s\n---\n%s", path, with.whole(),
+				t.Errorf("%s: they differ:\n%s\n---\n%s", path, with.whole(),
 					without.whole())
 			}
 		}
@@ -203,7 +203,7 @@ func TestTheAPIOverTheRealStore(t *testing.T) {
 		next := decode[wire.List[any]](t, both.get("/applications?limit=1", platform)).Next
 		both.want(both.get("/deployments?after="+next, platform), http.StatusBadRequest, "cursor")
 	})
-	t.Run("a decision is recorded and told as an event", func(t *testing.T) {
+	t.Run("a decision is recorded and sent as an event", func(t *testing.T) {
 		both := both.in(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()

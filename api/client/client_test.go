@@ -82,10 +82,10 @@ func TestAListIsReadToItsEnd(t *testing.T) {
 
 func TestARefusalIsReported(t *testing.T) {
 	_, c := serve(t, apitest.Mirror{}, nil)
-	_, err := c.Tenant(t.Context(), "nobody")
+	_, err := c.Tenant(t.Context(), "missing")
 	var refused *wire.Refusal
 	if !errors.As(err, &refused) || refused.Status != http.StatusNotFound ||
-		refused.Subject != "tenant nobody" || refused.NotAllowed() {
+		refused.Subject != "tenant missing" || refused.NotAllowed() {
 		t.Errorf("%v", err)
 	}
 	_, err = c.Tenant(t.Context(), "../engines")
