@@ -83,14 +83,19 @@ func run(m *testing.M) int {
 // TestAnyHistoryOfFaultsBreaksNoRule runs fixed histories, one by the seed given, or, for
 // -chaos.minutes, one after another.
 func TestAnyHistoryOfFaultsBreaksNoRule(t *testing.T) {
+	t.Parallel()
 	switch {
 	case *minutes > 0:
 		soak(t, time.Duration(*minutes)*time.Minute)
 	case *seedFlag != 0:
 		replay(t, history{seed: *seedFlag, keep: kept(t, *keepFlag)})
 	default:
-		replay(t, history{seed: 1})
-		replay(t, history{seed: 24})
+		for _, seed := range []uint64{1, 24} {
+			t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+				t.Parallel()
+				replay(t, history{seed: seed})
+			})
+		}
 	}
 }
 
@@ -99,6 +104,7 @@ func TestHistoriesThatOnceFailed(t *testing.T) {
 	if *minutes > 0 || *seedFlag != 0 {
 		t.Skip("one history or new ones are asked for")
 	}
+	t.Parallel()
 	for name, h := range map[string]history{
 		// The second head that waited as a whole was listed nowhere, so that it could not be
 		// approved.
@@ -116,7 +122,10 @@ func TestHistoriesThatOnceFailed(t *testing.T) {
 			3: "fail-over to a standby that lags behind",
 		}},
 	} {
-		t.Run(name, func(t *testing.T) { replay(t, h) })
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			replay(t, h)
+		})
 	}
 }
 

@@ -42,7 +42,7 @@ var (
 		Resource: "applications"}
 	projects = schema.GroupVersionResource{Group: "argoproj.io", Version: "v1alpha1",
 		Resource: "appprojects"}
-	worlds atomic.Int64
+	setups atomic.Int64
 )
 
 const (
@@ -170,7 +170,7 @@ func (w *setup) close() {
 }
 
 func (w *setup) startEngines() {
-	n := worlds.Add(1)
+	n := setups.Add(1)
 	for _, name := range engineNames {
 		namespace := fmt.Sprintf("argocd-%s-%d", name, n)
 		w.engines[name] = must(stack.InstallArgoCD(w.ctx, stack.ArgoOptions{
