@@ -57,15 +57,41 @@ stamp() {
 		git hash-object --stdin
 }
 
-# gobuild MODULE PACKAGE HINT: .cache/bin/$part, without a debugger's tables:
-# compiling them takes an eighth more time, linking them twice the time.
+# source_of PART: the module and the package that a part is built from.
+source_of() {
+	case $1 in
+	lab) echo test/lab . ;;
+	argocd-2.14) echo test/argocd/v2 . ;;
+	argocd-3.2) echo test/argocd/v3 . ;;
+	redis) echo test/tools ./redis ;;
+	kustomize) echo test/tools sigs.k8s.io/kustomize/kustomize/v5 ;;
+	helm) echo test/tools helm.sh/helm/v3/cmd/helm ;;
+	gitea) echo test/forge code.gitea.io/gitea ;;
+	kubeconform) echo test/charts github.com/yannh/kubeconform/cmd/kubeconform ;;
+	helm-unittest) echo test/charts github.com/helm-unittest/helm-unittest/cmd/helm-unittest ;;
+	esac
+}
+
+# gobuild HINT: .cache/bin/$part, without a debugger's tables: compiling them
+# takes an eighth more time, linking them twice the time.
 gobuild() {
-	local module=$1 package=$2 hint=$3 want
+	local hint=$1 module package want
+	read -r module package < <(source_of "$part")
 	want=$(stamp "$module")
 	fresh "$cache/bin/$part" "$want" && return
 	run "building $part ($hint the first time)" go -C "$module" build -gcflags=all=-dwarf=false -ldflags="-s -w" \
 		-o "$cache/bin/$part" "$package"
 	printf '%s' "$want" >"$cache/stamps/$part"
+}
+
+# prefetch PART...: downloads the modules of parts that are to come, while
+# earlier ones compile.
+prefetch() {
+	local part module package
+	for part; do
+		read -r module package < <(source_of "$part") || continue
+		fresh "$cache/bin/$part" "$(stamp "$module")" || go -C "$module" list -deps "$package" >/dev/null 2>&1 || true
+	done
 }
 
 # argocd_crds VERSION MODULE PATH: a folder with the version and the CRDs, which
@@ -87,14 +113,14 @@ argocd_crds() {
 # argocd VERSION MODULE PATH: the binary too.
 argocd() {
 	argocd_crds "$@"
-	gobuild "$2" . "about 3 min"
+	gobuild "about 3 min"
 }
 
 # gitea: the binary and, beside it, the folders that it reads at run time. Its
 # user is not root, who alone may be able to read the module cache.
 gitea() {
 	local dir=$cache/gitea source
-	gobuild test/forge code.gitea.io/gitea "about 4 min"
+	gobuild "about 4 min"
 	if [[ ! -e $dir/VERSION || $cache/bin/gitea -nt $dir/VERSION ]]; then
 		rm -rf "$dir"
 		mkdir -p "$dir"
@@ -235,20 +261,22 @@ git_part() {
 [[ ${1:-} == --list ]] && { printf '%s\n' "${all[@]}"; exit; }
 command -v go >/dev/null || fail "Go is not installed: https://go.dev/dl"
 command -v git >/dev/null || fail "git is not installed"
-for part in "${@:-${all[@]}}"; do
+(($#)) || set -- "${all[@]}"
+prefetch "${@:2}" &
+for part; do
 	case $part in
 	git) git_part ;;
 	postgres) postgres ;;
-	lab) gobuild test/lab . "about 5 min" ;;
+	lab) gobuild "about 5 min" ;;
 	argocd-2.14) argocd 2.14 test/argocd/v2 github.com/argoproj/argo-cd/v2 ;;
 	argocd-3.2) argocd 3.2 test/argocd/v3 github.com/argoproj/argo-cd/v3 ;;
 	argocd-3.2-crds) argocd_crds 3.2 test/argocd/v3 github.com/argoproj/argo-cd/v3 ;;
-	redis) gobuild test/tools ./redis "seconds" ;;
-	kustomize) gobuild test/tools sigs.k8s.io/kustomize/kustomize/v5 "20 s" ;;
-	helm) gobuild test/tools helm.sh/helm/v3/cmd/helm "1 to 2 min" ;;
+	redis) gobuild "seconds" ;;
+	kustomize) gobuild "20 s" ;;
+	helm) gobuild "1 to 2 min" ;;
 	gitea) gitea ;;
-	kubeconform) gobuild test/charts github.com/yannh/kubeconform/cmd/kubeconform "seconds" ;;
-	helm-unittest) gobuild test/charts github.com/helm-unittest/helm-unittest/cmd/helm-unittest "1 min" ;;
+	kubeconform) gobuild "seconds" ;;
+	helm-unittest) gobuild "1 min" ;;
 	kube-schemas) kube_schemas ;;
 	argocd-manifests) argocd_manifests ;;
 	github-openapi) github_openapi ;;
@@ -256,3 +284,4 @@ for part in "${@:-${all[@]}}"; do
 	*) fail "no part is called $part; they are: ${all[*]}" ;;
 	esac
 done
+wait
