@@ -2,7 +2,12 @@ package review
 
 import (
 	"fmt"
+	"path"
 	"slices"
+	"sort"
+	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/forge"
@@ -329,4 +334,438 @@ func (f Facts) deletions() (held []mirror.Hold, cleared []fleet.ObjectKey) {
 		}
 	}
 	return held, cleared
+}
+
+// rowDetail is how much of what changes is listed.
+type rowDetail int
+
+const (
+	eachRow rowDetail = iota
+	// what is alike is counted, engine by engine; deletions are still listed, as many as fit
+	perEngine
+	perTenant // counts
+	noRows    // the verdict has the counts
+)
+
+// detail is one step of the ladder that a text goes down until it fits its budget.
+type detail struct {
+	dropped int // changes whose fields are left out, the longest first
+	rows    rowDetail
+	list    int // most entries of any other list
+}
+
+const allDiffs = 1 << 30
+
+// steps are those after everything. Each is rendered as a whole, so that nothing is ever cut off in
+// the middle of its markup.
+var steps = []detail{
+	{dropped: allDiffs, rows: eachRow, list: 25},
+	{dropped: allDiffs, rows: perEngine, list: 15},
+	{dropped: allDiffs, rows: perTenant, list: 10},
+	{dropped: allDiffs, rows: noRows, list: 3},
+}
+
+// leastBudget is what the last step needs, whatever it is about. A smaller budget is taken for this
+// one.
+const leastBudget = 12_000
+
+// leastRow is the fewest bytes that a row of a table takes.
+const leastRow = 30
+
+// fit renders with as much detail as the budget (bytes, and so characters too) takes: the fields
+// that change are left out from the longest on, then all of them, and then step by step what is
+// listed. It costs no more for more rows than the budget could ever take.
+func fit(budget, rows, diffs int, render func(detail) string) string {
+	budget = max(budget, leastBudget)
+	if rows*leastRow <= budget {
+		if text := whole(budget, diffs, render); len(text) <= budget {
+			return text
+		}
+	}
+	text := ""
+	for _, step := range steps {
+		if step.rows == eachRow && rows*leastRow > budget {
+			continue
+		}
+		if text = render(step); len(text) <= budget {
+			break
+		}
+	}
+	return text
+}
+
+// whole renders everything, but for as few of the fields that change as need be.
+func whole(budget, diffs int, render func(detail) string) string {
+	full := detail{rows: eachRow, list: 50}
+	text := render(full)
+	if len(text) <= budget {
+		return text
+	}
+	full.dropped = diffs
+	if text = render(full); diffs == 0 || len(text) > budget {
+		return text
+	}
+	full.dropped = sort.Search(diffs, func(n int) bool {
+		d := full
+		d.dropped = n
+		return len(render(d)) <= budget
+	})
+	return render(full)
+}
+
+// page is a text in Markdown, block by block.
+type page struct {
+	b    strings.Builder
+	last block
+}
+
+type block int
+
+const (
+	nothing block = iota
+	paragraph
+	item
+	cells
+	fence
+)
+
+func (p *page) String() string { return p.b.String() }
+
+// begin parts blocks by an empty line. Items and rows follow each other without one.
+func (p *page) begin(k block) {
+	if p.last != nothing && (p.last != k || k == paragraph || k == fence) {
+		p.b.WriteByte('\n')
+	}
+	p.last = k
+}
+
+// para writes a paragraph, or a heading: Markdown that is complete.
+func (p *page) para(text string) {
+	p.begin(paragraph)
+	p.b.WriteString(text + "\n")
+}
+
+// item writes an entry of a list. Lines after the first are entries of a list within it. None is
+// empty: a dash alone would underline what stands above it.
+func (p *page) item(text string) {
+	if text == "" {
+		return
+	}
+	p.begin(item)
+	lines := strings.Split(text, "\n")
+	p.b.WriteString("- " + lines[0] + "\n")
+	for _, l := range lines[1:] {
+		p.b.WriteString("  - " + l + "\n")
+	}
+}
+
+// items writes a list, at most most of it.
+func (p *page) items(list []string, most int) {
+	for _, s := range list[:min(len(list), most)] {
+		p.item(s)
+	}
+	if n := len(list) - most; n > 0 {
+		p.item(fmt.Sprintf("…and %d more", n))
+	}
+}
+
+func (p *page) table(header ...string) {
+	p.begin(cells)
+	p.b.WriteString("| " + strings.Join(header, " | ") + " |\n|" + strings.Repeat(" --- |",
+		len(header)) + "\n")
+}
+
+func (p *page) row(cell ...string) {
+	p.begin(cells)
+	p.b.WriteString("| " + strings.Join(cell, " | ") + " |\n")
+}
+
+// rest tells of what was not listed.
+func (p *page) rest(n int, what string) {
+	if n > 0 {
+		p.para(fmt.Sprintf("…and %d %s.", n, what))
+	}
+}
+
+// code writes lines in a fence, which none of them can end.
+func (p *page) code(language string, lines []string) {
+	if len(lines) == 0 {
+		return
+	}
+	const ticks = "```"
+	p.begin(fence)
+	p.b.WriteString(ticks + language + "\n")
+	for _, l := range lines {
+		p.b.WriteString(strings.ReplaceAll(l, ticks, "'''") + "\n")
+	}
+	p.b.WriteString(ticks + "\n")
+}
+
+// fold writes blocks that are opened by a click on the summary, which has nothing of a stranger's
+// in it.
+func (p *page) fold(summary string, inside func()) {
+	p.para("<details><summary>" + summary + "</summary>")
+	inside()
+	p.para("</details>")
+}
+
+// problems lists what is wrong as a compiler would.
+func (p *page) problems(own, others []fleet.Problem, most int) {
+	for _, part := range []struct {
+		title    string
+		problems []fleet.Problem
+	}{{"**Problems in these files**", own}, {"**What it makes of other files**", others}} {
+		if len(part.problems) == 0 {
+			continue
+		}
+		var lines []string
+		for _, problem := range part.problems[:min(len(part.problems), most)] {
+			lines = append(lines, problemLines(problem)...)
+		}
+		p.para(part.title)
+		p.code("text", lines)
+		p.rest(len(part.problems)-most, "more")
+	}
+}
+
+func problemLines(p fleet.Problem) []string {
+	fix := p.Fix
+	p.Fix = ""
+	lines := []string{clean(p.String(), mostSentence)}
+	if fix != "" {
+		lines = append(lines, "    fix: "+clean(fix, mostSentence))
+	}
+	return lines
+}
+
+const (
+	mostTitle       = 140    // characters of a check's title, and of the status that stands for it
+	mostSummary     = 60_000 // bytes of a check's summary
+	mostAnnotations = 500    // of a check; the forge takes 50 at a time
+)
+
+// headline is the verdict in one line of prose: the gravest obstacle, or what the merge changes.
+func (f Facts) headline(v Verdict) string {
+	if !f.Ours() {
+		return "Nothing that Argosy manages changes"
+	}
+	// That a fork is not planned says more than that nobody has approved it.
+	for _, state := range []forge.CheckState{forge.CheckFailure, forge.CheckNeutral,
+		forge.CheckPending} {
+		if first, n := first(v.Obstacles, state); n > 0 {
+			return upper(first.What) + more(n-1)
+		}
+	}
+	return "Ready to merge: " + f.tally(v)
+}
+
+func first(obstacles []Obstacle, state forge.CheckState) (Obstacle, int) {
+	i := slices.IndexFunc(obstacles, func(o Obstacle) bool { return o.State == state })
+	if i < 0 {
+		return Obstacle{}, 0
+	}
+	n := 0
+	for _, o := range obstacles {
+		if o.State == state {
+			n++
+		}
+	}
+	return obstacles[i], n
+}
+
+func more(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", and %d more", n)
+}
+
+// tally is what the plan comes to, in Applications.
+func (f Facts) tally(v Verdict) string {
+	if f.Plan == nil {
+		return "nothing is planned"
+	}
+	counts, cleared := f.Plan.Counts, min(len(v.Cleared), f.Plan.Counts.Held)
+	counts.Held, counts.Deleted = counts.Held-cleared, counts.Deleted+cleared
+	return tally(counts, moved(f.Plan.Tenants))
+}
+
+func moved(tenants []report.Tenant) (n int) {
+	for _, t := range tenants {
+		for _, m := range t.Moves {
+			n += m.Applications
+		}
+	}
+	return n
+}
+
+func tally(c report.Counts, moved int) string {
+	var parts []string
+	for _, p := range []struct {
+		n    int
+		what string
+	}{{c.Created, "added"}, {c.Changed, "changed"}, {moved, "moved"}, {c.Deleted, "deleted"},
+		{c.Held, "held back from deletion"}} {
+		switch {
+		case p.n > 0 && len(parts) == 0:
+			parts = append(parts, count(p.n, "Application")+" "+p.what)
+		case p.n > 0:
+			parts = append(parts, fmt.Sprintf("%d %s", p.n, p.what))
+		}
+	}
+	if len(parts) == 0 {
+		return "no Application changes"
+	}
+	return strings.Join(parts, ", ")
+}
+
+// upper begins a sentence.
+func upper(s string) string {
+	r, n := utf8.DecodeRuneInString(s)
+	return string(unicode.ToUpper(r)) + s[n:]
+}
+
+func (f Facts) checks(v Verdict) []forge.Check {
+	out := make([]forge.Check, 0, 3)
+	for _, c := range []struct {
+		name           string
+		title, summary func(Verdict) string
+	}{
+		{forge.CheckValidate, f.valid, f.problemsSummary},
+		{forge.CheckPlan, f.planned, f.planSummary},
+		{forge.CheckOwners, f.approved, f.ownersSummary},
+	} {
+		check := forge.Check{Name: c.name, State: worst(v.Obstacles, c.name), URL: f.link()}
+		check.Title = plain(title(v.Obstacles, c.name, check.State, c.title(v)), mostTitle)
+		if own, _ := f.problems(); c.name == forge.CheckValidate && errorsOf(own) > 0 &&
+			f.Unmergeable == "" {
+			check.Title = plain(firstError(own), mostTitle)
+		}
+		switch {
+		case f.Unmergeable != "":
+			// a commit status shows no more than the title
+			check.Title = plain(upper(f.Unmergeable), mostTitle)
+			check.Summary = prose(reason(f.Unmergeable))
+		case f.Ours():
+			check.Summary = c.summary(v)
+		}
+		out = append(out, check)
+	}
+	own, _ := f.problems()
+	out[0].Annotations = annotations(own)
+	return out
+}
+
+// title is the first obstacle of a check, or what is good about it.
+func title(obstacles []Obstacle, check string, state forge.CheckState, good string) string {
+	if state == forge.CheckSuccess {
+		return good
+	}
+	own := slices.DeleteFunc(slices.Clone(obstacles), func(o Obstacle) bool { return !o.of(check) })
+	o, n := first(own, state)
+	return upper(o.What) + more(n-1)
+}
+
+// firstError is the line to go to, for a forge that shows no more of a check than its title.
+func firstError(own []fleet.Problem) string {
+	p := own[0]
+	place := path.Base(p.Path)
+	if p.Line > 0 {
+		place += fmt.Sprintf(":%d", p.Line)
+	}
+	return place + ": " + p.Message + more(errorsOf(own)-1)
+}
+
+func (f Facts) valid(Verdict) string {
+	own, _ := f.problems()
+	switch warnings := len(own); {
+	case !f.Ours():
+		return "Nothing that Argosy manages changes"
+	case warnings > 0:
+		return upper(count(len(f.Files), "file")) + " valid, with " + count(warnings, "warning")
+	}
+	return upper(count(len(f.Files), "file")) + " valid"
+}
+
+func (f Facts) planned(v Verdict) string {
+	if !f.Ours() {
+		return "Nothing that Argosy manages changes"
+	}
+	return upper(f.tally(v))
+}
+
+func (f Facts) approved(v Verdict) string {
+	switch {
+	case !f.Ours():
+		return "Nothing that Argosy manages changes"
+	case f.queued():
+		return "Each pull request was approved before it came into the queue"
+	}
+	var parts []string
+	for _, w := range v.Ownership {
+		parts = append(parts, tenant(w.Tenant)+" by "+series(each(w.Approved, login), 2))
+	}
+	return "Approved for " + strings.Join(parts, ", ")
+}
+
+// annotations are the problems of the files that it changes: no other file can be annotated in this
+// pull request.
+func annotations(own []fleet.Problem) []fleet.Problem {
+	var out []fleet.Problem
+	for _, p := range own[:min(len(own), mostAnnotations)] {
+		p.Message, p.Fix, p.Field = clean(p.Message, 4*mostSentence), clean(p.Fix, mostSentence),
+			clean(p.Field, mostSentence)
+		out = append(out, p)
+	}
+	return out
+}
+
+func (f Facts) problemsSummary(v Verdict) string {
+	own, others := f.problems()
+	if len(own)+len(others) == 0 {
+		return count(len(f.Files), "file") + " of this pull request: no problem found."
+	}
+	return fit(mostSummary, 0, 0, func(d detail) string {
+		p := &page{}
+		p.problems(own, others, d.list*4)
+		return p.String()
+	})
+}
+
+func (f Facts) planSummary(v Verdict) string {
+	c := newComment(f, v)
+	return fit(mostSummary, len(c.rows), len(c.diffs), func(d detail) string {
+		p := &page{}
+		p.obstacles(v.Obstacles, forge.CheckPlan, d)
+		c.warnings(p, d)
+		c.changes(p, d)
+		c.after(p)
+		return p.String()
+	})
+}
+
+func (f Facts) ownersSummary(v Verdict) string {
+	return fit(mostSummary, 0, 0, func(d detail) string {
+		p := &page{}
+		p.table("", "who may approve", "approved this head", "")
+		for _, w := range v.Ownership[:min(len(v.Ownership), d.list)] {
+			note := ""
+			if len(w.TookBack) > 0 {
+				note = series(each(w.TookBack, login), 3) + " asked for changes"
+			} else if !w.Met() {
+				note = "missing"
+			}
+			who := w.who(5)
+			if silent := w.silent(5); silent != "" {
+				who += "; not counted: " + silent
+			}
+			p.row(prose(tenant(w.Tenant)), prose(who), prose(series(each(w.Approved, login), 5)),
+				prose(note))
+		}
+		p.rest(len(v.Ownership)-d.list, "more")
+		if f.queued() {
+			return "Each pull request was approved before it came into the queue."
+		}
+		return p.String()
+	})
 }
