@@ -5,9 +5,8 @@ import (
 	"time"
 )
 
-// Age is a span of time as people read it in a table: its largest unit alone, or the two largest
-// while the first is small: 45s, 5m, 2h10m, 9h, 3d, 412d. A negative span, from clocks that differ,
-// is 0s.
+// Age formats a duration for a table: its largest unit alone, or the two largest while the first is
+// small: 45s, 5m, 2h10m, 9h, 3d, 412d. A negative duration, from clocks that differ, is 0s.
 func Age(d time.Duration) string {
 	switch {
 	case d < 0:

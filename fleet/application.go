@@ -15,7 +15,7 @@ type Sync struct {
 	CreateNamespace bool `json:"createNamespace"`
 }
 
-// Application is what one engine is to run for one deployment in one environment.
+// Application is the desired Application of one deployment in one environment.
 type Application struct {
 	ID             ApplicationID
 	Name           string // object name, the same on every engine
@@ -27,8 +27,8 @@ type Application struct {
 	DeletionPolicy DeletionPolicy
 }
 
-// Project is what a tenant may do on one engine. Every list is exact: no pattern character reaches
-// Argo CD.
+// Project holds the permissions of a tenant on one engine. Every list is exact: no pattern
+// character reaches Argo CD.
 type Project struct {
 	Tenant           TenantName
 	Name             string
@@ -37,7 +37,7 @@ type Project struct {
 	ClusterResources []GroupKind
 }
 
-// Cluster is an environment's API server as one engine knows it.
+// Cluster is an environment's API server as it is configured on one engine.
 type Cluster struct {
 	ID      EnvironmentID
 	Name    string
@@ -50,7 +50,7 @@ type Cluster struct {
 	Credential       CredentialSource
 }
 
-// Repository is a private repository of one tenant as one engine knows it.
+// Repository is a private repository of one tenant as it is configured on one engine.
 type Repository struct {
 	ID         CredentialID
 	Name       string
@@ -59,15 +59,16 @@ type Repository struct {
 	Credential CredentialSource
 }
 
-// CredentialSource says where a secret's content is found when an object is applied. It never holds
-// the content.
+// CredentialSource locates the content of a secret that is read when an object is applied. It never
+// holds the content.
 type CredentialSource struct {
 	Tenant TenantName `json:"tenant"`
 	// Folder is the folder of the declaration that names the secret: "environments" or
 	// "credentials". It is empty for the platform's own secrets.
 	Folder string `json:"folder,omitempty"`
 	Name   string `json:"name"`
-	// blob id of the *.sops.yaml beside the declaration; empty: the directory or the namespace
+	// blob id of the SOPS-encrypted file next to the declaration; empty: the directory or the
+	// namespace
 	Sealed string `json:"sealed,omitempty"`
 }
 
@@ -86,12 +87,12 @@ func (s CredentialSource) EncryptedFor() string {
 // EncryptedPath is the path of the encrypted file of this source in the config repo.
 func (s CredentialSource) EncryptedPath() string { return s.EncryptedFor() + encryptedSuffix }
 
-// ObjectKind is the kind of an object that Argosy keeps on an engine.
+// ObjectKind is the kind of an object that Argosy manages on an engine.
 type ObjectKind string
 
-// Object kinds, in the order in which they are created. They are removed in the opposite order: a
-// cluster Secret that goes before its Applications makes Argo CD strip their finalizers and orphan
-// the workloads without a word.
+// Object kinds, in creation order. They are deleted in reverse order: if a cluster Secret is
+// deleted before its Applications, Argo CD strips their finalizers and silently orphans the
+// workloads.
 const (
 	ObjectProject     ObjectKind = "AppProject"
 	ObjectCluster     ObjectKind = "Cluster"
@@ -123,7 +124,7 @@ func (k ObjectKind) Rank() int {
 	}
 }
 
-// ObjectKey names one object of one engine.
+// ObjectKey identifies one object of one engine.
 type ObjectKey struct {
 	Engine EngineName `json:"engine"`
 	Kind   ObjectKind `json:"kind"`
@@ -139,9 +140,9 @@ type Object struct {
 	Application *Application
 }
 
-// Manifest is an object as it will be applied: canonical JSON without any secret content, and the
-// SHA-256 of those bytes in hexadecimal. Revision, epoch and hash annotations are added when it is
-// applied and are no part of the bytes.
+// Manifest is an object as it is applied: canonical JSON without any secret content, and the
+// SHA-256 of those bytes in hexadecimal. Annotations for revision, epoch and hash are added during
+// apply and are not part of the bytes.
 type Manifest struct {
 	Body []byte
 	Hash string

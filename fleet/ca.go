@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// CheckCA accepts PEM certificates that can be read, and nothing else: a private key that was
-// pasted here must not travel on. The error never repeats the content.
+// CheckCA accepts valid PEM certificates and nothing else: a private key that was pasted by mistake
+// must not be stored. The error never repeats the content.
 func CheckCA(ca []byte) error {
 	found := 0
 	for rest := ca; ; {

@@ -2,12 +2,12 @@ package fleet
 
 import "strings"
 
-// maxMeant is the most bytes of a word for which another is looked for.
+// maxMeant is the length in bytes up to which a word gets a suggestion.
 const maxMeant = 64
 
-// Closest is the candidate that was probably meant by what was written: equal but for case, or no
-// more edits away than a third of its length, and one at least. Empty: none is near. Ties go to the
-// first.
+// Closest is the candidate that the author probably meant: equal except for case, or within an edit
+// distance of a third of its length, and at least one. It is empty if no candidate is near. The
+// first candidate wins a tie.
 func Closest[T ~string](written string, candidates []T) T {
 	lower := strings.ToLower(written)
 	if max(len(written), len(lower)) > maxMeant {
@@ -27,8 +27,8 @@ func Closest[T ~string](written string, candidates []T) T {
 }
 
 // edits is the optimal string alignment distance of a and b (insert, delete, replace, swap
-// neighbours), or limit when it is not less. a has at most maxMeant bytes, limit is at most a third
-// more than that. It allocates nothing: the candidates may be thousands.
+// neighbours), or limit when the distance is not less. a has at most maxMeant bytes, limit is at
+// most a third more. It allocates nothing: there may be thousands of candidates.
 func edits(a, b string, limit int) int {
 	if len(a)-len(b) >= limit || len(b)-len(a) >= limit {
 		return limit

@@ -2,15 +2,15 @@ package fleet
 
 import "cmp"
 
-// Key is the identity of a declaration: what the path says, and nothing else. Tenant is empty for
-// the kinds under `fleet/`.
+// Key is the identity of a declaration. It follows from the path alone. Tenant is empty for the
+// kinds under `fleet/`.
 type Key struct {
 	Kind   Kind       `json:"kind"`
 	Tenant TenantName `json:"tenant,omitempty"`
 	Name   string     `json:"name"`
 }
 
-// String is "Kind tenant/name", or "Kind name" for what the platform owns.
+// String is "Kind tenant/name", or "Kind name" for a kind of the platform.
 func (k Key) String() string {
 	if k.Tenant == "" {
 		return string(k.Kind) + " " + k.Name
@@ -23,7 +23,7 @@ func (k Key) String() string {
 type Declaration struct {
 	Key    Key               `json:"key"`
 	Path   string            `json:"path"`
-	Blob   string            `json:"blob"` // git blob id of the bytes that it was decoded from
+	Blob   string            `json:"blob"` // git blob id of the decoded bytes
 	Labels map[string]string `json:"labels,omitempty"`
 
 	Fleet       *FleetSpec       `json:"fleet,omitempty"`
@@ -39,37 +39,37 @@ type Declaration struct {
 
 // FleetSpec holds the guards and defaults of the whole fleet (fleet/fleet.yaml, exactly one).
 type FleetSpec struct {
-	// who answers for fleet/, as Tenant.owners; empty: whoever administers the config repo on its
-	// forge
+	// owners of fleet/, as Tenant.owners; empty: the administrators of the config repo on its Git
+	// host
 	Owners []string `json:"owners,omitempty"`
 	Guards Guards   `json:"guards,omitempty"`
 	// exact hosts (with :port when not the default; "http://host" allows it without TLS) that a
 	// repoURL may name
 	GitHosts []string `json:"gitHosts,omitempty"`
-	// ClusterHosts are the exact hosts (host or host:port) of API servers that may be internal
-	// addresses, e.g. 127.0.0.1 of a lab: see InternalServer.
+	// ClusterHosts are the exact hosts (host or host:port) of API servers that may have internal
+	// addresses, such as 127.0.0.1 of a lab: see InternalServer.
 	ClusterHosts []string `json:"clusterHosts,omitempty"`
-	// RefusePrivateClusters refuses API servers at addresses of private networks too, but for those
-	// in ClusterHosts.
+	// RefusePrivateClusters also refuses API servers at addresses of private networks, unless
+	// ClusterHosts lists them.
 	RefusePrivateClusters bool     `json:"refusePrivateClusters,omitempty"`
 	Defaults              Defaults `json:"defaults,omitempty"`
 }
 
-// Guards bound how many Applications of one tenant may be deleted without an approval, summed over
-// Window; Fleet bounds those of all tenants together.
+// Guards limit how many Applications of one tenant may be deleted without an approval, summed over
+// Window. Fleet limits the deletions of all tenants together.
 type Guards struct {
 	MaxDeletes int `json:"maxDeletes,omitempty"` // Applications; default 20
-	// of the Applications that stood at the start; 1..100; default 20
+	// of the Applications at the start of Window; 1..100; default 20
 	MaxDeletePercent int `json:"maxDeletePercent,omitempty"`
-	// so many deletions pass whatever the percentage says; default 5
+	// number of deletions that are allowed whatever the percentage; default 5
 	AlwaysAllowed int      `json:"alwaysAllowed,omitempty"`
 	Window        Duration `json:"window,omitempty"` // default 1h; 1m..168h
 
 	Fleet *FleetGuards `json:"fleet,omitempty"`
 }
 
-// FleetGuards bound the deletions of all tenants together over Guards.Window. They are wider than
-// what one tenant may delete, so that no tenant can use them up alone.
+// FleetGuards limit the deletions of all tenants together over Guards.Window. They are wider than
+// the limit of one tenant, so that no tenant can use them up alone.
 type FleetGuards struct {
 	// Applications; default 5 times Guards.MaxDeletes
 	MaxDeletes int `json:"maxDeletes,omitempty"`
@@ -78,7 +78,7 @@ type FleetGuards struct {
 	AlwaysAllowed    int `json:"alwaysAllowed,omitempty"` // default Guards.AlwaysAllowed
 }
 
-// Whole is the guards for all tenants together, with their defaults.
+// Whole returns the guards for all tenants together, defaults applied.
 func (g Guards) Whole() Guards {
 	var own FleetGuards
 	if g.Fleet != nil {
@@ -92,10 +92,11 @@ func (g Guards) Whole() Guards {
 	}
 }
 
-// fleetShare is how many tenants may delete their whole number before the fleet's is used up.
+// fleetShare is the number of tenants that may use up their own limit before the fleet's is
+// reached.
 const fleetShare = 5
 
-// Defaults apply to every deployment that leaves the field out.
+// Defaults apply to every deployment that omits the field.
 type Defaults struct {
 	Sync SyncSettings `json:"sync,omitempty"`
 }
@@ -114,37 +115,37 @@ type EngineSpec struct {
 	Ring string `json:"ring,omitempty"`
 }
 
-// ArgoCDInstance says where the instance's Applications live and what it marks its resources with.
+// ArgoCDInstance is the namespace of the instance's Applications and the mark on its resources.
 type ArgoCDInstance struct {
 	Namespace string `json:"namespace"`
 	// unique in the fleet, never empty (argo-cd#11402, #13079)
 	InstallationID string `json:"installationID"`
 }
 
-// Connection says how the control plane reaches the instance. Exactly one is set.
+// Connection selects how the control plane reaches the instance. Exactly one is set.
 type Connection struct {
 	InCluster     bool             `json:"inCluster,omitempty"`
 	KubeconfigRef *SecretRef       `json:"kubeconfigRef,omitempty"`
 	Agent         *AgentConnection `json:"agent,omitempty"`
 }
 
-// Capacity bounds what placement gives to an engine; 0 means none may be placed.
+// Capacity limits what placement may assign to an engine; 0 means nothing.
 type Capacity struct {
 	Applications int `json:"applications"`
 	Environments int `json:"environments"`
 }
 
-// Taint keeps environments off an engine unless their tenant tolerates it. Both are exact.
+// Taint repels environments from an engine unless their tenant tolerates it. Both are exact.
 type Taint struct {
 	Key   string `json:"key"`
 	Value string `json:"value,omitempty"`
 }
 
-// EngineState is what placement may do with an engine.
+// EngineState restricts what placement may do with an engine.
 type EngineState string
 
-// Engine states. Cordoned takes nothing new; Draining takes nothing new and is to be emptied by
-// moves.
+// Engine states. A cordoned engine gets no new environment. A draining engine gets none either, and
+// its environments move away.
 const (
 	EngineActive   EngineState = "Active"
 	EngineCordoned EngineState = "Cordoned"
@@ -156,18 +157,18 @@ type TenantSpec struct {
 	// "github:<login>", "github:<organization>/<team>" or "group:<name>": see ParseOwner
 	Owners []string `json:"owners"`
 	Quota  Quota    `json:"quota"`
-	// exact URL, or everything below a trailing slash
+	// exact URL, or everything below it if it ends in a slash
 	Repositories []string `json:"repositories"`
 	// API servers: exact URL, or ".domain" for every host below it; none: none
 	Clusters []string `json:"clusters,omitempty"`
-	// on API servers that other tenants are granted too: exact name, or "prefix-"
+	// on API servers that are shared with other tenants: exact name, or "prefix-"
 	Namespaces []string        `json:"namespaces,omitempty"`
 	Placement  TenantPlacement `json:"placement,omitempty"`
 	// cluster-scoped kinds that its environments may allow; exact
 	ClusterResources []GroupKind `json:"clusterResources,omitempty"`
 }
 
-// Quota bounds what a tenant may declare. 0 means none.
+// Quota limits what a tenant may declare. 0 means none.
 type Quota struct {
 	Environments int `json:"environments"`
 	Deployments  int `json:"deployments"`
@@ -183,7 +184,7 @@ type TenantPlacement struct {
 	Alone bool `json:"alone,omitempty"`
 	// labels that the engine must carry
 	EngineSelector *LabelSelector `json:"engineSelector,omitempty"`
-	// taints that do not keep the tenant off
+	// taints that do not repel the tenant
 	Tolerations []Taint `json:"tolerations,omitempty"`
 }
 
@@ -198,8 +199,8 @@ type LabelSelector struct {
 	MatchLabels map[string]string `json:"matchLabels"`
 }
 
-// Matches reports whether every label of the selector stands in labels with the same value. An
-// empty selector matches nothing.
+// Matches reports whether labels contains every label of the selector with the same value. An empty
+// selector matches nothing.
 func (s *LabelSelector) Matches(labels map[string]string) bool {
 	if s == nil || len(s.MatchLabels) == 0 {
 		return false
@@ -222,7 +223,7 @@ type EnvironmentSpec struct {
 	Region           string       `json:"region"`
 }
 
-// ClusterSpec is how an engine reaches the environment's API server.
+// ClusterSpec is the API server of an environment as an engine reaches it.
 type ClusterSpec struct {
 	Server         string    `json:"server"` // https URL without path, query, userinfo
 	CAData         string    `json:"caData,omitempty"`
@@ -257,7 +258,7 @@ type Destinations struct {
 	Namespace           string            `json:"namespace"`
 }
 
-// Source is what is deployed. At most one of Kustomize, Helm, Directory is set.
+// Source is the source of a deployment. At most one of Kustomize, Helm, Directory is set.
 type Source struct {
 	RepoURL string `json:"repoURL"`
 	Path    string `json:"path,omitempty"`
@@ -291,12 +292,12 @@ type HelmParameter struct {
 	ForceString bool   `json:"forceString,omitempty"`
 }
 
-// DirectorySource says how plain manifests are read.
+// DirectorySource sets how plain manifests are read.
 type DirectorySource struct {
 	Recurse bool `json:"recurse,omitempty"`
 }
 
-// Override replaces source fields in one environment. A field that is left out is inherited.
+// Override replaces source fields in one environment. An omitted field is inherited.
 type Override struct {
 	Environment EnvironmentName `json:"environment"`
 	Source      SourceOverride  `json:"source"`
@@ -312,7 +313,7 @@ type SourceOverride struct {
 	Directory      *DirectorySource `json:"directory,omitempty"`
 }
 
-// SyncMode says who starts a sync.
+// SyncMode selects who starts a sync.
 type SyncMode string
 
 // Sync modes.
@@ -321,8 +322,8 @@ const (
 	SyncManual    SyncMode = "manual"
 )
 
-// SyncSettings are the sync options that may be set. A field that is left out is inherited from
-// Fleet.defaults, and there means automated, prune, selfHeal, and no createNamespace.
+// SyncSettings are the sync options of a deployment. An omitted field is inherited from
+// Fleet.defaults; the built-in default is automated, prune, selfHeal, and no createNamespace.
 type SyncSettings struct {
 	Mode            SyncMode `json:"mode,omitempty"`
 	Prune           *bool    `json:"prune,omitempty"`
@@ -330,7 +331,7 @@ type SyncSettings struct {
 	CreateNamespace *bool    `json:"createNamespace,omitempty"`
 }
 
-// DeletionPolicy says what happens to the workload when its declaration goes.
+// DeletionPolicy selects what happens to the workload when its declaration is deleted.
 type DeletionPolicy string
 
 // Deletion policies.
@@ -343,7 +344,7 @@ const (
 // accepted.
 type SyncRunSpec struct {
 	Deployment DeploymentName `json:"deployment"`
-	// empty list is refused; left out: every environment of the deployment
+	// an empty list is refused; omitted: every environment of the deployment
 	Environments []EnvironmentName `json:"environments,omitempty"`
 	// of the deployment's source repository: full commit id or tag
 	Revision string `json:"revision"`
@@ -351,9 +352,8 @@ type SyncRunSpec struct {
 	Hold bool `json:"hold,omitempty"`
 }
 
-// SealedSpec is an age-encrypted file. Only its place and its ciphertext's blob are known to the
-// declarations.
+// SealedSpec is a SOPS-encrypted file. The declaration holds only its folder and its blob id.
 type SealedSpec struct {
-	// "environments" or "credentials": secrets serve the declarations beside them only
+	// "environments" or "credentials": a secret serves only the declarations of its own folder
 	Folder string `json:"folder"`
 }

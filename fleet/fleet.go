@@ -1,15 +1,15 @@
-// Package fleet is the domain of Argosy: what a tenant, an environment, a deployment, an engine and
-// an Application are, what they mean and what they may be.
+// Package fleet is the domain of Argosy: declarations and identities of tenants, environments,
+// deployments, engines and Applications, and the rules that they follow.
 //
 // Rules of this package:
 //   - standard library only, and no I/O: values in, values out;
-//   - a name is its own string type, so that a tenant's name never passes for an engine's;
-//   - identity is exact: two identities are equal or they are strangers, never "alike";
-//   - nothing here has a field for a plaintext secret.
+//   - each kind of name is a string type of its own, so that a tenant's name cannot be used as an
+//     engine's;
+//   - identity is exact: two identities are equal or different, never similar;
+//   - no type has a field for a plaintext secret.
 //
 // The kinds are the contract of the config repo (apiVersion argosy.dev/v1alpha1). Everything that
-// Argo CD reads is made from these typed values and never from a string that a tenant wrote
-// unchecked.
+// Argo CD reads is built from these typed values, never from an unchecked string of a tenant.
 package fleet
 
 // APIVersion is the only apiVersion that a declaration may carry.
@@ -18,8 +18,8 @@ const APIVersion = "argosy.dev/v1alpha1"
 // Kind names a kind of declaration, exactly as it is written in `kind:`.
 type Kind string
 
-// The kinds that act. EnginePool and others of the contract are added with the feature that makes
-// them work.
+// The kinds that have an effect. EnginePool and other kinds of the contract are added with the
+// feature that implements them.
 const (
 	KindFleet                Kind = "Fleet"
 	KindEngine               Kind = "Engine"
@@ -29,16 +29,17 @@ const (
 	KindGitOpsDeployment     Kind = "GitOpsDeployment"
 	KindRepositoryCredential Kind = "RepositoryCredential"
 	KindSyncRun              Kind = "SyncRun"
-	// KindSealedSecret is no kind that a person writes: it stands for an age-encrypted
-	// `*.sops.yaml` beside a declaration.
+	// KindSealedSecret is a SOPS-encrypted `*.sops.yaml` next to a declaration. No declaration has
+	// this kind.
 	KindSealedSecret Kind = "SealedSecret"
-	// KindFile stands for a file in the declarations' folders that is none (wrong place, wrong
-	// extension, symlink). Its Name is its path, so that its problem never meets the declaration
-	// that it resembles.
+	// KindFile is a file in the declarations' folders that is no declaration (wrong path, wrong
+	// extension, symlink). Its Name is its path, so that its problem is never attached to a
+	// declaration.
 	KindFile Kind = "File"
 )
 
-// Each name is its own type. All are DNS-1123 labels of at most 63 characters (ValidateName).
+// Each kind of name is a type of its own. All are DNS-1123 labels of at most 63 characters
+// (ValidateName).
 type (
 	// TenantName names a Tenant.
 	TenantName string
@@ -57,7 +58,7 @@ type (
 // Revision is a full commit id of the config repo, 40 lower-case hexadecimal digits.
 type Revision string
 
-// Short is the revision as people read it: its first 8 digits.
+// Short is the revision's first 8 digits, for people.
 func (r Revision) Short() string {
 	if len(r) > 8 {
 		return string(r[:8])

@@ -9,8 +9,8 @@ import (
 
 const maxURL = 1024 // bytes of a URL in a declaration
 
-// plainURL refuses what no URL of a declaration holds, among it every character that Argo CD reads
-// as a pattern.
+// plainURL refuses characters that no URL of a declaration contains, including every character that
+// Argo CD reads as a pattern.
 func plainURL(raw string) error {
 	switch {
 	case raw == "":
@@ -35,8 +35,8 @@ func plainURL(raw string) error {
 	return nil
 }
 
-// checkHostPort demands the one spelling of a host: canonical IPv4 address or lower-case DNS name,
-// and no port that goes without saying.
+// checkHostPort accepts only the canonical form of a host: canonical IPv4 address or lower-case DNS
+// name, and no default port.
 func checkHostPort(s, defaultPort string) error {
 	if _, err := netip.ParseAddr(s); strings.ContainsAny(s, "[]") || err == nil &&
 		strings.Contains(s, ":") {
@@ -79,8 +79,8 @@ func checkHost(host string) error {
 		}
 		last = label
 	}
-	// Resolvers read 127.1, 2130706433 and 0x7f.1 as addresses: what ends in a number is an
-	// address, and has one spelling.
+	// Resolvers read 127.1, 2130706433 and 0x7f.1 as addresses. A host that ends in a number is an
+	// address and has one canonical form.
 	if c := last[0]; c >= '0' && c <= '9' && (strings.Trim(last, "0123456789") == "" ||
 		strings.HasPrefix(last, "0x")) {
 		if ip, err := netip.ParseAddr(host); err != nil || !ip.Is4() {
@@ -90,7 +90,7 @@ func checkHost(host string) error {
 	return nil
 }
 
-// hostOf is the host without port of what checkHostPort accepted.
+// hostOf is the host without the port of a value that checkHostPort accepted.
 func hostOf(authority string) string {
 	host, _, _ := strings.Cut(authority, ":")
 	return host

@@ -46,8 +46,8 @@ func isLabel(s string) bool {
 }
 
 // ObjectName is a readable prefix and a hash of the length-prefixed identity, at most 63
-// characters: the same identity gives the same name on every engine, and no choice of parts makes
-// two identities meet.
+// characters. The same identity has the same name on every engine, and two identities never share a
+// name.
 func ObjectName(kind ObjectKind, parts ...string) string {
 	sum := identityHash(string(kind), parts)
 	readable := strings.Join(parts, "-")
@@ -81,8 +81,7 @@ func ApplicationName(id ApplicationID) string {
 		string(id.Environment))
 }
 
-// ProjectName is the object name of a tenant's AppProject. It is a function of the tenant alone: no
-// field steers it.
+// ProjectName is the object name of a tenant's AppProject. It depends on the tenant alone.
 func ProjectName(t TenantName) string { return ObjectName(ObjectProject, string(t)) }
 
 // ClusterName is the object name of an environment's cluster Secret, and the cluster's name within

@@ -41,8 +41,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// The readable part and the hash of a long name are a tenant and an environment too: whoever
-// computes the hash could declare them.
+// The readable part and the hash of a long name are valid names of a tenant and an environment.
+// Anyone who computes the hash could declare them.
 func TestNoEnvironmentIsNamedAsAnotherOnesHash(t *testing.T) {
 	long := EnvironmentID{Tenant: "acme", Name: EnvironmentName(strings.Repeat("e", 60))}
 	engine := string(AgentEngine(long))

@@ -13,17 +13,17 @@ func CheckNamespaceGrant(grant string) error {
 }
 
 // NamespaceGranted reports whether one of a tenant's grants covers the namespace: the same name, or
-// one with a '-' at its end that the namespace begins with.
+// a prefix of it that ends in '-'.
 func NamespaceGranted(grants []string, namespace string) bool {
 	return slices.ContainsFunc(grants, func(g string) bool {
 		return g == namespace || strings.HasSuffix(g, "-") && strings.HasPrefix(namespace, g)
 	})
 }
 
-// ValidateNamespace reports why s may not be a namespace that a tenant deploys to, or nil. It is
-// one exact name: Argo CD matches the namespaces of an AppProject as globs with negation.
-// Namespaces of Kubernetes itself, of Argo CD and of Argosy, and "default", which a blank would
-// also mean, are refused.
+// ValidateNamespace reports why a tenant may not deploy to namespace s, or nil. A namespace is one
+// exact name: Argo CD matches the namespaces of an AppProject as globs with negation. Namespaces of
+// Kubernetes, Argo CD and Argosy are refused, and so is "default", which an empty value would also
+// mean.
 func ValidateNamespace(s string) error {
 	switch {
 	case s == "":

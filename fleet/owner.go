@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Owner answers for a tenant or for the platform: a person or a team of the forge that the config
-// repo lives on, or a group that people sign in with. Exactly one of the two is set.
+// Owner is an owner of a tenant or of the platform: a person or a team of the config repo's Git
+// host, or a group of the identity provider. Exactly one of the two is set.
 type Owner struct {
 	Forge string // a login, "alice", or a team, "acme/leads"
 	Group string
@@ -21,7 +21,7 @@ func (o Owner) String() string {
 	return "github:" + o.Forge
 }
 
-// Team is the organization and the team that the owner is; ok is false for a person and for a
+// Team returns the organization and the team of the owner; ok is false for a person and for a
 // group.
 func (o Owner) Team() (organization, team string, ok bool) { return strings.Cut(o.Forge, "/") }
 
@@ -30,8 +30,8 @@ const (
 	mostGroup = 200
 )
 
-// ParseOwner reads an owner: `github:<login>`, `github:<organization>/<team>` or `group:<name>`,
-// exactly. The error says what to write.
+// ParseOwner parses `github:<login>`, `github:<organization>/<team>` or `group:<name>`. The error
+// contains the correct spelling.
 func ParseOwner(s string) (Owner, error) {
 	kind, name, found := strings.Cut(s, ":")
 	switch {
@@ -92,7 +92,7 @@ func accountName(s string) bool {
 		onlyOf(s, "-_.")
 }
 
-// onlyOf reports whether s holds letters, digits and the given bytes alone.
+// onlyOf reports whether s contains nothing but letters, digits and the given bytes.
 func onlyOf(s, others string) bool {
 	for i := range len(s) {
 		if !alphanumeric(s[i]) && strings.IndexByte(others, s[i]) < 0 {

@@ -1,24 +1,23 @@
 package fleet
 
-// Placement is the decision which engine serves an environment. It is sticky: what is placed stays
-// until the move procedure moves it.
+// Placement is the engine that serves an environment. It is sticky: only a move changes it.
 type Placement struct {
 	Environment EnvironmentID `json:"environment"`
-	Engine      EngineName    `json:"engine"` // empty: not placed; Reason says why
+	Engine      EngineName    `json:"engine"` // empty: not placed, see Reason
 	Reason      string        `json:"reason"` // one sentence for people
-	// why a constraint no longer holds; it stays, and waits for a move
+	// the constraint that no longer holds; the environment stays until it is moved
 	Misplaced string `json:"misplaced,omitempty"`
-	// every engine that was looked at, best first
+	// every engine that was considered, best first
 	Alternatives []Alternative `json:"alternatives"`
-	// of the config repo, when it was decided
+	// of the config repo, at the time of the decision
 	Revision Revision `json:"revision,omitempty"`
-	// Applications that it brings to the engine
+	// number of Applications that the environment adds to the engine
 	Applications int `json:"applications"`
 	// decided by a person (argosy move) rather than by the rules
 	Forced bool `json:"forced,omitempty"`
 }
 
-// Alternative is one engine in the light of a placement.
+// Alternative is one candidate engine of a placement.
 type Alternative struct {
 	Engine   EngineName `json:"engine"`
 	Eligible bool       `json:"eligible"`
@@ -26,7 +25,7 @@ type Alternative struct {
 	Score    float64    `json:"score"`  // higher is better; 0 when not eligible
 }
 
-// EngineLoad is what an engine carries now, to be held against its capacity.
+// EngineLoad is the current load of an engine, for comparison with its capacity.
 type EngineLoad struct {
 	Applications int `json:"applications"`
 	Environments int `json:"environments"`

@@ -2,38 +2,38 @@ package fleet
 
 import "slices"
 
-// PolicySpec is one rule that declarations of tenants keep (fleet/policies/<name>.yaml). Its
-// expressions are CEL (https://cel.dev), over the variables that Subject stands for.
+// PolicySpec is one rule for the declarations of tenants (fleet/policies/<name>.yaml). Its
+// expressions are CEL (https://cel.dev) over the variables of Subject.
 type PolicySpec struct {
-	// of declarations that it judges: PolicedKinds
+	// kinds of declarations that it evaluates: PolicedKinds
 	Kinds []Kind `json:"kinds"`
-	// whose; empty: every tenant's
+	// tenants whose declarations it evaluates; empty: every tenant
 	Tenants  []TenantName `json:"tenants,omitempty"`
 	Severity Severity     `json:"severity,omitempty"` // default SeverityError
-	// a boolean; true says that the declaration is fine
+	// boolean; true if the declaration follows the policy
 	Rule    string `json:"rule"`
-	Message string `json:"message,omitempty"` // told when it is not
-	// a text, in place of Message
+	Message string `json:"message,omitempty"` // problem's message if it does not
+	// string, instead of Message
 	MessageExpression string `json:"messageExpression,omitempty"`
 	Fix               string `json:"fix,omitempty"` // what to write instead
-	// of the declaration: where its problem is shown, e.g. spec.source.targetRevision
+	// of the declaration: position of its problem, e.g. spec.source.targetRevision
 	Field string `json:"field,omitempty"`
 }
 
-// PolicedKinds are the kinds that a policy may judge: what tenants write, but for what is
-// encrypted.
+// PolicedKinds are the kinds that a policy may evaluate: everything that tenants write except
+// encrypted files.
 func PolicedKinds() []Kind {
 	return []Kind{KindManagedEnvironment, KindGitOpsDeployment, KindRepositoryCredential,
 		KindSyncRun}
 }
 
-// Covers reports whether the policy judges declarations of this key.
+// Covers reports whether the policy evaluates declarations of this key.
 func (p *PolicySpec) Covers(k Key) bool {
 	return slices.Contains(p.Kinds, k.Kind) && slices.Contains(PolicedKinds(), k.Kind) &&
 		(len(p.Tenants) == 0 || slices.Contains(p.Tenants, k.Tenant))
 }
 
-// Weight is the severity of what breaks the policy.
+// Weight is the severity of a problem that the policy finds.
 func (p *PolicySpec) Weight() Severity {
 	if p.Severity == "" {
 		return SeverityError
@@ -41,26 +41,25 @@ func (p *PolicySpec) Weight() Severity {
 	return p.Severity
 }
 
-// Subject is what a policy is shown: one declaration of a tenant and what it stands among. It holds
+// Subject is the input of a policy: one declaration of a tenant and its context. It contains
 // nothing of other tenants, and no secret: declarations have no field for one.
 type Subject struct {
 	Declaration *Declaration
-	Tenant      *Declaration // that it belongs to
-	// of a deployment, in the order of their environments' names; of other kinds none
+	Tenant      *Declaration // owner of the declaration
+	// of a deployment, ordered by environment name; other kinds have none
 	Targets []Target
 }
 
-// Target is a deployment in one of the environments that it reaches: what its Application will be
-// made of.
+// Target is a deployment in one of its environments: the input of its Application.
 type Target struct {
 	Environment    *Declaration
 	Namespace      string
-	Source         Source // the environment's override merged in
-	Sync           Sync   // every default resolved
+	Source         Source // with the environment's override
+	Sync           Sync   // with every default resolved
 	DeletionPolicy DeletionPolicy
 }
 
-// TargetIn is the deployment as it is in one environment. defaults are the Fleet's.
+// TargetIn returns the deployment in one environment. defaults are those of the Fleet.
 func (d *DeploymentSpec) TargetIn(env *Declaration, defaults SyncSettings) Target {
 	return Target{Environment: env, Namespace: d.Destination.Namespace,
 		Source: d.SourceIn(EnvironmentName(env.Key.Name)),
@@ -74,8 +73,8 @@ func (d *DeploymentSpec) policyOfDeletion() DeletionPolicy {
 	return d.DeletionPolicy
 }
 
-// SourceIn is the source in one environment. An override that sets a tool replaces the tool as a
-// whole: at most one may be set.
+// SourceIn returns the source in one environment. An override that sets a tool replaces the tool as
+// a whole, since at most one may be set.
 func (d *DeploymentSpec) SourceIn(env EnvironmentName) Source {
 	s := d.Source
 	i := slices.IndexFunc(d.Overrides, func(o Override) bool { return o.Environment == env })
@@ -95,8 +94,8 @@ func (d *DeploymentSpec) SourceIn(env EnvironmentName) Source {
 	return s
 }
 
-// Resolved fills in what is left out, from the Fleet's defaults and then from the built-in ones:
-// automated, prune, self-heal, and no namespace made.
+// Resolved fills omitted fields from the Fleet's defaults and then from the built-in ones:
+// automated, prune, self-heal, and no namespace created.
 func (s SyncSettings) Resolved(defaults SyncSettings) Sync {
 	mode := s.Mode
 	if mode == "" {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// CodeMoreProblems is the code of a problem that counts the problems of a file which are not shown.
+// CodeMoreProblems is the code of a problem that counts the problems of a file that are not shown.
 const CodeMoreProblems = "too-many-problems"
 
 // Severity of a Problem.
@@ -16,11 +16,11 @@ type Severity string
 const (
 	SeverityError   Severity = "error"
 	SeverityWarning Severity = "warning"
-	SeverityNote    Severity = "note" // nothing is wrong: it tells of a change
+	SeverityNote    Severity = "note" // no error: a notice about a change
 )
 
-// Problem is one thing that is wrong in the config repo, told to the person who can mend it. Line
-// and Column count from 1; 0 means the file as a whole. Message never repeats the value of a
+// Problem is one error, warning or note about the config repo, for the person who can fix it. Line
+// and Column count from 1; 0 means the file as a whole. Message never contains the value of a
 // secret.
 type Problem struct {
 	Key      Key      `json:"key"`
@@ -47,8 +47,8 @@ func (p Problem) String() string {
 	return s
 }
 
-// CompareProblems orders problems as people read them: by path, then by place. The count of those
-// that are not shown comes last.
+// CompareProblems orders problems by path, then by position. The count of problems that are not
+// shown comes last.
 func CompareProblems(a, b Problem) int {
 	return cmp.Or(strings.Compare(a.Path, b.Path), counts(a)-counts(b), cmp.Compare(a.Line, b.Line),
 		cmp.Compare(a.Column, b.Column),

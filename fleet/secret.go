@@ -11,8 +11,7 @@ import (
 )
 
 // Secret is the content of a credential: named values. It has no printable form: fmt, encoding/json
-// and log/slog all see the word "redacted", and the values leave it through Value alone. The zero
-// Secret holds nothing.
+// and log/slog all print "redacted", and only Value returns the values. The zero Secret is empty.
 type Secret struct {
 	values map[string][]byte
 }
@@ -26,16 +25,16 @@ func NewSecret(values map[string][]byte) Secret {
 	return s
 }
 
-// Value is the value under key; nil when there is none. The caller must not change or keep it.
+// Value returns the value under key, or nil. The caller must not change or keep it.
 func (s Secret) Value(key string) []byte { return s.values[key] }
 
-// Has reports whether key stands with a value that is not empty.
+// Has reports whether key has a value that is not empty.
 func (s Secret) Has(key string) bool { return len(s.values[key]) > 0 }
 
-// IsZero reports whether the Secret holds nothing.
+// IsZero reports whether the Secret is empty.
 func (s Secret) IsZero() bool { return len(s.values) == 0 }
 
-// Keys are the names of the values, sorted. Names are no secret.
+// Keys returns the names of the values, sorted. Names are not secret.
 func (s Secret) Keys() []string {
 	keys := make([]string, 0, len(s.values))
 	for k := range s.values {
@@ -45,8 +44,8 @@ func (s Secret) Keys() []string {
 	return keys
 }
 
-// Fingerprint tells whether two contents of one identity are equal without telling them: the first
-// 128 bits of SHA-256 over the identity and the length-prefixed content. With the identity in it,
+// Fingerprint compares two contents of one identity without revealing them: the first 128 bits of
+// SHA-256 over the identity and the length-prefixed content. Because it includes the identity,
 // equal contents of two tenants have different fingerprints.
 func (s Secret) Fingerprint(identity string) string {
 	h := sha256.New()
@@ -72,7 +71,7 @@ func (s Secret) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(redacted)) }
 // LogValue is "redacted".
 func (s Secret) LogValue() slog.Value { return slog.StringValue(redacted) }
 
-// MarshalJSON refuses: nothing that is written as JSON may hold a secret.
+// MarshalJSON refuses: no JSON may contain a secret.
 func (s Secret) MarshalJSON() ([]byte, error) {
 	return nil, errors.New("a secret has no JSON form")
 }

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// CheckServerURL reports why an API server's URL is refused, or nil. There is one spelling of each:
-// https://host[:port], lower case, no default port, no path, query or user. Addresses that no
-// cluster can have for a tenant (metadata services, link-local, kubernetes.default.svc) are refused
-// here and cannot be excepted. Those that need the platform's word are told by InternalServer.
+// CheckServerURL reports why an API server's URL is refused, or nil. Each URL has one canonical
+// form: https://host[:port], lower case, no default port, no path, query or user. Addresses that no
+// tenant's cluster can have (metadata services, link-local, kubernetes.default.svc) are refused
+// without exception. InternalServer reports those that the platform may except.
 func CheckServerURL(raw string) error {
 	if err := plainURL(raw); err != nil {
 		return err
@@ -33,10 +33,10 @@ func CheckServerURL(raw string) error {
 	return neverACluster(hostOf(host))
 }
 
-// InternalServer says why a checked server URL points into the network that the control plane runs
-// in ("loopback address", ...), or "". Fleet.clusterHosts may except such hosts one by one: exactly
-// as written here, as host or host:port. Names are not resolved: a name that leads to such an
-// address is the network's to refuse.
+// InternalServer returns the kind of internal address that a checked server URL contains ("loopback
+// address", ...), or "". Fleet.clusterHosts may except such hosts one by one: exactly as written
+// here, as host or host:port. Names are not resolved: the network has to refuse a name that
+// resolves to such an address.
 func InternalServer(raw string, clusterHosts []string, refusePrivate bool) string {
 	authority := strings.TrimPrefix(raw, "https://")
 	host := hostOf(authority)
@@ -63,7 +63,7 @@ func InternalServer(raw string, clusterHosts []string, refusePrivate bool) strin
 	return ""
 }
 
-// carrier is the address space that RFC 6598 shares between carriers, and clouds use inside.
+// carrier is the address space that RFC 6598 shares between carriers. Clouds use it internally.
 var carrier = netip.MustParsePrefix("100.64.0.0/10")
 
 // CheckServerGrant reports why an entry of Tenant.clusters is refused, or nil.
@@ -101,8 +101,8 @@ func ServerGrants(server string) []string {
 	}
 }
 
-// ServerGranted reports whether one of a tenant's grants covers the API server. What is granted is
-// compared exactly, but for a domain, which covers every host below it and any port.
+// ServerGranted reports whether one of a tenant's grants covers the API server. A grant is compared
+// exactly, except for a domain, which covers every host below it and any port.
 func ServerGranted(grants []string, server string) bool {
 	return slices.ContainsFunc(ServerGrants(server), func(g string) bool {
 		return slices.Contains(grants, g)

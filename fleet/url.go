@@ -7,20 +7,20 @@ import (
 	"strings"
 )
 
-// RepoURL is a checked repository URL. There is one spelling of each repository: host in lower
-// case, no default port, no trailing slash.
+// RepoURL is a checked repository URL in its canonical form: host in lower case, no default port,
+// no trailing slash.
 type RepoURL struct {
-	Scheme string // https, ssh, or http (of hosts that Fleet.gitHosts lists with that scheme)
+	Scheme string // https, ssh, or http (for hosts that Fleet.gitHosts lists with that scheme)
 	User   string // of ssh, e.g. git; never with a password
 	Host   string // with :port when it is not the default
 	Path   string // begins with a slash; case is kept
 }
 
-// ParseRepoURL reads a source's or credential's repoURL. Only https, http and ssh are transports
-// (CVE-2025-21613, CVE-2026-44936: ext::, file:// and options passed as hosts); nothing that Argo
-// CD would read as a pattern gets through (it matches sourceRepos and the URLs of scoped Secrets as
-// globs). Whether the host is allowed is the fleet's decision: see GitHostAllowed. Errors never
-// repeat the URL.
+// ParseRepoURL parses the repoURL of a source or credential. Only https, http and ssh are
+// transports (CVE-2025-21613, CVE-2026-44936: ext::, file:// and options passed as hosts). It
+// refuses every character that Argo CD would read as a pattern, because Argo CD matches sourceRepos
+// and the URLs of scoped Secrets as globs. GitHostAllowed decides whether the host is allowed.
+// Errors never repeat the URL.
 func ParseRepoURL(raw string) (RepoURL, error) {
 	if err := plainURL(raw); err != nil {
 		return RepoURL{}, err
@@ -76,7 +76,7 @@ func withoutScheme(raw string) error {
 	return errors.New("a repository URL begins with https:// or ssh://")
 }
 
-// String is the URL as it is written.
+// String is the URL as written in a declaration.
 func (u RepoURL) String() string {
 	if u.User != "" {
 		return u.Scheme + "://" + u.User + "@" + u.Host + u.Path
@@ -84,8 +84,8 @@ func (u RepoURL) String() string {
 	return u.Scheme + "://" + u.Host + u.Path
 }
 
-// Key is what two spellings of one repository share: Argo CD's own NormalizeGitURL lowers the case
-// and drops one ".git".
+// Key is equal for two spellings of one repository: Argo CD's NormalizeGitURL lowers the case and
+// drops one ".git".
 func (u RepoURL) Key() string {
 	u.Path = strings.TrimSuffix(strings.ToLower(u.Path), ".git")
 	return strings.ToLower(u.String())
@@ -101,8 +101,8 @@ func NormalizeRepoURL(raw string) (key string, err error) {
 	return u.Key(), nil
 }
 
-// CheckGrant reports why an entry of Tenant.repositories is refused, or nil: a repository URL, or
-// with a trailing slash everything below it.
+// CheckGrant reports why an entry of Tenant.repositories is refused, or nil. An entry is a
+// repository URL, or covers everything below it if it ends in a slash.
 func CheckGrant(grant string) error {
 	rest, prefix := strings.CutSuffix(grant, "/")
 	if prefix && !strings.Contains(strings.TrimPrefix(strings.TrimPrefix(rest, "https://"),
@@ -115,8 +115,8 @@ func CheckGrant(grant string) error {
 }
 
 // RepositoryGranted reports whether one of a tenant's grants covers the repository: the same URL,
-// or a grant with a trailing slash above it. Spellings that Argo CD takes for one repository are
-// one here. What does not parse is not granted.
+// or a parent that ends in a slash. Spellings that Argo CD reads as one repository are one here. A
+// URL that does not parse is not granted.
 func RepositoryGranted(grants []string, raw string) bool {
 	key, err := NormalizeRepoURL(raw)
 	if err != nil {
@@ -139,8 +139,9 @@ func RepositoryGranted(grants []string, raw string) bool {
 	return false
 }
 
-// CheckGitHost reports why an entry of Fleet.gitHosts is refused, or nil. It is an exact host, with
-// :port when that is not the default, or "http://host[:port]" to allow that host without TLS.
+// CheckGitHost reports why an entry of Fleet.gitHosts is refused, or nil. An entry is an exact
+// host, with :port unless it is the default, or "http://host[:port]" to allow that host without
+// TLS.
 func CheckGitHost(entry string) error {
 	if err := plainURL(entry); err != nil {
 		return err
@@ -155,8 +156,8 @@ func CheckGitHost(entry string) error {
 	return checkHostPort(host, "")
 }
 
-// GitHostAllowed reports whether Fleet.gitHosts lists the repository's host: exactly, port
-// included. http:// needs an entry with that scheme.
+// GitHostAllowed reports whether Fleet.gitHosts lists the repository's host exactly, port included.
+// http:// needs an entry with that scheme.
 func GitHostAllowed(hosts []string, u RepoURL) bool {
 	want := u.Host
 	if u.Scheme == "http" {

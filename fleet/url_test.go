@@ -124,8 +124,8 @@ func TestGitHostsAreExact(t *testing.T) {
 	}
 }
 
-// Argo CD matches the URLs of sources and of servers as patterns, in which brackets are a class of
-// characters.
+// Argo CD matches the URLs of sources and of servers as patterns, in which brackets are a character
+// class.
 func TestAnIPv6AddressIsAnsweredWithWhatToWrite(t *testing.T) {
 	_, repo := NormalizeRepoURL("ssh://git@[2001:db8::1]:2222/acme/checkout")
 	for what, err := range map[string]error{
@@ -218,7 +218,7 @@ func TestPrivateServersAreRefusedWhereTheFleetSaysSo(t *testing.T) {
 			t.Errorf("%s: %q", private, why)
 		}
 	}
-	// Other spellings of an address are no spelling of a server at all.
+	// Other spellings of an address are no valid server.
 	for _, other := range []string{"https://0x7f000001", "https://2130706433", "https://0177.0.0.1",
 		"https://127.1", "https://127.0.0.0x1", "https://[::ffff:127.0.0.1]",
 		"https://[::1]:6443", "https://010.0.0.1", "https://10.0.0.1.", "https://169.254.169.254",

@@ -10,23 +10,23 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// Account is what the Git host has under a name such as "alice" or "acme/leads".
+// Account is the account or team behind a name such as "alice" or "acme/leads" on the Git host.
 type Account struct {
 	ID     int64    // of the account, or of the team
 	People []Person // the account itself, or the team's members
 }
 
-// Person is an account of the forge. Only the ID decides: a login may be given up and taken by a
-// stranger.
+// Person is an account of the Git host. Only the ID decides: a login may be released and taken by
+// another account.
 type Person struct {
 	ID    int64  `json:"id"`
-	Login string `json:"login"` // as it is shown
+	Login string `json:"login"` // for display
 }
 
-// Permission is what a person may do in the config repo on the forge.
+// Permission is the permission of a person in the config repo on the Git host.
 type Permission string
 
-// Permissions, each with those before it.
+// Permissions, each including the ones before it.
 const (
 	PermissionNone  Permission = "none"
 	PermissionRead  Permission = "read"
@@ -34,7 +34,7 @@ const (
 	PermissionAdmin Permission = "admin"
 )
 
-// PullState is how a pull request stands on the forge.
+// PullState is the state of a pull request on the Git host.
 type PullState string
 
 // States of pull requests.
@@ -44,19 +44,19 @@ const (
 	PullClosed PullState = "closed" // without a merge
 )
 
-// Pull is one pull request as the forge tells of it. Title and logins are a stranger's words.
+// Pull is one pull request as the Git host reports it. Title and logins are untrusted text.
 type Pull struct {
 	Number int       `json:"number"`
 	Title  string    `json:"title"`
 	Author Person    `json:"author"`
 	State  PullState `json:"state"`
 	Draft  bool      `json:"draft,omitempty"`
-	// its head lives in another repository, or that repository is gone
+	// its head is in another repository, or that repository is deleted
 	Fork bool `json:"fork,omitempty"`
-	// branch that it is to be merged into, without refs/heads/
+	// target branch, without refs/heads/
 	Base string         `json:"base"`
 	Head fleet.Revision `json:"head"`
-	// of a merged one: the commit that the branch has for it
+	// of a merged one: its commit on the branch
 	MergeCommit fleet.Revision `json:"mergeCommit,omitempty"`
 	URL         string         `json:"url"` // for people
 	UpdatedAt   time.Time      `json:"updatedAt"`
@@ -66,16 +66,16 @@ type Pull struct {
 type Comment struct {
 	ID     int64
 	Author Person
-	Own    bool // written by the account that Argosy itself speaks with
-	Edited bool // its text is no longer the one that was posted
+	Own    bool // written by Argosy's own account
+	Edited bool // its text was changed after it was posted
 	Body   string
 	At     time.Time // when it was posted
 }
 
-// ReviewState is what a review says.
+// ReviewState is the verdict of a review.
 type ReviewState string
 
-// States of reviews. What only comments decides nothing.
+// States of reviews. A review that only comments decides nothing.
 const (
 	ReviewApproved  ReviewState = "approved"
 	ReviewChanges   ReviewState = "changes"
@@ -83,7 +83,7 @@ const (
 	ReviewCommented ReviewState = "commented"
 )
 
-// Review is one review of a pull request, bound to the commit that was its head then.
+// Review is one review of a pull request, bound to the head at that time.
 type Review struct {
 	Author Person
 	State  ReviewState
@@ -91,10 +91,11 @@ type Review struct {
 	At     time.Time
 }
 
-// CheckState is how a check stands.
+// CheckState is the state of a check.
 type CheckState string
 
-// States of checks. Neutral lets the pull request pass and says why nothing was judged.
+// States of checks. A neutral check does not block the pull request; its summary explains why
+// nothing was evaluated.
 const (
 	CheckPending CheckState = "pending"
 	CheckSuccess CheckState = "success"
@@ -109,30 +110,30 @@ const (
 	CheckOwners   = "argosy/owners"
 )
 
-// Check is one check of one commit: a check run where the forge has them, a commit status
-// elsewhere.
+// Check is one check of one commit: a check run if the Git host has them, otherwise a commit
+// status.
 type Check struct {
 	Name        string          `json:"name"`
 	State       CheckState      `json:"state"`
 	Title       string          `json:"title"`             // one line, at most 140 characters
 	Summary     string          `json:"summary,omitempty"` // Markdown, at most 60,000 characters
-	URL         string          `json:"url,omitempty"`     // where all of it can be read
+	URL         string          `json:"url,omitempty"`     // of the full report
 	Annotations []fleet.Problem `json:"annotations,omitempty"`
 }
 
-// Errors of a forge that a caller tells apart with errors.Is. Any other error means that nothing is
-// known.
+// Errors of a Git host that callers distinguish with errors.Is. After any other error, the state is
+// unknown.
 var (
-	// ErrNoSuchPull says that the forge surely has no such pull request.
+	// ErrNoSuchPull means that the Git host has no such pull request.
 	ErrNoSuchPull = errors.New("the forge has no such pull request")
-	// ErrNoSuchOwner says that the forge surely has no such account or team.
+	// ErrNoSuchOwner means that the Git host has no such account or team.
 	ErrNoSuchOwner = errors.New("the forge has no such account or team")
-	// ErrNoSuchComment says that the comment is surely gone.
+	// ErrNoSuchComment means that the comment is deleted.
 	ErrNoSuchComment = errors.New("the comment is gone")
 )
 
-// Busy is an error that says when the forge may be asked again: a rate limit, a secondary
-// limit, an outage that names its end.
+// Busy is an error with the time of the next allowed request: a rate limit, a secondary limit, or
+// an outage with a known end.
 type Busy struct {
 	Until time.Time
 	Err   error
@@ -142,14 +143,14 @@ func (e *Busy) Error() string {
 	return e.Err.Error() + "; it may be asked again at " + e.Until.UTC().Format(time.RFC3339)
 }
 
-// Unwrap gives the forge's own words.
+// Unwrap returns the Git host's error.
 func (e *Busy) Unwrap() error { return e.Err }
 
-// Delivery is one webhook delivery. The forge keeps its ID when it delivers again.
+// Delivery is one webhook delivery. A redelivery has the same ID.
 type Delivery struct {
 	ID     string
 	Event  string
-	Push   *Push  // that it describes; nil: none
+	Push   *Push  // push that it reports; nil: none
 	Notice string // for every replica, sent in the transaction that stores the delivery; empty: none
 }
 
@@ -168,16 +169,16 @@ func (d Delivery) Validate() error {
 	return nil
 }
 
-// MissedDelivery is a delivery that the forge has tried and that never arrived.
+// MissedDelivery is a delivery that the Git host has tried and that never arrived.
 type MissedDelivery struct {
-	ID   int64  // of the last try: what is asked for again
-	GUID string // Delivery.ID of all of its tries
+	ID   int64  // of the last attempt, for the redelivery
+	GUID string // Delivery.ID of all of its attempts
 }
 
-// Push is one push to the config repo's branch, as a signed delivery of the Git host told of it.
+// Push is one push to the config repo's branch, from a signed delivery of the Git host.
 type Push struct {
 	Before fleet.Revision
 	After  fleet.Revision
 	By     Person
-	At     time.Time // when it was delivered
+	At     time.Time // of the delivery
 }

@@ -7,7 +7,7 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// OwnerRelease is the decision that whoever has a name now counts from now on.
+// OwnerRelease accepts the account or team that now has a name as its owner.
 type OwnerRelease struct {
 	Name string `json:"name" minLength:"1" maxLength:"300" doc:"as it is listed: alice, or acme/leads"`
 	ID   int64  `json:"id" minimum:"1" doc:"of exactly the account or team that was looked at; another one stays without a say"`
@@ -15,13 +15,13 @@ type OwnerRelease struct {
 	Note string `json:"note,omitempty" maxLength:"1024"`
 }
 
-// DeletionBlockedAfter is how long a cluster has been unreachable when the deletion of an
-// Application there counts as blocked. From then on the platform or the tenant may orphan it: the
-// Application is removed and its workload is left running.
+// DeletionBlockedAfter is how long a cluster is unreachable before the deletion of an Application
+// on it counts as blocked. From then on the platform or the tenant may orphan it: the Application
+// is deleted and its workload keeps running.
 const DeletionBlockedAfter = time.Hour
 
-// Orphaning decides that an Application whose deletion is blocked is removed without its cluster.
-// UID is that of the Application that was looked at: another one of its name stays.
+// Orphaning is the decision to delete an Application, whose deletion is blocked, without its
+// cluster. Only the Application with this UID is deleted.
 type Orphaning struct {
 	Application fleet.ApplicationID
 	UID         string
@@ -29,13 +29,13 @@ type Orphaning struct {
 	Note        string
 }
 
-// ErrNotBlocked says that the deletion of an Application is not blocked.
+// ErrNotBlocked means that the deletion of an Application is not blocked.
 var ErrNotBlocked = errors.New("its deletion is not blocked")
 
 // ID is the hold's identity.
 func (h Hold) ID() HoldID { return HoldID{h.Revision, h.Reason, h.Tenant} }
 
-// StopScope says what an emergency stop covers.
+// StopScope is the scope of an emergency stop.
 type StopScope string
 
 // Scopes of a stop.
@@ -45,9 +45,8 @@ const (
 	StopEngine StopScope = "engine"
 )
 
-// Stop forbids every write to engines within its scope until it is resumed. It survives restarts,
-// and a database that goes back in time: it is over when there is a StopEnd of its place that is
-// not before it, and never because it is missing.
+// Stop forbids every write to engines within its scope until it is ended. It survives restarts and
+// a restored database: only a later StopEnd of the same scope and name ends it, never its absence.
 type Stop struct {
 	Scope  StopScope `json:"scope"`
 	Name   string    `json:"name,omitempty"` // tenant or engine; empty for the fleet
@@ -56,7 +55,7 @@ type Stop struct {
 	At     time.Time `json:"at"`
 }
 
-// StopEnd is the latest end of the stops of a place.
+// StopEnd is the latest end of the stops of one scope and name.
 type StopEnd struct {
 	Scope StopScope `json:"scope"`
 	Name  string    `json:"name,omitempty"`
@@ -64,16 +63,17 @@ type StopEnd struct {
 	At    time.Time `json:"at"`
 }
 
-// StopRecords are the emergency stops that are in force, and how those that are not have ended.
+// StopRecords are the active emergency stops and the ends of earlier ones.
 type StopRecords struct {
 	Stops []Stop    // the fleet's first
-	Ends  []StopEnd // one for each place that ever was resumed
+	Ends  []StopEnd // one for each scope and name that was ever resumed
 
-	// Unended: they are of a hub that does not tell ends. A stop that it no longer lists has ended.
+	// Unended is true for records of a control plane that does not report ends. A stop that is no
+	// longer listed has ended.
 	Unended bool
 }
 
-// HoldReason says why something waits for an approval.
+// HoldReason is why a change waits for an approval.
 type HoldReason string
 
 // Reasons of holds.
@@ -82,20 +82,20 @@ const (
 	HoldEmpty     HoldReason = "empty"     // the revision holds no declaration at all
 	HoldOlder     HoldReason = "older"     // the branch went back to an older commit
 	HoldRewritten HoldReason = "rewritten" // the branch's history was rewritten
-	// HoldUnreviewed is of files and deletions that no reviewed pull request is known to have
-	// shown. It also ends when one turns out to have.
+	// HoldUnreviewed holds files and deletions that no known reviewed pull request has shown. The
+	// hold also ends when a reviewed pull request turns out to have shown them.
 	HoldUnreviewed HoldReason = "unreviewed"
 )
 
-// Hold is a change that waits for `argosy release REV`. An approval is bound to the revision and
-// releases what is listed, no more.
+// Hold is a change that waits for `argosy approve REV`. An approval is bound to the revision and
+// releases only the listed items.
 type Hold struct {
 	Revision fleet.Revision   `json:"revision"`
 	Reason   HoldReason       `json:"reason"`
 	Tenant   fleet.TenantName `json:"tenant,omitempty"` // empty: fleet-wide
 	// of HoldDeletions and HoldUnreviewed: the Applications, exactly
 	Items []fleet.ObjectKey `json:"items,omitempty"`
-	// of HoldUnreviewed: the files, each as it was applied before
+	// of HoldUnreviewed: the files, each held at its applied version
 	Paths   []string  `json:"paths,omitempty"`
 	Message string    `json:"message"`
 	Since   time.Time `json:"since"`

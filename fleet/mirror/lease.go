@@ -6,38 +6,38 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// Lease is the right to act on one engine (or to record revisions), for a while. Every write
-// carries its Epoch; the database refuses a lower one and the object shows it.
+// Lease is the temporary right to write to one engine (or to record revisions). Every write carries
+// its Epoch: the database refuses a lower one, and the object records it.
 type Lease struct {
 	Name    string // "engine/<name>" or "reconciler"
 	Holder  string
 	Epoch   int64
 	Expires time.Time
-	Report  int64 // of an agent, that a write under the lease is a part of; 0: of none
-	// incarnation of the database that gave it, which may be restored or fail over; empty: not
-	// known
+	Report  int64 // sequence number of the agent report that a write belongs to; 0: none
+	// incarnation of the database that granted it, which may be restored or fail over; empty:
+	// unknown
 	Life string
 }
 
-// ReplicaBeat is what a replica says of its workers.
+// ReplicaBeat is a replica's heartbeat for its workers.
 type ReplicaBeat struct {
 	Replica   string   // as Lease.Holder
-	Preparing int      // its sessions that have begun and do not write yet
-	Leases    []string // whose holders it asks for
+	Preparing int      // number of its sessions that have started and do not write yet
+	Leases    []string // leases whose holders the replica requests
 }
 
-// Replicas is which replicas work, and who holds what.
+// Replicas are the replicas with running workers and the holders of leases.
 type Replicas struct {
-	Preparing map[string]int    // by replica whose workers run
-	Holders   map[string]string // by lease; without those that nobody holds
+	Preparing map[string]int    // by replica with running workers
+	Holders   map[string]string // by lease; held leases only
 }
 
-// State is where the mirror stands.
+// State is the state of the mirror.
 type State struct {
 	Life      string // see Lease
 	Applied   fleet.Revision
-	Plan      string // hash of the plan that was recorded last
-	Seq       int64  // the newest row's number
-	Wanted    int64  // the latest confirmation that a worker asked for
-	Confirmed int64  // the latest that the loop gave
+	Plan      string // hash of the latest recorded plan
+	Seq       int64  // sequence number of the newest row
+	Wanted    int64  // latest confirmation that a worker requested
+	Confirmed int64  // latest confirmation by the loop
 }

@@ -4,21 +4,22 @@ package mirror
 
 import "errors"
 
-// Errors of the store that a caller tells apart with errors.Is.
+// Errors of the store that callers distinguish with errors.Is.
 var (
-	// ErrFenced says that the lease under which something was to be written has run out or passed
-	// on. The work is dropped.
+	// ErrFenced means that the lease of a write has expired or has passed to another holder. The
+	// caller drops the work.
 	ErrFenced = errors.New("the lease has run out or passed to another holder")
-	// ErrStale says that the state that a Record was computed from is no longer the one that
-	// stands. Load anew and plan again.
+	// ErrStale means that the mirror has changed since a Record was computed. The caller loads it
+	// again and plans again.
 	ErrStale = errors.New("the mirror has moved on since it was read")
-	// ErrTooManySyncs says that as many syncs of one cluster's own Applications wait as may.
+	// ErrTooManySyncs means that the maximum number of syncs of one cluster's own Applications are
+	// pending.
 	ErrTooManySyncs = errors.New("too many syncs of this cluster's own applications are waiting")
 )
 
-// ErrNotFound says that what was asked for does not exist for the one who asks: not there, or not
-// in its scope. The two are never told apart.
+// ErrNotFound means that the object does not exist or is outside of the caller's scope. The two
+// cases are indistinguishable.
 var ErrNotFound = errors.New("not found")
 
-// ErrCursor says that a Page.After was not made by the list that it is given to.
+// ErrCursor means that Page.After is not a cursor of this list.
 var ErrCursor = errors.New("the cursor is not one of this list")

@@ -6,21 +6,20 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// What replicas tell each other through the store. A notice only says "look"; one that is lost is
-// made up for by polling. The empty notice, and every one that is not known, says that anything may
-// have changed.
+// Notifications between replicas. A notification carries no data, it triggers; polling compensates
+// for a lost one. After an empty or unknown notification, anything may have changed.
 const (
 	NoticeStops = "stops" // an emergency stop was set or ended
-	// something waits for an agent, such as a sync that a tenant has asked for
+	// work is pending for an agent, such as a sync that a tenant requested
 	NoticeAgents = "agents"
 
 	noticeRecorded = "recorded"
 	noticePushed   = "pushed"
-	maxNotice      = 7000 // bytes; the store takes 8000
+	maxNotice      = 7000 // bytes; PostgreSQL accepts 8000
 )
 
-// NoticeRecorded says who has recorded a revision, and for which engines there is something; nil
-// engines: for any.
+// NoticeRecorded is the notification of a recorded revision: its author and the changed engines;
+// nil engines: any.
 func NoticeRecorded(by string, engines []fleet.EngineName) string {
 	words := []string{noticeRecorded, by}
 	length := len(noticeRecorded) + len(by) + 1
@@ -33,7 +32,7 @@ func NoticeRecorded(by string, engines []fleet.EngineName) string {
 	return strings.Join(words, " ")
 }
 
-// Recorded reads a notice of NoticeRecorded; false of any other.
+// Recorded parses a notification of NoticeRecorded; ok is false for any other.
 func Recorded(notice string) (by string, engines []fleet.EngineName, ok bool) {
 	words := strings.Fields(notice)
 	if len(words) < 2 || words[0] != noticeRecorded {

@@ -18,7 +18,7 @@ func TestNoticeOfARecordNamesItsEngines(t *testing.T) {
 	for _, c := range []struct{ given, want []fleet.EngineName }{
 		{nil, nil}, {[]fleet.EngineName{"eu-1"}, []fleet.EngineName{"eu-1"}},
 		{many[:100], many[:100]},
-		{many, nil}, // more than the store takes: any may be concerned
+		{many, nil}, // more than a notification holds: any engine may be affected
 	} {
 		notice := mirror.NoticeRecorded("host/1/x", c.given)
 		by, engines, ok := mirror.Recorded(notice)

@@ -6,7 +6,7 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// OperationKind says what an Operation does.
+// OperationKind is the kind of an Operation.
 type OperationKind string
 
 // Kinds of operations.
@@ -22,7 +22,7 @@ const (
 	OperationRebuild      OperationKind = "Rebuild"
 )
 
-// OperationState is how an Operation stands.
+// OperationState is the state of an Operation.
 type OperationState string
 
 // States of operations.
@@ -34,8 +34,8 @@ const (
 	OperationHeld      OperationState = "Held"
 )
 
-// Operation is the record that people read: who asked, which revision, which engine, how far, how
-// it ended. It is kept, never the truth.
+// Operation is the record for people: who requested it, revision, engine, progress and result. It
+// is history, never the truth.
 type Operation struct {
 	ID     string           `json:"id"` // sortable by time
 	Kind   OperationKind    `json:"kind"`

@@ -6,28 +6,28 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// MaxOrphanEnvironments is how many an agent tells of. Once these are placed their objects are no
-// strays any more, and others are told.
+// MaxOrphanEnvironments is the number of environments that an agent lists. Once these are placed,
+// their objects are no longer orphans, and the agent lists others.
 const MaxOrphanEnvironments = 1000
 
-// Orphan is a live object of ours that no row names: one that a late request made, that came back
-// with a backup, or whose row is lost. It runs on, and nothing of it follows the config repo.
+// Orphan is a live object of ours without a row: a late request created it, a backup restored it,
+// or its row was lost. It keeps running and does not follow the config repo.
 type Orphan struct {
 	Key         fleet.ObjectKey
 	Tenant      fleet.TenantName
 	Environment fleet.EnvironmentName
 	Deployment  fleet.DeploymentName
 	UID         string
-	Revision    fleet.Revision // that it was last written for
-	Epoch       int64          // of the lease that wrote it
-	Pure        bool           // nobody else has written to it
+	Revision    fleet.Revision // of its last write
+	Epoch       int64          // of the lease of its last write
+	Pure        bool           // no other field manager has written to it
 }
 
-// MaxListedOrphans is how many strays an agent lists. Those that are left are listed once some are
-// gone.
+// MaxListedOrphans is the number of orphans that an agent lists. It lists others once some are
+// removed.
 const MaxListedOrphans = 200
 
-// OrphanRemoval is a decision about one stray.
+// OrphanRemoval is the decision to delete one orphan.
 type OrphanRemoval struct {
 	Engine   fleet.EngineName     `json:"engine"`
 	Kind     fleet.ObjectKind     `json:"kind" enum:"Application,AppProject,Cluster,Repository"`
@@ -38,7 +38,7 @@ type OrphanRemoval struct {
 	Note     string               `json:"note,omitempty" maxLength:"1024"`
 }
 
-// TombstoneTime is how long it is remembered that an object was proven gone. A request that was
-// sent before can arrive as long as TCP retries it, about a quarter of an hour, and an API server
-// holds it for a minute more; twice the lease and the timeout of a request is far below that.
+// TombstoneTime is how long the store remembers that an object was proven deleted. An earlier
+// request can arrive as long as TCP retries it, about a quarter of an hour, and an API server
+// delays it for one more minute; twice the lease and the request timeout is far below that.
 const TombstoneTime = time.Hour

@@ -6,35 +6,35 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// UnreachableReason says why an engine cannot read an environment's cluster.
+// UnreachableReason is why an engine cannot read an environment's cluster.
 type UnreachableReason string
 
-// Reasons. Only a cluster of UnreachableTimeout costs the engine more than an error.
+// Reasons. Only UnreachableTimeout costs the engine more than an error.
 const (
-	// it accepts connections, or nothing, and does not answer
+	// accepts connections, or nothing, and does not answer
 	UnreachableTimeout UnreachableReason = "Timeout"
-	// no connection: nobody listens, or the name resolves to nothing
+	// connection refused, or the name does not resolve
 	UnreachableRefused UnreachableReason = "Refused"
-	// it answers, and does not accept the credential
+	// answers and rejects the credential
 	UnreachableDenied UnreachableReason = "Unauthorized"
-	UnreachableError  UnreachableReason = "Error" // it answers with another error
+	UnreachableError  UnreachableReason = "Error" // answers with another error
 )
 
-// Unreachable is that an engine cannot read the cluster of an environment. Message is the engine's
-// own.
+// Unreachable describes an environment's cluster that an engine cannot read. Message is the
+// engine's own.
 type Unreachable struct {
 	Reason  UnreachableReason `json:"reason" enum:"Timeout,Refused,Unauthorized,Error"`
 	Message string            `json:"message"`
 	Since   time.Time         `json:"since"`
-	// Parked is how many Applications the engine leaves alone until the cluster answers.
+	// Parked is the number of Applications that the engine skips until the cluster answers.
 	Parked int `json:"parked,omitempty"`
 }
 
-// Reach is what a worker reports of one environment: Unreachable is nil once its cluster answers.
+// Reach is a worker's report on one environment. Unreachable is nil once its cluster answers.
 type Reach struct {
 	Environment fleet.EnvironmentID
 	Unreachable *Unreachable
 }
 
-// MaxReach is how many unreachable environments an agent tells of.
+// MaxReach is the number of unreachable environments that an agent reports.
 const MaxReach = 1000

@@ -12,40 +12,40 @@ type Impact struct {
 	Effects []Effect           // nil: they say nothing about the merge of a pull request
 }
 
-// Effect is what a reviewed plan does to one object.
+// Effect is the effect of a reviewed plan on one object.
 type Effect struct {
 	Key         fleet.ObjectKey       `json:"key"`
 	Tenant      fleet.TenantName      `json:"tenant"`
 	Environment fleet.EnvironmentName `json:"environment,omitempty"`
 	Deployment  fleet.DeploymentName  `json:"deployment,omitempty"`
 	Deletes     bool                  `json:"deletes,omitempty"`
-	Hash        string                `json:"hash,omitempty"` // of the manifest that it is to have
+	Hash        string                `json:"hash,omitempty"` // of the desired manifest
 }
 
-// ReviewedDeletion is a deletion that the reviewers of a merged pull request saw.
+// ReviewedDeletion is a deletion that the plan of a merged pull request showed to its reviewers.
 type ReviewedDeletion struct {
 	Key      fleet.ObjectKey
-	Approved bool   // somebody who may has approved it beyond the guards
-	By       string // who
+	Approved bool   // an authorized person approved it beyond the guards
+	By       string // approver
 	Pull     int
 }
 
-// Deletion is one Application that was allowed to go, for the guards' window.
+// Deletion is the permitted deletion of one Application within the guards' window.
 type Deletion struct {
 	Key         fleet.ObjectKey       `json:"key"`
 	Tenant      fleet.TenantName      `json:"tenant"`
 	Environment fleet.EnvironmentName `json:"environment"`
 	Deployment  fleet.DeploymentName  `json:"deployment"`
 	Revision    fleet.Revision        `json:"revision"`
-	// by a person: it does not count against the guards
+	// by a person: the guards do not count it
 	Approved bool `json:"approved,omitempty"`
-	// by the store's clock; given back by Load, not read by Record
+	// by the store's clock; Load returns it, Record ignores it
 	At time.Time `json:"at"`
 }
 
-// SyncRequest asks for one Application to be synced at a revision of its source.
+// SyncRequest requests a sync of one Application at a revision of its source.
 type SyncRequest struct {
-	// the same for the same SyncRun and Application: recording it twice is recording it once
+	// equal for the same SyncRun and Application: recording it twice has one effect
 	ID          string                `json:"id"`
 	Key         fleet.ObjectKey       `json:"key"`
 	Tenant      fleet.TenantName      `json:"tenant"`
@@ -61,15 +61,15 @@ type SyncRequest struct {
 	Message   string         `json:"message,omitempty"`
 }
 
-// SyncHold keeps the automation of one Application off. It ends when the effective targetRevision
-// is no longer the one that it was accepted with. At most one stands per Application.
+// SyncHold disables the automation of one Application. It ends when the effective targetRevision is
+// no longer the one it was accepted with. An Application has at most one.
 type SyncHold struct {
 	SyncRun        fleet.SyncRunName   `json:"syncRun"`
 	Application    fleet.ApplicationID `json:"application"`
 	TargetRevision string              `json:"targetRevision"`
 }
 
-// SealedBlob is the ciphertext of one *.sops.yaml, as it stands in Git.
+// SealedBlob is the content of one SOPS-encrypted file in Git.
 type SealedBlob struct {
 	Tenant fleet.TenantName
 	Blob   string // git blob id
@@ -83,45 +83,45 @@ type HoldID struct {
 	Tenant   fleet.TenantName
 }
 
-// Record is one revision of the config repo as the store is to take it: the difference between what
-// stands (Base) and what is to stand. It has one effect however often it is recorded.
+// Record is one revision of the config repo for the store: the difference between the applied state
+// (Base) and the new one. Recording it again has no further effect.
 type Record struct {
-	// applied when the plan was computed; empty: nothing was. Another one in the store is ErrStale
+	// applied when the plan was computed; empty: none. If the store has another one: ErrStale
 	Base fleet.Revision
-	// the same as Base when a standing revision is planned anew, e.g. after an approval
+	// equal to Base when an applied revision is planned again, e.g. after an approval
 	Revision fleet.Revision
-	// of the plan; (Revision, PlanHash) is the key under which a repeated Record is recognised
+	// of the plan; (Revision, PlanHash) identifies a repeated Record
 	PlanHash string
-	// the revision as a whole waits: only Holds are recorded, and Base stays applied
+	// the revision as a whole is held: only Holds are recorded, and Base stays applied
 	Withheld bool
 
-	Author      string // as the commit says; shown, never used to decide
+	Author      string // from the commit; shown, never used for a decision
 	Subject     string
 	CommittedAt time.Time
-	Created     int // objects, for people
+	Created     int // number of objects, for people
 	Changed     int
 	Deleted     int
 	HeldBack    int
 
-	Declarations []fleet.Declaration // effective ones that are new or changed
-	Removed      []fleet.Key         // that are no longer in effect
+	Declarations []fleet.Declaration // effective declarations that are new or changed
+	Removed      []fleet.Key         // declarations that are no longer in effect
 	Sealed       []SealedBlob
 
-	// The problems of every declaration that the record names (Declarations, Removed, Quarantined,
-	// Cleared, Checked) are replaced by those in Problems, which hold those of Quarantined too.
+	// Problems replaces the problems of every declaration that the record lists (Declarations,
+	// Removed, Quarantined, Cleared, Checked), including those of Quarantined.
 	Quarantined []fleet.Quarantine // new or changed
 	Cleared     []fleet.Key        // no longer quarantined
-	Checked     []fleet.Key        // judged again without another change
+	Checked     []fleet.Key        // evaluated again without another change
 	Problems    []fleet.Problem
 
 	Placements []fleet.Placement // new or changed
 	Unplaced   []fleet.EnvironmentID
 
-	// changed; with Unwanted set, the row is marked for removal and keeps its manifest. Seq and
-	// Revision are the store's
+	// changed; an unwanted row is marked for deletion and keeps its manifest. The store sets Seq
+	// and Revision
 	Rows     []Row
-	Held     []fleet.ObjectKey // rows that stay because their removal waits for an approval
-	Released []fleet.ObjectKey // rows that no longer do
+	Held     []fleet.ObjectKey // rows whose deletion waits for an approval
+	Released []fleet.ObjectKey // rows whose deletion no longer waits
 
 	Impact Impact // kept for the reports on pull requests; zero: no Git host is configured
 
@@ -130,15 +130,14 @@ type Record struct {
 	Deletions []Deletion
 
 	Syncs          []SyncRequest
-	SyncHolds      []SyncHold // replaces the one of the same Application
+	SyncHolds      []SyncHold // replaces the hold of the same Application
 	EndedSyncHolds []fleet.ApplicationID
 
-	// what the planner has to remember beside all this, one JSON document, replaced as a whole;
-	// nil: as it was
+	// the planner's other state, one JSON document, replaced as a whole; nil: unchanged
 	Memory []byte
 }
 
-// Empty reports whether nothing changes but the applied revision.
+// Empty reports whether only the applied revision changes.
 func (r *Record) Empty() bool {
 	return len(r.Declarations)+len(r.Removed)+len(r.Sealed)+len(r.Quarantined)+len(r.Cleared)+
 		len(r.Checked)+len(r.Problems)+
@@ -147,7 +146,7 @@ func (r *Record) Empty() bool {
 		len(r.Syncs)+len(r.SyncHolds)+len(r.EndedSyncHolds)+len(r.Memory) == 0
 }
 
-// Indexed is what the planner keeps of one row: all but its body.
+// Indexed is a row without its body, for the planner.
 type Indexed struct {
 	Key         fleet.ObjectKey
 	Hash        string
@@ -156,13 +155,13 @@ type Indexed struct {
 	Deployment  fleet.DeploymentName
 	Credential  *fleet.CredentialSource
 	Deletion    fleet.DeletionPolicy
-	Unwanted    bool // marked for removal, not yet acknowledged
-	Held        bool // its removal waits for an approval
+	Unwanted    bool // marked for deletion, not yet acknowledged
+	Held        bool // its deletion waits for an approval
 	Seq         int64
 }
 
-// Snapshot is the mirror at one moment, all that a start needs to go on from where the last one
-// ended.
+// Snapshot is the mirror at one moment: everything that a replica needs to continue after a
+// restart.
 type Snapshot struct {
 	Applied      fleet.Revision // empty: nothing was recorded yet
 	Seq          int64
@@ -170,22 +169,22 @@ type Snapshot struct {
 	Quarantines  []fleet.Quarantine
 	Placements   []fleet.Placement
 	Objects      []Indexed
-	Holds        []Hold // those with an approval too
+	Holds        []Hold // including approved ones
 	Approvals    []Approval
 	SyncHolds    []SyncHold
-	Deletions    []Deletion // of the last 168 hours, the widest window that guards may have
+	Deletions    []Deletion // of the last 168 hours, the widest window of the guards
 	Memory       []byte     // the last Record.Memory that was not nil
 }
 
-// EngineReport is how one engine stands, as the worker that holds its lease says.
+// EngineReport is the state of one engine as the worker with its lease reports it.
 type EngineReport struct {
 	Engine    fleet.EngineName
 	Reachable bool
-	Message   string // why not, or what is wrong with it; capped at 1 KiB, never with a secret
-	ArgoCD    string // version, when known; an empty one keeps what was known
+	Message   string // reason or warning; at most 1 KiB, never with a secret
+	ArgoCD    string // version, if known; an empty one keeps the known one
 }
 
-// Recent is what the deletion guards look back on.
+// Recent is the history that the deletion guards evaluate.
 type Recent struct {
 	Now     time.Time // by the store's clock
 	Deleted []Deletion

@@ -2,7 +2,7 @@ package mirror
 
 import "argosy.dev/argosy/fleet"
 
-// Row is one desired object of an engine as the mirror holds it.
+// Row is one desired object of an engine in the mirror.
 type Row struct {
 	Key         fleet.ObjectKey       `json:"key"`
 	Tenant      fleet.TenantName      `json:"tenant"`
@@ -11,23 +11,23 @@ type Row struct {
 	// of Cluster and Repository rows
 	Credential *fleet.CredentialSource `json:"credential,omitempty"`
 	Manifest   fleet.Manifest          `json:"-"`
-	// of Applications: what removing the row does
+	// of Applications: how the object is deleted
 	Deletion fleet.DeletionPolicy `json:"deletion,omitempty"`
-	// the object is to be removed; the row goes when that is acknowledged
+	// the object must be deleted; the row is deleted once that is acknowledged
 	Unwanted bool `json:"absent,omitempty"`
 	// of the config repo: the commit that last changed this object
 	Revision fleet.Revision `json:"revision"`
-	// commit-ordered; grows with every change of the row
+	// commit-ordered; increases with every change of the row
 	Seq int64 `json:"seq"`
-	// as it was last acknowledged; the store's
+	// latest acknowledged state; the store sets it
 	Apply ApplyState `json:"apply,omitempty"`
-	// of a removed stray: no other object of that name is removed
+	// of an orphan that is to be deleted; another object of that name is kept
 	UID string `json:"uid,omitempty"`
 	// incarnation of the store that it was read from: see Lease
 	Life string `json:"-"`
 }
 
-// Head is what tells whether an object is as its Row wants it.
+// Head returns the fields that decide whether an object matches its Row.
 func (r Row) Head() RowHead {
 	return RowHead{
 		Key: r.Key, Hash: r.Manifest.Hash, Unwanted: r.Unwanted, Credential: r.Credential != nil,
@@ -35,12 +35,12 @@ func (r Row) Head() RowHead {
 	}
 }
 
-// RowHead is a Row without what is written for it. Its fields are the Row's.
+// RowHead is a Row without its manifest. Its fields are those of the Row.
 type RowHead struct {
 	Key        fleet.ObjectKey
 	Hash       string // Manifest.Hash
 	Unwanted   bool
-	Credential bool // whether it has one
+	Credential bool // whether the row has one
 	Seq        int64
 	Apply      ApplyState
 	Life       string

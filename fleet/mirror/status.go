@@ -6,12 +6,12 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// MaxOwn is how many own Applications of one environment are kept. registry.Report.Own counts the
+// MaxOwn is how many own Applications of one environment are stored. The agent's report counts the
 // others too.
 const MaxOwn = 5000
 
-// OwnApplication is an Application that the cluster's own people made (AgentAutonomous). It is
-// shown, never written.
+// OwnApplication is an Application that the cluster's own users created (AgentAutonomous). Argosy
+// shows it and never writes it.
 type OwnApplication struct {
 	Namespace      string      `json:"namespace"`
 	Name           string      `json:"name"`
@@ -24,7 +24,7 @@ type OwnApplication struct {
 	Health         HealthState `json:"health"`
 	SyncedRevision string      `json:"syncedRevision,omitempty"`
 	OperationPhase string      `json:"operationPhase,omitempty"`
-	OperationID    string      `json:"operationID,omitempty"` // of a sync that was asked for here
+	OperationID    string      `json:"operationID,omitempty"` // of a sync that Argosy requested
 	Message        string      `json:"message,omitempty"`
 	Resources      int         `json:"resources"`
 	Gone           bool        `json:"gone,omitempty"`
@@ -36,7 +36,7 @@ type SyncState string
 // HealthState is Argo CD's assessment of an Application's resources.
 type HealthState string
 
-// Sync and health states, in Argo CD's words. Unknown is also what holds before the first report.
+// Sync and health states, in Argo CD's words. Unknown is also the state before the first report.
 const (
 	SyncSynced    SyncState = "Synced"
 	SyncOutOfSync SyncState = "OutOfSync"
@@ -50,22 +50,22 @@ const (
 	HealthUnknown     HealthState = "Unknown"
 )
 
-// ApplyState is how far an object has come on its engine.
+// ApplyState is the progress of an object on its engine.
 type ApplyState string
 
 // Apply states.
 const (
 	ApplyPending ApplyState = "Pending" // recorded, not yet on the engine
-	ApplyApplied ApplyState = "Applied" // the engine has what the mirror wants
-	// refused or unreachable; Message says why; it is tried again
+	ApplyApplied ApplyState = "Applied" // the engine's object matches the row
+	// refused or unreachable, see Message; the worker tries again
 	ApplyFailed   ApplyState = "Failed"
 	ApplyConflict ApplyState = "Conflict" // another manager keeps changing a field of ours
-	ApplyDeleting ApplyState = "Deleting" // deletion asked for, the engine is at it
+	ApplyDeleting ApplyState = "Deleting" // deletion requested, in progress on the engine
 	ApplyHeld     ApplyState = "Held"     // a deletion waits for an approval
 )
 
-// Observation is what an engine last said of one Application. It is a fact about a moment, never a
-// wish.
+// Observation is the latest state of one Application that its engine reported. It is a fact about a
+// moment, never a wish.
 type Observation struct {
 	Key             fleet.ObjectKey
 	UID             string
@@ -73,23 +73,22 @@ type Observation struct {
 	Health          HealthState
 	SyncedRevision  string    // of the application's repository
 	OperationPhase  string    // Running, Succeeded, Failed, Error, Terminating or ""
-	OperationID     string    // the SyncRun that asked for it, or ""
-	OperationError  string    // capped at 1 KiB
-	Message         string    // of conditions or health; capped at 1 KiB
-	Resources       int       // managed resources
+	OperationID     string    // the SyncRun that requested it, or ""
+	OperationError  string    // at most 1 KiB
+	Message         string    // of conditions or health; at most 1 KiB
+	Resources       int       // number of managed resources
 	ReconciledAt    time.Time // by Argo CD
 	ResourceVersion string
 	Deleted         bool // the Application no longer exists on the engine
 }
 
-// Ack is what a worker says of one row that it has handled.
+// Ack is a worker's acknowledgement of one handled row.
 type Ack struct {
 	Key     fleet.ObjectKey
-	Seq     int64 // of the row as it was handled; an Ack for an older row changes nothing newer
+	Seq     int64 // of the handled row; an Ack for an older row changes nothing newer
 	State   ApplyState
-	Message string // of a failure; capped at 1 KiB, never with a secret
-	Removed bool   // the object is proven gone: the row goes too
-	// of the row as it was handled; "": of an agent of an earlier version, whose numbers alone
-	// count
+	Message string // of a failure; at most 1 KiB, never with a secret
+	Removed bool   // the object is proven deleted: the row is deleted too
+	// of the handled row; "": of an agent of an earlier version, whose sequence numbers alone count
 	Hash string
 }

@@ -1,4 +1,4 @@
-// Package peer tells which address sends a request.
+// Package peer determines the address that sends a request.
 package peer
 
 import (
@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Address is who asks: the peer, or, when that is a proxy which the operator trusts, the last
-// address in X-Forwarded-For that is none. An IPv6 client has its network of 64 bits.
+// Address is the client's address: the peer, or, if that is a trusted proxy, the last address in
+// X-Forwarded-For that is not one. An IPv6 client is identified by its network of 64 bits.
 func Address(r *http.Request, proxies []netip.Prefix) string {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {

@@ -1,10 +1,10 @@
-// Package printable decides which characters of a stranger's text are shown as they are.
+// Package printable decides which characters of untrusted text are printed as they are.
 //
 // Names, paths and messages come from repositories, clusters and people. A terminal obeys control
-// characters, bidirectional controls make a line read otherwise than it is, and characters without
-// a glyph hide. None of them is written raw, in any format:
-//   - text for people has an escape in place of the character: Line, Name, Text;
-//   - JSON has the same value with the character as \u, so that programs read what was written: JSON;
+// characters, bidirectional controls change how a line reads, and characters without a glyph are
+// invisible. None of them is printed raw, in any format:
+//   - text for people has an escape instead of the character: Line, Name, Text;
+//   - JSON has the same value with the character as \u, so that programs read the original: JSON;
 //   - the lines of a program keep their line breaks: Lines.
 package printable
 
@@ -17,7 +17,7 @@ import (
 	"unicode/utf8"
 )
 
-// Is reports whether a character is shown as it is. U+FFFD is: it stands for what was no character.
+// Is reports whether a character is printed as it is. U+FFFD is: it replaces invalid bytes.
 func Is(r rune) bool {
 	if r < utf8.RuneSelf {
 		return r >= ' ' && r != 0x7f
@@ -26,7 +26,7 @@ func Is(r rune) bool {
 		unicode.Variation_Selector)
 }
 
-// Escape is the character as a string literal of Go has it: \n, \x1b, \u202e, \U000e0001.
+// Escape is the character's escape in a Go string literal: \n, \x1b, \u202e, \U000e0001.
 func Escape(r rune) string {
 	switch {
 	case r == '\n':
@@ -43,10 +43,10 @@ func Escape(r rune) string {
 	return fmt.Sprintf(`\u%04x`, r)
 }
 
-// Name is text on one line in which every character is seen: line breaks and tabs are escapes too.
+// Name escapes every character that is not printed, line breaks and tabs included.
 func Name(s string) string { return escaped(s, "") }
 
-// Line is text on one line: line breaks and tabs become blanks, as in a sentence.
+// Line returns text on one line: line breaks and tabs become blanks.
 func Line(s string) string {
 	if strings.ContainsAny(s, "\n\r\t") {
 		s = blanks.Replace(s)
@@ -56,7 +56,7 @@ func Line(s string) string {
 
 var blanks = strings.NewReplacer("\r\n", " ", "\n", " ", "\r", " ", "\t", " ")
 
-// Text is text of several lines: line breaks and tabs stay.
+// Text returns text of several lines: line breaks and tabs stay.
 func Text(s string) string { return escaped(s, "\n\t") }
 
 func escaped(s, kept string) string {
@@ -78,7 +78,7 @@ func escaped(s, kept string) string {
 	return b.String()
 }
 
-// JSON is the same JSON with every character that is not shown as \u. It is for the output of
+// JSON returns the same JSON with every unprinted character as \u. It is for the output of
 // encoding/json, which escapes control characters below U+0020 itself.
 func JSON(b []byte) []byte {
 	return rewritten(b, func(out *strings.Builder, r rune) {
@@ -90,7 +90,7 @@ func JSON(b []byte) []byte {
 	})
 }
 
-// Lines are the lines of a program, such as those of its log: their line breaks and tabs stay.
+// Lines returns a program's lines, such as those of a log: their line breaks and tabs stay.
 func Lines(b []byte) []byte {
 	return rewritten(b, func(out *strings.Builder, r rune) { out.WriteString(Escape(r)) })
 }
@@ -120,12 +120,12 @@ func rewritten(b []byte, escape func(*strings.Builder, rune)) []byte {
 	return []byte(out.String())
 }
 
-// JSONWriter writes what it is given as JSON does. Each Write is whole characters, as those of
-// json.Encoder are.
+// JSONWriter escapes each Write with JSON. Each Write is whole characters, as those of json.Encoder
+// are.
 func JSONWriter(w io.Writer) io.Writer { return writer{w, JSON} }
 
-// LinesWriter writes what it is given as Lines does. Each Write is whole characters, as those of a
-// log's handler are.
+// LinesWriter escapes each Write with Lines. Each Write is whole characters, as those of a log
+// handler are.
 func LinesWriter(w io.Writer) io.Writer { return writer{w, Lines} }
 
 type writer struct {

@@ -7,73 +7,73 @@ import (
 	"argosy.dev/argosy/fleet/mirror"
 )
 
-// MaxFigure is how far Figures count: 10,000 stands for "as many or more", so that no figure costs
-// as much as there is.
+// MaxFigure is the limit up to which FleetStats count: 10,000 means "as many or more", so that no
+// statistic costs more for a larger fleet.
 const MaxFigure = 10_000
 
-// Figures are how the fleet stands at one moment, for those who operate it. They name engines of
-// the platform, and nothing of a tenant.
+// FleetStats are the statistics of the fleet at one moment, for its operators. They name engines of
+// the platform and nothing of a tenant.
 type FleetStats struct {
 	At time.Time // by the store's clock
-	// the asker holds the lease "reconciler"; while it does not, nothing below is filled
+	// the caller holds the lease "reconciler"; otherwise nothing below is filled
 	Leads bool
 
 	Source    SourceStats
-	Unapplied Backlog // revisions of which some object is not as its row wants it
+	Unapplied Backlog // revisions with an object that does not match its row
 	Engines   []EngineStats
 	Agents    AgentStats
-	// live objects without a row; of agents' engines as they last said
+	// live objects without a row; for agents' engines as last reported
 	Orphans     map[fleet.EngineName]int
 	Holds       map[mirror.HoldReason]Backlog
 	Problems    map[fleet.Severity]int
 	Quarantines int
-	Looks       Backlog        // at pull requests and the branch, that wait to begin
-	Jobs        map[string]int // of looks, by River's state
+	Looks       Backlog        // pending review jobs, for pull requests and the branch
+	Jobs        map[string]int // review jobs, by River's state
 	Stops       map[mirror.StopScope]Backlog
-	Rollouts    []RolloutLatency // those that were asked about, and those that have begun
+	Rollouts    []RolloutLatency // requested ones, and those that have started
 }
 
-// Backlog is how many there are, and since when the oldest of them is.
+// Backlog is a number of items and the time of the oldest.
 type Backlog struct {
 	Count  int
-	Oldest time.Time // zero when there are none
+	Oldest time.Time // zero if Count is 0
 }
 
-// SourceStats are how the config repo stands.
+// SourceStats are the statistics of the config repo.
 type SourceStats struct {
 	FetchedAt  time.Time // zero: never
-	RecordedAt time.Time // when the revision that is applied was recorded last; zero: none is
-	Failing    bool      // the last attempt to read it failed
-	Behind     bool      // the head that was seen last is not the revision that is applied
+	RecordedAt time.Time // when the applied revision was last recorded; zero: none is
+	Failing    bool      // the last fetch failed
+	Behind     bool      // the latest known head is not the applied revision
 }
 
-// EngineStats are how an Engine of the platform stands.
+// EngineStats are the statistics of an Engine of the platform.
 type EngineStats struct {
 	Engine    fleet.EngineName
 	Reachable bool
-	// somebody holds the engine's lease: a replica's worker, or its agent
+	// the engine's lease is held, by a replica's worker or its agent
 	Attended bool
-	// that are not as they are wanted, of revisions that are not applied
+	// out of sync, of revisions that are not applied
 	Rows    map[mirror.ApplyState]int
-	Waiting Backlog // those of state Pending
+	Waiting Backlog // rows of state Pending
 
 	Unreachable map[mirror.UnreachableReason]int // environments whose clusters it cannot read
-	// Applications that it leaves alone until they answer
+	// Applications that it skips until their clusters answer
 	Parked int
 }
 
-// AgentStats are how agents stand, all together: there may be ten thousand.
+// AgentStats are the statistics of all agents together: there may be ten thousand.
 type AgentStats struct {
 	Connected int
 	Stale     int                       // joined, and not connected
-	Never     int                       // declared, and nobody has joined
+	Never     int                       // declared and never joined
 	Rows      map[mirror.ApplyState]int // of environments' own clusters: as EngineStats.Rows
 	Waiting   []Backlog                 // one for each such cluster that has rows of state Pending
 }
 
-// RolloutLatency is how far a revision has come on its way from the commit to healthy Applications.
+// RolloutLatency is the progress of a revision from the commit to healthy Applications.
 type RolloutLatency struct {
-	Number      int64 // in the order in which revisions were recorded first
+	Number      int64 // in the order of the first record of each revision
 	Revision    fleet.Revision
 	CommittedAt time.Time
 	RecordedAt  time.Time
@@ -83,20 +83,21 @@ type RolloutLatency struct {
 	Healthy     Phase
 }
 
-// Phase is how far the Applications of a revision have come towards one state. Each counts once
-// it was seen there, whatever becomes of it.
+// Phase is the progress of a revision's Applications towards one state. Each counts once it was
+// observed in that state, even if it leaves the state later.
 type Phase struct {
-	Next int64     // of rows: those with a lower number have been there
-	Any  bool      // there is an Application among the rows that were looked at
-	At   time.Time // when the latest of them came there
+	Next int64     // of rows: those with a lower number have reached the state
+	Any  bool      // the examined rows contain an Application
+	At   time.Time // when the latest of them reached the state
 	Done bool
 }
 
-// StatsQuery says who asks and what it knows already.
+// StatsQuery identifies the caller and the revisions that it already follows.
 type StatsQuery struct {
-	Holder  string           // of leases
-	After   int64            // revisions with a higher number have begun
-	Since   time.Time        // and were recorded since then
-	Open    bool             // those that are not applied count as begun too, whatever their number
-	Travels []RolloutLatency // that are under way
+	Holder string    // of leases
+	After  int64     // revisions with a higher number have started
+	Since  time.Time // and were recorded since
+	// revisions that are not applied count as started too, whatever their number
+	Open    bool
+	Travels []RolloutLatency // in progress
 }

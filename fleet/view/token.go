@@ -7,7 +7,7 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// Role is what a token may do within its scope.
+// Role is the permission of a token within its scope.
 type Role string
 
 // Roles. A writer may also read.
@@ -16,11 +16,11 @@ const (
 	RoleWrite Role = "write"
 )
 
-// Token is a bearer token as people may see it. Its plaintext is shown once, when it is made, and
-// kept nowhere: the store holds a hash.
+// Token is a bearer token without its plaintext, which is shown once, on creation. The store holds
+// a hash.
 type Token struct {
 	ID        string           `json:"id"`               // key id, the public part of the plaintext
-	Name      string           `json:"name"`             // a name that people recognise, e.g. ci
+	Name      string           `json:"name"`             // for people, e.g. ci
 	Tenant    fleet.TenantName `json:"tenant,omitempty"` // empty: the platform
 	Role      Role             `json:"role"`
 	CreatedBy string           `json:"createdBy"`
@@ -29,11 +29,11 @@ type Token struct {
 	RevokedAt *time.Time       `json:"revokedAt,omitempty"`
 }
 
-// Scope is what the token's holder may see.
+// Scope is the scope of the token's holder.
 func (t Token) Scope() Scope { return Scope{Tenant: t.Tenant} }
 
 // Subject names the token in records: "token:<name>" of the platform, "token:<tenant>/<name>" of a
-// tenant. Names hold no slash, so that no tenant's token passes for one of the platform.
+// tenant. A name contains no slash, so a tenant's token cannot be mistaken for one of the platform.
 func (t Token) Subject() string {
 	if t.Tenant == "" {
 		return "token:" + t.Name

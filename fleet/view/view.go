@@ -10,46 +10,46 @@ import (
 	"argosy.dev/argosy/fleet/mirror"
 )
 
-// Agent is one agent, or one that is declared and has not joined yet.
+// Agent is one agent, or a declared one that has not joined yet.
 type Agent struct {
 	Engine      fleet.EngineName      `json:"engine"`
 	Tenant      fleet.TenantName      `json:"tenant,omitempty"`
 	Environment fleet.EnvironmentName `json:"environment,omitempty"`
-	ID          string                `json:"id,omitempty"` // empty: nobody has joined
+	ID          string                `json:"id,omitempty"` // empty: not joined
 	Mode        fleet.AgentMode       `json:"mode"`
 	Connected   bool                  `json:"connected"`
-	Reachable   bool                  `json:"reachable"` // its Argo CD, as it last said
+	Reachable   bool                  `json:"reachable"` // its Argo CD, as last reported
 	SeenAt      *time.Time            `json:"seenAt,omitempty"`
 	JoinedAt    *time.Time            `json:"joinedAt,omitempty"`
 	ExpiresAt   *time.Time            `json:"expiresAt,omitempty"`
 	RevokedAt   *time.Time            `json:"revokedAt,omitempty"`
-	// two processes use one identity: both are refused until it joins again
+	// two processes use one identity: both are refused until the agent joins again
 	Cloned  bool   `json:"cloned,omitempty"`
 	Version string `json:"version,omitempty"`
 	ArgoCD  string `json:"argocd,omitempty"`
 	Message string `json:"message,omitempty"`
 	Pending int    `json:"pending"` // rows not yet acknowledged
-	// revisions of the config repo that these rows are of
+	// number of revisions of the config repo that the pending rows belong to
 	Lag int `json:"lag"`
-	// rows that ask for a deletion, not yet done
+	// rows whose deletion is pending
 	PendingDeletions int `json:"deletions"`
 	HeldDeletions    int `json:"heldDeletions"`
 	Orphans          int `json:"strays"`
-	// Applications of the cluster's own people; at most MaxOwn of them are shown
+	// Applications of the cluster's own users; at most MaxOwn of them are shown
 	Own int `json:"own,omitempty"`
 }
 
-// Own is one Application of a cluster's own people, as its agent last said.
+// Own is one Application of a cluster's own users, as last reported by its agent.
 type Own struct {
 	Tenant      fleet.TenantName      `json:"tenant"`
 	Environment fleet.EnvironmentName `json:"environment"`
 	Engine      fleet.EngineName      `json:"engine"`
 	mirror.OwnApplication
-	ObservedAt time.Time `json:"observedAt"` // when it last changed
+	ObservedAt time.Time `json:"observedAt"` // of the last change
 }
 
-// Orphan is a listed stray. It is removed only when somebody has decided so of exactly this UID;
-// declaring it again adopts it.
+// Orphan is a listed orphan. It is deleted only after a decision about exactly this UID; a
+// declaration adopts it again.
 type Orphan struct {
 	Engine      fleet.EngineName      `json:"engine"`
 	Kind        fleet.ObjectKind      `json:"kind"`
@@ -58,31 +58,30 @@ type Orphan struct {
 	Environment fleet.EnvironmentName `json:"environment,omitempty"`
 	Deployment  fleet.DeploymentName  `json:"deployment,omitempty"`
 	UID         string                `json:"uid"`
-	Revision    fleet.Revision        `json:"revision,omitempty"` // that it was last written for
-	Epoch       int64                 `json:"epoch"`              // of the lease that wrote it
+	Revision    fleet.Revision        `json:"revision,omitempty"` // of its last write
+	Epoch       int64                 `json:"epoch"`              // of the lease of its last write
 	FoundAt     time.Time             `json:"foundAt"`
-	Deletion    fleet.DeletionPolicy  `json:"deletion,omitempty"` // of a removal that is decided
+	Deletion    fleet.DeletionPolicy  `json:"deletion,omitempty"` // of a decided removal
 	RemovedBy   string                `json:"removedBy,omitempty"`
 	RemovedAt   *time.Time            `json:"removedAt,omitempty"` // when the removal was decided
 }
 
-// Owner is a name that declarations or the settings give to owners, and the account or team
-// that it is pinned to: the one that had the name when it was first looked up. Nobody else counts
-// by the name.
+// Owner is an owner's name in declarations or settings, pinned to the account or team that had the
+// name on first use. No other account counts by the name.
 type Owner struct {
-	Host     string    `json:"host"` // whose name it is: the URL of the Git host's API
+	Host     string    `json:"host"` // URL of the Git host's API
 	Name     string    `json:"name"` // "alice", "acme/leads", in lower case
-	ID       int64     `json:"id"`   // that counts
+	ID       int64     `json:"id"`   // of the pinned account or team
 	PinnedAt time.Time `json:"pinnedAt"`
-	// another account or team that has the name now, and does not count
+	// of another account or team that has the name now and does not count
 	NowID     int64      `json:"nowID,omitempty"`
-	ChangedAt *time.Time `json:"changedAt,omitempty"` // when that was first seen
+	ChangedAt *time.Time `json:"changedAt,omitempty"` // when the change was first detected
 }
 
-// Changed reports whether another account or team has the name than the one that counts.
+// Changed reports whether another account or team has the name than the pinned one.
 func (o Owner) Changed() bool { return o.NowID != 0 }
 
-// Counts is how many Applications stand how.
+// Counts are the numbers of Applications by state.
 type Counts struct {
 	Applications int `json:"applications"`
 	Synced       int `json:"synced"`
@@ -102,12 +101,12 @@ type Tenant struct {
 	Stopped  bool             `json:"stopped"`
 }
 
-// Environment is one environment with where it is placed and why.
+// Environment is one environment with its placement and the reason for it.
 type Environment struct {
 	Tenant fleet.TenantName      `json:"tenant"`
 	Name   fleet.EnvironmentName `json:"name"`
-	Server string                `json:"server"` // empty when an agent serves it
-	// of the agent that serves it; empty: none does
+	Server string                `json:"server"` // empty if an agent serves it
+	// mode of the agent that serves it; empty: none
 	Agent      fleet.AgentMode   `json:"agent,omitempty"`
 	Namespaces []string          `json:"namespaces"`
 	Region     string            `json:"region"`
@@ -115,14 +114,14 @@ type Environment struct {
 	Engine     fleet.EngineName  `json:"engine,omitempty"`
 	Placement  fleet.Placement   `json:"placement"`
 	Counts     Counts            `json:"counts"`
-	// Applications of an autonomous cluster's own people that are shown; Counts has none of them
+	// Applications of an autonomous cluster's own users that are shown; Counts excludes them
 	Own int `json:"own,omitempty"`
-	// Unreachable is that the engine cannot read the environment's cluster.
+	// Unreachable is set while the engine cannot read the environment's cluster.
 	Unreachable *mirror.Unreachable `json:"unreachable,omitempty"`
 	Problems    int                 `json:"problems"`
 }
 
-// Deployment is one deployment with how its Applications stand.
+// Deployment is one deployment with the states of its Applications.
 type Deployment struct {
 	Tenant       fleet.TenantName        `json:"tenant"`
 	Name         fleet.DeploymentName    `json:"name"`
@@ -134,7 +133,7 @@ type Deployment struct {
 	Problems     int                     `json:"problems"`
 }
 
-// Application is one Application: what is wanted of it and how it stands on its engine.
+// Application is the desired and the observed state of one Application.
 type Application struct {
 	Tenant         fleet.TenantName      `json:"tenant"`
 	Environment    fleet.EnvironmentName `json:"environment"`
@@ -153,18 +152,18 @@ type Application struct {
 	Message        string                `json:"message,omitempty"`
 	Resources      int                   `json:"resources"`
 	CreatedAt      time.Time             `json:"createdAt"`
-	ChangedAt      time.Time             `json:"changedAt"` // the desired state
+	ChangedAt      time.Time             `json:"changedAt"` // of the desired state
 	// the last report of the engine
 	ObservedAt *time.Time `json:"observedAt,omitempty"`
 	UID        string     `json:"uid,omitempty"` // on its engine
-	// Unreachable is that the engine cannot read the environment's cluster.
+	// Unreachable is set while the engine cannot read the environment's cluster.
 	Unreachable *mirror.Unreachable `json:"unreachable,omitempty"`
-	// DeletionBlocked is that its deletion waits for a cluster that has been unreachable for
-	// DeletionBlockedAfter: see argosy abandon.
+	// DeletionBlocked is true while the deletion waits for a cluster that has been unreachable for
+	// DeletionBlockedAfter: see argosy orphan.
 	DeletionBlocked bool `json:"deletionBlocked,omitempty"`
 }
 
-// Engine is one engine with what it carries and how far it is behind.
+// Engine is one engine with its load and its lag.
 type Engine struct {
 	Name      fleet.EngineName  `json:"name"`
 	Region    string            `json:"region"`
@@ -177,18 +176,18 @@ type Engine struct {
 	Holder    string            `json:"holder,omitempty"`
 	Epoch     int64             `json:"epoch"`
 	Reachable bool              `json:"reachable"`
-	// why it is not reachable, or what is wrong with it
+	// error or warning
 	Message    string     `json:"message,omitempty"`
 	Since      *time.Time `json:"since,omitempty"`  // of Reachable
-	ArgoCD     string     `json:"argocd,omitempty"` // version, when known
+	ArgoCD     string     `json:"argocd,omitempty"` // version, if known
 	Stopped    bool       `json:"stopped"`
 	InstanceID string     `json:"installationID"`
-	Orphans    int        `json:"strays"` // objects of ours that no row names
-	// when its state was last seen to go back in time, as after a restore from a backup
+	Orphans    int        `json:"strays"` // number of live objects of ours without a row
+	// when its state was last detected to go back in time, as after a restore from a backup
 	WentBackAt *time.Time `json:"wentBackAt,omitempty"`
-	WentBack   string     `json:"wentBack,omitempty"` // how that showed
-	// Unreachable is how many environments' clusters it cannot read, Parked how many Applications
-	// it leaves alone until they answer.
+	WentBack   string     `json:"wentBack,omitempty"` // evidence for it
+	// Unreachable is the number of environments whose clusters it cannot read, Parked the number of
+	// Applications that it skips until they answer.
 	Unreachable int `json:"unreachable"`
 	Parked      int `json:"parked"`
 }
@@ -207,43 +206,43 @@ type Revision struct {
 	Problems    int            `json:"problems"`
 	// objects of this revision not yet acknowledged
 	Pending   int        `json:"pending"`
-	AppliedAt *time.Time `json:"appliedAt,omitempty"` // when the last of them was
+	AppliedAt *time.Time `json:"appliedAt,omitempty"` // when the last of them was acknowledged
 }
 
-// Pull is one pull request as it was last judged.
+// Pull is one pull request with its latest verdict.
 type Pull struct {
 	Number int             `json:"number"`
 	Title  string          `json:"title"`
-	Author string          `json:"author"` // login, as it is shown
+	Author string          `json:"author"` // login
 	State  forge.PullState `json:"state"`
 	Head   fleet.Revision  `json:"head"`
-	// applied revision that its plan was computed from; empty: there is no plan of this head
+	// applied revision that its plan is based on; empty: this head has no plan
 	Base    fleet.Revision `json:"base,omitempty"`
 	Hash    string         `json:"hash,omitempty"` // of that plan
 	Verdict string         `json:"verdict,omitempty"`
-	// whose files it changes; "" is the platform
+	// owners of the changed files; "" is the platform
 	Tenants []fleet.TenantName `json:"tenants"`
-	// owners of all of them have approved this head
+	// owners of all Tenants have approved this head
 	Consented bool `json:"consented"`
 	Held      bool `json:"held,omitempty"` // by /argosy lock
-	// merged, and its result is not all there yet
+	// merged, and its result is not complete yet
 	Following bool      `json:"following"`
 	URL       string    `json:"url"`
 	UpdatedAt time.Time `json:"updatedAt"`
 }
 
-// Source is how the config repo stands.
+// Source is the state of the config repo.
 type Source struct {
 	URL       string         `json:"url"` // without credentials
 	Branch    string         `json:"branch"`
-	Head      fleet.Revision `json:"head,omitempty"`    // last seen
-	Applied   fleet.Revision `json:"applied,omitempty"` // last recorded
+	Head      fleet.Revision `json:"head,omitempty"`    // latest known
+	Applied   fleet.Revision `json:"applied,omitempty"` // latest recorded
 	FetchedAt *time.Time     `json:"fetchedAt,omitempty"`
 	Error     string         `json:"error,omitempty"` // since Since
 	Since     *time.Time     `json:"since,omitempty"`
 }
 
-// Event is one change that the event stream tells of: "look", never the truth.
+// Event is one change in the event stream. It triggers a read and is never the truth.
 type Event struct {
 	Seq int64     `json:"seq"`
 	At  time.Time `json:"at"`
@@ -254,7 +253,7 @@ type Event struct {
 	Text   string           `json:"text"`
 }
 
-// Filter narrows a list; empty fields match everything, and each that is set matches exactly.
+// Filter narrows a list. An empty field matches everything, any other matches exactly.
 type Filter struct {
 	Tenant      fleet.TenantName
 	Environment fleet.EnvironmentName
@@ -269,13 +268,13 @@ type Filter struct {
 	State       forge.PullState
 }
 
-// Page asks for at most Limit items (1..1000) after the opaque cursor After.
+// Page requests at most Limit items (1..1000) after the opaque cursor After.
 type Page struct {
 	Limit int
 	After string
 }
 
-// Scope is what a caller may see: everything, or one tenant.
+// Scope is what a caller may read: everything, or one tenant.
 type Scope struct {
 	Tenant fleet.TenantName // empty: the platform
 }

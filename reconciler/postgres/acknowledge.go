@@ -11,10 +11,10 @@ import (
 	"argosy.dev/argosy/fleet/mirror"
 )
 
-// Acknowledge takes what the worker of an engine did with its rows, in one round trip. An Ack for
-// another row than the one that stands changes nothing; one that proves the object gone takes the
-// row with it, if the row asked for that; one that says what is known already writes nothing.
-// mirror.ErrFenced when the lease has passed on.
+// Acknowledge records the results of an engine's worker, in one round trip. An Ack for another
+// version of a row changes nothing. An Ack that proves the object deleted deletes the row too, if
+// the row is unwanted. An Ack without news writes nothing. mirror.ErrFenced when the lease has
+// passed on.
 func (s *Work) Acknowledge(ctx context.Context, lease mirror.Lease, acks []mirror.Ack) error {
 	if len(acks) == 0 {
 		return nil
@@ -85,8 +85,8 @@ const sqlRemove = `
 		ON CONFLICT (engine, kind, name) DO UPDATE SET tenant = excluded.tenant, uid = excluded.uid,
 			epoch = excluded.epoch, seq = excluded.seq, deletion = excluded.deletion, at = excluded.at)` + sqlTellOf + `'removed'` + sqlTellEnd
 
-// One event for each tenant that has Applications among what changed: it names the Application if
-// there is but one.
+// One event for each tenant with Applications among the changes. It names the Application if there
+// is only one.
 const sqlTellOf = `
 	SELECT new_event('application', c.tenant,
 		CASE WHEN count(*) = 1 THEN coalesce((SELECT d.tenant || '/' || d.deployment || '@' || d.environment FROM desired d
@@ -101,12 +101,11 @@ func ackColumns(acks []mirror.Ack, lease mirror.Lease) []any {
 		column(acks, func(a mirror.Ack) string { return a.Hash }), lease.Name)
 }
 
-// A number is given twice when the database went back in time: an Ack is of the row whose content
-// it names. One that names none is of a row that its agent was given in this incarnation.
+// After the database went back in time it gives a sequence number twice: an Ack is for the row with
+// the same content hash. An Ack without a hash is for a row that the agent got in this incarnation.
 const sqlSameContent = `(a.hash = d.hash OR a.hash = '' AND (SELECT same_life($6)))`
 
-// leasedEngine is the engine that the lease gives the right to, provided that it is the engine of
-// every item.
+// leasedEngine is the engine of the lease, if every item belongs to it.
 func leasedEngine[T any](lease mirror.Lease, items []T,
 	key func(T) fleet.ObjectKey) (fleet.EngineName, error) {
 	name, ok := strings.CutPrefix(lease.Name, "engine/")
@@ -122,7 +121,7 @@ func leasedEngine[T any](lease mirror.Lease, items []T,
 	return fleet.EngineName(name), nil
 }
 
-// newest keeps the last item of each object, in the order in which the objects came first.
+// newest keeps the last item of each object, ordered by the first occurrence of each object.
 func newest[T any](items []T, key func(T) fleet.ObjectKey) []T {
 	place := make(map[fleet.ObjectKey]int, len(items))
 	kept := make([]T, 0, len(items))

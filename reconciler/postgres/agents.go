@@ -14,17 +14,17 @@ import (
 	"argosy.dev/argosy/fleet/view"
 )
 
-// Agents, in agents*.go. An identity is live until it is ended, expires, or its tenant's name is
-// another's; at most one of an engine is. What is written of it is written under the lease of its
-// engine, whose row is locked before its own wherever both are.
+// Agents, in agents*.go. An identity is live until it is ended, expires, or its tenant's name
+// belongs to another tenant. An engine has at most one live identity. Writes about an identity hold
+// the lease of its engine. Where both rows are locked, the lease's row is locked first.
 
-// agentColumns are what scanAgent reads, of agents a.
+// agentColumns are the columns that scanAgent reads, of agents a.
 const agentColumns = `a.id, a.engine, a.tenant, a.name, a.sign, a.seal, a.cluster_uid, a.joined_at, a.expires_at, CASE
 	WHEN NOT still_of(a.tenant, a.tenant_uid) THEN 'revoked'
 	WHEN a.ended <> '' THEN a.ended
 	WHEN a.expires_at <= clock_timestamp() THEN 'expired' ELSE '' END`
 
-// agentRow is an identity with why it is not live; "" while it is.
+// agentRow is an identity and the reason why it is not live; "" while it is.
 type agentRow struct {
 	registry.Agent
 	over string
@@ -41,7 +41,7 @@ func scanAgent(row pgx.CollectableRow) (agentRow, error) {
 	return a, err
 }
 
-// alive is nil, or why the identity is not.
+// alive returns nil, or why the identity is not live.
 func (a agentRow) alive() error {
 	switch a.over {
 	case "":
@@ -55,9 +55,9 @@ func (a agentRow) alive() error {
 	}
 }
 
-// Agent is an identity that is live. mirror.ErrNotFound: there never was one. With
-// registry.ErrRevoked, registry.ErrExpired and registry.ErrCloned the Agent is filled in, so that
-// a proof can be judged before anything is told.
+// Agent returns a live identity. mirror.ErrNotFound: it never existed. With registry.ErrRevoked,
+// registry.ErrExpired and registry.ErrCloned the Agent is returned too, so that the caller can
+// verify a proof before it answers.
 func (s *Agents) Agent(ctx context.Context, id string) (registry.Agent, error) {
 	found, err := collect(ctx, s.database, scanAgent, `SELECT `+agentColumns+
 		` FROM agents a WHERE a.id = $1`, text(id))
@@ -70,7 +70,7 @@ func (s *Agents) Agent(ctx context.Context, id string) (registry.Agent, error) {
 	return found[0].Agent, wrap(found[0].alive(), "agent %s", found[0].ID)
 }
 
-// agentNamed is the identity within a transaction, live or with the error of Agent.
+// agentNamed reads the identity within a transaction, with the errors of Agent.
 func agentNamed(ctx context.Context, tx pgx.Tx, id, lock string) (registry.Agent, error) {
 	found, err := read(ctx, tx, scanAgent, `SELECT `+agentColumns+` FROM agents a WHERE a.id = $1`+
 		lock, text(id))
@@ -84,15 +84,15 @@ func agentNamed(ctx context.Context, tx pgx.Tx, id, lock string) (registry.Agent
 }
 
 const (
-	// after its token has run out; longer than a proof counts, whatever the clocks
+	// after its token has expired; longer than a proof is valid, whatever the clocks
 	assertionMemory = 10 * time.Minute
 	maxAssertion    = 128 // bytes of its ID
-	maxAccess       = 200 // tokens and assertions that are remembered of one agent
+	maxAccess       = 200 // tokens and assertions that are remembered per agent
 )
 
-// SaveAccess keeps the hash of an access token that was given for an assertion, for ttl, and
-// forgets what is long over. registry.ErrReplayed: another token was given for that assertion.
-// registry.ErrBusy: the agent was given 200 of late.
+// SaveAccess stores the hash of an access token that was issued for an assertion, for ttl, and
+// deletes old ones. registry.ErrReplayed: another token was issued for that assertion.
+// registry.ErrBusy: the agent recently got 200.
 func (s *Agents) SaveAccess(ctx context.Context, agent, assertion string, hash [32]byte,
 	ttl time.Duration) error {
 	if assertion == "" || len(assertion) > maxAssertion {
@@ -101,7 +101,7 @@ func (s *Agents) SaveAccess(ctx context.Context, agent, assertion string, hash [
 	}
 	err := s.transact(ctx, func(tx pgx.Tx) error {
 		batch := &pgx.Batch{}
-		// one at a time, so that what is counted is what there is
+		// one at a time, so that the count is exact
 		batch.Queue(`SELECT FROM agents WHERE id = $1 FOR NO KEY UPDATE`, text(agent))
 		batch.Queue(
 			`DELETE FROM agent_access WHERE agent = $1 AND expires_at < now() - $2::interval`,
@@ -128,9 +128,9 @@ func (s *Agents) SaveAccess(ctx context.Context, agent, assertion string, hash [
 	return wrap(err, "access of agent %s", agent)
 }
 
-// AccessAgent is the live identity that an access token was given to, by the token's SHA-256;
-// mirror.ErrNotFound when the token is unknown or has run out, or the identity is not live. The
-// token is 256 random bits: what a search for its hash takes tells nothing of it.
+// AccessAgent returns the live identity of an access token, by the token's SHA-256.
+// mirror.ErrNotFound when the token is unknown or has expired, or the identity is not live. The
+// token is 256 random bits: the time of a search for its hash reveals nothing.
 func (s *Agents) AccessAgent(ctx context.Context, hash [32]byte) (registry.Agent, error) {
 	found, err := collect(ctx, s.database, scanAgent, `
 		SELECT `+agentColumns+` FROM agent_access t JOIN agents a ON a.id = t.agent
@@ -144,9 +144,9 @@ func (s *Agents) AccessAgent(ctx context.Context, hash [32]byte) (registry.Agent
 	return found[0].Agent, nil
 }
 
-// RotateAgent replaces the keys that have the old thumb, prolongs the identity to registry.Lifetime
-// from now and drops its access tokens. The same swap again changes nothing. registry.ErrReplayed: the
-// keys are others by now. Otherwise as Agent.
+// RotateAgent replaces the keys with the old thumbprint, extends the identity to registry.Lifetime
+// from now and deletes its access tokens. Repeating it changes nothing. registry.ErrReplayed: the
+// identity already has other keys. Otherwise as Agent.
 func (s *Agents) RotateAgent(ctx context.Context, id, oldThumb string,
 	keys registry.Keys) (registry.Agent, error) {
 	if err := checkKeys(keys); err != nil {
@@ -186,9 +186,9 @@ func checkKeys(keys registry.Keys) error {
 	return nil
 }
 
-// RevokeAgent ends the identity that serves the engine, at once and for good: its access tokens go,
-// writes that are under way with its lease are refused, and the replicas are told to cut its
-// streams. The older route's token that it joined with goes too. mirror.ErrNotFound when the engine
+// RevokeAgent ends the identity of an engine's agent, at once and permanently: its access tokens
+// are deleted, writes in progress under its lease are refused, and the replicas close its streams.
+// The older route's token that it joined with is revoked too. mirror.ErrNotFound when the engine
 // has none within the scope.
 func (s *Agents) RevokeAgent(ctx context.Context, scope view.Scope, engine fleet.EngineName,
 	by string) error {
@@ -213,7 +213,7 @@ func (s *Agents) RevokeAgent(ctx context.Context, scope view.Scope, engine fleet
 	return wrap(err, "agent of engine %s", engine)
 }
 
-// lockAgentOf locks the engine's lease, and then the identity of the engine that has not ended.
+// lockAgentOf locks the engine's lease, and then the engine's identity that has not ended.
 func lockAgentOf(ctx context.Context, tx pgx.Tx, engine fleet.EngineName) ([]agentRow, error) {
 	if _, err := tx.Exec(ctx, `SELECT FROM leases WHERE name = 'engine/' || $1::text FOR UPDATE`,
 		text(string(engine))); err != nil {
@@ -224,8 +224,8 @@ func lockAgentOf(ctx context.Context, tx pgx.Tx, engine fleet.EngineName) ([]age
 		text(string(engine)))
 }
 
-// endAgent ends an identity whose rows lockAgentOf has locked. Its lease is given up with a higher
-// epoch, for what is under way with it.
+// endAgent ends an identity whose rows lockAgentOf has locked. It releases the lease with a higher
+// epoch, which fences writes in progress.
 func endAgent(ctx context.Context, tx pgx.Tx, a registry.Agent, why string) error {
 	batch := &pgx.Batch{}
 	batch.Queue(
@@ -240,7 +240,7 @@ func endAgent(ctx context.Context, tx pgx.Tx, a registry.Agent, why string) erro
 }
 
 // sqlSeen is the last beat of the replica that an agent is connected to, within an update of
-// agents; NULL when it is connected to none.
+// agents; NULL if the agent is not connected.
 const sqlSeen = `(SELECT r.beat_at FROM replicas r WHERE r.replica = connected_to)`
 
 func agentDeed(action string, tenant fleet.TenantName, engine fleet.EngineName, by, note,

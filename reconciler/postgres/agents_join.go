@@ -14,11 +14,11 @@ import (
 	"argosy.dev/argosy/fleet/mirror"
 )
 
-// JoinAgent swaps a one-time token and keys for an identity, which ends the engine's earlier one.
-// Exactly one pair of keys ever succeeds with a token; the same pair again is given the same
-// identity, and nothing is written. registry.ErrUsed: by other keys, which is told and audited.
-// mirror.ErrNotFound: unknown, malformed, expired or revoked, or what it was made for is gone or no
-// longer reached by an agent; neither the answer nor its timing tells which.
+// JoinAgent exchanges a one-time token and keys for an identity, which ends the engine's earlier
+// one. Exactly one pair of keys ever succeeds with a token. The same pair gets the same identity
+// again, and nothing is written. registry.ErrUsed: used with other keys, which is reported and
+// audited. mirror.ErrNotFound: unknown, malformed, expired or revoked, or its declaration is
+// deleted or no longer served by an agent; neither the answer nor its timing distinguishes these.
 func (s *Agents) JoinAgent(ctx context.Context, token string, join registry.Join) (registry.Agent,
 	error) {
 	if err := checkKeys(join.Keys); err != nil {
@@ -43,7 +43,7 @@ func (s *Agents) JoinAgent(ctx context.Context, token string, join registry.Join
 	return joined, nil
 }
 
-// joinAgent gives outcome for a refusal that is to be kept, and err for one that is not.
+// joinAgent returns outcome for a refusal that must be committed, and err for any other.
 func joinAgent(ctx context.Context, tx pgx.Tx, token, id string,
 	join registry.Join) (a registry.Agent, outcome, err error) {
 	t, err := findToken(ctx, tx, token, ` FOR UPDATE`)
@@ -79,7 +79,7 @@ func joinAgent(ctx context.Context, tx pgx.Tx, token, id string,
 	return a, nil, err
 }
 
-// notLive reports whether the error says that an identity is known and not live.
+// notLive reports whether the error is about a known identity that is not live.
 func notLive(err error) bool {
 	return errors.Is(err, registry.ErrRevoked) || errors.Is(err, registry.ErrExpired) ||
 		errors.Is(err, registry.ErrCloned) || errors.Is(err, mirror.ErrNotFound)
@@ -119,7 +119,7 @@ func newAgent(ctx context.Context, tx pgx.Tx, t tokenRow, id string, join regist
 		id+" of cluster "+join.ClusterUID, "joined"))
 }
 
-// tokenRow is a registration token as the database has it.
+// tokenRow is a registration token as stored.
 type tokenRow struct {
 	registry.Token
 	name   string // of the declaration
@@ -127,8 +127,8 @@ type tokenRow struct {
 	live   bool   // neither expired nor revoked
 }
 
-// findToken finds a token by its plaintext; mirror.ErrNotFound for what is none, what is revoked,
-// and one of a former tenant.
+// findToken finds a token by its plaintext; mirror.ErrNotFound for an invalid or revoked token and
+// for one of a former tenant.
 func findToken(ctx context.Context, tx pgx.Tx, plaintext, lock string) (tokenRow, error) {
 	hash := sha256.Sum256([]byte(plaintext))
 	var stored []byte
@@ -152,8 +152,7 @@ func findToken(ctx context.Context, tx pgx.Tx, plaintext, lock string) (tokenRow
 	return found[0], nil
 }
 
-// agentStand is how an agent stands to its declaration, and what that says of the place where it
-// works.
+// agentStand is the relation between an agent and its declaration, and where the agent works.
 type agentStand struct {
 	word   string
 	argocd fleet.ArgoCDInstance
@@ -162,7 +161,7 @@ type agentStand struct {
 	dedicatedTo []fleet.TenantName
 }
 
-// Words of agent_stand in migrations/00005_agents.sql.
+// Results of agent_stand in migrations/00005_agents.sql.
 const (
 	standDeclared = "declared"
 	standRemoving = "removing"

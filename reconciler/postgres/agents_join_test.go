@@ -230,7 +230,7 @@ func TestListOfAgentTokens(t *testing.T) {
 	}
 }
 
-// Case 58: the tenant goes, and another takes its name.
+// The tenant is removed, and another one takes its name.
 func TestCase58NextTenantOfANameInheritsNoAgent(t *testing.T) {
 	t.Parallel()
 	k := newAgentKit(t)
@@ -244,7 +244,7 @@ func TestCase58NextTenantOfANameInheritsNoAgent(t *testing.T) {
 		true))
 	tenant := fleet.Key{Kind: fleet.KindTenant, Name: "acme"}
 	k.record(func(r *mirror.Record) { r.Removed = []fleet.Key{tenant, edge("acme", "own", "").Key} })
-	must(k.Agents.Agent(ctx, a.ID))(t) // what is left on its cluster is still its own to remove
+	must(k.Agents.Agent(ctx, a.ID))(t) // the agent may still delete the rest on its own cluster
 	k.record(func(r *mirror.Record) {
 		r.Declarations = []fleet.Declaration{tenantDeclaration("acme"),
 			edge("acme", "own", fleet.AgentAutonomous)}
@@ -259,7 +259,7 @@ func TestCase58NextTenantOfANameInheritsNoAgent(t *testing.T) {
 		mirror.ErrNotFound) {
 		t.Errorf("its token: %v", err)
 	}
-	// were it not revoked, it would still be the former's
+	// even without the revocation, it would belong to the former tenant
 	exec(t, k.url, `UPDATE agent_tokens SET revoked_at = NULL`)
 	if _, err := k.Agents.JoinAgent(ctx, unused, registry.Join{Keys: keys("y")}); !errors.Is(err,
 		mirror.ErrNotFound) {
@@ -363,8 +363,7 @@ func TestAgentOfWhatIsNoLongerDeclaredRemovesAndNothingElse(t *testing.T) {
 		})
 }
 
-// Case 60: the connection is lost before the request arrives, or after COMMIT and before the answer
-// does.
+// The connection is lost before the request arrives, or after COMMIT and before the answer.
 func TestCase60AgentsLoseAndDoubleNothing(t *testing.T) {
 	t.Parallel()
 	for name, cut := range map[string]int32{"the request is lost": cutRequest,
@@ -387,8 +386,7 @@ func TestCase60AgentsLoseAndDoubleNothing(t *testing.T) {
 			joins, tokens, syncs := 2, 2, 0
 			cuts := func(what string, f func()) {
 				f() // prepares its statements
-				// Each request is cut once, that of COMMIT among them, until there is none left to
-				// cut.
+				// Each request is cut once, including COMMIT, until none is left.
 				for i := int32(0); ; i++ {
 					between.skip.Store(i)
 					between.cut.Store(cut)

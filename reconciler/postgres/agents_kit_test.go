@@ -14,7 +14,7 @@ import (
 	"argosy.dev/argosy/reconciler/postgres"
 )
 
-// ownOfEveryTenant gives each tenant one own Application on a cluster called as the tenant.
+// ownOfEveryTenant gives each tenant one own Application on a cluster with the tenant's name.
 const ownOfEveryTenant = `
 	INSERT INTO own_applications (engine, namespace, name, tenant, tenant_uid, environment, epoch, uid, project, repo_url, path, target_revision, sync, health,
 		synced_revision, operation_phase, operation_id, message, resources, observed_at)
@@ -80,13 +80,13 @@ func (k *agentKit) record(fill func(*mirror.Record)) {
 	must(k.Plans.Record(k.t.Context(), k.reconciler, step(k.revisions-1, k.revisions, fill)))(k.t)
 }
 
-// keys are an agent's, made from a word.
+// keys are the keys of an agent, derived from a word.
 func keys(word string) registry.Keys {
 	sign, seal := sha256.Sum256([]byte("sign "+word)), sha256.Sum256([]byte("seal "+word))
 	return registry.Keys{Sign: sign[:], Seal: seal[:]}
 }
 
-// token makes a registration token for "tenant.environment", or an Engine.
+// token creates a registration token for "tenant.environment", or an Engine.
 func (k *agentKit) token(engine fleet.EngineName) (registry.Token, string) {
 	k.t.Helper()
 	made, plaintext, err := k.Agents.CreateAgentToken(k.t.Context(), tokenFor(engine), "")
@@ -108,7 +108,7 @@ func tokenFor(engine fleet.EngineName) registry.Token {
 	return t
 }
 
-// join joins an agent to an engine with keys of that word.
+// join joins an agent to an engine with the keys of a word.
 func (k *agentKit) join(engine fleet.EngineName, word string) registry.Agent {
 	k.t.Helper()
 	_, plaintext := k.token(engine)
@@ -121,7 +121,7 @@ func session(a registry.Agent, instance string) registry.Session {
 		Version: "v1.1.0"})
 }
 
-// anew is a session with a proof of its own.
+// anew returns the session with a new proof.
 func anew(s registry.Session) registry.Session {
 	s.Proof = rand.Text()
 	return s
@@ -132,7 +132,7 @@ func (k *agentKit) open(a registry.Agent, instance string) registry.Opening {
 	return must(k.Agents.OpenAgent(k.t.Context(), session(a, instance)))(k.t)
 }
 
-// rows are the names of the Applications that an agent is shown.
+// rows are the names of the Applications that an agent may read.
 func (k *agentKit) rows(engine fleet.EngineName) []string {
 	k.t.Helper()
 	names := []string{}

@@ -124,8 +124,8 @@ func TestRotatedCredentialsConcernTheAgentsThatNeedThem(t *testing.T) {
 	}
 }
 
-// manyAgents makes so many environments that agents serve, each with five rows of which one waits,
-// without going through a record.
+// manyAgents creates n environments behind agents, each with five rows of which one is pending,
+// without a record.
 func manyAgents(t testing.TB, k *agentKit, n int) {
 	t.Helper()
 	exec(t, k.url, fmt.Sprintf(`
@@ -196,7 +196,7 @@ func TestNewsCostWhatHasChanged(t *testing.T) {
 	}
 }
 
-// Neither the wall nor the join has the database look at what other agents have.
+// Neither row-level security nor the join reads rows of other agents.
 func TestRowsOfAnAgentAreFoundByItsEngine(t *testing.T) {
 	t.Parallel()
 	k := newAgentKit(t)

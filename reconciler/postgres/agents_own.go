@@ -23,9 +23,9 @@ func scanOwn(row pgx.CollectableRow) (view.Own, error) {
 	return o, err
 }
 
-// OwnApplications are those that the people of autonomous clusters made, as their agents last said.
-// They match Filter.{Tenant, Environment, Engine, Sync, Health, Name}, in the order of tenant,
-// environment, namespace, name.
+// OwnApplications lists the Applications of autonomous clusters' own users, as last reported by
+// their agents. They match Filter.{Tenant, Environment, Engine, Sync, Health, Name}, ordered by
+// tenant, environment, namespace, name.
 func (s *Views) OwnApplications(ctx context.Context, scope view.Scope, by view.Filter,
 	page view.Page) ([]view.Own, string, error) {
 	f := filter{conditions: []string{"o.tenant_uid = live_tenant(o.tenant)"}}
@@ -45,14 +45,14 @@ func (s *Views) OwnApplications(ctx context.Context, scope view.Scope, by view.F
 	}, f, page, nil)
 }
 
-// maxAsked is how many syncs of one environment's own Applications may wait at once.
+// maxAsked is the maximum number of pending syncs of one environment's own Applications.
 const maxAsked = 100
 
-// AskSync asks an autonomous cluster to sync one of its own Applications, by Tenant, Environment,
-// Namespace and Key.Name, at Revision (empty: as the Application says) and with Prune. One that is
-// asked for already and has not ended is returned as it is. mirror.ErrNotFound when there is no such
-// Application within the scope, or its cluster is not autonomous any more. mirror.ErrTooManySyncs: a
-// hundred of its cluster wait already.
+// AskSync requests a sync of an autonomous cluster's own Application, by Tenant, Environment,
+// Namespace and Key.Name, at Revision (empty: the Application's own) and with Prune. A pending sync
+// of it is returned unchanged. mirror.ErrNotFound when the scope has no such Application, or its
+// cluster is no longer autonomous. mirror.ErrTooManySyncs: a hundred syncs of its cluster are
+// pending.
 func (s *Agents) AskSync(ctx context.Context, scope view.Scope, ask mirror.SyncRequest,
 	by string) (mirror.SyncRequest, error) {
 	ask.ID = newID()
@@ -81,7 +81,7 @@ func askSync(ctx context.Context, tx pgx.Tx, scope view.Scope, ask mirror.SyncRe
 		f.place(text(ask.Key.Name)))
 	var engine string
 	var uid any
-	// The agent's row is locked: one asks at a time, and what is counted is what there is.
+	// The agent's row is locked: requests are serialized, so that the count is exact.
 	err := tx.QueryRow(ctx,
 		`SELECT a.engine, a.tenant_uid::text FROM own_applications o JOIN agents a ON a.engine = o.engine AND a.ended_at IS NULL`+f.where()+
 			` FOR NO KEY UPDATE OF a`, f.args...).Scan(&engine, &uid)

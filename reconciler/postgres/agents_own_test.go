@@ -463,7 +463,7 @@ func TestRebuildKeepsAgents(t *testing.T) {
 	}
 	expect(t, k.url,
 		`SELECT count(*) FROM engines WHERE engine = 'acme.edge' AND NOT reachable AND since > now() - interval '1 minute'`, 1)
-	// it is not to end: nobody else has the lease
+	// the lease must not end: it has no other holder
 	if _, err := k.Agents.TakeReport(ctx, before.Lease, 1); !errors.Is(err, mirror.ErrNotFound) {
 		t.Errorf("a report of before: %v", err)
 	}

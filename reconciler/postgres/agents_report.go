@@ -13,14 +13,15 @@ import (
 	"argosy.dev/argosy/fleet/mirror"
 )
 
-// TakeReport checks, before a report is applied, that the lease holds and that the report is newer
-// than the last one that was taken: mirror.ErrFenced, registry.ErrReplayed when it is not, and
-// mirror.ErrNotFound when the lease was taken away and nobody has it, as when the mirror is rebuilt
-// or the declaration has changed, or the database went back to before it was given: the same
-// process may have it again. last is the number of that one, also with registry.ErrReplayed. It writes
-// nothing: a report is counted by ReportTaken, after all of its parts were applied. One whose
-// replica died in between is sent again and applied again, and each part has one effect however
-// often it comes, while one that was counted before it was applied would be lost.
+// TakeReport checks, before a report is applied, that the lease is held and that the report is
+// newer than the latest accepted one: mirror.ErrFenced, registry.ErrReplayed. mirror.ErrNotFound
+// means that the lease was taken away and has no holder: the mirror is being rebuilt, the
+// declaration has changed, or the database went back to before the lease was granted. The same
+// process may acquire it again. last is the number of the latest accepted report, also with
+// registry.ErrReplayed. TakeReport writes nothing: ReportTaken counts a report after all of its
+// parts were applied. If the replica dies in between, the agent sends the report again and it is
+// applied again, with one effect for each part. If a report were counted before it was applied, it
+// would be lost.
 func (s *Agents) TakeReport(ctx context.Context, lease mirror.Lease, seq int64) (last int64,
 	err error) {
 	free := false
@@ -42,8 +43,8 @@ func (s *Agents) TakeReport(ctx context.Context, lease mirror.Lease, seq int64) 
 	return last, wrap(err, "report %d under lease %s", seq, lease.Name)
 }
 
-// ReportTaken keeps that a report and all before it were applied. A lower number than the last
-// changes nothing. mirror.ErrFenced when the lease has passed on.
+// ReportTaken records that a report and all earlier ones were applied. A lower number than the
+// latest changes nothing. mirror.ErrFenced when the lease has passed on.
 func (s *Agents) ReportTaken(ctx context.Context, lease mirror.Lease, seq int64) error {
 	err := s.atomically(ctx, func(b *pgx.Batch) {
 		fenceEngine(b, lease)
@@ -53,7 +54,7 @@ func (s *Agents) ReportTaken(ctx context.Context, lease mirror.Lease, seq int64)
 	return wrap(err, "report %d under lease %s", seq, lease.Name)
 }
 
-// ReportAgent takes how the agent and its Argo CD stand. What says nothing new writes nothing.
+// ReportAgent records the state of the agent and its Argo CD. A report without news writes nothing.
 // mirror.ErrFenced when the lease has passed on.
 func (s *Agents) ReportAgent(ctx context.Context, lease mirror.Lease,
 	report registry.Report) error {
@@ -82,7 +83,7 @@ const (
 			version = CASE WHEN $5 = '' THEN a.version ELSE $5 END, pending_deletions = $6, held_deletions = $7, strays = $8, own = $9, stray_environments = $10
 		WHERE a.id = $1 AND a.ended_at IS NULL AND ((a.reachable, a.message, a.pending_deletions, a.held_deletions, a.strays, a.own) <> ($2, $3, $6, $7, $8, $9)
 			OR a.stray_environments IS DISTINCT FROM $10 OR $4 NOT IN ('', a.argocd) OR $5 NOT IN ('', a.version))`
-	// As ReportEngine; of an environment's own cluster the event is the tenant's.
+	// As ReportEngine; for an environment's own cluster the event belongs to the tenant.
 	sqlReportAgentEngine = `
 		WITH changed AS (
 			INSERT INTO engines AS e (engine, reachable, message, argocd, since) VALUES ($1, $2, $3, $4, now())
@@ -95,7 +96,7 @@ const (
 		FROM changed c JOIN agents a ON a.id = $5`
 )
 
-// orphanEnvironments are environments as their column takes them; nil when the agent does not tell.
+// orphanEnvironments converts environments to their column's type; nil if the agent reports none.
 func orphanEnvironments(told []fleet.EnvironmentID) []string {
 	if told == nil {
 		return nil
@@ -106,9 +107,9 @@ func orphanEnvironments(told []fleet.EnvironmentID) []string {
 		})
 }
 
-// OrphanEnvironments are those that the strays on an engine's cluster are of, as its agent last
-// said; at most mirror.MaxOrphanEnvironments. told is false when no agent has joined, or it is too
-// old to tell.
+// OrphanEnvironments are the environments of the orphans on an engine's cluster, as last reported
+// by its agent, at most the maximum. The result is false when no agent has joined, or it is too old
+// to report them.
 func (s *Views) OrphanEnvironments(ctx context.Context,
 	engine fleet.EngineName) (of []fleet.EnvironmentID, told bool, err error) {
 	err = s.again(ctx, func() error {
@@ -131,16 +132,16 @@ func (s *Views) OrphanEnvironments(ctx context.Context,
 	return of, told, wrap(err, "strays on engine %s", engine)
 }
 
-// count is a number from outside as a column takes it.
+// count converts an untrusted number to its column's type.
 func count(n int) int32 { return int32(min(max(n, 0), 1<<31-1)) }
 
-// maxOwnText is how many bytes are kept of each word of an own Application.
+// maxOwnText is the maximum length in bytes of each text of an own Application.
 const maxOwnText = 512
 
-// RecordOwn takes the cluster's own Applications that are new, changed or Gone; of an environment
-// mirror.MaxOwn are kept, and others are left out. whole: every one was sent under this lease's
-// epoch by now, so that those that were not are gone. What says nothing new writes nothing. It is
-// nothing for an agent that is not autonomous. mirror.ErrFenced when the lease has passed on.
+// RecordOwn records the cluster's own Applications that are new, changed or deleted. It keeps
+// mirror.MaxOwn of an environment and ignores the rest. whole: all of them were sent under this
+// lease's epoch, so the missing ones are deleted. A report without news writes nothing, and so does
+// a report of an agent that is not autonomous. mirror.ErrFenced when the lease has passed on.
 func (s *Agents) RecordOwn(ctx context.Context, lease mirror.Lease, own []mirror.OwnApplication,
 	whole bool) error {
 	engine, err := leasedEngine[struct{}](lease, nil, nil)
@@ -165,7 +166,7 @@ func (s *Agents) RecordOwn(ctx context.Context, lease mirror.Lease, own []mirror
 				column(gone, func(o mirror.OwnApplication) string { return ownWord(o.Name) }))
 		}
 		if whole {
-			// Those that this report has are written anew below.
+			// The Applications in this report are written again below.
 			b.Queue(
 				`DELETE FROM own_applications WHERE engine = $1 AND epoch <> $2 AND (namespace, name) NOT IN (SELECT * FROM unnest($3::text[], $4::text[]))`,
 				string(engine), lease.Epoch,

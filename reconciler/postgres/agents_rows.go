@@ -12,12 +12,12 @@ import (
 	"argosy.dev/argosy/fleet/mirror"
 )
 
-// forAgent runs reads of one moment for the agent of an engine, as argosy_agent with the engine set
-// for this transaction alone: whatever f asks for, the database answers with rows of that engine
-// only. See agent_scope in migrations/00005_agents.sql. declared: the engine is declared as reached
-// by an agent; otherwise only what asks for a removal is the agent's. seq is the newest row's
-// number in that moment. mirror.ErrNotFound when neither a live identity nor a token of the older
-// route is the engine's, or others serve it by now.
+// forAgent runs reads of one snapshot for the agent of an engine, as argosy_agent with the engine
+// set for this transaction alone: the database returns rows of that engine only, whatever f
+// selects. See agent_scope in migrations/00005_agents.sql. declared: the engine is declared as
+// served by an agent; otherwise the agent gets only the rows that are to be deleted. seq is the
+// number of the newest row in that snapshot. mirror.ErrNotFound when the engine has neither a live
+// identity nor a token of the older route, or is no longer served by agents.
 func (s *Agents) forAgent(ctx context.Context, engine fleet.EngineName,
 	f func(tx pgx.Tx, declared bool, seq int64) error) error {
 	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
@@ -44,10 +44,10 @@ func (s *Agents) forAgent(ctx context.Context, engine fleet.EngineName,
 	})
 }
 
-// AgentRows visits every row of the engine as it stood at one moment, by number, and returns the
-// cursor from which AgentChanged goes on. A database connection is held meanwhile: visit collects,
-// and waits for nobody. Once the declaration is gone, or no longer says agent, only rows that ask
-// for a removal are left. mirror.ErrNotFound when no agent serves the engine.
+// AgentRows visits every row of the engine in one snapshot, by number, and returns the cursor for
+// AgentChanged. It holds a database connection meanwhile: visit only collects and must not block.
+// Once the declaration is deleted or no longer names an agent, only rows that are to be deleted are
+// left. mirror.ErrNotFound when no agent serves the engine.
 func (s *Agents) AgentRows(ctx context.Context, engine fleet.EngineName,
 	visit func(mirror.Row) error) (int64, error) {
 	var cursor int64
@@ -79,7 +79,8 @@ func (s *Agents) AgentRows(ctx context.Context, engine fleet.EngineName,
 
 const sqlOfAgent = `WHERE d.engine = $1 AND ($2 OR d.absent)`
 
-// AgentChanged are the engine's rows above after, by number, at most limit; otherwise as AgentRows.
+// AgentChanged returns at most limit rows of the engine above after, by number; otherwise as
+// AgentRows.
 func (s *Agents) AgentChanged(ctx context.Context, engine fleet.EngineName, after int64,
 	limit int) ([]mirror.Row, error) {
 	rows, err := agentRead(ctx, s, engine, scanRow, func(declared bool) (string, []any) {
@@ -89,7 +90,8 @@ func (s *Agents) AgentChanged(ctx context.Context, engine fleet.EngineName, afte
 	return rows, wrap(err, "changed rows for the agent of engine %s", engine)
 }
 
-// AgentCredentialRows are the engine's rows that need the tenant's secret; otherwise as AgentRows.
+// AgentCredentialRows returns the engine's rows that need the tenant's secret; otherwise as
+// AgentRows.
 func (s *Agents) AgentCredentialRows(ctx context.Context, engine fleet.EngineName,
 	tenant fleet.TenantName, secret string) ([]mirror.Row, error) {
 	rows, err := agentRead(ctx, s, engine, scanRow, func(declared bool) (string, []any) {
@@ -101,8 +103,8 @@ func (s *Agents) AgentCredentialRows(ctx context.Context, engine fleet.EngineNam
 		secret)
 }
 
-// AgentSyncs are the engine's syncs that have not ended, oldest first; none once the engine is no
-// longer declared. Otherwise as AgentRows.
+// AgentSyncs returns the engine's pending syncs, oldest first; none once the engine is no longer
+// declared. Otherwise as AgentRows.
 func (s *Agents) AgentSyncs(ctx context.Context, engine fleet.EngineName) ([]mirror.SyncRequest,
 	error) {
 	all, err := agentRead(ctx, s, engine, scanSync, func(declared bool) (string, []any) {
@@ -111,8 +113,8 @@ func (s *Agents) AgentSyncs(ctx context.Context, engine fleet.EngineName) ([]mir
 	return all, wrap(err, "syncs for the agent of engine %s", engine)
 }
 
-// agentRead is all that a statement returns to the agent of an engine; the statement may depend on
-// whether the engine is declared.
+// agentRead returns all results of a statement for the agent of an engine. The statement may depend
+// on whether the engine is declared.
 func agentRead[T any](ctx context.Context, s *Agents, engine fleet.EngineName, scan pgx.RowToFunc[T],
 	ask func(declared bool) (string, []any)) ([]T, error) {
 	var all []T
@@ -126,11 +128,12 @@ func agentRead[T any](ctx context.Context, s *Agents, engine fleet.EngineName, s
 	return all, err
 }
 
-// AgentNews says where there is news for agents since the row number after and the moment since,
-// which are the Seq and Now of the last one. It is one statement whatever the number of agents, and
-// costs what has changed. A negative after begins with now, and the zero time two minutes ago.
-// Moments overlap by two minutes, because a transaction is seen when it ends and bears the time
-// when it wrote: an identity that ended, or a declaration that changed, may be told twice.
+// AgentNews returns the changes for agents above the row number after and since the time since,
+// which are Seq and Now of the previous result. It is one statement whatever the number of agents,
+// and its cost depends on the changes alone. A negative after starts now, and the zero time starts
+// two minutes ago. The times overlap by two minutes, because a transaction becomes visible when it
+// commits but has the time of its writes: an ended identity or a changed declaration may be
+// reported twice.
 func (s *Agents) AgentNews(ctx context.Context, after int64, since time.Time) (registry.News,
 	error) {
 	var n registry.News
@@ -149,8 +152,8 @@ func (s *Agents) AgentNews(ctx context.Context, after int64, since time.Time) (r
 	return n, wrap(err, "news for agents")
 }
 
-// Rows of environments' own engines, of which there may be many, are found by number, and those of
-// declared Engines behind agents, which are few, by a look at each of them.
+// Rows of environments' own engines, of which there may be many, are found by number. Rows of
+// declared Engines behind agents, which are few, are found by a lookup of each engine.
 const (
 	sqlAgentNews = `
 	SELECT m.seq, clock_timestamp(),
@@ -168,7 +171,7 @@ const (
 	sqlServed = `EXISTS (SELECT FROM agents a WHERE a.engine = c.engine AND a.ended_at IS NULL)`
 )
 
-// CredentialEngines are the agents' engines that have rows which need the tenant's secret.
+// CredentialEngines are the agents' engines with rows that need the tenant's secret.
 func (s *Agents) CredentialEngines(ctx context.Context, tenant fleet.TenantName,
 	secret string) ([]fleet.EngineName, error) {
 	all, err := collect(ctx, s.database, pgx.RowTo[fleet.EngineName], `

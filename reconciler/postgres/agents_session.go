@@ -17,32 +17,33 @@ import (
 )
 
 const (
-	maxFloor    = 1 << 53 // an epoch above it has not come about by counting
+	maxFloor    = 1 << 53 // no epoch exceeds it by counting
 	maxInstance = 128     // bytes
-	lifeLost    = "lost"  // in place of an incarnation that is not known
+	lifeLost    = "lost"  // placeholder for an unknown incarnation
 	leaseYears  = `interval '100 years'`
 
 	turnWindow = 10 * time.Minute
-	maxReturns = 2  // within turnWindow, of a process that another had taken over from
+	maxReturns = 2  // within turnWindow, of a process that another had replaced
 	maxOvers   = 4  // within turnWindow, from a process that was connected
 	maxTurns   = 16 // that are remembered
 
-	// proofTime is how long the proof of a session is remembered: it holds for a minute before and
-	// after it was made by the clock of whichever replica it is shown to (fleet/agent.Window), and
-	// these may differ.
+	// proofTime is how long the proof of a session is remembered. A proof is valid for a minute
+	// before and after its creation by the clock of any replica (fleet/agent.Window), and these
+	// clocks may differ.
 	proofTime = 3 * time.Minute
 	maxProof  = 64  // bytes
 	maxProofs = 200 // of one agent within proofTime
 )
 
-// OpenAgent begins a session: it takes the engine's lease for the process (with a higher epoch if
-// another had it or the floor demands it; who comes back keeps what it had, unless that was given
-// in another incarnation of the database and the rows are confirmed by now), and keeps that the
-// agent is connected to the replica. registry.ErrCloned: processes have come back in turn, and the
-// identity is refused from now on. mirror.ErrNotFound: nothing is declared for the agent and nothing
-// is left to remove, or the mirror is being rebuilt; it is to try again later. registry.ErrReplayed: a
-// session was opened with its Proof before. registry.ErrBusy: the agent has opened 200 in three
-// minutes. Otherwise as Agent. It waits for writes that are under way with the lease.
+// OpenAgent opens a session. It takes the engine's lease for the process, with a higher epoch if
+// another process had it or the floor requires it. A returning process keeps its epoch, unless the
+// epoch was granted in another incarnation of the database and the rows are confirmed by now.
+// OpenAgent also records that the agent is connected to the replica. registry.ErrCloned: processes
+// have returned in turn, and the identity is refused from now on. mirror.ErrNotFound: the agent has
+// no declaration and nothing left to delete, or the mirror is being rebuilt; the agent tries again
+// later. registry.ErrReplayed: the Proof has opened a session before. registry.ErrBusy: the agent
+// has opened 200 sessions in three minutes. Otherwise as Agent. It waits for writes in progress
+// under the lease.
 func (s *Agents) OpenAgent(ctx context.Context, session registry.Session) (registry.Opening,
 	error) {
 	if err := checkSession(session); err != nil {
@@ -120,12 +121,13 @@ func openAgent(ctx context.Context, tx pgx.Tx, session registry.Session,
 			"its identity is used by two processes in turn; it has to join again"))
 	}
 	if life == "" && session.Floor > 0 && held.Epoch <= session.Floor {
-		life = lifeLost // the database that gave the epoch which the cluster shows was another
+		// another incarnation of the database granted the epoch that the cluster shows
+		life = lifeLost
 	}
 	o.Stale = life != "" && life != held.Life
 	floor := session.Floor
 	if o.Stale && session.Confirmed == held.Life {
-		floor, o.Stale = max(floor, held.Epoch)+1, false // above the epoch that the process has
+		floor, o.Stale = max(floor, held.Epoch)+1, false // above the epoch of the process
 	}
 	if !o.Stale {
 		life = held.Life
@@ -145,8 +147,8 @@ func openAgent(ctx context.Context, tx pgx.Tx, session registry.Session,
 	return o, false, err
 }
 
-// placeOf is where the agent works: as declared, or, while there is something left to remove, as it
-// last was.
+// placeOf is where the agent works: as declared, or, while objects are left to delete, as last
+// declared.
 func placeOf(ctx context.Context, tx pgx.Tx, a registry.Agent) (agentStand, error) {
 	stand, err := readStand(ctx, tx, a.Tenant, agentName(a))
 	if err != nil || stand.word == standDeclared {
@@ -170,10 +172,10 @@ func agentName(a registry.Agent) string {
 	return string(a.Environment)
 }
 
-// agentHolder is how a process of an agent is called as the holder of a lease.
+// agentHolder is the lease holder's name for a process of an agent.
 func agentHolder(id, instance string) string { return "agent/" + id + "/" + instance }
 
-// holdingAgent is the agent that holds the lease; "" when another does.
+// holdingAgent is the agent that holds the lease; "" if another holder has it.
 func holdingAgent(l mirror.Lease) string {
 	rest, ok := strings.CutPrefix(l.Holder, "agent/")
 	id, _, both := strings.Cut(rest, "/")
@@ -183,8 +185,8 @@ func holdingAgent(l mirror.Lease) string {
 	return id
 }
 
-// lockLease locks the lease of that name, made if there is none. Its Life is the database's
-// incarnation; life is the one in which its epoch was given, "" where that is not known.
+// lockLease locks the lease of that name and creates it if necessary. Its Life is the database's
+// incarnation; life is the incarnation that granted its epoch, "" if unknown.
 func lockLease(ctx context.Context, tx pgx.Tx, name string) (l mirror.Lease, life string,
 	err error) {
 	if _, err := tx.Exec(ctx, `
@@ -198,8 +200,8 @@ func lockLease(ctx context.Context, tx pgx.Tx, name string) (l mirror.Lease, lif
 	return l, life, err
 }
 
-// takeLease gives a locked lease to the holder, for good: it passes on when another process opens a
-// session, and costs no renewal. life is the incarnation that what the holder knows of rows is of.
+// takeLease grants a locked lease to the holder without expiry: it passes on when another process
+// opens a session, and needs no renewal. life is the incarnation of the rows that the holder has.
 func takeLease(ctx context.Context, tx pgx.Tx, l mirror.Lease, holder string, floor int64,
 	life string) (mirror.Lease, error) {
 	epoch := l.Epoch
@@ -212,22 +214,23 @@ func takeLease(ctx context.Context, tx pgx.Tx, l mirror.Lease, holder string, fl
 	return taken, err
 }
 
-// turn is one process taking over from another.
+// turn is one takeover by a process from another.
 type turn struct {
 	Instance string    `json:"instance"`
 	At       time.Time `json:"at"`
 	Return   bool      `json:"return,omitempty"` // another had taken over from it before
-	Over     bool      `json:"over,omitempty"`   // the one before it was connected at that moment
+	// the previous process was connected at that moment
+	Over bool `json:"over,omitempty"`
 }
 
-// shown is a proof that a session was opened with.
+// shown is a proof that has opened a session.
 type shown struct {
 	Until time.Time `json:"until"` // it is remembered
-	// that showed it: one whose commit was not answered may show it again
+	// call that used it: a call whose commit was not answered may use it again
 	Call string `json:"call"`
 }
 
-// history is what the sessions of an agent have left for the next.
+// history is what earlier sessions of an agent leave for the next one.
 type history struct {
 	turns     []turn
 	proofs    map[string]shown
@@ -242,7 +245,7 @@ func readHistory(ctx context.Context, tx pgx.Tx, id string) (h history, err erro
 	return h, err
 }
 
-// show adds a proof to those of late, unless it is one of them.
+// show adds a proof to the recent ones, or fails if it is one of them.
 func (h *history) show(proof, call string) error {
 	maps.DeleteFunc(h.proofs, func(_ string, s shown) bool { return !h.now.Before(s.Until) })
 	switch before, seen := h.proofs[proof]; {
@@ -255,19 +258,19 @@ func (h *history) show(proof, call string) error {
 	return nil
 }
 
-// turned adds a turn unless the process is the one that had the last. A process that has ended
-// never comes back, and a rollout ends the one that it replaces: so who comes back after another is
-// a copy, or did not hear of the other in time, which happens once. Twice within ten minutes,
-// whoever they are, is two processes with one identity. And so is, since a process that hears that
-// another has taken over ends and its cluster starts a new one, four times within ten minutes that
-// a process was connected when another took over: one that has crashed is connected no more, except
-// for the moment until that is noticed.
+// turned adds a takeover, unless the process already had the last one. A process that has ended
+// never returns, and a rollout ends the process that it replaces. So a process that returns after
+// another is a copy, or did not learn of the other in time, which happens once. Two returns within
+// ten minutes, of any processes, mean two processes with one identity. A process that learns of a
+// takeover ends, and its cluster starts a new one. So four takeovers from a connected process
+// within ten minutes mean the same: a crashed process is not connected, except until the crash is
+// detected.
 func turned(turns []turn, mine turn) ([]turn, bool) {
 	if n := len(turns); n > 0 && turns[n-1].Instance == mine.Instance {
 		return turns, false
 	}
 	mine.Over = mine.Over && len(turns) > 0
-	// what was taken over from longer ago than that
+	// takeovers older than that
 	for len(turns) > 1 && mine.At.Sub(turns[1].At) >= turnWindow {
 		turns = turns[1:]
 	}
@@ -290,8 +293,8 @@ func turned(turns []turn, mine turn) ([]turn, bool) {
 	return turns[max(0, len(turns)-maxTurns):], returns >= maxReturns || overs >= maxOvers
 }
 
-// CloseAgent keeps that the session has ended. A newer one (Opening), or one on another replica, is
-// left alone.
+// CloseAgent records the end of the session. It ignores a newer session (Opening) and one on
+// another replica.
 func (s *Agents) CloseAgent(ctx context.Context, session registry.Session) error {
 	err := s.again(ctx, func() error {
 		_, err := s.work.Exec(ctx, `
@@ -302,9 +305,9 @@ func (s *Agents) CloseAgent(ctx context.Context, session registry.Session) error
 	return wrap(err, "close a session of agent %s", session.Agent)
 }
 
-// BeatReplica says that the replica lives, and with it the sessions that it serves: to be called
-// every ten seconds. An agent is seen as connected while its replica's last beat is younger than
-// thirty seconds. A process that starts anew is another replica.
+// BeatReplica is the heartbeat of a replica and of the sessions that it serves. The caller sends it
+// every ten seconds. An agent counts as connected while its replica's last beat is younger than
+// thirty seconds. A restarted process is another replica.
 func (s *Agents) BeatReplica(ctx context.Context, replica string) error {
 	err := s.again(ctx, func() error {
 		_, err := s.work.Exec(ctx, `

@@ -92,7 +92,7 @@ func TestSessionTakesTheLeaseOfItsEngine(t *testing.T) {
 	})
 }
 
-// Case 40: at once, for what is under way, on every replica and for good.
+// It ends at once, for writes in progress, on every replica and permanently.
 func TestCase40RevokedAgentIsOver(t *testing.T) {
 	t.Parallel()
 	k := newAgentKit(t)
@@ -113,7 +113,7 @@ func TestCase40RevokedAgentIsOver(t *testing.T) {
 	defer stop()
 	<-told // it listens
 
-	// A write that holds the lease is waited for; the next is refused.
+	// The revocation waits for a write that holds the lease; the next write is refused.
 	tx := must(connect(t, k.url).Begin(ctx))(t)
 	_, err := tx.Exec(ctx, `SELECT fence_engine($1, $2, $3)`, o.Lease.Name, o.Lease.Holder,
 		o.Lease.Epoch)
@@ -285,7 +285,7 @@ func TestCase41AssertionIsGoodForOneToken(t *testing.T) {
 	}
 }
 
-// A proof that was recorded on its way opens no second session, on whichever replica.
+// A proof that was recorded in transit opens no second session, on any replica.
 func TestCase41AProofOpensOneSession(t *testing.T) {
 	t.Parallel()
 	k := newAgentKit(t)
@@ -344,8 +344,7 @@ func TestCase41AProofOpensOneSession(t *testing.T) {
 
 func failed[T any](_ T, err error) bool { return err != nil }
 
-// A part of a report is refused once the report, or a later one, was taken: on whichever replica it
-// was held up.
+// A part of a report is refused once the report, or a later one, was accepted, on any replica.
 func TestCase41LateDuplicateOfAReportOverwritesNothing(t *testing.T) {
 	t.Parallel()
 	k := newAgentKit(t)
@@ -358,7 +357,7 @@ func TestCase41LateDuplicateOfAReportOverwritesNothing(t *testing.T) {
 		return k.Work.Acknowledge(ctx, lease, []mirror.Ack{
 			{Key: row.Key, Seq: row.Seq, State: mirror.ApplyFailed, Message: message}})
 	}
-	must(k.Agents.TakeReport(ctx, o.Lease, 7))(t) // on the replica that is slow
+	must(k.Agents.TakeReport(ctx, o.Lease, 7))(t) // on the slow replica
 	check(t, part(7, "seventh"))
 	check(t, part(7, "seventh"))
 	check(t, k.Agents.ReportTaken(ctx, o.Lease, 7))
@@ -389,7 +388,7 @@ func TestCase41ReportsGoForward(t *testing.T) {
 		}
 	}
 	take(o.Lease, 1, 0, nil)
-	take(o.Lease, 1, 0, nil) // the replica died before it was taken
+	take(o.Lease, 1, 0, nil) // the replica died before the report was accepted
 	check(t, k.Agents.ReportTaken(ctx, o.Lease, 1))
 	take(o.Lease, 1, 1, registry.ErrReplayed)
 	take(o.Lease, 0, 1, registry.ErrReplayed)
@@ -481,7 +480,8 @@ func TestRestartsAndRolloutsAreNoClone(t *testing.T) {
 		a := k.join(acmeEdge, "crashing")
 		for i := range 18 {
 			if i == 5 || i == 9 {
-				k.open(a, fmt.Sprint("lost-", i)) // its end was not noticed when the next one came
+				// the end was not detected before the next session
+				k.open(a, fmt.Sprint("lost-", i))
 			}
 			instance := fmt.Sprint("crashing-", i)
 			o := k.open(a, instance)
@@ -538,7 +538,7 @@ func TestPresenceFollowsSessionsAndReplicas(t *testing.T) {
 	moved.Replica = "hub-2"
 	check(t, k.Agents.BeatReplica(ctx, "hub-2"))
 	moved.Opening = must(k.Agents.OpenAgent(ctx, anew(moved)))(t).Opening
-	check(t, k.Agents.CloseAgent(ctx, s)) // the old stream ends later than the new one began
+	check(t, k.Agents.CloseAgent(ctx, s)) // the old stream ends after the new one began
 	if v := k.view(acmeEdge); !v.Connected {
 		t.Errorf("moved to another replica: %+v", v)
 	}

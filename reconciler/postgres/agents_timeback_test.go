@@ -27,7 +27,7 @@ func (k *agentKit) life() string {
 	return must(k.Mirror(k.t.Context()))(k.t).Life
 }
 
-// A number that was given before the database went back is given again, to another row of the same
+// A sequence number from before the database went back is given again, to another version of the
 // object.
 func TestAnAcknowledgementIsOfTheContentThatItNames(t *testing.T) {
 	k := newAgentKit(t)
@@ -85,8 +85,8 @@ func TestAnAgentOfAnotherIncarnationReadsItsRowsAnewOnceTheyAreConfirmed(t *test
 	}
 }
 
-// The database was restored from before the agent's last sessions, and knows a lower epoch than the
-// agent has, or none at all.
+// The database was restored from before the agent's last sessions, and has a lower epoch than the
+// agent, or none.
 func TestAReportUnderAnEpochThatTheDatabaseLostEndsNoAgent(t *testing.T) {
 	k := newAgentKit(t)
 	a := k.join(acmeEdge, "one")
@@ -112,7 +112,7 @@ func TestAReportUnderAnEpochThatTheDatabaseLostEndsNoAgent(t *testing.T) {
 	}
 }
 
-// A dump that is restored into the same database brings every value along.
+// A dump that is restored into the same database contains every value.
 func TestATableThatIsFilledAnewIsAnotherIncarnation(t *testing.T) {
 	k := newAgentKit(t)
 	before := k.life()

@@ -17,20 +17,20 @@ import (
 	"argosy.dev/argosy/fleet/view"
 )
 
-// A registration token is argosy_agent_<id>_<secret>, kept as that of people is: see token.go. The
-// text of one that a person chose is found by its hash.
+// A registration token is argosy_agent_<id>_<secret>, stored like the API's tokens: see token.go. A
+// token with a chosen text is found by its hash.
 const agentTokenPrefix = "argosy_agent_"
 
 const agentTokenColumns = `t.id, t.engine, t.tenant, t.name, t.created_by, t.created_at, t.expires_at, t.used_at, t.revoked_at, t.legacy`
 
-// Limits of registration tokens. A person's own text has 128 bits at least when each of 32
-// characters carries four.
+// Limits of registration tokens. A chosen text has at least 128 bits if each of 32 characters has
+// four.
 const (
 	maxTokenLife  = 30 * 24 * time.Hour
 	maxLegacyLife = 366 * 24 * time.Hour
 	minGiven      = 32
 	maxGiven      = 128
-	minDistinct   = 10 // different characters of a given token: fewer are no random text
+	minDistinct   = 10 // different characters of a chosen token: fewer are no random text
 )
 
 func scanAgentToken(row pgx.CollectableRow) (registry.Token, error) {
@@ -44,7 +44,7 @@ func scanAgentToken(row pgx.CollectableRow) (registry.Token, error) {
 	return t, err
 }
 
-// agentTokenID is the part of a token that finds it; "" of what is none.
+// agentTokenID is the part of a token that identifies it; "" if it is not a token.
 func agentTokenID(plaintext string) string {
 	rest, ok := strings.CutPrefix(plaintext, agentTokenPrefix)
 	id, secret, both := strings.Cut(rest, "_")
@@ -54,11 +54,11 @@ func agentTokenID(plaintext string) string {
 	return text(id)
 }
 
-// CreateAgentToken makes a registration token for the environment Tenant/Environment, or for Engine
-// when both are empty, from CreatedBy, ExpiresAt (30 days ahead at most, 366 when Legacy) and
-// Legacy. given is the text that a person chose, 32 to 128 visible ASCII characters, for a cluster
-// that is set up by hand; "" has one made. The plaintext is returned and kept nowhere.
-// mirror.ErrNotFound when what it is for is not declared as reached by an agent; registry.ErrUsed when
+// CreateAgentToken creates a registration token for the environment Tenant/Environment, or for
+// Engine when both are empty, from CreatedBy, ExpiresAt (at most 30 days ahead, 366 when Legacy)
+// and Legacy. given is a text chosen by a person, 32 to 128 visible ASCII characters, for a cluster
+// that is set up by hand; "" generates one. The plaintext is returned and not stored.
+// mirror.ErrNotFound when the target is not declared as served by an agent; registry.ErrUsed when
 // the given text is a token already.
 func (s *Agents) CreateAgentToken(ctx context.Context, t registry.Token,
 	given string) (registry.Token, string, error) {
@@ -145,8 +145,8 @@ func createAgentToken(ctx context.Context, tx pgx.Tx, t registry.Token, name, pl
 	return made[0], nil
 }
 
-// ListAgentTokens match Filter.{Tenant, Engine}, newest first, those that have ended included. None
-// of them has a form of its plaintext.
+// ListAgentTokens lists tokens that match Filter.{Tenant, Engine}, newest first, ended ones
+// included. The result never contains the plaintext.
 func (s *Agents) ListAgentTokens(ctx context.Context, scope view.Scope, by view.Filter,
 	page view.Page) ([]registry.Token, string, error) {
 	f := filter{}
@@ -162,8 +162,8 @@ func (s *Agents) ListAgentTokens(ctx context.Context, scope view.Scope, by view.
 	}, f, page, nil)
 }
 
-// RevokeAgentToken ends a registration token at once; what joined with it stays. One that has ended
-// stays as it is. mirror.ErrNotFound when there is none of that ID within the scope.
+// RevokeAgentToken ends a registration token at once; agents that joined with it stay. An ended
+// token is unchanged. mirror.ErrNotFound when the scope has no token with that ID.
 func (s *Agents) RevokeAgentToken(ctx context.Context, scope view.Scope, id, by string) error {
 	err := s.transact(ctx, func(tx pgx.Tx) error {
 		f := filter{}
@@ -194,8 +194,8 @@ func (s *Agents) RevokeAgentToken(ctx context.Context, scope view.Scope, id, by 
 	return wrap(err, "agent token %s", id)
 }
 
-// LegacyToken is the token that may read the older route of applications, until it expires or is
-// revoked, used or not; mirror.ErrNotFound for any other.
+// LegacyToken returns the token that may read the older route of applications, used or not, until
+// it expires or is revoked; mirror.ErrNotFound for any other.
 func (s *Agents) LegacyToken(ctx context.Context, plaintext string) (registry.Token, error) {
 	var t tokenRow
 	err := s.transact(ctx, func(tx pgx.Tx) (err error) {

@@ -19,11 +19,11 @@ import (
 	"argosy.dev/argosy/reconciler/postgres"
 )
 
-// shownToAgents are the tables that an agent's rows come from.
+// shownToAgents are the tables with an agent's rows.
 var shownToAgents = []string{"desired", "status", "syncs"}
 
-// Every table that has a wall between tenants has one before agents too, and of all others they are
-// kept by having no right.
+// Every table with a row-level policy for tenants has one for agents too. On all other tables
+// agents have no privilege.
 func TestCase65EveryTableHasItsWallBeforeAgents(t *testing.T) {
 	t.Parallel()
 	conn := connect(t, newDatabase(t))
@@ -195,8 +195,8 @@ func TestCase65AgentSeesItsEngineOnly(t *testing.T) {
 	})
 }
 
-// The first wall alone: with the one in the database torn down, an agent is still shown its own
-// rows only.
+// The queries alone protect the rows: without row-level security, an agent still gets only its own
+// rows.
 func TestCase38AgentIsShownItsOwnWithEitherWall(t *testing.T) {
 	t.Parallel()
 	k := newAgentKit(t)
@@ -238,8 +238,8 @@ func TestCase38AgentIsShownItsOwnWithEitherWall(t *testing.T) {
 	}
 }
 
-// What is read for an agent is read as the role that the wall binds: without the role's right there
-// is nothing to read.
+// Reads for an agent run as the role that the policies bind: without the role's privilege they read
+// nothing.
 func TestCase65RowsForAgentsAreReadAsTheirRole(t *testing.T) {
 	t.Parallel()
 	k := newAgentKit(t)
@@ -275,7 +275,7 @@ func TestCase65RowsForAgentsAreReadAsTheirRole(t *testing.T) {
 	}
 }
 
-// The first wall of tenants alone, for what people read of agents.
+// The queries alone protect tenants in the lists of agents for people.
 func TestListsOfAgentsOfATenantHoldItsOwnWithEitherWall(t *testing.T) {
 	t.Parallel()
 	k := newAgentKit(t)
@@ -325,8 +325,8 @@ func TestListsOfAgentsOfATenantHoldItsOwnWithEitherWall(t *testing.T) {
 	}
 }
 
-// newPlainDatabase is a migrated database whose owner, the user of its URL, is no superuser, as
-// hosted databases give: the walls bind it.
+// newPlainDatabase is a migrated database whose owner, the user of its URL, is no superuser, as in
+// hosted databases: row-level security binds it.
 func newPlainDatabase(t testing.TB) string {
 	t.Helper()
 	name := fmt.Sprintf("plain_%d", databases.Add(1))
@@ -346,8 +346,8 @@ func newPlainDatabase(t testing.TB) string {
 	return url
 }
 
-// Walls bind an owner that is no superuser, as hosted databases give: nothing of what the store
-// does for agents runs into one.
+// Row-level security binds an owner that is no superuser, as in hosted databases. It blocks nothing
+// that the store does for agents.
 func TestAgentsNeedNoSuperuser(t *testing.T) {
 	t.Parallel()
 	k := agentKitOn(t, newPlainDatabase(t), func(url string) *postgres.Store {

@@ -11,10 +11,10 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Awaited reports whether an error says that the database is not there yet: it is down, starts,
-// stops or is a standby that may be promoted. why names the class of the reason, without an
-// address. A refused password, a database that does not exist and a failed TLS handshake do not
-// pass by waiting.
+// Awaited reports whether an error means that the database is not available yet: it is down,
+// starting, stopping, or a standby that may be promoted. why is the class of the reason, without an
+// address. Waiting does not help against a refused password, a missing database or a failed TLS
+// handshake.
 func Awaited(err error) (why string, ok bool) {
 	var said *pgconn.PgError
 	if errors.As(err, &said) {
@@ -56,7 +56,7 @@ func awaitedCode(code string) (string, bool) {
 	return "", false
 }
 
-// Host is where a URL's database is, as host:port; "" of a URL that cannot be read.
+// Host is the host:port of a database URL; "" if the URL cannot be parsed.
 func Host(url string) string {
 	config, err := pgxpool.ParseConfig(url)
 	if err != nil {

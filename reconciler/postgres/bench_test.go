@@ -36,8 +36,8 @@ func durable(b *testing.B) *embedded.Server {
 	return own
 }
 
-// speed is what n rows cost: by the clock, and by the processors' time of this process and of the
-// server's sessions, which other work on the machine leaves alone.
+// speed is the cost of n rows in wall-clock time and in CPU time of this process and of the
+// server's sessions. CPU time does not depend on other work on the machine.
 type speed struct{ wall, cpu float64 }
 
 func rate(n int, f func()) speed {
@@ -47,8 +47,8 @@ func rate(n int, f func()) speed {
 		float64(n) / (cpuTime() - used).Seconds()}
 }
 
-// cpuTime is what this process and every session of PostgreSQL that is there has used so far; 0
-// where there is no /proc.
+// cpuTime is the CPU time that this process and every session of PostgreSQL has used so far; 0
+// without /proc.
 func cpuTime() time.Duration {
 	const tick = 10 * time.Millisecond
 	var total time.Duration
@@ -100,7 +100,7 @@ func alternate(b *testing.B, name string, ours, floor func() speed) {
 	b.ReportMetric(median(a, cpu)/median(f, cpu), "cpu-ratio")
 }
 
-// BenchmarkBulk holds a revision of 10,000 new and of 10,000 changed objects against a raw COPY of
+// BenchmarkBulk compares a revision of 10,000 new and of 10,000 changed objects with a raw COPY of
 // the same rows into a table with the same keys and indexes.
 func BenchmarkBulk(b *testing.B) {
 	const n = 10_000
@@ -156,8 +156,8 @@ func BenchmarkBulk(b *testing.B) {
 	})
 }
 
-// BenchmarkStatusStorm holds observations of 10,000 Applications, in the batches that workers send,
-// against one UPDATE per commit.
+// BenchmarkStatusStorm compares observations of 10,000 Applications, in the batches of the workers,
+// with one UPDATE per commit.
 func BenchmarkStatusStorm(b *testing.B) {
 	const n, batch = 10_000, 500
 	own := durable(b)
@@ -234,8 +234,7 @@ func BenchmarkStatusStorm(b *testing.B) {
 	})
 }
 
-// BenchmarkRead is how long it takes to read what 25,000 Applications of 50 tenants on 20 engines
-// come to.
+// BenchmarkRead measures reads of 25,000 Applications of 50 tenants on 20 engines.
 func BenchmarkRead(b *testing.B) {
 	const n = 25_000
 	url := newDatabase(b)
@@ -335,7 +334,7 @@ func BenchmarkRead(b *testing.B) {
 	}
 }
 
-// BenchmarkRecordOne is one changed object in a mirror of many: the cost is that of the change.
+// BenchmarkRecordOne records one changed object in a large mirror: its cost is that of the change.
 func BenchmarkRecordOne(b *testing.B) {
 	for _, n := range []int{100, 10_000, 100_000} {
 		b.Run(fmt.Sprintf("of=%d", n), func(b *testing.B) {
@@ -352,8 +351,8 @@ func BenchmarkRecordOne(b *testing.B) {
 	}
 }
 
-// BenchmarkGrown changes everything in a mirror whose plans were made while it was small, as after
-// a first start.
+// BenchmarkGrown changes everything in a mirror whose query plans date from when it was small, as
+// after a first start.
 func BenchmarkGrown(b *testing.B) {
 	const n = 10_000
 	s := openWith(b, newDatabase(b), postgres.Options{Connections: postgres.Connections{

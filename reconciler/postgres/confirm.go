@@ -8,7 +8,7 @@ import (
 	"argosy.dev/argosy/fleet/mirror"
 )
 
-// Mirror is where the mirror stands now.
+// Mirror returns the current state of the mirror.
 func (s *database) Mirror(ctx context.Context) (mirror.State, error) {
 	var m mirror.State
 	err := s.again(ctx, func() error {
@@ -19,8 +19,8 @@ func (s *database) Mirror(ctx context.Context) (mirror.State, error) {
 	return m, wrap(err, "state of the mirror")
 }
 
-// WantConfirmed asks that the mirror be confirmed, and returns the number that
-// MirrorState.Confirmed reaches when it is.
+// WantConfirmed requests a confirmation of the mirror, and returns the number that State.Confirmed
+// then reaches.
 func (s *database) WantConfirmed(ctx context.Context) (int64, error) {
 	m, err := s.Mirror(ctx)
 	if err != nil || m.Wanted > m.Confirmed {
@@ -35,8 +35,8 @@ func (s *database) WantConfirmed(ctx context.Context) (int64, error) {
 	return wanted, wrap(err, "ask for a confirmation of the mirror")
 }
 
-// BeginLife makes the database another incarnation, if it still is the one of that name: it was
-// seen to go back in time by the numbers of its rows alone, as after its disk was put back.
+// BeginLife makes the database another incarnation, if its incarnation is still was. The numbers of
+// its rows have shown that it went back in time, as after a restore of its disk.
 func (s *Agents) BeginLife(ctx context.Context, was string) error {
 	err := s.again(ctx, func() error {
 		_, err := s.work.Exec(ctx,
@@ -46,9 +46,8 @@ func (s *Agents) BeginLife(ctx context.Context, was string) error {
 	return wrap(err, "begin another incarnation of the mirror")
 }
 
-// Confirm records that what the mirror holds, as at says, follows from the head of the config repo.
-// It is false when the mirror stands elsewhere by now. mirror.ErrFenced when the lease has passed
-// on.
+// Confirm records that the mirror, in the state at, follows from the head of the config repo. It
+// returns false if the mirror has changed since. mirror.ErrFenced when the lease has passed on.
 func (s *Plans) Confirm(ctx context.Context, lease mirror.Lease, at mirror.State) (bool,
 	error) {
 	confirmed := false

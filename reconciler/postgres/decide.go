@@ -13,10 +13,10 @@ import (
 	"argosy.dev/argosy/fleet/view"
 )
 
-// Approve releases the holds of the approval's revision: it records who did it, when and why, and
-// the reconciler acts on it. The time is the database's, as that of holds is; At is not looked at,
-// and is that time in what is returned. An approval counts for what was held before it: who
-// approves a revision again releases what has been held since then, and the audit log keeps both.
+// Approve releases the holds of the approval's revision: it records the author, the time and the
+// reason, and the reconciler acts on it. The time is the database's, like that of holds; At is
+// ignored, and set in the result. An approval covers earlier holds: approving a revision again
+// releases later ones, and the audit log keeps both.
 func (s *Decisions) Approve(ctx context.Context, a mirror.Approval) (mirror.Approval, error) {
 	if err := s.again(ctx, func() error {
 		return s.control.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&a.At)
@@ -24,7 +24,7 @@ func (s *Decisions) Approve(ctx context.Context, a mirror.Approval) (mirror.Appr
 		return mirror.Approval{}, wrap(err, "approve revision %s", a.Revision.Short())
 	}
 	err := s.decide(ctx, func(tx pgx.Tx) error {
-		// Sent a second time after a lost answer, it finds its own time there.
+		// A retry after a lost answer finds its own time.
 		tag, err := tx.Exec(ctx, `
 			INSERT INTO approvals AS a (revision, by, at, note) VALUES ($1, $2, $3, $4)
 			ON CONFLICT (revision) DO UPDATE SET by = excluded.by, at = excluded.at, note = excluded.note WHERE a.at < excluded.at`,
@@ -43,22 +43,22 @@ func (s *Decisions) Approve(ctx context.Context, a mirror.Approval) (mirror.Appr
 	return a, nil
 }
 
-// sqlApprovals reads those that can still release something: what waits for one is in holds, and
-// those of the last week may meet a hold that is about to be stored.
+// sqlApprovals reads approvals that can still release something: those of a revision in holds, and
+// those of the last week, for a hold that is about to be stored.
 const sqlApprovals = `
 	SELECT revision, by, at, note FROM approvals WHERE at > now() - interval '7 days'
 	UNION
 	SELECT a.revision, a.by, a.at, a.note FROM approvals a JOIN holds h ON h.revision = a.revision
 	ORDER BY at, revision`
 
-// Approvals are the latest of each revision that something waits for, oldest first.
+// Approvals returns the latest approval of each revision with pending changes, oldest first.
 func (s *Plans) Approvals(ctx context.Context) ([]mirror.Approval, error) {
 	all, err := collect(ctx, s.database, scanApproval, sqlApprovals)
 	return all, wrap(err, "approvals")
 }
 
-// SetStop forbids writes within the stop's scope. One that is in force there already is replaced if
-// replace is set, and stays as it is otherwise. It returns the stop in force.
+// SetStop forbids writes within the stop's scope. With replace it replaces an active stop,
+// otherwise that stop is unchanged. It returns the active stop.
 func (s *Decisions) SetStop(ctx context.Context, stop mirror.Stop, replace bool) (mirror.Stop, error) {
 	if (stop.Scope == mirror.StopFleet) != (stop.Name == "") {
 		return mirror.Stop{},
@@ -98,13 +98,13 @@ func (s *Decisions) SetStop(ctx context.Context, stop mirror.Stop, replace bool)
 }
 
 // ClearStop ends the stop of (scope, name) if its By begins with setBy ("" always does), and
-// reports whether it ended one. With setBy "" the end is recorded even if the database knows of no
-// stop there: an engine may remember one that the database has lost.
+// reports whether it ended one. With setBy "" the end is recorded even if the database has no such
+// stop: an engine may remember a stop that the database has lost.
 func (s *Decisions) ClearStop(ctx context.Context, scope mirror.StopScope, name, setBy, by string) (bool,
 	error) {
 	ended := false
 	err := s.decide(ctx, func(tx pgx.Tx) error {
-		// The end is recorded with the deletion of the row: see migrations/00009_time_back.sql.
+		// Deleting the row records the end: see migrations/00009_time_back.sql.
 		if _, err := tx.Exec(ctx, `SELECT set_config('argosy.by', $1, true)`,
 			text(by)); err != nil {
 			return err
@@ -132,8 +132,8 @@ func (s *Decisions) ClearStop(ctx context.Context, scope mirror.StopScope, name,
 	return ended, wrap(err, "resume %s", stopSubject(scope, name))
 }
 
-// RestoreStop puts a stop back, as it was set, that an engine or a replica remembers and the
-// database has lost. One that has ended since, or whose place is stopped anyhow, stays as it is.
+// RestoreStop restores a stop that an engine or a replica remembers and the database has lost. It
+// changes nothing if the stop has ended since, or if its scope is stopped already.
 func (s *Decisions) RestoreStop(ctx context.Context, stop mirror.Stop) error {
 	restored := false
 	err := s.decide(ctx, func(tx pgx.Tx) error {
@@ -156,8 +156,7 @@ func (s *Decisions) RestoreStop(ctx context.Context, stop mirror.Stop) error {
 	return wrap(err, "restore the stop of %s", stopSubject(stop.Scope, stop.Name))
 }
 
-// StopRecords are the stops in force, the fleet's first, and the ends of others, as they stood at
-// one moment.
+// StopRecords returns the active stops, the fleet's first, and the ends of others, in one snapshot.
 func (s *Decisions) StopRecords(ctx context.Context) (mirror.StopRecords, error) {
 	var records mirror.StopRecords
 	err := s.again(ctx, func() error {
@@ -185,8 +184,8 @@ func (s *Decisions) StopRecords(ctx context.Context) (mirror.StopRecords, error)
 	return records, wrap(err, "stops")
 }
 
-// Stops are all in force, the fleet's first. With a tenant in scope: those of the fleet and of that
-// tenant.
+// Stops returns all active stops, the fleet's first. A tenant's scope has those of the fleet and of
+// the tenant.
 func (s *Views) Stops(ctx context.Context, scope view.Scope) ([]mirror.Stop, error) {
 	var stops []mirror.Stop
 	err := s.withinOf(ctx, s.control, scope, func(tx pgx.Tx) (err error) {
@@ -225,12 +224,12 @@ func stopDeed(kind mirror.OperationKind, stop mirror.Stop, word string) deed {
 	return d
 }
 
-// decide is transact with the connections of decisions.
+// decide is transact over the connections for decisions.
 func (s *Decisions) decide(ctx context.Context, f func(pgx.Tx) error) error {
 	return s.again(ctx, func() error { return pgx.BeginFunc(ctx, s.control, f) })
 }
 
-// deed is what a person did, as it is kept: an operation, an entry of the audit log, an event.
+// deed is an action of a person, as stored: an operation, an audit entry, an event.
 type deed struct {
 	kind     mirror.OperationKind // of the operation; empty: none
 	action   string               // in the audit log; empty: kind
@@ -239,7 +238,7 @@ type deed struct {
 	engine   fleet.EngineName
 	revision fleet.Revision
 	by, note string
-	event    view.Event // none when its Kind is empty
+	event    view.Event // none if its Kind is empty
 }
 
 func tell(ctx context.Context, tx pgx.Tx, d deed) error {

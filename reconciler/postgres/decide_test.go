@@ -55,14 +55,14 @@ func TestStopStaysUntilItIsEnded(t *testing.T) {
 	}
 }
 
-// An end is a record, whatever deletes the row, and is after the stop that it ends and before the
-// next, whatever the clocks say.
+// An end is recorded whatever deletes the row. It is later than the stop that it ends and earlier
+// than the next one, whatever the clocks.
 func TestTheEndOfAStopIsARecord(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
 	s := open(t, url)
 	ctx := t.Context()
-	// of a replica whose clock is ahead
+	// of a replica with a fast clock
 	future := time.Now().Add(time.Hour).Truncate(time.Microsecond)
 	stop := must(s.Decisions.SetStop(ctx, mirror.Stop{Scope: mirror.StopFleet, By: "token:ops", At: future},
 		true))(t)
@@ -90,7 +90,8 @@ func TestTheEndOfAStopIsARecord(t *testing.T) {
 	}
 }
 
-// What the database has lost comes back as it was, and a resume ends what only an engine remembers.
+// A stop that the database has lost is restored unchanged, and a resume ends a stop that only an
+// engine remembers.
 func TestALostStopIsRestoredAndEndsByARecord(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
@@ -164,7 +165,7 @@ func TestApprovalReleasesWhatWasHeldBeforeIt(t *testing.T) {
 	if snap := must(s.Plans.Load(ctx))(t); len(snap.Holds) != 2 {
 		t.Errorf("the reconciler, which is to release them, sees %d holds", len(snap.Holds))
 	}
-	// More is held of the same revision afterwards.
+	// More changes of the same revision are held afterwards.
 	must(s.Plans.Record(ctx, hold(t, s, "reconciler"), step(1, 2, func(r *mirror.Record) {
 		r.Holds = []mirror.Hold{{Revision: revision(1), Reason: mirror.HoldDeletions, Tenant: "acme",
 			Message: "more of acme",
@@ -296,7 +297,7 @@ func TestTokens(t *testing.T) {
 	})
 }
 
-// A tenant that is removed and created again under its name is another tenant.
+// A tenant that is removed and created again with the same name is another tenant.
 func TestTenantOfTheSameNameInheritsNothing(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
@@ -353,7 +354,7 @@ func TestTenantOfTheSameNameInheritsNothing(t *testing.T) {
 	}
 }
 
-// Events are numbered so that one that is committed late is not passed over.
+// Events are numbered so that no reader misses one that is committed late.
 func TestEventsArePassedOverByNoReader(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)

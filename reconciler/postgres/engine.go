@@ -10,7 +10,7 @@ import (
 	"argosy.dev/argosy/fleet/mirror"
 )
 
-// ReportEngine takes how an engine stands. A report that says nothing new writes nothing.
+// ReportEngine records the state of an engine. A report without news writes nothing.
 // mirror.ErrFenced when the lease has passed on.
 func (s *Work) ReportEngine(ctx context.Context, lease mirror.Lease,
 	report mirror.EngineReport) error {
@@ -37,7 +37,7 @@ func (s *Work) ReportEngine(ctx context.Context, lease mirror.Lease,
 	return wrap(err, "report of engine %s", engine)
 }
 
-// SetCursor keeps the number up to which a worker has read its rows. It only ever grows.
+// SetCursor stores the number up to which a worker has read its rows. It never decreases.
 // mirror.ErrFenced when the lease has passed on.
 func (s *Work) SetCursor(ctx context.Context, lease mirror.Lease, cursor int64) error {
 	engine, err := leasedEngine[struct{}](lease, nil, nil)
@@ -53,7 +53,7 @@ func (s *Work) SetCursor(ctx context.Context, lease mirror.Lease, cursor int64) 
 	return wrap(err, "cursor of engine %s", engine)
 }
 
-// Cursor is what SetCursor kept last; 0 when it never did. Rows up to it were read, not necessarily
+// Cursor is the latest number of SetCursor, or 0. The rows up to it were read, not necessarily
 // acknowledged.
 func (s *Work) Cursor(ctx context.Context, engine fleet.EngineName) (int64, error) {
 	var cursor int64
@@ -67,8 +67,7 @@ func (s *Work) Cursor(ctx context.Context, engine fleet.EngineName) (int64, erro
 	return cursor, wrap(err, "cursor of engine %s", engine)
 }
 
-// EngineSpecs are the engines that are declared, and those that are no longer but still have rows
-// to be removed.
+// EngineSpecs returns the declared engines, and undeclared ones that still have rows to delete.
 func (s *Plans) EngineSpecs(ctx context.Context) (map[fleet.EngineName]fleet.EngineSpec, error) {
 	type named struct {
 		name fleet.EngineName

@@ -15,7 +15,7 @@ import (
 	"argosy.dev/argosy/reconciler/postgres"
 )
 
-// asked remembers the statements that a store sends.
+// asked records the statements that a store sends.
 type asked struct {
 	mu      sync.Mutex
 	all     []pgx.TraceQueryStartData
@@ -46,7 +46,7 @@ func (a *asked) of(t testing.TB, table string) pgx.TraceQueryStartData {
 	return pgx.TraceQueryStartData{}
 }
 
-// explain says how the database answers, with the settings of a store, in a tenant's scope.
+// explain returns the query plan, with the settings of a store, in a tenant's scope.
 func explain(t testing.TB, url string, scope view.Scope, d pgx.TraceQueryStartData) string {
 	t.Helper()
 	conn := connect(t, url)
@@ -114,13 +114,13 @@ func TestPullsOfATenantAreFoundWithoutReadingOthers(t *testing.T) {
 	}
 }
 
-// TraceBatchStart and TraceBatchEnd are nothing: the statements of a batch are seen one by one.
+// TraceBatchStart and TraceBatchEnd do nothing: the statements of a batch are traced one by one.
 func (*asked) TraceBatchStart(ctx context.Context, _ *pgx.Conn,
 	_ pgx.TraceBatchStartData) context.Context {
 	return ctx
 }
 
-// TraceBatchQuery remembers a statement of a batch.
+// TraceBatchQuery records a statement of a batch.
 func (a *asked) TraceBatchQuery(_ context.Context, _ *pgx.Conn, d pgx.TraceBatchQueryData) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -129,7 +129,7 @@ func (a *asked) TraceBatchQuery(_ context.Context, _ *pgx.Conn, d pgx.TraceBatch
 
 func (*asked) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
 
-// batched is the last statement of a batch that has these words.
+// batched is the last statement of a batch that contains these words.
 func (a *asked) batched(t testing.TB, words string) pgx.TraceQueryStartData {
 	t.Helper()
 	a.mu.Lock()
@@ -143,7 +143,7 @@ func (a *asked) batched(t testing.TB, words string) pgx.TraceQueryStartData {
 	return pgx.TraceQueryStartData{}
 }
 
-// Filters for the few that are unwell find them without reading the others.
+// Filters for the few unhealthy Applications do not read the others.
 func TestUnwellApplicationsAreFoundWithoutReadingTheOthers(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)

@@ -20,8 +20,8 @@ import (
 	"argosy.dev/argosy/reconciler/postgres/embedded"
 )
 
-// Case 60: the connection is lost before the request arrives, or after COMMIT and before the answer
-// does. Either way there is one effect.
+// The connection is lost before the request arrives, or after COMMIT and before the answer. Either
+// way there is one effect.
 func TestCase60ConnectionLostDuringCommitHasOneEffect(t *testing.T) {
 	t.Parallel()
 	a := application("eu-1", "acme", "a", "prod", "v1")
@@ -119,8 +119,8 @@ func TestCase60ConnectionLostDuringCommitHasOneEffect(t *testing.T) {
 	}
 }
 
-// Case 60: sessions are ended at random while revisions are recorded. What is there in the end is
-// what was recorded.
+// Sessions are terminated at random while revisions are recorded. In the end the database holds
+// exactly the recorded revisions.
 func TestCase60TerminatedSessionsLoseAndDoubleNothing(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
@@ -179,7 +179,7 @@ func privateServer(t *testing.T, set ...string) (*embedded.Server, string) {
 	return own, dir + "/db"
 }
 
-// Case 60: the server crashes. What was recorded is there; what was not is not, not even in part.
+// The server crashes. Recorded revisions survive; of others nothing is left, not even a part.
 func TestCase60ServerCrashKeepsWhatWasRecorded(t *testing.T) {
 	t.Parallel()
 	own, dir := privateServer(t)
@@ -235,7 +235,7 @@ func until(t testing.TB, what string, done func() bool) {
 	}
 }
 
-// Case 61: the listening session is ended, and a notification is sent before it is back.
+// The listening session is terminated, and a notification is sent before it reconnects.
 func TestCase61NotificationInTheGapIsMadeUpFor(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
@@ -260,7 +260,7 @@ func TestCase61NotificationInTheGapIsMadeUpFor(t *testing.T) {
 	<-done
 }
 
-// Case 62: the primary becomes read-only under warm connections.
+// The primary becomes read-only under open connections.
 func TestCase62ReadOnlyPrimaryIsLeftAndFoundAgain(t *testing.T) {
 	t.Parallel()
 	own, _ := privateServer(t, quick...)
@@ -301,7 +301,7 @@ func TestCase62ReadOnlyPrimaryIsLeftAndFoundAgain(t *testing.T) {
 	}
 }
 
-// Case 62: warm sessions themselves meet the refusal.
+// Open sessions get the refusal themselves.
 func TestCase62RefusedWriteIsNamed(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
@@ -315,8 +315,7 @@ func TestCase62RefusedWriteIsNamed(t *testing.T) {
 	}
 }
 
-// Case 63: many writers, conflicts that the database asks to try again, and a work pool that is
-// full.
+// Many writers, retryable conflicts, and a full work pool.
 func TestCase63ConflictsAreTriedAgainAndBounded(t *testing.T) {
 	t.Parallel()
 	for _, code := range []string{"40001", "40P01", "55P03"} {
@@ -356,7 +355,7 @@ func TestCase63RealDeadlockIsSurvived(t *testing.T) {
 	check(t, s.Work.Observe(t.Context(), worker, []mirror.Observation{{Key: a.Key}, {Key: b.Key}}))
 	other := connect(t, url)
 	defer other.Close(t.Context())
-	// the store's session finds the circle first
+	// the store's session detects the deadlock first
 	_, err := other.Exec(t.Context(), `SET deadlock_timeout = '10s'`)
 	check(t, err)
 	tx, err := other.Begin(t.Context())

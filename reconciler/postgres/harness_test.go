@@ -22,7 +22,7 @@ import (
 
 var server *embedded.Server
 
-// quick settings: what these tests lose in a power cut, they do not need.
+// quick are unsafe settings: these tests need no durability across a power failure.
 var quick = []string{"fsync=off", "full_page_writes=off", "synchronous_commit=off",
 	"max_connections=300", "shared_buffers=128MB"}
 
@@ -53,7 +53,7 @@ func withServer(run func() int) int {
 
 var databases atomic.Int64
 
-// newDatabase is a migrated database of the test's own.
+// newDatabase is a migrated database for one test.
 func newDatabase(t testing.TB) string { return newDatabaseFrom(t, "argosy") }
 
 func newDatabaseFrom(t testing.TB, template string) string {

@@ -12,8 +12,7 @@ import (
 )
 
 // Operations match Filter.{Tenant, Engine, Revision, Name (the operation's ID)}, newest first. A
-// tenant sees those of its own life: what a tenant of the same name did before it was removed is
-// not its own.
+// tenant sees none of an earlier tenant with the same name.
 func (s *Views) Operations(ctx context.Context, scope view.Scope, by view.Filter,
 	page view.Page) ([]mirror.Operation, string, error) {
 	f := filter{}
@@ -39,8 +38,8 @@ func scanOperation(row pgx.CollectableRow) (mirror.Operation, error) {
 	return o, err
 }
 
-// completeOperations counts how far the revisions that are still under way have come, rather than
-// having every acknowledgement write it.
+// completeOperations counts the progress of open revisions, so that acknowledgements need not write
+// it.
 func completeOperations(ctx context.Context, tx pgx.Tx, operations []mirror.Operation) error {
 	var open []fleet.Revision
 	for _, o := range operations {
@@ -61,7 +60,7 @@ func completeOperations(ctx context.Context, tx pgx.Tx, operations []mirror.Oper
 	return nil
 }
 
-// pendingOf counts the objects of each revision that do not have what their rows want.
+// pendingOf counts the objects of each revision that do not match their rows.
 func pendingOf(ctx context.Context, tx pgx.Tx, revisions []fleet.Revision) (map[fleet.Revision]int,
 	error) {
 	found := map[fleet.Revision]int{}
@@ -93,8 +92,8 @@ func items[T any](all []numbered[T], next string, err error) ([]T, string, error
 	return column(all, func(n numbered[T]) T { return n.item }), next, err
 }
 
-// Revisions match Filter.Revision, the last recorded first. They belong to the platform: with a
-// tenant in scope there are none.
+// Revisions match Filter.Revision, latest recorded first. They belong to the platform: a tenant's
+// scope has none.
 func (s *Views) Revisions(ctx context.Context, scope view.Scope, by view.Filter,
 	page view.Page) ([]view.Revision, string, error) {
 	if scope.Tenant != "" {
@@ -158,15 +157,14 @@ func (s *Views) Problems(ctx context.Context, scope view.Scope, by view.Filter,
 	return column(found, func(p foundProblem) fleet.Problem { return p.item }), next, err
 }
 
-// foundProblem has the key that the database has of it: a path there may be shortened, and in the
-// body it may not be valid text.
+// foundProblem has the key as the database stores it: its path may be shortened, and the path in
+// the body may be invalid text.
 type foundProblem struct {
 	key  []string
 	item fleet.Problem
 }
 
-// Holds match Filter.{Tenant, Revision}: what waits for an approval that was not given since,
-// newest first.
+// Holds match Filter.{Tenant, Revision}: changes without a later approval, newest first.
 func (s *Views) Holds(ctx context.Context, scope view.Scope, by view.Filter,
 	page view.Page) ([]mirror.Hold, string, error) {
 	f := filter{
@@ -187,13 +185,13 @@ func (s *Views) Holds(ctx context.Context, scope view.Scope, by view.Filter,
 	}, f, page, nil))
 }
 
-// Events are those after the sequence number, oldest first, at most limit; last is the newest
-// number that was looked at, in scope or not. Events that are committed later have higher numbers
-// than last. A negative after reads none and returns the newest number there is.
+// Events returns at most limit events after the sequence number, oldest first; last is the newest
+// number that was read, in scope or not. Events that are committed later have higher numbers than
+// last. A negative after reads none and returns the newest number.
 func (s *Views) Events(ctx context.Context, scope view.Scope, after int64,
 	limit int) (events []view.Event, last int64, err error) {
 	var horizon int64
-	// Before the reading's snapshot is taken: what was busy then may be seen in it.
+	// Before the snapshot of the read: transactions in progress now may be visible in it.
 	if err := s.again(ctx, func() error {
 		return s.work.QueryRow(ctx, `SELECT event_horizon()`).Scan(&horizon)
 	}); err != nil {

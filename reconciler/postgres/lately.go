@@ -50,8 +50,8 @@ func (s *Plans) RecentCreations(ctx context.Context, window time.Duration) (map[
 	return created, wrap(err, "what was lately created")
 }
 
-// Vanished are those of the keys whose rows were deleted because their objects were proven gone.
-// The lack of a row alone proves nothing: the database may have lost it.
+// Vanished returns the keys whose rows were deleted because their objects were proven deleted. A
+// missing row alone proves nothing: the database may have lost it.
 func (s *Plans) Vanished(ctx context.Context, keys []fleet.ObjectKey) ([]fleet.ObjectKey, error) {
 	gone, err := collect(ctx, s.database, pgx.RowToStructByPos[fleet.ObjectKey], `
 		SELECT k.engine, k.kind, k.name FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY AS k (engine, kind, name, n)

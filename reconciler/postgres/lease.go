@@ -12,10 +12,10 @@ import (
 	"argosy.dev/argosy/fleet/mirror"
 )
 
-// Acquire takes the lease of that name for ttl when it is free, has run out, or is the holder's
-// already; false when another holds it. The epoch grows by one unless the holder only prolongs what
-// it has. Time is the database's. While a write is under way with the lease that has run out, it is
-// not free: the caller asks again later, rather than wait with a connection that renewals need.
+// Acquire takes the lease of that name for ttl if it is free, has expired, or is the holder's
+// already; false if another holds it. The epoch increases by one unless the holder renews its own
+// lease. Time is the database's. An expired lease is not free while a write under it is in
+// progress: the caller tries again later instead of occupying a connection that renewals need.
 func (s *Leases) Acquire(ctx context.Context, name, holder string, ttl time.Duration) (mirror.Lease,
 	bool, error) {
 	var l mirror.Lease
@@ -36,7 +36,7 @@ func (s *Leases) Acquire(ctx context.Context, name, holder string, ttl time.Dura
 func (s *Leases) acquire(ctx context.Context, name, holder string, ttl time.Duration) (mirror.Lease,
 	bool, error) {
 	var found mirror.Lease
-	var left float64 // seconds until it runs out
+	var left float64 // seconds until it expires
 	err := s.control.QueryRow(ctx, `
 		SELECT holder, epoch, greatest(0, extract(epoch FROM greatest(
 			CASE WHEN isfinite(expires_at) THEN expires_at END,
@@ -59,8 +59,8 @@ func (s *Leases) acquire(ctx context.Context, name, holder string, ttl time.Dura
 	}
 }
 
-// takeOver takes a lease that has run out, unless somebody else did: then its epoch is another one.
-// A write that is under way with it is waited for, but not one whose client has fallen silent.
+// takeOver takes an expired lease, unless another did: then its epoch is another. It waits for a
+// write in progress under the lease, but not for one whose client is silent.
 func (s *Leases) takeOver(ctx context.Context, l mirror.Lease, holder string,
 	ttl time.Duration) (mirror.Lease, bool, error) {
 	conn, err := s.control.Acquire(ctx)
@@ -88,13 +88,13 @@ func (s *Leases) takeOver(ctx context.Context, l mirror.Lease, holder string,
 		RETURNING name, holder, epoch, expires_at, incarnation()`, l.Name, holder, ttl, l.Epoch))
 }
 
-// silentFor is how long a write may wait for the rest of itself once its lease has run out. None of
-// the server's own times ends it: its statement is over, and its connection is alive where a proxy
-// or a NAT keeps it for a client that is dead.
+// silentFor is how long a write may wait for its own rest once its lease has expired. None of the
+// server's timeouts ends it: its statement is complete, and its connection stays open if a proxy or
+// a NAT keeps it for a dead client.
 const silentFor = `interval '2 s'`
 
-// endSilent ends the sessions that keep one of ours waiting for the lease while they wait for their
-// clients. Their transactions are undone.
+// endSilent terminates the sessions that block one of ours from the lease while they wait for their
+// clients. Their transactions are rolled back.
 func (s *Leases) endSilent(ctx context.Context, name string, waiting uint32) {
 	var ended int
 	err := s.work.QueryRow(ctx, `
@@ -111,8 +111,8 @@ func (s *Leases) endSilent(ctx context.Context, name string, waiting uint32) {
 	}
 }
 
-// Renew prolongs a lease; false when it has passed on, or the database is another incarnation than
-// the one that gave it. One that ran out and that nobody took is prolonged.
+// Renew extends a lease; false if it has passed on, or another incarnation of the database granted
+// it. It also extends an expired lease that has no new holder.
 func (s *Leases) Renew(ctx context.Context, l mirror.Lease, ttl time.Duration) (bool, error) {
 	var ok bool
 	err := s.again(ctx, func() (err error) {
@@ -133,15 +133,15 @@ func (s *Leases) prolong(ctx context.Context, l mirror.Lease, ttl time.Duration)
 		RETURNING name, holder, epoch, expires_at, incarnation()`, l.Name, l.Holder, l.Epoch, ttl, l.Life))
 }
 
-// Released is what Listen is told, before the lease's name, when a lease was given up.
+// Released is the prefix of the notification of a released lease. The lease's name follows.
 const Released = "released "
 
-// offerTime is how long a lease that was released for one replica is kept for it.
+// offerTime is how long a lease that was released for one replica is reserved for it.
 const offerTime = 3 * time.Second
 
-// Release gives a lease up and tells every replica, so that the next holder need not wait. With to,
-// only that replica can take it for the next three seconds. A lease that has passed on is left
-// alone.
+// Release releases a lease and notifies every replica, so that the next holder need not wait. With
+// to, only that replica can acquire it for the next three seconds. A lease that has passed on is
+// unchanged.
 func (s *Leases) Release(ctx context.Context, l mirror.Lease, to string) error {
 	err := s.again(ctx, func() error {
 		_, err := s.control.Exec(ctx, `
@@ -160,9 +160,9 @@ func (s *Leases) Release(ctx context.Context, l mirror.Lease, to string) error {
 	return nil
 }
 
-// RaiseEpoch moves a lease that is held above floor, the highest epoch that its engine shows: after
-// the database was lost, epochs begin anew, and the objects still bear those of before. It returns
-// the lease as it then is; mirror.ErrFenced when it has passed on.
+// RaiseEpoch raises the epoch of a held lease above floor, the highest epoch on its engine: after
+// the loss of the database, epochs start again, and the objects still carry the earlier ones. It
+// returns the new lease; mirror.ErrFenced when it has passed on.
 func (s *Leases) RaiseEpoch(ctx context.Context, l mirror.Lease, floor int64) (mirror.Lease, error) {
 	if l.Epoch > floor {
 		return l, nil
@@ -184,7 +184,7 @@ func (s *Leases) RaiseEpoch(ctx context.Context, l mirror.Lease, floor int64) (m
 	return raised, nil
 }
 
-// lease reads what a statement returned of a lease; false when it changed none.
+// lease scans a returned lease; false if the statement changed none.
 func lease(row pgx.Row) (mirror.Lease, bool, error) {
 	var l mirror.Lease
 	err := row.Scan(&l.Name, &l.Holder, &l.Epoch, &l.Expires, &l.Life)

@@ -134,7 +134,7 @@ func TestLeaseEpochRisesAboveWhatTheEngineShows(t *testing.T) {
 	}
 }
 
-// Case 79: a leader that was paused past its lease wakes up, and nothing that it writes gets in.
+// A leader that was paused past its lease resumes, and all of its writes are refused.
 func TestCase79WritesOfAnOlderEpochAreRefused(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
@@ -204,8 +204,8 @@ func TestLeaseOfOneEngineGivesNoRightToAnother(t *testing.T) {
 	}
 }
 
-// Two replicas, each sure that it is the one: never two writers at a time, and no write of a lower
-// epoch after one of a higher.
+// Two replicas both take themselves for the leader: never two writers at a time, and no write of a
+// lower epoch after one of a higher.
 func TestTwoReplicasNeverWriteOutOfTurn(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)

@@ -15,13 +15,13 @@ const (
 	channel = "argosy"
 
 	listenBeat  = 10 * time.Second // between proofs that a silent connection is alive
-	listenProof = 5 * time.Second  // that such a proof may take
-	listenPause = 5 * time.Second  // at most, between attempts to connect
+	listenProof = 5 * time.Second  // timeout of such a proof
+	listenPause = 5 * time.Second  // maximum, between attempts to connect
 )
 
-// Notify says "look" to every replica, and who says so: at most 8000 bytes, or nothing. It is a
-// transaction of its own, after the one that it tells of: sending takes a lock of the whole server
-// until its transaction has ended. Whoever calls it often should wait a little and call it once.
+// Notify notifies every replica with a payload of at most 8000 bytes. It is a transaction of its
+// own, after the one that it reports: sending takes a lock of the whole server until its
+// transaction ends. Frequent callers should wait a little and call it once.
 func (s *database) Notify(ctx context.Context, by string) error {
 	err := s.again(ctx, func() error {
 		_, err := s.control.Exec(ctx, `SELECT pg_notify($1, $2)`, channel, text(by))
@@ -30,17 +30,17 @@ func (s *database) Notify(ctx context.Context, by string) error {
 	return wrap(err, "notify")
 }
 
-// decided says "look" after a person has decided something. The decision stands whether anybody
-// hears of it or not.
+// decided notifies the replicas after a decision of a person. The decision is valid even if the
+// notification is lost.
 func (s *database) decided(ctx context.Context, notice string) {
 	if err := s.Notify(ctx, notice); err != nil {
 		s.log.Debug("no notification; replicas poll", "error", err)
 	}
 }
 
-// Listen calls look with what Notify was given, whenever any replica calls that, until ctx ends. It
-// connects again when the connection is lost, and then calls look as well, with "": whatever was
-// said in between was missed. It is a hint and nothing more; whoever listens also polls.
+// Listen calls look with the payload of each notification of any replica, until ctx ends. After a
+// lost connection it reconnects and calls look with "", because notifications in between were
+// missed. A notification is a hint: the caller also polls.
 func (s *Store) Listen(ctx context.Context, look func(by string)) {
 	for failed := 0; ctx.Err() == nil; failed++ {
 		err := s.listen(ctx, func(by string) { failed = 0; look(by) })
@@ -61,7 +61,7 @@ func (s *Store) listen(ctx context.Context, look func(by string)) error {
 	defer func() {
 		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), listenProof)
 		defer cancel()
-		_ = conn.Close(end) // it is dead, or about to be
+		_ = conn.Close(end) // the connection is dead, or about to be
 	}()
 	prove := func(sql string) error {
 		proof, cancel := context.WithTimeout(ctx, listenProof)

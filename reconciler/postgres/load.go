@@ -13,8 +13,8 @@ import (
 	"argosy.dev/argosy/fleet/mirror"
 )
 
-// Load reads the mirror as it stood at one moment: what a start needs to go on. 100,000 objects
-// take about as long as decoding their declarations.
+// Load reads the mirror in one snapshot, for a start. 100,000 objects take about as long as
+// decoding their declarations.
 func (s *Plans) Load(ctx context.Context) (mirror.Snapshot, error) {
 	var snap mirror.Snapshot
 	ctx = patient(ctx, longPatience)
@@ -64,7 +64,7 @@ func load(ctx context.Context, tx pgx.Tx, snap *mirror.Snapshot) (err error) {
 	return err
 }
 
-// read is all that a statement returns.
+// read returns all rows of a statement.
 func read[T any](ctx context.Context, tx pgx.Tx, scan pgx.RowToFunc[T], sql string,
 	args ...any) ([]T, error) {
 	rows, err := tx.Query(ctx, sql, args...)
@@ -74,8 +74,8 @@ func read[T any](ctx context.Context, tx pgx.Tx, scan pgx.RowToFunc[T], sql stri
 	return pgx.CollectRows(rows, scan)
 }
 
-// loadObjects leaves out the rows of removed strays, which no declaration has made. It scans into
-// one set of variables: a hundred thousand rows are common, and their names repeat.
+// loadObjects skips the rows of removed orphans, which no declaration has made. It scans into one
+// set of variables: a hundred thousand rows are common, and their names repeat.
 func loadObjects(ctx context.Context, tx pgx.Tx) ([]mirror.Indexed, error) {
 	rows, err := tx.Query(ctx, `
 		SELECT engine, kind, name, hash, tenant, environment, deployment, deletion, absent, held, seq,
@@ -104,7 +104,7 @@ func loadObjects(ctx context.Context, tx pgx.Tx) ([]mirror.Indexed, error) {
 	return all, err
 }
 
-// words keeps one copy of each word.
+// words interns strings.
 type words map[string]string
 
 func (w words) one(s string) string {
@@ -117,8 +117,7 @@ func (w words) one(s string) string {
 
 const decodeBatch = 512
 
-// loadJSON decodes the one column that a statement returns, on all processors while it is still
-// being read.
+// loadJSON decodes the one column of a statement, on all processors while it is still being read.
 func loadJSON[T any](ctx context.Context, tx pgx.Tx, sql string) ([]T, error) {
 	rows, err := tx.Query(ctx, sql)
 	if err != nil {

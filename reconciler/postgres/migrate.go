@@ -19,14 +19,14 @@ import (
 //go:embed migrations/*.sql
 var embedded embed.FS
 
-// ErrSchema says that the database's schema is older than this version needs.
+// ErrSchema means that the database's schema is older than this version requires.
 var ErrSchema = errors.New("the database's schema is too old; run `argosy migrate`")
 
-// Migrate brings the database that url names to the schema of this version, or leaves a newer one
-// as it is: our own tables, then River's. Several replicas may call it at once: one migrates, the
-// others wait. Migrations only ever add, so that the version before works on; an index whose making
-// was interrupted is made anew. It never waits longer than some seconds for a lock that the running
-// control plane holds: it fails, and may be run again. It returns the version of the schema.
+// Migrate brings the database of url to the schema of this version, or leaves a newer one
+// unchanged: our own tables, then River's. Several replicas may call it at once: one migrates, the
+// others wait. Migrations only add, so that the previous version keeps working. An index whose
+// creation was interrupted is created again. It waits only some seconds for a lock that the running
+// control plane holds: then it fails, and may be run again. It returns the version of the schema.
 func Migrate(ctx context.Context, url string) (version int64, err error) {
 	config, err := pgxpool.ParseConfig(url)
 	if err != nil {
@@ -60,7 +60,7 @@ func Migrate(ctx context.Context, url string) (version int64, err error) {
 	return version, wrap(err, "migrate")
 }
 
-// migrateConns is one connection for the lock, and two for what is done under it.
+// migrateConns is one connection for the lock, and two for the work under it.
 const migrateConns = 3
 
 // alone calls f while no other replica migrates.
@@ -111,7 +111,7 @@ func makeSchema(ctx context.Context, db *sql.DB) error {
 	return err
 }
 
-// repairIndexes makes anew what a CREATE INDEX CONCURRENTLY left unfinished when it was killed:
+// repairIndexes creates indexes again that an interrupted CREATE INDEX CONCURRENTLY left invalid:
 // such an index costs writes and serves no read.
 func repairIndexes(ctx context.Context, db *sql.DB) error {
 	rows, err := db.QueryContext(ctx, `
@@ -144,8 +144,8 @@ func repairIndexes(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
-// leftover matches what an interrupted REINDEX CONCURRENTLY leaves beside the index that it was to
-// replace.
+// leftover matches indexes that an interrupted REINDEX CONCURRENTLY leaves next to the one it was
+// to replace.
 var leftover = regexp.MustCompile(`_cc(new|old)\d*"?$`)
 
 // schemaVersion is the newest migration of this binary.
@@ -192,7 +192,7 @@ func (s *Store) checkVersion(ctx context.Context) error {
 	return nil
 }
 
-// withHint adds what the database advises.
+// withHint adds the database's hint.
 func withHint(err error) error {
 	var e *pgconn.PgError
 	if errors.As(err, &e) && e.Hint != "" {

@@ -40,18 +40,18 @@ func TestMigrateByManyReplicasAtOnce(t *testing.T) {
 	expect(t, url, `SELECT count(*) - count(DISTINCT version) FROM river_migration`, 0)
 }
 
-// dropOrphans takes back the migration of strays, and those after it.
+// dropOrphans reverts the migration of orphans, and those after it.
 const dropOrphans = `DROP TABLE recorded_changes, owners; DROP TABLE reach; DROP TABLE strays, tombstones; DROP FUNCTION remove_stray; ALTER TABLE desired DROP COLUMN uid;
 	ALTER TABLE engines DROP COLUMN went_back_at, DROP COLUMN went_back; `
 
-// dropAgents takes back the migration of agents, its policies with it, and those after it.
+// dropAgents reverts the migration of agents with its policies, and those after it.
 const dropAgents = dropOrphans +
 	`DROP TABLE agents, agent_tokens, agent_access, replicas, own_applications; ALTER TABLE syncs DROP COLUMN namespace;
 	DROP INDEX desired_news, declarations_agent_environments, declarations_agent_engines;
 	DROP FUNCTION agent_stand, still_of; DROP FUNCTION agent_scope CASCADE; DROP FUNCTION agent_bound CASCADE;
 	DROP FUNCTION begin_stop CASCADE; DROP FUNCTION keep_stop_end CASCADE; DROP FUNCTION end_stop; DROP TABLE stop_ends; `
 
-// The version before this one made the schema, and runs while this one migrates.
+// The previous version created the schema, and runs while this one migrates.
 func TestCase64PullsAreAddedToTheSchemaOfTheVersionBefore(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
@@ -74,7 +74,7 @@ func TestCase64PullsAreAddedToTheSchemaOfTheVersionBefore(t *testing.T) {
 }
 
 // The migration was killed between our tables and River's: no replica starts on half of it, and the
-// next migration ends it.
+// next migration completes it.
 func TestCase64MigrationWithoutRiversTablesIsNotEnough(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
@@ -94,7 +94,7 @@ func TestCase64MigrationWithoutRiversTablesIsNotEnough(t *testing.T) {
 	must(open(t, url).Pulls.Accept(t.Context(), delivery(1), []forge.Recheck{branch}))(t)
 }
 
-// Case 64: this version on the schema of the next one.
+// This version on the schema of the next one.
 func TestCase64OldBinaryRunsOnANewerSchema(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
@@ -110,8 +110,8 @@ func TestCase64OldBinaryRunsOnANewerSchema(t *testing.T) {
 		}
 	}
 	read(s)
-	// What a next version may do: add, and widen a column, which makes prepared statements stale
-	// (0A000).
+	// Changes that a next version may make: add, and widen a column, which makes prepared
+	// statements stale (0A000).
 	exec(t, url,
 		`ALTER TABLE desired ADD COLUMN later text; ALTER TABLE status ADD COLUMN later text; ALTER TABLE status ALTER COLUMN resources TYPE bigint;
 		CREATE TABLE later (tenant text); INSERT INTO goose_db_version (version_id, is_applied) VALUES (999, true);
@@ -128,7 +128,7 @@ func TestCase64OldBinaryRunsOnANewerSchema(t *testing.T) {
 	work(t, s, nothing).seen("branch", 1)
 }
 
-// The version before this one saves pull requests before, while and after this one migrates: they
+// The previous version saves pull requests before, during and after the migration of this one: they
 // are listed all the same.
 func TestCase64PullsOfTheVersionBeforeAreListedByTenant(t *testing.T) {
 	t.Parallel()
@@ -160,8 +160,8 @@ func TestCase64NewBinaryNeedsItsSchema(t *testing.T) {
 	}
 }
 
-// Case 64: making an index was killed. The next migration makes it anew; while somebody is in its
-// way it gives up in time.
+// The creation of an index was killed. The next migration creates it again; while another session
+// blocks it, it gives up in time.
 func TestCase64KilledIndexIsMadeAnew(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
@@ -197,7 +197,7 @@ func TestCase64KilledIndexIsMadeAnew(t *testing.T) {
 	}
 }
 
-// Case 66: the mirror is dropped and comes back.
+// The mirror is dropped and rebuilt.
 func TestCase66RebuiltMirrorIsTheSame(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
@@ -336,7 +336,7 @@ func TestLatelyLooksBackOverItsWindow(t *testing.T) {
 	}
 }
 
-// The version before this one made the schema, and its workers go on while this one migrates.
+// The previous version created the schema, and its workers keep running while this one migrates.
 func TestCase64AgentsAreAddedToTheSchemaOfTheVersionBefore(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)

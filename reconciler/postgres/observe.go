@@ -10,9 +10,9 @@ import (
 	"argosy.dev/argosy/fleet/mirror"
 )
 
-// Observe takes what an engine last said of its Applications, in one round trip. What says nothing
-// new writes nothing: that Argo CD looked again (ReconciledAt, ResourceVersion) is no news. What is
-// told of an object that no row wants is dropped. mirror.ErrFenced when the lease has passed on.
+// Observe records the latest state of an engine's Applications, in one round trip. A report without
+// news writes nothing: another comparison by Argo CD (ReconciledAt, ResourceVersion) is no news.
+// Reports on objects without a row are dropped. mirror.ErrFenced when the lease has passed on.
 func (s *Work) Observe(ctx context.Context, lease mirror.Lease, seen []mirror.Observation) error {
 	if len(seen) == 0 {
 		return nil
@@ -34,8 +34,8 @@ func (s *Work) Observe(ctx context.Context, lease mirror.Lease, seen []mirror.Ob
 	return wrap(err, "observe %d applications of engine %s", len(seen), engine)
 }
 
-// UPDATE … FROM rather than an upsert: it leaves the index alone. The engine comes with each row,
-// so that the planner takes the key's index for each and never the whole of an engine.
+// UPDATE … FROM rather than an upsert: it does not touch the index. The engine comes with each row,
+// so that the planner uses the key's index for each row and never reads a whole engine.
 const sqlObserve = `
 	WITH changed AS (
 		UPDATE status s SET uid = o.uid, sync = o.sync, health = o.health, synced_revision = o.synced_revision,
@@ -51,7 +51,8 @@ const sqlObserve = `
 			(o.uid, o.sync, o.health, o.synced_revision, o.operation_phase, o.operation_id, o.operation_error, o.message, o.resources, o.gone))
 		RETURNING s.engine, s.kind, s.name, s.tenant, s.sync, s.health)` + sqlTellOf + `min(sync) || ', ' || min(health)` + sqlTellEnd
 
-// sqlBeginStatus gives a first row to objects that are seen before they were acknowledged.
+// sqlBeginStatus inserts a first status row for objects that are observed before their
+// acknowledgement.
 const sqlBeginStatus = `
 	INSERT INTO status (engine, kind, name, tenant)
 	SELECT d.engine, d.kind, d.name, d.tenant
@@ -80,7 +81,7 @@ func observationColumns(seen []mirror.Observation) []any {
 		column(seen, func(o mirror.Observation) bool { return o.Deleted }))
 }
 
-// What is gone is neither in sync nor healthy, whatever was last said of it.
+// A deleted object is neither in sync nor healthy, whatever its last report.
 func syncWord(o mirror.Observation) string {
 	if o.Deleted || o.Sync == "" {
 		return string(mirror.SyncUnknown)

@@ -22,7 +22,7 @@ func (s *Work) RowsByKey(ctx context.Context, engine fleet.EngineName,
 	return rows, wrap(err, "%d rows of engine %s", len(keys), engine)
 }
 
-// OrphanKeys are the listed strays of an engine.
+// OrphanKeys returns the listed orphans of an engine.
 func (s *Work) OrphanKeys(ctx context.Context, engine fleet.EngineName) ([]fleet.ObjectKey, error) {
 	keys, err := collect(ctx, s.database, func(row pgx.CollectableRow) (fleet.ObjectKey, error) {
 		key := fleet.ObjectKey{Engine: engine}
@@ -32,9 +32,9 @@ func (s *Work) OrphanKeys(ctx context.Context, engine fleet.EngineName) ([]fleet
 	return keys, wrap(err, "strays of engine %s", engine)
 }
 
-// ReportOrphans takes objects that a worker found without a row, and those of the list that are gone
-// or have a row by now. One that was made by a request from before its own deletion is removed: the
-// deletion was decided, and this is its end. mirror.ErrFenced when the lease has passed on.
+// ReportOrphans records objects that a worker found without a row, and listed ones that are deleted
+// or have a row by now. An object that a request from before its own deletion created is deleted:
+// the deletion was decided earlier. mirror.ErrFenced when the lease has passed on.
 func (s *Work) ReportOrphans(ctx context.Context, lease mirror.Lease, found []mirror.Orphan,
 	gone []fleet.ObjectKey) error {
 	engine, err := leasedEngine(lease, found, func(f mirror.Orphan) fleet.ObjectKey { return f.Key })
@@ -84,9 +84,9 @@ const sqlFindOrphans = `
 		|| ' found: no declaration asks for what runs there; see argosy get orphans')
 	FROM changed HAVING count(*) > 0`
 
-// An object of a newer epoch was written on purpose, one with the UID of the object that is gone
-// came back with the engine's state, and one that others have written to is no longer the request's
-// alone: they are listed, and somebody decides.
+// An object with a newer epoch was written on purpose, one with the UID of the deleted object was
+// restored with the engine's state, and one with another field manager is no longer the request's
+// alone: they are listed for a person's decision.
 const sqlRemoveLate = `
 	WITH late AS MATERIALIZED (
 		SELECT s.engine, s.kind, s.name, s.uid, t.deletion
@@ -99,8 +99,8 @@ const sqlRemoveLate = `
 	SELECT new_event('engine', '', engine, kind || ' ' || name || ' is removed again: a request from before its deletion arrived late')
 	FROM removed WHERE seq > 0`
 
-// RemoveOrphan decides that one stray is removed, and returns it as it is listed then.
-// mirror.ErrNotFound when no stray of that UID is listed, or its removal is decided already.
+// RemoveOrphan decides that one orphan is deleted, and returns it as it is listed then.
+// mirror.ErrNotFound when no orphan with that UID is listed, or its removal is decided already.
 func (s *Decisions) RemoveOrphan(ctx context.Context, r mirror.OrphanRemoval) (view.Orphan, error) {
 	subject := fmt.Sprintf("stray %s %s on engine %s", r.Kind, r.Name, r.Engine)
 	if r.Deletion != fleet.DeletionDelete && r.Deletion != fleet.DeletionOrphan {
@@ -125,7 +125,7 @@ func (s *Decisions) RemoveOrphan(ctx context.Context, r mirror.OrphanRemoval) (v
 			return err
 		}
 		orphan = all[0]
-		// the guards look back on it like on any other deletion
+		// the guards count it like any other deletion
 		if r.Kind == fleet.ObjectApplication {
 			if _, err := tx.Exec(ctx,
 				`INSERT INTO deletions (at, revision, engine, name, tenant, environment, deployment, approved)
@@ -158,8 +158,8 @@ func scanOrphan(row pgx.CollectableRow) (view.Orphan, error) {
 	return v, err
 }
 
-// Orphans match Filter.Engine and Filter.Tenant, by engine, kind and name. They are the platform's
-// to judge: with a tenant in scope there are none.
+// Orphans match Filter.Engine and Filter.Tenant, by engine, kind and name. They belong to the
+// platform: a tenant's scope has none.
 func (s *Views) Orphans(ctx context.Context, scope view.Scope, by view.Filter,
 	page view.Page) ([]view.Orphan, string, error) {
 	if scope.Tenant != "" {
@@ -176,8 +176,8 @@ func (s *Views) Orphans(ctx context.Context, scope view.Scope, by view.Filter,
 	}, f, page, nil)
 }
 
-// ReportWentBack takes that the engine's state was seen to go back in time. What several resources
-// show within a minute is told once. mirror.ErrFenced when the lease has passed on.
+// ReportWentBack records evidence that the engine's state went back in time. Evidence of several
+// resources within a minute is one event. mirror.ErrFenced when the lease has passed on.
 func (s *Work) ReportWentBack(ctx context.Context, lease mirror.Lease, how string) error {
 	engine, err := leasedEngine[struct{}](lease, nil, nil)
 	if err != nil {

@@ -19,8 +19,8 @@ func scanOwner(row pgx.CollectableRow) (view.Owner, error) {
 	return v, err
 }
 
-// PinOwner takes that the Git host has the account or team id under the name, and returns whom the
-// name is pinned to: the first id that was ever seen. Nothing is written where nothing is new.
+// PinOwner records that the Git host has the account or team id under the name, and returns the pin
+// of the name: the first id that was ever reported. It writes nothing without news.
 func (s *Pulls) PinOwner(ctx context.Context, host, name string, id int64) (view.Owner,
 	error) {
 	subject := fmt.Sprintf("owner %s", name)
@@ -67,8 +67,8 @@ func (s *Pulls) PinOwner(ctx context.Context, host, name string, id int64) (view
 	return owner, wrap(err, "%s", subject)
 }
 
-// Owners are the pinned names, by host and name. They are the platform's: with a tenant in scope
-// there are none.
+// Owners lists the pinned names, by host and name. They belong to the platform: a tenant's scope
+// has none.
 func (s *Views) Owners(ctx context.Context, scope view.Scope, _ view.Filter,
 	page view.Page) ([]view.Owner, string, error) {
 	if scope.Tenant != "" {
@@ -80,14 +80,14 @@ func (s *Views) Owners(ctx context.Context, scope view.Scope, _ view.Filter,
 	}, filter{}, page, nil)
 }
 
-// ChangedOwners are the names that another account or team has now.
+// ChangedOwners are the names that belong to another account or team now.
 func (s *Pulls) ChangedOwners(ctx context.Context) ([]view.Owner, error) {
 	all, err := collect(ctx, s.database, scanOwner, sqlOwners+` WHERE now_id <> 0 ORDER BY host, name`)
 	return all, wrap(err, "owners")
 }
 
-// ReleaseOwner lets whoever has the name now count from now on. mirror.ErrNotFound when the account
-// or team of that number does not have it, or counts already.
+// ReleaseOwner pins the name to the account or team that has it now. mirror.ErrNotFound if the
+// account or team of that number does not have it, or is pinned already.
 func (s *Decisions) ReleaseOwner(ctx context.Context, r mirror.OwnerRelease) (view.Owner, error) {
 	subject := fmt.Sprintf("owner %s", r.Name)
 	var owner view.Owner
@@ -111,8 +111,8 @@ func (s *Decisions) ReleaseOwner(ctx context.Context, r mirror.OwnerRelease) (vi
 	return owner, wrap(err, "release %s", subject)
 }
 
-// sqlChangedOwners are the problems of declarations that name an owner whom another account or team
-// has now; the platform's.
+// sqlChangedOwners are the problems of declarations whose owner's name belongs to another account
+// or team now; the platform's.
 const sqlChangedOwners = `(
 	SELECT c.path, c.kind, c.tenant, c.name, 2000, jsonb_build_object(
 		'key', jsonb_build_object('kind', c.kind, 'tenant', c.tenant, 'name', c.name), 'path', c.path, 'severity', 'error', 'code', 'owner-changed',

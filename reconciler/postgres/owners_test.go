@@ -13,8 +13,8 @@ import (
 
 const gitHost = "https://git.example.com/api/v1/"
 
-// The first account that has a name keeps it; another one is told once, and counts when the
-// platform has released that very number.
+// The first account with a name keeps it. Another one is reported once, and counts after the
+// platform has released that number.
 func TestANameIsPinnedToItsFirstAccount(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
@@ -78,7 +78,7 @@ func TestANameIsPinnedToItsFirstAccount(t *testing.T) {
 		By: "token:ops"}); !errors.Is(err, mirror.ErrNotFound) {
 		t.Errorf("an account that does not have the login is released: %v", err)
 	}
-	check(t, s.Reset(ctx)) // a rebuilt mirror forgets no pin
+	check(t, s.Reset(ctx)) // a rebuilt mirror keeps every pin
 	if v := pin("alice", 12); v.ID != 7 {
 		t.Errorf("after a rebuild alice is %+v", v)
 	}

@@ -15,13 +15,13 @@ import (
 	"argosy.dev/argosy/fleet/view"
 )
 
-// listing is a list that is read in pages, each beginning after the last key of the one before, so
-// that a page costs the same however far it lies within the list, and nothing is shown twice or
-// passed over when the list changes in between.
+// listing is a list that is read in pages. Each page begins after the last key of the previous one,
+// so that a page costs the same anywhere in the list, and nothing is repeated or skipped when the
+// list changes in between.
 type listing[T any] struct {
 	name   string           // of the list, in cursors
 	sql    string           // up to WHERE
-	keys   []string         // the columns that order the list; together they are unique
+	keys   []string         // columns that order the list; unique together
 	newest bool             // descending
 	scan   pgx.RowToFunc[T] // of one row
 	key    func(T) []string // the values of keys
@@ -32,8 +32,7 @@ const (
 	maxCursor = 8192 // four times that of the longest key, a problem's
 )
 
-// list reads one page within a scope, and completes it in the same moment of the database; complete
-// may be nil.
+// list reads one page within a scope, and completes it in the same snapshot; complete may be nil.
 func list[T any](ctx context.Context, s *database, scope view.Scope, l listing[T], f filter,
 	page view.Page, complete func(context.Context, pgx.Tx, []T) error) ([]T, string, error) {
 	if page.Limit < 1 || page.Limit > maxPage {
@@ -65,7 +64,7 @@ func list[T any](ctx context.Context, s *database, scope view.Scope, l listing[T
 		}
 		return complete(ctx, tx, items)
 	})
-	// no number where a cursor of this list has one
+	// no number where this list's cursors have one
 	if hasCode(err, "22P02") || hasCode(err, "22003") {
 		err = mirror.ErrCursor
 	}
@@ -75,7 +74,7 @@ func list[T any](ctx context.Context, s *database, scope view.Scope, l listing[T
 	return items, next, nil
 }
 
-// after narrows the filter to what follows the cursor.
+// after restricts the filter to the items after the cursor.
 func (l listing[T]) after(f *filter, after string) error {
 	if after == "" {
 		return nil
@@ -96,8 +95,8 @@ func (l listing[T]) after(f *filter, after string) error {
 	return nil
 }
 
-// cursor is opaque to those who carry it. It is no secret and no right: it only says where to go
-// on. No value holds a NUL (text).
+// cursor is opaque to clients. It is neither secret nor a permission: it only marks a position. No
+// value contains a NUL (text).
 func cursor(name string, key []string) string {
 	return base64.RawURLEncoding.EncodeToString(
 		[]byte(strings.Join(append([]string{name}, key...), "\x00")))
@@ -118,14 +117,14 @@ func readCursor(name, cursor string) ([]string, error) {
 	return parts[1:], nil
 }
 
-// filter is the conditions of a query, with a place for each value. No value ever becomes part of
-// the text.
+// filter holds the conditions of a query, with a placeholder for each value. No value ever becomes
+// part of the SQL.
 type filter struct {
 	conditions []string
 	args       []any
 }
 
-// place gives a value its place.
+// place adds a value and returns its placeholder.
 func (f *filter) place(value any) string {
 	f.args = append(f.args, value)
 	return "$" + strconv.Itoa(len(f.args))
@@ -133,14 +132,14 @@ func (f *filter) place(value any) string {
 
 func (f *filter) and(condition string) { f.conditions = append(f.conditions, condition) }
 
-// equal demands a value of a column or expression; an empty one demands nothing.
+// equal requires a value of a column or expression; an empty value adds no condition.
 func (f *filter) equal(expression, value string) {
 	if value != "" {
 		f.and(expression + " = " + f.place(text(value)))
 	}
 }
 
-// tenants bounds the column by scope, and by what was asked for within it.
+// tenants restricts the column to the scope, and to the requested tenant.
 func (f *filter) tenants(column string, scope view.Scope, asked fleet.TenantName) {
 	f.equal(column, string(scope.Tenant))
 	f.equal(column, string(asked))

@@ -17,25 +17,25 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Workers is how many connections the workers' pool opens at most. Agents are served by it too.
+// Workers is the maximum number of connections in the workers' pool. It serves agents too.
 func (s *Store) Workers() int { return int(s.work.Config().MaxConns) }
 
-// Connections is how many connections each pool of a Store opens at most. A size that is zero takes
-// its default, or its share of pool_max_conns when the URL has that.
+// Connections are the maximum numbers of connections of a Store's pools. A zero takes its default,
+// or its share of pool_max_conns if the URL has that.
 //
-// The pools are apart so that none can take the connections of another: readers of the API cannot
-// keep a worker from acknowledging, and a flood of status cannot keep a lease from being renewed or
-// an emergency stop from being read.
+// The pools are separate so that none can use up the connections of another: readers of the API
+// cannot keep a worker from acknowledging, and a flood of status reports cannot keep a lease from
+// being renewed or an emergency stop from being read.
 type Connections struct {
 	Control int32 // leases, emergency stops, approvals, readiness; default 4
-	Workers int32 // the loop, the workers, the hub's writes, webhook deliveries; default 8
-	Readers int32 // the API, the page, event streams, the hub's reads; default 8
+	Workers int32 // the loop, the workers, agents' writes, webhook deliveries; default 8
+	Readers int32 // the API, the page, event streams, agents' reads; default 8
 }
 
 var defaultConnections = Connections{Control: 4, Workers: 8, Readers: 8}
 
-// sized fills the sizes that are left out: of pool_max_conns (0: not given) each pool gets the
-// share that it has of the defaults.
+// sized fills omitted sizes: each pool gets the share of pool_max_conns (0: not given) that it has
+// of the defaults.
 func (c Connections) sized(poolMax int32) (Connections, error) {
 	sizes := []*int32{&c.Control, &c.Workers, &c.Readers}
 	defaults := []int32{defaultConnections.Control, defaultConnections.Workers,
@@ -71,17 +71,17 @@ func (c Connections) sized(poolMax int32) (Connections, error) {
 	return c, nil
 }
 
-// PoolFigures are how one pool stands.
+// PoolFigures are the statistics of one pool.
 type PoolFigures struct {
 	Name    string // control, workers or readers
-	Size    int    // connections that it opens at most
+	Size    int    // maximum number of connections
 	InUse   int
 	Waiting int           // callers that wait for a connection
-	Waited  time.Duration // for a connection, all callers so far together
-	GaveUp  int64         // callers that have waited too long so far
+	Waited  time.Duration // total of all callers
+	GaveUp  int64         // callers that waited too long
 }
 
-// Pools are how the pools stand.
+// Pools returns the statistics of the pools.
 func (s *Store) Pools() []PoolFigures {
 	figures := make([]PoolFigures, 0, len(PoolNames))
 	for i, p := range []*pgxpool.Pool{s.control, s.work, s.read} {
@@ -95,10 +95,10 @@ func (s *Store) Pools() []PoolFigures {
 	return figures
 }
 
-// PoolNames are the pools' in settings and metrics.
+// PoolNames are the names of the pools in settings and metrics.
 var PoolNames = [3]string{"control", "workers", "readers"}
 
-// pool is what one pool's connections are opened with.
+// pool configures the connections of one pool.
 type pool struct {
 	size     int32
 	patience time.Duration // for one statement or batch; see patient
@@ -109,25 +109,26 @@ type pool struct {
 const (
 	controlPatience = 2 * time.Second
 	workPatience    = 10 * time.Second
-	readPatience    = 6 * time.Second // the server ends a statement of a reader before
+	readPatience    = 6 * time.Second // the server ends a reader's statement earlier
 	longPatience    = 70 * time.Second
 	tourPatience    = 5 * time.Minute // for all rows of an engine, which are visited one by one
 
 	readTimeout = "5s"
-	// without an answer to a statement, from which on its connection counts as silent
+	// time without an answer to a statement after which its connection counts as silent
 	silence = time.Second
-	// whoever waits longer for a lease's lock asks again later, rather than occupy a connection
+	// a caller that waits longer for a lease's lock tries again later instead of occupying a
+	// connection
 	lockPatience     = 500 * time.Millisecond
 	pingTimeout      = 2 * time.Second
 	connectTimeout   = 5 * time.Second
-	lostPeer         = 20 * time.Second // after which data that nobody confirmed ends a connection
+	lostPeer         = 20 * time.Second // after which unacknowledged data ends a connection
 	keepAliveIdle    = 10 * time.Second
 	keepAliveEvery   = 5 * time.Second
 	keepAliveProbes  = 3
 	transactionLimit = "120s"
 )
 
-// pools are a Store's: control, workers and readers.
+// pools configures control, workers and readers.
 func pools(o Connections) [3]pool {
 	return [3]pool{
 		{size: o.Control, patience: controlPatience, acquire: 2 * controlPatience,
@@ -139,7 +140,7 @@ func pools(o Connections) [3]pool {
 	}
 }
 
-// open makes the pool. Its connections are opened when they are needed.
+// open opens the pool. It connects on demand.
 func (p pool) open(ctx context.Context, base *pgxpool.Config, tracer pgx.QueryTracer,
 	waiting *atomic.Int64) (*pgxpool.Pool, error) {
 	config := base.Copy()
@@ -158,24 +159,23 @@ func (p pool) open(ctx context.Context, base *pgxpool.Config, tracer pgx.QueryTr
 	return made, nil
 }
 
-// shouldPing has a connection proven before use when it was idle for long enough to have been
-// forgotten on the way, and whenever its answer would be waited for longer than usual.
+// shouldPing checks a connection before use if it was idle long enough to be dropped on the way,
+// and before every statement with a longer deadline than usual.
 func shouldPing(ctx context.Context, p pgxpool.ShouldPingParams) bool {
 	_, long := ctx.Value(patienceKey{}).(time.Duration)
 	return long || p.IdleDuration > time.Second
 }
 
-// PoolSizes are how many connections each pool opens at most: control, workers and readers.
+// PoolSizes are the maximum numbers of connections: control, workers and readers.
 func (s *Store) PoolSizes() [3]int32 {
 	return [3]int32{s.control.Config().MaxConns, s.work.Config().MaxConns, s.read.Config().MaxConns}
 }
 
-// deadlines gives every statement and batch of a pool a deadline, so that a connection that has
-// fallen silent is found out by whoever uses it: the server at its other end may be gone without a
-// word. One that was found out drops all connections of its pool, for they are likely as dead. A
-// statement that a caller gave less than silence proves nothing: callers whose time runs out while
-// many of them wait must not take the connections of the others, which would wait the longer for
-// new ones.
+// deadlines gives every statement and batch of a pool a deadline, which detects a silent
+// connection: the server at its other end may be gone without closing it. After one such connection
+// all connections of the pool are dropped, for they are likely dead too. A statement with a
+// deadline below silence proves nothing: many waiting callers that run out of time must not drop
+// the connections of the others, which would then wait longer for new ones.
 type deadlines struct {
 	patience, acquire time.Duration
 	pool              *pgxpool.Pool
@@ -187,8 +187,7 @@ type (
 	endKey      struct{}
 )
 
-// patient gives the statements that are sent with the context that long instead of what their pool
-// gives.
+// patient gives the statements of the context this time instead of the pool's.
 func patient(ctx context.Context, d time.Duration) context.Context {
 	return context.WithValue(ctx, patienceKey{}, d)
 }
@@ -201,10 +200,10 @@ func (d *deadlines) begin(ctx context.Context) context.Context {
 	return within(ctx, limit)
 }
 
-// bounded is what ends the time of a statement, a batch or an acquisition.
+// bounded ends the time of a statement, a batch or an acquisition.
 type bounded struct {
 	cancel context.CancelFunc
-	given  time.Duration // what it had, by its limit and its caller's deadline
+	given  time.Duration // time that it had, by its limit and its caller's deadline
 }
 
 // within is the context with at most that much time; ended releases it.
@@ -245,7 +244,7 @@ func (d *deadlines) TraceBatchStart(ctx context.Context, _ *pgx.Conn,
 	return d.begin(ctx)
 }
 
-// TraceBatchQuery is nothing: the time is that of the batch.
+// TraceBatchQuery does nothing: the deadline is that of the batch.
 func (*deadlines) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
 
 // TraceBatchEnd ends the time of a batch.
@@ -260,7 +259,7 @@ func (d *deadlines) TraceAcquireStart(ctx context.Context, _ *pgxpool.Pool,
 	return within(ctx, d.acquire)
 }
 
-// TraceAcquireEnd ends it. That no connection was free says nothing of those that there are.
+// TraceAcquireEnd ends it. A lack of free connections proves nothing about the existing ones.
 func (d *deadlines) TraceAcquireEnd(ctx context.Context, _ *pgxpool.Pool,
 	_ pgxpool.TraceAcquireEndData) {
 	d.waiting.Add(-1)
@@ -269,8 +268,8 @@ func (d *deadlines) TraceAcquireEnd(ctx context.Context, _ *pgxpool.Pool,
 	}
 }
 
-// dial opens TCP connections that end when the other side is gone, rather than wait for it as long
-// as the system does by default.
+// dial opens TCP connections that end when the peer is gone, instead of after the system's long
+// default.
 func dial(timeout time.Duration) pgconn.DialFunc {
 	d := &net.Dialer{Timeout: timeout, Control: userTimeout,
 		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: keepAliveIdle,
@@ -278,8 +277,8 @@ func dial(timeout time.Duration) pgconn.DialFunc {
 	return d.DialContext
 }
 
-// serverKeepAlive has the server find out as well: what a dead client holds locked is free again
-// after half a minute, not after hours.
+// serverKeepAlive makes the server detect it too: the locks of a dead client are released after
+// half a minute, not after hours.
 func serverKeepAlive() map[string]string {
 	seconds := func(d time.Duration) string { return strconv.Itoa(int(d.Seconds())) }
 	return map[string]string{
@@ -290,8 +289,8 @@ func serverKeepAlive() map[string]string {
 	}
 }
 
-// boundTransactions bounds the time of a whole transaction where the server can (PostgreSQL 17):
-// also while it waits for the rest of a statement, which no other of its timeouts counts.
+// boundTransactions limits the time of a whole transaction if the server can (PostgreSQL 17),
+// including the wait for the rest of a statement, which no other timeout covers.
 func boundTransactions(ctx context.Context, conn *pgx.Conn) error {
 	major, _, _ := strings.Cut(conn.PgConn().ParameterStatus("server_version"), ".")
 	if n, err := strconv.Atoi(major); err != nil || n < 17 {

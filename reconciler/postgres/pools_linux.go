@@ -7,7 +7,7 @@ import (
 
 const tcpUserTimeout = 18 // TCP_USER_TIMEOUT, which package syscall does not have
 
-// userTimeout ends a connection whose data nobody has confirmed for lostPeer.
+// userTimeout ends a connection whose data is unacknowledged for lostPeer.
 func userTimeout(network, _ string, c syscall.RawConn) error {
 	if !strings.HasPrefix(network, "tcp") {
 		return nil

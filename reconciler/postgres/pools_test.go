@@ -13,8 +13,8 @@ import (
 	"argosy.dev/argosy/reconciler/postgres"
 )
 
-// While every connection of readers is taken and more readers wait, leases are renewed, a stop is
-// set and read, workers read and acknowledge, the loop records, and the replica is ready.
+// While every reader connection is in use and more readers wait, leases are renewed, a stop is set
+// and read, workers read and acknowledge, the loop records, and the replica is ready.
 func TestNobodyWaitsForReaders(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
@@ -85,9 +85,9 @@ func TestNobodyWaitsForReaders(t *testing.T) {
 	check(t, tx.Rollback(t.Context()))
 }
 
-// A client dies while the rest of a large write is on its way, and a proxy keeps its connection.
-// What it has locked keeps nobody from renewing another lease, and its own lease passes on within
-// seconds of its end; nothing of what it had sent remains.
+// A client dies in the middle of a large write, and a proxy keeps its connection. Its locks do not
+// keep other leases from being renewed, its own lease passes on within seconds of its expiry, and
+// nothing of the write remains.
 func TestHalfSentWriteOfADeadClientKeepsItsLeaseForSecondsOnly(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"reconciler", "engine/eu-1"} {
@@ -156,7 +156,7 @@ func TestHalfSentWriteOfADeadClientKeepsItsLeaseForSecondsOnly(t *testing.T) {
 	}
 }
 
-// A write that is only slow, and whose client is there, is waited for.
+// A takeover waits for a write that is only slow and whose client is alive.
 func TestTakeoverWaitsForAWriteThatTheServerWorksOn(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
@@ -187,7 +187,7 @@ func TestTakeoverWaitsForAWriteThatTheServerWorksOn(t *testing.T) {
 	}
 }
 
-// What pool_max_conns of the URL gives is divided; a size that is set stays.
+// pool_max_conns of the URL is divided; an explicit size is kept.
 func TestConnectionsAreDividedAsTheURLSays(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
@@ -226,9 +226,9 @@ func TestConnectionsAreDividedAsTheURLSays(t *testing.T) {
 	}
 }
 
-// A statement whose caller has no time left takes none of its pool's other connections: callers
-// that wait together would otherwise keep each other from ever being served. One that was given a
-// second and got no answer takes them all, for they are likely as dead.
+// A statement whose caller has no time left drops no other connection of its pool: callers that
+// wait together would otherwise starve each other. An unanswered statement that had a second drops
+// them all, for they are likely dead too.
 func TestAStatementWithoutTimeKeepsThePoolsConnections(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

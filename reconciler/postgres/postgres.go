@@ -86,7 +86,7 @@ type (
 type database struct {
 	control *pgxpool.Pool // leases, emergency stops, approvals, readiness
 	work    *pgxpool.Pool
-	read    *pgxpool.Pool    // what others ask for
+	read    *pgxpool.Pool    // reads on behalf of others
 	waiting *[3]atomic.Int64 // for a connection of each
 	base    *pgxpool.Config
 	tracer  pgx.QueryTracer
@@ -104,16 +104,16 @@ func newStore(d *database) *Store {
 const (
 	schema = "argosy"
 
-	// A transaction whose client has gone silent is ended by the server, and with it the locks that
-	// keep others waiting.
+	// The server ends a transaction whose client is silent, which releases the locks that block
+	// others.
 	idleInTransaction = "10s"
 	lockTimeout       = "5s"
 	statementTimeout  = "60s" // a first revision of 100,000 objects takes a few seconds
 )
 
-// Open connects to the database that url names (postgres://…, several hosts allowed) and checks
-// that its schema is one that this version works with: at least as new as its own, for migrations
-// only ever add. ErrSchema when `argosy migrate` has to run first.
+// Open connects to the database of url (postgres://…, several hosts allowed) and checks its schema:
+// it is at least as new as this version's, because migrations only add. ErrSchema if `argosy
+// migrate` has to run first.
 func Open(ctx context.Context, url string, o Options) (*Store, error) {
 	config, connections, err := poolConfig(url, o)
 	if err != nil {
@@ -137,7 +137,7 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 	return s, nil
 }
 
-// Close waits for what is under way and ends every connection.
+// Close waits for statements in progress and closes every connection.
 func (s *Store) Close() {
 	for _, p := range []*pgxpool.Pool{s.control, s.work, s.read} {
 		if p != nil {
@@ -146,21 +146,20 @@ func (s *Store) Close() {
 	}
 }
 
-// Readers is the same store for those who ask on behalf of others: whatever is called on it takes
-// connections of readers alone, whose statements the server ends after five seconds. It is closed
-// with the store that it is of.
+// Readers is the same store for reads on behalf of others: it uses the readers' connections alone,
+// whose statements the server ends after five seconds. It is closed with its store.
 func (s *Store) Readers() *Store {
 	readers := *s.database
 	readers.control, readers.work = s.read, s.read
 	return newStore(&readers)
 }
 
-// ErrReadOnly says that the database takes no writes: a standby, or a primary that was demoted.
+// ErrReadOnly means that the database refuses writes: a standby, or a demoted primary.
 var ErrReadOnly = errors.New(
 	"the database is read-only; is it a standby, or was the primary demoted?")
 
-// Ping reports whether the database can be reached and written to, over the connections of leases
-// and emergency stops. It is the readiness of the store.
+// Ping reports whether the database is reachable and writable, over the connections of leases and
+// emergency stops. It is the readiness of the store.
 func (s *Store) Ping(ctx context.Context) error {
 	var readOnly bool
 	err := s.control.QueryRow(ctx,
@@ -176,7 +175,7 @@ func (s *Store) Ping(ctx context.Context) error {
 	return nil
 }
 
-// reset drops every connection, so that the next ones find the server that takes writes now.
+// reset drops every connection, so that the next ones find the server that accepts writes now.
 func (s *database) reset() {
 	for _, p := range []*pgxpool.Pool{s.control, s.work, s.read} {
 		p.Reset()
@@ -186,7 +185,7 @@ func (s *database) reset() {
 func poolConfig(url string, o Options) (*pgxpool.Config, Connections, error) {
 	config, err := pgxpool.ParseConfig(url)
 	if err != nil {
-		// The parser's own words may repeat the URL, and with it the password.
+		// The parser's own error may repeat the URL, and with it the password.
 		return nil, Connections{},
 			errors.New(
 				"database: the URL cannot be read; write " +
@@ -206,8 +205,7 @@ func poolConfig(url string, o Options) (*pgxpool.Config, Connections, error) {
 	return config, connections, nil
 }
 
-// prepareConn gives a connection our schema, our time limits, and the demand for a server that
-// takes writes.
+// prepareConn sets our schema and time limits on a connection, and requires a writable server.
 func prepareConn(c *pgx.ConnConfig, application string) {
 	if application == "" {
 		application = "argosy"
@@ -217,10 +215,10 @@ func prepareConn(c *pgx.ConnConfig, application string) {
 		"application_name": application, "search_path": schema, "timezone": "UTC",
 		"idle_in_transaction_session_timeout": idleInTransaction, "lock_timeout": lockTimeout,
 		"statement_timeout": statementTimeout,
-		// Plans are made for the tables as they are: one that was made while a table was empty, and
-		// kept, is quadratic after a first start.
+		// Plan for the tables' current size: a plan from when a table was empty is quadratic after
+		// a first start.
 		"plan_cache_mode": "force_custom_plan", "jit": "off",
-		// what is asked for is in memory or on flash: looking up a few keys beats reading a table
+		// the data is in memory or on flash: looking up a few keys is faster than reading a table
 		"random_page_cost": "1.1",
 	} {
 		c.RuntimeParams[name] = value

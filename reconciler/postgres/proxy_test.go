@@ -11,14 +11,13 @@ import (
 	"testing"
 )
 
-// proxy stands between a store and its server and cuts a connection at the worst moment when it is
-// told to.
+// proxy is a TCP proxy between a store and its server that cuts a connection at a chosen moment.
 type proxy struct {
 	url string
-	// cutNothing, cutRequest or cutAnswer; of the next request of any connection, once
+	// cutNothing, cutRequest or cutAnswer; applies once, to the next request of any connection
 	cut  atomic.Int32
-	skip atomic.Int32 // requests that pass before that one
-	// bytes that a request may still have before its connection falls silent; 0: any number
+	skip atomic.Int32 // requests before that one
+	// bytes of a request before its connection falls silent; 0: unlimited
 	room  atomic.Int64
 	Taken chan struct{}
 	ended chan struct{}
@@ -27,7 +26,7 @@ type proxy struct {
 const (
 	cutNothing int32 = iota
 	cutRequest       // the server never gets the next request
-	cutAnswer        // the server has done the next request, and its answer is lost
+	cutAnswer        // the server has executed the next request, and its answer is lost
 )
 
 func newProxy(t *testing.T, target string) *proxy {
@@ -63,7 +62,7 @@ func newProxy(t *testing.T, target string) *proxy {
 
 var readyForQuery = []byte{'Z', 0, 0, 0, 5}
 
-// carry passes requests and answers on in turn.
+// carry forwards requests and answers in turn.
 func (p *proxy) carry(client, server net.Conn) {
 	var losing atomic.Bool
 	hangUp := func() { client.Close(); server.Close() }
@@ -97,7 +96,7 @@ func (p *proxy) carry(client, server net.Conn) {
 			}
 			if silent {
 				p.Taken <- struct{}{}
-				_, _ = io.Copy(io.Discard, client) // its end is not told either
+				_, _ = io.Copy(io.Discard, client) // its end is not reported either
 				<-p.ended
 				return
 			}

@@ -10,15 +10,15 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// Retention is how long history is kept. A zero takes its default.
+// Retention is how long history is kept. Zero means the default.
 type Retention struct {
-	Events time.Duration // what streams and the page tell of; default 7 days
-	// that have ended, and approvals that nothing waits for; default 90 days
+	Events time.Duration // of event streams and the page; default 7 days
+	// ended ones, and approvals without pending changes; default 90 days
 	Operations time.Duration
-	// that no object is of any more, and ended syncs whose SyncRun is gone; default 365 days
+	// without objects, and ended syncs whose SyncRun is deleted; default 365 days
 	Revisions time.Duration
-	Pulls     time.Duration // that are closed, with their plans; default 365 days
-	Audit     time.Duration // default two years, and never less than 90 days
+	Pulls     time.Duration // closed ones, with their plans; default 365 days
+	Audit     time.Duration // default two years, at least 90 days
 }
 
 const day = 24 * time.Hour
@@ -38,8 +38,8 @@ func (r Retention) orDefaults() Retention {
 
 const pruneBatch = 5000
 
-// pruning is one kind of row that is dropped when it is old. Its statement takes the age, unless it
-// names one, and the size of a batch.
+// pruning is one kind of row that is deleted by age. Its statement takes the age, unless it names
+// one, and the size of a batch.
 type pruning struct {
 	what string
 	age  time.Duration
@@ -53,9 +53,9 @@ func (p pruning) args() []any {
 	return []any{p.age, pruneBatch}
 }
 
-// prunings are all that shrinks by age. Tables that are not named here hold what the config repo
-// declares, what engines report of that, or one row for each of something that stays: an epoch of a
-// lease may never go back, so leases stay.
+// prunings are all tables that shrink by age. Other tables hold the config repo's declarations, the
+// engines' reports about them, or one row for each permanent item: an epoch of a lease may never
+// decrease, so leases stay.
 func prunings(r Retention) []pruning {
 	return []pruning{
 		{
@@ -85,7 +85,7 @@ func prunings(r Retention) []pruning {
 			touches AS (DELETE FROM pull_touches t USING old WHERE t.number = old.number),
 			tenants AS (DELETE FROM pull_tenants t USING old WHERE t.number = old.number)
 			DELETE FROM pulls p USING old WHERE p.number = old.number`},
-		// a row for each that was dropped
+		// one row for each deleted one
 		{"audit log", r.Audit, `SELECT FROM generate_series(1, prune_audit($1::interval, $2))`},
 		{"tokens", r.Operations, `DELETE FROM tokens WHERE id IN (
 			SELECT id FROM tokens WHERE least(revoked_at, expires_at) < now() - $1::interval LIMIT $2 FOR UPDATE SKIP LOCKED)`},
@@ -112,9 +112,9 @@ func prunings(r Retention) []pruning {
 	}
 }
 
-// Prune drops what is older than the retention says, of each kind until nothing is left, in small
-// batches with pauses as long as the batches take. It is to be called now and then, by any number
-// of replicas at a time, and reports how many rows it has dropped.
+// Prune deletes rows that are older than their retention, in small batches with pauses as long as
+// the batches take. Any number of replicas may call it periodically. It returns the number of
+// deleted rows.
 func (s *Store) Prune(ctx context.Context, r Retention) (int64, error) {
 	var all int64
 	for _, p := range prunings(r.orDefaults()) {

@@ -9,8 +9,7 @@ import (
 	"argosy.dev/argosy/reconciler/postgres"
 )
 
-// history makes n rows of history of that age, none of which anything still needs. $1 is the
-// number, $2 the age.
+// history inserts n rows of that age that nothing refers to. $1 is the number, $2 the age.
 var history = map[string]string{
 	"events":     `INSERT INTO events (seq, at, kind, tenant, name, text) SELECT -i, now() - $2::text::interval, 'hold', '', '', '' FROM generate_series(1, $1::int) i`,
 	"deletions":  `INSERT INTO deletions (at, revision, tenant, environment, deployment, engine, name) SELECT now() - $2::text::interval, 'r', 'acme', 'e', 'd', 'g', 'n' FROM generate_series(1, $1::int) i`,
@@ -40,7 +39,7 @@ var history = map[string]string{
 	"looks":            `INSERT INTO looks (key, priority, wanted, at, body) SELECT 'old-' || i, 1, false, now() - $2::text::interval, '{}' FROM generate_series(1, $1::int) i`,
 }
 
-// bounded are the tables that do not grow with time, each with what bounds it.
+// bounded are the tables that do not grow with time, each with its bound.
 var bounded = map[string]string{
 	"mirror": "one row", "memory": "one row", "source": "one row", "goose_db_version": "migrations",
 	"declarations": "the config repo", "sealed": "the config repo",
@@ -57,8 +56,7 @@ var bounded = map[string]string{
 	"reviewed_plans":   "pulls", "pull_tenants": "pulls", "pull_touches": "pulls",
 }
 
-// Whatever the rate at which history is made, one pruning leaves nothing that is too old, and
-// everything else.
+// Whatever the rate of growth, one pruning deletes everything that is too old, and nothing else.
 func TestPruneDropsAllThatIsTooOldAtAnyRate(t *testing.T) {
 	t.Parallel()
 	s, url := populated(t)
@@ -87,7 +85,7 @@ func TestPruneDropsAllThatIsTooOldAtAnyRate(t *testing.T) {
 	}
 }
 
-// A table that nobody prunes does not grow with time.
+// A table that is not pruned does not grow with time.
 func TestEveryTableIsPrunedOrBounded(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
@@ -102,7 +100,7 @@ func TestEveryTableIsPrunedOrBounded(t *testing.T) {
 	}
 }
 
-// The audit log keeps at least 90 days, whatever is asked for, and only pruning drops from it.
+// The audit log keeps at least 90 days, whatever the setting, and only pruning deletes from it.
 func TestAuditLogKeepsWhatIsYoung(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
@@ -123,8 +121,8 @@ func TestAuditLogKeepsWhatIsYoung(t *testing.T) {
 	expect(t, url, `SELECT count(*) FROM audit WHERE action = 'old'`, 5)
 }
 
-// What is old and still needed stays: an approval of what waits, a revision of which objects are,
-// the sync of a SyncRun that is declared, an operation that goes on.
+// Old rows that are still needed stay: an approval of pending changes, a revision with objects, the
+// sync of a declared SyncRun, a running operation.
 func TestPruneKeepsWhatIsOldAndNeeded(t *testing.T) {
 	t.Parallel()
 	s, url := populated(t)
@@ -148,7 +146,7 @@ func TestPruneKeepsWhatIsOldAndNeeded(t *testing.T) {
 	}
 }
 
-// Approvals that nothing waits for any more are not read.
+// Approvals without pending changes are not read.
 func TestApprovalsAreReadForWhatWaits(t *testing.T) {
 	t.Parallel()
 	s, url := populated(t)

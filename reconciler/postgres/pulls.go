@@ -14,7 +14,7 @@ import (
 	"argosy.dev/argosy/fleet/forge"
 )
 
-// PullRecord is what is kept of the pull request; false when nothing is.
+// PullRecord returns the stored state of the pull request; false if there is none.
 func (s *Pulls) PullRecord(ctx context.Context, number int) (forge.PullRecord, bool, error) {
 	found, err := collect(ctx, s.database, pgx.RowTo[forge.PullRecord],
 		`SELECT body FROM pulls WHERE number = $1`, number)
@@ -24,7 +24,7 @@ func (s *Pulls) PullRecord(ctx context.Context, number int) (forge.PullRecord, b
 	return found[0], true, nil
 }
 
-// SavePull keeps what is known of a pull request. What is known already is not written.
+// SavePull stores the state of a pull request. It writes nothing without news.
 func (s *Pulls) SavePull(ctx context.Context, r forge.PullRecord) error {
 	switch r.State {
 	case forge.PullOpen, forge.PullMerged, forge.PullClosed:
@@ -44,8 +44,8 @@ func (s *Pulls) SavePull(ctx context.Context, r forge.PullRecord) error {
 	return wrap(err, "pull request %d", r.Number)
 }
 
-// A tenant that the pull request itself is to make has no uid yet: it sees the pull request from
-// the first time that it is saved after the merge.
+// A tenant that the pull request itself creates has no uid yet: it sees the pull request from the
+// first save after the merge.
 const sqlSavePull = `
 	INSERT INTO pulls AS p (number, state, head, settled, tenants, tenant_uids, body)
 	VALUES ($1, $2, $3, $4, $5, ARRAY(SELECT t.uid FROM tenants t WHERE t.tenant = ANY ($5::text[]) AND t.removed_at IS NULL ORDER BY t.uid), $6)
@@ -53,17 +53,17 @@ const sqlSavePull = `
 		tenant_uids = excluded.tenant_uids, body = excluded.body, changed_at = now()
 	WHERE (p.tenant_uids, p.body) IS DISTINCT FROM (excluded.tenant_uids, excluded.body)`
 
-// UnsettledPulls are those for which something may be left to be done, in order: the open ones, and
-// those merged or closed that are not settled. PullRecord.Shown is left out: it may be long, and
-// all of these are read whenever the branch goes on.
+// UnsettledPulls returns pull requests with work left, in order: the open ones, and merged or
+// closed ones that are not settled. It omits PullRecord.Shown, which may be long: all of these are
+// read on every change of the branch.
 func (s *Pulls) UnsettledPulls(ctx context.Context) ([]forge.PullRecord, error) {
 	all, err := collect(ctx, s.database, pgx.RowTo[forge.PullRecord],
 		`SELECT body - 'shown' FROM pulls WHERE state = 'open' OR NOT settled ORDER BY number`)
 	return all, wrap(err, "unsettled pull requests")
 }
 
-// SaveReviewed keeps a plan as its reviewers see it, and that its files are those that the pull
-// request changes, in one round trip. It replaces the plan of the same head.
+// SaveReviewed stores a plan as shown to reviewers, and the files that the pull request changes, in
+// one round trip. It replaces the plan of the same head.
 func (s *Pulls) SaveReviewed(ctx context.Context, p forge.ReviewedPlan) error {
 	effects, err := json.Marshal(p.Effects)
 	if err != nil {
@@ -74,7 +74,7 @@ func (s *Pulls) SaveReviewed(ctx context.Context, p forge.ReviewedPlan) error {
 	}
 	touches := touchColumn(p.Touches)
 	err = s.atomically(ctx, func(b *pgx.Batch) {
-		// whose files follow it
+		// its files follow
 		b.Queue(
 			`SELECT pg_advisory_xact_lock(hashtextextended('argosy plan of ' || $1::integer, 0))`,
 			p.Number)
@@ -96,8 +96,8 @@ const sqlSaveReviewed = `
 	ON CONFLICT (number, head) DO UPDATE SET base = excluded.base, hash = excluded.hash, at = excluded.at, saved_at = excluded.saved_at,
 		effects = excluded.effects, touches = excluded.touches, report = excluded.report`
 
-// Reviewed is the newest plan that the reviewers of the pull request saw of that head; false when
-// they saw none.
+// Reviewed returns the newest plan of that head that was shown to reviewers; false if there is
+// none.
 func (s *Pulls) Reviewed(ctx context.Context, number int, head fleet.Revision) (forge.ReviewedPlan,
 	bool, error) {
 	found, err := collect(ctx, s.database, scanReviewed, `
@@ -114,7 +114,7 @@ func scanReviewed(row pgx.CollectableRow) (forge.ReviewedPlan, error) {
 	return p, err
 }
 
-// Colliding are the other open pull requests whose newest plans change files among touches, in
+// Colliding returns the other open pull requests whose newest plans change files among touches, in
 // order.
 func (s *Pulls) Colliding(ctx context.Context, number int, touches []string) ([]forge.Collision,
 	error) {
@@ -124,11 +124,11 @@ func (s *Pulls) Colliding(ctx context.Context, number int, touches []string) ([]
 	return all, wrap(err, "pull requests that collide with %d", number)
 }
 
-// maxTouch is the most bytes of a path that an index takes well.
+// maxTouch is the longest path in bytes that an index accepts.
 const maxTouch = 1024
 
-// touchColumn is the paths as they are kept. The path of a declaration is far shorter than what is
-// cut here; a stranger's may be anything, and two that are cut stay two.
+// touchColumn converts paths to their column's type. The path of a declaration is far shorter than
+// the limit; other paths may be anything, and two different paths stay different when they are cut.
 func touchColumn(touches []string) []string {
 	return column(touches, func(path string) string {
 		if path = text(path); len(path) > maxTouch {
@@ -139,14 +139,14 @@ func touchColumn(touches []string) []string {
 	})
 }
 
-// staleTime is how long what was said of an Application before its last change counts as old.
-// Whatever Argo CD has to say of the change it says within seconds, and what says nothing new is
-// not told to the store: see Observe.
+// staleTime is how long a report about an Application from before its last change counts as old.
+// Argo CD reports on the change within seconds, and a report without news is not stored: see
+// Observe.
 const staleTime = time.Minute
 
-// Outcomes are how the objects stand, one for each key and in the order of the keys, in one round
-// trip. An Application that was changed less than a minute ago and of which nothing new was said
-// since is Stale.
+// Outcomes returns the states of the objects, one for each key in the order of the keys, in one
+// round trip. An Application that was changed less than a minute ago, without a new report since,
+// is Stale.
 func (s *Views) Outcomes(ctx context.Context, keys []fleet.ObjectKey) ([]forge.Outcome, error) {
 	if len(keys) == 0 {
 		return nil, nil

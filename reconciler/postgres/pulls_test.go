@@ -20,7 +20,7 @@ import (
 	"argosy.dev/argosy/reconciler/postgres"
 )
 
-// pull is the record of a pull request that touches the tenants.
+// pull is the record of a pull request that changes the tenants.
 func pull(number int, state forge.PullState, tenants ...fleet.TenantName) forge.PullRecord {
 	at := time.Date(2026, 11, 20, 12, 0, number, 0, time.UTC)
 	ann := forge.Person{ID: 1, Login: "ann"}
@@ -49,7 +49,7 @@ func reviewed(number, head int, touches ...string) forge.ReviewedPlan {
 		Touches: touches, At: time.Date(2026, 11, 20, 13, 0, head, 0, time.UTC)}
 }
 
-// savePulls makes four pull requests with a plan each: of acme, of globex, of both, and of the
+// savePulls saves four pull requests with a plan each: of acme, of globex, of both, and of the
 // platform.
 func savePulls(t testing.TB, s *postgres.Store) {
 	t.Helper()
@@ -161,7 +161,7 @@ func TestCollidingPulls(t *testing.T) {
 		check(t, s.Pulls.SavePull(ctx, pull(number, state)))
 		check(t, s.Pulls.SaveReviewed(ctx, reviewed(number, number, touches...)))
 	}
-	// of which no record tells that it is open
+	// without a record that it is open
 	check(t, s.Pulls.SaveReviewed(ctx, reviewed(99, 99, "a.yaml")))
 	colliding := func(number int, touches ...string) []forge.Collision {
 		return must(s.Pulls.Colliding(ctx, number, touches))(t)
@@ -218,8 +218,7 @@ func TestPullStoreIsOneRoundTripEach(t *testing.T) {
 	}
 }
 
-// Case 60: the connection is lost before the request arrives, or after COMMIT and before the answer
-// does.
+// The connection is lost before the request arrives, or after COMMIT and before the answer.
 func TestCase60ConnectionLostWhilePullsAreSavedHasOneEffect(t *testing.T) {
 	t.Parallel()
 	for name, cut := range map[string]int32{"the request is lost": cutRequest,
@@ -357,7 +356,7 @@ func TestOutcomes(t *testing.T) {
 		said("retry", forge.Outcome{Apply: mirror.ApplyPending, Stale: true, Revision: revision(2)}),
 		{Key: project.Key, Present: true, Revision: revision(1), Hash: project.Manifest.Hash,
 			Apply: mirror.ApplyApplied},
-		// asked for twice, answered twice
+		// requested twice, answered twice
 		said("healthy", forge.Outcome{Apply: mirror.ApplyApplied}),
 		{Key: fleet.ObjectKey{Engine: "eu-1", Kind: "'", Name: "\x00\xff"}},
 	}
@@ -476,7 +475,7 @@ func TestPullViews(t *testing.T) {
 	})
 }
 
-// Case 66: what cannot be had again from Git outlives a rebuild.
+// Data that Git cannot restore survives a rebuild.
 func TestCase66ResetKeepsPulls(t *testing.T) {
 	t.Parallel()
 	s, url := populated(t)
@@ -511,7 +510,7 @@ func TestCase66ResetKeepsPulls(t *testing.T) {
 	}
 }
 
-// Two plans of one pull request are saved one after the other: its files are those of one of them,
+// Two plans of one pull request are saved one after the other: its files are those of one plan,
 // never of both.
 func TestPlansOfOnePullAreSavedInTurn(t *testing.T) {
 	t.Parallel()

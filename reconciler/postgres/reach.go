@@ -13,9 +13,9 @@ import (
 	"argosy.dev/argosy/fleet/view"
 )
 
-// ReportReach takes environments whose clusters the engine cannot read, and those that it can read
-// again; whole: there are no others. What is known already writes nothing, and an environment that
-// stays unreachable keeps its earliest time. mirror.ErrFenced when the lease has passed on.
+// ReportReach records environments whose clusters the engine cannot read, and those that it can
+// read again; whole: there are no others. A report without news writes nothing, and an environment
+// that stays unreachable keeps its earliest time. mirror.ErrFenced when the lease has passed on.
 func (s *Work) ReportReach(ctx context.Context, lease mirror.Lease, reports []mirror.Reach,
 	whole bool) error {
 	engine, err := leasedEngine[struct{}](lease, nil, nil)
@@ -59,7 +59,7 @@ func queueReach(b *pgx.Batch, engine fleet.EngineName, reports []mirror.Reach, w
 	}
 }
 
-// sqlReachable takes environments off: those that are named, or with $4 those that are not.
+// sqlReachable deletes the named environments, or with $4 all others.
 const sqlReachable = `
 	WITH gone AS (
 		DELETE FROM reach r WHERE r.engine = $1
@@ -67,7 +67,8 @@ const sqlReachable = `
 		RETURNING r.tenant, r.environment, r.engine)
 	SELECT new_event('environment', tenant, tenant || '/' || environment, 'engine ' || engine || ' reads its cluster again') FROM gone`
 
-// Only an environment with a declaration or rows of that tenant is taken: an agent may name others.
+// Only an environment with a declaration or rows of that tenant is stored: an agent may name
+// others.
 const sqlUnreachable = `
 	WITH before AS MATERIALIZED (
 		SELECT r.tenant, r.environment, r.reason FROM reach r WHERE r.engine = $1),
@@ -87,7 +88,7 @@ const sqlUnreachable = `
 	FROM changed c WHERE NOT EXISTS (
 		SELECT FROM before b WHERE b.tenant = c.tenant AND b.environment = c.environment AND b.reason = c.reason)`
 
-// unreachable reads the columns of reach; nil when there is no row.
+// unreachable scans the columns of reach; nil if there is no row.
 type unreachable struct {
 	reason, message *string
 	since           *time.Time
@@ -104,8 +105,8 @@ func (u unreachable) view() *mirror.Unreachable {
 	}
 }
 
-// unreachables are the environments of these whose clusters cannot be read. One that moves between
-// engines is shown as its new engine has it, if at all.
+// unreachables returns those of the environments whose clusters cannot be read. An environment that
+// moves between engines has the state of its new engine, if any.
 func unreachables(ctx context.Context, tx pgx.Tx, names []pair) (map[pair]*mirror.Unreachable,
 	error) {
 	tenants, environments := make([]string, len(names)), make([]string, len(names))
@@ -131,15 +132,15 @@ func unreachables(ctx context.Context, tx pgx.Tx, names []pair) (map[pair]*mirro
 	return all, err
 }
 
-// Abandon decides that an Application whose deletion waits for a cluster that cannot be read is
-// removed without it: its workload is left as it is. mirror.ErrNotFound when the UID is not that of
-// an Application that is being deleted, mirror.ErrNotBlocked while its cluster has not been
-// unreachable for mirror.DeletionBlockedAfter. Deciding it again changes nothing.
+// Abandon decides that an Application whose deletion waits for an unreachable cluster is deleted
+// without it: its workload keeps running. mirror.ErrNotFound if no Application with that UID is
+// being deleted, mirror.ErrNotBlocked until its cluster has been unreachable for
+// mirror.DeletionBlockedAfter. Repeating the decision changes nothing.
 func (s *Decisions) Abandon(ctx context.Context, o mirror.Orphaning) error {
 	subject := "Application " + o.Application.String()
 	err := s.transact(ctx, func(tx pgx.Tx) error {
-		// The mirror's lock comes first, as in Record: a declaration that wants it back comes
-		// before or after.
+		// The mirror's lock comes first, as in Record: a declaration that restores it comes before
+		// or after.
 		if _, err := tx.Exec(ctx, `SELECT FROM mirror FOR UPDATE`); err != nil {
 			return err
 		}

@@ -112,7 +112,7 @@ func TestAnAgentsEngineTellsWhatItCannotReadAndLearnsWhoSharesIt(t *testing.T) {
 		}
 	}
 	report := registry.Report{Reachable: true, Reach: []mirror.Reach{
-		// whom it does not serve
+		// not served by it
 		unreachable("acme", "prod", time.Now(), 2), unreachable("globex", "prod", time.Now(), 2),
 	}}
 	check(t, k.Agents.ReportAgent(t.Context(), session.Lease, report))

@@ -11,15 +11,15 @@ import (
 	"argosy.dev/argosy/reconciler/postgres"
 )
 
-// cost is what a statement had the database look at.
+// cost is the number of rows and pages that a statement reads.
 type cost struct {
-	rows int // of desired: those that were read, whatever of them was thrown away
-	// of all tables and indexes; a walk along an index shows here even where no row is read
+	rows int // of desired: rows read, including filtered ones
+	// of all tables and indexes; includes an index scan that reads no row
 	pages int
 }
 
-// costOf runs a statement with the settings of a store, once so that it is planned, and again to be
-// counted. Its writes are taken back.
+// costOf runs a statement with the settings of a store, once to plan it, and again to measure it.
+// It rolls its writes back.
 func costOf(t testing.TB, url, sql string, args ...any) cost {
 	t.Helper()
 	conn := connect(t, url)
@@ -52,8 +52,8 @@ func costOf(t testing.TB, url, sql string, args ...any) cost {
 	return cost{rows: read() - before, pages: plans[0].Plan.Hit + plans[0].Plan.Read}
 }
 
-// bigFirst is a kit whose next revision has made n more rows, an environment's own engine having
-// half of them and each of two Engines, one behind an agent, a quarter. Each row is applied.
+// bigFirst is a kit whose next revision has created n more rows: an environment's own engine has
+// half of them, and each of two Engines, one behind an agent, a quarter. Each row is applied.
 func bigFirst(t testing.TB, n int) *agentKit {
 	t.Helper()
 	k := agentKitOn(t, newPlainDatabase(t), func(url string) *postgres.Store {
@@ -72,9 +72,8 @@ func bigFirst(t testing.TB, n int) *agentKit {
 	return k
 }
 
-// A first start has one revision with nearly every row, and a fleet that has run for long has all
-// of them settled: neither the planner's figures of before nor those of after make what follows
-// cost more than what changes.
+// After a first start one revision has nearly every row, and in an old fleet all rows are applied.
+// With neither statistics do the repeated queries cost more than the changes.
 func TestWhatIsAskedAgainAndAgainReadsWhatHasChanged(t *testing.T) {
 	t.Parallel()
 	const n = 20_000
@@ -138,7 +137,7 @@ func TestWhatIsAskedAgainAndAgainReadsWhatHasChanged(t *testing.T) {
 	settle("all applied", 0)
 }
 
-// An engine whose rows are read by no agent pays nothing for agents' news.
+// An engine without an agent pays nothing for agents' news.
 func TestRowsOfOtherEnginesAreNotIndexedForAgents(t *testing.T) {
 	t.Parallel()
 	k := newAgentKit(t)

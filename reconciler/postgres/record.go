@@ -12,15 +12,15 @@ import (
 	"argosy.dev/argosy/fleet/mirror"
 )
 
-// Record takes one revision of the config repo, under the lease of the reconciler: all of it or
-// nothing, in one round trip whatever its size. It returns the number of the newest row. Recorded
-// twice, as after a connection that was lost during COMMIT, it has one effect. A revision that
-// changes nothing of ours writes nothing but the applied revision.
+// Record stores one revision of the config repo under the lease of the reconciler: all of it or
+// nothing, in one round trip whatever its size. It returns the number of the newest row. A repeated
+// Record, as after a connection that was lost during COMMIT, has no further effect. A revision
+// without changes writes only the applied revision.
 //
-// mirror.ErrFenced when the lease has passed on, mirror.ErrStale when another revision is applied
-// than the one that the record starts from.
+// mirror.ErrFenced when the lease has passed on, mirror.ErrStale when the applied revision is not
+// the record's base.
 func (s *Plans) Record(ctx context.Context, lease mirror.Lease, r mirror.Record) (int64, error) {
-	// revisions that this one may end: its own, and those whose rows it replaces
+	// revisions that this one may complete: its own, and those whose rows it replaces
 	var touched []string
 	fill, err := recording(lease, &r, &touched)
 	if err != nil {
@@ -48,8 +48,8 @@ func (s *Plans) Record(ctx context.Context, lease mirror.Lease, r mirror.Record)
 	return seq, nil
 }
 
-// recording prepares everything that can fail here, and returns what fills a batch; each time
-// alike. The batch adds the open revisions whose rows it replaces to replaced.
+// recording prepares everything here that can fail, and returns a function that fills a batch,
+// equally on each call. The batch adds the open revisions whose rows it replaces to replaced.
 func recording(lease mirror.Lease, r *mirror.Record, replaced *[]string) (func(*pgx.Batch), error) {
 	if r.Revision == "" {
 		return nil, errors.New("a record names its revision")
@@ -100,7 +100,7 @@ func recording(lease mirror.Lease, r *mirror.Record, replaced *[]string) (func(*
 	}, nil
 }
 
-// memorySteps keeps what the planner remembers.
+// memorySteps stores the planner's state.
 func memorySteps(r *mirror.Record) ([]step, error) {
 	if r.Memory == nil {
 		return nil, nil
@@ -114,14 +114,14 @@ type step struct {
 	args []any
 }
 
-// fence refuses everything that follows in the batch unless the lease is the newest of its name.
+// fence refuses the rest of the batch unless the lease is the newest of its name.
 func fence(l mirror.Lease) step {
 	return step{`SELECT fence($1, $2, $3)`, []any{l.Name, l.Holder, l.Epoch}}
 }
 
-// fenceEngine is fence for an engine's status, which is written by one transaction at a time. A
-// part of an agent's report is refused as well when the report, or a later one, was taken
-// meanwhile: as registry.ErrReplayed.
+// fenceEngine is fence for an engine's status, which one transaction at a time writes. It also
+// refuses a part of an agent's report, as registry.ErrReplayed, if the report or a later one was
+// accepted meanwhile.
 func fenceEngine(b *pgx.Batch, l mirror.Lease) {
 	b.Queue(`SELECT fence_engine($1, $2, $3)`, l.Name, l.Holder, l.Epoch)
 	if l.Report > 0 {
@@ -129,7 +129,7 @@ func fenceEngine(b *pgx.Batch, l mirror.Lease) {
 	}
 }
 
-// column takes one value of each item, as unnest wants them.
+// column returns one value of each item, for unnest.
 func column[T, V any](items []T, value func(T) V) []V {
 	values := make([]V, len(items))
 	for i, item := range items {
@@ -138,7 +138,7 @@ func column[T, V any](items []T, value func(T) V) []V {
 	return values
 }
 
-// keyColumns are kind, tenant and name of each key.
+// keyColumns returns kind, tenant and name of each key.
 func keyColumns(keys []fleet.Key) []any {
 	return []any{
 		column(keys, func(k fleet.Key) string { return string(k.Kind) }),
@@ -147,7 +147,7 @@ func keyColumns(keys []fleet.Key) []any {
 	}
 }
 
-// objectColumns are engine, kind and name of each object.
+// objectColumns returns engine, kind and name of each object.
 func objectColumns(keys []fleet.ObjectKey) []any {
 	return []any{
 		column(keys, func(k fleet.ObjectKey) string { return string(k.Engine) }),

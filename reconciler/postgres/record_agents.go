@@ -5,10 +5,10 @@ import (
 	"argosy.dev/argosy/fleet/mirror"
 )
 
-// agentSteps follows what agents serve: the sessions of agents whose declaration is new, changed or
-// gone have to begin anew, a lease that is not an agent's to have any longer is free for whoever it
-// is, and of a cluster that is no longer autonomous nothing of its own is kept. It follows those
-// that write declarations.
+// agentSteps updates agents after their declarations: sessions of agents whose declaration is new,
+// changed or deleted have to start again, the lease of an engine that its agent no longer serves is
+// released, and own Applications of a cluster that is no longer autonomous are deleted. It runs
+// after the steps that write declarations.
 func agentSteps(r *mirror.Record) ([]step, error) {
 	var named []fleet.Key
 	add := func(k fleet.Key) {
@@ -55,8 +55,8 @@ const (
 		UPDATE operations o SET state = 'Failed', message = 'the environment is no longer autonomous', ended_at = now() FROM ended e WHERE o.id = e.operation`
 )
 
-// formerAgents ends what tenants of the same names left: whoever bears a name now inherits no
-// agent, and no agent serves another tenant.
+// formerAgents ends agents of earlier tenants with these names: no tenant inherits an agent, and no
+// agent serves another tenant.
 func formerAgents(names []string) []step {
 	args := []any{names}
 	return []step{

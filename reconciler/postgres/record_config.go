@@ -5,8 +5,8 @@ import (
 	"argosy.dev/argosy/fleet/mirror"
 )
 
-// tenantSteps gives a new tenant a uid, and ends that of one that goes: a tenant that is created
-// again under the same name inherits no token, no history and no status.
+// tenantSteps gives a new tenant a uid, and ends that of a removed one: a tenant that is created
+// again with the same name inherits no token, no history and no status.
 func tenantSteps(r *mirror.Record) ([]step, error) {
 	var gone, there []string
 	for _, k := range r.Removed {
@@ -65,7 +65,7 @@ func declarationSteps(r *mirror.Record) ([]step, error) {
 	return append(steps, engines...), err
 }
 
-// engineSteps keeps the specs of engines, which outlive their declarations.
+// engineSteps stores the specs of engines, which outlive their declarations.
 func engineSteps(r *mirror.Record) ([]step, error) {
 	var names []string
 	var specs []*fleet.EngineSpec
@@ -83,8 +83,8 @@ func engineSteps(r *mirror.Record) ([]step, error) {
 		ON CONFLICT (engine) DO UPDATE SET spec = excluded.spec WHERE e.spec IS DISTINCT FROM excluded.spec`, []any{names, bodies}}}, err
 }
 
-// sealedSteps keeps the ciphertexts that a declaration or an object still names, and no other. It
-// follows those that write the two.
+// sealedSteps keeps the SOPS-encrypted files that a declaration or an object refers to, and no
+// other. It runs after the steps that write the two.
 func sealedSteps(r *mirror.Record) ([]step, error) {
 	var steps []step
 	if len(r.Sealed) > 0 {
@@ -115,7 +115,7 @@ func sealedSteps(r *mirror.Record) ([]step, error) {
 	return steps, nil
 }
 
-// problemSteps replaces the problems of every declaration that the record names.
+// problemSteps replaces the problems of every declaration that the record lists.
 func problemSteps(r *mirror.Record) ([]step, error) {
 	var steps []step
 	if named := namedKeys(r); len(named) > 0 {
@@ -160,7 +160,7 @@ func problemSteps(r *mirror.Record) ([]step, error) {
 	return steps, nil
 }
 
-// namedKeys are the declarations that were judged anew, each once.
+// namedKeys are the evaluated declarations, each once.
 func namedKeys(r *mirror.Record) []fleet.Key {
 	seen := make(map[fleet.Key]bool, len(r.Declarations))
 	var keys []fleet.Key
@@ -187,8 +187,8 @@ func namedKeys(r *mirror.Record) []fleet.Key {
 	return keys
 }
 
-// keptAlternatives is how many of the engines that a placement did not choose are kept, the best
-// first: for people, who ask why.
+// keptAlternatives is the number of rejected engines that are stored with a placement, best first,
+// as an explanation for people.
 const keptAlternatives = 5
 
 func placementSteps(r *mirror.Record) ([]step, error) {

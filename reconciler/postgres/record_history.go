@@ -14,7 +14,7 @@ import (
 	"argosy.dev/argosy/fleet/view"
 )
 
-// holdSteps keeps what waits for an approval, and ends what no longer does.
+// holdSteps stores changes that wait for an approval, and ends the other holds.
 func holdSteps(r *mirror.Record) ([]step, error) {
 	var steps []step
 	if len(r.EndedHold) > 0 {
@@ -61,7 +61,7 @@ func holdSteps(r *mirror.Record) ([]step, error) {
 	return steps, nil
 }
 
-// withheldSteps tells of a revision that waits as a whole, once.
+// withheldSteps reports once that a revision as a whole is held.
 func withheldSteps(r *mirror.Record) ([]step, error) {
 	return []step{{`
 		INSERT INTO operations (id, kind, state, tenant, engine, subject, revision, requested_by, message, done, total, started_at)
@@ -70,8 +70,8 @@ func withheldSteps(r *mirror.Record) ([]step, error) {
 		[]any{newID(), string(r.Revision), requester(r)}}}, nil
 }
 
-// historySteps tells of the revision: for people, for the guards' window, and for whoever follows
-// the events.
+// historySteps stores the revision's history: for people, for the guards' window, and for event
+// streams.
 func historySteps(r *mirror.Record) ([]step, error) {
 	counts := countText(r)
 	steps := []step{
@@ -108,8 +108,8 @@ func historySteps(r *mirror.Record) ([]step, error) {
 	return steps, nil
 }
 
-// recordEvents are few whatever the size of the revision: one for it, and one of a kind for each
-// tenant that it touches.
+// recordEvents are few whatever the size of the revision: one for the revision, and one of each
+// kind for each changed tenant.
 func recordEvents(r *mirror.Record, counts string) []view.Event {
 	events := []view.Event{{Kind: "revision", Name: string(r.Revision), Text: counts}}
 	applications, problems := map[fleet.TenantName]int{}, map[fleet.TenantName]bool{}
@@ -161,7 +161,7 @@ func countText(r *mirror.Record) string {
 	return strings.Join(parts, ", ")
 }
 
-// requester is who asked for a revision: the author, as the commit says.
+// requester is the commit's author.
 func requester(r *mirror.Record) string {
 	if r.Author == "" {
 		return "argosy"
@@ -169,7 +169,7 @@ func requester(r *mirror.Record) string {
 	return "git:" + message(r.Author)
 }
 
-// moment is t for the database; the zero time is NULL there.
+// moment converts t for the database; the zero time is NULL.
 func moment(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
@@ -179,8 +179,7 @@ func moment(t time.Time) *time.Time {
 
 var idText = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPadding(base32.NoPadding)
 
-// newID is a name for something new: milliseconds first, so that names sort by time, and 80 random
-// bits.
+// newID is a new name: milliseconds first, so that names sort by time, and 80 random bits.
 func newID() string {
 	var b [16]byte
 	binary.BigEndian.PutUint64(b[:8], uint64(time.Now().UnixMilli())<<16)

@@ -8,15 +8,15 @@ import (
 	"argosy.dev/argosy/fleet/mirror"
 )
 
-// chunkRows is how many items one statement takes: a message of the protocol holds at most 1 GB,
-// and memory is the server's too.
+// chunkRows is the number of items per statement: a protocol message is at most 1 GB, and the
+// server needs memory too.
 const chunkRows = 10_000
 
-// chunks are the items in pieces that fit a statement. All pieces travel in the same round trip.
+// chunks splits the items into statements. All of them travel in the same round trip.
 func chunks[T any](items []T) iter.Seq[[]T] { return slices.Chunk(items, chunkRows) }
 
-// rowSteps writes the objects that changed, each with a number of its own. What is the same already
-// keeps its number.
+// rowSteps writes the changed objects, each with a new number. An unchanged object keeps its
+// number.
 func rowSteps(r *mirror.Record) ([]step, error) {
 	var present, absent []mirror.Row
 	for _, row := range r.Rows {
@@ -46,8 +46,8 @@ func rowSteps(r *mirror.Record) ([]step, error) {
 }
 
 // upsertRows numbers its rows upwards from the newest number less back. MERGE rather than an
-// upsert: no other transaction adds rows while this one has the mirror's lock, and preparing for
-// that costs a third of an insert.
+// upsert: no other transaction adds rows while this one has the mirror's lock, and speculative
+// insertion would cost a third of an insert.
 func upsertRows(r *mirror.Record, rows []mirror.Row, back int) step {
 	credential := func(value func(*fleet.CredentialSource) string) []*string {
 		return column(rows, func(row mirror.Row) *string {
@@ -92,7 +92,7 @@ func upsertRows(r *mirror.Record, rows []mirror.Row, back int) step {
 		args}
 }
 
-// adoptOrphans takes objects off the list that a declaration asks for again.
+// adoptOrphans deletes from the list of orphans the objects that are declared again.
 func adoptOrphans(rows []mirror.Row) step {
 	return step{`
 		DELETE FROM strays s USING unnest($1::text[], $2::text[], $3::text[]) AS k (engine, kind, name)
@@ -100,8 +100,8 @@ func adoptOrphans(rows []mirror.Row) step {
 		objectColumns(column(rows, func(row mirror.Row) fleet.ObjectKey { return row.Key }))}
 }
 
-// markAbsent asks for objects to be removed. The row keeps its manifest: whoever removes the object
-// compares what it finds.
+// markAbsent marks rows for deletion. The row keeps its manifest, for the comparison before the
+// deletion.
 func markAbsent(r *mirror.Record, rows []mirror.Row, back int) step {
 	return step{`
 		UPDATE desired d SET absent = true, held = false, deletion = r.deletion, revision = $5, seq = m.seq - $6::bigint + r.n, changed_at = now()
@@ -112,16 +112,15 @@ func markAbsent(r *mirror.Record, rows []mirror.Row, back int) step {
 			string(r.Revision), int64(back))}
 }
 
-// setHeld says of rows whether their removal waits for an approval. Their number stays: the engine
-// has nothing to do.
+// setHeld marks whether the deletion of rows waits for an approval. Their number stays: the engine
+// has no work.
 func setHeld(keys []fleet.ObjectKey, held bool) step {
 	return step{`
 		UPDATE desired d SET held = $4 FROM unnest($1::text[], $2::text[], $3::text[]) AS k (engine, kind, name)
 		WHERE d.engine = k.engine AND d.kind = k.kind AND d.name = k.name AND d.held <> $4`, append(objectColumns(keys), held)}
 }
 
-// syncSteps takes the syncs that were asked for, each with the operation that tells of it, and the
-// holds of automation.
+// syncSteps stores the requested syncs, each with its operation, and the holds of automation.
 func syncSteps(r *mirror.Record) ([]step, error) {
 	var steps []step
 	if len(r.Syncs) > 0 {

@@ -163,7 +163,7 @@ func TestRecordKeepsEverythingForTheNextStart(t *testing.T) {
 		Note: "fine"}))(t)
 
 	snap := must(open(t, url).Plans.Load(t.Context()))(t)
-	placed.Alternatives = nil // kept for people, and read by no start
+	placed.Alternatives = nil // stored for people, and not read at a start
 	want := mirror.Snapshot{Applied: revision(1), Seq: 2, Quarantines: []fleet.Quarantine{
 		quarantine}, Placements: []fleet.Placement{placed},
 		Declarations: []fleet.Declaration{engineDeclaration("eu-1"),
@@ -323,7 +323,7 @@ func TestRecordUsesTheSameRoundTripsWhateverItsSize(t *testing.T) {
 	}
 }
 
-// fullRecord has n of everything that a large revision has many of.
+// fullRecord has n of every item that a large revision has many of.
 func fullRecord(base, head, n int) mirror.Record {
 	return step(base, head, func(r *mirror.Record) {
 		for i := range n {
@@ -339,8 +339,8 @@ func fullRecord(base, head, n int) mirror.Record {
 	})
 }
 
-// Letting a sealed file go looks at that tenant's sealed files and at the objects that name them,
-// whatever else there is.
+// Deleting a SOPS-encrypted file reads that tenant's encrypted files and the objects that refer to
+// them, and nothing else.
 func TestSealedFilesAreLetGoWithoutReadingTheFleet(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
@@ -369,7 +369,7 @@ func TestSealedFilesAreLetGoWithoutReadingTheFleet(t *testing.T) {
 		ANALYZE`)
 	sealed(2, "second")
 	sealed(3, "third")
-	// the first is named by an object, the third by its declaration
+	// an object refers to the first, a declaration to the third
 	expect(t, url, `SELECT count(*) FROM sealed`, 2)
 	asked := seen.batched(t, "DELETE FROM sealed")
 	if got := costOf(t, url, asked.SQL, asked.Args...); got.rows > 10 {
@@ -377,8 +377,8 @@ func TestSealedFilesAreLetGoWithoutReadingTheFleet(t *testing.T) {
 	}
 }
 
-// Every start reads the placements and not the engines that were not chosen, of which the best five
-// are kept for whoever asks why.
+// Every start reads the placements without their alternatives, of which the best five are stored as
+// an explanation.
 func TestAlternativesOfPlacementsAreKeptApart(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
@@ -394,7 +394,7 @@ func TestAlternativesOfPlacementsAreKeptApart(t *testing.T) {
 			environmentDeclaration("acme", "prod"), environmentDeclaration("acme", "old")}
 		r.Placements = []fleet.Placement{p, placement("acme", "old", "eu-1")}
 	})))(t)
-	// As the version before has written it.
+	// As the previous version writes it.
 	exec(t, url,
 		`UPDATE placements SET body = body || jsonb_build_object('alternatives', alternatives), alternatives = NULL WHERE environment = 'old'`)
 	for _, placed := range must(s.Plans.Load(t.Context()))(t).Placements {

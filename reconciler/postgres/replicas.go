@@ -8,13 +8,12 @@ import (
 	"argosy.dev/argosy/fleet/mirror"
 )
 
-// worksFor is how long after its last beat a replica counts as one whose workers run. It is less
-// than a lease lasts: when the leases of a replica that was killed run out, it does not count any
-// more.
+// worksFor is how long after its last beat a replica's workers count as running. It is less than a
+// lease's duration: when the leases of a killed replica expire, it no longer counts.
 const worksFor = `interval '6 s'`
 
-// BeatWorkers says that the workers of the replica run, and returns which others do and who holds
-// the leases that it asks for: to be called every two seconds.
+// BeatWorkers is the heartbeat of a replica's running workers. It returns the other replicas and
+// the holders of the requested leases. The caller sends it every two seconds.
 func (s *Leases) BeatWorkers(ctx context.Context, beat mirror.ReplicaBeat) (mirror.Replicas,
 	error) {
 	var view mirror.Replicas
@@ -48,7 +47,7 @@ func readInto[V any](rows pgx.Rows, into map[string]V) error {
 	return err
 }
 
-// LeaveWorkers says that the workers of the replica end, which it is to do before they have.
+// LeaveWorkers records that the workers of the replica are about to end.
 func (s *Leases) LeaveWorkers(ctx context.Context, replica string) error {
 	err := s.again(ctx, func() error {
 		_, err := s.control.Exec(ctx,

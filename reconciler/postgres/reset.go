@@ -9,17 +9,17 @@ import (
 	"argosy.dev/argosy/fleet/view"
 )
 
-// Reset drops what can be had again from Git and from the engines, for `argosy rebuild`. What
-// people decided and did stays (stops, approvals, tokens, operations, the audit log) and the agents
-// that joined, and so do the epochs of leases, which may never go back, the guards' memory of
-// deletions, and the syncs that were asked for, which must not be done twice. Numbers of rows go on
-// where they were. A replica that runs meanwhile loses the reconciler's lease, and with it what it
-// knew of the mirror; what it is recording is waited for.
+// Reset deletes everything that Git and the engines can restore, for `argosy rebuild`. People's
+// decisions and actions stay (stops, approvals, tokens, operations, the audit log), and so do the
+// joined agents, the epochs of leases, which may never decrease, the guards' history of deletions,
+// and the requested syncs, which must not run twice. Numbers of rows continue. A replica that runs
+// meanwhile loses the reconciler's lease, and with it its knowledge of the mirror; Reset waits for
+// a record in progress.
 //
-// Agents lose the leases of their engines, and with them what they know of rows: the next session
-// has a higher epoch, for which they read all rows anew. What they said before is dropped, since an
-// object that a row of the old mirror named was no stray: placements are made by what they say of
-// the new one.
+// Agents lose the leases of their engines, and with them their knowledge of rows: the next session
+// has a higher epoch, for which they read all rows again. Their earlier reports are deleted, since
+// an object with a row in the old mirror was no orphan: placements follow from the reports on the
+// new mirror.
 func (s *Store) Reset(ctx context.Context) error {
 	ctx = patient(ctx, longPatience)
 	err := s.transact(ctx, func(tx pgx.Tx) error {

@@ -17,14 +17,14 @@ import (
 
 const (
 	attempts       = 6
-	silentAttempts = 3 // of them, after statements that were not answered in time
+	silentAttempts = 3 // of them, after statements without an answer in time
 	firstPause     = 20 * time.Millisecond
 	lastPause      = time.Second
 )
 
-// atomically sends the statements of a batch as one transaction, and again when the database asks
-// for that or the connection is lost. Every batch that is given here has one effect however often
-// it is sent. fill is called anew for each attempt.
+// atomically sends the statements of a batch as one transaction, and again after a retryable error
+// or a lost connection. Every batch has one effect however often it is sent. fill is called for
+// each attempt.
 func (s *database) atomically(ctx context.Context, fill func(*pgx.Batch)) error {
 	return s.again(ctx, func() error {
 		batch := &pgx.Batch{}
@@ -34,20 +34,20 @@ func (s *database) atomically(ctx context.Context, fill func(*pgx.Batch)) error 
 	})
 }
 
-// transact runs f in a transaction, with the same promise and the same demand as atomically.
+// transact runs f in a transaction, with the same guarantee and requirement as atomically.
 func (s *database) transact(ctx context.Context, f func(pgx.Tx) error) error {
 	return s.again(ctx, func() error { return pgx.BeginFunc(ctx, s.work, f) })
 }
 
-// again calls f until it succeeds, fails for good, or has been called often enough. The pauses
-// double and jitter, so that writers that met do not meet again.
+// again calls f until it succeeds, fails permanently, or has been called often enough. The pauses
+// double and jitter, so that conflicting writers do not meet again.
 func (s *database) again(ctx context.Context, f func() error) error {
 	for n := 1; ; n++ {
 		err := f()
 		if errors.Is(plain(err), ErrReadOnly) {
 			s.reset()
 		}
-		// The statement ran out of its own time, not of the caller's: the connection may be dead,
+		// The statement exceeded its own deadline, not the caller's: the connection may be dead,
 		// and the next one is another.
 		silent := errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil && n < silentAttempts
 		if err == nil || n == attempts || !silent && !passing(err) {
@@ -60,7 +60,7 @@ func (s *database) again(ctx context.Context, f func() error) error {
 	}
 }
 
-// Codes of the database that this package tells apart. AY… are its own: see
+// Codes of the database that this package distinguishes. AY… are our own: see
 // migrations/00002_rules.sql.
 const (
 	codeFenced   = "AY001"
@@ -76,7 +76,7 @@ const (
 	codeIdleTimeout   = "25P03"
 )
 
-// passing reports whether trying again may help.
+// passing reports whether a retry may help.
 func passing(err error) bool {
 	var e *pgconn.PgError
 	if errors.As(err, &e) {
@@ -97,7 +97,7 @@ func passing(err error) bool {
 		errors.Is(err, io.EOF) || errors.As(err, &network) || errors.Is(err, net.ErrClosed)
 }
 
-// plain gives an error of the database its word in the domain, if it has one.
+// plain maps an error of the database to the domain's error, if there is one.
 func plain(err error) error {
 	var e *pgconn.PgError
 	if !errors.As(err, &e) {
@@ -116,7 +116,7 @@ func plain(err error) error {
 	return err
 }
 
-// told is a known error with what the database said of it.
+// told is a domain error with the message of the database.
 type told struct {
 	kind error
 	text string

@@ -29,7 +29,7 @@ func scanRow(rows pgx.CollectableRow) (mirror.Row, error) {
 	return row, err
 }
 
-// collect reads every row that a statement returns, and reads again when the connection is lost.
+// collect returns every row of a statement, and reads again after a lost connection.
 func collect[T any](ctx context.Context, s *database, scan pgx.RowToFunc[T], sql string,
 	args ...any) ([]T, error) {
 	var all []T
@@ -44,8 +44,8 @@ func collect[T any](ctx context.Context, s *database, scan pgx.RowToFunc[T], sql
 	return all, err
 }
 
-// Changed are the engine's rows with a number above after, in that order, at most limit. A row that
-// is committed later has a higher number than every row that this has returned.
+// Changed returns at most limit rows of the engine with a number above after, in that order. A row
+// that is committed later has a higher number than every returned row.
 func (s *Work) Changed(ctx context.Context, engine fleet.EngineName, after int64,
 	limit int) ([]mirror.Row, error) {
 	rows, err := collect(ctx, s.database, scanRow, `SELECT `+rowColumns+fromRows+
@@ -56,9 +56,8 @@ func (s *Work) Changed(ctx context.Context, engine fleet.EngineName, after int64
 	return rows, nil
 }
 
-// RowHeads visits every row of the engine as it stood at one moment, in the order of their numbers
-// and without its body, and does not hold them all in memory. An error of visit ends it and is
-// returned.
+// RowHeads visits every row of the engine in one snapshot, by number and without its body, and
+// never holds all of them in memory. An error of visit ends it and is returned.
 func (s *Work) RowHeads(ctx context.Context, engine fleet.EngineName,
 	visit func(mirror.RowHead) error) error {
 	ctx = patient(ctx, tourPatience)
@@ -80,7 +79,7 @@ func (s *Work) RowHeads(ctx context.Context, engine fleet.EngineName,
 	return fmt.Errorf("rows of engine %s: %w", engine, plain(err))
 }
 
-// Row is one row as it stands now; false when there is none.
+// Row returns the current row; false if there is none.
 func (s *Work) Row(ctx context.Context, key fleet.ObjectKey) (mirror.Row, bool, error) {
 	rows, err := collect(ctx, s.database, scanRow, `SELECT `+rowColumns+fromRows+
 		`WHERE d.engine = $1 AND d.kind = $2 AND d.name = $3`,
@@ -91,9 +90,9 @@ func (s *Work) Row(ctx context.Context, key fleet.ObjectKey) (mirror.Row, bool, 
 	return rows[0], true, nil
 }
 
-// LeasedRow is one row as it stands now, read by the holder of the engine's lease: what is
-// destroyed for it is fenced here, since an object bears no newer epoch until a newer lease has
-// written it. mirror.ErrFenced when the lease has run out or passed on.
+// LeasedRow returns the current row for the holder of the engine's lease. It fences deletions,
+// since an object carries no newer epoch until a newer lease has written it. mirror.ErrFenced when
+// the lease has expired or passed on.
 func (s *Work) LeasedRow(ctx context.Context, l mirror.Lease, key fleet.ObjectKey) (mirror.Row, bool,
 	error) {
 	if _, err := leasedEngine(l, []fleet.ObjectKey{key}, func(k fleet.ObjectKey) fleet.ObjectKey {
@@ -124,7 +123,7 @@ func (s *Work) LeasedRow(ctx context.Context, l mirror.Lease, key fleet.ObjectKe
 	return row, there, wrap(err, "row %s of engine %s", key.Name, key.Engine)
 }
 
-// CredentialRows are the engine's rows that need the secret of that tenant and name.
+// CredentialRows returns the engine's rows that need the secret of that tenant and name.
 func (s *Work) CredentialRows(ctx context.Context, engine fleet.EngineName,
 	tenant fleet.TenantName, secret string) ([]mirror.Row, error) {
 	rows, err := collect(ctx, s.database, scanRow, `SELECT `+rowColumns+fromRows+`
@@ -132,8 +131,8 @@ func (s *Work) CredentialRows(ctx context.Context, engine fleet.EngineName,
 	return rows, wrap(err, "rows of engine %s with credential %s/%s", engine, tenant, secret)
 }
 
-// Sealed is the ciphertext of one *.sops.yaml by its git blob id; mirror.ErrNotFound when nothing
-// names it any more.
+// Sealed returns a SOPS-encrypted file by its git blob id; mirror.ErrNotFound when nothing refers
+// to it.
 func (s *Plans) Sealed(ctx context.Context, blob string) ([]byte, error) {
 	var sealed []byte
 	err := s.again(ctx, func() error {
@@ -146,7 +145,7 @@ func (s *Plans) Sealed(ctx context.Context, blob string) ([]byte, error) {
 	return sealed, wrap(err, "sealed file %s", blob)
 }
 
-// wrap says what an error is about; nil stays nil.
+// wrap adds the subject to an error; nil stays nil.
 func wrap(err error, subject string, args ...any) error {
 	if err == nil {
 		return nil
@@ -154,8 +153,8 @@ func wrap(err error, subject string, args ...any) error {
 	return fmt.Errorf(subject+": %w", append(args, err)...)
 }
 
-// credentialOf puts a credential's columns together; nil when the row needs none.
-// The kind of the object says which folder the credential's declaration is in.
+// credentialOf builds a credential from its columns; nil if the row needs none. The kind of the
+// object determines the folder of the credential's declaration.
 func credentialOf(kind fleet.ObjectKind, tenant, name, sealed *string) *fleet.CredentialSource {
 	if tenant == nil || name == nil || sealed == nil {
 		return nil

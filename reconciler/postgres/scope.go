@@ -9,9 +9,9 @@ import (
 	"argosy.dev/argosy/fleet/view"
 )
 
-// within runs reads of one moment within a scope. For a tenant they run as argosy_reader with the
-// tenant set for this transaction alone: whatever f asks for, the database answers with that
-// tenant's rows only. See in_scope in migrations/00002_rules.sql.
+// within runs reads of one snapshot within a scope. For a tenant they run as argosy_reader with the
+// tenant set for this transaction alone: the database returns that tenant's rows only, whatever f
+// selects. See in_scope in migrations/00002_rules.sql.
 func (s *database) within(ctx context.Context, scope view.Scope, f func(pgx.Tx) error) error {
 	return s.withinOf(ctx, s.work, scope, f)
 }

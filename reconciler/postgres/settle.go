@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// sqlOpenRevisions reads the revisions of some rows that are not yet applied as a whole.
+// sqlOpenRevisions reads the revisions of some rows that are not fully applied yet.
 const sqlOpenRevisions = `
 	SELECT coalesce(array_agg(DISTINCT d.revision), '{}')
 	FROM unnest($1::text[], $2::text[], $3::text[]) AS k (engine, kind, name)
@@ -13,12 +13,12 @@ const sqlOpenRevisions = `
 	WHERE EXISTS (SELECT FROM revisions WHERE applied_at IS NULL)
 		AND EXISTS (SELECT FROM revisions r WHERE r.revision = d.revision AND r.applied_at IS NULL)`
 
-// that an acknowledgement waits at most for its revisions to be ended
+// maximum delay of an acknowledgement for the completion of its revisions
 const settleTime = 2 * time.Second
 
-// settle ends those of the open revisions whose every row is applied. It is called after the
-// transaction that touched their rows has been committed: see settle in
-// migrations/00011_settle.sql. A failure is no failure of that transaction: Settle ends them later.
+// settle completes those of the open revisions whose every row is applied. It runs after the commit
+// of the transaction that changed their rows: see settle in migrations/00011_settle.sql. Its
+// failure does not fail that transaction: Settle completes them later.
 func (s *database) settle(ctx context.Context, revisions []string) {
 	if len(revisions) == 0 {
 		return
@@ -32,9 +32,9 @@ func (s *database) settle(ctx context.Context, revisions []string) {
 	}
 }
 
-// Settle ends every open revision whose rows are all applied. Acknowledge and Record end the
-// revisions that they touch; Settle, called every few seconds, ends those that a lost connection or
-// a lock kept open.
+// Settle completes every open revision whose rows are all applied. Acknowledge and Record complete
+// the revisions that they change; Settle, called every few seconds, completes those that a lost
+// connection or a lock kept open.
 func (s *Plans) Settle(ctx context.Context) error {
 	err := s.again(ctx, func() error {
 		_, err := s.work.Exec(ctx, `SELECT settle(NULL)`)

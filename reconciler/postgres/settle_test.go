@@ -10,7 +10,7 @@ import (
 	"argosy.dev/argosy/reconciler/postgres"
 )
 
-// openRevisions adds n revisions, each with one row whose engine has failed to apply it.
+// openRevisions adds n revisions, each with one row that its engine failed to apply.
 func openRevisions(t testing.TB, url string, n int) {
 	t.Helper()
 	exec(t, url, `
@@ -25,8 +25,8 @@ func openRevisions(t testing.TB, url string, n int) {
 	exec(t, url, `ANALYZE`)
 }
 
-// What one engine acknowledges looks at no row of a revision that it does not name, however many
-// revisions wait for other engines.
+// An acknowledgement reads no row of a revision that it does not name, however many revisions wait
+// for other engines.
 func TestAcknowledgeCostsWhatIsAcknowledged(t *testing.T) {
 	t.Parallel()
 	const open = 3000
@@ -51,8 +51,8 @@ func TestAcknowledgeCostsWhatIsAcknowledged(t *testing.T) {
 	}
 }
 
-// While another transaction holds what settling writes, and the lock by which settling was once put
-// in order, engines acknowledge as before.
+// While another transaction holds the rows that completion writes, and its former lock, engines
+// acknowledge as before.
 func TestAcknowledgeNeitherWaitsNorFailsForSettling(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
@@ -75,8 +75,8 @@ func TestAcknowledgeNeitherWaitsNorFailsForSettling(t *testing.T) {
 	expect(t, url, `SELECT count(*) FROM operations WHERE state = 'Succeeded'`, 1)
 }
 
-// Two engines acknowledge the last two rows of a revision at the same time: it ends, in whichever
-// order they commit.
+// Two engines acknowledge the last two rows of a revision at the same time: it completes, whatever
+// the order of their commits.
 func TestRevisionEndsWhicheverEngineIsLast(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
@@ -102,7 +102,7 @@ func TestRevisionEndsWhicheverEngineIsLast(t *testing.T) {
 	}
 }
 
-// A revision whose last pending row a later one takes over is applied as far as it still counts.
+// A revision whose last pending row a later one replaces is applied.
 func TestRevisionEndsWhenALaterOneTakesItsLastRow(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
@@ -117,8 +117,8 @@ func TestRevisionEndsWhenALaterOneTakesItsLastRow(t *testing.T) {
 	}
 }
 
-// BenchmarkAcknowledge is the time of one acknowledgement of ten rows, alone and while 3,000
-// revisions wait for another engine.
+// BenchmarkAcknowledge measures one acknowledgement of ten rows, alone and while 3,000 revisions
+// wait for another engine.
 func BenchmarkAcknowledge(b *testing.B) {
 	own := durable(b)
 	s := openWith(b, own.URL, postgres.Options{})
@@ -137,7 +137,7 @@ func BenchmarkAcknowledge(b *testing.B) {
 	const each = 300
 	var times [2][]time.Duration
 	round := func(arm int) {
-		// else one arm writes back what the other, or the preparation of one, has changed
+		// otherwise one arm writes back the pages of the other, or of its preparation
 		exec(b, own.URL, `CHECKPOINT`)
 		for range each {
 			acks := next()

@@ -6,9 +6,9 @@ import (
 	"argosy.dev/argosy/fleet/view"
 )
 
-// SetSource keeps how the config repo was last found: URL (without credentials), branch, head, when
-// it was fetched, and what went wrong. Since is the store's: when Error began, or ended. That it
-// was fetched once more is written at most every ten seconds.
+// SetSource stores the result of the latest fetch of the config repo: URL (without credentials),
+// branch, head, time, and error. The store sets Since to when Error began, or ended. A fetch
+// without news is written at most every ten seconds.
 func (s *Plans) SetSource(ctx context.Context, v view.Source) error {
 	err := s.again(ctx, func() error {
 		_, err := s.work.Exec(ctx, `
@@ -22,7 +22,7 @@ func (s *Plans) SetSource(ctx context.Context, v view.Source) error {
 	return wrap(err, "state of the config repo")
 }
 
-// Source is how the config repo stands.
+// Source returns the state of the config repo.
 func (s *Views) Source(ctx context.Context) (view.Source, error) {
 	var v view.Source
 	err := s.again(ctx, func() error {

@@ -65,7 +65,7 @@ func TestAcknowledgeOfARemovalTakesTheRowOnlyIfItIsToGo(t *testing.T) {
 		step(1, 2, func(r *mirror.Record) { r.Rows = []mirror.Row{b} })))(t)
 	absent := must(s.Work.Changed(t.Context(), "eu-1", 2, 10))(t)
 
-	// Wanted again before the worker has told: its news is of an older row.
+	// Wanted again before the worker has reported: its report is about an older row.
 	b.Unwanted = false
 	must(s.Plans.Record(t.Context(), reconciler,
 		step(2, 3, func(r *mirror.Record) { r.Rows = []mirror.Row{b} })))(t)
@@ -111,7 +111,7 @@ func TestRevisionIsAppliedWhenItsLastObjectIs(t *testing.T) {
 	if v, o := look(); v.Pending != 1 || v.AppliedAt != nil || o.Done != 1 {
 		t.Fatalf("after one: %+v, %+v", v, o)
 	}
-	// The other is replaced by a later revision: nothing of the first is left to be done.
+	// A later revision replaces the other row: the first has no work left.
 	must(s.Plans.Record(t.Context(), reconciler,
 		step(1, 2, func(r *mirror.Record) {
 			r.Rows = []mirror.Row{application("eu-1", "acme", "b", "prod", "v2")}
@@ -269,8 +269,8 @@ func TestSyncIsAskedForOnceAndEndsOnce(t *testing.T) {
 	}
 }
 
-// A plan that was made while the mirror was small must not stay in use when it has grown: rows that
-// are read per row that is written stay few.
+// A query plan from when the mirror was small must not stay in use after it has grown: the number
+// of rows read per row written stays small.
 func TestWorkGrowsNoFasterThanTheMirror(t *testing.T) {
 	t.Parallel()
 	const n = 3000
@@ -296,7 +296,7 @@ func TestWorkGrowsNoFasterThanTheMirror(t *testing.T) {
 	}
 	round(n)
 	round(n)
-	s.Close() // its sessions tell what they did when they end
+	s.Close() // its sessions report their statistics when they end
 	until(t, "the statistics", func() bool {
 		return one[int](t, url,
 			`SELECT count(*) FROM pg_stat_user_tables WHERE relname IN ('desired', 'status') AND n_tup_upd >= $1`, n) == 2
@@ -307,8 +307,8 @@ func TestWorkGrowsNoFasterThanTheMirror(t *testing.T) {
 	}
 }
 
-// A row that is missing proves nothing: only one that was deleted because its object was proven
-// gone does, in this incarnation of the database.
+// A missing row proves nothing. Only a row that was deleted because its object was proven deleted
+// does, in this incarnation of the database.
 func TestARowThatWasLostHasNotVanished(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)

@@ -10,7 +10,7 @@ import (
 	"argosy.dev/argosy/fleet/mirror"
 )
 
-// PendingSyncs are the syncs that were asked for on the engine and have not ended, oldest first.
+// PendingSyncs returns the engine's requested syncs that have not ended, oldest first.
 func (s *Work) PendingSyncs(ctx context.Context, engine fleet.EngineName) ([]mirror.SyncRequest,
 	error) {
 	all, err := collect(ctx, s.database, scanSync, sqlOpenSyncs+` ORDER BY operation`, string(engine))
@@ -28,8 +28,8 @@ func scanSync(row pgx.CollectableRow) (mirror.SyncRequest, error) {
 	return q, err
 }
 
-// UpdateSync records how a sync of the lease's engine stands, and its operation with it. One that
-// has ended stays as it ended. mirror.ErrFenced when the lease has passed on.
+// UpdateSync records the state of a sync of the lease's engine, and of its operation. An ended sync
+// stays unchanged. mirror.ErrFenced when the lease has passed on.
 func (s *Work) UpdateSync(ctx context.Context, lease mirror.Lease, id string,
 	state mirror.OperationState, text string) error {
 	engine, err := leasedEngine[struct{}](lease, nil, nil)

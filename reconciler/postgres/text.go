@@ -9,15 +9,15 @@ import (
 )
 
 const (
-	maxMessage = 1024 // bytes that are kept of a message from outside
-	// bytes by which problems are ordered: an index takes 2704 of a whole key, and refuses the
-	// transaction for more
+	maxMessage = 1024 // length in bytes of a message from outside
+	// prefix in bytes by which problems are ordered: an index accepts 2704 for a whole key, and
+	// fails the transaction beyond
 	maxPath = 1024
 )
 
-// text is s as the database can hold it: it knows no NUL and no invalid UTF-8, and one such byte
-// from a tenant or an engine would fail the transaction of all others. What cannot be held is
-// escaped rather than dropped, so that two names stay two.
+// text makes s valid for the database, which accepts no NUL and no invalid UTF-8: one such byte
+// from a tenant or an engine would fail the transaction of all others. It escapes invalid bytes
+// rather than dropping them, so that two names stay different.
 func text(s string) string {
 	if utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 {
 		return s
@@ -38,7 +38,8 @@ func text(s string) string {
 // message is text, cut to at most maxMessage bytes.
 func message(s string) string { return cut(text(s), maxMessage) }
 
-// cut shortens a text to at most so many bytes, at the end of a character, and says so at its end.
+// cut shortens a text to at most so many bytes, at the end of a character, and marks the cut with
+// "…".
 func cut(s string, most int) string {
 	if len(s) <= most {
 		return s
@@ -50,7 +51,7 @@ func cut(s string, most int) string {
 	return s[:end] + "…"
 }
 
-// encoded is each item as JSON text that jsonb can hold: it knows no NUL either.
+// encoded returns each item as JSON that jsonb accepts: it has no NUL either.
 func encoded[T any](items []T) ([]string, error) {
 	texts := make([]string, len(items))
 	for i := range items {
@@ -76,7 +77,7 @@ func withoutNUL(raw []byte) []byte {
 		if bytes.HasPrefix(raw[i:], []byte(`\u0000`)) {
 			copy(raw[i:], `\ufffd`)
 		}
-		i++ // what follows a backslash is no backslash of its own
+		i++ // the character after a backslash does not start an escape
 	}
 	return raw
 }

@@ -29,8 +29,9 @@ func scanToken(row pgx.CollectableRow) (view.Token, error) {
 	return t, err
 }
 
-// VerifyToken tells whose token it is. Unknown, expired, revoked, malformed, or of a tenant that
-// was removed since: mirror.ErrNotFound, and neither the answer nor its timing tells which.
+// VerifyToken returns the token of a plaintext. mirror.ErrNotFound when it is unknown, expired,
+// revoked, malformed, or of a removed tenant; neither the answer nor its timing distinguishes
+// these.
 func (s *Tokens) VerifyToken(ctx context.Context, plaintext string) (view.Token, error) {
 	id := tokenID(plaintext)
 	hash := sha256.Sum256([]byte(plaintext))
@@ -55,7 +56,7 @@ func (s *Tokens) VerifyToken(ctx context.Context, plaintext string) (view.Token,
 	return found[0], nil
 }
 
-// tokenID is the part of a token that finds it; "" of what is none.
+// tokenID is the part of a token that identifies it; "" if it is not a token.
 func tokenID(plaintext string) string {
 	rest, ok := strings.CutPrefix(plaintext, tokenPrefix)
 	id, secret, both := strings.Cut(rest, "_")
@@ -65,8 +66,8 @@ func tokenID(plaintext string) string {
 	return text(id)
 }
 
-// CreateToken makes a token from Name, Tenant, Role, CreatedBy and ExpiresAt, and returns it with
-// its plaintext, which is kept nowhere. mirror.ErrNotFound when there is no such tenant.
+// CreateToken creates a token from Name, Tenant, Role, CreatedBy and ExpiresAt, and returns it with
+// its plaintext, which is not stored. mirror.ErrNotFound when there is no such tenant.
 func (s *Tokens) CreateToken(ctx context.Context, t view.Token) (view.Token, string, error) {
 	if t.Role != view.RoleRead && t.Role != view.RoleWrite {
 		return view.Token{}, "", fmt.Errorf("token %s: a role is read or write, not %q", t.Name,
@@ -95,7 +96,7 @@ func (s *Tokens) CreateToken(ctx context.Context, t view.Token) (view.Token, str
 			return fmt.Errorf("tenant %s: %w", t.Tenant, mirror.ErrNotFound)
 		}
 		if t = made[0]; tag.RowsAffected() == 0 {
-			return nil // the attempt before was committed after all
+			return nil // the previous attempt was committed after all
 		}
 		return tell(ctx, tx, deed{action: "create token", subject: t.Subject(), tenant: t.Tenant,
 			by: t.CreatedBy, note: string(t.Role)})
@@ -106,8 +107,8 @@ func (s *Tokens) CreateToken(ctx context.Context, t view.Token) (view.Token, str
 	return t, plaintext, nil
 }
 
-// RevokeToken ends a token at once. One that has ended stays as it is; mirror.ErrNotFound when there
-// is none of that ID.
+// RevokeToken ends a token at once. An ended one is unchanged; mirror.ErrNotFound when there is
+// none with that ID.
 func (s *Tokens) RevokeToken(ctx context.Context, id, by string) error {
 	err := s.transact(ctx, func(tx pgx.Tx) error {
 		var t view.Token
@@ -130,7 +131,7 @@ func (s *Tokens) RevokeToken(ctx context.Context, id, by string) error {
 	return wrap(err, "token %s", id)
 }
 
-// ListTokens are all, newest first, those that have ended included. None of them has a form of its
+// ListTokens lists all tokens, newest first, ended ones included. The result never contains a
 // plaintext.
 func (s *Tokens) ListTokens(ctx context.Context, page view.Page) ([]view.Token, string, error) {
 	return list(ctx, s.database, view.Scope{}, listing[view.Token]{

@@ -12,11 +12,11 @@ import (
 	"argosy.dev/argosy/fleet/view"
 )
 
-// agentSeen is how old a replica's last beat may be while its agents count as connected.
+// agentSeen is the maximum age of a replica's last beat for its agents to count as connected.
 const agentSeen = `interval '30 seconds'`
 
-// sqlAgents is every environment and Engine that is declared as reached by an agent, and those of
-// which nothing but the agent is left.
+// sqlAgents are the environments and Engines that are declared as served by an agent, and those of
+// which only the agent is left.
 const sqlAgents = `
 	SELECT e.tenant, e.name, e.mode FROM (
 		SELECT d.tenant, d.name, coalesce(d.body #>> '{environment,agent,mode}', 'managed') AS mode
@@ -27,9 +27,9 @@ const sqlAgents = `
 		UNION ALL
 		SELECT a.tenant, a.name, a.mode FROM agents a WHERE NOT a.declared AND a.ended_at IS NULL AND still_of(a.tenant, a.tenant_uid)) e`
 
-// Agents match Filter.{Tenant, Environment, Engine}, by tenant and name; those of the platform's
-// Engines come first. One that is declared and that nobody has joined is among them, with an empty
-// ID. A page costs what its agents have, not what all engines do.
+// Agents match Filter.{Tenant, Environment, Engine}, by tenant and name; agents of the platform's
+// Engines come first. A declared one that has not joined has an empty ID. The cost of a page
+// depends on its own agents alone.
 func (s *Views) Agents(ctx context.Context, scope view.Scope, by view.Filter,
 	page view.Page) ([]view.Agent, string, error) {
 	f := filter{}
@@ -39,8 +39,8 @@ func (s *Views) Agents(ctx context.Context, scope view.Scope, by view.Filter,
 		f.and("e.tenant <> ''")
 	}
 	if by.Engine != "" {
-		// The engine of an environment whose names are too long for it is known once it was joined:
-		// see fleet.AgentEngine.
+		// The engine of an environment whose names are too long for it is known after the join: see
+		// fleet.AgentEngine.
 		place := f.place(text(string(by.Engine)))
 		f.and("(e.tenant || CASE e.tenant WHEN '' THEN '' ELSE '.' END || e.name = " + place +
 			" OR EXISTS (SELECT FROM agents a WHERE a.engine = " + place +
@@ -70,9 +70,9 @@ func viewName(a view.Agent) string {
 	return agentName(registry.Agent{Tenant: a.Tenant, Environment: a.Environment, Engine: a.Engine})
 }
 
-// sqlAgentsPage is the identity of each agent, the live one or the last that was, and what it has
-// not done yet. The rows of each are found by their engine, one agent after another: of a join the
-// planner would read those of all engines as soon as a page is long.
+// sqlAgentsPage is the identity of each agent, the live or the last one, and its pending work. The
+// rows of each agent are found by their engine, one agent after another: for a join the planner
+// would read those of all engines as soon as a page is long.
 const sqlAgentsPage = `
 	SELECT coalesce(a.id, ''), coalesce(a.ended_at IS NULL AND r.beat_at > clock_timestamp() - ` + agentSeen + `, false), greatest(r.beat_at, a.seen_at),
 		a.joined_at, a.expires_at, CASE WHEN a.ended = 'revoked' THEN a.ended_at END, coalesce(a.ended = 'cloned', false), coalesce(a.version, ''),

@@ -13,7 +13,7 @@ import (
 	"argosy.dev/argosy/fleet/view"
 )
 
-// sqlApply is how far an object has come, of desired d and status s.
+// sqlApply is the apply state of an object, of desired d and status s.
 const sqlApply = `CASE
 	WHEN d.absent THEN CASE WHEN s.seq = d.seq AND s.state IN ('Failed', 'Conflict', 'Held') THEN s.state ELSE 'Deleting' END
 	WHEN d.held THEN 'Held'
@@ -24,8 +24,8 @@ const sqlApply = `CASE
 var sqlBlockedAfter = fmt.Sprintf("interval '%d seconds'", mirror.DeletionBlockedAfter/time.Second)
 
 // Applications match Filter.{Tenant, Environment, Deployment, Engine, Revision, Sync, Health,
-// Apply, Name}, in the order of tenant, deployment, environment. One that is being removed is among
-// them until its engine has proven it gone.
+// Apply, Name}, ordered by tenant, deployment, environment. They include those whose deletion is
+// not proven yet.
 func (s *Views) Applications(ctx context.Context, scope view.Scope, by view.Filter,
 	page view.Page) ([]view.Application, string, error) {
 	f := filter{conditions: []string{"d.kind = 'Application'"}}
@@ -38,7 +38,7 @@ func (s *Views) Applications(ctx context.Context, scope view.Scope, by view.Filt
 	f.equal("coalesce(s.sync, 'Unknown')", string(by.Sync))
 	switch by.Health {
 	case mirror.HealthDegraded, mirror.HealthMissing, mirror.HealthSuspended:
-		f.and("s.health = '" + string(by.Health) + "'") // of these few there is an index
+		f.and("s.health = '" + string(by.Health) + "'") // an index has these few
 	default:
 		f.equal("coalesce(s.health, 'Unknown')", string(by.Health))
 	}
@@ -85,7 +85,7 @@ func scanApplication(row pgx.CollectableRow) (view.Application, error) {
 			} `json:"source"`
 		} `json:"spec"`
 	}
-	// A manifest is ours, and one that cannot be read is no reason to hide its Application.
+	// We wrote the manifest. An invalid one is no reason to hide its Application.
 	_ = json.Unmarshal(body, &manifest)
 	a.RepoURL, a.TargetRevision = manifest.Spec.Source.RepoURL, manifest.Spec.Source.TargetRevision
 	return a, nil

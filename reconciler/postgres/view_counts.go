@@ -9,13 +9,13 @@ import (
 	"argosy.dev/argosy/fleet/view"
 )
 
-// standing is how the Applications of one thing stand.
+// standing counts Applications by state.
 type standing struct {
 	view.Counts
 	held int
 }
 
-// pair names a thing by one or two words; the second may be empty.
+// pair is a name of one or two parts; the second may be empty.
 type pair [2]string
 
 // standings counts the Applications of each pair by two expressions over desired d.
@@ -41,7 +41,7 @@ func standings(ctx context.Context, tx pgx.Tx, first, second string,
 	return found, err
 }
 
-// tally reads pairs with a number from a statement that takes the pairs as $1 and $2.
+// tally reads pairs with a number from a statement with the pairs as $1 and $2.
 func tally(ctx context.Context, tx pgx.Tx, pairs []pair, sql string) (map[pair]int, error) {
 	rows, err := tx.Query(ctx, sql, firsts(pairs), seconds(pairs))
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"argosy.dev/argosy/fleet/view"
 )
 
-// Deployments match Filter.{Tenant, Deployment, Environment}, by tenant and name: of Environment,
-// those that name it or select it.
+// Deployments match Filter.{Tenant, Deployment, Environment}, by tenant and name; Environment
+// matches deployments that name or select it.
 func (s *Views) Deployments(ctx context.Context, scope view.Scope, by view.Filter,
 	page view.Page) ([]view.Deployment, string, error) {
 	f := filter{conditions: []string{"e.kind = 'GitOpsDeployment'"}}
@@ -30,7 +30,7 @@ func (s *Views) Deployments(ctx context.Context, scope view.Scope, by view.Filte
 	}, f, page, completeDeployments)
 }
 
-// sqlTargets says whether the environment t is one of the deployment e: named, or selected by every
+// sqlTargets is whether the environment t is one of the deployment e: named, or selected by every
 // one of at least one label.
 const sqlTargets = `(
 	coalesce((e.body #> '{deployment,destination,environments}') ? t.name, false) OR

@@ -11,9 +11,9 @@ import (
 	"argosy.dev/argosy/fleet/view"
 )
 
-// Engines match Filter.Engine, by name. They belong to the platform: with a tenant in scope there
-// are none. One behind an agent is reached while the agent is connected and reaches it; while it is
-// not connected, Message says so.
+// Engines match Filter.Engine, by name. They belong to the platform: a tenant's scope has none. An
+// engine behind an agent is reachable while the agent is connected and reaches it; otherwise
+// Message has the reason.
 func (s *Views) Engines(ctx context.Context, scope view.Scope, by view.Filter,
 	page view.Page) ([]view.Engine, string, error) {
 	if scope.Tenant != "" {
@@ -32,14 +32,14 @@ func (s *Views) Engines(ctx context.Context, scope view.Scope, by view.Filter,
 	}, f, page, completeEngines)
 }
 
-// fromEngines is the declared Engines, e, what is known of each, g, who works for it, l, and of one
-// behind an agent the agent, a, and the replica that it is connected to, r.
+// fromEngines joins the declared Engines, e, with their reports, g, their lease, l, and for an
+// engine behind an agent the agent, a, and the replica that it is connected to, r.
 const fromEngines = `
 	FROM declarations e LEFT JOIN engines g ON g.engine = e.name LEFT JOIN leases l ON l.name = 'engine/' || e.name
 		LEFT JOIN agents a ON a.engine = e.name AND a.ended_at IS NULL LEFT JOIN replicas r ON r.replica = a.connected_to`
 
-// engineAway is whether the agent that the engine is reached by is not connected. What it said last
-// is what engines remember, and says nothing of now.
+// engineAway is whether the engine's agent is not connected. The engine's row holds the agent's
+// last report, which is out of date then.
 const engineAway = `(e.body #> '{engine,connection,agent}' IS NOT NULL AND coalesce(r.beat_at <= clock_timestamp() - ` + agentSeen + `, true))`
 
 func scanEngine(row pgx.CollectableRow) (view.Engine, error) {
@@ -66,8 +66,8 @@ func scanEngine(row pgx.CollectableRow) (view.Engine, error) {
 	return e, err
 }
 
-// withoutAgent says why an engine is not reached whose agent is not connected: since it was last
-// seen, unless its Argo CD could not be reached before.
+// withoutAgent explains why an engine without its agent is unreachable: since the agent was last
+// seen, unless its Argo CD was unreachable before.
 func withoutAgent(e *view.Engine, joined bool, seen *time.Time) {
 	if e.Reachable {
 		e.Since = seen

@@ -22,8 +22,8 @@ func (k *agentKit) engine(name fleet.EngineName) view.Engine {
 	return all[0]
 }
 
-// What an agent said last is true no longer than the agent is connected, and is true again as soon
-// as it is back.
+// An agent's last report counts only while the agent is connected, and again as soon as it
+// reconnects.
 func TestEngineBehindAnAgentIsReachedWhileItIsConnected(t *testing.T) {
 	t.Parallel()
 	k := newAgentKit(t)
@@ -71,7 +71,7 @@ func TestEngineBehindAnAgentIsReachedWhileItIsConnected(t *testing.T) {
 	want("revoked", "no agent has joined", &since)
 }
 
-// How a few Engines stand is found without reading what there is of ten thousand agents.
+// Listing a few Engines does not read the rows of ten thousand agents.
 func TestEnginesReadNoOtherAgents(t *testing.T) {
 	t.Parallel()
 	k := newAgentKit(t)

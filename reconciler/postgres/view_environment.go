@@ -11,8 +11,8 @@ import (
 	"argosy.dev/argosy/fleet/view"
 )
 
-// sqlPlacement is placements p as a whole. The version before kept the alternatives within the
-// body.
+// sqlPlacement is a complete placement of placements p. The previous version stored the
+// alternatives in the body.
 const sqlPlacement = `CASE WHEN p.alternatives IS NULL THEN p.body ELSE p.body || jsonb_build_object('alternatives', p.alternatives) END`
 
 // Environments match Filter.{Tenant, Environment, Engine}, by tenant and name.
@@ -91,8 +91,8 @@ func completeEnvironments(ctx context.Context, tx pgx.Tx,
 	return nil
 }
 
-// Explain is the stored placement of an environment; mirror.ErrNotFound when there is no such
-// environment in scope.
+// Explain returns the stored placement of an environment; mirror.ErrNotFound if the scope has no
+// such environment.
 func (s *Views) Explain(ctx context.Context, scope view.Scope,
 	environment fleet.EnvironmentID) (fleet.Placement, error) {
 	f := filter{}

@@ -13,17 +13,17 @@ import (
 )
 
 const (
-	// that Figures looks at in all to count what is pending, and as many to see how far revisions
-	// have come
+	// rows that FleetStats reads in all to count pending ones, and as many for the rollout of
+	// revisions
 	walkRows   = 20_000
 	leastWalk  = 200 // of them, for each revision
-	openAtMost = 100 // revisions that are counted as not applied: the oldest
+	openAtMost = 100 // revisions that count as not applied: the oldest
 )
 
-// Figures are how the fleet stands, for metrics. It is asked every few seconds by every replica,
-// and answers the one that holds the lease "reconciler"; others cost one look at that. It counts no
-// further than view.MaxFigure and looks at no more than 40,000 rows, along indexes, however many
-// there are: in a fleet where nothing is pending it looks at none.
+// FleetStats returns the statistics of the fleet for metrics. Every replica calls it every few
+// seconds, and gets an answer if it holds the lease "reconciler"; for others it reads only that
+// lease. It counts up to view.MaxFigure and reads at most 40,000 rows, along indexes, however many
+// there are: without pending rows it reads none.
 func (s *Views) FleetStats(ctx context.Context, ask view.StatsQuery) (view.FleetStats, error) {
 	var f view.FleetStats
 	err := s.within(ctx, view.Scope{}, func(tx pgx.Tx) error {
@@ -59,8 +59,8 @@ func sourceFigures(ctx context.Context, tx pgx.Tx, f *view.FleetStats) error {
 	return err
 }
 
-// engineFigures are of the platform's engines. One behind an agent is reached while the agent is
-// connected and reaches it.
+// engineFigures counts for the platform's engines. An engine behind an agent is reachable while the
+// agent is connected and reaches it.
 func engineFigures(ctx context.Context, tx pgx.Tx, f *view.FleetStats) (err error) {
 	f.Engines, err = read(ctx, tx, func(row pgx.CollectableRow) (view.EngineStats, error) {
 		e := view.EngineStats{Rows: map[mirror.ApplyState]int{}}
@@ -74,7 +74,7 @@ func engineFigures(ctx context.Context, tx pgx.Tx, f *view.FleetStats) (err erro
 	return reachFigures(ctx, tx, f)
 }
 
-// reachFigures counts what the engines cannot read: at most a row for each environment.
+// reachFigures counts unreachable environments: at most one row for each environment.
 func reachFigures(ctx context.Context, tx pgx.Tx, f *view.FleetStats) error {
 	byName := map[fleet.EngineName]*view.EngineStats{}
 	for i := range f.Engines {
@@ -99,14 +99,14 @@ func reachFigures(ctx context.Context, tx pgx.Tx, f *view.FleetStats) error {
 	return err
 }
 
-// lastRow is above the number of every row. The rows of one revision are asked for as a range of
-// the index (revision, seq): were the revision asked for as one value, the planner would rather go
-// along all rows by number as soon as a revision has many.
+// lastRow is above the number of every row. The rows of one revision are read as a range of the
+// index (revision, seq): with an equality on the revision, the planner would scan all rows by
+// number as soon as a revision has many.
 const lastRow = `9223372036854775807`
 
-// sqlPendingRows goes from the first row of each revision that is known to be pending (settle keeps
-// it) along that revision's own rows. The status of each is looked up by its key: a join would have
-// the planner read whole tables.
+// sqlPendingRows scans each open revision's own rows from the first row that is known to be pending
+// (settle stores it). The status of each is looked up by its key: for a join the planner would read
+// whole tables.
 const sqlPendingRows = `
 	SELECT w.engine, w.state, count(*), min(w.changed_at) FROM unnest($1::text[], $2::bigint[]) AS o (revision, witness) CROSS JOIN LATERAL (
 		SELECT d.engine, d.changed_at, CASE WHEN s.seq = d.seq THEN s.state ELSE 'Pending' END AS state
@@ -139,11 +139,11 @@ func pendingFigures(ctx context.Context, tx pgx.Tx, f *view.FleetStats) error {
 	return pendingByEngine(rows, f)
 }
 
-// shareOf is how many rows each of n lookers may look at.
+// shareOf is the number of rows that each of n scans may read.
 func shareOf(n int) int { return max(leastWalk, walkRows/n) }
 
-// pendingByEngine gives what is pending to the platform's engines, and what is pending on
-// environments' own clusters to all of them together.
+// pendingByEngine counts pending rows by engine of the platform, and those on environments' own
+// clusters together.
 func pendingByEngine(rows pgx.Rows, f *view.FleetStats) error {
 	byName := map[fleet.EngineName]*view.EngineStats{}
 	for i := range f.Engines {
@@ -177,8 +177,8 @@ func join(b *view.Backlog, n int, oldest time.Time) {
 	}
 }
 
-// agentFigures counts identities rather than what they have: a look at each declaration and each
-// agent, of which there are at most some ten thousand.
+// agentFigures counts identities rather than rows: one read for each declaration and each agent, of
+// which there are at most some ten thousand.
 func agentFigures(ctx context.Context, tx pgx.Tx, f *view.FleetStats) error {
 	return tx.QueryRow(ctx, `
 		SELECT count(*) FILTER (WHERE a.live AND a.fresh), count(*) FILTER (WHERE a.live AND NOT a.fresh), count(*) FILTER (WHERE a.live IS NULL)
@@ -192,8 +192,8 @@ func agentFigures(ctx context.Context, tx pgx.Tx, f *view.FleetStats) error {
 		Scan(&f.Agents.Connected, &f.Agents.Stale, &f.Agents.Never)
 }
 
-// orphanFigures counts strays by engine: of the platform's engines, and of the clusters behind
-// agents that have any.
+// orphanFigures counts orphans by engine: on the platform's engines, and on clusters behind agents
+// that have any.
 func orphanFigures(ctx context.Context, tx pgx.Tx, f *view.FleetStats) error {
 	f.Orphans = map[fleet.EngineName]int{}
 	for _, e := range f.Engines {
@@ -223,8 +223,7 @@ func orZero(t *time.Time) time.Time {
 	return *t
 }
 
-// few is a statement that counts what a table has of each word, no further than view.MaxFigure in
-// all.
+// few is a statement that counts a table's rows by word, up to view.MaxFigure in all.
 func few(word, since, from string) string {
 	return fmt.Sprintf(
 		`SELECT word, count(*), min(since) FROM (SELECT %s AS word, %s AS since FROM %s LIMIT %d) w GROUP BY word`, word, since, from, view.MaxFigure)
@@ -232,7 +231,7 @@ func few(word, since, from string) string {
 
 const noTime = `NULL::timestamptz`
 
-// backlogs reads a statement of few.
+// backlogs reads the result of few.
 func backlogs[K ~string](ctx context.Context, tx pgx.Tx, sql string) (map[K]view.Backlog, error) {
 	rows, err := tx.Query(ctx, sql)
 	if err != nil {
@@ -257,7 +256,7 @@ func countsOf[K ~string](from map[K]view.Backlog) map[K]int {
 	return counts
 }
 
-// countFigures counts what people have to decide or mend.
+// countFigures counts items for people to decide or fix.
 func countFigures(ctx context.Context, tx pgx.Tx, f *view.FleetStats) (err error) {
 	if f.Holds, err = backlogs[mirror.HoldReason](ctx, tx,
 		few("reason", "since", "holds")); err != nil {
@@ -275,8 +274,8 @@ func countFigures(ctx context.Context, tx pgx.Tx, f *view.FleetStats) (err error
 	return err
 }
 
-// queueFigures counts what there is to look at. A job that has ended is kept for a while and not
-// counted, unless it has failed for good.
+// queueFigures counts pending review jobs. An ended job is stored for a while and not counted,
+// unless it failed permanently.
 func queueFigures(ctx context.Context, tx pgx.Tx, f *view.FleetStats) error {
 	looks, err := backlogs[string](ctx, tx, few("''", "at", "looks WHERE wanted"))
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"argosy.dev/argosy/reconciler/postgres"
 )
 
-// asLeader is what the replica of hold asks.
+// asLeader is the request of the replica of hold.
 var asLeader = view.StatsQuery{Holder: "replica-1"}
 
 func TestFiguresAreForWhoLeads(t *testing.T) {
@@ -109,8 +109,8 @@ func TestFiguresOfPendingRowsAreOfTheEngineThatHasThem(t *testing.T) {
 	}
 }
 
-// Nothing that Figures ask grows with what stands still: 20,000 Applications that are as they are
-// wanted are not looked at, and of those that are not, each revision's own are found by its index.
+// No query of FleetStats grows with unchanged rows: 20,000 Applications that are in sync are not
+// read, and each revision's pending rows are found by its index.
 func TestFiguresLookAtNoMoreThanIsPending(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
@@ -155,7 +155,7 @@ func TestFiguresLookAtNoMoreThanIsPending(t *testing.T) {
 	}
 }
 
-// A long way is gone in parts, and each part begins where the last ended.
+// A long rollout is scanned in parts, and each part starts where the last one ended.
 func TestTravelGoesOnWhereItWasLeft(t *testing.T) {
 	t.Parallel()
 	const n = 25_000
@@ -237,8 +237,8 @@ func TestTravelOfARevision(t *testing.T) {
 	if v := look(); !v.Healthy.Done || v.Healthy.At.Before(v.Synced.At) {
 		t.Errorf("each has been healthy: %+v", v)
 	}
-	// One with nothing but a project has no Application to wait for; one that is recorded before
-	// the question's time has not begun.
+	// A revision with only a project has no Application to wait for; one recorded before the
+	// request's time has not started.
 	must(s.Plans.Record(t.Context(), reconciler, step(1, 2, func(r *mirror.Record) {
 		row := rows[0]
 		row.Key.Kind, row.Key.Name, row.Deployment, row.Environment = fleet.ObjectProject,
@@ -255,7 +255,7 @@ func TestTravelOfARevision(t *testing.T) {
 	}
 }
 
-// What an engine has nothing new to say about is as it was, a minute after it was changed.
+// An Application without a new report counts as unchanged a minute after its change.
 func TestTravelDoesNotWaitForWordsThatDoNotCome(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
@@ -271,14 +271,14 @@ func TestTravelDoesNotWaitForWordsThatDoNotCome(t *testing.T) {
 	}
 }
 
-// Agents are counted as their list shows them: by the beat of the replica that serves them.
+// Agents are counted as in their list: by the beat of the replica that serves them.
 func TestFiguresOfAgentsAreThoseOfTheirList(t *testing.T) {
 	t.Parallel()
 	k := newAgentKit(t)
 	k.open(k.join(acmeEdge, "a"), "one")
 	k.join("globex.edge", "b")
 	k.open(k.join("far-1", "c"), "one")
-	// as it said last
+	// as last reported
 	exec(t, k.url,
 		`INSERT INTO engines (engine, reachable) VALUES ('far-1', true) ON CONFLICT (engine) DO UPDATE SET reachable = true`)
 	figures := func() [3]int {

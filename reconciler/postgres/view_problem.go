@@ -1,14 +1,14 @@
 package postgres
 
-// sqlProblems is what is wrong: the problems of the config repo, and those that workers ran into
-// when they wanted a credential that cannot be used.
+// sqlProblems are the problems of the config repo, and those of workers with an unusable
+// credential.
 const sqlProblems = `(
 	SELECT path, kind, tenant, name, n, body, severity FROM problems
 	UNION ALL SELECT * FROM ` + sqlUnusables + ` AS unusable
 )`
 
-// sqlUnusables are the credentials that cannot be used, by the declaration that names them.
-// Failures are few, and are found by the rows that have a credential (desired_credential).
+// sqlUnusables are the unusable credentials, by the declaration that refers to them. Failures are
+// few, and are found by the rows with a credential (desired_credential).
 const sqlUnusables = `(
 	SELECT c.path, c.kind, c.tenant, c.name, 1000 AS n, ` + sqlUnusable + ` AS body, 'error' AS severity
 	FROM desired d JOIN status s ON s.engine = d.engine AND s.kind = d.kind AND s.name = d.name AND s.seq = d.seq AND s.state = 'Failed'
@@ -31,7 +31,7 @@ const sqlUnusable = `jsonb_build_object(
 		'message', 'the engine has not got the secret ' || max(d.credential_name) || ': ' || max(s.state_message),
 		'fix', 'correct the secret; it is read again by itself')`
 
-// sqlWaited goes on after "waits for Cluster x on engine y" with the reason why that Cluster is not
+// sqlWaited continues "waits for Cluster x on engine y" with the reason why that Cluster is not
 // written.
 const sqlWaited = `coalesce((
 		SELECT ', whose secret ' || coalesce(c.credential_name, '') || ' cannot be used: ' || w.state_message
@@ -40,7 +40,7 @@ const sqlWaited = `coalesce((
 			AND c.name = substring(s.state_message FROM '^waits for Cluster ([^ ]+) on engine')), '')`
 
 // sqlUnread is, by engine, tenant and deployment, why the credential of the deployment's repository
-// cannot be used. It is computed once for a list: failures are few.
+// is unusable. It is computed once for a list: failures are few.
 const sqlUnread = `(
 	SELECT d.engine, d.tenant, g.name AS deployment,
 		'the secret ' || max(d.credential_name) || ' of its repository cannot be used: ' || max(s.state_message) AS why

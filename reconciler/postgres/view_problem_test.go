@@ -9,8 +9,8 @@ import (
 	"argosy.dev/argosy/fleet/view"
 )
 
-// A credential that cannot be used is told where people look: at the field, at the environment and
-// at what waits for it.
+// An unusable credential is reported where people search: at the field, at the environment and at
+// the objects that wait for it.
 func TestAnUnusableCredentialIsToldWhereItIsDeclared(t *testing.T) {
 	t.Parallel()
 	s := open(t, newDatabase(t))

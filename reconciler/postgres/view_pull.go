@@ -12,13 +12,14 @@ import (
 	"argosy.dev/argosy/fleet/view"
 )
 
-// Pulls match Filter.{Tenant, Pull, State}, the highest number first. A tenant sees those whose
-// plan touches it, as the tenant that it was when they were saved last, and nothing of the other
-// tenants that they touch.
+// Pulls match Filter.{Tenant, Pull, State}, highest number first. A tenant sees pull requests whose
+// plan changes it, as the tenant of that name at the last save, and nothing of other changed
+// tenants.
 func (s *Views) Pulls(ctx context.Context, scope view.Scope, by view.Filter,
 	page view.Page) ([]view.Pull, string, error) {
 	if scope.Tenant != "" && by.Tenant != "" && by.Tenant != scope.Tenant {
-		return nil, "", nil // which of its pull requests touch another tenant is not for it to know
+		// a tenant may not learn which of its pull requests change another tenant
+		return nil, "", nil
 	}
 	from, f := pullsWithin(scope, by)
 	return list(ctx, s.database, scope, listing[view.Pull]{
@@ -33,9 +34,9 @@ func (s *Views) Pulls(ctx context.Context, scope view.Scope, by view.Filter,
 	}, f, page, nil)
 }
 
-// PullOf is one pull request, and the plan of its head that its reviewers see, as JSON; nil when
-// there is none. The report holds the parts of all tenants: whoever shows it to one leaves out the
-// others'. mirror.ErrNotFound when nothing is known of it, or nothing within the scope.
+// PullOf returns one pull request, and the plan of its head as shown to reviewers, as JSON; nil
+// without one. The report contains the parts of all tenants: a caller that shows it to one tenant
+// removes the others'. mirror.ErrNotFound when the scope has no such pull request.
 func (s *Views) PullOf(ctx context.Context, scope view.Scope, number int) (view.Pull, []byte,
 	error) {
 	from, f := pullsWithin(scope, view.Filter{Pull: number})
@@ -57,8 +58,7 @@ func (s *Views) PullOf(ctx context.Context, scope view.Scope, number int) (view.
 	return found[0].view(scope), found[0].report, nil
 }
 
-// PullPlan is the report of PullOf; mirror.ErrNotFound when there is no plan of the pull request's
-// head either.
+// PullPlan returns the report of PullOf; mirror.ErrNotFound when the head has no plan either.
 func (s *Views) PullPlan(ctx context.Context, scope view.Scope, number int) ([]byte, error) {
 	_, report, err := s.PullOf(ctx, scope, number)
 	if err == nil && report == nil {
@@ -67,12 +67,12 @@ func (s *Views) PullPlan(ctx context.Context, scope view.Scope, number int) ([]b
 	return report, err
 }
 
-// pullSource is where pull requests are read from, and the columns that find and order them there.
+// pullSource is the source of pull requests, with the columns that find and order them.
 type pullSource struct{ sql, number, state string }
 
-// Those of one tenant are found in an index of that tenant's. What is asked of it holds nothing
-// that could tell of a row before the wall has let it through (the operators are leakproof), or
-// else the wall would come first: at each row of all tenants.
+// Pull requests of one tenant are found in an index of that tenant. The conditions reveal nothing
+// of a row before its policy has accepted it (the operators are leakproof); otherwise the policy
+// would be evaluated first, for each row of all tenants.
 var (
 	pullsOfAll = pullSource{sql: sqlFromPulls + sqlWithPlan, number: "p.number",
 		state: "p.state"}

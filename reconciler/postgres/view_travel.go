@@ -10,8 +10,8 @@ import (
 	"argosy.dev/argosy/fleet/view"
 )
 
-// newTravels is how many revisions may begin between two looks; of more, the oldest are not
-// followed.
+// newTravels is the number of revisions that may start between two calls; of more, the oldest are
+// not followed.
 const newTravels = 50
 
 const travelColumns = `n, revision, committed_at, recorded_at, applied_at, created + changed + deleted`
@@ -24,7 +24,7 @@ func scanTravel(row pgx.CollectableRow) (view.RolloutLatency, error) {
 	return t, err
 }
 
-// travelFigures looks how far the revisions have come that are under way, and which have begun.
+// travelFigures measures the progress of revisions that are rolling out or have started.
 func travelFigures(ctx context.Context, tx pgx.Tx, ask view.StatsQuery,
 	f *view.FleetStats) (err error) {
 	if f.Rollouts, err = travels(ctx, tx, ask); err != nil {
@@ -42,8 +42,8 @@ func travelFigures(ctx context.Context, tx pgx.Tx, ask view.StatsQuery,
 	return walk(ctx, tx, lanes)
 }
 
-// travels are those of the ask that are still recorded, as they stand now, and those that have
-// begun, by number.
+// travels returns the requested revisions that are still recorded, in their current state, and
+// those that have started, by number.
 func travels(ctx context.Context, tx pgx.Tx, ask view.StatsQuery) ([]view.RolloutLatency, error) {
 	known := map[int64]view.RolloutLatency{}
 	for _, t := range ask.Travels {
@@ -64,16 +64,16 @@ func travels(ctx context.Context, tx pgx.Tx, ask view.StatsQuery) ([]view.Rollou
 	return found, err
 }
 
-// lane is one revision's way to one state.
+// lane is one revision's progress to one state.
 type lane struct {
 	revision fleet.Revision
 	healthy  bool
 	stretch  *view.Phase
 }
 
-// sqlWalk goes along the rows of each lane from where it was left. An Application is where its row
-// wants it when the row was acknowledged, and the engine has said something since, or has had a
-// minute to do so: what it said before was of the row before.
+// sqlWalk scans the rows of each lane from where it stopped. An Application matches its row when
+// the row was acknowledged and the engine has reported since, or has had a minute to do so: an
+// earlier report is about the row before.
 const sqlWalk = `
 	SELECT l.i, count(*), coalesce(max(w.seq), 0), coalesce(min(w.seq) FILTER (WHERE NOT w.there), 0), max(w.at) FILTER (WHERE w.there)
 	FROM unnest($1::text[], $2::bigint[], $3::boolean[]) WITH ORDINALITY AS l (revision, next, healthy, i) CROSS JOIN LATERAL (
@@ -86,8 +86,7 @@ const sqlWalk = `
 		ORDER BY d.revision, d.seq LIMIT $4) w
 	GROUP BY l.i`
 
-// walk takes each lane on as far as its Applications have come. Lanes without any row left are
-// done.
+// walk advances each lane as far as its Applications have come. A lane without rows left is done.
 func walk(ctx context.Context, tx pgx.Tx, lanes []lane) error {
 	if len(lanes) == 0 {
 		return nil

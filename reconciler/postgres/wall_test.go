@@ -18,7 +18,7 @@ import (
 	"argosy.dev/argosy/reconciler/postgres"
 )
 
-// tenantTables are the tables that hold something of a tenant, whatever their column is called.
+// tenantTables are the tables with rows of a tenant, whatever the column's name.
 func tenantTables(t *testing.T, conn *pgx.Conn) []string {
 	t.Helper()
 	rows, err := conn.Query(t.Context(), `
@@ -42,7 +42,7 @@ func TestCase65EveryTableOfATenantHasItsWall(t *testing.T) {
 	for _, name := range tables {
 		var enabled, forced bool
 		var policies int
-		var plainTenant bool // or, of what belongs to several, their uids
+		var plainTenant bool // or, for rows of several tenants, their uids
 		check(t, conn.QueryRow(t.Context(), `
 			SELECT relrowsecurity, relforcerowsecurity, (SELECT count(*) FROM pg_policy WHERE polrelid = c.oid),
 				EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attname IN ('tenant', 'tenant_uids') AND a.attnotnull)
@@ -70,8 +70,8 @@ func TestCase65EveryTableOfATenantHasItsWall(t *testing.T) {
 	}
 }
 
-// Whatever is in the schema, River's tables among it: the reader is kept from it by a policy, or
-// has no right on it at all.
+// For every table of the schema, River's included, the reader is restricted by a policy, or has no
+// privilege at all.
 func TestCase65NothingIsReadableWithoutAWall(t *testing.T) {
 	t.Parallel()
 	conn := connect(t, newDatabase(t))
@@ -222,8 +222,8 @@ func databaseOf(url string) string {
 	return name
 }
 
-// The first wall alone: with the wall in the database torn down, each list still holds the tenant's
-// own only.
+// The queries alone protect tenants: without row-level security, each list still has only the
+// tenant's own rows.
 func TestListsOfATenantHoldItsOwnWithEitherWall(t *testing.T) {
 	t.Parallel()
 	s, url := populated(t)
@@ -309,7 +309,7 @@ func TestScopesDoNotLeakBetweenConnections(t *testing.T) {
 	readers.Wait()
 }
 
-// The store works for an owner that is no superuser, as hosted databases give.
+// The store works for an owner that is no superuser, as in hosted databases.
 func TestStoreNeedsNoSuperuser(t *testing.T) {
 	t.Parallel()
 	name := fmt.Sprintf("plain_%d", databases.Add(1))

@@ -15,7 +15,7 @@ import (
 	"argosy.dev/argosy/reconciler/postgres"
 )
 
-// desk does looks as a test tells it to, and remembers them.
+// desk runs review jobs as a test directs, and records them.
 type desk struct {
 	t    *testing.T
 	s    *postgres.Store
@@ -87,7 +87,7 @@ func (d *desk) set(answer func(context.Context, forge.Recheck) error) {
 
 func nothing(context.Context, forge.Recheck) error { return nil }
 
-// once is a look that ends when release does.
+// once is a job that ends when release is closed.
 func once(release chan struct{}) func(context.Context, forge.Recheck) error {
 	return func(ctx context.Context, _ forge.Recheck) error {
 		select {
@@ -141,7 +141,7 @@ func bookOf(t *testing.T, url string) (*postgres.Store, *book) {
 	return openWith(t, url, postgres.Options{Log: slog.New(slog.NewTextHandler(b, nil))}), b
 }
 
-// What is asked for on one replica is done on the one that works, at once and not at the next poll.
+// A job that one replica requests runs on the working replica at once, not at the next poll.
 func TestLooksAreDoneAtOnce(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
@@ -199,7 +199,7 @@ func TestTheBranchIsFirstAndSweepsAreLast(t *testing.T) {
 	}
 }
 
-// What is asked for while its look is being done is looked at once more, after it.
+// A job that is requested while it runs, runs once more afterwards.
 func TestLookOfTheSameKeyWaitsForTheOneThatRuns(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
@@ -217,7 +217,7 @@ func TestLookOfTheSameKeyWaitsForTheOneThatRuns(t *testing.T) {
 			`SELECT EXISTS (SELECT FROM river_job WHERE (metadata->>'snoozes')::int > 0)`)
 	})
 	ask(t, s, pullLook(8))
-	d.seen("pull/8", 1) // others go on meanwhile
+	d.seen("pull/8", 1) // others continue meanwhile
 	expect(t, url, countWanted, 1)
 	close(release)
 	d.seen("pull/7", 2)
@@ -308,7 +308,7 @@ func TestPanicFailsItsLookAlone(t *testing.T) {
 	}
 }
 
-// After ten tries a look is given up, and the next that asks for it is heard.
+// After ten attempts a job is discarded, and the next request starts a new one.
 func TestLookThatFailedForGoodWorksAgain(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
@@ -327,7 +327,7 @@ func TestLookThatFailedForGoodWorksAgain(t *testing.T) {
 	d.seen("pull/7", 2)
 }
 
-// However often a look fails and is asked for, one job of it waits to be tried again.
+// However often a job fails and is requested, one retry of it is pending.
 func TestFailingLookLeavesOneJob(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
@@ -349,7 +349,7 @@ func TestFailingLookLeavesOneJob(t *testing.T) {
 	})
 }
 
-// A look whose job was thrown away before it began gets another.
+// A requested subject whose job was deleted before it started gets another job.
 func TestWantedLookWithoutItsJobIsMended(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
@@ -367,7 +367,7 @@ func TestWantedLookWithoutItsJobIsMended(t *testing.T) {
 	}
 }
 
-// The replica that did a look was killed: the one that works next does it again.
+// The replica that ran a job was killed: the next working replica runs it again.
 func TestLookOfADeadReplicaIsDoneAgain(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
@@ -384,8 +384,8 @@ func TestLookOfADeadReplicaIsDoneAgain(t *testing.T) {
 	}
 }
 
-// When the work stops, looks are given time to end; those that do not are cancelled and done again
-// by whoever works next.
+// When the work stops, jobs get time to end; the rest are cancelled, and the next worker runs them
+// again.
 func TestWorkThatStops(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
@@ -413,7 +413,7 @@ func TestWorkThatStops(t *testing.T) {
 	begun.Wait()
 	stopped := time.Now()
 	cancel()
-	ask(t, s, sweep) // for whoever works next
+	ask(t, s, sweep) // for the next worker
 	close(quick)
 	if err := <-done; err != nil {
 		t.Error(err)
@@ -433,7 +433,7 @@ func TestWorkThatStops(t *testing.T) {
 	next.seen("sweep", 1)
 }
 
-// River has connections of its own, and few.
+// River has few connections of its own.
 func TestWorkTakesNoConnectionOfTheStore(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
@@ -460,7 +460,7 @@ func TestWorkTakesNoConnectionOfTheStore(t *testing.T) {
 	}
 }
 
-// Sessions are ended at random: no look is lost.
+// Sessions are terminated at random: no job is lost.
 func TestCase61WorkSurvivesLostConnections(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
