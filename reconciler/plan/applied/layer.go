@@ -79,6 +79,14 @@ func (l *Layer[K, V]) commit() {
 	l.changed = nil
 }
 
+// Set sets a key of a map, and makes the map with its first key: most plans need few of their maps.
+func Set[K comparable, V any](m *map[K]V, k K, v V) {
+	if *m == nil {
+		*m = map[K]V{}
+	}
+	(*m)[k] = v
+}
+
 // Counter counts the uses of keys within groups, for example the repositories of a tenant on an
 // engine by the number of Applications that read each. Like a Layer it holds uncommitted changes,
 // so that a plan costs the keys that it changes and never the group.

@@ -58,9 +58,7 @@ func Compute(in Input) (*Result, error) {
 	p := &phase{
 		Input: in, Layers: in.Placed.Layers, after: in.Declared.After,
 		out: &Result{
-			Rows:     map[fleet.ObjectKey]*RowChange{},
-			Freed:    map[fleet.ObjectKey]bool{},
-			Approved: map[fleet.ObjectKey]bool{},
+			Rows: map[fleet.ObjectKey]*RowChange{},
 		},
 	}
 	for _, k := range in.Placed.Clusters {
@@ -97,7 +95,7 @@ func (p *phase) applications() error {
 	for _, a := range p.Placed.Wanted {
 		if a.Freed {
 			p.Held.Delete(a.ID)
-			p.out.Freed[a.Key] = true
+			applied.Set(&p.out.Freed, a.Key, true)
 		}
 		if err := p.writeApplication(a.Key, a.ID, a.Deployment); err != nil {
 			return err
@@ -134,10 +132,10 @@ func (p *phase) verdicts() error {
 func (p *phase) remove(u place.Unwanted, approved bool) {
 	if u.Was != nil {
 		p.Held.Delete(u.ID)
-		p.out.Freed[u.Key] = true
+		applied.Set(&p.out.Freed, u.Key, true)
 	}
 	if approved {
-		p.out.Approved[u.Key] = true
+		applied.Set(&p.out.Approved, u.Key, true)
 	}
 	p.delete(u.Key)
 }

@@ -38,14 +38,13 @@ type Declarations struct {
 // found. The applied state stays as it is.
 func Compute(in Input, limits *Limits) *Declarations {
 	d := &Declarations{
-		Deferred: maps.Clone(limits.deferred), Removing: map[fleet.EnvironmentID]bool{},
-		applied: in.Applied, files: in.Files,
+		Deferred: maps.Clone(limits.deferred), applied: in.Applied, files: in.Files,
 	}
 	d.After = d.stage(d.inputs(in, limits), in, limits)
 	d.Changes, d.Fleet = d.After.Changes(), d.After.Fleet()
 	for _, x := range d.Deferred {
 		if x.Removing {
-			d.Removing[applied.EnvironmentID(x.Input.Key)] = true
+			applied.Set(&d.Removing, applied.EnvironmentID(x.Input.Key), true)
 		}
 	}
 	return d
@@ -65,7 +64,7 @@ func (d *Declarations) inputs(in Input, limits *Limits) []catalog.Input {
 		if x := before[k]; !changed[k] && len(in.Files)+len(in.Deleted) > 0 {
 			files = append(files, x.Input)
 		} else if !changed[k] {
-			d.Deferred[k] = x
+			applied.Set(&d.Deferred, k, x)
 		}
 	}
 	return reduced(&d.applied.Catalog.View, files, limits.deferred)
@@ -85,7 +84,7 @@ func (d *Declarations) stage(files []catalog.Input, in Input, limits *Limits) *c
 	for _, c := range s.Changes() {
 		if problem, inUse := d.inUse(c, in.Deleted); inUse {
 			refused = append(refused, problem)
-			d.Deferred[c.Key] = applied.Deferred{Input: d.head(c.Key)}
+			applied.Set(&d.Deferred, c.Key, applied.Deferred{Input: d.head(c.Key)})
 		}
 	}
 	if len(refused) == 0 {

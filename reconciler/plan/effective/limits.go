@@ -20,12 +20,7 @@ type Limits struct {
 }
 
 // NewLimits returns the limits of a first round: none.
-func NewLimits() *Limits {
-	return &Limits{
-		deferred: map[fleet.Key]applied.Deferred{}, refused: map[fleet.Key]fleet.Problem{},
-		recheck: map[fleet.Key]bool{},
-	}
-}
+func NewLimits() *Limits { return &Limits{} }
 
 // Size measures the progress of a plan's rounds: it grows with every round but the last.
 func (l *Limits) Size() int { return len(l.deferred) + len(l.refused) + len(l.recheck) }
@@ -49,10 +44,10 @@ func (l *Limits) Defer(d *Declarations, after *applied.Layers) {
 }
 
 func (l *Limits) deferChange(d *Declarations, c catalog.Change) {
-	l.deferred[c.Key] = applied.Deferred{
+	applied.Set(&l.deferred, c.Key, applied.Deferred{
 		Input:    d.head(c.Key),
 		Removing: c.After == nil && c.Key.Kind == fleet.KindManagedEnvironment,
-	}
+	})
 	if c.After != nil {
 		return
 	}
@@ -125,7 +120,7 @@ func (l *Limits) Recheck(d *Declarations, decided map[fleet.EnvironmentID]fleet.
 			}
 		}
 		if k := applied.EnvironmentKey(id); !checked[k] {
-			l.recheck[k] = true
+			applied.Set(&l.recheck, k, true)
 		}
 	}
 }
@@ -150,11 +145,11 @@ func (l *Limits) Refuse(d *Declarations, failures []RenderFailure) error {
 			return f.error()
 		}
 		for _, b := range blamed {
-			l.refused[b.Key] = fleet.Problem{
+			applied.Set(&l.refused, b.Key, fleet.Problem{
 				Key: b.Key, Path: b.Path, Severity: fleet.SeverityError, Code: CodeUnrendered,
 				Message: fmt.Sprintf("no %s can be made from it: %v", f.Object.Key.Kind, f.Err),
 				Fix:     "write the value in the form that Argo CD takes",
-			}
+			})
 		}
 	}
 	if l.Size() == before {

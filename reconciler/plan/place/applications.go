@@ -10,7 +10,7 @@ import (
 )
 
 // classify sorts the touched Applications into wanted and unwanted ones.
-func (p *placer) classify() error {
+func (p placer) classify() error {
 	touched := slices.SortedFunc(maps.Keys(p.applications), applied.CompareApplications)
 	for _, id := range touched {
 		if err := p.application(id, p.applications[id]); err != nil {
@@ -20,7 +20,7 @@ func (p *placer) classify() error {
 	return nil
 }
 
-func (p *placer) application(id fleet.ApplicationID, wanted bool) error {
+func (p placer) application(id fleet.ApplicationID, wanted bool) error {
 	pl, ok := p.Placements.Get(id.In())
 	if !ok || pl.Engine == "" {
 		p.out.Environments[id.In()] = true // once it is placed, its Applications come again
@@ -52,7 +52,7 @@ func (p *placer) application(id fleet.ApplicationID, wanted bool) error {
 }
 
 // want counts an Application in, and its earlier repository out.
-func (p *placer) want(a Application) error {
+func (p placer) want(a Application) error {
 	if a.Deployment == nil || p.after.Environment(a.ID.In()) == nil {
 		return fmt.Errorf("application %s is wanted without its deployment and environment;"+
 			" this is a defect of Argosy", a.ID)

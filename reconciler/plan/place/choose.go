@@ -14,7 +14,7 @@ import (
 
 // placeWaiting gives engines to environments without one: those that the revision touches, and all
 // of them if something changed that may let them in.
-func (p *placer) placeWaiting() error {
+func (p placer) placeWaiting() error {
 	pending := map[fleet.EnvironmentID]bool{}
 	for id := range p.out.Environments {
 		if pl, _ := p.Placements.Get(id); pl.Engine == "" && p.after.Environment(id) != nil {
@@ -47,7 +47,7 @@ func (p *placer) placeWaiting() error {
 }
 
 // anyToChoose reports whether one of the environments needs a choice of engine.
-func (p *placer) anyToChoose(pending map[fleet.EnvironmentID]bool) bool {
+func (p placer) anyToChoose(pending map[fleet.EnvironmentID]bool) bool {
 	for id := range pending {
 		if !Agent(&p.after.View, id) {
 			return true
@@ -56,7 +56,7 @@ func (p *placer) anyToChoose(pending map[fleet.EnvironmentID]bool) bool {
 	return false
 }
 
-func (p *placer) decide(id fleet.EnvironmentID, engines *placement.Fleet) fleet.Placement {
+func (p placer) decide(id fleet.EnvironmentID, engines *placement.Fleet) fleet.Placement {
 	item := p.item(id)
 	if Agent(&p.after.View, id) {
 		return onOwnCluster(id, p.after.Environment(id).Environment, item.Applications)
@@ -81,7 +81,7 @@ func (p *placer) decide(id fleet.EnvironmentID, engines *placement.Fleet) fleet.
 
 // byReports returns the placement that the agents' reports decide after a rebuild: the engine that
 // has the environment already, or none until an agent reports. Otherwise it returns false.
-func (p *placer) byReports(item placement.Item) (fleet.Placement, bool) {
+func (p placer) byReports(item placement.Item) (fleet.Placement, bool) {
 	pl := fleet.Placement{Environment: item.Environment, Applications: item.Applications}
 	reported := p.eligible(item, p.Reported[item.Environment])
 	silent := slices.DeleteFunc(p.eligible(item, p.SilentAgents), func(e fleet.EngineName) bool {
@@ -110,7 +110,7 @@ func (p *placer) byReports(item placement.Item) (fleet.Placement, bool) {
 
 // eligible returns the engines that may have been given the environment, whatever their state now,
 // sorted by name.
-func (p *placer) eligible(item placement.Item, names []fleet.EngineName) []fleet.EngineName {
+func (p placer) eligible(item placement.Item, names []fleet.EngineName) []fleet.EngineName {
 	sorted := slices.Compact(slices.Sorted(slices.Values(names)))
 	return slices.DeleteFunc(sorted, func(name fleet.EngineName) bool {
 		e := p.after.Engine(name)
@@ -125,7 +125,7 @@ func (p *placer) eligible(item placement.Item, names []fleet.EngineName) []fleet
 }
 
 // record keeps a decision, and counts the environment's Applications on the engine.
-func (p *placer) record(id fleet.EnvironmentID, pl fleet.Placement) error {
+func (p placer) record(id fleet.EnvironmentID, pl fleet.Placement) error {
 	old, known := p.Placements.Get(id)
 	kept := pl
 	kept.Alternatives = nil
@@ -151,7 +151,7 @@ func (p *placer) record(id fleet.EnvironmentID, pl fleet.Placement) error {
 }
 
 // candidates returns every engine with its present load.
-func (p *placer) candidates() []placement.Engine {
+func (p placer) candidates() []placement.Engine {
 	names := p.after.Engines()
 	out := make([]placement.Engine, 0, len(names))
 	for _, name := range names {
@@ -163,7 +163,7 @@ func (p *placer) candidates() []placement.Engine {
 	return out
 }
 
-func (p *placer) item(id fleet.EnvironmentID) placement.Item {
+func (p placer) item(id fleet.EnvironmentID) placement.Item {
 	i := placement.Item{
 		Environment: id, Region: p.after.Environment(id).Environment.Region,
 		Applications: len(p.after.DeploymentsIn(id)),
@@ -178,7 +178,7 @@ func (p *placer) item(id fleet.EnvironmentID) placement.Item {
 // its own future. Argo CD finds repository credentials and its caches by URL: two tenants who read
 // one repository with credentials of their own do not share an engine. The reason does not name the
 // other tenant, because this one reads it.
-func (p *placer) conflicts(id fleet.EnvironmentID) func(fleet.EngineName) string {
+func (p placer) conflicts(id fleet.EnvironmentID) func(fleet.EngineName) string {
 	own := slices.DeleteFunc(p.after.Repositories(id), func(r catalog.Repository) bool {
 		return r.Credential.Name == ""
 	})

@@ -84,7 +84,6 @@ func Compute(in Input) (*Result, error) {
 		Input: in, Layers: in.Applied.Draft(), after: in.Declared.After,
 		out: &Result{
 			Placements:   map[fleet.EnvironmentID]fleet.Placement{},
-			Removed:      map[fleet.EnvironmentID]bool{},
 			Environments: map[fleet.EnvironmentID]bool{},
 			Shares:       map[applied.Share]bool{},
 			Readers:      map[applied.Reader]bool{},
@@ -93,7 +92,7 @@ func Compute(in Input) (*Result, error) {
 	}
 	s.out.Layers = s.Layers
 	s.find()
-	p := &placer{s}
+	p := placer{s}
 	if err := p.classify(); err != nil {
 		return nil, err
 	}

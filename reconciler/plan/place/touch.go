@@ -274,7 +274,7 @@ func (s *scope) removeEnvironments() {
 		}
 		s.Placements.Delete(id)
 		s.Unplaced.Delete(id)
-		s.out.Removed[id] = true
+		applied.Set(&s.out.Removed, id, true)
 		s.retry = true
 		if pl.Engine != "" {
 			s.leave(id, pl.Engine)

@@ -13,7 +13,7 @@ import (
 
 // verify checks the placements that the revision touches. A placement that no longer complies is
 // reported and stays: only a move changes it.
-func (p *placer) verify() {
+func (p placer) verify() {
 	var engines []placement.Engine
 	touched := slices.SortedFunc(maps.Keys(p.out.Environments), applied.CompareEnvironments)
 	for _, id := range touched {
@@ -45,7 +45,7 @@ func (p *placer) verify() {
 }
 
 // updateReason changes the reason of an agent's environment whose mode changed.
-func (p *placer) updateReason(id fleet.EnvironmentID, pl fleet.Placement) {
+func (p placer) updateReason(id fleet.EnvironmentID, pl fleet.Placement) {
 	now := onOwnCluster(id, p.after.Environment(id).Environment, pl.Applications)
 	if now.Reason == pl.Reason {
 		return
@@ -57,7 +57,7 @@ func (p *placer) updateReason(id fleet.EnvironmentID, pl fleet.Placement) {
 }
 
 // misplacement explains why the engine would not be given the environment today, or returns "".
-func (p *placer) misplacement(id fleet.EnvironmentID, on fleet.EngineName) string {
+func (p placer) misplacement(id fleet.EnvironmentID, on fleet.EngineName) string {
 	e := p.after.Engine(on)
 	if e == nil {
 		return fmt.Sprintf("engine %s is not declared", on)
@@ -74,7 +74,7 @@ func (p *placer) misplacement(id fleet.EnvironmentID, on fleet.EngineName) strin
 }
 
 // alternatives judges the engines as if the environment had none yet.
-func (p *placer) alternatives(
+func (p placer) alternatives(
 	id fleet.EnvironmentID, on fleet.EngineName, engines []placement.Engine,
 ) []fleet.Alternative {
 	without := slices.Clone(engines)
@@ -89,7 +89,7 @@ func (p *placer) alternatives(
 
 // findCredentialConflicts finds the repositories that two tenants read with credentials of their
 // own on one engine, from now on or no longer, and touches the environments that read them.
-func (p *placer) findCredentialConflicts() {
+func (p placer) findCredentialConflicts() {
 	seen := map[applied.Repo]bool{}
 	for r := range p.out.Readers {
 		if seen[r.Repo] {
@@ -120,7 +120,7 @@ func (p *placer) findCredentialConflicts() {
 	}
 }
 
-func (p *placer) credentialConflict(id fleet.EnvironmentID, engine fleet.EngineName) string {
+func (p placer) credentialConflict(id fleet.EnvironmentID, engine fleet.EngineName) string {
 	var found []string
 	p.CredentialConflicts.Each(func(r applied.Repo, _ struct{}) {
 		reads := p.ReadIn.Count(applied.Reader{Repo: r, Tenant: id.Tenant}, id.Name) > 0
