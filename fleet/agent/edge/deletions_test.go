@@ -2,15 +2,11 @@ package edge
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -24,59 +20,10 @@ import (
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// plainRenderer makes manifests for the fake engine.
-type plainRenderer struct{}
-
-func (plainRenderer) Render(_ fleet.EngineSpec, o fleet.Object) (fleet.Manifest, error) {
-	labels := map[string]string{"app.kubernetes.io/managed-by": "argosy"}
-	annotations := map[string]string{"argosy.dev/engine": string(o.Key.Engine)}
-	body := map[string]any{"kind": o.Key.Kind, "metadata": map[string]any{
-		"name": o.Key.Name, "labels": labels, "annotations": annotations}}
-	switch {
-	case o.Project != nil:
-		labels["argosy.dev/tenant"] = string(o.Project.Tenant)
-		body["spec"] = map[string]any{"sourceRepos": o.Project.SourceRepos}
-	case o.Cluster != nil:
-		labels["argosy.dev/tenant"], labels["argosy.dev/environment"] = string(o.Cluster.ID.Tenant),
-			string(o.Cluster.ID.Name)
-		body["data"] = map[string]any{"server": o.Cluster.Server}
-	case o.Repository != nil:
-		labels["argosy.dev/tenant"] = string(o.Repository.ID.Tenant)
-		body["data"] = map[string]any{"url": o.Repository.URL}
-	case o.Application != nil:
-		id := o.Application.ID
-		labels["argosy.dev/tenant"] = string(id.Tenant)
-		labels["argosy.dev/environment"] = string(id.Environment)
-		labels["argosy.dev/deployment"] = string(id.Deployment)
-		spec := map[string]any{
-			"source": map[string]any{"targetRevision": o.Application.Source.TargetRevision}}
-		if o.Application.Sync.Automated {
-			spec["syncPolicy"] = map[string]any{"automated": map[string]any{}}
-		}
-		if o.Application.Hold != "" {
-			annotations["argosy.dev/hold"] = string(o.Application.Hold)
-		}
-		body["spec"] = spec
-	}
-	b, err := json.Marshal(body)
-	if err != nil {
-		return fleet.Manifest{}, err
-	}
-	sum := sha256.Sum256(b)
-	return fleet.Manifest{Body: b, Hash: hex.EncodeToString(sum[:])}, nil
-}
-
-func fakeFixture(s *enginetest.Server) *enginetest.Fixture {
-	f := s.Connect("eu-1")
-	f.Pause = 300 * time.Millisecond
-	var stopped atomic.Bool
-	f.Stopped = func(fleet.TenantName) bool { return stopped.Load() }
-	return &enginetest.Fixture{Name: "eu-1", Engine: f, Render: plainRenderer{}, External: s,
-		Stop: stopped.Store, Reopen: func(*testing.T) *enginetest.Fixture { return fakeFixture(s) }}
-}
-
 func TestADeletionLimiterPassesTheConformanceSuite(t *testing.T) {
-	open := func(*testing.T) *enginetest.Fixture { return fakeFixture(enginetest.NewServer()) }
+	open := func(*testing.T) *enginetest.Fixture {
+		return enginetest.NewFixture(enginetest.NewServer())
+	}
 	enginetest.Run(t, edgetest.Around(open, func(_ *testing.T, inner engine.Engine) engine.Engine {
 		return NewDeletionLimiter(inner, DeletionLimiterConfig{
 			Ledger: newObjectStore(), Log: quiet})
@@ -107,7 +54,7 @@ func newLimiterRig(t *testing.T, applications int) *limiterRig {
 		o := fleet.Object{Key: fleet.ObjectKey{Engine: "eu-1", Kind: fleet.ObjectApplication,
 			Name: fleet.ApplicationName(id)}, Application: &fleet.Application{
 			ID: id, Name: fleet.ApplicationName(id)}}
-		m, err := plainRenderer{}.Render(fleet.EngineSpec{}, o)
+		m, err := enginetest.PlainRenderer{}.Render(fleet.EngineSpec{}, o)
 		if err != nil {
 			t.Fatal(err)
 		}
