@@ -26,7 +26,7 @@ const (
 	lookTime    = 2 * time.Minute  // that one look may take
 	lookRescue  = 3 * time.Minute  // after which a look whose replica died is done again
 	lookGrace   = 10 * time.Second // that looks are given to end when the work stops
-	lookPoll    = time.Second      // for jobs whose notification was lost
+	lookPoll    = 5 * time.Second  // for jobs whose notification was lost
 	lookPause   = time.Second      // before a look is tried again that is being done
 	busyAtMost  = time.Hour        // that a forge is believed
 	busyAtLeast = time.Second

@@ -37,7 +37,7 @@ func (l *ladder) rows(ctx context.Context, n int, watch *observe.Watch) error {
 	}
 	for range l.options.commits {
 		l.commits++
-		if err := l.commit(ctx, "nothing of ours", map[string]string{
+		if _, err := l.repo.Commit(ctx, "nothing of ours", map[string]string{
 			"docs/notes.md": fmt.Sprintf("note %d\n", l.commits)}); err != nil {
 			return err
 		}

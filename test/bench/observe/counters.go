@@ -149,7 +149,8 @@ func Rows(ctx context.Context, url string) (map[string]int64, error) {
 // bookkeeping are the tables that a pass may write without any data of the fleet having changed:
 // who works, what was looked at, what was applied.
 var bookkeeping = map[string]bool{"leases": true, "source": true, "mirror": true, "engines": true,
-	"revisions": true, "operations": true, "memory": true}
+	"revisions": true, "operations": true, "memory": true, "deliveries": true, "replicas": true,
+	"river_leader": true}
 
 // Split sums what was written between two counts: the fleet's data, and the bookkeeping. Events are
 // told apart by neither: they are data.
