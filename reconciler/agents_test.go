@@ -63,7 +63,9 @@ func (h *house) join(name fleet.EngineName) *site {
 		Connection: fleet.Connection{InCluster: true}}}, 50*time.Millisecond, quiet(),
 		func(e fleet.EngineName, spec fleet.EngineSpec) worker.Config {
 			return worker.Config{Engine: e, Spec: spec, Holder: "agent", Rows: h.store.Work,
-				Leases: h.store.Leases, Secrets: h.secrets, Stops: board, Metrics: metrics, Log: quiet(),
+				Reports: h.store.Work,
+				Leases:  h.store.Leases, Secrets: h.secrets, Stops: board, Metrics: metrics,
+				Log:  quiet(),
 				Poll: 50 * time.Millisecond, Flight: 4,
 				Dial: func(_ context.Context, _ fleet.EngineName, _ fleet.EngineSpec,
 					stopped func(fleet.TenantName) bool) (engine.Engine, error) {
@@ -190,7 +192,8 @@ func TestWhatMayStandBehindAnAgentWaitsForIt(t *testing.T) {
 		say()
 		head := h.commit("another commit", map[string]string{"README.md": fmt.Sprint(time.Now())})
 		h.eventually("it is looked at", func() error {
-			if source, err := h.store.Views.Source(t.Context()); err != nil || source.Applied != head {
+			if source, err := h.store.Views.Source(t.Context()); err != nil ||
+				source.Applied != head {
 				return fmt.Errorf("%+v, %w", source, err)
 			}
 			return nil

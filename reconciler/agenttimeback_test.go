@@ -98,7 +98,9 @@ func (h *house) agent(environment fleet.EnvironmentName) *remote {
 	manager := worker.NewManager(beside{name: spec}, 50*time.Millisecond, quiet(),
 		func(e fleet.EngineName, spec fleet.EngineSpec) worker.Config {
 			return worker.Config{Engine: e, Spec: spec, Holder: "agent", Rows: r.follower,
-				Leases: edge.LeasesOf(r.follower), Secrets: edge.CredentialsOf(r.follower), Stops: r.board,
+				Reports: r.follower,
+				Leases:  edge.LeasesOf(r.follower), Secrets: edge.CredentialsOf(r.follower),
+				Stops:   r.board,
 				Metrics: metrics, Log: quiet(), Poll: 50 * time.Millisecond, Flight: 4,
 				Dial: func(_ context.Context, _ fleet.EngineName, _ fleet.EngineSpec,
 					stopped func(fleet.TenantName) bool) (engine.Engine, error) {
@@ -128,7 +130,8 @@ func (r *remote) stands() error {
 	wanted := r.house.rowsOn(r.name)
 	for key, row := range wanted {
 		if row.Unwanted || row.Apply != mirror.ApplyApplied || !r.server.Exists(key) {
-			return fmt.Errorf("%s %s is %s (absent: %v)", key.Kind, key.Name, row.Apply, row.Unwanted)
+			return fmt.Errorf("%s %s is %s (absent: %v)", key.Kind, key.Name, row.Apply,
+				row.Unwanted)
 		}
 	}
 	for _, live := range r.inventory() {
@@ -262,7 +265,8 @@ func TestAnAgentsOrphanIsListedAndRemovedByADecisionAboutItsUID(t *testing.T) {
 	}
 	removal := mirror.OrphanRemoval{Engine: s.Engine, Kind: s.Kind, Name: s.Name, UID: "another",
 		Deletion: fleet.DeletionOrphan, By: "token:test"}
-	if _, err := h.store.Decisions.RemoveOrphan(t.Context(), removal); !errors.Is(err, mirror.ErrNotFound) ||
+	if _, err := h.store.Decisions.RemoveOrphan(t.Context(), removal); !errors.Is(
+		err, mirror.ErrNotFound) ||
 		!r.server.Exists(scada.Key) {
 		t.Errorf("a decision about another UID: %v", err)
 	}

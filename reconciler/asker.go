@@ -13,42 +13,43 @@ import (
 )
 
 const (
-	// reviewTimeout bounds one question to the reviewers. A file or deletion that they say nothing
-	// of in time is held, and they are asked again.
+	// reviewTimeout bounds one request for reviews. A file or deletion that the answer lacks is
+	// held, and the request is repeated.
 	reviewTimeout = 10 * time.Second
-	// reviewPatience bounds one that no pass waits for: a span of many commits takes many requests.
+	// reviewPatience bounds a request in the background: a span of many commits takes many
+	// requests.
 	reviewPatience = 2 * time.Minute
-	// reviewFirst is the pause before a span is asked about again. It doubles up to reviewLast: a
-	// Git host counts requests.
+	// reviewFirst is the pause before the reviews of a span are requested again. It doubles up to
+	// reviewLast, because a Git host counts requests.
 	reviewFirst = time.Second
 	reviewLast  = 10 * time.Minute
-	// reviewHasty is how often a span may be hastened: a delivery that was late counts at once, and
-	// what nobody reviewed for long is asked about in its own time.
+	// reviewHasty is how often an event hastens the request for a span: a late delivery counts at
+	// once, and a change that stays unreviewed for long keeps its own rhythm.
 	reviewHasty = 8
 )
 
-// asker asks the reviewers about spans of the branch, each in its own rhythm, and never within the
-// pass of another commit.
+// asker requests the reviews of spans of the branch, each in its own rhythm, and in the background
+// of other commits.
 type asker struct {
 	reviews Reviews
 	first   time.Duration
 	log     *slog.Logger
-	wake    func() // when there is news
+	wake    func() // called when an answer has changed
 
 	mu    sync.Mutex
 	spans map[reviews.Span]*question
-	until time.Time // the reviewers did not answer, and are left alone until then
+	until time.Time // no request before, because the last one failed
 	away  error
 	kick  pacing.Signal
 }
 
-// question is one span that something is held of.
+// question is one span with held changes.
 type question struct {
 	tries  int
 	asked  time.Time
 	next   time.Time
 	answer *reviews.Reviewed // the last complete one
-	news   bool              // that the loop has not taken
+	news   bool              // the loop has not planned with the answer
 }
 
 func newAsker(r Reviews, poll time.Duration, log *slog.Logger, wake func()) *asker {
@@ -58,8 +59,8 @@ func newAsker(r Reviews, poll time.Duration, log *slog.Logger, wake func()) *ask
 	}
 }
 
-// ask is the question of a commit's own pass. While the reviewers are away it does not wait for
-// them.
+// ask requests the reviews of a commit that is planned now. After a recent failure it returns that
+// failure at once.
 func (a *asker) ask(ctx context.Context, span reviews.Span) (reviews.Reviewed, error) {
 	a.mu.Lock()
 	until, away := a.until, a.away
@@ -78,7 +79,8 @@ func (a *asker) ask(ctx context.Context, span reviews.Span) (reviews.Reviewed, e
 	return seen, err
 }
 
-func (a *asker) question(ctx context.Context, span reviews.Span, most time.Duration) (reviews.Reviewed,
+func (a *asker) question(ctx context.Context, span reviews.Span,
+	most time.Duration) (reviews.Reviewed,
 	error) {
 	asked, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
@@ -99,7 +101,7 @@ func (a *asker) question(ctx context.Context, span reviews.Span, most time.Durat
 	return seen, err
 }
 
-// follow says which spans something is held of. What is known of the others is forgotten.
+// follow sets the spans with held changes, and forgets the answers for other spans.
 func (a *asker) follow(spans []reviews.Span) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -113,14 +115,14 @@ func (a *asker) follow(spans []reviews.Span) {
 	a.kick.Set()
 }
 
-// forget drops what is known: another replica may have led meanwhile.
+// forget drops all answers: another replica may have led in the meantime.
 func (a *asker) forget() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.spans, a.away, a.until = map[reviews.Span]*question{}, nil, time.Time{}
 }
 
-// hasten has what is not held for long asked about now: something has come in that may tell.
+// hasten requests the reviews of recently held spans now, because an event has arrived.
 func (a *asker) hasten() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -132,7 +134,7 @@ func (a *asker) hasten() {
 	a.kick.Set()
 }
 
-// news is the answers that the loop has not taken.
+// news are the answers that the loop has not planned with.
 func (a *asker) news() map[reviews.Span]reviews.Reviewed {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -145,7 +147,7 @@ func (a *asker) news() map[reviews.Span]reviews.Reviewed {
 	return out
 }
 
-// taken says that the loop has planned with these answers.
+// taken marks answers that the loop has planned with.
 func (a *asker) taken(answers map[reviews.Span]reviews.Reviewed) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -156,7 +158,7 @@ func (a *asker) taken(answers map[reviews.Span]reviews.Reviewed) {
 	}
 }
 
-// run asks until ctx ends.
+// run sends requests until ctx ends.
 func (a *asker) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		span, pause, due := a.due()
@@ -177,7 +179,7 @@ func (a *asker) run(ctx context.Context) {
 	}
 }
 
-// due is the span that it is time for, or how long that takes.
+// due is the next span, or the time until its request is due.
 func (a *asker) due() (span reviews.Span, pause time.Duration, due bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

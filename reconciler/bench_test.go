@@ -93,7 +93,7 @@ func (h *house) alone() *reconciler.Loop {
 		h.t.Fatal(err)
 	}
 	source := &gitSource{Mirror: m}
-	loop := reconciler.NewLoop(reconciler.Loop{Source: source, Pulls: source, Decoder: decoder{},
+	loop := reconciler.NewLoop(reconciler.Config{Source: source, Pulls: source, Decoder: decoder{},
 		Renderer: argocd.Renderer{}, Store: h.store.Plans, Leases: h.store.Leases,
 		Stops:   h.store.Decisions,
 		Engines: nowhere{}, Holder: "bench", Branch: "main", Poll: time.Hour,

@@ -8,12 +8,12 @@ import (
 	"argosy.dev/argosy/fleet/catalog"
 )
 
-// folders are those of the config repo that cannot be read, by path ("tenants/acme/"), and the id
-// that each had when the catalog's quarantine was made. An empty id makes the next pass read the
-// folder again, as after a start: the settings may allow more now.
+// folders are the unreadable folders of the config repo, by path ("tenants/acme/"), with the id
+// that each had when it was quarantined. An empty id makes the next reconcile read the folder
+// again, as after a start: the settings may allow more now.
 type folders map[string]string
 
-// unreadable reads the folders from what is quarantined.
+// unreadable are the quarantined folders.
 func unreadable(view *catalog.View) folders {
 	all := folders{}
 	for _, q := range view.Quarantines() {
@@ -24,8 +24,8 @@ func unreadable(view *catalog.View) folders {
 	return all
 }
 
-// isFolder reports whether a key stands for a folder as a whole. No file's path ends in a slash but
-// that of a directory which lies too deep, and those have a kind's folder in between.
+// isFolder reports whether a key is a whole folder. Among files, only a directory that is too deep
+// has a path with a slash at the end, and a kind's folder precedes that directory.
 func isFolder(key fleet.Key) bool {
 	return key.Kind == fleet.KindFile && strings.HasSuffix(key.Name, "/") &&
 		strings.Count(key.Name, "/") <= 2
@@ -40,7 +40,7 @@ func (f folders) recheck() bool {
 	return false
 }
 
-// learn takes over what a plan was made from.
+// learn updates the folders with the inputs of a plan.
 func (f folders) learn(inputs []catalog.Input) {
 	for _, in := range inputs {
 		switch {
@@ -53,9 +53,9 @@ func (f folders) learn(inputs []catalog.Input) {
 	}
 }
 
-// collect decodes the files that read visits. What is in force and was not visited is removed: of a
-// folder that is visited as a whole, and of all when everything is. Nothing is concluded of a
-// folder that cannot be read.
+// collect decodes the files that read visits. A declaration in effect that is not visited is
+// removed: in a folder that is visited as a whole, and everywhere if everything is visited.
+// Declarations of an unreadable folder stay.
 func collect(d Decoder, view *catalog.View, everything bool,
 	read func(visit func(File) error) error) ([]catalog.Input, error) {
 	gather := newGatherer(d)

@@ -9,8 +9,8 @@ import (
 	"argosy.dev/argosy/fleet/catalog"
 )
 
-// gatherer decodes files on all processors while more are being read, and keeps them in the order
-// of their paths.
+// gatherer decodes files on all processors while more files are read, and sorts the results by
+// path.
 type gatherer struct {
 	decoder Decoder
 	files   chan File

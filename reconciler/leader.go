@@ -47,8 +47,8 @@ func (t *terms) end() {
 	}
 }
 
-// join enters the current term as a task. Without one it returns a channel that is closed when the next
-// begins.
+// join enters the current term as a task. Without one it returns a channel that is closed when the
+// next begins.
 func (t *terms) join() (*term, <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -58,8 +58,9 @@ func (t *terms) join() (*term, <-chan struct{}) {
 	return t.current, t.begun
 }
 
-// WhileLeading runs task whenever this replica leads and has loaded what is applied, until ctx ends.
-// The loop gives its lease up only after task has returned: two replicas never run it at the same time.
+// WhileLeading runs task whenever this replica leads and has loaded what is applied, until ctx
+// ends. The loop gives its lease up only after task has returned: two replicas never run it at the
+// same time.
 func (l *Loop) WhileLeading(ctx context.Context, task func(context.Context)) {
 	for ctx.Err() == nil {
 		now, next := l.terms.join()
@@ -84,14 +85,14 @@ func (l *Loop) WhileLeading(ctx context.Context, task func(context.Context)) {
 }
 
 const (
-	// Of a burst of pushes, pushBurst reconcile at once and the others in one reconcile per pushPeriod:
-	// 1,000 pushes in ten seconds cause at most 20 reconciles.
+	// Of a burst of pushes, pushBurst reconcile at once and the others in one reconcile per
+	// pushPeriod: 1,000 pushes in ten seconds cause at most 20 reconciles.
 	pushBurst  = 3
 	pushPeriod = 700 * time.Millisecond
 )
 
-// throttle passes the first events of a burst on at once, then one per period. It always passes one on
-// after the last event.
+// throttle passes the first events of a burst on at once, then one per period. It always passes one
+// on after the last event.
 type throttle struct {
 	burst  int
 	period time.Duration

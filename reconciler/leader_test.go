@@ -12,7 +12,10 @@ func TestAThousandPushesInTenSecondsAreFewEventsAndOneAfterTheLast(t *testing.T)
 	synctest.Test(t, func(t *testing.T) {
 		var passed []time.Duration
 		begun := time.Now()
-		th := &throttle{burst: pushBurst, period: pushPeriod, pass: func() { passed = append(passed, time.Since(begun)) }}
+		th := &throttle{
+			burst: pushBurst, period: pushPeriod, pass: func() {
+				passed = append(passed, time.Since(begun))
+			}}
 		for range 1000 {
 			time.Sleep(10 * time.Millisecond)
 			th.event()
@@ -20,8 +23,10 @@ func TestAThousandPushesInTenSecondsAreFewEventsAndOneAfterTheLast(t *testing.T)
 		last := time.Since(begun)
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if len(passed) > 20 || passed[len(passed)-1] < last || passed[len(passed)-1] > last+pushPeriod {
-			t.Errorf("%d events, the last %s after the begin; the last push came after %s", len(passed), passed[len(passed)-1], last)
+		if len(passed) > 20 || passed[len(passed)-1] < last || passed[len(passed)-1] > last+
+			pushPeriod {
+			t.Errorf("%d events, the last %s after the begin; the last push came after %s",
+				len(passed), passed[len(passed)-1], last)
 		}
 	})
 }
@@ -66,7 +71,8 @@ func TestTasksRunDuringTermsAndEndBeforeTheLeaseIsGivenUp(t *testing.T) {
 		l.terms.end() // without a term
 		cancel()
 		<-ended
-		if want := slices.Repeat([]string{"begins", "ends", "released"}, 2); !slices.Equal(events, want) {
+		if want := slices.Repeat([]string{"begins", "ends", "released"}, 2); !slices.Equal(
+			events, want) {
 			t.Errorf("%q", events)
 		}
 	})

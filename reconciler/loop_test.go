@@ -104,7 +104,9 @@ func TestAHoldEndsWhenTheBranchIsBackAtWhatIsApplied(t *testing.T) {
 	second := h.commit("forward", deployment("acme", "web", "v2", "Delete", "prod", "staging"))
 	h.eventually("it is applied", h.settled)
 	h.point(first)
-	h.eventually("the older revision waits", func() error { return h.held(first, mirror.HoldOlder) })
+	h.eventually("the older revision waits", func() error {
+		return h.held(first, mirror.HoldOlder)
+	})
 	h.point(second)
 	h.passes(r, 3)
 	holds, _, err := h.store.Views.Holds(t.Context(), view.Scope{}, view.Filter{}, view.Page{
@@ -131,7 +133,9 @@ func TestARestartWhileARevisionWaitsTellsOfItNoSecondTime(t *testing.T) {
 		gone(together(tenant("acme", "prod", "staging"), tenant("globex", "prod"),
 			deployment("acme", "web", "v1", "Delete", "prod"), deployment("globex", "shop", "v1",
 				"Orphan", "prod"))))
-	h.eventually("the empty revision waits", func() error { return h.held(empty, mirror.HoldEmpty) })
+	h.eventually("the empty revision waits", func() error {
+		return h.held(empty, mirror.HoldEmpty)
+	})
 	r.stop()
 	r = h.start("b", options{})
 	h.passes(r, 5)
@@ -146,8 +150,9 @@ func TestARestartWhileARevisionWaitsTellsOfItNoSecondTime(t *testing.T) {
 }
 
 func (h *house) held(revision fleet.Revision, reason mirror.HoldReason) error {
-	holds, _, err := h.store.Views.Holds(context.Background(), view.Scope{}, view.Filter{}, view.Page{
-		Limit: 100})
+	holds, _, err := h.store.Views.Holds(context.Background(), view.Scope{}, view.Filter{},
+		view.Page{
+			Limit: 100})
 	if err != nil {
 		return err
 	}
@@ -186,7 +191,8 @@ func TestAnOutageOfTheSourceIsToldWithItsBeginAndHeals(t *testing.T) {
 	r.source.away.Store(false)
 	h.eventually("the commit made meanwhile arrives", h.settled)
 	h.eventually("the outage is over", func() error {
-		if s, err := h.store.Views.Source(t.Context()); err != nil || s.Error != "" || s.Since != nil {
+		if s, err := h.store.Views.Source(t.Context()); err != nil || s.Error != "" ||
+			s.Since != nil {
 			return fmt.Errorf("source: %+v, %w", s, err)
 		}
 		return nil
@@ -222,8 +228,9 @@ func TestARecordWhoseAnswerIsLostHasOneEffect(t *testing.T) {
 	})
 	failing.Store(false)
 	h.eventually("the fleet stands", h.settled)
-	revisions, _, err := h.store.Views.Revisions(t.Context(), view.Scope{}, view.Filter{}, view.Page{
-		Limit: 10})
+	revisions, _, err := h.store.Views.Revisions(t.Context(), view.Scope{}, view.Filter{},
+		view.Page{
+			Limit: 10})
 	if err != nil || len(revisions) != 1 || revisions[0].Created != 3 {
 		t.Errorf("%d revisions: %+v, %v", len(revisions), revisions, err)
 	}

@@ -6,7 +6,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Metrics count what the loop of this replica does. The state of the fleet is fleetstats' to export.
+// Metrics count what the loop of this replica does. The state of the fleet is fleetstats' to
+// export.
 type Metrics struct {
 	passes   *prometheus.CounterVec
 	passTook prometheus.Histogram

@@ -64,7 +64,8 @@ func TestADeletionReadsItsRowAgainRightBeforeItActs(t *testing.T) {
 	blind.Store(true)
 	restored := h.commit("its revert", shop)
 	h.eventually("the revert is recorded", func() error { return h.recorded(restored) })
-	if _, err := h.store.Decisions.ClearStop(t.Context(), mirror.StopFleet, "", "", "token:test"); err != nil {
+	if _, err := h.store.Decisions.ClearStop(t.Context(), mirror.StopFleet, "", "",
+		"token:test"); err != nil {
 		t.Fatal(err)
 	}
 	for name := range h.engines {
@@ -118,8 +119,9 @@ func (h *house) orphans(want int) func() error {
 func (h *house) orphan() view.Orphan {
 	h.t.Helper()
 	h.eventually("one stray is listed", h.orphans(1))
-	all, _, err := h.store.Views.Orphans(context.Background(), view.Scope{}, view.Filter{}, view.Page{
-		Limit: 100})
+	all, _, err := h.store.Views.Orphans(context.Background(), view.Scope{}, view.Filter{},
+		view.Page{
+			Limit: 100})
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -175,7 +177,8 @@ func TestAOrphanIsListedAndRemovedByADecisionAboutItsUIDAlone(t *testing.T) {
 	}
 	removal := mirror.OrphanRemoval{Engine: s.Engine, Kind: s.Kind, Name: s.Name, UID: "another",
 		Deletion: fleet.DeletionOrphan, By: "token:test"}
-	if _, err := h.store.Decisions.RemoveOrphan(t.Context(), removal); !errors.Is(err, mirror.ErrNotFound) {
+	if _, err := h.store.Decisions.RemoveOrphan(t.Context(), removal); !errors.Is(
+		err, mirror.ErrNotFound) {
 		t.Errorf("a decision about another UID: %v", err)
 	}
 	if !h.engines[s.Engine].server.Exists(shop.Key) || len(h.deletions()) != before {
@@ -268,7 +271,8 @@ func TestAnEngineThatWentBackIsBroughtToItsRowsAgain(t *testing.T) {
 	if s.Name != old.Key.Name {
 		t.Errorf("listed as %+v, not what was deleted", s)
 	}
-	if _, err := h.store.Decisions.RemoveOrphan(t.Context(), mirror.OrphanRemoval{Engine: s.Engine, Kind: s.Kind,
+	if _, err := h.store.Decisions.RemoveOrphan(t.Context(), mirror.OrphanRemoval{
+		Engine: s.Engine, Kind: s.Kind,
 		Name: s.Name, UID: s.UID,
 		Deletion: fleet.DeletionOrphan, By: "token:test"}); err != nil {
 		t.Fatal(err)

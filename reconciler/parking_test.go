@@ -68,7 +68,8 @@ func (h *house) quietCluster() (env fleet.EnvironmentID, at *site, silent *atomi
 // shownAs says whether people are shown that an environment is unreachable, with so many parked.
 func (h *house) shownAs(env fleet.EnvironmentID, unreachable bool, parked int) func() error {
 	return func() error {
-		all, _, err := h.store.Views.Environments(context.Background(), view.Scope{Tenant: env.Tenant},
+		all, _, err := h.store.Views.Environments(context.Background(), view.Scope{
+			Tenant: env.Tenant},
 			view.Filter{}, view.Page{Limit: 10})
 		if err != nil {
 			return err

@@ -37,7 +37,8 @@ func TestAPolicyKeepsACommitsFileFromTheEngines(t *testing.T) {
 		}
 	}
 	h.eventually("the other file of the commit is applied", applied("v1", "v2"))
-	problems, _, err := h.store.Views.Problems(t.Context(), view.Scope{Tenant: "acme"}, view.Filter{},
+	problems, _, err := h.store.Views.Problems(t.Context(), view.Scope{Tenant: "acme"},
+		view.Filter{},
 		view.Page{Limit: 10})
 	if err != nil || len(problems) != 1 || problems[0].Code != "policy" ||
 		problems[0].Message != "no-head: name a revision" || problems[0].Line == 0 {

@@ -12,152 +12,144 @@ import (
 	"argosy.dev/argosy/reconciler/plan"
 )
 
-// Errors of a Preview or Parse that a caller tells apart with errors.Is. After the first three
-// nothing is known yet: ask again.
+// Errors of Preview and Parse. After the first three, the caller tries again.
 var (
-	// ErrNotLeading says that another replica applies the branch, or that this one has not loaded
-	// what is applied.
+	// ErrNotLeading means that another replica applies the branch, or that this replica has not
+	// loaded the applied state.
 	ErrNotLeading = errors.New("this replica does not apply the branch now")
-	// ErrUnsettled says that the branch's head is being applied, or cannot be.
+	// ErrUnsettled means that the branch's head is not applied yet, or cannot be.
 	ErrUnsettled = errors.New("the branch's head is not applied yet")
-	// ErrMoved says that the ref stands at another commit than the one that was asked for.
+	// ErrMoved means that the ref points at another commit than the requested one.
 	ErrMoved = errors.New("the ref has moved on")
-	// ErrUnmergeable says that the commit can never be merged as it is; the error tells why.
+	// ErrUnmergeable means that the commit cannot be merged as it is; the error has the reason.
 	ErrUnmergeable = errors.New("it cannot be merged")
 )
 
-// Pulls is the pull requests and merge groups of the config repo.
+// Pulls are the pull requests and merge groups of the config repo.
 type Pulls interface {
-	// Merge brings the commit that ref stands at into the mirror, and calls visit for every file
-	// below fleet/ and tenants/ that merging it into base changes there. Conflicts are not visited.
-	// Errors: ErrMoved when ref, a full name, does not stand at head; ErrUnmergeable.
+	// Merge fetches the commit of ref into the local copy, and calls visit for every file below
+	// fleet/ and tenants/ that merging it into base changes there. Conflicts are not visited.
+	// Errors: ErrMoved if ref, a full name, does not point at head; ErrUnmergeable.
 	Merge(ctx context.Context, ref string, base, head fleet.Revision, visit func(File) error) (
 		Merged, error)
 }
 
-// Merged is what a merge comes to beside the files that it changes.
+// Merged is the result of a merge apart from the files that it changes.
 type Merged struct {
 	Shown     map[string]string // as Preview.Shown
-	Conflicts []string          // paths that both sides have changed since they parted
+	Conflicts []string          // paths that both sides have changed since their merge base
 }
 
-// PreviewRequest names what is to be looked at.
+// PreviewRequest names a commit to preview.
 type PreviewRequest struct {
 	Ref  string         // full name, such as refs/pull/7/head
-	Head fleet.Revision // that Ref stands at
+	Head fleet.Revision // the commit that Ref points at
 }
 
-// Preview is what a head would change if it were merged into what is applied.
+// Preview is the effect of a merge of a commit into the applied revision.
 type Preview struct {
 	Base   fleet.Revision // applied
 	Head   fleet.Revision
-	Behind bool     // the branch's own head waits for an approval, and Base is not it
-	Files  []string // below fleet/ and tenants/ that the head changes, Conflicts included; sorted
-	// Shown is every file below fleet/ and tenants/ that the head has otherwise than the commit
-	// where it parted from Base, also where Base has the same by now: path to blob, "" if the head
-	// removes it. A merge may write each of them once the branch goes on.
+	Behind bool     // the branch's own head is held, so that Base is an earlier commit
+	Files  []string // below fleet/ and tenants/ that the head changes, including Conflicts; sorted
+	// Shown is every file below fleet/ and tenants/ in which the head differs from the merge base,
+	// also if Base has the same content by now: path to blob, "" if the head removes it. A merge
+	// may write each of these files once the branch moves on.
 	Shown map[string]string
-	// that both sides have changed since they parted, also where git can merge the lines; sorted.
-	// They are not in Plan
+	// that both sides have changed since their merge base, also where git can merge the lines;
+	// sorted. Plan lacks them
 	Conflicts []string
 	Problems  []fleet.Problem // with their lines
 	Plan      *plan.Plan      // with Request.Explain; nil of a Parse
-	// what is in effect: owners, grants and guards come from there. It goes on with the branch
+	// in effect: owners, grants and guards; it follows the branch
 	Catalog *catalog.View
 }
 
-// basis is what previews are made from, as the loop publishes it.
-type basis struct {
-	state    *plan.AppliedState
-	revision fleet.Revision // applied
-	settled  bool           // nothing of the branch is to be applied but what waits for an approval
-	behind   bool
-	unread   []fleet.EngineName                         // as plan.Request.Unread
-	unheard  []fleet.EngineName                         // as plan.Request.SilentAgents
-	stands   map[fleet.EnvironmentID][]fleet.EngineName // as plan.Request.Reported
-}
-
-// previews is what the loop and those who preview share.
-type previews struct {
-	at atomic.Pointer[basis]
-	// full while a plan is made: a commit waits for those that read the AppliedState, so at most
-	// for one
+// Previewer plans and decodes pull requests against what the loop has published.
+type Previewer struct {
+	pulls   Pulls
+	repo    *repo
+	planner planner
+	at      atomic.Pointer[basis] // nil: this replica does not lead
+	// computing is full while a plan is computed: a commit waits for readers of the applied state,
+	// so at most for one.
 	computing chan struct{}
 }
 
-// publish says what stands now. The loop's own fields are not read by others.
-func (l *Loop) publish() {
-	if l.state == nil {
-		l.previews.at.Store(nil)
-		return
-	}
-	revision := l.state.Revision()
-	l.previews.at.Store(&basis{state: l.state, revision: revision, behind: l.seen != revision,
-		unread: l.recovery.Unread(), unheard: l.recovery.SilentAgents(),
-		stands:  l.recovery.Orphaned(),
-		settled: !l.recovery.Pending() && revision != "" && l.judged != "" && l.judged == l.seen})
+func newPreviewer(pulls Pulls, r *repo, p planner) *Previewer {
+	return &Previewer{pulls: pulls, repo: r, planner: p, computing: make(chan struct{}, 1)}
 }
 
-// Preview plans what the head would change if it were merged into what is applied: file by file,
-// with the guards, placements and defaults that are in effect. It changes nothing, and may be
-// called by several goroutines while the loop works.
+// basis is the applied state that previews are planned against.
+type basis struct {
+	state    *plan.AppliedState
+	revision fleet.Revision // applied
+	ready    bool           // every change of the branch is applied or held
+	behind   bool           // the branch's head is held
+	request  plan.Request   // what a recovery has not found yet
+}
+
+// withdraw ends previews until the next publish.
+func (v *Previewer) withdraw() { v.at.Store(nil) }
+
+// Preview plans the effect of a merge of the head into the applied revision: file by file, with the
+// guards, placements and defaults in effect. It changes nothing, and several goroutines may call it
+// while the loop works.
 //
-// Errors: ErrNotLeading, ErrUnsettled, ErrMoved, ErrUnmergeable; those of the mirror and of the
+// Errors: ErrNotLeading, ErrUnsettled, ErrMoved, ErrUnmergeable; those of the local copy and of the
 // store.
-func (l *Loop) Preview(ctx context.Context, r PreviewRequest) (Preview, error) {
-	at := l.previews.at.Load()
+func (v *Previewer) Preview(ctx context.Context, r PreviewRequest) (Preview, error) {
+	at := v.at.Load()
 	switch {
 	case at == nil:
 		return Preview{}, ErrNotLeading
-	case !at.settled:
+	case !at.ready:
 		return Preview{}, ErrUnsettled
 	}
-	out, inputs, err := l.merged(ctx, at, r)
+	out, inputs, err := v.merged(ctx, at, r)
 	if err != nil {
 		return Preview{}, err
 	}
-	request := &plan.Request{Revision: r.Head, Relation: plan.RelationDescendant, Files: inputs,
-		Explain: true}
-	if out.Plan, err = l.planned(ctx, at, request); err != nil {
+	request := at.request
+	request.Revision, request.Relation = r.Head, plan.RelationDescendant
+	request.Files, request.Explain = inputs, true
+	if out.Plan, err = v.planned(ctx, at, &request); err != nil {
 		return Preview{}, fmt.Errorf("plan %s: %w", r.Ref, err)
 	}
-	l.locate(ctx, out.Plan)
+	v.repo.locate(ctx, out.Plan)
 	out.Problems = out.Plan.Problems
 	return out, nil
 }
 
-// planned makes a plan as the loop would, but for the reviewers, who are only about to see it.
-func (l *Loop) planned(ctx context.Context, at *basis, r *plan.Request) (*plan.Plan, error) {
+// planned computes a plan as the loop would, without reviews, which do not exist yet.
+func (v *Previewer) planned(ctx context.Context, at *basis, r *plan.Request) (*plan.Plan, error) {
 	select {
-	case l.previews.computing <- struct{}{}:
-		defer func() { <-l.previews.computing }()
+	case v.computing <- struct{}{}:
+		defer func() { <-v.computing }()
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	lately, err := l.Store.Recent(ctx, window(at.state))
-	if err != nil {
+	if err := v.planner.readHistory(ctx, at.state, r); err != nil {
 		return nil, err
 	}
-	r.Now, r.Recent, r.Unread, r.SilentAgents, r.Reported = lately.Now, lately.Deleted, at.unread,
-		at.unheard, at.stands
-	p, err := l.weigh(ctx, at.state, r)
+	p, err := v.planner.computeGuarded(ctx, at.state, r)
 	if err == nil && (p.Base != at.revision || p.NeedsEngines) {
-		// The loop was faster, so that the files were compared with another revision; or where it
-		// would place something is not known yet.
+		// The loop was faster, so that the files were compared with another revision; or a recovery
+		// does not know a placement yet.
 		return nil, ErrUnsettled
 	}
 	return p, err
 }
 
-// Parse decodes the files that the head changes, each for itself: nothing is planned, and no other
-// declaration is looked at. It is for what strangers propose. Problems are those of these files
-// alone. Errors are those of Preview, but for ErrUnsettled.
-func (l *Loop) Parse(ctx context.Context, r PreviewRequest) (Preview, error) {
-	at := l.previews.at.Load()
+// Parse decodes each file that the head changes by itself, without a plan and without other
+// declarations. It serves proposals of strangers. Problems are those of these files alone. Errors
+// are those of Preview, but never ErrUnsettled.
+func (v *Previewer) Parse(ctx context.Context, r PreviewRequest) (Preview, error) {
+	at := v.at.Load()
 	if at == nil || at.revision == "" {
 		return Preview{}, ErrNotLeading
 	}
-	out, inputs, err := l.merged(ctx, at, r)
+	out, inputs, err := v.merged(ctx, at, r)
 	if err != nil {
 		return Preview{}, err
 	}
@@ -168,14 +160,15 @@ func (l *Loop) Parse(ctx context.Context, r PreviewRequest) (Preview, error) {
 }
 
 // merged fetches the head and decodes what it changes.
-func (l *Loop) merged(ctx context.Context, at *basis, r PreviewRequest) (Preview, []catalog.Input,
+func (v *Previewer) merged(ctx context.Context, at *basis, r PreviewRequest) (Preview,
+	[]catalog.Input,
 	error) {
 	out := Preview{Base: at.revision, Head: r.Head, Behind: at.behind,
 		Catalog: &at.state.Catalog().View}
 	var merged Merged
-	counted := &counting{Decoder: l.Decoder}
+	counted := &counting{Decoder: v.repo.Decoder}
 	inputs, err := collect(counted, out.Catalog, false, func(visit func(File) error) (err error) {
-		merged, err = l.Pulls.Merge(ctx, r.Ref, at.revision, r.Head, func(f File) error {
+		merged, err = v.pulls.Merge(ctx, r.Ref, at.revision, r.Head, func(f File) error {
 			if err := counted.tooMany(); err != nil {
 				return err
 			}
@@ -196,17 +189,17 @@ func (l *Loop) merged(ctx context.Context, at *basis, r PreviewRequest) (Preview
 	return out, inputs, nil
 }
 
-// mostProblems is how many problems one pull request may have. People read some tens of them, and
-// each takes memory.
+// mostProblems bounds the problems of one pull request. People read some tens of them, and each
+// takes memory.
 const mostProblems = 1000
 
-// counting is a Decoder that counts the files it decoded and their problems.
+// counting is a Decoder that counts decoded files and their problems.
 type counting struct {
 	Decoder
 	files, problems atomic.Int64
 }
 
-// Decode decodes and counts.
+// Decode implements Decoder.
 func (c *counting) Decode(f File) (catalog.Input, bool) {
 	in, ours := c.Decoder.Decode(f)
 	c.files.Add(1)
@@ -224,24 +217,24 @@ func (c *counting) tooMany() error {
 		ErrUnmergeable, c.problems.Load(), c.files.Load(), mostProblems)
 }
 
-// Base is the revision that is applied and what is in effect; ErrNotLeading when this replica does
-// not know. The view goes on with the branch.
-func (l *Loop) Base() (fleet.Revision, *catalog.View, error) {
-	at := l.previews.at.Load()
+// Base is the applied revision and the catalog in effect; ErrNotLeading if this replica has not
+// loaded them. The view follows the branch.
+func (v *Previewer) Base() (fleet.Revision, *catalog.View, error) {
+	at := v.at.Load()
 	if at == nil {
 		return "", nil, ErrNotLeading
 	}
 	return at.state.Revision(), &at.state.Catalog().View, nil
 }
 
-// Includes reports whether the applied revision has the commit in its history, and which one that
-// is.
-func (l *Loop) Includes(ctx context.Context, commit fleet.Revision) (applied fleet.Revision,
+// Includes reports whether the history of the applied revision has the commit, and returns that
+// revision.
+func (v *Previewer) Includes(ctx context.Context, commit fleet.Revision) (applied fleet.Revision,
 	includes bool, err error) {
-	applied, _, err = l.Base()
+	applied, _, err = v.Base()
 	if err != nil || applied == "" {
 		return applied, false, err
 	}
-	relation, err := l.Source.Relation(ctx, commit, applied)
+	relation, err := v.repo.Relation(ctx, commit, applied)
 	return applied, relation == RelationSame || relation == RelationDescendant, err
 }

@@ -222,14 +222,16 @@ func (m *author) any() (path, tenant, name string, ok bool) {
 }
 
 func (m *author) approveAll() {
-	holds, _, err := m.store.Views.Holds(context.Background(), view.Scope{}, view.Filter{}, view.Page{
-		Limit: 100})
+	holds, _, err := m.store.Views.Holds(context.Background(), view.Scope{}, view.Filter{},
+		view.Page{
+			Limit: 100})
 	if err != nil {
 		m.t.Fatal(err)
 	}
 	for _, hold := range holds {
-		if _, err := m.store.Decisions.Approve(context.Background(), mirror.Approval{Revision: hold.Revision,
-			By: "token:test"}); err != nil {
+		if _, err := m.store.Decisions.Approve(context.Background(), mirror.Approval{
+			Revision: hold.Revision,
+			By:       "token:test"}); err != nil {
 			m.t.Fatal(err)
 		}
 	}

@@ -21,7 +21,8 @@ func TestAThousandPushesCauseAtMostTwentyReconcilesAndTheLastCommitIsApplied(t *
 		if i%100 == 99 {
 			h.commit("a release", deployment("acme", "web", fmt.Sprint("v", 2+i), "Delete", "prod"))
 		}
-		d := forge.Delivery{ID: fmt.Sprint("push-", i), Event: "push", Notice: mirror.NoticePushed("takes")}
+		d := forge.Delivery{
+			ID: fmt.Sprint("push-", i), Event: "push", Notice: mirror.NoticePushed("takes")}
 		if fresh, err := h.store.Pulls.Accept(t.Context(), d, nil); err != nil || !fresh {
 			t.Fatalf("push %d: fresh %t, %v", i, fresh, err)
 		}

@@ -1,43 +1,46 @@
-// Package reconciler is the loop that turns commits into rows, and the workers that turn rows into
-// objects on engines.
+// Package reconciler is the loop that brings the store to the head of the config repo's branch:
+// fetch, plan, record, publish. One replica of a fleet runs it; a lease elects that replica.
 //
-//	Loop     one per fleet (a lease elects it): fetch, decode, plan, record
-//	Worker   one per engine (a lease each): rows after the cursor -> engine; what the engine shows -> store
-//	Manager  keeps a Worker running for each engine that the store knows
-//
-// Rules:
-//   - events only say "look": a webhook, a timer, a NOTIFY wake a loop, and the loop reads the truth anew;
-//   - absence is proven: any error, partial read or older state keeps what stands;
-//   - nothing here imports an adapter: the interfaces below are what the loop and the workers need, and cmd wires them;
-//   - no call to an engine or to Git happens inside a database transaction.
+//   - Events carry no data, they trigger: a webhook, a timer or a NOTIFY wakes the loop, and the loop
+//     reads the truth again.
+//   - An error, a partial read or an older state never deletes anything.
+//   - Nothing here imports an adapter: the interfaces below are what the loop needs, and cmd wires
+//     them.
+//   - No call to an engine or to Git happens inside a database transaction.
 package reconciler
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/catalog"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
+	"argosy.dev/argosy/reconciler/lease"
+	"argosy.dev/argosy/reconciler/plan"
+	"argosy.dev/argosy/reconciler/recovery"
 )
 
 // Head is a commit of the config repo's branch.
 type Head struct {
 	Revision fleet.Revision
-	Author   string // name and address as the commit says; never used to decide
+	Author   string // name and address from the commit; never used to decide
 	Subject  string
 	At       time.Time
 }
 
-// Relation is how a head stands to the revision that is applied.
+// Relation is the relation of a head to the applied revision.
 type Relation string
 
-// Relations. Everything but Same and Descendant waits for an approval.
+// Relations. Every other than Same and Descendant needs an approval.
 const (
 	RelationSame       Relation = "same"
 	RelationDescendant Relation = "descendant"
 	RelationOlder      Relation = "older"
 	RelationRewritten  Relation = "rewritten"
-	RelationUnknown    Relation = "unknown" // the applied commit is no longer to be found
+	RelationUnknown    Relation = "unknown" // the repo no longer has the applied commit
 )
 
 // File is one path of the config repo that differs from the base.
@@ -45,27 +48,27 @@ type File struct {
 	Path      string
 	Blob      string
 	Bytes     []byte
-	Irregular string // why it is no plain file: "symlink", "submodule"
-	Size      int64  // of a file that is too large to be read; Bytes is empty then
+	Irregular string // if it is no plain file: "symlink", "submodule"
+	Size      int64  // of a file that is too large to be read; then Bytes is empty
 	Removed   bool
 
 	// Of fleet/, tenants/ or a tenant's folder, with a slash at the end of Path; Blob is the
 	// folder's own id.
 	Unreadable string // why nothing of it can be read: what was applied of it stays
-	// it is readable again, and every file that it has is visited, so what is not visited is gone
+	// the folder is readable again and all its files are visited: a file that is not visited was
+	// removed
 	Whole bool
 }
 
 // Source is the config repo.
 type Source interface {
-	// Fetch brings the branch's head into the mirror.
+	// Fetch brings the branch's head into the local copy.
 	Fetch(ctx context.Context) (Head, error)
-	// Relation says how head stands to applied.
+	// Relation returns the relation of head to applied.
 	Relation(ctx context.Context, applied, head fleet.Revision) (Relation, error)
 	// Changed calls visit for every file below fleet/ and tenants/ that differs; an empty base
-	// means all of them (the cold start). unreadable are folders that could not be read so far,
-	// with the id that each had then: they are read as a whole once they have another one. An empty
-	// id is none.
+	// means all of them (the cold start). unreadable maps folders that could not be read to their
+	// ids then, or to "": a folder with another id now is read as a whole.
 	Changed(ctx context.Context, base, head fleet.Revision, unreadable map[string]string,
 		visit func(File) error) error
 	// Bytes reads one blob again, to find the line of a problem.
@@ -74,8 +77,59 @@ type Source interface {
 
 // Decoder turns bytes into declarations. Pure.
 type Decoder interface {
-	// Decode reports false for a file that is none of ours.
+	// Decode reports false for a file that is no declaration's.
 	Decode(f File) (catalog.Input, bool)
 	// Locate finds the line and column of a field; 0, 0 when it is not there.
 	Locate(bytes []byte, field string) (line, column int)
+}
+
+// Store is the mirror in the database.
+type Store interface {
+	// Load reads the state at a start.
+	Load(ctx context.Context) (mirror.Snapshot, error)
+	// Record stores one revision in one transaction, once.
+	Record(ctx context.Context, lease mirror.Lease, record mirror.Record) (seq int64, err error)
+	// Recent returns the Applications that were deleted within the window, and the store's time.
+	Recent(ctx context.Context, window time.Duration) (mirror.Recent, error)
+	// RecentCreations counts, by tenant, the Applications that were created within the window.
+	RecentCreations(ctx context.Context, window time.Duration) (map[fleet.TenantName]int, error)
+	// Approvals are the latest approvals of each revision.
+	Approvals(ctx context.Context) ([]mirror.Approval, error)
+	// Vanished are the given rows that the store no longer has: their objects are deleted.
+	Vanished(ctx context.Context, keys []fleet.ObjectKey) ([]fleet.ObjectKey, error)
+	// SetSource records the status of the config repo.
+	SetSource(ctx context.Context, source view.Source) error
+	// Mirror is the present version of the mirror.
+	Mirror(ctx context.Context) (mirror.State, error)
+	// Confirm records that the mirror at this version follows from the head of the config repo;
+	// false if the mirror has another version.
+	Confirm(ctx context.Context, lease mirror.Lease, at mirror.State) (bool, error)
+	// Notify wakes all replicas, because rows have changed. by is part of the notice: see
+	// Loop.Heard.
+	Notify(ctx context.Context, by string) error
+}
+
+// Config is what a loop needs.
+type Config struct {
+	Source   Source
+	Decoder  Decoder
+	Renderer plan.Renderer
+	Store    Store
+	Leases   lease.Store
+	Stops    recovery.StopRestorer
+	Engines  recovery.EngineReader // for a start without a mirror
+	Agents   recovery.AgentReports // for a start without a mirror; nil: agents report nothing
+	Judge    catalog.Judge         // applies the config repo's policies; nil: without policies
+	Holder   string                // of the lease: this replica
+	URL      string                // of the config repo, without credentials; for people
+	Branch   string
+	Poll     time.Duration
+	Standby  time.Duration // between fetches while another replica leads; default 5 min
+	Metrics  *Metrics
+	Log      *slog.Logger
+
+	// Of pull requests; each may be nil.
+	Pulls Pulls // the pull requests of Preview and Parse
+	// Reviews know who reviewed a merged change; nil: anyone who may push has reviewed it.
+	Reviews Reviews
 }

@@ -81,7 +81,8 @@ func (h *house) start(name string, o options) *replica {
 	r := &replica{source: &gitSource{Mirror: m}, dead: &atomic.Bool{}}
 	r.source.away.Store(o.gitAway)
 	r.store = &faulty{Store: store, Plans: store.Plans, Decisions: store.Decisions,
-		Leases: store.Leases, Work: store.Work, Views: store.Views, dead: r.dead, fail: o.fail, calls: map[string]int{}}
+		Leases: store.Leases, Work: store.Work, Views: store.Views, dead: r.dead, fail: o.fail,
+		calls: map[string]int{}}
 	registry, board := prometheus.NewRegistry(), worker.NewStopBoard()
 	workerMetrics := worker.NewMetrics(registry)
 	dial := func(_ context.Context, e fleet.EngineName, _ fleet.EngineSpec,
@@ -89,15 +90,17 @@ func (h *house) start(name string, o options) *replica {
 		h.engines[e].dials.Add(1)
 		return h.engines[e].dial(r.dead, stopped, o.engine)
 	}
-	r.Loop = reconciler.NewLoop(reconciler.Loop{Source: r.source, Decoder: decoder{},
+	r.Loop = reconciler.NewLoop(reconciler.Config{Source: r.source, Decoder: decoder{},
 		Renderer: argocd.Renderer{}, Store: r.store, Leases: r.store, Stops: r.store,
 		Engines: finder{h, r.dead}, Judge: policy.New().Judge, Holder: name, URL: h.repo.URL,
-		Branch: "main", Poll: o.poll, Standby: o.standby, Metrics: reconciler.NewMetrics(registry), Log: quiet(),
+		Branch: "main", Poll: o.poll, Standby: o.standby, Metrics: reconciler.NewMetrics(registry),
+		Log:   quiet(),
 		Pulls: r.source, Agents: o.agents, Reviews: o.reviews})
 	r.manager = worker.NewManager(r.store, 50*time.Millisecond, quiet(),
 		func(e fleet.EngineName, spec fleet.EngineSpec) worker.Config {
 			return worker.Config{Engine: e, Spec: spec, Holder: name, Rows: r.store,
-				Leases: r.store, Secrets: h.secrets, Stops: board, Dial: dial,
+				Reports: r.store,
+				Leases:  r.store, Secrets: h.secrets, Stops: board, Dial: dial,
 				Metrics: workerMetrics, Log: quiet(), Poll: 50 * time.Millisecond, Flight: o.flight,
 				Reach: o.reach}
 		})
@@ -243,7 +246,8 @@ func (s *faulty) Renew(ctx context.Context, l mirror.Lease, ttl time.Duration) (
 	return s.Store.Leases.Renew(ctx, l, ttl)
 }
 
-func (s *faulty) RaiseEpoch(ctx context.Context, l mirror.Lease, floor int64) (mirror.Lease, error) {
+func (s *faulty) RaiseEpoch(ctx context.Context, l mirror.Lease, floor int64) (mirror.Lease,
+	error) {
 	if err := s.ask("raise"); err != nil {
 		return l, err
 	}
@@ -432,7 +436,8 @@ func (m *gitSource) Fetch(ctx context.Context) (reconciler.Head, error) {
 		Subject: c.Subject, At: head.Time}, err
 }
 
-func (m *gitSource) Relation(ctx context.Context, applied, head fleet.Revision) (reconciler.Relation,
+func (m *gitSource) Relation(ctx context.Context, applied,
+	head fleet.Revision) (reconciler.Relation,
 	error) {
 	r, err := m.Mirror.Relation(ctx, gitrepo.Hash(applied), gitrepo.Hash(head))
 	return reconciler.Relation(r), err

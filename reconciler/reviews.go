@@ -9,17 +9,17 @@ import (
 	"argosy.dev/argosy/reconciler/plan/reviews"
 )
 
-// Reviews says what people saw before it was merged.
+// Reviews know who reviewed a change before its merge.
 type Reviews interface {
-	// Reviewed is what the merged pull requests of the commits between base and head showed, and
-	// their owners consented to. With an error it is incomplete: what it lacks is not known.
+	// Reviewed are the changes that merged pull requests of the commits between base and head have
+	// shown, with the consent of their owners. With an error the result is incomplete.
 	Reviewed(ctx context.Context, base, head fleet.Revision) (reviews.Reviewed, error)
 }
 
-// review asks who saw what the head brings. Without a Git host to ask, whoever may push to the
+// review adds the reviews of the head to a request. Without a Git host, anyone who may push to the
 // branch has reviewed it.
 func (l *Loop) review(ctx context.Context, r *plan.Request) {
-	base := l.state.Revision()
+	base := l.stored.state.Revision()
 	if l.asker == nil {
 		return
 	}
@@ -33,20 +33,20 @@ func (l *Loop) review(ctx context.Context, r *plan.Request) {
 	seen, err := l.asker.ask(ctx, reviews.Span{Base: base, Head: r.Revision})
 	if err != nil && ctx.Err() == nil {
 		l.Log.Warn(
-			"failed to ask who reviewed a revision; what nobody is known to have reviewed is "+
-				"held until it is known",
+			"failed to ask who reviewed a revision; changes without a known review are "+
+				"held until it succeeds",
 			"revision", r.Revision.Short(), "error", err)
 	}
 	r.Review = &reviews.Deletions{Reviewed: seen.Deletions, Unknown: err}
 	r.Paths = &reviews.Files{Reviewed: seen.Paths, Trusted: seen.Trusted, Unknown: err}
 }
 
-// rebuilt says why a start without a mirror waits for an approval, or "". Where nothing of this
-// fleet stands on any engine, nothing was ever applied, and so nothing was held.
+// rebuilt explains why a start without a mirror needs an approval, or is "". If no engine has an
+// object of this fleet, nothing was ever applied, and so nothing was held.
 func (l *Loop) rebuilt() string {
 	const lost = "the mirror that knew which files were held is gone: "
 	switch unread := l.recovery.Unread(); {
-	case l.state.Rebuilt():
+	case l.stored.state.Rebuilt():
 		return lost + "it was dropped by argosy rebuild"
 	case l.recovery.FoundObjects():
 		return lost + "engines hold objects of this fleet"
@@ -56,10 +56,10 @@ func (l *Loop) rebuilt() string {
 	return ""
 }
 
-// takeReviews plans the applied revision again with what has become known of the reviews of held
-// files and deletions.
+// takeReviews plans the applied revision again with new reviews of held files and deletions.
 func (l *Loop) takeReviews(ctx context.Context, lease mirror.Lease) error {
-	if l.asker == nil || l.state == nil || l.state.Revision() == "" || l.recovery.Pending() {
+	if l.asker == nil || l.stored.state == nil || l.stored.state.Revision() == "" ||
+		l.recovery.Pending() {
 		return nil
 	}
 	news := l.asker.news()
@@ -75,28 +75,28 @@ func (l *Loop) takeReviews(ctx context.Context, lease mirror.Lease) error {
 			seen.Paths, seen.Trusted
 	}
 	r := &plan.Request{
-		Revision: l.state.Revision(), Relation: plan.RelationSame, Review: review, Paths: paths,
+		Revision: l.stored.state.Revision(), Relation: plan.RelationSame, Review: review,
+		Paths: paths,
 	}
-	l.unrecovered(r)
-	if err := l.lately(ctx, r); err != nil {
+	lacking(l.recovery, r)
+	if err := l.planner.readHistory(ctx, l.stored.state, r); err != nil {
 		return err
 	}
-	if _, err := l.step(ctx, lease, Head{Revision: r.Revision}, r); err != nil {
+	if _, err := l.planAndRecord(ctx, lease, Head{Revision: r.Revision}, r); err != nil {
 		return err
 	}
 	l.asker.taken(news)
 	return nil
 }
 
-// followReviews has what is held asked about until somebody turns out to have reviewed it.
+// followReviews requests reviews for held changes until they are reviewed.
 func (l *Loop) followReviews() {
 	if l.asker != nil {
-		l.asker.follow(l.state.AwaitsReview())
+		l.asker.follow(l.stored.state.AwaitsReview())
 	}
 }
 
-// AskReviews says that a review, a merge or a push may have become known: what is held is asked
-// about soon.
+// AskReviews requests reviews of held changes soon: a review, a merge or a push may have happened.
 func (l *Loop) AskReviews() {
 	if l.asker != nil {
 		l.asker.hasten()

@@ -138,7 +138,8 @@ func (h *house) applications(tenant fleet.TenantName, name fleet.DeploymentName)
 }
 
 // heldFor waits for a hold of a revision and gives it.
-func (h *house) heldFor(revision fleet.Revision, reason mirror.HoldReason, says string) mirror.Hold {
+func (h *house) heldFor(revision fleet.Revision, reason mirror.HoldReason,
+	says string) mirror.Hold {
 	h.t.Helper()
 	var out mirror.Hold
 	h.eventually("it is held as "+string(reason), func() error {
@@ -279,8 +280,9 @@ func TestReviewersThatAreAwayHoldWhatIsNotKnownAndNothingElse(t *testing.T) {
 // heldOf is the hold of one revision and tenant, as it is now.
 func (h *house) heldOf(revision fleet.Revision, tenant fleet.TenantName) mirror.Hold {
 	h.t.Helper()
-	holds, _, err := h.store.Views.Holds(context.Background(), view.Scope{}, view.Filter{}, view.Page{
-		Limit: 100})
+	holds, _, err := h.store.Views.Holds(context.Background(), view.Scope{}, view.Filter{},
+		view.Page{
+			Limit: 100})
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -447,7 +449,8 @@ func TestARecordKeepsWhatItChangedForTheReportsOnPullRequests(t *testing.T) {
 			t.Error(d)
 		}
 		from, effects, known, err := h.store.Pulls.RecordedEffects(t.Context(), head)
-		if err != nil || !known || from != base || effects == nil || (len(effects) > 0) != (c.want[0] == "acme") {
+		if err != nil || !known || from != base || effects == nil ||
+			(len(effects) > 0) != (c.want[0] == "acme") {
 			t.Errorf("%v: from %s, not %s: %+v, %t, %v", c.want, from, base, effects, known, err)
 		}
 		base = head

@@ -57,7 +57,8 @@ func TestAStopHoldsBackEveryWriteAndItsEndHastensThem(t *testing.T) {
 	if n := h.engines["eu-1"].writes() + h.engines["eu-2"].writes() - written; n != 0 {
 		t.Errorf("%d writes during the stop", n)
 	}
-	if _, err := h.store.Decisions.ClearStop(t.Context(), mirror.StopFleet, "", "", "token:test"); err != nil {
+	if _, err := h.store.Decisions.ClearStop(t.Context(), mirror.StopFleet, "", "",
+		"token:test"); err != nil {
 		t.Fatal(err)
 	}
 	begun := time.Now()
@@ -332,7 +333,8 @@ func TestARestartWithMuchToDoHasNoMoreInFlightThanAllowed(t *testing.T) {
 		return nil
 	})
 	r.stop()
-	if _, err := h.store.Decisions.ClearStop(t.Context(), mirror.StopFleet, "", "", "token:test"); err != nil {
+	if _, err := h.store.Decisions.ClearStop(t.Context(), mirror.StopFleet, "", "",
+		"token:test"); err != nil {
 		t.Fatal(err)
 	}
 	var mu sync.Mutex

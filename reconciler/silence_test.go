@@ -28,8 +28,9 @@ func TestReplicaGoesOnWhenItsDatabaseConnectionsFallSilent(t *testing.T) {
 	r := h.start("a", options{url: through.String()})
 	h.eventually("the fleet stands", h.settled)
 
-	if _, err := h.store.Decisions.SetStop(t.Context(), mirror.Stop{Scope: mirror.StopEngine, Name: "eu-1",
-		By: "test", Reason: "test"}, true); err != nil {
+	if _, err := h.store.Decisions.SetStop(
+		t.Context(), mirror.Stop{Scope: mirror.StopEngine, Name: "eu-1",
+			By: "test", Reason: "test"}, true); err != nil {
 		t.Fatal(err)
 	}
 	h.eventually("the stop is read", func() error { return h.marked("eu-1", 1) })
@@ -37,7 +38,8 @@ func TestReplicaGoesOnWhenItsDatabaseConnectionsFallSilent(t *testing.T) {
 	between.Strand()
 	head := h.commit("the next", deployment("acme", "web", "v2", "Delete", "prod", "staging"))
 	h.eventually("the loop records the next commit", func() error { return h.recorded(head) })
-	if _, err := h.store.Decisions.ClearStop(t.Context(), mirror.StopEngine, "eu-1", "", "test"); err != nil {
+	if _, err := h.store.Decisions.ClearStop(t.Context(), mirror.StopEngine, "eu-1", "",
+		"test"); err != nil {
 		t.Fatal(err)
 	}
 	h.eventually("the stop's end is read and the workers apply the commit", h.settled)

@@ -27,7 +27,7 @@ import (
 
 	"argosy.dev/argosy/api/client"
 	"argosy.dev/argosy/api/wire"
-	"argosy.dev/argosy/cmd/argosy/onsite"
+	"argosy.dev/argosy/cmd/argosy/agentruntime"
 	"argosy.dev/argosy/cmd/argosy/settings"
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/agent/edge"
@@ -585,7 +585,7 @@ func agentRun(a *app) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		made, err := onsite.New(onsite.Config{
+		made, err := agentruntime.New(agentruntime.Config{
 			Hub: hub, Namespace: p.install.Namespace, ArgoCDNamespace: p.install.ArgoCDNamespace,
 			CA: s.CA, Proxy: s.Proxy, MaxDeletions: p.install.MaxDeletions,
 			NoSecrets: p.install.PublicOnly, InFlight: writesAtOnce, Cluster: cluster, Ops: ops,

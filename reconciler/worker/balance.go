@@ -14,35 +14,36 @@ import (
 	"argosy.dev/argosy/reconciler/lease"
 )
 
-// Replicas tells replicas of each other, so that each holds its share of the engines' leases.
+// Replicas connects replicas through the store, so that each holds its share of the engines'
+// leases.
 type Replicas interface {
-	// BeatWorkers says that the workers of a replica run, and returns which others do and who holds
-	// which lease.
+	// BeatWorkers records that a replica's workers run, and returns the replicas whose workers run
+	// and the holders of the leases.
 	BeatWorkers(ctx context.Context, beat mirror.ReplicaBeat) (mirror.Replicas, error)
-	// LeaveWorkers says that they end.
+	// LeaveWorkers records that a replica's workers end.
 	LeaveWorkers(ctx context.Context, replica string) error
 }
 
 const (
 	beatEvery = 2 * time.Second
-	// calmBeats is for how many beats the same replicas have to be there before leases are handed
-	// over: one that restarts, or starts beside others, moves nothing twice.
+	// calmBeats is the number of beats without a change of replicas before leases are handed over:
+	// a restart of a replica, or its start beside others, moves no lease twice.
 	calmBeats = 5
-	// handoverBeats is between handovers: what was handed over is seen to be prepared by then.
+	// handoverBeats is between handovers: by then the session of the new holder shows as prepared.
 	handoverBeats = 2
-	// mostCalm bounds how many times calmBeats are between handovers that come to nothing.
+	// mostCalm bounds the multiple of calmBeats between handovers that fail.
 	mostCalm = 64
-	// handoversMost is how many leases pass at a time, in the whole fleet; the next ones pass when
-	// these engines are written to again.
+	// handoversMost bounds the leases that pass at a time in the whole fleet; more pass once these
+	// engines are written to again.
 	handoversMost = 4
 )
 
-// handover is one lease that is to pass to another replica.
+// handover is one lease that passes to another replica.
 type handover struct{ lease, from, to string }
 
-// handovers plans which leases pass, until no replica holds two more than another. All that see the
-// same plan the same. There are none while a lease is free or a session prepares: that is a
-// takeover.
+// handovers plans the leases that pass, until no replica holds two more than another. All replicas
+// compute the same plan from the same view. The plan is empty while a lease is free or a session
+// prepares: that is a takeover.
 func handovers(view mirror.Replicas, leases int, most int) []handover {
 	if len(view.Holders) < leases {
 		return nil
@@ -85,11 +86,11 @@ type balance struct {
 	beat    time.Duration
 	members []string
 	calm    time.Time // no handover before
-	failed  int       // handovers in a row that came to nothing
-	given   []string  // leases that were handed over last
+	failed  int       // failed handovers in a row
+	given   []string  // leases of the last handover
 }
 
-// decide returns what this replica is to hand over now.
+// decide returns the leases that this replica hands over now.
 func (b *balance) decide(view mirror.Replicas, leases int, now time.Time) []handover {
 	members := slices.Sorted(maps.Keys(view.Preparing))
 	if !slices.Equal(members, b.members) {
@@ -119,7 +120,7 @@ func (b *balance) decide(view mirror.Replicas, leases int, now time.Time) []hand
 	return plan
 }
 
-// balance beats, and hands engines over to replicas that have fewer, until ctx ends.
+// balance beats, and hands engines over to replicas with fewer engines, until ctx ends.
 func (m *Manager) balance(ctx context.Context) {
 	b := balance{me: m.Holder, beat: cmp.Or(m.Beat, beatEvery)}
 	for {
@@ -139,7 +140,7 @@ func (m *Manager) balance(ctx context.Context) {
 				byLease[h.lease].handOver(h.to)
 			}
 		} else if ctx.Err() == nil {
-			m.Log.Warn("failed to read which replicas work; no engine is handed over", "error", err)
+			m.Log.Warn("failed to read the replicas; no engine is handed over", "error", err)
 		}
 		if !pacing.Sleep(ctx, b.beat*3/4+rand.N(b.beat/2)) {
 			break
@@ -148,19 +149,20 @@ func (m *Manager) balance(ctx context.Context) {
 	leave, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	if err := m.Replicas.LeaveWorkers(leave, m.Holder); err != nil {
-		m.Log.Debug("failed to record that the workers end; others find out", "error", err)
+		m.Log.Debug("failed to record the end of the workers; other replicas will notice", "error",
+			err)
 	}
 }
 
-// stage is where a worker's session stands.
+// stage is the progress of a worker's session.
 type stage struct {
-	end   context.CancelCauseFunc // nil: there is none
+	end   context.CancelCauseFunc // nil: no session
 	begun time.Time
-	ready bool // it writes
+	ready bool // the session has begun to write
 }
 
-// preparingMost is how long a session counts as one that prepares. An engine that is down would
-// keep every other from being handed over.
+// preparingMost is how long a session counts as preparing. Otherwise an engine that is down would
+// prevent all handovers.
 const preparingMost = 30 * time.Second
 
 func (w *Worker) preparing() bool {
@@ -169,8 +171,8 @@ func (w *Worker) preparing() bool {
 	return w.stage.end != nil && !w.stage.ready && time.Since(w.stage.begun) < preparingMost
 }
 
-// handOver ends the session, if there is one, as a stop of the process would, and leaves the lease
-// to that replica.
+// handOver ends the session, if there is one, as a stop of the process would, and reserves the
+// lease for that replica.
 func (w *Worker) handOver(to string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -187,9 +189,9 @@ func (w *Worker) setStage(s stage) {
 	w.stage = s
 }
 
-// slots bound the sessions that prepare at a time, each of which lists its engine and reads its rows.
-// Sessions that take an engine over and sessions that begin again after a failure have slots of
-// their own, so that engines that are down delay no takeover. Nil slots bound nothing.
+// slots bound the sessions that prepare at a time, each of which lists its engine and reads its
+// rows. Sessions that take an engine over and sessions that begin again after a failure have slots
+// of their own, so that engines that are down delay no takeover. Nil slots bound nothing.
 type slots struct{ first, again chan struct{} }
 
 const (

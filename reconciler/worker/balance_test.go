@@ -81,7 +81,7 @@ func TestNothingIsHandedOverDuringATakeover(t *testing.T) {
 	alone, _ := replicas(6)
 	alone.Holders["engine/e-00"] = "a replica of the version before, which does not beat"
 	for what, v := range map[string]mirror.Replicas{"a lease is free": free,
-		"a session prepares": prepares, "nobody else works": alone} {
+		"a session prepares": prepares, "no other replica works": alone} {
 		if plan := handovers(v, leases, handoversMost); plan != nil {
 			t.Errorf("%s: %v", what, plan)
 		}
@@ -116,7 +116,8 @@ func TestHandoversThatComeToNothingAreRare(t *testing.T) {
 		b := balance{me: "replica-0", beat: beatEvery}
 		v, leases := replicas(6, 0)
 		offers := 0
-		for start := time.Now(); time.Since(start) < time.Hour; pacing.Sleep(t.Context(), beatEvery) {
+		for start := time.Now(); time.Since(start) < time.Hour; pacing.Sleep(
+			t.Context(), beatEvery) {
 			if len(b.decide(v, leases, time.Now())) > 0 {
 				offers++
 			}

@@ -53,11 +53,15 @@ type reports struct {
 	absent mirror.Row
 }
 
-type noRows interface{ Rows }
+type noRows interface {
+	Rows
+	Reports
+}
 
 func (reports) ReportEngine(context.Context, mirror.Lease, mirror.EngineReport) error { return nil }
 
-func (r reports) LeasedRow(context.Context, mirror.Lease, fleet.ObjectKey) (mirror.Row, bool, error) {
+func (r reports) LeasedRow(context.Context, mirror.Lease, fleet.ObjectKey) (mirror.Row, bool,
+	error) {
 	return r.absent, true, nil
 }
 
@@ -66,7 +70,7 @@ func workOn(t *testing.T, server *enginetest.Server, takes, lasts time.Duration)
 	t.Helper()
 	board := NewStopBoard()
 	board.set(records(), time.Now().Add(time.Hour)) // which is as good as reading them every second
-	w := &Worker{Config: Config{Engine: "eu-1", Rows: reports{}, Stops: board,
+	w := &Worker{Config: Config{Engine: "eu-1", Rows: reports{}, Reports: reports{}, Stops: board,
 		Metrics: NewMetrics(prometheus.NewRegistry()), Log: slog.New(slog.DiscardHandler),
 		Dial: func(_ context.Context, name fleet.EngineName, _ fleet.EngineSpec,
 			stopped func(fleet.TenantName) bool) (engine.Engine, error) {
@@ -83,8 +87,7 @@ func workOn(t *testing.T, server *enginetest.Server, takes, lasts time.Duration)
 	once, cancel := context.WithCancel(t.Context())
 	cancel()
 	_ = target.Watch(once, engine.Sink{}) // one look
-	return &session{Worker: w, lease: held, target: target, queue: newQueue(4),
-		settled: map[fleet.ObjectKey]bool{}}
+	return newSession(w, held, target)
 }
 
 // Case 79: a worker was paused past its lease, in the middle of its work. What it goes on with is
@@ -110,21 +113,23 @@ func TestNothingIsSentAfterTheLeaseRanOut(t *testing.T) {
 	gone.Unwanted = true
 	for name, write := range map[string]func(context.Context, *session) error{
 		"apply": func(ctx context.Context, s *session) error {
-			_, _, err := s.act(ctx, row)
+			_, _, err := s.write(ctx, row)
 			return err
 		},
 		"delete": func(ctx context.Context, s *session) error {
 			s.Rows = reports{absent: gone}
-			_, _, err := s.act(ctx, gone)
+			_, _, err := s.write(ctx, gone)
 			return err
 		},
 		"sync": func(ctx context.Context, s *session) error {
-			_, err := s.askSync(ctx, mirror.SyncRequest{ID: "acme/run", Key: key, Tenant: "acme",
-				Revision: "v2"})
+			_, err := s.syncs.askSync(
+				ctx, mirror.SyncRequest{ID: "acme/run", Key: key, Tenant: "acme",
+					Revision: "v2"})
 			return err
 		},
 		"two stops": func(ctx context.Context, s *session) error {
-			return s.writeStops(ctx, []mirror.Stop{stop, {Scope: mirror.StopTenant, Name: "acme"}},
+			return s.stopMirror.update(
+				ctx, []mirror.Stop{stop, {Scope: mirror.StopTenant, Name: "acme"}},
 				nil)
 		},
 	} {
@@ -132,7 +137,7 @@ func TestNothingIsSentAfterTheLeaseRanOut(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				server := enginetest.NewServer()
 				if name != "apply" {
-					if _, _, err := workOn(t, server, 0, time.Minute).act(t.Context(),
+					if _, _, err := workOn(t, server, 0, time.Minute).write(t.Context(),
 						row); err != nil {
 						t.Fatal(err)
 					}
@@ -148,7 +153,7 @@ func TestNothingIsSentAfterTheLeaseRanOut(t *testing.T) {
 
 				server = enginetest.NewServer()
 				if name != "apply" {
-					if _, _, err := workOn(t, server, 0, time.Minute).act(t.Context(),
+					if _, _, err := workOn(t, server, 0, time.Minute).write(t.Context(),
 						row); err != nil {
 						t.Fatal(err)
 					}

@@ -13,31 +13,32 @@ import (
 	"argosy.dev/argosy/fleet/pacing"
 )
 
-// EngineLister tells which engines there are.
+// EngineLister lists the engines.
 type EngineLister interface {
-	// EngineSpecs are the engines that are declared, and those that still have rows.
+	// EngineSpecs are the declared engines, and the engines that still have rows.
 	EngineSpecs(ctx context.Context) (map[fleet.EngineName]fleet.EngineSpec, error)
 }
 
-// Manager keeps a worker running for each engine. Every replica runs one; the leases decide whose
-// worker acts. What is behind an agent has its worker there: the agent runs a Manager of its own,
-// for the one engine that is beside it.
+// Manager runs a worker for each engine. Every replica runs a manager; the leases decide which
+// replica's worker acts. An engine behind an agent has its worker there: the agent runs a Manager
+// of its own for its one engine.
 type Manager struct {
 	Engines   EngineLister
 	Configure func(fleet.EngineName, fleet.EngineSpec) Config
 	Log       *slog.Logger
 	Poll      time.Duration
 
-	Replicas Replicas      // with which the leases are shared; nil: they are not
-	Holder   string        // as the workers'
-	Beat     time.Duration // between its words to other replicas; default 2 s
+	Replicas Replicas      // nil: no other replicas
+	Holder   string        // of the leases: this replica
+	Beat     time.Duration // between heartbeats to other replicas; default 2 s
 
 	slots *slots
 
 	mu      sync.Mutex
 	running map[fleet.EngineName]*run
-	ending  map[fleet.EngineName]<-chan struct{} // closed when the worker before has ended
-	wake    pacing.Signal
+	// closed when the engine's previous worker has ended
+	ending map[fleet.EngineName]<-chan struct{}
+	wake   pacing.Signal
 }
 
 type run struct {
@@ -46,7 +47,7 @@ type run struct {
 	ended  chan struct{}
 }
 
-// NewManager makes a manager that is not running yet.
+// NewManager returns a manager for Run.
 func NewManager(engines EngineLister, poll time.Duration, log *slog.Logger,
 	configure func(fleet.EngineName, fleet.EngineSpec) Config) *Manager {
 	return &Manager{Engines: engines, Configure: configure, Log: log, Poll: poll, slots: newSlots(),
@@ -54,7 +55,8 @@ func NewManager(engines EngineLister, poll time.Duration, log *slog.Logger,
 		}{}, wake: pacing.NewSignal()}
 }
 
-// Run starts and ends workers as engines come and go, until ctx ends and all workers have.
+// Run starts and ends workers as engines come and go. It returns after ctx and all workers have
+// ended.
 func (m *Manager) Run(ctx context.Context) {
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -66,7 +68,8 @@ func (m *Manager) Run(ctx context.Context) {
 		if err == nil {
 			m.adjust(ctx, &all, specs)
 		} else if ctx.Err() == nil {
-			m.Log.Warn("engines are not read; the workers go on with those they know", "error", err)
+			m.Log.Warn("failed to list the engines; the workers go on with the known ones", "error",
+				err)
 		}
 		select {
 		case <-ctx.Done():
@@ -76,7 +79,7 @@ func (m *Manager) Run(ctx context.Context) {
 	}
 }
 
-// adjust makes the running workers those of specs. A worker whose connection changed starts anew.
+// adjust starts and ends workers to match specs. A changed connection restarts its worker.
 func (m *Manager) adjust(ctx context.Context, all *sync.WaitGroup,
 	specs map[fleet.EngineName]fleet.EngineSpec) {
 	m.mu.Lock()
@@ -107,8 +110,8 @@ func (m *Manager) adjust(ctx context.Context, all *sync.WaitGroup,
 	}
 }
 
-// end lets a worker finish. The next one of its engine waits for that: both are the same holder of
-// the engine's lease.
+// end stops a worker, which finishes its writes. The engine's next worker waits for its end: both
+// are the same holder of the engine's lease.
 func (m *Manager) end(name fleet.EngineName, r *run) {
 	r.cancel()
 	m.ending[name] = r.ended
@@ -117,10 +120,10 @@ func (m *Manager) end(name fleet.EngineName, r *run) {
 
 func sameInstance(a, b fleet.EngineSpec) bool {
 	return a.ArgoCD == b.ArgoCD && reflect.DeepEqual(a.Connection, b.Connection) &&
-		reflect.DeepEqual(a.DedicatedTo, b.DedicatedTo) // what the preflight judges by
+		reflect.DeepEqual(a.DedicatedTo, b.DedicatedTo) // the preflight depends on it
 }
 
-// Wake says that rows or engines may have changed.
+// Wake makes the manager list the engines, and all workers read changed rows.
 func (m *Manager) Wake() {
 	m.wake.Set()
 	for _, w := range m.workers() {
@@ -128,8 +131,8 @@ func (m *Manager) Wake() {
 	}
 }
 
-// WakeEngines says that there are rows for these engines; for none when there are none. An engine
-// that does not run here yet may have to.
+// WakeEngines makes the workers of these engines read changed rows. For an engine without a worker
+// it makes the manager list the engines.
 func (m *Manager) WakeEngines(names []fleet.EngineName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -142,7 +145,7 @@ func (m *Manager) WakeEngines(names []fleet.EngineName) {
 	}
 }
 
-// Released says that a lease of that name was given up; the engine's worker asks for it at once.
+// Released makes the engine's worker request a lease of that name, which was released.
 func (m *Manager) Released(lease string) {
 	name, ok := strings.CutPrefix(lease, engineLease)
 	if !ok {
@@ -155,8 +158,8 @@ func (m *Manager) Released(lease string) {
 	}
 }
 
-// Rotated tells every worker that a secret has changed. The platform's own secrets are engines'
-// kubeconfigs: their workers reconnect.
+// Rotated passes a rotated secret on to every worker. The platform's own secrets are kubeconfigs of
+// engines: the workers of these engines reconnect.
 func (m *Manager) Rotated(tenant fleet.TenantName, name string) {
 	for _, w := range m.workers() {
 		w.Rotated(tenant, name)

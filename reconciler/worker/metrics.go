@@ -9,8 +9,8 @@ import (
 	"argosy.dev/argosy/fleet/mirror"
 )
 
-// Metrics count this replica's work on engines. Labels are engines and kinds, whose number is bounded;
-// no tenant and no name of a tenant's object is a label.
+// Metrics count this replica's work on engines. Labels are engines and kinds, whose number is
+// bounded. Neither tenants nor names of their objects are labels.
 type Metrics struct {
 	writes    *prometheus.CounterVec
 	failures  *prometheus.CounterVec

@@ -14,31 +14,33 @@ import (
 	"argosy.dev/argosy/reconciler/reach"
 )
 
-// parking follows which clusters the engine reaches, and has it leave those alone that do not
-// answer.
+// parking tracks which clusters the engine reaches, and parks the Applications of clusters that do
+// not answer.
 type parking struct {
+	*connection
+
 	mu    sync.Mutex
 	board *reach.Board
-	whole bool // what the store has of the engine is of this session
+	whole bool // the store has a complete report of this session
 }
 
 const (
 	reachEvery  = 5 * time.Second
-	parkAtATime = 200 // Applications, between two reports
-	parkFlight  = 8   // requests at a time
+	parkAtATime = 200 // Applications between two reports
+	parkFlight  = 8   // parallel requests
 )
 
-func newParking(limits reach.Limits) *parking {
+func newParking(c *connection, limits reach.Limits) *parking {
 	if limits == (reach.Limits{}) {
 		limits = reach.Defaults
 	}
-	return &parking{board: reach.New(limits, func(d time.Duration) time.Duration {
-		return d + rand.N(d/4+1) // never earlier: Argo CD would give the answer that it had
+	return &parking{connection: c, board: reach.New(limits, func(d time.Duration) time.Duration {
+		return d + rand.N(d/4+1) // never earlier: Argo CD would answer from its cache
 	})}
 }
 
-// contacts takes what the engine shows. It never waits for a request.
-func (p *parking) contacts(seen []engine.Contact) {
+// observe takes the engine's contacts to clusters. It never waits for a request.
+func (p *parking) observe(seen []engine.Contact) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
@@ -47,7 +49,7 @@ func (p *parking) contacts(seen []engine.Contact) {
 	}
 }
 
-// changed says that the declaration or the credential of an environment was written to the engine.
+// changed resets an environment whose declaration or credential was written to the engine.
 func (p *parking) changed(row mirror.Row) {
 	if row.Key.Kind != fleet.ObjectCluster {
 		return
@@ -57,7 +59,7 @@ func (p *parking) changed(row mirror.Row) {
 	p.board.Changed(time.Now(), fleet.EnvironmentID{Tenant: row.Tenant, Name: row.Environment})
 }
 
-// ask says that a sync waits for an environment's cluster.
+// ask requests a probe of an environment's cluster, which a sync waits for.
 func (p *parking) ask(id fleet.EnvironmentID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -76,7 +78,7 @@ func (p *parking) refused(r engine.ParkRequest, id fleet.EnvironmentID) {
 	p.board.Refused(r, id)
 }
 
-// reports are what the store has not heard of yet: after the session's begin, everything.
+// reports are the changes since the last report; the first report of a session has everything.
 func (p *parking) reports() (news []mirror.Reach, whole bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -98,16 +100,16 @@ func (p *parking) reported(news []mirror.Reach, whole bool, err error) {
 	}
 }
 
-// park does what is decided about clusters that do not answer, beside everything else. An
-// environment's own cluster has no neighbours that it could keep waiting.
-func (s *session) park(ctx context.Context) error {
-	if s.Engine.OfEnvironment() {
+// run parks and probes until ctx ends. An environment's own cluster is not parked: it has no
+// neighbours that would wait for it.
+func (p *parking) run(ctx context.Context) error {
+	if p.Engine.OfEnvironment() {
 		return nil
 	}
-	tick := time.NewTicker(min(reachEvery, 10*s.Poll))
+	tick := time.NewTicker(min(reachEvery, 10*p.Poll))
 	defer tick.Stop()
 	for {
-		if err := s.steps(ctx, s.parkOnce, s.reportReach); err != nil {
+		if err := p.runSteps(ctx, p.parkOnce, p.reportReach); err != nil {
 			return err
 		}
 		select {
@@ -118,67 +120,53 @@ func (s *session) park(ctx context.Context) error {
 	}
 }
 
-func (s *session) parkOnce(ctx context.Context) error {
-	if !s.confirmed.Load() || s.Stops.Stopped(s.Engine)("") {
+func (p *parking) parkOnce(ctx context.Context) error {
+	if !p.confirmed.Load() || p.Stops.Stopped(p.Engine)("") {
 		return nil
 	}
-	var mu sync.Mutex
-	var failed []error
-	var all sync.WaitGroup
-	places := make(chan struct{}, parkFlight)
-	for _, request := range s.parked.decide() {
-		places <- struct{}{}
-		all.Go(func() {
-			defer func() { <-places }()
-			if err := s.parkOne(ctx, request); err != nil {
-				mu.Lock()
-				failed = append(failed, err)
-				mu.Unlock()
-			}
-		})
-	}
-	all.Wait()
-	return errors.Join(failed...)
+	return parallel(p.decide(), parkFlight, func(r engine.ParkRequest) error {
+		return p.parkOne(ctx, r)
+	})
 }
 
-func (s *session) parkOne(ctx context.Context, request engine.ParkRequest) error {
-	live, ok := s.target.Live(request.Key)
+func (p *parking) parkOne(ctx context.Context, request engine.ParkRequest) error {
+	live, ok := p.target.Live(request.Key)
 	if !ok {
 		return nil
 	}
-	ctx, end := s.lease.Writing(ctx)
+	ctx, end := p.lease.Writing(ctx)
 	defer end()
-	err := s.target.Park(ctx, request, s.lease.Lease())
+	err := p.target.Park(ctx, request, p.lease.Lease())
 	if err == nil {
 		return nil
 	}
-	s.parked.refused(request, fleet.EnvironmentID{Tenant: live.Tenant, Name: live.Environment})
-	if errors.Is(err, engine.ErrStopped) && s.lease.Valid() {
+	p.refused(request, fleet.EnvironmentID{Tenant: live.Tenant, Name: live.Environment})
+	if errors.Is(err, engine.ErrStopped) && p.lease.Valid() {
 		return nil
 	}
-	if errors.Is(err, engine.ErrFenced) && s.forged(request.Key) {
+	if errors.Is(err, engine.ErrFenced) && p.forged(request.Key) {
 		return nil
 	}
-	return fmt.Errorf("park Application %s: %w", request.Key.Name, s.refusal(err))
+	return fmt.Errorf("park Application %s: %w", request.Key.Name, p.refusal(err))
 }
 
-func (s *session) reportReach(ctx context.Context) error {
-	news, whole := s.parked.reports()
+func (p *parking) reportReach(ctx context.Context) error {
+	news, whole := p.reports()
 	if len(news) == 0 && !whole {
 		return nil
 	}
-	err := s.Rows.ReportReach(ctx, s.lease.Lease(), news, whole)
-	s.parked.reported(news, whole, err)
+	err := p.Reports.ReportReach(ctx, p.lease.Lease(), news, whole)
+	p.reported(news, whole, err)
 	if err != nil {
-		return fmt.Errorf("report unreachable environments of engine %s: %w", s.Engine, err)
+		return fmt.Errorf("report unreachable environments of engine %s: %w", p.Engine, err)
 	}
 	for _, r := range news {
 		if u := r.Unreachable; u != nil {
-			s.Log.Warn("the cluster of an environment cannot be read", "engine", s.Engine,
+			p.Log.Warn("the cluster of an environment cannot be read", "engine", p.Engine,
 				"environment", r.Environment,
 				"reason", u.Reason, "since", u.Since, "parked", u.Parked)
 		} else {
-			s.Log.Info("the cluster of an environment answers again", "engine", s.Engine,
+			p.Log.Info("the cluster of an environment answers again", "engine", p.Engine,
 				"environment", r.Environment)
 		}
 	}

@@ -10,22 +10,22 @@ import (
 	"argosy.dev/argosy/fleet/mirror"
 )
 
-// task is one row that a worker is to bring to its engine.
+// task is one row that a worker must bring to its engine.
 type task struct {
 	row    mirror.Row
-	inHand bool // it is handed out and counts among the tasks that read a secret
-	// the engine has the row's object; only the content of its credential is compared
+	inHand bool // a worker has it, and it counts among the tasks that read a secret
+	// the engine has the row's object; only its credential is compared
 	check    bool
 	attempts int       // failures in a row; 0 after a success
-	waits    int       // times in a row that it waited for another object
-	at       time.Time // not before; of a task that waits to be tried again
-	in       *taskHeap // where it waits; nil while it is in hand
+	waits    int       // waits for another object in a row
+	at       time.Time // of the next attempt
+	in       *taskHeap // nil while a worker has the task
 	index    int       // in that heap
 }
 
-// phase orders work on one engine: what others need comes first and goes last. A cluster Secret
-// removed before its Applications makes Argo CD strip their finalizers and orphan the workloads
-// without a word.
+// phase orders the work on one engine: dependencies are applied first and deleted last. If a
+// cluster Secret were deleted before its Applications, Argo CD would silently remove their
+// finalizers and orphan the workloads.
 func phase(row mirror.Row) int {
 	if row.Unwanted {
 		return 5 - row.Key.Kind.Rank()
@@ -33,7 +33,7 @@ func phase(row mirror.Row) int {
 	return row.Key.Kind.Rank()
 }
 
-// checkPhase comes after every phase of a row: a takeover with thousands of credentials to compare
+// checkPhase comes after every phase of a row: a takeover that compares thousands of credentials
 // delays no change.
 const checkPhase = 100
 
@@ -47,9 +47,9 @@ func (t *task) phase() int {
 // readsSecret reports whether the task reads a credential's content, which may take long.
 func (t *task) readsSecret() bool { return t.row.Credential != nil && !t.row.Unwanted }
 
-// queue holds at most one task per object: a newer row replaces an older one that waits, and a row
-// that comes while its object is in hand is handed out when that is done. It is level-triggered:
-// putting a row twice is the same as putting it once.
+// queue holds at most one task per object: a newer row replaces a waiting one, and a row that comes
+// while a worker has its object follows afterwards. The queue is level-triggered: putting a row
+// twice equals putting it once.
 type queue struct {
 	mu    sync.Mutex
 	tasks map[fleet.ObjectKey]*task
@@ -58,13 +58,13 @@ type queue struct {
 	read  int                            // tasks in hand that read a secret
 	most  int                            // tasks that may read a secret at a time
 	later taskHeap                       // not due yet, by time
-	again map[fleet.ObjectKey]mirror.Row // came while in hand
-	// closed and replaced when a task may be due earlier than thought
+	again map[fleet.ObjectKey]mirror.Row // rows of objects that a worker has
+	// closed and replaced when a task may be due earlier than next returned
 	wake chan struct{}
 }
 
-// newQueue makes a queue that hands out at most mostReads tasks at a time that read a secret: when
-// the place where secrets are kept does not answer, the other workers go on with other tasks.
+// newQueue returns a queue that hands out at most mostReads tasks at a time that read a secret:
+// when the secret store does not answer, workers are left for other tasks.
 func newQueue(mostReads int) *queue {
 	return &queue{
 		most:  max(mostReads, 1),
@@ -77,12 +77,11 @@ func newQueue(mostReads int) *queue {
 	}
 }
 
-// put asks for row to be brought to the engine as soon as its phase allows. An older row than the
-// one that waits is dropped.
+// put queues a row for its phase. It drops a row that is older than the waiting one.
 func (q *queue) put(row mirror.Row) { q.add(row, false) }
 
-// check asks for the row's credential to be compared with the engine's, after everything else. A
-// task that waits to bring the same row stays as it is.
+// check queues a comparison of the row's credential after everything else. A waiting task for the
+// same row stays.
 func (q *queue) check(row mirror.Row) { q.add(row, true) }
 
 func (q *queue) add(row mirror.Row, check bool) {
@@ -112,7 +111,7 @@ func (q *queue) add(row mirror.Row, check bool) {
 	q.due(t)
 }
 
-// due puts a task among those that may be handed out.
+// due makes a task ready for a worker.
 func (q *queue) due(t *task) {
 	if t.readsSecret() {
 		q.push(&q.reads, t)
@@ -141,7 +140,7 @@ func (q *queue) take(ctx context.Context) (*task, bool) {
 	}
 }
 
-// next is the task to hand out now, or how long until one may be due.
+// next is the next task, or the time until a task may be due.
 func (q *queue) next() (*task, time.Duration, <-chan struct{}) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -158,7 +157,7 @@ func (q *queue) next() (*task, time.Duration, <-chan struct{}) {
 	return nil, time.Hour, q.wake
 }
 
-// pop takes the task of the lowest phase that may be handed out; nil when there is none.
+// pop takes the ready task of the lowest phase; nil when there is none.
 func (q *queue) pop() *task {
 	from := &q.ready
 	if q.reads.Len() > 0 && q.read < q.most &&
@@ -175,8 +174,7 @@ func (q *queue) pop() *task {
 	return t
 }
 
-// done ends a task. retry says after what time it is to be tried again; 0 means that it is
-// finished.
+// done ends a task, or repeats it after retry if that is not 0.
 func (q *queue) done(t *task, retry time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -202,8 +200,7 @@ func (q *queue) done(t *task, retry time.Duration) {
 	q.push(&q.later, t)
 }
 
-// hasten makes every waiting task due, after something changed that many of them may have waited
-// for.
+// hasten makes every waiting task due, after a change that many of them may have waited for.
 func (q *queue) hasten() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -212,7 +209,7 @@ func (q *queue) hasten() {
 	}
 }
 
-// size is how many objects wait or are in hand.
+// size is the number of waiting and running tasks.
 func (q *queue) size() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -238,7 +235,7 @@ func byPhase(a, b *task) bool {
 
 func byTime(a, b *task) bool { return a.at.Before(b.at) }
 
-// taskHeap is a container/heap of tasks, each of which knows where it stands.
+// taskHeap is a container/heap of tasks, each of which knows its index.
 type taskHeap struct {
 	tasks []*task
 	less  func(a, b *task) bool

@@ -2,13 +2,10 @@ package worker
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
-	"runtime/debug"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"argosy.dev/argosy/fleet"
@@ -20,44 +17,40 @@ import (
 
 // session is one worker's work under one lease on one connection.
 type session struct {
-	*Worker
-	lease    *lease.Held
-	target   engine.Engine
-	queue    *queue
-	acks     *pacing.Batch[fleet.ObjectKey, mirror.Ack]
-	seen     *pacing.Batch[fleet.ObjectKey, mirror.Observation]
-	parked   *parking
-	proofs   *pacing.Debouncer // triggered when objects are proven gone
-	back     chan string       // how the engine was seen to go back in time
-	woken    pacing.Signal     // the intake passes on that something woke the worker
-	cursor   int64
-	unproven bool // a verifying pass is due
-	mirrored bool // the engine remembers the stops as they are
-	healthy  bool // as it was last reported
+	*connection
+	queue        *queue
+	acks         *pacing.Batch[fleet.ObjectKey, mirror.Ack]
+	observations *pacing.Batch[fleet.ObjectKey, mirror.Observation]
+	deletions    *pacing.Debouncer // notifies the loop that objects are deleted
+	parking      *parking
+	orphans      *orphans
+	syncs        *syncs
+	stopMirror   *stopMirror
+	wentBack     chan string   // how the engine was seen to go back in time
+	woken        pacing.Signal // followRows tells syncs that the worker was woken
 
-	need      int64       // the confirmation that the session waits for
-	confirmed atomic.Bool // the rows follow from the config repo: see Confirmer
+	cursor    int64 // of the rows that are queued
+	need      int64 // the confirmation that the session waits for
+	verifyDue bool
 
 	mu      sync.Mutex
-	orphans map[fleet.ObjectKey]bool // as they are listed
-	settled map[fleet.ObjectKey]bool // objects that others wait for and that the engine surely has
-	looks   map[fleet.ObjectKey]bool // objects whose rows are to be looked at again
-	ended   map[string]syncEnd       // by request id: what the engine said of syncs
+	present map[fleet.ObjectKey]bool // objects on the engine that others depend on
 }
 
 func newSession(w *Worker, held *lease.Held, target engine.Engine) *session {
-	s := &session{Worker: w, lease: held, target: target, parked: newParking(w.Reach),
-		queue: newQueue(w.Flight / 2), healthy: true, woken: pacing.NewSignal(),
-		back:    make(chan string, 1),
-		settled: map[fleet.ObjectKey]bool{}, orphans: map[fleet.ObjectKey]bool{},
-		looks: map[fleet.ObjectKey]bool{}, ended: map[string]syncEnd{}}
-	s.proofs = pacing.NewDebouncer(proofPause, w.Log, func(ctx context.Context) error {
-		return w.Rows.Notify(ctx, held.Lease().Name)
+	c := &connection{Worker: w, lease: held, target: target, healthy: true}
+	s := &session{connection: c, queue: newQueue(w.Flight / 2),
+		woken: pacing.NewSignal(), wentBack: make(chan string, 1),
+		parking: newParking(c, w.Reach), stopMirror: &stopMirror{connection: c},
+		present: map[fleet.ObjectKey]bool{}}
+	s.orphans, s.syncs = newOrphans(c, s.enqueue), newSyncs(c, s.parking)
+	s.deletions = pacing.NewDebouncer(deletionPause, w.Log, func(ctx context.Context) error {
+		return w.Reports.Notify(ctx, held.Lease().Name)
 	})
 	s.acks = newBatch(w, func(a mirror.Ack) fleet.ObjectKey { return a.Key }, s.acknowledge)
-	s.seen = newBatch(w, func(o mirror.Observation) fleet.ObjectKey { return o.Key },
-		func(ctx context.Context, seen []mirror.Observation) error {
-			return w.Rows.Observe(ctx, held.Lease(), seen)
+	s.observations = newBatch(w, func(o mirror.Observation) fleet.ObjectKey { return o.Key },
+		func(ctx context.Context, all []mirror.Observation) error {
+			return w.Reports.Observe(ctx, held.Lease(), all)
 		})
 	return s
 }
@@ -68,9 +61,9 @@ func newBatch[T any](w *Worker, key func(T) fleet.ObjectKey,
 		Size: readBatch, Key: key, Write: write, Fatal: lease.Lost, Log: w.Log})
 }
 
-// run follows the engine, verifies it once, and then does what changed until the lease or the
-// engine is lost. Writes under way are finished and recorded before it returns: then the lease
-// passes on.
+// run watches the engine, verifies it once, and then applies changed rows until the lease or the
+// engine is lost. It returns after writes under way are finished and recorded: only then may the
+// lease pass to another replica.
 func (s *session) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	recording, stopRecording := context.WithCancel(context.WithoutCancel(ctx))
@@ -89,35 +82,37 @@ func (s *session) run(ctx context.Context) error {
 		})
 	}
 	begin(&recorders, recording, s.acks.Run)
-	begin(&recorders, recording, s.seen.Run)
-	begin(&working, ctx, s.proofs.Run)
+	begin(&recorders, recording, s.observations.Run)
+	begin(&working, ctx, s.deletions.Run)
 	begin(&working, ctx, func(ctx context.Context) error { return s.target.Watch(ctx, s.sink()) })
 	if err := s.prepare(ctx); err != nil {
 		return err
 	}
-	s.ready(s.lease)
+	s.startedWriting(s.lease)
 	for range s.Flight {
 		begin(&working, ctx, s.work)
 	}
-	begin(&working, ctx, s.syncs)
-	begin(&working, ctx, s.upkeep)
-	begin(&working, ctx, s.park)
-	return s.intake(ctx)
+	begin(&working, ctx, func(ctx context.Context) error {
+		return s.syncs.run(ctx, s.woken)
+	})
+	begin(&working, ctx, s.maintain)
+	begin(&working, ctx, s.parking.run)
+	return s.followRows(ctx)
 }
 
-// acknowledge records what was done. The loop hears of objects that are proven gone: it holds back
-// what they needed until then.
+// acknowledge records results. It notifies the loop of completed deletions, because the loop defers
+// changes until then.
 func (s *session) acknowledge(ctx context.Context, acks []mirror.Ack) error {
-	err := s.Rows.Acknowledge(ctx, s.lease.Lease(), acks)
+	err := s.Reports.Acknowledge(ctx, s.lease.Lease(), acks)
 	if err == nil && slices.ContainsFunc(acks, func(a mirror.Ack) bool { return a.Removed }) {
-		s.proofs.Trigger()
+		s.deletions.Trigger()
 	}
 	return err
 }
 
-// prepare comes before the first write: the engine is read, our epoch is above all that it shows,
-// the stops are those that are in force now or that the engine remembers, and every row is held
-// against it.
+// prepare precedes the first write: the engine was listed, our epoch is above every epoch that the
+// engine shows, the stops in force and the stops on the engine are known, and every row was
+// compared with the engine.
 func (s *session) prepare(ctx context.Context) error {
 	if err := s.awaitSynced(ctx); err != nil {
 		return err
@@ -125,23 +120,23 @@ func (s *session) prepare(ctx context.Context) error {
 	if err := s.raiseEpoch(ctx); err != nil {
 		return err
 	}
-	if err := s.awaitMarkers(ctx); err != nil {
+	if err := s.stopMirror.await(ctx); err != nil {
 		return err
 	}
-	if err := s.want(ctx); err != nil {
+	if err := s.requestConfirmation(ctx); err != nil {
 		return err
 	}
 	if err := s.Stops.refreshed(ctx); err != nil {
 		return err
 	}
-	s.takeRotated() // the verifying pass looks at every credential
+	s.takeRotated() // verify compares every credential
 	for {
 		seq, err := s.verify(ctx)
 		if err == nil {
 			s.cursor = seq
 			return nil
 		}
-		if !s.bearable(ctx, err) {
+		if !s.retryable(ctx, err) {
 			return err
 		}
 		if !pacing.Sleep(ctx, s.Poll) {
@@ -162,24 +157,22 @@ func (s *session) awaitSynced(ctx context.Context) error {
 		}
 	}
 	if !s.healthy {
-		s.examine(ctx)
+		s.checkHealth(ctx)
 	}
 	return nil
 }
 
-// lastEpoch is more than any lease comes to. An annotation that says more was not written by us,
-// and costs its own object only.
-const lastEpoch = 1 << 40
-
-// raiseEpoch puts our epoch above every one that the engine shows.
+// raiseEpoch moves our epoch above every epoch that the engine shows.
 func (s *session) raiseEpoch(ctx context.Context) error {
 	var highest int64
 	for _, live := range s.target.Inventory() {
-		if live.Epoch <= lastEpoch {
+		if live.Epoch <= maxEpoch {
 			highest = max(highest, live.Epoch)
 		}
 	}
-	mine := func(l mirror.Lease) bool { return l.Epoch == s.raised.Epoch && l.Life == s.raised.Life }
+	mine := func(l mirror.Lease) bool {
+		return l.Epoch == s.raised.Epoch && l.Life == s.raised.Life
+	}
 	if err := s.lease.Raise(ctx, s.Leases, highest, mine); err != nil {
 		return fmt.Errorf("raise the epoch of engine %s: %w", s.Engine, err)
 	}
@@ -187,9 +180,9 @@ func (s *session) raiseEpoch(ctx context.Context) error {
 	return nil
 }
 
-// want asks the loop to confirm that the rows follow from the config repo: the database may have
-// gone back in time before this session.
-func (s *session) want(ctx context.Context) error {
+// requestConfirmation asks the loop to confirm that the rows follow from the config repo: the
+// database may have gone back in time before this session.
+func (s *session) requestConfirmation(ctx context.Context) error {
 	rows, ok := s.Rows.(Confirmer)
 	if !ok {
 		s.confirmed.Store(true)
@@ -199,82 +192,62 @@ func (s *session) want(ctx context.Context) error {
 	if s.need, err = rows.WantConfirmed(ctx); err != nil {
 		return err
 	}
-	if err := s.Rows.Notify(ctx, "confirm "+s.lease.Lease().Name); err != nil {
+	if err := s.Reports.Notify(ctx, "confirm "+s.lease.Lease().Name); err != nil {
 		s.Log.Debug("no notification; the loop polls", "error", err)
 	}
 	return nil
 }
 
-// errAnother says that the rows are of another database than the session began with.
-var errAnother = fmt.Errorf("the database went back in time, or is another one: %w", lease.ErrLost)
-
-// take queues a row, provided that it is of the incarnation that the session began with.
-func (s *session) take(row mirror.Row) error {
-	if err := s.same(row.Life); err != nil {
+// enqueue queues a row of the database incarnation that the session began with.
+func (s *session) enqueue(row mirror.Row) error {
+	if err := s.checkLife(row.Life); err != nil {
 		return err
 	}
 	s.queue.put(row)
 	return nil
 }
 
-func (s *session) same(life string) error {
-	if begun := s.lease.Lease().Life; life != begun && life != "" && begun != "" {
-		return errAnother
-	}
-	return nil
-}
-
-// may reports whether a row may be acted on already. Before the rows are confirmed nothing is
-// written but what brings an object back to the very row that it bears.
-func (s *session) may(row mirror.Row) bool {
-	if s.confirmed.Load() {
-		return true
-	}
-	live, ok := s.target.Live(row.Key)
-	return ok && !row.Unwanted && live.Ours && live.Hash == row.Manifest.Hash
-}
-
-// sink takes what the engine shows: observations to the store, objects that need a look to the next
-// turn. It never waits.
+// sink receives the engine's events: it records observations, and rechecks objects. It never
+// blocks.
 func (s *session) sink() engine.Sink {
 	return engine.Sink{
 		Observe: func(seen []mirror.Observation) {
 			for _, o := range seen {
-				s.seen.Add(o)
-				s.observedSync(o)
+				s.observations.Add(o)
+				s.syncs.observe(o)
 			}
 		},
-		Wake:    s.recheck,
-		Contact: s.parked.contacts,
+		Wake:    s.orphans.recheck,
+		Contact: s.parking.observe,
 		WentBack: func(how string) {
 			select {
-			case s.back <- how:
-			default: // one that waits to be told verifies for both
+			case s.wentBack <- how:
+			default: // the waiting one leads to a verification for both
 			}
 		},
 	}
 }
 
-// verify holds the head of every row against what the engine shows, and puts the rows that differ;
-// and every object of ours against the rows. It is the cold start and the hourly pass: the one walk
-// over everything that a worker makes. It returns the highest sequence number that it read.
+// verify compares the head of every row with the engine and queues the rows that differ. It also
+// rechecks every object without a row. It runs at the start of a session and then hourly, and is
+// the only walk of a worker over everything. It returns the highest sequence number that it read.
 func (s *session) verify(ctx context.Context) (seq int64, err error) {
 	started := time.Now()
 	rows := 0
 	var differ, secrets []fleet.ObjectKey
 	rowless := s.inventory()
 	err = s.Rows.RowHeads(ctx, s.Engine, func(row mirror.RowHead) error {
-		if err := s.same(row.Life); err != nil {
+		if err := s.checkLife(row.Life); err != nil {
 			return err
 		}
 		rows++
 		delete(rowless, row.Key)
 		seq = max(seq, row.Seq)
 		switch {
-		case !s.stands(row):
+		case !s.inSync(row):
 			differ = append(differ, row.Key)
-			s.withdraw(row)
-		// asked of the engine in full: only Apply knows the secret's fingerprint
+			s.retract(row)
+		// only Apply knows the fingerprint of the secret
 		case row.Credential:
 			secrets = append(secrets, row.Key)
 		}
@@ -289,7 +262,7 @@ func (s *session) verify(ctx context.Context) (seq int64, err error) {
 	if err != nil {
 		return 0, fmt.Errorf("verify engine %s: %w", s.Engine, err)
 	}
-	if err := s.lookAgain(ctx, rowless); err != nil {
+	if err := s.orphans.relist(ctx, rowless); err != nil {
 		return 0, err
 	}
 	s.Log.Info("engine verified", "engine", s.Engine, "rows", rows, "differ", len(differ),
@@ -298,7 +271,7 @@ func (s *session) verify(ctx context.Context) (seq int64, err error) {
 	return seq, nil
 }
 
-// lookup reads the rows of these objects, those that are still there.
+// lookup reads the rows of these objects that still exist.
 func (s *session) lookup(ctx context.Context, keys []fleet.ObjectKey, take func(mirror.Row)) error {
 	for part := range slices.Chunk(keys, readBatch) {
 		rows, err := s.Rows.RowsByKey(ctx, s.Engine, part)
@@ -306,7 +279,7 @@ func (s *session) lookup(ctx context.Context, keys []fleet.ObjectKey, take func(
 			return err
 		}
 		for _, row := range rows {
-			if err := s.same(row.Life); err != nil {
+			if err := s.checkLife(row.Life); err != nil {
 				return err
 			}
 			take(row)
@@ -315,26 +288,27 @@ func (s *session) lookup(ctx context.Context, keys []fleet.ObjectKey, take func(
 	return nil
 }
 
-// stands reports whether the engine surely has the row already, but for the content of a secret.
-func (s *session) stands(row mirror.RowHead) bool {
+// inSync reports whether the engine surely has the row, apart from the content of a secret.
+func (s *session) inSync(row mirror.RowHead) bool {
 	live, ok := s.target.Live(row.Key)
 	if row.Unwanted || !ok || !live.Ours || live.Drifted || live.Deleting || live.Hash != row.Hash {
 		return false
 	}
-	s.settle(row.Key, true)
+	s.setPresent(row.Key, true)
 	if row.Apply != mirror.ApplyApplied {
-		s.acks.Add(mirror.Ack{Key: row.Key, Seq: row.Seq, Hash: row.Hash, State: mirror.ApplyApplied})
+		s.acks.Add(
+			mirror.Ack{Key: row.Key, Seq: row.Seq, Hash: row.Hash, State: mirror.ApplyApplied})
 	}
 	return true
 }
 
-// intake brings changed rows to the queue whenever something wakes the worker, and at least every
-// Poll. It makes no request to the engine: one that answers slowly does not delay it.
-func (s *session) intake(ctx context.Context) error {
+// followRows queues changed rows whenever the worker is woken, and at least every Poll. It sends no
+// request to the engine, so that a slow engine does not delay it.
+func (s *session) followRows(ctx context.Context) error {
 	poll := time.NewTicker(s.Poll)
 	defer poll.Stop()
 	for {
-		if err := s.steps(ctx, s.catchUp, s.look, s.reapply); err != nil {
+		if err := s.runSteps(ctx, s.readRows, s.orphans.check, s.applyRotated); err != nil {
 			return err
 		}
 		select {
@@ -347,22 +321,8 @@ func (s *session) intake(ctx context.Context) error {
 	}
 }
 
-// syncs starts and follows the syncs that people asked for, beside the intake.
-func (s *session) syncs(ctx context.Context) error {
-	for {
-		if err := s.steps(ctx, s.startSyncs); err != nil {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-s.woken:
-		}
-	}
-}
-
-// upkeep examines the engine, mirrors the emergency stops to it and verifies it, beside the intake.
-func (s *session) upkeep(ctx context.Context) error {
+// maintain checks the engine's health, writes the emergency stops to the engine and verifies it.
+func (s *session) maintain(ctx context.Context) error {
 	poll, report := time.NewTicker(s.Poll), time.NewTicker(reportEvery)
 	defer poll.Stop()
 	defer report.Stop()
@@ -370,7 +330,7 @@ func (s *session) upkeep(ctx context.Context) error {
 	defer verify.Stop()
 	stops := s.Stops.Changed()
 	for {
-		if err := s.steps(ctx, s.mirrorStops, s.prove); err != nil {
+		if err := s.runSteps(ctx, s.stopMirror.write, s.verifyIfDue); err != nil {
 			return err
 		}
 		select {
@@ -378,63 +338,43 @@ func (s *session) upkeep(ctx context.Context) error {
 			return context.Cause(ctx)
 		case <-poll.C:
 			if s.healthy != (s.target.Health() == nil) {
-				s.examine(ctx)
+				s.checkHealth(ctx)
 			}
 		case <-stops:
 			stops = s.Stops.Changed()
-			s.mirrored = false
+			s.stopMirror.done = false
 			s.queue.hasten()
-		case how := <-s.back:
-			s.unproven = true
-			s.reportBack(ctx, how)
+		case how := <-s.wentBack:
+			s.verifyDue = true
+			s.reportWentBack(ctx, how)
 		case <-verify.C:
-			s.unproven = true
+			s.verifyDue = true
 			verify.Reset(nextVerify())
 		case <-report.C:
-			s.examine(ctx)
+			s.checkHealth(ctx)
 		}
 	}
 }
 
-// nextVerify is verifyEvery, a quarter more or less: engines that began together, as after a
-// fail-over, do not all read their rows in the same second.
+// nextVerify is verifyEvery, a quarter more or less: sessions that began together, as after a
+// failover, do not all read their rows in the same second.
 func nextVerify() time.Duration {
 	return verifyEvery*3/4 + rand.N(verifyEvery/2)
 }
 
-// steps does what is due. A step that fails stays due and does not end the session: a new session
-// would begin by reading everything.
-func (s *session) steps(ctx context.Context, steps ...func(context.Context) error) error {
-	for _, step := range steps {
-		if err := step(ctx); err != nil && !s.bearable(ctx, err) {
-			return err
-		}
-	}
-	return nil
-}
-
-// bearable tells of an error after which the shift goes on.
-func (s *session) bearable(ctx context.Context, err error) bool {
-	if ctx.Err() != nil || lease.Lost(err) || errors.Is(err, engine.ErrFenced) {
-		return false
-	}
-	s.Log.Warn("something is not done; it is tried again", "engine", s.Engine, "error", err)
-	return true
-}
-
-func (s *session) prove(ctx context.Context) error {
-	if !s.unproven {
+func (s *session) verifyIfDue(ctx context.Context) error {
+	if !s.verifyDue {
 		return nil
 	}
 	_, err := s.verify(ctx)
-	s.unproven = err != nil
+	s.verifyDue = err != nil
 	return err
 }
 
-// examine holds the connection against the engine again, so that a change of its settings or a loss
-// of its watch shows.
-func (s *session) examine(ctx context.Context) {
-	s.mirrored = false // a note on the engine may have been fixed
+// checkHealth runs the preflight again, which shows changed settings of the engine, and reports a
+// lost watch.
+func (s *session) checkHealth(ctx context.Context) {
+	s.stopMirror.done = false // someone may have fixed a note on the engine
 	err := s.target.Health()
 	if err == nil {
 		err = s.preflight(ctx, s.lease, s.target)
@@ -444,8 +384,8 @@ func (s *session) examine(ctx context.Context) {
 	}
 }
 
-func (s *session) catchUp(ctx context.Context) error {
-	confirmed, err := s.standing(ctx)
+func (s *session) readRows(ctx context.Context) error {
+	confirmed, err := s.rowsConfirmed(ctx)
 	if err != nil {
 		return err
 	}
@@ -455,7 +395,7 @@ func (s *session) catchUp(ctx context.Context) error {
 			return fmt.Errorf("read rows of engine %s: %w", s.Engine, err)
 		}
 		for _, row := range rows {
-			if err := s.take(row); err != nil {
+			if err := s.enqueue(row); err != nil {
 				return err
 			}
 			s.cursor = row.Seq
@@ -465,7 +405,7 @@ func (s *session) catchUp(ctx context.Context) error {
 			break
 		}
 	}
-	// What was confirmed is what the rows are by now: only these may replace what stands.
+	// The rows that were read by now are confirmed: only these may replace live objects.
 	if confirmed && s.confirmed.CompareAndSwap(false, true) {
 		s.Log.Info("rows are confirmed by the config repo", "engine", s.Engine)
 		s.queue.hasten()
@@ -473,9 +413,9 @@ func (s *session) catchUp(ctx context.Context) error {
 	return nil
 }
 
-// standing reports whether the rows were confirmed since the session began. It ends the session
-// when the database has gone back.
-func (s *session) standing(ctx context.Context) (confirmed bool, err error) {
+// rowsConfirmed reports whether the rows were confirmed since the session began. Its error ends the
+// session if the database has gone back in time.
+func (s *session) rowsConfirmed(ctx context.Context) (confirmed bool, err error) {
 	rows, ok := s.Rows.(Confirmer)
 	if !ok {
 		return true, nil
@@ -484,14 +424,14 @@ func (s *session) standing(ctx context.Context) (confirmed bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if err := s.same(now.Life); err != nil || now.Seq < s.cursor {
-		return false, errAnother
+	if err := s.checkLife(now.Life); err != nil || now.Seq < s.cursor {
+		return false, errOtherDatabase
 	}
 	return now.Confirmed >= s.need, nil
 }
 
-// reapply puts the rows that need a secret that has changed.
-func (s *session) reapply(ctx context.Context) error {
+// applyRotated queues the rows that need a rotated secret.
+func (s *session) applyRotated(ctx context.Context) error {
 	changed := s.takeRotated()
 	for i, c := range changed {
 		rows, err := s.Rows.CredentialRows(ctx, s.Engine, c.tenant, c.name)
@@ -502,7 +442,7 @@ func (s *session) reapply(ctx context.Context) error {
 			return err
 		}
 		for _, row := range rows {
-			if err := s.take(row); err != nil {
+			if err := s.enqueue(row); err != nil {
 				return err
 			}
 		}
@@ -510,234 +450,35 @@ func (s *session) reapply(ctx context.Context) error {
 	return nil
 }
 
-// work takes tasks until ctx ends.
-func (s *session) work(ctx context.Context) error {
-	for {
-		t, ok := s.queue.take(ctx)
-		if !ok {
-			return nil
-		}
-		retry, err := s.guarded(ctx, t)
-		s.queue.done(t, retry)
-		if err != nil {
-			return err
-		}
-	}
-}
-
-// guarded is handle for a row that may make our own code panic: that object fails, the process and
-// every other object go on.
-func (s *session) guarded(ctx context.Context, t *task) (retry time.Duration, err error) {
-	defer func() {
-		r := recover()
-		if r == nil {
-			return
-		}
-		key := t.row.Key
-		s.Log.Error("handling an object panicked; report this as a bug", "engine", s.Engine,
-			"kind", key.Kind, "name", key.Name, "panic", r, "stack", string(debug.Stack()))
-		t.attempts++
-		s.acks.Add(mirror.Ack{Key: key, Seq: t.row.Seq, Hash: t.row.Manifest.Hash,
-			State: mirror.ApplyFailed,
-			Message: "a fault of Argosy: its code panicked on this object; the log of the " +
-				"control plane has the trace"})
-		retry, err = pacing.Backoff(t.attempts), nil
-	}()
-	return s.handle(ctx, t)
-}
-
-// handle brings one row to the engine and says after what time it is to be tried again; 0 for
-// never. Only the loss of the right to act is returned: everything else is that object's own
-// affair.
-func (s *session) handle(ctx context.Context, t *task) (time.Duration, error) {
-	row := t.row
-	if s.Stops.Stopped(s.Engine)(row.Tenant) {
-		return pacing.LastRetry, nil // hastened when stops change
-	}
-	if !s.may(row) {
-		return pacing.LastRetry, nil // hastened when the rows are confirmed
-	}
-	if need, ok := s.missing(row); !ok {
-		return s.waitFor(t, need), nil
-	}
-	started := time.Now()
-	ack, retry, err := s.act(ctx, row)
-	s.Metrics.handled(s.Engine, row, started, err)
-	switch {
-	case err == nil:
-		t.attempts, t.waits = 0, 0
-	case lease.Lost(err) || errors.Is(err, engine.ErrFenced) && !s.forged(row.Key):
-		return 0, err
-	case errors.Is(err, engine.ErrStopped):
-		return pacing.LastRetry, nil
-	case errors.Is(err, engine.ErrInUse):
-		t.waits++
-		return pauseOf(t), nil
-	case ctx.Err() != nil:
-		return 0, nil // cut off with the work; the next shift looks again
-	case errors.Is(err, errRowUnread): // the store's fault, not the object's
-		t.attempts++
-		return pacing.Backoff(t.attempts), nil
-	default:
-		t.attempts++
-		retry = pacing.Backoff(t.attempts)
-		ack = mirror.Ack{Key: row.Key, Seq: row.Seq, Hash: row.Manifest.Hash,
-			State: mirror.ApplyFailed, Message: short(err.Error())}
-	}
-	if ack.State != "" {
-		s.acks.Add(ack)
-	}
-	return retry, nil
-}
-
-// errRowUnread says that a row could not be read right before its object was to be deleted.
-var errRowUnread = errors.New("the deletion waits until its row can be read")
-
-// forged reports whether an object bears an epoch that no lease has given.
-func (s *session) forged(key fleet.ObjectKey) bool {
-	live, ok := s.target.Live(key)
-	return ok && live.Epoch > lastEpoch
-}
-
-// missing names the object of the same engine that the row needs first, and reports whether it has
-// it.
-func (s *session) missing(row mirror.Row) (fleet.ObjectKey, bool) {
-	if row.Unwanted && row.Key.Kind == fleet.ObjectProject {
-		return s.inProject(row.Tenant)
-	}
-	if row.Unwanted || row.Key.Kind != fleet.ObjectApplication {
-		return fleet.ObjectKey{}, true
-	}
-	needs := []fleet.ObjectKey{
-		{Engine: s.Engine, Kind: fleet.ObjectProject, Name: fleet.ProjectName(row.Tenant)}}
-	if !s.Engine.OfEnvironment() { // an own cluster is known to its Argo CD without a Secret
-		id := fleet.EnvironmentID{Tenant: row.Tenant, Name: row.Environment}
-		needs = append(needs, fleet.ObjectKey{Engine: s.Engine, Kind: fleet.ObjectCluster,
-			Name: fleet.ClusterName(id)})
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, key := range needs {
-		if !s.settled[key] {
-			return key, false
-		}
-	}
-	return fleet.ObjectKey{}, true
-}
-
-// inProject names an object of the tenant that the engine still has: its AppProject goes last. It
-// walks the engine's objects, once in a while, when a tenant leaves the engine.
-func (s *session) inProject(tenant fleet.TenantName) (fleet.ObjectKey, bool) {
+// inventory is the set of our objects on the engine.
+func (s *session) inventory() map[fleet.ObjectKey]bool {
+	all := map[fleet.ObjectKey]bool{}
 	for _, live := range s.target.Inventory() {
-		if live.Tenant == tenant && live.Key.Kind != fleet.ObjectProject {
-			return live.Key, false
-		}
+		all[live.Key] = true
 	}
-	return fleet.ObjectKey{}, true
+	return all
 }
 
-// waitFor says so in the row's state after a while, and looks again soon.
-func (s *session) waitFor(t *task, need fleet.ObjectKey) time.Duration {
-	t.waits++
-	if t.waits == 16 {
-		ack := mirror.Ack{Key: t.row.Key, Seq: t.row.Seq, Hash: t.row.Manifest.Hash,
-			State:   mirror.ApplyPending,
-			Message: fmt.Sprintf("waits for %s %s on engine %s", need.Kind, need.Name, s.Engine)}
-		if t.row.Unwanted {
-			ack.State = mirror.ApplyDeleting
-			ack.Message = fmt.Sprintf("waits until %s %s is gone from engine %s", need.Kind,
-				need.Name, s.Engine)
-		}
-		s.acks.Add(ack)
-	}
-	return pauseOf(t)
-}
-
-// pauseOf is how long a task that waits for another object rests: longer each time, for the other
-// one may take an hour to go.
-func pauseOf(t *task) time.Duration {
-	return min(settleWait*time.Duration(t.waits), 10*time.Second)
-}
-
-func (s *session) act(ctx context.Context, row mirror.Row) (mirror.Ack, time.Duration, error) {
-	var secret fleet.Secret
-	if row.Credential != nil && !row.Unwanted {
-		var err error
-		if secret, err = s.Secrets.Get(ctx, *row.Credential); err != nil {
-			return mirror.Ack{}, 0, err
-		}
-	}
-	if !s.lease.Valid() { // a secret may take long to be had
-		return mirror.Ack{}, 0, lease.ErrLost
-	}
-	ctx, end := s.lease.Writing(ctx)
-	defer end()
-	if row.Unwanted {
-		return s.remove(ctx, row)
-	}
-	out, err := s.target.Apply(ctx, row, secret, s.lease.Lease())
-	if err != nil {
-		return mirror.Ack{}, 0, s.refusal(err)
-	}
-	if out.Changed {
-		s.parked.changed(row)
-	}
-	// one that is on its way out is nothing to lean on
-	s.settle(row.Key, out.State != mirror.ApplyPending)
-	return mirror.Ack{Key: row.Key, Seq: row.Seq, Hash: row.Manifest.Hash, State: out.State,
-		Message: short(out.Message)}, out.RetryAfter, nil
-}
-
-// remove reads the row again first: the one that was queued may have waited out a stop or an
-// outage, and a deletion that was taken back meanwhile must not happen.
-func (s *session) remove(ctx context.Context, row mirror.Row) (mirror.Ack, time.Duration, error) {
-	now, ok, err := s.Rows.LeasedRow(ctx, s.lease.Lease(), row.Key)
-	switch {
-	case err != nil:
-		return mirror.Ack{}, 0, fmt.Errorf("%w: %w", errRowUnread, err)
-	case !ok:
-		return mirror.Ack{}, 0, nil
-	case s.same(now.Life) != nil:
-		return mirror.Ack{}, 0, errAnother
-	case now.Seq != row.Seq || !now.Unwanted:
-		s.queue.put(now)
-		return mirror.Ack{}, 0, nil
-	}
-	s.settle(row.Key, false)
-	done, err := s.target.Delete(ctx, row, s.lease.Lease())
-	if err != nil {
-		return mirror.Ack{}, 0, s.refusal(err)
-	}
-	if done {
-		return mirror.Ack{Key: row.Key, Seq: row.Seq, Hash: row.Manifest.Hash,
-			State: mirror.ApplyDeleting, Removed: true}, 0, nil
-	}
-	// The watch tells when the object has gone; this is for the case that it does not.
-	again := removeWait
-	if live, ok := s.target.Live(row.Key); ok && live.Parked {
-		again = parkedWait
-	}
-	return mirror.Ack{Key: row.Key, Seq: row.Seq, Hash: row.Manifest.Hash,
-		State: mirror.ApplyDeleting}, again, nil
-}
-
-// refusal tells which of the two the gate has refused a write for: a stop, or the end of the lease.
-func (s *session) refusal(err error) error {
-	if errors.Is(err, engine.ErrStopped) && !s.lease.Valid() {
-		return lease.ErrLost
-	}
-	return err
-}
-
-func (s *session) settle(key fleet.ObjectKey, there bool) {
-	if key.Kind == fleet.ObjectApplication {
+// retract records that a row is no longer applied if its object was deleted, changed, or lost with
+// the engine's state.
+func (s *session) retract(row mirror.RowHead) {
+	if row.Unwanted || row.Apply != mirror.ApplyApplied {
 		return
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if there {
-		s.settled[key] = true
-	} else {
-		delete(s.settled, key)
+	message := "the engine has another version of it; it is applied again"
+	if _, there := s.target.Live(row.Key); !there {
+		message = "the engine no longer has it; it is created again"
+	}
+	s.acks.Add(mirror.Ack{Key: row.Key, Seq: row.Seq, Hash: row.Hash, State: mirror.ApplyPending,
+		Message: message})
+}
+
+// reportWentBack reports that the engine's state is older than a state that it has shown before.
+func (s *session) reportWentBack(ctx context.Context, how string) {
+	s.Log.Warn("the engine went back in time, as after a restore from a backup; it is verified",
+		"engine", s.Engine, "how", how)
+	if err := s.Reports.ReportWentBack(ctx, s.lease.Lease(), short(how)); err != nil {
+		s.Log.Warn("failed to record that the engine went back in time", "engine", s.Engine,
+			"error", err)
 	}
 }

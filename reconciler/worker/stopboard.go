@@ -14,39 +14,38 @@ import (
 	"argosy.dev/argosy/fleet/pacing"
 )
 
-// StopReader reads the emergency stops, and how those that are over have ended.
+// StopReader reads the emergency stops, and the ends of former stops.
 type StopReader interface {
 	StopRecords(ctx context.Context) (mirror.StopRecords, error)
 }
 
-// StopRestorer is a StopReader that takes stops back that it has lost.
+// StopRestorer is a StopReader that takes back stops that it has lost.
 type StopRestorer interface {
 	RestoreStop(ctx context.Context, stop mirror.Stop) error
 }
 
-// StopBoard is this replica's view of the emergency stops. It is asked before each write and costs
-// no query; it is refreshed every second and when something says "look". A stop that was seen in
-// force, in the store or on an engine, stays in force until the store has a record of its end: a
-// store that has gone back in time no longer knows it, and gets it back. While the store cannot be
-// read for longer than stopsUnknown, everything is stopped.
+// StopBoard is this replica's view of the emergency stops. Every write reads it without a query; it
+// is refreshed every second and when it is woken. A stop that the store or an engine has shown
+// stays in force until the store has a record of its end: a store that went back in time gets the
+// stop back. If the store cannot be read for longer than stopsUnknown, everything is stopped.
 type StopBoard struct {
 	wake pacing.Signal
 
 	mu       sync.RWMutex
 	recorded []mirror.Stop                      // as the store has them
-	lost     map[stopPlace]mirror.Stop          // that the store has neither in force nor ended
-	noted    map[fleet.EngineName][]mirror.Stop // notes on engines that cannot be read
+	lost     map[stopPlace]mirror.Stop          // the store has neither them nor their ends
+	noted    map[fleet.EngineName][]mirror.Stop // unreadable notes on engines
 	ends     map[stopPlace]mirror.StopEnd       // the latest of each place
 	stops    []mirror.Stop                      // in force: recorded and lost
 	loaded   bool
-	readAt   time.Time // when the last read that succeeded began
+	readAt   time.Time // begin of the last successful read
 	changed  chan struct{}
 	begun    int // reads of the store
-	done     int // the latest of them that succeeded
+	done     int // the last successful one of them
 	read     chan struct{}
 }
 
-// stopPlace is what a stop covers.
+// stopPlace is the scope and name of a stop.
 type stopPlace struct {
 	scope mirror.StopScope
 	name  string
@@ -54,18 +53,19 @@ type stopPlace struct {
 
 func placeOf(s mirror.Stop) stopPlace { return stopPlace{s.Scope, s.Name} }
 
-// NewStopBoard forbids everything until it was read once.
+// NewStopBoard returns a board that forbids every write until its first read.
 func NewStopBoard() *StopBoard {
 	return &StopBoard{wake: pacing.NewSignal(), lost: map[stopPlace]mirror.Stop{},
 		noted: map[fleet.EngineName][]mirror.Stop{},
-		ends:  map[stopPlace]mirror.StopEnd{}, changed: make(chan struct{}), read: make(chan struct {
+		ends:  map[stopPlace]mirror.StopEnd{}, changed: make(chan struct{}),
+		read: make(chan struct {
 		})}
 }
 
 const (
 	stopPoll     = time.Second
 	stopTime     = 2 * time.Second // for one read of the store
-	stopsUnknown = 4 * time.Second // without a read, after which everything is stopped
+	stopsUnknown = 4 * time.Second // without a read: then everything is stopped
 )
 
 // Run refreshes the board until ctx ends.
@@ -115,7 +115,7 @@ func (b *StopBoard) refresh(ctx context.Context, from StopReader) error {
 	return err
 }
 
-// restore gives the store the stops back that it has lost.
+// restore gives lost stops back to the store.
 func (b *StopBoard) restore(ctx context.Context, to StopRestorer, log *slog.Logger) error {
 	for _, stop := range b.missing() {
 		within, cancel := context.WithTimeout(ctx, stopTime)
@@ -142,7 +142,7 @@ func (b *StopBoard) missing() []mirror.Stop {
 	return missing
 }
 
-// Wake says that the stops may have changed.
+// Wake makes the board read the stops.
 func (b *StopBoard) Wake() { b.wake.Set() }
 
 func (b *StopBoard) begin() int {
@@ -160,8 +160,8 @@ func (b *StopBoard) finish(n int) {
 	b.read = make(chan struct{})
 }
 
-// refreshed waits until the store was read after now: a worker that begins knows every stop that
-// was in force when it began, those that a rebuild has just found on an engine too.
+// refreshed waits for a read that begins after now: a new worker knows every stop that was in force
+// when it began, including stops that a rebuild has just found on an engine.
 func (b *StopBoard) refreshed(ctx context.Context) error {
 	b.mu.RLock()
 	want := b.begun + 1
@@ -182,7 +182,7 @@ func (b *StopBoard) refreshed(ctx context.Context) error {
 	}
 }
 
-// set takes what the store has, as it was read from that moment on.
+// set takes the result of a read that began at that time.
 func (b *StopBoard) set(records mirror.StopRecords, began time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -216,7 +216,7 @@ func (b *StopBoard) endLocked(end mirror.StopEnd) {
 	}
 }
 
-// settleLocked makes stops of what is known, and tells if they have changed.
+// settleLocked computes the stops in force, and signals a change.
 func (b *StopBoard) settleLocked(changed bool) {
 	stops := slices.Clone(b.recorded)
 	for at, stop := range b.lost {
@@ -237,7 +237,7 @@ func (b *StopBoard) settleLocked(changed bool) {
 	b.changed = make(chan struct{})
 }
 
-// overLocked reports whether a stop has ended. Of one without a time nobody knows.
+// overLocked reports whether a stop has ended. That is unknown for a stop without a time.
 func (b *StopBoard) overLocked(stop mirror.Stop) bool {
 	end, ok := b.ends[placeOf(stop)]
 	return ok && !stop.At.IsZero() && !end.At.Before(stop.At)
@@ -249,8 +249,8 @@ func (b *StopBoard) over(stop mirror.Stop) bool {
 	return b.overLocked(stop)
 }
 
-// remembered takes the stops that an engine remembers. One that the store does not know to have
-// ended is in force, on this engine and, as soon as the store has it back, wherever it covers.
+// remembered takes the stops on an engine. A stop whose end the store does not have is in force: on
+// this engine at once, and in its whole scope as soon as the store has it back.
 func (b *StopBoard) remembered(on fleet.EngineName, stops []mirror.Stop) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -272,21 +272,21 @@ func (b *StopBoard) remembered(on fleet.EngineName, stops []mirror.Stop) {
 	}
 }
 
-// knownScopes are those that this version knows.
+// knownScopes are the scopes of this version.
 var knownScopes = []mirror.StopScope{mirror.StopFleet, mirror.StopTenant, mirror.StopEngine}
 
 func sameStop(a, b mirror.Stop) bool {
 	return placeOf(a) == placeOf(b) && a.By == b.By && a.Reason == b.Reason && a.At.Equal(b.At)
 }
 
-// Changed is closed when the stops differ from now.
+// Changed returns a channel that is closed by the next change of the stops.
 func (b *StopBoard) Changed() <-chan struct{} {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	return b.changed
 }
 
-// Stopped answers, for one engine, whether writes for a tenant are forbidden.
+// Stopped returns whether writes to one engine are forbidden, as a function of the tenant.
 func (b *StopBoard) Stopped(engine fleet.EngineName) func(fleet.TenantName) bool {
 	return func(tenant fleet.TenantName) bool {
 		b.mu.RLock()
@@ -298,10 +298,10 @@ func (b *StopBoard) Stopped(engine fleet.EngineName) func(fleet.TenantName) bool
 	}
 }
 
-// knownLocked reports whether the stops were read of late.
+// knownLocked reports whether the stops were read recently.
 func (b *StopBoard) knownLocked() bool { return b.loaded && time.Since(b.readAt) <= stopsUnknown }
 
-// Health is nil while the stops are known, else what follows from that they are not.
+// Health is nil while the stops are known; else an error with the consequence.
 func (b *StopBoard) Health() error {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
@@ -327,7 +327,7 @@ func (b *StopBoard) Age() time.Duration {
 	return time.Since(b.readAt)
 }
 
-// On lists the stops that an engine is to remember.
+// On lists the stops that belong on an engine.
 func (b *StopBoard) On(engine fleet.EngineName) []mirror.Stop {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
@@ -340,7 +340,7 @@ func (b *StopBoard) On(engine fleet.EngineName) []mirror.Stop {
 	return on
 }
 
-// Ends are the latest ends of stops that an engine may remember, ordered.
+// Ends are the latest ends of stops that an engine may remember, sorted.
 func (b *StopBoard) Ends(engine fleet.EngineName) []mirror.StopEnd {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
@@ -356,7 +356,7 @@ func (b *StopBoard) Ends(engine fleet.EngineName) []mirror.StopEnd {
 	return ends
 }
 
-// concerns reports whether a stop is one that an engine remembers.
+// concerns reports whether a stop belongs on an engine.
 func concerns(s mirror.Stop, engine fleet.EngineName) bool {
 	return s.Scope != mirror.StopEngine || s.Name == string(engine)
 }
@@ -370,6 +370,6 @@ func covers(s mirror.Stop, engine fleet.EngineName, tenant fleet.TenantName) boo
 	case mirror.StopTenant:
 		return s.Name == string(tenant)
 	default:
-		return true // a scope that this version does not know stops everything rather than nothing
+		return true // an unknown scope stops everything rather than nothing
 	}
 }

@@ -18,60 +18,66 @@ import (
 	"argosy.dev/argosy/reconciler/reach"
 )
 
-// Rows is the store as one engine's worker sees it. Every write carries the lease; the store
-// refuses one whose epoch is not the newest.
+// Rows is the rows of one engine in the store.
 type Rows interface {
-	// Changed are the engine's rows with a sequence number above after, in that order, at most
-	// limit.
-	Changed(ctx context.Context, name fleet.EngineName, after int64, limit int) ([]mirror.Row, error)
-	// RowHeads visits the head of every row of the engine: the verifying pass.
+	// Changed returns at most limit rows of the engine with a sequence number above after, in the
+	// order of these numbers.
+	Changed(ctx context.Context, name fleet.EngineName, after int64, limit int) (
+		[]mirror.Row, error)
+	// RowHeads visits the head of every row of the engine, to verify the engine.
 	RowHeads(ctx context.Context, name fleet.EngineName, visit func(mirror.RowHead) error) error
-	// Row is one row as it stands now; false when there is none.
+	// Row returns the present row; false when there is none.
 	Row(ctx context.Context, key fleet.ObjectKey) (mirror.Row, bool, error)
-	// LeasedRow is Row, provided that the lease is in force by the store's own clock; else
+	// LeasedRow is Row while the lease is in force by the store's own clock; else
 	// mirror.ErrFenced.
-	LeasedRow(ctx context.Context, lease mirror.Lease, key fleet.ObjectKey) (mirror.Row, bool, error)
-	// RowsByKey returns the current rows of these objects and skips objects without one.
-	RowsByKey(ctx context.Context, name fleet.EngineName, keys []fleet.ObjectKey) ([]mirror.Row,
-		error)
-	// OrphanKeys are the listed strays of the engine.
-	OrphanKeys(ctx context.Context, name fleet.EngineName) ([]fleet.ObjectKey, error)
-	// ReportOrphans records objects without a row, and those of the list that are gone or have one.
-	ReportOrphans(ctx context.Context, lease mirror.Lease, found []mirror.Orphan,
-		gone []fleet.ObjectKey) error
+	LeasedRow(ctx context.Context, lease mirror.Lease, key fleet.ObjectKey) (
+		mirror.Row, bool, error)
+	// RowsByKey returns the present rows of these objects of the engine, without objects that have no
+	// row.
+	RowsByKey(ctx context.Context, name fleet.EngineName, keys []fleet.ObjectKey) ([]mirror.Row, error)
 	// CredentialRows are the engine's rows that need the secret of that tenant and name.
 	CredentialRows(ctx context.Context, name fleet.EngineName, tenant fleet.TenantName,
 		secret string) ([]mirror.Row, error)
-	// Acknowledge records what was done with rows. An Ack for an older row than the one that stands
-	// changes nothing.
+	// PendingSyncs are the requested syncs of the engine that have not ended.
+	PendingSyncs(ctx context.Context, name fleet.EngineName) ([]mirror.SyncRequest, error)
+	// OrphanKeys are the listed orphans of the engine.
+	OrphanKeys(ctx context.Context, name fleet.EngineName) ([]fleet.ObjectKey, error)
+}
+
+// Reports record the status of one engine in the store. Every write carries the lease; the store
+// refuses a lease whose epoch is not the newest.
+type Reports interface {
+	// Acknowledge records the results of rows. An Ack for an older row than the present one changes
+	// nothing.
 	Acknowledge(ctx context.Context, lease mirror.Lease, acks []mirror.Ack) error
-	// Observe records what the engine shows of its Applications.
+	// Observe records the observed status of the engine's Applications.
 	Observe(ctx context.Context, lease mirror.Lease, seen []mirror.Observation) error
-	// ReportEngine records whether the engine is reached, and what is wrong with it.
+	// ReportOrphans records objects without a row, and listed orphans that are deleted or have a
+	// row.
+	ReportOrphans(ctx context.Context, lease mirror.Lease, found []mirror.Orphan,
+		gone []fleet.ObjectKey) error
+	// ReportEngine records whether the engine is reachable, and what is wrong with it.
 	ReportEngine(ctx context.Context, lease mirror.Lease, report mirror.EngineReport) error
-	// ReportReach records environments whose clusters the engine cannot read, and those that it can
-	// read again. whole: there are no others.
+	// ReportReach records environments whose clusters the engine cannot read, and environments
+	// that it can read again. whole: there are no others.
 	ReportReach(ctx context.Context, lease mirror.Lease, reports []mirror.Reach, whole bool) error
 	// ReportWentBack records that the engine's state went back in time, and how that showed.
 	ReportWentBack(ctx context.Context, lease mirror.Lease, how string) error
-	// PendingSyncs are the syncs that were asked for on the engine and have not ended.
-	PendingSyncs(ctx context.Context, name fleet.EngineName) ([]mirror.SyncRequest, error)
-	// UpdateSync records how a sync stands.
+	// UpdateSync records the status of a sync.
 	UpdateSync(ctx context.Context, lease mirror.Lease, id string, state mirror.OperationState,
 		message string) error
-	// Notify says "look" to all replicas: objects are proven gone, and the loop may let go of what
-	// they needed. by is told with it.
+	// Notify wakes all replicas: objects are deleted, and the loop may release what they needed. by
+	// is part of the notice.
 	Notify(ctx context.Context, by string) error
 }
 
-// Confirmer is a store of rows that may go back in time. A worker that reads from it writes nothing
-// that differs from what stands before the loop has confirmed, after the worker began, that the
-// rows follow from the config repo.
+// Confirmer is a store of rows that may go back in time. Until the loop has confirmed, after the
+// worker began, that the rows follow from the config repo, the worker only repairs objects.
 type Confirmer interface {
-	// WantConfirmed asks for a confirmation, and returns the number that MirrorState.Confirmed
+	// WantConfirmed requests a confirmation, and returns the number that mirror.State.Confirmed
 	// reaches with it.
 	WantConfirmed(ctx context.Context) (int64, error)
-	// Mirror is where the rows stand.
+	// Mirror is the present version of the rows.
 	Mirror(ctx context.Context) (mirror.State, error)
 }
 
@@ -80,13 +86,13 @@ type Secrets interface {
 	Get(ctx context.Context, ref fleet.CredentialSource) (fleet.Secret, error)
 }
 
-// Dialer connects to an engine. stopped is asked by the engine immediately before each write, which
-// it refuses with engine.ErrStopped.
+// Dialer connects to an engine. The engine calls stopped immediately before each write, and refuses
+// the write with engine.ErrStopped.
 type Dialer func(ctx context.Context, name fleet.EngineName, spec fleet.EngineSpec,
 	stopped func(fleet.TenantName) bool) (engine.Engine, error)
 
-// Worker brings one engine to its rows and its status to the store, while it holds the engine's
-// lease.
+// Worker applies the rows of one engine and records the engine's status, while it holds the
+// engine's lease.
 type Worker struct {
 	Config
 
@@ -94,10 +100,11 @@ type Worker struct {
 	released pacing.Signal // the engine's lease may be free
 	slots    *slots
 
-	mu      sync.Mutex
-	stage   stage
-	raised  mirror.Lease        // whose epoch this process has put above all that the engine showed
-	rotated map[credential]bool // secrets that changed and whose rows are to be looked at
+	mu    sync.Mutex
+	stage stage
+	// its epoch is above all epochs that the engine showed to this process
+	raised  mirror.Lease
+	rotated map[credential]bool // rotated secrets whose rows must be applied again
 }
 
 // Config is one worker's engine and what the worker needs to serve it.
@@ -106,6 +113,7 @@ type Config struct {
 	Spec    fleet.EngineSpec
 	Holder  string // of the lease: this replica
 	Rows    Rows
+	Reports Reports // the same store
 	Leases  lease.Store
 	Secrets Secrets
 	Stops   *StopBoard
@@ -127,7 +135,7 @@ type credential struct {
 	name   string
 }
 
-// engineLease precedes the engine's name in the name of its lease.
+// engineLease is the prefix of the names of engines' leases.
 const engineLease = "engine/"
 
 const (
@@ -135,18 +143,18 @@ const (
 	flushEvery  = 200 * time.Millisecond
 	verifyEvery = time.Hour
 	reportEvery = 30 * time.Second
-	// before it is said that objects are proven gone: seldom goes one alone, and a look costs a
-	// fetch
-	proofPause   = 500 * time.Millisecond
-	settleWait   = 50 * time.Millisecond // for an object that waits for another of the same engine
-	removeWait   = 5 * time.Second       // for a deletion that the engine works on
-	parkedWait   = 5 * time.Minute       // for a deletion that waits until a cluster answers
-	steady       = time.Minute           // work that lasted so long was no failed attempt
-	messageBytes = 1024
+	// before the loop is notified of deletions: objects are seldom deleted alone, and a reconcile
+	// costs a fetch
+	deletionPause = 500 * time.Millisecond
+	// for an object that depends on another one of the same engine
+	dependencyWait = 50 * time.Millisecond
+	removeWait     = 5 * time.Second // for a deletion under way
+	parkedWait     = 5 * time.Minute // for a deletion that waits until a cluster answers
+	steady         = time.Minute     // a session that lasted so long was no failed attempt
+	messageBytes   = 1024
 )
 
-// Run works until ctx ends. Whatever goes wrong with the engine or the store is reported, waited
-// out and tried again.
+// Run works until ctx ends. It reports errors of the engine and the store, and tries again.
 func (w *Worker) Run(ctx context.Context) {
 	for attempts := 1; ctx.Err() == nil; attempts++ {
 		began := time.Now()
@@ -169,18 +177,18 @@ func (w *Worker) Run(ctx context.Context) {
 		if time.Since(began) > steady {
 			attempts = 1
 		}
-		w.Log.Warn("engine worker starts anew", "engine", w.Engine, "error", err)
+		w.Log.Warn("engine worker starts again", "engine", w.Engine, "error", err)
 		pacing.Sleep(ctx, pacing.Backoff(min(attempts, 6)))
 	}
 }
 
-// Wake says that rows of the engine may have changed.
+// Wake makes the worker read changed rows.
 func (w *Worker) Wake() { w.wake.Set() }
 
-// Released says that the engine's lease was given up. It never blocks.
+// Released makes the worker request the lease, which was released. It never blocks.
 func (w *Worker) Released() { w.released.Set() }
 
-// Rotated says that a secret has changed. It never blocks, and none is forgotten.
+// Rotated makes the worker apply the rows that need a rotated secret. It never blocks.
 func (w *Worker) Rotated(tenant fleet.TenantName, name string) {
 	w.mu.Lock()
 	w.rotated[credential{tenant, name}] = true
@@ -188,7 +196,7 @@ func (w *Worker) Rotated(tenant fleet.TenantName, name string) {
 	w.Wake()
 }
 
-// takeRotated hands out the secrets that have changed since it was last asked.
+// takeRotated returns the secrets that were rotated since the last call.
 func (w *Worker) takeRotated() []credential {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -197,7 +205,7 @@ func (w *Worker) takeRotated() []credential {
 	return all
 }
 
-// runSession is the work under one lease, which handOver may end.
+// runSession runs a session, which handOver may end.
 func (w *Worker) runSession(ctx context.Context, held *lease.Held) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
@@ -212,15 +220,14 @@ func (w *Worker) runSession(ctx context.Context, held *lease.Held) error {
 	return err
 }
 
-// ready says that the session has begun to write.
-func (w *Worker) ready(held *lease.Held) {
+// startedWriting ends the preparation of a session.
+func (w *Worker) startedWriting(held *lease.Held) {
 	held.FreeSlot()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.stage.ready = true
 }
 
-// serve is that work.
 func (w *Worker) serve(ctx context.Context, held *lease.Held) error {
 	defer w.Metrics.left(w.Engine)
 	target, err := w.connect(ctx, held)
@@ -230,7 +237,7 @@ func (w *Worker) serve(ctx context.Context, held *lease.Held) error {
 	return newSession(w, held, target).run(ctx)
 }
 
-// connect reaches the engine and finds it fit, or says in the store why not and since when.
+// connect connects to the engine and runs the preflight, or reports the reason why that failed.
 func (w *Worker) connect(ctx context.Context, held *lease.Held) (engine.Engine, error) {
 	target, err := w.Dial(ctx, w.Engine, w.Spec, w.gate(held))
 	if err == nil {
@@ -243,15 +250,15 @@ func (w *Worker) connect(ctx context.Context, held *lease.Held) (engine.Engine, 
 	return target, nil
 }
 
-// gate is what each write passes at the last moment: no emergency stop is in force, and the lease
-// still holds by our own clock.
+// gate refuses a write while an emergency stop is in force or the lease has ended by our own clock.
+// The engine calls it at the last moment.
 func (w *Worker) gate(held *lease.Held) func(fleet.TenantName) bool {
 	stopped := w.Stops.Stopped(w.Engine)
 	return func(tenant fleet.TenantName) bool { return !held.Valid() || stopped(tenant) }
 }
 
-// preflight looks whether the engine is fit and reports it. A finding that blocks is no error: the
-// engine refuses writes itself, and its status is still worth following.
+// preflight reports whether the engine is fit. A blocking finding is no error: the engine refuses
+// writes itself, and the worker still follows its status.
 func (w *Worker) preflight(ctx context.Context, held *lease.Held, target engine.Engine) error {
 	found, err := target.Preflight(ctx)
 	if err != nil {
@@ -269,8 +276,8 @@ func (w *Worker) preflight(ctx context.Context, held *lease.Held, target engine.
 
 func (w *Worker) report(ctx context.Context, held *lease.Held, report mirror.EngineReport) {
 	report.Message = short(report.Message)
-	if err := w.Rows.ReportEngine(ctx, held.Lease(), report); err != nil && ctx.Err() == nil {
-		w.Log.Warn("engine report is not recorded", "engine", w.Engine, "error", err)
+	if err := w.Reports.ReportEngine(ctx, held.Lease(), report); err != nil && ctx.Err() == nil {
+		w.Log.Warn("failed to record the engine report", "engine", w.Engine, "error", err)
 	}
 	w.Metrics.engine(w.Engine, report.Reachable)
 }

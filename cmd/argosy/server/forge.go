@@ -100,7 +100,7 @@ type pulls struct {
 
 // connectForge connects the loop to the Git host: what it knows of reviews, and the pull requests that
 // previews read.
-func (v *Server) connectForge(loop *reconciler.Loop) error {
+func (v *Server) connectForge(loop *reconciler.Config) error {
 	f := v.settings.Forge
 	if f == nil {
 		return nil

@@ -115,7 +115,7 @@ func (v *Server) assemble() error {
 	v.stops = worker.NewStopBoard()
 	registerStops(v.registry, v.stops)
 	registerPools(v.registry, v.store.Pools)
-	loop := reconciler.Loop{
+	loop := reconciler.Config{
 		Source: source{v.mirror, v.log}, Decoder: decoder{}, Renderer: argocd.Renderer{},
 		Store: v.store.Plans, Leases: v.store.Leases, Stops: v.store.Decisions,
 		Engines: connect, Agents: v.store.Views,
@@ -133,7 +133,9 @@ func (v *Server) assemble() error {
 	v.manager = worker.NewManager(v.store.Plans, time.Duration(s.Engines.Poll), v.log,
 		func(name fleet.EngineName, spec fleet.EngineSpec) worker.Config {
 			return worker.Config{
-				Engine: name, Spec: spec, Holder: v.holder, Rows: v.store.Work, Leases: v.store.Leases,
+				Engine: name, Spec: spec, Holder: v.holder, Rows: v.store.Work,
+				Reports: v.store.Work,
+				Leases:  v.store.Leases,
 				Secrets: v.secrets, Stops: v.stops, Dial: connect.dial,
 				Metrics: workerMetrics, Log: v.log, Poll: time.Duration(s.Engines.Poll),
 				Flight: s.Engines.InFlight,
@@ -142,7 +144,8 @@ func (v *Server) assemble() error {
 	v.manager.Replicas, v.manager.Holder = v.store.Leases, v.holder
 	readers := v.store.Readers().Views
 	v.api = api.New(api.Config{
-		Reader:   api.Reader{Inventory: readers, History: readers, State: readers, PullReader: readers},
+		Reader: api.Reader{Inventory: readers, History: readers, State: readers,
+			PullReader: readers},
 		Deciding: v.store.Views, Decider: v.store.Decisions,
 		Tokens: withBootstrap(v.store.Tokens, s.Bootstrap), Agents: v.agents(), Log: v.log,
 		Version: v.version, Hub: s.Listen.Public})
@@ -191,7 +194,8 @@ func (v *Server) Run(ctx context.Context) error {
 	defer cancel(nil)
 	var all sync.WaitGroup
 	for _, part := range []func(context.Context){
-		v.loop.Run, v.manager.Run, v.api.Run, v.runAgents, v.review, v.wakes, v.prune, v.settle, v.stats.Run,
+		v.loop.Run, v.manager.Run, v.api.Run, v.runAgents, v.review, v.wakes, v.prune, v.settle,
+		v.stats.Run,
 		func(ctx context.Context) { v.stops.Run(ctx, v.store.Decisions, v.log) },
 		func(ctx context.Context) { v.secrets.Watch(ctx, v.rotated) },
 	} {

@@ -15,7 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"argosy.dev/argosy/cmd/argosy/onsite"
+	"argosy.dev/argosy/cmd/argosy/agentruntime"
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/agent/edge"
 	"argosy.dev/argosy/fleet/pacing"
@@ -121,7 +121,7 @@ func (p *plant) employ(ctx context.Context, g *ground) error {
 	if err != nil {
 		return err
 	}
-	a, err := onsite.New(onsite.Config{Hub: p.hub.Public, Namespace: agentNamespace,
+	a, err := agentruntime.New(agentruntime.Config{Hub: p.hub.Public, Namespace: agentNamespace,
 		ArgoCDNamespace: argocdNamespace, CA: g.ca, MaxDeletions: 20, InFlight: writesAtOnce,
 		Cluster: p.cluster.REST(), Version: "v1.0.0", Log: slog.New(slog.NewTextHandler(log, nil))})
 	if err != nil {

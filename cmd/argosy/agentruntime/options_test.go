@@ -1,4 +1,4 @@
-package onsite
+package agentruntime
 
 import (
 	"encoding/json"
@@ -7,10 +7,10 @@ import (
 	"argosy.dev/argosy/fleet/agent"
 )
 
-// What a hub says decides whether a shared engine that keeps its tenants badly apart is written to.
-// An earlier hub says nothing.
-func TestAnAgentBlocksLikeAPushEngineOnceItIsToldWhoSharesTheEngine(t *testing.T) {
-	for said, want := range map[string]struct {
+// The hub's hello decides whether the agent writes to a shared engine with weak isolation. An
+// earlier hub does not send the tenants.
+func TestAnAgentBlocksLikeAPushEngineOnceItKnowsTheTenantsOfItsEngine(t *testing.T) {
+	for text, want := range map[string]struct {
 		advise bool
 		of     int
 	}{
@@ -20,14 +20,14 @@ func TestAnAgentBlocksLikeAPushEngineOnceItIsToldWhoSharesTheEngine(t *testing.T
 		`{"engine":"eu-1","dedicatedTo":["acme","initech"]}`: {of: 2},
 	} {
 		var hello agent.Hello
-		if err := json.Unmarshal([]byte(said), &hello); err != nil {
+		if err := json.Unmarshal([]byte(text), &hello); err != nil {
 			t.Fatal(err)
 		}
 		a := &Agent{}
 		spec := a.spec(hello)
 		if o := a.options(spec, nil); o.Advise != want.advise || !o.NoParams ||
 			len(spec.DedicatedTo) != want.of {
-			t.Errorf("%s: %+v, %v", said, o, spec.DedicatedTo)
+			t.Errorf("%s: %+v, %v", text, o, spec.DedicatedTo)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package onsite_test
+package agentruntime_test
 
 import (
 	"context"
@@ -21,7 +21,7 @@ import (
 
 	"argosy.dev/argosy/api/client"
 	"argosy.dev/argosy/api/wire"
-	"argosy.dev/argosy/cmd/argosy/onsite"
+	"argosy.dev/argosy/cmd/argosy/agentruntime"
 	"argosy.dev/argosy/cmd/argosy/server"
 	"argosy.dev/argosy/cmd/argosy/settings"
 	"argosy.dev/argosy/fleet/agent/edge"
@@ -53,7 +53,8 @@ func apiServer(t *testing.T) *stack.Cluster {
 	clusterMu.Lock()
 	defer clusterMu.Unlock()
 	if cluster == nil {
-		c, err := stack.StartCluster(context.Background(), stack.ClusterOptions{Name: "onsite"})
+		c, err := stack.StartCluster(context.Background(), stack.ClusterOptions{
+			Name: "agentruntime"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -153,7 +154,7 @@ func (s *site) serve(ctx context.Context, name string) {
 	s.Helper()
 	postgres, err := stack.SharedPostgres(ctx)
 	s.must(err)
-	database, err := postgres.NewDatabase(ctx, "onsite_"+name)
+	database, err := postgres.NewDatabase(ctx, "agentruntime_"+name)
 	s.must(err)
 	s.database = database
 	behind := &httputil.ReverseProxy{FlushInterval: -1}
@@ -236,10 +237,11 @@ func (s *site) join() {
 // run runs the agent; the channel tells how it ended.
 func (s *site) run() <-chan error {
 	s.Helper()
-	a, err := onsite.New(onsite.Config{Hub: s.hub, Namespace: s.agent, ArgoCDNamespace: s.argocd,
-		CA: s.ca, MaxDeletions: 20, InFlight: 8,
-		Cluster: rest.CopyConfig(s.cluster.REST()), Ops: "127.0.0.1:0", Version: "test",
-		Log: slog.New(slog.NewTextHandler(testWriter{s.T}, nil))})
+	a, err := agentruntime.New(
+		agentruntime.Config{Hub: s.hub, Namespace: s.agent, ArgoCDNamespace: s.argocd,
+			CA: s.ca, MaxDeletions: 20, InFlight: 8,
+			Cluster: rest.CopyConfig(s.cluster.REST()), Ops: "127.0.0.1:0", Version: "test",
+			Log: slog.New(slog.NewTextHandler(testWriter{s.T}, nil))})
 	s.must(err)
 	return s.start("agent", a.Run)
 }

@@ -1,4 +1,4 @@
-package onsite_test
+package agentruntime_test
 
 import (
 	"context"

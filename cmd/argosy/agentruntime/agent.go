@@ -1,7 +1,7 @@
-// Package onsite puts the agent together: what runs on a cluster that dials out. It is the control
-// plane's own engine worker over the cluster's Argo CD, with its rows from the hub instead of the
-// database. It decides nothing.
-package onsite
+// Package agentruntime runs an agent, which dials out from a cluster. It is the control plane's own
+// engine worker over the cluster's Argo CD, with rows from the hub instead of the database. It
+// decides nothing.
+package agentruntime
 
 import (
 	"context"
@@ -26,16 +26,16 @@ import (
 	"argosy.dev/argosy/reconciler/worker"
 )
 
-// Config is where and how an agent runs.
+// Config is the place and the settings of an agent.
 type Config struct {
 	Hub             string // URL
 	Namespace       string // of the agent itself: its Secret and its ConfigMap
 	ArgoCDNamespace string
-	CA              []byte   // PEM, trusted for the hub beside the system's authorities
-	Proxy           *url.URL // nil: that of the environment
+	CA              []byte   // PEM, trusted for the hub in addition to the system's authorities
+	Proxy           *url.URL // nil: the environment's
 	MaxDeletions    int      // Applications deleted within an hour without an approval
-	NoSecrets       bool     // leave the Secrets of Argo CD's namespace alone
-	InFlight        int      // objects that are written at a time
+	NoSecrets       bool     // keep off the Secrets of Argo CD's namespace
+	InFlight        int      // parallel writes
 	Cluster         *rest.Config
 	Ops             string // host:port of /healthz, /readyz and /metrics; empty: none
 	Version         string
@@ -56,19 +56,19 @@ type Agent struct {
 	metrics  *worker.Metrics
 	own      *own
 
-	heard   chan struct{} // closed when the emergency stops were heard
-	hearing sync.Once
+	stopsKnown chan struct{} // closed when the hub has sent the emergency stops
+	stopsOnce  sync.Once
 
 	mu     sync.Mutex
 	hello  agent.Hello           // of the last session
 	read   bool                  // a complete snapshot was read
-	target *edge.DeletionLimiter // that the worker writes to at present
+	target *edge.DeletionLimiter // the worker's present target
 }
 
-// rowPoll is how often the worker looks at its rows when nothing wakes it. They are in memory.
+// rowPoll is how often the worker reads its rows, which are in memory, when nothing wakes it.
 const rowPoll = 5 * time.Second
 
-// New prepares an agent. Nothing is sent.
+// New prepares an agent. It sends nothing.
 func New(c Config) (*Agent, error) {
 	kube, err := kubernetes.NewForConfig(c.Cluster)
 	if err != nil {
@@ -76,7 +76,7 @@ func New(c Config) (*Agent, error) {
 	}
 	a := &Agent{c: c, log: c.Log, registry: prometheus.NewRegistry(), kube: kube,
 		keeper: edge.NewIdentityStore(edge.SecretStore(kube, c.Namespace, edge.Name)),
-		stops:  worker.NewStopBoard(), heard: make(chan struct{})}
+		stops:  worker.NewStopBoard(), stopsKnown: make(chan struct{})}
 	a.client, err = edge.NewClient(edge.Settings{Hub: c.Hub, CA: c.CA, Proxy: c.Proxy,
 		Version: c.Version, Log: c.Log}, a.keeper)
 	if err != nil {
@@ -86,7 +86,7 @@ func New(c Config) (*Agent, error) {
 	a.manager = worker.NewManager(a, rowPoll, c.Log, a.worker)
 	a.follower = edge.NewFollower(edge.FollowerConfig{
 		Client: a.client, Namespace: c.ArgoCDNamespace, Version: c.Version, Log: c.Log,
-		Wake: a.wake, Rotated: a.manager.Rotated, Stopped: a.stopsHeard, Opened: a.opened,
+		Wake: a.wake, Rotated: a.manager.Rotated, Stopped: a.stopsReceived, Opened: a.opened,
 		Held: a.held, Local: a.local,
 	})
 	a.own = newOwn(a)
@@ -97,8 +97,8 @@ func New(c Config) (*Agent, error) {
 	return a, nil
 }
 
-// Run works until ctx ends, or until somebody has to do something first: then the error is an
-// *edge.TerminalError whose text says what. Writes under way are finished.
+// Run works until ctx ends, or until a person must act first: then the error is an
+// *edge.TerminalError whose text names the action. Run finishes writes under way.
 func (a *Agent) Run(ctx context.Context) error {
 	defer a.client.Close()
 	var all sync.WaitGroup
@@ -120,13 +120,13 @@ func (a *Agent) Run(ctx context.Context) error {
 	return err
 }
 
-// identifyEvery is how often it is looked again for what has to be there first.
+// identifyEvery is the pause before identify tries again.
 const identifyEvery = 5 * time.Second
 
 // identify waits until the cluster has an identity: until it has joined, or a registrationToken in
-// the Secret could be swapped.
+// the Secret could be exchanged.
 func (a *Agent) identify(ctx context.Context) error {
-	said := ""
+	logged := ""
 	for {
 		id, err := a.ensure(ctx)
 		var ended *edge.TerminalError
@@ -138,9 +138,9 @@ func (a *Agent) identify(ctx context.Context) error {
 			return err
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case err.Error() != said:
-			said = err.Error()
-			a.log.Info("the agent waits", "for", said)
+		case err.Error() != logged:
+			logged = err.Error()
+			a.log.Info("the agent waits", "for", logged)
 		}
 		if !pacing.Sleep(ctx, identifyEvery) {
 			return context.Cause(ctx)
@@ -156,28 +156,28 @@ func (a *Agent) ensure(ctx context.Context) (edge.Identity, error) {
 	return a.keeper.Ensure(ctx, a.c.Hub, a.client, uid, a.c.Version)
 }
 
-// stopsHeard takes that the hub has told of emergency stops.
-func (a *Agent) stopsHeard() {
-	a.hearing.Do(func() { close(a.heard) })
+// stopsReceived handles emergency stops from the hub.
+func (a *Agent) stopsReceived() {
+	a.stopsOnce.Do(func() { close(a.stopsKnown) })
 	a.stops.Wake()
 }
 
-// followStops keeps the board of emergency stops, which forbids everything until it was read:
-// before the hub was heard there is nothing to read.
+// followStops refreshes the board of emergency stops, which forbids every write until its first
+// read. It begins when the hub has sent the stops.
 func (a *Agent) followStops(ctx context.Context) {
 	select {
 	case <-ctx.Done():
-	case <-a.heard:
+	case <-a.stopsKnown:
 		a.stops.Run(ctx, edge.StopsOf(a.follower), a.log)
 	}
 }
 
-// ready says when there is something to work from.
+// ready waits for the first complete snapshot and starts the worker then.
 func (a *Agent) ready(ctx context.Context) {
 	a.log.Info("the agent waits", "for",
 		"the hub's first complete snapshot; until then nothing is written")
 	if _, err := a.follower.Await(ctx); err != nil {
-		return // Run says why
+		return // Run returns the reason
 	}
 	a.mu.Lock()
 	a.read = true
@@ -185,13 +185,13 @@ func (a *Agent) ready(ctx context.Context) {
 	a.manager.Wake()
 }
 
-// wake has the worker and the own Applications looked at.
+// wake makes the worker read its rows, and own check its Applications.
 func (a *Agent) wake() {
 	a.manager.Wake()
 	a.own.wake()
 }
 
-// opened takes what the hub declares at present.
+// opened handles the hello of a new session.
 func (a *Agent) opened(hello agent.Hello) {
 	a.mu.Lock()
 	a.hello = hello
@@ -207,7 +207,7 @@ func (a *Agent) declared() (agent.Hello, bool) {
 	return a.hello, a.read && a.hello.Engine != ""
 }
 
-// lease is the session's: what is reported under another one is refused.
+// lease is the session's lease. The hub refuses reports under another one.
 func (a *Agent) lease() mirror.Lease {
 	hello, _ := a.declared()
 	return mirror.Lease{Name: "engine/" + string(hello.Engine), Holder: hello.Holder,
@@ -224,8 +224,8 @@ func (a *Agent) EngineSpecs(context.Context) (map[fleet.EngineName]fleet.EngineS
 	return map[fleet.EngineName]fleet.EngineSpec{hello.Engine: a.spec(hello)}, nil
 }
 
-// spec is the local Argo CD: in the namespace that the agent was installed for, whatever the hub
-// says.
+// spec is the local Argo CD in the namespace that the agent was installed for, independent of the
+// hub.
 func (a *Agent) spec(hello agent.Hello) fleet.EngineSpec {
 	return fleet.EngineSpec{ArgoCD: fleet.ArgoCDInstance{Namespace: a.c.ArgoCDNamespace,
 		InstallationID: hello.ArgoCD.InstallationID}, Connection: fleet.Connection{InCluster: true},
@@ -234,13 +234,14 @@ func (a *Agent) spec(hello agent.Hello) fleet.EngineSpec {
 
 func (a *Agent) worker(name fleet.EngineName, spec fleet.EngineSpec) worker.Config {
 	return worker.Config{
-		Engine: name, Spec: spec, Holder: "agent", Rows: a.follower, Leases: edge.LeasesOf(a.follower),
-		Secrets: edge.CredentialsOf(a.follower), Stops: a.stops, Dial: a.dial,
+		Engine: name, Spec: spec, Holder: "agent", Rows: a.follower, Reports: a.follower,
+		Leases: edge.LeasesOf(a.follower), Secrets: edge.CredentialsOf(a.follower), Stops: a.stops,
+		Dial:    a.dial,
 		Metrics: a.metrics, Log: a.log, Poll: rowPoll, Flight: a.c.InFlight,
 	}
 }
 
-// dial prepares the connection to the local Argo CD, behind the cluster's own limit on deletions.
+// dial connects to the local Argo CD, behind the cluster's own limit on deletions.
 func (a *Agent) dial(ctx context.Context, name fleet.EngineName, spec fleet.EngineSpec,
 	stopped func(fleet.TenantName) bool) (engine.Engine, error) {
 	inner, err := argocd.Connect(name, spec, a.c.Cluster, a.options(spec, stopped))
@@ -248,24 +249,25 @@ func (a *Agent) dial(ctx context.Context, name fleet.EngineName, spec fleet.Engi
 		return nil, err
 	}
 	limited := edge.NewDeletionLimiter(inner, edge.DeletionLimiterConfig{
-		Ledger: edge.ConfigMapStore(a.kube, a.c.Namespace, edge.DeletionsName), MaxPerHour: a.c.MaxDeletions,
-		Pending: a.follower.Deletions, Log: a.log})
+		Ledger:     edge.ConfigMapStore(a.kube, a.c.Namespace, edge.DeletionsName),
+		MaxPerHour: a.c.MaxDeletions,
+		Pending:    a.follower.Deletions, Log: a.log})
 	a.mu.Lock()
 	a.target = limited
 	a.mu.Unlock()
 	return fitting{limited, a}, nil
 }
 
-// options are those of the connection. A hub of an earlier version does not tell whom the engine is
-// dedicated to: then what lets its tenants reach each other is reported, and does not block.
+// options are the options of the connection. A hub of an earlier version does not send the tenants
+// that the engine is dedicated to: then a weak isolation between tenants is reported and does not
+// block.
 func (a *Agent) options(spec fleet.EngineSpec, stopped func(fleet.TenantName) bool) argocd.Options {
 	return argocd.Options{Stopped: stopped, InFlight: 2 * a.c.InFlight, Public: a.c.NoSecrets,
 		Advise: spec.DedicatedTo == nil, NoParams: true}
 }
 
-// fitting is an engine whose preflight says nothing of how an autonomous cluster's people have set
-// their Argo CD up: nothing is declared to be written there. What is left to be removed is refused
-// all the same while it would do harm.
+// fitting drops the findings about the Argo CD of an autonomous cluster, whose people set it up: no
+// row is written there. The engine still refuses a harmful deletion of earlier rows.
 type fitting struct {
 	engine.Engine
 	a *Agent
@@ -286,7 +288,7 @@ func (a *Agent) limited() *edge.DeletionLimiter {
 	return a.target
 }
 
-// held says why a deletion waits for the cluster's admin, if it does.
+// held explains why a deletion waits for the cluster's admin, if it does.
 func (a *Agent) held(key fleet.ObjectKey) (string, bool) {
 	if target := a.limited(); target != nil {
 		return target.HeldReason(key)
@@ -294,7 +296,7 @@ func (a *Agent) held(key fleet.ObjectKey) (string, bool) {
 	return "", false
 }
 
-// local is what only the cluster knows.
+// local is the state that only the cluster knows.
 func (a *Agent) local() edge.Local {
 	target := a.limited()
 	if target == nil {

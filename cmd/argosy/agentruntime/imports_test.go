@@ -1,4 +1,4 @@
-package onsite
+package agentruntime
 
 import (
 	"os/exec"
@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// An agent runs on a tenant's cluster. It needs neither the planner nor the control plane's
-// adapters, and their dependencies are not part of what it links.
+// An agent runs on a tenant's cluster. It links neither the planner nor the control plane's
+// adapters.
 func TestAnAgentImportsNoPlanner(t *testing.T) {
 	out, err := exec.Command("go", "list", "-deps", ".").Output()
 	if err != nil {

@@ -1,4 +1,4 @@
-package onsite_test
+package agentruntime_test
 
 import (
 	"bytes"
@@ -23,9 +23,9 @@ import (
 	"argosy.dev/argosy/test/stack"
 )
 
-// Case 44: the program as it is shipped, on a machine whose clock is two hours off. It joins,
-// applies, reports and removes by the hub's time.
-func TestCase44AClockTwoHoursOffIsNoObstacle(t *testing.T) {
+// The shipped program runs on a machine whose clock is two hours off. It joins, applies, reports
+// and removes by the hub's time.
+func TestAnAgentWorksWithAClockTwoHoursOff(t *testing.T) {
 	binary := filepath.Join(t.TempDir(), "argosy")
 	if out, err := exec.Command("go", "build", "-ldflags=-s -w", "-o", binary,
 		"argosy.dev/argosy/cmd/argosy").CombinedOutput(); err != nil {
@@ -39,12 +39,12 @@ func TestCase44AClockTwoHoursOffIsNoObstacle(t *testing.T) {
 			m.write("kubeconfig", m.kubeconfig())
 			m.write("ca.pem", s.ca)
 
-			checked := m.says("agent", "join", "--check", s.hub)
-			if told := off.FindStringSubmatch(checked); told == nil || !m.shifted(told[1]) {
-				t.Errorf("join --check says of the clock: %v\n%s", told, checked)
+			checked := m.outputOf("agent", "join", "--check", s.hub)
+			if offset := off.FindStringSubmatch(checked); offset == nil || !m.shifted(offset[1]) {
+				t.Errorf("join --check reports of the clock: %v\n%s", offset, checked)
 			}
 			m.write("token", []byte(m.token()))
-			m.says("agent", "join", s.hub, "--token-file", filepath.Join(m.folder, "token"))
+			m.outputOf("agent", "join", s.hub, "--token-file", filepath.Join(m.folder, "token"))
 			run := m.start("agent", "run", "--hub", s.hub, "--ops", "")
 			s.commit(map[string]string{"tenants/acme/deployments/web.yaml": web})
 			apps, app := s.cluster.Dynamic().Resource(applications).Namespace(s.argocd),
@@ -76,7 +76,7 @@ func TestCase44AClockTwoHoursOffIsNoObstacle(t *testing.T) {
 	}
 }
 
-// machine runs the program beside a cluster, with a clock of its own.
+// machine runs the program next to a cluster, with a clock of its own.
 type machine struct {
 	*site
 	binary string
@@ -86,7 +86,7 @@ type machine struct {
 
 var off = regexp.MustCompile(`this machine's clock is (\S+) off the hub's`)
 
-// shifted reports whether a clock that is that far off is the machine's.
+// shifted reports whether an offset is the machine's.
 func (m *machine) shifted(is string) bool {
 	by, err := time.ParseDuration(is)
 	return err == nil && (by-m.ahead).Abs() < time.Minute
@@ -97,8 +97,8 @@ func (m *machine) write(name string, content []byte) {
 	m.must(os.WriteFile(filepath.Join(m.folder, name), content, 0o600))
 }
 
-// kubeconfig does not ask for the API server's certificate, which is younger than the machine
-// believes that it is itself.
+// kubeconfig skips the check of the API server's certificate, whose validity may begin after the
+// machine's time.
 func (m *machine) kubeconfig() []byte {
 	m.Helper()
 	config, err := clientcmd.LoadFromFile(m.cluster.Kubeconfig)
@@ -122,19 +122,19 @@ func (m *machine) token() (plaintext string) {
 	return plaintext
 }
 
-// told is what a process has printed so far.
-type told struct {
+// output is the output of a process so far.
+type output struct {
 	mu   sync.Mutex
 	text bytes.Buffer
 }
 
-func (o *told) Write(b []byte) (int, error) {
+func (o *output) Write(b []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.text.Write(b)
 }
 
-func (o *told) String() string {
+func (o *output) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.text.String()
@@ -142,8 +142,8 @@ func (o *told) String() string {
 
 var stamp = regexp.MustCompile(`(?m)^time=(\S+)`)
 
-// clock is the time of the last line of a log, by the clock of who wrote it.
-func (o *told) clock(t *testing.T) time.Time {
+// clock is the time of the last line of a log, by the clock of its process.
+func (o *output) clock(t *testing.T) time.Time {
 	t.Helper()
 	all := stamp.FindAllStringSubmatch(o.String(), -1)
 	if len(all) == 0 {
@@ -156,19 +156,19 @@ func (o *told) clock(t *testing.T) time.Time {
 	return at
 }
 
-// command runs the program with what it needs to find the cluster and the hub.
-func (m *machine) command(args ...string) (*exec.Cmd, *told) {
+// command starts the program with the flags for the cluster and the hub.
+func (m *machine) command(args ...string) (*exec.Cmd, *output) {
 	m.Helper()
 	all := append(args, "--kubeconfig", filepath.Join(m.folder, "kubeconfig"), "--namespace",
 		m.agent, "--argocd-namespace", m.argocd, "--ca-file", filepath.Join(m.folder, "ca.pem"))
-	cmd, out := exec.Command(m.binary, all...), &told{}
+	cmd, out := exec.Command(m.binary, all...), &output{}
 	cmd.Stdout, cmd.Stderr = out, out
 	m.must(stack.StartShifted(cmd, m.ahead))
 	return cmd, out
 }
 
-// says runs the program to its end, and returns what it printed.
-func (m *machine) says(args ...string) string {
+// outputOf runs the program to its end and returns its output.
+func (m *machine) outputOf(args ...string) string {
 	m.Helper()
 	cmd, out := m.command(args...)
 	if err := cmd.Wait(); err != nil {
@@ -178,7 +178,7 @@ func (m *machine) says(args ...string) string {
 }
 
 // start runs the program until the test ends.
-func (m *machine) start(args ...string) *told {
+func (m *machine) start(args ...string) *output {
 	m.Helper()
 	cmd, out := m.command(args...)
 	m.Cleanup(func() {

@@ -1,4 +1,4 @@
-package onsite
+package agentruntime
 
 import (
 	"context"
@@ -16,34 +16,34 @@ import (
 	"argosy.dev/argosy/fleet/pacing"
 )
 
-// own follows the Applications that the people of an autonomous cluster made, reports them, and
-// asks Argo CD for the syncs that were asked for at the hub. It writes nothing else.
+// own reports the Applications that the people of an autonomous cluster made, and asks Argo CD for
+// the syncs that were requested at the hub. It writes nothing else.
 type own struct {
-	a     *Agent
-	look  pacing.Signal // something is to be reported, or a sync to be looked at
-	again pacing.Signal // a session began: everything is told anew
+	a        *Agent
+	changes  pacing.Signal // something must be reported, or a sync advanced
+	reopened pacing.Signal // a session began: everything must be reported
 
 	mu      sync.Mutex
 	known   map[string]mirror.OwnApplication // by name, as the cluster shows them
-	changed map[string]mirror.OwnApplication // that are to be reported
-	whole   bool                             // all of them are
-	read    bool                             // they were read completely
+	changed map[string]mirror.OwnApplication // not reported yet
+	whole   bool                             // changed has all of them
+	read    bool                             // the first complete list was read
 }
 
-const ownLook = 5 * time.Second // between looks at what could not be reported or asked for
+const ownRetry = 5 * time.Second // before a failed report or sync is tried again
 
 func newOwn(a *Agent) *own {
-	return &own{a: a, look: pacing.NewSignal(), again: pacing.NewSignal(),
+	return &own{a: a, changes: pacing.NewSignal(), reopened: pacing.NewSignal(),
 		known: map[string]mirror.OwnApplication{}, changed: map[string]mirror.OwnApplication{}}
 }
 
-// wake has the open syncs looked at. It never blocks.
-func (o *own) wake() { o.look.Set() }
+// wake advances the open syncs. It never blocks.
+func (o *own) wake() { o.changes.Set() }
 
-// opened says that a session began. It never blocks.
-func (o *own) opened() { o.again.Set() }
+// opened handles the begin of a session. It never blocks.
+func (o *own) opened() { o.reopened.Set() }
 
-// run works while the cluster is autonomous, and waits otherwise.
+// run follows the Applications while the cluster is autonomous.
 func (o *own) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		if o.autonomous() {
@@ -54,9 +54,9 @@ func (o *own) run(ctx context.Context) {
 		}
 		select {
 		case <-ctx.Done():
-		case <-o.look:
-		case <-o.again:
-		case <-time.After(ownLook):
+		case <-o.changes:
+		case <-o.reopened:
+		case <-time.After(ownRetry):
 		}
 	}
 }
@@ -78,32 +78,32 @@ func (o *own) follow(ctx context.Context) error {
 	var watching sync.WaitGroup
 	defer watching.Wait()
 	defer cancel()
-	// it ends with ctx, and heals by itself
-	watching.Go(func() { _ = target.WatchOwn(ctx, o.told) })
-	said := map[string]mirror.OperationState{}
+	// it ends with ctx, and recovers from errors by itself
+	watching.Go(func() { _ = target.WatchOwn(ctx, o.observe) })
+	reported := map[string]mirror.OperationState{}
 	for ctx.Err() == nil && o.autonomous() {
 		o.report(ctx)
-		o.sync(ctx, target, said)
+		o.sync(ctx, target, reported)
 		select {
 		case <-ctx.Done():
-		case <-o.look:
-		case <-o.again:
-			o.retell()
-		case <-time.After(ownLook):
+		case <-o.changes:
+		case <-o.reopened:
+			o.reportAll()
+		case <-time.After(ownRetry):
 		}
 	}
 	return nil
 }
 
-// stopped reports whether an emergency stop is in force. The hub sends those that concern this
-// cluster, which is one tenant's.
+// stopped reports whether an emergency stop is in force. The hub sends the stops of this cluster,
+// which belongs to one tenant.
 func (o *own) stopped(tenant fleet.TenantName) bool {
 	hello, _ := o.a.declared()
 	return o.a.stops.Stopped(hello.Engine)(tenant) || len(o.a.stops.On(hello.Engine)) > 0
 }
 
-// told takes what the cluster shows.
-func (o *own) told(apps []mirror.OwnApplication, whole bool) {
+// observe takes Applications from the cluster's watch.
+func (o *own) observe(apps []mirror.OwnApplication, whole bool) {
 	o.mu.Lock()
 	if whole {
 		clear(o.known)
@@ -120,16 +120,16 @@ func (o *own) told(apps []mirror.OwnApplication, whole bool) {
 	o.wake()
 }
 
-// retell has everything reported anew: under the lease of a new session nothing is known yet.
-func (o *own) retell() {
+// reportAll makes the next report complete: under a new session's lease the hub knows nothing.
+func (o *own) reportAll() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.whole = o.read
 	maps.Copy(o.changed, o.known)
 }
 
-// report hands over what has changed. What is refused, for the lease is not there at present, waits
-// for the next look.
+// report sends changes. A report that is refused, because the lease is missing, waits for the next
+// one.
 func (o *own) report(ctx context.Context) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -147,29 +147,29 @@ func (o *own) report(ctx context.Context) {
 	o.whole = false
 }
 
-// sync asks for the syncs that are open and says how they stand. said remembers what was said of
+// sync advances the open syncs and reports their states. reported has the last reported state of
 // each.
 func (o *own) sync(ctx context.Context, target *argocd.Engine,
-	said map[string]mirror.OperationState) {
+	reported map[string]mirror.OperationState) {
 	open, err := o.a.follower.OwnSyncs()
 	if err != nil {
-		return // not heard yet
+		return // not received yet
 	}
 	current := map[string]bool{}
 	for _, q := range open {
 		current[q.ID] = true
 		state, text := o.advance(ctx, target, q)
-		if said[q.ID] == state {
+		if reported[q.ID] == state {
 			continue
 		}
 		if err := o.a.follower.UpdateSync(ctx, o.a.lease(), q.ID, state, text); err == nil {
-			said[q.ID] = state
+			reported[q.ID] = state
 		}
 	}
-	maps.DeleteFunc(said, func(id string, _ mirror.OperationState) bool { return !current[id] })
+	maps.DeleteFunc(reported, func(id string, _ mirror.OperationState) bool { return !current[id] })
 }
 
-// advance brings one sync a step on and says how it stands.
+// advance takes one sync a step further and reports its state.
 func (o *own) advance(ctx context.Context, target *argocd.Engine,
 	q agent.Sync) (mirror.OperationState, string) {
 	if q.Namespace != o.a.c.ArgoCDNamespace {

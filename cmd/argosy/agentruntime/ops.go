@@ -1,4 +1,4 @@
-package onsite
+package agentruntime
 
 import (
 	"context"
@@ -12,8 +12,8 @@ import (
 )
 
 // serveOps answers /healthz (the process works), /readyz (a complete snapshot was read, however
-// long ago: an outage of the hub is no reason to restart) and /metrics. No token is asked for;
-// nothing here names a tenant's object.
+// long ago: an outage of the hub is no reason to restart) and /metrics. The endpoints need no
+// token, and name no object of a tenant.
 func (a *Agent) serveOps(ctx context.Context, all *sync.WaitGroup) error {
 	if a.c.Ops == "" {
 		return nil

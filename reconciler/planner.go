@@ -1,0 +1,101 @@
+package reconciler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/reconciler/plan"
+)
+
+// Results of a reconcile, as the metrics count them.
+const (
+	resultRecorded  = "recorded"
+	resultUnchanged = "unchanged"
+	resultHeld      = "held"
+	resultFailed    = "failed"
+)
+
+func resultOf(p *plan.Plan, err error) string {
+	switch {
+	case err != nil:
+		return resultFailed
+	case p.Waiting != nil || p.Counts.Held > 0 || len(p.Holds) > 0:
+		return resultHeld
+	case p.Empty():
+		return resultUnchanged
+	default:
+		return resultRecorded
+	}
+}
+
+// planner plans with the store's record of recent changes.
+type planner struct {
+	renderer plan.Renderer
+	store    Store
+}
+
+var errUnplanned = errors.New("cannot be planned")
+
+// computeGuarded computes the plan. If the plan deletes or holds anything, it loads the recent
+// creations, which the guards need, and computes the plan again: to count them costs as much as
+// there are.
+func (p planner) computeGuarded(ctx context.Context, state *plan.AppliedState,
+	r *plan.Request) (*plan.Plan, error) {
+	out, err := state.Compute(*r, p.renderer)
+	if err == nil && r.Created == nil &&
+		(out.Waiting != nil || out.Counts.Deleted+out.Counts.Held > 0) {
+		if r.Created, err = p.store.RecentCreations(ctx, window(state)); err != nil {
+			return nil, err
+		}
+		out, err = state.Compute(*r, p.renderer)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("revision %s %w: %w", r.Revision.Short(), errUnplanned, err)
+	}
+	return out, nil
+}
+
+// readHistory adds the recent deletions to a request, which the guards count.
+func (p planner) readHistory(ctx context.Context, state *plan.AppliedState,
+	r *plan.Request) error {
+	recent, err := p.store.Recent(ctx, window(state))
+	r.Now, r.Recent = recent.Now, recent.Deleted
+	return err
+}
+
+func window(state *plan.AppliedState) time.Duration {
+	return time.Duration(state.Catalog().Fleet().Guards.Window)
+}
+
+// branch is how far the branch was fetched and planned.
+type branch struct {
+	fetched   fleet.Revision
+	planned   fleet.Revision // "": not since the mirror was loaded
+	approvals approvals      // of the last plan of the head
+	meanwhile approvals      // of the last plan of the applied revision without Git
+}
+
+// current reports whether the last plan was made from this request: the same head, and no approval
+// or completed deletion since.
+func (b *branch) current(r *plan.Request) bool {
+	return r.Revision == b.planned && approvalsOf(r) == b.approvals && len(r.Deleted) == 0
+}
+
+// approvals tells two readings apart: an approval that is given again is the latest.
+type approvals struct {
+	count  int
+	latest time.Time
+}
+
+func approvalsOf(r *plan.Request) approvals {
+	of := approvals{count: len(r.Approvals)}
+	for _, a := range r.Approvals {
+		if a.At.After(of.latest) {
+			of.latest = a.At
+		}
+	}
+	return of
+}
