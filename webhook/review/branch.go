@@ -9,7 +9,7 @@ import (
 	"argosy.dev/argosy/fleet/forge"
 )
 
-// RuleState is how one rule of the branch stands.
+// RuleState is the outcome of the check of one rule.
 type RuleState string
 
 // The states of a rule.
@@ -23,13 +23,13 @@ const (
 type BranchRule struct {
 	Name  string
 	State RuleState
-	Text  string // what is set, or why nobody can tell; with RuleBroken also what follows from it
+	Text  string // the current setting, or why it is unknown; with RuleBroken also the consequence
 	Fix   string // the setting and its value, or the permission; empty with RuleKept
 }
 
-// BranchRules compares the protection of the branch with what Argosy relies on. directPush is
-// forge.directPush of the settings. What the protection does not state while something of it is
-// unread is not checked.
+// BranchRules compares the protection of the branch with the rules that Argosy relies on.
+// directPush is forge.directPush of the settings. While a part of the protection is unread, a rule
+// that the rest does not show counts as not checked.
 func BranchRules(p forge.Protection, directPush []string) []BranchRule {
 	return []BranchRule{
 		requiredChecks(p), sourceOfChecks(p), directPushes(p, directPush), overrides(p),
@@ -100,7 +100,8 @@ func requiredChecks(p forge.Protection) BranchRule {
 				` (one status satisfies a pattern such as argosy/*, while the others are still missing)`))
 }
 
-// sourceOfChecks is about forged checks: whoever may write can set a commit status of any name.
+// sourceOfChecks is about forged checks: every account with write access can set a commit status of
+// any name.
 func sourceOfChecks(p forge.Protection) BranchRule {
 	b := BranchRule{Name: "source of the checks"}
 	var open, others []string
@@ -177,7 +178,7 @@ func directPushes(p forge.Protection, directPush []string) BranchRule {
 	return b.kept("only " + names(p.Pushers) + ", as forge.directPush lists")
 }
 
-// pushesAsListed reports whether forge.directPush names the account or team.
+// pushesAsListed reports whether forge.directPush lists the account or team.
 func pushesAsListed(e forge.Exempt, directPush []string) bool {
 	return slices.ContainsFunc(directPush, func(entry string) bool {
 		name, id, pinned := strings.Cut(strings.TrimPrefix(entry, "github:"), "#")
@@ -240,8 +241,8 @@ func refused(name string, is bool, p forge.Protection, why, github, gitea string
 	return b.broken(why, on(p, github, gitea))
 }
 
-// weakens says what a merge style takes away from what Argosy enforces; those that are not named
-// take nothing.
+// weakens maps a merge style to the guarantee of Argosy that it breaks; styles without an entry
+// break none.
 var weakens = map[forge.MergeStyle]string{
 	forge.MergeRebase: "a rebase writes commits that no plan showed and drops the merges of the " +
 		"head: what such a merge had undone comes back",
@@ -317,8 +318,8 @@ func mergeQueue(p forge.Protection) BranchRule {
 		p.Queue.Style))
 }
 
-// autoMerge is harmless behind required checks: until Argosy has looked at a head, they are
-// missing.
+// autoMerge is harmless together with required checks: these are missing until Argosy has reviewed
+// the head.
 func autoMerge(p forge.Protection) BranchRule {
 	b := BranchRule{Name: "auto-merge"}
 	missing := missingChecks(p)

@@ -18,8 +18,8 @@ type Command struct {
 	Word string // lower case; empty: nothing but /argosy
 	Args []string
 
-	// Early says that the comment was there when Argosy first looked at the head. Whoever wrote it
-	// may have read another one.
+	// Early means that the comment existed before Argosy first reviewed the head: its author may
+	// have read another head.
 	Early bool
 }
 
@@ -29,9 +29,9 @@ const (
 	mostReplies   = 5
 )
 
-// ParseCommand reads the first line of a comment: "/argosy <word> ..." from its very beginning and
-// nothing else. What is quoted, indented or fenced is no command, nor is a line with characters
-// that do not show: what acts is what a reader sees.
+// ParseCommand parses the first line of a comment: "/argosy <word> ..." from its first character
+// on. A quoted, indented or fenced line is no command, nor is a line with invisible characters:
+// readers must see what acts.
 func ParseCommand(body string) (Command, bool) {
 	if !strings.HasPrefix(body, commandPrefix) {
 		return Command{}, false
@@ -60,15 +60,14 @@ func ParseCommand(body string) (Command, bool) {
 	return c, true
 }
 
-// Said is a comment that is a command.
+// Said is a command that a comment gave.
 type Said struct {
 	Command
-	By forge.Clearance // who, at which head, when the comment was posted
+	By forge.Clearance // the author, the head and the time of the comment
 }
 
-// Commands finds what was asked for since record was saved: comments that are newer than
-// record.Commented, that were not edited and that are not our own, oldest first. The second result
-// is what Commented is to be.
+// Commands returns the commands given since record was saved: comments newer than record.Commented,
+// unedited and not our own, oldest first. The second result is the new value of Commented.
 func Commands(comments []forge.Comment, record forge.PullRecord) ([]Said, int64) {
 	sorted := slices.Clone(comments)
 	slices.SortStableFunc(sorted, func(a, b forge.Comment) int { return cmp.Compare(a.ID, b.ID) })
@@ -100,7 +99,7 @@ type Rights struct {
 	clears  map[mirror.HoldID]bool
 }
 
-// RightsOf looks up what a person may do. Facts.Permissions must have their permission.
+// RightsOf returns the rights of a person. Facts.Permissions must contain their permission.
 func RightsOf(p forge.Person, f Facts) Rights {
 	r := Rights{Platform: f.counts("", p), Permission: f.Permissions[p.ID], Holds: f.holds(),
 		Planned: f.Plan != nil, clears: map[mirror.HoldID]bool{}}
@@ -146,15 +145,15 @@ var orders = map[string]order{
 	"plan":       {"plan", "review again", false, replan},
 }
 
-// shown is the order in which help tells of them.
+// shown is the order of commands in the help.
 var shown = []string{"plan", "approve", "approve-deletions", "lock", "unlock", "ok-to-test"}
 
 // renamed are commands of earlier versions. They do nothing, and their answer names the new command.
 var renamed = map[string]string{"hold": "lock", "resume": "unlock"}
 
-// Judge is what a command comes to. It is carried out if the person may; the reply says so, or why
-// not, and is added to the record's, of which the latest are kept. by.Head is the head of now, to
-// which what is said is bound.
+// Judge runs a command if the person may. The reply reports the outcome or the reason against it,
+// and joins the latest replies of the record. by.Head is the current head, which the command is
+// bound to.
 func Judge(c Command, by forge.Clearance, may Rights, record forge.PullRecord) (forge.PullRecord,
 	string) {
 	reply := answer(c, by, may, &record)
@@ -194,8 +193,8 @@ func orderFor(c Command, head fleet.Revision) string {
 	return tick(strings.TrimSuffix(commandPrefix+" "+c.Word+" "+string(head), " "))
 }
 
-// wrongHead says why the arguments do not name the head, or "". One that may be left out is held
-// against it too when it is there.
+// wrongHead returns why the arguments do not name the head, or "". An optional commit must match
+// too.
 func wrongHead(c Command, o order, head fleet.Revision) string {
 	again := orderFor(c, head)
 	switch {

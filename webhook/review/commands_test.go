@@ -132,12 +132,12 @@ func TestWhoMayDoWhat(t *testing.T) {
 		want []string
 	}{
 		{alice, []string{"approved", "locked or unlocked", "cleared", ""}},
-		// the platform's owner owns nothing of what is touched
+		// the platform's owner owns nothing that the pull request touches
 		{carol, []string{"", "locked or unlocked", "cleared", "tested"}},
 		{writer, []string{"", "locked or unlocked", "", "tested"}},
 		{gina, []string{"", "", "", ""}}, // another tenant's owner
 		{mallet, []string{"", "", "", ""}},
-		{forge.Person{ID: 0, Login: "alice"}, []string{"", "", "", ""}}, // an account that is gone
+		{forge.Person{ID: 0, Login: "alice"}, []string{"", "", "", ""}}, // a deleted account
 		// a login that a stranger has taken
 		{forge.Person{ID: 99, Login: "alice"}, []string{"", "", "", ""}},
 	} {

@@ -27,7 +27,7 @@ var symbols = map[forge.CheckState]string{
 	forge.CheckFailure: "❌",
 }
 
-// comment is what there is to say of one pull request.
+// comment renders the report on one pull request.
 type comment struct {
 	f       Facts
 	v       Verdict
@@ -130,8 +130,7 @@ func (c *comment) clearedBy() string {
 		"."
 }
 
-// obstacles lists what stands in the way, of one check or of all. Of a single one the headline has
-// told already.
+// obstacles lists the obstacles of one check or of all. The headline already shows a single one.
 func (p *page) obstacles(obstacles []Obstacle, check string, d detail) {
 	var list []string
 	for _, o := range obstacles {
@@ -216,7 +215,7 @@ func (c *comment) changes(p *page, d detail) {
 	}
 }
 
-// elsewhere is where all of it can be read.
+// elsewhere links the page with the whole report.
 func (c *comment) elsewhere() string {
 	if link := c.f.link(); link != "" {
 		return "[The whole plan](" + link + ") has it."
@@ -393,8 +392,8 @@ func engines(r change) string {
 	}), " → ")
 }
 
-// seen is when the agent of the row's engine was heard of last, or "" where there is none. What is
-// lately is not dated: the text would change with every look.
+// seen returns when the agent of the row's engine last reported, or "" without an agent. A recent
+// report has no date: the text would change with every review.
 func (c *comment) seen(r change) string {
 	a := c.f.Engines[r.engines[len(r.engines)-1]].Agent
 	switch {
@@ -408,7 +407,7 @@ func (c *comment) seen(r change) string {
 	return utc(*a.LastSeen)
 }
 
-// also tells of what only serves the rows of the table, a line for each engine.
+// also returns a line for each engine with the objects that only serve rows of the table.
 func also(serving []change, d detail) []string {
 	by := map[string][]string{}
 	var order []string
@@ -455,7 +454,7 @@ func (c *comment) fields(p *page, d detail) {
 	}
 }
 
-// verb is what happens to an object, what is hardest to undo first.
+// verb is what happens to an object; the changes that are hardest to undo come first.
 type verb int
 
 const (
@@ -481,11 +480,11 @@ type change struct {
 	engines     []fleet.EngineName // one; of a move from where and to where
 	note        string             // prose
 	fields      []report.Field
-	lines       []string // of fields, as a forge colours them
+	lines       []string // of fields, in the form that a Git host colors
 	kept        bool     // of a deletion: its workload stays
 }
 
-// what is the object as the table names it, and subject as a sentence does.
+// what names the object in the table; subject names it in a sentence.
 func (c change) what() string {
 	switch c.kind {
 	case fleet.ObjectApplication:
@@ -543,7 +542,7 @@ func tenantChanges(t report.Tenant, cleared map[fleet.ObjectKey]bool) []change {
 			if m, moves := moves[row.environment]; moves &&
 				(e.Name == m.From && c.Action == report.Delete || e.Name == m.To &&
 					c.Action == report.Create) {
-				continue // the move has told of it
+				continue // the move covers it
 			}
 			if row.verb == held && cleared[row.key] {
 				row.verb = deleted
@@ -613,7 +612,7 @@ func unquoted(s string) string {
 	return s
 }
 
-// serves reports whether an object only serves others: it is told of beside the table.
+// serves reports whether an object only serves others: it is listed beside the table.
 func (c change) serves() bool {
 	return c.kind == fleet.ObjectProject || c.kind == fleet.ObjectRepository
 }
@@ -637,7 +636,7 @@ func longest(rows []change) []int {
 	return out
 }
 
-// diff is the fields of a row as a forge colours them.
+// diff returns the fields of a row in the form that a Git host colors.
 func (c change) diff() []string {
 	subject := c.subject()
 	if c.kind == fleet.ObjectProject {
@@ -656,7 +655,7 @@ func (c change) diff() []string {
 	return lines
 }
 
-// warnings tells of what does not stop the merge and yet may spoil it.
+// warnings lists facts that do not block the merge but may spoil it.
 func (c *comment) warnings(p *page, d detail) {
 	engines := engineNames(c.rows)
 	list := slices.Concat(c.f.stopsOf(each(c.tenants, func(t report.Tenant) fleet.TenantName {
@@ -782,8 +781,8 @@ func (c *comment) unplaced() []string {
 	return list
 }
 
-// standing names the Applications that were not well before: what comes after the merge is not this
-// change's doing alone. Of one that is to go nothing comes after.
+// standing names the Applications that were unhealthy before the merge: their later state is not
+// the fault of this change alone. It skips Applications that the change deletes.
 func (c *comment) standing() []string {
 	var list []string
 	for _, r := range c.rows {
@@ -826,7 +825,7 @@ func (c *comment) collisions() []string {
 	return list
 }
 
-// utc is a moment as it stays true: no "ago" that would have to be written anew with every look.
+// utc formats a time so that it stays true: an "ago" would change with every review.
 func utc(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }
 
 // context is what a tenant's rows lead to: quotas that are used otherwise, and where environments
@@ -853,7 +852,7 @@ func context(p *page, t report.Tenant, d detail) {
 	p.items(list, d.list)
 }
 
-// quota is what is used otherwise than before.
+// quota returns the usage that changes.
 func quota(u report.QuotaUse) string {
 	var parts []string
 	add := func(what string, before, after, limit int) {
@@ -906,7 +905,7 @@ func (c *comment) arrival() []string {
 	return parts
 }
 
-// written is every engine that something changes on, sorted: what is held changes nothing.
+// written returns every engine that the change writes to, sorted: held changes write nothing.
 func (c *comment) written() []fleet.EngineName {
 	return engineNames(slices.DeleteFunc(slices.Clone(c.rows), func(r change) bool {
 		return r.verb == held

@@ -16,26 +16,26 @@ import (
 	"argosy.dev/argosy/reconciler/plan/reviews"
 )
 
-// Obstacle is one thing that stands between a pull request and its merge. Both texts are prose: one
-// line, names in backticks.
+// Obstacle is one reason against the merge of a pull request. Both texts are prose: one line, names
+// in backticks.
 type Obstacle struct {
 	Check string           // the check that reports it; empty: each of the three
 	State forge.CheckState // of that check: failure, pending or neutral
-	What  string           // what is wrong
-	Todo  string           // what to do about it
+	What  string           // the fault
+	Todo  string           // the fix
 }
 
-// of says whether a check reports it; every obstacle is one of "".
+// of reports whether a check reports the obstacle; every obstacle is one of "".
 func (o Obstacle) of(check string) bool { return check == "" || o.Check == "" || o.Check == check }
 
 // Verdict is what the Facts come to.
 type Verdict struct {
 	State     forge.CheckState   // the worst of the checks
 	Line      string             // one line without markup, at most 140 characters
-	Tenants   []fleet.TenantName // whose files it changes, sorted; "" is the platform
+	Tenants   []fleet.TenantName // whose files the pull request changes, sorted; "" is the platform
 	Ownership []Ownership        // of each of Tenants
 	Obstacles []Obstacle         // check by check
-	// deletions beyond the guards that nobody who may has approved; Items are those
+	// deletions beyond the guards without an approval that counts; Items lists them
 	Held    []mirror.Hold
 	Cleared []fleet.ObjectKey // deletions beyond the guards that somebody who may has approved
 	Checks  []forge.Check     // validate, plan, owners: always all three
@@ -101,8 +101,8 @@ func worst(obstacles []Obstacle, check string) forge.CheckState {
 	return state
 }
 
-// unmergeable fails all three checks: which files a merge would change is unknown, so none of them
-// can pass.
+// unmergeable fails all three checks: the files that a merge would change are unknown, so no check
+// can succeed.
 func (f Facts) unmergeable() []Obstacle {
 	if f.Unmergeable == "" {
 		return nil
@@ -110,8 +110,8 @@ func (f Facts) unmergeable() []Obstacle {
 	return []Obstacle{{"", forge.CheckFailure, "cannot be merged as it is", reason(f.Unmergeable)}}
 }
 
-// invalid is the errors in the files that it changes. Warnings, and what it makes of other files,
-// are told and stop nothing.
+// invalid returns the errors in the files that the pull request changes. Warnings, and errors that
+// it causes in other files, are shown and block nothing.
 func (f Facts) invalid() []Obstacle {
 	own, _ := f.problems()
 	n := errorsOf(own)
@@ -207,9 +207,9 @@ func scope(t fleet.TenantName) string {
 	return tenant(t)
 }
 
-// beyondQuota holds what tenants would have against the quota of the base: a pull request does not
-// raise the quota that it is judged by. A tenant that the base does not have is judged by the quota
-// that it comes with, which the platform approves.
+// beyondQuota compares the usage of tenants with the quota of the base: a pull request cannot raise
+// the quota that it is judged by. A tenant that the base does not have is judged by the quota that
+// it declares, which the platform approves.
 func (f Facts) beyondQuota() []Obstacle {
 	if f.Plan == nil {
 		return nil
@@ -307,9 +307,9 @@ func (f Facts) records() []forge.PullRecord {
 	return []forge.PullRecord{f.Record}
 }
 
-// deletions parts those beyond the guards: what is still held, and what somebody who may has
-// approved at the head that they saw it at. Whether they may is asked anew each time, and only what
-// was listed then goes.
+// deletions splits the deletions beyond the guards into held and cleared ones: cleared at the head
+// that the approver saw. The approver's right is checked each time, and only listed deletions are
+// cleared.
 func (f Facts) deletions() (held []mirror.Hold, cleared []fleet.ObjectKey) {
 	for _, h := range f.holds() {
 		passed := map[fleet.ObjectKey]bool{}
@@ -341,7 +341,7 @@ type rowDetail int
 
 const (
 	eachRow rowDetail = iota
-	// what is alike is counted, engine by engine; deletions are still listed, as many as fit
+	// similar rows are counted per engine; deletions are still listed, as many as fit
 	perEngine
 	perTenant // counts
 	noRows    // the verdict has the counts
@@ -372,9 +372,9 @@ const leastBudget = 12_000
 // leastRow is the fewest bytes that a row of a table takes.
 const leastRow = 30
 
-// fit renders with as much detail as the budget (bytes, and so characters too) takes: the fields
-// that change are left out from the longest on, then all of them, and then step by step what is
-// listed. It costs no more for more rows than the budget could ever take.
+// fit renders with as much detail as the budget (bytes, so also characters) takes: it leaves out
+// the changed fields, the longest first, then all of them, and then shortens the lists step by
+// step. Its cost is bounded by the budget, however many rows there are.
 func fit(budget, rows, diffs int, render func(detail) string) string {
 	budget = max(budget, leastBudget)
 	if rows*leastRow <= budget {
@@ -445,8 +445,8 @@ func (p *page) para(text string) {
 	p.b.WriteString(text + "\n")
 }
 
-// item writes an entry of a list. Lines after the first are entries of a list within it. None is
-// empty: a dash alone would underline what stands above it.
+// item writes an entry of a list. Lines after the first are entries of a list within it. An empty
+// entry is skipped: a dash alone would underline the line above.
 func (p *page) item(text string) {
 	if text == "" {
 		return
@@ -459,7 +459,7 @@ func (p *page) item(text string) {
 	}
 }
 
-// items writes a list, at most most of it.
+// items writes a list with at most most entries.
 func (p *page) items(list []string, most int) {
 	for _, s := range list[:min(len(list), most)] {
 		p.item(s)
@@ -480,7 +480,7 @@ func (p *page) row(cell ...string) {
 	p.b.WriteString("| " + strings.Join(cell, " | ") + " |\n")
 }
 
-// rest tells of what was not listed.
+// rest counts the entries that were not listed.
 func (p *page) rest(n int, what string) {
 	if n > 0 {
 		p.para(fmt.Sprintf("…and %d %s.", n, what))
@@ -509,7 +509,7 @@ func (p *page) fold(summary string, inside func()) {
 	p.para("</details>")
 }
 
-// problems lists what is wrong as a compiler would.
+// problems lists problems in the form of a compiler.
 func (p *page) problems(own, others []fleet.Problem, most int) {
 	for _, part := range []struct {
 		title    string
@@ -539,9 +539,10 @@ func problemLines(p fleet.Problem) []string {
 }
 
 const (
-	mostTitle       = 140    // characters of a check's title, and of the status that stands for it
+	// characters of a check's title, and of the commit status that replaces it
+	mostTitle       = 140
 	mostSummary     = 60_000 // bytes of a check's summary
-	mostAnnotations = 500    // of a check; the forge takes 50 at a time
+	mostAnnotations = 500    // of a check; the Git host takes 50 per request
 )
 
 // headline is the verdict in one line of prose: the gravest obstacle, or what the merge changes.
@@ -549,7 +550,7 @@ func (f Facts) headline(v Verdict) string {
 	if !f.Ours() {
 		return "Nothing that Argosy manages changes"
 	}
-	// That a fork is not planned says more than that nobody has approved it.
+	// An unplanned fork is more important to report than a missing approval.
 	for _, state := range []forge.CheckState{forge.CheckFailure, forge.CheckNeutral,
 		forge.CheckPending} {
 		if first, n := first(v.Obstacles, state); n > 0 {
@@ -656,7 +657,7 @@ func (f Facts) checks(v Verdict) []forge.Check {
 	return out
 }
 
-// title is the first obstacle of a check, or what is good about it.
+// title is the first obstacle of a check, or its success message.
 func title(obstacles []Obstacle, check string, state forge.CheckState, good string) string {
 	if state == forge.CheckSuccess {
 		return good
@@ -666,7 +667,8 @@ func title(obstacles []Obstacle, check string, state forge.CheckState, good stri
 	return upper(o.What) + more(n-1)
 }
 
-// firstError is the line to go to, for a forge that shows no more of a check than its title.
+// firstError names the line of the first error, for a Git host that shows only the title of a
+// check.
 func firstError(own []fleet.Problem) string {
 	p := own[0]
 	place := path.Base(p.Path)

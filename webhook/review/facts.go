@@ -1,16 +1,15 @@
-// Package review is the pure core of a pull request's review: facts in, a verdict and the words for
-// it out.
+// Package review is the pure core of a pull request's review: facts in, a verdict and its text out.
 //
-//	ParseCommand, Judge   what somebody asks for in a comment, and whether they may
-//	Decide                Facts -> Verdict: what stands in the way, whose approval is missing, the three checks
-//	Comment               the one comment, while the pull request is open
-//	Result                the same comment, after the merge
+//	ParseCommand, Judge   the command of a comment, and whether its author may give it
+//	Decide                Facts -> Verdict: obstacles, missing approvals, the three checks
+//	Comment               the one comment while the pull request is open
+//	Result                the same comment after the merge
 //
 // Rules of this package:
-//   - values in, values out: no clock, no forge, no store. The same Facts give the same bytes, so that what has not changed is not said again;
-//   - owners, quotas and guards are those of the applied base. What the Facts leave out counts against the pull request, never for it;
-//   - a person is an id, never a login, and their word counts at one commit;
-//   - what a stranger wrote stands in code spans and fences, where nothing acts. Nobody is mentioned;
+//   - values in, values out: no clock, no Git host, no store. The same Facts give the same bytes, so that an unchanged report is not written again;
+//   - owners, quotas and guards are those of the applied base. Facts that are missing count against the pull request, never for it;
+//   - a person is an ID, never a login, and an approval counts at one commit;
+//   - text of strangers is put into code spans and fences, where nothing acts. The text mentions no account;
 //   - a text that is too long loses whole details in a fixed order, and never the end of its Markdown.
 package review
 
@@ -29,11 +28,11 @@ import (
 	"argosy.dev/argosy/reconciler/plan/reviews"
 )
 
-// Facts is what is known of one pull request at one moment.
+// Facts is everything known about one pull request at one time.
 type Facts struct {
 	Now time.Time // by the store's clock
 
-	// the pull request as the forge tells of it now, and what its commands have come to
+	// the pull request as the Git host reports it now, with the outcome of its commands
 	Record  forge.PullRecord
 	Reviews []forge.Review // all of them
 	// of a commit of the merge queue: the pull requests in it. Record.Head is that commit, and
@@ -50,7 +49,7 @@ type Facts struct {
 	// the branch's head is not applied yet, so that the plan is not the last word
 	Behind bool
 	Plan   *report.Report // nil: there is none
-	// what that waits for, as prose that goes on after "waits until"; empty: not known
+	// the end of the sentence "The plan waits until ..."; empty: unknown
 	Unplanned string
 
 	// of a commit of the merge queue: paths whose content no approved pull request shows
@@ -60,32 +59,33 @@ type Facts struct {
 	// known then
 	Unmergeable string
 
-	// what the base says of each of Touched, and always of the platform
+	// owners and quota in the base of each tenant in Touched, and always of the platform
 	Owned       []Owned
 	Permissions map[int64]forge.Permission // by id; who is left out has none
 
-	// the Applications that the plan changes, as they stand now
+	// the current state of the Applications that the plan changes
 	Standing   map[fleet.ObjectKey]forge.Outcome
-	Engines    map[fleet.EngineName]Engine // that the plan names
-	Stops      []mirror.Stop               // that are in force
+	Engines    map[fleet.EngineName]Engine // named by the plan
+	Stops      []mirror.Stop               // in force
 	Collisions []forge.Collision
 
 	Link  string // to the whole plan, http or https; empty: there is no page
 	Merge *Merge // after the merge
 }
 
-// Owned is what the applied base says of the platform (Tenant "") or of one tenant.
+// Owned is the owners and the quota of the platform (Tenant "") or of one tenant in the applied
+// base.
 type Owned struct {
 	Tenant fleet.TenantName
 	Owners []Owner
 	Quota  *fleet.Quota // nil: the base has no such tenant
 }
 
-// Owner is one entry of spec.owners, looked up on the forge.
+// Owner is one entry of spec.owners, resolved on the Git host.
 type Owner struct {
 	Name    string         // as it is declared: "github:alice", "github:acme/leads", "group:acme"
 	People  []forge.Person // the user, or the team's members
-	Unknown bool           // the forge surely has no such account or team
+	Unknown bool           // the Git host surely has no such account or team
 	Changed *Changed       // another account or team has the name than the one that counts
 }
 
@@ -93,15 +93,15 @@ type Owner struct {
 // now.
 type Changed struct{ Was, Is int64 }
 
-// Engine is how an engine stands that the plan changes something on.
+// Engine is the state of an engine that the plan changes.
 type Engine struct {
 	State     fleet.EngineState
 	Reachable bool
 	Since     *time.Time // of Reachable
-	Agent     *Agent     // that it is reached by; nil: without one
+	Agent     *Agent     // in pull mode; nil: in push mode
 }
 
-// Agent is how the agent of an engine stands.
+// Agent is the state of an engine's agent.
 type Agent struct {
 	Joined    bool // one has
 	Over      bool // its identity is: another has to join
@@ -109,8 +109,8 @@ type Agent struct {
 	LastSeen  *time.Time // nil: it never was
 }
 
-// away reports whether nothing reaches the cluster at this moment. A short absence is none:
-// connections are made anew all the time.
+// away reports whether the cluster is unreachable now. A short absence does not count: agents
+// reconnect all the time.
 func (a *Agent) away(now time.Time) bool {
 	const lately = 10 * time.Minute
 	switch {
@@ -138,7 +138,7 @@ func (f Facts) touched() []fleet.TenantName {
 	return Touched(slices.Concat(f.Files, f.Conflicts, f.Kept))
 }
 
-// untested reports whether it is a fork whose head nobody who may has let be planned.
+// untested reports whether the pull request is a fork without permission to be planned.
 func (f Facts) untested() bool {
 	return f.Record.Fork && !f.queued() &&
 		(f.Record.Tested == nil || f.Record.Tested.Head != f.Record.Head)
@@ -206,14 +206,14 @@ func (f Facts) holds() []mirror.Hold {
 type Ownership struct {
 	Tenant fleet.TenantName
 	Owners []Owner // as the base declares them
-	// of a tenant that has no owner whom the forge knows: an owner of the platform counts
+	// of a tenant without an owner known to the Git host: an owner of the platform counts
 	Platform bool
-	// the platform has no such owner either: whoever may administer the repository counts
+	// the platform has no such owner either: an administrator of the repository counts
 	Admins bool
 
 	Approved []forge.Person // this head
 	Earlier  []forge.Person // another head, and not this one
-	Early    []forge.Person // this head, before Argosy had looked at it
+	Early    []forge.Person // approvals of this head from before Argosy first reviewed it
 	// asked for changes, or had their review dismissed, and did not approve this head since
 	TookBack []forge.Person
 }
@@ -221,11 +221,11 @@ type Ownership struct {
 // Met reports whether an approval of this head is there.
 func (o Ownership) Met() bool { return len(o.Approved) > 0 }
 
-// group marks an owner that is a group of the sign-in: the forge does not know who is in it.
+// group is the prefix of identity-provider groups, whose members the Git host does not know.
 const group = "group:"
 
-// known reports whether somebody counts by what is declared. One who has lost the name keeps the
-// ownership from passing on: nobody else is to gain by taking it.
+// known reports whether a declared owner counts. An owner who lost the name keeps the ownership
+// from passing on: taking a name must gain nothing.
 func (o Owned) known() bool {
 	return slices.ContainsFunc(o.Owners, func(w Owner) bool {
 		return len(w.People) > 0 ||
@@ -239,7 +239,7 @@ func (o Owned) has(p forge.Person) bool {
 	})
 }
 
-// owned is what the base says of a tenant; of one that it does not know there are no owners.
+// owned returns the entry of a tenant; a tenant unknown to the base has no owners.
 func (f Facts) owned(t fleet.TenantName) Owned {
 	for _, o := range f.Owned {
 		if o.Tenant == t {
@@ -249,14 +249,14 @@ func (f Facts) owned(t fleet.TenantName) Owned {
 	return Owned{Tenant: t}
 }
 
-// counts reports whether a person's approval counts for a tenant, or for the platform. For what has
-// no owner whom the forge knows, the platform's owners count, and for a platform without any, those
-// who may administer the repository: else nobody could ever mend it.
+// counts reports whether a person's approval counts for a tenant, or for the platform. Without an
+// owner known to the Git host, the platform's owners count, and for a platform without any, the
+// administrators of the repository: otherwise the state could never be fixed.
 func (f Facts) counts(t fleet.TenantName, p forge.Person) bool {
 	o := f.owned(t)
 	switch {
 	case p.ID <= 0:
-		return false // an account that is gone
+		return false // a deleted account
 	case o.known():
 		return o.has(p)
 	case t != "":
@@ -265,15 +265,15 @@ func (f Facts) counts(t fleet.TenantName, p forge.Person) bool {
 	return f.Permissions[p.ID] == forge.PermissionAdmin
 }
 
-// word is the last that one person has said.
+// word is the latest statement of one person.
 type word struct {
 	person          forge.Person
 	approved        time.Time // this head
 	earlier, tookIt time.Time // approved another head; asked for changes or was dismissed
-	early           time.Time // approved this head before it was looked at
+	early           time.Time // approved this head before Argosy first reviewed it
 }
 
-// heard is what people have said by reviews and commands, in the order of their ids.
+// heard returns the latest statement of each person, by reviews and commands, sorted by ID.
 func (f Facts) heard() []word {
 	by := map[int64]*word{}
 	of := func(p forge.Person) *word {
@@ -322,7 +322,8 @@ func latest(a, b time.Time) time.Time {
 func Voices(reviews []forge.Review, record forge.PullRecord) []forge.Person {
 	var out []forge.Person
 	for _, w := range (Facts{Reviews: reviews, Record: record}).heard() {
-		if !w.approved.IsZero() && w.person.ID > 0 { // of an account that is gone nobody can ask
+		// A deleted account cannot be asked for its approval again.
+		if !w.approved.IsZero() && w.person.ID > 0 {
 			out = append(out, w.person)
 		}
 	}
@@ -360,7 +361,7 @@ func (o *Ownership) add(w word) {
 	}
 }
 
-// who names those whose approval counts, as prose.
+// who names the people whose approval counts, as prose.
 func (o Ownership) who(most int) string {
 	switch {
 	case o.Admins:
@@ -384,7 +385,7 @@ func (o Ownership) who(most int) string {
 	return choice(names, most)
 }
 
-// silent names the declared owners by whom nobody counts, and why, as prose.
+// silent names the declared owners without an account that counts, with the reason, as prose.
 func (o Ownership) silent(most int) string {
 	var names []string
 	for _, w := range o.Owners {

@@ -92,7 +92,7 @@ var scenarios = map[string]func(t *testing.T) Facts{
 	"deletions": func(t *testing.T) Facts {
 		f, p := purge(t)
 		f.Standing = map[fleet.ObjectKey]forge.Outcome{}
-		for _, e := range p.Effects() { // of what is to go, nothing is told
+		for _, e := range p.Effects() { // deletions have no outcome
 			f.Standing[e.Key] = forge.Outcome{Key: e.Key, Present: true, Sync: mirror.SyncOutOfSync,
 				Health: mirror.HealthMissing}
 		}
@@ -239,7 +239,7 @@ func factory(t *testing.T) Facts {
 	return f
 }
 
-// said is a record after one more comment.
+// said returns a record after one more comment.
 func said(f Facts, p forge.Person, body string) forge.PullRecord {
 	commands, newest := Commands([]forge.Comment{
 		{ID: f.Record.Commented + 1, Author: p, Body: body, At: noon}}, f.Record)

@@ -83,7 +83,7 @@ func engineFile(name, region string) string {
 		"\n  capacity: {applications: 1500, environments: 100}\n")
 }
 
-// standingFleet is what is applied before each pull request.
+// standingFleet is applied before each pull request.
 func standingFleet() tree {
 	return tree{
 		"fleet/fleet.yaml": yaml("Fleet", "fleet",

@@ -25,8 +25,8 @@ var foldBegins = regexp.MustCompile(
 
 var reference = regexp.MustCompile(`#[0-9]+ changes `)
 
-// inspect reads a text as a forge does and refuses whatever is not closed, and whatever could act:
-// outside of fences and code spans only what this package itself writes may stand.
+// inspect parses a text as a Git host does. It refuses unclosed Markdown and anything that could
+// act: outside of fences and code spans only text of this package is allowed.
 func inspect(t testing.TB, link, text string) {
 	t.Helper()
 	if bad := misread(link, text); bad != "" {
@@ -436,8 +436,8 @@ func (d dice) merged() (*Merge, []forge.Outcome) {
 	return m, outcomes
 }
 
-// TestWhateverStrangersWriteStaysText goes through hostile facts of every size. What is written
-// fits, is closed, and acts as nothing.
+// TestWhateverStrangersWriteStaysText renders hostile facts of every size. The text fits, is closed
+// and acts as nothing.
 func TestWhateverStrangersWriteStaysText(t *testing.T) {
 	for seed := range uint64(100) {
 		d := dice{rand.New(rand.NewPCG(seed, 7))}
@@ -491,8 +491,8 @@ func TestNoLineEndsItsFence(t *testing.T) {
 	inspect(t, "", p.String())
 }
 
-// TestTheLadderDropsTheLongestFirst goes down it with budgets that grow smaller: what is listed
-// never grows, and the verdict stays.
+// TestTheLadderDropsTheLongestFirst renders with shrinking budgets: lists never grow, and the
+// verdict stays.
 func TestTheLadderDropsTheLongestFirst(t *testing.T) {
 	f, _ := bump(t)
 	e := &f.Plan.Tenants[0].Engines[0]

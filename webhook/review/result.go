@@ -12,21 +12,21 @@ import (
 	"argosy.dev/argosy/reconciler/plan/reviews"
 )
 
-// Merge is what is known of a pull request after its merge, beside the outcomes.
+// Merge is everything known about a pull request after its merge, except the outcomes.
 type Merge struct {
 	Applied  fleet.Revision      // applied revision that includes the merge; empty: none does yet
-	Reviewed *forge.ReviewedPlan // of the head that was merged; nil: nobody was shown one
-	// what the plan of the merged tree does; nil: not known, and what was reviewed is taken for it
+	Reviewed *forge.ReviewedPlan // of the merged head; nil: no plan was shown
+	// effects of the plan of the merged tree; nil: unknown, and the reviewed effects replace them
 	Effects []mirror.Effect
-	Holds   []mirror.Hold // that hold back something of it
+	Holds   []mirror.Hold // on its objects and files
 	Over    bool          // it is not followed any longer, whatever is still open
 }
 
-// Report is how a merged pull request stands.
+// Report is the state of a merged pull request.
 type Report struct {
 	Text    string // of the comment
 	Line    string // one line without markup, at most 140 characters
-	Settled bool   // nothing of it will change any more, or nobody looks any longer
+	Settled bool   // final: nothing will change any more, or Argosy no longer rechecks it
 }
 
 // phase is how far one object has come, what needs people first.
@@ -41,17 +41,17 @@ const (
 	well
 )
 
-// standing is one object of the result.
+// standing is the state of one object of the result.
 type standing struct {
 	mirror.Effect
 	phase phase
 	text  string // Markdown of one cell
 }
 
-// Result is the text of the comment after the merge, of at most budget bytes (12,000 at least):
-// what differs from what was reviewed, what is held, and how each Application comes up. outcomes
-// are of the objects of Merge.Effects and Merge.Reviewed, in any order; one that is missing counts
-// as not there yet.
+// Result returns the text of the comment after the merge, of at most budget bytes (12,000 at
+// least): differences from the reviewed plan, holds, and the state of each Application. outcomes
+// are of the objects of Merge.Effects and Merge.Reviewed, in any order; a missing one counts as not
+// there yet.
 func Result(f Facts, outcomes []forge.Outcome, budget int) Report {
 	m := f.Merge
 	if m == nil {
@@ -82,7 +82,7 @@ func (m *Merge) expected() []mirror.Effect {
 	return nil
 }
 
-// stand is how the Applications stand, and of all other objects those that fail.
+// stand returns the state of the Applications, and of all other objects those that failed.
 func stand(m *Merge, outcomes []forge.Outcome) []standing {
 	by := byKey(outcomes)
 	var out []standing
@@ -156,7 +156,7 @@ func removal(o forge.Outcome) (phase, string) {
 	return superseded, "superseded: " + code(o.Revision.Short()) + " keeps it"
 }
 
-// health is how an Application is that its engine has as it is to be.
+// health returns the health of an Application whose engine has its desired state.
 func health(o forge.Outcome) (phase, string) {
 	state := string(cmp.Or(o.Sync, mirror.SyncUnknown)) + ", " +
 		string(cmp.Or(o.Health, mirror.HealthUnknown))
@@ -248,7 +248,7 @@ func (d *drift) compare(e mirror.Effect) {
 	}
 }
 
-// rows has what stands tell, where there is no plan of the merged tree.
+// rows compares the current state with the review where there is no plan of the merged tree.
 func (d *drift) rows(reviewed []mirror.Effect, merge fleet.Revision, outcomes []forge.Outcome) {
 	by := byKey(outcomes)
 	for _, e := range reviewed {
@@ -283,8 +283,7 @@ func (r result) counts() map[phase]int {
 	return n
 }
 
-// settled reports whether nothing is left to come. What fails is tried again, and what is held may
-// be let go.
+// settled reports whether the result is final. Failures are retried, and holds may be released.
 func (r result) settled() bool {
 	n := r.counts()
 	return r.m.Applied != "" && n[failed]+n[waits]+n[progressing] == 0 && !r.m.holdsFiles()
@@ -356,7 +355,7 @@ func (r result) render(d detail) string {
 		return p.String()
 	}
 	p.para("### " + r.symbol() + " " + prose(r.headline()))
-	if len(r.differs) > 0 { // before anything is told as done
+	if len(r.differs) > 0 { // before anything is reported as done
 		p.para("**⚠️ What came is not what was reviewed**")
 		p.items(each(r.differs, func(s string) string { return prose(upper(s)) }), d.list)
 	}
@@ -447,7 +446,7 @@ func (r result) lines(p *page, rows []standing) {
 	}
 }
 
-// tally counts what stands how.
+// tally counts the objects by state.
 func (r result) tally() string {
 	n := r.counts()
 	var parts []string

@@ -10,7 +10,8 @@ import (
 	"argosy.dev/argosy/fleet/mirror"
 )
 
-// mergedOf is a pull request after its merge, with what was reviewed and how its objects stand.
+// mergedOf returns a pull request after its merge, with the reviewed plan and the state of its
+// objects.
 func mergedOf(t testing.TB, make func(testing.TB) (Facts, []mirror.Effect)) (Facts,
 	[]forge.Outcome) {
 	f, effects := make(t)

@@ -18,8 +18,8 @@ const (
 	mostLine     = 300 // bytes of a line in a fence
 )
 
-// clean puts text on one line, with everything that does not print (control characters,
-// bidirectional overrides, broken UTF-8) written as an escape, and at most most bytes of it.
+// clean puts text on one line of at most most bytes. Characters that do not print (control
+// characters, bidirectional overrides, broken UTF-8) become escapes.
 func clean(s string, most int) string {
 	var b strings.Builder
 	space := false
@@ -65,7 +65,7 @@ func clip(s string, most int) string {
 
 // code is a code span: within it no markup, mention, reference or link acts. Backticks would end it
 // (cmark-gfm reads no span with more than 80 on each side), and a bar would end the cell of a table
-// even there: others stand for them.
+// even there: other characters replace them.
 func code(s string) string { return span(clean(s, mostWord)) }
 
 var inert = strings.NewReplacer("`", "'", "|", "¦")
@@ -77,11 +77,11 @@ func span(s string) string {
 	return "`" + inert.Replace(s) + "`"
 }
 
-// acts finds what a forge makes a link of though every character is harmless.
+// acts matches text that a Git host turns into a link although every character is harmless.
 var acts = regexp.MustCompile(`(?i)://|www\.|\bgh-[0-9]|mailto:|xmpp:`)
 
-// words is a sentence that may have a stranger's words in it. It stands as text as long as nothing
-// in it could act as markup, and as a code span otherwise. It is never the beginning of a line.
+// words is a sentence that may contain a stranger's words. It is plain text if nothing in it could
+// act as markup, else a code span. It is never the beginning of a line.
 func words(s string) string { return sentence(clean(s, mostSentence)) }
 
 func sentence(s string) string {
@@ -97,8 +97,8 @@ func sentence(s string) string {
 	return s
 }
 
-// prose is a line of this package with names in backticks: they become code spans, and what stands
-// between them is a sentence.
+// prose is a line of this package with names in backticks: they become code spans, and the text
+// between them sentences.
 func prose(s string) string {
 	parts := strings.Split(s, "`")
 	if len(parts)%2 == 0 {
@@ -131,7 +131,7 @@ func prose(s string) string {
 	return out
 }
 
-// opens is how a line may begin that is to be nothing but text: no list, rule, quote or heading.
+// opens matches the beginning of a line of plain text: no list, rule, quote or heading.
 var opens = regexp.MustCompile("^([\\pL`…—]|[0-9]+([^0-9.)]|$))")
 
 // join keeps two code spans apart: without a blank their backticks would be one run, which ends
@@ -149,8 +149,8 @@ func plain(s string, most int) string { return clean(strings.ReplaceAll(s, "`", 
 // tick puts a name into prose: in backticks, without any of its own.
 func tick(s string) string { return "`" + strings.ReplaceAll(clean(s, mostWord), "`", "'") + "`" }
 
-// login is a person as the comment shows them. Nobody is mentioned: a mention of each owner at each
-// push is noise in their mail.
+// login shows a person in the comment without a mention: a mention of each owner at each push would
+// fill their mail.
 func login(p forge.Person) string {
 	if p.Login == "" {
 		return tick(fmt.Sprint("account ", p.ID))
@@ -179,7 +179,7 @@ func plural(n int, one, many string) string {
 	return many
 }
 
-// series is a list in a sentence: at most most of it, and how many more.
+// series lists at most most items in a sentence, and counts the rest.
 func series(items []string, most int) string { return list(items, most, " and ") }
 
 // choice is the same where one of them is enough.
