@@ -13,8 +13,8 @@ import (
 	"argosy.dev/argosy/webhook/github/githubtest"
 )
 
-// A forge that answers each kind of request with the credential that it was sent gets it into no
-// comment, check, log, error or record.
+// A Git host that echoes the credential in each kind of response gets it into no comment, check,
+// log, error or record.
 func TestCredentialsShowNowhere(t *testing.T) {
 	for _, asApp := range []bool{false, true} {
 		for _, status := range []int{http.StatusUnauthorized, http.StatusForbidden,

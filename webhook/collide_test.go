@@ -12,8 +12,8 @@ import (
 	"argosy.dev/argosy/webhook/github/githubtest"
 )
 
-// lookAll looks at what was asked for until nothing more is: a pull request that asks for another
-// each time would never end.
+// lookAll runs the requested review jobs until none is left: pull requests that kept requesting
+// each other would never end.
 func (h *harbor) lookAll() {
 	h.Helper()
 	for range 20 {

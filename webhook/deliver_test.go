@@ -286,8 +286,7 @@ func TestAFloodOfBodiesThatNeverEndHoldsNothingBack(t *testing.T) {
 		_, _ = conn.Write(make([]byte, smallBody+2))
 		slow = append(slow, conn)
 	}
-	// One of them finds no room and is told so at once: the answer proves that the others stand in
-	// theirs.
+	// One of them gets no slot and is answered at once: that proves that the others have theirs.
 	answered := make(chan string, len(slow))
 	for _, conn := range slow {
 		go func() {

@@ -222,7 +222,7 @@ func TestClearedDeletionsAreThoseOfTheHead(t *testing.T) {
 	}
 }
 
-// GitHub delivers nothing again by itself: a sweep asks for what never arrived, until it has.
+// GitHub never delivers again by itself: a resync requests lost deliveries until they arrive.
 func TestSweepAsksForLostDeliveries(t *testing.T) {
 	for _, asApp := range []bool{false, true} {
 		t.Run(fmt.Sprintf("as an App %t", asApp), func(t *testing.T) {
@@ -245,7 +245,7 @@ func TestSweepAsksForLostDeliveries(t *testing.T) {
 	}
 }
 
-// That deliveries cannot be asked for keeps a sweep from nothing else.
+// A resync works without a list of deliveries.
 func TestSweepWithoutAListOfDeliveries(t *testing.T) {
 	h := newHarbor(t)
 	h.open(h.bob, nil)
@@ -274,8 +274,8 @@ func TestSweepOfASuspendedApp(t *testing.T) {
 	}
 }
 
-// A commit of a pull request that was merged as several says nothing as long as the last of them is
-// not among those that came.
+// A pull request that was merged as several commits counts only once its last commit is in the
+// span.
 func TestMergeOutsideTheSpan(t *testing.T) {
 	h := newHarbor(t)
 	h.open(h.bob, nil)

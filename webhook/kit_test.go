@@ -27,8 +27,8 @@ import (
 
 const secret = "ghp_canary0123456789"
 
-// harbor is a Reviewer with a small GitHub as its forge, a store in memory, and a planner that
-// answers what the test sets.
+// harbor is a Reviewer with a small GitHub as its Git host, a store in memory, and a planner with
+// fixed answers.
 type harbor struct {
 	*testing.T
 	*webhook.Reviewer
@@ -73,7 +73,7 @@ func harborOf(t *testing.T, asApp bool) *harbor {
 	return h
 }
 
-// config is that of a forge which speaks as an App, or with a token.
+// config configures the client as an App or with a token.
 func (h *harbor) config(asApp bool) github.Config {
 	const at = "https://argosy.example/webhook/github"
 	c := github.Config{BaseURL: h.server.URL, Repository: h.repo.Name, RepositoryID: h.repo.ID,
@@ -93,14 +93,14 @@ func (h *harbor) config(asApp bool) github.Config {
 	return c
 }
 
-// gate stands before the small GitHub. The write with the number cut is lost: on its way there, or
-// with done its answer.
+// gate is a proxy of the small GitHub. It loses the write with the number cut: the request, or with
+// done its response.
 type gate struct {
 	next        http.Handler
 	mu          sync.Mutex
 	writes, cut int
 	done        bool
-	credentials map[string]bool // that were sent
+	credentials map[string]bool // as sent
 }
 
 func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -188,7 +188,7 @@ func (h *harbor) comment() string {
 	return ours[0]
 }
 
-// writes counts the requests that change something on the forge.
+// writes counts the requests that change something on the Git host.
 func (h *harbor) writes() int {
 	return len(h.server.Asked()) - h.server.Count("GET ")
 }
@@ -207,7 +207,7 @@ type planner struct {
 	answer           webhook.Preview
 	err              error
 	parseErr         error
-	includes         bool // what is applied has the merge
+	includes         bool // the applied revision contains the merge
 	previews, parses int
 	engines          map[fleet.EngineName]fleet.EngineSpec
 }
@@ -244,7 +244,7 @@ func (p *planner) Parse(context.Context, string, fleet.Revision) (webhook.Previe
 	if p.parseErr != nil {
 		return webhook.Preview{}, p.parseErr
 	}
-	// As long as the branch's head is being applied it is not what is applied.
+	// The branch's head is not applied while the loop applies it.
 	return webhook.Preview{Base: p.answer.Base, Files: p.answer.Files, Shown: p.answer.Shown,
 		Behind: p.err != nil}, nil
 }
@@ -317,7 +317,7 @@ func (r *records) RecordedEffects(_ context.Context, head fleet.Revision) (fleet
 
 // changed records a revision that changed these tenants.
 func (h *harbor) changed(tenants ...fleet.TenantName) {
-	h.Recorded(h.Context()) // what was recorded before
+	h.Recorded(h.Context()) // earlier revisions
 	h.records.changes = append(h.records.changes, change{tenants: tenants})
 	h.Recorded(h.Context())
 }

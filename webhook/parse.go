@@ -13,8 +13,9 @@ import (
 
 // Asks is what a delivery requests.
 type Asks struct {
-	Pushed   bool        // the branch may have moved: reconcile
-	Push     *forge.Push // which commits, and the account that pushed them; nil: not told, or not believed
+	Pushed bool // the branch may have moved: reconcile
+	// its commits, and the account that pushed them; nil: unknown, or not trusted
+	Push     *forge.Push
 	Rechecks []forge.Recheck
 }
 

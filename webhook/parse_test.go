@@ -92,8 +92,8 @@ func TestWhatEachEventAsksToLookAt(t *testing.T) {
 	}
 }
 
-// Every field of a payload null, absent or of another type: never a panic, and no look that names
-// nothing.
+// Any field may be null, absent or of another type: Parse never panics, and no job lacks its
+// subject.
 func FuzzParse(f *testing.F) {
 	full :=
 		`{"action":"created","ref":"refs/heads/main","number":7,"context":"argosy/plan","sha":"` +

@@ -20,9 +20,9 @@ const (
 
 // Accounts resolves accounts and teams of the Git host.
 type Accounts interface {
-	// Owner resolves "alice" (a user) or "acme/leads" (a team with the members of its child teams) to its
-	// people and its number, which stays when the name passes to another account or team. It returns
-	// forge.ErrNoSuchOwner if the Git host surely has no such account or team.
+	// Owner resolves "alice" (a user) or "acme/leads" (a team with the members of its child teams)
+	// to its people and its number, which stays when the name moves to another account or team. It
+	// returns forge.ErrNoSuchOwner if the Git host surely has no such account or team.
 	Owner(ctx context.Context, name string) (forge.Account, error)
 }
 

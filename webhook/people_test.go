@@ -12,7 +12,7 @@ import (
 	"argosy.dev/argosy/webhook/github/githubtest"
 )
 
-// later lets accounts be looked up again.
+// later lets the cache of accounts expire.
 func (h *harbor) later() { h.now = h.now.Add(2 * time.Minute) }
 
 func (h *harbor) consents() bool {
@@ -21,7 +21,7 @@ func (h *harbor) consents() bool {
 	return h.state(forge.CheckOwners) == "success" && h.record().Consented != ""
 }
 
-// Whoever takes the login of an owner does not count, and the pull request says why and what to do,
+// An account that takes an owner's login does not count. The report says why and names the fix,
 // until the platform releases that account.
 func TestALoginThatAnotherAccountTookDoesNotCountUntilItIsReleased(t *testing.T) {
 	h := newHarbor(t)
@@ -48,8 +48,8 @@ func TestALoginThatAnotherAccountTookDoesNotCountUntilItIsReleased(t *testing.T)
 	}
 }
 
-// Nobody gains by a login that was taken: not the platform's owners, who stand in for a tenant
-// without an owner.
+// A taken login gains nothing, not even for the platform's owners, who count for a tenant without
+// an owner.
 func TestATakenLoginDoesNotPassTheOwnershipOn(t *testing.T) {
 	h := newHarbor(t)
 	h.open(h.bob, nil)
@@ -76,7 +76,7 @@ func TestAHostThatIsAwayKeepsThePin(t *testing.T) {
 	fix()
 	h.server.Rename(h.alice, "alice-gone")
 	h.later()
-	h.look() // nobody has the login
+	h.look() // no account has the login
 	thief := h.server.User("alice")
 	h.pullRequest.Review(thief, "APPROVED")
 	h.later()
@@ -93,7 +93,7 @@ func TestAHostThatIsAwayKeepsThePin(t *testing.T) {
 	}
 }
 
-// Without the store nobody knows whom a name is pinned to.
+// Without the store, pins of names are unknown.
 func TestNobodyCountsWithoutTheStore(t *testing.T) {
 	h := newHarbor(t)
 	h.open(h.bob, nil)
@@ -104,8 +104,8 @@ func TestNobodyCountsWithoutTheStore(t *testing.T) {
 	}
 }
 
-// The direct pushes of whoever took a listed login are held, as the members of a team that took a
-// listed team's name are.
+// Direct pushes of an account that took a listed login are held, and so are those of a team's
+// members that took a listed team's name.
 func TestDirectPushesOfATakenNameDoNotCount(t *testing.T) {
 	h := newHarbor(t)
 	h.server.Team("acme", "platform", "", h.bob, h.self)
@@ -126,7 +126,7 @@ func TestDirectPushesOfATakenNameDoNotCount(t *testing.T) {
 	if thief := h.server.User("alice"); pushedBy(thief) {
 		t.Error("whoever took the login pushes as reviewed")
 	}
-	h.server.Team("acme", "platform", "", h.bob, h.self) // made anew: another number
+	h.server.Team("acme", "platform", "", h.bob, h.self) // created again with another number
 	if pushedBy(h.bob) {
 		t.Error("a team that took the name pushes as reviewed")
 	}

@@ -198,8 +198,8 @@ func (r *Reviewer) link(number int) string {
 	return fmt.Sprintf("%s/pulls/%d", r.Public, number)
 }
 
-// planned plans the head; of a fork that nobody allowed to be planned it only parses the files. While
-// the loop applies the branch's head, it returns the stored plan of the same head and base.
+// planned plans the head. It only parses the files of a fork without permission to be planned.
+// While the loop applies the branch's head, it returns the stored plan of the same head and base.
 func (r *Reviewer) planned(ctx context.Context, record forge.PullRecord, ref string) (Preview, error) {
 	if record.Fork && (record.Tested == nil || record.Tested.Head != record.Head) {
 		return r.Planner.Parse(ctx, ref, record.Head)
@@ -551,9 +551,9 @@ func (r *Reviewer) outcome(ctx context.Context, f *review.Facts, over bool) ([]f
 	return r.Status.Outcomes(ctx, slices.Collect(maps.Keys(keys)))
 }
 
-// effects returns what recording the merge changed, to compare it with what was reviewed; nil if the
-// branch moved on by more than this commit, or if that is unknown: then the state of the objects alone
-// tells the result.
+// effects returns what recording the merge changed, for the comparison with the reviewed effects;
+// nil if the branch moved on by more than this commit, or if that is unknown: then the state of the
+// objects alone decides the result.
 func (r *Reviewer) effects(ctx context.Context, merge fleet.Revision) ([]mirror.Effect, error) {
 	base, effects, known, err := r.Records.RecordedEffects(ctx, merge)
 	if err != nil || !known {

@@ -239,8 +239,8 @@ func (v *Receiver) verify(signature, body []byte) error {
 	return nil
 }
 
-// store stores the delivery, then wakes this replica's loop. The other replicas' loops hear the notice
-// that the store sends in the same transaction.
+// store stores the delivery, then wakes this replica's loop. The other replicas' loops get the
+// notice that the store sends in the same transaction.
 func (v *Receiver) store(ctx context.Context, d forge.Delivery, asks Asks) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, storeTime)
 	defer cancel()

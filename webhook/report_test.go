@@ -19,7 +19,7 @@ func located(n int) (out []fleet.Problem) {
 	return out
 }
 
-// shown is everything that readers of the forge see of us.
+// shown is everything of Argosy that readers of the Git host see.
 func (h *harbor) shown() string {
 	var b strings.Builder
 	for _, c := range checks {
@@ -37,8 +37,8 @@ func (h *harbor) shown() string {
 	return b.String()
 }
 
-// Whichever request of a look is lost, on its way or its answer: the next look ends where one that
-// nothing happened to does.
+// A review that loses any one request or response ends, after the next review, like an undisturbed
+// one.
 func TestLookSurvivesEachLostRequest(t *testing.T) {
 	for name, prepare := range map[string]func(h *harbor){
 		"of a new pull request": func(h *harbor) {

@@ -119,7 +119,7 @@ func TestDirectPushesCountForListedAccountsOnly(t *testing.T) {
 	}
 }
 
-// Who clicks "merge" pushes the merge commit: that is no word about what is in it.
+// A click on "merge" pushes the merge commit, and reviews none of its files.
 func TestAMergeByAListedAccountIsNoDirectPush(t *testing.T) {
 	h := newHarbor(t)
 	h.DirectPush = []string{"github:alice"}
@@ -148,7 +148,7 @@ func TestAYoungPushIsNotKnownToBeADirectOne(t *testing.T) {
 	}
 }
 
-// What is known counts although the rest is not.
+// Known reviews count although others are unknown.
 func TestWhatIsKnownOfASpanCountsWhileTheRestIsNot(t *testing.T) {
 	h := newHarbor(t)
 	h.planner.answer.Shown = contents{file: "2"}
@@ -248,8 +248,8 @@ func TestFilesThatTheVersionBeforeKeptCountAtTheConsentedHead(t *testing.T) {
 }
 
 // A merge queue makes the commits of a group itself, each the merge of one pull request on those
-// before it. Each is held against what its own pull request showed: what the queue, or whoever
-// pushed beside it, added to one of them is nobody's.
+// before it. Each commit is compared with its own pull request: changes that the queue or another
+// account added to it are unreviewed.
 func TestCommitsOfAMergeQueueAreHeldAgainstTheirPullRequests(t *testing.T) {
 	h := newHarbor(t)
 	second := "tenants/acme/deployments/cart.yaml"

@@ -56,8 +56,8 @@ type Planner interface {
 	// Preview plans what the head at ref changes. ErrNotLeading, ErrUnsettled and ErrMoved mean "not
 	// now".
 	Preview(ctx context.Context, ref string, head fleet.Revision) (Preview, error)
-	// Parse reads and checks each file that the head changes on its own: for forks that nobody allowed
-	// to be planned.
+	// Parse reads and checks each file that the head changes on its own: for forks without
+	// permission to be planned.
 	Parse(ctx context.Context, ref string, head fleet.Revision) (Preview, error)
 	// Platform returns Fleet.spec of the applied base, Tenant the grant of one tenant and Engine the
 	// spec of one engine.

@@ -50,7 +50,7 @@ func TestApprovalOfAnotherWithTheOwnersLogin(t *testing.T) {
 	h.open(h.bob, nil)
 	h.look()
 	h.pullRequest.Review(h.alice, "APPROVED")
-	h.now = h.now.Add(2 * time.Minute) // accounts are looked up again
+	h.now = h.now.Add(2 * time.Minute) // the cache of accounts expires
 	h.server.Rename(h.alice, "alice-gone")
 	h.server.User("alice")
 	h.look()
@@ -109,8 +109,8 @@ func TestForkIsReadOnlyUntilAllowed(t *testing.T) {
 	}
 }
 
-// What was there before a head was first looked at was said about another head, or of one that its
-// writer guessed.
+// A comment from before the first review of a head is about another head, or about one that its
+// author guessed.
 func TestApprovalFromBeforeTheHeadWasSeenCountsForNothing(t *testing.T) {
 	h := newHarbor(t)
 	h.open(h.bob, nil)
@@ -137,7 +137,7 @@ func TestApprovalFromBeforeTheHeadWasSeenCountsForNothing(t *testing.T) {
 	}
 }
 
-// Records of the version before do not say when their heads were first seen.
+// Records of the previous version lack the first review of their heads.
 func TestApprovalOfAHeadThatAnEarlierVersionSawStands(t *testing.T) {
 	h := newHarbor(t)
 	h.open(h.bob, nil)

@@ -15,7 +15,7 @@ import (
 	"argosy.dev/argosy/webhook"
 )
 
-// kept is a Reviewer without a forge, and the pull requests that it knows.
+// kept returns a Reviewer without a Git host that knows these pull requests.
 func kept(records *shared, pulls ...forge.PullRecord) *webhook.Reviewer {
 	for _, p := range pulls {
 		records.pulls[p.Number] = p
@@ -74,7 +74,7 @@ func TestRun(t *testing.T) {
 		go func() { reviewer.Run(ctx); close(ended) }()
 		for _, c := range []struct {
 			until time.Duration
-			want  []int // of pull requests; 0 is a sweep
+			want  []int // of pull requests; 0 is a resync
 		}{
 			{0, []int{0}}, {time.Second, []int{0}}, {2 * time.Second, []int{0, 4}},
 			{59 * time.Second, []int{0, 4}},
@@ -95,8 +95,8 @@ func TestRun(t *testing.T) {
 // began is when a bubble's clock begins.
 var began = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// A result is looked at after a quarter of its age, after two seconds at least and a minute at
-// most, and the forge is not asked for it.
+// A result is rechecked after a quarter of its age, after two seconds at least and a minute at
+// most, without a request to the Git host.
 func TestResultIsFollowedMoreSlowly(t *testing.T) {
 	h := applied(t)
 	h.look()
@@ -200,7 +200,7 @@ func (s *shared) leave(away bool) {
 	s.away = away
 }
 
-// numbers are those of the pull requests that were asked for; 0 is a sweep.
+// numbers returns the requested pull requests; 0 is a resync.
 func (s *shared) numbers() []int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"argosy.dev/argosy/webhook"
 )
 
-// putOff reports for how long a look is put off.
+// putOff returns how long a job is postponed.
 func (h *harbor) putOff(err error) time.Duration {
 	h.Helper()
 	var busy *forge.Busy
@@ -64,7 +64,7 @@ func TestWhatWasJudgedStandsWhileTheBranchIsApplied(t *testing.T) {
 	}
 }
 
-// A plan that had to wait for an approval of the branch's own commits was not judged to pass.
+// A plan made while the branch's own commits were held does not turn into a success.
 func TestWhatWasBehindStaysBehind(t *testing.T) {
 	h := newHarbor(t)
 	h.open(h.bob, nil)
@@ -78,7 +78,7 @@ func TestWhatWasBehindStaysBehind(t *testing.T) {
 	}
 }
 
-// What was judged against another base is left as it was said, and not said again.
+// The report of a plan against another base stays, and is not repeated.
 func TestPlanOfAnotherBaseIsNotRepeated(t *testing.T) {
 	h := newHarbor(t)
 	h.open(h.bob, nil)

@@ -19,11 +19,14 @@ const (
 	maxLookKey = 200  // bytes; the longest names a commit
 )
 
-// Accept takes a delivery of the forge and asks for what it asks to look at: both or neither, in
-// one round trip. A delivery that was taken before does nothing, and fresh is false; so it is when
-// only the answer to an earlier try of this very call was lost. What is wanted already is not asked
-// for again: a thousand deliveries about one thing leave one job. It costs the same however much
-// the database holds.
+// Accept stores a delivery with its push and its review jobs and sends its notice, all in one
+// transaction and one round trip. A delivery stored before does nothing, and fresh is false, also
+// if only the answer to an earlier try of this call was lost. A requested job is not requested
+// again: a thousand deliveries about one subject leave one job. The cost does not depend on the
+// size of the database.
+//
+// The notice is sent within the transaction, unlike in Notify: a stored push is a notified one. The
+// lock that sending takes lasts as long as this short transaction.
 func (s *Pulls) Accept(ctx context.Context, d forge.Delivery, looks []forge.Recheck) (fresh bool,
 	err error) {
 	if err := d.Validate(); err != nil {
@@ -33,8 +36,7 @@ func (s *Pulls) Accept(ctx context.Context, d forge.Delivery, looks []forge.Rech
 	return fresh, wrap(err, "delivery %s", d.ID)
 }
 
-// Ask asks for looks that no delivery asked for: of a timer, or of a replica that begins to work.
-// See Accept.
+// Ask requests review jobs without a delivery: of a timer, or of a new leader. See Accept.
 func (s *Pulls) Ask(ctx context.Context, looks []forge.Recheck) error {
 	for part := range slices.Chunk(looks, maxLooks) {
 		if _, err := s.ask(ctx, forge.Delivery{}, part); err != nil {
@@ -61,15 +63,15 @@ func (s *Pulls) ask(ctx context.Context, d forge.Delivery, looks []forge.Recheck
 	return fresh, err
 }
 
-// sqlAsk takes a delivery (none: an empty id) and sets what it asks for to wanted. Where that was
-// not wanted yet, a job is inserted.
+// sqlAsk stores a delivery (none: an empty id) and sets its jobs to wanted. It inserts a River job
+// for those that were not wanted before.
 //
-// A look that is wanted already is only read, never locked: whoever clears it (sqlBegin) does so
-// after this statement began, and reads the truth after that. The others are taken in the order of
-// their keys, so that two deliveries never wait for each other in a circle.
+// It only reads a wanted job and never locks it: sqlBegin, which clears it, starts after this
+// statement and reads everything after that. It takes the others in the order of their keys, so
+// that two deliveries never deadlock.
 //
-// The job is what River's own InsertTx would insert, in the same statement: that one takes three
-// more round trips, and notifies within the transaction.
+// The job is the one that River's own InsertTx inserts, in the same statement: InsertTx takes three
+// more round trips.
 const sqlAsk = `
 	WITH taken AS (
 		INSERT INTO deliveries (id, event) SELECT $1, $2 WHERE $1 <> '' ON CONFLICT (id) DO NOTHING RETURNING id),
@@ -87,7 +89,7 @@ const sqlAsk = `
 	SELECT EXISTS (SELECT FROM taken), (SELECT count(*) FROM jobs),
 		(SELECT count(pg_notify($10, $11)) FROM taken WHERE $11 <> '')`
 
-// pushColumns are the push that a delivery tells of, with an empty commit for none.
+// pushColumns are the push of a delivery, with an empty commit for none.
 func pushColumns(p *forge.Push) []any {
 	if p == nil {
 		return []any{"", "", int64(0), ""}
@@ -107,7 +109,7 @@ func (s *Pulls) Pushes(ctx context.Context, ends []fleet.Revision) ([]forge.Push
 	return pushes, wrap(err, "pushes")
 }
 
-// lookColumns are key, priority and body of each look, the last of each key.
+// lookColumns are key, priority and body of each job, the last of each key.
 func lookColumns(looks []forge.Recheck) ([]any, error) {
 	if len(looks) > maxLooks {
 		return nil, fmt.Errorf("%d looks at once; at most %d are taken", len(looks), maxLooks)
@@ -130,8 +132,8 @@ func lookColumns(looks []forge.Recheck) ([]any, error) {
 	return []any{column(unique, forge.Recheck.Key), column(unique, lookPriority), bodies}, err
 }
 
-// lookPriority orders jobs, 1 first: what is merged is applied before pull requests are looked at,
-// and sweeps take what room is left.
+// lookPriority orders jobs, 1 first: the merge queue before pull requests, and resyncs last. A job
+// for the branch comes from a replica of the previous version alone.
 func lookPriority(l forge.Recheck) int16 {
 	switch l.Kind {
 	case forge.RecheckBranch:
@@ -144,9 +146,9 @@ func lookPriority(l forge.Recheck) int16 {
 	return 3
 }
 
-// sqlBegin is the first act of a job, before anything is read of the forge: whoever asks from now
-// on gets another job. Older jobs of the same look that wait for another try are dropped, for this
-// one looks in their place: however long the forge fails, a look has one.
+// sqlBegin is the first act of a job, before it reads the Git host: a request from now on gets
+// another job. It deletes older jobs of the same key that wait for another try, since this job
+// replaces them: however long the Git host fails, a key has one job.
 const sqlBegin = `
 	WITH begun AS (
 		UPDATE looks SET wanted = false WHERE key = $1 AND wanted),
@@ -155,7 +157,7 @@ const sqlBegin = `
 			AND args @> jsonb_build_object('key', $1::text) AND id <> $2)
 	SELECT body FROM looks WHERE key = $1`
 
-// beginLook says that the look is no longer wanted, but done; false when nothing is known of it.
+// beginLook sets the job to no longer wanted and returns it; false if the store does not know it.
 func (s *Pulls) beginLook(ctx context.Context, key string, job int64) (forge.Recheck, bool, error) {
 	var raw []byte
 	err := s.again(ctx, func() error { return s.work.QueryRow(ctx, sqlBegin, key, job).Scan(&raw) })
@@ -169,9 +171,8 @@ func (s *Pulls) beginLook(ctx context.Context, key string, job int64) (forge.Rec
 	return l, err == nil, wrap(err, "begin the look at %s", key)
 }
 
-// sqlMend inserts jobs for what is wanted and has none: a job that was thrown away before it began,
-// by hand or because the database failed each of its tries, would keep its look from ever being
-// done again.
+// sqlMend inserts River jobs for wanted jobs without one: a River job that was deleted before it
+// began, by hand or because the database failed each of its tries, would block its key forever.
 const sqlMend = `
 	WITH turned AS (
 		SELECT key, priority FROM looks WHERE wanted AND key NOT IN (
@@ -179,8 +180,7 @@ const sqlMend = `
 			WHERE kind = '` + lookKind + `' AND args ? 'key' AND state IN ('available', 'running', 'retryable', 'scheduled', 'pending'))
 		ORDER BY key LIMIT 10000)` + sqlInsertJobs + ` FROM turned`
 
-// What is kept of the inbox and of pull requests, and for how long. Each statement deletes a
-// bounded number of rows.
+// The retention of the inbox and of pull requests. Each statement deletes a bounded number of rows.
 var sqlTidy = []string{
 	`DELETE FROM deliveries WHERE id IN (SELECT id FROM deliveries WHERE at < now() - interval '30 days' ORDER BY at LIMIT $1)`,
 	`DELETE FROM looks WHERE NOT wanted AND key IN (SELECT key FROM looks WHERE NOT wanted AND at < now() - interval '30 days' LIMIT $1)`,
@@ -198,9 +198,9 @@ var sqlTidy = []string{
 			AND EXISTS (SELECT FROM pull_touches t WHERE t.number = p.number) LIMIT $1)`,
 }
 
-// Tidy drops what nobody asks for any more: deliveries and looks of more than 30 days ago, and
-// plans of more than 90 days ago that were followed by another of the same pull request. It goes on
-// until nothing is left, and reports how many rows it has dropped.
+// Tidy deletes what no job needs any more: deliveries and jobs older than 30 days, recorded changes
+// older than two days, and plans older than 90 days with a successor for the same pull request. It
+// runs until nothing is left, and returns the number of deleted rows.
 func (s *Pulls) Tidy(ctx context.Context) (int64, error) {
 	var all int64
 	for _, sql := range sqlTidy {

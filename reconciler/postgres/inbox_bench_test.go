@@ -32,9 +32,9 @@ func fill(b *testing.B, url string, n int) {
 	exec(b, url, `ANALYZE`)
 }
 
-// BenchmarkAccept holds deliveries that ask for what is wanted already, as in a burst of pushes,
-// and such that ask for something new, each from 8 senders, against one INSERT per commit; with a
-// database that is empty, and with one that is full.
+// BenchmarkAccept compares deliveries with one INSERT per commit: deliveries that request a wanted
+// job, as in a burst, and deliveries that request a new one, each from 8 senders, with an empty
+// database and a full one.
 func BenchmarkAccept(b *testing.B) {
 	const n, senders = 4000, 8
 	ctx := context.Background()
@@ -85,8 +85,8 @@ func BenchmarkAccept(b *testing.B) {
 	}
 }
 
-// BenchmarkLook is how long it takes from a delivery on one replica to its look on another, when
-// one follows the other: River fetches at most ten times a second.
+// BenchmarkLook measures the time from a delivery on one replica to its job on another, one after
+// the other: River fetches at most ten times a second.
 func BenchmarkLook(b *testing.B) {
 	url := newDatabase(b)
 	fill(b, url, 10_000)

@@ -125,7 +125,7 @@ func TestLookThatAnotherDeliveryAskedForMeanwhile(t *testing.T) {
 	expect(t, url, countJobs, 1)
 }
 
-// In a burst nobody waits for anybody: what is wanted already is not locked.
+// In a burst no delivery waits for another: Accept does not lock a wanted job.
 func TestLookThatIsWantedIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
@@ -149,7 +149,7 @@ func waiting(t testing.TB, url string) int {
 		`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'argosy' AND wait_event_type = 'Lock'`)
 }
 
-// What asks for several things in any order never waits in a circle.
+// Requests for several jobs in any order never deadlock.
 func TestDeliveriesAboutTheSameThingsInOtherOrders(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
@@ -235,7 +235,7 @@ func TestDeliveryOfAStrangeNameIsRefused(t *testing.T) {
 		}
 	}
 	expect(t, url, countDeliveries, 0)
-	check(t, s.Pulls.Ask(t.Context(), append(many, many...))) // a sweep over many
+	check(t, s.Pulls.Ask(t.Context(), append(many, many...))) // a resync of many
 	expect(t, url, countJobs, len(many))
 	longest := forge.Delivery{ID: strings.Repeat("aZ0-", 32), Event: "pull_request"}
 	group := forge.Recheck{Kind: forge.RecheckGroup, Head: revision(1),
@@ -245,7 +245,7 @@ func TestDeliveryOfAStrangeNameIsRefused(t *testing.T) {
 	}
 }
 
-// What the database did not store as a whole, it did not store at all, and the redelivery works.
+// The database stores a delivery as a whole or not at all, and the redelivery works.
 func TestCase60DeliveryThatWasNotStoredWorksAgain(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
@@ -265,7 +265,7 @@ func TestCase60DeliveryThatWasNotStoredWorksAgain(t *testing.T) {
 		failed <- err
 	}()
 	until(t, "the delivery to wait", func() bool { return waiting(t, url) == 1 })
-	cancel() // the process ends, or the forge gives up
+	cancel() // the process dies, or the Git host gives up
 	if err := <-failed; err == nil {
 		t.Fatal("it was stored")
 	}
@@ -305,7 +305,7 @@ func TestCase60TerminatedSessionsLoseNoDelivery(t *testing.T) {
 	for i := range 4 {
 		senders.Go(func() {
 			for j := range n / 4 {
-				for tries := 0; ; tries++ { // the forge delivers again
+				for tries := 0; ; tries++ { // the Git host delivers again
 					if _, err := s.Pulls.Accept(context.Background(), delivery(i*n+j), []forge.Recheck{
 						pullLook(i*n + j + 1)}); err == nil {
 						break
@@ -325,7 +325,7 @@ func TestCase60TerminatedSessionsLoseNoDelivery(t *testing.T) {
 	expect(t, url, countJobs, n)
 }
 
-// What Accept inserts is what River itself would insert.
+// Accept inserts the same job as River.
 func TestJobIsOneOfRiversOwn(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
@@ -356,7 +356,7 @@ type lookJob struct {
 
 func (lookJob) Kind() string { return "look" }
 
-// A new job is told of after the transaction, one that is wanted already is not.
+// A new job is notified after the transaction, a wanted job is not.
 func TestNewJobIsToldOf(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
@@ -454,7 +454,7 @@ func TestAPushIsKeptWithTheFirstDeliveryThatTellsOfIt(t *testing.T) {
 		d := delivery(i/2 + 1)
 		d.Push = &p
 		if i == 2 {
-			d.ID = delivery(1).ID // taken before: nothing of it counts
+			d.ID = delivery(1).ID // stored before: its push does not count
 			d.Push = &forge.Push{Before: revision(3), After: revision(4), By: p.By}
 		}
 		must(s.Pulls.Accept(t.Context(), d, []forge.Recheck{branch}))(t)
@@ -472,7 +472,8 @@ func TestAPushIsKeptWithTheFirstDeliveryThatTellsOfIt(t *testing.T) {
 	expect(t, url, `SELECT count(*) FROM pushes`, 1)
 }
 
-// The notice is a part of the delivery's own transaction: whoever stored it may die at once.
+// The notice is a part of the delivery's own transaction: the replica that stored it may die at
+// once.
 func TestAPushIsNotifiedWithTheTransactionThatStoresIt(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)

@@ -23,12 +23,12 @@ const (
 	lookQueue = "looks"
 	lookRoom  = 4 // at once
 
-	lookTime    = 2 * time.Minute  // that one look may take
-	lookRescue  = 3 * time.Minute  // after which a look whose replica died is done again
-	lookGrace   = 10 * time.Second // that looks are given to end when the work stops
+	lookTime    = 2 * time.Minute  // of one job
+	lookRescue  = 3 * time.Minute  // after which a job of a dead replica runs again
+	lookGrace   = 10 * time.Second // for jobs to end when the work stops
 	lookPoll    = 5 * time.Second  // for jobs whose notification was lost
-	lookPause   = time.Second      // before a look is tried again that is being done
-	busyAtMost  = time.Hour        // that a forge is believed
+	lookPause   = time.Second      // before the retry of a key that is being worked on
+	busyAtMost  = time.Hour        // longest pause that a Git host may ask for
 	busyAtLeast = time.Second
 	keepDone    = time.Hour // finished jobs
 
@@ -54,15 +54,15 @@ type lookArgs struct {
 // Kind names the jobs to River.
 func (lookArgs) Kind() string { return lookKind }
 
-// Work does what is asked to be looked at, until ctx ends: at most four at once, never two of the
-// same key, the branch first and sweeps last. It is for the one replica that holds the reconciler's
-// lease. A *forge.Busy puts a look off until then (an hour at most); other errors have it
-// tried again, ten times in all with growing pauses, and then the next Accept or Ask of its key
-// looks again. A panic fails its look alone. A look has two minutes.
+// Work runs review jobs until ctx ends: at most four at once, never two of the same key, resyncs
+// last. It is for the replica that holds the reconciler's lease. A *forge.Busy postpones a job
+// until then (an hour at most). Other errors retry it, ten times in all with growing pauses; after
+// that the next Accept or Ask of its key runs it again. A panic fails its job alone. A job has two
+// minutes.
 //
-// When ctx ends, looks are given ten seconds to end, then their context is cancelled, and they are
-// done again by whoever works next. A look whose replica died is done again after three minutes.
-// Work returns an error only when it cannot work at all.
+// When ctx ends, jobs get ten seconds to end. Then their context is cancelled, and the next leader
+// runs them again. A job whose replica died runs again after three minutes. Work returns an error
+// only when it cannot work at all.
 func (s *Pulls) Work(ctx context.Context, do func(context.Context, forge.Recheck) error) error {
 	pool, err := (pool{size: riverConns, patience: workPatience, acquire: 2 * workPatience}).open(
 		context.WithoutCancel(ctx), s.base, s.tracer, &atomic.Int64{})
@@ -123,8 +123,8 @@ func (s *Pulls) maintain(ctx context.Context, pool *pgxpool.Pool) {
 	}
 }
 
-// wake says to whoever works that there is a job. It is sent after the transaction, and as a
-// transaction of its own: see Notify. When it fails or is lost, the job is found by the next poll.
+// wake notifies the leader of a job, in a transaction of its own after that of the job: see Notify.
+// The next poll finds the job if the notification fails or is lost.
 func (s *Pulls) wake(ctx context.Context) {
 	_, err := s.work.Exec(ctx, `SELECT pg_notify('`+schema+`.river_insert', '{"queue": "`+lookQueue+
 		`"}')`)
@@ -133,14 +133,14 @@ func (s *Pulls) wake(ctx context.Context) {
 	}
 }
 
-// looker does the looks of one replica.
+// looker runs the jobs of one replica.
 type looker struct {
 	river.WorkerDefaults[lookArgs]
 	store *Pulls
 	do    func(context.Context, forge.Recheck) error
 
 	mu   sync.Mutex
-	busy map[string]bool // keys of the looks that are being done
+	busy map[string]bool // keys of running jobs
 }
 
 // Work does one job.
@@ -182,11 +182,11 @@ func (w *looker) look(ctx context.Context, l forge.Recheck) (err error) {
 	return w.do(ctx, l)
 }
 
-// errLook is all that River stores of a failure: what do says may name tenants, and its tables are
-// for no tenant's words.
+// errLook is all that River stores of a failure: the error may name tenants, which River's tables
+// must not.
 var errLook = errors.New("the look failed; the log says why")
 
-// end tells River how a job ended.
+// end returns the outcome of a job to River.
 func (w *looker) end(ctx context.Context, job *river.Job[lookArgs], err error) error {
 	var busy *forge.Busy
 	switch {

@@ -38,7 +38,7 @@ func riverVersion() (int64, error) {
 	return int64(newest), nil
 }
 
-// onlyWarnings passes on what River warns of: it tells of every start, stop and job besides.
+// onlyWarnings drops River's messages about every start, stop and job.
 type onlyWarnings struct{ slog.Handler }
 
 func (h onlyWarnings) Enabled(ctx context.Context, level slog.Level) bool {

@@ -25,7 +25,7 @@ import (
 var agentPaths = []string{agent.PathJoin, agent.PathToken, agent.PathKeys, agent.PathSnapshot,
 	agent.PathStream, agent.PathStatus, agent.PathProbe}
 
-// errNoPublicURL tells the operator what agents need.
+// errNoPublicURL names the setting that agents need.
 var errNoPublicURL = errors.New(
 	"agents are switched on and listen.publicURL is not set: no agent can join or connect, " +
 		"because an agent proves itself to that name; " +
@@ -64,9 +64,8 @@ func agentStore(s *postgres.Store) hub.Store {
 	}{a, s.Work}}
 }
 
-// agentLimits lets agents have no more of the store at a time than the workers' pool has
-// connections: whoever else waits for one, a worker or the loop, waits for one turn and not behind
-// a herd.
+// agentLimits limits agents to as many requests of the store at a time as the workers' pool has
+// connections: a worker or the loop then waits for one request, never behind a herd.
 func agentLimits(connections, openRate int, proxies []netip.Prefix) hub.Limits {
 	return hub.Limits{
 		OpenRate: openRate, Proxies: proxies,
@@ -110,13 +109,13 @@ func (v *Server) mountAgents(mux *http.ServeMux) {
 	}
 }
 
-// refuseAgents says to whoever sets an agent up what the operator has to do.
+// refuseAgents answers an agent with the fix that its operator has to make.
 func refuseAgents(w http.ResponseWriter, why error) {
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("Retry-After", "60")
 	w.WriteHeader(http.StatusServiceUnavailable)
-	// the agent is gone: it asks again
+	// the agent closed the connection and will ask again
 	_ = json.NewEncoder(w).Encode(wire.Refusal{Type: "urn:argosy:unavailable",
 		Title:  http.StatusText(http.StatusServiceUnavailable),
 		Status: http.StatusServiceUnavailable, Detail: why.Error(),
@@ -133,7 +132,7 @@ func (v *Server) runAgents(ctx context.Context) {
 	}
 }
 
-// rotated passes on that a secret has changed, to whom has rows that need it.
+// rotated notifies the workers and the hub of a changed secret.
 func (v *Server) rotated(tenant fleet.TenantName, name string) {
 	v.manager.Rotated(tenant, name)
 	if v.hub != nil {
@@ -144,7 +143,7 @@ func (v *Server) rotated(tenant fleet.TenantName, name string) {
 // staleAfter is how long an agent may be away before the doctor names it.
 const staleAfter = 10 * time.Minute
 
-// examineAgents says which agents have joined and are not there, or are refused.
+// examineAgents lists the agents that joined and are disconnected or refused.
 func examineAgents(ctx context.Context, store *postgres.Store, public string,
 	now time.Time) (string, error) {
 	var all, stale []string
@@ -177,8 +176,7 @@ func examineAgents(ctx context.Context, store *postgres.Store, public string,
 		nil
 }
 
-// amiss is what is to be looked at with one agent; "" when nothing is. One that nobody has joined
-// yet is not amiss.
+// amiss returns the problem of one agent, or "". An environment without an agent is no problem.
 func amiss(a view.Agent, now time.Time) string {
 	switch {
 	case a.ID == "" || a.RevokedAt != nil:

@@ -87,7 +87,7 @@ func TestWithoutAPublicURLAgentsAreToldWhatTheOperatorHasToDo(t *testing.T) {
 	}
 }
 
-// emptyStore knows nobody.
+// emptyStore has no agents.
 type emptyStore struct {
 	hub.Identities
 	hub.Sessions

@@ -19,8 +19,8 @@ const (
 	sayAwait   = time.Minute // between lines about one reason
 )
 
-// await calls open until the database is there. An error that does not pass by waiting ends it.
-// waiting hears the class of each reason.
+// await calls open until the database is available, or until an error that waiting cannot fix. It
+// passes the class of each reason to waiting.
 func await[T any](ctx context.Context, host string, log *slog.Logger, waiting func(why string),
 	open func() (T, error)) (T, error) {
 	began, said, saidAt := time.Now(), "", time.Time{}
@@ -51,8 +51,8 @@ func await[T any](ctx context.Context, host string, log *slog.Logger, waiting fu
 	}
 }
 
-// probing answers the probes from the moment when the process starts: as starting until everything
-// is open, and then as full says.
+// probing answers the probes from the start of the process: as starting until everything is open,
+// then through full.
 type probing struct {
 	why  atomic.Pointer[string]
 	full atomic.Pointer[http.Handler]

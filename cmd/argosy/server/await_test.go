@@ -25,7 +25,7 @@ import (
 	"argosy.dev/argosy/test/stack"
 )
 
-// said is a log that is read while it is written.
+// said is a log for concurrent readers.
 type said struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -204,8 +204,7 @@ func TestAStartEndsForWhatNoWaitingHelps(t *testing.T) {
 	}
 }
 
-// tlsServer agrees to PostgreSQL's TLS with a certificate that nobody trusts, and returns its
-// address.
+// tlsServer accepts PostgreSQL's TLS with an untrusted certificate, and returns its address.
 func tlsServer(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

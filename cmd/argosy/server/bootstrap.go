@@ -13,8 +13,8 @@ import (
 // bootstrapLength is the least that a bootstrap token may have: 32 characters.
 const bootstrapLength = 32
 
-// withBootstrap accepts, beside the store's tokens, the one in a file: a platform token with write
-// access, valid while it stands there.
+// withBootstrap accepts, besides the store's tokens, the token in a file: a platform token with
+// write access, valid as long as the file contains it.
 func withBootstrap(tokens api.Tokens, file string) api.Tokens {
 	if file == "" {
 		return tokens
@@ -27,8 +27,8 @@ type bootstrap struct {
 	file string
 }
 
-// VerifyToken compares hashes in constant time. A file that cannot be read, or holds too little,
-// admits nobody.
+// VerifyToken compares hashes in constant time. An unreadable file, or one that is too short,
+// admits no token.
 func (b bootstrap) VerifyToken(ctx context.Context, plaintext string) (view.Token, error) {
 	content, err := os.ReadFile(b.file)
 	if want := trim(content); err == nil && len(want) >= bootstrapLength {

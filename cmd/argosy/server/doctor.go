@@ -17,11 +17,11 @@ import (
 	"argosy.dev/argosy/webhook/review"
 )
 
-// Check is one thing that the doctor looked at.
+// Check is the outcome of one check.
 type Check struct {
 	Subject string
 	Detail  string // when it is well, or why it was not checked
-	Err     error  // what is to be fixed
+	Err     error  // the fault, with its fix
 	Unknown bool   // it was not checked: what Argosy's account may not read is never taken for well
 }
 
@@ -44,10 +44,10 @@ func (c Check) Text() string {
 	return c.Detail
 }
 
-// checkTimeout bounds each look at something outside.
+// checkTimeout bounds each request to another system.
 const checkTimeout = 20 * time.Second
 
-// Doctor looks at everything that the settings name, and writes to none of it.
+// Doctor checks everything that the settings name, and writes to none of it.
 func Doctor(ctx context.Context, s settings.Settings) []Check {
 	log := slog.New(slog.DiscardHandler)
 	checks := []Check{{Subject: "settings", Detail: "well formed"}}
@@ -103,7 +103,7 @@ func Doctor(ctx context.Context, s settings.Settings) []Check {
 	connect := engines{secrets: secrets, inFlight: 1}
 	for _, name := range slices.Sorted(maps.Keys(specs)) {
 		if specs[name].Connection.Agent != nil {
-			continue // it is looked at by its agent
+			continue // its agent examines it
 		}
 		check("engine "+string(name), func(ctx context.Context) (string, error) {
 			return connect.examine(ctx, name, specs[name])
@@ -117,7 +117,7 @@ type changedOwners interface {
 	ChangedOwners(ctx context.Context) ([]view.Owner, error)
 }
 
-// examineOwners tells which names of owners other accounts or teams have taken.
+// examineOwners lists the names of owners that other accounts or teams took.
 func examineOwners(ctx context.Context, store changedOwners) (string, error) {
 	changed, err := store.ChangedOwners(ctx)
 	if err != nil {

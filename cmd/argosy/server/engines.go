@@ -23,8 +23,8 @@ type engines struct {
 	silence  time.Duration // of an engine that is read for a rebuild; default findSilence
 }
 
-// findSilence is how long an engine may go without a further page before reading it begins anew. It
-// is longer than one request may take.
+// findSilence is the longest pause between two pages of an engine, after which reading it starts
+// again. It exceeds the timeout of one request.
 const findSilence = time.Minute
 
 // dial prepares one engine's connection with the credential as it is now.

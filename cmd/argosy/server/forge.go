@@ -22,14 +22,14 @@ import (
 	"argosy.dev/argosy/webhook/github"
 )
 
-// hookPath is where the forge delivers to.
+// hookPath receives the Git host's deliveries.
 const hookPath = "/webhook/github"
 
 // leastSecret is how long a webhook's secret has to be, in bytes.
 const leastSecret = 16
 
-// openForge makes the client of the forge. Its token or key is read from its file whenever it is
-// needed.
+// openForge builds the client of the Git host. The client reads its token or key from the file for
+// each use.
 func openForge(s settings.Settings, version string) (*github.Forge, error) {
 	f := s.Forge
 	c := github.Config{BaseURL: f.API, Repository: f.Repository, RepositoryID: f.RepositoryID,
@@ -71,7 +71,7 @@ func rootsIn(field, path string) (*x509.CertPool, error) {
 	return roots, nil
 }
 
-// hookSecrets are read anew at each delivery, so that a new one is taken up at once.
+// hookSecrets reads the secrets for each delivery, so that a new one works at once.
 func hookSecrets(files []string) webhook.Secrets {
 	return func() ([]fleet.Secret, error) {
 		var all []fleet.Secret
@@ -177,7 +177,7 @@ type branchReviews struct {
 	reviewed *webhook.Reviews
 }
 
-// mostSteps bounds how many of the branch's own commits are looked for between two revisions.
+// mostSteps bounds the walk over the branch's own commits between two revisions.
 const mostSteps = 200
 
 // Reviewed is reconciler.Reviews.
@@ -190,9 +190,9 @@ func (r branchReviews) Reviewed(ctx context.Context, base, head fleet.Revision) 
 	return r.reviewed.Reviewed(ctx, base, commits)
 }
 
-// branchCommits are the branch's own commits from base to head, the oldest first, each with the
+// branchCommits returns the branch's own commits from base to head, oldest first, each with the
 // files that it changes against its first parent. Where the first parents do not lead to base, as
-// after a fast-forward to a branch that had merged this one, the head alone stands for all of them.
+// after a fast-forward to a branch that had merged this one, it returns the head alone.
 func branchCommits(ctx context.Context, m *gitrepo.Mirror, base,
 	head gitrepo.Hash) ([]reviews.Commit, error) {
 	var line []gitrepo.Commit
@@ -271,7 +271,7 @@ func preview(p reconciler.Preview) webhook.Preview {
 		Conflicts: p.Conflicts, Behind: p.Behind}
 }
 
-// told puts the loop's reasons for not planning now into the reviewer's words.
+// told translates the loop's errors into the reviewer's.
 func told(err error) error {
 	for is, as := range map[error]error{reconciler.ErrNotLeading: webhook.ErrNotLeading,
 		reconciler.ErrUnsettled:   webhook.ErrUnsettled,
@@ -279,7 +279,7 @@ func told(err error) error {
 		reconciler.ErrUnmergeable: webhook.ErrUnmergeable} {
 		var why *gitrepo.Error
 		if errors.Is(err, is) && errors.Is(is, reconciler.ErrUnmergeable) && errors.As(err, &why) {
-			// the sentence for whoever wrote the pull request
+			// the sentence for the author of the pull request
 			return fmt.Errorf("%w: %w: %s", as, why.Kind, why.Detail)
 		}
 		if errors.Is(is, reconciler.ErrUnmergeable) && errors.Is(err, is) {

@@ -13,8 +13,8 @@ import (
 
 //go:generate go test -run TestMetricsReference -update .
 
-// newMetrics registers what a replica tells of itself: the process, its version, and what it does.
-// docs/metrics.md is made from the descriptions.
+// newMetrics registers the metrics of the process, its version and its work. docs/metrics.md is
+// generated from the descriptions.
 func newMetrics(reg prometheus.Registerer, version string) (*reconciler.Metrics, *worker.Metrics) {
 	build := prometheus.NewGauge(prometheus.GaugeOpts{Name: "argosy_build_info",
 		Help:        "1, with the version that this replica runs.",
@@ -25,7 +25,7 @@ func newMetrics(reg prometheus.Registerer, version string) (*reconciler.Metrics,
 	return reconciler.NewMetrics(reg), worker.NewMetrics(reg)
 }
 
-// registerStops tells how old this replica's view of the emergency stops is.
+// registerStops exports the age of this replica's view of the emergency stops.
 func registerStops(reg prometheus.Registerer, stops *worker.StopBoard) {
 	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "argosy_emergency_stops_age_seconds",
@@ -34,13 +34,13 @@ func registerStops(reg prometheus.Registerer, stops *worker.StopBoard) {
 		func() float64 { return stops.Age().Seconds() }))
 }
 
-// poolMetrics show how the pools of connections stand when they are read.
+// poolMetrics exports the state of the connection pools.
 type poolMetrics struct {
 	read                               func() []postgres.PoolFigures
 	size, inUse, waiting, wait, gaveUp *prometheus.Desc
 }
 
-// registerPools shows how the store's pools of connections stand.
+// registerPools exports the state of the store's connection pools.
 func registerPools(reg prometheus.Registerer, read func() []postgres.PoolFigures) {
 	desc := func(name, help string) *prometheus.Desc {
 		return prometheus.NewDesc("argosy_database_"+name, help, []string{"pool"}, nil)

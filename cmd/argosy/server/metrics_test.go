@@ -23,7 +23,7 @@ var update = flag.Bool("update", false, "write docs/metrics.md anew")
 
 const referencePath = "../../../docs/metrics.md"
 
-// registrations remembers what is registered, which a registry itself does not tell.
+// registrations keeps what is registered: a registry does not list it.
 type registrations struct {
 	*prometheus.Registry
 	all []prometheus.Collector

@@ -39,7 +39,7 @@ func TestASchemaThatIsSomebodyElsesIsOnlyChecked(t *testing.T) {
 		}
 		return err
 	}
-	for range 2 { // the first look has not made it after all
+	for range 2 { // the first call has not created it
 		if err := open(false); !errors.Is(err, postgres.ErrSchema) || !strings.Contains(err.Error(),
 			"argosy migrate") {
 			t.Errorf("an empty database: %v", err)

@@ -39,8 +39,8 @@ func (v *Server) probes() http.Handler {
 	return mux
 }
 
-// notReady is what a stranger is told of why the replica is not ready, and the reason itself; "" if
-// it is.
+// notReady returns the class of reasons that strangers see, and the reason itself; "" if the
+// replica is ready.
 func notReady(database, stops error) (class string, reason error) {
 	switch {
 	case errors.Is(database, postgres.ErrReadOnly):

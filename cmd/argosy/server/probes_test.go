@@ -9,7 +9,7 @@ import (
 	"argosy.dev/argosy/reconciler/postgres"
 )
 
-// The probes ask for no token: what they tell names no host, user or tenant.
+// The probes need no token: their answers name no host, user or tenant.
 func TestReadinessTellsStrangersAClassOfReasons(t *testing.T) {
 	t.Parallel()
 	canary := errors.New("failed to connect to `user=argosy host=db.internal`: tenant acme")

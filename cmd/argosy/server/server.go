@@ -50,7 +50,7 @@ type Server struct {
 	stops   *worker.StopBoard
 	stats   *fleetstats.Collector
 	api     *api.Server
-	pulls   *pulls   // nil without a forge
+	pulls   *pulls   // nil without a Git host
 	hub     *hub.Hub // nil when agents are switched off, or without a public URL
 
 	listener, ops net.Listener
@@ -152,7 +152,7 @@ func (v *Server) assemble() error {
 	return v.assembleAgents()
 }
 
-// front is what listen.address answers: the API and the page, deliveries of the forge, and agents.
+// front serves listen.address: the API and the page, the Git host's deliveries, and agents.
 func (v *Server) front() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", v.api)
@@ -232,7 +232,7 @@ func (v *Server) serve(s *http.Server, l net.Listener) error {
 	return s.Serve(l)
 }
 
-// wakes passes on what the store says: "look".
+// wakes forwards the store's notifications.
 func (v *Server) wakes(ctx context.Context) {
 	v.store.Listen(ctx, func(by string) {
 		if lease, ok := strings.CutPrefix(by, postgres.Released); ok {
@@ -262,8 +262,8 @@ func (v *Server) wakes(ctx context.Context) {
 	})
 }
 
-// settle ends the revisions that neither their last acknowledgement nor their record has ended, as
-// when a connection was lost in between.
+// settle ends revisions that neither their last acknowledgement nor their record ended, as after a
+// connection that was lost in between.
 func (v *Server) settle(ctx context.Context) {
 	tick := time.NewTicker(10 * time.Second)
 	defer tick.Stop()
@@ -279,7 +279,7 @@ func (v *Server) settle(ctx context.Context) {
 	}
 }
 
-// prune drops history that is older than the settings say. Replicas may do it side by side.
+// prune deletes history older than the settings allow. Replicas may run it at the same time.
 func (v *Server) prune(ctx context.Context) {
 	days := func(n int) time.Duration { return time.Duration(n) * 24 * time.Hour }
 	r := v.settings.Retention

@@ -117,7 +117,7 @@ func (s source) Fetch(ctx context.Context) (reconciler.Head, error) {
 		" <" + commit.Author.Email + ">", Subject: commit.Subject, At: head.Time}, nil
 }
 
-// Relation says how head stands to applied.
+// Relation returns the relation of head to the applied revision.
 func (s source) Relation(ctx context.Context, applied, head fleet.Revision) (reconciler.Relation,
 	error) {
 	r, err := s.mirror.Relation(ctx, gitrepo.Hash(applied), gitrepo.Hash(head))

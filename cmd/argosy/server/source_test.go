@@ -66,7 +66,7 @@ func TestAMirrorThatWasClonedAnewIsToldOnce(t *testing.T) {
 	if err := m.Close(); err != nil {
 		t.Fatal(err)
 	}
-	m = open() // what was read before is not remembered
+	m = open() // a new mirror has no cache
 	defer m.Close()
 	head := fetch(m)
 	spoil(t, filepath.Join(s.DataDir, "config.git", "objects", "pack"))

@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// reloadingTLS reads the certificate anew when its file changes, so that a renewal needs no
-// restart.
+// reloadingTLS reads the certificate again when its file changes: a renewal needs no restart.
 func reloadingTLS(certFile, keyFile string) *tls.Config {
 	var mu sync.Mutex
 	var current *tls.Certificate

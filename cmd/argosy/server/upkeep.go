@@ -42,5 +42,5 @@ func scratch() (scratchDir, error) {
 	return scratchDir{path}, err
 }
 
-// a temporary folder: the system clears what is left
+// a temporary folder: the system deletes leftovers
 func (d scratchDir) remove() { _ = os.RemoveAll(d.path) }
