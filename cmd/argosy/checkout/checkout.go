@@ -20,7 +20,7 @@ import (
 	configschema "argosy.dev/argosy/config-schema"
 )
 
-// one byte more than the limit shows that the file is too long
+// enough bytes of a file to detect that it is too long
 const enough = 1 << 20
 
 // Roots are the folders of a config repo that hold declarations.
