@@ -87,7 +87,7 @@ const (
 	HoldUnreviewed HoldReason = "unreviewed"
 )
 
-// Hold is a change that waits for `argosy approve REV`. An approval is bound to the revision and
+// Hold is a change that waits for `argosy release REV`. An approval is bound to the revision and
 // releases only the listed items.
 type Hold struct {
 	Revision fleet.Revision   `json:"revision"`

@@ -159,7 +159,7 @@ type Application struct {
 	// Unreachable is set while the engine cannot read the environment's cluster.
 	Unreachable *mirror.Unreachable `json:"unreachable,omitempty"`
 	// DeletionBlocked is true while the deletion waits for a cluster that has been unreachable for
-	// DeletionBlockedAfter: see argosy orphan.
+	// DeletionBlockedAfter: see argosy abandon.
 	DeletionBlocked bool `json:"deletionBlocked,omitempty"`
 }
 

@@ -329,8 +329,8 @@ func (c *DeletionLimiter) HeldReason(key fleet.ObjectKey) (string, bool) {
 	}
 	return fmt.Sprintf(
 		"%d deletions wait for the admin of this cluster, because more than %d Applications "+
-			"would be deleted within an hour; review and approve them there with: argosy agent "+
-			"approve-deletions",
+			"would be deleted within an hour; review and release them there with: argosy agent "+
+			"release-deletions",
 		len(c.ledger.Waiting), c.config.MaxPerHour), true
 }
 

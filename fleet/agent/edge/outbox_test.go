@@ -244,7 +244,7 @@ func TestAHeldDeletionIsReportedAsHeld(t *testing.T) {
 		}
 		wait(time.Second)
 		if ack, _ := h.ack("one"); ack.State != mirror.ApplyHeld || !strings.Contains(ack.Message,
-			"approve-deletions") {
+			"release-deletions") {
 			t.Errorf("%+v", ack)
 		}
 		last := h.taken()[len(h.taken())-1].Status
