@@ -67,7 +67,9 @@ func run(ctx context.Context) error {
 	defer plane.Stop()
 	show := &show{ctx: ctx, plane: plane, fleet: fleet, binary: binary}
 	defer func() { show.agent.Stop() }()
-	show.sources()
+	if err := show.recorded(); err != nil {
+		return err
+	}
 	if err := builds.Wait(); err != nil {
 		return fmt.Errorf("scripts/parts.sh: %w", err)
 	}

@@ -73,11 +73,14 @@ func (s *show) run() error {
 	return nil
 }
 
-// sources shows where to look before Argo CD runs.
-func (s *show) sources() {
-	headline("the config repo is read; Applications stay as they are until Argo CD runs")
+// recorded shows the recorded commit and the page, before Argo CD runs.
+func (s *show) recorded() error {
+	headline("the config repo is read; the Applications wait for Argo CD")
+	err := s.plane.Await(s.ctx, "every Application listed", patience,
+		func(list []view.Application) bool { return len(example.Near(list)) == expected })
 	s.plane.Print(s.ctx, "get", "revisions")
 	fmt.Printf("\nthe page is %s/; sign in with the token %s\n", s.plane.URL, s.plane.Token)
+	return err
 }
 
 func (s *show) everything() error {
