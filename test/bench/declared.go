@@ -41,8 +41,8 @@ func declare(environments, engines int) (*declared, error) {
 	return d, nil
 }
 
-// plan is the environments, in per cent of those that were placed, that a plan of the files gives
-// another engine; and those that it says are to be moved.
+// plan returns, in per cent of the placed environments, those that a plan of the files moves to
+// another engine, and those that it reports as misplaced.
 func (d *declared) plan(files ...catalog.Input) (moved, misplaced float64, err error) {
 	p, err := d.world.Compute(plan.Request{Revision: "2", Files: files}, argocd.Renderer{})
 	if err != nil {
@@ -71,7 +71,7 @@ func file(d fleet.Declaration) catalog.Input {
 	return catalog.Input{Key: d.Key, Path: d.Path, Blob: d.Blob, Declaration: &d}
 }
 
-// drained is the engine's file when it is to be emptied.
+// drained is the engine's file with the engine drained.
 func drained(i int) catalog.Input {
 	f := engineFile(i)
 	f.Blob += "'"

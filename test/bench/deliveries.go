@@ -59,8 +59,8 @@ func deliveries(ctx context.Context, o options) (fig *report.Figure, err error) 
 	return fig, p.verify(ctx)
 }
 
-// answers sends deliveries that ask for a look at a pull request that the forge does not tell of,
-// and says what CPU they took.
+// answers sends deliveries about a pull request that the Git host does not have, and returns their
+// CPU.
 func (p *plane) answers(ctx context.Context) (time.Duration, error) {
 	before, err := p.cpu()
 	if err != nil {
@@ -143,7 +143,7 @@ func (p *plane) burst(ctx context.Context, fig *report.Figure) error {
 	return nil
 }
 
-// passes is how often the loop has looked.
+// passes returns the number of reconciles.
 func (p *plane) passes(ctx context.Context) (sum float64, err error) {
 	m, err := p.metrics(ctx)
 	for _, result := range []string{"recorded", "unchanged", "held", "failed"} {

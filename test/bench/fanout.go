@@ -14,8 +14,8 @@ import (
 	"argosy.dev/argosy/test/bench/report"
 )
 
-// perApplication is the longest that is waited for, by Application; and patience what is waited for
-// anything.
+// perApplication is the longest wait per Application, and patience the longest wait for anything
+// else.
 const (
 	perApplication = 60 * time.Millisecond
 	patience       = time.Minute

@@ -69,7 +69,7 @@ func startGitHost() *gitHost {
 
 func answer(w http.ResponseWriter, v any) {
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(v) // a client that is gone reads nothing
+	_ = json.NewEncoder(w).Encode(v) // the client may have closed the connection
 }
 
 // merged makes a commit the merge of a new pull request, and returns its number.

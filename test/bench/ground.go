@@ -79,13 +79,13 @@ func (g *ground) stop() error {
 	return errors.Join(append(errs, os.RemoveAll(g.dir))...)
 }
 
-// arena is a namespace on each API server that looks like an Argo CD's, with an account as a
-// control plane gets it.
+// arena is a namespace on each API server with the objects of an Argo CD, and a control plane's
+// account.
 type arena struct {
 	name        string
 	engines     []corpus.Engine
 	kubeconfigs [][]byte
-	watched     []observe.Place // as an administrator, to look
+	watched     []observe.Place // as an administrator, to read
 	written     []observe.Place // as the account, to write
 }
 

@@ -1,10 +1,10 @@
-// Command bench measures the core: what it costs to bring commits of a config repo to API servers.
-// Every figure is a ratio to a floor that is measured in the same run, in interleaved blocks, and
-// nothing fails for being slow: a run fails when its results are void, because what stands on the
-// engines is not what the repo asked for. `make bench-core` runs it.
+// Command bench measures the core: the cost of bringing commits of a config repo to API servers.
+// Each figure is shown next to, or as a ratio to, a floor measured in the same run in interleaved
+// blocks. Nothing fails for being slow: a run fails when its results are void, because an engine
+// does not hold what the repo declares. `make bench-core` runs it.
 //
 //	bench                          everything, full size
-//	bench -n 2000 -sizes 100,300,1000 -memory 1000 -flat 1000 -compile 2000 -blocks 3     a quick look
+//	bench -n 2000 -sizes 100,300,1000 -memory 1000 -flat 1000 -compile 2000 -blocks 3     a quick run
 //	bench -only compile,fanout     some of: fanout, change, flat, compile, placement
 //
 // Placement is no part of everything: it needs no engines and has a floor of its own, Argo CD's

@@ -10,11 +10,11 @@ import (
 	"argosy.dev/argosy/test/bench/report"
 )
 
-// settle is how long a process is left alone before its memory is read.
+// settle is the pause before the memory of a process is read.
 const settle = 30 * time.Second
 
-// remember reads the memory of a control plane that has just made its mirror anew from Git and the
-// engines, and shows that it wrote nothing to them while it did.
+// remember reads the memory of a control plane that has just rebuilt its mirror from Git and the
+// engines, and shows that it wrote nothing to them meanwhile.
 func (l *ladder) remember(ctx context.Context) error {
 	say("%d files: a cold start without a mirror", l.n)
 	warm, err := observe.Memory(l.argosy.PID())

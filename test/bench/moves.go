@@ -52,7 +52,7 @@ func bounded(s shards) []int { return s.Bounded }
 
 func legacy(s shards) []int { return s.Legacy }
 
-// anew is the moves when everything is placed from nothing before and after.
+// anew is the moves when everything is placed from scratch before and after.
 func anew(o options, from, to int) (out report.Sample) {
 	for block := range o.blocks {
 		in := environments(o.place, block)

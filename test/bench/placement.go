@@ -45,8 +45,8 @@ func placed(ctx context.Context, o options) (*report.Figure, error) {
 	return f, nil
 }
 
-// choosing is the time to choose an engine for each, and to tell of each how every engine stood as
-// well, as a plan does.
+// choosing is the time to choose an engine for each, with the reasons for and against every engine,
+// as a plan does.
 func choosing(f *report.Figure, argo *shardingProcess, o options, n int) error {
 	var choose, tell, theirs report.Sample
 	for block := range o.blocks {

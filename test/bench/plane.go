@@ -61,8 +61,8 @@ func (g *ground) newPlane(ctx context.Context, flat bool) (*plane, error) {
 	return p, p.start(ctx, g.host, time.Hour)
 }
 
-// start runs the control plane with an empty mirror, and returns when it reaches its engines. A nil
-// host is none: then whoever may push has reviewed what they push.
+// start runs the control plane with an empty mirror, and returns when it reaches its engines.
+// Without a host every push counts as reviewed.
 func (p *plane) start(ctx context.Context, host *gitHost, poll time.Duration) (err error) {
 	p.starts++
 	p.database = fmt.Sprintf("%s_%d", p.arena.name, p.starts)
@@ -164,7 +164,7 @@ func (p *plane) release(ctx context.Context, i int, release string) (key string,
 	return w.Namespace + "/" + w.Key(), err
 }
 
-// verify holds what stands on the engines against the repo. What differs makes the run void.
+// verify compares the engines with the repo. A difference makes the run void.
 func (p *plane) verify(ctx context.Context) error {
 	wanted := make([]corpus.Wanted, p.n)
 	for i := range wanted {
@@ -212,7 +212,7 @@ func (p *plane) requests(ctx context.Context) (observe.Requests, error) {
 	return observe.CountRequests(ctx, p.ground.admins...)
 }
 
-// diagnose says where a control plane that failed stands, and saves its log before its folder goes.
+// diagnose describes a control plane that failed, and saves its log before its folder is deleted.
 func (p *plane) diagnose() string {
 	var b strings.Builder
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)

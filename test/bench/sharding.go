@@ -15,8 +15,8 @@ import (
 // process because Argo CD's dependencies are those of a module of their own.
 const shardingBinary = ".cache/bin/bench-sharding"
 
-// sampled is how many shards of each answer are held against Argo CD's function, which places
-// everything anew for each.
+// sampled is the number of shards per answer that are compared with Argo CD's function, which
+// places everything from scratch for each.
 const sampled = 5
 
 type shardingProcess struct {

@@ -141,8 +141,8 @@ func (c *crowd) one(ctx context.Context, m *fixture, n int) (time.Duration, erro
 	return arrival(ctx, committed, at)
 }
 
-// arrival is how long after a moment something arrived; nothing, if it was faster than whoever
-// looked at the clock.
+// arrival is the time from a moment until an arrival; zero if it was faster than the clock was
+// read.
 func arrival(ctx context.Context, since time.Time, at <-chan time.Time) (time.Duration, error) {
 	select {
 	case then := <-at:

@@ -26,7 +26,7 @@ type member struct {
 
 	// when its last session began, in nanoseconds since the epoch
 	opened  atomic.Int64
-	awaited atomic.Pointer[chan<- time.Time] // hears when the awaited manifest is there
+	awaited atomic.Pointer[chan<- time.Time] // receives the time when the awaited manifest arrives
 	wanted  atomic.Pointer[fleet.Manifest]
 }
 
@@ -39,11 +39,11 @@ type crowd struct {
 	ended   []error
 }
 
-// joinAtOnce bounds how many agents join at a time. They join at the store: what is measured begins
+// joinAtOnce bounds how many agents join at a time. They join at the store: the measurement begins
 // with an identity.
 const joinAtOnce = 12
 
-// newCrowd joins the environments from to until, and connects nobody.
+// newCrowd joins the environments from to until, without connecting their agents.
 func newCrowd(ctx context.Context, m *fixture, h *hubProcess, ca []byte, from, until int) (*crowd,
 	error) {
 	c := &crowd{members: make([]*member, until-from)}
@@ -93,7 +93,7 @@ func tokenOf(in fleet.EnvironmentID) registry.Token {
 		ExpiresAt: time.Now().Add(time.Hour)}
 }
 
-// woken looks whether the manifest that is waited for is there.
+// woken checks whether the awaited manifest has arrived.
 func (x *member) woken() {
 	at, want := x.awaited.Load(), x.wanted.Load()
 	if at == nil || want == nil {
@@ -155,7 +155,7 @@ func (c *crowd) in(since time.Time) (n int, err error) {
 	return n, nil
 }
 
-// settled waits until all have begun a session since a moment and have nothing more to report.
+// settled waits until all have begun a session since a moment and have nothing left to report.
 func (c *crowd) settled(ctx context.Context, since time.Time, limit time.Duration) error {
 	return until(ctx, limit, func() error {
 		n, err := c.in(since)

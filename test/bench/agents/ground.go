@@ -24,7 +24,7 @@ import (
 	"argosy.dev/argosy/test/stack"
 )
 
-// ground is what every figure stands on: a PostgreSQL that writes through, and a certificate for
+// ground is shared by all figures: a PostgreSQL that writes through, and a certificate for
 // 127.0.0.1.
 type ground struct {
 	dir       string

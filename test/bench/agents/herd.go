@@ -67,7 +67,7 @@ func (g *ground) replace(ctx context.Context, m *fixture, old *hubProcess, rate 
 	return h, nil
 }
 
-// second is the state of things at one look.
+// second is one sample of the state.
 type second struct {
 	at                 time.Time
 	opened, statements float64

@@ -34,7 +34,7 @@ type hubConfig struct {
 	Database  string
 	Public    string // URL by which agents know it
 	Address   string // where it answers them
-	Control   string // where it tells of itself
+	Control   string // address of its metrics and statements
 	Cert, Key string // files
 	OpenRate  int    // 0: as shipped
 	TokenRate int
@@ -102,17 +102,17 @@ func serve(ctx context.Context, c hubConfig, h *hub.Hub, log *slog.Logger, contr
 	return err
 }
 
-// tell answers who measures: metrics, statements by their text, a thorough garbage collection, and
+// tell serves the measurements: metrics, statements by text, a full garbage collection, and
 // profiles.
 func tell(registry *prometheus.Registry, count *statements) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	// who asks notices
+	// the client notices
 	mux.HandleFunc("/statements", func(w http.ResponseWriter, _ *http.Request) {
 		_ = json.NewEncoder(w).Encode(count.all())
 	})
 	mux.HandleFunc("/gc", func(w http.ResponseWriter, _ *http.Request) {
-		runtime.GC() // what has a finalizer goes with the second
+		runtime.GC() // objects with a finalizer are freed by the second
 		runtime.GC()
 		debug.FreeOSMemory()
 		var m runtime.MemStats
@@ -125,7 +125,7 @@ func tell(registry *prometheus.Registry, count *statements) http.Handler {
 	return mux
 }
 
-// statements counts what is sent to the database, by text.
+// statements counts statements to the database by text.
 type statements struct {
 	mu sync.Mutex
 	of map[string]int

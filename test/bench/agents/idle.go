@@ -58,7 +58,7 @@ func idle(ctx context.Context, g *ground, o options) (*report.Figure, error) {
 	return f, connected(ctx, h, o.idle)
 }
 
-// idleFigure is about what was counted with nobody there and with all.
+// idleFigure compares the counts without agents and with all of them.
 func idleFigure(o options, alone, busy map[string]int, before, after size) *report.Figure {
 	f := &report.Figure{Name: "agents-idle", Title: fmt.Sprintf("%d idle agents on one hub",
 		o.idle)}
@@ -106,7 +106,7 @@ func warm(ctx context.Context, g *ground, m *fixture, h *hubProcess) error {
 	return errors.Join(err, until(ctx, patience, func() error { return connected(ctx, h, 0) }))
 }
 
-// connected says whether the hub has so many streams.
+// connected returns nil if the hub has n streams.
 func connected(ctx context.Context, h *hubProcess, n int) error {
 	now, err := h.metrics(ctx)
 	if err == nil && now["argosy_agent_connected"] != float64(n) {
@@ -120,7 +120,7 @@ func connected(ctx context.Context, h *hubProcess, n int) error {
 func quietly(ctx context.Context, h *hubProcess, window time.Duration, what string) (map[string]int,
 	size, error) {
 	say("%s: %s of nothing", what, window)
-	pacing.Sleep(ctx, time.Second) // what the last of them has asked for is over
+	pacing.Sleep(ctx, time.Second) // the requests of the last agents are done
 	before, err := h.statements(ctx)
 	if err != nil {
 		return nil, size{}, err

@@ -36,8 +36,8 @@ import (
 // options are the sizes.
 type options struct {
 	idle    int           // agents that are connected and have nothing to do
-	window  time.Duration // that statements are counted in
-	changes int           // that are told to one of them
+	window  time.Duration // for which statements are counted
+	changes int           // sent to one of them
 	storm   int           // objects that one agent applies
 	rows    int           // of one agent that comes back
 	herd    int           // agents that come back at once
@@ -120,8 +120,8 @@ func run(ctx context.Context, g *ground, o options, only []string) error {
 	return errors.Join(errs...)
 }
 
-// enoughFiles is what ten thousand connections need in the process at either end, while they are
-// opened anew too.
+// enoughFiles is the limit of open files for ten thousand connections at either end, with room for
+// reconnects.
 const enoughFiles = 24_000
 
 // raiseFiles lets this process and its children open so many files.
@@ -148,10 +148,10 @@ func inTurn(block int, a, b func() error) error {
 	return errors.Join(a(), b())
 }
 
-// patience is what is waited for anything that does not depend on a size.
+// patience is the longest wait for anything that does not depend on a size.
 const patience = time.Minute
 
-// until asks again until so says yes, and fails with what it said last.
+// until calls so until it returns nil, and fails with its last error.
 func until(ctx context.Context, limit time.Duration, so func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

@@ -27,14 +27,14 @@ func newMeter() (*meter, error) {
 	return m, nil
 }
 
-// to says where the hub is.
+// to sets the address of the hub.
 func (m *meter) to(address string) { m.target.Store(&address) }
 
 // in is how many bytes have come from the hub.
 func (m *meter) in() int64 { return m.bytes.Load() }
 
 func (m *meter) close() {
-	_ = m.listener.Close() // nothing is to be told of its end
+	_ = m.listener.Close() // the process is about to end
 	m.mu.Lock()
 	for _, conn := range m.open {
 		_ = conn.Close()

@@ -62,9 +62,9 @@ func (m *fixture) confirm(ctx context.Context) {
 			continue
 		}
 		if ok, err := m.store.Plans.Confirm(ctx, m.lease, at); err != nil || !ok {
-			continue // the mirror has moved on; the next tick looks again
+			continue // the mirror has moved on; the next tick tries again
 		}
-		_ = m.store.Notify(ctx, "") // who waits looks by itself, too
+		_ = m.store.Notify(ctx, "") // waiters poll too
 	}
 }
 
@@ -104,7 +104,7 @@ func environment(i int) fleet.EnvironmentID {
 		Name: fleet.EnvironmentName(fmt.Sprintf("e-%02d", i%perTenant))}
 }
 
-// record commits a revision and says "look", as the loop does.
+// record commits a revision and notifies, as the loop does.
 func (m *fixture) record(ctx context.Context, fill func(*mirror.Record)) error {
 	if err := m.commit(ctx, fill); err != nil {
 		return err

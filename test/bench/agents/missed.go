@@ -19,7 +19,7 @@ type back struct {
 	took                    float64 // milliseconds
 }
 
-// missed measures what an agent that comes back is sent after k changes that it did not hear of.
+// missed measures the rows sent to an agent that comes back after k changes.
 func missed(ctx context.Context, g *ground, o options) (*report.Figure, error) {
 	m, err := newFixture(ctx, g.postgres, "missed", "argocd", 1)
 	if err != nil {
@@ -133,13 +133,13 @@ func (r *returning) after(ctx context.Context, k int) (back, error) {
 			return back{}, err
 		}
 	}
-	if !pacing.Sleep(ctx, 500*time.Millisecond) { // the hub has looked, whether or not anybody is there
+	if !pacing.Sleep(ctx, 500*time.Millisecond) { // the hub has polled, with or without agents
 		return back{}, ctx.Err()
 	}
 	return r.weigh(ctx, r.catchUp)
 }
 
-// weigh holds what is sent against the meters.
+// weigh measures the bytes that are sent.
 func (r *returning) weigh(ctx context.Context, read func(context.Context) (rows int,
 	err error)) (b back, err error) {
 	asked, err := r.hub.statements(ctx)
@@ -169,8 +169,7 @@ func (r *returning) readAll(ctx context.Context) (int, error) {
 	return n + len(s.Rows), err
 }
 
-// catchUp opens the stream where the last one ended, reads until the hub has said all that stood,
-// and leaves.
+// catchUp opens the stream at the last cursor, reads until the hub has sent all rows, and leaves.
 func (r *returning) catchUp(ctx context.Context) (rows int, err error) {
 	stream, err := r.client.Stream(ctx, r.epoch-1, r.cursor)
 	if err != nil {

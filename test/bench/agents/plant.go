@@ -31,14 +31,14 @@ const (
 	writesAtOnce    = 32 // as `argosy agent run`
 )
 
-// plant is a cluster with the kinds of an Argo CD that nobody runs, and the whole agent on it. Its
-// way to the hub can be made long.
+// plant is a cluster with the CRDs of an Argo CD that does not run, and the whole agent on it. Its
+// connection to the hub can be slowed down.
 type plant struct {
 	cluster *stack.Cluster
 	outlet  *stack.Outlet
 	mirror  *fixture
 	hub     *hubProcess
-	conn    *pgx.Conn // to look
+	conn    *pgx.Conn // to read
 	place   observe.Place
 	cancel  context.CancelFunc
 	ended   chan error
@@ -77,8 +77,7 @@ func newPlant(ctx context.Context, g *ground) (_ *plant, err error) {
 	return p, p.employ(ctx, g)
 }
 
-// furnish makes the cluster look like one with an Argo CD, and gives the floor a namespace of its
-// own.
+// furnish gives the cluster the objects of an Argo CD, and the floor a namespace of its own.
 func (p *plant) furnish(ctx context.Context) error {
 	if err := p.cluster.InstallArgoCRDs(ctx, "3.2"); err != nil {
 		return err
@@ -158,8 +157,8 @@ func (p *plant) stop(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// unknown counts the Applications of n of which the hub does not know that they are applied as
-// their rows stand, and have a health if one is given.
+// unknown counts the Applications of n that the hub does not know as applied, with this health if
+// one is given.
 func (p *plant) unknown(ctx context.Context, n int, health string) (int, error) {
 	var known int
 	err := p.conn.QueryRow(ctx, `
@@ -168,7 +167,7 @@ func (p *plant) unknown(ctx context.Context, n int, health string) (int, error) 
 	return n - known, err
 }
 
-// told waits until the hub knows of all of them, and counts those of which it still does not then.
+// told waits until the hub knows all of them, and returns how many it still does not know then.
 func (p *plant) told(ctx context.Context, n int, health string, limit time.Duration) (missing int,
 	err error) {
 	late := time.Now().Add(limit)

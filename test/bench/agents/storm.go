@@ -173,8 +173,8 @@ func (s *weather) change(ctx context.Context, f *report.Figure, blocks int) erro
 	return nil
 }
 
-// apply changes everything by the agent and says when it was applied and when the hub knew, in
-// seconds.
+// apply changes everything through the agent and returns, in seconds, when it was applied and when
+// the hub knew.
 func (s *weather) apply(ctx context.Context, begun time.Time) (took, known float64, err error) {
 	if err := s.next(ctx); err != nil {
 		return 0, 0, err

@@ -14,8 +14,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// wire is the floor of one change: what stands between a row's commit and its bytes at the other
-// end of a TLS connection, by the plainest means.
+// wire is the floor of one change: from a row's commit to its bytes at the other end of a TLS
+// connection, by the plainest means.
 type wire struct {
 	writer, listener *pgx.Conn
 	body             string
@@ -81,7 +81,7 @@ func (w *wire) connect(g *ground) error {
 	return errors.Join(err, <-accepted)
 }
 
-// pass writes the row whenever a notification says "look".
+// pass writes the row for each notification.
 func (w *wire) pass(ctx context.Context) error {
 	for {
 		if _, err := w.listener.WaitForNotification(ctx); err != nil {

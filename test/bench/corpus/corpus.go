@@ -1,6 +1,5 @@
-// Package corpus writes config repos of any size, and says what each file asks for in words of its
-// own, so that what stands on an engine can be held against what was asked for without the
-// product's help.
+// Package corpus writes config repos of any size, and returns the objects that each file asks for
+// without the product's help, so that engines can be compared with it.
 //
 // A file of a deployment has 600 to 800 bytes, as a platform team's have. Deployment i is the same
 // at every size: a repo of 10,000 files is one of 1,000 with 9,000 more.
@@ -74,7 +73,7 @@ func (c Corpus) place(i int) (tenant, environment string, engine int) {
 
 func environmentName(engine int) string { return fmt.Sprintf("prod-%d", engine) }
 
-// Path is where deployment i stands.
+// Path is the path of deployment i.
 func (c Corpus) Path(i int) string {
 	w := c.Wanted(i, "")
 	return "tenants/" + w.Tenant + "/deployments/" + w.Deployment + ".yaml"

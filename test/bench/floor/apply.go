@@ -1,5 +1,5 @@
-// Package floor does the least that must be done for a result, with the plainest means: what is
-// measured is held against it.
+// Package floor does the minimum for a result by the plainest means: the product is compared with
+// it.
 package floor
 
 import (

@@ -50,14 +50,13 @@ func Scrape(ctx context.Context, url string) (map[string]float64, error) {
 	return Metrics(body), nil
 }
 
-// Requests counts what was asked of API servers about Applications, AppProjects and Secrets. Looks
-// are GETs of single AppProjects: an engine's fitness is looked at by one every 30 seconds, whether
-// or not there is a commit.
+// Requests counts requests to API servers for Applications, AppProjects and Secrets. Looks are GETs
+// of single AppProjects: the preflight of an engine sends one every 30 seconds, commit or not.
 type Requests struct {
 	Apply, Read, DryRun, Other, Looks float64
 }
 
-// Total is all of them but the looks.
+// Total is all of them but Looks.
 func (r Requests) Total() float64 { return r.Apply + r.Read + r.DryRun + r.Other }
 
 // Sub is what came after b.
@@ -118,8 +117,8 @@ func (r *Requests) add(labels string, v float64) {
 // (PGSTAT_IDLE_INTERVAL, 10 s).
 const statsDelay = 11 * time.Second
 
-// Rows counts the rows that were written, by table, since the database was made. It waits until
-// backends have told their counts.
+// Rows counts the rows written since the database was created, by table. It waits until backends
+// have reported their counts.
 func Rows(ctx context.Context, url string) (map[string]int64, error) {
 	select {
 	case <-time.After(statsDelay):
@@ -146,14 +145,14 @@ func Rows(ctx context.Context, url string) (map[string]int64, error) {
 	return written, err
 }
 
-// bookkeeping are the tables that a pass may write without any data of the fleet having changed:
-// who works, what was looked at, what was applied.
+// bookkeeping is the tables that change without the fleet's data: leases, heartbeats, deliveries,
+// the applied revision.
 var bookkeeping = map[string]bool{"leases": true, "source": true, "mirror": true, "engines": true,
 	"revisions": true, "operations": true, "memory": true, "deliveries": true, "replicas": true,
 	"river_leader": true}
 
-// Split sums what was written between two counts: the fleet's data, and the bookkeeping. Events are
-// told apart by neither: they are data.
+// Split sums the rows written between two counts: the fleet's data, events included, and
+// bookkeeping.
 func Split(before, after map[string]int64) (data, books int64, by map[string]int64) {
 	by = map[string]int64{}
 	for table, n := range after {

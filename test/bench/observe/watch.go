@@ -1,5 +1,5 @@
-// Package observe looks at what happens from outside: a raw watch, a raw LIST, the API servers' own
-// counters, /proc, and PostgreSQL's counters. Nothing in it asks the product.
+// Package observe measures from outside: a raw watch, a raw LIST, the API servers' own counters,
+// /proc, and PostgreSQL's counters. Nothing in it asks the product.
 package observe
 
 import (
@@ -38,7 +38,7 @@ func Collection(namespace, plural string) string {
 	return "/apis/argoproj.io/v1alpha1/namespaces/" + namespace + "/" + plural
 }
 
-// application is what is read of an Application.
+// application is the decoded part of an Application.
 type application struct {
 	Metadata struct {
 		Name   string
@@ -100,8 +100,8 @@ func (w *Watch) Stop() {
 	w.all.Wait()
 }
 
-// follow reads one stream: what is there, then what changes. A stream that the server ends by
-// itself is begun anew.
+// follow reads one stream: the current objects, then the changes. It reopens a stream that the
+// server ends.
 func (w *Watch) follow(ctx context.Context, p Place) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet,
 		p.Server.Base+Collection(p.Namespace, "applications")+"?watch=1&timeoutSeconds=7200", nil)
@@ -164,7 +164,7 @@ func (w *Watch) fail(err error) {
 	w.changed = make(chan struct{})
 }
 
-// Await waits until done says so and returns when that was.
+// Await waits until done returns true and returns the time.
 func (w *Watch) Await(ctx context.Context, what string,
 	done func(at map[string]string) bool) (time.Time, error) {
 	for {

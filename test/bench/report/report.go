@@ -12,15 +12,14 @@ import (
 	"time"
 )
 
-// Line is one measured thing. Floor is what it is held against, from the same run; nil when it
-// stands alone.
+// Line is one measurement. Floor is the minimum from the same run; nil for a line of its own.
 type Line struct {
 	Name  string `json:"name"`
 	Unit  string `json:"unit,omitempty"`
 	Ours  Sample `json:"ours"`
 	Floor Sample `json:"floor,omitempty"`
 	Ratio Sample `json:"ratio,omitempty"` // pair by pair
-	// the ratio, or without a floor the value, is to be no more than this
+	// the upper limit of the ratio, or without a floor of the value
 	Goal  float64 `json:"goal,omitempty"`
 	Exact bool    `json:"exact,omitempty"` // the goal is the value itself: 0 too
 }
@@ -98,7 +97,7 @@ func (l Line) goal() string {
 	return sign + strconv.FormatFloat(l.Goal, 'g', -1, 64) + " " + word
 }
 
-// number keeps three digits that say something.
+// number keeps three significant digits.
 func number(v float64, unit string) string {
 	digits := 0
 	switch a := math.Abs(v); {
