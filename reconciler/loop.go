@@ -102,19 +102,19 @@ func (l *Loop) reconcileHead(ctx context.Context, lease mirror.Lease) (string, e
 		unplanned = err
 	}
 	l.report(ctx, view.Source{Head: head.Revision}, unplanned)
-	if err == nil && p.Waiting != nil && l.stored.state.Revision() != "" {
+	if err == nil && p.RevisionHold != nil && l.stored.state.Revision() != "" {
 		// Approvals and completed deletions of earlier commits do not wait with the head.
 		applied := *request
 		applied.Revision, applied.Relation, applied.AtHead, applied.Files, applied.Created =
 			l.stored.state.Revision(), plan.RelationSame, false, nil, nil
-		applied.Review, applied.Paths = nil, nil
+		applied.DeletionReviews, applied.FileReviews = nil, nil
 		_, err = l.planAndRecord(ctx, lease, Head{Revision: applied.Revision}, &applied)
 	}
 	if err == nil {
-		if p.Waiting == nil {
+		if p.RevisionHold == nil {
 			l.repo.folders.learn(request.Files)
 		}
-		l.stored.confirmable = p.Waiting == nil || request.Relation == string(RelationOlder)
+		l.stored.confirmable = p.RevisionHold == nil || request.Relation == string(RelationOlder)
 		if !l.stored.state.Blocked() {
 			l.recovery.Finish()
 		}
@@ -152,7 +152,7 @@ func (l *Loop) record(ctx context.Context, lease mirror.Lease, head Head, r *pla
 	}
 	l.repo.locate(ctx, p)
 	record := p.Record()
-	if l.Pulls != nil && p.Waiting == nil {
+	if l.Pulls != nil && p.RevisionHold == nil {
 		record.Impact = impact(p)
 	}
 	record.Author, record.Subject, record.CommittedAt, record.Sealed = head.Author, head.Subject,

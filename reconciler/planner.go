@@ -22,7 +22,7 @@ func resultOf(p *plan.Plan, err error) string {
 	switch {
 	case err != nil:
 		return resultFailed
-	case p.Waiting != nil || p.Counts.Held > 0 || len(p.Holds) > 0:
+	case p.RevisionHold != nil || p.Counts.Held > 0 || len(p.Holds) > 0:
 		return resultHeld
 	case p.Empty():
 		return resultUnchanged
@@ -46,7 +46,7 @@ func (p planner) computeGuarded(ctx context.Context, state *plan.AppliedState,
 	r *plan.Request) (*plan.Plan, error) {
 	out, err := state.Compute(*r, p.renderer)
 	if err == nil && r.Created == nil &&
-		(out.Waiting != nil || out.Counts.Deleted+out.Counts.Held > 0) {
+		(out.RevisionHold != nil || out.Counts.Deleted+out.Counts.Held > 0) {
 		if r.Created, err = p.store.RecentCreations(ctx, window(state)); err != nil {
 			return nil, err
 		}

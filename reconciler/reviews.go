@@ -37,8 +37,8 @@ func (l *Loop) review(ctx context.Context, r *plan.Request) {
 				"held until it succeeds",
 			"revision", r.Revision.Short(), "error", err)
 	}
-	r.Review = &reviews.Deletions{Reviewed: seen.Deletions, Unknown: err}
-	r.Paths = &reviews.Files{Reviewed: seen.Paths, Trusted: seen.Trusted, Unknown: err}
+	r.DeletionReviews = &reviews.Deletions{Reviewed: seen.Deletions, Unknown: err}
+	r.FileReviews = &reviews.Files{Reviewed: seen.Paths, Trusted: seen.Trusted, Unknown: err}
 }
 
 // rebuilt explains why a start without a mirror needs an approval, or is "". If no engine has an
@@ -75,8 +75,8 @@ func (l *Loop) takeReviews(ctx context.Context, lease mirror.Lease) error {
 			seen.Paths, seen.Trusted
 	}
 	r := &plan.Request{
-		Revision: l.stored.state.Revision(), Relation: plan.RelationSame, Review: review,
-		Paths: paths,
+		Revision: l.stored.state.Revision(), Relation: plan.RelationSame, DeletionReviews: review,
+		FileReviews: paths,
 	}
 	lacking(l.recovery, r)
 	if err := l.planner.readHistory(ctx, l.stored.state, r); err != nil {

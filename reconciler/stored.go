@@ -33,7 +33,7 @@ func (s *stored) restore(at mirror.State, snapshot mirror.Snapshot, judge catalo
 		return fmt.Errorf("%w; run `argosy rebuild`", err)
 	}
 	state.Judging(judge)
-	*s = stored{state: state, at: at, awaits: state.Awaits(),
+	*s = stored{state: state, at: at, awaits: state.AwaitsApproval(),
 		terminating: map[fleet.ObjectKey]bool{}}
 	for _, key := range state.Terminating() {
 		s.terminating[key] = true
@@ -60,14 +60,14 @@ func (s *stored) readPending(ctx context.Context, store Store, r *plan.Request) 
 func planID(p *plan.Plan) string { return string(p.Head) + " " + p.Hash }
 
 func (s *stored) recordedAsHeld(p *plan.Plan) bool {
-	return p.Waiting != nil && s.held == planID(p)
+	return p.RevisionHold != nil && s.held == planID(p)
 }
 
 // commit makes a recorded plan the state.
 func (s *stored) commit(p *plan.Plan, r *plan.Request, hash string) {
 	s.state.Commit(p)
-	s.awaits = s.state.Awaits()
-	if p.Waiting != nil {
+	s.awaits = s.state.AwaitsApproval()
+	if p.RevisionHold != nil {
 		s.held = planID(p)
 		return
 	}

@@ -20,15 +20,17 @@ func (o *outcome) plan() (*Plan, error) {
 	o.files = s.FilesAfter(o.admission.Files)
 	waiting := guard.WholeRevision(s, o.files, o.placed.Unwanted, r.guards())
 	p := &Plan{
-		Base: s.Revision, Head: r.Revision, Waiting: waiting, NeedsEngines: o.placed.NeedsEngines,
-		outcome: o,
+		Base: s.Revision, Head: r.Revision, RevisionHold: waiting,
+		NeedsEngines: o.placed.NeedsEngines,
+		outcome:      o,
 	}
-	o.waiting = waiting
+	o.revisionHold = waiting
 	if r.Revision == s.Revision && !r.AtHead {
 		// another head still waits while the applied revision is planned again
-		o.waiting = s.Waiting
+		o.revisionHold = s.RevisionHold
 	}
-	if was := s.Waiting; was != nil && (o.waiting == nil || was.ID() != o.waiting.ID()) {
+	if was := s.RevisionHold; was != nil &&
+		(o.revisionHold == nil || was.ID() != o.revisionHold.ID()) {
 		p.Ended = append(p.Ended, was.ID())
 	}
 	if waiting != nil {
@@ -44,7 +46,7 @@ func (o *outcome) plan() (*Plan, error) {
 	o.quotasInto(p)
 	o.count(p)
 	m := o.placed.Layers.Remember(o.declared.Deferred, o.admission.Held)
-	m.Waiting, m.Blocked = o.waiting, o.placed.Blocked
+	m.RevisionHold, m.Blocked = o.revisionHold, o.placed.Blocked
 	return p, o.finish(p, m)
 }
 
@@ -58,15 +60,15 @@ func (o *outcome) finish(p *Plan, m applied.Memory) (err error) {
 // waitingInto makes the plan of a revision that waits as a whole.
 func (o *outcome) waitingInto(p *Plan) error {
 	s := o.base.state
-	if s.Waiting == nil || !reflect.DeepEqual(*s.Waiting, *p.Waiting) {
-		p.Holds = []mirror.Hold{*p.Waiting}
+	if s.RevisionHold == nil || !reflect.DeepEqual(*s.RevisionHold, *p.RevisionHold) {
+		p.Holds = []mirror.Hold{*p.RevisionHold}
 	}
-	for _, k := range p.Waiting.Items {
+	for _, k := range p.RevisionHold.Items {
 		r, _ := o.placed.Layers.Rows.Get(k)
-		o.awaited = append(o.awaited, effect(diff.Row(k, r), true))
+		o.heldEffects = append(o.heldEffects, effect(diff.Row(k, r), true))
 	}
 	m := s.Remember()
-	m.Waiting = p.Waiting
+	m.RevisionHold = p.RevisionHold
 	return o.finish(p, m)
 }
 

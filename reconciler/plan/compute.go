@@ -55,15 +55,15 @@ type outcome struct {
 	placed    *place.Result
 	diff      *diff.Result
 
-	files   applied.Files // at the head
-	waiting *mirror.Hold  // of a whole revision, after the plan
+	files        applied.Files // at the head
+	revisionHold *mirror.Hold  // of a whole revision, after the plan
 
 	memory   []byte // the AppliedState's memory after the plan, if it changes
 	timeless []byte // the same without its times
 
-	quotas  []report.QuotaUse
-	moves   map[fleet.EnvironmentID]report.Move
-	awaited []mirror.Effect // of Plan.Waiting
+	quotas      []report.QuotaUse
+	moves       map[fleet.EnvironmentID]report.Move
+	heldEffects []mirror.Effect // of Plan.RevisionHold
 }
 
 // converge runs the phases under stricter and stricter limits, until a round finds none to add.

@@ -13,7 +13,7 @@ func (p *Plan) Effects() []mirror.Effect {
 	for _, c := range p.Rows {
 		out = append(out, effect(c.Row, c.Action == report.Delete || c.Action == report.Hold))
 	}
-	return append(out, p.outcome.awaited...)
+	return append(out, p.outcome.heldEffects...)
 }
 
 func effect(r mirror.Row, deletes bool) mirror.Effect {

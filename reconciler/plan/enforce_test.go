@@ -22,8 +22,8 @@ const checkout, cart = "tenants/acme/deployments/checkout.yaml",
 
 func paths(reviewed map[string]string) func(*Request) {
 	return func(r *Request) {
-		r.Paths = &reviews.Files{Reviewed: reviewed}
-		r.Review = &reviews.Deletions{}
+		r.FileReviews = &reviews.Files{Reviewed: reviewed}
+		r.DeletionReviews = &reviews.Deletions{}
 	}
 }
 
@@ -64,24 +64,24 @@ func TestAnUnreviewedFileKeepsItsLastGoodState(t *testing.T) {
 	}
 	h.restart()
 	if d := cmp.Diff([]reviews.Span{{Base: base, Head: head}}, h.w.AwaitsReview()); d != "" ||
-		!h.w.Awaits() {
+		!h.w.AwaitsApproval() {
 		t.Error(d)
 	}
 	for name, r := range map[string]func(*Request){
 		"not asked": func(*Request) {}, "not answered": func(r *Request) {
-			r.Paths = &reviews.Files{}
+			r.FileReviews = &reviews.Files{}
 		},
 		"no reviewer": func(r *Request) {
-			r.Paths = &reviews.Files{
+			r.FileReviews = &reviews.Files{
 				Earlier: map[reviews.Span]map[string]string{{Base: base, Head: head}: {}}}
 		},
 		"another span": func(r *Request) {
-			r.Paths = &reviews.Files{
+			r.FileReviews = &reviews.Files{
 				Earlier: map[reviews.Span]map[string]string{
 					{Base: head, Head: head}: blobs(after, checkout)}}
 		},
 		"another content": func(r *Request) {
-			r.Paths = &reviews.Files{
+			r.FileReviews = &reviews.Files{
 				Earlier: map[reviews.Span]map[string]string{
 					{Base: base, Head: head}: blobs(small(), checkout)}}
 		},
@@ -97,7 +97,7 @@ func TestAnUnreviewedFileKeepsItsLastGoodState(t *testing.T) {
 		}
 	}
 	if p := h.again(func(r *Request) {
-		r.Paths = &reviews.Files{
+		r.FileReviews = &reviews.Files{
 			Earlier: map[reviews.Span]map[string]string{
 				{Base: base, Head: head}: blobs(after, checkout)}}
 	}); p.Counts.Changed != 2 || len(p.Ended) != 1 || len(h.w.AwaitsReview()) != 0 {
@@ -151,7 +151,7 @@ func TestTheLaterContentOfAHeldFileCounts(t *testing.T) {
 			h.apply(unreviewed, paths(nil))
 			h.restart()
 			seen := blobs(c.next, c.by...)
-			p := h.apply(c.next, paths(seen), func(r *Request) { r.Review = nil })
+			p := h.apply(c.next, paths(seen), func(r *Request) { r.DeletionReviews = nil })
 			n := 0
 			for _, row := range p.Rows {
 				if row.Row.Key.Kind == fleet.ObjectApplication {
@@ -171,8 +171,8 @@ func TestAnUnreviewedDeletionOfAFileKeepsItsApplications(t *testing.T) {
 	h.apply(small())
 	after := small().without("tenants/")
 	p := h.apply(after, paths(nil))
-	if len(p.Rows) != 0 || p.Waiting != nil || len(heldPaths(h)) != 5 {
-		t.Fatalf("%s, waiting %v, held %v", actions(p), p.Waiting, heldPaths(h))
+	if len(p.Rows) != 0 || p.RevisionHold != nil || len(heldPaths(h)) != 5 {
+		t.Fatalf("%s, waiting %v, held %v", actions(p), p.RevisionHold, heldPaths(h))
 	}
 	head := h.w.Revision()
 	h.restart()
@@ -238,7 +238,7 @@ func TestUnknownReviewsHoldAndReportWhy(t *testing.T) {
 	h.apply(small())
 	base, after := h.w.Revision(), version(version(small(), checkout, "v2"), cart, "v2")
 	p := h.apply(after, func(r *Request) {
-		r.Paths = &reviews.Files{
+		r.FileReviews = &reviews.Files{
 			Unknown: errors.New("the Git host\nis away"), Reviewed: blobs(after, cart)}
 	})
 	if p.Counts.Changed != 1 ||
@@ -249,7 +249,7 @@ func TestUnknownReviewsHoldAndReportWhy(t *testing.T) {
 	h.restart()
 	p = h.again(
 		func(r *Request) {
-			r.Paths = &reviews.Files{Earlier: map[reviews.Span]map[string]string{span: {}}}
+			r.FileReviews = &reviews.Files{Earlier: map[reviews.Span]map[string]string{span: {}}}
 		})
 	if len(p.Rows) != 0 || len(p.Holds) != 1 || p.Holds[0].Message != reviews.Missing {
 		t.Errorf("%s %+v", actions(p), p.Holds)
@@ -259,9 +259,9 @@ func TestUnknownReviewsHoldAndReportWhy(t *testing.T) {
 func TestARebuiltMirrorWaitsForAnApprovalIfRequested(t *testing.T) {
 	h := newHouse(t)
 	p := h.apply(small(), func(r *Request) { r.Rebuilt = "engines hold objects" })
-	if p.Waiting == nil || p.Waiting.Reason != mirror.HoldUnreviewed ||
-		p.Waiting.Message != "engines hold objects" || h.w.Revision() != "" {
-		t.Fatalf("%+v", p.Waiting)
+	if p.RevisionHold == nil || p.RevisionHold.Reason != mirror.HoldUnreviewed ||
+		p.RevisionHold.Message != "engines hold objects" || h.w.Revision() != "" {
+		t.Fatalf("%+v", p.RevisionHold)
 	}
 	h.restart()
 	h.n--
@@ -269,8 +269,8 @@ func TestARebuiltMirrorWaitsForAnApprovalIfRequested(t *testing.T) {
 		r.Rebuilt, r.Approvals = "engines hold objects", []mirror.Approval{
 			{Revision: revision(h.n + 1), At: h.now}}
 	})
-	if p.Waiting != nil || p.Counts.Created != 3 {
-		t.Errorf("%+v %+v", p.Waiting, p.Counts)
+	if p.RevisionHold != nil || p.Counts.Created != 3 {
+		t.Errorf("%+v %+v", p.RevisionHold, p.Counts)
 	}
 }
 
@@ -278,8 +278,11 @@ func TestAnApprovedRewrittenHistoryIsLetInAsAWhole(t *testing.T) {
 	h := newHouse(t)
 	h.apply(small())
 	after := version(small(), checkout, "v2")
-	rewritten := func(r *Request) { r.Relation, r.Paths = RelationRewritten, &reviews.Files{} }
-	if p := h.apply(after, rewritten); p.Waiting == nil {
+	rewritten := func(r *Request) {
+		r.Relation, r.FileReviews = RelationRewritten,
+			&reviews.Files{}
+	}
+	if p := h.apply(after, rewritten); p.RevisionHold == nil {
 		t.Fatal("it does not wait")
 	}
 	h.n--
@@ -319,7 +322,7 @@ func TestNoRowIsRenderedFromAnUnreviewedFile(t *testing.T) {
 				}
 			}
 			enforced.apply(
-				branch, func(r *Request) { r.Paths = &reviews.Files{Reviewed: reviewed} })
+				branch, func(r *Request) { r.FileReviews = &reviews.Files{Reviewed: reviewed} })
 			model.apply(effective)
 			if rnd.IntN(4) == 0 {
 				enforced.restart()
@@ -376,13 +379,14 @@ func TestOnlyTheGuardsJudgeDeletionsThatFollowFromATrustedPush(t *testing.T) {
 			h.apply(after, paths(nil))
 			span := reviews.Span{Base: base, Head: h.w.Revision()}
 			p = h.again(func(r *Request) {
-				r.Review = &reviews.Deletions{
+				r.DeletionReviews = &reviews.Deletions{
 					Earlier: map[reviews.Span]map[fleet.ObjectKey]mirror.ReviewedDeletion{span: {}}}
-				r.Paths = &reviews.Files{Earlier: map[reviews.Span]map[string]string{span: seen},
+				r.FileReviews = &reviews.Files{
+					Earlier:        map[reviews.Span]map[string]string{span: seen},
 					EarlierTrusted: map[reviews.Span]map[string]bool{span: trusted}}
 			})
 		} else {
-			p = h.apply(after, paths(seen), func(r *Request) { r.Paths.Trusted = trusted })
+			p = h.apply(after, paths(seen), func(r *Request) { r.FileReviews.Trusted = trusted })
 		}
 		if p.Counts.Deleted != 2 || p.Counts.Held != 0 || len(p.Record().Deletions) != 2 ||
 			len(heldPaths(h)) != 0 {

@@ -70,7 +70,7 @@ func scenario(t *testing.T, path string) {
 			relation = what
 		}
 	}
-	p := h.compute(after, func(r *Request) { r.Relation, r.Review = relation, review })
+	p := h.compute(after, func(r *Request) { r.Relation, r.DeletionReviews = relation, review })
 	got := map[string]string{}
 	for name, write := range map[string]func(*bytes.Buffer) error{
 		"plan.txt":  func(b *bytes.Buffer) error { return p.WriteText(b) },

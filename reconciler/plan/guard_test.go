@@ -272,17 +272,19 @@ func TestAnEmptyHeadWaitsWhateverThePercentages(t *testing.T) {
 			h.apply(files)
 			before := len(h.rows)
 			p := h.apply(files.without(prefixes...))
-			if p.Waiting == nil || p.Waiting.Reason != mirror.HoldEmpty || len(p.Rows) != 0 ||
+			if p.RevisionHold == nil || p.RevisionHold.Reason != mirror.HoldEmpty ||
+				len(p.Rows) != 0 ||
 				len(p.Declarations) != 0 || !p.Record().Withheld {
-				t.Fatalf("waiting %v, rows %s", p.Waiting, actions(p))
+				t.Fatalf("waiting %v, rows %s", p.RevisionHold, actions(p))
 			}
 			if h.w.Revision() != revision(1) || len(h.rows) != before {
 				t.Error("the revision is applied")
 			}
 			h.restart()
 			p = h.apply(files)
-			if p.Waiting != nil || len(p.Rows) != 0 || len(p.Ended) != 1 {
-				t.Errorf("a good head does not end it: %v, %s, %v", p.Waiting, actions(p), p.Ended)
+			if p.RevisionHold != nil || len(p.Rows) != 0 || len(p.Ended) != 1 {
+				t.Errorf("a good head does not end it: %v, %s, %v", p.RevisionHold, actions(p),
+					p.Ended)
 			}
 		})
 	}
@@ -298,21 +300,22 @@ func TestOlderAndRewrittenHistoryWaits(t *testing.T) {
 			head := h.files.drop("acme", 0, 30)
 			as := func(r *Request) { r.Revision, r.Relation = revision(77), relation }
 			p := h.apply(head, as)
-			if p.Waiting == nil || p.Waiting.Reason != reason || len(p.Waiting.Items) != 30 ||
+			if p.RevisionHold == nil || p.RevisionHold.Reason != reason ||
+				len(p.RevisionHold.Items) != 30 ||
 				len(p.Rows) != 0 {
-				t.Fatalf("%+v", p.Waiting)
+				t.Fatalf("%+v", p.RevisionHold)
 			}
 			h.restart()
-			if p := h.apply(head, as); p.Waiting == nil || len(p.Holds) != 0 {
+			if p := h.apply(head, as); p.RevisionHold == nil || len(p.Holds) != 0 {
 				t.Errorf("the same head again is reported as new: %v", p.Holds)
 			}
-			if p := h.again(); len(p.Ended) != 0 || h.w.state.Waiting == nil {
+			if p := h.again(); len(p.Ended) != 0 || h.w.state.RevisionHold == nil {
 				t.Error("planning the applied revision again ends the hold of the head")
 			}
 			p = h.apply(head, as, approve(h, revision(77)))
-			if p.Waiting != nil || p.Counts.Deleted != 30 || len(p.Approved) != 30 ||
+			if p.RevisionHold != nil || p.Counts.Deleted != 30 || len(p.Approved) != 30 ||
 				len(p.Ended) != 1 {
-				t.Errorf("approved: %v, %+v, ended %v", p.Waiting, p.Counts, p.Ended)
+				t.Errorf("approved: %v, %+v, ended %v", p.RevisionHold, p.Counts, p.Ended)
 			}
 		})
 	}

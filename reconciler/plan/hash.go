@@ -14,13 +14,13 @@ import (
 func (p *Plan) hash() string {
 	h := hasher{sha256.New()}
 	waiting := 0
-	if p.Waiting != nil {
+	if p.RevisionHold != nil {
 		waiting = 1
 	}
 	h.list("waiting", waiting)
-	if p.Waiting != nil {
-		h.add(string(p.Waiting.Reason))
-		for _, k := range p.Waiting.Items {
+	if p.RevisionHold != nil {
+		h.add(string(p.RevisionHold.Reason))
+		for _, k := range p.RevisionHold.Items {
 			h.object(k)
 		}
 	}

@@ -166,7 +166,7 @@ func (h *house) apply(files tree, options ...func(*Request)) *Plan {
 	p := h.compute(files, options...)
 	h.commit(p)
 	h.n++
-	if p.Waiting == nil {
+	if p.RevisionHold == nil {
 		h.files = files
 	}
 	return p
@@ -180,7 +180,7 @@ func (h *house) commit(p *Plan) {
 		d.At = h.now
 		h.log = append(h.log, d)
 	}
-	if p.Waiting == nil {
+	if p.RevisionHold == nil {
 		for _, c := range p.Rows {
 			h.record(c)
 		}

@@ -24,8 +24,8 @@
 //     proven the objects deleted (Request.Deleted) the next one removes the rest. Until then the
 //     environment stays in effect, with its claims on namespaces;
 //   - deletions beyond the guards are held, each on its own, until the revision that asked for
-//     them is approved or no longer asks for them. If reviews are required (Request.Review),
-//     deletions without a known review are held too.
+//     them is approved or no longer asks for them. If reviews are required
+//     (Request.DeletionReviews), deletions without a known review are held too.
 //
 // A worker must apply rows to an engine in the order of ObjectKind.Rank, and unwanted rows in
 // the opposite order. It must not delete the object of an unwanted Cluster, Repository or
@@ -45,10 +45,10 @@ import (
 type Plan struct {
 	Base, Head fleet.Revision
 
-	// Waiting is set when the whole revision waits for an approval: it does not continue the
+	// RevisionHold is set when the whole revision waits for an approval: it does not continue the
 	// applied history, or it is empty. Its Items are the Applications that the revision would
 	// delete. Then nothing else of the plan is applied, and Base stays the applied revision.
-	Waiting *mirror.Hold
+	RevisionHold *mirror.Hold
 
 	Declarations []catalog.Change
 	Quarantined  []catalog.Quarantine // new or changed
@@ -91,7 +91,7 @@ func (p *Plan) Empty() bool {
 func (p *Plan) Record() mirror.Record {
 	r := mirror.Record{Base: p.Base, Revision: p.Head, PlanHash: p.recordKey(), Holds: p.Holds,
 		EndedHold: p.Ended, Memory: p.outcome.memory}
-	if p.Waiting != nil {
+	if p.RevisionHold != nil {
 		r.Withheld = true
 		return r
 	}

@@ -16,9 +16,9 @@ import (
 // JSON.
 func (p *Plan) Report() (report.Report, error) {
 	r := report.Report{Base: p.Base, Head: p.Head, Hash: p.Hash, Summary: p.summary(),
-		Counts: p.Counts, Waiting: p.Waiting, Holds: p.Holds, Problems: p.Problems,
+		Counts: p.Counts, RevisionHold: p.RevisionHold, Holds: p.Holds, Problems: p.Problems,
 		Radius: []fleet.TenantName{}, Tenants: []report.Tenant{}}
-	if p.Waiting != nil {
+	if p.RevisionHold != nil {
 		r.Holds = nil
 	}
 	asked := map[fleet.TenantName]bool{}
@@ -115,8 +115,8 @@ func verb(created, removed bool) string {
 }
 
 func (p *Plan) summary() string {
-	if p.Waiting != nil {
-		return "the whole revision waits for an approval: " + p.Waiting.Message
+	if p.RevisionHold != nil {
+		return "the whole revision waits for an approval: " + p.RevisionHold.Message
 	}
 	if p.Counts.Rows+p.Counts.Held == 0 && len(p.Problems) == 0 && p.Empty() {
 		return "nothing changes"

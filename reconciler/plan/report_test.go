@@ -104,8 +104,9 @@ func TestATenantsReaderSeesThatTheWholeRevisionWaits(t *testing.T) {
 	h.apply(crowd(30))
 	p := h.compute(h.files.drop("acme", 0, 30), func(r *Request) { r.Relation = RelationRewritten })
 	r := reported(t, p).For("globex")
-	if r.Waiting == nil || r.Waiting.Reason != mirror.HoldRewritten || len(r.Waiting.Items) != 0 ||
-		len(p.Waiting.Items) != 30 || !strings.Contains(r.Summary, "waits for an approval") {
+	if r.RevisionHold == nil || r.RevisionHold.Reason != mirror.HoldRewritten ||
+		len(r.RevisionHold.Items) != 0 ||
+		len(p.RevisionHold.Items) != 30 || !strings.Contains(r.Summary, "waits for an approval") {
 		t.Errorf("%+v", r)
 	}
 }

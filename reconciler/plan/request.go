@@ -39,8 +39,8 @@ type Request struct {
 	Created   map[fleet.TenantName]int
 	Approvals []mirror.Approval // an approval releases only holds that are not younger
 
-	Review *reviews.Deletions // nil: deletions need no review, the guards alone judge them
-	Paths  *reviews.Files     // nil: files need no review
+	DeletionReviews *reviews.Deletions // nil: deletions need no review, the guards alone judge them
+	FileReviews     *reviews.Files     // nil: files need no review
 
 	// Rebuilt is why the first revision needs an approval, if it does: the earlier holds are lost.
 	Rebuilt string
@@ -69,7 +69,8 @@ type Request struct {
 
 func (r Request) arrival() effective.Arrival {
 	return effective.Arrival{
-		Revision: r.Revision, Files: r.Files, Reviews: r.Paths, Approvals: r.Approvals, Now: r.Now,
+		Revision: r.Revision, Files: r.Files, Reviews: r.FileReviews, Approvals: r.Approvals,
+		Now:       r.Now,
 		Continues: r.Relation == RelationSame || r.Relation == RelationDescendant,
 	}
 }
@@ -77,6 +78,6 @@ func (r Request) arrival() effective.Arrival {
 func (r Request) guards() guard.Request {
 	return guard.Request{
 		Revision: r.Revision, Relation: r.Relation, Rebuilt: r.Rebuilt, Recent: r.Recent,
-		Created: r.Created, Approvals: r.Approvals, Reviews: r.Review, Now: r.Now,
+		Created: r.Created, Approvals: r.Approvals, Reviews: r.DeletionReviews, Now: r.Now,
 	}
 }

@@ -20,7 +20,7 @@ import (
 
 type seen = map[fleet.ObjectKey]mirror.ReviewedDeletion
 
-func with(r *reviews.Deletions) func(*Request) { return func(q *Request) { q.Review = r } }
+func with(r *reviews.Deletions) func(*Request) { return func(q *Request) { q.DeletionReviews = r } }
 
 // deletions returns the Applications that a plan deletes or holds for the first time.
 func deletions(p *Plan) []fleet.ObjectKey {
@@ -232,14 +232,14 @@ func TestAWaitingRevisionListsOnlyItsOwnDeletions(t *testing.T) {
 				{Base: base, Head: h.w.Revision()}: listed(false, shown...)}})
 	head := h.files.drop("acme", 2, 6)
 	a, b := h.compute(head, rewritten), h.compute(head, rewritten, late)
-	if len(a.Waiting.Items) != 4 || a.Hash != b.Hash {
-		t.Errorf("%v, and with the reviews of another revision %v", a.Waiting.Items,
-			b.Waiting.Items)
+	if len(a.RevisionHold.Items) != 4 || a.Hash != b.Hash {
+		t.Errorf("%v, and with the reviews of another revision %v", a.RevisionHold.Items,
+			b.RevisionHold.Items)
 	}
 	t.Run("once approved, its list is reviewed enough", func(t *testing.T) {
 		h.apply(head, rewritten)
 		h.n--
-		p := h.apply(head, rewritten, approve(h, h.w.state.Waiting.Revision),
+		p := h.apply(head, rewritten, approve(h, h.w.state.RevisionHold.Revision),
 			with(&reviews.Deletions{}))
 		if p.Counts.Deleted != 4 || len(p.Approved) != 4 || p.Counts.Held != 0 {
 			t.Errorf("%+v", p.Counts)
@@ -362,7 +362,7 @@ func (m *reviewers) leave() {
 			delete(m.rows, k)
 		}
 		base := m.w.Revision()
-		p := m.again(func(r *Request) { r.Deleted, r.Review = gone, &reviews.Deletions{} })
+		p := m.again(func(r *Request) { r.Deleted, r.DeletionReviews = gone, &reviews.Deletions{} })
 		for _, c := range p.Rows {
 			if c.Action == report.Delete && c.Row.Key.Kind == fleet.ObjectApplication {
 				m.t.Fatalf("%s is deleted without a review", c.Row.Key.Name)

@@ -64,8 +64,8 @@ func (w *AppliedState) Blocked() bool {
 	return read(w, func(s *applied.State) bool { return s.Blocked })
 }
 
-// Awaits reports whether something waits for an approval: then approvals are worth reading.
-func (w *AppliedState) Awaits() bool { return read(w, (*applied.State).AwaitsApproval) }
+// AwaitsApproval reports whether something waits for an approval: then approvals are worth reading.
+func (w *AppliedState) AwaitsApproval() bool { return read(w, (*applied.State).AwaitsApproval) }
 
 // Rebuilt reports whether argosy rebuild dropped the mirror and nothing was applied since.
 func (w *AppliedState) Rebuilt() bool {
@@ -122,8 +122,8 @@ func (w *AppliedState) Commit(p *Plan) {
 	if p.outcome.memory != nil {
 		s.Memory = p.outcome.memory
 	}
-	s.Waiting = o.waiting
-	if p.Waiting != nil {
+	s.RevisionHold = o.revisionHold
+	if p.RevisionHold != nil {
 		return
 	}
 	o.declared.After.Commit()

@@ -38,7 +38,7 @@ type comment struct {
 
 func newComment(f Facts, v Verdict) *comment {
 	c := &comment{f: f, v: v}
-	if f.Plan != nil && f.Plan.Waiting == nil {
+	if f.Plan != nil && f.Plan.RevisionHold == nil {
 		c.tenants = f.Plan.Tenants
 		c.rows = changes(f, v)
 	}
@@ -87,7 +87,7 @@ func (c *comment) render(d detail) string {
 // lead is how much changes, for whom else, and who has agreed.
 func (c *comment) lead(p *page) {
 	var parts []string
-	if c.f.Plan != nil && c.f.Plan.Waiting == nil {
+	if c.f.Plan != nil && c.f.Plan.RevisionHold == nil {
 		if c.v.State != forge.CheckSuccess {
 			parts = append(parts, upper(prose(c.f.tally(c.v)))+".")
 		}
@@ -195,7 +195,7 @@ func (f Facts) link() string {
 
 // changes writes what the merge changes: tables, what serves, quotas and placements, fields.
 func (c *comment) changes(p *page, d detail) {
-	if c.f.Plan == nil || c.f.Plan.Waiting != nil {
+	if c.f.Plan == nil || c.f.Plan.RevisionHold != nil {
 		return
 	}
 	if len(c.f.Plan.Platform) > 0 {
@@ -868,7 +868,7 @@ func quota(u report.QuotaUse) string {
 
 // after is what happens once it is merged.
 func (c *comment) after(p *page) {
-	if c.f.Plan == nil || c.f.Plan.Waiting != nil || len(c.f.Conflicts) > 0 {
+	if c.f.Plan == nil || c.f.Plan.RevisionHold != nil || len(c.f.Conflicts) > 0 {
 		return
 	}
 	parts := append(c.arrival(), c.workloads()...)

@@ -147,9 +147,9 @@ func (f Facts) unplanned() []Obstacle {
 	case f.Plan == nil:
 		return at(forge.CheckPending, f.wait(), "It is planned then, without anybody asking. "+
 			tick("argosy get revisions")+" tells what is applied.")
-	case f.Plan.Waiting != nil:
+	case f.Plan.RevisionHold != nil:
 		return at(forge.CheckFailure, "as a whole this would wait for an approval",
-			reason(f.Plan.Waiting.Message))
+			reason(f.Plan.RevisionHold.Message))
 	case f.Behind:
 		return at(forge.CheckPending, tick(f.branch())+" has commits that are not applied yet",
 			"They are being applied, or wait for an approval. It is planned anew then.")

@@ -26,7 +26,7 @@ func TestWhatAPlanFailsOn(t *testing.T) {
 			func(f *Facts) { f.Conflicts = []string{"tenants/acme/x.yaml"} }, forge.CheckFailure},
 		"the whole revision waits": {
 			func(f *Facts) {
-				f.Plan.Waiting = &mirror.Hold{Message: "it is empty"}
+				f.Plan.RevisionHold = &mirror.Hold{Message: "it is empty"}
 			}, forge.CheckFailure},
 		"a hold": {
 			func(f *Facts) {

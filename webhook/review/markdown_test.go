@@ -304,7 +304,7 @@ func (d dice) report() *report.Report {
 		r.Holds = append(r.Holds, h)
 	}
 	if d.IntN(20) == 0 {
-		r.Waiting = &mirror.Hold{Message: d.text()}
+		r.RevisionHold = &mirror.Hold{Message: d.text()}
 	}
 	return r
 }
@@ -395,7 +395,8 @@ func (d dice) outcome(k fleet.ObjectKey) forge.Outcome {
 		Apply: []mirror.ApplyState{mirror.ApplyApplied, mirror.ApplyApplied, mirror.ApplyFailed,
 			mirror.ApplyConflict, mirror.ApplyPending}[d.IntN(5)],
 		ApplyMessage: d.text(), Sync: []mirror.SyncState{mirror.SyncSynced, mirror.SyncOutOfSync,
-			""}[d.IntN(3)], Health: []mirror.HealthState{mirror.HealthHealthy, mirror.HealthDegraded,
+			""}[d.IntN(3)], Health: []mirror.HealthState{
+			mirror.HealthHealthy, mirror.HealthDegraded,
 			""}[d.IntN(3)],
 		Message: d.text(), SyncedRevision: d.text(), Stale: d.IntN(4) == 0}
 }

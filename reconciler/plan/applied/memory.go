@@ -19,12 +19,12 @@ import (
 // JSON document, as large as what waits. The store keeps it unread (mirror.Record.Memory,
 // mirror.Snapshot.Memory).
 type Memory struct {
-	Held        []Held               `json:"held,omitempty"`
-	Deployments []*fleet.Declaration `json:"deployments,omitempty"` // of Held
-	Terminating []Terminating        `json:"leaving,omitempty"`
-	Deferred    []Deferred           `json:"deferred,omitempty"`
-	Unreviewed  []HeldFile           `json:"unreviewed,omitempty"`
-	Waiting     *mirror.Hold         `json:"waiting,omitempty"` // of a whole head revision
+	Held         []Held               `json:"held,omitempty"`
+	Deployments  []*fleet.Declaration `json:"deployments,omitempty"` // of Held
+	Terminating  []Terminating        `json:"leaving,omitempty"`
+	Deferred     []Deferred           `json:"deferred,omitempty"`
+	Unreviewed   []HeldFile           `json:"unreviewed,omitempty"`
+	RevisionHold *mirror.Hold         `json:"waiting,omitempty"` // of a whole head revision
 	// by argosy rebuild: see postgres.Reset
 	Rebuilt bool `json:"rebuilt,omitempty"`
 	// environments stayed unplaced, because an engine was not read
@@ -122,10 +122,10 @@ func (m Memory) Timeless() Memory {
 	for i := range m.Unreviewed {
 		m.Unreviewed[i].Since = time.Time{}
 	}
-	if m.Waiting != nil {
-		w := *m.Waiting
+	if m.RevisionHold != nil {
+		w := *m.RevisionHold
 		w.Since = time.Time{}
-		m.Waiting = &w
+		m.RevisionHold = &w
 	}
 	return m
 }
@@ -150,7 +150,7 @@ func readMemory(b []byte) (Memory, error) {
 
 func (m Memory) empty() bool {
 	return len(m.Held)+len(m.Terminating)+len(m.Deferred)+len(m.Unreviewed) == 0 &&
-		m.Waiting == nil && !m.Blocked && !m.Rebuilt
+		m.RevisionHold == nil && !m.Blocked && !m.Rebuilt
 }
 
 // MemoryChange returns the stored form of a memory that differs from the stored one, and the same
@@ -170,7 +170,7 @@ func (s *State) MemoryChange(m Memory) (encoded, timeless []byte, err error) {
 // Remember returns the memory of the applied state.
 func (s *State) Remember() Memory {
 	m := s.Layers.Remember(s.Deferred, s.Unreviewed)
-	m.Waiting, m.Blocked, m.Rebuilt = s.Waiting, s.Blocked, s.Rebuilt
+	m.RevisionHold, m.Blocked, m.Rebuilt = s.RevisionHold, s.Blocked, s.Rebuilt
 	return m
 }
 

@@ -19,8 +19,8 @@ func Restore(snapshot mirror.Snapshot) (*State, error) {
 		return nil, err
 	}
 	s := New()
-	s.Revision, s.Memory, s.Blocked, s.Waiting = snapshot.Applied, snapshot.Memory, m.Blocked,
-		m.Waiting
+	s.Revision, s.Memory, s.Blocked, s.RevisionHold = snapshot.Applied, snapshot.Memory, m.Blocked,
+		m.RevisionHold
 	s.Rebuilt = m.Rebuilt
 	for _, x := range m.Deferred {
 		s.Deferred[x.Input.Key] = x

@@ -16,13 +16,13 @@ type State struct {
 	Revision fleet.Revision
 	Catalog  *catalog.Catalog
 	Layers
-	Deferred   map[fleet.Key]Deferred
-	Unreviewed map[string]HeldFile // by path
-	Files      Files               // at Revision
-	Blocked    bool                // the last plan left environments unplaced: see Memory.Blocked
-	Rebuilt    bool                // argosy rebuild dropped the mirror
-	Waiting    *mirror.Hold        // of a whole revision
-	Memory     []byte              // as it was last stored
+	Deferred     map[fleet.Key]Deferred
+	Unreviewed   map[string]HeldFile // by path
+	Files        Files               // at Revision
+	Blocked      bool                // the last plan left environments unplaced: see Memory.Blocked
+	Rebuilt      bool                // argosy rebuild dropped the mirror
+	RevisionHold *mirror.Hold        // of a whole revision
+	Memory       []byte              // as it was last stored
 }
 
 // New returns a State in which nothing is applied.
@@ -115,5 +115,5 @@ func (s *State) FilesAfter(changed []catalog.Input) Files {
 
 // AwaitsApproval reports whether something waits that an approval releases.
 func (s *State) AwaitsApproval() bool {
-	return s.Waiting != nil || len(s.Held.Base())+len(s.Unreviewed) > 0
+	return s.RevisionHold != nil || len(s.Held.Base())+len(s.Unreviewed) > 0
 }

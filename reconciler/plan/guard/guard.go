@@ -97,7 +97,7 @@ func (j *judge) hold(u place.Unwanted, h applied.Held) Verdict {
 // is approved.
 func (j *judge) waived() map[fleet.ObjectKey]bool {
 	out := map[fleet.ObjectKey]bool{}
-	w := j.applied.Waiting
+	w := j.applied.RevisionHold
 	if w != nil && w.Revision == j.Revision && reviews.Approved(j.Approvals, w.Revision, w.Since) {
 		for _, k := range w.Items {
 			out[k] = true

@@ -59,7 +59,7 @@ func WholeRevision(
 		return nil
 	}
 	h := &mirror.Hold{Revision: r.Revision, Reason: reason, Message: why, Since: r.Now}
-	if was := s.Waiting; was != nil && was.ID() == h.ID() {
+	if was := s.RevisionHold; was != nil && was.ID() == h.ID() {
 		if reviews.Approved(r.Approvals, was.Revision, was.Since) {
 			return nil
 		}

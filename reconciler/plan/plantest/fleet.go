@@ -45,7 +45,8 @@ func Files(deployments ...string) []catalog.Input {
 			Key: applied.EnvironmentKey(Prod),
 			Environment: &fleet.EnvironmentSpec{
 				Cluster: &fleet.ClusterSpec{
-					Server: "https://prod.example.com", CredentialsRef: fleet.SecretRef{Name: "prod"},
+					Server:         "https://prod.example.com",
+					CredentialsRef: fleet.SecretRef{Name: "prod"},
 				},
 				Namespaces: []string{"app"}, Region: "eu",
 			},
@@ -64,7 +65,8 @@ func Deployment(name string) catalog.Input {
 		Key: applied.DeploymentKey(id),
 		Deployment: &fleet.DeploymentSpec{
 			Source: fleet.Source{
-				RepoURL: "https://git.example.com/acme/" + name, Path: "deploy", TargetRevision: "v1",
+				RepoURL: "https://git.example.com/acme/" + name, Path: "deploy",
+				TargetRevision: "v1",
 			},
 			Destination: fleet.Destinations{
 				Environments: []fleet.EnvironmentName{"prod"}, Namespace: "app",

@@ -32,9 +32,9 @@ type markdown struct {
 
 func (m *markdown) plan(r Report) {
 	m.add("### Plan %s\n\n%s\n", code(revisions(r)), plain(r.Summary))
-	if r.Waiting != nil {
+	if r.RevisionHold != nil {
 		lines := []string{}
-		for _, k := range r.Waiting.Items {
+		for _, k := range r.RevisionHold.Items {
 			lines = append(lines, "- "+k.Name+" on "+string(k.Engine))
 		}
 		fmt.Fprintf(&m.b, "\nApprove it with %s.\n", code("argosy release "+string(r.Head)))

@@ -19,7 +19,7 @@ type Report struct {
 	Summary string         `json:"summary"` // one sentence
 	Counts  Counts         `json:"counts"`
 	// the whole revision waits, and nothing else is done
-	Waiting *mirror.Hold `json:"waiting,omitempty"`
+	RevisionHold *mirror.Hold `json:"waiting,omitempty"`
 	// that the plan touches although none of their declarations changes
 	Radius []fleet.TenantName `json:"otherTenants"`
 	// changed declarations of the platform: "new Tenant acme"

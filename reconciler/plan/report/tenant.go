@@ -40,10 +40,10 @@ func (r Report) For(tenant fleet.TenantName) Report {
 
 func (r *Report) waiting(all Report) {
 	switch {
-	case all.Waiting != nil:
-		hold := *all.Waiting
+	case all.RevisionHold != nil:
+		hold := *all.RevisionHold
 		hold.Items = nil
-		r.Waiting, r.Summary = &hold, all.Summary
+		r.RevisionHold, r.Summary = &hold, all.Summary
 	case len(r.Tenants)+len(r.Holds)+len(r.Problems) == 0:
 		r.Summary = "nothing changes"
 	default:

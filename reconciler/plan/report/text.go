@@ -27,11 +27,11 @@ type textWriter struct{ w *bufio.Writer }
 func (t *textWriter) plan(r Report) {
 	t.line(0, "Plan "+revisions(r))
 	t.line(0, r.Summary)
-	if r.Waiting != nil {
+	if r.RevisionHold != nil {
 		t.line(2, "approve it with: argosy release "+string(r.Head))
-		if n := len(r.Waiting.Items); n > 0 {
+		if n := len(r.RevisionHold.Items); n > 0 {
 			t.line(2, fmt.Sprintf("it would delete %s:", Count(n, "Application")))
-			for _, k := range r.Waiting.Items {
+			for _, k := range r.RevisionHold.Items {
 				t.line(4, "- "+k.Name+" on "+string(k.Engine))
 			}
 		}
