@@ -160,10 +160,10 @@ func (s *site) holdsDeletions(t *testing.T) {
 		t.Fatalf("what waits is not shown: %v\n%s", err, shown)
 	}
 	if out, err := s.edge.Run(binary, "agent", "release-deletions", "--digest",
-		digest[1]); err != nil || !strings.Contains(out, "approved 3 deletions") {
+		digest[1]); err != nil || !strings.Contains(out, "released 3 deletions") {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	eventually(t, "what was approved goes", func() string {
+	eventually(t, "the released deletions happen", func() string {
 		if there := s.ours(t, applications); len(there) != 1 {
 			return fmt.Sprintf("%d Applications exist", len(there))
 		}
