@@ -49,13 +49,13 @@ func agentCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "agent",
 		Short: "Agents on clusters that dial out: their tokens, installation and identity",
-		Long: "A cluster behind a firewall joins with one command and a one-time token; from " +
-			"then on its agent dials out over https. Create the token where\n" +
-			"the control plane can be reached (token create), then run join on the cluster. See " +
+		Long: "A cluster behind a firewall joins with one command and a one-time token; from\n" +
+			"then on its agent dials out over https. Create the token where the control plane\n" +
+			"can be reached (token create), then run join on the cluster. See\n" +
 			"`argosy get agents`.",
-		Example: "  argosy agent token create acme/edge\n  argosy agent join --check " +
-			"https://argosy.example.com\n  argosy agent join https://argosy.example.com " +
-			"--token-file token",
+		Example: "  argosy agent token create acme/edge\n" +
+			"  argosy agent join --check https://argosy.example.com\n" +
+			"  argosy agent join https://argosy.example.com --token-file token",
 		Args: exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -68,8 +68,9 @@ func agentCommand(a *app) *cobra.Command {
 func agentTokenCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "token", Short: "Manage the one-time tokens with which clusters join",
-		Example: "  argosy agent token create acme/edge --ttl 1h\n  argosy agent token list\n  " +
-			"argosy agent token revoke 01J8Z",
+		Example: "  argosy agent token create acme/edge --ttl 1h\n" +
+			"  argosy agent token list\n" +
+			"  argosy agent token revoke 01J8Z",
 		Args: exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -88,14 +89,14 @@ func agentTokenCreate(a *app) *cobra.Command {
 	var w tokenWish
 	cmd := &cobra.Command{
 		Use: "create [TENANT/ENV]", Short: "Create a one-time token; only stdout ever shows it",
-		Long: "The token is for one environment with spec.agent, or with --engine for an engine " +
-			"with connection.agent (platform). Exactly one cluster joins with\n" +
-			"it. With --from-file you provide the token, which is already on the cluster, and " +
-			"the command prints nothing.",
-		Example: "  argosy agent token create acme/edge\n  argosy agent token create acme/edge " +
-			"--ttl 15m > token\n" +
-			"  argosy agent token create --engine eu-edge\n  openssl rand -hex 32 > token && " +
-			"argosy agent token create acme/edge --from-file token",
+		Long: "The token is for one environment with spec.agent, or with --engine for an engine\n" +
+			"with connection.agent (platform). Exactly one cluster joins with it. With\n" +
+			"--from-file you provide the token, which is already on the cluster, and the\n" +
+			"command prints nothing.",
+		Example: "  argosy agent token create acme/edge\n" +
+			"  argosy agent token create acme/edge --ttl 15m > token\n" +
+			"  argosy agent token create --engine eu-edge\n" +
+			"  openssl rand -hex 32 > token && argosy agent token create acme/edge --from-file token",
 		Args: atMost("TENANT/ENV"),
 	}
 	cmd.Flags().StringVar(&w.engine, "engine", "", "for this engine instead of an environment")
@@ -216,9 +217,9 @@ func agentRevoke(a *app) *cobra.Command {
 		Use: "revoke TENANT/ENV|ENGINE",
 		Short: "Revoke an agent's identity: its connections end within seconds, and its cluster " +
 			"keeps its workloads",
-		Long: "The agent can no longer connect, and every replica closes its streams. Workloads " +
-			"on its cluster keep running. To let the cluster join again,\n" +
-			"create a new token and run join.",
+		Long: "The agent can no longer connect, and every replica closes its streams. Workloads\n" +
+			"on its cluster keep running. To let the cluster join again, create a new token\n" +
+			"and run join.",
 		Example: "  argosy agent revoke acme/edge\n  argosy agent revoke eu-edge",
 		Args:    exactly("TENANT/ENV|ENGINE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -251,16 +252,15 @@ func agentJoin(a *app) *cobra.Command {
 		Use: "join URL",
 		Short: "Join this cluster: create a key, exchange the token for an identity, install " +
 			"the agent",
-		Long: "Run it with the kubeconfig of an admin of the cluster, on a machine that reaches " +
-			"the control plane at URL. It first checks every precondition\n" +
-			"and changes nothing if one fails; --check does only that. The private key is " +
-			"created on the cluster and never leaves it. After any failure, run\n" +
-			"the command again with the same token. It reads the token from --token-file or " +
-			"stdin.\n\n" +
-			"Without --image it applies everything except the Deployment, for an agent that " +
+		Long: "Run it with the kubeconfig of an admin of the cluster, on a machine that reaches\n" +
+			"the control plane at URL. It first checks every precondition and changes nothing\n" +
+			"if one fails; --check does only that. The private key is created on the cluster\n" +
+			"and never leaves it. After any failure, run the command again with the same\n" +
+			"token. It reads the token from --token-file or stdin.\n\n" +
+			"Without --image it applies everything except the Deployment, for an agent that\n" +
 			"runs in another way: `argosy agent run`.",
-		Example: "  argosy agent join --check https://argosy.example.com\n  argosy agent join " +
-			"https://argosy.example.com --token-file token --image " +
+		Example: "  argosy agent join --check https://argosy.example.com\n" +
+			"  argosy agent join https://argosy.example.com --token-file token --image " +
 			"registry.example.com/argosy:v0.4.0\n" +
 			"  argosy agent token create acme/edge | argosy agent join " +
 			"https://argosy.example.com --kubeconfig edge.kubeconfig --image " +
@@ -500,10 +500,10 @@ func agentManifest(a *app) *cobra.Command {
 	var hub string
 	cmd := &cobra.Command{
 		Use: "manifest", Short: "Print the manifest of an agent",
-		Long: "For clusters that are set up by hand or by other tools. The agent joins by " +
-			"itself when it finds a token: create a Secret argosy-agent in its namespace\n" +
-			"with the key registrationToken, and register the same token here with `argosy " +
-			"agent token create TENANT/ENV --from-file FILE`.",
+		Long: "For clusters that are set up by hand or by other tools. The agent joins by\n" +
+			"itself when it finds a token: create a Secret argosy-agent in its namespace with\n" +
+			"the key registrationToken, and register the same token here with\n" +
+			"`argosy agent token create TENANT/ENV --from-file FILE`.",
 		Example: "  argosy agent manifest --hub https://argosy.example.com --image " +
 			"registry.example.com/argosy:v0.4.0 | kubectl apply --server-side -f -\n" +
 			"  argosy agent manifest --hub https://argosy.example.com --image " +
@@ -553,13 +553,14 @@ func agentRun(a *app) *cobra.Command {
 	log := settings.Log{Level: "info", Format: "text"}
 	cmd := &cobra.Command{
 		Use: "run", Short: "Run the agent on its cluster", Args: exactly(),
-		Long: "Follows the control plane and applies the declared objects to the cluster's own " +
-			"Argo CD, until it gets SIGTERM or Ctrl-C. `argosy agent join` installs\n" +
-			"it as a Deployment. It waits for an identity, from join or from a " +
-			"registrationToken in its Secret. While the control plane is unreachable, nothing\n" +
-			"changes on the cluster. It exits with a message when it needs a person to act first.",
-		Example: "  argosy agent run --hub https://argosy.example.com\n  argosy agent run --hub " +
-			"https://argosy.example.com --kubeconfig edge.kubeconfig --ops 127.0.0.1:8081",
+		Long: "Follows the control plane and applies the declared objects to the cluster's own\n" +
+			"Argo CD, until it gets SIGTERM or Ctrl-C. `argosy agent join` installs it as a\n" +
+			"Deployment. It waits for an identity, from join or from a registrationToken in\n" +
+			"its Secret. While the control plane is unreachable, nothing changes on the\n" +
+			"cluster. It exits with a message when it needs a person to act first.",
+		Example: "  argosy agent run --hub https://argosy.example.com\n" +
+			"  argosy agent run --hub https://argosy.example.com --kubeconfig edge.kubeconfig " +
+			"--ops 127.0.0.1:8081",
 	}
 	cmd.Flags().StringVar(&hub, "hub", "", "URL of the control plane (or ARGOSY_HUB)")
 	cmd.Flags().StringVar(&ops, "ops", "127.0.0.1:8081",
@@ -672,12 +673,12 @@ func releaseDeletionsCommand(a *app) *cobra.Command {
 		Use:   "release-deletions",
 		Short: "Show and release the deletions that the agent holds for the cluster's admin",
 		Args:  exactly(),
-		Long: "An agent deletes at most --max-deletions Applications within an hour, whatever " +
+		Long: "An agent deletes at most --max-deletions Applications within an hour, whatever\n" +
 			"the control plane asks for. It holds all further ones for a person with the\n" +
-			"cluster's kubeconfig. The command lists them and asks; without a terminal, " +
+			"cluster's kubeconfig. The command lists them and asks; without a terminal,\n" +
 			"--digest releases exactly the list with that digest.",
-		Example: "  argosy agent release-deletions --kubeconfig edge.kubeconfig\n  argosy agent " +
-			"release-deletions --digest 9f2c51d04a7b",
+		Example: "  argosy agent release-deletions --kubeconfig edge.kubeconfig\n" +
+			"  argosy agent release-deletions --digest 9f2c51d04a7b",
 	}
 	p.kubeFlags(cmd)
 	cmd.Flags().StringVar(&digest, "digest", "", "digest of the list")

@@ -47,11 +47,10 @@ func bootstrapGitHub(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "github", Short: "Register a GitHub App from a manifest and save its key and secret",
 		Args: exactly(),
-		Long: "Serves a page on this machine that sends your browser to GitHub with the App's " +
-			"manifest: permissions, events, webhook URL. GitHub sends the\n" +
-			"browser back with a code, and the command writes the App's private key and webhook " +
-			"secret to files that only you may read. It never overwrites\n" +
-			"a file.",
+		Long: "Serves a page on this machine that sends your browser to GitHub with the App's\n" +
+			"manifest: permissions, events, webhook URL. GitHub sends the browser back with a\n" +
+			"code, and the command writes the App's private key and webhook secret to files\n" +
+			"that only you may read. It never overwrites a file.",
 		Example: "  argosy bootstrap github --org acme --url https://argosy.example.com --out " +
 			"/etc/argosy\n" +
 			"  argosy bootstrap github --url https://argosy.example.com --api " +

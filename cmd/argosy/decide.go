@@ -18,10 +18,10 @@ func releaseCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "release REVISION",
 		Short: "Release the held changes of a revision, exactly as `get holds` lists them",
-		Long: "The guards hold a change with too many deletions, an empty source or a rewritten " +
-			"history. A release is bound to the revision and recorded\n" +
-			"with your token's name. REVISION is a commit id of the config repo, in full or at " +
-			"least its first 7 digits.",
+		Long: "The guards hold a change with too many deletions, an empty source or a rewritten\n" +
+			"history. A release is bound to the revision and recorded with your token's name.\n" +
+			"REVISION is a commit id of the config repo, in full or at least its first 7\n" +
+			"digits.",
 		Example: "  argosy get holds\n  argosy release 4f1c9e2a --note 'planned: team x has left'",
 		Args:    exactly("REVISION"),
 	}
@@ -81,11 +81,12 @@ func stopCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "stop",
 		Short: "Stop every write to engines at once (emergency stop)",
-		Long: "Without --tenant or --engine it stops the whole fleet. Workloads keep running; " +
-			"Argosy creates, changes and deletes nothing until\n" +
-			"`argosy resume`. A stop survives restarts.",
-		Example: "  argosy stop --reason 'incident 42'\n  argosy stop --tenant acme --reason " +
-			"'bad rollout'\n  argosy stop --engine eu-1",
+		Long: "Without --tenant or --engine it stops the whole fleet. Workloads keep running;\n" +
+			"Argosy creates, changes and deletes nothing until `argosy resume`. A stop\n" +
+			"survives restarts.",
+		Example: "  argosy stop --reason 'incident 42'\n" +
+			"  argosy stop --tenant acme --reason 'bad rollout'\n" +
+			"  argosy stop --engine eu-1",
 		Args: exactly(),
 	}
 	over.flags(cmd)
@@ -178,12 +179,12 @@ func abandonCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "abandon TENANT/DEPLOYMENT@ENVIRONMENT",
 		Short: "Remove an Application whose deletion is blocked, without its unreachable cluster",
-		Long: "A deletion is blocked when the environment's cluster has been unreachable for an " +
-			"hour. The command removes the Application from its engine\n" +
-			"alone: its workload keeps running, and Argo CD no longer manages it. The removal " +
-			"is recorded with your token's name.",
-		Example: "  argosy describe application acme/checkout@prod-eu\n  argosy abandon " +
-			"acme/checkout@prod-eu --uid 0b5f… --note 'the cluster is scrapped'",
+		Long: "A deletion is blocked when the environment's cluster has been unreachable for an\n" +
+			"hour. The command removes the Application from its engine alone: its workload\n" +
+			"keeps running, and Argo CD no longer manages it. The removal is recorded with\n" +
+			"your token's name.",
+		Example: "  argosy describe application acme/checkout@prod-eu\n" +
+			"  argosy abandon acme/checkout@prod-eu --uid 0b5f… --note 'the cluster is scrapped'",
 		Args: exactly("TENANT/DEPLOYMENT@ENVIRONMENT"),
 	}
 	cmd.Flags().StringVar(
@@ -215,12 +216,13 @@ func removeOrphanCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "remove-orphan ENGINE/KIND/NAME",
 		Short: "Remove one live object without a declaration, as `get orphans` lists it",
-		Long: "An orphan keeps running without a declaration. To keep it, declare it again. The " +
-			"command removes exactly the object with the UID, never a later\n" +
-			"one of the same name. The removal is recorded with your token's name and counts " +
-			"for the deletion guards.",
-		Example: "  argosy get orphans\n  argosy remove-orphan " +
-			"eu-1/Application/acme-web-prod-qi3qymh336happcb --uid 0b5f… --deletion Orphan",
+		Long: "An orphan keeps running without a declaration. To keep it, declare it again. The\n" +
+			"command removes exactly the object with the UID, never a later one of the same\n" +
+			"name. The removal is recorded with your token's name and counts for the deletion\n" +
+			"guards.",
+		Example: "  argosy get orphans\n" +
+			"  argosy remove-orphan eu-1/Application/acme-web-prod-qi3qymh336happcb --uid 0b5f… " +
+			"--deletion Orphan",
 		Args: exactly("ENGINE/KIND/NAME"),
 	}
 	cmd.Flags().StringVar(
@@ -257,12 +259,12 @@ func pinOwnerCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "pin-owner NAME",
 		Short: "Pin an owner's name to the account or team that has it now",
-		Long: "An owner's name is pinned to the account or team that had it at the first " +
-			"lookup. If the name changes hands, the new holder does not count until\n" +
-			"you have verified who it is. `argosy get owners` lists the numbers; the command " +
-			"pins the name to exactly the given one.",
-		Example: "  argosy get owners\n  argosy pin-owner alice --id 4711 --note \"her new " +
-			"account; asked in person\"",
+		Long: "An owner's name is pinned to the account or team that had it at the first\n" +
+			"lookup. If the name changes hands, the new holder does not count until you have\n" +
+			"verified who it is. `argosy get owners` lists the numbers; the command pins\n" +
+			"the name to exactly the given one.",
+		Example: "  argosy get owners\n" +
+			"  argosy pin-owner alice --id 4711 --note \"her new account; asked in person\"",
 		Args: exactly("NAME"),
 	}
 	cmd.Flags().Int64Var(&id, "id", 0, "number of the verified account or team (required)")
@@ -288,13 +290,13 @@ func syncCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sync TENANT/ENV APPLICATION",
 		Short: "Sync an own Application of an autonomous cluster",
-		Long: "For Applications that the people of an autonomous cluster created (`argosy get " +
-			"applications` marks them own); a SyncRun in the config repo syncs the\n" +
-			"declared ones. APPLICATION is a name, or NAMESPACE/NAME if several namespaces have " +
-			"the name. The cluster's agent asks its Argo CD;\n" +
+		Long: "For Applications that the people of an autonomous cluster created\n" +
+			"(`argosy get applications` marks them own); a SyncRun in the config repo syncs\n" +
+			"the declared ones. APPLICATION is a name, or NAMESPACE/NAME if several\n" +
+			"namespaces have the name. The cluster's agent asks its Argo CD;\n" +
 			"`argosy get operations` shows the result.",
-		Example: "  argosy sync acme/edge shop\n  argosy sync acme/edge argocd/shop --revision " +
-			"v1.4.0 --prune",
+		Example: "  argosy sync acme/edge shop\n" +
+			"  argosy sync acme/edge argocd/shop --revision v1.4.0 --prune",
 		Args: exactly("TENANT/ENV", "APPLICATION"),
 	}
 	cmd.Flags().StringVar(&ask.Revision, "revision", "",

@@ -41,12 +41,13 @@ func describeCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "describe KIND NAME",
 		Short: "Show one object in detail",
-		Long: "NAME is a tenant's or engine's name, tenant/name for environments and " +
-			"deployments, tenant/deployment@environment for applications,\n" +
-			"an ID for operations, a full or shortened commit id for revisions, a number for " +
-			"pulls, and tenant/name or an engine's name for agents.",
-		Example: "  argosy describe application acme/checkout@prod-eu\n  argosy describe " +
-			"environment acme/prod-eu\n  argosy describe engine eu-1 -o yaml",
+		Long: "NAME is a tenant's or engine's name, tenant/name for environments and\n" +
+			"deployments, tenant/deployment@environment for applications, an ID for\n" +
+			"operations, a full or shortened commit id for revisions, a number for pulls, and\n" +
+			"tenant/name or an engine's name for agents.",
+		Example: "  argosy describe application acme/checkout@prod-eu\n" +
+			"  argosy describe environment acme/prod-eu\n" +
+			"  argosy describe engine eu-1 -o yaml",
 		Args: exactly("KIND", "NAME"),
 	}
 	out := addFormat(cmd, "table", "json", "yaml")
@@ -487,8 +488,8 @@ func explainCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain environment TENANT/NAME",
 		Short: "Explain why an environment is on its engine, and list the alternatives",
-		Example: "  argosy explain environment acme/prod-eu\n  argosy explain environment " +
-			"acme/prod-eu -o json",
+		Example: "  argosy explain environment acme/prod-eu\n" +
+			"  argosy explain environment acme/prod-eu -o json",
 		Args: exactly("environment", "TENANT/NAME"),
 	}
 	out := addFormat(cmd, "table", "json", "yaml")

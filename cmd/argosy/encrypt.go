@@ -23,16 +23,15 @@ func encryptCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "encrypt FILE",
 		Short: "Write a *.sops.yaml that opens for its own path only",
-		Long: "Reads a flat YAML map of values from stdin and writes FILE, " +
+		Long: "Reads a flat YAML map of values from stdin and writes FILE,\n" +
 			"tenants/TENANT/environments/NAME.sops.yaml or\n" +
-			"tenants/TENANT/credentials/NAME.sops.yaml in a checkout of the config repo: " +
-			"encrypted to the age recipients, and holding its\n" +
-			"own path among the encrypted values. The control plane opens the file for that " +
-			"path only. Without --recipient, an existing\n" +
-			"FILE keeps its recipients.\n\n" +
-			"With --identity the values come from FILE itself, which the identity must open: " +
-			"use it for files that do not hold their path\n" +
-			"yet, or to change recipients. No value is ever printed.",
+			"tenants/TENANT/credentials/NAME.sops.yaml in a checkout of the config repo:\n" +
+			"encrypted to the age recipients, and holding its own path among the encrypted\n" +
+			"values. The control plane opens the file for that path only. Without\n" +
+			"--recipient, an existing FILE keeps its recipients.\n\n" +
+			"With --identity the values come from FILE itself, which the identity must open:\n" +
+			"use it for files that do not hold their path yet, or to change recipients. No\n" +
+			"value is ever printed.",
 		Example: "  argosy encrypt tenants/acme/credentials/git.sops.yaml --recipient age1... < " +
 			"values.yaml\n" +
 			"  argosy encrypt tenants/acme/credentials/git.sops.yaml --identity age.txt",

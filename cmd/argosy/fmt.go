@@ -19,12 +19,13 @@ func fmtCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "fmt [FILE|DIR]...",
 		Short: "Format declarations canonically",
-		Long: "Orders the fields as in the reference and indents uniformly; comments stay. For " +
-			"a DIR (default: the current folder) it rewrites everything\n" +
-			"under fleet/ and tenants/. With --check it writes nothing, lists the files that " +
-			"would change, and exits with 1 if there are any.",
-		Example: "  argosy fmt\n  argosy fmt tenants/acme/deployments/checkout.yaml\n  argosy " +
-			"fmt --check",
+		Long: "Orders the fields as in the reference and indents uniformly; comments stay. For\n" +
+			"a DIR (default: the current folder) it rewrites everything under fleet/ and\n" +
+			"tenants/. With --check it writes nothing, lists the files that would change, and\n" +
+			"exits with 1 if there are any.",
+		Example: "  argosy fmt\n" +
+			"  argosy fmt tenants/acme/deployments/checkout.yaml\n" +
+			"  argosy fmt --check",
 	}
 	cmd.Flags().BoolVar(&check, "check", false, "write nothing; list the files that would change")
 	cmd.RunE = func(_ *cobra.Command, args []string) error {

@@ -26,8 +26,10 @@ func getCommand(a *app) *cobra.Command {
 	get := &cobra.Command{
 		Use:   "get KIND",
 		Short: "List objects of a kind",
-		Example: "  argosy get applications --tenant acme --health Degraded\n  argosy get " +
-			"engines -o wide\n  argosy get problems\n  argosy get applications --watch",
+		Example: "  argosy get applications --tenant acme --health Degraded\n" +
+			"  argosy get engines -o wide\n" +
+			"  argosy get problems\n" +
+			"  argosy get applications --watch",
 		Args: cobra.ArbitraryArgs,
 		RunE: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {

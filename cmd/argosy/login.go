@@ -26,12 +26,13 @@ func loginCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "login URL",
 		Short: "Save a control plane and a token as a context",
-		Long: "Asks for the token on the terminal, or reads it from stdin with --token-stdin. " +
-			"It verifies the token and saves it in\n" +
-			"$XDG_CONFIG_HOME/argosy/config.yaml, which only you may read. With --check it " +
-			"saves nothing and shows your current identity.",
-		Example: "  argosy login https://argosy.example.com\n  argosy login " +
-			"https://argosy.example.com --token-stdin --context prod < token\n  argosy login --check",
+		Long: "Asks for the token on the terminal, or reads it from stdin with --token-stdin.\n" +
+			"It verifies the token and saves it in $XDG_CONFIG_HOME/argosy/config.yaml, which\n" +
+			"only you may read. With --check it saves nothing and shows your current\n" +
+			"identity.",
+		Example: "  argosy login https://argosy.example.com\n" +
+			"  argosy login https://argosy.example.com --token-stdin --context prod < token\n" +
+			"  argosy login --check",
 	}
 	cmd.Flags().BoolVar(&fromStdin, "token-stdin", false, "read the token from stdin")
 	cmd.Flags().BoolVar(&check, "check", false, "show your current identity")
@@ -136,8 +137,9 @@ func (a *app) printIdentity(ctx context.Context, c *client.Client) (wire.Identit
 func tokenCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "token", Short: "Create, list and revoke bearer tokens (platform)",
-		Example: "  argosy token create ci --tenant acme\n  argosy token list\n  argosy token " +
-			"revoke k7f3",
+		Example: "  argosy token create ci --tenant acme\n" +
+			"  argosy token list\n" +
+			"  argosy token revoke k7f3",
 		Args: exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -151,8 +153,8 @@ func tokenCreate(a *app) *cobra.Command {
 	var ttl time.Duration
 	cmd := &cobra.Command{
 		Use: "create NAME", Short: "Create a token; only stdout ever shows it",
-		Example: "  argosy token create ci --tenant acme --ttl 720h > token\n  argosy token " +
-			"create ops --write", Args: exactly("NAME"),
+		Example: "  argosy token create ci --tenant acme --ttl 720h > token\n" +
+			"  argosy token create ops --write", Args: exactly("NAME"),
 	}
 	cmd.Flags().StringVar(&tenant, "tenant", "",
 		"restrict it to this tenant (default: the whole platform)")

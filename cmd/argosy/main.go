@@ -67,11 +67,12 @@ func root(a *app) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "argosy",
 		Short: "One Git repository, a fleet of Argo CD instances",
-		Long: "Argosy turns one Git repository into a fleet of Argo CD instances that serve " +
+		Long: "Argosy turns one Git repository into a fleet of Argo CD instances that serve\n" +
 			"many tenants.\n\n" +
 			"Exit codes: 0 fine, 1 findings or changes, 2 error, 4 not allowed.",
-		Example: "  argosy validate\n  argosy login https://argosy.example.com\n  argosy " +
-			"get applications --tenant acme --health Degraded",
+		Example: "  argosy validate\n" +
+			"  argosy login https://argosy.example.com\n" +
+			"  argosy get applications --tenant acme --health Degraded",
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.NoArgs,

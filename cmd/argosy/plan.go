@@ -31,12 +31,11 @@ func planCommand(a *app) *cobra.Command {
 		Use: "plan",
 		Short: "Compare two revisions: list the objects created, changed and deleted, with " +
 			"engine and reason",
-		Long: "Reads both revisions from Git's object database and ignores uncommitted changes. " +
-			"It places environments as if BASE were the first revision\n" +
-			"ever, so a running control plane may have them on other engines. Exit code 1: " +
-			"there are changes.",
-		Example: "  argosy plan --base origin/main --head HEAD\n  argosy plan --repo " +
-			"path/to/config-repo --base v1 --head v2 -o markdown",
+		Long: "Reads both revisions from Git's object database and ignores uncommitted changes.\n" +
+			"It places environments as if BASE were the first revision ever, so a running\n" +
+			"control plane may have them on other engines. Exit code 1: there are changes.",
+		Example: "  argosy plan --base origin/main --head HEAD\n" +
+			"  argosy plan --repo path/to/config-repo --base v1 --head v2 -o markdown",
 		Args: exactly(),
 	}
 	cmd.Flags().StringVar(&repo, "repo", ".", "folder of the config repo")
@@ -237,10 +236,10 @@ func renderCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "render [DIR]",
 		Short: "Print the exact objects for each engine, from the declarations alone",
-		Long: "Reads fleet/ and tenants/ below DIR (default: the current folder). It places " +
-			"environments as if none were placed yet, so a running control\n" +
-			"plane may have them on other engines. Declarations with problems are skipped; then " +
-			"the exit code is 1.",
+		Long: "Reads fleet/ and tenants/ below DIR (default: the current folder). It places\n" +
+			"environments as if none were placed yet, so a running control plane may have\n" +
+			"them on other engines. Declarations with problems are skipped; then the exit\n" +
+			"code is 1.",
 		Example: "  argosy render\n  argosy render path/to/config-repo --engine eu-1 -o json",
 		Args:    atMost("DIR"),
 	}

@@ -15,10 +15,10 @@ func serveCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run one replica of the control plane",
-		Long: "Reads the config repo, writes to the engines, and serves the API and the page, " +
-			"until it gets SIGTERM or Ctrl-C. Any number of replicas may\n" +
-			"share one database: leases divide the work. `argosy schema settings` prints the " +
-			"schema of argosy.yaml.",
+		Long: "Reads the config repo, writes to the engines, and serves the API and the page,\n" +
+			"until it gets SIGTERM or Ctrl-C. Any number of replicas may share one database:\n" +
+			"leases divide the work. `argosy schema settings` prints the schema of\n" +
+			"argosy.yaml.",
 		Example: "  argosy serve -f argosy.yaml",
 		Args:    exactly(),
 	}
@@ -41,9 +41,9 @@ func migrateCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "migrate",
 		Short: "Migrate the database's schema to this version",
-		Long: "Migrations only add, so the previous version keeps working beside this one and " +
-			"after a rollback. `argosy serve` does the same when it\n" +
-			"starts, unless database.migrate is off: then run this first, with the same settings.",
+		Long: "Migrations only add, so the previous version keeps working beside this one and\n" +
+			"after a rollback. `argosy serve` does the same when it starts, unless\n" +
+			"database.migrate is off: then run this first, with the same settings.",
 		Example: "  argosy migrate -f argosy.yaml",
 		Args:    exactly(),
 	}
@@ -67,11 +67,11 @@ func doctorCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check everything the control plane needs and report what to fix",
-		Long: "Reads the settings, the database, the config repo, the rules that the Git host " +
-			"enforces on its branch, the secrets and every engine that\n" +
-			"the config repo declares, and writes to none of them. Exit code 1: there is " +
-			"something to fix. A check that Argosy's account may not make is\n" +
-			"reported as not checked, with the missing permission, and does not change the exit code.",
+		Long: "Reads the settings, the database, the config repo, the rules that the Git host\n" +
+			"enforces on its branch, the secrets and every engine that the config repo\n" +
+			"declares, and writes to none of them. Exit code 1: there is something to fix. A\n" +
+			"check that Argosy's account may not make is reported as not checked, with the\n" +
+			"missing permission, and does not change the exit code.",
 		Example: "  argosy doctor -f argosy.yaml\n  argosy doctor -f argosy.yaml -o json",
 		Args:    exactly(),
 	}
@@ -133,11 +133,11 @@ func rebuildCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rebuild",
 		Short: "Drop the mirror; the next start rebuilds it from Git and the engines",
-		Long: "The mirror is a cache: declarations are restored from Git, placements, holds and " +
-			"stops from the objects on the engines, and nothing is written\n" +
-			"to any engine meanwhile. The list of revisions starts empty. Decisions and history " +
-			"stay: releases, stops, tokens, operations, the audit log,\n" +
-			"pull requests. Stop every replica first.",
+		Long: "The mirror is a cache: declarations are restored from Git, placements, holds and\n" +
+			"stops from the objects on the engines, and nothing is written to any engine\n" +
+			"meanwhile. The list of revisions starts empty. Decisions and history stay:\n" +
+			"releases, stops, tokens, operations, the audit log, pull requests. Stop every\n" +
+			"replica first.",
 		Example: "  argosy rebuild -f argosy.yaml --yes",
 		Args:    exactly(),
 	}

@@ -20,11 +20,12 @@ func validateCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "validate [DIR]",
 		Short: "List every problem of a config repo, as file:line:col",
-		Long: "Reads fleet/ and tenants/ below DIR (default: the current folder) and prints " +
-			"every problem with its fix. It needs no network.\n" +
-			"Exit code 1: there are errors. Warnings alone do not change it.",
-		Example: "  argosy validate\n  argosy validate path/to/config-repo -o github\n  argosy " +
-			"validate -o sarif > argosy.sarif",
+		Long: "Reads fleet/ and tenants/ below DIR (default: the current folder) and prints\n" +
+			"every problem with its fix. It needs no network. Exit code 1: there are errors.\n" +
+			"Warnings alone do not change it.",
+		Example: "  argosy validate\n" +
+			"  argosy validate path/to/config-repo -o github\n" +
+			"  argosy validate -o sarif > argosy.sarif",
 		Args: atMost("DIR"),
 	}
 	out := addFormat(cmd, "text", "json", "sarif", "github")
@@ -76,8 +77,8 @@ func schemaCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "schema [KIND|settings]",
 		Short: "Print the JSON Schema (draft-07) of a kind, of all kinds, or of argosy.yaml",
-		Long: "For editors: yaml-language-server reads these. With --dir it writes every " +
-			"schema into a folder, one file per kind.",
+		Long: "For editors: yaml-language-server reads these. With --dir it writes every schema\n" +
+			"into a folder, one file per kind.",
 		Example: "  argosy schema GitOpsDeployment\n  argosy schema --dir .vscode/schema",
 		Args:    atMost("KIND"),
 	}
@@ -126,10 +127,10 @@ func newCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "new KIND NAME",
 		Short: "Print a first file of a kind, with every field explained",
-		Long: "With --write it writes the file to its path in the config repo. It never " +
+		Long: "With --write it writes the file to its path in the config repo. It never\n" +
 			"overwrites a file.",
-		Example: "  argosy new GitOpsDeployment checkout --tenant acme\n  argosy new Engine " +
-			"eu-2 --write --dir path/to/config-repo",
+		Example: "  argosy new GitOpsDeployment checkout --tenant acme\n" +
+			"  argosy new Engine eu-2 --write --dir path/to/config-repo",
 		Args: exactly("KIND", "NAME"),
 	}
 	cmd.Flags().StringVar(&tenant, "tenant", "", "tenant, for the kinds that belong to one")
