@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Batch collects values and writes them together: the latest value of each key. A failed write keeps its
-// values for the next write, so that the number of keys bounds a Batch.
+// Batch collects values and writes them together: the latest value of each key. A failed write
+// keeps its values for the next write, so that the number of keys bounds a Batch.
 type Batch[K comparable, V any] struct {
 	config  BatchConfig[K, V]
 	mu      sync.Mutex
@@ -18,7 +18,7 @@ type Batch[K comparable, V any] struct {
 	full    Signal
 }
 
-// BatchConfig says when and where a Batch writes.
+// BatchConfig is the schedule and the target of a Batch.
 type BatchConfig[K comparable, V any] struct {
 	Every time.Duration // between writes
 	Size  int           // values that are written without waiting for Every

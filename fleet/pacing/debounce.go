@@ -14,9 +14,10 @@ type Debouncer struct {
 	triggered Signal
 }
 
-// NewDebouncer returns a debouncer of do. A failed call is logged at level debug and not repeated: do is
-// a hint, and its receiver polls as well.
-func NewDebouncer(pause time.Duration, log *slog.Logger, do func(context.Context) error) *Debouncer {
+// NewDebouncer returns a debouncer of do. A failed call is logged at level debug and not repeated:
+// do is a hint, and its receiver polls as well.
+func NewDebouncer(pause time.Duration, log *slog.Logger,
+	do func(context.Context) error) *Debouncer {
 	return &Debouncer{pause: pause, do: do, log: log, triggered: NewSignal()}
 }
 

@@ -1,5 +1,5 @@
-// Package pacing has the small tools of loops that wait and wake: a signal, a wait that a context ends, a backoff, a
-// debouncer and a batch.
+// Package pacing has the small tools of loops that wait and wake: a signal, a wait that a context
+// ends, a backoff, a debouncer and a batch.
 package pacing
 
 import (
@@ -48,8 +48,8 @@ const (
 	LastRetry  = 2 * time.Minute
 )
 
-// Backoff doubles from FirstRetry to LastRetry with the failed attempts in a row. A jitter of a quarter
-// keeps tasks that failed together from returning together.
+// Backoff doubles from FirstRetry to LastRetry with the failed attempts in a row. A jitter of a
+// quarter keeps tasks that failed together from returning together.
 func Backoff(attempts int) time.Duration {
 	d := LastRetry
 	if attempts < 9 {

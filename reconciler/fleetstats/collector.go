@@ -1,5 +1,5 @@
-// Package fleetstats exports the state of the fleet as metrics, and measures how long a commit takes
-// to healthy Applications.
+// Package fleetstats exports the state of the fleet as metrics, and measures how long a commit
+// takes to healthy Applications.
 package fleetstats
 
 import (
@@ -27,8 +27,8 @@ const (
 	// rolloutTime is how long a revision is followed before it counts as overdue.
 	rolloutTime = 6 * time.Hour
 	maxRollouts = 100 // followed at a time; the oldest are dropped first
-	// oldCommitAge at recording keeps a commit out of the latencies from commits: its age tells
-	// nothing about the speed of a rollout.
+	// oldCommitAge at recording keeps a commit out of the latencies from commits: its
+	// age is no measure of the speed of a rollout.
 	oldCommitAge = 24 * time.Hour
 )
 

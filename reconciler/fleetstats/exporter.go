@@ -10,11 +10,10 @@ import (
 	"argosy.dev/argosy/fleet/view"
 )
 
-// What a Collector shows of what it saw last. Times are Unix seconds, so that they age while nothing
-// is seen.
+// Metrics of the last read. Times are Unix seconds, so that they age without a read.
 var (
 	descUp = desc("argosy_database_up",
-		"1 while this replica's last look at the database succeeded, else 0.")
+		"1 while this replica's last read of the database succeeded, else 0.")
 	descLeader = desc("argosy_leader",
 		"1 on the replica that holds the lease by which it plans and shows the fleet's metrics, else 0.")
 	descSeen = desc("argosy_survey_timestamp_seconds",
@@ -44,7 +43,7 @@ var (
 			"write to it, else 0.", "engine")
 	descRows = desc("argosy_engine_rows",
 		"Objects of an engine that are not as they are wanted, by how far they have come. Some "+
-			"20,000 are looked at in all.", "engine", "state")
+			"20,000 are read in all.", "engine", "state")
 	descUnread = desc("argosy_engine_unreachable_environments",
 		"Environments whose clusters the engine cannot read, by reason.", "engine", "reason")
 	descParked = desc("argosy_engine_parked_applications",
@@ -57,8 +56,8 @@ var (
 		"engine")
 
 	descAgents = desc("argosy_agents",
-		"Agents: connected, stale (joined, and not connected now), never (declared, and nobody "+
-			"has joined).", "state")
+		"Agents: connected, stale (joined, and not connected now), never (declared, and "+
+			"not joined yet).", "state")
 	descAgentRows = desc("argosy_agents_rows",
 		"Objects of environments' own clusters that are not as they are wanted, by how far they "+
 			"have come, of all agents.", "state")
@@ -73,12 +72,12 @@ var (
 	descProblems  = desc("argosy_problems", "Problems of declarations, by severity.", "severity")
 	descQuarantin = desc("argosy_quarantines",
 		"Declarations in quarantine: their last good version stays.")
-	descLooks = desc("argosy_looks_waiting",
-		"Looks at pull requests and the branch that wait to begin.")
-	descLookAge = desc("argosy_looks_oldest_waiting_timestamp_seconds",
-		"Since when the look waits that has waited longest; absent when none does.")
+	descReviews = desc("argosy_looks_waiting",
+		"Review jobs that wait to begin.")
+	descReviewAge = desc("argosy_looks_oldest_waiting_timestamp_seconds",
+		"Since when the oldest review job waits; absent when none does.")
 	descJobs = desc("argosy_jobs",
-		"Jobs of looks, by state. Retryable: it failed and is tried again; discarded: it failed "+
+		"Review jobs, by state. Retryable: it failed and is tried again; discarded: it failed "+
 			"for good.", "state")
 	descStops   = desc("argosy_stops", "Emergency stops in force, by scope.", "scope")
 	descStopAge = desc("argosy_stops_oldest_timestamp_seconds",
@@ -90,7 +89,7 @@ var descs = []*prometheus.Desc{descUp, descLeader, descSeen, descFetched, descAp
 	descFailing, descBehind, descOpen, descOpenAge, descUnderWay,
 	descReachable, descAttended, descRows, descUnread, descParked, descOrphans, descOldest,
 	descAgents, descAgentRows, descAgentsWait, descHolds, descHoldAge, descProblems, descQuarantin,
-	descLooks, descLookAge, descJobs, descStops, descStopAge}
+	descReviews, descReviewAge, descJobs, descStops, descStopAge}
 
 func desc(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc(name, help, labels, nil)
@@ -120,7 +119,7 @@ func (s *Collector) Describe(to chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect is prometheus.Collector's. It asks nobody.
+// Collect is prometheus.Collector's. It reads nothing.
 func (s *Collector) Collect(to chan<- prometheus.Metric) {
 	s.mu.Lock()
 	f, at, up := s.seen, s.at, s.up
@@ -139,7 +138,7 @@ func (s *Collector) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// shower sends metrics.
+// exporter sends metrics.
 type exporter struct{ to chan<- prometheus.Metric }
 
 func (s exporter) value(d *prometheus.Desc, v float64, labels ...string) {
@@ -249,8 +248,8 @@ func (s exporter) people(f view.FleetStats) {
 }
 
 func (s exporter) queue(f view.FleetStats) {
-	s.count(descLooks, f.Looks.Count)
-	s.time(descLookAge, f.Looks.Oldest)
+	s.count(descReviews, f.Looks.Count)
+	s.time(descReviewAge, f.Looks.Oldest)
 	for _, state := range jobStates {
 		s.count(descJobs, f.Jobs[state], state)
 	}

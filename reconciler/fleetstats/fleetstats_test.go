@@ -19,7 +19,7 @@ import (
 	"argosy.dev/argosy/fleet/view"
 )
 
-// told answers what a test says, and remembers what was asked.
+// reader returns the stats of a test, and keeps the queries.
 type reader struct {
 	stats   view.FleetStats
 	err     error
@@ -33,7 +33,7 @@ func (s *reader) FleetStats(_ context.Context, ask view.StatsQuery) (view.FleetS
 	return f, s.err
 }
 
-// surveyed is a Collector of what a test says, and what a scrape of it reads.
+// collectorOf returns a Collector over a reader, and a scrape of it.
 func collectorOf(store *reader) (*Collector, func() string) {
 	reg := prometheus.NewRegistry()
 	return NewCollector(reg, store, "me", slog.New(slog.DiscardHandler)), func() string {
@@ -111,7 +111,7 @@ func TestCollectorExportsTheLastStatsForAWhileWithoutADatabase(t *testing.T) {
 		time.Sleep(staleAfter)
 		shows(t, scrape(), "argosy_database_up 0", "argosy_leader 0")
 		if strings.Contains(scrape(), "argosy_quarantines ") {
-			t.Error("what was seen long ago is shown as if it stood")
+			t.Error("old stats are exported as current")
 		}
 	})
 }
@@ -127,7 +127,8 @@ func TestCollectorCountsEachStageOfARevisionOnce(t *testing.T) {
 		}
 		way := view.RolloutLatency{Number: 7, Changes: 2, CommittedAt: at(-12), RecordedAt: at(-10)}
 		// recorded by the leader before us
-		long := view.RolloutLatency{Number: 5, Changes: 2, CommittedAt: at(-100), RecordedAt: at(-90)}
+		long := view.RolloutLatency{
+			Number: 5, Changes: 2, CommittedAt: at(-100), RecordedAt: at(-90)}
 		store.stats = view.FleetStats{Leads: true, Rollouts: []view.RolloutLatency{long, way}}
 		s.read(t.Context())
 		shows(t, scrape(), `argosy_commit_seconds_count{stage="recorded"} 1`,
@@ -141,7 +142,8 @@ func TestCollectorCountsEachStageOfARevisionOnce(t *testing.T) {
 		store.stats.Rollouts = []view.RolloutLatency{long, way}
 		for range 3 {
 			s.read(t.Context())
-			store.stats.Rollouts = []view.RolloutLatency{way} // the other is not asked about any more
+			// the other is not asked about any more
+			store.stats.Rollouts = []view.RolloutLatency{way}
 			time.Sleep(interval)
 		}
 		if last := store.queries[len(store.queries)-1]; last.After != 7 || last.Open ||
@@ -163,8 +165,7 @@ func TestCollectorCountsEachStageOfARevisionOnce(t *testing.T) {
 	})
 }
 
-// What is old when it is recorded, as in a fleet's first start, tells nothing of how quick anything
-// is.
+// A commit that is old when it is recorded, as in a fleet's first start, is no measure of speed.
 func TestCollectorDoesNotMeasureFromOldCommits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &reader{stats: view.FleetStats{Leads: true}}
@@ -186,7 +187,8 @@ func TestCollectorFollowsABoundedNumberOfRevisions(t *testing.T) {
 		store := &reader{stats: view.FleetStats{Leads: true}}
 		s, scrape := collectorOf(store)
 		for n := range maxRollouts + 5 {
-			store.stats.Rollouts = append(s.rollouts, view.RolloutLatency{Number: int64(n + 1), Changes: 1,
+			store.stats.Rollouts = append(s.rollouts, view.RolloutLatency{
+				Number: int64(n + 1), Changes: 1,
 				CommittedAt: time.Now(), RecordedAt: time.Now()})
 			s.read(t.Context())
 		}

@@ -72,8 +72,8 @@ func (m latencyMetrics) reached(stage string, t view.RolloutLatency, at time.Tim
 	}
 }
 
-// progress counts what a revision has come to since it was looked at. One that changes nothing on
-// any engine comes nowhere.
+// progress counts the stages that a revision has reached since the last read. A revision that
+// changes nothing on any engine reaches none.
 func (m latencyMetrics) progress(before, now view.RolloutLatency) {
 	if before.AppliedAt.IsZero() && !now.AppliedAt.IsZero() && now.Changes > 0 {
 		m.reached("applied", now, now.AppliedAt)

@@ -19,7 +19,7 @@ type ledger struct {
 	mu   sync.Mutex
 	now  map[string]mirror.Lease
 	down bool
-	// of Renew, before it looks, and of RaiseEpoch, after it has changed
+	// of Renew, before its read, and of RaiseEpoch, after its change
 	slow func(ctx context.Context, call string) error
 }
 
@@ -156,7 +156,7 @@ func TestWorkEndsBeforeAnotherMayHoldTheLease(t *testing.T) {
 		}
 		if text := err.Error(); strings.Contains(text, "replica") ||
 			!strings.Contains(text, "the renewal failed until the lease expired: ") {
-			t.Errorf("without another replica it says %q", text)
+			t.Errorf("without another replica the error is %q", text)
 		}
 	})
 }
@@ -177,7 +177,7 @@ func TestALeaseThatPassedOnEndsTheWork(t *testing.T) {
 			t.Fatalf("got %v", err)
 		}
 		if !strings.Contains(err.Error(), "another replica holds it now") {
-			t.Errorf("it says %q", err)
+			t.Errorf("the error is %q", err)
 		}
 		if l.now["engine/eu-1"].Holder != "b" || l.now["engine/eu-1"].Expires.IsZero() {
 			t.Fatal("the old holder released the new holder's lease")
@@ -185,7 +185,7 @@ func TestALeaseThatPassedOnEndsTheWork(t *testing.T) {
 	})
 }
 
-// ours says whether an epoch that the engine shows was given to this process.
+// ours reports whether an epoch that the engine shows was granted to this process.
 func ours(is bool) func(mirror.Lease) bool { return func(mirror.Lease) bool { return is } }
 
 func TestAnEpochIsRaisedAboveWhatTheEngineShows(t *testing.T) {
@@ -204,9 +204,9 @@ func TestAnEpochIsRaisedAboveWhatTheEngineShows(t *testing.T) {
 	}
 }
 
-// A renewal of an epoch that is no longer the newest looks like a loss: a raise and a renewal never
+// A renewal of an epoch that is no longer the newest resembles a loss: a raise and a renewal never
 // overlap, whichever comes first.
-func TestARaiseOfTheEpochBesideARenewalLosesNothing(t *testing.T) {
+func TestARaiseOfTheEpochDuringARenewalLosesNothing(t *testing.T) {
 	for _, first := range []string{"renew", "raise"} {
 		synctest.Test(t, func(t *testing.T) {
 			l := newLedger()

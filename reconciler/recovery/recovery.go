@@ -67,8 +67,8 @@ type Recovery struct {
 
 	// orphans are the environments that agents report objects of without a row.
 	orphans map[fleet.EngineName][]fleet.EnvironmentID
-	// contested engines report the same environment as another one. Their agents are asked again.
-	contested []fleet.EngineName
+	// conflicting engines report the same environment as another one. Their agents are asked again.
+	conflicting []fleet.EngineName
 }
 
 // New returns a recovery that is not needed yet.
@@ -133,7 +133,7 @@ func (r *Recovery) Continue(ctx context.Context, specs map[fleet.EngineName]flee
 		r.Log.Warn("engine is not read yet; nothing new is placed until it is, because it may "+
 			"have the environment already", "engine", name)
 	}
-	r.needed = len(r.unread)+len(r.silent)+len(r.contested) > 0
+	r.needed = len(r.unread)+len(r.silent)+len(r.conflicting) > 0
 	return len(r.unread) != before, nil
 }
 
@@ -160,7 +160,7 @@ func (r *Recovery) Finish() {
 	if !r.begun || len(r.unread) > 0 {
 		return
 	}
-	r.needed, r.silent, r.contested = false, nil, nil
+	r.needed, r.silent, r.conflicting = false, nil, nil
 	clear(r.orphans)
 }
 
@@ -196,7 +196,7 @@ func (r *Recovery) Complete(s *mirror.Snapshot) {
 }
 
 func recovered(environment fleet.EnvironmentID, at fleet.EngineName) fleet.Placement {
-	return fleet.Placement{Environment: environment, Engine: at, Reason: "its objects stand on " +
+	return fleet.Placement{Environment: environment, Engine: at, Reason: "its objects are on " +
 		string(at) + "; found there when the mirror was rebuilt"}
 }
 
@@ -220,7 +220,7 @@ func Engines(view *catalog.View, files []catalog.Input) map[fleet.EngineName]fle
 func (r *Recovery) askAgents(ctx context.Context, specs map[fleet.EngineName]fleet.EngineSpec,
 	now time.Time) error {
 	var silent []fleet.EngineName
-	asked := slices.Sorted(slices.Values(slices.Concat(r.silent, r.contested)))
+	asked := slices.Sorted(slices.Values(slices.Concat(r.silent, r.conflicting)))
 	for _, name := range slices.Compact(asked) {
 		if spec, declared := specs[name]; !declared || spec.Connection.Agent == nil {
 			continue
@@ -233,13 +233,13 @@ func (r *Recovery) askAgents(ctx context.Context, specs map[fleet.EngineName]fle
 			silent = append(silent, name)
 		}
 	}
-	r.silent, r.contested = silent, nil
+	r.silent, r.conflicting = silent, nil
 	for id, names := range r.Orphaned() {
 		if len(names) > 1 {
 			r.Log.Warn("agents of several engines report objects of one environment; "+
 				"remove its objects from all engines but one",
 				"tenant", id.Tenant, "environment", id.Name, "engines", names)
-			r.contested = append(r.contested, names...)
+			r.conflicting = append(r.conflicting, names...)
 		}
 	}
 	return nil

@@ -189,24 +189,25 @@ func (w *Worker) setStage(s stage) {
 	w.stage = s
 }
 
-// slots bound the sessions that prepare at a time, each of which lists its engine and reads its
-// rows. Sessions that take an engine over and sessions that begin again after a failure have slots
-// of their own, so that engines that are down delay no takeover. Nil slots bound nothing.
-type slots struct{ first, again chan struct{} }
+// semaphores bound the sessions that prepare at a time, each of which lists its engine and reads
+// its rows. Sessions that take an engine over and sessions that begin again after a failure have
+// semaphores of their own, so that engines that are down delay no takeover. Nil semaphores bound
+// nothing.
+type semaphores struct{ first, again chan struct{} }
 
 const (
-	slotsMost = 8
+	semaphoreSize = 8
 	// slotTime is how long a session may keep its slot: a session with a slow engine goes on beside
 	// the next one.
 	slotTime = 5 * time.Second
 )
 
-func newSlots() *slots {
-	return &slots{make(chan struct{}, slotsMost), make(chan struct{}, slotsMost)}
+func newSemaphores() *semaphores {
+	return &semaphores{make(chan struct{}, semaphoreSize), make(chan struct{}, semaphoreSize)}
 }
 
 // acquire waits for a slot, first come, first served, and returns the function that frees it.
-func (s *slots) acquire(ctx context.Context, again bool) (free func(), err error) {
+func (s *semaphores) acquire(ctx context.Context, again bool) (free func(), err error) {
 	if s == nil {
 		return func() {}, nil
 	}

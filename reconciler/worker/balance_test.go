@@ -130,19 +130,19 @@ func TestHandoversThatComeToNothingAreRare(t *testing.T) {
 
 func TestSessionsWaitForASlotInTheirOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		slots, order, frees := newSlots(), make(chan int, 100), []func(){}
-		for range slotsMost {
-			free, _ := slots.acquire(t.Context(), false)
+		semaphores, order, frees := newSemaphores(), make(chan int, 100), []func(){}
+		for range semaphoreSize {
+			free, _ := semaphores.acquire(t.Context(), false)
 			frees = append(frees, free)
 		}
 		for i := range 3 {
 			go func() {
-				_, _ = slots.acquire(t.Context(), false)
+				_, _ = semaphores.acquire(t.Context(), false)
 				order <- i
 			}()
 			synctest.Wait()
 		}
-		if free, err := slots.acquire(t.Context(), true); err != nil || len(order) > 0 {
+		if free, err := semaphores.acquire(t.Context(), true); err != nil || len(order) > 0 {
 			t.Fatalf("%d entered beyond the bound; after a failure: %v", len(order), err)
 		} else {
 			free()

@@ -54,7 +54,7 @@ func (c *connection) forged(key fleet.ObjectKey) bool {
 	return ok && live.Epoch > maxEpoch
 }
 
-// refusal tells why the gate refused a write: a stop, or the end of the lease.
+// refusal returns why the gate refused a write: a stop, or the end of the lease.
 func (c *connection) refusal(err error) error {
 	if errors.Is(err, engine.ErrStopped) && !c.lease.Valid() {
 		return lease.ErrLost

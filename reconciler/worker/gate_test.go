@@ -47,7 +47,7 @@ func (e slowEngine) SetStop(ctx context.Context, stop mirror.Stop) error {
 	return e.Fake.SetStop(ctx, stop)
 }
 
-// reports takes the reports of an engine, and has the one row that is to be deleted.
+// reports takes the reports of an engine, and has the one row of the deletion.
 type reports struct {
 	noRows
 	absent mirror.Row
@@ -86,12 +86,12 @@ func workOn(t *testing.T, server *enginetest.Server, takes, lasts time.Duration)
 	}
 	once, cancel := context.WithCancel(t.Context())
 	cancel()
-	_ = target.Watch(once, engine.Sink{}) // one look
+	_ = target.Watch(once, engine.Sink{}) // one list
 	return newSession(w, held, target)
 }
 
-// Case 79: a worker was paused past its lease, in the middle of its work. What it goes on with is
-// not even sent.
+// A worker was paused past its lease, in the middle of its work. It does not even send the next
+// write.
 func TestNothingIsSentAfterTheLeaseRanOut(t *testing.T) {
 	id := fleet.ApplicationID{Tenant: "acme", Deployment: "web", Environment: "prod"}
 	key := fleet.ObjectKey{Engine: "eu-1", Kind: fleet.ObjectApplication,

@@ -32,7 +32,7 @@ type Manager struct {
 	Holder   string        // of the leases: this replica
 	Beat     time.Duration // between heartbeats to other replicas; default 2 s
 
-	slots *slots
+	semaphores *semaphores
 
 	mu      sync.Mutex
 	running map[fleet.EngineName]*run
@@ -50,8 +50,9 @@ type run struct {
 // NewManager returns a manager for Run.
 func NewManager(engines EngineLister, poll time.Duration, log *slog.Logger,
 	configure func(fleet.EngineName, fleet.EngineSpec) Config) *Manager {
-	return &Manager{Engines: engines, Configure: configure, Log: log, Poll: poll, slots: newSlots(),
-		running: map[fleet.EngineName]*run{}, ending: map[fleet.EngineName]<-chan struct {
+	return &Manager{Engines: engines, Configure: configure, Log: log, Poll: poll,
+		semaphores: newSemaphores(),
+		running:    map[fleet.EngineName]*run{}, ending: map[fleet.EngineName]<-chan struct {
 		}{}, wake: pacing.NewSignal()}
 }
 
@@ -96,7 +97,7 @@ func (m *Manager) adjust(ctx context.Context, all *sync.WaitGroup,
 			continue
 		}
 		workCtx, cancel := context.WithCancel(ctx)
-		w := newWorker(m.Configure(name, spec), m.slots)
+		w := newWorker(m.Configure(name, spec), m.semaphores)
 		r, before := &run{w, cancel, make(chan struct{})}, m.ending[name]
 		m.running[name] = r
 		delete(m.ending, name)

@@ -27,7 +27,7 @@ type session struct {
 	syncs        *syncs
 	stopMirror   *stopMirror
 	wentBack     chan string   // how the engine was seen to go back in time
-	woken        pacing.Signal // followRows tells syncs that the worker was woken
+	woken        pacing.Signal // followRows wakes syncs with it
 
 	cursor    int64 // of the rows that are queued
 	need      int64 // the confirmation that the session waits for

@@ -237,7 +237,7 @@ func (b *StopBoard) settleLocked(changed bool) {
 	b.changed = make(chan struct{})
 }
 
-// overLocked reports whether a stop has ended. That is unknown for a stop without a time.
+// overLocked reports whether a stop has ended. The end of a stop without a time is unknown.
 func (b *StopBoard) overLocked(stop mirror.Stop) bool {
 	end, ok := b.ends[placeOf(stop)]
 	return ok && !stop.At.IsZero() && !end.At.Before(stop.At)

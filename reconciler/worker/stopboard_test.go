@@ -50,13 +50,13 @@ func (s *stopList) hangs(on bool) {
 	s.hang = on
 }
 
-func (s *stopList) say(err error, stops ...mirror.Stop) {
+func (s *stopList) set(err error, stops ...mirror.Stop) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stops, s.err = stops, err
 }
 
-func TestStopsCoverWhatTheySay(t *testing.T) {
+func TestStopsCoverTheirScope(t *testing.T) {
 	for name, c := range map[string]struct {
 		stop mirror.Stop
 		want map[string]bool // engine/tenant
@@ -100,13 +100,13 @@ func TestAStopIsSeenWithinASecondAndOutlivesAnError(t *testing.T) {
 			t.Error("stopped without a stop")
 		}
 		changed := b.Changed()
-		from.say(nil, mirror.Stop{Scope: mirror.StopFleet, At: time.Now()})
+		from.set(nil, mirror.Stop{Scope: mirror.StopFleet, At: time.Now()})
 		start := time.Now()
 		<-changed
 		if took := time.Since(start); took > stopPoll {
 			t.Errorf("seen after %s", took)
 		}
-		from.say(errors.New("the database is away"))
+		from.set(errors.New("the database is away"))
 		pacing.Sleep(t.Context(), time.Minute)
 		if !b.Stopped("eu-1")("acme") {
 			t.Error("an error ended the stop")
@@ -124,7 +124,7 @@ func TestABoardIsRefreshedFromAReadThatBeganAfterwards(t *testing.T) {
 		done := make(chan struct{})
 		go func() { defer close(done); b.Run(ctx, from, slog.New(slog.DiscardHandler)) }()
 		synctest.Wait()
-		from.say(nil, mirror.Stop{Scope: mirror.StopFleet, At: time.Now()})
+		from.set(nil, mirror.Stop{Scope: mirror.StopFleet, At: time.Now()})
 		start := time.Now()
 		if err := b.refreshed(t.Context()); err != nil || !b.Stopped("eu-1")("acme") {
 			t.Errorf("refreshed without the stop: %v", err)
@@ -132,7 +132,7 @@ func TestABoardIsRefreshedFromAReadThatBeganAfterwards(t *testing.T) {
 		if took := time.Since(start); took != 0 {
 			t.Errorf("it waited %s for the next poll", took)
 		}
-		from.say(errors.New("the database is away"))
+		from.set(errors.New("the database is away"))
 		short, end := context.WithTimeout(t.Context(), time.Minute)
 		defer end()
 		if err := b.refreshed(short); !errors.Is(err, context.DeadlineExceeded) {
@@ -178,7 +178,7 @@ func TestAStopIsOverByTheRecordOfItsEndAlone(t *testing.T) {
 	}
 }
 
-func TestAHubThatTellsNoEndsEndsAStopByNotListingIt(t *testing.T) {
+func TestAHubWithoutEndsEndsAStopByNotListingIt(t *testing.T) {
 	b := NewStopBoard()
 	stop := mirror.Stop{Scope: mirror.StopFleet, At: time.Now()}
 	b.set(mirror.StopRecords{Stops: []mirror.Stop{stop}, Unended: true}, time.Now())
@@ -233,9 +233,9 @@ func TestStopsThatCannotBeReadForFourSecondsAreAStop(t *testing.T) {
 		for name, fail := range map[string]func(*stopList, bool){
 			"the store fails": func(s *stopList, on bool) {
 				if on {
-					s.say(errors.New("the database is away"))
+					s.set(errors.New("the database is away"))
 				} else {
-					s.say(nil)
+					s.set(nil)
 				}
 			},
 			"the store hangs": (*stopList).hangs,
@@ -270,7 +270,7 @@ func TestStopsThatCannotBeReadForFourSecondsAreAStop(t *testing.T) {
 	})
 }
 
-func TestStopsThatStayWakeNobody(t *testing.T) {
+func TestUnchangedStopsWakeNoWorker(t *testing.T) {
 	b := NewStopBoard()
 	at := time.Now()
 	b.set(records(mirror.Stop{Scope: mirror.StopFleet, By: "a", At: at}), at)

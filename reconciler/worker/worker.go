@@ -32,9 +32,10 @@ type Rows interface {
 	// mirror.ErrFenced.
 	LeasedRow(ctx context.Context, lease mirror.Lease, key fleet.ObjectKey) (
 		mirror.Row, bool, error)
-	// RowsByKey returns the present rows of these objects of the engine, without objects that have no
-	// row.
-	RowsByKey(ctx context.Context, name fleet.EngineName, keys []fleet.ObjectKey) ([]mirror.Row, error)
+	// RowsByKey returns the present rows of these objects of the engine, without objects that have
+	// no row.
+	RowsByKey(ctx context.Context, name fleet.EngineName, keys []fleet.ObjectKey) (
+		[]mirror.Row, error)
 	// CredentialRows are the engine's rows that need the secret of that tenant and name.
 	CredentialRows(ctx context.Context, name fleet.EngineName, tenant fleet.TenantName,
 		secret string) ([]mirror.Row, error)
@@ -96,9 +97,9 @@ type Dialer func(ctx context.Context, name fleet.EngineName, spec fleet.EngineSp
 type Worker struct {
 	Config
 
-	wake     pacing.Signal
-	released pacing.Signal // the engine's lease may be free
-	slots    *slots
+	wake       pacing.Signal
+	released   pacing.Signal // the engine's lease may be free
+	semaphores *semaphores
 
 	mu    sync.Mutex
 	stage stage
@@ -125,8 +126,8 @@ type Config struct {
 	Reach   reach.Limits  // zero: reach.Defaults
 }
 
-func newWorker(c Config, s *slots) *Worker {
-	return &Worker{Config: c, wake: pacing.NewSignal(), released: pacing.NewSignal(), slots: s,
+func newWorker(c Config, s *semaphores) *Worker {
+	return &Worker{Config: c, wake: pacing.NewSignal(), released: pacing.NewSignal(), semaphores: s,
 		rotated: map[credential]bool{}}
 }
 
@@ -161,7 +162,7 @@ func (w *Worker) Run(ctx context.Context) {
 		election := lease.Candidate{Store: w.Leases, Name: engineLease + string(w.Engine),
 			Holder: w.Holder, Poll: w.Poll, Released: w.released,
 			Slot: func(ctx context.Context) (func(), error) {
-				return w.slots.acquire(ctx, attempts > 1)
+				return w.semaphores.acquire(ctx, attempts > 1)
 			}}
 		err := election.Hold(ctx, func(ctx context.Context, held *lease.Held) error {
 			began = time.Now()

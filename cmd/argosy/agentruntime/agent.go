@@ -44,17 +44,17 @@ type Config struct {
 
 // Agent is one process of an agent.
 type Agent struct {
-	c        Config
-	log      *slog.Logger
-	registry *prometheus.Registry
-	kube     kubernetes.Interface
-	keeper   *edge.IdentityStore
-	client   *edge.Client
-	follower *edge.Follower
-	stops    *worker.StopBoard
-	manager  *worker.Manager
-	metrics  *worker.Metrics
-	own      *own
+	c          Config
+	log        *slog.Logger
+	registry   *prometheus.Registry
+	kube       kubernetes.Interface
+	identities *edge.IdentityStore
+	client     *edge.Client
+	follower   *edge.Follower
+	stops      *worker.StopBoard
+	manager    *worker.Manager
+	metrics    *worker.Metrics
+	own        *own
 
 	stopsKnown chan struct{} // closed when the hub has sent the emergency stops
 	stopsOnce  sync.Once
@@ -75,10 +75,10 @@ func New(c Config) (*Agent, error) {
 		return nil, fmt.Errorf("cluster: %w", err)
 	}
 	a := &Agent{c: c, log: c.Log, registry: prometheus.NewRegistry(), kube: kube,
-		keeper: edge.NewIdentityStore(edge.SecretStore(kube, c.Namespace, edge.Name)),
-		stops:  worker.NewStopBoard(), stopsKnown: make(chan struct{})}
+		identities: edge.NewIdentityStore(edge.SecretStore(kube, c.Namespace, edge.Name)),
+		stops:      worker.NewStopBoard(), stopsKnown: make(chan struct{})}
 	a.client, err = edge.NewClient(edge.Settings{Hub: c.Hub, CA: c.CA, Proxy: c.Proxy,
-		Version: c.Version, Log: c.Log}, a.keeper)
+		Version: c.Version, Log: c.Log}, a.identities)
 	if err != nil {
 		return nil, err
 	}
@@ -153,7 +153,7 @@ func (a *Agent) ensure(ctx context.Context) (edge.Identity, error) {
 	if err != nil {
 		return edge.Identity{}, err
 	}
-	return a.keeper.Ensure(ctx, a.c.Hub, a.client, uid, a.c.Version)
+	return a.identities.Ensure(ctx, a.c.Hub, a.client, uid, a.c.Version)
 }
 
 // stopsReceived handles emergency stops from the hub.

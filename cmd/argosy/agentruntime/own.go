@@ -173,7 +173,7 @@ func (o *own) sync(ctx context.Context, target *argocd.Engine,
 func (o *own) advance(ctx context.Context, target *argocd.Engine,
 	q agent.Sync) (mirror.OperationState, string) {
 	if q.Namespace != o.a.c.ArgoCDNamespace {
-		return mirror.OperationFailed, "the agent looks after Applications in namespace " +
+		return mirror.OperationFailed, "the agent serves Applications in namespace " +
 			o.a.c.ArgoCDNamespace + " alone"
 	}
 	o.mu.Lock()

@@ -23,9 +23,8 @@ import (
 
 var webID = fleet.ApplicationID{Tenant: "acme", Deployment: "web", Environment: "edge"}
 
-// From a commit to the cluster behind the agent, and from what its Argo CD says to what people
-// read.
-func TestWhatIsDeclaredReachesTheClusterAndItsStatusComesBack(t *testing.T) {
+// A commit reaches the cluster behind the agent, and the status of its Argo CD reaches the API.
+func TestACommitReachesTheClusterAndItsStatusComesBack(t *testing.T) {
 	s := newSite(t, "managed", "managed")
 	s.join()
 	ended := s.run()
@@ -151,8 +150,8 @@ func TestWhatIsLeftOfAnEnvironmentIsTakenAway(t *testing.T) {
 	}
 }
 
-// `argosy rebuild` while the control plane and the agent run: the same process reads all rows anew,
-// under a higher epoch, finds everything as it has to be and writes nothing.
+// `argosy rebuild` while the control plane and the agent run: the same process reads all rows
+// again, under a higher epoch, finds everything in sync and writes nothing.
 func TestARebuildOfTheMirrorWritesNothingBehindTheAgent(t *testing.T) {
 	s := newSite(t, "managed", "rebuilt")
 	s.join()
@@ -174,7 +173,7 @@ func TestARebuildOfTheMirrorWritesNothingBehindTheAgent(t *testing.T) {
 	s.must(err)
 	defer store.Close()
 	s.must(store.Reset(t.Context()))
-	s.until("the mirror stands again, and the agent has told so", applied)
+	s.until("the mirror is restored, and the agent has reported", applied)
 	s.commit(map[string]string{"tenants/acme/deployments/web.yaml": strings.Replace(web,
 		"targetRevision: main", "targetRevision: v2", 1)})
 	s.until("the next change arrives", func() error {
@@ -272,7 +271,7 @@ func TestAnAutonomousClusterIsShownAndAskedToSync(t *testing.T) {
 		return check(nil, revision == "v2", app.Object["operation"])
 	})
 	s.must(finish(t.Context(), s, "shop", asked.ID))
-	s.until("how it ended is told", func() error {
+	s.until("its result is reported", func() error {
 		operations, err := s.client.Operations(t.Context(), view.Filter{Tenant: "acme"}, 0)
 		return check(err, len(operations) == 1 && operations[0].State == mirror.OperationSucceeded,
 			operations)

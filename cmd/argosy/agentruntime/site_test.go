@@ -72,7 +72,7 @@ const (
 )
 
 // site is a control plane over a real Git server and a real PostgreSQL, behind something that ends
-// TLS, and a cluster with an Argo CD that nobody runs.
+// TLS, and a cluster with an Argo CD that does not run.
 type site struct {
 	*testing.T
 	config   *stack.Repo
@@ -224,17 +224,17 @@ func (s *site) join() {
 			Tenant: "acme", Environment: "edge"})
 		return err
 	})
-	keeper := edge.NewIdentityStore(edge.SecretStore(s.cluster.Client(), s.agent, edge.Name))
-	to, err := edge.NewClient(edge.Settings{Hub: s.hub, CA: s.ca, Version: "test"}, keeper)
+	identities := edge.NewIdentityStore(edge.SecretStore(s.cluster.Client(), s.agent, edge.Name))
+	to, err := edge.NewClient(edge.Settings{Hub: s.hub, CA: s.ca, Version: "test"}, identities)
 	s.must(err)
 	defer to.Close()
 	uid, err := edge.ClusterUID(s.Context(), s.cluster.Client())
 	s.must(err)
-	_, err = keeper.Join(s.Context(), s.hub, to, made.Plaintext, uid, "test")
+	_, err = identities.Join(s.Context(), s.hub, to, made.Plaintext, uid, "test")
 	s.must(err)
 }
 
-// run runs the agent; the channel tells how it ended.
+// run runs the agent; the channel returns its error.
 func (s *site) run() <-chan error {
 	s.Helper()
 	a, err := agentruntime.New(
