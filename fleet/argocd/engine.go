@@ -89,7 +89,7 @@ type Engine struct {
 // Connect configures the connection to an engine's Argo CD instance with a Kubernetes client
 // configuration (Kubeconfig or InCluster). It sends no request: a wrong address shows in Preflight
 // and Health. Each Engine has its own connections. An environment's own cluster needs no
-// installationID: its Argo CD belongs to the cluster's people, and is the only one that we use
+// installationID: its Argo CD belongs to the cluster's users, and is the only one that we use
 // there.
 func Connect(name fleet.EngineName, spec fleet.EngineSpec, config *rest.Config,
 	options Options) (*Engine, error) {

@@ -300,7 +300,7 @@ func TestALateEventOfAFormerObjectNeverReplacesItsSuccessor(t *testing.T) {
 	b.applied(row)
 	former := *b.e.cache.get(row.Key)
 	b.out.Remove(row.Key)
-	b.until("it is known as gone", func() bool { _, ok := b.e.Live(row.Key); return !ok })
+	b.until("the cache has dropped it", func() bool { _, ok := b.e.Live(row.Key); return !ok })
 	b.applied(row)
 	b.e.cache.put(applications, &former)
 	if live, ok := b.e.Live(row.Key); !ok || live.UID == former.UID {

@@ -56,19 +56,19 @@ func TestACreationNeverOverwritesWhatItCannotSee(t *testing.T) {
 	row := b.app("v1")
 	b.out.CreateForeign(row.Key)
 	if _, err := b.apply(row); !errors.Is(err, engine.ErrForeign) {
-		t.Errorf("a stranger's object: %v", err)
+		t.Errorf("a foreign object: %v", err)
 	}
 	if got := b.out.Field(row.Key, "spec.project"); got != "default" {
-		t.Errorf("the stranger's object was changed: project %q", got)
+		t.Errorf("the foreign object was changed: project %q", got)
 	}
 	secret := b.row(clusterObject(prodEU, exampleServer))
 	b.out.CreateForeign(secret.Key)
 	if _, err := b.e.Apply(t.Context(), secret, values("token", canary), b.lease); !errors.Is(err,
 		engine.ErrForeign) {
-		t.Errorf("a stranger's Secret: %v", err)
+		t.Errorf("a foreign Secret: %v", err)
 	}
 	if got := b.out.Field(secret.Key, "data"); got != "" {
-		t.Error("the stranger's Secret was changed")
+		t.Error("the foreign Secret was changed")
 	}
 }
 
@@ -272,8 +272,8 @@ func TestDeleteAcceptsOnlyAProofOfAbsence(t *testing.T) {
 		"the kind is not served": func(w http.ResponseWriter) {
 			answer(w, 404, "NotFound", "the server could not find the requested resource")
 		},
-		"gone for good":   func(w http.ResponseWriter) { answer(w, 410, "Gone", "gone") },
-		"an empty answer": func(w http.ResponseWriter) { w.WriteHeader(200) },
+		"deleted for good": func(w http.ResponseWriter) { answer(w, 410, "Gone", "gone") },
+		"an empty answer":  func(w http.ResponseWriter) { w.WriteHeader(200) },
 		"an object without a UID": func(w http.ResponseWriter) {
 			_, _ = w.Write([]byte(`{"kind":"Application","metadata":{}}`))
 		},

@@ -18,7 +18,7 @@ import (
 	"argosy.dev/argosy/fleet/mirror"
 )
 
-// resource is a collection of the API server with objects of ours.
+// resource is a collection of the API server with objects of this installation.
 type resource struct {
 	kinds      []fleet.ObjectKind
 	apiVersion string

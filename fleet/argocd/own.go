@@ -17,8 +17,8 @@ import (
 	"argosy.dev/argosy/fleet/pacing"
 )
 
-// The cluster's own Applications are those that its own people have created. They are only read,
-// except for requested operations.
+// The cluster's own Applications are those that users of the cluster have created. They are only
+// read, except for requested operations.
 
 // ownApplications is followed apart from ours, because the handlers keep other fields.
 var ownApplications = &resource{kinds: applications.kinds, apiVersion: applications.apiVersion,
@@ -155,9 +155,9 @@ func (c *ownCache) drop(name string) {
 		return
 	}
 	delete(c.known, name)
-	gone := before.OwnApplication
-	gone.Gone = true
-	c.changed[name] = gone
+	deleted := before.OwnApplication
+	deleted.Gone = true
+	c.changed[name] = deleted
 	c.dirty.Set()
 }
 

@@ -90,11 +90,11 @@ func TestAnApplicationOfAnOwnClusterIsDeletedWithItsWorkload(t *testing.T) {
 	o, err := e.read(t.Context(), app.Key)
 	if err != nil || o == nil || o.Metadata.DeletionTimestamp == nil ||
 		!slices.Contains(o.Metadata.Finalizers, cascadeFinalizer) {
-		t.Fatalf("it goes without its workload: %+v, %v", o, err)
+		t.Fatalf("it is deleted without its workload: %+v, %v", o, err)
 	}
 	if _, err := e.Delete(t.Context(), project, lease); !errors.Is(err, engine.ErrInUse) ||
 		!strings.Contains(err.Error(), app.Key.Name) {
-		t.Errorf("its project goes before it: %v", err)
+		t.Errorf("its project is deleted before it: %v", err)
 	}
 }
 

@@ -119,7 +119,7 @@ func TestOwnApplicationsAreReportedAndOursAreNot(t *testing.T) {
 			known["shop"].Message == "no pods" && known["cart"].RepoURL == "git.example.com:cart"
 	})
 	out.Remove(ownKey("shop"))
-	o.until("the one is gone", func(known map[string]mirror.OwnApplication) bool {
+	o.until("the one is deleted", func(known map[string]mirror.OwnApplication) bool {
 		return len(known) == 1
 	})
 	if writes := out.Writes(); writes != 0 {

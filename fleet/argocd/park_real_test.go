@@ -141,7 +141,8 @@ func (w *argoLab) comparedAt(key fleet.ObjectKey) string {
 }
 
 // A cluster accepts connections and does not respond until later. Its errors are recognized, Argo
-// CD ignores its Applications meanwhile, and then continues with them, including deletions.
+// CD ignores its Applications until the cluster answers again, and then continues with them,
+// including deletions.
 func TestAnUnresponsiveClusterIsParkedAndRecovers(t *testing.T) {
 	for _, version := range stack.ArgoVersions {
 		t.Run(version, func(t *testing.T) {
@@ -188,17 +189,17 @@ func (w *argoLab) recovers() {
 			a.Destination.Server, a.Source.TargetRevision = server, revision
 		})
 	}
-	stays, goes := quiet("q0", "main", fleet.DeletionOrphan),
+	kept, deleted := quiet("q0", "main", fleet.DeletionOrphan),
 		quiet("q1", "main", fleet.DeletionDelete)
 	w.watchReach(reach.Limits{
 		Patience: 3 * time.Second, Relapse: time.Hour, ProbeFirst: 5 * time.Second,
 		ProbeMost: 5 * time.Second, ProbeTime: 30 * time.Second,
 		ProbeSoon: time.Second, OfTenant: 1, OfEngine: 1, Grace: 2, Share: 1, Least: 20,
 	})
-	w.apply(stays, fleet.Secret{})
-	w.apply(goes, fleet.Secret{})
+	w.apply(kept, fleet.Secret{})
+	w.apply(deleted, fleet.Secret{})
 	w.until("its Applications are parked", func() bool { return w.parked(env) == 2 })
-	if c := w.e.cache.get(stays.Key).contact; c.Reason != mirror.UnreachableTimeout {
+	if c := w.e.cache.get(kept.Key).contact; c.Reason != mirror.UnreachableTimeout {
 		w.Errorf("the reason is %s: %s", c.Reason, c.Message)
 	} else {
 		w.Logf("Argo CD reports: %s", c.Message)
@@ -211,22 +212,22 @@ func (w *argoLab) recovers() {
 	w.until("it fails", func() bool { return w.parked(env) == 2 })
 	changed := quiet("q0", "v-next", fleet.DeletionOrphan)
 	w.apply(changed, fleet.Secret{})
-	goes.Unwanted = true
-	if done, err := w.e.Delete(w.Context(), goes, w.lease); done || err != nil {
+	deleted.Unwanted = true
+	if done, err := w.e.Delete(w.Context(), deleted, w.lease); done || err != nil {
 		w.Fatalf("a deletion that waits: done %t, %v", done, err)
 	}
 	was := w.comparedAt(neighbour.Key)
 	w.until("the neighbour is compared", func() bool { return w.comparedAt(neighbour.Key) != was })
-	for _, key := range []fleet.ObjectKey{stays.Key, goes.Key} {
+	for _, key := range []fleet.ObjectKey{kept.Key, deleted.Key} {
 		if live, ok := w.e.Live(key); !ok || live.Drifted {
 			w.Errorf("known as %+v, %t", live, ok)
 		}
 	}
-	w.apply(stays, fleet.Secret{}) // back to an existing revision
+	w.apply(kept, fleet.Secret{}) // back to an existing revision
 	close(g.open)
-	w.observed("it is synced, once its cluster answers", stays.Key, synced)
+	w.observed("it is synced, once its cluster answers", kept.Key, synced)
 	w.until("nothing is parked any more", func() bool { return w.parked(env) == 0 })
-	w.until("the deletion has ended", func() bool { return w.e.cache.get(goes.Key) == nil })
+	w.until("the deletion has ended", func() bool { return w.e.cache.get(deleted.Key) == nil })
 	if got, _ := w.value(w.spaceB, "q0"); got != "v" {
 		w.Errorf("ConfigMap q0 has %q", got)
 	}

@@ -21,7 +21,7 @@ import (
 // a `default` project that allows nothing, and our rights. A blocking finding makes every write
 // fail with ErrUnfit until a later Preflight finds it fixed: two instances with one installationID
 // or with label tracking would take each other's resources for their own (argo-cd#11402, #13079).
-// The Argo CD of an environment's own cluster belongs to that cluster's people and is the only one
+// The Argo CD of an environment's own cluster belongs to that cluster's users and is the only one
 // there, so its tracking and its installationID are theirs, and only findings that would make our
 // writes wrong block. An error means that a check could not run; the last result stays in force.
 func (e *Engine) Preflight(ctx context.Context) (engine.Report, error) {

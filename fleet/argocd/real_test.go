@@ -318,7 +318,7 @@ func (w *argoLab) deploysAndSyncs(first string, foundation []mirror.Row, credent
 		w.Errorf("after the rollback the workload has %q", got)
 	}
 	w.apply(app, fleet.Secret{})
-	w.until("automation goes on when the hold ends", func() bool {
+	w.until("automation continues when the hold ends", func() bool {
 		got, _ := w.value(w.spaceA, "shop")
 		return got == "two"
 	})
@@ -326,7 +326,7 @@ func (w *argoLab) deploysAndSyncs(first string, foundation []mirror.Row, credent
 
 	w.remove(app)
 	if got, _ := w.value(w.spaceA, "shop"); got != "" {
-		w.Error("the Application is gone and its workload remains")
+		w.Error("the Application is deleted and its workload remains")
 	}
 }
 
@@ -406,7 +406,7 @@ func (w *argoLab) cascadesWithHooks(foundation []mirror.Row) {
 	}
 	w.remove(app)
 	if got, _ := w.value(w.spaceB, "cart"); got != "" {
-		w.Error("the Application is gone and its workload remains")
+		w.Error("the Application is deleted and its workload remains")
 	}
 	for i := len(foundation) - 1; i >= 0; i-- {
 		w.remove(foundation[i])

@@ -79,7 +79,7 @@ func TestAnEngineRestoredFromABackupIsListedAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	begun := time.Now()
-	b.until("it is known to have gone back", func() bool { return back.Load() > 0 })
+	b.until("the restore is detected", func() bool { return back.Load() > 0 })
 	b.until("what it holds now is known", func() bool {
 		old, ok := e.Live(changed.Key)
 		_, there := e.Live(removed.Key)

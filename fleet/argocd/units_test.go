@@ -122,7 +122,7 @@ func TestDecideComparesRowAndObject(t *testing.T) {
 		"a later epoch": {live(func(e *entry) { e.Epoch = 6 }), isFenced},
 		"a later epoch and drifted": {live(func(e *entry) { e.Epoch, e.Drifted = 6, true }),
 			isFenced},
-		"a stranger's":     {live(func(e *entry) { e.Ours = false }), isForeign},
+		"foreign":          {live(func(e *entry) { e.Ours = false }), isForeign},
 		"another tenant's": {live(func(e *entry) { e.Tenant = "globex" }), isForeign},
 		"being deleted":    {live(func(e *entry) { e.Deleting = true }), isDeleting},
 	}

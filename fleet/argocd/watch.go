@@ -397,9 +397,9 @@ func (c *cache) get(key fleet.ObjectKey) *entry {
 	defer c.mu.RUnlock()
 	e := c.objects[resourceOf(key.Kind)][key.Name]
 	if e != nil && e.Key.Kind != key.Kind {
-		stranger := *e // a Secret of the other type has this name
-		stranger.Ours = false
-		return &stranger
+		foreign := *e // a Secret of the other type has this name
+		foreign.Ours = false
+		return &foreign
 	}
 	return e
 }

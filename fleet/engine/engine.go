@@ -27,11 +27,18 @@ type Renderer interface {
 // Engine maintains desired objects on one engine and reports their state. Its methods are safe for
 // concurrent use.
 type Engine interface {
+	Reader
+	Writer
+	StopStore
+
 	// Preflight checks whether the engine may be written to. An error means that a check could not
 	// run. A blocking finding makes every write fail with ErrUnfit until a later Preflight finds it
 	// fixed.
 	Preflight(ctx context.Context) (Report, error)
+}
 
+// Reader follows the state of an engine.
+type Reader interface {
 	// Watch follows the engine until ctx ends and calls the sink. It recovers from failures by
 	// itself and returns only ctx's error.
 	Watch(ctx context.Context, sink Sink) error
@@ -48,7 +55,10 @@ type Engine interface {
 
 	// Inventory lists all our objects, ordered by kind and name. It is meaningful only when Synced.
 	Inventory() []Live
+}
 
+// Writer changes objects of an engine under a lease.
+type Writer interface {
 	// Apply makes one object match its row with one request, or with none if it matches already.
 	Apply(ctx context.Context, row mirror.Row, secret fleet.Secret, lease mirror.Lease) (Outcome,
 		error)
@@ -64,9 +74,10 @@ type Engine interface {
 
 	// Sync requests one sync of one Application. It is idempotent per request ID.
 	Sync(ctx context.Context, request SyncRequest, lease mirror.Lease) (Outcome, error)
+}
 
-	// SetStop, ClearStop and ReadStops store the emergency stops on the engine itself, so that they
-	// outlive the database.
+// StopStore stores the emergency stops on the engine itself, so that they outlive the database.
+type StopStore interface {
 	SetStop(ctx context.Context, stop mirror.Stop) error
 	ClearStop(ctx context.Context, scope mirror.StopScope, name string) error
 	ReadStops(ctx context.Context) ([]mirror.Stop, error)

@@ -107,7 +107,7 @@ func (c *DeletionLimiter) Apply(ctx context.Context, row mirror.Row, secret flee
 	return c.Engine.Apply(ctx, row, secret, lease)
 }
 
-// Watch implements engine.Engine, and polls for approvals meanwhile.
+// Watch implements engine.Engine and polls for approvals until it ends.
 func (c *DeletionLimiter) Watch(ctx context.Context, sink engine.Sink) error {
 	var one sync.Mutex // the contract calls the sink from one goroutine
 	inner := sink
@@ -334,7 +334,7 @@ func (c *DeletionLimiter) HeldReason(key fleet.ObjectKey) (string, bool) {
 		len(c.ledger.Waiting), c.config.MaxPerHour), true
 }
 
-// Keys of the ConfigMap. The digest and the count are for people; the ledger has the held
+// Keys of the ConfigMap. Users read the digest and the count; the ledger has the held
 // deletions.
 const (
 	ledgerKey     = "book.json.gz"

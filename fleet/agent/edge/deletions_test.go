@@ -103,7 +103,7 @@ func (r *limiterRig) ask(rows ...mirror.Row) {
 }
 
 // delete tries each deletion twice, like a worker, and counts the deleted and held ones.
-func (r *limiterRig) delete(rows ...mirror.Row) (gone, held int) {
+func (r *limiterRig) delete(rows ...mirror.Row) (deleted, held int) {
 	r.Helper()
 	for _, row := range rows {
 		row.Unwanted = true
@@ -114,7 +114,7 @@ func (r *limiterRig) delete(rows ...mirror.Row) (gone, held int) {
 			}
 		}
 		if !r.server.Exists(row.Key) {
-			gone++
+			deleted++
 			r.pending = slices.DeleteFunc(r.pending, func(k fleet.ObjectKey) bool {
 				return k == row.Key
 			})
@@ -122,7 +122,7 @@ func (r *limiterRig) delete(rows ...mirror.Row) (gone, held int) {
 			held++
 		}
 	}
-	return gone, held
+	return deleted, held
 }
 
 func inBubble(t *testing.T, applications int, test func(r *limiterRig)) {
@@ -137,8 +137,8 @@ func inBubble(t *testing.T, applications int, test func(r *limiterRig)) {
 func TestABurstAboveTheLimitIsHeldAsAWhole(t *testing.T) {
 	inBubble(t, 30, func(r *limiterRig) {
 		r.ask(r.rows...)
-		if gone, held := r.delete(r.rows...); gone != 0 || held != 30 {
-			r.Fatalf("%d gone, %d held", gone, held)
+		if deleted, held := r.delete(r.rows...); deleted != 0 || held != 30 {
+			r.Fatalf("%d deleted, %d held", deleted, held)
 		}
 		why, _ := r.limiter.HeldReason(r.rows[0].Key)
 		if !strings.Contains(why, "argosy agent release-deletions") ||
@@ -147,8 +147,8 @@ func TestABurstAboveTheLimitIsHeldAsAWhole(t *testing.T) {
 		}
 		for range 48 {
 			r.now = r.now.Add(time.Hour)
-			if gone, _ := r.delete(r.rows...); gone != 0 {
-				r.Fatalf("%d trickle through as time passes", gone)
+			if deleted, _ := r.delete(r.rows...); deleted != 0 {
+				r.Fatalf("%d were deleted as time passed", deleted)
 			}
 		}
 	})
@@ -157,13 +157,13 @@ func TestABurstAboveTheLimitIsHeldAsAWhole(t *testing.T) {
 func TestDeletionsWithinTheLimitProceed(t *testing.T) {
 	inBubble(t, 41, func(r *limiterRig) {
 		r.ask(r.rows[:20]...)
-		if gone, held := r.delete(r.rows[:20]...); gone != 20 || held != 0 {
-			r.Fatalf("%d gone, %d held", gone, held)
+		if deleted, held := r.delete(r.rows[:20]...); deleted != 20 || held != 0 {
+			r.Fatalf("%d deleted, %d held", deleted, held)
 		}
 		r.now = r.now.Add(59 * time.Minute)
 		r.ask(r.rows[20])
-		if gone, held := r.delete(r.rows[20]); gone != 0 || held != 1 {
-			r.Fatalf("the 21st within the hour: %d gone, %d held", gone, held)
+		if deleted, held := r.delete(r.rows[20]); deleted != 0 || held != 1 {
+			r.Fatalf("the 21st within the hour: %d deleted, %d held", deleted, held)
 		}
 	})
 	inBubble(t, 40, func(r *limiterRig) {
@@ -171,8 +171,8 @@ func TestDeletionsWithinTheLimitProceed(t *testing.T) {
 			next := r.rows[:20]
 			r.rows = r.rows[20:]
 			r.ask(next...)
-			if gone, _ := r.delete(next...); gone != 20 {
-				r.Fatalf("%d gone", gone)
+			if deleted, _ := r.delete(next...); deleted != 20 {
+				r.Fatalf("%d deleted", deleted)
 			}
 			r.now = r.now.Add(time.Hour)
 		}
@@ -185,13 +185,13 @@ func TestTheLedgerSurvivesARestart(t *testing.T) {
 		r.delete(r.rows[:20]...)
 		r.start()
 		r.ask(r.rows[20:]...)
-		if gone, held := r.delete(r.rows[20:]...); gone != 0 || held != 5 {
-			r.Fatalf("after a restart %d gone, %d held", gone, held)
+		if deleted, held := r.delete(r.rows[20:]...); deleted != 0 || held != 5 {
+			r.Fatalf("after a restart %d deleted, %d held", deleted, held)
 		}
 		r.start()
 		r.now = r.now.Add(2 * time.Hour)
-		if gone, held := r.delete(r.rows[20:]...); gone != 0 || held != 5 {
-			r.Fatalf("a restart and two hours later %d gone, %d held", gone, held)
+		if deleted, held := r.delete(r.rows[20:]...); deleted != 0 || held != 5 {
+			r.Fatalf("a restart and two hours later %d deleted, %d held", deleted, held)
 		}
 	})
 }
@@ -211,7 +211,7 @@ func TestTheLedgerIsStoredBeforeTheDeletion(t *testing.T) {
 			r.Error("deleted without a count")
 		}
 		if !r.server.Exists(row.Key) {
-			r.Error("the Application is gone")
+			r.Error("the Application is deleted")
 		}
 	})
 }
@@ -240,12 +240,12 @@ func TestAnApprovalReleasesOnlyTheHeldDeletions(t *testing.T) {
 		if woken := <-r.woken; len(woken) != 31 || woken[0].Engine != "eu-1" {
 			r.Fatalf("woken for %d objects: %v", len(woken), woken[0])
 		}
-		if gone, _ := r.delete(r.rows[:31]...); gone != 31 {
-			r.Fatalf("%d gone after the approval", gone)
+		if deleted, _ := r.delete(r.rows[:31]...); deleted != 31 {
+			r.Fatalf("%d deleted after the approval", deleted)
 		}
 		r.ask(r.rows[31:]...)
-		if gone, held := r.delete(r.rows[31:]...); gone != 0 || held != 29 {
-			r.Fatalf("the approval goes on: %d gone, %d held", gone, held)
+		if deleted, held := r.delete(r.rows[31:]...); deleted != 0 || held != 29 {
+			r.Fatalf("the approval still applies: %d deleted, %d held", deleted, held)
 		}
 	})
 }
@@ -268,8 +268,8 @@ func TestAnObjectThatIsWantedAgainIsNotHeld(t *testing.T) {
 			r.Fatalf("the cluster remembers %d", len(h.Names))
 		}
 		r.ask(r.rows[:3]...)
-		if gone, _ := r.delete(r.rows[:3]...); gone != 3 {
-			r.Fatalf("%d gone", gone)
+		if deleted, _ := r.delete(r.rows[:3]...); deleted != 3 {
+			r.Fatalf("%d deleted", deleted)
 		}
 	})
 }
@@ -280,8 +280,8 @@ func TestAClockThatGoesBackAllowsNoMoreDeletions(t *testing.T) {
 		r.delete(r.rows[:20]...)
 		r.now = r.now.Add(-3 * time.Hour)
 		r.ask(r.rows[20])
-		if gone, _ := r.delete(r.rows[20]); gone != 0 {
-			r.Fatal("the 21st is gone")
+		if deleted, _ := r.delete(r.rows[20]); deleted != 0 {
+			r.Fatal("the 21st is deleted")
 		}
 	})
 }
@@ -308,8 +308,8 @@ func TestNoDeletionProceedsWhileOthersAreHeld(t *testing.T) {
 		r.delete(r.rows[20])
 		r.now = r.now.Add(2 * time.Hour)
 		r.ask(r.rows[21])
-		if gone, held := r.delete(r.rows[20:]...); gone != 0 || held != 2 {
-			r.Fatalf("%d gone, %d held", gone, held)
+		if deleted, held := r.delete(r.rows[20:]...); deleted != 0 || held != 2 {
+			r.Fatalf("%d deleted, %d held", deleted, held)
 		}
 	})
 }

@@ -54,7 +54,7 @@ var (
 	errRaiseEpoch = errors.New("a session with a higher epoch is needed")
 )
 
-// Follower holds the agent's rows in memory and serves a worker (reconciler.Worker) from it, as its
+// Follower holds the agent's rows in memory and serves a worker (worker.Worker) from it, as its
 // Rows. Leases and Credentials serve its other interfaces. During an outage it keeps its last
 // state. Its methods are safe for concurrent use.
 type Follower struct {

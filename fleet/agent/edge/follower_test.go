@@ -180,7 +180,7 @@ func TestAHubThatHasLostItsStateIsReadAgain(t *testing.T) {
 			t.Fatalf("%d rows", len(rows))
 		}
 		if held, _ := LeasesOf(s.f).Renew(t.Context(), s.lease, time.Minute); held {
-			t.Error("a worker goes on with numbers that mean nothing")
+			t.Error("a worker continues with invalid numbers")
 		}
 		if _, err := s.f.Changed(t.Context(), testEngine, 9, 10); !errors.Is(
 			err, mirror.ErrFenced) {

@@ -476,13 +476,13 @@ func (l *pipeListener) dial(ctx context.Context, _, _ string) (net.Conn, error) 
 // at once.
 type buffered struct {
 	net.Conn
-	out  chan []byte
-	gone chan struct{}
-	once sync.Once
+	out    chan []byte
+	closed chan struct{}
+	once   sync.Once
 }
 
 func newBuffered(c net.Conn) *buffered {
-	b := &buffered{Conn: c, out: make(chan []byte, 256), gone: make(chan struct{})}
+	b := &buffered{Conn: c, out: make(chan []byte, 256), closed: make(chan struct{})}
 	go func() {
 		for {
 			select {
@@ -490,7 +490,7 @@ func newBuffered(c net.Conn) *buffered {
 				if _, err := c.Write(p); err != nil {
 					return
 				}
-			case <-b.gone:
+			case <-b.closed:
 				return
 			}
 		}
@@ -500,7 +500,7 @@ func newBuffered(c net.Conn) *buffered {
 
 func (b *buffered) Write(p []byte) (int, error) {
 	select {
-	case <-b.gone:
+	case <-b.closed:
 		return 0, net.ErrClosed
 	case b.out <- bytes.Clone(p):
 		return len(p), nil
@@ -508,7 +508,7 @@ func (b *buffered) Write(p []byte) (int, error) {
 }
 
 func (b *buffered) Close() error {
-	b.once.Do(func() { close(b.gone) })
+	b.once.Do(func() { close(b.closed) })
 	return b.Conn.Close()
 }
 

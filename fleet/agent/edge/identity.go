@@ -237,7 +237,7 @@ func (k *IdentityStore) saveJoined(ctx context.Context, hub, token string, keys 
 	hash := hashToken(token)
 	return updateObject(ctx, k.objects, func(values map[string][]byte) (bool, error) {
 		if bytes.Equal(values[keyJoinedWith], hash) {
-			return false, nil // another process of ours was faster, with the same keys
+			return false, nil // another process was faster, with the same keys
 		}
 		if !bytes.Equal(values[keyJoining], hash) {
 			return false,
@@ -364,7 +364,7 @@ func (c *Client) keepKeys(ctx context.Context) error {
 	for failures := 0; ; {
 		left := c.identity.Last().RotateAt().Sub(c.clock.Now())
 		if left > 0 {
-			// the hub's time may change meanwhile
+			// the hub's time may change during the call
 			if !pacing.Sleep(ctx, min(left, time.Hour)) {
 				return context.Cause(ctx)
 			}

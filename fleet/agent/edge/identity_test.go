@@ -133,7 +133,7 @@ func TestANewTokenCreatesKeysAndKeepsTheOldIdentityUntilTheJoin(t *testing.T) {
 	}
 	if now, err := NewIdentityStore(cell).Load(context.Background()); err != nil ||
 		now.Agent != first.Agent {
-		t.Fatalf("the old identity is gone: %v", err)
+		t.Fatalf("the old identity is deleted: %v", err)
 	}
 	hub.lose = false
 	second, err := join(NewIdentityStore(cell), hub, "token-2")

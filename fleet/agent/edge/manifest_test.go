@@ -38,7 +38,7 @@ func TestManifestMatchesItsGoldenFile(t *testing.T) {
 		}
 		want, err := os.ReadFile(path)
 		if err != nil || string(got) != string(want) {
-			t.Errorf("%s differs; look at it and run with -update (%v)", path, err)
+			t.Errorf("%s differs; review it and run with -update (%v)", path, err)
 		}
 	}
 }

@@ -300,7 +300,7 @@ func TestUnreachableEnvironmentsArePartOfTheAgentsStatus(t *testing.T) {
 	})
 }
 
-// liveObject returns an object of ours on the cluster.
+// liveObject returns an object of this installation on the cluster.
 func liveObject(name string, environment fleet.EnvironmentName) engine.Live {
 	return engine.Live{Key: fleet.ObjectKey{Engine: testEngine, Kind: fleet.ObjectApplication,
 		Name: name}, Ours: true, Tenant: "acme", Environment: environment}

@@ -187,14 +187,14 @@ func (f *Follower) accepted(a agent.Ack) {
 		return
 	}
 	f.mu.Lock()
-	gone := false
+	dropped := false
 	var key fleet.ObjectKey
 	if f.mirror != nil {
 		key = fleet.ObjectKey{Engine: f.mirror.engine, Kind: a.Kind, Name: a.Name}
-		gone = f.mirror.drop(key, a.Seq)
+		dropped = f.mirror.drop(key, a.Seq)
 	}
 	f.mu.Unlock()
-	if gone {
+	if dropped {
 		f.Outbox.forget(key)
 		f.reportStatus()
 	}

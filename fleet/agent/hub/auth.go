@@ -186,7 +186,7 @@ func decode(body []byte, into any) error {
 
 func writeJSON(w http.ResponseWriter, value any) error {
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(value) // the client is gone
+	_ = json.NewEncoder(w).Encode(value) // the client may have disconnected
 	return nil
 }
 

@@ -101,7 +101,7 @@ func TestMalformedJoinsAreRejectedBeforeTheStoreIsRead(t *testing.T) {
 		prove agent.PrivateKeys
 		code  string
 	}{
-		"keys of somebody else": {sound, newKeys(t), agent.CodeProof},
+		"keys of another agent": {sound, newKeys(t), agent.CodeProof},
 		"no keys": {with(func(j *agent.Join) { j.Keys = registry.Keys{} }), keys,
 			agent.CodeInvalid},
 		"weak key": {with(func(j *agent.Join) { j.Keys.Seal = make([]byte, 32) }),
@@ -165,15 +165,15 @@ func TestAnAssertionIsExchangedForAnAccessTokenOnce(t *testing.T) {
 func TestACallerWithoutTheKeyLearnsNothing(t *testing.T) {
 	o := newTestHub(t)
 	d := o.newAgent("acme.edge", "acme")
-	gone := o.newAgent("gone.edge", "gone")
-	o.store.revoke(gone.id, registry.ErrRevoked)
-	stranger := &testAgent{o: o, keys: newKeys(t)}
-	forged := func(id string) string { s := *stranger; s.id = id; return s.assertion() }
+	revoked := o.newAgent("revoked.edge", "revoked")
+	o.store.revoke(revoked.id, registry.ErrRevoked)
+	unknown := &testAgent{o: o, keys: newKeys(t)}
+	forged := func(id string) string { s := *unknown; s.id = id; return s.assertion() }
 	elsewhere, _ := agent.Assertion(d.keys, d.id, "https://other.example", o.hub.now())
 	late, _ := agent.Assertion(d.keys, d.id, hubURL, o.hub.now().Add(-2*time.Hour))
 	var first string
 	for name, raw := range map[string]string{"unknown agent": forged("unknown"),
-		"live agent": forged(d.id), "revoked agent": forged(gone.id),
+		"live agent": forged(d.id), "revoked agent": forged(revoked.id),
 		"no JWT": "x", "nothing": "", "other hub": elsewhere, "clock": late} {
 		w := o.serve(tokenRequest(raw))
 		wantRefusal(t, w, 401, agent.CodeProof)
@@ -187,7 +187,7 @@ func TestACallerWithoutTheKeyLearnsNothing(t *testing.T) {
 			t.Errorf("%s is answered otherwise: %s", name, w.Body)
 		}
 	}
-	wantRefusal(t, o.serve(tokenRequest(gone.assertion())), 401, agent.CodeRevoked)
+	wantRefusal(t, o.serve(tokenRequest(revoked.assertion())), 401, agent.CodeRevoked)
 }
 
 func TestATokenRequestOfAnotherGrantTypeIsRejected(t *testing.T) {

@@ -459,7 +459,7 @@ func (f *fakeStore) OrphanKeys(ctx context.Context, _ fleet.EngineName) ([]fleet
 }
 
 func (f *fakeStore) ReportOrphans(ctx context.Context, lease mirror.Lease, found []mirror.Orphan,
-	gone []fleet.ObjectKey) error {
+	resolved []fleet.ObjectKey) error {
 	return f.written(ctx, "ReportStrays", lease, func() error {
 		if f.orphans == nil {
 			f.orphans = map[fleet.ObjectKey]mirror.Orphan{}
@@ -467,7 +467,7 @@ func (f *fakeStore) ReportOrphans(ctx context.Context, lease mirror.Lease, found
 		for _, s := range found {
 			f.orphans[s.Key] = s
 		}
-		for _, key := range gone {
+		for _, key := range resolved {
 			delete(f.orphans, key)
 		}
 		return nil

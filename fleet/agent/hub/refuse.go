@@ -115,7 +115,7 @@ func (h *Hub) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		p.Problem.Error, p.Description = oauthError(&p), p.Detail
 	}
 	w.WriteHeader(p.Status)
-	_ = json.NewEncoder(w).Encode(p.Problem) // the client is gone
+	_ = json.NewEncoder(w).Encode(p.Problem) // the client may have disconnected
 }
 
 func oauthError(p *refusal) string {

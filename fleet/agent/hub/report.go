@@ -110,7 +110,7 @@ func (h *Hub) accept(ctx context.Context, lease mirror.Lease, who registry.Agent
 	part := lease
 	part.Report = report.Seq
 	err = h.apply(ctx, part, who, report)
-	// another replica has accepted it or a later one meanwhile
+	// another replica has accepted it or a later one in the meantime
 	if errors.Is(err, registry.ErrReplayed) {
 		return replayedReport(report.Seq, max(last, report.Seq))
 	}
@@ -173,7 +173,7 @@ func (h *Hub) apply(ctx context.Context, lease mirror.Lease, who registry.Agent,
 // replaceOrphans stores the complete list of an agent's orphans: unlisted ones were deleted.
 func (h *Hub) replaceOrphans(ctx context.Context, lease mirror.Lease, found []mirror.Orphan) error {
 	name := fleet.EngineName(strings.TrimPrefix(lease.Name, "engine/"))
-	gone, err := h.store.OrphanKeys(ctx, name)
+	resolved, err := h.store.OrphanKeys(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -181,11 +181,11 @@ func (h *Hub) replaceOrphans(ctx context.Context, lease mirror.Lease, found []mi
 	for _, f := range found {
 		still[f.Key] = true
 	}
-	gone = slices.DeleteFunc(gone, func(key fleet.ObjectKey) bool { return still[key] })
-	if len(found)+len(gone) == 0 {
+	resolved = slices.DeleteFunc(resolved, func(key fleet.ObjectKey) bool { return still[key] })
+	if len(found)+len(resolved) == 0 {
 		return nil
 	}
-	return h.store.ReportOrphans(ctx, lease, found, gone)
+	return h.store.ReportOrphans(ctx, lease, found, resolved)
 }
 
 func validItems[In, Out any](in []In, clean func(In) (Out, bool)) []Out {

@@ -99,7 +99,7 @@ func TestATruncatedSnapshotIsNeverComplete(t *testing.T) {
 	}
 	var s agent.Snapshot
 	if err := json.Unmarshal(text, &s); err == nil || len(text) == 0 {
-		t.Errorf("%d bytes look whole: %v, %d rows", len(text), s.Complete, len(s.Rows))
+		t.Errorf("%d bytes pass as a complete snapshot: %v, %d rows", len(text), s.Complete, len(s.Rows))
 	}
 	o.store.failWith(func(call string) error {
 		if call == "AgentRows" {
@@ -163,9 +163,9 @@ func TestTheOlderRouteNeverLeaksItsToken(t *testing.T) {
 	o.store.tokens["not-for-this-0123456789"] = registry.Token{Engine: "acme.edge",
 		Tenant: "acme"}
 	o.store.put(application("acme.edge", "acme", "mine"))
-	gone := application("acme.edge", "acme", "gone")
-	gone.Unwanted = true
-	o.store.put(gone)
+	deleted := application("acme.edge", "acme", "gone")
+	deleted.Unwanted = true
+	o.store.put(deleted)
 	o.store.put(repository("acme.edge", "acme", "repo", "git"))
 	o.store.put(application("globex.edge", "globex", "foreign"))
 	path := func(token string) string { return "/api/v1/cluster/" + token + "/applications" }

@@ -159,7 +159,7 @@ type Reports interface {
 	// found and removes the deleted ones.
 	OrphanKeys(ctx context.Context, engine fleet.EngineName) ([]fleet.ObjectKey, error)
 	ReportOrphans(ctx context.Context, lease mirror.Lease, found []mirror.Orphan,
-		gone []fleet.ObjectKey) error
+		resolved []fleet.ObjectKey) error
 
 	// ReportAgent records the state of the agent and its Argo CD. An unchanged state writes
 	// nothing.

@@ -589,7 +589,7 @@ func TestARebuiltMirrorRestartsEveryStream(t *testing.T) {
 		o.store.put(application("acme.edge", "acme", "app"))
 		settled(3 * time.Second)
 		if w.isOpen() {
-			t.Error("a stream goes on after a number of the mirror that was")
+			t.Error("a stream continues from a number of the former mirror")
 		}
 		w.cancel()
 		<-w.ended

@@ -123,8 +123,8 @@ func inventories(t *testing.T, b *Fixture) {
 	for _, row := range rows {
 		r.mustApply(row)
 	}
-	stranger := fleet.ObjectKey{Engine: b.Name, Kind: fleet.ObjectApplication, Name: "stranger"}
-	r.External.CreateForeign(stranger)
+	foreign := fleet.ObjectKey{Engine: b.Name, Kind: fleet.ObjectApplication, Name: "stranger"}
+	r.External.CreateForeign(foreign)
 	for _, row := range rows {
 		r.waitApplied(row)
 	}
@@ -446,7 +446,7 @@ func keepsInUse(t *testing.T, b *Fixture) {
 			t.Errorf("%s in use: %v, %v", row.Key.Kind, done, err)
 		}
 		if !r.External.Exists(row.Key) {
-			t.Fatalf("%s is gone", row.Key.Kind)
+			t.Fatalf("%s is deleted", row.Key.Kind)
 		}
 	}
 	for i := len(rows) - 1; i >= 0; i-- {

@@ -196,7 +196,7 @@ func (r *harness) deleteFully(row mirror.Row) {
 		return done
 	})
 	if r.External.Exists(row.Key) {
-		r.Fatalf("%s is reported gone and is there", row.Key.Name)
+		r.Fatalf("%s is reported as deleted and exists", row.Key.Name)
 	}
 }
 
