@@ -125,8 +125,8 @@ func TestApprovalFromBeforeTheHeadWasSeenCountsForNothing(t *testing.T) {
 			len(h.record().Consents) != 0 {
 			t.Fatalf("it counts: %+v", h.record())
 		}
-		if !strings.Contains(text, "came before this head was looked at") ||
-			!strings.Contains(text, "`alice` approved before this head was looked at") {
+		if !strings.Contains(text, "came before this head was first reviewed") ||
+			!strings.Contains(text, "`alice` approved before this head was first reviewed") {
 			t.Error(text)
 		}
 	}

@@ -34,7 +34,7 @@ func aFork(t *testing.T, w *forged) {
 	w.unplanned(t, number, head)
 	w.ask(t, "eve", number, "/argosy ok-to-test "+head)
 	w.awaitComment(t, number,
-		"`eve` may not say so: that takes write permission or an owner of the platform.")
+		"`eve` may not allow that: it takes write permission or an owner of the platform.")
 	w.unplanned(t, number, head)
 
 	w.ask(t, "gus", number, "/argosy ok-to-test "+head)

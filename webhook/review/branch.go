@@ -40,7 +40,7 @@ func BranchRules(p forge.Protection, directPush []string) []BranchRule {
 			`ruleset "Block force pushes": on`,
 			`branch protection "Force Push": "Disable Force Push"`),
 		refused("deletion", p.RefusesDeletion, p,
-			"whoever may write can delete the branch and push another one of its name",
+			"every account with write access can delete the branch and push another one of its name",
 			`ruleset "Restrict deletions": on`, "branch protection: add a rule for the branch"),
 		mergeStyles(p), mergeQueue(p), autoMerge(p),
 	}
@@ -58,7 +58,7 @@ func (b BranchRule) kept(text string) BranchRule {
 
 func (b BranchRule) unknown(permission string) BranchRule {
 	b.State, b.Text, b.Fix = RuleUnknown, "Argosy's account may not read it",
-		"reading it takes "+permission+"; or look yourself"
+		"reading it takes "+permission+"; or check by hand"
 	return b
 }
 
@@ -126,16 +126,16 @@ func sourceOfChecks(p forge.Protection) BranchRule {
 			`ruleset "Require status checks to pass": choose the App that Argosy reports as`)
 	case p.Host == "Gitea":
 		return b.kept(
-			"Gitea takes a check from whoever may write; Argosy corrects it, and holds what was " +
+			"Gitea takes a check from every account with write access; Argosy corrects it, and holds what was " +
 				"merged by it")
 	case p.App == 0:
 		return b.broken(
-			"Argosy reports with a token, and such a check counts from whoever may write",
+			"Argosy reports with a token, and such a check counts from every account with write access",
 			"settings forge.app: use a GitHub App (`argosy bootstrap github`), and choose it as "+
 				"the source of each check")
 	case len(open) > 0:
 		return b.broken(strings.Join(open, ", ")+
-			" from any source: whoever may write can set it to success",
+			" from any source: every account with write access can set it to success",
 			`ruleset "Require status checks to pass": choose the App `+strconv.FormatInt(p.App, 10)+
 				` as the source of each`)
 	case len(missingChecks(p)) > 0 && p.Unread.Rules != "":
@@ -151,7 +151,7 @@ func directPushes(p forge.Protection, directPush []string) BranchRule {
 	b := BranchRule{Name: "direct pushes"}
 	fix := on(p,
 		`ruleset "Require a pull request before merging": on, without bypass for others than forge.directPush of the settings`,
-		`branch protection "Push": "Disable Push", or "Whitelist Restricted Push" for nobody but forge.directPush of the settings`)
+		`branch protection "Push": "Disable Push", or "Whitelist Restricted Push" for the accounts of forge.directPush alone`)
 	unlisted := slices.DeleteFunc(slices.Clone(p.Pushers), func(e forge.Exempt) bool {
 		return pushesAsListed(e, directPush)
 	})
@@ -160,20 +160,20 @@ func directPushes(p forge.Protection, directPush []string) BranchRule {
 		return b.unknown(p.Unread.Rules)
 	case !p.PullRequests:
 		return b.broken(
-			"whoever may write may push without a pull request; what they push is held until "+
+			"every account with write access may push without a pull request; what it pushes is held until "+
 				"somebody approves it", fix)
 	case len(unlisted) > 0:
 		return b.broken(names(unlisted)+
 			" may push without a pull request and forge.directPush does not list them: what "+
 			"they push is held", fix)
 	case p.Unguarded != "":
-		return b.broken("whoever may write may push files that fit "+p.Unguarded+
-			" without a pull request; what they push is held",
+		return b.broken("every account with write access may push files that match "+p.Unguarded+
+			" without a pull request; these files are held",
 			`branch protection "Unprotected file patterns": empty`)
 	case p.Unread.Exempt != "":
 		return b.unknown(p.Unread.Exempt)
 	case len(p.Pushers) == 0:
-		return b.kept("nobody may push without a pull request")
+		return b.kept("no account may push without a pull request")
 	}
 	return b.kept("only " + names(p.Pushers) + ", as forge.directPush lists")
 }
@@ -210,9 +210,9 @@ func overrides(p forge.Protection) BranchRule {
 	case len(p.Checks) == 0 && p.Unread.Rules != "":
 		return b.unknown(p.Unread.Rules)
 	case len(p.Checks) == 0:
-		return b.broken("no check is required, so nobody has to pass one", "require the checks")
+		return b.broken("no check is required", "require the checks")
 	}
-	return b.kept("nobody may merge past a required check")
+	return b.kept("no account may merge past a required check")
 }
 
 func staleApprovals(p forge.Protection) BranchRule {
@@ -249,7 +249,7 @@ var weakens = map[forge.MergeStyle]string{
 	forge.MergeRebaseMerge: "a rebase with a merge commit writes commits that no plan showed " +
 		"and drops the merges of the head: " +
 		"what such a merge had undone comes back",
-	forge.MergeManual: "a manual merge lets whoever may push name any commit of the branch as " +
+	forge.MergeManual: "a manual merge lets every account with push access name any commit of the branch as " +
 		"the merge of an approved pull request",
 }
 
@@ -290,7 +290,7 @@ func mergeStyles(p forge.Protection) BranchRule {
 			`; or set "Allowed merge methods" of the ruleset's "Require a pull request before merging" to merge and squash, which everybody may read`, "")
 		return b
 	}
-	text := "no style that writes commits which nobody saw"
+	text := "no style that writes unreviewed commits"
 	if len(fine) > 0 {
 		text = strings.Join(fine, ", ") + ": each brings the tree that the plan showed, or is held"
 	}

@@ -182,8 +182,8 @@ func answer(c Command, by forge.Clearance, may Rights, record *forge.PullRecord)
 	}
 	if o.sha && c.Early {
 		return login(by.By) +
-			": that came before this head was looked at, and counts for nothing. Look at it, " +
-			"and then say " + orderFor(c, by.Head) + "."
+			": that came before this head was first reviewed, and does not count. Read the head, " +
+			"and then comment " + orderFor(c, by.Head) + "."
 	}
 	return login(by.By) + " " + o.do(by, may, record)
 }
@@ -212,7 +212,7 @@ func wrongHead(c Command, o order, head fleet.Revision) string {
 			strconv.Itoa(len(head)) + ": " + again + "."
 	}
 	return tick(c.Args[0]) + " is not the head, which is " + tick(head.Short()) +
-		". Look at what has changed, and then say " + again + "."
+		". Read the new commits, and then comment " + again + "."
 }
 
 func approve(by forge.Clearance, may Rights, r *forge.PullRecord) string {
@@ -232,7 +232,7 @@ func approve(by forge.Clearance, may Rights, r *forge.PullRecord) string {
 func approveDeletions(by forge.Clearance, may Rights, r *forge.PullRecord) string {
 	if !may.Planned {
 		return "is too early: there is no plan of " + tick(by.Head.Short()) +
-			" yet. Say it again once its deletions are listed."
+			" yet. Repeat the command once its deletions are listed."
 	}
 	if len(may.Holds) == 0 {
 		return "has no need to: no deletion of " + tick(by.Head.Short()) + " is beyond the guards."
@@ -280,7 +280,7 @@ func unlock(_ forge.Clearance, may Rights, r *forge.PullRecord) string {
 func okToTest(by forge.Clearance, may Rights, r *forge.PullRecord) string {
 	switch {
 	case !may.writes() && !may.Platform:
-		return "may not say so: that takes write permission or an owner of the platform."
+		return "may not allow that: it takes write permission or an owner of the platform."
 	case !r.Fork:
 		return "has no need to: it comes from no fork and is planned anyway."
 	}

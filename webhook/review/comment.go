@@ -175,7 +175,7 @@ func (c *comment) smallPrint() string {
 	if link := c.f.link(); link != "" && c.f.Plan != nil {
 		parts = append(parts, "[the whole plan]("+link+")")
 	}
-	return "<sub>" + strings.Join(append(parts, "what you can ask for: `/argosy help`"), " · ") +
+	return "<sub>" + strings.Join(append(parts, "commands: `/argosy help`"), " · ") +
 		"</sub>"
 }
 
@@ -199,7 +199,7 @@ func (c *comment) changes(p *page, d detail) {
 		return
 	}
 	if len(c.f.Plan.Platform) > 0 {
-		p.para("**What changes in the platform**")
+		p.para("**Changes of the platform**")
 		p.items(each(c.f.Plan.Platform, platform), d.list)
 	}
 	switch d.rows {
@@ -211,7 +211,7 @@ func (c *comment) changes(p *page, d detail) {
 	}
 	c.fields(p, d)
 	if d.rows != eachRow {
-		p.para("What changes is too much to be listed here. " + c.elsewhere())
+		p.para("There are too many changes to list them here. " + c.elsewhere())
 	}
 }
 
@@ -720,7 +720,7 @@ func (f Facts) away(engines []fleet.EngineName) []string {
 			if e.Since != nil {
 				text += " since " + utc(*e.Since)
 			}
-			list = append(list, text+": what changes there waits until it is")
+			list = append(list, text+": changes there wait until it is")
 		}
 	}
 	return list
@@ -730,15 +730,15 @@ func (f Facts) away(engines []fleet.EngineName) []string {
 func (a *Agent) absence() string {
 	switch {
 	case !a.Joined:
-		return "no agent has joined yet; what changes there is applied once one has"
+		return "no agent has joined yet; changes there are applied once one has"
 	case a.Over:
-		return "its agent is no longer let in; what changes there is applied once one has " +
+		return "its agent is no longer admitted; changes there are applied once one has " +
 			"joined again"
 	case a.LastSeen == nil:
-		return "its agent has joined and never connected; what changes there is applied once it does"
+		return "its agent has joined and never connected; changes there are applied once it does"
 	}
 	return "its agent was last seen " + utc(*a.LastSeen) +
-		"; what changes there is applied when it is back"
+		"; changes there are applied when it is back"
 }
 
 // place is an engine as a sentence goes on with it.
@@ -757,9 +757,9 @@ func (f Facts) closing(engines []fleet.EngineName) []string {
 		switch f.Engines[name].State {
 		case fleet.EngineCordoned:
 			list = append(list,
-				at+" is cordoned: it takes no new environment; what stands there goes on")
+				at+" is cordoned: it takes no new environment; its environments stay")
 		case fleet.EngineDraining:
-			list = append(list, at+" is draining: what stands there is to move to another engine")
+			list = append(list, at+" is draining: its environments move to other engines")
 		}
 	}
 	return list
@@ -876,7 +876,7 @@ func (c *comment) after(p *page) {
 		parts = append(parts, "Deletions that are held stay held until they are approved.")
 	}
 	p.para("**After the merge** " +
-		strings.Join(append(parts, "This comment then tells how each Application comes up."), " "))
+		strings.Join(append(parts, "This comment then shows the state of each Application."), " "))
 }
 
 // arrival is when which engine has it.

@@ -78,7 +78,7 @@ func Decide(f Facts) Verdict {
 			"No approved pull request has " + series(each(f.Unapproved, tick), 5) +
 				" as this commit of the merge queue does. Take the pull " +
 				"request out of the queue, bring " + tick(f.branch()) +
-				" into its branch, and have it approved anew."})
+				" into its branch, and have it approved again."})
 	}
 	v.State = worst(v.Obstacles, "")
 	v.Line = plain(f.headline(v), mostTitle)
@@ -120,8 +120,8 @@ func (f Facts) invalid() []Obstacle {
 	}
 	o := Obstacle{Check: forge.CheckValidate, State: forge.CheckFailure, What: count(n, "error") +
 		" in the files that this changes",
-		Todo: "Mend what is listed below. Merged as it is, a file with an error has no effect: " +
-			"what it declared before stays as it was."}
+		Todo: "Fix the errors below. Merged as it is, a file with an error has no effect: " +
+			"its last valid state stays in effect."}
 	if n == 1 {
 		o.What = "1 error in " + tick(own[0].Path)
 	}
@@ -152,7 +152,7 @@ func (f Facts) unplanned() []Obstacle {
 			reason(f.Plan.RevisionHold.Message))
 	case f.Behind:
 		return at(forge.CheckPending, tick(f.branch())+" has commits that are not applied yet",
-			"They are being applied, or wait for an approval. It is planned anew then.")
+			"They are being applied, or wait for an approval. It is planned again then.")
 	}
 	return nil
 }
@@ -285,7 +285,7 @@ func missing(w Ownership, head fleet.Revision) string {
 		tick("/argosy approve "+string(head)) + "."
 	if len(w.Early) > 0 {
 		s += " " + upper(series(each(w.Early, login), 3)) +
-			" approved before this head was looked at, which counts for nothing."
+			" approved before this head was first reviewed, which does not count."
 	}
 	if len(w.Earlier) > 0 {
 		s += " " + upper(series(each(w.Earlier, login), 3)) + " approved an earlier head."
@@ -514,7 +514,7 @@ func (p *page) problems(own, others []fleet.Problem, most int) {
 	for _, part := range []struct {
 		title    string
 		problems []fleet.Problem
-	}{{"**Problems in these files**", own}, {"**What it makes of other files**", others}} {
+	}{{"**Problems in these files**", own}, {"**Effects on other files**", others}} {
 		if len(part.problems) == 0 {
 			continue
 		}

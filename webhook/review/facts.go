@@ -391,12 +391,12 @@ func (o Ownership) silent(most int) string {
 	for _, w := range o.Owners {
 		switch {
 		case strings.HasPrefix(w.Name, group):
-			names = append(names, tick(w.Name)+" (a group of the sign-in, unknown to the forge)")
+			names = append(names, tick(w.Name)+" (an identity-provider group, unknown to the Git host)")
 		case w.Changed != nil: // see changed
 		case w.Unknown:
-			names = append(names, tick(w.Name)+" (unknown to the forge)")
+			names = append(names, tick(w.Name)+" (unknown to the Git host)")
 		case len(w.People) == 0:
-			names = append(names, tick(w.Name)+" (nobody is in it)")
+			names = append(names, tick(w.Name)+" (without members)")
 		}
 	}
 	if len(names) == 0 {

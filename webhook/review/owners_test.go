@@ -146,8 +146,8 @@ func TestWhatNobodyOwnsIsThePlatforms(t *testing.T) {
 	v := Decide(f)
 	todo := v.Obstacles[0].Todo
 	for _, want := range []string{"An owner of the platform has to approve",
-		"`group:acme` (a group of the sign-in", "`github:gone` (unknown to the forge)",
-		"`github:acme/empty` (nobody is in it)"} {
+		"`group:acme` (an identity-provider group", "`github:gone` (unknown to the Git host)",
+		"`github:acme/empty` (without members)"} {
 		if !strings.Contains(todo, want) {
 			t.Errorf("%q lacks %q", todo, want)
 		}
