@@ -2,34 +2,21 @@ package reconciler
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync/atomic"
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/catalog"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/reconciler/plan"
-)
-
-// Errors of Preview and Parse. After the first three, the caller tries again.
-var (
-	// ErrNotLeading means that another replica applies the branch, or that this replica has not
-	// loaded the applied state.
-	ErrNotLeading = errors.New("this replica does not apply the branch now")
-	// ErrUnsettled means that the branch's head is not applied yet, or cannot be.
-	ErrUnsettled = errors.New("the branch's head is not applied yet")
-	// ErrMoved means that the ref points at another commit than the requested one.
-	ErrMoved = errors.New("the ref has moved on")
-	// ErrUnmergeable means that the commit cannot be merged as it is; the error has the reason.
-	ErrUnmergeable = errors.New("it cannot be merged")
 )
 
 // Pulls are the pull requests and merge groups of the config repo.
 type Pulls interface {
 	// Merge fetches the commit of ref into the local copy, and calls visit for every file below
 	// fleet/ and tenants/ that merging it into base changes there. Conflicts are not visited.
-	// Errors: ErrMoved if ref, a full name, does not point at head; ErrUnmergeable.
+	// Errors: mirror.ErrMoved if ref, a full name, does not point at head; mirror.ErrUnmergeable.
 	Merge(ctx context.Context, ref string, base, head fleet.Revision, visit func(File) error) (
 		Merged, error)
 }
@@ -96,15 +83,15 @@ func (v *Previewer) withdraw() { v.at.Store(nil) }
 // guards, placements and defaults in effect. It changes nothing, and several goroutines may call it
 // while the loop works.
 //
-// Errors: ErrNotLeading, ErrUnsettled, ErrMoved, ErrUnmergeable; those of the local copy and of the
-// store.
+// Errors: mirror.ErrNotLeader, mirror.ErrNotReady, mirror.ErrMoved, mirror.ErrUnmergeable; those of
+// the local copy and of the store.
 func (v *Previewer) Preview(ctx context.Context, r PreviewRequest) (Preview, error) {
 	at := v.at.Load()
 	switch {
 	case at == nil:
-		return Preview{}, ErrNotLeading
+		return Preview{}, mirror.ErrNotLeader
 	case !at.ready:
-		return Preview{}, ErrUnsettled
+		return Preview{}, mirror.ErrNotReady
 	}
 	out, inputs, err := v.merged(ctx, at, r)
 	if err != nil {
@@ -136,18 +123,18 @@ func (v *Previewer) planned(ctx context.Context, at *basis, r *plan.Request) (*p
 	if err == nil && (p.Base != at.revision || p.NeedsEngines) {
 		// The loop was faster, so that the files were compared with another revision; or a recovery
 		// does not know a placement yet.
-		return nil, ErrUnsettled
+		return nil, mirror.ErrNotReady
 	}
 	return p, err
 }
 
 // Parse decodes each file that the head changes by itself, without a plan and without other
 // declarations. It serves proposals of strangers. Problems are those of these files alone. Errors
-// are those of Preview, but never ErrUnsettled.
+// are those of Preview, but never mirror.ErrNotReady.
 func (v *Previewer) Parse(ctx context.Context, r PreviewRequest) (Preview, error) {
 	at := v.at.Load()
 	if at == nil || at.revision == "" {
-		return Preview{}, ErrNotLeading
+		return Preview{}, mirror.ErrNotLeader
 	}
 	out, inputs, err := v.merged(ctx, at, r)
 	if err != nil {
@@ -214,15 +201,15 @@ func (c *counting) tooMany() error {
 	return fmt.Errorf(
 		"%w: %d problems in the first %d files, and one pull request may have %d; fix them with "+
 			"argosy validate, or split it",
-		ErrUnmergeable, c.problems.Load(), c.files.Load(), mostProblems)
+		mirror.ErrUnmergeable, c.problems.Load(), c.files.Load(), mostProblems)
 }
 
-// Base is the applied revision and the catalog in effect; ErrNotLeading if this replica has not
-// loaded them. The view follows the branch.
+// Base is the applied revision and the catalog in effect; mirror.ErrNotLeader if this replica has
+// not loaded them. The view follows the branch.
 func (v *Previewer) Base() (fleet.Revision, *catalog.View, error) {
 	at := v.at.Load()
 	if at == nil {
-		return "", nil, ErrNotLeading
+		return "", nil, mirror.ErrNotLeader
 	}
 	return at.state.Revision(), &at.state.Catalog().View, nil
 }

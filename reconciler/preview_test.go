@@ -27,15 +27,12 @@ import (
 func (m *gitSource) Merge(ctx context.Context, ref string, base, head fleet.Revision,
 	visit func(reconciler.File) error) (reconciler.Merged, error) {
 	_, err := m.FetchRef(ctx, ref, gitrepo.Hash(head))
-	if errors.Is(err, gitrepo.ErrMoved) {
-		return reconciler.Merged{}, fmt.Errorf("%w: %w", reconciler.ErrMoved, err)
-	}
 	if err != nil {
 		return reconciler.Merged{}, err
 	}
 	merged, err := m.Mirror.Merge(ctx, gitrepo.Hash(base), gitrepo.Hash(head))
 	if errors.Is(err, gitrepo.ErrUnrelated) {
-		return reconciler.Merged{}, fmt.Errorf("%w: %w", reconciler.ErrUnmergeable, err)
+		return reconciler.Merged{}, fmt.Errorf("%w: %w", mirror.ErrUnmergeable, err)
 	}
 	if err != nil {
 		return reconciler.Merged{}, err
@@ -96,7 +93,7 @@ func (h *house) preview(r *replica, request reconciler.PreviewRequest) reconcile
 	var out reconciler.Preview
 	h.eventually("a preview is made", func() (err error) {
 		if out, err = r.Preview(context.Background(), request); err != nil &&
-			!errors.Is(err, reconciler.ErrUnsettled) && !errors.Is(err, reconciler.ErrNotLeading) {
+			!errors.Is(err, mirror.ErrNotReady) && !errors.Is(err, mirror.ErrNotLeader) {
 			h.t.Fatal(err)
 		}
 		return err
@@ -467,17 +464,17 @@ func TestAPreviewIsRefusedWhileItWouldBeWrong(t *testing.T) {
 	}
 	t.Run("by a replica that does not lead", func(t *testing.T) {
 		b := h.start("b", options{})
-		is(b, request, reconciler.ErrNotLeading)
-		if _, err := b.Parse(t.Context(), request); !errors.Is(err, reconciler.ErrNotLeading) {
+		is(b, request, mirror.ErrNotLeader)
+		if _, err := b.Parse(t.Context(), request); !errors.Is(err, mirror.ErrNotLeader) {
 			t.Error(err)
 		}
-		if _, _, err := b.Base(); !errors.Is(err, reconciler.ErrNotLeading) {
+		if _, _, err := b.Base(); !errors.Is(err, mirror.ErrNotLeader) {
 			t.Error(err)
 		}
 		b.stop()
 	})
 	t.Run("when its ref has moved on", func(t *testing.T) {
-		is(r, reconciler.PreviewRequest{Ref: request.Ref, Head: first}, reconciler.ErrMoved)
+		is(r, reconciler.PreviewRequest{Ref: request.Ref, Head: first}, mirror.ErrMoved)
 	})
 	t.Run("when it has nothing in common with the branch", func(t *testing.T) {
 		orphan := h.git("-c", "user.name=x", "-c", "user.email=x@example.com", "commit-tree",
@@ -485,7 +482,7 @@ func TestAPreviewIsRefusedWhileItWouldBeWrong(t *testing.T) {
 		h.git("update-ref", "refs/pull/9/head", orphan)
 		_, err := r.Preview(t.Context(), reconciler.PreviewRequest{Ref: "refs/pull/9/head",
 			Head: fleet.Revision(orphan)})
-		if !errors.Is(err, reconciler.ErrUnmergeable) || !strings.Contains(err.Error(),
+		if !errors.Is(err, mirror.ErrUnmergeable) || !strings.Contains(err.Error(),
 			"no commit in common") {
 			t.Error(err)
 		}
@@ -504,7 +501,7 @@ func TestAPreviewIsRefusedWhileItWouldBeWrong(t *testing.T) {
 		for name, read := range map[string]func(context.Context, reconciler.PreviewRequest) (
 			reconciler.Preview, error){"planned": r.Preview, "parsed": r.Parse} {
 			_, err := read(t.Context(), h.propose(10, first, files))
-			if !errors.Is(err, reconciler.ErrUnmergeable) || !strings.Contains(err.Error(),
+			if !errors.Is(err, mirror.ErrUnmergeable) || !strings.Contains(err.Error(),
 				"one pull request may have 1000; fix them with argosy validate") {
 				t.Errorf("%s: %v", name, err)
 			}
@@ -514,7 +511,7 @@ func TestAPreviewIsRefusedWhileItWouldBeWrong(t *testing.T) {
 		failing.Store(true)
 		second := h.commit("not recorded", deployment("acme", "web", "v2", "Delete", "prod",
 			"staging"))
-		is(r, request, reconciler.ErrUnsettled)
+		is(r, request, mirror.ErrNotReady)
 		failing.Store(false)
 		if p := h.preview(r, request); p.Base != second {
 			t.Errorf("previewed on %s", p.Base)
@@ -562,7 +559,7 @@ func TestPreviewsBesideABusyLoop(t *testing.T) {
 			for ctx.Err() == nil {
 				p, err := r.Preview(ctx, request)
 				if err != nil {
-					if ctx.Err() == nil && !errors.Is(err, reconciler.ErrUnsettled) {
+					if ctx.Err() == nil && !errors.Is(err, mirror.ErrNotReady) {
 						t.Error(err)
 						return
 					}
@@ -614,7 +611,7 @@ func TestAPreviewWaitsForEnginesThatWereNotReadYet(t *testing.T) {
 	})
 	h.passes(r, 3)
 	request := h.propose(7, h.head(), deployment("acme", "new", "v1", "Delete", "prod"))
-	if _, err := r.Preview(t.Context(), request); !errors.Is(err, reconciler.ErrUnsettled) {
+	if _, err := r.Preview(t.Context(), request); !errors.Is(err, mirror.ErrNotReady) {
 		t.Errorf("environments would be placed where they may not be: %v", err)
 	}
 	h.engines["eu-2"].hidden.Store(false)
@@ -671,7 +668,7 @@ func TestSlowEngineKeepsNobodyElseFromTheirPlaceAfterARebuild(t *testing.T) {
 		t.Errorf("a pull request about what is found: %+v", p.Plan.Counts)
 	}
 	unknown := h.propose(8, h.head(), tenant("initech", "prod"))
-	if _, err := b.Preview(ctx, unknown); !errors.Is(err, reconciler.ErrUnsettled) {
+	if _, err := b.Preview(ctx, unknown); !errors.Is(err, mirror.ErrNotReady) {
 		t.Errorf("a pull request that is to be placed, maybe where it stands already: %v", err)
 	}
 	close(read)

@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"argosy.dev/argosy/fleet/forge"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/webhook/review"
 )
 
@@ -53,7 +54,7 @@ func (r *Reviewer) group(ctx context.Context, job forge.Recheck) error {
 		return fmt.Errorf("commit %s of the merge queue: its checks: %w", job.Head.Short(), err)
 	}
 	if preview.unsettled {
-		return ErrUnsettled
+		return mirror.ErrNotReady
 	}
 	return nil
 }

@@ -109,7 +109,7 @@ func (r *Reviewer) open(ctx context.Context, record forge.PullRecord) error {
 		}
 	}
 	if preview.outdated && facts.Record.Marked != "" {
-		return ErrUnsettled // the last report stays until the head can be planned
+		return mirror.ErrNotReady // the last report stays until the head can be planned
 	}
 	verdict := review.Decide(facts)
 	if err := r.save(ctx, &facts.Record, preview, verdict); err != nil {
@@ -125,7 +125,7 @@ func (r *Reviewer) open(ctx context.Context, record forge.PullRecord) error {
 		return err
 	}
 	if preview.unsettled {
-		return ErrUnsettled // plan it as soon as possible
+		return mirror.ErrNotReady // plan it as soon as possible
 	}
 	return nil
 }
@@ -170,8 +170,8 @@ func (r *Reviewer) facts(ctx context.Context, record forge.PullRecord, reviews [
 func (r *Reviewer) preview(ctx context.Context, f *review.Facts, ref string) (Preview, error) {
 	p, err := r.planned(ctx, f.Record, ref)
 	switch {
-	case errors.Is(err, ErrUnmergeable):
-		f.Unmergeable = strings.TrimPrefix(err.Error(), ErrUnmergeable.Error()+": ")
+	case errors.Is(err, mirror.ErrUnmergeable):
+		f.Unmergeable = strings.TrimPrefix(err.Error(), mirror.ErrUnmergeable.Error()+": ")
 		return p, nil
 	case err != nil:
 		return p, fmt.Errorf("pull request %d: %w", f.Record.Number, err)
@@ -205,7 +205,7 @@ func (r *Reviewer) planned(ctx context.Context, record forge.PullRecord, ref str
 		return r.Planner.Parse(ctx, ref, record.Head)
 	}
 	p, err := r.Planner.Preview(ctx, ref, record.Head)
-	if !errors.Is(err, ErrUnsettled) {
+	if !errors.Is(err, mirror.ErrNotReady) {
 		return p, err
 	}
 	if p, err = r.Planner.Parse(ctx, ref, record.Head); err != nil {
@@ -353,7 +353,7 @@ func (r *Reviewer) withAgent(ctx context.Context, name fleet.EngineName, e revie
 // obey runs commands once: the record is stored before they take effect.
 func (r *Reviewer) obey(ctx context.Context, facts review.Facts, preview Preview, said []review.Said, newest int64) (review.Facts, Preview, error) {
 	if facts.Plan == nil && facts.Unplanned != "" {
-		return facts, preview, ErrUnsettled // the plan decides who may give a command
+		return facts, preview, mirror.ErrNotReady // the plan decides who may give a command
 	}
 	record := facts.Record
 	for _, s := range said {

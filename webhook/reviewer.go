@@ -17,19 +17,6 @@ import (
 	"argosy.dev/argosy/reconciler/plan/report"
 )
 
-// Errors of a Planner. After the first three nothing is known yet: ask again.
-var (
-	// ErrNotLeading means that this replica does not apply the branch.
-	ErrNotLeading = errors.New("this replica does not apply the branch now")
-	// ErrUnsettled means that the loop is applying the branch's head.
-	ErrUnsettled = errors.New("the branch's head is being applied")
-	// ErrMoved means that the ref is not at the requested commit: Git and the Git host's API may differ
-	// for a moment.
-	ErrMoved = errors.New("the head has moved on")
-	// ErrUnmergeable means that the head can never be merged as it is; the error says why.
-	ErrUnmergeable = errors.New("it cannot be merged")
-)
-
 // Preview is what a head would change if it were merged into the applied base.
 type Preview struct {
 	Base  fleet.Revision // applied
@@ -53,7 +40,7 @@ type Preview struct {
 type Planner interface {
 	// Wake tells the loop that the branch may have moved.
 	Wake()
-	// Preview plans what the head at ref changes. ErrNotLeading, ErrUnsettled and ErrMoved mean "not
+	// Preview plans what the head at ref changes. mirror.ErrNotLeader, mirror.ErrNotReady and mirror.ErrMoved mean "not
 	// now".
 	Preview(ctx context.Context, ref string, head fleet.Revision) (Preview, error)
 	// Parse reads and checks each file that the head changes on its own: for forks without
@@ -396,7 +383,7 @@ func (r *Reviewer) postpone(job forge.Recheck, err error) error {
 		}
 		since, r.waiting[key] = now, now
 	}
-	if job.Kind == forge.RecheckGroup && errors.Is(err, ErrMoved) && now.Sub(since) > maxGroupWait {
+	if job.Kind == forge.RecheckGroup && errors.Is(err, mirror.ErrMoved) && now.Sub(since) > maxGroupWait {
 		delete(r.waiting, key)
 		r.Log.Info("ignoring a commit that the merge queue dropped", "ref", job.Ref, "head", job.Head)
 		return nil
@@ -406,7 +393,7 @@ func (r *Reviewer) postpone(job forge.Recheck, err error) error {
 }
 
 func notNow(err error) bool {
-	for _, e := range []error{ErrNotLeading, ErrUnsettled, ErrMoved, errActive} {
+	for _, e := range []error{mirror.ErrNotLeader, mirror.ErrNotReady, mirror.ErrMoved, errActive} {
 		if errors.Is(err, e) {
 			return true
 		}

@@ -10,7 +10,7 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/forge"
-	"argosy.dev/argosy/webhook"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 func TestSecondLookWritesNothing(t *testing.T) {
@@ -155,7 +155,7 @@ func TestApprovalOfAHeadThatAnEarlierVersionSawStands(t *testing.T) {
 func TestUnsettled(t *testing.T) {
 	h := newHarbor(t)
 	h.open(h.bob, nil)
-	h.planner.err = webhook.ErrUnsettled
+	h.planner.err = mirror.ErrNotReady
 	var busy *forge.Busy
 	if err := h.try(); !errors.As(err, &busy) || h.state(forge.CheckPlan) != "pending" {
 		t.Fatalf("%v, %q", err, h.state(forge.CheckPlan))
@@ -171,7 +171,7 @@ func TestUnmergeableFailsEveryCheckWithTheReason(t *testing.T) {
 	h.open(h.bob, nil)
 	h.look()
 	h.pullRequest.Review(h.alice, "APPROVED")
-	h.planner.err = fmt.Errorf("%w: no common history", webhook.ErrUnmergeable)
+	h.planner.err = fmt.Errorf("%w: no common history", mirror.ErrUnmergeable)
 	h.look()
 	for _, check := range []string{forge.CheckValidate, forge.CheckPlan, forge.CheckOwners} {
 		if h.state(check) != "failure" {

@@ -9,7 +9,7 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/forge"
-	"argosy.dev/argosy/webhook"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 // putOff returns how long a job is postponed.
@@ -39,7 +39,7 @@ func TestWhatWasJudgedStandsWhileTheBranchIsApplied(t *testing.T) {
 			h.planner.answer.Problems = located(1)
 			h.look()
 			want, text := h.states(), h.comment()
-			h.planner.err = webhook.ErrUnsettled
+			h.planner.err = mirror.ErrNotReady
 			if asApp {
 				h.repo.Rerun(h.app, h.pullRequest.Head)
 			} else {
@@ -70,7 +70,7 @@ func TestWhatWasBehindStaysBehind(t *testing.T) {
 	h.open(h.bob, nil)
 	h.planner.answer.Behind = true
 	h.look()
-	h.planner.err = webhook.ErrUnsettled
+	h.planner.err = mirror.ErrNotReady
 	h.repo.SetStatus(h.bob, h.pullRequest.Head, forge.CheckPlan, "success")
 	h.putOff(h.again())
 	if got := h.state(forge.CheckPlan); got != "pending" {
@@ -85,7 +85,7 @@ func TestPlanOfAnotherBaseIsNotRepeated(t *testing.T) {
 	h.look()
 	want := h.states()
 	h.planner.answer.Base, h.planner.err = fleet.Revision(strings.Repeat("d", 40)),
-		webhook.ErrUnsettled
+		mirror.ErrNotReady
 	before := h.writes()
 	h.putOff(h.try())
 	if h.writes() != before || h.states() != want {
@@ -105,7 +105,7 @@ func TestPlanOfAnotherBaseIsNotRepeated(t *testing.T) {
 func TestCommentSaysWhatItWaitsFor(t *testing.T) {
 	h := newHarbor(t)
 	h.open(h.bob, nil)
-	h.planner.err = webhook.ErrUnsettled
+	h.planner.err = mirror.ErrNotReady
 	h.putOff(h.try())
 	if text := h.comment(); !strings.Contains(text, "Waits until what `main` has is applied") ||
 		strings.Contains(text, "soon") {
@@ -126,7 +126,7 @@ func TestCommentSaysWhatItWaitsFor(t *testing.T) {
 func TestUnplannedIsSaidAfterACut(t *testing.T) {
 	h := newHarbor(t)
 	h.open(h.bob, nil)
-	h.planner.err = webhook.ErrUnsettled
+	h.planner.err = mirror.ErrNotReady
 	h.gate.lose(4, false) // after the three statuses
 	if err := h.try(); err == nil || !h.gate.lost() || len(h.ours()) != 0 {
 		t.Fatalf("%v, %q", err, h.ours())
@@ -140,8 +140,8 @@ func TestUnplannedIsSaidAfterACut(t *testing.T) {
 func TestHeadThatCannotBeMergedIsSaidSoMeanwhile(t *testing.T) {
 	h := newHarbor(t)
 	h.open(h.bob, nil)
-	h.planner.err, h.planner.parseErr = webhook.ErrUnsettled, fmt.Errorf("%w: no common history",
-		webhook.ErrUnmergeable)
+	h.planner.err, h.planner.parseErr = mirror.ErrNotReady, fmt.Errorf("%w: no common history",
+		mirror.ErrUnmergeable)
 	h.look()
 	if h.state(forge.CheckPlan) != "failure" {
 		t.Error(h.states())
@@ -150,8 +150,8 @@ func TestHeadThatCannotBeMergedIsSaidSoMeanwhile(t *testing.T) {
 
 // However long it takes, it is no failure, and asked for less and less often.
 func TestNotNowIsNoFailure(t *testing.T) {
-	for name, reason := range map[string]error{"being applied": webhook.ErrUnsettled,
-		"moved": webhook.ErrMoved, "not leading": webhook.ErrNotLeading} {
+	for name, reason := range map[string]error{"being applied": mirror.ErrNotReady,
+		"moved": mirror.ErrMoved, "not leading": mirror.ErrNotLeader} {
 		t.Run(name, func(t *testing.T) {
 			h := newHarbor(t)
 			h.open(h.bob, nil)
@@ -188,7 +188,7 @@ func TestQueueLetsGoOfACommit(t *testing.T) {
 	head := strings.Repeat("c", 40)
 	group := forge.Recheck{Kind: forge.RecheckGroup, Head: fleet.Revision(head),
 		Ref: "refs/heads/gh-readonly-queue/main/pr-1-" + head}
-	h.planner.err = webhook.ErrMoved
+	h.planner.err = mirror.ErrMoved
 	h.putOff(h.Recheck(t.Context(), group))
 	h.now = h.now.Add(9 * time.Minute)
 	h.putOff(h.Recheck(t.Context(), group))
@@ -196,7 +196,7 @@ func TestQueueLetsGoOfACommit(t *testing.T) {
 	if err := h.Recheck(t.Context(), group); err != nil || len(h.repo.Statuses(head)) != 0 {
 		t.Errorf("%v, %v", err, h.repo.Statuses(head))
 	}
-	h.planner.err = webhook.ErrUnsettled
+	h.planner.err = mirror.ErrNotReady
 	h.putOff(h.Recheck(t.Context(), group))
 	if got := h.repo.Statuses(head)[forge.CheckPlan].State; got != "pending" {
 		t.Errorf("a commit of the queue stands at %q while the branch is applied", got)

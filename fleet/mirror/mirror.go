@@ -12,6 +12,16 @@ var (
 	// ErrStale means that the mirror has changed since a Record was computed. The caller loads it
 	// again and plans again.
 	ErrStale = errors.New("the mirror has moved on since it was read")
+	// ErrNotLeader means that this replica does not hold the lease "reconciler", or has not loaded
+	// the mirror yet.
+	ErrNotLeader = errors.New("this replica does not apply the branch now")
+	// ErrNotReady means that the branch's head is being applied, or cannot be applied.
+	ErrNotReady = errors.New("the branch's head is not applied yet")
+	// ErrMoved means that a ref points to another commit than the requested one: Git and the Git
+	// host's API may differ for a moment.
+	ErrMoved = errors.New("the ref has moved")
+	// ErrUnmergeable means that a head can never be merged as it is. The error contains the reason.
+	ErrUnmergeable = errors.New("it cannot be merged")
 	// ErrTooManySyncs means that the maximum number of syncs of one cluster's own Applications are
 	// pending.
 	ErrTooManySyncs = errors.New("too many syncs of this cluster's own applications are waiting")

@@ -18,8 +18,6 @@ var (
 	ErrUnauthorized = errors.New("source refused access")
 	// ErrBranchGone: the source gave a complete, valid answer without that branch.
 	ErrBranchGone = errors.New("branch does not exist")
-	// ErrMoved: the ref points to another commit than the requested one.
-	ErrMoved = errors.New("the ref has moved")
 	// ErrUnrelated: two histories have no commit in common.
 	ErrUnrelated = errors.New("unrelated histories")
 	// ErrManyBases: two histories have more than one merge base, so no comparison with one of them

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 
+	"argosy.dev/argosy/fleet/mirror"
 	"github.com/go-git/go-git/v5/plumbing"
 )
 
@@ -164,15 +165,15 @@ func (s *store) bytes() (n int64) {
 
 // FetchRef fetches the commit of a ref of the source, such as refs/pull/7/head: the head of the
 // mirror and the proof of the branch's completeness do not change. ref is a full name. With want,
-// it fetches only that commit: ErrMoved means that the ref points elsewhere by now. It always asks
-// the source, which sends the objects that the branch lacks, within the budgets and
+// it fetches only that commit: mirror.ErrMoved means that the ref points elsewhere by now. It
+// always asks the source, which sends the objects that the branch lacks, within the budgets and
 // Budget.PullBytes.
 //
 // Commits of refs are kept for a while: a Commit, Diff, Merge or Blob that misses an object returns
 // ErrNotFound, and the caller fetches the ref again.
 //
 // Errors: ErrRefused (not a full ref name, or a local repository), ErrNotFound (the source has no
-// such ref), ErrMoved, and those of Fetch.
+// such ref), mirror.ErrMoved, and those of Fetch.
 func (m *Mirror) FetchRef(ctx context.Context, ref string, want Hash) (Hash, error) {
 	if m.store == nil {
 		return "", &Error{Kind: ErrRefused, Subject: m.source.display,
@@ -233,8 +234,9 @@ func (m *Mirror) fetchTip(ctx context.Context, auth Auth, meter *meter, budget B
 	case tip.IsZero():
 		return tip, &Error{Kind: ErrNotFound, Detail: fmt.Sprintf("the source has no %s", ref)}
 	case want != "" && publicHash(tip) != want:
-		return tip, &Error{Kind: ErrMoved, Detail: fmt.Sprintf("%s points to %s, not to %s", ref,
-			publicHash(tip).Short(), want.Short())}
+		return tip,
+			&Error{Kind: mirror.ErrMoved, Detail: fmt.Sprintf("%s points to %s, not to %s", ref,
+				publicHash(tip).Short(), want.Short())}
 	}
 	resets := m.store.resets.Load()
 	into, err := m.pulls.generation(resets)

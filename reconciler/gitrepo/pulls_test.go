@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"argosy.dev/argosy/fleet/mirror"
 	"github.com/go-git/go-git/v5/plumbing"
 )
 
@@ -123,7 +124,7 @@ func TestFetchRefOfAMovedRef(t *testing.T) {
 	second := o.propose(7, base, map[string]string{"fleet/fleet.yaml": "three"})
 	m := open(t, t.TempDir(), newGitServer(t, o).url())
 	fetch(t, m)
-	if _, err := m.FetchRef(t.Context(), pullRef(7), first); !errors.Is(err, ErrMoved) {
+	if _, err := m.FetchRef(t.Context(), pullRef(7), first); !errors.Is(err, mirror.ErrMoved) {
 		t.Errorf("an older head: %v", err)
 	}
 	if got, err := m.FetchRef(t.Context(), pullRef(7), ""); err != nil || got != second {

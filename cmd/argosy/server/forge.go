@@ -14,6 +14,7 @@ import (
 
 	"argosy.dev/argosy/cmd/argosy/settings"
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/fleet/pacing"
 	"argosy.dev/argosy/reconciler"
 	"argosy.dev/argosy/reconciler/gitrepo"
@@ -125,8 +126,9 @@ func (v *Server) assemblePulls() error {
 		return nil
 	}
 	v.pulls.reviewer = webhook.NewReviewer(webhook.Config{
-		Forge: v.pulls.forge, Host: f.API, Planner: planner{v.loop, v.mirror}, Records: v.store.Pulls,
-		Status: v.store.Views, Branch: v.settings.Source.Branch,
+		Forge: v.pulls.forge, Host: f.API, Planner: planner{v.loop, v.mirror},
+		Records: v.store.Pulls,
+		Status:  v.store.Views, Branch: v.settings.Source.Branch,
 		Public: strings.TrimSuffix(v.settings.Listen.Public, "/"), Sweep: time.Duration(f.Sweep),
 		Log: v.log,
 	})
@@ -143,8 +145,9 @@ func (v *Server) assemblePulls() error {
 	}
 	v.pulls.receiver = webhook.NewReceiver(webhook.ReceiverConfig{
 		Inbox: v.store.Pulls, Secrets: secrets, Branch: v.settings.Source.Branch,
-		Repository: v.pulls.forge.KnownID, Holder: v.holder, Pushed: v.loop.Pushed, Proxies: proxies,
-		Log: v.log,
+		Repository: v.pulls.forge.KnownID, Holder: v.holder, Pushed: v.loop.Pushed,
+		Proxies: proxies,
+		Log:     v.log,
 	})
 	return nil
 }
@@ -245,7 +248,7 @@ func (p planner) Preview(ctx context.Context, ref string, head fleet.Revision) (
 	error) {
 	got, err := p.loop.Preview(ctx, reconciler.PreviewRequest{Ref: ref, Head: head})
 	if err != nil {
-		return webhook.Preview{}, told(err)
+		return webhook.Preview{}, shortened(err)
 	}
 	report, err := got.Plan.Report()
 	if err != nil {
@@ -260,7 +263,7 @@ func (p planner) Preview(ctx context.Context, ref string, head fleet.Revision) (
 func (p planner) Parse(ctx context.Context, ref string, head fleet.Revision) (webhook.Preview,
 	error) {
 	got, err := p.loop.Parse(ctx, reconciler.PreviewRequest{Ref: ref, Head: head})
-	return preview(got), told(err)
+	return preview(got), shortened(err)
 }
 
 func preview(p reconciler.Preview) webhook.Preview {
@@ -271,34 +274,26 @@ func preview(p reconciler.Preview) webhook.Preview {
 		Conflicts: p.Conflicts, Behind: p.Behind}
 }
 
-// told translates the loop's errors into the reviewer's.
-func told(err error) error {
-	for is, as := range map[error]error{reconciler.ErrNotLeading: webhook.ErrNotLeading,
-		reconciler.ErrUnsettled:   webhook.ErrUnsettled,
-		reconciler.ErrMoved:       webhook.ErrMoved,
-		reconciler.ErrUnmergeable: webhook.ErrUnmergeable} {
-		var why *gitrepo.Error
-		if errors.Is(err, is) && errors.Is(is, reconciler.ErrUnmergeable) && errors.As(err, &why) {
-			// the sentence for the author of the pull request
-			return fmt.Errorf("%w: %w: %s", as, why.Kind, why.Detail)
-		}
-		if errors.Is(is, reconciler.ErrUnmergeable) && errors.Is(err, is) {
-			text := err.Error()
-			return fmt.Errorf("%w: %s", as,
-				text[strings.LastIndex(text, is.Error())+len(is.Error()+": "):])
-		}
-		if errors.Is(err, is) {
-			return fmt.Errorf("%w: %w", as, err)
-		}
+// shortened reduces the error of an unmergeable head to the sentence for the author of the pull
+// request. It returns every other error unchanged.
+func shortened(err error) error {
+	if !errors.Is(err, mirror.ErrUnmergeable) {
+		return err
 	}
-	return err
+	var why *gitrepo.Error
+	if errors.As(err, &why) {
+		return fmt.Errorf("%w: %w: %s", mirror.ErrUnmergeable, why.Kind, why.Detail)
+	}
+	text, prefix := err.Error(), mirror.ErrUnmergeable.Error()
+	return fmt.Errorf("%w: %s", mirror.ErrUnmergeable,
+		text[strings.LastIndex(text, prefix)+len(prefix+": "):])
 }
 
 // Platform is Fleet.spec of the applied base.
 func (p planner) Platform() (fleet.FleetSpec, error) {
 	_, base, err := p.loop.Base()
 	if err != nil {
-		return fleet.FleetSpec{}, told(err)
+		return fleet.FleetSpec{}, shortened(err)
 	}
 	return base.Fleet(), nil
 }
@@ -307,7 +302,7 @@ func (p planner) Platform() (fleet.FleetSpec, error) {
 func (p planner) Tenant(name fleet.TenantName) (fleet.TenantSpec, bool, error) {
 	_, base, err := p.loop.Base()
 	if err != nil {
-		return fleet.TenantSpec{}, false, told(err)
+		return fleet.TenantSpec{}, false, shortened(err)
 	}
 	d := base.Tenant(name)
 	if d == nil {
@@ -320,7 +315,7 @@ func (p planner) Tenant(name fleet.TenantName) (fleet.TenantSpec, bool, error) {
 func (p planner) Engine(name fleet.EngineName) (fleet.EngineSpec, bool, error) {
 	_, base, err := p.loop.Base()
 	if err != nil {
-		return fleet.EngineSpec{}, false, told(err)
+		return fleet.EngineSpec{}, false, shortened(err)
 	}
 	d := base.Engine(name)
 	if d == nil {
@@ -332,5 +327,5 @@ func (p planner) Engine(name fleet.EngineName) (fleet.EngineSpec, bool, error) {
 // Applied is the revision that is applied, and whether it has the commit.
 func (p planner) Applied(ctx context.Context, commit fleet.Revision) (fleet.Revision, bool, error) {
 	applied, includes, err := p.loop.Includes(ctx, commit)
-	return applied, includes, told(err)
+	return applied, includes, shortened(err)
 }

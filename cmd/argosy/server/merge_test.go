@@ -12,6 +12,7 @@ import (
 
 	"argosy.dev/argosy/cmd/argosy/settings"
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/reconciler"
 )
 
@@ -88,18 +89,18 @@ func TestAPullRequestIsMergedForTheLoop(t *testing.T) {
 	}
 	nothing := func(f reconciler.File) error { t.Errorf("visited %s", f.Path); return nil }
 	if _, err := s.Merge(t.Context(), "refs/pull/7/head", head.Revision, head.Revision,
-		nothing); !errors.Is(err, reconciler.ErrMoved) {
+		nothing); !errors.Is(err, mirror.ErrMoved) {
 		t.Errorf("a head that is not there any more: %v", err)
 	}
 	orphan := git("commit-tree", "HEAD^{tree}", "-m", "another root")
 	git("update-ref", "refs/pull/8/head", string(orphan))
 	if _, err := s.Merge(t.Context(), "refs/pull/8/head", head.Revision, orphan,
-		nothing); !errors.Is(err, reconciler.ErrUnmergeable) || !strings.Contains(err.Error(),
+		nothing); !errors.Is(err, mirror.ErrUnmergeable) || !strings.Contains(err.Error(),
 		"no commit in common") {
 		t.Errorf("another history: %v", err)
 	}
 	if _, err := s.Merge(t.Context(), "refs/pull/../../config", head.Revision, pull,
-		nothing); !errors.Is(err, reconciler.ErrUnmergeable) {
+		nothing); !errors.Is(err, mirror.ErrUnmergeable) {
 		t.Errorf("a ref that leaves its folder: %v", err)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	configschema "argosy.dev/argosy/config-schema"
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/catalog"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/reconciler"
 	"argosy.dev/argosy/reconciler/gitrepo"
 )
@@ -147,12 +148,10 @@ func (s source) Merge(ctx context.Context, ref string, base, head fleet.Revision
 		merged, err = s.merge(ctx, ref, gitrepo.Hash(base), gitrepo.Hash(head))
 	}
 	switch {
-	case errors.Is(err, gitrepo.ErrMoved):
-		return reconciler.Merged{}, fmt.Errorf("%w: %w", reconciler.ErrMoved, err)
 	case errors.Is(err, gitrepo.ErrUnrelated), errors.Is(err, gitrepo.ErrManyBases),
 		errors.Is(err, gitrepo.ErrOverBudget), errors.Is(err, gitrepo.ErrMalformed),
 		errors.Is(err, gitrepo.ErrRefused):
-		return reconciler.Merged{}, fmt.Errorf("%w: %w", reconciler.ErrUnmergeable, err)
+		return reconciler.Merged{}, fmt.Errorf("%w: %w", mirror.ErrUnmergeable, err)
 	case err != nil:
 		return reconciler.Merged{}, err
 	}
