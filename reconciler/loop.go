@@ -77,7 +77,7 @@ func (l *Loop) reconcileHead(ctx context.Context, lease mirror.Lease) (string, e
 	if l.branch.fetched = head.Revision; l.branch.fetched != l.branch.planned {
 		l.publish() // no previews until the head is planned
 	}
-	request := &plan.Request{Revision: head.Revision, Relation: plan.RelationSame, AtHead: true}
+	request := &plan.Request{Revision: head.Revision, Relation: mirror.RelationSame, AtHead: true}
 	if err := l.stored.readPending(ctx, l.Store, request); err != nil {
 		return resultFailed, err
 	}
@@ -106,7 +106,7 @@ func (l *Loop) reconcileHead(ctx context.Context, lease mirror.Lease) (string, e
 		// Approvals and completed deletions of earlier commits do not wait with the head.
 		applied := *request
 		applied.Revision, applied.Relation, applied.AtHead, applied.Files, applied.Created =
-			l.stored.state.Revision(), plan.RelationSame, false, nil, nil
+			l.stored.state.Revision(), mirror.RelationSame, false, nil, nil
 		applied.DeletionReviews, applied.FileReviews = nil, nil
 		_, err = l.planAndRecord(ctx, lease, Head{Revision: applied.Revision}, &applied)
 	}
@@ -114,7 +114,7 @@ func (l *Loop) reconcileHead(ctx context.Context, lease mirror.Lease) (string, e
 		if p.RevisionHold == nil {
 			l.repo.folders.learn(request.Files)
 		}
-		l.stored.confirmable = p.RevisionHold == nil || request.Relation == string(RelationOlder)
+		l.stored.confirmable = p.RevisionHold == nil || request.Relation == mirror.RelationOlder
 		if !l.stored.state.Blocked() {
 			l.recovery.Finish()
 		}

@@ -98,7 +98,7 @@ func (v *Previewer) Preview(ctx context.Context, r PreviewRequest) (Preview, err
 		return Preview{}, err
 	}
 	request := at.request
-	request.Revision, request.Relation = r.Head, plan.RelationDescendant
+	request.Revision, request.Relation = r.Head, mirror.RelationDescendant
 	request.Files, request.Explain = inputs, true
 	if out.Plan, err = v.planned(ctx, at, &request); err != nil {
 		return Preview{}, fmt.Errorf("plan %s: %w", r.Ref, err)
@@ -223,5 +223,5 @@ func (v *Previewer) Includes(ctx context.Context, commit fleet.Revision) (applie
 		return applied, false, err
 	}
 	relation, err := v.repo.Relation(ctx, commit, applied)
-	return applied, relation == RelationSame || relation == RelationDescendant, err
+	return applied, relation.Continues(), err
 }

@@ -31,18 +31,6 @@ type Head struct {
 	At       time.Time
 }
 
-// Relation is the relation of a head to the applied revision.
-type Relation string
-
-// Relations. Every other than Same and Descendant needs an approval.
-const (
-	RelationSame       Relation = "same"
-	RelationDescendant Relation = "descendant"
-	RelationOlder      Relation = "older"
-	RelationRewritten  Relation = "rewritten"
-	RelationUnknown    Relation = "unknown" // the repo no longer has the applied commit
-)
-
 // File is one path of the config repo that differs from the base.
 type File struct {
 	Path      string
@@ -65,7 +53,7 @@ type Source interface {
 	// Fetch brings the branch's head into the local copy.
 	Fetch(ctx context.Context) (Head, error)
 	// Relation returns the relation of head to applied.
-	Relation(ctx context.Context, applied, head fleet.Revision) (Relation, error)
+	Relation(ctx context.Context, applied, head fleet.Revision) (mirror.Relation, error)
 	// Changed calls visit for every file below fleet/ and tenants/ that differs; an empty base
 	// means all of them (the cold start). unreadable maps folders that could not be read to their
 	// ids then, or to "": a folder with another id now is read as a whole.

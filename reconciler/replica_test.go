@@ -437,10 +437,10 @@ func (m *gitSource) Fetch(ctx context.Context) (reconciler.Head, error) {
 }
 
 func (m *gitSource) Relation(ctx context.Context, applied,
-	head fleet.Revision) (reconciler.Relation,
+	head fleet.Revision) (mirror.Relation,
 	error) {
 	r, err := m.Mirror.Relation(ctx, gitrepo.Hash(applied), gitrepo.Hash(head))
-	return reconciler.Relation(r), err
+	return r, err
 }
 
 func (m *gitSource) Changed(ctx context.Context, base, head fleet.Revision,

@@ -33,17 +33,17 @@ func (r *repo) read(ctx context.Context, state *plan.AppliedState, request *plan
 		request.Files, err = r.decode(ctx, &state.Catalog().View, base, request.Revision)
 		return err
 	}
-	relation := RelationDescendant
+	relation := mirror.RelationDescendant
 	if base != "" {
 		var err error
 		if relation, err = r.Relation(ctx, base, request.Revision); err != nil {
 			return err
 		}
 	}
-	if relation == RelationUnknown {
+	if relation == mirror.RelationUnknown {
 		base = "" // the applied commit is missing: read everything
 	}
-	request.Relation = string(relation)
+	request.Relation = relation
 	var err error
 	request.Files, err = r.decode(ctx, &state.Catalog().View, base, request.Revision)
 	return err
@@ -156,7 +156,7 @@ func (l *Loop) reconcileApplied(ctx context.Context, lease mirror.Lease) error {
 	if l.stored.state.Revision() == "" || l.recovery.Pending() {
 		return nil
 	}
-	r := &plan.Request{Revision: l.stored.state.Revision(), Relation: plan.RelationSame}
+	r := &plan.Request{Revision: l.stored.state.Revision(), Relation: mirror.RelationSame}
 	lacking(l.recovery, r)
 	if err := l.stored.readPending(ctx, l.Store, r); err != nil {
 		return err

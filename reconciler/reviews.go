@@ -27,7 +27,7 @@ func (l *Loop) review(ctx context.Context, r *plan.Request) {
 		r.Rebuilt = l.rebuilt()
 		return
 	}
-	if base == r.Revision || len(r.Files) == 0 || r.Relation != plan.RelationDescendant {
+	if base == r.Revision || len(r.Files) == 0 || r.Relation != mirror.RelationDescendant {
 		return
 	}
 	seen, err := l.asker.ask(ctx, reviews.Span{Base: base, Head: r.Revision})
@@ -75,7 +75,7 @@ func (l *Loop) takeReviews(ctx context.Context, lease mirror.Lease) error {
 			seen.Paths, seen.Trusted
 	}
 	r := &plan.Request{
-		Revision: l.stored.state.Revision(), Relation: plan.RelationSame, DeletionReviews: review,
+		Revision: l.stored.state.Revision(), Relation: mirror.RelationSame, DeletionReviews: review,
 		FileReviews: paths,
 	}
 	lacking(l.recovery, r)

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 func TestFetch(t *testing.T) {
@@ -51,7 +53,8 @@ func TestFetch(t *testing.T) {
 			if h = fetch(t, m); h.Moved || h.Commit != second {
 				t.Fatalf("third fetch: %+v", h)
 			}
-			if r, err := m.Relation(t.Context(), first, second); r != Descendant || err != nil {
+			if r, err := m.Relation(t.Context(), first, second); r != mirror.RelationDescendant ||
+				err != nil {
 				t.Fatal(r, err)
 			}
 		})

@@ -12,6 +12,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/go-git/go-git/v5/plumbing"
+
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 // maxCommitBytes is far above any commit that a person or a Git host writes, signatures and merged
@@ -153,24 +155,10 @@ func parseZone(s string) *time.Location {
 	return time.FixedZone("", (n/100*60+n%100)*60)
 }
 
-// Relation is how a head relates to the applied commit.
-type Relation string
-
-// Relations of a head to the applied commit. Only Same and Descendant may be applied without an
-// approval.
-const (
-	Same       Relation = "same"       // no new commit
-	Descendant Relation = "descendant" // the ordinary case: commits were added
-	Older      Relation = "older"      // the branch was reset to an ancestor of the applied commit
-	Rewritten  Relation = "rewritten"  // neither reaches the other: history was replaced
-	// the applied commit is not in this mirror
-	Unknown Relation = "unknown"
-)
-
 // Relation compares head, which must be in the mirror, with the applied commit, which need not be:
 // after a rewritten history and a new clone it is missing. It reads as much history as lies between
 // the two.
-func (m *Mirror) Relation(ctx context.Context, applied, head Hash) (Relation, error) {
+func (m *Mirror) Relation(ctx context.Context, applied, head Hash) (mirror.Relation, error) {
 	from, err := parseHash(applied)
 	if err != nil {
 		return "", err
@@ -184,10 +172,10 @@ func (m *Mirror) Relation(ctx context.Context, applied, head Hash) (Relation, er
 		return "", err
 	}
 	if from == to {
-		return Same, nil
+		return mirror.RelationSame, nil
 	}
 	if err := w.reach(from, fromApplied); errors.Is(err, ErrNotFound) {
-		return Unknown, nil
+		return mirror.RelationUnknown, nil
 	} else if err != nil {
 		return "", err
 	}
@@ -200,12 +188,12 @@ func (m *Mirror) Relation(ctx context.Context, applied, head Hash) (Relation, er
 		}
 		switch both := fromHead | fromApplied; {
 		case w.reached[from].sides == both:
-			return Descendant, nil
+			return mirror.RelationDescendant, nil
 		case w.reached[to].sides == both:
-			return Older, nil
+			return mirror.RelationOlder, nil
 		}
 	}
-	return Rewritten, nil
+	return mirror.RelationRewritten, nil
 }
 
 type sides uint8

@@ -7,9 +7,11 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"argosy.dev/argosy/fleet/mirror"
 )
 
-func relation(t *testing.T, m *Mirror, applied, head Hash, want Relation) {
+func relation(t *testing.T, m *Mirror, applied, head Hash, want mirror.Relation) {
 	t.Helper()
 	if got, err := m.Relation(t.Context(), applied, head); got != want || err != nil {
 		t.Errorf("%s to %s: %q %v, want %q", applied.Short(), head.Short(), got, err, want)
@@ -31,18 +33,18 @@ func TestForcePushToAnOlderCommit(t *testing.T) {
 		if h := fetch(t, m); h.Commit != first {
 			t.Fatal(h)
 		}
-		relation(t, m, third, first, Older)
+		relation(t, m, third, first, mirror.RelationOlder)
 	}
 	t.Run("after the mirror was lost the applied commit is unknown", func(t *testing.T) {
 		o.in(o.dir, "reflog", "expire", "--expire=now", "--all")
 		o.in(o.dir, "gc", "-q", "--prune=now")
 		fresh := open(t, t.TempDir(), s.url())
-		relation(t, fresh, third, fetch(t, fresh).Commit, Unknown)
+		relation(t, fresh, third, fetch(t, fresh).Commit, mirror.RelationUnknown)
 	})
 	t.Run("after a restart it is still known", func(t *testing.T) {
 		m.Close()
 		again := open(t, dir, s.url())
-		relation(t, again, third, fetch(t, again).Commit, Older)
+		relation(t, again, third, fetch(t, again).Commit, mirror.RelationOlder)
 	})
 }
 
@@ -58,13 +60,13 @@ func TestRewrittenHistory(t *testing.T) {
 	if h := fetch(t, m); h.Commit != rewritten {
 		t.Fatal(h)
 	}
-	relation(t, m, old, rewritten, Rewritten)
-	relation(t, m, base, rewritten, Descendant)
+	relation(t, m, old, rewritten, mirror.RelationRewritten)
+	relation(t, m, base, rewritten, mirror.RelationDescendant)
 	t.Run("another root", func(t *testing.T) {
 		o.git("checkout", "-q", "--orphan", "other")
 		orphan := o.set("fleet/fleet.yaml", "other")
 		fetch(t, m)
-		relation(t, m, old, orphan, Rewritten)
+		relation(t, m, old, orphan, mirror.RelationRewritten)
 		if changes, err := m.Diff(t.Context(), old, orphan); err != nil || len(changes) != 1 {
 			t.Fatal(changes, err)
 		}
@@ -103,14 +105,14 @@ func TestRelationAgainstGit(t *testing.T) {
 	}
 	for _, a := range commits {
 		for _, b := range commits {
-			want := Rewritten
+			want := mirror.RelationRewritten
 			switch {
 			case a == b:
-				want = Same
+				want = mirror.RelationSame
 			case ancestor[[2]string{a, b}]:
-				want = Descendant
+				want = mirror.RelationDescendant
 			case ancestor[[2]string{b, a}]:
-				want = Older
+				want = mirror.RelationOlder
 			}
 			relation(t, m, Hash(a), Hash(b), want)
 		}
@@ -130,8 +132,8 @@ func TestRelationReadsOnlyTheHistoryBetween(t *testing.T) {
 	head := fetch(t, m).Commit
 	count := &countingObjects{objects: m.objects}
 	m.objects = count
-	relation(t, m, Hash(o.in(o.dir, "rev-parse", "main~5")), head, Descendant)
-	relation(t, m, head, Hash(o.in(o.dir, "rev-parse", "main~5")), Older)
+	relation(t, m, Hash(o.in(o.dir, "rev-parse", "main~5")), head, mirror.RelationDescendant)
+	relation(t, m, head, Hash(o.in(o.dir, "rev-parse", "main~5")), mirror.RelationOlder)
 	if count.reads > 40 {
 		t.Fatalf("%d commits read for a distance of five", count.reads)
 	}
@@ -241,8 +243,8 @@ func TestRepositoryNameRegisteredByAnotherOwner(t *testing.T) {
 	}
 	o.git("checkout", "-q", "--orphan", "stranger")
 	theirs := o.set("fleet/fleet.yaml", "theirs")
-	relation(t, m, first, fetch(t, m).Commit, Unknown)
-	relation(t, m, theirs, theirs, Same)
+	relation(t, m, first, fetch(t, m).Commit, mirror.RelationUnknown)
+	relation(t, m, theirs, theirs, mirror.RelationSame)
 }
 
 func TestMirrorOfAnotherURLIsNotUsed(t *testing.T) {

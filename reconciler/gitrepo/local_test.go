@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 func openLocal(t *testing.T, path string) *Mirror {
@@ -55,7 +57,7 @@ func TestLocalRepositories(t *testing.T) {
 			if changes, err := m.Diff(t.Context(), base, head); err != nil || len(changes) != 1 {
 				t.Fatal(changes, err)
 			}
-			relation(t, m, base, head, Descendant)
+			relation(t, m, base, head, mirror.RelationDescendant)
 			if _, err := m.Fetch(t.Context()); !errors.Is(err, ErrRefused) {
 				t.Fatal(err)
 			}
@@ -85,7 +87,7 @@ func TestLocalRepositories(t *testing.T) {
 		if log, err := m.Log(t.Context(), head, 10); err != nil || len(log) != 1 {
 			t.Fatal(log, err)
 		}
-		relation(t, m, first, head, Unknown)
+		relation(t, m, first, head, mirror.RelationUnknown)
 		if got := files(t, m, head); len(got) != 1 {
 			t.Fatal(got)
 		}

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/go-git/go-git/v5/plumbing"
+
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 // leftovers counts files that a fetch should have removed.
@@ -70,7 +72,7 @@ func TestHundredsOfFetches(t *testing.T) {
 	if n := written - start; n > 24*int64(sent) {
 		t.Errorf("%d bytes written for %d that were sent", n, sent)
 	}
-	relation(t, m, first, publicHash(parent), Descendant)
+	relation(t, m, first, publicHash(parent), mirror.RelationDescendant)
 	newOrigin(t).sound(dir, publicHash(parent))
 	m.Close()
 	again := open(t, dir, s.url())
@@ -110,7 +112,7 @@ func TestReadersWhileFetchesJoinPacks(t *testing.T) {
 					t.Errorf("%d files", n)
 				}
 				if r, err := m.Relation(t.Context(), first, h.Commit); err != nil ||
-					(r != Descendant && r != Same) {
+					(r != mirror.RelationDescendant && r != mirror.RelationSame) {
 					t.Error(r, err)
 				}
 			}

@@ -292,13 +292,14 @@ func TestNothingNewIsPlacedUntilAllEnginesAreRead(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, err := w.Compute(Request{Revision: h.w.Revision(), Relation: RelationSame}, &h.render)
+		p, err := w.Compute(Request{Revision: h.w.Revision(), Relation: mirror.RelationSame},
+			&h.render)
 		if err != nil || p.Counts.Created != 1 || len(p.Placements) != 1 ||
 			p.Placements[0].Engine != "eu-2" || p.Rows[0].Row.Key.Engine != "eu-2" {
 			t.Errorf("%v: %+v\n%s", err, p.Placements, actions(p))
 		}
 		w.Commit(p)
-		if p, err := w.Compute(Request{Revision: h.w.Revision(), Relation: RelationSame},
+		if p, err := w.Compute(Request{Revision: h.w.Revision(), Relation: mirror.RelationSame},
 			&h.render); err != nil || !p.Empty() {
 			t.Errorf("it does not settle: %v %s", err, actions(p))
 		}

@@ -33,7 +33,7 @@ func (w *AppliedState) compute(r Request, render Renderer) (*Plan, error) {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
 	if r.Relation == "" {
-		r.Relation = RelationDescendant
+		r.Relation = mirror.RelationDescendant
 	}
 	o := &outcome{base: w, version: w.version, request: r, render: render}
 	o.admission = effective.Admit(w.state, r.arrival())

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/reconciler/plan/report"
 	"github.com/google/go-cmp/cmp"
 )
@@ -40,7 +41,7 @@ func TestEffectsOfARevisionThatWaitsAreItsDeletions(t *testing.T) {
 	h.apply(crowd(3))
 	after := h.files.drop("acme", 0, 2).with("tenants/globex/deployments/new.yaml",
 		deploymentFile("new", "globex/new", "environments: [prod]", ""))
-	p := h.compute(after, func(r *Request) { r.Relation = RelationOlder })
+	p := h.compute(after, func(r *Request) { r.Relation = mirror.RelationOlder })
 	var got []string
 	for _, e := range p.Effects() {
 		got = append(

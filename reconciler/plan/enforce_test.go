@@ -279,7 +279,7 @@ func TestAnApprovedRewrittenHistoryIsLetInAsAWhole(t *testing.T) {
 	h.apply(small())
 	after := version(small(), checkout, "v2")
 	rewritten := func(r *Request) {
-		r.Relation, r.FileReviews = RelationRewritten,
+		r.Relation, r.FileReviews = mirror.RelationRewritten,
 			&reviews.Files{}
 	}
 	if p := h.apply(after, rewritten); p.RevisionHold == nil {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/reconciler/plan/reviews"
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
@@ -54,7 +55,7 @@ func scenario(t *testing.T, path string) {
 	if len(before) > 0 {
 		h.apply(before)
 	}
-	relation, review := "", (*reviews.Deletions)(nil)
+	relation, review := mirror.Relation(""), (*reviews.Deletions)(nil)
 	for line := range strings.Lines(string(a.Comment)) {
 		order, what, _ := strings.Cut(strings.TrimSpace(line), " ")
 		switch strings.TrimSpace(line) {
@@ -67,7 +68,7 @@ func scenario(t *testing.T, path string) {
 		case "remove":
 			after = after.without(what)
 		case "relation":
-			relation = what
+			relation = mirror.Relation(what)
 		}
 	}
 	p := h.compute(after, func(r *Request) { r.Relation, r.DeletionReviews = relation, review })

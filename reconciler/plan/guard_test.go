@@ -291,10 +291,10 @@ func TestAnEmptyHeadWaitsWhateverThePercentages(t *testing.T) {
 }
 
 func TestOlderAndRewrittenHistoryWaits(t *testing.T) {
-	for relation, reason := range map[string]mirror.HoldReason{
-		RelationOlder: mirror.HoldOlder, RelationRewritten: mirror.HoldRewritten,
-		RelationUnknown: mirror.HoldRewritten, "something new": mirror.HoldRewritten} {
-		t.Run(relation, func(t *testing.T) {
+	for relation, reason := range map[mirror.Relation]mirror.HoldReason{
+		mirror.RelationOlder: mirror.HoldOlder, mirror.RelationRewritten: mirror.HoldRewritten,
+		mirror.RelationUnknown: mirror.HoldRewritten, "something new": mirror.HoldRewritten} {
+		t.Run(string(relation), func(t *testing.T) {
 			h := newHouse(t)
 			h.apply(crowd(30))
 			head := h.files.drop("acme", 0, 30)

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 func TestAPlannerPanicQuarantinesTheFileThatCausesIt(t *testing.T) {
@@ -47,8 +48,9 @@ func TestAPanicWithoutAChangedFileAsCauseIsAnError(t *testing.T) {
 	h.apply(small())
 	h.apply(small().without(checkout))
 	h.render.refuses = func(fleet.Object) bool { panic("nil map") }
-	r := Request{Revision: h.w.Revision(), Relation: RelationSame, Deleted: h.w.Terminating(),
-		Now: h.now}
+	r := Request{Revision: h.w.Revision(), Relation: mirror.RelationSame,
+		Deleted: h.w.Terminating(),
+		Now:     h.now}
 	if _, err := h.w.Compute(r, &h.render); err == nil ||
 		!strings.Contains(err.Error(), "nil map") {
 		t.Error(err)

@@ -230,7 +230,7 @@ func (h *house) again(options ...func(*Request)) *Plan {
 		h.files, append(
 			[]func(*Request){
 				func(r *Request) {
-					r.Revision, r.Relation = h.w.Revision(), RelationSame
+					r.Revision, r.Relation = h.w.Revision(), mirror.RelationSame
 				}}, options...)...)
 	h.commit(p)
 	return p

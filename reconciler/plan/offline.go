@@ -6,6 +6,7 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/catalog"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/reconciler/plan/diff"
 )
 
@@ -16,7 +17,7 @@ import (
 func Offline(files []catalog.Input, engine fleet.EngineName, judge catalog.Judge,
 	render Renderer) (*Plan, error) {
 	p, err := NewAppliedState().Judging(judge).Compute(
-		Request{Files: files, Relation: RelationDescendant},
+		Request{Files: files, Relation: mirror.RelationDescendant},
 		render)
 	if err != nil {
 		return nil, err

@@ -102,7 +102,9 @@ func TestATenantsReaderSeesOnlyTheTenant(t *testing.T) {
 func TestATenantsReaderSeesThatTheWholeRevisionWaits(t *testing.T) {
 	h := newHouse(t)
 	h.apply(crowd(30))
-	p := h.compute(h.files.drop("acme", 0, 30), func(r *Request) { r.Relation = RelationRewritten })
+	p := h.compute(h.files.drop("acme", 0, 30), func(r *Request) {
+		r.Relation = mirror.RelationRewritten
+	})
 	r := reported(t, p).For("globex")
 	if r.RevisionHold == nil || r.RevisionHold.Reason != mirror.HoldRewritten ||
 		len(r.RevisionHold.Items) != 0 ||

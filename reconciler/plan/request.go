@@ -15,22 +15,12 @@ import (
 // Renderer renders the manifest of a desired object; fleet/argocd implements it.
 type Renderer = diff.Renderer
 
-// Relations of a head to the applied revision. All but RelationSame and RelationDescendant wait for
-// an approval.
-const (
-	RelationSame       = guard.RelationSame
-	RelationDescendant = guard.RelationDescendant
-	RelationOlder      = guard.RelationOlder
-	RelationRewritten  = guard.RelationRewritten
-	RelationUnknown    = guard.RelationUnknown
-)
-
 // Request is a revision to plan, with everything that decides about it beside the AppliedState.
 type Request struct {
 	Revision fleet.Revision
 	Files    []catalog.Input // that differ from the AppliedState's revision
-	// of Revision to the AppliedState's revision; "" means RelationDescendant
-	Relation string
+	// of Revision to the AppliedState's revision; "" means mirror.RelationDescendant
+	Relation mirror.Relation
 	AtHead   bool // Revision is the branch's head: no other head waits
 
 	// the store's log of allowed deletions; those before Guards.Window are ignored
@@ -71,7 +61,7 @@ func (r Request) arrival() effective.Arrival {
 	return effective.Arrival{
 		Revision: r.Revision, Files: r.Files, Reviews: r.FileReviews, Approvals: r.Approvals,
 		Now:       r.Now,
-		Continues: r.Relation == RelationSame || r.Relation == RelationDescendant,
+		Continues: r.Relation.Continues(),
 	}
 }
 

@@ -225,7 +225,7 @@ func TestAWaitingRevisionListsOnlyItsOwnDeletions(t *testing.T) {
 	base, after := h.w.Revision(), h.files.drop("acme", 0, 2)
 	shown := deletions(h.compute(after))
 	h.apply(after, with(&reviews.Deletions{}))
-	rewritten := func(r *Request) { r.Relation = RelationRewritten }
+	rewritten := func(r *Request) { r.Relation = mirror.RelationRewritten }
 	late := with(
 		&reviews.Deletions{
 			Earlier: map[reviews.Span]seen{

@@ -119,10 +119,9 @@ func (s source) Fetch(ctx context.Context) (reconciler.Head, error) {
 }
 
 // Relation returns the relation of head to the applied revision.
-func (s source) Relation(ctx context.Context, applied, head fleet.Revision) (reconciler.Relation,
+func (s source) Relation(ctx context.Context, applied, head fleet.Revision) (mirror.Relation,
 	error) {
-	r, err := s.mirror.Relation(ctx, gitrepo.Hash(applied), gitrepo.Hash(head))
-	return reconciler.Relation(r), err
+	return s.mirror.Relation(ctx, gitrepo.Hash(applied), gitrepo.Hash(head))
 }
 
 // Changed visits what differs.

@@ -16,7 +16,7 @@ import (
 // Request is what the guards need of a plan's request.
 type Request struct {
 	Revision  fleet.Revision
-	Relation  string                   // to the applied revision
+	Relation  mirror.Relation          // to the applied revision
 	Rebuilt   string                   // why the first revision needs an approval, if it does
 	Recent    []mirror.Deletion        // earlier deletions that the guards allowed
 	Created   map[fleet.TenantName]int // Applications created within the window

@@ -12,16 +12,6 @@ import (
 	"argosy.dev/argosy/reconciler/plan/reviews"
 )
 
-// Relations of a head to the applied revision. All but RelationSame and RelationDescendant wait for
-// an approval.
-const (
-	RelationSame       = "same"
-	RelationDescendant = "descendant"
-	RelationOlder      = "older"
-	RelationRewritten  = "rewritten"
-	RelationUnknown    = "unknown"
-)
-
 // Release decides about the deletions that are held: those that an approval releases, those that
 // are reviewed by now, and those whose message changes because they are known not to be reviewed.
 func Release(s *applied.State, r Request) (freed place.Freed, explained []applied.Held) {
@@ -83,8 +73,8 @@ func wholeRevision(s *applied.State, after applied.Files, r Request) (mirror.Hol
 		return "", ""
 	}
 	switch r.Relation {
-	case RelationSame, RelationDescendant:
-	case RelationOlder:
+	case mirror.RelationSame, mirror.RelationDescendant:
+	case mirror.RelationOlder:
 		return mirror.HoldOlder, fmt.Sprintf("the branch went back from %s to the older %s", base,
 			head)
 	default:
