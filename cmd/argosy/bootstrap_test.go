@@ -123,7 +123,7 @@ func TestRegisteringAGitHubApp(t *testing.T) {
 		}
 	}
 	if exit := command(); exit != exitError ||
-		!strings.Contains(screen.b.String(), "is there already") {
+		!strings.Contains(screen.b.String(), "already exists") {
 		t.Errorf("a second registration: exit %d: %s", exit, &screen.b)
 	}
 }

@@ -296,7 +296,7 @@ func (l listView) update(found listing, shown map[string]string) error {
 	for name := range shown {
 		if !seen[name] {
 			delete(shown, name)
-			l.app.hint("%s is deleted", name)
+			l.app.hint("%s is no longer listed", name)
 		}
 	}
 	if len(changed) == 0 {

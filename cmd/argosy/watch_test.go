@@ -97,7 +97,7 @@ func TestWatchPrintsOnlyChanges(t *testing.T) {
 	}
 	store.Change(func(m *apitest.Mirror) { m.Applications = m.Applications[:1] }, view.Event{
 		Kind: "application", Name: "many"})
-	expect(t, table, "is gone")
+	expect(t, table, "is no longer listed")
 	if code := endTable(); code != exitFine {
 		t.Errorf("Ctrl-C exits with %d", code)
 	}
@@ -109,7 +109,7 @@ func TestWatchPrintsOnlyChanges(t *testing.T) {
 func TestWatchEndsWhenTheTokenIsRefused(t *testing.T) {
 	url := serve(apitest.New(apitest.Mirror{}), t.Cleanup)
 	lines, end := watching(t, url, "get", "tenants", "--watch")
-	expect(t, lines, "this token is not valid")
+	expect(t, lines, "this token is invalid")
 	if code := end(); code != exitNotAllowed {
 		t.Errorf("it exits with %d", code)
 	}
