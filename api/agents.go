@@ -279,7 +279,7 @@ type agentsView struct {
 	Next   string
 }
 
-func (s *Server) agentsPage(w http.ResponseWriter, r *http.Request, token view.Token) {
+func (s *website) agentsPage(w http.ResponseWriter, r *http.Request, token view.Token) {
 	v := agentsView{frame: s.frame("Agents", token)}
 	var err error
 	v.Agents, v.Next, err = s.agents.Agents(r.Context(), token.Scope(), view.Filter{}, view.Page{
@@ -322,9 +322,9 @@ func agentState(now time.Time, a view.Agent) agentStatus {
 
 // describeProtocol adds the agents' requests to the document. The hub serves them on the same
 // address, not this package: its credentials, limits and deadlines differ.
-func (s *Server) describeProtocol() {
+func describeProtocol(api huma.API) {
 	for _, op := range protocol() {
-		s.describe(op)
+		describe(api, op)
 	}
 }
 
@@ -381,8 +381,8 @@ type assertion struct {
 	Assertion     string `json:"client_assertion" doc:"JWT, EdDSA, iss and sub the agent's ID, aud the control plane's public URL, at most 60 s old"`
 }
 
-func (s *Server) describe(sp protocolRequest) {
-	document := s.api.OpenAPI()
+func describe(api huma.API, sp protocolRequest) {
+	document := api.OpenAPI()
 	schema := func(t reflect.Type) *huma.Schema {
 		return document.Components.Schemas.Schema(t, true, "")
 	}

@@ -158,7 +158,7 @@ func sessionToken(r *http.Request) string {
 }
 
 // signedIn serves a page to clients with a valid token, and the login form to others.
-func (s *Server) signedIn(next func(http.ResponseWriter, *http.Request,
+func (s *website) signedIn(next func(http.ResponseWriter, *http.Request,
 	view.Token)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		plaintext := sessionToken(r)
@@ -193,12 +193,12 @@ type signinPage struct {
 	Message string
 }
 
-func (s *Server) signinForm(w http.ResponseWriter, r *http.Request) {
+func (s *website) signinForm(w http.ResponseWriter, r *http.Request) {
 	s.render(w, http.StatusOK, "signin", signinPage{frame: s.frame("Sign in", view.Token{}),
 		To: localPath(r.URL.Query().Get("to"))})
 }
 
-func (s *Server) signin(w http.ResponseWriter, r *http.Request) {
+func (s *website) signin(w http.ResponseWriter, r *http.Request) {
 	page := signinPage{frame: s.frame("Sign in", view.Token{}),
 		To: localPath(r.PostFormValue("to"))}
 	if !overTLS(r) && !onLoopback(r) {
@@ -222,7 +222,7 @@ func (s *Server) signin(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, page.To, http.StatusSeeOther)
 }
 
-func (s *Server) signout(w http.ResponseWriter, r *http.Request) {
+func (s *website) signout(w http.ResponseWriter, r *http.Request) {
 	http.SetCookie(w, sessionCookie(r, "", -1))
 	http.Redirect(w, r, "/signin", http.StatusSeeOther)
 }

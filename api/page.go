@@ -25,6 +25,13 @@ const pageEvents = "/events" // the event stream for the page's script, by the p
 //go:embed page
 var pageFiles embed.FS
 
+// website serves the pages. It reads as the API does, with the token of a cookie.
+type website struct {
+	*Server
+	// overviews are shared by all viewers.
+	overviews sharedRead[overview]
+}
+
 // frame is the common part of every page.
 type frame struct {
 	Title   string
@@ -34,7 +41,7 @@ type frame struct {
 	Now     time.Time
 }
 
-func (s *Server) frame(title string, token view.Token) frame {
+func (s *website) frame(title string, token view.Token) frame {
 	f := frame{Title: title, Tenant: token.Tenant, Version: s.version, Now: s.now().UTC()}
 	if token.Name != "" {
 		f.Who = token.Subject()
@@ -42,7 +49,7 @@ func (s *Server) frame(title string, token view.Token) frame {
 	return f
 }
 
-func (s *Server) registerPage() {
+func (s *website) registerPage() {
 	static, err := fs.Sub(pageFiles, "page/static")
 	if err != nil {
 		panic(err) // the folder is embedded: its absence is a build error
@@ -70,7 +77,7 @@ func (s *Server) registerPage() {
 }
 
 // pageStream is the event stream for the page's script, which cannot set a header.
-func (s *Server) pageStream(w http.ResponseWriter, r *http.Request) {
+func (s *website) pageStream(w http.ResponseWriter, r *http.Request) {
 	plaintext := sessionToken(r)
 	token, refusal := s.verify(r.Context(), plaintext)
 	if refusal != nil {
@@ -81,7 +88,7 @@ func (s *Server) pageStream(w http.ResponseWriter, r *http.Request) {
 }
 
 // notFoundRoute answers requests that match no route, to programs and to people.
-func (s *Server) notFoundRoute(w http.ResponseWriter, r *http.Request) {
+func (s *website) notFoundRoute(w http.ResponseWriter, r *http.Request) {
 	if isAPI(r) {
 		writeProblem(w, problem(http.StatusNotFound, "", "no such route, or not with this method",
 			"see /openapi.json for all routes"))
@@ -97,7 +104,7 @@ type failure struct {
 	Problem *wire.Refusal
 }
 
-func (s *Server) failPage(w http.ResponseWriter, r *http.Request, token view.Token, subject string,
+func (s *website) failPage(w http.ResponseWriter, r *http.Request, token view.Token, subject string,
 	err error) {
 	var p *wire.Refusal
 	errors.As(s.answer(r.Context(), subject, err), &p)
@@ -107,7 +114,7 @@ func (s *Server) failPage(w http.ResponseWriter, r *http.Request, token view.Tok
 	s.render(w, p.Status, "failure", failure{s.frame(p.Title, token), p})
 }
 
-func (s *Server) render(w http.ResponseWriter, status int, name string, data any) {
+func (s *website) render(w http.ResponseWriter, status int, name string, data any) {
 	var out bytes.Buffer // buffer, so that a failing template sends nothing
 	if err := pages[name].ExecuteTemplate(&out, "frame", data); err != nil {
 		s.log.Error("failed to render a page", "page", name, "error", err)
@@ -262,7 +269,7 @@ func the[T any](g *gather, read storeList[T], filter view.Filter) (item T) {
 }
 
 // failing returns the Applications that need attention, the worst first.
-func (s *Server) failing(g *gather, filter view.Filter) []view.Application {
+func (s *website) failing(g *gather, filter view.Filter) []view.Application {
 	var found []view.Application
 	seen := map[string]bool{}
 	for _, narrow := range []func(*view.Filter){
@@ -283,7 +290,7 @@ func (s *Server) failing(g *gather, filter view.Filter) []view.Application {
 	return found[:min(len(found), fewItems)]
 }
 
-func (s *Server) overviewPage(w http.ResponseWriter, r *http.Request, token view.Token) {
+func (s *website) overviewPage(w http.ResponseWriter, r *http.Request, token view.Token) {
 	v, err := s.overviews.get(r.Context(), token.Tenant, func(ctx context.Context) (overview,
 		error) {
 		return s.readOverview(ctx, token.Scope())
@@ -293,7 +300,7 @@ func (s *Server) overviewPage(w http.ResponseWriter, r *http.Request, token view
 }
 
 // readOverview returns the overview of a scope.
-func (s *Server) readOverview(ctx context.Context, scope view.Scope) (overview, error) {
+func (s *website) readOverview(ctx context.Context, scope view.Scope) (overview, error) {
 	g := &gather{ctx: ctx, scope: scope}
 	var v overview
 	if v.Source, g.err = s.reader.Source(g.ctx); g.err == nil {
@@ -318,7 +325,7 @@ func (s *Server) readOverview(ctx context.Context, scope view.Scope) (overview, 
 	return v, g.err
 }
 
-func (s *Server) show(w http.ResponseWriter, r *http.Request, token view.Token, page,
+func (s *website) show(w http.ResponseWriter, r *http.Request, token view.Token, page,
 	subject string, view any, err error) {
 	if err != nil {
 		s.failPage(w, r, token, subject, err)
@@ -327,7 +334,7 @@ func (s *Server) show(w http.ResponseWriter, r *http.Request, token view.Token, 
 	s.render(w, http.StatusOK, page, view)
 }
 
-func (s *Server) applicationsPage(w http.ResponseWriter, r *http.Request, token view.Token) {
+func (s *website) applicationsPage(w http.ResponseWriter, r *http.Request, token view.Token) {
 	q := r.URL.Query()
 	filter := view.Filter{
 		Tenant: named[fleet.TenantName](q, "tenant"), Environment: named[fleet.EnvironmentName](q,
@@ -385,7 +392,7 @@ func cursor(after string) string {
 	return after[:min(len(after), 8192)]
 }
 
-func (s *Server) tenantPage(w http.ResponseWriter, r *http.Request, token view.Token) {
+func (s *website) tenantPage(w http.ResponseWriter, r *http.Request, token view.Token) {
 	name := pathName[fleet.TenantName](r, "tenant")
 	g := &gather{ctx: r.Context(), scope: token.Scope()}
 	of := view.Filter{Tenant: name}
@@ -399,7 +406,7 @@ func (s *Server) tenantPage(w http.ResponseWriter, r *http.Request, token view.T
 	s.show(w, r, token, "tenant", "tenant "+string(name), v, g.err)
 }
 
-func (s *Server) enginePage(w http.ResponseWriter, r *http.Request, token view.Token) {
+func (s *website) enginePage(w http.ResponseWriter, r *http.Request, token view.Token) {
 	name := pathName[fleet.EngineName](r, "engine")
 	g := &gather{ctx: r.Context(), scope: token.Scope()}
 	if token.Tenant != "" {
@@ -416,9 +423,9 @@ func (s *Server) enginePage(w http.ResponseWriter, r *http.Request, token view.T
 }
 
 // orphansPage lists orphans. Only the platform may see it.
-func (s *Server) orphansPage(w http.ResponseWriter, r *http.Request, token view.Token) {
+func (s *website) orphansPage(w http.ResponseWriter, r *http.Request, token view.Token) {
 	q := r.URL.Query()
-	v := orphansView{frame: s.frame("Strays", token)}
+	v := orphansView{frame: s.frame("Orphans", token)}
 	err := mirror.ErrNotFound
 	if token.Tenant == "" {
 		v.Orphans, v.Next, err = s.reader.Orphans(r.Context(), token.Scope(), view.Filter{
@@ -447,7 +454,7 @@ func engineNamed(q url.Values) fleet.EngineName {
 	return fleet.EngineName(value)
 }
 
-func (s *Server) environmentPage(w http.ResponseWriter, r *http.Request, token view.Token) {
+func (s *website) environmentPage(w http.ResponseWriter, r *http.Request, token view.Token) {
 	id := fleet.EnvironmentID{Tenant: pathName[fleet.TenantName](r, "tenant"),
 		Name: pathName[fleet.EnvironmentName](r, "environment")}
 	g := &gather{ctx: r.Context(), scope: token.Scope()}
@@ -466,7 +473,7 @@ func (s *Server) environmentPage(w http.ResponseWriter, r *http.Request, token v
 	s.show(w, r, token, "environment", "environment "+id.String(), v, g.err)
 }
 
-func (s *Server) applicationPage(w http.ResponseWriter, r *http.Request, token view.Token) {
+func (s *website) applicationPage(w http.ResponseWriter, r *http.Request, token view.Token) {
 	id := fleet.ApplicationID{Tenant: pathName[fleet.TenantName](r, "tenant"),
 		Deployment:  pathName[fleet.DeploymentName](r, "deployment"),
 		Environment: pathName[fleet.EnvironmentName](r, "environment")}

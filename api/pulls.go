@@ -111,7 +111,7 @@ type (
 	}
 )
 
-func (s *Server) pullsPage(w http.ResponseWriter, r *http.Request, token view.Token) {
+func (s *website) pullsPage(w http.ResponseWriter, r *http.Request, token view.Token) {
 	v := pullsView{frame: s.frame("Pull requests", token)}
 	var err error
 	v.Pulls, v.Next, err = s.pulls(r.Context(), token.Scope(), view.Filter{}, view.Page{
@@ -122,7 +122,7 @@ func (s *Server) pullsPage(w http.ResponseWriter, r *http.Request, token view.To
 	s.show(w, r, token, "pulls", "pull requests", v, err)
 }
 
-func (s *Server) pullPage(w http.ResponseWriter, r *http.Request, token view.Token) {
+func (s *website) pullPage(w http.ResponseWriter, r *http.Request, token view.Token) {
 	number, err := strconv.Atoi(r.PathValue("number"))
 	subject := fmt.Sprintf("pull request %d", number)
 	if err != nil || number <= 0 {

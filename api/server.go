@@ -62,9 +62,7 @@ type Server struct {
 	api        huma.API
 	feed       *feed
 	readLimits readLimits
-	// overviews are shared by all viewers.
-	overviews sharedRead[overview]
-	handler   http.Handler
+	handler    http.Handler
 }
 
 // New returns a Server. It serves at once; the event stream needs a running Run.
@@ -92,9 +90,9 @@ func New(c Config) *Server {
 	s.registerDecisions()
 	s.registerTokens()
 	s.registerAgents()
-	s.describeProtocol()
+	describeProtocol(s.api)
 	s.registerEvents()
-	s.registerPage()
+	(&website{Server: s}).registerPage()
 	s.handler = s.observed(s.recovered(secured(bounded(s.mux))))
 	return s
 }
