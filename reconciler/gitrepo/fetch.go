@@ -62,42 +62,56 @@ func (m *Mirror) discardIfDamaged() (bool, error) {
 }
 
 func (m *Mirror) fetch(parent context.Context) (Head, error) {
-	ctx, meter, stop := m.budget.start(parent)
+	t, stop, err := m.transfer(parent, m.budget)
 	defer stop()
-	auth, err := m.credential(ctx)
 	if err != nil {
-		return Head{}, m.explain(ctx, auth, err)
+		return Head{}, t.explain(err)
 	}
-	tip, err := m.fetchBranch(ctx, auth, meter)
+	tip, err := t.branch()
 	if err != nil {
-		return Head{}, m.explain(ctx, auth, err)
+		return Head{}, t.explain(err)
 	}
 	last, _ := m.Head()
 	if publicHash(tip) == last.Commit {
 		last.Moved = false
 		return last, nil
 	}
-	head, err := m.accept(ctx, last, tip)
+	head, err := m.accept(t.ctx, last, tip)
 	if err != nil {
-		return Head{}, m.explain(ctx, auth, err)
+		return Head{}, t.explain(err)
 	}
 	return head, nil
 }
 
-func (m *Mirror) credential(ctx context.Context) (Auth, error) {
-	if m.auth == nil {
-		return Auth{}, nil
-	}
-	auth, err := m.auth(ctx)
-	if err != nil {
-		return Auth{}, unauthorized("failed to obtain the credential: %v", err)
-	}
-	return auth, nil
+// transfer is one fetch from the source, of the branch or of another ref.
+type transfer struct {
+	m      *Mirror
+	ctx    context.Context // ends with the budget's time
+	budget Budget
+	meter  *meter
+	auth   Auth
 }
 
-// fetchBranch finds the branch's tip and ensures that its commit is in the mirror.
-func (m *Mirror) fetchBranch(ctx context.Context, auth Auth, meter *meter) (plumbing.Hash, error) {
-	talk, tip, err := m.remote.find(ctx, auth, meter, m.branch)
+func (m *Mirror) transfer(parent context.Context, budget Budget) (*transfer, context.CancelFunc,
+	error) {
+	t := &transfer{m: m, budget: budget}
+	var stop context.CancelFunc
+	t.ctx, t.meter, stop = budget.start(parent)
+	if m.auth == nil {
+		return t, stop, nil
+	}
+	auth, err := m.auth(t.ctx)
+	if err != nil {
+		return t, stop, unauthorized("failed to obtain the credential: %v", err)
+	}
+	t.auth = auth
+	return t, stop, nil
+}
+
+// branch finds the branch's tip and ensures that its commit is in the mirror.
+func (t *transfer) branch() (plumbing.Hash, error) {
+	m := t.m
+	talk, tip, err := m.remote.find(t.ctx, t.auth, t.meter, m.branch)
 	if err != nil {
 		return plumbing.ZeroHash, err
 	}
@@ -109,30 +123,35 @@ func (m *Mirror) fetchBranch(ctx context.Context, auth Auth, meter *meter) (plum
 					m.branch)}
 	}
 	if m.store.contains(tip) {
-		meter.endIdleCheck()
+		t.meter.endIdleCheck()
 		return tip, nil
 	}
-	stream, err := talk.pack(ctx, tip, m.haves())
+	return tip, t.into(m.store, talk, tip)
+}
+
+// into receives the objects that tip needs and the mirror lacks, and installs them in a store.
+func (t *transfer) into(s *store, talk *conversation, tip plumbing.Hash) error {
+	stream, err := talk.pack(t.ctx, tip, t.haves())
 	if err != nil {
-		return plumbing.ZeroHash, err
+		return err
 	}
-	in, err := receive(ctx, stream, m.budget, func() (scratch, error) {
-		return m.store.create(m.store.incomingDir())
+	in, err := receive(t.ctx, stream, t.budget, func() (scratch, error) {
+		return s.create(s.incomingDir())
 	})
 	if err != nil {
-		return plumbing.ZeroHash, err
+		return err
 	}
-	meter.endIdleCheck() // the remaining work is local
+	t.meter.endIdleCheck() // the remaining work is local
 	if err := in.resolve(); err != nil {
-		return plumbing.ZeroHash, err
+		return err
 	}
-	return tip, m.store.install(in)
+	return s.install(in)
 }
 
 // haves names commits that the server need not send again: the head, and some ancestors in case the
 // branch was rewritten.
-func (m *Mirror) haves() []plumbing.Hash {
-	head, ok := m.Head()
+func (t *transfer) haves() []plumbing.Hash {
+	head, ok := t.m.Head()
 	if !ok {
 		return nil
 	}
@@ -143,7 +162,7 @@ func (m *Mirror) haves() []plumbing.Hash {
 			haves = append(haves, id)
 		}
 		var c Commit
-		if c, err = m.commitAt(id); err != nil || len(c.Parents) == 0 {
+		if c, err = t.m.commitAt(id); err != nil || len(c.Parents) == 0 {
 			break
 		}
 		id, err = parseHash(c.Parents[0])
@@ -192,21 +211,21 @@ func (m *Mirror) incomplete(what string) error {
 
 // explain adds the subject to an error, removes credentials from the server's text, and replaces
 // the errors that an expired time budget caused by ErrTimedOut.
-func (m *Mirror) explain(ctx context.Context, auth Auth, err error) error {
-	if over := ended(ctx, m.budget); over != nil {
+func (t *transfer) explain(err error) error {
+	if over := ended(t.ctx, t.budget); over != nil {
 		err = over
 	}
 	var known *Error
 	if !errors.As(err, &known) {
-		if ctx.Err() != nil {
+		if t.ctx.Err() != nil {
 			return err
 		}
 		known = unavailable("%v", err)
 	}
 	out := *known
 	if out.Subject == "" {
-		out.Subject = m.source.display
+		out.Subject = t.m.source.display
 	}
-	out.Detail = printable(auth.scrub(out.Detail))
+	out.Detail = printable(t.auth.scrub(out.Detail))
 	return &out
 }

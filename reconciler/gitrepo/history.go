@@ -59,7 +59,7 @@ func (m *Mirror) Log(ctx context.Context, id Hash, limit int) ([]Commit, error) 
 			return nil, err
 		}
 		log = append(log, c)
-		if len(c.Parents) == 0 || m.endsAt(id) {
+		if len(c.Parents) == 0 || m.local.endsAt(id) {
 			break
 		}
 		id = c.Parents[0]
@@ -267,7 +267,7 @@ func (w *historyWalk) step() error {
 		w.common = append(w.common, v)
 		pass = w.closed
 	}
-	if w.m.endsAt(v.commit.ID) {
+	if w.m.local.endsAt(v.commit.ID) {
 		return nil
 	}
 	for _, parent := range v.commit.Parents {
@@ -328,7 +328,7 @@ func (m *Mirror) MergeBases(ctx context.Context, a, b Hash) ([]Hash, error) {
 		return nil, err
 	}
 	subject := "commits " + a.Short() + " and " + b.Short()
-	w, err := m.walkTogether(ctx, subject, fromHead|fromApplied|belowCommon, []plumbing.Hash{from},
+	w, err := walkTogether(ctx, m, subject, fromHead|fromApplied|belowCommon, []plumbing.Hash{from},
 		[]plumbing.Hash{to})
 	if err != nil {
 		return nil, err
@@ -349,19 +349,19 @@ func (m *Mirror) MergeBases(ctx context.Context, a, b Hash) ([]Hash, error) {
 	for i, v := range candidates {
 		ids[i] = plumbing.NewHash(string(v.commit.ID))
 	}
-	return m.best(ctx, subject, ids)
+	return best(ctx, m, subject, ids)
 }
 
 // best drops each candidate that is an ancestor of another one. The walk that found them follows
 // dates, and clocks run backwards.
-func (m *Mirror) best(ctx context.Context, subject string, candidates []plumbing.Hash) ([]Hash,
+func best(ctx context.Context, m *Mirror, subject string, candidates []plumbing.Hash) ([]Hash,
 	error) {
 	var out []Hash
 	for i, id := range candidates {
 		others := slices.Delete(slices.Clone(candidates), i, i+1)
 		redundant := false
 		if len(others) > 0 {
-			w, err := m.walkTogether(ctx, subject, fromHead|fromApplied, []plumbing.Hash{id},
+			w, err := walkTogether(ctx, m, subject, fromHead|fromApplied, []plumbing.Hash{id},
 				others)
 			if err != nil {
 				return nil, err
@@ -377,7 +377,7 @@ func (m *Mirror) best(ctx context.Context, subject string, candidates []plumbing
 }
 
 // walkTogether walks the histories of both ends until every queued commit is closed.
-func (m *Mirror) walkTogether(ctx context.Context, subject string, closed sides, applied,
+func walkTogether(ctx context.Context, m *Mirror, subject string, closed sides, applied,
 	head []plumbing.Hash) (*historyWalk, error) {
 	w := &historyWalk{m: m, reached: map[plumbing.Hash]*visited{}, closed: closed}
 	for _, id := range head {
@@ -423,13 +423,13 @@ func (m *Mirror) onlyBase(ctx context.Context, into, head Hash) (Hash, error) {
 	return "", &Error{Kind: ErrManyBases, Subject: "commit " + head.Short(), Detail: fmt.Sprintf(
 		"rebase onto %s and push again; this head and %s have %d merge bases (%s), so no "+
 			"comparison shows what the merge would change",
-		m.into(), m.into(), len(bases), strings.Join(names, ", "))}
+		shortBranch(m.branch), shortBranch(m.branch), len(bases), strings.Join(names, ", "))}
 }
 
-// into returns the display name of the mirror's branch.
-func (m *Mirror) into() string {
-	if m.branch == "" {
+// shortBranch returns the display name of the mirror's branch.
+func shortBranch(branch string) string {
+	if branch == "" {
 		return "the branch"
 	}
-	return strings.TrimPrefix(m.branch, "refs/heads/")
+	return strings.TrimPrefix(branch, "refs/heads/")
 }

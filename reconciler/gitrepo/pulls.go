@@ -198,15 +198,14 @@ func (m *Mirror) FetchRef(ctx context.Context, ref string, want Hash) (Hash, err
 	}
 	budget := m.budget
 	budget.Bytes = min(budget.Bytes, budget.PullBytes)
-	ctx, meter, stop := budget.start(ctx)
+	t, stop, err := m.transfer(ctx, budget)
 	defer stop()
-	auth, err := m.credential(ctx)
 	if err != nil {
-		return "", m.explain(ctx, auth, err)
+		return "", t.explain(err)
 	}
-	tip, err := m.fetchTip(ctx, auth, meter, budget, ref, want)
+	tip, err := t.ref(ref, want)
 	if err != nil {
-		return "", m.explain(ctx, auth, err)
+		return "", t.explain(err)
 	}
 	return publicHash(tip), nil
 }
@@ -222,10 +221,10 @@ func checkRef(ref string) error {
 	return nil
 }
 
-// fetchTip finds the commit of ref and ensures that it is in the store.
-func (m *Mirror) fetchTip(ctx context.Context, auth Auth, meter *meter, budget Budget, ref string,
-	want Hash) (plumbing.Hash, error) {
-	talk, tip, err := m.remote.find(ctx, auth, meter, ref)
+// ref finds the commit of ref and ensures that it is in the store of pull requests.
+func (t *transfer) ref(ref string, want Hash) (plumbing.Hash, error) {
+	m := t.m
+	talk, tip, err := m.remote.find(t.ctx, t.auth, t.meter, ref)
 	if err != nil {
 		return tip, err
 	}
@@ -243,21 +242,7 @@ func (m *Mirror) fetchTip(ctx context.Context, auth Auth, meter *meter, budget B
 	if err != nil || m.store.contains(tip) || into.contains(tip) {
 		return tip, err
 	}
-	stream, err := talk.pack(ctx, tip, m.haves())
-	if err != nil {
-		return tip, err
-	}
-	in, err := receive(ctx, stream, budget, func() (scratch, error) {
-		return into.create(into.incomingDir())
-	})
-	if err != nil {
-		return tip, err
-	}
-	meter.endIdleCheck()
-	if err := in.resolve(); err != nil {
-		return tip, err
-	}
-	if err := into.install(in); err != nil {
+	if err := t.into(into, talk, tip); err != nil {
 		return tip, err
 	}
 	return tip, m.verifyArrival(into, tip, resets)

@@ -39,7 +39,7 @@ func (m *Mirror) Resolve(ctx context.Context, rev string) (Hash, error) {
 		if back == 0 {
 			return c.ID, nil
 		}
-		if len(c.Parents) == 0 || m.endsAt(c.ID) {
+		if len(c.Parents) == 0 || m.local.endsAt(c.ID) {
 			return "",
 				noRevision(rev,
 					"history ends before it; in a shallow clone fetch more of it (fetch-depth: 0)")

@@ -146,7 +146,7 @@ func (m *Mirror) blame(ctx context.Context, head Hash, e *Entry) {
 	since, err := m.Commit(ctx, head)
 	for i := 0; err == nil && i < blameDepth && len(since.Parents) > 0; i++ {
 		parent, perr := m.Commit(ctx, since.Parents[0])
-		if perr != nil || m.folderID(parent.Tree, e.Path) != e.Blob {
+		if perr != nil || folderID(m.objects, m.budget.ObjectBytes, parent.Tree, e.Path) != e.Blob {
 			break
 		}
 		since = parent
@@ -158,10 +158,10 @@ func (m *Mirror) blame(ctx context.Context, head Hash, e *Entry) {
 }
 
 // folderID returns the tree of "fleet/" or "tenants/acme/" below a root; empty if there is none.
-func (m *Mirror) folderID(root Hash, folder string) Hash {
+func folderID(in objects, limit int64, root Hash, folder string) Hash {
 	id := plumbing.NewHash(string(root))
 	for name := range strings.SplitSeq(strings.TrimSuffix(folder, "/"), "/") {
-		data, err := m.objects.read(id, plumbing.TreeObject, m.budget.ObjectBytes)
+		data, err := in.read(id, plumbing.TreeObject, limit)
 		found := false
 		for err == nil && !found && len(data) > 0 {
 			var e treeEntry
@@ -247,7 +247,7 @@ func (m *Mirror) resets() int64 {
 }
 
 // endsAt reports whether history is truncated at a commit, as in a shallow local clone.
-func (m *Mirror) endsAt(id Hash) bool { return m.local != nil && m.local.shallow[id] }
+func (l *localRepo) endsAt(id Hash) bool { return l != nil && l.shallow[id] }
 
 // Modes that Git writes into trees.
 const (
