@@ -175,10 +175,11 @@ func TestAFailedEvaluationHasAReason(t *testing.T) {
 	for rule, want := range map[string]string{
 		`declaration.spec.destination.environments[9] == "x"`: "index out of " +
 			"bounds: 9",
-		`1 / size(declaration.spec.source.helm.parameters) == 1`:             "division by zero",
-		`int(declaration.metadata.name) > 3`:                                 "type conversion error",
-		`declaration.spec.nothing == ""`:                                     "there is no field \"nothing\" in DeploymentSpec",
-		`declaration.metadata.name.matches(declaration.metadata.name + "(")`: "error parsing regexp",
+		`1 / size(declaration.spec.source.helm.parameters) == 1`: "division by zero",
+		`int(declaration.metadata.name) > 3`: "type conversion" +
+			" error",
+		`declaration.spec.nothing == ""`:                       "there is no field \"nothing\" in DeploymentSpec",
+		`declaration.metadata.name.matches(tenant.name + "(")`: "error parsing regexp",
 	} {
 		p := &fleet.PolicySpec{Kinds: []fleet.Kind{fleet.KindGitOpsDeployment}, Rule: rule,
 			Message: "broken"}

@@ -473,7 +473,8 @@ func (b *Board) reach(id fleet.EnvironmentID) mirror.Reach {
 	if env == nil || env.since.IsZero() {
 		return out
 	}
-	out.Unreachable = &mirror.Unreachable{Reason: env.reason, Message: env.message, Since: env.since}
+	out.Unreachable = &mirror.Unreachable{
+		Reason: env.reason, Message: env.message, Since: env.since}
 	for _, app := range env.apps {
 		if !app.contact.Parked.IsZero() {
 			out.Unreachable.Parked++
