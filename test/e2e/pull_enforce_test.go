@@ -200,7 +200,7 @@ func theDoctorOnTheBranch(t *testing.T, w *forged) {
 	before := rules()
 	for rule, want := range map[string]string{
 		"required checks": `fix: argosy/validate, argosy/plan, argosy/owners not required`,
-		"direct pushes":   "fix: whoever may write may push",
+		"direct pushes":   "fix: every account with write access may push",
 		"merge styles":    `"Rebase then create merge commit"`,
 		"force pushes":    `"Disable Force Push"`,
 		"deletion":        "ok",

@@ -41,7 +41,7 @@ func aForgedStatus(t *testing.T, w *forged) {
 	check(t, w.config.SetStatus(t.Context(), w.person["gus"], head, stack.ForgeStatus{
 		Context: forge.CheckPlan, State: "success", Description: "all is well"}))
 	s := w.await(t, head, forge.CheckPlan, "failure")
-	if s.Creator.ID != w.bot.ID || !strings.Contains(s.Description, "Held by alice") {
+	if s.Creator.ID != w.bot.ID || !strings.Contains(s.Description, "Locked by alice") {
 		t.Errorf("the status is now %+v", s)
 	}
 	all, err := w.config.Statuses(t.Context(), head)
