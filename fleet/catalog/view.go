@@ -33,21 +33,28 @@ func (r Repository) Identity() string {
 	return r.Key + " " + r.Credential.String()
 }
 
+// Engine returns an engine.
 func (v *View) Engine(n fleet.EngineName) *fleet.Declaration { return v.Declaration(engineKey(n)) }
+
+// Tenant returns a tenant.
 func (v *View) Tenant(n fleet.TenantName) *fleet.Declaration { return v.Declaration(tenantKey(n)) }
 
+// Environment returns an environment.
 func (v *View) Environment(id fleet.EnvironmentID) *fleet.Declaration {
 	return v.Declaration(environmentKey(id))
 }
 
+// Deployment returns a deployment.
 func (v *View) Deployment(id fleet.DeploymentID) *fleet.Declaration {
 	return v.Declaration(deploymentKey(id))
 }
 
+// Credential returns a credential.
 func (v *View) Credential(id fleet.CredentialID) *fleet.Declaration {
 	return v.Declaration(credentialKey(id))
 }
 
+// SyncRun returns a SyncRun.
 func (v *View) SyncRun(id fleet.SyncRunID) *fleet.Declaration {
 	return v.Declaration(syncRunKey(id))
 }
@@ -89,32 +96,38 @@ func (v *View) Fleet() fleet.FleetSpec {
 	return spec
 }
 
+// Declaration returns the declaration of a key.
 func (v *View) Declaration(k fleet.Key) *fleet.Declaration {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	return v.st.get(k)
 }
 
+// Engines lists the engines.
 func (v *View) Engines() []fleet.EngineName {
 	return members(v, membersOf("", fleet.KindEngine), func(k fleet.Key) fleet.EngineName {
 		return fleet.EngineName(k.Name)
 	})
 }
 
+// Tenants lists the tenants.
 func (v *View) Tenants() []fleet.TenantName {
 	return members(v, membersOf("", fleet.KindTenant), func(k fleet.Key) fleet.TenantName {
 		return fleet.TenantName(k.Name)
 	})
 }
 
+// EnvironmentsOf lists the environments of a tenant.
 func (v *View) EnvironmentsOf(t fleet.TenantName) []fleet.EnvironmentID {
 	return members(v, membersOf(t, fleet.KindManagedEnvironment), environmentID)
 }
 
+// DeploymentsOf lists the deployments of a tenant.
 func (v *View) DeploymentsOf(t fleet.TenantName) []fleet.DeploymentID {
 	return members(v, membersOf(t, fleet.KindGitOpsDeployment), deploymentID)
 }
 
+// CredentialsOf lists the credentials of a tenant.
 func (v *View) CredentialsOf(t fleet.TenantName) []fleet.CredentialID {
 	return members(v, membersOf(t, fleet.KindRepositoryCredential), credentialID)
 }
@@ -267,6 +280,7 @@ func (v *View) Quarantines() []Quarantine {
 	return qs
 }
 
+// Quarantine returns the quarantined file of a key, if there is one.
 func (v *View) Quarantine(k fleet.Key) (Quarantine, bool) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
@@ -277,6 +291,7 @@ func (v *View) Quarantine(k fleet.Key) (Quarantine, bool) {
 	return e.public(), true
 }
 
+// Count returns the numbers of effective declarations and of quarantined files.
 func (v *View) Count() (effective, quarantined int) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
