@@ -18,7 +18,7 @@ type value struct {
 	format *format  // of a text
 	words  []string // of a text: the only values
 	least  int64    // least integer, or number of entries
-	// greatest integer, number of entries, or bytes of a text; 0: the cap of limits.go
+	// greatest integer, number of entries, or bytes of a text; 0: the package's cap
 	most   int64
 	empty  bool    // "" or [] is valid here, with a meaning of its own
 	item   *value  // of a list
