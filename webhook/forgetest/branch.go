@@ -11,7 +11,7 @@ import (
 // are those of a repository that was just made, with every style allowed that they name.
 type Rules struct {
 	Checks       []string // required, from any source
-	PullRequests bool     // nobody pushes but Pushers
+	PullRequests bool     // only Pushers may push
 	Pusher       forge.Person
 	PushingTeam  string // "org/team"
 	Stale        bool   // a new commit dismisses approvals
@@ -19,8 +19,7 @@ type Rules struct {
 	NoRebase     bool   // no style that rebases
 }
 
-// protection reads the protection of the base. What is not known has to be said with the permission
-// that is missing.
+// protection reads the protection of the base. An unknown rule must name the missing permission.
 func (s *scene) protection() forge.Protection {
 	s.Helper()
 	p, err := s.forge.Protection(s.ctx, s.Base)
@@ -30,7 +29,7 @@ func (s *scene) protection() forge.Protection {
 	return p
 }
 
-// same fails unless the fact is as it was set, or nobody told us.
+// same fails unless the fact is as it was set, or unread.
 func (s *scene) same(what string, got, want bool, unread string) {
 	s.Helper()
 	if got && !want || got != want && unread == "" {

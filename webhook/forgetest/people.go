@@ -48,8 +48,7 @@ func permitted(s *scene) {
 			s.Errorf("the permission of %s is %q (%v), not %q", p.Login, got, err, want)
 		}
 	}
-	// Who took the login of somebody with more rights has none of them, and who was renamed has
-	// kept his.
+	// An account that took a login gains none of its rights, and a renamed account keeps its own.
 	if got, err := s.forge.Permission(s.ctx, forge.Person{
 		ID: s.Stranger.ID, Login: s.Admin.Login}); err == nil && got != forge.PermissionRead {
 		s.Errorf("under the administrator's login the stranger's permission is %q", got)

@@ -1,18 +1,18 @@
-// Package forgetest is the contract of webhook.Host as tests. Run is the one suite: every forge
-// that Argosy speaks to passes it.
+// Package forgetest is the contract of webhook.Host as tests. Run is the one suite: every Git host
+// that Argosy supports passes it.
 //
-// A Stage is one repository on a forge with people who act in it, for one test: Forge is what is
-// under test, everything else is what people do on the forge's pages, and what they see there. It
-// is small on purpose: a real forge implements it with its own API.
+// A Stage is one repository on a Git host with people who act in it, for one test: Forge is the
+// subject of the test, everything else is the people's actions on the Git host's pages, and their
+// view of it. It is small on purpose: a real Git host implements it with its own API.
 //
-// The repository is public. Its people, all of the forge's own making:
+// The repository is public. Its people, all created on the Git host:
 //
 //	Admin     may do everything in it, and is in Team
 //	Writer    writes to it, and is in Team
 //	Reader    reads it and has nothing more to do with it
 //	Stranger  as Reader; opens pull requests from a fork
 //
-// A Stage's methods end the test when something fails that is not under test.
+// A Stage's methods end the test if anything but its subject fails.
 package forgetest
 
 import (
@@ -25,7 +25,7 @@ import (
 	"argosy.dev/argosy/webhook"
 )
 
-// Forge is everything that Argosy asks of a Git host.
+// Forge is everything that Argosy needs of a Git host.
 type Forge interface {
 	webhook.Host
 	webhook.MergedPulls
@@ -36,12 +36,12 @@ type Forge interface {
 	Protection(ctx context.Context, branch string) (forge.Protection, error)
 }
 
-// Stage is a repository on a forge and the people around it. Methods that change something return
-// when the forge's API shows the change.
+// Stage is a repository on a Git host and the people around it. Methods that change something
+// return when the Git host's API shows the change.
 type Stage interface {
-	// Forge connects anew with our own account, as after a restart. The repository's id is pinned.
+	// Forge connects with our own account, as after a restart. The repository's ID is pinned.
 	Forge() Forge
-	// Cast tells who is who.
+	// Cast returns the people.
 	Cast() Cast
 
 	// Open opens a pull request into Cast.Base that changes a file: of a branch of the repository,
@@ -57,9 +57,9 @@ type Stage interface {
 
 	// Comment adds a comment to the conversation and gives its id.
 	Comment(number int, by forge.Person, body string) int64
-	// Edit changes a comment's text, later than it was posted as the forge tells time.
+	// Edit changes a comment's text, later than its creation by the Git host's clock.
 	Edit(number int, comment int64, by forge.Person, body string)
-	// DeleteComment deletes a comment, whoever wrote it.
+	// DeleteComment deletes a comment of any author.
 	DeleteComment(number int, comment int64)
 	// Review reviews the pull request's head: approved, changes or commented.
 	Review(number int, by forge.Person, state forge.ReviewState)
@@ -90,9 +90,9 @@ type Cast struct {
 	TeamAs string
 }
 
-// Shown is a check as it stands on the forge.
+// Shown is a check as the Git host shows it.
 type Shown struct {
-	State forge.CheckState // neutral where the forge shows it as such, success otherwise
+	State forge.CheckState // neutral where the Git host shows it as such, success otherwise
 	Title string
 	URL   string
 }

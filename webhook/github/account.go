@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// installation gets the tokens of the App's installation that has the repository. A token reaches
-// that one repository, and no more of it than is needed.
+// installation holds the tokens of the App's installation for the repository. A token reaches that
+// one repository, with no more permissions than needed.
 type installation struct {
 	forge *Forge
 	id    int64 // 0: looked up
@@ -83,7 +83,7 @@ func (i *installation) token(ctx context.Context) (string, error) {
 	return i.current, nil
 }
 
-// forget lets go of a token that the forge has refused.
+// forget drops a token that the Git host refused.
 func (i *installation) forget() {
 	i.turn <- struct{}{}
 	i.current = ""
@@ -134,8 +134,8 @@ func (i *installation) find(ctx context.Context) (installed, error) {
 	return found, nil
 }
 
-// scope asks for what is needed of what the installation was granted: more than that would be
-// refused as a whole.
+// scope requests the needed part of the installation's permissions: the Git host would refuse a
+// request for more as a whole.
 func (i *installation) scope(in installed) any {
 	body := map[string]any{}
 	if id := i.forge.pin.Load(); id != 0 {

@@ -8,13 +8,13 @@ import (
 	"argosy.dev/argosy/fleet/forge"
 )
 
-// What is read of answers. The names are GitHub's; where Gitea has others, both stand here. A field
-// that is null is as one that is absent, and check says what must be there.
+// These structs are the decoded parts of responses. The names are GitHub's, with Gitea's where they
+// differ. A null field is an absent one, and check verifies the required fields.
 
 type account struct {
 	ID    int64  `json:"id"`
 	Login string `json:"login"`
-	Type  string `json:"type"` // User, Organization, Bot; Gitea tells none
+	Type  string `json:"type"` // User, Organization, Bot; empty on Gitea
 }
 
 func (a account) check() error {
@@ -26,7 +26,7 @@ func (a account) check() error {
 
 func (a account) person() forge.Person { return forge.Person{ID: a.ID, Login: a.Login} }
 
-// author is who wrote something. An account that is gone is nobody, and id 0 is nobody's.
+// author returns the author of a text. A deleted account has ID 0, which matches no account.
 func author(a *account) forge.Person {
 	if a == nil || a.check() != nil {
 		return forge.Person{Login: "ghost"}

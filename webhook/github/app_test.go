@@ -218,7 +218,7 @@ func TestToken(t *testing.T) {
 	}
 }
 
-// What another account says with our marker, or an App other than ours with our bot's name, is not
+// A comment with our marker by another account, or by another App under our bot's name, is not
 // ours.
 func TestWhoWeAre(t *testing.T) {
 	s := newStage(t, true)

@@ -14,8 +14,7 @@ const (
 	entryBytes = 4 << 20
 )
 
-// cache keeps the answers last used, by the credential that they were given to: another one's ETag
-// says nothing.
+// cache keeps the latest responses by credential: the ETag of another credential proves nothing.
 type cache struct {
 	most, largest int
 
@@ -90,7 +89,7 @@ func (c *cache) drop(e *list.Element) {
 	c.bytes -= len(a.body)
 }
 
-// revive is the kept answer with what the new one says of limits.
+// revive returns the cached response with the rate limits of the new one.
 func (a *answered) revive(unchanged *http.Response) *http.Response {
 	for name, values := range a.header {
 		unchanged.Header[name] = values

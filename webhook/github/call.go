@@ -22,7 +22,7 @@ type call struct {
 	path   string
 	query  url.Values
 	body   any    // sent as JSON; nil for none
-	shown  string // what stands in errors in place of the path, where that holds a secret
+	shown  string // replaces the path in errors where the path holds a secret
 }
 
 func (c call) what() string {
@@ -56,8 +56,8 @@ func in(repository string, parts ...string) string {
 	return path(append([]string{"repos", owner, name}, parts...)...)
 }
 
-// send makes one call. A token of the installation that the forge no longer knows is replaced once:
-// nothing was done with it.
+// send makes one call. It replaces an installation token that the Git host no longer knows, once:
+// the call had no effect.
 func (f *Forge) send(ctx context.Context, c call) (answer, error) {
 	a, err := f.once(ctx, c)
 	if hasStatus(err, http.StatusUnauthorized) && f.grant != nil && c.client == f.client {
@@ -104,8 +104,8 @@ func (f *Forge) write(ctx context.Context, method, p string, body any) (answer, 
 	return f.send(ctx, call{client: f.client, method: method, path: p, body: body})
 }
 
-// read decodes an answer. What it says must be there: an empty body, HTML and null are errors, and
-// so is what its check does not accept.
+// read decodes a response. An empty body, HTML and null are errors, and so is a value that its
+// check rejects.
 func read[T interface{ check() error }](a answer) (T, error) {
 	var v T
 	if err := decode(a, &v); err != nil {
@@ -132,7 +132,7 @@ func decode(a answer, v any) error {
 	case errors.As(err, &typed):
 		return fmt.Errorf("%s: the forge's answer is not to be understood: %q is a %s", a.what,
 			plain(typed.Field), plain(typed.Value))
-	case err != nil: // the error would quote what stands there
+	case err != nil: // the error would quote the secret
 		return fmt.Errorf("%s: the forge's answer is cut off or is not JSON", a.what)
 	}
 	return nil

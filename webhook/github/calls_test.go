@@ -11,8 +11,8 @@ import (
 
 const marker = "<!-- argosy:sticky -->"
 
-// calls are the methods of a Forge, as a test that looks at them all calls them. The stage has a
-// pull request 1 of bob's.
+// calls are the methods of a Forge, for tests of all of them. The stage has a pull request 1 of
+// bob's.
 func calls(s *stage, f *Forge, head fleet.Revision) map[string]func(context.Context) error {
 	return map[string]func(context.Context) error{
 		"Repository": func(ctx context.Context) error {

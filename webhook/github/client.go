@@ -21,7 +21,7 @@ const (
 	agent    = "argosy"
 )
 
-// Forge is one repository on a forge. It is safe for concurrent use. New makes it.
+// Forge is one repository on a Git host. It is safe for concurrent use. New returns it.
 type Forge struct {
 	base    *url.URL
 	gitea   bool
@@ -35,7 +35,7 @@ type Forge struct {
 	grant  *installation // nil with a token
 
 	mu       sync.Mutex
-	us       map[[32]byte]account // who we are, by credential
+	us       map[[32]byte]account // our own account, by credential
 	pageSize int                  // Gitea's largest page; 0 as long as it is not known
 }
 
@@ -43,7 +43,7 @@ type Forge struct {
 // long as neither is known.
 func (f *Forge) KnownID() int64 { return f.pin.Load() }
 
-// New makes a Forge. Nothing is asked of the forge yet.
+// New returns a Forge without a request to the Git host.
 func New(c Config) (*Forge, error) {
 	base, err := c.base()
 	if err == nil {
@@ -178,7 +178,7 @@ func closeBody(r *http.Request) {
 	}
 }
 
-// credentialError says that there is nothing to authorize a request with.
+// credentialError means that there is no credential to authorize a request with.
 type credentialError struct{ err error }
 
 func (e *credentialError) Error() string { return "our account at the forge: " + e.err.Error() }

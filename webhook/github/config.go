@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Config says which repository of which forge, and as whom.
+// Config names the repository, its Git host and the credentials.
 type Config struct {
 	// of the API; "" is https://api.github.com. GitHub Enterprise: https://host/api/v3/. Gitea:
 	// https://host/api/v1/
@@ -23,7 +23,7 @@ type Config struct {
 	// the repository webhook with this URL is asked what it could not deliver. An App's own webhook
 	// needs none
 	HookURL   string
-	Roots     *x509.CertPool // who may have signed the forge's certificate; nil is the system's
+	Roots     *x509.CertPool // CAs of the Git host's certificate; nil: the system's
 	AllowHTTP bool           // a base URL without TLS, for tests on one machine
 	UserAgent string         // "" is argosy
 }
@@ -66,7 +66,7 @@ func (c Config) base() (*url.URL, error) {
 	base, err := url.Parse(text)
 	switch {
 	case err != nil:
-		// the error would repeat it, with whatever stands before an @
+		// the error would repeat it, with the credentials before an @
 		return nil, errors.New("the forge's base URL is no URL")
 	case base.User != nil || base.RawQuery != "" || base.Fragment != "" || base.Host == "":
 		return nil,
@@ -97,5 +97,5 @@ func (c Config) check() error {
 	return nil
 }
 
-// isGitea tells a forge of Gitea's by the path of its API.
+// isGitea recognizes Gitea by the path of its API.
 func isGitea(base *url.URL) bool { return strings.HasSuffix(base.Path, "/api/v1/") }

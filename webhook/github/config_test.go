@@ -68,11 +68,11 @@ func TestNewRefusesWhatCannotWork(t *testing.T) {
 	}
 }
 
-// A forge with a certificate of its own is believed by its Roots, and by nothing else.
+// Roots alone decide whether a Git host with a certificate of its own is trusted.
 func TestForgeIsBelievedByItsCertificate(t *testing.T) {
 	s := newStage(t, false)
 	server := httptest.NewUnstartedServer(s.server)
-	server.Config.ErrorLog = log.New(io.Discard, "", 0) // a handshake that fails is what is tested
+	server.Config.ErrorLog = log.New(io.Discard, "", 0) // the test fails the handshake on purpose
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	c := s.config()
@@ -102,7 +102,7 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// A forge that never answers is given up after half a minute, whoever asks.
+// A call to a silent Git host ends after half a minute.
 func TestCallEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := Config{Repository: "acme/fleet", Auth: Auth{Token: token}}

@@ -37,7 +37,7 @@ func TestMissedDeliveries(t *testing.T) {
 			case 8:
 				hook.Try(guid, http.StatusBadGateway, s.repo.ID) // and then it arrives
 			case 9:
-				status = 0 // nobody answered
+				status = 0 // no answer
 				want = append(want, guid)
 				hook.Try(guid, http.StatusBadGateway, s.repo.ID)
 			}

@@ -22,17 +22,16 @@ const (
 	outageWait   = 15 * time.Second // after a 5xx that names no time
 	// after a secondary limit that names no time: GitHub asks for at least a minute
 	secondaryWait = time.Minute
-	mostWords     = 300 // characters of what the forge says of an error
+	mostWords     = 300 // characters of the Git host's error message
 )
 
-// refused is the forge's word that it does not do what it was asked. Whether that proves anything
-// is for the caller to decide.
+// refused is the Git host's refusal of a request. The caller decides whether it proves anything.
 type refused struct {
 	what   string // method and path
 	status int
-	words  string // what the forge says, on one line
+	words  string // the Git host's message, on one line
 	needs  string // the permission that it asks for
-	api    bool   // the words were JSON: it was the forge that answered, and nothing before it
+	api    bool   // the message was JSON: the Git host itself answered, and no proxy before it
 }
 
 func (e *refused) Error() string {
@@ -46,22 +45,22 @@ func (e *refused) Error() string {
 	return text
 }
 
-// isGone reports whether the forge itself says that there is no such thing, or that we may not know
-// of it.
+// isGone reports whether the Git host itself answers that there is no such object, or that we may
+// not know about it.
 func isGone(err error) bool {
 	return hasStatus(err, http.StatusNotFound) || hasStatus(err, http.StatusGone)
 }
 
-// hasStatus reports whether the forge refused the request itself: what it says to a request for a
-// token, on the way, is not meant.
+// hasStatus reports whether the Git host refused the request itself, not the request for a token
+// before it.
 func hasStatus(err error, status int) bool {
 	var r *refused
 	var onTheWay *credentialError
 	return errors.As(err, &r) && r.api && r.status == status && !errors.As(err, &onTheWay)
 }
 
-// failure says what an error of GitHub's client means: a time to ask again, a refusal, or nothing
-// but an error.
+// failure translates an error of GitHub's client: into a time to ask again, a refusal, or a plain
+// error.
 func (f *Forge) failure(ctx context.Context, what string, err error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s: %w", what, ctx.Err())
@@ -177,7 +176,7 @@ func words(no *api.ErrorResponse) string {
 	return plain(text)
 }
 
-// needs is what the forge says that the request lacks. See GitHub's "Permissions required for
+// needs returns the permissions that the request lacks. See GitHub's "Permissions required for
 // GitHub Apps" and "Scopes for OAuth apps".
 func needs(h http.Header) string {
 	if v := h.Get("X-Accepted-GitHub-Permissions"); v != "" {

@@ -62,8 +62,8 @@ func TestFaultsAreErrors(t *testing.T) {
 	}
 }
 
-// "Not found" is also what a forge says to those who may not know. Only a repository that answers,
-// and lists its pull requests, proves anything.
+// "Not found" is also the answer to accounts without permission. Only a repository that answers,
+// and lists its pull requests, proves absence.
 func TestNotFoundProvesNothingByItself(t *testing.T) {
 	both(t, func(t *testing.T, s *stage) {
 		s.Open(s.cast.Writer, "Add a file")
@@ -129,8 +129,8 @@ func everyCallFails(t *testing.T, s *stage, fault githubtest.Fault) {
 	}
 }
 
-// knownAbsent reports whether the call is for something that is not there, and says so: the fault
-// did not meet it.
+// knownAbsent reports whether the call is for a missing object and returns so: the fault did not
+// hit it.
 func knownAbsent(what string, err error) bool {
 	switch what {
 	case "Pull of none":
@@ -164,7 +164,7 @@ func (s *stage) secrets() []string {
 	return []string{"ghp_", "ghs_", "eyJ", "PRIVATE KEY"}
 }
 
-// A limit or an outage says when to ask again: not at once, and within an hour or so.
+// A limit or an outage returns when to ask again: not at once, and within an hour or so.
 func TestBusyForgeSaysUntilWhen(t *testing.T) {
 	soon, late := 2*time.Second, 70*time.Minute
 	hour := fmt.Sprint(time.Now().Add(30 * time.Minute).Unix())

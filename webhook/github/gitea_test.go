@@ -16,9 +16,9 @@ import (
 	"argosy.dev/argosy/fleet/forge"
 )
 
-// gitea answers as Gitea does where that is not as GitHub does: the rest is tested on a real one.
-// Lists are cut by page and limit, of which it gives at most three, and say how many there are in
-// all, sometimes without a link to the next page.
+// gitea answers like Gitea where it differs from GitHub: a real Gitea tests the rest. It cuts lists
+// by page and limit, three items at most, and returns the total, sometimes without a link to the
+// next page.
 type gitea struct {
 	lists map[string][]map[string]any // by path
 	once  map[string]any
@@ -151,8 +151,8 @@ func TestGiteaReviews(t *testing.T) {
 	}
 }
 
-// Whoever may read a repository of Gitea's may push a pull request without a branch, which claims
-// to be the repository's own.
+// Every reader of a repository on Gitea may push a pull request without a branch, which claims to
+// be the repository's own.
 func TestGiteaPullWithoutABranchIsAStrangers(t *testing.T) {
 	_, f := newGitea(t)
 	for number, fork := range map[int]bool{1: false, 2: true} {

@@ -18,7 +18,7 @@ import (
 	"argosy.dev/argosy/fleet/forge"
 )
 
-// tape holds what a forge answered to each request of a call, cut down to the fields that are read.
+// tape records the Git host's response to each request of a call, reduced to the decoded fields.
 type tape struct {
 	mu      sync.Mutex
 	answers map[string]recorded
@@ -128,7 +128,7 @@ func recording(t testing.TB, asApp bool) (play func(*tape) (*stage, *Forge), of 
 		askers: map[string][]string{}}
 	for name := range s.named(nil) {
 		of.calling = name
-		// some are for what is not there
+		// some ask for missing objects
 		_ = s.named(newForge(c, base, of))[name](context.Background())
 	}
 	of.record = nil
@@ -218,7 +218,7 @@ func absent(err error) bool {
 		errors.Is(err, forge.ErrNoSuchComment)
 }
 
-// FuzzAnswers has a forge answer one of its requests with anything at all.
+// FuzzAnswers replaces one response of a Git host by anything.
 func FuzzAnswers(f *testing.F) {
 	play, of := recording(f, true)
 	keys := slices.Sorted(maps.Keys(of.answers))

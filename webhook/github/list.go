@@ -23,17 +23,16 @@ var errMoved = errors.New("the list changes faster than it can be read")
 type sheet[T any] struct {
 	items []T
 	next  int // 0 when it is the last
-	total int // of all pages; -1 when the forge does not tell
+	total int // of all pages; -1 if unknown
 	bytes int
 }
 
 // turner reads one page of a list.
 type turner[T any] func(ctx context.Context, page int) (sheet[T], error)
 
-// every reads all pages. Pages are cut anew at each request: when something before them goes while
-// they are read, an item slips from one page to the one before it and is seen on neither. So the
-// pages but the last are read again, which costs nothing where the forge says that they are
-// unchanged, and when they are not the same the list is read anew.
+// every reads all pages. The Git host cuts pages for each request: if an earlier item is deleted
+// meanwhile, another item moves to the page before and is seen on neither. So every reads all pages
+// but the last again, which costs nothing if they are unchanged, and starts over if they differ.
 func every[T any](ctx context.Context, id func(T) int64, turn turner[T]) ([]T, error) {
 	for range mostTries {
 		pages, err := leaf(ctx, turn)
@@ -83,7 +82,7 @@ func leaf[T any](ctx context.Context, turn turner[T]) ([]sheet[T], error) {
 	}
 }
 
-// stands reports whether the list is still the one that was read.
+// stands reports whether the list is unchanged.
 func stands[T any](ctx context.Context, pages []sheet[T], id func(T) int64, turn turner[T]) (bool,
 	error) {
 	for i := range len(pages) - 1 {
@@ -166,8 +165,8 @@ func readList[T interface{ check() error }](a answer) ([]T, error) {
 	return items, nil
 }
 
-// paged is the query for one page. Gitea gives at most as many as its operator allows, and tells
-// how many that is.
+// paged is the query for one page. Gitea limits a page to a size that its operator sets, and
+// returns that size.
 func (f *Forge) paged(ctx context.Context, query url.Values, page int, size *int) (url.Values,
 	error) {
 	q := url.Values{}
@@ -189,9 +188,8 @@ func (f *Forge) paged(ctx context.Context, query url.Values, page int, size *int
 	return q, nil
 }
 
-// after is the page that follows on Gitea, which tells how many there are in all and not always
-// that there is a next page. It leaves out of a page what we may not see, so that a page may be
-// short.
+// after is the next page on Gitea, which returns the total and not always a link to the next page.
+// Gitea leaves hidden items out of a page, so that a page may be short.
 func after(a answer, page, size int) (int, error) {
 	total, err := strconv.Atoi(a.header.Get("X-Total-Count"))
 	switch {

@@ -69,7 +69,7 @@ func TestListsAreReadToTheirEnd(t *testing.T) {
 	})
 }
 
-// A page that cannot be read ends the list: what is on the others is not given.
+// An unreadable page fails the list, whatever the others hold.
 func TestPageTwoFails(t *testing.T) {
 	pages := map[string]struct {
 		path string
@@ -155,7 +155,7 @@ func TestListThatNeverStandsStillIsAnError(t *testing.T) {
 	}
 }
 
-// What the forge says of the pages must make sense.
+// The links between pages must be consistent.
 func TestPagesThatLeadAstray(t *testing.T) {
 	for name, link := range map[string]string{
 		"back":     `<http://x/?page=1>; rel="next"`,
@@ -196,8 +196,8 @@ func TestListWithoutEndIsAnError(t *testing.T) {
 	}
 }
 
-// What is read again and has not changed costs nothing, and an ETag goes to nobody but whom it was
-// given to: the server checks that.
+// Reading an unchanged list again costs nothing, and an ETag is sent with its own credential alone:
+// the server checks that.
 func TestUnchangedAnswersAreKeptByCredential(t *testing.T) {
 	s := newStage(t, false)
 	s.Open(s.cast.Writer, "Add a file")

@@ -12,23 +12,22 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// Proposal is the App that is to be registered. See GitHub's "Registering a GitHub App from a
-// manifest".
+// Proposal is the App to register. See GitHub's "Registering a GitHub App from a manifest".
 type Proposal struct {
 	BaseURL     string // of the API, as in Config
-	Name        string // at most 34 characters, and nobody else's
+	Name        string // unique, at most 34 characters
 	URL         string // a page about this installation of Argosy
-	HookURL     string // where deliveries are to be sent
+	HookURL     string // the URL for deliveries
 	RedirectURL string // where the browser comes back to, with a code
-	Org         string // the organization that is to own it; "" is whoever registers it
+	Org         string // the organization that will own it; "" is the account that registers it
 	AllowHTTP   bool   // as in Config
 	State       string // comes back with the code: who does not know it did not begin this
 }
 
 const longestName = 34
 
-// Manifest gives the page of the forge that takes a manifest, and the manifest: the browser sends
-// it there by POST, in the form's field "manifest".
+// Manifest returns the page of the Git host that takes a manifest, and the manifest: the browser
+// sends it there by POST, in the form's field "manifest".
 func Manifest(p Proposal) (formURL string, manifest []byte, err error) {
 	base, err := Config{BaseURL: p.BaseURL, AllowHTTP: p.AllowHTTP}.base()
 	switch {
@@ -75,7 +74,7 @@ func formFor(base *url.URL, p Proposal) string {
 	return site.String()
 }
 
-// Registration is an App that has been registered. Its secrets are told once.
+// Registration is a registered App. The Git host returns its secrets once.
 type Registration struct {
 	ID      int64
 	Slug    string
@@ -91,8 +90,8 @@ const (
 
 var conversionCode = regexp.MustCompile(`^[A-Za-z0-9_-]{8,128}$`)
 
-// Convert takes the code that the browser came back with for the App's id and secrets. It works
-// once, within an hour. Of the Config only what leads to the forge counts.
+// Convert exchanges the code that the browser came back with for the App's ID and secrets. It works
+// once, within an hour. Of the Config only the address of the Git host counts.
 func Convert(ctx context.Context, c Config, code string) (Registration, error) {
 	base, err := c.base()
 	if err != nil {

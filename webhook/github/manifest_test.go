@@ -106,7 +106,7 @@ func TestConvert(t *testing.T) {
 	if got := made.Secret.Value(webhook.SecretKey); string(got) != "hook-argosy" {
 		t.Errorf("the webhook's secret is %q", got)
 	}
-	// What came back works.
+	// The returned credentials work.
 	repo := s.Repository(s.User("acme"), "fleet", true)
 	f, err := New(Config{BaseURL: s.URL, AllowHTTP: true, Repository: repo.Name, Auth: Auth{
 		App: &App{ID: made.ID, Key: func(context.Context) ([]byte, error) {

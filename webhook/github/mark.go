@@ -15,8 +15,8 @@ import (
 
 const longestDescription = 140 // characters of a commit status; GitHub refuses longer ones
 
-// Mark implements webhook.Writer: an App reports check runs, a token commit statuses. What stands
-// already as it should is not written again.
+// Mark implements webhook.Writer: an App reports check runs, a token commit statuses. It does not
+// write an unchanged one again.
 func (f *Forge) Mark(ctx context.Context, head fleet.Revision, checks []forge.Check) error {
 	if !commitID.MatchString(string(head)) {
 		return fmt.Errorf("checks of %q: it is no commit", head)
@@ -60,8 +60,8 @@ func (f *Forge) markStatuses(ctx context.Context, r repository, head string,
 	return nil
 }
 
-// markStatus writes a status unless the newest of its name is ours and says the same: a stranger's
-// would hide an older one of ours.
+// markStatus writes a status unless the newest of its name is ours and equal: a stranger's would
+// hide an older one of ours.
 func (f *Forge) markStatus(ctx context.Context, r repository, head string, us account,
 	c forge.Check, now status) error {
 	state, err := statusState(c.State)
@@ -86,8 +86,8 @@ func (f *Forge) markStatus(ctx context.Context, r repository, head string, us ac
 	return err
 }
 
-// statusState maps to what commit statuses know. They have no neutral: it passes, and the
-// description says why.
+// statusState maps to the states of commit statuses. They have no neutral: it becomes success, and
+// the description gives the reason.
 func statusState(s forge.CheckState) (string, error) {
 	switch s {
 	case forge.CheckPending:

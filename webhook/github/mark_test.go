@@ -73,7 +73,7 @@ func (s *stage) marked(f *Forge, head fleet.Revision, checks ...forge.Check) {
 	}
 }
 
-// A run that was told in part is not taken for one that stands.
+// A partly written run does not count as complete.
 func TestRunThatWasCutOffIsMadeAnew(t *testing.T) {
 	s := newStage(t, true)
 	s.opened()
@@ -110,7 +110,7 @@ func TestRunOfAnotherAppIsNotOurs(t *testing.T) {
 	if got := s.repo.Runs(other, string(head))[check.Name]; got.Conclusion != "success" {
 		t.Errorf("the other's is %+v", got)
 	}
-	// Not even when the forge lists it as asked for.
+	// Not even if the Git host lists it as requested.
 	s.server.Break("GET /repos/acme/fleet/commits/*", githubtest.JSON(fmt.Sprintf(
 		`{"total_count":1,"check_runs":[{"id":1,"name":"argosy/plan","head_sha":%q,"app":{"id":%d},"status":"completed","conclusion":"success"}]}`, head, other.ID)))
 	s.marked(s.forge(), head, check)

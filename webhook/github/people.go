@@ -21,7 +21,7 @@ func (f *Forge) Owner(ctx context.Context, name string) (forge.Account, error) {
 			fmt.Errorf("owner %q: it is neither user nor organization/team: %w", name,
 				forge.ErrNoSuchOwner)
 	}
-	// what does not know the repository proves nothing by not knowing an owner
+	// an answer without the repository proves nothing about an owner
 	if _, err := f.here(ctx); err != nil {
 		return forge.Account{}, fmt.Errorf("owner %s: %w", name, err)
 	}
@@ -85,8 +85,7 @@ func (f *Forge) team(ctx context.Context, org, slug string) (forge.Account, erro
 	return forge.Account{ID: is.ID, People: members}, nil
 }
 
-// noTeam proves that there is no such team: GitHub says "not found" of teams that we may not see,
-// too.
+// noTeam proves that there is no such team: GitHub also answers "not found" for hidden teams.
 func (f *Forge) noTeam(ctx context.Context, org, slug string, gone error) error {
 	teams, err := f.teams(ctx, org)
 	switch {
@@ -138,7 +137,7 @@ func (f *Forge) accounts(ctx context.Context, p string) ([]forge.Person, error) 
 	return people, nil
 }
 
-// mayNotRead says which permission is missing when the forge will not show an organization's teams.
+// mayNotRead names the missing permission if the Git host hides an organization's teams.
 func mayNotRead(org string, err error) error {
 	if isGone(err) || hasStatus(err, http.StatusForbidden) {
 		return fmt.Errorf(
@@ -199,8 +198,8 @@ func (f *Forge) permission(ctx context.Context, p forge.Person) (forge.Permissio
 	return level, nil
 }
 
-// byTeam finds who may write to the repository by a team alone: Gitea does not count that in what
-// it answers for the account. A team whose members our account may not see gives nobody anything.
+// byTeam finds accounts with write access through a team alone: Gitea leaves that out of its answer
+// for the account. A team with hidden members gives access to none.
 func (f *Forge) byTeam(ctx context.Context, r repository, id int64,
 	otherwise forge.Permission) (forge.Permission, error) {
 	a, err := f.get(ctx, in(r.FullName, "teams"), nil)

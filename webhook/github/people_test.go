@@ -107,7 +107,7 @@ func TestPermissionThatMayNotBeAsked(t *testing.T) {
 	}
 }
 
-// Reviews of every word, from whoever; what is no word of GitHub's or Gitea's is an error.
+// Reviews of every state by any account; an unknown state is an error.
 func TestReviewStates(t *testing.T) {
 	s := newStage(t, true)
 	s.opened()

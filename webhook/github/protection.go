@@ -27,7 +27,7 @@ func (f *Forge) Protection(ctx context.Context, branch string) (forge.Protection
 	return p, nil
 }
 
-// What reading takes, in the words of the hosts' own pages.
+// The permissions for reading, in the words of the Git hosts' own pages.
 const (
 	mayReadSettings = "the repository permission \"Contents: write\" (GitHub shows merge settings to nobody else)"
 	mayReadRules    = "the repository permission \"Administration: read\" (a token: of an administrator of the repository)"
@@ -69,7 +69,7 @@ func (f *Forge) protection(ctx context.Context, r repository, branch string,
 	return nil
 }
 
-// shown are the merge styles of which the host says whether they are allowed.
+// shown are the merge styles with a known setting.
 func shown(styles map[forge.MergeStyle]*bool) map[forge.MergeStyle]bool {
 	all := map[forge.MergeStyle]bool{}
 	for style, allowed := range styles {
@@ -220,7 +220,7 @@ func (r rule) apply(p *forge.Protection, s *source) {
 	}
 }
 
-// ruleset is what is read of a ruleset. Who may not change it is not told who is exempt from it.
+// ruleset is the decoded part of a ruleset. Only accounts that may change it see the exempt ones.
 type ruleset struct {
 	ID     int64    `json:"id"`
 	Exempt *[]actor `json:"bypass_actors"`
@@ -275,7 +275,7 @@ func (f *Forge) exemptions(ctx context.Context, r repository, id int64, p *forge
 // roles are GitHub's own; an organization's have larger numbers.
 var roles = map[int64]string{1: "read", 2: "maintain", 3: "triage", 4: "write", 5: "admin"}
 
-// exempt names an actor. What cannot be looked up is named by its number.
+// exempt names an actor, by its number if it cannot be resolved.
 func (f *Forge) exempt(ctx context.Context, r repository, a actor) (forge.Exempt, error) {
 	id := number(a.ID)
 	switch a.Type {
@@ -322,7 +322,7 @@ func exemptTeam(org, name string) forge.Exempt {
 	return forge.Exempt{Name: "the team " + org + "/" + name, Team: org + "/" + name}
 }
 
-// guarded is what GitHub tells of a branch to whoever may read it.
+// guarded is the part of a branch that every reader sees.
 type guarded struct {
 	Name       string `json:"name"`
 	Protected  bool   `json:"protected"`
@@ -333,7 +333,7 @@ type guarded struct {
 	// Gitea's
 	Checked  bool     `json:"enable_status_check"`
 	Contexts []string `json:"status_check_contexts"`
-	Rule     string   `json:"effective_branch_protection_name"` // told to administrators alone
+	Rule     string   `json:"effective_branch_protection_name"` // shown to administrators alone
 }
 
 func (g guarded) check() error {
@@ -406,8 +406,8 @@ type classic struct {
 
 func (classic) check() error { return nil }
 
-// classic adds what the branch protection enforces, and returns what it demands. The branch tells
-// everybody which checks it requires.
+// classic adds the rules of the branch protection, and returns the permission that it lacks. Every
+// reader sees the required checks.
 func (f *Forge) classic(ctx context.Context, r repository, branch string,
 	p *forge.Protection) (s source, err error) {
 	g, err := f.guarded(ctx, r, branch)

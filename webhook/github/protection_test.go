@@ -10,7 +10,7 @@ import (
 	"argosy.dev/argosy/webhook/github/githubtest"
 )
 
-// classicRules is a branch protection as GitHub tells it.
+// classicRules is a branch protection in GitHub's form.
 func classicRules(app any) map[string]any {
 	return map[string]any{
 		"required_status_checks": map[string]any{"contexts": []any{"argosy/plan"}, "checks": []any{
@@ -34,8 +34,7 @@ func namesOf(all []forge.Exempt) string {
 	return strings.Join(out, ", ")
 }
 
-// A branch protection of the older kind is told whole to an administrator, and of it the required
-// checks to everybody.
+// An administrator sees all of a classic branch protection, other readers the required checks.
 func TestClassicProtectionIsReadAsFarAsItMayBe(t *testing.T) {
 	s := newStage(t, false)
 	s.repo.Protect(classicRules(nil))
@@ -89,7 +88,7 @@ func TestAppIsShownTheProtectionWithAdministration(t *testing.T) {
 	}
 }
 
-// Who is exempt from one of two rulesets is bound by the other.
+// An account exempt from one of two rulesets is bound by the other.
 func TestExemptIsWhoeverEveryRulesetLetsPass(t *testing.T) {
 	s := newStage(t, false)
 	pulls := map[string]any{"type": "pull_request", "parameters": map[string]any{
@@ -129,7 +128,7 @@ func TestMergeQueueOfARuleset(t *testing.T) {
 	}
 }
 
-// A fault is no absence: nothing is told of a branch whose rules could not be read.
+// A fault is no absence: unreadable rules are an error.
 func TestProtectionThatCannotBeReadIsAnError(t *testing.T) {
 	s := newStage(t, false)
 	s.repo.Protect(classicRules(nil))

@@ -87,8 +87,8 @@ func (f *Forge) pull(ctx context.Context, n int) (forge.Pull, error) {
 	return f.tell(p)
 }
 
-// noPull proves that there is no such pull request: "not found" is also what a forge says of things
-// that we may not see.
+// noPull proves that there is no such pull request: "not found" is also the answer for hidden
+// objects.
 func (f *Forge) noPull(ctx context.Context, r repository, gone error) error {
 	_, err := pagesOf[pull](f, in(r.FullName, "pulls"), nil, 1)(ctx, 1)
 	if err != nil {
@@ -101,7 +101,7 @@ func (f *Forge) noPull(ctx context.Context, r repository, gone error) error {
 	return forge.ErrNoSuchPull
 }
 
-// tell is the pull request in the domain's words.
+// tell converts the pull request.
 func (f *Forge) tell(p pull) (forge.Pull, error) {
 	if err := f.ours(p.Base.Repo.ID); err != nil {
 		return forge.Pull{}, err

@@ -25,9 +25,9 @@ const (
 	mostNotes      = 50    // annotations in one request
 )
 
-// markRuns reports check runs. GitHub keeps what a run has been told: annotations only ever get
-// more, and a run that is completed stays so. So a run is updated as long as that leads to what is
-// meant, and otherwise a new one of the same name takes its place.
+// markRuns reports check runs. GitHub only adds annotations to a run, and a completed run stays
+// completed. So markRuns updates a run as long as that leads to the check, and otherwise creates a
+// new one of the same name.
 func (f *Forge) markRuns(ctx context.Context, r repository, head string,
 	checks []forge.Check) error {
 	standing, err := f.runs(ctx, r, head)
@@ -90,8 +90,8 @@ func (f *Forge) runs(ctx context.Context, r repository, head string) (map[string
 	return newest, err
 }
 
-// markRun brings one run to what the check says. Of more annotations than one request takes, the
-// run stays in progress until the last.
+// markRun brings one run to the check. With more annotations than one request takes, the run stays
+// in progress until the last.
 func (f *Forge) markRun(ctx context.Context, r repository, head string, c forge.Check,
 	now run) error {
 	want, err := outcome(c)
@@ -115,12 +115,12 @@ func (f *Forge) markRun(ctx context.Context, r repository, head string, c forge.
 	return nil
 }
 
-// wanted is what a run is to be.
+// wanted is the desired run.
 type wanted struct {
-	id         string // of all that it says: tells a run that stands from one that is half told
+	id         string // hash of the whole run: a partly written run has another
 	status     string
 	conclusion string
-	notes      []*api.CheckRunAnnotation // that are still to be sent
+	notes      []*api.CheckRunAnnotation // left to send
 }
 
 func outcome(c forge.Check) (wanted, error) {
@@ -173,7 +173,7 @@ func (f *Forge) writeRun(ctx context.Context, r repository, head string, c forge
 	return read[run](a)
 }
 
-// annotations leaves out what has no file to stand on: the summary tells of it.
+// annotations leaves out problems without a file: the summary lists them.
 func annotations(problems []fleet.Problem) []*api.CheckRunAnnotation {
 	notes := []*api.CheckRunAnnotation{}
 	for _, p := range problems {

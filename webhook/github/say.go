@@ -15,9 +15,9 @@ const longestBody = 65536 // characters of a comment; GitHub refuses longer ones
 
 var errVanished = errors.New("our comment was deleted while it was edited")
 
-// Say implements webhook.Writer. A comment is written to only when we wrote it, it stands on that
-// pull request, and its body begins with the marker. Of several, as two replicas can post in the
-// same moment, the oldest is kept and the others are deleted.
+// Say implements webhook.Writer. It writes only to a comment of our own on that pull request whose
+// body begins with the marker. Of several, as two replicas can post at the same moment, it keeps
+// the oldest and deletes the others.
 func (f *Forge) Say(ctx context.Context, n int, id int64, marker, body string) (int64, error) {
 	id, err := f.say(ctx, n, id, marker, body)
 	if err != nil {
@@ -66,7 +66,7 @@ func marked(marker, body string) (string, error) {
 func (f *Forge) sayAgain(ctx context.Context, r repository, us account, n int, id int64, marker,
 	body string) (bool, error) {
 	a, err := f.get(ctx, in(r.FullName, "issues", "comments", number(id)), nil)
-	if isGone(err) || err == nil && len(a.body) == 0 { // Gitea says 204 of what is no comment
+	if isGone(err) || err == nil && len(a.body) == 0 { // Gitea answers 204 for a missing comment
 		return false, nil
 	}
 	if err != nil {
@@ -125,8 +125,8 @@ func (f *Forge) post(ctx context.Context, r repository, n int, body string) (int
 	return c.ID, err
 }
 
-// edit leaves a comment alone that says the same already: an edit is one more request, and one more
-// mark on the page.
+// edit does not write an unchanged comment: an edit is one more request, and one more mark on the
+// page.
 func (f *Forge) edit(ctx context.Context, r repository, c comment, body string) error {
 	if sameText(c.Body, body) {
 		return nil
@@ -151,8 +151,8 @@ func sameText(a, b string) bool {
 	return tidy(a) == tidy(b)
 }
 
-// standsOn reports whether the comment is one of the pull request's. Gitea tells of the pull
-// request, GitHub of the issue that it also is.
+// standsOn reports whether the comment belongs to the pull request. Gitea links the pull request,
+// GitHub the issue that it also is.
 func standsOn(c comment, n int) bool {
 	return strings.HasSuffix(c.IssueURL, "/"+number(n)) || strings.HasSuffix(c.PullURL,
 		"/"+number(n))

@@ -86,7 +86,7 @@ func TestSayPostsOnceWhateverFails(t *testing.T) {
 		f := s.forge()
 		ctx, cancel := context.WithCancel(t.Context())
 		s.server.Watch("POST /repos/acme/fleet/issues/1/comments", func() {
-			s.repo.Comment(1, s.self, marker+"\nhello") // it is posted, and we never hear of it
+			s.repo.Comment(1, s.self, marker+"\nhello") // it is posted, and the response is lost
 			cancel()
 		})
 		mend := s.server.Break("POST /repos/acme/fleet/issues/1/comments", githubtest.Silent)

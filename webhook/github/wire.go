@@ -25,9 +25,9 @@ var (
 	errTooLarge  = fmt.Errorf("the forge answers with more than %d MiB", answerBytes>>20)
 )
 
-// wire carries requests to the one host. Each answer is read whole, within bounds, and what it
-// repeats of the credential is taken out, so that nobody above it can print one. Answers with an
-// ETag are kept, and asked for again on the condition that they have changed.
+// wire carries requests to the one host. It reads each response whole, within bounds, and removes
+// the credential from it, so that no caller can print one. It keeps responses with an ETag for
+// conditional requests.
 type wire struct {
 	base   *url.URL
 	next   http.RoundTripper
@@ -117,8 +117,8 @@ func redactBytes(text []byte, credential string) []byte {
 	return bytes.ReplaceAll(text, []byte(credential), []byte(redacted))
 }
 
-// tame makes sense of the headers that say when to ask again: GitHub's client believes them
-// whatever they say, and would wait for years.
+// tame bounds the headers that set when to ask again: GitHub's client obeys any value, and would
+// wait for years.
 func tame(h http.Header, now time.Time) {
 	if after, ok := retryAfter(h, now); ok {
 		h.Set("Retry-After", strconv.Itoa(int(after/time.Second)))

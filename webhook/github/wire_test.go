@@ -11,8 +11,8 @@ import (
 	"argosy.dev/argosy/webhook/github/githubtest"
 )
 
-// Two walls keep credentials at home: redirects elsewhere are not followed, and nothing is sent
-// anywhere else whoever asks.
+// Two walls keep credentials at home: foreign redirects are not followed, and no request goes to
+// another host.
 func TestNothingIsSentElsewhere(t *testing.T) {
 	base, err := url.Parse("https://git.example.com/api/v3/")
 	if err != nil {
@@ -41,8 +41,7 @@ func TestNothingIsSentElsewhere(t *testing.T) {
 	}
 }
 
-// Headers that say when to ask again are believed within an hour, and not at all when they make no
-// sense.
+// Headers that set when to ask again count up to an hour, and not at all if they are malformed.
 func TestTameHeaders(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	at := func(seconds int64) string { return strconv.FormatInt(now.Unix()+seconds, 10) }

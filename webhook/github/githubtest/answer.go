@@ -35,7 +35,7 @@ func (s *Server) write(w http.ResponseWriter, r *http.Request, o *operation, a a
 		h.Set("Content-Type", "application/json; charset=utf-8")
 	}
 	w.WriteHeader(a.status)
-	_, _ = w.Write(body) // who has gone reads nothing
+	_, _ = w.Write(body) // the client may have closed the connection
 }
 
 // encode gives the body: a page of a list, shaped as the description has it.

@@ -76,8 +76,8 @@ func getRuleset(_ *Server, r *request) answer {
 	return answer{status: http.StatusOK, body: told}
 }
 
-// getBranch tells everybody whether the branch is protected, and which checks the branch protection
-// requires.
+// getBranch shows every reader whether the branch is protected, and the checks that the branch
+// protection requires.
 func getBranch(_ *Server, r *request) answer {
 	if a, ok := r.may("contents", "read", "read"); !ok {
 		return a

@@ -218,8 +218,7 @@ func patchRun(s *Server, r *request) answer {
 	return notFound
 }
 
-// set takes over what a request says. What is completed stays completed, and annotations only ever
-// get more.
+// set applies a request. A completed run stays completed, and annotations are only added.
 func (v *Run) set(body object) (answer, bool) {
 	take := func(from object, field string, to *string) {
 		if text, ok := from[field].(string); ok {

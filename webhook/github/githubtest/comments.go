@@ -15,7 +15,7 @@ type Comment struct {
 
 	pull    int
 	author  *Account
-	via     *App // that it was written through
+	via     *App // the comment was written through
 	created time.Time
 	updated time.Time
 }
@@ -160,8 +160,7 @@ func postComment(s *Server, r *request) answer {
 		body: s.tellComment(r.repo, r.repo.say(p.Number, r.as(), via, r.text("body")))}
 }
 
-// change finds the comment that is to be changed: its author may, and who may write to the
-// repository.
+// change finds the comment to change: for its author, and for accounts with write access.
 func change(r *request) (*Comment, answer) {
 	if a, ok := r.may("issues", "write", "read"); !ok {
 		return nil, a

@@ -34,7 +34,7 @@ type operation struct {
 	BodyRequired bool           `json:"bodyRequired"`
 	Answers      map[string]any `json:"answers"` // schema of the body by status; nil for none
 
-	at string // where it stands in the description
+	at string // its path in the description
 }
 
 type parameter struct {
@@ -150,7 +150,7 @@ func match(template, path string) (map[string]string, bool) {
 	return values, true
 }
 
-// checkRequest says what of a request GitHub's description does not know.
+// checkRequest returns the parts of a request that GitHub's description does not know.
 func (d *description) checkRequest(o *operation, r *http.Request, inPath map[string]string,
 	body []byte) error {
 	known := map[string]bool{}
@@ -252,7 +252,7 @@ func (d *description) resolve(schema any) map[string]any {
 var usual = map[int]bool{304: true, 401: true, 403: true, 404: true, 422: true, 429: true,
 	500: true, 502: true, 503: true}
 
-// checkAnswer says what of an answer does not fit the description.
+// checkAnswer returns the parts of a response that do not fit the description.
 func (d *description) checkAnswer(o *operation, status int, body []byte) error {
 	at := o.at + "/answers/" + strconv.Itoa(status)
 	schema, listed := o.Answers[strconv.Itoa(status)]

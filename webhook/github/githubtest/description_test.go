@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// noted is a test that keeps what is wrong.
+// noted is a test that keeps its errors.
 type noted struct {
 	testing.TB
 	errors []string

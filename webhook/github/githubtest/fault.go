@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Fault answers in place of the server. Nothing of it is held to the description.
+// Fault answers in place of the server. The description does not bind it.
 type Fault func(w http.ResponseWriter, r *http.Request)
 
 type breakage struct {
@@ -19,9 +19,9 @@ type breakage struct {
 	before       func()
 }
 
-// Break has requests answered by the fault, until it is mended. They are named as in "GET
-// /repos/acme/fleet/pulls?page=2": what stands in the query must be in the request's, "*" at the
-// end of the path stands for anything, and so does the method "*".
+// Break answers requests with the fault until mend is called. Requests are named as in "GET
+// /repos/acme/fleet/pulls?page=2": the request must have the same query parameters, "*" at the end
+// of the path matches anything, and so does the method "*".
 func (s *Server) Break(requests string, fault Fault) (mend func()) {
 	method, target, _ := strings.Cut(requests, " ")
 	path, query, _ := strings.Cut(target, "?")
@@ -62,7 +62,7 @@ func (b *breakage) matches(r *http.Request) bool {
 	return true
 }
 
-// Say answers with a status and a message, and with headers, name after value.
+// Say answers with a status and a message, and with headers as names and values.
 func Say(status int, message string, headers ...string) Fault {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -133,7 +133,7 @@ func CutOff(w http.ResponseWriter, _ *http.Request) {
 	panic(http.ErrAbortHandler)
 }
 
-// Silent accepts the request and says nothing until the other side has gone.
+// Silent accepts the request and never answers.
 func Silent(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 
 // Echo refuses the credential, and repeats it: in the message, in a header and in an error.

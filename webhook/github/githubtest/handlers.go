@@ -1,6 +1,6 @@
 package githubtest
 
-// handlers answer the operations. What is in Paths and not here fails the test that asks for it.
+// handlers answer the operations. A request of a path in Paths without a handler fails the test.
 var handlers = map[string]handler{
 	"GET /app": getApp,
 	"GET /app/installations/{installation_id}":                                     getInstallation,

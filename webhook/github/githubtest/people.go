@@ -47,7 +47,7 @@ func (s *Server) Rename(a *Account, login string) {
 	a.Login = login
 }
 
-// Leave deletes an account. What it wrote stays, and is nobody's.
+// Leave deletes an account. Its texts stay without an author.
 func (s *Server) Leave(a *Account) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -77,7 +77,7 @@ func (s *Server) TeamID(org, slug string) int64 {
 	return s.teams[org+"/"+slug].id
 }
 
-// Hide makes a team one that callers are not told of.
+// Hide makes a team invisible.
 func (s *Server) Hide(org, slug string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,7 +108,7 @@ func (s *Server) named(login string) *Account {
 	return nil
 }
 
-// tell is an account as it stands in other things; nil for one that is gone.
+// tell is an account within another object; nil for a deleted one.
 func (s *Server) tell(a *Account) any {
 	if a == nil || s.accounts[a.ID] == nil {
 		return nil
@@ -116,8 +116,7 @@ func (s *Server) tell(a *Account) any {
 	return object{"id": a.ID, "login": a.Login, "type": a.Type}
 }
 
-// profile is an account by itself. The description has two kinds of it, told apart by
-// user_view_type.
+// profile is an account on its own. The description has two kinds, which differ by user_view_type.
 func profile(a *Account) answer {
 	return answer{status: http.StatusOK, body: object{"id": a.ID, "login": a.Login, "type": a.Type,
 		"user_view_type": "public"}}
@@ -147,7 +146,7 @@ func getUser(s *Server, r *request) answer {
 }
 
 // mayReadTeams: an installation needs the permission, a user must be in the organization, and
-// others are told that there is none.
+// others get "not found".
 func (s *Server) mayReadTeams(r *request) (answer, bool) {
 	org := r.inPath["org"]
 	if r.install != nil {

@@ -22,7 +22,7 @@ type Pull struct {
 	open     bool
 	mergedAt time.Time
 	updated  time.Time
-	commits  []string // that the base got
+	commits  []string // of the base
 	reviews  []*Review
 }
 

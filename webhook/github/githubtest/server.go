@@ -31,7 +31,7 @@ type Server struct {
 	apps        map[int64]*App
 	codes       map[string]*App // of manifests that wait to be converted
 	credentials map[string]*caller
-	etags       map[string]string // whose each is
+	etags       map[string]string // the credential of each ETag
 	faults      []*breakage
 	asked       []string
 	same        int // answers of 304
@@ -84,7 +84,7 @@ func (s *Server) Count(begin string) int {
 	return n
 }
 
-// Unchanged counts the answers so far that said that nothing had changed.
+// Unchanged counts the responses "not modified" so far.
 func (s *Server) Unchanged() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,7 +115,7 @@ func (s *Server) id() int64 {
 	return s.last
 }
 
-// commit is a commit that nobody has seen.
+// commit returns a new commit.
 func (s *Server) commit() string {
 	sum := sha1.Sum([]byte(strconv.FormatInt(s.id(), 10)))
 	return hex.EncodeToString(sum[:])
@@ -142,7 +142,7 @@ func (r *request) text(field string) string {
 	return text
 }
 
-// answer is what a handler has to say: an object, or a list that is cut into pages.
+// answer is the response of a handler: an object, or a list that is cut into pages.
 type answer struct {
 	status int
 	body   any
@@ -253,7 +253,7 @@ func (s *Server) handle(o *operation, r *http.Request, inPath map[string]string,
 	return handle(s, q)
 }
 
-// enter finds the repository of a request. Who may not read it is told that there is none.
+// enter finds the repository of a request. Accounts without read access get "not found".
 func (s *Server) enter(q *request, name string) (answer, bool) {
 	id, ok := s.names[strings.ToLower(name)]
 	repo := s.repos[id]

@@ -6,11 +6,10 @@ import (
 	"strings"
 )
 
-// object is a part of an answer: the fields that the state has something to say of.
+// object is a part of a response: the fields that the state knows.
 type object = map[string]any
 
-// shape fills what the state says into what the schema requires, so that an answer has every field
-// that GitHub's has.
+// shape fills the known fields into the schema, so that a response has every field of GitHub's.
 func (d *description) shape(schema, v any) any {
 	s := d.resolve(schema)
 	for _, choice := range []string{"anyOf", "oneOf"} {
@@ -92,14 +91,14 @@ func (d *description) shapeObject(s map[string]any, v object) object {
 	}
 	for name, value := range v {
 		if value == nil && properties[name] != nil {
-			continue // not said, and not required
+			continue // unknown and optional
 		}
 		out[name] = d.shape(properties[name], value)
 	}
 	return out
 }
 
-// blank is a value that the schema accepts and that says nothing.
+// blank is an empty value that the schema accepts.
 func (d *description) blank(s map[string]any) any {
 	if values, ok := s["enum"].([]any); ok && len(values) > 0 {
 		return values[0]

@@ -1,6 +1,6 @@
-// Command describe takes the operations that githubtest answers out of GitHub's OpenAPI
-// description, with the schemas that they need, and writes them as JSON Schema. The description has
-// 13 MB and some thousand operations; a test reads what is left in milliseconds.
+// Command describe extracts the operations that githubtest answers from GitHub's OpenAPI
+// description, with their schemas, and writes them as JSON Schema. The description has 13 MB and
+// some thousand operations; a test reads the extract in milliseconds.
 //
 //	describe api.github.com.json operations.json
 package main
@@ -55,8 +55,8 @@ func run(from, to string) error {
 	return os.WriteFile(to, out, 0o600)
 }
 
-// correct mends what the description says and GitHub does not do: the repository of a head is null
-// once the fork is deleted.
+// correct fixes the description where GitHub differs from it: the repository of a head is null once
+// the fork is deleted.
 func (d *description) correct() {
 	for _, name := range []string{"pull-request", "pull-request-simple"} {
 		now := d.defs[name]
@@ -72,7 +72,7 @@ func (d *description) correct() {
 	}
 }
 
-// description is the whole, and the definitions that are needed of it.
+// description is the whole description, and the definitions that the extract needs.
 type description struct {
 	whole any
 	defs  map[string]any
