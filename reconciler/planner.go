@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/engine"
 	"argosy.dev/argosy/reconciler/plan"
 )
 
@@ -33,7 +34,7 @@ func resultOf(p *plan.Plan, err error) string {
 
 // planner plans with the store's record of recent changes.
 type planner struct {
-	renderer plan.Renderer
+	renderer engine.Renderer
 	store    Store
 }
 

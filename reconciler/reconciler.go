@@ -16,10 +16,10 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/catalog"
+	"argosy.dev/argosy/fleet/engine"
 	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/fleet/view"
 	"argosy.dev/argosy/reconciler/lease"
-	"argosy.dev/argosy/reconciler/plan"
 	"argosy.dev/argosy/reconciler/recovery"
 )
 
@@ -101,7 +101,7 @@ type Store interface {
 type Config struct {
 	Source   Source
 	Decoder  Decoder
-	Renderer plan.Renderer
+	Renderer engine.Renderer
 	Store    Store
 	Leases   lease.Store
 	Stops    recovery.StopRestorer

@@ -35,19 +35,6 @@ type Input struct {
 	Removed     bool               // the file was removed
 }
 
-// Quarantine is a file at the head that is not in effect.
-type Quarantine struct {
-	Key  fleet.Key `json:"key"`
-	Path string    `json:"path"`
-	Blob string    `json:"blob,omitempty"`
-	// content of the file; nil if it did not decode or was removed
-	Declaration *fleet.Declaration `json:"declaration,omitempty"`
-	Problems    []fleet.Problem    `json:"problems"`    // why: each of severity error
-	HasLastGood bool               `json:"hasLastGood"` // an earlier state stays in effect
-	// the file was removed, and its declaration is still in use
-	Removed bool `json:"removed,omitempty"`
-}
-
 // Change is one change of the effective state. Before is nil for a new declaration, After for a
 // removed one.
 type Change struct {
@@ -83,7 +70,7 @@ type Changeset struct {
 	resumed    bool
 
 	changes     []Change
-	quarantined []Quarantine
+	quarantined []fleet.Quarantine
 	cleared     []fleet.Key
 	checked     []fleet.Key
 	problems    []fleet.Problem
@@ -92,7 +79,7 @@ type Changeset struct {
 // Restore returns the catalog with these effective declarations and quarantined files. It checks
 // nothing again: an effective declaration stays in effect until a change touches it. Only the
 // decoder's warnings are lost; they return with the next change of their file.
-func Restore(effective []fleet.Declaration, quarantined []Quarantine) *Catalog {
+func Restore(effective []fleet.Declaration, quarantined []fleet.Quarantine) *Catalog {
 	c := New()
 	for i := range effective {
 		d := &effective[i]
@@ -156,7 +143,7 @@ func (c *Catalog) Resume(in []Input, again ...fleet.Key) *Changeset {
 func (s *Changeset) Changes() []Change { return slices.Clone(s.changes) }
 
 // Quarantined is the quarantines that this stage makes or changes.
-func (s *Changeset) Quarantined() []Quarantine { return slices.Clone(s.quarantined) }
+func (s *Changeset) Quarantined() []fleet.Quarantine { return slices.Clone(s.quarantined) }
 
 // Cleared returns the keys whose quarantine this changeset ends: fixed or removed.
 func (s *Changeset) Cleared() []fleet.Key { return slices.Clone(s.cleared) }

@@ -450,8 +450,8 @@ func same(head, effective *fleet.Declaration) *fleet.Declaration {
 	return head
 }
 
-func (e *entry) public() Quarantine {
-	return Quarantine{Key: e.key, Path: e.path, Blob: e.blob, Declaration: e.head,
+func (e *entry) public() fleet.Quarantine {
+	return fleet.Quarantine{Key: e.key, Path: e.path, Blob: e.blob, Declaration: e.head,
 		Problems:    e.quarantine,
 		HasLastGood: e.effective != nil, Removed: e.removed}
 }

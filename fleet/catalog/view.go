@@ -267,26 +267,26 @@ func (v *View) Effective() []*fleet.Declaration {
 }
 
 // Quarantines returns every quarantined file; it costs the whole fleet.
-func (v *View) Quarantines() []Quarantine {
+func (v *View) Quarantines() []fleet.Quarantine {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
-	var qs []Quarantine
+	var qs []fleet.Quarantine
 	for _, e := range v.st.entries.all() {
 		if e.quarantined() {
 			qs = append(qs, e.public())
 		}
 	}
-	slices.SortFunc(qs, func(a, b Quarantine) int { return compareKeys(a.Key, b.Key) })
+	slices.SortFunc(qs, func(a, b fleet.Quarantine) int { return compareKeys(a.Key, b.Key) })
 	return qs
 }
 
 // Quarantine returns the quarantined file of a key, if there is one.
-func (v *View) Quarantine(k fleet.Key) (Quarantine, bool) {
+func (v *View) Quarantine(k fleet.Key) (fleet.Quarantine, bool) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	e := v.st.entries.get(k)
 	if !e.quarantined() {
-		return Quarantine{}, false
+		return fleet.Quarantine{}, false
 	}
 	return e.public(), true
 }

@@ -19,7 +19,9 @@ import (
 	"argosy.dev/argosy/fleet/mirror"
 )
 
-// Renderer makes the manifest of a desired object. It is pure: equal objects give equal bytes.
+// Renderer renders the manifest of a desired object. It is pure: equal objects give equal bytes. Of
+// the engine it uses only the ArgoCD section of the spec, which does not change while the engine
+// serves.
 type Renderer interface {
 	Render(engine fleet.EngineSpec, o fleet.Object) (fleet.Manifest, error)
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/engine"
 	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/reconciler/plan/applied"
 	"argosy.dev/argosy/reconciler/plan/diff"
@@ -20,7 +21,7 @@ import (
 // error: it is quarantined alone.
 //
 // A panic quarantines the files that cause it, and is an error when no file does.
-func (w *AppliedState) Compute(r Request, render Renderer) (*Plan, error) {
+func (w *AppliedState) Compute(r Request, render engine.Renderer) (*Plan, error) {
 	p, err := w.guarded(r, render)
 	var failed *fault
 	if errors.As(err, &failed) {
@@ -29,7 +30,7 @@ func (w *AppliedState) Compute(r Request, render Renderer) (*Plan, error) {
 	return p, err
 }
 
-func (w *AppliedState) compute(r Request, render Renderer) (*Plan, error) {
+func (w *AppliedState) compute(r Request, render engine.Renderer) (*Plan, error) {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
 	if r.Relation == "" {
@@ -48,7 +49,7 @@ type outcome struct {
 	base    *AppliedState
 	version int // of the AppliedState
 	request Request
-	render  Renderer
+	render  engine.Renderer
 
 	admission effective.Admission
 	declared  *effective.Declarations

@@ -7,6 +7,7 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/catalog"
+	"argosy.dev/argosy/fleet/engine"
 )
 
 // big is an AppliedState of n deployments in one environment each: a hundred for each tenant, in
@@ -101,7 +102,7 @@ func declared(d fleet.Declaration) catalog.Input {
 }
 
 // oneFile repeatedly plans and commits a change of one file.
-func oneFile(t testing.TB, w *AppliedState, render Renderer, n int) {
+func oneFile(t testing.TB, w *AppliedState, render engine.Renderer, n int) {
 	for i := range n {
 		next := w.version + 1
 		p, err := w.Compute(

@@ -8,6 +8,7 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/catalog"
+	"argosy.dev/argosy/fleet/engine"
 	"argosy.dev/argosy/reconciler/plan/applied"
 	"argosy.dev/argosy/reconciler/plan/effective"
 	"argosy.dev/argosy/reconciler/plan/report"
@@ -22,7 +23,7 @@ func (f *fault) Error() string {
 }
 
 // guarded computes a plan and returns a panic as a fault.
-func (w *AppliedState) guarded(r Request, render Renderer) (p *Plan, err error) {
+func (w *AppliedState) guarded(r Request, render engine.Renderer) (p *Plan, err error) {
 	defer func() {
 		if value := recover(); value != nil {
 			p, err = nil, &fault{value}
@@ -34,7 +35,7 @@ func (w *AppliedState) guarded(r Request, render Renderer) (p *Plan, err error) 
 // isolated computes the plan again without the files that make the planner panic: each is
 // quarantined and keeps its last good state. It tries each tenant's files on their own, and then
 // each file on its own.
-func (w *AppliedState) isolated(r Request, render Renderer, failed *fault) (*Plan, error) {
+func (w *AppliedState) isolated(r Request, render engine.Renderer, failed *fault) (*Plan, error) {
 	fails := func(files []catalog.Input) *fault {
 		alone := r
 		alone.Files = files

@@ -6,6 +6,7 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/catalog"
+	"argosy.dev/argosy/fleet/engine"
 	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/reconciler/plan/diff"
 )
@@ -15,7 +16,7 @@ import (
 // plane may have placed them elsewhere. An empty engine means all engines. The declarations' own
 // policies judge them.
 func Offline(files []catalog.Input, engine fleet.EngineName, judge catalog.Judge,
-	render Renderer) (*Plan, error) {
+	render engine.Renderer) (*Plan, error) {
 	p, err := NewAppliedState().Judging(judge).Compute(
 		Request{Files: files, Relation: mirror.RelationDescendant},
 		render)

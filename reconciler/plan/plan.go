@@ -51,9 +51,9 @@ type Plan struct {
 	RevisionHold *mirror.Hold
 
 	Declarations []catalog.Change
-	Quarantined  []catalog.Quarantine // new or changed
-	Cleared      []fleet.Key          // quarantines that end
-	Checked      []fleet.Key          // Problems replaces their earlier problems
+	Quarantined  []fleet.Quarantine // new or changed
+	Cleared      []fleet.Key        // quarantines that end
+	Checked      []fleet.Key        // Problems replaces their earlier problems
 	Problems     []fleet.Problem
 
 	Placements []fleet.Placement     // new or changed; without an Engine, Reason explains why
@@ -104,9 +104,7 @@ func (p *Plan) Record() mirror.Record {
 			r.Declarations = append(r.Declarations, *c.After)
 		}
 	}
-	for _, q := range p.Quarantined {
-		r.Quarantined = append(r.Quarantined, fleet.Quarantine(q))
-	}
+	r.Quarantined = p.Quarantined
 	r.Cleared, r.Checked, r.Problems = p.Cleared, p.Checked, p.Problems
 	r.Placements, r.Unplaced = p.Placements, p.Unplaced
 	r.Released, r.Syncs, r.SyncHolds, r.EndedSyncHolds = p.Freed, p.Syncs, p.SyncHolds,

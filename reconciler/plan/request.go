@@ -6,14 +6,10 @@ import (
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/catalog"
 	"argosy.dev/argosy/fleet/mirror"
-	"argosy.dev/argosy/reconciler/plan/diff"
 	"argosy.dev/argosy/reconciler/plan/effective"
 	"argosy.dev/argosy/reconciler/plan/guard"
 	"argosy.dev/argosy/reconciler/plan/reviews"
 )
-
-// Renderer renders the manifest of a desired object; fleet/argocd implements it.
-type Renderer = diff.Renderer
 
 // Request is a revision to plan, with everything that decides about it beside the AppliedState.
 type Request struct {

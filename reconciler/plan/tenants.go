@@ -17,7 +17,7 @@ func (p *Plan) Tenants() []fleet.TenantName {
 	if slices.ContainsFunc(p.Declarations, func(c catalog.Change) bool {
 		return platform(c.Key)
 	}) ||
-		slices.ContainsFunc(p.Quarantined, func(q catalog.Quarantine) bool {
+		slices.ContainsFunc(p.Quarantined, func(q fleet.Quarantine) bool {
 			return platform(q.Key)
 		}) || slices.ContainsFunc(p.Cleared, platform) {
 		out = append(out, "")

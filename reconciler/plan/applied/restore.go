@@ -29,7 +29,7 @@ func Restore(snapshot mirror.Snapshot) (*State, error) {
 	for _, h := range m.Unreviewed {
 		s.Unreviewed[h.Input.Path] = h
 	}
-	s.Catalog = catalog.Restore(snapshot.Declarations, quarantines(snapshot.Quarantines))
+	s.Catalog = catalog.Restore(snapshot.Declarations, snapshot.Quarantines)
 	s.restorePlacements(snapshot.Placements)
 	for _, h := range m.Held {
 		s.Held.base[h.Application] = h
@@ -47,14 +47,6 @@ func Restore(snapshot mirror.Snapshot) (*State, error) {
 	s.countFiles()
 	s.Layers.Commit()
 	return s, nil
-}
-
-func quarantines(stored []fleet.Quarantine) []catalog.Quarantine {
-	out := make([]catalog.Quarantine, len(stored))
-	for i, q := range stored {
-		out[i] = catalog.Quarantine(q)
-	}
-	return out
 }
 
 func (s *State) restorePlacements(placements []fleet.Placement) {

@@ -6,6 +6,7 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/catalog"
+	"argosy.dev/argosy/fleet/engine"
 	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/reconciler/plan/applied"
 	"argosy.dev/argosy/reconciler/plan/effective"
@@ -13,13 +14,6 @@ import (
 	"argosy.dev/argosy/reconciler/plan/place"
 	"argosy.dev/argosy/reconciler/plan/report"
 )
-
-// Renderer renders the manifest of a desired object; fleet/argocd implements it. It is pure. Of the
-// engine it uses only the ArgoCD section of the spec, which does not change while the engine
-// serves.
-type Renderer interface {
-	Render(engine fleet.EngineSpec, o fleet.Object) (fleet.Manifest, error)
-}
 
 // Input is the results of the earlier phases.
 type Input struct {
@@ -29,7 +23,7 @@ type Input struct {
 	Verdicts  []guard.Verdict
 	Explained []applied.Held // earlier holds with a new message
 	Revision  fleet.Revision
-	Renderer  Renderer
+	Renderer  engine.Renderer
 }
 
 // RowChange is one row that changes.
