@@ -17,7 +17,7 @@ import (
 	"argosy.dev/argosy/reconciler/postgres"
 )
 
-func TestCase37FiftyUsesOfATokenGiveOneIdentity(t *testing.T) {
+func TestFiftyUsesOfATokenGiveOneIdentity(t *testing.T) {
 	t.Parallel()
 	k := newAgentKit(t)
 	_, token := k.token(acmeEdge)
@@ -65,7 +65,7 @@ func TestCase37FiftyUsesOfATokenGiveOneIdentity(t *testing.T) {
 		})
 }
 
-func TestCase37OtherTokensGiveNoIdentity(t *testing.T) {
+func TestOtherTokensGiveNoIdentity(t *testing.T) {
 	t.Parallel()
 	k := newAgentKit(t)
 	ctx := t.Context()
@@ -107,7 +107,7 @@ func TestCase37OtherTokensGiveNoIdentity(t *testing.T) {
 	must(k.Agents.JoinAgent(ctx, good, registry.Join{Keys: keys("x")}))(t)
 }
 
-func TestCase39DumpOfAgentsHoldsHashesAndPublicKeysOnly(t *testing.T) {
+func TestDumpOfAgentsHoldsHashesAndPublicKeysOnly(t *testing.T) {
 	t.Parallel()
 	k := newAgentKit(t)
 	_, token := k.token(acmeEdge)
@@ -231,7 +231,7 @@ func TestListOfAgentTokens(t *testing.T) {
 }
 
 // The tenant is removed, and another one takes its name.
-func TestCase58NextTenantOfANameInheritsNoAgent(t *testing.T) {
+func TestNextTenantOfANameInheritsNoAgent(t *testing.T) {
 	t.Parallel()
 	k := newAgentKit(t)
 	ctx := t.Context()
@@ -364,7 +364,7 @@ func TestAgentOfWhatIsNoLongerDeclaredRemovesAndNothingElse(t *testing.T) {
 }
 
 // The connection is lost before the request arrives, or after COMMIT and before the answer.
-func TestCase60AgentsLoseAndDoubleNothing(t *testing.T) {
+func TestAgentsLoseAndDoubleNothing(t *testing.T) {
 	t.Parallel()
 	for name, cut := range map[string]int32{"the request is lost": cutRequest,
 		"the answer is lost": cutAnswer} {

@@ -93,7 +93,7 @@ func TestSessionTakesTheLeaseOfItsEngine(t *testing.T) {
 }
 
 // It ends at once, for writes in progress, on every replica and permanently.
-func TestCase40RevokedAgentIsOver(t *testing.T) {
+func TestRevokedAgentIsOver(t *testing.T) {
 	t.Parallel()
 	k := newAgentKit(t)
 	ctx := t.Context()
@@ -196,7 +196,7 @@ func TestJoiningAgainEndsTheEarlierIdentity(t *testing.T) {
 	}
 }
 
-func TestCase43ExpiredIdentityJoinsAgain(t *testing.T) {
+func TestExpiredIdentityJoinsAgain(t *testing.T) {
 	t.Parallel()
 	k := newAgentKit(t)
 	ctx := t.Context()
@@ -251,7 +251,7 @@ func TestRotationSwapsTheKeysOnce(t *testing.T) {
 	}
 }
 
-func TestCase41AssertionIsGoodForOneToken(t *testing.T) {
+func TestAssertionIsGoodForOneToken(t *testing.T) {
 	t.Parallel()
 	k := newAgentKit(t)
 	ctx := t.Context()
@@ -286,7 +286,7 @@ func TestCase41AssertionIsGoodForOneToken(t *testing.T) {
 }
 
 // A proof that was recorded in transit opens no second session, on any replica.
-func TestCase41AProofOpensOneSession(t *testing.T) {
+func TestAProofOpensOneSession(t *testing.T) {
 	t.Parallel()
 	k := newAgentKit(t)
 	ctx := t.Context()
@@ -345,7 +345,7 @@ func TestCase41AProofOpensOneSession(t *testing.T) {
 func failed[T any](_ T, err error) bool { return err != nil }
 
 // A part of a report is refused once the report, or a later one, was accepted, on any replica.
-func TestCase41LateDuplicateOfAReportOverwritesNothing(t *testing.T) {
+func TestLateDuplicateOfAReportOverwritesNothing(t *testing.T) {
 	t.Parallel()
 	k := newAgentKit(t)
 	ctx := t.Context()
@@ -374,7 +374,7 @@ func TestCase41LateDuplicateOfAReportOverwritesNothing(t *testing.T) {
 	}
 }
 
-func TestCase41ReportsGoForward(t *testing.T) {
+func TestReportsGoForward(t *testing.T) {
 	t.Parallel()
 	k := newAgentKit(t)
 	ctx := t.Context()

@@ -24,7 +24,7 @@ var shownToAgents = []string{"desired", "status", "syncs"}
 
 // Every table with a row-level policy for tenants has one for agents too. On all other tables
 // agents have no privilege.
-func TestCase65EveryTableHasItsWallBeforeAgents(t *testing.T) {
+func TestEveryTableHasItsWallBeforeAgents(t *testing.T) {
 	t.Parallel()
 	conn := connect(t, newDatabase(t))
 	defer conn.Close(t.Context())
@@ -81,7 +81,7 @@ func TestCase65EveryTableHasItsWallBeforeAgents(t *testing.T) {
 	}
 }
 
-func TestCase65AgentSeesItsEngineOnly(t *testing.T) {
+func TestAgentSeesItsEngineOnly(t *testing.T) {
 	t.Parallel()
 	k := newAgentKit(t)
 	a, far := k.open(k.join(acmeEdge, "a"), "one"), k.open(k.join("far-1", "f"), "one")
@@ -197,7 +197,7 @@ func TestCase65AgentSeesItsEngineOnly(t *testing.T) {
 
 // The queries alone protect the rows: without row-level security, an agent still gets only its own
 // rows.
-func TestCase38AgentIsShownItsOwnWithEitherWall(t *testing.T) {
+func TestAgentIsShownItsOwnWithEitherWall(t *testing.T) {
 	t.Parallel()
 	k := newAgentKit(t)
 	k.join(acmeEdge, "a")
@@ -240,7 +240,7 @@ func TestCase38AgentIsShownItsOwnWithEitherWall(t *testing.T) {
 
 // Reads for an agent run as the role that the policies bind: without the role's privilege they read
 // nothing.
-func TestCase65RowsForAgentsAreReadAsTheirRole(t *testing.T) {
+func TestRowsForAgentsAreReadAsTheirRole(t *testing.T) {
 	t.Parallel()
 	k := newAgentKit(t)
 	ctx := t.Context()

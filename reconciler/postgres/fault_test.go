@@ -22,7 +22,7 @@ import (
 
 // The connection is lost before the request arrives, or after COMMIT and before the answer. Either
 // way there is one effect.
-func TestCase60ConnectionLostDuringCommitHasOneEffect(t *testing.T) {
+func TestConnectionLostDuringCommitHasOneEffect(t *testing.T) {
 	t.Parallel()
 	a := application("eu-1", "acme", "a", "prod", "v1")
 	for name, cut := range map[string]int32{"the request is lost": cutRequest,
@@ -121,7 +121,7 @@ func TestCase60ConnectionLostDuringCommitHasOneEffect(t *testing.T) {
 
 // Sessions are terminated at random while revisions are recorded. In the end the database holds
 // exactly the recorded revisions.
-func TestCase60TerminatedSessionsLoseAndDoubleNothing(t *testing.T) {
+func TestTerminatedSessionsLoseAndDoubleNothing(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
 	s := open(t, url)
@@ -180,7 +180,7 @@ func privateServer(t *testing.T, set ...string) (*embedded.Server, string) {
 }
 
 // The server crashes. Recorded revisions survive; of others nothing is left, not even a part.
-func TestCase60ServerCrashKeepsWhatWasRecorded(t *testing.T) {
+func TestServerCrashKeepsWhatWasRecorded(t *testing.T) {
 	t.Parallel()
 	own, dir := privateServer(t)
 	s := open(t, own.URL)
@@ -236,7 +236,7 @@ func until(t testing.TB, what string, done func() bool) {
 }
 
 // The listening session is terminated, and a notification is sent before it reconnects.
-func TestCase61NotificationInTheGapIsMadeUpFor(t *testing.T) {
+func TestNotificationInTheGapIsMadeUpFor(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
 	s := open(t, url)
@@ -261,7 +261,7 @@ func TestCase61NotificationInTheGapIsMadeUpFor(t *testing.T) {
 }
 
 // The primary becomes read-only under open connections.
-func TestCase62ReadOnlyPrimaryIsLeftAndFoundAgain(t *testing.T) {
+func TestReadOnlyPrimaryIsLeftAndFoundAgain(t *testing.T) {
 	t.Parallel()
 	own, _ := privateServer(t, quick...)
 	s := open(t, own.URL)
@@ -302,7 +302,7 @@ func TestCase62ReadOnlyPrimaryIsLeftAndFoundAgain(t *testing.T) {
 }
 
 // Open sessions get the refusal themselves.
-func TestCase62RefusedWriteIsNamed(t *testing.T) {
+func TestRefusedWriteIsNamed(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
 	s := open(t, url)
@@ -316,7 +316,7 @@ func TestCase62RefusedWriteIsNamed(t *testing.T) {
 }
 
 // Many writers, retryable conflicts, and a full work pool.
-func TestCase63ConflictsAreTriedAgainAndBounded(t *testing.T) {
+func TestConflictsAreTriedAgainAndBounded(t *testing.T) {
 	t.Parallel()
 	for _, code := range []string{"40001", "40P01", "55P03"} {
 		t.Run(code, func(t *testing.T) {
@@ -345,7 +345,7 @@ func TestCase63ConflictsAreTriedAgainAndBounded(t *testing.T) {
 	}
 }
 
-func TestCase63RealDeadlockIsSurvived(t *testing.T) {
+func TestRealDeadlockIsSurvived(t *testing.T) {
 	t.Parallel()
 	a, b := application("eu-1", "acme", "a", "prod", "v1"), application("eu-1", "acme", "b", "prod",
 		"v1")
@@ -386,7 +386,7 @@ func TestCase63RealDeadlockIsSurvived(t *testing.T) {
 	}
 }
 
-func TestCase63LeasesAreRenewedWhileThePoolIsFull(t *testing.T) {
+func TestLeasesAreRenewedWhileThePoolIsFull(t *testing.T) {
 	t.Parallel()
 	a := application("eu-1", "acme", "a", "prod", "v1")
 	url := newDatabase(t)

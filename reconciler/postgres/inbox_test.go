@@ -246,7 +246,7 @@ func TestDeliveryOfAStrangeNameIsRefused(t *testing.T) {
 }
 
 // The database stores a delivery as a whole or not at all, and the redelivery works.
-func TestCase60DeliveryThatWasNotStoredWorksAgain(t *testing.T) {
+func TestDeliveryThatWasNotStoredWorksAgain(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
 	s := open(t, url)
@@ -281,7 +281,7 @@ func TestCase60DeliveryThatWasNotStoredWorksAgain(t *testing.T) {
 }
 
 // Sessions are ended at random while deliveries come in: each has its effect once.
-func TestCase60TerminatedSessionsLoseNoDelivery(t *testing.T) {
+func TestTerminatedSessionsLoseNoDelivery(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
 	s := open(t, url)

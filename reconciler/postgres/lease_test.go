@@ -135,7 +135,7 @@ func TestLeaseEpochRisesAboveWhatTheEngineShows(t *testing.T) {
 }
 
 // A leader that was paused past its lease resumes, and all of its writes are refused.
-func TestCase79WritesOfAnOlderEpochAreRefused(t *testing.T) {
+func TestWritesOfAnOlderEpochAreRefused(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
 	s := open(t, url)

@@ -52,7 +52,7 @@ const dropAgents = dropOrphans +
 	DROP FUNCTION begin_stop CASCADE; DROP FUNCTION keep_stop_end CASCADE; DROP FUNCTION end_stop; DROP TABLE stop_ends; `
 
 // The previous version created the schema, and runs while this one migrates.
-func TestCase64PullsAreAddedToTheSchemaOfTheVersionBefore(t *testing.T) {
+func TestPullsAreAddedToTheSchemaOfTheVersionBefore(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
 	before, _, worker, rows := recorded(t, url, application("eu-1", "acme", "a", "prod", "v1"))
@@ -75,7 +75,7 @@ func TestCase64PullsAreAddedToTheSchemaOfTheVersionBefore(t *testing.T) {
 
 // The migration was killed between our tables and River's: no replica starts on half of it, and the
 // next migration completes it.
-func TestCase64MigrationWithoutRiversTablesIsNotEnough(t *testing.T) {
+func TestMigrationWithoutRiversTablesIsNotEnough(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
 	exec(t, url, `DELETE FROM river_migration WHERE version = 8`)
@@ -95,7 +95,7 @@ func TestCase64MigrationWithoutRiversTablesIsNotEnough(t *testing.T) {
 }
 
 // This version on the schema of the next one.
-func TestCase64OldBinaryRunsOnANewerSchema(t *testing.T) {
+func TestOldBinaryRunsOnANewerSchema(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
 	s, _, worker, rows := recorded(t, url, application("eu-1", "acme", "a", "prod", "v1"))
@@ -130,7 +130,7 @@ func TestCase64OldBinaryRunsOnANewerSchema(t *testing.T) {
 
 // The previous version saves pull requests before, during and after the migration of this one: they
 // are listed all the same.
-func TestCase64PullsOfTheVersionBeforeAreListedByTenant(t *testing.T) {
+func TestPullsOfTheVersionBeforeAreListedByTenant(t *testing.T) {
 	t.Parallel()
 	s, url := populated(t)
 	exec(t, url,
@@ -149,7 +149,7 @@ func TestCase64PullsOfTheVersionBeforeAreListedByTenant(t *testing.T) {
 	}
 }
 
-func TestCase64NewBinaryNeedsItsSchema(t *testing.T) {
+func TestNewBinaryNeedsItsSchema(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
 	exec(t, url,
@@ -162,7 +162,7 @@ func TestCase64NewBinaryNeedsItsSchema(t *testing.T) {
 
 // The creation of an index was killed. The next migration creates it again; while another session
 // blocks it, it gives up in time.
-func TestCase64KilledIndexIsMadeAnew(t *testing.T) {
+func TestAKilledIndexIsRebuilt(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
 	blocker := connect(t, url)
@@ -198,7 +198,7 @@ func TestCase64KilledIndexIsMadeAnew(t *testing.T) {
 }
 
 // The mirror is dropped and rebuilt.
-func TestCase66RebuiltMirrorIsTheSame(t *testing.T) {
+func TestRebuiltMirrorIsTheSame(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
 	record := fullRecord(0, 1, 500)
@@ -223,7 +223,7 @@ func TestCase66RebuiltMirrorIsTheSame(t *testing.T) {
 	}
 }
 
-func TestCase66ResetKeepsWhatPeopleDecided(t *testing.T) {
+func TestResetKeepsWhatPeopleDecided(t *testing.T) {
 	t.Parallel()
 	s, url := populated(t)
 	ctx := t.Context()
@@ -337,7 +337,7 @@ func TestLatelyLooksBackOverItsWindow(t *testing.T) {
 }
 
 // The previous version created the schema, and its workers keep running while this one migrates.
-func TestCase64AgentsAreAddedToTheSchemaOfTheVersionBefore(t *testing.T) {
+func TestAgentsAreAddedToTheSchemaOfTheVersionBefore(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
 	before, _, worker, rows := recorded(t, url, application("eu-1", "acme", "a", "prod", "v1"))

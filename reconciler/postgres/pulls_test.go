@@ -219,7 +219,7 @@ func TestPullStoreIsOneRoundTripEach(t *testing.T) {
 }
 
 // The connection is lost before the request arrives, or after COMMIT and before the answer.
-func TestCase60ConnectionLostWhilePullsAreSavedHasOneEffect(t *testing.T) {
+func TestConnectionLostWhilePullsAreSavedHasOneEffect(t *testing.T) {
 	t.Parallel()
 	for name, cut := range map[string]int32{"the request is lost": cutRequest,
 		"the answer is lost": cutAnswer} {
@@ -476,7 +476,7 @@ func TestPullViews(t *testing.T) {
 }
 
 // Data that Git cannot restore survives a rebuild.
-func TestCase66ResetKeepsPulls(t *testing.T) {
+func TestResetKeepsPulls(t *testing.T) {
 	t.Parallel()
 	s, url := populated(t)
 	ctx := t.Context()

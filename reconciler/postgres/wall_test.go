@@ -31,7 +31,7 @@ func tenantTables(t *testing.T, conn *pgx.Conn) []string {
 	return names
 }
 
-func TestCase65EveryTableOfATenantHasItsWall(t *testing.T) {
+func TestEveryTableOfATenantHasItsWall(t *testing.T) {
 	t.Parallel()
 	conn := connect(t, newDatabase(t))
 	defer conn.Close(t.Context())
@@ -72,7 +72,7 @@ func TestCase65EveryTableOfATenantHasItsWall(t *testing.T) {
 
 // For every table of the schema, River's included, the reader is restricted by a policy, or has no
 // privilege at all.
-func TestCase65NothingIsReadableWithoutAWall(t *testing.T) {
+func TestNothingIsReadableWithoutAWall(t *testing.T) {
 	t.Parallel()
 	conn := connect(t, newDatabase(t))
 	defer conn.Close(t.Context())
@@ -118,7 +118,7 @@ func TestCase65NothingIsReadableWithoutAWall(t *testing.T) {
 	}
 }
 
-func TestCase65ReaderSeesItsTenantOnly(t *testing.T) {
+func TestReaderSeesItsTenantOnly(t *testing.T) {
 	t.Parallel()
 	s, url := populated(t)
 	savePulls(t, s)

@@ -461,7 +461,7 @@ func TestWorkTakesNoConnectionOfTheStore(t *testing.T) {
 }
 
 // Sessions are terminated at random: no job is lost.
-func TestCase61WorkSurvivesLostConnections(t *testing.T) {
+func TestWorkSurvivesLostConnections(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
 	s := open(t, url)
