@@ -47,10 +47,10 @@ func (h *house) rowsOn(name fleet.EngineName) map[fleet.ObjectKey]mirror.Row {
 	return rows
 }
 
-// beside is an agent's lister: the one engine that is beside it.
-type beside map[fleet.EngineName]fleet.EngineSpec
+// oneEngine lists the one engine of an agent.
+type oneEngine map[fleet.EngineName]fleet.EngineSpec
 
-func (b beside) EngineSpecs(context.Context) (map[fleet.EngineName]fleet.EngineSpec, error) {
+func (b oneEngine) EngineSpecs(context.Context) (map[fleet.EngineName]fleet.EngineSpec, error) {
 	return b, nil
 }
 
@@ -59,7 +59,7 @@ func (h *house) join(name fleet.EngineName) *site {
 	h.t.Helper()
 	s, board := newSite(name), worker.NewStopBoard()
 	metrics := worker.NewMetrics(prometheus.NewRegistry())
-	m := worker.NewManager(beside{name: {ArgoCD: fleet.ArgoCDInstance{Namespace: "argocd"},
+	m := worker.NewManager(oneEngine{name: {ArgoCD: fleet.ArgoCDInstance{Namespace: "argocd"},
 		Connection: fleet.Connection{InCluster: true}}}, 50*time.Millisecond, quiet(),
 		func(e fleet.EngineName, spec fleet.EngineSpec) worker.Config {
 			return worker.Config{Engine: e, Spec: spec, Holder: "agent", Rows: h.store.Work,
@@ -83,7 +83,7 @@ func (h *house) join(name fleet.EngineName) *site {
 func TestAnAgentsOwnClusterIsBroughtToItsRowsByItsWorker(t *testing.T) {
 	h := newHouse(t, together(small(), plant()))
 	h.start("a", options{})
-	h.eventually("the fleet stands", h.settled)
+	h.eventually("the fleet is in sync", h.settled)
 	rows := h.rowsOn("acme.edge")
 	var kinds []string
 	for _, r := range rows {
@@ -120,22 +120,23 @@ func TestAnAgentsOwnClusterIsBroughtToItsRowsByItsWorker(t *testing.T) {
 	})
 }
 
-// heardOf is what the store knows of agents, as the test says.
-type heardOf struct {
+// agentReports are the reports of agents that a test sets.
+type agentReports struct {
 	mu      sync.Mutex
 	agents  map[fleet.EngineName]view.Agent
 	engines map[fleet.EngineName]view.Engine
-	orphans []fleet.EnvironmentID // nil: it is not told
+	orphans []fleet.EnvironmentID // nil: not reported
 }
 
-func (f *heardOf) OrphanEnvironments(_ context.Context, _ fleet.EngineName) ([]fleet.EnvironmentID,
+func (f *agentReports) OrphanEnvironments(_ context.Context,
+	_ fleet.EngineName) ([]fleet.EnvironmentID,
 	bool, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.orphans, f.orphans != nil, nil
 }
 
-func (f *heardOf) Agents(_ context.Context, _ view.Scope, by view.Filter,
+func (f *agentReports) Agents(_ context.Context, _ view.Scope, by view.Filter,
 	_ view.Page) ([]view.Agent, string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -145,7 +146,7 @@ func (f *heardOf) Agents(_ context.Context, _ view.Scope, by view.Filter,
 	return nil, "", nil
 }
 
-func (f *heardOf) Engines(_ context.Context, _ view.Scope, by view.Filter,
+func (f *agentReports) Engines(_ context.Context, _ view.Scope, by view.Filter,
 	_ view.Page) ([]view.Engine, string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -155,7 +156,7 @@ func (f *heardOf) Engines(_ context.Context, _ view.Scope, by view.Filter,
 	return nil, "", nil
 }
 
-func (f *heardOf) tell(orphans int, since time.Duration) {
+func (f *agentReports) set(orphans int, since time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	at := time.Now().Add(-since)
@@ -165,13 +166,13 @@ func (f *heardOf) tell(orphans int, since time.Duration) {
 		"far": {Name: "far", Reachable: true, Since: &at}}
 }
 
-// Neither a worker nor a rebuild dials an engine behind an agent: one that the house has no site
-// for would end the test. After a start without a mirror, what may stand there waits until its
-// agent has said for a while that nothing does.
-func TestWhatMayStandBehindAnAgentWaitsForIt(t *testing.T) {
+// Neither a worker nor a rebuild dials an engine behind an agent: an engine without a site would
+// end the test. After a start without a mirror, environments that the agent's engine may have wait
+// until the agent has reported for a while that the engine has none.
+func TestEnvironmentsWaitForAnAgentThatMayHaveThem(t *testing.T) {
 	h := newHouse(t, together(small(), plant(), farEngine()))
-	told := &heardOf{}
-	h.start("a", options{agents: told})
+	agents := &agentReports{}
+	h.start("a", options{agents: agents})
 	is := func(want map[string]bool) func() error {
 		return func() error {
 			placed := map[string]bool{}
@@ -186,10 +187,10 @@ func TestWhatMayStandBehindAnAgentWaitsForIt(t *testing.T) {
 	}
 	waiting := map[string]bool{"acme/prod": false, "acme/staging": false, "acme/edge": true,
 		"globex/prod": true}
-	h.eventually("what cannot stand there is placed", is(waiting))
-	for _, say := range []func(){func() { told.tell(2, time.Hour) },
-		func() { told.tell(0, time.Second) }} {
-		say()
+	h.eventually("environments that cannot be there are placed", is(waiting))
+	for _, report := range []func(){func() { agents.set(2, time.Hour) },
+		func() { agents.set(0, time.Second) }} {
+		report()
 		head := h.commit("another commit", map[string]string{"README.md": fmt.Sprint(time.Now())})
 		h.eventually("it is looked at", func() error {
 			if source, err := h.store.Views.Source(t.Context()); err != nil ||
@@ -202,24 +203,25 @@ func TestWhatMayStandBehindAnAgentWaitsForIt(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	told.tell(0, time.Hour)
-	h.eventually("it is placed when nothing stands there",
+	agents.set(0, time.Hour)
+	h.eventually("it is placed when the agent has nothing",
 		is(map[string]bool{"acme/prod": true, "acme/staging": true, "acme/edge": true,
 			"globex/prod": true}))
 }
 
-// What the agent says of strays' environments decides where these go: they stand there already, and
-// no other Argo CD must have them. Those that it does not name are free to be placed.
-func TestWhatStandsBehindAnAgentIsPlacedThere(t *testing.T) {
-	cordoned := farEngine() // it takes nothing but what stands there
+// The environments of orphans that an agent reports are placed there: its engine already has them,
+// and no other Argo CD must have them. Other environments are free to be placed.
+func TestAnEnvironmentBehindAnAgentIsPlacedThere(t *testing.T) {
+	cordoned := farEngine() // it takes only the environments that it has
 	for path, text := range cordoned {
 		cordoned[path] = strings.Replace(text, "region: eu", "region: eu\n  state: Cordoned", 1)
 	}
 	h := newHouse(t, together(small(), plant(), cordoned))
 	staging := fleet.EnvironmentID{Tenant: "acme", Name: "staging"}
-	told := &heardOf{orphans: []fleet.EnvironmentID{staging, {Tenant: "acme", Name: "long-gone"}}}
-	told.tell(2, time.Hour)
-	h.start("a", options{agents: told})
+	agents := &agentReports{
+		orphans: []fleet.EnvironmentID{staging, {Tenant: "acme", Name: "long-gone"}}}
+	agents.set(2, time.Hour)
+	h.start("a", options{agents: agents})
 	h.eventually("each environment is placed", func() error {
 		at := h.placements()
 		if at["acme/staging"] != "far" || at["acme/prod"] == "" || at["globex/prod"] == "" {

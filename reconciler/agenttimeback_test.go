@@ -82,20 +82,21 @@ func (h *house) agent(environment fleet.EnvironmentName) *remote {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	keeper := edge.NewIdentityStore(&edgetest.ObjectStore{})
+	identities := edge.NewIdentityStore(&edgetest.ObjectStore{})
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: front.Certificate().Raw})
 	client, err := edge.NewClient(edge.Settings{Hub: front.URL, CA: ca, Version: "v1",
-		Log: quiet()}, keeper)
+		Log: quiet()}, identities)
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	if _, err := keeper.Join(h.t.Context(), front.URL, client, token, "cluster", "v1"); err != nil {
+	if _, err := identities.Join(h.t.Context(), front.URL, client, token, "cluster",
+		"v1"); err != nil {
 		h.t.Fatal(err)
 	}
 	metrics := worker.NewMetrics(prometheus.NewRegistry())
 	spec := fleet.EngineSpec{ArgoCD: fleet.ArgoCDInstance{Namespace: "argocd"},
 		Connection: fleet.Connection{InCluster: true}}
-	manager := worker.NewManager(beside{name: spec}, 50*time.Millisecond, quiet(),
+	manager := worker.NewManager(oneEngine{name: spec}, 50*time.Millisecond, quiet(),
 		func(e fleet.EngineName, spec fleet.EngineSpec) worker.Config {
 			return worker.Config{Engine: e, Spec: spec, Holder: "agent", Rows: r.follower,
 				Reports: r.follower,
@@ -118,9 +119,9 @@ func (h *house) agent(environment fleet.EnvironmentName) *remote {
 	return r
 }
 
-// stands says why the cluster does not yet hold what the rows of its engine want, each of them
-// acknowledged.
-func (r *remote) stands() error {
+// inSync returns an error while the cluster does not hold what the rows of its engine want, each of
+// them acknowledged.
+func (r *remote) inSync() error {
 	head := r.house.head()
 	if source, err := r.house.store.Views.Source(context.Background()); err != nil ||
 		source.Applied != head {
@@ -143,7 +144,7 @@ func (r *remote) stands() error {
 	return nil
 }
 
-// bears says whether the Application of a deployment bears the revision.
+// bears reports whether the Application of a deployment bears the revision.
 func (r *remote) bears(deployment fleet.DeploymentName, revision string) error {
 	for _, live := range r.inventory() {
 		if live.Key.Kind == fleet.ObjectApplication && live.Deployment == deployment {
@@ -156,11 +157,11 @@ func (r *remote) bears(deployment fleet.DeploymentName, revision string) error {
 	return fmt.Errorf("deployment %s is not there", deployment)
 }
 
-// looks waits until the hub has looked for news that often.
-func (r *remote) looks(n int64) {
+// polls waits until the hub has polled for news that often.
+func (r *remote) polls(n int64) {
 	r.house.t.Helper()
 	from := r.store.looks.Load()
-	r.house.eventually("the hub looks", func() error {
+	r.house.eventually("the hub polls", func() error {
 		r.hub.Wake()
 		if got := r.store.looks.Load() - from; got < n {
 			return fmt.Errorf("%d looks", got)
@@ -178,9 +179,9 @@ func (r *remote) stopped(want bool) func() error {
 	}
 }
 
-// A standby that lacks the last commits is promoted while an agent is connected. What its cluster
-// has stays, nothing of it is put back to an earlier revision or deleted; stops reach it all the
-// while; and it catches up once the config repo has confirmed the rows.
+// A standby that lacks the last commits is promoted while an agent is connected. Its
+// cluster keeps its objects: none is put back to an earlier revision or deleted. Stops still reach
+// the agent, and it catches up once the config repo has confirmed the rows.
 func TestAnAgentKeepsWhatItHasWhenTheDatabaseGoesBack(t *testing.T) {
 	for name, slowly := range map[string]bool{"fast, with its leases": false,
 		"slow, without": true} {
@@ -188,12 +189,12 @@ func TestAnAgentKeepsWhatItHasWhenTheDatabaseGoesBack(t *testing.T) {
 			f := newFailover(t,
 				together(small(), plant(), deployment("acme", "scada", "v1", "Delete", "edge")))
 			a := f.start("a", options{})
-			f.eventually("the fleet stands", f.settled)
+			f.eventually("the fleet is in sync", f.settled)
 			r := f.agent("edge")
-			f.eventually("the agent's cluster stands", r.stands)
+			f.eventually("the agent's cluster is in sync", r.inSync)
 			f.commit("an Application goes",
 				gone(deployment("acme", "scada", "v1", "Delete", "edge")))
-			f.eventually("it is gone", r.stands)
+			f.eventually("it is gone", r.inSync)
 			if err := f.standby.CaughtUp(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -201,7 +202,7 @@ func TestAnAgentKeepsWhatItHasWhenTheDatabaseGoesBack(t *testing.T) {
 			f.commit("it is back, and another is newer",
 				together(deployment("acme", "scada", "v2", "Delete", "edge"),
 					deployment("acme", "plc", "v2", "Delete", "edge")))
-			f.eventually("the tail is applied", r.stands)
+			f.eventually("the tail is applied", r.inSync)
 			deleted, written := len(r.deleted), r.writes()
 			a.source.away.Store(true)
 			f.promote(slowly)
@@ -209,7 +210,7 @@ func TestAnAgentKeepsWhatItHasWhenTheDatabaseGoesBack(t *testing.T) {
 				_, err := f.store.Mirror(t.Context())
 				return err
 			})
-			r.looks(40)
+			r.polls(40)
 			if err := errors.Join(r.bears("plc", "v2"), r.bears("scada", "v2")); err != nil {
 				t.Error("while Git is away:", err)
 			}
@@ -226,7 +227,7 @@ func TestAnAgentKeepsWhatItHasWhenTheDatabaseGoesBack(t *testing.T) {
 			f.commit("another change, which takes a number that was given before",
 				deployment("acme", "plc", "v3", "Delete", "edge"))
 			a.source.away.Store(false)
-			f.eventually("the agent has caught up", r.stands)
+			f.eventually("the agent has caught up", r.inSync)
 			if err := errors.Join(r.bears("plc", "v3"), r.bears("scada", "v2")); err != nil {
 				t.Error(err)
 			}
@@ -237,15 +238,15 @@ func TestAnAgentKeepsWhatItHasWhenTheDatabaseGoesBack(t *testing.T) {
 	}
 }
 
-// A stray on a cluster behind an agent is listed with those of engines, and removed by the same
+// An orphan on a cluster behind an agent is listed with those of engines, and removed by the same
 // decision about its UID.
 func TestAnAgentsOrphanIsListedAndRemovedByADecisionAboutItsUID(t *testing.T) {
 	h := newHouse(t, together(small(), plant(), deployment("acme", "scada", "v1", "Delete",
 		"edge")))
 	h.start("a", options{})
-	h.eventually("the fleet stands", h.settled)
+	h.eventually("the fleet is in sync", h.settled)
 	r := h.agent("edge")
-	h.eventually("the agent's cluster stands", r.stands)
+	h.eventually("the agent's cluster is in sync", r.inSync)
 	var scada mirror.Row
 	for _, row := range h.rowsOn(r.name) {
 		if row.Deployment == "scada" {
@@ -253,7 +254,7 @@ func TestAnAgentsOrphanIsListedAndRemovedByADecisionAboutItsUID(t *testing.T) {
 		}
 	}
 	h.commit("scada goes", gone(deployment("acme", "scada", "v1", "Delete", "edge")))
-	h.eventually("it is gone", r.stands)
+	h.eventually("it is gone", r.inSync)
 	h.exec(`DELETE FROM argosy.tombstones`) // it was long ago
 	h.engines[r.name] = r.site
 	h.late(scada, 1)
@@ -281,5 +282,5 @@ func TestAnAgentsOrphanIsListedAndRemovedByADecisionAboutItsUID(t *testing.T) {
 		return nil
 	})
 	h.eventually("it is listed no more", h.orphans(0))
-	h.eventually("the agent's cluster stands without it", r.stands)
+	h.eventually("the agent's cluster is in sync without it", r.inSync)
 }

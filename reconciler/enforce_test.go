@@ -40,7 +40,7 @@ func TestOnlyReviewedFilesAreAppliedOverRestartsAndLeaders(t *testing.T) {
 			deployment("globex", "shop", "v2", "Orphan", "prod")))
 	people.sawFiles(t, h, base, head, shopFile)
 	h.wants("globex/shop@prod", "v2")
-	hold := h.heldFor(head, mirror.HoldUnreviewed, "nobody reviewed")
+	hold := h.heldFor(head, mirror.HoldUnreviewed, "not reviewed")
 	if hold.Tenant != "acme" || !slices.Equal(hold.Paths, []string{webFile}) ||
 		len(hold.Items) != 0 {
 		t.Fatalf("%+v", hold)
@@ -74,9 +74,9 @@ func TestALaterReviewedCommitTakesThePlaceOfAHeldOne(t *testing.T) {
 	h := newHouse(t, small())
 	people := &reviewers{}
 	h.atRest(h.start("a", options{reviews: people}))
-	head := h.commit("nobody saw it", deployment("acme", "web", "evil", "Delete", "prod",
+	head := h.commit("an unreviewed change", deployment("acme", "web", "evil", "Delete", "prod",
 		"staging"))
-	h.heldFor(head, mirror.HoldUnreviewed, "nobody reviewed")
+	h.heldFor(head, mirror.HoldUnreviewed, "not reviewed")
 	next := h.commit("reviewed", deployment("acme", "web", "v2", "Delete", "prod", "staging"))
 	people.sawFiles(t, h, head, next, webFile)
 	h.wants("acme/web@prod", "v2")
@@ -111,9 +111,9 @@ func TestAskingAboutAHeldCommitDelaysNoOther(t *testing.T) {
 	people := &slowly{reviewers: &reviewers{}}
 	h.atRest(h.start("a", options{reviews: people}))
 	base := h.head()
-	head := h.commit("nobody saw it", deployment("acme", "web", "evil", "Delete", "prod",
+	head := h.commit("an unreviewed change", deployment("acme", "web", "evil", "Delete", "prod",
 		"staging"))
-	h.heldFor(head, mirror.HoldUnreviewed, "nobody reviewed")
+	h.heldFor(head, mirror.HoldUnreviewed, "not reviewed")
 	people.slow.Store(&reviews.Span{Base: base, Head: head})
 	for i := range 3 {
 		h.eventually("the held one is being asked about", func() error {
@@ -148,9 +148,10 @@ func TestARebuildWaitsForAnApprovalWhereEnginesHoldObjects(t *testing.T) {
 			people := &reviewers{}
 			r := h.start("a", options{reviews: people})
 			h.atRest(r)
-			held := h.commit("nobody saw it", deployment("acme", "web", "evil", "Delete", "prod",
-				"staging"))
-			h.heldFor(held, mirror.HoldUnreviewed, "nobody reviewed")
+			held := h.commit("an unreviewed change",
+				deployment("acme", "web", "evil", "Delete", "prod",
+					"staging"))
+			h.heldFor(held, mirror.HoldUnreviewed, "not reviewed")
 			r.stop()
 			written := h.engines["eu-1"].writes() + h.engines["eu-2"].writes()
 			lose(h)
@@ -177,13 +178,13 @@ func TestARebuildWaitsForAnApprovalWhereEnginesHoldObjects(t *testing.T) {
 	}
 }
 
-func TestAFirstStartWaitsForNobody(t *testing.T) {
+func TestAFirstStartNeedsNoApproval(t *testing.T) {
 	h := newHouse(t, small())
 	h.start("a", options{reviews: &reviewers{}})
-	h.eventually("the fleet stands", h.settled)
+	h.eventually("the fleet is in sync", h.settled)
 }
 
-func TestWithoutAGitHostWhoeverMayPushHasReviewed(t *testing.T) {
+func TestWithoutAGitHostThePusherHasReviewed(t *testing.T) {
 	h := newHouse(t, small())
 	h.atRest(h.start("a", options{}))
 	h.commit("pushed", deployment("acme", "web", "v2", "Delete", "prod", "staging"))
@@ -196,10 +197,11 @@ func TestApprovalsReviewsAndProofsCountWhileGitIsAway(t *testing.T) {
 	r := h.start("a", options{reviews: people})
 	h.atRest(r)
 	base := h.head()
-	first := h.commit("nobody saw it", deployment("acme", "web", "v2", "Delete", "prod", "staging"))
-	h.heldFor(first, mirror.HoldUnreviewed, "nobody reviewed")
+	first := h.commit("an unreviewed change",
+		deployment("acme", "web", "v2", "Delete", "prod", "staging"))
+	h.heldFor(first, mirror.HoldUnreviewed, "not reviewed")
 	second := h.commit("nor this", together(deployment("globex", "shop", "v2", "Orphan", "prod")))
-	h.heldFor(second, mirror.HoldUnreviewed, "nobody reviewed")
+	h.heldFor(second, mirror.HoldUnreviewed, "not reviewed")
 	third := h.commit("nor that", gone(tenant("acme", "staging")))
 	h.eventually("it is recorded", func() error { return h.recorded(third) })
 	r.source.away.Store(true)

@@ -105,7 +105,7 @@ func (p planter) with(folder, mode, name, id string) string {
 var narrow = gitrepo.Budget{Files: 10_000}
 
 // hostile are folders that cannot be read, or hold what cannot be.
-var hostile = map[string]func(p planter, folder string) (tree, says string){
+var hostile = map[string]func(p planter, folder string) (tree, problem string){
 	"a file of 65 MiB": func(p planter, folder string) (string, string) {
 		return p.with(folder, "40000", "syncs",
 			p.tree("100644 zz.yaml", p.blob(io.LimitReader(zeros{}, 65<<20)))), "68157440 bytes"
@@ -152,10 +152,10 @@ func evil(revision string) map[string]string {
 	return together(tenant("evil", "prod"), deployment("evil", "job", revision, "Delete", "prod"))
 }
 
-// says waits until a tenant is told something about a path.
-func (h *house) says(tenant fleet.TenantName, path, what string) {
+// reports waits until a problem at a path is reported to a tenant.
+func (h *house) reports(tenant fleet.TenantName, path, what string) {
 	h.t.Helper()
-	h.eventually("the tenant is told", func() error {
+	h.eventually("the problem is reported", func() error {
 		problems, _, err := h.store.Views.Problems(context.Background(), view.Scope{Tenant: tenant},
 			view.Filter{}, view.Page{Limit: 100})
 		if err != nil {
@@ -166,7 +166,7 @@ func (h *house) says(tenant fleet.TenantName, path, what string) {
 				return nil
 			}
 		}
-		return fmt.Errorf("no problem at %s says %q: %v", path, what, problems)
+		return fmt.Errorf("no problem at %s contains %q: %v", path, what, problems)
 	})
 }
 
@@ -182,7 +182,7 @@ func (h *house) applied(revision fleet.Revision) {
 	})
 }
 
-// revisionOf is what an Application is to be at.
+// revisionOf is the wanted revision of an Application.
 func (h *house) revisionOf(id, want string) {
 	h.t.Helper()
 	h.eventually(id+" is at "+want, func() error {
@@ -200,16 +200,16 @@ func TestOneTenantsFolderStopsNoOther(t *testing.T) {
 			h := newHouse(t, together(small(), evil("v1")))
 			p := planter{h}
 			h.start("a", options{budget: narrow})
-			h.eventually("the fleet stands", h.settled)
-			tree, says := make(p, "tenants/evil")
+			h.eventually("the fleet is in sync", h.settled)
+			tree, problem := make(p, "tenants/evil")
 			h.applied(p.put("tenants/evil", "40000", tree, "a bomb"))
-			h.says("evil", "tenants/evil/", says)
+			h.reports("evil", "tenants/evil/", problem)
 
 			h.applied(h.commit("good", deployment("acme", "web", "v2", "Delete", "prod",
 				"staging")))
 			h.revisionOf("acme/web@prod", "v2")
 			h.revisionOf("evil/job@prod", "v1")
-			h.says("evil", "tenants/evil/", says)
+			h.reports("evil", "tenants/evil/", problem)
 
 			// A new replica without a mirror reads the same.
 			r := h.start("b", options{budget: narrow})
@@ -222,7 +222,7 @@ func TestOneTenantsFolderStopsNoOther(t *testing.T) {
 			p.put("tenants/evil", "40000", good, "healed")
 			h.applied(h.commit("and on", evil("v2")))
 			h.revisionOf("evil/job@prod", "v2")
-			h.eventually("the fleet stands again", h.settled)
+			h.eventually("the fleet is in sync again", h.settled)
 			if problems, _, err := h.store.Views.Problems(t.Context(), view.Scope{}, view.Filter{},
 				view.Page{Limit: 10}); err != nil || len(problems) != 0 {
 				t.Error(problems, err)
@@ -236,7 +236,7 @@ func TestAHealedFolderLosesWhatWasRemovedMeanwhile(t *testing.T) {
 		"prod")))
 	p := planter{h}
 	h.start("a", options{})
-	h.eventually("the fleet stands", h.settled)
+	h.eventually("the fleet is in sync", h.settled)
 	h.applied(p.put("tenants/evil", "40000", p.with("tenants/evil", "40000", "..", p.tree()),
 		"a bomb"))
 	h.git("update-ref", "refs/heads/good", "main~1")
@@ -253,14 +253,14 @@ func TestThePlatformsFolderStopsNoTenant(t *testing.T) {
 	h := newHouse(t, small())
 	p := planter{h}
 	h.start("a", options{})
-	h.eventually("the fleet stands", h.settled)
+	h.eventually("the fleet is in sync", h.settled)
 	h.applied(p.put("fleet", "40000", p.with("fleet", "40000", "..", p.tree()), "a bomb"))
 	h.applied(h.commit("good", deployment("acme", "web", "v2", "Delete", "prod", "staging")))
 	h.revisionOf("acme/web@prod", "v2")
-	h.eventually("it stands", h.settled)
+	h.eventually("it is in sync", h.settled)
 }
 
-func TestWhatLiesOutsideTheFoldersStopsNobody(t *testing.T) {
+func TestUnreadableFilesOutsideTheFoldersStopNoTenant(t *testing.T) {
 	for name, make := range map[string]func(p planter){
 		"a file of 65 MiB": func(p planter) {
 			p.put("video", "100644", p.blob(io.LimitReader(zeros{}, 65<<20)), "m")
@@ -291,7 +291,7 @@ func TestWhatLiesOutsideTheFoldersStopsNobody(t *testing.T) {
 			t.Parallel()
 			h := newHouse(t, small())
 			h.start("a", options{})
-			h.eventually("the fleet stands", h.settled)
+			h.eventually("the fleet is in sync", h.settled)
 			make(planter{h})
 			h.commit("good", deployment("acme", "web", "v2", "Delete", "prod", "staging"))
 			h.eventually("the commit after it is applied", h.settled)
@@ -308,25 +308,25 @@ func (letters) Read(b []byte) (int, error) {
 	return len(b), nil
 }
 
-func TestAPullRequestIsToldOfItsFolder(t *testing.T) {
+func TestAPullRequestShowsTheProblemOfItsFolder(t *testing.T) {
 	h := newHouse(t, together(small(), evil("v1")))
 	p := planter{h}
 	r := h.start("a", options{budget: narrow})
-	h.eventually("the fleet stands", h.settled)
+	h.eventually("the fleet is in sync", h.settled)
 	for name, make := range hostile {
 		if name == "a file of 65 MiB" {
 			continue // more than a pull request may bring
 		}
-		tree, says := make(p, "tenants/evil")
+		tree, problem := make(p, "tenants/evil")
 		head := p.commit("tenants/evil", "40000", tree, "a bomb")
 		h.git("update-ref", "refs/pull/7/head", string(head))
 		out := h.preview(r, reconciler.PreviewRequest{Ref: "refs/pull/7/head", Head: head})
-		told := false
+		found := false
 		for _, pr := range out.Problems {
-			told = told || strings.HasPrefix(pr.Path, "tenants/evil/") &&
-				strings.Contains(pr.Message, says)
+			found = found || strings.HasPrefix(pr.Path, "tenants/evil/") &&
+				strings.Contains(pr.Message, problem)
 		}
-		if !told || len(out.Files) == 0 || !strings.HasPrefix(out.Files[0], "tenants/evil/") {
+		if !found || len(out.Files) == 0 || !strings.HasPrefix(out.Files[0], "tenants/evil/") {
 			t.Errorf("%s: %v %v", name, out.Files, out.Problems)
 		}
 	}

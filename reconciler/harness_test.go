@@ -46,7 +46,7 @@ func newHouse(t testing.TB, files map[string]string) *house {
 	return h
 }
 
-// newDatabase is an empty mirror: what stands after the database was lost.
+// newDatabase is an empty mirror: the state after a loss of the database.
 func (h *house) newDatabase() {
 	h.t.Helper()
 	name := fmt.Sprintf("house_%d", houses.Add(1))
@@ -91,7 +91,7 @@ func (h *house) head() fleet.Revision {
 // limit is for a condition to come true on a busy machine.
 const limit = 30 * time.Second
 
-// eventually waits for a condition, and says at the end why it does not hold.
+// eventually waits for a condition, and fails with its last error.
 func (h *house) eventually(what string, holds func() error) {
 	h.t.Helper()
 	deadline := time.Now().Add(limit)
@@ -125,15 +125,15 @@ func (h *house) rows() map[fleet.ObjectKey]mirror.Row {
 	return all
 }
 
-// settled says why the engines do not yet hold exactly what the head's rows want, each of them
-// acknowledged.
+// settled returns an error while the engines do not hold exactly what the head's rows want, each of
+// them acknowledged.
 func (h *house) settled() error {
 	source, err := h.store.Views.Source(context.Background())
 	if err != nil {
 		return err
 	}
 	if head := h.head(); source.Applied != head {
-		return fmt.Errorf("revision %s is applied, not the head %s; source says %q",
+		return fmt.Errorf("revision %s is applied, not the head %s; the source has %q",
 			source.Applied.Short(), head.Short(), source.Error)
 	}
 	wanted := h.rows()
@@ -158,7 +158,7 @@ func (h *house) settled() error {
 	return nil
 }
 
-// application says what the mirror shows of one Application.
+// application is the mirror's view of one Application.
 func (h *house) application(id string) view.Application {
 	h.t.Helper()
 	all, _, err := h.store.Views.Applications(context.Background(), view.Scope{}, view.Filter{},

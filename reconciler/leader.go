@@ -128,5 +128,5 @@ func (t *throttle) event() {
 	})
 }
 
-// Pushed tells the loop that the branch may have moved. It never blocks.
+// Pushed wakes the loop, because the branch may have moved. It never blocks.
 func (l *Loop) Pushed() { l.pushes.event() }

@@ -25,20 +25,20 @@ func (h *house) passes(r *replica, n int64) {
 	})
 }
 
-func TestAPassWithoutNewsPlansNothingAndWritesNothing(t *testing.T) {
+func TestAReconcileWithoutNewsPlansNothingAndWritesNothing(t *testing.T) {
 	h := newHouse(t, small())
 	r := h.start("a", options{})
-	h.eventually("the fleet stands", h.settled)
+	h.eventually("the fleet is in sync", h.settled)
 	h.passes(r, 3)
 	calls := []string{"record", "lately", "acknowledge", "observe", "updatesync", "rows", "load"}
 	before, written := r.store.asked(calls...), h.engines["eu-1"].server.Writes()+
 		h.engines["eu-2"].server.Writes()
-	told := r.store.asked("source")
+	sourced := r.store.asked("source")
 	h.passes(r, 20)
 	if n := r.store.asked(calls...) - before; n != 0 {
 		t.Errorf("%d calls of %v in 20 passes without news", n, calls)
 	}
-	if n := r.store.asked("source") - told; n > 1 {
+	if n := r.store.asked("source") - sourced; n > 1 {
 		t.Errorf("the state of the source was recorded %d times in 20 passes", n)
 	}
 	if n := h.engines["eu-1"].server.Writes() +
@@ -50,7 +50,7 @@ func TestAPassWithoutNewsPlansNothingAndWritesNothing(t *testing.T) {
 func TestARevisionThatWaitsIsReadAndRecordedOnce(t *testing.T) {
 	h := newHouse(t, small())
 	r := h.start("a", options{})
-	h.eventually("the fleet stands", h.settled)
+	h.eventually("the fleet is in sync", h.settled)
 	first := h.head()
 	if _, err := h.repo.Git(t.Context(), "update-ref", "-d", "refs/heads/main"); err != nil {
 		t.Fatal(err)
@@ -79,7 +79,7 @@ func TestARevisionThatWaitsIsReadAndRecordedOnce(t *testing.T) {
 func TestARevisionThatWaitsASecondTimeIsApprovedASecondTime(t *testing.T) {
 	h := newHouse(t, small())
 	r := h.start("a", options{})
-	h.eventually("the fleet stands", h.settled)
+	h.eventually("the fleet is in sync", h.settled)
 	first := h.head()
 	second := h.commit("forward", deployment("acme", "web", "v2", "Delete", "prod", "staging"))
 	h.eventually("it is applied", h.settled)
@@ -99,7 +99,7 @@ func TestARevisionThatWaitsASecondTimeIsApprovedASecondTime(t *testing.T) {
 func TestAHoldEndsWhenTheBranchIsBackAtWhatIsApplied(t *testing.T) {
 	h := newHouse(t, small())
 	r := h.start("a", options{})
-	h.eventually("the fleet stands", h.settled)
+	h.eventually("the fleet is in sync", h.settled)
 	first := h.head()
 	second := h.commit("forward", deployment("acme", "web", "v2", "Delete", "prod", "staging"))
 	h.eventually("it is applied", h.settled)
@@ -125,10 +125,10 @@ func (h *house) point(at fleet.Revision) {
 	}
 }
 
-func TestARestartWhileARevisionWaitsTellsOfItNoSecondTime(t *testing.T) {
+func TestARestartWhileARevisionWaitsRecordsItOnce(t *testing.T) {
 	h := newHouse(t, small())
 	r := h.start("a", options{})
-	h.eventually("the fleet stands", h.settled)
+	h.eventually("the fleet is in sync", h.settled)
 	empty := h.commit("everything gone",
 		gone(together(tenant("acme", "prod", "staging"), tenant("globex", "prod"),
 			deployment("acme", "web", "v1", "Delete", "prod"), deployment("globex", "shop", "v1",
@@ -145,7 +145,7 @@ func TestARestartWhileARevisionWaitsTellsOfItNoSecondTime(t *testing.T) {
 	all, _, err := h.store.Views.Operations(t.Context(), view.Scope{}, view.Filter{Revision: empty},
 		view.Page{Limit: 100})
 	if err != nil || len(all) != 1 {
-		t.Errorf("%d operations tell of the revision that waits: %v", len(all), err)
+		t.Errorf("%d operations for the revision that waits: %v", len(all), err)
 	}
 }
 
@@ -170,13 +170,13 @@ func approve(t *testing.T, h *house, revision fleet.Revision) {
 	}
 }
 
-func TestAnOutageOfTheSourceIsToldWithItsBeginAndHeals(t *testing.T) {
+func TestAnOutageOfTheSourceIsRecordedWithItsBeginAndHeals(t *testing.T) {
 	h := newHouse(t, small())
 	r := h.start("a", options{})
-	h.eventually("the fleet stands", h.settled)
+	h.eventually("the fleet is in sync", h.settled)
 	r.source.away.Store(true)
 	var begin view.Source
-	h.eventually("the outage is told", func() (err error) {
+	h.eventually("the outage is recorded", func() (err error) {
 		if begin, err = h.store.Views.Source(t.Context()); err == nil &&
 			(begin.Since == nil || !strings.Contains(begin.Error, "away")) {
 			err = fmt.Errorf("source: %+v", begin)
@@ -203,7 +203,7 @@ func TestAFaultOfTheDatabaseIsNotTheSources(t *testing.T) {
 	var failing atomic.Bool
 	h := newHouse(t, small())
 	r := h.start("a", options{fail: failFor(&failing, "lately", "record")})
-	h.eventually("the fleet stands", h.settled)
+	h.eventually("the fleet is in sync", h.settled)
 	failing.Store(true)
 	h.commit("while the database is away", deployment("acme", "web", "v2", "Delete", "prod",
 		"staging"))
@@ -227,7 +227,7 @@ func TestARecordWhoseAnswerIsLostHasOneEffect(t *testing.T) {
 		return nil
 	})
 	failing.Store(false)
-	h.eventually("the fleet stands", h.settled)
+	h.eventually("the fleet is in sync", h.settled)
 	revisions, _, err := h.store.Views.Revisions(t.Context(), view.Scope{}, view.Filter{},
 		view.Page{
 			Limit: 10})

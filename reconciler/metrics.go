@@ -18,10 +18,10 @@ type Metrics struct {
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		passes: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "argosy_reconcile_total",
-			Help: "Passes of the loop, by how they ended: recorded, unchanged, held, failed."},
+			Help: "Reconciles of the loop, by result: recorded, unchanged, held, failed."},
 			[]string{"result"}),
 		passTook: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "argosy_reconcile_seconds",
-			Help:    "Time of a pass that recorded a revision, from fetch to commit.",
+			Help:    "Time of a reconcile that recorded a revision, from fetch to commit.",
 			Buckets: prometheus.ExponentialBuckets(0.01, 2, 14)}),
 		recorded: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "argosy_source_recorded_timestamp_seconds",

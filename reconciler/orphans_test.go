@@ -45,7 +45,7 @@ func TestADeletionReadsItsRowAgainRightBeforeItActs(t *testing.T) {
 		}
 		return nil
 	}})
-	h.eventually("the fleet stands", h.settled)
+	h.eventually("the fleet is in sync", h.settled)
 	h.setStop(mirror.Stop{Scope: mirror.StopFleet})
 	for name := range h.engines {
 		h.eventually("the stop is in force", func() error { return h.marked(name, 1) })
@@ -76,7 +76,7 @@ func TestADeletionReadsItsRowAgainRightBeforeItActs(t *testing.T) {
 		t.Errorf("deleted for rows that were taken back: %v", gone)
 	}
 	blind.Store(false)
-	h.eventually("the fleet stands again", h.settled)
+	h.eventually("the fleet is in sync again", h.settled)
 }
 
 // late is a write of a control plane that was given up: it arrives now, whatever was done since.
@@ -86,7 +86,7 @@ func (h *house) late(row mirror.Row, epoch int64) {
 	cancel()
 	old := h.engines[row.Key.Engine].server.Connect(row.Key.Engine)
 	_, _ = old.Preflight(ctx)
-	_ = old.Watch(ctx, engine.Sink{}) // one look
+	_ = old.Watch(ctx, engine.Sink{}) // one list
 	if out, err := old.Apply(context.Background(), row, fleet.Secret{}, mirror.Lease{
 		Epoch: epoch}); err != nil || !out.Changed {
 		h.t.Fatalf("the late write: %+v, %v", out, err)
@@ -110,7 +110,7 @@ func (h *house) orphans(want int) func() error {
 		all, _, err := h.store.Views.Orphans(context.Background(), view.Scope{}, view.Filter{},
 			view.Page{Limit: 100})
 		if err == nil && len(all) != want {
-			err = fmt.Errorf("%d strays are listed, not %d: %+v", len(all), want, all)
+			err = fmt.Errorf("%d orphans are listed, not %d: %+v", len(all), want, all)
 		}
 		return err
 	}
@@ -118,7 +118,7 @@ func (h *house) orphans(want int) func() error {
 
 func (h *house) orphan() view.Orphan {
 	h.t.Helper()
-	h.eventually("one stray is listed", h.orphans(1))
+	h.eventually("one orphan is listed", h.orphans(1))
 	all, _, err := h.store.Views.Orphans(context.Background(), view.Scope{}, view.Filter{},
 		view.Page{
 			Limit: 100})
@@ -150,20 +150,20 @@ func (h *house) exec(sql string, args ...any) {
 func TestACreateThatArrivesAfterTheDeletionIsUndone(t *testing.T) {
 	h := newHouse(t, small())
 	h.start("a", options{})
-	h.eventually("the fleet stands", h.settled)
+	h.eventually("the fleet is in sync", h.settled)
 	shop := h.appliedRow("shop")
 	h.commit("shop leaves", gone(deployment("globex", "shop", "v1", "Orphan", "prod")))
 	h.eventually("shop has left", h.absent(shop))
 	h.late(shop, 1)
 	h.eventually("the late create is undone", h.absent(shop))
 	h.eventually("nothing is left of it", h.orphans(0))
-	h.eventually("the fleet stands without it", h.settled)
+	h.eventually("the fleet is in sync without it", h.settled)
 }
 
 func TestAOrphanIsListedAndRemovedByADecisionAboutItsUIDAlone(t *testing.T) {
 	h := newHouse(t, small())
 	h.start("a", options{})
-	h.eventually("the fleet stands", h.settled)
+	h.eventually("the fleet is in sync", h.settled)
 	shop := h.appliedRow("shop")
 	h.commit("shop leaves", gone(deployment("globex", "shop", "v1", "Orphan", "prod")))
 	h.eventually("shop has left", h.absent(shop))
@@ -182,7 +182,7 @@ func TestAOrphanIsListedAndRemovedByADecisionAboutItsUIDAlone(t *testing.T) {
 		t.Errorf("a decision about another UID: %v", err)
 	}
 	if !h.engines[s.Engine].server.Exists(shop.Key) || len(h.deletions()) != before {
-		t.Fatal("a stray was removed without a decision")
+		t.Fatal("an orphan was removed without a decision")
 	}
 	removal.UID = s.UID
 	if _, err := h.store.Decisions.RemoveOrphan(t.Context(), removal); err != nil {
@@ -195,7 +195,7 @@ func TestAOrphanIsListedAndRemovedByADecisionAboutItsUIDAlone(t *testing.T) {
 func TestALateUpdateOfARowThatWasRevertedIsUndone(t *testing.T) {
 	h := newHouse(t, small())
 	h.start("a", options{})
-	h.eventually("the fleet stands", h.settled)
+	h.eventually("the fleet is in sync", h.settled)
 	h.commit("v2", deployment("globex", "shop", "v2", "Orphan", "prod"))
 	h.eventually("v2 stands", h.settled)
 	v2 := h.appliedRow("shop")
@@ -209,7 +209,7 @@ func TestALateUpdateOfARowThatWasRevertedIsUndone(t *testing.T) {
 func TestRowsThatWereTakenOutByHandAreFoundByVerification(t *testing.T) {
 	h := newHouse(t, small())
 	a := h.start("a", options{})
-	h.eventually("the fleet stands", h.settled)
+	h.eventually("the fleet is in sync", h.settled)
 	a.stop()
 	shop := h.appliedRow("shop")
 	h.exec(`DELETE FROM argosy.desired WHERE name = $1`, shop.Key.Name)
@@ -230,7 +230,7 @@ func TestRowsThatWereTakenOutByHandAreFoundByVerification(t *testing.T) {
 func TestARebuildListsWhatWasHeldAsOrphansAndDeletesNothing(t *testing.T) {
 	h := newHouse(t, small())
 	a := h.start("a", options{})
-	h.eventually("the fleet stands", h.settled)
+	h.eventually("the fleet is in sync", h.settled)
 	head := h.commit("two at once",
 		gone(deployment("acme", "web", "v1", "Delete", "prod", "staging")))
 	h.eventually("the deletion is held", func() error {
@@ -244,7 +244,7 @@ func TestARebuildListsWhatWasHeldAsOrphansAndDeletesNothing(t *testing.T) {
 	a.stop()
 	h.newDatabase()
 	b := h.start("b", options{})
-	h.eventually("the mirror is made anew", func() error { return h.recorded(head) })
+	h.eventually("the mirror is restored", func() error { return h.recorded(head) })
 	h.eventually("both are listed", h.orphans(2))
 	h.passes(b, 10)
 	if gone := h.deletions(); len(gone) > 0 {
@@ -257,12 +257,12 @@ func TestARebuildListsWhatWasHeldAsOrphansAndDeletesNothing(t *testing.T) {
 func TestAnEngineThatWentBackIsBroughtToItsRowsAgain(t *testing.T) {
 	h := newHouse(t, together(small(), deployment("globex", "old", "v1", "Orphan", "prod")))
 	h.start("a", options{})
-	h.eventually("the fleet stands", h.settled)
+	h.eventually("the fleet is in sync", h.settled)
 	shop, old := h.appliedRow("shop"), h.appliedRow("old")
 	restore := h.engines[shop.Key.Engine].server.Backup()
 	h.commit("one changed, one new", together(deployment("globex", "shop", "v2", "Orphan", "prod"),
 		deployment("globex", "new", "v1", "Orphan", "prod")))
-	h.eventually("both stand", h.settled)
+	h.eventually("both exist", h.settled)
 	h.commit("one gone", gone(deployment("globex", "old", "v1", "Orphan", "prod")))
 	h.eventually("it has gone", h.absent(old))
 	begun := time.Now()

@@ -65,7 +65,7 @@ func (h *house) quietCluster() (env fleet.EnvironmentID, at *site, silent *atomi
 	return env, at, silent
 }
 
-// shownAs says whether people are shown that an environment is unreachable, with so many parked.
+// shownAs reports whether people are shown that an environment is unreachable, with so many parked.
 func (h *house) shownAs(env fleet.EnvironmentID, unreachable bool, parked int) func() error {
 	return func() error {
 		all, _, err := h.store.Views.Environments(context.Background(), view.Scope{
@@ -92,7 +92,7 @@ func (h *house) shownAs(env fleet.EnvironmentID, unreachable bool, parked int) f
 func TestAnEnvironmentThatDoesNotAnswerIsParkedAndComesBack(t *testing.T) {
 	h := newHouse(t, small())
 	a := h.start("a", options{reach: soon})
-	h.eventually("the fleet stands", h.settled)
+	h.eventually("the fleet is in sync", h.settled)
 	env, at, silent := h.quietCluster()
 	key := keyOf(at, "acme", "web", string(env.Name))
 	silent.Store(true)
@@ -120,7 +120,7 @@ func TestAnEnvironmentThatDoesNotAnswerIsParkedAndComesBack(t *testing.T) {
 		}
 		return nil
 	})
-	h.eventually("the fleet stands", h.settled)
+	h.eventually("the fleet is in sync", h.settled)
 }
 
 func TestARotatedCredentialUnparksAtOnce(t *testing.T) {
@@ -128,7 +128,7 @@ func TestARotatedCredentialUnparksAtOnce(t *testing.T) {
 	slow.ProbeFirst, slow.ProbeMost = time.Hour, time.Hour
 	h := newHouse(t, small())
 	r := h.start("a", options{reach: slow})
-	h.eventually("the fleet stands", h.settled)
+	h.eventually("the fleet is in sync", h.settled)
 	env, _, silent := h.quietCluster()
 	silent.Store(true)
 	h.eventually("it is parked", h.shownAs(env, true, 1))
@@ -143,7 +143,7 @@ func TestADeletionThatIsBlockedIsReleasedByADecisionAlone(t *testing.T) {
 	slow.ProbeFirst, slow.ProbeMost = time.Hour, time.Hour
 	h := newHouse(t, small())
 	h.start("a", options{reach: slow})
-	h.eventually("the fleet stands", h.settled)
+	h.eventually("the fleet is in sync", h.settled)
 	env, at, silent := h.quietCluster()
 	id := fleet.ApplicationID{Tenant: env.Tenant, Deployment: "web", Environment: env.Name}
 	key := keyOf(at, "acme", "web", string(env.Name))
@@ -190,5 +190,5 @@ func TestADeletionThatIsBlockedIsReleasedByADecisionAlone(t *testing.T) {
 		}
 		return nil
 	})
-	h.eventually("the fleet stands", h.settled)
+	h.eventually("the fleet is in sync", h.settled)
 }

@@ -85,7 +85,7 @@ func (b *branch) current(r *plan.Request) bool {
 	return r.Revision == b.planned && approvalsOf(r) == b.approvals && len(r.Deleted) == 0
 }
 
-// approvals tells two readings apart: an approval that is given again is the latest.
+// approvals identifies the result of a read: an approval that is given again is the latest.
 type approvals struct {
 	count  int
 	latest time.Time

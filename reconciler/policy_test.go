@@ -9,7 +9,7 @@ import (
 	"argosy.dev/argosy/fleet/view"
 )
 
-// A policy that stands keeps what breaks it from the engines, also for the replica that comes
+// A policy in effect keeps what breaks it from the engines, also for the replica that comes
 // after, until it is removed.
 func TestAPolicyKeepsACommitsFileFromTheEngines(t *testing.T) {
 	noHead := map[string]string{"fleet/policies/no-head.yaml": document("Policy", "no-head",
@@ -17,7 +17,7 @@ func TestAPolicyKeepsACommitsFileFromTheEngines(t *testing.T) {
 			"\"HEAD\")'\n  message: name a revision\n  field: spec.source.targetRevision")}
 	h := newHouse(t, together(small(), noHead))
 	first := h.start("a", options{})
-	h.eventually("the fleet stands", h.settled)
+	h.eventually("the fleet is in sync", h.settled)
 	head := h.commit("HEAD, and another file",
 		together(deployment("acme", "web", "HEAD", "Delete", "prod", "staging"),
 			deployment("globex", "shop", "v2", "Orphan", "prod")))
@@ -42,7 +42,7 @@ func TestAPolicyKeepsACommitsFileFromTheEngines(t *testing.T) {
 		view.Page{Limit: 10})
 	if err != nil || len(problems) != 1 || problems[0].Code != "policy" ||
 		problems[0].Message != "no-head: name a revision" || problems[0].Line == 0 {
-		t.Fatalf("at %s, acme is told %v (%v)", head.Short(), problems, err)
+		t.Fatalf("at %s, the problems of acme are %v (%v)", head.Short(), problems, err)
 	}
 	first.stop()
 	h.start("b", options{})

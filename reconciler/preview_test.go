@@ -237,8 +237,8 @@ func (m *author) approveAll() {
 	}
 }
 
-// mend replaces what does not decode.
-func (m *author) mend() {
+// fix replaces undecodable files.
+func (m *author) fix() {
 	files := map[string]string{}
 	for _, path := range m.deployments() {
 		if tenant, name := split(path); m.tree[path][:5] == "kind:" {
@@ -246,10 +246,10 @@ func (m *author) mend() {
 		}
 	}
 	maps.Copy(files, m.some("acme", "last"))
-	m.change("mend", files)
+	m.change("fix", files)
 }
 
-// reviewOne proposes, lets the branch move on now and then, looks, merges and compares.
+// reviewOne proposes, lets the branch move on now and then, previews, merges and compares.
 func (m *author) reviewOne(n int) (conflicts int) {
 	m.t.Helper()
 	from := m.head()
@@ -291,7 +291,7 @@ func (m *author) reviewOne(n int) (conflicts int) {
 		m.t.Fatalf("pull request %d: another hash", n)
 	}
 	m.approveAll()
-	m.mendQuietly()
+	m.fixQuietly()
 	m.atRest(m.replica)
 	return 0
 }
@@ -329,11 +329,11 @@ func (m *author) edits() map[string]string {
 	return files
 }
 
-// mendQuietly makes the branch good again if it is not.
-func (m *author) mendQuietly() {
+// fixQuietly makes the branch good again if it is not.
+func (m *author) fixQuietly() {
 	for _, path := range m.deployments() {
 		if m.tree[path][:5] == "kind:" {
-			m.mend()
+			m.fix()
 			return
 		}
 	}
@@ -410,11 +410,11 @@ func TestAPreviewIsHeldAgainstTheGuardsOfWhatIsApplied(t *testing.T) {
 	h.atRest(r)
 	p := h.preview(r, h.propose(9, h.head(), one("c")))
 	if p.Plan.Counts.Held != 1 || !strings.Contains(p.Plan.Holds[0].Message, "1 of them earlier") {
-		t.Errorf("what went lately does not count: %+v %v", p.Plan.Counts, p.Plan.Holds)
+		t.Errorf("recent deletions do not count: %+v %v", p.Plan.Counts, p.Plan.Holds)
 	}
 }
 
-func TestAPreviewTellsWhereAProblemStands(t *testing.T) {
+func TestAPreviewHasTheLinesOfProblems(t *testing.T) {
 	h := newHouse(t, small())
 	r := h.start("a", options{})
 	h.atRest(r)
@@ -425,7 +425,7 @@ func TestAPreviewTellsWhereAProblemStands(t *testing.T) {
 		p.Problems[0].Severity != fleet.SeverityError {
 		t.Errorf("%+v", p.Problems)
 	}
-	t.Run("parsed alone, only what one file says of itself is told", func(t *testing.T) {
+	t.Run("parsed alone, a file shows only its own problems", func(t *testing.T) {
 		out, err := r.Parse(t.Context(),
 			h.propose(8, h.head(), together(deployment("acme", "web", "v2", "Delete", "nowhere"),
 				map[string]string{"tenants/acme/deployments/bad.yaml": "kind: [",
@@ -542,8 +542,8 @@ func TestAPreviewIsRefusedWhileItWouldBeWrong(t *testing.T) {
 }
 
 // Previews are made by many at once while the branch moves; each is of one revision that was
-// applied, and nobody waits for the other for good.
-func TestPreviewsBesideABusyLoop(t *testing.T) {
+// applied, and neither waits for the other for good.
+func TestPreviewsDuringABusyLoop(t *testing.T) {
 	h := newHouse(t, small())
 	r := h.start("a", options{poll: 10 * time.Millisecond})
 	h.atRest(r)
@@ -620,15 +620,15 @@ func TestAPreviewWaitsForEnginesThatWereNotReadYet(t *testing.T) {
 	}
 }
 
-// After a rebuild one engine takes long to read. What stands on the others is found there, commits
-// that concern it are applied and pull requests about it are planned; the slow one is read once, to
-// its end.
-func TestSlowEngineKeepsNobodyElseFromTheirPlaceAfterARebuild(t *testing.T) {
+// After a rebuild one engine takes long to read. The environments of the other engines are found
+// there, their commits are applied and their pull requests are planned. The slow engine is read
+// once, to its end.
+func TestASlowEngineDelaysNoOtherEnvironmentAfterARebuild(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	h := newHouse(t, small())
 	r := h.start("a", options{})
-	h.eventually("the fleet stands", h.settled)
+	h.eventually("the fleet is in sync", h.settled)
 	r.stop()
 	placed := h.placements()
 	slow := h.engines["eu-1"]
@@ -669,7 +669,7 @@ func TestSlowEngineKeepsNobodyElseFromTheirPlaceAfterARebuild(t *testing.T) {
 	}
 	unknown := h.propose(8, h.head(), tenant("initech", "prod"))
 	if _, err := b.Preview(ctx, unknown); !errors.Is(err, mirror.ErrNotReady) {
-		t.Errorf("a pull request that is to be placed, maybe where it stands already: %v", err)
+		t.Errorf("a pull request whose placement is not known yet: %v", err)
 	}
 	close(read)
 	h.eventually("everything is where it was", func() error {

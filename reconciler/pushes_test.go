@@ -48,7 +48,7 @@ func TestALoopIgnoresTheNoticeOfItsOwnPushes(t *testing.T) {
 	h.commit("a release", deployment("acme", "web", "v2", "Delete", "prod", "staging"))
 	fetches := r.source.fetches.Load()
 	for range 10 {
-		r.Heard(mirror.NoticePushed("a"))
+		r.Notified(mirror.NoticePushed("a"))
 	}
 	r.Pushed()
 	h.eventually("its own push is applied", h.settled)

@@ -1,7 +1,7 @@
 // Package reconciler is the loop that brings the store to the head of the config repo's branch:
 // fetch, plan, record, publish. One replica of a fleet runs it; a lease elects that replica.
 //
-//   - Events carry no data, they trigger: a webhook, a timer or a NOTIFY wakes the loop, and the loop
+//   - Events carry no data, they trigger: a webhook, a timer or a NOTIFY wakes the loop, and it
 //     reads the truth again.
 //   - An error, a partial read or an older state never deletes anything.
 //   - Nothing here imports an adapter: the interfaces below are what the loop needs, and cmd wires
@@ -93,7 +93,7 @@ type Store interface {
 	// false if the mirror has another version.
 	Confirm(ctx context.Context, lease mirror.Lease, at mirror.State) (bool, error)
 	// Notify wakes all replicas, because rows have changed. by is part of the notice: see
-	// Loop.Heard.
+	// Loop.Notified.
 	Notify(ctx context.Context, by string) error
 }
 

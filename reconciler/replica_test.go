@@ -37,7 +37,7 @@ type replica struct {
 	source  *gitSource
 	stop    func() // and wait until everything has ended
 	dead    *atomic.Bool
-	heard   atomic.Int64 // notifications
+	notices atomic.Int64 // notifications
 }
 
 type options struct {
@@ -51,7 +51,7 @@ type options struct {
 	standby time.Duration // of the loop
 	reach   reach.Limits  // of every worker
 
-	gitAway bool           // until source.away says otherwise
+	gitAway bool           // until source.away is reset
 	budget  gitrepo.Budget // of the copy of the config repo
 
 	reviews reconciler.Reviews
@@ -121,9 +121,9 @@ func (h *house) start(name string, o options) *replica {
 				return
 			}
 			board.Wake()
-			r.Heard(by)
+			r.Notified(by)
 			r.manager.Wake()
-			r.heard.Add(1)
+			r.notices.Add(1)
 		})
 	})
 	r.stop = sync.OnceFunc(func() {

@@ -14,19 +14,19 @@ import (
 // day is a house, its dump of yesterday, and what was done to its engines since.
 type day struct {
 	*house
-	server  *stack.Postgres
-	dump    string
-	heard   *ledger
-	a       *replica
-	written int
-	deleted int
+	server   *stack.Postgres
+	dump     string
+	requests *ledger
+	a        *replica
+	written  int
+	deleted  int
 }
 
 // yesterday dumps the mirror with pg_dump after an Application has gone; then a day's work brings
 // it back, newer.
 func yesterday(t *testing.T) *day {
 	t.Helper()
-	d := &day{heard: &ledger{}, dump: filepath.Join(t.TempDir(), "yesterday.dump")}
+	d := &day{requests: &ledger{}, dump: filepath.Join(t.TempDir(), "yesterday.dump")}
 	var err error
 	if d.server, err = stack.StartPostgres(t.Context(), ""); err != nil {
 		t.Fatal(err)
@@ -40,8 +40,8 @@ func yesterday(t *testing.T) *day {
 		t.Fatal(err)
 	}
 	d.reopen()
-	d.a = d.start("a", options{engine: d.heard.hear})
-	d.eventually("the fleet stands", d.settled)
+	d.a = d.start("a", options{engine: d.requests.record})
+	d.eventually("the fleet is in sync", d.settled)
 	d.commit("an Application goes", gone(deployment("globex", "shop", "v1", "Orphan", "prod")))
 	d.eventually("it is gone", d.settled)
 	if err := d.server.Dump(t.Context(), "argosy", d.dump); err != nil {
@@ -53,7 +53,7 @@ func yesterday(t *testing.T) *day {
 				deployment("acme", "web", fmt.Sprint("v", i+2), "Delete", "prod", "staging")))
 		d.eventually("it is applied", d.settled)
 	}
-	d.written, d.deleted = d.writes(), len(d.heard.deleted())
+	d.written, d.deleted = d.writes(), len(d.requests.deleted())
 	return d
 }
 
@@ -66,20 +66,20 @@ func (d *day) reopen() {
 	d.t.Cleanup(d.store.Close)
 }
 
-// untouched says whether nothing was done to any engine since.
+// untouched reports whether no engine was written to since.
 func (d *day) untouched() error {
 	var err error
 	if n := d.writes() - d.written; n != 0 {
 		err = fmt.Errorf("%d writes", n)
 	}
-	if deleted := d.heard.deleted()[d.deleted:]; len(deleted) != 0 {
+	if deleted := d.requests.deleted()[d.deleted:]; len(deleted) != 0 {
 		err = errors.Join(err, fmt.Errorf("deleted: %v", deleted))
 	}
 	return errors.Join(err, d.bears("web", "v4"), d.bears("shop", "v4"))
 }
 
-// turns waits until a replica's workers have read their rows that often.
-func (d *day) turns(r *replica, n int) {
+// reconciles waits until a replica's workers have read their rows that often.
+func (d *day) reconciles(r *replica, n int) {
 	d.t.Helper()
 	from := r.store.asked("changed")
 	d.eventually("the workers turn", func() error {
@@ -116,8 +116,8 @@ func TestYesterdaysDumpUndoesNothingWhileGitIsAway(t *testing.T) {
 	}
 	d.url = url
 	d.reopen()
-	b := d.start("b", options{engine: d.heard.hear, gitAway: true})
-	d.turns(b, 20)
+	b := d.start("b", options{engine: d.requests.record, gitAway: true})
+	d.reconciles(b, 20)
 	d.goesOn(b)
 }
 
@@ -144,6 +144,6 @@ func TestADumpThatIsRestoredInPlaceUnderRunningReplicasUndoesNothing(t *testing.
 	if after.Life == before.Life {
 		t.Errorf("the incarnation is still %s", after.Life)
 	}
-	d.turns(d.a, 20)
+	d.reconciles(d.a, 20)
 	d.goesOn(d.a)
 }

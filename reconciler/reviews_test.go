@@ -20,9 +20,9 @@ import (
 	"argosy.dev/argosy/test/stack"
 )
 
-// reviewers know what they were told, and can be away.
+// reviewers return the reviews of a test, and can be away.
 type reviewers struct {
-	// of which they have reviewed every file; nil: they have only reviewed what files says
+	// of which they have reviewed every file; nil: only files are reviewed
 	repo *stack.Repo
 
 	mu    sync.Mutex
@@ -73,7 +73,7 @@ func changed(ctx context.Context, repo *stack.Repo, base, head fleet.Revision) (
 	return paths, nil
 }
 
-// sawFiles tells of these files of one span.
+// sawFiles adds reviews of these files of one span.
 func (r *reviewers) sawFiles(t testing.TB, h *house, base, head fleet.Revision, paths ...string) {
 	t.Helper()
 	all, err := changed(t.Context(), h.repo, base, head)
@@ -102,7 +102,7 @@ func (r *reviewers) lose(err error) {
 	r.away = err
 }
 
-// saw tells of the deletions of one span.
+// saw adds reviews of the deletions of one span.
 func (r *reviewers) saw(base, head fleet.Revision, approved bool, keys ...fleet.ObjectKey) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -132,14 +132,14 @@ func (h *house) applications(tenant fleet.TenantName, name fleet.DeploymentName)
 		}
 	}
 	if len(keys) == 0 {
-		h.t.Fatalf("nothing of %s/%s stands", tenant, name)
+		h.t.Fatalf("%s/%s has no Application", tenant, name)
 	}
 	return keys
 }
 
 // heldFor waits for a hold of a revision and gives it.
 func (h *house) heldFor(revision fleet.Revision, reason mirror.HoldReason,
-	says string) mirror.Hold {
+	text string) mirror.Hold {
 	h.t.Helper()
 	var out mirror.Hold
 	h.eventually("it is held as "+string(reason), func() error {
@@ -150,7 +150,7 @@ func (h *house) heldFor(revision fleet.Revision, reason mirror.HoldReason,
 		}
 		for _, hold := range holds {
 			if out = hold; hold.Revision == revision && hold.Reason == reason &&
-				strings.Contains(hold.Message, says) {
+				strings.Contains(hold.Message, text) {
 				return nil
 			}
 		}
@@ -159,7 +159,7 @@ func (h *house) heldFor(revision fleet.Revision, reason mirror.HoldReason,
 	return out
 }
 
-func TestADeletionThatNobodyReviewedWaitsForAReview(t *testing.T) {
+func TestAnUnreviewedDeletionWaitsForAReview(t *testing.T) {
 	h := newHouse(t, small())
 	people := &reviewers{repo: h.repo}
 	r := h.start("a", options{reviews: people})
@@ -171,7 +171,7 @@ func TestADeletionThatNobodyReviewedWaitsForAReview(t *testing.T) {
 	head := h.commit("pushed past everybody",
 		together(gone(deployment("globex", "shop", "v1", "Orphan", "prod")),
 			deployment("acme", "web", "v2", "Delete", "prod", "staging")))
-	hold := h.heldFor(head, mirror.HoldUnreviewed, "nobody reviewed")
+	hold := h.heldFor(head, mirror.HoldUnreviewed, "not reviewed")
 	if hold.Tenant != "globex" || !slices.Equal(hold.Items, shop) {
 		t.Errorf("%+v", hold)
 	}
@@ -188,14 +188,14 @@ func TestADeletionThatNobodyReviewedWaitsForAReview(t *testing.T) {
 	if !h.engines[shop[0].Engine].server.Exists(shop[0]) {
 		t.Fatal("it is gone")
 	}
-	work := r.store.asked("record", "lately")
+	work := r.store.asked("record", "recent")
 	h.eventually("they are asked again", func() error {
 		if n := len(people.spans()); n < 4 {
 			return fmt.Errorf("asked %d times", n)
 		}
 		return nil
 	})
-	if n := r.store.asked("record", "lately") - work; n != 0 {
+	if n := r.store.asked("record", "recent") - work; n != 0 {
 		t.Errorf("%d calls of the store while nothing new is known", n)
 	}
 	asked := people.spans()
@@ -217,7 +217,7 @@ func TestADeletionThatNobodyReviewedWaitsForAReview(t *testing.T) {
 		})
 		h.commit("another", deployment("acme", "web", "v3", "Delete", "prod", "staging"))
 		h.eventually("it is applied", h.settled)
-		h.heldFor(head, mirror.HoldUnreviewed, "nobody reviewed")
+		h.heldFor(head, mirror.HoldUnreviewed, "not reviewed")
 	})
 	t.Run("until somebody turns out to have", func(t *testing.T) {
 		people.saw(base, head, false, shop...)
@@ -340,9 +340,9 @@ func TestReviewedDeletionsGoAtOnceAndApprovedOnesPassTheGuards(t *testing.T) {
 				}
 				return h.settled()
 			})
-			if lately, err := h.store.Plans.Recent(t.Context(), time.Hour); err != nil ||
-				len(lately.Deleted) != 0 {
-				t.Errorf("they count against the guards: %v %v", lately.Deleted, err)
+			if recent, err := h.store.Plans.Recent(t.Context(), time.Hour); err != nil ||
+				len(recent.Deleted) != 0 {
+				t.Errorf("they count against the guards: %v %v", recent.Deleted, err)
 			}
 		})
 	}
@@ -461,14 +461,14 @@ func TestReviewersAreNotAskedAtEveryWake(t *testing.T) {
 	h := newHouse(t, small())
 	people := &reviewers{repo: h.repo}
 	r := h.start("a", options{reviews: people, poll: time.Hour})
-	h.eventually("the fleet stands", h.settled)
+	h.eventually("the fleet is in sync", h.settled)
 	head := h.commit("pushed past everybody",
 		gone(deployment("globex", "shop", "v1", "Orphan", "prod")))
 	r.Wake()
-	h.heldFor(head, mirror.HoldUnreviewed, "nobody reviewed")
+	h.heldFor(head, mirror.HoldUnreviewed, "not reviewed")
 	for range 10 {
 		from := r.source.fetches.Load()
-		h.eventually("a pass is made", func() error {
+		h.eventually("a reconcile has run", func() error {
 			if r.Wake(); r.source.fetches.Load() == from {
 				return errors.New("not yet")
 			}

@@ -24,10 +24,10 @@ func (l *Loop) Released(lease string) {
 	}
 }
 
-// Heard wakes the loop for a notice of the store: another replica has recorded a revision, a worker
-// has deleted objects, a person has approved. It ignores the loop's own notices, and those about
-// emergency stops and agents, which any tenant can cause: a needless reconcile costs a fetch.
-func (l *Loop) Heard(notice string) {
+// Notified wakes the loop for a notice of the store: another replica has recorded a revision, a
+// worker has deleted objects, a person has approved. It ignores the loop's own notices, and those
+// about emergency stops and agents, which any tenant can cause: a needless reconcile costs a fetch.
+func (l *Loop) Notified(notice string) {
 	if by, ok := mirror.Pushed(notice); ok {
 		if by != l.Holder {
 			l.Pushed()
@@ -48,7 +48,7 @@ func (l *Loop) Run(ctx context.Context) {
 	var leading atomic.Bool
 	var standby sync.WaitGroup
 	defer standby.Wait()
-	standby.Go(func() { l.standBy(ctx, &leading) })
+	standby.Go(func() { l.follow(ctx, &leading) })
 	for attempts := 1; ctx.Err() == nil; attempts++ {
 		began := time.Now()
 		election := lease.Candidate{Store: l.Leases, Name: loopLease, Holder: l.Holder,
@@ -112,9 +112,9 @@ func (l *Loop) lead(ctx context.Context, held *lease.Held) error {
 // first fetch is within a tenth of it.
 const standbyEvery = 5 * time.Minute
 
-// standBy keeps this replica's copy of the config repo close to the branch's head while another
+// follow keeps this replica's copy of the config repo close to the branch's head while another
 // replica leads, so that a takeover does not begin with a clone.
-func (l *Loop) standBy(ctx context.Context, leading *atomic.Bool) {
+func (l *Loop) follow(ctx context.Context, leading *atomic.Bool) {
 	every := cmp.Or(l.Standby, standbyEvery)
 	for pause := rand.N(every / 10); pacing.Sleep(ctx, pause); pause = every*3/4 + rand.N(every/2) {
 		if leading.Load() {

@@ -33,7 +33,7 @@ func (h *house) marked(name fleet.EngineName, want int) error {
 func TestAStopHoldsBackEveryWriteAndItsEndHastensThem(t *testing.T) {
 	h := newHouse(t, small())
 	a := h.start("a", options{})
-	h.eventually("the fleet stands", h.settled)
+	h.eventually("the fleet is in sync", h.settled)
 	h.setStop(mirror.Stop{Scope: mirror.StopFleet})
 	for name := range h.engines {
 		h.eventually("the engine remembers the stop", func() error { return h.marked(name, 1) })
@@ -74,12 +74,12 @@ func TestAStopHoldsBackEveryWriteAndItsEndHastensThem(t *testing.T) {
 func TestTheMirrorComesBackFromGitAndTheEnginesWithoutAWrite(t *testing.T) {
 	h := newHouse(t, small())
 	r := h.start("a", options{})
-	h.eventually("the fleet stands", h.settled)
+	h.eventually("the fleet is in sync", h.settled)
 	r.stop()
 	placed, written := h.placements(), h.engines["eu-1"].writes()+h.engines["eu-2"].writes()
 	h.newDatabase()
 	h.start("b", options{})
-	h.eventually("the fleet stands again", h.settled)
+	h.eventually("the fleet is in sync again", h.settled)
 	if n := h.engines["eu-1"].writes() + h.engines["eu-2"].writes() - written; n != 0 {
 		t.Errorf("the rebuild made %d writes", n)
 	}
@@ -90,7 +90,7 @@ func TestTheMirrorComesBackFromGitAndTheEnginesWithoutAWrite(t *testing.T) {
 	h.eventually("a commit arrives", h.settled)
 	for _, e := range h.engines {
 		if err := e.backwards(); err != nil {
-			t.Error("epochs began anew: ", err)
+			t.Error("epochs began again: ", err)
 		}
 	}
 }
@@ -114,7 +114,7 @@ func (h *house) placements() map[string]fleet.EngineName {
 func TestAStopOfAnEngineThatIsNotReadYetOutlivesTheDatabase(t *testing.T) {
 	h := newHouse(t, small())
 	r := h.start("a", options{})
-	h.eventually("the fleet stands", h.settled)
+	h.eventually("the fleet is in sync", h.settled)
 	at := h.engineOf("acme", "prod")
 	h.setStop(mirror.Stop{Scope: mirror.StopEngine, Name: string(at.name)})
 	h.eventually("the engine remembers the stop", func() error { return h.marked(at.name, 1) })
@@ -127,7 +127,7 @@ func TestAStopOfAnEngineThatIsNotReadYetOutlivesTheDatabase(t *testing.T) {
 	h.commit("meanwhile", together(deployment("acme", "web", "v2", "Delete", "prod", "staging"),
 		deployment("globex", "shop", "v2", "Orphan", "prod")))
 	b := h.start("b", options{})
-	h.eventually("what can be read is recorded, and nothing is placed anew", func() error {
+	h.eventually("what can be read is recorded, and nothing new is placed", func() error {
 		if s, _ := h.store.Views.Source(t.Context()); s.Applied != h.head() {
 			return errors.New("not recorded")
 		}
@@ -172,7 +172,7 @@ func TestAStopOfAnEngineThatIsNotReadYetOutlivesTheDatabase(t *testing.T) {
 func TestNothingIsWrittenAndNoStopForgottenWhileTheStopsCannotBeRead(t *testing.T) {
 	h := newHouse(t, small())
 	a := h.start("a", options{})
-	h.eventually("the fleet stands", h.settled)
+	h.eventually("the fleet is in sync", h.settled)
 	h.setStop(mirror.Stop{Scope: mirror.StopFleet})
 	for name := range h.engines {
 		h.eventually("the engine remembers the stop", func() error { return h.marked(name, 1) })
@@ -204,7 +204,7 @@ func TestNothingIsWrittenAndNoStopForgottenWhileTheStopsCannotBeRead(t *testing.
 func TestARebuildUnderARunningReplicaIsNoticed(t *testing.T) {
 	h := newHouse(t, small())
 	h.start("a", options{})
-	h.eventually("the fleet stands", h.settled)
+	h.eventually("the fleet is in sync", h.settled)
 	placed, written := h.placements(), h.engines["eu-1"].writes()+h.engines["eu-2"].writes()
 	if err := h.store.Reset(t.Context()); err != nil {
 		t.Fatal(err)
@@ -231,7 +231,7 @@ func TestAWriteUnderWayEndsBeforeItsLeasePassesOn(t *testing.T) {
 		}
 		return nil
 	}})
-	h.eventually("the fleet stands", h.settled)
+	h.eventually("the fleet is in sync", h.settled)
 	b := h.start("b", options{})
 	blocked.Store(true)
 	h.commit("slow", deployment("globex", "shop", "v2", "Orphan", "prod"))
@@ -270,7 +270,7 @@ func TestAWriteUnderWayEndsBeforeItsLeasePassesOn(t *testing.T) {
 	h.eventually("the write counts", h.settled)
 }
 
-// A secret of an engine's own connection changes: its worker begins anew, and both are the same
+// A secret of an engine's own connection changes: its worker restarts, and both are the same
 // holder of the engine's lease.
 func TestTwoWorkersOfOneReplicaNeverServeAnEngineTogether(t *testing.T) {
 	var blocked, entered atomic.Bool
@@ -283,7 +283,7 @@ func TestTwoWorkersOfOneReplicaNeverServeAnEngineTogether(t *testing.T) {
 		}
 		return nil
 	}})
-	h.eventually("the fleet stands", h.settled)
+	h.eventually("the fleet is in sync", h.settled)
 	at := h.engineOf("globex", "prod")
 	blocked.Store(true)
 	h.commit("slow", deployment("globex", "shop", "v2", "Orphan", "prod"))

@@ -31,7 +31,7 @@ func manyEngines(t *testing.T, engines int) *house {
 	return h
 }
 
-// shares says why not each of these replicas, and nobody else, serves so many engines.
+// shares returns an error unless exactly these replicas serve so many engines.
 func (h *house) shares(want map[string]int) error {
 	h.t.Helper()
 	engines, _, err := h.store.Views.Engines(context.Background(), view.Scope{}, view.Filter{},
@@ -104,7 +104,7 @@ func (h *house) epochs() []int64 {
 }
 
 // A replica that does not lead has the config repo before it takes over.
-func TestReplicaThatStandsByKeepsItsCopyOfTheConfigRepoWarm(t *testing.T) {
+func TestAStandbyReplicaKeepsItsCopyOfTheConfigRepoWarm(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, small())
 	leader := h.start("a", options{})
@@ -129,11 +129,11 @@ func TestReplicaThatStandsByKeepsItsCopyOfTheConfigRepoWarm(t *testing.T) {
 
 // A verifying pass compares hashes. It reads the bodies of rows that differ, and of those whose
 // secrets only the engine can compare.
-func TestVerificationReadsNoBodyOfRowsThatStand(t *testing.T) {
+func TestVerificationReadsNoBodyOfRowsInSync(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, small())
 	r := h.start("a", options{})
-	h.eventually("the fleet stands", h.settled)
+	h.eventually("the fleet is in sync", h.settled)
 	r.stop()
 	rows, secrets := h.rows(), 0
 	for _, row := range rows {

@@ -9,8 +9,8 @@ import (
 )
 
 // Every established connection to the database falls silent, as after a fail-over behind an address
-// or in a network that has forgotten them: no side is told, and new connections work. The loop, the
-// workers and the stop board go on by themselves.
+// or in a network that has forgotten them: neither side notices, and new connections work. The
+// loop, the workers and the stop board go on by themselves.
 func TestReplicaGoesOnWhenItsDatabaseConnectionsFallSilent(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, small())
@@ -26,7 +26,7 @@ func TestReplicaGoesOnWhenItsDatabaseConnectionsFallSilent(t *testing.T) {
 	through := *direct
 	through.Host = between.Address
 	r := h.start("a", options{url: through.String()})
-	h.eventually("the fleet stands", h.settled)
+	h.eventually("the fleet is in sync", h.settled)
 
 	if _, err := h.store.Decisions.SetStop(
 		t.Context(), mirror.Stop{Scope: mirror.StopEngine, Name: "eu-1",

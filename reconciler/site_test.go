@@ -20,7 +20,7 @@ type site struct {
 	eyes   *enginetest.Fake // of the test
 	away   atomic.Bool
 	hidden atomic.Bool                   // from who reads it for a rebuild
-	slow   atomic.Pointer[chan struct{}] // until it is closed, whoever reads it for a rebuild waits
+	slow   atomic.Pointer[chan struct{}] // until it is closed, a read for a rebuild waits
 	dials  atomic.Int64                  // by workers
 
 	mu      sync.Mutex
@@ -36,11 +36,11 @@ func newSite(name fleet.EngineName) *site {
 	return &site{name: name, server: server, eyes: server.Connect(name)}
 }
 
-// inventory is what stands there now.
+// inventory is the present inventory.
 func (s *site) inventory() []engine.Live {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	_ = s.eyes.Watch(ctx, engine.Sink{}) // one look
+	_ = s.eyes.Watch(ctx, engine.Sink{}) // one list
 	return s.eyes.Inventory()
 }
 
@@ -144,7 +144,7 @@ func (s *site) note(epoch int64) {
 	s.written = append(s.written, epoch)
 }
 
-// backwards says whether a lower epoch ever wrote after a higher one.
+// backwards reports whether a lower epoch ever wrote after a higher one.
 func (s *site) backwards() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

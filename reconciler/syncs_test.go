@@ -15,7 +15,7 @@ type asking struct {
 	of map[fleet.ObjectKey]int
 }
 
-func (a *asking) hear(call string, key fleet.ObjectKey) error {
+func (a *asking) record(call string, key fleet.ObjectKey) error {
 	if call == "sync" {
 		a.mu.Lock()
 		defer a.mu.Unlock()
@@ -40,16 +40,16 @@ func syncRun(name, revision string, environments string) map[string]string {
 }
 
 // A database that is lost forgets which SyncRuns were done, and their files are new to the one
-// after it. What an engine holds has had its syncs: none is asked for again, whether the engine is
-// read at once or later, and what holds an Application stays.
+// after it. The Applications on an engine have had their syncs: none is requested again, whether
+// the engine is read at once or later, and their holds stay.
 func TestASyncIsNotDoneAgainAfterTheDatabaseIsLost(t *testing.T) {
 	for name, hidden := range map[string]bool{"the engines are read": false,
 		"an engine is read later": true} {
 		t.Run(name, func(t *testing.T) {
 			h := newHouse(t, small())
 			before := &asking{}
-			a := h.start("a", options{engine: before.hear})
-			h.eventually("the fleet stands", h.settled)
+			a := h.start("a", options{engine: before.record})
+			h.eventually("the fleet is in sync", h.settled)
 			h.commit("roll back", syncRun("rollback", "v0", "prod, staging"))
 			var keys []fleet.ObjectKey
 			for _, environment := range []string{"prod", "staging"} {
@@ -68,11 +68,11 @@ func TestASyncIsNotDoneAgainAfterTheDatabaseIsLost(t *testing.T) {
 			h.newDatabase()
 			at.hidden.Store(hidden)
 			after := &asking{}
-			b := h.start("b", options{engine: after.hear})
+			b := h.start("b", options{engine: after.record})
 			h.passes(b, 3)
 			at.hidden.Store(false)
-			h.eventually("the fleet stands again", h.settled)
-			h.turns(b, 5)
+			h.eventually("the fleet is in sync again", h.settled)
+			h.reconciles(b, 5)
 			if err := asked(after, keys, 0); err != nil {
 				t.Error(err)
 			}
@@ -97,8 +97,8 @@ func asked(a *asking, keys []fleet.ObjectKey, want int) error {
 	return nil
 }
 
-// turns waits until every worker has looked for syncs n times more.
-func (h *house) turns(r *replica, n int) {
+// reconciles waits until every worker has looked for syncs n times more.
+func (h *house) reconciles(r *replica, n int) {
 	h.t.Helper()
 	for name := range h.engines {
 		from := r.store.asked("syncs " + string(name))

@@ -33,7 +33,7 @@ func (h *house) writes() (n int) {
 	return n
 }
 
-// stopped says whether the store has exactly this many stops in force.
+// stopped reports whether the store has exactly this many stops in force.
 func (h *house) stopped(want int) error {
 	stops, err := h.store.Views.Stops(context.Background(), view.Scope{})
 	if err == nil && len(stops) != want {
@@ -48,7 +48,7 @@ func TestAStopThatTheDatabaseLosesStaysInForceAndComesBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := newHouse(t, small())
 			a := h.start("a", options{})
-			h.eventually("the fleet stands", h.settled)
+			h.eventually("the fleet is in sync", h.settled)
 			h.setStop(mirror.Stop{Scope: mirror.StopFleet})
 			for name := range h.engines {
 				h.eventually("the engine remembers the stop", func() error {
@@ -164,7 +164,7 @@ type ledger struct {
 	deletes []fleet.ObjectKey
 }
 
-func (l *ledger) hear(call string, key fleet.ObjectKey) error {
+func (l *ledger) record(call string, key fleet.ObjectKey) error {
 	if call == "delete" {
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -179,7 +179,7 @@ func (l *ledger) deleted() []fleet.ObjectKey {
 	return l.deletes
 }
 
-// bears says whether every Application of a deployment bears the revision.
+// bears reports whether every Application of a deployment bears the revision.
 func (h *house) bears(deployment fleet.DeploymentName, revision string) error {
 	n := 0
 	for _, e := range h.engines {
@@ -199,8 +199,8 @@ func (h *house) bears(deployment fleet.DeploymentName, revision string) error {
 	return nil
 }
 
-// leaveBehind applies what the standby does not hear of: an Application that it knows as gone is
-// back, and another one is newer.
+// leaveBehind applies commits that the standby lacks: they restore an Application that the standby
+// has as deleted, and change another one.
 func (f *failover) leaveBehind() {
 	f.t.Helper()
 	f.commit("an Application goes", gone(deployment("globex", "shop", "v1", "Orphan", "prod")))
@@ -215,17 +215,17 @@ func (f *failover) leaveBehind() {
 	f.eventually("the tail is applied", f.settled)
 }
 
-// A standby that lacks the last commits is promoted. What they made stays as it is: none of it is
-// put back to an earlier revision, nothing is deleted, the stop that was lost holds; and the mirror
-// catches up by itself, without a restart and without another commit.
+// A standby that lacks the last commits is promoted. Their objects stay: none is put back to an
+// earlier revision, none is deleted, and the lost stop stays in force. The mirror catches up by
+// itself, without a restart and without another commit.
 func TestAFailoverThatLosesItsTailUndoesNothingAndConverges(t *testing.T) {
 	for name, slowly := range map[string]bool{"fast, with its leases": false,
 		"slow, without": true} {
 		t.Run(name, func(t *testing.T) {
 			f := newFailover(t, small())
-			heard := &ledger{}
-			a := f.start("a", options{engine: heard.hear})
-			f.eventually("the fleet stands", f.settled)
+			requests := &ledger{}
+			a := f.start("a", options{engine: requests.record})
+			f.eventually("the fleet is in sync", f.settled)
 			f.leaveBehind()
 			f.setStop(mirror.Stop{Scope: mirror.StopTenant, Name: "globex"})
 			for name := range f.engines {
@@ -233,7 +233,7 @@ func TestAFailoverThatLosesItsTailUndoesNothingAndConverges(t *testing.T) {
 					return f.marked(name, 1)
 				})
 			}
-			deletes, written := len(heard.deleted()), f.writes()
+			deletes, written := len(requests.deleted()), f.writes()
 			a.source.away.Store(true)
 			f.promote(slowly)
 			f.eventually("the replica reads the new primary", func() error { return f.stopped(1) })
@@ -256,7 +256,7 @@ func TestAFailoverThatLosesItsTailUndoesNothingAndConverges(t *testing.T) {
 			if err := errors.Join(f.bears("web", "v2"), f.bears("shop", "v2")); err != nil {
 				t.Error(err)
 			}
-			if n := len(heard.deleted()) - deletes; n != 0 {
+			if n := len(requests.deleted()) - deletes; n != 0 {
 				t.Errorf("%d deletions", n)
 			}
 			if n := f.writes() - written; n != 0 {
@@ -274,26 +274,26 @@ func TestARestoredBackupUndoesNothingWhileGitIsAway(t *testing.T) {
 	// the standby is the backup: all that was committed until it was paused
 	f := newFailover(t, small())
 	a := f.start("a", options{})
-	f.eventually("the fleet stands", f.settled)
+	f.eventually("the fleet is in sync", f.settled)
 	f.leaveBehind()
 	a.stop()
 	f.promote(true)
-	heard, written := &ledger{}, f.writes()
-	b := f.start("b", options{engine: heard.hear, gitAway: true})
+	requests, written := &ledger{}, f.writes()
+	b := f.start("b", options{engine: requests.record, gitAway: true})
 	f.eventually("the engines are verified", func() error {
 		if n := b.store.asked("changed"); n < 20 {
 			return fmt.Errorf("%d reads", n)
 		}
 		return nil
 	})
-	if n := f.writes() - written; n != 0 || len(heard.deleted()) != 0 {
-		t.Errorf("%d writes and %d deletions while Git is away", n, len(heard.deleted()))
+	if n := f.writes() - written; n != 0 || len(requests.deleted()) != 0 {
+		t.Errorf("%d writes and %d deletions while Git is away", n, len(requests.deleted()))
 	}
 	b.source.away.Store(false)
 	f.eventually("the mirror has caught up", f.settled)
-	if n := f.writes() - written; n != 0 || len(heard.deleted()) != 0 {
+	if n := f.writes() - written; n != 0 || len(requests.deleted()) != 0 {
 		t.Errorf("%d writes and %d deletions on engines that had everything", n,
-			len(heard.deleted()))
+			len(requests.deleted()))
 	}
 	f.commit("the next one", deployment("acme", "web", "v3", "Delete", "prod", "staging"))
 	f.eventually("it is applied", f.settled)

@@ -37,12 +37,12 @@ func (h *house) dials() int64 {
 	return h.engines["eu-1"].dials.Load() + h.engines["eu-2"].dials.Load()
 }
 
-func TestAQueryThatFailsEndsNoShiftAndForgetsNothing(t *testing.T) {
+func TestAQueryThatFailsEndsNoSessionAndForgetsNothing(t *testing.T) {
 	var failing atomic.Bool
 	h := newHouse(t, small())
 	r := h.start("a", options{fail: failFor(&failing, "changed", "lookup", "credentialrows",
 		"acknowledge", "observe")})
-	h.eventually("the fleet stands", h.settled)
+	h.eventually("the fleet is in sync", h.settled)
 	dials := h.dials()
 
 	at := h.engineOf("acme", "prod")
@@ -76,15 +76,15 @@ func TestAQueryThatFailsEndsNoShiftAndForgetsNothing(t *testing.T) {
 	})
 	h.eventually("the commit arrives", h.settled)
 	if n := h.dials() - dials; n != 0 {
-		t.Errorf("%d shifts began anew for queries that failed", n)
+		t.Errorf("%d sessions began again for failed queries", n)
 	}
 }
 
-func TestAMissingCredentialIsToldAndHeals(t *testing.T) {
+func TestAMissingCredentialIsReportedAndHeals(t *testing.T) {
 	h := newHouse(t, small())
 	h.secrets.lose("staging", true)
 	r := h.start("a", options{})
-	h.eventually("the others stand", func() error {
+	h.eventually("the others are in sync", func() error {
 		for _, id := range []string{"acme/web@prod", "globex/shop@prod"} {
 			if a := h.application(id); a.Apply != mirror.ApplyApplied {
 				return fmt.Errorf("%s is %s", id, a.Apply)
@@ -98,7 +98,7 @@ func TestAMissingCredentialIsToldAndHeals(t *testing.T) {
 			"an Application was written whose cluster is not there: Argo CD would strip its " +
 				"finalizers")
 	}
-	h.eventually("what it waits for is told", func() error {
+	h.eventually("its dependency is reported", func() error {
 		if m := h.application("acme/web@staging").ApplyMessage; !strings.Contains(m,
 			"waits for Cluster") {
 			return fmt.Errorf("message %q", m)
@@ -119,13 +119,13 @@ func TestAPoisonedObjectKeepsNoOtherWaiting(t *testing.T) {
 		}
 		return nil
 	}})
-	h.eventually("the fleet stands", h.settled)
+	h.eventually("the fleet is in sync", h.settled)
 	key := keyOf(h.engineOf("acme", "prod"), "acme", "web", "prod")
 	poisoned.Store(&key)
 	h.commit("one of them fails",
 		together(deployment("acme", "web", "v2", "Delete", "prod", "staging"),
 			deployment("globex", "shop", "v2", "Orphan", "prod")))
-	h.eventually("the others arrive, and it says why it does not", func() error {
+	h.eventually("the others arrive, and its error is recorded", func() error {
 		bad := h.application("acme/web@prod")
 		for _, id := range []string{"acme/web@staging", "globex/shop@prod"} {
 			if a := h.application(id); a.Apply != mirror.ApplyApplied || a.TargetRevision != "v2" {
@@ -144,7 +144,7 @@ func TestAPoisonedObjectKeepsNoOtherWaiting(t *testing.T) {
 func TestAnEpochThatNoLeaseGaveCostsItsOwnObjectOnly(t *testing.T) {
 	h := newHouse(t, small())
 	r := h.start("a", options{})
-	h.eventually("the fleet stands", h.settled)
+	h.eventually("the fleet is in sync", h.settled)
 	at := h.engineOf("acme", "prod")
 	key := keyOf(at, "acme", "web", "prod")
 	at.server.Merge(key, `{"metadata":{"annotations":{"argosy.dev/epoch":"9223372036854775807"}}}`)
@@ -170,7 +170,7 @@ func TestAnEpochThatNoLeaseGaveCostsItsOwnObjectOnly(t *testing.T) {
 func TestApplicationsGoBeforeTheirClusterAndTheirProject(t *testing.T) {
 	h := newHouse(t, small())
 	h.start("a", options{})
-	h.eventually("the fleet stands", h.settled)
+	h.eventually("the fleet is in sync", h.settled)
 	at := h.engineOf("globex", "prod")
 	h.commit("globex leaves",
 		gone(together(tenant("globex", "prod"), deployment("globex", "shop", "v1", "Orphan",
@@ -195,10 +195,10 @@ func TestApplicationsGoBeforeTheirClusterAndTheirProject(t *testing.T) {
 	}
 }
 
-func TestAnEngineThatIsAwayIsToldAndHealsAlone(t *testing.T) {
+func TestAnEngineThatIsAwayIsReportedAndHealsAlone(t *testing.T) {
 	h := newHouse(t, small())
 	h.start("a", options{})
-	h.eventually("the fleet stands", h.settled)
+	h.eventually("the fleet is in sync", h.settled)
 	h.engines["eu-1"].away.Store(true)
 	reached := func(name fleet.EngineName, want bool) error {
 		all, _, err := h.store.Views.Engines(t.Context(), view.Scope{}, view.Filter{}, view.Page{
@@ -214,7 +214,7 @@ func TestAnEngineThatIsAwayIsToldAndHealsAlone(t *testing.T) {
 		}
 		return nil
 	}
-	h.eventually("it is told", func() error { return reached("eu-1", false) })
+	h.eventually("it is reported", func() error { return reached("eu-1", false) })
 	if err := reached("eu-2", true); err != nil {
 		t.Error(err)
 	}
@@ -233,7 +233,7 @@ func TestAnEngineThatIsAwayIsToldAndHealsAlone(t *testing.T) {
 	})
 	h.engines["eu-1"].away.Store(false)
 	h.eventually("it heals", h.settled)
-	h.eventually("that is told", func() error { return reached("eu-1", true) })
+	h.eventually("that is reported", func() error { return reached("eu-1", true) })
 }
 
 func TestAnEngineThatHangsOnASyncDelaysNoRow(t *testing.T) {
@@ -247,7 +247,7 @@ func TestAnEngineThatHangsOnASyncDelaysNoRow(t *testing.T) {
 		return nil
 	}})
 	t.Cleanup(func() { close(hang) }) // before the replica stops
-	h.eventually("the fleet stands", h.settled)
+	h.eventually("the fleet is in sync", h.settled)
 	h.commit("a sync of every environment", syncRun("rollback", "v0", "prod, staging"))
 	for range 2 {
 		<-hung
@@ -270,7 +270,7 @@ func TestAPanicOnOneObjectFailsThatObjectAlone(t *testing.T) {
 		}
 		return nil
 	})
-	h.eventually("the object says so", func() error {
+	h.eventually("the status of the object has the error", func() error {
 		for key, row := range h.rows() {
 			if key.Kind == fleet.ObjectCluster && row.Environment == "staging" &&
 				row.Apply != mirror.ApplyFailed {

@@ -240,7 +240,7 @@ func (v *Server) wakes(ctx context.Context) {
 			v.manager.Released(lease)
 			return
 		}
-		v.loop.Heard(by)
+		v.loop.Notified(by)
 		if _, pushed := mirror.Pushed(by); pushed {
 			return // the loop alone reads the branch
 		}

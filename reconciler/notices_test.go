@@ -13,7 +13,7 @@ import (
 	"argosy.dev/argosy/fleet/mirror"
 )
 
-// still waits until nothing has been fetched for a while, and says how often it was fetched until
+// still waits until nothing has been fetched for a while, and returns the number of fetches until
 // then.
 func (h *house) still(r *replica) int64 {
 	h.t.Helper()
@@ -30,22 +30,21 @@ func (h *house) still(r *replica) int64 {
 	return last
 }
 
-// A commit is one fetch: that it was recorded, which the loop tells all replicas, is no news to the
-// loop itself.
+// A commit is one fetch: the loop ignores the notice of its own record.
 func TestACommitIsFetchedOnce(t *testing.T) {
 	h := newHouse(t, small())
 	r := h.start("a", options{poll: time.Hour})
-	h.eventually("the fleet stands", h.settled)
+	h.eventually("the fleet is in sync", h.settled)
 	before := h.still(r)
 	const commits = 5
 	for i := range commits {
-		heard := r.heard.Load()
+		noticed := r.notices.Load()
 		h.commit("another one", deployment("acme", "web", fmt.Sprint("v", i+2), "Delete", "prod",
 			"staging"))
 		r.Wake() // as a webhook does
-		h.eventually("it is told to all replicas, and arrives", func() error {
-			if r.heard.Load() == heard {
-				return errors.New("not told")
+		h.eventually("it is sent to all replicas, and arrives", func() error {
+			if r.notices.Load() == noticed {
+				return errors.New("not sent")
 			}
 			return h.settled()
 		})
@@ -60,8 +59,8 @@ func TestACommitIsFetchedOnce(t *testing.T) {
 func TestStopsAndSyncsOfTenantsCostNoFetch(t *testing.T) {
 	h := newHouse(t, small())
 	r := h.start("a", options{poll: time.Hour})
-	h.eventually("the fleet stands", h.settled)
-	before, heard := h.still(r), r.heard.Load()
+	h.eventually("the fleet is in sync", h.settled)
+	before, noticed := h.still(r), r.notices.Load()
 	h.setStop(mirror.Stop{Scope: mirror.StopTenant, Name: "acme", By: "token:acme/ci"})
 	if _, err := h.store.Decisions.ClearStop(t.Context(), mirror.StopTenant, "acme", "",
 		"token:acme/ci"); err != nil {
@@ -72,8 +71,8 @@ func TestStopsAndSyncsOfTenantsCostNoFetch(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	h.eventually("all of it is heard", func() error {
-		if n := r.heard.Load() - heard; n < 22 {
+	h.eventually("all of them arrive", func() error {
+		if n := r.notices.Load() - noticed; n < 22 {
 			return fmt.Errorf("%d notices", n)
 		}
 		return nil
@@ -83,23 +82,23 @@ func TestStopsAndSyncsOfTenantsCostNoFetch(t *testing.T) {
 	}
 }
 
-// A revision wakes the workers that have something to do, and none else: the manager and its
-// workers are told by name.
+// A revision wakes the workers that have something to do, and no others: these
+// workers get a notice.
 func TestARecordNamesTheEnginesThatItConcerns(t *testing.T) {
 	h := newHouse(t, small())
 	r := h.start("a", options{poll: time.Hour})
-	h.eventually("the fleet stands", h.settled)
+	h.eventually("the fleet is in sync", h.settled)
 	h.still(r)
-	said := make(chan string, 10)
+	notices := make(chan string, 10)
 	ctx, cancel := context.WithCancel(t.Context())
 	var listening sync.WaitGroup
-	listening.Go(func() { h.store.Listen(ctx, func(notice string) { said <- notice }) })
+	listening.Go(func() { h.store.Listen(ctx, func(notice string) { notices <- notice }) })
 	defer listening.Wait()
 	defer cancel()
-	<-said // it is connected
+	<-notices // it is connected
 	h.commit("globex alone", deployment("globex", "shop", "v2", "Orphan", "prod"))
 	r.Wake()
-	by, engines, ok := mirror.Recorded(<-said)
+	by, engines, ok := mirror.Recorded(<-notices)
 	of := map[fleet.EngineName]bool{}
 	for key, row := range h.rows() {
 		if row.Tenant == "globex" && key.Kind == fleet.ObjectApplication {
@@ -107,15 +106,15 @@ func TestARecordNamesTheEnginesThatItConcerns(t *testing.T) {
 		}
 	}
 	if !ok || by != "a" || len(engines) != 1 || !of[engines[0]] {
-		t.Errorf("%s tells of %v, want one of %v", by, engines, of)
+		t.Errorf("%s names %v, want one of %v", by, engines, of)
 	}
 }
 
-// What others tell is heard at once, long before the next poll.
-func TestWhatOthersTellWakesTheLoop(t *testing.T) {
+// A notice of others wakes the loop at once, long before the next poll.
+func TestNoticesOfOthersWakeTheLoop(t *testing.T) {
 	h := newHouse(t, small())
 	r := h.start("a", options{poll: time.Hour})
-	h.eventually("the fleet stands", h.settled)
+	h.eventually("the fleet is in sync", h.settled)
 	h.still(r)
 	h.commit("by another replica's webhook", deployment("acme", "web", "v2", "Delete", "prod",
 		"staging"))
@@ -132,7 +131,7 @@ func TestWhatOthersTellWakesTheLoop(t *testing.T) {
 	h.eventually("it waits", func() error { return h.held(empty, mirror.HoldEmpty) })
 	h.still(r)
 	approve(t, h, empty)
-	h.eventually("an approval is heard", func() error {
+	h.eventually("an approval takes effect", func() error {
 		if s, err := h.store.Views.Source(t.Context()); err != nil || s.Applied != empty {
 			return fmt.Errorf("revision %s is applied, %w", s.Applied.Short(), err)
 		}
@@ -140,8 +139,8 @@ func TestWhatOthersTellWakesTheLoop(t *testing.T) {
 	})
 }
 
-// What an Application needed goes when it is proven gone, long before the next poll, and everything
-// that goes together is told of together.
+// The dependencies of an Application are deleted right after it, before the next poll. Everything
+// that is deleted together leads to one notice.
 func TestWhatIsProvenGoneWakesTheLoop(t *testing.T) {
 	files := together(small(), map[string]string{"fleet/fleet.yaml": document("Fleet", "fleet",
 		"guards: {maxDeletes: 100, maxDeletePercent: 100, alwaysAllowed: 100, window: 1h}\n  "+
@@ -152,10 +151,10 @@ func TestWhatIsProvenGoneWakesTheLoop(t *testing.T) {
 	}
 	h := newHouse(t, together(files, leaving))
 	r := h.start("a", options{poll: time.Hour})
-	h.eventually("the fleet stands", h.settled)
-	before, told := h.still(r), r.store.asked("notify engine")
-	if told != 0 {
-		t.Fatalf("%d times told of objects proven gone while none has left", told)
+	h.eventually("the fleet is in sync", h.settled)
+	before, sent := h.still(r), r.store.asked("notify engine")
+	if sent != 0 {
+		t.Fatalf("%d notices of deleted objects before a deletion", sent)
 	}
 	h.commit("globex leaves",
 		together(gone(leaving), gone(deployment("globex", "shop", "v1", "Orphan", "prod"))))
@@ -168,28 +167,28 @@ func TestWhatIsProvenGoneWakesTheLoop(t *testing.T) {
 		}
 		return h.settled()
 	})
-	h.eventually("it is told of the Applications, and of what they needed", func() error {
-		if told = r.store.asked("notify engine"); told < 2 {
-			return fmt.Errorf("told %d times", told)
+	h.eventually("it gets notices of the Applications, and of their dependencies", func() error {
+		if sent = r.store.asked("notify engine"); sent < 2 {
+			return fmt.Errorf("%d notices", sent)
 		}
 		return nil
 	})
-	if fetches := h.still(r) - before; told > 6 || fetches > int64(r.store.asked("notify engine"))+
+	if fetches := h.still(r) - before; sent > 6 || fetches > int64(r.store.asked("notify engine"))+
 		1 {
-		t.Errorf("21 Applications and what they needed: told %d times, %d fetches", told, fetches)
+		t.Errorf("21 Applications and their dependencies: %d notices, %d fetches", sent, fetches)
 	}
 	recorded := r.store.asked("record")
 	if err := r.store.Notify(t.Context(), "engine/eu-1"); err != nil {
 		t.Fatal(err)
 	}
-	h.eventually("it looks, and finds nothing", func() error {
-		if h.still(r)-before <= int64(told) {
+	h.eventually("it reconciles, and finds nothing", func() error {
+		if h.still(r)-before <= int64(sent) {
 			return errors.New("it does not look")
 		}
 		return nil
 	})
 	// the begin, the commit, what the Applications needed, and once more if they were slow to go
 	if again := r.store.asked("record"); again != recorded || recorded > 4 {
-		t.Errorf("%d records, then %d after a telling of nothing", recorded, again)
+		t.Errorf("%d records, then %d after a notice without a change", recorded, again)
 	}
 }

@@ -7,24 +7,24 @@ import (
 	"argosy.dev/argosy/fleet/view"
 )
 
-// Case 8: paths that some filesystem takes for one. The control plane reads Git's objects, where
-// they are two: one is a declaration's, the other is refused, and neither its coming nor its going
-// touches the declaration. Were both refused, a twin in a folder that has no owner would hold back
-// a tenant's.
-func TestATwinOfAPathTakesNothingFromTheDeclarationItResembles(t *testing.T) {
+// Some filesystems take several paths for one. The control plane reads Git's objects, where they
+// are different: one is a declaration's, the others are refused, and neither their creation nor
+// their removal touches the declaration. If both were refused, a duplicate in a folder without an
+// owner would block a tenant's file.
+func TestADuplicateOfAPathDoesNotAffectTheDeclaration(t *testing.T) {
 	h := newHouse(t, small())
 	r := h.start("a", options{})
-	h.eventually("the fleet stands", h.settled)
+	h.eventually("the fleet is in sync", h.settled)
 	web := "tenants/acme/deployments/web.yaml"
 	text := deployment("acme", "web", "evil", "Delete", "prod", "staging")[web]
-	twins := []string{"tenants/acme/deployments/Web.yaml", "tenants/Acme/deployments/web.yaml",
+	duplicates := []string{"tenants/acme/deployments/Web.yaml", "tenants/Acme/deployments/web.yaml",
 		"tenants/acme/Deployments/web.yaml",
 		"tenants/acme/deployments/w\u00e9b.yaml", "tenants/acme/deployments/we\u0301b.yaml",
 		"tenants/acme/deployments/web.YAML"}
 	// no folder of ours: not read at all
 	files := map[string]string{"TENANTS/acme/deployments/web.yaml": text}
-	for _, twin := range twins {
-		files[twin] = text
+	for _, duplicate := range duplicates {
+		files[duplicate] = text
 	}
 	is := func(revision string, refused int) func() error {
 		return func() error {
@@ -44,16 +44,16 @@ func TestATwinOfAPathTakesNothingFromTheDeclarationItResembles(t *testing.T) {
 			return err
 		}
 	}
-	h.commit("twins come", files)
-	h.eventually("the twins are refused, each by itself", is("v1", len(twins)))
+	h.commit("duplicates come", files)
+	h.eventually("the duplicates are refused, each by itself", is("v1", len(duplicates)))
 	h.commit("the declaration goes on beside them", deployment("acme", "web", "v2", "Delete",
 		"prod", "staging"))
-	h.eventually("it is not held back", is("v2", len(twins)))
+	h.eventually("it is not held back", is("v2", len(duplicates)))
 	r.stop()
 	h.newDatabase()
 	h.start("b", options{})
-	h.eventually("a cold start reads them alike", is("v2", len(twins)))
-	h.commit("twins go", gone(files))
+	h.eventually("a cold start reads them alike", is("v2", len(duplicates)))
+	h.commit("duplicates go", gone(files))
 	h.eventually("nothing went with them", is("v2", 0))
 	for _, e := range h.engines {
 		if e.mu.Lock(); len(e.deleted) > 0 {
