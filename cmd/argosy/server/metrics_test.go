@@ -99,11 +99,12 @@ func reference(t *testing.T) string {
 
 const preface = `# Metrics
 
-Made from the program's own descriptions by ` + "`make generate`" + `. The port ` + "`listen.ops`" + ` answers them at ` + "`/metrics`" + `, without a token: they name the
-platform's engines, and nothing of a tenant. Beside these there are Go's and the process's own, ` + "`go_…` and `process_…`" + `.
+Generated from the program's own descriptions by ` + "`make generate`" + `. The port ` + "`listen.ops`" + ` serves them at
+` + "`/metrics`" + `, without a token: they name the platform's engines, and no tenant. Go's and the process's own
+metrics, ` + "`go_…` and `process_…`" + `, are there too.
 
-What tells of the fleet (not of what one replica has done) is shown by the replica that leads and by no other, so that ` + "`max`, or `sum`," + `
-over replicas is right. It is read from the database every 15 seconds, however often anybody scrapes.
+Only the leader exports the metrics of the fleet (as opposed to those of one replica), so that ` + "`max`, or `sum`," + `
+over replicas is right. It reads them from the database every 15 seconds, independent of the number of scrapes.
 
 | metric | kind | labels | what it is |
 |---|---|---|---|
