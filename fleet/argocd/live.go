@@ -16,6 +16,7 @@ import (
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/engine"
 	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/printable"
 )
 
 // resource is a collection of the API server with objects of this installation.
@@ -548,14 +549,7 @@ func clip(s string, most int) string {
 		}
 		return r
 	}, s[:min(len(s), 4*most)])
-	if len(s) <= most {
-		return s
-	}
-	cut := most - len("...")
-	for cut > 0 && !utf8.RuneStart(s[cut]) {
-		cut--
-	}
-	return s[:cut] + "..."
+	return printable.Truncate(s, most)
 }
 
 // differs reports whether b is worth a write to the mirror. Argo CD updates the reconciliation time

@@ -11,12 +11,12 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/agent"
 	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/fleet/pacing"
+	"argosy.dev/argosy/fleet/printable"
 )
 
 // Outbox holds pending reports until the hub has accepted them. It keeps only the latest value per
@@ -264,16 +264,7 @@ func (o *Outbox) Waiting() int {
 
 // cut shortens text to agent.MaxMessage bytes, between characters.
 func cut(s string) string {
-	s = strings.ToValidUTF8(s, "?")
-	if len(s) <= agent.MaxMessage {
-		return s
-	}
-	const mark = "..."
-	end := agent.MaxMessage - len(mark)
-	for !utf8.RuneStart(s[end]) {
-		end--
-	}
-	return s[:end] + mark
+	return printable.Truncate(strings.ToValidUTF8(s, "?"), agent.MaxMessage)
 }
 
 // openSession starts a session: reports carry its epoch, and reportSeq is the last accepted number.
