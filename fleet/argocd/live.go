@@ -360,30 +360,30 @@ func newEntry(name fleet.EngineName, r *resource, o *liveObject) *entry {
 	return out
 }
 
-func (out *entry) readApplication(o *liveObject) {
+func (e *entry) readApplication(o *liveObject) {
 	var spec struct {
 		Project     string
 		Destination struct{ Server string }
 		SyncPolicy  struct{ SyncOptions []string }
 	}
 	_ = json.Unmarshal(o.Spec, &spec) // a malformed spec of a foreign Application does not matter
-	out.project, out.server = unique.Make(spec.Project).Value(),
+	e.project, e.server = unique.Make(spec.Project).Value(),
 		unique.Make(spec.Destination.Server).Value()
-	out.syncOptions = intern(spec.SyncPolicy.SyncOptions)
-	out.requestedSync = o.Metadata.Annotations[annotationSync]
-	out.observation = observationOf(out.Key, o)
-	out.contact = contactOf(&out.Live, out.skipReconcile, o)
-	out.Parked = !out.contact.Parked.IsZero()
+	e.syncOptions = intern(spec.SyncPolicy.SyncOptions)
+	e.requestedSync = o.Metadata.Annotations[annotationSync]
+	e.observation = observationOf(e.Key, o)
+	e.contact = contactOf(&e.Live, e.skipReconcile, o)
+	e.Parked = !e.contact.Parked.IsZero()
 	state := o.Status.OperationState
-	out.running = state != nil && (state.Phase == "Running" || state.Phase == "Terminating")
-	out.request = out.observation.OperationID
+	e.running = state != nil && (state.Phase == "Running" || state.Phase == "Terminating")
+	e.request = e.observation.OperationID
 	if id := o.Operation.request(); id != "" {
-		out.request = id
+		e.request = id
 	}
-	out.Operating = o.Operation != nil || out.running
-	if op := o.Operation; op != nil && !out.running && !op.InitiatedBy.Automated &&
+	e.Operating = o.Operation != nil || e.running
+	if op := o.Operation; op != nil && !e.running && !op.InitiatedBy.Automated &&
 		op.InitiatedBy.Username != operationUser {
-		out.foreignOperation = "operation by " + firstOf(op.InitiatedBy.Username, "an unnamed user")
+		e.foreignOperation = "operation by " + firstOf(op.InitiatedBy.Username, "an unnamed user")
 	}
 }
 

@@ -69,6 +69,7 @@ func (s *Stream) readHello() error {
 	return nil
 }
 
+// Close ends the stream and its request.
 func (s *Stream) Close() {
 	s.cut(nil)
 	s.body.Close()
