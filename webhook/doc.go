@@ -1,4 +1,5 @@
-// Package webhook connects the Git host and the control plane: deliveries in, checks and comments out.
+// Package webhook connects the Git host and the control plane: deliveries in, checks and comments
+// out.
 //
 //	Receiver   verifies a signed delivery, stores it, wakes the loop for a push
 //	Reviewer   runs review jobs: reads one pull request, plans it, reports the outcome

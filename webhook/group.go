@@ -17,20 +17,24 @@ import (
 // gh-readonly-queue/<branch>/pr-<n>-<sha>.
 var groupRef = regexp.MustCompile(`/pr-([1-9][0-9]{0,8})-[0-9a-f]{7,40}$`)
 
-// group reviews a commit of the merge queue: the branch with everything before it in the queue. Its pull
-// requests needed approvals to enter the queue, and each of its files must be one that they show. The
-// commit is planned again; what exceeds the guards needs an approval on one of the pull requests.
+// group reviews a commit of the merge queue: the branch with everything before it in the queue. Its
+// pull requests needed approvals to enter the queue, and each of its files must be one that they
+// show. The commit is planned again; what exceeds the guards needs an approval on one of the pull
+// requests.
 func (r *Reviewer) group(ctx context.Context, job forge.Recheck) error {
 	pulls, err := r.inQueue(ctx, job.Ref)
 	if err != nil {
 		return err
 	}
 	if len(pulls) == 0 {
-		r.Log.Warn("ignoring a commit of the merge queue that belongs to no known pull request", "ref", job.Ref, "head", job.Head)
+		r.Log.Warn("ignoring a commit of the merge queue that belongs to no known pull request",
+			"ref", job.Ref, "head", job.Head)
 		return nil
 	}
-	record := forge.PullRecord{Pull: forge.Pull{Base: r.Branch, Head: job.Head, State: forge.PullOpen}}
-	f := review.Facts{Now: r.Now(), Record: record, Queue: pulls, Permissions: map[int64]forge.Permission{}}
+	record := forge.PullRecord{
+		Pull: forge.Pull{Base: r.Branch, Head: job.Head, State: forge.PullOpen}}
+	f := review.Facts{
+		Now: r.Now(), Record: record, Queue: pulls, Permissions: map[int64]forge.Permission{}}
 	for _, p := range pulls {
 		if p.Cleared == nil {
 			continue
@@ -49,7 +53,7 @@ func (r *Reviewer) group(ctx context.Context, job forge.Recheck) error {
 	if err := r.surroundings(ctx, &f, preview); err != nil {
 		return err
 	}
-	f.Link = r.link(pulls[0].Number)
+	f.Link = link(r.Public, pulls[0].Number)
 	if err := r.Forge.Mark(ctx, job.Head, review.Decide(f).Checks); err != nil {
 		return fmt.Errorf("commit %s of the merge queue: its checks: %w", job.Head.Short(), err)
 	}
@@ -59,11 +63,13 @@ func (r *Reviewer) group(ctx context.Context, job forge.Recheck) error {
 	return nil
 }
 
-// unapproved lists the files of a commit of the merge queue that no approved pull request shows with the
-// same content. They include files that git merged from two pull requests: nobody reviewed that content.
+// unapproved lists the files of a commit of the merge queue that no approved pull request shows
+// with the same content. They include files that git merged from two pull requests: nobody reviewed
+// that content.
 func (r *Reviewer) unapproved(ctx context.Context, p Preview) ([]string, error) {
 	if len(p.Shown) == 0 || p.unsettled || p.Behind {
-		return nil, nil // Shown includes commits of the branch that are not applied; the job runs again
+		// Shown includes commits of the branch that are not applied; the job runs again
+		return nil, nil
 	}
 	records, err := r.Records.UnsettledPulls(ctx)
 	if err != nil {
@@ -71,7 +77,8 @@ func (r *Reviewer) unapproved(ctx context.Context, p Preview) ([]string, error) 
 	}
 	left := maps.Clone(p.Shown)
 	for _, listed := range records {
-		if listed.Consented == "" && listed.ShownAt == "" || listed.Held != nil || listed.State == forge.PullClosed {
+		if listed.Consented == "" && listed.ShownAt == "" || listed.Held != nil ||
+			listed.State == forge.PullClosed {
 			continue
 		}
 		record, known, err := r.Records.PullRecord(ctx, listed.Number)
@@ -86,8 +93,8 @@ func (r *Reviewer) unapproved(ctx context.Context, p Preview) ([]string, error) 
 	return slices.Sorted(maps.Keys(left)), nil
 }
 
-// inQueue returns the pull request that the ref names, followed by those with approved deletions: they
-// may come before it in the queue.
+// inQueue returns the pull request that the ref names, followed by those with approved deletions:
+// they may come before it in the queue.
 func (r *Reviewer) inQueue(ctx context.Context, ref string) ([]forge.PullRecord, error) {
 	m := groupRef.FindStringSubmatch(ref)
 	if m == nil {
@@ -107,7 +114,8 @@ func (r *Reviewer) inQueue(ctx context.Context, ref string) ([]forge.PullRecord,
 	}
 	pulls := []forge.PullRecord{first}
 	for _, p := range all {
-		if p.Number != number && p.State == forge.PullOpen && p.Cleared != nil && p.Cleared.Head == p.Head && p.Held == nil {
+		if p.Number != number && p.State == forge.PullOpen && p.Cleared != nil &&
+			p.Cleared.Head == p.Head && p.Held == nil {
 			pulls = append(pulls, p)
 		}
 	}

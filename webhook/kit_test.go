@@ -68,8 +68,9 @@ func harborOf(t *testing.T, asApp bool) *harbor {
 		Records: h.records, Status: h.records, Branch: "main", Sweep: time.Minute,
 		Log: slog.New(slog.NewTextHandler(h.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Now: func() time.Time { return h.now }})
-	h.Reviews = webhook.NewReviews(webhook.ReviewsConfig{Pulls: forge, Records: h.records, Branch: "main",
-		Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return h.now }})
+	h.Reviews = webhook.NewReviews(
+		webhook.ReviewsConfig{Pulls: forge, Records: h.records, Branch: "main",
+			Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return h.now }})
 	return h
 }
 
@@ -294,7 +295,8 @@ type change struct {
 	effects []mirror.Effect
 }
 
-func (r *records) ChangedSince(_ context.Context, after int64) (out []fleet.TenantName, newest int64, _ error) {
+func (r *records) ChangedSince(_ context.Context, after int64) (out []fleet.TenantName,
+	newest int64, _ error) {
 	if r.askFails {
 		return nil, 0, errDown
 	}
@@ -306,7 +308,8 @@ func (r *records) ChangedSince(_ context.Context, after int64) (out []fleet.Tena
 	return out, int64(len(r.changes)), nil
 }
 
-func (r *records) RecordedEffects(_ context.Context, head fleet.Revision) (fleet.Revision, []mirror.Effect, bool, error) {
+func (r *records) RecordedEffects(_ context.Context, head fleet.Revision) (fleet.Revision,
+	[]mirror.Effect, bool, error) {
 	for _, c := range r.changes {
 		if c.head == head && c.effects != nil {
 			return c.base, c.effects, true, nil

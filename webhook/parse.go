@@ -54,9 +54,9 @@ type checked struct {
 
 const maxPulls = 20 // named by one delivery; a resync finds the others
 
-// Parse returns what a signed delivery requests: nothing for unknown events and for other repositories
-// (repository 0: any). It fails if the body is no JSON object; a field of another type than expected
-// requests a resync.
+// Parse returns what a signed delivery requests: nothing for unknown events and for other
+// repositories (repository 0: any). It fails if the body is no JSON object; a field of another type
+// than expected requests a resync.
 func Parse(event string, body []byte, branch string, repository int64) (Asks, error) {
 	rechecks, known := events[event]
 	if !known && event != pushEvent {
@@ -102,8 +102,10 @@ var events = map[string]func(p payload, branch string) []forge.Recheck{
 		}
 		return pulls(p.Issue.Number)
 	},
-	"check_run":   func(p payload, _ string) []forge.Recheck { return rerun(p.Action, p.CheckRun) },
-	"check_suite": func(p payload, _ string) []forge.Recheck { return rerun(p.Action, p.CheckSuite) },
+	"check_run": func(p payload, _ string) []forge.Recheck { return rerun(p.Action, p.CheckRun) },
+	"check_suite": func(p payload, _ string) []forge.Recheck {
+		return rerun(p.Action, p.CheckSuite)
+	},
 	"merge_group": mergeGroup,
 	"status": func(p payload, _ string) []forge.Recheck {
 		if !strings.HasPrefix(p.Context, "argosy/") || !commitID.MatchString(p.SHA) {
@@ -137,8 +139,8 @@ func pulls(numbers ...int) []forge.Recheck {
 	return jobs
 }
 
-// rerun handles "Re-run" on the Git host's page: the checks are reported again. For a fork's head the
-// Git host names no pull request, so the job names the head.
+// rerun handles "Re-run" on the Git host's page: the checks are reported again. For a fork's head
+// the Git host names no pull request, so the job names the head.
 func rerun(action string, c *checked) []forge.Recheck {
 	if action != "rerequested" || c == nil {
 		return nil
@@ -150,17 +152,21 @@ func rerun(action string, c *checked) []forge.Recheck {
 }
 
 func mergeGroup(p payload, branch string) []forge.Recheck {
-	if p.Action != "checks_requested" || p.MergeGroup == nil || p.MergeGroup.BaseRef != branchRef(branch) {
+	if p.Action != "checks_requested" || p.MergeGroup == nil || p.MergeGroup.BaseRef != branchRef(
+		branch) {
 		return nil
 	}
-	if !commitID.MatchString(p.MergeGroup.HeadSHA) || !strings.HasPrefix(p.MergeGroup.HeadRef, "refs/heads/") {
+	if !commitID.MatchString(p.MergeGroup.HeadSHA) ||
+		!strings.HasPrefix(p.MergeGroup.HeadRef, "refs/heads/") {
 		return resync()
 	}
-	return []forge.Recheck{{Kind: forge.RecheckGroup, Head: fleet.Revision(p.MergeGroup.HeadSHA), Ref: p.MergeGroup.HeadRef}}
+	return []forge.Recheck{
+		{Kind: forge.RecheckGroup, Head: fleet.Revision(p.MergeGroup.HeadSHA),
+			Ref: p.MergeGroup.HeadRef}}
 }
 
-// pushPayload is the part of a push delivery about the account that pushed. The sender is an account
-// of the Git host, which signed the delivery; the author of a commit is free text.
+// pushPayload is the part of a push delivery about the account that pushed. The sender is an
+// account of the Git host, which signed the delivery; the author of a commit is free text.
 type pushPayload struct {
 	Ref        string `json:"ref"`
 	Before     string `json:"before"`
@@ -180,15 +186,16 @@ type pushPayload struct {
 }
 
 // pushIn returns the push to the branch that a signed delivery describes; nil if it describes none,
-// comes from a repository other than this one, or was made with a deploy key: then sender and pusher
-// differ, and no account made it.
+// comes from a repository other than this one, or was made with a deploy key: then sender and
+// pusher differ, and no account made it.
 func pushIn(body []byte, branch string, repository int64) *forge.Push {
 	var p pushPayload
 	if json.Unmarshal(body, &p) != nil {
 		return nil
 	}
 	switch {
-	case p.Ref != branchRef(branch), p.Forced, !commitID.MatchString(p.Before), !commitID.MatchString(p.After):
+	case p.Ref != branchRef(branch), p.Forced, !commitID.MatchString(p.Before),
+		!commitID.MatchString(p.After):
 		return nil
 	case repository == 0, p.Repository == nil, p.Repository.ID != repository:
 		return nil

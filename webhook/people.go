@@ -32,8 +32,8 @@ type Pins interface {
 	PinOwner(ctx context.Context, host, name string, id int64) (view.Owner, error)
 }
 
-// people resolves owners on the Git host and caches them: hundreds of pull requests ask for the same
-// few. A name counts only for the account or team that it is pinned to.
+// people resolves owners on the Git host and caches them: hundreds of pull requests ask for the
+// same few. A name counts only for the account or team that it is pinned to.
 type people struct {
 	accounts Accounts
 	host     string
@@ -54,7 +54,8 @@ type account struct {
 }
 
 func newPeople(a Accounts, host string, pins Pins, log *slog.Logger, now func() time.Time) people {
-	return people{accounts: a, host: host, pins: pins, log: log, now: now, cache: map[string]account{}}
+	return people{accounts: a, host: host, pins: pins, log: log, now: now,
+		cache: map[string]account{}}
 }
 
 // owners resolves each entry of spec.owners. The members of a group of the identity provider are
@@ -95,8 +96,8 @@ func (p *people) account(ctx context.Context, name string) (account, error) {
 	return a, nil
 }
 
-// resolve asks the Git host. While a name is pinned to another account or team than the one that has it
-// now, neither counts. A name that no account has keeps its pin.
+// resolve asks the Git host. While a name is pinned to another account or team than the one that
+// has it now, neither counts. A name that no account has keeps its pin.
 func (p *people) resolve(ctx context.Context, name string) (account, error) {
 	a := account{until: p.now().Add(accountTTL)}
 	found, err := p.accounts.Owner(ctx, name)
@@ -115,7 +116,9 @@ func (p *people) resolve(ctx context.Context, name string) (account, error) {
 		a.people = found.People
 		return a, nil
 	}
-	p.log.Warn("the name of an owner passed to another account or team, which does not count until it is released",
+	p.log.Warn(
+		"the name of an owner passed to another account or team, which does not count until it "+
+			"is released",
 		"owner", name, "pinned", pin.ID, "now", found.ID)
 	a.changed = &review.Changed{Was: pin.ID, Is: found.ID}
 	return a, nil

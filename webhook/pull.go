@@ -20,21 +20,24 @@ import (
 	"argosy.dev/argosy/webhook/review"
 )
 
-// This file is the way of one review job, from the record of the pull request to the report on it, in
-// the order of the calls.
+// This file is the way of one review job, from the record of the pull request to the report on it,
+// in the order of the calls.
 
 // pull reviews one pull request; again reports its checks even if they have not changed.
 func (r *Reviewer) pull(ctx context.Context, number int, again bool) error {
-	if !r.enter(number) {
+	leave, ok := r.enter(number)
+	if !ok {
 		return errActive
 	}
-	defer r.leave(number)
+	defer leave()
 	record, known, err := r.Records.PullRecord(ctx, number)
 	if err != nil {
 		return err
 	}
-	if known && record.State == forge.PullMerged && record.MergeCommit != "" && record.Base == r.Branch {
-		return r.merged(ctx, record) // final on the Git host: the rest of the report comes from the store
+	if known && record.State == forge.PullMerged && record.MergeCommit != "" &&
+		record.Base == r.Branch {
+		// final on the Git host: the rest of the report comes from the store
+		return r.merged(ctx, record)
 	}
 	pull, err := r.Forge.Pull(ctx, number)
 	switch {
@@ -68,25 +71,24 @@ func (r *Reviewer) pull(ctx context.Context, number int, again bool) error {
 	}
 }
 
-// enter begins the review of a pull request; false if another job reviews it.
-func (r *Reviewer) enter(number int) bool {
+// enter begins the review of a pull request, which leave ends; false if another job reviews it.
+func (r *Reviewer) enter(number int) (leave func(), ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.active[number] {
-		return false
+		return nil, false
 	}
 	r.active[number] = true
-	return true
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.active, number)
+	}, true
 }
 
-func (r *Reviewer) leave(number int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.active, number)
-}
-
-// open reviews an open pull request and reports the outcome. The store gets each text before the Git
-// host, and once more after it: a job that was interrupted in between runs again with the same outcome.
+// open reviews an open pull request and reports the outcome. The store gets each text before the
+// Git host, and once more after it: a job that was interrupted in between runs again with the same
+// outcome.
 func (r *Reviewer) open(ctx context.Context, record forge.PullRecord) error {
 	comments, reviews, err := r.Forge.Conversation(ctx, record.Number)
 	if err != nil {
@@ -131,7 +133,8 @@ func (r *Reviewer) open(ctx context.Context, record forge.PullRecord) error {
 }
 
 // sighting is the first review of a head, with the newest comment and review at that time.
-func sighting(head fleet.Revision, now time.Time, comments []forge.Comment, reviews []forge.Review) *forge.Sighting {
+func sighting(head fleet.Revision, now time.Time, comments []forge.Comment,
+	reviews []forge.Review) *forge.Sighting {
 	s := &forge.Sighting{Head: head, At: now}
 	for _, c := range comments {
 		s.Comment = max(s.Comment, c.ID)
@@ -145,9 +148,12 @@ func sighting(head fleet.Revision, now time.Time, comments []forge.Comment, revi
 }
 
 // facts gathers everything that the decision on an open pull request depends on.
-func (r *Reviewer) facts(ctx context.Context, record forge.PullRecord, reviews []forge.Review, said []review.Said) (review.Facts, Preview, error) {
-	f := review.Facts{Now: r.Now(), Record: record, Reviews: reviews, Permissions: map[int64]forge.Permission{}}
-	preview, err := r.preview(ctx, &f, fmt.Sprintf("refs/pull/%d/head", record.Number)) // forks' heads too
+func (r *Reviewer) facts(ctx context.Context, record forge.PullRecord, reviews []forge.Review,
+	said []review.Said) (review.Facts, Preview, error) {
+	f := review.Facts{Now: r.Now(), Record: record, Reviews: reviews,
+		Permissions: map[int64]forge.Permission{}}
+	// forks' heads too
+	preview, err := r.preview(ctx, &f, fmt.Sprintf("refs/pull/%d/head", record.Number))
 	if err != nil {
 		return f, preview, err
 	}
@@ -178,7 +184,8 @@ func (r *Reviewer) preview(ctx context.Context, f *review.Facts, ref string) (Pr
 	case p.unsettled && p.Report == nil:
 		f.Unplanned = fmt.Sprintf("what `%s` has is applied", r.Branch)
 	}
-	f.Base, f.Files, f.Problems, f.Conflicts, f.Behind, f.Plan = p.Base, p.Files, p.Problems, p.Conflicts, p.Behind, p.Report
+	f.Base, f.Files, f.Problems, f.Conflicts, f.Behind, f.Plan = p.Base, p.Files, p.Problems,
+		p.Conflicts, p.Behind, p.Report
 	for path := range p.Shown {
 		if !slices.Contains(p.Files, path) && !slices.Contains(p.Conflicts, path) {
 			f.Kept = append(f.Kept, path)
@@ -186,21 +193,23 @@ func (r *Reviewer) preview(ctx context.Context, f *review.Facts, ref string) (Pr
 	}
 	slices.Sort(f.Kept)
 	if f.Record.Number > 0 {
-		f.Link = r.link(f.Record.Number)
+		f.Link = link(r.Public, f.Record.Number)
 	}
 	return p, nil
 }
 
-func (r *Reviewer) link(number int) string {
-	if r.Public == "" {
+// link is the page of a pull request; "" without a public URL.
+func link(public string, number int) string {
+	if public == "" {
 		return ""
 	}
-	return fmt.Sprintf("%s/pulls/%d", r.Public, number)
+	return fmt.Sprintf("%s/pulls/%d", public, number)
 }
 
 // planned plans the head. It only parses the files of a fork without permission to be planned.
 // While the loop applies the branch's head, it returns the stored plan of the same head and base.
-func (r *Reviewer) planned(ctx context.Context, record forge.PullRecord, ref string) (Preview, error) {
+func (r *Reviewer) planned(ctx context.Context, record forge.PullRecord, ref string) (Preview,
+	error) {
 	if record.Fork && (record.Tested == nil || record.Tested.Head != record.Head) {
 		return r.Planner.Parse(ctx, ref, record.Head)
 	}
@@ -224,14 +233,16 @@ func (r *Reviewer) planned(ctx context.Context, record forge.PullRecord, ref str
 	if err := json.Unmarshal(stored.Report, &decoded); err != nil {
 		return p, fmt.Errorf("decode its stored plan: %w", err)
 	}
-	p.Report, p.Hash, p.Effects, p.Problems, p.Behind = &decoded, stored.Hash, stored.Effects, decoded.Problems, record.Behind
+	p.Report, p.Hash, p.Effects, p.Problems, p.Behind = &decoded, stored.Hash, stored.Effects,
+		decoded.Problems, record.Behind
 	return p, nil
 }
 
-// surroundings adds owners and quotas of the applied base, the state of the affected Applications and
-// engines, and emergency stops.
+// surroundings adds owners and quotas of the applied base, the state of the affected Applications
+// and engines, and emergency stops.
 func (r *Reviewer) surroundings(ctx context.Context, f *review.Facts, p Preview) (err error) {
-	if f.Owned, err = r.owned(ctx, review.Touched(slices.Concat(f.Files, f.Conflicts, f.Kept))); err != nil {
+	if f.Owned, err = r.owned(
+		ctx, review.Touched(slices.Concat(f.Files, f.Conflicts, f.Kept))); err != nil {
 		return err
 	}
 	if f.Stops, err = r.Status.Stops(ctx, view.Scope{}); err != nil {
@@ -292,7 +303,8 @@ func (r *Reviewer) owned(ctx context.Context, tenants []fleet.TenantName) ([]rev
 	return out, nil
 }
 
-func (r *Reviewer) engines(ctx context.Context, names map[fleet.EngineName]bool) (map[fleet.EngineName]review.Engine, error) {
+func (r *Reviewer) engines(ctx context.Context,
+	names map[fleet.EngineName]bool) (map[fleet.EngineName]review.Engine, error) {
 	out := map[fleet.EngineName]review.Engine{}
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		e, err := r.engine(ctx, name)
@@ -316,7 +328,8 @@ func (r *Reviewer) engine(ctx context.Context, name fleet.EngineName) (review.En
 		return e, err
 	}
 	e.State = spec.State
-	views, _, err := r.Status.Engines(ctx, view.Scope{}, view.Filter{Engine: name}, view.Page{Limit: 1})
+	views, _, err := r.Status.Engines(ctx, view.Scope{}, view.Filter{Engine: name},
+		view.Page{Limit: 1})
 	if err != nil {
 		return e, err
 	}
@@ -331,9 +344,11 @@ func (r *Reviewer) engine(ctx context.Context, name fleet.EngineName) (review.En
 
 // withAgent adds the state of the engine's agent. An agent that never reported leaves its Argo CD
 // unknown, which counts as reachable.
-func (r *Reviewer) withAgent(ctx context.Context, name fleet.EngineName, e review.Engine) (review.Engine, error) {
+func (r *Reviewer) withAgent(ctx context.Context, name fleet.EngineName,
+	e review.Engine) (review.Engine, error) {
 	e.Agent = &review.Agent{}
-	views, _, err := r.Status.Agents(ctx, view.Scope{}, view.Filter{Engine: name}, view.Page{Limit: 2})
+	views, _, err := r.Status.Agents(ctx, view.Scope{}, view.Filter{Engine: name},
+		view.Page{Limit: 2})
 	if err != nil {
 		return e, err
 	}
@@ -343,7 +358,8 @@ func (r *Reviewer) withAgent(ctx context.Context, name fleet.EngineName, e revie
 		}
 		e.Agent = &review.Agent{
 			Joined: true, Connected: a.Connected, LastSeen: a.SeenAt,
-			Over: a.RevokedAt != nil || a.Cloned || a.ExpiresAt != nil && a.ExpiresAt.Before(r.Now()),
+			Over: a.RevokedAt != nil || a.Cloned || a.ExpiresAt != nil &&
+				a.ExpiresAt.Before(r.Now()),
 		}
 		e.Reachable = a.Reachable || a.ArgoCD == "" && a.Message == ""
 	}
@@ -351,7 +367,8 @@ func (r *Reviewer) withAgent(ctx context.Context, name fleet.EngineName, e revie
 }
 
 // obey runs commands once: the record is stored before they take effect.
-func (r *Reviewer) obey(ctx context.Context, facts review.Facts, preview Preview, said []review.Said, newest int64) (review.Facts, Preview, error) {
+func (r *Reviewer) obey(ctx context.Context, facts review.Facts, preview Preview,
+	said []review.Said, newest int64) (review.Facts, Preview, error) {
 	if facts.Plan == nil && facts.Unplanned != "" {
 		return facts, preview, mirror.ErrNotReady // the plan decides who may give a command
 	}
@@ -371,8 +388,10 @@ func (r *Reviewer) obey(ctx context.Context, facts review.Facts, preview Preview
 }
 
 // save stores the plan before reviewers see it, and the verdict.
-func (r *Reviewer) save(ctx context.Context, record *forge.PullRecord, p Preview, v review.Verdict) error {
-	record.Verdict, record.Tenants, record.Consented, record.Shown, record.ShownAt = v.Line, v.Tenants, "", nil, ""
+func (r *Reviewer) save(ctx context.Context, record *forge.PullRecord, p Preview,
+	v review.Verdict) error {
+	record.Verdict, record.Tenants, record.Consented, record.Shown, record.ShownAt = v.Line,
+		v.Tenants, "", nil, ""
 	if p.Report != nil && v.Consented() {
 		record.Consented = record.Head
 	}
@@ -400,7 +419,8 @@ func (r *Reviewer) save(ctx context.Context, record *forge.PullRecord, p Preview
 
 // collisions returns the other open pull requests that change the same files. The plan is stored
 // before: of two that are reviewed at the same time, one finds the other.
-func (r *Reviewer) collisions(ctx context.Context, record *forge.PullRecord, files []string) ([]forge.Collision, error) {
+func (r *Reviewer) collisions(ctx context.Context, record *forge.PullRecord,
+	files []string) ([]forge.Collision, error) {
 	found, err := r.Records.Colliding(ctx, record.Number, files)
 	if err != nil {
 		return nil, err
@@ -412,9 +432,10 @@ func (r *Reviewer) collisions(ctx context.Context, record *forge.PullRecord, fil
 	return found, r.setCollisions(ctx, record, numbers)
 }
 
-// setCollisions requests rechecks of the pull requests that collide now and did not before, or the other
-// way around, and then stores the new ones.
-func (r *Reviewer) setCollisions(ctx context.Context, record *forge.PullRecord, numbers []int) error {
+// setCollisions requests rechecks of the pull requests that collide now and did not before, or the
+// other way around, and then stores the new ones.
+func (r *Reviewer) setCollisions(ctx context.Context, record *forge.PullRecord,
+	numbers []int) error {
 	var jobs []forge.Recheck
 	for _, n := range slices.Concat(numbers, record.Meets) {
 		if !slices.Contains(numbers, n) || !slices.Contains(record.Meets, n) {
@@ -425,14 +446,15 @@ func (r *Reviewer) setCollisions(ctx context.Context, record *forge.PullRecord, 
 		return nil
 	}
 	if err := r.Records.Ask(ctx, jobs); err != nil {
-		return fmt.Errorf("pull request %d: recheck those that it collides with: %w", record.Number, err)
+		return fmt.Errorf("pull request %d: recheck those that it collides with: %w", record.Number,
+			err)
 	}
 	record.Meets = numbers
 	return r.Records.SavePull(ctx, *record)
 }
 
-// clearCollisions ends the collisions of a pull request that is no longer open. Its record must not be
-// open before the others are rechecked.
+// clearCollisions ends the collisions of a pull request that is no longer open. Its record must not
+// be open before the others are rechecked.
 func (r *Reviewer) clearCollisions(ctx context.Context, record *forge.PullRecord) error {
 	if len(record.Meets) == 0 {
 		return nil
@@ -500,7 +522,7 @@ func (r *Reviewer) merged(ctx context.Context, record forge.PullRecord) error {
 		record.FollowedAt = &now
 	}
 	age := now.Sub(*record.FollowedAt)
-	facts := review.Facts{Now: now, Record: record, Link: r.link(record.Number)}
+	facts := review.Facts{Now: now, Record: record, Link: link(r.Public, record.Number)}
 	outcomes, err := r.outcome(ctx, &facts, age > maxFollow)
 	if err != nil {
 		return err
@@ -515,7 +537,8 @@ func (r *Reviewer) merged(ctx context.Context, record forge.PullRecord) error {
 }
 
 // outcome gathers the state of the objects that were reviewed or changed.
-func (r *Reviewer) outcome(ctx context.Context, f *review.Facts, over bool) ([]forge.Outcome, error) {
+func (r *Reviewer) outcome(ctx context.Context, f *review.Facts, over bool) ([]forge.Outcome,
+	error) {
 	applied, includes, err := r.Planner.Applied(ctx, f.Record.MergeCommit)
 	if err != nil {
 		return nil, err
@@ -539,7 +562,8 @@ func (r *Reviewer) outcome(ctx context.Context, f *review.Facts, over bool) ([]f
 	for _, e := range slices.Concat(merge.Effects, reviewed.Effects) {
 		keys[e.Key], engines[e.Key.Engine] = true, true
 	}
-	if merge.Holds, err = r.holds(ctx, keys, changedBy(f.Record, reviewed)); err != nil || len(keys) == 0 {
+	if merge.Holds, err = holdsOn(ctx, r.Status, keys, changedBy(f.Record, reviewed)); err != nil ||
+		len(keys) == 0 {
 		return nil, err
 	}
 	if f.Engines, err = r.engines(ctx, engines); err != nil {
@@ -577,15 +601,18 @@ func changedBy(record forge.PullRecord, p forge.ReviewedPlan) map[string]bool {
 	return files
 }
 
-// holds returns the holds on these objects and files, each reduced to them.
-func (r *Reviewer) holds(ctx context.Context, keys map[fleet.ObjectKey]bool, files map[string]bool) ([]mirror.Hold, error) {
-	all, _, err := r.Status.Holds(ctx, view.Scope{}, view.Filter{}, view.Page{Limit: 1000})
+// holdsOn returns the holds on these objects and files, each reduced to them.
+func holdsOn(ctx context.Context, status Status, keys map[fleet.ObjectKey]bool,
+	files map[string]bool) ([]mirror.Hold, error) {
+	all, _, err := status.Holds(ctx, view.Scope{}, view.Filter{}, view.Page{Limit: 1000})
 	if err != nil {
 		return nil, err
 	}
 	var out []mirror.Hold
 	for _, h := range all {
-		h.Items = slices.DeleteFunc(slices.Clone(h.Items), func(k fleet.ObjectKey) bool { return !keys[k] })
+		h.Items = slices.DeleteFunc(slices.Clone(h.Items), func(k fleet.ObjectKey) bool {
+			return !keys[k]
+		})
 		h.Paths = slices.DeleteFunc(slices.Clone(h.Paths), func(p string) bool { return !files[p] })
 		if len(h.Items)+len(h.Paths) > 0 {
 			out = append(out, h)
@@ -594,7 +621,8 @@ func (r *Reviewer) holds(ctx context.Context, keys map[fleet.ObjectKey]bool, fil
 	return out, nil
 }
 
-// closed ends the work on a pull request that was closed without a merge or moved to another branch.
+// closed ends the work on a pull request that was closed without a merge or moved to another
+// branch.
 func (r *Reviewer) closed(ctx context.Context, record forge.PullRecord) error {
 	if record.State == forge.PullOpen {
 		record.State = forge.PullClosed // against another branch

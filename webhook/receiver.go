@@ -23,26 +23,28 @@ import (
 )
 
 const (
-	maxBody       = 25 << 20         // bytes; GitHub sends no larger body
-	smallBody     = 1 << 20          // bytes; up to smallBodies of them are read in parallel
-	bodyTime      = 20 * time.Second // to read the largest body
-	minBodyTime   = 3 * time.Second  // to read an empty body; each byte adds to it
-	bodyRate      = 1 << 20          // bytes per second that a sender must reach
-	storeTime     = 8 * time.Second  // GitHub closes the connection after 10 s
-	smallBodies   = 64
-	largeBodies   = 2
-	admissionTime = time.Second // before another body from the same address may take the place of one being read
+	maxBody     = 25 << 20         // bytes; GitHub sends no larger body
+	smallBody   = 1 << 20          // bytes; up to smallBodies of them are read in parallel
+	bodyTime    = 20 * time.Second // to read the largest body
+	minBodyTime = 3 * time.Second  // to read an empty body; each byte adds to it
+	bodyRate    = 1 << 20          // bytes per second that a sender must reach
+	storeTime   = 8 * time.Second  // GitHub closes the connection after 10 s
+	smallBodies = 64
+	largeBodies = 2
+	// before another body from the same address may take the place of one being read
+	admissionTime = time.Second
 )
 
 // Inbox stores deliveries.
 type Inbox interface {
 	// Accept stores a delivery with the review jobs that it requests and sends its notice to every
-	// replica, all in one transaction. fresh is false, and nothing is done, for an ID stored before.
+	// replica, all in one transaction. fresh is false, and nothing is done, for an ID stored
+	// before.
 	Accept(ctx context.Context, d forge.Delivery, jobs []forge.Recheck) (fresh bool, err error)
 }
 
-// Secrets returns the secrets that a delivery may be signed with: two during a rotation. It is called
-// for each delivery.
+// Secrets returns the secrets that a delivery may be signed with: two during a rotation. It is
+// called for each delivery.
 type Secrets func() ([]fleet.Secret, error)
 
 // SecretKey is the key of the value in a Secret of Secrets.
@@ -53,8 +55,9 @@ type ReceiverConfig struct {
 	Inbox   Inbox
 	Secrets Secrets
 	Branch  string
-	// Repository returns the repository's ID, 0 while it is unknown. The Receiver ignores deliveries of
-	// other repositories; while the ID is unknown it accepts all: a delivery carries no facts.
+	// Repository returns the repository's ID, 0 while it is unknown. The Receiver ignores
+	// deliveries of other repositories; while the ID is unknown it accepts all: a delivery carries
+	// no facts.
 	Repository func() int64
 	Holder     string         // names this replica in notices of pushes
 	Pushed     func()         // called after a push to the branch was stored; must not block
@@ -63,9 +66,9 @@ type ReceiverConfig struct {
 }
 
 // Receiver answers POST /webhook/github. It verifies the signature before it parses anything, and
-// stores no more of a delivery than the request for a reconcile or a review job. It answers 2xx only
-// after the commit; 503 if the delivery could not be stored, so that the Git host shows it as failed
-// and can deliver it again.
+// stores no more of a delivery than the request for a reconcile or a review job. It answers 2xx
+// only after the commit; 503 if the delivery could not be stored, so that the Git host shows it as
+// failed and can deliver it again.
 type Receiver struct {
 	ReceiverConfig
 	small, large admission // bound the memory that unauthenticated senders can use
@@ -73,7 +76,8 @@ type Receiver struct {
 
 // NewReceiver returns a Receiver.
 func NewReceiver(c ReceiverConfig) *Receiver {
-	return &Receiver{ReceiverConfig: c, small: admission{size: smallBodies}, large: admission{size: largeBodies}}
+	return &Receiver{ReceiverConfig: c, small: admission{size: smallBodies}, large: admission{
+		size: largeBodies}}
 }
 
 // refusal is a response other than 2xx.
@@ -104,14 +108,16 @@ func (v *Receiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, text+"\n") // the Git host shows it next to the delivery
 }
 
-// nothing answers a signed delivery that requests nothing: Git hosts send events unknown to this version.
+// nothing answers a signed delivery that requests nothing: Git hosts send events unknown to this
+// version.
 const nothing = "nothing to review"
 
 func (v *Receiver) receive(w http.ResponseWriter, r *http.Request) (string, error) {
 	if err := acceptable(r); err != nil {
 		return "", err
 	}
-	delivery := forge.Delivery{ID: r.Header.Get("X-GitHub-Delivery"), Event: r.Header.Get("X-GitHub-Event")}
+	delivery := forge.Delivery{
+		ID: r.Header.Get("X-GitHub-Delivery"), Event: r.Header.Get("X-GitHub-Event")}
 	signature, err := signatureIn(r.Header.Values("X-Hub-Signature-256"))
 	if err != nil {
 		return "", err // before the body takes memory
@@ -146,7 +152,8 @@ func acceptable(r *http.Request) error {
 	case r.Method != http.MethodPost:
 		return refuse(http.StatusMethodNotAllowed, "deliveries are sent by POST")
 	case err != nil || media != "application/json":
-		return refuse(http.StatusUnsupportedMediaType, "set the webhook's content type to application/json")
+		return refuse(http.StatusUnsupportedMediaType,
+			"set the webhook's content type to application/json")
 	case r.Header.Get("Content-Encoding") != "":
 		return refuse(http.StatusUnsupportedMediaType, "a delivery is not compressed")
 	case r.ContentLength > maxBody:
@@ -160,20 +167,24 @@ func signatureIn(header []string) ([]byte, error) {
 	given, ok := strings.CutPrefix(strings.Join(header, ","), "sha256=")
 	signature, err := hex.DecodeString(given)
 	if !ok || err != nil || len(signature) != sha256.Size {
-		return nil, refuse(http.StatusUnauthorized, "X-Hub-Signature-256 is required: give the webhook a secret")
+		return nil,
+			refuse(http.StatusUnauthorized,
+				"X-Hub-Signature-256 is required: give the webhook a secret")
 	}
 	return signature, nil
 }
 
-// read reads the body into memory: small bodies in parallel, large ones a few at a time. leave frees
-// their slots.
-func (v *Receiver) read(w http.ResponseWriter, r *http.Request) (body []byte, leave func(), err error) {
+// read reads the body into memory: small bodies in parallel, large ones a few at a time. leave
+// frees their slots.
+func (v *Receiver) read(w http.ResponseWriter, r *http.Request) (body []byte, leave func(),
+	err error) {
 	control := http.NewResponseController(w)
 	// This deadline ends a body that trickles in. A ResponseWriter without one keeps the server's
 	// deadline of the connection.
 	_ = control.SetReadDeadline(time.Now().Add(timeFor(r.ContentLength)))
 	cut := func() { _ = control.SetReadDeadline(time.Unix(1, 0)) }
-	address, full := peer.Address(r, v.Proxies), refuse(http.StatusServiceUnavailable, "too many deliveries at once")
+	address, full := peer.Address(r, v.Proxies),
+		refuse(http.StatusServiceUnavailable, "too many deliveries at once")
 	small, ok := v.small.enter(address, time.Now(), cut)
 	if !ok {
 		return nil, nil, full
@@ -220,7 +231,8 @@ func timeFor(size int64) time.Duration {
 func (v *Receiver) verify(signature, body []byte) error {
 	secrets, err := v.Secrets()
 	if err != nil || len(secrets) == 0 {
-		v.Log.Error("rejecting webhook deliveries: failed to read the webhook's secret", "error", err)
+		v.Log.Error("rejecting webhook deliveries: failed to read the webhook's secret", "error",
+			err)
 		return refuse(http.StatusServiceUnavailable, "the webhook's secret is unavailable")
 	}
 	good := false
@@ -264,8 +276,8 @@ func (v *Receiver) store(ctx context.Context, d forge.Delivery, asks Asks) (stri
 }
 
 // admission is a semaphore for bodies in memory. Its slots are taken before a signature proves the
-// sender. If all are taken, it cancels the oldest body still being read from the address with the most
-// slots: a Git host's body arrives within milliseconds, a slow sender's does not.
+// sender. If all are taken, it cancels the oldest body still being read from the address with the
+// most slots: a Git host's body arrives within milliseconds, a slow sender's does not.
 type admission struct {
 	size int
 
@@ -295,7 +307,8 @@ func (a *admission) enter(address string, now time.Time, cancel func()) (*slot, 
 }
 
 // evict cancels the read of one body. An address with more slots than the newcomer's loses one at
-// once; among addresses with as many slots, such as those behind one proxy, a body has admissionTime.
+// once; among addresses with as many slots, such as those behind one proxy, a body has
+// admissionTime.
 func (a *admission) evict(address string, now time.Time) bool {
 	of := map[string]int{}
 	for _, s := range a.slots {

@@ -86,12 +86,13 @@ func TestResultOfWhatIsNeverSeen(t *testing.T) {
 func TestResultHoldsTheStepAgainstTheReview(t *testing.T) {
 	h := applied(t)
 	merge := fleet.Revision(h.pullRequest.Merged)
-	h.records.changes = append(h.records.changes, change{tenants: []fleet.TenantName{"acme"}, base: h.planner.answer.Base,
-		head: merge, effects: []mirror.Effect{
-			{Key: checkout, Tenant: "acme", Environment: "prod", Deployment: "checkout",
-				Hash: "m1"},
-			{Key: cart, Tenant: "acme", Environment: "prod", Deployment: "cart", Deletes: true},
-		}})
+	h.records.changes = append(h.records.changes,
+		change{tenants: []fleet.TenantName{"acme"}, base: h.planner.answer.Base,
+			head: merge, effects: []mirror.Effect{
+				{Key: checkout, Tenant: "acme", Environment: "prod", Deployment: "checkout",
+					Hash: "m1"},
+				{Key: cart, Tenant: "acme", Environment: "prod", Deployment: "cart", Deletes: true},
+			}})
 	h.comes(checkout, "m1", mirror.HealthHealthy, "")
 	h.look()
 	h.says("What came is not what was reviewed", "it is to be deleted")

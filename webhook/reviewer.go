@@ -21,9 +21,9 @@ import (
 type Preview struct {
 	Base  fleet.Revision // applied
 	Files []string       // below fleet/ and tenants/ that the merge changes
-	// Shown maps every file below fleet/ and tenants/ that the head has otherwise than the commit where
-	// it parted from the branch to its blob, "" if the head removes it; also files that the branch has
-	// in the same way by now.
+	// Shown maps every file below fleet/ and tenants/ that the head has otherwise than the commit
+	// where it parted from the branch to its blob, "" if the head removes it; also files that the
+	// branch has in the same way by now.
 	Shown     map[string]string
 	Problems  []fleet.Problem
 	Conflicts []string       // files that changed on both sides
@@ -40,27 +40,28 @@ type Preview struct {
 type Planner interface {
 	// Wake tells the loop that the branch may have moved.
 	Wake()
-	// Preview plans what the head at ref changes. mirror.ErrNotLeader, mirror.ErrNotReady and mirror.ErrMoved mean "not
-	// now".
+	// Preview plans what the head at ref changes. mirror.ErrNotLeader, mirror.ErrNotReady and
+	// mirror.ErrMoved mean "not now".
 	Preview(ctx context.Context, ref string, head fleet.Revision) (Preview, error)
 	// Parse reads and checks each file that the head changes on its own: for forks without
 	// permission to be planned.
 	Parse(ctx context.Context, ref string, head fleet.Revision) (Preview, error)
-	// Platform returns Fleet.spec of the applied base, Tenant the grant of one tenant and Engine the
-	// spec of one engine.
+	// Platform returns Fleet.spec of the applied base, Tenant the grant of one tenant and Engine
+	// the spec of one engine.
 	Platform() (fleet.FleetSpec, error)
 	Tenant(name fleet.TenantName) (spec fleet.TenantSpec, declared bool, err error)
 	Engine(name fleet.EngineName) (spec fleet.EngineSpec, declared bool, err error)
 	// Applied returns the applied revision, and whether its history contains the commit.
-	Applied(ctx context.Context, commit fleet.Revision) (applied fleet.Revision, includes bool, err error)
+	Applied(ctx context.Context, commit fleet.Revision) (applied fleet.Revision, includes bool,
+		err error)
 	// Parent returns the first parent of a commit of the branch, "" of its first commit.
 	Parent(ctx context.Context, commit fleet.Revision) (fleet.Revision, error)
 }
 
-// Host is the Git host as the Reviewer needs it, under Argosy's own account. Every list is complete or
-// an error; an error without a name here means that nothing is known. A *forge.Busy says when to
-// ask again. Each method first verifies the ID of the repository: a repository that took over its name
-// is never believed.
+// Host is the Git host as the Reviewer needs it, under Argosy's own account. Every list is complete
+// or an error; an error without a name here means that nothing is known. A *forge.Busy says when to
+// ask again. Each method first verifies the ID of the repository: a repository that took over its
+// name is never believed.
 type Host interface {
 	Reader
 	Accounts
@@ -72,7 +73,8 @@ type Host interface {
 
 // Reader reads pull requests.
 type Reader interface {
-	// Pull reads one pull request; forge.ErrNoSuchPull if the repository surely has none of that number.
+	// Pull reads one pull request; forge.ErrNoSuchPull if the repository surely has none of that
+	// number.
 	Pull(ctx context.Context, number int) (forge.Pull, error)
 	// OpenPulls lists the open pull requests against the branch base.
 	OpenPulls(ctx context.Context, base string) ([]forge.Pull, error)
@@ -82,9 +84,10 @@ type Reader interface {
 
 // Writer reports on pull requests.
 type Writer interface {
-	// Say sets the text of Argosy's one comment on a pull request to body, which begins with marker, an
-	// HTML comment on one line. It edits the comment with the given ID. If that is 0, deleted or not
-	// ours, it finds ours by author and marker, or else posts a new one. It returns the comment's ID.
+	// Say sets the text of Argosy's one comment on a pull request to body, which begins with
+	// marker, an HTML comment on one line. It edits the comment with the given ID. If that is 0,
+	// deleted or not ours, it finds ours by author and marker, or else posts a new one. It returns
+	// the comment's ID.
 	Say(ctx context.Context, number int, comment int64, marker, body string) (int64, error)
 	// Mark reports the checks of a commit.
 	Mark(ctx context.Context, head fleet.Revision, checks []forge.Check) error
@@ -110,20 +113,26 @@ type Records interface {
 	Reviewed(ctx context.Context, number int, head fleet.Revision) (forge.ReviewedPlan, bool, error)
 	Colliding(ctx context.Context, number int, touches []string) ([]forge.Collision, error)
 	// ChangedSince returns the tenants ("" is the platform) that revisions recorded after the given
-	// number changed, and the newest number. After a negative number it returns the newest number alone.
-	ChangedSince(ctx context.Context, after int64) (tenants []fleet.TenantName, newest int64, err error)
-	// RecordedEffects returns what recording head changed, and the revision applied before; false if
-	// unknown.
-	RecordedEffects(ctx context.Context, head fleet.Revision) (base fleet.Revision, effects []mirror.Effect, known bool, err error)
+	// number changed, and the newest number. After a negative number it returns the newest number
+	// alone.
+	ChangedSince(ctx context.Context, after int64) (tenants []fleet.TenantName, newest int64,
+		err error)
+	// RecordedEffects returns what recording head changed, and the revision applied before; false
+	// if unknown.
+	RecordedEffects(ctx context.Context, head fleet.Revision) (base fleet.Revision,
+		effects []mirror.Effect, known bool, err error)
 }
 
 // Status reads the state of Applications, engines and agents.
 type Status interface {
 	Outcomes(ctx context.Context, keys []fleet.ObjectKey) ([]forge.Outcome, error)
 	Stops(ctx context.Context, scope view.Scope) ([]mirror.Stop, error)
-	Holds(ctx context.Context, scope view.Scope, by view.Filter, page view.Page) ([]mirror.Hold, string, error)
-	Engines(ctx context.Context, scope view.Scope, by view.Filter, page view.Page) ([]view.Engine, string, error)
-	Agents(ctx context.Context, scope view.Scope, by view.Filter, page view.Page) ([]view.Agent, string, error)
+	Holds(ctx context.Context, scope view.Scope, by view.Filter, page view.Page) (
+		[]mirror.Hold, string, error)
+	Engines(ctx context.Context, scope view.Scope, by view.Filter, page view.Page) (
+		[]view.Engine, string, error)
+	Agents(ctx context.Context, scope view.Scope, by view.Filter, page view.Page) (
+		[]view.Agent, string, error)
 }
 
 // Config configures a Reviewer.
@@ -140,13 +149,14 @@ type Config struct {
 	Now     func() time.Time // nil: the system's clock
 }
 
-// Reviewer runs review jobs: it plans pull requests and reports the outcome to the Git host. It works on
-// the replica that applies the branch.
+// Reviewer runs review jobs: it plans pull requests and reports the outcome to the Git host. It
+// works on the replica that applies the branch.
 type Reviewer struct {
 	Config
 	people people
 	woken  chan struct{} // a revision was recorded
-	cursor int64         // number of the newest recorded revision whose pull requests are rechecked; owned by Run
+	// number of the newest recorded revision whose pull requests are rechecked; owned by Run
+	cursor int64
 
 	mu        sync.Mutex
 	following map[int]time.Time    // merged pull requests: when to recheck their result
@@ -169,19 +179,20 @@ func NewReviewer(c Config) *Reviewer {
 }
 
 const (
-	// A result is rechecked after a quarter of its age within these bounds, and no longer after maxFollow.
+	// A result is rechecked after a quarter of its age within these bounds, and no longer after
+	// maxFollow.
 	minFollow  = 2 * time.Second
 	slowFollow = time.Minute
 	maxFollow  = 24 * time.Hour
 
-	// recordedDelay lets one read of the store serve a burst of revisions, and the loop publish the state
-	// that previews start from.
+	// recordedDelay lets one read of the store serve a burst of revisions, and the loop publish the
+	// state that previews start from.
 	recordedDelay = 200 * time.Millisecond
 )
 
-// Run requests the jobs that no delivery requests, until ctx ends: a resync when it starts and in each
-// interval, rechecks of the pull requests that a recorded revision concerns, and rechecks of merged pull
-// requests until their result is final. It runs where Recheck does.
+// Run requests the jobs that no delivery requests, until ctx ends: a resync when it starts and in
+// each interval, rechecks of the pull requests that a recorded revision concerns, and rechecks of
+// merged pull requests until their result is final. It runs where Recheck does.
 func (r *Reviewer) Run(ctx context.Context) {
 	r.resume(ctx)
 	r.recorded(ctx)
@@ -240,7 +251,8 @@ func (r *Reviewer) request(ctx context.Context, jobs []forge.Recheck) {
 func (r *Reviewer) resume(ctx context.Context) {
 	records, err := r.Records.UnsettledPulls(ctx)
 	if err != nil {
-		r.Log.Warn("failed to read merged pull requests; the next resync follows their results", "error", err)
+		r.Log.Warn("failed to read merged pull requests; the next resync follows their results",
+			"error", err)
 		return
 	}
 	for _, record := range records {
@@ -250,9 +262,9 @@ func (r *Reviewer) resume(ctx context.Context) {
 	}
 }
 
-// recorded requests rechecks of the pull requests that revisions recorded since the last call concern.
-// The first call requests none: the first resync rechecks every open pull request, since the previous
-// leader may have died between a revision and its rechecks.
+// recorded requests rechecks of the pull requests that revisions recorded since the last call
+// concern. The first call requests none: the first resync rechecks every open pull request, since
+// the previous leader may have died between a revision and its rechecks.
 func (r *Reviewer) recorded(ctx context.Context) {
 	if r.cursor < 0 {
 		r.miss(true)
@@ -266,14 +278,17 @@ func (r *Reviewer) recorded(ctx context.Context) {
 	}
 	if err != nil {
 		if ctx.Err() == nil {
-			r.Log.Warn("failed to request rechecks of the pull requests that a revision concerns; the next resync does", "error", err)
+			r.Log.Warn(
+				"failed to request rechecks of the pull requests that a revision concerns; the "+
+					"next resync does", "error", err)
 		}
 		return
 	}
 	r.cursor = newest
 }
 
-// concerned returns rechecks of the records whose plan or result a change for these tenants may affect.
+// concerned returns rechecks of the records whose plan or result a change for these tenants may
+// affect.
 func concerned(records []forge.PullRecord, tenants []fleet.TenantName) []forge.Recheck {
 	changed := map[fleet.TenantName]bool{}
 	for _, t := range tenants {
@@ -292,7 +307,8 @@ func concerned(records []forge.PullRecord, tenants []fleet.TenantName) []forge.R
 	return jobs
 }
 
-// miss sets whether the next resync rechecks every open pull request, and returns what was set before.
+// miss sets whether the next resync rechecks every open pull request, and returns what was set
+// before.
 func (r *Reviewer) miss(missed bool) (before bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -351,13 +367,13 @@ func (r *Reviewer) recheck(ctx context.Context, job forge.Recheck) error {
 }
 
 const (
-	// A postponed job comes back after a quarter of the time that it has waited, within these bounds: the
-	// loop mostly applies the branch within a second, and each try asks the Git host.
+	// A postponed job comes back after a quarter of the time that it has waited, within these
+	// bounds: the loop mostly applies the branch within a second, and each try asks the Git host.
 	minPostpone = time.Second
 	maxPostpone = 30 * time.Second
 
-	// maxGroupWait is how long a commit of the merge queue is awaited whose ref is at another commit: the
-	// queue may have dropped it.
+	// maxGroupWait is how long a commit of the merge queue is awaited whose ref is at another
+	// commit: the queue may have dropped it.
 	maxGroupWait = 10 * time.Minute
 
 	maxWaiting = 10_000 // jobs with a known start of their wait
@@ -366,8 +382,8 @@ const (
 // errActive means that another job reviews the pull request: two would report twice.
 var errActive = errors.New("the pull request is being reviewed already")
 
-// postpone turns an error that means "not now" into one that says when to try again. Such a job has not
-// failed, however long it waits.
+// postpone turns an error that means "not now" into one that says when to try again. Such a job has
+// not failed, however long it waits.
 func (r *Reviewer) postpone(job forge.Recheck, err error) error {
 	now, key := r.Now(), job.Key()
 	r.mu.Lock()
@@ -383,9 +399,11 @@ func (r *Reviewer) postpone(job forge.Recheck, err error) error {
 		}
 		since, r.waiting[key] = now, now
 	}
-	if job.Kind == forge.RecheckGroup && errors.Is(err, mirror.ErrMoved) && now.Sub(since) > maxGroupWait {
+	if job.Kind == forge.RecheckGroup && errors.Is(err, mirror.ErrMoved) &&
+		now.Sub(since) > maxGroupWait {
 		delete(r.waiting, key)
-		r.Log.Info("ignoring a commit that the merge queue dropped", "ref", job.Ref, "head", job.Head)
+		r.Log.Info("ignoring a commit that the merge queue dropped", "ref", job.Ref, "head",
+			job.Head)
 		return nil
 	}
 	pause := min(max(now.Sub(since)/4, minPostpone), maxPostpone)
@@ -401,8 +419,8 @@ func notNow(err error) bool {
 	return false
 }
 
-// head reports the checks of the pull requests at this head again: somebody requested it, or another
-// account set a status under Argosy's name.
+// head reports the checks of the pull requests at this head again: somebody requested it, or
+// another account set a status under Argosy's name.
 func (r *Reviewer) head(ctx context.Context, head fleet.Revision) error {
 	records, err := r.Records.UnsettledPulls(ctx)
 	if err != nil {
@@ -416,12 +434,13 @@ func (r *Reviewer) head(ctx context.Context, head fleet.Revision) error {
 	return err
 }
 
-// resync wakes the loop, requests lost deliveries again, and rechecks each open pull request that changed
-// on the Git host and each that is no longer open.
+// resync wakes the loop, requests lost deliveries again, and rechecks each open pull request that
+// changed on the Git host and each that is no longer open.
 func (r *Reviewer) resync(ctx context.Context) error {
 	r.Planner.Wake()
 	if err := r.redeliver(ctx); err != nil {
-		r.Log.Warn("failed to request lost deliveries again; the resync finds what they described", "error", err)
+		r.Log.Warn("failed to request lost deliveries again; the resync finds what they described",
+			"error", err)
 	}
 	open, err := r.Forge.OpenPulls(ctx, r.Branch)
 	if err != nil {
@@ -438,8 +457,8 @@ func (r *Reviewer) resync(ctx context.Context) error {
 	return err
 }
 
-// stale returns rechecks of what changed on the Git host since it was reviewed; with all, of everything
-// that is open.
+// stale returns rechecks of what changed on the Git host since it was reviewed; with all, of
+// everything that is open.
 func stale(open []forge.Pull, records []forge.PullRecord, all bool) []forge.Recheck {
 	known, listed := map[int]forge.PullRecord{}, map[int]bool{}
 	for _, record := range records {
@@ -465,8 +484,8 @@ func stale(open []forge.Pull, records []forge.PullRecord, all bool) []forge.Rech
 	return jobs
 }
 
-// firstRedelivery is how far back a new leader looks for lost deliveries: GitHub keeps them for three
-// days, and a resync finds what older ones described.
+// firstRedelivery is how far back a new leader looks for lost deliveries: GitHub keeps them for
+// three days, and a resync finds what older ones described.
 const firstRedelivery = 12 * time.Hour
 
 // redeliver requests each lost delivery once per resync until a try succeeds.

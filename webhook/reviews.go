@@ -17,11 +17,11 @@ import (
 )
 
 const (
-	// maxCommits is the most commits of one span of the branch that are looked up on the Git host. A
-	// longer span was not merged pull request by pull request.
+	// maxCommits is the most commits of one span of the branch that are looked up on the Git host.
+	// A longer span was not merged pull request by pull request.
 	maxCommits = 200
-	// minPushAge is how old a push must be to count as a direct push: by then the Git host reports a
-	// merge as a merge.
+	// minPushAge is how old a push must be to count as a direct push: by then the Git host reports
+	// a merge as a merge.
 	minPushAge = 3 * time.Second
 )
 
@@ -38,8 +38,8 @@ type Approvals interface {
 	Pins
 	PullRecord(ctx context.Context, number int) (forge.PullRecord, bool, error)
 	Reviewed(ctx context.Context, number int, head fleet.Revision) (forge.ReviewedPlan, bool, error)
-	// Pushes returns the pushes to the branch that ended at one of these commits, as signed deliveries
-	// described them.
+	// Pushes returns the pushes to the branch that ended at one of these commits, as signed
+	// deliveries described them.
 	Pushes(ctx context.Context, ends []fleet.Revision) ([]forge.Push, error)
 }
 
@@ -49,8 +49,8 @@ type ReviewsConfig struct {
 	Pulls   MergedPulls
 	Records Approvals
 	Branch  string
-	// DirectPush lists accounts and teams ("github:alice", "github:acme/platform") whose direct pushes
-	// to the branch count as reviewed by the platform.
+	// DirectPush lists accounts and teams ("github:alice", "github:acme/platform") whose direct
+	// pushes to the branch count as reviewed by the platform.
 	DirectPush []string
 	Log        *slog.Logger
 	Now        func() time.Time // nil: the system's clock
@@ -74,13 +74,17 @@ func NewReviews(c ReviewsConfig) *Reviews {
 // branch: commits lists the branch's own commits of one span, oldest first, after the commit base.
 //
 // A merged pull request counts with those files of the very head that was merged whose owners had
-// approved that head, and with its plan if an owner of everything that it touches had. A push that is
-// no merge counts as reviewed by the platform if an account of DirectPush pushed it. With an error the
-// result is incomplete, and what it holds is true all the same.
-func (r *Reviews) Reviewed(ctx context.Context, base fleet.Revision, commits []reviews.Commit) (reviews.Reviewed, error) {
+// approved that head, and with its plan if an owner of everything that it touches had. A push that
+// is no merge counts as reviewed by the platform if an account of DirectPush pushed it. With an
+// error the result is incomplete, and what it holds is true all the same.
+func (r *Reviews) Reviewed(ctx context.Context, base fleet.Revision,
+	commits []reviews.Commit) (reviews.Reviewed, error) {
 	out := reviews.Reviewed{Deletions: map[fleet.ObjectKey]mirror.ReviewedDeletion{}}
 	if len(commits) > maxCommits {
-		return out, fmt.Errorf("%d commits came at once, more than the %d that are looked through for reviews", len(commits), maxCommits)
+		return out,
+			fmt.Errorf(
+				"%d commits came at once, more than the %d that are looked through for reviews",
+				len(commits), maxCommits)
 	}
 	s := &span{
 		base: base, commits: slices.Clone(commits), at: map[fleet.Revision]int{},
@@ -146,7 +150,9 @@ func (r *Reviews) addPull(ctx context.Context, s *span, number int) error {
 		s.commits[i].Shown = append(s.commits[i].Shown, agreed)
 	}
 	if record.Consented != pull.Head {
-		return nil // a deletion counts only if an owner of everything that the pull request touches approved it
+		// a deletion counts only if an owner of everything that the pull request touches approved
+		// it
+		return nil
 	}
 	p, known, err := r.Records.Reviewed(ctx, number, pull.Head)
 	if err != nil || !known {
@@ -157,7 +163,8 @@ func (r *Reviews) addPull(ctx context.Context, s *span, number int) error {
 			continue
 		}
 		d := mirror.ReviewedDeletion{Key: e.Key, Pull: number}
-		if c := record.Cleared; c != nil && c.Head == pull.Head && slices.Contains(c.Deletions, e.Key) {
+		if c := record.Cleared; c != nil && c.Head == pull.Head &&
+			slices.Contains(c.Deletions, e.Key) {
 			d.Approved, d.By = true, "github:"+c.By.Login+" ("+strconv.FormatInt(c.By.ID, 10)+")"
 		}
 		s.deletions[e.Key] = d
@@ -165,8 +172,8 @@ func (r *Reviews) addPull(ctx context.Context, s *span, number int) error {
 	return nil
 }
 
-// addPushes marks the commits that accounts of DirectPush pushed. A click on "merge" pushes too, and
-// reviews nothing: a push that contains the merge commit of a pull request is not direct.
+// addPushes marks the commits that accounts of DirectPush pushed. A click on "merge" pushes too,
+// and reviews nothing: a push that contains the merge commit of a pull request is not direct.
 func (r *Reviews) addPushes(ctx context.Context, s *span) error {
 	if len(r.DirectPush) == 0 || len(s.commits) == 0 {
 		return nil
@@ -185,7 +192,8 @@ func (r *Reviews) addPushes(ctx context.Context, s *span) error {
 			continue
 		}
 		if age := r.Now().Sub(p.At); age < minPushAge {
-			return fmt.Errorf("the push of %s is too young to tell it from a merge", p.After.Short())
+			return fmt.Errorf("the push of %s is too young to tell it from a merge",
+				p.After.Short())
 		}
 		for i := first; i <= last; i++ {
 			s.commits[i].Trusted = true
@@ -194,8 +202,8 @@ func (r *Reviews) addPushes(ctx context.Context, s *span) error {
 	return nil
 }
 
-// pushed returns the indexes of the commits that a push brought; false if some of them are outside of
-// the span, or one is a merge.
+// pushed returns the indexes of the commits that a push brought; false if some of them are outside
+// of the span, or one is a merge.
 func (s *span) pushed(p forge.Push) (first, last int, ok bool) {
 	last, ok = s.at[p.After]
 	if !ok {

@@ -21,9 +21,10 @@ func TestAFullHouseMakesRoom(t *testing.T) {
 		newest  string
 		evicted int // place of the one that is cut; -1: the newest is refused
 	}{
-		"there is one":                          {[]string{"a", "a"}, 0, "b", -2},
-		"an address with several gives one up":  {[]string{"b", "a", "a"}, 0, "c", 1},
-		"one with as many does not at once":     {[]string{"a", "a", "a"}, admissionTime - 1, "a", -1},
+		"there is one":                         {[]string{"a", "a"}, 0, "b", -2},
+		"an address with several gives one up": {[]string{"b", "a", "a"}, 0, "c", 1},
+		"one with as many does not at once": {[]string{"a", "a", "a"}, admissionTime - 1, "a",
+			-1},
 		"but does after a while":                {[]string{"a", "a", "a"}, admissionTime, "a", 0},
 		"single ones make room for a new one":   {[]string{"a", "b", "c"}, 0, "d", 0},
 		"but not for one that has a room":       {[]string{"a", "b", "c"}, 0, "c", -1},

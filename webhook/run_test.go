@@ -48,7 +48,8 @@ func TestRecordedAsksForWhomItMeets(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &shared{records: newRecords()}
-			reviewer := kept(r, known(1, forge.PullOpen, "acme"), known(2, forge.PullOpen, "globex"),
+			reviewer := kept(r, known(1, forge.PullOpen, "acme"),
+				known(2, forge.PullOpen, "globex"),
 				known(3, forge.PullOpen, ""), known(4, forge.PullMerged, "globex"),
 				known(5, forge.PullClosed, "acme"), known(6, forge.PullOpen, "acme", "globex"),
 				known(7, forge.PullOpen))
@@ -148,8 +149,9 @@ func TestRunOutlastsTheStore(t *testing.T) {
 	})
 }
 
-// The first resync rechecks everything: the replica that led before may have died between a revision and
-// its rechecks. Rechecks that could not be requested are requested with the next revision or resync.
+// The first resync rechecks everything: the replica that led before may have died between a
+// revision and its rechecks. Rechecks that could not be requested are requested with the next
+// revision or resync.
 func TestRechecksOfARevisionAreRequestedUntilTheyAreStored(t *testing.T) {
 	h := newHarbor(t)
 	h.open(h.bob, nil)

@@ -137,7 +137,10 @@ func BenchmarkPulls(b *testing.B) {
 			"reviewed": func(i int) error {
 				return s.Pulls.SaveReviewed(ctx, reviewed(i%100+1, i%100+1, fmt.Sprint(i, ".yaml")))
 			},
-			"colliding": func(int) error { _, err := s.Pulls.Colliding(ctx, 1, touches); return err },
+			"colliding": func(int) error {
+				_, err := s.Pulls.Colliding(ctx, 1, touches)
+				return err
+			},
 			"one": func(int) error {
 				_, _, err := s.Views.PullOf(ctx, view.Scope{}, 7)
 				return err
@@ -148,11 +151,15 @@ func BenchmarkPulls(b *testing.B) {
 				return err
 			},
 			"of-a-tenant": func(int) error {
-				_, _, err := s.Views.Pulls(ctx, view.Scope{Tenant: "globex"}, view.Filter{}, view.Page{
-					Limit: 50})
+				_, _, err := s.Views.Pulls(ctx, view.Scope{Tenant: "globex"}, view.Filter{},
+					view.Page{
+						Limit: 50})
 				return err
 			},
-			"outcomes/100":  func(int) error { _, err := s.Views.Outcomes(ctx, keys[:100]); return err },
+			"outcomes/100": func(int) error {
+				_, err := s.Views.Outcomes(ctx, keys[:100])
+				return err
+			},
 			"outcomes/most": func(int) error { _, err := s.Views.Outcomes(ctx, keys); return err },
 		} {
 			b.Run(fmt.Sprintf("rows=%d/%s", rows, name), func(b *testing.B) {

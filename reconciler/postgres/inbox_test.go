@@ -71,7 +71,8 @@ func TestDeliveryIsTakenOnce(t *testing.T) {
 	expect(t, url, countJobs, 2)
 	s.Close()
 	exec(t, url, `UPDATE looks SET wanted = false; DELETE FROM river_job`)
-	if is := must(open(t, url).Pulls.Accept(t.Context(), delivery(1), []forge.Recheck{branch}))(t); is {
+	if is := must(open(t, url).Pulls.Accept(t.Context(), delivery(1), []forge.Recheck{branch}))(
+		t); is {
 		t.Error("it is fresh once more after a restart")
 	}
 	expect(t, url, countJobs, 0)
@@ -167,7 +168,8 @@ func TestDeliveriesAboutTheSameThingsInOtherOrders(t *testing.T) {
 				slices.Reverse(mine)
 			}
 			for j := range 20 {
-				if _, err := s.Pulls.Accept(context.Background(), delivery(i*100+j), mine); err != nil {
+				if _, err := s.Pulls.Accept(context.Background(), delivery(i*100+j),
+					mine); err != nil {
 					t.Error(err)
 				}
 				exec(t, url,
@@ -188,7 +190,9 @@ func TestLookIsAskedForAgainOnceItHasBegun(t *testing.T) {
 	url := newDatabase(t)
 	s := open(t, url)
 	for i := range 3 {
-		must(s.Pulls.Accept(t.Context(), delivery(i), []forge.Recheck{branch, branch, pullLook(7)}))(t)
+		must(
+			s.Pulls.Accept(t.Context(), delivery(i), []forge.Recheck{branch, branch, pullLook(7)}))(
+			t)
 		check(t, s.Pulls.Ask(t.Context(), []forge.Recheck{pullLook(7)}))
 	}
 	expect(t, url, countJobs, 2)
@@ -306,8 +310,9 @@ func TestTerminatedSessionsLoseNoDelivery(t *testing.T) {
 		senders.Go(func() {
 			for j := range n / 4 {
 				for tries := 0; ; tries++ { // the Git host delivers again
-					if _, err := s.Pulls.Accept(context.Background(), delivery(i*n+j), []forge.Recheck{
-						pullLook(i*n + j + 1)}); err == nil {
+					if _, err := s.Pulls.Accept(context.Background(), delivery(i*n+j),
+						[]forge.Recheck{
+							pullLook(i*n + j + 1)}); err == nil {
 						break
 					} else if tries == 100 {
 						t.Error(err)

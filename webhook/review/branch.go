@@ -126,7 +126,8 @@ func sourceOfChecks(p forge.Protection) BranchRule {
 			`ruleset "Require status checks to pass": choose the App that Argosy reports as`)
 	case p.Host == "Gitea":
 		return b.kept(
-			"Gitea takes a check from every account with write access; Argosy corrects it, and holds what was " +
+			"Gitea takes a check from every account with write access; Argosy corrects it, and " +
+				"holds what was " +
 				"merged by it")
 	case p.App == 0:
 		return b.broken(
@@ -160,7 +161,8 @@ func directPushes(p forge.Protection, directPush []string) BranchRule {
 		return b.unknown(p.Unread.Rules)
 	case !p.PullRequests:
 		return b.broken(
-			"every account with write access may push without a pull request; what it pushes is held until "+
+			"every account with write access may push without a pull request; what it pushes is "+
+				"held until "+
 				"somebody approves it", fix)
 	case len(unlisted) > 0:
 		return b.broken(names(unlisted)+
@@ -249,7 +251,8 @@ var weakens = map[forge.MergeStyle]string{
 	forge.MergeRebaseMerge: "a rebase with a merge commit writes commits that no plan showed " +
 		"and drops the merges of the head: " +
 		"what such a merge had undone comes back",
-	forge.MergeManual: "a manual merge lets every account with push access name any commit of the branch as " +
+	forge.MergeManual: "a manual merge lets every account with push access name any commit of " +
+		"the branch as " +
 		"the merge of an approved pull request",
 }
 

@@ -148,7 +148,8 @@ var orders = map[string]order{
 // shown is the order of commands in the help.
 var shown = []string{"plan", "approve", "approve-deletions", "lock", "unlock", "ok-to-test"}
 
-// renamed are commands of earlier versions. They do nothing, and their answer names the new command.
+// renamed are commands of earlier versions. They do nothing, and their answer names the new
+// command.
 var renamed = map[string]string{"hold": "lock", "resume": "unlock"}
 
 // Judge runs a command if the person may. The reply reports the outcome or the reason against it,
@@ -285,7 +286,8 @@ func okToTest(by forge.Clearance, may Rights, r *forge.PullRecord) string {
 		return "has no need to: it comes from no fork and is planned anyway."
 	}
 	r.Tested = &by
-	return "lets " + tick(by.Head.Short()) + " be planned; a later head of the fork needs the command again."
+	return "lets " + tick(by.Head.Short()) +
+		" be planned; a later head of the fork needs the command again."
 }
 
 func replan(forge.Clearance, Rights, *forge.PullRecord) string {

@@ -391,7 +391,8 @@ func (o Ownership) silent(most int) string {
 	for _, w := range o.Owners {
 		switch {
 		case strings.HasPrefix(w.Name, group):
-			names = append(names, tick(w.Name)+" (an identity-provider group, unknown to the Git host)")
+			names = append(
+				names, tick(w.Name)+" (an identity-provider group, unknown to the Git host)")
 		case w.Changed != nil: // see changed
 		case w.Unknown:
 			names = append(names, tick(w.Name)+" (unknown to the Git host)")

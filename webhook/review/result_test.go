@@ -225,7 +225,8 @@ func TestHowADeletionStands(t *testing.T) {
 		"held": {func(o *forge.Outcome) { o.Present, o.Held = true, true },
 			"**deletion held**", false},
 		"fails": {func(o *forge.Outcome) {
-			o.Present, o.Unwanted, o.Apply, o.ApplyMessage = true, true, mirror.ApplyFailed, "denied"
+			o.Present, o.Unwanted, o.Apply, o.ApplyMessage = true, true, mirror.ApplyFailed,
+				"denied"
 		}, "its deletion fails: denied", false},
 		"kept since": {func(o *forge.Outcome) { o.Present, o.Revision = true, older },
 			"superseded: `0de50de5` keeps it", true},

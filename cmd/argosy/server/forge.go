@@ -99,8 +99,8 @@ type pulls struct {
 	receiver http.Handler // nil without a webhook secret
 }
 
-// connectForge connects the loop to the Git host: what it knows of reviews, and the pull requests that
-// previews read.
+// connectForge connects the loop to the Git host: what it knows of reviews, and the pull requests
+// that previews read.
 func (v *Server) connectForge(loop *reconciler.Config) error {
 	f := v.settings.Forge
 	if f == nil {

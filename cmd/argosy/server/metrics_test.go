@@ -71,9 +71,10 @@ func reference(t *testing.T) string {
 	registerStops(reg, worker.NewStopBoard())
 	registerPools(reg, nil)
 	fleetstats.NewCollector(reg, nil, "", nil)
-	if _, err := hub.New(hub.Config{Store: agentStore(&postgres.Store{}), Secrets: &secrets.Resolver{},
-		Stops: worker.NewStopBoard(), Replica: "one",
-		PublicURL: "https://argosy.example.com", Metrics: hub.NewMetrics(reg)}); err != nil {
+	if _, err := hub.New(
+		hub.Config{Store: agentStore(&postgres.Store{}), Secrets: &secrets.Resolver{},
+			Stops: worker.NewStopBoard(), Replica: "one",
+			PublicURL: "https://argosy.example.com", Metrics: hub.NewMetrics(reg)}); err != nil {
 		t.Fatal(err)
 	}
 	var all []described
