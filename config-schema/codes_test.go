@@ -44,8 +44,8 @@ func TestEveryCodeIsDocumented(t *testing.T) {
 var isCode = regexp.MustCompile(`^[a-z]+(-[a-z]+)*$`)
 
 // reportedCodes finds every code that the sources below root give to a problem: a constant called
-// code…, the Code of a fleet.Problem, an argument for a parameter called code. Of a concatenated
-// code it returns the part up to its last dash.
+// code…, of a plan also Code…, the Code of a fleet.Problem, an argument for a parameter called
+// code. Of a concatenated code it returns the part up to its last dash.
 func reportedCodes(t *testing.T, root string) map[string]string {
 	t.Helper()
 	files, passed := programFiles(t, root), map[string]int{}
@@ -73,7 +73,9 @@ func reportedCodes(t *testing.T, root string) map[string]string {
 			switch n := n.(type) {
 			case *ast.ValueSpec:
 				for i, v := range n.Values {
-					if strings.HasPrefix(n.Names[i].Name, "code") {
+					name := n.Names[i].Name
+					if strings.HasPrefix(name, "code") || strings.HasPrefix(name, "Code") &&
+						strings.Contains(filepath.ToSlash(path), "/reconciler/plan/") {
 						take(v)
 					}
 				}
