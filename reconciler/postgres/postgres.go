@@ -31,13 +31,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
+	"math/rand/v2"
+	"net"
 	"sync/atomic"
+	"syscall"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"argosy.dev/argosy/fleet/agent/registry"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/pacing"
 )
 
 // Options of a Store. The zero value is for production.
@@ -230,4 +239,251 @@ func prepareConn(c *pgx.ConnConfig, application string) {
 		c.ConnectTimeout = connectTimeout
 	}
 	c.DialFunc = dial(c.ConnectTimeout)
+}
+
+const (
+	attempts       = 6
+	silentAttempts = 3 // of them, after statements without an answer in time
+	firstPause     = 20 * time.Millisecond
+	lastPause      = time.Second
+)
+
+// atomically sends the statements of a batch as one transaction, and again after a retryable error
+// or a lost connection. Every batch has one effect however often it is sent. fill is called for
+// each attempt.
+func (s *database) atomically(ctx context.Context, fill func(*pgx.Batch)) error {
+	return s.again(ctx, func() error {
+		batch := &pgx.Batch{}
+		fill(batch)
+		// A batch outside of a transaction is one: the server commits at its end or not at all.
+		return s.work.SendBatch(ctx, batch).Close()
+	})
+}
+
+// transact runs f in a transaction, with the same guarantee and requirement as atomically.
+func (s *database) transact(ctx context.Context, f func(pgx.Tx) error) error {
+	return s.again(ctx, func() error { return pgx.BeginFunc(ctx, s.work, f) })
+}
+
+// again calls f until it succeeds, fails permanently, or has been called often enough. The pauses
+// double and jitter, so that conflicting writers do not meet again.
+func (s *database) again(ctx context.Context, f func() error) error {
+	for n := 1; ; n++ {
+		err := f()
+		if errors.Is(plain(err), ErrReadOnly) {
+			s.reset()
+		}
+		// The statement exceeded its own deadline, not the caller's: the connection may be dead,
+		// and the next one is another.
+		silent := errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil && n < silentAttempts
+		if err == nil || n == attempts || !silent && !passing(err) {
+			return plain(err)
+		}
+		pause := min(firstPause<<(n-1), lastPause)
+		if !pacing.SleepAbout(ctx, pause) {
+			return plain(err)
+		}
+	}
+}
+
+// Codes of the database that this package distinguishes. AY… are our own: see
+// migrations/00002_rules.sql.
+const (
+	codeFenced   = "AY001"
+	codeRecorded = "AY002"
+	codeStale    = "AY003"
+	codeReplayed = "AY004"
+
+	codeReadOnly      = "25006"
+	codeSerialization = "40001"
+	codeDeadlock      = "40P01"
+	codeLockTimeout   = "55P03"
+	codeStalePlan     = "0A000" // a migration changed what a prepared statement returns
+	codeIdleTimeout   = "25P03"
+)
+
+// passing reports whether a retry may help.
+func passing(err error) bool {
+	var e *pgconn.PgError
+	if errors.As(err, &e) {
+		switch e.Code {
+		case codeSerialization, codeDeadlock, codeLockTimeout, codeStalePlan, codeReadOnly,
+			codeIdleTimeout:
+			return true
+		}
+		class := e.Code[:2]
+		// lost connections, a server that stops or starts; not a cancelled query
+		return class == "08" || class == "57" && e.Code != "57014"
+	}
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return false
+	}
+	var network net.Error
+	return pgconn.SafeToRetry(err) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, io.EOF) || errors.As(err, &network) || errors.Is(err, net.ErrClosed)
+}
+
+// plain maps an error of the database to the domain's error, if there is one.
+func plain(err error) error {
+	var e *pgconn.PgError
+	if !errors.As(err, &e) {
+		return err
+	}
+	switch e.Code {
+	case codeFenced:
+		return &told{mirror.ErrFenced, e.Message}
+	case codeStale:
+		return &told{mirror.ErrStale, e.Message}
+	case codeReplayed:
+		return &told{registry.ErrReplayed, e.Message}
+	case codeReadOnly:
+		return &told{ErrReadOnly, e.Message}
+	}
+	return err
+}
+
+// told is a domain error with the message of the database.
+type told struct {
+	kind error
+	text string
+}
+
+func (t *told) Error() string { return t.kind.Error() + ": " + t.text }
+func (t *told) Unwrap() error { return t.kind }
+
+const (
+	channel = "argosy"
+
+	listenBeat  = 10 * time.Second // between proofs that a silent connection is alive
+	listenProof = 5 * time.Second  // timeout of such a proof
+	listenPause = 5 * time.Second  // maximum, between attempts to connect
+)
+
+// Notify notifies every replica with a payload of at most 8000 bytes. It is a transaction of its
+// own, after the one that it reports: sending takes a lock of the whole server until its
+// transaction ends. Frequent callers should wait a little and call it once.
+func (s *database) Notify(ctx context.Context, by string) error {
+	err := s.again(ctx, func() error {
+		_, err := s.control.Exec(ctx, `SELECT pg_notify($1, $2)`, channel, text(by))
+		return err
+	})
+	return wrap(err, "notify")
+}
+
+// decided notifies the replicas after a decision of a person. The decision is valid even if the
+// notification is lost.
+func (s *database) decided(ctx context.Context, notice string) {
+	if err := s.Notify(ctx, notice); err != nil {
+		s.log.Debug("no notification; replicas poll", "error", err)
+	}
+}
+
+// Listen calls look with the payload of each notification of any replica, until ctx ends. After a
+// lost connection it reconnects and calls look with "", because notifications in between were
+// missed. A notification is a hint: the caller also polls.
+func (s *Store) Listen(ctx context.Context, look func(by string)) {
+	for failed := 0; ctx.Err() == nil; failed++ {
+		err := s.listen(ctx, func(by string) { failed = 0; look(by) })
+		if ctx.Err() != nil {
+			return
+		}
+		s.log.Warn("database notifications are interrupted; polling goes on", "error", err)
+		pause := min(100*time.Millisecond<<min(failed, 10), listenPause)
+		pacing.Sleep(ctx, pause/2+rand.N(pause/2))
+	}
+}
+
+func (s *Store) listen(ctx context.Context, look func(by string)) error {
+	conn, err := pgx.ConnectConfig(ctx, s.base.ConnConfig.Copy())
+	if err != nil {
+		return fmt.Errorf("connect: %w", err)
+	}
+	defer func() {
+		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), listenProof)
+		defer cancel()
+		_ = conn.Close(end) // the connection is dead, or about to be
+	}()
+	prove := func(sql string) error {
+		proof, cancel := context.WithTimeout(ctx, listenProof)
+		defer cancel()
+		_, err := conn.Exec(proof, sql)
+		return err
+	}
+	if err := prove(`LISTEN ` + channel); err != nil {
+		return err
+	}
+	look("")
+	for {
+		beat, cancel := context.WithTimeout(ctx, listenBeat)
+		told, err := conn.WaitForNotification(beat)
+		cancel()
+		switch {
+		case err == nil:
+			look(told.Payload)
+		case beat.Err() != nil && ctx.Err() == nil && !conn.IsClosed():
+			if err := prove(`SELECT`); err != nil {
+				return err
+			}
+		default:
+			return err
+		}
+	}
+}
+
+// Awaited reports whether an error means that the database is not available yet: it is down,
+// starting, stopping, or a standby that may be promoted. why is the class of the reason, without an
+// address. Waiting does not help against a refused password, a missing database or a failed TLS
+// handshake.
+func Awaited(err error) (why string, ok bool) {
+	var said *pgconn.PgError
+	if errors.As(err, &said) {
+		return awaitedCode(said.Code)
+	}
+	var dns *net.DNSError
+	var network *net.OpError
+	errors.As(err, &network)
+	switch {
+	case errors.Is(err, ErrReadOnly):
+		return "it is read-only", true
+	case errors.As(err, &dns):
+		return "its name is not found", true
+	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.ENOENT) && network != nil:
+		return "connection refused", true
+	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
+		return "no route to it", true
+	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, io.EOF),
+		errors.Is(err, io.ErrUnexpectedEOF):
+		return "connection lost", true
+	case errors.Is(err, context.DeadlineExceeded), network != nil && network.Timeout():
+		return "no answer", true
+	}
+	return "", false
+}
+
+func awaitedCode(code string) (string, bool) {
+	switch code {
+	case "57P01", "57P02", "57P03":
+		return "it starts or stops", true
+	case "53300":
+		return "it has no connection left", true
+	case codeReadOnly:
+		return "it is read-only", true
+	}
+	if len(code) == 5 && code[:2] == "08" {
+		return "connection lost", true
+	}
+	return "", false
+}
+
+// Host is the host:port of a database URL; "" if the URL cannot be parsed.
+func Host(url string) string {
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return ""
+	}
+	network, address := pgconn.NetworkAddress(config.ConnConfig.Host, config.ConnConfig.Port)
+	if network == "unix" {
+		return "unix:" + address
+	}
+	return address
 }

@@ -1,0 +1,771 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/agent/registry"
+	"argosy.dev/argosy/fleet/forge"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
+)
+
+// Tenants match Filter.Tenant, by name.
+func (s *Views) Tenants(ctx context.Context, scope view.Scope, by view.Filter,
+	page view.Page) ([]view.Tenant, string, error) {
+	f := filter{conditions: []string{"e.kind = 'Tenant'", "e.tenant = ''"}}
+	f.tenants("e.name", scope, by.Tenant)
+	return list(ctx, s.database, scope, listing[view.Tenant]{
+		name: "tenants", sql: `SELECT e.name, e.body FROM declarations e`, keys: []string{"e.name"},
+		scan: func(row pgx.CollectableRow) (view.Tenant, error) {
+			var t view.Tenant
+			var d fleet.Declaration
+			err := row.Scan(&t.Name, &d)
+			if d.Tenant != nil {
+				t.Owners, t.Quota = d.Tenant.Owners, d.Tenant.Quota
+			}
+			return t, err
+		},
+		key: func(t view.Tenant) []string { return []string{string(t.Name)} },
+	}, f, page, completeTenants)
+}
+
+func completeTenants(ctx context.Context, tx pgx.Tx, tenants []view.Tenant) error {
+	names := column(tenants, func(t view.Tenant) pair { return pair{string(t.Name), ""} })
+	counts, err := standings(ctx, tx, "d.tenant", "''", names)
+	if err != nil {
+		return err
+	}
+	declared := func(kind fleet.Kind) (map[pair]int, error) {
+		return tally(ctx, tx, names, `
+			SELECT tenant, '', count(*) FROM declarations
+			WHERE kind = '`+string(kind)+`' AND (tenant, '') IN (SELECT * FROM unnest($1::text[], $2::text[])) GROUP BY 1`)
+	}
+	environments, err := declared(fleet.KindManagedEnvironment)
+	if err != nil {
+		return err
+	}
+	deployments, err := declared(fleet.KindGitOpsDeployment)
+	if err != nil {
+		return err
+	}
+	problems, err := tally(ctx, tx, names, `
+		SELECT tenant, '', count(*) FROM `+sqlProblems+` p WHERE (tenant, '') IN (SELECT * FROM unnest($1::text[], $2::text[])) GROUP BY 1`)
+	if err != nil {
+		return err
+	}
+	stops, err := read(ctx, tx, scanStop,
+		`SELECT scope, name, by, reason, at FROM stops WHERE scope IN ('fleet', 'tenant')`)
+	if err != nil {
+		return err
+	}
+	for i := range tenants {
+		t, c := &tenants[i], counts[names[i]]
+		t.Counts, t.Held, t.Problems = c.Counts, c.held, problems[names[i]]
+		t.Used = fleet.Quota{Environments: environments[names[i]],
+			Deployments: deployments[names[i]], Applications: c.Applications}
+		for _, stop := range stops {
+			t.Stopped = t.Stopped || stop.Scope == mirror.StopFleet || stop.Name == string(t.Name)
+		}
+	}
+	return nil
+}
+
+// sqlPlacement is a complete placement of placements p. The previous version stored the
+// alternatives in the body.
+const sqlPlacement = `CASE WHEN p.alternatives IS NULL THEN p.body ELSE p.body || jsonb_build_object('alternatives', p.alternatives) END`
+
+// Environments match Filter.{Tenant, Environment, Engine}, by tenant and name.
+func (s *Views) Environments(ctx context.Context, scope view.Scope, by view.Filter,
+	page view.Page) ([]view.Environment, string, error) {
+	f := filter{conditions: []string{"e.kind = 'ManagedEnvironment'"}}
+	f.tenants("e.tenant", scope, by.Tenant)
+	f.equal("e.name", string(by.Environment))
+	f.equal("p.engine", string(by.Engine))
+	return list(ctx, s.database, scope, listing[view.Environment]{
+		name: "environments", keys: []string{"e.tenant", "e.name"}, scan: scanEnvironment,
+		sql: `SELECT e.body, ` + sqlPlacement +
+			` FROM declarations e LEFT JOIN placements p ON p.tenant = e.tenant AND p.environment = e.name`,
+		key: func(e view.Environment) []string {
+			return []string{string(e.Tenant), string(e.Name)}
+		},
+	}, f, page, completeEnvironments)
+}
+
+func scanEnvironment(row pgx.CollectableRow) (view.Environment, error) {
+	var d fleet.Declaration
+	var p *fleet.Placement
+	if err := row.Scan(&d, &p); err != nil {
+		return view.Environment{}, err
+	}
+	e := view.Environment{Tenant: d.Key.Tenant, Name: fleet.EnvironmentName(d.Key.Name),
+		Labels: d.Labels}
+	if spec := d.Environment; spec != nil {
+		e.Namespaces, e.Region = spec.Namespaces, spec.Region
+		if spec.Cluster != nil {
+			e.Server = spec.Cluster.Server
+		}
+		if spec.Agent != nil {
+			e.Agent = fleet.AgentManaged
+		}
+		if spec.Agent.Autonomous() {
+			e.Agent = fleet.AgentAutonomous
+		}
+	}
+	if p == nil {
+		p = &fleet.Placement{Environment: fleet.EnvironmentID{Tenant: e.Tenant, Name: e.Name},
+			Reason: "not decided yet"}
+	}
+	e.Engine, e.Placement = p.Engine, *p
+	return e, nil
+}
+
+func completeEnvironments(ctx context.Context, tx pgx.Tx,
+	environments []view.Environment) error {
+	names := column(environments, func(e view.Environment) pair {
+		return pair{string(e.Tenant), string(e.Name)}
+	})
+	counts, err := standings(ctx, tx, "d.tenant", "d.environment", names)
+	if err != nil {
+		return err
+	}
+	problems, err := problemsOf(ctx, tx, fleet.KindManagedEnvironment, names)
+	if err != nil {
+		return err
+	}
+	unreachable, err := unreachables(ctx, tx, names)
+	if err != nil {
+		return err
+	}
+	own, err := tally(ctx, tx, names, `
+		SELECT tenant, environment, count(*) FROM own_applications
+		WHERE (tenant, environment) IN (SELECT * FROM unnest($1::text[], $2::text[])) AND tenant_uid = live_tenant(tenant) GROUP BY 1, 2`)
+	if err != nil {
+		return err
+	}
+	for i := range environments {
+		e := &environments[i]
+		e.Counts, e.Own, e.Problems = counts[names[i]].Counts, own[names[i]], problems[names[i]]
+		e.Unreachable = unreachable[names[i]]
+	}
+	return nil
+}
+
+// Explain returns the stored placement of an environment; mirror.ErrNotFound if the scope has no
+// such environment.
+func (s *Views) Explain(ctx context.Context, scope view.Scope,
+	environment fleet.EnvironmentID) (fleet.Placement, error) {
+	f := filter{}
+	f.tenants("tenant", scope, "")
+	f.and("tenant = " + f.place(text(string(environment.Tenant))) + " AND environment = " +
+		f.place(text(string(environment.Name))))
+	var p fleet.Placement
+	err := s.within(ctx, scope, func(tx pgx.Tx) error {
+		return tx.QueryRow(ctx, `SELECT `+sqlPlacement+` FROM placements p`+f.where(),
+			f.args...).Scan(&p)
+	})
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = mirror.ErrNotFound
+	}
+	return p, wrap(err, "environment %s", environment)
+}
+
+// Deployments match Filter.{Tenant, Deployment, Environment}, by tenant and name; Environment
+// matches deployments that name or select it.
+func (s *Views) Deployments(ctx context.Context, scope view.Scope, by view.Filter,
+	page view.Page) ([]view.Deployment, string, error) {
+	f := filter{conditions: []string{"e.kind = 'GitOpsDeployment'"}}
+	f.tenants("e.tenant", scope, by.Tenant)
+	f.equal("e.name", string(by.Deployment))
+	if by.Environment != "" {
+		f.and(
+			`EXISTS (SELECT FROM declarations t WHERE t.kind = 'ManagedEnvironment' AND t.tenant = e.tenant
+			AND t.name = ` + f.place(text(string(by.Environment))) + ` AND ` + sqlTargets + `)`)
+	}
+	return list(ctx, s.database, scope, listing[view.Deployment]{
+		name: "deployments", keys: []string{"e.tenant", "e.name"},
+		sql: `SELECT e.body FROM declarations e`, scan: scanDeployment,
+		key: func(d view.Deployment) []string {
+			return []string{string(d.Tenant), string(d.Name)}
+		},
+	}, f, page, completeDeployments)
+}
+
+// sqlTargets is whether the environment t is one of the deployment e: named, or selected by every
+// one of at least one label.
+const sqlTargets = `(
+	coalesce((e.body #> '{deployment,destination,environments}') ? t.name, false) OR
+	coalesce(nullif(e.body #> '{deployment,destination,environmentSelector,matchLabels}', '{}') <@ (t.body -> 'labels'), false))`
+
+func scanDeployment(row pgx.CollectableRow) (view.Deployment, error) {
+	var d fleet.Declaration
+	err := row.Scan(&d)
+	v := view.Deployment{Tenant: d.Key.Tenant, Name: fleet.DeploymentName(d.Key.Name),
+		Labels: d.Labels, Environments: []fleet.EnvironmentName{}}
+	if d.Deployment != nil {
+		v.Source, v.Namespace = d.Deployment.Source, d.Deployment.Destination.Namespace
+	}
+	return v, err
+}
+
+func completeDeployments(ctx context.Context, tx pgx.Tx, deployments []view.Deployment) error {
+	names := column(deployments, func(d view.Deployment) pair {
+		return pair{string(d.Tenant), string(d.Name)}
+	})
+	counts, err := standings(ctx, tx, "d.tenant", "d.deployment", names)
+	if err != nil {
+		return err
+	}
+	problems, err := problemsOf(ctx, tx, fleet.KindGitOpsDeployment, names)
+	if err != nil {
+		return err
+	}
+	targets := map[pair][]fleet.EnvironmentName{}
+	rows, err := tx.Query(ctx, `
+		SELECT e.tenant, e.name, t.name FROM declarations e JOIN declarations t ON t.kind = 'ManagedEnvironment' AND t.tenant = e.tenant AND `+sqlTargets+`
+		WHERE e.kind = 'GitOpsDeployment' AND (e.tenant, e.name) IN (SELECT * FROM unnest($1::text[], $2::text[]))
+		ORDER BY 1, 2, 3`, firsts(names), seconds(names))
+	if err != nil {
+		return err
+	}
+	var p pair
+	var environment fleet.EnvironmentName
+	if _, err = pgx.ForEachRow(rows, []any{&p[0], &p[1], &environment}, func() error {
+		targets[p] = append(targets[p], environment)
+		return nil
+	}); err != nil {
+		return err
+	}
+	for i := range deployments {
+		d := &deployments[i]
+		d.Counts, d.Problems = counts[names[i]].Counts, problems[names[i]]
+		d.Environments = append(d.Environments, targets[names[i]]...)
+	}
+	return nil
+}
+
+// sqlApply is the apply state of an object, of desired d and status s.
+const sqlApply = `CASE
+	WHEN d.absent THEN CASE WHEN s.seq = d.seq AND s.state IN ('Failed', 'Conflict', 'Held') THEN s.state ELSE 'Deleting' END
+	WHEN d.held THEN 'Held'
+	WHEN s.seq = d.seq THEN s.state
+	ELSE 'Pending' END`
+
+// sqlBlockedAfter is mirror.DeletionBlockedAfter.
+var sqlBlockedAfter = fmt.Sprintf("interval '%d seconds'", mirror.DeletionBlockedAfter/time.Second)
+
+// Applications match Filter.{Tenant, Environment, Deployment, Engine, Revision, Sync, Health,
+// Apply, Name}, ordered by tenant, deployment, environment. They include those whose deletion is
+// not proven yet.
+func (s *Views) Applications(ctx context.Context, scope view.Scope, by view.Filter,
+	page view.Page) ([]view.Application, string, error) {
+	f := filter{conditions: []string{"d.kind = 'Application'"}}
+	f.tenants("d.tenant", scope, by.Tenant)
+	f.equal("d.environment", string(by.Environment))
+	f.equal("d.deployment", string(by.Deployment))
+	f.equal("d.engine", string(by.Engine))
+	f.equal("d.revision", string(by.Revision))
+	f.equal("d.name", by.Name)
+	f.equal("coalesce(s.sync, 'Unknown')", string(by.Sync))
+	switch by.Health {
+	case mirror.HealthDegraded, mirror.HealthMissing, mirror.HealthSuspended:
+		f.and("s.health = '" + string(by.Health) + "'") // an index has these few
+	default:
+		f.equal("coalesce(s.health, 'Unknown')", string(by.Health))
+	}
+	if by.Apply == mirror.ApplyFailed || by.Apply == mirror.ApplyConflict {
+		f.and("s.state = '" + string(by.Apply) + "'")
+	}
+	f.equal(sqlApply, string(by.Apply))
+	return list(ctx, s.database, scope, listing[view.Application]{
+		name: "applications", keys: []string{"d.tenant", "d.deployment", "d.environment",
+			"d.engine"}, scan: scanApplication,
+		sql: `SELECT d.tenant, d.environment, d.deployment, d.name, d.engine, d.revision, d.body, d.created_at, d.changed_at, ` + sqlApply + `,
+			concat_ws('; ', CASE WHEN s.seq = d.seq THEN nullif(s.state_message || ` + sqlWaited + `, '') END, unread.why), coalesce(s.sync, 'Unknown'), coalesce(s.health, 'Unknown'),
+			coalesce(s.synced_revision, ''), coalesce(s.operation_phase, ''),
+			CASE WHEN s.message <> '' THEN s.message ELSE coalesce(s.operation_error, '') END, coalesce(s.resources, 0), s.observed_at,
+			coalesce(s.uid, ''), r.reason, r.message, r.since, r.parked, coalesce(d.absent AND d.deletion <> 'Orphan' AND r.since < now() - ` + sqlBlockedAfter + `, false)` +
+			fromRows +
+			`LEFT JOIN reach r ON r.engine = d.engine AND r.tenant = d.tenant AND r.environment = d.environment
+			LEFT JOIN ` + sqlUnread + ` unread ON unread.engine = d.engine AND unread.tenant = d.tenant AND unread.deployment = d.deployment`,
+		key: func(a view.Application) []string {
+			return []string{string(a.Tenant), string(a.Deployment), string(a.Environment),
+				string(a.Engine)}
+		},
+	}, f, page, nil)
+}
+
+func scanApplication(row pgx.CollectableRow) (view.Application, error) {
+	var a view.Application
+	var u unreachable
+	var body pgtype.DriverBytes // not copied: it is read before the next row
+	err := row.Scan(&a.Tenant, &a.Environment, &a.Deployment, &a.Name, &a.Engine, &a.Revision,
+		&body, &a.CreatedAt, &a.ChangedAt, &a.Apply,
+		&a.ApplyMessage, &a.Sync, &a.Health, &a.SyncedRevision, &a.OperationPhase, &a.Message,
+		&a.Resources, &a.ObservedAt,
+		&a.UID, &u.reason, &u.message, &u.since, &u.parked, &a.DeletionBlocked)
+	a.Unreachable = u.view()
+	if err != nil {
+		return a, err
+	}
+	var manifest struct {
+		Spec struct {
+			Source struct {
+				RepoURL        string `json:"repoURL"`
+				TargetRevision string `json:"targetRevision"`
+			} `json:"source"`
+		} `json:"spec"`
+	}
+	// We wrote the manifest. An invalid one is no reason to hide its Application.
+	_ = json.Unmarshal(body, &manifest)
+	a.RepoURL, a.TargetRevision = manifest.Spec.Source.RepoURL, manifest.Spec.Source.TargetRevision
+	return a, nil
+}
+
+// Engines match Filter.Engine, by name. They belong to the platform: a tenant's scope has none. An
+// engine behind an agent is reachable while the agent is connected and reaches it; otherwise
+// Message has the reason.
+func (s *Views) Engines(ctx context.Context, scope view.Scope, by view.Filter,
+	page view.Page) ([]view.Engine, string, error) {
+	if scope.Tenant != "" {
+		return nil, "", nil
+	}
+	f := filter{conditions: []string{"e.kind = 'Engine'", "e.tenant = ''"}}
+	f.equal("e.name", string(by.Engine))
+	return list(ctx, s.database, scope, listing[view.Engine]{
+		name: "engines", keys: []string{"e.name"}, scan: scanEngine,
+		sql: `SELECT e.name, e.body, coalesce(g.reachable, false), coalesce(g.message, ''), g.since, coalesce(g.argocd, ''),
+				coalesce(CASE WHEN l.expires_at > now() THEN l.holder END, ''), coalesce(l.epoch, 0),
+				` + engineAway + `, a.id IS NOT NULL, greatest(r.beat_at, a.seen_at), g.went_back_at, coalesce(g.went_back, ''),
+				(SELECT count(*) FROM strays t WHERE t.engine = e.name),
+				(SELECT count(*) FROM reach t WHERE t.engine = e.name), (SELECT coalesce(sum(t.parked), 0) FROM reach t WHERE t.engine = e.name)` + fromEngines,
+		key: func(e view.Engine) []string { return []string{string(e.Name)} },
+	}, f, page, completeEngines)
+}
+
+// fromEngines joins the declared Engines, e, with their reports, g, their lease, l, and for an
+// engine behind an agent the agent, a, and the replica that it is connected to, r.
+const fromEngines = `
+	FROM declarations e LEFT JOIN engines g ON g.engine = e.name LEFT JOIN leases l ON l.name = 'engine/' || e.name
+		LEFT JOIN agents a ON a.engine = e.name AND a.ended_at IS NULL LEFT JOIN replicas r ON r.replica = a.connected_to`
+
+// engineAway is whether the engine's agent is not connected. The engine's row holds the agent's
+// last report, which is out of date then.
+const engineAway = `(e.body #> '{engine,connection,agent}' IS NOT NULL AND coalesce(r.beat_at <= clock_timestamp() - ` + agentSeen + `, true))`
+
+func scanEngine(row pgx.CollectableRow) (view.Engine, error) {
+	var e view.Engine
+	var d fleet.Declaration
+	var away, joined bool
+	var seen *time.Time
+	err := row.Scan(&e.Name, &d, &e.Reachable, &e.Message, &e.Since, &e.ArgoCD, &e.Holder, &e.Epoch,
+		&away, &joined, &seen, &e.WentBackAt, &e.WentBack, &e.Orphans,
+		&e.Unreachable, &e.Parked)
+	if away {
+		withoutAgent(&e, joined, seen)
+	}
+	if spec := d.Engine; spec != nil {
+		e.Region, e.State, e.Ring, e.Capacity, e.InstanceID = spec.Region, spec.State, spec.Ring,
+			spec.Capacity, spec.ArgoCD.InstallationID
+	}
+	if e.State == "" {
+		e.State = fleet.EngineActive
+	}
+	if e.Ring == "" {
+		e.Ring = "stable"
+	}
+	return e, err
+}
+
+// withoutAgent explains why an engine without its agent is unreachable: since the agent was last
+// seen, unless its Argo CD was unreachable before.
+func withoutAgent(e *view.Engine, joined bool, seen *time.Time) {
+	if e.Reachable {
+		e.Since = seen
+	}
+	e.Reachable = false
+	switch {
+	case !joined:
+		e.Message = "no agent has joined"
+	case seen == nil:
+		e.Message = "its agent has joined, and has not connected yet"
+	default:
+		e.Message = "its agent was last seen at " + seen.UTC().Format(time.RFC3339)
+	}
+}
+
+func completeEngines(ctx context.Context, tx pgx.Tx, engines []view.Engine) error {
+	names := column(engines, func(e view.Engine) pair { return pair{string(e.Name), ""} })
+	counts, err := standings(ctx, tx, "d.engine", "''", names)
+	if err != nil {
+		return err
+	}
+	placed, err := tally(ctx, tx, names, `
+		SELECT engine, '', count(*) FROM placements WHERE (engine, '') IN (SELECT * FROM unnest($1::text[], $2::text[])) GROUP BY 1`)
+	if err != nil {
+		return err
+	}
+	pending, err := tally(ctx, tx, names, `
+		SELECT d.engine, '', count(*)`+fromRows+`
+		WHERE (d.engine, '') IN (SELECT * FROM unnest($1::text[], $2::text[])) AND pending(d.seq, s.seq, s.state) GROUP BY 1`)
+	if err != nil {
+		return err
+	}
+	stops, err := read(ctx, tx, scanStop,
+		`SELECT scope, name, by, reason, at FROM stops WHERE scope IN ('fleet', 'engine')`)
+	if err != nil {
+		return err
+	}
+	for i := range engines {
+		e := &engines[i]
+		e.Counts, e.Pending = counts[names[i]].Counts, pending[names[i]]
+		e.Load = fleet.EngineLoad{Applications: e.Counts.Applications,
+			Environments: placed[names[i]]}
+		for _, stop := range stops {
+			e.Stopped = e.Stopped || stop.Scope == mirror.StopFleet || stop.Name == string(e.Name)
+		}
+	}
+	return nil
+}
+
+// agentSeen is the maximum age of a replica's last beat for its agents to count as connected.
+const agentSeen = `interval '30 seconds'`
+
+// sqlAgents are the environments and Engines that are declared as served by an agent, and those of
+// which only the agent is left.
+const sqlAgents = `
+	SELECT e.tenant, e.name, e.mode FROM (
+		SELECT d.tenant, d.name, coalesce(d.body #>> '{environment,agent,mode}', 'managed') AS mode
+		FROM declarations d WHERE d.kind = 'ManagedEnvironment' AND d.body #> '{environment,agent}' IS NOT NULL
+		UNION ALL
+		SELECT d.tenant, d.name, 'managed'
+		FROM declarations d WHERE d.kind = 'Engine' AND d.tenant = '' AND d.body #> '{engine,connection,agent}' IS NOT NULL
+		UNION ALL
+		SELECT a.tenant, a.name, a.mode FROM agents a WHERE NOT a.declared AND a.ended_at IS NULL AND still_of(a.tenant, a.tenant_uid)) e`
+
+// Agents match Filter.{Tenant, Environment, Engine}, by tenant and name; agents of the platform's
+// Engines come first. A declared one that has not joined has an empty ID. The cost of a page
+// depends on its own agents alone.
+func (s *Views) Agents(ctx context.Context, scope view.Scope, by view.Filter,
+	page view.Page) ([]view.Agent, string, error) {
+	f := filter{}
+	f.tenants("e.tenant", scope, by.Tenant)
+	if by.Environment != "" {
+		f.equal("e.name", string(by.Environment))
+		f.and("e.tenant <> ''")
+	}
+	if by.Engine != "" {
+		// The engine of an environment whose names are too long for it is known after the join: see
+		// fleet.AgentEngine.
+		place := f.place(text(string(by.Engine)))
+		f.and("(e.tenant || CASE e.tenant WHEN '' THEN '' ELSE '.' END || e.name = " + place +
+			" OR EXISTS (SELECT FROM agents a WHERE a.engine = " + place +
+			" AND a.tenant = e.tenant AND a.name = e.name))")
+	}
+	return list(ctx, s.database, scope, listing[view.Agent]{
+		name: "agents", keys: []string{"e.tenant", "e.name"}, sql: sqlAgents, scan: scanAgentView,
+		key: func(a view.Agent) []string { return []string{string(a.Tenant), viewName(a)} },
+	}, f, page, completeAgents)
+}
+
+func scanAgentView(row pgx.CollectableRow) (view.Agent, error) {
+	var a view.Agent
+	var name string
+	err := row.Scan(&a.Tenant, &name, &a.Mode)
+	if a.Tenant == "" {
+		a.Engine = fleet.EngineName(name)
+	} else {
+		a.Environment = fleet.EnvironmentName(name)
+		a.Engine = fleet.AgentEngine(fleet.EnvironmentID{Tenant: a.Tenant, Name: a.Environment})
+	}
+	return a, err
+}
+
+// viewName is the name of the declaration behind an agent.
+func viewName(a view.Agent) string {
+	return agentName(registry.Agent{Tenant: a.Tenant, Environment: a.Environment, Engine: a.Engine})
+}
+
+// sqlAgentsPage is the identity of each agent, the live or the last one, and its pending work. The
+// rows of each agent are found by their engine, one agent after another: for a join the planner
+// would read those of all engines as soon as a page is long.
+const sqlAgentsPage = `
+	SELECT coalesce(a.id, ''), coalesce(a.ended_at IS NULL AND r.beat_at > clock_timestamp() - ` + agentSeen + `, false), greatest(r.beat_at, a.seen_at),
+		a.joined_at, a.expires_at, CASE WHEN a.ended = 'revoked' THEN a.ended_at END, coalesce(a.ended = 'cloned', false), coalesce(a.version, ''),
+		coalesce(a.argocd, ''), coalesce(a.reachable, false), coalesce(a.message, ''), coalesce(a.held_deletions, 0), coalesce(a.strays, 0), coalesce(a.own, 0),
+		c.pending, c.lag, c.deletions
+	FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY AS g (tenant, name, engine, n)
+	LEFT JOIN LATERAL (
+		SELECT i.id, i.ended_at, i.connected_to, i.seen_at, i.joined_at, i.expires_at, i.ended, i.version, i.argocd, i.reachable, i.message, i.held_deletions, i.strays, i.own
+		FROM agents i WHERE i.tenant = g.tenant AND i.name = g.name AND still_of(i.tenant, i.tenant_uid) ORDER BY i.id DESC LIMIT 1) a ON true
+	LEFT JOIN replicas r ON r.replica = a.connected_to
+	CROSS JOIN LATERAL (
+		SELECT count(*), count(DISTINCT d.revision), count(*) FILTER (WHERE d.absent)
+		FROM desired d LEFT JOIN LATERAL (
+			SELECT s.seq, s.state FROM status s WHERE s.engine = d.engine AND s.kind = d.kind AND s.name = d.name OFFSET 0) s ON true
+		WHERE d.engine = g.engine AND pending(d.seq, s.seq, s.state)) AS c (pending, lag, deletions)
+	ORDER BY g.n`
+
+func completeAgents(ctx context.Context, tx pgx.Tx, agents []view.Agent) error {
+	rows, err := tx.Query(ctx, sqlAgentsPage, column(agents, func(a view.Agent) string {
+		return string(a.Tenant)
+	}), column(agents, viewName),
+		column(agents, func(a view.Agent) string { return string(a.Engine) }))
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for i := 0; rows.Next(); i++ {
+		a := &agents[i]
+		if err := rows.Scan(&a.ID, &a.Connected, &a.SeenAt, &a.JoinedAt, &a.ExpiresAt, &a.RevokedAt,
+			&a.Cloned, &a.Version, &a.ArgoCD, &a.Reachable, &a.Message,
+			&a.HeldDeletions, &a.Orphans, &a.Own, &a.Pending, &a.Lag,
+			&a.PendingDeletions); err != nil {
+			return err
+		}
+		if a.Own > mirror.MaxOwn {
+			a.Message = joinWords(a.Message,
+				fmt.Sprintf("%d own Applications, of which %d are shown", a.Own, mirror.MaxOwn))
+		}
+	}
+	return rows.Err()
+}
+
+func joinWords(a, b string) string {
+	if a == "" {
+		return b
+	}
+	return a + "; " + b
+}
+
+// Pulls match Filter.{Tenant, Pull, State}, highest number first. A tenant sees pull requests whose
+// plan changes it, as the tenant of that name at the last save, and nothing of other changed
+// tenants.
+func (s *Views) Pulls(ctx context.Context, scope view.Scope, by view.Filter,
+	page view.Page) ([]view.Pull, string, error) {
+	if scope.Tenant != "" && by.Tenant != "" && by.Tenant != scope.Tenant {
+		// a tenant may not learn which of its pull requests change another tenant
+		return nil, "", nil
+	}
+	from, f := pullsWithin(scope, by)
+	return list(ctx, s.database, scope, listing[view.Pull]{
+		name: "pulls", keys: []string{from.number}, newest: true,
+		sql: `SELECT p.body, r.base, r.hash` + from.sql,
+		scan: func(row pgx.CollectableRow) (view.Pull, error) {
+			var p pullRow
+			err := row.Scan(&p.record, &p.base, &p.hash)
+			return p.view(scope), err
+		},
+		key: func(p view.Pull) []string { return []string{strconv.Itoa(p.Number)} },
+	}, f, page, nil)
+}
+
+// PullOf returns one pull request, and the plan of its head as shown to reviewers, as JSON; nil
+// without one. The report contains the parts of all tenants: a caller that shows it to one tenant
+// removes the others'. mirror.ErrNotFound when the scope has no such pull request.
+func (s *Views) PullOf(ctx context.Context, scope view.Scope, number int) (view.Pull, []byte,
+	error) {
+	from, f := pullsWithin(scope, view.Filter{Pull: number})
+	var found []pullRow
+	err := s.within(ctx, scope, func(tx pgx.Tx) (err error) {
+		found, err = read(ctx, tx, func(row pgx.CollectableRow) (pullRow, error) {
+			var p pullRow
+			err := row.Scan(&p.record, &p.base, &p.hash, &p.report)
+			return p, err
+		}, `SELECT p.body, r.base, r.hash, r.report`+from.sql+f.where(), f.args...)
+		return err
+	})
+	if err == nil && (len(found) == 0 || number == 0) {
+		err = mirror.ErrNotFound
+	}
+	if err != nil {
+		return view.Pull{}, nil, wrap(err, "pull request %d", number)
+	}
+	return found[0].view(scope), found[0].report, nil
+}
+
+// PullPlan returns the report of PullOf; mirror.ErrNotFound when the head has no plan either.
+func (s *Views) PullPlan(ctx context.Context, scope view.Scope, number int) ([]byte, error) {
+	_, report, err := s.PullOf(ctx, scope, number)
+	if err == nil && report == nil {
+		err = wrap(mirror.ErrNotFound, "plan of pull request %d", number)
+	}
+	return report, err
+}
+
+// pullSource is the source of pull requests, with the columns that find and order them.
+type pullSource struct{ sql, number, state string }
+
+// Pull requests of one tenant are found in an index of that tenant. The conditions reveal nothing
+// of a row before its policy has accepted it (the operators are leakproof); otherwise the policy
+// would be evaluated first, for each row of all tenants.
+var (
+	pullsOfAll = pullSource{sql: sqlFromPulls + sqlWithPlan, number: "p.number",
+		state: "p.state"}
+	pullsOfTenant = pullSource{sql: sqlFromPulls + ` JOIN pull_tenants t ON t.number = p.number` +
+		sqlWithPlan, number: "t.number", state: "t.state"}
+)
+
+const (
+	sqlFromPulls = ` FROM pulls p`
+	sqlWithPlan  = ` LEFT JOIN reviewed_plans r ON r.number = p.number AND r.head = p.head`
+)
+
+func pullsWithin(scope view.Scope, by view.Filter) (pullSource, filter) {
+	from, f := pullsOfAll, filter{}
+	if scope.Tenant != "" || by.Tenant != "" {
+		from = pullsOfTenant
+		f.tenants("t.tenant", scope, by.Tenant)
+	}
+	if scope.Tenant != "" {
+		f.and("t.tenant_uid = live_tenant(" + f.place(text(string(scope.Tenant))) + ")")
+	}
+	if by.Pull != 0 {
+		f.and(from.number + " = " + f.place(by.Pull))
+	}
+	f.equal(from.state, string(by.State))
+	return from, f
+}
+
+// pullRow is a pull request with the plan of its head, if there is one.
+type pullRow struct {
+	record     forge.PullRecord
+	base, hash *string
+	report     []byte
+}
+
+func (p pullRow) view(scope view.Scope) view.Pull {
+	r := p.record
+	v := view.Pull{Number: r.Number, Title: r.Title, Author: r.Author.Login, State: r.State,
+		Head: r.Head, Verdict: r.Verdict, Tenants: r.Tenants,
+		Consented: r.Consented != "" && r.Consented == r.Head, Held: r.Held != nil,
+		Following: r.State == forge.PullMerged && r.FollowedAt != nil && !r.Settled,
+		URL:       r.URL, UpdatedAt: r.UpdatedAt}
+	if p.base != nil && p.hash != nil {
+		v.Base, v.Hash = fleet.Revision(*p.base), *p.hash
+	}
+	if scope.Tenant != "" && (len(r.Tenants) != 1 || r.Tenants[0] != scope.Tenant) {
+		v.Verdict, v.Tenants = "", []fleet.TenantName{scope.Tenant}
+	}
+	return v
+}
+
+// sqlProblems are the problems of the config repo, and those of workers with an unusable
+// credential.
+const sqlProblems = `(
+	SELECT path, kind, tenant, name, n, body, severity FROM problems
+	UNION ALL SELECT * FROM ` + sqlUnusables + ` AS unusable
+)`
+
+// sqlUnusables are the unusable credentials, by the declaration that refers to them. Failures are
+// few, and are found by the rows with a credential (desired_credential).
+const sqlUnusables = `(
+	SELECT c.path, c.kind, c.tenant, c.name, 1000 AS n, ` + sqlUnusable + ` AS body, 'error' AS severity
+	FROM desired d JOIN status s ON s.engine = d.engine AND s.kind = d.kind AND s.name = d.name AND s.seq = d.seq AND s.state = 'Failed'
+	JOIN declarations c ON c.kind = 'ManagedEnvironment' AND c.tenant = d.tenant AND c.name = d.environment
+	WHERE d.credential_name IS NOT NULL AND d.kind = 'Cluster' AND NOT d.absent
+	GROUP BY c.path, c.kind, c.tenant, c.name
+	UNION ALL
+	SELECT c.path, c.kind, c.tenant, c.name, 1000, ` + sqlUnusable + `, 'error'
+	FROM desired d JOIN status s ON s.engine = d.engine AND s.kind = d.kind AND s.name = d.name AND s.seq = d.seq AND s.state = 'Failed'
+	JOIN declarations c ON c.kind = 'RepositoryCredential' AND c.tenant = d.tenant
+		AND c.body->'credential'->'credentialsRef'->>'name' = d.credential_name
+	WHERE d.credential_name IS NOT NULL AND d.kind = 'Repository' AND NOT d.absent
+	GROUP BY c.path, c.kind, c.tenant, c.name
+)`
+
+// sqlUnusable is a fleet.Problem of declaration c, whose object's worker failed.
+const sqlUnusable = `jsonb_build_object(
+		'key', jsonb_build_object('kind', c.kind, 'tenant', c.tenant, 'name', c.name), 'path', c.path, 'severity', 'error', 'code', 'unusable-credential',
+		'field', CASE c.kind WHEN 'ManagedEnvironment' THEN 'spec.cluster.credentialsRef.name' ELSE 'spec.credentialsRef.name' END,
+		'message', 'the engine has not got the secret ' || max(d.credential_name) || ': ' || max(s.state_message),
+		'fix', 'correct the secret; it is read again by itself')`
+
+// sqlWaited continues "waits for Cluster x on engine y" with the reason why that Cluster is not
+// written.
+const sqlWaited = `coalesce((
+		SELECT ', whose secret ' || coalesce(c.credential_name, '') || ' cannot be used: ' || w.state_message
+		FROM desired c JOIN status w ON w.engine = c.engine AND w.kind = c.kind AND w.name = c.name AND w.seq = c.seq AND w.state = 'Failed'
+		WHERE c.engine = d.engine AND c.kind = 'Cluster' AND c.tenant = d.tenant
+			AND c.name = substring(s.state_message FROM '^waits for Cluster ([^ ]+) on engine')), '')`
+
+// sqlUnread is, by engine, tenant and deployment, why the credential of the deployment's repository
+// is unusable. It is computed once for a list: failures are few.
+const sqlUnread = `(
+	SELECT d.engine, d.tenant, g.name AS deployment,
+		'the secret ' || max(d.credential_name) || ' of its repository cannot be used: ' || max(s.state_message) AS why
+	FROM desired d JOIN status s ON s.engine = d.engine AND s.kind = d.kind AND s.name = d.name AND s.seq = d.seq AND s.state = 'Failed'
+	JOIN declarations c ON c.kind = 'RepositoryCredential' AND c.tenant = d.tenant
+		AND c.body->'credential'->'credentialsRef'->>'name' = d.credential_name
+	JOIN declarations g ON g.kind = 'GitOpsDeployment' AND g.tenant = d.tenant
+		AND g.body->'deployment'->'source'->>'repoURL' = c.body->'credential'->>'repoURL'
+	WHERE d.credential_name IS NOT NULL AND d.kind = 'Repository' AND NOT d.absent
+	GROUP BY 1, 2, 3
+)`
+
+// standing counts Applications by state.
+type standing struct {
+	view.Counts
+	held int
+}
+
+// pair is a name of one or two parts; the second may be empty.
+type pair [2]string
+
+// standings counts the Applications of each pair by two expressions over desired d.
+func standings(ctx context.Context, tx pgx.Tx, first, second string,
+	pairs []pair) (map[pair]standing, error) {
+	rows, err := tx.Query(ctx, `
+		SELECT `+first+`, `+second+`, count(*), count(*) FILTER (WHERE s.sync = 'Synced'), count(*) FILTER (WHERE s.health = 'Healthy'),
+			count(*) FILTER (WHERE s.seq = d.seq AND s.state IN ('Failed', 'Conflict')), count(*) FILTER (WHERE d.held)`+fromRows+`
+		WHERE d.kind = 'Application' AND NOT d.absent
+			AND (`+first+`, `+second+`) IN (SELECT * FROM unnest($1::text[], $2::text[]))
+		GROUP BY 1, 2`, firsts(pairs), seconds(pairs))
+	if err != nil {
+		return nil, err
+	}
+	found := map[pair]standing{}
+	var p pair
+	var c standing
+	_, err = pgx.ForEachRow(rows, []any{&p[0], &p[1], &c.Applications, &c.Synced, &c.Healthy,
+		&c.Failed, &c.held}, func() error {
+		found[p] = c
+		return nil
+	})
+	return found, err
+}
+
+// tally reads pairs with a number from a statement with the pairs as $1 and $2.
+func tally(ctx context.Context, tx pgx.Tx, pairs []pair, sql string) (map[pair]int, error) {
+	rows, err := tx.Query(ctx, sql, firsts(pairs), seconds(pairs))
+	if err != nil {
+		return nil, err
+	}
+	found := map[pair]int{}
+	var p pair
+	var n int
+	_, err = pgx.ForEachRow(rows, []any{&p[0], &p[1], &n}, func() error {
+		found[p] = n
+		return nil
+	})
+	return found, err
+}
+
+// problemsOf counts the problems of declarations of one kind, by tenant and name.
+func problemsOf(ctx context.Context, tx pgx.Tx, kind fleet.Kind, pairs []pair) (map[pair]int,
+	error) {
+	return tally(ctx, tx, pairs, `
+		SELECT tenant, name, count(*) FROM `+sqlProblems+` p
+		WHERE kind = '`+string(kind)+`' AND (tenant, name) IN (SELECT * FROM unnest($1::text[], $2::text[])) GROUP BY 1, 2`)
+}
+
+func firsts(pairs []pair) []string  { return column(pairs, func(p pair) string { return p[0] }) }
+func seconds(pairs []pair) []string { return column(pairs, func(p pair) string { return p[1] }) }
