@@ -96,9 +96,9 @@ type Deferred struct {
 	Removing bool `json:"going,omitempty"`
 }
 
-// Encode returns the stored form. A deployment that several held Applications come from is written
+// encode returns the stored form. A deployment that several held Applications come from is written
 // once.
-func (m Memory) Encode() ([]byte, error) {
+func (m Memory) encode() ([]byte, error) {
 	at := map[*fleet.Declaration]int{}
 	m.Held, m.Deployments = slices.Clone(m.Held), nil
 	for i := range m.Held {
@@ -112,8 +112,8 @@ func (m Memory) Encode() ([]byte, error) {
 	return json.Marshal(m)
 }
 
-// Timeless returns the memory without the times since when something waits.
-func (m Memory) Timeless() Memory {
+// timeless returns the memory without the times since when something waits.
+func (m Memory) timeless() Memory {
 	m.Held = slices.Clone(m.Held)
 	for i := range m.Held {
 		m.Held[i].Since = time.Time{}
@@ -159,11 +159,11 @@ func (s *State) MemoryChange(m Memory) (encoded, timeless []byte, err error) {
 	if len(s.Memory) == 0 && m.empty() {
 		return nil, nil, nil
 	}
-	encoded, err = m.Encode()
+	encoded, err = m.encode()
 	if err != nil || bytes.Equal(encoded, s.Memory) {
 		return nil, nil, err
 	}
-	timeless, err = m.Timeless().Encode()
+	timeless, err = m.timeless().encode()
 	return encoded, timeless, err
 }
 

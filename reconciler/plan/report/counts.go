@@ -29,6 +29,7 @@ type Counts struct {
 	Placed  int `json:"placed"` // environments that got an engine
 }
 
+// Summary returns the changes of Applications as one sentence.
 func (c Counts) Summary() string {
 	s := fmt.Sprintf("Applications: %d to create, %d to change, %d to delete", c.Created, c.Changed,
 		c.Deleted)
@@ -67,6 +68,7 @@ func (c *Counts) Add(a Action, k fleet.ObjectKind) {
 	}
 }
 
+// Sum adds the counts of another part of the plan; Placed stays.
 func (c *Counts) Sum(other Counts) {
 	c.Created += other.Created
 	c.Changed += other.Changed
