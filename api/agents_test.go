@@ -64,7 +64,7 @@ func TestARegistrationTokenIsRefused(t *testing.T) {
 		"of one letter": {
 			platformToken, `{"tenant":"acme","environment":"edge","token":"` + strings.Repeat("a",
 				40) + `"}`, http.StatusUnprocessableEntity, "random"},
-		"that somebody could guess": {
+		"that can be guessed": {
 			platformToken, `{"tenant":"acme","environment":"edge","token":"hunter2"}`,
 			http.StatusUnprocessableEntity, "random"},
 		"for an engine that has a path": {platformToken, `{"engine":"../acme"}`,

@@ -49,7 +49,7 @@ func TestOpenAPIDocumentInTheDocsIsTheOneThatIsServed(t *testing.T) {
 	a, _ := json.Marshal(served)
 	b, _ := json.Marshal(fromDocs)
 	if string(a) != string(b) {
-		t.Error("what is served is not what the docs hold")
+		t.Error("the served document differs from the one in docs")
 	}
 }
 

@@ -107,7 +107,7 @@ func TestSigningIn(t *testing.T) {
 			}
 		}
 	})
-	t.Run("it leads to no other site", func(t *testing.T) {
+	t.Run("it redirects to no other site", func(t *testing.T) {
 		s := s.in(t)
 		for _, to := range []string{"https://evil.example", "//evil.example", `/\evil.example`,
 			"/%5cevil\n", "javascript:alert(1)"} {
@@ -126,7 +126,7 @@ func TestSigningIn(t *testing.T) {
 			t.Errorf("%d", a.status)
 		}
 	})
-	t.Run("the API does not take the cookie", func(t *testing.T) {
+	t.Run("the API ignores the cookie", func(t *testing.T) {
 		s := s.in(t)
 		s.want(s.page("/api/v1/tenants", platformToken), http.StatusUnauthorized)
 	})

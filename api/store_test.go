@@ -155,7 +155,7 @@ func TestTheAPIOverTheRealStore(t *testing.T) {
 	both, alone := recorded(t, start("a"), "acme", "globex"), recorded(t, start("b"), "acme")
 	platform, acme, lonely := both.token(""), both.token("acme"), alone.token("acme")
 
-	t.Run("every list is whole when read one by one", func(t *testing.T) {
+	t.Run("every list is complete when read one by one", func(t *testing.T) {
 		both := both.in(t)
 		for list, want := range map[string]int{"tenants": 2, "environments": 2, "deployments": 6,
 			"applications": 6, "engines": 1, "revisions": 1, "problems": 2, "operations": 1} {
@@ -176,7 +176,7 @@ func TestTheAPIOverTheRealStore(t *testing.T) {
 			}
 		}
 	})
-	t.Run("another tenant's object is answered like none", func(t *testing.T) {
+	t.Run("another tenant's object is answered like a missing one", func(t *testing.T) {
 		both := both.in(t)
 		for _, path := range globexPaths[:5] {
 			both.want(both.get(path, platform), http.StatusOK)
@@ -219,7 +219,7 @@ func TestTheAPIOverTheRealStore(t *testing.T) {
 		both.want(both.get("/operations", acme), http.StatusOK, `"kind":"Stop"`, `"kind":"Resume"`)
 		both.want(both.get("/holds", platform), http.StatusOK, `"items":[]`)
 	})
-	t.Run("pages are shown from it", func(t *testing.T) {
+	t.Run("pages read from it", func(t *testing.T) {
 		both := both.in(t)
 		for _, path := range []string{"/", "/tenants/acme", "/engines/eu-1",
 			"/tenants/acme/environments/prod", "/tenants/acme/applications/web/prod",

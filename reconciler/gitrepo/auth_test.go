@@ -122,7 +122,7 @@ func TestCredentialsAreSentOnlyWhereAllowed(t *testing.T) {
 		now.Store("canary-new")
 		fetch(t, m)
 	})
-	t.Run("cannot be had", func(t *testing.T) {
+	t.Run("unavailable", func(t *testing.T) {
 		m, err := Open(t.Context(), t.TempDir(),
 			Source{URL: s.url(), Auth: func(context.Context) (Auth, error) {
 				return Auth{}, errors.New("secret acme/git is gone")
@@ -141,7 +141,7 @@ func TestCredentialsAreSentOnlyWhereAllowed(t *testing.T) {
 			ErrRefused)
 		noCanary(t, err.Error())
 	})
-	t.Run("an ssh key is no use for https", func(t *testing.T) {
+	t.Run("an ssh key is rejected for https", func(t *testing.T) {
 		key := sshKeyPair(t)
 		auth, err := SSHKey(key.private, nil, []byte(knownHostsLine("git.example.com:22", key)))
 		if err != nil {
@@ -158,7 +158,7 @@ func TestServerThatEchoesTheCredential(t *testing.T) {
 	for name, echo := range map[string]func(user, pass, header string) string{
 		"plain":  func(_, pass, _ string) string { return pass },
 		"header": func(_, _, header string) string { return header },
-		"at the very end of what is shown": func(_, pass, _ string) string {
+		"at the very end of the printed text": func(_, pass, _ string) string {
 			return strings.Repeat("-", 160) + pass
 		},
 	} {

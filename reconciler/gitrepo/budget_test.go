@@ -137,7 +137,7 @@ func TestHundredThousandRefs(t *testing.T) {
 			t.Fatal(h)
 		}
 	})
-	t.Run("version 0 holds none", func(t *testing.T) {
+	t.Run("version 0 keeps none in memory", func(t *testing.T) {
 		s.version0.Store(true)
 		m := open(t, t.TempDir(), s.url())
 		var h Head
@@ -146,7 +146,7 @@ func TestHundredThousandRefs(t *testing.T) {
 			t.Fatalf("%v, %d bytes allocated", h, used)
 		}
 	})
-	t.Run("version 0 is cut at the budget", func(t *testing.T) {
+	t.Run("version 0 stops at the budget", func(t *testing.T) {
 		m := open(t, t.TempDir(), s.url(), WithBudget(Budget{Bytes: 1 << 20}))
 		_, err := m.Fetch(t.Context())
 		wantBudget(t, err, "bytes")

@@ -340,8 +340,7 @@ func (m *Mirror) MergeBases(ctx context.Context, a, b Hash) ([]Hash, error) {
 	switch {
 	case len(candidates) == 0:
 		return nil, &Error{Kind: ErrUnrelated, Subject: subject,
-			Detail: "they have no commit in common; start the branch from the one that it is to " +
-				"be merged into"}
+			Detail: "they have no commit in common; start the branch from its merge target"}
 	case len(candidates) > maxCandidates:
 		return nil, overBudget(subject, "common ancestors", maxCandidates, "rebase the newer one")
 	}

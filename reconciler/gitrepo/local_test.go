@@ -63,7 +63,7 @@ func TestLocalRepositories(t *testing.T) {
 			}
 		})
 	}
-	t.Run("is left as it was", func(t *testing.T) {
+	t.Run("is not modified", func(t *testing.T) {
 		if got := o.git("status", "--porcelain"); got != "M tenants/acme/deployments/a.yaml" {
 			t.Fatal(got)
 		}

@@ -51,7 +51,7 @@ func TestDeltaChains(t *testing.T) {
 			t.Context())
 		wantBudget(t, err, "delta depth")
 	})
-	t.Run("a crowd of large ones is held to a few", func(t *testing.T) {
+	t.Run("few of many large bases stay in memory", func(t *testing.T) {
 		const size = 1 << 20
 		var p fakePack
 		at, _ := p.object(plumbing.BlobObject, make([]byte, size))
@@ -179,11 +179,11 @@ func TestPackThatIsNotOne(t *testing.T) {
 				t.Fatal(err)
 			}
 			if len(m.store.packs) != 0 || leftovers(t, m) != 0 {
-				t.Fatal("something of it was kept")
+				t.Fatal("leftovers of it remain")
 			}
 		})
 	}
-	t.Run("server's last words on channel 3", func(t *testing.T) {
+	t.Run("server's error on channel 3", func(t *testing.T) {
 		s := newFakeServer(t, plumbing.NewHash(strings.Repeat("1", 40)), nil)
 		s.pack = func(w io.Writer) {
 			w.Write(appendPacket(nil, "packfile"))

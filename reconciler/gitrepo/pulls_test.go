@@ -179,7 +179,7 @@ func TestPullRequestsProveNothingAboutTheBranch(t *testing.T) {
 	}
 
 	for _, what := range []string{"the file", "the directory", "the root", "the commit"} {
-		t.Run("a server that leaves out "+what+" of the branch is found out", func(t *testing.T) {
+		t.Run("a server that omits "+what+" of the branch is found out", func(t *testing.T) {
 			f := newFakeServer(t, plumbing.ZeroHash, nil)
 			m := open(t, t.TempDir(), f.url())
 			f.serve(treeOf(blobX, "100644 other.yaml"), "docs")
@@ -314,7 +314,7 @@ func TestPullRequestsDoNotGrowTheMirrorWithoutBound(t *testing.T) {
 			t.Errorf("%d requests", n)
 		}
 	})
-	t.Run("one that is larger than all of that is refused, and the branch goes on",
+	t.Run("a larger pull request is rejected, and the branch can be fetched",
 		func(t *testing.T) {
 			o.propose(99, base, map[string]string{"fleet/fleet.yaml": noise(r, 2*limit)})
 			var over *Error
@@ -343,7 +343,7 @@ func TestPullRequestsAfterTheMirrorWasClonedAgain(t *testing.T) {
 		merge(t, m, base, pull)); got != "tenants/acme/deployments/new.yaml = new" {
 		t.Error(got)
 	}
-	t.Run("what was left out since the branch had it comes along", func(t *testing.T) {
+	t.Run("a new fetch includes objects that the branch had before", func(t *testing.T) {
 		o.git("checkout", "-q", "--orphan", "anew")
 		o.set("fleet/fleet.yaml", "another history")
 		m.damaged(m.store.resets.Load(), "as a test")
@@ -354,7 +354,7 @@ func TestPullRequestsAfterTheMirrorWasClonedAgain(t *testing.T) {
 			t.Error(got)
 		}
 	})
-	t.Run("a damaged pack of one is fetched again, and the branch's mirror stays",
+	t.Run("a damaged pack is fetched again, and the branch's mirror stays",
 		func(t *testing.T) {
 			paths, err := filepath.Glob(filepath.Join(m.pulls.dir, "*/objects/pack/*.pack"))
 			if err != nil || len(paths) != 1 {

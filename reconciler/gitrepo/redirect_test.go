@@ -59,7 +59,7 @@ func TestRedirects(t *testing.T) {
 			})
 		}
 	}
-	t.Run("a pack is never asked for elsewhere", func(t *testing.T) {
+	t.Run("a pack is never requested elsewhere", func(t *testing.T) {
 		s.fault(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 			if r.Method == http.MethodPost {
 				http.Redirect(w, r, thief.URL, 307)

@@ -137,7 +137,7 @@ func TestSSH(t *testing.T) {
 			}
 		})
 	}
-	t.Run("a key of the server that is not the known one", func(t *testing.T) {
+	t.Run("another key of the server than the known one", func(t *testing.T) {
 		err := fails(t, s.open(t, s.client, knownHostsLine(s.Addr().String(), sshKeyPair(t))),
 			ErrUnavailable)
 		if !strings.Contains(err.Error(), "not the one in known_hosts") {
@@ -164,7 +164,7 @@ func TestSSH(t *testing.T) {
 		defer m.Close()
 		fails(t, m, ErrRefused)
 	})
-	t.Run("a token is no use for ssh", func(t *testing.T) {
+	t.Run("a token is rejected for ssh", func(t *testing.T) {
 		m, err := Open(t.Context(), t.TempDir(), Source{URL: "ssh://" + s.Addr().String() + "/x",
 			Auth: func(context.Context) (Auth, error) { return Token("canary"), nil }})
 		if err != nil {

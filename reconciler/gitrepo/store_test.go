@@ -129,7 +129,7 @@ func TestReadersWhileFetchesJoinPacks(t *testing.T) {
 func TestDirectoryOfAMirror(t *testing.T) {
 	o := newOrigin(t)
 	o.set("fleet/fleet.yaml", "1")
-	t.Run("that holds something else is left alone", func(t *testing.T) {
+	t.Run("with other content is not touched", func(t *testing.T) {
 		dir := t.TempDir()
 		precious := filepath.Join(dir, "thesis.txt")
 		os.WriteFile(precious, []byte("years of work"), 0o600)
@@ -141,7 +141,7 @@ func TestDirectoryOfAMirror(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	t.Run("that another process has open is refused", func(t *testing.T) {
+	t.Run("opened by another process is rejected", func(t *testing.T) {
 		dir := t.TempDir()
 		open(t, dir, o.dir)
 		_, err := Open(t.Context(), dir, Source{URL: o.dir}, AllowLocalPath())
@@ -149,7 +149,7 @@ func TestDirectoryOfAMirror(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	t.Run("that cannot be made", func(t *testing.T) {
+	t.Run("that cannot be created", func(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "file")
 		os.WriteFile(file, nil, 0o600)
 		if _, err := Open(t.Context(), filepath.Join(file, "mirror"), Source{URL: o.dir},
@@ -157,7 +157,7 @@ func TestDirectoryOfAMirror(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	t.Run("holds no credential", func(t *testing.T) {
+	t.Run("contains no credential", func(t *testing.T) {
 		dir := t.TempDir()
 		s := newGitServer(t, o)
 		m, err := Open(t.Context(), dir,
@@ -178,7 +178,7 @@ func TestDirectoryOfAMirror(t *testing.T) {
 			return nil
 		})
 	})
-	t.Run("of a mirror that was closed", func(t *testing.T) {
+	t.Run("of a closed mirror", func(t *testing.T) {
 		m := open(t, t.TempDir(), o.dir)
 		h := fetch(t, m)
 		m.Close()

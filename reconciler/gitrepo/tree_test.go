@@ -176,14 +176,14 @@ func TestSymlinksAndSubmodulesAreReportedNeverFollowed(t *testing.T) {
 	}
 	planted := newFakeServer(t, plumbing.ZeroHash, nil)
 	m = open(t, t.TempDir(), planted.url())
-	t.Run("the two folders themselves may be anything", func(t *testing.T) {
+	t.Run("the two folders themselves may be of any kind", func(t *testing.T) {
 		planted.serve(treeOf(blobX, "120000 fleet", "100644 tenants"), "")
 		if got := files(t, m, fetch(t, m).Commit); !maps.Equal(got, map[string]string{
 			"fleet": "(symlink)", "tenants": "x"}) {
 			t.Fatal(got)
 		}
 	})
-	t.Run("modes of other times", func(t *testing.T) {
+	t.Run("historical modes", func(t *testing.T) {
 		planted.serve(append(treeOf(blobX, "100600 a", "100664 b", "140000 d", "0100644 e",
 			"100755 f"), treeOf(emptyTree, "40755 g")...), "fleet")
 		got := files(t, m, fetch(t, m).Commit)

@@ -181,7 +181,7 @@ func TestAProbeWithoutAResultEnds(t *testing.T) {
 	b.after(4 * time.Minute)
 	b.want("a probe", silent, 7)
 	b.after(Defaults.ProbeTime)
-	b.want("the probe goes on", silent, 7)
+	b.want("the probe continues", silent, 7)
 	b.after(time.Second)
 	b.want("the probe took too long", silent, 8)
 }

@@ -298,7 +298,7 @@ func TestIdentityOfATenantAloneOpensItsFiles(t *testing.T) {
 		refused(t, r, ref("acme", "acme-own"), "none of its age identities")
 		identityFile(t, filepath.Join(dir, "acme"), acme)
 	})
-	t.Run("an identity that cannot be read is none that is missing", func(t *testing.T) {
+	t.Run("an unreadable identity does not count as missing", func(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, "acme"), []byte("AGE-SECRET-KEY-broken"),
 			0o600); err != nil {
 			t.Fatal(err)
@@ -309,7 +309,7 @@ func TestIdentityOfATenantAloneOpensItsFiles(t *testing.T) {
 		}
 		refused(t, r, ref("globex", "globex-operator"), "folder of tenants' age identities")
 	})
-	t.Run("without an operator's identity the file to write is named", func(t *testing.T) {
+	t.Run("without an operator's identity the error names the file to write", func(t *testing.T) {
 		dir := t.TempDir()
 		r := &Resolver{}
 		if err := r.AddAge(Age{TenantIdentities: dir}, blobs(files)); err != nil {
