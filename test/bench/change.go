@@ -82,7 +82,7 @@ type point struct {
 }
 
 func (l *ladder) climb(ctx context.Context, n int) error {
-	say("%d files: growing the repo and the engines", n)
+	progress("%d files: growing the repo and the engines", n)
 	if _, err := l.fill(ctx, n); err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func (l *ladder) climb(ctx context.Context, n int) error {
 	if err := l.blocks(ctx, n, watch); err != nil {
 		return err
 	}
-	say("%d files: counting rows, commits that touch nothing", n)
+	progress("%d files: counting rows, commits that touch nothing", n)
 	if err := l.rows(ctx, n, watch); err != nil {
 		return err
 	}
@@ -115,8 +115,8 @@ func (l *ladder) blocks(ctx context.Context, n int, watch *observe.Watch) error 
 	var ours, raw, cpu, rawCPU, requests report.Sample
 	l.stages = map[string]float64{}
 	for block := range l.options.blocks {
-		say("%d files: block %d of %d", n, block+1, l.options.blocks)
-		err := inTurn(block, []func() error{
+		progress("%d files: block %d of %d", n, block+1, l.options.blocks)
+		err := alternate(block, []func() error{
 			func() error {
 				b, err := l.block(ctx, watch)
 				b.n, l.points = n, append(l.points, b)
@@ -262,7 +262,7 @@ const calm = 20 * time.Second
 
 // rest measures what a control plane without work uses, and the most memory that it has held.
 func (l *ladder) rest(ctx context.Context, n int) error {
-	say("%d files: idle for %s", n, calm)
+	progress("%d files: idle for %s", n, calm)
 	if !pacing.Sleep(ctx, calm/4) {
 		return ctx.Err()
 	}

@@ -41,8 +41,8 @@ func compile(ctx context.Context, o options) (*report.Figure, error) {
 	f := &report.Figure{Name: "compile", Title: fmt.Sprintf("Cold compile of %d files", len(files))}
 	var decode, parse, wall, cpu report.Sample
 	for block := range o.blocks {
-		say("compile, block %d of %d", block+1, o.blocks)
-		err := inTurn(block, []func() error{
+		progress("compile, block %d of %d", block+1, o.blocks)
+		err := alternate(block, []func() error{
 			func() error {
 				used, err := cpuOf(func() error { return decodeAll(files) })
 				decode = append(decode, used)

@@ -11,7 +11,7 @@ import (
 
 // declared is a fleet that one plan has placed.
 type declared struct {
-	world *plan.AppliedState
+	state *plan.AppliedState
 	on    map[fleet.EnvironmentID]fleet.EngineName
 }
 
@@ -23,8 +23,8 @@ func declare(environments, engines int) (*declared, error) {
 	for i := range engines {
 		files = append(files, engineFile(i))
 	}
-	d := &declared{world: plan.NewAppliedState(), on: map[fleet.EnvironmentID]fleet.EngineName{}}
-	p, err := d.world.Compute(plan.Request{
+	d := &declared{state: plan.NewAppliedState(), on: map[fleet.EnvironmentID]fleet.EngineName{}}
+	p, err := d.state.Compute(plan.Request{
 		Revision: "1", Files: append(files, tenantFiles(0, environments)...)}, argocd.Renderer{})
 	if err != nil {
 		return nil, err
@@ -37,14 +37,14 @@ func declare(environments, engines int) (*declared, error) {
 	for _, at := range p.Placements {
 		d.on[at.Environment] = at.Engine
 	}
-	d.world.Commit(p)
+	d.state.Commit(p)
 	return d, nil
 }
 
 // plan returns, in per cent of the placed environments, those that a plan of the files moves to
 // another engine, and those that it reports as misplaced.
 func (d *declared) plan(files ...catalog.Input) (moved, misplaced float64, err error) {
-	p, err := d.world.Compute(plan.Request{Revision: "2", Files: files}, argocd.Renderer{})
+	p, err := d.state.Compute(plan.Request{Revision: "2", Files: files}, argocd.Renderer{})
 	if err != nil {
 		return 0, 0, err
 	}

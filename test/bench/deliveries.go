@@ -35,7 +35,7 @@ func deliveries(ctx context.Context, o options) (fig *report.Figure, err error) 
 	sizes := []int{o.sizes[0], o.sizes[len(o.sizes)-1]}
 	var cpu [2]report.Sample
 	for i, n := range sizes {
-		say("%d files: growing the repo and the engines", n)
+		progress("%d files: growing the repo and the engines", n)
 		if _, err := p.fill(ctx, n); err != nil {
 			return nil, fmt.Errorf("%w%s", err, p.diagnose())
 		}
@@ -94,7 +94,7 @@ func (p *plane) answers(ctx context.Context) (time.Duration, error) {
 // burst sends signed pushes over ten seconds, with real commits among them, and holds what the
 // control plane does against it.
 func (p *plane) burst(ctx context.Context, fig *report.Figure) error {
-	say("%d signed pushes in %s", pushes, burst)
+	progress("%d signed pushes in %s", pushes, burst)
 	passes, err := p.passes(ctx)
 	if err != nil {
 		return err

@@ -31,7 +31,7 @@ func fanout(ctx context.Context, o options) (*report.Figure, error) {
 	defer stopGround(g)
 	f := &report.Figure{
 		Name: "fanout", Title: fmt.Sprintf("Cold fan-out of %d Applications over 2 engines", o.n)}
-	say("one cold fan-out, to know the objects")
+	progress("one cold fan-out, to know the objects")
 	warm, err := g.fanoutArgosy(ctx, o.n)
 	if err != nil {
 		return nil, err
@@ -42,7 +42,7 @@ func fanout(ctx context.Context, o options) (*report.Figure, error) {
 	}
 	var ours, raw, begin, cpu, perObject, reads, dryRuns, others, looks report.Sample
 	for block := range o.blocks {
-		say("fan-out, block %d of %d", block+1, o.blocks)
+		progress("fan-out, block %d of %d", block+1, o.blocks)
 		arms := []func() error{
 			func() error {
 				r, err := g.fanoutArgosy(ctx, o.n)
@@ -54,7 +54,7 @@ func fanout(ctx context.Context, o options) (*report.Figure, error) {
 				perObject = append(perObject, r.requests.Apply/float64(r.count()))
 				reads, dryRuns, others = append(reads, r.requests.Read),
 					append(dryRuns, r.requests.DryRun), append(others, r.requests.Other)
-				looks, begin = append(looks, r.requests.Looks), append(begin, r.first.Seconds())
+				looks, begin = append(looks, r.requests.Checks), append(begin, r.first.Seconds())
 				return nil
 			},
 			func() error {
@@ -63,7 +63,7 @@ func fanout(ctx context.Context, o options) (*report.Figure, error) {
 				return err
 			},
 		}
-		if err := inTurn(block, arms); err != nil {
+		if err := alternate(block, arms); err != nil {
 			return nil, err
 		}
 	}
@@ -73,7 +73,7 @@ func fanout(ctx context.Context, o options) (*report.Figure, error) {
 	f.Add(report.Line{Name: "GET and LIST after start", Ours: reads, Exact: true})
 	f.Add(report.Line{Name: "dry runs", Ours: dryRuns, Exact: true})
 	f.Add(report.Line{Name: "other writes", Ours: others, Exact: true})
-	f.Add(report.Line{Name: "looks at an engine's fitness", Ours: looks})
+	f.Add(report.Line{Name: "checks of an engine's fitness", Ours: looks})
 	f.Add(report.Line{Name: "CPU per Application", Unit: "ms", Ours: cpu})
 	f.Note(
 		"floor: server-side applies of the same objects, %d in flight per API server, the best "+
@@ -84,8 +84,8 @@ func fanout(ctx context.Context, o options) (*report.Figure, error) {
 	return f, nil
 }
 
-// inTurn runs two arms in the order A B, B A, A B, ...
-func inTurn(block int, arms []func() error) error {
+// alternate runs two arms in the order A B, B A, A B, ...
+func alternate(block int, arms []func() error) error {
 	if block%2 == 1 {
 		return errors.Join(arms[1](), arms[0]())
 	}
@@ -215,7 +215,7 @@ func (g *ground) bestInFlight(ctx context.Context, f *report.Figure, objects [][
 	slices.Reverse(downwards)
 	rates := map[int]float64{}
 	for _, inFlight := range append(levels, downwards...) {
-		say("raw loop with %d in flight", inFlight)
+		progress("raw loop with %d in flight", inFlight)
 		a, err := g.arena(ctx)
 		if err != nil {
 			return 0, err

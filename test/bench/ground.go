@@ -40,7 +40,7 @@ func startGround(ctx context.Context) (_ *ground, err error) {
 		}
 	}()
 	for _, name := range []string{"a", "b"} {
-		say("starting API server %s", name)
+		progress("starting API server %s", name)
 		c, err := stack.StartCluster(ctx, stack.ClusterOptions{Name: "bench-" + name})
 		if err != nil {
 			return nil, err
@@ -55,7 +55,7 @@ func startGround(ctx context.Context) (_ *ground, err error) {
 		}
 		g.admins = append(g.admins, admin)
 	}
-	say("starting PostgreSQL (fsync on) and a Git server")
+	progress("starting PostgreSQL (fsync on) and a Git server")
 	if g.postgres, err = stack.StartPostgresWith(ctx, stack.PostgresOptions{
 		Durable: true}); err != nil {
 		return nil, err

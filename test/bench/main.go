@@ -4,7 +4,7 @@
 // does not hold what the repo declares. `make bench-core` runs it.
 //
 //	bench                          everything, full size
-//	bench -n 2000 -sizes 100,300,1000 -memory 1000 -flat 1000 -compile 2000 -blocks 3     a quick run
+//	bench -n 2000 -sizes 100,300,1000 -memory 1000 -flat 1000 -compile 2000 -blocks 3
 //	bench -only compile,fanout     some of: fanout, change, flat, compile, placement
 //
 // Placement is no part of everything: it needs no engines and has a floor of its own, Argo CD's
@@ -78,7 +78,7 @@ func main() {
 	}
 }
 
-// run measures one figure after the other. One that fails does not keep the others.
+// run measures one figure after the other. A failed one does not keep the others from running.
 func run(ctx context.Context, o options) error {
 	one := func(f *report.Figure, err error) ([]*report.Figure, error) {
 		return []*report.Figure{f},
@@ -116,15 +116,15 @@ func run(ctx context.Context, o options) error {
 			f.Print(os.Stdout)
 			errs = append(errs, f.Write(o.out))
 		}
-		say("%s took %s", name, time.Since(begun).Round(time.Second))
+		progress("%s took %s", name, time.Since(begun).Round(time.Second))
 	}
 	return errors.Join(errs...)
 }
 
-func say(format string, args ...any) { fmt.Fprintf(os.Stderr, "  "+format+"\n", args...) }
+func progress(format string, args ...any) { fmt.Fprintf(os.Stderr, "  "+format+"\n", args...) }
 
 func stopGround(g *ground) {
 	if err := g.stop(); err != nil {
-		say("not everything was removed: %v", err)
+		progress("not everything was removed: %v", err)
 	}
 }

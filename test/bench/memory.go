@@ -16,7 +16,7 @@ const settle = 30 * time.Second
 // remember reads the memory of a control plane that has just rebuilt its mirror from Git and the
 // engines, and shows that it wrote nothing to them meanwhile.
 func (l *ladder) remember(ctx context.Context) error {
-	say("%d files: a cold start without a mirror", l.n)
+	progress("%d files: a cold start without a mirror", l.n)
 	warm, err := observe.Memory(l.argosy.PID())
 	if err != nil {
 		return err

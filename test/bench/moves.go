@@ -52,8 +52,8 @@ func bounded(s shards) []int { return s.Bounded }
 
 func legacy(s shards) []int { return s.Legacy }
 
-// anew is the moves when everything is placed from scratch before and after.
-func anew(o options, from, to int) (out report.Sample) {
+// fromScratch is the moves when everything is placed from scratch before and after.
+func fromScratch(o options, from, to int) (out report.Sample) {
 	for block := range o.blocks {
 		in := environments(o.place, block)
 		out = append(out, moved(placement.Assign(in, engines(from)),
@@ -64,7 +64,7 @@ func anew(o options, from, to int) (out report.Sample) {
 
 // grown adds an engine to n.
 func grown(f *report.Figure, argo *shardingProcess, o options, n int) error {
-	say("one engine more than %d", n)
+	progress("one engine more than %d", n)
 	theirs, err := argo.resized(o, n, n+1)
 	if err != nil {
 		return err
@@ -80,7 +80,7 @@ func grown(f *report.Figure, argo *shardingProcess, o options, n int) error {
 	floor := theirs.moved(bounded, anywhere)
 	f.Add(report.Against(fmt.Sprintf("moves, %d to %d engines", n, n+1), "%",
 		repeat(ours, o.blocks), floor, 0.2))
-	f.Add(report.Against("  placed anew", "%", anew(o, n, n+1), floor, 0))
+	f.Add(report.Against("  placed from scratch", "%", fromScratch(o, n, n+1), floor, 0))
 	f.Add(report.Against("  against Argo CD's default", "%", repeat(ours, o.blocks),
 		theirs.moved(legacy, anywhere), 0))
 	return nil
@@ -88,7 +88,7 @@ func grown(f *report.Figure, argo *shardingProcess, o options, n int) error {
 
 // shrunk drains the last engine of n.
 func shrunk(f *report.Figure, argo *shardingProcess, o options, n int) error {
-	say("one engine less than %d", n)
+	progress("one engine less than %d", n)
 	theirs, err := argo.resized(o, n, n-1)
 	if err != nil {
 		return err
@@ -111,7 +111,7 @@ func shrunk(f *report.Figure, argo *shardingProcess, o options, n int) error {
 
 // joined adds one per cent of environments to n engines.
 func joined(f *report.Figure, argo *shardingProcess, o options, n int) error {
-	say("one per cent more environments on %d engines", n)
+	progress("one per cent more environments on %d engines", n)
 	more := max(1, o.place/100)
 	var theirs report.Sample
 	for block := range o.blocks {

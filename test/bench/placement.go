@@ -32,15 +32,16 @@ func placed(ctx context.Context, o options) (*report.Figure, error) {
 	}
 	f.Note(
 		"floor: Argo CD %s, consistent-hashing, every cluster with one Application; its time is "+
-			"that of one call of its distribution function, which places all clusters to tell "+
+			"that of one call of its distribution function, which places all clusters to return "+
 			"the shard of one", argo.version)
 	f.Note(
 		"moves are per cent of what was there before. Argosy's are what its plans change: " +
 			"revision 1 declares everything, revision 2 an engine or environments more, or one " +
-			"engine draining. What a draining engine serves is to be moved and is counted " +
+			"engine draining. The environments of a draining engine must move and are counted " +
 			"apart: it moves under any algorithm")
 	f.Note(
-		"placed anew: as if nothing were sticky, each side from nothing. Argo CD's default is " +
+		"placed from scratch: as if nothing were sticky, each side from nothing. Argo CD's " +
+			"default is " +
 			"its legacy algorithm, a hash modulo the number of shards")
 	return f, nil
 }
@@ -48,14 +49,14 @@ func placed(ctx context.Context, o options) (*report.Figure, error) {
 // choosing is the time to choose an engine for each, with the reasons for and against every engine,
 // as a plan does.
 func choosing(f *report.Figure, argo *shardingProcess, o options, n int) error {
-	var choose, tell, theirs report.Sample
+	var choose, explain, theirs report.Sample
 	for block := range o.blocks {
-		say("placing on %d engines, block %d of %d", n, block+1, o.blocks)
+		progress("placing on %d engines, block %d of %d", n, block+1, o.blocks)
 		in, ids := environments(o.place, block), uids(o.place, block)
-		err := inTurn(block, []func() error{
+		err := alternate(block, []func() error{
 			func() error {
 				choose = append(choose, milliseconds(func() { placement.Assign(in, engines(n)) }))
-				tell = append(tell, milliseconds(func() { tellAll(in, n) }))
+				explain = append(explain, milliseconds(func() { explainAll(in, n) }))
 				return nil
 			},
 			func() error {
@@ -71,7 +72,7 @@ func choosing(f *report.Figure, argo *shardingProcess, o options, n int) error {
 	f.Add(report.Line{Name: fmt.Sprintf("choose, %d engines", n), Unit: "ms", Ours: choose,
 		Goal: 50 * float64(o.place) / 25_000})
 	f.Add(report.Against("  against Argo CD", "ms", choose, theirs, 0))
-	f.Add(report.Against("  with every standing told", "ms", tell, theirs, 0))
+	f.Add(report.Against("  with every reason reported", "ms", explain, theirs, 0))
 	return nil
 }
 
@@ -81,7 +82,7 @@ func milliseconds(f func()) float64 {
 	return time.Since(start).Seconds() * 1000
 }
 
-func tellAll(in []placement.Item, n int) {
+func explainAll(in []placement.Item, n int) {
 	f, loads := placement.NewFleet(engines(n)), map[fleet.EngineName]fleet.EngineLoad{}
 	for _, it := range in {
 		p := f.Decide(it, nil)

@@ -136,7 +136,7 @@ func (p *plane) stop(ctx context.Context) error {
 	return p.ground.postgres.DropDatabase(ctx, p.database)
 }
 
-// end stops the plane. What it has made goes with the ground.
+// end stops the plane. Its data goes with the ground.
 func (p *plane) end(ctx context.Context) error {
 	return errors.Join(p.stop(ctx), os.RemoveAll(p.dir))
 }

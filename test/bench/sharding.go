@@ -61,7 +61,7 @@ func (p *shardingProcess) place(clusters []string, n int) (shards, error) {
 		return s, fmt.Errorf("argo-cd's sharding of %d clusters: %w", len(clusters), err)
 	}
 	if len(s.Bounded) != len(clusters) || len(s.Legacy) != len(clusters) {
-		return s, fmt.Errorf("void: argo-cd's sharding tells %d of %d clusters", len(s.Bounded),
+		return s, fmt.Errorf("void: argo-cd's sharding returns %d of %d clusters", len(s.Bounded),
 			len(clusters))
 	}
 	p.version = s.Version

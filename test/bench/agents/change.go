@@ -72,8 +72,8 @@ func changes(ctx context.Context, m *fixture, h *hubProcess, c *crowd, bare *wir
 		return nil
 	}
 	for b := range o.blocks {
-		say("%d changes, block %d of %d", each, b+1, o.blocks)
-		err := inTurn(b,
+		progress("%d changes, block %d of %d", each, b+1, o.blocks)
+		err := alternate(b,
 			func() error {
 				return block(&ours, &medians, func(n int) (time.Duration, error) {
 					return c.one(ctx, m, n)
@@ -110,7 +110,7 @@ func changes(ctx context.Context, m *fixture, h *hubProcess, c *crowd, bare *wir
 	f.Note(
 		"floor: an UPDATE of a row of the same bytes and a NOTIFY; a connection that listens " +
 			"reads the row with one SELECT and writes it to one open TLS connection. Its reader " +
-			"is told as the agent is")
+			"is reported as the agent is")
 	return f, nil
 }
 

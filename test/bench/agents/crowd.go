@@ -70,15 +70,15 @@ func newMember(ctx context.Context, m *fixture, hub string, ca []byte,
 	if err != nil {
 		return nil, err
 	}
-	keeper := edge.NewIdentityStore(&cell{})
-	if _, err := keeper.Join(ctx, hub, registrar{m}, token, "uid-of-"+string(in.Name),
+	identities := edge.NewIdentityStore(&memoryStore{})
+	if _, err := identities.Join(ctx, hub, registrar{m}, token, "uid-of-"+string(in.Name),
 		"v1.0.0"); err != nil {
 		return nil, err
 	}
 	quiet := slog.New(slog.DiscardHandler)
 	x := &member{in: in}
 	if x.client, err = edge.NewClient(edge.Settings{Hub: hub, CA: ca, Version: "v1.0.0",
-		Log: quiet}, keeper); err != nil {
+		Log: quiet}, identities); err != nil {
 		return nil, err
 	}
 	x.follower = edge.NewFollower(edge.FollowerConfig{Client: x.client, Namespace: m.namespace,
@@ -187,14 +187,14 @@ func (r registrar) Join(ctx context.Context, _ agent.PrivateKeys, join agent.Joi
 }
 
 // cell is an edge.Cell in memory.
-type cell struct {
+type memoryStore struct {
 	mu      sync.Mutex
 	values  map[string][]byte
 	version int
 }
 
 // Load implements edge.Cell.
-func (c *cell) Load(context.Context) (map[string][]byte, string, error) {
+func (c *memoryStore) Load(context.Context) (map[string][]byte, string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.version == 0 {
@@ -204,7 +204,8 @@ func (c *cell) Load(context.Context) (map[string][]byte, string, error) {
 }
 
 // Swap implements edge.Cell.
-func (c *cell) Save(_ context.Context, values map[string][]byte, version string) (string, error) {
+func (c *memoryStore) Save(_ context.Context, values map[string][]byte, version string) (string,
+	error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if version != strconv.Itoa(c.version) && (version != "" || c.version != 0) {

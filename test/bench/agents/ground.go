@@ -47,7 +47,7 @@ func startGround(ctx context.Context) (_ *ground, err error) {
 	if err := g.certify(); err != nil {
 		return nil, err
 	}
-	say("starting PostgreSQL (fsync on)")
+	progress("starting PostgreSQL (fsync on)")
 	g.postgres, err = stack.StartPostgresWith(ctx, stack.PostgresOptions{Durable: true})
 	return g, err
 }
@@ -182,8 +182,9 @@ func (h *hubProcess) size(ctx context.Context) (s size, err error) {
 	if err != nil {
 		return s, err
 	}
-	said := observe.Metrics(text)
-	s.heap, s.stacks, s.goroutines = said["heap"]/1024, said["stacks"]/1024, said["goroutines"]
+	parsed := observe.Metrics(text)
+	s.heap, s.stacks, s.goroutines = parsed["heap"]/1024, parsed["stacks"]/1024,
+		parsed["goroutines"]
 	memory, err := observe.Memory(h.PID())
 	if err != nil {
 		return s, err

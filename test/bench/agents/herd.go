@@ -27,7 +27,7 @@ func herd(ctx context.Context, g *ground, o options) (*report.Figure, error) {
 		return nil, err
 	}
 	defer func() { h.Stop() }()
-	say("%d agents join and connect", o.herd)
+	progress("%d agents join and connect", o.herd)
 	c, err := newCrowd(ctx, m, h, g.ca, 0, o.herd)
 	if err != nil {
 		return nil, err
@@ -78,12 +78,12 @@ type second struct {
 // as back is what came since the last one's end.
 func (c *crowd) stampede(ctx context.Context, h *hubProcess, o options,
 	begun time.Time) (*report.Figure, error) {
-	say("%d agents come back at once to a hub that opens %d sessions a second", o.herd, o.rate)
+	progress("%d agents come back at once to a hub that opens %d sessions a second", o.herd, o.rate)
 	var looks []second
 	ctx, cancel := context.WithTimeout(ctx, patience+time.Duration(o.herd/o.rate)*3*time.Second)
 	defer cancel()
-	for n, said := 0, time.Now(); n < len(c.members); {
-		at, err := h.look(ctx)
+	for n, reported := 0, time.Now(); n < len(c.members); {
+		at, err := h.sample(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -91,9 +91,9 @@ func (c *crowd) stampede(ctx context.Context, h *hubProcess, o options,
 		if n, err = c.in(begun); err != nil {
 			return nil, err
 		}
-		if time.Since(said) > 15*time.Second {
-			said = time.Now()
-			say("%d are back, %.0f wait for their turn", n, at.waiting)
+		if time.Since(reported) > 15*time.Second {
+			reported = time.Now()
+			progress("%d are back, %.0f wait for their turn", n, at.waiting)
 		}
 		if !pacing.Sleep(ctx, 250*time.Millisecond) {
 			return nil, fmt.Errorf("%d of %d agents are back", n, len(c.members))
@@ -102,7 +102,7 @@ func (c *crowd) stampede(ctx context.Context, h *hubProcess, o options,
 	return c.herdFigure(ctx, h, o, begun, looks)
 }
 
-func (h *hubProcess) look(ctx context.Context) (second, error) {
+func (h *hubProcess) sample(ctx context.Context) (second, error) {
 	now, err := h.metrics(ctx)
 	if err != nil {
 		return second{}, err
@@ -122,7 +122,7 @@ func (c *crowd) herdFigure(ctx context.Context, h *hubProcess, o options, begun 
 	if err != nil {
 		return nil, err
 	}
-	said, err := h.metrics(ctx)
+	values, err := h.metrics(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -151,7 +151,7 @@ func (c *crowd) herdFigure(ctx context.Context, h *hubProcess, o options, begun 
 	f.Add(report.Line{Name: "statements an agent", Ours: report.Sample{
 		looks[len(looks)-1].statements / n}})
 	f.Add(report.Line{Name: "sent away for a while, an agent", Ours: report.Sample{
-		said[`argosy_agent_refusals_total{code="busy"}`] / n}})
+		values[`argosy_agent_refusals_total{code="busy"}`] / n}})
 	f.Add(report.Line{Name: "RSS of the hub, peak", Unit: "MiB", Ours: report.Sample{
 		memory.Peak / 1024}})
 	f.Add(report.Line{Name: "CPU of the hub, an agent", Unit: "ms", Ours: report.Sample{

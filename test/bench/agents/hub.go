@@ -72,7 +72,7 @@ func runHub(file string) error {
 	if err != nil {
 		return err
 	}
-	return serve(ctx, c, h, log, tell(registry, count),
+	return serve(ctx, c, h, log, serveMeasurements(registry, count),
 		func(ctx context.Context) { stops.Run(ctx, store.Decisions, log) }, h.Run,
 		func(ctx context.Context) { store.Listen(ctx, func(string) { stops.Wake(); h.Wake() }) })
 }
@@ -102,9 +102,9 @@ func serve(ctx context.Context, c hubConfig, h *hub.Hub, log *slog.Logger, contr
 	return err
 }
 
-// tell serves the measurements: metrics, statements by text, a full garbage collection, and
-// profiles.
-func tell(registry *prometheus.Registry, count *statements) http.Handler {
+// serveMeasurements serves the measurements: metrics, statements by text, a full garbage
+// collection, and profiles.
+func serveMeasurements(registry *prometheus.Registry, count *statements) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	// the client notices

@@ -29,7 +29,7 @@ func idle(ctx context.Context, g *ground, o options) (*report.Figure, error) {
 	if err := warm(ctx, g, m, h); err != nil {
 		return nil, err
 	}
-	alone, before, err := quietly(ctx, h, o.window, "nobody connected")
+	alone, before, err := quietly(ctx, h, o.window, "no agent connected")
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +53,7 @@ func idle(ctx context.Context, g *ground, o options) (*report.Figure, error) {
 		return nil, err
 	}
 	f := idleFigure(o, alone, busy, before, after)
-	f.Add(report.Line{Name: "  as it stood before collection", Unit: "KiB", Ours: report.Sample{
+	f.Add(report.Line{Name: "  before collection", Unit: "KiB", Ours: report.Sample{
 		(raw.Now - before.rss) / float64(o.idle)}})
 	return f, connected(ctx, h, o.idle)
 }
@@ -80,12 +80,12 @@ func idleFigure(o options, alone, busy map[string]int, before, after size) *repo
 	f.Add(report.Line{Name: "  of it stacks", Unit: "KiB", Ours: per(after.stacks, before.stacks)})
 	f.Add(report.Line{Name: "goroutines an agent", Ours: per(after.goroutines, before.goroutines)})
 	f.Add(report.Line{Name: "open files an agent", Ours: per(after.files, before.files)})
-	f.Add(report.Line{Name: "RSS of the hub, nobody connected", Unit: "MiB", Ours: report.Sample{
+	f.Add(report.Line{Name: "RSS of the hub, no agent connected", Unit: "MiB", Ours: report.Sample{
 		before.rss / 1024}})
 	f.Note(
 		"statements: what the hub sent to PostgreSQL in %s. Of other kinds: whose text is not "+
-			"among those of a hub with nobody connected, which looks for news every 2 s, at the "+
-			"stops every second, and says every 10 s that it lives. Floor: those of that hub, "+
+			"among those of a hub with no agent connected, which polls for news every 2 s, at the "+
+			"stops every second, and writes every 10 s that it lives. Floor: those of that hub, "+
 			"give or take one at the edges", o.window)
 	f.Note(
 		"memory: resident set after a collection that gives everything back, before and after; " +
@@ -119,7 +119,7 @@ func connected(ctx context.Context, h *hubProcess, n int) error {
 // quietly counts the statements of a time in which nothing happens, and weighs the hub.
 func quietly(ctx context.Context, h *hubProcess, window time.Duration, what string) (map[string]int,
 	size, error) {
-	say("%s: %s of nothing", what, window)
+	progress("%s: %s of nothing", what, window)
 	pacing.Sleep(ctx, time.Second) // the requests of the last agents are done
 	before, err := h.statements(ctx)
 	if err != nil {

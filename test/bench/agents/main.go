@@ -1,6 +1,6 @@
-// Command agents measures pull mode: what agents cost the hub while nothing happens, how long a
-// change takes to reach one of them, how fast one of them applies many, what coming back after an
-// absence costs, and what happens when all come back at once. `make bench-agents` runs it.
+// Command agents measures pull mode: the agents' load on an idle hub, how long a change takes to
+// reach one of them, how fast one of them applies many, the cost of a return after an absence, and
+// a return of all at once. `make bench-agents` runs it.
 //
 //	bench-agents                   everything, full size: some eight minutes
 //	bench-agents -small            everything, a hundredth of it: two minutes
@@ -8,13 +8,13 @@
 //
 // The hub is a process of its own (this program, called with "hub"): the handlers, the store, the
 // board of stops and the HTTP server that `argosy serve` puts together, and nothing else of it, so
-// that every statement that the database sees from it is for agents. It ends TLS itself. The agents
-// are the agent's own client and follower, thousands of them in this process, each with a key, a
-// connection and a stream of its own; where changes are applied it is the whole agent, on a real
-// API server. PostgreSQL writes through to the disk.
+// that every statement that the database receives from it is for agents. It ends TLS itself. The
+// agents are the agent's own client and follower, thousands of them in this process, each with a
+// key, a connection and a stream of its own; where changes are applied it is the whole agent, on a
+// real API server. PostgreSQL writes through to the disk.
 //
-// Nothing fails for being slow. A run fails when its results are void, because an agent does not
-// hold what the database says.
+// Nothing fails for being slow. A run fails when its results are void, because an agent's content
+// differs from the database.
 package main
 
 import (
@@ -92,7 +92,7 @@ func measure(o options, only []string) error {
 	return errors.Join(run(ctx, g, o, only), g.stop())
 }
 
-// run measures one figure after the other. One that fails does not keep the others.
+// run measures one figure after the other. A failed one does not keep the others from running.
 func run(ctx context.Context, g *ground, o options, only []string) error {
 	all := map[string]func(context.Context, *ground, options) (*report.Figure, error){
 		"idle": idle, "change": change, "storm": storm, "missed": missed, "herd": herd,
@@ -109,13 +109,13 @@ func run(ctx context.Context, g *ground, o options, only []string) error {
 			return errors.Join(append(errs, ctx.Err())...)
 		}
 		if err != nil {
-			say("%s: %v", name, err)
+			progress("%s: %v", name, err)
 			errs = append(errs, fmt.Errorf("%s: %w", name, err))
 			continue
 		}
 		figure.Print(os.Stdout)
 		errs = append(errs, figure.Write(o.out))
-		say("%s took %s", name, time.Since(begun).Round(time.Second))
+		progress("%s took %s", name, time.Since(begun).Round(time.Second))
 	}
 	return errors.Join(errs...)
 }
@@ -138,10 +138,10 @@ func raiseFiles() error {
 	return syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit)
 }
 
-func say(format string, args ...any) { fmt.Fprintf(os.Stderr, "  "+format+"\n", args...) }
+func progress(format string, args ...any) { fmt.Fprintf(os.Stderr, "  "+format+"\n", args...) }
 
-// inTurn runs two arms in the order A B, B A, A B, ...
-func inTurn(block int, a, b func() error) error {
+// alternate runs two arms in the order A B, B A, A B, ...
+func alternate(block int, a, b func() error) error {
 	if block%2 == 1 {
 		a, b = b, a
 	}

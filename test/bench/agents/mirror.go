@@ -39,7 +39,8 @@ func newFixture(ctx context.Context, p *stack.Postgres, name, namespace string, 
 		return nil, err
 	}
 	var ok bool
-	if m.lease, ok, err = m.store.Leases.Acquire(ctx, "reconciler", "bench", time.Hour); err != nil ||
+	if m.lease, ok, err = m.store.Leases.Acquire(ctx, "reconciler", "bench",
+		time.Hour); err != nil ||
 		!ok {
 		return nil, fmt.Errorf("lease: %v, %w", ok, err)
 	}
@@ -69,7 +70,7 @@ func (m *fixture) confirm(ctx context.Context) {
 }
 
 func (m *fixture) declare(ctx context.Context, n int) error {
-	say("%d environments with an agent each", n)
+	progress("%d environments with an agent each", n)
 	var declared []fleet.Declaration
 	var rows []mirror.Row
 	for i := range n {

@@ -26,7 +26,7 @@ func missed(ctx context.Context, g *ground, o options) (*report.Figure, error) {
 		return nil, err
 	}
 	defer m.store.Close()
-	say("one agent with %d rows", o.rows)
+	progress("one agent with %d rows", o.rows)
 	if err := m.release(ctx, environment(0), 0, o.rows, first); err != nil {
 		return nil, err
 	}
@@ -62,7 +62,7 @@ type returning struct {
 }
 
 func (r *returning) measure(ctx context.Context, o options) (*report.Figure, error) {
-	whole, err := r.weigh(ctx, r.readAll)
+	whole, err := r.cost(ctx, r.readAll)
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +74,8 @@ func (r *returning) measure(ctx context.Context, o options) (*report.Figure, err
 			if b%2 == 1 {
 				k = ks[len(ks)-1-i]
 			}
-			say("back after %d missed changes of %d rows, block %d of %d", k, o.rows, b+1, o.blocks)
+			progress("back after %d missed changes of %d rows, block %d of %d", k, o.rows, b+1,
+				o.blocks)
 			cost, err := r.after(ctx, min(k, o.rows))
 			if err != nil {
 				return nil, err
@@ -100,7 +101,7 @@ func missedFigure(o options, ks []int, of map[int][]back, whole back) *report.Fi
 		f.Add(report.Line{Name: "  statements", Ours: sample(of[k], func(b back) float64 {
 			return b.statements
 		})})
-		f.Add(report.Line{Name: "  until it is told all", Unit: "ms",
+		f.Add(report.Line{Name: "  until it has received all", Unit: "ms",
 			Ours: sample(of[k], func(b back) float64 { return b.took })})
 		if k > 0 {
 			x, y = append(x, float64(min(k, o.rows))), append(y, sent.Median())
@@ -136,11 +137,11 @@ func (r *returning) after(ctx context.Context, k int) (back, error) {
 	if !pacing.Sleep(ctx, 500*time.Millisecond) { // the hub has polled, with or without agents
 		return back{}, ctx.Err()
 	}
-	return r.weigh(ctx, r.catchUp)
+	return r.cost(ctx, r.catchUp)
 }
 
-// weigh measures the bytes that are sent.
-func (r *returning) weigh(ctx context.Context, read func(context.Context) (rows int,
+// cost measures the bytes that are sent.
+func (r *returning) cost(ctx context.Context, read func(context.Context) (rows int,
 	err error)) (b back, err error) {
 	asked, err := r.hub.statements(ctx)
 	if err != nil {

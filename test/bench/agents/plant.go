@@ -51,7 +51,7 @@ func newPlant(ctx context.Context, g *ground) (_ *plant, err error) {
 			err = errors.Join(err, p.stop(ctx))
 		}
 	}()
-	say("starting an API server")
+	progress("starting an API server")
 	if p.cluster, err = stack.StartCluster(ctx, stack.ClusterOptions{
 		Name: "bench-agents"}); err != nil {
 		return nil, err
@@ -167,8 +167,10 @@ func (p *plant) unknown(ctx context.Context, n int, health string) (int, error) 
 	return n - known, err
 }
 
-// told waits until the hub knows all of them, and returns how many it still does not know then.
-func (p *plant) told(ctx context.Context, n int, health string, limit time.Duration) (missing int,
+// awaitKnown waits until the hub knows all of them, and returns how many it still does not know
+// then.
+func (p *plant) awaitKnown(ctx context.Context, n int, health string,
+	limit time.Duration) (missing int,
 	err error) {
 	late := time.Now().Add(limit)
 	for {

@@ -48,7 +48,7 @@ func storm(ctx context.Context, g *ground, o options) (_ *report.Figure, err err
 		"floor: server-side applies of the same changes by a plain loop, %d in flight; the "+
 			"agent has %d in flight. Until a watch has seen the last one", floorAtOnce,
 		writesAtOnce)
-	f.Note("known at the hub: every row is acknowledged as it stands, in the database")
+	f.Note("known at the hub: every row is acknowledged in the database")
 	f.Note(
 		"%s each way: all objects change %d times, faster than they can be applied, while their "+
 			"health changes on the cluster; then each object on the API server, its "+
@@ -95,7 +95,7 @@ func (s *weather) next(ctx context.Context) error {
 
 // create brings the objects to the cluster, and copies of them to the floor's namespace.
 func (s *weather) create(ctx context.Context, f *report.Figure) error {
-	say("the agent creates %d Applications", s.n)
+	progress("the agent creates %d Applications", s.n)
 	project, err := s.mirror.project(environment(0))
 	if err != nil {
 		return err
@@ -144,14 +144,14 @@ func (s *weather) change(ctx context.Context, f *report.Figure, blocks int) erro
 	was := s.release
 	var ours, raw, each, known report.Sample
 	for b := range blocks {
-		say("%d changes, block %d of %d", s.n, b+1, blocks)
+		progress("%d changes, block %d of %d", s.n, b+1, blocks)
 		release := fmt.Sprintf("v9.0.%d", b)
-		err := inTurn(b,
+		err := alternate(b,
 			func() error {
 				begun := time.Now()
-				took, told, err := s.apply(ctx, begun)
+				took, acknowledged, err := s.apply(ctx, begun)
 				ours, each, known = append(ours, took), append(each, took*1000/float64(s.n)),
-					append(known, told)
+					append(known, acknowledged)
 				return err
 			},
 			func() error {
@@ -183,9 +183,9 @@ func (s *weather) apply(ctx context.Context, begun time.Time) (took, known float
 	if err != nil {
 		return 0, 0, err
 	}
-	missing, err := s.told(ctx, s.n, "", patience)
+	missing, err := s.awaitKnown(ctx, s.n, "", patience)
 	if missing > 0 {
-		err = fmt.Errorf("void: the hub does not know of %d Applications how they stand", missing)
+		err = fmt.Errorf("void: the hub does not know the state of %d Applications", missing)
 	}
 	return last.Sub(begun).Seconds(), time.Since(begun).Seconds(), err
 }
@@ -204,7 +204,7 @@ func (s *weather) at(was, release string) []floor.Object {
 
 // faraway has everything change both ways while the hub is far away, and checks every last state.
 func (s *weather) faraway(ctx context.Context, f *report.Figure) error {
-	say("%d times all objects change, with %s each way between agent and hub", gusts, farAway)
+	progress("%d times all objects change, with %s each way between agent and hub", gusts, farAway)
 	s.outlet.Latency(farAway)
 	defer s.outlet.Latency(0)
 	begun := time.Now()
@@ -220,7 +220,7 @@ func (s *weather) faraway(ctx context.Context, f *report.Figure) error {
 	if err = errors.Join(err, <-back); err != nil {
 		return err
 	}
-	lost, err := s.told(ctx, s.n, "Healthy", s.limit())
+	lost, err := s.awaitKnown(ctx, s.n, "Healthy", s.limit())
 	if err != nil {
 		return err
 	}

@@ -50,19 +50,19 @@ func Scrape(ctx context.Context, url string) (map[string]float64, error) {
 	return Metrics(body), nil
 }
 
-// Requests counts requests to API servers for Applications, AppProjects and Secrets. Looks are GETs
-// of single AppProjects: the preflight of an engine sends one every 30 seconds, commit or not.
+// Requests counts requests to API servers for Applications, AppProjects and Secrets. Checks are
+// GETs of single AppProjects: the preflight of an engine sends one every 30 seconds, commit or not.
 type Requests struct {
-	Apply, Read, DryRun, Other, Looks float64
+	Apply, Read, DryRun, Other, Checks float64
 }
 
-// Total is all of them but Looks.
+// Total is all of them but Checks.
 func (r Requests) Total() float64 { return r.Apply + r.Read + r.DryRun + r.Other }
 
 // Sub is what came after b.
 func (r Requests) Sub(b Requests) Requests {
 	return Requests{r.Apply - b.Apply, r.Read - b.Read, r.DryRun - b.DryRun, r.Other - b.Other,
-		r.Looks - b.Looks}
+		r.Checks - b.Checks}
 }
 
 // CountRequests reads apiserver_request_total of all servers. Watches that go on are not counted by
@@ -100,7 +100,7 @@ func (r *Requests) add(labels string, v float64) {
 	case is("verb", "APPLY"):
 		r.Apply += v
 	case is("verb", "GET") && is("resource", "appprojects"):
-		r.Looks += v
+		r.Checks += v
 	case is("verb", "GET") || is("verb", "LIST"):
 		if !secret {
 			r.Read += v

@@ -123,7 +123,7 @@ func Check(ctx context.Context, wanted []corpus.Wanted, places ...Place) error {
 		}
 	}
 	if a, b := digest(want), digest(have); a != b {
-		return fmt.Errorf("void: asked for %d Applications (sha256 %.12s), %d stand (%.12s)%s",
+		return fmt.Errorf("void: asked for %d Applications (sha256 %.12s), %d exist (%.12s)%s",
 			len(want), a, len(have), b, firstDifference(want, have))
 	}
 	return nil
@@ -162,12 +162,12 @@ func digest(lines map[string]string) string {
 func firstDifference(want, have map[string]string) string {
 	for key, w := range want {
 		if have[key] != w {
-			return fmt.Sprintf("; asked for %s\n      stands %s", w, have[key])
+			return fmt.Sprintf("; asked for %s\n      found %s", w, have[key])
 		}
 	}
 	for key, h := range have {
 		if want[key] == "" {
-			return "; nobody asked for " + h
+			return "; not asked for: " + h
 		}
 	}
 	return ""

@@ -11,7 +11,7 @@ import (
 	"argosy.dev/argosy/test/bench/corpus"
 )
 
-func TestRequestsAreToldApart(t *testing.T) {
+func TestRequestsAreDistinguished(t *testing.T) {
 	text := `# HELP apiserver_request_total Counter
 apiserver_request_total{code="201",component="apiserver",dry_run="",group="argoproj.io",resource="applications",scope="resource",subresource="",verb="APPLY",version="v1alpha1"} 7
 apiserver_request_total{code="200",component="apiserver",dry_run="All",group="argoproj.io",resource="applications",scope="resource",subresource="",verb="APPLY",version="v1alpha1"} 2
@@ -28,7 +28,7 @@ apiserver_request_total{code="200",component="apiserver",dry_run="",group="argop
 	}))
 	defer server.Close()
 	got, err := CountRequests(t.Context(), &Server{Base: server.URL, Client: server.Client()})
-	if want := (Requests{Apply: 8, DryRun: 2, Read: 3, Looks: 4, Other: 8}); err != nil ||
+	if want := (Requests{Apply: 8, DryRun: 2, Read: 3, Checks: 4, Other: 8}); err != nil ||
 		got != want {
 		t.Errorf("got %+v (%v), want %+v", got, err, want)
 	}
@@ -67,7 +67,8 @@ func TestCheckFindsEveryDifference(t *testing.T) {
 			defer server.Close()
 			err = Check(t.Context(), wanted,
 				Place{&Server{Base: server.URL, Client: server.Client()}, "argocd-a"})
-			if void := err != nil && strings.HasPrefix(err.Error(), "void: "); void != (name != "") {
+			void := err != nil && strings.HasPrefix(err.Error(), "void: ")
+		if void != (name != "") {
 				t.Errorf("got %v", err)
 			}
 		})
