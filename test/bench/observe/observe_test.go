@@ -68,7 +68,7 @@ func TestCheckFindsEveryDifference(t *testing.T) {
 			err = Check(t.Context(), wanted,
 				Place{&Server{Base: server.URL, Client: server.Client()}, "argocd-a"})
 			void := err != nil && strings.HasPrefix(err.Error(), "void: ")
-		if void != (name != "") {
+			if void != (name != "") {
 				t.Errorf("got %v", err)
 			}
 		})
