@@ -99,7 +99,7 @@ func TestATruncatedSnapshotIsNeverComplete(t *testing.T) {
 	}
 	var s agent.Snapshot
 	if err := json.Unmarshal(text, &s); err == nil || len(text) == 0 {
-		t.Errorf("%d bytes pass as a complete snapshot: %v, %d rows", len(text), s.Complete, len(s.Rows))
+		t.Errorf("%d bytes pass as complete: %v, %d rows", len(text), s.Complete, len(s.Rows))
 	}
 	o.store.failWith(func(call string) error {
 		if call == "AgentRows" {
