@@ -67,7 +67,7 @@ func ownerWithoutKind(s, kind string, found bool) error {
 	switch {
 	case !found && accountName(strings.Replace(bare, "/", "", 1)):
 		return fmt.Errorf(
-			"an owner says what it is: github:%s, or group:%s for a group that people sign in with",
+			"an owner needs its kind: github:%s, or group:%s for a group that people sign in with",
 			bare, bare)
 	case found && (kind == "user" || kind == "team" || kind == "org" || kind == "gitea"):
 		return fmt.Errorf(

@@ -28,7 +28,7 @@ func TestAnOwnerIsReadExactly(t *testing.T) {
 	}
 }
 
-func TestAnOwnerThatIsNoneIsToldWhatToWrite(t *testing.T) {
+func TestTheErrorForAnInvalidOwnerNamesTheFix(t *testing.T) {
 	for text, want := range map[string]string{
 		"alice":                              "github:alice, or group:alice",
 		"@acme/leads":                        "github:acme/leads, or group:acme/leads",

@@ -209,7 +209,7 @@ func TestNamespacesAreExactAndNotReserved(t *testing.T) {
 	}
 }
 
-func TestPrivateServersAreRefusedWhereTheFleetSaysSo(t *testing.T) {
+func TestPrivateServersAreRefusedWhereTheFleetForbidsThem(t *testing.T) {
 	for _, private := range []string{"https://10.0.0.1", "https://172.16.4.4:6443",
 		"https://192.168.1.1", "https://100.64.0.1"} {
 		host := strings.TrimPrefix(private, "https://")

@@ -486,14 +486,14 @@ func (r *Reviewer) report(ctx context.Context, f review.Facts, v review.Verdict)
 // comment brings Argosy's comment to this text.
 func (r *Reviewer) comment(ctx context.Context, record forge.PullRecord, body string) error {
 	said := digest(body)
-	if said == record.Said {
+	if said == record.CommentHash {
 		return r.Records.SavePull(ctx, record)
 	}
 	id, err := r.Forge.Say(ctx, record.Number, record.Sticky, review.Marker, body)
 	if err != nil {
 		return fmt.Errorf("pull request %d: its comment: %w", record.Number, err)
 	}
-	record.Sticky, record.Said = id, said
+	record.Sticky, record.CommentHash = id, said
 	return r.Records.SavePull(ctx, record)
 }
 

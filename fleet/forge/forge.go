@@ -148,10 +148,11 @@ func (e *Busy) Unwrap() error { return e.Err }
 
 // Delivery is one webhook delivery. A redelivery has the same ID.
 type Delivery struct {
-	ID     string
-	Event  string
-	Push   *Push  // push that it reports; nil: none
-	Notice string // for every replica, sent in the transaction that stores the delivery; empty: none
+	ID    string
+	Event string
+	Push  *Push // push that it reports; nil: none
+	// for every replica, sent in the transaction that stores the delivery; empty: none
+	Notice string
 }
 
 // The limits of what a delivery's headers may name.

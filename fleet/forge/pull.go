@@ -106,9 +106,9 @@ type PullRecord struct {
 	Pull
 	Seen *Sighting `json:"seen,omitempty"` // of Head
 	// id of the newest comment that was searched for commands
-	Commented int64  `json:"commented,omitempty"`
-	Sticky    int64  `json:"sticky,omitempty"` // id of our own comment
-	Said      string `json:"said,omitempty"`   // hash of that comment
+	Commented   int64  `json:"commented,omitempty"`
+	Sticky      int64  `json:"sticky,omitempty"` // id of our own comment
+	CommentHash string `json:"said,omitempty"`   // hash of that comment
 	// hash of the last reported checks, with their commit
 	Marked string     `json:"marked,omitempty"`
 	Held   *Clearance `json:"held,omitempty"` // by /argosy lock

@@ -44,7 +44,8 @@ func Recorded(notice string) (by string, engines []fleet.EngineName, ok bool) {
 	return words[1], engines, true
 }
 
-// NoticePushed tells every replica that the branch may have moved. The replica by woke its own loop.
+// NoticePushed notifies every replica that the branch may have moved. The replica by woke its own
+// loop.
 func NoticePushed(by string) string { return noticePushed + " " + by }
 
 // Pushed parses a notice of NoticePushed; false for any other.

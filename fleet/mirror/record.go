@@ -9,7 +9,7 @@ import (
 // Impact is what recording a revision changed, for the reports on pull requests.
 type Impact struct {
 	Tenants []fleet.TenantName // whose declarations or objects changed; "" is the platform
-	Effects []Effect           // nil: they say nothing about the merge of a pull request
+	Effects []Effect           // nil: unknown for the merge of a pull request
 }
 
 // Effect is the effect of a reviewed plan on one object.
@@ -93,7 +93,7 @@ type Record struct {
 	// of the plan; (Revision, PlanHash) identifies a repeated Record
 	PlanHash string
 	// the revision as a whole is held: only Holds are recorded, and Base stays applied
-	Withheld bool
+	RevisionHeld bool
 
 	Author      string // from the commit; shown, never used for a decision
 	Subject     string

@@ -21,7 +21,7 @@ type Row struct {
 	Seq int64 `json:"seq"`
 	// latest acknowledged state; the store sets it
 	Apply ApplyState `json:"apply,omitempty"`
-	// of an orphan that is to be deleted; another object of that name is kept
+	// of an orphan to delete; another object of that name is kept
 	UID string `json:"uid,omitempty"`
 	// incarnation of the store that it was read from: see Lease
 	Life string `json:"-"`

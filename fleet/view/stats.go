@@ -98,6 +98,6 @@ type StatsQuery struct {
 	After  int64     // revisions with a higher number have started
 	Since  time.Time // and were recorded since
 	// revisions that are not applied count as started too, whatever their number
-	Open    bool
-	Travels []RolloutLatency // in progress
+	Open      bool
+	Latencies []RolloutLatency // in progress
 }

@@ -82,7 +82,7 @@ func (s *Collector) read(ctx context.Context) {
 	defer cancel()
 	began := time.Now()
 	f, err := s.store.FleetStats(limited, view.StatsQuery{Holder: s.holder, After: s.after,
-		Since: s.since, Open: !s.led, Travels: s.rollouts})
+		Since: s.since, Open: !s.led, Latencies: s.rollouts})
 	s.metrics.took.Observe(time.Since(began).Seconds())
 	if err == nil {
 		s.follow(f)

@@ -147,7 +147,7 @@ func TestCollectorCountsEachStageOfARevisionOnce(t *testing.T) {
 			time.Sleep(interval)
 		}
 		if last := store.queries[len(store.queries)-1]; last.After != 7 || last.Open ||
-			len(last.Travels) != 1 {
+			len(last.Latencies) != 1 {
 			t.Errorf("asked: %+v", last)
 		}
 		shows(t, scrape(), `argosy_revision_seconds_count{stage="applied"} 2`,

@@ -274,7 +274,7 @@ func TestAnEmptyHeadWaitsWhateverThePercentages(t *testing.T) {
 			p := h.apply(files.without(prefixes...))
 			if p.RevisionHold == nil || p.RevisionHold.Reason != mirror.HoldEmpty ||
 				len(p.Rows) != 0 ||
-				len(p.Declarations) != 0 || !p.Record().Withheld {
+				len(p.Declarations) != 0 || !p.Record().RevisionHeld {
 				t.Fatalf("waiting %v, rows %s", p.RevisionHold, actions(p))
 			}
 			if h.w.Revision() != revision(1) || len(h.rows) != before {

@@ -92,7 +92,7 @@ func (p *Plan) Record() mirror.Record {
 	r := mirror.Record{Base: p.Base, Revision: p.Head, PlanHash: p.recordKey(), Holds: p.Holds,
 		EndedHold: p.Ended, Memory: p.outcome.memory}
 	if p.RevisionHold != nil {
-		r.Withheld = true
+		r.RevisionHeld = true
 		return r
 	}
 	r.Created, r.Changed, r.Deleted, r.HeldBack = p.Counts.Created, p.Counts.Changed,

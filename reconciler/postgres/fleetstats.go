@@ -324,7 +324,7 @@ func travelFigures(ctx context.Context, tx pgx.Tx, ask view.StatsQuery,
 // those that have started, by number.
 func travels(ctx context.Context, tx pgx.Tx, ask view.StatsQuery) ([]view.RolloutLatency, error) {
 	known := map[int64]view.RolloutLatency{}
-	for _, t := range ask.Travels {
+	for _, t := range ask.Latencies {
 		known[t.Number] = t
 	}
 	found, err := read(ctx, tx, scanTravel, `
@@ -332,7 +332,7 @@ func travels(ctx context.Context, tx pgx.Tx, ask view.StatsQuery) ([]view.Rollou
 			SELECT unnest($1::bigint[])
 			UNION (SELECT n FROM (SELECT n, recorded_at FROM revisions WHERE n > $2 ORDER BY n DESC LIMIT $5) r WHERE recorded_at >= $3)
 			UNION (SELECT n FROM revisions WHERE applied_at IS NULL AND $4 ORDER BY n DESC LIMIT $5)) ORDER BY n`,
-		column(ask.Travels, func(t view.RolloutLatency) int64 { return t.Number }), ask.After, ask.Since,
+		column(ask.Latencies, func(t view.RolloutLatency) int64 { return t.Number }), ask.After, ask.Since,
 		ask.Open, newTravels)
 	for i := range found {
 		if before, ok := known[found[i].Number]; ok {

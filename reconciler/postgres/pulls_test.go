@@ -28,7 +28,7 @@ func pull(number int, state forge.PullState, tenants ...fleet.TenantName) forge.
 		Pull: forge.Pull{Number: number, Title: fmt.Sprint("change ", number), Author: ann,
 			State: state, Base: "main", Head: revision(number),
 			URL: fmt.Sprint("https://git.example.com/config/pulls/", number), UpdatedAt: at},
-		Commented: 11, Sticky: 12, Said: "said", Marked: "marked", Held: &forge.Clearance{
+		Commented: 11, Sticky: 12, CommentHash: "said", Marked: "marked", Held: &forge.Clearance{
 			By: ann, Head: revision(number), At: at},
 		Cleared: &forge.Clearance{By: ann, Head: revision(number), At: at,
 			Deletions: []fleet.ObjectKey{

@@ -50,7 +50,7 @@ func (s *Plans) Record(ctx context.Context, lease mirror.Lease, r mirror.Record)
 	if err != nil {
 		return 0, fmt.Errorf("record revision %s: %w", r.Revision.Short(), err)
 	}
-	if !r.Withheld && !r.Empty() {
+	if !r.RevisionHeld && !r.Empty() {
 		s.settle(ctx, append(touched, string(r.Revision)))
 	}
 	return seq, nil
@@ -64,7 +64,7 @@ func recording(lease mirror.Lease, r *mirror.Record, replaced *[]string) (func(*
 	}
 	var steps []step
 	begin := step{`SELECT move_mirror($1, $2, $3, $4, $5)`,
-		[]any{string(r.Base), string(r.Revision), r.PlanHash, len(r.Rows), r.Withheld}}
+		[]any{string(r.Base), string(r.Revision), r.PlanHash, len(r.Rows), r.RevisionHeld}}
 	steps = append(steps, fence(lease))
 	if lease.Life != "" {
 		steps = append(steps, step{`SELECT fence_life($1)`, []any{lease.Life}})
@@ -80,7 +80,7 @@ func recording(lease mirror.Lease, r *mirror.Record, replaced *[]string) (func(*
 		parts := []func(*mirror.Record) ([]step, error){memorySteps, tenantSteps, declarationSteps,
 			agentSteps, problemSteps, placementSteps, rowSteps, sealedSteps, syncSteps, holdSteps,
 			historySteps, impactSteps}
-		if r.Withheld {
+		if r.RevisionHeld {
 			parts = []func(*mirror.Record) ([]step, error){memorySteps, holdSteps, withheldSteps}
 		}
 		for _, part := range parts {
@@ -93,7 +93,7 @@ func recording(lease mirror.Lease, r *mirror.Record, replaced *[]string) (func(*
 	}
 	return func(b *pgx.Batch) {
 		for i, s := range steps {
-			if i == first && !r.Withheld {
+			if i == first && !r.RevisionHeld {
 				for _, part := range keys {
 					b.Queue(sqlOpenRevisions, part...).QueryRow(func(row pgx.Row) error {
 						var open []string

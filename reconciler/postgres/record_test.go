@@ -228,7 +228,7 @@ func TestRecordWithheldShowsTheHoldAndAppliesNothing(t *testing.T) {
 			r.Rows = []mirror.Row{application("eu-1", "acme", "a", "prod", "v1")}
 		})))(t)
 	held := step(1, 2, func(r *mirror.Record) {
-		r.Withheld, r.Holds = true, []mirror.Hold{
+		r.RevisionHeld, r.Holds = true, []mirror.Hold{
 			{Revision: revision(2), Reason: mirror.HoldOlder, Message: "the branch went back"}}
 	})
 	for range 3 {

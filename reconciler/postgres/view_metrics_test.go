@@ -183,7 +183,7 @@ func TestTravelGoesOnWhereItWasLeft(t *testing.T) {
 		if len(f.Rollouts) != 1 {
 			t.Fatalf("under way: %+v", f.Rollouts)
 		}
-		now, ask.Travels, ask.After = f.Rollouts[0], f.Rollouts, f.Rollouts[0].Number
+		now, ask.Latencies, ask.After = f.Rollouts[0], f.Rollouts, f.Rollouts[0].Number
 	}
 	if looks < 2 || !now.Synced.Done || !now.Synced.Any || now.Healthy.Done ||
 		now.Healthy.Next != 7 || now.AppliedAt.IsZero() {
@@ -203,7 +203,7 @@ func TestTravelOfARevision(t *testing.T) {
 		if len(f.Rollouts) != 1 {
 			t.Fatalf("under way: %+v", f.Rollouts)
 		}
-		ask.Travels, ask.After = f.Rollouts, f.Rollouts[0].Number
+		ask.Latencies, ask.After = f.Rollouts, f.Rollouts[0].Number
 		return f.Rollouts[0]
 	}
 	observe := func(sync mirror.SyncState, health mirror.HealthState, rows ...mirror.Row) {
@@ -245,7 +245,7 @@ func TestTravelOfARevision(t *testing.T) {
 			"tenant-acme", "", ""
 		r.Rows, r.Changed = []mirror.Row{row}, 1
 	})))(t)
-	ask.Travels = nil
+	ask.Latencies = nil
 	if v := look(); v.Number != 2 || v.Changes != 1 || !v.Synced.Done || v.Synced.Any {
 		t.Errorf("of nothing: %+v", v)
 	}
