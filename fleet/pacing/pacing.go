@@ -42,8 +42,8 @@ func Sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
+// FirstRetry and LastRetry bound Backoff.
 const (
-	// FirstRetry and LastRetry bound Backoff.
 	FirstRetry = 500 * time.Millisecond
 	LastRetry  = 2 * time.Minute
 )

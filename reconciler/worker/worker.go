@@ -1,3 +1,10 @@
+// Package worker applies the rows of engines and records their status. Each engine has one worker,
+// which acts under the engine's lease. An agent runs the same worker for the engine on its cluster.
+//
+//	Manager    runs a worker for each engine, and hands engines over to replicas with fewer
+//	Worker     holds the engine's lease, and opens sessions
+//	session    follows changed rows, verifies the engine, and works the queue off
+//	StopBoard  the emergency stops, which every write checks
 package worker
 
 import (
