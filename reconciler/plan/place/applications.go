@@ -12,6 +12,7 @@ import (
 // classify sorts the touched Applications into wanted and unwanted ones.
 func (p placer) classify() error {
 	touched := slices.SortedFunc(maps.Keys(p.applications), applied.CompareApplications)
+	p.out.Wanted = make([]Application, 0, len(touched)) // nearly all touched ones are wanted
 	for _, id := range touched {
 		if err := p.application(id, p.applications[id]); err != nil {
 			return err
