@@ -33,7 +33,7 @@ func (s *scene) protection() forge.Protection {
 func (s *scene) same(what string, got, want bool, unread string) {
 	s.Helper()
 	if got && !want || got != want && unread == "" {
-		s.Errorf("%s is told as %v, not %v (unread: %q)", what, got, want, unread)
+		s.Errorf("%s is reported as %v, not %v (unread: %q)", what, got, want, unread)
 	}
 }
 
@@ -41,10 +41,10 @@ func unprotected(s *scene) {
 	p := s.protection()
 	if p.Host == "" || len(p.Checks) > 0 || p.PullRequests || p.DismissesStale || p.RefusesForce ||
 		len(p.Pushers) > 0 || p.Queue != nil {
-		s.Errorf("a branch without protection is told as %+v", p)
+		s.Errorf("a branch without protection is reported as %+v", p)
 	}
 	if p.Unread.Rules != "" {
-		s.Errorf("that a branch has no protection is told to everybody, and reading it takes %s",
+		s.Errorf("every account may learn that a branch has no protection, and reading it takes %s",
 			p.Unread.Rules)
 	}
 	s.same("rebase", p.Styles[forge.MergeRebase], true, p.Unread.Settings)
@@ -68,7 +68,7 @@ func protected(s *scene) {
 	s.same("that force pushes are refused", p.RefusesForce, true, p.Unread.Rules)
 	s.same("that deletion is refused", p.RefusesDeletion, true, p.Unread.Rules)
 	if len(p.Pushers)+len(p.Overriders) > 0 {
-		s.Errorf("exempt are %+v and %+v, and nobody is", p.Pushers, p.Overriders)
+		s.Errorf("exempt are %+v and %+v, want no account", p.Pushers, p.Overriders)
 	}
 	for _, style := range []forge.MergeStyle{forge.MergeRebase, forge.MergeRebaseMerge,
 		forge.MergeManual} {
@@ -101,7 +101,7 @@ func exempted(s *scene) {
 			"admin")
 	}
 	if !login || !team || !admins {
-		s.Errorf("%s, %s and the administrators are exempt, and told are %+v and %+v",
+		s.Errorf("%s, %s and the administrators are exempt, and reported are %+v and %+v",
 			s.Writer.Login, s.Team, p.Pushers, p.Overriders)
 	}
 }

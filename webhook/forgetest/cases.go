@@ -10,27 +10,27 @@ import (
 )
 
 var cases = map[string]func(*scene){
-	"tells a pull request as it was opened":                opened,
-	"knows what strangers can have made":                   forked,
-	"follows a pull request to its merge":                  merged,
-	"tells closed from merged":                             closed,
-	"proves that there is no such pull request":            missing,
-	"lists the open pull requests of the branch":           listed,
-	"tells who said what, and whether it still says so":    discussed,
-	"binds a review to the commit that it is of":           reviewed,
-	"resolves users and teams":                             owned,
-	"does not know an owner that is none":                  unowned,
-	"looks permissions up by account":                      permitted,
-	"keeps to one comment":                                 said,
-	"posts its comment anew once it is gone":               saidAnew,
-	"edits nothing of a stranger's":                        forged,
-	"marks a commit, and marks it again only for a change": markedOnce,
-	"marks every state":                                    markedAll,
-	"believes nothing of a repository that took the name":  replaced,
-	"finds what was not delivered, or says that it cannot": delivered,
-	"tells a branch without protection from one unread":    unprotected,
-	"tells what the protection of the branch enforces":     protected,
-	"tells who is exempt from the protection":              exempted,
+	"returns a pull request as it was opened":                      opened,
+	"knows what strangers can have made":                           forked,
+	"follows a pull request to its merge":                          merged,
+	"distinguishes closed from merged":                             closed,
+	"proves that there is no such pull request":                    missing,
+	"lists the open pull requests of the branch":                   listed,
+	"returns the author, verdict and validity of a review":         discussed,
+	"binds a review to the commit that it is of":                   reviewed,
+	"resolves users and teams":                                     owned,
+	"does not know an owner that is none":                          unowned,
+	"reads permissions by account":                                 permitted,
+	"keeps to one comment":                                         posted,
+	"posts its comment again once it is deleted":                   postedAgain,
+	"edits nothing of a stranger's":                                forged,
+	"marks a commit, and marks it again only for a change":         markedOnce,
+	"marks every state":                                            markedAll,
+	"believes nothing of a repository that took the name":          replaced,
+	"finds undelivered events, or reports that it cannot":          delivered,
+	"distinguishes a branch without protection from one unread":    unprotected,
+	"returns the rules that the protection of the branch enforces": protected,
+	"returns the accounts exempt from the protection":              exempted,
 }
 
 func opened(s *scene) {
@@ -38,11 +38,11 @@ func opened(s *scene) {
 	p := s.pull(number)
 	if p.Number != number || p.Head != head || p.Base != s.Base || p.State != forge.PullOpen ||
 		p.Fork || p.Draft || p.MergeCommit != "" {
-		s.Errorf("it is told as %+v", p)
+		s.Errorf("it is reported as %+v", p)
 	}
 	if p.Author != s.Writer || p.Title != "Add a <b>file</b>" || !strings.HasPrefix(p.URL,
 		"http") || p.UpdatedAt.IsZero() {
-		s.Errorf("it is told as %+v", p)
+		s.Errorf("it is reported as %+v", p)
 	}
 	if next := s.Push(number); s.pull(number).Head != next || next == head {
 		s.Errorf("after a push to %s its head is %s", next, s.pull(number).Head)
@@ -52,7 +52,7 @@ func opened(s *scene) {
 func forked(s *scene) {
 	number, head := s.Open(s.Stranger, "Let me in")
 	if p := s.pull(number); !p.Fork || p.Author != s.Stranger || p.Head != head {
-		s.Errorf("a pull request of a fork is told as %+v", p)
+		s.Errorf("a pull request of a fork is reported as %+v", p)
 	}
 }
 
@@ -62,7 +62,7 @@ func merged(s *scene) {
 	commit := s.Merge(number)
 	p := s.pull(number)
 	if p.State != forge.PullMerged || p.MergeCommit != commit || p.Head != head {
-		s.Errorf("merged as %s it is told as %+v", commit, p)
+		s.Errorf("merged as %s it is reported as %+v", commit, p)
 	}
 	of, err := s.forge.PullsOf(s.ctx, commit)
 	if err != nil || !slices.Equal(of, []int{number}) {
@@ -82,7 +82,7 @@ func closed(s *scene) {
 	number, _ := s.Open(s.Writer, "Never mind")
 	s.Close(number)
 	if p := s.pull(number); p.State != forge.PullClosed || p.MergeCommit != "" {
-		s.Errorf("closed it is told as %+v", p)
+		s.Errorf("closed it is reported as %+v", p)
 	}
 }
 
@@ -106,7 +106,7 @@ func listed(s *scene) {
 	open, err := s.forge.OpenPulls(s.ctx, s.Base)
 	for _, p := range open {
 		if p != s.pull(p.Number) {
-			s.Errorf("pull request %d is listed as %+v and told as %+v", p.Number, p,
+			s.Errorf("pull request %d is listed as %+v and reported as %+v", p.Number, p,
 				s.pull(p.Number))
 		}
 		got = append(got, p.Number)
@@ -124,7 +124,7 @@ func listed(s *scene) {
 func discussed(s *scene) {
 	number, _ := s.Open(s.Writer, "Talk to me")
 	first := s.Comment(number, s.Stranger, "/argosy lock")
-	ours := s.say(number, 0, "plan")
+	ours := s.post(number, 0, "plan")
 	second := s.Comment(number, s.Admin, "fine")
 	s.Edit(number, first, s.Stranger, "/argosy ok-to-test")
 	comments, _ := s.conversation(number)
@@ -142,7 +142,7 @@ func discussed(s *scene) {
 			s.Errorf("comment %d was posted at %s", i, got.At)
 		}
 		if got.At = (time.Time{}); got != want {
-			s.Errorf("comment %d is told as %+v, not %+v", i, got, want)
+			s.Errorf("comment %d is reported as %+v, not %+v", i, got, want)
 		}
 	}
 }

@@ -31,8 +31,8 @@ type Forge interface {
 	webhook.MergedPulls
 	// Repository returns the ID of the repository and its current name.
 	Repository(ctx context.Context) (id int64, fullName string, err error)
-	// Protection reads the rules of the branch and the repository's settings for merges. What Argosy's
-	// account may not read is listed in Unread, never as an absent rule.
+	// Protection reads the rules of the branch and the repository's settings for merges. Unread
+	// lists the rules that Argosy's account may not read: they are never reported as absent.
 	Protection(ctx context.Context, branch string) (forge.Protection, error)
 }
 
@@ -137,7 +137,7 @@ func (s *scene) conversation(number int) ([]forge.Comment, []forge.Review) {
 	return comments, reviews
 }
 
-func (s *scene) say(number int, comment int64, body string) int64 {
+func (s *scene) post(number int, comment int64, body string) int64 {
 	s.Helper()
 	id, err := s.forge.Say(s.ctx, number, comment, marker, marker+"\n"+body)
 	if err != nil {

@@ -7,15 +7,15 @@ import (
 	"argosy.dev/argosy/fleet/forge"
 )
 
-func said(s *scene) {
-	number, _ := s.Open(s.Writer, "Say it once")
+func posted(s *scene) {
+	number, _ := s.Open(s.Writer, "Post it once")
 	s.Comment(number, s.Writer, "first")
-	id := s.say(number, 0, "one")
-	if again := s.say(number, id, "two"); again != id {
+	id := s.post(number, 0, "one")
+	if again := s.post(number, id, "two"); again != id {
 		s.Errorf("it is edited as comment %d, and %d was posted", again, id)
 	}
 	s.forge = s.Forge()
-	if found := s.say(number, 0, "three"); found != id {
+	if found := s.post(number, 0, "three"); found != id {
 		s.Errorf("it is found again as comment %d, and %d was posted", found, id)
 	}
 	if got := s.Comments(number); !slices.Equal(got, []string{"first", marker + "\nthree"}) {
@@ -23,11 +23,11 @@ func said(s *scene) {
 	}
 }
 
-func saidAnew(s *scene) {
-	number, _ := s.Open(s.Writer, "Say it again")
-	id := s.say(number, 0, "one")
+func postedAgain(s *scene) {
+	number, _ := s.Open(s.Writer, "Post it again")
+	id := s.post(number, 0, "one")
 	s.DeleteComment(number, id)
-	if again := s.say(number, id, "two"); again == id {
+	if again := s.post(number, id, "two"); again == id {
 		s.Errorf("a comment that was deleted is edited")
 	}
 	if got := s.Comments(number); !slices.Equal(got, []string{marker + "\ntwo"}) {
@@ -38,7 +38,7 @@ func saidAnew(s *scene) {
 func forged(s *scene) {
 	number, _ := s.Open(s.Writer, "Mine is yours")
 	fake := s.Comment(number, s.Stranger, marker+"\nApproved by everybody")
-	id := s.say(number, fake, "one")
+	id := s.post(number, fake, "one")
 	if id == fake {
 		s.Error("a stranger's comment is taken for ours")
 	}
@@ -47,7 +47,7 @@ func forged(s *scene) {
 		s.Errorf("the conversation is %q", got)
 	}
 	other, _ := s.Open(s.Writer, "Another")
-	if there := s.say(other, id, "two"); there == id {
+	if there := s.post(other, id, "two"); there == id {
 		s.Error("our comment on another pull request is edited")
 	}
 }
