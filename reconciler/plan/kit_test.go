@@ -192,7 +192,8 @@ func (h *house) commit(p *Plan) {
 // records must be equal.
 func (h *house) once(p *Plan, r mirror.Record) {
 	h.t.Helper()
-	if !p.Empty() && !r.RevisionHeld && r.Revision == h.last.Revision && r.PlanHash == h.last.PlanHash {
+	same := r.Revision == h.last.Revision && r.PlanHash == h.last.PlanHash
+	if !p.Empty() && !r.RevisionHeld && same {
 		was := h.last
 		if was.Base = r.Base; !reflect.DeepEqual(was, r) {
 			h.t.Fatalf("the store takes one record for another:\n%s", cmp.Diff(was, r))
