@@ -26,7 +26,7 @@ func TestClosestIsWhatWasProbablyMeant(t *testing.T) {
 	}
 }
 
-func TestLookingForTheClosestAllocatesNothing(t *testing.T) {
+func TestClosestAllocatesNothing(t *testing.T) {
 	names := make([]string, 1000)
 	for i := range names {
 		names[i] = strings.Repeat("deployment-", 1+i%5)

@@ -27,7 +27,7 @@ type FleetStats struct {
 	Holds       map[mirror.HoldReason]Backlog
 	Problems    map[fleet.Severity]int
 	Quarantines int
-	Looks       Backlog        // pending review jobs, for pull requests and the branch
+	Rechecks    Backlog        // pending review jobs, for pull requests and the branch
 	Jobs        map[string]int // review jobs, by River's state
 	Stops       map[mirror.StopScope]Backlog
 	Rollouts    []RolloutLatency // requested ones, and those that have started

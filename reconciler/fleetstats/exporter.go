@@ -248,8 +248,8 @@ func (s exporter) people(f view.FleetStats) {
 }
 
 func (s exporter) queue(f view.FleetStats) {
-	s.count(descReviews, f.Looks.Count)
-	s.time(descReviewAge, f.Looks.Oldest)
+	s.count(descReviews, f.Rechecks.Count)
+	s.time(descReviewAge, f.Rechecks.Oldest)
 	for _, state := range jobStates {
 		s.count(descJobs, f.Jobs[state], state)
 	}

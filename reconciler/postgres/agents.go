@@ -180,7 +180,8 @@ func (s *Agents) RotateAgent(ctx context.Context, id, oldThumb string,
 		a.Keys = keys
 		return tx.QueryRow(ctx, `
 			UPDATE agents SET sign = $2, seal = $3, thumb = $4, former = $5, expires_at = clock_timestamp() + $6::interval WHERE id = $1 RETURNING expires_at`,
-			a.ID, keys.Sign, keys.Seal, keys.Thumb(), oldThumb, registry.Lifetime).Scan(&a.ExpiresAt)
+			a.ID, keys.Sign, keys.Seal, keys.Thumb(), oldThumb, registry.Lifetime).Scan(
+			&a.ExpiresAt)
 	})
 	return a, wrap(err, "rotate the keys of agent %s", id)
 }
@@ -211,7 +212,8 @@ func (s *Agents) RevokeAgent(ctx context.Context, scope view.Scope, engine fleet
 		if err := endAgent(ctx, tx, a, "revoked"); err != nil {
 			return err
 		}
-		return tell(ctx, tx, agentDeed("revoke agent", a.Tenant, a.Engine, by, a.ID, "revoked"))
+		return recordDecision(
+			ctx, tx, agentDecision("revoke agent", a.Tenant, a.Engine, by, a.ID, "revoked"))
 	})
 	if err == nil {
 		s.decided(ctx, "")
@@ -249,9 +251,9 @@ func endAgent(ctx context.Context, tx pgx.Tx, a registry.Agent, why string) erro
 // agents; NULL if the agent is not connected.
 const sqlSeen = `(SELECT r.beat_at FROM replicas r WHERE r.replica = connected_to)`
 
-func agentDeed(action string, tenant fleet.TenantName, engine fleet.EngineName, by, note,
-	event string) deed {
-	return deed{action: action, subject: "agent of " + string(engine), tenant: tenant,
+func agentDecision(action string, tenant fleet.TenantName, engine fleet.EngineName, by, note,
+	event string) decision {
+	return decision{action: action, subject: "agent of " + string(engine), tenant: tenant,
 		engine: engine, by: by, note: note,
 		event: view.Event{Kind: "agent", Tenant: tenant, Name: string(engine), Text: event}}
 }
@@ -300,18 +302,18 @@ func joinAgent(ctx context.Context, tx pgx.Tx, token, id string,
 		if err != nil && !notLive(err) {
 			return registry.Agent{}, nil, err
 		}
-		d := agentDeed("refuse agent", t.Tenant, t.Engine, "token:"+t.ID,
+		d := agentDecision("refuse agent", t.Tenant, t.Engine, "token:"+t.ID,
 			"its token was used by other keys before", "a used token was tried by other keys")
-		return registry.Agent{}, registry.ErrUsed, tell(ctx, tx, d)
+		return registry.Agent{}, registry.ErrUsed, recordDecision(ctx, tx, d)
 	}
 	if !t.live {
 		return registry.Agent{}, nil, mirror.ErrNotFound
 	}
-	stand, err := readStand(ctx, tx, t.Tenant, t.name)
+	stand, err := readDeclaration(ctx, tx, t.Tenant, t.name)
 	if err != nil {
 		return registry.Agent{}, nil, err
 	}
-	if stand.word != standDeclared {
+	if stand.word != declaredAsAgent {
 		return registry.Agent{}, nil, mirror.ErrNotFound
 	}
 	if err := newAgent(ctx, tx, t, id, join, stand); err != nil {
@@ -328,7 +330,7 @@ func notLive(err error) bool {
 }
 
 func newAgent(ctx context.Context, tx pgx.Tx, t tokenRow, id string, join registry.Join,
-	stand agentStand) error {
+	stand agentDeclaration) error {
 	tag, err := tx.Exec(ctx,
 		`UPDATE agent_tokens SET used_at = now(), used_by = $2 WHERE id = $1 AND used_at IS NULL`,
 		t.ID, id)
@@ -357,7 +359,7 @@ func newAgent(ctx context.Context, tx pgx.Tx, t tokenRow, id string, join regist
 	if err != nil {
 		return err
 	}
-	return tell(ctx, tx, agentDeed("join agent", t.Tenant, t.Engine, "token:"+t.ID,
+	return recordDecision(ctx, tx, agentDecision("join agent", t.Tenant, t.Engine, "token:"+t.ID,
 		id+" of cluster "+join.ClusterUID, "joined"))
 }
 
@@ -394,8 +396,8 @@ func findToken(ctx context.Context, tx pgx.Tx, plaintext, lock string) (tokenRow
 	return found[0], nil
 }
 
-// agentStand is the relation between an agent and its declaration, and where the agent works.
-type agentStand struct {
+// agentDeclaration is the relation between an agent and its declaration, and where the agent works.
+type agentDeclaration struct {
 	word   string
 	argocd fleet.ArgoCDInstance
 	mode   fleet.AgentMode
@@ -405,16 +407,17 @@ type agentStand struct {
 
 // Results of agent_stand in migrations/00005_agents.sql.
 const (
-	standDeclared = "declared"
-	standRemoving = "removing"
+	declaredAsAgent  = "declared"
+	declaredRemoving = "removing"
 )
 
-// readStand reads the declaration of an environment, or of an Engine when tenant is "".
-func readStand(ctx context.Context, tx pgx.Tx, tenant fleet.TenantName, name string) (agentStand,
+// readDeclaration reads the declaration of an environment, or of an Engine when tenant is "".
+func readDeclaration(ctx context.Context, tx pgx.Tx, tenant fleet.TenantName,
+	name string) (agentDeclaration,
 	error) {
-	stand := agentStand{mode: fleet.AgentManaged}
+	stand := agentDeclaration{mode: fleet.AgentManaged}
 	if err := tx.QueryRow(ctx, `SELECT agent_stand($1, $2)`, string(tenant), name).Scan(
-		&stand.word); err != nil || stand.word != standDeclared {
+		&stand.word); err != nil || stand.word != declaredAsAgent {
 		return stand, err
 	}
 	kind := fleet.KindEngine
@@ -445,10 +448,10 @@ const (
 	lifeLost    = "lost"  // placeholder for an unknown incarnation
 	leaseYears  = `interval '100 years'`
 
-	turnWindow = 10 * time.Minute
-	maxReturns = 2  // within turnWindow, of a process that another had replaced
-	maxOvers   = 4  // within turnWindow, from a process that was connected
-	maxTurns   = 16 // that are remembered
+	takeoverWindow = 10 * time.Minute
+	maxReturns     = 2  // within takeoverWindow, of a process that another had replaced
+	maxOvers       = 4  // within takeoverWindow, from a process that was connected
+	maxTurns       = 16 // that are remembered
 
 	// proofTime is how long the proof of a session is remembered. A proof is valid for a minute
 	// before and after its creation by the clock of any replica (fleet/agent.Window), and these
@@ -533,15 +536,16 @@ func openAgent(ctx context.Context, tx pgx.Tx, session registry.Session,
 	if err := before.show(session.Proof, call); err != nil {
 		return o, false, err
 	}
-	turns, cloned := turned(before.turns, turn{Instance: session.Instance, At: before.now,
+	turns, cloned := addTakeover(before.turns, takeover{Instance: session.Instance, At: before.now,
 		Over: before.connected})
 	if cloned {
 		if err := endAgent(ctx, tx, o.Agent, "cloned"); err != nil {
 			return o, true, err
 		}
-		return o, true, tell(ctx, tx, agentDeed("refuse agent", o.Agent.Tenant, o.Agent.Engine,
-			"argosy", o.Agent.ID+" is used by two processes in turn",
-			"its identity is used by two processes in turn; it has to join again"))
+		return o, true,
+			recordDecision(ctx, tx, agentDecision("refuse agent", o.Agent.Tenant, o.Agent.Engine,
+				"argosy", o.Agent.ID+" is used by two processes in turn",
+				"its identity is used by two processes in turn; it has to join again"))
 	}
 	if life == "" && session.Floor > 0 && held.Epoch <= session.Floor {
 		// another incarnation of the database granted the epoch that the cluster shows
@@ -572,16 +576,16 @@ func openAgent(ctx context.Context, tx pgx.Tx, session registry.Session,
 
 // placeOf is where the agent works: as declared, or, while objects are left to delete, as last
 // declared.
-func placeOf(ctx context.Context, tx pgx.Tx, a registry.Agent) (agentStand, error) {
-	stand, err := readStand(ctx, tx, a.Tenant, agentName(a))
-	if err != nil || stand.word == standDeclared {
+func placeOf(ctx context.Context, tx pgx.Tx, a registry.Agent) (agentDeclaration, error) {
+	stand, err := readDeclaration(ctx, tx, a.Tenant, agentName(a))
+	if err != nil || stand.word == declaredAsAgent {
 		return stand, err
 	}
 	left := false
 	err = tx.QueryRow(ctx, `
 		SELECT a.argocd_namespace, a.installation_id, a.mode, EXISTS (SELECT FROM desired d WHERE d.engine = a.engine) FROM agents a WHERE a.id = $1`, a.ID).
 		Scan(&stand.argocd.Namespace, &stand.argocd.InstallationID, &stand.mode, &left)
-	if err == nil && (stand.word != standRemoving || !left) {
+	if err == nil && (stand.word != declaredRemoving || !left) {
 		err = mirror.ErrNotFound
 	}
 	return stand, err
@@ -638,7 +642,7 @@ func takeLease(ctx context.Context, tx pgx.Tx, l mirror.Lease, holder string, fl
 }
 
 // turn is one takeover by a process from another.
-type turn struct {
+type takeover struct {
 	Instance string    `json:"instance"`
 	At       time.Time `json:"at"`
 	Return   bool      `json:"return,omitempty"` // another had taken over from it before
@@ -655,7 +659,7 @@ type shown struct {
 
 // history is what earlier sessions of an agent leave for the next one.
 type history struct {
-	turns     []turn
+	turns     []takeover
 	proofs    map[string]shown
 	connected bool
 	now       time.Time
@@ -688,13 +692,13 @@ func (h *history) show(proof, call string) error {
 // takeover ends, and its cluster starts a new one. So four takeovers from a connected process
 // within ten minutes mean the same: a crashed process is not connected, except until the crash is
 // detected.
-func turned(turns []turn, mine turn) ([]turn, bool) {
+func addTakeover(turns []takeover, mine takeover) ([]takeover, bool) {
 	if n := len(turns); n > 0 && turns[n-1].Instance == mine.Instance {
 		return turns, false
 	}
 	mine.Over = mine.Over && len(turns) > 0
 	// takeovers older than that
-	for len(turns) > 1 && mine.At.Sub(turns[1].At) >= turnWindow {
+	for len(turns) > 1 && mine.At.Sub(turns[1].At) >= takeoverWindow {
 		turns = turns[1:]
 	}
 	returns, overs := 0, 0
@@ -703,7 +707,7 @@ func turned(turns []turn, mine turn) ([]turn, bool) {
 	}
 	turns = append(slices.Clone(turns), mine)
 	for _, t := range turns {
-		if mine.At.Sub(t.At) >= turnWindow {
+		if mine.At.Sub(t.At) >= takeoverWindow {
 			continue
 		}
 		if t.Return {

@@ -117,12 +117,12 @@ func (k *agentKit) join(engine fleet.EngineName, word string) registry.Agent {
 }
 
 func session(a registry.Agent, instance string) registry.Session {
-	return anew(registry.Session{Agent: a.ID, Instance: instance, Replica: "hub-1",
+	return withNewProof(registry.Session{Agent: a.ID, Instance: instance, Replica: "hub-1",
 		Version: "v1.1.0"})
 }
 
 // anew returns the session with a new proof.
-func anew(s registry.Session) registry.Session {
+func withNewProof(s registry.Session) registry.Session {
 	s.Proof = rand.Text()
 	return s
 }
@@ -147,8 +147,9 @@ func (k *agentKit) rows(engine fleet.EngineName) []string {
 
 func (k *agentKit) view(engine fleet.EngineName) view.Agent {
 	k.t.Helper()
-	all, _, err := k.Views.Agents(k.t.Context(), view.Scope{}, view.Filter{Engine: engine}, view.Page{
-		Limit: 10})
+	all, _, err := k.Views.Agents(k.t.Context(), view.Scope{}, view.Filter{Engine: engine},
+		view.Page{
+			Limit: 10})
 	check(k.t, err)
 	if len(all) != 1 {
 		k.t.Fatalf("agents of %s: %+v", engine, all)

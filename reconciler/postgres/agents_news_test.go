@@ -16,7 +16,7 @@ import (
 	"argosy.dev/argosy/reconciler/postgres"
 )
 
-func TestNewsForAgentsSayWhereToLook(t *testing.T) {
+func TestNewsForAgentsNameTheChangedEngines(t *testing.T) {
 	t.Parallel()
 	k := newAgentKit(t)
 	ctx := t.Context()
@@ -26,8 +26,9 @@ func TestNewsForAgentsSayWhereToLook(t *testing.T) {
 		time.Since(news.Now).Abs() > time.Minute {
 		t.Errorf("from now on: %+v", news)
 	}
-	if got := must(k.Agents.AgentNews(ctx, 0, news.Now))(t); !slices.Equal(got.Rows, []fleet.EngineName{
-		acmeEdge, "far-1"}) {
+	if got := must(k.Agents.AgentNews(ctx, 0, news.Now))(t); !slices.Equal(
+		got.Rows, []fleet.EngineName{
+			acmeEdge, "far-1"}) {
 		t.Errorf("from the first: %+v", got)
 	}
 	next := func() registry.News {
@@ -56,7 +57,8 @@ func TestNewsForAgentsSayWhereToLook(t *testing.T) {
 			t.Errorf("a sync: %+v", got)
 		}
 	}
-	if syncs := must(k.Agents.AgentSyncs(ctx, "far-1"))(t); len(syncs) != 1 || syncs[0].ID != "run" ||
+	if syncs := must(k.Agents.AgentSyncs(ctx, "far-1"))(t); len(syncs) != 1 ||
+		syncs[0].ID != "run" ||
 		syncs[0].Namespace != "" {
 		t.Errorf("syncs %+v", syncs)
 	}
@@ -148,8 +150,9 @@ func TestListOfAThousandAgentsReadsNoOtherRows(t *testing.T) {
 	var seen asked
 	s := openWith(t, k.url, postgres.Options{Tracer: &seen})
 	for _, scope := range []view.Scope{{}, {Tenant: "acme"}} {
-		views, next, err := s.Views.Agents(t.Context(), scope, view.Filter{Tenant: "acme"}, view.Page{
-			Limit: 1000})
+		views, next, err := s.Views.Agents(t.Context(), scope, view.Filter{Tenant: "acme"},
+			view.Page{
+				Limit: 1000})
 		check(t, err)
 		if len(views) != 1000 || next == "" {
 			t.Fatalf("scope %q: %d agents", scope.Tenant, len(views))
@@ -181,7 +184,8 @@ func TestNewsCostWhatHasChanged(t *testing.T) {
 	var seen asked
 	s := openWith(t, k.url, postgres.Options{Tracer: &seen})
 	before := must(s.Agents.AgentNews(t.Context(), -1, time.Time{}))(t)
-	if got := must(s.Agents.AgentNews(t.Context(), before.Seq-5, before.Now.Add(time.Hour)))(t); len(
+	if got := must(s.Agents.AgentNews(t.Context(), before.Seq-5, before.Now.Add(time.Hour)))(
+		t); len(
 		got.Rows) != 1 {
 		t.Fatalf("%+v", got)
 	}
@@ -207,7 +211,10 @@ func TestRowsOfAnAgentAreFoundByItsEngine(t *testing.T) {
 	defer conn.Close(t.Context())
 	for name, read := range map[string]func() (int, error){
 		"all": func() (n int, err error) {
-			_, err = s.Agents.AgentRows(t.Context(), "acme.e7", func(mirror.Row) error { n++; return nil })
+			_, err = s.Agents.AgentRows(t.Context(), "acme.e7", func(mirror.Row) error {
+				n++
+				return nil
+			})
 			return n, err
 		},
 		"changed": func() (int, error) {

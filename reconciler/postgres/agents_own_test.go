@@ -25,7 +25,7 @@ func (k *agentKit) own(scope view.Scope, by view.Filter) []view.Own {
 	return all
 }
 
-func TestOwnApplicationsAreShownAsTheyWereTold(t *testing.T) {
+func TestOwnApplicationsAreShownAsReported(t *testing.T) {
 	t.Parallel()
 	k := newAgentKit(t)
 	ctx := t.Context()
@@ -143,7 +143,8 @@ func TestOwnApplicationsAreCapped(t *testing.T) {
 	// the last of its 512 bytes are three of …
 	expect(t, k.url, `SELECT max(length(message)) FROM own_applications`, 510)
 	all[7].Message = "known ones still change"
-	check(t, k.Agents.RecordOwn(ctx, o.Lease, []mirror.OwnApplication{all[7], all[mirror.MaxOwn+1]}, false))
+	check(t, k.Agents.RecordOwn(ctx, o.Lease, []mirror.OwnApplication{all[7], all[mirror.MaxOwn+1]},
+		false))
 	expect(t, k.url,
 		`SELECT count(*) FROM own_applications WHERE message = 'known ones still change'`, 1)
 	gone := all[0]
@@ -164,8 +165,10 @@ func TestSyncOfAnOwnApplication(t *testing.T) {
 	k := newAgentKit(t)
 	ctx := t.Context()
 	o := k.open(k.join("acme.own", "o"), "one")
-	check(t, k.Agents.RecordOwn(ctx, o.Lease, []mirror.OwnApplication{{Namespace: "gitops", Name: "x"},
-		{Namespace: "team", Name: "x"}}, true))
+	check(
+		t,
+		k.Agents.RecordOwn(ctx, o.Lease, []mirror.OwnApplication{{Namespace: "gitops", Name: "x"},
+			{Namespace: "team", Name: "x"}}, true))
 	acme := view.Scope{Tenant: "acme"}
 	ask := mirror.SyncRequest{Tenant: "acme", Environment: "own", Namespace: "gitops",
 		Key: fleet.ObjectKey{Name: "x"}, Revision: "v2", Prune: true}
@@ -237,7 +240,8 @@ func TestSyncOfAnOwnApplication(t *testing.T) {
 			{Namespace: "gitops", Name: "more"}}, false))
 		more := ask
 		more.Key.Name = "more"
-		if _, err := k.Agents.AskSync(ctx, acme, more, "x"); !errors.Is(err, mirror.ErrTooManySyncs) {
+		if _, err := k.Agents.AskSync(ctx, acme, more, "x"); !errors.Is(
+			err, mirror.ErrTooManySyncs) {
 			t.Errorf("one more: %v", err)
 		}
 	})
@@ -252,22 +256,25 @@ func TestSyncOfAnOwnApplication(t *testing.T) {
 				`SELECT count(*) FROM operations WHERE kind = 'Sync' AND ended_at IS NULL`,
 				0)
 			expect(t, k.url, `SELECT count(*) FROM own_applications`, 0)
-			if _, err := k.Agents.AskSync(ctx, acme, ask, "x"); !errors.Is(err, mirror.ErrNotFound) {
+			if _, err := k.Agents.AskSync(ctx, acme, ask, "x"); !errors.Is(
+				err, mirror.ErrNotFound) {
 				t.Errorf("asked: %v", err)
 			}
 		})
 }
 
-func TestReportOfAnAgentIsWrittenWhenItSaysSomethingNew(t *testing.T) {
+func TestAnAgentsReportIsWrittenOnlyWithNews(t *testing.T) {
 	t.Parallel()
 	k := newAgentKit(t)
 	ctx := t.Context()
 	o := k.open(k.join(acmeEdge, "x"), "one")
 	report := registry.Report{Reachable: true, Message: strings.Repeat("é\x00", 2000),
-		ArgoCD: "v3.6.0", Version: "v1.2.0", PendingDeletions: 3, HeldDeletions: 2, Orphans: 1 << 40}
+		ArgoCD: "v3.6.0", Version: "v1.2.0", PendingDeletions: 3, HeldDeletions: 2,
+		Orphans: 1 << 40}
 	orphan := func(wantTold bool, want ...fleet.EnvironmentID) {
 		t.Helper()
-		if of, told, err := k.Views.OrphanEnvironments(ctx, acmeEdge); err != nil || told != wantTold ||
+		if of, told, err := k.Views.OrphanEnvironments(ctx, acmeEdge); err != nil ||
+			told != wantTold ||
 			!slices.Equal(of, want) {
 			t.Errorf("strays are of %v, told %t, %v", of, told, err)
 		}
@@ -318,8 +325,11 @@ func TestEnvironmentsWithAgentsAreNoEngines(t *testing.T) {
 	check(t, k.Work.Observe(ctx, o.Lease, []mirror.Observation{
 		{Key: rows[0].Key, Sync: mirror.SyncSynced, Health: mirror.HealthHealthy}}))
 	check(t, k.Agents.ReportAgent(ctx, o.Lease, registry.Report{Reachable: true}))
-	check(t, k.Agents.RecordOwn(ctx, own.Lease, []mirror.OwnApplication{{Namespace: "gitops", Name: "x"}},
-		true))
+	check(
+		t,
+		k.Agents.RecordOwn(ctx, own.Lease, []mirror.OwnApplication{
+			{Namespace: "gitops", Name: "x"}},
+			true))
 	engines, _, err := k.Views.Engines(ctx, view.Scope{}, view.Filter{}, view.Page{Limit: 10})
 	if err != nil || len(engines) != 2 || engines[0].Name != "eu-1" || engines[1].Name != "far-1" {
 		t.Errorf("engines %+v, %v", engines, err)
@@ -350,7 +360,7 @@ func TestEnvironmentsWithAgentsAreNoEngines(t *testing.T) {
 	}
 }
 
-func TestListOfAgentsHasThoseThatNobodyJoinedAndThoseThatAreLeft(t *testing.T) {
+func TestAgentListHasAgentsNotJoinedAndAgentsLeftOver(t *testing.T) {
 	t.Parallel()
 	k := newAgentKit(t)
 	ctx := t.Context()
@@ -436,8 +446,10 @@ func TestRebuildKeepsAgents(t *testing.T) {
 	a, own := k.join(acmeEdge, "x"), k.join("acme.own", "o")
 	_, unused := k.token("globex.edge")
 	before, o := k.open(a, "one"), k.open(own, "one")
-	check(t, k.Agents.RecordOwn(ctx, o.Lease, []mirror.OwnApplication{{Namespace: "gitops", Name: "x"}},
-		true))
+	check(
+		t,
+		k.Agents.RecordOwn(ctx, o.Lease, []mirror.OwnApplication{{Namespace: "gitops", Name: "x"}},
+			true))
 	says := registry.Report{Reachable: true, Orphans: 1, Environments: []fleet.EnvironmentID{
 		{Tenant: "acme", Name: "prod"}}}
 	check(t, k.Agents.ReportAgent(ctx, before.Lease, says))
@@ -487,7 +499,8 @@ func TestRebuildKeepsAgents(t *testing.T) {
 		t.Errorf("of the new one: %+v", v)
 	}
 	must(k.Agents.JoinAgent(ctx, unused, registry.Join{Keys: keys("g")}))(t)
-	if syncs := must(k.Agents.AgentSyncs(ctx, "acme.own"))(t); len(syncs) != 1 || syncs[0].ID != asked.ID {
+	if syncs := must(k.Agents.AgentSyncs(ctx, "acme.own"))(t); len(syncs) != 1 ||
+		syncs[0].ID != asked.ID {
 		t.Errorf("syncs %+v", syncs)
 	}
 	if got := k.own(view.Scope{}, view.Filter{}); len(got) != 1 {

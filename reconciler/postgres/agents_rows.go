@@ -44,7 +44,7 @@ func (s *Agents) forAgent(ctx context.Context, engine fleet.EngineName,
 		if word == "" {
 			return mirror.ErrNotFound
 		}
-		return f(tx, word == standDeclared, seq)
+		return f(tx, word == declaredAsAgent, seq)
 	})
 }
 
@@ -119,7 +119,8 @@ func (s *Agents) AgentSyncs(ctx context.Context, engine fleet.EngineName) ([]mir
 
 // agentRead returns all results of a statement for the agent of an engine. The statement may depend
 // on whether the engine is declared.
-func agentRead[T any](ctx context.Context, s *Agents, engine fleet.EngineName, scan pgx.RowToFunc[T],
+func agentRead[T any](ctx context.Context, s *Agents, engine fleet.EngineName,
+	scan pgx.RowToFunc[T],
 	ask func(declared bool) (string, []any)) ([]T, error) {
 	var all []T
 	err := s.again(ctx, func() error {
@@ -530,8 +531,9 @@ func askSync(ctx context.Context, tx pgx.Tx, scope view.Scope, ask mirror.SyncRe
 	if len(asked) != 1 {
 		return ask, mirror.ErrNotFound
 	}
-	return asked[0], tell(ctx, tx, deed{action: "sync", subject: subject, tenant: ask.Tenant,
-		by: by, note: ask.Revision,
-		event: view.Event{Kind: "operation", Tenant: ask.Tenant, Name: operation,
-			Text: "sync of " + subject + ": Pending"}})
+	return asked[0],
+		recordDecision(ctx, tx, decision{action: "sync", subject: subject, tenant: ask.Tenant,
+			by: by, note: ask.Revision,
+			event: view.Event{Kind: "operation", Tenant: ask.Tenant, Name: operation,
+				Text: "sync of " + subject + ": Pending"}})
 }

@@ -47,7 +47,10 @@ func TestSessionTakesTheLeaseOfItsEngine(t *testing.T) {
 		"UpdateSync":  k.Work.UpdateSync(ctx, first.Lease, "x", mirror.OperationFailed, ""),
 		"ReportAgent": k.Agents.ReportAgent(ctx, first.Lease, registry.Report{}),
 		"RecordOwn":   k.Agents.RecordOwn(ctx, first.Lease, nil, true),
-		"TakeReport":  func() error { _, err := k.Agents.TakeReport(ctx, first.Lease, 1); return err }(),
+		"TakeReport": func() error {
+			_, err := k.Agents.TakeReport(ctx, first.Lease, 1)
+			return err
+		}(),
 		"ReportTaken": k.Agents.ReportTaken(ctx, first.Lease, 1),
 	} {
 		if !errors.Is(err, mirror.ErrFenced) {
@@ -93,7 +96,7 @@ func TestSessionTakesTheLeaseOfItsEngine(t *testing.T) {
 }
 
 // It ends at once, for writes in progress, on every replica and permanently.
-func TestRevokedAgentIsOver(t *testing.T) {
+func TestRevokedAgentEndsAtOnceEverywhere(t *testing.T) {
 	t.Parallel()
 	k := newAgentKit(t)
 	ctx := t.Context()
@@ -119,7 +122,9 @@ func TestRevokedAgentIsOver(t *testing.T) {
 		o.Lease.Epoch)
 	check(t, err)
 	revoked := make(chan error, 1)
-	go func() { revoked <- k.Agents.RevokeAgent(ctx, view.Scope{Tenant: "acme"}, acmeEdge, "ann") }()
+	go func() {
+		revoked <- k.Agents.RevokeAgent(ctx, view.Scope{Tenant: "acme"}, acmeEdge, "ann")
+	}()
 	until(t, "the revocation to wait", func() bool {
 		return one[bool](t, k.url,
 			`SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')`)
@@ -169,7 +174,8 @@ func TestRevokedAgentIsOver(t *testing.T) {
 		t.Errorf("view %+v", v)
 	}
 	k.join("globex.edge", "g")
-	if err := k.Agents.RevokeAgent(ctx, view.Scope{Tenant: "acme"}, "globex.edge", "eve"); !errors.Is(err,
+	if err := k.Agents.RevokeAgent(ctx, view.Scope{Tenant: "acme"}, "globex.edge",
+		"eve"); !errors.Is(err,
 		mirror.ErrNotFound) {
 		t.Errorf("another tenant's: %v", err)
 	}
@@ -184,7 +190,8 @@ func TestJoiningAgainEndsTheEarlierIdentity(t *testing.T) {
 	if _, err := k.Agents.Agent(t.Context(), former.ID); !errors.Is(err, registry.ErrRevoked) {
 		t.Errorf("the earlier: %v", err)
 	}
-	if err := k.Agents.ReportTaken(t.Context(), before.Lease, 7); !errors.Is(err, mirror.ErrFenced) {
+	if err := k.Agents.ReportTaken(t.Context(), before.Lease, 7); !errors.Is(
+		err, mirror.ErrFenced) {
 		t.Errorf("its report: %v", err)
 	}
 	after := k.open(next, "one")
@@ -206,13 +213,16 @@ func TestExpiredIdentityJoinsAgain(t *testing.T) {
 		t.Errorf("lasts %s", left)
 	}
 	exec(t, k.url, `UPDATE agents SET expires_at = now() - interval '1 day'`)
-	if got, err := k.Agents.Agent(ctx, a.ID); !errors.Is(err, registry.ErrExpired) || got.ID != a.ID {
+	if got, err := k.Agents.Agent(ctx, a.ID); !errors.Is(err, registry.ErrExpired) ||
+		got.ID != a.ID {
 		t.Errorf("%+v, %v", got, err)
 	}
 	if _, err := k.Agents.OpenAgent(ctx, session(a, "one")); !errors.Is(err, registry.ErrExpired) {
 		t.Errorf("session: %v", err)
 	}
-	if _, err := k.Agents.AgentRows(ctx, acmeEdge, func(mirror.Row) error { return nil }); !errors.Is(err,
+	if _, err := k.Agents.AgentRows(ctx, acmeEdge, func(mirror.Row) error {
+		return nil
+	}); !errors.Is(err,
 		mirror.ErrNotFound) {
 		t.Errorf("rows: %v", err)
 	}
@@ -420,11 +430,13 @@ func TestClonedIdentityIsRefusedUntilItJoinsAgain(t *testing.T) {
 		t.Fatalf("to and fro: %v", err)
 	}
 	for _, instance := range []string{"one", "two", "three"} {
-		if _, err := k.Agents.OpenAgent(ctx, session(a, instance)); !errors.Is(err, registry.ErrCloned) {
+		if _, err := k.Agents.OpenAgent(ctx, session(a, instance)); !errors.Is(
+			err, registry.ErrCloned) {
 			t.Errorf("%s: %v", instance, err)
 		}
 	}
-	if got, err := k.Agents.Agent(ctx, a.ID); !errors.Is(err, registry.ErrCloned) || got.ID != a.ID {
+	if got, err := k.Agents.Agent(ctx, a.ID); !errors.Is(err, registry.ErrCloned) ||
+		got.ID != a.ID {
 		t.Errorf("%+v, %v", got, err)
 	}
 	if err := k.Agents.ReportAgent(ctx, before.Lease, registry.Report{}); !errors.Is(err,
@@ -505,7 +517,8 @@ func TestRestartsAndRolloutsAreNoClone(t *testing.T) {
 		for _, i := range []string{"1", "2", "3", "1"} {
 			k.open(a, i)
 		}
-		if _, err := k.Agents.OpenAgent(t.Context(), session(a, "2")); !errors.Is(err, registry.ErrCloned) {
+		if _, err := k.Agents.OpenAgent(t.Context(), session(a, "2")); !errors.Is(
+			err, registry.ErrCloned) {
 			t.Errorf("%v", err)
 		}
 	})
@@ -537,7 +550,7 @@ func TestPresenceFollowsSessionsAndReplicas(t *testing.T) {
 	moved := s
 	moved.Replica = "hub-2"
 	check(t, k.Agents.BeatReplica(ctx, "hub-2"))
-	moved.Opening = must(k.Agents.OpenAgent(ctx, anew(moved)))(t).Opening
+	moved.Opening = must(k.Agents.OpenAgent(ctx, withNewProof(moved)))(t).Opening
 	check(t, k.Agents.CloseAgent(ctx, s)) // the old stream ends after the new one began
 	if v := k.view(acmeEdge); !v.Connected {
 		t.Errorf("moved to another replica: %+v", v)
@@ -547,8 +560,8 @@ func TestPresenceFollowsSessionsAndReplicas(t *testing.T) {
 		t.Errorf("closed: %+v", v)
 	}
 	first, second := moved, moved
-	first.Opening = must(k.Agents.OpenAgent(ctx, anew(moved)))(t).Opening
-	second.Opening = must(k.Agents.OpenAgent(ctx, anew(moved)))(t).Opening
+	first.Opening = must(k.Agents.OpenAgent(ctx, withNewProof(moved)))(t).Opening
+	second.Opening = must(k.Agents.OpenAgent(ctx, withNewProof(moved)))(t).Opening
 	check(t, k.Agents.CloseAgent(ctx, first))
 	if v := k.view(acmeEdge); !v.Connected {
 		t.Errorf("the same replica, a newer session: %+v", v)

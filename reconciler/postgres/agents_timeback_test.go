@@ -52,7 +52,7 @@ func TestAnAcknowledgementIsOfTheContentThatItNames(t *testing.T) {
 	}
 }
 
-func TestAnAgentOfAnotherIncarnationReadsItsRowsAnewOnceTheyAreConfirmed(t *testing.T) {
+func TestAnAgentOfAnotherIncarnationReadsItsRowsAgainOnceConfirmed(t *testing.T) {
 	k := newAgentKit(t)
 	a := k.join(acmeEdge, "one")
 	first := k.open(a, "p1")
@@ -78,8 +78,9 @@ func TestAnAgentOfAnotherIncarnationReadsItsRowsAnewOnceTheyAreConfirmed(t *test
 	if confirmed.Lease.Epoch <= first.Lease.Epoch || confirmed.Stale {
 		t.Errorf("once they are: %+v", confirmed)
 	}
-	of = anew(of)
-	if again := must(k.Agents.OpenAgent(t.Context(), of))(t); again.Lease.Epoch != confirmed.Lease.Epoch ||
+	of = withNewProof(of)
+	if again := must(k.Agents.OpenAgent(t.Context(), of))(
+		t); again.Lease.Epoch != confirmed.Lease.Epoch ||
 		again.Stale {
 		t.Errorf("and again: %+v", again)
 	}
@@ -104,7 +105,7 @@ func TestAReportUnderAnEpochThatTheDatabaseLostEndsNoAgent(t *testing.T) {
 	if o := must(k.Agents.OpenAgent(t.Context(), of))(t); !o.Stale || o.Lease.Epoch != had.Epoch {
 		t.Errorf("before the rows are confirmed: %+v", o)
 	}
-	of = anew(of)
+	of = withNewProof(of)
 	of.Confirmed = k.life()
 	if o := must(k.Agents.OpenAgent(t.Context(), of))(t); o.Stale || o.Lease.Epoch <= had.Epoch {
 		t.Errorf("once they are: %+v, which the agent takes for the session that it had (epoch %d)",
@@ -113,7 +114,7 @@ func TestAReportUnderAnEpochThatTheDatabaseLostEndsNoAgent(t *testing.T) {
 }
 
 // A dump that is restored into the same database contains every value.
-func TestATableThatIsFilledAnewIsAnotherIncarnation(t *testing.T) {
+func TestARestoredTableIsAnotherIncarnation(t *testing.T) {
 	k := newAgentKit(t)
 	before := k.life()
 	k.exec(

@@ -24,7 +24,7 @@ var shownToAgents = []string{"desired", "status", "syncs"}
 
 // Every table with a row-level policy for tenants has one for agents too. On all other tables
 // agents have no privilege.
-func TestEveryTableHasItsWallBeforeAgents(t *testing.T) {
+func TestEveryTableHasAPolicyForAgents(t *testing.T) {
 	t.Parallel()
 	conn := connect(t, newDatabase(t))
 	defer conn.Close(t.Context())
@@ -197,7 +197,7 @@ func TestAgentSeesItsEngineOnly(t *testing.T) {
 
 // The queries alone protect the rows: without row-level security, an agent still gets only its own
 // rows.
-func TestAgentIsShownItsOwnWithEitherWall(t *testing.T) {
+func TestQueriesAloneLimitAnAgentToItsOwnRows(t *testing.T) {
 	t.Parallel()
 	k := newAgentKit(t)
 	k.join(acmeEdge, "a")
@@ -222,7 +222,8 @@ func TestAgentIsShownItsOwnWithEitherWall(t *testing.T) {
 			if len(changed) != 1 || changed[0].Key.Engine != engine {
 				t.Errorf("%s, wall %v: changed %+v", engine, wall, changed)
 			}
-			if after := must(k.Agents.AgentChanged(t.Context(), engine, changed[0].Seq, 10))(t); len(
+			if after := must(k.Agents.AgentChanged(t.Context(), engine, changed[0].Seq, 10))(
+				t); len(
 				after) != 1 || after[0].Seq <= changed[0].Seq {
 				t.Errorf("%s, wall %v: then %+v", engine, wall, after)
 			}
@@ -276,13 +277,15 @@ func TestRowsForAgentsAreReadAsTheirRole(t *testing.T) {
 }
 
 // The queries alone protect tenants in the lists of agents for people.
-func TestListsOfAgentsOfATenantHoldItsOwnWithEitherWall(t *testing.T) {
+func TestQueriesAloneLimitAgentListsToTheTenant(t *testing.T) {
 	t.Parallel()
 	k := newAgentKit(t)
 	ctx := t.Context()
 	o := k.open(k.join("acme.own", "o"), "one")
-	check(t, k.Agents.RecordOwn(ctx, o.Lease, []mirror.OwnApplication{{Namespace: "gitops", Name: "x"}},
-		true))
+	check(
+		t,
+		k.Agents.RecordOwn(ctx, o.Lease, []mirror.OwnApplication{{Namespace: "gitops", Name: "x"}},
+			true))
 	k.join("globex.edge", "g")
 	k.join("far-1", "f")
 	exec(t, k.url, ownOfEveryTenant)

@@ -32,9 +32,10 @@ func (s *Decisions) Approve(ctx context.Context, a mirror.Approval) (mirror.Appr
 		if err != nil || tag.RowsAffected() == 0 {
 			return err
 		}
-		return tell(ctx, tx, deed{kind: mirror.OperationApprove, subject: "revision " +
-			a.Revision.Short(), revision: a.Revision, by: a.By, note: a.Note,
-			event: view.Event{Kind: "hold", Name: string(a.Revision), Text: "approved"}})
+		return recordDecision(
+			ctx, tx, decision{kind: mirror.OperationApprove, subject: "revision " +
+				a.Revision.Short(), revision: a.Revision, by: a.By, note: a.Note,
+				event: view.Event{Kind: "hold", Name: string(a.Revision), Text: "approved"}})
 	})
 	if err != nil {
 		return mirror.Approval{}, wrap(err, "approve revision %s", a.Revision.Short())
@@ -59,7 +60,8 @@ func (s *Plans) Approvals(ctx context.Context) ([]mirror.Approval, error) {
 
 // SetStop forbids writes within the stop's scope. With replace it replaces an active stop,
 // otherwise that stop is unchanged. It returns the active stop.
-func (s *Decisions) SetStop(ctx context.Context, stop mirror.Stop, replace bool) (mirror.Stop, error) {
+func (s *Decisions) SetStop(ctx context.Context, stop mirror.Stop, replace bool) (mirror.Stop,
+	error) {
 	if (stop.Scope == mirror.StopFleet) != (stop.Name == "") {
 		return mirror.Stop{},
 			fmt.Errorf("stop %s %q: a stop of the fleet has no name, and any other has one",
@@ -89,7 +91,7 @@ func (s *Decisions) SetStop(ctx context.Context, stop mirror.Stop, replace bool)
 		if tag.RowsAffected() == 0 {
 			return nil
 		}
-		return tell(ctx, tx, stopDeed(mirror.OperationStop, stop, "stopped"))
+		return recordDecision(ctx, tx, stopDeed(mirror.OperationStop, stop, "stopped"))
 	})
 	if err == nil {
 		s.decided(ctx, mirror.NoticeStops)
@@ -100,7 +102,8 @@ func (s *Decisions) SetStop(ctx context.Context, stop mirror.Stop, replace bool)
 // ClearStop ends the stop of (scope, name) if its By begins with setBy ("" always does), and
 // reports whether it ended one. With setBy "" the end is recorded even if the database has no such
 // stop: an engine may remember a stop that the database has lost.
-func (s *Decisions) ClearStop(ctx context.Context, scope mirror.StopScope, name, setBy, by string) (bool,
+func (s *Decisions) ClearStop(ctx context.Context, scope mirror.StopScope, name, setBy,
+	by string) (bool,
 	error) {
 	ended := false
 	err := s.decide(ctx, func(tx pgx.Tx) error {
@@ -123,8 +126,9 @@ func (s *Decisions) ClearStop(ctx context.Context, scope mirror.StopScope, name,
 			return err
 		}
 		ended = true
-		return tell(ctx, tx, stopDeed(mirror.OperationResume, mirror.Stop{Scope: scope, Name: name,
-			By: by}, "resumed"))
+		return recordDecision(
+			ctx, tx, stopDeed(mirror.OperationResume, mirror.Stop{Scope: scope, Name: name,
+				By: by}, "resumed"))
 	})
 	if err == nil {
 		s.decided(ctx, mirror.NoticeStops)
@@ -148,7 +152,7 @@ func (s *Decisions) RestoreStop(ctx context.Context, stop mirror.Stop) error {
 		}
 		d := stopDeed(mirror.OperationStop, stop, "stopped")
 		d.action = "restore stop"
-		return tell(ctx, tx, d)
+		return recordDecision(ctx, tx, d)
 	})
 	if restored {
 		s.decided(ctx, mirror.NoticeStops)
@@ -210,8 +214,8 @@ func stopSubject(scope mirror.StopScope, name string) string {
 	return string(scope) + " " + name
 }
 
-func stopDeed(kind mirror.OperationKind, stop mirror.Stop, word string) deed {
-	d := deed{kind: kind, subject: stopSubject(stop.Scope, stop.Name), by: stop.By,
+func stopDeed(kind mirror.OperationKind, stop mirror.Stop, word string) decision {
+	d := decision{kind: kind, subject: stopSubject(stop.Scope, stop.Name), by: stop.By,
 		note:  stop.Reason,
 		event: view.Event{Kind: "stop", Name: stopSubject(stop.Scope, stop.Name), Text: word}}
 	switch stop.Scope {
@@ -230,7 +234,7 @@ func (s *Decisions) decide(ctx context.Context, f func(pgx.Tx) error) error {
 }
 
 // deed is an action of a person, as stored: an operation, an audit entry, an event.
-type deed struct {
+type decision struct {
 	kind     mirror.OperationKind // of the operation; empty: none
 	action   string               // in the audit log; empty: kind
 	subject  string
@@ -241,7 +245,7 @@ type deed struct {
 	event    view.Event // none if its Kind is empty
 }
 
-func tell(ctx context.Context, tx pgx.Tx, d deed) error {
+func recordDecision(ctx context.Context, tx pgx.Tx, d decision) error {
 	batch := &pgx.Batch{}
 	if d.kind != "" {
 		batch.Queue(`

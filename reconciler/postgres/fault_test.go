@@ -71,8 +71,9 @@ func TestConnectionLostDuringCommitHasOneEffect(t *testing.T) {
 				},
 				"CreateToken": func() {
 					tokens++
-					_, plaintext, err := s.Tokens.CreateToken(ctx, view.Token{Name: "ci", Tenant: "acme",
-						Role: view.RoleRead})
+					_, plaintext, err := s.Tokens.CreateToken(
+						ctx, view.Token{Name: "ci", Tenant: "acme",
+							Role: view.RoleRead})
 					check(t, err)
 					must(s.Tokens.VerifyToken(ctx, plaintext))(t)
 				},
@@ -309,7 +310,8 @@ func TestRefusedWriteIsNamed(t *testing.T) {
 	exec(t, url,
 		`CREATE FUNCTION argosy.demoted() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN SET LOCAL transaction_read_only = on; INSERT INTO argosy.leases VALUES ('x', 'x', 1, now()); RETURN NEW; END $$;
 		CREATE TRIGGER demoted BEFORE INSERT ON argosy.stops FOR EACH ROW EXECUTE FUNCTION argosy.demoted()`)
-	if _, err := s.Decisions.SetStop(t.Context(), mirror.Stop{Scope: mirror.StopFleet}, true); !errors.Is(err,
+	if _, err := s.Decisions.SetStop(t.Context(), mirror.Stop{Scope: mirror.StopFleet},
+		true); !errors.Is(err,
 		postgres.ErrReadOnly) {
 		t.Fatalf("got %v", err)
 	}
@@ -369,7 +371,8 @@ func TestRealDeadlockIsSurvived(t *testing.T) {
 	go func() {
 		err := s.Work.Observe(t.Context(), worker, []mirror.Observation{{Key: a.Key, Message: "1"}})
 		if err == nil { // both in one batch: whichever row it takes first, it waits for b
-			err = s.Work.Observe(t.Context(), worker, []mirror.Observation{{Key: a.Key, Message: "2"},
+			err = s.Work.Observe(t.Context(), worker, []mirror.Observation{
+				{Key: a.Key, Message: "2"},
 				{Key: b.Key, Message: "2"}})
 		}
 		observed <- err
@@ -423,7 +426,7 @@ func TestLeasesAreRenewedWhileThePoolIsFull(t *testing.T) {
 	writers.Wait()
 }
 
-func TestANotificationSaysWhoseItIsAndADecisionNotifies(t *testing.T) {
+func TestANotificationNamesItsSenderAndADecisionNotifies(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -438,10 +441,12 @@ func TestANotificationSaysWhoseItIsAndADecisionNotifies(t *testing.T) {
 		{func() error { return s.Notify(ctx, "replica-1") }, "replica-1"},
 		{func() error { return s.Notify(ctx, "replica-2\x00") }, `replica-2\x00`},
 		{func() error {
-			_, err := s.Decisions.Approve(ctx, mirror.Approval{Revision: revision(1), By: "token:ops"})
+			_, err := s.Decisions.Approve(
+				ctx, mirror.Approval{Revision: revision(1), By: "token:ops"})
 			return err
 		}, ""},
-		{func() error { _, err := s.Decisions.SetStop(ctx, stop, true); return err }, mirror.NoticeStops},
+		{func() error { _, err := s.Decisions.SetStop(ctx, stop, true); return err },
+			mirror.NoticeStops},
 		{func() error {
 			_, err := s.Decisions.ClearStop(ctx, stop.Scope, stop.Name, "", "token:ops")
 			return err

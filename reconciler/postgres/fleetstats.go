@@ -34,10 +34,10 @@ func (s *Views) FleetStats(ctx context.Context, ask view.StatsQuery) (view.Fleet
 			return err
 		}
 		for _, part := range []func(context.Context, pgx.Tx, *view.FleetStats) error{
-			sourceFigures, engineFigures, agentFigures, orphanFigures, pendingFigures, countFigures,
-			queueFigures,
+			sourceFigures, engineStats, agentStats, orphanStats, pendingStats, countStats,
+			queueStats,
 			func(ctx context.Context, tx pgx.Tx, f *view.FleetStats) error {
-				return travelFigures(ctx, tx, ask, f)
+				return latencyStats(ctx, tx, ask, f)
 			},
 		} {
 			if err := part(ctx, tx, &f); err != nil {
@@ -59,9 +59,9 @@ func sourceFigures(ctx context.Context, tx pgx.Tx, f *view.FleetStats) error {
 	return err
 }
 
-// engineFigures counts for the platform's engines. An engine behind an agent is reachable while the
+// engineStats counts for the platform's engines. An engine behind an agent is reachable while the
 // agent is connected and reaches it.
-func engineFigures(ctx context.Context, tx pgx.Tx, f *view.FleetStats) (err error) {
+func engineStats(ctx context.Context, tx pgx.Tx, f *view.FleetStats) (err error) {
 	f.Engines, err = read(ctx, tx, func(row pgx.CollectableRow) (view.EngineStats, error) {
 		e := view.EngineStats{Rows: map[mirror.ApplyState]int{}}
 		return e, row.Scan(&e.Engine, &e.Reachable, &e.Attended)
@@ -71,11 +71,11 @@ func engineFigures(ctx context.Context, tx pgx.Tx, f *view.FleetStats) (err erro
 	if err != nil {
 		return err
 	}
-	return reachFigures(ctx, tx, f)
+	return reachStats(ctx, tx, f)
 }
 
-// reachFigures counts unreachable environments: at most one row for each environment.
-func reachFigures(ctx context.Context, tx pgx.Tx, f *view.FleetStats) error {
+// reachStats counts unreachable environments: at most one row for each environment.
+func reachStats(ctx context.Context, tx pgx.Tx, f *view.FleetStats) error {
 	byName := map[fleet.EngineName]*view.EngineStats{}
 	for i := range f.Engines {
 		f.Engines[i].Unreachable = map[mirror.UnreachableReason]int{}
@@ -114,7 +114,7 @@ const sqlPendingRows = `
 		WHERE (d.revision, d.seq) >= (o.revision, o.witness) AND (d.revision, d.seq) <= (o.revision, ` + lastRow + `) ORDER BY d.revision, d.seq LIMIT $3) w
 	WHERE w.state <> 'Applied' GROUP BY 1, 2 ORDER BY 1, 2`
 
-func pendingFigures(ctx context.Context, tx pgx.Tx, f *view.FleetStats) error {
+func pendingStats(ctx context.Context, tx pgx.Tx, f *view.FleetStats) error {
 	var revisions []string
 	var witnesses []int64
 	rows, err := tx.Query(ctx,
@@ -177,9 +177,9 @@ func join(b *view.Backlog, n int, oldest time.Time) {
 	}
 }
 
-// agentFigures counts identities rather than rows: one read for each declaration and each agent, of
+// agentStats counts identities rather than rows: one read for each declaration and each agent, of
 // which there are at most some ten thousand.
-func agentFigures(ctx context.Context, tx pgx.Tx, f *view.FleetStats) error {
+func agentStats(ctx context.Context, tx pgx.Tx, f *view.FleetStats) error {
 	return tx.QueryRow(ctx, `
 		SELECT count(*) FILTER (WHERE a.live AND a.fresh), count(*) FILTER (WHERE a.live AND NOT a.fresh), count(*) FILTER (WHERE a.live IS NULL)
 		FROM (
@@ -192,9 +192,9 @@ func agentFigures(ctx context.Context, tx pgx.Tx, f *view.FleetStats) error {
 		Scan(&f.Agents.Connected, &f.Agents.Stale, &f.Agents.Never)
 }
 
-// orphanFigures counts orphans by engine: on the platform's engines, and on clusters behind agents
+// orphanStats counts orphans by engine: on the platform's engines, and on clusters behind agents
 // that have any.
-func orphanFigures(ctx context.Context, tx pgx.Tx, f *view.FleetStats) error {
+func orphanStats(ctx context.Context, tx pgx.Tx, f *view.FleetStats) error {
 	f.Orphans = map[fleet.EngineName]int{}
 	for _, e := range f.Engines {
 		f.Orphans[e.Engine] = 0
@@ -256,8 +256,8 @@ func countsOf[K ~string](from map[K]view.Backlog) map[K]int {
 	return counts
 }
 
-// countFigures counts items for people to decide or fix.
-func countFigures(ctx context.Context, tx pgx.Tx, f *view.FleetStats) (err error) {
+// countStats counts items for people to decide or fix.
+func countStats(ctx context.Context, tx pgx.Tx, f *view.FleetStats) (err error) {
 	if f.Holds, err = backlogs[mirror.HoldReason](ctx, tx,
 		few("reason", "since", "holds")); err != nil {
 		return err
@@ -274,9 +274,9 @@ func countFigures(ctx context.Context, tx pgx.Tx, f *view.FleetStats) (err error
 	return err
 }
 
-// queueFigures counts pending review jobs. An ended job is stored for a while and not counted,
+// queueStats counts pending review jobs. An ended job is stored for a while and not counted,
 // unless it failed permanently.
-func queueFigures(ctx context.Context, tx pgx.Tx, f *view.FleetStats) error {
+func queueStats(ctx context.Context, tx pgx.Tx, f *view.FleetStats) error {
 	looks, err := backlogs[string](ctx, tx, few("''", "at", "looks WHERE wanted"))
 	if err != nil {
 		return err
@@ -284,15 +284,15 @@ func queueFigures(ctx context.Context, tx pgx.Tx, f *view.FleetStats) error {
 	jobs, err := backlogs[string](ctx, tx, few("state::text", noTime,
 		"river_job WHERE state IN ('available', 'running', 'retryable', 'scheduled', "+
 			"'discarded') AND queue = '"+lookQueue+"'"))
-	f.Looks, f.Jobs = looks[""], countsOf(jobs)
+	f.Rechecks, f.Jobs = looks[""], countsOf(jobs)
 	return err
 }
 
-// newTravels is the number of revisions that may start between two calls; of more, the oldest are
+// newLatencies is the number of revisions that may start between two calls; of more, the oldest are
 // not followed.
-const newTravels = 50
+const newLatencies = 50
 
-const travelColumns = `n, revision, committed_at, recorded_at, applied_at, created + changed + deleted`
+const latencyColumns = `n, revision, committed_at, recorded_at, applied_at, created + changed + deleted`
 
 func scanTravel(row pgx.CollectableRow) (view.RolloutLatency, error) {
 	var t view.RolloutLatency
@@ -302,10 +302,10 @@ func scanTravel(row pgx.CollectableRow) (view.RolloutLatency, error) {
 	return t, err
 }
 
-// travelFigures measures the progress of revisions that are rolling out or have started.
-func travelFigures(ctx context.Context, tx pgx.Tx, ask view.StatsQuery,
+// latencyStats measures the progress of revisions that are rolling out or have started.
+func latencyStats(ctx context.Context, tx pgx.Tx, ask view.StatsQuery,
 	f *view.FleetStats) (err error) {
-	if f.Rollouts, err = travels(ctx, tx, ask); err != nil {
+	if f.Rollouts, err = latencies(ctx, tx, ask); err != nil {
 		return err
 	}
 	var lanes []lane
@@ -322,18 +322,19 @@ func travelFigures(ctx context.Context, tx pgx.Tx, ask view.StatsQuery,
 
 // travels returns the requested revisions that are still recorded, in their current state, and
 // those that have started, by number.
-func travels(ctx context.Context, tx pgx.Tx, ask view.StatsQuery) ([]view.RolloutLatency, error) {
+func latencies(ctx context.Context, tx pgx.Tx, ask view.StatsQuery) ([]view.RolloutLatency, error) {
 	known := map[int64]view.RolloutLatency{}
 	for _, t := range ask.Latencies {
 		known[t.Number] = t
 	}
 	found, err := read(ctx, tx, scanTravel, `
-		SELECT `+travelColumns+` FROM revisions WHERE n IN (
+		SELECT `+latencyColumns+` FROM revisions WHERE n IN (
 			SELECT unnest($1::bigint[])
 			UNION (SELECT n FROM (SELECT n, recorded_at FROM revisions WHERE n > $2 ORDER BY n DESC LIMIT $5) r WHERE recorded_at >= $3)
 			UNION (SELECT n FROM revisions WHERE applied_at IS NULL AND $4 ORDER BY n DESC LIMIT $5)) ORDER BY n`,
-		column(ask.Latencies, func(t view.RolloutLatency) int64 { return t.Number }), ask.After, ask.Since,
-		ask.Open, newTravels)
+		column(ask.Latencies, func(t view.RolloutLatency) int64 { return t.Number }), ask.After,
+		ask.Since,
+		ask.Open, newLatencies)
 	for i := range found {
 		if before, ok := known[found[i].Number]; ok {
 			found[i].Synced, found[i].Healthy = before.Synced, before.Healthy

@@ -40,7 +40,7 @@ func (s *Views) Tenants(ctx context.Context, scope view.Scope, by view.Filter,
 
 func completeTenants(ctx context.Context, tx pgx.Tx, tenants []view.Tenant) error {
 	names := column(tenants, func(t view.Tenant) pair { return pair{string(t.Name), ""} })
-	counts, err := standings(ctx, tx, "d.tenant", "''", names)
+	counts, err := countStates(ctx, tx, "d.tenant", "''", names)
 	if err != nil {
 		return err
 	}
@@ -133,7 +133,7 @@ func completeEnvironments(ctx context.Context, tx pgx.Tx,
 	names := column(environments, func(e view.Environment) pair {
 		return pair{string(e.Tenant), string(e.Name)}
 	})
-	counts, err := standings(ctx, tx, "d.tenant", "d.environment", names)
+	counts, err := countStates(ctx, tx, "d.tenant", "d.environment", names)
 	if err != nil {
 		return err
 	}
@@ -220,7 +220,7 @@ func completeDeployments(ctx context.Context, tx pgx.Tx, deployments []view.Depl
 	names := column(deployments, func(d view.Deployment) pair {
 		return pair{string(d.Tenant), string(d.Name)}
 	})
-	counts, err := standings(ctx, tx, "d.tenant", "d.deployment", names)
+	counts, err := countStates(ctx, tx, "d.tenant", "d.deployment", names)
 	if err != nil {
 		return err
 	}
@@ -404,7 +404,7 @@ func withoutAgent(e *view.Engine, joined bool, seen *time.Time) {
 
 func completeEngines(ctx context.Context, tx pgx.Tx, engines []view.Engine) error {
 	names := column(engines, func(e view.Engine) pair { return pair{string(e.Name), ""} })
-	counts, err := standings(ctx, tx, "d.engine", "''", names)
+	counts, err := countStates(ctx, tx, "d.engine", "''", names)
 	if err != nil {
 		return err
 	}
@@ -712,7 +712,7 @@ const sqlUnread = `(
 )`
 
 // standing counts Applications by state.
-type standing struct {
+type stateCounts struct {
 	view.Counts
 	held int
 }
@@ -721,8 +721,8 @@ type standing struct {
 type pair [2]string
 
 // standings counts the Applications of each pair by two expressions over desired d.
-func standings(ctx context.Context, tx pgx.Tx, first, second string,
-	pairs []pair) (map[pair]standing, error) {
+func countStates(ctx context.Context, tx pgx.Tx, first, second string,
+	pairs []pair) (map[pair]stateCounts, error) {
 	rows, err := tx.Query(ctx, `
 		SELECT `+first+`, `+second+`, count(*), count(*) FILTER (WHERE s.sync = 'Synced'), count(*) FILTER (WHERE s.health = 'Healthy'),
 			count(*) FILTER (WHERE s.seq = d.seq AND s.state IN ('Failed', 'Conflict')), count(*) FILTER (WHERE d.held)`+fromRows+`
@@ -732,9 +732,9 @@ func standings(ctx context.Context, tx pgx.Tx, first, second string,
 	if err != nil {
 		return nil, err
 	}
-	found := map[pair]standing{}
+	found := map[pair]stateCounts{}
 	var p pair
-	var c standing
+	var c stateCounts
 	_, err = pgx.ForEachRow(rows, []any{&p[0], &p[1], &c.Applications, &c.Synced, &c.Healthy,
 		&c.Failed, &c.held}, func() error {
 		found[p] = c

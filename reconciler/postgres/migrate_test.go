@@ -118,7 +118,9 @@ func TestOldBinaryRunsOnANewerSchema(t *testing.T) {
 		ALTER TABLE pulls ADD COLUMN later text; ALTER TABLE looks ADD COLUMN later text; INSERT INTO river_migration (line, version) VALUES ('main', 999)`)
 	read(s)
 	must(s.Work.Changed(t.Context(), "eu-1", 0, 10))(t)
-	check(t, s.Work.Observe(t.Context(), worker, []mirror.Observation{{Key: rows[0].Key, Resources: 3}}))
+	check(
+		t,
+		s.Work.Observe(t.Context(), worker, []mirror.Observation{{Key: rows[0].Key, Resources: 3}}))
 	if version, err := postgres.Migrate(t.Context(), url); err != nil || version != 999 {
 		t.Errorf("version %d, %v", version, err)
 	}
@@ -311,7 +313,7 @@ func TestErrorsNeverShowThePassword(t *testing.T) {
 	}
 }
 
-func TestLatelyLooksBackOverItsWindow(t *testing.T) {
+func TestRecentCoversItsWindow(t *testing.T) {
 	t.Parallel()
 	s, url := populated(t)
 	must(s.Plans.Record(t.Context(), hold(t, s, "reconciler"), step(1, 2, func(r *mirror.Record) {

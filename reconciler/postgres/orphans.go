@@ -37,7 +37,9 @@ func (s *Work) OrphanKeys(ctx context.Context, engine fleet.EngineName) ([]fleet
 // the deletion was decided earlier. mirror.ErrFenced when the lease has passed on.
 func (s *Work) ReportOrphans(ctx context.Context, lease mirror.Lease, found []mirror.Orphan,
 	gone []fleet.ObjectKey) error {
-	engine, err := leasedEngine(lease, found, func(f mirror.Orphan) fleet.ObjectKey { return f.Key })
+	engine, err := leasedEngine(lease, found, func(f mirror.Orphan) fleet.ObjectKey {
+		return f.Key
+	})
 	if err != nil {
 		return err
 	}
@@ -134,11 +136,12 @@ func (s *Decisions) RemoveOrphan(ctx context.Context, r mirror.OrphanRemoval) (v
 				return err
 			}
 		}
-		return tell(ctx, tx, deed{kind: mirror.OperationRemoveOrphan, action: "remove-orphan",
-			subject: subject + ", UID " + r.UID,
-			tenant:  orphan.Tenant, engine: r.Engine, by: r.By, note: r.Note,
-			event: view.Event{Kind: "engine", Name: string(r.Engine),
-				Text: subject + " is removed"}})
+		return recordDecision(
+			ctx, tx, decision{kind: mirror.OperationRemoveOrphan, action: "remove-orphan",
+				subject: subject + ", UID " + r.UID,
+				tenant:  orphan.Tenant, engine: r.Engine, by: r.By, note: r.Note,
+				event: view.Event{Kind: "engine", Name: string(r.Engine),
+					Text: subject + " is removed"}})
 	})
 	if err == nil {
 		s.decided(ctx, "")

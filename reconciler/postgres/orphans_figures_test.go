@@ -10,7 +10,7 @@ import (
 	"argosy.dev/argosy/fleet/view"
 )
 
-func TestFiguresCountOrphansOfEnginesAndOfAgents(t *testing.T) {
+func TestFleetStatsCountOrphansOfEnginesAndOfAgents(t *testing.T) {
 	k := newAgentKit(t)
 	worker := hold(t, k.Store, "engine/eu-1")
 	check(t, k.Work.ReportOrphans(t.Context(), worker, []mirror.Orphan{

@@ -294,7 +294,8 @@ func (s *Plans) Recent(ctx context.Context, window time.Duration) (mirror.Recent
 
 // RecentCreations counts the Applications that were created within the window: they did not stand
 // when it began. It costs as much as was created, so it is for plans that delete something.
-func (s *Plans) RecentCreations(ctx context.Context, window time.Duration) (map[fleet.TenantName]int,
+func (s *Plans) RecentCreations(ctx context.Context,
+	window time.Duration) (map[fleet.TenantName]int,
 	error) {
 	created := map[fleet.TenantName]int{}
 	err := s.within(ctx, view.Scope{}, func(tx pgx.Tx) error {
@@ -335,16 +336,16 @@ const sqlOpenRevisions = `
 		AND EXISTS (SELECT FROM revisions r WHERE r.revision = d.revision AND r.applied_at IS NULL)`
 
 // maximum delay of an acknowledgement for the completion of its revisions
-const settleTime = 2 * time.Second
+const completeTimeout = 2 * time.Second
 
 // settle completes those of the open revisions whose every row is applied. It runs after the commit
 // of the transaction that changed their rows: see settle in migrations/00011_settle.sql. Its
-// failure does not fail that transaction: Settle completes them later.
-func (s *database) settle(ctx context.Context, revisions []string) {
+// failure does not fail that transaction: CompleteRevisions completes them later.
+func (s *database) complete(ctx context.Context, revisions []string) {
 	if len(revisions) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, settleTime)
+	ctx, cancel := context.WithTimeout(ctx, completeTimeout)
 	defer cancel()
 	if _, err := s.work.Exec(ctx, `SELECT settle($1)`, revisions); err != nil &&
 		!hasCode(err, codeLockTimeout) {
@@ -353,10 +354,10 @@ func (s *database) settle(ctx context.Context, revisions []string) {
 	}
 }
 
-// Settle completes every open revision whose rows are all applied. Acknowledge and Record complete
-// the revisions that they change; Settle, called every few seconds, completes those that a lost
-// connection or a lock kept open.
-func (s *Plans) Settle(ctx context.Context) error {
+// CompleteRevisions completes every open revision whose rows are all applied. Acknowledge and
+// Record complete the revisions that they change; CompleteRevisions, called every few seconds,
+// completes those that a lost connection or a lock kept open.
+func (s *Plans) CompleteRevisions(ctx context.Context) error {
 	err := s.again(ctx, func() error {
 		_, err := s.work.Exec(ctx, `SELECT settle(NULL)`)
 		return err

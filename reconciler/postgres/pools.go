@@ -111,7 +111,7 @@ const (
 	workPatience    = 10 * time.Second
 	readPatience    = 6 * time.Second // the server ends a reader's statement earlier
 	longPatience    = 70 * time.Second
-	tourPatience    = 5 * time.Minute // for all rows of an engine, which are visited one by one
+	scanPatience    = 5 * time.Minute // for all rows of an engine, which are visited one by one
 
 	readTimeout = "5s"
 	// time without an answer to a statement after which its connection counts as silent

@@ -15,7 +15,7 @@ import (
 
 // While every reader connection is in use and more readers wait, leases are renewed, a stop is set
 // and read, workers read and acknowledge, the loop records, and the replica is ready.
-func TestNobodyWaitsForReaders(t *testing.T) {
+func TestReadersDelayNoOtherPool(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
 	_, reconciler, worker, rows := recorded(t, url, application("eu-1", "acme", "a", "prod", "v1"))
@@ -51,8 +51,9 @@ func TestNobodyWaitsForReaders(t *testing.T) {
 			return err
 		},
 		"set a stop": func() error {
-			_, err := s.Decisions.SetStop(t.Context(), mirror.Stop{Scope: mirror.StopFleet, By: "ann",
-				Reason: "r"}, true)
+			_, err := s.Decisions.SetStop(
+				t.Context(), mirror.Stop{Scope: mirror.StopFleet, By: "ann",
+					Reason: "r"}, true)
 			return err
 		},
 		"read the stops": func() error {
@@ -188,7 +189,7 @@ func TestTakeoverWaitsForAWriteThatTheServerWorksOn(t *testing.T) {
 }
 
 // pool_max_conns of the URL is divided; an explicit size is kept.
-func TestConnectionsAreDividedAsTheURLSays(t *testing.T) {
+func TestTheURLsConnectionsAreDividedAmongPools(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
 	most := func(s *postgres.Store) string {

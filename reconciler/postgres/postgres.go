@@ -73,7 +73,8 @@ type Store struct {
 }
 
 type (
-	// Plans are the revisions: what is recorded, what it was computed from, whether it is confirmed.
+	// Plans are the revisions: what is recorded, what it was computed from, whether it is
+	// confirmed.
 	Plans struct{ *database }
 	// Decisions are what people decide: approvals, emergency stops, removals, orphanings, owners.
 	Decisions struct{ *database }
@@ -128,7 +129,8 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := newStore(&database{base: config, tracer: o.Tracer, log: o.Log, waiting: &[3]atomic.Int64{}})
+	s := newStore(
+		&database{base: config, tracer: o.Tracer, log: o.Log, waiting: &[3]atomic.Int64{}})
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -331,25 +333,25 @@ func plain(err error) error {
 	}
 	switch e.Code {
 	case codeFenced:
-		return &told{mirror.ErrFenced, e.Message}
+		return &databaseError{mirror.ErrFenced, e.Message}
 	case codeStale:
-		return &told{mirror.ErrStale, e.Message}
+		return &databaseError{mirror.ErrStale, e.Message}
 	case codeReplayed:
-		return &told{registry.ErrReplayed, e.Message}
+		return &databaseError{registry.ErrReplayed, e.Message}
 	case codeReadOnly:
-		return &told{ErrReadOnly, e.Message}
+		return &databaseError{ErrReadOnly, e.Message}
 	}
 	return err
 }
 
 // told is a domain error with the message of the database.
-type told struct {
+type databaseError struct {
 	kind error
 	text string
 }
 
-func (t *told) Error() string { return t.kind.Error() + ": " + t.text }
-func (t *told) Unwrap() error { return t.kind }
+func (t *databaseError) Error() string { return t.kind.Error() + ": " + t.text }
+func (t *databaseError) Unwrap() error { return t.kind }
 
 const (
 	channel = "argosy"

@@ -127,10 +127,11 @@ func (s *Store) Prune(ctx context.Context, r Retention) (int64, error) {
 		if p.what != "audit log" || dropped == 0 {
 			continue
 		}
-		d := deed{action: "prune audit log", subject: fmt.Sprintf("%d entries", dropped),
+		d := decision{action: "prune audit log", subject: fmt.Sprintf("%d entries", dropped),
 			by:   "argosy",
 			note: "older than " + fleet.Age(p.age)}
-		if err := s.transact(ctx, func(tx pgx.Tx) error { return tell(ctx, tx, d) }); err != nil {
+		if err := s.transact(
+			ctx, func(tx pgx.Tx) error { return recordDecision(ctx, tx, d) }); err != nil {
 			return all, fmt.Errorf("prune %s: %w", p.what, err)
 		}
 	}
@@ -187,8 +188,9 @@ func (s *Store) Reset(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		return tell(ctx, tx, deed{kind: mirror.OperationRebuild, subject: "the mirror", by: "argosy",
-			event: view.Event{Kind: "revision", Text: "the mirror is rebuilt"}})
+		return recordDecision(
+			ctx, tx, decision{kind: mirror.OperationRebuild, subject: "the mirror", by: "argosy",
+				event: view.Event{Kind: "revision", Text: "the mirror is rebuilt"}})
 	})
 	return wrap(err, "reset the mirror")
 }

@@ -154,7 +154,8 @@ func (s *Views) Outcomes(ctx context.Context, keys []fleet.ObjectKey) ([]forge.O
 	if len(keys) == 0 {
 		return nil, nil
 	}
-	all, err := collect(ctx, s.database, scanOutcome, sqlOutcomes, append(objectColumns(keys), staleTime)...)
+	all, err := collect(ctx, s.database, scanOutcome, sqlOutcomes,
+		append(objectColumns(keys), staleTime)...)
 	for i := range all {
 		all[i].Key = keys[i]
 	}
@@ -178,7 +179,8 @@ const sqlOutcomes = `
 
 func scanOutcome(row pgx.CollectableRow) (forge.Outcome, error) {
 	var o forge.Outcome
-	err := row.Scan(&o.Present, &o.Unwanted, &o.Held, &o.Revision, &o.Hash, &o.Apply, &o.ApplyMessage,
+	err := row.Scan(&o.Present, &o.Unwanted, &o.Held, &o.Revision, &o.Hash, &o.Apply,
+		&o.ApplyMessage,
 		&o.Sync, &o.Health, &o.Message,
 		&o.SyncedRevision, &o.Stale)
 	return o, err
@@ -201,7 +203,8 @@ func (s *Pulls) PinOwner(ctx context.Context, host, name string, id int64) (view
 		return view.Owner{}, fmt.Errorf("%s: an account has no number %d", subject, id)
 	}
 	host, name = text(host), text(strings.ToLower(name))
-	found, err := collect(ctx, s.database, scanOwner, sqlOwners+` WHERE host = $1 AND name = $2`, host, name)
+	found, err := collect(ctx, s.database, scanOwner, sqlOwners+` WHERE host = $1 AND name = $2`,
+		host, name)
 	if err != nil {
 		return view.Owner{}, wrap(err, "%s", subject)
 	}
@@ -234,8 +237,9 @@ func (s *Pulls) PinOwner(ctx context.Context, host, name string, id int64) (view
 			what = fmt.Sprintf("%s is now the account or team %d, which does not count; it was %d",
 				name, owner.NowID, owner.ID)
 		}
-		return tell(ctx, tx, deed{action: "owner-changed", subject: subject, by: "argosy",
-			note: what, event: view.Event{Kind: "owner", Name: name, Text: what}})
+		return recordDecision(
+			ctx, tx, decision{action: "owner-changed", subject: subject, by: "argosy",
+				note: what, event: view.Event{Kind: "owner", Name: name, Text: what}})
 	})
 	return owner, wrap(err, "%s", subject)
 }
@@ -255,7 +259,8 @@ func (s *Views) Owners(ctx context.Context, scope view.Scope, _ view.Filter,
 
 // ChangedOwners are the names that belong to another account or team now.
 func (s *Pulls) ChangedOwners(ctx context.Context) ([]view.Owner, error) {
-	all, err := collect(ctx, s.database, scanOwner, sqlOwners+` WHERE now_id <> 0 ORDER BY host, name`)
+	all, err := collect(ctx, s.database, scanOwner,
+		sqlOwners+` WHERE now_id <> 0 ORDER BY host, name`)
 	return all, wrap(err, "owners")
 }
 
@@ -275,11 +280,12 @@ func (s *Decisions) ReleaseOwner(ctx context.Context, r mirror.OwnerRelease) (vi
 			return mirror.ErrNotFound
 		}
 		owner = all[0]
-		return tell(ctx, tx, deed{kind: mirror.OperationReleaseOwner, action: "pin-owner",
-			subject: fmt.Sprintf("%s, number %d", subject, r.ID), by: r.By, note: r.Note,
-			event: view.Event{Kind: "owner", Name: owner.Name,
-				Text: fmt.Sprintf("%s counts as the account or team %d from now on", owner.Name,
-					owner.ID)}})
+		return recordDecision(
+			ctx, tx, decision{kind: mirror.OperationReleaseOwner, action: "pin-owner",
+				subject: fmt.Sprintf("%s, number %d", subject, r.ID), by: r.By, note: r.Note,
+				event: view.Event{Kind: "owner", Name: owner.Name,
+					Text: fmt.Sprintf("%s counts as the account or team %d from now on", owner.Name,
+						owner.ID)}})
 	})
 	return owner, wrap(err, "release %s", subject)
 }

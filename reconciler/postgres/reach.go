@@ -176,7 +176,7 @@ func (s *Decisions) Abandon(ctx context.Context, o mirror.Orphaning) error {
 			WHERE d.engine = $1 AND d.kind = 'Application' AND d.name = $2`, engine, name); err != nil {
 			return err
 		}
-		return tell(ctx, tx, deed{
+		return recordDecision(ctx, tx, decision{
 			kind: mirror.OperationAbandon, subject: subject + ", UID " + o.UID,
 			tenant: o.Application.Tenant, engine: fleet.EngineName(engine),
 			by: o.By, note: o.Note, event: view.Event{Kind: "application",

@@ -29,9 +29,11 @@ func TestUnreachableEnvironmentsAreShownToTheirTenantAlone(t *testing.T) {
 	began := time.Now().Add(-10 * time.Minute).UTC().Truncate(time.Microsecond)
 	shown := func(scope view.Scope) map[string]*mirror.Unreachable {
 		t.Helper()
-		all, _, err := s.Views.Environments(t.Context(), scope, view.Filter{}, view.Page{Limit: 100})
+		all, _, err := s.Views.Environments(t.Context(), scope, view.Filter{},
+			view.Page{Limit: 100})
 		check(t, err)
-		apps, _, err := s.Views.Applications(t.Context(), scope, view.Filter{}, view.Page{Limit: 100})
+		apps, _, err := s.Views.Applications(t.Context(), scope, view.Filter{},
+			view.Page{Limit: 100})
 		check(t, err)
 		found := map[string]*mirror.Unreachable{}
 		for _, e := range all {
@@ -93,7 +95,7 @@ func TestUnreachableEnvironmentsAreShownToTheirTenantAlone(t *testing.T) {
 	}
 }
 
-func TestAnAgentsEngineTellsWhatItCannotReadAndLearnsWhoSharesIt(t *testing.T) {
+func TestAnAgentsEngineReportsUnreachableClustersAndLearnsItsTenants(t *testing.T) {
 	t.Parallel()
 	k := newAgentKit(t)
 	exec(t, k.url,

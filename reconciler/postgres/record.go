@@ -51,7 +51,7 @@ func (s *Plans) Record(ctx context.Context, lease mirror.Lease, r mirror.Record)
 		return 0, fmt.Errorf("record revision %s: %w", r.Revision.Short(), err)
 	}
 	if !r.RevisionHeld && !r.Empty() {
-		s.settle(ctx, append(touched, string(r.Revision)))
+		s.complete(ctx, append(touched, string(r.Revision)))
 	}
 	return seq, nil
 }
@@ -81,7 +81,8 @@ func recording(lease mirror.Lease, r *mirror.Record, replaced *[]string) (func(*
 			agentSteps, problemSteps, placementSteps, rowSteps, sealedSteps, syncSteps, holdSteps,
 			historySteps, impactSteps}
 		if r.RevisionHeld {
-			parts = []func(*mirror.Record) ([]step, error){memorySteps, holdSteps, withheldSteps}
+			parts = []func(*mirror.Record) ([]step, error){
+				memorySteps, holdSteps, heldRevisionSteps}
 		}
 		for _, part := range parts {
 			more, err := part(r)
@@ -386,8 +387,8 @@ func holdSteps(r *mirror.Record) ([]step, error) {
 	return steps, nil
 }
 
-// withheldSteps reports once that a revision as a whole is held.
-func withheldSteps(r *mirror.Record) ([]step, error) {
+// heldRevisionSteps reports once that a revision as a whole is held.
+func heldRevisionSteps(r *mirror.Record) ([]step, error) {
 	return []step{{`
 		INSERT INTO operations (id, kind, state, tenant, engine, subject, revision, requested_by, message, done, total, started_at)
 		SELECT $1, 'Reconcile', 'Held', '', '', 'revision ' || left($2, 8), $2, $3, 'the revision waits for an approval', 0, 0, now()

@@ -53,7 +53,7 @@ func TestAcknowledgeCostsWhatIsAcknowledged(t *testing.T) {
 
 // While another transaction holds the rows that completion writes, and its former lock, engines
 // acknowledge as before.
-func TestAcknowledgeNeitherWaitsNorFailsForSettling(t *testing.T) {
+func TestAcknowledgeNeitherWaitsNorFailsForCompletion(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
 	s, _, worker, stored := recorded(t, url, application("eu-1", "acme", "a", "prod", "v1"))
@@ -70,7 +70,7 @@ func TestAcknowledgeNeitherWaitsNorFailsForSettling(t *testing.T) {
 	expect(t, url, `SELECT count(*) FROM status WHERE state = 'Applied'`, 1)
 	expect(t, url, `SELECT count(*) FROM revisions WHERE applied_at IS NULL`, 1)
 	check(t, tx.Rollback(t.Context()))
-	check(t, s.Plans.Settle(t.Context()))
+	check(t, s.Plans.CompleteRevisions(t.Context()))
 	expect(t, url, `SELECT count(*) FROM revisions WHERE applied_at IS NULL`, 0)
 	expect(t, url, `SELECT count(*) FROM operations WHERE state = 'Succeeded'`, 1)
 }
@@ -126,12 +126,15 @@ func BenchmarkAcknowledge(b *testing.B) {
 	revisions := 0
 	next := func() []mirror.Ack {
 		revisions++
-		must(s.Plans.Record(b.Context(), reconciler, step(revisions-1, revisions, func(r *mirror.Record) {
-			for i := range 10 {
-				r.Rows = append(r.Rows, application("eu-1", "acme", fmt.Sprint("d", i), "prod",
-					fmt.Sprint("v", revisions)))
-			}
-		})))(b)
+		must(
+			s.Plans.Record(b.Context(), reconciler,
+				step(revisions-1, revisions, func(r *mirror.Record) {
+					for i := range 10 {
+						r.Rows = append(
+							r.Rows, application("eu-1", "acme", fmt.Sprint("d", i), "prod",
+								fmt.Sprint("v", revisions)))
+					}
+				})))(b)
 		return applied(must(s.Work.Changed(b.Context(), "eu-1", 0, 100))(b))
 	}
 	const each = 300

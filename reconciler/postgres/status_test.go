@@ -57,7 +57,8 @@ func TestAcknowledgeOfARemovalTakesTheRowOnlyIfItIsToGo(t *testing.T) {
 	check(t, s.Work.Observe(t.Context(), worker, []mirror.Observation{{Key: a.Key}, {Key: b.Key}}))
 	check(t, s.Work.Acknowledge(t.Context(), worker, []mirror.Ack{
 		{Key: a.Key, Seq: rows[0].Seq, Removed: true}}))
-	if gone := must(s.Plans.Vanished(t.Context(), []fleet.ObjectKey{a.Key, b.Key}))(t); len(gone) != 0 {
+	if gone := must(s.Plans.Vanished(t.Context(), []fleet.ObjectKey{a.Key, b.Key}))(t); len(
+		gone) != 0 {
 		t.Fatalf("a row that is wanted went: %v", gone)
 	}
 	b.Unwanted = true
@@ -78,7 +79,8 @@ func TestAcknowledgeOfARemovalTakesTheRowOnlyIfItIsToGo(t *testing.T) {
 		step(3, 4, func(r *mirror.Record) { r.Rows = []mirror.Row{b} })))(t)
 	check(t, s.Work.Acknowledge(t.Context(), worker,
 		applied(must(s.Work.Changed(t.Context(), "eu-1", 4-1, 10))(t))))
-	if gone := must(s.Plans.Vanished(t.Context(), []fleet.ObjectKey{a.Key, b.Key}))(t); !cmp.Equal(gone,
+	if gone := must(s.Plans.Vanished(t.Context(), []fleet.ObjectKey{a.Key, b.Key}))(t); !cmp.Equal(
+		gone,
 		[]fleet.ObjectKey{b.Key}) {
 		t.Fatalf("gone: %v", gone)
 	}
@@ -93,10 +95,12 @@ func TestRevisionIsAppliedWhenItsLastObjectIs(t *testing.T) {
 		"prod", "v1"), application("eu-1", "acme", "b", "prod", "v1"))
 	look := func() (view.Revision, mirror.Operation) {
 		t.Helper()
-		v, _, err := s.Views.Revisions(t.Context(), view.Scope{}, view.Filter{Revision: revision(1)},
+		v, _, err := s.Views.Revisions(t.Context(), view.Scope{}, view.Filter{
+			Revision: revision(1)},
 			view.Page{Limit: 1})
 		check(t, err)
-		o, _, err := s.Views.Operations(t.Context(), view.Scope{}, view.Filter{Revision: revision(1)},
+		o, _, err := s.Views.Operations(t.Context(), view.Scope{}, view.Filter{
+			Revision: revision(1)},
 			view.Page{Limit: 1})
 		check(t, err)
 		return v[0], o[0]
@@ -132,8 +136,12 @@ func TestObserveWritesWhatIsNewAndNothingElse(t *testing.T) {
 		Health: mirror.HealthProgressing, SyncedRevision: "abc", OperationPhase: "Running",
 		OperationID: "op", OperationError: "e", Message: strings.Repeat("ü", 2000), Resources: 7,
 		ReconciledAt: at, ResourceVersion: "1"}
-	check(t, s.Work.Observe(t.Context(), worker, []mirror.Observation{{Key: a.Key, Sync: "older"}, seen,
-		{Key: fleet.ObjectKey{Engine: "eu-1", Kind: fleet.ObjectApplication, Name: "stranger"}}}))
+	check(
+		t,
+		s.Work.Observe(t.Context(), worker, []mirror.Observation{{Key: a.Key, Sync: "older"}, seen,
+			{
+				Key: fleet.ObjectKey{
+					Engine: "eu-1", Kind: fleet.ObjectApplication, Name: "stranger"}}}))
 	if n := one[int](t, url, `SELECT count(*) FROM status`); n != 1 {
 		t.Fatalf("%d rows of status", n)
 	}
@@ -154,7 +162,8 @@ func TestObserveWritesWhatIsNewAndNothingElse(t *testing.T) {
 		t.Fatalf("%+v", views)
 	}
 	check(t, s.Work.Observe(t.Context(), worker, []mirror.Observation{
-		{Key: a.Key, UID: "u1", Sync: mirror.SyncSynced, Health: mirror.HealthHealthy, Deleted: true}}))
+		{Key: a.Key, UID: "u1", Sync: mirror.SyncSynced, Health: mirror.HealthHealthy,
+			Deleted: true}}))
 	views, _, err = s.Views.Applications(t.Context(), view.Scope{}, view.Filter{}, view.Page{
 		Limit: 10})
 	check(t, err)
@@ -163,7 +172,7 @@ func TestObserveWritesWhatIsNewAndNothingElse(t *testing.T) {
 	}
 }
 
-func TestEngineReportSaysSinceWhen(t *testing.T) {
+func TestEngineReportHasTheTimeOfTheChange(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
 	s := open(t, url)
@@ -177,8 +186,9 @@ func TestEngineReportSaysSinceWhen(t *testing.T) {
 		t.Helper()
 		r.Engine = "eu-1"
 		check(t, s.Work.ReportEngine(t.Context(), worker, r))
-		v, _, err := s.Views.Engines(t.Context(), view.Scope{}, view.Filter{Engine: "eu-1"}, view.Page{
-			Limit: 1})
+		v, _, err := s.Views.Engines(t.Context(), view.Scope{}, view.Filter{Engine: "eu-1"},
+			view.Page{
+				Limit: 1})
 		check(t, err)
 		return v[0]
 	}
@@ -213,7 +223,7 @@ func TestCursorOnlyGrows(t *testing.T) {
 	}
 }
 
-func TestEngineIsKnownUntilItsLastRowHasGone(t *testing.T) {
+func TestEngineIsListedUntilItsLastRowIsDeleted(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
 	reconciler, worker := hold(t, s, "reconciler"), hold(t, s, "engine/eu-1")
@@ -336,7 +346,8 @@ func TestARowThatWasLostHasNotVanished(t *testing.T) {
 	}
 	check(t, s.Work.Acknowledge(t.Context(), worker, []mirror.Ack{
 		{Key: gone.Key, Seq: rows[0].Seq, State: mirror.ApplyDeleting, Removed: true}}))
-	if got := must(s.Plans.Vanished(t.Context(), keys))(t); !cmp.Equal(got, []fleet.ObjectKey{gone.Key}) {
+	if got := must(s.Plans.Vanished(t.Context(), keys))(t); !cmp.Equal(
+		got, []fleet.ObjectKey{gone.Key}) {
 		t.Errorf("vanished: %v", got)
 	}
 	exec(t, url, `UPDATE mirror SET life = gen_random_uuid()`)

@@ -100,8 +100,9 @@ func (s *Tokens) CreateToken(ctx context.Context, t view.Token) (view.Token, str
 		if t = made[0]; tag.RowsAffected() == 0 {
 			return nil // the previous attempt was committed after all
 		}
-		return tell(ctx, tx, deed{action: "create token", subject: t.Subject(), tenant: t.Tenant,
-			by: t.CreatedBy, note: string(t.Role)})
+		return recordDecision(
+			ctx, tx, decision{action: "create token", subject: t.Subject(), tenant: t.Tenant,
+				by: t.CreatedBy, note: string(t.Role)})
 	})
 	if err != nil {
 		return view.Token{}, "", fmt.Errorf("token %s: %w", t.Name, err)
@@ -127,8 +128,9 @@ func (s *Tokens) RevokeToken(ctx context.Context, id, by string) error {
 			text(id)); err != nil {
 			return err
 		}
-		return tell(ctx, tx, deed{action: "revoke token", subject: t.Subject(), tenant: t.Tenant,
-			by: by, note: text(id)})
+		return recordDecision(
+			ctx, tx, decision{action: "revoke token", subject: t.Subject(), tenant: t.Tenant,
+				by: by, note: text(id)})
 	})
 	return wrap(err, "token %s", id)
 }
@@ -143,8 +145,8 @@ func (s *Tokens) ListTokens(ctx context.Context, page view.Page) ([]view.Token, 
 	}, filter{}, page, nil)
 }
 
-// A registration token is argosy_agent_<id>_<secret>, stored like the API's tokens: see CreateToken. A
-// token with a chosen text is found by its hash.
+// A registration token is argosy_agent_<id>_<secret>, stored like the API's tokens: see
+// CreateToken. A token with a chosen text is found by its hash.
 const agentTokenPrefix = "argosy_agent_"
 
 const agentTokenColumns = `t.id, t.engine, t.tenant, t.name, t.created_by, t.created_at, t.expires_at, t.used_at, t.revoked_at, t.legacy`
@@ -253,8 +255,9 @@ func createAgentToken(ctx context.Context, tx pgx.Tx, t registry.Token, name, pl
 		return t, err
 	}
 	if tag.RowsAffected() == 1 {
-		if err := tell(ctx, tx, agentDeed("create agent token", t.Tenant, t.Engine, t.CreatedBy,
-			t.ID, "a token to join was made")); err != nil {
+		if err := recordDecision(
+			ctx, tx, agentDecision("create agent token", t.Tenant, t.Engine, t.CreatedBy,
+				t.ID, "a token to join was made")); err != nil {
 			return t, err
 		}
 	}
@@ -314,8 +317,9 @@ func (s *Agents) RevokeAgentToken(ctx context.Context, scope view.Scope, id, by 
 			t.ID); err != nil {
 			return err
 		}
-		return tell(ctx, tx, agentDeed("revoke agent token", t.Tenant, t.Engine, by, t.ID,
-			"a token to join was revoked"))
+		return recordDecision(
+			ctx, tx, agentDecision("revoke agent token", t.Tenant, t.Engine, by, t.ID,
+				"a token to join was revoked"))
 	})
 	return wrap(err, "agent token %s", id)
 }

@@ -17,7 +17,7 @@ import (
 // asLeader is the request of the replica of hold.
 var asLeader = view.StatsQuery{Holder: "replica-1"}
 
-func TestFiguresAreForWhoLeads(t *testing.T) {
+func TestFleetStatsAreForTheLeader(t *testing.T) {
 	t.Parallel()
 	s, _ := populated(t)
 	f := must(s.Views.FleetStats(t.Context(), view.StatsQuery{Holder: "replica-2"}))(t)
@@ -29,14 +29,16 @@ func TestFiguresAreForWhoLeads(t *testing.T) {
 	}
 }
 
-func TestFiguresCountWhatStands(t *testing.T) {
+func TestFleetStatsCountTheCurrentState(t *testing.T) {
 	t.Parallel()
 	s, url := populated(t)
 	now := time.Now()
 	check(t, s.Plans.SetSource(t.Context(), view.Source{Head: revision(9), FetchedAt: &now,
 		Error: "gone"}))
-	must(s.Decisions.SetStop(t.Context(), mirror.Stop{Scope: mirror.StopTenant, Name: "acme", By: "Ann",
-		At: now}, false))(t)
+	must(
+		s.Decisions.SetStop(
+			t.Context(), mirror.Stop{Scope: mirror.StopTenant, Name: "acme", By: "Ann",
+				At: now}, false))(t)
 	exec(t, url,
 		`INSERT INTO quarantines (kind, tenant, name, body) VALUES ('Tenant', '', 'broken', '{}')`)
 	exec(t, url,
@@ -59,7 +61,7 @@ func TestFiguresCountWhatStands(t *testing.T) {
 		"warnings":    {f.Problems[fleet.SeverityWarning], 2},
 		"quarantines": {f.Quarantines, 1},
 		"stops":       {count(f.Stops[mirror.StopTenant]), 1},
-		"looks":       {count(f.Looks), 1},
+		"looks":       {count(f.Rechecks), 1},
 		"jobs":        {f.Jobs["retryable"], 1},
 		"unapplied":   {count(f.Unapplied), 1},
 	} {
@@ -67,12 +69,12 @@ func TestFiguresCountWhatStands(t *testing.T) {
 			t.Errorf("%s: %v, want %v", what, got[0], got[1])
 		}
 	}
-	if age := f.At.Sub(f.Looks.Oldest).Round(time.Minute); age != time.Hour {
+	if age := f.At.Sub(f.Rechecks.Oldest).Round(time.Minute); age != time.Hour {
 		t.Errorf("the oldest look waits for %s", age)
 	}
 }
 
-func TestFiguresOfPendingRowsAreOfTheEngineThatHasThem(t *testing.T) {
+func TestFleetStatsCountPendingRowsByEngine(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
 	reconciler, worker := hold(t, s, "reconciler"), hold(t, s, "engine/eu-1")
@@ -103,7 +105,8 @@ func TestFiguresOfPendingRowsAreOfTheEngineThatHasThem(t *testing.T) {
 	if us.Rows[mirror.ApplyPending] != 1 {
 		t.Errorf("us-1: %+v", us)
 	}
-	if a := f.Agents; a.Never != 2 || a.Connected+a.Stale != 0 || a.Rows[mirror.ApplyPending] != 4 ||
+	if a := f.Agents; a.Never != 2 || a.Connected+a.Stale != 0 ||
+		a.Rows[mirror.ApplyPending] != 4 ||
 		len(a.Waiting) != 1 || a.Waiting[0].Count != 4 {
 		t.Errorf("agents: %+v", a)
 	}
@@ -111,7 +114,7 @@ func TestFiguresOfPendingRowsAreOfTheEngineThatHasThem(t *testing.T) {
 
 // No query of FleetStats grows with unchanged rows: 20,000 Applications that are in sync are not
 // read, and each revision's pending rows are found by its index.
-func TestFiguresLookAtNoMoreThanIsPending(t *testing.T) {
+func TestFleetStatsReadOnlyPendingRows(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
 	var seen asked
@@ -156,7 +159,7 @@ func TestFiguresLookAtNoMoreThanIsPending(t *testing.T) {
 }
 
 // A long rollout is scanned in parts, and each part starts where the last one ended.
-func TestTravelGoesOnWhereItWasLeft(t *testing.T) {
+func TestRolloutScanContinuesWhereItStopped(t *testing.T) {
 	t.Parallel()
 	const n = 25_000
 	url := newDatabase(t)
@@ -191,7 +194,7 @@ func TestTravelGoesOnWhereItWasLeft(t *testing.T) {
 	}
 }
 
-func TestTravelOfARevision(t *testing.T) {
+func TestRolloutLatencyOfARevision(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
 	s, reconciler, worker, rows := recorded(t, url, application("eu-1", "acme", "a", "prod", "v1"),
@@ -256,7 +259,7 @@ func TestTravelOfARevision(t *testing.T) {
 }
 
 // An Application without a new report counts as unchanged a minute after its change.
-func TestTravelDoesNotWaitForWordsThatDoNotCome(t *testing.T) {
+func TestRolloutDoesNotWaitForReportsWithoutNews(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
 	s, _, worker, rows := recorded(t, url, application("eu-1", "acme", "a", "prod", "v1"))
@@ -266,13 +269,14 @@ func TestTravelDoesNotWaitForWordsThatDoNotCome(t *testing.T) {
 	exec(t, url,
 		`UPDATE status SET acked_at = acked_at - interval '2 minutes', observed_at = observed_at - interval '3 minutes'`)
 	f := must(s.Views.FleetStats(t.Context(), asLeader))(t)
-	if v := f.Rollouts[0]; !v.Synced.Done || !v.Healthy.Done || f.At.Sub(v.Synced.At) < time.Minute {
+	if v := f.Rollouts[0]; !v.Synced.Done || !v.Healthy.Done ||
+		f.At.Sub(v.Synced.At) < time.Minute {
 		t.Errorf("%+v", v)
 	}
 }
 
 // Agents are counted as in their list: by the beat of the replica that serves them.
-func TestFiguresOfAgentsAreThoseOfTheirList(t *testing.T) {
+func TestFleetStatsCountAgentsAsTheirListDoes(t *testing.T) {
 	t.Parallel()
 	k := newAgentKit(t)
 	k.open(k.join(acmeEdge, "a"), "one")

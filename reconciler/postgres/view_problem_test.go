@@ -11,7 +11,7 @@ import (
 
 // An unusable credential is reported where people search: at the field, at the environment and at
 // the objects that wait for it.
-func TestAnUnusableCredentialIsToldWhereItIsDeclared(t *testing.T) {
+func TestAnUnusableCredentialIsReportedAtItsDeclaration(t *testing.T) {
 	t.Parallel()
 	s := open(t, newDatabase(t))
 	ctx := t.Context()
@@ -87,8 +87,9 @@ func TestAnUnusableCredentialIsToldWhereItIsDeclared(t *testing.T) {
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("%q", got)
 	}
-	if foreign, _, err := s.Views.Problems(ctx, view.Scope{Tenant: "globex"}, view.Filter{}, view.Page{
-		Limit: 10}); err != nil || len(foreign) != 0 {
+	if foreign, _, err := s.Views.Problems(ctx, view.Scope{Tenant: "globex"}, view.Filter{},
+		view.Page{
+			Limit: 10}); err != nil || len(foreign) != 0 {
 		t.Error(foreign, err)
 	}
 	apps, _, err := s.Views.Applications(ctx, view.Scope{Tenant: "acme"}, view.Filter{}, view.Page{

@@ -52,9 +52,11 @@ func populated(t testing.TB) (*postgres.Store, string) {
 				Severity: fleet.SeverityError, Code: "x", Message: "of " + tenant},
 				fleet.Problem{Key: key, Path: "tenants/" + tenant + "/deployments/cart.yaml",
 					Severity: fleet.SeverityWarning, Code: "y", Message: "also of " + tenant})
-			r.Holds = append(r.Holds, mirror.Hold{Revision: revision(1), Reason: mirror.HoldDeletions,
-				Tenant: fleet.TenantName(tenant), Message: "of " + tenant, Items: []fleet.ObjectKey{
-					r.Rows[0].Key}})
+			r.Holds = append(
+				r.Holds, mirror.Hold{Revision: revision(1), Reason: mirror.HoldDeletions,
+					Tenant: fleet.TenantName(tenant), Message: "of " + tenant,
+					Items: []fleet.ObjectKey{
+						r.Rows[0].Key}})
 			r.Syncs = append(r.Syncs, mirror.SyncRequest{ID: tenant + "/run", Key: r.Rows[0].Key,
 				Tenant: fleet.TenantName(tenant), Deployment: "cart", Environment: "prod",
 				SyncRun: "run", Revision: "v1"})
@@ -93,7 +95,8 @@ func TestViews(t *testing.T) {
 		}
 	})
 	t.Run("an environment with where it is placed and why", func(t *testing.T) {
-		got, _, err := s.Views.Environments(ctx, all, view.Filter{Tenant: "acme", Engine: "eu-1"}, page)
+		got, _, err := s.Views.Environments(ctx, all, view.Filter{Tenant: "acme", Engine: "eu-1"},
+			page)
 		check(t, err)
 		want := view.Environment{Tenant: "acme", Name: "prod",
 			Server: "https://prod.example.com", Namespaces: []string{"checkout"}, Region: "eu",
@@ -114,7 +117,8 @@ func TestViews(t *testing.T) {
 			got[0].Source.RepoURL != "https://git.example.com/acme/cart" {
 			t.Fatalf("%+v", got)
 		}
-		got, _, err = s.Views.Deployments(ctx, all, view.Filter{Tenant: "acme", Environment: "staging"},
+		got, _, err = s.Views.Deployments(
+			ctx, all, view.Filter{Tenant: "acme", Environment: "staging"},
 			page)
 		check(t, err)
 		if len(got) != 2 {
@@ -146,7 +150,8 @@ func TestViews(t *testing.T) {
 				t.Errorf("by %s: %d, want %d", name, len(got), c.want)
 			}
 		}
-		got, _, err := s.Views.Applications(ctx, all, view.Filter{Tenant: "acme", Deployment: "web"},
+		got, _, err := s.Views.Applications(
+			ctx, all, view.Filter{Tenant: "acme", Deployment: "web"},
 			page)
 		check(t, err)
 		a := got[0]
@@ -327,7 +332,8 @@ func TestProblemsAreListedWhateverTheirPath(t *testing.T) {
 	})))(t)
 	seen := map[string]int{}
 	for page := (view.Page{Limit: 1}); ; {
-		problems, next, err := s.Views.Problems(t.Context(), view.Scope{Tenant: "acme"}, view.Filter{},
+		problems, next, err := s.Views.Problems(t.Context(), view.Scope{Tenant: "acme"},
+			view.Filter{},
 			page)
 		check(t, err)
 		for _, p := range problems {
@@ -344,7 +350,7 @@ func TestProblemsAreListedWhateverTheirPath(t *testing.T) {
 	}
 }
 
-func TestSourceSaysSinceWhenItFails(t *testing.T) {
+func TestSourceHasTheStartOfItsFailure(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
 	at := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)

@@ -31,7 +31,7 @@ func tenantTables(t *testing.T, conn *pgx.Conn) []string {
 	return names
 }
 
-func TestEveryTableOfATenantHasItsWall(t *testing.T) {
+func TestEveryTableOfATenantHasAPolicy(t *testing.T) {
 	t.Parallel()
 	conn := connect(t, newDatabase(t))
 	defer conn.Close(t.Context())
@@ -72,7 +72,7 @@ func TestEveryTableOfATenantHasItsWall(t *testing.T) {
 
 // For every table of the schema, River's included, the reader is restricted by a policy, or has no
 // privilege at all.
-func TestNothingIsReadableWithoutAWall(t *testing.T) {
+func TestNothingIsReadableWithoutAPolicy(t *testing.T) {
 	t.Parallel()
 	conn := connect(t, newDatabase(t))
 	defer conn.Close(t.Context())
@@ -124,7 +124,8 @@ func TestReaderSeesItsTenantOnly(t *testing.T) {
 	savePulls(t, s)
 	must(s.Decisions.Approve(t.Context(), mirror.Approval{Revision: revision(9), By: "x"}))(t)
 	for _, tenant := range []string{"acme", "globex"} {
-		must(s.Decisions.SetStop(t.Context(), mirror.Stop{Scope: mirror.StopTenant, Name: tenant}, true))(t)
+		must(s.Decisions.SetStop(t.Context(), mirror.Stop{Scope: mirror.StopTenant, Name: tenant},
+			true))(t)
 	}
 	exec(t, url, ownOfEveryTenant)
 	exec(t, url,
@@ -224,7 +225,7 @@ func databaseOf(url string) string {
 
 // The queries alone protect tenants: without row-level security, each list still has only the
 // tenant's own rows.
-func TestListsOfATenantHoldItsOwnWithEitherWall(t *testing.T) {
+func TestQueriesAloneLimitListsToTheTenant(t *testing.T) {
 	t.Parallel()
 	s, url := populated(t)
 	savePulls(t, s)
@@ -297,7 +298,8 @@ func TestScopesDoNotLeakBetweenConnections(t *testing.T) {
 		tenant, want := []fleet.TenantName{"acme", "globex", ""}[i%3], []int{5, 5, 10}[i%3]
 		readers.Go(func() {
 			for range 20 {
-				got, _, err := s.Views.Applications(context.Background(), view.Scope{Tenant: tenant},
+				got, _, err := s.Views.Applications(context.Background(), view.Scope{
+					Tenant: tenant},
 					view.Filter{}, view.Page{Limit: 100})
 				if err != nil || len(got) != want {
 					t.Errorf("scope %q: %d applications, %v", tenant, len(got), err)
@@ -345,7 +347,8 @@ func TestStoreNeedsNoSuperuser(t *testing.T) {
 		Sync: mirror.SyncSynced}, view.Page{Limit: 100}); err != nil || len(apps) != 1 {
 		t.Errorf("%d applications, %v", len(apps), err)
 	}
-	if apps, _, err := s.Views.Applications(t.Context(), view.Scope{Tenant: "globex"}, view.Filter{},
+	if apps, _, err := s.Views.Applications(t.Context(), view.Scope{Tenant: "globex"},
+		view.Filter{},
 		view.Page{Limit: 100}); err != nil || len(apps) != 0 {
 		t.Errorf("%d applications of another tenant, %v", len(apps), err)
 	}

@@ -25,7 +25,8 @@ func scanRow(rows pgx.CollectableRow) (mirror.Row, error) {
 	var tenant, name, sealed *string
 	err := rows.Scan(&row.Key.Engine, &row.Key.Kind, &row.Key.Name, &row.Tenant, &row.Environment,
 		&row.Deployment, &tenant, &name, &sealed,
-		&row.Manifest.Body, &row.Manifest.Hash, &row.Deletion, &row.Unwanted, &row.Revision, &row.Seq,
+		&row.Manifest.Body, &row.Manifest.Hash, &row.Deletion, &row.Unwanted, &row.Revision,
+		&row.Seq,
 		&row.Apply, &row.UID, &row.Life)
 	row.Credential = credentialOf(row.Key.Kind, tenant, name, sealed)
 	return row, err
@@ -62,7 +63,7 @@ func (s *Work) Changed(ctx context.Context, engine fleet.EngineName, after int64
 // never holds all of them in memory. An error of visit ends it and is returned.
 func (s *Work) RowHeads(ctx context.Context, engine fleet.EngineName,
 	visit func(mirror.RowHead) error) error {
-	ctx = patient(ctx, tourPatience)
+	ctx = patient(ctx, scanPatience)
 	rows, err := s.work.Query(ctx, `
 		SELECT d.kind, d.name, d.hash, d.absent, d.credential_name IS NOT NULL, d.seq,
 			CASE WHEN s.seq = d.seq THEN s.state ELSE 'Pending' END, (SELECT incarnation())`+fromRows+`
@@ -95,7 +96,8 @@ func (s *Work) Row(ctx context.Context, key fleet.ObjectKey) (mirror.Row, bool, 
 // LeasedRow returns the current row for the holder of the engine's lease. It fences deletions,
 // since an object carries no newer epoch until a newer lease has written it. mirror.ErrFenced when
 // the lease has expired or passed on.
-func (s *Work) LeasedRow(ctx context.Context, l mirror.Lease, key fleet.ObjectKey) (mirror.Row, bool,
+func (s *Work) LeasedRow(ctx context.Context, l mirror.Lease, key fleet.ObjectKey) (mirror.Row,
+	bool,
 	error) {
 	if _, err := leasedEngine(l, []fleet.ObjectKey{key}, func(k fleet.ObjectKey) fleet.ObjectKey {
 		return k
@@ -204,7 +206,7 @@ func (s *Work) Acknowledge(ctx context.Context, lease mirror.Lease, acks []mirro
 		}
 	})
 	if err == nil {
-		s.settle(ctx, touched)
+		s.complete(ctx, touched)
 	}
 	return wrap(err, "acknowledge %d rows of engine %s", len(acks), engine)
 }
@@ -461,7 +463,8 @@ func (s *Plans) EngineSpecs(ctx context.Context) (map[fleet.EngineName]fleet.Eng
 // PendingSyncs returns the engine's requested syncs that have not ended, oldest first.
 func (s *Work) PendingSyncs(ctx context.Context, engine fleet.EngineName) ([]mirror.SyncRequest,
 	error) {
-	all, err := collect(ctx, s.database, scanSync, sqlOpenSyncs+` ORDER BY operation`, string(engine))
+	all, err := collect(ctx, s.database, scanSync, sqlOpenSyncs+` ORDER BY operation`,
+		string(engine))
 	return all, wrap(err, "syncs of engine %s", engine)
 }
 

@@ -30,7 +30,8 @@ type desk struct {
 }
 
 // work starts Work, which ends with the test.
-func work(t *testing.T, s *postgres.Store, answer func(context.Context, forge.Recheck) error) *desk {
+func work(t *testing.T, s *postgres.Store,
+	answer func(context.Context, forge.Recheck) error) *desk {
 	t.Helper()
 	d := &desk{t: t, s: s, running: map[string]int{}, answer: answer}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -142,14 +143,17 @@ func bookOf(t *testing.T, url string) (*postgres.Store, *book) {
 }
 
 // A job that one replica requests runs on the working replica at once, not at the next poll.
-func TestLooksAreDoneAtOnce(t *testing.T) {
+func TestRequestedJobsRunAtOnce(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
 	other := open(t, url)
 	group := forge.Recheck{Kind: forge.RecheckGroup, Head: revision(1),
 		Ref: "refs/heads/gh-readonly-queue/main/pr-7"}
 	got := make(chan forge.Recheck, 100)
-	d := work(t, open(t, url), func(_ context.Context, l forge.Recheck) error { got <- l; return nil })
+	d := work(t, open(t, url), func(_ context.Context, l forge.Recheck) error {
+		got <- l
+		return nil
+	})
 	ask(t, other, sweep)
 	<-got
 	until(t, "the work to listen", func() bool { return listening(t, url) })
@@ -200,7 +204,7 @@ func TestTheBranchIsFirstAndSweepsAreLast(t *testing.T) {
 }
 
 // A job that is requested while it runs, runs once more afterwards.
-func TestLookOfTheSameKeyWaitsForTheOneThatRuns(t *testing.T) {
+func TestJobOfTheSameKeyWaitsForTheRunningOne(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
 	s := open(t, url)
@@ -227,7 +231,7 @@ func TestLookOfTheSameKeyWaitsForTheOneThatRuns(t *testing.T) {
 	}
 }
 
-func TestBusyForgeIsAskedAgainWhenItSays(t *testing.T) {
+func TestJobOfABusyHostRunsAgainAtItsTime(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
 	s := open(t, url)
@@ -267,7 +271,7 @@ type wrapped struct{ err error }
 func (w *wrapped) Error() string { return "look at it: " + w.err.Error() }
 func (w *wrapped) Unwrap() error { return w.err }
 
-func TestFailedLookIsTriedAgainAndNothingOfItIsStored(t *testing.T) {
+func TestFailedJobIsRetriedAndItsErrorIsNotStored(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
 	s, log := bookOf(t, url)
@@ -286,7 +290,7 @@ func TestFailedLookIsTriedAgainAndNothingOfItIsStored(t *testing.T) {
 	}
 }
 
-func TestPanicFailsItsLookAlone(t *testing.T) {
+func TestPanicFailsItsJobAlone(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
 	s, log := bookOf(t, url)
@@ -309,13 +313,15 @@ func TestPanicFailsItsLookAlone(t *testing.T) {
 }
 
 // After ten attempts a job is discarded, and the next request starts a new one.
-func TestLookThatFailedForGoodWorksAgain(t *testing.T) {
+func TestDiscardedJobCanBeRequestedAgain(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
 	s, log := bookOf(t, url)
 	ask(t, s, pullLook(7))
 	exec(t, url, `UPDATE river_job SET attempt = 9`)
-	d := work(t, s, func(context.Context, forge.Recheck) error { return errors.New("no such forge") })
+	d := work(t, s, func(context.Context, forge.Recheck) error {
+		return errors.New("no such forge")
+	})
 	until(t, "the look to be given up", func() bool {
 		return one[int](t, url, `SELECT count(*) FROM river_job WHERE state = 'discarded'`) == 1
 	})
@@ -328,7 +334,7 @@ func TestLookThatFailedForGoodWorksAgain(t *testing.T) {
 }
 
 // However often a job fails and is requested, one retry of it is pending.
-func TestFailingLookLeavesOneJob(t *testing.T) {
+func TestFailingJobHasOneRetry(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
 	s := open(t, url)
@@ -350,7 +356,7 @@ func TestFailingLookLeavesOneJob(t *testing.T) {
 }
 
 // A requested subject whose job was deleted before it started gets another job.
-func TestWantedLookWithoutItsJobIsMended(t *testing.T) {
+func TestRequestWithoutItsJobGetsAnotherJob(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
 	s := open(t, url)
@@ -368,7 +374,7 @@ func TestWantedLookWithoutItsJobIsMended(t *testing.T) {
 }
 
 // The replica that ran a job was killed: the next working replica runs it again.
-func TestLookOfADeadReplicaIsDoneAgain(t *testing.T) {
+func TestJobOfADeadReplicaRunsAgain(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
 	s := open(t, url)

@@ -268,7 +268,7 @@ func (v *Server) settle(ctx context.Context) {
 	tick := time.NewTicker(10 * time.Second)
 	defer tick.Stop()
 	for {
-		if err := v.store.Plans.Settle(ctx); err != nil && ctx.Err() == nil {
+		if err := v.store.Plans.CompleteRevisions(ctx); err != nil && ctx.Err() == nil {
 			v.log.Warn("failed to end applied revisions; trying again in ten seconds", "error", err)
 		}
 		select {
