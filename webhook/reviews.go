@@ -83,7 +83,7 @@ func (r *Reviews) Reviewed(ctx context.Context, base fleet.Revision,
 	if len(commits) > maxCommits {
 		return out,
 			fmt.Errorf(
-				"%d commits came at once, more than the %d that are looked through for reviews",
+				"%d commits came at once, more than the %d whose reviews are looked up",
 				len(commits), maxCommits)
 	}
 	s := &span{

@@ -40,7 +40,7 @@ func (s *Pulls) Accept(ctx context.Context, d forge.Delivery, looks []forge.Rech
 func (s *Pulls) Ask(ctx context.Context, looks []forge.Recheck) error {
 	for part := range slices.Chunk(looks, maxLooks) {
 		if _, err := s.ask(ctx, forge.Delivery{}, part); err != nil {
-			return fmt.Errorf("ask for %d looks: %w", len(looks), err)
+			return fmt.Errorf("request %d review jobs: %w", len(looks), err)
 		}
 	}
 	return nil
@@ -112,13 +112,13 @@ func (s *Pulls) Pushes(ctx context.Context, ends []fleet.Revision) ([]forge.Push
 // lookColumns are key, priority and body of each job, the last of each key.
 func lookColumns(looks []forge.Recheck) ([]any, error) {
 	if len(looks) > maxLooks {
-		return nil, fmt.Errorf("%d looks at once; at most %d are taken", len(looks), maxLooks)
+		return nil, fmt.Errorf("%d review jobs at once; at most %d are accepted", len(looks), maxLooks)
 	}
 	byKey := map[string]forge.Recheck{}
 	for _, l := range looks {
 		key := l.Key()
 		if key == "" || len(key) > maxLookKey || key != text(key) {
-			return nil, fmt.Errorf("a look at %q cannot be kept: its key has 1 to %d bytes",
+			return nil, fmt.Errorf("the key of review job %q must have 1 to %d bytes",
 				cut(text(key), maxLookKey), maxLookKey)
 		}
 		byKey[key] = l
@@ -168,7 +168,7 @@ func (s *Pulls) beginLook(ctx context.Context, key string, job int64) (forge.Rec
 	if err == nil {
 		err = json.Unmarshal(raw, &l)
 	}
-	return l, err == nil, wrap(err, "begin the look at %s", key)
+	return l, err == nil, wrap(err, "begin review job %s", key)
 }
 
 // sqlMend inserts River jobs for wanted jobs without one: a River job that was deleted before it

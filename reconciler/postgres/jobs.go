@@ -108,7 +108,7 @@ func (s *Pulls) maintain(ctx context.Context, pool *pgxpool.Pool) {
 	var tidied time.Time
 	for ctx.Err() == nil {
 		if _, err := pool.Exec(ctx, sqlMend); err != nil && ctx.Err() == nil {
-			s.log.Warn("looks that lost their job are not found; trying again", "error", err)
+			s.log.Warn("failed to find review jobs without a River job; trying again", "error", err)
 			if errors.Is(plain(err), ErrReadOnly) {
 				pool.Reset()
 			}
@@ -184,7 +184,7 @@ func (w *looker) look(ctx context.Context, l forge.Recheck) (err error) {
 
 // errLook is all that River stores of a failure: the error may name tenants, which River's tables
 // must not.
-var errLook = errors.New("the look failed; the log says why")
+var errLook = errors.New("the review job failed; the log has the error")
 
 // end returns the outcome of a job to River.
 func (w *looker) end(ctx context.Context, job *river.Job[lookArgs], err error) error {
@@ -196,14 +196,14 @@ func (w *looker) end(ctx context.Context, job *river.Job[lookArgs], err error) e
 		return ctx.Err()
 	case errors.As(err, &busy):
 		pause := min(max(time.Until(busy.Until), busyAtLeast), busyAtMost)
-		w.store.log.Info("the forge is busy; a look is put off", "look", job.Args.Key, "for", pause,
+		w.store.log.Info("the Git host is busy; postponed a review job", "job", job.Args.Key, "for", pause,
 			"error", busy.Err)
 		return river.JobSnooze(pause)
 	case job.Attempt >= job.MaxAttempts:
-		w.store.log.Error("a look has failed for good; the next delivery or sweep looks again",
-			"look", job.Args.Key, "tries", job.Attempt, "error", err)
+		w.store.log.Error("a review job failed for good; the next delivery or resync requests it again",
+			"job", job.Args.Key, "tries", job.Attempt, "error", err)
 	default:
-		w.store.log.Warn("a look has failed; it is tried again", "look", job.Args.Key, "tries",
+		w.store.log.Warn("a review job failed; trying again", "job", job.Args.Key, "tries",
 			job.Attempt, "error", err)
 	}
 	return errLook

@@ -128,7 +128,7 @@ func (i *installation) find(ctx context.Context) (installed, error) {
 		return installed{}, fmt.Errorf("the installation %d is another App's", found.ID)
 	case found.SuspendedAt != nil:
 		return installed{},
-			fmt.Errorf("the App's installation %d is suspended since %s; lift that on the forge",
+			fmt.Errorf("the App's installation %d is suspended since %s; lift that on the Git host",
 				found.ID, found.SuspendedAt.UTC().Format(time.RFC3339))
 	}
 	return found, nil
@@ -180,7 +180,7 @@ func (f *Forge) self(ctx context.Context) (account, error) {
 	}
 	us, err := f.whoAmI(ctx)
 	if err != nil {
-		return account{}, fmt.Errorf("who we are at the forge: %w", err)
+		return account{}, fmt.Errorf("who we are at the Git host: %w", err)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -207,7 +207,7 @@ func (f *Forge) whoAmI(ctx context.Context) (account, error) {
 		return account{}, err
 	}
 	if us.ID != f.appID {
-		return account{}, fmt.Errorf("the forge takes us for the App %d, not %d", us.ID, f.appID)
+		return account{}, fmt.Errorf("the Git host takes us for the App %d, not %d", us.ID, f.appID)
 	}
 	if a, err = f.get(ctx, path("users", us.Slug+"[bot]"), nil); err != nil {
 		return account{}, err

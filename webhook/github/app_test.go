@@ -40,7 +40,7 @@ func TestInstallation(t *testing.T) {
 			t.Errorf("it is looked up (%v)", err)
 		}
 	})
-	t.Run("gets another token when the forge forgets the one it has", func(t *testing.T) {
+	t.Run("gets another token when the Git host forgets the one it has", func(t *testing.T) {
 		s := newStage(t, true)
 		f := s.forge()
 		if _, err := f.Say(t.Context(), s.opened(), 0, marker, "one"); err != nil {

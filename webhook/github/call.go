@@ -112,7 +112,7 @@ func read[T interface{ check() error }](a answer) (T, error) {
 		return v, err
 	}
 	if err := v.check(); err != nil {
-		return v, fmt.Errorf("%s: the forge's answer is not to be understood: %w", a.what, err)
+		return v, fmt.Errorf("%s: the Git host's answer cannot be decoded: %w", a.what, err)
 	}
 	return v, nil
 }
@@ -120,20 +120,20 @@ func read[T interface{ check() error }](a answer) (T, error) {
 func decode(a answer, v any) error {
 	if !isJSON(a.header) {
 		return fmt.Errorf(
-			"%s: the forge answers with something else than JSON; is the base URL right?", a.what)
+			"%s: the Git host answers with something other than JSON; is the base URL right?", a.what)
 	}
 	body := bytes.TrimSpace(a.body)
 	if len(body) == 0 || bytes.Equal(body, []byte("null")) {
-		return fmt.Errorf("%s: the forge's answer is empty", a.what)
+		return fmt.Errorf("%s: the Git host's answer is empty", a.what)
 	}
 	err := json.Unmarshal(body, v)
 	var typed *json.UnmarshalTypeError
 	switch {
 	case errors.As(err, &typed):
-		return fmt.Errorf("%s: the forge's answer is not to be understood: %q is a %s", a.what,
+		return fmt.Errorf("%s: the Git host's answer cannot be decoded: %q is a %s", a.what,
 			plain(typed.Field), plain(typed.Value))
 	case err != nil: // the error would quote the secret
-		return fmt.Errorf("%s: the forge's answer is cut off or is not JSON", a.what)
+		return fmt.Errorf("%s: the Git host's answer is cut off or is not JSON", a.what)
 	}
 	return nil
 }

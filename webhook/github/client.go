@@ -50,7 +50,7 @@ func New(c Config) (*Forge, error) {
 		err = c.check()
 	}
 	if err == nil && c.Auth.App != nil && isGitea(base) {
-		err = errors.New("a forge of Gitea has no Apps: give a token")
+		err = errors.New("Gitea has no Apps: give a token")
 	}
 	if err != nil {
 		return nil, err
@@ -109,9 +109,9 @@ func stayHome(base *url.URL) func(*http.Request, []*http.Request) error {
 			return errElsewhere
 		case to.Method != via[0].Method:
 			return errors.New(
-				"the forge redirects a write; set the repository to the name that it has now")
+				"the Git host redirects a write; set the repository to the name that it has now")
 		case len(via) >= 4:
-			return errors.New("the forge redirects without end")
+			return errors.New("the Git host redirects without end")
 		}
 		return nil
 	}
@@ -181,5 +181,5 @@ func closeBody(r *http.Request) {
 // credentialError means that there is no credential to authorize a request with.
 type credentialError struct{ err error }
 
-func (e *credentialError) Error() string { return "our account at the forge: " + e.err.Error() }
+func (e *credentialError) Error() string { return "our account at the Git host: " + e.err.Error() }
 func (e *credentialError) Unwrap() error { return e.err }

@@ -67,14 +67,14 @@ func (c Config) base() (*url.URL, error) {
 	switch {
 	case err != nil:
 		// the error would repeat it, with the credentials before an @
-		return nil, errors.New("the forge's base URL is no URL")
+		return nil, errors.New("the Git host's base URL is no URL")
 	case base.User != nil || base.RawQuery != "" || base.Fragment != "" || base.Host == "":
 		return nil,
 			errors.New(
-				"the forge's base URL is scheme, host and path alone, such as " +
+				"the Git host's base URL is scheme, host and path alone, such as " +
 					"https://git.example.com/api/v3/")
 	case base.Scheme != "https" && (base.Scheme != "http" || !c.AllowHTTP):
-		return nil, fmt.Errorf("the forge's base URL %s must begin with https://", base)
+		return nil, fmt.Errorf("the Git host's base URL %s must begin with https://", base)
 	}
 	if !strings.HasSuffix(base.Path, "/") {
 		base.Path += "/"
@@ -89,7 +89,7 @@ func (c Config) check() error {
 	case c.RepositoryID < 0:
 		return errors.New("the repository's id is a positive number")
 	case (c.Auth.Token == nil) == (c.Auth.App == nil):
-		return errors.New("the forge needs a token or a GitHub App, and not both")
+		return errors.New("the Git host needs a token or a GitHub App, and not both")
 	case c.Auth.App != nil && (c.Auth.App.ID <= 0 || c.Auth.App.InstallationID < 0 ||
 		c.Auth.App.Key == nil):
 		return errors.New("a GitHub App needs its id and its private key")

@@ -92,7 +92,7 @@ func (f *Forge) tries(ctx context.Context, client *api.Client, at string,
 		all = append(all, page...)
 		switch {
 		case a.odd || a.next != 0:
-			return nil, fmt.Errorf("%s: the list goes on, and where is not to be understood",
+			return nil, fmt.Errorf("%s: the list goes on, and where cannot be decoded",
 				a.what)
 		case a.cursor == "" || len(page) > 0 && page[len(page)-1].DeliveredAt.Before(since):
 			return slices.DeleteFunc(all, func(d delivery) bool {

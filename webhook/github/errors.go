@@ -83,7 +83,7 @@ func (f *Forge) failure(ctx context.Context, what string, err error) error {
 		return busy(what, "it limits how fast we ask", wait)
 	case errors.As(err, &twice):
 		return fmt.Errorf(
-			"%s: the forge wants a one-time password with this credential; give it a token", what)
+			"%s: the Git host wants a one-time password with this credential; give it a token", what)
 	case errors.As(err, &no):
 		return f.verdict(what, no)
 	case errors.As(err, &sent):
@@ -103,7 +103,7 @@ func unsent(what string, sent *url.Error) error {
 	case errors.As(sent.Err, &credential):
 		return credential
 	case sent.Timeout():
-		return fmt.Errorf("%s: the forge gave no whole answer within %s", what, callTime)
+		return fmt.Errorf("%s: the Git host gave no whole answer within %s", what, callTime)
 	}
 	return fmt.Errorf("%s: %s", what, plain(sent.Err.Error()))
 }
@@ -133,11 +133,11 @@ func (f *Forge) verdict(what string, no *api.ErrorResponse) error {
 			http.StatusText(r.StatusCode)), after)
 	case r.StatusCode == http.StatusUnauthorized:
 		return fmt.Errorf(
-			"the forge does not know our credential, which was revoked or has expired: %w", e)
+			"the Git host does not know our credential, which was revoked or has expired: %w", e)
 	case r.StatusCode == http.StatusForbidden && strings.Contains(strings.ToLower(e.words),
 		"suspended"):
 		return fmt.Errorf(
-			"the App's installation or our account is suspended; lift that on the forge: %w", e)
+			"the App's installation or our account is suspended; lift that on the Git host: %w", e)
 	}
 	return e
 }
@@ -153,7 +153,7 @@ func busy(what, why string, wait time.Duration) error {
 	wait = min(max(wait, shortestWait), longestWait)
 	wait += rand.N(wait/10 + time.Second)
 	return &forge.Busy{Until: time.Now().Add(wait),
-		Err: fmt.Errorf("%s: the forge is busy: %s", what, why)}
+		Err: fmt.Errorf("%s: the Git host is busy: %s", what, why)}
 }
 
 func resetOf(h http.Header) time.Time {

@@ -68,7 +68,7 @@ func leaf[T any](ctx context.Context, turn turner[T]) ([]sheet[T], error) {
 		size += p.bytes
 		switch {
 		case p.next == 0 && count < p.total:
-			return nil, fmt.Errorf("the forge lists %d of %d: the list is not complete", count,
+			return nil, fmt.Errorf("the Git host lists %d of %d: the list is not complete", count,
 				p.total)
 		case p.next == 0:
 			return pages, nil
@@ -121,7 +121,7 @@ func pagesOf[T interface{ check() error }](f *Forge, p string, query url.Values,
 			s.next, err = after(a, page, size)
 		}
 		if err == nil && a.odd {
-			err = fmt.Errorf("%s: the list goes on, and where is not to be understood", a.what)
+			err = fmt.Errorf("%s: the list goes on, and where cannot be decoded", a.what)
 		}
 		return s, err
 	}
@@ -144,7 +144,7 @@ func wholeOf[T interface{ check() error }](f *Forge, p string, query url.Values,
 		}
 		total, err := strconv.Atoi(a.header.Get("X-Total-Count"))
 		if err != nil {
-			return sheet[T]{}, fmt.Errorf("%s: the forge does not tell how long the list is",
+			return sheet[T]{}, fmt.Errorf("%s: the Git host does not return the length of the list",
 				a.what)
 		}
 		return sheet[T]{items: items, total: total}, nil
@@ -158,7 +158,7 @@ func readList[T interface{ check() error }](a answer) ([]T, error) {
 	}
 	for _, item := range items {
 		if err := item.check(); err != nil {
-			return nil, fmt.Errorf("%s: the forge's answer is not to be understood: %w", a.what,
+			return nil, fmt.Errorf("%s: the Git host's answer cannot be decoded: %w", a.what,
 				err)
 		}
 	}
@@ -194,7 +194,7 @@ func after(a answer, page, size int) (int, error) {
 	total, err := strconv.Atoi(a.header.Get("X-Total-Count"))
 	switch {
 	case err != nil || total < 0:
-		return 0, fmt.Errorf("%s: the forge does not tell how long the list is", a.what)
+		return 0, fmt.Errorf("%s: the Git host does not return the length of the list", a.what)
 	case page*size < total:
 		return page + 1, nil
 	}

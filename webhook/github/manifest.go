@@ -35,7 +35,7 @@ func Manifest(p Proposal) (formURL string, manifest []byte, err error) {
 		return "", nil, err
 	case isGitea(base):
 		return "", nil,
-			errors.New("a forge of Gitea has no Apps: make an account and a token for Argosy there")
+			errors.New("Gitea has no Apps: make an account and a token for Argosy there")
 	case p.Name == "" || len([]rune(p.Name)) > longestName:
 		return "", nil, fmt.Errorf("an App's name has 1 to %d characters", longestName)
 	case link(p.URL) == "" || link(p.HookURL) == "" || link(p.RedirectURL) == "":
@@ -106,7 +106,7 @@ func Convert(ctx context.Context, c Config, code string) (Registration, error) {
 		path: path("app-manifests", code, "conversions"), shown: "/app-manifests/…/conversions"})
 	if isGone(err) {
 		return Registration{},
-			fmt.Errorf("the code was used or is older than an hour; begin anew: %w", err)
+			fmt.Errorf("the code was used or is older than an hour; start again: %w", err)
 	}
 	if err != nil {
 		return Registration{}, fmt.Errorf("the App's registration: %w", err)

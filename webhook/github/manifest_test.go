@@ -120,7 +120,7 @@ func TestConvert(t *testing.T) {
 		t.Errorf("before it is installed: %v", err)
 	}
 	if _, err := Convert(t.Context(), c, code); err == nil || !strings.Contains(err.Error(),
-		"begin anew") || strings.Contains(err.Error(), code) {
+		"start again") || strings.Contains(err.Error(), code) {
 		t.Errorf("a second time: %v", err)
 	}
 	for _, bad := range []string{"", "../app", "a/b", "short"} {

@@ -54,7 +54,7 @@ func (f *Forge) user(ctx context.Context, login string) (forge.Account, error) {
 	case err != nil:
 		return forge.Account{}, err
 	case !strings.EqualFold(u.Login, login):
-		return forge.Account{}, errors.New("the forge answers with another account")
+		return forge.Account{}, errors.New("the Git host answers with another account")
 	case u.Type == "Organization":
 		return forge.Account{}, fmt.Errorf("it is an organization, name one of its teams: %w",
 			forge.ErrNoSuchOwner)
@@ -70,7 +70,7 @@ func (f *Forge) team(ctx context.Context, org, slug string) (forge.Account, erro
 		is, err = read[team](a)
 	}
 	if err == nil && !strings.EqualFold(is.Slug, slug) {
-		err = errors.New("the forge answers with another team")
+		err = errors.New("the Git host answers with another team")
 	}
 	var members []forge.Person
 	if err == nil {
@@ -250,7 +250,7 @@ func loginIn(u account, id int64, err error) (string, error) {
 	case err != nil:
 		return "", err
 	case u.ID != id || !segment.MatchString(u.Login):
-		return "", errors.New("the forge answers with another account")
+		return "", errors.New("the Git host answers with another account")
 	}
 	return u.Login, nil
 }

@@ -29,7 +29,7 @@ func (f *Forge) Protection(ctx context.Context, branch string) (forge.Protection
 
 // The permissions for reading, in the words of the Git hosts' own pages.
 const (
-	mayReadSettings = "the repository permission \"Contents: write\" (GitHub shows merge settings to nobody else)"
+	mayReadSettings = "the repository permission \"Contents: write\" (GitHub shows merge settings to no other account)"
 	mayReadRules    = "the repository permission \"Administration: read\" (a token: of an administrator of the repository)"
 	mayReadExempt   = "write access to the ruleset: the repository permission \"Administration: write\""
 	mayReadGitea    = "administrator of the repository"
@@ -254,7 +254,7 @@ func (f *Forge) exemptions(ctx context.Context, r repository, id int64, p *forge
 	case err != nil:
 		return err
 	case set.ID != id:
-		return fmt.Errorf("%s: the forge answers with another ruleset", a.what)
+		return fmt.Errorf("%s: the Git host answers with another ruleset", a.what)
 	case set.Exempt == nil:
 		p.Unread.Exempt = mayReadExempt
 		return nil
@@ -353,14 +353,14 @@ type required struct {
 func (f *Forge) guarded(ctx context.Context, r repository, branch string) (guarded, error) {
 	a, err := f.get(ctx, in(r.FullName, "branches", branch), nil)
 	if isGone(err) {
-		return guarded{}, fmt.Errorf("the forge shows no such branch: %w", err)
+		return guarded{}, fmt.Errorf("the Git host shows no such branch: %w", err)
 	}
 	if err != nil {
 		return guarded{}, err
 	}
 	g, err := read[guarded](a)
 	if err == nil && g.Name != branch {
-		err = fmt.Errorf("%s: the forge answers with another branch", a.what)
+		err = fmt.Errorf("%s: the Git host answers with another branch", a.what)
 	}
 	return g, err
 }

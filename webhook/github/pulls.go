@@ -79,7 +79,7 @@ func (f *Forge) pull(ctx context.Context, n int) (forge.Pull, error) {
 	}
 	p, err := read[pull](a)
 	if err == nil && p.Number != n {
-		err = fmt.Errorf("the forge answers with number %d", p.Number)
+		err = fmt.Errorf("the Git host answers with number %d", p.Number)
 	}
 	if err != nil {
 		return forge.Pull{}, err

@@ -57,7 +57,7 @@ func marked(marker, body string) (string, error) {
 		body = marker + "\n" + body
 	}
 	if length := utf8.RuneCountInString(body); length > longestBody {
-		return "", fmt.Errorf("it has %d characters, and the forge takes %d", length, longestBody)
+		return "", fmt.Errorf("it has %d characters, and the Git host takes %d", length, longestBody)
 	}
 	return body, nil
 }
@@ -141,7 +141,7 @@ func (f *Forge) edit(ctx context.Context, r repository, c comment, body string) 
 	}
 	now, err := read[comment](a)
 	if err == nil && now.ID != c.ID {
-		err = errors.New("the forge has edited another comment")
+		err = errors.New("the Git host has edited another comment")
 	}
 	return err
 }

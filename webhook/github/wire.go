@@ -21,8 +21,8 @@ const (
 )
 
 var (
-	errElsewhere = errors.New("the forge redirects to another host; nothing is sent there")
-	errTooLarge  = fmt.Errorf("the forge answers with more than %d MiB", answerBytes>>20)
+	errElsewhere = errors.New("the Git host redirects to another host; nothing is sent there")
+	errTooLarge  = fmt.Errorf("the Git host answers with more than %d MiB", answerBytes>>20)
 )
 
 // wire carries requests to the one host. It reads each response whole, within bounds, and removes
@@ -54,7 +54,7 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	if answer.StatusCode == http.StatusNotModified {
 		if before == nil {
 			return nil,
-				errors.New("the forge says that nothing has changed, and was not asked that")
+				errors.New("the Git host says that nothing has changed, and was not asked that")
 		}
 		return before.revive(answer), nil
 	}

@@ -798,7 +798,7 @@ func (c *comment) standing() []string {
 			bad = append(bad, string(o.Health))
 		}
 		if o.Apply == mirror.ApplyFailed || o.Apply == mirror.ApplyConflict {
-			bad = append(bad, "not taken by its engine")
+			bad = append(bad, "rejected by its engine")
 		}
 		if len(bad) == 0 {
 			continue

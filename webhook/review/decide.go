@@ -142,11 +142,11 @@ func (f Facts) unplanned() []Obstacle {
 	case f.untested():
 		return at(forge.CheckNeutral, "a fork: nothing is planned yet",
 			"Its files were read and checked, no more. Somebody with write permission, or an "+
-				"owner of the platform, looks through them and comments "+
+				"owner of the platform, reads them and comments "+
 				tick("/argosy ok-to-test "+string(f.Record.Head))+".")
 	case f.Plan == nil:
 		return at(forge.CheckPending, f.wait(), "It is planned then, without anybody asking. "+
-			tick("argosy get revisions")+" tells what is applied.")
+			tick("argosy get revisions")+" shows what is applied.")
 	case f.Plan.RevisionHold != nil:
 		return at(forge.CheckFailure, "as a whole this would wait for an approval",
 			reason(f.Plan.RevisionHold.Message))

@@ -91,7 +91,7 @@ func stand(m *Merge, outcomes []forge.Outcome) []standing {
 		s.phase, s.text = progress(m, e, by[e.Key])
 		if late := s.phase == superseded || s.phase == progressing && !by[e.Key].Present; late &&
 			m.holdsFileOf(e.Tenant) {
-			s.phase, s.text = waits, "**held**: nobody reviewed its file"
+			s.phase, s.text = waits, "**held**: its file is unreviewed"
 		}
 		if e.Key.Kind == fleet.ObjectApplication || s.phase == failed {
 			out = append(out, s)
@@ -129,7 +129,7 @@ func progress(m *Merge, e mirror.Effect, o forge.Outcome) (phase, string) {
 	case o.Hash != e.Hash:
 		return superseded, "superseded: it is as " + code(o.Revision.Short()) + " has it"
 	case o.Apply == mirror.ApplyFailed:
-		return failed, "not taken by its engine" + because(o.ApplyMessage)
+		return failed, "rejected by its engine" + because(o.ApplyMessage)
 	case o.Apply == mirror.ApplyConflict:
 		return failed, "another manager keeps changing it" + because(o.ApplyMessage)
 	case o.Apply != mirror.ApplyApplied:
@@ -137,7 +137,7 @@ func progress(m *Merge, e mirror.Effect, o forge.Outcome) (phase, string) {
 	case e.Key.Kind != fleet.ObjectApplication:
 		return well, "applied"
 	case o.Stale:
-		return progressing, "taken by its engine, which has yet to say how it is"
+		return progressing, "accepted by its engine, which has not reported its state yet"
 	}
 	return health(o)
 }
@@ -197,7 +197,7 @@ func differences(m *Merge, merge fleet.Revision, outcomes []forge.Outcome) []str
 	case m.Reviewed == nil && len(m.Effects) == 0:
 		return nil
 	case m.Reviewed == nil:
-		return []string{"nobody was shown a plan of the head that was merged"}
+		return []string{"no plan of the merged head was shown"}
 	}
 	d := drift{reviewed: map[fleet.ObjectKey]mirror.Effect{}}
 	for _, e := range m.Reviewed.Effects {
@@ -302,7 +302,7 @@ func (r result) headline() string {
 	case n[failed] > 0:
 		return fmt.Sprintf("Merged: %s", failing(n[failed], len(r.rows)))
 	case r.m.holdsFiles():
-		return "Merged, and held: nobody reviewed a file of it"
+		return "Merged, and held: a file of it is unreviewed"
 	case n[waits] > 0:
 		return "Merged: " + count(n[waits], "deletion") + " held"
 	case n[progressing] > 0:
@@ -363,7 +363,7 @@ func (r result) render(d detail) string {
 	r.obstructions(p, d)
 	r.table(p, d)
 	if r.m.Over && !r.settled() {
-		p.para("This is not followed any longer; `argosy get applications` tells how it stands.")
+		p.para("Argosy no longer follows this; `argosy get applications` shows the state.")
 	}
 	p.para(r.smallPrint())
 	return p.String()

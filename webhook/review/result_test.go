@@ -130,7 +130,7 @@ func TestAResultIsNotSettledWhileAFileOfItIsHeld(t *testing.T) {
 		}
 		r := Result(f, outcomes, MostComment)
 		inspect(t, f.Link, r.Text)
-		told := strings.Contains(r.Text, "nobody reviewed its file") && strings.Contains(r.Text,
+		told := strings.Contains(r.Text, "its file is unreviewed") && strings.Contains(r.Text,
 			of) && strings.Contains(r.Text, "argosy release "+string(merge))
 		if r.Settled == (of != "") || told != (of != "") {
 			t.Errorf("%s: settled %v\n%s", name, r.Settled, r.Text)
@@ -170,12 +170,12 @@ func TestHowAnApplicationStands(t *testing.T) {
 			"Synced, Suspended", true},
 		"not applied yet": {func(o *forge.Outcome) { o.Apply = mirror.ApplyPending },
 			"waits for its engine", false},
-		"said before it was taken": {func(o *forge.Outcome) { o.Stale = true }, "has yet to say",
+		"said before it was taken": {func(o *forge.Outcome) { o.Stale = true }, "has not reported its state",
 			false},
 		"refused": {
 			func(o *forge.Outcome) {
 				o.Apply, o.ApplyMessage = mirror.ApplyFailed, "denied"
-			}, "not taken by its engine: denied", false},
+			}, "rejected by its engine: denied", false},
 		"in conflict": {func(o *forge.Outcome) { o.Apply = mirror.ApplyConflict },
 			"another manager", false},
 		"out of sync": {func(o *forge.Outcome) { o.Sync = mirror.SyncOutOfSync },
@@ -205,7 +205,7 @@ func TestHowAnApplicationStands(t *testing.T) {
 		}
 		f.Merge.Over = true
 		if over := Result(f, outcomes, MostComment); !over.Settled || strings.Contains(over.Text,
-			"not followed any longer") == c.settled {
+			"no longer follows") == c.settled {
 			t.Errorf("%s, and no longer followed:\n%s", name, over.Text)
 		}
 	}
@@ -256,7 +256,7 @@ func TestWhatCameIsHeldAgainstWhatWasReviewed(t *testing.T) {
 			"its change was in no plan that was reviewed"},
 		"one less": {func(m *Merge) { m.Effects = m.Effects[1:] },
 			"its change was reviewed, and does not come"},
-		"never shown": {func(m *Merge) { m.Reviewed = nil }, "Nobody was shown a plan"},
+		"never shown": {func(m *Merge) { m.Reviewed = nil }, "No plan of the merged head was shown"},
 		"a project alone": {func(m *Merge) {
 			m.Effects = append(m.Effects, mirror.Effect{
 				Key: fleet.ObjectKey{Kind: fleet.ObjectProject}})

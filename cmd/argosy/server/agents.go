@@ -119,7 +119,7 @@ func refuseAgents(w http.ResponseWriter, why error) {
 	_ = json.NewEncoder(w).Encode(wire.Refusal{Type: "urn:argosy:unavailable",
 		Title:  http.StatusText(http.StatusServiceUnavailable),
 		Status: http.StatusServiceUnavailable, Detail: why.Error(),
-		Next: "tell whoever runs the control plane"})
+		Next: "ask the operator of the control plane"})
 }
 
 // runAgents feeds the agents' streams until ctx ends.

@@ -167,7 +167,7 @@ func (v *Server) lead(ctx context.Context) {
 	for ctx.Err() == nil {
 		err := v.store.Pulls.Work(ctx, v.pulls.reviewer.Recheck)
 		if err != nil && ctx.Err() == nil {
-			v.log.Warn("pull requests are not looked at; it is tried again", "error", err)
+			v.log.Warn("failed to run review jobs; trying again", "error", err)
 			pacing.Sleep(ctx, 5*time.Second)
 		}
 	}

@@ -106,7 +106,7 @@ func (s source) Fetch(ctx context.Context) (reconciler.Head, error) {
 	}
 	if head.Recloned != "" {
 		s.log.Warn(
-			"the mirror of the config repo was damaged and is cloned anew; nothing is lost, for "+
+			"the mirror of the config repo was damaged and is cloned again; nothing is lost, for "+
 				"it holds only what Git has", "reason", head.Recloned, "revision",
 			fleet.Revision(head.Commit).Short())
 	}
