@@ -13,6 +13,7 @@ import (
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/forge"
 	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/pacing"
 	"argosy.dev/argosy/fleet/view"
 	"argosy.dev/argosy/reconciler/plan/report"
 )
@@ -154,7 +155,7 @@ type Config struct {
 type Reviewer struct {
 	Config
 	people people
-	woken  chan struct{} // a revision was recorded
+	woken  pacing.Signal // a revision was recorded
 	// number of the newest recorded revision whose pull requests are rechecked; owned by Run
 	cursor int64
 
@@ -173,7 +174,7 @@ func NewReviewer(c Config) *Reviewer {
 	}
 	return &Reviewer{
 		Config: c, people: newPeople(c.Forge, c.Host, c.Records, c.Log, c.Now),
-		woken: make(chan struct{}, 1), cursor: -1,
+		woken: pacing.NewSignal(), cursor: -1,
 		following: map[int]time.Time{}, waiting: map[string]time.Time{}, active: map[int]bool{},
 	}
 }
@@ -205,7 +206,7 @@ func (r *Reviewer) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-r.woken:
-			if !wait(ctx, recordedDelay) {
+			if !pacing.Sleep(ctx, recordedDelay) {
 				return
 			}
 			r.recorded(ctx)
@@ -218,25 +219,8 @@ func (r *Reviewer) Run(ctx context.Context) {
 	}
 }
 
-// wait reports whether the pause passed before ctx ended.
-func wait(ctx context.Context, pause time.Duration) bool {
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
-}
-
 // Wake tells the Reviewer that a revision was recorded. It never blocks.
-func (r *Reviewer) Wake() {
-	select {
-	case r.woken <- struct{}{}:
-	default:
-	}
-}
+func (r *Reviewer) Wake() { r.woken.Set() }
 
 func (r *Reviewer) request(ctx context.Context, jobs []forge.Recheck) {
 	if len(jobs) == 0 {

@@ -9,6 +9,7 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/pacing"
 	"argosy.dev/argosy/fleet/view"
 )
 
@@ -150,12 +151,8 @@ func (s *database) prune(ctx context.Context, p pruning) (dropped int64, err err
 		if dropped += n; err != nil || n < pruneBatch {
 			return dropped, err
 		}
-		pause := time.NewTimer(time.Since(began))
-		select {
-		case <-ctx.Done():
-			pause.Stop()
+		if !pacing.Sleep(ctx, time.Since(began)) {
 			return dropped, ctx.Err()
-		case <-pause.C:
 		}
 	}
 }
