@@ -69,7 +69,7 @@ func TestAPlanSaysWhenTheAgentItWaitsForIsNotThere(t *testing.T) {
 			h.records.agents = []view.Agent{c.agent}
 			h.behind(c.engine)
 			h.open(h.alice, nil)
-			h.look()
+			h.review()
 			h.says(c.says)
 			if promised := strings.Contains(h.comment(), "within seconds"); promised != c.at {
 				t.Errorf("it is promised within seconds: %t\n%s", promised, h.comment())

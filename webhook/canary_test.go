@@ -24,7 +24,7 @@ func TestCredentialsShowNowhere(t *testing.T) {
 				h.now = h.server.Clock()
 				h.hook.Try("lost", http.StatusServiceUnavailable, h.repo.ID)
 				h.open(h.alice, nil)
-				h.look()
+				h.review()
 				h.repo.Comment(h.pullRequest.Number, h.alice, "/argosy approve "+h.pullRequest.Head)
 				var said strings.Builder
 				everything := func() {

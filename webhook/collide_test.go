@@ -12,9 +12,9 @@ import (
 	"argosy.dev/argosy/webhook/github/githubtest"
 )
 
-// lookAll runs the requested review jobs until none is left: pull requests that kept requesting
+// reviewAll runs the requested review jobs until none is left: pull requests that kept requesting
 // each other would never end.
-func (h *harbor) lookAll() {
+func (h *harbor) reviewAll() {
 	h.Helper()
 	for range 20 {
 		if len(h.records.asked) == 0 {
@@ -68,11 +68,11 @@ func TestBothThatCollideAreTold(t *testing.T) {
 			h := newHarbor(t)
 			h.open(h.alice, h.repo)
 			first := h.pullRequest
-			h.look()
+			h.review()
 			h.open(h.bob, h.repo)
 			second := h.pullRequest
-			h.look()
-			h.lookAll()
+			h.review()
+			h.reviewAll()
 			tells := func(of, other *githubtest.Pull) bool {
 				return strings.Contains(h.said(of.Number), fmt.Sprintf("#%d changes", other.Number))
 			}
@@ -81,8 +81,8 @@ func TestBothThatCollideAreTold(t *testing.T) {
 					h.said(second.Number))
 			}
 			end(h, second)
-			h.look()
-			h.lookAll()
+			h.review()
+			h.reviewAll()
 			if tells(first, second) || tells(second, first) {
 				t.Errorf("what has ended is still told of:\n%s\n%s", h.said(first.Number),
 					h.said(second.Number))

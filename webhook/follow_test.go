@@ -20,10 +20,10 @@ func TestSweepAsksForWhatChanged(t *testing.T) {
 	var pulls []*githubtest.Pull
 	for range 3 {
 		h.open(h.bob, nil)
-		h.look()
+		h.review()
 		pulls = append(pulls, h.pullRequest)
 	}
-	h.lookAll()
+	h.reviewAll()
 	pulls[1].Push()
 	pulls[2].Close()
 	h.open(h.bob, nil)
@@ -44,7 +44,7 @@ func TestSweepAsksForWhatChanged(t *testing.T) {
 func TestForgeThatRefusesSettlesNothing(t *testing.T) {
 	h := newHarbor(t)
 	h.open(h.bob, nil)
-	h.look()
+	h.review()
 	before := h.record()
 	h.server.Revoke(secret)
 	if err := h.try(); err == nil {
@@ -65,7 +65,7 @@ func TestForgeThatRefusesSettlesNothing(t *testing.T) {
 func TestMergeQueue(t *testing.T) {
 	h := newHarbor(t)
 	h.open(h.bob, nil)
-	h.look()
+	h.review()
 	head := strings.Repeat("c", 40)
 	group := forge.Recheck{Kind: forge.RecheckGroup, Head: fleet.Revision(head),
 		Ref: "refs/heads/gh-readonly-queue/main/pr-1-" + head}
@@ -75,7 +75,7 @@ func TestMergeQueue(t *testing.T) {
 		t.Fatalf("nobody has agreed: %v, %v", err, h.repo.Statuses(head))
 	}
 	h.pullRequest.Review(h.alice, "APPROVED")
-	h.look()
+	h.review()
 	if err := h.Recheck(t.Context(), group); err != nil || len(h.repo.Statuses(head)) != 3 {
 		t.Errorf("%v, %v", err, h.repo.Statuses(head))
 	}
@@ -121,9 +121,9 @@ func TestMergeQueueCommitWithContentThatNobodyApprovedFails(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := newHarbor(t)
 			h.open(h.bob, nil)
-			h.look()
+			h.review()
 			h.pullRequest.Review(h.alice, "APPROVED")
-			h.look()
+			h.review()
 			if got := h.record(); got.Shown[file] != "b1" || len(got.Shown) != 1 {
 				t.Fatalf("shown: %v", got.Shown)
 			}
@@ -155,7 +155,7 @@ func TestContentThatTheBranchHasTooStaysBoundToItsTenant(t *testing.T) {
 	h := newHarbor(t)
 	h.open(h.bob, nil)
 	h.planner.answer.Shown["tenants/globex/deployments/web.yaml"] = "v1"
-	h.look()
+	h.review()
 	if got := h.record().Tenants; !slices.Equal(got, []fleet.TenantName{"acme", "globex"}) {
 		t.Fatalf("bound to %v", got)
 	}
@@ -174,19 +174,19 @@ func TestContentThatTheBranchHasTooStaysBoundToItsTenant(t *testing.T) {
 func TestMergedIsFollowedForADay(t *testing.T) {
 	h := newHarbor(t)
 	h.open(h.bob, nil)
-	h.look()
+	h.review()
 	h.pullRequest.Merge(1)
-	h.look()
+	h.review()
 	if got := h.record(); got.Settled || got.FollowedAt == nil || got.State != forge.PullMerged {
 		t.Fatalf("just merged: %+v", got)
 	}
 	h.now = h.now.Add(24*time.Hour + time.Second)
-	h.look()
+	h.review()
 	if got := h.record(); !got.Settled || len(h.ours()) != 1 {
 		t.Errorf("a day later: %+v, %q", got, h.ours())
 	}
 	before := h.writes()
-	h.look()
+	h.review()
 	if h.writes() != before || !h.record().Settled {
 		t.Error("what is settled is told of again")
 	}
@@ -195,9 +195,9 @@ func TestMergedIsFollowedForADay(t *testing.T) {
 func TestClearedDeletionsAreThoseOfTheHead(t *testing.T) {
 	h := newHarbor(t)
 	h.open(h.bob, nil)
-	h.look()
+	h.review()
 	h.pullRequest.Review(h.alice, "APPROVED")
-	h.look()
+	h.review()
 	merge := fleet.Revision(h.pullRequest.Merge(1)[0])
 	r := h.record()
 	for name, c := range map[string]struct {
@@ -259,7 +259,7 @@ func TestSweepWithoutAListOfDeliveries(t *testing.T) {
 func TestSweepOfASuspendedApp(t *testing.T) {
 	h := harborOf(t, true)
 	h.open(h.bob, nil)
-	h.look()
+	h.review()
 	before := h.record()
 	h.app.Suspend()
 	for what, err := range map[string]error{"a sweep": h.Recheck(t.Context(), sweep),
@@ -279,9 +279,9 @@ func TestSweepOfASuspendedApp(t *testing.T) {
 func TestMergeOutsideTheSpan(t *testing.T) {
 	h := newHarbor(t)
 	h.open(h.bob, nil)
-	h.look()
+	h.review()
 	h.pullRequest.Review(h.alice, "APPROVED")
-	h.look()
+	h.review()
 	merged := h.pullRequest.Merge(2)
 	first, last := fleet.Revision(merged[0]), fleet.Revision(merged[1])
 	if got, err := h.deletions(first); err != nil || len(got) != 0 {

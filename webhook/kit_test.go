@@ -156,7 +156,7 @@ func (h *harbor) try() error {
 	return err
 }
 
-func (h *harbor) look() {
+func (h *harbor) review() {
 	h.Helper()
 	if err := h.try(); err != nil {
 		h.Fatal(err)

@@ -14,7 +14,7 @@ import (
 
 var sha = strings.Repeat("ab", 20)
 
-func TestWhatEachEventAsksToLookAt(t *testing.T) {
+func TestEachEventRequestsItsJobs(t *testing.T) {
 	for name, c := range map[string]struct {
 		event, body string
 		want        []forge.Recheck

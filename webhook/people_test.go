@@ -17,7 +17,7 @@ func (h *harbor) later() { h.now = h.now.Add(2 * time.Minute) }
 
 func (h *harbor) consents() bool {
 	h.Helper()
-	h.look()
+	h.review()
 	return h.state(forge.CheckOwners) == "success" && h.record().Consented != ""
 }
 
@@ -26,7 +26,7 @@ func (h *harbor) consents() bool {
 func TestALoginThatAnotherAccountTookDoesNotCountUntilItIsReleased(t *testing.T) {
 	h := newHarbor(t)
 	h.open(h.bob, nil)
-	h.look() // alice is pinned
+	h.review() // alice is pinned
 	h.server.Rename(h.alice, "alice-gone")
 	thief := h.server.User("alice")
 	h.later()
@@ -53,7 +53,7 @@ func TestALoginThatAnotherAccountTookDoesNotCountUntilItIsReleased(t *testing.T)
 func TestATakenLoginDoesNotPassTheOwnershipOn(t *testing.T) {
 	h := newHarbor(t)
 	h.open(h.bob, nil)
-	h.look()
+	h.review()
 	h.server.Rename(h.alice, "alice-gone")
 	h.server.User("alice")
 	h.later()
@@ -67,7 +67,7 @@ func TestATakenLoginDoesNotPassTheOwnershipOn(t *testing.T) {
 func TestAHostThatIsAwayKeepsThePin(t *testing.T) {
 	h := newHarbor(t)
 	h.open(h.bob, nil)
-	h.look()
+	h.review()
 	fix := h.server.Break("GET /users/alice", githubtest.HTML(http.StatusBadGateway))
 	h.later()
 	if err := h.try(); err == nil {
@@ -76,7 +76,7 @@ func TestAHostThatIsAwayKeepsThePin(t *testing.T) {
 	fix()
 	h.server.Rename(h.alice, "alice-gone")
 	h.later()
-	h.look() // no account has the login
+	h.review() // no account has the login
 	thief := h.server.User("alice")
 	h.pullRequest.Review(thief, "APPROVED")
 	h.later()

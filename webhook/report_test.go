@@ -39,21 +39,21 @@ func (h *harbor) shown() string {
 
 // A review that loses any one request or response ends, after the next review, like an undisturbed
 // one.
-func TestLookSurvivesEachLostRequest(t *testing.T) {
+func TestReviewSurvivesEachLostRequest(t *testing.T) {
 	for name, prepare := range map[string]func(h *harbor){
 		"of a new pull request": func(h *harbor) {
 			h.repo.Comment(h.pullRequest.Number, h.alice, "/argosy approve "+h.pullRequest.Head)
 		},
 		"of a new head": func(h *harbor) {
-			h.look()
+			h.review()
 			h.pullRequest.Push()
 		},
 		"of a merged one": func(h *harbor) {
-			h.look()
+			h.review()
 			h.pullRequest.Merge(1)
 		},
 		"of a closed one": func(h *harbor) {
-			h.look()
+			h.review()
 			h.pullRequest.Close()
 		},
 	} {
@@ -68,7 +68,7 @@ func TestLookSurvivesEachLostRequest(t *testing.T) {
 				}
 				whole := stage()
 				before := whole.gate.writes
-				whole.look()
+				whole.review()
 				writes := whole.gate.writes - before
 				if writes == 0 {
 					t.Fatal("it writes nothing")
@@ -80,14 +80,14 @@ func TestLookSurvivesEachLostRequest(t *testing.T) {
 						if err := h.try(); err == nil || !h.gate.lost() {
 							t.Fatalf("write %d: %v", cut+1, err)
 						}
-						h.look()
+						h.review()
 						if got, want := h.shown(), whole.shown(); got != want ||
 							len(h.ours()) != 1 {
 							t.Errorf("write %d (done %t) leads to\n%s\nnot\n%s", cut+1, done, got,
 								want)
 						}
 						settled := h.writes()
-						h.look()
+						h.review()
 						if h.writes() != settled {
 							t.Errorf("write %d (done %t): the look after wrote %d times", cut+1,
 								done, h.writes()-settled)
@@ -103,7 +103,7 @@ func TestAppReportsTheLines(t *testing.T) {
 	h := harborOf(t, true)
 	h.open(h.bob, nil)
 	h.planner.answer.Problems = located(120)
-	h.look()
+	h.review()
 	run := h.repo.Runs(h.app, h.pullRequest.Head)[forge.CheckValidate]
 	if run.Conclusion != "failure" || len(run.Annotations) != 120 ||
 		len(h.repo.Statuses(h.pullRequest.Head)) != 0 {
@@ -121,7 +121,7 @@ func TestAppReportsTheLines(t *testing.T) {
 	}
 	h.planner.answer.Problems = nil
 	h.pullRequest.Review(h.alice, "APPROVED")
-	h.look()
+	h.review()
 	run = h.repo.Runs(h.app, h.pullRequest.Head)[forge.CheckValidate]
 	if h.states() != "argosy/validate=success argosy/plan=success argosy/owners=success " ||
 		len(run.Annotations) != 0 || len(h.ours()) != 1 {
@@ -132,16 +132,16 @@ func TestAppReportsTheLines(t *testing.T) {
 func TestCommentIsOfTheNewHead(t *testing.T) {
 	h := newHarbor(t)
 	h.open(h.bob, nil)
-	h.look()
+	h.review()
 	h.pullRequest.Review(h.alice, "APPROVED")
-	h.look()
+	h.review()
 	first := h.pullRequest.Head
 	if text := h.comment(); !strings.Contains(text, "head `"+first[:8]+"`") ||
 		!strings.Contains(text, "Approved for tenant `acme` by `alice`") {
 		t.Fatal(text)
 	}
 	second := h.pullRequest.Push()
-	h.look()
+	h.review()
 	text := h.comment()
 	for _, want := range []string{"head `" + second[:8] + "`", "`/argosy approve " + second + "`",
 		"`alice` approved an earlier head", "Needs an approval for tenant `acme`"} {
@@ -159,7 +159,7 @@ func TestNewHeadTakesProblemsBack(t *testing.T) {
 	h := newHarbor(t)
 	h.open(h.bob, nil)
 	h.planner.answer.Problems = located(1)
-	h.look()
+	h.review()
 	if text := h.comment(); h.state(forge.CheckValidate) != "failure" ||
 		!strings.Contains(text, "checkout.yaml:1:3") ||
 		!strings.Contains(text, "field no. 0 is not known") {
@@ -167,7 +167,7 @@ func TestNewHeadTakesProblemsBack(t *testing.T) {
 	}
 	h.planner.answer.Problems = nil
 	h.pullRequest.Push()
-	h.look()
+	h.review()
 	if text := h.comment(); h.state(forge.CheckValidate) != "success" ||
 		strings.Contains(text, "not known") {
 		t.Error(text)

@@ -21,7 +21,7 @@ func applied(t *testing.T) *harbor {
 	}
 	h.records.outcomes = map[fleet.ObjectKey]forge.Outcome{}
 	h.open(h.bob, nil)
-	h.look()
+	h.review()
 	h.pullRequest.Merge(1)
 	h.planner.includes = true
 	return h
@@ -43,25 +43,25 @@ func (h *harbor) says(words ...string) {
 
 func TestResultSettlesOnceAllIsWell(t *testing.T) {
 	h := applied(t)
-	h.look()
+	h.review()
 	h.says("⏳ Merged: 0 of 2 Applications done", "not there yet")
 	h.comes(checkout, "m1", mirror.HealthHealthy, "")
 	h.comes(cart, "m2", mirror.HealthDegraded, "the pod crashes: @all <b>")
-	h.look()
+	h.review()
 	h.says("❌ Merged: 1 of 2 Applications is not well",
 		"Synced, Degraded: `the pod crashes: @all <b>`", "Synced, Healthy")
 	if h.record().Settled {
 		t.Fatal("what is degraded is settled")
 	}
 	h.comes(cart, "m2", mirror.HealthHealthy, "")
-	h.look()
+	h.review()
 	h.says("✅ Merged: 2 Applications Synced and Healthy")
 	if text := h.comment(); !h.record().Settled || strings.Contains(text, "crashes") {
 		t.Errorf("settled %t: %s", h.record().Settled, text)
 	}
 	before, text := h.writes(), h.comment()
 	h.comes(cart, "m2", mirror.HealthDegraded, "later")
-	h.look()
+	h.review()
 	if h.writes() != before || h.comment() != text {
 		t.Error("what is settled is told of again")
 	}
@@ -69,14 +69,14 @@ func TestResultSettlesOnceAllIsWell(t *testing.T) {
 
 func TestResultOfWhatIsNeverSeen(t *testing.T) {
 	h := applied(t)
-	h.look()
+	h.review()
 	h.now = h.now.Add(24*time.Hour - time.Second)
-	h.look()
+	h.review()
 	if h.record().Settled {
 		t.Fatal("it is given up before its day is over")
 	}
 	h.now = h.now.Add(2 * time.Second)
-	h.look()
+	h.review()
 	h.says("Merged: 0 of 2 Applications done", "not there yet")
 	if !h.record().Settled {
 		t.Error("it is followed for ever")
@@ -94,31 +94,31 @@ func TestResultHoldsTheStepAgainstTheReview(t *testing.T) {
 				{Key: cart, Tenant: "acme", Environment: "prod", Deployment: "cart", Deletes: true},
 			}})
 	h.comes(checkout, "m1", mirror.HealthHealthy, "")
-	h.look()
+	h.review()
 	h.says("What came is not what was reviewed", "it is to be deleted")
 }
 
 func TestClosedWithoutAMerge(t *testing.T) {
 	h := newHarbor(t)
 	h.open(h.bob, nil)
-	h.look()
+	h.review()
 	h.pullRequest.Close()
-	h.look()
+	h.review()
 	h.says("Closed without a merge: nothing of it takes effect.")
 	if got := h.record(); got.State != forge.PullClosed || !got.Settled ||
 		strings.Contains(h.comment(), "approve") {
 		t.Errorf("%+v, %s", got, h.comment())
 	}
 	before := h.writes()
-	h.look()
+	h.review()
 	if h.writes() != before {
 		t.Error("it is told of again")
 	}
 	h.open(h.bob, nil)
 	h.planner.answer.Files, h.planner.answer.Shown = nil, nil
-	h.look()
+	h.review()
 	h.pullRequest.Close()
-	h.look()
+	h.review()
 	if got := h.record(); !got.Settled || len(h.ours()) != 0 {
 		t.Errorf("nothing of ours was in it: %+v, %q", got, h.ours())
 	}

@@ -36,9 +36,9 @@ func TestOnlyFilesThatTheMergedHeadShowedAreReviewed(t *testing.T) {
 	h := newHarbor(t)
 	h.planner.answer.Shown = contents{file: "2"}
 	h.open(h.bob, nil)
-	h.look()
+	h.review()
 	h.pullRequest.Review(h.alice, "APPROVED")
-	h.look()
+	h.review()
 	merge := fleet.Revision(h.pullRequest.Merge(1)[0])
 	brought := commit(merge, contents{file: "2", victim: "bad"})
 	if d := cmp.Diff(contents{file: "2"}, h.paths(brought)); d != "" {
@@ -60,7 +60,7 @@ func TestAMergeThatNobodyConsentedToShowsNothing(t *testing.T) {
 	h := newHarbor(t)
 	h.planner.answer.Shown = contents{file: "2"}
 	h.open(h.bob, nil)
-	h.look()
+	h.review()
 	merge := fleet.Revision(h.pullRequest.Merge(1)[0])
 	if got := h.paths(commit(merge, contents{file: "2"})); len(got) != 0 {
 		t.Errorf("%v", got)
@@ -124,7 +124,7 @@ func TestAMergeByAListedAccountIsNoDirectPush(t *testing.T) {
 	h := newHarbor(t)
 	h.DirectPush = []string{"github:alice"}
 	h.open(h.bob, nil)
-	h.look()
+	h.review()
 	merged := h.pullRequest.Merge(2)
 	first, last := fleet.Revision(merged[0]), fleet.Revision(merged[1])
 	h.records.pushes = []forge.Push{{Before: "base", After: last, By: h.person(h.alice),
@@ -153,9 +153,9 @@ func TestWhatIsKnownOfASpanCountsWhileTheRestIsNot(t *testing.T) {
 	h := newHarbor(t)
 	h.planner.answer.Shown = contents{file: "2"}
 	h.open(h.bob, nil)
-	h.look()
+	h.review()
 	h.pullRequest.Review(h.alice, "APPROVED")
-	h.look()
+	h.review()
 	merge := fleet.Revision(h.pullRequest.Merge(1)[0])
 	const other = fleet.Revision("1111111111111111111111111111111111111111")
 	h.server.Break("GET /repos/acme/fleet/commits/"+string(other)+"/pulls",
@@ -222,9 +222,9 @@ func TestAnApprovalOfOneTenantIsForItsFilesAlone(t *testing.T) {
 	h.planner.answer.Files = []string{victim, file, theirs}
 	h.planner.answer.Shown = contents{file: "2", theirs: "2", victim: "2"}
 	h.open(h.bob, nil)
-	h.look()
+	h.review()
 	h.pullRequest.Review(h.alice, "APPROVED")
-	h.look()
+	h.review()
 	if got := h.record(); got.Consented != "" || h.state(forge.CheckOwners) == "success" {
 		t.Errorf("one of three owners is enough: %+v", got)
 	}
@@ -256,10 +256,10 @@ func TestCommitsOfAMergeQueueAreHeldAgainstTheirPullRequests(t *testing.T) {
 	merge := func(shown contents, approve bool) fleet.Revision {
 		h.planner.answer.Shown = shown
 		h.open(h.bob, nil)
-		h.look()
+		h.review()
 		if approve {
 			h.pullRequest.Review(h.alice, "APPROVED")
-			h.look()
+			h.review()
 		}
 		// as the queue merges: the pull request names the commit of its group
 		return fleet.Revision(h.pullRequest.Merge(1)[0])

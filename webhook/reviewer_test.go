@@ -13,17 +13,17 @@ import (
 	"argosy.dev/argosy/fleet/mirror"
 )
 
-func TestSecondLookWritesNothing(t *testing.T) {
+func TestSecondReviewWritesNothing(t *testing.T) {
 	h := newHarbor(t)
 	h.open(h.bob, nil)
-	h.look()
+	h.review()
 	before, comment := h.writes(), h.record().Sticky
-	h.look()
+	h.review()
 	if got := h.writes(); got != before || before == 0 {
 		t.Errorf("the second look wrote %d times after %d", got-before, before)
 	}
 	h.pullRequest.Push()
-	h.look()
+	h.review()
 	if h.state(forge.CheckOwners) == "" || len(h.ours()) != 1 || h.record().Sticky != comment {
 		t.Errorf("a new head is %q, with comments %q", h.state(forge.CheckOwners), h.ours())
 	}
@@ -32,14 +32,14 @@ func TestSecondLookWritesNothing(t *testing.T) {
 func TestApprovalIsOfThisHeadAndThisPerson(t *testing.T) {
 	h := newHarbor(t)
 	h.open(h.bob, nil)
-	h.look()
+	h.review()
 	h.pullRequest.Review(h.alice, "APPROVED")
-	h.look()
+	h.review()
 	if got := h.record(); h.state(forge.CheckOwners) != "success" || got.Consented != got.Head {
 		t.Fatalf("an owner's approval is %q", h.state(forge.CheckOwners))
 	}
 	h.pullRequest.Push()
-	h.look()
+	h.review()
 	if h.state(forge.CheckOwners) == "success" || h.record().Consented != "" {
 		t.Error("an approval of an older head counts")
 	}
@@ -48,12 +48,12 @@ func TestApprovalIsOfThisHeadAndThisPerson(t *testing.T) {
 func TestApprovalOfAnotherWithTheOwnersLogin(t *testing.T) {
 	h := newHarbor(t)
 	h.open(h.bob, nil)
-	h.look()
+	h.review()
 	h.pullRequest.Review(h.alice, "APPROVED")
 	h.now = h.now.Add(2 * time.Minute) // the cache of accounts expires
 	h.server.Rename(h.alice, "alice-gone")
 	h.server.User("alice")
-	h.look()
+	h.review()
 	if h.state(forge.CheckOwners) == "success" || h.record().Consented != "" {
 		t.Error("whoever had the owner's login counts as the owner")
 	}
@@ -63,13 +63,13 @@ func TestCommandSurvivesEachCut(t *testing.T) {
 	for cut := 1; cut <= 5; cut++ {
 		h := newHarbor(t)
 		h.open(h.alice, nil)
-		h.look()
+		h.review()
 		h.repo.Comment(h.pullRequest.Number, h.alice, "/argosy approve "+h.pullRequest.Head)
 		h.records.failing = h.records.saves + cut
 		if err := h.try(); !errors.Is(err, errDown) {
 			t.Fatalf("cut %d: %v", cut, err)
 		}
-		h.look()
+		h.review()
 		got := h.record()
 		if len(got.Consents) != 1 || len(got.Replies) != 1 || len(h.ours()) != 1 ||
 			got.Consented != got.Head || h.state(forge.CheckOwners) != "success" {
@@ -83,7 +83,7 @@ func TestEditedCommandDoesNothing(t *testing.T) {
 	h.open(h.alice, nil)
 	c := h.repo.Comment(h.pullRequest.Number, h.alice, "hello")
 	h.repo.Edit(c.ID, "/argosy approve "+h.pullRequest.Head)
-	h.look()
+	h.review()
 	if got := h.record(); len(got.Consents)+len(got.Replies) != 0 {
 		t.Errorf("it is obeyed: %+v", got)
 	}
@@ -94,15 +94,15 @@ func TestForkIsReadOnlyUntilAllowed(t *testing.T) {
 	mallory := h.server.User("mallory")
 	h.open(mallory, h.server.Repository(mallory, "fleet", true))
 	h.repo.Comment(h.pullRequest.Number, mallory, "/argosy ok-to-test "+h.pullRequest.Head)
-	h.look()
+	h.review()
 	if h.planner.previews != 0 || h.planner.parses == 0 {
 		t.Fatalf("a stranger's fork is planned %d times", h.planner.previews)
 	}
 	h.repo.Comment(h.pullRequest.Number, h.bob, "/argosy ok-to-test "+h.pullRequest.Head)
-	h.look()
+	h.review()
 	planned := h.planner.previews
 	h.pullRequest.Push()
-	h.look()
+	h.review()
 	if planned == 0 || h.planner.previews != planned {
 		t.Errorf("planned %d times when it was allowed, and %d with the next head", planned,
 			h.planner.previews)
@@ -114,12 +114,12 @@ func TestForkIsReadOnlyUntilAllowed(t *testing.T) {
 func TestApprovalFromBeforeTheHeadWasSeenCountsForNothing(t *testing.T) {
 	h := newHarbor(t)
 	h.open(h.bob, nil)
-	h.look()
+	h.review()
 	h.pullRequest.Push()
 	h.pullRequest.Review(h.alice, "APPROVED")
 	h.repo.Comment(h.pullRequest.Number, h.alice, "/argosy approve "+h.pullRequest.Head)
 	for range 2 {
-		h.look()
+		h.review()
 		text := h.comment()
 		if h.state(forge.CheckOwners) == "success" || h.record().Consented != "" ||
 			len(h.record().Consents) != 0 {
@@ -131,7 +131,7 @@ func TestApprovalFromBeforeTheHeadWasSeenCountsForNothing(t *testing.T) {
 		}
 	}
 	h.repo.Comment(h.pullRequest.Number, h.alice, "/argosy approve "+h.pullRequest.Head)
-	h.look()
+	h.review()
 	if h.state(forge.CheckOwners) != "success" {
 		t.Errorf("said again it is %q", h.state(forge.CheckOwners))
 	}
@@ -141,12 +141,12 @@ func TestApprovalFromBeforeTheHeadWasSeenCountsForNothing(t *testing.T) {
 func TestApprovalOfAHeadThatAnEarlierVersionSawStands(t *testing.T) {
 	h := newHarbor(t)
 	h.open(h.bob, nil)
-	h.look()
+	h.review()
 	h.pullRequest.Review(h.alice, "APPROVED")
 	record := h.record()
 	record.Seen = nil
 	h.records.pulls[record.Number] = record
-	h.look()
+	h.review()
 	if h.state(forge.CheckOwners) != "success" || h.record().Consented == "" {
 		t.Errorf("%+v", h.record())
 	}
@@ -169,10 +169,10 @@ func TestUnsettled(t *testing.T) {
 func TestUnmergeableFailsEveryCheckWithTheReason(t *testing.T) {
 	h := newHarbor(t)
 	h.open(h.bob, nil)
-	h.look()
+	h.review()
 	h.pullRequest.Review(h.alice, "APPROVED")
 	h.planner.err = fmt.Errorf("%w: no common history", mirror.ErrUnmergeable)
-	h.look()
+	h.review()
 	for _, check := range []string{forge.CheckValidate, forge.CheckPlan, forge.CheckOwners} {
 		if h.state(check) != "failure" {
 			t.Errorf("%s: %q", check, h.state(check))
@@ -186,7 +186,7 @@ func TestUnmergeableFailsEveryCheckWithTheReason(t *testing.T) {
 func TestForgedStatusIsSetRightOnce(t *testing.T) {
 	h := newHarbor(t)
 	h.open(h.bob, nil)
-	h.look()
+	h.review()
 	want := h.state(forge.CheckOwners)
 	h.repo.SetStatus(h.bob, h.pullRequest.Head, forge.CheckOwners, "success")
 	again := forge.Recheck{Kind: forge.RecheckHead, Head: fleet.Revision(h.pullRequest.Head)}
@@ -204,10 +204,10 @@ func TestForgedStatusIsSetRightOnce(t *testing.T) {
 func TestRetargetedStaysClosed(t *testing.T) {
 	h := newHarbor(t)
 	h.open(h.bob, nil)
-	h.look()
+	h.review()
 	h.pullRequest.Base = "release"
 	for range 2 {
-		h.look()
+		h.review()
 		if got := h.record(); got.State != forge.PullClosed || !got.Settled {
 			t.Errorf("state %q, settled %t", got.State, got.Settled)
 		}
@@ -217,9 +217,9 @@ func TestRetargetedStaysClosed(t *testing.T) {
 func TestReviewedDeletions(t *testing.T) {
 	h := newHarbor(t)
 	h.open(h.bob, nil)
-	h.look()
+	h.review()
 	h.pullRequest.Review(h.alice, "APPROVED")
-	h.look()
+	h.review()
 	merge := fleet.Revision(h.pullRequest.Merge(1)[0])
 	got, err := h.deletions(merge)
 	if d, ok := got[checkout]; err != nil || !ok || d.Approved || d.Pull != h.pullRequest.Number {

@@ -100,7 +100,7 @@ var began = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 // most, without a request to the Git host.
 func TestResultIsFollowedMoreSlowly(t *testing.T) {
 	h := applied(t)
-	h.look()
+	h.review()
 	for _, c := range []struct {
 		age, pause time.Duration
 	}{{0, 2 * time.Second}, {8 * time.Second, 2 * time.Second}, {20 * time.Second, 5 * time.Second},
@@ -108,7 +108,7 @@ func TestResultIsFollowedMoreSlowly(t *testing.T) {
 		{5 * time.Hour, time.Minute}} {
 		h.now = h.record().FollowedAt.Add(c.age)
 		before := h.server.Count("GET ")
-		h.look()
+		h.review()
 		if asked := h.server.Count("GET ") - before; asked != 0 {
 			t.Errorf("%s after the merge a look asks the forge %d times", c.age, asked)
 		}
@@ -123,7 +123,7 @@ func TestResultIsFollowedMoreSlowly(t *testing.T) {
 	}
 	h.comes(checkout, "m1", mirror.HealthHealthy, "")
 	h.comes(cart, "m2", mirror.HealthHealthy, "")
-	h.look()
+	h.review()
 	h.now = h.now.Add(time.Hour)
 	if due := h.Due(); len(due) != 0 {
 		t.Errorf("what is settled is due: %v", due)
@@ -155,8 +155,8 @@ func TestRunOutlastsTheStore(t *testing.T) {
 func TestRechecksOfARevisionAreRequestedUntilTheyAreStored(t *testing.T) {
 	h := newHarbor(t)
 	h.open(h.bob, nil)
-	h.look()
-	h.lookAll()
+	h.review()
+	h.reviewAll()
 	asked := func(by func()) []int {
 		t.Helper()
 		h.records.asked = nil

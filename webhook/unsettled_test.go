@@ -37,7 +37,7 @@ func TestWhatWasJudgedStandsWhileTheBranchIsApplied(t *testing.T) {
 			h := harborOf(t, asApp)
 			h.open(h.bob, nil)
 			h.planner.answer.Problems = located(1)
-			h.look()
+			h.review()
 			want, text := h.states(), h.comment()
 			h.planner.err = mirror.ErrNotReady
 			if asApp {
@@ -69,7 +69,7 @@ func TestWhatWasBehindStaysBehind(t *testing.T) {
 	h := newHarbor(t)
 	h.open(h.bob, nil)
 	h.planner.answer.Behind = true
-	h.look()
+	h.review()
 	h.planner.err = mirror.ErrNotReady
 	h.repo.SetStatus(h.bob, h.pullRequest.Head, forge.CheckPlan, "success")
 	h.putOff(h.again())
@@ -82,7 +82,7 @@ func TestWhatWasBehindStaysBehind(t *testing.T) {
 func TestPlanOfAnotherBaseIsNotRepeated(t *testing.T) {
 	h := newHarbor(t)
 	h.open(h.bob, nil)
-	h.look()
+	h.review()
 	want := h.states()
 	h.planner.answer.Base, h.planner.err = fleet.Revision(strings.Repeat("d", 40)),
 		mirror.ErrNotReady
@@ -96,7 +96,7 @@ func TestPlanOfAnotherBaseIsNotRepeated(t *testing.T) {
 		t.Errorf("asked to judge anew, it stands at %q", got)
 	}
 	h.planner.err = nil
-	h.look()
+	h.review()
 	if h.states() != want {
 		t.Errorf("once it can be planned: %s", h.states())
 	}
@@ -116,7 +116,7 @@ func TestCommentSaysWhatItWaitsFor(t *testing.T) {
 		t.Errorf("the status says %q", got)
 	}
 	h.planner.err = nil
-	h.look()
+	h.review()
 	if text := h.comment(); strings.Contains(text, "Waits until") {
 		t.Error(text)
 	}
@@ -142,7 +142,7 @@ func TestHeadThatCannotBeMergedIsSaidSoMeanwhile(t *testing.T) {
 	h.open(h.bob, nil)
 	h.planner.err, h.planner.parseErr = mirror.ErrNotReady, fmt.Errorf("%w: no common history",
 		mirror.ErrUnmergeable)
-	h.look()
+	h.review()
 	if h.state(forge.CheckPlan) != "failure" {
 		t.Error(h.states())
 	}
@@ -169,7 +169,7 @@ func TestNotNowIsNoFailure(t *testing.T) {
 				t.Errorf("%d looks in an hour", tries)
 			}
 			h.planner.err = nil
-			h.look()
+			h.review()
 			h.planner.err = reason
 			h.pullRequest.Push()
 			if pause := h.putOff(h.try()); pause != time.Second {
@@ -182,9 +182,9 @@ func TestNotNowIsNoFailure(t *testing.T) {
 func TestQueueLetsGoOfACommit(t *testing.T) {
 	h := newHarbor(t)
 	h.open(h.bob, nil)
-	h.look()
+	h.review()
 	h.pullRequest.Review(h.alice, "APPROVED")
-	h.look()
+	h.review()
 	head := strings.Repeat("c", 40)
 	group := forge.Recheck{Kind: forge.RecheckGroup, Head: fleet.Revision(head),
 		Ref: "refs/heads/gh-readonly-queue/main/pr-1-" + head}
@@ -204,10 +204,10 @@ func TestQueueLetsGoOfACommit(t *testing.T) {
 }
 
 // A delivery for the pull request and one for its head may come at once.
-func TestTwoLooksAtOneAreOneAfterTheOther(t *testing.T) {
+func TestTwoReviewsOfOnePullRequestRunOneAfterTheOther(t *testing.T) {
 	h := newHarbor(t)
 	h.open(h.bob, nil)
-	h.look()
+	h.review()
 	var beside error
 	h.server.Watch("GET /repos/acme/fleet/pulls/1/reviews", func() {
 		if beside == nil {
@@ -215,7 +215,7 @@ func TestTwoLooksAtOneAreOneAfterTheOther(t *testing.T) {
 		}
 	})
 	h.pullRequest.Review(h.alice, "APPROVED")
-	h.look()
+	h.review()
 	h.putOff(beside)
 	if err := h.again(); err != nil || h.state(forge.CheckOwners) != "success" ||
 		len(h.ours()) != 1 {

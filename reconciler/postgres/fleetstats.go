@@ -283,7 +283,7 @@ func queueStats(ctx context.Context, tx pgx.Tx, f *view.FleetStats) error {
 	}
 	jobs, err := backlogs[string](ctx, tx, few("state::text", noTime,
 		"river_job WHERE state IN ('available', 'running', 'retryable', 'scheduled', "+
-			"'discarded') AND queue = '"+lookQueue+"'"))
+			"'discarded') AND queue = '"+jobQueue+"'"))
 	f.Rechecks, f.Jobs = looks[""], countsOf(jobs)
 	return err
 }

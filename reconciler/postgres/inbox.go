@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	maxLooks   = 1000 // of one delivery, or in one statement
-	maxLookKey = 200  // bytes; the longest names a commit
+	maxJobs   = 1000 // of one delivery, or in one statement
+	maxJobKey = 200  // bytes; the longest names a commit
 )
 
 // Accept stores a delivery with its push and its review jobs and sends its notice, all in one
@@ -38,7 +38,7 @@ func (s *Pulls) Accept(ctx context.Context, d forge.Delivery, looks []forge.Rech
 
 // Ask requests review jobs without a delivery: of a timer, or of a new leader. See Accept.
 func (s *Pulls) Ask(ctx context.Context, looks []forge.Recheck) error {
-	for part := range slices.Chunk(looks, maxLooks) {
+	for part := range slices.Chunk(looks, maxJobs) {
 		if _, err := s.ask(ctx, forge.Delivery{}, part); err != nil {
 			return fmt.Errorf("request %d review jobs: %w", len(looks), err)
 		}
@@ -48,7 +48,7 @@ func (s *Pulls) Ask(ctx context.Context, looks []forge.Recheck) error {
 
 func (s *Pulls) ask(ctx context.Context, d forge.Delivery, looks []forge.Recheck) (fresh bool,
 	err error) {
-	args, err := lookColumns(looks)
+	args, err := jobColumns(looks)
 	if err != nil {
 		return false, err
 	}
@@ -109,17 +109,17 @@ func (s *Pulls) Pushes(ctx context.Context, ends []fleet.Revision) ([]forge.Push
 	return pushes, wrap(err, "pushes")
 }
 
-// lookColumns are key, priority and body of each job, the last of each key.
-func lookColumns(looks []forge.Recheck) ([]any, error) {
-	if len(looks) > maxLooks {
-		return nil, fmt.Errorf("%d review jobs at once; at most %d are accepted", len(looks), maxLooks)
+// jobColumns are key, priority and body of each job, the last of each key.
+func jobColumns(looks []forge.Recheck) ([]any, error) {
+	if len(looks) > maxJobs {
+		return nil, fmt.Errorf("%d review jobs at once; at most %d are accepted", len(looks), maxJobs)
 	}
 	byKey := map[string]forge.Recheck{}
 	for _, l := range looks {
 		key := l.Key()
-		if key == "" || len(key) > maxLookKey || key != text(key) {
+		if key == "" || len(key) > maxJobKey || key != text(key) {
 			return nil, fmt.Errorf("the key of review job %q must have 1 to %d bytes",
-				cut(text(key), maxLookKey), maxLookKey)
+				cut(text(key), maxJobKey), maxJobKey)
 		}
 		byKey[key] = l
 	}
@@ -129,12 +129,12 @@ func lookColumns(looks []forge.Recheck) ([]any, error) {
 	}
 	slices.SortFunc(unique, func(a, b forge.Recheck) int { return cmp.Compare(a.Key(), b.Key()) })
 	bodies, err := encoded(unique)
-	return []any{column(unique, forge.Recheck.Key), column(unique, lookPriority), bodies}, err
+	return []any{column(unique, forge.Recheck.Key), column(unique, jobPriority), bodies}, err
 }
 
-// lookPriority orders jobs, 1 first: the merge queue before pull requests, and resyncs last. A job
+// jobPriority orders jobs, 1 first: the merge queue before pull requests, and resyncs last. A job
 // for the branch comes from a replica of the previous version alone.
-func lookPriority(l forge.Recheck) int16 {
+func jobPriority(l forge.Recheck) int16 {
 	switch l.Kind {
 	case forge.RecheckBranch:
 		return 1
@@ -153,12 +153,12 @@ const sqlBegin = `
 	WITH begun AS (
 		UPDATE looks SET wanted = false WHERE key = $1 AND wanted),
 	replaced AS (
-		DELETE FROM river_job WHERE kind = '` + lookKind + `' AND state IN ('retryable', 'scheduled')
+		DELETE FROM river_job WHERE kind = '` + jobKind + `' AND state IN ('retryable', 'scheduled')
 			AND args @> jsonb_build_object('key', $1::text) AND id <> $2)
 	SELECT body FROM looks WHERE key = $1`
 
-// beginLook sets the job to no longer wanted and returns it; false if the store does not know it.
-func (s *Pulls) beginLook(ctx context.Context, key string, job int64) (forge.Recheck, bool, error) {
+// beginJob sets the job to no longer wanted and returns it; false if the store does not know it.
+func (s *Pulls) beginJob(ctx context.Context, key string, job int64) (forge.Recheck, bool, error) {
 	var raw []byte
 	err := s.again(ctx, func() error { return s.work.QueryRow(ctx, sqlBegin, key, job).Scan(&raw) })
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -171,13 +171,13 @@ func (s *Pulls) beginLook(ctx context.Context, key string, job int64) (forge.Rec
 	return l, err == nil, wrap(err, "begin review job %s", key)
 }
 
-// sqlMend inserts River jobs for wanted jobs without one: a River job that was deleted before it
+// sqlRestoreJobs inserts River jobs for wanted jobs without one: a River job that was deleted before it
 // began, by hand or because the database failed each of its tries, would block its key forever.
-const sqlMend = `
+const sqlRestoreJobs = `
 	WITH turned AS (
 		SELECT key, priority FROM looks WHERE wanted AND key NOT IN (
 			SELECT args->>'key' FROM river_job
-			WHERE kind = '` + lookKind + `' AND args ? 'key' AND state IN ('available', 'running', 'retryable', 'scheduled', 'pending'))
+			WHERE kind = '` + jobKind + `' AND args ? 'key' AND state IN ('available', 'running', 'retryable', 'scheduled', 'pending'))
 		ORDER BY key LIMIT 10000)` + sqlInsertJobs + ` FROM turned`
 
 // The retention of the inbox and of pull requests. Each statement deletes a bounded number of rows.

@@ -79,15 +79,15 @@ func BenchmarkAccept(b *testing.B) {
 			alternate(b, "INSERT", accept(func(int) forge.Recheck { return branch }), floor)
 		})
 		b.Run(fmt.Sprintf("rows=%d/new", rows), func(b *testing.B) {
-			alternate(b, "INSERT", accept(func(i int) forge.Recheck { return pullLook(pulls + i) }),
+			alternate(b, "INSERT", accept(func(i int) forge.Recheck { return pullJob(pulls + i) }),
 				floor)
 		})
 	}
 }
 
-// BenchmarkLook measures the time from a delivery on one replica to its job on another, one after
+// BenchmarkReviewJob measures the time from a delivery on one replica to its job on another, one after
 // the other: River fetches at most ten times a second.
-func BenchmarkLook(b *testing.B) {
+func BenchmarkReviewJob(b *testing.B) {
 	url := newDatabase(b)
 	fill(b, url, 10_000)
 	s := open(b, url)

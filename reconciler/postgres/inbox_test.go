@@ -24,7 +24,7 @@ var (
 	sweep  = forge.Recheck{Kind: forge.RecheckAll}
 )
 
-func pullLook(n int) forge.Recheck { return forge.Recheck{Kind: forge.RecheckPull, Number: n} }
+func pullJob(n int) forge.Recheck { return forge.Recheck{Kind: forge.RecheckPull, Number: n} }
 
 func delivery(n int) forge.Delivery {
 	return forge.Delivery{ID: fmt.Sprintf("72d3162e-cc78-11e3-81ab-%012d", n), Event: "push"}
@@ -53,7 +53,7 @@ func TestDeliveryIsTakenOnce(t *testing.T) {
 		senders.Go(func() {
 			for range 1000 / 16 {
 				is, err := s.Pulls.Accept(context.Background(), delivery(1), []forge.Recheck{
-					branch, pullLook(7)})
+					branch, pullJob(7)})
 				if err != nil {
 					t.Error(err)
 				}
@@ -101,7 +101,7 @@ func TestManyDeliveriesAboutOneThingLeaveOneJob(t *testing.T) {
 }
 
 // Two deliveries ask for the same at the same moment: the one that comes second finds it wanted.
-func TestLookThatAnotherDeliveryAskedForMeanwhile(t *testing.T) {
+func TestJobThatAnotherDeliveryRequestedMeanwhile(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
 	s := open(t, url)
@@ -127,7 +127,7 @@ func TestLookThatAnotherDeliveryAskedForMeanwhile(t *testing.T) {
 }
 
 // In a burst no delivery waits for another: Accept does not lock a wanted job.
-func TestLookThatIsWantedIsNotWaitedFor(t *testing.T) {
+func TestWantedJobIsNotLocked(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
 	s := open(t, url)
@@ -159,7 +159,7 @@ func TestDeliveriesAboutTheSameThingsInOtherOrders(t *testing.T) {
 	var all sync.WaitGroup
 	looks := []forge.Recheck{branch, sweep}
 	for i := range 20 {
-		looks = append(looks, pullLook(i+1))
+		looks = append(looks, pullJob(i+1))
 	}
 	for i := range 8 {
 		all.Go(func() {
@@ -185,20 +185,20 @@ func TestDeliveriesAboutTheSameThingsInOtherOrders(t *testing.T) {
 	}
 }
 
-func TestLookIsAskedForAgainOnceItHasBegun(t *testing.T) {
+func TestJobIsRequestedAgainOnceItHasBegun(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
 	s := open(t, url)
 	for i := range 3 {
 		must(
-			s.Pulls.Accept(t.Context(), delivery(i), []forge.Recheck{branch, branch, pullLook(7)}))(
+			s.Pulls.Accept(t.Context(), delivery(i), []forge.Recheck{branch, branch, pullJob(7)}))(
 			t)
-		check(t, s.Pulls.Ask(t.Context(), []forge.Recheck{pullLook(7)}))
+		check(t, s.Pulls.Ask(t.Context(), []forge.Recheck{pullJob(7)}))
 	}
 	expect(t, url, countJobs, 2)
 	// as the job's first act does
 	exec(t, url, `UPDATE looks SET wanted = false WHERE key = 'branch'`)
-	check(t, s.Pulls.Ask(t.Context(), []forge.Recheck{branch, pullLook(7)}))
+	check(t, s.Pulls.Ask(t.Context(), []forge.Recheck{branch, pullJob(7)}))
 	expect(t, url, countJobs, 3)
 	expect(t, url,
 		`SELECT count(*) FROM river_job WHERE args = '{"key": "branch"}' AND priority = 1`, 2)
@@ -213,7 +213,7 @@ func TestDeliveryOfAStrangeNameIsRefused(t *testing.T) {
 	s := open(t, url)
 	many := make([]forge.Recheck, 1001)
 	for i := range many {
-		many[i] = pullLook(i + 1)
+		many[i] = pullJob(i + 1)
 	}
 	for name, c := range map[string]struct {
 		delivery forge.Delivery
@@ -254,7 +254,7 @@ func TestDeliveryThatWasNotStoredWorksAgain(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
 	s := open(t, url)
-	check(t, s.Pulls.Ask(t.Context(), []forge.Recheck{pullLook(7)}))
+	check(t, s.Pulls.Ask(t.Context(), []forge.Recheck{pullJob(7)}))
 	exec(t, url, `UPDATE looks SET wanted = false; DELETE FROM river_job`)
 	conn := connect(t, url)
 	defer conn.Close(context.Background())
@@ -265,7 +265,7 @@ func TestDeliveryThatWasNotStoredWorksAgain(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	failed := make(chan error, 1)
 	go func() {
-		_, err := s.Pulls.Accept(ctx, delivery(1), []forge.Recheck{branch, pullLook(7)})
+		_, err := s.Pulls.Accept(ctx, delivery(1), []forge.Recheck{branch, pullJob(7)})
 		failed <- err
 	}()
 	until(t, "the delivery to wait", func() bool { return waiting(t, url) == 1 })
@@ -278,7 +278,7 @@ func TestDeliveryThatWasNotStoredWorksAgain(t *testing.T) {
 	expect(t, url, countDeliveries, 0)
 	expect(t, url, countWanted, 0)
 	expect(t, url, countJobs, 0)
-	if !must(s.Pulls.Accept(t.Context(), delivery(1), []forge.Recheck{branch, pullLook(7)}))(t) {
+	if !must(s.Pulls.Accept(t.Context(), delivery(1), []forge.Recheck{branch, pullJob(7)}))(t) {
 		t.Error("the redelivery is not fresh")
 	}
 	expect(t, url, countJobs, 2)
@@ -312,7 +312,7 @@ func TestTerminatedSessionsLoseNoDelivery(t *testing.T) {
 				for tries := 0; ; tries++ { // the Git host delivers again
 					if _, err := s.Pulls.Accept(context.Background(), delivery(i*n+j),
 						[]forge.Recheck{
-							pullLook(i*n + j + 1)}); err == nil {
+							pullJob(i*n + j + 1)}); err == nil {
 						break
 					} else if tries == 100 {
 						t.Error(err)
@@ -335,7 +335,7 @@ func TestJobIsOneOfRiversOwn(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
 	s := open(t, url)
-	check(t, s.Pulls.Ask(t.Context(), []forge.Recheck{pullLook(7)}))
+	check(t, s.Pulls.Ask(t.Context(), []forge.Recheck{pullJob(7)}))
 	client, err := river.NewClient(riverpgxv5.New(nil), &river.Config{Schema: "argosy"})
 	check(t, err)
 	conn := connect(t, url)
@@ -399,7 +399,7 @@ func TestAcceptIsOneRoundTrip(t *testing.T) {
 	if n := accept(2, branch); n != 1 {
 		t.Errorf("what is wanted already: %d round trips", n)
 	}
-	if n := accept(3, sweep, pullLook(1), pullLook(2)); n != 2 {
+	if n := accept(3, sweep, pullJob(1), pullJob(2)); n != 2 {
 		t.Errorf("what is new: %d round trips, one of them to tell of it", n)
 	}
 	if n := accept(3, sweep); n != 1 {
@@ -413,7 +413,7 @@ func TestTidyDropsWhatIsOldAndNothingElse(t *testing.T) {
 	s := open(t, url)
 	ctx := t.Context()
 	for i := range 4 {
-		must(s.Pulls.Accept(ctx, delivery(i), []forge.Recheck{pullLook(i + 1)}))(t)
+		must(s.Pulls.Accept(ctx, delivery(i), []forge.Recheck{pullJob(i + 1)}))(t)
 	}
 	exec(t, url,
 		`UPDATE looks SET wanted = false WHERE key <> 'pull/3'; UPDATE looks SET at = now() - interval '31 days' WHERE key <> 'pull/1';
@@ -494,7 +494,7 @@ func TestAPushIsNotifiedWithTheTransactionThatStoresIt(t *testing.T) {
 			t.Errorf("try %d: fresh %t", i+1, fresh)
 		}
 	}
-	must(s.Pulls.Accept(t.Context(), delivery(2), []forge.Recheck{pullLook(1)}))(t)
+	must(s.Pulls.Accept(t.Context(), delivery(2), []forge.Recheck{pullJob(1)}))(t)
 	exec(t, url, `SELECT pg_notify('argosy', 'last')`)
 	for _, want := range []string{"pushed a", "last"} {
 		if n, err := conn.WaitForNotification(t.Context()); err != nil || n.Payload != want {

@@ -19,40 +19,40 @@ import (
 )
 
 const (
-	lookKind  = "look"
-	lookQueue = "looks"
-	lookRoom  = 4 // at once
+	jobKind        = "look"
+	jobQueue       = "looks"
+	maxRunningJobs = 4 // at once
 
-	lookTime    = 2 * time.Minute  // of one job
-	lookRescue  = 3 * time.Minute  // after which a job of a dead replica runs again
-	lookGrace   = 10 * time.Second // for jobs to end when the work stops
-	lookPoll    = 5 * time.Second  // for jobs whose notification was lost
-	lookPause   = time.Second      // before the retry of a key that is being worked on
+	jobTime     = 2 * time.Minute  // of one job
+	jobRescue   = 3 * time.Minute  // after which a job of a dead replica runs again
+	jobGrace    = 10 * time.Second // for jobs to end when the work stops
+	jobPoll     = 5 * time.Second  // for jobs whose notification was lost
+	jobPause    = time.Second      // before the retry of a key that is being worked on
 	busyAtMost  = time.Hour        // longest pause that a Git host may ask for
 	busyAtLeast = time.Second
 	keepDone    = time.Hour // finished jobs
 
 	// one of them listens. They are kept apart, so that neither River nor a flood of status takes
 	// the other's
-	riverConns = 4
-	mendPause  = 15 * time.Second
-	tidyPause  = time.Hour
-	startPause = 30 * time.Second // at most, between attempts to start
+	riverConns   = 4
+	restorePause = 15 * time.Second
+	tidyPause    = time.Hour
+	startPause   = 30 * time.Second // at most, between attempts to start
 )
 
 // sqlInsertJobs is followed by FROM and what has a key and a priority. Ten tries are some four
 // hours, by River's pauses: 1 s, 16 s, 81 s, … each a fourth power.
 const sqlInsertJobs = `
 	INSERT INTO river_job (args, kind, queue, priority, max_attempts)
-	SELECT jsonb_build_object('key', key), '` + lookKind + `', '` + lookQueue + `', priority, 10`
+	SELECT jsonb_build_object('key', key), '` + jobKind + `', '` + jobQueue + `', priority, 10`
 
-// lookArgs are what a job holds: nothing of what there is to see.
-type lookArgs struct {
+// jobArgs are what a job holds: nothing of what there is to see.
+type jobArgs struct {
 	Key string `json:"key"`
 }
 
 // Kind names the jobs to River.
-func (lookArgs) Kind() string { return lookKind }
+func (jobArgs) Kind() string { return jobKind }
 
 // Work runs review jobs until ctx ends: at most four at once, never two of the same key, resyncs
 // last. It is for the replica that holds the reconciler's lease. A *forge.Busy postpones a job
@@ -72,7 +72,7 @@ func (s *Pulls) Work(ctx context.Context, do func(context.Context, forge.Recheck
 	defer pool.Close()
 	workers := river.NewWorkers()
 	if err := river.AddWorkerSafely(workers,
-		&looker{store: s, do: do, busy: map[string]bool{}}); err != nil {
+		&jobRunner{store: s, do: do, busy: map[string]bool{}}); err != nil {
 		return fmt.Errorf("work: %w", err)
 	}
 	for failed := 0; ctx.Err() == nil; failed++ {
@@ -96,9 +96,9 @@ func (s *Pulls) Work(ctx context.Context, do func(context.Context, forge.Recheck
 func riverConfig(workers *river.Workers, log *slog.Logger) *river.Config {
 	return &river.Config{
 		Schema: schema, Logger: slog.New(onlyWarnings{log.Handler()}),
-		Workers: workers, Queues: map[string]river.QueueConfig{lookQueue: {MaxWorkers: lookRoom}},
-		FetchPollInterval: lookPoll,
-		JobTimeout:        lookTime, RescueStuckJobsAfter: lookRescue, SoftStopTimeout: lookGrace,
+		Workers: workers, Queues: map[string]river.QueueConfig{jobQueue: {MaxWorkers: maxRunningJobs}},
+		FetchPollInterval: jobPoll,
+		JobTimeout:        jobTime, RescueStuckJobsAfter: jobRescue, SoftStopTimeout: jobGrace,
 		CompletedJobRetentionPeriod: keepDone,
 	}
 }
@@ -107,7 +107,7 @@ func riverConfig(workers *river.Workers, log *slog.Logger) *river.Config {
 func (s *Pulls) maintain(ctx context.Context, pool *pgxpool.Pool) {
 	var tidied time.Time
 	for ctx.Err() == nil {
-		if _, err := pool.Exec(ctx, sqlMend); err != nil && ctx.Err() == nil {
+		if _, err := pool.Exec(ctx, sqlRestoreJobs); err != nil && ctx.Err() == nil {
 			s.log.Warn("failed to find review jobs without a River job; trying again", "error", err)
 			if errors.Is(plain(err), ErrReadOnly) {
 				pool.Reset()
@@ -119,14 +119,14 @@ func (s *Pulls) maintain(ctx context.Context, pool *pgxpool.Pool) {
 			}
 			tidied = time.Now()
 		}
-		pacing.SleepAbout(ctx, mendPause)
+		pacing.SleepAbout(ctx, restorePause)
 	}
 }
 
 // wake notifies the leader of a job, in a transaction of its own after that of the job: see Notify.
 // The next poll finds the job if the notification fails or is lost.
 func (s *Pulls) wake(ctx context.Context) {
-	_, err := s.work.Exec(ctx, `SELECT pg_notify('`+schema+`.river_insert', '{"queue": "`+lookQueue+
+	_, err := s.work.Exec(ctx, `SELECT pg_notify('`+schema+`.river_insert', '{"queue": "`+jobQueue+
 		`"}')`)
 	if err != nil {
 		s.log.Debug("a new job waits for the next poll", "error", err)
@@ -134,8 +134,8 @@ func (s *Pulls) wake(ctx context.Context) {
 }
 
 // looker runs the jobs of one replica.
-type looker struct {
-	river.WorkerDefaults[lookArgs]
+type jobRunner struct {
+	river.WorkerDefaults[jobArgs]
 	store *Pulls
 	do    func(context.Context, forge.Recheck) error
 
@@ -144,20 +144,20 @@ type looker struct {
 }
 
 // Work does one job.
-func (w *looker) Work(ctx context.Context, job *river.Job[lookArgs]) error {
+func (w *jobRunner) Work(ctx context.Context, job *river.Job[jobArgs]) error {
 	key := job.Args.Key
 	if !w.enter(key) {
-		return river.JobSnooze(lookPause)
+		return river.JobSnooze(jobPause)
 	}
 	defer w.leave(key)
-	look, known, err := w.store.beginLook(ctx, key, job.ID)
+	look, known, err := w.store.beginJob(ctx, key, job.ID)
 	if err == nil && known {
-		err = w.look(ctx, look)
+		err = w.run(ctx, look)
 	}
 	return w.end(ctx, job, err)
 }
 
-func (w *looker) enter(key string) bool {
+func (w *jobRunner) enter(key string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.busy[key] {
@@ -167,13 +167,13 @@ func (w *looker) enter(key string) bool {
 	return true
 }
 
-func (w *looker) leave(key string) {
+func (w *jobRunner) leave(key string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.busy, key)
 }
 
-func (w *looker) look(ctx context.Context, l forge.Recheck) (err error) {
+func (w *jobRunner) run(ctx context.Context, l forge.Recheck) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = fmt.Errorf("panic: %v\n%s", v, debug.Stack())
@@ -182,12 +182,12 @@ func (w *looker) look(ctx context.Context, l forge.Recheck) (err error) {
 	return w.do(ctx, l)
 }
 
-// errLook is all that River stores of a failure: the error may name tenants, which River's tables
+// errJob is all that River stores of a failure: the error may name tenants, which River's tables
 // must not.
-var errLook = errors.New("the review job failed; the log has the error")
+var errJob = errors.New("the review job failed; the log has the error")
 
 // end returns the outcome of a job to River.
-func (w *looker) end(ctx context.Context, job *river.Job[lookArgs], err error) error {
+func (w *jobRunner) end(ctx context.Context, job *river.Job[jobArgs], err error) error {
 	var busy *forge.Busy
 	switch {
 	case err == nil:
@@ -206,5 +206,5 @@ func (w *looker) end(ctx context.Context, job *river.Job[lookArgs], err error) e
 		w.store.log.Warn("a review job failed; trying again", "job", job.Args.Key, "tries",
 			job.Attempt, "error", err)
 	}
-	return errLook
+	return errJob
 }

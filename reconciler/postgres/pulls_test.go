@@ -234,7 +234,7 @@ func TestConnectionLostWhilePullsAreSavedHasOneEffect(t *testing.T) {
 				"Accept": func() {
 					deliveries++
 					_, err := s.Pulls.Accept(ctx, delivery(deliveries), []forge.Recheck{
-						pullLook(deliveries)})
+						pullJob(deliveries)})
 					check(t, err)
 				},
 				"Ask": func() { check(t, s.Pulls.Ask(ctx, []forge.Recheck{branch})) },

@@ -185,7 +185,7 @@ func TestTheBranchIsFirstAndSweepsAreLast(t *testing.T) {
 	s := open(t, url)
 	ask(t, s, sweep)
 	for i := range 9 {
-		ask(t, s, pullLook(i+1))
+		ask(t, s, pullJob(i+1))
 	}
 	ask(t, s, branch)
 	release := make(chan struct{})
@@ -210,17 +210,17 @@ func TestJobOfTheSameKeyWaitsForTheRunningOne(t *testing.T) {
 	s := open(t, url)
 	release := make(chan struct{})
 	d := work(t, s, once(release))
-	ask(t, s, pullLook(7))
+	ask(t, s, pullJob(7))
 	d.seen("pull/7", 1)
 	for range 5 {
-		ask(t, s, pullLook(7))
+		ask(t, s, pullJob(7))
 	}
 	expect(t, url, countJobs, 2)
 	until(t, "the second job to be put off", func() bool {
 		return one[bool](t, url,
 			`SELECT EXISTS (SELECT FROM river_job WHERE (metadata->>'snoozes')::int > 0)`)
 	})
-	ask(t, s, pullLook(8))
+	ask(t, s, pullJob(8))
 	d.seen("pull/8", 1) // others continue meanwhile
 	expect(t, url, countWanted, 1)
 	close(release)
@@ -242,7 +242,7 @@ func TestJobOfABusyHostRunsAgainAtItsTime(t *testing.T) {
 		free = time.Now().Add(2 * time.Second)
 		return &wrapped{&forge.Busy{Until: free, Err: errors.New("rate limit of tenant acme")}}
 	})
-	ask(t, s, pullLook(7))
+	ask(t, s, pullJob(7))
 	d.seen("pull/7", 2)
 	if early := time.Until(free); early > 0 {
 		t.Errorf("it was asked %s too early", early)
@@ -250,14 +250,14 @@ func TestJobOfABusyHostRunsAgainAtItsTime(t *testing.T) {
 	d.set(func(context.Context, forge.Recheck) error {
 		return &forge.Busy{Until: time.Now().Add(1000 * time.Hour), Err: errors.New("no")}
 	})
-	ask(t, s, pullLook(8))
+	ask(t, s, pullJob(8))
 	until(t, "the look to be put off", func() bool {
 		return one[bool](t, url,
 			`SELECT EXISTS (SELECT FROM river_job WHERE args = '{"key": "pull/8"}' AND state = 'scheduled' AND attempt = 0
 			AND scheduled_at BETWEEN now() + interval '50 minutes' AND now() + interval '61 minutes')`)
 	})
 	d.set(nothing)
-	ask(t, s, pullLook(8)) // a new delivery does not wait for that
+	ask(t, s, pullJob(8)) // a new delivery does not wait for that
 	d.seen("pull/8", 2)
 	until(t, "no job to be left", func() bool {
 		return one[int](t, url,
@@ -280,7 +280,7 @@ func TestFailedJobIsRetriedAndItsErrorIsNotStored(t *testing.T) {
 		d.set(nothing)
 		return errors.New("tenant acme\x00 does \xff not exist")
 	})
-	ask(t, s, pullLook(7))
+	ask(t, s, pullJob(7))
 	d.seen("pull/7", 2)
 	d.stop()
 	expect(t, url, `SELECT count(*) FROM river_job WHERE state = 'completed' AND attempt = 2`, 1)
@@ -301,7 +301,7 @@ func TestPanicFailsItsJobAlone(t *testing.T) {
 		}
 		return nil
 	})
-	ask(t, s, pullLook(7), pullLook(8))
+	ask(t, s, pullJob(7), pullJob(8))
 	d.seen("pull/8", 1)
 	d.seen("pull/7", 2)
 	d.stop()
@@ -317,7 +317,7 @@ func TestDiscardedJobCanBeRequestedAgain(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
 	s, log := bookOf(t, url)
-	ask(t, s, pullLook(7))
+	ask(t, s, pullJob(7))
 	exec(t, url, `UPDATE river_job SET attempt = 9`)
 	d := work(t, s, func(context.Context, forge.Recheck) error {
 		return errors.New("no such forge")
@@ -329,7 +329,7 @@ func TestDiscardedJobCanBeRequestedAgain(t *testing.T) {
 		t.Errorf("the log:\n%s", log.b.String())
 	}
 	d.set(nothing)
-	must(s.Pulls.Accept(t.Context(), delivery(1), []forge.Recheck{pullLook(7)}))(t)
+	must(s.Pulls.Accept(t.Context(), delivery(1), []forge.Recheck{pullJob(7)}))(t)
 	d.seen("pull/7", 2)
 }
 
@@ -340,7 +340,7 @@ func TestFailingJobHasOneRetry(t *testing.T) {
 	s := open(t, url)
 	d := work(t, s, func(context.Context, forge.Recheck) error { return errors.New("no") })
 	for i := range 5 {
-		ask(t, s, pullLook(7))
+		ask(t, s, pullJob(7))
 		d.seen("pull/7", i+1)
 		until(t, "the job to wait", func() bool {
 			return one[int](t, url,
@@ -360,7 +360,7 @@ func TestRequestWithoutItsJobGetsAnotherJob(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
 	s := open(t, url)
-	ask(t, s, pullLook(7), pullLook(8), branch)
+	ask(t, s, pullJob(7), pullJob(8), branch)
 	exec(t, url, `DELETE FROM river_job WHERE args = '{"key": "pull/7"}';
 		UPDATE river_job SET state = 'discarded', finalized_at = now() WHERE args = '{"key": "branch"}'`)
 	d := work(t, s, nothing)
@@ -378,7 +378,7 @@ func TestJobOfADeadReplicaRunsAgain(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
 	s := open(t, url)
-	ask(t, s, pullLook(7), pullLook(8))
+	ask(t, s, pullJob(7), pullJob(8))
 	exec(t, url, `UPDATE looks SET wanted = false;
 		UPDATE river_job SET state = 'running', attempt = 1, attempted_by = '{dead}', attempted_at = now() - CASE args->>'key'
 			WHEN 'pull/7' THEN interval '4 minutes' ELSE interval '1 minute' END`)
@@ -396,7 +396,7 @@ func TestWorkThatStops(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
 	s := open(t, url)
-	ask(t, s, pullLook(7), pullLook(8))
+	ask(t, s, pullJob(7), pullJob(8))
 	quick := make(chan struct{})
 	ctx, cancel := context.WithCancel(t.Context())
 	var begun sync.WaitGroup
@@ -453,7 +453,7 @@ func TestWorkTakesNoConnectionOfTheStore(t *testing.T) {
 		return err
 	})
 	for i := range 40 {
-		ask(t, s, pullLook(i+1))
+		ask(t, s, pullJob(i+1))
 	}
 	d.seen("", 40)
 	if n := sessions(); n > 1+2+4 {
@@ -476,11 +476,11 @@ func TestWorkSurvivesLostConnections(t *testing.T) {
 		exec(t, url, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 			WHERE datname = current_database() AND pid <> pg_backend_pid() AND application_name = 'argosy' AND random() < 0.5`)
 		for err := errors.New(""); err != nil; {
-			err = s.Pulls.Ask(t.Context(), []forge.Recheck{pullLook(i + 1)})
+			err = s.Pulls.Ask(t.Context(), []forge.Recheck{pullJob(i + 1)})
 		}
 	}
 	for i := range 10 {
-		d.seen(pullLook(i+1).Key(), 1)
+		d.seen(pullJob(i+1).Key(), 1)
 	}
 }
 
