@@ -129,7 +129,7 @@ var (
 	// ErrNoSuchOwner means that the Git host has no such account or team.
 	ErrNoSuchOwner = errors.New("the forge has no such account or team")
 	// ErrNoSuchComment means that the comment is deleted.
-	ErrNoSuchComment = errors.New("the comment is gone")
+	ErrNoSuchComment = errors.New("the comment is deleted")
 )
 
 // Busy is an error with the time of the next allowed request: a rate limit, a secondary limit, or

@@ -641,7 +641,7 @@ func takeLease(ctx context.Context, tx pgx.Tx, l mirror.Lease, holder string, fl
 	return taken, err
 }
 
-// turn is one takeover by a process from another.
+// takeover is one takeover by a process from another.
 type takeover struct {
 	Instance string    `json:"instance"`
 	At       time.Time `json:"at"`
@@ -685,7 +685,7 @@ func (h *history) show(proof, call string) error {
 	return nil
 }
 
-// turned adds a takeover, unless the process already had the last one. A process that has ended
+// addTakeover adds a takeover, unless the process already had the last one. A process that has ended
 // never returns, and a rollout ends the process that it replaces. So a process that returns after
 // another is a copy, or did not learn of the other in time, which happens once. Two returns within
 // ten minutes, of any processes, mean two processes with one identity. A process that learns of a

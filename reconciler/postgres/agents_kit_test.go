@@ -121,7 +121,7 @@ func session(a registry.Agent, instance string) registry.Session {
 		Version: "v1.1.0"})
 }
 
-// anew returns the session with a new proof.
+// withNewProof returns the session with a new proof.
 func withNewProof(s registry.Session) registry.Session {
 	s.Proof = rand.Text()
 	return s

@@ -270,11 +270,11 @@ const (
 )
 
 // orphanEnvironments converts environments to their column's type; nil if the agent reports none.
-func orphanEnvironments(told []fleet.EnvironmentID) []string {
-	if told == nil {
+func orphanEnvironments(reported []fleet.EnvironmentID) []string {
+	if reported == nil {
 		return nil
 	}
-	return column(told[:min(len(told), mirror.MaxOrphanEnvironments)],
+	return column(reported[:min(len(reported), mirror.MaxOrphanEnvironments)],
 		func(id fleet.EnvironmentID) string {
 			return text(string(id.Tenant)) + "/" + text(string(id.Name))
 		})
@@ -284,9 +284,9 @@ func orphanEnvironments(told []fleet.EnvironmentID) []string {
 // by its agent, at most the maximum. The result is false when no agent has joined, or it is too old
 // to report them.
 func (s *Views) OrphanEnvironments(ctx context.Context,
-	engine fleet.EngineName) (of []fleet.EnvironmentID, told bool, err error) {
+	engine fleet.EngineName) (of []fleet.EnvironmentID, reported bool, err error) {
 	err = s.again(ctx, func() error {
-		of, told = nil, false
+		of, reported = nil, false
 		var words []string
 		err := s.work.QueryRow(ctx,
 			`SELECT stray_environments FROM agents WHERE engine = $1 AND ended_at IS NULL`,
@@ -294,7 +294,7 @@ func (s *Views) OrphanEnvironments(ctx context.Context,
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil
 		}
-		told = words != nil
+		reported = words != nil
 		for _, word := range words {
 			tenant, name, _ := strings.Cut(word, "/")
 			of = append(of, fleet.EnvironmentID{Tenant: fleet.TenantName(tenant),
@@ -302,7 +302,7 @@ func (s *Views) OrphanEnvironments(ctx context.Context,
 		}
 		return err
 	})
-	return of, told, wrap(err, "strays on engine %s", engine)
+	return of, reported, wrap(err, "orphans on engine %s", engine)
 }
 
 // count converts an untrusted number to its column's type.

@@ -233,7 +233,7 @@ func (s *Decisions) decide(ctx context.Context, f func(pgx.Tx) error) error {
 	return s.again(ctx, func() error { return pgx.BeginFunc(ctx, s.control, f) })
 }
 
-// deed is an action of a person, as stored: an operation, an audit entry, an event.
+// decision is an action of a person, as stored: an operation, an audit entry, an event.
 type decision struct {
 	kind     mirror.OperationKind // of the operation; empty: none
 	action   string               // in the audit log; empty: kind

@@ -320,7 +320,7 @@ func latencyStats(ctx context.Context, tx pgx.Tx, ask view.StatsQuery,
 	return walk(ctx, tx, lanes)
 }
 
-// travels returns the requested revisions that are still recorded, in their current state, and
+// latencies returns the requested revisions that are still recorded, in their current state, and
 // those that have started, by number.
 func latencies(ctx context.Context, tx pgx.Tx, ask view.StatsQuery) ([]view.RolloutLatency, error) {
 	known := map[int64]view.RolloutLatency{}

@@ -711,7 +711,7 @@ const sqlUnread = `(
 	GROUP BY 1, 2, 3
 )`
 
-// standing counts Applications by state.
+// stateCounts counts Applications by state.
 type stateCounts struct {
 	view.Counts
 	held int
@@ -720,7 +720,7 @@ type stateCounts struct {
 // pair is a name of one or two parts; the second may be empty.
 type pair [2]string
 
-// standings counts the Applications of each pair by two expressions over desired d.
+// countStates counts the Applications of each pair by two expressions over desired d.
 func countStates(ctx context.Context, tx pgx.Tx, first, second string,
 	pairs []pair) (map[pair]stateCounts, error) {
 	rows, err := tx.Query(ctx, `

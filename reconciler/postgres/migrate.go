@@ -138,7 +138,7 @@ func repairIndexes(ctx context.Context, db *sql.DB) error {
 			repair = `DROP INDEX CONCURRENTLY ` + name
 		}
 		if _, err := db.ExecContext(ctx, repair); err != nil {
-			return fmt.Errorf("make index %s anew: %w", name, err)
+			return fmt.Errorf("create index %s again: %w", name, err)
 		}
 	}
 	return nil

@@ -29,7 +29,7 @@ func (s *Work) OrphanKeys(ctx context.Context, engine fleet.EngineName) ([]fleet
 		err := row.Scan(&key.Kind, &key.Name)
 		return key, err
 	}, `SELECT kind, name FROM strays WHERE engine = $1`, string(engine))
-	return keys, wrap(err, "strays of engine %s", engine)
+	return keys, wrap(err, "orphans of engine %s", engine)
 }
 
 // ReportOrphans records objects that a worker found without a row, and listed ones that are deleted
@@ -66,7 +66,7 @@ func (s *Work) ReportOrphans(ctx context.Context, lease mirror.Lease, found []mi
 			column(found, func(f mirror.Orphan) bool { return f.Pure }),
 			mirror.TombstoneTime)...)
 	})
-	return wrap(err, "strays of engine %s", engine)
+	return wrap(err, "orphans of engine %s", engine)
 }
 
 const sqlFindOrphans = `
@@ -104,7 +104,7 @@ const sqlRemoveLate = `
 // RemoveOrphan decides that one orphan is deleted, and returns it as it is listed then.
 // mirror.ErrNotFound when no orphan with that UID is listed, or its removal is decided already.
 func (s *Decisions) RemoveOrphan(ctx context.Context, r mirror.OrphanRemoval) (view.Orphan, error) {
-	subject := fmt.Sprintf("stray %s %s on engine %s", r.Kind, r.Name, r.Engine)
+	subject := fmt.Sprintf("orphan %s %s on engine %s", r.Kind, r.Name, r.Engine)
 	if r.Deletion != fleet.DeletionDelete && r.Deletion != fleet.DeletionOrphan {
 		return view.Orphan{}, fmt.Errorf("%s: deletion is Delete or Orphan, not %q", subject,
 			r.Deletion)

@@ -289,11 +289,11 @@ func (s *Plans) Recent(ctx context.Context, window time.Duration) (mirror.Recent
 			` FROM deletions WHERE at > now() - $1::interval ORDER BY n`, window)
 		return err
 	})
-	return l, wrap(err, "what was lately deleted")
+	return l, wrap(err, "recent deletions")
 }
 
-// RecentCreations counts the Applications that were created within the window: they did not stand
-// when it began. It costs as much as was created, so it is for plans that delete something.
+// RecentCreations counts the Applications that were created within the window. Its cost grows with
+// their number, so it is for plans that delete something.
 func (s *Plans) RecentCreations(ctx context.Context,
 	window time.Duration) (map[fleet.TenantName]int,
 	error) {
@@ -314,7 +314,7 @@ func (s *Plans) RecentCreations(ctx context.Context,
 		})
 		return err
 	})
-	return created, wrap(err, "what was lately created")
+	return created, wrap(err, "recent creations")
 }
 
 // Vanished returns the keys whose rows were deleted because their objects were proven deleted. A
@@ -324,7 +324,7 @@ func (s *Plans) Vanished(ctx context.Context, keys []fleet.ObjectKey) ([]fleet.O
 		SELECT k.engine, k.kind, k.name FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY AS k (engine, kind, name, n)
 		JOIN removals r ON r.engine = k.engine AND r.kind = k.kind AND r.name = k.name AND r.life = (SELECT incarnation())
 		WHERE NOT EXISTS (SELECT FROM desired d WHERE d.engine = k.engine AND d.kind = k.kind AND d.name = k.name) ORDER BY k.n`, objectColumns(keys)...)
-	return gone, wrap(err, "rows that have gone")
+	return gone, wrap(err, "deleted rows")
 }
 
 // sqlOpenRevisions reads the revisions of some rows that are not fully applied yet.
@@ -338,7 +338,7 @@ const sqlOpenRevisions = `
 // maximum delay of an acknowledgement for the completion of its revisions
 const completeTimeout = 2 * time.Second
 
-// settle completes those of the open revisions whose every row is applied. It runs after the commit
+// complete completes those of the open revisions whose every row is applied. It runs after the commit
 // of the transaction that changed their rows: see settle in migrations/00011_settle.sql. Its
 // failure does not fail that transaction: CompleteRevisions completes them later.
 func (s *database) complete(ctx context.Context, revisions []string) {

@@ -1,30 +1,34 @@
 // Package postgres is the store: the mirror of the config repo and of the engines' status, in
-// PostgreSQL 15 or later.
+// PostgreSQL 15 or later. A Store has one type for each aggregate over one set of pools: plans,
+// decisions, leases, work, agents, pulls, views and tokens.
 //
-// It holds what the config repo wants (declarations, placements, desired objects), how each object
-// stands (status), what happened (revisions, operations, events, the audit log) and what people
-// decided (approvals, stops, tokens). Git and the engines are the truth of the first two; the
-// mirror is a cache of them that may be dropped.
+// It holds the desired state (declarations, placements, objects), the status of each object, the
+// history (revisions, operations, events, the audit log) and people's decisions (approvals, stops,
+// tokens). Git and the engines are the truth of the first two; the mirror is a cache of them that
+// may be dropped.
 //
-// It holds the inbox of the forge as well: deliveries that were taken, what is to be looked at
-// (looks), and what is kept of pull requests (records, and the plans that their reviewers saw). The
-// jobs that look are River's, in tables of its own (river_...) beside ours, migrated after ours
-// under the same lock. A job holds the key of a look and nothing else, and is inserted in the
-// transaction that stores the delivery; what is asked for twice before it begins is one job. They
-// are worked on by the replica that holds the lease "reconciler".
+// It also holds the inbox of the Git host: accepted deliveries, requested review jobs (table looks),
+// and the records of pull requests with the plans that their reviewers saw. River runs the jobs,
+// with tables of its own (river_...), migrated after ours under the same lock. A job holds only the
+// key of its subject, and is inserted in the transaction that stores the delivery; two requests
+// before it starts are one job. The replica that holds the lease "reconciler" runs them.
 //
 // Rules of this package:
-//   - a revision is one transaction, and whatever its size it is one round trip of a fixed number of statements;
-//   - rows are numbered under one lock, so that the order of their numbers is the order of commits and a cursor never passes over a row;
-//   - every write on behalf of a lease is fenced: the database refuses an epoch that is not the newest;
-//   - every write may be repeated with one effect, because a connection may be lost during COMMIT;
-//   - what is unchanged is not written;
-//   - a read for a tenant names the tenant, and runs as a role that sees nothing of any other (row-level security);
-//   - no column holds a secret: rows name credentials, tokens are kept as hashes, sealed files stay sealed;
-//   - everything is read from the primary, for it is decided upon;
-//   - a notification only says "look", and is sent after the transaction, never within.
+//   - a revision is one transaction, and whatever its size one round trip of a fixed number of
+//     statements;
+//   - rows are numbered under one lock, so that the order of their numbers is the order of commits
+//     and a cursor never skips a row;
+//   - every write under a lease is fenced: the database refuses an epoch that is not the newest;
+//   - every write is idempotent, because a connection may be lost during COMMIT;
+//   - unchanged data is not written;
+//   - a read for a tenant names the tenant, and runs as a role without access to any other
+//     (row-level security);
+//   - no column holds a secret: rows name credentials, tokens are stored as hashes, SOPS-encrypted
+//     files stay encrypted;
+//   - every read is from the primary, because decisions depend on it;
+//   - a notification carries no data, and is sent after the transaction, never within.
 //
-// Everything lives in the schema "argosy" of the database that the URL names.
+// Everything is in the schema "argosy" of the URL's database.
 package postgres
 
 import (
@@ -344,7 +348,7 @@ func plain(err error) error {
 	return err
 }
 
-// told is a domain error with the message of the database.
+// databaseError is a domain error with the message of the database.
 type databaseError struct {
 	kind error
 	text string
@@ -417,11 +421,11 @@ func (s *Store) listen(ctx context.Context, look func(by string)) error {
 	look("")
 	for {
 		beat, cancel := context.WithTimeout(ctx, listenBeat)
-		told, err := conn.WaitForNotification(beat)
+		notification, err := conn.WaitForNotification(beat)
 		cancel()
 		switch {
 		case err == nil:
-			look(told.Payload)
+			look(notification.Payload)
 		case beat.Err() != nil && ctx.Err() == nil && !conn.IsClosed():
 			if err := prove(`SELECT`); err != nil {
 				return err
