@@ -62,8 +62,8 @@ func (s *Server) recovered(next http.Handler) http.Handler {
 			if cause == nil {
 				return
 			}
+			//nolint:errorlint // net/http requires a panic with this sentinel itself
 			if cause == http.ErrAbortHandler {
-				//nolint:errorlint // a sentinel that net/http asks to be panicked with as it is
 				panic(cause)
 			}
 			s.log.ErrorContext(r.Context(), "request failed with an internal error", "method",

@@ -198,8 +198,7 @@ func (h *httpChannel) do(r *http.Request, contentType string) (io.Reader, *url.U
 	r.Header.Set("User-Agent", "git/2 argosy")
 	r.Header.Set("Git-Protocol", "version=2")
 	h.auth.apply(r)
-	response, err := h.client.Do(
-		r) //nolint:bodyclose // it is read after this returns; Close closes it
+	response, err := h.client.Do(r) //nolint:bodyclose // the caller reads it; Close closes it
 	if err != nil {
 		return nil, nil, httpFailure(err)
 	}
