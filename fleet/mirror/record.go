@@ -83,6 +83,17 @@ type HoldID struct {
 	Tenant   fleet.TenantName
 }
 
+// Summary is the commit of a revision and its numbers, for people. Nothing is decided by it.
+type Summary struct {
+	Author      string // from the commit; shown, never used for a decision
+	Subject     string
+	CommittedAt time.Time
+	Created     int // number of objects, for people
+	Changed     int
+	Deleted     int
+	HeldBack    int
+}
+
 // Record is one revision of the config repo for the store: the difference between the applied state
 // (Base) and the new one. Recording it again has no further effect.
 type Record struct {
@@ -95,13 +106,7 @@ type Record struct {
 	// the revision as a whole is held: only Holds are recorded, and Base stays applied
 	RevisionHeld bool
 
-	Author      string // from the commit; shown, never used for a decision
-	Subject     string
-	CommittedAt time.Time
-	Created     int // number of objects, for people
-	Changed     int
-	Deleted     int
-	HeldBack    int
+	Summary
 
 	Declarations []fleet.Declaration // effective declarations that are new or changed
 	Removed      []fleet.Key         // declarations that are no longer in effect

@@ -116,7 +116,8 @@ func (m *fixture) record(ctx context.Context, fill func(*mirror.Record)) error {
 func (m *fixture) commit(ctx context.Context, fill func(*mirror.Record)) error {
 	m.revisions++
 	r := mirror.Record{Revision: revision(m.revisions), PlanHash: fmt.Sprint(m.revisions),
-		Author: "Ann <ann@example.com>", Subject: "a change", CommittedAt: time.Now()}
+		Summary: mirror.Summary{Author: "Ann <ann@example.com>", Subject: "a change",
+			CommittedAt: time.Now()}}
 	if m.revisions > 1 {
 		r.Base = revision(m.revisions - 1)
 	}
