@@ -422,8 +422,9 @@ func held(h mirror.Hold) string {
 
 // stops accepts the filter and the limit of the other lists, and ignores the filter: there is at
 // most one stop per tenant and engine.
+//
+//nolint:revive // the shape of a method expression
 func stops(c *client.Client, ctx context.Context, _ view.Filter, limit int) ([]mirror.Stop, error) {
-	//nolint:revive // the shape of a method expression
 	all, err := c.Stops(ctx)
 	if limit > 0 && len(all) > limit {
 		all = all[:limit]
@@ -596,8 +597,10 @@ func (a shownApplication) name() string {
 
 // shownApplications are those of the config repo, and behind them the own ones of autonomous
 // clusters, which have no deployment, no revision of the config repo and no apply state.
+//
+//nolint:revive // the shape of a method expression
 func shownApplications(c *client.Client, ctx context.Context, f view.Filter,
-	limit int) ([]shownApplication, error) { //nolint:revive // the shape of a method expression
+	limit int) ([]shownApplication, error) {
 	declared, err := c.Applications(ctx, f, limit)
 	if err != nil {
 		return nil, err
