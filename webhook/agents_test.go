@@ -33,7 +33,7 @@ func TestAPlanSaysWhenTheAgentItWaitsForIsNotThere(t *testing.T) {
 		says   string
 		at     bool // it is there at once
 	}{
-		"nobody has joined": {"acme.edge", view.Agent{},
+		"no agent has joined": {"acme.edge", view.Agent{},
 			"Own cluster `acme.edge`: no agent has joined yet", false},
 		"away, of an Engine": {
 			"far", view.Agent{ID: "a", SeenAt: &seen, Reachable: true},

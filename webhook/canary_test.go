@@ -68,18 +68,18 @@ func (h *harbor) secretFree(text string) {
 	h.Helper()
 	if !strings.Contains(text, forge.CheckPlan) || h.log.Len() == 0 ||
 		len(h.gate.credentials) == 0 {
-		h.Fatalf("nothing was said, or nothing asked: %s", text)
+		h.Fatalf("nothing was written, or nothing asked: %s", text)
 	}
 	for c := range h.gate.credentials {
 		for _, form := range []string{c, base64.StdEncoding.EncodeToString([]byte(c)),
 			url.QueryEscape(c)} {
 			if len(c) > 0 && strings.Contains(text, form) {
-				h.Errorf("%.12s… is to be read in %s", c, around(text, form))
+				h.Errorf("%.12s… can be read in %s", c, around(text, form))
 			}
 		}
 	}
 	if h.app != nil && strings.Contains(text, "PRIVATE KEY") {
-		h.Error("the App's key is to be read")
+		h.Error("the App's key can be read")
 	}
 }
 

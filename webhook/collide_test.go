@@ -26,7 +26,7 @@ func (h *harbor) reviewAll() {
 			h.Fatal(err)
 		}
 	}
-	h.Fatal("looks ask for looks without end")
+	h.Fatal("rechecks ask for rechecks without end")
 }
 
 func (h *harbor) said(number int) string {
@@ -77,14 +77,14 @@ func TestBothThatCollideAreTold(t *testing.T) {
 				return strings.Contains(h.said(of.Number), fmt.Sprintf("#%d changes", other.Number))
 			}
 			if !tells(first, second) || !tells(second, first) {
-				t.Fatalf("one is not told of the other:\n%s\n%s", h.said(first.Number),
+				t.Fatalf("one does not name the other:\n%s\n%s", h.said(first.Number),
 					h.said(second.Number))
 			}
 			end(h, second)
 			h.review()
 			h.reviewAll()
 			if tells(first, second) || tells(second, first) {
-				t.Errorf("what has ended is still told of:\n%s\n%s", h.said(first.Number),
+				t.Errorf("an ended collision is still named:\n%s\n%s", h.said(first.Number),
 					h.said(second.Number))
 			}
 			if r := h.records.pulls[first.Number]; len(r.Meets) != 0 || r.State != forge.PullOpen {

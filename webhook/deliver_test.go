@@ -243,9 +243,9 @@ func TestRequestsThatAreNoDeliveries(t *testing.T) {
 			r.Header.Set("X-GitHub-Event", "projects_v2_item")
 			r.Header.Del("X-Hub-Signature-256")
 		}, http.StatusUnauthorized},
-		"said to be 26 MiB": {func(r *http.Request) { r.ContentLength = 26 << 20 },
+		"declared as 26 MiB": {func(r *http.Request) { r.ContentLength = 26 << 20 },
 			http.StatusRequestEntityTooLarge},
-		"of 26 MiB without a say": {func(r *http.Request) {
+		"of 26 MiB without a declared length": {func(r *http.Request) {
 			r.ContentLength, r.Body = -1,
 				io.NopCloser(io.LimitReader(zeros{}, 26<<20))
 		}, http.StatusRequestEntityTooLarge},

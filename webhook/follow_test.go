@@ -48,7 +48,7 @@ func TestForgeThatRefusesSettlesNothing(t *testing.T) {
 	before := h.record()
 	h.server.Revoke(secret)
 	if err := h.try(); err == nil {
-		t.Error("a look without access is no error")
+		t.Error("a recheck without access is no error")
 	}
 	err := h.Recheck(t.Context(), sweep)
 	if err == nil || strings.Contains(err.Error(), secret) || len(h.records.asked) != 0 {
@@ -72,7 +72,7 @@ func TestMergeQueue(t *testing.T) {
 	planned := h.planner.previews
 	if err := h.Recheck(t.Context(), group); err != nil || len(h.repo.Statuses(head)) != 0 ||
 		h.planner.previews != planned {
-		t.Fatalf("nobody has agreed: %v, %v", err, h.repo.Statuses(head))
+		t.Fatalf("no owner has agreed: %v, %v", err, h.repo.Statuses(head))
 	}
 	h.pullRequest.Review(h.alice, "APPROVED")
 	h.review()
@@ -188,7 +188,7 @@ func TestMergedIsFollowedForADay(t *testing.T) {
 	before := h.writes()
 	h.review()
 	if h.writes() != before || !h.record().Settled {
-		t.Error("what is settled is told of again")
+		t.Error("a closed case is reported again")
 	}
 }
 

@@ -64,8 +64,8 @@ func (r *Reviewer) group(ctx context.Context, job forge.Recheck) error {
 }
 
 // unapproved lists the files of a commit of the merge queue that no approved pull request shows
-// with the same content. They include files that git merged from two pull requests: nobody reviewed
-// that content.
+// with the same content. They include files that git merged from two pull requests: that content
+// has no review.
 func (r *Reviewer) unapproved(ctx context.Context, p Preview) ([]string, error) {
 	if len(p.Shown) == 0 || p.unsettled || p.Behind {
 		// Shown includes commits of the branch that are not applied; the job runs again

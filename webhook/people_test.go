@@ -21,7 +21,7 @@ func (h *harbor) consents() bool {
 	return h.state(forge.CheckOwners) == "success" && h.record().Consented != ""
 }
 
-// An account that takes an owner's login does not count. The report says why and names the fix,
+// An account that takes an owner's login does not count. The report gives the reason and the fix,
 // until the platform releases that account.
 func TestALoginThatAnotherAccountTookDoesNotCountUntilItIsReleased(t *testing.T) {
 	h := newHarbor(t)
@@ -32,13 +32,13 @@ func TestALoginThatAnotherAccountTookDoesNotCountUntilItIsReleased(t *testing.T)
 	h.later()
 	h.pullRequest.Review(thief, "APPROVED")
 	if h.consents() {
-		t.Fatal("whoever took the owner's login counts as the owner")
+		t.Fatal("the account that took the owner's login counts as the owner")
 	}
 	said := strings.Join(h.ours(), "\n")
 	for _, want := range []string{"`alice` is another one than before",
 		"argosy pin-owner alice --id " + number(thief.ID), "it was " + number(h.alice.ID)} {
 		if !strings.Contains(strings.ToLower(said), strings.ToLower(want)) {
-			t.Errorf("%q is not said:\n%s", want, said)
+			t.Errorf("%q is not reported:\n%s", want, said)
 		}
 	}
 	h.records.pins["alice"] = thief.ID // released
@@ -59,7 +59,7 @@ func TestATakenLoginDoesNotPassTheOwnershipOn(t *testing.T) {
 	h.later()
 	h.pullRequest.Review(h.self, "APPROVED") // the repository's administrator
 	if h.consents() {
-		t.Error("somebody else stands in for an owner whose login was taken")
+		t.Error("another account counts as an owner whose login was taken")
 	}
 }
 
@@ -124,7 +124,7 @@ func TestDirectPushesOfATakenNameDoNotCount(t *testing.T) {
 	}
 	h.server.Rename(h.alice, "alice-gone")
 	if thief := h.server.User("alice"); pushedBy(thief) {
-		t.Error("whoever took the login pushes as reviewed")
+		t.Error("the account that took the login pushes as reviewed")
 	}
 	h.server.Team("acme", "platform", "", h.bob, h.self) // created again with another number
 	if pushedBy(h.bob) {

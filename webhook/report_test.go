@@ -89,7 +89,7 @@ func TestReviewSurvivesEachLostRequest(t *testing.T) {
 						settled := h.writes()
 						h.review()
 						if h.writes() != settled {
-							t.Errorf("write %d (done %t): the look after wrote %d times", cut+1,
+							t.Errorf("write %d (done %t): the recheck after wrote %d times", cut+1,
 								done, h.writes()-settled)
 						}
 					}

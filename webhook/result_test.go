@@ -36,7 +36,7 @@ func (h *harbor) says(words ...string) {
 	h.Helper()
 	for _, w := range words {
 		if text := h.comment(); !strings.Contains(text, w) {
-			h.Errorf("it does not say %q: %s", w, text)
+			h.Errorf("it does not contain %q: %s", w, text)
 		}
 	}
 }
@@ -63,7 +63,7 @@ func TestResultSettlesOnceAllIsWell(t *testing.T) {
 	h.comes(cart, "m2", mirror.HealthDegraded, "later")
 	h.review()
 	if h.writes() != before || h.comment() != text {
-		t.Error("what is settled is told of again")
+		t.Error("a closed case is reported again")
 	}
 }
 
@@ -112,7 +112,7 @@ func TestClosedWithoutAMerge(t *testing.T) {
 	before := h.writes()
 	h.review()
 	if h.writes() != before {
-		t.Error("it is told of again")
+		t.Error("it is reported again")
 	}
 	h.open(h.bob, nil)
 	h.planner.answer.Files, h.planner.answer.Shown = nil, nil

@@ -113,7 +113,7 @@ func TestDirectPushesCountForListedAccountsOnly(t *testing.T) {
 			}
 			h.DirectPush = nil
 			if got := h.paths(line...); len(got) != 0 {
-				t.Errorf("though nobody is listed: %v", got)
+				t.Errorf("though no account is listed: %v", got)
 			}
 		})
 	}
@@ -274,6 +274,6 @@ func TestCommitsOfAMergeQueueAreHeldAgainstTheirPullRequests(t *testing.T) {
 	got := h.paths(commit(first, contents{file: "2"}),
 		commit(next, contents{second: "2", victim: "bad"}), commit(last, contents{second: "3"}))
 	if d := cmp.Diff(contents{file: "2"}, got); d != "" {
-		t.Errorf("what nobody approved is let in: %s", d)
+		t.Errorf("unapproved content is let in: %s", d)
 	}
 }

@@ -39,7 +39,7 @@ type Preview struct {
 
 // Planner plans pull requests against what is applied.
 type Planner interface {
-	// Wake tells the loop that the branch may have moved.
+	// Wake notifies the loop that the branch may have moved.
 	Wake()
 	// Preview plans what the head at ref changes. mirror.ErrNotLeader, mirror.ErrNotReady and
 	// mirror.ErrMoved mean "not now".
@@ -60,9 +60,9 @@ type Planner interface {
 }
 
 // Host is the Git host as the Reviewer needs it, under Argosy's own account. Every list is complete
-// or an error; an error without a name here means that nothing is known. A *forge.Busy says when to
-// ask again. Each method first verifies the ID of the repository: a repository that took over its
-// name is never believed.
+// or an error; an error without a name here means that nothing is known. A *forge.Busy has the time
+// of the next try. Each method first verifies the ID of the repository: a repository that took over
+// its name is never believed.
 type Host interface {
 	Reader
 	Accounts
@@ -219,7 +219,7 @@ func (r *Reviewer) Run(ctx context.Context) {
 	}
 }
 
-// Wake tells the Reviewer that a revision was recorded. It never blocks.
+// Wake notifies the Reviewer that a revision was recorded. It never blocks.
 func (r *Reviewer) Wake() { r.woken.Set() }
 
 func (r *Reviewer) request(ctx context.Context, jobs []forge.Recheck) {
@@ -326,8 +326,8 @@ func (r *Reviewer) due() []forge.Recheck {
 	return jobs
 }
 
-// Recheck runs one review job. An error is tried again; a *forge.Busy says when, is no failure, and
-// may be returned any number of times.
+// Recheck runs one review job. An error is tried again; a *forge.Busy has the time, is no failure,
+// and may be returned any number of times.
 func (r *Reviewer) Recheck(ctx context.Context, job forge.Recheck) error {
 	return r.postpone(job, r.recheck(ctx, job))
 }
@@ -366,8 +366,8 @@ const (
 // errActive means that another job reviews the pull request: two would report twice.
 var errActive = errors.New("the pull request is being reviewed already")
 
-// postpone turns an error that means "not now" into one that says when to try again. Such a job has
-// not failed, however long it waits.
+// postpone turns an error that means "not now" into one with the time of the next try. Such a job
+// has not failed, however long it waits.
 func (r *Reviewer) postpone(job forge.Recheck, err error) error {
 	now, key := r.Now(), job.Key()
 	r.mu.Lock()
@@ -468,8 +468,8 @@ func stale(open []forge.Pull, records []forge.PullRecord, all bool) []forge.Rech
 	return jobs
 }
 
-// firstRedelivery is how far back a new leader looks for lost deliveries: GitHub keeps them for
-// three days, and a resync finds what older ones described.
+// firstRedelivery is the age up to which a new leader searches for lost deliveries: GitHub keeps
+// them for three days, and a resync finds the changes of older ones.
 const firstRedelivery = 12 * time.Hour
 
 // redeliver requests each lost delivery once per resync until a try succeeds.

@@ -55,7 +55,7 @@ func TestApprovalOfAnotherWithTheOwnersLogin(t *testing.T) {
 	h.server.User("alice")
 	h.review()
 	if h.state(forge.CheckOwners) == "success" || h.record().Consented != "" {
-		t.Error("whoever had the owner's login counts as the owner")
+		t.Error("the account that had the owner's login counts as the owner")
 	}
 }
 
@@ -133,7 +133,7 @@ func TestApprovalFromBeforeTheHeadWasSeenCountsForNothing(t *testing.T) {
 	h.repo.Comment(h.pullRequest.Number, h.alice, "/argosy approve "+h.pullRequest.Head)
 	h.review()
 	if h.state(forge.CheckOwners) != "success" {
-		t.Errorf("said again it is %q", h.state(forge.CheckOwners))
+		t.Errorf("repeated it is %q", h.state(forge.CheckOwners))
 	}
 }
 
@@ -192,7 +192,7 @@ func TestForgedStatusIsSetRightOnce(t *testing.T) {
 	again := forge.Recheck{Kind: forge.RecheckHead, Head: fleet.Revision(h.pullRequest.Head)}
 	if err := h.Recheck(t.Context(), again); err != nil || want == "success" ||
 		h.state(forge.CheckOwners) != want {
-		t.Fatalf("%v; it stands at %q, not %q", err, h.state(forge.CheckOwners), want)
+		t.Fatalf("%v; it is %q, not %q", err, h.state(forge.CheckOwners), want)
 	}
 	before := h.writes()
 	if err := h.Recheck(t.Context(), again); err != nil || h.writes() != before {

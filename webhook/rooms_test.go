@@ -29,7 +29,7 @@ func TestAFullHouseMakesRoom(t *testing.T) {
 		"single ones make room for a new one":   {[]string{"a", "b", "c"}, 0, "d", 0},
 		"but not for one that has a room":       {[]string{"a", "b", "c"}, 0, "c", -1},
 		"a body that is there is not cut":       {[]string{"a=", "a", "a="}, admissionTime, "b", 1},
-		"when all are there nobody is cut":      {[]string{"a=", "a=", "a="}, time.Hour, "b", -1},
+		"when all are there none is cut":        {[]string{"a=", "a=", "a="}, time.Hour, "b", -1},
 		"the oldest of the busiest goes":        {[]string{"x", "b", "a", "a"}, time.Hour, "b", 2},
 		"the busiest address gets no more room": {[]string{"b", "a", "a"}, 0, "a", -1},
 	} {

@@ -41,10 +41,10 @@ func TestRecordedAsksForWhomItMeets(t *testing.T) {
 		tenants []fleet.TenantName
 		want    []int
 	}{
-		"a tenant":              {[]fleet.TenantName{"acme"}, []int{1, 3, 4, 6}},
-		"another":               {[]fleet.TenantName{"globex"}, []int{2, 3, 4, 6}},
-		"nobody who is waiting": {[]fleet.TenantName{"initech"}, []int{3, 4}},
-		"the platform":          {[]fleet.TenantName{""}, []int{1, 2, 3, 4, 6, 7}},
+		"a tenant":             {[]fleet.TenantName{"acme"}, []int{1, 3, 4, 6}},
+		"another":              {[]fleet.TenantName{"globex"}, []int{2, 3, 4, 6}},
+		"no tenant that waits": {[]fleet.TenantName{"initech"}, []int{3, 4}},
+		"the platform":         {[]fleet.TenantName{""}, []int{1, 2, 3, 4, 6, 7}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &shared{records: newRecords()}
@@ -110,7 +110,7 @@ func TestResultIsFollowedMoreSlowly(t *testing.T) {
 		before := h.server.Count("GET ")
 		h.review()
 		if asked := h.server.Count("GET ") - before; asked != 0 {
-			t.Errorf("%s after the merge a look asks the forge %d times", c.age, asked)
+			t.Errorf("%s after the merge a recheck asks the forge %d times", c.age, asked)
 		}
 		h.now = h.now.Add(c.pause - time.Millisecond)
 		if due := h.Due(); len(due) != 0 {

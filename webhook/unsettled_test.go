@@ -53,7 +53,7 @@ func TestWhatWasJudgedStandsWhileTheBranchIsApplied(t *testing.T) {
 			before := h.writes()
 			h.putOff(h.try())
 			if h.writes() != before {
-				t.Errorf("the next look wrote %d times", h.writes()-before)
+				t.Errorf("the next recheck wrote %d times", h.writes()-before)
 			}
 			h.pullRequest.Review(h.alice, "APPROVED")
 			h.putOff(h.try())
@@ -74,7 +74,7 @@ func TestWhatWasBehindStaysBehind(t *testing.T) {
 	h.repo.SetStatus(h.bob, h.pullRequest.Head, forge.CheckPlan, "success")
 	h.putOff(h.again())
 	if got := h.state(forge.CheckPlan); got != "pending" {
-		t.Errorf("it stands at %q", got)
+		t.Errorf("it is %q", got)
 	}
 }
 
@@ -93,7 +93,7 @@ func TestPlanOfAnotherBaseIsNotRepeated(t *testing.T) {
 	}
 	h.putOff(h.again())
 	if got := h.state(forge.CheckPlan); got != "pending" {
-		t.Errorf("asked to judge anew, it stands at %q", got)
+		t.Errorf("asked to judge again, it is %q", got)
 	}
 	h.planner.err = nil
 	h.review()
@@ -113,7 +113,7 @@ func TestCommentSaysWhatItWaitsFor(t *testing.T) {
 	}
 	if got := h.repo.Statuses(
 		h.pullRequest.Head)[forge.CheckPlan].Description; got != "Waits until what main has is applied" {
-		t.Errorf("the status says %q", got)
+		t.Errorf("the status is %q", got)
 	}
 	h.planner.err = nil
 	h.review()
@@ -166,7 +166,7 @@ func TestNotNowIsNoFailure(t *testing.T) {
 				h.now = h.now.Add(pause)
 			}
 			if tries > 160 {
-				t.Errorf("%d looks in an hour", tries)
+				t.Errorf("%d rechecks in an hour", tries)
 			}
 			h.planner.err = nil
 			h.review()
@@ -199,7 +199,7 @@ func TestQueueLetsGoOfACommit(t *testing.T) {
 	h.planner.err = mirror.ErrNotReady
 	h.putOff(h.Recheck(t.Context(), group))
 	if got := h.repo.Statuses(head)[forge.CheckPlan].State; got != "pending" {
-		t.Errorf("a commit of the queue stands at %q while the branch is applied", got)
+		t.Errorf("a commit of the queue is %q while the branch is applied", got)
 	}
 }
 
