@@ -23,10 +23,10 @@ func (h *harbor) behind(engine fleet.EngineName) {
 					Object: "app"}}}}}}}
 }
 
-func TestAPlanSaysWhenTheAgentItWaitsForIsNotThere(t *testing.T) {
+func TestAPlanNamesTheMissingAgentThatItWaitsFor(t *testing.T) {
 	seen := time.Date(2026, 11, 20, 9, 0, 0, 0, time.UTC)
 	over := seen.Add(-time.Hour)
-	lately := seen.Add(3*time.Hour - 20*time.Second)
+	recent := seen.Add(3*time.Hour - 20*time.Second)
 	for name, c := range map[string]struct {
 		engine fleet.EngineName
 		agent  view.Agent
@@ -49,12 +49,12 @@ func TestAPlanSaysWhenTheAgentItWaitsForIsNotThere(t *testing.T) {
 			ExpiresAt: &over}, "no longer admitted", false},
 		"cloned": {"acme.edge", view.Agent{ID: "a", SeenAt: &seen,
 			Cloned: true}, "no longer admitted", false},
-		"there, its Argo CD is not": {"acme.edge", view.Agent{ID: "a", SeenAt: &lately,
+		"there, its Argo CD is not": {"acme.edge", view.Agent{ID: "a", SeenAt: &recent,
 			Connected: true, Message: "no answer"}, "Own cluster `acme.edge` is not reachable",
 			false},
-		"connected": {"acme.edge", view.Agent{ID: "a", SeenAt: &lately,
+		"connected": {"acme.edge", view.Agent{ID: "a", SeenAt: &recent,
 			Connected: true, Reachable: true}, "`acme.edge` has it within seconds", true},
-		"away for a moment": {"acme.edge", view.Agent{ID: "a", SeenAt: &lately,
+		"away for a moment": {"acme.edge", view.Agent{ID: "a", SeenAt: &recent,
 			Reachable: true}, "`acme.edge` has it within seconds", true},
 		"another engine's is no word": {"acme.edge", view.Agent{Engine: "acme.other", ID: "a",
 			Connected: true}, "no agent has joined yet", false},
@@ -70,7 +70,7 @@ func TestAPlanSaysWhenTheAgentItWaitsForIsNotThere(t *testing.T) {
 			h.behind(c.engine)
 			h.open(h.alice, nil)
 			h.review()
-			h.says(c.says)
+			h.expectText(c.says)
 			if promised := strings.Contains(h.comment(), "within seconds"); promised != c.at {
 				t.Errorf("it is promised within seconds: %t\n%s", promised, h.comment())
 			}

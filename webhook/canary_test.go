@@ -26,41 +26,41 @@ func TestCredentialsShowNowhere(t *testing.T) {
 				h.open(h.alice, nil)
 				h.review()
 				h.repo.Comment(h.pullRequest.Number, h.alice, "/argosy approve "+h.pullRequest.Head)
-				var said strings.Builder
+				var written strings.Builder
 				everything := func() {
 					for _, err := range []error{h.try(), h.again(), h.Recheck(t.Context(), sweep)} {
-						fmt.Fprintln(&said, err)
+						fmt.Fprintln(&written, err)
 					}
 				}
 				for _, requests := range []string{"GET /*", "POST /*", "PATCH /*",
 					"GET /repos/acme/fleet/pulls/1/reviews", "GET /users/*", "GET /app/*"} {
-					mend := h.server.Break(requests, githubtest.Echo(status))
+					repair := h.server.Break(requests, githubtest.Echo(status))
 					h.pullRequest.Push()
 					everything()
-					mend()
+					repair()
 				}
 				everything()
-				h.everywhere(&said)
-				h.secretFree(said.String())
+				h.everywhere(&written)
+				h.secretFree(written.String())
 			})
 		}
 	}
 }
 
 // everywhere adds whatever people could read.
-func (h *harbor) everywhere(said *strings.Builder) {
-	said.WriteString(h.log.String())
-	said.WriteString(h.shown())
+func (h *harbor) everywhere(written *strings.Builder) {
+	written.WriteString(h.log.String())
+	written.WriteString(h.shown())
 	for _, text := range h.repo.Comments(h.pullRequest.Number) {
-		said.WriteString(text)
+		written.WriteString(text)
 	}
 	kept, err := json.Marshal([]any{h.records.pulls, h.records.asked})
 	if err != nil {
 		h.Fatal(err)
 	}
-	said.Write(kept)
+	written.Write(kept)
 	for _, p := range h.records.reviewed {
-		said.Write(p.Report)
+		written.Write(p.Report)
 	}
 }
 

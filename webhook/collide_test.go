@@ -29,7 +29,7 @@ func (h *harbor) reviewAll() {
 	h.Fatal("rechecks ask for rechecks without end")
 }
 
-func (h *harbor) said(number int) string {
+func (h *harbor) commentOf(number int) string {
 	for _, text := range h.repo.Comments(number) {
 		if strings.HasPrefix(text, "<!--") {
 			return text
@@ -53,7 +53,7 @@ func (p filed) Preview(ctx context.Context, ref string, head fleet.Revision) (we
 	return out, err
 }
 
-func TestBothThatCollideAreTold(t *testing.T) {
+func TestBothPullRequestsOfACollisionNameIt(t *testing.T) {
 	for name, end := range map[string]func(h *harbor, second *githubtest.Pull){
 		"until one changes something else": func(h *harbor, second *githubtest.Pull) {
 			second.Push()
@@ -73,19 +73,19 @@ func TestBothThatCollideAreTold(t *testing.T) {
 			second := h.pullRequest
 			h.review()
 			h.reviewAll()
-			tells := func(of, other *githubtest.Pull) bool {
-				return strings.Contains(h.said(of.Number), fmt.Sprintf("#%d changes", other.Number))
+			names := func(of, other *githubtest.Pull) bool {
+				return strings.Contains(h.commentOf(of.Number), fmt.Sprintf("#%d changes", other.Number))
 			}
-			if !tells(first, second) || !tells(second, first) {
-				t.Fatalf("one does not name the other:\n%s\n%s", h.said(first.Number),
-					h.said(second.Number))
+			if !names(first, second) || !names(second, first) {
+				t.Fatalf("one does not name the other:\n%s\n%s", h.commentOf(first.Number),
+					h.commentOf(second.Number))
 			}
 			end(h, second)
 			h.review()
 			h.reviewAll()
-			if tells(first, second) || tells(second, first) {
-				t.Errorf("an ended collision is still named:\n%s\n%s", h.said(first.Number),
-					h.said(second.Number))
+			if names(first, second) || names(second, first) {
+				t.Errorf("an ended collision is still named:\n%s\n%s", h.commentOf(first.Number),
+					h.commentOf(second.Number))
 			}
 			if r := h.records.pulls[first.Number]; len(r.Meets) != 0 || r.State != forge.PullOpen {
 				t.Errorf("the record of the other is %+v", r)

@@ -82,7 +82,7 @@ func TestMergeQueue(t *testing.T) {
 }
 
 // A commit of the queue holds what the approved pull requests before it show, and not a byte more.
-func TestMergeQueueCommitWithContentThatNobodyApprovedFails(t *testing.T) {
+func TestMergeQueueCommitWithUnapprovedContentFails(t *testing.T) {
 	const file, other = "tenants/acme/deployments/checkout.yaml", "fleet/tenants/acme.yaml"
 	head := strings.Repeat("c", 40)
 	group := forge.Recheck{Kind: forge.RecheckGroup, Head: fleet.Revision(head),

@@ -34,11 +34,11 @@ func TestALoginThatAnotherAccountTookDoesNotCountUntilItIsReleased(t *testing.T)
 	if h.consents() {
 		t.Fatal("the account that took the owner's login counts as the owner")
 	}
-	said := strings.Join(h.ours(), "\n")
+	text := strings.Join(h.ours(), "\n")
 	for _, want := range []string{"`alice` is another one than before",
 		"argosy pin-owner alice --id " + number(thief.ID), "it was " + number(h.alice.ID)} {
-		if !strings.Contains(strings.ToLower(said), strings.ToLower(want)) {
-			t.Errorf("%q is not reported:\n%s", want, said)
+		if !strings.Contains(strings.ToLower(text), strings.ToLower(want)) {
+			t.Errorf("%q is not reported:\n%s", want, text)
 		}
 	}
 	h.records.pins["alice"] = thief.ID // released
@@ -94,7 +94,7 @@ func TestAHostThatIsAwayKeepsThePin(t *testing.T) {
 }
 
 // Without the store, pins of names are unknown.
-func TestNobodyCountsWithoutTheStore(t *testing.T) {
+func TestNoOwnerCountsWithoutTheStore(t *testing.T) {
 	h := newHarbor(t)
 	h.open(h.bob, nil)
 	h.records.pinFails = true

@@ -32,7 +32,7 @@ func (h *harbor) comes(k fleet.ObjectKey, hash string, health mirror.HealthState
 		Sync: mirror.SyncSynced, Health: health, Message: message}
 }
 
-func (h *harbor) says(words ...string) {
+func (h *harbor) expectText(words ...string) {
 	h.Helper()
 	for _, w := range words {
 		if text := h.comment(); !strings.Contains(text, w) {
@@ -44,18 +44,18 @@ func (h *harbor) says(words ...string) {
 func TestResultSettlesOnceAllIsWell(t *testing.T) {
 	h := applied(t)
 	h.review()
-	h.says("⏳ Merged: 0 of 2 Applications done", "not there yet")
+	h.expectText("⏳ Merged: 0 of 2 Applications done", "not there yet")
 	h.comes(checkout, "m1", mirror.HealthHealthy, "")
 	h.comes(cart, "m2", mirror.HealthDegraded, "the pod crashes: @all <b>")
 	h.review()
-	h.says("❌ Merged: 1 of 2 Applications is not well",
+	h.expectText("❌ Merged: 1 of 2 Applications is not well",
 		"Synced, Degraded: `the pod crashes: @all <b>`", "Synced, Healthy")
 	if h.record().Settled {
 		t.Fatal("what is degraded is settled")
 	}
 	h.comes(cart, "m2", mirror.HealthHealthy, "")
 	h.review()
-	h.says("✅ Merged: 2 Applications Synced and Healthy")
+	h.expectText("✅ Merged: 2 Applications Synced and Healthy")
 	if text := h.comment(); !h.record().Settled || strings.Contains(text, "crashes") {
 		t.Errorf("settled %t: %s", h.record().Settled, text)
 	}
@@ -77,7 +77,7 @@ func TestResultOfWhatIsNeverSeen(t *testing.T) {
 	}
 	h.now = h.now.Add(2 * time.Second)
 	h.review()
-	h.says("Merged: 0 of 2 Applications done", "not there yet")
+	h.expectText("Merged: 0 of 2 Applications done", "not there yet")
 	if !h.record().Settled {
 		t.Error("it is followed for ever")
 	}
@@ -95,7 +95,7 @@ func TestResultHoldsTheStepAgainstTheReview(t *testing.T) {
 			}})
 	h.comes(checkout, "m1", mirror.HealthHealthy, "")
 	h.review()
-	h.says("What came is not what was reviewed", "it is to be deleted")
+	h.expectText("What came is not what was reviewed", "it is to be deleted")
 }
 
 func TestClosedWithoutAMerge(t *testing.T) {
@@ -104,7 +104,7 @@ func TestClosedWithoutAMerge(t *testing.T) {
 	h.review()
 	h.pullRequest.Close()
 	h.review()
-	h.says("Closed without a merge: nothing of it takes effect.")
+	h.expectText("Closed without a merge: nothing of it takes effect.")
 	if got := h.record(); got.State != forge.PullClosed || !got.Settled ||
 		strings.Contains(h.comment(), "approve") {
 		t.Errorf("%+v, %s", got, h.comment())

@@ -56,7 +56,7 @@ func TestOnlyFilesThatTheMergedHeadShowedAreReviewed(t *testing.T) {
 	}
 }
 
-func TestAMergeThatNobodyConsentedToShowsNothing(t *testing.T) {
+func TestAMergeWithoutConsentShowsNothing(t *testing.T) {
 	h := newHarbor(t)
 	h.planner.answer.Shown = contents{file: "2"}
 	h.open(h.bob, nil)

@@ -138,7 +138,7 @@ func TestApprovalFromBeforeTheHeadWasSeenCountsForNothing(t *testing.T) {
 }
 
 // Records of the previous version lack the first review of their heads.
-func TestApprovalOfAHeadThatAnEarlierVersionSawStands(t *testing.T) {
+func TestApprovalOfAHeadThatAnEarlierVersionSawCounts(t *testing.T) {
 	h := newHarbor(t)
 	h.open(h.bob, nil)
 	h.review()
@@ -152,7 +152,7 @@ func TestApprovalOfAHeadThatAnEarlierVersionSawStands(t *testing.T) {
 	}
 }
 
-func TestUnsettled(t *testing.T) {
+func TestNotConverged(t *testing.T) {
 	h := newHarbor(t)
 	h.open(h.bob, nil)
 	h.planner.err = mirror.ErrNotReady

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-func TestAFullHouseMakesRoom(t *testing.T) {
+func TestAFullTableEvictsAnEntry(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_000_000, 0)
 	for name, c := range map[string]struct {

@@ -31,7 +31,7 @@ func (h *harbor) states() (all string) {
 	return all
 }
 
-func TestWhatWasJudgedStandsWhileTheBranchIsApplied(t *testing.T) {
+func TestAVerdictStaysWhileTheBranchIsApplied(t *testing.T) {
 	for _, asApp := range []bool{false, true} {
 		t.Run(fmt.Sprintf("as an App %t", asApp), func(t *testing.T) {
 			h := harborOf(t, asApp)
@@ -102,7 +102,7 @@ func TestPlanOfAnotherBaseIsNotRepeated(t *testing.T) {
 	}
 }
 
-func TestCommentSaysWhatItWaitsFor(t *testing.T) {
+func TestCommentNamesWhatItWaitsFor(t *testing.T) {
 	h := newHarbor(t)
 	h.open(h.bob, nil)
 	h.planner.err = mirror.ErrNotReady
@@ -123,7 +123,7 @@ func TestCommentSaysWhatItWaitsFor(t *testing.T) {
 }
 
 // A cut while there is no plan yet is made good before there is one.
-func TestUnplannedIsSaidAfterACut(t *testing.T) {
+func TestAMissingPlanIsReportedAfterACut(t *testing.T) {
 	h := newHarbor(t)
 	h.open(h.bob, nil)
 	h.planner.err = mirror.ErrNotReady
@@ -137,7 +137,7 @@ func TestUnplannedIsSaidAfterACut(t *testing.T) {
 	}
 }
 
-func TestHeadThatCannotBeMergedIsSaidSoMeanwhile(t *testing.T) {
+func TestAHeadThatCannotBeMergedIsReportedMeanwhile(t *testing.T) {
 	h := newHarbor(t)
 	h.open(h.bob, nil)
 	h.planner.err, h.planner.parseErr = mirror.ErrNotReady, fmt.Errorf("%w: no common history",
