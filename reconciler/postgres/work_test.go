@@ -102,7 +102,7 @@ func once(release chan struct{}) func(context.Context, forge.Recheck) error {
 
 func (d *desk) seen(key string, n int) {
 	d.t.Helper()
-	until(d.t, "look "+key, func() bool { return d.count(key) >= n })
+	until(d.t, "job "+key, func() bool { return d.count(key) >= n })
 }
 
 func ask(t *testing.T, s *postgres.Store, looks ...forge.Recheck) {
@@ -251,7 +251,7 @@ func TestJobOfABusyHostRunsAgainAtItsTime(t *testing.T) {
 		return &forge.Busy{Until: time.Now().Add(1000 * time.Hour), Err: errors.New("no")}
 	})
 	ask(t, s, pullJob(8))
-	until(t, "the look to be put off", func() bool {
+	until(t, "the job to be postponed", func() bool {
 		return one[bool](t, url,
 			`SELECT EXISTS (SELECT FROM river_job WHERE args = '{"key": "pull/8"}' AND state = 'scheduled' AND attempt = 0
 			AND scheduled_at BETWEEN now() + interval '50 minutes' AND now() + interval '61 minutes')`)
@@ -268,7 +268,7 @@ func TestJobOfABusyHostRunsAgainAtItsTime(t *testing.T) {
 // wrapped is an error around another.
 type wrapped struct{ err error }
 
-func (w *wrapped) Error() string { return "look at it: " + w.err.Error() }
+func (w *wrapped) Error() string { return "review: " + w.err.Error() }
 func (w *wrapped) Unwrap() error { return w.err }
 
 func TestFailedJobIsRetriedAndItsErrorIsNotStored(t *testing.T) {
@@ -285,7 +285,7 @@ func TestFailedJobIsRetriedAndItsErrorIsNotStored(t *testing.T) {
 	d.stop()
 	expect(t, url, `SELECT count(*) FROM river_job WHERE state = 'completed' AND attempt = 2`, 1)
 	expect(t, url, `SELECT count(*) FROM river_job j WHERE to_jsonb(j)::text LIKE '%acme%'`, 0)
-	if !log.has("a look has failed; it is tried again", "look=pull/7", "tenant acme") {
+	if !log.has("a review job failed; trying again", "job=pull/7", "tenant acme") {
 		t.Errorf("the log:\n%s", log.b.String())
 	}
 }
@@ -307,7 +307,7 @@ func TestPanicFailsItsJobAlone(t *testing.T) {
 	d.stop()
 	expect(t, url, `SELECT count(*) FROM river_job WHERE state = 'completed'`, 2)
 	expect(t, url, `SELECT count(*) FROM river_job j WHERE to_jsonb(j)::text LIKE '%acme%'`, 0)
-	if !log.has("panic: tenant acme", "look=pull/7") {
+	if !log.has("panic: tenant acme", "job=pull/7") {
 		t.Errorf("the log:\n%s", log.b.String())
 	}
 }
@@ -320,12 +320,12 @@ func TestDiscardedJobCanBeRequestedAgain(t *testing.T) {
 	ask(t, s, pullJob(7))
 	exec(t, url, `UPDATE river_job SET attempt = 9`)
 	d := work(t, s, func(context.Context, forge.Recheck) error {
-		return errors.New("no such forge")
+		return errors.New("no such Git host")
 	})
-	until(t, "the look to be given up", func() bool {
+	until(t, "the job to be discarded", func() bool {
 		return one[int](t, url, `SELECT count(*) FROM river_job WHERE state = 'discarded'`) == 1
 	})
-	if !log.has("ERROR", "failed for good", "look=pull/7", "tries=10", "no such forge") {
+	if !log.has("ERROR", "failed for good", "job=pull/7", "tries=10", "no such Git host") {
 		t.Errorf("the log:\n%s", log.b.String())
 	}
 	d.set(nothing)
