@@ -77,7 +77,7 @@ func TestNewsForAgentsNameTheChangedEngines(t *testing.T) {
 	}
 	if o := k.open(own, "one"); o.Mode != fleet.AgentManaged ||
 		o.Generation != news.Changed[0].Generation {
-		t.Errorf("opened anew: %+v", o)
+		t.Errorf("opened again: %+v", o)
 	}
 	check(t, k.Agents.RevokeAgent(ctx, view.Scope{}, acmeEdge, "ann"))
 	exec(t, k.url, `UPDATE agents SET changed_at = now() - interval '1 hour'`)

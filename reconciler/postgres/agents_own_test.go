@@ -78,7 +78,7 @@ func TestOwnApplicationsAreShownAsReported(t *testing.T) {
 		t.Errorf("its own tenant sees %+v", got)
 	}
 
-	t.Run("what says nothing new is not written", func(t *testing.T) {
+	t.Run("a report without news is not written", func(t *testing.T) {
 		versions := func() string {
 			return one[string](t, k.url,
 				`SELECT string_agg(xmin::text, ' ' ORDER BY namespace, name) FROM own_applications`)
@@ -89,7 +89,7 @@ func TestOwnApplicationsAreShownAsReported(t *testing.T) {
 			t.Errorf("%s, then %s", before, after)
 		}
 	})
-	t.Run("what is gone goes", func(t *testing.T) {
+	t.Run("a deleted object is dropped", func(t *testing.T) {
 		gone := y
 		gone.Gone = true
 		check(t, k.Agents.RecordOwn(ctx, o.Lease, []mirror.OwnApplication{y, gone}, false))
@@ -97,11 +97,11 @@ func TestOwnApplicationsAreShownAsReported(t *testing.T) {
 			t.Errorf("%+v", got)
 		}
 	})
-	t.Run("a new process tells all, and what it does not tell has gone", func(t *testing.T) {
+	t.Run("a new process reports everything, and the rest is deleted", func(t *testing.T) {
 		next := k.open(a, "two")
 		check(t, k.Agents.RecordOwn(ctx, next.Lease, []mirror.OwnApplication{x}, false))
 		if got := k.own(view.Scope{}, view.Filter{}); len(got) != 2 {
-			t.Errorf("before it has told all: %+v", got)
+			t.Errorf("before it has reported everything: %+v", got)
 		}
 		check(t, k.Agents.RecordOwn(ctx, next.Lease, []mirror.OwnApplication{
 			{Namespace: "new", Name: "new"}}, true))
@@ -111,7 +111,7 @@ func TestOwnApplicationsAreShownAsReported(t *testing.T) {
 		}
 		check(t, k.Agents.RecordOwn(ctx, next.Lease, nil, true))
 		if got := k.own(view.Scope{}, view.Filter{}); len(got) != 2 {
-			t.Errorf("told once more: %+v", got)
+			t.Errorf("reported once more: %+v", got)
 		}
 	})
 	t.Run("a managed cluster has none", func(t *testing.T) {
@@ -276,7 +276,7 @@ func TestAnAgentsReportIsWrittenOnlyWithNews(t *testing.T) {
 		if of, told, err := k.Views.OrphanEnvironments(ctx, acmeEdge); err != nil ||
 			told != wantTold ||
 			!slices.Equal(of, want) {
-			t.Errorf("strays are of %v, told %t, %v", of, told, err)
+			t.Errorf("orphans are of %v, reported %t, %v", of, told, err)
 		}
 	}
 	orphan(false)
@@ -413,11 +413,11 @@ func TestAgentListHasAgentsNotJoinedAndAgentsLeftOver(t *testing.T) {
 	})
 	if v := k.view(acmeEdge); v.Pending != 2 || v.Lag != 2 || v.PendingDeletions != 1 ||
 		v.ID == "" {
-		t.Errorf("its declaration is gone: %+v", v)
+		t.Errorf("its declaration is deleted: %+v", v)
 	}
 	if got := names(view.Scope{Tenant: "acme"},
 		view.Filter{}); got != "acme.edge managed true, acme.own autonomous false" {
-		t.Errorf("its declaration is gone: %s", got)
+		t.Errorf("its declaration is deleted: %s", got)
 	}
 
 	t.Run("an engine whose name is too long is found once it was joined", func(t *testing.T) {
@@ -471,7 +471,7 @@ func TestRebuildKeepsAgents(t *testing.T) {
 		return k.view(acmeEdge), told
 	}
 	if v, told := wordOf(); v.Reachable || v.Orphans != 0 || told {
-		t.Errorf("what it said of the old mirror counts: %+v", v)
+		t.Errorf("its report on the old mirror counts: %+v", v)
 	}
 	expect(t, k.url,
 		`SELECT count(*) FROM engines WHERE engine = 'acme.edge' AND NOT reachable AND since > now() - interval '1 minute'`, 1)
@@ -492,7 +492,7 @@ func TestRebuildKeepsAgents(t *testing.T) {
 		t.Errorf("before %+v, after %+v", before, after)
 	}
 	if err := k.Agents.ReportAgent(ctx, before.Lease, says); !errors.Is(err, mirror.ErrFenced) {
-		t.Errorf("what it says of the old mirror is taken: %v", err)
+		t.Errorf("its report on the old mirror is accepted: %v", err)
 	}
 	check(t, k.Agents.ReportAgent(ctx, after.Lease, says))
 	if v, told := wordOf(); !v.Reachable || v.Orphans != 1 || !told {

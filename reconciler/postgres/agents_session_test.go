@@ -75,7 +75,7 @@ func TestSessionTakesTheLeaseOfItsEngine(t *testing.T) {
 			t.Error("an impossible floor is taken")
 		}
 	})
-	t.Run("nobody acquires what an agent holds", func(t *testing.T) {
+	t.Run("no replica acquires the lease of an agent", func(t *testing.T) {
 		if _, ok, err := k.Leases.Acquire(ctx, "engine/acme.edge", "replica-1", time.Minute); ok ||
 			err != nil {
 			t.Errorf("acquired %v, %v", ok, err)
@@ -380,7 +380,7 @@ func TestLateDuplicateOfAReportOverwritesNothing(t *testing.T) {
 	}
 	if got := one[string](t, k.url, `SELECT state_message FROM status WHERE name = $1`,
 		row.Key.Name); got != "eighth" {
-		t.Errorf("the row says %s", got)
+		t.Errorf("the row has %s", got)
 	}
 }
 
@@ -464,8 +464,8 @@ func TestRestartsAndRolloutsAreNoClone(t *testing.T) {
 	for name, instances := range map[string][]string{
 		"restarts in a row": {"1", "2", "3", "4", "5", "6", "7", "8", "9",
 			"10", "11", "12", "13", "14", "15", "16", "17", "18"},
-		"a process that comes back to itself":    {"1", "1", "1", "1", "2", "2", "2"},
-		"one that did not hear of its successor": {"1", "2", "1", "3", "3", "4", "5"},
+		"a process that comes back to itself":     {"1", "1", "1", "1", "2", "2", "2"},
+		"a process without news of its successor": {"1", "2", "1", "3", "3", "4", "5"},
 	} {
 		a := k.join(acmeEdge, name)
 		for _, i := range instances {
@@ -502,7 +502,7 @@ func TestRestartsAndRolloutsAreNoClone(t *testing.T) {
 			check(t, k.Agents.CloseAgent(t.Context(), s))
 		}
 	})
-	t.Run("two that end when the other takes over, and are started anew, are", func(t *testing.T) {
+	t.Run("two processes that end on a takeover and restart are", func(t *testing.T) {
 		a := k.join(acmeEdge, "ending")
 		for i := range 4 {
 			k.open(a, fmt.Sprint("ending-", i))

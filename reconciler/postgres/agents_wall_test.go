@@ -140,7 +140,7 @@ func TestAgentSeesItsEngineOnly(t *testing.T) {
 			t.Errorf("%d rows", seen)
 		}
 	})
-	t.Run("both walls stand at once", func(t *testing.T) {
+	t.Run("both walls are up at once", func(t *testing.T) {
 		if seen, _ := count(t, "desired", engine, `SET LOCAL argosy.tenant = 'globex'`); seen != 0 {
 			t.Errorf("%d rows of another tenant", seen)
 		}

@@ -44,7 +44,7 @@ func TestStopStaysUntilItIsEnded(t *testing.T) {
 	}
 	if n := one[int](t, url,
 		`SELECT count(*) FROM operations WHERE kind IN ('Stop', 'Resume')`); n != 3 {
-		t.Errorf("%d operations tell of it, want 3", n)
+		t.Errorf("%d operations record it, want 3", n)
 	}
 	if n := one[int](t, url,
 		`SELECT count(*) FROM audit WHERE action IN ('stop', 'resume')`); n != 3 {

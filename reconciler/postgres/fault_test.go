@@ -245,15 +245,15 @@ func TestNotificationInTheGapIsMadeUpFor(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); s.Listen(ctx, func(string) { looks.Add(1) }) }()
-	until(t, "the first look", func() bool { return looks.Load() == 1 })
+	until(t, "the first notification", func() bool { return looks.Load() == 1 })
 	check(t, s.Notify(t.Context(), "replica-1"))
-	until(t, "a look for the notification", func() bool { return looks.Load() == 2 })
+	until(t, "a call for the notification", func() bool { return looks.Load() == 2 })
 	exec(t, url,
 		`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN%'`)
 	check(t, s.Notify(t.Context(), "replica-1"))
-	until(t, "a look after the gap", func() bool { return looks.Load() >= 3 })
+	until(t, "a call after the gap", func() bool { return looks.Load() >= 3 })
 	before := looks.Load()
-	until(t, "a look for a notification after the gap", func() bool {
+	until(t, "a call for a notification after the gap", func() bool {
 		check(t, s.Notify(t.Context(), "replica-1"))
 		return looks.Load() > before
 	})

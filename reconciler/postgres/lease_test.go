@@ -85,7 +85,7 @@ func TestLeaseThatIsReleasedForOneReplicaIsKeptForIt(t *testing.T) {
 	}
 	check(t, s.Leases.Release(ctx, third, ""))
 	if !taken("d") {
-		t.Error("a lease that is released for nobody is kept")
+		t.Error("a lease that is released for no replica is kept")
 	}
 }
 
@@ -267,7 +267,7 @@ func TestLeaseThatRanOutGivesNoRight(t *testing.T) {
 		t.Errorf("after it ran out: %v", err)
 	}
 	if ok, err := s.Leases.Renew(t.Context(), worker, time.Hour); err != nil || !ok {
-		t.Fatalf("one that nobody took: %v, %v", ok, err)
+		t.Fatalf("an expired lease without a new holder: %v, %v", ok, err)
 	}
 	check(t, s.Work.ReportEngine(t.Context(), worker, report))
 }

@@ -245,7 +245,7 @@ func TestResetKeepsWhatPeopleDecided(t *testing.T) {
 		t.Errorf("the mirror after a reset: %+v", snap)
 	}
 	if len(snap.Approvals) != 1 || len(must(s.Views.Stops(ctx, view.Scope{}))(t)) != 1 {
-		t.Error("what people decided has gone")
+		t.Error("decisions of people are lost")
 	}
 	if _, err := s.Plans.Record(ctx, lease, step(1, 2, func(r *mirror.Record) {})); !errors.Is(err,
 		mirror.ErrFenced) {
@@ -278,7 +278,7 @@ func TestResetKeepsWhatPeopleDecided(t *testing.T) {
 		t.Errorf("the sync is asked for %d times", n)
 	}
 	if n := one[int](t, url, `SELECT count(*) FROM operations WHERE kind = 'Rebuild'`); n != 1 {
-		t.Errorf("%d operations tell of it", n)
+		t.Errorf("%d operations record it", n)
 	}
 }
 

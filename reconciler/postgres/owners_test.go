@@ -43,14 +43,14 @@ func TestANameIsPinnedToItsFirstAccount(t *testing.T) {
 	expect(t, url, entries, 0)
 	for range 3 {
 		if v := pin("Alice", 12); v.ID != 7 || v.NowID != 12 || v.ChangedAt == nil {
-			t.Fatalf("another account with the login is told as %+v", v)
+			t.Fatalf("another account with the login is reported as %+v", v)
 		}
 	}
 	expect(t, url, entries, 1)
 	expect(t, url, `SELECT count(*) FROM events WHERE kind = 'owner'`, 1)
 	if other := must(s.Pulls.PinOwner(ctx, "https://other.example.com/", "alice", 12))(
 		t); other.ID != 12 || other.Changed() {
-		t.Errorf("the name on another host is told as %+v", other)
+		t.Errorf("the name on another host is reported as %+v", other)
 	}
 
 	page := view.Page{Limit: 100}
@@ -67,7 +67,7 @@ func TestANameIsPinnedToItsFirstAccount(t *testing.T) {
 		t.Errorf("problems: %q", got)
 	}
 	if got := problems("globex"); len(got) != 0 {
-		t.Errorf("another tenant is told %q", got)
+		t.Errorf("another tenant gets %q", got)
 	}
 	if all, _, err := s.Views.Owners(ctx, view.Scope{Tenant: "acme"}, view.Filter{},
 		page); err != nil || len(all) != 0 {

@@ -40,7 +40,7 @@ func TestReadersDelayNoOtherPool(t *testing.T) {
 			`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'argosy' AND wait_event_type = 'Lock'`) == 2
 	}
 	until(t, "the readers to take their connections", full)
-	until(t, "the pools to tell who waits", func() bool {
+	until(t, "the pools to report who waits", func() bool {
 		p := s.Pools()
 		return p[2].InUse == 2 && p[2].Size == 2 && p[2].Waiting >= 14 &&
 			p[0].Waiting+p[1].Waiting == 0

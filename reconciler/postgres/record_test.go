@@ -239,7 +239,7 @@ func TestRecordWithheldShowsTheHoldAndAppliesNothing(t *testing.T) {
 		t.Errorf("applied %s, holds %+v", snap.Applied, snap.Holds)
 	}
 	if n := one[int](t, url, `SELECT count(*) FROM operations WHERE state = 'Held'`); n != 1 {
-		t.Errorf("%d operations tell of it", n)
+		t.Errorf("%d operations record it", n)
 	}
 	released := step(1, 2, func(r *mirror.Record) {
 		r.EndedHold = []mirror.HoldID{held.Holds[0].ID()}
