@@ -101,13 +101,19 @@ func (h *house) preview(r *replica, request reconciler.PreviewRequest) reconcile
 	return out
 }
 
-// atRest waits until the engines hold what the head asks for, and the loop knows of everything that
-// is gone.
+// atRest waits until the engines hold what the head asks for and three reconciles in a row have
+// recorded nothing, so that every deletion is proven and planned.
 func (h *house) atRest(r *replica) {
 	h.t.Helper()
-	h.eventually("it settles", h.settled)
-	h.passes(r, 3)
-	h.eventually("it settles", h.settled)
+	h.eventually("the fleet is at rest", func() error {
+		h.eventually("it converges", h.settled)
+		recorded := r.store.asked("record")
+		h.passes(r, 3)
+		if n := r.store.asked("record"); n != recorded {
+			return fmt.Errorf("recorded %d more revisions", n-recorded)
+		}
+		return h.settled()
+	})
 }
 
 // effects are those of a record.
