@@ -172,7 +172,7 @@ func examineAgents(ctx context.Context, store *postgres.Store, public string,
 			fmt.Errorf(
 				"%s; see `argosy get agents -o wide`, and the log of `argosy agent run` on the cluster", strings.Join(slices.Sorted(slices.Values(stale)), ", "))
 	}
-	return fmt.Sprintf("%d declared, each that has joined is connected or was lately", len(all)),
+	return fmt.Sprintf("%d declared, each that has joined is connected or was recently", len(all)),
 		nil
 }
 

@@ -62,10 +62,10 @@ func ask(t *testing.T, method, url string) (int, string) {
 	return answer.StatusCode, string(body)
 }
 
-func TestWithoutAPublicURLAgentsAreToldWhatTheOperatorHasToDo(t *testing.T) {
+func TestWithoutAPublicURLAgentsGetTheOperatorsNextStep(t *testing.T) {
 	for name, c := range map[string]struct {
 		agents settings.Agents
-		says   string
+		answer string
 	}{"no URL": {settings.Agents{Enabled: true, ConnectRate: 1}, "listen.publicURL"},
 		"switched off": {settings.Agents{ConnectRate: 1}, "switched off"}} {
 		web, _ := front(t, settings.Settings{Agents: c.agents}, nil)
@@ -76,7 +76,7 @@ func TestWithoutAPublicURLAgentsAreToldWhatTheOperatorHasToDo(t *testing.T) {
 			}
 			if status, body := ask(t, method,
 				web.URL+path); status != http.StatusServiceUnavailable ||
-				!strings.Contains(body, c.says) {
+				!strings.Contains(body, c.answer) {
 				t.Errorf("%s: %s answers %d %s", name, path, status, body)
 			}
 		}
@@ -111,8 +111,8 @@ func (noSecrets) Get(context.Context, fleet.CredentialSource) (fleet.Secret, err
 	return fleet.Secret{}, mirror.ErrNotFound
 }
 
-// Case 36: a token in a path reaches no log of ours, whether the older route is on or off, and
-// however the path is written.
+// A token in a path reaches no log of ours, whether the older route is on or off, and however the
+// path is written.
 func TestATokenInAPathIsInNoLog(t *testing.T) {
 	const token = "0123456789abcdef0123456789abcdef"
 	for name, legacy := range map[string]bool{"off": false, "on": true} {
@@ -153,7 +153,7 @@ func TestTheDoctorNamesAgentsThatAreAmiss(t *testing.T) {
 		is   view.Agent
 		want string
 	}{
-		"one that nobody has joined": {view.Agent{}, ""},
+		"an agent that has not joined": {view.Agent{}, ""},
 		"one that is connected": {
 			view.Agent{ID: "a", Connected: true, SeenAt: at(-time.Second)}, ""},
 		"one that was there just now": {view.Agent{ID: "a", SeenAt: at(-time.Minute)}, ""},

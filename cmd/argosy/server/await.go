@@ -16,18 +16,18 @@ import (
 const (
 	firstAwait = 200 * time.Millisecond
 	lastAwait  = 5 * time.Second
-	sayAwait   = time.Minute // between lines about one reason
+	logAwait   = time.Minute // between lines about one reason
 )
 
 // await calls open until the database is available, or until an error that waiting cannot fix. It
 // passes the class of each reason to waiting.
 func await[T any](ctx context.Context, host string, log *slog.Logger, waiting func(why string),
 	open func() (T, error)) (T, error) {
-	began, said, saidAt := time.Now(), "", time.Time{}
+	began, logged, loggedAt := time.Now(), "", time.Time{}
 	for pause := firstAwait; ; pause = min(2*pause, lastAwait) {
 		opened, err := open()
 		if err == nil {
-			if said != "" {
+			if logged != "" {
 				log.Info("the database is there", "host", host, "waited",
 					time.Since(began).Round(time.Millisecond))
 			}
@@ -38,11 +38,11 @@ func await[T any](ctx context.Context, host string, log *slog.Logger, waiting fu
 			return opened, err
 		}
 		waiting(why)
-		if why != said || time.Since(saidAt) > sayAwait {
+		if why != logged || time.Since(loggedAt) > logAwait {
 			log.Warn("waiting for the database", "host", host, "reason", why, "error", err,
 				"next",
 				"start PostgreSQL there, or correct database.url; nothing else has to be done")
-			said, saidAt = why, time.Now()
+			logged, loggedAt = why, time.Now()
 		}
 		if !pacing.Sleep(ctx, pause/2+rand.N(pause/2+1)) {
 			return opened, fmt.Errorf("%w while waiting for the database at %s: %w",

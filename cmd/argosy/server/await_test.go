@@ -25,19 +25,19 @@ import (
 	"argosy.dev/argosy/test/stack"
 )
 
-// said is a log for concurrent readers.
-type said struct {
+// logBuffer is a log for concurrent readers.
+type logBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
 }
 
-func (s *said) Write(b []byte) (int, error) {
+func (s *logBuffer) Write(b []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.text.Write(b)
 }
 
-func (s *said) String() string {
+func (s *logBuffer) String() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.text.String()
@@ -90,7 +90,7 @@ func TestAStartWaitsForTheDatabase(t *testing.T) {
 	p, address := newDatabase(t)
 	p.Process.Stop()
 	s, ops := over(t, address)
-	log := &said{}
+	log := &logBuffer{}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() {
@@ -142,7 +142,7 @@ func TestAStartWaitsForTheDatabase(t *testing.T) {
 		}
 	}
 	host := mustParse(t, address).Host
-	until("it says that it waits, and for what", answers("/readyz", http.StatusServiceUnavailable,
+	until("it reports that it waits, and the reason", answers("/readyz", http.StatusServiceUnavailable,
 		"waiting for the database: connection refused"))
 	until("the process works", answers("/healthz", http.StatusOK, "ok"))
 	until("the log names the host and the next step", func() string {
@@ -153,7 +153,7 @@ func TestAStartWaitsForTheDatabase(t *testing.T) {
 		return ""
 	})
 	if why := answers("/readyz", http.StatusServiceUnavailable, host)(); why == "" {
-		t.Error("a probe, which asks for no token, tells the database's address")
+		t.Error("a probe, which asks for no token, shows the database's address")
 	}
 	if err := p.Again(); err != nil {
 		t.Fatal(err)
@@ -177,7 +177,7 @@ func TestAStartEndsForWhatNoWaitingHelps(t *testing.T) {
 		change(u)
 		return u.String()
 	}
-	for name, c := range map[string]struct{ url, says string }{
+	for name, c := range map[string]struct{ url, answer string }{
 		"a wrong password": {
 			wrong(func(u *url.URL) { u.User = url.UserPassword(u.User.Username(), "wrong") }),
 			"password"},
@@ -189,14 +189,14 @@ func TestAStartEndsForWhatNoWaitingHelps(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, _ := over(t, c.url)
-			log := &said{}
+			log := &logBuffer{}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			v, err := New(ctx, s, slog.New(slog.NewTextHandler(log, nil)), "test")
 			if err == nil {
 				v.Close()
 			}
-			if err == nil || ctx.Err() != nil || !strings.Contains(err.Error(), c.says) ||
+			if err == nil || ctx.Err() != nil || !strings.Contains(err.Error(), c.answer) ||
 				strings.Contains(log.String(), "waiting") {
 				t.Errorf("%v\n%s", err, log)
 			}

@@ -39,13 +39,13 @@ func TestDoctorComparesTheProtectionOfTheBranch(t *testing.T) {
 		"merge styles":    `not checked: not checked: Argosy's account may not read it; reading it takes the repository permission "Contents: write"`,
 	} {
 		if !strings.Contains(states[rule], want) {
-			t.Errorf("%s is told as %q, without %q", rule, states[rule], want)
+			t.Errorf("%s is reported as %q, without %q", rule, states[rule], want)
 		}
 	}
 
 	host.Break("GET /repos/acme/fleet/rules/*", githubtest.HTML(502))
 	if got := examineBranch(t.Context(), s); len(got) != 1 || got[0].Err == nil {
-		t.Errorf("rules that cannot be read are told as %+v", got)
+		t.Errorf("rules that cannot be read are reported as %+v", got)
 	}
 }
 
@@ -59,6 +59,6 @@ func TestDoctorNamesOwnersWhoseLoginWasTaken(t *testing.T) {
 	}
 	_, err := examineOwners(t.Context(), owners{{Name: "alice", ID: 7, NowID: 12}})
 	if err == nil || !strings.Contains(err.Error(), "argosy pin-owner alice --id 12") {
-		t.Errorf("a login that was taken is told as %v", err)
+		t.Errorf("a login that was taken is reported as %v", err)
 	}
 }

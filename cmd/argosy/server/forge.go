@@ -231,7 +231,7 @@ type planner struct {
 	mirror *gitrepo.Mirror
 }
 
-// Wake tells the loop that the branch may have moved.
+// Wake notifies the loop that the branch may have moved.
 func (p planner) Wake() { p.loop.Pushed() }
 
 // Parent returns the first parent of a commit.

@@ -19,7 +19,7 @@ import (
 	"argosy.dev/argosy/reconciler/worker"
 )
 
-var update = flag.Bool("update", false, "write docs/metrics.md anew")
+var update = flag.Bool("update", false, "rewrite docs/metrics.md")
 
 const referencePath = "../../../docs/metrics.md"
 

@@ -57,8 +57,8 @@ func (d *database) open(ctx context.Context) (*postgres.Store, error) {
 	return postgres.Open(ctx, d.url, postgres.Options{Log: d.log, Connections: d.connections})
 }
 
-// await is open once the database is there. One that is embedded is our own: it is there, or there
-// is something wrong with it.
+// await opens the store once the database is there. An embedded database is our own: it is there,
+// or its failure is an error.
 func (d *database) await(ctx context.Context, waiting func(why string)) (*postgres.Store, error) {
 	if d.child != nil {
 		return d.open(ctx)

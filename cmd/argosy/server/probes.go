@@ -18,7 +18,7 @@ import (
 // reasons: it names no tenant, host or error. The log has those.
 func (v *Server) probes() http.Handler {
 	mux := http.NewServeMux()
-	var said atomic.Pointer[string]
+	var reason atomic.Pointer[string]
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintln(w, "ok")
 	})
@@ -26,7 +26,7 @@ func (v *Server) probes() http.Handler {
 		ctx, cancel := context.WithTimeout(r.Context(), 3*time.Second)
 		defer cancel()
 		class, err := notReady(v.store.Ping(ctx), v.stops.Health())
-		if before := said.Swap(&class); class != "" && (before == nil || *before != class) {
+		if before := reason.Swap(&class); class != "" && (before == nil || *before != class) {
 			v.log.Warn("this replica is not ready", "reason", class, "error", err)
 		}
 		if class != "" {

@@ -10,7 +10,7 @@ import (
 )
 
 // The probes need no token: their answers name no host, user or tenant.
-func TestReadinessTellsStrangersAClassOfReasons(t *testing.T) {
+func TestReadinessGivesStrangersAClassOfReasons(t *testing.T) {
 	t.Parallel()
 	canary := errors.New("failed to connect to `user=argosy host=db.internal`: tenant acme")
 	for want, c := range map[string]struct{ database, stops error }{

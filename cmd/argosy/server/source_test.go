@@ -43,7 +43,7 @@ func localRepo(t *testing.T) string {
 	return filepath.Join(dir, ".git")
 }
 
-func TestAMirrorThatWasClonedAnewIsToldOnce(t *testing.T) {
+func TestAMirrorThatWasClonedAgainIsReportedOnce(t *testing.T) {
 	s := settings.Settings{DataDir: t.TempDir(), Source: settings.Source{
 		URL: localRepo(t), Branch: "main"}}
 	open := func() *gitrepo.Mirror {
@@ -79,17 +79,17 @@ func TestAMirrorThatWasClonedAnewIsToldOnce(t *testing.T) {
 		t.Fatal("the damage does not show")
 	}
 	if log.Len() > 0 {
-		t.Errorf("told before: %s", log.String())
+		t.Errorf("reported before: %s", log.String())
 	}
 	fetch(m)
 	if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "level=WARN") ||
-		!strings.Contains(got, "cloned anew") || !strings.Contains(got, "nothing is lost") ||
+		!strings.Contains(got, "cloned again") || !strings.Contains(got, "nothing is lost") ||
 		!strings.Contains(got, "reason=") {
 		t.Errorf("told: %s", got)
 	}
 	log.Reset()
 	if fetch(m); log.Len() > 0 {
-		t.Errorf("told again: %s", log.String())
+		t.Errorf("reported again: %s", log.String())
 	}
 	if err := read(); err != nil {
 		t.Error(err)
