@@ -91,7 +91,7 @@ func (s *Decisions) SetStop(ctx context.Context, stop mirror.Stop, replace bool)
 		if tag.RowsAffected() == 0 {
 			return nil
 		}
-		return recordDecision(ctx, tx, stopDeed(mirror.OperationStop, stop, "stopped"))
+		return recordDecision(ctx, tx, stopDecision(mirror.OperationStop, stop, "stopped"))
 	})
 	if err == nil {
 		s.decided(ctx, mirror.NoticeStops)
@@ -127,7 +127,7 @@ func (s *Decisions) ClearStop(ctx context.Context, scope mirror.StopScope, name,
 		}
 		ended = true
 		return recordDecision(
-			ctx, tx, stopDeed(mirror.OperationResume, mirror.Stop{Scope: scope, Name: name,
+			ctx, tx, stopDecision(mirror.OperationResume, mirror.Stop{Scope: scope, Name: name,
 				By: by}, "resumed"))
 	})
 	if err == nil {
@@ -150,7 +150,7 @@ func (s *Decisions) RestoreStop(ctx context.Context, stop mirror.Stop) error {
 		if restored = err == nil && tag.RowsAffected() > 0; !restored {
 			return err
 		}
-		d := stopDeed(mirror.OperationStop, stop, "stopped")
+		d := stopDecision(mirror.OperationStop, stop, "stopped")
 		d.action = "restore stop"
 		return recordDecision(ctx, tx, d)
 	})
@@ -214,7 +214,7 @@ func stopSubject(scope mirror.StopScope, name string) string {
 	return string(scope) + " " + name
 }
 
-func stopDeed(kind mirror.OperationKind, stop mirror.Stop, word string) decision {
+func stopDecision(kind mirror.OperationKind, stop mirror.Stop, word string) decision {
 	d := decision{kind: kind, subject: stopSubject(stop.Scope, stop.Name), by: stop.By,
 		note:  stop.Reason,
 		event: view.Event{Kind: "stop", Name: stopSubject(stop.Scope, stop.Name), Text: word}}
