@@ -74,7 +74,8 @@ func TestBothPullRequestsOfACollisionNameIt(t *testing.T) {
 			h.review()
 			h.reviewAll()
 			names := func(of, other *githubtest.Pull) bool {
-				return strings.Contains(h.commentOf(of.Number), fmt.Sprintf("#%d changes", other.Number))
+				return strings.Contains(h.commentOf(of.Number),
+					fmt.Sprintf("#%d changes", other.Number))
 			}
 			if !names(first, second) || !names(second, first) {
 				t.Fatalf("one does not name the other:\n%s\n%s", h.commentOf(first.Number),

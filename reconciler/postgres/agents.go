@@ -685,11 +685,11 @@ func (h *history) show(proof, call string) error {
 	return nil
 }
 
-// addTakeover adds a takeover, unless the process already had the last one. A process that has ended
-// never returns, and a rollout ends the process that it replaces. So a process that returns after
-// another is a copy, or did not learn of the other in time, which happens once. Two returns within
-// ten minutes, of any processes, mean two processes with one identity. A process that learns of a
-// takeover ends, and its cluster starts a new one. So four takeovers from a connected process
+// addTakeover adds a takeover, unless the process already had the last one. A process that has
+// ended never returns, and a rollout ends the process that it replaces. So a process that returns
+// after another is a copy, or did not learn of the other in time, which happens once. Two returns
+// within ten minutes, of any processes, mean two processes with one identity. A process that learns
+// of a takeover ends, and its cluster starts a new one. So four takeovers from a connected process
 // within ten minutes mean the same: a crashed process is not connected, except until the crash is
 // detected.
 func addTakeover(turns []takeover, mine takeover) ([]takeover, bool) {

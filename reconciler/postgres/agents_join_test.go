@@ -27,7 +27,8 @@ func TestFiftyUsesOfATokenGiveOneIdentity(t *testing.T) {
 	var uses sync.WaitGroup
 	for i := range 50 {
 		uses.Go(func() {
-			a, err := k.Agents.JoinAgent(t.Context(), token, registry.Join{Keys: keys(fmt.Sprint(i)),
+			a, err := k.Agents.JoinAgent(t.Context(), token, registry.Join{
+				Keys:       keys(fmt.Sprint(i)),
 				ClusterUID: "u"})
 			mu.Lock()
 			defer mu.Unlock()
@@ -56,7 +57,8 @@ func TestFiftyUsesOfATokenGiveOneIdentity(t *testing.T) {
 	t.Run("the same keys again, even after the token ran out, are given the same identity",
 		func(t *testing.T) {
 			exec(t, k.url, `UPDATE agent_tokens SET expires_at = now() - interval '1 minute'`)
-			again, err := k.Agents.JoinAgent(t.Context(), token, registry.Join{Keys: joined[0].Keys})
+			again, err := k.Agents.JoinAgent(t.Context(), token, registry.Join{
+				Keys: joined[0].Keys})
 			if err != nil || again.ID != joined[0].ID || again.Engine != acmeEdge ||
 				again.Tenant != "acme" || again.Environment != "edge" {
 				t.Errorf("%+v, %v", again, err)
@@ -97,7 +99,8 @@ func TestOtherTokensGiveNoIdentity(t *testing.T) {
 		errors.Is(err, mirror.ErrNotFound) {
 		t.Errorf("a key of 31 bytes: %v", err)
 	}
-	if err := k.Agents.RevokeAgentToken(ctx, view.Scope{Tenant: "globex"}, made.ID, "eve"); !errors.Is(
+	if err := k.Agents.RevokeAgentToken(ctx, view.Scope{Tenant: "globex"}, made.ID,
+		"eve"); !errors.Is(
 		err, mirror.ErrNotFound) {
 		t.Errorf("a stranger revokes: %v", err)
 	}
@@ -145,13 +148,15 @@ func TestGivenTokensAreRandomText(t *testing.T) {
 	k := newAgentKit(t)
 	for _, weak := range []string{"short", strings.Repeat("a", 40), strings.Repeat("ab", 20),
 		strings.Repeat("x y z 0 1 2 ", 4), "argosy_agent_abc_" + strings.Repeat("0123456789", 3)} {
-		if _, _, err := k.Agents.CreateAgentToken(t.Context(), tokenFor(acmeEdge), weak); err == nil {
+		if _, _, err := k.Agents.CreateAgentToken(t.Context(), tokenFor(acmeEdge),
+			weak); err == nil {
 			t.Errorf("%q is taken", weak)
 		}
 	}
 	good := "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b"
 	must2(k.Agents.CreateAgentToken(t.Context(), tokenFor(acmeEdge), good))(t)
-	if _, _, err := k.Agents.CreateAgentToken(t.Context(), tokenFor("globex.edge"), good); !errors.Is(err,
+	if _, _, err := k.Agents.CreateAgentToken(t.Context(), tokenFor("globex.edge"),
+		good); !errors.Is(err,
 		registry.ErrUsed) {
 		t.Errorf("given twice: %v", err)
 	}
@@ -167,7 +172,8 @@ func TestGivenTokensAreRandomText(t *testing.T) {
 		}
 	}
 	for _, engine := range []fleet.EngineName{"eu-1", "none", "acme.prod", "initech.edge"} {
-		if _, _, err := k.Agents.CreateAgentToken(t.Context(), tokenFor(engine), ""); !errors.Is(err,
+		if _, _, err := k.Agents.CreateAgentToken(t.Context(), tokenFor(engine), ""); !errors.Is(
+			err,
 			mirror.ErrNotFound) {
 			t.Errorf("%s: %v", engine, err)
 		}
@@ -189,7 +195,8 @@ func TestTokenOfTheOlderRoute(t *testing.T) {
 	_, plain := k.token(acmeEdge)
 	legacy := tokenFor(acmeEdge)
 	legacy.Legacy, legacy.ExpiresAt = true, time.Now().Add(300*24*time.Hour)
-	_, token := must2(k.Agents.CreateAgentToken(ctx, legacy, "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b"))(
+	_, token := must2(
+		k.Agents.CreateAgentToken(ctx, legacy, "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b"))(
 		t)
 	got := must(k.Agents.LegacyToken(ctx, token))(t)
 	if got.Engine != acmeEdge || got.Environment != "edge" {
@@ -207,7 +214,9 @@ func TestTokenOfTheOlderRoute(t *testing.T) {
 	if _, err := k.Agents.LegacyToken(ctx, token); !errors.Is(err, mirror.ErrNotFound) {
 		t.Errorf("after the agent was revoked: %v", err)
 	}
-	if _, err := k.Agents.AgentRows(ctx, acmeEdge, func(mirror.Row) error { return nil }); !errors.Is(err,
+	if _, err := k.Agents.AgentRows(ctx, acmeEdge, func(mirror.Row) error {
+		return nil
+	}); !errors.Is(err,
 		mirror.ErrNotFound) {
 		t.Errorf("rows after that: %v", err)
 	}
@@ -240,10 +249,13 @@ func TestNextTenantOfANameInheritsNoAgent(t *testing.T) {
 	o := k.open(a, "one")
 	hash := sha256.Sum256([]byte("t"))
 	check(t, k.Agents.SaveAccess(ctx, a.ID, "j", hash, time.Minute))
-	check(t, k.Agents.RecordOwn(ctx, o.Lease, []mirror.OwnApplication{{Namespace: "argocd", Name: "x"}},
-		true))
+	check(
+		t,
+		k.Agents.RecordOwn(ctx, o.Lease, []mirror.OwnApplication{{Namespace: "argocd", Name: "x"}},
+			true))
 	tenant := fleet.Key{Kind: fleet.KindTenant, Name: "acme"}
-	k.record(func(r *mirror.Record) { r.Removed = []fleet.Key{tenant, edge("acme", "own", "").Key} })
+	k.record(
+		func(r *mirror.Record) { r.Removed = []fleet.Key{tenant, edge("acme", "own", "").Key} })
 	must(k.Agents.Agent(ctx, a.ID))(t) // the agent may still delete the rest on its own cluster
 	k.record(func(r *mirror.Record) {
 		r.Declarations = []fleet.Declaration{tenantDeclaration("acme"),
@@ -268,7 +280,9 @@ func TestNextTenantOfANameInheritsNoAgent(t *testing.T) {
 	if err := k.Agents.RecordOwn(ctx, o.Lease, nil, true); !errors.Is(err, mirror.ErrFenced) {
 		t.Errorf("its session: %v", err)
 	}
-	if _, err := k.Agents.AgentRows(ctx, "acme.own", func(mirror.Row) error { return nil }); !errors.Is(err,
+	if _, err := k.Agents.AgentRows(ctx, "acme.own", func(mirror.Row) error {
+		return nil
+	}); !errors.Is(err,
 		mirror.ErrNotFound) {
 		t.Errorf("rows: %v", err)
 	}
@@ -277,7 +291,8 @@ func TestNextTenantOfANameInheritsNoAgent(t *testing.T) {
 		t.Errorf("news %+v", news)
 	}
 	acme := view.Scope{Tenant: "acme"}
-	views, _, err := k.Views.Agents(ctx, acme, view.Filter{Environment: "own"}, view.Page{Limit: 10})
+	views, _, err := k.Views.Agents(ctx, acme, view.Filter{Environment: "own"},
+		view.Page{Limit: 10})
 	check(t, err)
 	if len(views) != 1 || views[0].ID != "" {
 		t.Errorf("views %+v", views)
@@ -323,7 +338,8 @@ func TestAgentOfWhatIsNoLongerDeclaredRemovesAndNothingElse(t *testing.T) {
 				mirror.ErrFenced) {
 				t.Errorf("the session of before: %v", err)
 			}
-			if _, err := k.Agents.JoinAgent(ctx, token, registry.Join{Keys: keys("y")}); !errors.Is(err,
+			if _, err := k.Agents.JoinAgent(ctx, token, registry.Join{Keys: keys("y")}); !errors.Is(
+				err,
 				mirror.ErrNotFound) {
 				t.Errorf("join: %v", err)
 			}
@@ -333,7 +349,8 @@ func TestAgentOfWhatIsNoLongerDeclaredRemovesAndNothingElse(t *testing.T) {
 				t.Errorf("before %+v, after %+v", o, next)
 			}
 			exec(t, k.url, `DELETE FROM desired WHERE engine = 'acme.edge'`)
-			if _, err := k.Agents.OpenAgent(ctx, session(a, "one")); !errors.Is(err, mirror.ErrNotFound) {
+			if _, err := k.Agents.OpenAgent(ctx, session(a, "one")); !errors.Is(
+				err, mirror.ErrNotFound) {
 				t.Errorf("with nothing left: %v", err)
 			}
 		})
@@ -424,7 +441,9 @@ func TestAgentsLoseAndDoubleNothing(t *testing.T) {
 			if o.Lease.Epoch != epoch {
 				t.Errorf("epoch %d, then %d of the same process", epoch, o.Lease.Epoch)
 			}
-			cuts("ReportTaken", func() { n++; check(t, k.Agents.ReportTaken(ctx, o.Lease, int64(n))) })
+			cuts(
+				"ReportTaken",
+				func() { n++; check(t, k.Agents.ReportTaken(ctx, o.Lease, int64(n))) })
 			cuts("AskSync", func() {
 				syncs++
 				q := must(k.Agents.AskSync(ctx, view.Scope{Tenant: "acme"}, mirror.SyncRequest{

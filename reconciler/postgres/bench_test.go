@@ -284,11 +284,13 @@ func BenchmarkRead(b *testing.B) {
 			return err
 		},
 		"applications/degraded": func() error {
-			_, _, err := s.Views.Applications(ctx, all, view.Filter{Health: mirror.HealthDegraded}, page)
+			_, _, err := s.Views.Applications(ctx, all, view.Filter{Health: mirror.HealthDegraded},
+				page)
 			return err
 		},
 		"applications/failed": func() error {
-			_, _, err := s.Views.Applications(ctx, all, view.Filter{Apply: mirror.ApplyFailed}, page)
+			_, _, err := s.Views.Applications(ctx, all, view.Filter{Apply: mirror.ApplyFailed},
+				page)
 			return err
 		},
 		"applications/of-engine": func() error {
@@ -342,10 +344,12 @@ func BenchmarkRecordOne(b *testing.B) {
 			lease := hold(b, s, "reconciler")
 			must(s.Plans.Record(context.Background(), lease, fullRecord(0, 1, n)))(b)
 			for i := 2; b.Loop(); i++ {
-				must(s.Plans.Record(context.Background(), lease, step(i-1, i, func(r *mirror.Record) {
-					r.Rows = []mirror.Row{
-						application("eu-1", "acme", "d000007", "prod", fmt.Sprint("w", i))}
-				})))(b)
+				must(
+					s.Plans.Record(context.Background(), lease,
+						step(i-1, i, func(r *mirror.Record) {
+							r.Rows = []mirror.Row{
+								application("eu-1", "acme", "d000007", "prod", fmt.Sprint("w", i))}
+						})))(b)
 			}
 		})
 	}

@@ -21,7 +21,8 @@ func TestStopStaysUntilItIsEnded(t *testing.T) {
 	ctx := t.Context()
 	byTenant := mirror.Stop{Scope: mirror.StopTenant, Name: "acme", By: "token:acme/ci",
 		Reason: "deploy freeze"}
-	if got := must(s.Decisions.SetStop(ctx, byTenant, false))(t); got.By != byTenant.By || got.At.IsZero() {
+	if got := must(s.Decisions.SetStop(ctx, byTenant, false))(t); got.By != byTenant.By ||
+		got.At.IsZero() {
 		t.Fatalf("%+v", got)
 	}
 	byPlatform := mirror.Stop{Scope: mirror.StopTenant, Name: "acme", By: "token:ops",
@@ -32,7 +33,8 @@ func TestStopStaysUntilItIsEnded(t *testing.T) {
 	if got := must(s.Decisions.SetStop(ctx, byTenant, false))(t); got.By != "token:ops" {
 		t.Fatalf("a tenant replaces the platform's: %+v", got)
 	}
-	if must(s.Decisions.ClearStop(ctx, mirror.StopTenant, "acme", "token:acme/", "token:acme/ci"))(t) {
+	if must(s.Decisions.ClearStop(ctx, mirror.StopTenant, "acme", "token:acme/", "token:acme/ci"))(
+		t) {
 		t.Error("a tenant ends the platform's stop")
 	}
 	if stops := must(open(t, url).Views.Stops(ctx, view.Scope{}))(t); len(stops) != 1 {
@@ -64,8 +66,9 @@ func TestTheEndOfAStopIsARecord(t *testing.T) {
 	ctx := t.Context()
 	// of a replica with a fast clock
 	future := time.Now().Add(time.Hour).Truncate(time.Microsecond)
-	stop := must(s.Decisions.SetStop(ctx, mirror.Stop{Scope: mirror.StopFleet, By: "token:ops", At: future},
-		true))(t)
+	stop := must(
+		s.Decisions.SetStop(ctx, mirror.Stop{Scope: mirror.StopFleet, By: "token:ops", At: future},
+			true))(t)
 	must(s.Decisions.ClearStop(ctx, mirror.StopFleet, "", "", "token:ops"))(t)
 	first := must(s.Decisions.StopRecords(ctx))(t)
 	if len(first.Stops) != 0 || len(first.Ends) != 1 || !first.Ends[0].At.After(stop.At) ||
@@ -100,7 +103,8 @@ func TestALostStopIsRestoredAndEndsByARecord(t *testing.T) {
 		At: time.Now().Add(-time.Minute).Truncate(time.Microsecond)}
 	check(t, s.Decisions.RestoreStop(ctx, lost))
 	check(t, s.Decisions.RestoreStop(ctx, lost))
-	if got := must(s.Decisions.StopRecords(ctx))(t); len(got.Stops) != 1 || got.Stops[0].By != lost.By ||
+	if got := must(s.Decisions.StopRecords(ctx))(t); len(got.Stops) != 1 ||
+		got.Stops[0].By != lost.By ||
 		!got.Stops[0].At.Equal(lost.At) {
 		t.Fatalf("%+v", got)
 	}
@@ -112,7 +116,8 @@ func TestALostStopIsRestoredAndEndsByARecord(t *testing.T) {
 		time.Since(got.Ends[0].At) > time.Minute {
 		t.Errorf("%+v", got)
 	}
-	if must(s.Decisions.ClearStop(ctx, mirror.StopEngine, "eu-2", "token:acme/", "token:acme/ci"))(t) ||
+	if must(s.Decisions.ClearStop(ctx, mirror.StopEngine, "eu-2", "token:acme/", "token:acme/ci"))(
+		t) ||
 		len(must(s.Decisions.StopRecords(ctx))(t).Ends) != 1 {
 		t.Error("a tenant recorded the end of a stop that is not its own")
 	}
@@ -167,10 +172,11 @@ func TestApprovalReleasesWhatWasHeldBeforeIt(t *testing.T) {
 	}
 	// More changes of the same revision are held afterwards.
 	must(s.Plans.Record(ctx, hold(t, s, "reconciler"), step(1, 2, func(r *mirror.Record) {
-		r.Holds = []mirror.Hold{{Revision: revision(1), Reason: mirror.HoldDeletions, Tenant: "acme",
-			Message: "more of acme",
-			Since:   must(s.Plans.Recent(ctx, time.Hour))(t).Now, Items: []fleet.ObjectKey{
-				application("eu-1", "acme", "cart", "prod", "v1").Key}}}
+		r.Holds = []mirror.Hold{
+			{Revision: revision(1), Reason: mirror.HoldDeletions, Tenant: "acme",
+				Message: "more of acme",
+				Since:   must(s.Plans.Recent(ctx, time.Hour))(t).Now, Items: []fleet.ObjectKey{
+					application("eu-1", "acme", "cart", "prod", "v1").Key}}}
 	})))(t)
 	if n := waiting(); n != 1 {
 		t.Errorf("%d holds wait for a second approval, want 1", n)
@@ -283,7 +289,8 @@ func TestTokens(t *testing.T) {
 		if known(p) {
 			t.Error("it is let in")
 		}
-		if err := s.Tokens.RevokeToken(ctx, "nope", "token:ops"); !errors.Is(err, mirror.ErrNotFound) {
+		if err := s.Tokens.RevokeToken(ctx, "nope", "token:ops"); !errors.Is(
+			err, mirror.ErrNotFound) {
 			t.Errorf("one that never was: %v", err)
 		}
 	})
@@ -310,9 +317,12 @@ func TestTenantOfTheSameNameInheritsNothing(t *testing.T) {
 	check(t, s.Work.Acknowledge(ctx, worker, applied(rows)))
 	check(t, s.Work.Observe(ctx, worker, []mirror.Observation{
 		{Key: a.Key, Message: "secret of the former"}}))
-	must(s.Decisions.SetStop(ctx, mirror.Stop{Scope: mirror.StopTenant, Name: "acme", By: "token:acme/ci"},
-		true))(t)
-	if o, _, err := s.Views.Operations(ctx, acme, view.Filter{}, view.Page{Limit: 10}); err != nil ||
+	must(
+		s.Decisions.SetStop(
+			ctx, mirror.Stop{Scope: mirror.StopTenant, Name: "acme", By: "token:acme/ci"},
+			true))(t)
+	if o, _, err := s.Views.Operations(ctx, acme, view.Filter{},
+		view.Page{Limit: 10}); err != nil ||
 		len(o) != 1 {
 		t.Fatalf("before: %+v, %v", o, err)
 	}
@@ -329,7 +339,8 @@ func TestTenantOfTheSameNameInheritsNothing(t *testing.T) {
 	if _, err := s.Tokens.VerifyToken(ctx, plaintext); !errors.Is(err, mirror.ErrNotFound) {
 		t.Errorf("the former's token: %v", err)
 	}
-	if o, _, err := s.Views.Operations(ctx, acme, view.Filter{}, view.Page{Limit: 10}); err != nil ||
+	if o, _, err := s.Views.Operations(ctx, acme, view.Filter{},
+		view.Page{Limit: 10}); err != nil ||
 		len(o) != 0 {
 		t.Errorf("the former's operations: %+v, %v", o, err)
 	}

@@ -222,7 +222,8 @@ func placement(tenant, environment, engine string) fleet.Placement {
 // step is a record from one revision to the next.
 func step(base, head int, fill func(*mirror.Record)) mirror.Record {
 	r := mirror.Record{Revision: revision(head), PlanHash: fmt.Sprintf("plan-%d", head),
-		Summary: mirror.Summary{Author: "Ann <ann@example.com>", Subject: "change " + fmt.Sprint(head),
+		Summary: mirror.Summary{
+			Author: "Ann <ann@example.com>", Subject: "change " + fmt.Sprint(head),
 			CommittedAt: time.Date(2026, 11, 20, 12, 0, head, 0, time.UTC)}}
 	if base > 0 {
 		r.Base = revision(base)

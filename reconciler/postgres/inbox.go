@@ -112,7 +112,8 @@ func (s *Pulls) Pushes(ctx context.Context, ends []fleet.Revision) ([]forge.Push
 // jobColumns are key, priority and body of each job, the last of each key.
 func jobColumns(looks []forge.Recheck) ([]any, error) {
 	if len(looks) > maxJobs {
-		return nil, fmt.Errorf("%d review jobs at once; at most %d are accepted", len(looks), maxJobs)
+		return nil, fmt.Errorf("%d review jobs at once; at most %d are accepted", len(looks),
+			maxJobs)
 	}
 	byKey := map[string]forge.Recheck{}
 	for _, l := range looks {
@@ -171,8 +172,9 @@ func (s *Pulls) beginJob(ctx context.Context, key string, job int64) (forge.Rech
 	return l, err == nil, wrap(err, "begin review job %s", key)
 }
 
-// sqlRestoreJobs inserts River jobs for wanted jobs without one: a River job that was deleted before it
-// began, by hand or because the database failed each of its tries, would block its key forever.
+// sqlRestoreJobs inserts River jobs for wanted jobs without one: a River job that was deleted
+// before it began, by hand or because the database failed each of its tries, would block its key
+// forever.
 const sqlRestoreJobs = `
 	WITH turned AS (
 		SELECT key, priority FROM looks WHERE wanted AND key NOT IN (

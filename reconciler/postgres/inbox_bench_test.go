@@ -85,8 +85,8 @@ func BenchmarkAccept(b *testing.B) {
 	}
 }
 
-// BenchmarkReviewJob measures the time from a delivery on one replica to its job on another, one after
-// the other: River fetches at most ten times a second.
+// BenchmarkReviewJob measures the time from a delivery on one replica to its job on another, one
+// after the other: River fetches at most ten times a second.
 func BenchmarkReviewJob(b *testing.B) {
 	url := newDatabase(b)
 	fill(b, url, 10_000)

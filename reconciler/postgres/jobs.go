@@ -96,7 +96,8 @@ func (s *Pulls) Work(ctx context.Context, do func(context.Context, forge.Recheck
 func riverConfig(workers *river.Workers, log *slog.Logger) *river.Config {
 	return &river.Config{
 		Schema: schema, Logger: slog.New(onlyWarnings{log.Handler()}),
-		Workers: workers, Queues: map[string]river.QueueConfig{jobQueue: {MaxWorkers: maxRunningJobs}},
+		Workers: workers, Queues: map[string]river.QueueConfig{
+			jobQueue: {MaxWorkers: maxRunningJobs}},
 		FetchPollInterval: jobPoll,
 		JobTimeout:        jobTime, RescueStuckJobsAfter: jobRescue, SoftStopTimeout: jobGrace,
 		CompletedJobRetentionPeriod: keepDone,
@@ -196,11 +197,13 @@ func (w *jobRunner) end(ctx context.Context, job *river.Job[jobArgs], err error)
 		return ctx.Err()
 	case errors.As(err, &busy):
 		pause := min(max(time.Until(busy.Until), busyAtLeast), busyAtMost)
-		w.store.log.Info("the Git host is busy; postponed a review job", "job", job.Args.Key, "for", pause,
+		w.store.log.Info("the Git host is busy; postponed a review job", "job", job.Args.Key, "for",
+			pause,
 			"error", busy.Err)
 		return river.JobSnooze(pause)
 	case job.Attempt >= job.MaxAttempts:
-		w.store.log.Error("a review job failed for good; the next delivery or resync requests it again",
+		w.store.log.Error(
+			"a review job failed for good; the next delivery or resync requests it again",
 			"job", job.Args.Key, "tries", job.Attempt, "error", err)
 	default:
 		w.store.log.Warn("a review job failed; trying again", "job", job.Args.Key, "tries",

@@ -27,7 +27,8 @@ func TestLeaseIsHeldByOneAndItsEpochGrowsWithEachHolder(t *testing.T) {
 	} else if left := time.Until(l.Expires); left < 59*time.Minute || left > time.Hour {
 		t.Errorf("the replica that waits reads %s left, want an hour", left)
 	}
-	if again, ok, err := s.Leases.Acquire(ctx, "engine/eu-1", "a", 2*time.Hour); err != nil || !ok ||
+	if again, ok, err := s.Leases.Acquire(ctx, "engine/eu-1", "a", 2*time.Hour); err != nil ||
+		!ok ||
 		again.Epoch != 1 || !again.Expires.After(first.Expires) {
 		t.Fatalf("its holder asks again: %+v, %v, %v", again, ok, err)
 	}
@@ -98,7 +99,8 @@ func TestReplicasSeeWhoWorksAndWhoHoldsWhat(t *testing.T) {
 	hold(t, s, "engine/acme/prod")
 	expire(t, url, "engine/acme/prod")
 	names := []string{"engine/acme/prod", "engine/eu-1", "engine/eu-2"}
-	view := must(s.Leases.BeatWorkers(ctx, mirror.ReplicaBeat{Replica: "a", Preparing: 2, Leases: names}))(
+	view := must(
+		s.Leases.BeatWorkers(ctx, mirror.ReplicaBeat{Replica: "a", Preparing: 2, Leases: names}))(
 		t)
 	if fmt.Sprint(view) != "{map[a:2] map[engine/eu-1:replica-1]}" {
 		t.Errorf("one replica: %v", view)
@@ -128,7 +130,8 @@ func TestLeaseEpochRisesAboveWhatTheEngineShows(t *testing.T) {
 		{Key: fleet.ObjectKey{Engine: "eu-1"}}}); !errors.Is(err, mirror.ErrFenced) {
 		t.Errorf("a write at the epoch before: %v", err)
 	}
-	if _, err := s.Leases.RaiseEpoch(t.Context(), mirror.Lease{Name: "engine/eu-1", Holder: "b", Epoch: 1},
+	if _, err := s.Leases.RaiseEpoch(
+		t.Context(), mirror.Lease{Name: "engine/eu-1", Holder: "b", Epoch: 1},
 		50); !errors.Is(err, mirror.ErrFenced) {
 		t.Errorf("another raises it: %v", err)
 	}
@@ -142,7 +145,9 @@ func TestWritesOfAnOlderEpochAreRefused(t *testing.T) {
 	ctx := t.Context()
 	leader := hold(t, s, "reconciler")
 	a := application("eu-1", "acme", "a", "prod", "v1")
-	must(s.Plans.Record(ctx, leader, step(0, 1, func(r *mirror.Record) { r.Rows = []mirror.Row{a} })))(t)
+	must(
+		s.Plans.Record(
+			ctx, leader, step(0, 1, func(r *mirror.Record) { r.Rows = []mirror.Row{a} })))(t)
 	worker := hold(t, s, "engine/eu-1")
 	for _, name := range []string{"reconciler", "engine/eu-1"} {
 		expire(t, url, name)
@@ -224,7 +229,8 @@ func TestTwoReplicasNeverWriteOutOfTurn(t *testing.T) {
 		s := open(t, url)
 		replicas.Go(func() {
 			for n := 0; ctx.Err() == nil; n++ {
-				l, ok, err := s.Leases.Acquire(ctx, "engine/eu-1", fmt.Sprintf("replica-%d-%d", i, n),
+				l, ok, err := s.Leases.Acquire(ctx, "engine/eu-1",
+					fmt.Sprintf("replica-%d-%d", i, n),
 					50*time.Millisecond)
 				if err != nil || !ok {
 					continue

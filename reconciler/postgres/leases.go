@@ -125,7 +125,8 @@ func (s *Leases) Renew(ctx context.Context, l mirror.Lease, ttl time.Duration) (
 	return ok, nil
 }
 
-func (s *Leases) prolong(ctx context.Context, l mirror.Lease, ttl time.Duration) (mirror.Lease, bool,
+func (s *Leases) prolong(ctx context.Context, l mirror.Lease, ttl time.Duration) (mirror.Lease,
+	bool,
 	error) {
 	return lease(s.control.QueryRow(ctx, `
 		UPDATE leases SET expires_at = clock_timestamp() + $4::interval WHERE name = $1 AND holder = $2 AND epoch = $3 AND holder <> ''
@@ -163,7 +164,8 @@ func (s *Leases) Release(ctx context.Context, l mirror.Lease, to string) error {
 // RaiseEpoch raises the epoch of a held lease above floor, the highest epoch on its engine: after
 // the loss of the database, epochs start again, and the objects still carry the earlier ones. It
 // returns the new lease; mirror.ErrFenced when it has passed on.
-func (s *Leases) RaiseEpoch(ctx context.Context, l mirror.Lease, floor int64) (mirror.Lease, error) {
+func (s *Leases) RaiseEpoch(ctx context.Context, l mirror.Lease, floor int64) (mirror.Lease,
+	error) {
 	if l.Epoch > floor {
 		return l, nil
 	}

@@ -85,8 +85,9 @@ func TestANameIsPinnedToItsFirstAccount(t *testing.T) {
 	if changed := must(s.Pulls.ChangedOwners(ctx))(t); len(changed) != 1 {
 		t.Errorf("changed are %+v", changed)
 	}
-	if v := must(s.Decisions.ReleaseOwner(ctx, mirror.OwnerRelease{Name: "alice", ID: 12, By: "token:ops",
-		Note: "asked her"}))(t); v.ID != 12 || v.Changed() {
+	if v := must(
+		s.Decisions.ReleaseOwner(ctx, mirror.OwnerRelease{Name: "alice", ID: 12, By: "token:ops",
+			Note: "asked her"}))(t); v.ID != 12 || v.Changed() {
 		t.Errorf("released it is %+v", v)
 	}
 	expect(t, url,

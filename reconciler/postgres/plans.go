@@ -338,8 +338,8 @@ const sqlOpenRevisions = `
 // maximum delay of an acknowledgement for the completion of its revisions
 const completeTimeout = 2 * time.Second
 
-// complete completes those of the open revisions whose every row is applied. It runs after the commit
-// of the transaction that changed their rows: see settle in migrations/00011_settle.sql. Its
+// complete completes those of the open revisions whose every row is applied. It runs after the
+// commit of the transaction that changed their rows: see settle in migrations/00011_settle.sql. Its
 // failure does not fail that transaction: CompleteRevisions completes them later.
 func (s *database) complete(ctx context.Context, revisions []string) {
 	if len(revisions) == 0 {

@@ -7,11 +7,11 @@
 // tokens). Git and the engines are the truth of the first two; the mirror is a cache of them that
 // may be dropped.
 //
-// It also holds the inbox of the Git host: accepted deliveries, requested review jobs (table looks),
-// and the records of pull requests with the plans that their reviewers saw. River runs the jobs,
-// with tables of its own (river_...), migrated after ours under the same lock. A job holds only the
-// key of its subject, and is inserted in the transaction that stores the delivery; two requests
-// before it starts are one job. The replica that holds the lease "reconciler" runs them.
+// It also holds the inbox of the Git host: accepted deliveries, requested review jobs (table
+// looks), and the records of pull requests with the plans that their reviewers saw. River runs the
+// jobs, with tables of its own (river_...), migrated after ours under the same lock. A job holds
+// only the key of its subject, and is inserted in the transaction that stores the delivery; two
+// requests before it starts are one job. The replica that holds the lease "reconciler" runs them.
 //
 // Rules of this package:
 //   - a revision is one transaction, and whatever its size one round trip of a fixed number of

@@ -152,7 +152,8 @@ func TestApprovalsAreReadForWhatWaits(t *testing.T) {
 	s, url := populated(t)
 	exec(t, url, history["approvals"], 500, "60 days")
 	must(s.Decisions.Approve(t.Context(), mirror.Approval{Revision: revision(1), By: "ann"}))(t)
-	if all := must(s.Plans.Approvals(t.Context()))(t); len(all) != 1 || all[0].Revision != revision(1) {
+	if all := must(s.Plans.Approvals(t.Context()))(t); len(all) != 1 ||
+		all[0].Revision != revision(1) {
 		t.Errorf("%d approvals are read", len(all))
 	}
 }

@@ -91,7 +91,8 @@ func TestPullRecordComesBackAsItWasSaved(t *testing.T) {
 	strange := pull(3, forge.PullOpen, "acme")
 	strange.Title, strange.Base = "a\x00b \xff \\u0000", "\x00"
 	check(t, s.Pulls.SavePull(ctx, strange))
-	if got, _, err := s.Pulls.PullRecord(ctx, 3); err != nil || got.Title != "a\ufffdb \ufffd \\u0000" {
+	if got, _, err := s.Pulls.PullRecord(ctx, 3); err != nil ||
+		got.Title != "a\ufffdb \ufffd \\u0000" {
 		t.Errorf("%q, %v", got.Title, err)
 	}
 }
@@ -204,10 +205,13 @@ func TestPullStoreIsOneRoundTripEach(t *testing.T) {
 		"SavePull":     func() { check(t, s.Pulls.SavePull(ctx, pull(1, forge.PullOpen, "acme"))) },
 		"PullRecord":   func() { _, _, err := s.Pulls.PullRecord(ctx, 1); check(t, err) },
 		"SaveReviewed": func() { check(t, s.Pulls.SaveReviewed(ctx, reviewed(1, 1, "a.yaml"))) },
-		"Reviewed":     func() { _, _, err := s.Pulls.Reviewed(ctx, 1, revision(1)); check(t, err) },
-		"Colliding":    func() { must(s.Pulls.Colliding(ctx, 1, []string{"a.yaml"}))(t) },
-		"Outcomes":     func() { must(s.Views.Outcomes(ctx, many))(t) },
-		"Unsettled":    func() { must(s.Pulls.UnsettledPulls(ctx))(t) },
+		"Reviewed": func() {
+			_, _, err := s.Pulls.Reviewed(ctx, 1, revision(1))
+			check(t, err)
+		},
+		"Colliding": func() { must(s.Pulls.Colliding(ctx, 1, []string{"a.yaml"}))(t) },
+		"Outcomes":  func() { must(s.Views.Outcomes(ctx, many))(t) },
+		"Unsettled": func() { must(s.Pulls.UnsettledPulls(ctx))(t) },
 	} {
 		f() // prepares its statements
 		before := trips.n.Load()
@@ -333,7 +337,8 @@ func TestOutcomes(t *testing.T) {
 		return o
 	}
 	said := func(name string, o forge.Outcome) forge.Outcome {
-		o.Sync, o.Health, o.SyncedRevision, o.Message = mirror.SyncSynced, mirror.HealthHealthy, "r1",
+		o.Sync, o.Health, o.SyncedRevision, o.Message = mirror.SyncSynced, mirror.HealthHealthy,
+			"r1",
 			name
 		return stands(name, o)
 	}
@@ -353,7 +358,8 @@ func TestOutcomes(t *testing.T) {
 		unsaid("held", forge.Outcome{Apply: mirror.ApplyHeld, Held: true}),
 		said("going", forge.Outcome{Apply: mirror.ApplyDeleting, Unwanted: true, Stale: true,
 			Revision: revision(2)}),
-		said("retry", forge.Outcome{Apply: mirror.ApplyPending, Stale: true, Revision: revision(2)}),
+		said(
+			"retry", forge.Outcome{Apply: mirror.ApplyPending, Stale: true, Revision: revision(2)}),
 		{Key: project.Key, Present: true, Revision: revision(1), Hash: project.Manifest.Hash,
 			Apply: mirror.ApplyApplied},
 		// requested twice, answered twice
@@ -419,7 +425,8 @@ func TestPullViews(t *testing.T) {
 	}); len(got) != 5 {
 		t.Errorf("%d in pages of 2", len(got))
 	}
-	if _, _, err := s.Views.Pulls(ctx, all, view.Filter{}, view.Page{Limit: 1, After: "x"}); !errors.Is(
+	if _, _, err := s.Views.Pulls(ctx, all, view.Filter{},
+		view.Page{Limit: 1, After: "x"}); !errors.Is(
 		err, mirror.ErrCursor) {
 		t.Errorf("a forged cursor: %v", err)
 	}
@@ -437,7 +444,8 @@ func TestPullViews(t *testing.T) {
 			t.Errorf("in %v: %s\n%s", scope, report, d)
 		}
 	}
-	if got, report, err := s.Views.PullOf(ctx, all, 5); err != nil || got.Base != "" || got.Hash != "" ||
+	if got, report, err := s.Views.PullOf(ctx, all, 5); err != nil || got.Base != "" ||
+		got.Hash != "" ||
 		report != nil || !got.Following || got.Held || got.Consented {
 		t.Errorf("without a plan of its head: %+v, %s, %v", got, report, err)
 	}
@@ -455,7 +463,8 @@ func TestPullViews(t *testing.T) {
 		number int
 	}{{all, 6}, {all, 0}, {all, -1}, {view.Scope{Tenant: "acme"}, 2},
 		{view.Scope{Tenant: "acme"}, 4}, {view.Scope{Tenant: "initech"}, 1}} {
-		if _, report, err := s.Views.PullOf(ctx, c.scope, c.number); !errors.Is(err, mirror.ErrNotFound) ||
+		if _, report, err := s.Views.PullOf(ctx, c.scope, c.number); !errors.Is(
+			err, mirror.ErrNotFound) ||
 			report != nil {
 			t.Errorf("%d in %v: %s, %v", c.number, c.scope, report, err)
 		}

@@ -154,7 +154,8 @@ func TestRecordKeepsEverythingForTheNextStart(t *testing.T) {
 			[]fleet.Problem{problem}
 		r.Placements, r.Rows, r.Held = []fleet.Placement{placed}, []mirror.Row{row, cluster},
 			[]fleet.ObjectKey{row.Key}
-		r.Holds, r.Deletions, r.SyncHolds = []mirror.Hold{hold1, hold2}, []mirror.Deletion{deletion},
+		r.Holds, r.Deletions, r.SyncHolds = []mirror.Hold{hold1, hold2}, []mirror.Deletion{
+			deletion},
 			[]mirror.SyncHold{syncHold}
 		r.Memory = []byte(`{"leaving":[]}`)
 		r.Sealed = []mirror.SealedBlob{{Tenant: "acme", Blob: "blob-1", Bytes: []byte("ENC[...]")}}
@@ -191,7 +192,8 @@ func TestRecordKeepsEverythingForTheNextStart(t *testing.T) {
 	if sealed := must(s.Plans.Sealed(t.Context(), "blob-1"))(t); string(sealed) != "ENC[...]" {
 		t.Errorf("sealed file %q", sealed)
 	}
-	if rows := must(s.Work.CredentialRows(t.Context(), "eu-1", "acme", "prod"))(t); len(rows) != 1 ||
+	if rows := must(s.Work.CredentialRows(t.Context(), "eu-1", "acme", "prod"))(t); len(
+		rows) != 1 ||
 		*rows[0].Credential != *cluster.Credential {
 		t.Errorf("rows with the credential: %+v", rows)
 	}

@@ -13,8 +13,9 @@ import (
 
 func (k *agentKit) engine(name fleet.EngineName) view.Engine {
 	k.t.Helper()
-	all, _, err := k.Views.Engines(k.t.Context(), view.Scope{}, view.Filter{Engine: name}, view.Page{
-		Limit: 10})
+	all, _, err := k.Views.Engines(k.t.Context(), view.Scope{}, view.Filter{Engine: name},
+		view.Page{
+			Limit: 10})
 	check(k.t, err)
 	if len(all) != 1 {
 		k.t.Fatalf("engines called %s: %+v", name, all)

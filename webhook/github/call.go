@@ -120,7 +120,8 @@ func read[T interface{ check() error }](a answer) (T, error) {
 func decode(a answer, v any) error {
 	if !isJSON(a.header) {
 		return fmt.Errorf(
-			"%s: the Git host answers with something other than JSON; is the base URL right?", a.what)
+			"%s: the Git host answers with something other than JSON; is the base URL right?",
+			a.what)
 	}
 	body := bytes.TrimSpace(a.body)
 	if len(body) == 0 || bytes.Equal(body, []byte("null")) {

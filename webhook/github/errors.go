@@ -83,7 +83,8 @@ func (f *Forge) failure(ctx context.Context, what string, err error) error {
 		return busy(what, "it limits how fast we ask", wait)
 	case errors.As(err, &twice):
 		return fmt.Errorf(
-			"%s: the Git host wants a one-time password with this credential; give it a token", what)
+			"%s: the Git host wants a one-time password with this credential; give it a token",
+			what)
 	case errors.As(err, &no):
 		return f.verdict(what, no)
 	case errors.As(err, &sent):

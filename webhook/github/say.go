@@ -57,7 +57,8 @@ func marked(marker, body string) (string, error) {
 		body = marker + "\n" + body
 	}
 	if length := utf8.RuneCountInString(body); length > longestBody {
-		return "", fmt.Errorf("it has %d characters, and the Git host takes %d", length, longestBody)
+		return "", fmt.Errorf("it has %d characters, and the Git host takes %d", length,
+			longestBody)
 	}
 	return body, nil
 }

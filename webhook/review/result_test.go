@@ -170,7 +170,8 @@ func TestHowAnApplicationStands(t *testing.T) {
 			"Synced, Suspended", true},
 		"not applied yet": {func(o *forge.Outcome) { o.Apply = mirror.ApplyPending },
 			"waits for its engine", false},
-		"said before it was taken": {func(o *forge.Outcome) { o.Stale = true }, "has not reported its state",
+		"said before it was taken": {
+			func(o *forge.Outcome) { o.Stale = true }, "has not reported its state",
 			false},
 		"refused": {
 			func(o *forge.Outcome) {
@@ -256,7 +257,8 @@ func TestWhatCameIsHeldAgainstWhatWasReviewed(t *testing.T) {
 			"its change was in no plan that was reviewed"},
 		"one less": {func(m *Merge) { m.Effects = m.Effects[1:] },
 			"its change was reviewed, and does not come"},
-		"never shown": {func(m *Merge) { m.Reviewed = nil }, "No plan of the merged head was shown"},
+		"never shown": {
+			func(m *Merge) { m.Reviewed = nil }, "No plan of the merged head was shown"},
 		"a project alone": {func(m *Merge) {
 			m.Effects = append(m.Effects, mirror.Effect{
 				Key: fleet.ObjectKey{Kind: fleet.ObjectProject}})

@@ -142,8 +142,9 @@ func TestAStartWaitsForTheDatabase(t *testing.T) {
 		}
 	}
 	host := mustParse(t, address).Host
-	until("it reports that it waits, and the reason", answers("/readyz", http.StatusServiceUnavailable,
-		"waiting for the database: connection refused"))
+	until("it reports that it waits, and the reason",
+		answers("/readyz", http.StatusServiceUnavailable,
+			"waiting for the database: connection refused"))
 	until("the process works", answers("/healthz", http.StatusOK, "ok"))
 	until("the log names the host and the next step", func() string {
 		if text := log.String(); !strings.Contains(text, "host="+host) ||
