@@ -100,13 +100,13 @@ func (r *Reviewer) open(ctx context.Context, record forge.PullRecord) error {
 			return err // the sighting counts even if the rest of the review fails
 		}
 	}
-	said, newest := review.Commands(comments, record)
-	facts, preview, err := r.facts(ctx, record, reviews, said)
+	commands, newest := review.Commands(comments, record)
+	facts, preview, err := r.facts(ctx, record, reviews, commands)
 	if err != nil {
 		return err
 	}
-	if len(said) > 0 {
-		if facts, preview, err = r.obey(ctx, facts, preview, said, newest); err != nil {
+	if len(commands) > 0 {
+		if facts, preview, err = r.obey(ctx, facts, preview, commands, newest); err != nil {
 			return err
 		}
 	}
@@ -485,15 +485,15 @@ func (r *Reviewer) report(ctx context.Context, f review.Facts, v review.Verdict)
 
 // comment brings Argosy's comment to this text.
 func (r *Reviewer) comment(ctx context.Context, record forge.PullRecord, body string) error {
-	said := digest(body)
-	if said == record.CommentHash {
+	hash := digest(body)
+	if hash == record.CommentHash {
 		return r.Records.SavePull(ctx, record)
 	}
 	id, err := r.Forge.Say(ctx, record.Number, record.Sticky, review.Marker, body)
 	if err != nil {
 		return fmt.Errorf("pull request %d: its comment: %w", record.Number, err)
 	}
-	record.Sticky, record.CommentHash = id, said
+	record.Sticky, record.CommentHash = id, hash
 	return r.Records.SavePull(ctx, record)
 }
 

@@ -1,13 +1,14 @@
 //go:build unix
 
-// Package embedded runs a PostgreSQL server that is found on the machine as a child process, for a
-// laptop or a trial: `database: {embedded: DIR}`.
+// Package embedded runs a PostgreSQL server of the machine as a child process, for a laptop or a
+// trial: `database: {embedded: DIR}`.
 //
 // Its rules:
-//   - the server never runs as root: for root it runs as the user postgres, or nobody;
-//   - it listens on a Unix socket only, in a folder that nobody else may enter, and asks for a random password besides;
-//   - everything is in DIR, which is opened again by the next start; two processes never open one DIR;
-//   - it ends with the process that started it, and what survived a killed one is ended by the next start.
+//   - the server never runs as root: for root it runs as the user `postgres`, or `nobody`;
+//   - it listens on a Unix socket only, in a folder that only its user may enter, and requires a
+//     random password besides;
+//   - everything is in DIR, which the next start opens again; two processes never open one DIR;
+//   - it ends with the process that started it, and the next start ends the remains of a killed one.
 package embedded
 
 import (

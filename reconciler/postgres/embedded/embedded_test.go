@@ -131,7 +131,7 @@ func TestFolderOfAnotherMajorVersionIsRefused(t *testing.T) {
 	}
 }
 
-func TestNoPostgresIsSaidClearly(t *testing.T) {
+func TestAMissingPostgresIsNamed(t *testing.T) {
 	t.Setenv("ARGOSY_POSTGRES_BIN", "/nonexistent")
 	_, err := embedded.Start(t.Context(), folder(t))
 	if err == nil || !strings.Contains(err.Error(), "apt install postgresql") {
@@ -163,7 +163,7 @@ func TestKilledParentLeavesNoServerForLong(t *testing.T) {
 	line := make([]byte, 4096)
 	n, _ := out.Read(line)
 	if !bytes.HasPrefix(line[:n], []byte("started")) {
-		t.Fatalf("the parent said %s", line[:n])
+		t.Fatalf("the parent printed %s", line[:n])
 	}
 	pid := serverPID(t, dir)
 	if err := parent.Process.Kill(); err != nil {

@@ -23,7 +23,7 @@ type installation struct {
 }
 
 // find is the bin folder of the PostgreSQL to run for dir: of the major version that dir was made
-// with, else the newest. It looks at $ARGOSY_POSTGRES_BIN alone if that is set, else at the usual
+// with, else the newest. It searches $ARGOSY_POSTGRES_BIN alone if that is set, else the usual
 // places and PATH.
 func find(dir string) (string, error) {
 	found := installations()
@@ -38,7 +38,7 @@ func find(dir string) (string, error) {
 			fmt.Errorf(
 				"it was made by PostgreSQL %d, and this machine has %s: install PostgreSQL %d, "+
 					"or name its folder in "+
-					"ARGOSY_POSTGRES_BIN; or move the folder away, and the mirror is built anew "+
+					"ARGOSY_POSTGRES_BIN; or move the folder away, and the mirror is rebuilt "+
 					"from Git",
 				major, listed(found), major)
 	}

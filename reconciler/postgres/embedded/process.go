@@ -73,8 +73,8 @@ func (c *child) stop() error {
 	return fmt.Errorf("process %d does not end", c.cmd.Process.Pid)
 }
 
-// endOrphan ends the server that the file of process ids tells of. We hold the folder's lock, so
-// whoever started it is gone.
+// endOrphan ends the server that the file of process ids names. We hold the folder's lock, so its
+// starter has ended.
 func endOrphan(pidFile string) error {
 	f, err := os.Open(pidFile)
 	if errors.Is(err, os.ErrNotExist) {
