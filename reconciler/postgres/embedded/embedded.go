@@ -8,7 +8,8 @@
 //   - it listens on a Unix socket only, in a folder that only its user may enter, and requires a
 //     random password besides;
 //   - everything is in DIR, which the next start opens again; two processes never open one DIR;
-//   - it ends with the process that started it, and the next start ends the remains of a killed one.
+//   - it ends with the process that started it, and the next start ends the remains of a killed
+//     one.
 package embedded
 
 import (
