@@ -50,7 +50,7 @@ func New(c Config) (*Forge, error) {
 		err = c.check()
 	}
 	if err == nil && c.Auth.App != nil && isGitea(base) {
-		err = errors.New("Gitea has no Apps: give a token")
+		err = errors.New("a Gitea server has no Apps: give a token")
 	}
 	if err != nil {
 		return nil, err

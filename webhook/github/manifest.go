@@ -35,7 +35,7 @@ func Manifest(p Proposal) (formURL string, manifest []byte, err error) {
 		return "", nil, err
 	case isGitea(base):
 		return "", nil,
-			errors.New("Gitea has no Apps: make an account and a token for Argosy there")
+			errors.New("a Gitea server has no Apps: make an account and a token for Argosy there")
 	case p.Name == "" || len([]rune(p.Name)) > longestName:
 		return "", nil, fmt.Errorf("an App's name has 1 to %d characters", longestName)
 	case link(p.URL) == "" || link(p.HookURL) == "" || link(p.RedirectURL) == "":
