@@ -30,7 +30,7 @@ func TestAPlanNamesTheMissingAgentThatItWaitsFor(t *testing.T) {
 	for name, c := range map[string]struct {
 		engine fleet.EngineName
 		agent  view.Agent
-		says   string
+		want   string
 		at     bool // it is there at once
 	}{
 		"no agent has joined": {"acme.edge", view.Agent{},
@@ -70,7 +70,7 @@ func TestAPlanNamesTheMissingAgentThatItWaitsFor(t *testing.T) {
 			h.behind(c.engine)
 			h.open(h.alice, nil)
 			h.review()
-			h.expectText(c.says)
+			h.expectText(c.want)
 			if promised := strings.Contains(h.comment(), "within seconds"); promised != c.at {
 				t.Errorf("it is promised within seconds: %t\n%s", promised, h.comment())
 			}

@@ -79,7 +79,7 @@ func TestSilentConnectionsKeepNoDeliveryOut(t *testing.T) {
 	held := func() int {
 		v.small.mu.Lock()
 		defer v.small.mu.Unlock()
-		return len(v.small.slots)
+		return len(v.small.taken)
 	}
 	for deadline := time.Now().Add(20 * time.Second); held() < smallBodies; {
 		if time.Now().After(deadline) {

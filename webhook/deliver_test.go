@@ -202,7 +202,7 @@ func TestWhatCannotBeStoredIsToBeDeliveredAgain(t *testing.T) {
 	inbox.fail = nil
 	if w := answer(v, delivery("push", "s3cret", push)); w.Code != http.StatusAccepted ||
 		len(inbox.notices) != 1 {
-		t.Errorf("%d, looks %v", w.Code, inbox.jobs)
+		t.Errorf("%d, jobs %v", w.Code, inbox.jobs)
 	}
 }
 
@@ -257,7 +257,7 @@ func TestRequestsThatAreNoDeliveries(t *testing.T) {
 			w := answer(receiver(inbox, secretsOf("s3cret")), r)
 			if w.Code != c.status || len(inbox.notices) > 0 || c.status == http.StatusAccepted &&
 				w.Body.String() != "nothing to review\n" {
-				t.Errorf("%d %s, looks %v", w.Code, w.Body, inbox.jobs)
+				t.Errorf("%d %s, jobs %v", w.Code, w.Body, inbox.jobs)
 			}
 		})
 	}

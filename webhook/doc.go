@@ -6,8 +6,8 @@
 //	Reviews    finds out what was reviewed of the commits that reached the branch
 //
 // Rules of this package:
-//   - a delivery triggers and carries no facts: these are read from the Git host and from Git, and an
-//     incomplete answer is an error, never absence;
+//   - a delivery triggers and carries no facts: these are read from the Git host and from Git, and
+//     an incomplete answer is an error, never absence;
 //   - a review job is idempotent: nothing is reported twice;
 //   - the ID of an account decides whose approval counts, at exactly one commit;
 //   - text of strangers is shown as text and never acts.

@@ -54,8 +54,8 @@ func TestForgeThatRefusesSettlesNothing(t *testing.T) {
 	if err == nil || strings.Contains(err.Error(), secret) || len(h.records.asked) != 0 {
 		t.Errorf("a sweep without access: %v, it asks for %v", err, h.records.asked)
 	}
-	if got := h.record(); got.State != before.State || got.Settled {
-		t.Errorf("state %q, settled %t", got.State, got.Settled)
+	if got := h.record(); got.State != before.State || got.Finished {
+		t.Errorf("state %q, finished %t", got.State, got.Finished)
 	}
 	if _, err := h.deletions(before.Head); err == nil {
 		t.Error("what was reviewed is known without access")
@@ -135,7 +135,7 @@ func TestMergeQueueCommitWithUnapprovedContentFails(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := h.repo.Statuses(head)[forge.CheckOwners]; got.State != c.want ||
-				c.want == "failure" && !strings.Contains(got.Description, "nobody approved") {
+				c.want == "failure" && !strings.Contains(got.Description, "no owner approved") {
 				t.Errorf("%+v", got)
 			}
 		})
@@ -177,17 +177,17 @@ func TestMergedIsFollowedForADay(t *testing.T) {
 	h.review()
 	h.pullRequest.Merge(1)
 	h.review()
-	if got := h.record(); got.Settled || got.FollowedAt == nil || got.State != forge.PullMerged {
+	if got := h.record(); got.Finished || got.FollowedAt == nil || got.State != forge.PullMerged {
 		t.Fatalf("just merged: %+v", got)
 	}
 	h.now = h.now.Add(24*time.Hour + time.Second)
 	h.review()
-	if got := h.record(); !got.Settled || len(h.ours()) != 1 {
+	if got := h.record(); !got.Finished || len(h.ours()) != 1 {
 		t.Errorf("a day later: %+v, %q", got, h.ours())
 	}
 	before := h.writes()
 	h.review()
-	if h.writes() != before || !h.record().Settled {
+	if h.writes() != before || !h.record().Finished {
 		t.Error("a closed case is reported again")
 	}
 }
@@ -268,7 +268,8 @@ func TestSweepOfASuspendedApp(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if got := h.record(); len(h.records.asked) != 0 || got.Settled || got.State != forge.PullOpen ||
+	if got := h.record(); len(h.records.asked) != 0 || got.Finished ||
+		got.State != forge.PullOpen ||
 		got.Marked != before.Marked {
 		t.Errorf("it asks for %v, and keeps %+v", h.records.asked, got)
 	}

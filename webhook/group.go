@@ -54,10 +54,10 @@ func (r *Reviewer) group(ctx context.Context, job forge.Recheck) error {
 		return err
 	}
 	f.Link = link(r.Public, pulls[0].Number)
-	if err := r.Forge.Mark(ctx, job.Head, review.Decide(f).Checks); err != nil {
+	if err := r.Forge.ReportChecks(ctx, job.Head, review.Decide(f).Checks); err != nil {
 		return fmt.Errorf("commit %s of the merge queue: its checks: %w", job.Head.Short(), err)
 	}
-	if preview.unsettled {
+	if preview.applying {
 		return mirror.ErrNotReady
 	}
 	return nil
@@ -67,11 +67,11 @@ func (r *Reviewer) group(ctx context.Context, job forge.Recheck) error {
 // with the same content. They include files that git merged from two pull requests: that content
 // has no review.
 func (r *Reviewer) unapproved(ctx context.Context, p Preview) ([]string, error) {
-	if len(p.Shown) == 0 || p.unsettled || p.Behind {
+	if len(p.Shown) == 0 || p.applying || p.Behind {
 		// Shown includes commits of the branch that are not applied; the job runs again
 		return nil, nil
 	}
-	records, err := r.Records.UnsettledPulls(ctx)
+	records, err := r.Records.UnfinishedPulls(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +108,7 @@ func (r *Reviewer) inQueue(ctx context.Context, ref string) ([]forge.PullRecord,
 	if err != nil || !known || first.Consented != first.Head {
 		return nil, err // no owner approved it into the queue
 	}
-	all, err := r.Records.UnsettledPulls(ctx)
+	all, err := r.Records.UnfinishedPulls(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -358,9 +358,9 @@ func (r *records) SavePull(_ context.Context, p forge.PullRecord) error {
 	return nil
 }
 
-func (r *records) UnsettledPulls(context.Context) (out []forge.PullRecord, _ error) {
+func (r *records) UnfinishedPulls(context.Context) (out []forge.PullRecord, _ error) {
 	for _, p := range r.pulls {
-		if p.State == forge.PullOpen || !p.Settled {
+		if p.State == forge.PullOpen || !p.Finished {
 			out = append(out, p)
 		}
 	}

@@ -111,9 +111,9 @@ func TestCommentNamesWhatItWaitsFor(t *testing.T) {
 		strings.Contains(text, "soon") {
 		t.Error(text)
 	}
-	if got := h.repo.Statuses(
-		h.pullRequest.Head)[forge.CheckPlan].Description; got != "Waits until what main has is applied" {
-		t.Errorf("the status is %q", got)
+	status := h.repo.Statuses(h.pullRequest.Head)[forge.CheckPlan]
+	if status.Description != "Waits until what main has is applied" {
+		t.Errorf("the status is %q", status.Description)
 	}
 	h.planner.err = nil
 	h.review()

@@ -42,7 +42,7 @@ func (r *Reviewer) pull(ctx context.Context, number int, again bool) error {
 	pull, err := r.Forge.Pull(ctx, number)
 	switch {
 	case errors.Is(err, forge.ErrNoSuchPull) && known:
-		record.State, record.Settled = forge.PullClosed, true
+		record.State, record.Finished = forge.PullClosed, true
 		return r.Records.SavePull(ctx, record)
 	case errors.Is(err, forge.ErrNoSuchPull):
 		return nil
@@ -64,7 +64,7 @@ func (r *Reviewer) pull(ctx context.Context, number int, again bool) error {
 	case pull.State == forge.PullMerged && ours:
 		return r.merged(ctx, record)
 	case pull.State == forge.PullOpen && ours:
-		record.Settled, record.FollowedAt = false, nil
+		record.Finished, record.FollowedAt = false, nil
 		return r.open(ctx, record)
 	default:
 		return r.closed(ctx, record)
@@ -126,7 +126,7 @@ func (r *Reviewer) open(ctx context.Context, record forge.PullRecord) error {
 	if err := r.report(ctx, facts, verdict); err != nil {
 		return err
 	}
-	if preview.unsettled {
+	if preview.applying {
 		return mirror.ErrNotReady // plan it as soon as possible
 	}
 	return nil
@@ -149,7 +149,7 @@ func sighting(head fleet.Revision, now time.Time, comments []forge.Comment,
 
 // facts gathers everything that the decision on an open pull request depends on.
 func (r *Reviewer) facts(ctx context.Context, record forge.PullRecord, reviews []forge.Review,
-	said []review.Said) (review.Facts, Preview, error) {
+	commands []review.GivenCommand) (review.Facts, Preview, error) {
 	f := review.Facts{Now: r.Now(), Record: record, Reviews: reviews,
 		Permissions: map[int64]forge.Permission{}}
 	// forks' heads too
@@ -158,7 +158,7 @@ func (r *Reviewer) facts(ctx context.Context, record forge.PullRecord, reviews [
 		return f, preview, err
 	}
 	people := review.Voices(reviews, record)
-	for _, s := range said {
+	for _, s := range commands {
 		people = append(people, s.By.By)
 	}
 	for _, p := range people {
@@ -181,7 +181,7 @@ func (r *Reviewer) preview(ctx context.Context, f *review.Facts, ref string) (Pr
 		return p, nil
 	case err != nil:
 		return p, fmt.Errorf("pull request %d: %w", f.Record.Number, err)
-	case p.unsettled && p.Report == nil:
+	case p.applying && p.Report == nil:
 		f.Unplanned = fmt.Sprintf("what `%s` has is applied", r.Branch)
 	}
 	f.Base, f.Files, f.Problems, f.Conflicts, f.Behind, f.Plan = p.Base, p.Files, p.Problems,
@@ -220,7 +220,7 @@ func (r *Reviewer) planned(ctx context.Context, record forge.PullRecord, ref str
 	if p, err = r.Planner.Parse(ctx, ref, record.Head); err != nil {
 		return p, err
 	}
-	p.unsettled = true
+	p.applying = true
 	stored, known, err := r.Records.Reviewed(ctx, record.Number, record.Head)
 	if err != nil || !known {
 		return p, err
@@ -258,14 +258,14 @@ func (r *Reviewer) surroundings(ctx context.Context, f *review.Facts, p Preview)
 			keys = append(keys, e.Key)
 		}
 	}
-	f.Standing = map[fleet.ObjectKey]forge.Outcome{}
+	f.Outcomes = map[fleet.ObjectKey]forge.Outcome{}
 	if len(keys) > 0 {
 		outcomes, err := r.Status.Outcomes(ctx, keys)
 		if err != nil {
 			return err
 		}
 		for _, o := range outcomes {
-			f.Standing[o.Key] = o
+			f.Outcomes[o.Key] = o
 		}
 	}
 	f.Engines, err = r.engines(ctx, engines)
@@ -368,12 +368,12 @@ func (r *Reviewer) withAgent(ctx context.Context, name fleet.EngineName,
 
 // obey runs commands once: the record is stored before they take effect.
 func (r *Reviewer) obey(ctx context.Context, facts review.Facts, preview Preview,
-	said []review.Said, newest int64) (review.Facts, Preview, error) {
+	commands []review.GivenCommand, newest int64) (review.Facts, Preview, error) {
 	if facts.Plan == nil && facts.Unplanned != "" {
 		return facts, preview, mirror.ErrNotReady // the plan decides who may give a command
 	}
 	record := facts.Record
-	for _, s := range said {
+	for _, s := range commands {
 		facts.Record = record
 		var reply string
 		record, reply = review.Judge(s.Command, s.By, review.RightsOf(s.By.By, facts), record)
@@ -469,7 +469,7 @@ func (r *Reviewer) clearCollisions(ctx context.Context, record *forge.PullRecord
 func (r *Reviewer) report(ctx context.Context, f review.Facts, v review.Verdict) error {
 	record := f.Record
 	if marked := digest(record.Head, v.Checks); marked != record.Marked {
-		if err := r.Forge.Mark(ctx, record.Head, v.Checks); err != nil {
+		if err := r.Forge.ReportChecks(ctx, record.Head, v.Checks); err != nil {
 			return fmt.Errorf("pull request %d: its checks: %w", record.Number, err)
 		}
 		record.Marked = marked
@@ -489,7 +489,7 @@ func (r *Reviewer) comment(ctx context.Context, record forge.PullRecord, body st
 	if hash == record.CommentHash {
 		return r.Records.SavePull(ctx, record)
 	}
-	id, err := r.Forge.Say(ctx, record.Number, record.Sticky, review.Marker, body)
+	id, err := r.Forge.SetComment(ctx, record.Number, record.Sticky, review.Marker, body)
 	if err != nil {
 		return fmt.Errorf("pull request %d: its comment: %w", record.Number, err)
 	}
@@ -511,7 +511,7 @@ func digest(values ...any) string {
 
 // merged reports the result of a merged pull request as far as it is known.
 func (r *Reviewer) merged(ctx context.Context, record forge.PullRecord) error {
-	if record.Settled {
+	if record.Finished {
 		return r.Records.SavePull(ctx, record)
 	}
 	if err := r.clearCollisions(ctx, &record); err != nil {
@@ -528,7 +528,7 @@ func (r *Reviewer) merged(ctx context.Context, record forge.PullRecord) error {
 		return err
 	}
 	result := review.Result(facts, outcomes, review.MostComment)
-	record.Verdict, record.Settled = result.Line, result.Settled
+	record.Verdict, record.Finished = result.Line, result.Final
 	r.follow(record, now, age)
 	if record.Sticky == 0 && len(record.Tenants) == 0 {
 		return r.Records.SavePull(ctx, record) // it changed nothing of ours
@@ -627,13 +627,13 @@ func (r *Reviewer) closed(ctx context.Context, record forge.PullRecord) error {
 	if record.State == forge.PullOpen {
 		record.State = forge.PullClosed // against another branch
 	}
-	if record.Settled {
+	if record.Finished {
 		return r.Records.SavePull(ctx, record)
 	}
 	if err := r.clearCollisions(ctx, &record); err != nil {
 		return err
 	}
-	record.Settled = true
+	record.Finished = true
 	if record.Sticky == 0 {
 		return r.Records.SavePull(ctx, record)
 	}

@@ -282,7 +282,7 @@ type admission struct {
 	size int
 
 	mu    sync.Mutex
-	slots []*slot // oldest first
+	taken []*slot // oldest first
 }
 
 // slot is the place of one body.
@@ -298,11 +298,11 @@ type slot struct {
 func (a *admission) enter(address string, now time.Time, cancel func()) (*slot, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if len(a.slots) >= a.size && !a.evict(address, now) {
+	if len(a.taken) >= a.size && !a.evict(address, now) {
 		return nil, false
 	}
 	s := &slot{of: a, address: address, since: now, cancel: cancel}
-	a.slots = append(a.slots, s)
+	a.taken = append(a.taken, s)
 	return s, true
 }
 
@@ -311,11 +311,11 @@ func (a *admission) enter(address string, now time.Time, cancel func()) (*slot, 
 // admissionTime.
 func (a *admission) evict(address string, now time.Time) bool {
 	of := map[string]int{}
-	for _, s := range a.slots {
+	for _, s := range a.taken {
 		of[s.address]++
 	}
 	var victim *slot
-	for _, s := range a.slots {
+	for _, s := range a.taken {
 		if s.cancel != nil && (of[s.address] > of[address] || now.Sub(s.since) >= admissionTime) &&
 			(victim == nil || of[s.address] > of[victim.address]) {
 			victim = s
@@ -335,7 +335,7 @@ func (s *slot) complete() bool {
 	s.of.mu.Lock()
 	defer s.of.mu.Unlock()
 	s.cancel = nil
-	return slices.Contains(s.of.slots, s)
+	return slices.Contains(s.of.taken, s)
 }
 
 func (s *slot) leave() {
@@ -346,5 +346,5 @@ func (s *slot) leave() {
 
 func (a *admission) drop(gone *slot) {
 	gone.cancel = nil
-	a.slots = slices.DeleteFunc(a.slots, func(s *slot) bool { return s == gone })
+	a.taken = slices.DeleteFunc(a.taken, func(s *slot) bool { return s == gone })
 }

@@ -86,11 +86,11 @@ func TestReviewSurvivesEachLostRequest(t *testing.T) {
 							t.Errorf("write %d (done %t) leads to\n%s\nnot\n%s", cut+1, done, got,
 								want)
 						}
-						settled := h.writes()
+						converged := h.writes()
 						h.review()
-						if h.writes() != settled {
+						if h.writes() != converged {
 							t.Errorf("write %d (done %t): the recheck after wrote %d times", cut+1,
-								done, h.writes()-settled)
+								done, h.writes()-converged)
 						}
 					}
 				}

@@ -50,14 +50,14 @@ func TestResultSettlesOnceAllIsWell(t *testing.T) {
 	h.review()
 	h.expectText("❌ Merged: 1 of 2 Applications is not well",
 		"Synced, Degraded: `the pod crashes: @all <b>`", "Synced, Healthy")
-	if h.record().Settled {
+	if h.record().Finished {
 		t.Fatal("what is degraded is settled")
 	}
 	h.comes(cart, "m2", mirror.HealthHealthy, "")
 	h.review()
 	h.expectText("✅ Merged: 2 Applications Synced and Healthy")
-	if text := h.comment(); !h.record().Settled || strings.Contains(text, "crashes") {
-		t.Errorf("settled %t: %s", h.record().Settled, text)
+	if text := h.comment(); !h.record().Finished || strings.Contains(text, "crashes") {
+		t.Errorf("finished %t: %s", h.record().Finished, text)
 	}
 	before, text := h.writes(), h.comment()
 	h.comes(cart, "m2", mirror.HealthDegraded, "later")
@@ -72,13 +72,13 @@ func TestResultOfWhatIsNeverSeen(t *testing.T) {
 	h.review()
 	h.now = h.now.Add(24*time.Hour - time.Second)
 	h.review()
-	if h.record().Settled {
+	if h.record().Finished {
 		t.Fatal("it is given up before its day is over")
 	}
 	h.now = h.now.Add(2 * time.Second)
 	h.review()
 	h.expectText("Merged: 0 of 2 Applications done", "not there yet")
-	if !h.record().Settled {
+	if !h.record().Finished {
 		t.Error("it is followed for ever")
 	}
 }
@@ -95,7 +95,7 @@ func TestResultHoldsTheStepAgainstTheReview(t *testing.T) {
 			}})
 	h.comes(checkout, "m1", mirror.HealthHealthy, "")
 	h.review()
-	h.expectText("What came is not what was reviewed", "it is to be deleted")
+	h.expectText("What came is not what was reviewed", "it will be deleted")
 }
 
 func TestClosedWithoutAMerge(t *testing.T) {
@@ -105,7 +105,7 @@ func TestClosedWithoutAMerge(t *testing.T) {
 	h.pullRequest.Close()
 	h.review()
 	h.expectText("Closed without a merge: nothing of it takes effect.")
-	if got := h.record(); got.State != forge.PullClosed || !got.Settled ||
+	if got := h.record(); got.State != forge.PullClosed || !got.Finished ||
 		strings.Contains(h.comment(), "approve") {
 		t.Errorf("%+v, %s", got, h.comment())
 	}
@@ -119,7 +119,7 @@ func TestClosedWithoutAMerge(t *testing.T) {
 	h.review()
 	h.pullRequest.Close()
 	h.review()
-	if got := h.record(); !got.Settled || len(h.ours()) != 0 {
+	if got := h.record(); !got.Finished || len(h.ours()) != 0 {
 		t.Errorf("nothing of ours was in it: %+v, %q", got, h.ours())
 	}
 }

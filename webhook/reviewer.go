@@ -33,8 +33,8 @@ type Preview struct {
 	Hash      string
 	Effects   []mirror.Effect
 
-	unsettled bool // the loop is applying the branch's head: recheck
-	outdated  bool // and the stored plan of this head is of another base
+	applying bool // the loop is applying the branch's head: recheck
+	outdated bool // and the stored plan of this head is of another base
 }
 
 // Planner plans pull requests against what is applied.
@@ -85,13 +85,13 @@ type Reader interface {
 
 // Writer reports on pull requests.
 type Writer interface {
-	// Say sets the text of Argosy's one comment on a pull request to body, which begins with
+	// SetComment sets the text of Argosy's one comment on a pull request to body, which begins with
 	// marker, an HTML comment on one line. It edits the comment with the given ID. If that is 0,
 	// deleted or not ours, it finds ours by author and marker, or else posts a new one. It returns
 	// the comment's ID.
-	Say(ctx context.Context, number int, comment int64, marker, body string) (int64, error)
-	// Mark reports the checks of a commit.
-	Mark(ctx context.Context, head fleet.Revision, checks []forge.Check) error
+	SetComment(ctx context.Context, number int, comment int64, marker, body string) (int64, error)
+	// ReportChecks reports the checks of a commit.
+	ReportChecks(ctx context.Context, head fleet.Revision, checks []forge.Check) error
 }
 
 // Deliveries finds webhook deliveries that never arrived. Both methods return errors.ErrUnsupported
@@ -109,7 +109,7 @@ type Records interface {
 	Ask(ctx context.Context, jobs []forge.Recheck) error
 	PullRecord(ctx context.Context, number int) (forge.PullRecord, bool, error)
 	SavePull(ctx context.Context, r forge.PullRecord) error
-	UnsettledPulls(ctx context.Context) ([]forge.PullRecord, error)
+	UnfinishedPulls(ctx context.Context) ([]forge.PullRecord, error)
 	SaveReviewed(ctx context.Context, p forge.ReviewedPlan) error
 	Reviewed(ctx context.Context, number int, head fleet.Revision) (forge.ReviewedPlan, bool, error)
 	Colliding(ctx context.Context, number int, touches []string) ([]forge.Collision, error)
@@ -233,7 +233,7 @@ func (r *Reviewer) request(ctx context.Context, jobs []forge.Recheck) {
 
 // resume follows the results that the previous leader followed.
 func (r *Reviewer) resume(ctx context.Context) {
-	records, err := r.Records.UnsettledPulls(ctx)
+	records, err := r.Records.UnfinishedPulls(ctx)
 	if err != nil {
 		r.Log.Warn("failed to read merged pull requests; the next resync follows their results",
 			"error", err)
@@ -256,7 +256,7 @@ func (r *Reviewer) recorded(ctx context.Context) {
 	tenants, newest, err := r.Records.ChangedSince(ctx, r.cursor)
 	if err == nil && len(tenants) > 0 {
 		var records []forge.PullRecord
-		if records, err = r.Records.UnsettledPulls(ctx); err == nil {
+		if records, err = r.Records.UnfinishedPulls(ctx); err == nil {
 			err = r.Records.Ask(ctx, concerned(records, tenants))
 		}
 	}
@@ -304,7 +304,7 @@ func (r *Reviewer) miss(missed bool) (before bool) {
 func (r *Reviewer) follow(record forge.PullRecord, now time.Time, age time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if record.Settled {
+	if record.Finished {
 		delete(r.following, record.Number)
 		return
 	}
@@ -406,7 +406,7 @@ func notNow(err error) bool {
 // head reports the checks of the pull requests at this head again: somebody requested it, or
 // another account set a status under Argosy's name.
 func (r *Reviewer) head(ctx context.Context, head fleet.Revision) error {
-	records, err := r.Records.UnsettledPulls(ctx)
+	records, err := r.Records.UnfinishedPulls(ctx)
 	if err != nil {
 		return err
 	}
@@ -430,7 +430,7 @@ func (r *Reviewer) resync(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	records, err := r.Records.UnsettledPulls(ctx)
+	records, err := r.Records.UnfinishedPulls(ctx)
 	if err != nil {
 		return err
 	}

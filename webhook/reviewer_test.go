@@ -208,8 +208,8 @@ func TestRetargetedStaysClosed(t *testing.T) {
 	h.pullRequest.Base = "release"
 	for range 2 {
 		h.review()
-		if got := h.record(); got.State != forge.PullClosed || !got.Settled {
-			t.Errorf("state %q, settled %t", got.State, got.Settled)
+		if got := h.record(); got.State != forge.PullClosed || !got.Finished {
+			t.Errorf("state %q, finished %t", got.State, got.Finished)
 		}
 	}
 }

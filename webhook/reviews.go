@@ -192,7 +192,7 @@ func (r *Reviews) addPushes(ctx context.Context, s *span) error {
 			continue
 		}
 		if age := r.Now().Sub(p.At); age < minPushAge {
-			return fmt.Errorf("the push of %s is too young to tell it from a merge",
+			return fmt.Errorf("the push of %s is too recent to distinguish it from a merge",
 				p.After.Short())
 		}
 		for i := first; i <= last; i++ {

@@ -26,7 +26,7 @@ func kept(records *shared, pulls ...forge.PullRecord) *webhook.Reviewer {
 
 func known(number int, state forge.PullState, tenants ...fleet.TenantName) forge.PullRecord {
 	return forge.PullRecord{Pull: forge.Pull{Number: number, State: state}, Tenants: tenants,
-		Settled: state == forge.PullClosed}
+		Finished: state == forge.PullClosed}
 }
 
 func numbers(jobs []forge.Recheck) (out []int) {
@@ -218,11 +218,11 @@ func (s *shared) Ask(ctx context.Context, jobs []forge.Recheck) error {
 	return s.records.Ask(ctx, jobs)
 }
 
-func (s *shared) UnsettledPulls(ctx context.Context) ([]forge.PullRecord, error) {
+func (s *shared) UnfinishedPulls(ctx context.Context) ([]forge.PullRecord, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.away {
 		return nil, errDown
 	}
-	return s.records.UnsettledPulls(ctx)
+	return s.records.UnfinishedPulls(ctx)
 }

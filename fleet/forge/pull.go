@@ -136,7 +136,7 @@ type PullRecord struct {
 	Meets []int `json:"meets,omitempty"`
 	// when it was merged, while its result is still reported
 	FollowedAt *time.Time `json:"followedAt,omitempty"`
-	Settled    bool       `json:"settled,omitempty"` // no work is left for it
+	Finished   bool       `json:"settled,omitempty"` // no work is left for it
 }
 
 // ReviewedPlan is the plan that was shown to the reviewers of a pull request.

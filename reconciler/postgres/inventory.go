@@ -647,7 +647,7 @@ func (p pullRow) view(scope view.Scope) view.Pull {
 	v := view.Pull{Number: r.Number, Title: r.Title, Author: r.Author.Login, State: r.State,
 		Head: r.Head, Verdict: r.Verdict, Tenants: r.Tenants,
 		Consented: r.Consented != "" && r.Consented == r.Head, Held: r.Held != nil,
-		Following: r.State == forge.PullMerged && r.FollowedAt != nil && !r.Settled,
+		Following: r.State == forge.PullMerged && r.FollowedAt != nil && !r.Finished,
 		URL:       r.URL, UpdatedAt: r.UpdatedAt}
 	if p.base != nil && p.hash != nil {
 		v.Base, v.Hash = fleet.Revision(*p.base), *p.hash

@@ -41,7 +41,7 @@ func (s *Pulls) SavePull(ctx context.Context, r forge.PullRecord) error {
 	tenants := column(r.Tenants, func(t fleet.TenantName) string { return text(string(t)) })
 	err = s.again(ctx, func() error {
 		_, err := s.work.Exec(ctx, sqlSavePull, r.Number, string(r.State), text(string(r.Head)),
-			r.Settled, tenants, bodies[0])
+			r.Finished, tenants, bodies[0])
 		return err
 	})
 	return wrap(err, "pull request %d", r.Number)
@@ -56,10 +56,10 @@ const sqlSavePull = `
 		tenant_uids = excluded.tenant_uids, body = excluded.body, changed_at = now()
 	WHERE (p.tenant_uids, p.body) IS DISTINCT FROM (excluded.tenant_uids, excluded.body)`
 
-// UnsettledPulls returns pull requests with work left, in order: the open ones, and merged or
+// UnfinishedPulls returns pull requests with work left, in order: the open ones, and merged or
 // closed ones that are not settled. It omits PullRecord.Shown, which may be long: all of these are
 // read on every change of the branch.
-func (s *Pulls) UnsettledPulls(ctx context.Context) ([]forge.PullRecord, error) {
+func (s *Pulls) UnfinishedPulls(ctx context.Context) ([]forge.PullRecord, error) {
 	all, err := collect(ctx, s.database, pgx.RowTo[forge.PullRecord],
 		`SELECT body - 'shown' FROM pulls WHERE state = 'open' OR NOT settled ORDER BY number`)
 	return all, wrap(err, "unsettled pull requests")

@@ -97,18 +97,18 @@ func TestPullRecordComesBackAsItWasSaved(t *testing.T) {
 	}
 }
 
-func TestUnsettledPulls(t *testing.T) {
+func TestUnfinishedPulls(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
 	for i, state := range []forge.PullState{forge.PullOpen, forge.PullMerged, forge.PullClosed} {
 		for j, settled := range []bool{false, true} {
 			r := pull(10*i+j, state)
-			r.Settled = settled
+			r.Finished = settled
 			check(t, s.Pulls.SavePull(t.Context(), r))
 		}
 	}
 	var numbers []int
-	for _, r := range must(s.Pulls.UnsettledPulls(t.Context()))(t) {
+	for _, r := range must(s.Pulls.UnfinishedPulls(t.Context()))(t) {
 		if numbers = append(numbers, r.Number); r.Shown != nil || r.Consented == "" {
 			t.Errorf("%d is read with its files, or without the rest: %+v", r.Number, r)
 		}
@@ -211,7 +211,7 @@ func TestPullStoreIsOneRoundTripEach(t *testing.T) {
 		},
 		"Colliding": func() { must(s.Pulls.Colliding(ctx, 1, []string{"a.yaml"}))(t) },
 		"Outcomes":  func() { must(s.Views.Outcomes(ctx, many))(t) },
-		"Unsettled": func() { must(s.Pulls.UnsettledPulls(ctx))(t) },
+		"Unsettled": func() { must(s.Pulls.UnfinishedPulls(ctx))(t) },
 	} {
 		f() // prepares its statements
 		before := trips.n.Load()

@@ -137,7 +137,7 @@ func (p *plane) commit(ctx context.Context, message string, files map[string]str
 	body, err := json.Marshal(forge.PullRecord{
 		Pull: forge.Pull{Number: n, State: forge.PullMerged, Base: "main", Head: head,
 			MergeCommit: fleet.Revision(commit), UpdatedAt: time.Now()},
-		Consented: head, ShownAt: head, Shown: shown, Settled: true,
+		Consented: head, ShownAt: head, Shown: shown, Finished: true,
 	})
 	if err != nil {
 		return err

@@ -202,12 +202,12 @@ func replaced(s *scene) {
 			_, err := s.forge.Permission(s.ctx, s.Stranger)
 			return err
 		},
-		"Say": func() error {
-			_, err := s.forge.Say(s.ctx, number, 0, marker, "hello")
+		"SetComment": func() error {
+			_, err := s.forge.SetComment(s.ctx, number, 0, marker, "hello")
 			return err
 		},
-		"Mark":       func() error { return s.forge.Mark(s.ctx, head, nil) },
-		"Protection": func() error { _, err := s.forge.Protection(s.ctx, s.Base); return err },
+		"ReportChecks": func() error { return s.forge.ReportChecks(s.ctx, head, nil) },
+		"Protection":   func() error { _, err := s.forge.Protection(s.ctx, s.Base); return err },
 	} {
 		err := call()
 		if err == nil || !strings.Contains(err.Error(), "is now another one") {

@@ -139,7 +139,7 @@ func (s *scene) conversation(number int) ([]forge.Comment, []forge.Review) {
 
 func (s *scene) post(number int, comment int64, body string) int64 {
 	s.Helper()
-	id, err := s.forge.Say(s.ctx, number, comment, marker, marker+"\n"+body)
+	id, err := s.forge.SetComment(s.ctx, number, comment, marker, marker+"\n"+body)
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -148,7 +148,7 @@ func (s *scene) post(number int, comment int64, body string) int64 {
 
 func (s *scene) mark(head fleet.Revision, checks ...forge.Check) {
 	s.Helper()
-	if err := s.forge.Mark(s.ctx, head, checks); err != nil {
+	if err := s.forge.ReportChecks(s.ctx, head, checks); err != nil {
 		s.Fatal(err)
 	}
 }

@@ -14,7 +14,7 @@ import (
 type installation struct {
 	forge *Forge
 	id    int64 // 0: looked up
-	turn  chan struct{}
+	lock  chan struct{}
 
 	current string // under turn
 	until   time.Time
@@ -59,8 +59,8 @@ func (g granted) check() error {
 // others wait for that.
 func (i *installation) token(ctx context.Context) (string, error) {
 	select {
-	case i.turn <- struct{}{}:
-		defer func() { <-i.turn }()
+	case i.lock <- struct{}{}:
+		defer func() { <-i.lock }()
 	case <-ctx.Done():
 		return "", ctx.Err()
 	}
@@ -85,9 +85,9 @@ func (i *installation) token(ctx context.Context) (string, error) {
 
 // forget drops a token that the Git host refused.
 func (i *installation) forget() {
-	i.turn <- struct{}{}
+	i.lock <- struct{}{}
 	i.current = ""
-	<-i.turn
+	<-i.lock
 }
 
 func (i *installation) ask(ctx context.Context) (granted, error) {

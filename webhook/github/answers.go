@@ -155,7 +155,7 @@ type permission struct {
 
 func (p permission) check() error {
 	if p.User == nil {
-		return errors.New("a permission is nobody's")
+		return errors.New("a permission has no user")
 	}
 	return p.User.check()
 }

@@ -43,11 +43,11 @@ func TestInstallation(t *testing.T) {
 	t.Run("gets another token when the Git host forgets the one it has", func(t *testing.T) {
 		s := newStage(t, true)
 		f := s.forge()
-		if _, err := f.Say(t.Context(), s.opened(), 0, marker, "one"); err != nil {
+		if _, err := f.SetComment(t.Context(), s.opened(), 0, marker, "one"); err != nil {
 			t.Fatal(err)
 		}
 		s.app.Expire()
-		if _, err := f.Say(t.Context(), 1, 0, marker, "two"); err != nil {
+		if _, err := f.SetComment(t.Context(), 1, 0, marker, "two"); err != nil {
 			t.Fatal(err)
 		}
 		if got := s.repo.Comments(1); len(got) != 1 || got[0] != marker+"\ntwo" {
@@ -123,7 +123,7 @@ func TestInstallationKeepsToItsGrant(t *testing.T) {
 			"Members: read") || !strings.Contains(err.Error(), "members=read") {
 			t.Errorf("without the permission to read members a team gives %v", err)
 		}
-		err = f.Mark(t.Context(), fleet.Revision(s.repo.Pull(1).Head), []forge.Check{
+		err = f.ReportChecks(t.Context(), fleet.Revision(s.repo.Pull(1).Head), []forge.Check{
 			{Name: "argosy/plan", State: forge.CheckSuccess}})
 		if err == nil || !strings.Contains(err.Error(), "checks=write") {
 			t.Errorf("without the permission to write checks marking gives %v", err)

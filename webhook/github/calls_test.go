@@ -53,12 +53,12 @@ func calls(s *stage, f *Forge, head fleet.Revision) map[string]func(context.Cont
 			_, err := f.Permission(ctx, s.cast.Writer)
 			return err
 		},
-		"Say": func(ctx context.Context) error {
-			_, err := f.Say(ctx, 1, 0, marker, "hello")
+		"SetComment": func(ctx context.Context) error {
+			_, err := f.SetComment(ctx, 1, 0, marker, "hello")
 			return err
 		},
-		"Mark": func(ctx context.Context) error {
-			return f.Mark(ctx, head, []forge.Check{
+		"ReportChecks": func(ctx context.Context) error {
+			return f.ReportChecks(ctx, head, []forge.Check{
 				{Name: forge.CheckPlan, State: forge.CheckSuccess, Title: "fine"}})
 		},
 		"Missed": func(ctx context.Context) error {

@@ -69,7 +69,7 @@ func newForge(c Config, base *url.URL, next http.RoundTripper) *Forge {
 	}
 	f.appID = c.Auth.App.ID
 	f.app = newClient(c, base, &signed{app: *c.Auth.App, next: &wire{base: base, next: next}})
-	f.grant = &installation{forge: f, id: c.Auth.App.InstallationID, turn: make(chan struct{}, 1)}
+	f.grant = &installation{forge: f, id: c.Auth.App.InstallationID, lock: make(chan struct{}, 1)}
 	f.client = newClient(c, base, &authorized{token: f.grant.token, next: through})
 	return f
 }

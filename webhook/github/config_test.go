@@ -78,7 +78,7 @@ func TestForgeIsBelievedByItsCertificate(t *testing.T) {
 	c := s.config()
 	c.BaseURL, c.AllowHTTP = server.URL, false
 	_, _, err := s.with(c).Repository(t.Context())
-	check(t, s, "over a certificate that nobody knows Repository", err)
+	check(t, s, "over a certificate of an unknown authority Repository", err)
 	c.Roots = x509.NewCertPool()
 	c.Roots.AddCert(server.Certificate())
 	if _, _, err := s.with(c).Repository(t.Context()); err != nil {
@@ -93,7 +93,7 @@ func TestForgeBelowAPath(t *testing.T) {
 	t.Cleanup(server.Close)
 	s.server.URL = server.URL + "/api/v3/"
 	s.opened()
-	if _, err := s.forge().Say(t.Context(), 1, 0, marker, "hello"); err != nil {
+	if _, err := s.forge().SetComment(t.Context(), 1, 0, marker, "hello"); err != nil {
 		t.Error(err)
 	}
 }

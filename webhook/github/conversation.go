@@ -44,15 +44,15 @@ func (f *Forge) conversation(ctx context.Context, n int) ([]forge.Comment, []for
 	if err != nil {
 		return nil, nil, err
 	}
-	said := make([]forge.Comment, 0, len(comments))
+	converted := make([]forge.Comment, 0, len(comments))
 	for _, c := range comments {
-		said = append(said, forge.Comment{
+		converted = append(converted, forge.Comment{
 			ID: c.ID, Author: author(c.User), Own: f.own(c, us),
 			Edited: c.UpdatedAt.After(c.CreatedAt), Body: c.Body, At: c.CreatedAt,
 		})
 	}
 	judged, err := judgements(reviews)
-	return said, judged, err
+	return converted, judged, err
 }
 
 // comments are those of a pull request's conversation, oldest first.
@@ -65,8 +65,8 @@ func (f *Forge) comments(ctx context.Context, r repository, n int) ([]comment, e
 	return all, err
 }
 
-// own reports whether we wrote the comment. What another App writes with our account's name is not
-// ours.
+// own reports whether we wrote the comment. Comments of another App under our account's name are
+// not ours.
 func (f *Forge) own(c comment, us account) bool {
 	return c.User != nil && c.User.ID == us.ID && (f.appID == 0 || c.App == nil ||
 		c.App.ID == f.appID)

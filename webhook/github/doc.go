@@ -2,19 +2,25 @@
 // Enterprise, and Gitea, which answers under the same paths. It implements webhook.Host and is the
 // only importer of GitHub's client.
 //
-//	config.go, client.go   New: one client for the installation or the token, one that signs as the App
+//	config.go, client.go   New: a client with the installation's or the token's credential, and a
+//	                       client that signs as the App
 //	account.go             credentials, and our own account
 //	wire.go, cache.go      every request and response: bounds, redaction, conditional requests
 //	call.go, errors.go     one call, its response or the meaning of its failure
 //	list.go                lists, read to their end
-//	pulls.go, conversation.go, people.go, say.go, mark.go, runs.go, deliveries.go   the Forge
+//	pulls.go, conversation.go, comment.go, statuses.go, runs.go, people.go, protection.go,
+//	deliveries.go          the methods of Forge
 //	manifest.go            the registration of an App
 //
 // Rules of this package:
-//   - absence is proven: "no such" is reported only if the repository itself answers and has the same ID; a response that is unknown, incomplete,
-//     no JSON or missing is an error;
-//   - the repository is its ID. Each method reads it first, and a name that now leads to another repository ends everything;
-//   - a credential goes to the host of the base URL and nowhere else, and is in no error: text of the other side is redacted and cut;
-//   - every response is bounded in bytes and time; a limit or an outage is a *forge.Busy, at most an hour away;
-//   - a write is found again: a comment by its author and marker, a check run by commit, name and App.
+//   - absence is proven: "no such" is reported only if the repository itself answers and has the
+//     same ID; a response that is unknown, incomplete, no JSON or missing is an error;
+//   - the repository is its ID. Each method reads it first, and fails if the name now leads to
+//     another repository;
+//   - a credential goes to the host of the base URL and nowhere else, and is in no error: text of
+//     the other side is redacted and cut;
+//   - every response is bounded in bytes and time; a limit or an outage is a *forge.Busy, at most
+//     an hour away;
+//   - a write is found again: a comment by its author and marker, a check run by commit, name and
+//     App.
 package github

@@ -70,15 +70,16 @@ func TestNotFoundProvesNothingByItself(t *testing.T) {
 		head := fleet.Revision(s.repo.Pull(1).Head)
 		for _, where := range []string{"/*", "/repos/*", "/repos/acme/fleet"} {
 			f := s.forge()
-			mend := s.server.Break("GET "+where, githubtest.Say(http.StatusNotFound, "Not Found"))
+			missing := githubtest.Say(http.StatusNotFound, "Not Found")
+			restore := s.server.Break("GET "+where, missing)
 			for what, call := range calls(s, f, head) {
 				check(t, s, what+" without "+where, call(t.Context()))
 			}
-			mend()
+			restore()
 		}
 		s.server.Break("GET /repos/acme/fleet/*", githubtest.Say(http.StatusNotFound, "Not Found"))
 		for _, what := range []string{"Pull", "Pull of none", "OpenPulls", "PullsOf",
-			"Conversation", "Say", "Mark"} {
+			"Conversation", "SetComment", "ReportChecks"} {
 			check(t, s, what, calls(s, s.forge(), head)[what](t.Context()))
 		}
 	})
@@ -88,7 +89,7 @@ func TestUnchangedWithoutAQuestionIsAnError(t *testing.T) {
 	s := newStage(t, false)
 	s.server.Break("GET /*", githubtest.Say(http.StatusNotModified, ""))
 	if _, _, err := s.forge().Repository(t.Context()); err == nil {
-		t.Error("a forge that says unchanged of what it never told is believed")
+		t.Error("a response \"not modified\" to an unconditional request is accepted")
 	}
 }
 
@@ -110,18 +111,18 @@ func everyCallFails(t *testing.T, s *stage, fault githubtest.Fault) {
 	if _, _, err := f.Repository(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	mend := s.server.Break("* /*", fault)
+	restore := s.server.Break("* /*", fault)
 	for what, call := range calls(s, f, head) {
 		check(t, s, what, call(t.Context()))
 	}
-	mend()
+	restore()
 	// Without a token yet, and with the fault in the second request alone.
 	for what, call := range calls(s, s.forge(), head) {
 		for _, path := range []string{"/app*", "/repos/acme/fleet/*", "/orgs/*", "/users/*",
 			"/user*"} {
-			mend := s.server.Break("* "+path, fault)
+			restore := s.server.Break("* "+path, fault)
 			err := call(t.Context())
-			mend()
+			restore()
 			if err != nil && !knownAbsent(what, err) {
 				check(t, s, what+" without "+path, err)
 			}
@@ -165,7 +166,7 @@ func (s *stage) secrets() []string {
 }
 
 // A limit or an outage returns when to ask again: not at once, and within an hour or so.
-func TestBusyForgeSaysUntilWhen(t *testing.T) {
+func TestABusyGitHostReturnsItsRetryTime(t *testing.T) {
 	soon, late := 2*time.Second, 70*time.Minute
 	hour := fmt.Sprint(time.Now().Add(30 * time.Minute).Unix())
 	for name, c := range map[string]struct {

@@ -108,9 +108,9 @@ func TestGiteaListsAreCounted(t *testing.T) {
 			"created_at": at, "updated_at": at})
 	}
 	g.lists["/repos/acme/fleet/issues/1/comments"] = comments
-	said, reviews, err := f.Conversation(t.Context(), 1)
-	if len(said) != 8 || len(reviews) != 3 || err != nil {
-		t.Errorf("%d comments and %d reviews are told (%v)", len(said), len(reviews), err)
+	got, reviews, err := f.Conversation(t.Context(), 1)
+	if len(got) != 8 || len(reviews) != 3 || err != nil {
+		t.Errorf("%d comments and %d reviews are returned (%v)", len(got), len(reviews), err)
 	}
 	g.total["/repos/acme/fleet/issues/1/comments"] = 9
 	if _, _, err := f.Conversation(t.Context(), 1); err == nil || !strings.Contains(err.Error(),
@@ -119,11 +119,11 @@ func TestGiteaListsAreCounted(t *testing.T) {
 	}
 	g.total["/repos/acme/fleet/issues/1/comments"] = -1
 	if _, _, err := f.Conversation(t.Context(), 1); err == nil {
-		t.Error("a list that does not say how long it is is taken for complete")
+		t.Error("a list without a length is taken for complete")
 	}
 	g.total["/repos/acme/fleet/pulls"] = -1
 	if _, err := f.OpenPulls(t.Context(), "main"); err == nil {
-		t.Error("a list that does not say how long it is is taken for complete")
+		t.Error("a list without a length is taken for complete")
 	}
 }
 
@@ -283,8 +283,8 @@ func TestGiteaStatusesHaveTheirOwnWord(t *testing.T) {
 		{"id": 1, "status": "success", "context": forge.CheckPlan, "description": "fine",
 			"target_url": "", "creator": user(9, "argosy")},
 	}
-	if err := f.Mark(t.Context(), fleet.Revision(sha), []forge.Check{
+	if err := f.ReportChecks(t.Context(), fleet.Revision(sha), []forge.Check{
 		{Name: forge.CheckPlan, State: forge.CheckSuccess, Title: "fine"}}); err != nil {
-		t.Errorf("a status that stands is set again: %v", err)
+		t.Errorf("an unchanged status is set again: %v", err)
 	}
 }

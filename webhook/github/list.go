@@ -39,7 +39,7 @@ func every[T any](ctx context.Context, id func(T) int64, turn turner[T]) ([]T, e
 		if err != nil {
 			return nil, err
 		}
-		same, err := stands(ctx, pages, id, turn)
+		same, err := isUnchanged(ctx, pages, id, turn)
 		if err != nil {
 			return nil, err
 		}
@@ -82,8 +82,9 @@ func leaf[T any](ctx context.Context, turn turner[T]) ([]sheet[T], error) {
 	}
 }
 
-// stands reports whether the list is unchanged.
-func stands[T any](ctx context.Context, pages []sheet[T], id func(T) int64, turn turner[T]) (bool,
+// isUnchanged reports whether the list is unchanged.
+func isUnchanged[T any](ctx context.Context, pages []sheet[T], id func(T) int64,
+	turn turner[T]) (bool,
 	error) {
 	for i := range len(pages) - 1 {
 		again, err := turn(ctx, i+1)

@@ -59,11 +59,12 @@ func TestListsAreReadToTheirEnd(t *testing.T) {
 			t.Errorf("a team that is on none of three pages gives %v", err)
 		}
 		// Ours is on the third page.
-		id, err := f.Say(t.Context(), 1, 0, marker, "ours")
+		id, err := f.SetComment(t.Context(), 1, 0, marker, "ours")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if again, err := f.Say(t.Context(), 1, 0, marker, "ours"); again != id || err != nil {
+		if again, err := f.SetComment(t.Context(), 1, 0, marker, "ours"); again != id ||
+			err != nil {
 			t.Errorf("found again is %d, not %d (%v)", again, id, err)
 		}
 	})
@@ -78,7 +79,7 @@ func TestPageTwoFails(t *testing.T) {
 		"pull requests":      {"/repos/acme/fleet/pulls", "OpenPulls"},
 		"comments":           {"/repos/acme/fleet/issues/1/comments", "Conversation"},
 		"reviews":            {"/repos/acme/fleet/pulls/1/reviews", "Conversation"},
-		"comments, to say":   {"/repos/acme/fleet/issues/1/comments", "Say"},
+		"comments, to set":   {"/repos/acme/fleet/issues/1/comments", "SetComment"},
 		"teams, for absence": {"/orgs/acme/teams", "Owner, no team"},
 	}
 	faults := map[string]githubtest.Fault{
@@ -94,12 +95,12 @@ func TestPageTwoFails(t *testing.T) {
 	for list, c := range pages {
 		for name, fault := range faults {
 			t.Run(list+", page 2 "+name, func(t *testing.T) {
-				mend := s.server.Break("GET "+c.path+"?page=2", fault)
-				defer mend()
+				restore := s.server.Break("GET "+c.path+"?page=2", fault)
+				defer restore()
 				before := s.repo.Comments(1)
 				check(t, s, c.call, calls(s, s.forge(), head)[c.call](t.Context()))
 				if after := s.repo.Comments(1); !slices.Equal(before, after) {
-					t.Errorf("something was said: %q", after[len(before):])
+					t.Errorf("something was written: %q", after[len(before):])
 				}
 			})
 		}
@@ -122,13 +123,13 @@ func TestListThatMovesIsReadAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var said []string
+	var got []string
 	for _, c := range comments {
-		said = append(said, c.Body)
+		got = append(got, c.Body)
 	}
-	if want := s.repo.Comments(1); !slices.Equal(said, want) {
-		t.Errorf("%d comments are told of %d; missing is %v", len(said), len(want),
-			missing(want, said))
+	if want := s.repo.Comments(1); !slices.Equal(got, want) {
+		t.Errorf("%d comments are returned of %d; missing is %v", len(got), len(want),
+			missing(want, got))
 	}
 }
 
@@ -141,7 +142,7 @@ func missing(want, got []string) (out []string) {
 	return out
 }
 
-func TestListThatNeverStandsStillIsAnError(t *testing.T) {
+func TestAListThatKeepsChangingIsAnError(t *testing.T) {
 	s := newStage(t, true)
 	populate(s)
 	n := 0

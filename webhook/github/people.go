@@ -161,7 +161,7 @@ func (f *Forge) Permission(ctx context.Context, p forge.Person) (forge.Permissio
 
 func (f *Forge) permission(ctx context.Context, p forge.Person) (forge.Permission, error) {
 	if p.ID <= 0 {
-		return "", errors.New("it is nobody's")
+		return "", errors.New("the account has no ID")
 	}
 	r, err := f.here(ctx)
 	if err != nil {

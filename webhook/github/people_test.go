@@ -27,17 +27,17 @@ func TestOwnerIsProven(t *testing.T) {
 				t.Errorf("%s is %+v (%v)", name, people, err)
 			}
 			if !absent && (err == nil || !strings.Contains(err.Error(), "Members: read")) {
-				t.Errorf("%s does not say which permission is missing: %v", name, err)
+				t.Errorf("%s does not name the missing permission: %v", name, err)
 			}
 		}
 		for what, fault := range map[string]githubtest.Fault{
 			"another account": githubtest.JSON(`{"id":5,"login":"eve"}`),
 			"no id":           githubtest.JSON(`{"login":"alice"}`),
 		} {
-			mend := s.server.Break("GET /users/alice", fault)
+			restore := s.server.Break("GET /users/alice", fault)
 			_, err := f.Owner(t.Context(), "alice")
 			check(t, s, "Owner answered with "+what, err)
-			mend()
+			restore()
 		}
 	})
 }
@@ -90,11 +90,11 @@ func TestPermissionLevels(t *testing.T) {
 			`,"login":"carol"}}`, "none at all": `{"user":{"id":` + number(s.cast.Reader.ID) +
 			`,"login":"carol"}}`,
 	} {
-		mend := s.server.Break("GET /repos/acme/fleet/collaborators/*", githubtest.JSON(answer))
+		restore := s.server.Break("GET /repos/acme/fleet/collaborators/*", githubtest.JSON(answer))
 		if got, err := f.Permission(t.Context(), s.cast.Reader); err == nil || got != "" {
 			t.Errorf("%s is %q", what, got)
 		}
-		mend()
+		restore()
 	}
 }
 
@@ -162,9 +162,9 @@ func TestRenamedRepository(t *testing.T) {
 		if p, err := f.Pull(t.Context(), 1); err != nil || p.Number != 1 {
 			t.Errorf("its pull request is %+v (%v)", p, err)
 		}
-		if _, err := f.Say(t.Context(), 1, 0, marker, "hello"); err != nil ||
+		if _, err := f.SetComment(t.Context(), 1, 0, marker, "hello"); err != nil ||
 			len(s.repo.Comments(1)) != 1 {
-			t.Errorf("said is %q (%v)", s.repo.Comments(1), err)
+			t.Errorf("the comments are %q (%v)", s.repo.Comments(1), err)
 		}
 	})
 }
@@ -174,7 +174,7 @@ func TestWriteIsNotRedirected(t *testing.T) {
 	s.opened()
 	s.server.Break("POST /repos/*", githubtest.Redirect(http.StatusFound,
 		s.server.URL+"repos/acme/fleet"))
-	_, err := s.forge().Say(t.Context(), 1, 0, marker, "hello")
+	_, err := s.forge().SetComment(t.Context(), 1, 0, marker, "hello")
 	if err == nil || !strings.Contains(err.Error(), "redirects a write") {
 		t.Errorf("a write that is redirected gives %v", err)
 	}

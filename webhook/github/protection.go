@@ -36,7 +36,8 @@ const (
 )
 
 // protection is GitHub's: rulesets, which everybody may read but for who is exempt from them, and
-// the older branch protection, which takes more. What any of them enforces is enforced.
+// the older branch protection, which takes more. A rule is in force if any of them
+// enforces it.
 func (f *Forge) protection(ctx context.Context, r repository, branch string,
 	p *forge.Protection) error {
 	settings, err := f.merging(ctx, r)

@@ -41,7 +41,7 @@ func TestClassicProtectionIsReadAsFarAsItMayBe(t *testing.T) {
 	p, err := s.forge().Protection(t.Context(), "main")
 	if err != nil || !slices.Equal(p.Checks, []forge.RequiredCheck{{Name: "argosy/plan"}}) ||
 		!p.PullRequests || !p.DismissesStale || p.RefusesForce || !p.RefusesDeletion {
-		t.Errorf("to an administrator it is told as %+v (%v)", p, err)
+		t.Errorf("an administrator reads %+v (%v)", p, err)
 	}
 	if namesOf(p.Pushers) != "petra, administrators of the repository" ||
 		namesOf(p.Overriders) != "administrators of the repository" ||
@@ -50,18 +50,18 @@ func TestClassicProtectionIsReadAsFarAsItMayBe(t *testing.T) {
 			p.Unread)
 	}
 	if p.AutoMerge == nil || *p.AutoMerge || len(p.Styles) != 3 || !p.Styles[forge.MergeRebase] {
-		t.Errorf("the settings for merges are told as %+v", p)
+		t.Errorf("the settings for merges are %+v", p)
 	}
 
 	s.repo.Grant(s.self, "read")
 	p, err = s.forge().Protection(t.Context(), "main")
 	if err != nil || !slices.Equal(p.Checks, []forge.RequiredCheck{{Name: "argosy/plan"}}) ||
 		p.PullRequests || p.RefusesForce || len(p.Styles) != 0 || p.AutoMerge != nil {
-		t.Errorf("to a reader it is told as %+v (%v)", p, err)
+		t.Errorf("a reader reads %+v (%v)", p, err)
 	}
 	for _, unread := range []string{p.Unread.Rules, p.Unread.Exempt, p.Unread.Settings} {
 		if !strings.Contains(unread, "permission") {
-			t.Errorf("what a reader may not read is told as %+v", p.Unread)
+			t.Errorf("a reader's unread settings are %+v", p.Unread)
 		}
 	}
 }
@@ -75,7 +75,7 @@ func TestAppIsShownTheProtectionWithAdministration(t *testing.T) {
 	if err != nil || !strings.Contains(p.Unread.Rules, "Administration: read") ||
 		p.App != s.app.ID || !slices.Equal(p.Checks, []forge.RequiredCheck{
 		{Name: "argosy/plan", App: s.app.ID}}) {
-		t.Errorf("without the permission it is told as %+v (%v)", p, err)
+		t.Errorf("without the permission it is read as %+v (%v)", p, err)
 	}
 	more := s.server.App("argosy-more")
 	granted := maps.Clone(githubtest.Everything())
@@ -84,12 +84,12 @@ func TestAppIsShownTheProtectionWithAdministration(t *testing.T) {
 	s.app = more
 	p, err = s.forge().Protection(t.Context(), "main")
 	if err != nil || p.Unread.Rules != "" || p.Unread.Exempt != "" || !p.PullRequests {
-		t.Errorf("with it it is told as %+v (%v)", p, err)
+		t.Errorf("with the permission it is read as %+v (%v)", p, err)
 	}
 }
 
 // An account exempt from one of two rulesets is bound by the other.
-func TestExemptIsWhoeverEveryRulesetLetsPass(t *testing.T) {
+func TestAnAccountIsExemptIfEveryRulesetLetsItPass(t *testing.T) {
 	s := newStage(t, false)
 	pulls := map[string]any{"type": "pull_request", "parameters": map[string]any{
 		"dismiss_stale_reviews_on_push": false, "require_code_owner_review": false,
@@ -124,7 +124,7 @@ func TestMergeQueueOfARuleset(t *testing.T) {
 	p, err := s.forge().Protection(t.Context(), "main")
 	if err != nil || p.Queue == nil || *p.Queue != (forge.MergeQueue{Style: forge.MergeRebase,
 		HeadOnly: true}) {
-		t.Errorf("the queue is told as %+v (%v)", p.Queue, err)
+		t.Errorf("the queue is read as %+v (%v)", p.Queue, err)
 	}
 }
 
@@ -137,7 +137,7 @@ func TestProtectionThatCannotBeReadIsAnError(t *testing.T) {
 		"GET /repos/acme/fleet/branches/main", "GET /repos/acme/fleet/branches/main/protection"} {
 		fix := s.server.Break(request, githubtest.HTML(502))
 		if p, err := s.forge().Protection(t.Context(), "main"); err == nil {
-			t.Errorf("without %s it is told as %+v", request, p)
+			t.Errorf("without %s it is read as %+v", request, p)
 		}
 		fix()
 	}

@@ -84,7 +84,7 @@ func (f *Forge) pull(ctx context.Context, n int) (forge.Pull, error) {
 	if err != nil {
 		return forge.Pull{}, err
 	}
-	return f.tell(p)
+	return f.toPull(p)
 }
 
 // noPull proves that there is no such pull request: "not found" is also the answer for hidden
@@ -101,12 +101,12 @@ func (f *Forge) noPull(ctx context.Context, r repository, gone error) error {
 	return forge.ErrNoSuchPull
 }
 
-// tell converts the pull request.
-func (f *Forge) tell(p pull) (forge.Pull, error) {
+// toPull converts the pull request of this repository.
+func (f *Forge) toPull(p pull) (forge.Pull, error) {
 	if err := f.ours(p.Base.Repo.ID); err != nil {
 		return forge.Pull{}, err
 	}
-	told := forge.Pull{
+	out := forge.Pull{
 		Number: p.Number, Title: p.Title, Author: author(p.User), State: forge.PullOpen,
 		Draft: p.Draft, Fork: isFork(p),
 		Base: p.Base.Ref, Head: fleet.Revision(p.Head.SHA), URL: link(p.HTMLURL),
@@ -114,11 +114,11 @@ func (f *Forge) tell(p pull) (forge.Pull, error) {
 	}
 	switch {
 	case p.State == "closed" && (p.Merged || p.MergedAt != nil):
-		told.State, told.MergeCommit = forge.PullMerged, fleet.Revision(p.MergeCommit)
+		out.State, out.MergeCommit = forge.PullMerged, fleet.Revision(p.MergeCommit)
 	case p.State == "closed":
-		told.State = forge.PullClosed
+		out.State = forge.PullClosed
 	}
-	return told, nil
+	return out, nil
 }
 
 // isFork reports whether others than those who may write to the repository can have made the head.
@@ -155,12 +155,12 @@ func (f *Forge) OpenPulls(ctx context.Context, base string) ([]forge.Pull, error
 	}
 	var open []forge.Pull
 	for _, p := range all {
-		told, err := f.tell(p)
+		converted, err := f.toPull(p)
 		if err != nil {
 			return nil, fmt.Errorf("open pull requests: %w", err)
 		}
-		if told.State == forge.PullOpen && told.Base == base {
-			open = append(open, told)
+		if converted.State == forge.PullOpen && converted.Base == base {
+			open = append(open, converted)
 		}
 	}
 	return open, nil
@@ -191,12 +191,12 @@ func (f *Forge) pullsOf(ctx context.Context, commit fleet.Revision) ([]int, erro
 	}
 	var numbers []int
 	for _, p := range found {
-		told, err := f.tell(p)
+		converted, err := f.toPull(p)
 		if err != nil {
 			return nil, err
 		}
-		if told.State == forge.PullMerged {
-			numbers = append(numbers, told.Number)
+		if converted.State == forge.PullMerged {
+			numbers = append(numbers, converted.Number)
 		}
 	}
 	slices.Sort(numbers)

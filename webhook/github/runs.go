@@ -25,17 +25,17 @@ const (
 	mostNotes      = 50    // annotations in one request
 )
 
-// markRuns reports check runs. GitHub only adds annotations to a run, and a completed run stays
-// completed. So markRuns updates a run as long as that leads to the check, and otherwise creates a
-// new one of the same name.
-func (f *Forge) markRuns(ctx context.Context, r repository, head string,
+// reportRuns reports check runs. GitHub only adds annotations to a run, and a completed run stays
+// completed. So reportRuns updates a run as long as that leads to the check, and otherwise creates
+// a new one of the same name.
+func (f *Forge) reportRuns(ctx context.Context, r repository, head string,
 	checks []forge.Check) error {
-	standing, err := f.runs(ctx, r, head)
+	existing, err := f.runs(ctx, r, head)
 	if err != nil {
 		return err
 	}
 	for _, c := range checks {
-		if err := f.markRun(ctx, r, head, c, standing[c.Name]); err != nil {
+		if err := f.reportRun(ctx, r, head, c, existing[c.Name]); err != nil {
 			return err
 		}
 	}
@@ -90,9 +90,9 @@ func (f *Forge) runs(ctx context.Context, r repository, head string) (map[string
 	return newest, err
 }
 
-// markRun brings one run to the check. With more annotations than one request takes, the run stays
-// in progress until the last.
-func (f *Forge) markRun(ctx context.Context, r repository, head string, c forge.Check,
+// reportRun brings one run to the check. With more annotations than one request takes, the run
+// stays in progress until the last.
+func (f *Forge) reportRun(ctx context.Context, r repository, head string, c forge.Check,
 	now run) error {
 	want, err := outcome(c)
 	if err != nil {

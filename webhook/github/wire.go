@@ -54,7 +54,7 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	if answer.StatusCode == http.StatusNotModified {
 		if before == nil {
 			return nil,
-				errors.New("the Git host says that nothing has changed, and was not asked that")
+				errors.New("the Git host answers \"not modified\" to an unconditional request")
 		}
 		return before.revive(answer), nil
 	}

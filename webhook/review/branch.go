@@ -227,7 +227,7 @@ func staleApprovals(p forge.Protection) BranchRule {
 	}
 	return b.broken(
 		"an approval of an earlier head stays on the page; Argosy does not count it, and "+
-			"whoever looks at the page does",
+			"a reader of the page does",
 		on(p, `ruleset "Dismiss stale pull request approvals when new commits are pushed": on`,
 			`branch protection "Dismiss stale approvals": on`))
 }

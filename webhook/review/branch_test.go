@@ -19,7 +19,8 @@ func tight(host string) forge.Protection {
 	if host == "GitHub" {
 		p.App = 17
 	} else {
-		p.Styles[forge.MergeRebaseMerge], p.Styles[forge.MergeManual], p.Styles[forge.MergeFastForward] = false, false, true
+		p.Styles[forge.MergeRebaseMerge], p.Styles[forge.MergeManual] = false, false
+		p.Styles[forge.MergeFastForward] = true
 	}
 	for _, name := range ourChecks {
 		p.Checks = append(p.Checks, forge.RequiredCheck{Name: name, App: p.App})
@@ -101,15 +102,15 @@ func TestBranchRules(t *testing.T) {
 			p.Overriders = []forge.Exempt{{Name: "admins"}}
 		},
 			want: []string{"fix merges past the checks"}},
-		"exempt are not told": {host: "GitHub", change: func(p *forge.Protection) {
+		"the exempt accounts are unread": {host: "GitHub", change: func(p *forge.Protection) {
 			p.Unread.Exempt = "x"
 		},
 			want: []string{"not checked direct pushes", "not checked merges past the checks"}},
-		"settings are not told": {host: "GitHub", change: func(p *forge.Protection) {
+		"the settings are unread": {host: "GitHub", change: func(p *forge.Protection) {
 			p.Styles, p.AutoMerge, p.Unread.Settings = nil, nil, "x"
 		},
 			want: []string{"not checked merge styles"}},
-		"settings are not told and the ruleset forbids rebases": {
+		"the settings are unread and the ruleset forbids rebases": {
 			host: "GitHub", change: func(p *forge.Protection) {
 				p.Styles, p.AutoMerge, p.Unread.Settings = map[forge.MergeStyle]bool{
 					forge.MergeRebase: false}, nil, "x"
@@ -130,7 +131,7 @@ func TestBranchRules(t *testing.T) {
 			p.Queue = &forge.MergeQueue{Style: forge.MergeRebase}
 		},
 			want: []string{"fix merge queue"}},
-		"a queue that looks at heads alone": {host: "GitHub", change: func(p *forge.Protection) {
+		"a queue that checks heads alone": {host: "GitHub", change: func(p *forge.Protection) {
 			p.Queue = &forge.MergeQueue{Style: forge.MergeCommit, HeadOnly: true}
 		}, want: []string{"fix merge queue"}},
 		"auto-merge behind the checks": {host: "GitHub", change: func(p *forge.Protection) {

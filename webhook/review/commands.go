@@ -60,19 +60,19 @@ func ParseCommand(body string) (Command, bool) {
 	return c, true
 }
 
-// Said is a command that a comment gave.
-type Said struct {
+// GivenCommand is a command in a comment.
+type GivenCommand struct {
 	Command
 	By forge.Clearance // the author, the head and the time of the comment
 }
 
 // Commands returns the commands given since record was saved: comments newer than record.Commented,
 // unedited and not our own, oldest first. The second result is the new value of Commented.
-func Commands(comments []forge.Comment, record forge.PullRecord) ([]Said, int64) {
+func Commands(comments []forge.Comment, record forge.PullRecord) ([]GivenCommand, int64) {
 	sorted := slices.Clone(comments)
 	slices.SortStableFunc(sorted, func(a, b forge.Comment) int { return cmp.Compare(a.ID, b.ID) })
 	newest := record.Commented
-	var out []Said
+	var out []GivenCommand
 	for _, c := range sorted {
 		if c.ID <= record.Commented {
 			continue
@@ -80,7 +80,7 @@ func Commands(comments []forge.Comment, record forge.PullRecord) ([]Said, int64)
 		newest = c.ID
 		if command, ok := ParseCommand(c.Body); ok && !c.Own && !c.Edited {
 			command.Early = record.Seen != nil && c.ID <= record.Seen.Comment
-			out = append(out, Said{command, forge.Clearance{By: c.Author, Head: record.Head,
+			out = append(out, GivenCommand{command, forge.Clearance{By: c.Author, Head: record.Head,
 				At: c.At}})
 		}
 	}

@@ -80,7 +80,7 @@ func FuzzParseCommand(f *testing.F) {
 	})
 }
 
-func TestOnlyNewCommentsOfOthersThatNobodyEditedAreCommands(t *testing.T) {
+func TestOnlyNewUneditedCommentsOfOthersAreCommands(t *testing.T) {
 	comments := []forge.Comment{
 		{ID: 5, Author: alice, Body: "/argosy lock", At: noon},
 		{ID: 3, Author: alice, Body: "/argosy plan"},
@@ -88,14 +88,17 @@ func TestOnlyNewCommentsOfOthersThatNobodyEditedAreCommands(t *testing.T) {
 		{ID: 7, Author: alice, Body: "/argosy lock", Own: true},
 		{ID: 6, Author: bob, Body: "/argosy help"},
 	}
-	said, newest := Commands(comments, forge.PullRecord{Pull: forge.Pull{Head: head}, Commented: 4})
-	if newest != 9 || len(said) != 2 || said[0].Word != "lock" || said[1].Word != "help" ||
-		said[0].By.By != alice || said[0].By.Head != head || !said[0].By.At.Equal(noon) {
-		t.Errorf("%d %+v", newest, said)
+	commands, newest := Commands(
+		comments, forge.PullRecord{Pull: forge.Pull{Head: head}, Commented: 4})
+	if newest != 9 || len(commands) != 2 || commands[0].Word != "lock" ||
+		commands[1].Word != "help" ||
+		commands[0].By.By != alice || commands[0].By.Head != head ||
+		!commands[0].By.At.Equal(noon) {
+		t.Errorf("%d %+v", newest, commands)
 	}
-	if said, newest := Commands(nil, forge.PullRecord{Commented: 4}); len(said) != 0 ||
+	if commands, newest := Commands(nil, forge.PullRecord{Commented: 4}); len(commands) != 0 ||
 		newest != 4 {
-		t.Error("nothing was said", said, newest)
+		t.Error("no command was given", commands, newest)
 	}
 }
 
@@ -198,7 +201,7 @@ func TestAWordIsBoundToTheHead(t *testing.T) {
 	}
 	if after, reply := judged(fork, mallet, "/argosy ok-to-test"); after.Tested != nil ||
 		!strings.Contains(reply, "needs the commit") {
-		t.Errorf("a head that nobody named was cleared: %s", reply)
+		t.Errorf("a head that no command named was cleared: %s", reply)
 	}
 }
 

@@ -661,7 +661,7 @@ func (c *comment) warnings(p *page, d detail) {
 	list := slices.Concat(c.f.stopsOf(each(c.tenants, func(t report.Tenant) fleet.TenantName {
 		return t.Name
 	}), engines),
-		c.f.away(engines), c.f.closing(engines), c.unplaced(), c.standing(), c.collisions())
+		c.f.away(engines), c.f.closing(engines), c.unplaced(), c.unhealthyBefore(), c.collisions())
 	if len(list) == 0 {
 		return
 	}
@@ -781,12 +781,12 @@ func (c *comment) unplaced() []string {
 	return list
 }
 
-// standing names the Applications that were unhealthy before the merge: their later state is not
-// the fault of this change alone. It skips Applications that the change deletes.
-func (c *comment) standing() []string {
+// unhealthyBefore returns the Applications that were unhealthy before the merge: their later state
+// is not the fault of this change alone. It skips Applications that the change deletes.
+func (c *comment) unhealthyBefore() []string {
 	var list []string
 	for _, r := range c.rows {
-		o, known := c.f.Standing[r.key]
+		o, known := c.f.Outcomes[r.key]
 		if !known || !o.Present || r.verb == added || r.verb == deleted || r.verb == held {
 			continue
 		}

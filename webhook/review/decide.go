@@ -74,7 +74,7 @@ func Decide(f Facts) Verdict {
 		v.Obstacles = append(v.Obstacles, f.unowned(v.Ownership)...)
 	} else if n := len(f.Unapproved); n > 0 {
 		v.Obstacles = append(v.Obstacles, Obstacle{forge.CheckOwners, forge.CheckFailure,
-			count(n, "file") + " that nobody approved",
+			count(n, "file") + " that no owner approved",
 			"No approved pull request has " + series(each(f.Unapproved, tick), 5) +
 				" as this commit of the merge queue does. Take the pull " +
 				"request out of the queue, bring " + tick(f.branch()) +
@@ -425,7 +425,7 @@ const (
 	nothing block = iota
 	paragraph
 	item
-	cells
+	tableRow
 	fence
 )
 
@@ -470,13 +470,13 @@ func (p *page) items(list []string, most int) {
 }
 
 func (p *page) table(header ...string) {
-	p.begin(cells)
+	p.begin(tableRow)
 	p.b.WriteString("| " + strings.Join(header, " | ") + " |\n|" + strings.Repeat(" --- |",
 		len(header)) + "\n")
 }
 
 func (p *page) row(cell ...string) {
-	p.begin(cells)
+	p.begin(tableRow)
 	p.b.WriteString("| " + strings.Join(cell, " | ") + " |\n")
 }
 

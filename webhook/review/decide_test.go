@@ -195,7 +195,7 @@ func TestACommitOfTheQueueIsJudgedByItsPullRequests(t *testing.T) {
 }
 
 func TestAChangeOfNothingPassesAtOnce(t *testing.T) {
-	f, _ := planned(t, standingFleet(), standingFleet())
+	f, _ := planned(t, appliedFleet(), appliedFleet())
 	v := Decide(f)
 	if v.State != forge.CheckSuccess || len(v.Checks) != 3 || !v.Consented() ||
 		v.Line != "Nothing that Argosy manages changes" {

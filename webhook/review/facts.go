@@ -6,11 +6,15 @@
 //	Result                the same comment after the merge
 //
 // Rules of this package:
-//   - values in, values out: no clock, no Git host, no store. The same Facts give the same bytes, so that an unchanged report is not written again;
-//   - owners, quotas and guards are those of the applied base. Facts that are missing count against the pull request, never for it;
+//   - values in, values out: no clock, no Git host, no store. The same Facts give the same bytes,
+//     so that an unchanged report is not written again;
+//   - owners, quotas and guards are those of the applied base. Missing facts count against the pull
+//     request, never for it;
 //   - a person is an ID, never a login, and an approval counts at one commit;
-//   - text of strangers is put into code spans and fences, where nothing acts. The text mentions no account;
-//   - a text that is too long loses whole details in a fixed order, and never the end of its Markdown.
+//   - text of strangers is put into code spans and fences, where nothing acts. The text mentions no
+//     account;
+//   - a text that is too long loses whole details in a fixed order, and never the end of its
+//     Markdown.
 package review
 
 import (
@@ -64,7 +68,7 @@ type Facts struct {
 	Permissions map[int64]forge.Permission // by id; who is left out has none
 
 	// the current state of the Applications that the plan changes
-	Standing   map[fleet.ObjectKey]forge.Outcome
+	Outcomes   map[fleet.ObjectKey]forge.Outcome
 	Engines    map[fleet.EngineName]Engine // named by the plan
 	Stops      []mirror.Stop               // in force
 	Collisions []forge.Collision
@@ -112,14 +116,14 @@ type Agent struct {
 // away reports whether the cluster is unreachable now. A short absence does not count: agents
 // reconnect all the time.
 func (a *Agent) away(now time.Time) bool {
-	const lately = 10 * time.Minute
+	const shortAbsence = 10 * time.Minute
 	switch {
 	case a == nil:
 		return false
 	case !a.Joined || a.Over:
 		return true
 	}
-	return !a.Connected && (a.LastSeen == nil || now.Sub(*a.LastSeen) >= lately)
+	return !a.Connected && (a.LastSeen == nil || now.Sub(*a.LastSeen) >= shortAbsence)
 }
 
 // Touched is whose files these are, sorted: each tenant of tenants/<tenant>/…, and "", the
@@ -273,8 +277,8 @@ type word struct {
 	early           time.Time // approved this head before Argosy first reviewed it
 }
 
-// heard returns the latest statement of each person, by reviews and commands, sorted by ID.
-func (f Facts) heard() []word {
+// opinions returns the latest statement of each person, by reviews and commands, sorted by ID.
+func (f Facts) opinions() []word {
 	by := map[int64]*word{}
 	of := func(p forge.Person) *word {
 		if by[p.ID] == nil {
@@ -317,11 +321,11 @@ func latest(a, b time.Time) time.Time {
 	return a
 }
 
-// Voices is everybody whose approval could count, in the order of their ids: those whose permission
-// Facts.Permissions must have.
+// Voices returns the people whose approval could count, sorted by ID. Facts.Permissions must have
+// the permission of each.
 func Voices(reviews []forge.Review, record forge.PullRecord) []forge.Person {
 	var out []forge.Person
-	for _, w := range (Facts{Reviews: reviews, Record: record}).heard() {
+	for _, w := range (Facts{Reviews: reviews, Record: record}).opinions() {
 		// A deleted account cannot be asked for its approval again.
 		if !w.approved.IsZero() && w.person.ID > 0 {
 			out = append(out, w.person)
@@ -332,15 +336,15 @@ func Voices(reviews []forge.Review, record forge.PullRecord) []forge.Person {
 
 // ownership is who has approved for each of the touched, and who has yet to.
 func (f Facts) ownership() []Ownership {
-	heard := f.heard()
+	opinions := f.opinions()
 	var out []Ownership
 	for _, t := range f.touched() {
 		o := f.owned(t)
 		w := Ownership{Tenant: t, Owners: o.Owners, Platform: t != "" && !o.known()}
 		w.Admins = (t == "" || w.Platform) && !f.owned("").known()
-		for _, said := range heard {
-			if f.counts(t, said.person) {
-				w.add(said)
+		for _, opinion := range opinions {
+			if f.counts(t, opinion.person) {
+				w.add(opinion)
 			}
 		}
 		out = append(out, w)

@@ -16,7 +16,7 @@ import (
 	"argosy.dev/argosy/reconciler/plan/report"
 )
 
-var update = flag.Bool("update", false, "write the golden files of testdata anew")
+var update = flag.Bool("update", false, "write the golden files of testdata again")
 
 // scenarios are pull requests as people meet them, each with the comment that they get in
 // testdata/<name>.md.
@@ -31,11 +31,11 @@ var scenarios = map[string]func(t *testing.T) Facts{
 		return f
 	},
 	"not-ours": func(t *testing.T) Facts {
-		f, _ := planned(t, standingFleet(), standingFleet())
+		f, _ := planned(t, appliedFleet(), appliedFleet())
 		return f
 	},
 	"typo": func(t *testing.T) Facts {
-		before := standingFleet()
+		before := appliedFleet()
 		after := before.edit("tenants/acme/deployments/checkout.yaml", "targetRevision",
 			"targetRevison").
 			edit("tenants/acme/deployments/cart.yaml", "v2.0.0", "v2.1.0")
@@ -43,27 +43,27 @@ var scenarios = map[string]func(t *testing.T) Facts{
 		return f
 	},
 	"new-tenant": func(t *testing.T) Facts {
-		after := standingFleet().with("fleet/tenants/initech.yaml", tenantFile("initech")).
+		after := appliedFleet().with("fleet/tenants/initech.yaml", tenantFile("initech")).
 			with("tenants/initech/environments/prod.yaml",
 				strings.ReplaceAll(environmentFile("prod", "eu"), "prod.eu", "initech.eu")).
 			with("tenants/initech/deployments/tps.yaml", deploymentFile("tps", "initech", "v1",
 				"prod"))
-		f, _ := planned(t, standingFleet(), after)
+		f, _ := planned(t, appliedFleet(), after)
 		f.Record.Author = carol
 		f.Record.Consents = []forge.Clearance{{By: carol, Head: head, At: noon}}
 		return f
 	},
 	"environment": func(t *testing.T) Facts {
-		before := standingFleet()
+		before := appliedFleet()
 		after := before.with("tenants/acme/environments/prod-us.yaml",
 			environmentFile("prod-us", "us")).
 			edit("tenants/acme/deployments/checkout.yaml", "[prod, staging]",
 				"[prod, staging, prod-us]").
 			without("tenants/acme/deployments/cart.yaml")
 		f, p := planned(t, before, after)
-		f.Standing = map[fleet.ObjectKey]forge.Outcome{}
+		f.Outcomes = map[fleet.ObjectKey]forge.Outcome{}
 		for _, e := range p.Effects() {
-			f.Standing[e.Key] = forge.Outcome{Key: e.Key, Present: e.Deletes,
+			f.Outcomes[e.Key] = forge.Outcome{Key: e.Key, Present: e.Deletes,
 				Apply: mirror.ApplyFailed}
 		}
 		seen := noon.Add(-3 * time.Hour)
@@ -91,9 +91,9 @@ var scenarios = map[string]func(t *testing.T) Facts{
 	},
 	"deletions": func(t *testing.T) Facts {
 		f, p := purge(t)
-		f.Standing = map[fleet.ObjectKey]forge.Outcome{}
+		f.Outcomes = map[fleet.ObjectKey]forge.Outcome{}
 		for _, e := range p.Effects() { // deletions have no outcome
-			f.Standing[e.Key] = forge.Outcome{Key: e.Key, Present: true, Sync: mirror.SyncOutOfSync,
+			f.Outcomes[e.Key] = forge.Outcome{Key: e.Key, Present: true, Sync: mirror.SyncOutOfSync,
 				Health: mirror.HealthMissing}
 		}
 		f.Reviews = []forge.Review{approval(alice, noon)}
@@ -131,10 +131,10 @@ var scenarios = map[string]func(t *testing.T) Facts{
 		f, p := bump(t)
 		f.Collisions = []forge.Collision{{Number: 12, Touches: f.Files},
 			{Number: 9, Touches: f.Files}}
-		f.Standing = map[fleet.ObjectKey]forge.Outcome{}
+		f.Outcomes = map[fleet.ObjectKey]forge.Outcome{}
 		for _, e := range p.Effects() {
 			if e.Environment == "prod" {
-				f.Standing[e.Key] = forge.Outcome{Key: e.Key, Present: true,
+				f.Outcomes[e.Key] = forge.Outcome{Key: e.Key, Present: true,
 					Sync: mirror.SyncOutOfSync, Health: mirror.HealthDegraded,
 					Message: "deployment \"checkout\" exceeded its progress deadline"}
 			}
@@ -144,7 +144,7 @@ var scenarios = map[string]func(t *testing.T) Facts{
 		return f
 	},
 	"two-tenants": func(t *testing.T) Facts {
-		before := standingFleet()
+		before := appliedFleet()
 		after := before.edit("tenants/acme/deployments/cart.yaml", "v2.0.0", "v2.1.0").edit(
 			"tenants/globex/deployments/web.yaml", "v7", "v8")
 		f, _ := planned(t, before, after)
@@ -155,10 +155,10 @@ var scenarios = map[string]func(t *testing.T) Facts{
 	"held": func(t *testing.T) Facts {
 		f, _ := bump(t)
 		f.Reviews = []forge.Review{approval(bob, noon)}
-		f.Record = said(f, bob, "/argosy lock")
-		f.Record = said(f, mallet, "/argosy unlock")
-		f.Record = said(f, mallet, "/argosy aprove 1a2b3c4")
-		f.Record = said(f, alice, "/argosy help")
+		f.Record = commented(f, bob, "/argosy lock")
+		f.Record = commented(f, mallet, "/argosy unlock")
+		f.Record = commented(f, mallet, "/argosy aprove 1a2b3c4")
+		f.Record = commented(f, alice, "/argosy help")
 		return f
 	},
 	"behind": func(t *testing.T) Facts {
@@ -169,7 +169,7 @@ var scenarios = map[string]func(t *testing.T) Facts{
 		return f
 	},
 	"defaults": func(t *testing.T) Facts {
-		before := standingFleet()
+		before := appliedFleet()
 		f, _ := planned(t, before, before.edit("fleet/fleet.yaml", "spec:\n",
 			"spec:\n  defaults: {sync: {prune: false}}\n"))
 		return f
@@ -194,13 +194,13 @@ var scenarios = map[string]func(t *testing.T) Facts{
 		return f
 	},
 	"orphan": func(t *testing.T) Facts {
-		before := standingFleet()
+		before := appliedFleet()
 		before["tenants/acme/deployments/cart.yaml"] += "  deletionPolicy: Orphan\n"
 		f, _ := planned(t, before, before.without("tenants/acme/deployments/c"))
 		return f
 	},
 	"medium": func(t *testing.T) Facts {
-		before := standingFleet().edit("fleet/tenants/acme.yaml",
+		before := appliedFleet().edit("fleet/tenants/acme.yaml",
 			"deployments: 20, applications: 50", "deployments: 200, applications: 200").jobs(120)
 		after := before.without("tenants/acme/deployments/c")
 		for path, text := range before {
@@ -213,7 +213,7 @@ var scenarios = map[string]func(t *testing.T) Facts{
 		return f
 	},
 	"huge": func(t *testing.T) Facts {
-		before := standingFleet().edit("fleet/tenants/acme.yaml",
+		before := appliedFleet().edit("fleet/tenants/acme.yaml",
 			"deployments: 20, applications: 50", "deployments: 1600, applications: 1600").jobs(
 			1500).edit("fleet/engines/eu-1.yaml", "applications: 1500", "applications: 2000")
 		after := before
@@ -231,7 +231,7 @@ var scenarios = map[string]func(t *testing.T) Facts{
 // factory is a pull request that declares a cluster of its own, which an agent serves, and deploys
 // to it.
 func factory(t *testing.T) Facts {
-	before := standingFleet()
+	before := appliedFleet()
 	factory := strings.Replace(environmentFile("berlin", "eu"), "cluster: ", "agent: {} # ", 1)
 	f, _ := planned(t, before, before.with("tenants/acme/environments/berlin.yaml", factory).
 		edit("tenants/acme/deployments/checkout.yaml", "[prod, staging]",
@@ -239,8 +239,8 @@ func factory(t *testing.T) Facts {
 	return f
 }
 
-// said returns a record after one more comment.
-func said(f Facts, p forge.Person, body string) forge.PullRecord {
+// commented returns a record after one more comment.
+func commented(f Facts, p forge.Person, body string) forge.PullRecord {
 	commands, newest := Commands([]forge.Comment{
 		{ID: f.Record.Commented + 1, Author: p, Body: body, At: noon}}, f.Record)
 	record, _ := Judge(commands[0].Command, commands[0].By, RightsOf(p, f), f.Record)

@@ -83,8 +83,8 @@ func engineFile(name, region string) string {
 		"\n  capacity: {applications: 1500, environments: 100}\n")
 }
 
-// standingFleet is applied before each pull request.
-func standingFleet() tree {
+// appliedFleet is applied before each pull request.
+func appliedFleet() tree {
 	return tree{
 		"fleet/fleet.yaml": yaml("Fleet", "fleet",
 			"  gitHosts: [git.example.com]\n"),
@@ -119,7 +119,7 @@ func inputs(before, after tree) (in []catalog.Input, paths []string) {
 	maps.Copy(all, after)
 	for _, path := range slices.Sorted(maps.Keys(all)) {
 		text, is := after[path]
-		if was, stood := before[path]; is && stood && text == was {
+		if was, existed := before[path]; is && existed && text == was {
 			continue
 		}
 		sum := sha1.Sum([]byte(text))
@@ -182,14 +182,14 @@ func planned(t testing.TB, before, after tree) (Facts, *plan.Plan) {
 
 // bump is the pull request that most of them are: one deployment's version in one file.
 func bump(t testing.TB) (Facts, *plan.Plan) {
-	before := standingFleet()
+	before := appliedFleet()
 	return planned(t, before, before.edit("tenants/acme/deployments/checkout.yaml", "v1.4.0",
 		"v1.5.0"))
 }
 
 // purge is a pull request whose deletions the guards hold.
 func purge(t testing.TB) (Facts, *plan.Plan) {
-	before := standingFleet().jobs(12)
+	before := appliedFleet().jobs(12)
 	return planned(t, before, before.without("tenants/acme/deployments/job-"))
 }
 

@@ -318,7 +318,7 @@ func (d dice) facts() Facts {
 	f := Facts{Now: noon, Base: base, Files: d.texts(40), Conflicts: nil, Behind: d.IntN(5) == 0,
 		Plan: d.report(), Unplanned: d.text(), Link: "https://argosy.example.com/pulls/7",
 		Permissions: map[int64]forge.Permission{}, Engines: map[fleet.EngineName]Engine{},
-		Standing: map[fleet.ObjectKey]forge.Outcome{}}
+		Outcomes: map[fleet.ObjectKey]forge.Outcome{}}
 	f.Record = forge.PullRecord{Pull: forge.Pull{Number: 7, Title: d.text(), Author: d.person(),
 		State: forge.PullOpen, Base: d.text(), Head: head, Fork: d.IntN(8) == 0},
 		Held: d.clearance(), Tested: d.clearance(), Cleared: d.clearance(), Replies: d.texts(5)}
@@ -383,7 +383,7 @@ func (d dice) surround(f *Facts) {
 			}
 			for _, c := range e.Changes {
 				k := fleet.ObjectKey{Engine: e.Name, Kind: c.Kind, Name: c.Object}
-				f.Standing[k] = d.outcome(k)
+				f.Outcomes[k] = d.outcome(k)
 			}
 		}
 	}

@@ -26,7 +26,7 @@ func TestWhoseApprovalCounts(t *testing.T) {
 		met      bool
 		state    forge.CheckState
 	}{
-		"nobody has said anything": {nil, nil, false, forge.CheckPending},
+		"no review and no command": {nil, nil, false, forge.CheckPending},
 		"an owner approves": {
 			[]forge.Review{review(bob, forge.ReviewApproved, head, 1)}, nil, true,
 			forge.CheckSuccess},
@@ -118,7 +118,7 @@ func TestContentThatTheBaseHasTooNeedsItsOwner(t *testing.T) {
 }
 
 func TestOwnersAreTheBases(t *testing.T) {
-	before := standingFleet()
+	before := appliedFleet()
 	after := before.edit("fleet/tenants/acme.yaml", "github:acme/leads", "github:mallet").edit(
 		"tenants/acme/deployments/cart.yaml", "v2.0.0", "v9")
 	f, _ := planned(t, before, after)
@@ -138,7 +138,7 @@ func TestOwnersAreTheBases(t *testing.T) {
 	}
 }
 
-func TestWhatNobodyOwnsIsThePlatforms(t *testing.T) {
+func TestThePlatformOwnsFilesWithoutAnOwner(t *testing.T) {
 	f, _ := bump(t)
 	f.Owned[1].Owners = []Owner{{Name: "group:acme"}, {Name: "github:gone", Unknown: true},
 		{Name: "github:acme/empty"}}
@@ -166,12 +166,12 @@ func TestWhatNobodyOwnsIsThePlatforms(t *testing.T) {
 	}
 	f.Permissions[carol.ID] = forge.PermissionAdmin
 	if !Decide(f).Consented() {
-		t.Error("who may administer the repository is to count for a platform without owners")
+		t.Error("an administrator of the repository does not count for a platform without owners")
 	}
 	f.Owned = nil
 	f.Permissions = nil
 	if v := Decide(f); v.Consented() || v.State == forge.CheckSuccess {
-		t.Error("what is not known counts for nobody")
+		t.Error("a pull request without known owners and permissions is approved")
 	}
 }
 

@@ -24,9 +24,9 @@ type Merge struct {
 
 // Report is the state of a merged pull request.
 type Report struct {
-	Text    string // of the comment
-	Line    string // one line without markup, at most 140 characters
-	Settled bool   // final: nothing will change any more, or Argosy no longer rechecks it
+	Text  string // of the comment
+	Line  string // one line without markup, at most 140 characters
+	Final bool   // final: nothing will change any more, or Argosy no longer rechecks it
 }
 
 // phase is how far one object has come, what needs people first.
@@ -41,8 +41,8 @@ const (
 	well
 )
 
-// standing is the state of one object of the result.
-type standing struct {
+// resultRow is the state of one object of the result.
+type resultRow struct {
 	mirror.Effect
 	phase phase
 	text  string // Markdown of one cell
@@ -58,8 +58,8 @@ func Result(f Facts, outcomes []forge.Outcome, budget int) Report {
 		m = &Merge{}
 	}
 	r := result{f: f, m: m, differs: differences(m, f.Record.MergeCommit, outcomes),
-		rows: stand(m, outcomes)}
-	out := Report{Line: plain(r.headline(), mostTitle), Settled: m.Over || r.settled()}
+		rows: resultRows(m, outcomes)}
+	out := Report{Line: plain(r.headline(), mostTitle), Final: m.Over || r.final()}
 	out.Text = fit(budget, len(r.rows), 0, r.render)
 	return out
 }
@@ -68,7 +68,7 @@ type result struct {
 	f       Facts
 	m       *Merge
 	differs []string // prose
-	rows    []standing
+	rows    []resultRow
 }
 
 // expected is what the merge is to bring.
@@ -82,12 +82,12 @@ func (m *Merge) expected() []mirror.Effect {
 	return nil
 }
 
-// stand returns the state of the Applications, and of all other objects those that failed.
-func stand(m *Merge, outcomes []forge.Outcome) []standing {
+// resultRows returns the state of the Applications, and of all other objects those that failed.
+func resultRows(m *Merge, outcomes []forge.Outcome) []resultRow {
 	by := byKey(outcomes)
-	var out []standing
+	var out []resultRow
 	for _, e := range m.expected() {
-		s := standing{Effect: e}
+		s := resultRow{Effect: e}
 		s.phase, s.text = progress(m, e, by[e.Key])
 		if late := s.phase == superseded || s.phase == progressing && !by[e.Key].Present; late &&
 			m.holdsFileOf(e.Tenant) {
@@ -97,7 +97,7 @@ func stand(m *Merge, outcomes []forge.Outcome) []standing {
 			out = append(out, s)
 		}
 	}
-	slices.SortStableFunc(out, func(a, b standing) int {
+	slices.SortStableFunc(out, func(a, b resultRow) int {
 		return cmp.Or(cmp.Compare(a.phase, b.phase), cmp.Compare(a.Tenant, b.Tenant),
 			cmp.Compare(a.Deployment, b.Deployment), cmp.Compare(a.Environment, b.Environment))
 	})
@@ -242,7 +242,7 @@ func (d *drift) compare(e mirror.Effect) {
 	case was.Deletes && !e.Deletes:
 		d.add(e, "its deletion was reviewed, and it stays")
 	case !was.Deletes && e.Deletes:
-		d.add(e, "a change was reviewed, and it is to be deleted")
+		d.add(e, "a change was reviewed, and it will be deleted")
 	case was.Hash != e.Hash:
 		d.add(e, "its manifest is not the one that was reviewed")
 	}
@@ -283,8 +283,9 @@ func (r result) counts() map[phase]int {
 	return n
 }
 
-// settled reports whether the result is final. Failures are retried, and holds may be released.
-func (r result) settled() bool {
+// final reports whether the result can no longer change. Failures are retried, and holds may be
+// released.
+func (r result) final() bool {
 	n := r.counts()
 	return r.m.Applied != "" && n[failed]+n[waits]+n[progressing] == 0 && !r.m.holdsFiles()
 }
@@ -341,7 +342,7 @@ func (r result) symbol() string {
 		return symbols[forge.CheckFailure]
 	case n[waits] > 0:
 		return symbols[forge.CheckNeutral]
-	case !r.settled():
+	case !r.final():
 		return symbols[forge.CheckPending]
 	}
 	return symbols[forge.CheckSuccess]
@@ -362,7 +363,7 @@ func (r result) render(d detail) string {
 	r.holds(p, d)
 	r.obstructions(p, d)
 	r.table(p, d)
-	if r.m.Over && !r.settled() {
+	if r.m.Over && !r.final() {
 		p.para("Argosy no longer follows this; `argosy get applications` shows the state.")
 	}
 	p.para(r.smallPrint())
@@ -394,7 +395,7 @@ func (r result) holds(p *page, d detail) {
 
 // obstructions is what keeps engines from being written to meanwhile.
 func (r result) obstructions(p *page, d detail) {
-	if r.settled() {
+	if r.final() {
 		return
 	}
 	var tenants []fleet.TenantName
@@ -414,7 +415,7 @@ func (r result) table(p *page, d detail) {
 		p.para(upper(r.tally()) + ".")
 		return
 	}
-	needy := slices.IndexFunc(r.rows, func(s standing) bool { return s.phase > waits })
+	needy := slices.IndexFunc(r.rows, func(s resultRow) bool { return s.phase > waits })
 	if needy < 0 {
 		needy = len(r.rows)
 	}
@@ -431,8 +432,8 @@ func (r result) table(p *page, d detail) {
 	}
 }
 
-func (r result) lines(p *page, rows []standing) {
-	many := slices.ContainsFunc(r.rows, func(s standing) bool {
+func (r result) lines(p *page, rows []resultRow) {
+	many := slices.ContainsFunc(r.rows, func(s resultRow) bool {
 		return s.Tenant != r.rows[0].Tenant
 	})
 	p.table("what", "environment", "engine", "state")

@@ -115,7 +115,7 @@ var results = map[string]func(t *testing.T) (Facts, []forge.Outcome){
 	},
 }
 
-func TestAResultIsNotSettledWhileAFileOfItIsHeld(t *testing.T) {
+func TestAResultIsNotFinalWhileAFileOfItIsHeld(t *testing.T) {
 	for name, of := range map[string]string{
 		"the tenant's":   "tenants/acme/deployments/checkout.yaml",
 		"the platform's": "fleet/fleet.yaml", "none": ""} {
@@ -130,10 +130,10 @@ func TestAResultIsNotSettledWhileAFileOfItIsHeld(t *testing.T) {
 		}
 		r := Result(f, outcomes, MostComment)
 		inspect(t, f.Link, r.Text)
-		told := strings.Contains(r.Text, "its file is unreviewed") && strings.Contains(r.Text,
+		held := strings.Contains(r.Text, "its file is unreviewed") && strings.Contains(r.Text,
 			of) && strings.Contains(r.Text, "argosy release "+string(merge))
-		if r.Settled == (of != "") || told != (of != "") {
-			t.Errorf("%s: settled %v\n%s", name, r.Settled, r.Text)
+		if r.Final == (of != "") || held != (of != "") {
+			t.Errorf("%s: final %v\n%s", name, r.Final, r.Text)
 		}
 	}
 }
@@ -148,19 +148,19 @@ func TestResults(t *testing.T) {
 			if again := Result(f, outcomes, MostComment); again != r {
 				t.Error("the same facts gave another text")
 			}
-			if want := name == "merged-healthy"; r.Settled != want {
-				t.Errorf("settled: %v", r.Settled)
+			if want := name == "merged-healthy"; r.Final != want {
+				t.Errorf("final: %v", r.Final)
 			}
 			golden(t, name+".md", r.Text+"\nverdict: "+r.Line+"\n")
 		})
 	}
 }
 
-func TestHowAnApplicationStands(t *testing.T) {
+func TestAReportNamesTheStateOfAnApplication(t *testing.T) {
 	for name, c := range map[string]struct {
-		change  func(*forge.Outcome)
-		says    string
-		settled bool
+		change func(*forge.Outcome)
+		want   string
+		final  bool
 	}{
 		"well": {func(*forge.Outcome) {}, "Synced, Healthy at `4f1c9e2a`",
 			true},
@@ -170,7 +170,7 @@ func TestHowAnApplicationStands(t *testing.T) {
 			"Synced, Suspended", true},
 		"not applied yet": {func(o *forge.Outcome) { o.Apply = mirror.ApplyPending },
 			"waits for its engine", false},
-		"said before it was taken": {
+		"reported before it was applied": {
 			func(o *forge.Outcome) { o.Stale = true }, "has not reported its state",
 			false},
 		"refused": {
@@ -187,7 +187,7 @@ func TestHowAnApplicationStands(t *testing.T) {
 			func(o *forge.Outcome) {
 				o.Health, o.Message = mirror.HealthDegraded, "crash"
 			}, "Synced, Degraded at `4f1c9e2a`: crash", false},
-		"nothing was said yet": {
+		"nothing was reported yet": {
 			func(o *forge.Outcome) {
 				o.Sync, o.Health, o.SyncedRevision = "", "", ""
 			}, "Unknown, Unknown", false},
@@ -201,22 +201,22 @@ func TestHowAnApplicationStands(t *testing.T) {
 		f, outcomes := mergedOf(t, bumped)
 		c.change(application(t, f, outcomes, "prod"))
 		r := Result(f, outcomes, MostComment)
-		if !strings.Contains(r.Text, c.says) || r.Settled != c.settled {
-			t.Errorf("%s: settled %v\n%s", name, r.Settled, r.Text)
+		if !strings.Contains(r.Text, c.want) || r.Final != c.final {
+			t.Errorf("%s: final %v\n%s", name, r.Final, r.Text)
 		}
 		f.Merge.Over = true
-		if over := Result(f, outcomes, MostComment); !over.Settled || strings.Contains(over.Text,
-			"no longer follows") == c.settled {
+		if over := Result(f, outcomes, MostComment); !over.Final || strings.Contains(over.Text,
+			"no longer follows") == c.final {
 			t.Errorf("%s, and no longer followed:\n%s", name, over.Text)
 		}
 	}
 }
 
-func TestHowADeletionStands(t *testing.T) {
+func TestAReportNamesTheStateOfADeletion(t *testing.T) {
 	for name, c := range map[string]struct {
-		change  func(*forge.Outcome)
-		says    string
-		settled bool
+		change func(*forge.Outcome)
+		want   string
+		final  bool
 	}{
 		"gone": {func(*forge.Outcome) {}, "| deleted |", true},
 		"under way": {func(o *forge.Outcome) {
@@ -234,9 +234,9 @@ func TestHowADeletionStands(t *testing.T) {
 	} {
 		f, outcomes := mergedOf(t, purged)
 		c.change(&outcomes[3])
-		if r := Result(f, outcomes, MostComment); !strings.Contains(r.Text, c.says) ||
-			r.Settled != c.settled {
-			t.Errorf("%s: settled %v\n%s", name, r.Settled, r.Text)
+		if r := Result(f, outcomes, MostComment); !strings.Contains(r.Text, c.want) ||
+			r.Final != c.final {
+			t.Errorf("%s: final %v\n%s", name, r.Final, r.Text)
 		}
 	}
 }
@@ -244,13 +244,13 @@ func TestHowADeletionStands(t *testing.T) {
 func TestWhatCameIsHeldAgainstWhatWasReviewed(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(m *Merge)
-		says   string
+		want   string
 	}{
 		"the same": {func(*Merge) {}, ""},
 		"another manifest": {func(m *Merge) { m.Effects[0].Hash = "x" },
 			"its manifest is not the one that was reviewed"},
 		"a deletion instead": {func(m *Merge) { m.Effects[0].Deletes = true },
-			"a change was reviewed, and it is to be deleted"},
+			"a change was reviewed, and it will be deleted"},
 		"a deletion that is not": {func(m *Merge) { m.Reviewed.Effects[0].Deletes = true },
 			"its deletion was reviewed, and it stays"},
 		"one more": {func(m *Merge) { m.Reviewed.Effects = m.Reviewed.Effects[1:] },
@@ -267,15 +267,15 @@ func TestWhatCameIsHeldAgainstWhatWasReviewed(t *testing.T) {
 		f, outcomes := mergedOf(t, bumped)
 		c.change(f.Merge)
 		text := Result(f, outcomes, MostComment).Text
-		differs, stands := strings.Index(text, "What came is not what was reviewed"),
+		differs, table := strings.Index(text, "What came is not what was reviewed"),
 			strings.Index(text, "| what |")
-		if (differs >= 0) != (c.says != "") || !strings.Contains(text, c.says) || differs > stands {
+		if (differs >= 0) != (c.want != "") || !strings.Contains(text, c.want) || differs > table {
 			t.Errorf("%s:\n%s", name, text)
 		}
 	}
 }
 
-func TestWithoutAPlanOfTheMergeTheRowsTell(t *testing.T) {
+func TestWithoutAPlanOfTheMergeTheRowsShowTheDifferences(t *testing.T) {
 	f, outcomes := mergedOf(t, bumped)
 	f.Merge.Effects = nil
 	if text := Result(f, outcomes, MostComment).Text; strings.Contains(text, "What came") {
@@ -294,10 +294,10 @@ func TestWithoutAPlanOfTheMergeTheRowsTell(t *testing.T) {
 }
 
 func TestAMergeOfNothingIsOneLine(t *testing.T) {
-	f, _ := planned(t, standingFleet(), standingFleet())
+	f, _ := planned(t, appliedFleet(), appliedFleet())
 	f.Record.State, f.Merge = forge.PullMerged, &Merge{Applied: merge}
 	if r := Result(f, nil, MostComment); r.Text != Marker+
-		"\n\nNothing that Argosy manages changed.\n" || !r.Settled {
-		t.Errorf("%q %v", r.Text, r.Settled)
+		"\n\nNothing that Argosy manages changed.\n" || !r.Final {
+		t.Errorf("%q %v", r.Text, r.Final)
 	}
 }

@@ -10,27 +10,27 @@ import (
 	"argosy.dev/argosy/webhook/github/githubtest"
 )
 
-func (s *stage) said(f *Forge, id int64, body string) int64 {
+func (s *stage) comment(f *Forge, id int64, body string) int64 {
 	s.t.Helper()
-	id, err := f.Say(s.t.Context(), 1, id, marker, body)
+	id, err := f.SetComment(s.t.Context(), 1, id, marker, body)
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	return id
 }
 
-func TestSayWritesOnlyWhatIsNew(t *testing.T) {
+func TestSetCommentWritesOnlyChanges(t *testing.T) {
 	both(t, func(t *testing.T, s *stage) {
 		s.opened()
 		f := s.forge()
-		id := s.said(f, 0, "one")
-		s.said(f, id, "one")
-		s.said(f, 0, "one")
-		s.said(f, id, marker+"\none")
+		id := s.comment(f, 0, "one")
+		s.comment(f, id, "one")
+		s.comment(f, 0, "one")
+		s.comment(f, id, marker+"\none")
 		if n := s.server.Count("PATCH "); n != 0 {
-			t.Errorf("%d edits say what was said", n)
+			t.Errorf("%d edits repeat the text", n)
 		}
-		s.said(f, id, "two")
+		s.comment(f, id, "two")
 		if posts, edits := s.server.Count("POST /repos/acme/fleet/issues/"), s.server.Count(
 			"PATCH "); posts != 1 || edits != 1 {
 			t.Errorf("there were %d posts and %d edits", posts, edits)
@@ -39,7 +39,7 @@ func TestSayWritesOnlyWhatIsNew(t *testing.T) {
 }
 
 // Two replicas can post in the same moment. The next to speak keeps the older one.
-func TestSayKeepsTheOldestOfTwo(t *testing.T) {
+func TestSetCommentKeepsTheOldestOfTwo(t *testing.T) {
 	both(t, func(t *testing.T, s *stage) {
 		s.opened()
 		f := s.forge()
@@ -48,7 +48,7 @@ func TestSayKeepsTheOldestOfTwo(t *testing.T) {
 		s.repo.CommentThrough(1, s.self, via, marker+"\nyounger")
 		s.repo.CommentThrough(1, s.self, via, "without the marker")
 		s.repo.CommentThrough(1, s.self, via, "quoting "+marker)
-		if id := s.said(f, 0, "new"); id != first.ID {
+		if id := s.comment(f, 0, "new"); id != first.ID {
 			t.Errorf("kept is %d, not %d", id, first.ID)
 		}
 		want := []string{marker + "\nnew", "without the marker", "quoting " + marker}
@@ -59,7 +59,7 @@ func TestSayKeepsTheOldestOfTwo(t *testing.T) {
 }
 
 // Whatever goes wrong in a call, it posts once at most, and the next call finds what was posted.
-func TestSayPostsOnceWhateverFails(t *testing.T) {
+func TestSetCommentPostsOnceWhateverFails(t *testing.T) {
 	for name, where := range map[string]string{
 		"reading us":           "GET /user*",
 		"reading the comments": "GET /repos/acme/fleet/issues/1/comments",
@@ -69,12 +69,12 @@ func TestSayPostsOnceWhateverFails(t *testing.T) {
 			s := newStage(t, false)
 			s.opened()
 			f := s.forge()
-			mend := s.server.Break(where, githubtest.HTML(http.StatusBadGateway))
-			if _, err := f.Say(t.Context(), 1, 0, marker, "hello"); err == nil {
+			restore := s.server.Break(where, githubtest.HTML(http.StatusBadGateway))
+			if _, err := f.SetComment(t.Context(), 1, 0, marker, "hello"); err == nil {
 				t.Error("it goes well")
 			}
-			mend()
-			s.said(f, 0, "hello")
+			restore()
+			s.comment(f, 0, "hello")
 			if got := s.repo.Comments(1); len(got) != 1 {
 				t.Errorf("the conversation is %q", got)
 			}
@@ -89,26 +89,26 @@ func TestSayPostsOnceWhateverFails(t *testing.T) {
 			s.repo.Comment(1, s.self, marker+"\nhello") // it is posted, and the response is lost
 			cancel()
 		})
-		mend := s.server.Break("POST /repos/acme/fleet/issues/1/comments", githubtest.Silent)
-		if _, err := f.Say(ctx, 1, 0, marker, "hello"); err == nil {
+		restore := s.server.Break("POST /repos/acme/fleet/issues/1/comments", githubtest.Silent)
+		if _, err := f.SetComment(ctx, 1, 0, marker, "hello"); err == nil {
 			t.Error("it goes well")
 		}
-		mend()
-		s.said(f, 0, "hello again")
+		restore()
+		s.comment(f, 0, "hello again")
 		if got := s.repo.Comments(1); !slices.Equal(got, []string{marker + "\nhello again"}) {
 			t.Errorf("the conversation is %q", got)
 		}
 	})
 }
 
-func TestSayGoesOnWhenOursVanishes(t *testing.T) {
+func TestSetCommentPostsAgainWhenOursVanishes(t *testing.T) {
 	s := newStage(t, true)
 	s.opened()
 	f := s.forge()
-	id := s.said(f, 0, "one")
+	id := s.comment(f, 0, "one")
 	s.server.Watch("PATCH /repos/acme/fleet/issues/comments/"+number(id),
 		func() { s.repo.DeleteComment(id) })
-	if again := s.said(f, id, "two"); again == id {
+	if again := s.comment(f, id, "two"); again == id {
 		t.Error("a comment that vanished was edited")
 	}
 	if got := s.repo.Comments(1); !slices.Equal(got, []string{marker + "\ntwo"}) {
@@ -116,18 +116,18 @@ func TestSayGoesOnWhenOursVanishes(t *testing.T) {
 	}
 }
 
-func TestSayRefusesWhatTheForgeWould(t *testing.T) {
+func TestSetCommentRefusesInvalidComments(t *testing.T) {
 	s := newStage(t, true)
 	s.opened()
 	f := s.forge()
 	for _, bad := range []string{"", "argosy", "<!-- argosy", "<!-- a -->\n<!-- b -->"} {
-		if _, err := f.Say(t.Context(), 1, 0, bad, "hello"); err == nil {
+		if _, err := f.SetComment(t.Context(), 1, 0, bad, "hello"); err == nil {
 			t.Errorf("the marker %q is taken", bad)
 		}
 	}
 	longest := strings.Repeat("é", 65536-len(marker)-1)
-	s.said(f, 0, longest)
-	if _, err := f.Say(t.Context(), 1, 0, marker, longest+"é"); err == nil {
+	s.comment(f, 0, longest)
+	if _, err := f.SetComment(t.Context(), 1, 0, marker, longest+"é"); err == nil {
 		t.Error("a comment that is too long is taken")
 	}
 }

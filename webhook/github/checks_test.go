@@ -68,26 +68,26 @@ func TestRunsCarryAnnotations(t *testing.T) {
 
 func (s *stage) marked(f *Forge, head fleet.Revision, checks ...forge.Check) {
 	s.t.Helper()
-	if err := f.Mark(s.t.Context(), head, checks); err != nil {
+	if err := f.ReportChecks(s.t.Context(), head, checks); err != nil {
 		s.t.Fatal(err)
 	}
 }
 
 // A partly written run does not count as complete.
-func TestRunThatWasCutOffIsMadeAnew(t *testing.T) {
+func TestAnInterruptedRunIsRecreated(t *testing.T) {
 	s := newStage(t, true)
 	s.opened()
 	head := fleet.Revision(s.repo.Pull(1).Head)
 	check := forge.Check{Name: forge.CheckValidate, State: forge.CheckFailure, Title: "many",
 		Annotations: problems(60)}
-	mend := s.server.Break("PATCH /repos/*", githubtest.HTML(http.StatusBadGateway))
-	if err := s.forge().Mark(t.Context(), head, []forge.Check{check}); err == nil {
+	restore := s.server.Break("PATCH /repos/*", githubtest.HTML(http.StatusBadGateway))
+	if err := s.forge().ReportChecks(t.Context(), head, []forge.Check{check}); err == nil {
 		t.Fatal("it goes well")
 	}
 	if got := s.repo.Runs(s.app, string(head))[check.Name]; got.Status != "in_progress" {
-		t.Errorf("half told it is %s", got.Status)
+		t.Errorf("the partly written run is %s", got.Status)
 	}
-	mend()
+	restore()
 	s.marked(s.forge(), head, check)
 	if got := s.repo.Runs(s.app, string(head))[check.Name]; got.Conclusion != "failure" ||
 		len(got.Annotations) != 60 {
@@ -139,8 +139,9 @@ func TestRunListThatIsCutIsAnError(t *testing.T) {
 	head := fleet.Revision(strings.Repeat("a", 40))
 	s.server.Break("GET /repos/acme/fleet/commits/*",
 		githubtest.JSON(`{"total_count":3,"check_runs":[]}`))
-	if err := s.forge().Mark(t.Context(), head, nil); err == nil || !strings.Contains(err.Error(),
-		"0 of 3") {
+	if err := s.forge().ReportChecks(t.Context(), head, nil); err == nil ||
+		!strings.Contains(err.Error(),
+			"0 of 3") {
 		t.Errorf("a list of which three are missing gives %v", err)
 	}
 }
@@ -176,16 +177,16 @@ func TestStatuses(t *testing.T) {
 	if n := s.server.Count("POST /repos/acme/fleet/statuses/"); n != 3 {
 		t.Errorf("a stranger's status is taken for ours: set were %d", n)
 	}
-	if err := f.Mark(t.Context(), head, []forge.Check{
+	if err := f.ReportChecks(t.Context(), head, []forge.Check{
 		{Name: "argosy/plan", State: "maybe"}}); err == nil {
 		t.Error("a state that is none is reported")
 	}
-	if err := f.Mark(t.Context(), "main", nil); err == nil {
+	if err := f.ReportChecks(t.Context(), "main", nil); err == nil {
 		t.Error("a branch is marked")
 	}
 }
 
-func TestStatusesStandOnEveryPage(t *testing.T) {
+func TestStatusesAreReadFromEveryPage(t *testing.T) {
 	s := newStage(t, false)
 	s.opened()
 	head := fleet.Revision(s.repo.Pull(1).Head)

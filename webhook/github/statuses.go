@@ -15,17 +15,17 @@ import (
 
 const longestDescription = 140 // characters of a commit status; GitHub refuses longer ones
 
-// Mark implements webhook.Writer: an App reports check runs, a token commit statuses. It does not
-// write an unchanged one again.
-func (f *Forge) Mark(ctx context.Context, head fleet.Revision, checks []forge.Check) error {
+// ReportChecks implements webhook.Writer: an App reports check runs, a token commit statuses. It
+// does not write an unchanged one again.
+func (f *Forge) ReportChecks(ctx context.Context, head fleet.Revision, checks []forge.Check) error {
 	if !commitID.MatchString(string(head)) {
 		return fmt.Errorf("checks of %q: it is no commit", head)
 	}
 	r, err := f.here(ctx)
 	if err == nil && f.app != nil {
-		err = f.markRuns(ctx, r, string(head), checks)
+		err = f.reportRuns(ctx, r, string(head), checks)
 	} else if err == nil {
-		err = f.markStatuses(ctx, r, string(head), checks)
+		err = f.reportStatuses(ctx, r, string(head), checks)
 	}
 	if err != nil {
 		return fmt.Errorf("checks of %s: %w", head, err)
@@ -33,19 +33,19 @@ func (f *Forge) Mark(ctx context.Context, head fleet.Revision, checks []forge.Ch
 	return nil
 }
 
-func (f *Forge) markStatuses(ctx context.Context, r repository, head string,
+func (f *Forge) reportStatuses(ctx context.Context, r repository, head string,
 	checks []forge.Check) error {
 	us, err := f.self(ctx)
 	if err != nil {
 		return err
 	}
-	standing, err := leaf(ctx, pagesOf[status](f, in(r.FullName, "commits", head, "statuses"), nil,
+	existing, err := leaf(ctx, pagesOf[status](f, in(r.FullName, "commits", head, "statuses"), nil,
 		names))
 	if err != nil {
 		return err
 	}
 	newest := map[string]status{}
-	for _, page := range standing {
+	for _, page := range existing {
 		for _, s := range page.items {
 			if s.ID > newest[s.Context].ID {
 				newest[s.Context] = s
@@ -53,16 +53,16 @@ func (f *Forge) markStatuses(ctx context.Context, r repository, head string,
 		}
 	}
 	for _, c := range checks {
-		if err := f.markStatus(ctx, r, head, us, c, newest[c.Name]); err != nil {
+		if err := f.reportStatus(ctx, r, head, us, c, newest[c.Name]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// markStatus writes a status unless the newest of its name is ours and equal: a stranger's would
+// reportStatus writes a status unless the newest of its name is ours and equal: a stranger's would
 // hide an older one of ours.
-func (f *Forge) markStatus(ctx context.Context, r repository, head string, us account,
+func (f *Forge) reportStatus(ctx context.Context, r repository, head string, us account,
 	c forge.Check, now status) error {
 	state, err := statusState(c.State)
 	if err != nil {

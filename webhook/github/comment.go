@@ -15,18 +15,20 @@ const longestBody = 65536 // characters of a comment; GitHub refuses longer ones
 
 var errVanished = errors.New("our comment was deleted while it was edited")
 
-// Say implements webhook.Writer. It writes only to a comment of our own on that pull request whose
-// body begins with the marker. Of several, as two replicas can post at the same moment, it keeps
-// the oldest and deletes the others.
-func (f *Forge) Say(ctx context.Context, n int, id int64, marker, body string) (int64, error) {
-	id, err := f.say(ctx, n, id, marker, body)
+// SetComment implements webhook.Writer. It writes only to a comment of our own on that pull request
+// whose body begins with the marker. Of several, as two replicas can post at the same moment, it
+// keeps the oldest and deletes the others.
+func (f *Forge) SetComment(ctx context.Context, n int, id int64, marker, body string) (int64,
+	error) {
+	id, err := f.setComment(ctx, n, id, marker, body)
 	if err != nil {
 		return 0, fmt.Errorf("our comment on pull request %d: %w", n, err)
 	}
 	return id, nil
 }
 
-func (f *Forge) say(ctx context.Context, n int, id int64, marker, body string) (int64, error) {
+func (f *Forge) setComment(ctx context.Context, n int, id int64, marker, body string) (int64,
+	error) {
 	body, err := marked(marker, body)
 	if err != nil {
 		return 0, err
@@ -40,12 +42,12 @@ func (f *Forge) say(ctx context.Context, n int, id int64, marker, body string) (
 		return 0, err
 	}
 	if id != 0 {
-		said, err := f.sayAgain(ctx, r, us, n, id, marker, body)
-		if said || err != nil {
+		done, err := f.updateComment(ctx, r, us, n, id, marker, body)
+		if done || err != nil {
 			return id, err
 		}
 	}
-	return f.sayAnew(ctx, r, us, n, marker, body)
+	return f.findOrPostComment(ctx, r, us, n, marker, body)
 }
 
 func marked(marker, body string) (string, error) {
@@ -63,8 +65,9 @@ func marked(marker, body string) (string, error) {
 	return body, nil
 }
 
-// sayAgain edits the comment with the id if it is still there and ours.
-func (f *Forge) sayAgain(ctx context.Context, r repository, us account, n int, id int64, marker,
+// updateComment edits the comment with the ID if it still exists and is ours.
+func (f *Forge) updateComment(ctx context.Context, r repository, us account, n int, id int64,
+	marker,
 	body string) (bool, error) {
 	a, err := f.get(ctx, in(r.FullName, "issues", "comments", number(id)), nil)
 	if isGone(err) || err == nil && len(a.body) == 0 { // Gitea answers 204 for a missing comment
@@ -77,7 +80,7 @@ func (f *Forge) sayAgain(ctx context.Context, r repository, us account, n int, i
 	if err != nil {
 		return false, err
 	}
-	if c.ID != id || !f.own(c, us) || !strings.HasPrefix(c.Body, marker) || !standsOn(c, n) {
+	if c.ID != id || !f.own(c, us) || !strings.HasPrefix(c.Body, marker) || !belongsTo(c, n) {
 		return false, nil
 	}
 	err = f.edit(ctx, r, c, body)
@@ -87,8 +90,8 @@ func (f *Forge) sayAgain(ctx context.Context, r repository, us account, n int, i
 	return err == nil, err
 }
 
-// sayAnew finds our comment among all, and posts one if there is none.
-func (f *Forge) sayAnew(ctx context.Context, r repository, us account, n int, marker,
+// findOrPostComment finds our comment among all, and posts one if there is none.
+func (f *Forge) findOrPostComment(ctx context.Context, r repository, us account, n int, marker,
 	body string) (int64, error) {
 	all, err := f.comments(ctx, r, n)
 	if err != nil {
@@ -152,9 +155,9 @@ func sameText(a, b string) bool {
 	return tidy(a) == tidy(b)
 }
 
-// standsOn reports whether the comment belongs to the pull request. Gitea links the pull request,
+// belongsTo reports whether the comment belongs to the pull request. Gitea links the pull request,
 // GitHub the issue that it also is.
-func standsOn(c comment, n int) bool {
+func belongsTo(c comment, n int) bool {
 	return strings.HasSuffix(c.IssueURL, "/"+number(n)) || strings.HasSuffix(c.PullURL,
 		"/"+number(n))
 }
