@@ -249,7 +249,7 @@ func TestSweepAsksForLostDeliveries(t *testing.T) {
 func TestSweepWithoutAListOfDeliveries(t *testing.T) {
 	h := newHarbor(t)
 	h.open(h.bob, nil)
-	h.server.Break("GET /repos/acme/fleet/hooks", githubtest.Say(http.StatusForbidden,
+	h.server.Break("GET /repos/acme/fleet/hooks", githubtest.Reply(http.StatusForbidden,
 		"Resource not accessible"))
 	if err := h.Recheck(t.Context(), sweep); err != nil || len(h.records.asked) != 1 {
 		t.Errorf("%v; it asks for %v", err, h.records.asked)

@@ -159,7 +159,7 @@ func TestWhatIsKnownOfASpanCountsWhileTheRestIsNot(t *testing.T) {
 	merge := fleet.Revision(h.pullRequest.Merge(1)[0])
 	const other = fleet.Revision("1111111111111111111111111111111111111111")
 	h.server.Break("GET /repos/acme/fleet/commits/"+string(other)+"/pulls",
-		githubtest.Say(http.StatusBadGateway, "away"))
+		githubtest.Reply(http.StatusBadGateway, "away"))
 	seen, err := h.Reviewed(t.Context(), "base", []reviews.Commit{
 		commit(other, contents{victim: "1"}), commit(merge, contents{file: "2"})})
 	if d := cmp.Diff(contents{file: "2"}, seen.Paths); d != "" || err == nil {

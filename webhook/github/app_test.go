@@ -98,7 +98,7 @@ func TestInstallationThatIsLost(t *testing.T) {
 		if _, _, err := f.Repository(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		s.server.Break("GET /repos/acme/fleet/installation", githubtest.Say(http.StatusNotFound,
+		s.server.Break("GET /repos/acme/fleet/installation", githubtest.Reply(http.StatusNotFound,
 			"Not Found"))
 		s.server.Watch("GET /users/alice", s.app.Expire)
 		_, err := f.Owner(t.Context(), "alice")

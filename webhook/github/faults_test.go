@@ -22,7 +22,7 @@ func TestFaultsAreErrors(t *testing.T) {
 	elsewhere, stolen := stranger(t)
 	faults := map[string]githubtest.Fault{
 		"502":                      githubtest.HTML(http.StatusBadGateway),
-		"500 with words":           githubtest.Say(http.StatusInternalServerError, "oops"),
+		"500 with words":           githubtest.Reply(http.StatusInternalServerError, "oops"),
 		"200 with HTML":            githubtest.HTML(http.StatusOK),
 		"404 with HTML":            githubtest.HTML(http.StatusNotFound),
 		"200 with nothing":         githubtest.JSON(""),
@@ -33,17 +33,17 @@ func TestFaultsAreErrors(t *testing.T) {
 		"a list of null":           githubtest.JSON("[null]"),
 		"a list of empty objects":  githubtest.JSON("[{}]"),
 		"a broken connection":      githubtest.CutOff,
-		"401":                      githubtest.Say(http.StatusUnauthorized, "Bad credentials"),
-		"403": githubtest.Say(http.StatusForbidden,
+		"401":                      githubtest.Reply(http.StatusUnauthorized, "Bad credentials"),
+		"403": githubtest.Reply(http.StatusForbidden,
 			"Resource not accessible by integration"),
-		"403 of one who is suspended": githubtest.Say(http.StatusForbidden,
+		"403 of one who is suspended": githubtest.Reply(http.StatusForbidden,
 			"This installation has been suspended"),
 		"401 that repeats us": githubtest.Echo(http.StatusUnauthorized),
 		"403 that repeats us": githubtest.Echo(http.StatusForbidden),
 		"422 that repeats us": githubtest.Echo(http.StatusUnprocessableEntity),
 		"500 that repeats us": githubtest.Echo(http.StatusInternalServerError),
 		"a secondary limit":   githubtest.SecondaryLimit(time.Minute),
-		"429":                 githubtest.Say(http.StatusTooManyRequests, "slow down"),
+		"429":                 githubtest.Reply(http.StatusTooManyRequests, "slow down"),
 		"a redirect elsewhere": githubtest.Redirect(http.StatusTemporaryRedirect,
 			elsewhere+"/repos/acme/fleet"),
 		"a redirect elsewhere for good": githubtest.Redirect(http.StatusMovedPermanently,
@@ -70,14 +70,15 @@ func TestNotFoundProvesNothingByItself(t *testing.T) {
 		head := fleet.Revision(s.repo.Pull(1).Head)
 		for _, where := range []string{"/*", "/repos/*", "/repos/acme/fleet"} {
 			f := s.forge()
-			missing := githubtest.Say(http.StatusNotFound, "Not Found")
+			missing := githubtest.Reply(http.StatusNotFound, "Not Found")
 			restore := s.server.Break("GET "+where, missing)
 			for what, call := range calls(s, f, head) {
 				check(t, s, what+" without "+where, call(t.Context()))
 			}
 			restore()
 		}
-		s.server.Break("GET /repos/acme/fleet/*", githubtest.Say(http.StatusNotFound, "Not Found"))
+		s.server.Break("GET /repos/acme/fleet/*",
+			githubtest.Reply(http.StatusNotFound, "Not Found"))
 		for _, what := range []string{"Pull", "Pull of none", "OpenPulls", "PullsOf",
 			"Conversation", "SetComment", "ReportChecks"} {
 			check(t, s, what, calls(s, s.forge(), head)[what](t.Context()))
@@ -87,7 +88,7 @@ func TestNotFoundProvesNothingByItself(t *testing.T) {
 
 func TestUnchangedWithoutAQuestionIsAnError(t *testing.T) {
 	s := newStage(t, false)
-	s.server.Break("GET /*", githubtest.Say(http.StatusNotModified, ""))
+	s.server.Break("GET /*", githubtest.Reply(http.StatusNotModified, ""))
 	if _, _, err := s.forge().Repository(t.Context()); err == nil {
 		t.Error("a response \"not modified\" to an unconditional request is accepted")
 	}
@@ -176,43 +177,43 @@ func TestABusyGitHostReturnsItsRetryTime(t *testing.T) {
 		"502": {githubtest.HTML(http.StatusBadGateway), 10 * time.Second,
 			30 * time.Second},
 		"503 that names a time": {
-			githubtest.Say(http.StatusServiceUnavailable, "", "Retry-After", "120"),
+			githubtest.Reply(http.StatusServiceUnavailable, "", "Retry-After", "120"),
 			2 * time.Minute, 3 * time.Minute},
 		"429 that names a time": {
-			githubtest.Say(http.StatusTooManyRequests, "", "Retry-After", "300"), 5 * time.Minute,
+			githubtest.Reply(http.StatusTooManyRequests, "", "Retry-After", "300"), 5 * time.Minute,
 			6 * time.Minute},
 		"429 that names a date": {
-			githubtest.Say(http.StatusTooManyRequests, "", "Retry-After",
+			githubtest.Reply(http.StatusTooManyRequests, "", "Retry-After",
 				time.Now().Add(5*time.Minute).UTC().Format(http.TimeFormat)), 4 * time.Minute,
 			6 * time.Minute},
-		"429 that names nothing": {githubtest.Say(http.StatusTooManyRequests, ""), time.Minute,
+		"429 that names nothing": {githubtest.Reply(http.StatusTooManyRequests, ""), time.Minute,
 			2 * time.Minute},
 		"429 that names years": {
-			githubtest.Say(http.StatusTooManyRequests, "", "Retry-After", "999999999"), time.Hour,
+			githubtest.Reply(http.StatusTooManyRequests, "", "Retry-After", "999999999"), time.Hour,
 			late},
 		"429 that names more": {
-			githubtest.Say(http.StatusTooManyRequests, "", "Retry-After", "99999999999999999999"),
+			githubtest.Reply(http.StatusTooManyRequests, "", "Retry-After", "99999999999999999999"),
 			soon, late},
 		"429 that names the past": {
-			githubtest.Say(http.StatusTooManyRequests, "", "Retry-After", "-5"), soon, late},
+			githubtest.Reply(http.StatusTooManyRequests, "", "Retry-After", "-5"), soon, late},
 		"429 of the rate limit": {
-			githubtest.Say(http.StatusTooManyRequests, "", "X-RateLimit-Remaining", "0",
+			githubtest.Reply(http.StatusTooManyRequests, "", "X-RateLimit-Remaining", "0",
 				"X-RateLimit-Reset", hour), 29 * time.Minute, 40 * time.Minute},
 		"the rate limit": {
-			githubtest.Say(http.StatusForbidden, "", "X-RateLimit-Remaining", "0",
+			githubtest.Reply(http.StatusForbidden, "", "X-RateLimit-Remaining", "0",
 				"X-RateLimit-Reset", hour), 29 * time.Minute, 40 * time.Minute},
 		"a rate limit for centuries": {
-			githubtest.Say(http.StatusForbidden, "", "X-RateLimit-Remaining", "0",
+			githubtest.Reply(http.StatusForbidden, "", "X-RateLimit-Remaining", "0",
 				"X-RateLimit-Reset", "99999999999"), 50 * time.Minute, late},
 		"a rate limit that has ended": {
-			githubtest.Say(http.StatusForbidden, "", "X-RateLimit-Remaining", "0",
+			githubtest.Reply(http.StatusForbidden, "", "X-RateLimit-Remaining", "0",
 				"X-RateLimit-Reset", "1"), soon, 10 * time.Second},
 		"a secondary limit": {githubtest.SecondaryLimit(90 * time.Second),
 			89 * time.Second, 2 * time.Minute},
-		"403 that names a time": {githubtest.Say(http.StatusForbidden, "wait", "Retry-After",
+		"403 that names a time": {githubtest.Reply(http.StatusForbidden, "wait", "Retry-After",
 			"60"), time.Minute, 2 * time.Minute},
 		"403 that speaks of a limit": {
-			githubtest.Say(http.StatusForbidden, "You have exceeded a secondary rate limit"),
+			githubtest.Reply(http.StatusForbidden, "You have exceeded a secondary rate limit"),
 			time.Minute, 2 * time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -84,7 +84,7 @@ func TestPageTwoFails(t *testing.T) {
 	}
 	faults := map[string]githubtest.Fault{
 		"fails":         githubtest.HTML(http.StatusBadGateway),
-		"is not found":  githubtest.Say(http.StatusNotFound, "Not Found"),
+		"is not found":  githubtest.Reply(http.StatusNotFound, "Not Found"),
 		"is empty HTML": githubtest.HTML(http.StatusOK), "is nothing": githubtest.JSON(""),
 		"is limited":        githubtest.SecondaryLimit(1),
 		"is another host's": githubtest.Redirect(http.StatusFound, "http://127.0.0.1:1/"),

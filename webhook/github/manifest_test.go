@@ -136,7 +136,7 @@ func TestConvertKeepsTheCode(t *testing.T) {
 		"502": githubtest.HTML(http.StatusBadGateway), "a broken connection": githubtest.CutOff,
 		"an answer without a key": githubtest.JSON(`{"id":1,"slug":"x"}`),
 		"an echo": func(w http.ResponseWriter, r *http.Request) {
-			githubtest.Say(http.StatusUnprocessableEntity, "no such code: "+r.URL.Path,
+			githubtest.Reply(http.StatusUnprocessableEntity, "no such code: "+r.URL.Path,
 				"X-Accepted-Github-Permissions", r.URL.Path)(w, r)
 		},
 		"a redirect": githubtest.Redirect(http.StatusTemporaryRedirect, "http://127.0.0.1:1/"),

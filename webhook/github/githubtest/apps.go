@@ -134,21 +134,21 @@ func secret(what string) string {
 	return what + "_" + hex.EncodeToString([]byte(rand.Text()))
 }
 
-func (s *Server) tellApp(a *App) object {
+func (s *Server) appObject(a *App) object {
 	return object{
-		"id": a.ID, "slug": a.Slug, "name": a.Slug, "owner": s.tell(a.bot),
+		"id": a.ID, "slug": a.Slug, "name": a.Slug, "owner": s.accountObject(a.bot),
 		"html_url":    "https://github.test/apps/" + a.Slug,
 		"permissions": object{}, "external_url": "https://argosy.example/",
 	}
 }
 
 func getApp(s *Server, r *request) answer {
-	return answer{status: http.StatusOK, body: s.tellApp(r.app)}
+	return answer{status: http.StatusOK, body: s.appObject(r.app)}
 }
 
-func (s *Server) tellInstallation(i *installation) object {
+func (s *Server) installationObject(i *installation) object {
 	o := object{"id": i.id, "app_id": i.app.ID, "app_slug": i.app.Slug,
-		"account": s.tell(i.app.bot), "permissions": fields(i.permissions),
+		"account": s.accountObject(i.app.bot), "permissions": fields(i.permissions),
 		"repository_selection": "selected"}
 	if !i.suspended.IsZero() {
 		o["suspended_at"] = stamp(i.suspended)
@@ -167,7 +167,7 @@ func fields(m map[string]string) object {
 func getInstallation(s *Server, r *request) answer {
 	for _, i := range r.app.installs {
 		if i.id == r.number("installation_id") {
-			return answer{status: http.StatusOK, body: s.tellInstallation(i)}
+			return answer{status: http.StatusOK, body: s.installationObject(i)}
 		}
 	}
 	return notFound
@@ -176,7 +176,7 @@ func getInstallation(s *Server, r *request) answer {
 func getInstallationOf(s *Server, r *request) answer {
 	for _, i := range r.app.installs {
 		if slices.Contains(i.repos, r.repo) {
-			return answer{status: http.StatusOK, body: s.tellInstallation(i)}
+			return answer{status: http.StatusOK, body: s.installationObject(i)}
 		}
 	}
 	return notFound
@@ -247,7 +247,7 @@ func convertManifest(s *Server, r *request) answer {
 		return notFound
 	}
 	delete(s.codes, r.inPath["code"])
-	o := s.tellApp(a)
+	o := s.appObject(a)
 	o["client_id"], o["client_secret"], o["webhook_secret"], o["pem"] = fmt.Sprintf("Iv1.%d", a.ID),
 		secret("client"), a.secret, string(a.Key)
 	return answer{status: http.StatusCreated, body: o}

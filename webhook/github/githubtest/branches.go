@@ -46,12 +46,12 @@ func listRules(_ *Server, r *request) answer {
 	}
 	for _, set := range r.repo.rulesets {
 		for _, rule := range set.rules {
-			told := object{"ruleset_source_type": "Repository", "ruleset_source": r.repo.Name,
+			shown := object{"ruleset_source_type": "Repository", "ruleset_source": r.repo.Name,
 				"ruleset_id": set.ID}
 			for name, v := range rule {
-				told[name] = v
+				shown[name] = v
 			}
-			list = append(list, told)
+			list = append(list, shown)
 		}
 	}
 	return answer{status: http.StatusOK, list: list}
@@ -68,12 +68,12 @@ func getRuleset(_ *Server, r *request) answer {
 		return notFound
 	}
 	set := r.repo.rulesets[at]
-	told := object{"id": set.ID, "name": "main", "target": "branch", "source_type": "Repository",
+	body := object{"id": set.ID, "name": "main", "target": "branch", "source_type": "Repository",
 		"source": r.repo.Name, "enforcement": "active", "rules": set.rules}
 	if _, ok := r.may("administration", "write", "admin"); ok {
-		told["bypass_actors"] = append([]object{}, set.exempt...)
+		body["bypass_actors"] = append([]object{}, set.exempt...)
 	}
-	return answer{status: http.StatusOK, body: told}
+	return answer{status: http.StatusOK, body: body}
 }
 
 // getBranch shows every reader whether the branch is protected, and the checks that the branch

@@ -87,9 +87,9 @@ func (r *Repository) Rerun(app *App, commit string) {
 	}
 }
 
-func (s *Server) tellStatus(v *Status) object {
+func (s *Server) statusObject(v *Status) object {
 	o := object{
-		"id": v.ID, "context": v.Context, "state": v.State, "creator": s.tell(v.creator),
+		"id": v.ID, "context": v.Context, "state": v.State, "creator": s.accountObject(v.creator),
 		"avatar_url":  "https://github.test/avatar",
 		"description": optional(v.Description), "target_url": optional(v.Target),
 	}
@@ -110,7 +110,7 @@ func listStatuses(s *Server, r *request) answer {
 	list := []object{}
 	for _, v := range slices.Backward(r.repo.statuses) {
 		if v.Commit == r.inPath["ref"] {
-			list = append(list, s.tellStatus(v))
+			list = append(list, s.statusObject(v))
 		}
 	}
 	return answer{status: http.StatusOK, list: list}
@@ -134,7 +134,7 @@ func postStatus(s *Server, r *request) answer {
 			"This SHA and context has reached the maximum number of statuses.")
 	}
 	r.repo.statuses = append(r.repo.statuses, v)
-	return answer{status: http.StatusCreated, body: s.tellStatus(v)}
+	return answer{status: http.StatusCreated, body: s.statusObject(v)}
 }
 
 func (s *Server) count(r *Repository, like *Status) int {
@@ -147,11 +147,11 @@ func (s *Server) count(r *Repository, like *Status) int {
 	return n
 }
 
-func (s *Server) tellRun(v *Run) object {
+func (s *Server) runObject(v *Run) object {
 	return object{
 		"id": v.ID, "name": v.Name, "head_sha": v.Commit, "external_id": v.External,
 		"status": v.Status, "conclusion": optional(v.Conclusion),
-		"details_url": optional(v.Target), "app": s.tellApp(v.app),
+		"details_url": optional(v.Target), "app": s.appObject(v.app),
 		"output": object{"title": optional(v.Title), "summary": optional(v.Summary),
 			"annotations_count": len(v.Annotations)},
 	}
@@ -171,7 +171,7 @@ func listRuns(s *Server, r *request) answer {
 			(q.Get("filter") == "all" || !seen[key])
 		if wanted {
 			seen[key] = true
-			list = append(list, s.tellRun(v))
+			list = append(list, s.runObject(v))
 		}
 	}
 	return answer{status: http.StatusOK, list: list, wrap: func(page []object, total int) any {
@@ -192,7 +192,7 @@ func postRun(s *Server, r *request) answer {
 		return no
 	}
 	r.repo.runs = append(r.repo.runs, v)
-	return answer{status: http.StatusCreated, body: s.tellRun(v)}
+	return answer{status: http.StatusCreated, body: s.runObject(v)}
 }
 
 func patchRun(s *Server, r *request) answer {
@@ -213,7 +213,7 @@ func patchRun(s *Server, r *request) answer {
 		if no, ok := v.set(r.body); !ok {
 			return no
 		}
-		return answer{status: http.StatusOK, body: s.tellRun(v)}
+		return answer{status: http.StatusOK, body: s.runObject(v)}
 	}
 	return notFound
 }

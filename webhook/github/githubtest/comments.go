@@ -26,17 +26,17 @@ func number[N int | int64](n N) string { return strconv.FormatInt(int64(n), 10) 
 func (r *Repository) Comment(pull int, author *Account, body string) *Comment {
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
-	return r.say(pull, author, nil, body)
+	return r.addComment(pull, author, nil, body)
 }
 
 // CommentThrough adds a comment that the account writes with the App's help.
 func (r *Repository) CommentThrough(pull int, author *Account, via *App, body string) *Comment {
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
-	return r.say(pull, author, via, body)
+	return r.addComment(pull, author, via, body)
 }
 
-func (r *Repository) say(pull int, author *Account, via *App, body string) *Comment {
+func (r *Repository) addComment(pull int, author *Account, via *App, body string) *Comment {
 	now := r.s.tick()
 	c := &Comment{ID: r.s.id(), Body: body, pull: pull, author: author, via: via, created: now,
 		updated: now}
@@ -97,14 +97,14 @@ func (r *Repository) comment(id int64) *Comment {
 	return nil
 }
 
-func (s *Server) tellComment(r *Repository, c *Comment) object {
+func (s *Server) commentObject(r *Repository, c *Comment) object {
 	o := object{
-		"id": c.ID, "body": c.Body, "user": s.tell(c.author), "created_at": stamp(c.created),
-		"updated_at": stamp(c.updated),
-		"issue_url":  s.URL + "repos/" + r.Name + "/issues/" + number(c.pull),
+		"id": c.ID, "body": c.Body, "user": s.accountObject(c.author),
+		"created_at": stamp(c.created), "updated_at": stamp(c.updated),
+		"issue_url": s.URL + "repos/" + r.Name + "/issues/" + number(c.pull),
 	}
 	if c.via != nil {
-		o["performed_via_github_app"] = s.tellApp(c.via)
+		o["performed_via_github_app"] = s.appObject(c.via)
 	}
 	return o
 }
@@ -119,7 +119,7 @@ func listComments(s *Server, r *request) answer {
 	list := []object{}
 	for _, c := range r.repo.comments {
 		if int64(c.pull) == r.number("issue_number") {
-			list = append(list, s.tellComment(r.repo, c))
+			list = append(list, s.commentObject(r.repo, c))
 		}
 	}
 	return answer{status: http.StatusOK, list: list}
@@ -133,7 +133,7 @@ func getComment(s *Server, r *request) answer {
 	if c == nil {
 		return notFound
 	}
-	return answer{status: http.StatusOK, body: s.tellComment(r.repo, c)}
+	return answer{status: http.StatusOK, body: s.commentObject(r.repo, c)}
 }
 
 const longestBody = 65536
@@ -157,7 +157,7 @@ func postComment(s *Server, r *request) answer {
 		via = r.install.app
 	}
 	return answer{status: http.StatusCreated,
-		body: s.tellComment(r.repo, r.repo.say(p.Number, r.as(), via, r.text("body")))}
+		body: s.commentObject(r.repo, r.repo.addComment(p.Number, r.as(), via, r.text("body")))}
 }
 
 // change finds the comment to change: for its author, and for accounts with write access.
@@ -185,7 +185,7 @@ func patchComment(s *Server, r *request) answer {
 			"Body is too long (maximum is 65536 characters)")
 	}
 	c.Body, c.updated = r.text("body"), s.tick()
-	return answer{status: http.StatusOK, body: s.tellComment(r.repo, c)}
+	return answer{status: http.StatusOK, body: s.commentObject(r.repo, c)}
 }
 
 func deleteComment(_ *Server, r *request) answer {

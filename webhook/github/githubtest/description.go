@@ -187,7 +187,7 @@ func (d *description) checkBody(o *operation, r *http.Request, body []byte) erro
 	case o.Body == nil:
 		return errors.New("the operation has no body")
 	case r.Header.Get("Content-Type") != "application/json":
-		return errors.New("the body is not said to be JSON")
+		return errors.New("the Content-Type is not application/json")
 	}
 	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(body))
 	if err != nil {

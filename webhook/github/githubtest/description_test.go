@@ -21,8 +21,8 @@ func (n *noted) Errorf(format string, args ...any) {
 }
 func (n *noted) Helper() {}
 
-// world is a GitHub with a pull request, and what it has found wrong.
-func world(t *testing.T) (*Server, *noted) {
+// newServer returns a GitHub with a pull request, and the mistakes that it finds.
+func newServer(t *testing.T) (*Server, *noted) {
 	n := &noted{TB: t}
 	s := New(n)
 	alice := s.User("alice")
@@ -107,17 +107,17 @@ func TestRequestsAreHeldToTheDescription(t *testing.T) {
 		"a conclusion that is none": {
 			method: "POST", target: "/repos/alice/fleet/check-runs",
 			body: `{"name":"x","head_sha":"` + sha + `","conclusion":"fine"}`, wrong: "conclusion"},
-		"a body that is not said to be so": {
+		"a body of another content type": {
 			method: "POST", target: "/repos/alice/fleet/statuses/" + sha,
 			body: `{"state":"success"}`, headers: []string{"Content-Type", "text/plain"},
-			wrong: "not said to be JSON"},
-		"nobody's client": {method: "GET", target: "/repos/alice/fleet",
+			wrong: "not application/json"},
+		"a client without a name": {method: "GET", target: "/repos/alice/fleet",
 			headers: []string{"User-Agent", ""}, wrong: "User-Agent"},
-		"an ETag of nobody": {method: "GET", target: "/repos/alice/fleet",
+		"an unknown ETag": {method: "GET", target: "/repos/alice/fleet",
 			headers: []string{"If-None-Match", `"x"`}, wrong: "was never given"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, n := world(t)
+			s, n := newServer(t)
 			answer := ask(s, c.method, c.target, "ghp_alice", c.body, c.headers...)
 			_ = answer.Body.Close()
 			got := strings.Join(n.errors, "\n")
@@ -133,7 +133,7 @@ func run(output string) string {
 }
 
 func TestETagIsItsOwners(t *testing.T) {
-	s, n := world(t)
+	s, n := newServer(t)
 	first := ask(s, "GET", "/repos/alice/fleet", "ghp_alice", "")
 	etag := first.Header.Get("ETag")
 	for token, status := range map[string]int{"ghp_alice": http.StatusNotModified,
@@ -154,7 +154,7 @@ func TestAnswersAreHeldToTheDescription(t *testing.T) {
 		t.Fatal(err)
 	}
 	o, _ := d.find("GET", "/repos/alice/fleet/pulls/1")
-	s, _ := world(t)
+	s, _ := newServer(t)
 	answer := ask(s, "GET", "/repos/alice/fleet/pulls/1", "ghp_alice", "")
 	whole, err := io.ReadAll(answer.Body)
 	if err != nil {

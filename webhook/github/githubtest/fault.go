@@ -19,10 +19,10 @@ type breakage struct {
 	before       func()
 }
 
-// Break answers requests with the fault until mend is called. Requests are named as in "GET
+// Break answers requests with the fault until repair is called. Requests are named as in "GET
 // /repos/acme/fleet/pulls?page=2": the request must have the same query parameters, "*" at the end
 // of the path matches anything, and so does the method "*".
-func (s *Server) Break(requests string, fault Fault) (mend func()) {
+func (s *Server) Break(requests string, fault Fault) (repair func()) {
 	method, target, _ := strings.Cut(requests, " ")
 	path, query, _ := strings.Cut(target, "?")
 	values, err := url.ParseQuery(query)
@@ -62,8 +62,8 @@ func (b *breakage) matches(r *http.Request) bool {
 	return true
 }
 
-// Say answers with a status and a message, and with headers as names and values.
-func Say(status int, message string, headers ...string) Fault {
+// Reply answers with a status and a message, and with headers as names and values.
+func Reply(status int, message string, headers ...string) Fault {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		for i := 0; i+1 < len(headers); i += 2 {

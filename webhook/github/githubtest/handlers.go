@@ -3,12 +3,13 @@ package githubtest
 // handlers answer the operations. A request of a path in Paths without a handler fails the test.
 var handlers = map[string]handler{
 	"GET /app": getApp,
-	"GET /app/installations/{installation_id}":                                     getInstallation,
-	"POST /app/installations/{installation_id}/access_tokens":                      postToken,
-	"GET /repos/{owner}/{repo}/installation":                                       getInstallationOf,
-	"POST /app-manifests/{code}/conversions":                                       convertManifest,
-	"GET /app/hook/deliveries":                                                     listTries,
-	"POST /app/hook/deliveries/{delivery_id}/attempts":                             postAttempt,
+	"GET /app/installations/{installation_id}":                getInstallation,
+	"POST /app/installations/{installation_id}/access_tokens": postToken,
+	"GET /repos/{owner}/{repo}/installation":                  getInstallationOf,
+	"POST /app-manifests/{code}/conversions":                  convertManifest,
+	"GET /app/hook/deliveries":                                listTries,
+	"POST /app/hook/deliveries/{delivery_id}/attempts":        postAttempt,
+
 	"GET /repos/{owner}/{repo}/hooks":                                              listHooks,
 	"GET /repos/{owner}/{repo}/hooks/{hook_id}/deliveries":                         listTries,
 	"POST /repos/{owner}/{repo}/hooks/{hook_id}/deliveries/{delivery_id}/attempts": postAttempt,

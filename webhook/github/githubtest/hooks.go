@@ -108,13 +108,13 @@ func listTries(s *Server, r *request) answer {
 	}
 	page := []object{}
 	for _, t := range all {
-		page = append(page, tellTry(t))
+		page = append(page, tryObject(t))
 	}
 	a.body = page
 	return a
 }
 
-func tellTry(t *Try) object {
+func tryObject(t *Try) object {
 	o := object{
 		"id": t.ID, "guid": t.GUID, "delivered_at": stamp(t.at), "redelivery": t.again,
 		"status": http.StatusText(t.Status), "status_code": t.Status, "event": "push",

@@ -108,8 +108,8 @@ func (s *Server) named(login string) *Account {
 	return nil
 }
 
-// tell is an account within another object; nil for a deleted one.
-func (s *Server) tell(a *Account) any {
+// accountObject returns an account within another object; nil for a deleted one.
+func (s *Server) accountObject(a *Account) any {
 	if a == nil || s.accounts[a.ID] == nil {
 		return nil
 	}
@@ -203,7 +203,7 @@ func listMembers(s *Server, r *request) answer {
 	}
 	list := []object{}
 	for _, id := range ids {
-		if a, ok := s.tell(s.accounts[id]).(object); ok {
+		if a, ok := s.accountObject(s.accounts[id]).(object); ok {
 			list = append(list, a)
 		}
 	}
@@ -238,5 +238,5 @@ func getPermission(s *Server, r *request) answer {
 		legacy = role
 	}
 	return answer{status: http.StatusOK, body: object{"permission": legacy, "role_name": role,
-		"user": s.tell(a)}}
+		"user": s.accountObject(a)}}
 }

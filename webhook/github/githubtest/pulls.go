@@ -116,10 +116,10 @@ func (p *Pull) Dismiss(author int64) {
 	}
 }
 
-func (s *Server) tellPull(p *Pull) object {
+func (s *Server) pullObject(p *Pull) object {
 	owner, _, _ := strings.Cut(p.repo.Name, "/")
 	whose, _, _ := strings.Cut(p.from.Name, "/")
-	author := s.tell(p.author)
+	author := s.accountObject(p.author)
 	if author == nil {
 		// as GitHub shows those who have left
 		author = object{"id": int64(10137), "login": "ghost", "type": "User"}
@@ -130,9 +130,9 @@ func (s *Server) tellPull(p *Pull) object {
 		"html_url":   "https://github.test/" + p.repo.Name + "/pull/" + number(p.Number),
 		"created_at": stamp(p.updated), "updated_at": stamp(p.updated),
 		"head": object{"label": whose + ":change", "ref": "change", "sha": p.Head,
-			"repo": s.tellRepository(p.from), "user": s.tell(p.from.owner)},
+			"repo": s.repositoryObject(p.from), "user": s.accountObject(p.from.owner)},
 		"base": object{"label": owner + ":" + p.Base, "ref": p.Base, "sha": p.Head,
-			"repo": s.tellRepository(p.repo), "user": s.tell(p.repo.owner)},
+			"repo": s.repositoryObject(p.repo), "user": s.accountObject(p.repo.owner)},
 	}
 	switch {
 	case p.open:
@@ -152,7 +152,7 @@ func getPull(s *Server, r *request) answer {
 	if p == nil {
 		return notFound
 	}
-	out := s.tellPull(p)
+	out := s.pullObject(p)
 	out["merged"] = p.Merged != ""
 	return answer{status: http.StatusOK, body: out}
 }
@@ -166,7 +166,7 @@ func listPulls(s *Server, r *request) answer {
 	for _, p := range r.repo.pulls {
 		wanted := q.Get("state") == "all" || p.open == (q.Get("state") != "closed")
 		if wanted && (q.Get("base") == "" || q.Get("base") == p.Base) {
-			list = append(list, s.tellPull(p))
+			list = append(list, s.pullObject(p))
 		}
 	}
 	if q.Get("direction") != "asc" {
@@ -183,7 +183,7 @@ func listPullsOf(s *Server, r *request) answer {
 	for _, p := range r.repo.pulls {
 		if slices.Contains(p.commits, r.inPath["commit_sha"]) || p.open &&
 			p.Head == r.inPath["commit_sha"] {
-			list = append(list, s.tellPull(p))
+			list = append(list, s.pullObject(p))
 		}
 	}
 	return answer{status: http.StatusOK, list: list}
@@ -202,7 +202,8 @@ func listReviews(s *Server, r *request) answer {
 		if v.State == "PENDING" && (r.user == nil || v.author.ID != r.user.ID) {
 			continue
 		}
-		o := object{"id": v.ID, "user": s.tell(v.author), "state": v.State, "commit_id": v.commit}
+		o := object{"id": v.ID, "user": s.accountObject(v.author), "state": v.State,
+			"commit_id": v.commit}
 		if v.State != "PENDING" {
 			o["submitted_at"] = stamp(v.at)
 		}

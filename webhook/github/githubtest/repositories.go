@@ -72,21 +72,21 @@ func (r *Repository) level(a *Account) string {
 	return "none"
 }
 
-func (s *Server) tellRepository(r *Repository) any {
+func (s *Server) repositoryObject(r *Repository) any {
 	if r == nil || s.repos[r.ID] == nil {
 		return nil
 	}
 	_, name, _ := strings.Cut(r.Name, "/")
 	return object{"id": r.ID, "name": name, "full_name": r.Name, "private": !r.Public,
-		"owner": s.tell(r.owner), "default_branch": "main"}
+		"owner": s.accountObject(r.owner), "default_branch": "main"}
 }
 
 func getRepository(s *Server, r *request) answer {
-	told := s.tellRepository(r.repo).(object)
+	body := s.repositoryObject(r.repo).(object)
 	if _, ok := r.may("contents", "write", "write"); ok {
 		for name, on := range r.repo.merges {
-			told[name] = on
+			body[name] = on
 		}
 	}
-	return answer{status: http.StatusOK, body: told}
+	return answer{status: http.StatusOK, body: body}
 }
