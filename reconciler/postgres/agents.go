@@ -309,14 +309,14 @@ func joinAgent(ctx context.Context, tx pgx.Tx, token, id string,
 	if !t.live {
 		return registry.Agent{}, nil, mirror.ErrNotFound
 	}
-	stand, err := readDeclaration(ctx, tx, t.Tenant, t.name)
+	declaration, err := readDeclaration(ctx, tx, t.Tenant, t.name)
 	if err != nil {
 		return registry.Agent{}, nil, err
 	}
-	if stand.word != declaredAsAgent {
+	if declaration.state != declaredAsAgent {
 		return registry.Agent{}, nil, mirror.ErrNotFound
 	}
-	if err := newAgent(ctx, tx, t, id, join, stand); err != nil {
+	if err := newAgent(ctx, tx, t, id, join, declaration); err != nil {
 		return registry.Agent{}, nil, err
 	}
 	a, err = agentNamed(ctx, tx, id, "")
@@ -330,7 +330,7 @@ func notLive(err error) bool {
 }
 
 func newAgent(ctx context.Context, tx pgx.Tx, t tokenRow, id string, join registry.Join,
-	stand agentDeclaration) error {
+	declaration agentDeclaration) error {
 	tag, err := tx.Exec(ctx,
 		`UPDATE agent_tokens SET used_at = now(), used_by = $2 WHERE id = $1 AND used_at IS NULL`,
 		t.ID, id)
@@ -355,7 +355,7 @@ func newAgent(ctx context.Context, tx pgx.Tx, t tokenRow, id string, join regist
 		SELECT $2, engine, tenant, tenant_uid, name, $3, $4, $5, $6, now(), now() + $7::interval, now(), $8, $9, $10, $11 FROM agent_tokens WHERE id = $1`,
 		t.ID, id, join.Keys.Sign, join.Keys.Seal, join.Keys.Thumb(), message(join.ClusterUID),
 		registry.Lifetime, message(join.Version),
-		stand.argocd.Namespace, stand.argocd.InstallationID, string(stand.mode))
+		declaration.argocd.Namespace, declaration.argocd.InstallationID, string(declaration.mode))
 	if err != nil {
 		return err
 	}
@@ -398,7 +398,7 @@ func findToken(ctx context.Context, tx pgx.Tx, plaintext, lock string) (tokenRow
 
 // agentDeclaration is the relation between an agent and its declaration, and where the agent works.
 type agentDeclaration struct {
-	word   string
+	state  string
 	argocd fleet.ArgoCDInstance
 	mode   fleet.AgentMode
 
@@ -413,12 +413,11 @@ const (
 
 // readDeclaration reads the declaration of an environment, or of an Engine when tenant is "".
 func readDeclaration(ctx context.Context, tx pgx.Tx, tenant fleet.TenantName,
-	name string) (agentDeclaration,
-	error) {
-	stand := agentDeclaration{mode: fleet.AgentManaged}
+	name string) (agentDeclaration, error) {
+	declaration := agentDeclaration{mode: fleet.AgentManaged}
 	if err := tx.QueryRow(ctx, `SELECT agent_stand($1, $2)`, string(tenant), name).Scan(
-		&stand.word); err != nil || stand.word != declaredAsAgent {
-		return stand, err
+		&declaration.state); err != nil || declaration.state != declaredAsAgent {
+		return declaration, err
 	}
 	kind := fleet.KindEngine
 	if tenant != "" {
@@ -430,16 +429,16 @@ func readDeclaration(ctx context.Context, tx pgx.Tx, tenant fleet.TenantName,
 		string(tenant), name).Scan(&d)
 	switch {
 	case err != nil:
-		return stand, err
+		return declaration, err
 	case d.Engine != nil:
-		stand.argocd, stand.dedicatedTo = d.Engine.ArgoCD, d.Engine.DedicatedTo
+		declaration.argocd, declaration.dedicatedTo = d.Engine.ArgoCD, d.Engine.DedicatedTo
 	case d.Environment != nil && d.Environment.Agent != nil:
-		stand.argocd = d.Environment.Agent.Engine(d.Environment.Region).ArgoCD
+		declaration.argocd = d.Environment.Agent.Engine(d.Environment.Region).ArgoCD
 		if d.Environment.Agent.Autonomous() {
-			stand.mode = fleet.AgentAutonomous
+			declaration.mode = fleet.AgentAutonomous
 		}
 	}
-	return stand, nil
+	return declaration, nil
 }
 
 const (
@@ -451,7 +450,7 @@ const (
 	takeoverWindow = 10 * time.Minute
 	maxReturns     = 2  // within takeoverWindow, of a process that another had replaced
 	maxOvers       = 4  // within takeoverWindow, from a process that was connected
-	maxTurns       = 16 // that are remembered
+	maxTakeovers   = 16 // remembered for each agent
 
 	// proofTime is how long the proof of a session is remembered. A proof is valid for a minute
 	// before and after its creation by the clock of any replica (fleet/agent.Window), and these
@@ -525,7 +524,7 @@ func openAgent(ctx context.Context, tx pgx.Tx, session registry.Session,
 	if o.Agent, err = agentNamed(ctx, tx, session.Agent, ` FOR UPDATE OF a`); err != nil {
 		return o, false, err
 	}
-	stand, err := placeOf(ctx, tx, o.Agent)
+	declaration, err := placeOf(ctx, tx, o.Agent)
 	if err != nil {
 		return o, false, err
 	}
@@ -536,8 +535,8 @@ func openAgent(ctx context.Context, tx pgx.Tx, session registry.Session,
 	if err := before.show(session.Proof, call); err != nil {
 		return o, false, err
 	}
-	turns, cloned := addTakeover(before.turns, takeover{Instance: session.Instance, At: before.now,
-		Over: before.connected})
+	takeovers, cloned := addTakeover(before.takeovers, takeover{Instance: session.Instance,
+		At: before.now, Over: before.connected})
 	if cloned {
 		if err := endAgent(ctx, tx, o.Agent, "cloned"); err != nil {
 			return o, true, err
@@ -563,13 +562,14 @@ func openAgent(ctx context.Context, tx pgx.Tx, session registry.Session,
 		life); err != nil {
 		return o, false, err
 	}
-	o.ArgoCD, o.Mode, o.DedicatedTo = stand.argocd, stand.mode, stand.dedicatedTo
+	o.ArgoCD, o.Mode, o.DedicatedTo = declaration.argocd, declaration.mode, declaration.dedicatedTo
 	err = tx.QueryRow(ctx, `
 		UPDATE agents SET opening = opening + 1, instance = $2, turns = $3, connected_to = $4, seen_at = clock_timestamp(), version = $5,
 			argocd_namespace = $6, installation_id = $7, mode = $8, proofs = $9
 		WHERE id = $1 RETURNING opening, report_seq, generation`,
-		o.Agent.ID, session.Instance, turns, text(session.Replica), message(session.Version),
-		stand.argocd.Namespace, stand.argocd.InstallationID, string(stand.mode), before.proofs).
+		o.Agent.ID, session.Instance, takeovers, text(session.Replica), message(session.Version),
+		declaration.argocd.Namespace, declaration.argocd.InstallationID, string(declaration.mode),
+		before.proofs).
 		Scan(&o.Opening, &o.ReportSeq, &o.Generation)
 	return o, false, err
 }
@@ -577,18 +577,19 @@ func openAgent(ctx context.Context, tx pgx.Tx, session registry.Session,
 // placeOf is where the agent works: as declared, or, while objects are left to delete, as last
 // declared.
 func placeOf(ctx context.Context, tx pgx.Tx, a registry.Agent) (agentDeclaration, error) {
-	stand, err := readDeclaration(ctx, tx, a.Tenant, agentName(a))
-	if err != nil || stand.word == declaredAsAgent {
-		return stand, err
+	declaration, err := readDeclaration(ctx, tx, a.Tenant, agentName(a))
+	if err != nil || declaration.state == declaredAsAgent {
+		return declaration, err
 	}
 	left := false
 	err = tx.QueryRow(ctx, `
 		SELECT a.argocd_namespace, a.installation_id, a.mode, EXISTS (SELECT FROM desired d WHERE d.engine = a.engine) FROM agents a WHERE a.id = $1`, a.ID).
-		Scan(&stand.argocd.Namespace, &stand.argocd.InstallationID, &stand.mode, &left)
-	if err == nil && (stand.word != declaredRemoving || !left) {
+		Scan(&declaration.argocd.Namespace, &declaration.argocd.InstallationID, &declaration.mode,
+			&left)
+	if err == nil && (declaration.state != declaredRemoving || !left) {
 		err = mirror.ErrNotFound
 	}
-	return stand, err
+	return declaration, err
 }
 
 // agentName is the name of the declaration behind an agent.
@@ -659,7 +660,7 @@ type shown struct {
 
 // history is what earlier sessions of an agent leave for the next one.
 type history struct {
-	turns     []takeover
+	takeovers []takeover
 	proofs    map[string]shown
 	connected bool
 	now       time.Time
@@ -668,7 +669,7 @@ type history struct {
 func readHistory(ctx context.Context, tx pgx.Tx, id string) (h history, err error) {
 	err = tx.QueryRow(ctx, `SELECT turns, proofs, coalesce(`+sqlSeen+` > clock_timestamp() - `+
 		agentSeen+`, false), clock_timestamp() FROM agents WHERE id = $1`, id).
-		Scan(&h.turns, &h.proofs, &h.connected, &h.now)
+		Scan(&h.takeovers, &h.proofs, &h.connected, &h.now)
 	return h, err
 }
 
@@ -692,21 +693,21 @@ func (h *history) show(proof, call string) error {
 // of a takeover ends, and its cluster starts a new one. So four takeovers from a connected process
 // within ten minutes mean the same: a crashed process is not connected, except until the crash is
 // detected.
-func addTakeover(turns []takeover, mine takeover) ([]takeover, bool) {
-	if n := len(turns); n > 0 && turns[n-1].Instance == mine.Instance {
-		return turns, false
+func addTakeover(takeovers []takeover, mine takeover) ([]takeover, bool) {
+	if n := len(takeovers); n > 0 && takeovers[n-1].Instance == mine.Instance {
+		return takeovers, false
 	}
-	mine.Over = mine.Over && len(turns) > 0
+	mine.Over = mine.Over && len(takeovers) > 0
 	// takeovers older than that
-	for len(turns) > 1 && mine.At.Sub(turns[1].At) >= takeoverWindow {
-		turns = turns[1:]
+	for len(takeovers) > 1 && mine.At.Sub(takeovers[1].At) >= takeoverWindow {
+		takeovers = takeovers[1:]
 	}
 	returns, overs := 0, 0
-	for _, t := range turns {
+	for _, t := range takeovers {
 		mine.Return = mine.Return || t.Instance == mine.Instance
 	}
-	turns = append(slices.Clone(turns), mine)
-	for _, t := range turns {
+	takeovers = append(slices.Clone(takeovers), mine)
+	for _, t := range takeovers {
 		if mine.At.Sub(t.At) >= takeoverWindow {
 			continue
 		}
@@ -717,7 +718,8 @@ func addTakeover(turns []takeover, mine takeover) ([]takeover, bool) {
 			overs++
 		}
 	}
-	return turns[max(0, len(turns)-maxTurns):], returns >= maxReturns || overs >= maxOvers
+	cloned := returns >= maxReturns || overs >= maxOvers
+	return takeovers[max(0, len(takeovers)-maxTakeovers):], cloned
 }
 
 // CloseAgent records the end of the session. It ignores a newer session (Opening) and one on

@@ -84,14 +84,14 @@ func TestNewsForAgentsNameTheChangedEngines(t *testing.T) {
 	if got := next(); !slices.Equal(got.Ended, []string{a.ID}) || len(got.Changed) != 0 {
 		t.Errorf("revoked: %+v", got)
 	}
-	for age, told := range map[time.Duration]bool{119 * time.Second: true,
+	for age, included := range map[time.Duration]bool{119 * time.Second: true,
 		121 * time.Second: false} {
 		at := news.Now.Add(-age) // by a transaction that has ended since
 		exec(t, k.url,
 			`UPDATE agents SET changed_at = $1::timestamptz, ended_at = CASE WHEN ended_at IS NOT NULL THEN $1::timestamptz END`, at)
 		got := must(k.Agents.AgentNews(ctx, news.Seq, news.Now))(t)
-		if slices.Contains(got.Ended, a.ID) != told || slices.ContainsFunc(got.Changed,
-			func(c registry.Change) bool { return c.Agent == own.ID }) != told {
+		if slices.Contains(got.Ended, a.ID) != included || slices.ContainsFunc(got.Changed,
+			func(c registry.Change) bool { return c.Agent == own.ID }) != included {
 			t.Errorf("%s before: %+v", age, got)
 		}
 	}

@@ -271,12 +271,12 @@ func TestAnAgentsReportIsWrittenOnlyWithNews(t *testing.T) {
 	report := registry.Report{Reachable: true, Message: strings.Repeat("é\x00", 2000),
 		ArgoCD: "v3.6.0", Version: "v1.2.0", PendingDeletions: 3, HeldDeletions: 2,
 		Orphans: 1 << 40}
-	orphan := func(wantTold bool, want ...fleet.EnvironmentID) {
+	orphan := func(wantReported bool, want ...fleet.EnvironmentID) {
 		t.Helper()
-		if of, told, err := k.Views.OrphanEnvironments(ctx, acmeEdge); err != nil ||
-			told != wantTold ||
+		if of, reported, err := k.Views.OrphanEnvironments(ctx, acmeEdge); err != nil ||
+			reported != wantReported ||
 			!slices.Equal(of, want) {
-			t.Errorf("orphans are of %v, reported %t, %v", of, told, err)
+			t.Errorf("orphans are of %v, reported %t, %v", of, reported, err)
 		}
 	}
 	orphan(false)
@@ -389,8 +389,8 @@ func TestAgentListHasAgentsNotJoinedAndAgentsLeftOver(t *testing.T) {
 				"globex.edge managed false"},
 		"of acme": {scope: view.Scope{Tenant: "acme"},
 			want: "acme.edge managed true, acme.own autonomous false"},
-		"of globex": {scope: view.Scope{Tenant: "globex"}, want: "globex.edge managed false"},
-		"of nobody": {scope: view.Scope{Tenant: "initech"}},
+		"of globex":  {scope: view.Scope{Tenant: "globex"}, want: "globex.edge managed false"},
+		"of another": {scope: view.Scope{Tenant: "initech"}},
 		"environment": {by: view.Filter{Environment: "edge"},
 			want: "acme.edge managed true, globex.edge managed false"},
 		"engine":       {by: view.Filter{Engine: "far-1"}, want: "far-1 managed false"},
@@ -450,9 +450,9 @@ func TestRebuildKeepsAgents(t *testing.T) {
 		t,
 		k.Agents.RecordOwn(ctx, o.Lease, []mirror.OwnApplication{{Namespace: "gitops", Name: "x"}},
 			true))
-	says := registry.Report{Reachable: true, Orphans: 1, Environments: []fleet.EnvironmentID{
+	report := registry.Report{Reachable: true, Orphans: 1, Environments: []fleet.EnvironmentID{
 		{Tenant: "acme", Name: "prod"}}}
-	check(t, k.Agents.ReportAgent(ctx, before.Lease, says))
+	check(t, k.Agents.ReportAgent(ctx, before.Lease, report))
 	asked := must(k.Agents.AskSync(ctx, view.Scope{}, mirror.SyncRequest{
 		Tenant: "acme", Environment: "own", Namespace: "gitops", Key: fleet.ObjectKey{Name: "x"}},
 		"ann"))(t)
@@ -464,13 +464,13 @@ func TestRebuildKeepsAgents(t *testing.T) {
 	if len(k.own(view.Scope{}, view.Filter{})) != 1 || len(k.rows(acmeEdge)) != 0 {
 		t.Error("the cluster's own is lost, or rows are not")
 	}
-	wordOf := func() (view.Agent, bool) {
+	reportedView := func() (view.Agent, bool) {
 		t.Helper()
-		_, told, err := k.Views.OrphanEnvironments(ctx, acmeEdge)
+		_, reported, err := k.Views.OrphanEnvironments(ctx, acmeEdge)
 		check(t, err)
-		return k.view(acmeEdge), told
+		return k.view(acmeEdge), reported
 	}
-	if v, told := wordOf(); v.Reachable || v.Orphans != 0 || told {
+	if v, reported := reportedView(); v.Reachable || v.Orphans != 0 || reported {
 		t.Errorf("its report on the old mirror counts: %+v", v)
 	}
 	expect(t, k.url,
@@ -491,11 +491,11 @@ func TestRebuildKeepsAgents(t *testing.T) {
 		len(k.rows(acmeEdge)) != 1 {
 		t.Errorf("before %+v, after %+v", before, after)
 	}
-	if err := k.Agents.ReportAgent(ctx, before.Lease, says); !errors.Is(err, mirror.ErrFenced) {
+	if err := k.Agents.ReportAgent(ctx, before.Lease, report); !errors.Is(err, mirror.ErrFenced) {
 		t.Errorf("its report on the old mirror is accepted: %v", err)
 	}
-	check(t, k.Agents.ReportAgent(ctx, after.Lease, says))
-	if v, told := wordOf(); !v.Reachable || v.Orphans != 1 || !told {
+	check(t, k.Agents.ReportAgent(ctx, after.Lease, report))
+	if v, reported := reportedView(); !v.Reachable || v.Orphans != 1 || !reported {
 		t.Errorf("of the new one: %+v", v)
 	}
 	must(k.Agents.JoinAgent(ctx, unused, registry.Join{Keys: keys("g")}))(t)

@@ -19,7 +19,7 @@ import (
 // forAgent runs reads of one snapshot for the agent of an engine, as argosy_agent with the engine
 // set for this transaction alone: the database returns rows of that engine only, whatever f
 // selects. See agent_scope in migrations/00005_agents.sql. declared: the engine is declared as
-// served by an agent; otherwise the agent gets only the rows that are to be deleted. seq is the
+// served by an agent; otherwise the agent gets only the rows that it must delete. seq is the
 // number of the newest row in that snapshot. mirror.ErrNotFound when the engine has neither a live
 // identity nor a token of the older route, or is no longer served by agents.
 func (s *Agents) forAgent(ctx context.Context, engine fleet.EngineName,
@@ -50,8 +50,8 @@ func (s *Agents) forAgent(ctx context.Context, engine fleet.EngineName,
 
 // AgentRows visits every row of the engine in one snapshot, by number, and returns the cursor for
 // AgentChanged. It holds a database connection meanwhile: visit only collects and must not block.
-// Once the declaration is deleted or no longer names an agent, only rows that are to be deleted are
-// left. mirror.ErrNotFound when no agent serves the engine.
+// Once the declaration is deleted or no longer names an agent, only rows that the agent must delete
+// are left. mirror.ErrNotFound when no agent serves the engine.
 func (s *Agents) AgentRows(ctx context.Context, engine fleet.EngineName,
 	visit func(mirror.Row) error) (int64, error) {
 	var cursor int64

@@ -108,13 +108,13 @@ func TestRevokedAgentEndsAtOnceEverywhere(t *testing.T) {
 		t.Fatalf("access of %+v", got)
 	}
 	other := open(t, k.url)
-	told := make(chan struct{}, 100)
+	notified := make(chan struct{}, 100)
 	listening, stop := context.WithCancel(ctx)
 	var listener sync.WaitGroup
-	listener.Go(func() { other.Listen(listening, func(string) { told <- struct{}{} }) })
+	listener.Go(func() { other.Listen(listening, func(string) { notified <- struct{}{} }) })
 	defer listener.Wait()
 	defer stop()
-	<-told // it listens
+	<-notified // it listens
 
 	// The revocation waits for a write that holds the lease; the next write is refused.
 	tx := must(connect(t, k.url).Begin(ctx))(t)
@@ -131,7 +131,7 @@ func TestRevokedAgentEndsAtOnceEverywhere(t *testing.T) {
 	})
 	check(t, tx.Commit(ctx))
 	check(t, <-revoked)
-	<-told
+	<-notified
 
 	again := open(t, k.url) // and after a restart
 	for _, s := range []interface {

@@ -405,8 +405,9 @@ func TestEventsOfManyWritersAreAllSeenOnce(t *testing.T) {
 		writers.Go(func() {
 			defer conn.Close(t.Context())
 			for range each {
-				if _, err := conn.Exec(t.Context(),
-					`SELECT new_event('hold', '', 'n', ''), pg_sleep(random() * 0.004)`); err != nil {
+				_, err := conn.Exec(t.Context(),
+					`SELECT new_event('hold', '', 'n', ''), pg_sleep(random() * 0.004)`)
+				if err != nil {
 					t.Error(err)
 				}
 			}

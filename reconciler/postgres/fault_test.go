@@ -99,17 +99,18 @@ func TestConnectionLostDuringCommitHasOneEffect(t *testing.T) {
 				f()
 			}
 			for what, want := range map[string]int{
-				`SELECT count(*) FROM audit WHERE action = 'record'`:                                                    n,
-				`SELECT count(*) FROM operations WHERE kind = 'Reconcile'`:                                              n,
-				`SELECT count(*) FROM revisions`:                                                                        n,
-				`SELECT count(*) FROM deletions`:                                                                        n,
-				`SELECT count(*) FROM desired`:                                                                          1,
-				`SELECT count(*) FROM tokens`:                                                                           tokens,
-				`SELECT count(*) FROM audit WHERE action = 'create token'`:                                              tokens,
-				`SELECT count(*) FROM operations WHERE kind = 'Stop'`:                                                   stops,
-				`SELECT count(*) FROM operations WHERE kind = 'Approve'`:                                                approvals,
-				`SELECT count(*) FROM audit WHERE action = 'approve'`:                                                   approvals,
-				`SELECT count(*) FROM tenants`:                                                                          1,
+				`SELECT count(*) FROM audit WHERE action = 'record'`:       n,
+				`SELECT count(*) FROM operations WHERE kind = 'Reconcile'`: n,
+				`SELECT count(*) FROM revisions`:                           n,
+				`SELECT count(*) FROM deletions`:                           n,
+				`SELECT count(*) FROM desired`:                             1,
+				`SELECT count(*) FROM tokens`:                              tokens,
+				`SELECT count(*) FROM audit WHERE action = 'create token'`: tokens,
+				`SELECT count(*) FROM operations WHERE kind = 'Stop'`:      stops,
+				`SELECT count(*) FROM operations WHERE kind = 'Approve'`:   approvals,
+				`SELECT count(*) FROM audit WHERE action = 'approve'`:      approvals,
+				`SELECT count(*) FROM tenants`:                             1,
+
 				`SELECT count(*) FROM (SELECT FROM events WHERE kind = 'revision' GROUP BY name HAVING count(*) > 1) e`: 0,
 			} {
 				if got := one[int](t, url, what); got != want {
@@ -241,21 +242,21 @@ func TestNotificationInTheGapIsMadeUpFor(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
 	s := open(t, url)
-	var looks atomic.Int64
+	var calls atomic.Int64
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
-	go func() { defer close(done); s.Listen(ctx, func(string) { looks.Add(1) }) }()
-	until(t, "the first notification", func() bool { return looks.Load() == 1 })
+	go func() { defer close(done); s.Listen(ctx, func(string) { calls.Add(1) }) }()
+	until(t, "the first notification", func() bool { return calls.Load() == 1 })
 	check(t, s.Notify(t.Context(), "replica-1"))
-	until(t, "a call for the notification", func() bool { return looks.Load() == 2 })
+	until(t, "a call for the notification", func() bool { return calls.Load() == 2 })
 	exec(t, url,
 		`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN%'`)
 	check(t, s.Notify(t.Context(), "replica-1"))
-	until(t, "a call after the gap", func() bool { return looks.Load() >= 3 })
-	before := looks.Load()
+	until(t, "a call after the gap", func() bool { return calls.Load() >= 3 })
+	before := calls.Load()
 	until(t, "a call for a notification after the gap", func() bool {
 		check(t, s.Notify(t.Context(), "replica-1"))
-		return looks.Load() > before
+		return calls.Load() > before
 	})
 	cancel()
 	<-done
@@ -430,12 +431,12 @@ func TestANotificationNamesItsSenderAndADecisionNotifies(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	said, done := make(chan string, 10), make(chan struct{})
-	go func() { defer close(done); s.Listen(ctx, func(by string) { said <- by }) }()
+	senders, done := make(chan string, 10), make(chan struct{})
+	go func() { defer close(done); s.Listen(ctx, func(by string) { senders <- by }) }()
 	stop := mirror.Stop{Scope: mirror.StopFleet, By: "token:ops"}
 	for i, c := range []struct {
-		say  func() error
-		want string
+		notify func() error
+		want   string
 	}{
 		{func() error { return nil }, ""}, // it connects
 		{func() error { return s.Notify(ctx, "replica-1") }, "replica-1"},
@@ -452,9 +453,9 @@ func TestANotificationNamesItsSenderAndADecisionNotifies(t *testing.T) {
 			return err
 		}, mirror.NoticeStops},
 	} {
-		check(t, c.say())
-		if got := <-said; got != c.want {
-			t.Errorf("%d: %q says so, want %q", i, got, c.want)
+		check(t, c.notify())
+		if got := <-senders; got != c.want {
+			t.Errorf("notification %d is from %q, want %q", i, got, c.want)
 		}
 	}
 	cancel()

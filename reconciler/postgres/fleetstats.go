@@ -34,7 +34,7 @@ func (s *Views) FleetStats(ctx context.Context, ask view.StatsQuery) (view.Fleet
 			return err
 		}
 		for _, part := range []func(context.Context, pgx.Tx, *view.FleetStats) error{
-			sourceFigures, engineStats, agentStats, orphanStats, pendingStats, countStats,
+			sourceStats, engineStats, agentStats, orphanStats, pendingStats, countStats,
 			queueStats,
 			func(ctx context.Context, tx pgx.Tx, f *view.FleetStats) error {
 				return latencyStats(ctx, tx, ask, f)
@@ -46,10 +46,10 @@ func (s *Views) FleetStats(ctx context.Context, ask view.StatsQuery) (view.Fleet
 		}
 		return nil
 	})
-	return f, wrap(err, "figures for metrics")
+	return f, wrap(err, "fleet statistics")
 }
 
-func sourceFigures(ctx context.Context, tx pgx.Tx, f *view.FleetStats) error {
+func sourceStats(ctx context.Context, tx pgx.Tx, f *view.FleetStats) error {
 	var fetched, recorded *time.Time
 	err := tx.QueryRow(ctx, `
 		SELECT s.fetched_at, r.recorded_at, s.error <> '', s.head NOT IN ('', m.applied)
@@ -277,14 +277,14 @@ func countStats(ctx context.Context, tx pgx.Tx, f *view.FleetStats) (err error) 
 // queueStats counts pending review jobs. An ended job is stored for a while and not counted,
 // unless it failed permanently.
 func queueStats(ctx context.Context, tx pgx.Tx, f *view.FleetStats) error {
-	looks, err := backlogs[string](ctx, tx, few("''", "at", "looks WHERE wanted"))
+	rechecks, err := backlogs[string](ctx, tx, few("''", "at", "looks WHERE wanted"))
 	if err != nil {
 		return err
 	}
 	jobs, err := backlogs[string](ctx, tx, few("state::text", noTime,
 		"river_job WHERE state IN ('available', 'running', 'retryable', 'scheduled', "+
 			"'discarded') AND queue = '"+jobQueue+"'"))
-	f.Rechecks, f.Jobs = looks[""], countsOf(jobs)
+	f.Rechecks, f.Jobs = rechecks[""], countsOf(jobs)
 	return err
 }
 
@@ -294,7 +294,7 @@ const newLatencies = 50
 
 const latencyColumns = `n, revision, committed_at, recorded_at, applied_at, created + changed + deleted`
 
-func scanTravel(row pgx.CollectableRow) (view.RolloutLatency, error) {
+func scanLatency(row pgx.CollectableRow) (view.RolloutLatency, error) {
 	var t view.RolloutLatency
 	var applied *time.Time
 	err := row.Scan(&t.Number, &t.Revision, &t.CommittedAt, &t.RecordedAt, &applied, &t.Changes)
@@ -312,7 +312,7 @@ func latencyStats(ctx context.Context, tx pgx.Tx, ask view.StatsQuery,
 	for i := range f.Rollouts {
 		t := &f.Rollouts[i]
 		for _, l := range []lane{{t.Revision, false, &t.Synced}, {t.Revision, true, &t.Healthy}} {
-			if !l.stretch.Done {
+			if !l.phase.Done {
 				lanes = append(lanes, l)
 			}
 		}
@@ -327,7 +327,7 @@ func latencies(ctx context.Context, tx pgx.Tx, ask view.StatsQuery) ([]view.Roll
 	for _, t := range ask.Latencies {
 		known[t.Number] = t
 	}
-	found, err := read(ctx, tx, scanTravel, `
+	found, err := read(ctx, tx, scanLatency, `
 		SELECT `+latencyColumns+` FROM revisions WHERE n IN (
 			SELECT unnest($1::bigint[])
 			UNION (SELECT n FROM (SELECT n, recorded_at FROM revisions WHERE n > $2 ORDER BY n DESC LIMIT $5) r WHERE recorded_at >= $3)
@@ -347,7 +347,7 @@ func latencies(ctx context.Context, tx pgx.Tx, ask view.StatsQuery) ([]view.Roll
 type lane struct {
 	revision fleet.Revision
 	healthy  bool
-	stretch  *view.Phase
+	phase    *view.Phase
 }
 
 // sqlWalk scans the rows of each lane from where it stopped. An Application matches its row when
@@ -373,19 +373,19 @@ func walk(ctx context.Context, tx pgx.Tx, lanes []lane) error {
 	share := shareOf(len(lanes))
 	rows, err := tx.Query(ctx, sqlWalk,
 		column(lanes, func(l lane) string { return string(l.revision) }),
-		column(lanes, func(l lane) int64 { return l.stretch.Next }),
+		column(lanes, func(l lane) int64 { return l.phase.Next }),
 		column(lanes, func(l lane) bool { return l.healthy }), share)
 	if err != nil {
 		return err
 	}
 	for _, l := range lanes {
-		l.stretch.Done = true
+		l.phase.Done = true
 	}
 	var i, n int
 	var last, first int64
 	var at *time.Time
 	_, err = pgx.ForEachRow(rows, []any{&i, &n, &last, &first, &at}, func() error {
-		s := lanes[i-1].stretch
+		s := lanes[i-1].phase
 		s.Any = true
 		if at != nil && at.After(s.At) {
 			s.At = *at

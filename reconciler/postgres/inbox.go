@@ -27,37 +27,37 @@ const (
 //
 // The notice is sent within the transaction, unlike in Notify: a stored push is a notified one. The
 // lock that sending takes lasts as long as this short transaction.
-func (s *Pulls) Accept(ctx context.Context, d forge.Delivery, looks []forge.Recheck) (fresh bool,
+func (s *Pulls) Accept(ctx context.Context, d forge.Delivery, jobs []forge.Recheck) (fresh bool,
 	err error) {
 	if err := d.Validate(); err != nil {
 		return false, err
 	}
-	fresh, err = s.ask(ctx, d, looks)
+	fresh, err = s.ask(ctx, d, jobs)
 	return fresh, wrap(err, "delivery %s", d.ID)
 }
 
 // Ask requests review jobs without a delivery: of a timer, or of a new leader. See Accept.
-func (s *Pulls) Ask(ctx context.Context, looks []forge.Recheck) error {
-	for part := range slices.Chunk(looks, maxJobs) {
+func (s *Pulls) Ask(ctx context.Context, jobs []forge.Recheck) error {
+	for part := range slices.Chunk(jobs, maxJobs) {
 		if _, err := s.ask(ctx, forge.Delivery{}, part); err != nil {
-			return fmt.Errorf("request %d review jobs: %w", len(looks), err)
+			return fmt.Errorf("request %d review jobs: %w", len(jobs), err)
 		}
 	}
 	return nil
 }
 
-func (s *Pulls) ask(ctx context.Context, d forge.Delivery, looks []forge.Recheck) (fresh bool,
+func (s *Pulls) ask(ctx context.Context, d forge.Delivery, jobs []forge.Recheck) (fresh bool,
 	err error) {
-	args, err := jobColumns(looks)
+	args, err := jobColumns(jobs)
 	if err != nil {
 		return false, err
 	}
-	var jobs, notices int
+	var inserted, notices int
 	err = s.again(ctx, func() error {
 		return s.work.QueryRow(ctx, sqlAsk, slices.Concat([]any{d.ID, d.Event}, args,
-			pushColumns(d.Push), []any{channel, d.Notice})...).Scan(&fresh, &jobs, &notices)
+			pushColumns(d.Push), []any{channel, d.Notice})...).Scan(&fresh, &inserted, &notices)
 	})
-	if err == nil && jobs > 0 {
+	if err == nil && inserted > 0 {
 		s.wake(ctx)
 	}
 	return fresh, err
@@ -110,13 +110,13 @@ func (s *Pulls) Pushes(ctx context.Context, ends []fleet.Revision) ([]forge.Push
 }
 
 // jobColumns are key, priority and body of each job, the last of each key.
-func jobColumns(looks []forge.Recheck) ([]any, error) {
-	if len(looks) > maxJobs {
-		return nil, fmt.Errorf("%d review jobs at once; at most %d are accepted", len(looks),
+func jobColumns(jobs []forge.Recheck) ([]any, error) {
+	if len(jobs) > maxJobs {
+		return nil, fmt.Errorf("%d review jobs at once; at most %d are accepted", len(jobs),
 			maxJobs)
 	}
 	byKey := map[string]forge.Recheck{}
-	for _, l := range looks {
+	for _, l := range jobs {
 		key := l.Key()
 		if key == "" || len(key) > maxJobKey || key != text(key) {
 			return nil, fmt.Errorf("the key of review job %q must have 1 to %d bytes",

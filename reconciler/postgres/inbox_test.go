@@ -157,13 +157,13 @@ func TestDeliveriesAboutTheSameThingsInOtherOrders(t *testing.T) {
 	var tries roundTrips
 	s := openWith(t, url, postgres.Options{Tracer: &tries})
 	var all sync.WaitGroup
-	looks := []forge.Recheck{branch, sweep}
+	jobs := []forge.Recheck{branch, sweep}
 	for i := range 20 {
-		looks = append(looks, pullJob(i+1))
+		jobs = append(jobs, pullJob(i+1))
 	}
 	for i := range 8 {
 		all.Go(func() {
-			mine := slices.Clone(looks)
+			mine := slices.Clone(jobs)
 			if i%2 == 0 {
 				slices.Reverse(mine)
 			}
@@ -179,8 +179,9 @@ func TestDeliveriesAboutTheSameThingsInOtherOrders(t *testing.T) {
 	}
 	all.Wait()
 	expect(t, url, countDeliveries, 160)
-	if deadlocks := one[int](t, url,
-		`SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()`); deadlocks != 0 {
+	deadlocks := one[int](t, url,
+		`SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()`)
+	if deadlocks != 0 {
 		t.Errorf("%d deadlocks", deadlocks)
 	}
 }
@@ -217,7 +218,7 @@ func TestDeliveryOfAStrangeNameIsRefused(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		delivery forge.Delivery
-		looks    []forge.Recheck
+		jobs     []forge.Recheck
 	}{
 		"no id":      {forge.Delivery{Event: "push"}, nil},
 		"long id":    {forge.Delivery{ID: strings.Repeat("a", 129), Event: "push"}, nil},
@@ -227,14 +228,14 @@ func TestDeliveryOfAStrangeNameIsRefused(t *testing.T) {
 		"no event":   {forge.Delivery{ID: "a"}, nil},
 		"long event": {forge.Delivery{ID: "a", Event: strings.Repeat("a", 65)}, nil},
 		"event":      {forge.Delivery{ID: "a", Event: "Push!"}, nil},
-		"no look":    {delivery(1), []forge.Recheck{{}}},
-		"long look": {
+		"no job":     {delivery(1), []forge.Recheck{{}}},
+		"long job": {
 			delivery(1), []forge.Recheck{
 				{Kind: forge.RecheckHead, Head: fleet.Revision(strings.Repeat("a", 200))}}},
-		"look of NUL": {delivery(1), []forge.Recheck{{Kind: forge.RecheckHead, Head: "\x00"}}},
-		"many looks":  {delivery(1), many},
+		"job of NUL": {delivery(1), []forge.Recheck{{Kind: forge.RecheckHead, Head: "\x00"}}},
+		"many jobs":  {delivery(1), many},
 	} {
-		if fresh, err := s.Pulls.Accept(t.Context(), c.delivery, c.looks); err == nil || fresh {
+		if fresh, err := s.Pulls.Accept(t.Context(), c.delivery, c.jobs); err == nil || fresh {
 			t.Errorf("%s: fresh %v, %v", name, fresh, err)
 		}
 	}
@@ -341,7 +342,7 @@ func TestJobIsOneOfRiversOwn(t *testing.T) {
 	conn := connect(t, url)
 	defer conn.Close(context.Background())
 	check(t, pgx.BeginFunc(t.Context(), conn, func(tx pgx.Tx) error {
-		_, err := client.InsertTx(t.Context(), tx, lookJob{Key: "pull/7"}, &river.InsertOpts{
+		_, err := client.InsertTx(t.Context(), tx, reviewJob{Key: "pull/7"}, &river.InsertOpts{
 			Queue: "looks", Priority: 3, MaxAttempts: 10})
 		return err
 	}))
@@ -355,14 +356,14 @@ func TestJobIsOneOfRiversOwn(t *testing.T) {
 	}
 }
 
-type lookJob struct {
+type reviewJob struct {
 	Key string `json:"key"`
 }
 
-func (lookJob) Kind() string { return "look" }
+func (reviewJob) Kind() string { return "look" }
 
 // A new job is notified after the transaction, a wanted job is not.
-func TestNewJobIsToldOf(t *testing.T) {
+func TestOnlyANewJobIsNotified(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
 	s := open(t, url)
@@ -390,20 +391,20 @@ func TestAcceptIsOneRoundTrip(t *testing.T) {
 	var trips roundTrips
 	s := openWith(t, newDatabase(t), postgres.Options{Connections: postgres.Connections{Workers: 1},
 		Tracer: &trips})
-	accept := func(n int, looks ...forge.Recheck) int64 {
+	accept := func(n int, jobs ...forge.Recheck) int64 {
 		before := trips.n.Load()
-		must(s.Pulls.Accept(t.Context(), delivery(n), looks))(t)
+		must(s.Pulls.Accept(t.Context(), delivery(n), jobs))(t)
 		return trips.n.Load() - before
 	}
 	accept(1, branch) // prepares its statements
 	if n := accept(2, branch); n != 1 {
-		t.Errorf("what is wanted already: %d round trips", n)
+		t.Errorf("a wanted job: %d round trips", n)
 	}
 	if n := accept(3, sweep, pullJob(1), pullJob(2)); n != 2 {
-		t.Errorf("what is new: %d round trips, one of them to tell of it", n)
+		t.Errorf("new jobs: %d round trips, one of them to notify", n)
 	}
 	if n := accept(3, sweep); n != 1 {
-		t.Errorf("what was taken before: %d round trips", n)
+		t.Errorf("a stored delivery: %d round trips", n)
 	}
 }
 
@@ -434,10 +435,11 @@ func TestTidyDropsWhatIsOldAndNothingElse(t *testing.T) {
 		t.Errorf("%d rows are dropped", n)
 	}
 	for sql, want := range map[string]string{
-		`SELECT string_agg(right(id, 1), ' ' ORDER BY id) FROM deliveries`:                          "0 1 3",
-		`SELECT string_agg(key, ' ' ORDER BY key) FROM looks`:                                       "pull/1 pull/3",
+		`SELECT string_agg(right(id, 1), ' ' ORDER BY id) FROM deliveries`: "0 1 3",
+		`SELECT string_agg(key, ' ' ORDER BY key) FROM looks`:              "pull/1 pull/3",
+		`SELECT string_agg(number::text, ' ') FROM pull_touches`:           "1",
+
 		`SELECT string_agg(number || '/' || right(head, 1), ' ' ORDER BY head) FROM reviewed_plans`: "1/2 2/4",
-		`SELECT string_agg(number::text, ' ') FROM pull_touches`:                                    "1",
 	} {
 		if got := one[string](t, url, sql); got != want {
 			t.Errorf("%s: %s, want %s", sql, got, want)
@@ -448,7 +450,7 @@ func TestTidyDropsWhatIsOldAndNothingElse(t *testing.T) {
 	}
 }
 
-func TestAPushIsKeptWithTheFirstDeliveryThatTellsOfIt(t *testing.T) {
+func TestAPushIsKeptWithTheFirstDeliveryThatReportsIt(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
 	s := open(t, url)

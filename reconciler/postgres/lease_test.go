@@ -211,7 +211,7 @@ func TestLeaseOfOneEngineGivesNoRightToAnother(t *testing.T) {
 
 // Two replicas both take themselves for the leader: never two writers at a time, and no write of a
 // lower epoch after one of a higher.
-func TestTwoReplicasNeverWriteOutOfTurn(t *testing.T) {
+func TestTwoReplicasNeverWriteOutOfOrder(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
 	ctx, cancel := context.WithCancel(t.Context())

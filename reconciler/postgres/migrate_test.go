@@ -270,8 +270,9 @@ func TestResetKeepsWhatPeopleDecided(t *testing.T) {
 		t.Errorf("a cursor of before passes over what came after: %d rows", len(rows))
 	}
 	must(s.Tokens.VerifyToken(ctx, plaintext))(t)
-	if again := one[string](t, url,
-		`SELECT uid::text FROM tenants WHERE tenant = 'acme' AND removed_at IS NULL`); again != uid {
+	again := one[string](t, url,
+		`SELECT uid::text FROM tenants WHERE tenant = 'acme' AND removed_at IS NULL`)
+	if again != uid {
 		t.Error("the tenant is another one")
 	}
 	if n := one[int](t, url, `SELECT count(*) FROM syncs WHERE id = 'acme/run'`); n != 1 {

@@ -54,13 +54,13 @@ func TestANameIsPinnedToItsFirstAccount(t *testing.T) {
 	}
 
 	page := view.Page{Limit: 100}
-	problems := func(tenant fleet.TenantName) (told []string) {
+	problems := func(tenant fleet.TenantName) (texts []string) {
 		found, _, err := s.Views.Problems(ctx, view.Scope{Tenant: tenant}, view.Filter{}, page)
 		check(t, err)
 		for _, p := range found {
-			told = append(told, p.Path+" "+p.Field+" "+p.Code+" "+p.Message+" "+p.Fix)
+			texts = append(texts, p.Path+" "+p.Field+" "+p.Code+" "+p.Message+" "+p.Fix)
 		}
-		return told
+		return texts
 	}
 	if got := problems(""); len(got) != 1 || !strings.HasPrefix(got[0],
 		"fleet/tenants/acme.yaml spec.owners owner-changed alice is now the account or team 12") {

@@ -71,8 +71,8 @@ func (c Connections) sized(poolMax int32) (Connections, error) {
 	return c, nil
 }
 
-// PoolFigures are the statistics of one pool.
-type PoolFigures struct {
+// PoolStats are the statistics of one pool.
+type PoolStats struct {
 	Name    string // control, workers or readers
 	Size    int    // maximum number of connections
 	InUse   int
@@ -82,17 +82,17 @@ type PoolFigures struct {
 }
 
 // Pools returns the statistics of the pools.
-func (s *Store) Pools() []PoolFigures {
-	figures := make([]PoolFigures, 0, len(PoolNames))
+func (s *Store) Pools() []PoolStats {
+	stats := make([]PoolStats, 0, len(PoolNames))
 	for i, p := range []*pgxpool.Pool{s.control, s.work, s.read} {
 		now := p.Stat()
-		figures = append(figures, PoolFigures{
+		stats = append(stats, PoolStats{
 			Name: PoolNames[i], Size: int(now.MaxConns()), InUse: int(now.AcquiredConns()),
 			Waiting: int(s.waiting[i].Load()),
 			Waited:  now.EmptyAcquireWaitTime(), GaveUp: now.CanceledAcquireCount(),
 		})
 	}
-	return figures
+	return stats
 }
 
 // PoolNames are the names of the pools in settings and metrics.

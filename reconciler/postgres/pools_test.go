@@ -115,7 +115,7 @@ func TestHalfSentWriteOfADeadClientKeepsItsLeaseForSecondsOnly(t *testing.T) {
 				}
 				write = func(ctx context.Context) { _ = dying.Work.Acknowledge(ctx, worker, acks) }
 			}
-			between.room.Store(1 << 20)
+			between.remaining.Store(1 << 20)
 			ctx, cancel := context.WithCancel(t.Context())
 			sent := make(chan struct{})
 			go func() {

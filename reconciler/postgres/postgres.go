@@ -8,10 +8,11 @@
 // may be dropped.
 //
 // It also holds the inbox of the Git host: accepted deliveries, requested review jobs (table
-// looks), and the records of pull requests with the plans that their reviewers saw. River runs the
-// jobs, with tables of its own (river_...), migrated after ours under the same lock. A job holds
-// only the key of its subject, and is inserted in the transaction that stores the delivery; two
-// requests before it starts are one job. The replica that holds the lease "reconciler" runs them.
+// `looks`), and the records of pull requests with the plans that their reviewers saw. River runs
+// the jobs, with tables of its own (river_...), migrated after ours under the same lock. A job
+// holds only the key of its subject, and is inserted in the transaction that stores the delivery;
+// two requests before it starts are one job. The replica that holds the lease "reconciler" runs
+// them.
 //
 // Rules of this package:
 //   - a revision is one transaction, and whatever its size one round trip of a fixed number of
@@ -441,9 +442,9 @@ func (s *Store) listen(ctx context.Context, look func(by string)) error {
 // address. Waiting does not help against a refused password, a missing database or a failed TLS
 // handshake.
 func Awaited(err error) (why string, ok bool) {
-	var said *pgconn.PgError
-	if errors.As(err, &said) {
-		return awaitedCode(said.Code)
+	var pgErr *pgconn.PgError
+	if errors.As(err, &pgErr) {
+		return awaitedCode(pgErr.Code)
 	}
 	var dns *net.DNSError
 	var network *net.OpError

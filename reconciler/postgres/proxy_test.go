@@ -18,9 +18,9 @@ type proxy struct {
 	cut  atomic.Int32
 	skip atomic.Int32 // requests before that one
 	// bytes of a request before its connection falls silent; 0: unlimited
-	room  atomic.Int64
-	Taken chan struct{}
-	ended chan struct{}
+	remaining atomic.Int64
+	Taken     chan struct{}
+	ended     chan struct{}
 }
 
 const (
@@ -84,12 +84,12 @@ func (p *proxy) carry(client, server net.Conn) {
 				losing.Store(true)
 				p.Taken <- struct{}{}
 			}
-			if room := p.room.Load(); room > 0 && int64(n) >= room {
-				p.room.Store(0)
-				n = int(room)
+			if remaining := p.remaining.Load(); remaining > 0 && int64(n) >= remaining {
+				p.remaining.Store(0)
+				n = int(remaining)
 				silent = true
-			} else if room > 0 {
-				p.room.Add(-int64(n))
+			} else if remaining > 0 {
+				p.remaining.Add(-int64(n))
 			}
 			if _, err := server.Write(buf[:n]); err != nil {
 				return

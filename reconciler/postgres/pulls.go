@@ -62,7 +62,7 @@ const sqlSavePull = `
 func (s *Pulls) UnfinishedPulls(ctx context.Context) ([]forge.PullRecord, error) {
 	all, err := collect(ctx, s.database, pgx.RowTo[forge.PullRecord],
 		`SELECT body - 'shown' FROM pulls WHERE state = 'open' OR NOT settled ORDER BY number`)
-	return all, wrap(err, "unsettled pull requests")
+	return all, wrap(err, "unfinished pull requests")
 }
 
 // SaveReviewed stores a plan as shown to reviewers, and the files that the pull request changes, in

@@ -114,7 +114,7 @@ func TestUnfinishedPulls(t *testing.T) {
 		}
 	}
 	if !slices.Equal(numbers, []int{0, 1, 10, 20}) {
-		t.Errorf("unsettled: %v", numbers)
+		t.Errorf("unfinished: %v", numbers)
 	}
 }
 
@@ -209,9 +209,9 @@ func TestPullStoreIsOneRoundTripEach(t *testing.T) {
 			_, _, err := s.Pulls.Reviewed(ctx, 1, revision(1))
 			check(t, err)
 		},
-		"Colliding": func() { must(s.Pulls.Colliding(ctx, 1, []string{"a.yaml"}))(t) },
-		"Outcomes":  func() { must(s.Views.Outcomes(ctx, many))(t) },
-		"Unsettled": func() { must(s.Pulls.UnfinishedPulls(ctx))(t) },
+		"Colliding":  func() { must(s.Pulls.Colliding(ctx, 1, []string{"a.yaml"}))(t) },
+		"Outcomes":   func() { must(s.Views.Outcomes(ctx, many))(t) },
+		"Unfinished": func() { must(s.Pulls.UnfinishedPulls(ctx))(t) },
 	} {
 		f() // prepares its statements
 		before := trips.n.Load()
@@ -329,41 +329,41 @@ func TestOutcomes(t *testing.T) {
 		rows["retry"] = again
 	})))(t)
 
-	stands := func(name string, o forge.Outcome) forge.Outcome {
+	present := func(name string, o forge.Outcome) forge.Outcome {
 		o.Key, o.Present, o.Hash = rows[name].Key, true, rows[name].Manifest.Hash
 		if o.Revision == "" {
 			o.Revision = revision(1)
 		}
 		return o
 	}
-	said := func(name string, o forge.Outcome) forge.Outcome {
+	observed := func(name string, o forge.Outcome) forge.Outcome {
 		o.Sync, o.Health, o.SyncedRevision, o.Message = mirror.SyncSynced, mirror.HealthHealthy,
 			"r1",
 			name
-		return stands(name, o)
+		return present(name, o)
 	}
-	unsaid := func(name string, o forge.Outcome) forge.Outcome {
+	unobserved := func(name string, o forge.Outcome) forge.Outcome {
 		o.Sync, o.Health, o.Stale = mirror.SyncUnknown, mirror.HealthUnknown, true
-		return stands(name, o)
+		return present(name, o)
 	}
 	gone := fleet.ObjectKey{Engine: "us-1", Kind: fleet.ObjectApplication, Name: "gone"}
 	want := []forge.Outcome{
-		said("healthy", forge.Outcome{Apply: mirror.ApplyApplied}),
+		observed("healthy", forge.Outcome{Apply: mirror.ApplyApplied}),
 		{Key: gone},
-		said("failed", forge.Outcome{Apply: mirror.ApplyFailed, ApplyMessage: "refused"}),
-		unsaid("pending", forge.Outcome{Apply: mirror.ApplyPending}),
-		unsaid("unseen", forge.Outcome{Apply: mirror.ApplyApplied}),
-		said("old", forge.Outcome{Apply: mirror.ApplyApplied, Stale: true}),
-		said("settled", forge.Outcome{Apply: mirror.ApplyApplied}),
-		unsaid("held", forge.Outcome{Apply: mirror.ApplyHeld, Held: true}),
-		said("going", forge.Outcome{Apply: mirror.ApplyDeleting, Unwanted: true, Stale: true,
+		observed("failed", forge.Outcome{Apply: mirror.ApplyFailed, ApplyMessage: "refused"}),
+		unobserved("pending", forge.Outcome{Apply: mirror.ApplyPending}),
+		unobserved("unseen", forge.Outcome{Apply: mirror.ApplyApplied}),
+		observed("old", forge.Outcome{Apply: mirror.ApplyApplied, Stale: true}),
+		observed("settled", forge.Outcome{Apply: mirror.ApplyApplied}),
+		unobserved("held", forge.Outcome{Apply: mirror.ApplyHeld, Held: true}),
+		observed("going", forge.Outcome{Apply: mirror.ApplyDeleting, Unwanted: true, Stale: true,
 			Revision: revision(2)}),
-		said(
+		observed(
 			"retry", forge.Outcome{Apply: mirror.ApplyPending, Stale: true, Revision: revision(2)}),
 		{Key: project.Key, Present: true, Revision: revision(1), Hash: project.Manifest.Hash,
 			Apply: mirror.ApplyApplied},
 		// requested twice, answered twice
-		said("healthy", forge.Outcome{Apply: mirror.ApplyApplied}),
+		observed("healthy", forge.Outcome{Apply: mirror.ApplyApplied}),
 		{Key: fleet.ObjectKey{Engine: "eu-1", Kind: "'", Name: "\x00\xff"}},
 	}
 	keys := make([]fleet.ObjectKey, len(want))
@@ -412,7 +412,7 @@ func TestPullViews(t *testing.T) {
 		"as globex": {view.Scope{Tenant: "globex"}, view.Filter{State: forge.PullOpen},
 			[]int{3, 2}},
 		"as acme of globex":    {view.Scope{Tenant: "acme"}, view.Filter{Tenant: "globex"}, nil},
-		"as nobody":            {view.Scope{Tenant: "initech"}, view.Filter{}, nil},
+		"as a stranger":        {view.Scope{Tenant: "initech"}, view.Filter{}, nil},
 		"as one with no name":  {view.Scope{Tenant: "\x00"}, view.Filter{}, nil},
 		"as one with a quote'": {view.Scope{Tenant: "acme' OR '1'='1"}, view.Filter{}, nil},
 	} {
@@ -521,7 +521,7 @@ func TestResetKeepsPulls(t *testing.T) {
 
 // Two plans of one pull request are saved one after the other: its files are those of one plan,
 // never of both.
-func TestPlansOfOnePullAreSavedInTurn(t *testing.T) {
+func TestPlansOfOnePullAreSavedOneByOne(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
 	s := open(t, url)

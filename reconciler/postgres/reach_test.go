@@ -42,7 +42,8 @@ func TestUnreachableEnvironmentsAreShownToTheirTenantAlone(t *testing.T) {
 			}
 		}
 		for _, a := range apps {
-			if (a.Unreachable != nil) != (found[string(a.Tenant)+"/"+string(a.Environment)] != nil) {
+			ofEnvironment := found[string(a.Tenant)+"/"+string(a.Environment)]
+			if (a.Unreachable != nil) != (ofEnvironment != nil) {
 				t.Errorf("Application %s@%s: %+v", a.Deployment, a.Environment, a.Unreachable)
 			}
 		}
@@ -104,7 +105,7 @@ func TestAnAgentsEngineReportsUnreachableClustersAndLearnsItsTenants(t *testing.
 	a := k.join("far-1", "x")
 	session := k.open(a, "one")
 	if len(session.DedicatedTo) != 0 {
-		t.Errorf("shared, and told as of %v", session.DedicatedTo)
+		t.Errorf("a shared engine is dedicated to %v", session.DedicatedTo)
 	}
 	rows := func(want int) {
 		t.Helper()
@@ -135,6 +136,6 @@ func TestAnAgentsEngineReportsUnreachableClustersAndLearnsItsTenants(t *testing.
 	})
 	if again := k.open(a, "two"); len(again.DedicatedTo) != 1 || again.DedicatedTo[0] != "acme" ||
 		again.Generation <= session.Generation {
-		t.Errorf("dedicated, and told as %+v", again)
+		t.Errorf("a dedicated engine is opened as %+v", again)
 	}
 }

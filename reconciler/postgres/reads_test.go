@@ -106,21 +106,21 @@ func TestWhatIsAskedAgainAndAgainReadsWhatHasChanged(t *testing.T) {
 		exec(t, k.url, `UPDATE status SET state = $1 WHERE seq BETWEEN $2 AND $3`, state, from, to)
 	}
 	last := must(s.Plans.Load(t.Context()))(t).Seq
-	for _, figures := range []string{"without figures", "with figures"} {
-		if figures == "with figures" {
+	for _, stats := range []string{"without statistics", "with statistics"} {
+		if stats == "with statistics" {
 			exec(t, k.url, `ANALYZE`)
 		}
 		exec(t, k.url, `UPDATE revisions SET applied_at = NULL, witness = $1`, last-2)
-		settle(figures+", the last three applied", 3)
+		settle(stats+", the last three applied", 3)
 		state("Pending", last-2, last)
-		settle(figures+", the last three pending", 1)
+		settle(stats+", the last three pending", 1)
 		state("Applied", last-2, last-1)
-		settle(figures+", but one applied", 3)
+		settle(stats+", but one applied", 3)
 		state("Applied", last, last)
 		exec(t, k.url, `SELECT settle(NULL)`)
 		expect(t, k.url, `SELECT count(*) FROM revisions WHERE applied_at IS NULL`, 0)
-		news(figures+", nothing", last, 0)
-		news(figures+", the last four rows", last-4, 3, acmeEdge, "far-1")
+		news(stats+", nothing", last, 0)
+		news(stats+", the last four rows", last-4, 3, acmeEdge, "far-1")
 	}
 	k.record(func(r *mirror.Record) {
 		for i, engine := range []string{"eu-1", "far-1", "eu-1"} {

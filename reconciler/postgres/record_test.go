@@ -220,7 +220,7 @@ func TestRecordKeepsEverythingForTheNextStart(t *testing.T) {
 	}
 }
 
-func TestRecordWithheldShowsTheHoldAndAppliesNothing(t *testing.T) {
+func TestRecordOfAHeldRevisionShowsTheHoldAndAppliesNothing(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
 	s := open(t, url)

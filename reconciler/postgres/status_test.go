@@ -44,7 +44,7 @@ func TestAcknowledgeOfAnOlderRowChangesNothingNewer(t *testing.T) {
 	}
 	check(t, s.Work.Acknowledge(t.Context(), worker, applied([]mirror.Row{row})))
 	if row, _, _ := s.Work.Row(t.Context(), a.Key); row.Apply != mirror.ApplyApplied {
-		t.Fatalf("acknowledged as it stands: %s", row.Apply)
+		t.Fatalf("acknowledged at its number: %s", row.Apply)
 	}
 }
 

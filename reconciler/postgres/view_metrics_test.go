@@ -70,7 +70,7 @@ func TestFleetStatsCountTheCurrentState(t *testing.T) {
 		}
 	}
 	if age := f.At.Sub(f.Rechecks.Oldest).Round(time.Minute); age != time.Hour {
-		t.Errorf("the oldest look waits for %s", age)
+		t.Errorf("the oldest review job waits for %s", age)
 	}
 }
 
@@ -180,17 +180,17 @@ func TestRolloutScanContinuesWhereItStopped(t *testing.T) {
 	exec(t, url, `SELECT settle(NULL)`)
 	ask := view.StatsQuery{Holder: "replica-1"}
 	var now view.RolloutLatency
-	looks := 0
-	for ; !now.Synced.Done && looks < 10; looks++ {
+	scans := 0
+	for ; !now.Synced.Done && scans < 10; scans++ {
 		f := must(s.Views.FleetStats(t.Context(), ask))(t)
 		if len(f.Rollouts) != 1 {
 			t.Fatalf("under way: %+v", f.Rollouts)
 		}
 		now, ask.Latencies, ask.After = f.Rollouts[0], f.Rollouts, f.Rollouts[0].Number
 	}
-	if looks < 2 || !now.Synced.Done || !now.Synced.Any || now.Healthy.Done ||
+	if scans < 2 || !now.Synced.Done || !now.Synced.Any || now.Healthy.Done ||
 		now.Healthy.Next != 7 || now.AppliedAt.IsZero() {
-		t.Errorf("after %d looks: %+v", looks, now)
+		t.Errorf("after %d scans: %+v", scans, now)
 	}
 }
 
@@ -285,7 +285,7 @@ func TestFleetStatsCountAgentsAsTheirListDoes(t *testing.T) {
 	// as last reported
 	exec(t, k.url,
 		`INSERT INTO engines (engine, reachable) VALUES ('far-1', true) ON CONFLICT (engine) DO UPDATE SET reachable = true`)
-	figures := func() [3]int {
+	stats := func() [3]int {
 		t.Helper()
 		f := must(k.Views.FleetStats(t.Context(), asLeader))(t)
 		if far := f.Engines[1]; far.Engine != "far-1" || far.Reachable != (f.Agents.Connected > 0) {
@@ -293,11 +293,11 @@ func TestFleetStatsCountAgentsAsTheirListDoes(t *testing.T) {
 		}
 		return [3]int{f.Agents.Connected, f.Agents.Stale, f.Agents.Never}
 	}
-	if got := figures(); got != [3]int{0, 3, 1} {
+	if got := stats(); got != [3]int{0, 3, 1} {
 		t.Errorf("before the hub's first beat: %v", got)
 	}
 	check(t, k.Agents.BeatReplica(t.Context(), "hub-1"))
-	if got := figures(); got != [3]int{2, 1, 1} {
+	if got := stats(); got != [3]int{2, 1, 1} {
 		t.Errorf("connected, stale, never: %v", got)
 	}
 	all, _, err := k.Views.Agents(t.Context(), view.Scope{}, view.Filter{}, view.Page{Limit: 10})
@@ -313,7 +313,7 @@ func TestFleetStatsCountAgentsAsTheirListDoes(t *testing.T) {
 			listed[2]++
 		}
 	}
-	if listed != figures() {
+	if listed != stats() {
 		t.Errorf("%v are listed", listed)
 	}
 }

@@ -82,7 +82,7 @@ func TestViews(t *testing.T) {
 	s, _ := populated(t)
 	ctx, all, page := t.Context(), view.Scope{}, view.Page{Limit: 100}
 
-	t.Run("a tenant with its grant, its use and how it stands", func(t *testing.T) {
+	t.Run("a tenant with its quota, its use and its counts", func(t *testing.T) {
 		got, _, err := s.Views.Tenants(ctx, all, view.Filter{}, page)
 		check(t, err)
 		want := view.Tenant{Name: "acme", Owners: []string{"group:acme"}, Quota: fleet.Quota{

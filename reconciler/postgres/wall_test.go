@@ -83,12 +83,12 @@ func TestNothingIsReadableWithoutAPolicy(t *testing.T) {
 				OR has_any_column_privilege('argosy_reader', c.oid, 'SELECT, INSERT, UPDATE, REFERENCES')) ORDER BY 1`)
 	check(t, err)
 	var name string
-	var wall bool
+	var policy bool
 	var reachable []string
-	_, err = pgx.ForEachRow(rows, []any{&name, &wall}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&name, &policy}, func() error {
 		// which hold revisions and nothing of a tenant
-		if reachable = append(reachable, name); !wall && name != "approvals" {
-			t.Errorf("%s: the reader reaches it, and no wall stands before it", name)
+		if reachable = append(reachable, name); !policy && name != "approvals" {
+			t.Errorf("%s: the reader reaches it without a policy", name)
 		}
 		return nil
 	})

@@ -222,7 +222,7 @@ const sqlAcknowledge = `
 		ON CONFLICT (engine, kind, name) DO UPDATE SET
 			tenant = excluded.tenant, seq = excluded.seq, state = excluded.state, state_message = excluded.state_message, acked_at = excluded.acked_at
 		WHERE (s.seq, s.state, s.state_message) IS DISTINCT FROM (excluded.seq, excluded.state, excluded.state_message)
-		RETURNING engine, kind, name, tenant, state)` + sqlTellOf + `'apply ' || min(state)` + sqlTellEnd
+		RETURNING engine, kind, name, tenant, state)` + sqlEvents + `'apply ' || min(state)` + sqlEventsEnd
 
 const sqlRemove = `
 	WITH changed AS (
@@ -239,16 +239,16 @@ const sqlRemove = `
 		FROM changed c LEFT JOIN swept s ON s.engine = c.engine AND s.kind = c.kind AND s.name = c.name
 		WHERE c.uid = ''
 		ON CONFLICT (engine, kind, name) DO UPDATE SET tenant = excluded.tenant, uid = excluded.uid,
-			epoch = excluded.epoch, seq = excluded.seq, deletion = excluded.deletion, at = excluded.at)` + sqlTellOf + `'removed'` + sqlTellEnd
+			epoch = excluded.epoch, seq = excluded.seq, deletion = excluded.deletion, at = excluded.at)` + sqlEvents + `'removed'` + sqlEventsEnd
 
 // One event for each tenant with Applications among the changes. It names the Application if there
 // is only one.
-const sqlTellOf = `
+const sqlEvents = `
 	SELECT new_event('application', c.tenant,
 		CASE WHEN count(*) = 1 THEN coalesce((SELECT d.tenant || '/' || d.deployment || '@' || d.environment FROM desired d
 			WHERE d.engine = min(c.engine) AND d.kind = 'Application' AND d.name = min(c.name)), '') ELSE '' END,
 		CASE WHEN count(*) = 1 THEN `
-const sqlTellEnd = ` ELSE count(*) || ' applications of engine ' || min(c.engine) END)
+const sqlEventsEnd = ` ELSE count(*) || ' applications of engine ' || min(c.engine) END)
 	FROM changed c WHERE c.kind = 'Application' GROUP BY c.tenant`
 
 func ackColumns(acks []mirror.Ack, lease mirror.Lease) []any {
@@ -331,7 +331,7 @@ const sqlObserve = `
 			(s.observed_at IS NULL OR
 			(s.uid, s.sync, s.health, s.synced_revision, s.operation_phase, s.operation_id, s.operation_error, s.message, s.resources, s.gone) <>
 			(o.uid, o.sync, o.health, o.synced_revision, o.operation_phase, o.operation_id, o.operation_error, o.message, o.resources, o.gone))
-		RETURNING s.engine, s.kind, s.name, s.tenant, s.sync, s.health)` + sqlTellOf + `min(sync) || ', ' || min(health)` + sqlTellEnd
+		RETURNING s.engine, s.kind, s.name, s.tenant, s.sync, s.health)` + sqlEvents + `min(sync) || ', ' || min(health)` + sqlEventsEnd
 
 // sqlBeginStatus inserts a first status row for objects that are observed before their
 // acknowledgement.

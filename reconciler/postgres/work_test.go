@@ -105,24 +105,24 @@ func (d *desk) seen(key string, n int) {
 	until(d.t, "job "+key, func() bool { return d.count(key) >= n })
 }
 
-func ask(t *testing.T, s *postgres.Store, looks ...forge.Recheck) {
+func ask(t *testing.T, s *postgres.Store, jobs ...forge.Recheck) {
 	t.Helper()
-	check(t, s.Pulls.Ask(t.Context(), looks))
+	check(t, s.Pulls.Ask(t.Context(), jobs))
 }
 
 // book is a log that a test reads.
-type book struct {
+type testLog struct {
 	mu sync.Mutex
 	b  bytes.Buffer
 }
 
-func (b *book) Write(p []byte) (int, error) {
+func (b *testLog) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.b.Write(p)
 }
 
-func (b *book) has(words ...string) bool {
+func (b *testLog) has(words ...string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for line := range strings.Lines(b.b.String()) {
@@ -137,8 +137,8 @@ func (b *book) has(words ...string) bool {
 	return false
 }
 
-func bookOf(t *testing.T, url string) (*postgres.Store, *book) {
-	b := &book{}
+func openLogged(t *testing.T, url string) (*postgres.Store, *testLog) {
+	b := &testLog{}
 	return openWith(t, url, postgres.Options{Log: slog.New(slog.NewTextHandler(b, nil))}), b
 }
 
@@ -166,7 +166,7 @@ func TestRequestedJobsRunAtOnce(t *testing.T) {
 		}
 	}
 	if took := time.Since(began); took > n*time.Second/2 {
-		t.Errorf("%d looks one after the other took %s: they waited for polls", n, took)
+		t.Errorf("%d jobs one after the other took %s: they waited for polls", n, took)
 	}
 	d.stop()
 	expect(t, url, `SELECT count(*) FROM river_job WHERE state <> 'completed'`, 0)
@@ -274,7 +274,7 @@ func (w *wrapped) Unwrap() error { return w.err }
 func TestFailedJobIsRetriedAndItsErrorIsNotStored(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
-	s, log := bookOf(t, url)
+	s, log := openLogged(t, url)
 	d := work(t, s, nothing)
 	d.set(func(context.Context, forge.Recheck) error {
 		d.set(nothing)
@@ -293,7 +293,7 @@ func TestFailedJobIsRetriedAndItsErrorIsNotStored(t *testing.T) {
 func TestPanicFailsItsJobAlone(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
-	s, log := bookOf(t, url)
+	s, log := openLogged(t, url)
 	d := work(t, s, nothing)
 	d.set(func(_ context.Context, l forge.Recheck) error {
 		if l.Number == 7 && d.count("pull/7") == 1 {
@@ -316,7 +316,7 @@ func TestPanicFailsItsJobAlone(t *testing.T) {
 func TestDiscardedJobCanBeRequestedAgain(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
-	s, log := bookOf(t, url)
+	s, log := openLogged(t, url)
 	ask(t, s, pullJob(7))
 	exec(t, url, `UPDATE river_job SET attempt = 9`)
 	d := work(t, s, func(context.Context, forge.Recheck) error {
@@ -433,7 +433,7 @@ func TestWorkThatStops(t *testing.T) {
 		1)
 	expect(t, url,
 		`SELECT count(*) FROM river_job WHERE args = '{"key": "pull/8"}' AND state = 'available' AND attempt = 0`, 1)
-	until(t, "nobody to listen", func() bool { return !listening(t, url) })
+	until(t, "the listener to end", func() bool { return !listening(t, url) })
 	next := work(t, open(t, url), nothing)
 	next.seen("pull/8", 1)
 	next.seen("sweep", 1)
@@ -488,7 +488,7 @@ func TestWorkSurvivesLostConnections(t *testing.T) {
 func TestWorkWaitsForTheDatabase(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
-	s, log := bookOf(t, url)
+	s, log := openLogged(t, url)
 	ask(t, s, branch)
 	exec(t, databaseURL(t, "postgres"), `ALTER DATABASE `+databaseOf(url)+
 		` ALLOW_CONNECTIONS false`)

@@ -36,12 +36,12 @@ func registerStops(reg prometheus.Registerer, stops *worker.StopBoard) {
 
 // poolMetrics exports the state of the connection pools.
 type poolMetrics struct {
-	read                               func() []postgres.PoolFigures
+	read                               func() []postgres.PoolStats
 	size, inUse, waiting, wait, gaveUp *prometheus.Desc
 }
 
 // registerPools exports the state of the store's connection pools.
-func registerPools(reg prometheus.Registerer, read func() []postgres.PoolFigures) {
+func registerPools(reg prometheus.Registerer, read func() []postgres.PoolStats) {
 	desc := func(name, help string) *prometheus.Desc {
 		return prometheus.NewDesc("argosy_database_"+name, help, []string{"pool"}, nil)
 	}
