@@ -12,9 +12,9 @@ import (
 // installation holds the tokens of the App's installation for the repository. A token reaches that
 // one repository, with no more permissions than needed.
 type installation struct {
-	forge *Forge
-	id    int64 // 0: looked up
-	lock  chan struct{}
+	conn *connection
+	id   int64 // 0: looked up
+	lock chan struct{}
 
 	current string // under turn
 	until   time.Time
@@ -91,7 +91,7 @@ func (i *installation) forget() {
 }
 
 func (i *installation) ask(ctx context.Context) (granted, error) {
-	f := i.forge
+	f := i.conn
 	in, err := i.find(ctx)
 	if err != nil {
 		return granted{}, err
@@ -105,7 +105,7 @@ func (i *installation) ask(ctx context.Context) (granted, error) {
 }
 
 func (i *installation) find(ctx context.Context) (installed, error) {
-	f := i.forge
+	f := i.conn
 	c := call{client: f.app, method: http.MethodGet, path: path("app", "installations",
 		number(i.id))}
 	if i.id == 0 {
@@ -138,10 +138,10 @@ func (i *installation) find(ctx context.Context) (installed, error) {
 // request for more as a whole.
 func (i *installation) scope(in installed) any {
 	body := map[string]any{}
-	if id := i.forge.pin.Load(); id != 0 {
+	if id := i.conn.pin.Load(); id != 0 {
 		body["repository_ids"] = []int64{id}
 	} else {
-		_, name, _ := cutName(i.forge.name)
+		_, name, _ := cutName(i.conn.name)
 		body["repositories"] = []string{name}
 	}
 	permissions := map[string]string{}
@@ -163,7 +163,7 @@ func (i *installation) scope(in installed) any {
 }
 
 // self is the account that we speak with. It is kept for as long as the credential is the same.
-func (f *Forge) self(ctx context.Context) (account, error) {
+func (f *connection) self(ctx context.Context) (account, error) {
 	var key [32]byte
 	if f.app == nil {
 		token, err := f.client.Client().Transport.(*authorized).token(ctx)
@@ -190,7 +190,7 @@ func (f *Forge) self(ctx context.Context) (account, error) {
 }
 
 // whoAmI asks for the account: a token's user, or the bot that an App acts as.
-func (f *Forge) whoAmI(ctx context.Context) (account, error) {
+func (f *connection) whoAmI(ctx context.Context) (account, error) {
 	if f.app == nil {
 		a, err := f.get(ctx, "user", nil)
 		if err != nil {

@@ -58,7 +58,7 @@ func in(repository string, parts ...string) string {
 
 // send makes one call. It replaces an installation token that the Git host no longer knows, once:
 // the call had no effect.
-func (f *Forge) send(ctx context.Context, c call) (answer, error) {
+func (f *connection) send(ctx context.Context, c call) (answer, error) {
 	a, err := f.once(ctx, c)
 	if hasStatus(err, http.StatusUnauthorized) && f.grant != nil && c.client == f.client {
 		f.grant.forget()
@@ -67,7 +67,7 @@ func (f *Forge) send(ctx context.Context, c call) (answer, error) {
 	return a, err
 }
 
-func (f *Forge) once(ctx context.Context, c call) (answer, error) {
+func (f *connection) once(ctx context.Context, c call) (answer, error) {
 	target := c.path
 	if len(c.query) > 0 {
 		target += "?" + c.query.Encode()
@@ -82,12 +82,12 @@ func (f *Forge) once(ctx context.Context, c call) (answer, error) {
 		return answer{what: c.what(), header: response.Header, body: accepted.Raw}, nil
 	}
 	if err != nil {
-		return answer{}, f.failure(ctx, c.what(), err)
+		return answer{}, failure(ctx, c.what(), err)
 	}
 	body, err := io.ReadAll(response.Body) // wire has it in memory
 	_ = response.Body.Close()
 	if err != nil {
-		return answer{}, f.failure(ctx, c.what(), err)
+		return answer{}, failure(ctx, c.what(), err)
 	}
 	a := answer{what: c.what(), header: response.Header, body: body, next: response.NextPage,
 		cursor: response.Cursor}
@@ -96,11 +96,11 @@ func (f *Forge) once(ctx context.Context, c call) (answer, error) {
 	return a, nil
 }
 
-func (f *Forge) get(ctx context.Context, p string, query url.Values) (answer, error) {
+func (f *connection) get(ctx context.Context, p string, query url.Values) (answer, error) {
 	return f.send(ctx, call{client: f.client, method: http.MethodGet, path: p, query: query})
 }
 
-func (f *Forge) write(ctx context.Context, method, p string, body any) (answer, error) {
+func (f *connection) write(ctx context.Context, method, p string, body any) (answer, error) {
 	return f.send(ctx, call{client: f.client, method: method, path: p, body: body})
 }
 

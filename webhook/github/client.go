@@ -8,8 +8,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/bradleyfalzon/ghinstallation/v2"
@@ -23,25 +21,14 @@ const (
 
 // Forge is one repository on a Git host. It is safe for concurrent use. New returns it.
 type Forge struct {
-	base    *url.URL
-	gitea   bool
-	name    string       // owner/name as it is configured
-	pin     atomic.Int64 // the repository's id; 0 as long as it is not known
-	appID   int64        // 0: with a token
-	hookURL string
-
-	client *api.Client   // with the token, or the installation's
-	app    *api.Client   // signs as the App; nil with a token
-	grant  *installation // nil with a token
-
-	mu       sync.Mutex
-	us       map[[32]byte]account // our own account, by credential
-	pageSize int                  // Gitea's largest page; 0 as long as it is not known
+	*connection
+	pulls
+	conversations
+	checks
+	people
+	protections
+	deliveries
 }
-
-// KnownID is the repository's id: as it was configured, or as the repository first answered; 0 as
-// long as neither is known.
-func (f *Forge) KnownID() int64 { return f.pin.Load() }
 
 // New returns a Forge without a request to the Git host.
 func New(c Config) (*Forge, error) {
@@ -59,19 +46,11 @@ func New(c Config) (*Forge, error) {
 }
 
 func newForge(c Config, base *url.URL, next http.RoundTripper) *Forge {
-	f := &Forge{base: base, gitea: isGitea(base), name: c.Repository, hookURL: c.HookURL,
-		us: map[[32]byte]account{}}
-	f.pin.Store(c.RepositoryID)
-	through := &wire{base: base, next: next, kept: newCache(cacheBytes, entryBytes)}
-	if c.Auth.App == nil {
-		f.client = newClient(c, base, &authorized{token: c.Auth.Token, next: through})
-		return f
-	}
-	f.appID = c.Auth.App.ID
-	f.app = newClient(c, base, &signed{app: *c.Auth.App, next: &wire{base: base, next: next}})
-	f.grant = &installation{forge: f, id: c.Auth.App.InstallationID, lock: make(chan struct{}, 1)}
-	f.client = newClient(c, base, &authorized{token: f.grant.token, next: through})
-	return f
+	conn := newConnection(c, base, next)
+	reader, resolver := pulls{conn}, people{conn}
+	return &Forge{connection: conn, pulls: reader, conversations: conversations{reader},
+		checks: checks{conn}, people: resolver, protections: protections{resolver},
+		deliveries: deliveries{conn}}
 }
 
 func dialer(c Config) http.RoundTripper {

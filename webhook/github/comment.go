@@ -18,7 +18,7 @@ var errVanished = errors.New("our comment was deleted while it was edited")
 // SetComment implements webhook.Writer. It writes only to a comment of our own on that pull request
 // whose body begins with the marker. Of several, as two replicas can post at the same moment, it
 // keeps the oldest and deletes the others.
-func (f *Forge) SetComment(ctx context.Context, n int, id int64, marker, body string) (int64,
+func (f conversations) SetComment(ctx context.Context, n int, id int64, marker, body string) (int64,
 	error) {
 	id, err := f.setComment(ctx, n, id, marker, body)
 	if err != nil {
@@ -27,7 +27,7 @@ func (f *Forge) SetComment(ctx context.Context, n int, id int64, marker, body st
 	return id, nil
 }
 
-func (f *Forge) setComment(ctx context.Context, n int, id int64, marker, body string) (int64,
+func (f conversations) setComment(ctx context.Context, n int, id int64, marker, body string) (int64,
 	error) {
 	body, err := marked(marker, body)
 	if err != nil {
@@ -66,7 +66,7 @@ func marked(marker, body string) (string, error) {
 }
 
 // updateComment edits the comment with the ID if it still exists and is ours.
-func (f *Forge) updateComment(ctx context.Context, r repository, us account, n int, id int64,
+func (f conversations) updateComment(ctx context.Context, r repository, us account, n int, id int64,
 	marker,
 	body string) (bool, error) {
 	a, err := f.get(ctx, in(r.FullName, "issues", "comments", number(id)), nil)
@@ -91,7 +91,8 @@ func (f *Forge) updateComment(ctx context.Context, r repository, us account, n i
 }
 
 // findOrPostComment finds our comment among all, and posts one if there is none.
-func (f *Forge) findOrPostComment(ctx context.Context, r repository, us account, n int, marker,
+func (f conversations) findOrPostComment(ctx context.Context, r repository, us account, n int,
+	marker,
 	body string) (int64, error) {
 	all, err := f.comments(ctx, r, n)
 	if err != nil {
@@ -119,7 +120,7 @@ func (f *Forge) findOrPostComment(ctx context.Context, r repository, us account,
 	return ours[0].ID, nil
 }
 
-func (f *Forge) post(ctx context.Context, r repository, n int, body string) (int64, error) {
+func (f conversations) post(ctx context.Context, r repository, n int, body string) (int64, error) {
 	a, err := f.write(ctx, http.MethodPost, in(r.FullName, "issues", number(n), "comments"),
 		&api.IssueComment{Body: &body})
 	if err != nil {
@@ -131,7 +132,7 @@ func (f *Forge) post(ctx context.Context, r repository, n int, body string) (int
 
 // edit does not write an unchanged comment: an edit is one more request, and one more mark on the
 // page.
-func (f *Forge) edit(ctx context.Context, r repository, c comment, body string) error {
+func (f conversations) edit(ctx context.Context, r repository, c comment, body string) error {
 	if sameText(c.Body, body) {
 		return nil
 	}

@@ -11,9 +11,13 @@ import (
 	"argosy.dev/argosy/fleet/forge"
 )
 
+// conversations reads the comments and reviews of pull requests, and writes our comment.
+type conversations struct{ pulls }
+
 // Conversation implements webhook.Reader. Reviews that are not submitted are left out, and so is
 // Gitea's request for a review.
-func (f *Forge) Conversation(ctx context.Context, n int) ([]forge.Comment, []forge.Review, error) {
+func (f conversations) Conversation(ctx context.Context, n int) ([]forge.Comment, []forge.Review,
+	error) {
 	comments, reviews, err := f.conversation(ctx, n)
 	if err != nil {
 		return nil, nil, fmt.Errorf("comments and reviews of pull request %d: %w", n, err)
@@ -21,7 +25,8 @@ func (f *Forge) Conversation(ctx context.Context, n int) ([]forge.Comment, []for
 	return comments, reviews, nil
 }
 
-func (f *Forge) conversation(ctx context.Context, n int) ([]forge.Comment, []forge.Review, error) {
+func (f conversations) conversation(ctx context.Context, n int) ([]forge.Comment, []forge.Review,
+	error) {
 	r, err := f.here(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -31,7 +36,7 @@ func (f *Forge) conversation(ctx context.Context, n int) ([]forge.Comment, []for
 		return nil, nil, err
 	}
 	reviews, err := every(ctx, func(v review) int64 { return v.ID },
-		pagesOf[review](f, in(r.FullName, "pulls", number(n), "reviews"), nil, texts))
+		pagesOf[review](f.connection, in(r.FullName, "pulls", number(n), "reviews"), nil, texts))
 	if isGone(err) { // of any page: only the pull request itself can be proven not to be there
 		if _, none := f.pull(ctx, n); none != nil {
 			err = none
@@ -56,9 +61,9 @@ func (f *Forge) conversation(ctx context.Context, n int) ([]forge.Comment, []for
 }
 
 // comments are those of a pull request's conversation, oldest first.
-func (f *Forge) comments(ctx context.Context, r repository, n int) ([]comment, error) {
+func (f conversations) comments(ctx context.Context, r repository, n int) ([]comment, error) {
 	all, err := every(ctx, func(c comment) int64 { return c.ID },
-		wholeOf[comment](f, in(r.FullName, "issues", number(n), "comments"), nil, texts))
+		wholeOf[comment](f.connection, in(r.FullName, "issues", number(n), "comments"), nil, texts))
 	slices.SortFunc(all, func(a, b comment) int {
 		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID))
 	})
@@ -67,7 +72,7 @@ func (f *Forge) comments(ctx context.Context, r repository, n int) ([]comment, e
 
 // own reports whether we wrote the comment. Comments of another App under our account's name are
 // not ours.
-func (f *Forge) own(c comment, us account) bool {
+func (f conversations) own(c comment, us account) bool {
 	return c.User != nil && c.User.ID == us.ID && (f.appID == 0 || c.App == nil ||
 		c.App.ID == f.appID)
 }

@@ -15,10 +15,13 @@ import (
 	"argosy.dev/argosy/fleet/forge"
 )
 
+// deliveries lists and repeats the deliveries of our webhook.
+type deliveries struct{ *connection }
+
 // Missed implements webhook.Deliveries: of an App's webhook, or of the repository's webhook with
 // Config.HookURL. GitHub keeps what it delivered for some days. With a token and without a HookURL,
 // and on Gitea, there is no such list.
-func (f *Forge) Missed(ctx context.Context, since time.Time) ([]forge.MissedDelivery, error) {
+func (f deliveries) Missed(ctx context.Context, since time.Time) ([]forge.MissedDelivery, error) {
 	client, at, err := f.hook(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("deliveries that were missed: %w", err)
@@ -31,7 +34,7 @@ func (f *Forge) Missed(ctx context.Context, since time.Time) ([]forge.MissedDeli
 }
 
 // Redeliver implements webhook.Deliveries.
-func (f *Forge) Redeliver(ctx context.Context, id int64) error {
+func (f deliveries) Redeliver(ctx context.Context, id int64) error {
 	client, at, err := f.hook(ctx)
 	if err == nil {
 		_, err = f.send(ctx, call{client: client, method: http.MethodPost,
@@ -44,7 +47,7 @@ func (f *Forge) Redeliver(ctx context.Context, id int64) error {
 }
 
 // hook is where the deliveries to us are listed.
-func (f *Forge) hook(ctx context.Context) (*api.Client, string, error) {
+func (f deliveries) hook(ctx context.Context) (*api.Client, string, error) {
 	if f.gitea || f.app == nil && f.hookURL == "" {
 		return nil, "", errors.ErrUnsupported
 	}
@@ -56,7 +59,7 @@ func (f *Forge) hook(ctx context.Context) (*api.Client, string, error) {
 		return f.app, path("app", "hook", "deliveries"), nil
 	}
 	hooks, err := every(ctx, func(h hook) int64 { return h.ID },
-		pagesOf[hook](f, in(r.FullName, "hooks"), nil, names))
+		pagesOf[hook](f.connection, in(r.FullName, "hooks"), nil, names))
 	if isGone(err) || hasStatus(err, http.StatusForbidden) {
 		return nil, "",
 			fmt.Errorf(
@@ -76,7 +79,7 @@ func (f *Forge) hook(ctx context.Context) (*api.Client, string, error) {
 }
 
 // tries lists the tries since then, the newest first.
-func (f *Forge) tries(ctx context.Context, client *api.Client, at string,
+func (f deliveries) tries(ctx context.Context, client *api.Client, at string,
 	since time.Time) ([]delivery, error) {
 	var all []delivery
 	q := url.Values{"per_page": {strconv.Itoa(names)}}
@@ -108,7 +111,7 @@ func (f *Forge) tries(ctx context.Context, client *api.Client, at string,
 
 // missed are the deliveries to our repository of which no try was answered with 2xx, oldest first,
 // each with its newest try. An App's webhook also has those of other repositories.
-func (f *Forge) missed(tries []delivery) []forge.MissedDelivery {
+func (f deliveries) missed(tries []delivery) []forge.MissedDelivery {
 	arrived, seen := map[string]bool{}, map[string]bool{}
 	for _, d := range tries {
 		if d.StatusCode >= 200 && d.StatusCode < 300 {

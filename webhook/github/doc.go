@@ -2,14 +2,14 @@
 // Enterprise, and Gitea, which answers under the same paths. It implements webhook.Host and is the
 // only importer of GitHub's client.
 //
-//	config.go, client.go   New: a client with the installation's or the token's credential, and a
-//	                       client that signs as the App
+//	config.go, client.go   New: the Forge and its parts, the clients and their credentials
+//	connection.go          the repository, which every part reads first
 //	account.go             credentials, and our own account
 //	wire.go, cache.go      every request and response: bounds, redaction, conditional requests
 //	call.go, errors.go     one call, its response or the meaning of its failure
 //	list.go                lists, read to their end
 //	pulls.go, conversation.go, comment.go, statuses.go, runs.go, people.go, protection.go,
-//	deliveries.go          the methods of Forge
+//	deliveries.go          the parts of Forge
 //	manifest.go            the registration of an App
 //
 // Rules of this package:

@@ -61,7 +61,7 @@ func hasStatus(err error, status int) bool {
 
 // failure translates an error of GitHub's client: into a time to ask again, a refusal, or a plain
 // error.
-func (f *Forge) failure(ctx context.Context, what string, err error) error {
+func failure(ctx context.Context, what string, err error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s: %w", what, ctx.Err())
 	}
@@ -86,7 +86,7 @@ func (f *Forge) failure(ctx context.Context, what string, err error) error {
 			"%s: the Git host wants a one-time password with this credential; give it a token",
 			what)
 	case errors.As(err, &no):
-		return f.verdict(what, no)
+		return verdict(what, no)
 	case errors.As(err, &sent):
 		return unsent(what, sent)
 	}
@@ -110,7 +110,7 @@ func unsent(what string, sent *url.Error) error {
 }
 
 // verdict reads an answer that is neither 2xx nor one of the limits that GitHub's client knows.
-func (f *Forge) verdict(what string, no *api.ErrorResponse) error {
+func verdict(what string, no *api.ErrorResponse) error {
 	r, now := no.Response, time.Now()
 	e := &refused{what: what, status: r.StatusCode, words: words(no), needs: needs(r.Header),
 		api: isJSON(r.Header)}

@@ -102,7 +102,7 @@ func isUnchanged[T any](ctx context.Context, pages []sheet[T], id func(T) int64,
 }
 
 // pagesOf reads the pages of a list of T at a path, so many to a page.
-func pagesOf[T interface{ check() error }](f *Forge, p string, query url.Values,
+func pagesOf[T interface{ check() error }](f *connection, p string, query url.Values,
 	size int) turner[T] {
 	return func(ctx context.Context, page int) (sheet[T], error) {
 		q, err := f.paged(ctx, query, page, &size)
@@ -129,7 +129,7 @@ func pagesOf[T interface{ check() error }](f *Forge, p string, query url.Values,
 }
 
 // wholeOf reads a list that Gitea gives in one piece, and GitHub in pages.
-func wholeOf[T interface{ check() error }](f *Forge, p string, query url.Values,
+func wholeOf[T interface{ check() error }](f *connection, p string, query url.Values,
 	size int) turner[T] {
 	if !f.gitea {
 		return pagesOf[T](f, p, query, size)
@@ -168,7 +168,7 @@ func readList[T interface{ check() error }](a answer) ([]T, error) {
 
 // paged is the query for one page. Gitea limits a page to a size that its operator sets, and
 // returns that size.
-func (f *Forge) paged(ctx context.Context, query url.Values, page int, size *int) (url.Values,
+func (f *connection) paged(ctx context.Context, query url.Values, page int, size *int) (url.Values,
 	error) {
 	q := url.Values{}
 	for name, values := range query {
@@ -213,7 +213,7 @@ func (s pageSettings) check() error {
 	return nil
 }
 
-func (f *Forge) largestPage(ctx context.Context) (int, error) {
+func (f *connection) largestPage(ctx context.Context) (int, error) {
 	f.mu.Lock()
 	most := f.pageSize
 	f.mu.Unlock()

@@ -100,7 +100,7 @@ func Convert(ctx context.Context, c Config, code string) (Registration, error) {
 	if !conversionCode.MatchString(code) {
 		return Registration{}, errors.New("the code is none that GitHub gives")
 	}
-	f := &Forge{base: base}
+	f := &connection{base: base}
 	f.client = newClient(c, base, &wire{base: base, next: dialer(c), secret: code})
 	a, err := f.send(ctx, call{client: f.client, method: http.MethodPost,
 		path: path("app-manifests", code, "conversions"), shown: "/app-manifests/…/conversions"})

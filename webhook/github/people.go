@@ -12,9 +12,12 @@ import (
 	"argosy.dev/argosy/fleet/forge"
 )
 
+// people resolves accounts, teams and permissions.
+type people struct{ *connection }
+
 // Owner implements webhook.People. Gitea's teams are named by their names, which know no upper and
 // lower case.
-func (f *Forge) Owner(ctx context.Context, name string) (forge.Account, error) {
+func (f people) Owner(ctx context.Context, name string) (forge.Account, error) {
 	org, group, isTeam := strings.Cut(name, "/")
 	if !segment.MatchString(org) || isTeam && !segment.MatchString(group) {
 		return forge.Account{},
@@ -41,7 +44,7 @@ func (f *Forge) Owner(ctx context.Context, name string) (forge.Account, error) {
 	return owner, nil
 }
 
-func (f *Forge) user(ctx context.Context, login string) (forge.Account, error) {
+func (f people) user(ctx context.Context, login string) (forge.Account, error) {
 	a, err := f.get(ctx, path("users", login), nil)
 	if isGone(err) {
 		return forge.Account{}, forge.ErrNoSuchOwner
@@ -63,7 +66,7 @@ func (f *Forge) user(ctx context.Context, login string) (forge.Account, error) {
 }
 
 // team is GitHub's team with the slug, the members of its child teams included.
-func (f *Forge) team(ctx context.Context, org, slug string) (forge.Account, error) {
+func (f people) team(ctx context.Context, org, slug string) (forge.Account, error) {
 	a, err := f.get(ctx, path("orgs", org, "teams", slug), nil)
 	var is team
 	if err == nil {
@@ -86,7 +89,7 @@ func (f *Forge) team(ctx context.Context, org, slug string) (forge.Account, erro
 }
 
 // noTeam proves that there is no such team: GitHub also answers "not found" for hidden teams.
-func (f *Forge) noTeam(ctx context.Context, org, slug string, gone error) error {
+func (f people) noTeam(ctx context.Context, org, slug string, gone error) error {
 	teams, err := f.teams(ctx, org)
 	switch {
 	case isGone(err):
@@ -105,7 +108,7 @@ func (f *Forge) noTeam(ctx context.Context, org, slug string, gone error) error 
 	return forge.ErrNoSuchOwner
 }
 
-func (f *Forge) giteaTeam(ctx context.Context, org, name string) (forge.Account, error) {
+func (f people) giteaTeam(ctx context.Context, org, name string) (forge.Account, error) {
 	teams, err := f.teams(ctx, org)
 	if err != nil {
 		return forge.Account{}, mayNotRead(org, err)
@@ -119,14 +122,14 @@ func (f *Forge) giteaTeam(ctx context.Context, org, name string) (forge.Account,
 	return forge.Account{}, forge.ErrNoSuchOwner
 }
 
-func (f *Forge) teams(ctx context.Context, org string) ([]team, error) {
+func (f people) teams(ctx context.Context, org string) ([]team, error) {
 	return every(ctx, func(t team) int64 { return t.ID },
-		pagesOf[team](f, path("orgs", org, "teams"), nil, names))
+		pagesOf[team](f.connection, path("orgs", org, "teams"), nil, names))
 }
 
-func (f *Forge) accounts(ctx context.Context, p string) ([]forge.Person, error) {
+func (f people) accounts(ctx context.Context, p string) ([]forge.Person, error) {
 	members, err := every(ctx, func(a account) int64 { return a.ID },
-		pagesOf[account](f, p, nil, names))
+		pagesOf[account](f.connection, p, nil, names))
 	if err != nil {
 		return nil, err
 	}
@@ -151,7 +154,7 @@ func mayNotRead(org string, err error) error {
 }
 
 // Permission implements webhook.People.
-func (f *Forge) Permission(ctx context.Context, p forge.Person) (forge.Permission, error) {
+func (f people) Permission(ctx context.Context, p forge.Person) (forge.Permission, error) {
 	level, err := f.permission(ctx, p)
 	if err != nil {
 		return "", fmt.Errorf("permission of account %d (%s): %w", p.ID, plain(p.Login), err)
@@ -159,7 +162,7 @@ func (f *Forge) Permission(ctx context.Context, p forge.Person) (forge.Permissio
 	return level, nil
 }
 
-func (f *Forge) permission(ctx context.Context, p forge.Person) (forge.Permission, error) {
+func (f people) permission(ctx context.Context, p forge.Person) (forge.Permission, error) {
 	if p.ID <= 0 {
 		return "", errors.New("the account has no ID")
 	}
@@ -200,7 +203,7 @@ func (f *Forge) permission(ctx context.Context, p forge.Person) (forge.Permissio
 
 // byTeam finds accounts with write access through a team alone: Gitea leaves that out of its answer
 // for the account. A team with hidden members gives access to none.
-func (f *Forge) byTeam(ctx context.Context, r repository, id int64,
+func (f people) byTeam(ctx context.Context, r repository, id int64,
 	otherwise forge.Permission) (forge.Permission, error) {
 	a, err := f.get(ctx, in(r.FullName, "teams"), nil)
 	if hasStatus(err, http.StatusMethodNotAllowed) { // it is a user's, who has no teams
@@ -230,7 +233,7 @@ func (f *Forge) byTeam(ctx context.Context, r repository, id int64,
 }
 
 // loginOf is the login that the account has now.
-func (f *Forge) loginOf(ctx context.Context, id int64) (string, error) {
+func (f people) loginOf(ctx context.Context, id int64) (string, error) {
 	if f.gitea {
 		return f.giteaLogin(ctx, id)
 	}
@@ -273,7 +276,7 @@ func (s search) check() error {
 }
 
 // giteaLogin finds an account by its id, which Gitea does in its search alone.
-func (f *Forge) giteaLogin(ctx context.Context, id int64) (string, error) {
+func (f people) giteaLogin(ctx context.Context, id int64) (string, error) {
 	a, err := f.get(ctx, path("users", "search"), url.Values{"uid": {number(id)}})
 	if err != nil {
 		return "", err

@@ -11,8 +11,11 @@ import (
 	"argosy.dev/argosy/fleet/forge"
 )
 
+// protections reads the rules of branches.
+type protections struct{ people }
+
 // Protection implements webhook.Guard.
-func (f *Forge) Protection(ctx context.Context, branch string) (forge.Protection, error) {
+func (f protections) Protection(ctx context.Context, branch string) (forge.Protection, error) {
 	p := forge.Protection{Host: "GitHub", App: f.appID}
 	r, err := f.here(ctx)
 	if err == nil && f.gitea {
@@ -38,7 +41,7 @@ const (
 // protection is GitHub's: rulesets, which everybody may read but for who is exempt from them, and
 // the older branch protection, which takes more. A rule is in force if any of them
 // enforces it.
-func (f *Forge) protection(ctx context.Context, r repository, branch string,
+func (f protections) protection(ctx context.Context, r repository, branch string,
 	p *forge.Protection) error {
 	settings, err := f.merging(ctx, r)
 	if err != nil {
@@ -126,7 +129,7 @@ type merging struct {
 	GiteaDetected    *bool `json:"autodetect_manual_merge"`
 }
 
-func (f *Forge) merging(ctx context.Context, r repository) (merging, error) {
+func (f protections) merging(ctx context.Context, r repository) (merging, error) {
 	a, err := f.get(ctx, in(r.FullName), nil)
 	if err != nil {
 		return merging{}, err
@@ -162,11 +165,11 @@ func (r rule) check() error {
 }
 
 // rulesets adds what the rulesets enforce, and returns those that demand something.
-func (f *Forge) rulesets(ctx context.Context, r repository, branch string,
+func (f protections) rulesets(ctx context.Context, r repository, branch string,
 	p *forge.Protection) (sources []source, err error) {
 	at := in(r.FullName, "rules", "branches", branch)
 	rules, err := every(ctx, func(r rule) int64 { return r.Ruleset },
-		pagesOf[rule](f, at, nil, names))
+		pagesOf[rule](f.connection, at, nil, names))
 	if err != nil {
 		return nil, err
 	}
@@ -240,7 +243,7 @@ type actor struct {
 	Mode string `json:"bypass_mode"`
 }
 
-func (f *Forge) exemptions(ctx context.Context, r repository, id int64, p *forge.Protection,
+func (f protections) exemptions(ctx context.Context, r repository, id int64, p *forge.Protection,
 	s *source) error {
 	a, err := f.get(ctx, in(r.FullName, "rulesets", number(id)), nil)
 	if isGone(err) || hasStatus(err, http.StatusForbidden) {
@@ -277,7 +280,7 @@ func (f *Forge) exemptions(ctx context.Context, r repository, id int64, p *forge
 var roles = map[int64]string{1: "read", 2: "maintain", 3: "triage", 4: "write", 5: "admin"}
 
 // exempt names an actor, by its number if it cannot be resolved.
-func (f *Forge) exempt(ctx context.Context, r repository, a actor) (forge.Exempt, error) {
+func (f protections) exempt(ctx context.Context, r repository, a actor) (forge.Exempt, error) {
 	id := number(a.ID)
 	switch a.Type {
 	case "User":
@@ -351,7 +354,7 @@ type required struct {
 	} `json:"checks"`
 }
 
-func (f *Forge) guarded(ctx context.Context, r repository, branch string) (guarded, error) {
+func (f protections) guarded(ctx context.Context, r repository, branch string) (guarded, error) {
 	a, err := f.get(ctx, in(r.FullName, "branches", branch), nil)
 	if isGone(err) {
 		return guarded{}, fmt.Errorf("the Git host shows no such branch: %w", err)
@@ -409,7 +412,7 @@ func (classic) check() error { return nil }
 
 // classic adds the rules of the branch protection, and returns the permission that it lacks. Every
 // reader sees the required checks.
-func (f *Forge) classic(ctx context.Context, r repository, branch string,
+func (f protections) classic(ctx context.Context, r repository, branch string,
 	p *forge.Protection) (s source, err error) {
 	g, err := f.guarded(ctx, r, branch)
 	if err != nil || !g.Protected {

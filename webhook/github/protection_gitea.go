@@ -34,7 +34,7 @@ func (g giteaRule) check() error {
 }
 
 // giteaProtection is Gitea's: one rule applies to a branch, and the branch names it.
-func (f *Forge) giteaProtection(ctx context.Context, r repository, branch string,
+func (f protections) giteaProtection(ctx context.Context, r repository, branch string,
 	p *forge.Protection) error {
 	m, err := f.merging(ctx, r)
 	if err != nil {
@@ -74,7 +74,7 @@ func (f *Forge) giteaProtection(ctx context.Context, r repository, branch string
 }
 
 // giteaRule reads the rule of that name; nil for what our account may not read.
-func (f *Forge) giteaRule(ctx context.Context, r repository, name string) (*giteaRule, error) {
+func (f protections) giteaRule(ctx context.Context, r repository, name string) (*giteaRule, error) {
 	if name == "" {
 		return nil, nil
 	}

@@ -16,48 +16,11 @@ func number[N int | int64](n N) string { return strconv.FormatInt(int64(n), 10) 
 
 func cutName(full string) (owner, name string, ok bool) { return strings.Cut(full, "/") }
 
-// Repository implements webhook.Reader.
-func (f *Forge) Repository(ctx context.Context) (int64, string, error) {
-	r, err := f.here(ctx)
-	return r.ID, r.FullName, err
-}
-
-// here reads the repository: the id that it always had, under the name that it has now.
-func (f *Forge) here(ctx context.Context) (repository, error) {
-	a, err := f.get(ctx, in(f.name), nil)
-	if isGone(err) {
-		return repository{},
-			fmt.Errorf("the repository %s is gone, or our account may no longer read it: %w",
-				f.name, err)
-	}
-	if err != nil {
-		return repository{}, err
-	}
-	r, err := read[repository](a)
-	if err != nil {
-		return repository{}, err
-	}
-	if !f.pin.CompareAndSwap(0, r.ID) {
-		if err := f.ours(r.ID); err != nil {
-			return repository{}, err
-		}
-	}
-	return r, nil
-}
-
-// ours is an error when the id is not that of the repository. Its name may have been given up, and
-// taken by a stranger.
-func (f *Forge) ours(id int64) error {
-	if pin := f.pin.Load(); id != pin {
-		return fmt.Errorf(
-			"repository %s is now another one (id %d, it was %d): nothing is believed", f.name, id,
-			pin)
-	}
-	return nil
-}
+// pulls reads pull requests.
+type pulls struct{ *connection }
 
 // Pull implements webhook.Reader.
-func (f *Forge) Pull(ctx context.Context, n int) (forge.Pull, error) {
+func (f pulls) Pull(ctx context.Context, n int) (forge.Pull, error) {
 	p, err := f.pull(ctx, n)
 	if err != nil {
 		return forge.Pull{}, fmt.Errorf("pull request %d: %w", n, err)
@@ -65,7 +28,7 @@ func (f *Forge) Pull(ctx context.Context, n int) (forge.Pull, error) {
 	return p, nil
 }
 
-func (f *Forge) pull(ctx context.Context, n int) (forge.Pull, error) {
+func (f pulls) pull(ctx context.Context, n int) (forge.Pull, error) {
 	r, err := f.here(ctx)
 	if err != nil {
 		return forge.Pull{}, err
@@ -89,8 +52,8 @@ func (f *Forge) pull(ctx context.Context, n int) (forge.Pull, error) {
 
 // noPull proves that there is no such pull request: "not found" is also the answer for hidden
 // objects.
-func (f *Forge) noPull(ctx context.Context, r repository, gone error) error {
-	_, err := pagesOf[pull](f, in(r.FullName, "pulls"), nil, 1)(ctx, 1)
+func (f pulls) noPull(ctx context.Context, r repository, gone error) error {
+	_, err := pagesOf[pull](f.connection, in(r.FullName, "pulls"), nil, 1)(ctx, 1)
 	if err != nil {
 		return fmt.Errorf("%w, and whether our account may read pull requests is not known: %w",
 			gone, err)
@@ -102,7 +65,7 @@ func (f *Forge) noPull(ctx context.Context, r repository, gone error) error {
 }
 
 // toPull converts the pull request of this repository.
-func (f *Forge) toPull(p pull) (forge.Pull, error) {
+func (f pulls) toPull(p pull) (forge.Pull, error) {
 	if err := f.ours(p.Base.Repo.ID); err != nil {
 		return forge.Pull{}, err
 	}
@@ -138,7 +101,7 @@ func link(text string) string {
 }
 
 // OpenPulls implements webhook.Reader.
-func (f *Forge) OpenPulls(ctx context.Context, base string) ([]forge.Pull, error) {
+func (f pulls) OpenPulls(ctx context.Context, base string) ([]forge.Pull, error) {
 	r, err := f.here(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("open pull requests: %w", err)
@@ -149,7 +112,7 @@ func (f *Forge) OpenPulls(ctx context.Context, base string) ([]forge.Pull, error
 		query = url.Values{"state": {"open"}, "base_branch": {base}, "sort": {"oldest"}}
 	}
 	all, err := every(ctx, func(p pull) int64 { return int64(p.Number) },
-		pagesOf[pull](f, in(r.FullName, "pulls"), query, texts))
+		pagesOf[pull](f.connection, in(r.FullName, "pulls"), query, texts))
 	if err != nil {
 		return nil, fmt.Errorf("open pull requests: %w", err)
 	}
@@ -169,7 +132,7 @@ func (f *Forge) OpenPulls(ctx context.Context, base string) ([]forge.Pull, error
 // PullsOf implements webhook.Reader. GitHub finds each merged pull request that brought the commit
 // in; Gitea the one whose merge commit it is, which of a rebased pull request is the last of its
 // commits.
-func (f *Forge) PullsOf(ctx context.Context, commit fleet.Revision) ([]int, error) {
+func (f pulls) PullsOf(ctx context.Context, commit fleet.Revision) ([]int, error) {
 	numbers, err := f.pullsOf(ctx, commit)
 	if err != nil {
 		return nil, fmt.Errorf("pull requests of commit %s: %w", commit, err)
@@ -177,7 +140,7 @@ func (f *Forge) PullsOf(ctx context.Context, commit fleet.Revision) ([]int, erro
 	return numbers, nil
 }
 
-func (f *Forge) pullsOf(ctx context.Context, commit fleet.Revision) ([]int, error) {
+func (f pulls) pullsOf(ctx context.Context, commit fleet.Revision) ([]int, error) {
 	if !commitID.MatchString(string(commit)) {
 		return nil, fmt.Errorf("it is no commit")
 	}
@@ -203,14 +166,15 @@ func (f *Forge) pullsOf(ctx context.Context, commit fleet.Revision) ([]int, erro
 	return slices.Compact(numbers), nil
 }
 
-func (f *Forge) broughtBy(ctx context.Context, r repository, commit string) ([]pull, error) {
+func (f pulls) broughtBy(ctx context.Context, r repository, commit string) ([]pull, error) {
 	if !f.gitea {
 		return every(ctx, func(p pull) int64 { return int64(p.Number) },
-			pagesOf[pull](f, in(r.FullName, "commits", commit, "pulls"), nil, texts))
+			pagesOf[pull](f.connection, in(r.FullName, "commits", commit, "pulls"), nil, texts))
 	}
 	a, err := f.get(ctx, in(r.FullName, "commits", commit, "pull"), nil)
 	if isGone(err) {
-		if _, err := pagesOf[pull](f, in(r.FullName, "pulls"), nil, 1)(ctx, 1); err != nil {
+		first := pagesOf[pull](f.connection, in(r.FullName, "pulls"), nil, 1)
+		if _, err := first(ctx, 1); err != nil {
 			return nil, err
 		}
 		return nil, nil

@@ -28,7 +28,7 @@ const (
 // reportRuns reports check runs. GitHub only adds annotations to a run, and a completed run stays
 // completed. So reportRuns updates a run as long as that leads to the check, and otherwise creates
 // a new one of the same name.
-func (f *Forge) reportRuns(ctx context.Context, r repository, head string,
+func (f checks) reportRuns(ctx context.Context, r repository, head string,
 	checks []forge.Check) error {
 	existing, err := f.runs(ctx, r, head)
 	if err != nil {
@@ -61,7 +61,7 @@ func (l runList) check() error {
 
 // runs are the newest check runs of the commit by name, of those that our App made. Any other App's
 // is as a stranger's.
-func (f *Forge) runs(ctx context.Context, r repository, head string) (map[string]run, error) {
+func (f checks) runs(ctx context.Context, r repository, head string) (map[string]run, error) {
 	pages, err := leaf(ctx, func(ctx context.Context, page int) (sheet[run], error) {
 		q, err := f.paged(ctx, url.Values{"app_id": {number(f.appID)}, "filter": {"all"}}, page,
 			new(int(names)))
@@ -92,7 +92,7 @@ func (f *Forge) runs(ctx context.Context, r repository, head string) (map[string
 
 // reportRun brings one run to the check. With more annotations than one request takes, the run
 // stays in progress until the last.
-func (f *Forge) reportRun(ctx context.Context, r repository, head string, c forge.Check,
+func (f checks) reportRun(ctx context.Context, r repository, head string, c forge.Check,
 	now run) error {
 	want, err := outcome(c)
 	if err != nil {
@@ -144,7 +144,7 @@ func outcome(c forge.Check) (wanted, error) {
 }
 
 // writeRun makes or updates a run with one batch of annotations.
-func (f *Forge) writeRun(ctx context.Context, r repository, head string, c forge.Check, w wanted,
+func (f checks) writeRun(ctx context.Context, r repository, head string, c forge.Check, w wanted,
 	batch []*api.CheckRunAnnotation, now run) (run, error) {
 	summary, title := shorten(c.Summary, longestSummary), cmp.Or(c.Title, c.Name)
 	o := api.CreateCheckRunOptions{

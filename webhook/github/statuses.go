@@ -15,9 +15,12 @@ import (
 
 const longestDescription = 140 // characters of a commit status; GitHub refuses longer ones
 
+// checks reports the checks of commits.
+type checks struct{ *connection }
+
 // ReportChecks implements webhook.Writer: an App reports check runs, a token commit statuses. It
 // does not write an unchanged one again.
-func (f *Forge) ReportChecks(ctx context.Context, head fleet.Revision, checks []forge.Check) error {
+func (f checks) ReportChecks(ctx context.Context, head fleet.Revision, checks []forge.Check) error {
 	if !commitID.MatchString(string(head)) {
 		return fmt.Errorf("checks of %q: it is no commit", head)
 	}
@@ -33,14 +36,14 @@ func (f *Forge) ReportChecks(ctx context.Context, head fleet.Revision, checks []
 	return nil
 }
 
-func (f *Forge) reportStatuses(ctx context.Context, r repository, head string,
+func (f checks) reportStatuses(ctx context.Context, r repository, head string,
 	checks []forge.Check) error {
 	us, err := f.self(ctx)
 	if err != nil {
 		return err
 	}
-	existing, err := leaf(ctx, pagesOf[status](f, in(r.FullName, "commits", head, "statuses"), nil,
-		names))
+	existing, err := leaf(ctx, pagesOf[status](f.connection,
+		in(r.FullName, "commits", head, "statuses"), nil, names))
 	if err != nil {
 		return err
 	}
@@ -62,7 +65,7 @@ func (f *Forge) reportStatuses(ctx context.Context, r repository, head string,
 
 // reportStatus writes a status unless the newest of its name is ours and equal: a stranger's would
 // hide an older one of ours.
-func (f *Forge) reportStatus(ctx context.Context, r repository, head string, us account,
+func (f checks) reportStatus(ctx context.Context, r repository, head string, us account,
 	c forge.Check, now status) error {
 	state, err := statusState(c.State)
 	if err != nil {
