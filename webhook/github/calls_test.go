@@ -37,8 +37,8 @@ func calls(s *stage, f *Forge, head fleet.Revision) map[string]func(context.Cont
 			_, err := f.Owner(ctx, "alice")
 			return err
 		},
-		"Owner, nobody": func(ctx context.Context) error {
-			_, err := f.Owner(ctx, "nobody")
+		"Owner, no user": func(ctx context.Context) error {
+			_, err := f.Owner(ctx, "unknown")
 			return err
 		},
 		"Owner, team": func(ctx context.Context) error {

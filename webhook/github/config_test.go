@@ -40,7 +40,7 @@ func TestNewRefusesWhatCannotWork(t *testing.T) {
 		"a dot":                func(c *Config) { c.Repository = "./fleet" },
 		"a repository's query": func(c *Config) { c.Repository = "acme/fleet?x" },
 		"a repository below 0": func(c *Config) { c.RepositoryID = -1 },
-		"nobody":               func(c *Config) { c.Auth = Auth{} },
+		"no credential":        func(c *Config) { c.Auth = Auth{} },
 		"an App and a token":   func(c *Config) { c.Auth.App = &App{ID: 1, Key: key} },
 		"an App without a key": func(c *Config) { c.Auth = Auth{App: &App{ID: 1}} },
 		"an App without an id": func(c *Config) { c.Auth = Auth{App: &App{Key: key}} },

@@ -137,7 +137,7 @@ func knownAbsent(what string, err error) bool {
 	switch what {
 	case "Pull of none":
 		return errors.Is(err, forge.ErrNoSuchPull)
-	case "Owner, nobody", "Owner, no team":
+	case "Owner, no user", "Owner, no team":
 		return errors.Is(err, forge.ErrNoSuchOwner)
 	}
 	return false

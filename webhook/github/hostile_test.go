@@ -184,7 +184,7 @@ func TestDamagedAnswers(t *testing.T) {
 		for key, a := range of.answers {
 			asking := of.askers[key]
 			if strings.Contains(key, "installation") { // each signs for the token that it asks for
-				asking = []string{"Pull of none", "Owner, nobody"}
+				asking = []string{"Pull of none", "Owner, no user"}
 			}
 			var root any
 			if err := json.Unmarshal(a.body, &root); err != nil {
