@@ -673,7 +673,8 @@ func readHistory(ctx context.Context, tx pgx.Tx, id string) (h history, err erro
 	return h, err
 }
 
-// show adds a proof to the recent ones, or fails if it is one of them.
+// show adds a proof to the recent ones. It fails if another call has used the proof, or if there
+// are maxProofs of them.
 func (h *history) show(proof, call string) error {
 	maps.DeleteFunc(h.proofs, func(_ string, s shown) bool { return !h.now.Before(s.Until) })
 	switch before, seen := h.proofs[proof]; {

@@ -230,7 +230,7 @@ func TestSyncOfAnOwnApplication(t *testing.T) {
 	expect(t, k.url,
 		`SELECT count(*) FROM events WHERE tenant = 'acme' AND text = 'sync of acme/own: gitops/x: Succeeded'`, 1)
 	if next := must(k.Agents.AskSync(ctx, acme, ask, "token:acme/ci"))(t); next.ID == got.ID {
-		t.Errorf("one that has ended is given: %+v", next)
+		t.Errorf("an ended sync is returned: %+v", next)
 	}
 	t.Run("at most a hundred wait", func(t *testing.T) {
 		exec(t, k.url,

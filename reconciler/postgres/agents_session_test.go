@@ -474,7 +474,7 @@ func TestRestartsAndRolloutsAreNoClone(t *testing.T) {
 			}
 		}
 	}
-	t.Run("nor is what was longer than ten minutes ago", func(t *testing.T) {
+	t.Run("nor are takeovers older than ten minutes", func(t *testing.T) {
 		a := k.join(acmeEdge, "slow")
 		for range 6 {
 			for _, i := range []string{"1", "2"} {

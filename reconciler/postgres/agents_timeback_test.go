@@ -34,7 +34,7 @@ func TestAnAcknowledgementIsOfTheContentThatItNames(t *testing.T) {
 	lease := k.open(k.join(acmeEdge, "one"), "p1").Lease
 	row := k.row(acmeEdge)
 	ack := mirror.Ack{Key: row.Key, Seq: row.Seq, State: mirror.ApplyApplied,
-		Hash: "of what the number meant before"}
+		Hash: "content of the number before the restore"}
 	check(t, k.Work.Acknowledge(t.Context(), lease, []mirror.Ack{ack}))
 	if now := k.row(acmeEdge); now.Apply != mirror.ApplyPending {
 		t.Errorf("another content is acknowledged: %s", now.Apply)
@@ -45,7 +45,7 @@ func TestAnAcknowledgementIsOfTheContentThatItNames(t *testing.T) {
 		t.Errorf("its own content is not: %s", now.Apply)
 	}
 	k.exec("UPDATE desired SET absent = true")
-	ack.Removed, ack.Hash = true, "of what the number meant before"
+	ack.Removed, ack.Hash = true, "content of the number before the restore"
 	check(t, k.Work.Acknowledge(t.Context(), lease, []mirror.Ack{ack}))
 	if now := k.row(acmeEdge); now.Key != row.Key {
 		t.Error("a row is gone for the removal of another content")
@@ -126,7 +126,7 @@ func TestARestoredTableIsAnotherIncarnation(t *testing.T) {
 	was := k.life()
 	check(t, k.Agents.BeginLife(t.Context(), before))
 	if k.life() != was {
-		t.Error("another incarnation was begun in place of one that is over already")
+		t.Error("an ended incarnation was replaced again")
 	}
 	check(t, k.Agents.BeginLife(t.Context(), was))
 	if k.life() == was {

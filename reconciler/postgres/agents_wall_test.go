@@ -134,7 +134,7 @@ func TestAgentSeesItsEngineOnly(t *testing.T) {
 		}
 	}
 
-	t.Run("what was set for one transaction is not left for the next", func(t *testing.T) {
+	t.Run("a setting of one transaction does not reach the next", func(t *testing.T) {
 		count(t, "desired", engine)
 		if seen, _ := count(t, "desired"); seen != 0 {
 			t.Errorf("%d rows", seen)

@@ -185,7 +185,7 @@ func TestApprovalReleasesWhatWasHeldBeforeIt(t *testing.T) {
 		Note: "the second"}))(t)
 	again := must(s.Plans.Approvals(ctx))(t)
 	if len(again) != 1 || again[0].By != "token:bob" || !again[0].At.After(first[0].At) {
-		t.Errorf("a second approval is not the one that counts: %+v, and before %+v", again, first)
+		t.Errorf("the second approval does not replace the first: %+v, first %+v", again, first)
 	}
 	if n := waiting(); n != 0 {
 		t.Errorf("%d still wait", n)
@@ -260,7 +260,7 @@ func TestTokens(t *testing.T) {
 			}
 		}
 	})
-	t.Run("what is nearly one is none", func(t *testing.T) {
+	t.Run("a malformed token is refused", func(t *testing.T) {
 		for _, bad := range []string{"", "argosy_", "argosy__", "argosy_" + made.ID,
 			"argosy_" + made.ID + "_", plaintext + "x", plaintext[:len(plaintext)-1],
 			strings.ToUpper(plaintext),
@@ -291,7 +291,7 @@ func TestTokens(t *testing.T) {
 		}
 		if err := s.Tokens.RevokeToken(ctx, "nope", "token:ops"); !errors.Is(
 			err, mirror.ErrNotFound) {
-			t.Errorf("one that never was: %v", err)
+			t.Errorf("an unknown token: %v", err)
 		}
 	})
 	t.Run("it needs a tenant that there is, a role and a name", func(t *testing.T) {

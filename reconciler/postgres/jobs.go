@@ -46,7 +46,7 @@ const sqlInsertJobs = `
 	INSERT INTO river_job (args, kind, queue, priority, max_attempts)
 	SELECT jsonb_build_object('key', key), '` + jobKind + `', '` + jobQueue + `', priority, 10`
 
-// jobArgs are what a job holds: nothing of what there is to see.
+// jobArgs are a job's arguments: the key alone, no content.
 type jobArgs struct {
 	Key string `json:"key"`
 }

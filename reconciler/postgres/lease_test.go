@@ -50,7 +50,7 @@ func TestLeaseIsHeldByOneAndItsEpochGrowsWithEachHolder(t *testing.T) {
 		t.Errorf("after a release: %+v, %v, %v", third, ok, err)
 	}
 	if ok, err := s.Leases.Renew(ctx, second, time.Hour); err != nil || ok {
-		t.Errorf("who released it renews: %v, %v", ok, err)
+		t.Errorf("the replica that released the lease renews it: %v, %v", ok, err)
 	}
 }
 
@@ -64,17 +64,17 @@ func TestLeaseThatIsReleasedForOneReplicaIsKeptForIt(t *testing.T) {
 		l, ok, err := s.Leases.Acquire(ctx, "engine/eu-1", by, time.Hour)
 		check(t, err)
 		if left := time.Until(l.Expires); !ok && (left <= 0 || left > 3*time.Second) {
-			t.Errorf("replica %s is to wait %s for a lease that is kept for 3 s", by, left)
+			t.Errorf("replica %s must wait %s for a lease that is kept for 3 s", by, left)
 		}
 		return ok
 	}
 	first := hold(t, s, "engine/eu-1")
 	check(t, s.Leases.Release(ctx, first, "b"))
 	if taken("c") || taken(first.Holder) {
-		t.Error("another replica takes what is kept for b")
+		t.Error("another replica takes the lease that is kept for b")
 	}
 	if !taken("b") {
-		t.Error("b does not get what is kept for it")
+		t.Error("b does not get the lease that is kept for it")
 	}
 	second, _, err := s.Leases.Acquire(ctx, "engine/eu-1", "b", time.Hour)
 	check(t, err)

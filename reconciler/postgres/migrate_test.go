@@ -267,7 +267,7 @@ func TestResetKeepsWhatPeopleDecided(t *testing.T) {
 		r.Syncs = []mirror.SyncRequest{{ID: "acme/run", Key: r.Rows[0].Key, Tenant: "acme"}}
 	})))(t)
 	if rows := must(s.Work.Changed(ctx, "eu-1", seq, 10))(t); len(rows) != 1 {
-		t.Errorf("a cursor of before passes over what came after: %d rows", len(rows))
+		t.Errorf("an old cursor skips newer changes: %d rows", len(rows))
 	}
 	must(s.Tokens.VerifyToken(ctx, plaintext))(t)
 	again := one[string](t, url,

@@ -40,7 +40,7 @@ func TestReadersDelayNoOtherPool(t *testing.T) {
 			`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'argosy' AND wait_event_type = 'Lock'`) == 2
 	}
 	until(t, "the readers to take their connections", full)
-	until(t, "the pools to report who waits", func() bool {
+	until(t, "the pools to report waiting callers", func() bool {
 		p := s.Pools()
 		return p[2].InUse == 2 && p[2].Size == 2 && p[2].Waiting >= 14 &&
 			p[0].Waiting+p[1].Waiting == 0
@@ -123,7 +123,7 @@ func TestHalfSentWriteOfADeadClientKeepsItsLeaseForSecondsOnly(t *testing.T) {
 				write(ctx)
 			}()
 			<-between.Taken
-			until(t, "the server to wait for the rest of it", func() bool {
+			until(t, "the server to wait for the rest of the request", func() bool {
 				return one[int](t, url,
 					`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'ClientRead'
 					AND state = 'active' AND xact_start IS NOT NULL`) == 1

@@ -81,11 +81,11 @@ type (
 	// Plans are the revisions: what is recorded, what it was computed from, whether it is
 	// confirmed.
 	Plans struct{ *database }
-	// Decisions are what people decide: approvals, emergency stops, removals, orphanings, owners.
+	// Decisions are people's decisions: approvals, emergency stops, removals, orphanings, owners.
 	Decisions struct{ *database }
-	// Leases are who may write to which engine, and which replicas share the leases.
+	// Leases decide which process may write to which engine, and how replicas share the leases.
 	Leases struct{ *database }
-	// Work is what a worker reads and reports of one engine.
+	// Work is the rows that a worker reads of one engine, and its reports.
 	Work struct{ *database }
 	// Agents are identities, registration tokens, sessions, rows and reports of agents.
 	Agents struct{ *database }

@@ -45,8 +45,9 @@ var bounded = map[string]string{
 	"declarations": "the config repo", "sealed": "the config repo",
 	"quarantines": "the config repo", "problems": "the config repo",
 	"placements": "the config repo",
-	"desired":    "the config repo", "status": "desired", "holds": "what waits for an approval",
-	"sync_holds": "the config repo", "stops": "what people have stopped",
+	"desired":    "the config repo", "status": "desired",
+	"holds":      "changes that wait for an approval",
+	"sync_holds": "the config repo", "stops": "stops set by people",
 	"strays":           "objects of ours on engines",
 	"reach":            "environments",
 	"owners":           "names that the platform has ever declared as owners",
@@ -143,7 +144,7 @@ func TestPruneKeepsWhatIsOldAndNeeded(t *testing.T) {
 		t.Errorf("left %s, before %s", got, before)
 	}
 	if all := must(s.Plans.Approvals(t.Context()))(t); len(all) != 1 {
-		t.Errorf("approvals of what waits: %+v", all)
+		t.Errorf("approvals of held changes: %+v", all)
 	}
 }
 

@@ -82,7 +82,7 @@ func TestPullRecordComesBackAsItWasSaved(t *testing.T) {
 	written := one[string](t, url, `SELECT xmin::text FROM pulls`)
 	check(t, s.Pulls.SavePull(ctx, record))
 	if again := one[string](t, url, `SELECT xmin::text FROM pulls`); again != written {
-		t.Error("what is unchanged is written")
+		t.Error("an unchanged record is written")
 	}
 	if err := s.Pulls.SavePull(ctx, forge.PullRecord{
 		Pull: forge.Pull{Number: 2, State: "ajar"}}); err == nil {
@@ -186,7 +186,7 @@ func TestCollidingPulls(t *testing.T) {
 	check(t, s.Pulls.SaveReviewed(ctx, reviewed(2, 22, "d.yaml")))
 	if again := one[string](t, url,
 		`SELECT xmin::text FROM pull_touches WHERE number = 2`); again != written {
-		t.Error("what is unchanged is written")
+		t.Error("an unchanged record is written")
 	}
 	check(t, s.Pulls.SavePull(ctx, pull(3, forge.PullMerged)))
 	if got := colliding(1, "c.yaml", "d.yaml"); len(got) != 1 || got[0].Number != 2 {
@@ -456,7 +456,7 @@ func TestPullViews(t *testing.T) {
 	check(t, err)
 	if text := must(json.Marshal(shared))(t); strings.Contains(string(text), "globex") ||
 		shared.Verdict != "" || !slices.Equal(shared.Tenants, []fleet.TenantName{"acme"}) {
-		t.Errorf("what acme sees of one that touches globex too: %s", text)
+		t.Errorf("acme sees a pull request that touches globex too as %s", text)
 	}
 	for _, c := range []struct {
 		scope  view.Scope
@@ -470,7 +470,7 @@ func TestPullViews(t *testing.T) {
 		}
 	}
 
-	t.Run("a stranger who takes the name sees nothing of before", func(t *testing.T) {
+	t.Run("a new tenant of the same name sees no earlier pull request", func(t *testing.T) {
 		exec(t, url,
 			`UPDATE tenants SET removed_at = now() WHERE tenant = 'acme'; INSERT INTO tenants (tenant) VALUES ('acme')`)
 		acme := view.Scope{Tenant: "acme"}
@@ -479,7 +479,7 @@ func TestPullViews(t *testing.T) {
 		}
 		check(t, s.Pulls.SavePull(ctx, pull(3, forge.PullOpen, "acme")))
 		if got := numbers(acme, view.Filter{}); !slices.Equal(got, []int{3}) {
-			t.Errorf("of what touches it now it sees %v", got)
+			t.Errorf("of its own pull requests it sees %v", got)
 		}
 	})
 }

@@ -415,6 +415,6 @@ func TestAlternativesOfPlacementsAreKeptApart(t *testing.T) {
 	}
 	if n := one[int](t, url,
 		`SELECT length(body::text) FROM placements WHERE environment = 'prod'`); n > 500 {
-		t.Errorf("what every start reads has %d bytes", n)
+		t.Errorf("every start reads %d bytes", n)
 	}
 }

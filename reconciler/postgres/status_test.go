@@ -168,7 +168,7 @@ func TestObserveWritesWhatIsNewAndNothingElse(t *testing.T) {
 		Limit: 10})
 	check(t, err)
 	if views[0].Health != mirror.HealthMissing || views[0].Sync != mirror.SyncUnknown {
-		t.Errorf("what is gone is %s and %s", views[0].Sync, views[0].Health)
+		t.Errorf("a deleted Application is %s and %s", views[0].Sync, views[0].Health)
 	}
 }
 

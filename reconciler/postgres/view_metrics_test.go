@@ -224,7 +224,7 @@ func TestRolloutLatencyOfARevision(t *testing.T) {
 	observe(mirror.SyncSynced, mirror.HealthHealthy, rows...)
 	check(t, s.Work.Acknowledge(t.Context(), worker, applied(rows)))
 	if v := look(); v.AppliedAt.IsZero() || v.Synced.Done || v.Healthy.Done {
-		t.Errorf("applied, and what was seen was seen before: %+v", v)
+		t.Errorf("applied, with an earlier observation: %+v", v)
 	}
 	observe(mirror.SyncSynced, mirror.HealthProgressing, rows...)
 	if v := look(); !v.Synced.Done || !v.Synced.Any || v.Synced.At.Before(v.AppliedAt) ||

@@ -161,7 +161,7 @@ func TestViews(t *testing.T) {
 			t.Errorf("%+v", a)
 		}
 	})
-	t.Run("an engine with what it carries and what it still has to do", func(t *testing.T) {
+	t.Run("an engine with its load and its pending work", func(t *testing.T) {
 		got, _, err := s.Views.Engines(ctx, all, view.Filter{}, page)
 		check(t, err)
 		if len(got) != 2 || got[0].Load != (fleet.EngineLoad{Applications: 6, Environments: 2}) ||

@@ -66,7 +66,7 @@ func TestEveryTableOfATenantHasAPolicy(t *testing.T) {
 			has_table_privilege('argosy_reader', c.oid, 'INSERT, UPDATE, DELETE, TRUNCATE')
 			OR c.relname IN ('tokens', 'audit', 'sealed', 'leases', 'engines') AND has_table_privilege('argosy_reader', c.oid, 'SELECT'))`).Scan(&may))
 	if may != 0 {
-		t.Errorf("argosy_reader may write, or read what is not for tenants, in %d tables", may)
+		t.Errorf("argosy_reader may write, or read data that is not for tenants, in %d tables", may)
 	}
 }
 
@@ -177,7 +177,7 @@ func TestReaderSeesItsTenantOnly(t *testing.T) {
 		}
 	}
 
-	t.Run("what was set for one transaction is not left for the next", func(t *testing.T) {
+	t.Run("a setting of one transaction does not reach the next", func(t *testing.T) {
 		count(t, "desired", "acme")
 		if left := one[string](t, url,
 			`SELECT coalesce(current_setting('argosy.tenant', true), '')`); left != "" {

@@ -386,7 +386,7 @@ func TestJobOfADeadReplicaRunsAgain(t *testing.T) {
 	d.seen("pull/7", 1)
 	d.stop()
 	if n := d.count("pull/8"); n != 0 {
-		t.Errorf("one that may still be done is done again")
+		t.Errorf("a job that may still run runs again")
 	}
 }
 

@@ -55,8 +55,8 @@ const (
 	stopTimeout  = 30 * time.Second
 )
 
-// Start makes a database cluster in dir, or opens the one that is there, and returns when it
-// answers. dir is made if need be.
+// Start creates a database cluster in dir, or opens the existing one, and returns when the server
+// answers. It creates dir if it is missing.
 func Start(ctx context.Context, dir string) (*Server, error) {
 	return StartWith(ctx, dir, Options{})
 }

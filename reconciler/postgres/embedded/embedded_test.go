@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// folder is one that the server's user may pass to, unlike t.TempDir.
+// folder returns a folder that the server's user may enter, unlike t.TempDir.
 func folder(t *testing.T) string {
 	dir, err := os.MkdirTemp("", "argosy-embedded-")
 	if err != nil {

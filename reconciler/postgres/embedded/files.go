@@ -16,7 +16,7 @@ import (
 	"syscall"
 )
 
-// serverUser is whom the server runs as: nil for ourselves, another for root.
+// serverUser returns the user of the server: nil for our own user, another if we are root.
 func serverUser() (*syscall.Credential, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil

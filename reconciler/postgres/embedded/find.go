@@ -53,7 +53,7 @@ func find(dir string) (string, error) {
 	return found[0].bin, nil
 }
 
-// installations are those that can be run, the newest first.
+// installations returns the usable installations, the newest first.
 func installations() []installation {
 	var folders []string
 	if named := os.Getenv("ARGOSY_POSTGRES_BIN"); named != "" {

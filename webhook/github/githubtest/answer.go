@@ -38,7 +38,7 @@ func (s *Server) write(w http.ResponseWriter, r *http.Request, o *operation, a a
 	_, _ = w.Write(body) // the client may have closed the connection
 }
 
-// encode gives the body: a page of a list, shaped as the description has it.
+// encode returns the body: a page of a list, in the shape that the description requires.
 func (s *Server) encode(r *http.Request, o *operation, a *answer, h http.Header) []byte {
 	v := a.body
 	if a.list != nil {
@@ -90,8 +90,8 @@ func cut(r *http.Request, list []object, h http.Header, base string) []object {
 	return list[from:min(from+size, len(list))]
 }
 
-// unchanged answers 304 when the caller has it already. An ETag that another credential was given
-// is none of the caller's.
+// unchanged answers 304 when the caller has the body already. An ETag that another credential got
+// does not count.
 func (s *Server) unchanged(w http.ResponseWriter, r *http.Request, body []byte) bool {
 	whose := r.Header.Get("Authorization")
 	sum := sha256.Sum256(append([]byte(whose+"\n"+r.URL.String()+"\n"), body...))

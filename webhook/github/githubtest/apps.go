@@ -81,7 +81,7 @@ func (s *Server) App(slug string) *App {
 // Bot is the account that the App writes as.
 func (a *App) Bot() *Account { return a.bot }
 
-// Everything is what an App is granted that Argosy's manifest has made.
+// Everything lists the permissions of an App that Argosy's manifest creates.
 func Everything() map[string]string {
 	return map[string]string{
 		"checks": "write", "statuses": "write", "pull_requests": "write", "issues": "write",
@@ -119,8 +119,7 @@ func (a *App) Expire() {
 	}
 }
 
-// Propose is what the page of a manifest does: it makes the App and gives the code that it is
-// converted with.
+// Propose submits the manifest's page: it creates the App and returns the code for its conversion.
 func (s *Server) Propose(slug string) (code string) {
 	a := s.App(slug)
 	code = secret("code")
@@ -222,8 +221,8 @@ func refusal(message string) answer {
 		"message": message, "documentation_url": "https://docs.github.com/rest"}}
 }
 
-// reached are the repositories that a token is asked for; nil if one of them is none of the
-// installation's.
+// reached returns the repositories that a token is requested for; nil if the installation lacks one
+// of them.
 func reached(i *installation, body object) []int64 {
 	ids, _ := body["repository_ids"].([]any)
 	names, _ := body["repositories"].([]any)

@@ -12,8 +12,8 @@ type Ruleset struct {
 	exempt []object
 }
 
-// Ruleset adds a ruleset, each rule in GitHub's words, such as {"type": "deletion"}, and who is
-// exempt from it.
+// Ruleset adds a ruleset, each rule in GitHub's words, such as {"type": "deletion"}, and its exempt
+// actors.
 func (r *Repository) Ruleset(exempt []map[string]any, rules ...map[string]any) *Ruleset {
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"github.com/golang-jwt/jwt/v4"
 )
 
-// caller is who asks: one of the three.
+// caller is the sender of a request: one of the three.
 type caller struct {
 	user    *Account
 	install *installation
@@ -20,7 +20,7 @@ type caller struct {
 	only        []int64           // repositories that an installation's token reaches
 }
 
-// admit finds out who asks, and counts the request.
+// admit identifies the caller and counts the request.
 func (s *Server) admit(o *operation, q *request) (answer, bool) {
 	if strings.HasPrefix(o.Path, "/app-manifests/") {
 		return answer{}, true // the code in the path is all the right there is
@@ -101,8 +101,8 @@ func (c caller) reaches(r *Repository) bool {
 	return false
 }
 
-// may reports whether the caller may do what takes the level: of the repository for a user, of the
-// permission for an installation.
+// may reports whether the caller has the level: of the repository for a user, of the permission for
+// an installation.
 func (r *request) may(permission, level string, ofUser string) (answer, bool) {
 	if r.install != nil &&
 		(!r.reaches(r.repo) || levels[r.permissions[permission]] < levels[level]) {

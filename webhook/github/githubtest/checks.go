@@ -76,7 +76,7 @@ func (r *Repository) Runs(app *App, commit string) map[string]Run {
 	return newest
 }
 
-// Rerun is what "Re-run" on the page does: the runs of the App's wait again.
+// Rerun clicks "Re-run" on the page: the App's runs are queued again.
 func (r *Repository) Rerun(app *App, commit string) {
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()

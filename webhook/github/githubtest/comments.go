@@ -63,7 +63,7 @@ func (r *Repository) drop(id int64) {
 	r.comments = slices.DeleteFunc(r.comments, func(c *Comment) bool { return c.ID == id })
 }
 
-// Comments are the texts of a pull request's comments, as everybody sees them.
+// Comments returns the texts of a pull request's comments.
 func (r *Repository) Comments(pull int) []string {
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()

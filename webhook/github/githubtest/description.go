@@ -16,7 +16,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// description is what GitHub publishes of the operations in Paths.
+// description is GitHub's published description of the operations in Paths.
 type description struct {
 	Operations []*operation   `json:"operations"`
 	Defs       map[string]any `json:"$defs"`

@@ -82,7 +82,7 @@ func TestRequestsAreHeldToTheDescription(t *testing.T) {
 		"no body": {
 			method: "POST", target: "/repos/alice/fleet/statuses/" + sha,
 			wrong: "body is required"},
-		"a body without what it needs": {
+		"a body without a required field": {
 			method: "POST", target: "/repos/alice/fleet/statuses/" + sha, body: `{"context":"x"}`,
 			wrong: "missing property 'state'"},
 		"a body with a word that is none": {

@@ -91,7 +91,7 @@ func HTML(status int) Fault {
 	}
 }
 
-// SecondaryLimit answers as GitHub does to those who ask too fast.
+// SecondaryLimit answers as GitHub does to a client that sends too many requests.
 func SecondaryLimit(after time.Duration) Fault {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Hook is a webhook and what became of its deliveries.
+// Hook is a webhook and the tries of its deliveries.
 type Hook struct {
 	s     *Server
 	id    int64
@@ -40,8 +40,8 @@ func (r *Repository) Hook(url string) *Hook {
 // Hook is the App's own webhook.
 func (a *App) Hook() *Hook { return a.hook }
 
-// Try adds a try of a delivery that was answered with the status; repository is whose event it was,
-// 0 for none.
+// Try adds a try of a delivery that was answered with the status; repository is the event's
+// repository, 0 for none.
 func (h *Hook) Try(guid string, status int, repository int64) *Try {
 	h.s.mu.Lock()
 	defer h.s.mu.Unlock()

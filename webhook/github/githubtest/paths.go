@@ -1,6 +1,6 @@
 package githubtest
 
-// Paths are those of GitHub's description that this package answers.
+// Paths lists the paths of GitHub's description that this package answers.
 var Paths = []string{
 	"/app",
 	"/app-manifests/{code}/conversions",

@@ -210,7 +210,7 @@ func listMembers(s *Server, r *request) answer {
 	return answer{status: http.StatusOK, list: list}
 }
 
-// members are those of a team and of its child teams; nil if there is no such team.
+// members returns the members of a team and of its child teams; nil if there is no such team.
 func (s *Server) members(org, slug string) []int64 {
 	t := s.teams[org+"/"+slug]
 	if t == nil || t.secret {

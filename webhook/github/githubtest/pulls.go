@@ -121,7 +121,7 @@ func (s *Server) pullObject(p *Pull) object {
 	whose, _, _ := strings.Cut(p.from.Name, "/")
 	author := s.accountObject(p.author)
 	if author == nil {
-		// as GitHub shows those who have left
+		// as GitHub shows deleted accounts
 		author = object{"id": int64(10137), "login": "ghost", "type": "User"}
 	}
 	out := object{

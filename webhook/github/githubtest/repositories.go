@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Repository is a repository. Its methods are what people do on its pages.
+// Repository is a repository. Its methods are the users' actions on its pages.
 type Repository struct {
 	ID     int64
 	Name   string // owner/name
@@ -26,7 +26,7 @@ type Repository struct {
 	classic  map[string]any  // its branch protection; nil for none
 }
 
-// Repository makes a repository of the owner's, who may do everything in it.
+// Repository creates a repository. Its owner has every permission.
 func (s *Server) Repository(owner *Account, name string, public bool) *Repository {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -46,7 +46,8 @@ func (r *Repository) Grant(a *Account, role string) {
 	r.grants[a.ID] = role
 }
 
-// Rename gives the repository another name. Its old one leads here until somebody else takes it.
+// Rename gives the repository another name. The old name redirects here until another repository
+// takes it.
 func (r *Repository) Rename(name string) {
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
@@ -61,7 +62,7 @@ func (r *Repository) Delete() {
 	delete(r.s.repos, r.ID)
 }
 
-// level is what the account may do here.
+// level returns the account's permission for the repository.
 func (r *Repository) level(a *Account) string {
 	if role := r.grants[a.ID]; role != "" {
 		return role

@@ -27,7 +27,7 @@ type Server struct {
 	accounts    map[int64]*Account
 	teams       map[string]*team // by org/slug
 	repos       map[int64]*Repository
-	names       map[string]int64 // of repositories, in lower case; those that were given up lead on
+	names       map[string]int64 // of repositories, in lower case; former names redirect
 	apps        map[int64]*App
 	codes       map[string]*App // of manifests that wait to be converted
 	credentials map[string]*caller
@@ -39,7 +39,8 @@ type Server struct {
 	reset       time.Time
 }
 
-// New is a GitHub without anybody. Whatever does not fit GitHub's description fails the test.
+// New returns a GitHub without accounts. A request or answer that does not fit GitHub's description
+// fails the test.
 func New(t testing.TB) *Server {
 	t.Helper()
 	d, err := described()
@@ -98,7 +99,7 @@ func (s *Server) Limit(requests int, reset time.Time) {
 	s.remaining, s.reset = requests, reset
 }
 
-// Clock is the time of what happens next: each thing that happens takes a second.
+// Clock returns the time of the next event: each event takes a second.
 func (s *Server) Clock() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -197,7 +198,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.write(w, r, o, s.handle(o, r, inPath, body))
 }
 
-// note remembers the request and finds who waits for it.
+// note remembers the request and returns its fault and its watchers.
 func (s *Server) note(r *http.Request) (fault Fault, watchers []func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -88,7 +88,7 @@ func (d *description) at(ref string) any {
 	return now
 }
 
-// follow gives what a reference means, and everything else as it is.
+// follow returns the target of a reference, and everything else unchanged.
 func (d *description) follow(v any) map[string]any {
 	m, _ := v.(map[string]any)
 	if ref, ok := m["$ref"].(string); ok {
