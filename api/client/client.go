@@ -32,11 +32,24 @@ const (
 
 // Client calls one control plane with one token.
 type Client struct {
+	*connection
+	lists
+	decisions
+}
+
+// connection sends the requests of a Client.
+type connection struct {
 	server *url.URL
 	token  string
 	agent  string
 	http   *http.Client
 }
+
+// lists reads, decisions changes.
+type (
+	lists     struct{ conn *connection }
+	decisions struct{ conn *connection }
+)
 
 // New returns a client for the server, such as https://argosy.example.com. agent names the program,
 // e.g. argosy/v1.
@@ -50,14 +63,15 @@ func New(server, token, agent string) (*Client, error) {
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.ResponseHeaderTimeout = timeout
-	return &Client{server: u, token: token, agent: agent, http: &http.Client{
+	c := &connection{server: u, token: token, agent: agent, http: &http.Client{
 		Transport: transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error {
 			// the API never redirects: a redirect comes from another server, which must not see the
 			// token
 			return http.ErrUseLastResponse
 		},
-	}}, nil
+	}}
+	return &Client{connection: c, lists: lists{c}, decisions: decisions{c}}, nil
 }
 
 // CheckServer returns the server's URL if a token may be sent there: https, or http on loopback,
@@ -88,9 +102,9 @@ func loopback(host string) bool {
 }
 
 // Server returns the control plane's URL.
-func (c *Client) Server() string { return c.server.String() }
+func (c *connection) Server() string { return c.server.String() }
 
-func (c *Client) request(ctx context.Context, method, path string, query url.Values,
+func (c *connection) request(ctx context.Context, method, path string, query url.Values,
 	body any) (*http.Request, error) {
 	u := c.server.JoinPath(wire.Base, path)
 	u.RawQuery = query.Encode()
@@ -118,7 +132,7 @@ func (c *Client) request(ctx context.Context, method, path string, query url.Val
 }
 
 // do sends a request and decodes the answer into out (nil: there is none).
-func (c *Client) do(ctx context.Context, method, path string, query url.Values, body,
+func (c *connection) do(ctx context.Context, method, path string, query url.Values, body,
 	out any) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -144,7 +158,7 @@ func (c *Client) do(ctx context.Context, method, path string, query url.Values, 
 }
 
 // refused returns the server's problem, or an error if the answer is not our server's.
-func (c *Client) refused(answer *http.Response) error {
+func (c *connection) refused(answer *http.Response) error {
 	text, _ := io.ReadAll(io.LimitReader(answer.Body, 64<<10))
 	var p wire.Refusal
 	if strings.HasPrefix(answer.Header.Get("Content-Type"), "application/problem+json") &&
@@ -158,7 +172,7 @@ func (c *Client) refused(answer *http.Response) error {
 }
 
 // unreachable names the unreachable server and the cause, without each layer's prefix.
-func (c *Client) unreachable(ctx context.Context, err error) error {
+func (c *connection) unreachable(ctx context.Context, err error) error {
 	if ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return ctx.Err()
 	}

@@ -25,7 +25,7 @@ const (
 // Events calls handle for every event from now on, in order, until ctx ends or handle fails. It
 // resumes a broken stream at its position and calls down, if set, with the cause. A refusal (the
 // token, the URL) ends it.
-func (c *Client) Events(ctx context.Context, handle func(view.Event) error,
+func (c *connection) Events(ctx context.Context, handle func(view.Event) error,
 	down func(error)) error {
 	last := int64(-1)
 	wait := firstTry
@@ -66,7 +66,7 @@ func (e *handleError) Error() string { return e.err.Error() }
 
 var errStreamEnded = errors.New("the event stream ended")
 
-func (c *Client) follow(ctx context.Context, last *int64, handle func(view.Event) error) error {
+func (c *connection) follow(ctx context.Context, last *int64, handle func(view.Event) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	req, err := c.request(ctx, http.MethodGet, path("events"), nil, nil)
