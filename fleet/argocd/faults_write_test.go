@@ -122,7 +122,7 @@ func TestEndlessConflictsEndWithAnError(t *testing.T) {
 		return isApply(r)
 	})
 	if _, err := b.apply(b.app("v1")); err == nil || !strings.Contains(err.Error(),
-		"changed by others") {
+		"other writers changed it") {
 		t.Errorf("error is %v", err)
 	}
 	if n := b.f.Count("PATCH"); n != attempts {

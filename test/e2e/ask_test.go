@@ -17,7 +17,7 @@ import (
 )
 
 // patience bounds how long anything may take on a busy machine; nothing is timed.
-const patience = 2 * time.Minute
+const patience = 4 * time.Minute
 
 // eventually asks until the answer is empty, which means yes; otherwise it is what is still
 // missing.

@@ -235,7 +235,7 @@ func closing(t *testing.T, stop func() error) {
 }
 
 // patience bounds how long anything may take on a busy machine; nothing is timed.
-const patience = 3 * time.Minute
+const patience = 5 * time.Minute
 
 // eventually asks until the answer is empty, which means yes; otherwise it is what is still
 // missing.
