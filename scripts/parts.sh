@@ -62,7 +62,7 @@ source_of() {
 	case $1 in
 	lab) echo test/lab . ;;
 	argocd-2.14) echo test/argocd/v2 . ;;
-	argocd-3.2) echo test/argocd/v3 . ;;
+	argocd-3.2) echo test/argocd/v3 github.com/argoproj/argo-cd/v3/cmd ;;
 	redis) echo test/tools ./redis ;;
 	kustomize) echo test/tools sigs.k8s.io/kustomize/kustomize/v5 ;;
 	helm) echo test/tools helm.sh/helm/v3/cmd/helm ;;
