@@ -469,7 +469,7 @@ func (o *Outbox) run(ctx context.Context, send func(context.Context, []byte) err
 			continue
 		}
 		var end *TerminalError
-		if errors.As(err, &end) {
+		if errors.As(err, &end) && (end.Code != agent.CodeSuperseded || o.current(p)) {
 			return err
 		}
 		if ctx.Err() != nil {
@@ -504,6 +504,15 @@ func (o *Outbox) await(ctx context.Context) (*inFlight, error) {
 		case <-changed:
 		}
 	}
+}
+
+// current reports whether a report belongs to the open session. This process may have raised the
+// epoch itself while an earlier report was in flight, so only a report of the open session proves
+// that another process has taken over.
+func (o *Outbox) current(p *inFlight) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.open && o.epoch == p.epoch
 }
 
 func (o *Outbox) hasPending() bool {

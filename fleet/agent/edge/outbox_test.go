@@ -143,6 +143,46 @@ func TestAReportIsSentAgainUnderARaisedEpoch(t *testing.T) {
 	})
 }
 
+func TestAReportInFlightOutlivesARaiseOfTheEpoch(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hubDouble, s *site) {
+		s.follow()
+		report, stream := make(chan struct{}), make(chan struct{})
+		h.order(func(_ http.ResponseWriter, r *http.Request) bool {
+			switch r.URL.Path {
+			case agent.PathStatus:
+				<-report
+			case agent.PathStream:
+				<-stream
+			}
+			return false
+		})
+		s.observe(mirror.HealthHealthy, "a")
+		wait(time.Second)
+		raised := make(chan error, 1)
+		go func() {
+			_, err := LeasesOf(s.f).RaiseEpoch(t.Context(), s.lease, 50)
+			raised <- err
+		}()
+		wait(time.Second)
+		h.set(func() { h.epoch = 51 }) // the hub has accepted the session, the agent not yet
+		close(report)
+		wait(time.Second)
+		close(stream)
+		wait(2 * time.Minute)
+		if h.health()["a"] != mirror.HealthHealthy {
+			t.Errorf("the report is lost: %+v", h.taken())
+		}
+		if err := <-raised; err != nil {
+			t.Error(err)
+		}
+		select {
+		case err := <-s.ended:
+			t.Errorf("the agent ended: %v", err)
+		default:
+		}
+	})
+}
+
 func TestReportsStayWithinTheLimits(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hubDouble, s *site) {
 		s.follow()
