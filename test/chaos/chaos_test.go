@@ -83,7 +83,6 @@ func run(m *testing.M) int {
 // TestAnyHistoryOfFaultsBreaksNoRule runs fixed histories, one by the seed given, or, for
 // -chaos.minutes, one after another.
 func TestAnyHistoryOfFaultsBreaksNoRule(t *testing.T) {
-	t.Parallel()
 	switch {
 	case *minutes > 0:
 		soak(t, time.Duration(*minutes)*time.Minute)
@@ -92,7 +91,6 @@ func TestAnyHistoryOfFaultsBreaksNoRule(t *testing.T) {
 	default:
 		for _, seed := range []uint64{1, 24} {
 			t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
-				t.Parallel()
 				replay(t, history{seed: seed})
 			})
 		}
@@ -104,7 +102,6 @@ func TestHistoriesThatOnceFailed(t *testing.T) {
 	if *minutes > 0 || *seedFlag != 0 {
 		t.Skip("one history or new ones are asked for")
 	}
-	t.Parallel()
 	for name, h := range map[string]history{
 		// The second head that waited as a whole was listed nowhere, so that it could not be
 		// approved.
@@ -123,7 +120,6 @@ func TestHistoriesThatOnceFailed(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			replay(t, h)
 		})
 	}

@@ -184,7 +184,6 @@ func (w *duel) counted(r *replica, want int) func() error {
 // tombstone has expired. The object is an orphan, which is listed, counted, and removed by a
 // decision.
 func TestACreateThatArrivesAfterItsDeletionIsNoGhost(t *testing.T) {
-	t.Parallel()
 	w := newDuel(t)
 	file, text := deployment("globex", "cart", 1, "Delete", []string{"prod"})
 	create, remove := stack.Change{Write: map[string]string{file: text}}, stack.Change{
@@ -230,7 +229,6 @@ func TestACreateThatArrivesAfterItsDeletionIsNoGhost(t *testing.T) {
 // While the tombstone of the deletion exists, an object that such a request creates is removed by
 // itself.
 func TestACreateThatArrivesSoonAfterItsDeletionIsUndone(t *testing.T) {
-	t.Parallel()
 	w := newDuel(t)
 	file, text := deployment("globex", "cart", 1, "Delete", []string{"prod"})
 	held, left, _ := w.holdAndKill("cart is created", stack.Change{
@@ -248,7 +246,6 @@ func TestACreateThatArrivesSoonAfterItsDeletionIsUndone(t *testing.T) {
 
 // Every object is verified once in an hour: the watch notices this.
 func TestAnUpdateThatArrivesAfterItsRevertIsRevertedAgain(t *testing.T) {
-	t.Parallel()
 	w := newDuel(t)
 	file, v1 := deployment("globex", "shop", 1, "Delete", []string{"prod"})
 	_, v2 := deployment("globex", "shop", 2, "Delete", []string{"prod"})
