@@ -193,7 +193,7 @@ func kindWord(kind string) string {
 const (
 	// poll interval: a notification may be lost, a poll may not
 	feedInterval = 2 * time.Second
-	feedSettle   = 100 * time.Millisecond // notifications within it count once
+	feedDebounce = 100 * time.Millisecond // notifications within it count once
 	feedBatch    = 1000
 )
 
@@ -270,7 +270,7 @@ func (f *feed) run(ctx context.Context) {
 			return
 		case <-tick.C:
 		case <-f.wake:
-			if !pacing.Sleep(ctx, feedSettle) {
+			if !pacing.Sleep(ctx, feedDebounce) {
 				return
 			}
 		}

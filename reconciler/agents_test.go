@@ -83,7 +83,7 @@ func (h *house) join(name fleet.EngineName) *site {
 func TestAnAgentsOwnClusterIsBroughtToItsRowsByItsWorker(t *testing.T) {
 	h := newHouse(t, together(small(), plant()))
 	h.start("a", options{})
-	h.eventually("the fleet is in sync", h.settled)
+	h.eventually("the fleet is in sync", h.converged)
 	rows := h.rowsOn("acme.edge")
 	var kinds []string
 	for _, r := range rows {

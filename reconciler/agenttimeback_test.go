@@ -189,7 +189,7 @@ func TestAnAgentKeepsWhatItHasWhenTheDatabaseGoesBack(t *testing.T) {
 			f := newFailover(t,
 				together(small(), plant(), deployment("acme", "scada", "v1", "Delete", "edge")))
 			a := f.start("a", options{})
-			f.eventually("the fleet is in sync", f.settled)
+			f.eventually("the fleet is in sync", f.converged)
 			r := f.agent("edge")
 			f.eventually("the agent's cluster is in sync", r.inSync)
 			f.commit("an Application goes",
@@ -244,7 +244,7 @@ func TestAnAgentsOrphanIsListedAndRemovedByADecisionAboutItsUID(t *testing.T) {
 	h := newHouse(t, together(small(), plant(), deployment("acme", "scada", "v1", "Delete",
 		"edge")))
 	h.start("a", options{})
-	h.eventually("the fleet is in sync", h.settled)
+	h.eventually("the fleet is in sync", h.converged)
 	r := h.agent("edge")
 	h.eventually("the agent's cluster is in sync", r.inSync)
 	var scada mirror.Row

@@ -14,7 +14,7 @@ import (
 func TestADuplicateOfAPathDoesNotAffectTheDeclaration(t *testing.T) {
 	h := newHouse(t, small())
 	r := h.start("a", options{})
-	h.eventually("the fleet is in sync", h.settled)
+	h.eventually("the fleet is in sync", h.converged)
 	web := "tenants/acme/deployments/web.yaml"
 	text := deployment("acme", "web", "evil", "Delete", "prod", "staging")[web]
 	duplicates := []string{"tenants/acme/deployments/Web.yaml", "tenants/Acme/deployments/web.yaml",
@@ -28,7 +28,7 @@ func TestADuplicateOfAPathDoesNotAffectTheDeclaration(t *testing.T) {
 	}
 	is := func(revision string, refused int) func() error {
 		return func() error {
-			if err := h.settled(); err != nil {
+			if err := h.converged(); err != nil {
 				return err
 			}
 			for _, id := range []string{"acme/web@prod", "acme/web@staging"} {

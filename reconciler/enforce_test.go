@@ -66,7 +66,7 @@ func TestOnlyReviewedFilesAreAppliedOverRestartsAndLeaders(t *testing.T) {
 		if held := h.heldOf(head, "acme"); held.Paths != nil {
 			return fmt.Errorf("%+v", held)
 		}
-		return h.settled()
+		return h.converged()
 	})
 }
 
@@ -84,7 +84,7 @@ func TestALaterReviewedCommitTakesThePlaceOfAHeldOne(t *testing.T) {
 		if held := h.heldOf(head, "acme"); held.Paths != nil {
 			return fmt.Errorf("%+v", held)
 		}
-		return h.settled()
+		return h.converged()
 	})
 }
 
@@ -173,7 +173,7 @@ func TestARebuildWaitsForAnApprovalWhereEnginesHoldObjects(t *testing.T) {
 			r.stop()
 			h.start("c", options{reviews: people})
 			approve(t, h, held)
-			h.eventually("it goes on once somebody has looked at all of it", h.settled)
+			h.eventually("it goes on once somebody has looked at all of it", h.converged)
 		})
 	}
 }
@@ -181,7 +181,7 @@ func TestARebuildWaitsForAnApprovalWhereEnginesHoldObjects(t *testing.T) {
 func TestAFirstStartNeedsNoApproval(t *testing.T) {
 	h := newHouse(t, small())
 	h.start("a", options{reviews: &reviewers{}})
-	h.eventually("the fleet is in sync", h.settled)
+	h.eventually("the fleet is in sync", h.converged)
 }
 
 func TestWithoutAGitHostThePusherHasReviewed(t *testing.T) {

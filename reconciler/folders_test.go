@@ -200,7 +200,7 @@ func TestOneTenantsFolderStopsNoOther(t *testing.T) {
 			h := newHouse(t, together(small(), evil("v1")))
 			p := planter{h}
 			h.start("a", options{budget: narrow})
-			h.eventually("the fleet is in sync", h.settled)
+			h.eventually("the fleet is in sync", h.converged)
 			tree, problem := make(p, "tenants/evil")
 			h.applied(p.put("tenants/evil", "40000", tree, "a bomb"))
 			h.reports("evil", "tenants/evil/", problem)
@@ -222,7 +222,7 @@ func TestOneTenantsFolderStopsNoOther(t *testing.T) {
 			p.put("tenants/evil", "40000", good, "healed")
 			h.applied(h.commit("and on", evil("v2")))
 			h.revisionOf("evil/job@prod", "v2")
-			h.eventually("the fleet is in sync again", h.settled)
+			h.eventually("the fleet is in sync again", h.converged)
 			if problems, _, err := h.store.Views.Problems(t.Context(), view.Scope{}, view.Filter{},
 				view.Page{Limit: 10}); err != nil || len(problems) != 0 {
 				t.Error(problems, err)
@@ -236,14 +236,14 @@ func TestAHealedFolderLosesWhatWasRemovedMeanwhile(t *testing.T) {
 		"prod")))
 	p := planter{h}
 	h.start("a", options{})
-	h.eventually("the fleet is in sync", h.settled)
+	h.eventually("the fleet is in sync", h.converged)
 	h.applied(p.put("tenants/evil", "40000", p.with("tenants/evil", "40000", "..", p.tree()),
 		"a bomb"))
 	h.git("update-ref", "refs/heads/good", "main~1")
 	tree := h.git("rev-parse", "good:tenants/evil")
 	p.put("tenants/evil", "40000", tree, "healed")
 	h.commit("less", map[string]string{"tenants/evil/deployments/old.yaml": ""})
-	h.eventually("the removal counts", h.settled)
+	h.eventually("the removal counts", h.converged)
 	if a := h.application("evil/old@prod"); a.Deployment != "" {
 		t.Error(a)
 	}
@@ -253,11 +253,11 @@ func TestThePlatformsFolderStopsNoTenant(t *testing.T) {
 	h := newHouse(t, small())
 	p := planter{h}
 	h.start("a", options{})
-	h.eventually("the fleet is in sync", h.settled)
+	h.eventually("the fleet is in sync", h.converged)
 	h.applied(p.put("fleet", "40000", p.with("fleet", "40000", "..", p.tree()), "a bomb"))
 	h.applied(h.commit("good", deployment("acme", "web", "v2", "Delete", "prod", "staging")))
 	h.revisionOf("acme/web@prod", "v2")
-	h.eventually("it is in sync", h.settled)
+	h.eventually("it is in sync", h.converged)
 }
 
 func TestUnreadableFilesOutsideTheFoldersStopNoTenant(t *testing.T) {
@@ -291,10 +291,10 @@ func TestUnreadableFilesOutsideTheFoldersStopNoTenant(t *testing.T) {
 			t.Parallel()
 			h := newHouse(t, small())
 			h.start("a", options{})
-			h.eventually("the fleet is in sync", h.settled)
+			h.eventually("the fleet is in sync", h.converged)
 			make(planter{h})
 			h.commit("good", deployment("acme", "web", "v2", "Delete", "prod", "staging"))
-			h.eventually("the commit after it is applied", h.settled)
+			h.eventually("the commit after it is applied", h.converged)
 		})
 	}
 }
@@ -312,7 +312,7 @@ func TestAPullRequestShowsTheProblemOfItsFolder(t *testing.T) {
 	h := newHouse(t, together(small(), evil("v1")))
 	p := planter{h}
 	r := h.start("a", options{budget: narrow})
-	h.eventually("the fleet is in sync", h.settled)
+	h.eventually("the fleet is in sync", h.converged)
 	for name, make := range hostile {
 		if name == "a file of 65 MiB" {
 			continue // more than a pull request may bring

@@ -127,7 +127,7 @@ func (h *house) rows() map[fleet.ObjectKey]mirror.Row {
 
 // settled returns an error while the engines do not hold exactly what the head's rows want, each of
 // them acknowledged.
-func (h *house) settled() error {
+func (h *house) converged() error {
 	source, err := h.store.Views.Source(context.Background())
 	if err != nil {
 		return err

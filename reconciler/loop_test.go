@@ -28,7 +28,7 @@ func (h *house) passes(r *replica, n int64) {
 func TestAReconcileWithoutNewsPlansNothingAndWritesNothing(t *testing.T) {
 	h := newHouse(t, small())
 	r := h.start("a", options{})
-	h.eventually("the fleet is in sync", h.settled)
+	h.eventually("the fleet is in sync", h.converged)
 	h.passes(r, 3)
 	calls := []string{"record", "lately", "acknowledge", "observe", "updatesync", "rows", "load"}
 	before, written := r.store.asked(calls...), h.engines["eu-1"].server.Writes()+
@@ -50,7 +50,7 @@ func TestAReconcileWithoutNewsPlansNothingAndWritesNothing(t *testing.T) {
 func TestARevisionThatWaitsIsReadAndRecordedOnce(t *testing.T) {
 	h := newHouse(t, small())
 	r := h.start("a", options{})
-	h.eventually("the fleet is in sync", h.settled)
+	h.eventually("the fleet is in sync", h.converged)
 	first := h.head()
 	if _, err := h.repo.Git(t.Context(), "update-ref", "-d", "refs/heads/main"); err != nil {
 		t.Fatal(err)
@@ -73,16 +73,16 @@ func TestARevisionThatWaitsIsReadAndRecordedOnce(t *testing.T) {
 		t.Errorf("revision %s is applied", s.Applied.Short())
 	}
 	approve(t, h, rewritten)
-	h.eventually("it is applied once approved", h.settled)
+	h.eventually("it is applied once approved", h.converged)
 }
 
 func TestARevisionThatWaitsASecondTimeIsApprovedASecondTime(t *testing.T) {
 	h := newHouse(t, small())
 	r := h.start("a", options{})
-	h.eventually("the fleet is in sync", h.settled)
+	h.eventually("the fleet is in sync", h.converged)
 	first := h.head()
 	second := h.commit("forward", deployment("acme", "web", "v2", "Delete", "prod", "staging"))
-	h.eventually("it is applied", h.settled)
+	h.eventually("it is applied", h.converged)
 	for range 2 {
 		h.point(first)
 		h.eventually("the older revision waits", func() error {
@@ -90,19 +90,19 @@ func TestARevisionThatWaitsASecondTimeIsApprovedASecondTime(t *testing.T) {
 		})
 		h.passes(r, 3) // the first approval is known, and is not enough
 		approve(t, h, first)
-		h.eventually("it is applied once approved", h.settled)
+		h.eventually("it is applied once approved", h.converged)
 		h.point(second)
-		h.eventually("forward again", h.settled)
+		h.eventually("forward again", h.converged)
 	}
 }
 
 func TestAHoldEndsWhenTheBranchIsBackAtWhatIsApplied(t *testing.T) {
 	h := newHouse(t, small())
 	r := h.start("a", options{})
-	h.eventually("the fleet is in sync", h.settled)
+	h.eventually("the fleet is in sync", h.converged)
 	first := h.head()
 	second := h.commit("forward", deployment("acme", "web", "v2", "Delete", "prod", "staging"))
-	h.eventually("it is applied", h.settled)
+	h.eventually("it is applied", h.converged)
 	h.point(first)
 	h.eventually("the older revision waits", func() error {
 		return h.held(first, mirror.HoldOlder)
@@ -128,7 +128,7 @@ func (h *house) point(at fleet.Revision) {
 func TestARestartWhileARevisionWaitsRecordsItOnce(t *testing.T) {
 	h := newHouse(t, small())
 	r := h.start("a", options{})
-	h.eventually("the fleet is in sync", h.settled)
+	h.eventually("the fleet is in sync", h.converged)
 	empty := h.commit("everything gone",
 		gone(together(tenant("acme", "prod", "staging"), tenant("globex", "prod"),
 			deployment("acme", "web", "v1", "Delete", "prod"), deployment("globex", "shop", "v1",
@@ -173,7 +173,7 @@ func approve(t *testing.T, h *house, revision fleet.Revision) {
 func TestAnOutageOfTheSourceIsRecordedWithItsBeginAndHeals(t *testing.T) {
 	h := newHouse(t, small())
 	r := h.start("a", options{})
-	h.eventually("the fleet is in sync", h.settled)
+	h.eventually("the fleet is in sync", h.converged)
 	r.source.away.Store(true)
 	var begin view.Source
 	h.eventually("the outage is recorded", func() (err error) {
@@ -189,7 +189,7 @@ func TestAnOutageOfTheSourceIsRecordedWithItsBeginAndHeals(t *testing.T) {
 	}
 	h.commit("during the outage", deployment("acme", "web", "v2", "Delete", "prod", "staging"))
 	r.source.away.Store(false)
-	h.eventually("the commit made meanwhile arrives", h.settled)
+	h.eventually("the commit made meanwhile arrives", h.converged)
 	h.eventually("the outage is over", func() error {
 		if s, err := h.store.Views.Source(t.Context()); err != nil || s.Error != "" ||
 			s.Since != nil {
@@ -203,7 +203,7 @@ func TestAFaultOfTheDatabaseIsNotTheSources(t *testing.T) {
 	var failing atomic.Bool
 	h := newHouse(t, small())
 	r := h.start("a", options{fail: failFor(&failing, "lately", "record")})
-	h.eventually("the fleet is in sync", h.settled)
+	h.eventually("the fleet is in sync", h.converged)
 	failing.Store(true)
 	h.commit("while the database is away", deployment("acme", "web", "v2", "Delete", "prod",
 		"staging"))
@@ -212,7 +212,7 @@ func TestAFaultOfTheDatabaseIsNotTheSources(t *testing.T) {
 		t.Errorf("the source is blamed: %+v, %v", s, err)
 	}
 	failing.Store(false)
-	h.eventually("the commit arrives", h.settled)
+	h.eventually("the commit arrives", h.converged)
 }
 
 func TestARecordWhoseAnswerIsLostHasOneEffect(t *testing.T) {
@@ -227,7 +227,7 @@ func TestARecordWhoseAnswerIsLostHasOneEffect(t *testing.T) {
 		return nil
 	})
 	failing.Store(false)
-	h.eventually("the fleet is in sync", h.settled)
+	h.eventually("the fleet is in sync", h.converged)
 	revisions, _, err := h.store.Views.Revisions(t.Context(), view.Scope{}, view.Filter{},
 		view.Page{
 			Limit: 10})

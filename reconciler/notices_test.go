@@ -34,7 +34,7 @@ func (h *house) still(r *replica) int64 {
 func TestACommitIsFetchedOnce(t *testing.T) {
 	h := newHouse(t, small())
 	r := h.start("a", options{poll: time.Hour})
-	h.eventually("the fleet is in sync", h.settled)
+	h.eventually("the fleet is in sync", h.converged)
 	before := h.still(r)
 	const commits = 5
 	for i := range commits {
@@ -46,7 +46,7 @@ func TestACommitIsFetchedOnce(t *testing.T) {
 			if r.notices.Load() == noticed {
 				return errors.New("not sent")
 			}
-			return h.settled()
+			return h.converged()
 		})
 	}
 	if n := h.still(r) - before; n != commits {
@@ -59,7 +59,7 @@ func TestACommitIsFetchedOnce(t *testing.T) {
 func TestStopsAndSyncsOfTenantsCostNoFetch(t *testing.T) {
 	h := newHouse(t, small())
 	r := h.start("a", options{poll: time.Hour})
-	h.eventually("the fleet is in sync", h.settled)
+	h.eventually("the fleet is in sync", h.converged)
 	before, noticed := h.still(r), r.notices.Load()
 	h.setStop(mirror.Stop{Scope: mirror.StopTenant, Name: "acme", By: "token:acme/ci"})
 	if _, err := h.store.Decisions.ClearStop(t.Context(), mirror.StopTenant, "acme", "",
@@ -87,7 +87,7 @@ func TestStopsAndSyncsOfTenantsCostNoFetch(t *testing.T) {
 func TestARecordNamesTheEnginesThatItConcerns(t *testing.T) {
 	h := newHouse(t, small())
 	r := h.start("a", options{poll: time.Hour})
-	h.eventually("the fleet is in sync", h.settled)
+	h.eventually("the fleet is in sync", h.converged)
 	h.still(r)
 	notices := make(chan string, 10)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -114,14 +114,14 @@ func TestARecordNamesTheEnginesThatItConcerns(t *testing.T) {
 func TestNoticesOfOthersWakeTheLoop(t *testing.T) {
 	h := newHouse(t, small())
 	r := h.start("a", options{poll: time.Hour})
-	h.eventually("the fleet is in sync", h.settled)
+	h.eventually("the fleet is in sync", h.converged)
 	h.still(r)
 	h.commit("by another replica's webhook", deployment("acme", "web", "v2", "Delete", "prod",
 		"staging"))
 	if err := h.store.Notify(t.Context(), "another replica"); err != nil {
 		t.Fatal(err)
 	}
-	h.eventually("it arrives", h.settled)
+	h.eventually("it arrives", h.converged)
 	h.still(r)
 	files := gone(together(tenant("acme", "prod", "staging"), tenant("globex", "prod"),
 		deployment("acme", "web", "v1", "Delete", "prod"), deployment("globex", "shop", "v1",
@@ -151,7 +151,7 @@ func TestWhatIsProvenGoneWakesTheLoop(t *testing.T) {
 	}
 	h := newHouse(t, together(files, leaving))
 	r := h.start("a", options{poll: time.Hour})
-	h.eventually("the fleet is in sync", h.settled)
+	h.eventually("the fleet is in sync", h.converged)
 	before, sent := h.still(r), r.store.asked("notify engine")
 	if sent != 0 {
 		t.Fatalf("%d notices of deleted objects before a deletion", sent)
@@ -165,7 +165,7 @@ func TestWhatIsProvenGoneWakesTheLoop(t *testing.T) {
 				return fmt.Errorf("%s %s stands", row.Key.Kind, row.Key.Name)
 			}
 		}
-		return h.settled()
+		return h.converged()
 	})
 	h.eventually("it gets notices of the Applications, and of their dependencies", func() error {
 		if sent = r.store.asked("notify engine"); sent < 2 {

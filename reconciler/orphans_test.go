@@ -45,7 +45,7 @@ func TestADeletionReadsItsRowAgainRightBeforeItActs(t *testing.T) {
 		}
 		return nil
 	}})
-	h.eventually("the fleet is in sync", h.settled)
+	h.eventually("the fleet is in sync", h.converged)
 	h.setStop(mirror.Stop{Scope: mirror.StopFleet})
 	for name := range h.engines {
 		h.eventually("the stop is in force", func() error { return h.marked(name, 1) })
@@ -76,7 +76,7 @@ func TestADeletionReadsItsRowAgainRightBeforeItActs(t *testing.T) {
 		t.Errorf("deleted for rows that were taken back: %v", gone)
 	}
 	blind.Store(false)
-	h.eventually("the fleet is in sync again", h.settled)
+	h.eventually("the fleet is in sync again", h.converged)
 }
 
 // late is a write of a control plane that was given up: it arrives now, whatever was done since.
@@ -150,20 +150,20 @@ func (h *house) exec(sql string, args ...any) {
 func TestACreateThatArrivesAfterTheDeletionIsUndone(t *testing.T) {
 	h := newHouse(t, small())
 	h.start("a", options{})
-	h.eventually("the fleet is in sync", h.settled)
+	h.eventually("the fleet is in sync", h.converged)
 	shop := h.appliedRow("shop")
 	h.commit("shop leaves", gone(deployment("globex", "shop", "v1", "Orphan", "prod")))
 	h.eventually("shop has left", h.absent(shop))
 	h.late(shop, 1)
 	h.eventually("the late create is undone", h.absent(shop))
 	h.eventually("nothing is left of it", h.orphans(0))
-	h.eventually("the fleet is in sync without it", h.settled)
+	h.eventually("the fleet is in sync without it", h.converged)
 }
 
 func TestAOrphanIsListedAndRemovedByADecisionAboutItsUIDAlone(t *testing.T) {
 	h := newHouse(t, small())
 	h.start("a", options{})
-	h.eventually("the fleet is in sync", h.settled)
+	h.eventually("the fleet is in sync", h.converged)
 	shop := h.appliedRow("shop")
 	h.commit("shop leaves", gone(deployment("globex", "shop", "v1", "Orphan", "prod")))
 	h.eventually("shop has left", h.absent(shop))
@@ -195,21 +195,21 @@ func TestAOrphanIsListedAndRemovedByADecisionAboutItsUIDAlone(t *testing.T) {
 func TestALateUpdateOfARowThatWasRevertedIsUndone(t *testing.T) {
 	h := newHouse(t, small())
 	h.start("a", options{})
-	h.eventually("the fleet is in sync", h.settled)
+	h.eventually("the fleet is in sync", h.converged)
 	h.commit("v2", deployment("globex", "shop", "v2", "Orphan", "prod"))
-	h.eventually("v2 stands", h.settled)
+	h.eventually("v2 is live", h.converged)
 	v2 := h.appliedRow("shop")
 	h.commit("back to v1", deployment("globex", "shop", "v1", "Orphan", "prod"))
-	h.eventually("v1 stands", h.settled)
+	h.eventually("v1 is live", h.converged)
 	live, _ := h.engines[v2.Key.Engine].eyes.Live(v2.Key)
 	h.late(v2, live.Epoch)
-	h.eventually("v1 is put back", h.settled)
+	h.eventually("v1 is restored", h.converged)
 }
 
 func TestRowsThatWereTakenOutByHandAreFoundByVerification(t *testing.T) {
 	h := newHouse(t, small())
 	a := h.start("a", options{})
-	h.eventually("the fleet is in sync", h.settled)
+	h.eventually("the fleet is in sync", h.converged)
 	a.stop()
 	shop := h.appliedRow("shop")
 	h.exec(`DELETE FROM argosy.desired WHERE name = $1`, shop.Key.Name)
@@ -221,7 +221,7 @@ func TestRowsThatWereTakenOutByHandAreFoundByVerification(t *testing.T) {
 		t.Error("verification has deleted something")
 	}
 	h.commit("declared again", deployment("globex", "shop", "v2", "Orphan", "prod"))
-	h.eventually("it is adopted", h.settled)
+	h.eventually("it is adopted", h.converged)
 	h.eventually("and off the list", h.orphans(0))
 }
 
@@ -230,7 +230,7 @@ func TestRowsThatWereTakenOutByHandAreFoundByVerification(t *testing.T) {
 func TestARebuildListsWhatWasHeldAsOrphansAndDeletesNothing(t *testing.T) {
 	h := newHouse(t, small())
 	a := h.start("a", options{})
-	h.eventually("the fleet is in sync", h.settled)
+	h.eventually("the fleet is in sync", h.converged)
 	head := h.commit("two at once",
 		gone(deployment("acme", "web", "v1", "Delete", "prod", "staging")))
 	h.eventually("the deletion is held", func() error {
@@ -257,12 +257,12 @@ func TestARebuildListsWhatWasHeldAsOrphansAndDeletesNothing(t *testing.T) {
 func TestAnEngineThatWentBackIsBroughtToItsRowsAgain(t *testing.T) {
 	h := newHouse(t, together(small(), deployment("globex", "old", "v1", "Orphan", "prod")))
 	h.start("a", options{})
-	h.eventually("the fleet is in sync", h.settled)
+	h.eventually("the fleet is in sync", h.converged)
 	shop, old := h.appliedRow("shop"), h.appliedRow("old")
 	restore := h.engines[shop.Key.Engine].server.Backup()
 	h.commit("one changed, one new", together(deployment("globex", "shop", "v2", "Orphan", "prod"),
 		deployment("globex", "new", "v1", "Orphan", "prod")))
-	h.eventually("both exist", h.settled)
+	h.eventually("both exist", h.converged)
 	h.commit("one gone", gone(deployment("globex", "old", "v1", "Orphan", "prod")))
 	h.eventually("it has gone", h.absent(old))
 	begun := time.Now()
@@ -277,7 +277,7 @@ func TestAnEngineThatWentBackIsBroughtToItsRowsAgain(t *testing.T) {
 		Deletion: fleet.DeletionOrphan, By: "token:test"}); err != nil {
 		t.Fatal(err)
 	}
-	h.eventually("the engine holds what its rows want", h.settled)
+	h.eventually("the engine holds what its rows want", h.converged)
 	t.Logf("after %s", time.Since(begun).Round(time.Millisecond))
 	engines, _, err := h.store.Views.Engines(t.Context(), view.Scope{}, view.Filter{
 		Engine: shop.Key.Engine}, view.Page{Limit: 1})

@@ -92,7 +92,7 @@ func (h *house) shownAs(env fleet.EnvironmentID, unreachable bool, parked int) f
 func TestAnEnvironmentThatDoesNotAnswerIsParkedAndComesBack(t *testing.T) {
 	h := newHouse(t, small())
 	a := h.start("a", options{reach: soon})
-	h.eventually("the fleet is in sync", h.settled)
+	h.eventually("the fleet is in sync", h.converged)
 	env, at, silent := h.quietCluster()
 	key := keyOf(at, "acme", "web", string(env.Name))
 	silent.Store(true)
@@ -101,7 +101,7 @@ func TestAnEnvironmentThatDoesNotAnswerIsParkedAndComesBack(t *testing.T) {
 		t.Error("the Application is not parked")
 	}
 	h.commit("a change meanwhile", deployment("acme", "web", "v2", "Delete", "prod", "staging"))
-	h.eventually("it is written", h.settled)
+	h.eventually("it is written", h.converged)
 	a.stop()
 	dials := h.dials()
 	h.start("b", options{reach: soon})
@@ -109,7 +109,7 @@ func TestAnEnvironmentThatDoesNotAnswerIsParkedAndComesBack(t *testing.T) {
 		if h.dials() == dials {
 			return errors.New("not yet")
 		}
-		return h.settled()
+		return h.converged()
 	})
 	h.eventually("it is parked as before", h.shownAs(env, true, 1))
 	silent.Store(false)
@@ -120,7 +120,7 @@ func TestAnEnvironmentThatDoesNotAnswerIsParkedAndComesBack(t *testing.T) {
 		}
 		return nil
 	})
-	h.eventually("the fleet is in sync", h.settled)
+	h.eventually("the fleet is in sync", h.converged)
 }
 
 func TestARotatedCredentialUnparksAtOnce(t *testing.T) {
@@ -128,7 +128,7 @@ func TestARotatedCredentialUnparksAtOnce(t *testing.T) {
 	slow.ProbeFirst, slow.ProbeMost = time.Hour, time.Hour
 	h := newHouse(t, small())
 	r := h.start("a", options{reach: slow})
-	h.eventually("the fleet is in sync", h.settled)
+	h.eventually("the fleet is in sync", h.converged)
 	env, _, silent := h.quietCluster()
 	silent.Store(true)
 	h.eventually("it is parked", h.shownAs(env, true, 1))
@@ -143,7 +143,7 @@ func TestADeletionThatIsBlockedIsReleasedByADecisionAlone(t *testing.T) {
 	slow.ProbeFirst, slow.ProbeMost = time.Hour, time.Hour
 	h := newHouse(t, small())
 	h.start("a", options{reach: slow})
-	h.eventually("the fleet is in sync", h.settled)
+	h.eventually("the fleet is in sync", h.converged)
 	env, at, silent := h.quietCluster()
 	id := fleet.ApplicationID{Tenant: env.Tenant, Deployment: "web", Environment: env.Name}
 	key := keyOf(at, "acme", "web", string(env.Name))
@@ -190,5 +190,5 @@ func TestADeletionThatIsBlockedIsReleasedByADecisionAlone(t *testing.T) {
 		}
 		return nil
 	})
-	h.eventually("the fleet is in sync", h.settled)
+	h.eventually("the fleet is in sync", h.converged)
 }

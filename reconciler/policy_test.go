@@ -17,7 +17,7 @@ func TestAPolicyKeepsACommitsFileFromTheEngines(t *testing.T) {
 			"\"HEAD\")'\n  message: name a revision\n  field: spec.source.targetRevision")}
 	h := newHouse(t, together(small(), noHead))
 	first := h.start("a", options{})
-	h.eventually("the fleet is in sync", h.settled)
+	h.eventually("the fleet is in sync", h.converged)
 	head := h.commit("HEAD, and another file",
 		together(deployment("acme", "web", "HEAD", "Delete", "prod", "staging"),
 			deployment("globex", "shop", "v2", "Orphan", "prod")))

@@ -106,13 +106,13 @@ func (h *house) preview(r *replica, request reconciler.PreviewRequest) reconcile
 func (h *house) atRest(r *replica) {
 	h.t.Helper()
 	h.eventually("the fleet is at rest", func() error {
-		h.eventually("it converges", h.settled)
+		h.eventually("it converges", h.converged)
 		recorded := r.store.asked("record")
 		h.passes(r, 3)
 		if n := r.store.asked("record"); n != recorded {
 			return fmt.Errorf("recorded %d more revisions", n-recorded)
 		}
-		return h.settled()
+		return h.converged()
 	})
 }
 
@@ -634,7 +634,7 @@ func TestASlowEngineDelaysNoOtherEnvironmentAfterARebuild(t *testing.T) {
 	ctx := t.Context()
 	h := newHouse(t, small())
 	r := h.start("a", options{})
-	h.eventually("the fleet is in sync", h.settled)
+	h.eventually("the fleet is in sync", h.converged)
 	r.stop()
 	placed := h.placements()
 	slow := h.engines["eu-1"]
@@ -682,7 +682,7 @@ func TestASlowEngineDelaysNoOtherEnvironmentAfterARebuild(t *testing.T) {
 		if got := h.placements(); !maps.Equal(got, placed) {
 			return fmt.Errorf("%v, want %v", got, placed)
 		}
-		return h.settled()
+		return h.converged()
 	})
 	if p := h.preview(b, unknown); len(p.Plan.Placements) != 1 {
 		t.Errorf("%+v", p.Plan.Placements)

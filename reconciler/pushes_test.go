@@ -15,7 +15,7 @@ func TestAThousandPushesCauseAtMostTwentyReconcilesAndTheLastCommitIsApplied(t *
 	const pushes, over, most = 1000, 10 * time.Second, 20
 	h := newHouse(t, small())
 	r := h.start("leads", options{poll: time.Hour})
-	h.eventually("the fleet is applied", h.settled)
+	h.eventually("the fleet is applied", h.converged)
 	fetches := r.source.fetches.Load()
 	for i, begun := 0, time.Now(); i < pushes; i++ {
 		if i%100 == 99 {
@@ -44,14 +44,14 @@ func TestALoopIgnoresTheNoticeOfItsOwnPushes(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, small())
 	r := h.start("a", options{poll: time.Hour})
-	h.eventually("the fleet is applied", h.settled)
+	h.eventually("the fleet is applied", h.converged)
 	h.commit("a release", deployment("acme", "web", "v2", "Delete", "prod", "staging"))
 	fetches := r.source.fetches.Load()
 	for range 10 {
 		r.Notified(mirror.NoticePushed("a"))
 	}
 	r.Pushed()
-	h.eventually("its own push is applied", h.settled)
+	h.eventually("its own push is applied", h.converged)
 	if n := r.source.fetches.Load() - fetches; n != 1 {
 		t.Errorf("%d reconciles", n)
 	}

@@ -535,7 +535,7 @@ func (f finder) Find(ctx context.Context, name fleet.EngineName, _ fleet.EngineS
 func TestReplicasAreWiredLikeTheServer(t *testing.T) {
 	h := newHouse(t, small())
 	h.start("a", options{})
-	h.eventually("a commit reaches the engines", h.settled)
+	h.eventually("a commit reaches the engines", h.converged)
 	if a := h.application("acme/web@prod"); a.TargetRevision != "v1" ||
 		a.Apply != mirror.ApplyApplied {
 		t.Fatalf("the mirror shows %+v", a)

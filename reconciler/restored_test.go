@@ -41,9 +41,9 @@ func yesterday(t *testing.T) *day {
 	}
 	d.reopen()
 	d.a = d.start("a", options{engine: d.requests.record})
-	d.eventually("the fleet is in sync", d.settled)
+	d.eventually("the fleet is in sync", d.converged)
 	d.commit("an Application goes", gone(deployment("globex", "shop", "v1", "Orphan", "prod")))
-	d.eventually("it is gone", d.settled)
+	d.eventually("it is gone", d.converged)
 	if err := d.server.Dump(t.Context(), "argosy", d.dump); err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +51,7 @@ func yesterday(t *testing.T) *day {
 		d.commit("a day's work",
 			together(deployment("globex", "shop", fmt.Sprint("v", i+2), "Delete", "prod"),
 				deployment("acme", "web", fmt.Sprint("v", i+2), "Delete", "prod", "staging")))
-		d.eventually("it is applied", d.settled)
+		d.eventually("it is applied", d.converged)
 	}
 	d.written, d.deleted = d.writes(), len(d.requests.deleted())
 	return d
@@ -96,12 +96,12 @@ func (d *day) goesOn(r *replica) {
 		d.t.Error("while Git is away:", err)
 	}
 	r.source.away.Store(false)
-	d.eventually("the mirror has caught up", d.settled)
+	d.eventually("the mirror has caught up", d.converged)
 	if err := d.untouched(); err != nil {
 		d.t.Error("engines that had everything:", err)
 	}
 	d.commit("the next one", deployment("acme", "web", "v5", "Delete", "prod", "staging"))
-	d.eventually("it is applied", d.settled)
+	d.eventually("it is applied", d.converged)
 }
 
 func TestYesterdaysDumpUndoesNothingWhileGitIsAway(t *testing.T) {

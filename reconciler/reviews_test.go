@@ -176,7 +176,7 @@ func TestAnUnreviewedDeletionWaitsForAReview(t *testing.T) {
 		t.Errorf("%+v", hold)
 	}
 	h.eventually("the rest of the commit is applied, and what is held stays", func() error {
-		if err := h.settled(); err != nil {
+		if err := h.converged(); err != nil {
 			return err
 		}
 		if a := h.application("acme/web@prod"); a.TargetRevision != "v2" {
@@ -216,7 +216,7 @@ func TestAnUnreviewedDeletionWaitsForAReview(t *testing.T) {
 			return nil
 		})
 		h.commit("another", deployment("acme", "web", "v3", "Delete", "prod", "staging"))
-		h.eventually("it is applied", h.settled)
+		h.eventually("it is applied", h.converged)
 		h.heldFor(head, mirror.HoldUnreviewed, "not reviewed")
 	})
 	t.Run("until somebody turns out to have", func(t *testing.T) {
@@ -226,7 +226,7 @@ func TestAnUnreviewedDeletionWaitsForAReview(t *testing.T) {
 			if h.engines[shop[0].Engine].server.Exists(shop[0]) {
 				return errors.New("it is there")
 			}
-			return h.settled()
+			return h.converged()
 		})
 		if holds, _, err := h.store.Views.Holds(t.Context(), view.Scope{}, view.Filter{}, view.Page{
 			Limit: 10}); err != nil || len(holds) != 0 {
@@ -259,7 +259,7 @@ func TestReviewersThatAreAwayHoldWhatIsNotKnownAndNothingElse(t *testing.T) {
 		if hold := h.heldOf(head, "acme"); hold.Paths != nil {
 			return fmt.Errorf("%+v", hold)
 		}
-		return h.settled()
+		return h.converged()
 	})
 	if !h.engines[shop[0].Engine].server.Exists(shop[0]) {
 		t.Fatal("it is gone")
@@ -270,7 +270,7 @@ func TestReviewersThatAreAwayHoldWhatIsNotKnownAndNothingElse(t *testing.T) {
 		if h.engines[shop[0].Engine].server.Exists(shop[0]) {
 			return errors.New("it is there")
 		}
-		return h.settled()
+		return h.converged()
 	})
 	if s := people.spans()[0]; s != (reviews.Span{Base: base, Head: head}) {
 		t.Errorf("asked %v first", s)
@@ -338,7 +338,7 @@ func TestReviewedDeletionsGoAtOnceAndApprovedOnesPassTheGuards(t *testing.T) {
 						return fmt.Errorf("%s is there", k.Name)
 					}
 				}
-				return h.settled()
+				return h.converged()
 			})
 			if recent, err := h.store.Plans.Recent(t.Context(), time.Hour); err != nil ||
 				len(recent.Deleted) != 0 {
@@ -461,7 +461,7 @@ func TestReviewersAreNotAskedAtEveryWake(t *testing.T) {
 	h := newHouse(t, small())
 	people := &reviewers{repo: h.repo}
 	r := h.start("a", options{reviews: people, poll: time.Hour})
-	h.eventually("the fleet is in sync", h.settled)
+	h.eventually("the fleet is in sync", h.converged)
 	head := h.commit("pushed past everybody",
 		gone(deployment("globex", "shop", "v1", "Orphan", "prod")))
 	r.Wake()

@@ -33,7 +33,7 @@ func (h *house) marked(name fleet.EngineName, want int) error {
 func TestAStopHoldsBackEveryWriteAndItsEndHastensThem(t *testing.T) {
 	h := newHouse(t, small())
 	a := h.start("a", options{})
-	h.eventually("the fleet is in sync", h.settled)
+	h.eventually("the fleet is in sync", h.converged)
 	h.setStop(mirror.Stop{Scope: mirror.StopFleet})
 	for name := range h.engines {
 		h.eventually("the engine remembers the stop", func() error { return h.marked(name, 1) })
@@ -62,7 +62,7 @@ func TestAStopHoldsBackEveryWriteAndItsEndHastensThem(t *testing.T) {
 		t.Fatal(err)
 	}
 	begun := time.Now()
-	h.eventually("everything is done when it ends", h.settled)
+	h.eventually("everything is done when it ends", h.converged)
 	if took := time.Since(begun); took > 15*time.Second {
 		t.Errorf("it took %s to go on", took)
 	}
@@ -74,12 +74,12 @@ func TestAStopHoldsBackEveryWriteAndItsEndHastensThem(t *testing.T) {
 func TestTheMirrorComesBackFromGitAndTheEnginesWithoutAWrite(t *testing.T) {
 	h := newHouse(t, small())
 	r := h.start("a", options{})
-	h.eventually("the fleet is in sync", h.settled)
+	h.eventually("the fleet is in sync", h.converged)
 	r.stop()
 	placed, written := h.placements(), h.engines["eu-1"].writes()+h.engines["eu-2"].writes()
 	h.newDatabase()
 	h.start("b", options{})
-	h.eventually("the fleet is in sync again", h.settled)
+	h.eventually("the fleet is in sync again", h.converged)
 	if n := h.engines["eu-1"].writes() + h.engines["eu-2"].writes() - written; n != 0 {
 		t.Errorf("the rebuild made %d writes", n)
 	}
@@ -87,7 +87,7 @@ func TestTheMirrorComesBackFromGitAndTheEnginesWithoutAWrite(t *testing.T) {
 		t.Errorf("placed %v, and before %v", is, placed)
 	}
 	h.commit("life goes on", deployment("acme", "web", "v2", "Delete", "prod", "staging"))
-	h.eventually("a commit arrives", h.settled)
+	h.eventually("a commit arrives", h.converged)
 	for _, e := range h.engines {
 		if err := e.backwards(); err != nil {
 			t.Error("epochs began again: ", err)
@@ -114,7 +114,7 @@ func (h *house) placements() map[string]fleet.EngineName {
 func TestAStopOfAnEngineThatIsNotReadYetOutlivesTheDatabase(t *testing.T) {
 	h := newHouse(t, small())
 	r := h.start("a", options{})
-	h.eventually("the fleet is in sync", h.settled)
+	h.eventually("the fleet is in sync", h.converged)
 	at := h.engineOf("acme", "prod")
 	h.setStop(mirror.Stop{Scope: mirror.StopEngine, Name: string(at.name)})
 	h.eventually("the engine remembers the stop", func() error { return h.marked(at.name, 1) })
@@ -166,13 +166,13 @@ func TestAStopOfAnEngineThatIsNotReadYetOutlivesTheDatabase(t *testing.T) {
 		"token:test"); err != nil {
 		t.Fatal(err)
 	}
-	h.eventually("it goes on when resumed", h.settled)
+	h.eventually("it goes on when resumed", h.converged)
 }
 
 func TestNothingIsWrittenAndNoStopForgottenWhileTheStopsCannotBeRead(t *testing.T) {
 	h := newHouse(t, small())
 	a := h.start("a", options{})
-	h.eventually("the fleet is in sync", h.settled)
+	h.eventually("the fleet is in sync", h.converged)
 	h.setStop(mirror.Stop{Scope: mirror.StopFleet})
 	for name := range h.engines {
 		h.eventually("the engine remembers the stop", func() error { return h.marked(name, 1) })
@@ -204,7 +204,7 @@ func TestNothingIsWrittenAndNoStopForgottenWhileTheStopsCannotBeRead(t *testing.
 func TestARebuildUnderARunningReplicaIsNoticed(t *testing.T) {
 	h := newHouse(t, small())
 	h.start("a", options{})
-	h.eventually("the fleet is in sync", h.settled)
+	h.eventually("the fleet is in sync", h.converged)
 	placed, written := h.placements(), h.engines["eu-1"].writes()+h.engines["eu-2"].writes()
 	if err := h.store.Reset(t.Context()); err != nil {
 		t.Fatal(err)
@@ -213,7 +213,7 @@ func TestARebuildUnderARunningReplicaIsNoticed(t *testing.T) {
 		if is := h.placements(); fmt.Sprint(is) != fmt.Sprint(placed) {
 			return fmt.Errorf("placed %v, and before %v", is, placed)
 		}
-		return h.settled()
+		return h.converged()
 	})
 	if n := h.engines["eu-1"].writes() + h.engines["eu-2"].writes() - written; n != 0 {
 		t.Errorf("the rebuild made %d writes", n)
@@ -231,7 +231,7 @@ func TestAWriteUnderWayEndsBeforeItsLeasePassesOn(t *testing.T) {
 		}
 		return nil
 	}})
-	h.eventually("the fleet is in sync", h.settled)
+	h.eventually("the fleet is in sync", h.converged)
 	b := h.start("b", options{})
 	blocked.Store(true)
 	h.commit("slow", deployment("globex", "shop", "v2", "Orphan", "prod"))
@@ -267,7 +267,7 @@ func TestAWriteUnderWayEndsBeforeItsLeasePassesOn(t *testing.T) {
 	if took := time.Since(begun); took > 10*time.Second {
 		t.Errorf("taken over after %s: the lease was not released", took)
 	}
-	h.eventually("the write counts", h.settled)
+	h.eventually("the write counts", h.converged)
 }
 
 // A secret of an engine's own connection changes: its worker restarts, and both are the same
@@ -283,7 +283,7 @@ func TestTwoWorkersOfOneReplicaNeverServeAnEngineTogether(t *testing.T) {
 		}
 		return nil
 	}})
-	h.eventually("the fleet is in sync", h.settled)
+	h.eventually("the fleet is in sync", h.converged)
 	at := h.engineOf("globex", "prod")
 	blocked.Store(true)
 	h.commit("slow", deployment("globex", "shop", "v2", "Orphan", "prod"))
@@ -312,7 +312,7 @@ func TestTwoWorkersOfOneReplicaNeverServeAnEngineTogether(t *testing.T) {
 		}
 		return nil
 	})
-	h.eventually("nothing is lost", h.settled)
+	h.eventually("nothing is lost", h.converged)
 }
 
 func TestARestartWithMuchToDoHasNoMoreInFlightThanAllowed(t *testing.T) {
@@ -365,7 +365,7 @@ func TestARestartWithMuchToDoHasNoMoreInFlightThanAllowed(t *testing.T) {
 		}
 		return nil
 	}})
-	h.eventually("everything arrives", h.settled)
+	h.eventually("everything arrives", h.converged)
 	if most != 3 {
 		t.Errorf("%d objects in flight on one engine; 3 are allowed", most)
 	}

@@ -63,7 +63,7 @@ func TestReplicasShareTheEngines(t *testing.T) {
 				fmt.Sprintf("v%d", version), "Delete", "prod"))
 		}
 		h.commit(when, files)
-		h.eventually("a change arrives: "+when, h.settled)
+		h.eventually("a change arrives: "+when, h.converged)
 	}
 	replicas := map[string]*replica{}
 	share := func(when string, want map[string]int) {
@@ -108,7 +108,7 @@ func TestAStandbyReplicaKeepsItsCopyOfTheConfigRepoWarm(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, small())
 	leader := h.start("a", options{})
-	h.eventually("the first replica leads", h.settled)
+	h.eventually("the first replica leads", h.converged)
 	other := h.start("b", options{standby: 100 * time.Millisecond})
 	fetched := func() error {
 		if head, ok := other.source.Head(); !ok || fleet.Revision(head.Commit) != h.head() {
@@ -133,7 +133,7 @@ func TestVerificationReadsNoBodyOfRowsInSync(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, small())
 	r := h.start("a", options{})
-	h.eventually("the fleet is in sync", h.settled)
+	h.eventually("the fleet is in sync", h.converged)
 	r.stop()
 	rows, secrets := h.rows(), 0
 	for _, row := range rows {
@@ -151,7 +151,7 @@ func TestVerificationReadsNoBodyOfRowsInSync(t *testing.T) {
 		if !at.server.Exists(web) || b.store.bodies() < secrets+1 {
 			return errors.New("not yet")
 		}
-		return h.settled()
+		return h.converged()
 	})
 	if got := b.store.bodies(); got >= len(rows) {
 		t.Errorf("the bodies of %d rows were read, of %d; %d have a secret and one differs", got,

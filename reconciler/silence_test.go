@@ -26,7 +26,7 @@ func TestReplicaGoesOnWhenItsDatabaseConnectionsFallSilent(t *testing.T) {
 	through := *direct
 	through.Host = between.Address
 	r := h.start("a", options{url: through.String()})
-	h.eventually("the fleet is in sync", h.settled)
+	h.eventually("the fleet is in sync", h.converged)
 
 	if _, err := h.store.Decisions.SetStop(
 		t.Context(), mirror.Stop{Scope: mirror.StopEngine, Name: "eu-1",
@@ -42,5 +42,5 @@ func TestReplicaGoesOnWhenItsDatabaseConnectionsFallSilent(t *testing.T) {
 		"test"); err != nil {
 		t.Fatal(err)
 	}
-	h.eventually("the stop's end is read and the workers apply the commit", h.settled)
+	h.eventually("the stop's end is read and the workers apply the commit", h.converged)
 }

@@ -49,7 +49,7 @@ func TestASyncIsNotDoneAgainAfterTheDatabaseIsLost(t *testing.T) {
 			h := newHouse(t, small())
 			before := &asking{}
 			a := h.start("a", options{engine: before.record})
-			h.eventually("the fleet is in sync", h.settled)
+			h.eventually("the fleet is in sync", h.converged)
 			h.commit("roll back", syncRun("rollback", "v0", "prod, staging"))
 			var keys []fleet.ObjectKey
 			for _, environment := range []string{"prod", "staging"} {
@@ -57,7 +57,7 @@ func TestASyncIsNotDoneAgainAfterTheDatabaseIsLost(t *testing.T) {
 					"acme", "web", environment))
 			}
 			h.eventually("both are asked for", func() error { return asked(before, keys, 1) })
-			h.eventually("and held", h.settled)
+			h.eventually("and held", h.converged)
 			for _, key := range keys {
 				h.engines[key.Engine].server.Merge(key,
 					`{"operation":null,"status":{"operationState":{"phase":"Succeeded"}}}`)
@@ -71,7 +71,7 @@ func TestASyncIsNotDoneAgainAfterTheDatabaseIsLost(t *testing.T) {
 			b := h.start("b", options{engine: after.record})
 			h.passes(b, 3)
 			at.hidden.Store(false)
-			h.eventually("the fleet is in sync again", h.settled)
+			h.eventually("the fleet is in sync again", h.converged)
 			h.reconciles(b, 5)
 			if err := asked(after, keys, 0); err != nil {
 				t.Error(err)

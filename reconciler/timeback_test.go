@@ -48,7 +48,7 @@ func TestAStopThatTheDatabaseLosesStaysInForceAndComesBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := newHouse(t, small())
 			a := h.start("a", options{})
-			h.eventually("the fleet is in sync", h.settled)
+			h.eventually("the fleet is in sync", h.converged)
 			h.setStop(mirror.Stop{Scope: mirror.StopFleet})
 			for name := range h.engines {
 				h.eventually("the engine remembers the stop", func() error {
@@ -85,7 +85,7 @@ func TestAStopThatTheDatabaseLosesStaysInForceAndComesBack(t *testing.T) {
 				"token:test"); err != nil {
 				t.Fatal(err)
 			}
-			h.eventually("it goes on when resumed", h.settled)
+			h.eventually("it goes on when resumed", h.converged)
 			for name := range h.engines {
 				h.eventually("the engine forgets the stop", func() error {
 					return h.marked(name, 0)
@@ -204,7 +204,7 @@ func (h *house) bears(deployment fleet.DeploymentName, revision string) error {
 func (f *failover) leaveBehind() {
 	f.t.Helper()
 	f.commit("an Application goes", gone(deployment("globex", "shop", "v1", "Orphan", "prod")))
-	f.eventually("it is gone", f.settled)
+	f.eventually("it is gone", f.converged)
 	if err := f.standby.CaughtUp(f.t.Context()); err != nil {
 		f.t.Fatal(err)
 	}
@@ -212,7 +212,7 @@ func (f *failover) leaveBehind() {
 	f.commit("it is back, and another is newer",
 		together(deployment("globex", "shop", "v2", "Delete", "prod"),
 			deployment("acme", "web", "v2", "Delete", "prod", "staging")))
-	f.eventually("the tail is applied", f.settled)
+	f.eventually("the tail is applied", f.converged)
 }
 
 // A standby that lacks the last commits is promoted. Their objects stay: none is put back to an
@@ -225,7 +225,7 @@ func TestAFailoverThatLosesItsTailUndoesNothingAndConverges(t *testing.T) {
 			f := newFailover(t, small())
 			requests := &ledger{}
 			a := f.start("a", options{engine: requests.record})
-			f.eventually("the fleet is in sync", f.settled)
+			f.eventually("the fleet is in sync", f.converged)
 			f.leaveBehind()
 			f.setStop(mirror.Stop{Scope: mirror.StopTenant, Name: "globex"})
 			for name := range f.engines {
@@ -252,7 +252,7 @@ func TestAFailoverThatLosesItsTailUndoesNothingAndConverges(t *testing.T) {
 				"token:test"); err != nil {
 				t.Fatal(err)
 			}
-			f.eventually("the mirror has caught up", f.settled)
+			f.eventually("the mirror has caught up", f.converged)
 			if err := errors.Join(f.bears("web", "v2"), f.bears("shop", "v2")); err != nil {
 				t.Error(err)
 			}
@@ -263,7 +263,7 @@ func TestAFailoverThatLosesItsTailUndoesNothingAndConverges(t *testing.T) {
 				t.Errorf("%d writes to engines that had everything", n)
 			}
 			f.commit("the next one", deployment("acme", "web", "v3", "Delete", "prod", "staging"))
-			f.eventually("it is applied", f.settled)
+			f.eventually("it is applied", f.converged)
 		})
 	}
 }
@@ -274,7 +274,7 @@ func TestARestoredBackupUndoesNothingWhileGitIsAway(t *testing.T) {
 	// the standby is the backup: all that was committed until it was paused
 	f := newFailover(t, small())
 	a := f.start("a", options{})
-	f.eventually("the fleet is in sync", f.settled)
+	f.eventually("the fleet is in sync", f.converged)
 	f.leaveBehind()
 	a.stop()
 	f.promote(true)
@@ -290,11 +290,11 @@ func TestARestoredBackupUndoesNothingWhileGitIsAway(t *testing.T) {
 		t.Errorf("%d writes and %d deletions while Git is away", n, len(requests.deleted()))
 	}
 	b.source.away.Store(false)
-	f.eventually("the mirror has caught up", f.settled)
+	f.eventually("the mirror has caught up", f.converged)
 	if n := f.writes() - written; n != 0 || len(requests.deleted()) != 0 {
 		t.Errorf("%d writes and %d deletions on engines that had everything", n,
 			len(requests.deleted()))
 	}
 	f.commit("the next one", deployment("acme", "web", "v3", "Delete", "prod", "staging"))
-	f.eventually("it is applied", f.settled)
+	f.eventually("it is applied", f.converged)
 }

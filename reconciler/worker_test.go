@@ -42,7 +42,7 @@ func TestAQueryThatFailsEndsNoSessionAndForgetsNothing(t *testing.T) {
 	h := newHouse(t, small())
 	r := h.start("a", options{fail: failFor(&failing, "changed", "lookup", "credentialrows",
 		"acknowledge", "observe")})
-	h.eventually("the fleet is in sync", h.settled)
+	h.eventually("the fleet is in sync", h.converged)
 	dials := h.dials()
 
 	at := h.engineOf("acme", "prod")
@@ -74,7 +74,7 @@ func TestAQueryThatFailsEndsNoSessionAndForgetsNothing(t *testing.T) {
 		}
 		return nil
 	})
-	h.eventually("the commit arrives", h.settled)
+	h.eventually("the commit arrives", h.converged)
 	if n := h.dials() - dials; n != 0 {
 		t.Errorf("%d sessions began again for failed queries", n)
 	}
@@ -107,7 +107,7 @@ func TestAMissingCredentialIsReportedAndHeals(t *testing.T) {
 	})
 	h.secrets.lose("staging", false)
 	r.manager.Rotated("acme", "staging")
-	h.eventually("it heals", h.settled)
+	h.eventually("it heals", h.converged)
 }
 
 func TestAPoisonedObjectKeepsNoOtherWaiting(t *testing.T) {
@@ -119,7 +119,7 @@ func TestAPoisonedObjectKeepsNoOtherWaiting(t *testing.T) {
 		}
 		return nil
 	}})
-	h.eventually("the fleet is in sync", h.settled)
+	h.eventually("the fleet is in sync", h.converged)
 	key := keyOf(h.engineOf("acme", "prod"), "acme", "web", "prod")
 	poisoned.Store(&key)
 	h.commit("one of them fails",
@@ -138,13 +138,13 @@ func TestAPoisonedObjectKeepsNoOtherWaiting(t *testing.T) {
 		return nil
 	})
 	poisoned.Store(nil)
-	h.eventually("it is tried again", h.settled)
+	h.eventually("it is tried again", h.converged)
 }
 
 func TestAnEpochThatNoLeaseGaveCostsItsOwnObjectOnly(t *testing.T) {
 	h := newHouse(t, small())
 	r := h.start("a", options{})
-	h.eventually("the fleet is in sync", h.settled)
+	h.eventually("the fleet is in sync", h.converged)
 	at := h.engineOf("acme", "prod")
 	key := keyOf(at, "acme", "web", "prod")
 	at.server.Merge(key, `{"metadata":{"annotations":{"argosy.dev/epoch":"9223372036854775807"}}}`)
@@ -164,13 +164,13 @@ func TestAnEpochThatNoLeaseGaveCostsItsOwnObjectOnly(t *testing.T) {
 		return nil
 	})
 	at.server.Merge(key, `{"metadata":{"annotations":{"argosy.dev/epoch":null}}}`)
-	h.eventually("it heals when the annotation is gone", h.settled)
+	h.eventually("it heals when the annotation is gone", h.converged)
 }
 
 func TestApplicationsGoBeforeTheirClusterAndTheirProject(t *testing.T) {
 	h := newHouse(t, small())
 	h.start("a", options{})
-	h.eventually("the fleet is in sync", h.settled)
+	h.eventually("the fleet is in sync", h.converged)
 	at := h.engineOf("globex", "prod")
 	h.commit("globex leaves",
 		gone(together(tenant("globex", "prod"), deployment("globex", "shop", "v1", "Orphan",
@@ -181,7 +181,7 @@ func TestApplicationsGoBeforeTheirClusterAndTheirProject(t *testing.T) {
 				return fmt.Errorf("%s stands", row.Key.Name)
 			}
 		}
-		return h.settled()
+		return h.converged()
 	})
 	at.mu.Lock()
 	defer at.mu.Unlock()
@@ -198,7 +198,7 @@ func TestApplicationsGoBeforeTheirClusterAndTheirProject(t *testing.T) {
 func TestAnEngineThatIsAwayIsReportedAndHealsAlone(t *testing.T) {
 	h := newHouse(t, small())
 	h.start("a", options{})
-	h.eventually("the fleet is in sync", h.settled)
+	h.eventually("the fleet is in sync", h.converged)
 	h.engines["eu-1"].away.Store(true)
 	reached := func(name fleet.EngineName, want bool) error {
 		all, _, err := h.store.Views.Engines(t.Context(), view.Scope{}, view.Filter{}, view.Page{
@@ -232,7 +232,7 @@ func TestAnEngineThatIsAwayIsReportedAndHealsAlone(t *testing.T) {
 		return nil
 	})
 	h.engines["eu-1"].away.Store(false)
-	h.eventually("it heals", h.settled)
+	h.eventually("it heals", h.converged)
 	h.eventually("that is reported", func() error { return reached("eu-1", true) })
 }
 
@@ -247,7 +247,7 @@ func TestAnEngineThatHangsOnASyncDelaysNoRow(t *testing.T) {
 		return nil
 	}})
 	t.Cleanup(func() { close(hang) }) // before the replica stops
-	h.eventually("the fleet is in sync", h.settled)
+	h.eventually("the fleet is in sync", h.converged)
 	h.commit("a sync of every environment", syncRun("rollback", "v0", "prod, staging"))
 	for range 2 {
 		<-hung
@@ -255,7 +255,7 @@ func TestAnEngineThatHangsOnASyncDelaysNoRow(t *testing.T) {
 	h.commit("the neighbour's change", deployment("globex", "shop", "v2", "Orphan", "prod"))
 	h.commit("the tenant's own change", deployment("acme", "web", "v2", "Delete", "prod",
 		"staging"))
-	h.eventually("the changes arrive while the engine hangs", h.settled)
+	h.eventually("the changes arrive while the engine hangs", h.converged)
 }
 
 func TestAPanicOnOneObjectFailsThatObjectAlone(t *testing.T) {
@@ -281,5 +281,5 @@ func TestAPanicOnOneObjectFailsThatObjectAlone(t *testing.T) {
 	})
 	h.secrets.panicOn("")
 	r.manager.Rotated("acme", "staging")
-	h.eventually("it heals", h.settled)
+	h.eventually("it heals", h.converged)
 }

@@ -41,7 +41,7 @@ func TestSweepAsksForWhatChanged(t *testing.T) {
 	}
 }
 
-func TestForgeThatRefusesSettlesNothing(t *testing.T) {
+func TestAGitHostThatRefusesFinishesNothing(t *testing.T) {
 	h := newHarbor(t)
 	h.open(h.bob, nil)
 	h.review()

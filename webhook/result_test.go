@@ -41,7 +41,7 @@ func (h *harbor) expectText(words ...string) {
 	}
 }
 
-func TestResultSettlesOnceAllIsWell(t *testing.T) {
+func TestAResultIsFinalOnceAllIsWell(t *testing.T) {
 	h := applied(t)
 	h.review()
 	h.expectText("⏳ Merged: 0 of 2 Applications done", "not there yet")

@@ -45,7 +45,7 @@ type connection struct {
 	http   *http.Client
 }
 
-// lists reads, decisions changes.
+// lists has the calls that read, decisions the calls that change something.
 type (
 	lists     struct{ conn *connection }
 	decisions struct{ conn *connection }

@@ -164,8 +164,9 @@ var (
 // Validate checks ID and Event.
 func (d Delivery) Validate() error {
 	if !deliveryID.MatchString(d.ID) || !deliveryEvent.MatchString(d.Event) {
-		return errors.New("delivery: its id has 1 to 128 letters, digits and dashes, its event 1 to 64 " +
-			"small letters, digits and underscores")
+		return errors.New(
+			"delivery: its id has 1 to 128 letters, digits and dashes, its event 1 to 64 " +
+				"small letters, digits and underscores")
 	}
 	return nil
 }

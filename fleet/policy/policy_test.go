@@ -178,7 +178,8 @@ func TestAFailedEvaluationHasAReason(t *testing.T) {
 		`1 / size(declaration.spec.source.helm.parameters) == 1`: "division by zero",
 		`int(declaration.metadata.name) > 3`: "type conversion" +
 			" error",
-		`declaration.spec.nothing == ""`:                       "there is no field \"nothing\" in DeploymentSpec",
+		`declaration.spec.nothing == ""`: "there is no field \"nothing\" " +
+			"in DeploymentSpec",
 		`declaration.metadata.name.matches(tenant.name + "(")`: "error parsing regexp",
 	} {
 		p := &fleet.PolicySpec{Kinds: []fleet.Kind{fleet.KindGitOpsDeployment}, Rule: rule,

@@ -141,13 +141,16 @@ func (w writer) Write(b []byte) (int, error) {
 }
 
 // Truncate bounds text to so many bytes. It cuts between characters and marks the cut with "...".
-func Truncate(s string, bytes int) string {
+func Truncate(s string, bytes int) string { return Cut(s, bytes, "...") }
+
+// Cut is Truncate with another mark, which counts towards the bytes.
+func Cut(s string, bytes int, mark string) string {
 	if len(s) <= bytes {
 		return s
 	}
-	end := max(bytes-len("..."), 0)
+	end := max(bytes-len(mark), 0)
 	for end > 0 && !utf8.RuneStart(s[end]) {
 		end--
 	}
-	return s[:end] + "..."
+	return s[:end] + mark
 }

@@ -246,7 +246,7 @@ func (w *walker) folder(path string, before, after *listed, distrusted bool) err
 		err = f.directories(path, depth, old, new)
 	}
 	if err != nil || after.why != nil || distrusted {
-		// Only the head determines whether the folder is readable, whatever the base contains.
+		// Only the head determines whether the folder is readable, not the base.
 		changes, f.left, err = []Change{whole}, w.m.budget.Files, after.why
 		if err == nil {
 			err = f.directories(path, depth, plumbing.ZeroHash, new)

@@ -90,7 +90,7 @@ func agentNamed(ctx context.Context, tx pgx.Tx, id, lock string) (registry.Agent
 }
 
 const (
-	// after its token has expired; longer than a proof is valid, whatever the clocks
+	// after its token has expired; longer than a proof is valid, even if the clocks differ
 	assertionMemory = 10 * time.Minute
 	maxAssertion    = 128 // bytes of its ID
 	maxAccess       = 200 // tokens and assertions that are remembered per agent

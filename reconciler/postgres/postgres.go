@@ -15,7 +15,7 @@
 // them.
 //
 // Rules of this package:
-//   - a revision is one transaction, and whatever its size one round trip of a fixed number of
+//   - a revision is one transaction, and at any size one round trip of a fixed number of
 //     statements;
 //   - rows are numbered under one lock, so that the order of their numbers is the order of commits
 //     and a cursor never skips a row;

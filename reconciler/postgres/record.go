@@ -21,7 +21,7 @@ import (
 )
 
 // Record stores one revision of the config repo under the lease of the reconciler: all of it or
-// nothing, in one round trip whatever its size. It returns the number of the newest row. A repeated
+// nothing, in one round trip at any size. It returns the number of the newest row. A repeated
 // Record, as after a connection that was lost during COMMIT, has no further effect. A revision
 // without changes writes only the applied revision.
 //

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"unicode/utf8"
+
+	"argosy.dev/argosy/fleet/printable"
 )
 
 const (
@@ -40,16 +42,7 @@ func message(s string) string { return cut(text(s), maxMessage) }
 
 // cut shortens a text to at most so many bytes, at the end of a character, and marks the cut with
 // "…".
-func cut(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	end := most - len("…")
-	for !utf8.RuneStart(s[end]) {
-		end--
-	}
-	return s[:end] + "…"
-}
+func cut(s string, most int) string { return printable.Cut(s, most, "…") }
 
 // encoded returns each item as JSON that jsonb accepts: it has no NUL either.
 func encoded[T any](items []T) ([]string, error) {

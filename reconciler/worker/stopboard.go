@@ -205,7 +205,7 @@ func (b *StopBoard) set(records mirror.StopRecords, began time.Time) {
 		}
 	}
 	b.recorded, b.readAt = records.Stops, began
-	b.settleLocked(!b.loaded || unknown)
+	b.recomputeLocked(!b.loaded || unknown)
 	b.loaded = true
 }
 
@@ -216,8 +216,8 @@ func (b *StopBoard) endLocked(end mirror.StopEnd) {
 	}
 }
 
-// settleLocked computes the stops in force, and signals a change.
-func (b *StopBoard) settleLocked(changed bool) {
+// recomputeLocked computes the stops in force, and signals a change.
+func (b *StopBoard) recomputeLocked(changed bool) {
 	stops := slices.Clone(b.recorded)
 	for at, stop := range b.lost {
 		if b.overLocked(stop) {
@@ -266,7 +266,7 @@ func (b *StopBoard) remembered(on fleet.EngineName, stops []mirror.Stop) {
 			b.lost[placeOf(stop)] = stop
 		}
 	}
-	b.settleLocked(noted != (len(b.noted[on]) > 0))
+	b.recomputeLocked(noted != (len(b.noted[on]) > 0))
 	if len(b.lost) > 0 {
 		b.Wake()
 	}

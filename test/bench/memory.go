@@ -11,7 +11,7 @@ import (
 )
 
 // settle is the pause before the memory of a process is read.
-const settle = 30 * time.Second
+const memoryPause = 30 * time.Second
 
 // remember reads the memory of a control plane that has just rebuilt its mirror from Git and the
 // engines, and shows that it wrote nothing to them meanwhile.
@@ -38,7 +38,7 @@ func (l *ladder) remember(ctx context.Context) error {
 		return err
 	}
 	took := time.Since(begun).Seconds()
-	pacing.Sleep(ctx, settle)
+	pacing.Sleep(ctx, memoryPause)
 	cold, err := observe.Memory(l.argosy.PID())
 	if err != nil {
 		return err

@@ -171,14 +171,14 @@ func (w *setup) converge() time.Duration {
 	started := time.Now()
 	if err := w.until(convergeWithin, func() error {
 		w.approve()
-		return w.settled()
+		return w.converged()
 	}); err != nil {
 		w.model.violated("the fleet does not converge: %v", err)
 		w.keepStore()
 		return time.Since(started)
 	}
 	took := time.Since(started)
-	if err := w.until(time.Second, func() error { return w.settled() }); err != nil {
+	if err := w.until(time.Second, func() error { return w.converged() }); err != nil {
 		w.model.violated("the fleet converged and left that state again: %v", err)
 	}
 	// The objects that an Application needed are deleted one reconcile after it.

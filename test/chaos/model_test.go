@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// model checks the invariants of a history, whatever breaks. It knows the config repo's content,
+// model checks the invariants of a history under every fault. It knows the config repo's content,
 // receives every write to an engine that succeeded, and remembers the emergency stop.
 type model struct {
 	mu      sync.Mutex

@@ -505,7 +505,7 @@ func (w *setup) live() (map[app][]*unstructured.Unstructured, error) {
 
 // settled returns an error unless the engines hold exactly the head's objects, each acknowledged,
 // according to a replica and to the engines themselves.
-func (w *setup) settled() error {
+func (w *setup) converged() error {
 	ctx, cancel := context.WithTimeout(w.ctx, 10*time.Second)
 	defer cancel()
 	r := w.replicas[0]

@@ -18,14 +18,14 @@ func (f Finding) String() string {
 	return fmt.Sprintf("%s:%d: %q: write %s\n\t%s", f.Path, f.Line, f.Word, f.Instead, f.Context)
 }
 
-// Exception is one line of allow.txt: in the files below Path, Word may be used on lines that contain
-// Part.
+// Exception is one line of allow.txt: in the files below Path, Word may be used on lines that
+// contain Part.
 type Exception struct {
 	Path, Word, Part, Reason string
 }
 
 // ParseExceptions reads lines of the form "path | word | part of the line | reason". A path ends
-// with / for a folder, "*" stands for every path or every line.
+// with / for a folder, "*" matches every path or every line.
 func ParseExceptions(text string) ([]Exception, error) {
 	var all []Exception
 	for i, line := range strings.Split(text, "\n") {
@@ -35,7 +35,8 @@ func ParseExceptions(text string) ([]Exception, error) {
 		}
 		fields := strings.Split(line, " | ")
 		if len(fields) != 4 || strings.TrimSpace(fields[3]) == "" {
-			return nil, fmt.Errorf("allow.txt:%d: want path | word | part of the line | reason", i+1)
+			return nil, fmt.Errorf("allow.txt:%d: want path | word | part of the line | reason",
+				i+1)
 		}
 		for j := range fields {
 			fields[j] = strings.TrimSpace(fields[j])

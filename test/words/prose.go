@@ -32,10 +32,12 @@ func (g *Glossary) prose(file string, first int, text string, lines []string) []
 		add(m[0], strings.Join(strings.Fields(word), " "), g.replacement(word))
 	}
 	for _, m := range number.FindAllStringIndex(plain, -1) {
-		add(m[0], plain[m[0]:m[1]], "the rule itself: a catalogue's number means nothing to a reader")
+		add(m[0], plain[m[0]:m[1]],
+			"the rule itself: a catalogue's number means nothing to a reader")
 	}
 	for offset, s := range sentences(plain) {
-		if word := opening.FindString(s); word != "" && !strings.HasSuffix(strings.TrimSpace(s), "?") {
+		if word := opening.FindString(s); word != "" &&
+			!strings.HasSuffix(strings.TrimSpace(s), "?") {
 			add(offset, word, openingInstead)
 		}
 	}
@@ -80,7 +82,8 @@ func blocks(text string) func(yield func(int, string) bool) {
 			trimmed := strings.TrimSpace(line)
 			lead := 0
 			switch {
-			case trimmed == "" || strings.HasPrefix(trimmed, "#") || strings.HasPrefix(trimmed, "|") ||
+			case trimmed == "" || strings.HasPrefix(trimmed, "#") ||
+				strings.HasPrefix(trimmed, "|") ||
 				strings.HasPrefix(trimmed, "```"):
 				if !flush() {
 					return

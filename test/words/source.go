@@ -15,7 +15,8 @@ const (
 )
 
 var sqlWords = []string{
-	"SELECT", "INSERT", "UPDATE", "DELETE", "WITH", "CREATE", "ALTER", "DROP", "COPY", "LOCK", "SET",
+	"SELECT", "INSERT", "UPDATE", "DELETE", "WITH", "CREATE", "ALTER", "DROP", "COPY", "LOCK",
+	"SET",
 	"NOTIFY", "FROM", "WHERE", "AND", "OR", "ORDER", "GROUP", "JOIN", "LEFT", "VALUES", "ON",
 	"RETURNING", "TRUNCATE",
 }
@@ -23,7 +24,8 @@ var sqlWords = []string{
 var (
 	catalogue = regexp.MustCompile(`^(?:Test|Fuzz|Benchmark|Example)Case_?[0-9]+`)
 	message   = regexp.MustCompile(`[A-Za-z]{2,} [A-Za-z%]`)
-	sql       = regexp.MustCompile(`^\s*(?:--[^\n]*\n\s*)*(?:` + strings.Join(sqlWords, "|") + `)\b`)
+	sql       = regexp.MustCompile(`^\s*(?:--[^\n]*\n\s*)*(?:` + strings.Join(sqlWords, "|") +
+		`)\b`)
 	directive = regexp.MustCompile(`^//(?:[a-z]+:|nolint|line |extern |export )`)
 )
 
@@ -210,13 +212,15 @@ func (c *sourceCheck) columns(tree *ast.File) {
 			for line := from.Line; line <= to.Line; line++ {
 				free[line] = true
 			}
-		} else if width(literal.Value) > 40 && width(c.lines[from.Line-1][:to.Column-1]) > maxColumns-8 {
+		} else if width(literal.Value) > 40 &&
+			width(c.lines[from.Line-1][:to.Column-1]) > maxColumns-8 {
 			free[from.Line] = true
 		}
 		return true
 	})
 	for i, line := range c.lines {
-		if free[i+1] || width(line) <= maxColumns || directive.MatchString(strings.TrimSpace(line)) ||
+		if free[i+1] || width(line) <= maxColumns ||
+			directive.MatchString(strings.TrimSpace(line)) ||
 			unbroken(line) {
 			continue
 		}

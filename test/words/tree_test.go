@@ -71,11 +71,14 @@ func TestTheProjectSpeaksOneLanguage(t *testing.T) {
 		if !slices.ContainsFunc(unclean, func(folder string) bool {
 			return e.Path == "*" || folder == folderOf(e.Path) || below(folder, e.Path)
 		}) {
-			t.Errorf("allow.txt permits %q in %s on lines with %q, and there is none", e.Word, e.Path, e.Part)
+			t.Errorf("allow.txt permits %q in %s on lines with %q, and there is none", e.Word,
+				e.Path, e.Part)
 		}
 	}
 	if len(left) > 0 {
-		t.Logf("%d findings. test/README.md names the rules; an exception belongs in test/words/allow.txt, with its reason", len(left))
+		t.Logf(
+			"%d findings. test/README.md names the rules; an exception belongs in "+
+				"test/words/allow.txt, with its reason", len(left))
 	}
 }
 

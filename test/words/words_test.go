@@ -39,36 +39,46 @@ func TestASourceFileIsCheckedForNamesCommentsAndMessages(t *testing.T) {
 		body string
 		want []string
 	}{
-		"a clean file":                       {"// fix repairs the row.\nfunc fix() {}", nil},
-		"a function's name":                  {"func mendRow() {}", []string{"2 mend"}},
-		"a method's name":                    {"type a int\nfunc (a) Mend() {}", []string{"3 mend"}},
-		"a field's name":                     {"type a struct{ bookOf int }", []string{"2 book"}},
-		"an interface's method":              {"type a interface{ Book() }", []string{"2 book"}},
-		"a parameter's name":                 {"func a(mends int) {}", []string{"2 mends"}},
-		"a local name":                       {"func a() { mend := 1; _ = mend }", []string{"2 mend"}},
-		"a variable of a loop":               {"func a() { for mend := range 1 { _ = mend } }", []string{"2 mend"}},
-		"a local name that only decl bans":   {"func a() { book := 1; _ = book }", nil},
-		"a package's variable":               {"var book int", []string{"2 book"}},
-		"a part of a word":                   {"func amendment() {}", nil},
-		"a comment":                          {"// It mends.\nvar a int", []string{"2 mends"}},
-		"the second line of a comment":       {"// It\n// mends.\nvar a int", []string{"3 mends"}},
-		"a phrase over two lines":            {"// It is to\n// be.\nvar a int", []string{"2 is to be"}},
-		"code in a comment":                  {"// It sets `mend`.\nvar a int", nil},
-		"a message":                          {`var a = "cannot mend it"`, []string{"2 mend"}},
-		"a raw message":                      {"var a = `cannot\nmend it`", []string{"3 mend"}},
-		"a key":                              {`var a = "mend"`, nil},
-		"SQL":                                {`var a = "SELECT mend FROM rows"`, nil},
-		"a column's tag":                     {"type a struct{ B int `json:\"mend it\"` }", nil},
-		"a comment that opens like a riddle": {"// What is kept is kept.\nvar a int", []string{"2 What"}},
-		"its second sentence":                {"// It is.\n// Who asks gets it.\nvar a int", []string{"3 Who"}},
-		"a question":                         {"// What is kept?\nvar a int", nil},
-		"a test with a number":               {"func TestCase12(t int) {}", []string{"2 TestCase12"}},
-		"a comment with a number":            {"// Case 79: a lease ends.\nvar a int", []string{"2 Case 79"}},
-		"a long comment":                     {"// " + long + "\nvar a int", []string{"2 columns"}},
-		"a long line of code":                {"var a = " + strings.Repeat("1 + ", 30) + "1", []string{"2 columns"}},
-		"a long literal":                     {`var a = "` + long + `"`, nil},
-		"a long line of a raw string":        {"var a = `\n" + long + "`", nil},
-		"a long address":                     {"// https://example.com/" + strings.Repeat("x", 100) + "\nvar a int", nil},
+		"a clean file":      {"// fix repairs the row.\nfunc fix() {}", nil},
+		"a function's name": {"func mendRow() {}", []string{"2 mend"}},
+		"a method's name": {
+			"type a int\nfunc (a) Mend() {}", []string{"3 mend"}},
+		"a field's name":        {"type a struct{ bookOf int }", []string{"2 book"}},
+		"an interface's method": {"type a interface{ Book() }", []string{"2 book"}},
+		"a parameter's name":    {"func a(mends int) {}", []string{"2 mends"}},
+		"a local name": {
+			"func a() { mend := 1; _ = mend }", []string{"2 mend"}},
+		"a variable of a loop": {"func a() { for mend := range 1 { _ = mend } }",
+			[]string{"2 mend"}},
+		"a local name that only decl bans": {"func a() { book := 1; _ = book }", nil},
+		"a package's variable":             {"var book int", []string{"2 book"}},
+		"a part of a word":                 {"func amendment() {}", nil},
+		"a comment":                        {"// It mends.\nvar a int", []string{"2 mends"}},
+		"the second line of a comment":     {"// It\n// mends.\nvar a int", []string{"3 mends"}},
+		"a phrase over two lines": {
+			"// It is to\n// be.\nvar a int", []string{"2 is to be"}},
+		"code in a comment": {"// It sets `mend`.\nvar a int", nil},
+		"a message":         {`var a = "cannot mend it"`, []string{"2 mend"}},
+		"a raw message":     {"var a = `cannot\nmend it`", []string{"3 mend"}},
+		"a key":             {`var a = "mend"`, nil},
+		"SQL":               {`var a = "SELECT mend FROM rows"`, nil},
+		"a column's tag":    {"type a struct{ B int `json:\"mend it\"` }", nil},
+		"a comment that opens like a riddle": {
+			"// What is kept is kept.\nvar a int", []string{"2 What"}},
+		"its second sentence": {
+			"// It is.\n// Who asks gets it.\nvar a int", []string{"3 Who"}},
+		"a question": {"// What is kept?\nvar a int", nil},
+		"a test with a number": {
+			"func TestCase12(t int) {}", []string{"2 TestCase12"}},
+		"a comment with a number": {
+			"// Case 79: a lease ends.\nvar a int", []string{"2 Case 79"}},
+		"a long comment": {"// " + long + "\nvar a int", []string{"2 columns"}},
+		"a long line of code": {
+			"var a = " + strings.Repeat("1 + ", 30) + "1", []string{"2 columns"}},
+		"a long literal":              {`var a = "` + long + `"`, nil},
+		"a long line of a raw string": {"var a = `\n" + long + "`", nil},
+		"a long address": {
+			"// https://example.com/" + strings.Repeat("x", 100) + "\nvar a int", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -105,7 +115,8 @@ func TestADocumentIsCheckedOutsideOfHeadingsTablesAndCode(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got := brief(parse(t, small).Document(test.file, test.text)); !slices.Equal(got, test.want) {
+			if got := brief(parse(t, small).Document(test.file, test.text)); !slices.Equal(
+				got, test.want) {
 				t.Errorf("found %q, want %q", got, test.want)
 			}
 		})
@@ -118,7 +129,8 @@ func TestAFindingNamesItsPlaceAndTheReplacement(t *testing.T) {
 	if len(found) != 1 {
 		t.Fatal(found)
 	}
-	if got, want := found[0].String(), "docs/a.md:2: \"mends\": write fix\n\tIt mends."; got != want {
+	if got, want :=
+		found[0].String(), "docs/a.md:2: \"mends\": write fix\n\tIt mends."; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
@@ -147,8 +159,9 @@ func TestAnExceptionPermitsItsWordOnItsLinesOnly(t *testing.T) {
 func TestNamesAreSplitAtTheirCapitals(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]string{
-		"mendRow": "mend row", "HTTPMend": "http mend", "MendHTTP": "mend http", "mend_row2x": "mend row x",
-		"amend": "amend", "ID": "id", "StopsASync": "stops a sync",
+		"mendRow": "mend row", "HTTPMend": "http mend", "MendHTTP": "mend http",
+		"mend_row2x": "mend row x",
+		"amend":      "amend", "ID": "id", "StopsASync": "stops a sync",
 	} {
 		if got := strings.Join(camelWords(name), " "); got != want {
 			t.Errorf("%s: got %q, want %q", name, got, want)

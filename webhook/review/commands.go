@@ -11,6 +11,7 @@ import (
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/forge"
 	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/reconciler/plan/report"
 )
 
 // Command is what a comment asks for.
@@ -247,7 +248,8 @@ func approveDeletions(by forge.Clearance, may Rights, r *forge.PullRecord) strin
 		cleared.Deletions = append(cleared.Deletions, h.Items...)
 	}
 	r.Cleared = &cleared
-	return "approves the deletion of " + count(len(cleared.Deletions), "Application") + " at " +
+	return "approves the deletion of " + report.Count(len(cleared.Deletions), "Application") +
+		" at " +
 		tick(by.Head.Short()) + "."
 }
 

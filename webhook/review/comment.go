@@ -126,7 +126,8 @@ func (c *comment) clearedBy() string {
 			by = append(by, login(r.Cleared.By))
 		}
 	}
-	return count(len(c.v.Cleared), "deletion") + " beyond the guards approved by " + series(by, 3) +
+	return report.Count(len(c.v.Cleared), "deletion") + " beyond the guards approved by " +
+		series(by, 3) +
 		"."
 }
 
@@ -335,13 +336,13 @@ type alike struct {
 func (a alike) what() string {
 	switch a.kind {
 	case fleet.ObjectApplication:
-		return count(a.n, "Application")
+		return report.Count(a.n, "Application")
 	case fleet.ObjectRepository:
-		return count(a.n, "credential")
+		return report.Count(a.n, "credential")
 	case fleet.ObjectProject:
-		return count(a.n, "project")
+		return report.Count(a.n, "project")
 	}
-	return count(a.n, "environment")
+	return report.Count(a.n, "environment")
 }
 
 // listed parts the rows that are listed from those that are only counted: none, or from perEngine
@@ -424,7 +425,7 @@ func also(serving []change, d detail) []string {
 		out = append(out, "Also on "+at+": "+prose(series(by[at], d.list))+".")
 	}
 	if n := len(order) - d.list; n > 0 {
-		out = append(out, fmt.Sprintf("Also on %s.", count(n, "more engine")))
+		out = append(out, fmt.Sprintf("Also on %s.", report.Count(n, "more engine")))
 	}
 	return out
 }
@@ -449,7 +450,7 @@ func (c *comment) fields(p *page, d detail) {
 		p.fold("Which fields change", func() { p.code("diff", lines) })
 	}
 	if dropped > 0 {
-		p.para("The fields of " + count(dropped, "changed object") + " are left out here. " +
+		p.para("The fields of " + report.Count(dropped, "changed object") + " are left out here. " +
 			c.elsewhere())
 	}
 }
@@ -533,7 +534,7 @@ func tenantChanges(t report.Tenant, cleared map[fleet.ObjectKey]bool) []change {
 		moves[m.Environment] = m
 		out = append(out, change{verb: movedTo, tenant: t.Name, environment: m.Environment,
 			engines: []fleet.EngineName{m.From, m.To},
-			note: "with " + count(m.Applications, "Application") +
+			note: "with " + report.Count(m.Applications, "Application") +
 				"; the workloads stay as they are"})
 	}
 	for _, e := range t.Engines {
@@ -599,7 +600,7 @@ func fieldsNote(fields []report.Field) string {
 	f := fields[0]
 	if len(fields) > 1 || f.Before == "" || f.After == "" || len(f.Path)+len(f.Before)+
 		len(f.After) > 160 {
-		return count(len(fields), "field")
+		return report.Count(len(fields), "field")
 	}
 	name := f.Path[strings.LastIndexByte(f.Path, '.')+1:]
 	return tick(name) + " " + tick(unquoted(f.Before)) + " → " + tick(unquoted(f.After))
@@ -895,12 +896,12 @@ func (c *comment) arrival() []string {
 		parts = append(parts, "nothing changes on any engine.")
 	}
 	if len(now) > 0 {
-		parts = append(parts, prose(series(now, 5))+plural(len(now), " has", " have")+
+		parts = append(parts, prose(series(now, 5))+report.Plural(len(now), " has", " have")+
 			" it within seconds.")
 	}
 	if len(later) > 0 {
-		parts = append(parts, prose(series(later, 5))+plural(len(later), " has", " have")+
-			" it once "+plural(len(later), "it", "they")+" can be written to.")
+		parts = append(parts, prose(series(later, 5))+report.Plural(len(later), " has", " have")+
+			" it once "+report.Plural(len(later), "it", "they")+" can be written to.")
 	}
 	return parts
 }
@@ -933,12 +934,13 @@ func (c *comment) workloads() []string {
 		}
 	}
 	if gone > 0 {
-		parts = append(parts, plural(gone, "The workload of 1 Application is deleted.",
+		parts = append(parts, report.Plural(gone, "The workload of 1 Application is deleted.",
 			fmt.Sprintf("The workloads of %d Applications are deleted.", gone)))
 	}
 	if kept > 0 {
 		parts = append(parts,
-			plural(kept, "The workload of 1 Application that goes stays (deletionPolicy Orphan).",
+			report.Plural(
+				kept, "The workload of 1 Application that goes stays (deletionPolicy Orphan).",
 				fmt.Sprintf(
 					"The workloads of %d Applications that go stay (deletionPolicy Orphan).",
 					kept)))

@@ -74,7 +74,7 @@ func Decide(f Facts) Verdict {
 		v.Obstacles = append(v.Obstacles, f.unowned(v.Ownership)...)
 	} else if n := len(f.Unapproved); n > 0 {
 		v.Obstacles = append(v.Obstacles, Obstacle{forge.CheckOwners, forge.CheckFailure,
-			count(n, "file") + " that no owner approved",
+			report.Count(n, "file") + " that no owner approved",
 			"No approved pull request has " + series(each(f.Unapproved, tick), 5) +
 				" as this commit of the merge queue does. Take the pull " +
 				"request out of the queue, bring " + tick(f.branch()) +
@@ -118,8 +118,9 @@ func (f Facts) invalid() []Obstacle {
 	if n == 0 {
 		return nil
 	}
-	o := Obstacle{Check: forge.CheckValidate, State: forge.CheckFailure, What: count(n, "error") +
-		" in the files that this changes",
+	o := Obstacle{Check: forge.CheckValidate, State: forge.CheckFailure,
+		What: report.Count(n, "error") +
+			" in the files that this changes",
 		Todo: "Fix the errors below. Merged as it is, a file with an error has no effect: " +
 			"its last valid state stays in effect."}
 	if n == 1 {
@@ -194,8 +195,9 @@ func (f Facts) stopped(held []mirror.Hold) []Obstacle {
 		n := len(h.Items)
 		todo := upper(h.Message) + ". " + clearers(h) + " may let them go: comment " +
 			tick("/argosy approve-deletions "+string(f.Record.Head)) + "."
-		out = append(out, Obstacle{forge.CheckPlan, forge.CheckFailure, count(n, "deletion") +
-			" beyond the guards of " + scope(h.Tenant), todo})
+		out = append(
+			out, Obstacle{forge.CheckPlan, forge.CheckFailure, report.Count(n, "deletion") +
+				" beyond the guards of " + scope(h.Tenant), todo})
 	}
 	return out
 }
@@ -609,7 +611,7 @@ func tally(c report.Counts, moved int) string {
 		{c.Held, "held back from deletion"}} {
 		switch {
 		case p.n > 0 && len(parts) == 0:
-			parts = append(parts, count(p.n, "Application")+" "+p.what)
+			parts = append(parts, report.Count(p.n, "Application")+" "+p.what)
 		case p.n > 0:
 			parts = append(parts, fmt.Sprintf("%d %s", p.n, p.what))
 		}
@@ -684,9 +686,10 @@ func (f Facts) valid(Verdict) string {
 	case !f.Ours():
 		return "Nothing that Argosy manages changes"
 	case warnings > 0:
-		return upper(count(len(f.Files), "file")) + " valid, with " + count(warnings, "warning")
+		return upper(report.Count(len(f.Files), "file")) + " valid, with " +
+			report.Count(warnings, "warning")
 	}
-	return upper(count(len(f.Files), "file")) + " valid"
+	return upper(report.Count(len(f.Files), "file")) + " valid"
 }
 
 func (f Facts) planned(v Verdict) string {
@@ -725,7 +728,7 @@ func annotations(own []fleet.Problem) []fleet.Problem {
 func (f Facts) problemsSummary(v Verdict) string {
 	own, others := f.problems()
 	if len(own)+len(others) == 0 {
-		return count(len(f.Files), "file") + " of this pull request: no problem found."
+		return report.Count(len(f.Files), "file") + " of this pull request: no problem found."
 	}
 	return fit(mostSummary, 0, 0, func(d detail) string {
 		p := &page{}

@@ -9,6 +9,7 @@ import (
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/forge"
 	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/reconciler/plan/report"
 	"argosy.dev/argosy/reconciler/plan/reviews"
 )
 
@@ -305,10 +306,10 @@ func (r result) headline() string {
 	case r.m.holdsFiles():
 		return "Merged, and held: a file of it is unreviewed"
 	case n[waits] > 0:
-		return "Merged: " + count(n[waits], "deletion") + " held"
+		return "Merged: " + report.Count(n[waits], "deletion") + " held"
 	case n[progressing] > 0:
 		return fmt.Sprintf("Merged: %d of %s done", len(r.rows)-n[progressing],
-			count(len(r.rows), "Application"))
+			report.Count(len(r.rows), "Application"))
 	case len(r.rows) == 0:
 		return "Merged and applied: no Application changes"
 	}
@@ -319,7 +320,7 @@ func failing(n, of int) string {
 	if of == 1 {
 		return "1 Application is not well"
 	}
-	return fmt.Sprintf("%d of %d Applications %s not well", n, of, plural(n, "is", "are"))
+	return fmt.Sprintf("%d of %d Applications %s not well", n, of, report.Plural(n, "is", "are"))
 }
 
 func done(n map[phase]int) string {
@@ -329,7 +330,8 @@ func done(n map[phase]int) string {
 		what  string
 	}{{well, "Synced and Healthy"}, {removed, "deleted"}, {superseded, "superseded"}} {
 		if n[p.phase] > 0 {
-			parts = append(parts, fmt.Sprintf("%s %s", count(n[p.phase], "Application"), p.what))
+			parts = append(
+				parts, fmt.Sprintf("%s %s", report.Count(n[p.phase], "Application"), p.what))
 		}
 	}
 	return strings.Join(parts, ", ")
@@ -373,13 +375,14 @@ func (r result) render(d detail) string {
 func (r result) holds(p *page, d detail) {
 	var list []string
 	for _, h := range r.m.Holds {
-		text := count(len(h.Items), "deletion") + ": " + words(h.Message) + ". To let " +
-			plural(len(h.Items), "it", "them") + " go: " +
+		text := report.Count(len(h.Items), "deletion") + ": " + words(h.Message) + ". To let " +
+			report.Plural(len(h.Items), "it", "them") + " go: " +
 			code("argosy release "+string(h.Revision)) + "."
 		if n := len(h.Paths); n > 0 {
-			text = series(each(h.Paths, tick), 5) + ": " + words(h.Message) + ". " + plural(n,
-				"It stays", "They stay") +
-				" as applied before; to apply " + plural(n, "it", "them") + ": " +
+			text = series(each(h.Paths, tick), 5) + ": " + words(h.Message) + ". " +
+				report.Plural(n,
+					"It stays", "They stay") +
+				" as applied before; to apply " + report.Plural(n, "it", "them") + ": " +
 				code("argosy release "+string(h.Revision)) + "."
 		}
 		list = append(list, text)

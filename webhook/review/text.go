@@ -51,17 +51,7 @@ func printed(r rune, rest string) string {
 }
 
 // clip cuts text to most bytes, between two characters.
-func clip(s string, most int) string {
-	const more = "…"
-	if len(s) <= most {
-		return s
-	}
-	cut := max(most-len(more), 0)
-	for cut > 0 && !utf8.RuneStart(s[cut]) {
-		cut--
-	}
-	return s[:cut] + more
-}
+func clip(s string, most int) string { return printable.Cut(s, most, "…") }
 
 // code is a code span: within it no markup, mention, reference or link acts. Backticks would end it
 // (cmark-gfm reads no span with more than 80 on each side), and a bar would end the cell of a table
@@ -163,20 +153,6 @@ func tenant(t fleet.TenantName) string {
 		return "the platform"
 	}
 	return "tenant " + tick(string(t))
-}
-
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
-}
-
-func plural(n int, one, many string) string {
-	if n == 1 {
-		return one
-	}
-	return many
 }
 
 // series lists at most most items in a sentence, and counts the rest.

@@ -194,7 +194,8 @@ func (v *Server) Run(ctx context.Context) error {
 	defer cancel(nil)
 	var all sync.WaitGroup
 	for _, part := range []func(context.Context){
-		v.loop.Run, v.manager.Run, v.api.Run, v.runAgents, v.review, v.wakes, v.prune, v.settle,
+		v.loop.Run, v.manager.Run, v.api.Run, v.runAgents, v.review, v.wakes, v.prune,
+		v.endRevisions,
 		v.stats.Run,
 		func(ctx context.Context) { v.stops.Run(ctx, v.store.Decisions, v.log) },
 		func(ctx context.Context) { v.secrets.Watch(ctx, v.rotated) },
@@ -262,9 +263,9 @@ func (v *Server) wakes(ctx context.Context) {
 	})
 }
 
-// settle ends revisions that neither their last acknowledgement nor their record ended, as after a
-// connection that was lost in between.
-func (v *Server) settle(ctx context.Context) {
+// endRevisions ends revisions that neither their last acknowledgement nor their record ended, as
+// after a connection that was lost in between.
+func (v *Server) endRevisions(ctx context.Context) {
 	tick := time.NewTicker(10 * time.Second)
 	defer tick.Stop()
 	for {

@@ -342,7 +342,7 @@ func TestARecordedGetOpensOneSessionAcrossReplicas(t *testing.T) {
 			t.Fatalf("the stream sent %q", w.output())
 		}
 		wantRefusal(t, elsewhere.serve(recorded.Clone(t.Context())), 401, agent.CodeReplay)
-		settled(agent.Heartbeat)
+		advance(agent.Heartbeat)
 		if !w.isOpen() {
 			t.Errorf("a recorded request has ended the stream: %s", w.goAway())
 		}

@@ -17,7 +17,7 @@ func TestRowsOfAnotherIncarnationWaitForTheConfigRepo(t *testing.T) {
 	withAgent(t, func(t *testing.T, o *testHub, d *testAgent) {
 		row := o.store.put(application("acme.edge", "acme", "app"))
 		w := d.stream(0)
-		settled(time.Second)
+		advance(time.Second)
 		if n := len(w.rows(agent.EventRows)); n != 1 {
 			t.Fatalf("%d rows", n)
 		}
@@ -31,7 +31,7 @@ func TestRowsOfAnotherIncarnationWaitForTheConfigRepo(t *testing.T) {
 		}
 		o.hub.Rotated("acme", "any")
 		o.stops.set(mirror.Stop{Scope: mirror.StopFleet})
-		settled(10 * time.Second)
+		advance(10 * time.Second)
 		var stops []mirror.Stop
 		if !w.isOpen() || !w.last(agent.EventStops, &stops) || len(stops) != 1 {
 			t.Errorf("the stream is open: %v; stops %v", w.isOpen(), stops)
@@ -52,13 +52,13 @@ func TestRowsOfAnotherIncarnationWaitForTheConfigRepo(t *testing.T) {
 				hello, len(again.rows(agent.EventRows)))
 		}
 		o.store.do(func() { o.store.gitAway = false })
-		settled(5 * time.Second)
+		advance(5 * time.Second)
 		if again.goAway() != agent.CodeRenew || again.isOpen() {
 			t.Errorf("the stream continues after a number of another incarnation; GoAway %q",
 				again.goAway())
 		}
 		next := d.stream(row.Seq)
-		settled(time.Second)
+		advance(time.Second)
 		if !next.last(agent.EventHello, &hello) || hello.Epoch <= before {
 			t.Errorf("epoch %d after %d: the agent would not read its rows again", hello.Epoch,
 				before)
@@ -82,9 +82,9 @@ func TestSequenceNumbersThatGoBackBeginAnotherIncarnation(t *testing.T) {
 			o.store.put(application("acme.edge", "acme", "app"))
 		}
 		w := o.newAgent("acme.edge", "acme").stream(0)
-		settled(5 * time.Second)
+		advance(5 * time.Second)
 		o.store.do(func() { o.store.seq = 2 })
-		settled(5 * time.Second)
+		advance(5 * time.Second)
 		if n := o.store.count()["BeginLife"]; n != 1 || o.store.life == "first" {
 			t.Errorf("incarnation %q, begun %d times", o.store.life, n)
 		}
@@ -105,12 +105,12 @@ func TestAHubThatStartsSendsRowsOnceTheConfigRepoConfirmsThem(t *testing.T) {
 		defer o.run()()
 		o.store.put(application("acme.edge", "acme", "app"))
 		w := o.newAgent("acme.edge", "acme").stream(0)
-		settled(10 * time.Second)
+		advance(10 * time.Second)
 		if n := len(w.rows(agent.EventRows)); n != 0 {
 			t.Errorf("%d rows before they were confirmed", n)
 		}
 		o.store.do(func() { o.store.gitAway = false })
-		settled(5 * time.Second)
+		advance(5 * time.Second)
 		if n := len(w.rows(agent.EventRows)); n != 1 || !w.isOpen() {
 			t.Errorf("%d rows once they were confirmed; open: %v", n, w.isOpen())
 		}

@@ -17,7 +17,7 @@ import (
 )
 
 // advance moves the bubble's clock by d and waits until all goroutines are idle.
-func settled(d time.Duration) {
+func advance(d time.Duration) {
 	time.Sleep(d) // the bubble's clock
 	synctest.Wait()
 }
@@ -55,7 +55,7 @@ func TestAStreamSendsTheCurrentStateAndThenChanges(t *testing.T) {
 		removed.Unwanted = true
 		o.store.put(removed)
 		o.hub.Wake()
-		settled(200 * time.Millisecond)
+		advance(200 * time.Millisecond)
 		rows := w.rows(agent.EventRows)
 		if got := rows[len(rows)-1]; len(rows) != 251 || got.Operation != agent.OperationRemove ||
 			got.Name != "app-3" {
@@ -118,9 +118,9 @@ func TestALostNotificationDelaysAtMostTwoSeconds(t *testing.T) {
 		o := newTestHub(t)
 		defer o.run()()
 		w := o.newAgent("acme.edge", "acme").stream(0)
-		settled(time.Second)
+		advance(time.Second)
 		o.store.put(application("acme.edge", "acme", "app"))
-		settled(pollInterval + minPollPause)
+		advance(pollInterval + minPollPause)
 		if len(w.rows(agent.EventRows)) != 1 {
 			t.Error("the row did not come without a notification")
 		}
@@ -144,7 +144,7 @@ func TestARevokedAgentsStreamsEndWithinFiveSecondsOnEveryReplica(t *testing.T) {
 			open := []*testStream{d.stream(0), there.stream(0)}
 			// receives nothing, not even the end
 			slow := there.stream(0, func(w *testStream) { w.hangs = true })
-			settled(time.Second)
+			advance(time.Second)
 			one.store.revoke(d.id, why) // without a notification
 			began := time.Now()
 			for _, w := range append(open, slow) {
@@ -174,18 +174,18 @@ func TestASlowAgentDelaysNoOther(t *testing.T) {
 		defer o.run()()
 		slow := o.newAgent("slow.edge", "slow").stream(0)
 		quick := o.newAgent("quick.edge", "quick").stream(0)
-		settled(time.Second)
+		advance(time.Second)
 		slow.mu.Lock()
 		slow.hangs = true
 		slow.mu.Unlock()
 		o.store.put(application("slow.edge", "slow", "a"))
 		o.store.put(application("quick.edge", "quick", "b"))
 		o.hub.Wake()
-		settled(100 * time.Millisecond)
+		advance(100 * time.Millisecond)
 		if len(quick.rows(agent.EventRows)) != 1 {
 			t.Error("the quick one waits for the slow one")
 		}
-		settled(messageTimeout)
+		advance(messageTimeout)
 		if slow.isOpen() || !quick.isOpen() {
 			t.Errorf("slow open %v, quick open %v", slow.isOpen(), quick.isOpen())
 		}
@@ -200,7 +200,7 @@ func TestAStreamSendsHeartbeatsAndEndsAtItsMaximumAge(t *testing.T) {
 		defer o.run()()
 		w := o.newAgent("acme.edge", "acme").stream(0)
 		began := time.Now()
-		settled(time.Minute)
+		advance(time.Minute)
 		if n := strings.Count(w.output(), ": alive\n"); n != 4 {
 			t.Errorf("%d signs of life in a minute", n)
 		}
@@ -272,12 +272,12 @@ func TestAChangedDeclarationOpensANewSession(t *testing.T) {
 		w := d.stream(0)
 		synctest.Wait()
 		o.store.do(func() { o.store.changed = []registry.Change{{Agent: d.id, Generation: 1}} })
-		settled(3 * time.Second)
+		advance(3 * time.Second)
 		if !w.isOpen() {
 			t.Fatal("a stream of that generation was ended")
 		}
 		o.store.do(func() { o.store.changed[0].Generation = 2 })
-		settled(3 * time.Second)
+		advance(3 * time.Second)
 		if w.isOpen() || w.goAway() != agent.CodeRenew {
 			t.Errorf("open %v, got %q", w.isOpen(), w.goAway())
 		}
@@ -293,7 +293,7 @@ func TestNoRowIsSentBeforeTheStopsAreKnown(t *testing.T) {
 		defer o.run()()
 		o.store.put(application("acme.edge", "acme", "app"))
 		w := o.newAgent("acme.edge", "acme").stream(0)
-		settled(time.Minute)
+		advance(time.Minute)
 		if len(w.rows(agent.EventRows)) != 0 || !strings.Contains(w.output(), ": alive") {
 			t.Fatalf("before the stops are known: %v", w.events())
 		}
@@ -333,14 +333,14 @@ func TestSyncsReachTheAgentAndDisappearAtTheirEnd(t *testing.T) {
 		o := newTestHub(t)
 		defer o.run()()
 		w := o.newAgent("acme.edge", "acme").stream(0)
-		settled(3 * time.Second)
+		advance(3 * time.Second)
 		o.store.do(func() {
 			o.store.syncs["acme.edge"] = []mirror.SyncRequest{
 				{ID: "s1", Key: fleet.ObjectKey{Engine: "acme.edge", Name: "app"},
 					Namespace: "team", Revision: "r", Prune: true}}
 		})
 		o.hub.Wake()
-		settled(100 * time.Millisecond)
+		advance(100 * time.Millisecond)
 		var syncs []agent.Sync
 		if !w.last(agent.EventSyncs, &syncs) || len(syncs) != 1 ||
 			syncs[0] != (agent.Sync{ID: "s1", Namespace: "team", Name: "app", Revision: "r",
@@ -348,12 +348,12 @@ func TestSyncsReachTheAgentAndDisappearAtTheirEnd(t *testing.T) {
 			t.Fatalf("syncs %+v", syncs)
 		}
 		before := len(w.events())
-		settled(10 * time.Second)
+		advance(10 * time.Second)
 		if len(w.events()) != before {
 			t.Error("the same list came again")
 		}
 		o.store.do(func() { delete(o.store.syncs, "acme.edge") })
-		settled(3 * time.Second)
+		advance(3 * time.Second)
 		if !w.last(agent.EventSyncs, &syncs) || len(syncs) != 0 {
 			t.Errorf("after its end: %+v", syncs)
 		}
@@ -390,13 +390,13 @@ func TestCredentialsAreSentSealedAndAgainAfterAChange(t *testing.T) {
 		}
 		o.secrets.set("acme/git", "canary-2")
 		o.hub.Rotated("acme", "git")
-		settled(time.Second)
+		advance(time.Second)
 		again := w.rows(agent.EventCredentials)
 		if len(again) != 1 || open(again[0]) != "canary-2" {
 			t.Errorf("after the rotation: %+v", again)
 		}
 		o.secrets.set("acme/nowhere", "found") // without a notification
-		settled(time.Minute)
+		advance(time.Minute)
 		if again = w.rows(agent.EventCredentials); again[len(again)-1].Name != "lost" ||
 			again[len(again)-1].Credential.Problem != "" {
 			t.Errorf("a secret that came late was not sent: %+v", again)
@@ -418,7 +418,7 @@ func TestHangingSecretsDelayABatchOnce(t *testing.T) {
 			o.store.put(repository("acme.edge", "acme", fmt.Sprintf("repo-%d", i), "git"))
 		}
 		w := o.newAgent("acme.edge", "acme").stream(0)
-		settled(secretsTimeout + time.Second)
+		advance(secretsTimeout + time.Second)
 		if rows := w.rows(agent.EventRows); len(rows) != 50 || rows[49].Credential.Problem == "" {
 			t.Errorf("%d rows after %v", len(rows), secretsTimeout)
 		}
@@ -432,16 +432,16 @@ func TestAStreamSurvivesAnOutageOfTheStore(t *testing.T) {
 		o := newTestHub(t)
 		defer o.run()()
 		w := o.newAgent("acme.edge", "acme").stream(0)
-		settled(time.Second)
+		advance(time.Second)
 		o.store.failWith(func(string) error { return errors.New("no connection") })
 		o.store.put(application("acme.edge", "acme", "app"))
 		o.hub.Rotated("acme", "git")
-		settled(5 * time.Minute)
+		advance(5 * time.Minute)
 		if !w.isOpen() {
 			t.Fatal("it was cut")
 		}
 		o.store.failWith(nil)
-		settled(5 * time.Second)
+		advance(5 * time.Second)
 		if len(w.rows(agent.EventRows)) != 1 {
 			t.Error("the row did not come after it")
 		}
@@ -453,9 +453,9 @@ func TestAStreamSurvivesAnOutageOfTheStore(t *testing.T) {
 		})
 		o.store.put(application("acme.edge", "acme", "app-2"))
 		o.hub.Wake()
-		settled(time.Second)
+		advance(time.Second)
 		o.store.failWith(nil)
-		settled(retryDelay)
+		advance(retryDelay)
 		if len(w.rows(agent.EventRows)) != 2 {
 			t.Error("a read that failed was not tried again")
 		}
@@ -492,12 +492,12 @@ func TestIdleStreamsMakeNoCallToTheStore(t *testing.T) {
 				all = append(all, o.newAgent(fleet.EngineName(fmt.Sprintf("t%d.edge", i)),
 					fleet.TenantName(fmt.Sprintf("t%d", i))).stream(0))
 			}
-			settled(time.Minute)
+			advance(time.Minute)
 			if o.hub.feed.connected() != agents {
 				t.Fatalf("%d of %d are connected", o.hub.feed.connected(), agents)
 			}
 			before := o.store.count()
-			settled(10 * time.Minute)
+			advance(10 * time.Minute)
 			calls = o.store.count()
 			for call, n := range before {
 				calls[call] -= n
@@ -531,14 +531,14 @@ func TestAnIdleStreamIsSmall(t *testing.T) {
 		for i := range agents {
 			devices = append(devices, o.newAgent(fleet.EngineName(fmt.Sprintf("t%d.edge", i)), "t"))
 		}
-		settled(time.Minute)
+		advance(time.Minute)
 		before := inUse()
 		var all []*testStream
 		for _, d := range devices {
 			o.store.put(application(d.o.store.agents[d.id].Engine, "t", "app"))
 			all = append(all, d.stream(0, func(w *testStream) { w.forget = true }))
 		}
-		settled(5 * time.Minute)
+		advance(5 * time.Minute)
 		perStream = (inUse() - before) / agents
 		for _, w := range all {
 			w.cancel()
@@ -569,7 +569,7 @@ func TestAStreamEndsWithItsIdentity(t *testing.T) {
 			o.store.agents[d.id] = a
 		})
 		w := d.stream(0)
-		settled(time.Minute)
+		advance(time.Minute)
 		if w.isOpen() {
 			t.Error("it outlives the identity")
 		}
@@ -584,10 +584,10 @@ func TestARebuiltMirrorRestartsEveryStream(t *testing.T) {
 			o.store.put(application("acme.edge", "acme", "app"))
 		}
 		w := d.stream(0)
-		settled(pollInterval + time.Second) // the hub has read those numbers
+		advance(pollInterval + time.Second) // the hub has read those numbers
 		o.store.do(func() { o.store.seq, o.store.rows = 0, map[fleet.EngineName][]mirror.Row{} })
 		o.store.put(application("acme.edge", "acme", "app"))
-		settled(3 * time.Second)
+		advance(3 * time.Second)
 		if w.isOpen() {
 			t.Error("a stream continues from a number of the former mirror")
 		}
@@ -613,7 +613,7 @@ func TestStreamsThatWereOpenedWithTheOldKeysEndWhenTheyAreRotated(t *testing.T) 
 		if rec := o.serve(d.post(agent.PathKeys, body)); rec.Code != 200 {
 			t.Fatalf("%d %s", rec.Code, rec.Body)
 		}
-		settled(time.Second)
+		advance(time.Second)
 		if w.isOpen() || w.goAway() != agent.CodeRenew {
 			t.Errorf("open %v, got %q", w.isOpen(), w.goAway())
 		}

@@ -33,7 +33,7 @@ func change(ctx context.Context, g *ground, o options) (*report.Figure, error) {
 	begun := time.Now()
 	c.connect(ctx)
 	defer c.stop()
-	if err := c.settled(ctx, begun,
+	if err := c.reported(ctx, begun,
 		patience+time.Duration(o.idle)*20*time.Millisecond); err != nil {
 		return nil, err
 	}

@@ -156,7 +156,7 @@ func (c *crowd) in(since time.Time) (n int, err error) {
 }
 
 // settled waits until all have begun a session since a moment and have nothing left to report.
-func (c *crowd) settled(ctx context.Context, since time.Time, limit time.Duration) error {
+func (c *crowd) reported(ctx context.Context, since time.Time, limit time.Duration) error {
 	return until(ctx, limit, func() error {
 		n, err := c.in(since)
 		if err == nil && n < len(c.members) {

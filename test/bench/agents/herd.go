@@ -35,7 +35,7 @@ func herd(ctx context.Context, g *ground, o options) (*report.Figure, error) {
 	begun := time.Now()
 	c.connect(ctx)
 	defer c.stop()
-	if err := c.settled(ctx, begun,
+	if err := c.reported(ctx, begun,
 		patience+time.Duration(o.herd)*30*time.Millisecond); err != nil {
 		return nil, err
 	}

@@ -40,7 +40,7 @@ func idle(ctx context.Context, g *ground, o options) (*report.Figure, error) {
 	begun := time.Now()
 	c.connect(ctx)
 	defer c.stop()
-	if err := c.settled(ctx, begun,
+	if err := c.reported(ctx, begun,
 		patience+time.Duration(o.idle)*20*time.Millisecond); err != nil {
 		return nil, err
 	}
@@ -101,7 +101,7 @@ func warm(ctx context.Context, g *ground, m *fixture, h *hubProcess) error {
 	}
 	begun := time.Now()
 	c.connect(ctx)
-	err = c.settled(ctx, begun, patience)
+	err = c.reported(ctx, begun, patience)
 	c.stop()
 	return errors.Join(err, until(ctx, patience, func() error { return connected(ctx, h, 0) }))
 }

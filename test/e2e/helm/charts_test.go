@@ -177,7 +177,7 @@ type state struct {
 
 func (w *setup) state(p plane) state {
 	w.t.Helper()
-	versions := w.settled()
+	versions := w.restingVersions()
 	return state{versions, len(w.written()), p.holder(), time.Now()}
 }
 
@@ -191,7 +191,7 @@ func (w *setup) untouched(when string, p plane, was state) {
 	})
 	eventually(w.t, when+", the agents are connected and up to date", p.followed(was.at))
 	eventually(w.t, when+", it finds all", p.healthy(onEngine, onEdge, onPlant))
-	w.same(when, was.versions, w.settled())
+	w.same(when, was.versions, w.restingVersions())
 	if now := w.written(); len(now) != was.wrote {
 		w.t.Errorf("%s, it writes: %v", when, now[min(was.wrote, len(now)):])
 	}

@@ -249,7 +249,7 @@ func (w *setup) versions() map[string]string {
 }
 
 // settled is versions once Argo CD writes no more of it.
-func (w *setup) settled() map[string]string {
+func (w *setup) restingVersions() map[string]string {
 	w.t.Helper()
 	last, unchanged := w.versions(), 0
 	eventually(w.t, "Argo CD settles", func() string {

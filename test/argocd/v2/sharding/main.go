@@ -89,7 +89,8 @@ func place(r request) (answer, error) {
 		a.Seconds = time.Since(start).Seconds()
 		if got != a.Bounded[i] {
 			return answer{},
-				fmt.Errorf("cluster %s of %d on %d shards: Argo CD's function returns %d, its ring %d",
+				fmt.Errorf(
+					"cluster %s of %d on %d shards: Argo CD's function returns %d, its ring %d",
 					clusters[i].ID, len(clusters), r.Shards, got, a.Bounded[i])
 		}
 	}
