@@ -83,8 +83,9 @@ type Store interface {
 	RecentCreations(ctx context.Context, window time.Duration) (map[fleet.TenantName]int, error)
 	// Approvals are the latest approvals of each revision.
 	Approvals(ctx context.Context) ([]mirror.Approval, error)
-	// Vanished are the given rows that the store no longer has: their objects are deleted.
-	Vanished(ctx context.Context, keys []fleet.ObjectKey) ([]fleet.ObjectKey, error)
+	// Vanished are the given rows that the store no longer has: their objects are deleted. Another
+	// incarnation of the database than life knows of none.
+	Vanished(ctx context.Context, life string, keys []fleet.ObjectKey) ([]fleet.ObjectKey, error)
 	// SetSource records the status of the config repo.
 	SetSource(ctx context.Context, source view.Source) error
 	// Mirror is the present version of the mirror.

@@ -50,7 +50,8 @@ func (s *stored) readPending(ctx context.Context, store Store, r *plan.Request) 
 		}
 	}
 	if len(s.terminating) > 0 {
-		r.Deleted, err = store.Vanished(ctx, slices.Collect(maps.Keys(s.terminating)))
+		r.Deleted, err = store.Vanished(ctx, s.at.Life,
+			slices.Collect(maps.Keys(s.terminating)))
 	}
 	return err
 }

@@ -360,25 +360,31 @@ func TestAnEngineInUseKeepsItsDeclaration(t *testing.T) {
 			}
 		})
 	}
-	t.Run("it goes when the last object is gone", func(t *testing.T) {
-		h.apply(h.files.without("tenants/acme/", "fleet/engines/eu-1.yaml"), func(r *Request) {
-			r.Files = append(
-				r.Files,
-				inputs(
-					tree{},
-					tree{
-						"tenants/acme/deployments/keep.yaml": deploymentFile("keep", "acme/keep",
-							"environmentSelector: {matchLabels: {tier: none}}", "")})...)
+	for name, work := range map[string]func(*house){
+		"with one replica": (*house).work, "with replicas that end": (*house).workWithRestarts,
+	} {
+		t.Run("it is removed when the last object is deleted, "+name, func(t *testing.T) {
+			h := newHouse(t)
+			h.apply(oneEngine())
+			h.apply(h.files.without("tenants/acme/", "fleet/engines/eu-1.yaml"), func(r *Request) {
+				r.Files = append(
+					r.Files,
+					inputs(
+						tree{},
+						tree{
+							"tenants/acme/deployments/keep.yaml": deploymentFile("keep", "acme/keep",
+								"environmentSelector: {matchLabels: {tier: none}}", "")})...)
+			})
+			if h.w.state.Catalog.Engine("eu-1") == nil {
+				t.Fatal("it went before its objects")
+			}
+			h.restart()
+			work(h)
+			if h.w.state.Catalog.Engine("eu-1") != nil || len(h.rows) != 0 {
+				t.Errorf("it stays: %d rows, deferred %v", len(h.rows), h.w.state.Deferred)
+			}
 		})
-		if h.w.state.Catalog.Engine("eu-1") == nil {
-			t.Fatal("it went before its objects")
-		}
-		h.restart()
-		h.work()
-		if h.w.state.Catalog.Engine("eu-1") != nil || len(h.rows) != 0 {
-			t.Errorf("it stays: %d rows, deferred %v", len(h.rows), h.w.state.Deferred)
-		}
-	})
+	}
 }
 
 func TestTwoTenantsWithCredentialsForOneRepositoryDoNotShareAnEngine(t *testing.T) {

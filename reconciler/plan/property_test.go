@@ -176,6 +176,8 @@ func randomHistory(t *testing.T, seed uint64) {
 			h.work()
 		case 1:
 			h.restart()
+		case 2:
+			h.workWithRestarts()
 		}
 		checkState(t, h)
 	}
@@ -399,7 +401,7 @@ func planEverything(t *testing.T, s mirror.Snapshot, h *house) (*AppliedState, *
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.state.Deferred = h.w.state.Deferred
+	w.state.Deferred, w.state.Restored = h.w.state.Deferred, false
 	o := &outcome{base: w, request: Request{Revision: h.w.Revision(), Now: h.now},
 		render: &h.render}
 	o.admission = effective.Admit(w.state, o.request.arrival())

@@ -129,5 +129,5 @@ func (w *AppliedState) Commit(p *Plan) {
 	o.declared.After.Commit()
 	o.placed.Layers.Commit()
 	s.Deferred, s.Blocked, s.Files = o.declared.Deferred, o.placed.Blocked, o.files
-	s.Revision, s.Unreviewed, s.Rebuilt = p.Head, o.admission.Held, false
+	s.Revision, s.Unreviewed, s.Rebuilt, s.Restored = p.Head, o.admission.Held, false, false
 }

@@ -317,13 +317,18 @@ func (s *Plans) RecentCreations(ctx context.Context,
 	return created, wrap(err, "recent creations")
 }
 
-// Vanished returns the keys whose rows were deleted because their objects were proven deleted. A
-// missing row alone proves nothing: the database may have lost it.
-func (s *Plans) Vanished(ctx context.Context, keys []fleet.ObjectKey) ([]fleet.ObjectKey, error) {
+// Vanished returns the keys whose rows were deleted because their objects were proven deleted; none
+// if the database is not of the incarnation life, in which the caller found their rows unwanted. A
+// missing row alone proves nothing: the database may have lost it. A proof from before a fail-over
+// holds: whatever lists the object as unwanted was lost or kept together with it.
+func (s *Plans) Vanished(ctx context.Context, life string,
+	keys []fleet.ObjectKey) ([]fleet.ObjectKey, error) {
 	gone, err := collect(ctx, s.database, pgx.RowToStructByPos[fleet.ObjectKey], `
 		SELECT k.engine, k.kind, k.name FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY AS k (engine, kind, name, n)
-		JOIN removals r ON r.engine = k.engine AND r.kind = k.kind AND r.name = k.name AND r.life = (SELECT incarnation())
-		WHERE NOT EXISTS (SELECT FROM desired d WHERE d.engine = k.engine AND d.kind = k.kind AND d.name = k.name) ORDER BY k.n`, objectColumns(keys)...)
+		JOIN removals r ON r.engine = k.engine AND r.kind = k.kind AND r.name = k.name
+		WHERE (SELECT incarnation()) = $4
+			AND NOT EXISTS (SELECT FROM desired d WHERE d.engine = k.engine AND d.kind = k.kind AND d.name = k.name) ORDER BY k.n`,
+		append(objectColumns(keys), life)...)
 	return gone, wrap(err, "deleted rows")
 }
 

@@ -57,7 +57,8 @@ func TestAcknowledgeOfARemovalTakesTheRowOnlyIfItIsToGo(t *testing.T) {
 	check(t, s.Work.Observe(t.Context(), worker, []mirror.Observation{{Key: a.Key}, {Key: b.Key}}))
 	check(t, s.Work.Acknowledge(t.Context(), worker, []mirror.Ack{
 		{Key: a.Key, Seq: rows[0].Seq, Removed: true}}))
-	if gone := must(s.Plans.Vanished(t.Context(), []fleet.ObjectKey{a.Key, b.Key}))(t); len(
+	life := must(s.Plans.Mirror(t.Context()))(t).Life
+	if gone := must(s.Plans.Vanished(t.Context(), life, []fleet.ObjectKey{a.Key, b.Key}))(t); len(
 		gone) != 0 {
 		t.Fatalf("a row that is wanted went: %v", gone)
 	}
@@ -71,7 +72,7 @@ func TestAcknowledgeOfARemovalTakesTheRowOnlyIfItIsToGo(t *testing.T) {
 	must(s.Plans.Record(t.Context(), reconciler,
 		step(2, 3, func(r *mirror.Record) { r.Rows = []mirror.Row{b} })))(t)
 	check(t, s.Work.Acknowledge(t.Context(), worker, applied(absent)))
-	if gone := must(s.Plans.Vanished(t.Context(), []fleet.ObjectKey{b.Key}))(t); len(gone) != 0 {
+	if gone := must(s.Plans.Vanished(t.Context(), life, []fleet.ObjectKey{b.Key}))(t); len(gone) != 0 {
 		t.Fatal("a row that is wanted again went")
 	}
 	b.Unwanted = true
@@ -79,7 +80,7 @@ func TestAcknowledgeOfARemovalTakesTheRowOnlyIfItIsToGo(t *testing.T) {
 		step(3, 4, func(r *mirror.Record) { r.Rows = []mirror.Row{b} })))(t)
 	check(t, s.Work.Acknowledge(t.Context(), worker,
 		applied(must(s.Work.Changed(t.Context(), "eu-1", 4-1, 10))(t))))
-	if gone := must(s.Plans.Vanished(t.Context(), []fleet.ObjectKey{a.Key, b.Key}))(t); !cmp.Equal(
+	if gone := must(s.Plans.Vanished(t.Context(), life, []fleet.ObjectKey{a.Key, b.Key}))(t); !cmp.Equal(
 		gone,
 		[]fleet.ObjectKey{b.Key}) {
 		t.Fatalf("gone: %v", gone)
@@ -318,7 +319,7 @@ func TestWorkGrowsNoFasterThanTheMirror(t *testing.T) {
 }
 
 // A missing row proves nothing. Only a row that was deleted because its object was proven deleted
-// does, in this incarnation of the database.
+// does, to a state of this incarnation of the database.
 func TestARowThatWasLostHasNotVanished(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
@@ -341,18 +342,25 @@ func TestARowThatWasLostHasNotVanished(t *testing.T) {
 	check(t, s.Work.Acknowledge(t.Context(), worker, []mirror.Ack{
 		{Key: gone.Key, Seq: rows[0].Seq + 5, State: mirror.ApplyDeleting, Removed: true}}))
 	keys := []fleet.ObjectKey{lost.Key, gone.Key}
-	if got := must(s.Plans.Vanished(t.Context(), keys))(t); len(got) != 0 {
+	life := must(s.Plans.Mirror(t.Context()))(t).Life
+	if got := must(s.Plans.Vanished(t.Context(), life, keys))(t); len(got) != 0 {
 		t.Errorf("vanished: %v; an acknowledgement of another row counted", got)
 	}
 	check(t, s.Work.Acknowledge(t.Context(), worker, []mirror.Ack{
 		{Key: gone.Key, Seq: rows[0].Seq, State: mirror.ApplyDeleting, Removed: true}}))
-	if got := must(s.Plans.Vanished(t.Context(), keys))(t); !cmp.Equal(
+	if got := must(s.Plans.Vanished(t.Context(), life, keys))(t); !cmp.Equal(
 		got, []fleet.ObjectKey{gone.Key}) {
 		t.Errorf("vanished: %v", got)
 	}
 	exec(t, url, `UPDATE mirror SET life = gen_random_uuid()`)
-	if got := must(s.Plans.Vanished(t.Context(), keys))(t); len(got) != 0 {
-		t.Errorf("vanished: %v; the record is of another incarnation", got)
+	if got := must(s.Plans.Vanished(t.Context(), life, keys))(t); len(got) != 0 {
+		t.Errorf("vanished: %v; the state is of another incarnation", got)
+	}
+	// what was loaded from this incarnation has the rows that it has
+	now := must(s.Plans.Mirror(t.Context()))(t).Life
+	if got := must(s.Plans.Vanished(t.Context(), now, keys))(t); !cmp.Equal(
+		got, []fleet.ObjectKey{gone.Key}) {
+		t.Errorf("vanished: %v", got)
 	}
 	if ok, err := s.Leases.Renew(t.Context(), worker, time.Hour); ok || err != nil {
 		t.Errorf("a lease of another incarnation is renewed: %v, %v", ok, err)

@@ -93,8 +93,9 @@ func (w *setup) fromNothing(store *postgres.Store) error {
 	for _, c := range p.Rows {
 		row, ok := applied[c.Row.Key]
 		if !ok || row.Manifest.Hash != c.Row.Manifest.Hash {
-			return fmt.Errorf("%s %s: a plan from nothing has it otherwise (applied: %v)",
-				c.Row.Key.Kind, c.Row.Key.Name, ok)
+			return fmt.Errorf("%s %s of %s: a plan from nothing has\n%s\nand the store has\n%s",
+				c.Row.Key.Kind, c.Row.Key.Name, c.Row.Key.Engine, c.Row.Manifest.Body,
+				row.Manifest.Body)
 		}
 		delete(applied, c.Row.Key)
 	}

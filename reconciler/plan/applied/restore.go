@@ -21,7 +21,7 @@ func Restore(snapshot mirror.Snapshot) (*State, error) {
 	s := New()
 	s.Revision, s.Memory, s.Blocked, s.RevisionHold = snapshot.Applied, snapshot.Memory, m.Blocked,
 		m.RevisionHold
-	s.Rebuilt = m.Rebuilt
+	s.Rebuilt, s.Restored = m.Rebuilt, true
 	for _, x := range m.Deferred {
 		s.Deferred[x.Input.Key] = x
 	}
@@ -43,6 +43,7 @@ func Restore(snapshot mirror.Snapshot) (*State, error) {
 	if err := s.restoreRows(snapshot.Objects); err != nil {
 		return nil, err
 	}
+	s.restoreVanished()
 	s.restoreCredentialConflicts()
 	s.countFiles()
 	s.Layers.Commit()
@@ -90,6 +91,22 @@ func (s *State) restoreRows(objects []mirror.Indexed) error {
 		s.SetRow(o.Key, r)
 	}
 	return nil
+}
+
+// restoreVanished indexes terminating Applications whose rows the store no longer has: their objects
+// were deleted, and no plan has been recorded since. Until the next plan gets them as deleted,
+// AppProjects allow what they needed.
+func (s *State) restoreVanished() {
+	for key, t := range s.Terminating.base {
+		if _, ok := s.Rows.Get(key); ok {
+			continue
+		}
+		s.Count(key.Engine, t.Application, t.RepoURL, 1)
+		s.SetRow(key, Row{
+			Tenant: t.Application.Tenant, Environment: t.Application.Environment,
+			Deployment: t.Application.Deployment, RepoURL: t.RepoURL, Unwanted: true,
+		})
+	}
 }
 
 func (s *State) repoURL(k fleet.ObjectKey, r Row) (string, bool) {

@@ -16,13 +16,16 @@ type State struct {
 	Revision fleet.Revision
 	Catalog  *catalog.Catalog
 	Layers
-	Deferred     map[fleet.Key]Deferred
-	Unreviewed   map[string]HeldFile // by path
-	Files        Files               // at Revision
-	Blocked      bool                // the last plan left environments unplaced: see Memory.Blocked
-	Rebuilt      bool                // argosy rebuild dropped the mirror
-	RevisionHold *mirror.Hold        // of a whole revision
-	Memory       []byte              // as it was last stored
+	Deferred   map[fleet.Key]Deferred
+	Unreviewed map[string]HeldFile // by path
+	Files      Files               // at Revision
+	Blocked    bool                // the last plan left environments unplaced: see Memory.Blocked
+	Rebuilt    bool                // argosy rebuild dropped the mirror
+	// Restored is set from a restore to the next commit. Rows may have vanished since the last plan
+	// was recorded: what waits for that is tried again.
+	Restored     bool
+	RevisionHold *mirror.Hold // of a whole revision
+	Memory       []byte       // as it was last stored
 }
 
 // New returns a State in which nothing is applied.

@@ -51,8 +51,8 @@ func Compute(in Input, limits *Limits) *Declarations {
 }
 
 // inputs returns the files that the catalog judges: the changed files, and the files that were
-// deferred before unless they changed again. A plan without any change cannot let a deferred file
-// in: then it stays deferred.
+// deferred before unless they changed again. A plan without any change since the last one cannot let
+// a deferred file in: then it stays deferred.
 func (d *Declarations) inputs(in Input, limits *Limits) []catalog.Input {
 	files := slices.Clone(in.Files)
 	changed := map[fleet.Key]bool{}
@@ -60,8 +60,9 @@ func (d *Declarations) inputs(in Input, limits *Limits) []catalog.Input {
 		changed[i.Key] = true
 	}
 	before := d.applied.Deferred
+	retry := len(in.Files)+len(in.Deleted) > 0 || d.applied.Restored
 	for _, k := range slices.SortedFunc(maps.Keys(before), applied.CompareDeclarations) {
-		if x := before[k]; !changed[k] && len(in.Files)+len(in.Deleted) > 0 {
+		if x := before[k]; !changed[k] && retry {
 			files = append(files, x.Input)
 		} else if !changed[k] {
 			applied.Set(&d.Deferred, k, x)

@@ -22,7 +22,7 @@ func (p placer) placeWaiting() error {
 		}
 	}
 	p.out.NeedsEngines = len(p.Unread) > 0 && p.anyToChoose(pending)
-	if p.retry || p.Applied.Blocked && len(p.Unread) == 0 {
+	if p.retry || p.Applied.Restored || p.Applied.Blocked && len(p.Unread) == 0 {
 		p.Unplaced.Each(func(id fleet.EnvironmentID, _ struct{}) {
 			if p.after.Environment(id) != nil {
 				pending[id] = true
