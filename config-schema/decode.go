@@ -281,7 +281,7 @@ func (d *decoder) shaped(v *value, n node, into reflect.Value) bool {
 	case shapeList:
 		return d.list(v, n, into)
 	case shapeLabels:
-		return d.labels(n, into)
+		return d.labels(v, n, into)
 	}
 	if n.Kind != yaml.ScalarNode {
 		d.wrongType(v, n)
@@ -476,31 +476,25 @@ func (d *decoder) uniqueEntries(v *value, n node) bool {
 
 var labelValue = value{format: formatLabel}
 
-func (d *decoder) labels(n node, into reflect.Value) bool {
+// labels decodes a map of text. Its entries are called labels unless the description has a key and
+// a value of its own.
+func (d *decoder) labels(v *value, n node, into reflect.Value) bool {
 	if n.Kind != yaml.MappingNode {
-		d.wrongType(&value{shape: shapeLabels}, n)
+		d.wrongType(v, n)
 		return false
 	}
 	if len(n.Content)/2 > maxLabels {
 		d.problem(n, codeOutOfRange,
-			fmt.Sprintf("%s has %d labels; at most %d are allowed", d.subject(), len(n.Content)/2,
-				maxLabels), "keep fewer")
+			fmt.Sprintf("%s has %d %s; at most %d are allowed", d.subject(), len(n.Content)/2,
+				v.entries(), maxLabels), "keep fewer")
 		return false
 	}
 	labels, ok := make(map[string]string, len(n.Content)/2), !d.repeatsKeys(n)
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, val := n.Content[i], n.Content[i+1]
 		d.steps, d.optional = append(d.steps, step{key.Value, -1}), false
-		if d.plainString(key, "the key of a label") && d.label(formatLabelKey, key) &&
-			!d.blank(&labelValue, val) {
-			if val.Kind != yaml.ScalarNode {
-				d.wrongType(&labelValue, val)
-				ok = false
-			} else if d.plainString(val, "the value of a label") && d.label(formatLabel, val) {
-				labels[key.Value] = val.Value
-			} else {
-				ok = false
-			}
+		if text, good := d.entry(v, key, val); good {
+			labels[key.Value] = text
 		} else {
 			ok = false
 		}
@@ -508,6 +502,35 @@ func (d *decoder) labels(n node, into reflect.Value) bool {
 	}
 	into.Set(reflect.ValueOf(labels))
 	return ok
+}
+
+// entry decodes one entry of a map of text.
+func (d *decoder) entry(v *value, key, val node) (string, bool) {
+	if v.item != nil {
+		var text string
+		if !d.plainString(key, "the key") || !d.label(v.key, key) ||
+			!d.value(v.item, val, reflect.ValueOf(&text).Elem()) {
+			return "", false
+		}
+		return text, true
+	}
+	if !d.plainString(key, "the key of a label") || !d.label(formatLabelKey, key) ||
+		d.blank(&labelValue, val) {
+		return "", false
+	}
+	if val.Kind != yaml.ScalarNode {
+		d.wrongType(&labelValue, val)
+		return "", false
+	}
+	return val.Value, d.plainString(val, "the value of a label") && d.label(formatLabel, val)
+}
+
+// entries names the entries of a map of text.
+func (v *value) entries() string {
+	if v.item != nil {
+		return "entries"
+	}
+	return "labels"
 }
 
 // repeatsKeys reports the keys that a map has twice.
@@ -620,7 +643,7 @@ func (v *value) kindOfValue() string {
 	case shapeList:
 		return "a list"
 	case shapeLabels:
-		return "a map of labels"
+		return "a map of " + v.entries()
 	}
 	return "a text"
 }

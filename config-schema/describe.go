@@ -21,7 +21,8 @@ type value struct {
 	// greatest integer, number of entries, or bytes of a text; 0: the package's cap
 	most   int64
 	empty  bool    // "" or [] is valid here, with a meaning of its own
-	item   *value  // of a list
+	item   *value  // of a list; of a map of text: its values, or nil for a label's
+	key    *format // of a map of text: its keys, or nil for a label's
 	unique string  // of a list of objects: the field that is the entry's key
 	fields []field // of an object
 	groups []group // of an object
@@ -223,6 +224,9 @@ func indexOf(t reflect.Type, name, at string) int {
 func wordOf(words ...string) value { return value{words: words} }
 func integer(least, most int64) value {
 	return value{shape: shapeInteger, least: least, most: most}
+}
+func mapOf(key *format, item value) value {
+	return value{shape: shapeLabels, key: key, item: &item}
 }
 func boolean() value                        { return value{shape: shapeBoolean} }
 func object(fields ...field) value          { return value{shape: shapeObject, fields: fields} }

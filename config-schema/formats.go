@@ -102,6 +102,16 @@ var (
 		code:    codeInvalidLabel,
 		what:    "the value of a label: at most 63 of a-z, A-Z, 0-9, '-', '_' and '.'",
 		pattern: `^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$`, check: checkLabelValue}
+	formatNamespaceKey = &format{
+		code:    codeInvalidLabel,
+		what:    "the key of a label or annotation, e.g. pod-security.kubernetes.io/enforce",
+		pattern: formatLabelKey.pattern, check: fleet.CheckNamespaceKey}
+	formatNamespaceKeyGrant = &format{
+		code: codeInvalidLabel,
+		what: "the key of a label or annotation, exactly, or a domain with a trailing slash for " +
+			"all its keys; none of Argo CD or Argosy",
+		pattern: `^([a-z0-9.-]+/)?([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$`,
+		check:   fleet.CheckNamespaceKeyGrant}
 	formatGroup = &format{
 		code: codeInvalidValue, what: "an API group, exactly; \"\" is the core group",
 		pattern: `^[a-z0-9.-]*$`, check: checkGroup}

@@ -70,8 +70,9 @@ var neverAnywhere = map[string]word{
 		"write one deployment per source"),
 	"status": notAllowed("the status is not declared: see argosy get", "remove it"),
 	"syncOptions": notAllowed(
-		"sync options such as Replace and Force are not for declarations",
-		"use sync: {createNamespace: true} for CreateNamespace"),
+		"each sync option is a field of sync",
+		"write sync: {createNamespace: true, serverSideApply: true}; Force, Prune and Delete are "+
+			"annotations of single resources"),
 	"syncPolicy": notAllowed("the sync policy is written as sync",
 		"use sync: {mode: automated, prune: true, selfHeal: true}"),
 	"password": {codePlaintextSecret, "no field holds a secret in clear",
@@ -287,6 +288,8 @@ var kindTenant = describe(kind{
 	field{
 		name: "clusterResources",
 		doc:  "Cluster-scoped kinds that environments with `clusterResources: true` may deploy: exact.", example: `[{group: "", kind: Namespace}]`, value: groupKinds()},
+	field{name: "allow", doc: "Fields of declarations that are not for every tenant.",
+		example: "{replace: true}", value: allowances()},
 ), func(d *fleet.Declaration, s *fleet.TenantSpec) { d.Tenant = s })
 
 // owners is a list of people, teams and groups.
@@ -647,22 +650,6 @@ func selector(doc, example string) value {
 }
 
 func notAllowed(message, fix string) word { return word{codeNotAllowed, message, fix} }
-
-func syncSettings() value {
-	return object(
-		field{
-			name:    "mode",
-			doc:     "`automated` syncs at every change of the source, `manual` only by a SyncRun.",
-			example: "automated", fallback: "Fleet.defaults, else automated",
-			value: wordOf(string(fleet.SyncAutomated), string(fleet.SyncManual))},
-		field{name: "prune", doc: "Whether resources that left the source are removed.",
-			example: "true", fallback: "Fleet.defaults, else true", value: boolean()},
-		field{name: "selfHeal", doc: "Whether changes made on the cluster are put back.",
-			example: "true", fallback: "Fleet.defaults, else true", value: boolean()},
-		field{name: "createNamespace", doc: "Whether the namespace is made when it is not there.",
-			example: "true", fallback: "Fleet.defaults, else false", value: boolean()},
-	)
-}
 
 // overridesFit refuses an override that, put over the source, would give it two tools or a path
 // beside a chart.

@@ -78,6 +78,11 @@ func (v *value) schema() map[string]any {
 		return map[string]any{
 			"type": "string", "pattern": `^[+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)`}
 	case shapeLabels:
+		if v.item != nil {
+			return map[string]any{"type": "object", "minProperties": 1, "maxProperties": maxLabels,
+				"propertyNames":        map[string]any{"pattern": v.key.pattern},
+				"additionalProperties": v.item.schema()}
+		}
 		return map[string]any{"type": "object", "minProperties": 1, "maxProperties": maxLabels,
 			"propertyNames": map[string]any{"pattern": formatLabelKey.pattern},
 			"additionalProperties": map[string]any{

@@ -7,14 +7,6 @@ type Destination struct {
 	Namespace string `json:"namespace"`
 }
 
-// Sync is a deployment's sync policy with every default resolved.
-type Sync struct {
-	Automated       bool `json:"automated"`
-	Prune           bool `json:"prune"`
-	SelfHeal        bool `json:"selfHeal"`
-	CreateNamespace bool `json:"createNamespace"`
-}
-
 // Application is the desired Application of one deployment in one environment.
 type Application struct {
 	ID             ApplicationID

@@ -166,6 +166,14 @@ type TenantSpec struct {
 	Placement  TenantPlacement `json:"placement,omitempty"`
 	// cluster-scoped kinds that its environments may allow; exact
 	ClusterResources []GroupKind `json:"clusterResources,omitempty"`
+	Allow            Allowances  `json:"allow,omitempty"`
+}
+
+// Allowances are the fields of declarations that are not for every tenant.
+type Allowances struct {
+	Replace bool `json:"replace,omitempty"` // sync.replace
+	// keys of sync.managedNamespaceMetadata: exact, or "domain/" for every key of that domain
+	NamespaceMetadata []string `json:"namespaceMetadata,omitempty"`
 }
 
 // Quota limits what a tenant may declare. 0 means none.
@@ -311,24 +319,6 @@ type SourceOverride struct {
 	Kustomize      *KustomizeSource `json:"kustomize,omitempty"`
 	Helm           *HelmSource      `json:"helm,omitempty"`
 	Directory      *DirectorySource `json:"directory,omitempty"`
-}
-
-// SyncMode selects who starts a sync.
-type SyncMode string
-
-// Sync modes.
-const (
-	SyncAutomated SyncMode = "automated"
-	SyncManual    SyncMode = "manual"
-)
-
-// SyncSettings are the sync options of a deployment. An omitted field is inherited from
-// Fleet.defaults; the built-in default is automated, prune, selfHeal, and no createNamespace.
-type SyncSettings struct {
-	Mode            SyncMode `json:"mode,omitempty"`
-	Prune           *bool    `json:"prune,omitempty"`
-	SelfHeal        *bool    `json:"selfHeal,omitempty"`
-	CreateNamespace *bool    `json:"createNamespace,omitempty"`
 }
 
 // DeletionPolicy selects what happens to the workload when its declaration is deleted.

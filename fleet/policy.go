@@ -93,27 +93,3 @@ func (d *DeploymentSpec) SourceIn(env EnvironmentName) Source {
 	}
 	return s
 }
-
-// Resolved fills omitted fields from the Fleet's defaults and then from the built-in ones:
-// automated, prune, self-heal, and no namespace created.
-func (s SyncSettings) Resolved(defaults SyncSettings) Sync {
-	mode := s.Mode
-	if mode == "" {
-		mode = defaults.Mode
-	}
-	return Sync{
-		Automated:       mode != SyncManual,
-		Prune:           firstSet(true, s.Prune, defaults.Prune),
-		SelfHeal:        firstSet(true, s.SelfHeal, defaults.SelfHeal),
-		CreateNamespace: firstSet(false, s.CreateNamespace, defaults.CreateNamespace),
-	}
-}
-
-func firstSet(otherwise bool, from ...*bool) bool {
-	for _, b := range from {
-		if b != nil {
-			return *b
-		}
-	}
-	return otherwise
-}

@@ -214,30 +214,19 @@ func renderApplication(engine fleet.EngineSpec, key fleet.ObjectKey, a fleet.App
 	if err != nil {
 		return object{}, err
 	}
+	policy, err := renderSync(a)
+	if err != nil {
+		return object{}, fmt.Errorf("sync.%w", err)
+	}
 	spec := v1alpha1.ApplicationSpec{
 		Project: a.Project,
 		Source:  source,
 		Destination: v1alpha1.ApplicationDestination{Server: a.Destination.Server,
 			Namespace: a.Destination.Namespace},
-		SyncPolicy: renderSync(a),
+		SyncPolicy: policy,
 	}
 	return object{APIVersion: argoAPI, Kind: "Application", Metadata: metadata{
 		Name: key.Name, Labels: id.labels()}, Spec: spec}, nil
-}
-
-func renderSync(a fleet.Application) *v1alpha1.SyncPolicy {
-	var policy v1alpha1.SyncPolicy
-	if a.Sync.Automated && a.Hold == "" {
-		policy.Automated = &v1alpha1.SyncPolicyAutomated{Prune: a.Sync.Prune,
-			SelfHeal: a.Sync.SelfHeal}
-	}
-	if a.Sync.CreateNamespace {
-		policy.SyncOptions = v1alpha1.SyncOptions{"CreateNamespace=true"}
-	}
-	if policy.Automated == nil && len(policy.SyncOptions) == 0 {
-		return nil
-	}
-	return &policy
 }
 
 // renderSource defaults the name of a Helm release to the deployment. Argo CD's default is the

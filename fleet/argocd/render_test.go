@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"argosy.dev/argosy/fleet"
 )
@@ -38,6 +39,22 @@ func TestRenderedObjectsAreGolden(t *testing.T) {
 		"application-manual":             app(func(a *fleet.Application) { a.Sync = fleet.Sync{} }),
 		"application-automated-only": app(func(a *fleet.Application) {
 			a.Sync = fleet.Sync{Automated: true}
+		}),
+		"application-all-sync-options": app(func(a *fleet.Application) {
+			a.Sync = fleet.Sync{Automated: true, Prune: true, SelfHeal: true, AllowEmpty: true,
+				CreateNamespace: true, ServerSideApply: true, ApplyOutOfSyncOnly: true,
+				PruneLast: true, PrunePropagation: fleet.PropagateBackground,
+				RespectIgnoreDifferences: true, SkipValidation: true, Replace: true,
+				SkipDryRunOnMissingResource: true, FailOnSharedResource: true,
+				Retry: &fleet.Retry{Limit: fleet.RetryForever, Backoff: &fleet.Backoff{
+					Duration: fleet.Duration(90 * time.Second), Factor: 2,
+					MaxDuration: fleet.Duration(2 * time.Hour)}},
+				ManagedNamespaceMetadata: &fleet.NamespaceMetadata{
+					Labels:      map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
+					Annotations: map[string]string{"example.com/cost-center": "4711"}}}
+		}),
+		"application-no-retry": app(func(a *fleet.Application) {
+			a.Sync = fleet.Sync{Retry: &fleet.Retry{}}
 		}),
 		"application-held": app(func(a *fleet.Application) { a.Hold = "rollback-1" }),
 		"application-kustomize": app(func(a *fleet.Application) {

@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -208,9 +209,10 @@ func (ch *checker) checkOwn(e *entry, d *fleet.Declaration) []fleet.Problem {
 	case d.Credential != nil:
 		return ch.checkRepository(e, "spec.repoURL", d.Credential.RepoURL, grant)
 	case d.Deployment != nil:
-		return append(
+		return slices.Concat(
 			ch.checkRepository(e, "spec.source.repoURL", d.Deployment.Source.RepoURL, grant),
-			ch.checkDestinations(e, d.Deployment)...)
+			ch.checkDestinations(e, d.Deployment),
+			checkSync(e, "spec.sync", d.Deployment.Sync, grant))
 	case d.SyncRun != nil:
 		return ch.checkSyncRun(e, d.SyncRun)
 	}
@@ -417,6 +419,39 @@ func grantedTo(t fleet.TenantName, grant *fleet.TenantSpec) string {
 		return ask
 	}
 	return "use " + some(sorted(grant.Repositories)) + ", or " + ask
+}
+
+// checkSync checks sync settings that a tenant wrote against its grant. Settings of Fleet.defaults
+// are the platform's and need none.
+func checkSync(e *entry, field string, s fleet.SyncSettings,
+	grant *fleet.TenantSpec) []fleet.Problem {
+	var problems []fleet.Problem
+	file := "fleet/tenants/" + string(e.key.Tenant) + ".yaml"
+	if s.Replace != nil && *s.Replace && !grant.Allow.Replace {
+		problems = append(problems, e.problem(field+".replace", codeReplace,
+			"use serverSideApply: true, annotate the one resource with "+
+				"argocd.argoproj.io/sync-options: Replace=true in its manifest, or ask the "+
+				"platform for allow: {replace: true} in "+file,
+			"tenant %q is not allowed to replace resources", e.key.Tenant))
+	}
+	if m := s.ManagedNamespaceMetadata; m != nil {
+		for _, part := range []struct {
+			name string
+			keys map[string]string
+		}{{"labels", m.Labels}, {"annotations", m.Annotations}} {
+			for _, key := range slices.Sorted(maps.Keys(part.keys)) {
+				if fleet.NamespaceKeyGranted(grant.Allow.NamespaceMetadata, key) {
+					continue
+				}
+				problems = append(problems, e.problem(
+					field+".managedNamespaceMetadata."+part.name, codeNamespaceMetadata,
+					"remove it, or ask the platform to add the key to allow.namespaceMetadata of "+
+						file, "tenant %q is not granted the key %q of namespaces", e.key.Tenant,
+					key))
+			}
+		}
+	}
+	return problems
 }
 
 func (ch *checker) checkDestinations(e *entry, spec *fleet.DeploymentSpec) []fleet.Problem {

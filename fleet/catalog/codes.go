@@ -42,6 +42,8 @@ const (
 	codeSelectsNothing    = "selects-nothing"
 	codeUnusedOverride    = "unused-override"
 	codeCreateNamespace   = "create-namespace"
+	codeReplace           = "replace-not-granted"
+	codeNamespaceMetadata = "namespace-metadata-not-granted"
 	codeSpentSyncRun      = "spent-sync-run"
 	codePolicy            = "policy"
 	codePolicyReached     = "policy-in-reach"
@@ -95,6 +97,9 @@ func Codes() map[string]string {
 			"namespace.",
 		codeUnusedOverride:  "The override's environment is not selected.",
 		codeCreateNamespace: "Argo CD may not create the namespace there.",
+		codeReplace:         "Tenant.allow does not let the tenant's syncs replace resources.",
+		codeNamespaceMetadata: "Tenant.allow does not grant the key of the namespace's labels or " +
+			"annotations.",
 		codeSpentSyncRun: "The SyncRun names an environment that its deployment no longer " +
 			"goes to.",
 		codePolicy: "A policy of the platform (fleet/policies/) is not kept, or " +

@@ -52,6 +52,52 @@ func TestAnAPIServerIsGrantedToItsTenant(t *testing.T) {
 		granted("evil", []string{ownURL}, "web"), gone(deploysTo("acme/a", ownURL)))
 }
 
+// settings replace resources and set two keys of the namespace.
+func settings() fleet.SyncSettings {
+	yes := true
+	return fleet.SyncSettings{CreateNamespace: &yes, Replace: &yes,
+		ManagedNamespaceMetadata: &fleet.NamespaceMetadata{
+			Labels:      map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
+			Annotations: map[string]string{"example.com/cost-center": "4711"}}}
+}
+
+func TestATenantIsAllowedSyncSettings(t *testing.T) {
+	allow := func(a fleet.Allowances) Input {
+		return tenant("acme", func(d *fleet.Declaration) {
+			d.Tenant.Allow = a
+			d.Tenant.ClusterResources = []fleet.GroupKind{{Kind: "Namespace"}}
+		})
+	}
+	prod := environment("acme/prod", func(d *fleet.Declaration) {
+		d.Environment.ClusterResources = true
+	})
+	deploy := deployment("acme/web", "prod")
+	deploy.Declaration.Deployment.Sync = settings()
+	deploy.Blob = "settings"
+	c := New()
+	good(t, c, theFleet(), engine("eu-1"), prod, allow(fleet.Allowances{
+		Replace: true, NamespaceMetadata: []string{"pod-security.kubernetes.io/",
+			"example.com/cost-center"}}), deploy)
+	s := c.Prepare([]Input{allow(fleet.Allowances{NamespaceMetadata: []string{"example.com/"}})})
+	if got, want := codes(onlyErrors(s.Problems()))+" / "+keys(s.Changes()),
+		"GitOpsDeployment acme/web spec.sync.managedNamespaceMetadata.labels "+
+			"namespace-metadata-not-granted; GitOpsDeployment acme/web spec.sync.replace "+
+			"replace-not-granted / ~Tenant acme"; got != want {
+		t.Errorf("withdrawn grants: %s", got)
+	}
+	for _, p := range onlyErrors(s.Problems()) {
+		if !strings.Contains(p.Fix, "fleet/tenants/acme.yaml") {
+			t.Errorf("fix %q does not name the file of the grant", p.Fix)
+		}
+	}
+}
+
+// The platform's defaults need no grant.
+func TestDefaultsOfTheFleetReplaceWithoutAGrant(t *testing.T) {
+	good(t, New(), theFleet(func(d *fleet.Declaration) { d.Fleet.Defaults.Sync = settings() }),
+		engine("eu-1"), tenant("acme"), environment("acme/prod"), deployment("acme/web", "prod"))
+}
+
 func TestATenantWhoseGrantGoesKeepsWhatItHas(t *testing.T) {
 	c := New()
 	good(t, c, theFleet(), engine("eu-1"), granted("acme", []string{ownURL}),

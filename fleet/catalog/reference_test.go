@@ -55,6 +55,14 @@ var unfounded = map[string]struct {
 			d.Deployment.Destination.Environments, d.Deployment.Sync.CreateNamespace =
 				[]fleet.EnvironmentName{"prod"}, &yes
 		})}, "GitOpsDeployment acme/cart spec.sync.createNamespace create-namespace"},
+	"replace and namespace metadata without a grant": {
+		[]Input{deploymentWith("acme/cart", func(d *fleet.Declaration) {
+			d.Deployment.Destination.Environments = []fleet.EnvironmentName{"prod"}
+			d.Deployment.Sync = settings()
+		})}, "GitOpsDeployment acme/cart spec.sync.managedNamespaceMetadata.annotations " +
+			"namespace-metadata-not-granted; GitOpsDeployment acme/cart " +
+			"spec.sync.managedNamespaceMetadata.labels namespace-metadata-not-granted; " +
+			"GitOpsDeployment acme/cart spec.sync.replace replace-not-granted"},
 	"a repository beside the grant": {
 		[]Input{source(deployment("acme/cart", "prod"), "https://git.example.com/acme-evil/cart"),
 			credential("acme/c", "https://git.example.com/globex/x")},

@@ -3,6 +3,7 @@ package policy
 import (
 	"reflect"
 	"strings"
+	"time"
 
 	"github.com/google/cel-go/common/types"
 
@@ -158,6 +159,10 @@ func (w *shapeSet) read(f *field, t reflect.Type, at func(reflect.Value) reflect
 		}
 	case t.Kind() == reflect.Int:
 		f.of, f.get = types.IntType, func(v reflect.Value) any { return types.Int(at(v).Int()) }
+	case t == reflect.TypeFor[fleet.Duration]():
+		f.of, f.get = types.DurationType, func(v reflect.Value) any {
+			return types.Duration{Duration: time.Duration(at(v).Int())}
+		}
 	case t.Kind() == reflect.Bool:
 		f.of, f.get = types.BoolType, func(v reflect.Value) any { return types.Bool(at(v).Bool()) }
 	case t == reflect.TypeFor[*bool]():

@@ -1,0 +1,117 @@
+package argocd
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/argoproj/argo-cd/v2/pkg/apis/application/v1alpha1"
+
+	"argosy.dev/argosy/fleet"
+)
+
+// renderSync renders a sync policy. A field with Argo CD's default renders nothing, and the options
+// have one order, so that equal policies render equally.
+func renderSync(a fleet.Application) (*v1alpha1.SyncPolicy, error) {
+	s := a.Sync
+	options, err := syncOptions(s)
+	if err != nil {
+		return nil, err
+	}
+	policy := v1alpha1.SyncPolicy{SyncOptions: options}
+	if s.Automated && a.Hold == "" {
+		policy.Automated = &v1alpha1.SyncPolicyAutomated{Prune: s.Prune, SelfHeal: s.SelfHeal,
+			AllowEmpty: s.AllowEmpty}
+	}
+	if policy.Retry, err = renderRetry(s.Retry); err != nil {
+		return nil, err
+	}
+	if policy.ManagedNamespaceMetadata, err = renderNamespace(s); err != nil {
+		return nil, err
+	}
+	if policy.IsZero() {
+		return nil, nil
+	}
+	return &policy, nil
+}
+
+func syncOptions(s fleet.Sync) (v1alpha1.SyncOptions, error) {
+	var options v1alpha1.SyncOptions
+	for _, o := range []struct {
+		set  bool
+		text string
+	}{
+		{s.CreateNamespace, "CreateNamespace=true"},
+		{s.SkipValidation, "Validate=false"},
+		{s.ServerSideApply, "ServerSideApply=true"},
+		{s.ApplyOutOfSyncOnly, "ApplyOutOfSyncOnly=true"},
+		{s.PruneLast, "PruneLast=true"},
+		{s.PrunePropagation != "", "PrunePropagationPolicy=" + string(s.PrunePropagation)},
+		{s.RespectIgnoreDifferences, "RespectIgnoreDifferences=true"},
+		{s.Replace, "Replace=true"},
+		{s.SkipDryRunOnMissingResource, "SkipDryRunOnMissingResource=true"},
+		{s.FailOnSharedResource, "FailOnSharedResource=true"},
+	} {
+		if o.set {
+			options = append(options, o.text)
+		}
+	}
+	if !slices.Contains([]fleet.PrunePropagation{"", fleet.PropagateForeground,
+		fleet.PropagateBackground, fleet.PropagateOrphan}, s.PrunePropagation) {
+		return nil, fmt.Errorf("prunePropagation %q is unknown", s.PrunePropagation)
+	}
+	return options, nil
+}
+
+func renderRetry(r *fleet.Retry) (*v1alpha1.RetryStrategy, error) {
+	if r == nil {
+		return nil, nil
+	}
+	if err := r.Check(); err != nil {
+		return nil, fmt.Errorf("retry.%w", err)
+	}
+	out := &v1alpha1.RetryStrategy{Limit: int64(r.Limit)}
+	if b := r.Backoff; b != nil {
+		out.Backoff = &v1alpha1.Backoff{Duration: shortDuration(b.Duration),
+			MaxDuration: shortDuration(b.MaxDuration)}
+		if b.Factor != 0 {
+			factor := int64(b.Factor)
+			out.Backoff.Factor = &factor
+		}
+	}
+	return out, nil
+}
+
+// shortDuration writes a duration as people write it for Argo CD: "3m", not "3m0s".
+func shortDuration(d fleet.Duration) string {
+	if d == 0 {
+		return ""
+	}
+	s := time.Duration(d).String()
+	if short, ok := strings.CutSuffix(s, "m0s"); ok {
+		s = short + "m"
+	}
+	if short, ok := strings.CutSuffix(s, "h0m"); ok {
+		s = short + "h"
+	}
+	return s
+}
+
+func renderNamespace(s fleet.Sync) (*v1alpha1.ManagedNamespaceMetadata, error) {
+	m := s.ManagedNamespaceMetadata
+	if m.Empty() {
+		return nil, nil
+	}
+	if !s.CreateNamespace {
+		return nil, fmt.Errorf("managedNamespaceMetadata: createNamespace is false")
+	}
+	for _, keys := range []map[string]string{m.Labels, m.Annotations} {
+		for key := range keys {
+			if err := fleet.CheckNamespaceKey(key); err != nil {
+				return nil, fmt.Errorf("managedNamespaceMetadata: key %q: %w", key, err)
+			}
+		}
+	}
+	return &v1alpha1.ManagedNamespaceMetadata{Labels: m.Labels, Annotations: m.Annotations}, nil
+}
