@@ -55,9 +55,8 @@ var neverAnywhere = map[string]word{
 		"use deletionPolicy"),
 	"ignoreDifferences": notAllowed(
 		"ignoreDifferences would let Argo CD evaluate expressions of a tenant", "remove it"),
-	"info":             notAllowed("info is not passed to Argo CD", "remove it"),
-	"managedFields":    notAllowed("the field is the API server's", "remove it"),
-	"matchExpressions": notAllowed("a selector matches exact labels only", "use matchLabels"),
+	"info":          notAllowed("info is not passed to Argo CD", "remove it"),
+	"managedFields": notAllowed("the field is the API server's", "remove it"),
 	"operation": notAllowed("a sync is asked for with a SyncRun",
 		"write tenants/<tenant>/syncs/<name>.yaml"),
 	"ownerReferences": notAllowed("the field is Kubernetes' own", "remove it"),
@@ -645,8 +644,43 @@ func chartIsHelm(d *decoder, into reflect.Value, at node) {
 
 func selector(doc, example string) value {
 	return object(
-		field{name: "matchLabels", doc: doc, example: example, required: true, value: value{
-			shape: shapeLabels}})
+		field{name: "matchLabels", doc: doc, example: example, value: value{shape: shapeLabels}},
+		field{
+			name: "matchExpressions",
+			doc: "Expressions as Kubernetes has them; all must match, and every label of " +
+				"`matchLabels` too. `NotIn` and `DoesNotExist` also match where the label is " +
+				"missing.",
+			example: "[{key: tier, operator: In, values: [prod, staging]}]",
+			value: listOf(object(
+				field{name: "key", doc: "Key of the label.", example: "tier", required: true,
+					value: textOf(formatLabelKey)},
+				field{name: "operator", doc: "How the label is compared.", example: "In",
+					required: true, value: wordOf(string(fleet.SelectorIn),
+						string(fleet.SelectorNotIn), string(fleet.SelectorExists),
+						string(fleet.SelectorDoesNotExist))},
+				field{
+					name:    "values",
+					doc:     "Exact values, for `In` and `NotIn` alone.",
+					example: "[prod, staging]",
+					value:   listOf(textOf(formatLabel)).atMost(100)},
+			).checked(valuesFitOperator)).atMost(20)},
+	)
+}
+
+// valuesFitOperator refuses In and NotIn without values, and the other operators with them.
+func valuesFitOperator(d *decoder, into reflect.Value, at node) {
+	r := into.Addr().Interface().(*fleet.LabelRequirement)
+	compares := r.Operator == fleet.SelectorIn || r.Operator == fleet.SelectorNotIn
+	switch n := child(at, "values"); {
+	case compares && n == nil:
+		d.problem(at, codeMissingField, string(r.Operator)+" compares with values",
+			"add values: [...]")
+	case !compares && n != nil:
+		d.at("values", func() {
+			d.problem(n, codeExclusive, string(r.Operator)+" has no values",
+				"remove values, or use In or NotIn")
+		})
+	}
 }
 
 func notAllowed(message, fix string) word { return word{codeNotAllowed, message, fix} }

@@ -202,25 +202,6 @@ type GroupKind struct {
 	Kind  string `json:"kind"`
 }
 
-// LabelSelector selects by exact label values; all must match, and an empty one is refused.
-type LabelSelector struct {
-	MatchLabels map[string]string `json:"matchLabels"`
-}
-
-// Matches reports whether labels contains every label of the selector with the same value. An empty
-// selector matches nothing.
-func (s *LabelSelector) Matches(labels map[string]string) bool {
-	if s == nil || len(s.MatchLabels) == 0 {
-		return false
-	}
-	for k, v := range s.MatchLabels {
-		if got, ok := labels[k]; !ok || got != v {
-			return false
-		}
-	}
-	return true
-}
-
 // EnvironmentSpec is a cluster to deploy to (tenants/<tenant>/environments/<name>.yaml). Exactly
 // one of Cluster and Agent is set.
 type EnvironmentSpec struct {

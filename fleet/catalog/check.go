@@ -774,18 +774,16 @@ func (ch *checker) lacking(d *fleet.Declaration) []string {
 // matched are the effective environments that a deployment's selector matches and that are so.
 func (ch *checker) matched(d *fleet.Declaration, so func(*fleet.Declaration) bool) []string {
 	sel := d.Deployment.Destination.EnvironmentSelector
-	k, v, ok := firstLabel(sel)
-	if !ok {
-		return nil
-	}
 	var names []string
-	for key := range ch.st.index.each(term{what: labelled, tenant: d.Key.Tenant, a: k, b: v}) {
-		if env := ch.st.get(key); env != nil && sel.Matches(env.Labels) && so(env) {
-			names = append(names, key.Name)
+	for _, a := range anchors(d.Key.Tenant, sel) {
+		for key := range ch.st.index.each(a) {
+			if env := ch.st.get(key); env != nil && sel.Matches(env.Labels) && so(env) {
+				names = append(names, key.Name)
+			}
 		}
 	}
 	slices.Sort(names)
-	return names
+	return slices.Compact(names) // its labels in effect and at the head may be two anchors
 }
 
 // cannotCreate is the first target in which Argo CD may not create a namespace: a Namespace is

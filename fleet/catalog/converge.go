@@ -252,8 +252,8 @@ func (w *work) wakeDependents(k fleet.Key, before, after *fleet.Declaration) {
 			if env == nil {
 				continue
 			}
-			for label, v := range env.Labels {
-				w.enqueueAll(term{what: selecting, tenant: k.Tenant, a: label, b: v})
+			for _, a := range anchorsOf(env) {
+				w.enqueueAll(selecting(a))
 			}
 		}
 	case fleet.KindGitOpsDeployment:
@@ -388,10 +388,11 @@ func selectsByLabel(d *fleet.Declaration) bool {
 // wakeSelected queues the quarantined environments that a deployment may select: a policy may keep
 // them in quarantine because of it.
 func (w *work) wakeSelected(d *fleet.Declaration) {
-	label, v, _ := firstLabel(d.Deployment.Destination.EnvironmentSelector)
-	for k := range w.st.index.each(term{what: labelled, tenant: d.Key.Tenant, a: label, b: v}) {
-		if w.st.entries.get(k).quarantined() {
-			w.enqueue(k)
+	for _, a := range anchors(d.Key.Tenant, d.Deployment.Destination.EnvironmentSelector) {
+		for k := range w.st.index.each(a) {
+			if w.st.entries.get(k).quarantined() {
+				w.enqueue(k)
+			}
 		}
 	}
 }

@@ -88,6 +88,32 @@ func TestOneFileCostsTheSameInATenantOfAnySize(t *testing.T) {
 	}
 }
 
+func TestALabelReachesOnlyTheSelectorsThatItMayConcern(t *testing.T) {
+	cost := func(deployments int) float64 {
+		in := []Input{theFleet(), engine("eu-1")}
+		in = append(in, crew("t0", 10)...)
+		for d := range deployments {
+			in = append(in, deploymentWith(fmt.Sprintf("t0/in%d", d), func(d *fleet.Declaration) {
+				d.Deployment.Destination.EnvironmentSelector = &fleet.LabelSelector{
+					MatchExpressions: []fleet.LabelRequirement{{Key: "tier",
+						Operator: fleet.SelectorIn, Values: []string{"test", "canary"}}}}
+			}))
+		}
+		c := New()
+		c.Prepare(in).Commit()
+		n := 0
+		return testing.AllocsPerRun(50, func() {
+			n++
+			c.Prepare([]Input{environment("t0/e3", func(d *fleet.Declaration) {
+				d.Labels["zone"] = fmt.Sprintf("z%d", n)
+			})})
+		})
+	}
+	if small, large := cost(10), cost(10_000); large > small+20 { // as above
+		t.Errorf("%v allocations with 10,000 selectors of other labels, %v with 10", large, small)
+	}
+}
+
 func TestConcurrentChangesets(t *testing.T) {
 	c := grown(t, 1000)
 	var wg sync.WaitGroup

@@ -123,7 +123,8 @@ func (h *history) file(only string) Input {
 	id := t + "/" + pick(h, someNames)
 	switch n := h.IntN(10); {
 	case n < 4:
-		return environment(id, label("tier", pick(h, []string{"prod", "test"})),
+		return environment(id, label(pick(h, []string{"tier", "tier", "zone"}),
+			pick(h, []string{"prod", "test"})),
 			func(d *fleet.Declaration) {
 				d.Environment.Cluster.Server = "https://" + pick(h, []string{"one", "two"}) +
 					".example.com"
@@ -142,7 +143,7 @@ func (h *history) file(only string) Input {
 				d.Deployment.Source.TargetRevision = pick(h, h.revisions)
 			}
 			if h.IntN(2) == 0 {
-				selector("tier", pick(h, []string{"prod", "test"}))(d)
+				d.Deployment.Destination.EnvironmentSelector = anySelector(h)
 			} else {
 				d.Deployment.Destination.Environments = environmentNames(several(h, someNames))
 			}
@@ -158,6 +159,28 @@ func (h *history) file(only string) Input {
 		return syncRun(id, pick(h, someNames), pick(h, []string{"v1", "v2"}),
 			environmentNames(several(h, someNames))...)
 	}
+}
+
+// anySelector is a selector with each kind of anchor.
+func anySelector(h *history) *fleet.LabelSelector {
+	s, tier := &fleet.LabelSelector{}, pick(h, []string{"prod", "test"})
+	expression := func(o fleet.SelectorOperator, values ...string) {
+		s.MatchExpressions = append(s.MatchExpressions,
+			fleet.LabelRequirement{Key: "tier", Operator: o, Values: values})
+	}
+	switch h.IntN(6) {
+	case 0, 1:
+		s.MatchLabels = map[string]string{"tier": tier}
+	case 2:
+		expression(fleet.SelectorIn, tier, "other")
+	case 3:
+		expression(fleet.SelectorExists)
+	case 4:
+		expression(fleet.SelectorNotIn, tier)
+	default:
+		expression(fleet.SelectorDoesNotExist)
+	}
+	return s
 }
 
 func environmentNames(names []string) []fleet.EnvironmentName {

@@ -117,14 +117,17 @@ const (
 	accessTo     // tenant, repository: credentials
 	sourceFrom   // tenant, repository: deployments
 	labelled     // tenant, label, value: environments
-	// tenant, label, value: deployments with this as their selector's first label
-	selecting
-	servedIn     // region: engines
-	wantedIn     // region: environments
-	overQuota    // tenant: newcomers that wait for room
-	grantsServer // an entry of Tenant.clusters: tenants
-	onServer     // an entry that would grant it: environments
-	underPolicy  // tenant, or every tenant: declarations that a policy blocks or warns about
+	carrying     // tenant, label: environments
+	// the terms of which a deployment's selector has an anchor; see anchors
+	selectingValue // tenant, label, value: deployments
+	selectingLabel // tenant, label: deployments
+	selectingAny   // tenant: deployments
+	servedIn       // region: engines
+	wantedIn       // region: environments
+	overQuota      // tenant: newcomers that wait for room
+	grantsServer   // an entry of Tenant.clusters: tenants
+	onServer       // an entry that would grant it: environments
+	underPolicy    // tenant, or every tenant: declarations that a policy blocks or warns about
 )
 
 // terms returns the terms of an entry: of its effective declaration and of its head.
@@ -190,15 +193,16 @@ func terms(d *fleet.Declaration) []term {
 			ts = append(ts, claim(d, ns), term{what: namespaceOf, a: ns})
 		}
 		for k, v := range d.Labels {
-			ts = append(ts, term{what: labelled, tenant: t, a: k, b: v})
+			ts = append(ts, term{what: labelled, tenant: t, a: k, b: v},
+				term{what: carrying, tenant: t, a: k})
 		}
 	case d.Credential != nil:
 		ts = append(ts, term{what: accessTo, tenant: t, a: repositoryKey(d.Credential.RepoURL)})
 	case d.Deployment != nil:
 		ts = append(
 			ts, term{what: sourceFrom, tenant: t, a: repositoryKey(d.Deployment.Source.RepoURL)})
-		if k, v, ok := firstLabel(d.Deployment.Destination.EnvironmentSelector); ok {
-			ts = append(ts, term{what: selecting, tenant: t, a: k, b: v})
+		for _, a := range anchors(t, d.Deployment.Destination.EnvironmentSelector) {
+			ts = append(ts, selecting(a))
 		}
 	}
 	return ts
@@ -365,8 +369,8 @@ func (s *state) targets(d *fleet.Declaration) []fleet.EnvironmentID {
 			ids = append(ids, id)
 		}
 	}
-	if k, v, ok := firstLabel(dst.EnvironmentSelector); ok {
-		for key := range s.index.each(term{what: labelled, tenant: d.Key.Tenant, a: k, b: v}) {
+	for _, a := range anchors(d.Key.Tenant, dst.EnvironmentSelector) {
+		for key := range s.index.each(a) {
 			if selects(d, s.get(key)) {
 				ids = append(ids, environmentID(key))
 			}
@@ -402,13 +406,10 @@ func (s *state) selecting(env *fleet.Declaration) []fleet.Key {
 // matching returns the deployments whose selector matches an environment, autonomous or not.
 func (s *state) matching(env *fleet.Declaration) []fleet.Key {
 	var keys []fleet.Key
-	for k, v := range env.Labels {
-		for key := range s.index.each(term{what: selecting, tenant: env.Key.Tenant, a: k, b: v}) {
-			d := s.get(key)
-			if d == nil || !matches(d, env) {
-				continue
-			}
-			if first, _, _ := firstLabel(d.Deployment.Destination.EnvironmentSelector); first == k {
+	for _, a := range anchorsOf(env) {
+		for key := range s.index.each(selecting(a)) {
+			if d := s.get(key); d != nil && matches(d, env) && slices.Contains(anchors(
+				d.Key.Tenant, d.Deployment.Destination.EnvironmentSelector), a) {
 				keys = append(keys, key)
 			}
 		}
@@ -432,13 +433,61 @@ func matches(d, env *fleet.Declaration) bool {
 		slices.Contains(env.Environment.Namespaces, d.Deployment.Destination.Namespace)
 }
 
-// firstLabel returns the label that indexes a selector: the selector matches nothing without it.
-func firstLabel(s *fleet.LabelSelector) (k, v string, ok bool) {
-	if s == nil || len(s.MatchLabels) == 0 {
-		return "", "", false
+// anchors returns the terms of environments that index a selector: an environment that it matches
+// is under exactly one of them. They are one label and value, each value of one In, one label of an
+// Exists, or, for a selector that only excludes, every environment of the tenant. A change of an
+// environment reaches the selectors with an anchor among its own terms, and no other.
+func anchors(t fleet.TenantName, s *fleet.LabelSelector) []term {
+	if s == nil {
+		return nil
 	}
-	k = slices.Min(slices.Collect(maps.Keys(s.MatchLabels)))
-	return k, s.MatchLabels[k], true
+	if len(s.MatchLabels) > 0 {
+		k := slices.Min(slices.Collect(maps.Keys(s.MatchLabels)))
+		return []term{{what: labelled, tenant: t, a: k, b: s.MatchLabels[k]}}
+	}
+	for _, r := range s.MatchExpressions {
+		if r.Operator != fleet.SelectorIn {
+			continue
+		}
+		var ts []term
+		for _, v := range r.Values {
+			ts = append(ts, term{what: labelled, tenant: t, a: r.Key, b: v})
+		}
+		return ts
+	}
+	for _, r := range s.MatchExpressions {
+		if r.Operator == fleet.SelectorExists {
+			return []term{{what: carrying, tenant: t, a: r.Key}}
+		}
+	}
+	if len(s.MatchExpressions) == 0 {
+		return nil // an empty selector matches nothing
+	}
+	return []term{membersOf(t, fleet.KindManagedEnvironment)}
+}
+
+// anchorsOf returns the terms of an environment that may be a selector's anchor.
+func anchorsOf(env *fleet.Declaration) []term {
+	t := env.Key.Tenant
+	ts := []term{membersOf(t, fleet.KindManagedEnvironment)}
+	for k, v := range env.Labels {
+		ts = append(ts, term{what: labelled, tenant: t, a: k, b: v},
+			term{what: carrying, tenant: t, a: k})
+	}
+	return ts
+}
+
+// selecting returns the term of the deployments whose selector has an anchor.
+func selecting(anchor term) term {
+	switch anchor.what {
+	case labelled:
+		anchor.what = selectingValue
+	case carrying:
+		anchor.what = selectingLabel
+	default:
+		anchor = term{what: selectingAny, tenant: anchor.tenant}
+	}
+	return anchor
 }
 
 // same returns the effective declaration if the head is equal to it, so that comparing pointers

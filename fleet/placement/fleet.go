@@ -1,7 +1,6 @@
 package placement
 
 import (
-	"maps"
 	"slices"
 	"strings"
 
@@ -110,10 +109,8 @@ func (f *Fleet) classify(item *Item) *class {
 // decisions.
 func alike(a, b *fleet.TenantPlacement) bool {
 	if a.Dedicated != b.Dedicated || a.Alone != b.Alone ||
-		(a.EngineSelector == nil) != (b.EngineSelector == nil) || !slices.Equal(a.Regions,
-		b.Regions) || !slices.Equal(a.Tolerations, b.Tolerations) {
+		!slices.Equal(a.Regions, b.Regions) || !slices.Equal(a.Tolerations, b.Tolerations) {
 		return false
 	}
-	return a.EngineSelector == b.EngineSelector || maps.Equal(a.EngineSelector.MatchLabels,
-		b.EngineSelector.MatchLabels)
+	return a.EngineSelector.Equal(b.EngineSelector)
 }

@@ -96,7 +96,7 @@ func (b ineligibility) text(item Item, e *Engine) string {
 		return "is dedicated to other tenants too; the tenant asks for an engine of its own"
 	case labels:
 		return "lacks the labels that the tenant's engineSelector asks for: " +
-			pairs(item.Constraints.EngineSelector.MatchLabels)
+			item.Constraints.EngineSelector.String()
 	case tainted:
 		t := untolerated(item.Constraints.Tolerations, e.Spec.Taints)
 		return "has the taint " + strings.TrimSuffix(t.Key+"="+t.Value, "=") +
@@ -233,15 +233,6 @@ func (r *round) hopeless() string {
 		parts = append(parts, fmt.Sprintf("and %d other reasons", len(reasons)-most))
 	}
 	return "no engine may serve it: " + strings.Join(parts, "; ")
-}
-
-func pairs(m map[string]string) string {
-	out := make([]string, 0, len(m))
-	for k, v := range m {
-		out = append(out, k+"="+v)
-	}
-	slices.Sort(out)
-	return strings.Join(out, ", ")
 }
 
 func count(n int, what string) string {

@@ -199,11 +199,20 @@ func (s *Views) Deployments(ctx context.Context, scope view.Scope, by view.Filte
 	}, f, page, completeDeployments)
 }
 
-// sqlTargets is whether the environment t is one of the deployment e: named, or selected by every
-// one of at least one label.
+// sqlTargets is whether the environment t is one of the deployment e: named, or selected as
+// fleet.LabelSelector selects.
 const sqlTargets = `(
 	coalesce((e.body #> '{deployment,destination,environments}') ? t.name, false) OR
-	coalesce(nullif(e.body #> '{deployment,destination,environmentSelector,matchLabels}', '{}') <@ (t.body -> 'labels'), false))`
+	coalesce(nullif(e.body #> '{deployment,destination,environmentSelector}', '{}') IS NOT NULL
+		AND coalesce((e.body #> '{deployment,destination,environmentSelector,matchLabels}') <@ coalesce(t.body -> 'labels', '{}'), true)
+		AND NOT EXISTS (
+			SELECT FROM jsonb_array_elements(e.body #> '{deployment,destination,environmentSelector,matchExpressions}') x
+			WHERE NOT CASE x ->> 'operator'
+				WHEN 'In' THEN coalesce((x -> 'values') ? (t.body #>> ARRAY['labels', x ->> 'key']), false)
+				WHEN 'NotIn' THEN NOT coalesce((x -> 'values') ? (t.body #>> ARRAY['labels', x ->> 'key']), false)
+				WHEN 'Exists' THEN coalesce((t.body -> 'labels') ? (x ->> 'key'), false)
+				WHEN 'DoesNotExist' THEN NOT coalesce((t.body -> 'labels') ? (x ->> 'key'), false)
+				ELSE false END), false))`
 
 func scanDeployment(row pgx.CollectableRow) (view.Deployment, error) {
 	var d fleet.Declaration

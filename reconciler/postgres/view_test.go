@@ -37,7 +37,12 @@ func populated(t testing.TB) (*postgres.Store, string) {
 				if name == "web" {
 					d = deploymentDeclaration(tenant, name)
 					d.Deployment.Destination.EnvironmentSelector = &fleet.LabelSelector{
-						MatchLabels: map[string]string{"tier": "prod"}}
+						MatchLabels: map[string]string{"tier": "prod"},
+						MatchExpressions: []fleet.LabelRequirement{
+							{Key: "tier", Operator: fleet.SelectorIn, Values: []string{"prod"}},
+							{Key: "tier", Operator: fleet.SelectorExists},
+							{Key: "zone", Operator: fleet.SelectorNotIn, Values: []string{"a"}},
+							{Key: "zone", Operator: fleet.SelectorDoesNotExist}}}
 				}
 				r.Declarations = append(r.Declarations, d)
 				r.Rows = append(r.Rows, application("eu-1", tenant, name, "prod", "v1"))
