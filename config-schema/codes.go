@@ -51,6 +51,7 @@ const (
 	codeUnknownField    = "unknown-field"
 	codeUnknownKind     = "unknown-kind"
 	codeUnknownValue    = "unknown-value"
+	codeUnknownRef      = "unknown-ref"
 	codeUnsupported     = "unsupported"
 	codeWrongExtension  = "wrong-extension"
 	codeWrongKind       = "wrong-kind"
@@ -106,6 +107,7 @@ func Codes() map[string]string {
 		codeUnknownValue:    "The field does not allow the value.",
 		codeUnreadable: "The folder holds entries that Git would not have written, or is " +
 			"too large to be read; its applied declarations stay in effect.",
+		codeUnknownRef: "A value file names a ref that no source of the deployment has.",
 		codeUnsupported: "The kind or field belongs to a later version of Argosy and does " +
 			"nothing in this one.",
 		codeWrongExtension: "Declarations end in .yaml.",

@@ -448,7 +448,7 @@ func (d *decoder) list(v *value, n node, into reflect.Value) bool {
 // uniqueEntries refuses a repeated entry of a list: an equal text, or an object with an equal key
 // field.
 func (d *decoder) uniqueEntries(v *value, n node) bool {
-	if len(n.Content) < 2 {
+	if len(n.Content) < 2 || v.repeats {
 		return true
 	}
 	first, ok := make(map[string]int, len(n.Content)), true

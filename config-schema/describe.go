@@ -19,14 +19,17 @@ type value struct {
 	words  []string // of a text: the only values
 	least  int64    // least integer, or number of entries
 	// greatest integer, number of entries, or bytes of a text; 0: the package's cap
-	most   int64
-	empty  bool    // "" or [] is valid here, with a meaning of its own
-	item   *value  // of a list; of a map of text: its values, or nil for a label's
-	key    *format // of a map of text: its keys, or nil for a label's
-	unique string  // of a list of objects: the field that is the entry's key
-	fields []field // of an object
-	groups []group // of an object
-	checks []check // of an object: rules over several fields
+	most    int64
+	empty   bool    // "" or [] is valid here, with a meaning of its own
+	item    *value  // of a list; of a map of text: its values, or nil for a label's
+	key     *format // of a map of text: its keys, or nil for a label's
+	unique  string  // of a list of objects: the field that is the entry's key
+	repeats bool    // of a list of texts: an entry may be there twice
+	fields  []field // of an object
+	// of an object: fields of the struct that only other objects of the same struct have
+	elsewhere []string
+	groups    []group // of an object
+	checks    []check // of an object: rules over several fields
 	// of an object: fields that people know from elsewhere, and why they are not here
 	never map[string]word
 	bound reflect.Type // of an object: the struct it decodes into, set by bind
@@ -173,7 +176,7 @@ func bind(v *value, t reflect.Type, at string) {
 		bind(v.item, t.Elem(), at+"[]")
 	case shapeObject:
 		v.bound = t
-		if t.NumField() != len(v.fields) {
+		if t.NumField() != len(v.fields)+len(v.elsewhere) {
 			panic(
 				fmt.Sprintf("configschema: %s: %d fields are described, %s has %d", at,
 					len(v.fields), t, t.NumField()))
@@ -234,8 +237,12 @@ func listOf(item value) value               { return value{shape: shapeList, ite
 func (v value) atMost(n int64) value        { v.most = n; return v }
 func (v value) mayBeEmpty() value           { v.empty = true; return v }
 func (v value) by(name string) value        { v.unique = name; return v }
+func (v value) mayRepeat() value            { v.repeats = true; return v }
 func (v value) checked(c ...check) value    { v.checks = append(v.checks, c...); return v }
 func (v value) not(w map[string]word) value { v.never = w; return v }
+
+// without names fields of the struct that the object does not have.
+func (v value) without(names ...string) value { v.elsewhere = names; return v }
 
 // exactlyOneOf and atMostOneOf add a group to an object's fields.
 func (v value) exactlyOneOf(names ...string) value {

@@ -28,7 +28,7 @@ func specOf(d *fleet.Declaration) any {
 // group.
 func variants(k *kind) []string {
 	var out []string
-	for take := range 6 {
+	for take := range 12 {
 		var b strings.Builder
 		writeAll(&b, &k.document, "", take)
 		if s := b.String(); !slices.Contains(out, s) {
@@ -42,8 +42,9 @@ func writeAll(b *strings.Builder, v *value, indent string, take int) {
 	for i := range v.fields {
 		f := &v.fields[i]
 		switch {
-		// a chart has no path to override
-		case left(v, f.name, take) || f.name == "overrides" && take >= 3:
+		// a chart has no path to override and no ref, and several sources have no overrides
+		case left(v, f.name, take) || f.name == "overrides" && take >= 3 ||
+			f.name == "ref" && take >= 9:
 		case f.shape == shapeObject && len(f.fields) == 0:
 			fmt.Fprintf(b, "%s%s: %s\n", indent, f.name, f.example)
 		case f.shape == shapeObject:
@@ -63,7 +64,10 @@ func left(v *value, name string, take int) bool {
 	for _, g := range v.groups {
 		chosen := take % len(g.names)
 		if len(g.names) == 2 {
-			chosen = take / 3
+			chosen = take % 6 / 3
+		}
+		if slices.Contains(g.names, "sources") {
+			chosen = take / 6
 		}
 		for i, n := range g.names {
 			if n == name && i != chosen {

@@ -68,6 +68,15 @@ var (
 		code:    codeInvalidPath,
 		what:    "a path inside the repository, `.` for its root; no `..`, no leading slash",
 		pattern: `^[A-Za-z0-9._@+=,/-]+$`, check: checkPath}
+	formatValueFile = &format{
+		code: codeInvalidPath,
+		what: "a path inside the repository, or `$<ref>/<path>` inside the repository of the " +
+			"source with that ref; no `..`, no leading slash",
+		pattern: `^[$]?[A-Za-z0-9._@+=,/-]+$`, check: checkValueFile}
+	formatRef = &format{
+		code:    codeInvalidName,
+		what:    "a-z, A-Z, 0-9, '-' and '_', beginning with a letter or digit",
+		pattern: `^[A-Za-z0-9][A-Za-z0-9_-]*$`, check: fleet.ValidateRef}
 	formatChart = &format{code: codeInvalidValue, what: "the name of a chart",
 		pattern: `^[A-Za-z0-9][A-Za-z0-9._-]*$`, check: checkChart}
 	formatRevision = &format{
@@ -162,6 +171,22 @@ func checkPath(s string) error {
 		}
 	}
 	return nil
+}
+
+// checkValueFile allows a path, and one inside the repository of a ref. refsExist finds the ref.
+func checkValueFile(s string) error {
+	reference, below, named := strings.Cut(s, "/")
+	ref, isRef := strings.CutPrefix(reference, "$")
+	switch {
+	case !isRef:
+		return checkPath(s)
+	case !named || below == "":
+		return errors.New("the ref is followed by the path of a file: $<ref>/<path>")
+	}
+	if err := fleet.ValidateRef(ref); err != nil {
+		return err
+	}
+	return checkPath(below)
 }
 
 func checkChart(s string) error {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -65,9 +66,7 @@ var neverAnywhere = map[string]word{
 	"project": notAllowed(
 		"the AppProject follows from the tenant alone; no field steers it", "remove it"),
 	"revisionHistoryLimit": notAllowed("the field is the platform's", "remove it"),
-	"sources": notAllowed("a deployment has one source",
-		"write one deployment per source"),
-	"status": notAllowed("the status is not declared: see argosy get", "remove it"),
+	"status":               notAllowed("the status is not declared: see argosy get", "remove it"),
 	"syncOptions": notAllowed(
 		"each sync option is a field of sync",
 		"write sync: {createNamespace: true, serverSideApply: true}; Force, Prune and Delete are "+
@@ -448,19 +447,26 @@ var neverAgent = map[string]word{
 
 var kindDeployment = describe(kind{
 	name: fleet.KindGitOpsDeployment, place: "tenants/<tenant>/deployments/<name>.yaml",
-	doc: "One source in one or many environments: each environment gives one Application.",
+	doc: "One source, or several, in one or many environments: each environment gives one " +
+		"Application.",
 }, object(
-	field{name: "source", doc: "The source to deploy.", required: true,
-		value: object(append([]field{
-			{
-				name: "repoURL",
-				doc: "The repository; its host is listed in `Fleet.gitHosts`, and the Tenant " +
-					"grants it.", example: "https://git.example.com/acme/checkout", required: true,
-				value: textOf(formatRepoURL).atMost(1024)},
-			{name: "chart", doc: "A chart of the Helm repository at `repoURL`, instead of `path`.",
-				example: "checkout", value: textOf(formatChart).atMost(100)},
-		}, sourceFields(true)...)...).exactlyOneOf("path", "chart").atMostOneOf("kustomize", "helm",
-			"directory").checked(chartIsHelm)},
+	field{name: "source", doc: "The source to deploy.",
+		value: object(wholeSource()...).without("ref").exactlyOneOf("path", "chart").
+			atMostOneOf("kustomize", "helm", "directory").checked(chartIsHelm).
+			not(map[string]word{"ref": notAllowed("one source has no other that could read its "+
+				"files", "write sources: with this source and the one that reads it")})},
+	field{
+		name: "sources",
+		doc: "At most 20 sources, instead of `source`, that Argo CD joins into one Application: " +
+			"where two have the same resource, the later one's wins. The Tenant grants every " +
+			"repository.",
+		value: listOf(object(append([]field{{
+			name: "ref",
+			doc: "A name by which helm.valueFiles of the other sources read this repository's " +
+				"files, as `$<ref>/<path>`. Without `path` the source itself deploys nothing.",
+			example: "values", value: textOf(formatRef).atMost(63)}}, wholeSource()...)...).
+			atMostOneOf("path", "chart").atMostOneOf("kustomize", "helm", "directory").
+			checked(chartIsHelm, refIsGit)).by("ref").atMost(20)},
 	field{name: "destination", doc: "Where it is deployed.", required: true, value: object(
 		field{name: "environments", doc: "Names of environments of this tenant.",
 			example: "[staging, prod-eu]", value: listOf(textOf(formatName))},
@@ -501,9 +507,89 @@ var kindDeployment = describe(kind{
 						"write another deployment"),
 				})},
 		)).by("environment")},
-).checked(overridesFit, releaseIsNamed), func(d *fleet.Declaration, s *fleet.DeploymentSpec) {
-	d.Deployment = s
-})
+).exactlyOneOf("source", "sources").checked(refsExist, overridesFit, releaseIsNamed),
+	func(d *fleet.Declaration, s *fleet.DeploymentSpec) {
+		d.Deployment = s
+	})
+
+// wholeSource are the fields of a source that is not an override.
+func wholeSource() []field {
+	return append([]field{
+		{
+			name: "repoURL",
+			doc: "The repository; its host is listed in `Fleet.gitHosts`, and the Tenant " +
+				"grants it.", example: "https://git.example.com/acme/checkout", required: true,
+			value: textOf(formatRepoURL).atMost(1024)},
+		{name: "chart", doc: "A chart of the Helm repository at `repoURL`, instead of `path`.",
+			example: "checkout", value: textOf(formatChart).atMost(100)},
+	}, sourceFields(true)...)
+}
+
+// refIsGit refuses an entry of sources that has nothing to deploy and no name to be read by, and a
+// name for a chart, whose files other sources cannot read.
+func refIsGit(d *decoder, into reflect.Value, at node) {
+	s := into.Addr().Interface().(*fleet.Source)
+	switch {
+	case s.Ref != "" && s.Chart != "":
+		d.at("ref", func() {
+			d.problem(child(at, "ref"), codeExclusive,
+				"a chart has no files for other sources; a Git repository has",
+				"remove ref, or use path instead of chart")
+		})
+	case s.Ref == "" && s.Path == "" && s.Chart == "":
+		d.problem(at, codeMissingField, d.subject()+" has none of path, chart and ref",
+			"write path or chart of what is deployed, or the ref by which others read its files")
+	case s.Path == "" && s.Chart == "" && toolOf(s.Kustomize, s.Helm, s.Directory) != "":
+		tool := toolOf(s.Kustomize, s.Helm, s.Directory)
+		d.at(tool, func() {
+			d.problem(child(at, tool), codeExclusive,
+				"a source without path deploys nothing: others read its files",
+				"remove "+tool+", or write path")
+		})
+	}
+}
+
+// refsExist refuses a value file of a ref that no source has.
+func refsExist(d *decoder, into reflect.Value, at node) {
+	spec := into.Addr().Interface().(*fleet.DeploymentSpec)
+	check := func(h *fleet.HelmSource, source node) {
+		if h == nil {
+			return
+		}
+		for i, file := range h.ValueFiles {
+			reference, _, _ := strings.Cut(file, "/")
+			ref, isRef := strings.CutPrefix(reference, "$")
+			if !isRef || slices.ContainsFunc(spec.Sources, func(s fleet.Source) bool {
+				return s.Ref == ref
+			}) {
+				continue
+			}
+			fix := "give the source that has the file ref: " + ref
+			if len(spec.Sources) == 0 {
+				fix = "write sources: with this source and {ref: " + ref +
+					", repoURL: ..., targetRevision: ...}"
+			}
+			n := child(child(source, "helm"), "valueFiles")
+			d.steps = append(d.steps, step{"helm", -1}, step{"valueFiles", -1}, step{"", i})
+			d.problem(n.Content[i], codeUnknownRef, "no source has the ref "+strconv.Quote(ref),
+				fix)
+			d.steps = d.steps[:len(d.steps)-3]
+		}
+	}
+	if len(spec.Sources) == 0 {
+		d.at("source", func() { check(spec.Source.Helm, child(at, "source")) })
+	}
+	for i, s := range spec.Sources {
+		d.steps = append(d.steps, step{"sources", -1}, step{"", i})
+		check(s.Helm, child(at, "sources").Content[i])
+		d.steps = d.steps[:len(d.steps)-2]
+	}
+	for i, o := range spec.Overrides {
+		d.steps = append(d.steps, step{"overrides", -1}, step{"", i}, step{"source", -1})
+		check(o.Source.Helm, child(child(at, "overrides").Content[i], "source"))
+		d.steps = d.steps[:len(d.steps)-3]
+	}
+}
 
 // sourceFields are the fields of a source that may differ per environment.
 func sourceFields(whole bool) []field {
@@ -542,9 +628,10 @@ func sourceFields(whole bool) []field {
 					example: "checkout", value: textOf(formatRelease)},
 				field{
 					name: "valueFiles",
-					doc: "Files of values inside the repository, relative to the chart; later " +
-						"ones win.", example: "[values.yaml, values-eu.yaml]",
-					value: listOf(textOf(formatPath).atMost(512)).atMost(50)},
+					doc: "Files of values inside the repository, relative to the chart, or " +
+						"`$<ref>/<path>` inside the repository of the source with that `ref`; " +
+						"later ones win.", example: "[values.yaml, values-eu.yaml]",
+					value: listOf(textOf(formatValueFile).atMost(512)).atMost(50)},
 				field{
 					name:    "values",
 					doc:     "Values as a text of YAML, at most 64 KiB. They win over valueFiles.",
@@ -689,6 +776,14 @@ func notAllowed(message, fix string) word { return word{codeNotAllowed, message,
 // beside a chart.
 func overridesFit(d *decoder, into reflect.Value, at node) {
 	spec := into.Addr().Interface().(*fleet.DeploymentSpec)
+	if len(spec.Sources) > 0 && len(spec.Overrides) > 0 {
+		d.at("overrides", func() {
+			d.problem(child(at, "overrides"), codeExclusive,
+				"an override changes the one source; this deployment has several",
+				"remove overrides, or write another deployment")
+		})
+		return
+	}
 	base := toolOf(spec.Source.Kustomize, spec.Source.Helm, spec.Source.Directory)
 	if spec.Source.Chart != "" {
 		base = "helm"
@@ -751,6 +846,16 @@ func releaseIsNamed(d *decoder, into reflect.Value, at node) {
 	case s.Helm == nil && s.Chart != "":
 		d.at("source", func() { report(child(at, "source"), "chart") })
 	}
+	for i, s := range spec.Sources {
+		d.steps = append(d.steps, step{"sources", -1}, step{"", i})
+		switch n := child(at, "sources").Content[i]; {
+		case s.Helm != nil && s.Helm.ReleaseName == "":
+			report(n, "helm")
+		case s.Helm == nil && s.Chart != "":
+			report(n, "chart")
+		}
+		d.steps = d.steps[:len(d.steps)-2]
+	}
 	for i, o := range spec.Overrides {
 		if h := o.Source.Helm; h != nil && h.ReleaseName == "" {
 			d.steps = append(d.steps, step{"overrides", -1}, step{"", i}, step{"source", -1})
@@ -792,12 +897,18 @@ var kindSyncRun = describe(kind{
 	field{name: "environments", doc: "Some of its environments. Left out: all of them.",
 		example: "[prod-eu]", value: listOf(textOf(formatName))},
 	field{name: "revision", doc: "Of the deployment's source: a full commit id or a tag.",
-		example: "v1.3.2", required: true, value: textOf(formatFixed)},
+		example: "v1.3.2", value: textOf(formatFixed)},
+	field{
+		name: "revisions",
+		doc: "Of a deployment with several sources, instead of `revision`: one for each, in " +
+			"their order.", example: "[v1.3.2, 4.2.0]",
+		value: listOf(textOf(formatFixed)).atMost(20).mayRepeat()},
 	field{
 		name: "hold",
 		doc: "Keeps automated sync off until the deployment's targetRevision changes in Git, " +
 			"so that a rollback stays.", example: "true", fallback: "false", value: boolean()},
-), func(d *fleet.Declaration, s *fleet.SyncRunSpec) { d.SyncRun = s })
+).exactlyOneOf("revision", "revisions"),
+	func(d *fleet.Declaration, s *fleet.SyncRunSpec) { d.SyncRun = s })
 
 var kindPolicy = describe(kind{
 	name: fleet.KindPolicy, place: "fleet/policies/<name>.yaml",
@@ -822,8 +933,9 @@ var kindPolicy = describe(kind{
 			"`tenant` (name, labels and the fields of the Tenant's spec), `path`, and of a " +
 			"deployment " +
 			"`environments` (that it reaches: name, labels and the fields of their spec) and " +
-			"`applications` (one for each: environment, namespace, source, sync, " +
-			"deletionPolicy; overrides and defaults resolved). " +
+			"`applications` (one for each, and of several sources one for each source: " +
+			"environment, namespace, source, sync, deletionPolicy; overrides and defaults " +
+			"resolved). " +
 			"An omitted field reads as \"\", false, 0 or []; has() tests for it.",
 		example: `'!applications.exists(a, a.environment.labels.tier == "prod" && a.source.targetRevision == "HEAD")'`, required: true, value: textOf(formatExpression).atMost(4096)},
 	field{name: "message", doc: "Message for a declaration that breaks the rule.",

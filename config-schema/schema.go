@@ -90,7 +90,7 @@ func (v *value) schema() map[string]any {
 	case shapeList:
 		s := map[string]any{
 			"type": "array", "items": v.item.schema(), "maxItems": orDefault(v.most, maxItems)}
-		if v.item.shape != shapeObject {
+		if v.item.shape != shapeObject && !v.repeats {
 			s["uniqueItems"] = true
 		}
 		if !v.empty {

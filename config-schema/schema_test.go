@@ -105,7 +105,7 @@ var beyondSchema = map[string]bool{
 	codeWrongKind: true, codeWrongName: true, codeYAMLFeature: true, codeUnsupported: true,
 	codeExclusive: true, codeInvalidName: true, codeInvalidLabel: true,
 	codeInvalidPath: true, codeInvalidURL: true, codeInvalidValue: true, codeInvalidRevision: true,
-	codeWrongType: true, codeExpression: true,
+	codeWrongType: true, codeExpression: true, codeUnknownRef: true,
 }
 
 func TestEditorsGetErrorsFromTheSchema(t *testing.T) {

@@ -12,7 +12,7 @@ type Application struct {
 	ID             ApplicationID
 	Name           string // object name, the same on every engine
 	Project        string
-	Source         Source // override of the environment merged in
+	Sources        []Source // one or several, override of the environment merged in
 	Destination    Destination
 	Sync           Sync
 	Hold           SyncRunName // a SyncRun that keeps automation off; empty: none

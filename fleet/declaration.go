@@ -230,10 +230,12 @@ type CredentialSpec struct {
 	CredentialsRef SecretRef `json:"credentialsRef"`
 }
 
-// DeploymentSpec is one source in one or many environments
+// DeploymentSpec is one source, or several that Argo CD joins, in one or many environments
 // (tenants/<tenant>/deployments/<name>.yaml).
 type DeploymentSpec struct {
-	Source         Source         `json:"source"`
+	// exactly one of Source and Sources is set; AllSources returns either
+	Source         Source         `json:"source,omitzero"`
+	Sources        []Source       `json:"sources,omitempty"`
 	Destination    Destinations   `json:"destination"`
 	Sync           SyncSettings   `json:"sync,omitempty"`
 	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"` // default Delete
@@ -247,8 +249,11 @@ type Destinations struct {
 	Namespace           string            `json:"namespace"`
 }
 
-// Source is the source of a deployment. At most one of Kustomize, Helm, Directory is set.
+// Source is a source of a deployment. At most one of Kustomize, Helm, Directory is set.
 type Source struct {
+	// the name by which other sources of the deployment read this one's files, as
+	// "$<ref>/<path>" of Helm.ValueFiles
+	Ref     string `json:"ref,omitempty"`
 	RepoURL string `json:"repoURL"`
 	Path    string `json:"path,omitempty"`
 	// a chart of a Helm repository, instead of path
@@ -318,7 +323,9 @@ type SyncRunSpec struct {
 	// an empty list is refused; omitted: every environment of the deployment
 	Environments []EnvironmentName `json:"environments,omitempty"`
 	// of the deployment's source repository: full commit id or tag
-	Revision string `json:"revision"`
+	Revision string `json:"revision,omitempty"`
+	// the same for each of several sources, in their order; exactly one of the two is set
+	Revisions []string `json:"revisions,omitempty"`
 	// auto-sync stays off until targetRevision changes in Git
 	Hold bool `json:"hold,omitempty"`
 }

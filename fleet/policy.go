@@ -54,16 +54,16 @@ type Subject struct {
 type Target struct {
 	Environment    *Declaration
 	Namespace      string
-	Source         Source // with the environment's override
-	Sync           Sync   // with every default resolved
+	Sources        []Source // one or several, with the environment's override
+	Sync           Sync     // with every default resolved
 	DeletionPolicy DeletionPolicy
 }
 
 // TargetIn returns the deployment in one environment. defaults are those of the Fleet.
 func (d *DeploymentSpec) TargetIn(env *Declaration, defaults SyncSettings) Target {
 	return Target{Environment: env, Namespace: d.Destination.Namespace,
-		Source: d.SourceIn(EnvironmentName(env.Key.Name)),
-		Sync:   d.Sync.Resolved(defaults), DeletionPolicy: d.policyOfDeletion()}
+		Sources: d.SourcesIn(EnvironmentName(env.Key.Name)),
+		Sync:    d.Sync.Resolved(defaults), DeletionPolicy: d.policyOfDeletion()}
 }
 
 func (d *DeploymentSpec) policyOfDeletion() DeletionPolicy {
@@ -73,9 +73,18 @@ func (d *DeploymentSpec) policyOfDeletion() DeletionPolicy {
 	return d.DeletionPolicy
 }
 
-// SourceIn returns the source in one environment. An override that sets a tool replaces the tool as
+// SourcesIn returns the sources in one environment. Several sources have no override: see the
+// schema.
+func (d *DeploymentSpec) SourcesIn(env EnvironmentName) []Source {
+	if len(d.Sources) > 0 {
+		return d.Sources
+	}
+	return []Source{d.sourceIn(env)}
+}
+
+// sourceIn returns the source in one environment. An override that sets a tool replaces the tool as
 // a whole, since at most one may be set.
-func (d *DeploymentSpec) SourceIn(env EnvironmentName) Source {
+func (d *DeploymentSpec) sourceIn(env EnvironmentName) Source {
 	s := d.Source
 	i := slices.IndexFunc(d.Overrides, func(o Override) bool { return o.Environment == env })
 	if i < 0 {

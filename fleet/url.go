@@ -156,6 +156,22 @@ func CheckGitHost(entry string) error {
 	return checkHostPort(host, "")
 }
 
+// ValidateRef reports why the name of a source for other sources' value files is refused, or nil.
+func ValidateRef(ref string) error {
+	for i := range len(ref) {
+		c := ref[i]
+		alnum := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+		if !alnum && (c != '-' && c != '_' || i == 0) {
+			return errors.New("a ref holds a-z, A-Z, 0-9, '-' and '_', and begins with a letter " +
+				"or digit")
+		}
+	}
+	if ref == "" || len(ref) > maxName {
+		return fmt.Errorf("a ref has 1 to %d characters", maxName)
+	}
+	return nil
+}
+
 // GitHostAllowed reports whether Fleet.gitHosts lists the repository's host exactly, port included.
 // http:// needs an entry with that scheme.
 func GitHostAllowed(hosts []string, u RepoURL) bool {

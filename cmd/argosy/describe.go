@@ -200,18 +200,22 @@ func describeDeployment(ctx context.Context, c *client.Client, name string) (des
 	if err != nil {
 		return description{}, err
 	}
-	return description{item: v, sections: []section{{facts: []table.Fact{
-		{Name: "Deployment", Value: table.Text(name)},
-		{Name: "Repository", Value: table.Text(v.Source.RepoURL)},
-		{Name: "Path", Value: table.Text(v.Source.Path)},
-		{Name: "Chart", Value: table.Text(v.Source.Chart)},
-		{Name: "Target revision", Value: table.Text(v.Source.TargetRevision)},
-		{Name: "Namespace", Value: table.Text(v.Namespace)},
-		{Name: "Labels", Value: table.Text(labels(v.Labels))},
-		{Name: "Environments", Value: table.Text(commas(v.Environments))},
-		{Name: "Problems", Value: count(v.Problems)},
-		{Name: "Healthy", Value: healthOf(v.Counts)},
-	}}, {title: "Applications", table: tabulate(apps, applicationColumns, false, time.Now())}}}, nil
+	facts := []table.Fact{{Name: "Deployment", Value: table.Text(name)}}
+	for _, s := range v.AllSources() {
+		facts = append(facts,
+			table.Fact{Name: "Repository", Value: table.Text(s.RepoURL)},
+			table.Fact{Name: "Ref", Value: table.Text(s.Ref)},
+			table.Fact{Name: "Path", Value: table.Text(s.Path)},
+			table.Fact{Name: "Chart", Value: table.Text(s.Chart)},
+			table.Fact{Name: "Target revision", Value: table.Text(s.TargetRevision)})
+	}
+	return description{item: v, sections: []section{{facts: append(facts,
+		table.Fact{Name: "Namespace", Value: table.Text(v.Namespace)},
+		table.Fact{Name: "Labels", Value: table.Text(labels(v.Labels))},
+		table.Fact{Name: "Environments", Value: table.Text(commas(v.Environments))},
+		table.Fact{Name: "Problems", Value: count(v.Problems)},
+		table.Fact{Name: "Healthy", Value: healthOf(v.Counts)},
+	)}, {title: "Applications", table: tabulate(apps, applicationColumns, false, time.Now())}}}, nil
 }
 
 func describeTenant(ctx context.Context, c *client.Client, name string) (description, error) {

@@ -125,6 +125,17 @@ func servedBy(v view.Environment) table.Value {
 	return table.Value{Text: "by its agent, " + string(v.Agent)}
 }
 
+// sourcesText joins a field of the sources of a deployment.
+func sourcesText(d view.Deployment, field func(fleet.Source) string) string {
+	var texts []string
+	for _, s := range d.AllSources() {
+		if text := field(s); text != "" {
+			texts = append(texts, text)
+		}
+	}
+	return strings.Join(texts, ", ")
+}
+
 var deploymentColumns = []column[view.Deployment]{
 	{head: "TENANT", of: func(d view.Deployment, _ time.Time) table.Value {
 		return table.Text(d.Tenant)
@@ -133,7 +144,7 @@ var deploymentColumns = []column[view.Deployment]{
 		return table.Text(d.Name)
 	}},
 	{head: "TARGET", of: func(d view.Deployment, _ time.Time) table.Value {
-		return table.Text(d.Source.TargetRevision)
+		return table.Text(sourcesText(d, func(s fleet.Source) string { return s.TargetRevision }))
 	}},
 	{head: "HEALTHY", of: func(d view.Deployment, _ time.Time) table.Value {
 		return healthOf(d.Counts)
@@ -142,10 +153,12 @@ var deploymentColumns = []column[view.Deployment]{
 		return count(d.Problems)
 	}},
 	{head: "REPOSITORY", wide: true, of: func(d view.Deployment, _ time.Time) table.Value {
-		return table.Text(d.Source.RepoURL)
+		return table.Text(sourcesText(d, func(s fleet.Source) string { return s.RepoURL }))
 	}},
 	{head: "PATH", wide: true, of: func(d view.Deployment, _ time.Time) table.Value {
-		return table.Text(first(d.Source.Path, d.Source.Chart))
+		return table.Text(sourcesText(d, func(s fleet.Source) string {
+			return first(s.Path, s.Chart)
+		}))
 	}},
 	{head: "NAMESPACE", wide: true, of: func(d view.Deployment, _ time.Time) table.Value {
 		return table.Text(d.Namespace)

@@ -324,6 +324,10 @@ func (w *desired) written(known *entry, m *liveMetadata, name fleet.EngineName) 
 			text, _ := o.(string)
 			e.syncOptions = append(e.syncOptions, text)
 		}
+		e.sources = nil
+		if sources, several := spec["sources"]; several {
+			e.sources, _ = json.Marshal(sources) // a tree that was JSON before
+		}
 		if known == nil {
 			e.contact = engine.Contact{
 				Key: w.row.Key, UID: m.UID, Tenant: e.Tenant, Environment: e.Environment,

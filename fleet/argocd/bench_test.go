@@ -72,7 +72,7 @@ func benchArm(b *testing.B, arm string) func(revision string) int {
 			o := applicationObject(fleet.ApplicationID{
 				Tenant: acme, Deployment: fleet.DeploymentName(fmt.Sprintf("app-%d", i)),
 				Environment: "prod-eu"}, exampleServer)
-			o.Application.Source.TargetRevision = revision
+			o.Application.Sources[0].TargetRevision = revision
 			rows[revision] = append(rows[revision], rowOf(b, o, 1))
 		}
 	}

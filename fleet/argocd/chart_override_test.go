@@ -113,7 +113,7 @@ func (w *argoLab) chartOverrides(c *canaryServer, open bool) {
 		id := fleet.ApplicationID{Tenant: acme, Deployment: fleet.DeploymentName(name),
 			Environment: prodEU.Name}
 		app := w.app(id, "", w.spaceA, fleet.DeletionOrphan, func(a *fleet.Application) {
-			a.Source = fleet.Source{RepoURL: repo, Chart: name, TargetRevision: "1.0.0"}
+			a.Sources[0] = fleet.Source{RepoURL: repo, Chart: name, TargetRevision: "1.0.0"}
 		})
 		w.apply(app, fleet.Secret{})
 		keys[name] = app.Key

@@ -100,8 +100,8 @@ func applicationObject(id fleet.ApplicationID, server string) fleet.Object {
 			Name: fleet.ApplicationName(id)},
 		Application: &fleet.Application{
 			ID: id, Name: fleet.ApplicationName(id), Project: fleet.ProjectName(id.Tenant),
-			Source: fleet.Source{RepoURL: "https://git.example.com/acme/checkout",
-				Path: "deploy", TargetRevision: "v1.4.0"},
+			Sources: []fleet.Source{{RepoURL: "https://git.example.com/acme/checkout",
+				Path: "deploy", TargetRevision: "v1.4.0"}},
 			Destination: fleet.Destination{Server: fleet.ServerKey(server, id.In()),
 				Namespace: "checkout"},
 			Sync: fleet.Sync{Automated: true, Prune: true, SelfHeal: true,

@@ -153,7 +153,7 @@ func (w *argoLab) repositoriesReach(c *canaryServer, open bool) {
 		id := fleet.ApplicationID{Tenant: acme, Deployment: fleet.DeploymentName(h.name),
 			Environment: prodEU.Name}
 		app := w.app(id, "app", w.spaceA, fleet.DeletionOrphan, func(a *fleet.Application) {
-			a.Source.RepoURL = repos[h.name].URL
+			a.Sources[0].RepoURL = repos[h.name].URL
 		})
 		w.apply(app, fleet.Secret{})
 		keys[h.name] = app.Key

@@ -309,12 +309,13 @@ type entry struct {
 	content       [sha256.Size]byte
 	applied       string // the complete hash annotation
 	finalizers    []string
-	project       string   // of Applications
-	server        string   // of Applications
-	syncOptions   []string // of Applications
-	running       bool     // an operation is running
-	request       string   // SyncRun of the running or last operation
-	requestedSync string   // the last requested SyncRun
+	project       string          // of Applications
+	server        string          // of Applications
+	syncOptions   []string        // of Applications
+	sources       json.RawMessage // of Applications with several
+	running       bool            // an operation is running
+	request       string          // SyncRun of the running or last operation
+	requestedSync string          // the last requested SyncRun
 	// requester of a foreign operation that has not started
 	foreignOperation string
 	skipReconcile    bool // skip-reconcile is set
@@ -365,11 +366,12 @@ func (e *entry) readApplication(o *liveObject) {
 		Project     string
 		Destination struct{ Server string }
 		SyncPolicy  struct{ SyncOptions []string }
+		Sources     json.RawMessage
 	}
 	_ = json.Unmarshal(o.Spec, &spec) // a malformed spec of a foreign Application does not matter
 	e.project, e.server = unique.Make(spec.Project).Value(),
 		unique.Make(spec.Destination.Server).Value()
-	e.syncOptions = intern(spec.SyncPolicy.SyncOptions)
+	e.syncOptions, e.sources = intern(spec.SyncPolicy.SyncOptions), spec.Sources
 	e.requestedSync = o.Metadata.Annotations[annotationSync]
 	e.observation = observationOf(e.Key, o)
 	e.contact = contactOf(&e.Live, e.skipReconcile, o)

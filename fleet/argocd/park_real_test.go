@@ -186,7 +186,7 @@ func (w *argoLab) recovers() {
 		id := fleet.ApplicationID{Tenant: other, Deployment: fleet.DeploymentName(name),
 			Environment: env.Name}
 		return w.app(id, name, w.spaceB, policy, func(a *fleet.Application) {
-			a.Destination.Server, a.Source.TargetRevision = server, revision
+			a.Destination.Server, a.Sources[0].TargetRevision = server, revision
 		})
 	}
 	kept, deleted := quiet("q0", "main", fleet.DeletionOrphan),

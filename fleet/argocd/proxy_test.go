@@ -145,7 +145,7 @@ func (b *faultRig) row(o fleet.Object) mirror.Row {
 
 func (b *faultRig) app(revision string) mirror.Row {
 	o := applicationObject(checkoutID, exampleServer)
-	o.Application.Source.TargetRevision = revision
+	o.Application.Sources[0].TargetRevision = revision
 	o.Application.DeletionPolicy = fleet.DeletionOrphan
 	return b.row(o)
 }

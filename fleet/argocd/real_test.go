@@ -230,7 +230,7 @@ func (w *argoLab) foundation(env fleet.EnvironmentID, namespaces ...string) []mi
 func (w *argoLab) app(id fleet.ApplicationID, path, namespace string, policy fleet.DeletionPolicy,
 	change func(*fleet.Application)) mirror.Row {
 	o := applicationObject(id, w.cluster.Server)
-	o.Application.Source = fleet.Source{RepoURL: w.repo.URL, Path: path, TargetRevision: "main"}
+	o.Application.Sources[0] = fleet.Source{RepoURL: w.repo.URL, Path: path, TargetRevision: "main"}
 	o.Application.Destination.Namespace = namespace
 	o.Application.Sync = fleet.Sync{Automated: true, Prune: true, SelfHeal: true}
 	if change != nil {

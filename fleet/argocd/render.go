@@ -210,7 +210,7 @@ func renderApplication(engine fleet.EngineSpec, key fleet.ObjectKey, a fleet.App
 	if err := exactNamespace("destination.namespace", a.Destination.Namespace, engine); err != nil {
 		return object{}, err
 	}
-	source, err := renderSource(a.Source, a.ID.Deployment)
+	source, sources, err := renderSources(a.Sources, a.ID.Deployment)
 	if err != nil {
 		return object{}, err
 	}
@@ -221,6 +221,7 @@ func renderApplication(engine fleet.EngineSpec, key fleet.ObjectKey, a fleet.App
 	spec := v1alpha1.ApplicationSpec{
 		Project: a.Project,
 		Source:  source,
+		Sources: sources,
 		Destination: v1alpha1.ApplicationDestination{Server: a.Destination.Server,
 			Namespace: a.Destination.Namespace},
 		SyncPolicy: policy,
@@ -229,15 +230,46 @@ func renderApplication(engine fleet.EngineSpec, key fleet.ObjectKey, a fleet.App
 		Name: key.Name, Labels: id.labels()}, Spec: spec}, nil
 }
 
+// renderSources renders one source as source, several as sources.
+func renderSources(all []fleet.Source, deployment fleet.DeploymentName) (
+	*v1alpha1.ApplicationSource, v1alpha1.ApplicationSources, error) {
+	if len(all) == 0 || len(all) > maxSources {
+		return nil, nil, fmt.Errorf("sources: %d; 1 to %d are allowed", len(all), maxSources)
+	}
+	if len(all) == 1 {
+		source, err := renderSource(all[0], all, deployment)
+		if err != nil {
+			return nil, nil, fmt.Errorf("source.%w", err)
+		}
+		return source, nil, nil
+	}
+	sources := make(v1alpha1.ApplicationSources, len(all))
+	for i, s := range all {
+		for _, other := range all[:i] {
+			if s.Ref != "" && other.Ref == s.Ref {
+				return nil, nil, fmt.Errorf("sources[%d].ref: %q is another source's too", i, s.Ref)
+			}
+		}
+		source, err := renderSource(s, all, deployment)
+		if err != nil {
+			return nil, nil, fmt.Errorf("sources[%d].%w", i, err)
+		}
+		sources[i] = *source
+	}
+	return nil, sources, nil
+}
+
+const maxSources = 20
+
 // renderSource defaults the name of a Helm release to the deployment. Argo CD's default is the
 // Application's name, which may exceed Helm's limit of 53 characters.
-func renderSource(s fleet.Source, deployment fleet.DeploymentName) (*v1alpha1.ApplicationSource,
-	error) {
-	if err := checkSource(s); err != nil {
-		return nil, fmt.Errorf("source.%w", err)
+func renderSource(s fleet.Source, all []fleet.Source, deployment fleet.DeploymentName) (
+	*v1alpha1.ApplicationSource, error) {
+	if err := checkSource(s, all); err != nil {
+		return nil, err
 	}
 	out := &v1alpha1.ApplicationSource{RepoURL: s.RepoURL, Path: s.Path, Chart: s.Chart,
-		TargetRevision: s.TargetRevision}
+		TargetRevision: s.TargetRevision, Ref: s.Ref}
 	if k := s.Kustomize; k != nil && (len(k.Images) > 0 || k.NamePrefix != "" ||
 		k.NameSuffix != "") {
 		out.Kustomize = &v1alpha1.ApplicationSourceKustomize{NamePrefix: k.NamePrefix,
@@ -267,7 +299,7 @@ func renderHelm(h *fleet.HelmSource,
 	out := &v1alpha1.ApplicationSourceHelm{ReleaseName: cmp.Or(h.ReleaseName, string(deployment)),
 		ValueFiles: h.ValueFiles, Values: h.Values}
 	if n := len(out.ReleaseName); n > maxRelease {
-		return nil, fmt.Errorf("source.helm.releaseName %q has %d characters; Helm allows %d",
+		return nil, fmt.Errorf("helm.releaseName %q has %d characters; Helm allows %d",
 			out.ReleaseName, n, maxRelease)
 	}
 	for _, p := range h.Parameters {
@@ -280,7 +312,7 @@ func renderHelm(h *fleet.HelmSource,
 // checkSource is the last check before Argo CD's repo-server, which interprets paths, value files
 // and revisions (CVE-2022-24731, CVE-2022-24877: paths out of the repository; a value file may be a
 // URL; a revision may be a range of versions).
-func checkSource(s fleet.Source) error {
+func checkSource(s fleet.Source, all []fleet.Source) error {
 	if err := exactRepo("repoURL", s.RepoURL); err != nil {
 		return err
 	}
@@ -293,7 +325,10 @@ func checkSource(s fleet.Source) error {
 			"targetRevision %q is a range or an expression, not one branch, tag, commit or version",
 			s.TargetRevision)
 	}
-	if (s.Path == "") == (s.Chart == "") {
+	if err := checkRef(s, all); err != nil {
+		return err
+	}
+	if s.Path != "" && s.Chart != "" || s.Path == "" && s.Chart == "" && s.Ref == "" {
 		return fmt.Errorf("path: exactly one of path and chart must be set")
 	}
 	if s.Path != "" {
@@ -306,10 +341,27 @@ func checkSource(s fleet.Source) error {
 			return err
 		}
 	}
-	return checkTool(s)
+	return checkTool(s, all)
 }
 
-func checkTool(s fleet.Source) error {
+// checkRef accepts a name for a source whose files others read. Argo CD reads them from Git, and
+// the source itself has no chart (util/argo: GetRefSources).
+func checkRef(s fleet.Source, all []fleet.Source) error {
+	switch {
+	case s.Ref == "":
+		return nil
+	case len(all) == 1:
+		return fmt.Errorf("ref: there is no other source that could read its files")
+	case s.Chart != "":
+		return fmt.Errorf("ref: a chart has no files for other sources; a Git repository has")
+	}
+	if err := fleet.ValidateRef(s.Ref); err != nil {
+		return fmt.Errorf("ref: %w", err)
+	}
+	return nil
+}
+
+func checkTool(s fleet.Source, all []fleet.Source) error {
 	tools := 0
 	for _, is := range []bool{s.Kustomize != nil, s.Helm != nil, s.Directory != nil} {
 		if is {
@@ -328,12 +380,28 @@ func checkTool(s fleet.Source) error {
 	}
 	if h := s.Helm; h != nil {
 		for _, file := range h.ValueFiles {
-			if err := inside("helm.valueFiles", file); err != nil {
+			if err := checkValueFile(file, all); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// checkValueFile accepts a path inside the source's repository, or "$<ref>/<path>" inside the
+// repository of another source.
+func checkValueFile(file string, all []fleet.Source) error {
+	const field = "helm.valueFiles"
+	reference, below, named := strings.Cut(file, "/")
+	ref, isRef := strings.CutPrefix(reference, "$")
+	if !isRef {
+		return inside(field, file)
+	}
+	if !named || ref == "" ||
+		!slices.ContainsFunc(all, func(s fleet.Source) bool { return s.Ref == ref }) {
+		return fmt.Errorf("%s %q: no source has the ref %q", field, file, ref)
+	}
+	return inside(field, below)
 }
 
 // inside accepts a relative path within the repository but outside .git.

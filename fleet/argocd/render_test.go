@@ -58,28 +58,38 @@ func TestRenderedObjectsAreGolden(t *testing.T) {
 		}),
 		"application-held": app(func(a *fleet.Application) { a.Hold = "rollback-1" }),
 		"application-kustomize": app(func(a *fleet.Application) {
-			a.Source.Kustomize = &fleet.KustomizeSource{
+			a.Sources[0].Kustomize = &fleet.KustomizeSource{
 				Images:     []string{"checkout=registry.example.com/checkout:v1.4.0"},
 				NamePrefix: "eu-"}
 		}),
 		"application-helm": app(func(a *fleet.Application) {
-			a.Source.Path, a.Source.Chart = "", "checkout"
-			a.Source.Helm = &fleet.HelmSource{ReleaseName: "checkout", ValueFiles: []string{
+			a.Sources[0].Path, a.Sources[0].Chart = "", "checkout"
+			a.Sources[0].Helm = &fleet.HelmSource{ReleaseName: "checkout", ValueFiles: []string{
 				"values-eu.yaml"}, Values: "replicas: 3\nnote: \"<a> & *b*\"\n",
 				Parameters: []fleet.HelmParameter{
 					{Name: "image.tag", Value: "{1,2}", ForceString: true},
 					{Name: "empty", Value: ""}}}
 		}),
 		"application-chart": app(func(a *fleet.Application) {
-			a.Source.Path, a.Source.Chart = "", "checkout"
+			a.Sources[0].Path, a.Sources[0].Chart = "", "checkout"
 		}),
 		"application-helm-without-a-name": app(func(a *fleet.Application) {
-			a.Source.Helm = &fleet.HelmSource{Values: "replicas: 3\n"}
+			a.Sources[0].Helm = &fleet.HelmSource{Values: "replicas: 3\n"}
 		}),
 		"own-cluster-project":     ownProject(),
 		"own-cluster-application": ownApplication(),
+		"application-sources": app(func(a *fleet.Application) {
+			a.Sources = []fleet.Source{
+				{Ref: "values", RepoURL: "https://git.example.com/acme/values",
+					TargetRevision: "main"},
+				{RepoURL: "https://charts.example.com/stable", Chart: "app",
+					TargetRevision: "1.2.3", Helm: &fleet.HelmSource{
+						ValueFiles: []string{"$values/prod.yaml"}}},
+				{RepoURL: "https://git.example.com/acme/more", Path: "deploy",
+					TargetRevision: "v1"}}
+		}),
 		"application-directory": app(func(a *fleet.Application) {
-			a.Source.Directory = &fleet.DirectorySource{Recurse: true}
+			a.Sources[0].Directory = &fleet.DirectorySource{Recurse: true}
 		}),
 	}
 	for name, o := range cases {
@@ -194,7 +204,7 @@ func TestRenderRejectsUnsafeObjects(t *testing.T) {
 	}
 	key := fleet.ServerKey(exampleServer, prodEU)
 	src := func(change func(*fleet.Source)) fleet.Object {
-		return app(func(a *fleet.Application) { change(&a.Source) })
+		return app(func(a *fleet.Application) { change(&a.Sources[0]) })
 	}
 	noEngine := applicationObject(checkoutID, exampleServer)
 	noEngine.Key.Engine = ""
@@ -394,11 +404,13 @@ func FuzzRender(f *testing.F) {
 	f.Add("ssh://git@git.example.com/x", "*", "!x", "[a]", "\x00", "{a,b}", "https://[::1]:6443")
 	f.Fuzz(func(t *testing.T, repo, path, revision, ns, values, image, server string) {
 		app := applicationObject(checkoutID, server)
-		app.Application.Source = fleet.Source{RepoURL: repo, Path: path, TargetRevision: revision,
-			Helm: &fleet.HelmSource{Values: values, ValueFiles: []string{path}}}
+		app.Application.Sources = []fleet.Source{{RepoURL: repo, Path: path,
+			TargetRevision: revision,
+			Helm:           &fleet.HelmSource{Values: values, ValueFiles: []string{path}}}}
 		app.Application.Destination.Namespace = ns
 		kustomized := applicationObject(checkoutID, server)
-		kustomized.Application.Source.Kustomize = &fleet.KustomizeSource{Images: []string{image}}
+		kustomized.Application.Sources[0].Kustomize = &fleet.KustomizeSource{
+			Images: []string{image}}
 		project := projectObject(acme)
 		project.Project.SourceRepos = []string{repo}
 		project.Project.Destinations = []fleet.Destination{{Server: server, Namespace: ns}}
@@ -467,7 +479,7 @@ func TestAReleaseHasANameThatHelmAllows(t *testing.T) {
 		id := fleet.ApplicationID{Tenant: acme, Deployment: fleet.DeploymentName(deployment),
 			Environment: prodEU.Name}
 		o := applicationObject(id, exampleServer)
-		o.Application.Source.Helm = &fleet.HelmSource{ReleaseName: release}
+		o.Application.Sources[0].Helm = &fleet.HelmSource{ReleaseName: release}
 		m, err := Renderer{}.Render(engineSpec(), o)
 		return string(m.Body), err
 	}

@@ -43,7 +43,7 @@ func TestAnEngineRestoredFromABackupIsListedAgain(t *testing.T) {
 		id := fleet.ApplicationID{Tenant: acme, Deployment: fleet.DeploymentName(deployment),
 			Environment: "prod-eu"}
 		o := applicationObject(id, exampleServer)
-		o.Application.Source.TargetRevision, o.Application.DeletionPolicy = revision,
+		o.Application.Sources[0].TargetRevision, o.Application.DeletionPolicy = revision,
 			fleet.DeletionOrphan
 		return b.row(o)
 	}

@@ -38,7 +38,7 @@ func (e *Engine) Sync(ctx context.Context, q engine.SyncRequest,
 	if err := e.ready(); err != nil {
 		return engine.Outcome{}, err
 	}
-	if err := exact("revision", q.Revision, 256); err != nil || q.ID == "" ||
+	if err := exact("revision", q.Revision, maxSources*257); err != nil || q.ID == "" ||
 		q.Key.Kind != fleet.ObjectApplication {
 		return engine.Outcome{},
 			fmt.Errorf("sync of %s: it needs an Application, an id and an exact revision: %w",
@@ -82,7 +82,15 @@ func (e *Engine) syncStep(ctx context.Context, q engine.SyncRequest, lease mirro
 			Message:    "another operation is running; the sync is requested when that has ended",
 			RetryAfter: busyWait}, nil
 	}
-	sync := map[string]any{"revision": q.Revision, "prune": q.Prune}
+	sync := map[string]any{"prune": q.Prune}
+	switch revisions := fleet.SplitRevisions(q.Revision); {
+	case len(revisions) > 1:
+		// Argo CD 2.14 reads the files of a ref at the operation's revision only if the operation
+		// carries the sources (GetRefSources, isRollback)
+		sync["revisions"], sync["sources"] = revisions, known.sources
+	default:
+		sync["revision"] = q.Revision
+	}
 	if len(known.syncOptions) > 0 {
 		// an operation does not inherit them from the policy
 		sync["syncOptions"] = known.syncOptions

@@ -209,9 +209,15 @@ func (ch *checker) checkOwn(e *entry, d *fleet.Declaration) []fleet.Problem {
 	case d.Credential != nil:
 		return ch.checkRepository(e, "spec.repoURL", d.Credential.RepoURL, grant)
 	case d.Deployment != nil:
-		return slices.Concat(
-			ch.checkRepository(e, "spec.source.repoURL", d.Deployment.Source.RepoURL, grant),
-			ch.checkDestinations(e, d.Deployment),
+		var problems []fleet.Problem
+		for i, s := range d.Deployment.AllSources() {
+			field := "spec.source.repoURL"
+			if len(d.Deployment.Sources) > 0 {
+				field = fmt.Sprintf("spec.sources[%d].repoURL", i)
+			}
+			problems = append(problems, ch.checkRepository(e, field, s.RepoURL, grant)...)
+		}
+		return slices.Concat(problems, ch.checkDestinations(e, d.Deployment),
 			checkSync(e, "spec.sync", d.Deployment.Sync, grant))
 	case d.SyncRun != nil:
 		return ch.checkSyncRun(e, d.SyncRun)
@@ -529,7 +535,7 @@ func (ch *checker) checkSyncRun(e *entry, spec *fleet.SyncRunSpec) []fleet.Probl
 		return []fleet.Problem{ch.unknownDeployment(e, id)}
 	}
 	targets := ch.st.targets(d)
-	var problems []fleet.Problem
+	problems := checkRevisions(e, spec, d)
 	for i, n := range spec.Environments {
 		field := fmt.Sprintf("spec.environments[%d]", i)
 		env := fleet.EnvironmentID{Tenant: e.key.Tenant, Name: n}
@@ -545,11 +551,28 @@ func (ch *checker) checkSyncRun(e *entry, spec *fleet.SyncRunSpec) []fleet.Probl
 	return problems
 }
 
+// checkRevisions refuses a SyncRun that does not have a revision for each source of the deployment.
+func checkRevisions(e *entry, spec *fleet.SyncRunSpec, d *fleet.Declaration) []fleet.Problem {
+	sources, revisions := len(d.Deployment.AllSources()), max(1, len(spec.Revisions))
+	if revisions == sources {
+		return nil
+	}
+	field := "spec.revisions"
+	if len(spec.Revisions) == 0 {
+		field = "spec.revision"
+	}
+	return []fleet.Problem{e.problem(field, codeRevisions,
+		"write revisions: [...] with a full commit id, tag or chart version for each source, in "+
+			"the order of "+d.Path,
+		"deployment %q has %d sources, and the SyncRun names %d revisions", d.Key.Name, sources,
+		revisions)}
+}
+
 // checkImmutable refuses a changed SyncRun: its first state was acted on, and a second state would
 // not be.
 func checkImmutable(e *entry, spec *fleet.SyncRunSpec) []fleet.Problem {
 	was := e.effective.SyncRun
-	if was.Deployment == spec.Deployment && was.Revision == spec.Revision &&
+	if was.Deployment == spec.Deployment && was.AllRevisions() == spec.AllRevisions() &&
 		was.Hold == spec.Hold && slices.Equal(was.Environments, spec.Environments) {
 		return nil
 	}

@@ -38,6 +38,7 @@ const (
 	codeInstallationID    = "installation-id-taken"
 	codeInstance          = "instance-taken"
 	codeImmutable         = "immutable"
+	codeRevisions         = "revisions-of-sources"
 	codeReferenced        = "still-referenced"
 	codeSelectsNothing    = "selects-nothing"
 	codeUnusedOverride    = "unused-override"
@@ -90,6 +91,7 @@ func Codes() map[string]string {
 			"one's resources for the other's.",
 		codeInstance: "Another engine is the same Argo CD: same connection, same " +
 			"namespace.",
+		codeRevisions: "A SyncRun of a deployment with several sources has a revision for each.",
 		codeImmutable: "A SyncRun does not change once it is in effect.",
 		codeReferenced: "The declaration is removed while something still names it; it " +
 			"keeps its last good state.",

@@ -17,7 +17,7 @@ func rules(p *fleet.PolicySpec, s *fleet.Subject) (string, error) {
 	switch p.Rule {
 	case "no HEAD in prod":
 		for _, t := range s.Targets {
-			if t.Environment.Labels["tier"] == "prod" && t.Source.TargetRevision == "HEAD" {
+			if t.Environment.Labels["tier"] == "prod" && t.Sources[0].TargetRevision == "HEAD" {
 				return "HEAD in prod", nil
 			}
 		}

@@ -199,8 +199,9 @@ func terms(d *fleet.Declaration) []term {
 	case d.Credential != nil:
 		ts = append(ts, term{what: accessTo, tenant: t, a: repositoryKey(d.Credential.RepoURL)})
 	case d.Deployment != nil:
-		ts = append(
-			ts, term{what: sourceFrom, tenant: t, a: repositoryKey(d.Deployment.Source.RepoURL)})
+		for _, key := range repositoryKeys(d.Deployment) {
+			ts = append(ts, term{what: sourceFrom, tenant: t, a: key})
+		}
 		for _, a := range anchors(t, d.Deployment.Destination.EnvironmentSelector) {
 			ts = append(ts, selecting(a))
 		}
@@ -282,6 +283,17 @@ func repositoryKey(url string) string {
 		return url
 	}
 	return key
+}
+
+// repositoryKeys returns the repositories that a deployment reads, each once.
+func repositoryKeys(d *fleet.DeploymentSpec) []string {
+	var keys []string
+	for url := range d.RepoURLs().All() {
+		if key := repositoryKey(url); !slices.Contains(keys, key) {
+			keys = append(keys, key)
+		}
+	}
+	return keys
 }
 
 // heldByPolicy reports whether a change of policies, or of their other inputs, must judge the entry

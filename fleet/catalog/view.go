@@ -162,7 +162,7 @@ func (v *View) DeploymentsIn(id fleet.EnvironmentID) []fleet.DeploymentID {
 	return v.st.deploymentsIn(id)
 }
 
-// DeploymentsFrom returns the tenant's deployments whose source is that repository, in any
+// DeploymentsFrom returns the tenant's deployments that read that repository, in any
 // spelling.
 func (v *View) DeploymentsFrom(t fleet.TenantName, repoURL string) []fleet.DeploymentID {
 	key := repositoryKey(repoURL)
@@ -170,7 +170,7 @@ func (v *View) DeploymentsFrom(t fleet.TenantName, repoURL string) []fleet.Deplo
 	defer v.mu.RUnlock()
 	var ids []fleet.DeploymentID
 	for _, k := range v.st.index.list(term{what: sourceFrom, tenant: t, a: key}) {
-		if d := v.st.get(k); d != nil && repositoryKey(d.Deployment.Source.RepoURL) == key {
+		if d := v.st.get(k); d != nil && slices.Contains(repositoryKeys(d.Deployment), key) {
 			ids = append(ids, deploymentID(k))
 		}
 	}
@@ -192,16 +192,17 @@ func (v *View) Repositories(id fleet.EnvironmentID) []Repository {
 	seen := map[string]bool{}
 	var rs []Repository
 	for _, dep := range v.st.deploymentsIn(id) {
-		key := repositoryKey(v.st.get(deploymentKey(dep)).Deployment.Source.RepoURL)
-		if seen[key] {
-			continue
+		for _, key := range repositoryKeys(v.st.get(deploymentKey(dep)).Deployment) {
+			if seen[key] {
+				continue
+			}
+			seen[key] = true
+			r := Repository{Key: key}
+			if c := v.st.credentialFor(id.Tenant, key); c != nil {
+				r.Credential = credentialID(c.Key)
+			}
+			rs = append(rs, r)
 		}
-		seen[key] = true
-		r := Repository{Key: key}
-		if c := v.st.credentialFor(id.Tenant, key); c != nil {
-			r.Credential = credentialID(c.Key)
-		}
-		rs = append(rs, r)
 	}
 	slices.SortFunc(rs, func(a, b Repository) int { return strings.Compare(a.Key, b.Key) })
 	return rs

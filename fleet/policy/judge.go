@@ -139,16 +139,16 @@ func (a *activation) ResolveName(name string) (any, bool) {
 		return types.String(a.s.Declaration.Path), true
 	case "environments":
 		if a.environments == nil {
-			a.environments = a.each(func(t *fleet.Target) ref.Val {
-				return &object{shapes.environment, reflect.ValueOf(t.Environment)}
-			})
+			values := make([]ref.Val, len(a.s.Targets))
+			for i, t := range a.s.Targets {
+				values[i] = &object{shapes.environment, reflect.ValueOf(t.Environment)}
+			}
+			a.environments = types.NewRefValList(adapter{}, values)
 		}
 		return a.environments, true
 	case "applications":
 		if a.applications == nil {
-			a.applications = a.each(func(t *fleet.Target) ref.Val {
-				return &object{shapes.application, reflect.ValueOf(t)}
-			})
+			a.applications = a.eachSource()
 		}
 		return a.applications, true
 	}
@@ -158,10 +158,14 @@ func (a *activation) ResolveName(name string) (any, bool) {
 // Parent returns nil.
 func (a *activation) Parent() interpreter.Activation { return nil }
 
-func (a *activation) each(of func(*fleet.Target) ref.Val) ref.Val {
-	values := make([]ref.Val, len(a.s.Targets))
+func (a *activation) eachSource() ref.Val {
+	values := make([]ref.Val, 0, len(a.s.Targets))
 	for i := range a.s.Targets {
-		values[i] = of(&a.s.Targets[i])
+		t := &a.s.Targets[i]
+		for j := range t.Sources {
+			app := &application{t, &t.Sources[j]}
+			values = append(values, &object{shapes.application, reflect.ValueOf(app)})
+		}
 	}
 	return types.NewRefValList(adapter{}, values)
 }

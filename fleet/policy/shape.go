@@ -77,7 +77,7 @@ func newShapeSet() *shapeSet {
 		textField("namespace", func(v reflect.Value) string { return target(v).Namespace }),
 		objectField("source", w.reflected(reflect.TypeFor[fleet.Source]()),
 			func(v reflect.Value) reflect.Value {
-				return reflect.ValueOf(&target(v).Source).Elem()
+				return reflect.ValueOf(v.Interface().(*application).source).Elem()
 			}),
 		objectField("sync", w.reflected(reflect.TypeFor[fleet.Sync]()),
 			func(v reflect.Value) reflect.Value { return reflect.ValueOf(&target(v).Sync).Elem() }),
@@ -203,7 +203,14 @@ func (w *shapeSet) read(f *field, t reflect.Type, at func(reflect.Value) reflect
 
 func declaration(v reflect.Value) *fleet.Declaration { return v.Interface().(*fleet.Declaration) }
 
-func target(v reflect.Value) *fleet.Target { return v.Interface().(*fleet.Target) }
+// application is what rules see as one entry of applications: a target with one of its sources, so
+// that a rule over a.source judges each of several.
+type application struct {
+	*fleet.Target
+	source *fleet.Source
+}
+
+func target(v reflect.Value) *fleet.Target { return v.Interface().(*application).Target }
 
 func nameAndLabels() []*field {
 	return []*field{

@@ -125,12 +125,21 @@ type Environment struct {
 type Deployment struct {
 	Tenant       fleet.TenantName        `json:"tenant"`
 	Name         fleet.DeploymentName    `json:"name"`
-	Source       fleet.Source            `json:"source"`
+	Source       fleet.Source            `json:"source"` // the first of several
+	Sources      []fleet.Source          `json:"sources,omitempty"`
 	Namespace    string                  `json:"namespace"`
 	Labels       map[string]string       `json:"labels,omitempty"`
 	Environments []fleet.EnvironmentName `json:"environments"`
 	Counts       Counts                  `json:"counts"`
 	Problems     int                     `json:"problems"`
+}
+
+// AllSources returns the sources: one, or several in the order of the file.
+func (d Deployment) AllSources() []fleet.Source {
+	if len(d.Sources) > 0 {
+		return d.Sources
+	}
+	return []fleet.Source{d.Source}
 }
 
 // Application is the desired and the observed state of one Application.
@@ -141,8 +150,9 @@ type Application struct {
 	Name           string                `json:"name"`
 	Engine         fleet.EngineName      `json:"engine"`
 	Revision       fleet.Revision        `json:"revision"` // of the config repo
-	RepoURL        string                `json:"repoURL"`
+	RepoURL        string                `json:"repoURL"`  // of the first source
 	TargetRevision string                `json:"targetRevision"`
+	Sources        int                   `json:"sources,omitempty"` // if it has several
 	Apply          mirror.ApplyState     `json:"apply"`
 	ApplyMessage   string                `json:"applyMessage,omitempty"`
 	Sync           mirror.SyncState      `json:"sync"`

@@ -25,10 +25,10 @@ func TestExpansionResolvesOverridesAndDefaults(t *testing.T) {
 					"s-}}}]\n")))
 	apps := h.applications()
 	staging, prod, cart := apps["checkout@staging"], apps["checkout@prod"], apps["cart@prod"]
-	if staging.Source.TargetRevision != "main" || staging.Source.Kustomize == nil ||
-		staging.Source.Path != "deploy" || prod.Source.TargetRevision != "v1" ||
-		prod.Source.Kustomize != nil {
-		t.Errorf("override: %+v and %+v", staging.Source, prod.Source)
+	if staging.Sources[0].TargetRevision != "main" || staging.Sources[0].Kustomize == nil ||
+		staging.Sources[0].Path != "deploy" || prod.Sources[0].TargetRevision != "v1" ||
+		prod.Sources[0].Kustomize != nil {
+		t.Errorf("override: %+v and %+v", staging.Sources, prod.Sources)
 	}
 	if prod.Sync != (fleet.Sync{Prune: true, CreateNamespace: true}) ||
 		cart.Sync != (fleet.Sync{Automated: true, Prune: true}) {
@@ -55,9 +55,8 @@ func (h *house) applications() map[string]fleet.Application {
 	out := map[string]fleet.Application{}
 	for k, r := range h.rows {
 		if k.Kind == fleet.ObjectApplication && !r.Unwanted {
-			var m struct{ Spec fleet.Application }
-			unmarshal(h.t, r.Manifest.Body, &m)
-			out[string(r.Deployment)+"@"+string(r.Environment)] = m.Spec
+			app := renderedOf(h.t, r.Manifest)
+			out[string(r.Deployment)+"@"+string(r.Environment)] = app
 		}
 	}
 	return out

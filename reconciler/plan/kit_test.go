@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"bytes"
 	"crypto/sha1"
 	"crypto/sha256"
 	"encoding/hex"
@@ -30,6 +31,23 @@ type jsonRenderer struct {
 	refuses  func(fleet.Object) bool
 }
 
+// renderedOf returns the Application of a manifest.
+func renderedOf(t testing.TB, m fleet.Manifest) fleet.Application {
+	t.Helper()
+	var of struct {
+		Spec struct {
+			fleet.Application
+			Source *fleet.Source
+		}
+	}
+	unmarshal(t, m.Body, &of)
+	app := of.Spec.Application
+	if of.Spec.Source != nil {
+		app.Sources = []fleet.Source{*of.Spec.Source}
+	}
+	return app
+}
+
 func (r *jsonRenderer) Render(e fleet.EngineSpec, o fleet.Object) (fleet.Manifest, error) {
 	r.rendered++
 	if r.refuses != nil && r.refuses(o) {
@@ -57,6 +75,12 @@ func (r *jsonRenderer) Render(e fleet.EngineSpec, o fleet.Object) (fleet.Manifes
 			"spec": spec})
 	if err != nil {
 		return fleet.Manifest{}, err
+	}
+	if o.Application != nil && len(o.Application.Sources) == 1 {
+		// Argo CD has one source under another name
+		one, _ := json.Marshal(o.Application.Sources[0])
+		body = bytes.Replace(body, fmt.Appendf(nil, `"Sources":[%s]`, one),
+			fmt.Appendf(nil, `"Source":%s`, one), 1)
 	}
 	sum := sha256.Sum256(body)
 	return fleet.Manifest{Body: body, Hash: hex.EncodeToString(sum[:])}, nil

@@ -308,23 +308,22 @@ func checkNeeds(t *testing.T, h *house) {
 			t.Fatalf("application %s/%s@%s exists (absent %v) without its project", r.Tenant,
 				r.Deployment, r.Environment, r.Unwanted)
 		}
-		var app struct{ Spec fleet.Application }
+		app := renderedOf(t, r.Manifest)
 		var proj struct{ Spec fleet.Project }
 		var clus struct{ Spec fleet.Cluster }
-		unmarshal(t, r.Manifest.Body, &app)
 		unmarshal(t, project.Manifest.Body, &proj)
 		unmarshal(t, cluster.Manifest.Body, &clus)
-		if !slices.Contains(proj.Spec.Destinations, app.Spec.Destination) ||
-			!slices.Contains(proj.Spec.SourceRepos, app.Spec.Source.RepoURL) {
+		if !slices.Contains(proj.Spec.Destinations, app.Destination) ||
+			!containsAll(proj.Spec.SourceRepos, app.Sources) {
 			t.Fatalf(
 				"application %s (absent %v) goes to %v from %s, which its project does not "+
-					"permit: %v", app.Spec.ID, r.Unwanted, app.Spec.Destination,
-				app.Spec.Source.RepoURL, proj.Spec)
+					"permit: %v", app.ID, r.Unwanted, app.Destination,
+				fleet.RepoURLsOf(app.Sources), proj.Spec)
 		}
-		if clus.Spec.Server != app.Spec.Destination.Server ||
-			!slices.Contains(clus.Spec.Namespaces, app.Spec.Destination.Namespace) {
+		if clus.Spec.Server != app.Destination.Server ||
+			!slices.Contains(clus.Spec.Namespaces, app.Destination.Namespace) {
 			t.Fatalf("application %s (absent %v) goes to %v, its cluster is %s with %v",
-				app.Spec.ID, r.Unwanted, app.Spec.Destination, clus.Spec.Server,
+				app.ID, r.Unwanted, app.Destination, clus.Spec.Server,
 				clus.Spec.Namespaces)
 		}
 	}
@@ -345,15 +344,14 @@ func checkAgentNeeds(t *testing.T, h *house, k fleet.ObjectKey, r mirror.Row) {
 		t.Fatalf("application %s/%s@%s exists (absent %v) without its project", r.Tenant,
 			r.Deployment, r.Environment, r.Unwanted)
 	}
-	var app struct{ Spec fleet.Application }
+	app := renderedOf(t, r.Manifest)
 	var proj struct{ Spec fleet.Project }
-	unmarshal(t, r.Manifest.Body, &app)
 	unmarshal(t, project.Manifest.Body, &proj)
-	if app.Spec.Destination.Server != fleet.InClusterServer ||
-		!slices.Contains(proj.Spec.Destinations, app.Spec.Destination) ||
-		!slices.Contains(proj.Spec.SourceRepos, app.Spec.Source.RepoURL) {
-		t.Fatalf("application %s (absent %v) goes to %v from %s; its project: %v", app.Spec.ID,
-			r.Unwanted, app.Spec.Destination, app.Spec.Source.RepoURL, proj.Spec)
+	if app.Destination.Server != fleet.InClusterServer ||
+		!slices.Contains(proj.Spec.Destinations, app.Destination) ||
+		!containsAll(proj.Spec.SourceRepos, app.Sources) {
+		t.Fatalf("application %s (absent %v) goes to %v from %s; its project: %v", app.ID,
+			r.Unwanted, app.Destination, fleet.RepoURLsOf(app.Sources), proj.Spec)
 	}
 }
 
@@ -434,4 +432,14 @@ func bodyOf(p *Plan, k fleet.ObjectKey) []byte {
 		}
 	}
 	return nil
+}
+
+// containsAll reports whether a project permits the repository of every source.
+func containsAll(repos []string, sources []fleet.Source) bool {
+	for url := range fleet.RepoURLsOf(sources).All() {
+		if !slices.Contains(repos, url) {
+			return false
+		}
+	}
+	return true
 }

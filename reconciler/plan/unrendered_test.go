@@ -15,7 +15,7 @@ import (
 func TestADeclarationThatCannotBeRenderedHurtsOnlyItself(t *testing.T) {
 	const bad = "bad"
 	application := func(o fleet.Object) bool {
-		return o.Application != nil && o.Application.Source.TargetRevision == bad
+		return o.Application != nil && o.Application.Sources[0].TargetRevision == bad
 	}
 	cluster := func(o fleet.Object) bool {
 		return o.Cluster != nil && slices.Contains(o.Cluster.Namespaces, bad)

@@ -220,7 +220,8 @@ func scanDeployment(row pgx.CollectableRow) (view.Deployment, error) {
 	v := view.Deployment{Tenant: d.Key.Tenant, Name: fleet.DeploymentName(d.Key.Name),
 		Labels: d.Labels, Environments: []fleet.EnvironmentName{}}
 	if d.Deployment != nil {
-		v.Source, v.Namespace = d.Deployment.Source, d.Deployment.Destination.Namespace
+		v.Source, v.Sources = d.Deployment.AllSources()[0], d.Deployment.Sources
+		v.Namespace = d.Deployment.Destination.Namespace
 	}
 	return v, err
 }
@@ -325,17 +326,23 @@ func scanApplication(row pgx.CollectableRow) (view.Application, error) {
 	if err != nil {
 		return a, err
 	}
+	type source struct {
+		RepoURL        string `json:"repoURL"`
+		TargetRevision string `json:"targetRevision"`
+	}
 	var manifest struct {
 		Spec struct {
-			Source struct {
-				RepoURL        string `json:"repoURL"`
-				TargetRevision string `json:"targetRevision"`
-			} `json:"source"`
+			Source  source   `json:"source"`
+			Sources []source `json:"sources"`
 		} `json:"spec"`
 	}
 	// We wrote the manifest. An invalid one is no reason to hide its Application.
 	_ = json.Unmarshal(body, &manifest)
-	a.RepoURL, a.TargetRevision = manifest.Spec.Source.RepoURL, manifest.Spec.Source.TargetRevision
+	first := manifest.Spec.Source
+	if a.Sources = len(manifest.Spec.Sources); a.Sources > 0 {
+		first = manifest.Spec.Sources[0]
+	}
+	a.RepoURL, a.TargetRevision = first.RepoURL, first.TargetRevision
 	return a, nil
 }
 

@@ -99,8 +99,8 @@ func TestNothingIsSentAfterTheLeaseRanOut(t *testing.T) {
 	manifest, err := argocd.Renderer{}.Render(fleet.EngineSpec{
 		ArgoCD: fleet.ArgoCDInstance{Namespace: "argocd", InstallationID: "eu-1"}}, fleet.Object{
 		Key: key, Application: &fleet.Application{
-			ID: id, Name: key.Name, Project: fleet.ProjectName("acme"), Source: fleet.Source{
-				RepoURL: "https://git.example.com/acme/web", Path: "deploy", TargetRevision: "v1"},
+			ID: id, Name: key.Name, Project: fleet.ProjectName("acme"), Sources: []fleet.Source{{
+				RepoURL: "https://git.example.com/acme/web", Path: "deploy", TargetRevision: "v1"}},
 			Destination: fleet.Destination{
 				Server:    fleet.ServerKey("https://api.example.com", id.In()),
 				Namespace: "web"}}})

@@ -834,7 +834,7 @@ func (PlainRenderer) Render(_ fleet.EngineSpec, o fleet.Object) (fleet.Manifest,
 		labels["argosy.dev/environment"] = string(id.Environment)
 		labels["argosy.dev/deployment"] = string(id.Deployment)
 		spec := map[string]any{
-			"source": map[string]any{"targetRevision": o.Application.Source.TargetRevision}}
+			"source": map[string]any{"targetRevision": o.Application.Sources[0].TargetRevision}}
 		if o.Application.Sync.Automated {
 			spec["syncPolicy"] = map[string]any{"automated": map[string]any{}}
 		}

@@ -303,7 +303,7 @@ func application(t *testing.T, b *Fixture, change func(*fleet.Application)) mirr
 	id := fleet.ApplicationID{Tenant: tenant, Deployment: deployment, Environment: environment}
 	a := &fleet.Application{
 		ID: id, Name: fleet.ApplicationName(id), Project: fleet.ProjectName(tenant),
-		Source: fleet.Source{RepoURL: repository, Path: "deploy", TargetRevision: "v1"},
+		Sources: []fleet.Source{{RepoURL: repository, Path: "deploy", TargetRevision: "v1"}},
 		Destination: fleet.Destination{Server: fleet.ServerKey(apiServer, envID()),
 			Namespace: "checkout"},
 		Sync:           fleet.Sync{Automated: true, Prune: true},
@@ -317,7 +317,7 @@ func application(t *testing.T, b *Fixture, change func(*fleet.Application)) mirr
 }
 
 func at(revision string) func(*fleet.Application) {
-	return func(a *fleet.Application) { a.Source.TargetRevision = revision }
+	return func(a *fleet.Application) { a.Sources[0].TargetRevision = revision }
 }
 
 // everything returns one row of each kind, in the order of creation.

@@ -31,8 +31,8 @@ type Row struct {
 	Deployment  fleet.DeploymentName
 	Credential  fleet.CredentialSource
 	Deletion    fleet.DeletionPolicy
-	RepoURL     string // of an Application
-	Unwanted    bool   // its object is not proven deleted
+	RepoURLs    fleet.RepoURLs // of an Application
+	Unwanted    bool           // its object is not proven deleted
 }
 
 // Application is the Application of an Application's row.
@@ -60,9 +60,9 @@ type Layers struct {
 	EnvironmentsOn Counter[fleet.EngineName, fleet.EnvironmentID] // the same by engine
 	EnginesOf      Counter[fleet.TenantName, fleet.EngineName]    // the same by tenant
 	ApplicationsIn Counter[fleet.EnvironmentID, fleet.EngineName] // Applications
-	Repos          Counter[Share, string]                         // Applications by source URL
-	Readers        Counter[Repo, fleet.TenantName]                // Applications by tenant
-	ReadIn         Counter[Reader, fleet.EnvironmentName]         // Applications by environment
+	Repos          Counter[Share, string]                         // uses by source URL
+	Readers        Counter[Repo, fleet.TenantName]                // uses by tenant
+	ReadIn         Counter[Reader, fleet.EnvironmentName]         // uses by environment
 }
 
 // layer is one field of Layers.
@@ -104,28 +104,32 @@ func (l *Layers) Place(id fleet.EnvironmentID, engine fleet.EngineName, n int) {
 	l.Loads.Set(engine, load)
 }
 
-// ReferenceChanges is what begins or ends with an Application's creation or deletion.
+// ReferenceChanges is what begins or ends with an Application's use of a repository.
 type ReferenceChanges struct {
 	Listed bool // the tenant's list of repositories on the engine changes
 	Used   bool // the tenant's use of the repository there begins or ends
 	UsedIn bool // the environment's does
 }
 
-// Count adds an Application to its engine (n = 1) or removes it (-1).
-func (l *Layers) Count(
+// CountRead adds the use of one repository by an Application (n = 1) or removes it (-1).
+func (l *Layers) CountRead(
 	engine fleet.EngineName, id fleet.ApplicationID, url string, n int,
 ) (c ReferenceChanges) {
 	r := Repo{engine, RepoKey(url)}
-	l.ApplicationsIn.Add(id.In(), engine, n)
 	c.Listed = l.Repos.Add(Share{id.Tenant, engine}, url, n)
 	c.Used = l.Readers.Add(r, id.Tenant, n)
 	c.UsedIn = l.ReadIn.Add(Reader{r, id.Tenant}, id.Environment, n)
+	return c
+}
+
+// CountApplication adds an Application to its engine (n = 1) or removes it (-1).
+func (l *Layers) CountApplication(engine fleet.EngineName, id fleet.ApplicationID, n int) {
+	l.ApplicationsIn.Add(id.In(), engine, n)
 	load, _ := l.Loads.Get(engine)
 	load.Applications += n
 	l.Loads.Set(engine, load)
 	of, _ := l.ApplicationsOf.Get(id.Tenant)
 	l.ApplicationsOf.Set(id.Tenant, of+n)
-	return c
 }
 
 // SetRow sets a row and counts it on its engine.

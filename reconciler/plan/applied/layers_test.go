@@ -28,7 +28,8 @@ func TestADraftLeavesTheStateAsItIsUntilItsCommit(t *testing.T) {
 	draft := s.Draft()
 	draft.Place(id.In(), "eu-1", 1)
 	draft.SetRow(key, Row{Tenant: "acme", Environment: "prod", Deployment: "cart"})
-	c := draft.Count("eu-1", id, "https://git.example.com/acme/cart.git", 1)
+	draft.CountApplication("eu-1", id, 1)
+	c := draft.CountRead("eu-1", id, "https://git.example.com/acme/cart.git", 1)
 	if c != (ReferenceChanges{Listed: true, Used: true, UsedIn: true}) {
 		t.Errorf("the first Application changes %+v", c)
 	}
@@ -44,7 +45,7 @@ func TestADraftLeavesTheStateAsItIsUntilItsCommit(t *testing.T) {
 	}
 	draft = s.Draft()
 	draft.RemoveRow(key)
-	if c := draft.Count("eu-1", id, "https://git.example.com/acme/cart", -1); !c.Used {
+	if c := draft.CountRead("eu-1", id, "https://git.example.com/acme/cart", -1); !c.Used {
 		t.Errorf("the last Application of a repository, in another spelling, changes %+v", c)
 	}
 	draft.Commit()

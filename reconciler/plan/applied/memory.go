@@ -78,11 +78,12 @@ func (h HeldFile) Hold() mirror.HoldID {
 func (h HeldFile) Span() reviews.Span { return reviews.Span{Base: h.Base, Head: h.Revision} }
 
 // Terminating is an Application whose row is unwanted and whose object is not proven deleted. It
-// still uses its repository.
+// still uses its repositories.
 type Terminating struct {
 	Application fleet.ApplicationID `json:"application"`
 	Key         fleet.ObjectKey     `json:"key"`
-	RepoURL     string              `json:"repoURL"`
+	// separated by blanks; plans before several sources wrote one URL
+	RepoURLs fleet.RepoURLs `json:"repoURL"`
 }
 
 // Deferred is a change of the head that waits for other objects: it would remove something that

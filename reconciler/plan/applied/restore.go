@@ -67,8 +67,8 @@ func (s *State) restorePlacements(placements []fleet.Placement) {
 	}
 }
 
-// restoreRows indexes and counts the rows. The index does not have an Application's repository: it
-// comes from the deployment that the Application was rendered from.
+// restoreRows indexes and counts the rows. The index does not have an Application's repositories:
+// they come from the deployment that the Application was rendered from.
 func (s *State) restoreRows(objects []mirror.Indexed) error {
 	for _, o := range objects {
 		r := Row{
@@ -79,14 +79,14 @@ func (s *State) restoreRows(objects []mirror.Indexed) error {
 			r.Credential = *o.Credential
 		}
 		if o.Key.Kind == fleet.ObjectApplication {
-			url, ok := s.repoURL(o.Key, r)
+			urls, ok := s.repoURLs(o.Key, r)
 			if !ok {
 				return fmt.Errorf(
 					"application %s on engine %s has neither a deployment nor a memory of it;"+
 						" run argosy rebuild", r.Application(), o.Key.Engine)
 			}
-			r.RepoURL = url
-			s.Count(o.Key.Engine, r.Application(), url, 1)
+			r.RepoURLs = urls
+			s.count(o.Key.Engine, r.Application(), urls)
 		}
 		s.SetRow(o.Key, r)
 	}
@@ -101,23 +101,30 @@ func (s *State) restoreVanished() {
 		if _, ok := s.Rows.Get(key); ok {
 			continue
 		}
-		s.Count(key.Engine, t.Application, t.RepoURL, 1)
+		s.count(key.Engine, t.Application, t.RepoURLs)
 		s.SetRow(key, Row{
 			Tenant: t.Application.Tenant, Environment: t.Application.Environment,
-			Deployment: t.Application.Deployment, RepoURL: t.RepoURL, Unwanted: true,
+			Deployment: t.Application.Deployment, RepoURLs: t.RepoURLs, Unwanted: true,
 		})
 	}
 }
 
-func (s *State) repoURL(k fleet.ObjectKey, r Row) (string, bool) {
+func (s *State) count(engine fleet.EngineName, id fleet.ApplicationID, urls fleet.RepoURLs) {
+	s.CountApplication(engine, id, 1)
+	for url := range urls.All() {
+		s.CountRead(engine, id, url, 1)
+	}
+}
+
+func (s *State) repoURLs(k fleet.ObjectKey, r Row) (fleet.RepoURLs, bool) {
 	if t, ok := s.Terminating.base[k]; ok && r.Unwanted {
-		return t.RepoURL, true
+		return t.RepoURLs, true
 	}
 	if h, ok := s.Held.base[r.Application()]; ok {
-		return h.Deployment.Deployment.Source.RepoURL, true
+		return h.Deployment.Deployment.RepoURLs(), true
 	}
 	if d := s.Catalog.Deployment(r.Application().Deployed()); d != nil {
-		return d.Deployment.Source.RepoURL, true
+		return d.Deployment.RepoURLs(), true
 	}
 	return "", false
 }

@@ -19,7 +19,7 @@ func application(
 	sync.Automated = sync.Automated && hold == ""
 	return &fleet.Application{
 		ID: id, Name: fleet.ApplicationName(id), Project: fleet.ProjectName(id.Tenant),
-		Source: target.Source,
+		Sources: target.Sources,
 		Destination: fleet.Destination{
 			Server: serverKey(env.Environment, id.In()), Namespace: target.Namespace,
 		},

@@ -138,12 +138,12 @@ func (p *phase) writeApplication(
 	key fleet.ObjectKey, id fleet.ApplicationID, dep *fleet.Declaration,
 ) error {
 	env := p.after.Environment(id.In())
-	hold := p.syncHold(id, dep.Deployment.SourceIn(id.Environment).TargetRevision)
+	hold := p.syncHold(id, fleet.TargetRevisions(dep.Deployment.SourcesIn(id.Environment)))
 	app := application(p.Declared.Fleet.Defaults.Sync, dep, env, hold)
 	_, exists := p.Rows.Get(key)
 	err := p.write(fleet.Object{Key: key, Application: app}, applied.Row{
 		Tenant: id.Tenant, Environment: id.Environment, Deployment: id.Deployment,
-		Deletion: app.DeletionPolicy, RepoURL: app.Source.RepoURL,
+		Deletion: app.DeletionPolicy, RepoURLs: fleet.RepoURLsOf(app.Sources),
 	})
 	if exists {
 		p.Terminating.Delete(key)
@@ -190,7 +190,7 @@ func (p *phase) delete(k fleet.ObjectKey) {
 	p.out.Rows[k] = c
 	if k.Kind == fleet.ObjectApplication {
 		id := r.Application()
-		p.Terminating.Set(k, applied.Terminating{Application: id, Key: k, RepoURL: r.RepoURL})
+		p.Terminating.Set(k, applied.Terminating{Application: id, Key: k, RepoURLs: r.RepoURLs})
 		p.endSyncHold(id)
 	}
 }

@@ -66,7 +66,7 @@ func (p *phase) requestSyncs() {
 func (p *phase) syncRequest(
 	run *fleet.Declaration, id fleet.ApplicationID, key fleet.ObjectKey,
 ) mirror.SyncRequest {
-	name, revision := fleet.SyncRunName(run.Key.Name), run.SyncRun.Revision
+	name, revision := fleet.SyncRunName(run.Key.Name), run.SyncRun.AllRevisions()
 	dep, env := p.after.Deployment(id.Deployed()), p.after.Environment(id.In())
 	app := application(p.Declared.Fleet.Defaults.Sync, dep, env, "")
 	return mirror.SyncRequest{

@@ -73,19 +73,19 @@ func (l *Limits) deferChange(d *Declarations, c catalog.Change) {
 
 // leftover is an Application that no declaration wants and that still exists.
 type leftover struct {
-	id  fleet.ApplicationID
-	url string
+	id   fleet.ApplicationID
+	urls fleet.RepoURLs
 }
 
 func leftovers(after *applied.Layers) map[fleet.TenantName][]leftover {
 	out := map[fleet.TenantName][]leftover{}
 	after.Terminating.Each(func(_ fleet.ObjectKey, t applied.Terminating) {
 		out[t.Application.Tenant] = append(out[t.Application.Tenant],
-			leftover{t.Application, t.RepoURL})
+			leftover{t.Application, t.RepoURLs})
 	})
 	after.Held.Each(func(id fleet.ApplicationID, h applied.Held) {
-		url := h.Deployment.Deployment.Source.RepoURL
-		out[id.Tenant] = append(out[id.Tenant], leftover{id, url})
+		urls := h.Deployment.Deployment.RepoURLs()
+		out[id.Tenant] = append(out[id.Tenant], leftover{id, urls})
 	})
 	return out
 }
@@ -98,7 +98,11 @@ func needed(c catalog.Change, left []leftover) bool {
 		case fleet.KindTenant:
 			return true
 		case fleet.KindRepositoryCredential:
-			return applied.RepoKey(x.url) == applied.RepoKey(c.Before.Credential.RepoURL)
+			for url := range x.urls.All() {
+				if applied.RepoKey(url) == applied.RepoKey(c.Before.Credential.RepoURL) {
+					return true
+				}
+			}
 		}
 		return false
 	})

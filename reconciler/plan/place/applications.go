@@ -52,21 +52,23 @@ func (p placer) application(id fleet.ApplicationID, wanted bool) error {
 	return nil // a held Application whose environment is removed: the removal will be deferred
 }
 
-// want counts an Application in, and its earlier repository out.
+// want counts an Application and its repositories in, and its earlier repositories out.
 func (p placer) want(a Application) error {
 	if a.Deployment == nil || p.after.Environment(a.ID.In()) == nil {
 		return fmt.Errorf("application %s is wanted without its deployment and environment;"+
 			" this is a defect of Argosy", a.ID)
 	}
 	p.out.Wanted = append(p.out.Wanted, a)
-	url := a.Deployment.Deployment.Source.RepoURL
+	urls := a.Deployment.Deployment.RepoURLs()
 	old, exists := p.Rows.Get(a.Key)
-	if exists && old.RepoURL == url {
+	if exists && old.RepoURLs == urls {
 		return nil
 	}
-	p.count(a.Key.Engine, a.ID, url, 1)
+	p.count(a.Key.Engine, a.ID, urls, 1)
 	if exists {
-		p.count(a.Key.Engine, a.ID, old.RepoURL, -1)
+		p.count(a.Key.Engine, a.ID, old.RepoURLs, -1)
+		return nil
 	}
+	p.CountApplication(a.Key.Engine, a.ID, 1)
 	return nil
 }

@@ -34,25 +34,30 @@ func (s *scope) forgetDeleted() {
 			continue
 		}
 		s.Terminating.Delete(k)
-		s.count(k.Engine, r.Application(), r.RepoURL, -1)
+		s.count(k.Engine, r.Application(), r.RepoURLs, -1)
+		s.CountApplication(k.Engine, r.Application(), -1)
 		s.retry = true
 	}
 }
 
-// count adds an Application (n = 1) or removes it (-1), and touches the shared objects that may
-// change by that.
-func (s *scope) count(engine fleet.EngineName, id fleet.ApplicationID, url string, n int) {
-	r := applied.Repo{Engine: engine, Key: applied.RepoKey(url)}
-	c := s.Count(engine, id, url, n)
-	if c.Listed {
-		s.out.Shares[applied.Share{Tenant: id.Tenant, Engine: engine}] = true
-	}
-	if c.Used {
-		s.out.Readers[applied.Reader{Repo: r, Tenant: id.Tenant}] = true
-		s.retry = s.retry || n < 0
-	}
-	if _, conflict := s.CredentialConflicts.Get(r); c.UsedIn && conflict {
-		s.out.Environments[id.In()] = true
+// count adds an Application's use of its repositories (n = 1) or removes it (-1), and touches the
+// shared objects that may change by that.
+func (s *scope) count(
+	engine fleet.EngineName, id fleet.ApplicationID, urls fleet.RepoURLs, n int,
+) {
+	for url := range urls.All() {
+		r := applied.Repo{Engine: engine, Key: applied.RepoKey(url)}
+		c := s.CountRead(engine, id, url, n)
+		if c.Listed {
+			s.out.Shares[applied.Share{Tenant: id.Tenant, Engine: engine}] = true
+		}
+		if c.Used {
+			s.out.Readers[applied.Reader{Repo: r, Tenant: id.Tenant}] = true
+			s.retry = s.retry || n < 0
+		}
+		if _, conflict := s.CredentialConflicts.Get(r); c.UsedIn && conflict {
+			s.out.Environments[id.In()] = true
+		}
 	}
 }
 

@@ -142,9 +142,9 @@ func (m *fixture) application(in fleet.EnvironmentID, d int, release string) (mi
 			Name: fleet.ApplicationName(id)},
 		Application: &fleet.Application{ID: id, Name: fleet.ApplicationName(id),
 			Project: fleet.ProjectName(id.Tenant),
-			Source: fleet.Source{RepoURL: base, Path: "overlays/production",
+			Sources: []fleet.Source{{RepoURL: base, Path: "overlays/production",
 				TargetRevision: release, Kustomize: &fleet.KustomizeSource{
-					Images: []string{image}}},
+					Images: []string{image}}}},
 			Destination:    fleet.Destination{Server: fleet.InClusterServer, Namespace: "apps"},
 			Sync:           fleet.Sync{Automated: true, Prune: true, SelfHeal: true},
 			DeletionPolicy: fleet.DeletionDelete}}
