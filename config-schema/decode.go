@@ -282,6 +282,11 @@ func (d *decoder) shaped(v *value, n node, into reflect.Value) bool {
 		return d.list(v, n, into)
 	case shapeLabels:
 		return d.labels(v, n, into)
+	case shapeMap:
+		return d.valuesMap(n, into)
+	}
+	if v.orMap && n.Kind == yaml.MappingNode {
+		return d.valuesMap(n, into)
 	}
 	if n.Kind != yaml.ScalarNode {
 		d.wrongType(v, n)
@@ -638,7 +643,7 @@ func (v *value) kindOfValue() string {
 		return "a boolean"
 	case shapeDuration:
 		return "a duration"
-	case shapeObject:
+	case shapeObject, shapeMap:
 		return "a map"
 	case shapeList:
 		return "a list"
@@ -665,7 +670,7 @@ func (v *value) howToWrite() string {
 		return "write its fields below it: " + strings.Join(v.names(), ", ")
 	case shapeList:
 		return "write one entry per line after '- ', or [a, b]"
-	case shapeLabels:
+	case shapeLabels, shapeMap:
 		return "write {key: value}"
 	}
 	return "write one value"

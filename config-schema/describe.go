@@ -21,6 +21,7 @@ type value struct {
 	// greatest integer, number of entries, or bytes of a text; 0: the package's cap
 	most    int64
 	empty   bool    // "" or [] is valid here, with a meaning of its own
+	orMap   bool    // of a text: a map of any content is valid too
 	item    *value  // of a list; of a map of text: its values, or nil for a label's
 	key     *format // of a map of text: its keys, or nil for a label's
 	unique  string  // of a list of objects: the field that is the entry's key
@@ -104,6 +105,7 @@ const (
 	shapeObject
 	shapeList
 	shapeLabels // a map of text to text
+	shapeMap    // a map of any content: fleet.Values
 )
 
 // describe makes a kind's description whole: the envelope that all share around the spec, bound to
@@ -207,6 +209,8 @@ func (v *value) fits(t reflect.Type) error {
 		fits = t.Kind() == reflect.Slice
 	case shapeLabels:
 		fits = t == reflect.TypeFor[map[string]string]()
+	case shapeMap:
+		fits = t == reflect.TypeFor[fleet.Values]()
 	}
 	if !fits {
 		return fmt.Errorf("type %s does not hold the described shape", t)
@@ -236,6 +240,7 @@ func object(fields ...field) value          { return value{shape: shapeObject, f
 func listOf(item value) value               { return value{shape: shapeList, item: &item} }
 func (v value) atMost(n int64) value        { v.most = n; return v }
 func (v value) mayBeEmpty() value           { v.empty = true; return v }
+func (v value) orAMap() value               { v.orMap = true; return v }
 func (v value) by(name string) value        { v.unique = name; return v }
 func (v value) mayRepeat() value            { v.repeats = true; return v }
 func (v value) checked(c ...check) value    { v.checks = append(v.checks, c...); return v }

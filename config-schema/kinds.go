@@ -633,9 +633,11 @@ func sourceFields(whole bool) []field {
 						"later ones win.", example: "[values.yaml, values-eu.yaml]",
 					value: listOf(textOf(formatValueFile).atMost(512)).atMost(50)},
 				field{
-					name:    "values",
-					doc:     "Values as a text of YAML, at most 64 KiB. They win over valueFiles.",
-					example: "\"replicas: 2\"", value: textOf(formatAny).atMost(64 << 10)},
+					name: "values",
+					doc: "Values as a map, or as a text of YAML, at most 64 KiB. They win over " +
+						"valueFiles. Only a map can be merged with the values of an override.",
+					example: "{replicas: 2}",
+					value:   textOf(formatAny).atMost(maxValues).orAMap()},
 				field{
 					name:    "parameters",
 					doc:     "Single values, as `helm --set` has them. They win over all else.",
@@ -651,8 +653,8 @@ func sourceFields(whole bool) []field {
 					).checked(parameterIsNoSecret)).atMost(200).by("name")},
 			).not(map[string]word{
 				"fileParameters": notAllowed("files are named in valueFiles", "use valueFiles"),
-				"valuesObject": notAllowed("values are written as a text",
-					"use values: | and the YAML below it"),
+				"valuesObject": notAllowed("values are written as values, whether map or text",
+					"use values: and the map below it"),
 				"passCredentials": notAllowed("credentials are not passed to other hosts",
 					"remove it"),
 			}).checked(valuesArePlainYAML)},
@@ -673,11 +675,10 @@ func sourceFields(whole bool) []field {
 // tags, not too deep, no key twice. They are parsed again by Argo CD and by Helm, and must not be a
 // bomb there nor mean different things to the two.
 func valuesArePlainYAML(d *decoder, into reflect.Value, at node) {
-	values := into.Addr().Interface().(*fleet.HelmSource).Values
-	if values == "" {
+	values, n := into.Addr().Interface().(*fleet.HelmSource).Values, child(at, "values")
+	if values == "" || n.Kind == yaml.MappingNode {
 		return
 	}
-	n := child(at, "values")
 	root, found := parse([]byte(values), true)
 	switch {
 	case root == nil:

@@ -184,7 +184,7 @@ func typeName(v *value) string {
 		return "boolean"
 	case shapeDuration:
 		return "duration"
-	case shapeObject:
+	case shapeObject, shapeMap:
 		return "map"
 	case shapeLabels:
 		return "map of text"
@@ -194,6 +194,9 @@ func typeName(v *value) string {
 	}
 	if len(v.words) > 0 {
 		return "`" + strings.Join(v.words, "` or `") + "`"
+	}
+	if v.orMap {
+		return "map or text"
 	}
 	return "text"
 }

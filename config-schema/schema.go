@@ -87,6 +87,8 @@ func (v *value) schema() map[string]any {
 			"propertyNames": map[string]any{"pattern": formatLabelKey.pattern},
 			"additionalProperties": map[string]any{
 				"type": "string", "pattern": formatLabel.pattern}}
+	case shapeMap:
+		return map[string]any{"type": "object", "minProperties": 1}
 	case shapeList:
 		s := map[string]any{
 			"type": "array", "items": v.item.schema(), "maxItems": orDefault(v.most, maxItems)}
@@ -183,6 +185,10 @@ func (v *value) textSchema() map[string]any {
 	}
 	if !v.empty {
 		s["minLength"] = 1
+	}
+	if v.orMap {
+		return map[string]any{"anyOf": []any{
+			s, (&value{shape: shapeMap}).schema()}}
 	}
 	return s
 }

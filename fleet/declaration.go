@@ -275,7 +275,7 @@ type KustomizeSource struct {
 type HelmSource struct {
 	ReleaseName string          `json:"releaseName,omitempty"`
 	ValueFiles  []string        `json:"valueFiles,omitempty"` // relative, inside the repository
-	Values      string          `json:"values,omitempty"`     // YAML text
+	Values      Values          `json:"values,omitempty"`
 	Parameters  []HelmParameter `json:"parameters,omitempty"`
 }
 

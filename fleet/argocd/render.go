@@ -297,7 +297,7 @@ func renderHelm(h *fleet.HelmSource,
 		h = &fleet.HelmSource{}
 	}
 	out := &v1alpha1.ApplicationSourceHelm{ReleaseName: cmp.Or(h.ReleaseName, string(deployment)),
-		ValueFiles: h.ValueFiles, Values: h.Values}
+		ValueFiles: h.ValueFiles, Values: string(h.Values)}
 	if n := len(out.ReleaseName); n > maxRelease {
 		return nil, fmt.Errorf("helm.releaseName %q has %d characters; Helm allows %d",
 			out.ReleaseName, n, maxRelease)

@@ -339,7 +339,7 @@ func TestRenderRejectsUnsafeObjects(t *testing.T) {
 			s.RepoURL = "https://user:secret-9@git.example.com/x"
 		}),
 		"values beyond a mebibyte": src(func(s *fleet.Source) {
-			s.Helm = &fleet.HelmSource{Values: strings.Repeat("x", maxObject)}
+			s.Helm = &fleet.HelmSource{Values: fleet.Values(strings.Repeat("x", maxObject))}
 		}),
 		"a cluster without namespaces": cluster(func(c *fleet.Cluster) {
 			c.Namespaces = nil
@@ -406,7 +406,8 @@ func FuzzRender(f *testing.F) {
 		app := applicationObject(checkoutID, server)
 		app.Application.Sources = []fleet.Source{{RepoURL: repo, Path: path,
 			TargetRevision: revision,
-			Helm:           &fleet.HelmSource{Values: values, ValueFiles: []string{path}}}}
+			Helm: &fleet.HelmSource{Values: fleet.Values(values),
+				ValueFiles: []string{path}}}}
 		app.Application.Destination.Namespace = ns
 		kustomized := applicationObject(checkoutID, server)
 		kustomized.Application.Sources[0].Kustomize = &fleet.KustomizeSource{
