@@ -24,9 +24,12 @@ var (
 		pattern: `^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`, check: checkDNSLabel}
 	formatNamespace = &format{
 		code: codeInvalidName,
-		what: "one exact namespace, never a pattern; those of Kubernetes, Argo CD and " +
-			"Argosy, and `default`, are refused",
-		pattern: `^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`, check: fleet.ValidateNamespace}
+		what: "one exact namespace, never a pattern; those of Argosy are refused, those of " +
+			"Kubernetes and Argo CD and `default` unless the platform grants them",
+		pattern: `^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`, check: fleet.CheckNamespace}
+	formatGrantedNamespace = &format{
+		code: codeInvalidName, what: "one exact namespace, never a pattern; not one of Argosy",
+		pattern: `^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`, check: fleet.CheckNamespace}
 	formatNamespaceGrant = &format{
 		code:    codeInvalidName,
 		what:    "one exact namespace, or with a '-' at the end every namespace that begins so",

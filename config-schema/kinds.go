@@ -288,6 +288,39 @@ var kindTenant = describe(kind{
 		doc:  "Cluster-scoped kinds that environments with `clusterResources: true` may deploy: exact.", example: `[{group: "", kind: Namespace}]`, value: groupKinds()},
 	field{name: "allow", doc: "Fields of declarations that are not for every tenant.",
 		example: "{replace: true}", value: allowances()},
+	field{
+		name: "environments",
+		doc: "What single environments of the tenant may do beyond that. It is granted to the " +
+			"environment of this name alone.", value: listOf(object(
+			field{name: "name", doc: "The environment.", example: "prod-eu", required: true,
+				value: textOf(formatName)},
+			field{
+				name: "namespaces",
+				doc: "Namespaces that the environment may list although they are reserved: " +
+					"`default`, `kube-*`, `argocd`, or the own namespace of an Engine whose " +
+					"`dedicatedTo` names this tenant and no other. Exact names. Who may write to " +
+					"`kube-system` owns the cluster; who may write to the namespace of an Argo " +
+					"CD owns that instance, its credentials and what its service account may do.",
+				example: "[kube-system, default]", value: listOf(textOf(formatGrantedNamespace))},
+			field{
+				name: "clusterResources",
+				doc: "Cluster-scoped kinds besides the tenant's `clusterResources`, if the " +
+					"environment has `clusterResources: true`.",
+				example: `[{group: rbac.authorization.k8s.io, kind: ClusterRole}]`,
+				value:   groupKinds()},
+			field{
+				name: "allNamespaces",
+				doc: "The environment may write `allNamespaces: true`: every namespace of its " +
+					"cluster, those of Kubernetes included. Only on a cluster of this tenant " +
+					"alone; grant it nowhere where an Engine or the control plane runs.",
+				example: "false", fallback: "false", value: boolean()},
+			field{
+				name: "allClusterResources",
+				doc: "The environment may deploy every cluster-scoped kind, if it has " +
+					"`clusterResources: true`. Only on a cluster of this tenant alone; grant it " +
+					"nowhere where an Engine or the control plane runs.",
+				example: "false", fallback: "false", value: boolean()},
+		)).by("name").atMost(1000)},
 ), func(d *fleet.Declaration, s *fleet.TenantSpec) { d.Tenant = s })
 
 // owners is a list of people, teams and groups.
@@ -387,9 +420,15 @@ var kindEnvironment = describe(kind{
 				value: wordOf(string(fleet.AgentManaged), string(fleet.AgentAutonomous))},
 		).mayBeEmpty().not(neverAgent)},
 	field{
-		name:    "namespaces",
-		doc:     "The namespaces that may be deployed to: exact names, never a pattern.",
-		example: "[checkout, cart]", required: true, value: listOf(textOf(formatNamespace))},
+		name: "namespaces", first: true,
+		doc: "The namespaces that may be deployed to: exact names, never a pattern. Reserved " +
+			"ones, such as `kube-system`, need `Tenant.environments`.",
+		example: "[checkout, cart]", value: listOf(textOf(formatNamespace))},
+	field{
+		name: "allNamespaces",
+		doc: "Every namespace of the cluster, instead of `namespaces`. `Tenant.environments` " +
+			"must grant it, and the cluster is this tenant's alone. Only `true` is written.",
+		example: "true", value: boolean()},
 	field{
 		name:    "clusterResources",
 		doc:     "Whether the cluster-scoped kinds that the Tenant grants may be deployed here.",
@@ -403,6 +442,9 @@ var kindEnvironment = describe(kind{
 	when(
 		"cluster where an engine reaches the API server; agent, without server and credential, "+
 			"where an agent on the cluster dials out").
+	exactlyOneOf("namespaces", "allNamespaces").
+	when("namespaces, unless the platform grants the tenant the whole cluster").
+	checked(allNamespacesIsTrue).
 	not(map[string]word{
 		"server": notAllowed("the API server is part of cluster",
 			"write cluster: {server: ..., credentialsRef: {name: ...}}; an environment with an "+
@@ -420,6 +462,17 @@ var kindEnvironment = describe(kind{
 		"mode": notAllowed("the mode is the agent's", "write agent: {mode: managed}"),
 	}),
 	func(d *fleet.Declaration, s *fleet.EnvironmentSpec) { d.Environment = s })
+
+func allNamespacesIsTrue(d *decoder, into reflect.Value, at node) {
+	n := child(at, "allNamespaces")
+	if n == nil || into.Addr().Interface().(*fleet.EnvironmentSpec).AllNamespaces {
+		return
+	}
+	d.at("allNamespaces", func() {
+		d.problem(n, codeInvalidValue, "allNamespaces: false leaves no namespace",
+			"list the namespaces instead")
+	})
+}
 
 const joinsByToken = "remove it: the agent makes its own key, and joins with a one-time token of argosy agent token create"
 

@@ -5,6 +5,12 @@ package fleet
 type Destination struct {
 	Server    string `json:"server"`
 	Namespace string `json:"namespace"`
+	// Granted is set for a namespace that only an EnvironmentGrant opens: one that is reserved, or
+	// the own one of the engine.
+	Granted bool `json:"granted,omitempty"`
+	// All is set instead of Namespace in the AppProject of a tenant that is granted all namespaces
+	// of the cluster.
+	All bool `json:"all,omitempty"`
 }
 
 // Application is the desired Application of one deployment in one environment.
@@ -27,6 +33,9 @@ type Project struct {
 	SourceRepos      []string
 	Destinations     []Destination
 	ClusterResources []GroupKind
+	// AllClusterResources is set if each environment with cluster-scoped resources on the engine is
+	// granted all kinds.
+	AllClusterResources bool `json:",omitempty"`
 }
 
 // Cluster is an environment's API server as it is configured on one engine.
@@ -38,6 +47,8 @@ type Cluster struct {
 	Server           string
 	CAData           string
 	Namespaces       []string
+	Granted          []string `json:",omitempty"` // those of Namespaces that only an EnvironmentGrant opens
+	AllNamespaces    bool     `json:",omitempty"` // instead of Namespaces
 	ClusterResources bool
 	Credential       CredentialSource
 }

@@ -1,6 +1,9 @@
 package fleet
 
-import "cmp"
+import (
+	"cmp"
+	"slices"
+)
 
 // Key is the identity of a declaration. It follows from the path alone. Tenant is empty for the
 // kinds under `fleet/`.
@@ -115,6 +118,11 @@ type EngineSpec struct {
 	Ring string `json:"ring,omitempty"`
 }
 
+// Serves reports whether the engine is dedicated to the tenant and to no other.
+func (e *EngineSpec) Serves(t TenantName) bool {
+	return len(e.DedicatedTo) == 1 && e.DedicatedTo[0] == t
+}
+
 // ArgoCDInstance is the namespace of the instance's Applications and the mark on its resources.
 type ArgoCDInstance struct {
 	Namespace string `json:"namespace"`
@@ -166,7 +174,9 @@ type TenantSpec struct {
 	Placement  TenantPlacement `json:"placement,omitempty"`
 	// cluster-scoped kinds that its environments may allow; exact
 	ClusterResources []GroupKind `json:"clusterResources,omitempty"`
-	Allow            Allowances  `json:"allow,omitempty"`
+	// what single environments of the tenant may do beyond that
+	Environments []EnvironmentGrant `json:"environments,omitempty"`
+	Allow        Allowances         `json:"allow,omitempty"`
 }
 
 // Allowances are the fields of declarations that are not for every tenant.
@@ -175,6 +185,87 @@ type Allowances struct {
 	// keys of sync.managedNamespaceMetadata: exact, or "domain/" for every key of that domain
 	NamespaceMetadata []string `json:"namespaceMetadata,omitempty"`
 }
+
+// EnvironmentGrant is what the platform grants to one environment of a tenant and to no other.
+type EnvironmentGrant struct {
+	Name EnvironmentName `json:"name"`
+	// exact names that the environment may list although they are reserved: see ReservedNamespace
+	Namespaces []string `json:"namespaces,omitempty"`
+	// cluster-scoped kinds besides TenantSpec.ClusterResources; exact
+	ClusterResources []GroupKind `json:"clusterResources,omitempty"`
+	// every namespace of the cluster, which no other tenant may use
+	AllNamespaces bool `json:"allNamespaces,omitempty"`
+	// every cluster-scoped kind of the cluster, which no other tenant may use
+	AllClusterResources bool `json:"allClusterResources,omitempty"`
+}
+
+// GrantTo returns the tenant's grant for one of its environments. Without one it is empty.
+func (t *TenantSpec) GrantTo(name EnvironmentName) EnvironmentGrant {
+	if t != nil {
+		for _, g := range t.Environments {
+			if g.Name == name {
+				return g
+			}
+		}
+	}
+	return EnvironmentGrant{Name: name}
+}
+
+// ClusterScope is the cluster-scoped kinds that an environment may deploy.
+type ClusterScope struct {
+	All   bool
+	Kinds []GroupKind // without All; sorted
+}
+
+// ScopeOf returns the cluster-scoped kinds that the tenant may deploy in one of its environments. A
+// cluster Secret with all namespaces is not namespaced: then the environment's own kinds limit it,
+// and a Namespace is one of them.
+func (t *TenantSpec) ScopeOf(name EnvironmentName, env *EnvironmentSpec) (scope ClusterScope) {
+	if t == nil {
+		return scope
+	}
+	grant := t.GrantTo(name)
+	if env.ClusterResources {
+		scope.Kinds = slices.Concat(t.ClusterResources, grant.ClusterResources)
+		scope.All = grant.AllClusterResources
+	}
+	if env.AllNamespaces {
+		scope.Kinds = append(scope.Kinds, KindNamespace)
+	}
+	if scope.All {
+		scope.Kinds = nil
+	}
+	slices.SortFunc(scope.Kinds, func(a, b GroupKind) int {
+		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Kind, b.Kind))
+	})
+	scope.Kinds = slices.Compact(scope.Kinds)
+	return scope
+}
+
+// Equal reports whether both scopes have the same kinds.
+func (s ClusterScope) Equal(o ClusterScope) bool {
+	return s.All == o.All && slices.Equal(s.Kinds, o.Kinds)
+}
+
+// And returns the kinds that both scopes have.
+func (s ClusterScope) And(o ClusterScope) ClusterScope {
+	switch {
+	case s.All:
+		return o
+	case o.All:
+		return s
+	}
+	return ClusterScope{Kinds: slices.DeleteFunc(slices.Clone(s.Kinds), func(k GroupKind) bool {
+		return !slices.Contains(o.Kinds, k)
+	})}
+}
+
+// ClusterWide reports whether Argo CD may manage cluster-scoped resources of the environment, so
+// that its AppProject alone limits their kinds.
+func (s *EnvironmentSpec) ClusterWide() bool { return s.ClusterResources || s.AllNamespaces }
+
+// KindNamespace is Kubernetes' kind of namespaces.
+var KindNamespace = GroupKind{Kind: "Namespace"}
 
 // Quota limits what a tenant may declare. 0 means none.
 type Quota struct {
@@ -207,7 +298,8 @@ type GroupKind struct {
 type EnvironmentSpec struct {
 	Cluster          *ClusterSpec `json:"cluster,omitempty"`
 	Agent            *AgentSpec   `json:"agent,omitempty"`
-	Namespaces       []string     `json:"namespaces"` // explicit; never a glob
+	Namespaces       []string     `json:"namespaces"`              // explicit; never a glob
+	AllNamespaces    bool         `json:"allNamespaces,omitempty"` // instead of Namespaces
 	ClusterResources bool         `json:"clusterResources,omitempty"`
 	Region           string       `json:"region"`
 }

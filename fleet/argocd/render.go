@@ -166,15 +166,33 @@ func exactRepo(field, url string) error {
 	return exact(field, url, 1024)
 }
 
-// exactNamespace accepts any namespace except the engine's own.
-func exactNamespace(field, ns string, engine fleet.EngineSpec) error {
-	if err := fleet.ValidateNamespace(ns); err != nil {
+// place is the tenant of an object and the engine that it is rendered for.
+type place struct {
+	tenant fleet.TenantName
+	name   fleet.EngineName
+	engine fleet.EngineSpec
+}
+
+// exactNamespace accepts any namespace except reserved ones and the engine's own. A granted one may
+// be reserved, and the engine's own if the engine serves this tenant alone.
+func (p place) exactNamespace(field, ns string, granted bool) error {
+	check := fleet.ValidateNamespace
+	if granted {
+		check = fleet.CheckNamespace
+	}
+	if err := check(ns); err != nil {
 		return fmt.Errorf("%s: %w", field, err)
 	}
-	if ns == engine.ArgoCD.Namespace {
+	if ns == p.engine.ArgoCD.Namespace && !(granted && p.alone()) {
 		return fmt.Errorf("%s %q is Argo CD's own namespace on the engine", field, ns)
 	}
 	return nil
+}
+
+// alone reports whether the engine serves this tenant and no other: write access to its namespace
+// is the instance.
+func (p place) alone() bool {
+	return p.name.OfEnvironment() || p.engine.Serves(p.tenant)
 }
 
 type apiGroupKind = metav1.GroupKind
@@ -207,7 +225,9 @@ func renderApplication(engine fleet.EngineSpec, key fleet.ObjectKey, a fleet.App
 		a.ID.In()); err != nil {
 		return object{}, err
 	}
-	if err := exactNamespace("destination.namespace", a.Destination.Namespace, engine); err != nil {
+	at := place{tenant: a.ID.Tenant, name: key.Engine, engine: engine}
+	if err := at.exactNamespace("destination.namespace", a.Destination.Namespace,
+		a.Destination.Granted); err != nil {
 		return object{}, err
 	}
 	source, sources, err := renderSources(a.Sources, a.ID.Deployment)
@@ -426,6 +446,10 @@ func inside(field, p string) error {
 
 const argoAPI = "argoproj.io/v1alpha1"
 
+// every is Argo CD's pattern for everything. Only a grant of the platform is rendered so; no text
+// of a declaration is.
+const every = "*"
+
 // argoKinds are denied to every tenant: the right to write an Application or an AppProject amounts
 // to all rights of Argo CD.
 var argoKinds = []fleet.GroupKind{{Group: "argoproj.io", Kind: "AppProject"},
@@ -450,16 +474,33 @@ func renderProject(engine fleet.EngineSpec, key fleet.ObjectKey, p fleet.Project
 		}
 		spec.SourceRepos = append(spec.SourceRepos, repo)
 	}
+	at := place{tenant: p.Tenant, name: key.Engine, engine: engine}
 	for _, d := range p.Destinations {
 		if err := exactDestination("destinations.server", d.Server, key.Engine,
 			fleet.EnvironmentID{}); err != nil {
 			return object{}, err
 		}
-		if err := exactNamespace("destinations.namespace", d.Namespace, engine); err != nil {
+		namespace := d.Namespace
+		if d.All {
+			if namespace != "" {
+				return object{}, fmt.Errorf("destinations.namespace %q beside all", namespace)
+			}
+			namespace = every
+		} else if err := at.exactNamespace("destinations.namespace", namespace,
+			d.Granted); err != nil {
 			return object{}, err
 		}
 		spec.Destinations = append(spec.Destinations, v1alpha1.ApplicationDestination{
-			Server: d.Server, Namespace: d.Namespace})
+			Server: d.Server, Namespace: namespace})
+	}
+	if p.AllClusterResources {
+		if len(p.ClusterResources) > 0 {
+			return object{}, fmt.Errorf("clusterResources: a list beside all kinds")
+		}
+		spec.ClusterResourceWhitelist = []apiGroupKind{{Group: every, Kind: every}}
+		for _, gk := range argoKinds {
+			spec.ClusterResourceBlacklist = append(spec.ClusterResourceBlacklist, groupKind(gk))
+		}
 	}
 	for _, gk := range p.ClusterResources {
 		if err := exactGroupKind(gk); err != nil {
@@ -515,7 +556,8 @@ func exactGroupKind(gk fleet.GroupKind) error {
 
 // renderCluster renders a cluster Secret without its credential. It always sets a project,
 // namespaces and a unique server key: for Argo CD, a Secret without a project belongs to all
-// projects, and one without namespaces covers the whole cluster.
+// projects, and one without namespaces covers the whole cluster, which only a grant of all
+// namespaces may.
 func renderCluster(engine fleet.EngineSpec, key fleet.ObjectKey, c fleet.Cluster) (object, error) {
 	id := identity{tenant: c.ID.Tenant, environment: c.ID.Name}
 	if err := id.check(key); err != nil {
@@ -530,11 +572,13 @@ func renderCluster(engine fleet.EngineSpec, key fleet.ObjectKey, c fleet.Cluster
 	if err := exactServer("server", c.Server, c.ID); err != nil {
 		return object{}, err
 	}
-	if len(c.Namespaces) == 0 {
-		return object{}, fmt.Errorf("namespaces: none; Argo CD would take that for all of them")
+	if (len(c.Namespaces) == 0) != c.AllNamespaces {
+		return object{}, fmt.Errorf("namespaces: Argo CD takes none for all of them, and %d are "+
+			"listed where all are %t", len(c.Namespaces), c.AllNamespaces)
 	}
+	at := place{tenant: c.ID.Tenant, name: key.Engine, engine: engine}
 	for _, ns := range c.Namespaces {
-		if err := exactNamespace("namespaces", ns, engine); err != nil {
+		if err := at.exactNamespace("namespaces", ns, slices.Contains(c.Granted, ns)); err != nil {
 			return object{}, err
 		}
 	}
@@ -545,7 +589,10 @@ func renderCluster(engine fleet.EngineSpec, key fleet.ObjectKey, c fleet.Cluster
 	namespaces := slices.Compact(slices.Sorted(slices.Values(c.Namespaces)))
 	data := map[string][]byte{
 		"name": []byte(c.Name), "server": []byte(c.Server), "project": []byte(c.Project),
-		"namespaces": []byte(strings.Join(namespaces, ",")), "config": config,
+		"config": config,
+	}
+	if !c.AllNamespaces {
+		data["namespaces"] = []byte(strings.Join(namespaces, ","))
 	}
 	if c.ClusterResources {
 		data["clusterResources"] = []byte("true")

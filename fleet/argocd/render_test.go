@@ -29,7 +29,19 @@ func TestRenderedObjectsAreGolden(t *testing.T) {
 	bare := projectObject(acme)
 	bare.Project.SourceRepos, bare.Project.Destinations, bare.Project.ClusterResources = nil, nil,
 		nil
+	granted := projectObject(acme)
+	granted.Project.Destinations = []fleet.Destination{
+		{Server: fleet.ServerKey(exampleServer, prodEU), Namespace: "kube-system", Granted: true}}
+	whole := projectObject(acme)
+	whole.Project.Destinations = []fleet.Destination{
+		{Server: fleet.ServerKey(exampleServer, prodEU), All: true}}
+	whole.Project.ClusterResources, whole.Project.AllClusterResources = nil, true
+	all := clusterObject(prodEU, exampleServer)
+	all.Cluster.Namespaces, all.Cluster.AllNamespaces = nil, true
 	cases := map[string]fleet.Object{
+		"project-granted":                granted,
+		"project-whole-cluster":          whole,
+		"cluster-with-all-namespaces":    all,
 		"project":                        projectObject(acme),
 		"project-with-nothing":           bare,
 		"cluster":                        cluster,
@@ -227,7 +239,33 @@ func TestRenderRejectsUnsafeObjects(t *testing.T) {
 		o.Key.Engine = name
 		return o
 	}
+	all := func(change func(*fleet.Destination)) fleet.Object {
+		return project(func(p *fleet.Project) {
+			p.Destinations = []fleet.Destination{{Server: key, Granted: true}}
+			change(&p.Destinations[0])
+		})
+	}
 	cases := map[string]fleet.Object{
+		"all namespaces of every server": all(func(d *fleet.Destination) {
+			d.Server, d.All = "*", true
+		}),
+		"all namespaces and one": all(func(d *fleet.Destination) {
+			d.Namespace, d.All = "web", true
+		}),
+		"a granted pattern": all(func(d *fleet.Destination) { d.Namespace = "kube-*" }),
+		"a granted namespace of Argosy": all(func(d *fleet.Destination) {
+			d.Namespace = "argosy-tenant-globex"
+		}),
+		"the namespace of a shared engine, granted": all(func(d *fleet.Destination) {
+			d.Namespace = "argocd"
+		}),
+		"all kinds and one": project(func(p *fleet.Project) { p.AllClusterResources = true }),
+		"a cluster with all namespaces and one": cluster(func(c *fleet.Cluster) {
+			c.AllNamespaces = true
+		}),
+		"a cluster with another namespace granted": cluster(func(c *fleet.Cluster) {
+			c.Namespaces, c.Granted = []string{"kube-system"}, []string{"kube-public"}
+		}),
 		"an own cluster's Application elsewhere": own(func(a *fleet.Application) {
 			a.Destination.Server = key
 		}),

@@ -51,92 +51,10 @@ func (ch *checker) checkInstance(e *entry, spec *fleet.EngineSpec) []fleet.Probl
 				"the Argo CD in namespace %q of this connection is not free: engine %q %s (%s)",
 				spec.ArgoCD.Namespace, r.key.Name, r, r.path))
 	}
-	if held := e.effective; held != nil && held.Engine.ArgoCD.Namespace == spec.ArgoCD.Namespace {
-		return problems
-	}
-	for _, k := range ch.st.index.list(term{what: namespaceOf, a: spec.ArgoCD.Namespace}) {
-		if env := ch.st.get(k); env != nil &&
-			slices.Contains(env.Environment.Namespaces, spec.ArgoCD.Namespace) &&
-			!ch.ownCluster(env) {
-			return append(problems, e.problem("spec.argocd.namespace", codeEngineNamespace,
-				"choose a namespace that no tenant deploys to, or take it out of namespaces of "+
-					"fleet/tenants/"+string(k.Tenant)+".yaml and of the environment",
-				"namespace %q is one that environment %s deploys to (%s)", spec.ArgoCD.Namespace,
-				environmentID(k), env.Path))
-		}
+	if p := ch.checkInstanceNamespace(e, spec); p != nil {
+		problems = append(problems, *p)
 	}
 	return problems
-}
-
-// ownCluster reports whether the environment's cluster is its tenant's alone: behind its own agent,
-// or at an API server that no other tenant is granted. Naming namespaces there keeps the platform
-// from nothing.
-func (ch *checker) ownCluster(env *fleet.Declaration) bool {
-	c := env.Environment.Cluster
-	if c == nil {
-		return true
-	}
-	return ch.mayUse(env) && !ch.sharedServer(c.Server, env.Key.Tenant)
-}
-
-// checkNamespaces keeps environments out of each other's namespaces and out of Argo CD's. Only its
-// kubeconfig knows an engine's API server, so the namespace of an engine is refused on every
-// server: write access to that namespace creates Applications.
-func (ch *checker) checkNamespaces(e *entry, head *fleet.Declaration) []fleet.Problem {
-	var problems []fleet.Problem
-	may, shared := ch.mayUse(head), head.Environment.Cluster != nil &&
-		ch.sharedServer(head.Environment.Cluster.Server, e.key.Tenant)
-	for i, ns := range head.Environment.Namespaces {
-		field := fmt.Sprintf("spec.namespaces[%d]", i)
-		t := claim(head, ns)
-		if p := ch.checkArgoNamespace(e, field, ns); p != nil {
-			problems = append(problems, *p)
-		}
-		if !may || shared && !ch.mayName(e, head.Environment.Cluster.Server, ns) {
-			continue // never reveal the user of a namespace that the tenant may not use
-		}
-		other := ch.rival(e, t, func(k fleet.Key) bool { return k.Tenant == e.key.Tenant },
-			func(d *fleet.Declaration) bool {
-				return claim(d, ns) == t && slices.Contains(d.Environment.Namespaces, ns)
-			})
-		if other != nil {
-			// Without the other's name: a tenant learns nothing of the others.
-			problems = append(
-				problems,
-				e.problem(field, codeNamespaceClaimed,
-					"use a namespace of your own, or ask the platform to grant it to one tenant "+
-						"alone in namespaces of fleet/tenants/",
-					"namespace %q of %s is not free: another tenant's environment %s", ns, t.a,
-					other))
-		}
-	}
-	return problems
-}
-
-// mayUse reports whether the tenant is granted the environment's API server, or needs no grant.
-func (ch *checker) mayUse(env *fleet.Declaration) bool {
-	c := env.Environment.Cluster
-	if c == nil {
-		return true
-	}
-	t := ch.st.get(tenantKey(env.Key.Tenant))
-	return t != nil && fleet.ServerGranted(t.Tenant.Clusters, c.Server)
-}
-
-func (ch *checker) checkArgoNamespace(e *entry, field, ns string) *fleet.Problem {
-	if e.effective != nil && slices.Contains(e.effective.Environment.Namespaces, ns) {
-		return nil
-	}
-	for _, k := range ch.st.index.list(term{what: argoCDIn, a: ns}) {
-		for _, d := range ch.st.entries.get(k).versions() {
-			if d.Engine.ArgoCD.Namespace == ns {
-				p := e.problem(field, codeEngineNamespace, "use another namespace",
-					"namespace %q is one in which an engine's Argo CD lives", ns)
-				return &p
-			}
-		}
-	}
-	return nil
 }
 
 func (ch *checker) checkCredential(e *entry, spec *fleet.CredentialSpec) []fleet.Problem {
@@ -199,7 +117,7 @@ func (ch *checker) checkOwn(e *entry, d *fleet.Declaration) []fleet.Problem {
 	case d.Fleet != nil:
 		return checkFleet(e)
 	case d.Tenant != nil:
-		return checkTenant(e)
+		return append(checkTenant(e), ch.checkWholeGrants(e, d.Tenant)...)
 	case d.Engine != nil:
 		return ch.checkTenants(e, "spec.dedicatedTo", d.Engine.DedicatedTo)
 	case d.Policy != nil:
@@ -292,7 +210,10 @@ func (ch *checker) checkEnvironment(e *entry, spec *fleet.EnvironmentSpec,
 	if spec.Cluster != nil {
 		problems = ch.checkServer(e, spec, grant)
 	}
-	if a := spec.Agent; a != nil {
+	mine := grant.GrantTo(fleet.EnvironmentName(e.key.Name))
+	problems = append(problems, ch.checkReserved(e, spec, mine)...)
+	problems = append(problems, ch.checkWhole(e, spec, mine)...)
+	if a := spec.Agent; a != nil && !slices.Contains(mine.Namespaces, a.Namespace()) {
 		if i := slices.Index(spec.Namespaces, a.Namespace()); i >= 0 {
 			problems = append(
 				problems, e.problem(fmt.Sprintf("spec.namespaces[%d]", i), codeEngineNamespace,
@@ -301,7 +222,8 @@ func (ch *checker) checkEnvironment(e *entry, spec *fleet.EnvironmentSpec,
 						"(spec.agent.argocdNamespace)", a.Namespace()))
 		}
 	}
-	if spec.ClusterResources && len(grant.ClusterResources) == 0 {
+	if scope := grant.ScopeOf(mine.Name, spec); spec.ClusterResources && !scope.All &&
+		len(grant.ClusterResources)+len(mine.ClusterResources) == 0 {
 		problems = append(problems, e.problem("spec.clusterResources", codeClusterResources,
 			"leave it out, or ask the platform to grant kinds in fleet/tenants/"+
 				string(e.key.Tenant)+".yaml", "tenant %q is granted no cluster-scoped kinds",
@@ -344,7 +266,7 @@ func (ch *checker) checkServer(e *entry, spec *fleet.EnvironmentSpec,
 		return problems
 	}
 	for i, ns := range spec.Namespaces {
-		if !ch.mayName(e, server, ns) {
+		if !ch.mayName(e, spec, ns) {
 			problems = append(
 				problems, e.problem(fmt.Sprintf("spec.namespaces[%d]", i), codeNamespaceGrant,
 					fmt.Sprintf("ask the platform to add %q to namespaces of %s", ns, file),
@@ -353,36 +275,6 @@ func (ch *checker) checkServer(e *entry, spec *fleet.EnvironmentSpec,
 		}
 	}
 	return problems
-}
-
-// sharedServer reports whether a tenant other than one is granted the API server.
-func (ch *checker) sharedServer(server string, other fleet.TenantName) bool {
-	for _, g := range fleet.ServerGrants(server) {
-		for k := range ch.st.index.each(term{what: grantsServer, a: g}) {
-			if d := ch.st.get(k); d != nil && k.Name != string(other) &&
-				slices.Contains(d.Tenant.Clusters, g) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// mayName reports whether the environment may name the namespace on an API server that other
-// tenants are granted too.
-func (ch *checker) mayName(e *entry, server, namespace string) bool {
-	t := ch.st.get(tenantKey(e.key.Tenant))
-	return t != nil && fleet.NamespaceGranted(t.Tenant.Namespaces, namespace) ||
-		e.has(server, namespace)
-}
-
-// has reports whether the environment has the namespace of the API server in effect.
-func (e *entry) has(server, namespace string) bool {
-	if e.effective == nil || e.effective.Environment.Cluster == nil {
-		return false
-	}
-	in := e.effective.Environment
-	return in.Cluster.Server == server && slices.Contains(in.Namespaces, namespace)
 }
 
 func (ch *checker) checkRepository(e *entry, field, raw string,
@@ -476,8 +368,7 @@ func (ch *checker) checkDestinations(e *entry, spec *fleet.DeploymentSpec) []fle
 						"spec.agent.mode: managed in "+env.Path,
 					"environment %q is autonomous: its cluster's own Applications are the truth, "+
 						"and nothing is deployed there from here", n))
-		} else if ns := spec.Destination.Namespace; !slices.Contains(env.Environment.Namespaces,
-			ns) {
+		} else if ns := spec.Destination.Namespace; !env.Environment.Lists(ns) {
 			problems = append(problems, e.problem("spec.destination.namespace", codeNamespace,
 				"use one of "+some(sorted(env.Environment.Namespaces))+
 					", or add it to namespaces of "+env.Path, "environment %q has no namespace %q",
@@ -891,7 +782,8 @@ func some(names []string) string {
 // are both refused, unless one of them has another error: then it does not block the other.
 
 var sharedCodes = []string{codeNamespaceClaimed, codeEngineNamespace, codeSameRepository,
-	codeInstallationID, codeInstance, codeQuota, codeNamespaceInUse, codeReferenced,
+	codeInstallationID, codeInstance, codeQuota,
+	codeWholeCluster, codeClusterScope, codeNamespaceInUse, codeReferenced,
 	codePolicyReached}
 
 // barred reports whether an entry is quarantined for a reason of its own, so that it is no rival of
@@ -906,14 +798,14 @@ func barred(e *entry) bool {
 func rivalTerms(d *fleet.Declaration) []term {
 	switch {
 	case d.Engine != nil:
-		return []term{{what: installation, a: d.Engine.ArgoCD.InstallationID}, instanceOf(d.Engine),
-			{what: namespaceOf, a: d.Engine.ArgoCD.Namespace}}
-	case d.Environment != nil:
-		ts := make([]term, 0, 2*len(d.Environment.Namespaces))
-		for _, ns := range d.Environment.Namespaces {
-			ts = append(ts, claim(d, ns), term{what: argoCDIn, a: ns})
+		ts := []term{{what: installation, a: d.Engine.ArgoCD.InstallationID},
+			instanceOf(d.Engine)}
+		for _, entry := range entriesFor(d.Engine.ArgoCD.Namespace) {
+			ts = append(ts, term{what: namespaceOf, a: entry})
 		}
 		return ts
+	case d.Environment != nil:
+		return environmentRivals(d)
 	case d.Credential != nil:
 		return []term{
 			{what: accessTo, tenant: d.Key.Tenant, a: repositoryKey(d.Credential.RepoURL)}}

@@ -27,6 +27,9 @@ const (
 	codeGitHost           = "git-host-not-allowed"
 	codeClusterGrant      = "cluster-not-granted"
 	codeNamespaceGrant    = "namespace-not-granted"
+	codeNamespaceReserved = "namespace-reserved"
+	codeWholeCluster      = "whole-cluster"
+	codeClusterScope      = "cluster-resources-differ"
 	codeClusterHost       = "cluster-host-not-allowed"
 	codeClusterResources  = "cluster-resources-not-granted"
 	codeAutonomous        = "autonomous-environment"
@@ -76,6 +79,12 @@ func Codes() map[string]string {
 			"Tenant.clusters.",
 		codeNamespaceGrant: "The API server is granted to several tenants, and the namespace " +
 			"on it is not granted to this one in Tenant.namespaces.",
+		codeNamespaceReserved: "The namespace is one of Kubernetes or Argo CD, and " +
+			"Tenant.environments does not grant it to this environment.",
+		codeWholeCluster: "All namespaces or all cluster-scoped kinds of a cluster are not " +
+			"granted to this environment, or are on a cluster that several tenants use.",
+		codeClusterScope: "Another environment of the tenant in this region may deploy other " +
+			"cluster-scoped kinds; Argo CD has one list for both.",
 		codeClusterHost:      "The API server is an internal address that the fleet does not except.",
 		codeClusterResources: "The tenant's grant has no cluster-scoped kinds.",
 		codeAutonomous: "The deployment names or selects an environment whose cluster " +

@@ -291,6 +291,7 @@ func (w *work) wakeFleet(before, after *fleet.Declaration) {
 func (w *work) wakeTenant(k fleet.Key, before, after *fleet.Declaration) {
 	w.enqueueAll(term{what: underPolicy, tenant: fleet.TenantName(k.Name)})
 	w.wakeGranted(before, after)
+	w.wakeNeighbours(before, after)
 	if before != nil && after != nil {
 		b, a := *before.Tenant, *after.Tenant
 		b.Owners, a.Owners = nil, nil
@@ -330,6 +331,22 @@ func (w *work) wakeGranted(before, after *fleet.Declaration) {
 	for k := range w.st.index.each(membersOf("", fleet.KindEngine)) {
 		if w.st.entries.get(k).quarantined() {
 			w.enqueue(k)
+		}
+	}
+}
+
+// wakeNeighbours queues the quarantined environments of other tenants on a cluster that one
+// environment of a tenant is granted wholly, or no longer.
+func (w *work) wakeNeighbours(before, after *fleet.Declaration) {
+	for _, d := range []*fleet.Declaration{before, after} {
+		if d == nil {
+			continue
+		}
+		for _, g := range d.Tenant.Environments {
+			if g.AllClusterResources {
+				w.wakeRivals(w.st.entries.get(environmentKey(fleet.EnvironmentID{
+					Tenant: fleet.TenantName(d.Key.Name), Name: g.Name})))
+			}
 		}
 	}
 }
@@ -501,8 +518,9 @@ func owner(k fleet.Key) fleet.TenantName {
 // narrows reports whether an environment drops a namespace, or all of them by becoming autonomous.
 func narrows(before, after *fleet.Declaration) bool {
 	return closes(before.Environment, after.Environment) ||
+		before.Environment.AllNamespaces && !after.Environment.AllNamespaces ||
 		slices.ContainsFunc(before.Environment.Namespaces, func(ns string) bool {
-			return !slices.Contains(after.Environment.Namespaces, ns)
+			return !after.Environment.Lists(ns)
 		})
 }
 
@@ -662,7 +680,7 @@ func stranded(d, before *fleet.Declaration, after *fleet.EnvironmentSpec) bool {
 	}
 	ns := d.Deployment.Destination.Namespace
 	return closes(before.Environment, after) ||
-		slices.Contains(before.Environment.Namespaces, ns) && !slices.Contains(after.Namespaces, ns)
+		before.Environment.Lists(ns) && !after.Lists(ns)
 }
 
 // closes reports whether an environment becomes autonomous: nothing may be deployed there any more.

@@ -256,7 +256,7 @@ func (c *Catalog) inconsistency() string {
 		for _, n := range e.Deployment.Destination.Environments {
 			env := c.Environment(fleet.EnvironmentID{Tenant: e.Key.Tenant, Name: n})
 			if env == nil || env.Environment.Agent.Autonomous() ||
-				!slices.Contains(env.Environment.Namespaces, e.Deployment.Destination.Namespace) {
+				!env.Environment.Lists(e.Deployment.Destination.Namespace) {
 				return fmt.Sprintf(
 					"%s goes to %s, which is not there, is autonomous or lacks its namespace",
 					e.Key, n)

@@ -108,10 +108,17 @@ func sameTerms(a, b *entry) bool {
 const (
 	ofKind   what = iota // tenant, kind: every such key
 	refersTo             // tenant, kind, name: the declarations that name this key
-	claimOf              // server, namespace: environments that deploy there
+	// server, entry of namespaces, or everyNamespace: environments that deploy there
+	claimOf
+	// server, first word of an entry: environments that deploy to a namespace that begins with it
+	claimUnder
 	// namespace: environments that deploy to one of this name, on any server
 	namespaceOf
-	argoCDIn     // namespace: engines whose Argo CD is in a namespace of this name
+	// namespace: engines whose Argo CD is in a namespace of this name
+	argoCDIn
+	argoCDUnder // first word of a namespace: the same engines
+	// tenant, region: environments on engines with cluster-scoped resources
+	clusterWide
 	installation // installationID: engines
 	instance     // connection, namespace: engines
 	accessTo     // tenant, repository: credentials
@@ -176,6 +183,7 @@ func terms(d *fleet.Declaration) []term {
 	switch {
 	case d.Engine != nil:
 		return append(ts, term{what: argoCDIn, a: d.Engine.ArgoCD.Namespace},
+			term{what: argoCDUnder, a: firstWord(d.Engine.ArgoCD.Namespace)},
 			term{what: servedIn, a: d.Engine.Region},
 			term{what: installation, a: d.Engine.ArgoCD.InstallationID}, instanceOf(d.Engine))
 	case d.Tenant != nil:
@@ -189,9 +197,7 @@ func terms(d *fleet.Declaration) []term {
 			}
 		}
 		ts = append(ts, term{what: wantedIn, a: d.Environment.Region})
-		for _, ns := range d.Environment.Namespaces {
-			ts = append(ts, claim(d, ns), term{what: namespaceOf, a: ns})
-		}
+		ts = append(ts, claims(d)...)
 		for k, v := range d.Labels {
 			ts = append(ts, term{what: labelled, tenant: t, a: k, b: v},
 				term{what: carrying, tenant: t, a: k})
@@ -264,16 +270,6 @@ func instanceOf(e *fleet.EngineSpec) term {
 		connection = "agent of " + e.ArgoCD.InstallationID
 	}
 	return term{what: instance, a: connection, b: e.ArgoCD.Namespace}
-}
-
-// claim returns the term for a namespace of an environment's API server. An agent's cluster belongs
-// to its environment alone.
-func claim(d *fleet.Declaration, namespace string) term {
-	server := "agent of " + environmentID(d.Key).String()
-	if c := d.Environment.Cluster; c != nil {
-		server = c.Server
-	}
-	return term{what: claimOf, a: server, b: namespace}
 }
 
 // repositoryKey returns an invalid URL unchanged: a refused URL never matches another one.
@@ -438,11 +434,11 @@ func effectiveOf(e *entry) *fleet.Declaration {
 	return e.effective
 }
 
-// matches reports whether an environment has a deployment's labels and its namespace.
+// matches reports whether an environment has a deployment's labels and lists its namespace.
 func matches(d, env *fleet.Declaration) bool {
 	return env != nil && env.Environment != nil &&
 		d.Deployment.Destination.EnvironmentSelector.Matches(env.Labels) &&
-		slices.Contains(env.Environment.Namespaces, d.Deployment.Destination.Namespace)
+		env.Environment.Lists(d.Deployment.Destination.Namespace)
 }
 
 // anchors returns the terms of environments that index a selector: an environment that it matches

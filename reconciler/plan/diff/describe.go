@@ -83,6 +83,11 @@ func (p *phase) note(c RowChange) string {
 func (p *phase) before(k fleet.ObjectKey) (fleet.Manifest, error) {
 	s := p.Applied
 	r, _ := s.Rows.Get(k)
+	engine := engineOf(&s.Layers, &s.Catalog.View, k.Engine, r.Tenant)
+	if engine == nil {
+		return fleet.Manifest{}, fmt.Errorf("%s %s exists on engine %s, which is not declared;"+
+			" this is a defect of Argosy", k.Kind, k.Name, k.Engine)
+	}
 	o := fleet.Object{Key: k}
 	switch k.Kind {
 	case fleet.ObjectApplication:
@@ -93,10 +98,10 @@ func (p *phase) before(k fleet.ObjectKey) (fleet.Manifest, error) {
 		}
 		hold, _ := s.SyncHolds.Get(id)
 		env, defaults := s.Catalog.Environment(id.In()), s.Catalog.Fleet().Defaults.Sync
-		o.Application = application(defaults, dep, env, hold.SyncRun)
+		o.Application = application(engine, defaults, dep, env, hold.SyncRun)
 	case fleet.ObjectCluster:
 		id := fleet.EnvironmentID{Tenant: r.Tenant, Name: r.Environment}
-		o.Cluster = cluster(&s.Catalog.View, s.Catalog.Environment(id))
+		o.Cluster = cluster(engine, &s.Catalog.View, s.Catalog.Environment(id))
 	case fleet.ObjectRepository:
 		for _, id := range s.Catalog.CredentialsOf(r.Tenant) {
 			if fleet.RepositoryName(id) == k.Name {
@@ -106,12 +111,7 @@ func (p *phase) before(k fleet.ObjectKey) (fleet.Manifest, error) {
 	default:
 		share := applied.Share{Tenant: r.Tenant, Engine: k.Engine}
 		environments, repos := s.Environments.Keys(share), s.Repos.Keys(share)
-		o.Project = project(&s.Catalog.View, r.Tenant, environments, repos)
-	}
-	engine := engineOf(&s.Layers, &s.Catalog.View, k.Engine, r.Tenant)
-	if engine == nil {
-		return fleet.Manifest{}, fmt.Errorf("%s %s exists on engine %s, which is not declared;"+
-			" this is a defect of Argosy", k.Kind, k.Name, k.Engine)
+		o.Project = project(engine, &s.Catalog.View, r.Tenant, environments, repos)
 	}
 	return p.Renderer.Render(*engine, o)
 }

@@ -11,7 +11,8 @@ import (
 // application returns the Application of a deployment in one of its environments, with every
 // default and override resolved.
 func application(
-	defaults fleet.SyncSettings, dep, env *fleet.Declaration, hold fleet.SyncRunName,
+	on *fleet.EngineSpec, defaults fleet.SyncSettings, dep, env *fleet.Declaration,
+	hold fleet.SyncRunName,
 ) *fleet.Application {
 	id := applied.ApplicationID(applied.DeploymentID(dep.Key), applied.EnvironmentID(env.Key))
 	target := dep.Deployment.TargetIn(env, defaults)
@@ -22,6 +23,7 @@ func application(
 		Sources: target.Sources,
 		Destination: fleet.Destination{
 			Server: serverKey(env.Environment, id.In()), Namespace: target.Namespace,
+			Granted: env.Environment.Granted(target.Namespace, on.ArgoCD.Namespace),
 		},
 		Sync:           sync,
 		Hold:           hold,
@@ -39,17 +41,29 @@ func serverKey(spec *fleet.EnvironmentSpec, id fleet.EnvironmentID) string {
 }
 
 // cluster returns the Cluster of an environment without an agent.
-func cluster(view *catalog.View, env *fleet.Declaration) *fleet.Cluster {
+func cluster(
+	on *fleet.EngineSpec, view *catalog.View, env *fleet.Declaration,
+) *fleet.Cluster {
 	id := applied.EnvironmentID(env.Key)
 	c := env.Environment.Cluster
-	return &fleet.Cluster{
+	out := &fleet.Cluster{
 		ID: id, Name: fleet.ClusterName(id), Project: fleet.ProjectName(id.Tenant),
 		Server: fleet.ServerKey(c.Server, id), CAData: c.CAData,
-		Namespaces:       slices.Sorted(slices.Values(env.Environment.Namespaces)),
+		AllNamespaces:    env.Environment.AllNamespaces,
 		ClusterResources: env.Environment.ClusterResources,
 		Credential: credentialSource(view, id.Tenant, fleet.ObjectCluster,
 			c.CredentialsRef.Name),
 	}
+	if out.AllNamespaces {
+		return out
+	}
+	out.Namespaces = slices.Sorted(slices.Values(env.Environment.Namespaces))
+	for _, ns := range out.Namespaces {
+		if env.Environment.Granted(ns, on.ArgoCD.Namespace) {
+			out.Granted = append(out.Granted, ns)
+		}
+	}
+	return out
 }
 
 func repository(view *catalog.View, cred *fleet.Declaration) *fleet.Repository {
@@ -74,14 +88,17 @@ func credentialSource(
 }
 
 // project returns the AppProject of a tenant on one engine: exactly the repositories that its
-// Applications there read, and the namespaces of its environments there. Cluster-scoped kinds are
-// those of the tenant's grant, if one of these environments asks for them.
+// Applications there read, and the namespaces of its environments there. Argo CD has one list of
+// cluster-scoped kinds for all of them: the kinds that each environment with cluster-scoped
+// resources may deploy.
 func project(
-	view *catalog.View, t fleet.TenantName, environments []fleet.EnvironmentName, repos []string,
+	on *fleet.EngineSpec, view *catalog.View, t fleet.TenantName,
+	environments []fleet.EnvironmentName, repos []string,
 ) *fleet.Project {
 	p := &fleet.Project{
 		Tenant: t, Name: fleet.ProjectName(t), SourceRepos: slices.Sorted(slices.Values(repos))}
-	clusterResources := false
+	tenant := view.Tenant(t)
+	scope, clusterWide := fleet.ClusterScope{All: true}, false
 	slices.Sort(environments)
 	for _, name := range environments {
 		id := fleet.EnvironmentID{Tenant: t, Name: name}
@@ -89,15 +106,29 @@ func project(
 		if env == nil {
 			continue
 		}
-		server := serverKey(env.Environment, id)
-		for _, ns := range slices.Sorted(slices.Values(env.Environment.Namespaces)) {
-			p.Destinations = append(p.Destinations, fleet.Destination{
-				Server: server, Namespace: ns})
+		p.Destinations = append(p.Destinations, destinations(on, id, env.Environment)...)
+		if tenant != nil && env.Environment.ClusterWide() {
+			scope, clusterWide = scope.And(tenant.Tenant.ScopeOf(name, env.Environment)), true
 		}
-		clusterResources = clusterResources || env.Environment.ClusterResources
 	}
-	if tenant := view.Tenant(t); clusterResources && tenant != nil {
-		p.ClusterResources = slices.Clone(tenant.Tenant.ClusterResources)
+	if clusterWide {
+		p.ClusterResources, p.AllClusterResources = scope.Kinds, scope.All
 	}
 	return p
+}
+
+// destinations are the namespaces of an environment under the server that its engine has for it.
+func destinations(
+	on *fleet.EngineSpec, id fleet.EnvironmentID, env *fleet.EnvironmentSpec,
+) []fleet.Destination {
+	server := serverKey(env, id)
+	if env.AllNamespaces {
+		return []fleet.Destination{{Server: server, All: true}}
+	}
+	out := make([]fleet.Destination, 0, len(env.Namespaces))
+	for _, ns := range slices.Sorted(slices.Values(env.Namespaces)) {
+		out = append(out, fleet.Destination{
+			Server: server, Namespace: ns, Granted: env.Granted(ns, on.ArgoCD.Namespace)})
+	}
+	return out
 }

@@ -139,9 +139,13 @@ func (p *phase) writeApplication(
 ) error {
 	env := p.after.Environment(id.In())
 	hold := p.syncHold(id, fleet.TargetRevisions(dep.Deployment.SourcesIn(id.Environment)))
-	app := application(p.Declared.Fleet.Defaults.Sync, dep, env, hold)
+	on, err := p.mustEngine(key, id.Tenant)
+	if err != nil {
+		return err
+	}
+	app := application(on, p.Declared.Fleet.Defaults.Sync, dep, env, hold)
 	_, exists := p.Rows.Get(key)
-	err := p.write(fleet.Object{Key: key, Application: app}, applied.Row{
+	err = p.write(fleet.Object{Key: key, Application: app}, applied.Row{
 		Tenant: id.Tenant, Environment: id.Environment, Deployment: id.Deployment,
 		Deletion: app.DeletionPolicy, RepoURLs: fleet.RepoURLsOf(app.Sources),
 	})
@@ -153,10 +157,9 @@ func (p *phase) writeApplication(
 
 // write renders an object, and changes its row if the row differs.
 func (p *phase) write(o fleet.Object, next applied.Row) error {
-	engine := p.engine(o.Key.Engine, next.Tenant)
-	if engine == nil {
-		return fmt.Errorf("%s %s: engine %s is not declared; this is a defect of Argosy",
-			o.Key.Kind, o.Key.Name, o.Key.Engine)
+	engine, err := p.mustEngine(o.Key, next.Tenant)
+	if err != nil {
+		return err
 	}
 	m, err := p.Renderer.Render(*engine, o)
 	if err != nil {
@@ -215,6 +218,15 @@ func (p *phase) engine(name fleet.EngineName, t fleet.TenantName) *fleet.EngineS
 		return e
 	}
 	return engineOf(p.Layers, &p.Applied.Catalog.View, name, t)
+}
+
+// mustEngine returns the engine that an object is rendered for.
+func (p *phase) mustEngine(k fleet.ObjectKey, t fleet.TenantName) (*fleet.EngineSpec, error) {
+	if e := p.engine(k.Engine, t); e != nil {
+		return e, nil
+	}
+	return nil, fmt.Errorf("%s %s: engine %s is not declared; this is a defect of Argosy",
+		k.Kind, k.Name, k.Engine)
 }
 
 // engineOf returns a declared engine, or the own cluster of the tenant's environment that is placed

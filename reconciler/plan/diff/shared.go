@@ -48,11 +48,14 @@ func (p *phase) shared() error {
 func (p *phase) cluster(id fleet.EnvironmentID) error {
 	env := p.after.Environment(id)
 	pl, _ := p.Placements.Get(id)
-	if env == nil || env.Environment.Cluster == nil || pl.Engine == "" ||
-		p.after.Engine(pl.Engine) == nil {
+	if env == nil || env.Environment.Cluster == nil || pl.Engine == "" {
 		return nil
 	}
-	c := cluster(&p.after.View, env)
+	on := p.after.Engine(pl.Engine)
+	if on == nil {
+		return nil
+	}
+	c := cluster(on.Engine, &p.after.View, env)
 	o := fleet.Object{Key: applied.ClusterKey(pl.Engine, id), Cluster: c}
 	return p.write(
 		o, applied.Row{Tenant: id.Tenant, Environment: id.Name, Credential: c.Credential})
@@ -95,10 +98,11 @@ func (p *phase) project(s applied.Share) error {
 		p.delete(key)
 		return nil
 	}
-	if p.engine(s.Engine, s.Tenant) == nil {
+	on := p.engine(s.Engine, s.Tenant)
+	if on == nil {
 		return nil
 	}
-	project := project(&p.after.View, s.Tenant, p.Environments.Keys(s), p.Repos.Keys(s))
+	project := project(on, &p.after.View, s.Tenant, p.Environments.Keys(s), p.Repos.Keys(s))
 	return p.write(fleet.Object{Key: key, Project: project}, applied.Row{Tenant: s.Tenant})
 }
 

@@ -68,12 +68,12 @@ func (p *phase) syncRequest(
 ) mirror.SyncRequest {
 	name, revision := fleet.SyncRunName(run.Key.Name), run.SyncRun.AllRevisions()
 	dep, env := p.after.Deployment(id.Deployed()), p.after.Environment(id.In())
-	app := application(p.Declared.Fleet.Defaults.Sync, dep, env, "")
+	prune := dep.Deployment.TargetIn(env, p.Declared.Fleet.Defaults.Sync).Sync.Prune
 	return mirror.SyncRequest{
 		ID: fmt.Sprintf("%s/%s/%s@%s:%s", id.Tenant, name, id.Deployment, id.Environment,
 			revision),
 		Key: key, Tenant: id.Tenant, Environment: id.Environment, Deployment: id.Deployment,
-		SyncRun: name, Revision: revision, Prune: app.Sync.Prune, State: mirror.OperationPending,
+		SyncRun: name, Revision: revision, Prune: prune, State: mirror.OperationPending,
 	}
 }
 

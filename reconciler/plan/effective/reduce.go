@@ -51,6 +51,7 @@ func reducedEnvironment(before, after *fleet.EnvironmentSpec) *fleet.Environment
 		step.Cluster, step.Agent = before.Cluster, before.Agent
 	}
 	step.Namespaces = union(before.Namespaces, after.Namespaces)
+	step.AllNamespaces = before.AllNamespaces || after.AllNamespaces
 	step.ClusterResources = before.ClusterResources || after.ClusterResources
 	return &step
 }
@@ -58,6 +59,19 @@ func reducedEnvironment(before, after *fleet.EnvironmentSpec) *fleet.Environment
 func reducedTenant(before, after *fleet.TenantSpec) *fleet.TenantSpec {
 	step := *after
 	step.ClusterResources = union(before.ClusterResources, after.ClusterResources)
+	step.Environments = slices.Clone(after.Environments)
+	for _, b := range before.Environments {
+		i := slices.IndexFunc(step.Environments, func(g fleet.EnvironmentGrant) bool {
+			return g.Name == b.Name
+		})
+		if i < 0 {
+			step.Environments = append(step.Environments, b)
+			continue
+		}
+		g := &step.Environments[i]
+		g.ClusterResources = union(b.ClusterResources, g.ClusterResources)
+		g.AllClusterResources = b.AllClusterResources || g.AllClusterResources
+	}
 	return &step
 }
 
@@ -88,11 +102,21 @@ func removes(c catalog.Change) bool {
 	case c.Key.Kind == fleet.KindManagedEnvironment:
 		b, a := c.Before.Environment, c.After.Environment
 		return !sameServer(b, a) || missing(b.Namespaces, a.Namespaces) ||
-			b.ClusterResources && !a.ClusterResources
+			b.AllNamespaces && !a.AllNamespaces || b.ClusterResources && !a.ClusterResources
 	case c.Key.Kind == fleet.KindTenant:
-		return missing(c.Before.Tenant.ClusterResources, c.After.Tenant.ClusterResources)
+		b, a := c.Before.Tenant, c.After.Tenant
+		return missing(b.ClusterResources, a.ClusterResources) || revokes(b, a)
 	}
 	return false
+}
+
+// revokes reports whether a single environment of the tenant loses cluster-scoped kinds.
+func revokes(before, after *fleet.TenantSpec) bool {
+	return slices.ContainsFunc(before.Environments, func(b fleet.EnvironmentGrant) bool {
+		a := after.GrantTo(b.Name)
+		return b.AllClusterResources && !a.AllClusterResources ||
+			missing(b.ClusterResources, a.ClusterResources)
+	})
 }
 
 func missing[T comparable](want, in []T) bool {

@@ -1,0 +1,208 @@
+package argocd
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/test/stack"
+)
+
+const clusterRole = `apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: NAME}
+`
+
+// TestPlacesOnRealArgoCD: what the platform grants to an environment works on Argo CD, and nothing
+// beside it.
+func TestPlacesOnRealArgoCD(t *testing.T) {
+	for _, version := range stack.ArgoVersions {
+		t.Run(version, func(t *testing.T) {
+			w := newArgoLabWith(t, "places-"+strings.ReplaceAll(version, ".", "-"),
+				stack.ArgoOptions{Version: version})
+			w.grantsReservedNamespaces()
+			w.grantsWholeClusters()
+			w.createsOnlyTheNamespaceOfADestination()
+		})
+	}
+}
+
+// admin is a credential for everything on the cluster: only Argo CD's own checks limit it.
+func (w *argoLab) admin() fleet.Secret {
+	w.Helper()
+	kubeconfig, err := os.ReadFile(w.cluster.Kubeconfig)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return fleet.NewSecret(map[string][]byte{"kubeconfig": kubeconfig})
+}
+
+// settle applies the project and the cluster of an environment.
+func (w *argoLab) settle(env fleet.EnvironmentID, namespaces []string, project func(*fleet.Project),
+	cluster func(*fleet.Cluster)) []mirror.Row {
+	w.Helper()
+	p, c := projectObject(env.Tenant), clusterObject(env, w.cluster.Server)
+	p.Project.SourceRepos, p.Project.Destinations, p.Project.ClusterResources =
+		[]string{w.repo.URL}, nil, nil
+	for _, ns := range namespaces {
+		p.Project.Destinations = append(p.Project.Destinations, fleet.Destination{
+			Server: c.Cluster.Server, Namespace: ns, Granted: fleet.ReservedNamespace(ns)})
+	}
+	c.Cluster.Namespaces, c.Cluster.Granted = namespaces, namespaces
+	project(p.Project)
+	cluster(c.Cluster)
+	rows := []mirror.Row{w.row(p, ""), w.row(c, "")}
+	for _, row := range rows {
+		w.apply(row, w.admin())
+	}
+	return rows
+}
+
+// denied waits until Argo CD refuses an Application or its sync with one of the texts.
+func (w *argoLab) denied(key fleet.ObjectKey, texts ...string) {
+	w.Helper()
+	w.until(key.Name+" is denied", func() bool {
+		app, err := w.applications().Get(w.Context(), key.Name, metav1.GetOptions{})
+		if err != nil {
+			w.Fatal(err)
+		}
+		status, _ := app.Object["status"].(map[string]any)
+		operation, _ := status["operationState"].(map[string]any)
+		all := strings.ToLower(w.condition(key) + print(operation))
+		for _, text := range texts {
+			if strings.Contains(all, strings.ToLower(text)) {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+func print(v any) string {
+	b, err := canonical(map[string]any{"v": v})
+	if err != nil {
+		return ""
+	}
+	return string(b)
+}
+
+// grantsReservedNamespaces: an Application deploys to kube-system if the environment is granted it.
+func (w *argoLab) grantsReservedNamespaces() {
+	w.Helper()
+	env := fleet.EnvironmentID{Tenant: "initech", Name: "reserved"}
+	name := "reserved-" + w.spaceA
+	w.commit(map[string]string{"reserved/cm.yaml": configMap(name, "one")})
+	rows := w.settle(env, []string{"kube-system"}, func(*fleet.Project) {}, func(*fleet.Cluster) {})
+	app := w.app(fleet.ApplicationID{Tenant: env.Tenant, Deployment: "system",
+		Environment: env.Name}, "reserved", "kube-system", fleet.DeletionDelete,
+		func(a *fleet.Application) { a.Destination.Granted = true })
+	w.apply(app, fleet.Secret{})
+	w.observed("deployed to kube-system", app.Key, synced)
+	if got, _ := w.value("kube-system", name); got != "one" {
+		w.Errorf("kube-system has %q", got)
+	}
+	w.remove(app)
+	for i := len(rows) - 1; i >= 0; i-- {
+		w.remove(rows[i])
+	}
+}
+
+// grantsWholeClusters: with all namespaces and all kinds one Application deploys to a namespace
+// that nothing lists and a cluster-scoped kind. Argo CD's own kinds stay denied.
+func (w *argoLab) grantsWholeClusters() {
+	w.Helper()
+	env := fleet.EnvironmentID{Tenant: "umbrella", Name: "whole"}
+	name := "whole-" + w.spaceA
+	elsewhere := strings.Replace(configMap(name, "one"), "metadata: {", "metadata: {namespace: "+
+		"kube-public, ", 1)
+	w.commit(map[string]string{"whole/role.yaml": strings.ReplaceAll(clusterRole, "NAME", name),
+		"whole/cm.yaml": elsewhere,
+		"evil/app.yaml": "apiVersion: argoproj.io/v1alpha1\nkind: AppProject\n" +
+			"metadata: {name: evil}\nspec: {}\n"})
+	rows := w.settle(env, nil, func(p *fleet.Project) {
+		p.Destinations = []fleet.Destination{{Server: fleet.ServerKey(w.cluster.Server, env),
+			All: true}}
+		p.AllClusterResources = true
+	}, func(c *fleet.Cluster) { c.AllNamespaces, c.ClusterResources = true, true })
+	of := func(deployment fleet.DeploymentName, path string) mirror.Row {
+		app := w.app(fleet.ApplicationID{Tenant: env.Tenant, Deployment: deployment,
+			Environment: env.Name}, path, "default", fleet.DeletionDelete,
+			func(a *fleet.Application) { a.Destination.Granted = true })
+		w.apply(app, fleet.Secret{})
+		return app
+	}
+	app, evil := of("whole", "whole"), of("evil", "evil")
+	w.observed("deployed to the whole cluster", app.Key, synced)
+	if got, _ := w.value("kube-public", name); got != "one" {
+		w.Errorf("kube-public has %q", got)
+	}
+	if _, err := w.cluster.Client().RbacV1().ClusterRoles().Get(w.Context(), name,
+		metav1.GetOptions{}); err != nil {
+		w.Error(err)
+	}
+	w.denied(evil.Key, "is not permitted in project")
+	w.remove(evil)
+	w.remove(app)
+	if _, err := w.cluster.Client().RbacV1().ClusterRoles().Get(w.Context(), name,
+		metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		w.Errorf("the ClusterRole remains: %v", err)
+	}
+	for i := len(rows) - 1; i >= 0; i-- {
+		w.remove(rows[i])
+	}
+}
+
+// createsOnlyTheNamespaceOfADestination: a project may allow the kind Namespace for CreateNamespace
+// alone. As long as the cluster Secret is without cluster-scoped resources, no manifest of a
+// repository makes or changes a Namespace, as a hook or under a false namespace either.
+func (w *argoLab) createsOnlyTheNamespaceOfADestination() {
+	w.Helper()
+	env := fleet.EnvironmentID{Tenant: "hooli", Name: "spaces"}
+	fresh, evil := w.spaceA+"-made", w.spaceA+"-evil"
+	manifest := func(meta string) string {
+		return "apiVersion: v1\nkind: Namespace\nmetadata: {name: " + evil + meta + "}\n"
+	}
+	hook := func(phase string) string {
+		return manifest(", annotations: {argocd.argoproj.io/hook: " + phase + "}")
+	}
+	cm := configMap("made", "one")
+	w.commit(map[string]string{"made/cm.yaml": cm,
+		"plain/cm.yaml": cm, "plain/ns.yaml": manifest(""),
+		"false/cm.yaml": cm, "false/ns.yaml": manifest(", namespace: " + fresh),
+		"presync/cm.yaml": cm, "presync/ns.yaml": hook("PreSync"),
+		"failed/cm.yaml": cm, "failed/ns.yaml": hook("SyncFail"),
+	})
+	rows := w.settle(env, []string{fresh}, func(p *fleet.Project) {
+		p.ClusterResources = []fleet.GroupKind{fleet.KindNamespace}
+	}, func(*fleet.Cluster) {})
+	of := func(path string) mirror.Row {
+		app := w.app(fleet.ApplicationID{Tenant: env.Tenant,
+			Deployment: fleet.DeploymentName(path), Environment: env.Name}, path, fresh,
+			fleet.DeletionDelete, func(a *fleet.Application) { a.Sync.CreateNamespace = true })
+		w.apply(app, fleet.Secret{})
+		return app
+	}
+	app := of("made")
+	w.observed("deployed to a namespace that Argo CD made", app.Key, synced)
+	if got, _ := w.value(fresh, "made"); got != "one" {
+		w.Errorf("the made namespace has %q", got)
+	}
+	for _, path := range []string{"plain", "false", "presync", "failed"} {
+		bad := of(path)
+		w.denied(bad.Key, "can not be managed when in namespaced mode")
+		w.remove(bad)
+	}
+	if _, err := w.cluster.Client().CoreV1().Namespaces().Get(w.Context(), evil,
+		metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		w.Errorf("a repository made a Namespace: %v", err)
+	}
+	w.remove(app)
+	for i := len(rows) - 1; i >= 0; i-- {
+		w.remove(rows[i])
+	}
+}
