@@ -39,16 +39,17 @@ var (
 		pattern: `^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`, check: checkEngineNamespace}
 	formatRepoURL = &format{
 		code: codeInvalidURL,
-		what: "an https:// or ssh:// URL of a repository, or http:// for a host that is " +
-			"listed with it, without user, pattern or query; its host is listed in Fleet.gitHosts",
-		pattern: `^(https?|ssh)://[^\s*?\[\]{}!\\%#]+$`, check: func(s string) error {
+		what: "an https:// or ssh:// URL of a repository, git@host:path, http:// for a host " +
+			"that is listed with it, or registry.example.com/<folder> of OCI charts, without " +
+			"pattern or query; its host is listed in Fleet.gitHosts",
+		pattern: `^[^\s*?\[\]{}!\\%#]+$`, check: func(s string) error {
 			_, err := fleet.ParseRepoURL(s)
 			return err
 		}}
 	formatGrant = &format{
 		code:    codeInvalidURL,
 		what:    "the URL of a repository, or with a trailing slash everything below it",
-		pattern: `^(https?|ssh)://[^\s*?\[\]{}!\\%#]+$`, check: fleet.CheckGrant}
+		pattern: `^[^\s*?\[\]{}!\\%#]+$`, check: fleet.CheckGrant}
 	formatGitHost = &format{
 		code: codeInvalidURL,
 		what: "an exact host, with :port when it is not the default; http://host allows it " +

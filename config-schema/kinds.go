@@ -505,7 +505,7 @@ var kindDeployment = describe(kind{
 }, object(
 	field{name: "source", doc: "The source to deploy.",
 		value: object(wholeSource()...).without("ref").exactlyOneOf("path", "chart").
-			atMostOneOf("kustomize", "helm", "directory").checked(chartIsHelm).
+			atMostOneOf("kustomize", "helm", "directory").checked(chartIsHelm, repositoryFits).
 			not(map[string]word{"ref": notAllowed("one source has no other that could read its "+
 				"files", "write sources: with this source and the one that reads it")})},
 	field{
@@ -519,7 +519,7 @@ var kindDeployment = describe(kind{
 				"files, as `$<ref>/<path>`. Without `path` the source itself deploys nothing.",
 			example: "values", value: textOf(formatRef).atMost(63)}}, wholeSource()...)...).
 			atMostOneOf("path", "chart").atMostOneOf("kustomize", "helm", "directory").
-			checked(chartIsHelm, refIsGit)).by("ref").atMost(20)},
+			checked(chartIsHelm, repositoryFits, refIsGit)).by("ref").atMost(20)},
 	field{name: "destination", doc: "Where it is deployed.", required: true, value: object(
 		field{name: "environments", doc: "Names of environments of this tenant.",
 			example: "[staging, prod-eu]", value: listOf(textOf(formatName))},
@@ -570,7 +570,8 @@ func wholeSource() []field {
 	return append([]field{
 		{
 			name: "repoURL",
-			doc: "The repository; its host is listed in `Fleet.gitHosts`, and the Tenant " +
+			doc: "The repository of Git or of Helm, which may be the root of a host, or a " +
+				"registry of OCI charts; its host is listed in `Fleet.gitHosts`, and the Tenant " +
 				"grants it.", example: "https://git.example.com/acme/checkout", required: true,
 			value: textOf(formatRepoURL).atMost(1024)},
 		{name: "chart", doc: "A chart of the Helm repository at `repoURL`, instead of `path`.",
@@ -775,10 +776,28 @@ func chartIsHelm(d *decoder, into reflect.Value, at node) {
 				"remove kustomize and directory, or use path")
 		})
 	}
-	if !strings.HasPrefix(s.RepoURL, "http") {
+}
+
+// repositoryFits refuses a repository that cannot hold what the source names: a chart over ssh, a
+// folder of Git in a registry or at the root of a host.
+func repositoryFits(d *decoder, into reflect.Value, at node) {
+	s := into.Addr().Interface().(*fleet.Source)
+	u, err := fleet.ParseRepoURL(s.RepoURL)
+	var message, fix string
+	switch {
+	case err != nil: // the format has reported it
+	case s.Chart != "" && !u.Helm():
+		message, fix = "a Helm repository is read over https", "write https://..."
+	case s.Chart == "" && u.OCI():
+		message, fix = "without a scheme, this is a registry of OCI charts",
+			"add chart, or write https:// or ssh:// before a Git repository"
+	case s.Chart == "" && !u.Git():
+		message, fix = "the URL names no repository on the host",
+			"add the path of the repository; only a chart's repository may be the root of a host"
+	}
+	if message != "" {
 		d.at("repoURL", func() {
-			d.problem(child(at, "repoURL"), codeInvalidURL, "a Helm repository is read over https",
-				"write https://...")
+			d.problem(child(at, "repoURL"), codeInvalidURL, message, fix)
 		})
 	}
 }
@@ -927,11 +946,34 @@ var kindCredential = describe(kind{
 		example: "https://git.example.com/acme/checkout", required: true,
 		value: textOf(formatRepoURL).atMost(1024)},
 	field{
-		name:    "credentialsRef",
-		doc:     "The secret of this tenant that holds a user and password, a token or an ssh key.",
+		name: "type",
+		doc: "`git`, `helm` for a Helm repository, or `oci` for a registry of OCI charts. A " +
+			"chart's dependencies are read without the credential.",
+		example: "git", fallback: "oci without a scheme, else git",
+		value: wordOf(string(fleet.RepositoryGit), string(fleet.RepositoryHelm),
+			string(fleet.RepositoryOCI))},
+	field{
+		name: "credentialsRef",
+		doc: "The secret of this tenant that holds a user and password, a token or, for Git, an " +
+			"ssh key or a GitHub App's key.",
 		example: "{name: checkout-git}", required: true,
 		value: secretRef("The secret's name.", "checkout-git")},
-), func(d *fleet.Declaration, s *fleet.CredentialSpec) { d.Credential = s })
+).checked(typeFits), func(d *fleet.Declaration, s *fleet.CredentialSpec) { d.Credential = s })
+
+// typeFits refuses a type that no repository of the URL can have.
+func typeFits(d *decoder, into reflect.Value, at node) {
+	s := into.Addr().Interface().(*fleet.CredentialSpec)
+	u, err := fleet.ParseRepoURL(s.RepoURL)
+	if err != nil {
+		return // the format has reported it
+	}
+	if err := s.TypeOf().Fits(u); err != nil {
+		d.at("repoURL", func() {
+			d.problem(child(at, "repoURL"), codeInvalidURL, err.Error(),
+				"write the URL of a "+string(s.TypeOf())+" repository, or another type")
+		})
+	}
+}
 
 // Parts that several kinds share.
 

@@ -59,6 +59,7 @@ type Repository struct {
 	Name       string
 	Project    string
 	URL        string
+	Type       RepositoryType // empty: git
 	Credential CredentialSource
 }
 

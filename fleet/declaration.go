@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"cmp"
+	"errors"
 	"slices"
 )
 
@@ -318,8 +319,49 @@ type SecretRef struct {
 
 // CredentialSpec is access to a private repository (tenants/<tenant>/credentials/<name>.yaml).
 type CredentialSpec struct {
-	RepoURL        string    `json:"repoURL"`
-	CredentialsRef SecretRef `json:"credentialsRef"`
+	RepoURL        string         `json:"repoURL"`
+	Type           RepositoryType `json:"type,omitempty"` // see TypeOf
+	CredentialsRef SecretRef      `json:"credentialsRef"`
+}
+
+// RepositoryType is what a repository holds.
+type RepositoryType string
+
+// Types of repositories.
+const (
+	RepositoryGit  RepositoryType = "git"
+	RepositoryHelm RepositoryType = "helm"
+	RepositoryOCI  RepositoryType = "oci"
+)
+
+// TypeOf returns the type of the credential's repository. The default of a registry, which has no
+// scheme, is oci, that of other URLs git.
+func (c *CredentialSpec) TypeOf() RepositoryType {
+	if c.Type != "" {
+		return c.Type
+	}
+	if u, err := ParseRepoURL(c.RepoURL); err == nil && u.OCI() {
+		return RepositoryOCI
+	}
+	return RepositoryGit
+}
+
+// Fits reports why a repository of the type cannot have the URL, or nil.
+func (t RepositoryType) Fits(u RepoURL) error {
+	switch {
+	case t == RepositoryOCI && !u.OCI():
+		return errors.New("a registry of OCI charts is written without a scheme, e.g. " +
+			"registry.example.com/charts")
+	case t != RepositoryOCI && u.OCI():
+		return errors.New("without a scheme, this is a registry of OCI charts: write type: oci, " +
+			"or https:// before the URL")
+	case t == RepositoryHelm && !u.Helm():
+		return errors.New("a Helm repository is read over https")
+	case t == RepositoryGit && !u.Git():
+		return errors.New("the URL names no repository on the host; only a Helm repository, of " +
+			"type: helm, may be the root of a host")
+	}
+	return nil
 }
 
 // DeploymentSpec is one source, or several that Argo CD joins, in one or many environments

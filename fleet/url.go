@@ -10,14 +10,20 @@ import (
 // RepoURL is a checked repository URL in its canonical form: host in lower case, no default port,
 // no trailing slash.
 type RepoURL struct {
-	Scheme string // https, ssh, or http (for hosts that Fleet.gitHosts lists with that scheme)
+	// https, ssh, http (for hosts that Fleet.gitHosts lists with that scheme), or oci
+	Scheme string
 	User   string // of ssh, e.g. git; never with a password
 	Host   string // with :port when it is not the default
-	Path   string // begins with a slash; case is kept
+	// begins with a slash; case is kept; empty: the root of a host, which a Helm repository may be
+	Path string
+	// written without a scheme: "git@host:path" of ssh, "host/path" of oci
+	Short bool
 }
 
 // ParseRepoURL parses the repoURL of a source or credential. Only https, http and ssh are
-// transports (CVE-2025-21613, CVE-2026-44936: ext::, file:// and options passed as hosts). It
+// transports of Git and of Helm repositories (CVE-2025-21613, CVE-2026-44936: ext::, file:// and
+// options passed as hosts); "git@host:path" is ssh, and "host/path" is a registry of OCI charts, as
+// Argo CD has them. It
 // refuses every character that Argo CD would read as a pattern, because Argo CD matches sourceRepos
 // and the URLs of scoped Secrets as globs. GitHostAllowed decides whether the host is allowed.
 // Errors never repeat the URL.
@@ -27,12 +33,12 @@ func ParseRepoURL(raw string) (RepoURL, error) {
 	}
 	scheme, rest, found := strings.Cut(raw, "://")
 	if !found {
-		return RepoURL{}, withoutScheme(raw)
+		return parseShort(raw)
 	}
 	if scheme != "https" && scheme != "http" && scheme != "ssh" {
 		return RepoURL{}, wrongScheme(scheme)
 	}
-	authority, path, _ := strings.Cut(rest, "/")
+	authority, path, below := strings.Cut(rest, "/")
 	u := RepoURL{Scheme: scheme, Path: "/" + path}
 	user, host, hasUser := strings.Cut(authority, "@")
 	if !hasUser {
@@ -54,30 +60,79 @@ func ParseRepoURL(raw string) (RepoURL, error) {
 		return RepoURL{}, err
 	}
 	u.Host = host
+	if !below && scheme != "ssh" {
+		u.Path = ""
+		return u, nil
+	}
 	return u, checkURLPath(u.Path)
 }
 
 func wrongScheme(scheme string) error {
 	if lower := strings.ToLower(scheme); lower == "https" || lower == "http" || lower == "ssh" {
 		return fmt.Errorf("write %s:// in lower case", lower)
+	} else if lower == "oci" {
+		return errors.New(
+			"a registry of OCI charts is written without oci://, e.g. registry.example.com/charts, " +
+				"with chart; OCI artifacts without a chart are not deployed, as only some " +
+				"versions of Argo CD can")
 	}
 	return errors.New(
 		"a repository URL begins with https://, ssh://, or http:// where gitHosts of " +
 			"fleet/fleet.yaml lists http:// and the host")
 }
 
-func withoutScheme(raw string) error {
-	userHost, path, scp := strings.Cut(raw, ":")
-	if user, host, at := strings.Cut(userHost, "@"); scp && at && isUser(user) &&
-		checkHostPort(host, "") == nil && checkURLPath("/"+path) == nil {
-		return fmt.Errorf("write ssh://%s@%s/%s: the short form of git is not read", user, host,
-			path)
+// parseShort parses a URL without a scheme: "git@host:path", which is ssh://git@host/path, or
+// "host/path" of a registry.
+func parseShort(raw string) (RepoURL, error) {
+	if userHost, path, scp := strings.Cut(raw, ":"); scp && strings.Contains(userHost, "@") {
+		user, host, _ := strings.Cut(userHost, "@")
+		u := RepoURL{Scheme: "ssh", User: user, Host: host, Path: "/" + path, Short: true}
+		if !isUser(user) {
+			return RepoURL{}, errors.New(
+				"the user of an ssh URL may only hold a-z, A-Z, 0-9, '-' and '_', and begins " +
+					"with a letter or digit")
+		}
+		if err := checkHostPort(host, ""); err != nil {
+			return RepoURL{}, err
+		}
+		return u, checkURLPath(u.Path)
 	}
-	return errors.New("a repository URL begins with https:// or ssh://")
+	host, path, below := strings.Cut(raw, "/")
+	if !below || !strings.ContainsAny(host, ".:") && host != "localhost" {
+		return RepoURL{}, errors.New("a repository URL begins with https:// or ssh://, or is " +
+			"registry.example.com/<folder> of a registry of OCI charts")
+	}
+	if err := checkHostPort(host, "443"); err != nil {
+		return RepoURL{}, err
+	}
+	if c := host[0]; c >= '0' && c <= '9' && strings.Contains(host, ":") {
+		// Argo CD takes all that net/url cannot parse for one repository (NormalizeGitURL)
+		return RepoURL{}, errors.New("the host of a registry with a port begins with a letter: " +
+			"write a DNS name that leads to it")
+	}
+	u := RepoURL{Scheme: schemeOCI, Host: host, Path: "/" + path, Short: true}
+	return u, checkURLPath(u.Path)
 }
+
+const schemeOCI = "oci"
+
+// OCI reports whether the URL is of a registry of OCI charts.
+func (u RepoURL) OCI() bool { return u.Scheme == schemeOCI }
+
+// Git reports whether a Git repository can have the URL: it names one, and its scheme is Git's.
+func (u RepoURL) Git() bool { return u.Path != "" && !u.OCI() }
+
+// Helm reports whether a Helm repository or a registry of charts can have the URL.
+func (u RepoURL) Helm() bool { return u.Scheme != "ssh" }
 
 // String is the URL as written in a declaration.
 func (u RepoURL) String() string {
+	switch {
+	case u.Short && u.User != "":
+		return u.User + "@" + u.Host + ":" + strings.TrimPrefix(u.Path, "/")
+	case u.Short:
+		return u.Host + u.Path
+	}
 	if u.User != "" {
 		return u.Scheme + "://" + u.User + "@" + u.Host + u.Path
 	}
@@ -87,8 +142,15 @@ func (u RepoURL) String() string {
 // Key is equal for two spellings of one repository: Argo CD's NormalizeGitURL lowers the case and
 // drops one ".git".
 func (u RepoURL) Key() string {
-	u.Path = strings.TrimSuffix(strings.ToLower(u.Path), ".git")
+	u.Path, u.Short = strings.TrimSuffix(strings.ToLower(u.Path), ".git"), false
 	return strings.ToLower(u.String())
+}
+
+// folderKey is the beginning of the keys of all repositories below the URL. A folder keeps its name:
+// "acme.git/" is not "acme/".
+func (u RepoURL) folderKey() string {
+	u.Path += "/"
+	return u.Key()
 }
 
 // NormalizeRepoURL is the key under which a repository is compared (RepoURL.Key), or why the URL is
@@ -105,12 +167,11 @@ func NormalizeRepoURL(raw string) (key string, err error) {
 // repository URL, or covers everything below it if it ends in a slash.
 func CheckGrant(grant string) error {
 	rest, prefix := strings.CutSuffix(grant, "/")
-	if prefix && !strings.Contains(strings.TrimPrefix(strings.TrimPrefix(rest, "https://"),
-		"ssh://"), "/") {
+	u, err := ParseRepoURL(rest)
+	if prefix && (err == nil && u.Path == "" || err != nil && !strings.Contains(rest, "/")) {
 		return errors.New(
 			"a grant names at least one folder of the host, e.g. https://git.example.com/acme/")
 	}
-	_, err := ParseRepoURL(rest)
 	return err
 }
 
@@ -131,8 +192,7 @@ func RepositoryGranted(grants []string, raw string) bool {
 		if !below && u.Key() == key {
 			return true
 		}
-		u.Path += "/" // a folder keeps its name: "acme.git/" is not "acme/"
-		if below && strings.HasPrefix(key, u.Key()) {
+		if below && u.Path != "" && strings.HasPrefix(key, u.folderKey()) {
 			return true
 		}
 	}

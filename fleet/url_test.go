@@ -56,9 +56,56 @@ func TestRepositoryURLsThatAreRefused(t *testing.T) {
 			t.Errorf("%s: the error repeats the password: %v", name, err)
 		}
 	}
-	if _, err := ParseRepoURL("git@git.example.com:acme/checkout.git"); err == nil ||
-		!strings.Contains(err.Error(), "ssh://git@git.example.com/acme/checkout.git") {
-		t.Errorf("the scp form is not answered with the URL to write: %v", err)
+}
+
+func TestURLsWithoutASchemeAreReadAsArgoCDReadsThem(t *testing.T) {
+	for raw, key := range map[string]string{
+		"git@git.example.com:acme/Checkout.git": "ssh://git@git.example.com/acme/checkout",
+		"registry.example.com/acme/charts":      "oci://registry.example.com/acme/charts",
+		"localhost:5000/charts":                 "oci://localhost:5000/charts",
+		"https://charts.example.com":            "https://charts.example.com",
+		"https://charts.example.com/stable":     "https://charts.example.com/stable",
+	} {
+		u, err := ParseRepoURL(raw)
+		if err != nil || u.Key() != key || u.String() != raw {
+			t.Errorf("%s: %q, key %q, %v; want the key %q", raw, u, u.Key(), err, key)
+		}
+	}
+	for name, raw := range map[string]string{
+		"option as user": "-oProxyCommand=id@h.example.com:a", "two users": "a@b@h.example.com:a",
+		"scp of an absolute path": "git@git.example.com:/srv/a", "scp dot dot": "git@h.example.com:../a",
+		"scp without a path": "git@git.example.com:", "scp port": "git@git.example.com:22:a/b",
+		"scp password": "git:p@git.example.com:a", "no registry": "charts/app",
+		"registry alone": "registry.example.com", "registry root": "registry.example.com/",
+		"address with a port": "127.0.0.1:5000/charts", "oci scheme": "oci://registry.example.com/a",
+		"default port": "registry.example.com:443/a", "folder": "./charts", "up": "../charts.d/x",
+		"ssh root": "ssh://git@git.example.com",
+	} {
+		if u, err := ParseRepoURL(raw); err == nil {
+			t.Errorf("%s: %q is accepted as %+v", name, raw, u)
+		}
+	}
+}
+
+func TestAGrantOfOneSpellingCoversTheOther(t *testing.T) {
+	grants := []string{"git@git.example.com:acme/", "registry.example.com/acme/",
+		"https://charts.example.com"}
+	for url, want := range map[string]bool{
+		"ssh://git@git.example.com/acme/a": true, "git@git.example.com:acme/a.git": true,
+		"git@git.example.com:acme-evil/a": false, "other@git.example.com:acme/a": false,
+		"registry.example.com/acme/charts": true, "registry.example.com/acmes/charts": false,
+		"https://registry.example.com/acme/charts": false, "https://charts.example.com": true,
+		"https://charts.example.com/x": false,
+	} {
+		if got := RepositoryGranted(grants, url); got != want {
+			t.Errorf("%s: granted %v, want %v", url, got, want)
+		}
+	}
+	for _, g := range []string{"git@git.example.com:", "registry.example.com/",
+		"https://charts.example.com/", "git@git.example.com:/"} {
+		if CheckGrant(g) == nil {
+			t.Errorf("grant %q is accepted", g)
+		}
 	}
 }
 
@@ -83,7 +130,7 @@ func TestAGrantCoversWhatIsBelowItsSlashAndNothingBeside(t *testing.T) {
 			t.Errorf("RepositoryGranted(%q) = %v", url, got)
 		}
 	}
-	for _, bad := range []string{"", "/", "https://", "https://git.example.com",
+	for _, bad := range []string{"", "/", "https://",
 		"https://git.example.com/", "https://git.example.com/*", "https://git.example.com/a//"} {
 		if CheckGrant(bad) == nil {
 			t.Errorf("grant %q is accepted", bad)

@@ -152,6 +152,11 @@ func fillRepository(data map[string]any, secret fleet.Secret) error {
 			ways++
 		}
 	}
+	if kind, err := dataValue(data, "type"); err != nil ||
+		string(kind) != string(fleet.RepositoryGit) && (app || secret.Has(keySSH)) {
+		return unusable("a Helm repository or registry takes %s (with %s) or %s", keyPassword,
+			keyUsername, keyToken)
+	}
 	if ways != 1 {
 		return unusable(
 			"it must contain exactly one of %s (with %s), %s, %s, or a GitHub App's %s, %s and %s",

@@ -225,6 +225,10 @@ func TestRepositoryCredentialsMapToSecretKeys(t *testing.T) {
 	for name, s := range bad {
 		t.Run("refuses "+name, func(t *testing.T) { refused(t, repositoryObject(acme), s) })
 	}
+	charts := repositoryOf(fleet.RepositoryHelm, "https://charts.example.com")
+	t.Run("refuses an ssh key for charts", func(t *testing.T) {
+		refused(t, charts, values("sshPrivateKey", string(key)))
+	})
 }
 
 func refused(t *testing.T, o fleet.Object, s fleet.Secret) {

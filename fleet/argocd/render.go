@@ -336,6 +336,10 @@ func checkSource(s fleet.Source, all []fleet.Source) error {
 	if err := exactRepo("repoURL", s.RepoURL); err != nil {
 		return err
 	}
+	if u, _ := fleet.ParseRepoURL(s.RepoURL); s.Chart != "" && !u.Helm() ||
+		s.Chart == "" && !u.Git() {
+		return fmt.Errorf("repoURL %q is not of a repository that has the path or chart", s.RepoURL)
+	}
 	if err := exact("targetRevision", s.TargetRevision, 256); err != nil {
 		return err
 	}
@@ -617,7 +621,10 @@ func publicConfig(caData string) ([]byte, error) {
 }
 
 // renderRepository renders a repository Secret without its credential. It always sets a project: an
-// unscoped Secret serves every tenant (repository_secrets.go, getRepositorySecret's fallback).
+// unscoped Secret serves every tenant (repository_secrets.go, getRepositorySecret's fallback). It
+// never sets a name and never the type oci: Argo CD gives a Helm repository with a name, and every
+// one of type oci, to the charts of all projects that may read the URL, for their dependencies,
+// whatever project the Secret has (ListHelmRepositories, ListOCIRepositories, GetPermittedRepos).
 func renderRepository(key fleet.ObjectKey, r fleet.Repository) (object, error) {
 	id := identity{tenant: r.ID.Tenant, credential: r.ID.Name}
 	if err := id.check(key); err != nil {
@@ -632,8 +639,15 @@ func renderRepository(key fleet.ObjectKey, r fleet.Repository) (object, error) {
 	if err := exactRepo("url", r.URL); err != nil {
 		return object{}, err
 	}
-	data := map[string][]byte{"type": []byte("git"), "url": []byte(r.URL),
+	repoType := cmp.Or(r.Type, fleet.RepositoryGit)
+	if u, _ := fleet.ParseRepoURL(r.URL); repoType.Fits(u) != nil {
+		return object{}, fmt.Errorf("type %q: %w", repoType, repoType.Fits(u))
+	}
+	data := map[string][]byte{"type": []byte(repoType), "url": []byte(r.URL),
 		"project": []byte(r.Project)}
+	if repoType == fleet.RepositoryOCI {
+		data["type"], data["enableOCI"] = []byte(fleet.RepositoryHelm), []byte("true")
+	}
 	return secretObject(key, id, "repository", data), nil
 }
 

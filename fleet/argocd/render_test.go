@@ -17,6 +17,12 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
+func repositoryOf(of fleet.RepositoryType, url string) fleet.Object {
+	o := repositoryObject(acme)
+	o.Repository.Type, o.Repository.URL = of, url
+	return o
+}
+
 func TestRenderedObjectsAreGolden(t *testing.T) {
 	app := func(change func(*fleet.Application)) fleet.Object {
 		o := applicationObject(checkoutID, exampleServer)
@@ -47,6 +53,8 @@ func TestRenderedObjectsAreGolden(t *testing.T) {
 		"cluster":                        cluster,
 		"cluster-with-cluster-resources": wide,
 		"repository":                     repositoryObject(acme),
+		"repository-helm":                repositoryOf(fleet.RepositoryHelm, "https://charts.example.com"),
+		"repository-oci":                 repositoryOf(fleet.RepositoryOCI, "registry.example.com/acme"),
 		"application":                    app(func(*fleet.Application) {}),
 		"application-manual":             app(func(a *fleet.Application) { a.Sync = fleet.Sync{} }),
 		"application-automated-only": app(func(a *fleet.Application) {

@@ -72,6 +72,7 @@ func repository(view *catalog.View, cred *fleet.Declaration) *fleet.Repository {
 	return &fleet.Repository{
 		ID: id, Name: fleet.RepositoryName(id), Project: fleet.ProjectName(tenant),
 		URL:        cred.Credential.RepoURL,
+		Type:       cred.Credential.TypeOf(),
 		Credential: credentialSource(view, tenant, fleet.ObjectRepository, ref),
 	}
 }
