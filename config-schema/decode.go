@@ -606,6 +606,10 @@ func (d *decoder) integer(v *value, n node, into reflect.Value) bool {
 			v.least, v.most), fmt.Sprintf("write a number from %d to %d", v.least, v.most))
 		return false
 	}
+	if into.Kind() == reflect.Pointer {
+		into.Set(reflect.New(into.Type().Elem()))
+		into = into.Elem()
+	}
 	into.SetInt(i)
 	return true
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/jq"
 )
 
 // Formats of texts. The error of a check gives the reason; the decoder adds the position and the
@@ -125,6 +126,34 @@ var (
 			"all its keys; none of Argo CD or Argosy",
 		pattern: `^([a-z0-9.-]+/)?([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$`,
 		check:   fleet.CheckNamespaceKeyGrant}
+	formatIgnoredGroup = &format{
+		code: codeInvalidValue, what: "an API group, exactly, or \"*\"; \"\" is the core group",
+		pattern: `^([a-z0-9.-]*|\*)$`, check: fleet.CheckIgnoredGroup}
+	formatIgnoredKind = &format{
+		code: codeInvalidValue, what: "a kind, exactly, or \"*\"",
+		pattern: `^([A-Za-z][A-Za-z0-9]*|\*)$`, check: fleet.CheckIgnoredKind}
+	formatResourceName = &format{
+		code: codeInvalidName, what: "the exact name of a resource",
+		pattern: `^[^*?\[\]{}!\\/%\s]+$`, check: fleet.CheckResourceName}
+	formatJSONPointer = &format{
+		code: codeInvalidPath, what: "a JSON pointer, e.g. /spec/replicas",
+		pattern: `^(/([^~]|~[01])*)+$`, check: fleet.CheckJSONPointer}
+	formatJQPath = &format{
+		code:    codeExpression,
+		what:    "a path such as .spec.containers[] | select(.name == \"proxy\") | .image",
+		pattern: ``, check: jq.Check}
+	formatFieldManager = &format{
+		code: codeInvalidName, what: "the exact name of a field manager",
+		pattern: `^[^*?]+$`, check: fleet.CheckFieldManager}
+	formatLinkURL = &format{
+		code: codeInvalidURL, what: "an http:// or https:// URL without user",
+		pattern: `^[Hh][Tt][Tt][Pp][Ss]?://[^\s|<>"'\x60\\]+$`, check: fleet.CheckLinkURL}
+	formatLinkTitle = &format{
+		code: codeInvalidValue, what: "a text without |, < and >", pattern: `^[^|<>]+$`,
+		check: fleet.CheckLinkTitle}
+	formatInfo = &format{
+		code: codeInvalidValue, what: "a text; a URL is http:// or https://", pattern: ``,
+		check: fleet.CheckInfoValue}
 	formatGroup = &format{
 		code: codeInvalidValue, what: "an API group, exactly; \"\" is the core group",
 		pattern: `^[a-z0-9.-]*$`, check: checkGroup}

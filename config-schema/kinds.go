@@ -54,9 +54,9 @@ var neverAnywhere = map[string]word{
 	"finalizers": notAllowed(
 		"finalizers are Argosy's to set, and only in a deletion that was planned",
 		"use deletionPolicy"),
-	"ignoreDifferences": notAllowed(
-		"ignoreDifferences would let Argo CD evaluate expressions of a tenant", "remove it"),
-	"info":          notAllowed("info is not passed to Argo CD", "remove it"),
+	"ignoreDifferences": notAllowed("ignoreDifferences is a field of a deployment's spec",
+		"write it below spec"),
+	"info":          notAllowed("info is a field of a deployment's spec", "write it below spec"),
 	"managedFields": notAllowed("the field is the API server's", "remove it"),
 	"operation": notAllowed("a sync is asked for with a SyncRun",
 		"write tenants/<tenant>/syncs/<name>.yaml"),
@@ -65,8 +65,9 @@ var neverAnywhere = map[string]word{
 		"use kustomize, helm or directory"),
 	"project": notAllowed(
 		"the AppProject follows from the tenant alone; no field steers it", "remove it"),
-	"revisionHistoryLimit": notAllowed("the field is the platform's", "remove it"),
-	"status":               notAllowed("the status is not declared: see argosy get", "remove it"),
+	"revisionHistoryLimit": notAllowed("revisionHistoryLimit is a field of a deployment's spec",
+		"write it below spec"),
+	"status": notAllowed("the status is not declared: see argosy get", "remove it"),
 	"syncOptions": notAllowed(
 		"each sync option is a field of sync",
 		"write sync: {createNamespace: true, serverSideApply: true}; Force, Prune and Delete are "+
@@ -560,6 +561,29 @@ var kindDeployment = describe(kind{
 						"write another deployment"),
 				})},
 		)).by("environment")},
+	ignoreDifferences(),
+	field{
+		name:    "revisionHistoryLimit",
+		doc:     "Number of syncs that Argo CD keeps in the Application's history.",
+		example: "5", fallback: "Argo CD's: 10", value: integer(0, fleet.MaxRevisionHistory)},
+	field{
+		name: "info", doc: "Information about the Application for people, shown by Argo CD.",
+		example: `[{name: team, value: payments}]`, value: listOf(object(
+			field{name: "name", doc: "Its name.", example: "team", required: true,
+				value: textOf(formatAny).atMost(63)},
+			field{name: "value", doc: "Its text.", example: "payments", required: true,
+				value: textOf(formatInfo).atMost(1024)},
+		)).atMost(fleet.MaxInfo)},
+	field{
+		name: "links", doc: "Links from the Application to pages about it, shown by Argo CD.",
+		example: `[{title: dashboard, url: "https://grafana.example.com/d/checkout"}]`,
+		value: listOf(object(
+			field{name: "title", doc: "Its text. Left out: the URL.", example: "dashboard",
+				value: textOf(formatLinkTitle).atMost(63)},
+			field{name: "url", doc: "The page.",
+				example: "https://grafana.example.com/d/checkout", required: true,
+				value: textOf(formatLinkURL).atMost(1024)},
+		)).atMost(fleet.MaxLinks).by("url")},
 ).exactlyOneOf("source", "sources").checked(refsExist, overridesFit, releaseIsNamed),
 	func(d *fleet.Declaration, s *fleet.DeploymentSpec) {
 		d.Deployment = s

@@ -1,10 +1,12 @@
 package configschema
 
 import (
+	"fmt"
 	"reflect"
 	"time"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/jq"
 )
 
 func allowances() value {
@@ -93,6 +95,62 @@ func backoffDuration(name, doc, fallback string) field {
 	return field{name: name, doc: doc + " A duration from 1s to 24h.", example: fallback,
 		fallback: fallback, value: value{shape: shapeDuration, least: int64(time.Second),
 			most: int64(fleet.MaxBackoff)}}
+}
+
+func ignoreDifferences() field {
+	return field{
+		name: "ignoreDifferences",
+		doc: "Fields of resources whose difference from the source is ignored. With " +
+			"`sync.respectIgnoreDifferences` a sync keeps their live values too.",
+		example: "[{group: apps, kind: Deployment, jsonPointers: [/spec/replicas]}]",
+		value: listOf(object(
+			field{name: "group", doc: "API group. Left out: the core group.", example: "apps",
+				value: textOf(formatIgnoredGroup).mayBeEmpty()},
+			field{name: "kind", doc: "Kind.", example: "Deployment", required: true,
+				value: textOf(formatIgnoredKind)},
+			field{name: "name", doc: "Left out: every name.", example: "checkout",
+				value: textOf(formatResourceName)},
+			field{name: "namespace", doc: "Left out: every namespace.", example: "checkout",
+				value: textOf(formatResourceName)},
+			field{name: "jsonPointers", doc: "JSON pointers (RFC 6901).",
+				example: "[/spec/replicas]",
+				value:   listOf(textOf(formatJSONPointer).atMost(512)).atMost(50)},
+			field{
+				name: "jqPathExpressions",
+				doc: "jq path expressions. Argo CD evaluates them in a controller that other " +
+					"tenants share, so that only paths and conditions are allowed whose cost the " +
+					"size of the resource bounds.",
+				example: `['.spec.template.spec.containers[] | select(.name == "proxy")']`,
+				value:   listOf(textOf(formatJQPath).atMost(jq.MaxText)).atMost(20)},
+			field{
+				name: "managedFieldsManagers", doc: "Field managers whose fields are ignored.",
+				example: "[kube-controller-manager]",
+				value:   listOf(textOf(formatFieldManager).atMost(128)).atMost(20)},
+		).checked(somethingIsIgnored)).atMost(50).checked(fewExpressions),
+	}
+}
+
+func somethingIsIgnored(d *decoder, into reflect.Value, at node) {
+	i := into.Addr().Interface().(*fleet.IgnoreDifference)
+	if len(i.JSONPointers)+len(i.JQPathExpressions)+len(i.ManagedFieldsManagers) == 0 {
+		d.problem(at, codeMissingField, "the entry names no field to ignore",
+			"add jsonPointers, jqPathExpressions or managedFieldsManagers")
+	}
+}
+
+// maxExpressions bounds the evaluations for each resource of an Application.
+const maxExpressions = 50
+
+func fewExpressions(d *decoder, into reflect.Value, at node) {
+	n := 0
+	for _, i := range into.Interface().([]fleet.IgnoreDifference) {
+		n += len(i.JQPathExpressions)
+	}
+	if n > maxExpressions {
+		d.problem(at, codeOutOfRange, fmt.Sprintf(
+			"ignoreDifferences has %d jq path expressions; at most %d are allowed", n,
+			maxExpressions), "use jsonPointers")
+	}
 }
 
 // namespaceIsCreated refuses metadata of a namespace that Argo CD does not create: it would be

@@ -23,6 +23,11 @@ type Application struct {
 	Sync           Sync
 	Hold           SyncRunName // a SyncRun that keeps automation off; empty: none
 	DeletionPolicy DeletionPolicy
+
+	IgnoreDifferences    []IgnoreDifference
+	RevisionHistoryLimit *int // nil: Argo CD's default
+	Info                 []Info
+	Links                []Link
 }
 
 // Project holds the permissions of a tenant on one engine. Every list is exact: no pattern

@@ -374,6 +374,11 @@ type DeploymentSpec struct {
 	Sync           SyncSettings   `json:"sync,omitempty"`
 	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"` // default Delete
 	Overrides      []Override     `json:"overrides,omitempty"`
+
+	IgnoreDifferences    []IgnoreDifference `json:"ignoreDifferences,omitempty"`
+	RevisionHistoryLimit *int               `json:"revisionHistoryLimit,omitempty"`
+	Info                 []Info             `json:"info,omitempty"`
+	Links                []Link             `json:"links,omitempty"`
 }
 
 // Destinations names the environments, or selects them by label; exactly one of the two.

@@ -77,23 +77,25 @@ type NamespaceMetadata struct {
 // Or returns the settings with every omitted field taken from other.
 func (s SyncSettings) Or(other SyncSettings) SyncSettings {
 	return SyncSettings{
-		Mode:                     cmp.Or(s.Mode, other.Mode),
-		Prune:                    cmp.Or(s.Prune, other.Prune),
-		SelfHeal:                 cmp.Or(s.SelfHeal, other.SelfHeal),
-		CreateNamespace:          cmp.Or(s.CreateNamespace, other.CreateNamespace),
-		AllowEmpty:               cmp.Or(s.AllowEmpty, other.AllowEmpty),
-		ServerSideApply:          cmp.Or(s.ServerSideApply, other.ServerSideApply),
-		ApplyOutOfSyncOnly:       cmp.Or(s.ApplyOutOfSyncOnly, other.ApplyOutOfSyncOnly),
-		PruneLast:                cmp.Or(s.PruneLast, other.PruneLast),
-		PrunePropagation:         cmp.Or(s.PrunePropagation, other.PrunePropagation),
-		RespectIgnoreDifferences: cmp.Or(s.RespectIgnoreDifferences, other.RespectIgnoreDifferences),
-		Validate:                 cmp.Or(s.Validate, other.Validate),
-		Replace:                  cmp.Or(s.Replace, other.Replace),
+		Mode:               cmp.Or(s.Mode, other.Mode),
+		Prune:              cmp.Or(s.Prune, other.Prune),
+		SelfHeal:           cmp.Or(s.SelfHeal, other.SelfHeal),
+		CreateNamespace:    cmp.Or(s.CreateNamespace, other.CreateNamespace),
+		AllowEmpty:         cmp.Or(s.AllowEmpty, other.AllowEmpty),
+		ServerSideApply:    cmp.Or(s.ServerSideApply, other.ServerSideApply),
+		ApplyOutOfSyncOnly: cmp.Or(s.ApplyOutOfSyncOnly, other.ApplyOutOfSyncOnly),
+		PruneLast:          cmp.Or(s.PruneLast, other.PruneLast),
+		PrunePropagation:   cmp.Or(s.PrunePropagation, other.PrunePropagation),
+		RespectIgnoreDifferences: cmp.Or(s.RespectIgnoreDifferences,
+			other.RespectIgnoreDifferences),
+		Validate: cmp.Or(s.Validate, other.Validate),
+		Replace:  cmp.Or(s.Replace, other.Replace),
 		SkipDryRunOnMissingResource: cmp.Or(s.SkipDryRunOnMissingResource,
 			other.SkipDryRunOnMissingResource),
-		FailOnSharedResource:     cmp.Or(s.FailOnSharedResource, other.FailOnSharedResource),
-		Retry:                    cmp.Or(s.Retry, other.Retry),
-		ManagedNamespaceMetadata: cmp.Or(s.ManagedNamespaceMetadata, other.ManagedNamespaceMetadata),
+		FailOnSharedResource: cmp.Or(s.FailOnSharedResource, other.FailOnSharedResource),
+		Retry:                cmp.Or(s.Retry, other.Retry),
+		ManagedNamespaceMetadata: cmp.Or(s.ManagedNamespaceMetadata,
+			other.ManagedNamespaceMetadata),
 	}
 }
 
@@ -105,16 +107,17 @@ type Sync struct {
 	SelfHeal        bool `json:"selfHeal"`
 	CreateNamespace bool `json:"createNamespace"`
 
-	AllowEmpty                  bool             `json:"allowEmpty,omitempty"`
-	ServerSideApply             bool             `json:"serverSideApply,omitempty"`
-	ApplyOutOfSyncOnly          bool             `json:"applyOutOfSyncOnly,omitempty"`
-	PruneLast                   bool             `json:"pruneLast,omitempty"`
-	PrunePropagation            PrunePropagation `json:"prunePropagation,omitempty"`
-	RespectIgnoreDifferences    bool             `json:"respectIgnoreDifferences,omitempty"`
-	SkipValidation              bool             `json:"skipValidation,omitempty"` // validate: false
-	Replace                     bool             `json:"replace,omitempty"`
-	SkipDryRunOnMissingResource bool             `json:"skipDryRunOnMissingResource,omitempty"`
-	FailOnSharedResource        bool             `json:"failOnSharedResource,omitempty"`
+	AllowEmpty               bool             `json:"allowEmpty,omitempty"`
+	ServerSideApply          bool             `json:"serverSideApply,omitempty"`
+	ApplyOutOfSyncOnly       bool             `json:"applyOutOfSyncOnly,omitempty"`
+	PruneLast                bool             `json:"pruneLast,omitempty"`
+	PrunePropagation         PrunePropagation `json:"prunePropagation,omitempty"`
+	RespectIgnoreDifferences bool             `json:"respectIgnoreDifferences,omitempty"`
+	// validate: false
+	SkipValidation              bool `json:"skipValidation,omitempty"`
+	Replace                     bool `json:"replace,omitempty"`
+	SkipDryRunOnMissingResource bool `json:"skipDryRunOnMissingResource,omitempty"`
+	FailOnSharedResource        bool `json:"failOnSharedResource,omitempty"`
 
 	Retry *Retry `json:"retry,omitempty"`
 	// nil without CreateNamespace
@@ -240,7 +243,8 @@ func checkKeyDomain(domain string) error {
 	}
 	for _, d := range []string{"argoproj.io", "argosy.dev"} {
 		if domain == d || strings.HasSuffix(domain, "."+d) {
-			return fmt.Errorf("keys of %s direct Argo CD or Argosy and are never a declaration's", d)
+			return fmt.Errorf("keys of %s direct Argo CD or Argosy and are never a declaration's",
+				d)
 		}
 	}
 	return nil

@@ -21,7 +21,7 @@ func filled(t *testing.T, n int) SyncSettings {
 				b.SetBool(n == 1)
 			}
 		default:
-			t.Fatalf("field %s cannot be told from an omitted one", v.Type().Field(i).Name)
+			t.Fatalf("field %s has the same value omitted and set", v.Type().Field(i).Name)
 		}
 	}
 	return s
@@ -65,9 +65,10 @@ func TestARetryIsBounded(t *testing.T) {
 			Factor: MaxFactor, MaxDuration: MaxBackoff}}, true},
 		"a negative limit": {&Retry{Limit: -2}, false},
 		"a large limit":    {&Retry{Limit: MaxRetries + 1}, false},
-		"a busy loop":      {&Retry{Backoff: &Backoff{Duration: Duration(time.Millisecond)}}, false},
-		"a long wait":      {&Retry{Backoff: &Backoff{MaxDuration: MaxBackoff + 1}}, false},
-		"a factor":         {&Retry{Backoff: &Backoff{Factor: MaxFactor + 1}}, false},
+		"a busy loop": {&Retry{Backoff: &Backoff{Duration: Duration(time.Millisecond)}},
+			false},
+		"a long wait": {&Retry{Backoff: &Backoff{MaxDuration: MaxBackoff + 1}}, false},
+		"a factor":    {&Retry{Backoff: &Backoff{Factor: MaxFactor + 1}}, false},
 	} {
 		if err := c.retry.Check(); (err == nil) != c.good {
 			t.Errorf("%s: %v", name, err)

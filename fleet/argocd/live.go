@@ -109,7 +109,7 @@ const (
 var (
 	ownLabels = []string{labelManagedBy, labelTenant, labelEnvironment, labelDeployment,
 		labelCredential, labelSecretType}
-	stableAnnotations = []string{annotationEngine, annotationHold}
+	stableAnnotations = append([]string{annotationEngine, annotationHold}, linkAnnotations...)
 )
 
 // metadata is the part of ObjectMeta that we write. It has no finalizers on purpose.

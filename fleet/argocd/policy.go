@@ -9,6 +9,7 @@ import (
 	"github.com/argoproj/argo-cd/v2/pkg/apis/application/v1alpha1"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/jq"
 )
 
 // renderSync renders a sync policy. A field with Argo CD's default renders nothing, and the options
@@ -114,4 +115,64 @@ func renderNamespace(s fleet.Sync) (*v1alpha1.ManagedNamespaceMetadata, error) {
 		}
 	}
 	return &v1alpha1.ManagedNamespaceMetadata{Labels: m.Labels, Annotations: m.Annotations}, nil
+}
+
+// renderDetails adds what Argo CD ignores in comparisons, keeps and shows to a spec.
+func renderDetails(spec *v1alpha1.ApplicationSpec, a fleet.Application) error {
+	for n, i := range a.IgnoreDifferences {
+		if err := i.Check(jq.Check); err != nil {
+			return fmt.Errorf("ignoreDifferences[%d]: %w", n, err)
+		}
+		spec.IgnoreDifferences = append(spec.IgnoreDifferences,
+			v1alpha1.ResourceIgnoreDifferences{Group: i.Group, Kind: i.Kind, Name: i.Name,
+				Namespace: i.Namespace, JSONPointers: i.JSONPointers,
+				JQPathExpressions:     i.JQPathExpressions,
+				ManagedFieldsManagers: i.ManagedFieldsManagers})
+	}
+	if n := a.RevisionHistoryLimit; n != nil {
+		if *n < 0 || *n > fleet.MaxRevisionHistory {
+			return fmt.Errorf("revisionHistoryLimit %d is not 0 to %d", *n,
+				fleet.MaxRevisionHistory)
+		}
+		limit := int64(*n)
+		spec.RevisionHistoryLimit = &limit
+	}
+	for n, i := range a.Info {
+		if err := fleet.CheckInfoValue(i.Value); err != nil {
+			return fmt.Errorf("info[%d].value: %w", n, err)
+		}
+		spec.Info = append(spec.Info, v1alpha1.Info{Name: i.Name, Value: i.Value})
+	}
+	return nil
+}
+
+// linkAnnotations are the annotations of links. Their number is fixed, so that a removed link is
+// noticed and removed.
+var linkAnnotations = func() []string {
+	names := make([]string, fleet.MaxLinks)
+	for i := range names {
+		names[i] = fmt.Sprintf("link.argocd.argoproj.io/%d", i+1)
+	}
+	return names
+}()
+
+// renderLinks adds the links of an Application to its annotations.
+func renderLinks(into map[string]string, links []fleet.Link) error {
+	if len(links) > len(linkAnnotations) {
+		return fmt.Errorf("links: %d; at most %d are allowed", len(links), len(linkAnnotations))
+	}
+	for n, l := range links {
+		if err := fleet.CheckLinkURL(l.URL); err != nil {
+			return fmt.Errorf("links[%d].url: %w", n, err)
+		}
+		if err := fleet.CheckLinkTitle(l.Title); err != nil {
+			return fmt.Errorf("links[%d].title: %w", n, err)
+		}
+		text := l.URL
+		if l.Title != "" {
+			text = l.Title + "|" + l.URL
+		}
+		into[linkAnnotations[n]] = text
+	}
+	return nil
 }

@@ -35,8 +35,13 @@ func (Renderer) Render(engine fleet.EngineSpec, o fleet.Object) (fleet.Manifest,
 		return fleet.Manifest{}, fmt.Errorf("%s %s: %w", o.Key.Kind, o.Key.Name, err)
 	}
 	obj.Metadata.Annotations = map[string]string{annotationEngine: string(o.Key.Engine)}
-	if o.Application != nil && o.Application.Hold != "" {
-		obj.Metadata.Annotations[annotationHold] = string(o.Application.Hold)
+	if a := o.Application; a != nil {
+		if a.Hold != "" {
+			obj.Metadata.Annotations[annotationHold] = string(a.Hold)
+		}
+		if err := renderLinks(obj.Metadata.Annotations, a.Links); err != nil {
+			return fleet.Manifest{}, fmt.Errorf("%s %s: %w", o.Key.Kind, o.Key.Name, err)
+		}
 	}
 	body, err := canonicalOf(obj)
 	if err != nil {
@@ -245,6 +250,9 @@ func renderApplication(engine fleet.EngineSpec, key fleet.ObjectKey, a fleet.App
 		Destination: v1alpha1.ApplicationDestination{Server: a.Destination.Server,
 			Namespace: a.Destination.Namespace},
 		SyncPolicy: policy,
+	}
+	if err := renderDetails(&spec, a); err != nil {
+		return object{}, err
 	}
 	return object{APIVersion: argoAPI, Kind: "Application", Metadata: metadata{
 		Name: key.Name, Labels: id.labels()}, Spec: spec}, nil

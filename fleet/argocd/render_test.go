@@ -8,6 +8,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -70,11 +71,25 @@ func TestRenderedObjectsAreGolden(t *testing.T) {
 					Duration: fleet.Duration(90 * time.Second), Factor: 2,
 					MaxDuration: fleet.Duration(2 * time.Hour)}},
 				ManagedNamespaceMetadata: &fleet.NamespaceMetadata{
-					Labels:      map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
+					Labels: map[string]string{
+						"pod-security.kubernetes.io/enforce": "restricted"},
 					Annotations: map[string]string{"example.com/cost-center": "4711"}}}
 		}),
 		"application-no-retry": app(func(a *fleet.Application) {
 			a.Sync = fleet.Sync{Retry: &fleet.Retry{}}
+		}),
+		"application-details": app(func(a *fleet.Application) {
+			none := 0
+			a.IgnoreDifferences = []fleet.IgnoreDifference{
+				{Group: "apps", Kind: "Deployment", Name: "checkout", Namespace: "checkout",
+					JSONPointers:      []string{"/spec/replicas", "/metadata/annotations/a~1b"},
+					JQPathExpressions: []string{`.spec.containers[] | select(.name == "proxy")`}},
+				{Group: fleet.AnyKind, Kind: fleet.AnyKind,
+					ManagedFieldsManagers: []string{"kube-controller-manager"}}}
+			a.RevisionHistoryLimit = &none
+			a.Info = []fleet.Info{{Name: "team", Value: "payments"}}
+			a.Links = []fleet.Link{{Title: "dashboard", URL: "https://grafana.example.com/d/a?b=c"},
+				{URL: "https://wiki.example.com/checkout"}}
 		}),
 		"application-held": app(func(a *fleet.Application) { a.Hold = "rollback-1" }),
 		"application-kustomize": app(func(a *fleet.Application) {
@@ -172,7 +187,7 @@ func assertCanonical(t testing.TB, body []byte) {
 		}
 	}
 	for k := range meta["annotations"].(map[string]any) {
-		if !strings.HasPrefix(k, "argosy.dev/") {
+		if !strings.HasPrefix(k, "argosy.dev/") && !slices.Contains(linkAnnotations, k) {
 			t.Errorf("annotation %s is not ours", k)
 		}
 	}

@@ -165,6 +165,13 @@ func (w *shapeSet) read(f *field, t reflect.Type, at func(reflect.Value) reflect
 		}
 	case t.Kind() == reflect.Bool:
 		f.of, f.get = types.BoolType, func(v reflect.Value) any { return types.Bool(at(v).Bool()) }
+	case t == reflect.TypeFor[*int]():
+		f.of, f.get = types.IntType, func(v reflect.Value) any {
+			if p := at(v); !p.IsNil() {
+				return types.Int(p.Elem().Int())
+			}
+			return types.Int(0)
+		}
 	case t == reflect.TypeFor[*bool]():
 		f.of, f.get = types.BoolType, func(v reflect.Value) any {
 			p := at(v)

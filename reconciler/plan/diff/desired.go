@@ -28,6 +28,11 @@ func application(
 		Sync:           sync,
 		Hold:           hold,
 		DeletionPolicy: target.DeletionPolicy,
+
+		IgnoreDifferences:    dep.Deployment.IgnoreDifferences,
+		RevisionHistoryLimit: dep.Deployment.RevisionHistoryLimit,
+		Info:                 dep.Deployment.Info,
+		Links:                dep.Deployment.Links,
 	}
 }
 
