@@ -24,10 +24,10 @@ type Application struct {
 	Hold           SyncRunName // a SyncRun that keeps automation off; empty: none
 	DeletionPolicy DeletionPolicy
 
-	IgnoreDifferences    []IgnoreDifference
-	RevisionHistoryLimit *int // nil: Argo CD's default
-	Info                 []Info
-	Links                []Link
+	IgnoreDifferences    []IgnoreDifference `json:",omitempty"`
+	RevisionHistoryLimit *int               `json:",omitempty"` // nil: Argo CD's default
+	Info                 []Info             `json:",omitempty"`
+	Links                []Link             `json:",omitempty"`
 }
 
 // Project holds the permissions of a tenant on one engine. Every list is exact: no pattern
@@ -49,10 +49,11 @@ type Cluster struct {
 	Name    string
 	Project string
 	// server key: the URL with a query that makes it unique per environment (ServerKey)
-	Server           string
-	CAData           string
-	Namespaces       []string
-	Granted          []string `json:",omitempty"` // those of Namespaces that only an EnvironmentGrant opens
+	Server     string
+	CAData     string
+	Namespaces []string
+	// those of Namespaces that only an EnvironmentGrant opens
+	Granted          []string `json:",omitempty"`
 	AllNamespaces    bool     `json:",omitempty"` // instead of Namespaces
 	ClusterResources bool
 	Credential       CredentialSource
@@ -64,7 +65,7 @@ type Repository struct {
 	Name       string
 	Project    string
 	URL        string
-	Type       RepositoryType // empty: git
+	Type       RepositoryType `json:",omitempty"` // empty: git
 	Credential CredentialSource
 }
 

@@ -72,7 +72,8 @@ func (s *LabelSelector) Equal(other *LabelSelector) bool {
 	return maps.Equal(s.MatchLabels, other.MatchLabels) &&
 		slices.EqualFunc(s.MatchExpressions, other.MatchExpressions,
 			func(a, b LabelRequirement) bool {
-				return a.Key == b.Key && a.Operator == b.Operator && slices.Equal(a.Values, b.Values)
+				return a.Key == b.Key && a.Operator == b.Operator &&
+					slices.Equal(a.Values, b.Values)
 			})
 }
 

@@ -146,8 +146,8 @@ func (u RepoURL) Key() string {
 	return strings.ToLower(u.String())
 }
 
-// folderKey is the beginning of the keys of all repositories below the URL. A folder keeps its name:
-// "acme.git/" is not "acme/".
+// folderKey is the beginning of the keys of all repositories below the URL. A folder keeps its
+// name: "acme.git/" is not "acme/".
 func (u RepoURL) folderKey() string {
 	u.Path += "/"
 	return u.Key()

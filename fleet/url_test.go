@@ -73,12 +73,15 @@ func TestURLsWithoutASchemeAreReadAsArgoCDReadsThem(t *testing.T) {
 	}
 	for name, raw := range map[string]string{
 		"option as user": "-oProxyCommand=id@h.example.com:a", "two users": "a@b@h.example.com:a",
-		"scp of an absolute path": "git@git.example.com:/srv/a", "scp dot dot": "git@h.example.com:../a",
-		"scp without a path": "git@git.example.com:", "scp port": "git@git.example.com:22:a/b",
+		"scp of an absolute path": "git@git.example.com:/srv/a",
+		"scp dot dot":             "git@h.example.com:../a",
+		"scp without a path":      "git@git.example.com:", "scp port": "git@git.example.com:22:a/b",
 		"scp password": "git:p@git.example.com:a", "no registry": "charts/app",
 		"registry alone": "registry.example.com", "registry root": "registry.example.com/",
-		"address with a port": "127.0.0.1:5000/charts", "oci scheme": "oci://registry.example.com/a",
-		"default port": "registry.example.com:443/a", "folder": "./charts", "up": "../charts.d/x",
+		"address with a port": "127.0.0.1:5000/charts",
+		"oci scheme":          "oci://registry.example.com/a",
+		"default port":        "registry.example.com:443/a", "folder": "./charts",
+		"up":       "../charts.d/x",
 		"ssh root": "ssh://git@git.example.com",
 	} {
 		if u, err := ParseRepoURL(raw); err == nil {

@@ -23,7 +23,8 @@ func compact(t *testing.T, v Values) string {
 
 func TestValuesMergeAsHelmMergesFiles(t *testing.T) {
 	for name, c := range map[string]struct{ below, above, want string }{
-		"maps merge":             {`{"a":{"b":1,"c":2}}`, `{"a":{"c":3,"d":4}}`, `{"a":{"b":1,"c":3,"d":4}}`},
+		"maps merge": {
+			`{"a":{"b":1,"c":2}}`, `{"a":{"c":3,"d":4}}`, `{"a":{"b":1,"c":3,"d":4}}`},
 		"a list replaces":        {`{"a":[1,2]}`, `{"a":[3]}`, `{"a":[3]}`},
 		"a scalar replaces":      {`{"a":"x","b":true}`, `{"a":1}`, `{"a":1,"b":true}`},
 		"a map replaces a list":  {`{"a":[1]}`, `{"a":{"b":1}}`, `{"a":{"b":1}}`},
@@ -43,7 +44,8 @@ func TestValuesMergeAsHelmMergesFiles(t *testing.T) {
 }
 
 func TestValuesKeepTheirNumbersAndCharacters(t *testing.T) {
-	for _, text := range []string{"{\n  \"a\": 12345678901234567890,\n  \"b\": 1.10,\n  \"c\": \"<&>😀\"\n}",
+	for _, text := range []string{
+		"{\n  \"a\": 12345678901234567890,\n  \"b\": 1.10,\n  \"c\": \"<&>😀\"\n}",
 		"replicas: 2\n"} {
 		stored, err := json.Marshal(Values(text))
 		if err != nil {

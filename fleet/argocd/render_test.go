@@ -54,10 +54,12 @@ func TestRenderedObjectsAreGolden(t *testing.T) {
 		"cluster":                        cluster,
 		"cluster-with-cluster-resources": wide,
 		"repository":                     repositoryObject(acme),
-		"repository-helm":                repositoryOf(fleet.RepositoryHelm, "https://charts.example.com"),
-		"repository-oci":                 repositoryOf(fleet.RepositoryOCI, "registry.example.com/acme"),
-		"application":                    app(func(*fleet.Application) {}),
-		"application-manual":             app(func(a *fleet.Application) { a.Sync = fleet.Sync{} }),
+		"repository-helm": repositoryOf(fleet.RepositoryHelm,
+			"https://charts.example.com"),
+		"repository-oci": repositoryOf(fleet.RepositoryOCI,
+			"registry.example.com/acme"),
+		"application":        app(func(*fleet.Application) {}),
+		"application-manual": app(func(a *fleet.Application) { a.Sync = fleet.Sync{} }),
 		"application-automated-only": app(func(a *fleet.Application) {
 			a.Sync = fleet.Sync{Automated: true}
 		}),

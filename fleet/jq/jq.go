@@ -63,7 +63,8 @@ func Check(expression string) error {
 		return fmt.Errorf("the expression does not compile: %w", err)
 	}
 	out, ok := code.Run(map[string]any{}).Next()
-	if failure, failed := out.(error); failed && strings.HasPrefix(failure.Error(), "invalid path") {
+	if failure, failed := out.(error); failed &&
+		strings.HasPrefix(failure.Error(), "invalid path") {
 		return fmt.Errorf("the expression is no path: %w", failure)
 	}
 	if _, object := out.(map[string]any); ok && !object {

@@ -371,7 +371,8 @@ func TestAnEngineInUseKeepsItsDeclaration(t *testing.T) {
 					inputs(
 						tree{},
 						tree{
-							"tenants/acme/deployments/keep.yaml": deploymentFile("keep", "acme/keep",
+							"tenants/acme/deployments/keep.yaml": deploymentFile(
+								"keep", "acme/keep",
 								"environmentSelector: {matchLabels: {tier: none}}", "")})...)
 			})
 			if h.w.state.Catalog.Engine("eu-1") == nil {

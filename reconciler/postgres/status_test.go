@@ -72,7 +72,8 @@ func TestAcknowledgeOfARemovalTakesTheRowOnlyIfItIsToGo(t *testing.T) {
 	must(s.Plans.Record(t.Context(), reconciler,
 		step(2, 3, func(r *mirror.Record) { r.Rows = []mirror.Row{b} })))(t)
 	check(t, s.Work.Acknowledge(t.Context(), worker, applied(absent)))
-	if gone := must(s.Plans.Vanished(t.Context(), life, []fleet.ObjectKey{b.Key}))(t); len(gone) != 0 {
+	if gone := must(s.Plans.Vanished(t.Context(), life, []fleet.ObjectKey{b.Key}))(t); len(
+		gone) != 0 {
 		t.Fatal("a row that is wanted again went")
 	}
 	b.Unwanted = true
@@ -80,7 +81,8 @@ func TestAcknowledgeOfARemovalTakesTheRowOnlyIfItIsToGo(t *testing.T) {
 		step(3, 4, func(r *mirror.Record) { r.Rows = []mirror.Row{b} })))(t)
 	check(t, s.Work.Acknowledge(t.Context(), worker,
 		applied(must(s.Work.Changed(t.Context(), "eu-1", 4-1, 10))(t))))
-	if gone := must(s.Plans.Vanished(t.Context(), life, []fleet.ObjectKey{a.Key, b.Key}))(t); !cmp.Equal(
+	if gone := must(s.Plans.Vanished(t.Context(), life, []fleet.ObjectKey{a.Key, b.Key}))(
+		t); !cmp.Equal(
 		gone,
 		[]fleet.ObjectKey{b.Key}) {
 		t.Fatalf("gone: %v", gone)

@@ -93,9 +93,9 @@ func (s *State) restoreRows(objects []mirror.Indexed) error {
 	return nil
 }
 
-// restoreVanished indexes terminating Applications whose rows the store no longer has: their objects
-// were deleted, and no plan has been recorded since. Until the next plan gets them as deleted,
-// AppProjects allow what they needed.
+// restoreVanished indexes terminating Applications whose rows the store no longer has: their
+// objects were deleted, and no plan has been recorded since. Until the next plan gets them as
+// deleted, AppProjects allow what they needed.
 func (s *State) restoreVanished() {
 	for key, t := range s.Terminating.base {
 		if _, ok := s.Rows.Get(key); ok {

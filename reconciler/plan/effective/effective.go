@@ -51,8 +51,8 @@ func Compute(in Input, limits *Limits) *Declarations {
 }
 
 // inputs returns the files that the catalog judges: the changed files, and the files that were
-// deferred before unless they changed again. A plan without any change since the last one cannot let
-// a deferred file in: then it stays deferred.
+// deferred before unless they changed again. A plan without any change since the last one cannot
+// let a deferred file in: then it stays deferred.
 func (d *Declarations) inputs(in Input, limits *Limits) []catalog.Input {
 	files := slices.Clone(in.Files)
 	changed := map[fleet.Key]bool{}
