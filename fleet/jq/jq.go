@@ -63,14 +63,12 @@ func Check(expression string) error {
 		return fmt.Errorf("the expression does not compile: %w", err)
 	}
 	out, ok := code.Run(map[string]any{}).Next()
-	if failure, failed := out.(error); failed &&
-		strings.HasPrefix(failure.Error(), "invalid path") {
+	failure, failed := out.(error)
+	if failed && strings.HasPrefix(failure.Error(), "invalid path") {
 		return fmt.Errorf("the expression is no path: %w", failure)
 	}
-	if _, object := out.(map[string]any); ok && !object {
-		if _, failed := out.(error); !failed {
-			return errors.New("the expression removes the whole resource")
-		}
+	if _, object := out.(map[string]any); ok && !failed && !object {
+		return errors.New("the expression removes the whole resource")
 	}
 	return nil
 }
