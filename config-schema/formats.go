@@ -28,6 +28,12 @@ var (
 		what: "one exact namespace, never a pattern; those of Argosy are refused, those of " +
 			"Kubernetes and Argo CD and `default` unless the platform grants them",
 		pattern: `^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`, check: fleet.CheckNamespace}
+	formatNamespaceEntry = &format{
+		code: codeInvalidName,
+		what: "one exact namespace, or with a '-' at the end every namespace that begins so; " +
+			"those of Argosy are refused, those of Kubernetes and Argo CD and `default` unless " +
+			"the platform grants them",
+		pattern: `^[a-z0-9][-a-z0-9]{0,62}$`, check: fleet.CheckNamespaceEntry}
 	formatGrantedNamespace = &format{
 		code: codeInvalidName, what: "one exact namespace, never a pattern; not one of Argosy",
 		pattern: `^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`, check: fleet.CheckNamespace}

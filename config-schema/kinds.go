@@ -422,9 +422,11 @@ var kindEnvironment = describe(kind{
 		).mayBeEmpty().not(neverAgent)},
 	field{
 		name: "namespaces", first: true,
-		doc: "The namespaces that may be deployed to: exact names, never a pattern. Reserved " +
-			"ones, such as `kube-system`, need `Tenant.environments`.",
-		example: "[checkout, cart]", value: listOf(textOf(formatNamespace))},
+		doc: "The namespaces that may be deployed to: exact names, or prefixes that end in `-`. " +
+			"A prefix covers the namespaces of the deployments that go here, and Argo CD gets " +
+			"their exact names. Reserved namespaces, such as `kube-system`, need " +
+			"`Tenant.environments`.",
+		example: "[checkout, acme-]", value: listOf(textOf(formatNamespaceEntry))},
 	field{
 		name: "allNamespaces",
 		doc: "Every namespace of the cluster, instead of `namespaces`. `Tenant.environments` " +

@@ -39,7 +39,8 @@ func syncSettings() value {
 			example: "true", fallback: "Fleet.defaults, else true", value: boolean()},
 		field{name: "selfHeal", doc: "Whether changes made on the cluster are put back.",
 			example: "true", fallback: "Fleet.defaults, else true", value: boolean()},
-		option("createNamespace", "Whether the namespace is made when it is not there."),
+		option("createNamespace", "Whether Argo CD creates the namespace if it is missing. The "+
+			"environment's credential needs get and create on namespaces."),
 		option("allowEmpty", "Whether an automated sync may prune the last resource."),
 		option("serverSideApply", "Apply on the API server, with field ownership."),
 		option("applyOutOfSyncOnly", "Apply only the resources that differ."),

@@ -53,8 +53,10 @@ type Cluster struct {
 	CAData     string
 	Namespaces []string
 	// those of Namespaces that only an EnvironmentGrant opens
-	Granted          []string `json:",omitempty"`
-	AllNamespaces    bool     `json:",omitempty"` // instead of Namespaces
+	Granted       []string `json:",omitempty"`
+	AllNamespaces bool     `json:",omitempty"` // instead of Namespaces
+	// Unused is set instead of Namespaces if no Application uses a namespace of the environment.
+	Unused           bool `json:",omitempty"`
 	ClusterResources bool
 	Credential       CredentialSource
 }

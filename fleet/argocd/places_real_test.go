@@ -124,7 +124,7 @@ func (w *argoLab) grantsWholeClusters() {
 		"whole/cm.yaml": elsewhere,
 		"evil/app.yaml": "apiVersion: argoproj.io/v1alpha1\nkind: AppProject\n" +
 			"metadata: {name: evil}\nspec: {}\n"})
-	rows := w.settle(env, nil, func(p *fleet.Project) {
+	w.settle(env, nil, func(p *fleet.Project) {
 		p.Destinations = []fleet.Destination{{Server: fleet.ServerKey(w.cluster.Server, env),
 			All: true}}
 		p.AllClusterResources = true
@@ -146,14 +146,10 @@ func (w *argoLab) grantsWholeClusters() {
 		w.Error(err)
 	}
 	w.denied(evil.Key, "is not permitted in project")
-	w.remove(evil)
 	w.remove(app)
 	if _, err := w.cluster.Client().RbacV1().ClusterRoles().Get(w.Context(), name,
 		metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		w.Errorf("the ClusterRole remains: %v", err)
-	}
-	for i := len(rows) - 1; i >= 0; i-- {
-		w.remove(rows[i])
 	}
 }
 
@@ -177,7 +173,7 @@ func (w *argoLab) createsOnlyTheNamespaceOfADestination() {
 		"presync/cm.yaml": cm, "presync/ns.yaml": hook("PreSync"),
 		"failed/cm.yaml": cm, "failed/ns.yaml": hook("SyncFail"),
 	})
-	rows := w.settle(env, []string{fresh}, func(p *fleet.Project) {
+	w.settle(env, []string{fresh}, func(p *fleet.Project) {
 		p.ClusterResources = []fleet.GroupKind{fleet.KindNamespace}
 	}, func(*fleet.Cluster) {})
 	of := func(path string) mirror.Row {
@@ -195,14 +191,10 @@ func (w *argoLab) createsOnlyTheNamespaceOfADestination() {
 	for _, path := range []string{"plain", "false", "presync", "failed"} {
 		bad := of(path)
 		w.denied(bad.Key, "can not be managed when in namespaced mode")
-		w.remove(bad)
 	}
 	if _, err := w.cluster.Client().CoreV1().Namespaces().Get(w.Context(), evil,
 		metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		w.Errorf("a repository made a Namespace: %v", err)
 	}
 	w.remove(app)
-	for i := len(rows) - 1; i >= 0; i-- {
-		w.remove(rows[i])
-	}
 }

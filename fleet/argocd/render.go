@@ -584,9 +584,9 @@ func renderCluster(engine fleet.EngineSpec, key fleet.ObjectKey, c fleet.Cluster
 	if err := exactServer("server", c.Server, c.ID); err != nil {
 		return object{}, err
 	}
-	if (len(c.Namespaces) == 0) != c.AllNamespaces {
-		return object{}, fmt.Errorf("namespaces: Argo CD takes none for all of them, and %d are "+
-			"listed where all are %t", len(c.Namespaces), c.AllNamespaces)
+	if (len(c.Namespaces) == 0) != (c.AllNamespaces || c.Unused) || c.AllNamespaces && c.Unused {
+		return object{}, fmt.Errorf("namespaces: %d beside all %t and none in use %t; Argo CD "+
+			"would take none for all of them", len(c.Namespaces), c.AllNamespaces, c.Unused)
 	}
 	at := place{tenant: c.ID.Tenant, name: key.Engine, engine: engine}
 	for _, ns := range c.Namespaces {
@@ -603,6 +603,9 @@ func renderCluster(engine fleet.EngineSpec, key fleet.ObjectKey, c fleet.Cluster
 		"name": []byte(c.Name), "server": []byte(c.Server), "project": []byte(c.Project),
 		"config": config,
 	}
+	if c.Unused {
+		namespaces = []string{unused}
+	}
 	if !c.AllNamespaces {
 		data["namespaces"] = []byte(strings.Join(namespaces, ","))
 	}
@@ -611,6 +614,10 @@ func renderCluster(engine fleet.EngineSpec, key fleet.ObjectKey, c fleet.Cluster
 	}
 	return secretObject(key, id, "cluster", data), nil
 }
+
+// unused is the namespace of a cluster Secret whose environment uses none yet. No tenant can be
+// granted it, and no AppProject has it as a destination.
+const unused = "argosy-unused"
 
 // publicConfig returns Argo CD's cluster config without the credential.
 func publicConfig(caData string) ([]byte, error) {

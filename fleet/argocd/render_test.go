@@ -45,7 +45,10 @@ func TestRenderedObjectsAreGolden(t *testing.T) {
 	whole.Project.ClusterResources, whole.Project.AllClusterResources = nil, true
 	all := clusterObject(prodEU, exampleServer)
 	all.Cluster.Namespaces, all.Cluster.AllNamespaces = nil, true
+	idle := clusterObject(prodEU, exampleServer)
+	idle.Cluster.Namespaces, idle.Cluster.Unused = nil, true
 	cases := map[string]fleet.Object{
+		"cluster-without-applications":   idle,
 		"project-granted":                granted,
 		"project-whole-cluster":          whole,
 		"cluster-with-all-namespaces":    all,
@@ -285,6 +288,9 @@ func TestRenderRejectsUnsafeObjects(t *testing.T) {
 			d.Namespace = "argocd"
 		}),
 		"all kinds and one": project(func(p *fleet.Project) { p.AllClusterResources = true }),
+		"a cluster without applications and with a namespace": cluster(func(c *fleet.Cluster) {
+			c.Unused = true
+		}),
 		"a cluster with all namespaces and one": cluster(func(c *fleet.Cluster) {
 			c.AllNamespaces = true
 		}),

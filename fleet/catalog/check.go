@@ -671,8 +671,9 @@ func (ch *checker) warnDestinations(e *entry, spec *fleet.DeploymentSpec) []flee
 	if create := spec.Sync.CreateNamespace; create != nil && *create {
 		if n := ch.cannotCreate(e.key.Tenant, targets); n != "" {
 			problems = append(problems, e.warning("spec.sync.createNamespace", codeCreateNamespace,
-				"make the namespace there beforehand, or have the tenant granted kind Namespace "+
-					"and the environment set clusterResources",
+				"make the namespace there beforehand, or ask the platform to grant kind Namespace "+
+					"in "+ch.st.get(tenantKey(e.key.Tenant)).Path+" and set clusterResources in "+
+					"the environment",
 				"environment %q allows no Namespace to be created", n))
 		}
 	}
@@ -700,17 +701,36 @@ func (ch *checker) matched(d *fleet.Declaration, so func(*fleet.Declaration) boo
 	return slices.Compact(names) // its labels in effect and at the head may be two anchors
 }
 
-// cannotCreate is the first target in which Argo CD may not create a namespace: a Namespace is
-// cluster-scoped, so the project must allow the kind and the cluster Secret cluster-scoped
-// resources.
+// cannotCreate is the first target in which Argo CD may not create a namespace: the AppProject must
+// allow the kind. It does if no environment on the engine has cluster-scoped resources, and if each
+// that has may deploy the kind. An agent's own cluster has no namespaced cluster Secret, so the
+// kind is granted there explicitly.
 func (ch *checker) cannotCreate(t fleet.TenantName,
 	targets []fleet.EnvironmentID) fleet.EnvironmentName {
 	tenant := ch.st.get(tenantKey(t))
-	granted := tenant != nil && slices.Contains(tenant.Tenant.ClusterResources, fleet.GroupKind{
-		Kind: "Namespace"})
+	may := func(env *fleet.Declaration) bool {
+		scope := tenant.Tenant.ScopeOf(fleet.EnvironmentName(env.Key.Name), env.Environment)
+		return scope.All || slices.Contains(scope.Kinds, fleet.KindNamespace)
+	}
+	regions := map[string]bool{}
 	for _, id := range targets {
-		if env := ch.st.get(environmentKey(id)); !granted || env == nil ||
-			!env.Environment.ClusterResources {
+		env := ch.st.get(environmentKey(id))
+		if tenant == nil || env == nil {
+			return id.Name
+		}
+		able, known := regions[env.Environment.Region]
+		switch {
+		case env.Environment.Agent != nil || env.Environment.ClusterWide():
+			able = may(env)
+		case !known:
+			able = !slices.ContainsFunc(ch.st.index.list(clusterWideIn(env)),
+				func(k fleet.Key) bool {
+					other := ch.st.get(k)
+					return other != nil && other.Environment.ClusterWide() && !may(other)
+				})
+			regions[env.Environment.Region] = able
+		}
+		if !able {
 			return id.Name
 		}
 	}

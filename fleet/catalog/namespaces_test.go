@@ -156,3 +156,111 @@ func TestEnvironmentsOfOneRegionHaveTheSameClusterScopedKinds(t *testing.T) {
 		grant(fleet.EnvironmentGrant{Name: "a", ClusterResources: roles},
 			fleet.EnvironmentGrant{Name: "b", ClusterResources: roles}))
 }
+
+func TestAPrefixIsATenantsAlone(t *testing.T) {
+	both := func(name string, namespaces ...string) Input {
+		return granted(name, []string{sharedURL}, namespaces...)
+	}
+	c := New()
+	good(t, c, theFleet(), engine("eu-1"), both("acme", "acme-", "shop-"),
+		both("evil", "acme-x", "acme-x-", "acme-", "evil-", "s-"))
+	good(t, c, deploysTo("acme/a", sharedURL, "acme-", "shop-eu"))
+	taken := "ManagedEnvironment evil/a spec.namespaces[%] namespace-claimed"
+	for i, ns := range []string{"acme-x", "acme-x-", "acme-", "acme-x-y"} {
+		want := strings.Replace(taken, "%", "0", 1)
+		if i == 3 {
+			want += "; ManagedEnvironment evil/a spec.namespaces[1] namespace-not-granted"
+		}
+		entries := []string{ns}
+		if i == 3 {
+			entries = append(entries, "shop-")
+		}
+		s := c.Prepare([]Input{deploysTo("evil/a", sharedURL, entries...)})
+		if got := codes(s.Problems()); got != want {
+			t.Errorf("%v: found %s, want %s", entries, got, want)
+		}
+	}
+	refused(t, c, "", "+ManagedEnvironment evil/a", deploysTo("evil/a", sharedURL, "evil-", "s-x"))
+	// The owner of a prefix may name what it covers, and another of its environments too.
+	refused(t, c, "", "+ManagedEnvironment acme/b", deploysTo("acme/b", sharedURL, "acme-y"))
+	// When the prefix goes, what waited for it goes on.
+	refused(t, c, "ManagedEnvironment evil/b spec.namespaces[0] namespace-claimed", "",
+		deploysTo("evil/b", sharedURL, "acme-z"))
+	refused(t, c, "", "~ManagedEnvironment acme/a; +ManagedEnvironment evil/b",
+		deploysTo("acme/a", sharedURL, "shop-eu"))
+	// A prefix over a name that another tenant has in effect is refused.
+	refused(t, c, "ManagedEnvironment acme/c spec.namespaces[0] namespace-claimed", "",
+		deploysTo("acme/c", sharedURL, "acme-"))
+	refused(t, c, "", "+ManagedEnvironment acme/c; -ManagedEnvironment evil/b",
+		gone(deploysTo("evil/b", sharedURL)))
+}
+
+func TestAPrefixCoversNoEnginesNamespaceAndNothingReserved(t *testing.T) {
+	c := New()
+	good(t, c, theFleet(), engine("eu-1"), tenant("acme", func(d *fleet.Declaration) {
+		d.Tenant.Clusters, d.Tenant.Namespaces = []string{sharedURL}, []string{"argocd-", "web"}
+	}), granted("globex", []string{sharedURL}, "web-"))
+	refused(t, c, "ManagedEnvironment acme/a spec.namespaces[0] namespace-of-engine", "",
+		deploysTo("acme/a", sharedURL, "argocd-"))
+	refused(t, c, "", "~Engine eu-1; +ManagedEnvironment acme/a",
+		engine("eu-1", func(d *fleet.Declaration) { d.Engine.ArgoCD.Namespace = "engine-1" }))
+	refused(t, c, "Engine eu-2 spec.argocd.namespace namespace-of-engine", "", engine("eu-2"))
+	refused(t, c, "", "+Engine eu-2; ~ManagedEnvironment acme/a",
+		deploysTo("acme/a", sharedURL, "web"))
+	env := &fleet.EnvironmentSpec{Namespaces: []string{"default-", "kube-system"}}
+	for ns, want := range map[string]bool{"default": false, "default-x": true, "kube-system": true,
+		"kube-public": false} {
+		if env.Lists(ns) != want {
+			t.Errorf("%s is listed: %t", ns, !want)
+		}
+	}
+	for entry, good := range map[string]bool{"acme-": true, "a-": true, "kube-": false,
+		"kube-x-": false, "argosy-": false, "-": false, "acme--": false, "acme": true,
+		"Acme-":    false,
+		"argosy-x": false, "kube-system": true, "": false, "acme-*": false} {
+		if err := fleet.CheckNamespaceEntry(entry); (err == nil) != good {
+			t.Errorf("%q: %v", entry, err)
+		}
+	}
+}
+
+func TestDeploymentsGoToNamespacesThatAPrefixCovers(t *testing.T) {
+	to := func(namespace string) Input {
+		return deploymentWith("acme/shop", func(d *fleet.Declaration) {
+			d.Deployment.Destination = fleet.Destinations{Namespace: namespace,
+				Environments: []fleet.EnvironmentName{"a"}}
+		})
+	}
+	c := New()
+	good(t, c, theFleet(), engine("eu-1"), granted("acme", []string{ownURL}),
+		deploysTo("acme/a", ownURL, "acme-", "web"))
+	for ns, code := range map[string]string{"acme-shop": "", "web": "", "acme": "x", "shop": "x"} {
+		s := c.Prepare([]Input{to(ns)})
+		if (len(s.Problems()) == 0) != (code == "") {
+			t.Errorf("%s: %v", ns, s.Problems())
+		}
+	}
+	good(t, c, to("acme-shop"))
+	refused(t, c, "ManagedEnvironment acme/a spec.namespaces namespace-in-use", "",
+		deploysTo("acme/a", ownURL, "acme-cart", "web"))
+	refused(t, c, "", "~ManagedEnvironment acme/a", deploysTo("acme/a", ownURL, "acme-shop"))
+}
+
+func TestCreateNamespaceNeedsTheKindOnlyBesideClusterScopedResources(t *testing.T) {
+	create := func(environments ...fleet.EnvironmentName) Input {
+		return deploymentWith("acme/new", func(d *fleet.Declaration) {
+			yes := true
+			d.Deployment.Destination.Environments = environments
+			d.Deployment.Sync.CreateNamespace = &yes
+		})
+	}
+	c := New()
+	good(t, c, theFleet(), engine("eu-1"), tenant("acme", func(d *fleet.Declaration) {
+		d.Tenant.ClusterResources = []fleet.GroupKind{{Group: "x.io", Kind: "Thing"}}
+	}), environment("acme/a"), environment("acme/edge", behindAgent("")), create("a"))
+	warned := "GitOpsDeployment acme/new spec.sync.createNamespace create-namespace"
+	refused(t, c, warned, "~GitOpsDeployment acme/new", create("edge"))
+	refused(t, c, warned, "+ManagedEnvironment acme/wide; ~GitOpsDeployment acme/new",
+		create("a", "wide"), environment("acme/wide", clusterResources))
+	refused(t, c, warned, "~GitOpsDeployment acme/new", create("a"))
+}

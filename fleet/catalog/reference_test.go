@@ -49,12 +49,6 @@ var unfounded = map[string]struct {
 	"two overrides of one environment": {
 		[]Input{override(deployment("acme/cart", "prod"), "prod", "prod")},
 		"GitOpsDeployment acme/cart spec.overrides[1].environment duplicate-override"},
-	"createNamespace where no Namespace may be made": {
-		[]Input{deploymentWith("acme/cart", func(d *fleet.Declaration) {
-			yes := true
-			d.Deployment.Destination.Environments, d.Deployment.Sync.CreateNamespace =
-				[]fleet.EnvironmentName{"prod"}, &yes
-		})}, "GitOpsDeployment acme/cart spec.sync.createNamespace create-namespace"},
 	"replace and namespace metadata without a grant": {
 		[]Input{deploymentWith("acme/cart", func(d *fleet.Declaration) {
 			d.Deployment.Destination.Environments = []fleet.EnvironmentName{"prod"}

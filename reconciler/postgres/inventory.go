@@ -110,6 +110,9 @@ func scanEnvironment(row pgx.CollectableRow) (view.Environment, error) {
 		Labels: d.Labels}
 	if spec := d.Environment; spec != nil {
 		e.Namespaces, e.Region = spec.Namespaces, spec.Region
+		if spec.AllNamespaces {
+			e.Namespaces = []string{"*"}
+		}
 		if spec.Cluster != nil {
 			e.Server = spec.Cluster.Server
 		}

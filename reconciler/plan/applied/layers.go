@@ -1,6 +1,9 @@
 package applied
 
 import (
+	"slices"
+	"strings"
+
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/mirror"
 )
@@ -32,7 +35,28 @@ type Row struct {
 	Credential  fleet.CredentialSource
 	Deletion    fleet.DeletionPolicy
 	RepoURLs    fleet.RepoURLs // of an Application
+	Use                        // of an Application
 	Unwanted    bool           // its object is not proven deleted
+}
+
+// Use is the part of its environment that an Application uses.
+type Use struct {
+	// Namespaces are those that the Application deploys to or did before, sorted, with a space
+	// between them. Argo CD prunes what an Application left behind in its former namespace.
+	Namespaces string `json:"namespaces,omitempty"`
+	Creates    bool   `json:"creates,omitempty"` // CreateNamespace
+}
+
+// UseOf returns the use of an Application that is rendered from a target.
+func (l *Layers) UseOf(k fleet.ObjectKey, t fleet.Target) Use {
+	before, _ := l.Rows.Get(k)
+	u := Use{Namespaces: t.Namespace, Creates: t.Sync.CreateNamespace}
+	if before.Namespaces != "" && before.Namespaces != t.Namespace {
+		all := append(strings.Fields(before.Namespaces), t.Namespace)
+		slices.Sort(all)
+		u.Namespaces = strings.Join(slices.Compact(all), " ")
+	}
+	return u
 }
 
 // Application is the Application of an Application's row.
@@ -63,6 +87,8 @@ type Layers struct {
 	Repos          Counter[Share, string]                         // uses by source URL
 	Readers        Counter[Repo, fleet.TenantName]                // uses by tenant
 	ReadIn         Counter[Reader, fleet.EnvironmentName]         // uses by environment
+	NamespacesIn   Counter[fleet.EnvironmentID, string]           // Applications by namespace
+	Creators       Counter[Share, struct{}]                       // with CreateNamespace
 }
 
 // layer is one field of Layers.
@@ -72,12 +98,12 @@ type layer interface {
 }
 
 // all lists the layers, once for every function that goes through them.
-func (l *Layers) all() [17]layer {
+func (l *Layers) all() [19]layer {
 	return [...]layer{
 		&l.Placements, &l.Unplaced, &l.Rows, &l.RowsOn, &l.Loads, &l.Held, &l.ApplicationsOf,
 		&l.Terminating, &l.SyncHolds, &l.CredentialConflicts, &l.Environments, &l.EnvironmentsOn,
 		&l.EnginesOf, &l.ApplicationsIn,
-		&l.Repos, &l.Readers, &l.ReadIn,
+		&l.Repos, &l.Readers, &l.ReadIn, &l.NamespacesIn, &l.Creators,
 	}
 }
 
@@ -120,6 +146,21 @@ func (l *Layers) CountRead(
 	c.Used = l.Readers.Add(r, id.Tenant, n)
 	c.UsedIn = l.ReadIn.Add(Reader{r, id.Tenant}, id.Environment, n)
 	return c
+}
+
+// CountUse adds an Application's use of its environment (n = 1) or removes it (-1). It reports
+// whether the environment's namespaces in use change, and whether the tenant's first Application
+// with CreateNamespace on the engine appears or the last one disappears.
+func (l *Layers) CountUse(
+	engine fleet.EngineName, id fleet.ApplicationID, u Use, n int,
+) (namespaces, creates bool) {
+	for ns := range strings.FieldsSeq(u.Namespaces) {
+		namespaces = l.NamespacesIn.Add(id.In(), ns, n) || namespaces
+	}
+	if u.Creates {
+		creates = l.Creators.Add(Share{id.Tenant, engine}, struct{}{}, n)
+	}
+	return namespaces, creates
 }
 
 // CountApplication adds an Application to its engine (n = 1) or removes it (-1).

@@ -78,12 +78,13 @@ func (h HeldFile) Hold() mirror.HoldID {
 func (h HeldFile) Span() reviews.Span { return reviews.Span{Base: h.Base, Head: h.Revision} }
 
 // Terminating is an Application whose row is unwanted and whose object is not proven deleted. It
-// still uses its repositories.
+// still uses its repositories and its environment.
 type Terminating struct {
 	Application fleet.ApplicationID `json:"application"`
 	Key         fleet.ObjectKey     `json:"key"`
 	// separated by blanks; plans before several sources wrote one URL
 	RepoURLs fleet.RepoURLs `json:"repoURL"`
+	Use
 }
 
 // Deferred is a change of the head that waits for other objects: it would remove something that

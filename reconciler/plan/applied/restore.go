@@ -68,7 +68,8 @@ func (s *State) restorePlacements(placements []fleet.Placement) {
 }
 
 // restoreRows indexes and counts the rows. The index does not have an Application's repositories:
-// they come from the deployment that the Application was rendered from.
+// they come from the deployment that the Application was rendered from, as its use of the
+// environment does.
 func (s *State) restoreRows(objects []mirror.Indexed) error {
 	for _, o := range objects {
 		r := Row{
@@ -79,14 +80,14 @@ func (s *State) restoreRows(objects []mirror.Indexed) error {
 			r.Credential = *o.Credential
 		}
 		if o.Key.Kind == fleet.ObjectApplication {
-			urls, ok := s.repoURLs(o.Key, r)
+			urls, use, ok := s.uses(o.Key, r)
 			if !ok {
 				return fmt.Errorf(
 					"application %s on engine %s has neither a deployment nor a memory of it;"+
 						" run argosy rebuild", r.Application(), o.Key.Engine)
 			}
-			r.RepoURLs = urls
-			s.count(o.Key.Engine, r.Application(), urls)
+			r.RepoURLs, r.Use = urls, use
+			s.count(o.Key.Engine, r.Application(), urls, use)
 		}
 		s.SetRow(o.Key, r)
 	}
@@ -101,32 +102,44 @@ func (s *State) restoreVanished() {
 		if _, ok := s.Rows.Get(key); ok {
 			continue
 		}
-		s.count(key.Engine, t.Application, t.RepoURLs)
+		s.count(key.Engine, t.Application, t.RepoURLs, t.Use)
 		s.SetRow(key, Row{
 			Tenant: t.Application.Tenant, Environment: t.Application.Environment,
-			Deployment: t.Application.Deployment, RepoURLs: t.RepoURLs, Unwanted: true,
+			Deployment: t.Application.Deployment, RepoURLs: t.RepoURLs, Use: t.Use,
+			Unwanted: true,
 		})
 	}
 }
 
-func (s *State) count(engine fleet.EngineName, id fleet.ApplicationID, urls fleet.RepoURLs) {
+func (s *State) count(
+	engine fleet.EngineName, id fleet.ApplicationID, urls fleet.RepoURLs, use Use,
+) {
 	s.CountApplication(engine, id, 1)
+	s.CountUse(engine, id, use, 1)
 	for url := range urls.All() {
 		s.CountRead(engine, id, url, 1)
 	}
 }
 
-func (s *State) repoURLs(k fleet.ObjectKey, r Row) (fleet.RepoURLs, bool) {
+// uses returns what an Application uses: its repositories and its part of the environment.
+func (s *State) uses(k fleet.ObjectKey, r Row) (fleet.RepoURLs, Use, bool) {
 	if t, ok := s.Terminating.base[k]; ok && r.Unwanted {
-		return t.RepoURLs, true
+		return t.RepoURLs, t.Use, true
 	}
+	d := s.Catalog.Deployment(r.Application().Deployed())
 	if h, ok := s.Held.base[r.Application()]; ok {
-		return h.Deployment.Deployment.RepoURLs(), true
+		d = h.Deployment
 	}
-	if d := s.Catalog.Deployment(r.Application().Deployed()); d != nil {
-		return d.Deployment.RepoURLs(), true
+	if d == nil {
+		return "", Use{}, false
 	}
-	return "", false
+	urls := d.Deployment.RepoURLs()
+	env := s.Catalog.Environment(r.Application().In())
+	if env == nil {
+		return urls, Use{}, true
+	}
+	target := d.Deployment.TargetIn(env, s.Catalog.Fleet().Defaults.Sync)
+	return urls, s.UseOf(k, target), true
 }
 
 func (s *State) restoreCredentialConflicts() {

@@ -101,7 +101,7 @@ func (p *phase) before(k fleet.ObjectKey) (fleet.Manifest, error) {
 		o.Application = application(engine, defaults, dep, env, hold.SyncRun)
 	case fleet.ObjectCluster:
 		id := fleet.EnvironmentID{Tenant: r.Tenant, Name: r.Environment}
-		o.Cluster = cluster(engine, &s.Catalog.View, s.Catalog.Environment(id))
+		o.Cluster = cluster(engine, &s.Catalog.View, &s.Layers, s.Catalog.Environment(id))
 	case fleet.ObjectRepository:
 		for _, id := range s.Catalog.CredentialsOf(r.Tenant) {
 			if fleet.RepositoryName(id) == k.Name {
@@ -110,8 +110,7 @@ func (p *phase) before(k fleet.ObjectKey) (fleet.Manifest, error) {
 		}
 	default:
 		share := applied.Share{Tenant: r.Tenant, Engine: k.Engine}
-		environments, repos := s.Environments.Keys(share), s.Repos.Keys(share)
-		o.Project = project(engine, &s.Catalog.View, r.Tenant, environments, repos)
+		o.Project = project(engine, &s.Catalog.View, &s.Layers, share)
 	}
 	return p.Renderer.Render(*engine, o)
 }

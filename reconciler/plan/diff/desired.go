@@ -47,7 +47,7 @@ func serverKey(spec *fleet.EnvironmentSpec, id fleet.EnvironmentID) string {
 
 // cluster returns the Cluster of an environment without an agent.
 func cluster(
-	on *fleet.EngineSpec, view *catalog.View, env *fleet.Declaration,
+	on *fleet.EngineSpec, view *catalog.View, l *applied.Layers, env *fleet.Declaration,
 ) *fleet.Cluster {
 	id := applied.EnvironmentID(env.Key)
 	c := env.Environment.Cluster
@@ -62,7 +62,8 @@ func cluster(
 	if out.AllNamespaces {
 		return out
 	}
-	out.Namespaces = slices.Sorted(slices.Values(env.Environment.Namespaces))
+	out.Namespaces = namespaces(l, id, env.Environment)
+	out.Unused = len(out.Namespaces) == 0
 	for _, ns := range out.Namespaces {
 		if env.Environment.Granted(ns, on.ArgoCD.Namespace) {
 			out.Granted = append(out.Granted, ns)
@@ -94,47 +95,81 @@ func credentialSource(
 }
 
 // project returns the AppProject of a tenant on one engine: exactly the repositories that its
-// Applications there read, and the namespaces of its environments there. Argo CD has one list of
-// cluster-scoped kinds for all of them: the kinds that each environment with cluster-scoped
-// resources may deploy.
+// Applications there read, and the namespaces of its environments there.
 func project(
-	on *fleet.EngineSpec, view *catalog.View, t fleet.TenantName,
-	environments []fleet.EnvironmentName, repos []string,
+	on *fleet.EngineSpec, view *catalog.View, l *applied.Layers, s applied.Share,
 ) *fleet.Project {
+	t := s.Tenant
 	p := &fleet.Project{
-		Tenant: t, Name: fleet.ProjectName(t), SourceRepos: slices.Sorted(slices.Values(repos))}
+		Tenant: t, Name: fleet.ProjectName(t), SourceRepos: slices.Sorted(slices.Values(
+			l.Repos.Keys(s)))}
 	tenant := view.Tenant(t)
-	scope, clusterWide := fleet.ClusterScope{All: true}, false
-	slices.Sort(environments)
+	var kinds kinds
+	environments := slices.Sorted(slices.Values(l.Environments.Keys(s)))
 	for _, name := range environments {
 		id := fleet.EnvironmentID{Tenant: t, Name: name}
 		env := view.Environment(id)
 		if env == nil {
 			continue
 		}
-		p.Destinations = append(p.Destinations, destinations(on, id, env.Environment)...)
+		p.Destinations = append(p.Destinations, destinations(on, l, id, env.Environment)...)
 		if tenant != nil && env.Environment.ClusterWide() {
-			scope, clusterWide = scope.And(tenant.Tenant.ScopeOf(name, env.Environment)), true
+			kinds.narrow(tenant.Tenant.ScopeOf(name, env.Environment))
 		}
 	}
-	if clusterWide {
-		p.ClusterResources, p.AllClusterResources = scope.Kinds, scope.All
-	}
+	scope := kinds.of(!s.Engine.OfEnvironment() && l.Creators.Count(s, struct{}{}) > 0)
+	p.ClusterResources, p.AllClusterResources = scope.Kinds, scope.All
 	return p
+}
+
+// kinds gathers the cluster-scoped kinds of an AppProject. Argo CD has one list for all
+// environments of a tenant on an engine: the kinds that each environment with cluster-scoped
+// resources may deploy.
+type kinds struct{ scope *fleet.ClusterScope }
+
+func (k *kinds) narrow(scope fleet.ClusterScope) {
+	if k.scope != nil {
+		scope = k.scope.And(scope)
+	}
+	k.scope = &scope
+}
+
+// of returns the list. For CreateNamespace it has the kind Namespace if no environment on the
+// engine has cluster-scoped resources: the cluster Secrets of such environments are namespaced, so
+// that Argo CD makes the namespace of a destination and refuses every Namespace of a repository.
+func (k *kinds) of(creates bool) fleet.ClusterScope {
+	switch {
+	case k.scope != nil:
+		return *k.scope
+	case creates:
+		return fleet.ClusterScope{Kinds: []fleet.GroupKind{fleet.KindNamespace}}
+	}
+	return fleet.ClusterScope{}
 }
 
 // destinations are the namespaces of an environment under the server that its engine has for it.
 func destinations(
-	on *fleet.EngineSpec, id fleet.EnvironmentID, env *fleet.EnvironmentSpec,
+	on *fleet.EngineSpec, l *applied.Layers, id fleet.EnvironmentID, env *fleet.EnvironmentSpec,
 ) []fleet.Destination {
 	server := serverKey(env, id)
 	if env.AllNamespaces {
 		return []fleet.Destination{{Server: server, All: true}}
 	}
 	out := make([]fleet.Destination, 0, len(env.Namespaces))
-	for _, ns := range slices.Sorted(slices.Values(env.Namespaces)) {
+	for _, ns := range namespaces(l, id, env) {
 		out = append(out, fleet.Destination{
 			Server: server, Namespace: ns, Granted: env.Granted(ns, on.ArgoCD.Namespace)})
 	}
 	return out
+}
+
+// namespaces returns the exact names that an environment's entries cover: a prefix covers the
+// namespaces that its Applications use, so that no pattern reaches Argo CD.
+func namespaces(
+	l *applied.Layers, id fleet.EnvironmentID, env *fleet.EnvironmentSpec,
+) []string {
+	if !env.HasPrefixes() {
+		return slices.Sorted(slices.Values(env.Namespaces))
+	}
+	return env.NamespacesWith(l.NamespacesIn.Keys(id))
 }

@@ -91,7 +91,7 @@ func (p *phase) applications() error {
 			p.Held.Delete(a.ID)
 			applied.Set(&p.out.Freed, a.Key, true)
 		}
-		if err := p.writeApplication(a.Key, a.ID, a.Deployment); err != nil {
+		if err := p.writeApplication(a.Key, a.ID, a.Deployment, a.Use); err != nil {
 			return err
 		}
 	}
@@ -114,7 +114,8 @@ func (p *phase) verdicts() error {
 			p.out.Rows[v.Key] = &RowChange{
 				Action: report.Hold, Row: Row(v.Key, r), BeforeHash: r.Hash}
 		} else if p.after.Environment(v.ID.In()) != nil {
-			if err := p.writeApplication(v.Key, v.ID, v.Hold.Deployment); err != nil {
+			r, _ := p.Rows.Get(v.Key)
+			if err := p.writeApplication(v.Key, v.ID, v.Hold.Deployment, r.Use); err != nil {
 				return err
 			}
 		}
@@ -135,7 +136,7 @@ func (p *phase) remove(u place.Unwanted, approved bool) {
 }
 
 func (p *phase) writeApplication(
-	key fleet.ObjectKey, id fleet.ApplicationID, dep *fleet.Declaration,
+	key fleet.ObjectKey, id fleet.ApplicationID, dep *fleet.Declaration, use applied.Use,
 ) error {
 	env := p.after.Environment(id.In())
 	hold := p.syncHold(id, fleet.TargetRevisions(dep.Deployment.SourcesIn(id.Environment)))
@@ -147,7 +148,7 @@ func (p *phase) writeApplication(
 	_, exists := p.Rows.Get(key)
 	err = p.write(fleet.Object{Key: key, Application: app}, applied.Row{
 		Tenant: id.Tenant, Environment: id.Environment, Deployment: id.Deployment,
-		Deletion: app.DeletionPolicy, RepoURLs: fleet.RepoURLsOf(app.Sources),
+		Deletion: app.DeletionPolicy, RepoURLs: fleet.RepoURLsOf(app.Sources), Use: use,
 	})
 	if exists {
 		p.Terminating.Delete(key)
@@ -193,7 +194,8 @@ func (p *phase) delete(k fleet.ObjectKey) {
 	p.out.Rows[k] = c
 	if k.Kind == fleet.ObjectApplication {
 		id := r.Application()
-		p.Terminating.Set(k, applied.Terminating{Application: id, Key: k, RepoURLs: r.RepoURLs})
+		p.Terminating.Set(k, applied.Terminating{
+			Application: id, Key: k, RepoURLs: r.RepoURLs, Use: r.Use})
 		p.endSyncHold(id)
 	}
 }

@@ -55,7 +55,7 @@ func (p *phase) cluster(id fleet.EnvironmentID) error {
 	if on == nil {
 		return nil
 	}
-	c := cluster(on.Engine, &p.after.View, env)
+	c := cluster(on.Engine, &p.after.View, p.Layers, env)
 	o := fleet.Object{Key: applied.ClusterKey(pl.Engine, id), Cluster: c}
 	return p.write(
 		o, applied.Row{Tenant: id.Tenant, Environment: id.Name, Credential: c.Credential})
@@ -102,7 +102,7 @@ func (p *phase) project(s applied.Share) error {
 	if on == nil {
 		return nil
 	}
-	project := project(on, &p.after.View, s.Tenant, p.Environments.Keys(s), p.Repos.Keys(s))
+	project := project(on, &p.after.View, p.Layers, s)
 	return p.write(fleet.Object{Key: key, Project: project}, applied.Row{Tenant: s.Tenant})
 }
 

@@ -52,15 +52,22 @@ func (p placer) application(id fleet.ApplicationID, wanted bool) error {
 	return nil // a held Application whose environment is removed: the removal will be deferred
 }
 
-// want counts an Application and its repositories in, and its earlier repositories out.
+// want counts an Application and its uses in, and its earlier uses out.
 func (p placer) want(a Application) error {
 	if a.Deployment == nil || p.after.Environment(a.ID.In()) == nil {
 		return fmt.Errorf("application %s is wanted without its deployment and environment;"+
 			" this is a defect of Argosy", a.ID)
 	}
-	p.out.Wanted = append(p.out.Wanted, a)
 	urls := a.Deployment.Deployment.RepoURLs()
 	old, exists := p.Rows.Get(a.Key)
+	target := a.Deployment.Deployment.TargetIn(
+		p.after.Environment(a.ID.In()), p.Declared.Fleet.Defaults.Sync)
+	a.Use = p.UseOf(a.Key, target)
+	p.out.Wanted = append(p.out.Wanted, a)
+	if !exists || old.Use != a.Use {
+		p.countUse(a.Key.Engine, a.ID, a.Use, 1)
+		p.countUse(a.Key.Engine, a.ID, old.Use, -1)
+	}
 	if exists && old.RepoURLs == urls {
 		return nil
 	}

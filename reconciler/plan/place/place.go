@@ -67,6 +67,7 @@ type Application struct {
 	ID         fleet.ApplicationID
 	Key        fleet.ObjectKey
 	Deployment *fleet.Declaration
+	Use        applied.Use
 	Freed      bool // its deletion was held, and is no longer wanted
 }
 

@@ -36,7 +36,21 @@ func (s *scope) forgetDeleted() {
 		s.Terminating.Delete(k)
 		s.count(k.Engine, r.Application(), r.RepoURLs, -1)
 		s.CountApplication(k.Engine, r.Application(), -1)
+		s.countUse(k.Engine, r.Application(), r.Use, -1)
 		s.retry = true
+	}
+}
+
+// countUse adds an Application's use of its environment (n = 1) or removes it (-1), and touches the
+// shared objects that change by that: an environment with prefixes lists the namespaces in use.
+func (s *scope) countUse(engine fleet.EngineName, id fleet.ApplicationID, u applied.Use, n int) {
+	namespaces, creates := s.CountUse(engine, id, u, n)
+	env := s.after.Environment(id.In())
+	if namespaces = namespaces && env != nil && env.Environment.HasPrefixes(); namespaces {
+		s.out.Environments[id.In()] = true
+	}
+	if namespaces || creates {
+		s.out.Shares[applied.Share{Tenant: id.Tenant, Engine: engine}] = true
 	}
 }
 
