@@ -34,15 +34,15 @@ fuzz: ## run each fuzz target for FUZZTIME (default 30s)
 	@scripts/fuzz.sh
 
 chaos: ## run seeded histories of faults for MINUTES (default 30) from SEED on; shorten and print one that fails
-	@scripts/parts.sh git postgres lab argocd-3.2
+	@scripts/parts.sh git postgres lab argocd-3.5
 	$(GO) test ./test/chaos -v -timeout 0 -run AnyHistory -chaos.minutes=$(or $(MINUTES),30) -chaos.seed=$(or $(SEED),0)
 
 bench-takeover: ## measure how long a change takes after a replica was killed or stopped
-	@scripts/parts.sh git postgres lab argocd-3.2
+	@scripts/parts.sh git postgres lab argocd-3.5
 	$(GO) test ./test/chaos -timeout 0 -run '^$$' -bench Takeover -benchtime 10x
 
 bench-stop: ## measure an emergency stop on a loaded replica: its answer and the last write after it
-	@scripts/parts.sh git postgres lab argocd-3.2
+	@scripts/parts.sh git postgres lab argocd-3.5
 	$(GO) test ./test/chaos -timeout 0 -run '^$$' -bench Stop -benchtime 5x
 
 demo: ## show the main job live on real parts (ONCE=1 ends by itself)

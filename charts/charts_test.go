@@ -84,7 +84,7 @@ func TestAnUnknownValueIsRejectedByName(t *testing.T) {
 		"a type":        {"argosy", "replicaCount=many", "replicaCount"},
 		"a choice":      {"argosy", "database.migrations=never", "migrations"},
 		"of the agent":  {"argosy-agent", "hub.ulr=x", "ulr"},
-		"of the engine": {"argosy-engine", "argocd.vesrion=v3.2.11", "vesrion"},
+		"of the engine": {"argosy-engine", "argocd.vesrion=v3.5.7", "vesrion"},
 		"of the agent in the engine": {"argosy-engine", "registration.enabled=true,agent.hbu=x",
 			"hbu"},
 		"a setting that is ours": {"argosy-engine", "argocd.settings.installationID=x",

@@ -47,7 +47,7 @@ func TestTheRepoServerReadsTheSubmoduleSwitch(t *testing.T) {
 }
 
 func TestThePlatformMayOpenAnEngineOfOneTenant(t *testing.T) {
-	all := engine(t, "min", "v3.2.11", "--set-string",
+	all := engine(t, "min", "v3.5.7", "--set-string",
 		`argocd.settings.jsonnet\.enable=true,argocd.settings.helm\.valuesFileSchemes=https,argocd.params.reposerver\.enable\.git\.submodule=true`,
 		"--set", "repoServer.gitSettings=false")
 	cm := object{"data": find(t, all, "ConfigMap", "argocd-cm").get("data")}
@@ -137,36 +137,45 @@ func TestTheRepoServerDialsNoPrivateNetworkThatIsNotListed(t *testing.T) {
 // bounds are the limits that keep unresponsive clusters from occupying the application-controller.
 var bounds = map[string]string{
 	"ARGOCD_K8S_TLS_HANDSHAKE_TIMEOUT": "5s", "ARGOCD_K8S_TCP_TIMEOUT": "30s",
-	"ARGOCD_CLUSTER_SYNC_RETRY_TIMEOUT_DURATION": "3m",
+	"ARGOCD_K8S_SERVER_SIDE_TIMEOUT": "30s", "ARGOCD_CLUSTER_SYNC_RETRY_TIMEOUT_DURATION": "3m",
 }
 
-// bounded removes the bounds from the application-controller's environment. The rest is that of the
-// published manifest.
+// bounded checks the bounds of the application-controller.
 func bounded(t *testing.T, version string, container object) {
 	t.Helper()
 	if container.at("name") != "argocd-application-controller" {
 		return
 	}
-	var rest []any
-	seen := 0
+	seen := map[string]string{}
 	for _, e := range container.list("env") {
-		if want, is := bounds[e.at("name")]; is {
-			seen++
-			if e.at("value") != want {
-				t.Errorf("%s: %v, want %s", version, e, want)
-			}
-			continue
+		if _, twice := seen[e.at("name")]; twice {
+			t.Errorf("%s: %s is set twice", version, e.at("name"))
 		}
-		rest = append(rest, map[string]any(e))
+		seen[e.at("name")] = e.at("value")
 	}
-	if seen != len(bounds) {
-		t.Errorf("%s: %d of %d bounds are set", version, seen, len(bounds))
+	for name, want := range bounds {
+		if seen[name] != want {
+			t.Errorf("%s: %s is %q, want %s", version, name, seen[name], want)
+		}
 	}
-	container["env"] = rest
+}
+
+// unbounded removes the bounds from a container's environment. The rest is that of the published
+// manifest, which takes the bounds from a ConfigMap, if it has them.
+func unbounded(container object) {
+	var rest []any
+	for _, e := range container.list("env") {
+		if bounds[e.at("name")] == "" {
+			rest = append(rest, map[string]any(e))
+		}
+	}
+	if container.at("name") == "argocd-application-controller" {
+		container["env"] = rest
+	}
 }
 
 func TestTestsRunTheControllerWithTheChartsBounds(t *testing.T) {
-	all := engine(t, "min", "v3.2.11")
+	all := engine(t, "min", "v3.5.7")
 	env := map[string]string{}
 	for _, e := range find(t, all, "StatefulSet", "argocd-application-controller").pod().list(
 		"containers")[0].list("env") {

@@ -15,7 +15,7 @@ import (
 )
 
 // versions are the versions of Argo CD whose manifests scripts/parts.sh has added to the chart.
-var versions = []string{"v2.14.21", "v3.2.11"}
+var versions = []string{"v2.14.21", "v3.5.7"}
 
 // published returns the objects of a manifest of Argo CD.
 func published(t *testing.T, version, file string) []object {
@@ -158,6 +158,7 @@ func sameContainers(t *testing.T, version string, got, want []object) {
 		bounded(t, version, got[i])
 		image := got[i].at("image")
 		for _, o := range []object{got[i], want[i]} {
+			unbounded(o)
 			delete(o, "image")
 			delete(o, "resources")
 		}
@@ -215,7 +216,7 @@ func TestCRDsStayAsPublishedAndOutliveTheRelease(t *testing.T) {
 }
 
 func TestBothChartsGrantTheControlPlaneTheSameRights(t *testing.T) {
-	here := find(t, engine(t, "full", "v3.2.11"), "Role", "argosy")
+	here := find(t, engine(t, "full", "v3.5.7"), "Role", "argosy")
 	there := find(t, objects(t, "argosy", "hub", append(ci("argosy", "min"), "--set",
 		"rbac.engineNamespaces={argocd}")...), "Role", "release-argosy-engine")
 	if essence(t, here) != essence(t, there) {
@@ -224,7 +225,7 @@ func TestBothChartsGrantTheControlPlaneTheSameRights(t *testing.T) {
 }
 
 func TestTheEngineChartInstallsAnAgent(t *testing.T) {
-	all := engine(t, "controller", "v3.2.11")
+	all := engine(t, "controller", "v3.5.7")
 	agent := find(t, all, "Deployment", "argosy-agent")
 	args := text(t, agent.pod().list("containers")[0].get("args"))
 	if agent.at("metadata", "namespace") != "argocd-edge-1-agent" ||
@@ -248,11 +249,11 @@ func TestManifestsThatDoNotMatchTheLockAreRejected(t *testing.T) {
 	}
 	mirror := filepath.Join(dir, "mirror")
 	if err := os.CopyFS(mirror,
-		os.DirFS(filepath.Join("argosy-engine", "files", "argocd", "v3.2.11"))); err != nil {
+		os.DirFS(filepath.Join("argosy-engine", "files", "argocd", "v3.5.7"))); err != nil {
 		t.Fatal(err)
 	}
 	bring := func() (string, error) {
-		out, err := exec.CommandContext(t.Context(), filepath.Join(dir, "argocd.sh"), "v3.2.11",
+		out, err := exec.CommandContext(t.Context(), filepath.Join(dir, "argocd.sh"), "v3.5.7",
 			mirror).CombinedOutput()
 		return string(out), err
 	}
@@ -273,7 +274,7 @@ func TestManifestsThatDoNotMatchTheLockAreRejected(t *testing.T) {
 	if out, err := bring(); err == nil || !strings.Contains(out, "crds/appproject-crd.yaml") {
 		t.Errorf("got %v: %s", err, out)
 	}
-	if _, err := os.Stat(filepath.Join(dir, "files", "argocd", "v3.2.11",
+	if _, err := os.Stat(filepath.Join(dir, "files", "argocd", "v3.5.7",
 		"namespace-install.yaml")); err != nil {
 		t.Errorf("what was there is gone: %v", err)
 	}

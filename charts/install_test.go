@@ -96,7 +96,7 @@ func (l lab) fit(what string, config *rest.Config, o argocd.Options) {
 		l.t.Fatal(err)
 	}
 	report, err := engine.Preflight(l.t.Context())
-	if err != nil || len(report.Findings) > 0 || report.Version != "v3.2.11" {
+	if err != nil || len(report.Findings) > 0 || report.Version != "v3.5.7" {
 		l.t.Errorf("%s: Argo CD %s: %v, %v", what, report.Version, report.Findings, err)
 	}
 }

@@ -8,7 +8,7 @@ what=${1:?"usage: scripts/bench.sh core|placement|pulls|agents [options]"}
 shift
 case $what in
 core)
-  scripts/parts.sh git postgres lab argocd-3.2
+  scripts/parts.sh git postgres lab argocd-3.5
   go build -ldflags="-s -w" -o .cache/bin/bench-argosy ./cmd/argosy # its own: bin/argosy may be replaced while this runs
   go build -ldflags="-s -w" -o .cache/bin/bench ./test/bench
   failed=0
@@ -24,7 +24,7 @@ placement)
   exec .cache/bin/bench -only placement "$@"
   ;;
 pulls)
-  scripts/parts.sh git postgres lab argocd-3.2
+  scripts/parts.sh git postgres lab argocd-3.5
   go build -ldflags="-s -w" -o .cache/bin/bench-argosy ./cmd/argosy
   go build -ldflags="-s -w" -o .cache/bin/bench ./test/bench
   failed=0
@@ -34,7 +34,7 @@ pulls)
   exit "$failed"
   ;;
 agents)
-  scripts/parts.sh postgres lab argocd-3.2
+  scripts/parts.sh postgres lab argocd-3.5
   go build -ldflags="-s -w" -o .cache/bin/bench-agents ./test/bench/agents
   failed=0
   .cache/bin/bench-agents ${SMALL:+-small} "$@" || failed=$?

@@ -6,7 +6,7 @@
 # scripts/parts.sh for them. Everything built is kept.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-scripts/parts.sh git postgres lab argocd-3.2-crds
+scripts/parts.sh git postgres lab argocd-3.5-crds
 echo "building argosy (first time 2 to 4 min) ..." >&2
 make --no-print-directory build
 go build -ldflags="-s -w" -o .cache/bin/demo ./test/demo

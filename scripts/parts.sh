@@ -13,7 +13,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # In the order of need: unit tests start with PostgreSQL and an API server.
-readonly all=(git postgres lab argocd-3.2-crds github-openapi redis argocd-3.2 kustomize helm argocd-2.14
+readonly all=(git postgres lab argocd-3.5-crds github-openapi redis argocd-3.5 kustomize helm helm-4 argocd-2.14
 	prometheus kubeconform kube-schemas argocd-manifests helm-unittest gitea)
 readonly cache=$PWD/.cache
 mkdir -p "$cache/bin" "$cache/stamps" "$cache/logs"
@@ -62,10 +62,11 @@ source_of() {
 	case $1 in
 	lab) echo test/lab . ;;
 	argocd-2.14) echo test/argocd/v2 . ;;
-	argocd-3.2) echo test/argocd/v3 github.com/argoproj/argo-cd/v3/cmd ;;
+	argocd-3.5) echo test/argocd/v3 github.com/argoproj/argo-cd/v3/cmd ;;
 	redis) echo test/tools ./redis ;;
 	kustomize) echo test/tools sigs.k8s.io/kustomize/kustomize/v5 ;;
 	helm) echo test/tools helm.sh/helm/v3/cmd/helm ;;
+	helm-4) echo test/argocd/helm helm.sh/helm/v4/cmd/helm ;;
 	gitea) echo test/forge code.gitea.io/gitea ;;
 	kubeconform) echo test/charts github.com/yannh/kubeconform/cmd/kubeconform ;;
 	helm-unittest) echo test/charts github.com/helm-unittest/helm-unittest/cmd/helm-unittest ;;
@@ -94,17 +95,18 @@ prefetch() {
 	done
 }
 
-# argocd_crds VERSION MODULE PATH: a folder with the version and the CRDs, which
-# an Argo CD is installed from.
+# argocd_crds VERSION MODULE PATH: a folder with the version, the CRDs, which an
+# Argo CD is installed from, and the script that its repo-server verifies with.
 argocd_crds() {
 	local module=$2 path=$3 dir=$cache/argocd-$1
-	if [[ ! -e $dir/VERSION || $module/go.mod -nt $dir/VERSION ]]; then
+	if [[ ! -e $dir/VERSION || ! -e $dir/git-verify-wrapper.sh || $module/go.mod -nt $dir/VERSION ]]; then
 		rm -rf "$dir"
 		mkdir -p "$dir/crds"
 		(cd "$module" && go mod download "$path")
 		# The module cache is read-only; the copies need not be.
 		(cd "$module" && go list -m -f '{{.Dir}}' "$path") | while read -r source; do
 			install -m 644 "$source"/manifests/crds/*-crd.yaml "$dir/crds/"
+			install -m 755 "$source/hack/git-verify-wrapper.sh" "$dir/"
 		done
 		(cd "$module" && go list -m -f '{{.Version}}' "$path") >"$dir/VERSION"
 	fi
@@ -201,7 +203,7 @@ npm_openapi() {
 # those who make them, at fixed versions, which Go's checksum database holds to their content.
 kube_schemas() {
 	local dir=$cache/kube-schemas want operator=github.com/prometheus-operator/prometheus-operator@v0.85.0 gateway=sigs.k8s.io/gateway-api@v1.3.0
-	want=$(stamp test/charts/schemas)-$operator-$gateway-$(grep 'k8s.io/kubernetes v' test/lab/go.mod)
+	want=$(stamp test/charts/schemas)-$operator-$gateway-$(grep 'k8s.io/kubernetes v' test/lab/go.mod)-$(grep 'argoproj/argo-cd/v3 v' test/argocd/v3/go.mod)
 	fresh "$dir/deployment-apps-v1.json" "$want" && return
 	run "making schemas of Kubernetes' kinds" make_schemas "$dir" "$operator" "$gateway"
 	printf '%s' "$want" >"$cache/stamps/$part"
@@ -269,11 +271,12 @@ for part; do
 	postgres) postgres ;;
 	lab) gobuild "about 5 min" ;;
 	argocd-2.14) argocd 2.14 test/argocd/v2 github.com/argoproj/argo-cd/v2 ;;
-	argocd-3.2) argocd 3.2 test/argocd/v3 github.com/argoproj/argo-cd/v3 ;;
-	argocd-3.2-crds) argocd_crds 3.2 test/argocd/v3 github.com/argoproj/argo-cd/v3 ;;
+	argocd-3.5) argocd 3.5 test/argocd/v3 github.com/argoproj/argo-cd/v3 ;;
+	argocd-3.5-crds) argocd_crds 3.5 test/argocd/v3 github.com/argoproj/argo-cd/v3 ;;
 	redis) gobuild "seconds" ;;
 	kustomize) gobuild "20 s" ;;
 	helm) gobuild "1 to 2 min" ;;
+	helm-4) gobuild "1 min" ;;
 	gitea) gitea ;;
 	kubeconform) gobuild "seconds" ;;
 	helm-unittest) gobuild "1 min" ;;

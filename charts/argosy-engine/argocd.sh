@@ -2,9 +2,9 @@
 # Downloads Argo CD's published manifests to this chart's folder and verifies each against its SHA-256 in argocd.lock. They are not part of the
 # repository.
 #
-#	argocd.sh v3.2.11                          from Argo CD's repository
-#	argocd.sh v3.2.11 https://mirror/argo-cd   from a mirror that has <version>/manifests/...
-#	argocd.sh v3.2.11 /some/folder             from a folder with namespace-install.yaml and crds/
+#	argocd.sh v3.5.7                          from Argo CD's repository
+#	argocd.sh v3.5.7 https://mirror/argo-cd   from a mirror that has <version>/manifests/...
+#	argocd.sh v3.5.7 /some/folder             from a folder with namespace-install.yaml and crds/
 #
 # For a version that is not in the lock, review its manifests first and add their checksums.
 set -euo pipefail

@@ -19,7 +19,7 @@ func TestArgoCDMissesNothingWhileItsWatchesAreCut(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(proxy.Stop)
-	w := newArgoLabWith(t, "cut", stack.ArgoOptions{Version: "3.2", Via: proxy})
+	w := newArgoLabWith(t, "cut", stack.ArgoOptions{Version: "3.5", Via: proxy})
 	token, err := w.cluster.TenantToken(t.Context(), "acme-"+w.spaceA, w.spaceA)
 	if err != nil {
 		t.Fatal(err)

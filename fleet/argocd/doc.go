@@ -19,5 +19,5 @@
 //   - Credentials exist only in the request that needs them: not in the cache, an error or a log.
 //
 // Supported are Argo CD 2.14 and 3.x with resource tracking by annotation and a unique
-// installationID per instance.
+// installationID per instance; docs/operations.md lists the versions.
 package argocd

@@ -55,7 +55,7 @@ func apiServer(t testing.TB) *stack.Cluster {
 			t.Fatal(err)
 		}
 		shared.cluster = c
-		if err := c.InstallArgoCRDs(context.Background(), "3.2"); err != nil {
+		if err := c.InstallArgoCRDs(context.Background(), "3.5"); err != nil {
 			t.Fatal(err)
 		}
 	}

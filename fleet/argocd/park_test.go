@@ -7,7 +7,7 @@ import (
 	"argosy.dev/argosy/fleet/mirror"
 )
 
-// The messages are those of Argo CD 2.14 and 3.2 with real servers;
+// The messages are those of Argo CD 2.14 and 3.5 with real servers;
 // TestAParkedClusterCostsItsNeighboursNothing checks them again.
 func TestOnlyArgoCDsOwnMessagesMakeAClusterUnreachable(t *testing.T) {
 	const get = `failed to get server version: Get "https://c.example.com/version?timeout=30s": `

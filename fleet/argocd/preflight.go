@@ -127,7 +127,7 @@ func (e preflight) checkSettings(ctx context.Context, version string) ([]engine.
 			Fix: "set installationID in argocd-cm to the declared one, which is unique in the " +
 				"fleet, or connect to the right instance"})
 	}
-	isolation, err := e.checkIsolation(ctx, cm.Data)
+	isolation, err := e.checkIsolation(ctx, version, cm.Data)
 	return append(found, isolation...), err
 }
 
@@ -315,8 +315,8 @@ func (e preflight) version(ctx context.Context) string {
 	return e.schemaVersion(ctx)
 }
 
-// imageVersion returns the tag of an image if it is a version: v3.2.11 for
-// quay.io/argoproj/argocd:v3.2.11@sha256:….
+// imageVersion returns the tag of an image if it is a version: v3.5.7 for
+// quay.io/argoproj/argocd:v3.5.7@sha256:….
 func imageVersion(image string) string {
 	image, _, _ = strings.Cut(image, "@")
 	_, tag, _ := strings.Cut(image[strings.LastIndex(image, "/")+1:], ":")
@@ -416,6 +416,21 @@ func submoduleFindings(params map[string]string) []engine.Finding {
 		Fix:     `set reposerver.enable.git.submodule: "false" in argocd-cmd-params-cm and restart the repo-server, or dedicate the engine to one tenant (spec.dedicatedTo)`}}
 }
 
+// timeoutFindings reports an Argo CD without a timeout of its requests to clusters: 3.6 removed it
+// (argo-cd#28977).
+func timeoutFindings(version string) []engine.Finding {
+	minor, found := strings.CutPrefix(strings.TrimPrefix(version, "v"), "3.")
+	minor, _, _ = strings.Cut(minor, ".")
+	if n, err := strconv.Atoi(minor); !found || err != nil || n < 6 {
+		return nil
+	}
+	return []engine.Finding{{Code: "request-timeout",
+		Message: "Argo CD " + clip(version, 64) + " waits without a limit for a cluster that " +
+			"accepts requests and answers none, and a tenant's clusters may occupy all its " +
+			"processors",
+		Fix: "run Argo CD 3.5, or dedicate the engine to one tenant (spec.dedicatedTo)"}}
+}
+
 // gitConfigFindings checks the repo-server's container.
 func gitConfigFindings(c container) []engine.Finding {
 	if slices.ContainsFunc(c.Env, func(e envVar) bool {
@@ -434,13 +449,14 @@ func gitConfigFindings(c container) []engine.Finding {
 // shared reports whether several tenants use the engine's repo-server.
 func (e preflight) shared() bool { return !e.name.OfEnvironment() && e.tenants != 1 }
 
-// checkIsolation checks the isolation of the engine's tenants; data is the content of argocd-cm.
-func (e preflight) checkIsolation(ctx context.Context, data map[string]string) ([]engine.Finding,
-	error) {
+// checkIsolation checks the isolation of the engine's tenants; data is the content of argocd-cm of
+// an Argo CD of the version.
+func (e preflight) checkIsolation(ctx context.Context, version string,
+	data map[string]string) ([]engine.Finding, error) {
 	if !e.shared() {
 		return nil, nil
 	}
-	found := isolationFindings(data)
+	found := append(isolationFindings(data), timeoutFindings(version)...)
 	if !e.options.NoParams {
 		submodules, err := e.checkSubmodules(ctx)
 		if err != nil {

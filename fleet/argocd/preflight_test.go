@@ -192,7 +192,7 @@ func TestPreflightReadsTheRepoServersGitSettings(t *testing.T) {
 				ObjectMeta: metav1.ObjectMeta{Labels: labels},
 				Spec: corev1.PodSpec{
 					Containers: []corev1.Container{
-						{Name: "argocd-repo-server", Image: "quay.io/argoproj/argocd:v3.2.11",
+						{Name: "argocd-repo-server", Image: "quay.io/argoproj/argocd:v3.5.7",
 							Env: env}}}}}}
 	}
 	for _, tc := range []struct {
@@ -308,7 +308,7 @@ func TestAFailedPreflightKeepsTheLastResult(t *testing.T) {
 
 func TestPreflightReadsTheVersion(t *testing.T) {
 	for image, want := range map[string]string{
-		"quay.io/argoproj/argocd:v3.2.11":          "v3.2.11",
+		"quay.io/argoproj/argocd:v3.5.7":           "v3.5.7",
 		"registry:5000/argocd:v2.14.21@sha256:abc": "v2.14.21", "argocd:2.14.1": "2.14.1",
 		"argocd": "", "argocd:latest": "", "registry:5000/argocd": "", "argocd:v": "", "": "",
 	} {
@@ -327,8 +327,8 @@ func TestPreflightReadsTheVersion(t *testing.T) {
 	for _, given := range []struct{ image, label, want string }{
 		{"quay.io/argoproj/argocd@sha256:abc", "", "3.x"},
 		{"quay.io/argoproj/argocd@sha256:abc", "later", "3.x"},
-		{"quay.io/argoproj/argocd@sha256:abc", "v3.2.11", "v3.2.11"},
-		{"quay.io/argoproj/argocd:v2.14.21", "v3.2.11", "v2.14.21"},
+		{"quay.io/argoproj/argocd@sha256:abc", "v3.5.7", "v3.5.7"},
+		{"quay.io/argoproj/argocd:v2.14.21", "v3.5.7", "v2.14.21"},
 	} {
 		set := &appsv1.StatefulSet{
 			ObjectMeta: metav1.ObjectMeta{Name: "argocd-application-controller", Namespace: ns,
@@ -347,6 +347,17 @@ func TestPreflightReadsTheVersion(t *testing.T) {
 		if report, err := fixtureOn(t, c.REST(), ns).Engine.Preflight(t.Context()); err != nil ||
 			report.Version != given.want {
 			t.Errorf("%+v gives %q, %v", given, report.Version, err)
+		}
+	}
+}
+
+func TestArgoCDsWithoutARequestTimeoutAreReported(t *testing.T) {
+	for version, want := range map[string]int{
+		"v2.14.21": 0, "v3.5.7": 0, "3.5.7": 0, "v3.6.0-rc2": 1, "v3.6.1": 1, "3.10.0": 1,
+		"3.x": 0, "v4.6.0": 0, "": 0, "3.": 0,
+	} {
+		if got := timeoutFindings(version); len(got) != want || want > 0 && got[0].Blocks {
+			t.Errorf("%q: %v", version, got)
 		}
 	}
 }

@@ -20,7 +20,7 @@ func TestAnEngineRestoredFromABackupIsListedAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Stop() })
-	if err := c.InstallArgoCRDs(t.Context(), "3.2"); err != nil {
+	if err := c.InstallArgoCRDs(t.Context(), "3.5"); err != nil {
 		t.Fatal(err)
 	}
 	bench := fixtureOn(t, c.REST(), space(t, c))

@@ -110,7 +110,7 @@ func (e *Engine) syncStep(ctx context.Context, q engine.SyncRequest, lease mirro
 	return engine.Outcome{State: mirror.ApplyApplied, Changed: true}, nil
 }
 
-// unreadCluster has the prefixes of Argo CD 2.14 and 3.2 for a failed read of an Application's
+// unreadCluster has the prefixes of Argo CD 2.14 and 3.5 for a failed read of an Application's
 // cluster before a comparison or deletion (controller/state.go, controller/cache/cache.go).
 var unreadCluster = []struct {
 	words  string

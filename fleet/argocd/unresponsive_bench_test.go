@@ -105,7 +105,7 @@ func BenchmarkNeighboursOfClustersThatNeverAnswer(b *testing.B) {
 			b.Run(name, func(b *testing.B) {
 				for range b.N {
 					suffix := fmt.Sprintf("hang-%t-%t", open, handshake)
-					w := newArgoLabWith(b, suffix, stack.ArgoOptions{Version: "3.2", Open: open})
+					w := newArgoLabWith(b, suffix, stack.ArgoOptions{Version: "3.5", Open: open})
 					w.benchmarkNeighbours(b, handshake, !open)
 				}
 			})

@@ -46,7 +46,7 @@ func startGround(ctx context.Context) (_ *ground, err error) {
 			return nil, err
 		}
 		g.clusters = append(g.clusters, c)
-		if err := c.InstallArgoCRDs(ctx, "3.2"); err != nil {
+		if err := c.InstallArgoCRDs(ctx, "3.5"); err != nil {
 			return nil, err
 		}
 		admin, err := observe.NewServer(c.REST())

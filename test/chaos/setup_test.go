@@ -174,7 +174,7 @@ func (w *setup) startEngines() {
 	for _, name := range engineNames {
 		namespace := fmt.Sprintf("argocd-%s-%d", name, n)
 		w.engines[name] = must(stack.InstallArgoCD(w.ctx, stack.ArgoOptions{
-			Cluster: cluster, Version: "3.2", Namespace: namespace}))(w.t)
+			Cluster: cluster, Version: "3.5", Namespace: namespace}))(w.t)
 	}
 }
 

@@ -41,14 +41,14 @@ func run(ctx context.Context) error {
 		return err
 	}
 	started := time.Now()
-	builds := exec.CommandContext(ctx, "scripts/parts.sh", "redis", "argocd-3.2", "kustomize",
-		"helm")
+	builds := exec.CommandContext(ctx, "scripts/parts.sh", "redis", "argocd-3.5", "kustomize",
+		"helm-4")
 	builds.Stderr = os.Stderr
 	if err := builds.Start(); err != nil {
 		return err
 	}
 	fleet, err := example.Start(ctx, example.Options{Root: root, Dir: dir, Refresh: 3 * time.Second,
-		Edge: true, Version: "3.2", Installed: true, Progress: step})
+		Edge: true, Version: "3.5", Installed: true, Progress: step})
 	if err != nil {
 		return err
 	}
@@ -73,7 +73,7 @@ func run(ctx context.Context) error {
 	if err := builds.Wait(); err != nil {
 		return fmt.Errorf("scripts/parts.sh: %w", err)
 	}
-	step("starting Argo CD 3.2 on all three clusters")
+	step("starting Argo CD 3.5 on all three clusters")
 	if err := fleet.StartArgoCDs(ctx); err != nil {
 		return err
 	}

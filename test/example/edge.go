@@ -86,7 +86,7 @@ func (f *Fleet) StartEdge(ctx context.Context, o Options) (_ *Edge, err error) {
 		}
 	}
 	e.ArgoCD, err = o.argoCD(ctx, "there", stack.ArgoOptions{
-		Cluster: e.Cluster, Version: cmp.Or(o.Version, "3.2"), Namespace: "argocd",
+		Cluster: e.Cluster, Version: cmp.Or(o.Version, "3.5"), Namespace: "argocd",
 		InstallationID: "edge", Dir: filepath.Join(e.Dir, "argocd"), ClusterAdmin: true,
 	})
 	return e, err

@@ -63,7 +63,7 @@ type Options struct {
 	Root    string        // of the source tree, where examples/ is
 	Dir     string        // for data and logs
 	Refresh time.Duration // of Argo CD
-	// Version is that of every Argo CD. Empty: eu-1 has 2.14, us-1 and the edge have 3.2.
+	// Version is that of every Argo CD. Empty: eu-1 has 2.14, us-1 and the edge have 3.5.
 	Version string
 	// Installed leaves the Argo CDs' processes to StartArgoCDs.
 	Installed bool
@@ -104,7 +104,7 @@ func Start(ctx context.Context, o Options) (_ *Fleet, err error) {
 	}()
 	for _, place := range []*Place{
 		{Engine: "eu-1", Host: "api.eu-1.example.com", Version: "2.14"},
-		{Engine: "us-1", Host: "api.us-1.example.com", Version: "3.2"},
+		{Engine: "us-1", Host: "api.us-1.example.com", Version: "3.5"},
 	} {
 		if o.Version != "" {
 			place.Version = o.Version

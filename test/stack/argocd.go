@@ -16,7 +16,15 @@ import (
 )
 
 // ArgoVersions are the Argo CD releases that scripts/parts.sh builds.
-var ArgoVersions = []string{"2.14", "3.2"}
+var ArgoVersions = []string{"2.14", "3.5"}
+
+// helmOf is the part that is Argo CD's helm: 3.5 and later contain Helm 4.
+func helmOf(version string) string {
+	if version == "2.14" {
+		return "helm"
+	}
+	return "helm-4"
+}
 
 // ArgoOptions describe an Argo CD instance. Cluster, Version and Namespace are
 // required.
@@ -159,10 +167,15 @@ func (a *ArgoCD) prepareFolders() (err error) {
 	}
 	// The repo-server calls these by name; argocd is how git asks it for a password.
 	tools := map[string]string{"argocd": binary}
-	for _, name := range []string{"helm", "kustomize"} {
-		if tools[name], err = part(name, filepath.Join("bin", name)); err != nil {
+	for name, from := range map[string]string{"helm": helmOf(a.options.Version),
+		"kustomize": "kustomize"} {
+		if tools[name], err = part(from, filepath.Join("bin", from)); err != nil {
 			return err
 		}
+	}
+	const verify = "git-verify-wrapper.sh"
+	if tools[verify], err = argoFile(a.options.Version, verify); err != nil {
+		return err
 	}
 	for name, target := range tools {
 		link := filepath.Join(a.Dir, "bin", name)
@@ -197,11 +210,17 @@ func (a *ArgoCD) Start(ctx context.Context) error {
 		}); err != nil {
 		return err
 	}
-	if err := a.ensure(ctx, &a.RepoServer, "repo-server", a.binary, []string{
+	repoServer := []string{
 		"--address", "127.0.0.1", "--port", port(a.ports.repo),
 		"--metrics-address", "127.0.0.1", "--metrics-port", port(a.ports.repoMetrics),
 		"--disable-tls", "--redis", address(a.ports.redis),
-	}, health(a.ports.repoMetrics)); err != nil {
+	}
+	if a.options.Version != "2.14" {
+		// by default a file for TLS, which conflicts with --disable-tls
+		repoServer = append(repoServer, "--client-ca-path", "")
+	}
+	if err := a.ensure(ctx, &a.RepoServer, "repo-server", a.binary, repoServer,
+		health(a.ports.repoMetrics)); err != nil {
 		return err
 	}
 	seconds := strconv.FormatInt(int64(a.options.Refresh/time.Second), 10)

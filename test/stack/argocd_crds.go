@@ -37,7 +37,7 @@ func (c *Cluster) installArgoCRDs(ctx context.Context, version string, kinds ...
 	return c.installCRDs(ctx, files, release)
 }
 
-// argoRelease is the exact version that scripts/parts.sh has built, e.g. v3.2.11.
+// argoRelease is the exact version that scripts/parts.sh has built, e.g. v3.5.7.
 func argoRelease(version string) (string, error) {
 	file, err := argoFile(version, "VERSION")
 	if err != nil {

@@ -59,7 +59,7 @@ func apiServer(t *testing.T) *stack.Cluster {
 			t.Fatal(err)
 		}
 		cluster = c
-		if err := c.InstallArgoCRDs(context.Background(), "3.2"); err != nil {
+		if err := c.InstallArgoCRDs(context.Background(), "3.5"); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -169,9 +169,9 @@ func TestChecksVerifyTheCluster(t *testing.T) {
 func TestTheCheckNamesArgoCDsVersion(t *testing.T) {
 	labels := map[string]string{"app.kubernetes.io/part-of": "argocd",
 		"app.kubernetes.io/component": "application-controller",
-		"app.kubernetes.io/version":   "v3.2.11"}
+		"app.kubernetes.io/version":   "v3.5.7"}
 	for image, want := range map[string]string{"argoproj/argocd:v2.14.21": ", v2.14.21",
-		"argoproj/argocd@sha256:abc": ", v3.2.11"} {
+		"argoproj/argocd@sha256:abc": ", v3.5.7"} {
 		client := cluster(true)
 		set := &appsv1.StatefulSet{
 			ObjectMeta: metav1.ObjectMeta{Name: "argocd-application-controller",

@@ -40,7 +40,7 @@ func TestTheAgentsRightsOnARealAPIServer(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := c.InstallArgoCRDs(ctx, "3.2"); err != nil {
+	if err := c.InstallArgoCRDs(ctx, "3.5"); err != nil {
 		t.Fatal(err)
 	}
 	objects, err := install().Objects()

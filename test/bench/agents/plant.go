@@ -79,7 +79,7 @@ func newPlant(ctx context.Context, g *ground) (_ *plant, err error) {
 
 // furnish gives the cluster the objects of an Argo CD, and the floor a namespace of its own.
 func (p *plant) furnish(ctx context.Context) error {
-	if err := p.cluster.InstallArgoCRDs(ctx, "3.2"); err != nil {
+	if err := p.cluster.InstallArgoCRDs(ctx, "3.5"); err != nil {
 		return err
 	}
 	for _, name := range []string{argocdNamespace, agentNamespace, floorNamespace} {

@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// digest is what the registry has as Argo CD v3.2.11.
+// digest is what the registry has as Argo CD v3.5.7.
 var digest = strings.Repeat("0123", 16)
 
 // values of the releases.

@@ -105,7 +105,7 @@ func (p plane) versions() {
 	eventually(p.t, "the engines report their version", func() string {
 		all := p.engineViews()
 		for _, e := range all {
-			if e.ArgoCD != "v3.2.11" || !e.Reachable || e.Message != "" {
+			if e.ArgoCD != "v3.5.7" || !e.Reachable || e.Message != "" {
 				return fmt.Sprintf("%+v", e)
 			}
 		}

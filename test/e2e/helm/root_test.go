@@ -40,7 +40,7 @@ func (p *pod) imageOf(c corev1.Container) image {
 	case "argocd":
 		_, version, tagged := strings.Cut(filepath.Base(c.Image), ":v")
 		if !tagged && strings.HasSuffix(c.Image, "@sha256:"+digest) {
-			version = "3.2.11"
+			version = "3.5.7"
 		}
 		i := p.machine("argocd-"+version[:strings.LastIndex(version, ".")], "argocd",
 			"argocd-repo-server", "argocd-application-controller")
@@ -58,6 +58,9 @@ func (p *pod) imageOf(c corev1.Container) image {
 	return image{}
 }
 
+// verify is the script that Argo CD's repo-server calls for every commit.
+const verify = "git-verify-wrapper.sh"
+
 // machine is an image with this machine's tools, helm, kustomize and a program that answers to some
 // names.
 func (p *pod) machine(program string, names ...string) image {
@@ -74,11 +77,11 @@ func (p *pod) machine(program string, names ...string) image {
 			i.folders["/"+name] = "/" + name
 		}
 	}
-	for name, part := range map[string]string{names[0]: program, "helm": "helm",
-		"kustomize": "kustomize"} {
+	for name, part := range map[string]string{names[0]: "bin/" + program, "helm": "bin/helm-4",
+		"kustomize": "bin/kustomize", verify: "argocd-3.5/" + verify} {
 		touch(p, filepath.Join(tools, name))
 		i.files["/usr/local/bin/"+name] = must(
-			filepath.Abs(filepath.Join("../../../.cache/bin", part)))(p.t)
+			filepath.Abs(filepath.Join("../../../.cache", part)))(p.t)
 	}
 	for _, name := range names[1:] {
 		_ = os.Remove(filepath.Join(tools, name))
