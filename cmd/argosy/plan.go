@@ -290,7 +290,7 @@ func (a *app) writeObjects(rows []diff.RowChange, namespace map[fleet.EngineName
 	}
 	var out bytes.Buffer
 	for _, r := range rows {
-		text, err := toYAML(json.RawMessage(r.Row.Manifest.Body))
+		text, err := configschema.YAML(json.RawMessage(r.Row.Manifest.Body))
 		if err != nil {
 			return fmt.Errorf("%s %s: %w", r.Row.Key.Kind, r.Row.Key.Name, err)
 		}

@@ -1,0 +1,389 @@
+// Package adoption turns the Applications, ApplicationSets, AppProjects and Secrets of a running
+// Argo CD into a config repo, and reports for each object what became of it.
+//
+// Rules of this package:
+//   - values in, values out: no I/O, and no result depends on the order of the originals;
+//   - every field of an original is written, or is a Difference of its Result, or its object is
+//     refused; nothing is lost without a line in the report;
+//   - exact is proven: the written declarations are planned and rendered, and the rendered object
+//     equals the original in Argo CD's own normal form;
+//   - everything that is written validates together;
+//   - no credential is written or reported.
+package adoption
+
+import (
+	"fmt"
+	"path"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+
+	configschema "argosy.dev/argosy/config-schema"
+	"argosy.dev/argosy/fleet"
+)
+
+// Normal is the normal form of an Application: see fleet/argocd/original.
+type Normal struct {
+	Spec    map[string]any
+	Unknown map[string]any // fields that Argo CD's types lack, by path
+}
+
+// Rendered is an Application as Argosy renders it from the written declarations.
+type Rendered struct {
+	Tenant      fleet.TenantName
+	Deployment  fleet.DeploymentName
+	Environment fleet.EnvironmentName
+	Object      map[string]any
+}
+
+// Tools are what the import needs of Argo CD's types and of the planner.
+type Tools struct {
+	Normalize func(object map[string]any, charts func(folder string) bool) (Normal, error)
+	// Render plans the declarations offline and returns the Applications of every engine.
+	// The problems name the deployments that cannot be rendered.
+	Render func(files []configschema.File) ([]Rendered, []fleet.Problem, error)
+}
+
+// Options are the choices of the person who imports.
+type Options struct {
+	Engine        string   // name of the engine that the Argo CD becomes
+	ArgoNamespace string   // of the Argo CD; empty: that of most Applications, else argocd
+	DefaultTenant string   // tenant of project default
+	Owners        []string // of tenants whose project names no group
+	Region        string
+	TenantBy      TenantBy
+	// Clusters are the API servers of clusters that destinations name without a Secret.
+	Clusters map[string]string
+	Only     []string // patterns of KIND/NAME, NAMESPACE/NAME or NAME; empty: all
+}
+
+// TenantBy chooses the tenant of an Application: by its project, by a label, or by the list of a
+// file, whose patterns match the name of the Application or of its project.
+type TenantBy struct {
+	Label string
+	List  []TenantRule
+}
+
+// TenantRule gives the Applications that a pattern matches to a tenant.
+type TenantRule struct {
+	Pattern, Tenant string
+}
+
+// Input is what was read.
+type Input struct {
+	Originals []Original
+	Refused   []Result // documents that could not be read
+	// Tree is the repository that the files are in; nil: not at hand.
+	Tree *Tree
+}
+
+// Outcome is the config repo and the report.
+type Outcome struct {
+	Files  []configschema.File
+	Report Report
+}
+
+// importer holds one import.
+type importer struct {
+	Input
+	Options
+	tools    Tools
+	results  []Result
+	apps     []*app
+	sets     []*set
+	tenants  map[fleet.TenantName]*tenant
+	clusters *clusters
+
+	credentials []*credential
+	filesAt     map[string]bool       // files of the Tree
+	owned       map[string][]Original // live Applications of the ApplicationSets
+	commands    []string
+	notes       []string
+}
+
+// Import returns the config repo for the originals.
+func Import(in Input, o Options, tools Tools) (*Outcome, error) {
+	im := &importer{Input: in, Options: o, tools: tools, results: slices.Clone(in.Refused),
+		tenants: map[fleet.TenantName]*tenant{}, filesAt: map[string]bool{},
+		owned: map[string][]Original{}}
+	for _, f := range im.files() {
+		im.filesAt[f] = true
+	}
+	slices.SortFunc(im.Originals, compareOriginals)
+	im.results = slices.DeleteFunc(im.results, func(r Result) bool {
+		return !im.wanted(r.Kind, r.Namespace, r.Name)
+	})
+	im.findNamespace()
+	im.readSecrets()
+	im.readProjects()
+	im.readApplications()
+	im.readSets()
+	im.parents()
+	im.propose()
+	files, err := im.settle()
+	if err != nil {
+		return nil, err
+	}
+	im.conclude(files)
+	report := Report{Objects: im.results, Mapping: im.mapping(), Commands: im.commands,
+		Notes: im.notes}
+	report.finish()
+	return &Outcome{Files: files, Report: report}, nil
+}
+
+func compareOriginals(a, b Original) int {
+	for _, c := range []int{strings.Compare(a.Kind, b.Kind),
+		strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name),
+		strings.Compare(a.File, b.File)} {
+		if c != 0 {
+			return c
+		}
+	}
+	return 0
+}
+
+func (im *importer) of(kind string) (found []Original) {
+	for _, o := range im.Originals {
+		if o.Kind == kind {
+			found = append(found, o)
+		}
+	}
+	return found
+}
+
+// wanted reports whether the patterns of Only choose an object.
+func (im *importer) wanted(kind, namespace, name string) bool {
+	if len(im.Only) == 0 {
+		return true
+	}
+	for _, pattern := range im.Only {
+		for _, s := range []string{name, namespace + "/" + name, kind + "/" + name} {
+			if ok, err := path.Match(pattern, s); err == nil && ok {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (im *importer) findNamespace() {
+	if im.ArgoNamespace != "" {
+		return
+	}
+	count := map[string]int{}
+	for _, o := range im.Originals {
+		if o.Namespace != "" && o.Kind != KindSecret {
+			count[o.Namespace]++
+		}
+	}
+	im.ArgoNamespace = "argocd"
+	most := 0
+	for _, ns := range keys(count) {
+		if count[ns] > most {
+			im.ArgoNamespace, most = ns, count[ns]
+		}
+	}
+}
+
+// readApplications accepts the Applications that are whole.
+func (im *importer) readApplications() {
+	sets := map[string]bool{}
+	for _, o := range im.of(KindApplicationSet) {
+		if im.wanted(o.Kind, o.Namespace, o.Name) {
+			sets[o.Namespace+"/"+o.Name] = true
+		}
+	}
+	for _, o := range im.of(KindApplication) {
+		if owner := ownerOf(o); owner != "" && sets[owner] {
+			im.owned[owner] = append(im.owned[owner], o)
+		} else if im.wanted(o.Kind, o.Namespace, o.Name) {
+			im.add(o, nil)
+		}
+	}
+}
+
+// ownerOf is the namespace and name of the ApplicationSet that made a live Application, or "".
+func ownerOf(o Original) string {
+	for _, r := range list(o.Object, "metadata", "ownerReferences") {
+		m, _ := r.(map[string]any)
+		if text(m, "kind") == KindApplicationSet && group(text(m, "apiVersion")) == "argoproj.io" {
+			return o.Namespace + "/" + text(m, "name")
+		}
+	}
+	return ""
+}
+
+// add takes an Application in. from is the ApplicationSet that generates it, or nil.
+func (im *importer) add(o Original, from *set) *app {
+	a := &app{Original: o, set: from, result: Result{Kind: o.Kind, Namespace: o.Namespace,
+		Name: o.Name, Source: o.File}}
+	im.apps = append(im.apps, a)
+	if reason := im.incomplete(o); reason != "" {
+		a.refuse(reason)
+		return a
+	}
+	normal, err := im.tools.Normalize(o.Object, im.chart)
+	if err != nil {
+		a.refuse(err.Error())
+		return a
+	}
+	a.normal = normal
+	a.project = text(normal.Spec, "project")
+	a.tenant = im.tenantOf(a)
+	c, reason := im.clusters.of(object(o.Object, "spec", "destination"))
+	if reason != "" {
+		a.refuse(reason)
+		return a
+	}
+	a.cluster = c
+	return a
+}
+
+// incomplete is the reason why an Application cannot be read as it is: a template, or the patch of
+// an overlay.
+func (im *importer) incomplete(o Original) string {
+	spec := object(o.Object, "spec")
+	if o.Name == "" {
+		return "it has no name"
+	}
+	if spec["sourceHydrator"] != nil {
+		return "spec.sourceHydrator: the source hydrator writes commits, which Argosy does not ask for"
+	}
+	source, sources := object(spec, "source"), list(spec, "sources")
+	if len(source) == 0 && len(sources) == 0 || len(object(spec, "destination")) == 0 {
+		return "it has no source or no destination: it is a patch of an overlay; import what " +
+			"kustomize build prints, or the live objects"
+	}
+	all := append(slices.Clone(sources), any(source))
+	for _, s := range all {
+		m, _ := s.(map[string]any)
+		for _, k := range []string{"repoURL", "path", "chart", "targetRevision"} {
+			if reason := templated(text(m, k)); reason != "" {
+				return "source." + k + ": " + reason
+			}
+		}
+		if len(m) > 0 && text(m, "repoURL") == "" {
+			return "it has no repoURL: it is a patch of an overlay; import what kustomize build " +
+				"prints, or the live objects"
+		}
+	}
+	for _, k := range []string{"server", "name", "namespace"} {
+		if reason := templated(text(spec, "destination", k)); reason != "" {
+			return "destination." + k + ": " + reason
+		}
+	}
+	if reason := templated(o.Name + text(spec, "project")); reason != "" {
+		return reason
+	}
+	return ""
+}
+
+// each runs a function for every Application that is not refused, on all cores.
+func (im *importer) each(do func(*app)) {
+	next := make(chan *app)
+	var workers sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		workers.Go(func() {
+			for a := range next {
+				do(a)
+			}
+		})
+	}
+	for _, a := range im.apps {
+		if !a.out() {
+			next <- a
+		}
+	}
+	close(next)
+	workers.Wait()
+}
+
+// propose drafts a deployment for each Application and fits it to the schema.
+func (im *importer) propose() {
+	im.nameEnvironments()
+	names := map[fleet.DeploymentID]*app{}
+	byName := map[*app]string{}
+	for _, a := range im.apps {
+		if a.out() {
+			continue
+		}
+		name := validName(a.Name, "app")
+		id := fleet.DeploymentID{Tenant: a.tenant, Name: fleet.DeploymentName(name)}
+		if first := names[id]; first != nil {
+			name = im.free(names, id, a, first)
+			id.Name = fleet.DeploymentName(name)
+		}
+		names[id], byName[a] = a, name
+	}
+	im.each(func(a *app) {
+		source := object(a.normal.Spec, "source")
+		helm := im.chart(text(source, "path")) && source["helm"] != nil
+		a.draft = a.deployment(byName[a], helm)
+		if a.draft.fit(); a.draft.refusal != "" {
+			a.refuse(a.draft.refusal)
+			return
+		}
+		a.lost = a.metadataLost()
+		if byName[a] != a.Name {
+			a.lost = append(a.lost, Difference{Path: "metadata.name", From: a.Name, To: byName[a],
+				Reason: "a deployment is named by a DNS label, once per tenant"})
+		}
+	})
+}
+
+// free is a name for a second Application of one name: from the folder or the namespace in which it
+// differs from the first one, or with a number.
+func (im *importer) free(taken map[fleet.DeploymentID]*app, id fleet.DeploymentID, a,
+	first *app) string {
+	suffix := ""
+	if a.Namespace != first.Namespace && a.Namespace != "" {
+		suffix = a.Namespace
+	} else {
+		mine, others := strings.Split(a.File, "/"), strings.Split(first.File, "/")
+		for i, part := range mine {
+			if i >= len(others) || part != others[i] {
+				suffix = strings.TrimSuffix(part, path.Ext(part))
+				break
+			}
+		}
+	}
+	base := string(id.Name)
+	for n := 1; ; n++ {
+		name := base + "-" + suffix
+		if n > 1 || suffix == "" {
+			name = fmt.Sprintf("%s-%d", strings.TrimSuffix(name, "-"), n+1)
+		}
+		name = validName(name, "app")
+		if taken[fleet.DeploymentID{Tenant: id.Tenant, Name: fleet.DeploymentName(name)}] == nil {
+			return name
+		}
+	}
+}
+
+// validName makes a name of a declaration of any text.
+func validName(s, otherwise string) string {
+	var b strings.Builder
+	for _, r := range strings.ToLower(s) {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
+			b.WriteRune(r)
+		} else if b.Len() > 0 {
+			b.WriteByte('-')
+		}
+	}
+	name := b.String()
+	for strings.Contains(name, "--") && !strings.Contains(s, "--") {
+		name = strings.ReplaceAll(name, "--", "-")
+	}
+	if len(name) > 63 {
+		name = name[:63]
+	}
+	name = strings.Trim(name, "-")
+	if name == "" {
+		name = otherwise
+	}
+	if fleet.ValidateName(name) != nil {
+		name = strings.Trim(name+"-"+otherwise, "-")
+	}
+	return name
+}

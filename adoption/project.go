@@ -1,0 +1,519 @@
+package adoption
+
+import (
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"argosy.dev/argosy/fleet"
+)
+
+// project is an AppProject of the originals.
+type project struct {
+	Original
+	tenant fleet.TenantName
+	result Result
+}
+
+const defaultProject = "default"
+
+// readProjects registers a tenant for every AppProject.
+func (im *importer) readProjects() {
+	seen := map[string]*project{}
+	for _, o := range im.of(KindProject) {
+		p := &project{Original: o, result: Result{Kind: o.Kind, Namespace: o.Namespace,
+			Name: o.Name, Source: o.File}}
+		if reason := projectRefusal(o); reason != "" {
+			p.result.Status, p.result.Reason = Refused, reason
+		} else if first := seen[o.Name]; first != nil {
+			p.result.Status = Refused
+			p.result.Reason = "project " + o.Name + " is also in " + first.File +
+				": import one Argo CD at a time"
+			if sameText(first.Object["spec"], o.Object["spec"]) {
+				p.result.Reason = "it is the same as in " + first.File
+			}
+		} else {
+			seen[o.Name] = p
+			p.tenant = im.tenantOfProject(o.Name)
+			if im.wanted(o.Kind, o.Namespace, o.Name) {
+				t := im.tenant(p.tenant)
+				t.projects = append(t.projects, p)
+				continue
+			}
+		}
+		if im.wanted(o.Kind, o.Namespace, o.Name) && p.result.Status == Refused {
+			im.results = append(im.results, p.result)
+		}
+	}
+}
+
+func projectRefusal(o Original) string {
+	if o.Name == "" {
+		return "it has no name"
+	}
+	if object(o.Object, "spec") == nil {
+		return "it has no spec: it is a patch of an overlay"
+	}
+	if reason := templated(o.Name); reason != "" {
+		return reason
+	}
+	for _, k := range []string{"sourceRepos", "sourceNamespaces"} {
+		for _, s := range texts(o.Object, "spec", k) {
+			if reason := templated(s); reason != "" {
+				return "spec." + k + ": " + reason
+			}
+		}
+	}
+	for _, d := range list(o.Object, "spec", "destinations") {
+		m, _ := d.(map[string]any)
+		for _, k := range keys(m) {
+			if reason := templated(text(m, k)); reason != "" {
+				return "spec.destinations: " + reason
+			}
+		}
+	}
+	return ""
+}
+
+func sameText(a, b any) bool { return writeYAML(a) == writeYAML(b) }
+
+// tenantOfProject is the tenant of a project's Applications.
+func (im *importer) tenantOfProject(name string) fleet.TenantName {
+	if t := im.TenantBy.of(name); t != "" {
+		return tenantName(t)
+	}
+	if name == defaultProject || name == "" {
+		return tenantName(im.DefaultTenant)
+	}
+	return tenantName(name)
+}
+
+// of is the tenant that the first matching rule gives, or "".
+func (by TenantBy) of(names ...string) string {
+	for _, rule := range by.List {
+		for _, name := range names {
+			if ok, err := path.Match(rule.Pattern, name); err == nil && ok {
+				return rule.Tenant
+			}
+		}
+	}
+	return ""
+}
+
+func (im *importer) tenantOf(a *app) fleet.TenantName {
+	if l := im.TenantBy.Label; l != "" {
+		if v := text(a.Object, "metadata", "labels", l); v != "" {
+			return tenantName(v)
+		}
+	}
+	if t := im.TenantBy.of(a.Name, a.Namespace+"/"+a.Name, a.project); t != "" {
+		return tenantName(t)
+	}
+	return im.tenantOfProject(a.project)
+}
+
+// maxTenant is the most characters of a tenant's name, whose secrets are in a namespace
+// argosy-tenant-<name>.
+const maxTenant = 63 - len("argosy-tenant-")
+
+func tenantName(s string) fleet.TenantName {
+	name := validName(s, "tenant")
+	if len(name) > maxTenant {
+		name = strings.Trim(name[:maxTenant], "-")
+	}
+	return fleet.TenantName(name)
+}
+
+// usualKinds are the cluster-scoped kinds of Kubernetes and of common operators that an import
+// grants in place of "every kind", which no tenant is granted.
+var usualKinds = []fleet.GroupKind{
+	{Group: "", Kind: "Namespace"},
+	{Group: "", Kind: "PersistentVolume"},
+	{Group: "admissionregistration.k8s.io", Kind: "MutatingWebhookConfiguration"},
+	{Group: "admissionregistration.k8s.io", Kind: "ValidatingAdmissionPolicy"},
+	{Group: "admissionregistration.k8s.io", Kind: "ValidatingAdmissionPolicyBinding"},
+	{Group: "admissionregistration.k8s.io", Kind: "ValidatingWebhookConfiguration"},
+	{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"},
+	{Group: "apiregistration.k8s.io", Kind: "APIService"},
+	{Group: "cert-manager.io", Kind: "ClusterIssuer"},
+	{Group: "external-secrets.io", Kind: "ClusterSecretStore"},
+	{Group: "gateway.networking.k8s.io", Kind: "GatewayClass"},
+	{Group: "kyverno.io", Kind: "ClusterPolicy"},
+	{Group: "networking.k8s.io", Kind: "IngressClass"},
+	{Group: "node.k8s.io", Kind: "RuntimeClass"},
+	{Group: "policy", Kind: "PodSecurityPolicy"},
+	{Group: "rbac.authorization.k8s.io", Kind: "ClusterRole"},
+	{Group: "rbac.authorization.k8s.io", Kind: "ClusterRoleBinding"},
+	{Group: "scheduling.k8s.io", Kind: "PriorityClass"},
+	{Group: "storage.k8s.io", Kind: "CSIDriver"},
+	{Group: "storage.k8s.io", Kind: "StorageClass"},
+}
+
+// clusterKinds are the cluster-scoped kinds that a project's whitelist permits, and the entries
+// that no grant can have.
+func clusterKinds(whitelist []any) (kinds []fleet.GroupKind, patterns []int) {
+	for i, e := range whitelist {
+		m, _ := e.(map[string]any)
+		g, k := text(m, "group"), text(m, "kind")
+		switch {
+		case !strings.ContainsAny(g+k, "*?[!"):
+			kinds = append(kinds, fleet.GroupKind{Group: g, Kind: k})
+			continue
+		case strings.ContainsAny(g, "?[!") || strings.ContainsAny(k, "?[!"):
+		default:
+			for _, u := range usualKinds {
+				if matches(g, u.Group) && matches(k, u.Kind) {
+					kinds = append(kinds, u)
+				}
+			}
+		}
+		patterns = append(patterns, i)
+	}
+	return kinds, patterns
+}
+
+func matches(pattern, s string) bool {
+	ok, err := path.Match(pattern, s)
+	return err == nil && ok
+}
+
+// grants collects what a tenant needs, from its projects and from its deployments.
+type grants struct {
+	repositories, clusters, namespaces, owners map[string]bool
+	kinds                                      map[fleet.GroupKind]bool
+	allow                                      allowances
+	deployments, applications                  int
+}
+
+// grantsOf collects the grants of a tenant for the Applications that are accepted.
+func (im *importer) grantsOf(t *tenant, joined map[*draft][]*app) grants {
+	g := grants{repositories: map[string]bool{}, clusters: map[string]bool{},
+		namespaces: map[string]bool{}, owners: map[string]bool{},
+		kinds: map[fleet.GroupKind]bool{}, allow: allowances{}, deployments: len(joined)}
+	open := false // applications of a project that permits every kind
+	for d, apps := range joined {
+		for _, url := range repositories(d.document) {
+			g.repositories[url] = true
+		}
+		g.applications += len(apps)
+		g.allow.need(d.document)
+		for _, a := range apps {
+			open = open || a.project == defaultProject
+		}
+	}
+	for _, e := range t.envs {
+		if e.cluster.server != "" && len(e.namespaces) > 0 {
+			g.clusters[e.cluster.server] = true
+		}
+	}
+	for _, p := range t.projects {
+		spec := object(p.Object, "spec")
+		for _, url := range texts(spec, "sourceRepos") {
+			if grant, ok := grantOf(url); ok {
+				g.repositories[grant] = true
+			}
+		}
+		kinds, _ := clusterKinds(list(spec, "clusterResourceWhitelist"))
+		for _, k := range kinds {
+			g.kinds[k] = true
+		}
+		open = open && p.Name != defaultProject // its whitelist is at hand
+		for _, role := range list(spec, "roles") {
+			m, _ := role.(map[string]any)
+			for _, group := range texts(m, "groups") {
+				if _, err := fleet.ParseOwner("group:" + group); err == nil {
+					g.owners["group:"+group] = true
+				}
+			}
+		}
+	}
+	if open || len(t.projects) == 0 && g.applications > 0 {
+		for _, k := range usualKinds {
+			g.kinds[k] = true
+		}
+	}
+	if len(g.repositories) == 0 && len(t.projects) > 0 {
+		// a project for every repository without an Application: a grant needs one at least
+		for _, url := range im.repositories() {
+			g.repositories[url] = true
+		}
+	}
+	if len(g.owners) == 0 {
+		for _, o := range im.Owners {
+			g.owners[o] = true
+		}
+	}
+	if len(g.owners) == 0 {
+		g.owners["group:"+string(t.name)] = true
+	}
+	return g
+}
+
+// repositories are the URLs of all sources of the import.
+func (im *importer) repositories() []string {
+	all := map[string]bool{}
+	for _, a := range im.apps {
+		if !a.out() {
+			for _, url := range repositories(a.draft.document) {
+				all[url] = true
+			}
+		}
+	}
+	return keys(all)
+}
+
+// allowances are the fields of declarations that a tenant must be granted: flags without a value,
+// lists with their entries.
+type allowances map[string]map[string]bool
+
+// need adds what a deployment needs.
+func (a allowances) need(document map[string]any) {
+	add := func(name string, entries ...string) {
+		if a[name] == nil {
+			a[name] = map[string]bool{}
+		}
+		for _, e := range entries {
+			a[name][e] = true
+		}
+	}
+	if replace, _ := at(document, "spec", "sync", "replace").(bool); replace {
+		add("replace")
+	}
+	for _, k := range []string{"labels", "annotations"} {
+		entries := object(document, "spec", "sync", "managedNamespaceMetadata", k)
+		if len(entries) > 0 {
+			add("namespaceMetadata", keys(entries)...)
+		}
+	}
+	for _, s := range sourcesOf(document) {
+		if name := text(s, "plugin", "name"); name != "" {
+			add("plugins", name)
+		}
+		if v := text(s, "kustomize", "version"); v != "" {
+			add("kustomizeVersions", v)
+		}
+		if strings.ContainsAny(text(s, "targetRevision"), "^~<>=|, *") ||
+			text(s, "chart") != "" && versionRange.MatchString(text(s, "targetRevision")) {
+			add("versionRanges")
+		}
+	}
+}
+
+var versionRange = regexp.MustCompile(`^v?[0-9]+(\.[0-9]+)?$|(^|\.)[xX](\.|$)`)
+
+// sourcesOf are the sources of a deployment.
+func sourcesOf(document map[string]any) (sources []map[string]any) {
+	if one := object(document, "spec", "source"); one != nil {
+		sources = append(sources, one)
+	}
+	for _, s := range list(document, "spec", "sources") {
+		if m, ok := s.(map[string]any); ok {
+			sources = append(sources, m)
+		}
+	}
+	return sources
+}
+
+// grantOf is an entry of a project's sourceRepos as a grant. A pattern is one only if it means
+// everything below a folder.
+func grantOf(url string) (string, bool) {
+	below, folder := strings.CutSuffix(url, "/**")
+	if !folder {
+		below, folder = strings.CutSuffix(url, "/*")
+	}
+	if strings.ContainsAny(below, "*?[!{") {
+		return "", false
+	}
+	if folder {
+		return below + "/", fleet.CheckGrant(below+"/") == nil
+	}
+	if fleet.CheckGrant(url) == nil {
+		return url, true
+	}
+	for _, s := range spellingsOf(url) {
+		if other := s.(string); fleet.CheckGrant(other) == nil {
+			return other, true
+		}
+	}
+	return "", false
+}
+
+// repositories are the URLs of the sources of a deployment.
+func repositories(document map[string]any) (urls []string) {
+	for _, s := range sourcesOf(document) {
+		if url := text(s, "repoURL"); url != "" {
+			urls = append(urls, url)
+		}
+	}
+	return urls
+}
+
+// propose drafts the tenant.
+func (t *tenant) propose(g grants, shared bool) {
+	d := newDraft(fleet.Key{Kind: fleet.KindTenant, Name: string(t.name)})
+	d.set("spec.owners", anys(keys(g.owners)))
+	put(d.document, steps("spec.quota"), map[string]any{"environments": quotaFor(len(t.envs)),
+		"deployments": quotaFor(g.deployments), "applications": quotaFor(g.applications)})
+	d.set("spec.repositories", anys(keys(g.repositories)))
+	d.set("spec.clusters", anys(keys(g.clusters)))
+	used := map[string]bool{}
+	var environments []any
+	for _, e := range t.envs {
+		var reserved []string
+		for _, ns := range keys(e.namespaces) {
+			used[ns] = true
+			if fleet.ValidateNamespace(ns) != nil {
+				reserved = append(reserved, ns)
+			}
+		}
+		if len(reserved) > 0 {
+			environments = append(environments, map[string]any{"name": string(e.name),
+				"namespaces": anys(reserved)})
+		}
+	}
+	if shared {
+		d.set("spec.namespaces", anys(keys(used)))
+	}
+	d.set("spec.environments", environments)
+	d.set("spec.clusterResources", kindList(g.kinds))
+	for _, k := range keys(g.allow) {
+		if len(g.allow[k]) == 0 {
+			d.set("spec.allow."+k, true)
+		} else {
+			d.set("spec.allow."+k, anys(keys(g.allow[k])))
+		}
+	}
+	d.fit()
+	t.draft = d
+}
+
+func kindList(kinds map[fleet.GroupKind]bool) (out []any) {
+	var all []fleet.GroupKind
+	for k := range kinds {
+		all = append(all, k)
+	}
+	slices.SortFunc(all, func(a, b fleet.GroupKind) int {
+		if c := strings.Compare(a.Group, b.Group); c != 0 {
+			return c
+		}
+		return strings.Compare(a.Kind, b.Kind)
+	})
+	for _, k := range all {
+		out = append(out, map[string]any{"group": k.Group, "kind": k.Kind})
+	}
+	return out
+}
+
+func anys(texts []string) []any {
+	out := make([]any, len(texts))
+	for i, s := range texts {
+		out[i] = s
+	}
+	return out
+}
+
+// quotaFor is a quota with space for growth: twice what is used, at least 10.
+func quotaFor(used int) int { return max(10, 2*used) }
+
+// judge compares a project with the tenant that is written for it.
+func (im *importer) judge(p *project, t *tenant) {
+	r := &p.result
+	r.File = pathOf(t.draft.key)
+	spec := object(p.Object, "spec")
+	differ := func(path string, from, to any, reason string) {
+		r.Differences = append(r.Differences, Difference{Path: path, From: from, To: to,
+			Reason: reason})
+	}
+	written := texts(t.draft.document, "spec", "repositories")
+	for i, url := range texts(spec, "sourceRepos") {
+		if grant, ok := grantOf(url); !ok || !slices.Contains(written, grant) {
+			differ(fmt.Sprintf("spec.sourceRepos[%d]", i), url, anys(written),
+				"a grant names repositories or folders of a host; the tenant is granted those in use")
+		}
+	}
+	kinds, patterns := clusterKinds(list(spec, "clusterResourceWhitelist"))
+	_ = kinds
+	for _, i := range patterns {
+		differ(fmt.Sprintf("spec.clusterResourceWhitelist[%d]", i),
+			list(spec, "clusterResourceWhitelist")[i],
+			list(t.draft.document, "spec", "clusterResources"),
+			"a grant names each kind; the usual cluster-scoped kinds are granted")
+	}
+	for _, kind := range list(spec, "clusterResourceWhitelist") {
+		m, _ := kind.(map[string]any)
+		k := map[string]any{"group": text(m, "group"), "kind": text(m, "kind")}
+		if !strings.ContainsAny(text(m, "group")+text(m, "kind"), "*?[!") &&
+			!slices.ContainsFunc(list(t.draft.document, "spec", "clusterResources"),
+				func(have any) bool { return sameText(have, k) }) {
+			differ("spec.clusterResourceWhitelist", k, nil, t.draft.reason("spec.clusterResources"))
+		}
+	}
+	im.judgeDestinations(p, t, differ)
+	for _, k := range keys(spec) {
+		switch k {
+		case "sourceRepos", "destinations", "clusterResourceWhitelist", "description":
+		case "permitOnlyProjectScopedClusters":
+		default:
+			if compact(clone(spec[k])) != nil {
+				differ("spec."+k, spec[k], nil, projectFields[k])
+			}
+		}
+	}
+	r.Status = Exact
+	if len(r.Differences) > 0 {
+		r.Status = Changed
+	}
+	if p.Name != string(t.name) {
+		r.Notes = append(r.Notes, "project "+p.Name+" becomes tenant "+string(t.name))
+	}
+}
+
+// projectFields are the reasons why fields of an AppProject have no counterpart.
+var projectFields = map[string]string{
+	"roles": "people have no access to Argo CD; the groups of the roles own the tenant, and " +
+		"tokens end",
+	"orphanedResources":          "argosy get orphans lists them for the whole fleet",
+	"syncWindows":                "write a Policy, or merge in the window",
+	"namespaceResourceBlacklist": "write a Policy; Argo CD's own kinds are always denied",
+	"namespaceResourceWhitelist": "write a Policy; Argo CD's own kinds are always denied",
+	"signatureKeys": "Argosy deploys reviewed commits; it does not check GnuPG " +
+		"signatures",
+	"sourceNamespaces":           "Argosy writes Applications into Argo CD's own namespace",
+	"destinationServiceAccounts": "each environment has one credential",
+	"clusterResourceBlacklist":   "kinds that are not granted are denied",
+}
+
+// judgeDestinations compares the project's destinations with the tenant's environments.
+func (im *importer) judgeDestinations(p *project, t *tenant,
+	differ func(path string, from, to any, reason string)) {
+	for i, d := range list(p.Object, "spec", "destinations") {
+		m, _ := d.(map[string]any)
+		ns := text(m, "namespace")
+		exact := false
+		for _, e := range t.envs {
+			if e.draft == nil || e.draft.refusal != "" || len(e.namespaces) == 0 {
+				continue
+			}
+			exact = exact || im.clusters.known(m) == e.cluster && slices.Contains(
+				texts(e.draft.document, "spec", "namespaces"), ns)
+		}
+		if !exact {
+			differ(fmt.Sprintf("spec.destinations[%d]", i), d, im.destinationsOf(t),
+				"an environment names its namespaces; those in use are named")
+		}
+	}
+}
+
+func (im *importer) destinationsOf(t *tenant) []any {
+	out := []any{}
+	for _, e := range t.envs {
+		if e.draft == nil || e.draft.refusal != "" || len(e.namespaces) == 0 {
+			continue
+		}
+		out = append(out, map[string]any{"environment": string(e.name),
+			"namespaces": e.draft.document["spec"].(map[string]any)["namespaces"]})
+	}
+	return out
+}

@@ -1,0 +1,266 @@
+package adoption
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	configschema "argosy.dev/argosy/config-schema"
+	"argosy.dev/argosy/fleet"
+)
+
+// prove renders the config repo and compares every Application with its original. It refuses those
+// that would behave otherwise, and reports whether it refused any.
+func (im *importer) prove(w *whole) (refused bool, err error) {
+	rendered, problems, err := im.tools.Render(w.files)
+	if err != nil {
+		return false, err
+	}
+	objects := make(map[fleet.ApplicationID]map[string]any, len(rendered))
+	for _, r := range rendered {
+		objects[fleet.ApplicationID{Tenant: r.Tenant, Environment: r.Environment,
+			Deployment: r.Deployment}] = r.Object
+	}
+	unrendered := map[fleet.Key]string{}
+	for _, p := range problems {
+		if p.Severity == fleet.SeverityError && unrendered[p.Key] == "" {
+			unrendered[p.Key] = p.Message
+		}
+	}
+	im.each(func(a *app) {
+		o := objects[fleet.ApplicationID{Tenant: a.tenant, Environment: a.env,
+			Deployment: fleet.DeploymentName(a.draft.key.Name)}]
+		if o == nil {
+			reason := unrendered[a.draft.key]
+			if reason == "" {
+				reason = "no engine renders it"
+			}
+			a.refuse(reason)
+			return
+		}
+		im.compare(a, o)
+	})
+	for _, a := range im.apps {
+		if a.refused() && a.result.File == "" && a.draft != nil &&
+			slices.Contains(w.deployments[a.draft.key], a) {
+			refused = true
+		}
+	}
+	return refused, nil
+}
+
+// compare sets the result of an Application from its original and the rendered object.
+func (im *importer) compare(a *app, o map[string]any) {
+	normal, err := im.tools.Normalize(o, im.chart)
+	if err != nil {
+		a.refuse("the rendered Application: %s", err)
+		return
+	}
+	was, is := withoutIdentity(a.normal.Spec), withoutIdentity(normal.Spec)
+	var diffs []Difference
+	if sources := list(was, "sources"); len(sources) == 1 {
+		delete(was, "sources")
+		was["source"] = sources[0]
+		diffs = append(diffs, Difference{Path: "spec.sources.length", From: 1,
+			Reason: "a list of one source is written as source"})
+	}
+	diff("spec", was, is, &diffs)
+	for i := range diffs {
+		d := &diffs[i]
+		d.hard = hardDifference(*d, was)
+		if d.Reason == "" {
+			d.Reason = a.draft.reason(counterpart(d.Path))
+		}
+	}
+	for _, k := range keys(a.normal.Unknown) {
+		diffs = append(diffs, Difference{Path: k, From: a.normal.Unknown[k],
+			Reason: "Argo CD's types lack the field"})
+	}
+	diffs = append(diffs, a.lost...)
+	a.result.Differences = diffs
+	for _, d := range diffs {
+		if d.hard {
+			reason := d.Path
+			if d.Reason != "" {
+				reason += ": " + d.Reason
+			}
+			a.refuse(reason)
+			return
+		}
+	}
+	a.result.Status = Exact
+	if len(diffs) > 0 {
+		a.result.Status = Changed
+	}
+}
+
+// withoutIdentity is a spec without the project and the cluster, which the report maps once.
+func withoutIdentity(spec map[string]any) map[string]any {
+	out := clone(spec).(map[string]any)
+	delete(out, "project")
+	if d := object(out, "destination"); d != nil {
+		delete(d, "server")
+		delete(d, "name")
+		if len(d) == 0 {
+			delete(out, "destination")
+		}
+	}
+	return out
+}
+
+// diff collects the fields in which two trees differ. Lists of texts of the sync options are sets;
+// other lists are compared by place.
+func diff(path string, from, to any, into *[]Difference) {
+	switch a := from.(type) {
+	case map[string]any:
+		b, ok := to.(map[string]any)
+		if !ok && to != nil {
+			break
+		}
+		if to == nil && len(a) == 0 {
+			break
+		}
+		all := keys(a)
+		for k := range b {
+			if _, ok := a[k]; !ok {
+				all = append(all, k)
+			}
+		}
+		slices.Sort(all)
+		for _, k := range all {
+			diff(path+key(k), a[k], b[k], into)
+		}
+		return
+	case []any:
+		b, ok := to.([]any)
+		if !ok && to != nil {
+			break
+		}
+		if strings.HasSuffix(path, ".syncOptions") {
+			diffSet(path, a, b, into)
+			return
+		}
+		for i := range max(len(a), len(b)) {
+			var x, y any
+			if i < len(a) {
+				x = a[i]
+			}
+			if i < len(b) {
+				y = b[i]
+			}
+			diff(fmt.Sprintf("%s[%d]", path, i), x, y, into)
+		}
+		return
+	case nil:
+		if m, ok := to.(map[string]any); ok && len(m) > 0 {
+			diff(path, map[string]any{}, to, into)
+			return
+		}
+		if l, ok := to.([]any); ok && len(l) > 0 {
+			diff(path, []any{}, to, into)
+			return
+		}
+	}
+	if !same(from, to) {
+		*into = append(*into, Difference{Path: path, From: from, To: to})
+	}
+}
+
+func diffSet(path string, a, b []any, into *[]Difference) {
+	for _, v := range a {
+		if !slices.ContainsFunc(b, func(w any) bool { return same(v, w) }) {
+			*into = append(*into, Difference{Path: fmt.Sprintf("%s[%v]", path, v), From: v})
+		}
+	}
+	for _, v := range b {
+		if !slices.ContainsFunc(a, func(w any) bool { return same(v, w) }) {
+			*into = append(*into, Difference{Path: fmt.Sprintf("%s[%v]", path, v), To: v})
+		}
+	}
+}
+
+func same(a, b any) bool {
+	x, errX := json.Marshal(a)
+	y, errY := json.Marshal(b)
+	return errX == nil && errY == nil && string(x) == string(y)
+}
+
+// conclude adds the results of Applications, ApplicationSets and AppProjects.
+func (im *importer) conclude(files []configschema.File) {
+	written := map[string]bool{}
+	for _, f := range files {
+		written[f.Path] = true
+	}
+	for _, a := range im.apps {
+		if !a.out() {
+			a.result.File = pathOf(a.draft.key)
+			if a.result.Status == "" {
+				a.refuse("it was not proven")
+			}
+		} else if len(a.result.Differences) == 0 {
+			a.result.Differences = a.lost
+		}
+		if a.set == nil {
+			im.results = append(im.results, a.result)
+		}
+	}
+	im.concludeSets()
+	for _, name := range keys(im.tenants) {
+		t := im.tenants[name]
+		for _, p := range t.projects {
+			if t.draft == nil || !written[pathOf(t.draft.key)] {
+				p.result.Status, p.result.Reason = Refused, "its tenant is not written"
+			} else {
+				im.judge(p, t)
+			}
+			im.results = append(im.results, p.result)
+		}
+	}
+	im.concludeSecrets()
+}
+
+// mapping lists the tenants and environments that replace projects and clusters.
+func (im *importer) mapping() (m Mapping) {
+	seen := map[TenantMapping]bool{}
+	for _, a := range im.apps {
+		if !a.out() {
+			seen[TenantMapping{a.project, string(a.tenant)}] = true
+		}
+	}
+	for t := range seen {
+		m.Tenants = append(m.Tenants, t)
+	}
+	slices.SortFunc(m.Tenants, func(a, b TenantMapping) int {
+		return strings.Compare(a.Project+"\n"+a.Tenant, b.Project+"\n"+b.Tenant)
+	})
+	for _, name := range keys(im.tenants) {
+		t := im.tenants[name]
+		for _, e := range t.envs {
+			if e.draft != nil && len(e.namespaces) > 0 {
+				m.Environments = append(m.Environments, EnvironmentMapping{e.cluster.key,
+					string(t.name), string(e.name), e.by})
+			}
+		}
+	}
+	slices.SortFunc(m.Environments, func(a, b EnvironmentMapping) int {
+		return strings.Compare(a.Tenant+"\n"+a.Environment, b.Tenant+"\n"+b.Environment)
+	})
+	return m
+}
+
+func pathOf(k fleet.Key) string { return configschema.PathOf(k) }
+
+// writeYAML is a tree as text.
+func writeYAML(v any) string {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return ""
+	}
+	if b, err = yaml.JSONToYAML(b); err != nil {
+		return ""
+	}
+	return string(b)
+}

@@ -1,0 +1,232 @@
+package adoption
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// set is an ApplicationSet on its way into the config repo: the Applications that it generates are
+// written as deployments.
+type set struct {
+	Original
+	result Result
+	apps   []*app
+	// why new clusters, folders or files no longer get an Application by themselves
+	losses []Difference
+	notes  []string
+	// of a single clusters generator: the selector of its clusters; nil: another generator, or all
+	selector map[string]any
+}
+
+// readSets expands the ApplicationSets.
+func (im *importer) readSets() {
+	for _, o := range im.of(KindApplicationSet) {
+		if !im.wanted(o.Kind, o.Namespace, o.Name) {
+			continue
+		}
+		s := &set{Original: o, result: Result{Kind: o.Kind, Namespace: o.Namespace, Name: o.Name,
+			Source: o.File}}
+		im.sets = append(im.sets, s)
+		if reason := im.expand(s); reason != "" {
+			for _, a := range s.apps {
+				a.refuse(reason)
+			}
+			s.result.Status, s.result.Reason = Refused, reason
+		}
+	}
+}
+
+// maxGenerated bounds the Applications of one ApplicationSet.
+const maxGenerated = 2000
+
+// expand adds the Applications that an ApplicationSet generates, or returns why it cannot.
+func (im *importer) expand(s *set) string {
+	spec := object(s.Object, "spec")
+	if object(spec, "template") == nil || len(list(spec, "generators")) == 0 {
+		return "it has no generators or no template: it is a patch of an overlay"
+	}
+	if all := list(spec, "generators"); len(all) == 1 {
+		m, _ := all[0].(map[string]any)
+		if c, ok := compact(clone(at(m, "clusters", "selector"))).(map[string]any); ok &&
+			len(m) == 1 {
+			s.selector = c
+		}
+	}
+	if owned := im.owned[s.Namespace+"/"+s.Name]; len(owned) > 0 {
+		im.adopt(s, owned)
+		return ""
+	}
+	goTemplate, _ := spec["goTemplate"].(bool)
+	g := &generator{im: im, set: s, r: renderer{goTemplate: goTemplate,
+		strict: slices.Contains(texts(spec, "goTemplateOptions"), "missingkey=error")}}
+	var params []parameters
+	for i, raw := range list(spec, "generators") {
+		m, _ := raw.(map[string]any)
+		found, err := g.generate(fmt.Sprintf("spec.generators[%d]", i), m, nil)
+		if err != nil {
+			return err.Error()
+		}
+		params = append(params, found...)
+		if len(params) > maxGenerated {
+			return fmt.Sprintf("it generates more than %d Applications", maxGenerated)
+		}
+	}
+	if len(params) == 0 {
+		return "it generates no Application from what is at hand"
+	}
+	for _, p := range params {
+		o, err := im.generated(s, g.r, p)
+		if err != nil {
+			return err.Error()
+		}
+		s.apps = append(s.apps, im.add(o, s))
+	}
+	return ""
+}
+
+// adopt takes the live Applications of an ApplicationSet for those that it generates.
+func (im *importer) adopt(s *set, owned []Original) {
+	for _, o := range owned {
+		s.apps = append(s.apps, im.add(o, s))
+	}
+	for i, raw := range list(s.Object, "spec", "generators") {
+		m, _ := raw.(map[string]any)
+		for _, k := range keys(m) {
+			if k != "list" && k != "selector" {
+				s.lose(Difference{Path: fmt.Sprintf("spec.generators[%d].%s", i, k), From: m[k],
+					Reason: "each live Application is written; what the generator would add later " +
+						"needs a deployment of its own"})
+			}
+		}
+	}
+}
+
+// generated is the Application of one set of parameters.
+func (im *importer) generated(s *set, r renderer, p parameters) (Original, error) {
+	template, err := r.tree(object(s.Object, "spec", "template"), p)
+	if err != nil {
+		return Original{}, err
+	}
+	o, _ := template.(map[string]any)
+	if patch := text(s.Object, "spec", "templatePatch"); patch != "" {
+		rendered, err := r.text(patch, p)
+		if err != nil {
+			return Original{}, fmt.Errorf("spec.templatePatch: %w", err)
+		}
+		tree, err := parse(rendered)
+		if err != nil {
+			return Original{}, fmt.Errorf("spec.templatePatch: %w", err)
+		}
+		o, _ = merged(o, tree).(map[string]any)
+	}
+	o["apiVersion"], o["kind"] = "argoproj.io/v1alpha1", KindApplication
+	metadata := object(o, "metadata")
+	if metadata == nil {
+		return Original{}, fmt.Errorf("spec.template.metadata: it has no name")
+	}
+	metadata["namespace"] = s.Namespace
+	preserve, _ := at(s.Object, "spec", "syncPolicy", "preserveResourcesOnDeletion").(bool)
+	if !preserve && len(list(metadata, "finalizers")) == 0 {
+		metadata["finalizers"] = []any{finalizer} // as the controller of ApplicationSets does
+	}
+	return Original{Kind: KindApplication, Namespace: s.Namespace, Name: text(metadata, "name"),
+		File: s.File, Object: o}, nil
+}
+
+// merged is a tree with a patch over it: maps are merged, other values replaced, null removes.
+func merged(base, patch any) any {
+	b, okB := base.(map[string]any)
+	p, okP := patch.(map[string]any)
+	if !okB || !okP {
+		return patch
+	}
+	for k, v := range p {
+		if v == nil {
+			delete(b, k)
+		} else {
+			b[k] = merged(b[k], v)
+		}
+	}
+	return b
+}
+
+// concludeSets sums the results of the generated Applications up for each ApplicationSet.
+func (im *importer) concludeSets() {
+	for _, s := range im.sets {
+		r := &s.result
+		if r.Status == Refused {
+			im.results = append(im.results, *r)
+			continue
+		}
+		r.Status = Exact
+		refused := 0
+		files := map[string]bool{}
+		seen := map[string]bool{}
+		for _, a := range s.apps {
+			if a.refused() {
+				refused++
+				if r.Reason == "" {
+					r.Reason = "Application " + a.Name + ": " + a.result.Reason
+				}
+				r.reasons = append(r.reasons, a.result.causes()...)
+				continue
+			}
+			files[a.result.File] = true
+			for _, d := range a.result.Differences {
+				d.Path = "spec.template." + d.Path
+				if id := d.Path + writeYAML(d.From); !seen[id] {
+					seen[id] = true
+					r.Differences = append(r.Differences, d)
+				}
+			}
+		}
+		switch written := keys(files); {
+		case refused == len(s.apps):
+			r.Status = Refused
+		case refused > 0:
+			r.Status = Changed
+			r.Differences = append(r.Differences, Difference{Path: "spec.generators",
+				From: len(s.apps), To: len(s.apps) - refused,
+				Reason: plural(refused, "generated Application") + " refused; " + r.Reason})
+			r.File = written[0]
+		default:
+			r.Reason, r.File = "", written[0]
+		}
+		if r.Status != Refused {
+			if !s.selected() {
+				r.Differences = append(r.Differences, s.losses...)
+			}
+			r.Differences = append(r.Differences, s.lostFields()...)
+			if len(r.Differences) > 0 {
+				r.Status = Changed
+			}
+			r.Notes = append(s.notes, fmt.Sprintf("%s in %s", plural(len(s.apps)-refused,
+				"generated Application"), plural(len(files), "deployment")))
+		}
+		im.results = append(im.results, *r)
+	}
+}
+
+// selected reports whether one deployment with the selector of the clusters generator replaces the
+// ApplicationSet.
+func (s *set) selected() bool {
+	return s.selector != nil && s.apps[0].draft != nil &&
+		s.apps[0].draft.has("spec.destination.environmentSelector")
+}
+
+// lostFields are the fields of an ApplicationSet that concern its controller alone.
+func (s *set) lostFields() (lost []Difference) {
+	spec := object(s.Object, "spec")
+	reasons := map[string]string{
+		"strategy":                     "waves order the Applications of one environment",
+		"ignoreApplicationDifferences": "no controller overwrites a declaration",
+		"syncPolicy.applicationsSync":  "the guard of the fleet bounds deletions",
+	}
+	for _, path := range keys(reasons) {
+		if v := at(spec, strings.Split(path, ".")...); compact(clone(v)) != nil {
+			lost = append(lost, Difference{Path: "spec." + path, From: v, Reason: reasons[path]})
+		}
+	}
+	return lost
+}
