@@ -52,6 +52,8 @@ const (
 	codeUnknownKind     = "unknown-kind"
 	codeUnknownValue    = "unknown-value"
 	codeUnknownRef      = "unknown-ref"
+	codeUnknownSource   = "unknown-source"
+	codeUnknownVariable = "unknown-variable"
 	codeUnsupported     = "unsupported"
 	codeWrongExtension  = "wrong-extension"
 	codeWrongKind       = "wrong-kind"
@@ -107,7 +109,9 @@ func Codes() map[string]string {
 		codeUnknownValue:    "The field does not allow the value.",
 		codeUnreadable: "The folder holds entries that Git would not have written, or is " +
 			"too large to be read; its applied declarations stay in effect.",
-		codeUnknownRef: "A value file names a ref that no source of the deployment has.",
+		codeUnknownSource:   "The override names no source of the deployment, or more than one.",
+		codeUnknownVariable: "A text holds ${...} that is no variable.",
+		codeUnknownRef:      "A value file names a ref that no source of the deployment has.",
 		codeUnsupported: "The kind or field belongs to a later version of Argosy and does " +
 			"nothing in this one.",
 		codeWrongExtension: "Declarations end in .yaml.",

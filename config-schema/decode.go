@@ -729,13 +729,38 @@ func (d *decoder) text(v *value, n node, into reflect.Value) bool {
 	case v.words != nil:
 		return d.word(v, n, into)
 	case v.format != nil && s != "":
-		if err := v.format.check(s); err != nil {
+		checked := s
+		if v.format.variables {
+			if !d.knownVariables(n) {
+				return false
+			}
+			checked = fleet.SampleVariables(s)
+		}
+		if err := v.format.check(checked); err != nil {
 			d.problem(n, v.format.code, d.subject()+": "+err.Error(), "write "+v.format.what)
 			return false
 		}
 	}
 	into.SetString(s)
 	return true
+}
+
+// knownVariables refuses a "${" that begins no variable, at its own column.
+func (d *decoder) knownVariables(n node) bool {
+	offset, found := fleet.CheckVariables(n.Value)
+	if found == "" {
+		return true
+	}
+	at := *n
+	switch {
+	case n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) != 0:
+		at.Column += len([]rune(n.Value[:offset])) + 1
+	case n.Style == 0:
+		at.Column += len([]rune(n.Value[:offset]))
+	}
+	d.problem(&at, codeUnknownVariable, d.subject()+": there is no variable "+quoted(found),
+		"use one of "+fleet.VariableNames)
+	return false
 }
 
 // plainString refuses a text that some parser of YAML reads as another type: it is written in

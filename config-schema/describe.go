@@ -71,6 +71,8 @@ type format struct {
 	what    string // "a DNS-1123 label: ...", for people
 	pattern string
 	check   func(string) error
+	// whether the text may hold variables; check gets a sample then
+	variables bool
 }
 
 // kind describes one kind of declaration.

@@ -42,9 +42,10 @@ func writeAll(b *strings.Builder, v *value, indent string, take int) {
 	for i := range v.fields {
 		f := &v.fields[i]
 		switch {
-		// a chart has no path to override and no ref, and several sources have no overrides
-		case left(v, f.name, take) || f.name == "overrides" && take >= 3 ||
-			f.name == "ref" && take >= 9:
+		// a chart has no path to override and no ref, and only Helm has values to merge
+		case left(v, f.name, take) || f.name == "ref" && take >= 9 ||
+			(f.name == "path" || f.name == "of") && take%6 >= 3 ||
+			f.shape == shapeMap && take%3 != 1:
 		case f.shape == shapeObject && len(f.fields) == 0:
 			fmt.Fprintf(b, "%s%s: %s\n", indent, f.name, f.example)
 		case f.shape == shapeObject:

@@ -4,12 +4,14 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"path"
 	"strings"
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/jq"
 )
+
+// variablePattern matches a variable in a JSON Schema.
+const variablePattern = `\$\{[A-Za-z0-9._/-]+\}`
 
 // Formats of texts. The error of a check gives the reason; the decoder adds the position and the
 // field's example.
@@ -23,17 +25,17 @@ var (
 		code:    codeInvalidName,
 		what:    "1 to 63 of a-z, 0-9 and '-', beginning and ending with a letter or digit",
 		pattern: `^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`, check: checkDNSLabel}
-	formatNamespace = &format{
-		code: codeInvalidName,
-		what: "one exact namespace, never a pattern; those of Argosy are refused, those of " +
-			"Kubernetes and Argo CD and `default` unless the platform grants them",
-		pattern: `^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`, check: fleet.CheckNamespace}
 	formatNamespaceEntry = &format{
 		code: codeInvalidName,
 		what: "one exact namespace, or with a '-' at the end every namespace that begins so; " +
 			"those of Argosy are refused, those of Kubernetes and Argo CD and `default` unless " +
 			"the platform grants them",
 		pattern: `^[a-z0-9][-a-z0-9]{0,62}$`, check: fleet.CheckNamespaceEntry}
+	// the namespace of a deployment; the environment lists it
+	formatTargetNamespace = &format{
+		code: codeInvalidName, what: "one exact namespace, never a pattern; not one of Argosy",
+		pattern: `^([-a-z0-9]|` + variablePattern + `)+$`, check: fleet.CheckNamespace,
+		variables: true}
 	formatGrantedNamespace = &format{
 		code: codeInvalidName, what: "one exact namespace, never a pattern; not one of Argosy",
 		pattern: `^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`, check: fleet.CheckNamespace}
@@ -78,12 +80,14 @@ var (
 	formatPath = &format{
 		code:    codeInvalidPath,
 		what:    "a path inside the repository, `.` for its root; no `..`, no leading slash",
-		pattern: `^[A-Za-z0-9._@+=,/-]+$`, check: checkPath}
+		pattern: `^([A-Za-z0-9._@+=,/-]|` + variablePattern + `)+$`,
+		check:   fleet.CheckPath, variables: true}
 	formatValueFile = &format{
 		code: codeInvalidPath,
 		what: "a path inside the repository, or `$<ref>/<path>` inside the repository of the " +
 			"source with that ref; no `..`, no leading slash",
-		pattern: `^[$]?[A-Za-z0-9._@+=,/-]+$`, check: checkValueFile}
+		pattern: `^[$]?([A-Za-z0-9._@+=,/-]|` + variablePattern + `)+$`,
+		check:   fleet.CheckValueFile, variables: true}
 	formatRef = &format{
 		code:    codeInvalidName,
 		what:    "a-z, A-Z, 0-9, '-' and '_', beginning with a letter or digit",
@@ -92,12 +96,14 @@ var (
 		pattern: `^[A-Za-z0-9][A-Za-z0-9._-]*$`, check: checkChart}
 	formatRevision = &format{
 		code: codeInvalidRevision, what: "a branch, tag, commit or chart version, exactly",
-		pattern: `^[A-Za-z0-9_][A-Za-z0-9._/+_-]*$`, check: checkRevision}
+		pattern: `^([A-Za-z0-9._/+_-]|` + variablePattern + `)+$`,
+		check:   fleet.CheckRevision, variables: true}
 	formatFixed = &format{code: codeInvalidRevision, what: "a full commit id or a tag; not HEAD",
 		pattern: `^[A-Za-z0-9_][A-Za-z0-9._/+_-]*$`, check: checkFixedRevision}
 	formatImage = &format{
 		code: codeInvalidValue, what: "an image override: [name=]image[:tag][@digest]",
-		pattern: `^[A-Za-z0-9._/:@=+-]+$`, check: checkImage}
+		pattern: `^([A-Za-z0-9._/:@=+-]|` + variablePattern + `)+$`,
+		check:   fleet.CheckImage, variables: true}
 	formatAffix = &format{code: codeInvalidValue, what: "a-z, 0-9, '-' and '.'",
 		pattern: `^[a-z0-9.-]+$`,
 		check:   charset("a-z, 0-9, '-' and '.'", "abcdefghijklmnopqrstuvwxyz0123456789.-")}
@@ -188,46 +194,6 @@ func checkCAData(s string) error {
 	return nil
 }
 
-// checkPath holds paths inside their repository: before and after they are cleaned (CVE-2022-24731,
-// CVE-2022-24877), and however a later reader would decode them.
-func checkPath(s string) error {
-	if err := charset("letters, digits, and . _ @ + = , / -", pathSet)(s); err != nil {
-		return err
-	}
-	switch {
-	case s == ".":
-		return nil
-	case strings.IndexByte(alnum+"._", s[0]) < 0:
-		return errors.New(
-			"a path is relative to the repository's root and begins with a letter, digit, '.' or '_'")
-	case path.Clean(s) != s:
-		return errors.New(
-			"a path is written in its plain form: no '..', no './', no '//', no slash at the end")
-	}
-	for part := range strings.SplitSeq(s, "/") {
-		if part == ".." || strings.EqualFold(part, ".git") {
-			return errors.New("no part of a path may be '..' or '.git'")
-		}
-	}
-	return nil
-}
-
-// checkValueFile allows a path, and one inside the repository of a ref. refsExist finds the ref.
-func checkValueFile(s string) error {
-	reference, below, named := strings.Cut(s, "/")
-	ref, isRef := strings.CutPrefix(reference, "$")
-	switch {
-	case !isRef:
-		return checkPath(s)
-	case !named || below == "":
-		return errors.New("the ref is followed by the path of a file: $<ref>/<path>")
-	}
-	if err := fleet.ValidateRef(ref); err != nil {
-		return err
-	}
-	return checkPath(below)
-}
-
 func checkChart(s string) error {
 	if strings.IndexByte(alnum, s[0]) < 0 {
 		return errors.New("a chart's name begins with a letter or digit")
@@ -239,62 +205,7 @@ func checkFixedRevision(s string) error {
 	if strings.EqualFold(s, "HEAD") {
 		return errors.New("HEAD moves; a sync runs at a full commit id or a tag")
 	}
-	return checkRevision(s)
-}
-
-// checkRevision allows the plain names of refs (git-check-ref-format(1), narrowed) and exact chart
-// versions.
-func checkRevision(s string) error {
-	if strings.IndexByte(alnum+"_", s[0]) < 0 {
-		return errors.New("a revision begins with a letter, digit or '_'")
-	}
-	if err := charset("letters, digits, and . _ / + -", alnum+"._/+-")(s); err != nil {
-		return err
-	}
-	if strings.Contains(s, "..") || strings.Contains(s, "//") || strings.Contains(s, "/.") ||
-		strings.HasSuffix(s, ".lock") || strings.Contains(s, ".lock/") ||
-		strings.IndexByte("./", s[len(s)-1]) >= 0 {
-		return errors.New(
-			"the revision is no plain ref: no '..', '//', '/.', '.lock', and no '.' or '/' at the end")
-	}
-	if isRange(s) {
-		return errors.New(
-			"the revision is a range of versions, of which Argo CD takes the newest; write one " +
-				"exact version")
-	}
-	return nil
-}
-
-// isRange reports whether the library with which Argo CD reads versions takes the text for a range
-// of them: a version of which a part is x, and then whatever follows it. Every other form of a
-// range holds a character that no revision has.
-func isRange(s string) bool {
-	s, _, _ = strings.Cut(s, "+")
-	s, _, _ = strings.Cut(s, "-")
-	parts := strings.Split(strings.TrimPrefix(s, "v"), ".")
-	wild := false
-	for _, part := range parts {
-		switch {
-		case wild && only(part, digits+"xX"):
-		case part == "x" || part == "X":
-			wild = true
-		case !only(part, digits):
-			return false
-		}
-	}
-	return wild && len(parts) <= 3
-}
-
-func checkImage(s string) error {
-	if err := charset("letters, digits, and . _ / : @ = + -", alnum+"._/:@=+-")(s); err != nil {
-		return err
-	}
-	if strings.IndexByte(alnum, s[0]) < 0 || strings.Count(s, "=") > 1 ||
-		strings.HasSuffix(s, "=") || strings.HasSuffix(s, ":") || strings.HasSuffix(s, "@") ||
-		strings.Contains(s, "//") {
-		return errors.New("an image override is [name=]image[:tag][@digest]")
-	}
-	return nil
+	return fleet.CheckRevision(s)
 }
 
 func checkRelease(s string) error {

@@ -530,7 +530,7 @@ var kindDeployment = describe(kind{
 			example: "{matchLabels: {tier: prod}}",
 			value:   selector("Label keys and exact values; all must match.", "{tier: prod}")},
 		field{name: "namespace", doc: "The namespace. Each of the environments must list it.",
-			example: "checkout", required: true, value: textOf(formatNamespace)},
+			example: "checkout", required: true, value: textOf(formatTargetNamespace)},
 	).exactlyOneOf("environments", "environmentSelector").not(map[string]word{
 		"server": notAllowed("a destination is an environment, not a server",
 			"declare a ManagedEnvironment and name it in environments"),
@@ -548,21 +548,48 @@ var kindDeployment = describe(kind{
 		value: wordOf(string(fleet.DeletionDelete), string(fleet.DeletionOrphan))},
 	field{
 		name: "overrides",
-		doc: "Source fields that differ in one environment. A field that is left out is " +
-			"inherited; `kustomize`, `helm` and `directory` are replaced as a whole.",
+		doc: "What differs in some environments. Overrides with a `selector` apply in the order " +
+			"of the file, the one that names the environment last; a later one wins. A field " +
+			"that is left out is inherited.",
+		example: "[{environment: staging, source: {targetRevision: main}}]",
 		value: listOf(object(
-			field{name: "environment", doc: "The environment.", example: "staging", required: true,
+			field{name: "environment", doc: "The environment.", example: "staging",
 				value: textOf(formatName)},
-			field{name: "source", doc: "What differs. The repository and chart cannot.",
-				required: true,
-				value: object(sourceFields(false)...).
+			field{name: "selector",
+				doc:     "Selects environments of the deployment by label, instead of `environment`.",
+				example: "{matchLabels: {tier: prod}}",
+				value: selector("Label keys and exact values; all must match.",
+					"{tier: prod}")},
+			field{name: "namespace", doc: "The namespace there. The environment must list it.",
+				example: "checkout-staging", value: textOf(formatTargetNamespace)},
+			field{
+				name:    "sync",
+				doc:     "Sync settings that differ, field by field.",
+				example: "{mode: manual}", value: syncSettings()},
+			field{
+				name: "values",
+				doc: "Values that are merged into the source's `helm.values`, which are a map, as " +
+					"Helm merges files of values: maps merge, lists and scalars replace, and null " +
+					"removes a value of the chart.",
+				example: "{replicas: 1}", value: value{shape: shapeMap}},
+			field{
+				name: "source",
+				doc: "Source fields that differ; `kustomize`, `helm` and `directory` are " +
+					"replaced as a whole. The repository and chart cannot differ.",
+				value: object(append([]field{{
+					name: "of",
+					doc: "Of several sources the one that is changed, and that gets `values`: its " +
+						"`ref`, `chart` or `path`. Left out, `values` go to the only one that Helm " +
+						"renders.",
+					example: "deploy", value: textOf(formatAny)}},
+					sourceFields(false)...)...).
 					atMostOneOf("kustomize", "helm", "directory").not(map[string]word{
 					"repoURL": notAllowed("the repository is the same in every environment",
 						"write another deployment"),
 					"chart": notAllowed("the chart is the same in every environment",
 						"write another deployment"),
 				})},
-		)).by("environment")},
+		).exactlyOneOf("environment", "selector")).by("environment")},
 	ignoreDifferences(),
 	field{
 		name:    "revisionHistoryLimit",
@@ -639,9 +666,8 @@ func refsExist(d *decoder, into reflect.Value, at node) {
 		for i, file := range h.ValueFiles {
 			reference, _, _ := strings.Cut(file, "/")
 			ref, isRef := strings.CutPrefix(reference, "$")
-			if !isRef || slices.ContainsFunc(spec.Sources, func(s fleet.Source) bool {
-				return s.Ref == ref
-			}) {
+			if !isRef || strings.HasPrefix(ref, "{") || slices.ContainsFunc(spec.Sources,
+				func(s fleet.Source) bool { return s.Ref == ref }) {
 				continue
 			}
 			fix := "give the source that has the file ref: " + ref
@@ -717,7 +743,7 @@ func sourceFields(whole bool) []field {
 					doc: "Values as a map, or as a text of YAML, at most 64 KiB. They win over " +
 						"valueFiles. Only a map can be merged with the values of an override.",
 					example: "{replicas: 2}",
-					value:   textOf(formatAny).atMost(maxValues).orAMap()},
+					value:   textOf(formatAny).atMost(fleet.MaxValues).orAMap()},
 				field{
 					name:    "parameters",
 					doc:     "Single values, as `helm --set` has them. They win over all else.",
@@ -871,40 +897,88 @@ func valuesFitOperator(d *decoder, into reflect.Value, at node) {
 
 func notAllowed(message, fix string) word { return word{codeNotAllowed, message, fix} }
 
-// overridesFit refuses an override that, put over the source, would give it two tools or a path
-// beside a chart.
+// overridesFit refuses an override that changes nothing, or that would give its source two tools, a
+// path beside a chart, or values that cannot be merged.
 func overridesFit(d *decoder, into reflect.Value, at node) {
 	spec := into.Addr().Interface().(*fleet.DeploymentSpec)
-	if len(spec.Sources) > 0 && len(spec.Overrides) > 0 {
-		d.at("overrides", func() {
-			d.problem(child(at, "overrides"), codeExclusive,
-				"an override changes the one source; this deployment has several",
-				"remove overrides, or write another deployment")
-		})
+	for i := range spec.Overrides {
+		n := child(at, "overrides").Content[i]
+		d.steps = append(d.steps, step{"overrides", -1}, step{"", i})
+		d.override(spec, &spec.Overrides[i], n)
+		d.steps = d.steps[:len(d.steps)-2]
+	}
+}
+
+func (d *decoder) override(spec *fleet.DeploymentSpec, o *fleet.Override, n node) {
+	source := child(n, "source")
+	if source == nil && o.Values == "" {
+		if child(n, "namespace") == nil && child(n, "sync") == nil {
+			d.problem(n, codeMissingField, "the override changes nothing",
+				"write namespace, sync, values or source, or remove it")
+		}
 		return
 	}
-	base := toolOf(spec.Source.Kustomize, spec.Source.Helm, spec.Source.Directory)
-	if spec.Source.Chart != "" {
-		base = "helm"
+	place, err := spec.OverriddenSource(o)
+	if err != nil {
+		at, fix := n, "write source: {of: ...} with the ref, chart or path of the source"
+		if source != nil {
+			d.steps = append(d.steps, step{"source", -1})
+			defer func() { d.steps = d.steps[:len(d.steps)-1] }()
+			if at = source; child(source, "of") != nil {
+				at, fix = child(source, "of"), "write the ref, chart or path of one source"
+			}
+		}
+		d.problem(at, codeUnknownSource, err.Error(), fix)
+		return
 	}
-	for i, o := range spec.Overrides {
-		n := child(child(at, "overrides").Content[i], "source")
-		tool := toolOf(o.Source.Kustomize, o.Source.Helm, o.Source.Directory)
-		d.steps = append(d.steps, step{"overrides", -1}, step{"", i}, step{"source", -1})
-		if tool != "" && base != "" && tool != base {
+	base := spec.AllSources()[place]
+	read := toolOf(base.Kustomize, base.Helm, base.Directory)
+	if base.Chart != "" {
+		read = "helm"
+	}
+	if o.Values != "" {
+		d.at("values", func() { d.mergeable(spec, place, read, child(n, "values")) })
+	}
+	tool := toolOf(o.Source.Kustomize, o.Source.Helm, o.Source.Directory)
+	d.at("source", func() {
+		if tool != "" && read != "" && tool != read {
 			d.at(tool, func() {
-				d.problem(child(n, tool), codeExclusive, "the source is read by "+base+
+				d.problem(child(source, tool), codeExclusive, "the source is read by "+read+
 					"; an override cannot read it by "+tool,
-					"override "+base+", or write another deployment")
+					"override "+read+", or write another deployment")
 			})
 		}
-		if o.Source.Path != "" && spec.Source.Chart != "" {
+		if o.Source.Path != "" && base.Path == "" {
 			d.at("path", func() {
-				d.problem(child(n, "path"), codeExclusive,
-					"the source is a chart, which has no path", "remove path")
+				d.problem(child(source, "path"), codeExclusive,
+					"the source is a chart or deploys nothing, and has no path", "remove path")
 			})
 		}
-		d.steps = d.steps[:len(d.steps)-3]
+	})
+}
+
+// mergeable refuses values of an override for a source that Helm does not render, or that has a
+// text of values anywhere.
+func (d *decoder) mergeable(spec *fleet.DeploymentSpec, place int, read string, n node) {
+	if read != "" && read != "helm" {
+		d.problem(n, codeExclusive, "the source is read by "+read+", which has no values",
+			"remove values, or override the source")
+		return
+	}
+	text := func(h *fleet.HelmSource) bool {
+		return h != nil && h.Values != "" && !h.Values.IsMap()
+	}
+	written := text(spec.AllSources()[place].Helm)
+	for i := range spec.Overrides {
+		o := &spec.Overrides[i]
+		if of, err := spec.OverriddenSource(o); err == nil && of == place {
+			written = written || text(o.Source.Helm)
+		}
+	}
+	if written {
+		d.problem(n, codeExclusive,
+			"values of an override merge with a map, and helm.values of this source is a text",
+			"write helm.values as a map: remove the | after values:")
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/Masterminds/semver/v3"
+
+	"argosy.dev/argosy/fleet"
 )
 
 // floats reports whether Argo CD takes a revision for a range: its library parses it as a
@@ -24,7 +26,7 @@ func TestEveryRangeThatArgoCDReadsIsRefused(t *testing.T) {
 		if !floats(s) {
 			t.Errorf("%q is no range to Argo CD: the test is wrong", s)
 		}
-		if checkRevision(s) == nil || checkFixedRevision(s) == nil {
+		if fleet.CheckRevision(s) == nil || checkFixedRevision(s) == nil {
 			t.Errorf("%q is accepted", s)
 		}
 	}
@@ -34,7 +36,7 @@ func TestEveryRangeThatArgoCDReadsIsRefused(t *testing.T) {
 		if floats(s) {
 			t.Errorf("%q is a range to Argo CD: the test is wrong", s)
 		}
-		if err := checkRevision(s); err != nil {
+		if err := fleet.CheckRevision(s); err != nil {
 			t.Errorf("%q is refused: %v", s, err)
 		}
 	}
@@ -49,7 +51,7 @@ func TestNoShortRevisionFloats(t *testing.T) {
 	grow = func(at int) {
 		if s := string(text[:at]); at > 0 && floats(s) {
 			n++
-			if checkRevision(s) == nil {
+			if fleet.CheckRevision(s) == nil {
 				t.Errorf("%q is accepted, and Argo CD reads it as a range", s)
 			}
 		}
@@ -72,7 +74,7 @@ func FuzzRevisionThatFloats(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		if s != "" && len(s) < 300 && floats(s) && checkRevision(s) == nil {
+		if s != "" && len(s) < 300 && floats(s) && fleet.CheckRevision(s) == nil {
 			t.Errorf("%q is accepted, and Argo CD reads it as a range", s)
 		}
 	})

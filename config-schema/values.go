@@ -11,9 +11,6 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// maxValues limits the bytes of a chart's values.
-const maxValues = 64 << 10
-
 // valuesMap decodes a map of any content into fleet.Values. Every scalar must mean the same to each
 // parser that reads it later, in Argosy, Argo CD and Helm.
 func (d *decoder) valuesMap(n node, into reflect.Value) bool {
@@ -27,9 +24,9 @@ func (d *decoder) valuesMap(n node, into reflect.Value) bool {
 		return false
 	}
 	values, err := fleet.ValuesOf(tree)
-	if err != nil || len(values) > maxValues {
+	if err != nil || len(values) > fleet.MaxValues {
 		d.problem(n, codeOutOfRange, d.subject()+" is larger than "+
-			strconv.Itoa(maxValues>>10)+" KiB", "put some of it into a file of valueFiles")
+			strconv.Itoa(fleet.MaxValues>>10)+" KiB", "put some of it into a file of valueFiles")
 		return false
 	}
 	into.SetString(string(values))

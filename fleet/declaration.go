@@ -430,15 +430,22 @@ type DirectorySource struct {
 	Recurse bool `json:"recurse,omitempty"`
 }
 
-// Override replaces source fields in one environment. An omitted field is inherited.
+// Override changes a deployment in the environment that it names, or in those that it selects;
+// exactly one of the two. An omitted field is inherited. See Declaration.TargetIn for the order.
 type Override struct {
-	Environment EnvironmentName `json:"environment"`
-	Source      SourceOverride  `json:"source"`
+	Environment EnvironmentName `json:"environment,omitempty"`
+	Selector    *LabelSelector  `json:"selector,omitempty"`
+	Namespace   string          `json:"namespace,omitempty"`
+	Sync        SyncSettings    `json:"sync,omitzero"`
+	Values      Values          `json:"values,omitempty"` // a map, merged into the source's values
+	Source      SourceOverride  `json:"source,omitzero"`
 }
 
 // SourceOverride holds the source fields that may differ per environment; the repository and chart
-// may not.
+// may not. A tool is replaced as a whole.
 type SourceOverride struct {
+	// ref, chart or path of the source that is changed; empty: the only one
+	Of             string           `json:"of,omitempty"`
 	Path           string           `json:"path,omitempty"`
 	TargetRevision string           `json:"targetRevision,omitempty"`
 	Kustomize      *KustomizeSource `json:"kustomize,omitempty"`

@@ -59,10 +59,15 @@ func CheckVariables(s string) (offset int, found string) {
 	}
 }
 
-// SampleVariables returns the text with a plain word in place of each variable: the text has the
-// form that its field demands if the sample has it, for values that do not break the form.
+// SampleVariables returns the text with a letter in place of each variable: the text has the form
+// that its field demands if the sample has it, for values that do not break the form.
 func SampleVariables(s string) string {
-	return variable.ReplaceAllLiteralString(s, "x")
+	return variable.ReplaceAllStringFunc(s, func(found string) string {
+		if strings.HasPrefix(found, "$$") {
+			return found // no field but values has an escape
+		}
+		return "a"
+	})
 }
 
 // scope is where variables get their values: a deployment in an environment.

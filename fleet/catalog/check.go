@@ -135,8 +135,14 @@ func (ch *checker) checkOwn(e *entry, d *fleet.Declaration) []fleet.Problem {
 			}
 			problems = append(problems, ch.checkRepository(e, field, s.RepoURL, grant)...)
 		}
-		return slices.Concat(problems, ch.checkDestinations(e, d.Deployment),
+		problems = slices.Concat(problems, ch.checkDestinations(e, d.Deployment),
+			ch.checkOverrides(e, d.Deployment), ch.checkResolved(e),
 			checkSync(e, "spec.sync", d.Deployment.Sync, grant))
+		for i, o := range d.Deployment.Overrides {
+			problems = append(problems,
+				checkSync(e, fmt.Sprintf("spec.overrides[%d].sync", i), o.Sync, grant)...)
+		}
+		return problems
 	case d.SyncRun != nil:
 		return ch.checkSyncRun(e, d.SyncRun)
 	}
@@ -368,15 +374,28 @@ func (ch *checker) checkDestinations(e *entry, spec *fleet.DeploymentSpec) []fle
 						"spec.agent.mode: managed in "+env.Path,
 					"environment %q is autonomous: its cluster's own Applications are the truth, "+
 						"and nothing is deployed there from here", n))
-		} else if ns := spec.Destination.Namespace; !env.Environment.Lists(ns) {
-			problems = append(problems, e.problem("spec.destination.namespace", codeNamespace,
+		} else if !lists(env, e.head) {
+			ns, at := e.head.NamespaceIn(env)
+			if fleet.HasVariables(ns) {
+				continue // checkResolved names the missing label
+			}
+			problems = append(problems, e.problem(at, codeNamespace,
 				"use one of "+some(sorted(env.Environment.Namespaces))+
 					", or add it to namespaces of "+env.Path, "environment %q has no namespace %q",
 				n, ns))
 		}
 	}
-	problems = append(problems, ch.checkSelected(e)...)
+	return append(problems, ch.checkSelected(e)...)
+}
+
+// checkOverrides checks the environments that overrides name. The labels that an override selects
+// are of other files, so that an unused selector is a warning.
+func (ch *checker) checkOverrides(e *entry, spec *fleet.DeploymentSpec) []fleet.Problem {
+	var problems []fleet.Problem
 	for i, o := range spec.Overrides {
+		if o.Environment == "" {
+			continue
+		}
 		field := fmt.Sprintf("spec.overrides[%d].environment", i)
 		id := fleet.EnvironmentID{Tenant: e.key.Tenant, Name: o.Environment}
 		named := slices.Contains(spec.Destination.Environments, o.Environment)
@@ -396,6 +415,23 @@ func (ch *checker) checkDestinations(e *entry, spec *fleet.DeploymentSpec) []fle
 					"the deployment does not go to environment %q", o.Environment))
 		case !named && ch.st.get(environmentKey(id)) == nil:
 			problems = append(problems, ch.unknownEnvironment(e, field, id, i))
+		}
+	}
+	return problems
+}
+
+// checkResolved refuses a text that one of the deployment's environments gives no valid value.
+func (ch *checker) checkResolved(e *entry) []fleet.Problem {
+	if !e.head.Deployment.Varies() {
+		return nil
+	}
+	var problems []fleet.Problem
+	for _, id := range ch.st.targets(e.head) {
+		env := ch.st.get(environmentKey(id))
+		_, unresolved := e.head.TargetIn(env, fleet.Defaults{})
+		for _, u := range unresolved {
+			problems = append(problems, e.problem(u.Field, codeUnresolved,
+				"correct the text, or the labels in "+env.Path, "%v", u.Err))
 		}
 	}
 	return problems
@@ -649,23 +685,20 @@ func (ch *checker) warnDestinations(e *entry, spec *fleet.DeploymentSpec) []flee
 					"the selector matches no environment that has namespace %q, so nothing is "+
 						"deployed", spec.Destination.Namespace))
 		}
-		if lacking := ch.lacking(e.effective); len(lacking) > 0 {
-			problems = append(
-				problems,
-				e.warning("spec.destination.namespace", codeNamespace,
-					"add it to their namespaces, or narrow the selector",
-					"the selector matches environments without namespace %q, which are left out: %s",
-					spec.Destination.Namespace, some(lacking)))
+		problems = append(problems, ch.warnLacking(e)...)
+	}
+	for i, o := range spec.Overrides {
+		field, what := "environment", fmt.Sprintf("environment %q is not selected", o.Environment)
+		if o.Environment == "" {
+			field, what = "selector", "the selector matches no environment of the deployment"
 		}
-		for i, o := range spec.Overrides {
-			if !slices.Contains(targets, fleet.EnvironmentID{
-				Tenant: e.key.Tenant, Name: o.Environment}) {
-				problems = append(
-					problems, e.warning(fmt.Sprintf("spec.overrides[%d].environment", i),
-						codeUnusedOverride,
-						"remove the override, or label the environment",
-						"environment %q is not selected", o.Environment))
-			}
+		if !slices.ContainsFunc(targets, func(id fleet.EnvironmentID) bool {
+			return o.AppliesTo(ch.st.get(environmentKey(id)))
+		}) {
+			problems = append(
+				problems, e.warning(fmt.Sprintf("spec.overrides[%d].%s", i, field),
+					codeUnusedOverride, "remove the override, or label the environment", "%s",
+					what))
 		}
 	}
 	if create := spec.Sync.CreateNamespace; create != nil && *create {
@@ -680,10 +713,25 @@ func (ch *checker) warnDestinations(e *entry, spec *fleet.DeploymentSpec) []flee
 	return problems
 }
 
-// lacking are the environments that a deployment's selector matches and that do not list its
-// namespace.
-func (ch *checker) lacking(d *fleet.Declaration) []string {
-	return ch.matched(d, func(env *fleet.Declaration) bool { return !matches(d, env) })
+// warnLacking names the environments that a deployment's selector matches and that do not list its
+// namespace there.
+func (ch *checker) warnLacking(e *entry) []fleet.Problem {
+	d := e.effective
+	left := map[[2]string][]string{} // by namespace and the field that holds it
+	names := ch.matched(d, func(env *fleet.Declaration) bool { return !matches(d, env) })
+	for _, n := range names {
+		ns, field := d.NamespaceIn(ch.st.get(environmentKey(fleet.EnvironmentID{
+			Tenant: d.Key.Tenant, Name: fleet.EnvironmentName(n)})))
+		left[[2]string{ns, field}] = append(left[[2]string{ns, field}], n)
+	}
+	var problems []fleet.Problem
+	for at, names := range left {
+		problems = append(problems, e.warning(at[1], codeNamespace,
+			"add it to their namespaces, or narrow the selector",
+			"the selector matches environments without namespace %q, which are left out: %s",
+			at[0], some(names)))
+	}
+	return sortProblems(problems)
 }
 
 // matched are the effective environments that a deployment's selector matches and that are so.

@@ -49,6 +49,8 @@ const (
 	codeReplace           = "replace-not-granted"
 	codeNamespaceMetadata = "namespace-metadata-not-granted"
 	codeSpentSyncRun      = "spent-sync-run"
+	codeUnresolved        = "unresolved-variable"
+	codeVariableInUse     = "variable-in-use"
 	codePolicy            = "policy"
 	codePolicyReached     = "policy-in-reach"
 )
@@ -106,7 +108,11 @@ func Codes() map[string]string {
 			"keeps its last good state.",
 		codeSelectsNothing: "The selector matches no environment that lists the deployment's " +
 			"namespace.",
-		codeUnusedOverride:  "The override's environment is not selected.",
+		codeUnusedOverride: "The override matches no environment of the deployment.",
+		codeUnresolved: "A text with variables has no valid value in one of the deployment's " +
+			"environments.",
+		codeVariableInUse: "With this change of an environment, a deployment would have a text " +
+			"without a valid value there.",
 		codeCreateNamespace: "Argo CD may not create the namespace there.",
 		codeReplace:         "Tenant.allow does not let the tenant's syncs replace resources.",
 		codeNamespaceMetadata: "Tenant.allow does not grant the key of the namespace's labels or " +

@@ -589,7 +589,7 @@ func (w *work) brokenReference(k fleet.Key, before, after *fleet.Declaration) *f
 	}
 	if after != nil && after.Environment != nil && closes(before.Environment, after.Environment) {
 		if keys := w.st.matching(after); len(keys) > 0 {
-			p := inUse(e, w.st.entries.get(slices.MinFunc(keys, compareKeys)), after.Environment)
+			p := inUse(e, w.st.entries.get(slices.MinFunc(keys, compareKeys)), after)
 			return &p
 		}
 	}
@@ -600,8 +600,8 @@ func (w *work) brokenReference(k fleet.Key, before, after *fleet.Declaration) *f
 			p := referenced(e, other, other.effective)
 			return &p
 		case after != nil && after.Environment != nil &&
-			stranded(other.effective, before, after.Environment):
-			p := inUse(e, other, after.Environment)
+			stranded(other.effective, before, after):
+			p := inUse(e, other, after)
 			return &p
 		}
 	}
@@ -628,16 +628,22 @@ func (w *work) inhabited(e *entry, stays func(*entry) bool) *fleet.Problem {
 	return &p
 }
 
-func inUse(e, other *entry, after *fleet.EnvironmentSpec) fleet.Problem {
-	if after.Agent.Autonomous() {
+func inUse(e, other *entry, after *fleet.Declaration) fleet.Problem {
+	if after.Environment.Agent.Autonomous() {
 		return e.problem("spec.agent.mode", codeAutonomous, "take it out of "+other.path+
 			", and change the mode when its Applications are gone",
 			"the environment becomes autonomous while %s deploys to it", other.path)
 	}
-	ns := other.effective.Deployment.Destination.Namespace
+	was, _ := other.effective.NamespaceIn(e.effective)
+	if ns, _ := other.effective.NamespaceIn(after); ns != was {
+		return e.problem("metadata.labels", codeNamespaceInUse,
+			"add it to spec.namespaces, or correct the deployment in the same commit",
+			"with these labels %s deploys to namespace %q, which the environment has not",
+			other.path, ns)
+	}
 	return e.problem("spec.namespaces", codeNamespaceInUse,
 		"keep it, or move the deployment to another namespace in the same commit",
-		"namespace %q is dropped while %s deploys to it", ns, other.path)
+		"namespace %q is dropped while %s deploys to it", was, other.path)
 }
 
 func mentions(d *fleet.Declaration, k fleet.Key) bool {
@@ -666,21 +672,21 @@ func mention(d *fleet.Declaration, k fleet.Key) string {
 	case i < len(d.Deployment.Destination.Environments):
 		return indexed("spec.destination.environments[%d]")
 	default:
-		i -= len(d.Deployment.Destination.Environments)
+		i = slices.IndexFunc(d.Deployment.Overrides, func(o fleet.Override) bool {
+			return string(o.Environment) == k.Name
+		})
 		return indexed("spec.overrides[%d].environment")
 	}
 }
 
-// stranded reports whether a deployment names an environment whose new spec drops its namespace, or
-// takes no deployment.
-func stranded(d, before *fleet.Declaration, after *fleet.EnvironmentSpec) bool {
+// stranded reports whether a deployment names an environment that no longer lists its namespace
+// there, or takes no deployment.
+func stranded(d, before, after *fleet.Declaration) bool {
 	if d == nil || d.Deployment == nil || !slices.Contains(d.Deployment.Destination.Environments,
 		fleet.EnvironmentName(before.Key.Name)) {
 		return false
 	}
-	ns := d.Deployment.Destination.Namespace
-	return closes(before.Environment, after) ||
-		before.Environment.Lists(ns) && !after.Lists(ns)
+	return closes(before.Environment, after.Environment) || lists(before, d) && !lists(after, d)
 }
 
 // closes reports whether an environment becomes autonomous: nothing may be deployed there any more.

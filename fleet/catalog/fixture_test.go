@@ -256,10 +256,16 @@ func (c *Catalog) inconsistency() string {
 		for _, n := range e.Deployment.Destination.Environments {
 			env := c.Environment(fleet.EnvironmentID{Tenant: e.Key.Tenant, Name: n})
 			if env == nil || env.Environment.Agent.Autonomous() ||
-				!env.Environment.Lists(e.Deployment.Destination.Namespace) {
+				!lists(env, e) {
 				return fmt.Sprintf(
 					"%s goes to %s, which is not there, is autonomous or lacks its namespace",
 					e.Key, n)
+			}
+		}
+		for _, id := range c.Targets(deploymentID(e.Key)) {
+			if _, bad := e.TargetIn(c.Environment(id), c.Defaults(id.Tenant)); len(bad) > 0 {
+				return fmt.Sprintf("%s has no valid %s in %s: %v", e.Key, bad[0].Field, id,
+					bad[0].Err)
 			}
 		}
 	}

@@ -151,6 +151,13 @@ func (h *history) file(only string) Input {
 				d.Deployment.Overrides = []fleet.Override{
 					{Environment: fleet.EnvironmentName(pick(h, someNames))}}
 			}
+			if h.IntN(4) == 0 {
+				d.Deployment.Overrides = append(d.Deployment.Overrides, fleet.Override{
+					Selector: anySelector(h), Namespace: pick(h, someSpaces[:2])})
+			}
+			if h.IntN(4) == 0 {
+				d.Deployment.Source.Path = "${environment.labels.tier}/${environment.name}"
+			}
 		})
 	case n < 9:
 		return credential(id, "https://git.example.com/"+t+"/"+pick(h, someNames)+

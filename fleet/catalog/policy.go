@@ -41,12 +41,10 @@ func (ch *checker) checkPolicies(e *entry, problems []fleet.Problem) []fleet.Pro
 }
 
 // reached rejects changes of environments that bring an unchanged deployment under a policy that it
-// breaks: an environment gets the label of production, or a new environment is selected. The
-// deployment's own file is judged as any other.
+// breaks, or leave one of its texts without a valid value: an environment gets the label of
+// production or loses a label, or a new environment is selected. The deployment's own file is
+// judged as any other.
 func (w *work) reached() map[fleet.Key]fleet.Problem {
-	if w.policies.judge == nil {
-		return nil
-	}
 	rejected, before := map[fleet.Key]fleet.Problem{}, w.st.over()
 	var changed []fleet.Key
 	for k := range w.accepted {
@@ -72,7 +70,7 @@ func (w *work) reached() map[fleet.Key]fleet.Problem {
 // wouldBring reports whether a rejected change of an environment would bring a deployment under a
 // policy that it breaks.
 func (w *work) wouldBring(e *entry) bool {
-	if w.policies.judge == nil || e.key.Kind != fleet.KindManagedEnvironment {
+	if e.key.Kind != fleet.KindManagedEnvironment {
 		return false
 	}
 	after, becomes := w.st.over(), (*entry)(nil)
@@ -92,6 +90,9 @@ func (w *work) brings(env *entry, before, after *state) *fleet.Problem {
 		if e == nil || e.effective == nil || after == w.st && !e.quarantined() {
 			continue // judged against this state and accepted
 		}
+		if p := leavesUnresolved(env, e, before, after); p != nil {
+			return p
+		}
 		now := onlyErrors(w.policies.breaches(after, e, e.effective, policies))
 		if len(now) == 0 {
 			continue
@@ -110,6 +111,30 @@ func (w *work) brings(env *entry, before, after *state) *fleet.Problem {
 		}
 	}
 	return nil
+}
+
+// leavesUnresolved is why an environment may not change: a text of a deployment has no valid value
+// there after the change, and had one before or was not needed.
+func leavesUnresolved(env, e *entry, before, after *state) *fleet.Problem {
+	in := func(s *state) []fleet.Unresolved {
+		d := s.get(env.key)
+		if d == nil || !slices.Contains(s.targets(e.effective), environmentID(env.key)) {
+			return nil
+		}
+		_, unresolved := e.effective.TargetIn(d, fleet.Defaults{})
+		return unresolved
+	}
+	if !e.effective.Deployment.Varies() {
+		return nil
+	}
+	now := in(after)
+	if len(now) == 0 || len(in(before)) > 0 {
+		return nil
+	}
+	p := env.problem("metadata.labels", codeVariableInUse,
+		"keep or add the label, or correct "+e.path+" in the same commit",
+		"with it, %s has no valid %s: %v", e.path, now[0].Field, now[0].Err)
+	return &p
 }
 
 // judges returns the policies that judge a key. Every policy is final before the first tenant's
@@ -169,15 +194,20 @@ func (s *state) subject(d *fleet.Declaration) *fleet.Subject {
 	if d.Deployment == nil {
 		return subject
 	}
-	var defaults fleet.SyncSettings
-	if f := s.get(fleetKey()); f != nil {
-		defaults = f.Fleet.Defaults.Sync
-	}
+	defaults := s.defaults(d.Key.Tenant)
 	for _, id := range s.targets(d) {
-		subject.Targets = append(
-			subject.Targets, d.Deployment.TargetIn(s.get(environmentKey(id)), defaults))
+		target, _ := d.TargetIn(s.get(environmentKey(id)), defaults)
+		subject.Targets = append(subject.Targets, target)
 	}
 	return subject
+}
+
+// defaults are what the deployments of a tenant inherit.
+func (s *state) defaults(fleet.TenantName) fleet.Defaults {
+	if f := s.get(fleetKey()); f != nil {
+		return f.Fleet.Defaults
+	}
+	return fleet.Defaults{}
 }
 
 func (p *policySet) breach(e *entry, policy *fleet.Declaration, message, fix string) fleet.Problem {

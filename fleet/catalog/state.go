@@ -236,7 +236,9 @@ func references(d *fleet.Declaration) []fleet.Key {
 			env(n)
 		}
 		for _, o := range d.Deployment.Overrides {
-			env(o.Environment)
+			if o.Environment != "" {
+				env(o.Environment)
+			}
 		}
 	case d.SyncRun != nil:
 		ks = append(
@@ -434,11 +436,17 @@ func effectiveOf(e *entry) *fleet.Declaration {
 	return e.effective
 }
 
-// matches reports whether an environment has a deployment's labels and lists its namespace.
+// matches reports whether an environment has the labels that a deployment selects, and the
+// deployment's namespace there.
 func matches(d, env *fleet.Declaration) bool {
 	return env != nil && env.Environment != nil &&
-		d.Deployment.Destination.EnvironmentSelector.Matches(env.Labels) &&
-		env.Environment.Lists(d.Deployment.Destination.Namespace)
+		d.Deployment.Destination.EnvironmentSelector.Matches(env.Labels) && lists(env, d)
+}
+
+// lists reports whether an environment lists the namespace that a deployment has there.
+func lists(env, d *fleet.Declaration) bool {
+	ns, _ := d.NamespaceIn(env)
+	return env.Environment.Lists(ns)
 }
 
 // anchors returns the terms of environments that index a selector: an environment that it matches

@@ -96,6 +96,13 @@ func (v *View) Fleet() fleet.FleetSpec {
 	return spec
 }
 
+// Defaults returns what the deployments of a tenant inherit.
+func (v *View) Defaults(t fleet.TenantName) fleet.Defaults {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	return v.st.defaults(t)
+}
+
 // Declaration returns the declaration of a key.
 func (v *View) Declaration(k fleet.Key) *fleet.Declaration {
 	v.mu.RLock()

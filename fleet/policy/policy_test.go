@@ -50,9 +50,14 @@ func shop(edit ...func(*fleet.DeploymentSpec)) *fleet.Subject {
 	s := &fleet.Subject{Declaration: d, Tenant: acme()}
 	for _, env := range []*fleet.Declaration{environment("prod", map[string]string{"tier": "prod"},
 		"acme-shop"), environment("staging", nil, "acme-shop", "acme-cart")} {
-		s.Targets = append(s.Targets, spec.TargetIn(env, fleet.SyncSettings{Prune: yes()}))
+		s.Targets = append(s.Targets, targetIn(s.Declaration, env))
 	}
 	return s
+}
+
+func targetIn(d, env *fleet.Declaration) fleet.Target {
+	t, _ := d.TargetIn(env, fleet.Defaults{Sync: fleet.SyncSettings{Prune: yes()}})
+	return t
 }
 
 func TestARuleSeesTheDeclarationItsTenantAndItsEnvironments(t *testing.T) {
@@ -202,8 +207,8 @@ func manyTargets(n, m int) *fleet.Subject {
 	s.Declaration.Deployment.Source.Kustomize = &fleet.KustomizeSource{Images: images}
 	for i := range n {
 		s.Targets = append(s.Targets,
-			s.Declaration.Deployment.TargetIn(environment(fmt.Sprintf("env-%d", i),
-				map[string]string{"tier": "prod"}, "acme-shop"), fleet.SyncSettings{}))
+			targetIn(s.Declaration, environment(fmt.Sprintf("env-%d", i),
+				map[string]string{"tier": "prod"}, "acme-shop")))
 	}
 	return s
 }

@@ -130,7 +130,12 @@ func (e *editor) deployment(tenant, name string) string {
 	text := deploymentFile(
 		name, e.pick(tenant+"/"+name, tenant+"/a", "shared/charts", "shared/charts.git"),
 		destination, e.pick("", "  deletionPolicy: Orphan\n", "  sync: {mode: manual}\n",
-			"  overrides: [{environment: prod, source: {targetRevision: v3}}]\n"))
+			"  overrides: [{environment: prod, source: {targetRevision: v3}}]\n",
+			"  overrides: [{selector: {matchLabels: {tier: dev}}, sync: {prune: false}}]\n",
+			"  overrides: [{selector: {matchExpressions: [{key: tier, operator: Exists}]}, "+
+				"sync: {mode: manual}}]\n"))
+	text = strings.Replace(text, "path: deploy", "path: "+e.pick("deploy", "deploy",
+		`"deploy/${environment.labels.tier}"`, `"deploy/${environment.region}"`), 1)
 	return strings.Replace(text, "targetRevision: v1", "targetRevision: "+e.pick("v1", "v2"), 1)
 }
 

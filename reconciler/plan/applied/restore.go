@@ -138,7 +138,7 @@ func (s *State) uses(k fleet.ObjectKey, r Row) (fleet.RepoURLs, Use, bool) {
 	if env == nil {
 		return urls, Use{}, true
 	}
-	target := d.Deployment.TargetIn(env, s.Catalog.Fleet().Defaults.Sync)
+	target, _ := d.TargetIn(env, s.Catalog.Defaults(r.Tenant))
 	return urls, s.UseOf(k, target), true
 }
 

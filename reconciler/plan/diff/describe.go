@@ -97,8 +97,8 @@ func (p *phase) before(k fleet.ObjectKey) (fleet.Manifest, error) {
 			dep = h.Deployment
 		}
 		hold, _ := s.SyncHolds.Get(id)
-		env, defaults := s.Catalog.Environment(id.In()), s.Catalog.Fleet().Defaults.Sync
-		o.Application = application(engine, defaults, dep, env, hold.SyncRun)
+		target, _ := dep.TargetIn(s.Catalog.Environment(id.In()), s.Catalog.Defaults(id.Tenant))
+		o.Application = application(engine, id, target, hold.SyncRun)
 	case fleet.ObjectCluster:
 		id := fleet.EnvironmentID{Tenant: r.Tenant, Name: r.Environment}
 		o.Cluster = cluster(engine, &s.Catalog.View, &s.Layers, s.Catalog.Environment(id))

@@ -9,30 +9,27 @@ import (
 )
 
 // application returns the Application of a deployment in one of its environments, with every
-// default and override resolved.
+// default, override and variable resolved.
 func application(
-	on *fleet.EngineSpec, defaults fleet.SyncSettings, dep, env *fleet.Declaration,
-	hold fleet.SyncRunName,
+	on *fleet.EngineSpec, id fleet.ApplicationID, target fleet.Target, hold fleet.SyncRunName,
 ) *fleet.Application {
-	id := applied.ApplicationID(applied.DeploymentID(dep.Key), applied.EnvironmentID(env.Key))
-	target := dep.Deployment.TargetIn(env, defaults)
-	sync := target.Sync
+	env, sync := target.Environment.Environment, target.Sync
 	sync.Automated = sync.Automated && hold == ""
 	return &fleet.Application{
 		ID: id, Name: fleet.ApplicationName(id), Project: fleet.ProjectName(id.Tenant),
 		Sources: target.Sources,
 		Destination: fleet.Destination{
-			Server: serverKey(env.Environment, id.In()), Namespace: target.Namespace,
-			Granted: env.Environment.Granted(target.Namespace, on.ArgoCD.Namespace),
+			Server: serverKey(env, id.In()), Namespace: target.Namespace,
+			Granted: env.Granted(target.Namespace, on.ArgoCD.Namespace),
 		},
 		Sync:           sync,
 		Hold:           hold,
 		DeletionPolicy: target.DeletionPolicy,
 
-		IgnoreDifferences:    dep.Deployment.IgnoreDifferences,
-		RevisionHistoryLimit: dep.Deployment.RevisionHistoryLimit,
-		Info:                 dep.Deployment.Info,
-		Links:                dep.Deployment.Links,
+		IgnoreDifferences:    target.IgnoreDifferences,
+		RevisionHistoryLimit: target.RevisionHistoryLimit,
+		Info:                 target.Info,
+		Links:                target.Links,
 	}
 }
 

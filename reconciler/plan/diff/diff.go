@@ -138,13 +138,16 @@ func (p *phase) remove(u place.Unwanted, approved bool) {
 func (p *phase) writeApplication(
 	key fleet.ObjectKey, id fleet.ApplicationID, dep *fleet.Declaration, use applied.Use,
 ) error {
-	env := p.after.Environment(id.In())
-	hold := p.syncHold(id, fleet.TargetRevisions(dep.Deployment.SourcesIn(id.Environment)))
+	target, unresolved := dep.TargetIn(p.after.Environment(id.In()), p.after.Defaults(id.Tenant))
+	if len(unresolved) > 0 {
+		return p.unresolved(key, id, dep, unresolved[0])
+	}
+	hold := p.syncHold(id, fleet.TargetRevisions(target.Sources))
 	on, err := p.mustEngine(key, id.Tenant)
 	if err != nil {
 		return err
 	}
-	app := application(on, p.Declared.Fleet.Defaults.Sync, dep, env, hold)
+	app := application(on, id, target, hold)
 	_, exists := p.Rows.Get(key)
 	err = p.write(fleet.Object{Key: key, Application: app}, applied.Row{
 		Tenant: id.Tenant, Environment: id.Environment, Deployment: id.Deployment,
@@ -154,6 +157,20 @@ func (p *phase) writeApplication(
 		p.Terminating.Delete(key)
 	}
 	return err
+}
+
+// unresolved reports an Application that cannot be rendered, since its environment gives a text of
+// its deployment no valid value. The catalog accepts no such change of a declaration in effect; the
+// Application of a deployment that was removed and is held stays as it is.
+func (p *phase) unresolved(
+	key fleet.ObjectKey, id fleet.ApplicationID, dep *fleet.Declaration, u fleet.Unresolved,
+) error {
+	if p.after.Deployment(id.Deployed()) == dep {
+		o := fleet.Object{Key: key, Application: &fleet.Application{ID: id, Name: key.Name}}
+		p.out.Failures = append(p.out.Failures, effective.RenderFailure{
+			Object: o, Err: fmt.Errorf("%s: %w", u.Field, u.Err)})
+	}
+	return nil
 }
 
 // write renders an object, and changes its row if the row differs.

@@ -68,12 +68,12 @@ func (p *phase) syncRequest(
 ) mirror.SyncRequest {
 	name, revision := fleet.SyncRunName(run.Key.Name), run.SyncRun.AllRevisions()
 	dep, env := p.after.Deployment(id.Deployed()), p.after.Environment(id.In())
-	prune := dep.Deployment.TargetIn(env, p.Declared.Fleet.Defaults.Sync).Sync.Prune
+	target, _ := dep.TargetIn(env, p.after.Defaults(id.Tenant))
 	return mirror.SyncRequest{
 		ID: fmt.Sprintf("%s/%s/%s@%s:%s", id.Tenant, name, id.Deployment, id.Environment,
 			revision),
 		Key: key, Tenant: id.Tenant, Environment: id.Environment, Deployment: id.Deployment,
-		SyncRun: name, Revision: revision, Prune: prune, State: mirror.OperationPending,
+		SyncRun: name, Revision: revision, Prune: target.Sync.Prune, State: mirror.OperationPending,
 	}
 }
 

@@ -60,9 +60,12 @@ func (p placer) want(a Application) error {
 	}
 	urls := a.Deployment.Deployment.RepoURLs()
 	old, exists := p.Rows.Get(a.Key)
-	target := a.Deployment.Deployment.TargetIn(
-		p.after.Environment(a.ID.In()), p.Declared.Fleet.Defaults.Sync)
+	target, unresolved := a.Deployment.TargetIn(
+		p.after.Environment(a.ID.In()), p.after.Defaults(a.ID.Tenant))
 	a.Use = p.UseOf(a.Key, target)
+	if len(unresolved) > 0 && exists {
+		a.Use = old.Use // its row stays as it is
+	}
 	p.out.Wanted = append(p.out.Wanted, a)
 	if !exists || old.Use != a.Use {
 		p.countUse(a.Key.Engine, a.ID, a.Use, 1)

@@ -2,6 +2,7 @@ package place
 
 import (
 	"reflect"
+	"slices"
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/catalog"
@@ -86,7 +87,11 @@ func (s *scope) touch() {
 		case fleet.KindTenant:
 			s.touchTenant(fleet.TenantName(c.Key.Name))
 		case fleet.KindManagedEnvironment:
-			s.touchEnvironment(applied.EnvironmentID(c.Key))
+			if relabels(c) && !s.Declared.Removing[applied.EnvironmentID(c.Key)] {
+				s.touchLabels(applied.EnvironmentID(c.Key))
+			} else {
+				s.touchEnvironment(applied.EnvironmentID(c.Key))
+			}
 		case fleet.KindGitOpsDeployment:
 			s.touchDeployment(c)
 		case fleet.KindRepositoryCredential:
@@ -187,6 +192,33 @@ func (s *scope) touchEnvironment(id fleet.EnvironmentID) {
 	}
 	if !s.Declared.Removing[id] {
 		for _, dep := range s.after.DeploymentsIn(id) {
+			s.applications[applied.ApplicationID(dep, id)] = true
+		}
+	}
+	for app := range s.Held.Base() {
+		if app.In() == id {
+			s.touchUnwanted(app)
+		}
+	}
+}
+
+// relabels reports whether a change of an environment concerns nothing but its labels.
+func relabels(c catalog.Change) bool {
+	return c.Before != nil && c.After != nil &&
+		reflect.DeepEqual(c.Before.Environment, c.After.Environment)
+}
+
+// touchLabels reaches the Applications that an environment's labels concern: of deployments that
+// select it or no longer do, and of those that differ between environments.
+func (s *scope) touchLabels(id fleet.EnvironmentID) {
+	before, after := s.Applied.Catalog.DeploymentsIn(id), s.after.DeploymentsIn(id)
+	for _, dep := range before {
+		if !slices.Contains(after, dep) {
+			s.touchUnwanted(applied.ApplicationID(dep, id))
+		}
+	}
+	for _, dep := range after {
+		if !slices.Contains(before, dep) || s.after.Deployment(dep).Deployment.Varies() {
 			s.applications[applied.ApplicationID(dep, id)] = true
 		}
 	}

@@ -1,0 +1,63 @@
+package plan
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+func TestOverridesAndVariablesAreResolvedInEachEnvironment(t *testing.T) {
+	h := newHouse(t)
+	text := strings.Replace(deploymentFile("shop", "acme/shop",
+		"environmentSelector: {matchExpressions: [{key: tier, operator: Exists}]}",
+		"  overrides:\n"+
+			"    - {selector: {matchLabels: {tier: prod}}, namespace: other, sync: {prune: false}, "+
+			"values: {replicas: 3, host: null}}\n"+
+			"    - {environment: staging, sync: {mode: manual}, values: {replicas: 1}}\n"),
+		"path: deploy", "path: \"deploy/${environment.name}\", helm: {valueFiles: "+
+			"[\"${environment.labels.tier}.yaml\"], values: {host: \"${environment.name}.example.com\"}}",
+		1)
+	h.apply(small().with("tenants/acme/deployments/shop.yaml", text))
+	apps := h.applications()
+	prod, staging := apps["shop@prod"], apps["shop@staging"]
+	if s := prod.Sources[0]; prod.Destination.Namespace != "other" || prod.Sync.Prune ||
+		s.Path != "deploy/prod" || s.Helm.ValueFiles[0] != "prod.yaml" ||
+		s.Helm.Values != "{\n  \"host\": null,\n  \"replicas\": 3\n}" {
+		t.Errorf("prod: %+v, helm %+v", prod, s.Helm)
+	}
+	if s := staging.Sources[0]; staging.Destination.Namespace != "app" || staging.Sync.Automated ||
+		s.Path != "deploy/staging" || s.Helm.ValueFiles[0] != "dev.yaml" ||
+		s.Helm.Values != "{\n  \"host\": \"staging.example.com\",\n  \"replicas\": 1\n}" {
+		t.Errorf("staging: %+v, helm %+v", staging, s.Helm)
+	}
+	t.Run("a label changes what it is in", func(t *testing.T) {
+		p := h.apply(h.files.edit("tenants/acme/environments/prod.yaml", "tier: prod",
+			"tier: prod2"))
+		wantActions(t, p, "delete Application cart@prod", "update Application shop@prod")
+	})
+	t.Run("a label that is missing is refused", func(t *testing.T) {
+		p := h.apply(h.files.edit("tenants/acme/deployments/shop.yaml", "labels.tier",
+			"labels.zone"))
+		wantActions(t, p)
+	})
+}
+
+func TestALabelRendersOnlyWhatItConcerns(t *testing.T) {
+	h := newHouse(t)
+	files := small()
+	for n := range 50 {
+		name := fmt.Sprintf("d%d", n)
+		files = files.with("tenants/acme/deployments/"+name+".yaml",
+			deploymentFile(name, "acme/"+name, "environments: [prod]", ""))
+	}
+	files = files.with("tenants/acme/deployments/shop.yaml", strings.Replace(deploymentFile("shop",
+		"acme/shop", "environments: [prod]", ""), "path: deploy",
+		"path: \"deploy/${environment.region}\"", 1))
+	h.apply(files)
+	before := h.render.rendered
+	h.apply(h.files.edit("tenants/acme/environments/prod.yaml", "tier: prod",
+		"tier: prod, zone: a"))
+	if n := h.render.rendered - before; n > 5 {
+		t.Errorf("%d objects are rendered", n)
+	}
+}
