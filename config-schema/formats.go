@@ -85,9 +85,30 @@ var (
 	formatValueFile = &format{
 		code: codeInvalidPath,
 		what: "a path inside the repository, or `$<ref>/<path>` inside the repository of the " +
-			"source with that ref; no `..`, no leading slash",
+			"source with that ref; no leading slash, and `..` only at its beginning",
 		pattern: `^[$]?([A-Za-z0-9._@+=,/-]|` + variablePattern + `)+$`,
 		check:   fleet.CheckValueFile, variables: true}
+	formatBelow = &format{
+		code:    codeInvalidPath,
+		what:    "a path inside the repository; `../` at its beginning leads to the folders above",
+		pattern: `^[A-Za-z0-9._@+=,/-]+$`, check: fleet.CheckFileBelow}
+	formatPattern = &format{
+		code:    codeInvalidValue,
+		what:    "a pattern of files: letters, digits, . _ @ + = - / and * ? {a,b}",
+		pattern: `^[A-Za-z0-9._@+=/?*{},-]+$`, check: fleet.CheckFilePattern}
+	formatPairKey = &format{
+		code:    codeInvalidLabel,
+		what:    "a key: [domain/]name of letters, digits, '-', '_' and '.'",
+		pattern: `^([A-Za-z0-9.-]+/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$`,
+		check:   func(s string) error { return fleet.CheckKustomizePair(s, "x") }}
+	formatPairValue = &format{
+		code:    codeInvalidValue,
+		what:    "printable ASCII characters without , \" ' \\ and $",
+		pattern: `^[^,"'\\$]+$`,
+		check:   func(s string) error { return fleet.CheckKustomizePair("x", s) }}
+	formatKustomizeVersion = &format{
+		code: codeInvalidValue, what: "a version of kustomize, e.g. v5.4.3",
+		pattern: `^v[0-9]+[.][0-9]+[.][0-9]+$`, check: checkKustomizeVersion}
 	formatRef = &format{
 		code:    codeInvalidName,
 		what:    "a-z, A-Z, 0-9, '-' and '_', beginning with a letter or digit",
@@ -190,6 +211,20 @@ func checkCAData(s string) error {
 	}
 	if err := fleet.CheckCA(pem); err != nil {
 		return fmt.Errorf("the text %w", err)
+	}
+	return nil
+}
+
+func checkKustomizeVersion(s string) error {
+	rest, ok := strings.CutPrefix(s, "v")
+	parts := strings.Split(rest, ".")
+	if !ok || len(parts) != 3 {
+		return errors.New("the version is not v<major>.<minor>.<patch>")
+	}
+	for _, part := range parts {
+		if part == "" || !only(part, digits) {
+			return errors.New("the version is not v<major>.<minor>.<patch>")
+		}
 	}
 	return nil
 }

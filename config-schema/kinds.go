@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -613,7 +612,8 @@ var kindDeployment = describe(kind{
 				example: "https://grafana.example.com/d/checkout", required: true,
 				value: textOf(formatLinkURL).atMost(1024)},
 		)).atMost(fleet.MaxLinks).by("url")},
-).exactlyOneOf("source", "sources").checked(refsExist, overridesFit, releaseIsNamed),
+).exactlyOneOf("source", "sources").
+	checked(refsExist, filesAreInside, overridesFit, releaseIsNamed),
 	func(d *fleet.Declaration, s *fleet.DeploymentSpec) {
 		d.Deployment = s
 	})
@@ -632,71 +632,6 @@ func wholeSource() []field {
 	}, sourceFields(true)...)
 }
 
-// refIsGit refuses an entry of sources that has nothing to deploy and no name to be read by, and a
-// name for a chart, whose files other sources cannot read.
-func refIsGit(d *decoder, into reflect.Value, at node) {
-	s := into.Addr().Interface().(*fleet.Source)
-	switch {
-	case s.Ref != "" && s.Chart != "":
-		d.at("ref", func() {
-			d.problem(child(at, "ref"), codeExclusive,
-				"a chart has no files for other sources; a Git repository has",
-				"remove ref, or use path instead of chart")
-		})
-	case s.Ref == "" && s.Path == "" && s.Chart == "":
-		d.problem(at, codeMissingField, d.subject()+" has none of path, chart and ref",
-			"write path or chart of what is deployed, or the ref by which others read its files")
-	case s.Path == "" && s.Chart == "" && toolOf(s.Kustomize, s.Helm, s.Directory) != "":
-		tool := toolOf(s.Kustomize, s.Helm, s.Directory)
-		d.at(tool, func() {
-			d.problem(child(at, tool), codeExclusive,
-				"a source without path deploys nothing: others read its files",
-				"remove "+tool+", or write path")
-		})
-	}
-}
-
-// refsExist refuses a value file of a ref that no source has.
-func refsExist(d *decoder, into reflect.Value, at node) {
-	spec := into.Addr().Interface().(*fleet.DeploymentSpec)
-	check := func(h *fleet.HelmSource, source node) {
-		if h == nil {
-			return
-		}
-		for i, file := range h.ValueFiles {
-			reference, _, _ := strings.Cut(file, "/")
-			ref, isRef := strings.CutPrefix(reference, "$")
-			if !isRef || strings.HasPrefix(ref, "{") || slices.ContainsFunc(spec.Sources,
-				func(s fleet.Source) bool { return s.Ref == ref }) {
-				continue
-			}
-			fix := "give the source that has the file ref: " + ref
-			if len(spec.Sources) == 0 {
-				fix = "write sources: with this source and {ref: " + ref +
-					", repoURL: ..., targetRevision: ...}"
-			}
-			n := child(child(source, "helm"), "valueFiles")
-			d.steps = append(d.steps, step{"helm", -1}, step{"valueFiles", -1}, step{"", i})
-			d.problem(n.Content[i], codeUnknownRef, "no source has the ref "+strconv.Quote(ref),
-				fix)
-			d.steps = d.steps[:len(d.steps)-3]
-		}
-	}
-	if len(spec.Sources) == 0 {
-		d.at("source", func() { check(spec.Source.Helm, child(at, "source")) })
-	}
-	for i, s := range spec.Sources {
-		d.steps = append(d.steps, step{"sources", -1}, step{"", i})
-		check(s.Helm, child(at, "sources").Content[i])
-		d.steps = d.steps[:len(d.steps)-2]
-	}
-	for i, o := range spec.Overrides {
-		d.steps = append(d.steps, step{"overrides", -1}, step{"", i}, step{"source", -1})
-		check(o.Source.Helm, child(child(at, "overrides").Content[i], "source"))
-		d.steps = d.steps[:len(d.steps)-3]
-	}
-}
-
 // sourceFields are the fields of a source that may differ per environment.
 func sourceFields(whole bool) []field {
 	revision := field{
@@ -711,17 +646,7 @@ func sourceFields(whole bool) []field {
 			value: textOf(formatPath).atMost(512)},
 		revision,
 		{name: "kustomize", doc: "The folder is built by kustomize, with these changes.",
-			value: object(
-				field{name: "images", doc: "Image overrides: `[name=]image[:tag][@digest]`.",
-					example: `["checkout=registry.example.com/checkout:v1.4.0"]`,
-					value:   listOf(textOf(formatImage).atMost(512)).atMost(100)},
-				field{name: "namePrefix", doc: "Put before the names of all resources.",
-					example: "eu-",
-					value:   textOf(formatAffix).atMost(63)},
-				field{name: "nameSuffix", doc: "Put after the names of all resources.",
-					example: "-eu",
-					value:   textOf(formatAffix).atMost(63)},
-			)},
+			value: kustomizeFields()},
 		{
 			name: "helm",
 			doc: "Helm renders the folder or chart, with these values. For a folder without " +
@@ -734,10 +659,15 @@ func sourceFields(whole bool) []field {
 					example: "checkout", value: textOf(formatRelease)},
 				field{
 					name: "valueFiles",
-					doc: "Files of values inside the repository, relative to the chart, or " +
-						"`$<ref>/<path>` inside the repository of the source with that `ref`; " +
-						"later ones win.", example: "[values.yaml, values-eu.yaml]",
-					value: listOf(textOf(formatValueFile).atMost(512)).atMost(50)},
+					doc: "Files of values inside the repository, relative to the chart (`../` " +
+						"leads to the folders above it), or `$<ref>/<path>` inside the " +
+						"repository of the source with that `ref`; later ones win.",
+					example: "[values.yaml, values-eu.yaml]",
+					value:   listOf(textOf(formatValueFile).atMost(512)).atMost(50)},
+				field{
+					name:    "ignoreMissingValueFiles",
+					doc:     "Whether a file of valueFiles that is not there is left out.",
+					example: "true", fallback: "false", value: boolean()},
 				field{
 					name: "values",
 					doc: "Values as a map, or as a text of YAML, at most 64 KiB. They win over " +
@@ -757,8 +687,29 @@ func sourceFields(whole bool) []field {
 							doc:     "Whether the value stays text even if it is a number.",
 							example: "true", fallback: "false", value: boolean()},
 					).checked(parameterIsNoSecret)).atMost(200).by("name")},
+				field{
+					name:    "fileParameters",
+					doc:     "Values that are the content of a file, as `helm --set-file` has them.",
+					example: "[{name: config, path: files/config.json}]", value: listOf(object(
+						field{name: "name", doc: "Key of the chart's values.", example: "config",
+							required: true, value: textOf(formatParam)},
+						field{name: "path", doc: "The file, as one of valueFiles.",
+							example: "files/config.json", required: true,
+							value: textOf(formatValueFile).atMost(512)},
+					)).atMost(50).by("name")},
+				field{
+					name:    "skipCrds",
+					doc:     "Whether the chart's folder `crds` is left out.",
+					example: "true", fallback: "false", value: boolean()},
+				field{
+					name: "namespace",
+					doc: "The release's namespace in templates. The namespace of a resource " +
+						"must still be one that the environment lists.",
+					example: "checkout", fallback: "destination.namespace",
+					value: textOf(formatLabelWord)},
+				field{name: "version", doc: "Of Helm: only `v3`.", example: "v3",
+					value: wordOf("v3")},
 			).not(map[string]word{
-				"fileParameters": notAllowed("files are named in valueFiles", "use valueFiles"),
 				"valuesObject": notAllowed("values are written as values, whether map or text",
 					"use values: and the map below it"),
 				"passCredentials": notAllowed("credentials are not passed to other hosts",
@@ -767,12 +718,17 @@ func sourceFields(whole bool) []field {
 		{name: "directory", doc: "The folder holds plain manifests.", value: object(
 			field{name: "recurse", doc: "Whether folders below are read too.", example: "true",
 				fallback: "false", value: boolean()},
+			field{
+				name: "include",
+				doc: "Only files whose path, relative to the folder, matches the pattern: `*` " +
+					"and `?` match characters, `{a,b}` one of the alternatives.",
+				example: `"*.yaml"`, value: textOf(formatPattern).atMost(1024)},
+			field{name: "exclude", doc: "No files that match this pattern.",
+				example: `"{kustomization.yaml,README*}"`,
+				value:   textOf(formatPattern).atMost(1024)},
 		).not(map[string]word{
-			"jsonnet": notAllowed("jsonnet is not for declarations", "remove it"),
-			"include": notAllowed("patterns are not for declarations",
-				"put what belongs together into one folder"),
-			"exclude": notAllowed("patterns are not for declarations",
-				"put what belongs together into one folder"),
+			"jsonnet": notAllowed("jsonnet can read files of the repo-server, which other tenants "+
+				"share", "render it in the repository's own CI, or use helm or kustomize"),
 		})},
 	}
 }
@@ -826,30 +782,6 @@ func chartIsHelm(d *decoder, into reflect.Value, at node) {
 		d.at("chart", func() {
 			d.problem(child(at, "chart"), codeExclusive, "a chart is rendered by Helm",
 				"remove kustomize and directory, or use path")
-		})
-	}
-}
-
-// repositoryFits refuses a repository that cannot hold what the source names: a chart over ssh, a
-// folder of Git in a registry or at the root of a host.
-func repositoryFits(d *decoder, into reflect.Value, at node) {
-	s := into.Addr().Interface().(*fleet.Source)
-	u, err := fleet.ParseRepoURL(s.RepoURL)
-	var message, fix string
-	switch {
-	case err != nil: // the format has reported it
-	case s.Chart != "" && !u.Helm():
-		message, fix = "a Helm repository is read over https", "write https://..."
-	case s.Chart == "" && u.OCI():
-		message, fix = "without a scheme, this is a registry of OCI charts",
-			"add chart, or write https:// or ssh:// before a Git repository"
-	case s.Chart == "" && !u.Git():
-		message, fix = "the URL names no repository on the host",
-			"add the path of the repository; only a chart's repository may be the root of a host"
-	}
-	if message != "" {
-		d.at("repoURL", func() {
-			d.problem(child(at, "repoURL"), codeInvalidURL, message, fix)
 		})
 	}
 }

@@ -21,6 +21,11 @@ func allowances() value {
 				"quotas and other tenants' NetworkPolicies select namespaces by them.",
 			example: "[pod-security.kubernetes.io/enforce]",
 			value:   listOf(textOf(formatNamespaceKeyGrant)).atMost(100)},
+		field{
+			name: "kustomizeVersions",
+			doc: "Versions that `kustomize.version` of deployments may name: those that the " +
+				"engines' Argo CD has beside its own.", example: "[v5.4.3]",
+			value: listOf(textOf(formatKustomizeVersion)).atMost(20)},
 	)
 }
 

@@ -185,6 +185,8 @@ type Allowances struct {
 	Replace bool `json:"replace,omitempty"` // sync.replace
 	// keys of sync.managedNamespaceMetadata: exact, or "domain/" for every key of that domain
 	NamespaceMetadata []string `json:"namespaceMetadata,omitempty"`
+	// versions that kustomize.version may name: those that the engines have
+	KustomizeVersions []string `json:"kustomizeVersions,omitempty"`
 }
 
 // EnvironmentGrant is what the platform grants to one environment of a tenant and to no other.
@@ -403,19 +405,73 @@ type Source struct {
 	Directory      *DirectorySource `json:"directory,omitempty"`
 }
 
-// KustomizeSource holds the overrides given to kustomize.
+// KustomizeSource holds the changes given to kustomize.
 type KustomizeSource struct {
-	Images     []string `json:"images,omitempty"`
-	NamePrefix string   `json:"namePrefix,omitempty"`
-	NameSuffix string   `json:"nameSuffix,omitempty"`
+	Images            []string          `json:"images,omitempty"`
+	NamePrefix        string            `json:"namePrefix,omitempty"`
+	NameSuffix        string            `json:"nameSuffix,omitempty"`
+	Namespace         string            `json:"namespace,omitempty"`
+	CommonLabels      map[string]string `json:"commonLabels,omitempty"`
+	CommonAnnotations map[string]string `json:"commonAnnotations,omitempty"`
+	// CommonLabels are not put into selectors
+	LabelWithoutSelector bool `json:"labelWithoutSelector,omitempty"`
+	// CommonLabels and CommonAnnotations replace those of the kustomization
+	ForceCommonLabels      bool               `json:"forceCommonLabels,omitempty"`
+	ForceCommonAnnotations bool               `json:"forceCommonAnnotations,omitempty"`
+	Replicas               []KustomizeReplica `json:"replicas,omitempty"`
+	Patches                []KustomizePatch   `json:"patches,omitempty"`
+	Components             []string           `json:"components,omitempty"` // folders
+	Version                string             `json:"version,omitempty"`    // granted
+}
+
+// KustomizeReplica sets the replicas of the workloads of a name.
+type KustomizeReplica struct {
+	Name  string `json:"name"`
+	Count int    `json:"count"`
+}
+
+// KustomizePatch is a strategic merge patch or a JSON patch of the resources that Target matches.
+type KustomizePatch struct {
+	Patch   string                 `json:"patch"`
+	Target  *KustomizeTarget       `json:"target,omitempty"`
+	Options *KustomizePatchOptions `json:"options,omitempty"`
+}
+
+// KustomizeTarget selects resources; kustomize reads the first five as anchored expressions.
+type KustomizeTarget struct {
+	Group              string `json:"group,omitempty"`
+	Version            string `json:"version,omitempty"`
+	Kind               string `json:"kind,omitempty"`
+	Name               string `json:"name,omitempty"`
+	Namespace          string `json:"namespace,omitempty"`
+	LabelSelector      string `json:"labelSelector,omitempty"`
+	AnnotationSelector string `json:"annotationSelector,omitempty"`
+}
+
+// KustomizePatchOptions allows a patch to change the identity of a resource.
+type KustomizePatchOptions struct {
+	AllowNameChange bool `json:"allowNameChange,omitempty"`
+	AllowKindChange bool `json:"allowKindChange,omitempty"`
 }
 
 // HelmSource holds the values given to a chart.
 type HelmSource struct {
-	ReleaseName string          `json:"releaseName,omitempty"`
-	ValueFiles  []string        `json:"valueFiles,omitempty"` // relative, inside the repository
-	Values      Values          `json:"values,omitempty"`
-	Parameters  []HelmParameter `json:"parameters,omitempty"`
+	ReleaseName string   `json:"releaseName,omitempty"`
+	ValueFiles  []string `json:"valueFiles,omitempty"` // relative, inside the repository
+	// a value file that is not there is left out
+	IgnoreMissingValueFiles bool                `json:"ignoreMissingValueFiles,omitempty"`
+	Values                  Values              `json:"values,omitempty"`
+	Parameters              []HelmParameter     `json:"parameters,omitempty"`
+	FileParameters          []HelmFileParameter `json:"fileParameters,omitempty"`
+	SkipCrds                bool                `json:"skipCrds,omitempty"`
+	Namespace               string              `json:"namespace,omitempty"` // of the release
+	Version                 string              `json:"version,omitempty"`   // of Helm: "v3"
+}
+
+// HelmFileParameter is one --set-file of a chart: Path is like one of ValueFiles.
+type HelmFileParameter struct {
+	Name string `json:"name"`
+	Path string `json:"path"`
 }
 
 // HelmParameter is one --set of a chart.
@@ -428,6 +484,9 @@ type HelmParameter struct {
 // DirectorySource sets how plain manifests are read.
 type DirectorySource struct {
 	Recurse bool `json:"recurse,omitempty"`
+	// patterns of paths relative to the folder
+	Include string `json:"include,omitempty"`
+	Exclude string `json:"exclude,omitempty"`
 }
 
 // Override changes a deployment in the environment that it names, or in those that it selects;

@@ -49,14 +49,26 @@ func CheckPath(s string) error {
 	return nil
 }
 
-// CheckValueFile allows a path, and one inside the repository of a ref. The deployment must have
+// CheckFileBelow allows a path that begins with "../" for the folders above it; CheckBelow counts
+// those.
+func CheckFileBelow(s string) error {
+	for strings.HasPrefix(s, "../") {
+		s = s[len("../"):]
+	}
+	if s == "" || s == ".." {
+		return errors.New("the path names no file")
+	}
+	return CheckPath(s)
+}
+
+// CheckValueFile allows a path, also above the folder, and one inside the repository of a ref. The deployment must have
 // a source with the ref.
 func CheckValueFile(s string) error {
 	reference, below, named := strings.Cut(s, "/")
 	ref, isRef := strings.CutPrefix(reference, "$")
 	switch {
 	case !isRef:
-		return CheckPath(s)
+		return CheckFileBelow(s)
 	case !named || below == "":
 		return errors.New("the ref is followed by the path of a file: $<ref>/<path>")
 	}

@@ -258,7 +258,10 @@ func (o *liveOperation) request() string {
 }
 
 type liveStatus struct {
-	Sync           struct{ Status, Revision string }
+	Sync struct {
+		Status, Revision string
+		Revisions        []string // of several sources
+	}
 	Health         struct{ Status, Message string }
 	Resources      []struct{}
 	ReconciledAt   string
@@ -467,8 +470,9 @@ func observationOf(key fleet.ObjectKey, o *liveObject) mirror.Observation {
 	out := mirror.Observation{
 		Key: key, UID: o.Metadata.UID, ResourceVersion: o.Metadata.ResourceVersion,
 		Sync: syncState(s.Sync.Status), Health: healthState(s.Health.Status),
-		SyncedRevision: clip(s.Sync.Revision, 256),
-		Resources:      len(s.Resources), ReconciledAt: reconciledAt(s.ReconciledAt),
+		SyncedRevision: clip(firstOf(s.Sync.Revision,
+			fleet.JoinRevisions(s.Sync.Revisions)), 256),
+		Resources: len(s.Resources), ReconciledAt: reconciledAt(s.ReconciledAt),
 		Message: messageOf(s),
 	}
 	if state := s.OperationState; state != nil {

@@ -10,11 +10,13 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"reflect"
 	"slices"
 	"strings"
 
 	"github.com/argoproj/argo-cd/v2/pkg/apis/application/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"argosy.dev/argosy/fleet"
 )
@@ -298,16 +300,12 @@ func renderSource(s fleet.Source, all []fleet.Source, deployment fleet.Deploymen
 	}
 	out := &v1alpha1.ApplicationSource{RepoURL: s.RepoURL, Path: s.Path, Chart: s.Chart,
 		TargetRevision: s.TargetRevision, Ref: s.Ref}
-	if k := s.Kustomize; k != nil && (len(k.Images) > 0 || k.NamePrefix != "" ||
-		k.NameSuffix != "") {
-		out.Kustomize = &v1alpha1.ApplicationSourceKustomize{NamePrefix: k.NamePrefix,
-			NameSuffix: k.NameSuffix}
-		for _, image := range k.Images {
-			out.Kustomize.Images = append(out.Kustomize.Images, v1alpha1.KustomizeImage(image))
-		}
+	if k := s.Kustomize; k != nil && !reflect.DeepEqual(*k, fleet.KustomizeSource{}) {
+		out.Kustomize = renderKustomize(k)
 	}
-	if d := s.Directory; d != nil && d.Recurse {
-		out.Directory = &v1alpha1.ApplicationSourceDirectory{Recurse: true}
+	if d := s.Directory; d != nil && *d != (fleet.DirectorySource{}) {
+		out.Directory = &v1alpha1.ApplicationSourceDirectory{Recurse: d.Recurse,
+			Include: d.Include, Exclude: d.Exclude}
 	}
 	if s.Helm == nil && s.Chart == "" {
 		return out, nil
@@ -315,6 +313,43 @@ func renderSource(s fleet.Source, all []fleet.Source, deployment fleet.Deploymen
 	var err error
 	out.Helm, err = renderHelm(s.Helm, deployment)
 	return out, err
+}
+
+func renderKustomize(k *fleet.KustomizeSource) *v1alpha1.ApplicationSourceKustomize {
+	out := &v1alpha1.ApplicationSourceKustomize{NamePrefix: k.NamePrefix, NameSuffix: k.NameSuffix,
+		Namespace: k.Namespace, CommonLabels: k.CommonLabels,
+		CommonAnnotations: k.CommonAnnotations, LabelWithoutSelector: k.LabelWithoutSelector,
+		ForceCommonLabels: k.ForceCommonLabels, ForceCommonAnnotations: k.ForceCommonAnnotations,
+		Components: k.Components, Version: k.Version}
+	for _, image := range k.Images {
+		out.Images = append(out.Images, v1alpha1.KustomizeImage(image))
+	}
+	for _, r := range k.Replicas {
+		out.Replicas = append(out.Replicas, v1alpha1.KustomizeReplica{Name: r.Name,
+			Count: intstr.FromInt(r.Count)})
+	}
+	for _, p := range k.Patches {
+		patch := v1alpha1.KustomizePatch{Patch: p.Patch}
+		if t := p.Target; t != nil {
+			patch.Target = &v1alpha1.KustomizeSelector{
+				KustomizeResId: v1alpha1.KustomizeResId{
+					KustomizeGvk: v1alpha1.KustomizeGvk{Group: t.Group, Version: t.Version,
+						Kind: t.Kind},
+					Name: t.Name, Namespace: t.Namespace},
+				LabelSelector: t.LabelSelector, AnnotationSelector: t.AnnotationSelector}
+		}
+		if o := p.Options; o != nil {
+			patch.Options = map[string]bool{}
+			if o.AllowNameChange {
+				patch.Options["allowNameChange"] = true
+			}
+			if o.AllowKindChange {
+				patch.Options["allowKindChange"] = true
+			}
+		}
+		out.Patches = append(out.Patches, patch)
+	}
+	return out
 }
 
 const maxRelease = 53 // characters of a Helm release's name
@@ -329,6 +364,12 @@ func renderHelm(h *fleet.HelmSource,
 	if n := len(out.ReleaseName); n > maxRelease {
 		return nil, fmt.Errorf("helm.releaseName %q has %d characters; Helm allows %d",
 			out.ReleaseName, n, maxRelease)
+	}
+	out.IgnoreMissingValueFiles, out.SkipCrds = h.IgnoreMissingValueFiles, h.SkipCrds
+	out.Namespace, out.Version = h.Namespace, h.Version
+	for _, p := range h.FileParameters {
+		out.FileParameters = append(out.FileParameters, v1alpha1.HelmFileParameter{Name: p.Name,
+			Path: p.Path})
 	}
 	for _, p := range h.Parameters {
 		out.Parameters = append(out.Parameters, v1alpha1.HelmParameter{Name: p.Name, Value: p.Value,
@@ -404,36 +445,96 @@ func checkTool(s fleet.Source, all []fleet.Source) error {
 		return fmt.Errorf("kustomize: at most one of kustomize, helm and directory may be set")
 	}
 	if k := s.Kustomize; k != nil {
-		for _, image := range k.Images {
-			if err := exact("kustomize.images", image, 512); err != nil {
-				return err
-			}
+		if err := checkKustomize(k, s.Path); err != nil {
+			return err
 		}
 	}
 	if h := s.Helm; h != nil {
 		for _, file := range h.ValueFiles {
-			if err := checkValueFile(file, all); err != nil {
+			if err := checkFile("helm.valueFiles", file, s, all); err != nil {
 				return err
+			}
+		}
+		for _, p := range h.FileParameters {
+			if err := checkFile("helm.fileParameters", p.Path, s, all); err != nil {
+				return err
+			}
+		}
+		if h.Version != "" && h.Version != "v3" {
+			return fmt.Errorf("helm.version %q: only v3 is allowed", h.Version)
+		}
+	}
+	if d := s.Directory; d != nil {
+		for _, pattern := range []string{d.Include, d.Exclude} {
+			if err := fleet.CheckFilePattern(pattern); pattern != "" && err != nil {
+				return fmt.Errorf("directory: %q: %w", pattern, err)
 			}
 		}
 	}
 	return nil
 }
 
-// checkValueFile accepts a path inside the source's repository, or "$<ref>/<path>" inside the
-// repository of another source.
-func checkValueFile(file string, all []fleet.Source) error {
-	const field = "helm.valueFiles"
+// checkKustomize checks what Argo CD gives to kustomize as arguments (util/kustomize: Build).
+func checkKustomize(k *fleet.KustomizeSource, folder string) error {
+	for _, image := range k.Images {
+		if err := exact("kustomize.images", image, 512); err != nil {
+			return err
+		}
+	}
+	for _, c := range k.Components {
+		if err := fleet.CheckComponent(c); err != nil {
+			return fmt.Errorf("kustomize.components: %w", err)
+		}
+		if err := insideFrom("kustomize.components", folder, c); err != nil {
+			return err
+		}
+	}
+	for _, r := range k.Replicas {
+		if err := exact("kustomize.replicas", r.Name, 253); err != nil ||
+			strings.ContainsAny(r.Name, "=") || r.Name[0] == '-' {
+			return fmt.Errorf("kustomize.replicas: name %q is not the name of a workload", r.Name)
+		}
+	}
+	for _, pairs := range []map[string]string{k.CommonLabels, k.CommonAnnotations} {
+		for key, value := range pairs {
+			if err := fleet.CheckKustomizePair(key, value); err != nil {
+				return fmt.Errorf("kustomize: %q: %w", key, err)
+			}
+		}
+	}
+	return nil
+}
+
+// checkFile accepts a path inside the source's repository, relative to its folder, or
+// "$<ref>/<path>" inside the repository of another source.
+func checkFile(field, file string, s fleet.Source, all []fleet.Source) error {
 	reference, below, named := strings.Cut(file, "/")
 	ref, isRef := strings.CutPrefix(reference, "$")
 	if !isRef {
-		return inside(field, file)
+		return insideFrom(field, s.Path, file)
 	}
 	if !named || ref == "" ||
 		!slices.ContainsFunc(all, func(s fleet.Source) bool { return s.Ref == ref }) {
 		return fmt.Errorf("%s %q: no source has the ref %q", field, file, ref)
 	}
 	return inside(field, below)
+}
+
+// insideFrom accepts a path relative to a folder of the repository. It may begin with "../" for the
+// folders above, and leads to a path within the repository (util/io/path,
+// ResolveValueFilePathOrUrl).
+func insideFrom(field, folder, file string) error {
+	plain := file
+	for strings.HasPrefix(plain, "../") {
+		plain = plain[len("../"):]
+	}
+	if err := inside(field, plain); err != nil {
+		return err
+	}
+	if err := fleet.CheckBelow(folder, file); err != nil {
+		return fmt.Errorf("%s %w", field, err)
+	}
+	return nil
 }
 
 // inside accepts a relative path within the repository but outside .git.

@@ -118,6 +118,30 @@ func TestRenderedObjectsAreGolden(t *testing.T) {
 		}),
 		"own-cluster-project":     ownProject(),
 		"own-cluster-application": ownApplication(),
+		"application-tools": app(func(a *fleet.Application) {
+			a.Sources = []fleet.Source{
+				{RepoURL: "https://git.example.com/acme/more", Path: "charts/app",
+					TargetRevision: "v1", Helm: &fleet.HelmSource{
+						ValueFiles:              []string{"../../values.yaml"},
+						IgnoreMissingValueFiles: true, SkipCrds: true, Version: "v3",
+						Namespace: "checkout", FileParameters: []fleet.HelmFileParameter{
+							{Name: "config", Path: "../config.json"}}}},
+				{RepoURL: "https://git.example.com/acme/more", Path: "overlays/eu",
+					TargetRevision: "v1", Kustomize: &fleet.KustomizeSource{
+						Namespace: "checkout", CommonLabels: map[string]string{"team": "payments"},
+						CommonAnnotations:    map[string]string{"example.com/owner": "payments"},
+						LabelWithoutSelector: true, ForceCommonLabels: true,
+						ForceCommonAnnotations: true,
+						Replicas:               []fleet.KustomizeReplica{{Name: "web", Count: 0}},
+						Patches: []fleet.KustomizePatch{
+							{Patch: "[{op: remove, path: /spec/replicas}]",
+								Target:  &fleet.KustomizeTarget{Kind: "Deployment", Name: "web"},
+								Options: &fleet.KustomizePatchOptions{AllowNameChange: true}},
+							{Patch: "kind: X"}},
+						Components: []string{"../../components/tls"}, Version: "v5.4.3"}},
+				{RepoURL: "https://git.example.com/acme/more", Path: ".", TargetRevision: "v1",
+					Directory: &fleet.DirectorySource{Include: "*.yaml", Exclude: "{a,b}*"}}}
+		}),
 		"application-sources": app(func(a *fleet.Application) {
 			a.Sources = []fleet.Source{
 				{Ref: "values", RepoURL: "https://git.example.com/acme/values",
@@ -273,7 +297,75 @@ func TestRenderRejectsUnsafeObjects(t *testing.T) {
 			change(&p.Destinations[0])
 		})
 	}
+	several := func(change func([]fleet.Source)) fleet.Object {
+		return app(func(a *fleet.Application) {
+			a.Sources = []fleet.Source{
+				{Ref: "values", RepoURL: "https://git.example.com/acme/values",
+					TargetRevision: "main"},
+				{RepoURL: "https://charts.example.com", Chart: "app", TargetRevision: "1.2.3",
+					Helm: &fleet.HelmSource{ValueFiles: []string{"$values/prod.yaml"}}}}
+			change(a.Sources)
+		})
+	}
+	file := func(name string) fleet.Object {
+		return several(func(s []fleet.Source) { s[1].Helm.ValueFiles = []string{name} })
+	}
+	kustomized := func(k fleet.KustomizeSource) fleet.Object {
+		return src(func(s *fleet.Source) { s.Kustomize = &k })
+	}
 	cases := map[string]fleet.Object{
+		"no source": app(func(a *fleet.Application) { a.Sources = nil }),
+		"more than 20 sources": app(func(a *fleet.Application) {
+			a.Sources = slices.Repeat(a.Sources, 21)
+		}),
+		"a value file of another ref":    file("$other/prod.yaml"),
+		"a value file of no ref":         file("$/prod.yaml"),
+		"a ref alone":                    file("$values"),
+		"a value file beyond a ref":      file("$values/../../prod.yaml"),
+		"a value file above a chart":     file("../prod.yaml"),
+		"a value file by URL of a chart": file("https://evil.example.com/values.yaml"),
+		"a variable behind a ref":        file("$values/$ARGOCD_APP_NAME.yaml"),
+		"a variable of the environment":  file("$ARGOCD_APP_NAME/prod.yaml"),
+		"a ref that is an expression":    several(func(s []fleet.Source) { s[0].Ref = "a/b" }),
+		"a ref of a chart":               several(func(s []fleet.Source) { s[1].Ref = "app" }),
+		"a ref twice": several(func(s []fleet.Source) {
+			s[1] = s[0]
+		}),
+		"one source with a ref": src(func(s *fleet.Source) { s.Ref = "values" }),
+		"an unsafe second source": several(func(s []fleet.Source) {
+			s[1].RepoURL = "https://*.example.com"
+		}),
+		"a range in a second source": several(func(s []fleet.Source) {
+			s[1].TargetRevision = "^1.2"
+		}),
+		"a folder of a registry":    src(func(s *fleet.Source) { s.RepoURL = "ghcr.io/acme/x" }),
+		"a folder at a host's root": src(func(s *fleet.Source) { s.RepoURL = "https://ghcr.io" }),
+		"a chart over ssh": several(func(s []fleet.Source) {
+			s[1].RepoURL = "git@h.io:a"
+		}),
+		"a component outside": kustomized(fleet.KustomizeSource{
+			Components: []string{"../../x"}}),
+		"a component of another host": kustomized(fleet.KustomizeSource{
+			Components: []string{"github.com/x/y"}}),
+		"a component that is an option": kustomized(fleet.KustomizeSource{
+			Components: []string{"--x"}}),
+		"replicas of an option": kustomized(fleet.KustomizeSource{
+			Replicas: []fleet.KustomizeReplica{{Name: "-x"}}}),
+		"replicas of two": kustomized(fleet.KustomizeSource{
+			Replicas: []fleet.KustomizeReplica{{Name: "a=1"}}}),
+		"an annotation that is two": kustomized(fleet.KustomizeSource{
+			CommonAnnotations: map[string]string{"a": "b,c:d"}}),
+		"a label with a variable": kustomized(fleet.KustomizeSource{
+			CommonLabels: map[string]string{"a": "$HOME"}}),
+		"a pattern with a class": src(func(s *fleet.Source) {
+			s.Directory = &fleet.DirectorySource{Include: "[a-z]"}
+		}),
+		"another version of helm": src(func(s *fleet.Source) {
+			s.Helm = &fleet.HelmSource{Version: "/bin/sh"}
+		}),
+		"a Helm repository over ssh": func() fleet.Object {
+			return repositoryOf(fleet.RepositoryHelm, "ssh://git@git.example.com/a")
+		}(),
 		"all namespaces of every server": all(func(d *fleet.Destination) {
 			d.Server, d.All = "*", true
 		}),

@@ -129,11 +129,17 @@ func (ch *checker) checkOwn(e *entry, d *fleet.Declaration) []fleet.Problem {
 	case d.Deployment != nil:
 		var problems []fleet.Problem
 		for i, s := range d.Deployment.AllSources() {
-			field := "spec.source.repoURL"
+			field := "spec.source"
 			if len(d.Deployment.Sources) > 0 {
-				field = fmt.Sprintf("spec.sources[%d].repoURL", i)
+				field = fmt.Sprintf("spec.sources[%d]", i)
 			}
-			problems = append(problems, ch.checkRepository(e, field, s.RepoURL, grant)...)
+			problems = slices.Concat(problems,
+				ch.checkRepository(e, field+".repoURL", s.RepoURL, grant),
+				checkTools(e, field, s.Kustomize, grant))
+		}
+		for i, o := range d.Deployment.Overrides {
+			problems = append(problems, checkTools(e, fmt.Sprintf("spec.overrides[%d].source", i),
+				o.Source.Kustomize, grant)...)
 		}
 		problems = slices.Concat(problems, ch.checkDestinations(e, d.Deployment),
 			ch.checkOverrides(e, d.Deployment), ch.checkResolved(e),
@@ -323,6 +329,21 @@ func grantedTo(t fleet.TenantName, grant *fleet.TenantSpec) string {
 		return ask
 	}
 	return "use " + some(sorted(grant.Repositories)) + ", or " + ask
+}
+
+// checkTools refuses what the platform must allow of the tools that render a source.
+func checkTools(e *entry, field string, k *fleet.KustomizeSource,
+	grant *fleet.TenantSpec) []fleet.Problem {
+	if k == nil || k.Version == "" || slices.Contains(grant.Allow.KustomizeVersions, k.Version) {
+		return nil
+	}
+	fix := "leave it out, or ask the platform to add it to allow.kustomizeVersions of " +
+		"fleet/tenants/" + string(e.key.Tenant) + ".yaml"
+	if versions := grant.Allow.KustomizeVersions; len(versions) > 0 {
+		fix = "use one of " + some(sorted(versions)) + "; or " + fix
+	}
+	return []fleet.Problem{e.problem(field+".kustomize.version", codeTool, fix,
+		"tenant %q is not allowed to build with kustomize %s", e.key.Tenant, k.Version)}
 }
 
 // checkSync checks sync settings that a tenant wrote against its grant. Settings of Fleet.defaults

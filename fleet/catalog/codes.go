@@ -41,6 +41,7 @@ const (
 	codeInstallationID    = "installation-id-taken"
 	codeInstance          = "instance-taken"
 	codeImmutable         = "immutable"
+	codeTool              = "tool-not-granted"
 	codeRevisions         = "revisions-of-sources"
 	codeReferenced        = "still-referenced"
 	codeSelectsNothing    = "selects-nothing"
@@ -103,6 +104,7 @@ func Codes() map[string]string {
 		codeInstance: "Another engine is the same Argo CD: same connection, same " +
 			"namespace.",
 		codeRevisions: "A SyncRun of a deployment with several sources has a revision for each.",
+		codeTool:      "The Tenant is not allowed the version or plug-in that renders the source.",
 		codeImmutable: "A SyncRun does not change once it is in effect.",
 		codeReferenced: "The declaration is removed while something still names it; it " +
 			"keeps its last good state.",

@@ -1,0 +1,225 @@
+package argocd
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/test/stack"
+)
+
+const (
+	chartUser     = "reader"
+	chartPassword = "kept-in-a-secret"
+)
+
+// chartHost is a Helm repository at the root of a host and a registry of OCI charts below
+// /v2/<folder>, both for one user.
+type chartHost struct {
+	charts   map[string][]byte // archives by name, all with version 1.0.0
+	helm     string            // URL of the Helm repository
+	registry string            // host of the registry
+}
+
+func startChartHost(t testing.TB, charts map[string]map[string]string) *chartHost {
+	t.Helper()
+	h := &chartHost{charts: map[string][]byte{}}
+	for name, files := range charts {
+		files["Chart.yaml"] = strings.ReplaceAll(chartOfOne, "name: one", "name: "+name)
+		h.charts[name] = archive(t, name, files)
+	}
+	server := httptest.NewServer(h)
+	t.Cleanup(server.Close)
+	_, port, err := net.SplitHostPort(server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.helm, h.registry = server.URL, "localhost:"+port
+	return h
+}
+
+func (h *chartHost) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if user, password, _ := r.BasicAuth(); user != chartUser || password != chartPassword {
+		w.Header().Set("WWW-Authenticate", `Basic realm="charts"`)
+		w.WriteHeader(http.StatusUnauthorized)
+		return
+	}
+	path := r.URL.Path
+	if path == "/index.yaml" {
+		fmt.Fprint(w, "apiVersion: v1\nentries:\n")
+		for name := range h.charts {
+			fmt.Fprintf(w, "  %[1]s: [{apiVersion: v2, name: %[1]s, version: 1.0.0, "+
+				"urls: [%[1]s-1.0.0.tgz]}]\n", name)
+		}
+		return
+	}
+	for name, content := range h.charts {
+		if path == "/"+name+"-1.0.0.tgz" {
+			_, _ = w.Write(content)
+			return
+		}
+	}
+	if path == "/v2/" {
+		return
+	}
+	h.serveRegistry(w, r)
+}
+
+// serveRegistry is the part of the distribution specification by which clients pull.
+func (h *chartHost) serveRegistry(w http.ResponseWriter, r *http.Request) {
+	rest, _ := strings.CutPrefix(r.URL.Path, "/v2/acme/charts/")
+	name, what, _ := strings.Cut(rest, "/")
+	content, known := h.charts[name]
+	if !known {
+		http.NotFound(w, r)
+		return
+	}
+	config := []byte(`{"apiVersion":"v2","name":"` + name + `","version":"1.0.0"}`)
+	manifest, _ := json.Marshal(map[string]any{"schemaVersion": 2,
+		"mediaType": "application/vnd.oci.image.manifest.v1+json",
+		"config": map[string]any{"mediaType": "application/vnd.cncf.helm.config.v1+json",
+			"digest": digest(config), "size": len(config)},
+		"layers": []any{map[string]any{
+			"mediaType": "application/vnd.cncf.helm.chart.content.v1.tar+gzip",
+			"digest":    digest(content), "size": len(content)}}})
+	var body []byte
+	switch what {
+	case "tags/list":
+		body = []byte(`{"name":"acme/charts/` + name + `","tags":["1.0.0"]}`)
+		w.Header().Set("Content-Type", "application/json")
+	case "manifests/1.0.0", "manifests/" + digest(manifest):
+		body = manifest
+		w.Header().Set("Content-Type", "application/vnd.oci.image.manifest.v1+json")
+	case "blobs/" + digest(config):
+		body = config
+	case "blobs/" + digest(content):
+		body = content
+	default:
+		http.NotFound(w, r)
+		return
+	}
+	w.Header().Set("Docker-Content-Digest", digest(body))
+	w.Header().Set("Content-Length", fmt.Sprint(len(body)))
+	if r.Method != http.MethodHead {
+		_, _ = w.Write(body)
+	}
+}
+
+func digest(b []byte) string {
+	sum := sha256.Sum256(b)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// Argo CD joins the sources of an Application, reads value files of a ref, and reads private charts
+// of a Helm repository at the root of a host and of a registry with the tenant's credentials.
+func TestRealArgoCDReadsSeveralSourcesAndPrivateCharts(t *testing.T) {
+	for _, version := range stack.ArgoVersions {
+		t.Run(version, func(t *testing.T) {
+			newArgoLab(t, version).readsSources()
+		})
+	}
+}
+
+func (w *argoLab) readsSources() {
+	w.Helper()
+	template := func(name string) map[string]string {
+		return map[string]string{"values.yaml": "value: of the chart\n",
+			"templates/cm.yaml": strings.ReplaceAll(helmConfigMap, "{name: helm}",
+				"{name: "+name+"}")}
+	}
+	host := startChartHost(w.TB, map[string]map[string]string{
+		"app": template("app"), "packed": template("packed")})
+	registry := host.registry + "/acme/charts"
+	token, err := w.cluster.TenantToken(w.Context(), "acme-"+w.spaceA, w.spaceA)
+	if err != nil {
+		w.Fatal(err)
+	}
+	values, err := w.git.CreateRepo(w.Context(), "acme/values")
+	if err != nil {
+		w.Fatal(err)
+	}
+	first, err := values.Commit(w.Context(), "values", map[string]string{
+		"prod/app.yaml": "value: first\n"})
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.commit(map[string]string{"more/cm.yaml": configMap("more", "plain")})
+	foundation := w.foundation(prodEU, w.spaceA)
+	project := projectObject(acme)
+	project.Project.ClusterResources = nil
+	project.Project.SourceRepos = []string{w.repo.URL, values.URL, host.helm, registry}
+	project.Project.Destinations = []fleet.Destination{
+		{Server: fleet.ServerKey(w.cluster.Server, prodEU), Namespace: w.spaceA}}
+	w.apply(w.row(project, ""), fleet.Secret{})
+	w.apply(foundation[1], fleet.NewSecret(map[string][]byte{"token": []byte(token)}))
+	access := fleet.NewSecret(map[string][]byte{"username": []byte(chartUser),
+		"password": []byte(chartPassword)})
+	for name, url := range map[string]string{"helm": host.helm, "oci": registry} {
+		o := repositoryOf(fleet.RepositoryType(name), url)
+		o.Repository.ID.Name = fleet.CredentialName(name)
+		o.Key.Name = fleet.RepositoryName(o.Repository.ID)
+		o.Repository.Name = o.Key.Name
+		w.apply(w.row(o, ""), access)
+	}
+
+	id := fleet.ApplicationID{Tenant: acme, Deployment: "several", Environment: prodEU.Name}
+	one := w.app(id, "more", w.spaceA, fleet.DeletionDelete, nil)
+	w.apply(one, fleet.Secret{})
+	w.observed("one source", one.Key, synced)
+	several := func(change func(*fleet.Application)) mirror.Row {
+		return w.app(id, "more", w.spaceA, fleet.DeletionDelete, func(a *fleet.Application) {
+			a.Sources = []fleet.Source{
+				{Ref: "values", RepoURL: values.URL, TargetRevision: "main"},
+				{RepoURL: host.helm, Chart: "app", TargetRevision: "1.0.0",
+					Helm: &fleet.HelmSource{ValueFiles: []string{"$values/prod/app.yaml"}}},
+				{RepoURL: registry, Chart: "packed", TargetRevision: "1.0.0",
+					Helm: &fleet.HelmSource{ValueFiles: []string{"$values/prod/app.yaml"}}},
+				a.Sources[0]}
+			if change != nil {
+				change(a)
+			}
+		})
+	}
+	w.apply(several(nil), fleet.Secret{})
+	value := func(name string) string { got, _ := w.value(w.spaceA, name); return got }
+	w.until("all sources are deployed", func() bool {
+		return value("more") == "plain" && value("app") == "first" && value("packed") == "first"
+	})
+	second, err := values.Commit(w.Context(), "values", map[string]string{
+		"prod/app.yaml": "value: second\n"})
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.refresh(one.Key)
+	w.observed("synced at each source's revision", one.Key, func(o mirror.Observation) bool {
+		return synced(o) && strings.HasPrefix(o.SyncedRevision, second+",1.0.0,1.0.0,")
+	})
+	if value("app") != "second" {
+		w.Errorf("the chart has %q", value("app"))
+	}
+
+	held := several(func(a *fleet.Application) { a.Hold = "rollback" })
+	w.apply(held, fleet.Secret{})
+	head, err := w.repo.Commit(w.Context(), "more", map[string]string{
+		"more/cm.yaml": configMap("more", "changed")})
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.sync(held, "rollback-1", fleet.JoinRevisions([]string{first, "1.0.0", "1.0.0", head}),
+		"Succeeded")
+	if value("app") != "first" || value("more") != "changed" {
+		w.Errorf("after the SyncRun the workload has %q and %q", value("app"), value("more"))
+	}
+	w.apply(one, fleet.Secret{})
+	w.until("one source again prunes the others' resources", func() bool {
+		return value("app") == "" && value("packed") == "" && value("more") == "changed"
+	})
+}

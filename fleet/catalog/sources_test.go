@@ -1,0 +1,92 @@
+package catalog
+
+import (
+	"testing"
+
+	"argosy.dev/argosy/fleet"
+)
+
+// severalSources is a deployment of a chart and of the repository with its values.
+func severalSources(name, values string, env fleet.EnvironmentName) Input {
+	i := deployment(name, env)
+	return remake(i, func(d *fleet.Declaration) {
+		d.Deployment.Source, d.Deployment.Sources = fleet.Source{}, []fleet.Source{
+			{Ref: "values", RepoURL: values, TargetRevision: "main"},
+			{RepoURL: "https://git.example.com/acme/charts", Chart: "app", TargetRevision: "1.2.3"},
+		}
+	})
+}
+
+func TestEverySourceNeedsAGrant(t *testing.T) {
+	c := New()
+	good(t, c, theFleet(), engine("eu-1"), tenant("acme"), environment("acme/prod"))
+	s := c.Prepare([]Input{severalSources("acme/web", "https://git.example.com/globex/values",
+		"prod")})
+	if got := codes(s.Problems()); got !=
+		"GitOpsDeployment acme/web spec.sources[0].repoURL repository-not-granted" {
+		t.Error(got)
+	}
+}
+
+func TestEveryRepositoryOfADeploymentHasItsCredential(t *testing.T) {
+	const values = "https://git.example.com/acme/values"
+	c := New()
+	good(t, c, theFleet(), engine("eu-1"), tenant("acme"), environment("acme/prod"),
+		severalSources("acme/web", values, "prod"),
+		credential("acme/values", "https://git.example.com/acme/values.git"))
+	id := fleet.EnvironmentID{Tenant: "acme", Name: "prod"}
+	v := c.View
+	got := v.Repositories(id)
+	if len(got) != 2 || got[0].Credential.Name != "" || got[1].Credential.Name != "values" {
+		t.Errorf("repositories: %+v", got)
+	}
+	for _, url := range []string{values, "https://git.example.com/ACME/charts"} {
+		if from := v.DeploymentsFrom("acme", url); len(from) != 1 {
+			t.Errorf("deployments from %s: %v", url, from)
+		}
+	}
+}
+
+func TestASyncRunHasARevisionForEachSource(t *testing.T) {
+	run := func(revision string, revisions ...string) Input {
+		return remake(syncRun("acme/run", "web", "v1"), func(d *fleet.Declaration) {
+			d.SyncRun.Revision, d.SyncRun.Revisions = revision, revisions
+		})
+	}
+	for name, c := range map[string]struct {
+		run  Input
+		want string
+	}{
+		"one for all": {run("v1"), "SyncRun acme/run spec.revision revisions-of-sources"},
+		"too many": {run("", "v1", "v2", "v3"),
+			"SyncRun acme/run spec.revisions revisions-of-sources"},
+		"one for each": {run: run("", "v1", "1.2.3")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			catalog := New()
+			good(t, catalog, theFleet(), engine("eu-1"), tenant("acme"),
+				environment("acme/prod"),
+				severalSources("acme/web", "https://git.example.com/acme/values", "prod"))
+			if got := codes(catalog.Prepare([]Input{c.run}).Problems()); got != c.want {
+				t.Errorf("%s, want %s", got, c.want)
+			}
+		})
+	}
+}
+
+func TestATenantIsAllowedVersionsOfKustomize(t *testing.T) {
+	c := New()
+	allow := func(versions ...string) Input {
+		return tenant("acme", func(d *fleet.Declaration) {
+			d.Tenant.Allow.KustomizeVersions = versions
+		})
+	}
+	good(t, c, theFleet(), engine("eu-1"), allow("v5.4.3"), environment("acme/prod"),
+		remake(deployment("acme/web", "prod"), func(d *fleet.Declaration) {
+			d.Deployment.Source.Kustomize = &fleet.KustomizeSource{Version: "v5.4.3"}
+		}))
+	if got := codes(onlyErrors(c.Prepare([]Input{allow("v5.6.0")}).Problems())); got !=
+		"GitOpsDeployment acme/web spec.source.kustomize.version tool-not-granted" {
+		t.Error(got)
+	}
+}
