@@ -28,7 +28,7 @@ func specOf(d *fleet.Declaration) any {
 // group.
 func variants(k *kind) []string {
 	var out []string
-	for take := range 12 {
+	for take := range 48 {
 		var b strings.Builder
 		writeAll(&b, &k.document, "", take)
 		if s := b.String(); !slices.Contains(out, s) {
@@ -43,9 +43,9 @@ func writeAll(b *strings.Builder, v *value, indent string, take int) {
 		f := &v.fields[i]
 		switch {
 		// a chart has no path to override and no ref, and only Helm has values to merge
-		case left(v, f.name, take) || f.name == "ref" && take >= 9 ||
-			(f.name == "path" || f.name == "of") && take%6 >= 3 ||
-			f.shape == shapeMap && take%3 != 1:
+		case left(v, f.name, take) || f.name == "ref" && take%16 >= 12 ||
+			(f.name == "path" && !f.required || f.name == "of") && take%8 >= 4 ||
+			f.shape == shapeMap && take%4 != 1:
 		case f.shape == shapeObject && len(f.fields) == 0:
 			fmt.Fprintf(b, "%s%s: %s\n", indent, f.name, f.example)
 		case f.shape == shapeObject:
@@ -64,11 +64,13 @@ func writeAll(b *strings.Builder, v *value, indent string, take int) {
 func left(v *value, name string, take int) bool {
 	for _, g := range v.groups {
 		chosen := take % len(g.names)
-		if len(g.names) == 2 {
-			chosen = take % 6 / 3
-		}
-		if slices.Contains(g.names, "sources") {
-			chosen = take / 6
+		switch {
+		case slices.Contains(g.names, "sources"):
+			chosen = take % 16 / 8
+		case len(g.names) == 2:
+			chosen = take % 8 / 4
+		case len(g.names) == 3:
+			chosen = take / 16
 		}
 		for i, n := range g.names {
 			if n == name && i != chosen {

@@ -109,6 +109,12 @@ var (
 	formatKustomizeVersion = &format{
 		code: codeInvalidValue, what: "a version of kustomize, e.g. v5.4.3",
 		pattern: `^v[0-9]+[.][0-9]+[.][0-9]+$`, check: checkKustomizeVersion}
+	formatPlugin = &format{
+		code: codeInvalidValue, what: "letters, digits, '.', '_' and '-'",
+		pattern: `^[A-Za-z0-9][A-Za-z0-9._-]*$`, check: checkChart}
+	formatVariableName = &format{
+		code: codeInvalidValue, what: "the name of a variable: letters, digits and '_'",
+		pattern: `^[A-Za-z_][A-Za-z0-9_]*$`, check: checkVariableName}
 	formatRef = &format{
 		code:    codeInvalidName,
 		what:    "a-z, A-Z, 0-9, '-' and '_', beginning with a letter or digit",
@@ -211,6 +217,13 @@ func checkCAData(s string) error {
 	}
 	if err := fleet.CheckCA(pem); err != nil {
 		return fmt.Errorf("the text %w", err)
+	}
+	return nil
+}
+
+func checkVariableName(s string) error {
+	if !only(s, alnum+"_") || strings.IndexByte(digits, s[0]) >= 0 {
+		return errors.New("a variable's name holds letters, digits and '_', and begins with no digit")
 	}
 	return nil
 }

@@ -60,8 +60,8 @@ var neverAnywhere = map[string]word{
 	"operation": notAllowed("a sync is asked for with a SyncRun",
 		"write tenants/<tenant>/syncs/<name>.yaml"),
 	"ownerReferences": notAllowed("the field is Kubernetes' own", "remove it"),
-	"plugin": notAllowed("config management plugins are not for declarations",
-		"use kustomize, helm or directory"),
+	"plugin": notAllowed("a config management plugin is part of a source",
+		"write source: {plugin: {name: ...}}; the platform grants it in allow.plugins of the Tenant"),
 	"project": notAllowed(
 		"the AppProject follows from the tenant alone; no field steers it", "remove it"),
 	"revisionHistoryLimit": notAllowed("revisionHistoryLimit is a field of a deployment's spec",
@@ -507,7 +507,7 @@ var kindDeployment = describe(kind{
 }, object(
 	field{name: "source", doc: "The source to deploy.",
 		value: object(wholeSource()...).without("ref").exactlyOneOf("path", "chart").
-			atMostOneOf("kustomize", "helm", "directory").checked(chartIsHelm, repositoryFits).
+			atMostOneOf("kustomize", "helm", "directory", "plugin").checked(chartIsHelm, repositoryFits).
 			not(map[string]word{"ref": notAllowed("one source has no other that could read its "+
 				"files", "write sources: with this source and the one that reads it")})},
 	field{
@@ -520,7 +520,7 @@ var kindDeployment = describe(kind{
 			doc: "A name by which helm.valueFiles of the other sources read this repository's " +
 				"files, as `$<ref>/<path>`. Without `path` the source itself deploys nothing.",
 			example: "values", value: textOf(formatRef).atMost(63)}}, wholeSource()...)...).
-			atMostOneOf("path", "chart").atMostOneOf("kustomize", "helm", "directory").
+			atMostOneOf("path", "chart").atMostOneOf("kustomize", "helm", "directory", "plugin").
 			checked(chartIsHelm, repositoryFits, refIsGit)).by("ref").atMost(20)},
 	field{name: "destination", doc: "Where it is deployed.", required: true, value: object(
 		field{name: "environments", doc: "Names of environments of this tenant.",
@@ -582,7 +582,7 @@ var kindDeployment = describe(kind{
 						"renders.",
 					example: "deploy", value: textOf(formatAny)}},
 					sourceFields(false)...)...).
-					atMostOneOf("kustomize", "helm", "directory").not(map[string]word{
+					atMostOneOf("kustomize", "helm", "directory", "plugin").not(map[string]word{
 					"repoURL": notAllowed("the repository is the same in every environment",
 						"write another deployment"),
 					"chart": notAllowed("the chart is the same in every environment",
@@ -730,6 +730,10 @@ func sourceFields(whole bool) []field {
 			"jsonnet": notAllowed("jsonnet can read files of the repo-server, which other tenants "+
 				"share", "render it in the repository's own CI, or use helm or kustomize"),
 		})},
+		{
+			name: "plugin",
+			doc: "A config management plugin of the engines renders the folder. The Tenant's " +
+				"`allow.plugins` lists it.", value: pluginFields()},
 	}
 }
 
@@ -778,10 +782,10 @@ func chartIsHelm(d *decoder, into reflect.Value, at node) {
 	if s.Chart == "" {
 		return
 	}
-	if s.Kustomize != nil || s.Directory != nil {
+	if s.Kustomize != nil || s.Directory != nil || s.Plugin != nil {
 		d.at("chart", func() {
 			d.problem(child(at, "chart"), codeExclusive, "a chart is rendered by Helm",
-				"remove kustomize and directory, or use path")
+				"remove kustomize, directory and plugin, or use path")
 		})
 	}
 }
@@ -864,14 +868,14 @@ func (d *decoder) override(spec *fleet.DeploymentSpec, o *fleet.Override, n node
 		return
 	}
 	base := spec.AllSources()[place]
-	read := toolOf(base.Kustomize, base.Helm, base.Directory)
+	read := toolOf(base.Kustomize, base.Helm, base.Directory, base.Plugin)
 	if base.Chart != "" {
 		read = "helm"
 	}
 	if o.Values != "" {
 		d.at("values", func() { d.mergeable(spec, place, read, child(n, "values")) })
 	}
-	tool := toolOf(o.Source.Kustomize, o.Source.Helm, o.Source.Directory)
+	tool := toolOf(o.Source.Kustomize, o.Source.Helm, o.Source.Directory, o.Source.Plugin)
 	d.at("source", func() {
 		if tool != "" && read != "" && tool != read {
 			d.at(tool, func() {
@@ -914,7 +918,8 @@ func (d *decoder) mergeable(spec *fleet.DeploymentSpec, place int, read string, 
 	}
 }
 
-func toolOf(k *fleet.KustomizeSource, h *fleet.HelmSource, d *fleet.DirectorySource) string {
+func toolOf(k *fleet.KustomizeSource, h *fleet.HelmSource, d *fleet.DirectorySource,
+	p *fleet.PluginSource) string {
 	switch {
 	case k != nil:
 		return "kustomize"
@@ -922,6 +927,8 @@ func toolOf(k *fleet.KustomizeSource, h *fleet.HelmSource, d *fleet.DirectorySou
 		return "helm"
 	case d != nil:
 		return "directory"
+	case p != nil:
+		return "plugin"
 	}
 	return ""
 }

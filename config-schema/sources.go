@@ -26,8 +26,8 @@ func refIsGit(d *decoder, into reflect.Value, at node) {
 	case s.Ref == "" && s.Path == "" && s.Chart == "":
 		d.problem(at, codeMissingField, d.subject()+" has none of path, chart and ref",
 			"write path or chart of what is deployed, or the ref by which others read its files")
-	case s.Path == "" && s.Chart == "" && toolOf(s.Kustomize, s.Helm, s.Directory) != "":
-		tool := toolOf(s.Kustomize, s.Helm, s.Directory)
+	case s.Path == "" && s.Chart == "" && toolOf(s.Kustomize, s.Helm, s.Directory, s.Plugin) != "":
+		tool := toolOf(s.Kustomize, s.Helm, s.Directory, s.Plugin)
 		d.at(tool, func() {
 			d.problem(child(at, tool), codeExclusive,
 				"a source without path deploys nothing: others read its files",
@@ -162,6 +162,43 @@ func kustomizeFields() value {
 		"commonAnnotationsEnvsubst": notAllowed("annotations are taken as they are written",
 			"write the value"),
 	})
+}
+
+// pluginFields are what a deployment gives to a plugin. The plugin gets the variables of env with
+// ARGOCD_ENV_ before their names.
+func pluginFields() value {
+	return object(
+		field{name: "name", doc: "The plugin, `<name>` or `<name>-<version>`.",
+			example: "cdk8s-v1.0", required: true, value: textOf(formatPlugin).atMost(100)},
+		field{name: "env", doc: "Variables; a plugin sees them as `ARGOCD_ENV_<name>`.",
+			example: "[{name: STAGE, value: prod}]", value: listOf(object(
+				field{name: "name", doc: "The variable.", example: "STAGE", required: true,
+					value: textOf(formatVariableName).atMost(100)},
+				field{name: "value", doc: "Its value.", example: "prod", required: true,
+					value: textOf(formatAny).atMost(4096)},
+			).checked(envIsNoSecret)).atMost(50).by("name")},
+		field{name: "parameters", doc: "Parameters, each a text, a list or a map.",
+			value: listOf(object(
+				field{name: "name", doc: "The parameter.", example: "images", required: true,
+					value: textOf(formatPlugin).atMost(100)},
+				field{name: "string", doc: "Its value, as text.", example: "prod",
+					value: textOf(formatAny).atMost(4096)},
+				field{name: "array", doc: "Its value, as a list of texts.", example: "[a, b]",
+					value: listOf(textOf(formatAny).atMost(4096)).atMost(100).mayRepeat()},
+				field{name: "map", doc: "Its value, as a map of texts.", example: "{a: b}",
+					value: mapOf(formatPairKey, textOf(formatAny).atMost(4096))},
+			).exactlyOneOf("string", "array", "map")).atMost(50).by("name")},
+	)
+}
+
+func envIsNoSecret(d *decoder, into reflect.Value, at node) {
+	if e := into.Addr().Interface().(*fleet.PluginEnv); secretName(e.Name) && !reference(e.Value) {
+		d.at("value", func() {
+			d.problem(child(at, "value"), codePlaintextSecret, "the value of "+plainName(e.Name)+
+				" is in plaintext", "let the plugin read a Secret of the engine, and revoke this "+
+				"one")
+		})
+	}
 }
 
 // patchIsPlainYAML holds a patch to the rules of the file: one document without anchors and tags.

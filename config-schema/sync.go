@@ -26,6 +26,11 @@ func allowances() value {
 			doc: "Versions that `kustomize.version` of deployments may name: those that the " +
 				"engines' Argo CD has beside its own.", example: "[v5.4.3]",
 			value: listOf(textOf(formatKustomizeVersion)).atMost(20)},
+		field{
+			name: "plugins",
+			doc: "Config management plugins that `plugin.name` of deployments may name. A plugin " +
+				"runs programs in the engine's repo-server, on the repository's files.",
+			example: "[cdk8s-v1.0]", value: listOf(textOf(formatPlugin).atMost(100)).atMost(20)},
 	)
 }
 

@@ -187,6 +187,7 @@ type Allowances struct {
 	NamespaceMetadata []string `json:"namespaceMetadata,omitempty"`
 	// versions that kustomize.version may name: those that the engines have
 	KustomizeVersions []string `json:"kustomizeVersions,omitempty"`
+	Plugins           []string `json:"plugins,omitempty"` // that plugin.name may name
 }
 
 // EnvironmentGrant is what the platform grants to one environment of a tenant and to no other.
@@ -390,7 +391,7 @@ type Destinations struct {
 	Namespace           string            `json:"namespace"`
 }
 
-// Source is a source of a deployment. At most one of Kustomize, Helm, Directory is set.
+// Source is a source of a deployment. At most one of Kustomize, Helm, Directory and Plugin is set.
 type Source struct {
 	// the name by which other sources of the deployment read this one's files, as
 	// "$<ref>/<path>" of Helm.ValueFiles
@@ -403,6 +404,7 @@ type Source struct {
 	Kustomize      *KustomizeSource `json:"kustomize,omitempty"`
 	Helm           *HelmSource      `json:"helm,omitempty"`
 	Directory      *DirectorySource `json:"directory,omitempty"`
+	Plugin         *PluginSource    `json:"plugin,omitempty"`
 }
 
 // KustomizeSource holds the changes given to kustomize.
@@ -481,6 +483,28 @@ type HelmParameter struct {
 	ForceString bool   `json:"forceString,omitempty"`
 }
 
+// PluginSource is a config management plugin of the engine that renders the source. The platform
+// grants it by name.
+type PluginSource struct {
+	Name       string            `json:"name"`
+	Env        []PluginEnv       `json:"env,omitempty"`
+	Parameters []PluginParameter `json:"parameters,omitempty"`
+}
+
+// PluginEnv is one variable of the plugin's environment.
+type PluginEnv struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+// PluginParameter is one parameter of a plugin. Exactly one of String, Array and Map is set.
+type PluginParameter struct {
+	Name   string            `json:"name"`
+	String string            `json:"string,omitempty"`
+	Array  []string          `json:"array,omitempty"`
+	Map    map[string]string `json:"map,omitempty"`
+}
+
 // DirectorySource sets how plain manifests are read.
 type DirectorySource struct {
 	Recurse bool `json:"recurse,omitempty"`
@@ -510,6 +534,7 @@ type SourceOverride struct {
 	Kustomize      *KustomizeSource `json:"kustomize,omitempty"`
 	Helm           *HelmSource      `json:"helm,omitempty"`
 	Directory      *DirectorySource `json:"directory,omitempty"`
+	Plugin         *PluginSource    `json:"plugin,omitempty"`
 }
 
 // DeletionPolicy selects what happens to the workload when its declaration is deleted.

@@ -212,8 +212,10 @@ func (r *resolver) override(s *Source, at *written, o *Override, field string) {
 	if o.Source.TargetRevision != "" {
 		s.TargetRevision, at.revision = o.Source.TargetRevision, field+".source"
 	}
-	if o.Source.Kustomize != nil || o.Source.Helm != nil || o.Source.Directory != nil {
-		s.Kustomize, s.Helm, s.Directory = o.Source.Kustomize, o.Source.Helm, o.Source.Directory
+	if o.Source.Kustomize != nil || o.Source.Helm != nil || o.Source.Directory != nil ||
+		o.Source.Plugin != nil {
+		s.Kustomize, s.Helm, s.Directory, s.Plugin = o.Source.Kustomize, o.Source.Helm,
+			o.Source.Directory, o.Source.Plugin
 		at.tool, at.values = field+".source", field+".source.helm.values"
 	}
 	if o.Values == "" {

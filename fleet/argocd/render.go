@@ -307,12 +307,35 @@ func renderSource(s fleet.Source, all []fleet.Source, deployment fleet.Deploymen
 		out.Directory = &v1alpha1.ApplicationSourceDirectory{Recurse: d.Recurse,
 			Include: d.Include, Exclude: d.Exclude}
 	}
+	if s.Plugin != nil {
+		out.Plugin = renderPlugin(s.Plugin)
+	}
 	if s.Helm == nil && s.Chart == "" {
 		return out, nil
 	}
 	var err error
 	out.Helm, err = renderHelm(s.Helm, deployment)
 	return out, err
+}
+
+func renderPlugin(p *fleet.PluginSource) *v1alpha1.ApplicationSourcePlugin {
+	out := &v1alpha1.ApplicationSourcePlugin{Name: p.Name}
+	for _, e := range p.Env {
+		out.Env = append(out.Env, &v1alpha1.EnvEntry{Name: e.Name, Value: e.Value})
+	}
+	for _, parameter := range p.Parameters {
+		q := v1alpha1.ApplicationSourcePluginParameter{Name: parameter.Name}
+		switch {
+		case len(parameter.Array) > 0:
+			q.OptionalArray = &v1alpha1.OptionalArray{Array: parameter.Array}
+		case len(parameter.Map) > 0:
+			q.OptionalMap = &v1alpha1.OptionalMap{Map: parameter.Map}
+		default:
+			q.String_ = &parameter.String
+		}
+		out.Parameters = append(out.Parameters, q)
+	}
+	return out
 }
 
 func renderKustomize(k *fleet.KustomizeSource) *v1alpha1.ApplicationSourceKustomize {
@@ -436,13 +459,19 @@ func checkRef(s fleet.Source, all []fleet.Source) error {
 
 func checkTool(s fleet.Source, all []fleet.Source) error {
 	tools := 0
-	for _, is := range []bool{s.Kustomize != nil, s.Helm != nil, s.Directory != nil} {
+	for _, is := range []bool{s.Kustomize != nil, s.Helm != nil, s.Directory != nil,
+		s.Plugin != nil} {
 		if is {
 			tools++
 		}
 	}
 	if tools > 1 {
-		return fmt.Errorf("kustomize: at most one of kustomize, helm and directory may be set")
+		return fmt.Errorf("kustomize: at most one of kustomize, helm, directory and plugin may be set")
+	}
+	if s.Plugin != nil {
+		if err := exact("plugin.name", s.Plugin.Name, 100); err != nil {
+			return err
+		}
 	}
 	if k := s.Kustomize; k != nil {
 		if err := checkKustomize(k, s.Path); err != nil {

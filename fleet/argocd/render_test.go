@@ -139,6 +139,12 @@ func TestRenderedObjectsAreGolden(t *testing.T) {
 								Options: &fleet.KustomizePatchOptions{AllowNameChange: true}},
 							{Patch: "kind: X"}},
 						Components: []string{"../../components/tls"}, Version: "v5.4.3"}},
+				{RepoURL: "https://git.example.com/acme/more", Path: "app", TargetRevision: "v1",
+					Plugin: &fleet.PluginSource{Name: "cdk8s-v1.0",
+						Env: []fleet.PluginEnv{{Name: "STAGE", Value: "prod"}},
+						Parameters: []fleet.PluginParameter{{Name: "a", String: "x"},
+							{Name: "b", Array: []string{"x", "y"}},
+							{Name: "c", Map: map[string]string{"x": "y"}}}}},
 				{RepoURL: "https://git.example.com/acme/more", Path: ".", TargetRevision: "v1",
 					Directory: &fleet.DirectorySource{Include: "*.yaml", Exclude: "{a,b}*"}}}
 		}),

@@ -135,11 +135,11 @@ func (ch *checker) checkOwn(e *entry, d *fleet.Declaration) []fleet.Problem {
 			}
 			problems = slices.Concat(problems,
 				ch.checkRepository(e, field+".repoURL", s.RepoURL, grant),
-				checkTools(e, field, s.Kustomize, grant))
+				checkTools(e, field, s.Kustomize, s.Plugin, grant))
 		}
 		for i, o := range d.Deployment.Overrides {
 			problems = append(problems, checkTools(e, fmt.Sprintf("spec.overrides[%d].source", i),
-				o.Source.Kustomize, grant)...)
+				o.Source.Kustomize, o.Source.Plugin, grant)...)
 		}
 		problems = slices.Concat(problems, ch.checkDestinations(e, d.Deployment),
 			ch.checkOverrides(e, d.Deployment), ch.checkResolved(e),
@@ -332,18 +332,30 @@ func grantedTo(t fleet.TenantName, grant *fleet.TenantSpec) string {
 }
 
 // checkTools refuses what the platform must allow of the tools that render a source.
-func checkTools(e *entry, field string, k *fleet.KustomizeSource,
+func checkTools(e *entry, field string, k *fleet.KustomizeSource, p *fleet.PluginSource,
 	grant *fleet.TenantSpec) []fleet.Problem {
-	if k == nil || k.Version == "" || slices.Contains(grant.Allow.KustomizeVersions, k.Version) {
-		return nil
+	refuse := func(field, list string, granted []string, format string,
+		name string) []fleet.Problem {
+		if slices.Contains(granted, name) {
+			return nil
+		}
+		fix := "leave it out, or ask the platform to add it to allow." + list +
+			" of fleet/tenants/" + string(e.key.Tenant) + ".yaml"
+		if len(granted) > 0 {
+			fix = "use one of " + some(sorted(granted)) + "; or " + fix
+		}
+		return []fleet.Problem{e.problem(field, codeTool, fix, format, e.key.Tenant, name)}
 	}
-	fix := "leave it out, or ask the platform to add it to allow.kustomizeVersions of " +
-		"fleet/tenants/" + string(e.key.Tenant) + ".yaml"
-	if versions := grant.Allow.KustomizeVersions; len(versions) > 0 {
-		fix = "use one of " + some(sorted(versions)) + "; or " + fix
+	switch {
+	case k != nil && k.Version != "":
+		return refuse(field+".kustomize.version", "kustomizeVersions",
+			grant.Allow.KustomizeVersions, "tenant %q is not allowed to build with kustomize %s",
+			k.Version)
+	case p != nil:
+		return refuse(field+".plugin.name", "plugins", grant.Allow.Plugins,
+			"tenant %q is not allowed the plugin %q", p.Name)
 	}
-	return []fleet.Problem{e.problem(field+".kustomize.version", codeTool, fix,
-		"tenant %q is not allowed to build with kustomize %s", e.key.Tenant, k.Version)}
+	return nil
 }
 
 // checkSync checks sync settings that a tenant wrote against its grant. Settings of Fleet.defaults

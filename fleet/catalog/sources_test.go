@@ -74,6 +74,23 @@ func TestASyncRunHasARevisionForEachSource(t *testing.T) {
 	}
 }
 
+func TestATenantIsAllowedPlugins(t *testing.T) {
+	web := remake(deployment("acme/web", "prod"), func(d *fleet.Declaration) {
+		d.Deployment.Source.Plugin = &fleet.PluginSource{Name: "cdk8s"}
+	})
+	for want, plugins := range map[string][]string{
+		"": {"cdk8s"},
+		"GitOpsDeployment acme/web spec.source.plugin.name tool-not-granted": {"cdk8s-v1"},
+	} {
+		c := New()
+		good(t, c, theFleet(), engine("eu-1"), environment("acme/prod"),
+			tenant("acme", func(d *fleet.Declaration) { d.Tenant.Allow.Plugins = plugins }))
+		if got := codes(onlyErrors(c.Prepare([]Input{web}).Problems())); got != want {
+			t.Errorf("%v: %q, want %q", plugins, got, want)
+		}
+	}
+}
+
 func TestATenantIsAllowedVersionsOfKustomize(t *testing.T) {
 	c := New()
 	allow := func(versions ...string) Input {

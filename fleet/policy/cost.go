@@ -26,6 +26,7 @@ type bound struct{ entries, text uint64 }
 // enforces them.
 var bounds = map[string]bound{
 	"annotations":           {text: 1024},
+	"array":                 {100, 4096},
 	"caData":                {text: 64 << 10},
 	"chart":                 {text: 100},
 	"clusterResources":      {entries: 50},
@@ -53,6 +54,7 @@ var bounds = map[string]bound{
 	"repoURL":               {text: 1024},
 	"revisions":             {entries: 20},
 	"sources":               {entries: 20},
+	"string":                {text: 4096},
 	"tolerations":           {entries: 20},
 	"url":                   {text: 1024},
 	"value":                 {text: 4096},
