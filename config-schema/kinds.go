@@ -507,7 +507,8 @@ var kindDeployment = describe(kind{
 }, object(
 	field{name: "source", doc: "The source to deploy.",
 		value: object(wholeSource()...).without("ref").exactlyOneOf("path", "chart").
-			atMostOneOf("kustomize", "helm", "directory", "plugin").checked(chartIsHelm, repositoryFits).
+			atMostOneOf("kustomize", "helm", "directory", "plugin").
+			checked(chartIsHelm, repositoryFits).
 			not(map[string]word{"ref": notAllowed("one source has no other that could read its "+
 				"files", "write sources: with this source and the one that reads it")})},
 	field{

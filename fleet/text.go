@@ -61,8 +61,8 @@ func CheckFileBelow(s string) error {
 	return CheckPath(s)
 }
 
-// CheckValueFile allows a path, also above the folder, and one inside the repository of a ref. The deployment must have
-// a source with the ref.
+// CheckValueFile allows a path, also above the folder, and one inside the repository of a ref. The
+// deployment must have a source with the ref.
 func CheckValueFile(s string) error {
 	reference, below, named := strings.Cut(s, "/")
 	ref, isRef := strings.CutPrefix(reference, "$")
