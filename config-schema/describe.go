@@ -157,6 +157,8 @@ func exampleName(k fleet.Kind) string {
 		return "no-head-in-prod"
 	case fleet.KindManagedEnvironment:
 		return "prod-eu"
+	case fleet.KindTenantDefaults:
+		return fleet.TenantDefaultsName
 	case fleet.KindSyncRun:
 		return "rollback-checkout"
 	}

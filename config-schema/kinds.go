@@ -17,7 +17,7 @@ import (
 // kinds are the kinds of this version, in the order in which people meet them.
 var (
 	kindOrder = []*kind{kindFleet, kindEngine, kindTenant, kindPolicy, kindEnvironment,
-		kindDeployment, kindCredential, kindSyncRun}
+		kindDeployment, kindDefaults, kindCredential, kindSyncRun}
 	kinds = func() map[fleet.Kind]*kind {
 		m := make(map[fleet.Kind]*kind, len(kindOrder))
 		for _, k := range kindOrder {
@@ -152,11 +152,8 @@ var kindFleet = describe(kind{
 		doc: "Refuse API servers at addresses of private networks (10/8, 172.16/12, " +
 			"192.168/16, 100.64/10) that `clusterHosts` does not list. Names are not resolved.",
 		example: "true", fallback: "false", value: boolean()},
-	field{name: "defaults", doc: "What deployments that leave a field out get.", value: object(
-		field{
-			name: "sync", doc: "Sync settings.",
-			example: "{mode: automated, prune: true, selfHeal: true}", value: syncSettings()},
-	)},
+	field{name: "defaults", doc: "Fields that deployments inherit when they leave them out. " +
+		"A tenant's TenantDefaults win.", value: defaults()},
 ), func(d *fleet.Declaration, s *fleet.FleetSpec) { d.Fleet = s })
 
 var kindEngine = describe(kind{
@@ -541,11 +538,7 @@ var kindDeployment = describe(kind{
 	})},
 	field{name: "sync", doc: "When and how it is synced.",
 		example: "{mode: automated, prune: true}", value: syncSettings()},
-	field{
-		name: "deletionPolicy",
-		doc: "What happens to the workload when this file goes: `Delete` removes it, `Orphan` " +
-			"leaves it running.", example: "Delete", fallback: "Delete",
-		value: wordOf(string(fleet.DeletionDelete), string(fleet.DeletionOrphan))},
+	deletionPolicy(),
 	field{
 		name: "overrides",
 		doc: "What differs in some environments. Overrides with a `selector` apply in the order " +
@@ -591,10 +584,7 @@ var kindDeployment = describe(kind{
 				})},
 		).exactlyOneOf("environment", "selector")).by("environment")},
 	ignoreDifferences(),
-	field{
-		name:    "revisionHistoryLimit",
-		doc:     "Number of syncs that Argo CD keeps in the Application's history.",
-		example: "5", fallback: "Argo CD's: 10", value: integer(0, fleet.MaxRevisionHistory)},
+	revisionHistoryLimit(),
 	field{
 		name: "info", doc: "Information about the Application for people, shown by Argo CD.",
 		example: `[{name: team, value: payments}]`, value: listOf(object(
@@ -618,6 +608,42 @@ var kindDeployment = describe(kind{
 	func(d *fleet.Declaration, s *fleet.DeploymentSpec) {
 		d.Deployment = s
 	})
+
+// deletionPolicy, revisionHistoryLimit, sync and ignoreDifferences are fields of a deployment that
+// it inherits.
+func deletionPolicy() field {
+	return field{
+		name: "deletionPolicy",
+		doc: "What happens to the workload when a deployment goes: `Delete` removes it, `Orphan` " +
+			"leaves it running.", example: "Delete", fallback: inherited + "Delete",
+		value: wordOf(string(fleet.DeletionDelete), string(fleet.DeletionOrphan))}
+}
+
+func revisionHistoryLimit() field {
+	return field{
+		name:    "revisionHistoryLimit",
+		doc:     "Number of syncs that Argo CD keeps in the Application's history.",
+		example: "5", fallback: inherited + "Argo CD's: 10",
+		value: integer(0, fleet.MaxRevisionHistory)}
+}
+
+// inherited begins the default of a field that a deployment inherits.
+const inherited = "TenantDefaults, else Fleet.defaults, else "
+
+// defaults are the fields of a deployment that the fleet and a tenant give to all.
+func defaults() value {
+	return object(
+		field{name: "sync", doc: "Sync settings, field by field.", first: true,
+			example: "{mode: automated, prune: true, selfHeal: true}", value: syncSettings()},
+		deletionPolicy(), revisionHistoryLimit(), ignoreDifferences())
+}
+
+var kindDefaults = describe(kind{
+	name: fleet.KindTenantDefaults, place: "tenants/<tenant>/defaults.yaml",
+	doc: "Fields that the tenant's deployments inherit when they leave them out. There is at most " +
+		"one, named `defaults`. Precedence, lowest first: built-in, `Fleet.defaults`, " +
+		"TenantDefaults, the deployment, its overrides.",
+}, defaults(), func(d *fleet.Declaration, s *fleet.Defaults) { d.Defaults = s })
 
 // wholeSource are the fields of a source that is not an override.
 func wholeSource() []field {

@@ -32,6 +32,9 @@ var tenantPlaces = []place{
 	{folder: "syncs", kind: fleet.KindSyncRun},
 }
 
+// defaultsFile is the file of a tenant's defaults in its folder.
+const defaultsFile = fleet.TenantDefaultsName + ".yaml"
+
 // sealedSuffix ends the name of an age-encrypted file.
 const sealedSuffix = ".sops.yaml"
 
@@ -67,6 +70,8 @@ func PathOf(k fleet.Key) string {
 	switch k.Kind {
 	case fleet.KindFleet:
 		return "fleet/fleet.yaml"
+	case fleet.KindTenantDefaults:
+		return "tenants/" + string(k.Tenant) + "/" + defaultsFile
 	case fleet.KindSealedSecret:
 		return "tenants/" + string(k.Tenant) + "/" + k.Name + sealedSuffix
 	case fleet.KindFile:
@@ -194,6 +199,10 @@ func classifyTenant(path, rest string) (fleet.Key, bool, *fleet.Problem) {
 	if err := fleet.ValidateName(tenant); err != nil {
 		return misplaced(path, codeInvalidName, "the tenant's folder: "+err.Error(),
 			"rename the folder as its tenant is named in fleet/tenants/")
+	}
+	if rest == defaultsFile {
+		return fleet.Key{Kind: fleet.KindTenantDefaults, Tenant: fleet.TenantName(tenant),
+			Name: fleet.TenantDefaultsName}, true, nil
 	}
 	return classifyFile(path, tenant, folder, file, tenantPlaces)
 }

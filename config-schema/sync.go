@@ -37,18 +37,18 @@ func allowances() value {
 func syncSettings() value {
 	option := func(name, doc string) field {
 		return field{name: name, doc: doc, example: "true",
-			fallback: "Fleet.defaults, else false", value: boolean()}
+			fallback: inherited + "false", value: boolean()}
 	}
 	return object(
 		field{
 			name:    "mode",
 			doc:     "`automated` syncs at every change of the source, `manual` only by a SyncRun.",
-			example: "automated", fallback: "Fleet.defaults, else automated",
+			example: "automated", fallback: inherited + "automated",
 			value: wordOf(string(fleet.SyncAutomated), string(fleet.SyncManual))},
 		field{name: "prune", doc: "Whether resources that left the source are removed.",
-			example: "true", fallback: "Fleet.defaults, else true", value: boolean()},
+			example: "true", fallback: inherited + "true", value: boolean()},
 		field{name: "selfHeal", doc: "Whether changes made on the cluster are put back.",
-			example: "true", fallback: "Fleet.defaults, else true", value: boolean()},
+			example: "true", fallback: inherited + "true", value: boolean()},
 		option("createNamespace", "Whether Argo CD creates the namespace if it is missing. The "+
 			"environment's credential needs get and create on namespaces."),
 		option("allowEmpty", "Whether an automated sync may prune the last resource."),
@@ -58,13 +58,13 @@ func syncSettings() value {
 		field{
 			name: "prunePropagation",
 			doc:  "Propagation of the deletion of pruned resources.", example: "foreground",
-			fallback: "Fleet.defaults, else foreground",
+			fallback: inherited + "foreground",
 			value: wordOf(string(fleet.PropagateForeground), string(fleet.PropagateBackground),
 				string(fleet.PropagateOrphan))},
 		option("respectIgnoreDifferences",
 			"Whether a sync keeps the live value of ignored differences."),
 		field{name: "validate", doc: "Whether manifests are validated before they are applied.",
-			example: "false", fallback: "Fleet.defaults, else true", value: boolean()},
+			example: "false", fallback: inherited + "true", value: boolean()},
 		option("replace",
 			"Replace resources, and recreate those that cannot be changed. The Tenant allows it "+
 				"(`allow.replace`)."),

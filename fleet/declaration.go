@@ -38,7 +38,9 @@ type Declaration struct {
 	Deployment  *DeploymentSpec  `json:"deployment,omitempty"`
 	Credential  *CredentialSpec  `json:"credential,omitempty"`
 	SyncRun     *SyncRunSpec     `json:"syncRun,omitempty"`
-	Sealed      *SealedSpec      `json:"sealed,omitempty"`
+	// Defaults are those of a tenant (tenants/<tenant>/defaults.yaml); the fleet's are in Fleet.
+	Defaults *Defaults   `json:"defaults,omitempty"`
+	Sealed   *SealedSpec `json:"sealed,omitempty"`
 }
 
 // FleetSpec holds the guards and defaults of the whole fleet (fleet/fleet.yaml, exactly one).
@@ -100,9 +102,27 @@ func (g Guards) Whole() Guards {
 // reached.
 const fleetShare = 5
 
-// Defaults apply to every deployment that omits the field.
+// Defaults apply to every deployment that omits the field: of the fleet, or of a tenant, whose own
+// win over the fleet's.
 type Defaults struct {
-	Sync SyncSettings `json:"sync,omitempty"`
+	Sync                 SyncSettings       `json:"sync,omitzero"`
+	DeletionPolicy       DeletionPolicy     `json:"deletionPolicy,omitempty"`
+	RevisionHistoryLimit *int               `json:"revisionHistoryLimit,omitempty"`
+	IgnoreDifferences    []IgnoreDifference `json:"ignoreDifferences,omitempty"`
+}
+
+// TenantDefaultsName is the name of a tenant's defaults, and of their file without ".yaml".
+const TenantDefaultsName = "defaults"
+
+// Or returns the defaults with every omitted field taken from other.
+func (d Defaults) Or(other Defaults) Defaults {
+	d.Sync = d.Sync.Or(other.Sync)
+	d.DeletionPolicy = cmp.Or(d.DeletionPolicy, other.DeletionPolicy)
+	d.RevisionHistoryLimit = cmp.Or(d.RevisionHistoryLimit, other.RevisionHistoryLimit)
+	if len(d.IgnoreDifferences) == 0 {
+		d.IgnoreDifferences = other.IgnoreDifferences
+	}
+	return d
 }
 
 // EngineSpec is one Argo CD instance (fleet/engines/<name>.yaml).

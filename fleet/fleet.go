@@ -29,6 +29,7 @@ const (
 	KindGitOpsDeployment     Kind = "GitOpsDeployment"
 	KindRepositoryCredential Kind = "RepositoryCredential"
 	KindSyncRun              Kind = "SyncRun"
+	KindTenantDefaults       Kind = "TenantDefaults"
 	// KindSealedSecret is a SOPS-encrypted `*.sops.yaml` next to a declaration. No declaration has
 	// this kind.
 	KindSealedSecret Kind = "SealedSecret"

@@ -21,7 +21,7 @@ type PolicySpec struct {
 }
 
 // PolicedKinds are the kinds that a policy may evaluate: everything that tenants write except
-// encrypted files.
+// encrypted files and their defaults, which it evaluates in the deployments that inherit them.
 func PolicedKinds() []Kind {
 	return []Kind{KindManagedEnvironment, KindGitOpsDeployment, KindRepositoryCredential,
 		KindSyncRun}

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -35,7 +36,10 @@ type Unresolved struct {
 func (d *Declaration) TargetIn(env *Declaration, defaults Defaults) (Target, []Unresolved) {
 	spec := d.Deployment
 	overrides := spec.overridesIn(env)
-	sync := spec.Sync
+	own := Defaults{Sync: spec.Sync, DeletionPolicy: spec.DeletionPolicy,
+		RevisionHistoryLimit: spec.RevisionHistoryLimit,
+		IgnoreDifferences:    spec.IgnoreDifferences}.Or(defaults)
+	sync := own.Sync
 	for _, i := range overrides {
 		sync = spec.Overrides[i].Sync.Or(sync)
 	}
@@ -45,21 +49,14 @@ func (d *Declaration) TargetIn(env *Declaration, defaults Defaults) (Target, []U
 		Environment:    env,
 		Namespace:      namespace,
 		Sources:        r.sources(spec, overrides),
-		Sync:           sync.Resolved(defaults.Sync),
-		DeletionPolicy: spec.policyOfDeletion(),
+		Sync:           sync.Resolved(SyncSettings{}),
+		DeletionPolicy: cmp.Or(own.DeletionPolicy, DeletionDelete),
 
-		IgnoreDifferences:    spec.IgnoreDifferences,
-		RevisionHistoryLimit: spec.RevisionHistoryLimit,
+		IgnoreDifferences:    own.IgnoreDifferences,
+		RevisionHistoryLimit: own.RevisionHistoryLimit,
 		Info:                 spec.Info,
 		Links:                spec.Links,
 	}, r.unresolved
-}
-
-func (d *DeploymentSpec) policyOfDeletion() DeletionPolicy {
-	if d.DeletionPolicy == "" {
-		return DeletionDelete
-	}
-	return d.DeletionPolicy
 }
 
 // NamespaceIn returns the namespace of a deployment in one environment, and the field that it is

@@ -151,6 +151,8 @@ func (ch *checker) checkOwn(e *entry, d *fleet.Declaration) []fleet.Problem {
 		return problems
 	case d.SyncRun != nil:
 		return ch.checkSyncRun(e, d.SyncRun)
+	case d.Defaults != nil:
+		return checkSync(e, "spec.sync", d.Defaults.Sync, grant)
 	}
 	return nil
 }

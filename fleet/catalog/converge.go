@@ -263,6 +263,8 @@ func (w *work) wakeDependents(k fleet.Key, before, after *fleet.Declaration) {
 			// selects now frees more
 			w.wakeWaiting(k.Tenant)
 		}
+	case fleet.KindTenantDefaults:
+		w.enqueueAll(membersOf(k.Tenant, fleet.KindGitOpsDeployment)) // for the policies
 	}
 }
 
@@ -368,7 +370,7 @@ func (w *work) wakeRegions(k fleet.Key, before, after *fleet.Declaration) {
 
 var tenantKinds = []fleet.Kind{fleet.KindManagedEnvironment, fleet.KindRepositoryCredential,
 	fleet.KindSealedSecret,
-	fleet.KindGitOpsDeployment, fleet.KindSyncRun}
+	fleet.KindGitOpsDeployment, fleet.KindSyncRun, fleet.KindTenantDefaults}
 
 // wakeReferrers queues the declarations that name a key; for a Tenant, all of its files.
 func (w *work) wakeReferrers(k fleet.Key) {
@@ -394,6 +396,10 @@ func (w *work) wakeTargets(e *entry) {
 		}
 		if t := tenantKey(d.Key.Tenant); w.st.entries.get(t).quarantined() {
 			w.enqueue(t)
+		}
+		if k := DefaultsKey(d.Key.Tenant); d.Deployment != nil &&
+			w.st.entries.get(k).quarantined() {
+			w.enqueue(k)
 		}
 	}
 }

@@ -145,6 +145,10 @@ func syncRun(id, deployment, revision string, environments ...fleet.EnvironmentN
 				Environments: environments}})
 }
 
+func tenantDefaults(t fleet.TenantName, d fleet.Defaults) Input {
+	return declare(fleet.Declaration{Key: DefaultsKey(t), Defaults: &d})
+}
+
 func sealed(id string) Input {
 	t, n := named(id)
 	folder, name, _ := strings.Cut(n, "/")

@@ -120,6 +120,11 @@ func (h *history) file(only string) Input {
 			})
 		}
 	}
+	if h.IntN(12) == 0 {
+		return tenantDefaults(fleet.TenantName(t), fleet.Defaults{
+			DeletionPolicy: pick(h, []fleet.DeletionPolicy{fleet.DeletionDelete,
+				fleet.DeletionOrphan})})
+	}
 	id := t + "/" + pick(h, someNames)
 	switch n := h.IntN(10); {
 	case n < 4:

@@ -40,15 +40,15 @@ func (ch *checker) checkPolicies(e *entry, problems []fleet.Problem) []fleet.Pro
 	return ch.policies.breaches(ch.st, e, e.head, ch.policies.judges(e.key, ch.st))
 }
 
-// reached rejects changes of environments that bring an unchanged deployment under a policy that it
-// breaks, or leave one of its texts without a valid value: an environment gets the label of
-// production or loses a label, or a new environment is selected. The deployment's own file is
-// judged as any other.
+// reached rejects changes of environments and of a tenant's defaults that bring an unchanged
+// deployment under a policy that it breaks, or leave one of its texts without a valid value: an
+// environment gets the label of production or loses a label, or a new environment is selected. The
+// deployment's own file is judged as any other.
 func (w *work) reached() map[fleet.Key]fleet.Problem {
 	rejected, before := map[fleet.Key]fleet.Problem{}, w.st.over()
 	var changed []fleet.Key
 	for k := range w.accepted {
-		if k.Kind == fleet.KindManagedEnvironment {
+		if reaches(k.Kind) {
 			changed = append(changed, k)
 			before.put(k, w.st.under.entries.get(k))
 		}
@@ -67,10 +67,15 @@ func (w *work) reached() map[fleet.Key]fleet.Problem {
 	return rejected
 }
 
-// wouldBring reports whether a rejected change of an environment would bring a deployment under a
-// policy that it breaks.
+// reaches reports whether a change of a declaration changes what other files deploy.
+func reaches(k fleet.Kind) bool {
+	return k == fleet.KindManagedEnvironment || k == fleet.KindTenantDefaults
+}
+
+// wouldBring reports whether a rejected change of an environment or of defaults would bring a
+// deployment under a policy that it breaks.
 func (w *work) wouldBring(e *entry) bool {
-	if e.key.Kind != fleet.KindManagedEnvironment {
+	if !reaches(e.key.Kind) {
 		return false
 	}
 	after, becomes := w.st.over(), (*entry)(nil)
@@ -81,11 +86,17 @@ func (w *work) wouldBring(e *entry) bool {
 	return w.brings(e, w.st, after) != nil
 }
 
-// brings is why an environment may not change: a deployment that reaches it breaks a policy after
-// the change and not before.
+// brings is why an environment or a tenant's defaults may not change: a deployment that reaches the
+// environment, or inherits the defaults, breaks a policy after the change and not before.
 func (w *work) brings(env *entry, before, after *state) *fleet.Problem {
 	policies := w.policies.judges(env.key, w.st)
-	for _, k := range reaching(before, after, environmentID(env.key)) {
+	var keys []fleet.Key
+	if env.key.Kind == fleet.KindTenantDefaults {
+		keys = after.index.list(membersOf(env.key.Tenant, fleet.KindGitOpsDeployment))
+	} else {
+		keys = reaching(before, after, environmentID(env.key))
+	}
+	for _, k := range keys {
 		e := after.entries.get(k)
 		if e == nil || e.effective == nil || after == w.st && !e.quarantined() {
 			continue // judged against this state and accepted
@@ -124,7 +135,7 @@ func leavesUnresolved(env, e *entry, before, after *state) *fleet.Problem {
 		_, unresolved := e.effective.TargetIn(d, fleet.Defaults{})
 		return unresolved
 	}
-	if !e.effective.Deployment.Varies() {
+	if env.key.Kind != fleet.KindManagedEnvironment || !e.effective.Deployment.Varies() {
 		return nil
 	}
 	now := in(after)
@@ -203,11 +214,14 @@ func (s *state) subject(d *fleet.Declaration) *fleet.Subject {
 }
 
 // defaults are what the deployments of a tenant inherit.
-func (s *state) defaults(fleet.TenantName) fleet.Defaults {
-	if f := s.get(fleetKey()); f != nil {
-		return f.Fleet.Defaults
+func (s *state) defaults(t fleet.TenantName) (d fleet.Defaults) {
+	if own := s.get(DefaultsKey(t)); own != nil {
+		d = *own.Defaults
 	}
-	return fleet.Defaults{}
+	if f := s.get(fleetKey()); f != nil {
+		d = d.Or(f.Fleet.Defaults)
+	}
+	return d
 }
 
 func (p *policySet) breach(e *entry, policy *fleet.Declaration, message, fix string) fleet.Problem {

@@ -294,6 +294,34 @@ func TestAChangeOfAPolicysOtherInputsJudgesAgain(t *testing.T) {
 	}
 }
 
+func TestDefaultsBringNoDeploymentUnderAPolicyThatItBreaks(t *testing.T) {
+	no, yes := false, true
+	defaults := func(prune *bool) Input {
+		return tenantDefaults("acme", fleet.Defaults{Sync: fleet.SyncSettings{Prune: prune}})
+	}
+	c := underRule(t, rule("no-prune", "no pruning"), defaults(&no))
+	good(t, c, gone(deployment("acme/shop")), revised("acme/new", "v1", "prod"))
+	s := c.Prepare([]Input{defaults(&yes)})
+	if got, want := codes(s.Problems()), "TenantDefaults acme/defaults policy-in-reach"; got !=
+		want || len(s.Changes()) > 0 {
+		t.Errorf("%s; changes %s", got, keys(s.Changes()))
+	}
+	commit(t, c, s)
+	s = c.Prepare([]Input{remake(revised("acme/new", "v1", "prod"), func(d *fleet.Declaration) {
+		d.Deployment.Sync.Prune = &no
+	})})
+	if got := keys(s.Changes()); got !=
+		"~TenantDefaults acme/defaults; ~GitOpsDeployment acme/new" {
+		t.Errorf("when the deployment is fixed: %s, %v", got, s.Problems())
+	}
+	commit(t, c, s)
+	s = c.Prepare([]Input{gone(defaults(nil))})
+	if got := keys(s.Changes()); got != "-TenantDefaults acme/defaults" {
+		t.Errorf("when the defaults go: %s, %v", got, s.Problems())
+	}
+	consistent(t, c)
+}
+
 // An environment that is made production, or that comes as such and is selected, must not carry
 // what may not be there.
 func TestAnEnvironmentBringsNoDeploymentUnderAPolicyThatItBreaks(t *testing.T) {

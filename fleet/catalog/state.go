@@ -539,6 +539,11 @@ func sortProblems(problems []fleet.Problem) []fleet.Problem {
 // The keys of referenced declarations.
 func fleetKey() fleet.Key { return fleet.Key{Kind: fleet.KindFleet, Name: "fleet"} }
 
+// DefaultsKey is the key of a tenant's defaults.
+func DefaultsKey(t fleet.TenantName) fleet.Key {
+	return fleet.Key{Kind: fleet.KindTenantDefaults, Tenant: t, Name: fleet.TenantDefaultsName}
+}
+
 func engineKey(n fleet.EngineName) fleet.Key {
 	return fleet.Key{Kind: fleet.KindEngine, Name: string(n)}
 }

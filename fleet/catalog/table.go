@@ -170,7 +170,8 @@ func rank(k fleet.Kind) int {
 		return 1
 	case fleet.KindEngine, fleet.KindPolicy:
 		return 2
-	case fleet.KindManagedEnvironment, fleet.KindRepositoryCredential, fleet.KindSealedSecret:
+	case fleet.KindManagedEnvironment, fleet.KindRepositoryCredential, fleet.KindSealedSecret,
+		fleet.KindTenantDefaults:
 		return 3
 	case fleet.KindGitOpsDeployment:
 		return 4

@@ -411,6 +411,11 @@ func credentialFile(name, repo string) string {
 			"%[1]s}}\n", name, repo)
 }
 
+func defaultsFile(spec string) string {
+	return "apiVersion: argosy.dev/v1alpha1\nkind: TenantDefaults\nmetadata: {name: defaults}\n" +
+		"spec:\n" + spec
+}
+
 func syncFile(name, rest string) string {
 	return fmt.Sprintf(
 		"apiVersion: argosy.dev/v1alpha1\nkind: SyncRun\nmetadata: {name: %s}\nspec: {%s}\n", name,

@@ -37,7 +37,12 @@ func (e *editor) edit() {
 	base := "tenants/" + t + "/"
 	env := e.pick("prod", "staging", "dev", "edge")
 	dep := e.pick("a", "b", "c", "d", "e")
-	switch e.r.IntN(20) {
+	switch e.r.IntN(22) {
+	case 20:
+		e.put(base+"defaults.yaml", defaultsFile("  "+e.pick("deletionPolicy: Orphan",
+			"sync: {mode: manual}", "sync: {prune: false}\n  revisionHistoryLimit: 3")+"\n"))
+	case 21:
+		e.files = e.files.without(base + "defaults.yaml")
 	case 0, 1, 2:
 		e.put(base+"environments/"+env+".yaml", e.environment(t, env))
 	case 3:

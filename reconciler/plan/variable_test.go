@@ -42,6 +42,40 @@ func TestOverridesAndVariablesAreResolvedInEachEnvironment(t *testing.T) {
 	})
 }
 
+func TestATenantsDefaultsAreInheritedByItsDeploymentsAlone(t *testing.T) {
+	h := newHouse(t)
+	files := small().edit("fleet/fleet.yaml", "gitHosts:",
+		"defaults: {sync: {selfHeal: false, pruneLast: true}, deletionPolicy: Orphan}\n  gitHosts:")
+	files = files.with("fleet/tenants/globex.yaml", tenantFile("globex", "")).
+		with("tenants/globex/environments/dc.yaml", strings.Replace(
+			environmentFile("dc", "eu", "", "shop"), "namespaces", "namespaces", 1)).
+		with("tenants/globex/deployments/web.yaml", strings.Replace(deploymentFile("web",
+			"globex/web", "environments: [dc]", ""), "namespace: app", "namespace: shop", 1)).
+		with("tenants/acme/deployments/checkout.yaml", deploymentFile("checkout",
+			"acme/checkout", "environments: [prod, staging]", "  sync: {mode: manual}\n"+
+				"  overrides: [{environment: prod, sync: {mode: automated}}]\n"))
+	h.apply(files)
+	p := h.apply(h.files.with("tenants/acme/defaults.yaml", defaultsFile(
+		"  sync: {prune: false, selfHeal: true, mode: manual}\n  deletionPolicy: Delete\n"+
+			"  revisionHistoryLimit: 3\n")))
+	wantActions(t, p, "update Application cart@prod", "update Application checkout@prod",
+		"update Application checkout@staging")
+	apps := h.applications()
+	if a := apps["cart@prod"]; a.Sync.Automated || a.Sync.Prune || !a.Sync.SelfHeal ||
+		!a.Sync.PruneLast || *a.RevisionHistoryLimit != 3 {
+		t.Errorf("cart: %+v", a.Sync)
+	}
+	if a := apps["checkout@prod"]; !a.Sync.Automated || a.Sync.Prune {
+		t.Errorf("checkout: %+v", a.Sync)
+	}
+	if a := apps["web@dc"]; !a.Sync.Automated || !a.Sync.Prune || a.RevisionHistoryLimit != nil {
+		t.Errorf("another tenant: %+v", a.Sync)
+	}
+	p = h.apply(h.files.without("tenants/acme/defaults.yaml"))
+	wantActions(t, p, "update Application cart@prod", "update Application checkout@prod",
+		"update Application checkout@staging")
+}
+
 func TestALabelRendersOnlyWhatItConcerns(t *testing.T) {
 	h := newHouse(t)
 	files := small()

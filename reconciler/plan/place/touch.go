@@ -94,6 +94,8 @@ func (s *scope) touch() {
 			}
 		case fleet.KindGitOpsDeployment:
 			s.touchDeployment(c)
+		case fleet.KindTenantDefaults:
+			s.touchDefaults(c.Key.Tenant)
 		case fleet.KindRepositoryCredential:
 			s.touchCredential(c)
 		case fleet.KindSealedSecret:
@@ -154,6 +156,18 @@ func (s *scope) touchFleet() {
 	}
 	for id := range s.Held.Base() {
 		s.touchUnwanted(id)
+	}
+}
+
+// touchDefaults reaches the Applications of a tenant, which inherit its defaults.
+func (s *scope) touchDefaults(t fleet.TenantName) {
+	for _, id := range s.after.DeploymentsOf(t) {
+		s.touchWanted(id)
+	}
+	for id := range s.Held.Base() {
+		if id.Tenant == t {
+			s.touchUnwanted(id)
+		}
 	}
 }
 
