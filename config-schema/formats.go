@@ -122,9 +122,10 @@ var (
 	formatChart = &format{code: codeInvalidValue, what: "the name of a chart",
 		pattern: `^[A-Za-z0-9][A-Za-z0-9._-]*$`, check: checkChart}
 	formatRevision = &format{
-		code: codeInvalidRevision, what: "a branch, tag, commit or chart version, exactly",
-		pattern: `^([A-Za-z0-9._/+_-]|` + variablePattern + `)+$`,
-		check:   fleet.CheckRevision, variables: true}
+		code:    codeInvalidRevision,
+		what:    "a branch, tag, commit or chart version, exactly, or a range of a chart's versions",
+		pattern: `^([A-Za-z0-9._/+_^~<>=*| -]|` + variablePattern + `)+$`,
+		check:   checkTarget, variables: true}
 	formatFixed = &format{code: codeInvalidRevision, what: "a full commit id or a tag; not HEAD",
 		pattern: `^[A-Za-z0-9_][A-Za-z0-9._/+_-]*$`, check: checkFixedRevision}
 	formatImage = &format{
@@ -219,6 +220,15 @@ func checkCAData(s string) error {
 		return fmt.Errorf("the text %w", err)
 	}
 	return nil
+}
+
+// checkTarget allows a revision, and a range of versions: rangesAreOfCharts demands a chart for it,
+// and the catalog the grant.
+func checkTarget(s string) error {
+	if fleet.IsVersionRange(s) {
+		return nil
+	}
+	return fleet.CheckRevision(s)
 }
 
 func checkVariableName(s string) error {

@@ -604,7 +604,7 @@ var kindDeployment = describe(kind{
 				value: textOf(formatLinkURL).atMost(1024)},
 		)).atMost(fleet.MaxLinks).by("url")},
 ).exactlyOneOf("source", "sources").
-	checked(refsExist, filesAreInside, overridesFit, releaseIsNamed),
+	checked(refsExist, rangesAreOfCharts, filesAreInside, overridesFit, releaseIsNamed),
 	func(d *fleet.Declaration, s *fleet.DeploymentSpec) {
 		d.Deployment = s
 	})
@@ -663,8 +663,9 @@ func wholeSource() []field {
 func sourceFields(whole bool) []field {
 	revision := field{
 		name: "targetRevision",
-		doc:  "Branch, tag, commit or chart version, exactly; never a range.", example: "v1.4.0",
-		required: whole, value: textOf(formatRevision)}
+		doc: "Branch, tag, commit or chart version, exactly. For a chart, where the Tenant has " +
+			"`allow: {versionRanges: true}`, a range of versions, e.g. `^1.2` or `>=1.2 <2`.",
+		example: "v1.4.0", required: whole, value: textOf(formatRevision)}
 	if !whole {
 		revision.example = "main"
 	}

@@ -42,6 +42,33 @@ func TestEveryRangeThatArgoCDReadsIsRefused(t *testing.T) {
 	}
 }
 
+func TestOnlyRangesAreTakenForRanges(t *testing.T) {
+	for _, s := range []string{"^1.2", "~1.2.3", ">=1.2 <2", "1.x", "v1.x.x", "*", ">1.0.0-rc.1",
+		"=1.2", "^1 || ^2", "1.2.*", "x"} {
+		if !fleet.IsVersionRange(s) || !floats(s) {
+			t.Errorf("%q: range %v, to Argo CD %v", s, fleet.IsVersionRange(s), floats(s))
+		}
+	}
+	for _, s := range []string{"", "1.2.3", "v1.2", "1", "main", "latest", " ^1", "^1 ", "^1,<2",
+		"1.2.3-rc.1", "!=1", "1 - 2", "^", "|| 1", "^1.2.3.4", "$x", "^1\n", "x-feature",
+		strings.Repeat("^1 ", 100) + "^1"} {
+		if fleet.IsVersionRange(s) {
+			t.Errorf("%q is taken for a range", s)
+		}
+	}
+}
+
+func FuzzVersionRange(f *testing.F) {
+	for _, s := range []string{"^1.2", ">=1.2 <2", "1.x || 2.x-0", "~v1.2.3-a.b"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		if fleet.IsVersionRange(s) && !floats(s) {
+			t.Errorf("%q is taken for a range, and Argo CD does not read it as one", s)
+		}
+	})
+}
+
 // Every revision of up to five characters, from the characters of versions.
 func TestNoShortRevisionFloats(t *testing.T) {
 	const letters = "01xXv.-+a"

@@ -220,6 +220,39 @@ func patchIsPlainYAML(d *decoder, into reflect.Value, at node) {
 	})
 }
 
+// rangesAreOfCharts refuses a range of versions for a Git repository: it would select among the
+// tags.
+func rangesAreOfCharts(d *decoder, into reflect.Value, at node) {
+	spec := into.Addr().Interface().(*fleet.DeploymentSpec)
+	check := func(revision, chart string, source node) {
+		if chart == "" && fleet.IsVersionRange(revision) {
+			d.at("targetRevision", func() {
+				d.problem(child(source, "targetRevision"), codeInvalidRevision,
+					"targetRevision: the revision is a range of versions, of which Argo CD takes the "+
+						"newest", "write a branch, tag or commit, exactly")
+			})
+		}
+	}
+	if len(spec.Sources) == 0 {
+		d.at("source", func() {
+			check(spec.Source.TargetRevision, spec.Source.Chart, child(at, "source"))
+		})
+	}
+	for i, s := range spec.Sources {
+		d.steps = append(d.steps, step{"sources", -1}, step{"", i})
+		check(s.TargetRevision, s.Chart, child(at, "sources").Content[i])
+		d.steps = d.steps[:len(d.steps)-2]
+	}
+	for i, o := range spec.Overrides {
+		d.steps = append(d.steps, step{"overrides", -1}, step{"", i}, step{"source", -1})
+		if of, err := spec.OverriddenSource(&o); err == nil {
+			check(o.Source.TargetRevision, spec.AllSources()[of].Chart,
+				child(child(at, "overrides").Content[i], "source"))
+		}
+		d.steps = d.steps[:len(d.steps)-3]
+	}
+}
+
 // filesAreInside refuses files that lead out of the repository: relative to a folder that a source
 // or its override names.
 func filesAreInside(d *decoder, into reflect.Value, at node) {

@@ -22,6 +22,11 @@ func allowances() value {
 			example: "[pod-security.kubernetes.io/enforce]",
 			value:   listOf(textOf(formatNamespaceKeyGrant)).atMost(100)},
 		field{
+			name: "versionRanges",
+			doc: "Whether targetRevision of charts may be a range of versions, such as `^1.2`. " +
+				"Argo CD then deploys a new version without a commit: no plan shows it, and no " +
+				"review sees it.", example: "true", fallback: "false", value: boolean()},
+		field{
 			name: "kustomizeVersions",
 			doc: "Versions that `kustomize.version` of deployments may name: those that the " +
 				"engines' Argo CD has beside its own.", example: "[v5.4.3]",

@@ -205,6 +205,8 @@ type Allowances struct {
 	Replace bool `json:"replace,omitempty"` // sync.replace
 	// keys of sync.managedNamespaceMetadata: exact, or "domain/" for every key of that domain
 	NamespaceMetadata []string `json:"namespaceMetadata,omitempty"`
+	// targetRevision of a chart may be a range of versions, of which Argo CD takes the newest
+	VersionRanges bool `json:"versionRanges,omitempty"`
 	// versions that kustomize.version may name: those that the engines have
 	KustomizeVersions []string `json:"kustomizeVersions,omitempty"`
 	Plugins           []string `json:"plugins,omitempty"` // that plugin.name may name

@@ -412,14 +412,8 @@ func checkSource(s fleet.Source, all []fleet.Source) error {
 		s.Chart == "" && !u.Git() {
 		return fmt.Errorf("repoURL %q is not of a repository that has the path or chart", s.RepoURL)
 	}
-	if err := exact("targetRevision", s.TargetRevision, 256); err != nil {
+	if err := checkTarget(s); err != nil {
 		return err
-	}
-	if strings.ContainsAny(s.TargetRevision, "^~<>=|,:") || strings.HasPrefix(s.TargetRevision,
-		"-") || strings.Contains(s.TargetRevision, "..") {
-		return fmt.Errorf(
-			"targetRevision %q is a range or an expression, not one branch, tag, commit or version",
-			s.TargetRevision)
 	}
 	if err := checkRef(s, all); err != nil {
 		return err
@@ -438,6 +432,24 @@ func checkSource(s fleet.Source, all []fleet.Source) error {
 		}
 	}
 	return checkTool(s, all)
+}
+
+// checkTarget accepts one revision, or a range of a chart's versions, which the catalog has found
+// granted.
+func checkTarget(s fleet.Source) error {
+	if s.Chart != "" && fleet.IsVersionRange(s.TargetRevision) {
+		return nil
+	}
+	if err := exact("targetRevision", s.TargetRevision, 256); err != nil {
+		return err
+	}
+	if strings.ContainsAny(s.TargetRevision, "^~<>=|,:") || strings.HasPrefix(s.TargetRevision,
+		"-") || strings.Contains(s.TargetRevision, "..") {
+		return fmt.Errorf(
+			"targetRevision %q is a range or an expression, not one branch, tag, commit or version",
+			s.TargetRevision)
+	}
+	return nil
 }
 
 // checkRef accepts a name for a source whose files others read. Argo CD reads them from Git, and

@@ -341,8 +341,11 @@ func TestRenderRejectsUnsafeObjects(t *testing.T) {
 		"an unsafe second source": several(func(s []fleet.Source) {
 			s[1].RepoURL = "https://*.example.com"
 		}),
-		"a range in a second source": several(func(s []fleet.Source) {
-			s[1].TargetRevision = "^1.2"
+		"a range of Git's tags": several(func(s []fleet.Source) {
+			s[0].TargetRevision = "^1.2"
+		}),
+		"a range that is none": several(func(s []fleet.Source) {
+			s[1].TargetRevision = "^1.2,<2"
 		}),
 		"a folder of a registry":    src(func(s *fleet.Source) { s.RepoURL = "ghcr.io/acme/x" }),
 		"a folder at a host's root": src(func(s *fleet.Source) { s.RepoURL = "https://ghcr.io" }),

@@ -178,7 +178,7 @@ func (w *argoLab) readsSources() {
 		return w.app(id, "more", w.spaceA, fleet.DeletionDelete, func(a *fleet.Application) {
 			a.Sources = []fleet.Source{
 				{Ref: "values", RepoURL: values.URL, TargetRevision: "main"},
-				{RepoURL: host.helm, Chart: "app", TargetRevision: "1.0.0",
+				{RepoURL: host.helm, Chart: "app", TargetRevision: "^1",
 					Helm: &fleet.HelmSource{ValueFiles: []string{"$values/prod/app.yaml"}}},
 				{RepoURL: registry, Chart: "packed", TargetRevision: "1.0.0",
 					Helm: &fleet.HelmSource{ValueFiles: []string{"$values/prod/app.yaml"}}},

@@ -135,11 +135,14 @@ func (ch *checker) checkOwn(e *entry, d *fleet.Declaration) []fleet.Problem {
 			}
 			problems = slices.Concat(problems,
 				ch.checkRepository(e, field+".repoURL", s.RepoURL, grant),
+				checkRange(e, field, s.TargetRevision, grant),
 				checkTools(e, field, s.Kustomize, s.Plugin, grant))
 		}
 		for i, o := range d.Deployment.Overrides {
-			problems = append(problems, checkTools(e, fmt.Sprintf("spec.overrides[%d].source", i),
-				o.Source.Kustomize, o.Source.Plugin, grant)...)
+			field := fmt.Sprintf("spec.overrides[%d].source", i)
+			problems = slices.Concat(problems,
+				checkRange(e, field, o.Source.TargetRevision, grant),
+				checkTools(e, field, o.Source.Kustomize, o.Source.Plugin, grant))
 		}
 		problems = slices.Concat(problems, ch.checkDestinations(e, d.Deployment),
 			ch.checkOverrides(e, d.Deployment), ch.checkResolved(e),
@@ -331,6 +334,17 @@ func grantedTo(t fleet.TenantName, grant *fleet.TenantSpec) string {
 		return ask
 	}
 	return "use " + some(sorted(grant.Repositories)) + ", or " + ask
+}
+
+// checkRange refuses a range of versions that the platform has not allowed.
+func checkRange(e *entry, field, revision string, grant *fleet.TenantSpec) []fleet.Problem {
+	if !fleet.IsVersionRange(revision) || grant.Allow.VersionRanges {
+		return nil
+	}
+	return []fleet.Problem{e.problem(field+".targetRevision", codeVersionRange,
+		"write one exact version, or ask the platform for allow: {versionRanges: true} in "+
+			"fleet/tenants/"+string(e.key.Tenant)+".yaml",
+		"%q is a range of versions, of which Argo CD takes the newest without a commit", revision)}
 }
 
 // checkTools refuses what the platform must allow of the tools that render a source.
@@ -658,8 +672,33 @@ func (ch *checker) warnings(e *entry) []fleet.Problem {
 				d.Environment.Region))
 	case d.Deployment != nil:
 		problems = append(problems, ch.warnDestinations(e, d.Deployment)...)
+		problems = append(problems, warnRanges(e, d.Deployment)...)
 	case d.SyncRun != nil:
 		problems = append(problems, ch.warnSpent(e, d.SyncRun)...)
+	}
+	return problems
+}
+
+// warnRanges reports the revisions of which Argo CD takes the newest: the plan cannot show them.
+func warnRanges(e *entry, d *fleet.DeploymentSpec) []fleet.Problem {
+	var problems []fleet.Problem
+	warn := func(field, revision string) {
+		if fleet.IsVersionRange(revision) {
+			problems = append(problems, e.warning(field+".targetRevision", codeFloats,
+				"write one exact version to review each change",
+				"%q floats: Argo CD deploys each new version in the range without a commit",
+				revision))
+		}
+	}
+	for i, s := range d.AllSources() {
+		if len(d.Sources) == 0 {
+			warn("spec.source", s.TargetRevision)
+			continue
+		}
+		warn(fmt.Sprintf("spec.sources[%d]", i), s.TargetRevision)
+	}
+	for i, o := range d.Overrides {
+		warn(fmt.Sprintf("spec.overrides[%d].source", i), o.Source.TargetRevision)
 	}
 	return problems
 }

@@ -42,6 +42,8 @@ const (
 	codeInstance          = "instance-taken"
 	codeImmutable         = "immutable"
 	codeTool              = "tool-not-granted"
+	codeVersionRange      = "version-range-not-granted"
+	codeFloats            = "floating-version"
 	codeRevisions         = "revisions-of-sources"
 	codeReferenced        = "still-referenced"
 	codeSelectsNothing    = "selects-nothing"
@@ -103,7 +105,10 @@ func Codes() map[string]string {
 			"one's resources for the other's.",
 		codeInstance: "Another engine is the same Argo CD: same connection, same " +
 			"namespace.",
-		codeRevisions: "A SyncRun of a deployment with several sources has a revision for each.",
+		codeRevisions:    "A SyncRun of a deployment with several sources has a revision for each.",
+		codeVersionRange: "The Tenant is not allowed ranges of versions.",
+		codeFloats: "The version is a range; Argo CD deploys each new version in it without a " +
+			"commit.",
 		codeTool:      "The Tenant is not allowed the version or plug-in that renders the source.",
 		codeImmutable: "A SyncRun does not change once it is in effect.",
 		codeReferenced: "The declaration is removed while something still names it; it " +

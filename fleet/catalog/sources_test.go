@@ -74,6 +74,24 @@ func TestASyncRunHasARevisionForEachSource(t *testing.T) {
 	}
 }
 
+func TestATenantIsAllowedRangesOfVersions(t *testing.T) {
+	web := remake(deployment("acme/web", "prod"), func(d *fleet.Declaration) {
+		d.Deployment.Source = fleet.Source{RepoURL: "https://git.example.com/acme/charts",
+			Chart: "app", TargetRevision: "^1.2"}
+	})
+	for allowed, want := range map[bool]string{
+		true:  "GitOpsDeployment acme/web spec.source.targetRevision floating-version",
+		false: "GitOpsDeployment acme/web spec.source.targetRevision version-range-not-granted",
+	} {
+		c := New()
+		good(t, c, theFleet(), engine("eu-1"), environment("acme/prod"),
+			tenant("acme", func(d *fleet.Declaration) { d.Tenant.Allow.VersionRanges = allowed }))
+		if got := codes(c.Prepare([]Input{web}).Problems()); got != want {
+			t.Errorf("%v: %q, want %q", allowed, got, want)
+		}
+	}
+}
+
 func TestATenantIsAllowedPlugins(t *testing.T) {
 	web := remake(deployment("acme/web", "prod"), func(d *fleet.Declaration) {
 		d.Deployment.Source.Plugin = &fleet.PluginSource{Name: "cdk8s"}
