@@ -65,7 +65,7 @@ func left(v *value, name string, take int) bool {
 	for _, g := range v.groups {
 		chosen := take % len(g.names)
 		switch {
-		case slices.Contains(g.names, "sources"):
+		case slices.Contains(g.names, "sources"), slices.Contains(g.names, "engine"):
 			chosen = take % 16 / 8
 		case len(g.names) == 2:
 			chosen = take % 8 / 4

@@ -71,9 +71,10 @@ var (
 		what:    "https://host[:port] of an API server, without path, query or user",
 		pattern: `^https://[^\s*?\[\]{}!\\%#/@]+$`, check: fleet.CheckServerURL}
 	formatServerGrant = &format{
-		code:    codeInvalidURL,
-		what:    "https://host[:port] of an API server, or .domain for every host below it",
-		pattern: `^(https://|\.)[^\s*?\[\]{}!\\%#/@]+$`, check: fleet.CheckServerGrant}
+		code: codeInvalidURL,
+		what: "https://host[:port] of an API server, .domain for every host below it, or " +
+			"engine:<name> for the cluster that an Engine runs on",
+		pattern: `^(https://|\.|engine:)[^\s*?\[\]{}!\\%#/@]+$`, check: fleet.CheckServerGrant}
 	formatCAData = &format{
 		code: codeInvalidValue, what: "the cluster's CA certificates: PEM, in base64",
 		pattern: `^[A-Za-z0-9+/]+={0,2}$`, check: checkCAData}

@@ -255,8 +255,9 @@ var kindTenant = describe(kind{
 		value: listOf(textOf(formatGrant))},
 	field{
 		name: "clusters", first: true,
-		doc: "API servers that its environments may name: the URL of one, or `.domain` for " +
-			"every host below that domain. Left out: none; environments with an agent need none.",
+		doc: "API servers that its environments may name: the URL of one, `.domain` for every " +
+			"host below that domain, or `engine:<name>` for the cluster that an Engine runs on. " +
+			"Left out: none; environments with an agent need none.",
 		example: `["https://api.eu-1.example.com:6443", .acme.example.com]`,
 		value:   listOf(textOf(formatServerGrant))},
 	field{
@@ -386,8 +387,15 @@ var kindEnvironment = describe(kind{
 			name: "server",
 			doc: "`https://host[:port]` of the API server, lower case, without path. Internal " +
 				"addresses need an entry in `Fleet.clusterHosts`.",
-			example: "https://api.eu-1.example.com:6443", required: true,
-			value: textOf(formatServer)},
+			example: "https://api.eu-1.example.com:6443",
+			value:   textOf(formatServer)},
+		field{
+			name: "engine",
+			doc: "The Engine on whose own cluster the environment is, instead of `server`. It " +
+				"serves the environment, with the credential of `credentialsRef` and not with " +
+				"Argo CD's own service account. `Tenant.clusters` grants it as `engine:<name>`, " +
+				"`Tenant.namespaces` each namespace.",
+			example: "eu-1", value: textOf(formatName)},
 		field{
 			name:    "caData",
 			doc:     "The cluster's CA certificates: PEM, in base64. Left out: the system's.",
@@ -395,9 +403,12 @@ var kindEnvironment = describe(kind{
 		field{
 			name: "credentialsRef",
 			doc: "The secret of this tenant that holds the credential: a token, or a " +
-				"certificate and key.", example: "{name: prod-eu}", required: true,
+				"certificate and key; and a `ca.crt` if `caData` is left out.",
+			example: "{name: prod-eu}", required: true,
 			value: secretRef("The secret's name.", "prod-eu")},
-	).checked(noKeyInCAData)},
+	).exactlyOneOf("server", "engine").
+		when("server, unless the environment is on the cluster of the Engine that serves it").
+		checked(noKeyInCAData)},
 	field{
 		name: "agent",
 		doc: "The cluster deploys to itself: an agent on it dials out to the control plane, " +

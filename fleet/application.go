@@ -8,6 +8,8 @@ type Destination struct {
 	// Granted is set for a namespace that only an EnvironmentGrant opens: one that is reserved, or
 	// the own one of the engine.
 	Granted bool `json:"granted,omitempty"`
+	// OnEngine is set if Server is the own cluster of this engine.
+	OnEngine EngineName `json:"onEngine,omitempty"`
 	// All is set instead of Namespace in the AppProject of a tenant that is granted all namespaces
 	// of the cluster.
 	All bool `json:"all,omitempty"`
@@ -50,6 +52,7 @@ type Cluster struct {
 	Project string
 	// server key: the URL with a query that makes it unique per environment (ServerKey)
 	Server     string
+	OnEngine   EngineName `json:",omitempty"` // set if Server is the own cluster of this engine
 	CAData     string
 	Namespaces []string
 	// those of Namespaces that only an EnvironmentGrant opens

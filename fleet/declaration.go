@@ -330,11 +330,14 @@ type EnvironmentSpec struct {
 	Region           string       `json:"region"`
 }
 
-// ClusterSpec is the API server of an environment as an engine reaches it.
+// ClusterSpec is the API server of an environment as an engine reaches it. Exactly one of Server
+// and Engine is set.
 type ClusterSpec struct {
-	Server         string    `json:"server"` // https URL without path, query, userinfo
-	CAData         string    `json:"caData,omitempty"`
-	CredentialsRef SecretRef `json:"credentialsRef"`
+	Server string `json:"server,omitempty"` // https URL without path, query, userinfo
+	// the engine on whose own cluster the environment is
+	Engine         EngineName `json:"engine,omitempty"`
+	CAData         string     `json:"caData,omitempty"`
+	CredentialsRef SecretRef  `json:"credentialsRef"`
 }
 
 // SecretRef names a secret of the declaration's own tenant; it can never name another tenant's.

@@ -66,8 +66,39 @@ func InternalServer(raw string, clusterHosts []string, refusePrivate bool) strin
 // carrier is the address space that RFC 6598 shares between carriers. Clouds use it internally.
 var carrier = netip.MustParsePrefix("100.64.0.0/10")
 
+// engineGrant begins the address of an engine's own cluster.
+const engineGrant = "engine:"
+
+// Address identifies the cluster: the URL of its API server, or "engine:<name>" for the cluster
+// that an engine's Argo CD runs on.
+func (c *ClusterSpec) Address() string {
+	if c.Engine != "" {
+		return engineGrant + string(c.Engine)
+	}
+	return c.Server
+}
+
+// OnEngine is the engine on whose own cluster the environment is, or "".
+func (s *EnvironmentSpec) OnEngine() EngineName {
+	if s.Cluster == nil {
+		return ""
+	}
+	return s.Cluster.Engine
+}
+
+// URL is the URL of the API server as the engine reaches it.
+func (c *ClusterSpec) URL() string {
+	if c.Engine != "" {
+		return InClusterServer
+	}
+	return c.Server
+}
+
 // CheckServerGrant reports why an entry of Tenant.clusters is refused, or nil.
 func CheckServerGrant(grant string) error {
+	if engine, own := strings.CutPrefix(grant, engineGrant); own {
+		return ValidateName(engine)
+	}
 	domain, below := strings.CutPrefix(grant, ".")
 	if !below {
 		return CheckServerURL(grant)
@@ -85,9 +116,12 @@ func CheckServerGrant(grant string) error {
 }
 
 // ServerGrants are the entries of Tenant.clusters that grant an API server: its URL, and each
-// domain that its host is below.
+// domain that its host is below. An engine's own cluster is granted by its address alone.
 func ServerGrants(server string) []string {
 	grants := []string{server}
+	if strings.HasPrefix(server, engineGrant) {
+		return grants
+	}
 	host := hostOf(strings.TrimPrefix(server, "https://"))
 	if _, err := netip.ParseAddr(host); err == nil {
 		return grants
@@ -137,8 +171,8 @@ func neverACluster(host string) error {
 	if host == "kubernetes" || host == "kubernetes.default" ||
 		strings.HasPrefix(host, "kubernetes.default.") {
 		return errors.New(
-			"kubernetes.default.svc is the engine's own cluster; write the API server's address " +
-				"as the engine reaches it")
+			"kubernetes.default.svc is the engine's own cluster; write cluster: {engine: ...}, or " +
+				"the API server's address as the engine reaches it")
 	}
 	switch host {
 	case "metadata", "metadata.google.internal", "metadata.goog", "instance-data",

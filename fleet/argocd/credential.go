@@ -26,6 +26,7 @@ const (
 	keyCert         = "cert"
 	keyKey          = "key"
 	keyKubeconfig   = "kubeconfig"
+	keyCA           = "ca.crt" // as Kubernetes names it in a service account's Secret
 	keyUsername     = "username"
 	keyPassword     = "password"
 	keySSH          = "sshPrivateKey"
@@ -104,6 +105,12 @@ func clusterCredential(secret fleet.Secret, serverKey string) (kubeconfig, error
 	default:
 		k.token, k.cert, k.key = strings.TrimSpace(string(secret.Value(keyToken))),
 			secret.Value(keyCert), secret.Value(keyKey)
+		if secret.Has(keyCA) {
+			if err := fleet.CheckCA(secret.Value(keyCA)); err != nil {
+				return k, unusable("%s %v", keyCA, err)
+			}
+			k.ca = secret.Value(keyCA)
+		}
 	}
 	return k, checkClusterCredential(k)
 }

@@ -1,6 +1,10 @@
 package argocd
 
 import (
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
@@ -23,13 +27,98 @@ metadata: {name: NAME}
 func TestPlacesOnRealArgoCD(t *testing.T) {
 	for _, version := range stack.ArgoVersions {
 		t.Run(version, func(t *testing.T) {
+			proxy := inClusterProxy(t, apiServer(t).Server)
 			w := newArgoLabWith(t, "places-"+strings.ReplaceAll(version, ".", "-"),
-				stack.ArgoOptions{Version: version})
+				stack.ArgoOptions{Version: version, ClusterAdmin: true,
+					ControllerEnv: []string{"HTTPS_PROXY=" + proxy}})
 			w.grantsReservedNamespaces()
 			w.grantsWholeClusters()
 			w.createsOnlyTheNamespaceOfADestination()
+			w.deploysToItsOwnCluster()
 		})
 	}
+}
+
+// inClusterProxy is an HTTP proxy through which kubernetes.default.svc is the API server, as it is
+// in a Pod of the cluster.
+func inClusterProxy(t *testing.T, server string) string {
+	t.Helper()
+	target := strings.TrimPrefix(server, "https://")
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodConnect || r.Host != "kubernetes.default.svc:443" {
+			http.Error(w, "another host", http.StatusForbidden)
+			return
+		}
+		far, err := net.Dial("tcp", target)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadGateway)
+			return
+		}
+		near, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			far.Close()
+			return
+		}
+		_, _ = io.WriteString(near, "HTTP/1.1 200 OK\r\n\r\n")
+		go func() { _, _ = io.Copy(far, near); far.Close() }()
+		_, _ = io.Copy(near, far)
+		near.Close()
+	}))
+	t.Cleanup(proxy.Close)
+	return proxy.URL
+}
+
+// deploysToItsOwnCluster: an environment on the cluster of the engine is served with the tenant's
+// own credential. Argo CD's own service account is cluster-admin, and is not used.
+func (w *argoLab) deploysToItsOwnCluster() {
+	w.Helper()
+	env := fleet.EnvironmentID{Tenant: "soylent", Name: "near"}
+	allowed, denied := w.spaceA+"-near", w.spaceA+"-far"
+	token, err := w.cluster.TenantToken(w.Context(), "soylent-"+w.spaceA, allowed)
+	if err != nil {
+		w.Fatal(err)
+	}
+	if err := w.cluster.CreateNamespace(w.Context(), denied); err != nil {
+		w.Fatal(err)
+	}
+	// A Secret of a service account holds both.
+	credential := fleet.NewSecret(map[string][]byte{"token": []byte(token),
+		"ca.crt": w.cluster.CA})
+	key := fleet.ServerKey(fleet.InClusterServer, env)
+	w.commit(map[string]string{"near/cm.yaml": configMap("near", "one")})
+	project, cluster := projectObject(env.Tenant), clusterObject(env, fleet.InClusterServer)
+	project.Project.SourceRepos, project.Project.ClusterResources = []string{w.repo.URL}, nil
+	project.Project.Destinations = []fleet.Destination{
+		{Server: key, Namespace: allowed, OnEngine: testEngine},
+		{Server: key, Namespace: denied, OnEngine: testEngine}}
+	cluster.Cluster.OnEngine = testEngine
+	cluster.Cluster.Namespaces = []string{allowed}
+	w.apply(w.row(project, ""), fleet.Secret{})
+	w.apply(w.row(cluster, ""), credential)
+	of := func(deployment fleet.DeploymentName, namespace string, sync fleet.Sync) mirror.Row {
+		app := w.app(fleet.ApplicationID{Tenant: env.Tenant, Deployment: deployment,
+			Environment: env.Name}, "near", namespace, fleet.DeletionDelete,
+			func(a *fleet.Application) {
+				a.Destination.Server, a.Destination.OnEngine = key, testEngine
+				a.Sync = sync
+			})
+		w.apply(app, fleet.Secret{})
+		return app
+	}
+	app := of("near", allowed, fleet.Sync{Automated: true, Prune: true})
+	w.observed("deployed to the engine's own cluster", app.Key, synced)
+	if got, _ := w.value(allowed, "near"); got != "one" {
+		w.Errorf("the namespace has %q", got)
+	}
+	// The cluster Secret lists the namespace, and the service account has no right there.
+	cluster.Cluster.Namespaces = []string{allowed, denied}
+	w.apply(w.row(cluster, ""), credential)
+	far := of("far", denied, fleet.Sync{Automated: true})
+	w.denied(far.Key, "forbidden")
+	if got, _ := w.value(denied, "near"); got != "" {
+		w.Error("Argo CD deployed with more than the tenant's service account")
+	}
+	w.Logf("denied: %.300s", w.condition(far.Key))
 }
 
 // admin is a credential for everything on the cluster: only Argo CD's own checks limit it.

@@ -116,8 +116,10 @@ func exact(field, s string, most int) error {
 
 // exactServer accepts a server key: a checked URL and the query of ServerKey, whose '?' is the only
 // pattern character. As a pattern it matches any one character, itself included. The rest of the
-// key is unique, so it matches nothing else. With a zero env it accepts any environment's key.
-func exactServer(field, key string, env fleet.EnvironmentID) error {
+// key is unique, so it matches nothing else. With a zero env it accepts any environment's key. With
+// own it is the cluster that the engine's Argo CD runs on: a URL that Argo CD would use with its
+// own service account if it were without the query, and that no declaration names.
+func exactServer(field, key string, env fleet.EnvironmentID, own bool) error {
 	server, query, _ := strings.Cut(key, "?")
 	name, isKey := strings.CutPrefix(query, "managedEnvironment=")
 	if !isKey || env != (fleet.EnvironmentID{}) && key != fleet.ServerKey(server, env) {
@@ -128,10 +130,27 @@ func exactServer(field, key string, env fleet.EnvironmentID) error {
 			return err
 		}
 	}
+	if own {
+		if server != fleet.InClusterServer {
+			return fmt.Errorf("%s %q is not the engine's own cluster, %s", field, key,
+				fleet.InClusterServer)
+		}
+		return nil
+	}
 	if err := fleet.CheckServerURL(server); err != nil {
 		return fmt.Errorf("%s %q: %w", field, key, err)
 	}
 	return nil
+}
+
+// onOwnCluster reports whether an object is on the own cluster of the engine that it is rendered
+// for, and rejects one that is on another engine's.
+func onOwnCluster(field string, on, engine fleet.EngineName) (bool, error) {
+	if on != "" && (on != engine || engine.OfEnvironment()) {
+		return false, fmt.Errorf("%s: engine %s does not run on the cluster of engine %s", field,
+			engine, on)
+	}
+	return on != "", nil
 }
 
 // checkEngine accepts the name of a declared engine or of an environment's own cluster, which is
@@ -149,10 +168,15 @@ func checkEngine(name fleet.EngineName) error {
 
 // exactDestination accepts a destination of an engine: on an environment's own cluster only that
 // cluster, elsewhere a server key. With a zero env it accepts any environment's key.
-func exactDestination(field, server string, engine fleet.EngineName,
+func exactDestination(field string, d fleet.Destination, engine fleet.EngineName,
 	env fleet.EnvironmentID) error {
+	own, err := onOwnCluster(field, d.OnEngine, engine)
+	if err != nil {
+		return err
+	}
+	server := d.Server
 	if !engine.OfEnvironment() {
-		return exactServer(field, server, env)
+		return exactServer(field, server, env, own)
 	}
 	if server != fleet.InClusterServer {
 		return fmt.Errorf("%s %q is not the environment's own cluster, %s", field, server,
@@ -228,7 +252,7 @@ func renderApplication(engine fleet.EngineSpec, key fleet.ObjectKey, a fleet.App
 			return object{}, fmt.Errorf("hold: %w", err)
 		}
 	}
-	if err := exactDestination("destination.server", a.Destination.Server, key.Engine,
+	if err := exactDestination("destination.server", a.Destination, key.Engine,
 		a.ID.In()); err != nil {
 		return object{}, err
 	}
@@ -630,7 +654,7 @@ func renderProject(engine fleet.EngineSpec, key fleet.ObjectKey, p fleet.Project
 	}
 	at := place{tenant: p.Tenant, name: key.Engine, engine: engine}
 	for _, d := range p.Destinations {
-		if err := exactDestination("destinations.server", d.Server, key.Engine,
+		if err := exactDestination("destinations.server", d, key.Engine,
 			fleet.EnvironmentID{}); err != nil {
 			return object{}, err
 		}
@@ -723,7 +747,11 @@ func renderCluster(engine fleet.EngineSpec, key fleet.ObjectKey, c fleet.Cluster
 	if want := fleet.ProjectName(c.ID.Tenant); c.Project != want {
 		return object{}, fmt.Errorf("project %q is not its tenant's project %q", c.Project, want)
 	}
-	if err := exactServer("server", c.Server, c.ID); err != nil {
+	own, err := onOwnCluster("server", c.OnEngine, key.Engine)
+	if err != nil {
+		return object{}, err
+	}
+	if err := exactServer("server", c.Server, c.ID, own); err != nil {
 		return object{}, err
 	}
 	if (len(c.Namespaces) == 0) != (c.AllNamespaces || c.Unused) || c.AllNamespaces && c.Unused {

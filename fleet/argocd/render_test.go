@@ -47,7 +47,14 @@ func TestRenderedObjectsAreGolden(t *testing.T) {
 	all.Cluster.Namespaces, all.Cluster.AllNamespaces = nil, true
 	idle := clusterObject(prodEU, exampleServer)
 	idle.Cluster.Namespaces, idle.Cluster.Unused = nil, true
+	near := clusterObject(prodEU, fleet.InClusterServer)
+	near.Cluster.OnEngine = testEngine
+	nearby := projectObject(acme)
+	nearby.Project.Destinations = []fleet.Destination{{OnEngine: testEngine, Namespace: "web",
+		Server: fleet.ServerKey(fleet.InClusterServer, prodEU)}}
 	cases := map[string]fleet.Object{
+		"cluster-of-the-engine":          near,
+		"project-on-the-engine":          nearby,
 		"cluster-without-applications":   idle,
 		"project-granted":                granted,
 		"project-whole-cluster":          whole,
@@ -303,6 +310,7 @@ func TestRenderRejectsUnsafeObjects(t *testing.T) {
 			change(&p.Destinations[0])
 		})
 	}
+	near := fleet.ServerKey(fleet.InClusterServer, prodEU)
 	several := func(change func([]fleet.Source)) fleet.Object {
 		return app(func(a *fleet.Application) {
 			a.Sources = []fleet.Source{
@@ -375,6 +383,21 @@ func TestRenderRejectsUnsafeObjects(t *testing.T) {
 		"a Helm repository over ssh": func() fleet.Object {
 			return repositoryOf(fleet.RepositoryHelm, "ssh://git@git.example.com/a")
 		}(),
+		"the engine's own cluster with Argo CD's service account": all(func(d *fleet.Destination) {
+			d.Server, d.OnEngine, d.Namespace = fleet.InClusterServer, testEngine, "web"
+		}),
+		"another engine's own cluster": all(func(d *fleet.Destination) {
+			d.Server, d.OnEngine, d.Namespace = near, "eu-2", "web"
+		}),
+		"another server as the engine's": all(func(d *fleet.Destination) {
+			d.OnEngine, d.Namespace = testEngine, "web"
+		}),
+		"a cluster Secret for Argo CD's service account": cluster(func(c *fleet.Cluster) {
+			c.Server, c.OnEngine = fleet.InClusterServer, testEngine
+		}),
+		"a cluster Secret of another engine's cluster": cluster(func(c *fleet.Cluster) {
+			c.Server, c.OnEngine = near, "eu-2"
+		}),
 		"all namespaces of every server": all(func(d *fleet.Destination) {
 			d.Server, d.All = "*", true
 		}),

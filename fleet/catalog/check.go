@@ -256,14 +256,35 @@ func (ch *checker) checkEnvironment(e *entry, spec *fleet.EnvironmentSpec,
 	return problems
 }
 
+// checkOnEngine checks the engine on whose own cluster an environment is.
+func (ch *checker) checkOnEngine(e *entry, spec *fleet.EnvironmentSpec,
+	name fleet.EngineName) []fleet.Problem {
+	engine := ch.st.get(engineKey(name))
+	switch {
+	case engine == nil:
+		return []fleet.Problem{e.problem("spec.cluster.engine", codeUnknownEngine,
+			"the platform declares it in fleet/engines/"+string(name)+".yaml",
+			"engine %q is not in effect", name)}
+	case engine.Engine.Region != spec.Region:
+		return []fleet.Problem{e.problem("spec.region", codeRegion,
+			"write region: "+engine.Engine.Region, "engine %q, on whose cluster the environment "+
+				"is, is in region %q", name, engine.Engine.Region)}
+	}
+	return nil
+}
+
 // checkServer checks the API server of an environment against the fleet's hosts and the tenant's
 // grants, and its namespaces against those of other tenants on that server. The environment keeps
 // every namespace of the server that it has in effect.
 func (ch *checker) checkServer(e *entry, spec *fleet.EnvironmentSpec,
 	grant *fleet.TenantSpec) []fleet.Problem {
 	var problems []fleet.Problem
-	server, hosts := spec.Cluster.Server, ch.hosts()
-	if why := fleet.InternalServer(server, hosts.ClusterHosts,
+	server, hosts := spec.Cluster.Address(), ch.hosts()
+	field := "spec.cluster.server"
+	if name := spec.Cluster.Engine; name != "" {
+		field = "spec.cluster.engine"
+		problems = ch.checkOnEngine(e, spec, name)
+	} else if why := fleet.InternalServer(server, hosts.ClusterHosts,
 		hosts.RefusePrivateClusters); why != "" {
 		problems = append(problems, e.problem("spec.cluster.server", codeClusterHost,
 			"write the address that the engines reach it by, or ask the platform to list the "+
@@ -275,7 +296,7 @@ func (ch *checker) checkServer(e *entry, spec *fleet.EnvironmentSpec,
 	if !fleet.ServerGranted(grant.Clusters, server) {
 		return append(
 			problems,
-			e.problem("spec.cluster.server", codeClusterGrant,
+			e.problem(field, codeClusterGrant,
 				fmt.Sprintf("ask the platform to add %q to clusters of %s", server, file),
 				"tenant %q is not granted the API server %s", e.key.Tenant, server))
 	}
@@ -287,8 +308,8 @@ func (ch *checker) checkServer(e *entry, spec *fleet.EnvironmentSpec,
 			problems = append(
 				problems, e.problem(fmt.Sprintf("spec.namespaces[%d]", i), codeNamespaceGrant,
 					fmt.Sprintf("ask the platform to add %q to namespaces of %s", ns, file),
-					"%s is granted to other tenants too, and namespace %q on it is not granted to "+
-						"tenant %q", server, ns, e.key.Tenant))
+					"%s is not tenant %[3]q's alone, and namespace %[2]q on it is not granted to it",
+					server, ns, e.key.Tenant))
 		}
 	}
 	return problems

@@ -16,6 +16,7 @@ const (
 	codeReservedName      = "reserved-name"
 	codeUnknownTenant     = "unknown-tenant"
 	codeUnknownEnv        = "unknown-environment"
+	codeUnknownEngine     = "unknown-engine"
 	codeUnknownDeployment = "unknown-deployment"
 	codeNotADestination   = "not-a-destination"
 	codeDuplicateOverride = "duplicate-override"
@@ -69,6 +70,7 @@ func Codes() map[string]string {
 		codeReservedName:      "The name is reserved, or too long for what is made of it.",
 		codeUnknownTenant:     "No such tenant is declared in fleet/tenants/.",
 		codeUnknownEnv:        "The tenant has no such environment in effect.",
+		codeUnknownEngine:     "No such engine is declared in fleet/engines/.",
 		codeUnknownDeployment: "The tenant has no such deployment in effect.",
 		codeNotADestination:   "An environment is named that the deployment does not go to.",
 		codeDuplicateOverride: "Two overrides are for the same environment.",

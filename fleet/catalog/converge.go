@@ -245,6 +245,7 @@ func (w *work) wakeDependents(k fleet.Key, before, after *fleet.Declaration) {
 	case fleet.KindTenant:
 		w.wakeTenant(k, before, after)
 	case fleet.KindEngine:
+		w.enqueueAll(referrersOf(k))
 		w.wakeRegions(k, before, after)
 	case fleet.KindManagedEnvironment:
 		w.enqueueAll(referrersOf(k))
@@ -670,6 +671,8 @@ func mention(d *fleet.Declaration, k fleet.Key) string {
 		return indexed("spec.dedicatedTo[%d]")
 	case d.Policy != nil:
 		return indexed("spec.tenants[%d]")
+	case d.Environment != nil:
+		return "spec.cluster.engine"
 	case d.SyncRun != nil && i == 0:
 		return "spec.deployment"
 	case d.SyncRun != nil:

@@ -18,7 +18,7 @@ const everyNamespace = "*"
 // alone.
 func clusterOf(d *fleet.Declaration) string {
 	if c := d.Environment.Cluster; c != nil {
-		return c.Server
+		return c.Address()
 	}
 	return "agent of " + environmentID(d.Key).String()
 }
@@ -94,7 +94,7 @@ func environmentRivals(d *fleet.Declaration) []term {
 	}
 	ts = append(ts, claim(d, everyNamespace))
 	if c := d.Environment.Cluster; c != nil && d.Environment.ClusterWide() {
-		ts = append(ts, term{what: onServer, a: c.Server}, clusterWideIn(d))
+		ts = append(ts, term{what: onServer, a: c.Address()}, clusterWideIn(d))
 	}
 	return ts
 }
@@ -113,7 +113,7 @@ func enginesAt(entry string) term {
 func (ch *checker) checkNamespaces(e *entry, head *fleet.Declaration) []fleet.Problem {
 	var problems []fleet.Problem
 	may, shared := ch.mayUse(head), head.Environment.Cluster != nil &&
-		ch.sharedServer(head.Environment.Cluster.Server, e.key.Tenant)
+		ch.sharedServer(head.Environment.Cluster.Address(), e.key.Tenant)
 	for i, ns := range head.Environment.Namespaces {
 		field := fmt.Sprintf("spec.namespaces[%d]", i)
 		if p := ch.checkArgoNamespace(e, field, ns); p != nil {
@@ -186,7 +186,7 @@ func (ch *checker) ownCluster(env *fleet.Declaration) bool {
 	if c == nil {
 		return true
 	}
-	return ch.mayUse(env) && !ch.sharedServer(c.Server, env.Key.Tenant)
+	return ch.mayUse(env) && !ch.sharedServer(c.Address(), env.Key.Tenant)
 }
 
 // mayUse reports whether the tenant is granted the environment's API server, or needs no grant.
@@ -196,7 +196,7 @@ func (ch *checker) mayUse(env *fleet.Declaration) bool {
 		return true
 	}
 	t := ch.st.get(tenantKey(env.Key.Tenant))
-	return t != nil && fleet.ServerGranted(t.Tenant.Clusters, c.Server)
+	return t != nil && fleet.ServerGranted(t.Tenant.Clusters, c.Address())
 }
 
 // granted returns the platform's grant for an environment.
@@ -310,13 +310,14 @@ func (ch *checker) checkWhole(e *entry, spec *fleet.EnvironmentSpec,
 	default:
 		return nil
 	}
-	if spec.Cluster == nil || !ch.sharedServer(spec.Cluster.Server, e.key.Tenant) {
+	if spec.Cluster == nil || !ch.sharedServer(spec.Cluster.Address(), e.key.Tenant) {
 		return nil
 	}
 	return []fleet.Problem{e.problem(field, codeWholeCluster,
 		"ask the platform to list namespaces and kinds in environments of fleet/tenants/"+
 			string(e.key.Tenant)+".yaml, in place of all of them",
-		"%s is granted to other tenants too, so that none may have all of it", spec.Cluster.Server)}
+		"%s is not this tenant's alone, so that it may not have all of it",
+		spec.Cluster.Address())}
 }
 
 // checkWholeGrants refuses a grant of all cluster-scoped kinds to an environment that is in effect
@@ -328,14 +329,14 @@ func (ch *checker) checkWholeGrants(e *entry, spec *fleet.TenantSpec) []fleet.Pr
 		env := ch.st.get(environmentKey(fleet.EnvironmentID{Tenant: tenant, Name: g.Name}))
 		if !g.AllClusterResources || env == nil || env.Environment.Cluster == nil ||
 			!env.Environment.ClusterResources || ch.whole(env) ||
-			!ch.sharedServer(env.Environment.Cluster.Server, tenant) {
+			!ch.sharedServer(env.Environment.Cluster.Address(), tenant) {
 			continue
 		}
 		problems = append(problems, e.problem(
 			fmt.Sprintf("spec.environments[%d].allClusterResources", i), codeWholeCluster,
 			"list the kinds in clusterResources",
-			"environment %q is on %s, which is granted to other tenants too", g.Name,
-			env.Environment.Cluster.Server))
+			"environment %q is on %s, which is not this tenant's alone", g.Name,
+			env.Environment.Cluster.Address()))
 	}
 	return problems
 }
@@ -398,8 +399,15 @@ func (ch *checker) checkScope(e *entry, head *fleet.Declaration) []fleet.Problem
 	return nil
 }
 
-// sharedServer reports whether a tenant other than one is granted the API server.
+// sharedServer reports whether a tenant other than one is granted the API server. An engine's own
+// cluster is the tenant's only if the engine serves that tenant alone.
 func (ch *checker) sharedServer(server string, other fleet.TenantName) bool {
+	if name, own := strings.CutPrefix(server, "engine:"); own {
+		engine := ch.st.get(engineKey(fleet.EngineName(name)))
+		if engine == nil || !engine.Engine.Serves(other) {
+			return true
+		}
+	}
 	for _, g := range fleet.ServerGrants(server) {
 		for k := range ch.st.index.each(term{what: grantsServer, a: g}) {
 			if d := ch.st.get(k); d != nil && k.Name != string(other) &&
@@ -429,7 +437,7 @@ func (e *entry) keeps(head *fleet.EnvironmentSpec, entry string) bool {
 	}
 	in := e.effective.Environment
 	if (in.Cluster == nil) != (head.Cluster == nil) ||
-		in.Cluster != nil && in.Cluster.Server != head.Cluster.Server {
+		in.Cluster != nil && in.Cluster.Address() != head.Cluster.Address() {
 		return false
 	}
 	if entry == everyNamespace {

@@ -264,3 +264,36 @@ func TestCreateNamespaceNeedsTheKindOnlyBesideClusterScopedResources(t *testing.
 		create("a", "wide"), environment("acme/wide", clusterResources))
 	refused(t, c, warned, "~GitOpsDeployment acme/new", create("a"))
 }
+
+func TestTheClusterOfAnEngineIsGranted(t *testing.T) {
+	near := func(id string, ns ...string) Input {
+		return namespaces(environment(id, func(d *fleet.Declaration) {
+			d.Environment.Cluster.Server, d.Environment.Cluster.Engine = "", "eu-1"
+		}), ns...)
+	}
+	on := []string{"engine:eu-1"}
+	c := New()
+	good(t, c, theFleet(), engine("eu-1"), granted("acme", on, "acme-"), granted("evil", nil))
+	refused(t, c, "ManagedEnvironment evil/a spec.cluster.engine cluster-not-granted", "",
+		near("evil/a", "web"))
+	// It is never a tenant's alone, unless the engine is.
+	refused(t, c, "ManagedEnvironment acme/a spec.namespaces[1] namespace-not-granted",
+		"", near("acme/a", "acme-shop", "web"))
+	refused(t, c, "", "+ManagedEnvironment acme/a", near("acme/a", "acme-shop"))
+	refused(t, c, "ManagedEnvironment evil/a spec.namespaces[0] namespace-claimed", "~Tenant evil",
+		granted("evil", on, "acme-shop"), near("evil/a", "acme-shop"))
+	refused(t, c, "", "~Tenant evil", gone(near("evil/a")), granted("evil", nil))
+	refused(t, c, "Engine eu-1 still-referenced", "", gone(engine("eu-1")))
+	refused(t, c, "", "~Engine eu-1; ~ManagedEnvironment acme/a",
+		near("acme/a", "acme-shop", "web"), engine("eu-1", func(d *fleet.Declaration) {
+			d.Engine.DedicatedTo = []fleet.TenantName{"acme"}
+		}))
+	far := near("acme/b", "acme-b")
+	far.Declaration.Environment.Region = "us"
+	far.Declaration.Environment.Cluster.Engine = "eu-1"
+	refused(t, c, "ManagedEnvironment acme/b spec.region region-not-allowed", "", far)
+	missing := near("acme/c", "acme-c")
+	missing.Declaration.Environment.Cluster.Engine = "eu-9"
+	refused(t, c, "ManagedEnvironment acme/c spec.cluster.engine cluster-not-granted; "+
+		"ManagedEnvironment acme/c spec.cluster.engine unknown-engine", "", missing)
+}

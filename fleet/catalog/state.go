@@ -192,7 +192,7 @@ func terms(d *fleet.Declaration) []term {
 		}
 	case d.Environment != nil:
 		if c := d.Environment.Cluster; c != nil {
-			for _, g := range fleet.ServerGrants(c.Server) {
+			for _, g := range fleet.ServerGrants(c.Address()) {
 				ts = append(ts, term{what: onServer, a: g})
 			}
 		}
@@ -230,6 +230,10 @@ func references(d *fleet.Declaration) []fleet.Key {
 	case d.Policy != nil:
 		for _, t := range d.Policy.Tenants {
 			ks = append(ks, tenantKey(t))
+		}
+	case d.Environment != nil:
+		if c := d.Environment.Cluster; c != nil && c.Engine != "" {
+			ks = append(ks, engineKey(c.Engine))
 		}
 	case d.Deployment != nil:
 		for _, n := range d.Deployment.Destination.Environments {

@@ -114,7 +114,7 @@ func scanEnvironment(row pgx.CollectableRow) (view.Environment, error) {
 			e.Namespaces = []string{"*"}
 		}
 		if spec.Cluster != nil {
-			e.Server = spec.Cluster.Server
+			e.Server = spec.Cluster.Address()
 		}
 		if spec.Agent != nil {
 			e.Agent = fleet.AgentManaged

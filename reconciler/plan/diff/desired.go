@@ -20,7 +20,7 @@ func application(
 		Sources: target.Sources,
 		Destination: fleet.Destination{
 			Server: serverKey(env, id.In()), Namespace: target.Namespace,
-			Granted: env.Granted(target.Namespace, on.ArgoCD.Namespace),
+			Granted: env.Granted(target.Namespace, on.ArgoCD.Namespace), OnEngine: env.OnEngine(),
 		},
 		Sync:           sync,
 		Hold:           hold,
@@ -39,7 +39,7 @@ func serverKey(spec *fleet.EnvironmentSpec, id fleet.EnvironmentID) string {
 	if spec.Cluster == nil {
 		return fleet.InClusterServer
 	}
-	return fleet.ServerKey(spec.Cluster.Server, id)
+	return fleet.ServerKey(spec.Cluster.URL(), id)
 }
 
 // cluster returns the Cluster of an environment without an agent.
@@ -50,7 +50,7 @@ func cluster(
 	c := env.Environment.Cluster
 	out := &fleet.Cluster{
 		ID: id, Name: fleet.ClusterName(id), Project: fleet.ProjectName(id.Tenant),
-		Server: fleet.ServerKey(c.Server, id), CAData: c.CAData,
+		Server: fleet.ServerKey(c.URL(), id), OnEngine: c.Engine, CAData: c.CAData,
 		AllNamespaces:    env.Environment.AllNamespaces,
 		ClusterResources: env.Environment.ClusterResources,
 		Credential: credentialSource(view, id.Tenant, fleet.ObjectCluster,
@@ -150,12 +150,13 @@ func destinations(
 ) []fleet.Destination {
 	server := serverKey(env, id)
 	if env.AllNamespaces {
-		return []fleet.Destination{{Server: server, All: true}}
+		return []fleet.Destination{{Server: server, OnEngine: env.OnEngine(), All: true}}
 	}
 	out := make([]fleet.Destination, 0, len(env.Namespaces))
 	for _, ns := range namespaces(l, id, env) {
 		out = append(out, fleet.Destination{
-			Server: server, Namespace: ns, Granted: env.Granted(ns, on.ArgoCD.Namespace)})
+			Server: server, OnEngine: env.OnEngine(), Namespace: ns,
+			Granted: env.Granted(ns, on.ArgoCD.Namespace)})
 	}
 	return out
 }

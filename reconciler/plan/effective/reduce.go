@@ -79,7 +79,7 @@ func sameServer(before, after *fleet.EnvironmentSpec) bool {
 	if before.Cluster == nil || after.Cluster == nil {
 		return sameConnection(before, after)
 	}
-	return before.Cluster.Server == after.Cluster.Server
+	return before.Cluster.Address() == after.Cluster.Address()
 }
 
 func union[T comparable](a, b []T) []T {

@@ -174,6 +174,9 @@ func (p placer) item(id fleet.EnvironmentID) placement.Item {
 	return i
 }
 
+// elsewhere explains why an engine cannot serve an environment on another engine's own cluster.
+const elsewhere = "does not run on the environment's cluster (spec.cluster.engine)"
+
 // conflicts explains why an engine cannot take the environment because of its other environments or
 // its own future. Argo CD finds repository credentials and its caches by URL: two tenants who read
 // one repository with credentials of their own do not share an engine. The reason does not name the
@@ -182,7 +185,11 @@ func (p placer) conflicts(id fleet.EnvironmentID) func(fleet.EngineName) string 
 	own := slices.DeleteFunc(p.after.Repositories(id), func(r catalog.Repository) bool {
 		return r.Credential.Name == ""
 	})
+	on := p.after.Environment(id).Environment.OnEngine()
 	return func(engine fleet.EngineName) string {
+		if on != "" && on != engine {
+			return elsewhere
+		}
 		k := fleet.Key{Kind: fleet.KindEngine, Name: string(engine)}
 		if _, deferred := p.Declared.Deferred[k]; deferred {
 			return "will be removed or replaced and takes nothing new"
