@@ -59,7 +59,7 @@ func (s *EnvironmentSpec) NamespacesWith(used []string) []string {
 		}
 	}
 	for _, ns := range used {
-		if s.covers(ns) {
+		if s.covers(ns) && CheckNamespace(ns) == nil {
 			names = append(names, ns)
 		}
 	}
