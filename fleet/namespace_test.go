@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// FuzzCheckNamespaceEntry: an accepted entry holds no character that Argo CD reads as a pattern, and
-// covers no namespace that is reserved or Argosy's own, unless it is that name itself.
+// FuzzCheckNamespaceEntry: an accepted entry holds no character that Argo CD reads as a pattern,
+// and covers no namespace that is reserved or Argosy's own, unless it is that name itself.
 func FuzzCheckNamespaceEntry(f *testing.F) {
 	for _, entry := range []string{"acme", "acme-", "kube-", "kube-system", "argosy-x", "a--", "-",
 		"*", "acme-*", "!x", "ACME-", "default-", "x-\n"} {

@@ -240,6 +240,17 @@ func (ch *checker) checkArgoNamespace(e *entry, field, ns string) *fleet.Problem
 func (ch *checker) checkInstanceNamespace(e *entry, spec *fleet.EngineSpec) *fleet.Problem {
 	ns, held := spec.ArgoCD.Namespace, e.effective
 	same := held != nil && held.Engine.ArgoCD.Namespace == ns
+	for _, k := range ch.st.index.list(referrersOf(e.key)) {
+		if env := ch.st.get(k); env != nil && env.Environment != nil && ch.ownsEngine(env) &&
+			held != nil && held.Engine.Serves(k.Tenant) && !spec.Serves(k.Tenant) {
+			p := e.problem("spec.dedicatedTo", codeEngineNamespace,
+				"keep dedicatedTo: ["+string(k.Tenant)+"], or have kube-* and allNamespaces "+
+					"taken out of the environment first",
+				"environment %s has the cluster that the engine runs on (%s), so the engine "+
+					"serves no other tenant", environmentID(k), env.Path)
+			return &p
+		}
+	}
 	for _, entry := range entriesFor(ns) {
 		for _, k := range ch.st.index.list(term{what: namespaceOf, a: entry}) {
 			env := ch.st.get(k)
@@ -269,12 +280,31 @@ func (ch *checker) checkInstanceNamespace(e *entry, spec *fleet.EngineSpec) *fle
 	return nil
 }
 
+// ownsEngine reports whether an environment on the own cluster of an engine has that cluster: all
+// of it, or a namespace of Kubernetes.
+func (ch *checker) ownsEngine(env *fleet.Declaration) bool {
+	return env.Environment.OnEngine() != "" && (ch.whole(env) ||
+		slices.ContainsFunc(env.Environment.Namespaces, ofKubernetes))
+}
+
+func ofKubernetes(namespace string) bool { return strings.HasPrefix(namespace, "kube-") }
+
 // checkReserved refuses reserved namespaces that the platform does not grant to the environment. It
 // keeps those that it has in effect.
 func (ch *checker) checkReserved(e *entry, spec *fleet.EnvironmentSpec,
 	mine fleet.EnvironmentGrant) []fleet.Problem {
 	var problems []fleet.Problem
 	for i, ns := range spec.Namespaces {
+		if name := spec.OnEngine(); name != "" && ofKubernetes(ns) && !e.keeps(spec, ns) &&
+			ch.sharedServer(spec.Cluster.Address(), e.key.Tenant) {
+			problems = append(problems, e.problem(fmt.Sprintf("spec.namespaces[%d]", i),
+				codeEngineNamespace,
+				fmt.Sprintf("use another namespace, or ask the platform to set dedicatedTo: [%s] "+
+					"on the engine and to grant %s to no other tenant", e.key.Tenant,
+					spec.Cluster.Address()),
+				"write access to %q is the cluster, on which engine %q lives", ns, name))
+			continue
+		}
 		if !fleet.ReservedNamespace(ns) || slices.Contains(mine.Namespaces, ns) ||
 			e.keeps(spec, ns) {
 			continue
@@ -315,7 +345,9 @@ func (ch *checker) checkWhole(e *entry, spec *fleet.EnvironmentSpec,
 	}
 	return []fleet.Problem{e.problem(field, codeWholeCluster,
 		"ask the platform to list namespaces and kinds in environments of fleet/tenants/"+
-			string(e.key.Tenant)+".yaml, in place of all of them",
+			string(e.key.Tenant)+".yaml, in place of all of them; or to grant the cluster to "+
+			"no other tenant, and an engine's own one with dedicatedTo: ["+
+			string(e.key.Tenant)+"]",
 		"%s is not this tenant's alone, so that it may not have all of it",
 		spec.Cluster.Address())}
 }

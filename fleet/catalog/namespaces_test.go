@@ -288,6 +288,23 @@ func TestTheClusterOfAnEngineIsGranted(t *testing.T) {
 		near("acme/a", "acme-shop", "web"), engine("eu-1", func(d *fleet.Declaration) {
 			d.Engine.DedicatedTo = []fleet.TenantName{"acme"}
 		}))
+	// Write access to kube-system is the cluster, and the engine with it.
+	whole := func(on ...string) Input {
+		return tenant("acme", func(d *fleet.Declaration) {
+			d.Tenant.Clusters, d.Tenant.Namespaces = on, []string{"acme-"}
+			d.Tenant.Environments = []fleet.EnvironmentGrant{{Name: "a",
+				Namespaces: []string{"kube-system"}, AllNamespaces: true}}
+		})
+	}
+	good(t, c, whole(on...), near("acme/a", "acme-shop", "kube-system"))
+	refused(t, c, "Engine eu-1 spec.dedicatedTo namespace-of-engine", "", engine("eu-1"))
+	good(t, c, remake(near("acme/a"), wholeCluster))
+	refused(t, c, "", "", engine("eu-1"))
+	refused(t, c, "", "~Tenant acme; ~Engine eu-1; ~ManagedEnvironment acme/a",
+		granted("acme", on, "acme-"), near("acme/a", "acme-shop"))
+	refused(t, c, "ManagedEnvironment acme/a spec.namespaces[0] namespace-of-engine",
+		"~Tenant acme",
+		whole(on...), near("acme/a", "kube-system"))
 	far := near("acme/b", "acme-b")
 	far.Declaration.Environment.Region = "us"
 	far.Declaration.Environment.Cluster.Engine = "eu-1"
