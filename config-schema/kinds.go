@@ -594,6 +594,12 @@ var kindDeployment = describe(kind{
 						"write another deployment"),
 				})},
 		).exactlyOneOf("environment", "selector")).by("environment")},
+	field{
+		name: "wave",
+		doc: "Order among the tenant's deployments of one environment. A change waits until " +
+			"those of lower waves are applied, Synced and Healthy there; deletions run in " +
+			"reverse order.", example: "1", fallback: "0",
+		value: integer(fleet.MinWave, fleet.MaxWave)},
 	ignoreDifferences(),
 	revisionHistoryLimit(),
 	field{

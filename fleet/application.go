@@ -1,5 +1,7 @@
 package fleet
 
+import "strconv"
+
 // Destination is an exact (server, namespace) pair of an AppProject or an Application. Server is
 // the environment's server key.
 type Destination struct {
@@ -26,10 +28,32 @@ type Application struct {
 	Hold           SyncRunName // a SyncRun that keeps automation off; empty: none
 	DeletionPolicy DeletionPolicy
 
+	Wave int `json:",omitempty"` // see WaveAnnotation
+
 	IgnoreDifferences    []IgnoreDifference `json:",omitempty"`
 	RevisionHistoryLimit *int               `json:",omitempty"` // nil: Argo CD's default
 	Info                 []Info             `json:",omitempty"`
 	Links                []Link             `json:",omitempty"`
+}
+
+// WaveAnnotation is the annotation of an Application whose wave is not 0. A worker applies a change
+// of an Application after all Applications of its environment with a lower wave are applied, Synced
+// and Healthy, and deletes it after those with a higher wave that are deleted too.
+const WaveAnnotation = "argosy.dev/wave"
+
+// Bounds of a wave.
+const (
+	MinWave = -1000
+	MaxWave = 1000
+)
+
+// ParseWave reads the value of WaveAnnotation. A missing or malformed value is wave 0.
+func ParseWave(text string) int {
+	n, err := strconv.Atoi(text)
+	if err != nil || n < MinWave || n > MaxWave {
+		return 0
+	}
+	return n
 }
 
 // Project holds the permissions of a tenant on one engine. Every list is exact: no pattern

@@ -403,6 +403,9 @@ type DeploymentSpec struct {
 	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"` // default Delete
 	Overrides      []Override     `json:"overrides,omitempty"`
 
+	// order among the Applications of one environment: see WaveAnnotation
+	Wave int `json:"wave,omitempty"`
+
 	IgnoreDifferences    []IgnoreDifference `json:"ignoreDifferences,omitempty"`
 	RevisionHistoryLimit *int               `json:"revisionHistoryLimit,omitempty"`
 	Info                 []Info             `json:"info,omitempty"`

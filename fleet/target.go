@@ -17,6 +17,7 @@ type Target struct {
 	Sync           Sync     // with every default resolved
 	DeletionPolicy DeletionPolicy
 
+	Wave                 int
 	IgnoreDifferences    []IgnoreDifference
 	RevisionHistoryLimit *int
 	Info                 []Info
@@ -52,6 +53,7 @@ func (d *Declaration) TargetIn(env *Declaration, defaults Defaults) (Target, []U
 		Sync:           sync.Resolved(SyncSettings{}),
 		DeletionPolicy: cmp.Or(own.DeletionPolicy, DeletionDelete),
 
+		Wave:                 spec.Wave,
 		IgnoreDifferences:    own.IgnoreDifferences,
 		RevisionHistoryLimit: own.RevisionHistoryLimit,
 		Info:                 spec.Info,

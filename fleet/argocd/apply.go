@@ -310,7 +310,7 @@ func (w *desired) written(known *entry, m *liveMetadata, name fleet.EngineName) 
 		Revision: w.row.Revision, Epoch: w.epoch, Hash: w.row.Manifest.Hash,
 		Hold:    fleet.SyncRunName(m.Annotations[annotationHold]),
 		Manager: e.Manager, Deleting: m.DeletionTimestamp != nil, Operating: e.Operating,
-		Parked: e.Parked,
+		Parked: e.Parked, Sync: e.Sync, Health: e.Health, Wave: w.row.Wave(),
 	}
 	e.content, e.applied, e.finalizers = w.content, w.applied, intern(m.Finalizers)
 	if w.r == applications {

@@ -174,6 +174,14 @@ func (e *Engine) Live(key fleet.ObjectKey) (engine.Live, bool) {
 	return engine.Live{}, false
 }
 
+// Waves reports whether one of our Applications of the environment has a wave other than 0.
+func (e *Engine) Waves(id fleet.EnvironmentID) bool { return e.cache.waves(id) }
+
+// Environment lists our Applications of one environment. It costs these alone.
+func (e *Engine) Environment(id fleet.EnvironmentID) []engine.Live {
+	return e.cache.inEnvironment(id)
+}
+
 // Inventory lists all our objects, ordered by kind and name. It is meaningful only when Synced.
 func (e *Engine) Inventory() []engine.Live { return e.cache.inventory() }
 

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/url"
+	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -109,7 +110,8 @@ const (
 var (
 	ownLabels = []string{labelManagedBy, labelTenant, labelEnvironment, labelDeployment,
 		labelCredential, labelSecretType}
-	stableAnnotations = append([]string{annotationEngine, annotationHold}, linkAnnotations...)
+	stableAnnotations = append([]string{annotationEngine, annotationHold, fleet.WaveAnnotation},
+		linkAnnotations...)
 )
 
 // metadata is the part of ObjectMeta that we write. It has no finalizers on purpose.
@@ -258,10 +260,7 @@ func (o *liveOperation) request() string {
 }
 
 type liveStatus struct {
-	Sync struct {
-		Status, Revision string
-		Revisions        []string // of several sources
-	}
+	Sync           liveSync
 	Health         struct{ Status, Message string }
 	Resources      []struct{}
 	ReconciledAt   string
@@ -271,6 +270,74 @@ type liveStatus struct {
 		Operation      liveOperation
 		SyncResult     struct{ Resources failedResources }
 	}
+}
+
+type liveSync struct {
+	Status, Revision string
+	Revisions        []string // of several sources
+	ComparedTo       json.RawMessage
+}
+
+// liveTarget is the part of a spec that Argo CD repeats in comparedTo.
+type liveTarget struct{ Source, Sources, Destination json.RawMessage }
+
+// compared reports whether Argo CD has compared the Application with its present source and
+// destination. It sets comparedTo together with the result, so an older result has the older ones.
+func (o *liveObject) compared() bool {
+	var is, was liveTarget
+	if json.Unmarshal(o.Spec, &is) != nil || json.Unmarshal(o.Status.Sync.ComparedTo, &was) != nil {
+		return false
+	}
+	return sameJSON(is.Source, was.Source) && sameJSON(is.Sources, was.Sources) &&
+		sameJSON(is.Destination, was.Destination)
+}
+
+// sameJSON compares two values of one response. Argo CD writes an empty destination or source where
+// the spec has none.
+func sameJSON(a, b json.RawMessage) bool {
+	if bytes.Equal(a, b) {
+		return true
+	}
+	var x, y any
+	if len(a) > 0 && json.Unmarshal(a, &x) != nil || len(b) > 0 && json.Unmarshal(b, &y) != nil {
+		return false
+	}
+	return reflect.DeepEqual(withoutZeros(x), withoutZeros(y))
+}
+
+// withoutZeros removes what omitempty omits: Argo CD repeats a spec without it.
+func withoutZeros(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		out := map[string]any{}
+		for k, e := range v {
+			if e = withoutZeros(e); e != nil {
+				out[k] = e
+			}
+		}
+		if len(out) > 0 {
+			return out
+		}
+		return nil
+	case []any:
+		if len(v) == 0 {
+			return nil
+		}
+		out := make([]any, len(v))
+		for i := range v {
+			out[i] = withoutZeros(v[i])
+		}
+		return out
+	case string:
+		if v == "" {
+			return nil
+		}
+	case bool:
+		if !v {
+			return nil
+		}
+	}
+	return v
 }
 
 // failedResources holds the first failed resource of a sync and the number of failed ones.
@@ -386,6 +453,9 @@ func (e *entry) readApplication(o *liveObject) {
 		e.request = id
 	}
 	e.Operating = o.Operation != nil || e.running
+	e.Wave = fleet.ParseWave(o.Metadata.Annotations[fleet.WaveAnnotation])
+	e.Sync, e.Health = e.observation.Sync, e.observation.Health
+	e.Compared = e.Sync == mirror.SyncSynced && e.Health == mirror.HealthHealthy && o.compared()
 	if op := o.Operation; op != nil && !e.running && !op.InitiatedBy.Automated &&
 		op.InitiatedBy.Username != operationUser {
 		e.foreignOperation = "operation by " + firstOf(op.InitiatedBy.Username, "an unnamed user")

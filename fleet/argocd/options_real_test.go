@@ -110,6 +110,10 @@ func (w *argoLab) ignoresAndKeeps(space string) {
 	if got, _ := w.value(space, "b"); got != "live" {
 		w.Errorf("a field of an ignored manager is %q", got)
 	}
+	w.until("settled", func() bool {
+		l, _ := w.e.Live(row.Key)
+		return l.Settled()
+	})
 	live := w.live(row.Key)
 	if history, _, _ := unstructured.NestedSlice(live, "status", "history"); len(history) != 1 {
 		w.Errorf("the history has %d entries, not 1", len(history))
@@ -138,7 +142,7 @@ func (w *argoLab) ignoresAndKeeps(space string) {
 	w.remove(plain)
 }
 
-// retriesAsOften: a failed automated sync is repeated as often as the retry says.
+// retriesAsOften: a failed automated sync is repeated as often as its retry allows.
 func (w *argoLab) retriesAsOften(space string) {
 	w.Helper()
 	id := fleet.ApplicationID{Tenant: acme, Deployment: "broken", Environment: "prod-eu"}

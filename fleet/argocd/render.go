@@ -12,6 +12,7 @@ import (
 	"path"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/argoproj/argo-cd/v2/pkg/apis/application/v1alpha1"
@@ -40,6 +41,13 @@ func (Renderer) Render(engine fleet.EngineSpec, o fleet.Object) (fleet.Manifest,
 	if a := o.Application; a != nil {
 		if a.Hold != "" {
 			obj.Metadata.Annotations[annotationHold] = string(a.Hold)
+		}
+		if a.Wave < fleet.MinWave || a.Wave > fleet.MaxWave {
+			return fleet.Manifest{}, fmt.Errorf("%s %s: wave %d is not %d to %d", o.Key.Kind,
+				o.Key.Name, a.Wave, fleet.MinWave, fleet.MaxWave)
+		}
+		if a.Wave != 0 {
+			obj.Metadata.Annotations[fleet.WaveAnnotation] = strconv.Itoa(a.Wave)
 		}
 		if err := renderLinks(obj.Metadata.Annotations, a.Links); err != nil {
 			return fleet.Manifest{}, fmt.Errorf("%s %s: %w", o.Key.Kind, o.Key.Name, err)

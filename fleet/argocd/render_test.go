@@ -98,7 +98,7 @@ func TestRenderedObjectsAreGolden(t *testing.T) {
 					JQPathExpressions: []string{`.spec.containers[] | select(.name == "proxy")`}},
 				{Group: fleet.AnyKind, Kind: fleet.AnyKind,
 					ManagedFieldsManagers: []string{"kube-controller-manager"}}}
-			a.RevisionHistoryLimit = &none
+			a.RevisionHistoryLimit, a.Wave = &none, -2
 			a.Info = []fleet.Info{{Name: "team", Value: "payments"}}
 			a.Links = []fleet.Link{{Title: "dashboard", URL: "https://grafana.example.com/d/a?b=c"},
 				{URL: "https://wiki.example.com/checkout"}}

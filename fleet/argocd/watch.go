@@ -347,12 +347,13 @@ const reconciledStep = 10 * time.Minute
 // received yet. The response to each own write goes into the cache, so that the next decision does
 // not wait for the watch. An older event never overwrites a newer state.
 type cache struct {
-	mu          sync.RWMutex
-	objects     map[*resource]map[string]*entry
-	wanted      []*resource        // the followed resources
-	listed      map[*resource]bool // read completely at least once
-	writing     map[fleet.ObjectKey]stamp
-	atListStart map[*resource]snapshot // the objects at the start of a list
+	mu           sync.RWMutex
+	objects      map[*resource]map[string]*entry
+	environments map[fleet.EnvironmentID]*environment
+	wanted       []*resource        // the followed resources
+	listed       map[*resource]bool // read completely at least once
+	writing      map[fleet.ObjectKey]stamp
+	atListStart  map[*resource]snapshot // the objects at the start of a list
 	// how the server's state went back in time, until the sink has it
 	wentBack string
 
@@ -379,7 +380,8 @@ func (e *entry) stamp() stamp { return stamp{e.Epoch, e.applied} }
 
 func newCache(wanted []*resource) *cache {
 	c := &cache{wanted: wanted, objects: map[*resource]map[string]*entry{},
-		listed: map[*resource]bool{}, dirty: pacing.NewSignal(),
+		environments: map[fleet.EnvironmentID]*environment{},
+		listed:       map[*resource]bool{}, dirty: pacing.NewSignal(),
 		writing:     map[fleet.ObjectKey]stamp{},
 		atListStart: map[*resource]snapshot{},
 		observed:    map[fleet.ObjectKey]mirror.Observation{},
@@ -423,6 +425,10 @@ func (c *cache) replace(r *resource, e *entry) {
 		return // even if it belonged to an earlier object of that name
 	}
 	c.objects[r][e.Key.Name] = e
+	if r == applications {
+		c.leave(before)
+		c.join(e)
+	}
 	if !e.Ours {
 		if before != nil && before.Ours {
 			c.wake(before.Key) // another writer has removed our labels
@@ -444,6 +450,64 @@ func (c *cache) replace(r *resource, e *entry) {
 	if e.Drifted || e.Deleting || c.listed[r] && c.foreignWrite(before, e) {
 		c.wake(e.Key)
 	}
+}
+
+// environment holds our Applications of one environment by name, and the number of those with a
+// wave.
+type environment struct {
+	applications map[string]*entry
+	waves        int
+}
+
+// join and leave maintain the Applications of each environment.
+func (c *cache) join(e *entry) {
+	if !e.Ours {
+		return
+	}
+	of := c.environments[e.In()]
+	if of == nil {
+		of = &environment{applications: map[string]*entry{}}
+		c.environments[e.In()] = of
+	}
+	of.applications[e.Key.Name] = e
+	if e.Wave != 0 {
+		of.waves++
+	}
+}
+
+func (c *cache) leave(e *entry) {
+	if e == nil || !e.Ours {
+		return
+	}
+	of := c.environments[e.In()]
+	if e.Wave != 0 {
+		of.waves--
+	}
+	if delete(of.applications, e.Key.Name); len(of.applications) == 0 {
+		delete(c.environments, e.In())
+	}
+}
+
+func (c *cache) waves(id fleet.EnvironmentID) bool {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	of := c.environments[id]
+	return of != nil && of.waves > 0
+}
+
+// inEnvironment returns our Applications of one environment.
+func (c *cache) inEnvironment(id fleet.EnvironmentID) []engine.Live {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	of := c.environments[id]
+	if of == nil {
+		return nil
+	}
+	all := make([]engine.Live, 0, len(of.applications))
+	for _, e := range of.applications {
+		all = append(all, e.Live)
+	}
+	return all
 }
 
 // foreignWrite reports whether an object shows another writer's write. A request of a lost lease
@@ -483,6 +547,9 @@ func (c *cache) drop(r *resource, name, rv string) {
 		return
 	}
 	delete(c.objects[r], name)
+	if r == applications {
+		c.leave(before)
+	}
 	if !before.Ours {
 		return
 	}

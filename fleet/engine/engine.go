@@ -55,6 +55,12 @@ type Reader interface {
 	// Live returns the known state of one object, ours or a foreign one of that name.
 	Live(key fleet.ObjectKey) (Live, bool)
 
+	// Waves reports whether one of our Applications of the environment has a wave other than 0.
+	Waves(id fleet.EnvironmentID) bool
+
+	// Environment lists our Applications of one environment, in no order. It costs these alone.
+	Environment(id fleet.EnvironmentID) []Live
+
 	// Inventory lists all our objects, ordered by kind and name. It is meaningful only when Synced.
 	Inventory() []Live
 }
@@ -121,7 +127,23 @@ type Live struct {
 	Deleting        bool
 	Operating       bool // an operation is requested or running
 	Parked          bool // see Engine.Park
+
+	// of Applications
+	Wave   int // see fleet.WaveAnnotation
+	Sync   mirror.SyncState
+	Health mirror.HealthState
+	// the engine has compared it with its present source and destination, and it is Synced and
+	// Healthy. A write resets it until the engine has compared again.
+	Compared bool
 }
+
+// In returns the environment of the Application.
+func (l Live) In() fleet.EnvironmentID {
+	return fleet.EnvironmentID{Tenant: l.Tenant, Name: l.Environment}
+}
+
+// Settled reports whether the engine has finished what the last apply asked for.
+func (l Live) Settled() bool { return l.Compared && !l.Operating && !l.Deleting }
 
 // Contact is how an engine reached the cluster of an Application at its last comparison.
 type Contact struct {

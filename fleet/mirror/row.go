@@ -1,6 +1,11 @@
 package mirror
 
-import "argosy.dev/argosy/fleet"
+import (
+	"bytes"
+	"encoding/json"
+
+	"argosy.dev/argosy/fleet"
+)
 
 // Row is one desired object of an engine in the mirror.
 type Row struct {
@@ -25,6 +30,22 @@ type Row struct {
 	UID string `json:"uid,omitempty"`
 	// incarnation of the store that it was read from: see Lease
 	Life string `json:"-"`
+}
+
+// Wave returns the wave of an Application: see fleet.WaveAnnotation. It is part of the manifest, so
+// that an object has its wave wherever the manifest is.
+func (r Row) Wave() int {
+	if r.Key.Kind != fleet.ObjectApplication ||
+		!bytes.Contains(r.Manifest.Body, []byte(fleet.WaveAnnotation)) {
+		return 0
+	}
+	var object struct {
+		Metadata struct{ Annotations map[string]string }
+	}
+	if json.Unmarshal(r.Manifest.Body, &object) != nil {
+		return 0 // Apply reports it
+	}
+	return fleet.ParseWave(object.Metadata.Annotations[fleet.WaveAnnotation])
 }
 
 // Head returns the fields that decide whether an object matches its Row.

@@ -62,6 +62,11 @@ func (s *session) handle(ctx context.Context, t *task) (time.Duration, error) {
 	if need, ok := s.missingDependency(row); !ok {
 		return s.waitFor(t, need), nil
 	}
+	if before, waits := s.waveBefore(row); waits {
+		if pause := s.waitForWave(t, before); pause > 0 {
+			return pause, nil
+		}
+	}
 	started := time.Now()
 	ack, retry, err := s.write(ctx, row)
 	s.Metrics.handled(s.Engine, row, started, err)

@@ -18,6 +18,8 @@ type task struct {
 	check    bool
 	attempts int       // failures in a row; 0 after a success
 	waits    int       // waits for another object in a row
+	waves    time.Time // since when it waits for another wave; zero: it does not
+	reason   string    // last reported reason of that
 	at       time.Time // of the next attempt
 	in       *taskHeap // nil while a worker has the task
 	index    int       // in that heap
@@ -51,14 +53,15 @@ func (t *task) readsSecret() bool { return t.row.Credential != nil && !t.row.Unw
 // while a worker has its object follows afterwards. The queue is level-triggered: putting a row
 // twice equals putting it once.
 type queue struct {
-	mu    sync.Mutex
-	tasks map[fleet.ObjectKey]*task
-	ready taskHeap                       // due, by phase
-	reads taskHeap                       // due, by phase, of tasks that read a secret
-	read  int                            // tasks in hand that read a secret
-	most  int                            // tasks that may read a secret at a time
-	later taskHeap                       // not due yet, by time
-	again map[fleet.ObjectKey]mirror.Row // rows of objects that a worker has
+	mu           sync.Mutex
+	tasks        map[fleet.ObjectKey]*task
+	environments map[fleet.EnvironmentID]*environmentTasks
+	ready        taskHeap                       // due, by phase
+	reads        taskHeap                       // due, by phase, of tasks that read a secret
+	read         int                            // tasks in hand that read a secret
+	most         int                            // tasks that may read a secret at a time
+	later        taskHeap                       // not due yet, by time
+	again        map[fleet.ObjectKey]mirror.Row // rows of objects that a worker has
 	// closed and replaced when a task may be due earlier than next returned
 	wake chan struct{}
 }
@@ -67,13 +70,14 @@ type queue struct {
 // when the secret store does not answer, workers are left for other tasks.
 func newQueue(mostReads int) *queue {
 	return &queue{
-		most:  max(mostReads, 1),
-		tasks: map[fleet.ObjectKey]*task{},
-		again: map[fleet.ObjectKey]mirror.Row{},
-		ready: taskHeap{less: byPhase},
-		reads: taskHeap{less: byPhase},
-		later: taskHeap{less: byTime},
-		wake:  make(chan struct{}),
+		most:         max(mostReads, 1),
+		tasks:        map[fleet.ObjectKey]*task{},
+		environments: map[fleet.EnvironmentID]*environmentTasks{},
+		again:        map[fleet.ObjectKey]mirror.Row{},
+		ready:        taskHeap{less: byPhase},
+		reads:        taskHeap{less: byPhase},
+		later:        taskHeap{less: byTime},
+		wake:         make(chan struct{}),
 	}
 }
 
@@ -88,10 +92,13 @@ func (q *queue) add(row mirror.Row, check bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	t, ok := q.tasks[row.Key]
-	switch {
-	case !ok:
+	if !ok {
 		t = &task{row: row, check: check}
 		q.tasks[row.Key] = t
+	}
+	q.join(t, row)
+	switch {
+	case !ok:
 	case check && row.Seq <= t.row.Seq:
 		return
 	case row.Seq < t.row.Seq:
@@ -104,11 +111,71 @@ func (q *queue) add(row mirror.Row, check bool) {
 	default:
 		heap.Remove(t.in, t.index)
 		if row.Seq > t.row.Seq {
-			t.attempts, t.waits = 0, 0
+			t.renewed()
 		}
 		t.row, t.check = row, check
 	}
 	q.due(t)
+}
+
+// renewed forgets the waits of an older row.
+func (t *task) renewed() {
+	t.attempts, t.waits, t.waves, t.reason = 0, 0, time.Time{}, ""
+}
+
+// environmentTasks are the tasks of the Applications of one environment.
+type environmentTasks struct {
+	tasks map[fleet.ObjectKey]*task
+	waves bool // a row with a wave other than 0 has come since there are tasks
+}
+
+// join and leave maintain the tasks of each environment. An object never changes its environment.
+func (q *queue) join(t *task, row mirror.Row) {
+	if row.Key.Kind != fleet.ObjectApplication {
+		return
+	}
+	id := fleet.EnvironmentID{Tenant: row.Tenant, Name: row.Environment}
+	e := q.environments[id]
+	if e == nil {
+		e = &environmentTasks{tasks: map[fleet.ObjectKey]*task{}}
+		q.environments[id] = e
+	}
+	e.tasks[row.Key], e.waves = t, e.waves || row.Wave() != 0
+}
+
+func (q *queue) leave(row mirror.Row) {
+	id := fleet.EnvironmentID{Tenant: row.Tenant, Name: row.Environment}
+	e := q.environments[id]
+	if e == nil || row.Key.Kind != fleet.ObjectApplication {
+		return
+	}
+	if delete(e.tasks, row.Key); len(e.tasks) == 0 {
+		delete(q.environments, id)
+	}
+}
+
+// waves reports whether the queue may have an Application of the environment with a wave.
+func (q *queue) waves(id fleet.EnvironmentID) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	e := q.environments[id]
+	return e != nil && e.waves
+}
+
+// of returns the newest queued row of each Application of an environment. It costs these.
+func (q *queue) of(id fleet.EnvironmentID) map[fleet.ObjectKey]mirror.Row {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	rows := map[fleet.ObjectKey]mirror.Row{}
+	if e := q.environments[id]; e != nil {
+		for key, t := range e.tasks {
+			rows[key] = t.row
+			if newer, ok := q.again[key]; ok {
+				rows[key] = newer
+			}
+		}
+	}
+	return rows
 }
 
 // due makes a task ready for a worker.
@@ -186,7 +253,7 @@ func (q *queue) done(t *task, retry time.Duration) {
 	if row, ok := q.again[t.row.Key]; ok {
 		delete(q.again, t.row.Key)
 		if row.Seq > t.row.Seq {
-			t.attempts, t.waits = 0, 0
+			t.renewed()
 		}
 		t.row, t.check = row, false
 		q.due(t)
@@ -194,6 +261,7 @@ func (q *queue) done(t *task, retry time.Duration) {
 	}
 	if retry == 0 {
 		delete(q.tasks, t.row.Key)
+		q.leave(t.row)
 		return
 	}
 	t.at = time.Now().Add(retry)

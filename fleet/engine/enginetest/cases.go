@@ -37,6 +37,7 @@ var cases = map[string]func(*testing.T, *Fixture){
 	"wakes for an object that another control plane has written":       wakesForOthers,
 	"does not wake for its own writes":                                 ignoresOwnWrites,
 	"parks, unparks and deletes an Application":                        parks,
+	"settles when the engine has compared the last apply":              settles,
 	"deletes only the object with the given UID":                       deletesOneUID,
 }
 
@@ -532,6 +533,52 @@ func observes(t *testing.T, b *Fixture) {
 	r.until("unknown values are reported as unknown", func() bool {
 		o, _ := r.last(row.Key)
 		return o.Health == mirror.HealthUnknown && o.Sync == mirror.SyncUnknown
+	})
+}
+
+func settles(t *testing.T, b *Fixture) {
+	r := start(t, b)
+	inWave := func(revision string) mirror.Row {
+		return application(t, b, func(a *fleet.Application) { at(revision)(a); a.Wave = -2 })
+	}
+	row := inWave("v1")
+	r.mustApply(row)
+	r.waitApplied(row)
+	settled := func() bool {
+		l, _ := b.Engine.Live(row.Key)
+		return l.Settled() && l.Wave == -2
+	}
+	compare := func() {
+		target := `"source":` + r.External.Field(row.Key, "spec.source")
+		if d := r.External.Field(row.Key, "spec.destination"); d != "" {
+			target += `,"destination":` + d
+		}
+		r.External.Merge(row.Key, `{"status":{"health":{"status":"Healthy"},"sync":{`+
+			`"status":"Synced","comparedTo":{`+target+`}}}}`)
+	}
+	if settled() {
+		t.Error("an Application without status is settled")
+	}
+	compare()
+	r.until("settled", settled)
+	if !b.Engine.Waves(envID()) || len(b.Engine.Environment(envID())) != 1 {
+		t.Errorf("of the environment: %v, %+v", b.Engine.Waves(envID()),
+			b.Engine.Environment(envID()))
+	}
+
+	row = inWave("v2")
+	r.mustApply(row)
+	r.waitApplied(row)
+	if settled() {
+		t.Error("the result of the revision before is taken for that of the last apply")
+	}
+	compare()
+	r.until("settled again", settled)
+	r.External.Merge(row.Key, `{"status":{"health":{"status":"Degraded"}}}`)
+	r.until("not settled while it is degraded", func() bool { return !settled() })
+	r.deleteFully(row)
+	r.until("no Application of the environment is left", func() bool {
+		return !b.Engine.Waves(envID()) && len(b.Engine.Environment(envID())) == 0
 	})
 }
 

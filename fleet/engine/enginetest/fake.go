@@ -247,6 +247,25 @@ func (f *Fake) Live(key fleet.ObjectKey) (engine.Live, bool) {
 	return l, ok
 }
 
+// Waves reports whether an Application of the environment has a wave other than 0.
+func (f *Fake) Waves(id fleet.EnvironmentID) bool {
+	return slices.ContainsFunc(f.Environment(id), func(l engine.Live) bool { return l.Wave != 0 })
+}
+
+// Environment lists our Applications of one environment at the last poll.
+func (f *Fake) Environment(id fleet.EnvironmentID) []engine.Live {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var all []engine.Live
+	for key, l := range f.known {
+		if l.Ours && key.Kind == fleet.ObjectApplication && l.Tenant == id.Tenant &&
+			l.Environment == id.Name {
+			all = append(all, l)
+		}
+	}
+	return all
+}
+
 // Inventory lists our objects of the last poll.
 func (f *Fake) Inventory() []engine.Live {
 	f.mu.Lock()
@@ -341,6 +360,13 @@ func (o *stored) live(key fleet.ObjectKey, name fleet.EngineName) engine.Live {
 		Deleting: o.deleting,
 	}
 	l.Parked = o.annotation("argosy.dev/parked") != ""
+	if key.Kind == fleet.ObjectApplication {
+		seen := o.observation(key)
+		l.Wave, l.Sync, l.Health = fleet.ParseWave(o.annotation(fleet.WaveAnnotation)), seen.Sync,
+			seen.Health
+		l.Compared = seen.Sync == mirror.SyncSynced && seen.Health == mirror.HealthHealthy &&
+			o.json("spec", "source") == o.json("status", "sync", "comparedTo", "source")
+	}
 	l.Operating = o.body["operation"] != nil || o.text("status", "operationState",
 		"phase") == "Running"
 	l.Drifted = l.Ours && !l.Deleting && (o.contentNow() != o.content ||
@@ -833,6 +859,9 @@ func (PlainRenderer) Render(_ fleet.EngineSpec, o fleet.Object) (fleet.Manifest,
 		labels["argosy.dev/tenant"] = string(id.Tenant)
 		labels["argosy.dev/environment"] = string(id.Environment)
 		labels["argosy.dev/deployment"] = string(id.Deployment)
+		if wave := o.Application.Wave; wave != 0 {
+			annotations[fleet.WaveAnnotation] = strconv.Itoa(wave)
+		}
 		spec := map[string]any{
 			"source": map[string]any{"targetRevision": o.Application.Sources[0].TargetRevision}}
 		if o.Application.Sync.Automated {

@@ -1,6 +1,7 @@
 package diff
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -16,7 +17,17 @@ import (
 func (r *Result) Changes(in Input, explain bool) ([]RowChange, error) {
 	p := &phase{Input: in, Layers: in.Placed.Layers, after: in.Declared.After, out: r}
 	var out []RowChange
-	for _, k := range slices.SortedFunc(maps.Keys(r.Rows), applied.CompareKeys) {
+	waves := map[fleet.ObjectKey]int{}
+	for k, c := range r.Rows {
+		waves[k] = p.step(c.Row)
+	}
+	// Rows get their numbers in this order, in which workers read them: an earlier wave is known
+	// before a later one is applied.
+	inWaves := func(a, b fleet.ObjectKey) int {
+		return cmp.Or(cmp.Compare(a.Engine, b.Engine), a.Kind.Rank()-b.Kind.Rank(),
+			cmp.Compare(a.Kind, b.Kind), waves[a]-waves[b], applied.CompareKeys(a, b))
+	}
+	for _, k := range slices.SortedFunc(maps.Keys(r.Rows), inWaves) {
 		c := *r.Rows[k]
 		if explain && c.BeforeHash != "" {
 			before, err := p.before(k)
@@ -29,6 +40,27 @@ func (r *Result) Changes(in Input, explain bool) ([]RowChange, error) {
 		out = append(out, c)
 	}
 	return out, nil
+}
+
+// step orders the rows of Applications by their waves, and deletions in reverse by the waves that
+// they had.
+func (p *phase) step(r mirror.Row) int {
+	if r.Key.Kind != fleet.ObjectApplication {
+		return 0
+	}
+	id := fleet.ApplicationID{Tenant: r.Tenant, Environment: r.Environment,
+		Deployment: r.Deployment}
+	dep, sign := p.after.Deployment(id.Deployed()), 1
+	if r.Unwanted {
+		dep, sign = p.Applied.Catalog.Deployment(id.Deployed()), -1
+		if h, ok := p.Applied.Held.Get(id); ok {
+			dep = h.Deployment
+		}
+	}
+	if dep == nil {
+		return 0
+	}
+	return sign * dep.Deployment.Wave
 }
 
 // subject is the name that people know an object by. No row has a credential's name: it comes from

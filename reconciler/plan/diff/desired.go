@@ -26,6 +26,7 @@ func application(
 		Hold:           hold,
 		DeletionPolicy: target.DeletionPolicy,
 
+		Wave:                 target.Wave,
 		IgnoreDifferences:    target.IgnoreDifferences,
 		RevisionHistoryLimit: target.RevisionHistoryLimit,
 		Info:                 target.Info,
