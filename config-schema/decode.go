@@ -720,9 +720,7 @@ func (d *decoder) text(v *value, n node, into reflect.Value) bool {
 			d.subject(), len(s), most), "shorten it")
 		return false
 	}
-	if i := strings.IndexFunc(s, unseen); n.Style&yaml.DoubleQuotedStyle != 0 && i >= 0 {
-		d.problem(n, codeHiddenCharacter,
-			d.subject()+" holds an escaped character that is not seen", "remove it")
+	if d.hides(n) {
 		return false
 	}
 	switch {
@@ -761,6 +759,16 @@ func (d *decoder) knownVariables(n node) bool {
 	d.problem(&at, codeUnknownVariable, d.subject()+": there is no variable "+quoted(found),
 		"use one of "+fleet.VariableNames)
 	return false
+}
+
+// hides reports a text in double quotes with an escape for a character that is not seen.
+func (d *decoder) hides(n node) bool {
+	if n.Style&yaml.DoubleQuotedStyle == 0 || !unseen(n.Value) {
+		return false
+	}
+	d.problem(n, codeHiddenCharacter,
+		d.subject()+" holds an escaped character that is not seen", "remove it")
+	return true
 }
 
 // plainString refuses a text that some parser of YAML reads as another type: it is written in

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
@@ -99,7 +100,8 @@ func checkCharacters(b []byte) (found findings) {
 			r, size := utf8.DecodeRune(b[i:])
 			if r == utf8.RuneError && size == 1 {
 				report(i, codeEncoding, "the file is not valid UTF-8", "save it as UTF-8")
-			} else if hidden(r) {
+			} else if hidden(r) && !inEmoji(string(b[max(0, i-utf8.UTFMax):i]), r,
+				string(b[i+size:min(len(b), i+size+utf8.UTFMax)])) {
 				report(i, codeHiddenCharacter,
 					fmt.Sprintf("character U+%04X is not seen or changes how the text reads", r),
 					"remove it")
@@ -631,10 +633,43 @@ func (f *findings) addAt(field string, line, column int, code, message, fix stri
 func (f *findings) full() bool { return len(f.problems) >= maxProblems }
 func (f *findings) any() bool  { return len(f.problems) > 0 }
 
-// unseen reports whether a decoded text may not hold the character: an escape in double quotes can
-// produce what checkCharacters refuses.
-func unseen(r rune) bool {
-	return r < ' ' && r != '\n' && r != '\t' || r == 0x7f || r >= utf8.RuneSelf && hidden(r)
+// unseen reports whether a decoded text holds a character that it may not: an escape in double
+// quotes can produce what checkCharacters refuses.
+func unseen(s string) bool {
+	for i, r := range s {
+		switch {
+		case r < ' ' && r != '\n' && r != '\t' || r == 0x7f:
+			return true
+		case r >= utf8.RuneSelf && hidden(r) && !inEmoji(s[:i], r, s[i+utf8.RuneLen(r):]):
+			return true
+		}
+	}
+	return false
+}
+
+// inEmoji reports whether a hidden character is a part of an emoji and visible by that: a variation
+// selector after a pictograph or in a keycap, and a joiner between two pictographs.
+func inEmoji(before string, r rune, after string) bool {
+	was, _ := utf8.DecodeLastRuneInString(before)
+	next, _ := utf8.DecodeRuneInString(after)
+	switch r {
+	case 0xfe0e, 0xfe0f:
+		return pictograph(was) ||
+			next == 0x20e3 && (was >= '0' && was <= '9' || was == '#' || was == '*')
+	case 0x200d:
+		return (pictograph(was) || was == 0xfe0f) && pictograph(next)
+	}
+	return false
+}
+
+func pictograph(r rune) bool {
+	switch {
+	case r >= 0x1f3fb && r <= 0x1f3ff: // skin tones
+		return true
+	case r >= 0x2194 && r <= 0x21aa, r == 0x203c, r == 0x2049: // arrows, exclamation marks
+		return true
+	}
+	return unicode.Is(unicode.So, r) && r != utf8.RuneError
 }
 
 // hidden reports characters that only YAML takes for line breaks, that have no width, or that

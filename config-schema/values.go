@@ -45,6 +45,7 @@ func (d *decoder) anyValue(n node) any {
 		for i := 0; i+1 < len(n.Content); i += 2 {
 			key := n.Content[i]
 			d.steps = append(d.steps, step{key.Value, -1})
+			d.hides(key)
 			if jsonNumber.MatchString(key.Value) || d.plainString(key, "a key of values") {
 				tree[key.Value] = d.anyValue(n.Content[i+1])
 			}
@@ -62,6 +63,7 @@ func (d *decoder) anyValue(n node) any {
 	}
 	switch {
 	case n.Style != 0:
+		d.hides(n)
 		return n.Value
 	case n.Tag == "!!null":
 		return nil
