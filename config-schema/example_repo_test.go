@@ -10,7 +10,12 @@ import (
 // exampleFiles reads examples/config-repo.
 func exampleFiles(t testing.TB) []File {
 	t.Helper()
-	root := "../examples/config-repo"
+	return repoFiles(t, "../examples/config-repo")
+}
+
+// repoFiles reads the files below a folder.
+func repoFiles(t testing.TB, root string) []File {
+	t.Helper()
 	var files []File
 	err := filepath.WalkDir(root, func(path string, e os.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
