@@ -40,7 +40,8 @@ func TestFiveServicesInThreeEnvironmentsAreFewLines(t *testing.T) {
 	}
 	claim := fmt.Sprintf("%d Applications from **%d files with %d lines**", applications, count,
 		lines)
-	if applications != 15 || !strings.Contains(strings.ReplaceAll(string(readme), "\n", " "), claim) {
+	text := strings.ReplaceAll(string(readme), "\n", " ")
+	if applications != 15 || !strings.Contains(text, claim) {
 		t.Errorf("the README does not have %q", claim)
 	}
 }

@@ -200,8 +200,37 @@ func (r *resolver) sources(spec *DeploymentSpec, overrides []int) []Source {
 	}
 	for i := range sources {
 		r.resolve(&sources[i], at[i])
+		if len(overrides) > 0 {
+			r.inside(sources[i], at[i])
+		}
 	}
 	return sources
+}
+
+// inside refuses files that are inside the repository from the folder that they were written for,
+// and outside it from the folder of an override.
+func (r *resolver) inside(s Source, at written) {
+	check := func(field, file string) {
+		if strings.HasPrefix(file, "$") {
+			return // of a ref, from the root of its repository
+		}
+		if err := CheckBelow(s.Path, file); err != nil {
+			r.fail(at.tool+field, fmt.Errorf("in environment %q %w", r.env.Key.Name, err))
+		}
+	}
+	if h := s.Helm; h != nil {
+		for i, file := range h.ValueFiles {
+			check(fmt.Sprintf(".helm.valueFiles[%d]", i), file)
+		}
+		for i, p := range h.FileParameters {
+			check(fmt.Sprintf(".helm.fileParameters[%d].path", i), p.Path)
+		}
+	}
+	if k := s.Kustomize; k != nil {
+		for i, folder := range k.Components {
+			check(fmt.Sprintf(".kustomize.components[%d]", i), folder)
+		}
+	}
 }
 
 func (r *resolver) override(s *Source, at *written, o *Override, field string) {
@@ -300,6 +329,12 @@ func (r *resolver) texts(s *Source, at written,
 			copied.Parameters[i].Value = each(
 				fmt.Sprintf("%s.helm.parameters[%d].value", at.tool, i),
 				copied.Parameters[i].Value, valueText)
+		}
+		copied.FileParameters = slices.Clone(h.FileParameters)
+		for i := range copied.FileParameters {
+			copied.FileParameters[i].Path = each(
+				fmt.Sprintf("%s.helm.fileParameters[%d].path", at.tool, i),
+				copied.FileParameters[i].Path, fileText)
 		}
 		s.Helm = &copied
 	}

@@ -151,6 +151,13 @@ func TestAResolvedTextPassesTheChecksOfAWrittenOne(t *testing.T) {
 		"values of an override": {DeploymentSpec{Overrides: []Override{
 			{Environment: "prod", Values: Values(`{"a":"` + label + `"}`)}}}, "",
 			`spec.overrides[0].values: environment "prod" has no label "x"`},
+		"a file of another folder": {DeploymentSpec{
+			Source:    Source{Path: "a/b", Helm: &HelmSource{ValueFiles: []string{"../../x.yaml"}}},
+			Overrides: []Override{{Environment: "prod", Source: SourceOverride{Path: "a"}}}}, "",
+			`spec.source.helm.valueFiles[0]: in environment "prod" "../../x.yaml" leaves the`},
+		"a file of a parameter": {DeploymentSpec{Source: Source{Path: ".", Helm: &HelmSource{
+			FileParameters: []HelmFileParameter{{Name: "a", Path: label}}}}}, "",
+			`spec.source.helm.fileParameters[0].path: environment "prod" has no label "x"`},
 		"values that grow": {DeploymentSpec{Source: Source{Helm: &HelmSource{
 			Values: Values(strings.Repeat(label, MaxValues/30))}}}, strings.Repeat("v", 63),
 			`spec.source.helm.values: in environment "prod" it is "vvv`},
