@@ -404,6 +404,14 @@ func deploymentFile(name, repo, destination, rest string) string {
 			"v1}\n  destination: {%s, namespace: app}\n%s", name, repo, destination, rest)
 }
 
+// severalSources returns a deployment's file with a source of another repository beside its own.
+func severalSources(text, repo string) string {
+	source, rest, _ := strings.Cut(text, "\n  destination:")
+	before, source, _ := strings.Cut(source, "  source: ")
+	return before + "  sources:\n    - " + source + "\n    - {ref: values, repoURL: " +
+		"\"https://git.example.com/" + repo + "\", targetRevision: main}\n  destination:" + rest
+}
+
 func credentialFile(name, repo string) string {
 	return fmt.Sprintf(
 		"apiVersion: argosy.dev/v1alpha1\nkind: RepositoryCredential\nmetadata: {name: "+

@@ -48,7 +48,11 @@ func (e *editor) edit() {
 	case 3:
 		e.files = e.files.without(base + "environments/" + env + ".yaml")
 	case 4, 5, 6, 7, 8:
-		e.put(base+"deployments/"+dep+".yaml", e.deployment(t, dep))
+		text := e.deployment(t, dep)
+		if e.r.IntN(4) == 0 {
+			text = severalSources(text, e.pick("shared/charts", t+"/"+dep, t+"/a.git"))
+		}
+		e.put(base+"deployments/"+dep+".yaml", text)
 	case 9, 10:
 		e.files = e.files.without(base + "deployments/" + dep + ".yaml")
 	case 11:
