@@ -716,7 +716,8 @@ func sourceFields(whole bool) []field {
 				field{
 					name: "values",
 					doc: "Values as a map, or as a text of YAML, at most 64 KiB. They win over " +
-						"valueFiles. Only a map can be merged with the values of an override.",
+						"valueFiles. Only a map can be merged with the values of an override. " +
+						"Known variables in them are replaced; any other ${...} is the chart's.",
 					example: "{replicas: 2}",
 					value:   textOf(formatAny).atMost(fleet.MaxValues).orAMap()},
 				field{

@@ -209,6 +209,9 @@ func meaning(f *field) string {
 	if form != nil && form != formatAny {
 		s += " Form: " + form.what + "."
 	}
+	if f.holdsVariables() {
+		s += " May hold [variables](deployments.md#variables)."
+	}
 	if f.shape == shapeInteger {
 		s += fmt.Sprintf(" From %d to %d.", f.least, f.most)
 	}

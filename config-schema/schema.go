@@ -138,10 +138,22 @@ func (f *field) summary() string {
 	if f.format != nil && f.format.what != "" && f.format != formatAny {
 		s += " (" + f.format.what + ")"
 	}
+	if f.holdsVariables() {
+		s += " May hold variables, e.g. ${environment.name}."
+	}
 	if f.fallback != "" {
 		s += " Default: " + f.fallback + "."
 	}
 	return s
+}
+
+// holdsVariables reports whether the field, or an entry of it, may hold variables.
+func (f *field) holdsVariables() bool {
+	v := &f.value
+	if v.shape == shapeList {
+		v = v.item
+	}
+	return v.format != nil && v.format.variables
 }
 
 // exampleValue reads an example, which is written in YAML.
