@@ -2,6 +2,7 @@ package argocd
 
 import (
 	"crypto/sha256"
+	"crypto/tls"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -25,8 +26,9 @@ const (
 // /v2/<folder>, both for one user.
 type chartHost struct {
 	charts   map[string][]byte // archives by name, all with version 1.0.0
-	helm     string            // URL of the Helm repository
-	registry string            // host of the registry
+	ca       []byte
+	helm     string // URL of the Helm repository
+	registry string // host of the registry
 }
 
 func startChartHost(t testing.TB, charts map[string]map[string]string) *chartHost {
@@ -36,13 +38,20 @@ func startChartHost(t testing.TB, charts map[string]map[string]string) *chartHos
 		files["Chart.yaml"] = strings.ReplaceAll(chartOfOne, "name: one", "name: "+name)
 		h.charts[name] = archive(t, name, files)
 	}
-	server := httptest.NewServer(h)
+	cert, key := certificate(t, "localhost")
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewUnstartedServer(h)
+	server.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+	server.StartTLS()
 	t.Cleanup(server.Close)
 	_, port, err := net.SplitHostPort(server.Listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.helm, h.registry = server.URL, "localhost:"+port
+	h.helm, h.registry, h.ca = "https://localhost:"+port, "localhost:"+port, cert
 	return h
 }
 
@@ -123,20 +132,22 @@ func digest(b []byte) string {
 func TestRealArgoCDReadsSeveralSourcesAndPrivateCharts(t *testing.T) {
 	for _, version := range stack.ArgoVersions {
 		t.Run(version, func(t *testing.T) {
-			newArgoLab(t, version).readsSources()
+			template := func(name string) map[string]string {
+				return map[string]string{"values.yaml": "value: of the chart\n",
+					"templates/cm.yaml": strings.ReplaceAll(helmConfigMap, "{name: helm}",
+						"{name: "+name+"}")}
+			}
+			host := startChartHost(t, map[string]map[string]string{
+				"app": template("app"), "packed": template("packed")})
+			newArgoLabWith(t, "sources-"+strings.ReplaceAll(version, ".", "-"), stack.ArgoOptions{
+				Version: version, TrustedCAs: map[string][]byte{"localhost": host.ca},
+			}).readsSources(host)
 		})
 	}
 }
 
-func (w *argoLab) readsSources() {
+func (w *argoLab) readsSources(host *chartHost) {
 	w.Helper()
-	template := func(name string) map[string]string {
-		return map[string]string{"values.yaml": "value: of the chart\n",
-			"templates/cm.yaml": strings.ReplaceAll(helmConfigMap, "{name: helm}",
-				"{name: "+name+"}")}
-	}
-	host := startChartHost(w.TB, map[string]map[string]string{
-		"app": template("app"), "packed": template("packed")})
 	registry := host.registry + "/acme/charts"
 	token, err := w.cluster.TenantToken(w.Context(), "acme-"+w.spaceA, w.spaceA)
 	if err != nil {
