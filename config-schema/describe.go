@@ -113,6 +113,10 @@ const (
 // describe makes a kind's description whole: the envelope that all share around the spec, bound to
 // the types of the domain.
 func describe[S any](k kind, spec value, hang func(*fleet.Declaration, *S)) *kind {
+	name := textOf(formatName)
+	if !strings.Contains(k.place, "<name>") {
+		name = wordOf(exampleName(k.name)) // the only one
+	}
 	k.document = value{shape: shapeObject, never: neverTop, fields: []field{
 		{name: "apiVersion", doc: "Always `" + fleet.APIVersion + "`.", required: true,
 			example: fleet.APIVersion,
@@ -123,7 +127,7 @@ func describe[S any](k kind, spec value, hang func(*fleet.Declaration, *S)) *kin
 		{name: "metadata", doc: "Identity of the declaration.", required: true, value: value{
 			shape: shapeObject, never: neverMetadata, fields: []field{
 				{name: "name", doc: "The file's name without `.yaml`.", required: true,
-					example: exampleName(k.name), value: textOf(formatName)},
+					example: exampleName(k.name), value: name},
 				{
 					name: "labels",
 					doc: "Labels to select by. At most 32; keys and values as Kubernetes has " +

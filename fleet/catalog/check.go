@@ -450,12 +450,23 @@ func (ch *checker) checkDestinations(e *entry, spec *fleet.DeploymentSpec) []fle
 				continue // checkResolved names the missing label
 			}
 			problems = append(problems, e.problem(at, codeNamespace,
-				"use one of "+some(sorted(env.Environment.Namespaces))+
+				"use one of "+some(sorted(listed(env.Environment)))+
 					", or add it to namespaces of "+env.Path, "environment %q has no namespace %q",
 				n, ns))
 		}
 	}
 	return append(problems, ch.checkSelected(e)...)
+}
+
+// listed are the namespaces of an environment for a message: a prefix is shop-<name>.
+func listed(spec *fleet.EnvironmentSpec) []string {
+	names := slices.Clone(spec.Namespaces)
+	for i, n := range names {
+		if fleet.IsNamespacePrefix(n) {
+			names[i] = n + "<name>"
+		}
+	}
+	return names
 }
 
 // checkOverrides checks the environments that overrides name. The labels that an override selects
