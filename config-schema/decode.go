@@ -335,7 +335,11 @@ func (d *decoder) object(v *value, n node, into reflect.Value) bool {
 		} else {
 			f := &v.fields[at]
 			d.optional = !f.required
-			ok = d.value(&f.value, n.Content[i+1], into.Field(f.index)) && ok
+			if f.raw {
+				ok = !d.blank(&f.value, n.Content[i+1]) && ok
+			} else {
+				ok = d.value(&f.value, n.Content[i+1], into.Field(f.index)) && ok
+			}
 			seen[at] = int32(key.Line)
 		}
 		d.steps = d.steps[:len(d.steps)-1]

@@ -44,6 +44,7 @@ type field struct {
 	fallback string // default, for people
 	required bool
 	first    bool // not required, and still written by New: most first files need it
+	raw      bool // without a field of the struct: a check of the object reads it
 	value
 	index int // of the struct's field, set by bind
 }
@@ -163,6 +164,8 @@ func exampleName(k fleet.Kind) string {
 		return "prod-eu"
 	case fleet.KindTenantDefaults:
 		return fleet.TenantDefaultsName
+	case fleet.KindGitOpsDeploymentSet:
+		return "shop"
 	case fleet.KindSyncRun:
 		return "rollback-checkout"
 	}
@@ -186,13 +189,22 @@ func bind(v *value, t reflect.Type, at string) {
 		bind(v.item, t.Elem(), at+"[]")
 	case shapeObject:
 		v.bound = t
-		if t.NumField() != len(v.fields)+len(v.elsewhere) {
+		described := len(v.elsewhere)
+		for _, f := range v.fields {
+			if !f.raw {
+				described++
+			}
+		}
+		if t.NumField() != described {
 			panic(
 				fmt.Sprintf("configschema: %s: %d fields are described, %s has %d", at,
 					len(v.fields), t, t.NumField()))
 		}
 		for i := range v.fields {
 			f := &v.fields[i]
+			if f.raw {
+				continue
+			}
 			f.index = indexOf(t, f.name, at)
 			bind(&f.value, t.Field(f.index).Type, at+"."+f.name)
 		}

@@ -87,6 +87,9 @@ func pathOf(k *kind) string {
 
 func TestEveryDescribedFieldArrivesInItsStructField(t *testing.T) {
 	for _, k := range kindOrder {
+		if k == kindSet {
+			continue // the struct has no template; sets_test.go covers it
+		}
 		arrived := map[string]bool{}
 		for i, text := range variants(k) {
 			doc := Decode(File{Path: pathOf(k), Bytes: []byte(text)})

@@ -143,6 +143,18 @@ var (
 		pattern: `^[^\s,={}]+$`, check: checkParameterName}
 	formatAny = &format{code: codeInvalidValue, what: "any text", pattern: ``,
 		check: func(string) error { return nil }}
+	formatItemField = &format{
+		code:    codeInvalidValue,
+		what:    "1 to 63 letters, digits, '_' and '-', beginning with a letter",
+		pattern: `^[A-Za-z][A-Za-z0-9_-]{0,62}$`, check: fleet.ValidateItemField}
+	formatItemValue = &format{
+		code: codeInvalidValue, what: "one line of text without ${", pattern: ``,
+		check: func(s string) error {
+			if strings.ContainsAny(s, "\r\n") || strings.Contains(s, "${") {
+				return errors.New("an item's value is one line and holds no ${")
+			}
+			return nil
+		}}
 	formatOwner = &format{
 		code: codeInvalidValue,
 		what: "`github:<login>` for a person, `github:<organization>/<team>` for a team, or " +

@@ -17,7 +17,7 @@ import (
 // kinds are the kinds of this version, in the order in which people meet them.
 var (
 	kindOrder = []*kind{kindFleet, kindEngine, kindTenant, kindPolicy, kindEnvironment,
-		kindDeployment, kindDefaults, kindCredential, kindSyncRun}
+		kindDeployment, kindSet, kindDefaults, kindCredential, kindSyncRun}
 	kinds = func() map[fleet.Kind]*kind {
 		m := make(map[fleet.Kind]*kind, len(kindOrder))
 		for _, k := range kindOrder {

@@ -28,6 +28,7 @@ var platformPlaces = []place{
 var tenantPlaces = []place{
 	{folder: "environments", kind: fleet.KindManagedEnvironment},
 	{folder: "deployments", kind: fleet.KindGitOpsDeployment},
+	{folder: "sets", kind: fleet.KindGitOpsDeploymentSet},
 	{folder: "credentials", kind: fleet.KindRepositoryCredential},
 	{folder: "syncs", kind: fleet.KindSyncRun},
 }

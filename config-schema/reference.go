@@ -48,8 +48,9 @@ Files are UTF-8 of at most 256 KiB. Anchors, aliases, merges, tags and several d
 
 // template writes examples of fields, each with its meaning when it is optional.
 type template struct {
-	b    *strings.Builder
-	name string
+	b     *strings.Builder
+	name  string
+	brief bool // without optional fields
 }
 
 // New returns a first file of a kind, for `argosy new`. Required and common fields have example
@@ -76,7 +77,10 @@ func (t template) object(v *value, indent string, off bool) {
 	chosen := chosenOf(v)
 	for i := range v.fields {
 		f := &v.fields[i]
-		t.field(f, indent, off || !f.required && !f.first && !chosen[f.name])
+		off := off || !f.required && !f.first && !chosen[f.name]
+		if !off || !t.brief {
+			t.field(f, indent, off)
+		}
 	}
 }
 
@@ -94,6 +98,7 @@ func chosenOf(v *value) map[string]bool {
 // field writes one field; off: commented out, in a form that one may uncomment line by line.
 func (t template) field(f *field, indent string, off bool) {
 	mark := indent
+	t.brief = t.brief || f.raw
 	if off {
 		mark = "# " + indent
 		if f.doc != "" && f.name != "labels" {
@@ -162,7 +167,7 @@ func rows(b *strings.Builder, above string, v *value) {
 		if item.shape == shapeList {
 			item, at = item.item, at+"[]"
 		}
-		if item.shape == shapeObject {
+		if item.shape == shapeObject && !f.raw {
 			rows(b, at+".", item)
 		}
 	}
@@ -190,7 +195,7 @@ func typeName(v *value) string {
 		return "map of text"
 	case shapeList:
 		return "list of " + map[bool]string{
-			true: "maps", false: "texts"}[v.item.shape == shapeObject]
+			true: "maps", false: "texts"}[v.item.shape != shapeText]
 	}
 	if len(v.words) > 0 {
 		return "`" + strings.Join(v.words, "` or `") + "`"

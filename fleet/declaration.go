@@ -36,6 +36,7 @@ type Declaration struct {
 	Policy      *PolicySpec      `json:"policy,omitempty"`
 	Environment *EnvironmentSpec `json:"environment,omitempty"`
 	Deployment  *DeploymentSpec  `json:"deployment,omitempty"`
+	Set         *SetSpec         `json:"set,omitempty"`
 	Credential  *CredentialSpec  `json:"credential,omitempty"`
 	SyncRun     *SyncRunSpec     `json:"syncRun,omitempty"`
 	// Defaults are those of a tenant (tenants/<tenant>/defaults.yaml); the fleet's are in Fleet.

@@ -28,6 +28,7 @@ const (
 	KindManagedEnvironment   Kind = "ManagedEnvironment"
 	KindGitOpsDeployment     Kind = "GitOpsDeployment"
 	KindRepositoryCredential Kind = "RepositoryCredential"
+	KindGitOpsDeploymentSet  Kind = "GitOpsDeploymentSet"
 	KindSyncRun              Kind = "SyncRun"
 	KindTenantDefaults       Kind = "TenantDefaults"
 	// KindSealedSecret is a SOPS-encrypted `*.sops.yaml` next to a declaration. No declaration has

@@ -82,6 +82,9 @@ func collect(d Decoder, view *catalog.View, everything bool,
 		return func(folder string) bool { return strings.HasPrefix(path, folder) }
 	}
 	remove := func(key fleet.Key, path string) {
+		if _, generated := fleet.SetOf(key, path); generated {
+			return // its set's file decides
+		}
 		if !there[key] && !slices.ContainsFunc(kept, within(path)) &&
 			(everything || slices.ContainsFunc(whole, within(path))) {
 			there[key] = true

@@ -142,6 +142,11 @@ func (v *Previewer) Parse(ctx context.Context, r PreviewRequest) (Preview, error
 	}
 	for _, in := range inputs {
 		out.Problems = append(out.Problems, in.Problems...)
+		if d := in.Declaration; d != nil && d.Set != nil {
+			for _, g := range d.Set.Generated {
+				out.Problems = append(out.Problems, g.Problems...)
+			}
+		}
 	}
 	return out, nil
 }

@@ -84,22 +84,31 @@ func (r *repo) sealed(ctx context.Context, p *plan.Plan) ([]mirror.SealedBlob, e
 
 // locate adds lines to problems of cross-references. It reads the files of these problems again.
 func (r *repo) locate(ctx context.Context, p *plan.Plan) {
-	blobs := map[fleet.Key]string{}
+	blobs := map[string]string{} // by path
+	add := func(k fleet.Key, path, blob string) {
+		// a generated deployment has its set's path, and no blob of Git
+		if _, generated := fleet.SetOf(k, path); !generated {
+			blobs[path] = blob
+		}
+	}
 	for _, q := range p.Quarantined {
-		blobs[q.Key] = q.Blob
+		add(q.Key, q.Path, q.Blob)
 	}
 	for _, c := range p.Declarations {
 		if c.After != nil {
-			blobs[c.Key] = c.After.Blob
+			add(c.Key, c.After.Path, c.After.Blob)
 		}
 	}
 	fill := func(problems []fleet.Problem) {
 		for i := range problems {
 			pr := &problems[i]
-			if pr.Line > 0 || pr.Field == "" || blobs[pr.Key] == "" {
+			if _, known := blobs[pr.Path]; !known {
+				blobs[pr.Path] = p.SetBlob(pr.Key, pr.Path)
+			}
+			if pr.Line > 0 || pr.Field == "" || blobs[pr.Path] == "" {
 				continue
 			}
-			if b, err := r.Bytes(ctx, blobs[pr.Key]); err == nil {
+			if b, err := r.Bytes(ctx, blobs[pr.Path]); err == nil {
 				pr.Line, pr.Column = r.Locate(b, pr.Field)
 			}
 		}

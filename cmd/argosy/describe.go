@@ -200,7 +200,8 @@ func describeDeployment(ctx context.Context, c *client.Client, name string) (des
 	if err != nil {
 		return description{}, err
 	}
-	facts := []table.Fact{{Name: "Deployment", Value: table.Text(name)}}
+	facts := []table.Fact{{Name: "Deployment", Value: table.Text(name)},
+		{Name: "Set", Value: table.Text(v.Set)}}
 	for _, s := range v.AllSources() {
 		facts = append(facts,
 			table.Fact{Name: "Repository", Value: table.Text(s.RepoURL)},

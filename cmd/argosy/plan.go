@@ -205,10 +205,16 @@ func notes(p *plan.Plan) []fleet.Problem {
 	words := map[report.Action]string{report.Create: "is created", report.Update: "is changed",
 		report.Delete: "is deleted", report.Hold: "would be deleted, and is held"}
 	all := make([]fleet.Problem, 0, len(p.Rows))
+	paths := map[fleet.Key]string{} // of changed declarations, generated ones included
+	for _, c := range p.Declarations {
+		if d := cmp.Or(c.After, c.Before); d != nil {
+			paths[c.Key] = d.Path
+		}
+	}
 	for _, c := range p.Rows {
 		k := declaredBy(c.Row)
 		all = append(all, fleet.Problem{
-			Key: k, Path: configschema.PathOf(k), Severity: fleet.SeverityNote,
+			Key: k, Path: cmp.Or(paths[k], configschema.PathOf(k)), Severity: fleet.SeverityNote,
 			Code: "plan-" + string(c.Action),
 			Message: fmt.Sprintf("%s %s %s on engine %s", c.Row.Key.Kind, c.Subject,
 				words[c.Action], c.Row.Key.Engine),

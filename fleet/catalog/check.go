@@ -25,6 +25,8 @@ func (ch *checker) checkShared(e *entry) []fleet.Problem {
 		return ch.checkNamespaces(e, d)
 	case d.Credential != nil:
 		return ch.checkCredential(e, d.Credential)
+	case d.Deployment != nil:
+		return ch.checkName(e)
 	}
 	return nil
 }

@@ -141,9 +141,20 @@ func (e *entry) warning(field, code, fix, message string, args ...any) fleet.Pro
 	return p
 }
 
-// problem is an error in the file of an entry.
+// problem is an error in the file of an entry. A generated deployment has the file of its set, in
+// which the deployment's fields are below the template.
 func (e *entry) problem(field, code, fix, message string, args ...any) fleet.Problem {
+	if _, generated := fleet.SetOf(e.key, e.path); generated {
+		if field != "" {
+			field = fleet.TemplateField + field
+		}
+		message, args = "%s"+message, append([]any{ofGenerated(e.key)}, args...)
+	}
 	return fleet.Problem{Key: e.key, Path: e.path, Field: field, Severity: fleet.SeverityError,
 		Code:    code,
 		Message: fmt.Sprintf(message, args...), Fix: fix}
 }
+
+// ofGenerated precedes the message of a problem of a generated deployment: the line is the same for
+// all of its set.
+func ofGenerated(k fleet.Key) string { return fmt.Sprintf("deployment %q: ", k.Name) }

@@ -90,25 +90,14 @@ func merge(in []Input) []Input {
 // load sets every head before the first verdict, since the commit as a whole decides which removals
 // are safe.
 func (w *work) load(in []Input, again []fleet.Key) {
+	generated := map[fleet.Key]bool{}
 	for _, i := range in {
-		old := w.st.entries.get(i.Key)
-		if i.Removed && old == nil {
-			continue
-		}
-		e := &entry{key: i.Key, path: i.Path, blob: i.Blob, effective: effectiveOf(old),
-			head: i.Declaration, removed: i.Removed, notes: i.Problems}
-		switch {
-		case i.Removed:
-			e.head, e.notes = nil, nil
-		case i.Declaration == nil || len(onlyErrors(i.Problems)) > 0:
-			e.head, e.notes = nil, undecodedNotes(i)
-		}
-		if old != nil {
-			e.head, e.quarantine = same(e.head, e.effective), old.quarantine
-		}
-		w.st.put(i.Key, e)
-		w.wake(old, e)
-		w.enqueue(i.Key)
+		w.generatedBy(i.Key, generated)
+		w.set(i)
+		w.generatedBy(i.Key, generated)
+	}
+	for _, k := range slices.SortedFunc(maps.Keys(generated), compareKeys) {
+		w.derive(k)
 	}
 	for _, k := range again {
 		w.enqueue(k)
@@ -119,6 +108,28 @@ func (w *work) load(in []Input, again []fleet.Key) {
 			w.idle[k] = true
 		}
 	}
+}
+
+// set sets the head of one key.
+func (w *work) set(i Input) {
+	old := w.st.entries.get(i.Key)
+	if i.Removed && old == nil {
+		return
+	}
+	e := &entry{key: i.Key, path: i.Path, blob: i.Blob, effective: effectiveOf(old),
+		head: i.Declaration, removed: i.Removed, notes: i.Problems}
+	switch {
+	case i.Removed:
+		e.head, e.notes = nil, nil
+	case i.Declaration == nil || len(onlyErrors(i.Problems)) > 0:
+		e.head, e.notes = nil, undecodedNotes(i)
+	}
+	if old != nil {
+		e.head, e.quarantine = same(e.head, e.effective), old.quarantine
+	}
+	w.st.put(i.Key, e)
+	w.wake(old, e)
+	w.enqueue(i.Key)
 }
 
 // undecodedNotes makes sure that a file that did not decode has a reason.
@@ -370,7 +381,7 @@ func (w *work) wakeRegions(k fleet.Key, before, after *fleet.Declaration) {
 }
 
 var tenantKinds = []fleet.Kind{fleet.KindManagedEnvironment, fleet.KindRepositoryCredential,
-	fleet.KindSealedSecret,
+	fleet.KindSealedSecret, fleet.KindGitOpsDeploymentSet,
 	fleet.KindGitOpsDeployment, fleet.KindSyncRun, fleet.KindTenantDefaults}
 
 // wakeReferrers queues the declarations that name a key; for a Tenant, all of its files.

@@ -39,6 +39,7 @@ func pathOf(k fleet.Key) string {
 		fleet.KindEngine: "fleet/engines/", fleet.KindTenant: "fleet/tenants/",
 		fleet.KindManagedEnvironment:   "environments/",
 		fleet.KindGitOpsDeployment:     "deployments/",
+		fleet.KindGitOpsDeploymentSet:  "sets/",
 		fleet.KindRepositoryCredential: "credentials/",
 		fleet.KindSyncRun:              "syncs/"}[k.Kind]
 	switch {
@@ -118,6 +119,33 @@ func deploymentWith(id string, edits ...edit) Input {
 				Source: fleet.Source{RepoURL: "https://git.example.com/" + string(t) + "/" + n,
 					Path: "deploy", TargetRevision: "main"},
 				Destination: fleet.Destinations{Namespace: "web"}}}, edits...)
+}
+
+// setOf is a set of deployments; each input is one that has or would have a file of its own.
+func setOf(id string, deployments ...Input) Input {
+	t, n := named(id)
+	k := fleet.SetKey(t, n)
+	spec := &fleet.SetSpec{}
+	for _, i := range deployments {
+		g := fleet.Generated{Name: fleet.DeploymentName(i.Key.Name), Problems: i.Problems}
+		if i.Declaration != nil {
+			d := *i.Declaration
+			d.Path, d.Blob = pathOf(k), ""
+			g.Declaration = &d
+		}
+		blob, err := g.Hash()
+		if err != nil {
+			panic(err)
+		}
+		if g.Blob = blob; g.Declaration != nil {
+			g.Declaration.Blob = blob
+		}
+		spec.Generated = append(spec.Generated, g)
+	}
+	slices.SortFunc(spec.Generated, func(a, b fleet.Generated) int {
+		return strings.Compare(string(a.Name), string(b.Name))
+	})
+	return declare(fleet.Declaration{Key: k, Set: spec})
 }
 
 func selector(k, v string) edit {

@@ -126,7 +126,7 @@ func (h *history) file(only string) Input {
 				fleet.DeletionOrphan})})
 	}
 	id := t + "/" + pick(h, someNames)
-	switch n := h.IntN(10); {
+	switch n := h.IntN(12); {
 	case n < 4:
 		return environment(id, label(pick(h, []string{"tier", "tier", "zone"}),
 			pick(h, []string{"prod", "test"})),
@@ -142,35 +142,72 @@ func (h *history) file(only string) Input {
 				}
 			})
 	case n < 8:
-		return deploymentWith(id, func(d *fleet.Declaration) {
-			d.Deployment.Destination.Namespace = pick(h, someSpaces[:2])
-			if len(h.revisions) > 0 {
-				d.Deployment.Source.TargetRevision = pick(h, h.revisions)
-			}
-			if h.IntN(2) == 0 {
-				d.Deployment.Destination.EnvironmentSelector = anySelector(h)
-			} else {
-				d.Deployment.Destination.Environments = environmentNames(several(h, someNames))
-			}
-			if h.IntN(4) == 0 {
-				d.Deployment.Overrides = []fleet.Override{
-					{Environment: fleet.EnvironmentName(pick(h, someNames))}}
-			}
-			if h.IntN(4) == 0 {
-				d.Deployment.Overrides = append(d.Deployment.Overrides, fleet.Override{
-					Selector: anySelector(h), Namespace: pick(h, someSpaces[:2])})
-			}
-			if h.IntN(4) == 0 {
-				d.Deployment.Source.Path = "${environment.labels.tier}/${environment.name}"
-			}
-		})
+		return h.deployment(id)
 	case n < 9:
 		return credential(id, "https://git.example.com/"+t+"/"+pick(h, someNames)+
 			pick(h, []string{"", ".git"}))
+	case n < 11:
+		var of []Input
+		for _, name := range several(h, someNames) {
+			i := h.deployment(t + "/" + name)
+			if h.IntN(6) == 0 {
+				i = broken(i)
+			}
+			of = append(of, i)
+		}
+		return setOf(t+"/"+pick(h, []string{"first", "second"}), of...)
 	default:
 		return syncRun(id, pick(h, someNames), pick(h, []string{"v1", "v2"}),
 			environmentNames(several(h, someNames))...)
 	}
+}
+
+func (h *history) deployment(id string) Input {
+	return deploymentWith(id, func(d *fleet.Declaration) {
+		d.Deployment.Destination.Namespace = pick(h, someSpaces[:2])
+		if len(h.revisions) > 0 {
+			d.Deployment.Source.TargetRevision = pick(h, h.revisions)
+		}
+		if h.IntN(2) == 0 {
+			d.Deployment.Destination.EnvironmentSelector = anySelector(h)
+		} else {
+			d.Deployment.Destination.Environments = environmentNames(several(h, someNames))
+		}
+		if h.IntN(4) == 0 {
+			d.Deployment.Overrides = []fleet.Override{
+				{Environment: fleet.EnvironmentName(pick(h, someNames))}}
+		}
+		if h.IntN(4) == 0 {
+			d.Deployment.Overrides = append(d.Deployment.Overrides, fleet.Override{
+				Selector: anySelector(h), Namespace: pick(h, someSpaces[:2])})
+		}
+		if h.IntN(4) == 0 {
+			d.Deployment.Source.Path = "${environment.labels.tier}/${environment.name}"
+		}
+	})
+}
+
+// declared returns the heads of all keys: of the files, and of the deployments that the sets
+// generate and no file declares.
+func (h *history) declared(c *Catalog) map[fleet.Key]Input {
+	all := maps.Clone(h.heads)
+	for _, k := range slices.SortedFunc(maps.Keys(h.heads), compareKeys) {
+		d := h.heads[k].Declaration
+		if k.Kind == fleet.KindGitOpsDeploymentSet && d == nil {
+			d = c.Declaration(k)
+		}
+		if d == nil || d.Set == nil {
+			continue
+		}
+		for _, g := range d.Set.Generated {
+			id := deploymentKey(fleet.DeploymentID{Tenant: k.Tenant, Name: g.Name})
+			if _, taken := all[id]; !taken {
+				all[id] = Input{Key: id, Path: d.Path, Blob: g.Blob, Declaration: g.Declaration,
+					Problems: g.Problems}
+			}
+		}
+	}
+	return all
 }
 
 // anySelector is a selector with each kind of anchor.
@@ -251,23 +288,24 @@ func TestOnlyARemovalThatWasGoodTakesAnythingAway(t *testing.T) {
 		for _, d := range c.Effective() {
 			after[d.Key] = d
 		}
+		heads := h.declared(c)
 		for k, d := range before {
-			if _, exists := h.heads[k]; after[k] == nil && exists {
+			if _, exists := heads[k]; after[k] == nil && exists {
 				t.Errorf("%s was lost though its file exists", k)
-			} else if after[k] != nil && after[k] != d && after[k] != h.heads[k].Declaration {
+			} else if after[k] != nil && after[k] != d && after[k] != heads[k].Declaration {
 				t.Errorf("%s is neither its last good state nor its file", k)
 			}
 		}
 		for k, d := range after {
 			_, held := c.Quarantine(k)
-			switch head := h.heads[k].Declaration; {
+			switch head := heads[k].Declaration; {
 			case before[k] == nil && d != head:
 				t.Errorf("%s took effect and is not its file", k)
 			case !held && !reflect.DeepEqual(d, head):
 				t.Errorf("%s is not quarantined and is not its file", k)
 			}
 		}
-		for k, i := range h.heads {
+		for k, i := range heads {
 			if _, held := c.Quarantine(k); !held && !reflect.DeepEqual(after[k], i.Declaration) {
 				t.Errorf("%s is neither in effect nor quarantined", k)
 			}
@@ -296,7 +334,7 @@ func TestOneTenantsFilesTakeNothingFromAnother(t *testing.T) {
 		}
 		for _, ch := range s.Changes() {
 			if ch.Key.Tenant != fleet.TenantName(tenant) &&
-				!reflect.DeepEqual(ch.After, h.heads[ch.Key].Declaration) {
+				!reflect.DeepEqual(ch.After, h.declared(c)[ch.Key].Declaration) {
 				t.Errorf("a commit of %s makes %s something that its file is not", tenant, ch.Key)
 			}
 		}

@@ -235,7 +235,7 @@ func (p *policySet) breach(e *entry, policy *fleet.Declaration, message, fix str
 
 // policyOf is the name of the policy that a problem is of.
 func policyOf(p fleet.Problem) string {
-	name, _, _ := strings.Cut(p.Message, ":")
+	name, _, _ := strings.Cut(strings.TrimPrefix(p.Message, ofGenerated(p.Key)), ":")
 	return name
 }
 

@@ -464,8 +464,8 @@ func TestPoliciesChangeNoneOfTheCatalogsProperties(t *testing.T) {
 			t.Errorf("a full judgement changes %s", got)
 		}
 		for _, k := range again {
-			if _, exists := h.heads[k]; exists &&
-				!reflect.DeepEqual(c.Declaration(k), h.heads[k].Declaration) {
+			if head, exists := h.declared(c)[k]; exists &&
+				!reflect.DeepEqual(c.Declaration(k), head.Declaration) {
 				if _, held := c.Quarantine(k); !held {
 					t.Errorf("%s is neither in effect nor quarantined", k)
 				}

@@ -134,6 +134,7 @@ const (
 	overQuota      // tenant: newcomers that wait for room
 	grantsServer   // an entry of Tenant.clusters: tenants
 	onServer       // an entry that would grant it: environments
+	generatedName  // tenant, deployment: the sets that generate it
 	underPolicy    // tenant, or every tenant: declarations that a policy blocks or warns about
 )
 
@@ -204,6 +205,10 @@ func terms(d *fleet.Declaration) []term {
 		}
 	case d.Credential != nil:
 		ts = append(ts, term{what: accessTo, tenant: t, a: repositoryKey(d.Credential.RepoURL)})
+	case d.Set != nil:
+		for _, g := range d.Set.Generated {
+			ts = append(ts, generates(t, g.Name))
+		}
 	case d.Deployment != nil:
 		for _, key := range repositoryKeys(d.Deployment) {
 			ts = append(ts, term{what: sourceFrom, tenant: t, a: key})

@@ -171,7 +171,7 @@ func rank(k fleet.Kind) int {
 	case fleet.KindEngine, fleet.KindPolicy:
 		return 2
 	case fleet.KindManagedEnvironment, fleet.KindRepositoryCredential, fleet.KindSealedSecret,
-		fleet.KindTenantDefaults:
+		fleet.KindTenantDefaults, fleet.KindGitOpsDeploymentSet:
 		return 3
 	case fleet.KindGitOpsDeployment:
 		return 4

@@ -125,7 +125,8 @@ type Environment struct {
 type Deployment struct {
 	Tenant       fleet.TenantName        `json:"tenant"`
 	Name         fleet.DeploymentName    `json:"name"`
-	Source       fleet.Source            `json:"source"` // the first of several
+	Set          string                  `json:"set,omitempty"` // that generates it
+	Source       fleet.Source            `json:"source"`        // the first of several
 	Sources      []fleet.Source          `json:"sources,omitempty"`
 	Namespace    string                  `json:"namespace"`
 	Labels       map[string]string       `json:"labels,omitempty"`

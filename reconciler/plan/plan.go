@@ -86,6 +86,20 @@ func (p *Plan) Empty() bool {
 	return r.Empty()
 }
 
+// SetBlob returns the blob of the set's file that generates a deployment, given the path of the
+// deployment's file. It is empty for a deployment with a file of its own.
+func (p *Plan) SetBlob(k fleet.Key, path string) string {
+	name, generated := fleet.SetOf(k, path)
+	if !generated || p.outcome == nil || p.outcome.declared == nil {
+		return ""
+	}
+	set := p.outcome.declared.After.Declaration(fleet.SetKey(k.Tenant, name))
+	if set == nil {
+		return ""
+	}
+	return set.Blob
+}
+
 // Record returns the plan for the store. The caller adds the commit's author, subject and time, and
 // the ciphertexts of sealed files.
 func (p *Plan) Record() mirror.Record {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	configschema "argosy.dev/argosy/config-schema"
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/catalog"
 	"argosy.dev/argosy/fleet/mirror"
@@ -37,12 +38,17 @@ func (e *editor) edit() {
 	base := "tenants/" + t + "/"
 	env := e.pick("prod", "staging", "dev", "edge")
 	dep := e.pick("a", "b", "c", "d", "e")
-	switch e.r.IntN(22) {
+	switch e.r.IntN(25) {
 	case 20:
 		e.put(base+"defaults.yaml", defaultsFile("  "+e.pick("deletionPolicy: Orphan",
 			"sync: {mode: manual}", "sync: {prune: false}\n  revisionHistoryLimit: 3")+"\n"))
 	case 21:
 		e.files = e.files.without(base + "defaults.yaml")
+	case 22, 23:
+		name := e.pick("first", "second")
+		e.put(base+"sets/"+name+".yaml", e.set(t, name))
+	case 24:
+		e.files = e.files.without(base + "sets/" + e.pick("first", "second") + ".yaml")
 	case 0, 1, 2:
 		e.put(base+"environments/"+env+".yaml", e.environment(t, env))
 	case 3:
@@ -148,6 +154,30 @@ func (e *editor) deployment(tenant, name string) string {
 	return strings.Replace(text, "targetRevision: v1", "targetRevision: "+e.pick("v1", "v2"), 1)
 }
 
+// set is a set of up to three deployments, of which one may not decode.
+func (e *editor) set(tenant, name string) string {
+	var items strings.Builder
+	for range 1 + e.r.IntN(3) {
+		fmt.Fprintf(&items, "    - {name: %s, revision: %s, environment: %s}\n",
+			e.pick("a", "b", "d", "e"), e.pick("v1", "v2", "..", "main"),
+			e.pick("prod", "staging", "dev"))
+	}
+	return `apiVersion: argosy.dev/v1alpha1
+kind: GitOpsDeploymentSet
+metadata: {name: ` + name + `}
+spec:
+  list:
+` + items.String() + `  template:
+    metadata: {name: "${item.name}"}
+    spec:
+      source:
+        repoURL: https://git.example.com/` + tenant + `/${item.name}
+        path: deploy
+        targetRevision: ${item.revision}
+      destination: {environments: ["${item.environment}"], namespace: app}
+`
+}
+
 func startingTree() tree {
 	files := tree{
 		"fleet/fleet.yaml":        fleetFile(loose),
@@ -213,6 +243,14 @@ func compareWithScratch(t *testing.T, h *house) {
 	}
 	var in []catalog.Input
 	for _, d := range h.w.state.Catalog.Effective() {
+		if d.Set != nil {
+			continue // its head may generate others than are in effect
+		}
+		if _, generated := fleet.SetOf(d.Key, d.Path); generated {
+			written := *d
+			written.Path = configschema.PathOf(d.Key)
+			d = &written
+		}
 		in = append(in, catalog.Input{Key: d.Key, Path: d.Path, Blob: d.Blob, Declaration: d})
 	}
 	p, err := w.Compute(Request{Revision: h.w.Revision(), Files: in, Now: h.now}, &h.render)

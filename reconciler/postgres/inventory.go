@@ -222,6 +222,7 @@ func scanDeployment(row pgx.CollectableRow) (view.Deployment, error) {
 	err := row.Scan(&d)
 	v := view.Deployment{Tenant: d.Key.Tenant, Name: fleet.DeploymentName(d.Key.Name),
 		Labels: d.Labels, Environments: []fleet.EnvironmentName{}}
+	v.Set, _ = fleet.SetOf(d.Key, d.Path)
 	if d.Deployment != nil {
 		v.Source, v.Sources = d.Deployment.AllSources()[0], d.Deployment.Sources
 		v.Namespace = d.Deployment.Destination.Namespace

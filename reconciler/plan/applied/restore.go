@@ -156,8 +156,8 @@ func (s *State) restoreCredentialConflicts() {
 	}
 }
 
-// countFiles counts the declarations of the applied revision: those in effect and those in
-// quarantine, without removed files.
+// countFiles counts the files of the applied revision: those in effect and those in quarantine,
+// without removed files.
 func (s *State) countFiles() {
 	seen := map[fleet.Key]bool{}
 	for _, d := range s.Catalog.Effective() {
@@ -167,7 +167,8 @@ func (s *State) countFiles() {
 		seen[q.Key] = true
 	}
 	for k := range seen {
-		if _, _, there := s.Accepted(k); there {
+		path, _, there := s.Accepted(k)
+		if _, generated := fleet.SetOf(k, path); there && !generated {
 			s.Files.add(k, 1)
 		}
 	}

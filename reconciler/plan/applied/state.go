@@ -105,7 +105,10 @@ func (s *State) FilesAfter(changed []catalog.Input) Files {
 		present[i.Key] = present[i.Key] || !i.Removed
 	}
 	for k, is := range present {
-		_, _, was := s.Accepted(k)
+		path, _, was := s.Accepted(k)
+		if _, generated := fleet.SetOf(k, path); generated {
+			was = false // its set is counted
+		}
 		switch {
 		case is && !was:
 			now.add(k, 1)

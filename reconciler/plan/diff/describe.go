@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/mirror"
@@ -37,6 +38,9 @@ func (r *Result) Changes(in Input, explain bool) ([]RowChange, error) {
 			c.Before = before.Body
 		}
 		c.Subject, c.Note = p.subject(c.Row), p.note(c)
+		if set := p.setOf(c.Row); set != "" {
+			c.Note = strings.TrimSuffix("set "+set+"; "+c.Note, "; ")
+		}
 		out = append(out, c)
 	}
 	return out, nil
@@ -81,6 +85,23 @@ func (p *phase) subject(r mirror.Row) string {
 		return r.Key.Name
 	}
 	return string(r.Tenant)
+}
+
+// setOf returns the set that generates the deployment of an Application, or generated it last.
+func (p *phase) setOf(r mirror.Row) string {
+	if r.Key.Kind != fleet.ObjectApplication {
+		return ""
+	}
+	id := fleet.DeploymentID{Tenant: r.Tenant, Name: r.Deployment}
+	d := p.after.Deployment(id)
+	if d == nil {
+		d = p.Applied.Catalog.Deployment(id)
+	}
+	if d == nil {
+		return ""
+	}
+	set, _ := fleet.SetOf(d.Key, d.Path)
+	return set
 }
 
 // note explains a change beyond its fields.

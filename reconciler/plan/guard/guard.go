@@ -129,9 +129,15 @@ func (j *judge) reviewed(u place.Unwanted) (mirror.ReviewedDeletion, string) {
 
 // followsRelease reports whether a file that is let in with this plan changes an Application.
 func (j *judge) followsRelease(id fleet.ApplicationID) (effective.Release, bool) {
-	for _, k := range []fleet.Key{
+	files := []fleet.Key{
 		applied.DeploymentKey(id), applied.EnvironmentKey(id.In()), applied.TenantKey(id.Tenant),
-	} {
+	}
+	if d := j.applied.Catalog.Deployment(id.Deployed()); d != nil {
+		if set, generated := fleet.SetOf(d.Key, d.Path); generated {
+			files = append(files, fleet.SetKey(id.Tenant, set))
+		}
+	}
+	for _, k := range files {
 		if release, ok := j.released[k]; ok {
 			return release, true
 		}
