@@ -1,6 +1,8 @@
 package diff
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"strings"
 
@@ -71,10 +73,20 @@ func (p *phase) syncRequest(
 	target, _ := dep.TargetIn(env, p.after.Defaults(id.Tenant))
 	return mirror.SyncRequest{
 		ID: fmt.Sprintf("%s/%s/%s@%s:%s", id.Tenant, name, id.Deployment, id.Environment,
-			revision),
+			shortOf(run.SyncRun)),
 		Key: key, Tenant: id.Tenant, Environment: id.Environment, Deployment: id.Deployment,
 		SyncRun: name, Revision: revision, Prune: target.Sync.Prune, State: mirror.OperationPending,
 	}
+}
+
+// shortOf returns the revision of a SyncRun, or a hash of several: an engine reports at most 253
+// characters of a request's ID.
+func shortOf(s *fleet.SyncRunSpec) string {
+	if len(s.Revisions) < 2 {
+		return s.AllRevisions()
+	}
+	sum := sha256.Sum256([]byte(s.AllRevisions()))
+	return hex.EncodeToString(sum[:8])
 }
 
 func (p *phase) warn(run *fleet.Declaration, message, fix string) {
