@@ -71,6 +71,11 @@ func fillCluster(data map[string]any, secret fleet.Secret) error {
 	if len(config.CAData) == 0 {
 		config.CAData = given.ca
 	}
+	if url, _, _ := strings.Cut(string(server), "?"); url == fleet.InClusterServer &&
+		len(config.CAData) == 0 {
+		return unusable("it has no %s, and the environment no caData: no system trusts the CA of "+
+			"the engine's own cluster", keyCA)
+	}
 	filled, err := json.Marshal(config)
 	if err != nil {
 		return fmt.Errorf("cluster config cannot be written")

@@ -110,6 +110,30 @@ func TestClusterCredentialKeepsTheDeclaredCA(t *testing.T) {
 	}
 }
 
+func TestTheClusterOfAnEngineNeedsItsCA(t *testing.T) {
+	ca, _ := certificate(t)
+	o := clusterObject(prodEU, fleet.InClusterServer)
+	o.Cluster.OnEngine = testEngine
+	refused(t, o, values("token", canary))
+	refused(t, o, values("token", canary, "ca.crt", "no certificate"))
+	w, err := prepare(rowOf(t, o, 1), values("token", "x", "ca.crt", string(ca)), mirror.Lease{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, _ := dataValue(child(w.tree, "data"), "config")
+	var c v1alpha1.ClusterConfig
+	if err := json.Unmarshal(raw, &c); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(c.CAData, ca) || c.BearerToken != "x" {
+		t.Errorf("the config has CA %q", c.CAData)
+	}
+	o.Cluster.CAData = base64.StdEncoding.EncodeToString(ca)
+	if _, err := prepare(rowOf(t, o, 1), values("token", "x"), mirror.Lease{}); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestClusterCredentialRejectsAmbiguousSecrets(t *testing.T) {
 	cert, key := certificate(t)
 	_, otherKey := certificate(t)

@@ -49,20 +49,20 @@ func inClusterProxy(t *testing.T, server string) string {
 			http.Error(w, "another host", http.StatusForbidden)
 			return
 		}
-		far, err := net.Dial("tcp", target)
+		far, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", target)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusBadGateway)
 			return
 		}
 		near, _, err := http.NewResponseController(w).Hijack()
 		if err != nil {
-			far.Close()
+			_ = far.Close()
 			return
 		}
 		_, _ = io.WriteString(near, "HTTP/1.1 200 OK\r\n\r\n")
-		go func() { _, _ = io.Copy(far, near); far.Close() }()
+		go func() { _, _ = io.Copy(far, near); _ = far.Close() }()
 		_, _ = io.Copy(near, far)
-		near.Close()
+		_ = near.Close()
 	}))
 	t.Cleanup(proxy.Close)
 	return proxy.URL
@@ -162,7 +162,7 @@ func (w *argoLab) denied(key fleet.ObjectKey, texts ...string) {
 		}
 		status, _ := app.Object["status"].(map[string]any)
 		operation, _ := status["operationState"].(map[string]any)
-		all := strings.ToLower(w.condition(key) + print(operation))
+		all := strings.ToLower(w.condition(key) + encoded(operation))
 		for _, text := range texts {
 			if strings.Contains(all, strings.ToLower(text)) {
 				return true
@@ -172,7 +172,7 @@ func (w *argoLab) denied(key fleet.ObjectKey, texts ...string) {
 	})
 }
 
-func print(v any) string {
+func encoded(v any) string {
 	b, err := canonical(map[string]any{"v": v})
 	if err != nil {
 		return ""

@@ -314,3 +314,25 @@ func TestTheClusterOfAnEngineIsGranted(t *testing.T) {
 	refused(t, c, "ManagedEnvironment acme/c spec.cluster.engine cluster-not-granted; "+
 		"ManagedEnvironment acme/c spec.cluster.engine unknown-engine", "", missing)
 }
+
+// An environment that waits for another tenant's whole cluster takes effect when the platform
+// revokes that grant.
+func TestARevokedWholeClusterFreesItsNeighbours(t *testing.T) {
+	grant := func(all bool) Input {
+		return tenant("acme", func(d *fleet.Declaration) {
+			d.Tenant.Clusters = []string{sharedURL}
+			d.Tenant.ClusterResources = []fleet.GroupKind{fleet.KindNamespace}
+			if all {
+				d.Tenant.Environments = []fleet.EnvironmentGrant{{Name: "prod",
+					AllClusterResources: true}}
+			}
+		})
+	}
+	c := New()
+	good(t, c, theFleet(), engine("eu-1"), grant(true),
+		remake(deploysTo("acme/prod", sharedURL, "shop"), clusterResources))
+	refused(t, c, "ManagedEnvironment globex/prod spec.cluster.server whole-cluster",
+		"+Tenant globex", granted("globex", []string{sharedURL}, "web"),
+		deploysTo("globex/prod", sharedURL, "web"))
+	refused(t, c, "", "~Tenant acme; +ManagedEnvironment globex/prod", grant(false))
+}
