@@ -110,9 +110,14 @@ func TestAnApplicationKeepsItsFormerNamespace(t *testing.T) {
 	h.apply(files)
 	h.apply(files.with(service("shop", "acme-store", "")))
 	h.wantGranted("acme-shop acme-store web")
+	h.restart()
+	h.apply(h.files.with(service("cart", "acme-cart", "")))
+	h.wantGranted("acme-cart acme-shop acme-store web")
 	h.apply(h.files.without("tenants/acme/deployments/"))
 	h.work()
 	h.wantGranted("web")
+	h.apply(h.files.with(service("shop", "acme-new", "")))
+	h.wantGranted("acme-new web")
 }
 
 func TestAPrefixInUseCannotBeDropped(t *testing.T) {

@@ -47,16 +47,33 @@ type Use struct {
 	Creates    bool   `json:"creates,omitempty"` // CreateNamespace
 }
 
+// Moved is an Application that changed its namespace.
+type Moved struct {
+	Key        fleet.ObjectKey `json:"key"`
+	Namespaces string          `json:"namespaces"` // all that it used, as in Use
+}
+
 // UseOf returns the use of an Application that is rendered from a target.
 func (l *Layers) UseOf(k fleet.ObjectKey, t fleet.Target) Use {
 	before, _ := l.Rows.Get(k)
+	moved, _ := l.Moved.Get(k)
 	u := Use{Namespaces: t.Namespace, Creates: t.Sync.CreateNamespace}
-	if before.Namespaces != "" && before.Namespaces != t.Namespace {
-		all := append(strings.Fields(before.Namespaces), t.Namespace)
+	if former := before.Namespaces + moved; former != "" && former != t.Namespace {
+		all := append(strings.Fields(before.Namespaces+" "+moved), t.Namespace)
 		slices.Sort(all)
 		u.Namespaces = strings.Join(slices.Compact(all), " ")
 	}
 	return u
+}
+
+// moved reports whether the Application used another namespace before.
+func (u Use) moved() bool { return strings.Contains(u.Namespaces, " ") }
+
+// SetUse remembers the use of an Application that moved.
+func (l *Layers) SetUse(k fleet.ObjectKey, u Use) {
+	if u.moved() {
+		l.Moved.Set(k, u.Namespaces)
+	}
 }
 
 // Application is the Application of an Application's row.
@@ -78,6 +95,7 @@ type Layers struct {
 	ApplicationsOf      Layer[fleet.TenantName, int] // existing
 	Terminating         Layer[fleet.ObjectKey, Terminating]
 	SyncHolds           Layer[fleet.ApplicationID, mirror.SyncHold]
+	Moved               Layer[fleet.ObjectKey, string]
 	CredentialConflicts Layer[Repo, struct{}] // read by two tenants with credentials of their own
 
 	Environments   Counter[Share, fleet.EnvironmentName]          // placed
@@ -98,12 +116,12 @@ type layer interface {
 }
 
 // all lists the layers, once for every function that goes through them.
-func (l *Layers) all() [19]layer {
+func (l *Layers) all() [20]layer {
 	return [...]layer{
 		&l.Placements, &l.Unplaced, &l.Rows, &l.RowsOn, &l.Loads, &l.Held, &l.ApplicationsOf,
 		&l.Terminating, &l.SyncHolds, &l.CredentialConflicts, &l.Environments, &l.EnvironmentsOn,
 		&l.EnginesOf, &l.ApplicationsIn,
-		&l.Repos, &l.Readers, &l.ReadIn, &l.NamespacesIn, &l.Creators,
+		&l.Repos, &l.Readers, &l.ReadIn, &l.NamespacesIn, &l.Creators, &l.Moved,
 	}
 }
 
@@ -188,6 +206,7 @@ func (l *Layers) RemoveRow(k fleet.ObjectKey) {
 		return
 	}
 	l.Rows.Delete(k)
+	l.Moved.Delete(k)
 	if n, _ := l.RowsOn.Get(k.Engine); n > 1 {
 		l.RowsOn.Set(k.Engine, n-1)
 	} else {

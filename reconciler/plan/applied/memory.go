@@ -23,6 +23,7 @@ type Memory struct {
 	Deployments  []*fleet.Declaration `json:"deployments,omitempty"` // of Held
 	Terminating  []Terminating        `json:"leaving,omitempty"`
 	Deferred     []Deferred           `json:"deferred,omitempty"`
+	Moved        []Moved              `json:"moved,omitempty"`
 	Unreviewed   []HeldFile           `json:"unreviewed,omitempty"`
 	RevisionHold *mirror.Hold         `json:"waiting,omitempty"` // of a whole head revision
 	// by argosy rebuild: see postgres.Reset
@@ -151,7 +152,7 @@ func readMemory(b []byte) (Memory, error) {
 }
 
 func (m Memory) empty() bool {
-	return len(m.Held)+len(m.Terminating)+len(m.Deferred)+len(m.Unreviewed) == 0 &&
+	return len(m.Held)+len(m.Terminating)+len(m.Deferred)+len(m.Unreviewed)+len(m.Moved) == 0 &&
 		m.RevisionHold == nil && !m.Blocked && !m.Rebuilt
 }
 
@@ -186,6 +187,10 @@ func (l *Layers) Remember(deferred map[fleet.Key]Deferred, unreviewed map[string
 		m.Terminating = append(m.Terminating, t)
 	})
 	slices.SortFunc(m.Terminating, func(a, b Terminating) int { return CompareKeys(a.Key, b.Key) })
+	l.Moved.Each(func(k fleet.ObjectKey, namespaces string) {
+		m.Moved = append(m.Moved, Moved{Key: k, Namespaces: namespaces})
+	})
+	slices.SortFunc(m.Moved, func(a, b Moved) int { return CompareKeys(a.Key, b.Key) })
 	m.Unreviewed = slices.SortedFunc(maps.Values(unreviewed), func(a, b HeldFile) int {
 		return cmp.Compare(a.Input.Path, b.Input.Path)
 	})

@@ -37,6 +37,9 @@ func Restore(snapshot mirror.Snapshot) (*State, error) {
 	for _, t := range m.Terminating {
 		s.Terminating.base[t.Key] = t
 	}
+	for _, x := range m.Moved {
+		s.Moved.base[x.Key] = x.Namespaces
+	}
 	for _, h := range snapshot.SyncHolds {
 		s.SyncHolds.base[h.Application] = h
 	}

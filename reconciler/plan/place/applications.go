@@ -66,6 +66,7 @@ func (p placer) want(a Application) error {
 	if len(unresolved) > 0 && exists {
 		a.Use = old.Use // its row stays as it is
 	}
+	p.SetUse(a.Key, a.Use)
 	p.out.Wanted = append(p.out.Wanted, a)
 	if !exists || old.Use != a.Use {
 		p.countUse(a.Key.Engine, a.ID, a.Use, 1)
