@@ -147,7 +147,7 @@ func (e *editor) deployment(tenant, name string) string {
 		name, e.pick(tenant+"/"+name, tenant+"/a", "shared/charts", "shared/charts.git"),
 		destination, e.pick("", "  deletionPolicy: Orphan\n", "  sync: {mode: manual}\n",
 			"  overrides: [{environment: prod, source: {targetRevision: v3}}]\n",
-			"  overrides: [{selector: {matchLabels: {tier: dev}}, sync: {prune: false}}]\n",
+			"  overrides: [{selector: {matchLabels: {tier: dev}}, namespace: other}]\n",
 			"  overrides: [{selector: {matchExpressions: [{key: tier, operator: Exists}]}, "+
 				"sync: {mode: manual}}]\n"))
 	text = strings.Replace(text, "path: deploy", "path: "+e.pick("deploy", "deploy",
