@@ -23,7 +23,12 @@ type app struct {
 	draft   *draft
 	lost    []Difference // of the metadata
 	set     *set         // the ApplicationSet that generates it; nil: none
-	parent  bool         // of an app of apps, which needs no declaration
+	alone   *draft       // its own, if draft is joined by overrides
+	inexact bool         // the joined deployment does not repeat it exactly
+	// of its destination; a joined deployment may have another one
+	namespace string
+	same      *app // an equal Application of another file, whose result it has
+	parent    bool // of an app of apps, which needs no declaration
 }
 
 func (a *app) refuse(reason string, args ...any) {
@@ -36,7 +41,7 @@ func (a *app) refuse(reason string, args ...any) {
 func (a *app) refused() bool { return a.result.Status == Refused }
 
 // out reports whether no declaration is written for the Application.
-func (a *app) out() bool { return a.refused() || a.parent }
+func (a *app) out() bool { return a.refused() || a.parent || a.same != nil }
 
 // option is the field of a sync option of Argo CD.
 type option struct {
@@ -266,9 +271,14 @@ func key(k string) string {
 
 var plainKey = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
 
-// metadataLost returns the fields of the metadata that the fitted draft lacks.
-func (a *app) metadataLost() (lost []Difference) {
+// metadataLost returns the fields of the metadata that the fitted draft lacks. argocd is the
+// namespace of the Argo CD.
+func (a *app) metadataLost(argocd string) (lost []Difference) {
 	d := a.draft
+	if a.Namespace != "" && a.Namespace != argocd {
+		lost = append(lost, Difference{Path: "metadata.namespace", From: a.Namespace, To: argocd,
+			Reason: "Argosy writes Applications into Argo CD's own namespace"})
+	}
 	labels := object(a.Object, "metadata", "labels")
 	for _, k := range keys(labels) {
 		if k == "app.kubernetes.io/instance" && a.set != nil || d.has("metadata.labels"+key(k)) {

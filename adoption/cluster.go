@@ -45,6 +45,10 @@ func (c *clusters) own() *cluster { return c.byName[inCluster] }
 func (c *clusters) add(name, server string) *cluster {
 	server = strings.TrimSuffix(server, "/")
 	found := c.byServer[server]
+	if base, _, keyed := strings.Cut(server, "?"); keyed && base == fleet.InClusterServer {
+		found = c.own() // Argosy's own key of the cluster, which an export has
+		c.byServer[server] = found
+	}
 	if found == nil {
 		found = &cluster{key: server, server: canonicalServer(server), alias: name}
 		c.byServer[server] = found
@@ -209,7 +213,8 @@ func (e *environment) propose(im *importer, clusterResources bool) {
 	var reaches []map[string]any
 	switch {
 	case e.cluster.key == inCluster:
-		reaches = append(reaches, map[string]any{"cluster": map[string]any{"engine": im.Engine}})
+		reaches = append(reaches, map[string]any{"cluster": map[string]any{"engine": im.Engine,
+			"credentialsRef": map[string]any{"name": string(e.name)}}})
 	case e.cluster.server != "":
 		c := map[string]any{"server": e.cluster.server,
 			"credentialsRef": map[string]any{"name": string(e.name)}}

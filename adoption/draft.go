@@ -21,6 +21,8 @@ type draft struct {
 	spellings map[string][]any
 	removed   []removal
 	refusal   string // why there is no declaration
+
+	text []byte // of the file; nil: the document changed
 }
 
 // removal is a proposed field that the decoder refused.
@@ -62,10 +64,20 @@ func absent(v any) bool {
 	return false
 }
 
+// put changes a field of the document.
+func (d *draft) put(field string, value any) {
+	if old, ok := get(d.document, steps(field)); !ok || !same(old, value) {
+		put(d.document, steps(field), value)
+		d.text = nil
+	}
+}
+
 // file is the draft as a file of the config repo.
-func (d *draft) file() (configschema.File, error) {
-	text, err := configschema.WriteDocument(d.document)
-	return configschema.File{Path: configschema.PathOf(d.key), Bytes: text}, err
+func (d *draft) file() (f configschema.File, err error) {
+	if d.text == nil {
+		d.text, err = configschema.WriteDocument(d.document)
+	}
+	return configschema.File{Path: configschema.PathOf(d.key), Bytes: d.text}, err
 }
 
 // fit changes the draft until it decodes, or sets its refusal. Each round removes at least one
@@ -82,8 +94,12 @@ func (d *draft) fit() {
 			return
 		}
 		d.drop(doc.Problems)
+		d.text = nil
 	}
 }
+
+// plaintext is the schema's code of a secret in clear.
+const plaintext = "plaintext-secret"
 
 // drop removes the fields of problems.
 func (d *draft) drop(problems []fleet.Problem) {
@@ -91,6 +107,10 @@ func (d *draft) drop(problems []fleet.Problem) {
 	for _, p := range slices.Backward(problems) { // the last entries of lists first
 		if p.Severity != fleet.SeverityError {
 			continue
+		}
+		if p.Code == plaintext { // the report must not repeat the value as a difference
+			d.refusal = p.Message
+			return
 		}
 		if next := d.spellings[p.Field]; len(next) > 0 {
 			put(d.document, steps(p.Field), next[0])

@@ -106,3 +106,20 @@ func TestDifferencesOfTwoTrees(t *testing.T) {
 		t.Errorf("%q, want %q", paths, want)
 	}
 }
+
+// A secret in clear refuses the declaration: no difference repeats it.
+func TestASecretInClearRefusesTheDeclaration(t *testing.T) {
+	t.Parallel()
+	for field, value := range map[string]any{
+		"spec.source.helm.values": "password: hunter22-hunter22\n",
+		"spec.source.helm.parameters": []any{map[string]any{"name": "db.password",
+			"value": "hunter22-hunter22"}},
+	} {
+		d := deploymentDraft()
+		d.set(field, value)
+		d.fit()
+		if d.refusal == "" || strings.Contains(d.refusal, "hunter22") {
+			t.Errorf("%s: refusal %q", field, d.refusal)
+		}
+	}
+}

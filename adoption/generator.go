@@ -19,6 +19,8 @@ type generator struct {
 	im  *importer
 	set *set
 	r   renderer
+	// the only cluster of a clusters generator, in place of those at hand; nil: none
+	assumed *assumed
 }
 
 // generate returns the parameters of a generator. outer are those of the first generator of a
@@ -131,6 +133,10 @@ func flatten(prefix string, v any, into parameters) {
 // clusters are the known clusters that a selector matches. Without a selector, Argo CD's own
 // cluster is one of them.
 func (g *generator) clusters(field string, block map[string]any) (found []parameters, err error) {
+	if g.assumed != nil {
+		p, err := g.cluster(g.assumed.name, g.assumed.server(), g.assumed.labels, nil, block)
+		return []parameters{p}, err
+	}
 	selector := object(block, "selector")
 	all := compact(clone(any(selector))) == nil
 	if all {
@@ -141,7 +147,7 @@ func (g *generator) clusters(field string, block map[string]any) (found []parame
 		}
 		found = append(found, p)
 	}
-	secrets := 0
+	secrets := 0 // of clusters, whether they match or not
 	for _, server := range slices.Sorted(maps.Keys(g.im.clusters.byServer)) {
 		c := g.im.clusters.byServer[server]
 		if c.secret == nil {
@@ -165,8 +171,7 @@ func (g *generator) clusters(field string, block map[string]any) (found []parame
 		found = append(found, p)
 	}
 	if len(found) == 0 {
-		return nil, fmt.Errorf("%s: no cluster Secret at hand matches; import with the cluster "+
-			"Secrets, or from the live Argo CD", field)
+		return nil, fmt.Errorf("%s: %w", field, errNoClusters)
 	}
 	loss := Difference{Path: field, From: block,
 		Reason: "a new cluster gets the deployment when its environment is named in it"}
@@ -228,7 +233,8 @@ func (g *generator) git(field string, block map[string]any) (found []parameters,
 		}
 	}
 	for _, f := range list(block, "files") {
-		pattern := text(f.(map[string]any), "path")
+		m, _ := f.(map[string]any)
+		pattern := text(m, "path")
 		form, err := lsFiles(pattern)
 		if err != nil {
 			return nil, fmt.Errorf("%s.files: %w", field, err)

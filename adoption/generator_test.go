@@ -99,7 +99,7 @@ func TestGeneratorsThatCannotBeEvaluatedAreRefused(t *testing.T) {
 			"asks another system"},
 		"no cluster matches": {fmt.Sprintf(oldForm, "x") +
 			"\ngenerators: [{clusters: {selector: {matchLabels: {tier: dev}}}}]",
-			"no cluster Secret at hand matches"},
+			"spec.template.spec.destination"},
 		"no folder matches": {fmt.Sprintf(oldForm, "x") +
 			"\ngenerators: [{git: {directories: [{path: nowhere/*}]}}]", "nothing at hand matches"},
 		"a strict template": {fmt.Sprintf(goForm, "{{.missing}}") +

@@ -100,13 +100,16 @@ type importer struct {
 	owned       map[string][]Original // live Applications of the ApplicationSets
 	commands    []string
 	notes       []string
+
+	patternNames map[fleet.Key]bool
+	sharing      map[*draft][]*app // Applications of each deployment, before overrides
 }
 
 // Import returns the config repo for the originals.
 func Import(in Input, o Options, tools Tools) (*Outcome, error) {
 	im := &importer{Input: in, Options: o, tools: tools, results: slices.Clone(in.Refused),
 		tenants: map[fleet.TenantName]*tenant{}, filesAt: map[string]bool{},
-		owned: map[string][]Original{}}
+		owned: map[string][]Original{}, patternNames: map[fleet.Key]bool{}}
 	for _, f := range im.files() {
 		im.filesAt[f] = true
 	}
@@ -310,7 +313,15 @@ func (im *importer) propose() {
 		}
 		name := validName(a.Name, "app")
 		id := fleet.DeploymentID{Tenant: a.tenant, Name: fleet.DeploymentName(name)}
-		if first := names[id]; first != nil {
+		if first := names[id]; first != nil || im.patternNames[fleet.Key{
+			Kind: fleet.KindGitOpsDeployment, Tenant: a.tenant, Name: name}] {
+			if first == nil {
+				first = a
+			} else if a.equals(first) {
+				a.same = first
+				continue
+			}
+
 			name = im.free(names, id, a, first)
 			id.Name = fleet.DeploymentName(name)
 		}
@@ -324,12 +335,20 @@ func (im *importer) propose() {
 			a.refuse(a.draft.refusal)
 			return
 		}
-		a.lost = a.metadataLost()
+		a.namespace = text(a.draft.document, "spec", "destination", "namespace")
+		a.lost = a.metadataLost(im.ArgoNamespace)
 		if byName[a] != a.Name {
 			a.lost = append(a.lost, Difference{Path: "metadata.name", From: a.Name, To: byName[a],
 				Reason: "a deployment is named by a DNS label, once per tenant"})
 		}
 	})
+}
+
+// equals reports whether two Applications are one that is in two files.
+func (a *app) equals(b *app) bool {
+	return a.Name == b.Name && a.Namespace == b.Namespace && a.set == b.set &&
+		same(a.normal.Spec, b.normal.Spec) &&
+		same(a.Object["metadata"], b.Object["metadata"])
 }
 
 // free is a name for a second Application of one name: from the folder or the namespace in which it

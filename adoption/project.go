@@ -19,29 +19,17 @@ type project struct {
 
 const defaultProject = "default"
 
-// readProjects registers a tenant for every AppProject.
+// readProjects registers a tenant for every AppProject. Projects of one tenant add up.
 func (im *importer) readProjects() {
-	seen := map[string]*project{}
 	for _, o := range im.of(KindProject) {
 		p := &project{Original: o, result: Result{Kind: o.Kind, Namespace: o.Namespace,
 			Name: o.Name, Source: o.File}}
 		if reason := projectRefusal(o); reason != "" {
 			p.result.Status, p.result.Reason = Refused, reason
-		} else if first := seen[o.Name]; first != nil {
-			p.result.Status = Refused
-			p.result.Reason = "project " + o.Name + " is also in " + first.File +
-				": import one Argo CD at a time"
-			if sameText(first.Object["spec"], o.Object["spec"]) {
-				p.result.Reason = "it is the same as in " + first.File
-			}
-		} else {
-			seen[o.Name] = p
-			p.tenant = im.tenantOfProject(o.Name)
-			if im.wanted(o.Kind, o.Namespace, o.Name) {
-				t := im.tenant(p.tenant)
-				t.projects = append(t.projects, p)
-				continue
-			}
+		} else if p.tenant = im.tenantOfProject(o.Name); im.wanted(o.Kind, o.Namespace, o.Name) {
+			t := im.tenant(p.tenant)
+			t.projects = append(t.projects, p)
+			continue
 		}
 		if im.wanted(o.Kind, o.Namespace, o.Name) && p.result.Status == Refused {
 			im.results = append(im.results, p.result)
@@ -76,8 +64,6 @@ func projectRefusal(o Original) string {
 	}
 	return ""
 }
-
-func sameText(a, b any) bool { return writeYAML(a) == writeYAML(b) }
 
 // tenantOfProject is the tenant of a project's Applications.
 func (im *importer) tenantOfProject(name string) fleet.TenantName {
@@ -188,7 +174,7 @@ type grants struct {
 }
 
 // grantsOf collects the grants of a tenant for the Applications that are accepted.
-func (im *importer) grantsOf(t *tenant, joined map[*draft][]*app) grants {
+func (im *importer) grantsOf(t *tenant, joined map[*draft][]*app, patterns []*pattern) grants {
 	g := grants{repositories: map[string]bool{}, clusters: map[string]bool{},
 		namespaces: map[string]bool{}, owners: map[string]bool{},
 		kinds: map[fleet.GroupKind]bool{}, allow: allowances{}, deployments: len(joined)}
@@ -203,9 +189,20 @@ func (im *importer) grantsOf(t *tenant, joined map[*draft][]*app) grants {
 			open = open || a.project == defaultProject
 		}
 	}
+	for _, p := range patterns {
+		for _, url := range repositories(p.draft.document) {
+			g.repositories[url] = true
+		}
+		g.allow.need(p.draft.document)
+		g.deployments++
+		open = open || p.app.project == defaultProject
+	}
 	for _, e := range t.envs {
 		if e.cluster.server != "" && len(e.namespaces) > 0 {
 			g.clusters[e.cluster.server] = true
+		}
+		if e.cluster.key == inCluster && len(e.namespaces) > 0 {
+			g.clusters["engine:"+im.Engine] = true
 		}
 	}
 	for _, p := range t.projects {
@@ -229,7 +226,7 @@ func (im *importer) grantsOf(t *tenant, joined map[*draft][]*app) grants {
 			}
 		}
 	}
-	if open || len(t.projects) == 0 && g.applications > 0 {
+	if open || len(t.projects) == 0 && g.deployments > 0 {
 		for _, k := range usualKinds {
 			g.kinds[k] = true
 		}
@@ -354,7 +351,7 @@ func repositories(document map[string]any) (urls []string) {
 func (t *tenant) propose(g grants, shared bool) {
 	d := newDraft(fleet.Key{Kind: fleet.KindTenant, Name: string(t.name)})
 	d.set("spec.owners", anys(keys(g.owners)))
-	put(d.document, steps("spec.quota"), map[string]any{"environments": quotaFor(len(t.envs)),
+	d.put("spec.quota", map[string]any{"environments": quotaFor(len(t.envs)),
 		"deployments": quotaFor(g.deployments), "applications": quotaFor(g.applications)})
 	d.set("spec.repositories", anys(keys(g.repositories)))
 	d.set("spec.clusters", anys(keys(g.clusters)))
@@ -363,9 +360,10 @@ func (t *tenant) propose(g grants, shared bool) {
 	for _, e := range t.envs {
 		var reserved []string
 		for _, ns := range keys(e.namespaces) {
-			used[ns] = true
 			if fleet.ValidateNamespace(ns) != nil {
 				reserved = append(reserved, ns)
+			} else {
+				used[ns] = true
 			}
 		}
 		if len(reserved) > 0 {
@@ -373,7 +371,9 @@ func (t *tenant) propose(g grants, shared bool) {
 				"namespaces": anys(reserved)})
 		}
 	}
-	if shared {
+	if shared || slices.ContainsFunc(t.envs, func(e *environment) bool {
+		return e.cluster.key == inCluster
+	}) {
 		d.set("spec.namespaces", anys(keys(used)))
 	}
 	d.set("spec.environments", environments)
@@ -446,7 +446,7 @@ func (im *importer) judge(p *project, t *tenant) {
 		k := map[string]any{"group": text(m, "group"), "kind": text(m, "kind")}
 		if !strings.ContainsAny(text(m, "group")+text(m, "kind"), "*?[!") &&
 			!slices.ContainsFunc(list(t.draft.document, "spec", "clusterResources"),
-				func(have any) bool { return sameText(have, k) }) {
+				func(have any) bool { return same(have, k) }) {
 			differ("spec.clusterResourceWhitelist", k, nil, t.draft.reason("spec.clusterResources"))
 		}
 	}

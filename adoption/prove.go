@@ -38,11 +38,16 @@ func (im *importer) prove(w *whole) (refused bool, err error) {
 			if reason == "" {
 				reason = "no engine renders it"
 			}
+			if a.alone != nil {
+				a.inexact = true
+				return
+			}
 			a.refuse(reason)
 			return
 		}
 		im.compare(a, o)
 	})
+	refused = im.split()
 	for _, a := range im.apps {
 		if a.refused() && a.result.File == "" && a.draft != nil &&
 			slices.Contains(w.deployments[a.draft.key], a) {
@@ -81,6 +86,10 @@ func (im *importer) compare(a *app, o map[string]any) {
 	}
 	diffs = append(diffs, a.lost...)
 	a.result.Differences = diffs
+	if a.alone != nil && slices.ContainsFunc(diffs, func(d Difference) bool { return d.hard }) {
+		a.inexact = true
+		return
+	}
 	for _, d := range diffs {
 		if d.hard {
 			reason := d.Path
@@ -195,6 +204,9 @@ func (im *importer) conclude(files []configschema.File) {
 		written[f.Path] = true
 	}
 	for _, a := range im.apps {
+		if a.same != nil {
+			continue
+		}
 		if !a.out() {
 			a.result.File = pathOf(a.draft.key)
 			if a.result.Status == "" {
@@ -204,6 +216,14 @@ func (im *importer) conclude(files []configschema.File) {
 			a.result.Differences = a.lost
 		}
 		if a.set == nil {
+			im.results = append(im.results, a.result)
+		}
+	}
+	for _, a := range im.apps {
+		if first := a.same; first != nil {
+			a.result.Status, a.result.Reason = first.result.Status, first.result.Reason
+			a.result.Differences, a.result.File = first.result.Differences, first.result.File
+			a.result.Notes = append(a.result.Notes, "it is the same as in "+first.File)
 			im.results = append(im.results, a.result)
 		}
 	}
@@ -220,6 +240,16 @@ func (im *importer) conclude(files []configschema.File) {
 		}
 	}
 	im.concludeSecrets()
+	for _, t := range im.tenants {
+		if slices.ContainsFunc(t.envs, func(e *environment) bool {
+			return e.by == "engine" && len(e.namespaces) > 0
+		}) {
+			im.notes = append(
+				im.notes, "tenant "+string(t.name)+" deploys to the cluster of engine "+
+					im.Engine+": it needs a service account and its token there (docs/places.md)")
+		}
+	}
+	slices.Sort(im.notes)
 }
 
 // mapping lists the tenants and environments that replace projects and clusters.

@@ -217,8 +217,11 @@ func (im *importer) concludeCluster(o Original, r *Result) {
 		if plainKeys[k] || k == "config" || secretValue(o.Object, k) == "" {
 			continue
 		}
-		r.Differences = append(r.Differences, Difference{Path: "data." + k,
-			From: secretValue(o.Object, k), Reason: clusterKeys[k]})
+		d := Difference{Path: "data." + k, From: "(not shown)", Reason: clusterKeys[k]}
+		if d.Reason != "" { // a known key is no credential
+			d.From = secretValue(o.Object, k)
+		}
+		r.Differences = append(r.Differences, d)
 	}
 	var config map[string]json.RawMessage
 	if json.Unmarshal([]byte(secretValue(o.Object, "config")), &config) == nil {

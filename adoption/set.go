@@ -1,6 +1,7 @@
 package adoption
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -17,6 +18,7 @@ type set struct {
 	notes  []string
 	// of a single clusters generator: the selector of its clusters; nil: another generator, or all
 	selector map[string]any
+	patterns []*pattern // in place of apps, if the clusters are not at hand
 }
 
 // readSets expands the ApplicationSets.
@@ -46,13 +48,7 @@ func (im *importer) expand(s *set) string {
 	if object(spec, "template") == nil || len(list(spec, "generators")) == 0 {
 		return "it has no generators or no template: it is a patch of an overlay"
 	}
-	if all := list(spec, "generators"); len(all) == 1 {
-		m, _ := all[0].(map[string]any)
-		if c, ok := compact(clone(at(m, "clusters", "selector"))).(map[string]any); ok &&
-			len(m) == 1 {
-			s.selector = c
-		}
-	}
+	s.selector = clusterSelector(list(spec, "generators"), s.Name)
 	if owned := im.owned[s.Namespace+"/"+s.Name]; len(owned) > 0 {
 		im.adopt(s, owned)
 		return ""
@@ -64,6 +60,9 @@ func (im *importer) expand(s *set) string {
 	for i, raw := range list(spec, "generators") {
 		m, _ := raw.(map[string]any)
 		found, err := g.generate(fmt.Sprintf("spec.generators[%d]", i), m, nil)
+		if errors.Is(err, errNoClusters) {
+			return im.patterns(s, g.r)
+		}
 		if err != nil {
 			return err.Error()
 		}
@@ -83,6 +82,36 @@ func (im *importer) expand(s *set) string {
 		s.apps = append(s.apps, im.add(o, s))
 	}
 	return ""
+}
+
+// clusterSelector is the selector of the only clusters generator of an ApplicationSet, on its own
+// or in a matrix; nil if there is none, or several. Without a selector, the generator selects every
+// cluster: so does an environmentSelector for the absence of a label.
+func clusterSelector(generators []any, name string) (selector map[string]any) {
+	found := 0
+	var visit func(all []any)
+	visit = func(all []any) {
+		for _, raw := range all {
+			m, _ := raw.(map[string]any)
+			if block, ok := m["clusters"]; ok {
+				found++
+				c, _ := block.(map[string]any)
+				selector, _ = compact(clone(any(object(c, "selector")))).(map[string]any)
+			}
+			visit(list(m, "matrix", "generators"))
+			if len(list(m, "merge", "generators")) > 0 {
+				found = 2 // each of its generators selects clusters of its own
+			}
+		}
+	}
+	if visit(generators); found != 1 || len(generators) != 1 {
+		return nil
+	}
+	if selector == nil {
+		selector = map[string]any{"matchExpressions": []any{map[string]any{
+			"key": "without-" + validName(name, "set"), "operator": "DoesNotExist"}}}
+	}
+	return selector
 }
 
 // adopt takes the live Applications of an ApplicationSet for those that it generates.
@@ -160,6 +189,10 @@ func (im *importer) concludeSets() {
 			continue
 		}
 		r.Status = Exact
+		if len(s.patterns) > 0 {
+			im.concludePatterns(s)
+			continue
+		}
 		refused := 0
 		files := map[string]bool{}
 		seen := map[string]bool{}
@@ -194,8 +227,11 @@ func (im *importer) concludeSets() {
 			r.Reason, r.File = "", written[0]
 		}
 		if r.Status != Refused {
-			if !s.selected() {
-				r.Differences = append(r.Differences, s.losses...)
+			selected := s.selected()
+			for _, l := range s.losses {
+				if !selected || !strings.HasSuffix(l.Path, ".clusters") {
+					r.Differences = append(r.Differences, l)
+				}
 			}
 			r.Differences = append(r.Differences, s.lostFields()...)
 			if len(r.Differences) > 0 {
@@ -208,11 +244,41 @@ func (im *importer) concludeSets() {
 	}
 }
 
-// selected reports whether one deployment with the selector of the clusters generator replaces the
+// concludePatterns is the result of an ApplicationSet over clusters that are not at hand.
+func (im *importer) concludePatterns(s *set) {
+	r := &s.result
+	seen := map[string]bool{}
+	for _, p := range s.patterns {
+		r.File = pathOf(p.draft.key)
+		for _, d := range p.app.result.Differences {
+			d.Path = "spec.template." + d.Path
+			if id := d.Path + writeYAML(d.From); !seen[id] {
+				seen[id] = true
+				r.Differences = append(r.Differences, d)
+			}
+		}
+		if p.refusal != "" {
+			r.Status, r.Reason = Refused, p.refusal
+		}
+	}
+	if r.Status != Refused {
+		if r.Differences = append(r.Differences, s.lostFields()...); len(r.Differences) > 0 {
+			r.Status = Changed
+		}
+		r.File = pathOf(s.patterns[0].draft.key)
+		r.Notes = append(s.notes, plural(len(s.patterns), "deployment")+
+			" with the selector of its "+
+			"clusters, which are not at hand: environments with these labels get it")
+	}
+	im.results = append(im.results, *r)
+}
+
+// selected reports whether deployments with the selector of the clusters generator replace the
 // ApplicationSet.
 func (s *set) selected() bool {
-	return s.selector != nil && s.apps[0].draft != nil &&
-		s.apps[0].draft.has("spec.destination.environmentSelector")
+	return s.selector != nil && !slices.ContainsFunc(s.apps, func(a *app) bool {
+		return a.refused() || !a.draft.has("spec.destination.environmentSelector")
+	})
 }
 
 // lostFields are the fields of an ApplicationSet that concern its controller alone.

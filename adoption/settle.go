@@ -16,6 +16,7 @@ type whole struct {
 	envs        map[fleet.Key]*environment
 	tenants     map[fleet.Key]*tenant
 	credentials map[fleet.Key]*credential
+	patterns    map[fleet.Key]*pattern
 }
 
 // maxRounds bounds the rounds of converge. Each refuses an Application or a namespace, and most
@@ -112,14 +113,21 @@ func (im *importer) join() {
 			if !taken[key] {
 				taken[key] = true
 				d.key = key
-				put(d.document, steps("metadata.name"), name)
+				d.put("metadata.name", name)
 			}
 		}
-		put(d.document, steps("spec.destination.environments"), anys(environments))
+		d.put("spec.destination.environments", anys(environments))
 		for _, a := range apps {
 			a.draft = d
 		}
 	}
+	im.sharing = map[*draft][]*app{}
+	for _, a := range im.apps {
+		if !a.out() {
+			im.sharing[a.draft] = append(im.sharing[a.draft], a)
+		}
+	}
+	im.joinByOverrides(taken)
 }
 
 // implicitRelease reports whether a source of a deployment names its Helm release for the
@@ -151,7 +159,8 @@ func commonName(apps []*app) string {
 // assemble writes every declaration of the accepted Applications. again is set if that refused one.
 func (im *importer) assemble() (w *whole, again bool, err error) {
 	w = &whole{deployments: map[fleet.Key][]*app{}, envs: map[fleet.Key]*environment{},
-		tenants: map[fleet.Key]*tenant{}, credentials: map[fleet.Key]*credential{}}
+		tenants: map[fleet.Key]*tenant{}, credentials: map[fleet.Key]*credential{},
+		patterns: map[fleet.Key]*pattern{}}
 	joined := im.joined()
 	im.collectNamespaces()
 	servers := map[string]int{}
@@ -169,7 +178,8 @@ func (im *importer) assemble() (w *whole, again bool, err error) {
 		shared := slices.ContainsFunc(t.envs, func(e *environment) bool {
 			return len(e.namespaces) > 0 && servers[e.cluster.key] > 1
 		})
-		g := im.grantsOf(t, joined[t.name])
+		patterns := im.patternsOf(t.name)
+		g := im.grantsOf(t, joined[t.name], patterns)
 		for _, c := range im.credentialsOf(t, g) {
 			drafts = append(drafts, c.draft)
 			w.credentials[c.draft.key] = c
@@ -204,6 +214,10 @@ func (im *importer) assemble() (w *whole, again bool, err error) {
 			w.deployments[d.key] = apps
 			applications += len(apps)
 		}
+		for _, p := range patterns {
+			drafts = append(drafts, p.draft)
+			w.patterns[p.draft.key] = p
+		}
 	}
 	if again {
 		return nil, true, nil
@@ -226,6 +240,18 @@ func (im *importer) assemble() (w *whole, again bool, err error) {
 	return w, false, nil
 }
 
+// patternsOf are the deployments of a tenant for clusters that are not at hand.
+func (im *importer) patternsOf(t fleet.TenantName) (found []*pattern) {
+	for _, s := range im.sets {
+		for _, p := range s.patterns {
+			if p.tenant == t && p.refusal == "" && s.result.Status != Refused {
+				found = append(found, p)
+			}
+		}
+	}
+	return found
+}
+
 // joined are the deployments of each tenant with their Applications.
 func (im *importer) joined() map[fleet.TenantName]map[*draft][]*app {
 	of := map[fleet.TenantName]map[*draft][]*app{}
@@ -245,7 +271,17 @@ func (im *importer) joined() map[fleet.TenantName]map[*draft][]*app {
 				environments = append(environments, string(a.env))
 			}
 			slices.Sort(environments)
-			put(d.document, steps("spec.destination"), map[string]any{
+			if overrides := list(d.document, "spec", "overrides"); len(overrides) > 0 {
+				d.put(
+					"spec.overrides", slices.DeleteFunc(slices.Clone(overrides), func(o any) bool {
+						return !slices.Contains(
+							environments, text(o.(map[string]any), "environment"))
+					}))
+				if len(list(d.document, "spec", "overrides")) == 0 {
+					remove(d.document, steps("spec.overrides"))
+				}
+			}
+			d.put("spec.destination", map[string]any{
 				"environments": anys(slices.Compact(environments)),
 				"namespace":    text(d.document, "spec", "destination", "namespace")})
 		}
@@ -259,7 +295,7 @@ func (im *importer) joined() map[fleet.TenantName]map[*draft][]*app {
 func (im *importer) selectEnvironments(w *whole) {
 	for _, apps := range w.deployments {
 		s := apps[0].set
-		if s == nil || s.selector == nil || len(apps) != len(s.apps) ||
+		if s == nil || s.selector == nil ||
 			slices.ContainsFunc(apps, func(a *app) bool { return a.set != s }) {
 			continue
 		}
@@ -283,7 +319,7 @@ func (im *importer) selectEnvironments(w *whole) {
 		trial := &draft{key: d.key, document: clone(d.document).(map[string]any)}
 		put(trial.document, steps("spec.destination"), destination)
 		if trial.fit(); same && trial.refusal == "" && len(trial.removed) == 0 {
-			put(d.document, steps("spec.destination"), destination)
+			d.put("spec.destination", destination)
 		}
 	}
 }
@@ -301,7 +337,7 @@ func (im *importer) collectNamespaces() {
 			continue
 		}
 		e := im.tenants[a.tenant].environment(a.cluster)
-		e.namespaces[text(a.draft.document, "spec", "destination", "namespace")] = true
+		e.namespaces[a.namespace] = true
 	}
 	for _, t := range im.tenants {
 		for _, p := range t.projects {
@@ -355,6 +391,11 @@ func (im *importer) fleet(w *whole) *draft {
 	}
 	for _, apps := range w.deployments {
 		for _, url := range repositories(apps[0].draft.document) {
+			add(url)
+		}
+	}
+	for _, p := range w.patterns {
+		for _, url := range repositories(p.draft.document) {
 			add(url)
 		}
 	}
@@ -450,7 +491,7 @@ func (im *importer) ban(e *environment, ns, reason string) (any bool) {
 	e.banned[ns] = true
 	for _, a := range im.apps {
 		if !a.out() && a.tenant == e.tenant && a.cluster == e.cluster &&
-			text(a.draft.document, "spec", "destination", "namespace") == ns {
+			a.namespace == ns {
 			a.refuse("spec.destination.namespace: %s", reason)
 			a.result.reasons = append(a.result.reasons, "spec.destination.namespace: "+
 				strings.ReplaceAll(reason, fmt.Sprintf("%q", ns), "…"))
@@ -482,7 +523,7 @@ func (im *importer) repair(w *whole, problems []fleet.Problem) (any bool) {
 			id := e.cluster.key + "\n" + name
 			claims[id] = append(claims[id], e)
 		case ok && isText && strings.HasPrefix(p.Field, "spec.namespaces["):
-			any = im.ban(e, name, p.Message) || any
+			any = im.ban(e, name, withFix(p)) || any
 		default:
 			any = im.refuseEnvironment(e, p.Message) || any
 		}
@@ -500,6 +541,10 @@ func (im *importer) repair(w *whole, problems []fleet.Problem) (any bool) {
 		return true
 	}
 	for _, p := range problems {
+		if pattern := w.patterns[p.Key]; pattern != nil {
+			pattern.refusal = p.Field + ": " + p.Message
+			any = true
+		}
 		for _, a := range w.deployments[p.Key] {
 			if !a.out() {
 				a.refuse("%s: %s", p.Field, p.Message)
@@ -510,12 +555,21 @@ func (im *importer) repair(w *whole, problems []fleet.Problem) (any bool) {
 	return any
 }
 
+// withFix is the message of a problem with its fix.
+func withFix(p fleet.Problem) string {
+	if p.Fix == "" {
+		return p.Message
+	}
+	return p.Message + "; " + p.Fix + "; or give all projects of the cluster to one tenant " +
+		"(--tenant-by)"
+}
+
 // award leaves a namespace that several tenants want to the one with the most Applications in it.
 func (im *importer) award(ns string, envs []*environment) (any bool) {
 	used := func(e *environment) (n int) {
 		for _, a := range im.apps {
 			if !a.out() && a.tenant == e.tenant && a.cluster == e.cluster &&
-				text(a.draft.document, "spec", "destination", "namespace") == ns {
+				a.namespace == ns {
 				n++
 			}
 		}

@@ -115,7 +115,7 @@ func root(a *app) *cobra.Command {
 // writing are the commands that need no control plane.
 func writing(a *app) []*cobra.Command {
 	return []*cobra.Command{validateCommand(a), renderCommand(a), planCommand(a), newCommand(a),
-		fmtCommand(a), encryptCommand(a), schemaCommand(a), importCommand(a)}
+		fmtCommand(a), encryptCommand(a), schemaCommand(a), importCommand(a), exportCommand(a)}
 }
 
 // running are the commands that run the control plane.

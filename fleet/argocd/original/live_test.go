@@ -52,8 +52,10 @@ func TestALiveArgoCDIsImported(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = cluster.Stop() })
-	argo, err := stack.StartArgoCD(ctx, stack.ArgoOptions{Cluster: cluster, Version: "3.2",
-		Namespace: "argocd-import", Refresh: 3 * time.Second, Open: true, ClusterAdmin: true})
+	argo, err := stack.StartArgoCD(
+		ctx, stack.ArgoOptions{
+			Cluster: cluster, Version: stack.ArgoVersions[len(stack.ArgoVersions)-1],
+			Namespace: "argocd-import", Refresh: 3 * time.Second, Open: true, ClusterAdmin: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,38 @@
+package adoption
+
+import (
+	"strings"
+
+	"argosy.dev/argosy/fleet"
+)
+
+// own are labels and annotations that Argosy sets on its objects.
+func own(k, v string) bool {
+	domain, _, _ := strings.Cut(k, "/")
+	return domain == "argosy.dev" || k == "app.kubernetes.io/managed-by" && v == "argosy"
+}
+
+// Plain returns a rendered object as a manifest of Argo CD that Argosy does not own: in the
+// namespace of its Argo CD, without the labels and annotations of Argosy. An Application gets the
+// finalizer of its deletion policy, which Argosy itself sets only when it deletes.
+func Plain(rendered map[string]any, namespace string,
+	deletion fleet.DeletionPolicy) map[string]any {
+	o := clone(rendered).(map[string]any)
+	metadata := object(o, "metadata")
+	for _, field := range []string{"labels", "annotations"} {
+		entries := object(metadata, field)
+		for _, k := range keys(entries) {
+			if own(k, text(entries, k)) {
+				delete(entries, k)
+			}
+		}
+		if len(entries) == 0 {
+			delete(metadata, field)
+		}
+	}
+	metadata["namespace"] = namespace
+	if text(o, "kind") == KindApplication && deletion == fleet.DeletionDelete {
+		metadata["finalizers"] = []any{finalizer}
+	}
+	return o
+}

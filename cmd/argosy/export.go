@@ -1,0 +1,101 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"argosy.dev/argosy/adoption"
+	"argosy.dev/argosy/cmd/argosy/checkout"
+	configschema "argosy.dev/argosy/config-schema"
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/argocd"
+	"argosy.dev/argosy/fleet/policy"
+	"argosy.dev/argosy/reconciler/plan"
+)
+
+func exportCommand(a *app) *cobra.Command {
+	var into string
+	cmd := &cobra.Command{
+		Use:   "export [DIR] --into OUT",
+		Short: "Write plain manifests of Argo CD for every object of a config repo",
+		Long: "Reads fleet/ and tenants/ below DIR (default: the current folder) and writes one\n" +
+			"file for each AppProject, Application, cluster and repository Secret into a folder\n" +
+			"for each engine. Names and specs are those that the engines have. Labels and\n" +
+			"annotations of Argosy are left out; an Application whose workload is deleted with\n" +
+			"it gets Argo CD's finalizer. Secrets have no credential: the live ones keep theirs.\n" +
+			"It places environments as if none were placed yet. OUT must be new or empty.\n" +
+			"Declarations with problems are skipped; then the exit code is 1.",
+		Example: "  argosy export --into manifests\n" +
+			"  argosy export path/to/config-repo --into manifests",
+		Args: atMost("DIR"),
+	}
+	cmd.Flags().StringVar(&into, "into", "", "folder of the manifests")
+	cmd.RunE = func(_ *cobra.Command, args []string) error {
+		if into == "" {
+			return errors.New("name where to write with --into")
+		}
+		entries, err := os.ReadDir(into)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		if len(entries) > 0 {
+			return fmt.Errorf("%s is not empty; name a new folder", into)
+		}
+		return a.export(dirOf(args), into)
+	}
+	return cmd
+}
+
+func (a *app) export(dir, into string) error {
+	files, err := checkout.Read(dir)
+	if err != nil {
+		return err
+	}
+	inputs := configschema.Inputs(files)
+	p, err := plan.Offline(inputs, "", policy.New().Judge, argocd.Renderer{})
+	if err != nil {
+		return err
+	}
+	namespace := namespaces(inputs)
+	for _, r := range p.Rows {
+		dec := json.NewDecoder(bytes.NewReader(r.Row.Manifest.Body))
+		dec.UseNumber()
+		var object map[string]any
+		if err := dec.Decode(&object); err != nil {
+			return err
+		}
+		key := r.Row.Key
+		text, err := configschema.YAML(adoption.Plain(object, namespace[key.Engine],
+			r.Row.Deletion))
+		if err != nil {
+			return fmt.Errorf("%s %s: %w", key.Kind, key.Name, err)
+		}
+		if key.Kind == fleet.ObjectCluster || key.Kind == fleet.ObjectRepository {
+			text = append([]byte("# The credential is in the live Secret and is not exported.\n"),
+				text...)
+		}
+		file := filepath.Join(into, string(key.Engine), strings.ToLower(string(key.Kind))+"s",
+			key.Name+".yaml")
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(file, text, 0o644); err != nil {
+			return err
+		}
+	}
+	a.hint("wrote %s into %s", plural(len(p.Rows), "manifest"), into)
+	texts := map[string][]byte{}
+	for _, f := range files {
+		texts[f.Path] = f.Bytes
+	}
+	configschema.Place(p.Problems, func(path string) []byte { return texts[path] })
+	return a.leftOut(p)
+}

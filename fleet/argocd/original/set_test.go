@@ -1,0 +1,152 @@
+package original_test
+
+import (
+	"strings"
+	"testing"
+
+	"argosy.dev/argosy/adoption"
+)
+
+const clusterSet = `apiVersion: argoproj.io/v1alpha1
+kind: ApplicationSet
+metadata: {name: monitoring, namespace: argocd}
+spec:
+  goTemplate: true
+  generators:
+  - clusters: {selector: {matchLabels: {tier: prod}}}
+  template:
+    metadata: {name: "{{.name}}-monitoring"}
+    spec:
+      project: default
+      source:
+        repoURL: https://git.example.com/acme/monitoring
+        path: "envs/{{.metadata.labels.region}}/{{.name}}"
+        targetRevision: main
+      destination: {server: "{{.server}}", namespace: monitoring}
+`
+
+func clusterSecret(name, labels string) string {
+	return "---\napiVersion: v1\nkind: Secret\nmetadata: {name: " + name +
+		", namespace: argocd, labels: {argocd.argoproj.io/secret-type: cluster, " + labels +
+		"}}\nstringData: {name: " + name + ", server: 'https://" + name + ".example.com'}\n"
+}
+
+func importText(t *testing.T, text string) (*adoption.Outcome, map[string]string) {
+	t.Helper()
+	found, refused := adoption.Read("all.yaml", []byte(text))
+	outcome, err := adoption.Import(adoption.Input{Originals: found, Refused: refused}, options,
+		tools)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]string{}
+	for _, f := range outcome.Files {
+		files[f.Path] = string(f.Bytes)
+	}
+	return outcome, files
+}
+
+func setResult(t *testing.T, o *adoption.Outcome) adoption.Result {
+	t.Helper()
+	for _, r := range o.Report.Objects {
+		if r.Kind == adoption.KindApplicationSet {
+			return r
+		}
+	}
+	t.Fatal("no result of an ApplicationSet")
+	return adoption.Result{}
+}
+
+// Without a cluster Secret, two assumed clusters prove the deployment, and variables take the place
+// of what differs between them.
+func TestAnApplicationSetOverUnknownClustersBecomesASelector(t *testing.T) {
+	t.Parallel()
+	outcome, files := importText(t, clusterSet)
+	r := setResult(t, outcome)
+	if r.Status != adoption.Exact || r.File != "tenants/platform/deployments/monitoring.yaml" {
+		t.Fatalf("%+v", r)
+	}
+	text := files[r.File]
+	for _, want := range []string{"path: envs/${environment.labels.region}/${environment.name}\n",
+		"environmentSelector:\n      matchLabels:\n        tier: prod\n"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in\n%s", want, text)
+		}
+	}
+	if strings.Contains(text, "zqx") {
+		t.Errorf("a mark is left in\n%s", text)
+	}
+}
+
+// A template that changes the name of its cluster has no variable for the result.
+func TestATemplateThatVariablesCannotRepeatIsRefused(t *testing.T) {
+	t.Parallel()
+	for name, with := range map[string]string{
+		"a changed name": "{{.name | upper}}", "an annotation": "{{.metadata.annotations.path}}",
+	} {
+		outcome, files := importText(
+			t, strings.Replace(clusterSet, "/{{.name}}\"", "/"+with+"\"", 1))
+		if r := setResult(t, outcome); r.Status == adoption.Exact {
+			t.Errorf("%s: %+v\n%s", name, r, files[r.File])
+		}
+	}
+}
+
+// With the cluster Secrets at hand, equal Applications become one deployment with the selector; a
+// cluster that does not match keeps its environment out of it.
+func TestAnApplicationSetOverKnownClustersBecomesASelector(t *testing.T) {
+	t.Parallel()
+	set := strings.NewReplacer("envs/{{.metadata.labels.region}}/{{.name}}", "deploy").Replace(
+		clusterSet)
+	other := "---\n" + named("other", "dev")
+	outcome, files := importText(t, set+clusterSecret("eu", "tier: prod")+
+		clusterSecret("us", "tier: prod")+clusterSecret("dev", "tier: test")+other)
+	r := setResult(t, outcome)
+	if r.Status != adoption.Exact {
+		t.Fatalf("%+v", r)
+	}
+	if text := files[r.File]; !strings.Contains(text, "environmentSelector:") {
+		t.Errorf("no selector in\n%s", text)
+	}
+	for _, env := range []string{"eu", "us", "dev"} {
+		if files["tenants/platform/environments/"+env+".yaml"] == "" {
+			t.Errorf("environment %s is not written", env)
+		}
+	}
+}
+
+func named(name, cluster string) string {
+	return "apiVersion: argoproj.io/v1alpha1\nkind: Application\nmetadata: {name: " + name +
+		", namespace: argocd}\nspec:\n  project: default\n  source: {repoURL: " +
+		"'https://git.example.com/acme/" + name + "', path: x, targetRevision: main}\n" +
+		"  destination: {name: " + cluster + ", namespace: " + name + "}\n"
+}
+
+// Applications that are named for their environments become one deployment, whose overrides hold
+// what differs; each is still exact.
+func TestApplicationsOfOneServiceAreJoinedByOverrides(t *testing.T) {
+	t.Parallel()
+	app := func(env, path, namespace, policy string) string {
+		return "---\napiVersion: argoproj.io/v1alpha1\nkind: Application\nmetadata: {name: " +
+			"checkout-" +
+			env + ", namespace: argocd}\nspec:\n  project: default\n  source: {repoURL: " +
+			"'https://git.example.com/acme/checkout', path: " + path + ", targetRevision: main, " +
+			"helm: {valuesObject: {env: " + env + "}}}\n  syncPolicy: " + policy +
+			"\n  destination: {name: " + env + ", namespace: " + namespace + "}\n"
+	}
+	outcome, files := importText(t, app("eu", "chart", "checkout", "{automated: {prune: true}}")+
+		app("us", "chart/us", "checkout-us", "{syncOptions: [ServerSideApply=true]}")+
+		clusterSecret("eu", "tier: prod")+clusterSecret("us", "tier: prod"))
+	text := files["tenants/platform/deployments/checkout.yaml"]
+	for _, want := range []string{"overrides:\n", "environment: us\n", "namespace: checkout-us\n",
+		"releaseName: checkout-us\n", "releaseName: checkout-eu\n", "path: chart/us\n"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in\n%s", want, text)
+		}
+	}
+	for _, r := range outcome.Report.Objects {
+		if r.Kind == adoption.KindApplication && r.Status != adoption.Exact {
+			t.Errorf("%+v", r)
+		}
+	}
+}
