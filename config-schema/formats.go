@@ -25,6 +25,10 @@ var (
 		code:    codeInvalidName,
 		what:    "1 to 63 of a-z, 0-9 and '-', beginning and ending with a letter or digit",
 		pattern: `^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`, check: checkDNSLabel}
+	formatObjectName = &format{
+		code:    codeInvalidName,
+		what:    "the exact name of an object: a-z, 0-9, '-' and '.'",
+		pattern: `^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`, check: fleet.ValidateObjectName}
 	formatNamespaceEntry = &format{
 		code: codeInvalidName,
 		what: "one exact namespace, or with a '-' at the end every namespace that begins so; " +

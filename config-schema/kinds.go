@@ -620,6 +620,18 @@ var kindDeployment = describe(kind{
 				example: "https://grafana.example.com/d/checkout", required: true,
 				value: textOf(formatLinkURL).atMost(1024)},
 		)).atMost(fleet.MaxLinks).by("url")},
+	field{
+		name: "adopt",
+		doc: "Existing Applications that the deployment takes over, with their name, history " +
+			"and workload, once it changes nothing in them (`docs/adopting.md`). The Tenant " +
+			"allows it (`allow.adopt`).",
+		value: listOf(object(
+			field{name: "environment", doc: "The environment.", example: "prod-eu", required: true,
+				value: textOf(formatName)},
+			field{name: "application", doc: "The Application's name, in the engine's namespace.",
+				example: "checkout-prod", required: true,
+				value: textOf(formatObjectName).atMost(253)},
+		)).by("environment")},
 ).exactlyOneOf("source", "sources").
 	checked(refsExist, rangesAreOfCharts, filesAreInside, overridesFit, releaseIsNamed),
 	func(d *fleet.Declaration, s *fleet.DeploymentSpec) {
@@ -631,9 +643,11 @@ var kindDeployment = describe(kind{
 func deletionPolicy() field {
 	return field{
 		name: "deletionPolicy",
-		doc: "What happens to the workload when a deployment goes: `Delete` removes it, `Orphan` " +
-			"leaves it running.", example: "Delete", fallback: inherited + "Delete",
-		value: wordOf(string(fleet.DeletionDelete), string(fleet.DeletionOrphan))}
+		doc: "What happens when a deployment goes: `Delete` removes the workload, `Orphan` " +
+			"leaves it running, `Release` leaves the Application too, as it was before `adopt`.",
+		example: "Delete", fallback: inherited + "Delete",
+		value: wordOf(string(fleet.DeletionDelete), string(fleet.DeletionOrphan),
+			string(fleet.DeletionRelease))}
 }
 
 func revisionHistoryLimit() field {

@@ -16,6 +16,10 @@ func allowances() value {
 			doc: "Whether deployments may set `sync.replace`, which deletes and recreates what " +
 				"cannot be changed.", example: "true", fallback: "false", value: boolean()},
 		field{
+			name: "adopt",
+			doc: "Whether deployments may take over existing Applications of their engine " +
+				"(`adopt`).", example: "true", fallback: "false", value: boolean()},
+		field{
 			name: "namespaceMetadata",
 			doc: "Keys that deployments may set in `sync.managedNamespaceMetadata`. Admission, " +
 				"quotas and other tenants' NetworkPolicies select namespaces by them.",

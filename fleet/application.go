@@ -27,6 +27,8 @@ type Application struct {
 	Sync           Sync
 	Hold           SyncRunName // a SyncRun that keeps automation off; empty: none
 	DeletionPolicy DeletionPolicy
+	// the object name of an existing Application that it takes over; "" for none
+	Adopt string `json:",omitempty"`
 
 	Wave int `json:",omitempty"` // see WaveAnnotation
 

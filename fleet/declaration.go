@@ -204,6 +204,7 @@ type TenantSpec struct {
 // Allowances are the fields of declarations that are not for every tenant.
 type Allowances struct {
 	Replace bool `json:"replace,omitempty"` // sync.replace
+	Adopt   bool `json:"adopt,omitempty"`   // adopt of deployments
 	// keys of sync.managedNamespaceMetadata: exact, or "domain/" for every key of that domain
 	NamespaceMetadata []string `json:"namespaceMetadata,omitempty"`
 	// targetRevision of a chart may be a range of versions, of which Argo CD takes the newest
@@ -403,6 +404,7 @@ type DeploymentSpec struct {
 	Sync           SyncSettings   `json:"sync,omitempty"`
 	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"` // default Delete
 	Overrides      []Override     `json:"overrides,omitempty"`
+	Adopt          []Adoption     `json:"adopt,omitempty"`
 
 	// order among the Applications of one environment: see WaveAnnotation
 	Wave int `json:"wave,omitempty"`
@@ -411,6 +413,23 @@ type DeploymentSpec struct {
 	RevisionHistoryLimit *int               `json:"revisionHistoryLimit,omitempty"`
 	Info                 []Info             `json:"info,omitempty"`
 	Links                []Link             `json:"links,omitempty"`
+}
+
+// Adoption names the existing Application that a deployment takes over in one environment.
+type Adoption struct {
+	Environment EnvironmentName `json:"environment"`
+	Application string          `json:"application"` // its object's name, which it keeps
+}
+
+// AdoptedIn returns the name of the Application that the deployment takes over in an environment;
+// "" if it takes over none.
+func (d *DeploymentSpec) AdoptedIn(env EnvironmentName) string {
+	for _, a := range d.Adopt {
+		if a.Environment == env {
+			return a.Application
+		}
+	}
+	return ""
 }
 
 // Destinations names the environments, or selects them by label; exactly one of the two.
@@ -573,6 +592,8 @@ type DeletionPolicy string
 const (
 	DeletionDelete DeletionPolicy = "Delete"
 	DeletionOrphan DeletionPolicy = "Orphan"
+	// the Application stays, too, without an owner
+	DeletionRelease DeletionPolicy = "Release"
 )
 
 // SyncRunSpec is one manual sync at a revision (tenants/<tenant>/syncs/<name>.yaml). Immutable once

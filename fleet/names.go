@@ -29,6 +29,21 @@ func ValidateName(s string) error {
 	return nil
 }
 
+// ValidateObjectName accepts the name of an existing Application, which people chose: a DNS
+// subdomain.
+func ValidateObjectName(s string) error {
+	if s == "" || len(s) > 253 {
+		return fmt.Errorf("an object's name has 1 to 253 characters")
+	}
+	for part := range strings.SplitSeq(s, ".") {
+		if part == "" || !isLabel(part) {
+			return fmt.Errorf("object name %+q may only hold a-z, 0-9, '-' and '.', and each part "+
+				"between dots begins and ends with a letter or digit", s)
+		}
+	}
+	return nil
+}
+
 var reservedNames = map[string]bool{
 	"default": true, "in-cluster": true, "argocd": true, "argosy": true,
 	"kube-system": true, "kube-public": true, "kube-node-lease": true,

@@ -16,6 +16,7 @@ type Target struct {
 	Sources        []Source // one or several, with overrides and variables resolved
 	Sync           Sync     // with every default resolved
 	DeletionPolicy DeletionPolicy
+	Adopt          string // the existing Application to take over; "" for none
 
 	Wave                 int
 	IgnoreDifferences    []IgnoreDifference
@@ -52,6 +53,7 @@ func (d *Declaration) TargetIn(env *Declaration, defaults Defaults) (Target, []U
 		Sources:        r.sources(spec, overrides),
 		Sync:           sync.Resolved(SyncSettings{}),
 		DeletionPolicy: cmp.Or(own.DeletionPolicy, DeletionDelete),
+		Adopt:          spec.AdoptedIn(EnvironmentName(env.Key.Name)),
 
 		Wave:                 spec.Wave,
 		IgnoreDifferences:    own.IgnoreDifferences,

@@ -64,6 +64,12 @@ func (e *Engine) applyOnce(ctx context.Context, w *desired, known *entry) (engin
 		return e.write(ctx, w, known)
 	case doRestore:
 		return e.restore(ctx, w, known)
+	case doAdopt:
+		return e.adopt(ctx, w)
+	case isRenamed:
+		return engine.Outcome{}, fmt.Errorf("%w: its object is %s, declared is %s, and an object "+
+			"keeps its name; restore adopt, or release the Application first "+
+			"(deletionPolicy: Release)", engine.ErrRefused, known.object, w.object)
 	case isForeign:
 		return engine.Outcome{},
 			fmt.Errorf(
@@ -87,7 +93,7 @@ func (e *Engine) write(ctx context.Context, w *desired, known *entry) (engine.Ou
 	defer e.cache.expect(w.row.Key, stamp{w.epoch, w.applied})()
 	var answer struct{ Metadata liveMetadata }
 	err = e.mutate(ctx, w.row.Tenant, request{
-		method: http.MethodPatch, path: w.r.object(e.namespace, w.row.Key.Name),
+		method: http.MethodPatch, path: w.r.object(e.namespace, w.object),
 		contentType: applyPatch, accept: metadataOnly, body: body,
 		// server-side apply is strict anyway
 		query: url.Values{"fieldManager": {fieldManager}, "force": {"true"}, "fieldValidation": {
@@ -113,9 +119,12 @@ func (e *Engine) mutate(ctx context.Context, tenant fleet.TenantName, r request,
 
 // read reads one object from the API server, bypassing the cache; nil if it does not exist.
 func (e *Engine) read(ctx context.Context, key fleet.ObjectKey) (*liveObject, error) {
-	r := resourceOf(key.Kind)
+	return e.readNamed(ctx, resourceOf(key.Kind), e.objectName(key))
+}
+
+func (e *Engine) readNamed(ctx context.Context, r *resource, name string) (*liveObject, error) {
 	var raw json.RawMessage
-	err := e.client.do(ctx, request{method: http.MethodGet, path: r.object(e.namespace, key.Name)},
+	err := e.client.do(ctx, request{method: http.MethodGet, path: r.object(e.namespace, name)},
 		&raw)
 	if provesAbsence(err, r) {
 		return nil, nil
@@ -128,6 +137,27 @@ func (e *Engine) read(ctx context.Context, key fleet.ObjectKey) (*liveObject, er
 		err = fmt.Errorf("%w: the response is not an object", engine.ErrUnreachable)
 	}
 	return o, err
+}
+
+// objectName returns the name of a key's object: the cache knows the adopted ones.
+func (e *Engine) objectName(key fleet.ObjectKey) string {
+	if known := e.cache.get(key); known != nil {
+		return known.object
+	}
+	return key.Name
+}
+
+// objectOf returns the name of a row's object: the one that is known, else the declared one.
+func (e *Engine) objectOf(row mirror.Row) string {
+	if known := e.cache.get(row.Key); known != nil {
+		return known.object
+	}
+	var manifest struct{ Metadata struct{ Name string } }
+	if err := json.Unmarshal(row.Manifest.Body, &manifest); err == nil &&
+		manifest.Metadata.Name != "" {
+		return manifest.Metadata.Name
+	}
+	return row.Key.Name
 }
 
 // provesAbsence reports whether a failed read proves that the object does not exist. A 404 of a
@@ -221,6 +251,7 @@ func (e *Engine) explain(key fleet.ObjectKey, err error) error {
 type desired struct {
 	row     mirror.Row
 	r       *resource
+	object  string // the object's name: not that of the key if it adopts one
 	epoch   int64
 	tree    map[string]any // the object with its credential, in canonical form
 	content [sha256.Size]byte
@@ -235,6 +266,10 @@ func prepare(row mirror.Row, secret fleet.Secret, lease mirror.Lease) (*desired,
 		return nil, fmt.Errorf("%s %s: %w", row.Key.Kind, row.Key.Name, err)
 	}
 	w := &desired{row: row, r: resourceOf(row.Key.Kind), epoch: lease.Epoch, tree: tree}
+	w.object, _ = child(tree, "metadata")["name"].(string)
+	if w.object == "" || w.object != row.Key.Name && w.r != applications {
+		return nil, fmt.Errorf("%s %s: its manifest is of %q", row.Key.Kind, row.Key.Name, w.object)
+	}
 	if w.r == secrets {
 		data, _ := tree["data"].(map[string]any)
 		if data == nil {
@@ -313,6 +348,7 @@ func (w *desired) written(known *entry, m *liveMetadata, name fleet.EngineName) 
 		Parked: e.Parked, Sync: e.Sync, Health: e.Health, Wave: w.row.Wave(),
 	}
 	e.content, e.applied, e.finalizers = w.content, w.applied, intern(m.Finalizers)
+	e.object, e.before = w.object, m.Annotations[annotationBefore]
 	if w.r == applications {
 		spec, _ := w.tree["spec"].(map[string]any)
 		e.project, _ = spec["project"].(string)
@@ -348,6 +384,8 @@ const (
 	doCreate
 	doUpdate
 	doRestore // another writer has changed it
+	doAdopt   // take over an existing object of another name
+	isRenamed // the object has another name
 	isForeign
 	isFenced
 	isDeleting
@@ -356,6 +394,8 @@ const (
 // decide compares the row with the known object. It is pure.
 func (w *desired) decide(known *entry) verdict {
 	switch {
+	case known == nil && w.object != w.row.Key.Name:
+		return doAdopt
 	case known == nil:
 		return doCreate
 	case !known.Ours || known.Tenant != w.row.Tenant:
@@ -364,6 +404,8 @@ func (w *desired) decide(known *entry) verdict {
 		return isFenced
 	case known.Deleting:
 		return isDeleting
+	case known.object != w.object:
+		return isRenamed
 	case known.Drifted:
 		return doRestore
 	case known.content == w.content && known.applied == w.applied:
@@ -413,7 +455,7 @@ func conflictMessage(known *entry) string {
 func (e *Engine) readWhole(ctx context.Context, w *desired) (map[string]any, *entry, error) {
 	var raw json.RawMessage
 	err := e.client.do(ctx, request{method: http.MethodGet,
-		path: w.r.object(e.namespace, w.row.Key.Name)}, &raw)
+		path: w.r.object(e.namespace, w.object)}, &raw)
 	if provesAbsence(err, w.r) {
 		return nil, nil, nil
 	}
@@ -462,7 +504,7 @@ func (e *Engine) merge(ctx context.Context, row mirror.Row, patch map[string]any
 	}
 	var answer struct{ Metadata liveMetadata }
 	err = e.mutate(ctx, row.Tenant, request{
-		method: http.MethodPatch, path: resourceOf(row.Key.Kind).object(e.namespace, row.Key.Name),
+		method: http.MethodPatch, path: resourceOf(row.Key.Kind).object(e.namespace, known.object),
 		contentType: mergePatch, accept: metadataOnly, body: body,
 		query: url.Values{"fieldManager": {fieldManager}},
 	}, &answer)

@@ -22,7 +22,8 @@ const cascadeFinalizer = "resources-finalizer.argocd.argoproj.io"
 // Delete takes one step towards the object's deletion and reports whether an uncached read has
 // proven its absence. Every write has the UID and resourceVersion of this read as preconditions.
 // With DeletionDelete, Argo CD deletes the workload first; with DeletionOrphan, the workload stays
-// and no hook runs. A Cluster or AppProject stays, with ErrInUse, until no Application needs it:
+// and no hook runs; with DeletionRelease, the object stays too, and the deletion is done when the
+// object is not ours. A Cluster or AppProject stays, with ErrInUse, until no Application needs it:
 // without the cluster Secret, Argo CD strips the finalizers and silently orphans the workloads
 // (appcontroller.go, finalizeApplicationDeletion). A row with a UID addresses only that object: if
 // the UID differs, its object was deleted.
@@ -41,11 +42,11 @@ func (e *Engine) Delete(ctx context.Context, row mirror.Row, lease mirror.Lease)
 }
 
 func (e *Engine) deleteStep(ctx context.Context, row mirror.Row, lease mirror.Lease) (bool, error) {
-	o, err := e.read(ctx, row.Key)
+	r := resourceOf(row.Key.Kind)
+	o, err := e.readNamed(ctx, r, e.objectOf(row))
 	if err != nil {
 		return false, err
 	}
-	r := resourceOf(row.Key.Kind)
 	if o == nil || row.UID != "" && o.Metadata.UID != row.UID {
 		e.conflicts.forget(row.Key)
 		return true, nil
@@ -53,6 +54,11 @@ func (e *Engine) deleteStep(ctx context.Context, row mirror.Row, lease mirror.Le
 	live := newEntry(e.name, r, o)
 	known := e.cache.get(row.Key)
 	switch {
+	case !live.Ours && row.Deletion == fleet.DeletionRelease,
+		r == applications && live.Key != row.Key: // released, or never adopted
+		e.conflicts.forget(row.Key)
+		e.cache.put(r, live)
+		return true, nil
 	case !live.Ours || live.Key.Kind != row.Key.Kind || live.Tenant != row.Tenant:
 		return false,
 			fmt.Errorf("%w: it lacks our labels or carries another tenant's, and is left alone",
@@ -68,7 +74,10 @@ func (e *Engine) deleteStep(ctx context.Context, row mirror.Row, lease mirror.Le
 					"deleted; it is checked again", engine.ErrForeign)
 	}
 	e.cache.put(r, live)
-	if r == applications {
+	switch {
+	case r == applications && row.Deletion == fleet.DeletionRelease:
+		return false, e.release(ctx, row, live)
+	case r == applications:
 		return false, e.deleteApplication(ctx, row, lease, live)
 	}
 	if live.Deleting {
@@ -175,7 +184,7 @@ func (e *Engine) remove(ctx context.Context, row mirror.Row, live *entry) error 
 	}
 	r := resourceOf(row.Key.Kind)
 	err = e.mutate(ctx, row.Tenant, request{method: http.MethodDelete,
-		path: r.object(e.namespace, row.Key.Name), contentType: plainJSON, accept: metadataOnly,
+		path: r.object(e.namespace, live.object), contentType: plainJSON, accept: metadataOnly,
 		body: body}, nil)
 	if provesAbsence(err, r) {
 		return nil

@@ -79,6 +79,16 @@ func (r *resource) kindOf(labels map[string]string) fleet.ObjectKind {
 	return r.kinds[0]
 }
 
+// keyName returns the name in an object's key: the object's own, or of an adopted Application that
+// of its identity. The mirror knows Applications by their identity, whatever their objects' names.
+func (r *resource) keyName(m *liveMetadata) string {
+	if r == applications && m.Labels[labelManagedBy] == managedBy && m.Name != "" &&
+		m.Annotations[annotationAdopted] == m.Name {
+		return identityOf(m.Labels).name(fleet.ObjectApplication)
+	}
+	return m.Name
+}
+
 // Labels and annotations of our objects. Together with Git they suffice to rebuild the mirror.
 const (
 	labelManagedBy   = "app.kubernetes.io/managed-by"
@@ -101,6 +111,12 @@ const (
 
 	annotationSkipReconcile = "argocd.argoproj.io/skip-reconcile"
 
+	// annotationAdopted is the object name of an adopted Application, which keeps its name. A copy
+	// of it under another name is foreign.
+	annotationAdopted = "argosy.dev/adopted"
+	// annotationBefore is what the adoption has changed, for the release.
+	annotationBefore = "argosy.dev/before"
+
 	managedBy    = "argosy"
 	fieldManager = "argosy"
 )
@@ -110,7 +126,8 @@ const (
 var (
 	ownLabels = []string{labelManagedBy, labelTenant, labelEnvironment, labelDeployment,
 		labelCredential, labelSecretType}
-	stableAnnotations = append([]string{annotationEngine, annotationHold, fleet.WaveAnnotation},
+	stableAnnotations = append([]string{annotationEngine, annotationHold, annotationAdopted,
+		fleet.WaveAnnotation},
 		linkAnnotations...)
 )
 
@@ -232,6 +249,7 @@ type liveMetadata struct {
 	DeletionTimestamp          *string
 	Labels, Annotations        map[string]string
 	Finalizers                 []string
+	OwnerReferences            []struct{ Kind, Name string }
 	ManagedFields              []struct {
 		Manager, Operation, Time string
 		FieldsV1                 json.RawMessage
@@ -374,7 +392,9 @@ func (f *failedResources) UnmarshalJSON(b []byte) error {
 // or secrets.
 type entry struct {
 	engine.Live
-	id identity
+	id     identity
+	object string // the object's name: of an adopted Application not that of the key
+	before string // of an adopted Application: annotationBefore
 	// of the object in canonical form, with all fields that affect Argo CD
 	content       [sha256.Size]byte
 	applied       string // the complete hash annotation
@@ -407,9 +427,10 @@ func (e *entry) cascades() bool {
 func newEntry(name fleet.EngineName, r *resource, o *liveObject) *entry {
 	m := &o.Metadata
 	id := identityOf(m.Labels)
-	key := fleet.ObjectKey{Engine: name, Kind: r.kindOf(m.Labels), Name: m.Name}
+	key := fleet.ObjectKey{Engine: name, Kind: r.kindOf(m.Labels), Name: r.keyName(m)}
 	out := &entry{id: id, applied: m.Annotations[annotationHash], finalizers: intern(m.Finalizers),
-		skipReconcile: m.Annotations[annotationSkipReconcile] == "true"}
+		skipReconcile: m.Annotations[annotationSkipReconcile] == "true",
+		object:        m.Name, before: m.Annotations[annotationBefore]}
 	hash, _, _ := strings.Cut(out.applied, ".")
 	epoch, _ := strconv.ParseInt(m.Annotations[annotationEpoch], 10, 64)
 	out.Live = engine.Live{

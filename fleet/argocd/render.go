@@ -53,6 +53,9 @@ func (Renderer) Render(engine fleet.EngineSpec, o fleet.Object) (fleet.Manifest,
 			return fleet.Manifest{}, fmt.Errorf("%s %s: %w", o.Key.Kind, o.Key.Name, err)
 		}
 	}
+	if o.Application != nil && o.Application.Adopt != "" {
+		obj.Metadata.Annotations[annotationAdopted] = o.Application.Adopt
+	}
 	body, err := canonicalOf(obj)
 	if err != nil {
 		return fleet.Manifest{}, fmt.Errorf("%s %s: %w", o.Key.Kind, o.Key.Name, err)
@@ -288,8 +291,15 @@ func renderApplication(engine fleet.EngineSpec, key fleet.ObjectKey, a fleet.App
 	if err := renderDetails(&spec, a); err != nil {
 		return object{}, err
 	}
+	name := key.Name
+	if a.Adopt != "" {
+		if err := fleet.ValidateObjectName(a.Adopt); err != nil {
+			return object{}, fmt.Errorf("adopt: %w", err)
+		}
+		name = a.Adopt
+	}
 	return object{APIVersion: argoAPI, Kind: "Application", Metadata: metadata{
-		Name: key.Name, Labels: id.labels()}, Spec: spec}, nil
+		Name: name, Labels: id.labels()}, Spec: spec}, nil
 }
 
 // renderSources renders one source as source, several as sources.

@@ -103,7 +103,7 @@ func TestDecideComparesRowAndObject(t *testing.T) {
 		t.Fatal(err)
 	}
 	live := func(change func(*entry)) *entry {
-		e := &entry{content: w.content, applied: w.applied}
+		e := &entry{object: w.object, content: w.content, applied: w.applied}
 		e.Ours, e.Tenant, e.Epoch = true, acme, 5
 		change(e)
 		return e

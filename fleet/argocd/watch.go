@@ -217,7 +217,7 @@ func (f *follower[T]) list(ctx context.Context) (version string, err error) {
 			if err != nil {
 				return "", err
 			}
-			all[o.Metadata.Name] = f.read(o)
+			all[f.r.keyName(&o.Metadata)] = f.read(o)
 			if last.name == "" || newer(o.Metadata.ResourceVersion, last.version) {
 				last = changeOf(o)
 			}
@@ -317,7 +317,7 @@ func (f *follower[T]) events(stream io.Reader, version string, expect *change,
 		case "ADDED", "MODIFIED":
 			f.handler.put(f.r, f.read(o))
 		case "DELETED":
-			f.handler.remove(f.r, o.Metadata.Name, version)
+			f.handler.remove(f.r, f.r.keyName(&o.Metadata), version)
 		case bookmarkEvent:
 		}
 	}
@@ -354,6 +354,7 @@ type cache struct {
 	listed       map[*resource]bool // read completely at least once
 	writing      map[fleet.ObjectKey]stamp
 	atListStart  map[*resource]snapshot // the objects at the start of a list
+	adopted      map[string]string      // keys' names of adopted Applications, by object name
 	// how the server's state went back in time, until the sink has it
 	wentBack string
 
@@ -383,10 +384,10 @@ func newCache(wanted []*resource) *cache {
 		environments: map[fleet.EnvironmentID]*environment{},
 		listed:       map[*resource]bool{}, dirty: pacing.NewSignal(),
 		writing:     map[fleet.ObjectKey]stamp{},
-		atListStart: map[*resource]snapshot{},
-		observed:    map[fleet.ObjectKey]mirror.Observation{},
-		contacts:    map[fleet.ObjectKey]engine.Contact{},
-		wakes:       map[fleet.ObjectKey]struct{}{}}
+		atListStart: map[*resource]snapshot{}, adopted: map[string]string{},
+		observed: map[fleet.ObjectKey]mirror.Observation{},
+		contacts: map[fleet.ObjectKey]engine.Contact{},
+		wakes:    map[fleet.ObjectKey]struct{}{}}
 	for _, r := range resources {
 		c.objects[r] = map[string]*entry{}
 	}
@@ -420,6 +421,9 @@ func (c *cache) put(r *resource, e *entry) {
 }
 
 func (c *cache) replace(r *resource, e *entry) {
+	if r == applications {
+		c.rekey(e)
+	}
 	before := c.objects[r][e.Key.Name]
 	if before != nil && newer(before.ResourceVersion, e.ResourceVersion) {
 		return // even if it belonged to an earlier object of that name
@@ -510,6 +514,21 @@ func (c *cache) inEnvironment(id fleet.EnvironmentID) []engine.Live {
 	return all
 }
 
+// rekey drops the entry of an Application that an adoption or a release has given another key.
+func (c *cache) rekey(e *entry) {
+	key, adopted := c.adopted[e.object]
+	if adopted && key != e.Key.Name {
+		c.drop(applications, key, e.ResourceVersion)
+	}
+	if e.object == e.Key.Name {
+		return
+	}
+	c.adopted[e.object] = e.Key.Name
+	if known := c.objects[applications][e.object]; known != nil && known.UID == e.UID {
+		c.drop(applications, e.object, e.ResourceVersion)
+	}
+}
+
 // foreignWrite reports whether an object shows another writer's write. A request of a lost lease
 // may arrive long afterwards and leave a consistent object. The first list of a resource does not
 // count: every row is compared with it anyway.
@@ -549,6 +568,9 @@ func (c *cache) drop(r *resource, name, rv string) {
 	delete(c.objects[r], name)
 	if r == applications {
 		c.leave(before)
+		if c.adopted[before.object] == name {
+			delete(c.adopted, before.object)
+		}
 	}
 	if !before.Ours {
 		return

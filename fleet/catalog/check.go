@@ -148,7 +148,7 @@ func (ch *checker) checkOwn(e *entry, d *fleet.Declaration) []fleet.Problem {
 		}
 		problems = slices.Concat(problems, ch.checkDestinations(e, d.Deployment),
 			ch.checkOverrides(e, d.Deployment), ch.checkResolved(e),
-			checkSync(e, "spec.sync", d.Deployment.Sync, grant))
+			checkSync(e, "spec.sync", d.Deployment.Sync, grant), checkAdoptions(e, grant))
 		for i, o := range d.Deployment.Overrides {
 			problems = append(problems,
 				checkSync(e, fmt.Sprintf("spec.overrides[%d].sync", i), o.Sync, grant)...)
@@ -395,6 +395,28 @@ func checkTools(e *entry, field string, k *fleet.KustomizeSource, p *fleet.Plugi
 			"tenant %q is not allowed the plugin %q", p.Name)
 	}
 	return nil
+}
+
+// checkAdoptions refuses Applications to adopt without the platform's grant, or in an environment
+// where the deployment does not go.
+func checkAdoptions(e *entry, grant *fleet.TenantSpec) []fleet.Problem {
+	var problems []fleet.Problem
+	spec := e.head.Deployment
+	if len(spec.Adopt) > 0 && !grant.Allow.Adopt {
+		problems = append(problems, e.problem("spec.adopt", codeAdopt,
+			"ask the platform for allow: {adopt: true} in fleet/tenants/"+string(e.key.Tenant)+
+				".yaml, or remove adopt to create a new Application",
+			"tenant %q is not allowed to take over Applications", e.key.Tenant))
+	}
+	for i, a := range spec.Adopt {
+		if spec.Destination.EnvironmentSelector == nil &&
+			!slices.Contains(spec.Destination.Environments, a.Environment) {
+			problems = append(problems, e.problem(fmt.Sprintf("spec.adopt[%d].environment", i),
+				codeNotADestination, "add it to spec.destination.environments or remove the entry",
+				"the deployment does not go to environment %q", a.Environment))
+		}
+	}
+	return problems
 }
 
 // checkSync checks sync settings that a tenant wrote against its grant. Settings of Fleet.defaults

@@ -51,6 +51,7 @@ const (
 	codeUnusedOverride    = "unused-override"
 	codeCreateNamespace   = "create-namespace"
 	codeReplace           = "replace-not-granted"
+	codeAdopt             = "adopt-not-granted"
 	codeNamespaceMetadata = "namespace-metadata-not-granted"
 	codeSpentSyncRun      = "spent-sync-run"
 	codeUnresolved        = "unresolved-variable"
@@ -123,6 +124,7 @@ func Codes() map[string]string {
 		codeVariableInUse: "With this change of an environment, a deployment would have a text " +
 			"without a valid value there.",
 		codeCreateNamespace: "Argo CD may not create the namespace there.",
+		codeAdopt:           "Tenant.allow does not let the tenant's deployments adopt Applications.",
 		codeReplace:         "Tenant.allow does not let the tenant's syncs replace resources.",
 		codeNamespaceMetadata: "Tenant.allow does not grant the key of the namespace's labels or " +
 			"annotations.",

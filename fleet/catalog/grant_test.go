@@ -92,6 +92,31 @@ func TestATenantIsAllowedSyncSettings(t *testing.T) {
 	}
 }
 
+func TestATenantIsAllowedToAdopt(t *testing.T) {
+	adopting := func(env fleet.EnvironmentName) Input {
+		in := deployment("acme/web", "prod")
+		in.Declaration.Deployment.Adopt = []fleet.Adoption{{Environment: env, Application: "web"}}
+		in.Blob = "adopts in " + string(env)
+		return in
+	}
+	allowed := tenant("acme", func(d *fleet.Declaration) { d.Tenant.Allow.Adopt = true })
+	good(t, New(), theFleet(), engine("eu-1"), environment("acme/prod"), allowed, adopting("prod"))
+	for _, c := range []struct {
+		tenant, deployment Input
+		want               string
+	}{
+		{tenant("acme"), adopting("prod"), "GitOpsDeployment acme/web spec.adopt adopt-not-granted"},
+		{allowed, adopting("test"),
+			"GitOpsDeployment acme/web spec.adopt[0].environment not-a-destination"},
+	} {
+		s := New().Prepare([]Input{theFleet(), engine("eu-1"), environment("acme/prod"), c.tenant,
+			c.deployment})
+		if got := codes(onlyErrors(s.Problems())); got != c.want {
+			t.Errorf("found %s, want %s", got, c.want)
+		}
+	}
+}
+
 // The platform's defaults need no grant.
 func TestDefaultsOfTheFleetReplaceWithoutAGrant(t *testing.T) {
 	good(t, New(), theFleet(func(d *fleet.Declaration) { d.Fleet.Defaults.Sync = settings() }),

@@ -210,6 +210,7 @@ type Report struct {
 var (
 	ErrFenced      = errors.New("a later lease has written to this object")
 	ErrForeign     = errors.New("an object of this name exists that is not ours")
+	ErrAdoption    = errors.New("the adoption is blocked")
 	ErrStopped     = errors.New("an emergency stop is in force")
 	ErrUnfit       = errors.New("the engine is not fit to be written to")
 	ErrUnknown     = errors.New("the engine has not been read completely")

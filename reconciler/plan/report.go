@@ -92,7 +92,8 @@ func (p *Plan) change(c diff.RowChange) (report.Change, error) {
 	out := report.Change{Action: c.Action, Kind: c.Row.Key.Kind, Subject: c.Subject,
 		Object: c.Row.Key.Name, Note: c.Note}
 	out.Keeps = (c.Action == report.Delete || c.Action == report.Hold) &&
-		c.Row.Key.Kind == fleet.ObjectApplication && c.Row.Deletion == fleet.DeletionOrphan
+		c.Row.Key.Kind == fleet.ObjectApplication && (c.Row.Deletion == fleet.DeletionOrphan ||
+		c.Row.Deletion == fleet.DeletionRelease)
 	if c.Action != report.Update || c.Before == nil {
 		return out, nil
 	}

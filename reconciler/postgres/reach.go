@@ -160,7 +160,7 @@ func (s *Decisions) Abandon(ctx context.Context, o mirror.Orphaning) error {
 			return mirror.ErrNotFound
 		case err != nil:
 			return err
-		case deletion == string(fleet.DeletionOrphan):
+		case deletion != string(fleet.DeletionDelete):
 			return nil
 		case since == nil:
 			return fmt.Errorf("%w: engine %s reads its cluster", mirror.ErrNotBlocked, engine)

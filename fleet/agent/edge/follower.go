@@ -482,7 +482,7 @@ func (m *rowCache) read(key fleet.ObjectKey, r *agent.Row) (mirror.Row, error) {
 			plain(string(r.Operation)))
 	}
 	switch r.Deletion {
-	case "", fleet.DeletionDelete, fleet.DeletionOrphan:
+	case "", fleet.DeletionDelete, fleet.DeletionOrphan, fleet.DeletionRelease:
 	default:
 		return row, fmt.Errorf("unknown deletion policy %q: upgrade the agent",
 			plain(string(r.Deletion)))

@@ -579,6 +579,8 @@ func (f *Fake) Delete(_ context.Context, row mirror.Row, lease mirror.Lease) (bo
 	}
 	live := o.live(row.Key, f.name)
 	switch {
+	case !live.Ours && row.Deletion == fleet.DeletionRelease:
+		return true, nil
 	case !live.Ours || live.Tenant != row.Tenant:
 		return false, engine.ErrForeign
 	case live.Epoch > lease.Epoch:
@@ -589,6 +591,11 @@ func (f *Fake) Delete(_ context.Context, row mirror.Row, lease mirror.Lease) (bo
 		return false, nil
 	case f.Stopped(row.Tenant):
 		return false, engine.ErrStopped
+	}
+	if row.Key.Kind == fleet.ObjectApplication && row.Deletion == fleet.DeletionRelease {
+		delete(o.body["metadata"].(map[string]any), "labels")
+		f.server.write(o)
+		return false, nil
 	}
 	if row.Key.Kind != fleet.ObjectApplication || row.Deletion == fleet.DeletionOrphan {
 		delete(f.server.objects, row.Key)

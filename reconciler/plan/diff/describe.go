@@ -122,6 +122,8 @@ func (p *phase) note(c RowChange) string {
 	case c.Row.Key.Kind != fleet.ObjectApplication:
 	case c.Action == report.Delete && c.Row.Deletion == fleet.DeletionOrphan:
 		return "its workload stays (deletionPolicy Orphan)"
+	case c.Action == report.Delete && c.Row.Deletion == fleet.DeletionRelease:
+		return "it stays on the engine, without an owner (deletionPolicy Release)"
 	case c.Action == report.Delete:
 		return "its workload is deleted"
 	}

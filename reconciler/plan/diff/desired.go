@@ -25,6 +25,7 @@ func application(
 		Sync:           sync,
 		Hold:           hold,
 		DeletionPolicy: target.DeletionPolicy,
+		Adopt:          target.Adopt,
 
 		Wave:                 target.Wave,
 		IgnoreDifferences:    target.IgnoreDifferences,

@@ -1,0 +1,404 @@
+package argocd
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"path"
+	"reflect"
+	"slices"
+	"strings"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/engine"
+	"argosy.dev/argosy/fleet/mirror"
+)
+
+// before holds what an adoption changes of an Application, so that a release can restore it.
+type before struct {
+	Project     string            `json:"project,omitempty"`
+	Destination map[string]any    `json:"destination,omitempty"`
+	Finalizers  []string          `json:"finalizers,omitempty"` // the cascade finalizers
+	Labels      map[string]string `json:"labels,omitempty"`     // values of ours
+}
+
+// adopt takes over an existing Application, with its name, UID, history and workload. It writes
+// only if the declaration changes nothing that Argo CD acts on except the project and the name of
+// the cluster, nothing else owns the object, and a dry run gives the declared spec. Otherwise it
+// returns engine.ErrAdoption with the reason. Argo CD then compares the Application again and syncs
+// only what differed before.
+func (e *Engine) adopt(ctx context.Context, w *desired) (engine.Outcome, error) {
+	tree, found, err := e.readWhole(ctx, w)
+	switch {
+	case err != nil:
+		return engine.Outcome{}, err
+	case found == nil:
+		return engine.Outcome{}, blocked("there is no Application %s in namespace %s; correct "+
+			"adopt, or remove it to create a new Application", w.object, e.namespace)
+	case found.Ours && found.Key == w.row.Key:
+		e.cache.put(w.r, found) // the cache is behind
+		return e.applyOnce(ctx, w, found)
+	case child(child(tree, "metadata"), "labels")[labelManagedBy] == managedBy:
+		return engine.Outcome{}, fmt.Errorf("%w: Application %s belongs to another declaration",
+			engine.ErrForeign, w.object)
+	case found.Deleting:
+		return engine.Outcome{}, blocked("Application %s is being deleted", w.object)
+	case found.Operating:
+		return engine.Outcome{State: mirror.ApplyPending, RetryAfter: busyWait,
+			Message: "the Application to adopt is syncing; it is adopted when that has ended"}, nil
+	}
+	if err := e.adoptable(w, tree); err != nil {
+		return engine.Outcome{}, err
+	}
+	known := *found
+	known.Key, known.observation.Key, known.contact.Key = w.row.Key, w.row.Key, w.row.Key
+	if err := e.dryRun(ctx, w, &known); err != nil {
+		return engine.Outcome{}, err
+	}
+	patch := map[string]any{}
+	text, err := json.Marshal(beforeOf(tree, found.finalizers))
+	if err != nil {
+		return engine.Outcome{}, fmt.Errorf("state before the adoption: %w", err)
+	}
+	setAnnotation(patch, annotationBefore, string(text))
+	m, err := e.merge(ctx, w.row, patch, &known)
+	if err != nil {
+		return engine.Outcome{}, err
+	}
+	known.ResourceVersion = m.ResourceVersion
+	return e.write(ctx, w, &known)
+}
+
+func blocked(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{engine.ErrAdoption}, args...)...)
+}
+
+func beforeOf(tree map[string]any, finalizers []string) before {
+	spec, labels := child(tree, "spec"), child(child(tree, "metadata"), "labels")
+	b := before{Destination: child(spec, "destination")}
+	b.Project, _ = spec["project"].(string)
+	for _, f := range finalizers {
+		if strings.HasPrefix(f, cascadeFinalizer) {
+			b.Finalizers = append(b.Finalizers, f)
+		}
+	}
+	for _, key := range ownLabels {
+		if v, ok := labels[key].(string); ok {
+			if b.Labels == nil {
+				b.Labels = map[string]string{}
+			}
+			b.Labels[key] = v
+		}
+	}
+	return b
+}
+
+// adoptable returns why a live Application cannot be adopted; nil if it can. It is pure except for
+// the names of other Applications.
+func (e *Engine) adoptable(w *desired, tree map[string]any) error {
+	meta := child(tree, "metadata")
+	owners, _ := meta["ownerReferences"].([]any)
+	for _, o := range owners {
+		owner, _ := o.(map[string]any)
+		return blocked("%s %s owns Application %s; release it first: docs/adopting.md",
+			clip(fmt.Sprint(owner["kind"]), 64), clip(fmt.Sprint(owner["name"]), 253), w.object)
+	}
+	if parent := e.parentOf(meta, w.object); parent != "" {
+		return blocked("Application %s is a resource of Application %s; release it first: "+
+			"docs/adopting.md", w.object, parent)
+	}
+	different := specDifferences(child(w.tree, "spec"), child(tree, "spec"), w.object)
+	for _, key := range linkAnnotations {
+		differences("annotation "+key, child(child(w.tree, "metadata"), "annotations")[key],
+			child(meta, "annotations")[key], &different)
+	}
+	if len(different) > 0 {
+		return blocked("the declaration would change Application %s: %s", w.object,
+			listed(different))
+	}
+	return nil
+}
+
+// parentOf returns the Application that has this one among its resources, as an app of apps.
+func (e *Engine) parentOf(meta map[string]any, object string) string {
+	tracking, _ := child(meta, "annotations")["argocd.argoproj.io/tracking-id"].(string)
+	if parent, _, ok := strings.Cut(tracking, ":"); ok {
+		return clip(parent, 253)
+	}
+	if !e.name.OfEnvironment() {
+		return "" // preflight requires tracking by annotation
+	}
+	label, _ := child(meta, "labels")["app.kubernetes.io/instance"].(string)
+	if n, _ := e.cache.users(func(a *entry) bool {
+		return a.object == label && label != object
+	}); n > 0 {
+		return clip(label, 253)
+	}
+	return ""
+}
+
+// dryRun applies the row on the API server without persisting it, and compares the result.
+func (e *Engine) dryRun(ctx context.Context, w *desired, known *entry) error {
+	body, err := w.patch(known)
+	if err != nil {
+		return err
+	}
+	var raw json.RawMessage
+	if err := e.mutate(ctx, w.row.Tenant, request{
+		method: http.MethodPatch, path: w.r.object(e.namespace, w.object),
+		contentType: applyPatch, body: body,
+		query: url.Values{"fieldManager": {fieldManager}, "force": {"true"}, "fieldValidation": {
+			"Ignore"}, "dryRun": {"All"}},
+	}, &raw); err != nil {
+		return err
+	}
+	tree, err := decodeTree(raw)
+	if err != nil {
+		return fmt.Errorf("%w: the dry run's result is not an object: %w", engine.ErrUnreachable,
+			err)
+	}
+	want, got := child(w.tree, "spec"), child(tree, "spec")
+	different := specDifferences(want, got, w.object)
+	for _, mapped := range []string{"project", "destination"} {
+		if !reflect.DeepEqual(squeeze(want[mapped]), squeeze(got[mapped])) {
+			different = append(different, "spec."+mapped)
+		}
+	}
+	if len(different) > 0 {
+		return blocked("the dry run on the API server gives another spec: %s", listed(different))
+	}
+	return nil
+}
+
+const maxDifferences = 5
+
+func listed(different []string) string {
+	if more := len(different) - maxDifferences; more > 0 {
+		return fmt.Sprintf("%s; and %d more", strings.Join(different[:maxDifferences], "; "), more)
+	}
+	return strings.Join(different, "; ")
+}
+
+// specDifferences lists the fields in which a declared spec differs from a live one to Argo CD,
+// without the project and the query of the server key.
+func specDifferences(want, live map[string]any, object string) []string {
+	a, b := comparableSpec(want, object), comparableSpec(live, object)
+	var out []string
+	differences("spec", a, b, &out)
+	slices.Sort(out)
+	return out
+}
+
+// comparableSpec returns a spec in the form in which equal specs mean the same to Argo CD.
+func comparableSpec(spec map[string]any, object string) map[string]any {
+	text, err := json.Marshal(spec)
+	if err != nil {
+		return spec
+	}
+	tree, err := decodeTree(text) // a copy
+	if err != nil {
+		return spec
+	}
+	delete(tree, "project")
+	if d := child(tree, "destination"); d != nil {
+		if d["name"] == "in-cluster" && (d["server"] == nil || d["server"] == "") {
+			delete(d, "name")
+			d["server"] = fleet.InClusterServer
+		}
+		server, _ := d["server"].(string)
+		server, _, _ = strings.Cut(server, "?managedEnvironment=")
+		d["server"] = strings.TrimSuffix(server, "/")
+	}
+	if s := child(tree, "source"); s != nil {
+		comparableSource(s, object)
+	}
+	sources, _ := tree["sources"].([]any)
+	for _, one := range sources {
+		if s, ok := one.(map[string]any); ok {
+			comparableSource(s, object)
+		}
+	}
+	if policy := child(tree, "syncPolicy"); policy != nil {
+		switch automated := child(policy, "automated"); automated["enabled"] {
+		case true:
+			delete(automated, "enabled")
+		case false:
+			delete(policy, "automated")
+		}
+		policy["syncOptions"] = comparableOptions(policy["syncOptions"])
+	}
+	out, _ := squeeze(tree).(map[string]any)
+	return out
+}
+
+// comparableSource sets the defaults of Argo CD.
+func comparableSource(s map[string]any, object string) {
+	if r, _ := s["targetRevision"].(string); r == "" {
+		s["targetRevision"] = "HEAD"
+	}
+	if p, _ := s["path"].(string); p != "" {
+		s["path"] = path.Clean(p)
+	}
+	helm := child(s, "helm")
+	if chart, _ := s["chart"].(string); helm == nil && chart != "" {
+		helm = map[string]any{}
+		s["helm"] = helm
+	}
+	if release, _ := helm["releaseName"].(string); helm != nil && release == "" {
+		helm["releaseName"] = object
+	}
+}
+
+// defaultOptions have no effect.
+var defaultOptions = []string{"CreateNamespace=false", "ServerSideApply=false", "Replace=false",
+	"ApplyOutOfSyncOnly=false", "PruneLast=false", "RespectIgnoreDifferences=false",
+	"SkipDryRunOnMissingResource=false", "FailOnSharedResource=false", "Validate=true",
+	"PrunePropagationPolicy=foreground"}
+
+func comparableOptions(options any) []any {
+	list, _ := options.([]any)
+	list = slices.DeleteFunc(slices.Clone(list), func(o any) bool {
+		text, _ := o.(string)
+		return slices.Contains(defaultOptions, text)
+	})
+	slices.SortFunc(list, func(a, b any) int {
+		return strings.Compare(fmt.Sprint(a), fmt.Sprint(b))
+	})
+	return list
+}
+
+// squeeze removes empty values: Argo CD reads them like missing ones, except automated: {}.
+func squeeze(v any) any {
+	switch t := v.(type) {
+	case map[string]any:
+		out := map[string]any{}
+		for k, below := range t {
+			if s := squeeze(below); !empty(s) || k == "automated" && s != nil {
+				out[k] = s
+			}
+		}
+		return out
+	case []any:
+		out := make([]any, len(t))
+		for i, below := range t {
+			out[i] = squeeze(below)
+		}
+		return out
+	}
+	return v
+}
+
+func empty(v any) bool {
+	switch t := v.(type) {
+	case nil:
+		return true
+	case bool:
+		return !t
+	case string:
+		return t == ""
+	case map[string]any:
+		return len(t) == 0
+	case []any:
+		return len(t) == 0
+	}
+	return false
+}
+
+func differences(at string, want, live any, out *[]string) {
+	a, isMap := want.(map[string]any)
+	b, both := live.(map[string]any)
+	if isMap && both {
+		keys := map[string]bool{}
+		for k := range a {
+			keys[k] = true
+		}
+		for k := range b {
+			keys[k] = true
+		}
+		for k := range maps.Keys(keys) {
+			differences(at+"."+clip(k, 64), a[k], b[k], out)
+		}
+		return
+	}
+	if !reflect.DeepEqual(want, live) {
+		*out = append(*out, fmt.Sprintf("%s is %s, declared %s", at, shown(live), shown(want)))
+	}
+}
+
+func shown(v any) string {
+	if v == nil {
+		return "not set"
+	}
+	text, err := json.Marshal(v)
+	if err != nil {
+		return "?"
+	}
+	return clip(string(text), 80)
+}
+
+// release gives an Application back: it keeps its object and its workload, gets the project, the
+// destination and the finalizers that it had before its adoption, and loses our labels and
+// annotations. Argo CD syncs nothing.
+func (e *Engine) release(ctx context.Context, row mirror.Row, live *entry) error {
+	if live.Deleting {
+		return nil // others have deleted it
+	}
+	var object struct {
+		Metadata struct{ ManagedFields []map[string]any }
+	}
+	if err := e.client.do(ctx, request{method: http.MethodGet,
+		path: applications.object(e.namespace, live.object)}, &object); err != nil {
+		return err
+	}
+	var was before
+	if live.before != "" {
+		if err := json.Unmarshal([]byte(live.before), &was); err != nil {
+			return fmt.Errorf("%w: its annotation %s cannot be read: %w; remove it to keep the "+
+				"project and destination", engine.ErrRefused, annotationBefore, err)
+		}
+	}
+	patch := map[string]any{}
+	for _, name := range []string{annotationEngine, annotationHold, annotationRevision,
+		annotationEpoch, annotationHash, annotationSync, annotationAdopted, annotationBefore} {
+		setAnnotation(patch, name, nil)
+	}
+	if live.Parked {
+		setAnnotation(patch, annotationParked, nil)
+		setAnnotation(patch, annotationSkipReconcile, nil)
+	}
+	labels := map[string]any{}
+	for _, key := range ownLabels {
+		labels[key] = nil
+	}
+	for key, v := range was.Labels {
+		labels[key] = v
+	}
+	meta := child(patch, "metadata")
+	meta["labels"] = labels
+	meta["managedFields"] = othersFields(object.Metadata.ManagedFields)
+	if len(was.Finalizers) > 0 {
+		meta["finalizers"] = append(slices.Clone(live.finalizers), was.Finalizers...)
+	}
+	if was.Destination != nil {
+		destination := map[string]any{"server": nil, "name": nil, "namespace": nil}
+		maps.Copy(destination, was.Destination)
+		patch["spec"] = map[string]any{"project": was.Project, "destination": destination}
+	}
+	_, err := e.merge(ctx, row, patch, live)
+	return err
+}
+
+// othersFields returns the managed fields without those that we have applied: otherwise later
+// appliers would conflict with us.
+func othersFields(all []map[string]any) []map[string]any {
+	kept := slices.DeleteFunc(all, func(f map[string]any) bool {
+		return f["manager"] == fieldManager && f["operation"] == "Apply"
+	})
+	if len(kept) == 0 {
+		kept = append(kept, map[string]any{}) // the server ignores an empty list
+	}
+	return kept
+}
