@@ -104,7 +104,7 @@ func expandSet(d *decoder, into reflect.Value, at node) {
 	set, template := into.Addr().Interface().(*fleet.SetSpec), child(at, "template")
 	longest := 0
 	for _, item := range set.List {
-		for v := range maps.Values(item) {
+		for _, v := range item {
 			longest = max(longest, len(v))
 		}
 	}

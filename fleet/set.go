@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"regexp"
 	"strings"
@@ -71,7 +72,7 @@ var itemField = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]{0,62}$`)
 // ValidateItemField reports why s may not name a field of an item, or nil.
 func ValidateItemField(s string) error {
 	if !itemField.MatchString(s) {
-		return fmt.Errorf("a field of an item is 1 to 63 letters, digits, '_' and '-', beginning " +
+		return errors.New("a field of an item is 1 to 63 letters, digits, '_' and '-', beginning " +
 			"with a letter")
 	}
 	return nil
