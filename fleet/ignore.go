@@ -143,8 +143,7 @@ func CheckFieldManager(s string) error {
 		return errors.New("a field manager has 1 to 128 characters")
 	}
 	if strings.ContainsAny(s, "*?") {
-		return errors.New("Argo CD compares the names of field managers exactly; a pattern " +
-			"matches none")
+		return errors.New("a pattern matches no field manager: Argo CD compares their names exactly")
 	}
 	return nil
 }
