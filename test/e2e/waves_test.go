@@ -1,0 +1,60 @@
+package e2e
+
+import (
+	"strings"
+	"testing"
+
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
+)
+
+// Nothing gives this Service an address, so that it stays Progressing.
+const waitingService = `apiVersion: v1
+kind: Service
+metadata: {name: wave-base}
+spec: {type: LoadBalancer, selector: {app: wave-base}, ports: [{port: 80}]}
+`
+
+func waveConfig(name string) string {
+	return "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: " + name + "}\n"
+}
+
+func TestALaterWaveWaitsUntilTheEarlierOneIsHealthy(t *testing.T) {
+	f := platform.use(t)
+	f.allHealthy(t)
+	repo := f.Apps["acme/storefront"]
+	if _, err := repo.Commit(t.Context(), "two waves", map[string]string{
+		"waves/base/base.yaml": waitingService, "waves/top/top.yaml": waveConfig("wave-top"),
+	}); err != nil {
+		t.Fatal(err)
+	}
+	declare := func(name, rest string) string {
+		return strings.NewReplacer("v2.0.1", "main", "path: deploy", "path: waves/"+name).Replace(
+			f.deployment(name, "staging", "acme-staging", rest))
+	}
+	base, top := "tenants/acme/deployments/base.yaml", "tenants/acme/deployments/top.yaml"
+	f.commit(t, "two waves", map[string]string{
+		base: declare("base", "  wave: -1\n"), top: declare("top", "")})
+	eventually(t, "the later wave waits", func() string {
+		found := list[view.Application](t, f, "applications", "--deployment", "top")
+		if len(found) != 1 {
+			return "not there"
+		}
+		if a := found[0]; a.Apply != mirror.ApplyPending ||
+			a.ApplyMessage != "waits for wave -1: base is Progressing" {
+			return string(a.Apply) + " " + a.ApplyMessage
+		}
+		return ""
+	})
+	if out := f.must(t, "describe", "application", "acme/top@staging"); !strings.Contains(out,
+		"waits for wave -1: base is Progressing") {
+		t.Errorf("describe does not name the wave:\n%s", out)
+	}
+	if _, err := repo.Commit(t.Context(), "a base that waits for nothing", map[string]string{
+		"waves/base/base.yaml": waveConfig("wave-base")}); err != nil {
+		t.Fatal(err)
+	}
+	f.allHealthy(t, "acme/base@staging", "acme/top@staging")
+	f.remove(t, "no waves", base, top)
+	f.allHealthy(t)
+}
