@@ -53,7 +53,8 @@ func newLimiterRig(t *testing.T, applications int) *limiterRig {
 			Environment: "prod"}
 		o := fleet.Object{Key: fleet.ObjectKey{Engine: "eu-1", Kind: fleet.ObjectApplication,
 			Name: fleet.ApplicationName(id)}, Application: &fleet.Application{
-			ID: id, Name: fleet.ApplicationName(id)}}
+			ID: id, Name: fleet.ApplicationName(id),
+			Sources: []fleet.Source{{TargetRevision: "v1"}}}}
 		m, err := enginetest.PlainRenderer{}.Render(fleet.EngineSpec{}, o)
 		if err != nil {
 			t.Fatal(err)
