@@ -56,6 +56,8 @@ type Options struct {
 	// Clusters are the API servers of clusters that destinations name without a Secret.
 	Clusters map[string]string
 	Only     []string // patterns of KIND/NAME, NAMESPACE/NAME or NAME; empty: all
+	// Adopt makes the deployments take over the originals, which keep their objects and names.
+	Adopt bool
 }
 
 // TenantBy chooses the tenant of an Application: by its project, by a label, or by the list of a

@@ -278,6 +278,9 @@ func (a allowances) need(document map[string]any) {
 	if replace, _ := at(document, "spec", "sync", "replace").(bool); replace {
 		add("replace")
 	}
+	if len(list(document, "spec", "adopt")) > 0 {
+		add("adopt")
+	}
 	for _, k := range []string{"labels", "annotations"} {
 		entries := object(document, "spec", "sync", "managedNamespaceMetadata", k)
 		if len(entries) > 0 {

@@ -284,9 +284,31 @@ func (im *importer) joined() map[fleet.TenantName]map[*draft][]*app {
 			d.put("spec.destination", map[string]any{
 				"environments": anys(slices.Compact(environments)),
 				"namespace":    text(d.document, "spec", "destination", "namespace")})
+			if im.Adopt {
+				im.takeOver(d, apps)
+			}
 		}
 	}
 	return of
+}
+
+// takeOver makes a deployment adopt its Applications, and give them back when it is removed. A
+// deployment with an Application outside the namespace of Argo CD gets a new Application in every
+// environment: Argosy has no rights elsewhere.
+func (im *importer) takeOver(d *draft, apps []*app) {
+	entries := map[string]any{}
+	for _, a := range apps {
+		if a.Namespace != "" && a.Namespace != im.ArgoNamespace {
+			return
+		}
+		entries[string(a.env)] = map[string]any{"environment": string(a.env), "application": a.Name}
+	}
+	var adopt []any
+	for _, env := range keys(entries) {
+		adopt = append(adopt, entries[env])
+	}
+	d.put("spec.adopt", adopt)
+	d.put("spec.deletionPolicy", string(fleet.DeletionRelease))
 }
 
 // selectEnvironments replaces the names of environments by the selector of a clusters generator,

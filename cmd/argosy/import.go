@@ -55,7 +55,8 @@ func importCommand(a *app) *cobra.Command {
 		Example: "  argosy import --from path/to/gitops-repo --into config-repo\n" +
 			"  argosy import --from apps/ --into config-repo --default-tenant acme -o json\n" +
 			"  argosy import --from apps/ --into config-repo --tenant-by label:team\n" +
-			"  argosy import --kubeconfig ~/.kube/config --context prod --into config-repo",
+			"  argosy import --kubeconfig ~/.kube/config --context prod --into config-repo\n" +
+			"  argosy import --kubeconfig ~/.kube/config --into config-repo --adopt",
 		Args: exactly(),
 	}
 	flags := cmd.Flags()
@@ -81,6 +82,9 @@ func importCommand(a *app) *cobra.Command {
 		"NAME=URL of a cluster that destinations name and no Secret at hand describes")
 	flags.StringSliceVar(&f.options.Only, "only", nil,
 		"import only these: NAME, NAMESPACE/NAME or KIND/NAME; * matches any text")
+	flags.BoolVar(&f.options.Adopt, "adopt", false,
+		"take over the Applications themselves, with their names and history "+
+			"(default: create new ones)")
 	out := addFormat(cmd, "text", "json")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := f.complete(); err != nil {

@@ -107,6 +107,8 @@ func TestWhatAnImportWritesValidatesAndExactIsEqual(t *testing.T) {
 			byName[fmt.Sprintf("app-%d", i)] = o
 			in.Originals = append(in.Originals, adoption.FromObject("apps.yaml", o)...)
 		}
+		options := options
+		options.Adopt = seed%2 == 1
 		outcome, err := adoption.Import(in, options, tools)
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
@@ -116,7 +118,7 @@ func TestWhatAnImportWritesValidatesAndExactIsEqual(t *testing.T) {
 				t.Errorf("seed %d: %s", seed, p)
 			}
 		}
-		exact += checkExact(t, outcome, byName)
+		exact += checkExact(t, outcome, byName, options.Adopt)
 		r.Shuffle(len(in.Originals), func(i, j int) {
 			in.Originals[i], in.Originals[j] = in.Originals[j], in.Originals[i]
 		})
@@ -130,7 +132,9 @@ func TestWhatAnImportWritesValidatesAndExactIsEqual(t *testing.T) {
 	}
 }
 
-func checkExact(t *testing.T, outcome *adoption.Outcome, byName map[string]map[string]any) (n int) {
+// checkExact counts the exact Applications. adopted: each is rendered with its name.
+func checkExact(t *testing.T, outcome *adoption.Outcome, byName map[string]map[string]any,
+	adopted bool) (n int) {
 	t.Helper()
 	rendered, _, err := render(outcome.Files)
 	if err != nil {
@@ -146,7 +150,9 @@ func checkExact(t *testing.T, outcome *adoption.Outcome, byName map[string]map[s
 		n++
 		was := spec(t, byName[o.Name])
 		if !slices.ContainsFunc(rendered, func(r adoption.Rendered) bool {
-			return reflect.DeepEqual(was, spec(t, r.Object))
+			metadata, _ := r.Object["metadata"].(map[string]any)
+			return reflect.DeepEqual(was, spec(t, r.Object)) &&
+				(!adopted || metadata["name"] == o.Name)
 		}) {
 			t.Errorf("%s is exact, and nothing is rendered with its spec %v", o.Name, was)
 		}
