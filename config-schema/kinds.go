@@ -288,8 +288,8 @@ var kindTenant = describe(kind{
 		example: "{replace: true}", value: allowances()},
 	field{
 		name: "environments",
-		doc: "What single environments of the tenant may do beyond that. It is granted to the " +
-			"environment of this name alone.", value: listOf(object(
+		doc: "Grants to single environments of the tenant, beyond the fields above. Each one " +
+			"holds for the environment of this name alone.", value: listOf(object(
 			field{name: "name", doc: "The environment.", example: "prod-eu", required: true,
 				value: textOf(formatName)},
 			field{
@@ -552,7 +552,7 @@ var kindDeployment = describe(kind{
 	deletionPolicy(),
 	field{
 		name: "overrides",
-		doc: "What differs in some environments. Overrides with a `selector` apply in the order " +
+		doc: "Differences of some environments. Overrides with a `selector` apply in the order " +
 			"of the file, the one that names the environment last; a later one wins. A field " +
 			"that is left out is inherited.",
 		example: "[{environment: staging, source: {targetRevision: main}}]",
@@ -582,8 +582,8 @@ var kindDeployment = describe(kind{
 					"replaced as a whole. The repository and chart cannot differ.",
 				value: object(append([]field{{
 					name: "of",
-					doc: "Of several sources the one that is changed, and that gets `values`: its " +
-						"`ref`, `chart` or `path`. Left out, `values` go to the only one that Helm " +
+					doc: "The source to change, of several, which also gets `values`: its `ref`, " +
+						"`chart` or `path`. Left out, `values` go to the only source that Helm " +
 						"renders.",
 					example: "deploy", value: textOf(formatAny)}},
 					sourceFields(false)...)...).
@@ -597,8 +597,8 @@ var kindDeployment = describe(kind{
 	field{
 		name: "wave",
 		doc: "Order among the tenant's deployments of one environment. A change waits until " +
-			"those of lower waves are applied, Synced and Healthy there; deletions run in " +
-			"reverse order.", example: "1", fallback: "0",
+			"the deployments of lower waves are applied, Synced and Healthy there, at most 30 " +
+			"minutes; deletions run in reverse order.", example: "1", fallback: "0",
 		value: integer(fleet.MinWave, fleet.MaxWave)},
 	ignoreDifferences(),
 	revisionHistoryLimit(),
@@ -643,8 +643,8 @@ var kindDeployment = describe(kind{
 func deletionPolicy() field {
 	return field{
 		name: "deletionPolicy",
-		doc: "What happens when a deployment goes: `Delete` removes the workload, `Orphan` " +
-			"leaves it running, `Release` leaves the Application too, as it was before `adopt`.",
+		doc: "Effect of removing a deployment: `Delete` removes the workload, `Orphan` leaves it " +
+			"running, `Release` leaves the Application too, as it was before `adopt`.",
 		example: "Delete", fallback: inherited + "Delete",
 		value: wordOf(string(fleet.DeletionDelete), string(fleet.DeletionOrphan),
 			string(fleet.DeletionRelease))}
