@@ -246,7 +246,8 @@ func (im *importer) conclude(files []configschema.File) {
 		}) {
 			im.notes = append(
 				im.notes, "tenant "+string(t.name)+" deploys to the cluster of engine "+
-					im.Engine+": it needs a service account and its token there (docs/places.md)")
+					im.Engine+": create a service account there and store its token for the "+
+					"tenant's environment (docs/places.md)")
 		}
 	}
 	slices.Sort(im.notes)

@@ -46,12 +46,12 @@ func importCommand(a *app) *cobra.Command {
 		Short: "Write a config repo from the Applications of a running Argo CD",
 		Long: "Reads Applications, ApplicationSets, AppProjects and the Secrets of clusters and\n" +
 			"repositories from manifests below PATH, or from the cluster of a kubeconfig, and\n" +
-			"writes a config repo into DIR that validates. It reports for each object whether " +
-			"it is exact, changed or refused,\n" +
-			"with each field that differs. It changes no cluster, and writes no credential: it\n" +
-			"prints the commands that create the Secrets. It overwrites only files that it\n" +
-			"wrote itself and that are unchanged since. Exit code 1: an object was refused, or\n" +
-			"something could not be read.",
+			"writes a config repo into DIR that validates. It reports for each object whether\n" +
+			"it is exact, changed or refused, with each field that differs. It changes no\n" +
+			"cluster and writes no credential: it prints the commands that create the Secrets.\n" +
+			"It overwrites only files that it wrote itself and that are unchanged since.\n" +
+			"Exit code 1: an object was refused, a part of the source could not be read, or a\n" +
+			"file stayed because it had changed.",
 		Example: "  argosy import --from path/to/gitops-repo --into config-repo\n" +
 			"  argosy import --from apps/ --into config-repo --default-tenant acme -o json\n" +
 			"  argosy import --from apps/ --into config-repo --tenant-by label:team\n" +
@@ -67,8 +67,8 @@ func importCommand(a *app) *cobra.Command {
 		"read only this namespace of the cluster (default: all)")
 	flags.StringVar(&f.into, "into", "", "folder of the config repo")
 	flags.StringVar(&f.tenantBy, "tenant-by", "project",
-		"project, label:KEY, or a file of lines `PATTERN: TENANT` for names of Applications "+
-			"and projects")
+		"`RULE`: project, label:KEY, or a file of lines 'PATTERN: TENANT' for names of "+
+			"Applications and projects")
 	flags.StringVar(&f.options.DefaultTenant, "default-tenant", "platform",
 		"tenant of the project default")
 	flags.StringVar(&f.options.Engine, "engine", "main",
@@ -303,7 +303,7 @@ func (a *app) importInto(f importFlags, in adoption.Input, unread []string, form
 		return findings{"a part of the cluster could not be read; see the notes"}
 	case len(written.kept) > 0:
 		return findings{plural(len(written.kept), "file") +
-			" changed since the last import and stay as they are; see the notes"}
+			" kept, changed since the last import; see the notes"}
 	case refused > 0:
 		return findings{plural(refused, "object") + " refused; see the report"}
 	}

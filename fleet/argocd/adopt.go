@@ -61,7 +61,8 @@ func (e *Engine) adopt(ctx context.Context, w *desired) (engine.Outcome, error) 
 	patch := map[string]any{}
 	text, err := json.Marshal(beforeOf(tree, found.finalizers))
 	if err != nil {
-		return engine.Outcome{}, fmt.Errorf("state before the adoption: %w", err)
+		return engine.Outcome{}, fmt.Errorf("failed to encode the state before the "+
+			"adoption: %w", err)
 	}
 	setAnnotation(patch, annotationBefore, string(text))
 	m, err := e.merge(ctx, w.row, patch, &known)

@@ -834,7 +834,7 @@ func (ch *checker) warnDestinations(e *entry, spec *fleet.DeploymentSpec) []flee
 	if create := spec.Sync.CreateNamespace; create != nil && *create {
 		if n := ch.cannotCreate(e.key.Tenant, targets); n != "" {
 			problems = append(problems, e.warning("spec.sync.createNamespace", codeCreateNamespace,
-				"make the namespace there beforehand, or ask the platform to grant kind Namespace "+
+				"create the namespace beforehand, or ask the platform to grant kind Namespace "+
 					"in "+ch.st.get(tenantKey(e.key.Tenant)).Path+" and set clusterResources in "+
 					"the environment",
 				"environment %q allows no Namespace to be created", n))

@@ -656,7 +656,7 @@ func inUse(e, other *entry, after *fleet.Declaration) fleet.Problem {
 	if ns, _ := other.effective.NamespaceIn(after); ns != was {
 		return e.problem("metadata.labels", codeNamespaceInUse,
 			"add it to spec.namespaces, or correct the deployment in the same commit",
-			"with these labels %s deploys to namespace %q, which the environment has not",
+			"with these labels %s deploys to namespace %q, which the environment does not list",
 			other.path, ns)
 	}
 	return e.problem("spec.namespaces", codeNamespaceInUse,

@@ -115,7 +115,7 @@ func (w *work) brings(env *entry, before, after *state) *fleet.Problem {
 			}) {
 				problem := env.problem("", codePolicyReached,
 					"correct "+e.path+" first, or in the same commit",
-					"with it, %s breaks policy %s",
+					"with this change %s breaks policy %s",
 					e.key, p.Message)
 				return &problem
 			}
@@ -144,7 +144,7 @@ func leavesUnresolved(env, e *entry, before, after *state) *fleet.Problem {
 	}
 	p := env.problem("metadata.labels", codeVariableInUse,
 		"keep or add the label, or correct "+e.path+" in the same commit",
-		"with it, %s has no valid %s: %v", e.path, now[0].Field, now[0].Err)
+		"with this change %s has no valid %s: %v", e.path, now[0].Field, now[0].Err)
 	return &p
 }
 
