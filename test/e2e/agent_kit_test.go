@@ -127,9 +127,11 @@ func (s *site) leave(t *testing.T) {
 		return
 	}
 	s.left = true
-	if t.Failed() && s.agent != nil {
-		t.Logf("the agent's log ends with\n%s", s.log(4000))
-	}
+	defer func() {
+		if t.Failed() && s.agent != nil {
+			t.Logf("the agent's log ends with\n%s", s.log(4000))
+		}
+	}()
 	if s.agent != nil && ended(s.agent) { // it has something to remove yet
 		if _, err := s.edge.Join(binary, s.token(t)); err != nil {
 			t.Error(err)
@@ -141,14 +143,27 @@ func (s *site) leave(t *testing.T) {
 		s.remove(t, s.name+" is emptied", slices.Sorted(maps.Keys(s.files))...)
 	}
 	if s.agent != nil {
-		eventually(t, "no Application of "+s.name+" is left", s.bare(t, applications))
+		eventually(t, "no Application of "+s.name+" is left",
+			s.kept(t, s.bare(t, applications)))
 	}
 	s.remove(t, s.name+" ends", s.around...)
 	if s.agent != nil {
-		eventually(t, "nothing of "+s.name+" is left", s.bare(t, applications, projects, secrets))
+		eventually(t, "nothing of "+s.name+" is left",
+			s.kept(t, s.bare(t, applications, projects, secrets)))
 	}
 	s.agent.Stop()
 	s.clear(t)
+}
+
+// kept starts an agent that has ended again, as its cluster would, before the check.
+func (s *site) kept(t *testing.T, check func() string) func() string {
+	return func() string {
+		t.Helper()
+		if ended(s.agent) {
+			s.start(t)
+		}
+		return check()
+	}
 }
 
 // clear takes off the cluster what an agent keeps there.
