@@ -89,7 +89,7 @@ func (h *house) head() fleet.Revision {
 }
 
 // limit is for a condition to come true on a busy machine.
-const limit = 30 * time.Second
+const limit = 2 * time.Minute
 
 // eventually waits for a condition, and fails with its last error.
 func (h *house) eventually(what string, holds func() error) {

@@ -22,7 +22,7 @@ import (
 	"argosy.dev/argosy/test/stack"
 )
 
-const realPatience = 4 * time.Minute
+const realPatience = 8 * time.Minute
 
 func configMap(name, value string) string {
 	return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s}\ndata: {value: %q}\n",
