@@ -126,7 +126,7 @@ func Import(in Input, o Options, tools Tools) (*Outcome, error) {
 	im.readSets()
 	im.parents()
 	im.propose()
-	files, err := im.settle()
+	files, err := im.complete()
 	if err != nil {
 		return nil, err
 	}

@@ -145,7 +145,7 @@ func (im *importer) pattern(s *set, originals [2]Original, clusters [2]assumed,
 		}
 		a.lost = a.metadataLost(im.ArgoNamespace)
 	}
-	if _, err := trial.settle(); err != nil {
+	if _, err := trial.complete(); err != nil {
 		return err.Error()
 	}
 	for _, a := range apps {

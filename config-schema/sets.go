@@ -160,7 +160,7 @@ func (d *decoder) expandItem(template node, item map[string]string) itemResult {
 }
 
 // expand returns a copy of a node with the variables of the item replaced. A text that held one
-// stays a text, whatever the item's value.
+// stays a text with any value of the item.
 func (d *decoder) expand(n node, item map[string]string) node {
 	out := *n
 	out.Content = make([]node, len(n.Content))

@@ -102,7 +102,7 @@ func CheckRevision(s string) error {
 }
 
 // isRange reports whether the library with which Argo CD reads versions takes the text for a range
-// of them: a version of which a part is x, and then whatever follows it. Every other form of a
+// of them: a version of which a part is x, with any parts after it. Every other form of a
 // range holds a character that no revision has.
 func isRange(s string) bool {
 	s, _, _ = strings.Cut(s, "+")

@@ -125,8 +125,8 @@ func (h *house) rows() map[fleet.ObjectKey]mirror.Row {
 	return all
 }
 
-// settled returns an error while the engines do not hold exactly what the head's rows want, each of
-// them acknowledged.
+// converged returns an error while the engines do not hold exactly what the head's rows want, each
+// of them acknowledged.
 func (h *house) converged() error {
 	source, err := h.store.Views.Source(context.Background())
 	if err != nil {

@@ -164,7 +164,7 @@ func (e *Engine) dryRun(ctx context.Context, w *desired, known *entry) error {
 	want, got := child(w.tree, "spec"), child(tree, "spec")
 	different := specDifferences(want, got, w.object)
 	for _, mapped := range []string{"project", "destination"} {
-		if !reflect.DeepEqual(squeeze(want[mapped]), squeeze(got[mapped])) {
+		if !reflect.DeepEqual(withoutZeros(want[mapped]), withoutZeros(got[mapped])) {
 			different = append(different, "spec."+mapped)
 		}
 	}
@@ -231,7 +231,7 @@ func comparableSpec(spec map[string]any, object string) map[string]any {
 		}
 		policy["syncOptions"] = comparableOptions(policy["syncOptions"])
 	}
-	out, _ := squeeze(tree).(map[string]any)
+	out, _ := withoutZeros(tree).(map[string]any)
 	return out
 }
 
@@ -269,43 +269,6 @@ func comparableOptions(options any) []any {
 		return strings.Compare(fmt.Sprint(a), fmt.Sprint(b))
 	})
 	return list
-}
-
-// squeeze removes empty values: Argo CD reads them like missing ones, except automated: {}.
-func squeeze(v any) any {
-	switch t := v.(type) {
-	case map[string]any:
-		out := map[string]any{}
-		for k, below := range t {
-			if s := squeeze(below); !empty(s) || k == "automated" && s != nil {
-				out[k] = s
-			}
-		}
-		return out
-	case []any:
-		out := make([]any, len(t))
-		for i, below := range t {
-			out[i] = squeeze(below)
-		}
-		return out
-	}
-	return v
-}
-
-func empty(v any) bool {
-	switch t := v.(type) {
-	case nil:
-		return true
-	case bool:
-		return !t
-	case string:
-		return t == ""
-	case map[string]any:
-		return len(t) == 0
-	case []any:
-		return len(t) == 0
-	}
-	return false
 }
 
 func differences(at string, want, live any, out *[]string) {

@@ -80,7 +80,7 @@ func (r *resource) kindOf(labels map[string]string) fleet.ObjectKind {
 }
 
 // keyName returns the name in an object's key: the object's own, or of an adopted Application that
-// of its identity. The mirror knows Applications by their identity, whatever their objects' names.
+// of its identity. The mirror knows Applications by their identity, not by their objects' names.
 func (r *resource) keyName(m *liveMetadata) string {
 	if r == applications && m.Labels[labelManagedBy] == managedBy && m.Name != "" &&
 		m.Annotations[annotationAdopted] == m.Name {
@@ -323,14 +323,22 @@ func sameJSON(a, b json.RawMessage) bool {
 	return reflect.DeepEqual(withoutZeros(x), withoutZeros(y))
 }
 
-// withoutZeros removes what omitempty omits: Argo CD repeats a spec without it.
+// withoutZeros removes what omitempty omits: Argo CD repeats a spec without it, and reads zero and
+// missing values alike. It keeps automated: {}, which turns automation on, and a chart's values,
+// which have a meaning of their own.
 func withoutZeros(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
 		out := map[string]any{}
 		for k, e := range v {
-			if e = withoutZeros(e); e != nil {
+			_, object := e.(map[string]any)
+			switch below := withoutZeros(e); {
+			case k == "valuesObject" && object:
 				out[k] = e
+			case below != nil:
+				out[k] = below
+			case k == "automated" && object:
+				out[k] = map[string]any{}
 			}
 		}
 		if len(out) > 0 {
@@ -342,8 +350,13 @@ func withoutZeros(v any) any {
 			return nil
 		}
 		out := make([]any, len(v))
-		for i := range v {
-			out[i] = withoutZeros(v[i])
+		for i, e := range v {
+			out[i] = withoutZeros(e)
+			if _, object := e.(map[string]any); object && out[i] == nil {
+				out[i] = map[string]any{}
+			} else if out[i] == nil {
+				out[i] = e
+			}
 		}
 		return out
 	case string:

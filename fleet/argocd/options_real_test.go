@@ -110,9 +110,9 @@ func (w *argoLab) ignoresAndKeeps(space string) {
 	if got, _ := w.value(space, "b"); got != "live" {
 		w.Errorf("a field of an ignored manager is %q", got)
 	}
-	w.until("settled", func() bool {
+	w.until("finished", func() bool {
 		l, _ := w.e.Live(row.Key)
-		return l.Settled()
+		return l.Finished()
 	})
 	live := w.live(row.Key)
 	if history, _, _ := unstructured.NestedSlice(live, "status", "history"); len(history) != 1 {

@@ -131,8 +131,9 @@ func (w *argoLab) admin() fleet.Secret {
 	return fleet.NewSecret(map[string][]byte{"kubeconfig": kubeconfig})
 }
 
-// settle applies the project and the cluster of an environment.
-func (w *argoLab) settle(env fleet.EnvironmentID, namespaces []string, project func(*fleet.Project),
+// prepare applies the project and the cluster of an environment.
+func (w *argoLab) prepare(env fleet.EnvironmentID, namespaces []string,
+	project func(*fleet.Project),
 	cluster func(*fleet.Cluster)) []mirror.Row {
 	w.Helper()
 	p, c := projectObject(env.Tenant), clusterObject(env, w.cluster.Server)
@@ -186,7 +187,8 @@ func (w *argoLab) grantsReservedNamespaces() {
 	env := fleet.EnvironmentID{Tenant: "initech", Name: "reserved"}
 	name := "reserved-" + w.spaceA
 	w.commit(map[string]string{"reserved/cm.yaml": configMap(name, "one")})
-	rows := w.settle(env, []string{"kube-system"}, func(*fleet.Project) {}, func(*fleet.Cluster) {})
+	rows := w.prepare(env, []string{"kube-system"}, func(*fleet.Project) {},
+		func(*fleet.Cluster) {})
 	app := w.app(fleet.ApplicationID{Tenant: env.Tenant, Deployment: "system",
 		Environment: env.Name}, "reserved", "kube-system", fleet.DeletionDelete,
 		func(a *fleet.Application) { a.Destination.Granted = true })
@@ -213,7 +215,7 @@ func (w *argoLab) grantsWholeClusters() {
 		"whole/cm.yaml": elsewhere,
 		"evil/app.yaml": "apiVersion: argoproj.io/v1alpha1\nkind: AppProject\n" +
 			"metadata: {name: evil}\nspec: {}\n"})
-	w.settle(env, nil, func(p *fleet.Project) {
+	w.prepare(env, nil, func(p *fleet.Project) {
 		p.Destinations = []fleet.Destination{{Server: fleet.ServerKey(w.cluster.Server, env),
 			All: true}}
 		p.AllClusterResources = true
@@ -262,7 +264,7 @@ func (w *argoLab) createsOnlyTheNamespaceOfADestination() {
 		"presync/cm.yaml": cm, "presync/ns.yaml": hook("PreSync"),
 		"failed/cm.yaml": cm, "failed/ns.yaml": hook("SyncFail"),
 	})
-	w.settle(env, []string{fresh}, func(p *fleet.Project) {
+	w.prepare(env, []string{fresh}, func(p *fleet.Project) {
 		p.ClusterResources = []fleet.GroupKind{fleet.KindNamespace}
 	}, func(*fleet.Cluster) {})
 	of := func(path string) mirror.Row {

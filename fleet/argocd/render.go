@@ -520,7 +520,8 @@ func checkTool(s fleet.Source, all []fleet.Source) error {
 		}
 	}
 	if tools > 1 {
-		return fmt.Errorf("kustomize: at most one of kustomize, helm, directory and plugin may be set")
+		return fmt.Errorf(
+			"kustomize: at most one of kustomize, helm, directory and plugin may be set")
 	}
 	if s.Plugin != nil {
 		if err := exact("plugin.name", s.Plugin.Name, 100); err != nil {
@@ -712,7 +713,7 @@ func renderProject(engine fleet.EngineSpec, key fleet.ObjectKey, p fleet.Project
 		Name: key.Name, Labels: id.labels()}, Spec: spec}, nil
 }
 
-// sortProject makes equal grants byte-equal, whatever their order.
+// sortProject makes equal grants byte-equal in any order.
 func sortProject(spec *v1alpha1.AppProjectSpec) {
 	slices.Sort(spec.SourceRepos)
 	spec.SourceRepos = slices.Compact(spec.SourceRepos)
@@ -826,8 +827,8 @@ func publicConfig(caData string) ([]byte, error) {
 // renderRepository renders a repository Secret without its credential. It always sets a project: an
 // unscoped Secret serves every tenant (repository_secrets.go, getRepositorySecret's fallback). It
 // never sets a name and never the type oci: Argo CD gives a Helm repository with a name, and every
-// one of type oci, to the charts of all projects that may read the URL, for their dependencies,
-// whatever project the Secret has (ListHelmRepositories, ListOCIRepositories, GetPermittedRepos).
+// one of type oci, to the charts of all projects that may read the URL, for their dependencies, of
+// any project that the Secret has (ListHelmRepositories, ListOCIRepositories, GetPermittedRepos).
 func renderRepository(key fleet.ObjectKey, r fleet.Repository) (object, error) {
 	id := identity{tenant: r.ID.Tenant, credential: r.ID.Name}
 	if err := id.check(key); err != nil {

@@ -142,8 +142,8 @@ func (l Live) In() fleet.EnvironmentID {
 	return fleet.EnvironmentID{Tenant: l.Tenant, Name: l.Environment}
 }
 
-// Settled reports whether the engine has finished what the last apply asked for.
-func (l Live) Settled() bool { return l.Compared && !l.Operating && !l.Deleting }
+// Finished reports whether the engine has finished what the last apply asked for.
+func (l Live) Finished() bool { return l.Compared && !l.Operating && !l.Deleting }
 
 // Contact is how an engine reached the cluster of an Application at its last comparison.
 type Contact struct {

@@ -50,7 +50,7 @@ func firstBefore(wave int, deletion bool, members []member) (member, bool) {
 // stateOf returns why later waves wait for an Application on the engine.
 func stateOf(l engine.Live) string {
 	switch {
-	case l.Settled() || l.Deleting:
+	case l.Finished() || l.Deleting:
 		return ""
 	case l.Health != mirror.HealthHealthy && l.Health != "" && l.Health != mirror.HealthUnknown:
 		return "is " + string(l.Health)

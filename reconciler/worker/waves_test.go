@@ -161,7 +161,7 @@ func TestALaterWaveIsAppliedAfterTheEarlierOneIsHealthy(t *testing.T) {
 		k.report(database, "Synced", "Healthy")
 		k.wants("the next database is healthy", k.attempt(web), "")
 
-		// Drift is repaired whatever the other waves are.
+		// The worker repairs drift and waits for no other wave.
 		k.report(database, "OutOfSync", "Degraded")
 		k.server.Merge(web.Key, `{"spec":{"source":{"targetRevision":"meddled"}}}`)
 		k.poll()

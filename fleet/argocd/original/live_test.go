@@ -109,7 +109,9 @@ func await(t *testing.T, cluster *stack.Cluster, is func([]map[string]any) bool)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(time.Second) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for end := time.Now().Add(2 * time.Minute); ; <-tick.C {
 		objects, unread, err := original.Read(t.Context(), config, "")
 		if err != nil || len(unread) > 0 {
 			t.Fatalf("%v, unread %q", err, unread)

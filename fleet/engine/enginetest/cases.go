@@ -37,7 +37,7 @@ var cases = map[string]func(*testing.T, *Fixture){
 	"wakes for an object that another control plane has written":       wakesForOthers,
 	"does not wake for its own writes":                                 ignoresOwnWrites,
 	"parks, unparks and deletes an Application":                        parks,
-	"settles when the engine has compared the last apply":              settles,
+	"finishes when the engine has compared the last apply":             finishes,
 	"deletes only the object with the given UID":                       deletesOneUID,
 }
 
@@ -536,7 +536,7 @@ func observes(t *testing.T, b *Fixture) {
 	})
 }
 
-func settles(t *testing.T, b *Fixture) {
+func finishes(t *testing.T, b *Fixture) {
 	r := start(t, b)
 	inWave := func(revision string) mirror.Row {
 		return application(t, b, func(a *fleet.Application) { at(revision)(a); a.Wave = -2 })
@@ -544,9 +544,9 @@ func settles(t *testing.T, b *Fixture) {
 	row := inWave("v1")
 	r.mustApply(row)
 	r.waitApplied(row)
-	settled := func() bool {
+	finished := func() bool {
 		l, _ := b.Engine.Live(row.Key)
-		return l.Settled() && l.Wave == -2
+		return l.Finished() && l.Wave == -2
 	}
 	compare := func() {
 		target := `"source":` + r.External.Field(row.Key, "spec.source")
@@ -556,11 +556,11 @@ func settles(t *testing.T, b *Fixture) {
 		r.External.Merge(row.Key, `{"status":{"health":{"status":"Healthy"},"sync":{`+
 			`"status":"Synced","comparedTo":{`+target+`}}}}`)
 	}
-	if settled() {
-		t.Error("an Application without status is settled")
+	if finished() {
+		t.Error("an Application without status is finished")
 	}
 	compare()
-	r.until("settled", settled)
+	r.until("finished", finished)
 	if !b.Engine.Waves(envID()) || len(b.Engine.Environment(envID())) != 1 {
 		t.Errorf("of the environment: %v, %+v", b.Engine.Waves(envID()),
 			b.Engine.Environment(envID()))
@@ -569,13 +569,13 @@ func settles(t *testing.T, b *Fixture) {
 	row = inWave("v2")
 	r.mustApply(row)
 	r.waitApplied(row)
-	if settled() {
+	if finished() {
 		t.Error("the result of the revision before is taken for that of the last apply")
 	}
 	compare()
-	r.until("settled again", settled)
+	r.until("finished again", finished)
 	r.External.Merge(row.Key, `{"status":{"health":{"status":"Degraded"}}}`)
-	r.until("not settled while it is degraded", func() bool { return !settled() })
+	r.until("not finished while it is degraded", func() bool { return !finished() })
 	r.deleteFully(row)
 	r.until("no Application of the environment is left", func() bool {
 		return !b.Engine.Waves(envID()) && len(b.Engine.Environment(envID())) == 0

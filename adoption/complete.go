@@ -23,9 +23,9 @@ type whole struct {
 // repos need two or three.
 const maxRounds = 100
 
-// settle assembles the config repo, proves it, and returns its files. An Application whose rendered
-// object would behave otherwise is refused, and the repo is assembled again without it.
-func (im *importer) settle() ([]configschema.File, error) {
+// complete assembles the config repo, proves it, and returns its files. An Application whose
+// rendered object would behave otherwise is refused, and the repo is assembled again without it.
+func (im *importer) complete() ([]configschema.File, error) {
 	im.join()
 	for range maxRounds {
 		w, err := im.converge()
