@@ -39,7 +39,7 @@ func (e *Engine) adopt(ctx context.Context, w *desired) (engine.Outcome, error) 
 		return engine.Outcome{}, blocked("there is no Application %s in namespace %s; correct "+
 			"adopt, or remove it to create a new Application", w.object, e.namespace)
 	case found.Ours && found.Key == w.row.Key:
-		e.cache.put(w.r, found) // the cache is behind
+		e.cache.learn(w.r, found) // the cache is behind
 		return e.applyOnce(ctx, w, found)
 	case child(child(tree, "metadata"), "labels")[labelManagedBy] == managedBy:
 		return engine.Outcome{}, fmt.Errorf("%w: Application %s belongs to another declaration",

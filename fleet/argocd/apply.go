@@ -102,7 +102,7 @@ func (e *Engine) write(ctx context.Context, w *desired, known *entry) (engine.Ou
 	if err != nil {
 		return engine.Outcome{}, err
 	}
-	e.cache.put(w.r, w.written(known, &answer.Metadata, e.name))
+	e.cache.learn(w.r, w.written(known, &answer.Metadata, e.name))
 	return engine.Outcome{State: mirror.ApplyApplied, Changed: true}, nil
 }
 
@@ -180,7 +180,7 @@ func (e *Engine) refetch(ctx context.Context, key fleet.ObjectKey) (*entry, erro
 		fresh.Ours = false
 	}
 	if resourceOf(key.Kind) != secrets || fresh.Ours {
-		e.cache.put(resourceOf(key.Kind), fresh)
+		e.cache.learn(resourceOf(key.Kind), fresh)
 	}
 	return fresh, nil
 }

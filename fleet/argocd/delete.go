@@ -57,7 +57,7 @@ func (e *Engine) deleteStep(ctx context.Context, row mirror.Row, lease mirror.Le
 	case !live.Ours && row.Deletion == fleet.DeletionRelease,
 		r == applications && live.Key != row.Key: // released, or never adopted
 		e.conflicts.forget(row.Key)
-		e.cache.put(r, live)
+		e.cache.learn(r, live)
 		return true, nil
 	case !live.Ours || live.Key.Kind != row.Key.Kind || live.Tenant != row.Tenant:
 		return false,
@@ -67,13 +67,13 @@ func (e *Engine) deleteStep(ctx context.Context, row mirror.Row, lease mirror.Le
 		return false, fmt.Errorf("%w: its epoch is %d, this lease's is %d", engine.ErrFenced,
 			live.Epoch, lease.Epoch)
 	case known != nil && known.UID != live.UID:
-		e.cache.put(r, live)
+		e.cache.learn(r, live)
 		return false,
 			fmt.Errorf(
 				"%w: another object of this name has replaced the one to be "+
 					"deleted; it is checked again", engine.ErrForeign)
 	}
-	e.cache.put(r, live)
+	e.cache.learn(r, live)
 	switch {
 	case r == applications && row.Deletion == fleet.DeletionRelease:
 		return false, e.release(ctx, row, live)

@@ -312,6 +312,26 @@ func TestALateEventOfAFormerObjectNeverReplacesItsSuccessor(t *testing.T) {
 	}
 }
 
+// A read that the deletion overtakes must not bring the object back: no event would end it again,
+// and its cluster and its project would stay in use for ever.
+func TestALateResponseNeverBringsADeletedObjectBack(t *testing.T) {
+	b := newFaultRig(t, Options{})
+	b.synced()
+	row := b.app("v1")
+	b.applied(row)
+	read := newEntry(b.e.name, applications, mustRead(b, row.Key))
+	b.out.Remove(row.Key)
+	b.until("the cache has dropped it", func() bool { _, ok := b.e.Live(row.Key); return !ok })
+	b.e.cache.learn(applications, read)
+	if live, ok := b.e.Live(row.Key); ok {
+		t.Errorf("the deleted object is back: %+v", live)
+	}
+	b.applied(row)
+	if live, ok := b.e.Live(row.Key); !ok || live.UID == read.UID {
+		t.Errorf("its successor is not known at once: %+v, %t", live, ok)
+	}
+}
+
 func TestStatusTextIsSanitized(t *testing.T) {
 	long := strings.Repeat("é", 3000)
 	for in, check := range map[string]func(string) bool{

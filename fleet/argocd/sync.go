@@ -106,7 +106,7 @@ func (e *Engine) syncStep(ctx context.Context, q engine.SyncRequest, lease mirro
 	after := *known
 	after.ResourceVersion, after.Epoch, after.requestedSync, after.request, after.Operating =
 		m.ResourceVersion, lease.Epoch, q.ID, q.ID, true
-	e.cache.put(applications, &after)
+	e.cache.learn(applications, &after)
 	return engine.Outcome{State: mirror.ApplyApplied, Changed: true}, nil
 }
 
@@ -248,7 +248,7 @@ func (e *Engine) parkStep(ctx context.Context, q engine.ParkRequest, lease mirro
 	after.ResourceVersion, after.Epoch, after.skipReconcile = m.ResourceVersion, lease.Epoch,
 		since != ""
 	after.Parked, after.contact.Parked = after.skipReconcile, q.Since.UTC().Truncate(time.Second)
-	e.cache.put(applications, &after)
+	e.cache.learn(applications, &after)
 	return nil
 }
 

@@ -344,8 +344,9 @@ func watchError(raw []byte) error {
 const reconciledStep = 10 * time.Minute
 
 // cache holds the watched objects by resource and name, and the changes that the sink has not
-// received yet. The response to each own write goes into the cache, so that the next decision does
-// not wait for the watch. An older event never overwrites a newer state.
+// received yet. The response to each own request goes into the cache, so that the next decision does
+// not wait for the watch. An older event never overwrites a newer state, and an older response never
+// brings a deleted object back.
 type cache struct {
 	mu           sync.RWMutex
 	objects      map[*resource]map[string]*entry
@@ -353,6 +354,7 @@ type cache struct {
 	wanted       []*resource        // the followed resources
 	listed       map[*resource]bool // read completely at least once
 	writing      map[fleet.ObjectKey]stamp
+	reached      map[*resource]string   // the version that the watch or list has shown last
 	atListStart  map[*resource]snapshot // the objects at the start of a list
 	adopted      map[string]string      // keys' names of adopted Applications, by object name
 	// how the server's state went back in time, until the sink has it
@@ -383,7 +385,7 @@ func newCache(wanted []*resource) *cache {
 	c := &cache{wanted: wanted, objects: map[*resource]map[string]*entry{},
 		environments: map[fleet.EnvironmentID]*environment{},
 		listed:       map[*resource]bool{}, dirty: pacing.NewSignal(),
-		writing:     map[fleet.ObjectKey]stamp{},
+		writing: map[fleet.ObjectKey]stamp{}, reached: map[*resource]string{},
 		atListStart: map[*resource]snapshot{}, adopted: map[string]string{},
 		observed: map[fleet.ObjectKey]mirror.Observation{},
 		contacts: map[fleet.ObjectKey]engine.Contact{},
@@ -413,11 +415,24 @@ func (c *cache) synced() bool {
 	return len(c.listed) == len(c.wanted)
 }
 
-// put stores an object unless the cache has a newer version.
+// put stores an object that the watch has shown, unless the cache has a newer version.
 func (c *cache) put(r *resource, e *entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.reached[r] = e.ResourceVersion
 	c.replace(r, e)
+}
+
+// learn stores the object of the response to an own request, unless the cache has a newer version.
+// A response may arrive after the event of a later deletion, and no event would remove the object
+// again: what the watch has passed without showing it does not exist.
+func (c *cache) learn(r *resource, e *entry) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.objects[r][e.Key.Name] != nil || newer(e.ResourceVersion, c.reached[r]) ||
+		c.reached[r] == "" {
+		c.replace(r, e)
+	}
 }
 
 func (c *cache) replace(r *resource, e *entry) {
@@ -557,6 +572,7 @@ func (c *cache) expect(key fleet.ObjectKey, s stamp) (end func()) {
 func (c *cache) remove(r *resource, name, rv string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.reached[r] = rv
 	c.drop(r, name, rv)
 }
 
@@ -607,7 +623,7 @@ func (c *cache) replaceAll(r *resource, all map[string]*entry, rv string) {
 	for _, e := range all {
 		c.replace(r, e)
 	}
-	c.listed[r] = true
+	c.listed[r], c.reached[r] = true, rv
 }
 
 // rewind drops objects that a later complete list contradicts. An object's newest state is never
