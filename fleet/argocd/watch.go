@@ -344,9 +344,9 @@ func watchError(raw []byte) error {
 const reconciledStep = 10 * time.Minute
 
 // cache holds the watched objects by resource and name, and the changes that the sink has not
-// received yet. The response to each own request goes into the cache, so that the next decision does
-// not wait for the watch. An older event never overwrites a newer state, and an older response never
-// brings a deleted object back.
+// received yet. The response to each own request goes into the cache, so that the next decision
+// does not wait for the watch. An older event never overwrites a newer state, and an older response
+// never brings a deleted object back.
 type cache struct {
 	mu           sync.RWMutex
 	objects      map[*resource]map[string]*entry
