@@ -7,12 +7,12 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
-	"path"
 	"reflect"
 	"slices"
 	"strings"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/argocd/original"
 	"argosy.dev/argosy/fleet/engine"
 	"argosy.dev/argosy/fleet/mirror"
 )
@@ -186,26 +186,33 @@ func listed(different []string) string {
 // specDifferences lists the fields in which a declared spec differs from a live one to Argo CD,
 // without the project and the query of the server key.
 func specDifferences(want, live map[string]any, object string) []string {
-	a, b := comparableSpec(want, object), comparableSpec(live, object)
+	a, err := comparableSpec(want, object)
+	if err != nil {
+		return []string{"the declared " + err.Error()}
+	}
+	b, err := comparableSpec(live, object)
+	if err != nil {
+		return []string{"the live " + err.Error()}
+	}
 	var out []string
 	differences("spec", a, b, &out)
 	slices.Sort(out)
 	return out
 }
 
-// comparableSpec returns a spec in the form in which equal specs mean the same to Argo CD.
-func comparableSpec(spec map[string]any, object string) map[string]any {
-	text, err := json.Marshal(spec)
+// comparableSpec returns a spec in the form in which equal specs mean the same to Argo CD: the one
+// with which an import proves that a declaration is exact. A field that Argo CD's types lack is
+// part of it, by its path.
+func comparableSpec(spec map[string]any, object string) (map[string]any, error) {
+	normal, err := original.Normalize(map[string]any{"spec": spec,
+		"metadata": map[string]any{"name": object}}, nil)
 	if err != nil {
-		return spec
+		return nil, err
 	}
-	tree, err := decodeTree(text) // a copy
-	if err != nil {
-		return spec
-	}
+	tree := normal.Spec
 	delete(tree, "project")
 	if d := child(tree, "destination"); d != nil {
-		if d["name"] == "in-cluster" && (d["server"] == nil || d["server"] == "") {
+		if d["name"] == "in-cluster" && d["server"] == nil {
 			delete(d, "name")
 			d["server"] = fleet.InClusterServer
 		}
@@ -213,62 +220,10 @@ func comparableSpec(spec map[string]any, object string) map[string]any {
 		server, _, _ = strings.Cut(server, "?managedEnvironment=")
 		d["server"] = strings.TrimSuffix(server, "/")
 	}
-	if s := child(tree, "source"); s != nil {
-		comparableSource(s, object)
+	for path, v := range normal.Unknown {
+		tree[strings.TrimPrefix(path, "spec.")] = v
 	}
-	sources, _ := tree["sources"].([]any)
-	for _, one := range sources {
-		if s, ok := one.(map[string]any); ok {
-			comparableSource(s, object)
-		}
-	}
-	if policy := child(tree, "syncPolicy"); policy != nil {
-		switch automated := child(policy, "automated"); automated["enabled"] {
-		case true:
-			delete(automated, "enabled")
-		case false:
-			delete(policy, "automated")
-		}
-		policy["syncOptions"] = comparableOptions(policy["syncOptions"])
-	}
-	out, _ := withoutZeros(tree).(map[string]any)
-	return out
-}
-
-// comparableSource sets the defaults of Argo CD.
-func comparableSource(s map[string]any, object string) {
-	if r, _ := s["targetRevision"].(string); r == "" {
-		s["targetRevision"] = "HEAD"
-	}
-	if p, _ := s["path"].(string); p != "" {
-		s["path"] = path.Clean(p)
-	}
-	helm := child(s, "helm")
-	if chart, _ := s["chart"].(string); helm == nil && chart != "" {
-		helm = map[string]any{}
-		s["helm"] = helm
-	}
-	if release, _ := helm["releaseName"].(string); helm != nil && release == "" {
-		helm["releaseName"] = object
-	}
-}
-
-// defaultOptions have no effect.
-var defaultOptions = []string{"CreateNamespace=false", "ServerSideApply=false", "Replace=false",
-	"ApplyOutOfSyncOnly=false", "PruneLast=false", "RespectIgnoreDifferences=false",
-	"SkipDryRunOnMissingResource=false", "FailOnSharedResource=false", "Validate=true",
-	"PrunePropagationPolicy=foreground"}
-
-func comparableOptions(options any) []any {
-	list, _ := options.([]any)
-	list = slices.DeleteFunc(slices.Clone(list), func(o any) bool {
-		text, _ := o.(string)
-		return slices.Contains(defaultOptions, text)
-	})
-	slices.SortFunc(list, func(a, b any) int {
-		return strings.Compare(fmt.Sprint(a), fmt.Sprint(b))
-	})
-	return list
+	return tree, nil
 }
 
 func differences(at string, want, live any, out *[]string) {

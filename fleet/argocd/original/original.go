@@ -14,10 +14,12 @@ import (
 	"fmt"
 	"maps"
 	"path"
+	"reflect"
 	"slices"
 	"strings"
 
 	"github.com/argoproj/argo-cd/v2/pkg/apis/application/v1alpha1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 )
 
@@ -43,12 +45,8 @@ func Normalize(object map[string]any, charts func(folder string) bool) (Applicat
 	if err := convert(raw, &spec); err != nil {
 		return Application{}, fmt.Errorf("spec is no Application's: %w", plain(err))
 	}
-	var known map[string]any
-	if err := convert(spec, &known); err != nil {
-		return Application{}, err
-	}
 	unknown := map[string]any{}
-	missing("spec", raw, known, unknown)
+	lacking("spec", raw, reflect.TypeFor[v1alpha1.ApplicationSpec](), unknown)
 	metadata, _ := object["metadata"].(map[string]any)
 	name, _ := metadata["name"].(string)
 	if err := normalize(&spec, name, charts); err != nil {
@@ -219,7 +217,9 @@ func readValues(spec map[string]any) error {
 }
 
 // gitURL is one spelling of a Git repository's URL, as Argo CD compares them (NormalizeGitURL):
-// without a trailing slash and ".git", in lower case, and with ssh:// for the scp form.
+// without a trailing slash and ".git", with ssh:// for the scp form, and with the host in lower
+// case. The path keeps its case: Argo CD fetches it as it is written, and a Git host may know two
+// repositories that differ in it.
 func gitURL(raw string) string {
 	u := strings.TrimSpace(raw)
 	if !strings.Contains(u, "://") {
@@ -227,53 +227,76 @@ func gitURL(raw string) string {
 			u = "ssh://" + host + "/" + strings.TrimPrefix(rest, "/")
 		}
 	}
-	return strings.TrimSuffix(strings.TrimSuffix(strings.ToLower(u), "/"), ".git")
+	if scheme, rest, ok := strings.Cut(u, "://"); ok {
+		host, path, _ := strings.Cut(rest, "/")
+		u = strings.ToLower(scheme+"://"+host) + "/" + path
+	}
+	return strings.TrimSuffix(strings.TrimSuffix(u, "/"), ".git")
 }
 
-// missing collects what a tree has and its typed form lost.
-func missing(at string, raw, known any, into map[string]any) {
+// lacking collects the fields of a tree that a type has no field for, by path. A field with the
+// value of one that is left out is not collected.
+func lacking(at string, raw any, t reflect.Type, into map[string]any) {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
 	switch raw := raw.(type) {
 	case map[string]any:
-		other, ok := known.(map[string]any)
+		if t.Kind() == reflect.Map {
+			for _, k := range slices.Sorted(maps.Keys(raw)) {
+				lacking(at+"."+k, raw[k], t.Elem(), into)
+			}
+			return
+		}
+		if t.Kind() != reflect.Struct || t == reflect.TypeFor[runtime.RawExtension]() {
+			return // any value
+		}
+		fields := map[string]reflect.Type{}
+		fieldsOf(t, fields)
 		for _, k := range slices.Sorted(maps.Keys(raw)) {
-			below, found := other[k]
-			switch {
-			case ok && found:
-				missing(at+"."+k, raw[k], below, into)
-			case !empty(raw[k]):
+			if below, ok := fields[k]; ok {
+				lacking(at+"."+k, raw[k], below, into)
+			} else if !empty(raw[k]) {
 				into[at+"."+k] = raw[k]
 			}
 		}
 	case []any:
-		other, _ := known.([]any)
-		for i, v := range raw {
-			if i < len(other) {
-				missing(fmt.Sprintf("%s[%d]", at, i), v, other[i], into)
+		if t.Kind() == reflect.Slice {
+			for i, v := range raw {
+				lacking(fmt.Sprintf("%s[%d]", at, i), v, t.Elem(), into)
 			}
 		}
 	}
 }
 
-// empty reports whether a value has the meaning of a field that is left out.
+// fieldsOf collects the fields of a struct by their names in JSON.
+func fieldsOf(t reflect.Type, into map[string]reflect.Type) {
+	for f := range t.Fields() {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		below := f.Type
+		for below.Kind() == reflect.Pointer {
+			below = below.Elem()
+		}
+		switch {
+		case f.Anonymous && name == "" && below.Kind() == reflect.Struct:
+			fieldsOf(below, into)
+		case name != "" && name != "-":
+			into[name] = f.Type
+		}
+	}
+}
+
+// empty reports whether a value is absent in every type: a number or a false can be a setting.
 func empty(v any) bool {
 	switch v := v.(type) {
 	case nil:
 		return true
-	case bool:
-		return !v
 	case string:
 		return v == ""
-	case json.Number:
-		return v == "0"
 	case []any:
 		return len(v) == 0
 	case map[string]any:
-		for _, e := range v {
-			if !empty(e) {
-				return false
-			}
-		}
-		return true
+		return len(v) == 0
 	}
 	return false
 }

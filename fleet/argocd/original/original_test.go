@@ -69,6 +69,10 @@ func TestDifferentApplicationsHaveDifferentForms(t *testing.T) {
 	for name, pair := range map[string][2]string{
 		"self-heal": {source + "syncPolicy: {automated: {}}",
 			source + "syncPolicy: {automated: {selfHeal: true}}"},
+		"retries that are off": {source + "syncPolicy: {automated: {}}",
+			source + "syncPolicy: {automated: {}, retry: {limit: 0}}"},
+		"a repository in another case": {source, "source: {repoURL: " +
+			"'https://git.example.com/Acme/app', path: deploy, targetRevision: HEAD}"},
 		"automation": {source, source + "syncPolicy: {automated: {}}"},
 		"a value that is false": {source,
 			"source: {repoURL: 'https://git.example.com/acme/app', path: deploy, " +
@@ -96,8 +100,11 @@ func TestAFolderWithAChartHasTheNameOfItsRelease(t *testing.T) {
 
 func TestAFieldThatArgoCDLacksIsUnknown(t *testing.T) {
 	t.Parallel()
-	n := normal(t, source+"syncPolicy: {automated: {selfheal2: true}}\nnonsense: [1]\nzero: 0\n")
-	want := map[string]any{"spec.nonsense": true, "spec.syncPolicy.automated.selfheal2": true}
+	n := normal(t, source+"syncPolicy: {automated: {selfheal2: true, Prune: true}}\n"+
+		"nonsense: [1]\nzero: 0\nnone: null\nignoreDifferences: [{kind: A, kinds: B}]\n")
+	want := map[string]any{"spec.nonsense": true, "spec.syncPolicy.automated.selfheal2": true,
+		"spec.syncPolicy.automated.Prune": true, "spec.zero": true,
+		"spec.ignoreDifferences[0].kinds": true}
 	for k := range want {
 		if n.Unknown[k] == nil {
 			t.Errorf("%s is not unknown: %v", k, n.Unknown)
@@ -105,6 +112,31 @@ func TestAFieldThatArgoCDLacksIsUnknown(t *testing.T) {
 	}
 	if len(n.Unknown) != len(want) {
 		t.Errorf("%v", n.Unknown)
+	}
+}
+
+func TestEveryFieldOfArgoCDIsKnown(t *testing.T) {
+	t.Parallel()
+	n := normal(t, `
+project: x
+destination: {name: a, namespace: b}
+sourceHydrator: {drySource: {repoURL: a, path: b, targetRevision: c}}
+revisionHistoryLimit: 0
+info: [{name: a, value: b}]
+source:
+  repoURL: https://git.example.com/acme/app
+  helm: {valuesObject: {a: {b: c}}, fileParameters: [{name: a, path: b}], skipTests: true}
+  kustomize: {patches: [{target: {kind: A, labelSelector: a=b}, patch: x, options: {y: true}}],
+    replicas: [{name: a, count: 2}]}
+  directory: {jsonnet: {tlas: [{name: a, value: b, code: true}]}}
+  plugin: {parameters: [{name: a, array: [b]}, {name: c, map: {d: e}}], env: [{name: f, value: g}]}
+syncPolicy:
+  retry: {limit: 3, backoff: {duration: 5s, factor: 2, maxDuration: 3m}}
+  managedNamespaceMetadata: {labels: {a: b}, annotations: {c: d}}
+ignoreDifferences: [{group: a, kind: b, jqPathExpressions: [c], managedFieldsManagers: [d]}]
+`)
+	if len(n.Unknown) > 0 {
+		t.Error(n.Unknown)
 	}
 }
 
