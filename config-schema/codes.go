@@ -129,6 +129,8 @@ func Codes() map[string]string {
 // two in step.
 func planCodes() map[string]string {
 	return map[string]string{
+		"already-adopted": "Another declaration has or adopts the Application of that name on the " +
+			"engine: an Application has one declaration.",
 		"cannot-render": "No object for Argo CD can be made from the declaration; it keeps " +
 			"its last good state.",
 		"engine-in-use": "The engine still serves environments or holds objects: it cannot " +

@@ -33,7 +33,8 @@ func TestEveryCodeIsDocumented(t *testing.T) {
 			t.Errorf("code %q: %q", code, known[code])
 		}
 	}
-	for _, code := range []string{"path-twin", "unknown-tenant", "cannot-render", "engine-in-use",
+	for _, code := range []string{"path-twin", "unknown-tenant", "cannot-render",
+		"already-adopted", "engine-in-use",
 		"environment-in-use", "sync-not-run", "plan-"} {
 		if reported[code] == "" {
 			t.Errorf("this test does not see %q in the program", code)

@@ -135,6 +135,7 @@ const (
 	grantsServer   // an entry of Tenant.clusters: tenants
 	onServer       // an entry that would grant it: environments
 	generatedName  // tenant, deployment: the sets that generate it
+	adopts         // name of an Application: the deployments that adopt one of this name
 	underPolicy    // tenant, or every tenant: declarations that a policy blocks or warns about
 )
 
@@ -215,6 +216,9 @@ func terms(d *fleet.Declaration) []term {
 		}
 		for _, a := range anchors(t, d.Deployment.Destination.EnvironmentSelector) {
 			ts = append(ts, selecting(a))
+		}
+		for _, a := range d.Deployment.Adopt {
+			ts = append(ts, term{what: adopts, a: a.Application})
 		}
 	}
 	return ts

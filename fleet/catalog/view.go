@@ -169,6 +169,18 @@ func (v *View) DeploymentsIn(id fleet.EnvironmentID) []fleet.DeploymentID {
 	return v.st.deploymentsIn(id)
 }
 
+// Adopters returns the deployments of every tenant that adopt an Application of this name, in
+// effect or quarantined, sorted.
+func (v *View) Adopters(application string) []fleet.DeploymentID {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	var ids []fleet.DeploymentID
+	for _, k := range v.st.index.list(term{what: adopts, a: application}) {
+		ids = append(ids, deploymentID(k))
+	}
+	return ids
+}
+
 // DeploymentsFrom returns the tenant's deployments that read that repository, in any
 // spelling.
 func (v *View) DeploymentsFrom(t fleet.TenantName, repoURL string) []fleet.DeploymentID {

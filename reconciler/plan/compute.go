@@ -108,6 +108,10 @@ func (o *outcome) round(limits *effective.Limits) (err error) {
 	if err != nil {
 		return err
 	}
+	if len(o.diff.Adopted) > 0 {
+		limits.Reject(o.diff.Adopted)
+		return nil
+	}
 	if len(o.diff.Failures) > 0 {
 		return limits.Refuse(o.declared, o.diff.Failures)
 	}
@@ -115,6 +119,7 @@ func (o *outcome) round(limits *effective.Limits) (err error) {
 	limits.Defer(o.declared, o.placed.Layers)
 	if limits.Size() == before {
 		limits.Recheck(o.declared, o.placed.Placements)
+		limits.RecheckAdoptions(o.declared)
 	}
 	return nil
 }

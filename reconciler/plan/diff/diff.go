@@ -42,6 +42,7 @@ type Result struct {
 	Freed    map[fleet.ObjectKey]bool // rows that are no longer held
 	Approved map[fleet.ObjectKey]bool // deletions that do not count against the guards
 	Failures []effective.RenderFailure
+	Adopted  []fleet.Problem // of changed deployments: another declaration has the Application
 	Syncs    []mirror.SyncRequest
 	Problems []fleet.Problem // of SyncRuns
 }
@@ -80,6 +81,7 @@ type phase struct {
 
 // applications writes the wanted Applications and deletes those that an approval released.
 func (p *phase) applications() error {
+	p.checkAdoptions()
 	for _, h := range p.Explained {
 		p.Held.Set(h.Application, h)
 	}

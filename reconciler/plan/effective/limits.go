@@ -129,6 +129,50 @@ func (l *Limits) Recheck(d *Declarations, decided map[fleet.EnvironmentID]fleet.
 	}
 }
 
+// CodeAdopted is the code of a deployment that adopts an Application of another declaration.
+const CodeAdopted = "already-adopted"
+
+// RecheckAdoptions adds the deployments that were rejected with CodeAdopted for an Application that
+// another deployment no longer adopts, or no longer wants to.
+func (l *Limits) RecheckAdoptions(d *Declarations) {
+	for _, k := range d.After.Checked() {
+		if k.Kind != fleet.KindGitOpsDeployment {
+			continue
+		}
+		before := d.applied.Catalog.Declaration(k)
+		if q, is := d.applied.Catalog.Quarantine(k); is && q.Declaration != nil {
+			l.recheckAdopters(d, k, q.Declaration)
+		}
+		if before != nil && before != d.After.Declaration(k) {
+			l.recheckAdopters(d, k, before)
+		}
+	}
+}
+
+// recheckAdopters adds the rejected deployments that want an Application of another one.
+func (l *Limits) recheckAdopters(d *Declarations, of fleet.Key, before *fleet.Declaration) {
+	for _, a := range before.Deployment.Adopt {
+		for _, id := range d.After.Adopters(a.Application) {
+			k := fleet.Key{Kind: fleet.KindGitOpsDeployment, Tenant: id.Tenant,
+				Name: string(id.Name)}
+			q, quarantined := d.After.Quarantine(k)
+			if _, again := l.refused[k]; k != of && !again && quarantined &&
+				slices.ContainsFunc(q.Problems, func(p fleet.Problem) bool {
+					return p.Code == CodeAdopted
+				}) {
+				applied.Set(&l.recheck, k, true)
+			}
+		}
+	}
+}
+
+// Reject adds changed declarations with their problems.
+func (l *Limits) Reject(problems []fleet.Problem) {
+	for _, p := range problems {
+		applied.Set(&l.refused, p.Key, p)
+	}
+}
+
 // CodeUnrendered is the code of a declaration that no object can be rendered from.
 const CodeUnrendered = "cannot-render"
 

@@ -1,0 +1,141 @@
+package plan
+
+import (
+	"strings"
+	"testing"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/reconciler/plan/effective"
+)
+
+// adopter is a deployment's file that adopts an Application in prod.
+func adopter(name, tenant, application string) string {
+	return deploymentFile(name, tenant+"/"+name, "environments: [prod]",
+		"  deletionPolicy: Release\n  adopt: [{environment: prod, application: "+application+
+			"}]\n")
+}
+
+// adopting is a fleet of one engine with two tenants that may adopt.
+func adopting() tree {
+	const allow = "  allow: {adopt: true}\n"
+	return oneEngine().without("tenants/").
+		with("fleet/tenants/acme.yaml", tenantFile("acme", allow)).
+		with("fleet/tenants/globex.yaml", tenantFile("globex", allow)).
+		with("tenants/acme/environments/prod.yaml", environmentFile("prod", "eu", "", "app")).
+		with("tenants/globex/environments/prod.yaml", strings.Replace(environmentFile("prod",
+			"eu", "", "app"), "https://prod", "https://prod2", 1))
+}
+
+const (
+	firstFile  = "tenants/acme/deployments/first.yaml"
+	secondFile = "tenants/acme/deployments/second.yaml"
+	otherFile  = "tenants/globex/deployments/other.yaml"
+)
+
+// wantRejected: exactly these files are quarantined because of an adoption, each with its line's
+// field and all the words.
+func wantRejected(t *testing.T, p *Plan, words string, paths ...string) {
+	t.Helper()
+	got := map[string]bool{}
+	for _, q := range p.Quarantined {
+		problem := q.Problems[0]
+		got[q.Path] = true
+		if problem.Code != effective.CodeAdopted || problem.Fix == "" ||
+			problem.Field != "spec.adopt[0].application" ||
+			!strings.Contains(problem.Message, words) {
+			t.Errorf("%s: %+v, want %q", q.Path, problem, words)
+		}
+	}
+	for _, path := range paths {
+		if !got[path] {
+			t.Errorf("%s is not rejected", path)
+		}
+	}
+	if len(got) != len(paths) {
+		t.Errorf("rejected: %v, want %v", got, paths)
+	}
+}
+
+func TestAnApplicationHasOneDeclaration(t *testing.T) {
+	h := newHouse(t)
+	h.apply(adopting().with(firstFile, adopter("first", "acme", "shop")))
+
+	p := h.apply(h.files.with(secondFile, adopter("second", "acme", "shop")))
+	wantRejected(t, p, "Application shop on engine eu-1 is adopted by deployment first in "+
+		"environment prod (tenants/acme/deployments/first.yaml: spec.adopt[0])", secondFile)
+	wantActions(t, p)
+
+	p = h.apply(h.files.with(otherFile, adopter("other", "globex", "shop")))
+	wantRejected(t, p, "Application shop on engine eu-1 is adopted by another tenant", otherFile)
+	if text := p.Quarantined[0].Problems[0].String(); strings.Contains(text, "acme") ||
+		strings.Contains(text, "deployment first") {
+		t.Errorf("a tenant reads of another one: %s", text)
+	}
+
+	// the owner may change
+	p = h.apply(h.files.edit(firstFile, "targetRevision: v1", "targetRevision: v2"))
+	wantRejected(t, p, "")
+	wantActions(t, p, "update Application first@prod")
+	h.restart()
+
+	// when it lets the Application go, of two newcomers neither gets it
+	h.apply(h.files.edit(firstFile, "application: shop", "application: cart"))
+	if h.w.Catalog().Deployment(fleet.DeploymentID{Tenant: "acme", Name: "second"}) != nil {
+		t.Error("one of two newcomers has the Application")
+	}
+	p = h.apply(h.files.without(otherFile))
+	if len(p.Quarantined) > 0 || !strings.Contains(actions(p), "create Application second@prod") {
+		t.Errorf("the last one does not get it: %v\n%s", p.Quarantined, actions(p))
+	}
+	checkState(t, h)
+}
+
+func TestOfTwoNewDeclarationsNeitherAdopts(t *testing.T) {
+	h := newHouse(t)
+	p := h.apply(adopting().with(firstFile, adopter("first", "acme", "shop")).
+		with(secondFile, adopter("second", "acme", "shop")).
+		with("tenants/acme/deployments/third.yaml", adopter("third", "acme", "cart")))
+	wantRejected(t, p, "would be adopted by deployment", firstFile, secondFile)
+	if !strings.Contains(actions(p), "create Application third@prod") {
+		t.Error("another declaration of the commit does not proceed")
+	}
+}
+
+func TestADeclarationPassesAnApplicationToAnother(t *testing.T) {
+	h := newHouse(t)
+	h.apply(adopting().with(firstFile, adopter("first", "acme", "shop")))
+	p := h.apply(h.files.without(firstFile).with(secondFile, adopter("second", "acme", "shop")))
+	wantRejected(t, p, "")
+	if !strings.Contains(actions(p), "create Application second@prod") ||
+		!strings.Contains(actions(p), "delete Application first@prod") {
+		t.Error(actions(p))
+	}
+}
+
+func TestEachArgoCDHasAnApplicationOfTheName(t *testing.T) {
+	h := newHouse(t)
+	p := h.apply(adopting().with("fleet/engines/us-1.yaml", engineFile("us-1", "us", "")).
+		edit("tenants/globex/environments/prod.yaml", "region: eu", "region: us").
+		with(firstFile, adopter("first", "acme", "shop")).
+		with(otherFile, adopter("other", "globex", "shop")))
+	wantRejected(t, p, "")
+}
+
+func TestWhatArgosyCreatedIsNotAdopted(t *testing.T) {
+	h := newHouse(t)
+	h.apply(adopting().with(firstFile, deploymentFile("first", "acme/first",
+		"environments: [prod]", "")))
+	name := func(d fleet.DeploymentName) string {
+		return fleet.ApplicationName(fleet.ApplicationID{Tenant: "acme", Deployment: d,
+			Environment: "prod"})
+	}
+	p := h.apply(h.files.with(secondFile, adopter("second", "acme", name("first"))))
+	wantRejected(t, p, "was created by deployment first in environment prod ("+firstFile+")",
+		secondFile)
+	p = h.apply(h.files.without(secondFile).with(otherFile, adopter("other", "globex",
+		name("first"))))
+	wantRejected(t, p, "was created by another tenant", otherFile)
+	p = h.apply(h.files.without(otherFile).with(secondFile, adopter("second", "acme",
+		name("second"))))
+	wantRejected(t, p, "there is nothing to adopt", secondFile)
+}
