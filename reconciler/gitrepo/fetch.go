@@ -131,7 +131,12 @@ func (t *transfer) branch() (plumbing.Hash, error) {
 
 // into receives the objects that tip needs and the mirror lacks, and installs them in a store.
 func (t *transfer) into(s *store, talk *conversation, tip plumbing.Hash) error {
-	stream, err := talk.pack(t.ctx, tip, t.haves())
+	return t.receive(s, talk, packRequest{wants: []plumbing.Hash{tip}, haves: t.haves()})
+}
+
+// receive receives a pack and installs it in a store.
+func (t *transfer) receive(s *store, talk *conversation, r packRequest) error {
+	stream, err := talk.pack(t.ctx, r)
 	if err != nil {
 		return err
 	}
@@ -141,7 +146,7 @@ func (t *transfer) into(s *store, talk *conversation, tip plumbing.Hash) error {
 	if err != nil {
 		return err
 	}
-	t.meter.endIdleCheck() // the remaining work is local
+	t.meter.endIdleCheck() // the remaining work is local, or small
 	if err := in.resolve(); err != nil {
 		return err
 	}

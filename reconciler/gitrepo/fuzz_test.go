@@ -100,15 +100,17 @@ func FuzzAnswer(f *testing.F) {
 	f.Add([]byte("001eERR access denied or so"), false)
 	f.Fuzz(func(t *testing.T, data []byte, keep bool) {
 		c := &conversation{channel: &fixedServer{bytes.NewReader(data), keep}}
-		tip, err := c.tip(t.Context(), "refs/heads/main", false)
+		tips, err := c.tips(t.Context(), []string{"refs/heads/main", "HEAD"}, false)
 		if err != nil {
 			known(t, err)
 			return
 		}
-		if tip.IsZero() {
+		tip, ok := tips["refs/heads/main"]
+		if !ok {
 			return
 		}
-		r, err := c.pack(t.Context(), tip, []plumbing.Hash{tip})
+		r, err := c.pack(t.Context(), packRequest{wants: []plumbing.Hash{tip},
+			haves: []plumbing.Hash{tip}, shallow: keep, noBlobs: !keep})
 		if err != nil {
 			known(t, err)
 			return

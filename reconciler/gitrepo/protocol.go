@@ -36,34 +36,44 @@ type conversation struct {
 	channel
 	in   *packetReader
 	v2   bool
-	caps []string // of version 0
+	caps []string // of version 0; of version 2 those of the command fetch
 }
 
-// tip returns the commit of ref. knownV2 skips the advertisement. The zero hash means that the ref
-// does not exist.
-func (c *conversation) tip(ctx context.Context, ref string, knownV2 bool) (plumbing.Hash, error) {
+// tips returns the commits of full ref names. knownV2 skips the advertisement. A ref that does not
+// exist has no entry, and a tag the commit that it names.
+func (c *conversation) tips(ctx context.Context, refs []string,
+	knownV2 bool) (map[string]plumbing.Hash, error) {
 	if knownV2 && c.stateless() {
 		c.v2 = true
-		return c.listRef(ctx, ref)
+		return c.listRefs(ctx, refs)
 	}
-	r, err := c.open(ctx)
-	if err != nil {
-		return plumbing.ZeroHash, err
+	if err := c.start(ctx); err != nil {
+		return nil, err
 	}
-	c.in = newPacketReader(r)
 	first, kind, err := c.firstLine()
 	if err != nil {
-		return plumbing.ZeroHash, err
+		return nil, err
 	}
 	if kind == packetData && first == "version 2" {
 		c.v2 = true
 		if err := c.readCapabilities(); err != nil {
-			return plumbing.ZeroHash, err
+			return nil, err
 		}
-		return c.listRef(ctx, ref)
+		return c.listRefs(ctx, refs)
 	}
-	return c.findRef(first, kind, ref)
+	return c.findRefs(first, kind, refs)
 }
+
+func (c *conversation) start(ctx context.Context) error {
+	r, err := c.open(ctx)
+	if err == nil {
+		c.in = newPacketReader(r)
+	}
+	return err
+}
+
+// can reports whether the server advertised that a fetch may have a feature.
+func (c *conversation) can(feature string) bool { return slices.Contains(c.caps, feature) }
 
 // firstLine skips the "# service=" preamble that HTTP servers send before the advertisement.
 func (c *conversation) firstLine() (string, packetKind, error) {
@@ -90,6 +100,9 @@ func (c *conversation) readCapabilities() error {
 		if err := checkFormat(line); err != nil {
 			return err
 		}
+		if features, ok := strings.CutPrefix(line, "fetch="); ok {
+			c.caps = strings.Fields(features)
+		}
 	}
 }
 
@@ -100,65 +113,77 @@ func checkFormat(capability string) error {
 	return nil
 }
 
-// listRef requests one full ref name by version 2. The server treats it as a prefix, so its answer
+// listRefs requests full ref names by version 2. The server treats them as prefixes, so its answer
 // may contain others.
-func (c *conversation) listRef(ctx context.Context, ref string) (plumbing.Hash, error) {
+func (c *conversation) listRefs(ctx context.Context, refs []string) (map[string]plumbing.Hash,
+	error) {
 	request := appendPacket(nil, "command=ls-refs")
 	request = append(request, delimPacket...)
-	request = appendPacket(request, "ref-prefix %s", ref)
+	request = appendPacket(request, "peel")
+	for _, ref := range refs {
+		request = appendPacket(request, "ref-prefix %s", ref)
+	}
 	request = append(request, flushPacket...)
 	if err := c.request(ctx, request); err != nil {
-		return plumbing.ZeroHash, err
+		return nil, err
 	}
-	tip := plumbing.ZeroHash
+	tips := map[string]plumbing.Hash{}
 	for {
 		line, kind, err := c.in.line()
 		if err != nil {
-			return plumbing.ZeroHash, err
+			return nil, err
 		}
 		if kind != packetData {
 			c.finish()
-			return tip, nil
+			return tips, nil
 		}
 		id, rest, _ := strings.Cut(line, " ")
-		if name, _, _ := strings.Cut(rest, " "); name != ref {
+		name, attributes, _ := strings.Cut(rest, " ")
+		if !slices.Contains(refs, name) {
 			continue
 		}
-		if !isFullHash(id) {
-			return plumbing.ZeroHash, unavailable("the server gives no object id for %s", ref)
+		for attribute := range strings.FieldsSeq(attributes) {
+			if peeled, ok := strings.CutPrefix(attribute, "peeled:"); ok {
+				id = peeled
+			}
 		}
-		tip = plumbing.NewHash(id)
+		if !isFullHash(id) {
+			return nil, unavailable("the server gives no object id for %s", name)
+		}
+		tips[name] = plumbing.NewHash(id)
 	}
 }
 
-// findRef reads version 0's list of all refs and keeps only ref.
-func (c *conversation) findRef(line string, kind packetKind, ref string) (plumbing.Hash, error) {
+// findRefs reads version 0's list of all refs and keeps only some.
+func (c *conversation) findRefs(line string, kind packetKind,
+	refs []string) (map[string]plumbing.Hash, error) {
 	line, caps, _ := strings.Cut(line, "\x00")
 	c.caps = strings.Fields(caps)
 	for _, capability := range c.caps {
 		if err := checkFormat(capability); err != nil {
-			return plumbing.ZeroHash, err
+			return nil, err
 		}
 	}
-	tip := plumbing.ZeroHash
+	tips := map[string]plumbing.Hash{}
 	for kind == packetData {
 		id, name, ok := strings.Cut(line, " ")
+		name = strings.TrimSuffix(name, "^{}") // follows its tag: the commit that the tag names
 		switch {
 		case ok && id == "shallow":
-			return plumbing.ZeroHash, errShallow()
+			return nil, errShallow()
 		case !ok || !isFullHash(id):
-			return plumbing.ZeroHash,
+			return nil,
 				unavailable("the answer is not a list of refs; does the URL name a repository?")
-		case name == ref:
-			tip = plumbing.NewHash(id)
+		case slices.Contains(refs, name):
+			tips[name] = plumbing.NewHash(id)
 		}
 		var err error
 		if line, kind, err = c.in.line(); err != nil {
-			return plumbing.ZeroHash, err
+			return nil, err
 		}
 	}
 	c.finish()
-	return tip, nil
+	return tips, nil
 }
 
 // finish reads a response to its end, which its last packet marks, so that the connection can carry
@@ -174,24 +199,43 @@ func errShallow() error {
 		"the server's own repository is shallow, so its history cannot be judged; unshallow it there")
 }
 
-// pack requests all objects reachable from want and not from haves, and returns the pack. It does
-// not request deltas against objects outside the pack, so that every pack is self-contained.
-func (c *conversation) pack(ctx context.Context, want plumbing.Hash,
-	haves []plumbing.Hash) (io.Reader, error) {
-	if c.v2 {
-		return c.packV2(ctx, want, haves)
-	}
-	return c.packV0(ctx, want, haves)
+// packRequest names the objects of a pack: those reachable from wants and not from haves.
+type packRequest struct {
+	wants, haves []plumbing.Hash
+	shallow      bool // without the parents of wants
+	noBlobs      bool // without blobs, but for those in wants
 }
 
-func (c *conversation) packV2(ctx context.Context, want plumbing.Hash,
-	haves []plumbing.Hash) (io.Reader, error) {
+// pack returns the requested objects. It does not request deltas against objects outside the pack,
+// so that every pack is self-contained.
+func (c *conversation) pack(ctx context.Context, r packRequest) (io.Reader, error) {
+	if c.v2 {
+		return c.packV2(ctx, r)
+	}
+	return c.packV0(ctx, r)
+}
+
+// limits adds the limits of a request.
+func (r packRequest) limits(request []byte) []byte {
+	if r.shallow {
+		request = appendPacket(request, "deepen 1")
+	}
+	if r.noBlobs {
+		request = appendPacket(request, "filter blob:none")
+	}
+	return request
+}
+
+func (c *conversation) packV2(ctx context.Context, r packRequest) (io.Reader, error) {
 	request := appendPacket(nil, "command=fetch")
 	request = append(request, delimPacket...)
 	request = appendPacket(request, "ofs-delta")
 	request = appendPacket(request, "no-progress")
-	request = appendPacket(request, "want %s", want)
-	for _, have := range haves {
+	for _, want := range r.wants {
+		request = appendPacket(request, "want %s", want)
+	}
+	request = r.limits(request)
+	for _, have := range r.haves {
 		request = appendPacket(request, "have %s", have)
 	}
 	request = appendPacket(request, "done")
@@ -206,7 +250,7 @@ func (c *conversation) packV2(ctx context.Context, want plumbing.Hash,
 			return nil, err
 		case line == "packfile":
 			return &sideband{packets: c.in, end: c.finish}, nil
-		case line == "shallow-info":
+		case line == "shallow-info" && !r.shallow:
 			return nil, errShallow()
 		case kind == packetFlush:
 			return nil, unavailable("the server answered without a pack")
@@ -214,22 +258,43 @@ func (c *conversation) packV2(ctx context.Context, want plumbing.Hash,
 	}
 }
 
-func (c *conversation) packV0(ctx context.Context, want plumbing.Hash,
-	haves []plumbing.Hash) (io.Reader, error) {
+func (c *conversation) packV0(ctx context.Context, r packRequest) (io.Reader, error) {
+	names := []string{"ofs-delta", "side-band-64k", "no-progress"}
+	if r.shallow {
+		names = append(names, "shallow")
+	}
+	if r.noBlobs {
+		names = append(names, "filter")
+	}
 	var caps []string
-	for _, name := range []string{"ofs-delta", "side-band-64k", "no-progress"} {
-		if slices.Contains(c.caps, name) {
+	for _, name := range names {
+		if c.can(name) {
 			caps = append(caps, name)
 		}
 	}
-	request := appendPacket(nil, "want %s %s", want, strings.Join(caps, " "))
+	var request []byte
+	for i, want := range r.wants {
+		if i == 0 {
+			request = appendPacket(request, "want %s %s", want, strings.Join(caps, " "))
+			continue
+		}
+		request = appendPacket(request, "want %s", want)
+	}
+	request = r.limits(request)
 	request = append(request, flushPacket...)
-	for _, have := range haves {
+	for _, have := range r.haves {
 		request = appendPacket(request, "have %s", have)
 	}
 	request = appendPacket(request, "done")
 	if err := c.request(ctx, request); err != nil {
 		return nil, err
+	}
+	for boundary := r.shallow; boundary; { // the commits whose parents are left out
+		_, kind, err := c.in.line()
+		if err != nil {
+			return nil, err
+		}
+		boundary = kind == packetData
 	}
 	for { // the acknowledgements that precede the pack: ACK of a have, or NAK
 		head, err := c.in.r.Peek(7)

@@ -68,10 +68,10 @@ func (r *remote) find(ctx context.Context, auth Auth, m *meter, ref string) (*co
 		if err != nil {
 			return nil, plumbing.ZeroHash, err
 		}
-		tip, err := talk.tip(ctx, ref, direct != nil)
+		tips, err := talk.tips(ctx, []string{ref}, direct != nil)
 		r.remember(talk, err)
 		if err == nil {
-			return talk, tip, nil
+			return talk, tips[ref], nil
 		}
 		talk.Close()
 		if direct == nil || !errors.Is(err, ErrUnavailable) || ctx.Err() != nil {
