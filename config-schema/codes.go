@@ -41,6 +41,7 @@ const (
 	codeMisplaced       = "misplaced-file"
 	codeMissingField    = "missing-field"
 	codeNotAllowed      = "field-not-allowed"
+	codeNotExpanded     = "not-expanded"
 	codeOutOfRange      = "out-of-range"
 	codePathCase        = "path-twin"
 	codePlaintextSecret = "plaintext-secret"
@@ -95,6 +96,8 @@ func Codes() map[string]string {
 		codeMissingField: "A required field is missing.",
 		codeNotAllowed: "The field exists in Argo CD or Kubernetes but is Argosy's or the " +
 			"platform's to set.",
+		codeNotExpanded: "The repository of a set is not read, or nothing in it matches: the " +
+			"set's deployments keep their last good state.",
 		codeOutOfRange: "A number, a text's length or a list's length is out of its bounds.",
 		codePathCase: "Two paths differ only in case, and would be one file on some " +
 			"machines.",

@@ -59,6 +59,9 @@ type File struct {
 
 	// Unreadable is why nothing of a whole folder can be read; Path ends in a slash.
 	Unreadable string
+
+	// Listings are those of the repositories that a set asks for; nil: none was read.
+	Listings fleet.Listings
 }
 
 // Document is the result of decoding one file: a declaration, or the problems that prevent one.
@@ -78,6 +81,7 @@ type decoder struct {
 	bytes    []byte // of the file
 	steps    []step // from the root to the current node
 	optional bool   // whether the current field is optional
+	listings fleet.Listings
 }
 
 // step is a field's name, an entry's place in a list, or a label's key.
@@ -209,7 +213,7 @@ func decodeFile(f File, into *fleet.Declaration) findings {
 		into.Sealed = &fleet.SealedSpec{Folder: folder}
 		return checkSealed(root, f.Path)
 	}
-	d := decoder{key: into.Key, bytes: f.Bytes}
+	d := decoder{key: into.Key, bytes: f.Bytes, listings: f.Listings}
 	d.declaration(root, into)
 	return d.findings
 }

@@ -159,6 +159,13 @@ var (
 			}
 			return nil
 		}}
+	formatListed = &format{
+		code: codeInvalidRevision, what: "a branch, tag or commit, exactly",
+		pattern: `^[A-Za-z0-9._/+_-]+$`, check: fleet.CheckRevision}
+	formatListPattern = &format{
+		code:    codeInvalidValue,
+		what:    "a pattern of paths: letters, digits, . _ @ + = , / - and * ? **, or ! in front",
+		pattern: `^!?[A-Za-z0-9._@+=,/*?-]+$`, check: fleet.CheckListPattern}
 	formatOwner = &format{
 		code: codeInvalidValue,
 		what: "`github:<login>` for a person, `github:<organization>/<team>` for a team, or " +

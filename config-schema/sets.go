@@ -14,18 +14,34 @@ import (
 
 var kindSet = describe(kind{
 	name: fleet.KindGitOpsDeploymentSet, place: "tenants/<tenant>/sets/<name>.yaml",
-	doc: "A list of items and a template: each item gives one GitOpsDeployment, which is checked, " +
-		"planned, guarded and counted as if it had a file of its own.",
+	doc: "Sources of items and a template: each item gives one GitOpsDeployment, which is " +
+		"checked, planned, guarded and counted as if it had a file of its own. Several sources " +
+		"give their product: an item for each combination, at most 1000.",
 }, object(
+	field{
+		name: "directories",
+		doc: "Each folder of a Git repository that matches and holds a file is an item. Its " +
+			"fields are `name` and `path.basename` (its last segment), `path`, and " +
+			"`path.segments.0`, `path.segments.1`, ... A folder that is removed is a deployment " +
+			"that is removed, unless no folder is left.",
+		value: discovery(`["services/*", "!services/legacy"]`)},
+	field{
+		name: "files",
+		doc: "Each YAML or JSON file of a Git repository that matches is an item. Its fields are " +
+			"the file's own texts, numbers and booleans, with dots for nested ones " +
+			"(`cluster.name`, `zones.0`); `path`, `path.basename` and `path.segments.0` of the " +
+			"folder that it is in, and `path.filename`. A file that is removed is a deployment " +
+			"that is removed, unless no file is left.",
+		value: discovery(`["services/*/config.yaml"]`)},
 	field{
 		name: "list",
 		doc: "The items, at most 1000: each a map of at most 32 texts of at most 1024 bytes. An " +
 			"item that is removed is a deployment that is removed. An item with a mistake " +
 			"hurts its own deployment alone; two items that give one name are both refused.",
-		example:  "[{name: cart, revision: v1.2.0}, {name: checkout, revision: v1.4.0}]",
-		required: true,
-		value: listOf(mapOf(formatItemField, textOf(formatItemValue).mayBeEmpty().atMost(1024))).
-			atMost(fleet.MaxSetItems)},
+		example: "[{name: cart, revision: v1.2.0}, {name: checkout, revision: v1.4.0}]",
+		first:   true,
+		value: listOf(mapOf(formatItemField,
+			textOf(formatItemValue).mayBeEmpty().atMost(maxItemValue))).atMost(fleet.MaxSetItems)},
 	field{
 		name: "template",
 		doc: "`metadata` (`name`, `labels`) and `spec` of a GitOpsDeployment. In each text, " +
@@ -33,8 +49,43 @@ var kindSet = describe(kind{
 			"declaration that was written so; `$${item.<field>}` is the text itself. Numbers, " +
 			"booleans and keys hold no variable. The name must differ between items.",
 		required: true, raw: true, value: relaxed(templateValue)},
-).without("generated").checked(expandSet),
+).without("listings", "generated", "unexpanded").checked(expandSet),
 	func(d *fleet.Declaration, s *fleet.SetSpec) { d.Set = s })
+
+// discovery describes a fleet.Discovery.
+func discovery(paths string) value {
+	return object(
+		field{name: "repoURL", doc: "The Git repository, which the Tenant grants.",
+			example: "https://git.example.com/acme/services.git", required: true,
+			value: textOf(formatRepoURL).atMost(1024)},
+		field{name: "targetRevision", doc: "Branch, tag or commit.", example: "main",
+			required: true, value: textOf(formatListed)},
+		field{
+			name: "paths",
+			doc: "Patterns of paths: `*` and `?` match within a segment, `**` as a whole segment " +
+				"any number of folders, and none of them a `.` at the beginning of a segment. A " +
+				"pattern with `!` in front excludes what it matches.",
+			example: paths, required: true,
+			value: listOf(textOf(formatListPattern)).atMost(fleet.MaxListPatterns)},
+	).checked(discoverable)
+}
+
+// discoverable refuses a source that is no Git repository, or that excludes only.
+func discoverable(d *decoder, into reflect.Value, at node) {
+	s := into.Addr().Interface().(*fleet.Discovery)
+	if u, err := fleet.ParseRepoURL(s.RepoURL); err == nil && (u.OCI() || !u.Git()) {
+		d.at("repoURL", func() {
+			d.problem(child(at, "repoURL"), codeInvalidURL, "the URL names no Git repository",
+				"write https:// or ssh:// and the path of the repository")
+		})
+	}
+	if !slices.ContainsFunc(s.Paths, func(p string) bool { return !strings.HasPrefix(p, "!") }) {
+		d.at("paths", func() {
+			d.problem(child(at, "paths"), codeInvalidValue, "every pattern excludes",
+				`add a pattern of what is an item, such as "services/*"`)
+		})
+	}
+}
 
 // deploymentTemplate is a template after the variables of one item were replaced.
 type deploymentTemplate struct {
@@ -87,11 +138,15 @@ func relaxed(v value) value {
 	return v
 }
 
+// maxItemValue limits the bytes of an item's value.
+const maxItemValue = 1024
+
 // maxExpansion limits the bytes that a set's template has for all items together.
 const maxExpansion = 4 << 20
 
 // itemResult is the template with the variables of one item replaced.
 type itemResult struct {
+	item        setItem
 	name        string // "" if the item gives no valid name
 	declaration *fleet.Declaration
 	problems    []fleet.Problem
@@ -100,29 +155,51 @@ type itemResult struct {
 // expandSet makes the deployments of a set. It refuses the set if a mistake is in every item, hence
 // in the template, and if an item has no valid name: Argosy could not know which deployment that
 // item is, and would delete it.
+//
+// A set that requests listings is refused by the catalog, with Unexpanded: its declaration must
+// exist, since it contains the requests.
 func expandSet(d *decoder, into reflect.Value, at node) {
-	set, template := into.Addr().Interface().(*fleet.SetSpec), child(at, "template")
+	set := into.Addr().Interface().(*fleet.SetSpec)
+	if set.Directories == nil && set.Files == nil && set.List == nil {
+		d.problem(at, codeMissingField, "the set has no source of items",
+			"add list: [{name: cart}], directories: or files:")
+		return
+	}
+	expansion := decoder{key: d.key, bytes: d.bytes, steps: slices.Clone(d.steps),
+		listings: d.listings}
+	results := expansion.results(set, at)
+	switch {
+	case len(set.Requests(d.key.Tenant)) > 0 && expansion.any():
+		set.Unexpanded = expansion.report(d.key, PathOf(d.key))
+	case expansion.any():
+		d.problems, d.omitted = append(d.problems, expansion.problems...), expansion.omitted
+	default:
+		set.Generated = generated(d.key, results)
+	}
+}
+
+// results expands the template for each item. With problems of the set, it has no use.
+func (d *decoder) results(set *fleet.SetSpec, at node) []itemResult {
+	items, template := d.items(set, at), child(at, "template")
 	longest := 0
-	for _, item := range set.List {
-		for _, v := range item {
+	for _, item := range items {
+		for _, v := range item.fields {
 			longest = max(longest, len(v))
 		}
 	}
-	if n := weight(template, longest) * len(set.List); n > maxExpansion {
+	if n := weight(template, longest) * len(items); n > maxExpansion {
 		d.problem(template, codeOutOfRange, fmt.Sprintf(
 			"the template and %d items give up to %d KiB; at most %d KiB are allowed",
-			len(set.List), n>>10, maxExpansion>>10),
+			len(items), n>>10, maxExpansion>>10),
 			"write another set for some of the items, or put values into a file of valueFiles")
-		return
+		return nil
 	}
-	results := make([]itemResult, len(set.List))
-	for i, item := range set.List {
+	results := make([]itemResult, len(items))
+	for i, item := range items {
 		results[i] = d.expandItem(template, item)
 	}
-	if d.refusesSet(results) {
-		return
-	}
-	set.Generated = generated(d.key, results)
+	d.refuseSet(results)
+	return results
 }
 
 // weight is the most bytes that the texts of a node can have after the variables are replaced.
@@ -134,19 +211,20 @@ func weight(n node, longest int) int {
 	return sum
 }
 
-func (d *decoder) expandItem(template node, item map[string]string) itemResult {
+func (d *decoder) expandItem(template node, item setItem) itemResult {
 	sub := decoder{key: fleet.Key{Kind: fleet.KindGitOpsDeployment, Tenant: d.key.Tenant},
 		bytes: d.bytes, steps: []step{{"spec", -1}, {"template", -1}}}
-	var r itemResult
+	r := itemResult{item: item}
 	if n := child(child(template, "metadata"), "name"); n != nil {
-		name, err := fleet.ExpandItem(n.Value, item)
+		name, err := fleet.ExpandItem(n.Value, item.fields)
 		if err == nil && n.Kind == yaml.ScalarNode && fleet.ValidateName(name) == nil {
 			r.name, sub.key.Name = name, name
 		}
 	}
-	expanded := sub.expand(template, item)
 	var t deploymentTemplate
-	if !sub.any() {
+	if item.problem != "" {
+		sub.problem(template, codeInvalidValue, item.problem, "fix the file in its repository")
+	} else if expanded := sub.expand(template, item.fields); !sub.any() {
 		sub.value(&templateValue, expanded, reflect.ValueOf(&t).Elem())
 	}
 	r.problems = sub.report(sub.key, PathOf(d.key))
@@ -198,9 +276,9 @@ func (d *decoder) expand(n node, item map[string]string) node {
 	return &out
 }
 
-// refusesSet reports the problems that no single deployment can have: those of the template, and
+// refuseSet reports the problems that no single deployment can have: those of the template, and
 // those of items without a name.
-func (d *decoder) refusesSet(results []itemResult) bool {
+func (d *decoder) refuseSet(results []itemResult) {
 	type place struct {
 		line, column         int
 		field, code, message string
@@ -208,7 +286,7 @@ func (d *decoder) refusesSet(results []itemResult) bool {
 	of := func(p fleet.Problem) place {
 		return place{p.Line, p.Column, p.Field, p.Code, p.Message}
 	}
-	times, before := map[place]int{}, len(d.problems)
+	times := map[place]int{}
 	for _, r := range results {
 		seen := map[place]bool{}
 		for _, p := range r.problems {
@@ -226,11 +304,10 @@ func (d *decoder) refusesSet(results []itemResult) bool {
 				d.addAt(p.Field, p.Line, p.Column, p.Code, p.Message, p.Fix)
 			case !everywhere && r.name == "":
 				d.addAt(p.Field, p.Line, p.Column, p.Code,
-					fmt.Sprintf("item %d: %s", i+1, p.Message), p.Fix)
+					fmt.Sprintf("%s: %s", r.item.label, p.Message), p.Fix)
 			}
 		}
 	}
-	return len(d.problems) > before
 }
 
 // generated returns the deployments of a set. Items that give the same name are all refused.
@@ -246,15 +323,17 @@ func generated(set fleet.Key, results []itemResult) []fleet.Generated {
 			Declaration: results[first].declaration, Problems: results[first].problems}
 		for i := range g.Problems {
 			p := &g.Problems[i]
-			p.Message = fmt.Sprintf("deployment %q, item %d: %s", name, first+1, p.Message)
+			p.Message = fmt.Sprintf("deployment %q, %s: %s", name, results[first].item.label,
+				p.Message)
 		}
 		if len(items[name]) > 1 {
+			a, b := results[first].item, results[items[name][1]].item
 			g.Declaration, g.Problems = nil, []fleet.Problem{{
 				Key:  fleet.Key{Kind: fleet.KindGitOpsDeployment, Tenant: set.Tenant, Name: name},
-				Path: PathOf(set), Field: fmt.Sprintf("spec.list[%d]", items[name][1]),
+				Path: PathOf(set), Field: b.field,
 				Severity: fleet.SeverityError, Code: codeDuplicateEntry,
-				Message: fmt.Sprintf("items %d and %d both give a deployment named %q", first+1,
-					items[name][1]+1, name),
+				Message: fmt.Sprintf("%s and %s both give a deployment named %q", a.label,
+					b.label, name),
 				Fix: "remove one of them, or let the template's metadata.name hold a field in " +
 					"which they differ",
 			}}

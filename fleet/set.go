@@ -10,13 +10,34 @@ import (
 	"strings"
 )
 
-// SetSpec is a list of items, each of which gives one deployment of the set's template
-// (tenants/<tenant>/sets/<name>.yaml). The template has no type of its own: the decoder replaces
-// the item's variables in it and decodes the result as a deployment.
+// SetSpec is sources of items, each of which gives one deployment of the set's template
+// (tenants/<tenant>/sets/<name>.yaml). Several sources give their product. The template has no type
+// of its own: the decoder replaces the item's variables in it and decodes the result as a
+// deployment.
 type SetSpec struct {
-	List []map[string]string `json:"list"`
+	Directories *Discovery          `json:"directories,omitempty"`
+	Files       *Discovery          `json:"files,omitempty"`
+	List        []map[string]string `json:"list,omitempty"`
+	// Listings are those that the items are from, in the order of Requests: the set is restored
+	// with them, and can be expanded again without its repositories.
+	Listings []Listing `json:"listings,omitempty"`
 	// the deployments of the items, sorted by name, each name once
 	Generated []Generated `json:"generated,omitempty"`
+	// Unexpanded is why a set with Requests has no deployments: a listing is absent or empty, or
+	// gives no deployments. The set's deployments in effect stay.
+	Unexpanded []Problem `json:"unexpanded,omitempty"`
+}
+
+// Requests returns the listings that a set of the tenant asks for: of directories, then of files.
+func (s *SetSpec) Requests(t TenantName) []ListingRequest {
+	var all []ListingRequest
+	if s.Directories != nil {
+		all = append(all, s.Directories.Request(t, false))
+	}
+	if s.Files != nil {
+		all = append(all, s.Files.Request(t, true))
+	}
+	return all
 }
 
 // Generated is one deployment of a set. It has a declaration, or problems that prevent one.
@@ -27,7 +48,7 @@ type Generated struct {
 	Problems    []Problem      `json:"problems,omitempty"`
 }
 
-// MaxSetItems is the most items of one set.
+// MaxSetItems is the most items of one set, the product of its sources.
 const MaxSetItems = 1000
 
 // Hash returns a hash in the form of a Git blob id. Equal deployments have equal hashes, so that an
@@ -66,8 +87,13 @@ func SetOf(k Key, path string) (set string, generated bool) {
 // itemVariable matches a variable of an item, or an escaped one, which has one more '$' in front.
 var itemVariable = regexp.MustCompile(`\$?\$\{item\b[^}]*\}?`)
 
-// itemField is the form of an item's field.
-var itemField = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]{0,62}$`)
+// itemField is the form of an item's field, itemPath that of a field that a file has, which may be
+// nested.
+var (
+	itemField = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]{0,62}$`)
+	itemPath  = regexp.MustCompile(
+		`^[A-Za-z][A-Za-z0-9_-]{0,62}(\.[A-Za-z0-9_-]{1,63})*$`)
+)
 
 // ValidateItemField reports why s may not name a field of an item, or nil.
 func ValidateItemField(s string) error {
@@ -77,6 +103,9 @@ func ValidateItemField(s string) error {
 	}
 	return nil
 }
+
+// IsItemPath reports whether s may name a field of an item that is a file.
+func IsItemPath(s string) bool { return len(s) <= 253 && itemPath.MatchString(s) }
 
 // ExpandItem replaces each ${item.<field>} of a text by the item's value, which is not expanded
 // again. "$${item.<field>}" is the text "${item.<field>}". An error names the first variable
@@ -97,7 +126,7 @@ func ExpandItem(s string, item map[string]string) (string, error) {
 		case ok && whole && named:
 			return v
 		case failed != nil:
-		case !whole || !named || !itemField.MatchString(field):
+		case !whole || !named || !IsItemPath(field):
 			failed = fmt.Errorf("%q is no variable of an item", found)
 		default:
 			failed = fmt.Errorf("the item has no field %q", field)

@@ -25,7 +25,7 @@ func TestAVariableOfAnItemIsReplacedOnce(t *testing.T) {
 	for text, want := range map[string]string{
 		"${item.nam}": `no field "nam"`, "${item}": "no variable", "${item.}": "no variable",
 		"${item.a b}": "no variable", "x${item.name": "no variable",
-		"${item.environment.name}": "no variable",
+		"${item.environment.name}": `no field "environment.name"`, "${item.a..b}": "no variable",
 	} {
 		if got, err := ExpandItem(text, item); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is %q, %v; want an error with %q", text, got, err, want)

@@ -154,6 +154,8 @@ func (ch *checker) checkOwn(e *entry, d *fleet.Declaration) []fleet.Problem {
 				checkSync(e, fmt.Sprintf("spec.overrides[%d].sync", i), o.Sync, grant)...)
 		}
 		return problems
+	case d.Set != nil:
+		return ch.checkSet(e, d.Set, grant)
 	case d.SyncRun != nil:
 		return ch.checkSyncRun(e, d.SyncRun)
 	case d.Defaults != nil:

@@ -295,7 +295,7 @@ func (w *work) wakeFleet(before, after *fleet.Declaration) {
 	for k := range w.st.entries.all() {
 		switch k.Kind {
 		case fleet.KindManagedEnvironment, fleet.KindRepositoryCredential,
-			fleet.KindGitOpsDeployment:
+			fleet.KindGitOpsDeployment, fleet.KindGitOpsDeploymentSet:
 			w.enqueue(k)
 		}
 	}

@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -18,12 +19,12 @@ func generates(t fleet.TenantName, name fleet.DeploymentName) term {
 }
 
 // current returns the declaration of a set that its deployments come from: its head or, while that
-// does not decode, the one in effect.
+// does not decode or is not expanded, the one in effect.
 func (e *entry) current() *fleet.Declaration {
 	switch {
 	case e == nil || e.removed:
 		return nil
-	case e.head != nil:
+	case e.head != nil && len(e.head.Set.Unexpanded) == 0:
 		return e.head
 	}
 	return e.effective
@@ -121,4 +122,108 @@ func (ch *checker) checkName(e *entry) []fleet.Problem {
 	return []fleet.Problem{e.problem("metadata.name", codeDuplicate,
 		"keep one of the two, or give them different names",
 		"%s gives a deployment named %q too", ch.st.entries.get(sets[0]).path, e.key.Name)}
+}
+
+// checkSet refuses a set that is not expanded, and one whose repositories are not granted. Without
+// a grant, the set is judged by that alone: its repositories are not read.
+func (ch *checker) checkSet(e *entry, set *fleet.SetSpec,
+	grant *fleet.TenantSpec) []fleet.Problem {
+	if problems := ch.checkDiscoveries(e, set, grant); len(problems) > 0 {
+		return problems
+	}
+	return set.Unexpanded
+}
+
+func (ch *checker) checkDiscoveries(e *entry, set *fleet.SetSpec,
+	grant *fleet.TenantSpec) (problems []fleet.Problem) {
+	if set.Directories != nil {
+		problems = ch.checkRepository(e, "spec.directories.repoURL", set.Directories.RepoURL, grant)
+	}
+	if set.Files != nil {
+		problems = append(problems,
+			ch.checkRepository(e, "spec.files.repoURL", set.Files.RepoURL, grant)...)
+	}
+	return problems
+}
+
+// askedBy returns the term of the sets that ask for a listing.
+func askedBy(r fleet.ListingRequest) term {
+	return term{what: asksFor, tenant: r.Tenant, a: r.RepoURL, b: r.String()}
+}
+
+// SetFile is the file of a set at the head.
+type SetFile struct {
+	Key        fleet.Key
+	Path, Blob string
+	// that the head was decoded with; nil: with none, so that any listing is news
+	Listing *fleet.Listing
+}
+
+// ListingRequests returns what the sets ask for, at the head and in effect, sorted, each once. A
+// request that the tenant's grant does not cover is left out: its repository must not be read. It
+// costs every set of the fleet.
+func (v *View) ListingRequests() []fleet.ListingRequest {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	ch := &checker{st: v.st, guess: map[string]string{}}
+	asked := map[fleet.ListingRequest]bool{}
+	for k, e := range v.st.entries.all() {
+		if k.Kind != fleet.KindGitOpsDeploymentSet {
+			continue
+		}
+		t := v.st.get(tenantKey(k.Tenant))
+		for _, d := range e.versions() {
+			if t != nil && len(ch.checkDiscoveries(e, d.Set, t.Tenant)) == 0 {
+				for _, r := range d.Set.Requests(k.Tenant) {
+					asked[r] = true
+				}
+			}
+		}
+	}
+	return slices.SortedFunc(maps.Keys(asked), fleet.CompareRequests)
+}
+
+// SetsAsking returns the files of the sets that ask for a listing, at the head or in effect,
+// sorted. When a listing arrives, each file whose own is not the same is decoded again with it.
+func (v *View) SetsAsking(r fleet.ListingRequest) []SetFile {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	var files []SetFile
+	for k := range v.st.index.each(askedBy(r)) {
+		if e := v.st.entries.get(k); e != nil && !e.removed {
+			files = append(files, SetFile{Key: k, Path: e.path, Blob: e.blob,
+				Listing: listingOf(e.head, r)})
+		}
+	}
+	slices.SortFunc(files, func(a, b SetFile) int { return compareKeys(a.Key, b.Key) })
+	return files
+}
+
+// Listing returns the listing of a request that a set contains: the last one that was read for a
+// head or, without one, that of a set in effect. It is how a set that is edited is decoded while
+// its repository cannot be read, and after a restart.
+func (v *View) Listing(r fleet.ListingRequest) (fleet.Listing, bool) {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	keys := slices.SortedFunc(v.st.index.each(askedBy(r)), compareKeys)
+	for _, of := range []func(*entry) *fleet.Declaration{
+		func(e *entry) *fleet.Declaration { return e.head }, effectiveOf} {
+		for _, k := range keys {
+			if l := listingOf(of(v.st.entries.get(k)), r); l != nil {
+				return *l, true
+			}
+		}
+	}
+	return fleet.Listing{}, false
+}
+
+func listingOf(set *fleet.Declaration, r fleet.ListingRequest) *fleet.Listing {
+	if set == nil {
+		return nil
+	}
+	i := slices.IndexFunc(set.Set.Listings, func(l fleet.Listing) bool { return l.Request == r })
+	if i < 0 {
+		return nil
+	}
+	return &set.Set.Listings[i]
 }

@@ -137,3 +137,125 @@ func TestASetCostsNothingToOtherCommits(t *testing.T) {
 func withoutTenant(in []Input) []Input {
 	return slices.DeleteFunc(in, func(i Input) bool { return i.Key.Kind == fleet.KindTenant })
 }
+
+// discovering is a set of folders that is expanded with a listing; without paths it is not.
+func discovering(id string, listed []string, items ...Input) Input {
+	in := setOf(id, items...)
+	return declare(*in.Declaration, func(d *fleet.Declaration) {
+		d.Blob = ""
+		d.Set.Directories = &fleet.Discovery{RepoURL: "https://git.example.com/acme/services",
+			TargetRevision: "main", Paths: []string{"services/*"}}
+		if len(listed) == 0 {
+			d.Set.Unexpanded = []fleet.Problem{
+				{Key: d.Key, Path: pathOf(d.Key), Code: "not-expanded",
+					Severity: fleet.SeverityError, Field: "spec.directories", Message: "not read"}}
+			return
+		}
+		l := fleet.Listing{Request: d.Set.Requests(d.Key.Tenant)[0], Commit: "c1"}
+		for _, path := range listed {
+			l.Entries = append(l.Entries, fleet.Listed{Path: path})
+		}
+		d.Set.Listings = []fleet.Listing{l}
+	})
+}
+
+func TestASetWhoseListingIsAbsentKeepsWhatIsInEffect(t *testing.T) {
+	c := New()
+	good(t, c, acme()...)
+	c2 := c.Prepare([]Input{discovering("acme/first", nil), deployment("acme/other", "prod")})
+	if got := keys(c2.Changes()); got != "+GitOpsDeployment acme/other" {
+		t.Error("a new set:", got)
+	}
+	commit(t, c, c2)
+	requests := c.ListingRequests()
+	if len(requests) != 1 {
+		t.Fatal(requests)
+	}
+	r := requests[0]
+	if files := c.SetsAsking(r); len(files) != 1 || files[0].Key != fleet.SetKey("acme", "first") ||
+		files[0].Path != "tenants/acme/sets/first.yaml" || files[0].Blob == "" ||
+		files[0].Listing != nil {
+		t.Errorf("%+v", files)
+	}
+	if _, known := c.Listing(r); known {
+		t.Error("a listing is known that nothing has read")
+	}
+
+	listed := []string{"services/api", "services/web"}
+	s := good(t, c, discovering("acme/first", listed, inProd("acme/api", "v1"),
+		inProd("acme/web", "v1")))
+	if got := keys(s.Changes()); got != "+GitOpsDeploymentSet acme/first; "+
+		"+GitOpsDeployment acme/api; +GitOpsDeployment acme/web" {
+		t.Error(got)
+	}
+	s = c.Prepare([]Input{discovering("acme/first", nil)})
+	if got := keys(s.Changes()); got != "" {
+		t.Error("a listing that is gone changes", got)
+	}
+	commit(t, c, s)
+	if q, held := c.Quarantine(fleet.SetKey("acme", "first")); !held || !q.HasLastGood ||
+		q.Declaration == nil || q.Problems[0].Code != "not-expanded" {
+		t.Errorf("%+v", q)
+	}
+
+	// a restart knows the set, its deployments and its listing
+	var effective []fleet.Declaration
+	for _, d := range c.Effective() {
+		effective = append(effective, *d)
+	}
+	c = Restore(effective, c.Quarantines())
+	l, known := c.Listing(r)
+	if !known || len(l.Entries) != 2 || len(c.ListingRequests()) != 1 {
+		t.Errorf("%+v", l)
+	}
+	if files := c.SetsAsking(r); len(files) != 1 || files[0].Listing != nil {
+		t.Errorf("the listing of the set in effect is no news: %+v", files)
+	}
+	s = good(t, c, discovering("acme/first", listed[:1], inProd("acme/api", "v1")))
+	if got := keys(s.Changes()); got != "~GitOpsDeploymentSet acme/first; "+
+		"-GitOpsDeployment acme/web" {
+		t.Error(got)
+	}
+	if f := c.SetsAsking(r); f[0].Listing == nil || len(f[0].Listing.Entries) != 1 {
+		t.Errorf("%+v", f)
+	}
+	good(t, c, gone(discovering("acme/first", nil)))
+	if len(c.ListingRequests()) != 0 || len(c.SetsAsking(r)) != 0 {
+		t.Error("a removed set asks for a listing")
+	}
+}
+
+func TestARepositoryThatIsNotGrantedIsNotAskedFor(t *testing.T) {
+	elsewhere := func(repoURL string) Input {
+		in := discovering("acme/first", nil)
+		in.Declaration.Set.Directories.RepoURL = repoURL
+		return in
+	}
+	for repoURL, code := range map[string]string{
+		"https://git.example.com/globex/services": codeRepository,
+		"https://elsewhere.example/acme/services": codeGitHost} {
+		c := New()
+		good(t, c, acme()...)
+		commit(t, c, c.Prepare([]Input{elsewhere(repoURL)}))
+		q, held := c.Quarantine(fleet.SetKey("acme", "first"))
+		if !held || q.Problems[0].Code != code && q.Problems[len(q.Problems)-1].Code != code ||
+			q.Problems[0].Field != "spec.directories.repoURL" {
+			t.Errorf("%s: %+v", repoURL, q.Problems)
+		}
+		if asked := c.ListingRequests(); len(asked) != 0 {
+			t.Errorf("%v is asked for", asked)
+		}
+	}
+	c := New()
+	good(t, c, acme()...)
+	good(t, c, discovering("acme/first", []string{"services/api"}, inProd("acme/api", "v1")))
+	commit(t, c, c.Prepare([]Input{tenant("acme", func(d *fleet.Declaration) {
+		d.Tenant.Repositories = []string{"https://git.example.com/acme/other"}
+	})}))
+	if asked := c.ListingRequests(); len(asked) != 0 {
+		t.Errorf("%v is asked for after its grant ended", asked)
+	}
+	if c.Deployment(fleet.DeploymentID{Tenant: "acme", Name: "api"}) == nil {
+		t.Error("the end of a grant deletes a deployment")
+	}
+}

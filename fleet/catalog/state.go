@@ -136,6 +136,7 @@ const (
 	onServer       // an entry that would grant it: environments
 	generatedName  // tenant, deployment: the sets that generate it
 	adopts         // name of an Application: the deployments that adopt one of this name
+	asksFor        // tenant, repository, request: the sets that ask for the listing
 	underPolicy    // tenant, or every tenant: declarations that a policy blocks or warns about
 )
 
@@ -209,6 +210,9 @@ func terms(d *fleet.Declaration) []term {
 	case d.Set != nil:
 		for _, g := range d.Set.Generated {
 			ts = append(ts, generates(t, g.Name))
+		}
+		for _, r := range d.Set.Requests(t) {
+			ts = append(ts, askedBy(r))
 		}
 	case d.Deployment != nil:
 		for _, key := range repositoryKeys(d.Deployment) {
