@@ -327,13 +327,13 @@ func grantOf(url string) (string, bool) {
 		return "", false
 	}
 	if folder {
-		return below + "/", fleet.CheckGrant(below+"/") == nil
+		return below + "/", fleet.CheckRepoScope(below+"/") == nil
 	}
-	if fleet.CheckGrant(url) == nil {
+	if fleet.CheckRepoScope(url) == nil {
 		return url, true
 	}
 	for _, s := range spellingsOf(url) {
-		if other := s.(string); fleet.CheckGrant(other) == nil {
+		if other := s.(string); fleet.CheckRepoScope(other) == nil {
 			return other, true
 		}
 	}

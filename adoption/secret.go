@@ -51,7 +51,7 @@ func (im *importer) credentialsOf(t *tenant, g grants) (found []*credential) {
 		used := false
 		for _, have := range keys(g.repositories) {
 			used = used || sameRepository(have, url) ||
-				prefix && strings.HasPrefix(repositoryKey(have), repositoryKey(url))
+				prefix && strings.HasPrefix(repositoryKey(have), repositoryKey(url)+"/")
 		}
 		if used {
 			if c := im.credential(t.name, o, url, prefix); c.refusal == "" {
@@ -77,10 +77,16 @@ func (im *importer) credential(t fleet.TenantName, o Original, url string,
 		name = validName(fmt.Sprintf("%s-%d", o.Name, n), "repository")
 	}
 	d := newDraft(fleet.Key{Kind: fleet.KindRepositoryCredential, Tenant: t, Name: name})
-	if prefix && !strings.HasSuffix(url, "/") {
+	others := spellingsOf(url)
+	if prefix { // a folder ends in a slash
+		url = strings.TrimSuffix(url, "/")
+		others = spellingsOf(url)
+		for i := range others {
+			others[i] = others[i].(string) + "/"
+		}
 		url += "/"
 	}
-	d.set("spec.repoURL", url, spellingsOf(url)...)
+	d.set("spec.repoURL", url, others...)
 	if kind := secretValue(o.Object, "type"); kind != "" && kind != "git" {
 		if secretValue(o.Object, "enableOCI") == "true" {
 			kind = "oci"

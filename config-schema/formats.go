@@ -59,10 +59,14 @@ var (
 			_, err := fleet.ParseRepoURL(s)
 			return err
 		}}
+	formatCredentialURL = &format{
+		code:    codeInvalidURL,
+		what:    "a folder of repositories with a trailing slash, or " + formatRepoURL.what,
+		pattern: formatRepoURL.pattern, check: fleet.CheckRepoScope}
 	formatGrant = &format{
 		code:    codeInvalidURL,
 		what:    "the URL of a repository, or with a trailing slash everything below it",
-		pattern: `^[^\s*?\[\]{}!\\%#]+$`, check: fleet.CheckGrant}
+		pattern: `^[^\s*?\[\]{}!\\%#]+$`, check: fleet.CheckRepoScope}
 	formatGitHost = &format{
 		code: codeInvalidURL,
 		what: "an exact host, with :port when it is not the default; http://host allows it " +

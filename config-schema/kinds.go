@@ -1039,11 +1039,15 @@ func releaseIsNamed(d *decoder, into reflect.Value, at node) {
 
 var kindCredential = describe(kind{
 	name: fleet.KindRepositoryCredential, place: "tenants/<tenant>/credentials/<name>.yaml",
-	doc: "Access of this tenant to a private repository.",
+	doc: "Access of this tenant to a private repository, or to all repositories of a folder.",
 }, object(
-	field{name: "repoURL", doc: "The repository, exactly as deployments name it.",
+	field{
+		name: "repoURL",
+		doc: "The repository, exactly as deployments name it; or with a trailing slash every " +
+			"repository below it that deployments read, which the Tenant grants as a whole. " +
+			"A credential of the repository itself wins, then that of the nearest folder.",
 		example: "https://git.example.com/acme/checkout", required: true,
-		value: textOf(formatRepoURL).atMost(1024)},
+		value: textOf(formatCredentialURL).atMost(1024)},
 	field{
 		name: "type",
 		doc: "`git`, `helm` for a Helm repository, or `oci` for a registry of OCI charts. A " +
@@ -1062,7 +1066,7 @@ var kindCredential = describe(kind{
 // typeFits refuses a type that no repository of the URL can have.
 func typeFits(d *decoder, into reflect.Value, at node) {
 	s := into.Addr().Interface().(*fleet.CredentialSpec)
-	u, err := fleet.ParseRepoURL(s.RepoURL)
+	u, _, err := fleet.ParseRepoScope(s.RepoURL)
 	if err != nil {
 		return // the format has reported it
 	}

@@ -93,6 +93,7 @@ type Cluster struct {
 // Repository is a private repository of one tenant as it is configured on one engine.
 type Repository struct {
 	ID         CredentialID
+	Part       string `json:",omitempty"` // of a credential for a folder: RepositoryPart of URL
 	Name       string
 	Project    string
 	URL        string

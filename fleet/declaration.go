@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"slices"
+	"strings"
 )
 
 // Key is the identity of a declaration. It follows from the path alone. Tenant is empty for the
@@ -347,9 +348,10 @@ type SecretRef struct {
 	Name string `json:"name"`
 }
 
-// CredentialSpec is access to a private repository (tenants/<tenant>/credentials/<name>.yaml).
+// CredentialSpec is access to a private repository, or to all repositories of a folder
+// (tenants/<tenant>/credentials/<name>.yaml).
 type CredentialSpec struct {
-	RepoURL        string         `json:"repoURL"`
+	RepoURL        string         `json:"repoURL"`        // a folder ends in a slash
 	Type           RepositoryType `json:"type,omitempty"` // see TypeOf
 	CredentialsRef SecretRef      `json:"credentialsRef"`
 }
@@ -370,10 +372,29 @@ func (c *CredentialSpec) TypeOf() RepositoryType {
 	if c.Type != "" {
 		return c.Type
 	}
-	if u, err := ParseRepoURL(c.RepoURL); err == nil && u.OCI() {
+	if u, _, err := ParseRepoScope(c.RepoURL); err == nil && u.OCI() {
 		return RepositoryOCI
 	}
 	return RepositoryGit
+}
+
+// Scope is the key of the repositories that the credential is for: see RepoScopeKey. A refused URL
+// is its own key, and matches no other.
+func (c *CredentialSpec) Scope() string {
+	key, err := RepoScopeKey(c.RepoURL)
+	if err != nil {
+		return c.RepoURL
+	}
+	return key
+}
+
+// Part distinguishes the Secrets of the repositories that one credential serves: "" if it serves
+// one repository, else a hash of the repository's key.
+func (c *CredentialSpec) Part(key string) string {
+	if !strings.HasSuffix(c.Scope(), "/") {
+		return ""
+	}
+	return RepositoryPart(key)
 }
 
 // Fits reports why a repository of the type cannot have the URL, or nil.

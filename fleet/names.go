@@ -105,10 +105,18 @@ func ClusterName(id EnvironmentID) string {
 	return ObjectName(ObjectCluster, string(id.Tenant), string(id.Name))
 }
 
-// RepositoryName is the object name of a repository Secret.
-func RepositoryName(id CredentialID) string {
+// RepositoryName is the object name of a repository Secret. The part is that of
+// CredentialSpec.Part.
+func RepositoryName(id CredentialID, part string) string {
+	if part != "" {
+		return ObjectName(ObjectRepository, string(id.Tenant), string(id.Name), part)
+	}
 	return ObjectName(ObjectRepository, string(id.Tenant), string(id.Name))
 }
+
+// RepositoryPart identifies a repository, by its key, among those of one credential. It is a
+// label's value.
+func RepositoryPart(key string) string { return identityHash("part", []string{key}) }
 
 // ServerKey makes an API server's URL unique per environment: Argo CD indexes clusters by URL and
 // takes the first match, so two tenants with one API server would otherwise share a credential

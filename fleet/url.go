@@ -163,40 +163,66 @@ func NormalizeRepoURL(raw string) (key string, err error) {
 	return u.Key(), nil
 }
 
-// CheckGrant reports why an entry of Tenant.repositories is refused, or nil. An entry is a
-// repository URL, or covers everything below it if it ends in a slash.
-func CheckGrant(grant string) error {
-	rest, prefix := strings.CutSuffix(grant, "/")
-	u, err := ParseRepoURL(rest)
-	if prefix && (err == nil && u.Path == "" || err != nil && !strings.Contains(rest, "/")) {
-		return errors.New(
-			"a grant names at least one folder of the host, e.g. https://git.example.com/acme/")
+// ParseRepoScope parses a repository URL, or with a trailing slash the folder of all repositories
+// below it, as Tenant.repositories and RepositoryCredential have them.
+func ParseRepoScope(raw string) (u RepoURL, folder bool, err error) {
+	rest, folder := strings.CutSuffix(raw, "/")
+	u, err = ParseRepoURL(rest)
+	if folder && (err == nil && u.Path == "" || err != nil && !strings.Contains(rest, "/")) {
+		err = errors.New("a URL with a trailing slash names at least one folder of the host, " +
+			"e.g. https://git.example.com/acme/")
 	}
+	return u, folder, err
+}
+
+// CheckRepoScope reports why the URL of a repository or folder is refused, or nil.
+func CheckRepoScope(raw string) error {
+	_, _, err := ParseRepoScope(raw)
 	return err
 }
 
-// RepositoryGranted reports whether one of a tenant's grants covers the repository: the same URL,
-// or a parent that ends in a slash. Spellings that Argo CD reads as one repository are one here. A
-// URL that does not parse is not granted.
+// RepoScopeKey is the key of a repository (RepoURL.Key), or the beginning of the keys of all
+// repositories of a folder, which ends in a slash.
+func RepoScopeKey(raw string) (key string, err error) {
+	u, folder, err := ParseRepoScope(raw)
+	if err != nil {
+		return "", err
+	}
+	if folder {
+		return u.folderKey(), nil
+	}
+	return u.Key(), nil
+}
+
+// RepoScopes returns the keys of the scopes that a repository is in, the narrowest first: its own
+// key, and those of its folders.
+func RepoScopes(key string) []string {
+	scopes := []string{key}
+	_, path, _ := strings.Cut(key, "://")
+	root := len(key) - len(path) + strings.Index(path, "/")
+	for i := strings.LastIndexByte(key, '/'); i > root; i = strings.LastIndexByte(key[:i], '/') {
+		scopes = append(scopes, key[:i+1])
+	}
+	return scopes
+}
+
+// RepoScopeCovers reports whether a scope covers a repository, or every repository of a folder.
+func RepoScopeCovers(scope, key string) bool {
+	return scope == key || strings.HasSuffix(scope, "/") && strings.HasPrefix(key, scope)
+}
+
+// RepositoryGranted reports whether one of a tenant's grants covers the repository, or all of a
+// folder's. Spellings that Argo CD reads as one repository are one here. A URL that does not parse
+// is not granted.
 func RepositoryGranted(grants []string, raw string) bool {
-	key, err := NormalizeRepoURL(raw)
+	key, err := RepoScopeKey(raw)
 	if err != nil {
 		return false
 	}
-	for _, g := range grants {
-		rest, below := strings.CutSuffix(g, "/")
-		u, err := ParseRepoURL(rest)
-		if err != nil {
-			continue
-		}
-		if !below && u.Key() == key {
-			return true
-		}
-		if below && u.Path != "" && strings.HasPrefix(key, u.folderKey()) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(grants, func(g string) bool {
+		scope, err := RepoScopeKey(g)
+		return err == nil && RepoScopeCovers(scope, key)
+	})
 }
 
 // CheckGitHost reports why an entry of Fleet.gitHosts is refused, or nil. An entry is an exact

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"slices"
 	"strings"
 	"testing"
 )
@@ -106,7 +107,7 @@ func TestAGrantOfOneSpellingCoversTheOther(t *testing.T) {
 	}
 	for _, g := range []string{"git@git.example.com:", "registry.example.com/",
 		"https://charts.example.com/", "git@git.example.com:/"} {
-		if CheckGrant(g) == nil {
+		if CheckRepoScope(g) == nil {
 			t.Errorf("grant %q is accepted", g)
 		}
 	}
@@ -135,12 +136,55 @@ func TestAGrantCoversWhatIsBelowItsSlashAndNothingBeside(t *testing.T) {
 	}
 	for _, bad := range []string{"", "/", "https://",
 		"https://git.example.com/", "https://git.example.com/*", "https://git.example.com/a//"} {
-		if CheckGrant(bad) == nil {
+		if CheckRepoScope(bad) == nil {
 			t.Errorf("grant %q is accepted", bad)
 		}
 		if RepositoryGranted([]string{bad}, "https://git.example.com/acme/a") {
 			t.Errorf("grant %q covers a repository", bad)
 		}
+	}
+}
+
+func TestAFolderIsGrantedAsAWhole(t *testing.T) {
+	for folder, want := range map[string]bool{
+		"https://git.example.com/acme/": true, "https://git.example.com/ACME/team/": true,
+		"https://git.example.com/acme-evil/":   false,
+		"https://git.example.com/shared/":      false, // of which one repository is granted
+		"https://git.example.com/acme/app/x//": false, "https://git.example.com/": false,
+	} {
+		grants := []string{"https://git.example.com/acme/", "https://git.example.com/shared/a",
+			"https://git.example.com/"}
+		if got := RepositoryGranted(grants, folder); got != want {
+			t.Errorf("RepositoryGranted(%q) = %v", folder, got)
+		}
+	}
+}
+
+// Every scope of a repository covers it, and only the folders above it are scopes.
+func TestScopesOfARepository(t *testing.T) {
+	for url, want := range map[string][]string{
+		"https://git.example.com/ACME/team/app.git": {"https://git.example.com/acme/team/app",
+			"https://git.example.com/acme/team/", "https://git.example.com/acme/"},
+		"https://git.example.com/app": {"https://git.example.com/app"},
+		"git@git.example.com:acme/app": {"ssh://git@git.example.com/acme/app",
+			"ssh://git@git.example.com/acme/"},
+		"registry.example.com/acme/charts": {"oci://registry.example.com/acme/charts",
+			"oci://registry.example.com/acme/"},
+		"https://charts.example.com": {"https://charts.example.com"},
+	} {
+		key, err := NormalizeRepoURL(url)
+		if got := RepoScopes(key); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s: %q, %v", url, got, err)
+		}
+		for _, scope := range want {
+			if !RepoScopeCovers(scope, key) {
+				t.Errorf("%s does not cover %s", scope, url)
+			}
+		}
+	}
+	if scope, _ := RepoScopeKey("https://git.example.com/acme.git/"); RepoScopeCovers(scope,
+		"https://git.example.com/acme/app") {
+		t.Errorf("%s covers another folder", scope)
 	}
 }
 
@@ -179,7 +223,7 @@ func TestGitHostsAreExact(t *testing.T) {
 func TestAnIPv6AddressIsAnsweredWithWhatToWrite(t *testing.T) {
 	_, repo := NormalizeRepoURL("ssh://git@[2001:db8::1]:2222/acme/checkout")
 	for what, err := range map[string]error{
-		"repository": repo, "grant": CheckGrant("https://[2001:db8::1]/acme/"),
+		"repository": repo, "grant": CheckRepoScope("https://[2001:db8::1]/acme/"),
 		"server":                  CheckServerURL("https://[2001:db8::1]:6443"),
 		"server without brackets": CheckServerURL("https://2001:db8::1"),
 		"git host":                CheckGitHost("[2001:db8::1]:8443"),

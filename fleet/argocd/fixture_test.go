@@ -66,9 +66,9 @@ func repositoryObject(t fleet.TenantName) fleet.Object {
 	id := fleet.CredentialID{Tenant: t, Name: "checkout"}
 	return fleet.Object{
 		Key: fleet.ObjectKey{Engine: testEngine, Kind: fleet.ObjectRepository,
-			Name: fleet.RepositoryName(id)},
+			Name: fleet.RepositoryName(id, "")},
 		Repository: &fleet.Repository{
-			ID: id, Name: fleet.RepositoryName(id), Project: fleet.ProjectName(t),
+			ID: id, Name: fleet.RepositoryName(id, ""), Project: fleet.ProjectName(t),
 			URL:        "https://git.example.com/acme/checkout",
 			Credential: fleet.CredentialSource{Tenant: t, Name: "checkout-git"},
 		},

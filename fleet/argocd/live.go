@@ -96,6 +96,7 @@ const (
 	labelEnvironment = "argosy.dev/environment"
 	labelDeployment  = "argosy.dev/deployment"
 	labelCredential  = "argosy.dev/credential"
+	labelPart        = "argosy.dev/repository" // fleet.RepositoryPart
 	labelSecretType  = "argocd.argoproj.io/secret-type"
 
 	annotationEngine   = "argosy.dev/engine"
@@ -125,7 +126,7 @@ const (
 // the apply.
 var (
 	ownLabels = []string{labelManagedBy, labelTenant, labelEnvironment, labelDeployment,
-		labelCredential, labelSecretType}
+		labelCredential, labelPart, labelSecretType}
 	stableAnnotations = append([]string{annotationEngine, annotationHold, annotationAdopted,
 		fleet.WaveAnnotation},
 		linkAnnotations...)
@@ -154,12 +155,14 @@ type identity struct {
 	environment fleet.EnvironmentName
 	deployment  fleet.DeploymentName
 	credential  fleet.CredentialName
+	part        string // of a credential for a folder: fleet.RepositoryPart
 }
 
 func (id identity) labels() map[string]string {
 	m := map[string]string{labelManagedBy: managedBy, labelTenant: string(id.tenant)}
 	for k, v := range map[string]string{labelEnvironment: string(id.environment),
-		labelDeployment: string(id.deployment), labelCredential: string(id.credential)} {
+		labelDeployment: string(id.deployment), labelCredential: string(id.credential),
+		labelPart: id.part} {
 		if v != "" {
 			m[k] = v
 		}
@@ -174,6 +177,7 @@ func identityOf(labels map[string]string) identity {
 		environment: fleet.EnvironmentName(labels[labelEnvironment]),
 		deployment:  fleet.DeploymentName(labels[labelDeployment]),
 		credential:  fleet.CredentialName(labels[labelCredential]),
+		part:        labels[labelPart],
 	}
 }
 
@@ -186,7 +190,8 @@ func (id identity) name(kind fleet.ObjectKind) string {
 	case fleet.ObjectCluster:
 		return fleet.ClusterName(fleet.EnvironmentID{Tenant: id.tenant, Name: id.environment})
 	case fleet.ObjectRepository:
-		return fleet.RepositoryName(fleet.CredentialID{Tenant: id.tenant, Name: id.credential})
+		return fleet.RepositoryName(fleet.CredentialID{Tenant: id.tenant, Name: id.credential},
+			id.part)
 	case fleet.ObjectApplication:
 		return fleet.ApplicationName(fleet.ApplicationID{
 			Tenant: id.tenant, Deployment: id.deployment, Environment: id.environment})

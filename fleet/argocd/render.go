@@ -830,7 +830,7 @@ func publicConfig(caData string) ([]byte, error) {
 // one of type oci, to the charts of all projects that may read the URL, for their dependencies, of
 // any project that the Secret has (ListHelmRepositories, ListOCIRepositories, GetPermittedRepos).
 func renderRepository(key fleet.ObjectKey, r fleet.Repository) (object, error) {
-	id := identity{tenant: r.ID.Tenant, credential: r.ID.Name}
+	id := identity{tenant: r.ID.Tenant, credential: r.ID.Name, part: r.Part}
 	if err := id.check(key); err != nil {
 		return object{}, err
 	}
@@ -844,8 +844,12 @@ func renderRepository(key fleet.ObjectKey, r fleet.Repository) (object, error) {
 		return object{}, err
 	}
 	repoType := cmp.Or(r.Type, fleet.RepositoryGit)
-	if u, _ := fleet.ParseRepoURL(r.URL); repoType.Fits(u) != nil {
+	u, _ := fleet.ParseRepoURL(r.URL)
+	if repoType.Fits(u) != nil {
 		return object{}, fmt.Errorf("type %q: %w", repoType, repoType.Fits(u))
+	}
+	if r.Part != "" && r.Part != fleet.RepositoryPart(u.Key()) {
+		return object{}, fmt.Errorf("part %q is not that of its url", r.Part)
 	}
 	data := map[string][]byte{"type": []byte(repoType), "url": []byte(r.URL),
 		"project": []byte(r.Project)}

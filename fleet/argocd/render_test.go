@@ -18,6 +18,15 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
+// partOf is the Secret of one repository, by a credential for its folder, with the part of a key.
+func partOf(url, key string) fleet.Object {
+	o := repositoryOf(fleet.RepositoryGit, url)
+	o.Repository.Part = fleet.RepositoryPart(key)
+	o.Repository.Name = fleet.RepositoryName(o.Repository.ID, o.Repository.Part)
+	o.Key.Name = o.Repository.Name
+	return o
+}
+
 func repositoryOf(of fleet.RepositoryType, url string) fleet.Object {
 	o := repositoryObject(acme)
 	o.Repository.Type, o.Repository.URL = of, url
@@ -66,6 +75,8 @@ func TestRenderedObjectsAreGolden(t *testing.T) {
 		"repository":                     repositoryObject(acme),
 		"repository-helm": repositoryOf(fleet.RepositoryHelm,
 			"https://charts.example.com"),
+		"repository-of-a-folder": partOf("https://git.example.com/Acme/app.git",
+			"https://git.example.com/acme/app"),
 		"repository-oci": repositoryOf(fleet.RepositoryOCI,
 			"registry.example.com/acme"),
 		"application":        app(func(*fleet.Application) {}),
@@ -380,6 +391,9 @@ func TestRenderRejectsUnsafeObjects(t *testing.T) {
 		"another version of helm": src(func(s *fleet.Source) {
 			s.Helm = &fleet.HelmSource{Version: "/bin/sh"}
 		}),
+		"the part of another repository": partOf("https://git.example.com/acme/app",
+			"https://git.example.com/acme/cart"),
+		"a folder": repositoryOf(fleet.RepositoryGit, "https://git.example.com/acme/"),
 		"a Helm repository over ssh": func() fleet.Object {
 			return repositoryOf(fleet.RepositoryHelm, "ssh://git@git.example.com/a")
 		}(),

@@ -176,7 +176,10 @@ func (w *argoLab) readsSources(host *chartHost) {
 	for name, url := range map[string]string{"helm": host.helm, "oci": registry} {
 		o := repositoryOf(fleet.RepositoryType(name), url)
 		o.Repository.ID.Name = fleet.CredentialName(name)
-		o.Key.Name = fleet.RepositoryName(o.Repository.ID)
+		if key, _ := fleet.NormalizeRepoURL(url); name == "oci" { // of a credential for the folder
+			o.Repository.Part = fleet.RepositoryPart(key)
+		}
+		o.Key.Name = fleet.RepositoryName(o.Repository.ID, o.Repository.Part)
 		o.Repository.Name = o.Key.Name
 		w.apply(w.row(o, ""), access)
 	}

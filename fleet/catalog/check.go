@@ -60,9 +60,9 @@ func (ch *checker) checkInstance(e *entry, spec *fleet.EngineSpec) []fleet.Probl
 }
 
 func (ch *checker) checkCredential(e *entry, spec *fleet.CredentialSpec) []fleet.Problem {
-	key := repositoryKey(spec.RepoURL)
-	r := ch.rival(e, term{what: accessTo, tenant: e.key.Tenant, a: key}, e.itself,
-		func(d *fleet.Declaration) bool { return repositoryKey(d.Credential.RepoURL) == key })
+	scope := spec.Scope()
+	r := ch.rival(e, term{what: accessTo, tenant: e.key.Tenant, a: scope}, e.itself,
+		func(d *fleet.Declaration) bool { return d.Credential.Scope() == scope })
 	if r == nil {
 		return nil
 	}
@@ -321,7 +321,7 @@ func (ch *checker) checkServer(e *entry, spec *fleet.EnvironmentSpec,
 
 func (ch *checker) checkRepository(e *entry, field, raw string,
 	grant *fleet.TenantSpec) []fleet.Problem {
-	u, err := fleet.ParseRepoURL(raw)
+	u, folder, err := fleet.ParseRepoScope(raw)
 	if err != nil {
 		return []fleet.Problem{
 			e.problem(field, codeRepository, "write an https:// or ssh:// URL", "%v", err)}
@@ -334,9 +334,13 @@ func (ch *checker) checkRepository(e *entry, field, raw string,
 				"the fleet does not allow repositories of %s://%s", u.Scheme, u.Host))
 	}
 	if !fleet.RepositoryGranted(grant.Repositories, raw) {
+		what := u.String()
+		if folder {
+			what = "every repository below " + what + "/"
+		}
 		problems = append(
 			problems, e.problem(field, codeRepository, grantedTo(e.key.Tenant, grant),
-				"tenant %q is not granted %s", e.key.Tenant, u.String()))
+				"tenant %q is not granted %s", e.key.Tenant, what))
 	}
 	return problems
 }
@@ -1008,7 +1012,7 @@ func rivalTerms(d *fleet.Declaration) []term {
 		return environmentRivals(d)
 	case d.Credential != nil:
 		return []term{
-			{what: accessTo, tenant: d.Key.Tenant, a: repositoryKey(d.Credential.RepoURL)}}
+			{what: accessTo, tenant: d.Key.Tenant, a: d.Credential.Scope()}}
 	}
 	return nil
 }

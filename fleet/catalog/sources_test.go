@@ -47,6 +47,46 @@ func TestEveryRepositoryOfADeploymentHasItsCredential(t *testing.T) {
 	}
 }
 
+// The nearest credential serves a repository: its own, or that of a folder above it, which the
+// tenant is granted as a whole.
+func TestTheNearestCredentialServesARepository(t *testing.T) {
+	c := New()
+	good(t, c, theFleet(), engine("eu-1"), tenant("acme"), tenant("globex"),
+		credential("acme/all", "https://git.example.com/acme/"),
+		credential("acme/team", "https://git.example.com/ACME/team/"),
+		credential("acme/app", "https://git.example.com/acme/team/app"))
+	for url, want := range map[string]string{
+		"https://git.example.com/acme/team/App.git": "app",
+		"https://git.example.com/acme/team/other":   "team",
+		"https://git.example.com/acme/team":         "all",
+		"https://git.example.com/acme-evil/app":     "", "ssh://git@git.example.com/acme/app": "",
+	} {
+		got := ""
+		if d := c.CredentialFor("acme", url); d != nil {
+			got = d.Key.Name
+		}
+		if got != want {
+			t.Errorf("%s: %q, want %q", url, got, want)
+		}
+		if c.CredentialFor("globex", url) != nil {
+			t.Errorf("%s: a credential serves another tenant", url)
+		}
+	}
+	for name, i := range map[string]struct {
+		url, want string
+	}{
+		"the same folder": {"https://git.example.com/Acme/",
+			"RepositoryCredential acme/more spec.repoURL duplicate-credential"},
+		"a folder that is not granted": {"https://git.example.com/globex/",
+			"RepositoryCredential acme/more spec.repoURL repository-not-granted"},
+	} {
+		if got := codes(c.Prepare([]Input{credential("acme/more", i.url)}).Problems()); got !=
+			i.want {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+}
+
 func TestASyncRunHasARevisionForEachSource(t *testing.T) {
 	run := func(revision string, revisions ...string) Input {
 		return remake(syncRun("acme/run", "web", "v1"), func(d *fleet.Declaration) {

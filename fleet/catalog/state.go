@@ -121,7 +121,7 @@ const (
 	clusterWide
 	installation // installationID: engines
 	instance     // connection, namespace: engines
-	accessTo     // tenant, repository: credentials
+	accessTo     // tenant, repository or folder: credentials
 	sourceFrom   // tenant, repository: deployments
 	labelled     // tenant, label, value: environments
 	carrying     // tenant, label: environments
@@ -206,7 +206,7 @@ func terms(d *fleet.Declaration) []term {
 				term{what: carrying, tenant: t, a: k})
 		}
 	case d.Credential != nil:
-		ts = append(ts, term{what: accessTo, tenant: t, a: repositoryKey(d.Credential.RepoURL)})
+		ts = append(ts, term{what: accessTo, tenant: t, a: d.Credential.Scope()})
 	case d.Set != nil:
 		for _, g := range d.Set.Generated {
 			ts = append(ts, generates(t, g.Name))

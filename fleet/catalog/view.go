@@ -196,7 +196,8 @@ func (v *View) DeploymentsFrom(t fleet.TenantName, repoURL string) []fleet.Deplo
 	return ids
 }
 
-// CredentialFor returns the tenant's credential for a repository; nil if it has none.
+// CredentialFor returns the tenant's credential for a repository, or else for the nearest folder
+// above it; nil if it has none.
 func (v *View) CredentialFor(t fleet.TenantName, repoURL string) *fleet.Declaration {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
@@ -253,9 +254,11 @@ func deploymentID(k fleet.Key) fleet.DeploymentID {
 }
 
 func (s *state) credentialFor(t fleet.TenantName, key string) *fleet.Declaration {
-	for k := range s.index.each(term{what: accessTo, tenant: t, a: key}) {
-		if d := s.get(k); d != nil && repositoryKey(d.Credential.RepoURL) == key {
-			return d // no other is in effect: contested
+	for _, scope := range fleet.RepoScopes(key) {
+		for k := range s.index.each(term{what: accessTo, tenant: t, a: scope}) {
+			if d := s.get(k); d != nil && d.Credential.Scope() == scope {
+				return d // no other of the scope is in effect: contested
+			}
 		}
 	}
 	return nil

@@ -63,7 +63,7 @@ func (e *editor) edit() {
 	case 9, 10:
 		e.files = e.files.without(base + "deployments/" + dep + ".yaml")
 	case 11:
-		repo := e.pick("shared/charts", t+"/"+dep, t+"/a")
+		repo := e.pick("shared/charts", t+"/"+dep, t+"/a", t+"/", "shared/")
 		e.put(base+"credentials/"+dep+".yaml", credentialFile(dep, repo))
 	case 12:
 		e.files = e.files.without(base + "credentials/" + dep + ".yaml")
@@ -331,6 +331,7 @@ func checkState(t *testing.T, h *house) {
 		{"standing", h.w.state.ApplicationsIn.Base(), restored.state.ApplicationsIn.Base()},
 		{"repositories", h.w.state.Repos.Base(), restored.state.Repos.Base()},
 		{"readers", h.w.state.Readers.Base(), restored.state.Readers.Base()},
+		{"spellings", h.w.state.Spellings.Base(), restored.state.Spellings.Base()},
 		{"read in", h.w.state.ReadIn.Base(), restored.state.ReadIn.Base()},
 		{"contested", h.w.state.CredentialConflicts.Base(),
 			restored.state.CredentialConflicts.Base()},

@@ -725,8 +725,10 @@ const sqlUnread = `(
 	FROM desired d JOIN status s ON s.engine = d.engine AND s.kind = d.kind AND s.name = d.name AND s.seq = d.seq AND s.state = 'Failed'
 	JOIN declarations c ON c.kind = 'RepositoryCredential' AND c.tenant = d.tenant
 		AND c.body->'credential'->'credentialsRef'->>'name' = d.credential_name
+	CROSS JOIN LATERAL (SELECT c.body->'credential'->>'repoURL' AS url) AS scope
 	JOIN declarations g ON g.kind = 'GitOpsDeployment' AND g.tenant = d.tenant
-		AND g.body->'deployment'->'source'->>'repoURL' = c.body->'credential'->>'repoURL'
+		AND EXISTS (SELECT FROM jsonb_path_query(g.body, '$.deployment.*.repoURL') AS read
+			WHERE read #>> '{}' = url OR right(url, 1) = '/' AND starts_with(read #>> '{}', url))
 	WHERE d.credential_name IS NOT NULL AND d.kind = 'Repository' AND NOT d.absent
 	GROUP BY 1, 2, 3
 )`

@@ -13,6 +13,11 @@ import (
 // the objects that wait for it.
 func TestAnUnusableCredentialIsReportedAtItsDeclaration(t *testing.T) {
 	t.Parallel()
+	t.Run("of a repository", func(t *testing.T) { unusableCredential(t, "web") })
+	t.Run("of a folder", func(t *testing.T) { unusableCredential(t, "") })
+}
+
+func unusableCredential(t *testing.T, repository string) {
 	s := open(t, newDatabase(t))
 	ctx := t.Context()
 	secret := func(kind fleet.ObjectKind, tenant, name string) mirror.Row {
@@ -34,7 +39,7 @@ func TestAnUnusableCredentialIsReportedAtItsDeclaration(t *testing.T) {
 					Tenant: fleet.TenantName(tenant), Name: "git"},
 					Path: "tenants/" + tenant + "/credentials/git.yaml", Blob: "c-" + tenant,
 					Credential: &fleet.CredentialSpec{RepoURL: "https://git.example.com/" + tenant +
-						"/web", CredentialsRef: fleet.SecretRef{Name: "t-git"}}})
+						"/" + repository, CredentialsRef: fleet.SecretRef{Name: "t-git"}}})
 			r.Placements = append(r.Placements, placement(tenant, "prod", "eu-1"))
 			r.Rows = append(r.Rows, secret(fleet.ObjectCluster, tenant, "t-exec"),
 				secret(fleet.ObjectRepository, tenant, "t-git"), application("eu-1", tenant, "web",

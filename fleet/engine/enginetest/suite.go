@@ -290,7 +290,7 @@ func cluster(t *testing.T, b *Fixture) mirror.Row {
 
 func repo(t *testing.T, b *Fixture) mirror.Row {
 	id := fleet.CredentialID{Tenant: tenant, Name: "checkout"}
-	name := fleet.RepositoryName(id)
+	name := fleet.RepositoryName(id, "")
 	return row(t, b, fleet.Object{Key: fleet.ObjectKey{Kind: fleet.ObjectRepository, Name: name},
 		Repository: &fleet.Repository{
 			ID: id, Name: name, Project: fleet.ProjectName(tenant), URL: repository,

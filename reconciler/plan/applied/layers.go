@@ -105,6 +105,7 @@ type Layers struct {
 	Repos          Counter[Share, string]                         // uses by source URL
 	Readers        Counter[Repo, fleet.TenantName]                // uses by tenant
 	ReadIn         Counter[Reader, fleet.EnvironmentName]         // uses by environment
+	Spellings      Counter[Reader, string]                        // uses by URLs other than Key
 	NamespacesIn   Counter[fleet.EnvironmentID, string]           // Applications by namespace
 	Creators       Counter[Share, struct{}]                       // with CreateNamespace
 }
@@ -116,12 +117,12 @@ type layer interface {
 }
 
 // all lists the layers, once for every function that goes through them.
-func (l *Layers) all() [20]layer {
+func (l *Layers) all() [21]layer {
 	return [...]layer{
 		&l.Placements, &l.Unplaced, &l.Rows, &l.RowsOn, &l.Loads, &l.Held, &l.ApplicationsOf,
 		&l.Terminating, &l.SyncHolds, &l.CredentialConflicts, &l.Environments, &l.EnvironmentsOn,
 		&l.EnginesOf, &l.ApplicationsIn,
-		&l.Repos, &l.Readers, &l.ReadIn, &l.NamespacesIn, &l.Creators, &l.Moved,
+		&l.Repos, &l.Readers, &l.ReadIn, &l.Spellings, &l.NamespacesIn, &l.Creators, &l.Moved,
 	}
 }
 
@@ -153,6 +154,8 @@ type ReferenceChanges struct {
 	Listed bool // the tenant's list of repositories on the engine changes
 	Used   bool // the tenant's use of the repository there begins or ends
 	UsedIn bool // the environment's does
+	// the spellings of the repository's URL that the tenant uses there change
+	Respelled bool
 }
 
 // CountRead adds the use of one repository by an Application (n = 1) or removes it (-1).
@@ -163,7 +166,33 @@ func (l *Layers) CountRead(
 	c.Listed = l.Repos.Add(Share{id.Tenant, engine}, url, n)
 	c.Used = l.Readers.Add(r, id.Tenant, n)
 	c.UsedIn = l.ReadIn.Add(Reader{r, id.Tenant}, id.Environment, n)
+	if url != r.Key {
+		c.Respelled = l.Spellings.Add(Reader{r, id.Tenant}, url, n)
+	}
 	return c
+}
+
+// URLOf returns the URL of a repository as a tenant's Applications on the engine spell it. Of
+// several spellings, which Argo CD takes for one repository, it is the first that differs from the
+// key: a case-sensitive Git host does not have a URL in lower case.
+func (l *Layers) URLOf(r Reader) string {
+	if urls := l.Spellings.Keys(r); len(urls) > 0 {
+		return slices.Min(urls)
+	}
+	return r.Key
+}
+
+// KeysBelow returns the keys of the repositories of a folder that a tenant's Applications on an
+// engine read. It costs all that they read.
+func (l *Layers) KeysBelow(s Share, folder string) []string {
+	var keys []string
+	for _, url := range l.Repos.Keys(s) {
+		if key := RepoKey(url); fleet.RepoScopeCovers(folder, key) {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys)
 }
 
 // CountUse adds an Application's use of its environment (n = 1) or removes it (-1). It reports

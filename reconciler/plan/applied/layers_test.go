@@ -30,7 +30,7 @@ func TestADraftLeavesTheStateAsItIsUntilItsCommit(t *testing.T) {
 	draft.SetRow(key, Row{Tenant: "acme", Environment: "prod", Deployment: "cart"})
 	draft.CountApplication("eu-1", id, 1)
 	c := draft.CountRead("eu-1", id, "https://git.example.com/acme/cart.git", 1)
-	if c != (ReferenceChanges{Listed: true, Used: true, UsedIn: true}) {
+	if c != (ReferenceChanges{Listed: true, Used: true, UsedIn: true, Respelled: true}) {
 		t.Errorf("the first Application changes %+v", c)
 	}
 	if load, _ := s.Loads.Get("eu-1"); load != (fleet.EngineLoad{}) ||

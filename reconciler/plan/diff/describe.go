@@ -76,15 +76,56 @@ func (p *phase) subject(r mirror.Row) string {
 	case fleet.ObjectCluster:
 		return string(r.Environment)
 	case fleet.ObjectRepository:
-		before, after := p.Applied.Catalog.CredentialsOf(r.Tenant), p.after.CredentialsOf(r.Tenant)
-		for _, id := range slices.Concat(after, before) {
-			if fleet.RepositoryName(id) == r.Key.Name {
-				return string(id.Name)
+		s := applied.Share{Tenant: r.Tenant, Engine: r.Key.Engine}
+		for _, before := range []bool{false, true} {
+			if read, ok := p.secretsOf(s, before)[r.Key.Name]; ok {
+				return read.subject()
 			}
 		}
 		return r.Key.Name
 	}
 	return string(r.Tenant)
+}
+
+// secret is the Secret of a repository that a tenant may read on an engine.
+type secret struct {
+	applied.Reader
+	credential *fleet.Declaration
+}
+
+// subject is the credential, of a credential for a folder with the repository.
+func (s secret) subject() string {
+	if s.credential.Credential.Part(s.Key) == "" {
+		return s.credential.Key.Name
+	}
+	return s.credential.Key.Name + " for " + s.Key
+}
+
+// secretsOf returns the Secrets that a tenant's credentials give on an engine by their names, of
+// the applied state or of the one after the plan.
+func (p *phase) secretsOf(s applied.Share, before bool) map[string]secret {
+	view, layers, memo := &p.after.View, p.Layers, &p.secrets
+	if before {
+		view, layers, memo = &p.Applied.Catalog.View, &p.Applied.Layers, &p.secretsBefore
+	}
+	if found, ok := (*memo)[s]; ok {
+		return found
+	}
+	found := map[string]secret{}
+	for _, id := range view.CredentialsOf(s.Tenant) {
+		cred := view.Credential(id)
+		keys := []string{cred.Credential.Scope()}
+		if strings.HasSuffix(keys[0], "/") {
+			keys = layers.KeysBelow(s, keys[0])
+		}
+		for _, key := range keys {
+			r := applied.Repo{Engine: s.Engine, Key: key}
+			found[repositoryKey(r, cred).Name] = secret{applied.Reader{Repo: r,
+				Tenant: s.Tenant}, cred}
+		}
+	}
+	applied.Set(memo, s, found)
+	return found
 }
 
 // setOf returns the set that generates the deployment of an Application, or generated it last.
@@ -158,10 +199,9 @@ func (p *phase) before(k fleet.ObjectKey) (fleet.Manifest, error) {
 		id := fleet.EnvironmentID{Tenant: r.Tenant, Name: r.Environment}
 		o.Cluster = cluster(engine, &s.Catalog.View, &s.Layers, s.Catalog.Environment(id))
 	case fleet.ObjectRepository:
-		for _, id := range s.Catalog.CredentialsOf(r.Tenant) {
-			if fleet.RepositoryName(id) == k.Name {
-				o.Repository = repository(&s.Catalog.View, s.Catalog.Credential(id))
-			}
+		share := applied.Share{Tenant: r.Tenant, Engine: k.Engine}
+		if read, ok := p.secretsOf(share, true)[k.Name]; ok {
+			o.Repository = repository(&s.Catalog.View, &s.Layers, read.Reader, read.credential)
 		}
 	default:
 		share := applied.Share{Tenant: r.Tenant, Engine: k.Engine}

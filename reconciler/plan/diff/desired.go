@@ -71,15 +71,25 @@ func cluster(
 	return out
 }
 
-func repository(view *catalog.View, cred *fleet.Declaration) *fleet.Repository {
+// repository returns the Secret of one repository. A credential for a folder gives one Secret to
+// each repository that is read, with its URL: a template for the folder, which is Argo CD's own
+// form, would be without a project.
+func repository(
+	view *catalog.View, l *applied.Layers, r applied.Reader, cred *fleet.Declaration,
+) *fleet.Repository {
 	tenant, ref := cred.Key.Tenant, cred.Credential.CredentialsRef.Name
-	id := fleet.CredentialID{Tenant: tenant, Name: fleet.CredentialName(cred.Key.Name)}
-	return &fleet.Repository{
-		ID: id, Name: fleet.RepositoryName(id), Project: fleet.ProjectName(tenant),
+	out := &fleet.Repository{
+		ID: credentialID(cred), Part: cred.Credential.Part(r.Key),
+		Project:    fleet.ProjectName(tenant),
 		URL:        cred.Credential.RepoURL,
 		Type:       cred.Credential.TypeOf(),
 		Credential: credentialSource(view, tenant, fleet.ObjectRepository, ref),
 	}
+	out.Name = fleet.RepositoryName(out.ID, out.Part)
+	if out.Part != "" {
+		out.URL = l.URLOf(r)
+	}
+	return out
 }
 
 // credentialSource prefers the encrypted file beside the declaration.

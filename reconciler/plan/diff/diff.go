@@ -77,6 +77,8 @@ type phase struct {
 	*applied.Layers
 	after *catalog.Changeset
 	out   *Result
+
+	secrets, secretsBefore map[applied.Share]map[string]secret // see secretsOf
 }
 
 // applications writes the wanted Applications and deletes those that an approval released.

@@ -66,11 +66,15 @@ func (p *phase) cluster(id fleet.EnvironmentID) error {
 func (p *phase) deleteRepository(r applied.Reader) {
 	before := p.Applied.Catalog.CredentialFor(r.Tenant, r.Key)
 	after := p.after.CredentialFor(r.Tenant, r.Key)
-	if before == nil || after != nil && after.Key == before.Key &&
+	if before == nil {
+		return
+	}
+	key := repositoryKey(r.Repo, before)
+	if after != nil && key == repositoryKey(r.Repo, after) &&
 		p.Readers.Count(r.Repo, r.Tenant) > 0 {
 		return
 	}
-	p.delete(repositoryKey(r.Engine, before))
+	p.delete(key)
 }
 
 func (p *phase) repository(r applied.Reader) error {
@@ -78,16 +82,20 @@ func (p *phase) repository(r applied.Reader) error {
 	if cred == nil || p.Readers.Count(r.Repo, r.Tenant) == 0 {
 		return nil
 	}
-	desired := repository(&p.after.View, cred)
-	o := fleet.Object{Key: repositoryKey(r.Engine, cred), Repository: desired}
+	desired := repository(&p.after.View, p.Layers, r, cred)
+	o := fleet.Object{Key: repositoryKey(r.Repo, cred), Repository: desired}
 	return p.write(o, applied.Row{Tenant: r.Tenant, Credential: desired.Credential})
 }
 
-func repositoryKey(e fleet.EngineName, cred *fleet.Declaration) fleet.ObjectKey {
-	id := fleet.CredentialID{Tenant: cred.Key.Tenant, Name: fleet.CredentialName(cred.Key.Name)}
+func repositoryKey(r applied.Repo, cred *fleet.Declaration) fleet.ObjectKey {
 	return fleet.ObjectKey{
-		Engine: e, Kind: fleet.ObjectRepository, Name: fleet.RepositoryName(id),
+		Engine: r.Engine, Kind: fleet.ObjectRepository,
+		Name: fleet.RepositoryName(credentialID(cred), cred.Credential.Part(r.Key)),
 	}
+}
+
+func credentialID(cred *fleet.Declaration) fleet.CredentialID {
+	return fleet.CredentialID{Tenant: cred.Key.Tenant, Name: fleet.CredentialName(cred.Key.Name)}
 }
 
 func (p *phase) project(s applied.Share) error {

@@ -99,7 +99,7 @@ func needed(c catalog.Change, left []leftover) bool {
 			return true
 		case fleet.KindRepositoryCredential:
 			for url := range x.urls.All() {
-				if applied.RepoKey(url) == applied.RepoKey(c.Before.Credential.RepoURL) {
+				if fleet.RepoScopeCovers(c.Before.Credential.Scope(), applied.RepoKey(url)) {
 					return true
 				}
 			}

@@ -3,6 +3,7 @@ package place
 import (
 	"reflect"
 	"slices"
+	"strings"
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/catalog"
@@ -66,7 +67,7 @@ func (s *scope) count(
 		if c.Listed {
 			s.out.Shares[applied.Share{Tenant: id.Tenant, Engine: engine}] = true
 		}
-		if c.Used {
+		if c.Used || c.Respelled {
 			s.out.Readers[applied.Reader{Repo: r, Tenant: id.Tenant}] = true
 			s.retry = s.retry || n < 0
 		}
@@ -274,17 +275,25 @@ func (s *scope) touchDeployment(c catalog.Change) {
 	}
 }
 
-// touchCredential reaches the repository's Secrets on every engine where the tenant reads it.
+// touchCredential reaches the Secrets of the credential's repositories on every engine where the
+// tenant reads them. A folder costs the repositories that the tenant reads.
 func (s *scope) touchCredential(c catalog.Change) {
 	s.retry = s.retry || c.Before != nil
 	for _, decl := range []*fleet.Declaration{c.Before, c.After} {
 		if decl == nil {
 			continue
 		}
+		scope := decl.Credential.Scope()
 		for _, e := range s.EnginesOf.Keys(c.Key.Tenant) {
-			r := applied.Repo{Engine: e, Key: applied.RepoKey(decl.Credential.RepoURL)}
-			if s.Readers.Count(r, c.Key.Tenant) > 0 {
-				s.out.Readers[applied.Reader{Repo: r, Tenant: c.Key.Tenant}] = true
+			keys := []string{scope}
+			if strings.HasSuffix(scope, "/") {
+				keys = s.KeysBelow(applied.Share{Tenant: c.Key.Tenant, Engine: e}, scope)
+			}
+			for _, key := range keys {
+				r := applied.Repo{Engine: e, Key: key}
+				if s.Readers.Count(r, c.Key.Tenant) > 0 {
+					s.out.Readers[applied.Reader{Repo: r, Tenant: c.Key.Tenant}] = true
+				}
 			}
 		}
 	}
