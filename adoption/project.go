@@ -102,7 +102,7 @@ func (im *importer) tenantOf(a *app) fleet.TenantName {
 
 // maxTenant is the most characters of a tenant's name, whose secrets are in a namespace
 // argosy-tenant-<name>.
-const maxTenant = 63 - len("argosy-tenant-")
+const maxTenant = 63 - len(fleet.TenantNamespace)
 
 func tenantName(s string) fleet.TenantName {
 	name := validName(s, "tenant")

@@ -392,9 +392,9 @@ var kindEnvironment = describe(kind{
 		field{
 			name: "engine",
 			doc: "The Engine on whose own cluster the environment is, instead of `server`. It " +
-				"serves the environment, with the credential of `credentialsRef` and not with " +
-				"Argo CD's own service account. `Tenant.clusters` grants it as `engine:<name>`, " +
-				"`Tenant.namespaces` each namespace.",
+				"serves the environment, with the credential of `credentialsRef` or as a service " +
+				"account of the environment, and not with Argo CD's own. `Tenant.clusters` " +
+				"grants it as `engine:<name>`, `Tenant.namespaces` each namespace.",
 			example: "eu-1", value: textOf(formatName)},
 		field{
 			name:    "caData",
@@ -403,12 +403,15 @@ var kindEnvironment = describe(kind{
 		field{
 			name: "credentialsRef",
 			doc: "The secret of this tenant that holds the credential: a token, or a " +
-				"certificate and key; and a `ca.crt` if `caData` is left out.",
-			example: "{name: prod-eu}", required: true,
+				"certificate and key; and a `ca.crt` if `caData` is left out. Required beside " +
+				"`server`. Left out beside `engine`: Argosy requests and renews tokens of the " +
+				"service account with the environment's name in namespace " +
+				"`argosy-tenant-<tenant>` of that cluster.",
+			example: "{name: prod-eu}", first: true,
 			value: secretRef("The secret's name.", "prod-eu")},
 	).exactlyOneOf("server", "engine").
 		when("server, unless the environment is on the cluster of the Engine that serves it").
-		checked(noKeyInCAData)},
+		checked(noKeyInCAData).checked(serverHasCredential)},
 	field{
 		name: "agent",
 		doc: "The cluster deploys to itself: an agent on it dials out to the control plane, " +
@@ -472,6 +475,19 @@ var kindEnvironment = describe(kind{
 		"mode": notAllowed("the mode is the agent's", "write agent: {mode: managed}"),
 	}),
 	func(d *fleet.Declaration, s *fleet.EnvironmentSpec) { d.Environment = s })
+
+// serverHasCredential demands the credential of an API server that is named by its URL: the control
+// plane sends no request to a server that a tenant names.
+func serverHasCredential(d *decoder, into reflect.Value, at node) {
+	if c := into.Addr().Interface().(*fleet.ClusterSpec); c.Server != "" &&
+		child(at, "credentialsRef") == nil {
+		d.at("credentialsRef", func() {
+			d.problem(at, codeMissingField, "credentialsRef is required",
+				"write credentialsRef: {name: <secret>}, a Secret in namespace "+
+					"argosy-tenant-<tenant> of the control plane's cluster")
+		})
+	}
+}
 
 func allNamespacesIsTrue(d *decoder, into reflect.Value, at node) {
 	n := child(at, "allNamespaces")

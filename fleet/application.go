@@ -88,6 +88,9 @@ type Cluster struct {
 	Unused           bool `json:",omitempty"`
 	ClusterResources bool
 	Credential       CredentialSource
+	// ServiceAccount is set if Argo CD authenticates as a service account of the cluster. Argosy requests
+	// its tokens and renews them.
+	ServiceAccount *ServiceAccount `json:",omitempty"`
 }
 
 // Repository is a private repository of one tenant as it is configured on one engine.
@@ -108,7 +111,8 @@ type CredentialSource struct {
 	// Folder is the folder of the declaration that names the secret: "environments" or
 	// "credentials". It is empty for the platform's own secrets.
 	Folder string `json:"folder,omitempty"`
-	Name   string `json:"name"`
+	// Name is empty if the connection to the engine is the credential: see Cluster.ServiceAccount.
+	Name string `json:"name"`
 	// blob id of the SOPS-encrypted file next to the declaration; empty: the directory or the
 	// namespace
 	Sealed string `json:"sealed,omitempty"`

@@ -34,14 +34,27 @@ func (e *Engine) Apply(ctx context.Context, row mirror.Row, secret fleet.Secret,
 	if err := errors.Join(e.ready(), e.checkPublic(row.Key)); err != nil {
 		return engine.Outcome{}, err
 	}
+	known := e.cache.get(row.Key)
+	account, err := accountOf(row)
+	if err != nil {
+		return engine.Outcome{}, err
+	}
+	if account != nil {
+		return e.applyToken(ctx, row, *account, lease, known)
+	}
 	w, err := prepare(row, secret, lease)
 	if err != nil {
 		return engine.Outcome{}, err
 	}
-	known := e.cache.get(row.Key)
+	return e.applyDesired(ctx, w, known)
+}
+
+// applyDesired decides and writes, again if other writers are faster.
+func (e *Engine) applyDesired(ctx context.Context, w *desired, known *entry) (engine.Outcome,
+	error) {
+	row := w.row
 	for range attempts {
-		var out engine.Outcome
-		out, err = e.applyOnce(ctx, w, known)
+		out, err := e.applyOnce(ctx, w, known)
 		if codeOf(err) != http.StatusConflict {
 			return out, e.explain(row.Key, err)
 		}
@@ -261,6 +274,12 @@ type desired struct {
 // prepare adds the credential and hashes the content. Before any request it rejects rows that no
 // engine accepts.
 func prepare(row mirror.Row, secret fleet.Secret, lease mirror.Lease) (*desired, error) {
+	return prepareWith(row, secret, lease, nil)
+}
+
+// prepareWith is prepare with further annotations.
+func prepareWith(row mirror.Row, secret fleet.Secret, lease mirror.Lease,
+	further map[string]string) (*desired, error) {
 	tree, err := decodeTree(row.Manifest.Body)
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: %w", row.Key.Kind, row.Key.Name, err)
@@ -269,6 +288,12 @@ func prepare(row mirror.Row, secret fleet.Secret, lease mirror.Lease) (*desired,
 	w.object, _ = child(tree, "metadata")["name"].(string)
 	if w.object == "" || w.object != row.Key.Name && w.r != applications {
 		return nil, fmt.Errorf("%s %s: its manifest is of %q", row.Key.Kind, row.Key.Name, w.object)
+	}
+	if len(further) > 0 {
+		annotations := child(child(tree, "metadata"), "annotations")
+		for k, v := range further {
+			annotations[k] = v
+		}
 	}
 	if w.r == secrets {
 		data, _ := tree["data"].(map[string]any)
@@ -349,6 +374,7 @@ func (w *desired) written(known *entry, m *liveMetadata, name fleet.EngineName) 
 	}
 	e.content, e.applied, e.finalizers = w.content, w.applied, intern(m.Finalizers)
 	e.object, e.before = w.object, m.Annotations[annotationBefore]
+	e.token = tokenTimesOf(m.Annotations)
 	if w.r == applications {
 		spec, _ := w.tree["spec"].(map[string]any)
 		e.project, _ = spec["project"].(string)

@@ -76,6 +76,7 @@ type Engine struct {
 	tenants      int // number of tenants that the engine is dedicated to; 0: shared by all
 	options      Options
 	client       *client
+	ca           []byte // of the API server; empty: the system's
 	cache        *cache
 	health       health
 	pages        atomic.Int64 // pages of lists that were read
@@ -109,7 +110,11 @@ func Connect(name fleet.EngineName, spec fleet.EngineSpec, config *rest.Config,
 	if err != nil {
 		return nil, fmt.Errorf("engine %s: %w", name, err)
 	}
-	e := &Engine{name: name, namespace: spec.ArgoCD.Namespace,
+	loaded := rest.CopyConfig(config)
+	if err := rest.LoadTLSFiles(loaded); err != nil {
+		return nil, fmt.Errorf("engine %s: TLS settings: %w", name, err)
+	}
+	e := &Engine{name: name, namespace: spec.ArgoCD.Namespace, ca: loaded.CAData,
 		installation: spec.ArgoCD.InstallationID, tenants: len(spec.DedicatedTo), options: options,
 		cache:  newCache(followed(options)),
 		health: health{broken: map[*resource]failure{}}, conflicts: fieldConflicts{

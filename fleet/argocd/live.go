@@ -110,6 +110,13 @@ const (
 	// Without it, skip-reconcile was set by others.
 	annotationParked = "argosy.dev/parked"
 
+	// annotationAccount is the service account, <namespace>/<name>, whose token a cluster Secret
+	// has. annotationExpires and annotationRenews are the times at which the token expires and at
+	// which it is replaced.
+	annotationAccount = "argosy.dev/service-account"
+	annotationExpires = "argosy.dev/token-expires"
+	annotationRenews  = "argosy.dev/token-renews"
+
 	annotationSkipReconcile = "argocd.argoproj.io/skip-reconcile"
 
 	// annotationAdopted is the object name of an adopted Application, which keeps its name. A copy
@@ -128,7 +135,7 @@ var (
 	ownLabels = []string{labelManagedBy, labelTenant, labelEnvironment, labelDeployment,
 		labelCredential, labelPart, labelSecretType}
 	stableAnnotations = append([]string{annotationEngine, annotationHold, annotationAdopted,
-		fleet.WaveAnnotation},
+		fleet.WaveAnnotation, annotationAccount, annotationExpires, annotationRenews},
 		linkAnnotations...)
 )
 
@@ -426,7 +433,8 @@ type entry struct {
 	requestedSync string          // the last requested SyncRun
 	// requester of a foreign operation that has not started
 	foreignOperation string
-	skipReconcile    bool // skip-reconcile is set
+	skipReconcile    bool        // skip-reconcile is set
+	token            *tokenTimes // of a cluster Secret with annotationAccount
 	contact          engine.Contact
 	observation      mirror.Observation
 }
@@ -464,6 +472,8 @@ func newEntry(name fleet.EngineName, r *resource, o *liveObject) *entry {
 	out.Manager = otherManager(r, m)
 	if r == applications {
 		out.readApplication(o)
+	} else {
+		out.token = tokenTimesOf(m.Annotations)
 	}
 	out.Drifted = out.Ours && !out.Deleting && (out.applied != appliedHash(r, hash, out.content) ||
 		r == applications && out.cascades() || out.foreignOperation != "")

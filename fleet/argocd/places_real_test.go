@@ -8,7 +8,9 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -35,6 +37,7 @@ func TestPlacesOnRealArgoCD(t *testing.T) {
 			w.grantsWholeClusters()
 			w.createsOnlyTheNamespaceOfADestination()
 			w.deploysToItsOwnCluster()
+			w.deploysWithARequestedToken()
 		})
 	}
 }
@@ -118,6 +121,66 @@ func (w *argoLab) deploysToItsOwnCluster() {
 	if got, _ := w.value(denied, "near"); got != "" {
 		w.Error("Argo CD deployed with more than the tenant's service account")
 	}
+	w.Logf("denied: %.300s", w.condition(far.Key))
+}
+
+// deploysWithARequestedToken: an environment on the cluster of the engine needs no credential. Argo
+// CD deploys as the environment's service account, before and after its token is renewed.
+func (w *argoLab) deploysWithARequestedToken() {
+	w.Helper()
+	env := fleet.EnvironmentID{Tenant: "stark", Name: fleet.EnvironmentName(w.spaceA)}
+	allowed, denied := w.spaceA+"-token", w.spaceA+"-other"
+	account := createAccount(w, w.cluster, env)
+	for _, ns := range []string{allowed, denied} {
+		if err := w.cluster.CreateNamespace(w.Context(), ns); err != nil {
+			w.Fatal(err)
+		}
+	}
+	meta := metav1.ObjectMeta{Name: account.Name, Namespace: allowed}
+	if err := w.cluster.Apply(w.Context(), &rbacv1.RoleBinding{ObjectMeta: meta,
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole",
+			Name: "cluster-admin"},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind,
+			Namespace: account.Namespace, Name: account.Name}}}); err != nil {
+		w.Fatal(err)
+	}
+	w.commit(map[string]string{"token/cm.yaml": configMap("token", "one")})
+	key := fleet.ServerKey(fleet.InClusterServer, env)
+	project, cluster := projectObject(env.Tenant), tokenCluster(env)
+	project.Project.SourceRepos, project.Project.ClusterResources = []string{w.repo.URL}, nil
+	project.Project.Destinations = []fleet.Destination{
+		{Server: key, Namespace: allowed, OnEngine: testEngine},
+		{Server: key, Namespace: denied, OnEngine: testEngine}}
+	cluster.Cluster.Namespaces = []string{allowed}
+	w.apply(w.row(project, ""), fleet.Secret{})
+	w.apply(w.row(cluster, ""), fleet.Secret{})
+	of := func(deployment fleet.DeploymentName, namespace string) mirror.Row {
+		app := w.app(fleet.ApplicationID{Tenant: env.Tenant, Deployment: deployment,
+			Environment: env.Name}, "token", namespace, fleet.DeletionDelete,
+			func(a *fleet.Application) {
+				a.Destination.Server, a.Destination.OnEngine = key, testEngine
+			})
+		w.apply(app, fleet.Secret{})
+		return app
+	}
+	app := of("token", allowed)
+	w.observed("deployed with a requested token", app.Key, synced)
+
+	before := w.e.options.Now
+	w.e.options.Now = func() time.Time { return time.Now().Add(17 * time.Hour) }
+	if out := w.apply(w.row(cluster, ""), fleet.Secret{}); !out.Changed {
+		w.Errorf("the token is not renewed: %+v", out)
+	}
+	w.e.options.Now = before
+	w.commit(map[string]string{"token/cm.yaml": configMap("token", "two")})
+	w.until("deployed with the renewed token", func() bool {
+		got, _ := w.value(allowed, "token")
+		return got == "two"
+	})
+	cluster.Cluster.Namespaces = []string{allowed, denied}
+	w.apply(w.row(cluster, ""), fleet.Secret{})
+	far := of("other", denied)
+	w.denied(far.Key, "forbidden")
 	w.Logf("denied: %.300s", w.condition(far.Key))
 }
 

@@ -56,6 +56,9 @@ func (Renderer) Render(engine fleet.EngineSpec, o fleet.Object) (fleet.Manifest,
 	if o.Application != nil && o.Application.Adopt != "" {
 		obj.Metadata.Annotations[annotationAdopted] = o.Application.Adopt
 	}
+	if c := o.Cluster; c != nil && c.ServiceAccount != nil {
+		obj.Metadata.Annotations[annotationAccount] = c.ServiceAccount.String()
+	}
 	body, err := canonicalOf(obj)
 	if err != nil {
 		return fleet.Manifest{}, fmt.Errorf("%s %s: %w", o.Key.Kind, o.Key.Name, err)
@@ -766,6 +769,9 @@ func renderCluster(engine fleet.EngineSpec, key fleet.ObjectKey, c fleet.Cluster
 	if want := fleet.ProjectName(c.ID.Tenant); c.Project != want {
 		return object{}, fmt.Errorf("project %q is not its tenant's project %q", c.Project, want)
 	}
+	if err := checkAccount(&c); err != nil {
+		return object{}, err
+	}
 	own, err := onOwnCluster("server", c.OnEngine, key.Engine)
 	if err != nil {
 		return object{}, err
@@ -802,6 +808,20 @@ func renderCluster(engine fleet.EngineSpec, key fleet.ObjectKey, c fleet.Cluster
 		data["clusterResources"] = []byte("true")
 	}
 	return secretObject(key, id, "cluster", data), nil
+}
+
+// checkAccount accepts the service account of the cluster's own environment and no other.
+func checkAccount(c *fleet.Cluster) error {
+	switch {
+	case c.ServiceAccount == nil:
+		return nil
+	case *c.ServiceAccount != fleet.AccountOf(c.ID):
+		return fmt.Errorf("service account %s is not the one of environment %s", c.ServiceAccount, c.ID)
+	case c.OnEngine == "":
+		return fmt.Errorf("service account %s: only on the engine's own cluster are its tokens "+
+			"requested", c.ServiceAccount)
+	}
+	return nil
 }
 
 // unused is the namespace of a cluster Secret whose environment uses none yet. No tenant can be

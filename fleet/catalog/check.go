@@ -174,16 +174,14 @@ func checkFleet(e *entry) []fleet.Problem {
 	return nil
 }
 
-const tenantNamespace = "argosy-tenant-"
-
 // checkTenant refuses a name that no namespace for the tenant's secrets can be made of.
 func checkTenant(e *entry) []fleet.Problem {
-	if most := 63 - len(tenantNamespace); len(e.key.Name) > most {
+	if most := 63 - len(fleet.TenantNamespace); len(e.key.Name) > most {
 		return []fleet.Problem{
 			e.problem("metadata.name", codeReservedName,
 				fmt.Sprintf("use at most %d characters", most),
 				"the name is %d characters long, and its secrets live in the namespace %s<name>, "+
-					"which has at most 63", len(e.key.Name), tenantNamespace)}
+					"which has at most 63", len(e.key.Name), fleet.TenantNamespace)}
 	}
 	if err := fleet.ValidateName(e.key.Name); err != nil {
 		return []fleet.Problem{

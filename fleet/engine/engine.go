@@ -180,6 +180,10 @@ type Outcome struct {
 	Changed    bool          // something was written
 	Message    string        // of a conflict or a wait; never contains a secret
 	RetryAfter time.Duration // when to retry, if pending
+	// Renew is when to apply an applied object again, because its token expires; 0: never. Kept
+	// reports that the token could not be renewed, and that the one before still works.
+	Renew time.Duration
+	Kept  bool
 }
 
 // SyncRequest requests the sync of one Application at a revision of its source.

@@ -20,9 +20,6 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// namespacePrefix precedes the tenant's name in the namespace of the tenant's Secrets.
-const namespacePrefix = "argosy-tenant-"
-
 const (
 	readTimeout = 10 * time.Second // of one Secret
 	mostReads   = 64               // concurrent reads of Secrets
@@ -85,7 +82,7 @@ func (n *namespaces) namespace(tenant fleet.TenantName) string {
 	if tenant == "" {
 		return n.platform
 	}
-	return namespacePrefix + string(tenant)
+	return fleet.TenantNamespace + string(tenant)
 }
 
 func (n *namespaces) describe(tenant fleet.TenantName, name string) string {

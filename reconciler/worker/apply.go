@@ -154,7 +154,7 @@ func (s *session) waitFor(t *task, need fleet.ObjectKey) time.Duration {
 
 func (s *session) write(ctx context.Context, row mirror.Row) (mirror.Ack, time.Duration, error) {
 	var secret fleet.Secret
-	if row.Credential != nil && !row.Unwanted {
+	if row.Credential != nil && row.Credential.Name != "" && !row.Unwanted {
 		var err error
 		if secret, err = s.Secrets.Get(ctx, *row.Credential); err != nil {
 			return mirror.Ack{}, 0, err
@@ -174,6 +174,10 @@ func (s *session) write(ctx context.Context, row mirror.Row) (mirror.Ack, time.D
 	}
 	if out.Changed {
 		s.parking.changed(row)
+	}
+	if out.Renew > 0 {
+		s.renewals.set(row.Key, time.Now().Add(out.Renew))
+		s.Metrics.token(s.Engine, out)
 	}
 	// nothing may depend on an object that is terminating
 	s.setPresent(row.Key, out.State != mirror.ApplyPending)

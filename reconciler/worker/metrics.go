@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/engine"
 	"argosy.dev/argosy/fleet/mirror"
 )
 
@@ -18,6 +19,7 @@ type Metrics struct {
 	waiting   *prometheus.GaugeVec
 	connected *prometheus.GaugeVec
 	handovers *prometheus.CounterVec
+	tokens    *prometheus.CounterVec
 }
 
 // NewMetrics registers the metrics of the workers.
@@ -46,8 +48,12 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 				"engine is another replica's.", "engine"),
 		handovers: counter("argosy_engine_handovers_total",
 			"Times that this replica handed the engine over to one that had fewer.", "engine"),
+		tokens: counter("argosy_engine_tokens_total",
+			"Requests for tokens of service accounts, by engine and result: renewed, or kept "+
+				"when a request failed and the token before still works. Failures without such a "+
+				"token count in argosy_engine_failures_total.", "engine", "result"),
 	}
-	reg.MustRegister(m.writes, m.failures, m.took, m.waiting, m.connected, m.handovers)
+	reg.MustRegister(m.writes, m.failures, m.took, m.waiting, m.connected, m.handovers, m.tokens)
 	return m
 }
 
@@ -62,6 +68,16 @@ func (m *Metrics) handled(engine fleet.EngineName, row mirror.Row, started time.
 		return
 	}
 	m.writes.WithLabelValues(string(engine), string(row.Key.Kind), verb).Inc()
+}
+
+// token counts a request for a token; an outcome without one counts nothing.
+func (m *Metrics) token(name fleet.EngineName, out engine.Outcome) {
+	switch {
+	case out.Kept:
+		m.tokens.WithLabelValues(string(name), "kept").Inc()
+	case out.Changed:
+		m.tokens.WithLabelValues(string(name), "renewed").Inc()
+	}
 }
 
 func (m *Metrics) engine(name fleet.EngineName, reachable bool) {

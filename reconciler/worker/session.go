@@ -24,6 +24,7 @@ type session struct {
 	deletions    *pacing.Debouncer // notifies the loop that objects are deleted
 	parking      *parking
 	orphans      *orphans
+	renewals     *renewals
 	syncs        *syncs
 	stopMirror   *stopMirror
 	wentBack     chan string   // how the engine was seen to go back in time
@@ -41,7 +42,7 @@ func newSession(w *Worker, held *lease.Held, target engine.Engine) *session {
 	c := &connection{Worker: w, lease: held, target: target, healthy: true}
 	s := &session{connection: c, queue: newQueue(w.Flight / 2),
 		woken: pacing.NewSignal(), wentBack: make(chan string, 1),
-		parking: newParking(c, w.Reach), stopMirror: &stopMirror{connection: c},
+		renewals: newRenewals(), parking: newParking(c, w.Reach), stopMirror: &stopMirror{connection: c},
 		present: map[fleet.ObjectKey]bool{}}
 	s.orphans, s.syncs = newOrphans(c, s.enqueue), newSyncs(c, s.parking)
 	s.deletions = pacing.NewDebouncer(deletionPause, w.Log, func(ctx context.Context) error {
@@ -321,7 +322,8 @@ func (s *session) followRows(ctx context.Context) error {
 	}
 }
 
-// maintain checks the engine's health, writes the emergency stops to the engine and verifies it.
+// maintain checks the engine's health, writes the emergency stops to the engine, verifies it and
+// renews tokens.
 func (s *session) maintain(ctx context.Context) error {
 	poll, report := time.NewTicker(s.Poll), time.NewTicker(reportEvery)
 	defer poll.Stop()
@@ -330,7 +332,7 @@ func (s *session) maintain(ctx context.Context) error {
 	defer verify.Stop()
 	stops := s.Stops.Changed()
 	for {
-		if err := s.runSteps(ctx, s.stopMirror.write, s.verifyIfDue); err != nil {
+		if err := s.runSteps(ctx, s.stopMirror.write, s.verifyIfDue, s.renew); err != nil {
 			return err
 		}
 		select {

@@ -58,6 +58,10 @@ func cluster(
 		Credential: credentialSource(view, id.Tenant, fleet.ObjectCluster,
 			c.CredentialsRef.Name),
 	}
+	if out.Credential.Name == "" {
+		account := fleet.AccountOf(id)
+		out.ServiceAccount = &account
+	}
 	if out.AllNamespaces {
 		return out
 	}

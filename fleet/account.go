@@ -1,0 +1,20 @@
+package fleet
+
+// ServiceAccount names a service account of a cluster.
+type ServiceAccount struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+}
+
+// AccountOf returns the service account that Argo CD authenticates as in an environment without a
+// credential of its own: it has the environment's name and is in a namespace of the cluster that
+// no declaration can name. Who creates it there decides what the environment may do.
+func AccountOf(id EnvironmentID) ServiceAccount {
+	return ServiceAccount{Namespace: TenantNamespace + string(id.Tenant), Name: string(id.Name)}
+}
+
+// TenantNamespace begins the name of the namespace of a tenant's Secrets and service accounts.
+const TenantNamespace = "argosy-tenant-"
+
+// String is namespace/name.
+func (a ServiceAccount) String() string { return a.Namespace + "/" + a.Name }

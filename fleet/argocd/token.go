@@ -1,0 +1,170 @@
+package argocd
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/engine"
+	"argosy.dev/argosy/fleet/mirror"
+)
+
+// Argo CD authenticates at some clusters as a service account of the environment. Its token is
+// bounded: Argosy requests it (TokenRequest), writes it into the cluster Secret and replaces it
+// when two thirds of its life are over. The Secret's annotations have both times, so that a start
+// without memory renews no sooner and no later.
+
+const (
+	// tokenLife is the requested life of a token. An API server may grant less. Argo CD reads a
+	// whole cluster again when its token changes, so that a shorter one is no gain.
+	tokenLife = 24 * time.Hour
+	// shortestLife of a granted token; a shorter one would expire between two attempts
+	shortestLife = 5 * time.Minute
+	renewRetry   = time.Minute // after a failure while the token before still works
+)
+
+// tokenTimes are the times of a cluster Secret's token.
+type tokenTimes struct{ renews, expires time.Time }
+
+// tokenTimesOf reads annotations; nil if the object has no requested token. A malformed time counts
+// as long past.
+func tokenTimesOf(annotations map[string]string) *tokenTimes {
+	if annotations[annotationAccount] == "" {
+		return nil
+	}
+	var t tokenTimes
+	for name, into := range map[string]*time.Time{annotationRenews: &t.renews,
+		annotationExpires: &t.expires} {
+		if at, err := time.Parse(time.RFC3339, annotations[name]); err == nil {
+			*into = at
+		}
+	}
+	return &t
+}
+
+func (t *tokenTimes) annotations() map[string]string {
+	return map[string]string{annotationRenews: t.renews.UTC().Format(time.RFC3339),
+		annotationExpires: t.expires.UTC().Format(time.RFC3339)}
+}
+
+// accountOf returns the service account whose token a row needs; nil if it needs none.
+func accountOf(row mirror.Row) (*fleet.ServiceAccount, error) {
+	if row.Key.Kind != fleet.ObjectCluster {
+		return nil, nil
+	}
+	var manifest struct {
+		Metadata struct{ Annotations map[string]string }
+	}
+	if err := json.Unmarshal(row.Manifest.Body, &manifest); err != nil {
+		return nil, fmt.Errorf("%s %s: object is not JSON: %w", row.Key.Kind, row.Key.Name, err)
+	}
+	text := manifest.Metadata.Annotations[annotationAccount]
+	if text == "" {
+		return nil, nil
+	}
+	want := fleet.AccountOf(fleet.EnvironmentID{Tenant: row.Tenant, Name: row.Environment})
+	if text != want.String() {
+		return nil, fmt.Errorf("%s %s: its service account %s is not its environment's",
+			row.Key.Kind, row.Key.Name, text)
+	}
+	return &want, nil
+}
+
+// applyToken is Apply for a cluster Secret with a token of a service account. It requests a token
+// if the Secret has none for this row or is due. If that fails, the token before stays.
+func (e *Engine) applyToken(ctx context.Context, row mirror.Row, account fleet.ServiceAccount,
+	lease mirror.Lease, known *entry) (engine.Outcome, error) {
+	now := e.options.Now()
+	has := known.hasToken(row, lease)
+	if has && now.Before(known.token.renews) {
+		return engine.Outcome{State: mirror.ApplyApplied, Renew: known.token.renews.Sub(now)}, nil
+	}
+	secret, times, err := e.requestToken(ctx, row.Tenant, account)
+	if err != nil {
+		err = fmt.Errorf("%s %s: %w", row.Key.Kind, row.Key.Name, err)
+		if !has || errors.Is(err, engine.ErrStopped) || !now.Before(known.token.renews.Add(
+			known.token.expires.Sub(known.token.renews)/2)) {
+			return engine.Outcome{}, err
+		}
+		return engine.Outcome{State: mirror.ApplyApplied, Message: err.Error(), Kept: true,
+			Renew: renewRetry}, nil
+	}
+	w, err := prepareWith(row, secret, lease, times.annotations())
+	if err != nil {
+		return engine.Outcome{}, err
+	}
+	out, err := e.applyDesired(ctx, w, known)
+	if err == nil && out.State == mirror.ApplyApplied {
+		out.Renew = max(times.renews.Sub(now), renewRetry)
+	}
+	return out, err
+}
+
+// hasToken reports whether the known object is the row's, as we wrote it, with a token.
+func (e *entry) hasToken(row mirror.Row, lease mirror.Lease) bool {
+	return e != nil && e.token != nil && e.Ours && e.Tenant == row.Tenant && !e.Drifted &&
+		!e.Deleting && e.Hash == row.Manifest.Hash && e.Epoch <= lease.Epoch
+}
+
+// requestToken requests a token of a service account of the engine's own cluster, by the connection
+// to the engine. The Secret also has the CA of that connection.
+func (e *Engine) requestToken(ctx context.Context, tenant fleet.TenantName,
+	account fleet.ServiceAccount) (fleet.Secret, *tokenTimes, error) {
+	body, err := json.Marshal(map[string]any{"apiVersion": "authentication.k8s.io/v1",
+		"kind": "TokenRequest", "spec": map[string]any{
+			"expirationSeconds": int(tokenLife.Seconds())}})
+	if err != nil {
+		return fleet.Secret{}, nil, err
+	}
+	var answer struct {
+		Status struct {
+			Token               string
+			ExpirationTimestamp time.Time
+		}
+	}
+	err = e.mutate(ctx, tenant, request{method: http.MethodPost,
+		path: "/api/v1/namespaces/" + url.PathEscape(account.Namespace) + "/serviceaccounts/" +
+			url.PathEscape(account.Name) + "/token",
+		contentType: plainJSON, body: body}, &answer)
+	if err != nil {
+		return fleet.Secret{}, nil, explainToken(account, err)
+	}
+	now, token := e.options.Now(), strings.TrimSpace(answer.Status.Token)
+	life := min(answer.Status.ExpirationTimestamp.Sub(now), tokenLife)
+	if err := checkText("the requested token", token, 16<<10); err != nil {
+		return fleet.Secret{}, nil, err
+	}
+	if life < shortestLife {
+		return fleet.Secret{}, nil, unusable("the API server grants tokens of service account %s "+
+			"for %s; at least %s are needed", account, life.Round(time.Second), shortestLife)
+	}
+	// Between 60 % and 70 % of its life, so that tokens that were requested together are not
+	// renewed together.
+	return fleet.NewSecret(map[string][]byte{keyToken: []byte(token), keyCA: e.ca}),
+		&tokenTimes{renews: now.Add(life*6/10 + rand.N(life/10)), expires: now.Add(life)}, nil
+}
+
+// explainToken states the next step of a refused request. It does not repeat the API server's
+// message, which names the platform's identity.
+func explainToken(account fleet.ServiceAccount, err error) error {
+	switch codeOf(err) {
+	case 0:
+		return fmt.Errorf("token of service account %s: %w", account, err)
+	case http.StatusNotFound:
+		return unusable("service account %s does not exist on the cluster; the platform creates it",
+			account)
+	case http.StatusForbidden:
+		return unusable("Argosy may not request tokens of service account %s; the platform grants "+
+			"create on serviceaccounts/token in namespace %s of the cluster", account,
+			account.Namespace)
+	}
+	return unusable("the API server answered %d to the request for a token of service account %s",
+		codeOf(err), account)
+}
