@@ -357,6 +357,12 @@ func (d *decoder) object(v *value, n node, into reflect.Value) bool {
 	for _, g := range v.groups {
 		ok = d.group(v, g, n, excused) && ok
 	}
+	for _, p := range v.pairs {
+		if child(n, p[0]) != nil && child(n, p[1]) == nil {
+			d.missing(n, v.fieldNamed(p[1]))
+			ok = false
+		}
+	}
 	return ok
 }
 

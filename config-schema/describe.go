@@ -29,8 +29,9 @@ type value struct {
 	fields  []field // of an object
 	// of an object: fields of the struct that only other objects of the same struct have
 	elsewhere []string
-	groups    []group // of an object
-	checks    []check // of an object: rules over several fields
+	groups    []group     // of an object
+	pairs     [][2]string // of an object: the first field needs the second
+	checks    []check     // of an object: rules over several fields
 	// of an object: fields that people know from elsewhere, and why they are not here
 	never map[string]word
 	bound reflect.Type // of an object: the struct it decodes into, set by bind
@@ -156,6 +157,8 @@ func exampleName(k fleet.Kind) string {
 		return "fleet"
 	case fleet.KindEngine:
 		return "eu-1"
+	case fleet.KindCluster:
+		return "prod-1"
 	case fleet.KindTenant:
 		return "acme"
 	case fleet.KindPolicy:
@@ -277,6 +280,12 @@ func (v value) exactlyOneOf(names ...string) value {
 
 func (v value) atMostOneOf(names ...string) value {
 	v.groups = append(v.groups, group{names: names})
+	return v
+}
+
+// needs makes one field required beside another one.
+func (v value) needs(name, needed string) value {
+	v.pairs = append(v.pairs, [2]string{name, needed})
 	return v
 }
 

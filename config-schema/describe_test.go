@@ -65,8 +65,13 @@ func left(v *value, name string, take int) bool {
 	for _, g := range v.groups {
 		chosen := take % len(g.names)
 		switch {
-		case slices.Contains(g.names, "sources"), slices.Contains(g.names, "engine"):
+		case slices.Contains(g.names, "sources"):
 			chosen = take % 16 / 8
+		case g.names[0] == "ref": // of a Cluster, which has the other field
+			chosen = 1
+			if take/16 == 1 {
+				chosen = 0
+			}
 		case len(g.names) == 2:
 			chosen = take % 8 / 4
 		case len(g.names) == 3:

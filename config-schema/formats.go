@@ -80,9 +80,17 @@ var (
 		pattern: `^https://[^\s*?\[\]{}!\\%#/@]+$`, check: fleet.CheckServerURL}
 	formatServerGrant = &format{
 		code: codeInvalidURL,
-		what: "https://host[:port] of an API server, .domain for every host below it, or " +
-			"engine:<name> for the cluster that an Engine runs on",
-		pattern: `^(https://|\.|engine:)[^\s*?\[\]{}!\\%#/@]+$`, check: fleet.CheckServerGrant}
+		what: "https://host[:port] of an API server, .domain for every host below it, " +
+			"cluster:<name> for a Cluster, or engine:<name> for the cluster that an Engine runs on",
+		pattern: `^(https://|\.|cluster:|engine:)[^\s*?\[\]{}!\\%#/@]+$`,
+		check:   fleet.CheckServerGrant}
+	formatEKSName = &format{code: codeInvalidValue, what: "the name of a cluster in EKS",
+		pattern: `^[0-9A-Za-z][0-9A-Za-z_-]{0,99}$`, check: fleet.CheckEKSName}
+	formatRoleARN = &format{code: codeInvalidValue, what: "the ARN of an IAM role",
+		pattern: `^arn:aws(-[a-z]+)*:iam::[0-9]{12}:role/[0-9A-Za-z_+=,.@/-]{1,512}$`,
+		check:   fleet.CheckRoleARN}
+	formatGUID = &format{code: codeInvalidValue, what: "a UUID in lower case",
+		pattern: `^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`, check: fleet.CheckGUID}
 	formatCAData = &format{
 		code: codeInvalidValue, what: "the cluster's CA certificates: PEM, in base64",
 		pattern: `^[A-Za-z0-9+/]+={0,2}$`, check: checkCAData}

@@ -16,7 +16,7 @@ import (
 
 // kinds are the kinds of this version, in the order in which people meet them.
 var (
-	kindOrder = []*kind{kindFleet, kindEngine, kindTenant, kindPolicy, kindEnvironment,
+	kindOrder = []*kind{kindFleet, kindEngine, kindCluster, kindTenant, kindPolicy, kindEnvironment,
 		kindDeployment, kindSet, kindDefaults, kindCredential, kindSyncRun}
 	kinds = func() map[fleet.Kind]*kind {
 		m := make(map[fleet.Kind]*kind, len(kindOrder))
@@ -228,6 +228,98 @@ func inClusterIsTrue(d *decoder, into reflect.Value, at node) {
 	}
 }
 
+var kindCluster = describe(kind{
+	name: fleet.KindCluster, place: "fleet/clusters/<name>.yaml",
+	doc: "An API server of the platform that environments name (`cluster: {ref: <name>}`), with " +
+		"the identity of Argo CD there. `Tenant.clusters` grants it as `cluster:<name>`.",
+}, object(
+	field{
+		name: "server",
+		doc: "`https://host[:port]` of the API server, lower case, without path. It does not " +
+			"change while an environment names the Cluster.",
+		example: "https://api.prod-1.example.com:6443", required: true,
+		value: textOf(formatServer)},
+	caData("Left out: the system's."),
+	field{
+		name: "credentialsRef",
+		doc: "A secret of the platform (in the control plane's namespace): a token, a certificate " +
+			"and key, or a kubeconfig. With it Argosy requests and renews tokens of one service " +
+			"account per environment: the one with the environment's name in namespace " +
+			"`argosy-tenant-<tenant>` of the cluster. Argo CD gets these tokens alone, so that " +
+			"several tenants may share the Cluster.",
+		example: "{name: prod-1}",
+		value:   secretRef("The secret's name.", "prod-1")},
+	field{
+		name: "eks",
+		doc: "Argo CD authenticates with the IAM role of its Pod. It is one identity for the " +
+			"Cluster, which only one tenant may be granted.",
+		value: object(
+			field{name: "clusterName", doc: "The cluster's name in EKS.", example: "prod-1",
+				required: true, value: textOf(formatEKSName)},
+			field{
+				name:    "roleARN",
+				doc:     "An IAM role that Argo CD assumes first. Left out: the Pod's.",
+				example: "arn:aws:iam::123456789012:role/argocd-prod-1",
+				value:   textOf(formatRoleARN)},
+		).not(map[string]word{"profile": notAllowed("a profile is a file in Argo CD's Pod",
+			"write roleARN, or leave it out for the Pod's own role")})},
+	field{
+		name: "gke",
+		doc: "Argo CD authenticates with the Google service account of its Pod (workload " +
+			"identity). It has no field. Only one tenant may be granted the Cluster.",
+		example: "{}", value: object().mayBeEmpty()},
+	field{
+		name: "aks",
+		doc: "Argo CD authenticates with an Azure identity of its Pod. `{}` takes every default. " +
+			"Only one tenant may be granted the Cluster.",
+		example: "{login: workloadIdentity}", value: object(
+			field{
+				name: "login",
+				doc: "`workloadIdentity`: the federated token of the Pod. `managedIdentity`: " +
+					"the identity of the node.",
+				example:  string(fleet.AKSWorkloadIdentity),
+				fallback: string(fleet.AKSWorkloadIdentity),
+				value: wordOf(string(fleet.AKSWorkloadIdentity),
+					string(fleet.AKSManagedIdentity))},
+			field{
+				name: "clientID", doc: "The client ID of the identity. Left out: the Pod's.",
+				example: "7d8cdf74-0a5f-4a5e-8f0c-2b3d4e5f6a7b", value: textOf(formatGUID)},
+			field{
+				name: "tenantID", doc: "The Azure tenant of the identity. Left out: the Pod's.",
+				example: "0f1e2d3c-4b5a-4678-9abc-def012345678", value: textOf(formatGUID)},
+			field{
+				name: "environment", doc: "The cloud of Azure.",
+				example:  string(fleet.AKSPublicCloud),
+				fallback: string(fleet.AKSPublicCloud),
+				value: wordOf(string(fleet.AKSPublicCloud), string(fleet.AKSUSGovernment),
+					string(fleet.AKSChina))},
+		).mayBeEmpty()},
+).exactlyOneOf("credentialsRef", "eks", "gke", "aks").
+	when("credentialsRef where several tenants share the cluster; an identity of the cloud for a "+
+		"cluster of one tenant").
+	checked(noKeyInCluster).
+	not(map[string]word{
+		"awsAuthConfig": notAllowed("Argosy writes what Argo CD runs",
+			"write eks: {clusterName: ...}"),
+		"execProviderConfig": notAllowed("Argosy writes what Argo CD runs",
+			"write eks: {clusterName: ...}, gke: {} or aks: {}"),
+		"exec": notAllowed("Argosy writes what Argo CD runs",
+			"write eks: {clusterName: ...}, gke: {} or aks: {}"),
+		"namespaces": notAllowed("a Cluster grants nothing",
+			"write clusters and namespaces of the Tenant"),
+	}),
+	func(d *fleet.Declaration, s *fleet.PlatformClusterSpec) { d.Cluster = s })
+
+// caData is the CA of an API server.
+func caData(doc string) field {
+	return field{
+		name:    "caData",
+		doc:     "The cluster's CA certificates: PEM, in base64. " + doc,
+		example: exampleCA, value: textOf(formatCAData).atMost(64 << 10)}
+}
+
+const exampleCA = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCk1JSUJuRENDQVVHZ0F3SUJBZ0lVRElmNU1LYmdTQTJqVXRLRFgxTzJudjlId0JFd0NnWUlLb1pJemowRUF3SXcKSWpFZ01CNEdBMVVFQXd3WFlYQnBMbVYxTFRFdVpYaGhiWEJzWlM1amIyMGdRMEV3SUJjTk1qWXhNVEl4TURRMApOVEE1V2hnUE1qRXlOakV3TWpnd05EUTFNRGxhTUNJeElEQWVCZ05WQkFNTUYyRndhUzVsZFMweExtVjRZVzF3CmJHVXVZMjl0SUVOQk1Ga3dFd1lIS29aSXpqMENBUVlJS29aSXpqMERBUWNEUWdBRTdGNkRrSFRZaENaazJjUysKbDNEdmNJejV5c0RKcFhVSWVsblVBSFlDMDdLNndDOGRXYlMxdFZPVysrWFZ2U1ZBRlI1RldWM3lEVGZUam1DOQpQQmNLRDZOVE1GRXdIUVlEVlIwT0JCWUVGQk96ZWJScWx5cGtHRXM0MFVWYWVhNTRxRkRsTUI4R0ExVWRJd1FZCk1CYUFGQk96ZWJScWx5cGtHRXM0MFVWYWVhNTRxRkRsTUE4R0ExVWRFd0VCL3dRRk1BTUJBZjh3Q2dZSUtvWkkKemowRUF3SURTUUF3UmdJaEFPaC9manpadElqWG90MnJLMlVIWUM0MDI1N3JVc3VLMWk3VGgvVjA1ZjVzQWlFQQpscnFMQm1iWW4wZEZQWlE5bGRtSGRwM3draTFaU2VkaEcvK0hyQkpxY1VBPQotLS0tLUVORCBDRVJUSUZJQ0FURS0tLS0tCg=="
+
 var kindTenant = describe(kind{
 	name: fleet.KindTenant, place: "fleet/tenants/<name>.yaml",
 	doc: "The platform's grant to one tenant: its owners, its quota, and what it may use.",
@@ -256,8 +348,9 @@ var kindTenant = describe(kind{
 	field{
 		name: "clusters", first: true,
 		doc: "API servers that its environments may name: the URL of one, `.domain` for every " +
-			"host below that domain, or `engine:<name>` for the cluster that an Engine runs on. " +
-			"Left out: none; environments with an agent need none.",
+			"host below that domain, `cluster:<name>` for a Cluster of the platform, or " +
+			"`engine:<name>` for the cluster that an Engine runs on. Left out: none; " +
+			"environments with an agent need none.",
 		example: `["https://api.eu-1.example.com:6443", .acme.example.com]`,
 		value:   listOf(textOf(formatServerGrant))},
 	field{
@@ -397,21 +490,26 @@ var kindEnvironment = describe(kind{
 				"grants it as `engine:<name>`, `Tenant.namespaces` each namespace.",
 			example: "eu-1", value: textOf(formatName)},
 		field{
-			name:    "caData",
-			doc:     "The cluster's CA certificates: PEM, in base64. Left out: the system's.",
-			example: "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCk1JSUJuRENDQVVHZ0F3SUJBZ0lVRElmNU1LYmdTQTJqVXRLRFgxTzJudjlId0JFd0NnWUlLb1pJemowRUF3SXcKSWpFZ01CNEdBMVVFQXd3WFlYQnBMbVYxTFRFdVpYaGhiWEJzWlM1amIyMGdRMEV3SUJjTk1qWXhNVEl4TURRMApOVEE1V2hnUE1qRXlOakV3TWpnd05EUTFNRGxhTUNJeElEQWVCZ05WQkFNTUYyRndhUzVsZFMweExtVjRZVzF3CmJHVXVZMjl0SUVOQk1Ga3dFd1lIS29aSXpqMENBUVlJS29aSXpqMERBUWNEUWdBRTdGNkRrSFRZaENaazJjUysKbDNEdmNJejV5c0RKcFhVSWVsblVBSFlDMDdLNndDOGRXYlMxdFZPVysrWFZ2U1ZBRlI1RldWM3lEVGZUam1DOQpQQmNLRDZOVE1GRXdIUVlEVlIwT0JCWUVGQk96ZWJScWx5cGtHRXM0MFVWYWVhNTRxRkRsTUI4R0ExVWRJd1FZCk1CYUFGQk96ZWJScWx5cGtHRXM0MFVWYWVhNTRxRkRsTUE4R0ExVWRFd0VCL3dRRk1BTUJBZjh3Q2dZSUtvWkkKemowRUF3SURTUUF3UmdJaEFPaC9manpadElqWG90MnJLMlVIWUM0MDI1N3JVc3VLMWk3VGgvVjA1ZjVzQWlFQQpscnFMQm1iWW4wZEZQWlE5bGRtSGRwM3draTFaU2VkaEcvK0hyQkpxY1VBPQotLS0tLUVORCBDRVJUSUZJQ0FURS0tLS0tCg==", value: textOf(formatCAData).atMost(64 << 10)},
+			name: "ref",
+			doc: "A Cluster of the platform, instead of `server`: it has the API server, the CA " +
+				"and the identity. `Tenant.clusters` grants it as `cluster:<name>`.",
+			example: "prod-1", value: textOf(formatName)},
+		caData("Only beside `server` and `engine`. Left out: the system's."),
 		field{
 			name: "credentialsRef",
 			doc: "The secret of this tenant that holds the credential: a token, or a " +
 				"certificate and key; and a `ca.crt` if `caData` is left out. Required beside " +
 				"`server`. Left out beside `engine`: Argosy requests and renews tokens of the " +
 				"service account with the environment's name in namespace " +
-				"`argosy-tenant-<tenant>` of that cluster.",
+				"`argosy-tenant-<tenant>` of that cluster. Refused beside `ref`.",
 			example: "{name: prod-eu}", first: true,
 			value: secretRef("The secret's name.", "prod-eu")},
-	).exactlyOneOf("server", "engine").
-		when("server, unless the environment is on the cluster of the Engine that serves it").
-		checked(noKeyInCAData).checked(serverHasCredential)},
+	).exactlyOneOf("server", "ref", "engine").
+		when("server, unless the platform declares the Cluster, or the environment is on the "+
+			"cluster of the Engine that serves it").
+		atMostOneOf("ref", "caData").when("the Cluster has its CA").
+		atMostOneOf("ref", "credentialsRef").when("the Cluster has an identity").
+		needs("server", "credentialsRef").checked(noKeyInCAData)},
 	field{
 		name: "agent",
 		doc: "The cluster deploys to itself: an agent on it dials out to the control plane, " +
@@ -475,19 +573,6 @@ var kindEnvironment = describe(kind{
 		"mode": notAllowed("the mode is the agent's", "write agent: {mode: managed}"),
 	}),
 	func(d *fleet.Declaration, s *fleet.EnvironmentSpec) { d.Environment = s })
-
-// serverHasCredential demands the credential of an API server that is named by its URL: the control
-// plane sends no request to a server that a tenant names.
-func serverHasCredential(d *decoder, into reflect.Value, at node) {
-	if c := into.Addr().Interface().(*fleet.ClusterSpec); c.Server != "" &&
-		child(at, "credentialsRef") == nil {
-		d.at("credentialsRef", func() {
-			d.problem(at, codeMissingField, "credentialsRef is required",
-				"write credentialsRef: {name: <secret>}, a Secret in namespace "+
-					"argosy-tenant-<tenant> of the control plane's cluster")
-		})
-	}
-}
 
 func allNamespacesIsTrue(d *decoder, into reflect.Value, at node) {
 	n := child(at, "allNamespaces")

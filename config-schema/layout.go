@@ -20,6 +20,7 @@ type place struct {
 
 var platformPlaces = []place{
 	{folder: "engines", kind: fleet.KindEngine},
+	{folder: "clusters", kind: fleet.KindCluster},
 	{folder: "tenants", kind: fleet.KindTenant},
 	{folder: "policies", kind: fleet.KindPolicy},
 	{folder: "pools", later: "EnginePool"},

@@ -166,7 +166,7 @@ func exampleValue(example string) any {
 }
 
 // groupSchemas expresses "exactly one of" and "at most one of" as pairs that exclude each other,
-// which editors can explain.
+// which editors can explain, and a field that needs another one as the absence of the first.
 func (v *value) groupSchemas() []any {
 	var all []any
 	for _, g := range v.groups {
@@ -180,6 +180,11 @@ func (v *value) groupSchemas() []any {
 		if g.exactly {
 			all = append(all, map[string]any{"anyOf": anyOf})
 		}
+	}
+	for _, p := range v.pairs {
+		all = append(all, map[string]any{"anyOf": []any{
+			map[string]any{"not": map[string]any{"required": []string{p[0]}}},
+			map[string]any{"required": []string{p[1]}}}})
 	}
 	return all
 }

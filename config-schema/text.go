@@ -691,8 +691,16 @@ func hidden(r rune) bool {
 
 // noKeyInCAData finds a key behind the certificates, where no fixed text shows it.
 func noKeyInCAData(d *decoder, into reflect.Value, at node) {
-	if c := into.Addr().Interface().(*fleet.ClusterSpec); keyInBase64(
-		[]byte(strings.TrimRight(c.CAData, "="))) {
+	refuseKey(d, into.Addr().Interface().(*fleet.ClusterSpec).CAData, at)
+}
+
+// noKeyInCluster is noKeyInCAData for a Cluster.
+func noKeyInCluster(d *decoder, into reflect.Value, at node) {
+	refuseKey(d, into.Addr().Interface().(*fleet.PlatformClusterSpec).CAData, at)
+}
+
+func refuseKey(d *decoder, caData string, at node) {
+	if keyInBase64([]byte(strings.TrimRight(caData, "="))) {
 		d.at("caData", func() {
 			d.problem(child(at, "caData"), codePlaintextSecret,
 				"caData holds a private key in clear", secretFix)

@@ -8,7 +8,7 @@ type ServiceAccount struct {
 
 // AccountOf returns the service account that Argo CD authenticates as in an environment without a
 // credential of its own: it has the environment's name and is in a namespace of the cluster that
-// no declaration can name. Who creates it there decides what the environment may do.
+// no declaration can name. The platform creates it there and binds its rights.
 func AccountOf(id EnvironmentID) ServiceAccount {
 	return ServiceAccount{Namespace: TenantNamespace + string(id.Tenant), Name: string(id.Name)}
 }

@@ -88,9 +88,11 @@ type Cluster struct {
 	Unused           bool `json:",omitempty"`
 	ClusterResources bool
 	Credential       CredentialSource
-	// ServiceAccount is set if Argo CD authenticates as a service account of the cluster. Argosy requests
-	// its tokens and renews them.
+	// ServiceAccount is set if Argo CD authenticates as a service account of the cluster. Argosy
+	// requests its tokens and renews them.
 	ServiceAccount *ServiceAccount `json:",omitempty"`
+	// Cloud is set if Argo CD authenticates as an identity of a cloud.
+	Cloud *CloudIdentity `json:",omitempty"`
 }
 
 // Repository is a private repository of one tenant as it is configured on one engine.

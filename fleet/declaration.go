@@ -31,15 +31,16 @@ type Declaration struct {
 	Blob   string            `json:"blob"` // git blob id of the decoded bytes
 	Labels map[string]string `json:"labels,omitempty"`
 
-	Fleet       *FleetSpec       `json:"fleet,omitempty"`
-	Engine      *EngineSpec      `json:"engine,omitempty"`
-	Tenant      *TenantSpec      `json:"tenant,omitempty"`
-	Policy      *PolicySpec      `json:"policy,omitempty"`
-	Environment *EnvironmentSpec `json:"environment,omitempty"`
-	Deployment  *DeploymentSpec  `json:"deployment,omitempty"`
-	Set         *SetSpec         `json:"set,omitempty"`
-	Credential  *CredentialSpec  `json:"credential,omitempty"`
-	SyncRun     *SyncRunSpec     `json:"syncRun,omitempty"`
+	Fleet       *FleetSpec           `json:"fleet,omitempty"`
+	Engine      *EngineSpec          `json:"engine,omitempty"`
+	Cluster     *PlatformClusterSpec `json:"cluster,omitempty"`
+	Tenant      *TenantSpec          `json:"tenant,omitempty"`
+	Policy      *PolicySpec          `json:"policy,omitempty"`
+	Environment *EnvironmentSpec     `json:"environment,omitempty"`
+	Deployment  *DeploymentSpec      `json:"deployment,omitempty"`
+	Set         *SetSpec             `json:"set,omitempty"`
+	Credential  *CredentialSpec      `json:"credential,omitempty"`
+	SyncRun     *SyncRunSpec         `json:"syncRun,omitempty"`
 	// Defaults are those of a tenant (tenants/<tenant>/defaults.yaml); the fleet's are in Fleet.
 	Defaults *Defaults   `json:"defaults,omitempty"`
 	Sealed   *SealedSpec `json:"sealed,omitempty"`
@@ -190,7 +191,8 @@ type TenantSpec struct {
 	Quota  Quota    `json:"quota"`
 	// exact URL, or everything below it if it ends in a slash
 	Repositories []string `json:"repositories"`
-	// API servers: exact URL, or ".domain" for every host below it; none: none
+	// API servers: exact URL, ".domain" for every host below it, "cluster:<name>" or
+	// "engine:<name>"; none: none
 	Clusters []string `json:"clusters,omitempty"`
 	// on API servers that are shared with other tenants: exact name, or "prefix-"
 	Namespaces []string        `json:"namespaces,omitempty"`
@@ -333,10 +335,12 @@ type EnvironmentSpec struct {
 	Region           string       `json:"region"`
 }
 
-// ClusterSpec is the API server of an environment as an engine reaches it. Exactly one of Server
-// and Engine is set.
+// ClusterSpec is the API server of an environment as an engine reaches it. Exactly one of Server,
+// Ref and Engine is set.
 type ClusterSpec struct {
 	Server string `json:"server,omitempty"` // https URL without path, query, userinfo
+	// a Cluster of the platform, which has the server, its CA and the identity
+	Ref PlatformClusterName `json:"ref,omitempty"`
 	// the engine on whose own cluster the environment is
 	Engine         EngineName `json:"engine,omitempty"`
 	CAData         string     `json:"caData,omitempty"`

@@ -23,6 +23,7 @@ type Kind string
 const (
 	KindFleet                Kind = "Fleet"
 	KindEngine               Kind = "Engine"
+	KindCluster              Kind = "Cluster"
 	KindTenant               Kind = "Tenant"
 	KindPolicy               Kind = "Policy"
 	KindManagedEnvironment   Kind = "ManagedEnvironment"

@@ -36,8 +36,8 @@ func FuzzCheckNamespaceEntry(f *testing.F) {
 
 func TestAnEnginesOwnClusterIsGrantedByItsAddressAlone(t *testing.T) {
 	near := &ClusterSpec{Engine: "eu-1"}
-	if near.Address() != "engine:eu-1" || near.URL() != InClusterServer {
-		t.Errorf("%s, %s", near.Address(), near.URL())
+	if near.Address() != "engine:eu-1" || near.URL(nil) != InClusterServer {
+		t.Errorf("%s, %s", near.Address(), near.URL(nil))
 	}
 	for grant, want := range map[string]bool{"engine:eu-1": true, "engine:eu-2": false,
 		"https://kubernetes.default.svc": false, ".default.svc": false, ".svc": false} {

@@ -66,14 +66,20 @@ func InternalServer(raw string, clusterHosts []string, refusePrivate bool) strin
 // carrier is the address space that RFC 6598 shares between carriers. Clouds use it internally.
 var carrier = netip.MustParsePrefix("100.64.0.0/10")
 
-// engineGrant begins the address of an engine's own cluster.
-const engineGrant = "engine:"
+// engineGrant begins the address of an engine's own cluster, clusterGrant that of a Cluster.
+const (
+	engineGrant  = "engine:"
+	clusterGrant = "cluster:"
+)
 
-// Address identifies the cluster: the URL of its API server, or "engine:<name>" for the cluster
-// that an engine's Argo CD runs on.
+// Address identifies the cluster: the URL of its API server, "cluster:<name>" for a Cluster of the
+// platform, or "engine:<name>" for the cluster that an engine's Argo CD runs on.
 func (c *ClusterSpec) Address() string {
-	if c.Engine != "" {
+	switch {
+	case c.Engine != "":
 		return engineGrant + string(c.Engine)
+	case c.Ref != "":
+		return clusterGrant + string(c.Ref)
 	}
 	return c.Server
 }
@@ -86,18 +92,24 @@ func (s *EnvironmentSpec) OnEngine() EngineName {
 	return s.Cluster.Engine
 }
 
-// URL is the URL of the API server as the engine reaches it.
-func (c *ClusterSpec) URL() string {
-	if c.Engine != "" {
+// URL is the URL of the API server as the engine reaches it; platform is the Cluster that Ref
+// names.
+func (c *ClusterSpec) URL(platform *PlatformClusterSpec) string {
+	switch {
+	case c.Engine != "":
 		return InClusterServer
+	case platform != nil:
+		return platform.Server
 	}
 	return c.Server
 }
 
 // CheckServerGrant reports why an entry of Tenant.clusters is refused, or nil.
 func CheckServerGrant(grant string) error {
-	if engine, own := strings.CutPrefix(grant, engineGrant); own {
-		return ValidateName(engine)
+	for _, prefix := range []string{engineGrant, clusterGrant} {
+		if name, is := strings.CutPrefix(grant, prefix); is {
+			return ValidateName(name)
+		}
 	}
 	domain, below := strings.CutPrefix(grant, ".")
 	if !below {
@@ -116,10 +128,11 @@ func CheckServerGrant(grant string) error {
 }
 
 // ServerGrants are the entries of Tenant.clusters that grant an API server: its URL, and each
-// domain that its host is below. An engine's own cluster is granted by its address alone.
+// domain that its host is below. A Cluster and an engine's own cluster are granted by their address
+// alone.
 func ServerGrants(server string) []string {
 	grants := []string{server}
-	if strings.HasPrefix(server, engineGrant) {
+	if strings.HasPrefix(server, engineGrant) || strings.HasPrefix(server, clusterGrant) {
 		return grants
 	}
 	host := hostOf(strings.TrimPrefix(server, "https://"))

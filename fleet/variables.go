@@ -78,7 +78,12 @@ type scope struct {
 
 func (sc scope) value(name string) (string, error) {
 	switch name {
-	case "environment.name", "cluster.name":
+	case "cluster.name":
+		if c := sc.env.Environment.Cluster; c != nil && c.Ref != "" {
+			return string(c.Ref), nil
+		}
+		return sc.env.Key.Name, nil
+	case "environment.name":
 		return sc.env.Key.Name, nil
 	case "environment.region":
 		return sc.env.Environment.Region, nil

@@ -40,7 +40,7 @@ func (e *Engine) Apply(ctx context.Context, row mirror.Row, secret fleet.Secret,
 		return engine.Outcome{}, err
 	}
 	if account != nil {
-		return e.applyToken(ctx, row, *account, lease, known)
+		return e.applyToken(ctx, row, *account, secret, lease, known)
 	}
 	w, err := prepare(row, secret, lease)
 	if err != nil {
@@ -121,13 +121,18 @@ func (e *Engine) write(ctx context.Context, w *desired, known *entry) (engine.Ou
 
 // mutate sends a write unless an emergency stop is in force at that moment.
 func (e *Engine) mutate(ctx context.Context, tenant fleet.TenantName, r request, out any) error {
-	r.precheck = func() error {
+	r.precheck = e.unlessStopped(tenant)
+	return e.client.do(ctx, r, out)
+}
+
+// unlessStopped returns the check of a tenant's emergency stop.
+func (e *Engine) unlessStopped(tenant fleet.TenantName) func() error {
+	return func() error {
 		if e.options.Stopped(tenant) {
 			return engine.ErrStopped
 		}
 		return nil
 	}
-	return e.client.do(ctx, r, out)
 }
 
 // read reads one object from the API server, bypassing the cache; nil if it does not exist.

@@ -42,6 +42,12 @@ func unusable(format string, args ...any) error {
 // fill adds the credential to the data of a Secret's manifest, in place. The data must not be
 // shared.
 func fill(kind fleet.ObjectKind, data map[string]any, secret fleet.Secret) error {
+	if kind == fleet.ObjectCluster && authenticatesInCloud(data) {
+		if !secret.IsZero() {
+			return unusable("the cluster has an identity of a cloud and takes no secret")
+		}
+		return nil
+	}
 	if secret.IsZero() {
 		return unusable("it is empty")
 	}

@@ -120,14 +120,14 @@ func Connect(name fleet.EngineName, spec fleet.EngineSpec, config *rest.Config,
 		health: health{broken: map[*resource]failure{}}, conflicts: fieldConflicts{
 			of: map[fleet.ObjectKey]fieldConflict{}}}
 	e.client = &client{
-		http: &http.Client{Transport: transport, CheckRedirect: func(*http.Request,
-			[]*http.Request) error {
-			return http.ErrUseLastResponse
-		}},
+		http: &http.Client{Transport: transport, CheckRedirect: noRedirect},
 		base: base, flow: newFlow(8, options.InFlight), timeout: options.Timeout, retries: 4,
 	}
 	return e, nil
 }
+
+// noRedirect makes a client return a redirect as the response.
+func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // newTransport returns a transport with its own connections, so that a slow engine delays no other.
 // HTTP/2 pings detect dead connections.

@@ -789,7 +789,7 @@ func renderCluster(engine fleet.EngineSpec, key fleet.ObjectKey, c fleet.Cluster
 			return object{}, err
 		}
 	}
-	config, err := publicConfig(c.CAData)
+	config, err := publicConfig(c.CAData, c.Cloud)
 	if err != nil {
 		return object{}, err
 	}
@@ -816,10 +816,13 @@ func checkAccount(c *fleet.Cluster) error {
 	case c.ServiceAccount == nil:
 		return nil
 	case *c.ServiceAccount != fleet.AccountOf(c.ID):
-		return fmt.Errorf("service account %s is not the one of environment %s", c.ServiceAccount, c.ID)
-	case c.OnEngine == "":
-		return fmt.Errorf("service account %s: only on the engine's own cluster are its tokens "+
-			"requested", c.ServiceAccount)
+		return fmt.Errorf("service account %s is not the one of environment %s",
+			c.ServiceAccount, c.ID)
+	case c.Cloud != nil:
+		return fmt.Errorf("service account %s beside an identity of a cloud", c.ServiceAccount)
+	case c.OnEngine == "" && (c.Credential.Tenant != "" || c.Credential.Name == ""):
+		return fmt.Errorf("service account %s: its tokens are requested on the engine's own "+
+			"cluster, or with a credential of the platform", c.ServiceAccount)
 	}
 	return nil
 }
@@ -829,8 +832,13 @@ func checkAccount(c *fleet.Cluster) error {
 const unused = "argosy-unused"
 
 // publicConfig returns Argo CD's cluster config without the credential.
-func publicConfig(caData string) ([]byte, error) {
+func publicConfig(caData string, cloud *fleet.CloudIdentity) ([]byte, error) {
 	var config v1alpha1.ClusterConfig
+	if cloud != nil {
+		if err := authenticate(&config, cloud); err != nil {
+			return nil, err
+		}
+	}
 	if caData != "" {
 		ca, err := base64.StdEncoding.DecodeString(caData)
 		if err != nil {

@@ -11,6 +11,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/argoproj/argo-cd/v2/pkg/apis/application/v1alpha1"
+	"k8s.io/client-go/rest"
+
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/engine"
 	"argosy.dev/argosy/fleet/mirror"
@@ -80,13 +83,13 @@ func accountOf(row mirror.Row) (*fleet.ServiceAccount, error) {
 // applyToken is Apply for a cluster Secret with a token of a service account. It requests a token
 // if the Secret has none for this row or is due. If that fails, the token before stays.
 func (e *Engine) applyToken(ctx context.Context, row mirror.Row, account fleet.ServiceAccount,
-	lease mirror.Lease, known *entry) (engine.Outcome, error) {
+	secret fleet.Secret, lease mirror.Lease, known *entry) (engine.Outcome, error) {
 	now := e.options.Now()
 	has := known.hasToken(row, lease)
 	if has && now.Before(known.token.renews) {
 		return engine.Outcome{State: mirror.ApplyApplied, Renew: known.token.renews.Sub(now)}, nil
 	}
-	secret, times, err := e.requestToken(ctx, row.Tenant, account)
+	token, times, err := e.requestToken(ctx, row, account, secret)
 	if err != nil {
 		err = fmt.Errorf("%s %s: %w", row.Key.Kind, row.Key.Name, err)
 		if !has || errors.Is(err, engine.ErrStopped) || !now.Before(known.token.renews.Add(
@@ -96,7 +99,7 @@ func (e *Engine) applyToken(ctx context.Context, row mirror.Row, account fleet.S
 		return engine.Outcome{State: mirror.ApplyApplied, Message: err.Error(), Kept: true,
 			Renew: renewRetry}, nil
 	}
-	w, err := prepareWith(row, secret, lease, times.annotations())
+	w, err := prepareWith(row, token, lease, times.annotations())
 	if err != nil {
 		return engine.Outcome{}, err
 	}
@@ -113,10 +116,61 @@ func (e *entry) hasToken(row mirror.Row, lease mirror.Lease) bool {
 		!e.Deleting && e.Hash == row.Manifest.Hash && e.Epoch <= lease.Epoch
 }
 
-// requestToken requests a token of a service account of the engine's own cluster, by the connection
-// to the engine. The Secret also has the CA of that connection.
-func (e *Engine) requestToken(ctx context.Context, tenant fleet.TenantName,
-	account fleet.ServiceAccount) (fleet.Secret, *tokenTimes, error) {
+// issuer is where tokens of a cluster are requested.
+type issuer struct {
+	*client
+	ca []byte // of the API server; empty: the system's
+}
+
+// issuerOf returns the connection to the engine for the engine's own cluster, and for a Cluster of
+// the platform one with the platform's credential, which serves one request.
+func (e *Engine) issuerOf(row mirror.Row, secret fleet.Secret) (issuer, error) {
+	var manifest struct{ Data map[string]any }
+	if err := json.Unmarshal(row.Manifest.Body, &manifest); err != nil {
+		return issuer{}, fmt.Errorf("object is not JSON: %w", err)
+	}
+	key, err := dataValue(manifest.Data, "server")
+	var config v1alpha1.ClusterConfig
+	raw, configErr := dataValue(manifest.Data, "config")
+	if err := errors.Join(err, configErr); err != nil || json.Unmarshal(raw, &config) != nil {
+		return issuer{}, fmt.Errorf("the manifest of a cluster has no server or config")
+	}
+	server, _, _ := strings.Cut(string(key), "?")
+	if server == fleet.InClusterServer {
+		return issuer{e.client, e.ca}, nil
+	}
+	if err := fleet.CheckServerURL(server); err != nil {
+		return issuer{}, fmt.Errorf("server %q: %w", server, err)
+	}
+	given, err := clusterCredential(secret, string(key))
+	if err != nil {
+		return issuer{}, fmt.Errorf("secret %s: %w", credentialName(row), err)
+	}
+	if len(config.CAData) > 0 {
+		given.ca = config.CAData
+	}
+	transport, err := newTransport(&rest.Config{Host: server, BearerToken: given.token,
+		TLSClientConfig: rest.TLSClientConfig{CAData: given.ca, CertData: given.cert,
+			KeyData: given.key}}, e.options)
+	if err != nil {
+		return issuer{}, unusable("it cannot be used for %s", server)
+	}
+	base, err := url.Parse(server)
+	return issuer{&client{http: &http.Client{Transport: transport,
+		CheckRedirect: noRedirect}, base: base, flow: newFlow(1, 1),
+		timeout: e.options.Timeout, retries: 1}, given.ca}, err
+}
+
+// requestToken requests a token of a service account. The Secret also has the CA of the API server.
+func (e *Engine) requestToken(ctx context.Context, row mirror.Row, account fleet.ServiceAccount,
+	secret fleet.Secret) (fleet.Secret, *tokenTimes, error) {
+	from, err := e.issuerOf(row, secret)
+	if err != nil {
+		return fleet.Secret{}, nil, err
+	}
+	if from.client != e.client {
+		defer from.http.CloseIdleConnections()
+	}
 	body, err := json.Marshal(map[string]any{"apiVersion": "authentication.k8s.io/v1",
 		"kind": "TokenRequest", "spec": map[string]any{
 			"expirationSeconds": int(tokenLife.Seconds())}})
@@ -129,7 +183,7 @@ func (e *Engine) requestToken(ctx context.Context, tenant fleet.TenantName,
 			ExpirationTimestamp time.Time
 		}
 	}
-	err = e.mutate(ctx, tenant, request{method: http.MethodPost,
+	err = from.do(ctx, request{precheck: e.unlessStopped(row.Tenant), method: http.MethodPost,
 		path: "/api/v1/namespaces/" + url.PathEscape(account.Namespace) + "/serviceaccounts/" +
 			url.PathEscape(account.Name) + "/token",
 		contentType: plainJSON, body: body}, &answer)
@@ -147,7 +201,7 @@ func (e *Engine) requestToken(ctx context.Context, tenant fleet.TenantName,
 	}
 	// Between 60 % and 70 % of its life, so that tokens that were requested together are not
 	// renewed together.
-	return fleet.NewSecret(map[string][]byte{keyToken: []byte(token), keyCA: e.ca}),
+	return fleet.NewSecret(map[string][]byte{keyToken: []byte(token), keyCA: from.ca}),
 		&tokenTimes{renews: now.Add(life*6/10 + rand.N(life/10)), expires: now.Add(life)}, nil
 }
 

@@ -1,6 +1,7 @@
 package argocd
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"github.com/argoproj/argo-cd/v2/pkg/apis/application/v1alpha1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -172,5 +174,52 @@ func TestATokenIsOnlyOfTheOwnServiceAccount(t *testing.T) {
 	row.Environment = "staging"
 	if _, err := accountOf(row); err == nil {
 		t.Error("a row has the service account of another environment")
+	}
+}
+
+// A token for a Cluster of the platform is requested at its API server, with a credential that may
+// do nothing else and that Argo CD never gets.
+func TestATokenIsRequestedWithTheCredentialOfACluster(t *testing.T) {
+	c := apiServer(t)
+	f := openFixture(t)
+	e, env := startFixture(t, f), fleet.EnvironmentID{Tenant: "initech", Name: "shared"}
+	account := createAccount(t, c, env)
+	requester, err := c.TenantToken(t.Context(), "requester")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := clusterObject(env, c.Server)
+	o.Cluster.CAData, o.Cluster.ServiceAccount = base64.StdEncoding.EncodeToString(c.CA), &account
+	o.Cluster.Credential = fleet.CredentialSource{Folder: "environments", Name: "prod-1"}
+	row, secret := rowOf(t, o, 1), values("token", requester)
+	for name, given := range map[string]fleet.Secret{"no credential": {},
+		"no right to request tokens": secret, "another cluster's kubeconfig": values("kubeconfig",
+			kubeconfigWith(goodServer, "token: "+canary))} {
+		_, err := e.Apply(t.Context(), row, given, mirror.Lease{Epoch: 1})
+		if !errors.Is(err, engine.ErrCredential) || strings.Contains(err.Error(), "stack-tenants") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	meta := metav1.ObjectMeta{Name: "requester", Namespace: account.Namespace}
+	if err := c.Apply(t.Context(), &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{
+		APIGroups: []string{""}, Resources: []string{"serviceaccounts/token"},
+		Verbs: []string{"create"}}}}, &rbacv1.RoleBinding{ObjectMeta: meta,
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind,
+			Namespace: "stack-tenants", Name: "requester"}}}); err != nil {
+		t.Fatal(err)
+	}
+	var out engine.Outcome
+	waitUntil(t, func() bool { // the authorizer reads the binding by a watch
+		out, err = e.Apply(t.Context(), row, secret, mirror.Lease{Epoch: 1})
+		return err == nil
+	})
+	token := tokenIn(t, f, row.Key)
+	review, err := c.Client().AuthenticationV1().TokenReviews().Create(t.Context(),
+		&authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}},
+		metav1.CreateOptions{})
+	if want := "system:serviceaccount:argosy-tenant-initech:shared"; err != nil ||
+		review.Status.User.Username != want || !out.Changed || out.Renew == 0 {
+		t.Errorf("the token is of %q, %+v, %v", review.Status.User.Username, out, err)
 	}
 }

@@ -21,6 +21,8 @@ func (ch *checker) checkShared(e *entry) []fleet.Problem {
 	switch d := e.head; {
 	case d.Engine != nil:
 		return ch.checkInstance(e, d.Engine)
+	case d.Cluster != nil:
+		return ch.checkSameServer(e, d.Cluster)
 	case d.Environment != nil:
 		return ch.checkNamespaces(e, d)
 	case d.Credential != nil:
@@ -122,6 +124,8 @@ func (ch *checker) checkOwn(e *entry, d *fleet.Declaration) []fleet.Problem {
 		return append(checkTenant(e), ch.checkWholeGrants(e, d.Tenant)...)
 	case d.Engine != nil:
 		return ch.checkTenants(e, "spec.dedicatedTo", d.Engine.DedicatedTo)
+	case d.Cluster != nil:
+		return ch.checkCluster(e, d.Cluster)
 	case d.Policy != nil:
 		return ch.checkTenants(e, "spec.tenants", d.Policy.Tenants)
 	case d.Environment != nil:
@@ -286,6 +290,9 @@ func (ch *checker) checkServer(e *entry, spec *fleet.EnvironmentSpec,
 	if name := spec.Cluster.Engine; name != "" {
 		field = "spec.cluster.engine"
 		problems = ch.checkOnEngine(e, spec, name)
+	} else if spec.Cluster.Ref != "" {
+		field = "spec.cluster.ref"
+		problems = ch.checkReference(e, spec)
 	} else if why := fleet.InternalServer(server, hosts.ClusterHosts,
 		hosts.RefusePrivateClusters); why != "" {
 		problems = append(problems, e.problem("spec.cluster.server", codeClusterHost,
@@ -293,6 +300,8 @@ func (ch *checker) checkServer(e *entry, spec *fleet.EnvironmentSpec,
 				"host in clusterHosts of fleet/fleet.yaml",
 			"%s is a %s, which the fleet does not allow", strings.TrimPrefix(server, "https://"),
 			why))
+	} else {
+		problems = ch.checkDeclaredServer(e, spec)
 	}
 	file := "fleet/tenants/" + string(e.key.Tenant) + ".yaml"
 	if !fleet.ServerGranted(grant.Clusters, server) {
@@ -1006,6 +1015,8 @@ func rivalTerms(d *fleet.Declaration) []term {
 			ts = append(ts, term{what: namespaceOf, a: entry})
 		}
 		return ts
+	case d.Cluster != nil:
+		return []term{clusterAt(d.Cluster.Server)}
 	case d.Environment != nil:
 		return environmentRivals(d)
 	case d.Credential != nil:

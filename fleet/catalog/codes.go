@@ -31,6 +31,10 @@ const (
 	codeNamespaceReserved = "namespace-reserved"
 	codeWholeCluster      = "whole-cluster"
 	codeClusterScope      = "cluster-resources-differ"
+	codeUnknownCluster    = "unknown-cluster"
+	codeSameServer        = "duplicate-cluster"
+	codeDeclaredServer    = "server-of-cluster"
+	codeSharedIdentity    = "cluster-identity-shared"
 	codeClusterHost       = "cluster-host-not-allowed"
 	codeClusterResources  = "cluster-resources-not-granted"
 	codeAutonomous        = "autonomous-environment"
@@ -93,6 +97,12 @@ func Codes() map[string]string {
 			"granted to this environment, or are on a cluster that several tenants use.",
 		codeClusterScope: "Another environment of the tenant in this region may deploy other " +
 			"cluster-scoped kinds; Argo CD has one list for both.",
+		codeUnknownCluster: "No such cluster is declared in fleet/clusters/.",
+		codeSameServer:     "Another Cluster has the same API server.",
+		codeDeclaredServer: "The API server is a Cluster of the platform, which environments name by " +
+			"ref; what is in effect stays.",
+		codeSharedIdentity: "Argo CD has one identity of a cloud on the Cluster, and several tenants " +
+			"would use it.",
 		codeClusterHost:      "The API server is an internal address that the fleet does not except.",
 		codeClusterResources: "The tenant's grant has no cluster-scoped kinds.",
 		codeAutonomous: "The deployment names or selects an environment whose cluster " +
@@ -112,8 +122,9 @@ func Codes() map[string]string {
 		codeVersionRange: "The Tenant is not allowed ranges of versions.",
 		codeFloats: "The version is a range; Argo CD deploys each new version in it without a " +
 			"commit.",
-		codeTool:      "The Tenant is not allowed the version or plug-in that renders the source.",
-		codeImmutable: "A SyncRun does not change once it is in effect.",
+		codeTool: "The Tenant is not allowed the version or plug-in that renders the source.",
+		codeImmutable: "A SyncRun does not change once it is in effect, nor does the API server of a " +
+			"Cluster while an environment is on it.",
 		codeReferenced: "The declaration is removed while something still names it; it " +
 			"keeps its last good state.",
 		codeSelectsNothing: "The selector matches no environment that lists the deployment's " +

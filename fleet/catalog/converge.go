@@ -255,6 +255,8 @@ func (w *work) wakeDependents(k fleet.Key, before, after *fleet.Declaration) {
 		w.enqueueAll(term{what: underPolicy})
 	case fleet.KindTenant:
 		w.wakeTenant(k, before, after)
+	case fleet.KindCluster:
+		w.wakeCluster(k, before, after)
 	case fleet.KindEngine:
 		w.enqueueAll(referrersOf(k))
 		w.wakeRegions(k, before, after)
@@ -295,7 +297,7 @@ func (w *work) wakeFleet(before, after *fleet.Declaration) {
 	for k := range w.st.entries.all() {
 		switch k.Kind {
 		case fleet.KindManagedEnvironment, fleet.KindRepositoryCredential,
-			fleet.KindGitOpsDeployment, fleet.KindGitOpsDeploymentSet:
+			fleet.KindGitOpsDeployment, fleet.KindGitOpsDeploymentSet, fleet.KindCluster:
 			w.enqueue(k)
 		}
 	}
@@ -463,6 +465,7 @@ func exceeds(used, quota fleet.Quota) bool {
 // wakeRivals queues the quarantined entries that want the same things as an entry now or before.
 func (w *work) wakeRivals(e *entry) {
 	for _, d := range e.versions() {
+		w.wakeOnCluster(d)
 		for _, t := range rivalTerms(d) {
 			for k := range w.st.index.each(t) {
 				if k != e.key && w.st.entries.get(k).quarantined() {
@@ -682,6 +685,8 @@ func mention(d *fleet.Declaration, k fleet.Key) string {
 		return indexed("spec.dedicatedTo[%d]")
 	case d.Policy != nil:
 		return indexed("spec.tenants[%d]")
+	case d.Environment != nil && k.Kind == fleet.KindCluster:
+		return "spec.cluster.ref"
 	case d.Environment != nil:
 		return "spec.cluster.engine"
 	case d.SyncRun != nil && i == 0:

@@ -37,6 +37,7 @@ func text(d *fleet.Declaration) string {
 func pathOf(k fleet.Key) string {
 	folder := map[fleet.Kind]string{
 		fleet.KindEngine: "fleet/engines/", fleet.KindTenant: "fleet/tenants/",
+		fleet.KindCluster:              "fleet/clusters/",
 		fleet.KindManagedEnvironment:   "environments/",
 		fleet.KindGitOpsDeployment:     "deployments/",
 		fleet.KindGitOpsDeploymentSet:  "sets/",

@@ -122,7 +122,15 @@ func (ch *checker) checkNamespaces(e *entry, head *fleet.Declaration) []fleet.Pr
 		if !may || shared && !ch.mayName(e, head.Environment, ns) {
 			continue // never reveal the user of a namespace that the tenant may not use
 		}
-		if other := ch.claimant(e, head, ns); other != nil {
+		named := ch.byURL(head)
+		if named != nil && e.keeps(named.Environment, ns) {
+			continue // it was there before the Cluster
+		}
+		other := ch.claimant(e, head, ns)
+		if other == nil && named != nil {
+			other = ch.claimant(e, named, ns)
+		}
+		if other != nil {
 			// Without the other's name: a tenant learns nothing of the others.
 			problems = append(
 				problems,
@@ -135,6 +143,9 @@ func (ch *checker) checkNamespaces(e *entry, head *fleet.Declaration) []fleet.Pr
 	}
 	if may {
 		problems = append(problems, ch.checkNeighbours(e, head)...)
+		if named := ch.byURL(head); named != nil {
+			problems = append(problems, ch.checkNeighbours(e, named)...)
+		}
 	}
 	return append(problems, ch.checkScope(e, head)...)
 }

@@ -132,6 +132,7 @@ const (
 	servedIn       // region: engines
 	wantedIn       // region: environments
 	overQuota      // tenant: newcomers that wait for room
+	clusterServer  // API server: Clusters
 	grantsServer   // an entry of Tenant.clusters: tenants
 	onServer       // an entry that would grant it: environments
 	generatedName  // tenant, deployment: the sets that generate it
@@ -189,6 +190,8 @@ func terms(d *fleet.Declaration) []term {
 			term{what: argoCDUnder, a: firstWord(d.Engine.ArgoCD.Namespace)},
 			term{what: servedIn, a: d.Engine.Region},
 			term{what: installation, a: d.Engine.ArgoCD.InstallationID}, instanceOf(d.Engine))
+	case d.Cluster != nil:
+		ts = append(ts, clusterAt(d.Cluster.Server))
 	case d.Tenant != nil:
 		for _, g := range d.Tenant.Clusters {
 			ts = append(ts, term{what: grantsServer, a: g})
@@ -245,8 +248,11 @@ func references(d *fleet.Declaration) []fleet.Key {
 			ks = append(ks, tenantKey(t))
 		}
 	case d.Environment != nil:
-		if c := d.Environment.Cluster; c != nil && c.Engine != "" {
+		switch c := d.Environment.Cluster; {
+		case c != nil && c.Engine != "":
 			ks = append(ks, engineKey(c.Engine))
+		case c != nil && c.Ref != "":
+			ks = append(ks, clusterKey(c.Ref))
 		}
 	case d.Deployment != nil:
 		for _, n := range d.Deployment.Destination.Environments {

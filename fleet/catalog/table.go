@@ -168,7 +168,7 @@ func rank(k fleet.Kind) int {
 		return 0
 	case fleet.KindTenant:
 		return 1
-	case fleet.KindEngine, fleet.KindPolicy:
+	case fleet.KindEngine, fleet.KindPolicy, fleet.KindCluster:
 		return 2
 	case fleet.KindManagedEnvironment, fleet.KindRepositoryCredential, fleet.KindSealedSecret,
 		fleet.KindTenantDefaults, fleet.KindGitOpsDeploymentSet:

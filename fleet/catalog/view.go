@@ -36,6 +36,22 @@ func (r Repository) Identity() string {
 // Engine returns an engine.
 func (v *View) Engine(n fleet.EngineName) *fleet.Declaration { return v.Declaration(engineKey(n)) }
 
+// PlatformCluster returns the Cluster that an environment names; nil if it names none.
+func (v *View) PlatformCluster(env *fleet.EnvironmentSpec) *fleet.PlatformClusterSpec {
+	if env.Cluster == nil || env.Cluster.Ref == "" {
+		return nil
+	}
+	if d := v.Declaration(clusterKey(env.Cluster.Ref)); d != nil {
+		return d.Cluster
+	}
+	return nil
+}
+
+// EnvironmentsOn returns the environments that name a Cluster.
+func (v *View) EnvironmentsOn(cluster fleet.Key) []fleet.EnvironmentID {
+	return members(v, referrersOf(cluster), environmentID)
+}
+
 // Tenant returns a tenant.
 func (v *View) Tenant(n fleet.TenantName) *fleet.Declaration { return v.Declaration(tenantKey(n)) }
 

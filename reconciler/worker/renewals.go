@@ -54,7 +54,7 @@ func (r *renewals) due(now time.Time) []fleet.ObjectKey {
 	return keys
 }
 
-// renew queues the rows whose tokens are to be renewed.
+// renew queues the rows whose tokens are due.
 func (s *session) renew(ctx context.Context) error {
 	now := time.Now()
 	keys := s.renewals.due(now)

@@ -42,8 +42,9 @@ func newSession(w *Worker, held *lease.Held, target engine.Engine) *session {
 	c := &connection{Worker: w, lease: held, target: target, healthy: true}
 	s := &session{connection: c, queue: newQueue(w.Flight / 2),
 		woken: pacing.NewSignal(), wentBack: make(chan string, 1),
-		renewals: newRenewals(), parking: newParking(c, w.Reach), stopMirror: &stopMirror{connection: c},
-		present: map[fleet.ObjectKey]bool{}}
+		renewals: newRenewals(), parking: newParking(c, w.Reach),
+		stopMirror: &stopMirror{connection: c},
+		present:    map[fleet.ObjectKey]bool{}}
 	s.orphans, s.syncs = newOrphans(c, s.enqueue), newSyncs(c, s.parking)
 	s.deletions = pacing.NewDebouncer(deletionPause, w.Log, func(ctx context.Context) error {
 		return w.Reports.Notify(ctx, held.Lease().Name)

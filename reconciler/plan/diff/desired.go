@@ -11,7 +11,8 @@ import (
 // application returns the Application of a deployment in one of its environments, with every
 // default, override and variable resolved.
 func application(
-	on *fleet.EngineSpec, id fleet.ApplicationID, target fleet.Target, hold fleet.SyncRunName,
+	on *fleet.EngineSpec, view *catalog.View, id fleet.ApplicationID, target fleet.Target,
+	hold fleet.SyncRunName,
 ) *fleet.Application {
 	env, sync := target.Environment.Environment, target.Sync
 	sync.Automated = sync.Automated && hold == ""
@@ -19,7 +20,7 @@ func application(
 		ID: id, Name: fleet.ApplicationName(id), Project: fleet.ProjectName(id.Tenant),
 		Sources: target.Sources,
 		Destination: fleet.Destination{
-			Server: serverKey(env, id.In()), Namespace: target.Namespace,
+			Server: serverKey(view, env, id.In()), Namespace: target.Namespace,
 			Granted: env.Granted(target.Namespace, on.ArgoCD.Namespace), OnEngine: env.OnEngine(),
 		},
 		Sync:           sync,
@@ -37,11 +38,13 @@ func application(
 
 // serverKey returns the environment's API server under the name that its engine has for it. An
 // agent's own Argo CD always has the in-cluster name.
-func serverKey(spec *fleet.EnvironmentSpec, id fleet.EnvironmentID) string {
+func serverKey(
+	view *catalog.View, spec *fleet.EnvironmentSpec, id fleet.EnvironmentID,
+) string {
 	if spec.Cluster == nil {
 		return fleet.InClusterServer
 	}
-	return fleet.ServerKey(spec.Cluster.URL(), id)
+	return fleet.ServerKey(spec.Cluster.URL(view.PlatformCluster(spec)), id)
 }
 
 // cluster returns the Cluster of an environment without an agent.
@@ -52,13 +55,21 @@ func cluster(
 	c := env.Environment.Cluster
 	out := &fleet.Cluster{
 		ID: id, Name: fleet.ClusterName(id), Project: fleet.ProjectName(id.Tenant),
-		Server: fleet.ServerKey(c.URL(), id), OnEngine: c.Engine, CAData: c.CAData,
+		Server: serverKey(view, env.Environment, id), OnEngine: c.Engine, CAData: c.CAData,
 		AllNamespaces:    env.Environment.AllNamespaces,
 		ClusterResources: env.Environment.ClusterResources,
 		Credential: credentialSource(view, id.Tenant, fleet.ObjectCluster,
 			c.CredentialsRef.Name),
 	}
-	if out.Credential.Name == "" {
+	if platform := view.PlatformCluster(env.Environment); platform != nil {
+		out.CAData, out.Cloud = platform.CAData, platform.Cloud()
+		out.Credential = fleet.CredentialSource{}
+		if ref := platform.CredentialsRef; ref != nil {
+			out.Credential.Folder = fleet.ObjectCluster.CredentialFolder()
+			out.Credential.Name = ref.Name
+		}
+	}
+	if c.CredentialsRef.Name == "" && out.Cloud == nil {
 		account := fleet.AccountOf(id)
 		out.ServiceAccount = &account
 	}
@@ -125,7 +136,7 @@ func project(
 		if env == nil {
 			continue
 		}
-		p.Destinations = append(p.Destinations, destinations(on, l, id, env.Environment)...)
+		p.Destinations = append(p.Destinations, destinations(on, view, l, id, env.Environment)...)
 		if tenant != nil && env.Environment.ClusterWide() {
 			kinds.narrow(tenant.Tenant.ScopeOf(name, env.Environment))
 		}
@@ -162,9 +173,10 @@ func (k *kinds) of(creates bool) fleet.ClusterScope {
 
 // destinations are the namespaces of an environment under the server that its engine has for it.
 func destinations(
-	on *fleet.EngineSpec, l *applied.Layers, id fleet.EnvironmentID, env *fleet.EnvironmentSpec,
+	on *fleet.EngineSpec, view *catalog.View, l *applied.Layers, id fleet.EnvironmentID,
+	env *fleet.EnvironmentSpec,
 ) []fleet.Destination {
-	server := serverKey(env, id)
+	server := serverKey(view, env, id)
 	if env.AllNamespaces {
 		return []fleet.Destination{{Server: server, OnEngine: env.OnEngine(), All: true}}
 	}

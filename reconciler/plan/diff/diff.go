@@ -151,7 +151,7 @@ func (p *phase) writeApplication(
 	if err != nil {
 		return err
 	}
-	app := application(on, id, target, hold)
+	app := application(on, &p.after.View, id, target, hold)
 	_, exists := p.Rows.Get(key)
 	err = p.write(fleet.Object{Key: key, Application: app}, applied.Row{
 		Tenant: id.Tenant, Environment: id.Environment, Deployment: id.Deployment,

@@ -85,6 +85,10 @@ func (s *scope) touch() {
 			s.touchFleet()
 		case fleet.KindEngine:
 			s.touchEngine(c)
+		case fleet.KindCluster:
+			for _, id := range s.after.EnvironmentsOn(c.Key) {
+				s.out.Environments[id] = true
+			}
 		case fleet.KindTenant:
 			s.touchTenant(fleet.TenantName(c.Key.Name))
 		case fleet.KindManagedEnvironment:
