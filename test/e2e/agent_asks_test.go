@@ -16,8 +16,8 @@ import (
 
 const yardApp = "acme/yard@yard"
 
-// TestWhatIsAskedOfAnEdgeClusterIsDoneThere is about a SyncRun, about deletions beyond the
-// cluster's own cap, and about a network that has gone without a word.
+// TestWhatIsAskedOfAnEdgeClusterIsDoneThere is about a SyncRun, about the order of waves, about
+// deletions beyond the cluster's own cap, and about a network that has gone without a word.
 func TestWhatIsAskedOfAnEdgeClusterIsDoneThere(t *testing.T) {
 	f := edges.use(t)
 	repo := f.Apps["acme/storefront"]
@@ -42,6 +42,7 @@ func TestWhatIsAskedOfAnEdgeClusterIsDoneThere(t *testing.T) {
 	eventually(t, "it is synced to the newest commit", f.syncedTo(t, "yard", newer))
 
 	t.Run("a SyncRun that holds", func(t *testing.T) { s.rollsBack(t, old, newer) })
+	t.Run("waves", func(t *testing.T) { s.ordersWaves(t, "yard", "acme-yard") })
 	t.Run("deletions beyond the cluster's own cap", func(t *testing.T) { s.holdsDeletions(t) })
 	t.Run("a network that has gone without a word", func(t *testing.T) { s.freezes(t) })
 }

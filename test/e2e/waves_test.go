@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -22,6 +23,14 @@ func waveConfig(name string) string {
 func TestALaterWaveWaitsUntilTheEarlierOneIsHealthy(t *testing.T) {
 	f := platform.use(t)
 	f.allHealthy(t)
+	f.ordersWaves(t, "staging", "acme-staging")
+	f.allHealthy(t)
+}
+
+// ordersWaves deploys two waves to an environment of acme, of which the first is unhealthy for a
+// while, and removes them again.
+func (f *system) ordersWaves(t *testing.T, environment, namespace string) {
+	t.Helper()
 	repo := f.Apps["acme/storefront"]
 	if _, err := repo.Commit(t.Context(), "two waves", map[string]string{
 		"waves/base/base.yaml": waitingService, "waves/top/top.yaml": waveConfig("wave-top"),
@@ -30,7 +39,7 @@ func TestALaterWaveWaitsUntilTheEarlierOneIsHealthy(t *testing.T) {
 	}
 	declare := func(name, rest string) string {
 		return strings.NewReplacer("v2.0.1", "main", "path: deploy", "path: waves/"+name).Replace(
-			f.deployment(name, "staging", "acme-staging", rest))
+			f.deployment(name, environment, namespace, rest))
 	}
 	base, top := "tenants/acme/deployments/base.yaml", "tenants/acme/deployments/top.yaml"
 	f.commit(t, "two waves", map[string]string{
@@ -46,7 +55,7 @@ func TestALaterWaveWaitsUntilTheEarlierOneIsHealthy(t *testing.T) {
 		}
 		return ""
 	})
-	if out := f.must(t, "describe", "application", "acme/top@staging"); !strings.Contains(out,
+	if out := f.must(t, "describe", "application", "acme/top@"+environment); !strings.Contains(out,
 		"waits for wave -1: base is Progressing") {
 		t.Errorf("describe does not name the wave:\n%s", out)
 	}
@@ -54,7 +63,24 @@ func TestALaterWaveWaitsUntilTheEarlierOneIsHealthy(t *testing.T) {
 		"waves/base/base.yaml": waveConfig("wave-base")}); err != nil {
 		t.Fatal(err)
 	}
-	f.allHealthy(t, "acme/base@staging", "acme/top@staging")
+	for _, name := range []string{"base", "top"} {
+		eventually(t, name+" is Synced and Healthy", func() string {
+			found := list[view.Application](t, f, "applications", "--deployment", name)
+			if len(found) != 1 || found[0].Sync != mirror.SyncSynced ||
+				found[0].Health != mirror.HealthHealthy {
+				return fmt.Sprintf("%+v", found)
+			}
+			return ""
+		})
+	}
 	f.remove(t, "no waves", base, top)
-	f.allHealthy(t)
+	eventually(t, "the waves are deleted", func() string {
+		for _, name := range []string{"base", "top"} {
+			if found := list[view.Application](t, f, "applications", "--deployment",
+				name); len(found) > 0 {
+				return name + " is still there"
+			}
+		}
+		return ""
+	})
 }
