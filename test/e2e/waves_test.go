@@ -33,17 +33,18 @@ func (f *system) ordersWaves(t *testing.T, environment, namespace string) {
 	t.Helper()
 	repo := f.Apps["acme/storefront"]
 	if _, err := repo.Commit(t.Context(), "two waves", map[string]string{
-		"waves/base/base.yaml": waitingService, "waves/top/top.yaml": waveConfig("wave-top"),
+		"waves/base/base.yaml": waitingService, "waves/ready/base.yaml": waveConfig("wave-base"),
+		"waves/top/top.yaml": waveConfig("wave-top"),
 	}); err != nil {
 		t.Fatal(err)
 	}
-	declare := func(name, rest string) string {
-		return strings.NewReplacer("v2.0.1", "main", "path: deploy", "path: waves/"+name).Replace(
+	declare := func(name, folder, rest string) string {
+		return strings.NewReplacer("v2.0.1", "main", "path: deploy", "path: waves/"+folder).Replace(
 			f.deployment(name, environment, namespace, rest))
 	}
 	base, top := "tenants/acme/deployments/base.yaml", "tenants/acme/deployments/top.yaml"
 	f.commit(t, "two waves", map[string]string{
-		base: declare("base", "  wave: -1\n"), top: declare("top", "")})
+		base: declare("base", "base", "  wave: -1\n"), top: declare("top", "top", "")})
 	eventually(t, "the later wave waits", func() string {
 		found := list[view.Application](t, f, "applications", "--deployment", "top")
 		if len(found) != 1 {
@@ -59,10 +60,8 @@ func (f *system) ordersWaves(t *testing.T, environment, namespace string) {
 		"waits for wave -1: base is Progressing") {
 		t.Errorf("describe does not name the wave:\n%s", out)
 	}
-	if _, err := repo.Commit(t.Context(), "a base that waits for nothing", map[string]string{
-		"waves/base/base.yaml": waveConfig("wave-base")}); err != nil {
-		t.Fatal(err)
-	}
+	f.commit(t, "a base that waits for nothing", map[string]string{
+		base: declare("base", "ready", "  wave: -1\n")})
 	for _, name := range []string{"base", "top"} {
 		eventually(t, name+" is Synced and Healthy", func() string {
 			found := list[view.Application](t, f, "applications", "--deployment", name)
