@@ -206,15 +206,14 @@ func (t *tenant) environment(c *cluster) *environment {
 	return e
 }
 
-// propose drafts the environment. The cluster that Argo CD runs on is the engine's own; if this
-// version has no such environments, or the API server is unknown, an agent serves it.
+// propose drafts the environment. The cluster that Argo CD runs on is the engine's own, with a
+// service account of the environment; if the API server is unknown, an agent serves it.
 func (e *environment) propose(im *importer, clusterResources bool) {
 	agent := map[string]any{"argocdNamespace": im.ArgoNamespace}
 	var reaches []map[string]any
 	switch {
 	case e.cluster.key == inCluster:
-		reaches = append(reaches, map[string]any{"cluster": map[string]any{"engine": im.Engine,
-			"credentialsRef": map[string]any{"name": string(e.name)}}})
+		reaches = append(reaches, map[string]any{"cluster": map[string]any{"engine": im.Engine}})
 	case e.cluster.server != "":
 		c := map[string]any{"server": e.cluster.server,
 			"credentialsRef": map[string]any{"name": string(e.name)}}

@@ -1,6 +1,7 @@
 package adoption
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -58,8 +59,14 @@ func TestTheClusterOfArgoCDIsTheEngines(t *testing.T) {
 		}
 	}
 	if env := files["tenants/platform/environments/main.yaml"]; !strings.Contains(env,
-		"engine: main\n") {
+		"engine: main\n") || strings.Contains(env, "credentialsRef") {
 		t.Errorf("%s", env)
+	}
+	im.noteAccounts()
+	if !slices.ContainsFunc(im.notes, func(note string) bool {
+		return strings.Contains(note, "service account argosy-tenant-platform/main ")
+	}) {
+		t.Errorf("no note names the service account: %q", im.notes)
 	}
 }
 

@@ -240,17 +240,24 @@ func (im *importer) conclude(files []configschema.File) {
 		}
 	}
 	im.concludeSecrets()
+	im.noteAccounts()
+	slices.Sort(im.notes)
+}
+
+// noteAccounts names the service accounts that the environments on the engine's own cluster need.
+func (im *importer) noteAccounts() {
 	for _, t := range im.tenants {
-		if slices.ContainsFunc(t.envs, func(e *environment) bool {
-			return e.by == "engine" && len(e.namespaces) > 0
-		}) {
+		for _, e := range t.envs {
+			if e.by != "engine" || len(e.namespaces) == 0 {
+				continue
+			}
+			account := fleet.AccountOf(fleet.EnvironmentID{Tenant: t.name, Name: e.name})
 			im.notes = append(
 				im.notes, "tenant "+string(t.name)+" deploys to the cluster of engine "+
-					im.Engine+": create a service account there and store its token for the "+
-					"tenant's environment (docs/places.md)")
+					im.Engine+": create service account "+account.String()+" there, with the "+
+					"tenant's rights, and let Argosy request its tokens (docs/places.md)")
 		}
 	}
-	slices.Sort(im.notes)
 }
 
 // mapping lists the tenants and environments that replace projects and clusters.

@@ -250,10 +250,12 @@ var clusterKeys = map[string]string{
 }
 
 var clusterConfig = map[string]string{
-	"username":           "a password of a cluster's user has no counterpart: use a token",
-	"password":           "a password of a cluster's user has no counterpart: use a token",
-	"awsAuthConfig":      "write a token of a service account into the new Secret",
-	"execProviderConfig": "no command runs for a credential: write a token into the new Secret",
+	"username": "a password of a cluster's user has no counterpart: use a token",
+	"password": "a password of a cluster's user has no counterpart: use a token",
+	"awsAuthConfig": "the platform declares a Cluster with eks, or write a token into the " +
+		"new Secret",
+	"execProviderConfig": "the platform declares a Cluster with gke or aks, or write a token " +
+		"into the new Secret",
 	"proxyUrl":           "an environment has no proxy",
 	"disableCompression": "the engine decides",
 }

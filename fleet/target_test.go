@@ -119,6 +119,18 @@ func TestVariablesAreReplacedForEachEnvironment(t *testing.T) {
 	}
 }
 
+func TestTheNameOfAClusterIsThatOfThePlatform(t *testing.T) {
+	d := deploying(DeploymentSpec{Source: Source{Path: "${cluster.name}/${environment.name}",
+		TargetRevision: "main"}})
+	env := place("prod")
+	for ref, want := range map[PlatformClusterName]string{"": "prod/prod", "eu-7": "eu-7/prod"} {
+		env.Environment.Cluster = &ClusterSpec{Ref: ref}
+		if got, _ := d.TargetIn(env, Defaults{}); got.Sources[0].Path != want {
+			t.Errorf("on cluster %q the path is %q, want %q", ref, got.Sources[0].Path, want)
+		}
+	}
+}
+
 func TestAVariableIsNotExpandedAgain(t *testing.T) {
 	d := deploying(DeploymentSpec{Source: Source{Path: ".", TargetRevision: "main",
 		Helm: &HelmSource{Values: "a: $${$${environment.name}} $${environment.name}"}}})

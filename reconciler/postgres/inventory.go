@@ -705,14 +705,22 @@ const sqlUnusables = `(
 // sqlUnusable is a fleet.Problem of declaration c, whose object's worker failed.
 const sqlUnusable = `jsonb_build_object(
 		'key', jsonb_build_object('kind', c.kind, 'tenant', c.tenant, 'name', c.name), 'path', c.path, 'severity', 'error', 'code', 'unusable-credential',
-		'field', CASE c.kind WHEN 'ManagedEnvironment' THEN 'spec.cluster.credentialsRef.name' ELSE 'spec.credentialsRef.name' END,
-		'message', 'the engine has not got the secret ' || max(d.credential_name) || ': ' || max(s.state_message),
-		'fix', 'correct the secret; it is read again by itself')`
+		'field', CASE WHEN bool_or(` + sqlRequested + `) THEN 'spec.cluster'
+			WHEN c.kind = 'ManagedEnvironment' THEN 'spec.cluster.credentialsRef.name' ELSE 'spec.credentialsRef.name' END,
+		'message', CASE WHEN bool_or(` + sqlRequested + `) THEN 'the engine has not got a new token for the cluster'
+			ELSE 'the engine has not got the secret ' || max(d.credential_name) END || ': ' || max(s.state_message),
+		'fix', CASE WHEN bool_or(` + sqlRequested + `) THEN 'ask the platform; it is requested again by itself'
+			ELSE 'correct the secret; it is read again by itself' END)`
+
+// sqlRequested is whether the credential of row d is a token that Argosy requests: its source is
+// the platform's, or the connection to the engine.
+const sqlRequested = `(d.credential_tenant = '' OR d.credential_name = '')`
 
 // sqlWaited continues "waits for Cluster x on engine y" with the reason why that Cluster is not
 // written.
 const sqlWaited = `coalesce((
-		SELECT ', whose secret ' || coalesce(c.credential_name, '') || ' cannot be used: ' || w.state_message
+		SELECT CASE WHEN c.credential_tenant = '' OR c.credential_name = '' THEN ', which has no token: '
+			ELSE ', whose secret ' || coalesce(c.credential_name, '') || ' cannot be used: ' END || w.state_message
 		FROM desired c JOIN status w ON w.engine = c.engine AND w.kind = c.kind AND w.name = c.name AND w.seq = c.seq AND w.state = 'Failed'
 		WHERE c.engine = d.engine AND c.kind = 'Cluster' AND c.tenant = d.tenant
 			AND c.name = substring(s.state_message FROM '^waits for Cluster ([^ ]+) on engine')), '')`

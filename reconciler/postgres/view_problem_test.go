@@ -17,6 +17,48 @@ func TestAnUnusableCredentialIsReportedAtItsDeclaration(t *testing.T) {
 	t.Run("of a folder", func(t *testing.T) { unusableCredential(t, "") })
 }
 
+// A token that Argosy requests is no secret of the tenant, and its source is not named.
+func TestATokenThatIsNotGrantedIsReportedAtItsEnvironment(t *testing.T) {
+	t.Parallel()
+	for name, source := range map[string]fleet.CredentialSource{
+		"by the connection to the engine": {Tenant: "acme", Folder: "environments"},
+		"with a secret of the platform":   {Folder: "environments", Name: "prod-1"}} {
+		t.Run(name, func(t *testing.T) {
+			s, ctx := open(t, newDatabase(t)), t.Context()
+			cluster := mirror.Row{Key: fleet.ObjectKey{Engine: "eu-1", Kind: fleet.ObjectCluster,
+				Name: "cluster-acme"}, Tenant: "acme", Environment: "prod", Credential: &source,
+				Manifest: manifest(`{"kind":"Secret"}`)}
+			must(s.Plans.Record(ctx, hold(t, s, "reconciler"), step(0, 1, func(r *mirror.Record) {
+				r.Declarations = []fleet.Declaration{engineDeclaration("eu-1"),
+					tenantDeclaration("acme"), environmentDeclaration("acme", "prod")}
+				r.Placements = []fleet.Placement{placement("acme", "prod", "eu-1")}
+				r.Rows = []mirror.Row{cluster}
+			})))(t)
+			rows := must(s.Work.Changed(ctx, "eu-1", 0, 100))(t)
+			if len(rows) != 1 || rows[0].Credential == nil || *rows[0].Credential != source {
+				t.Fatalf("the row is %+v", rows)
+			}
+			check(t, s.Work.RowHeads(ctx, "eu-1", func(head mirror.RowHead) error {
+				if !head.Credential {
+					t.Error("the worker does not compare the token")
+				}
+				return nil
+			}))
+			check(t, s.Work.Acknowledge(ctx, hold(t, s, "engine/eu-1"), []mirror.Ack{{
+				Key: cluster.Key, Seq: rows[0].Seq, State: mirror.ApplyFailed,
+				Message: "the service account does not exist"}}))
+			problems, _, err := s.Views.Problems(ctx, view.Scope{Tenant: "acme"}, view.Filter{},
+				view.Page{Limit: 10})
+			if want := "the engine has not got a new token for the cluster: the service account " +
+				"does not exist"; err != nil || len(problems) != 1 ||
+				problems[0].Message != want || problems[0].Field != "spec.cluster" ||
+				problems[0].Fix != "ask the platform; it is requested again by itself" {
+				t.Errorf("%+v, %v", problems, err)
+			}
+		})
+	}
+}
+
 func unusableCredential(t *testing.T, repository string) {
 	s := open(t, newDatabase(t))
 	ctx := t.Context()
