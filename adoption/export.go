@@ -14,7 +14,8 @@ func own(k, v string) bool {
 
 // Plain returns a rendered object as a manifest of Argo CD that Argosy does not own: in the
 // namespace of its Argo CD, without the labels and annotations of Argosy. An Application gets the
-// finalizer of its deletion policy, which Argosy itself sets only when it deletes.
+// finalizer of its deletion policy, which Argosy itself sets only when it deletes. A cluster Secret
+// has no config: applied without the credential in it, it would remove that from the live Secret.
 func Plain(rendered map[string]any, namespace string,
 	deletion fleet.DeletionPolicy) map[string]any {
 	o := clone(rendered).(map[string]any)
@@ -31,6 +32,9 @@ func Plain(rendered map[string]any, namespace string,
 		}
 	}
 	metadata["namespace"] = namespace
+	if text(o, "kind") == KindSecret && secretType(o) == "cluster" {
+		delete(object(o, "data"), "config")
+	}
 	if text(o, "kind") == KindApplication && deletion == fleet.DeletionDelete {
 		metadata["finalizers"] = []any{finalizer}
 	}
