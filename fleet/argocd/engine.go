@@ -44,6 +44,8 @@ type Options struct {
 	Advise bool
 	// skip argocd-cmd-params-cm, which may not be read
 	NoParams bool
+	// Preflight reads every Application too: for a single check by a person
+	Thorough bool
 	Now      func() time.Time // default time.Now
 }
 

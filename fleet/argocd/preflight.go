@@ -40,7 +40,7 @@ func (e preflight) run(ctx context.Context) (engine.Report, error) {
 	report.Findings = append(report.Findings, kinds...)
 	report.Version = e.version(ctx)
 	for _, check := range []func(context.Context, string) ([]engine.Finding, error){
-		e.checkSettings, e.checkDefaultProject, e.checkRights} {
+		e.checkSettings, e.checkDefaultProject, e.checkApplications, e.checkRights} {
 		if len(kinds) > 0 {
 			break // without Argo CD's kinds the other checks would only repeat it
 		}
@@ -112,10 +112,12 @@ func (e preflight) checkSettings(ctx context.Context, version string) ([]engine.
 	if tracking == "" && !strings.HasPrefix(strings.TrimPrefix(version, "v"), "3.") {
 		tracking = "label, which an unset value may mean"
 	}
-	if tracking != "annotation" && tracking != "" {
+	// With annotation+label Argo CD writes both and reads the annotation.
+	if tracking != "annotation" && tracking != "annotation+label" && tracking != "" {
 		found = append(found, engine.Finding{Code: "tracking", Blocks: !e.name.OfEnvironment(),
 			Message: "Argo CD tracks resources by " + clip(tracking, 64),
-			Fix:     "set application.resourceTrackingMethod: annotation in argocd-cm"})
+			Fix: e.prepare("set application.resourceTrackingMethod: annotation in argocd-cm",
+				"a change of it by hand untracks the resources of Applications")})
 	}
 	if e.name.OfEnvironment() {
 		return append(found, e.checkOwnCluster(cm.Data)...), nil
@@ -124,8 +126,9 @@ func (e preflight) checkSettings(ctx context.Context, version string) ([]engine.
 		found = append(found, engine.Finding{Code: "installation-id", Blocks: true,
 			Message: fmt.Sprintf("Argo CD's installationID is %q, declared is %q", clip(id, 64),
 				e.installation),
-			Fix: "set installationID in argocd-cm to the declared one, which is unique in the " +
-				"fleet, or connect to the right instance"})
+			Fix: e.prepare("set installationID in argocd-cm to the declared one",
+				"a change of it by hand syncs Applications with automation; or connect to the "+
+					"right instance")})
 	}
 	isolation, err := e.checkIsolation(ctx, version, cm.Data)
 	return append(found, isolation...), err
@@ -144,6 +147,16 @@ func (e preflight) checkOwnCluster(data map[string]string) []engine.Finding {
 				"(cluster.inClusterEnabled: \"false\" in argocd-cm)",
 			Fix: "remove the setting, or declare the environment with cluster and let an engine " +
 				"reach it"}}
+}
+
+// prepare returns the fix of a setting that depends on what runs on the instance. The Argo CD of an
+// environment's own cluster is for its users to change.
+func (e preflight) prepare(setting, danger string) string {
+	if e.name.OfEnvironment() {
+		return setting
+	}
+	return fmt.Sprintf("with Applications on it, run `argosy prepare %s`: %s; on an empty one %s",
+		e.name, danger, setting)
 }
 
 // actor names the writer to the engine in messages.
@@ -175,9 +188,120 @@ func (e preflight) checkDefaultProject(ctx context.Context, _ string) ([]engine.
 	case len(project.Spec.SourceRepos) > 0 && len(project.Spec.Destinations) > 0:
 		return []engine.Finding{
 			{Code: "default-project", Message: "AppProject default allows deployments",
-				Fix: "empty its sourceRepos and destinations: no tenant uses it"}}, nil
+				Fix: e.prepare("empty its sourceRepos and destinations",
+					"it is emptied when no Application uses it")}}, nil
 	}
 	return nil, nil
+}
+
+// checkApplications reads every Application of the namespace, which only a Thorough preflight does,
+// and returns states in which automation or a deletion does not do what their people expect.
+func (e preflight) checkApplications(ctx context.Context, _ string) ([]engine.Finding, error) {
+	if !e.options.Thorough {
+		return nil, nil
+	}
+	var cm struct{ Data map[string]string }
+	if err := e.get(ctx, e.configMaps()+"/argocd-cm", &cm); err != nil {
+		return nil, nil // checkSettings reports it
+	}
+	var project struct {
+		Spec struct{ SourceRepos, Destinations []json.RawMessage }
+	}
+	err := e.get(ctx, projects.object(e.namespace, "default"), &project)
+	if err != nil && !provesAbsence(err, projects) {
+		return nil, nil // checkDefaultProject or checkRights reports it
+	}
+	locked := err == nil && (len(project.Spec.SourceRepos) == 0 ||
+		len(project.Spec.Destinations) == 0)
+	all, err := e.people(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var inDefault, paused, automated []string
+	for _, a := range all {
+		if a.Spec.Project == "" || a.Spec.Project == "default" {
+			inDefault = append(inDefault, a.Metadata.Name)
+		}
+		if _, ok := a.Metadata.Annotations[annotationPaused]; ok {
+			paused = append(paused, a.Metadata.Name)
+		}
+		if a.Spec.SyncPolicy.Automated != nil {
+			automated = append(automated, a.Metadata.Name)
+		}
+	}
+	var found []engine.Finding
+	if locked && len(inDefault) > 0 {
+		found = append(found, engine.Finding{Code: "default-in-use",
+			Message: fmt.Sprintf("AppProject default is locked, and %d Applications are in it, "+
+				"which Argo CD can neither sync nor delete with their resources: %s",
+				len(inDefault), named(inDefault)),
+			Fix: e.prepare("create Applications in other projects",
+				"open the project again, adopt them, then let the command lock it")})
+	}
+	if len(paused) > 0 {
+		found = append(found, engine.Finding{Code: "prepare-interrupted",
+			Message: fmt.Sprintf("`argosy prepare` was interrupted, and the automation of %d "+
+				"Applications is paused: %s", len(paused), named(paused)),
+			Fix: fmt.Sprintf("run `argosy prepare %s` again", e.name)})
+	}
+	if cm.Data["application.resourceTrackingMethod"] == "label" && len(automated) > 0 {
+		found = append(found, engine.Finding{Code: "tracking-in-use",
+			Message: fmt.Sprintf("%d Applications with automation depend on tracking by label: %s",
+				len(automated), named(automated)),
+			Fix: fmt.Sprintf("change application.resourceTrackingMethod by `argosy prepare %s` "+
+				"only", e.name)})
+	}
+	return found, nil
+}
+
+// annotationPaused is where `argosy prepare` records automation that it has paused.
+const annotationPaused = "argosy.dev/paused-automation"
+
+// peoples is an Application as far as checkApplications reads it.
+type peoples struct {
+	Metadata struct {
+		Name        string
+		Annotations map[string]string
+	}
+	Spec struct {
+		Project    string
+		SyncPolicy struct{ Automated *json.RawMessage }
+	}
+}
+
+// people lists the Applications of the namespace that are not ours.
+func (e preflight) people(ctx context.Context) (all []peoples, err error) {
+	query := url.Values{"limit": {"500"}, "labelSelector": {"!" + labelTenant}}
+	for {
+		var page struct {
+			Metadata struct{ Continue string }
+			Items    []peoples
+		}
+		if err := e.client.do(ctx, request{method: http.MethodGet,
+			path: applications.collection(e.namespace), query: query}, &page); err != nil {
+			if codeOf(err) == http.StatusForbidden {
+				return nil, nil // checkRights reports it
+			}
+			return nil, err
+		}
+		all = append(all, page.Items...)
+		if page.Metadata.Continue == "" {
+			return all, nil
+		}
+		query.Set("continue", page.Metadata.Continue)
+	}
+}
+
+// named lists at most five names.
+func named(names []string) string {
+	const most = 5
+	for i := range names {
+		names[i] = clip(names[i], 63)
+	}
+	if more := len(names) - most; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), more)
+	}
+	return strings.Join(names, ", ")
 }
 
 // right is a permission that we need in the instance's namespace.

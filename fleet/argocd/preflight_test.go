@@ -52,7 +52,7 @@ func TestPreflightChecksTheSettings(t *testing.T) {
 			[]string{"tracking blocks"}},
 		"tracking by annotation and label": {
 			map[string]any{"application.resourceTrackingMethod": "annotation+label",
-				"installationID": "eu-1"}, []string{"tracking blocks"}},
+				"installationID": "eu-1"}, nil},
 		"the installationID of another": {
 			map[string]any{"application.resourceTrackingMethod": "annotation",
 				"installationID": "us-1"}, []string{"installation-id blocks"}},
@@ -207,6 +207,58 @@ func TestPreflightReadsTheRepoServersGitSettings(t *testing.T) {
 		if report, err := fixtureOn(t, c.REST(), ns).Engine.Preflight(t.Context()); err != nil ||
 			!slices.Equal(codes(report), tc.want) {
 			t.Errorf("%v gives %v, %v", tc.env, codes(report), err)
+		}
+	}
+}
+
+// A thorough preflight knows what people's Applications on the instance need: a locked project, a
+// preparation that was interrupted, and a change of the tracking that would untrack resources.
+func TestAThoroughPreflightKnowsTheApplicationsOnTheInstance(t *testing.T) {
+	c := apiServer(t)
+	ns := space(t, c)
+	settings(t, c, ns, apart(map[string]any{"application.resourceTrackingMethod": "label",
+		"installationID": "eu-1"}))
+	app := func(name, project string, annotations, policy map[string]any) {
+		t.Helper()
+		source := map[string]any{"repoURL": "https://git.example.com/a/b", "path": "."}
+		destination := map[string]any{"server": exampleServer, "namespace": "a"}
+		if err := c.Apply(t.Context(), &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": argoAPI, "kind": "Application",
+			"metadata": map[string]any{"name": name, "namespace": ns, "annotations": annotations},
+			"spec": map[string]any{"project": project, "syncPolicy": policy, "source": source,
+				"destination": destination}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	app("shop", "default", nil, map[string]any{"automated": map[string]any{"prune": true}})
+	app("cart", "people", map[string]any{annotationPaused: "{}"}, map[string]any{})
+	run := func(o Options) engine.Report {
+		t.Helper()
+		o.Stopped = func(fleet.TenantName) bool { return true }
+		spec := engineSpec()
+		spec.ArgoCD.Namespace = ns
+		e, err := Connect(testEngine, spec, c.REST(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		report, err := e.Preflight(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return report
+	}
+	if got := codes(run(Options{})); !slices.Equal(got, []string{"tracking blocks"}) {
+		t.Errorf("a worker's findings are %v", got)
+	}
+	report := run(Options{Thorough: true})
+	if got := codes(report); !slices.Equal(got, []string{"tracking blocks", "default-in-use",
+		"prepare-interrupted", "tracking-in-use"}) {
+		t.Fatalf("findings are %v", report.Findings)
+	}
+	for i, name := range []string{"argosy prepare eu-1", "shop", "cart", "shop"} {
+		if f := report.Findings[i]; !strings.Contains(f.Message+f.Fix, name) ||
+			!strings.Contains(f.Message+f.Fix, "argosy prepare") {
+			t.Errorf("%s lacks %q: %s; %s", f.Code, name, f.Message, f.Fix)
 		}
 	}
 }

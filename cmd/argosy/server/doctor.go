@@ -100,7 +100,7 @@ func Doctor(ctx context.Context, s settings.Settings) []Check {
 	if err != nil {
 		return checks
 	}
-	connect := engines{secrets: secrets, inFlight: 1}
+	connect := engines{secrets: secrets, inFlight: 1, thorough: true}
 	for _, name := range slices.Sorted(maps.Keys(specs)) {
 		if specs[name].Connection.Agent != nil {
 			continue // its agent examines it

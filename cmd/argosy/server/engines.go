@@ -20,6 +20,7 @@ import (
 type engines struct {
 	secrets  worker.Secrets
 	inFlight int
+	thorough bool          // a preflight reads every Application
 	silence  time.Duration // of an engine that is read for a rebuild; default findSilence
 }
 
@@ -44,7 +45,7 @@ func (e engines) connect(ctx context.Context, name fleet.EngineName, spec fleet.
 		return nil, err
 	}
 	return argocd.Connect(name, spec, config, argocd.Options{
-		Stopped: stopped, InFlight: 2 * e.inFlight})
+		Stopped: stopped, InFlight: 2 * e.inFlight, Thorough: e.thorough})
 }
 
 func (e engines) config(ctx context.Context, name fleet.EngineName,
