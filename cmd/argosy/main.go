@@ -121,7 +121,8 @@ func writing(a *app) []*cobra.Command {
 // running are the commands that run the control plane.
 func running(a *app) []*cobra.Command {
 	return []*cobra.Command{serveCommand(a), migrateCommand(a), doctorCommand(a), rebuildCommand(a),
-		bootstrapCommand(a), prepareCommand(a)}
+		bootstrapCommand(a), prepareCommand(a),
+		leaveCommand(a)}
 }
 
 func versionCommand(a *app) *cobra.Command {

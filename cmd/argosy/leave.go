@@ -1,0 +1,110 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"argosy.dev/argosy/cmd/argosy/checkout"
+	configschema "argosy.dev/argosy/config-schema"
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/argocd"
+	"argosy.dev/argosy/fleet/policy"
+	"argosy.dev/argosy/reconciler/plan"
+)
+
+func leaveCommand(a *app) *cobra.Command {
+	var from instanceFlags
+	var dryRun, uninstalled bool
+	cmd := &cobra.Command{
+		Use:   "leave ENGINE --kubeconfig FILE",
+		Short: "Give every object of Argosy on an engine back to people",
+		Long: "Removes Argosy's labels, annotations and field ownership from the Applications,\n" +
+			"AppProjects and Secrets of an engine, and sets the finalizers that `argosy export`\n" +
+			"writes. Specs, credentials and workloads stay, and Argo CD syncs nothing. Then\n" +
+			"`kubectl apply` of the exported manifests changes nothing. It requires an emergency\n" +
+			"stop of the engine or the fleet, or --uninstalled: a control plane that still writes\n" +
+			"would report the objects as foreign. It deletes nothing, and can be run again.",
+		Example: "  argosy stop --engine eu-1 --reason 'leaving'\n" +
+			"  argosy leave eu-1 --kubeconfig ~/.kube/config --dry-run\n" +
+			"  argosy leave eu-1 --kubeconfig ~/.kube/config",
+		Args: exactly("ENGINE"),
+	}
+	from.add(cmd)
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "list the objects and change nothing")
+	cmd.Flags().BoolVar(&uninstalled, "uninstalled", false,
+		"every replica of the control plane has ended: needs no emergency stop")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		spec, config, err := from.open(args[0])
+		if err != nil {
+			return err
+		}
+		policies, err := declaredPolicies(from.repo)
+		if err != nil {
+			return err
+		}
+		e, err := argocd.Connect(fleet.EngineName(args[0]), spec, config, argocd.Options{
+			Stopped: func(fleet.TenantName) bool { return true }})
+		if err != nil {
+			return err
+		}
+		all, err := e.Leave(cmd.Context(), policies, uninstalled, dryRun)
+		for _, o := range all {
+			text := fmt.Sprintf("%s %s", o.Kind, o.Name)
+			if o.Note != "" {
+				text += ": " + o.Note
+			}
+			if err := a.printLine("%s", text); err != nil {
+				return err
+			}
+		}
+		if errors.Is(err, argocd.ErrNotStopped) {
+			return fmt.Errorf(
+				"engine %s: %w; run `argosy stop --engine %s`, or uninstall the control "+
+					"plane and use --uninstalled",
+				args[0],
+				err,
+				args[0],
+			)
+		}
+		if err != nil {
+			return err
+		}
+		if dryRun {
+			a.hint("%s would be given back", plural(len(all), "object"))
+		} else {
+			a.hint("gave %s back", plural(len(all), "object"))
+		}
+		return nil
+	}
+	return cmd
+}
+
+// declaredPolicies returns the deletion policy of each live object, by kind and name.
+func declaredPolicies(dir string) (func(fleet.ObjectKind, string) fleet.DeletionPolicy, error) {
+	files, err := checkout.Read(dir)
+	if err != nil {
+		return nil, err
+	}
+	p, err := plan.Offline(configschema.Inputs(files), "", policy.New().Judge, argocd.Renderer{})
+	if err != nil {
+		return nil, err
+	}
+	type object struct {
+		kind fleet.ObjectKind
+		name string
+	}
+	all := map[object]fleet.DeletionPolicy{}
+	for _, r := range p.Rows {
+		var live struct{ Metadata struct{ Name string } } // an adopted Application keeps its name
+		if err := json.Unmarshal(r.Row.Manifest.Body, &live); err != nil {
+			return nil, err
+		}
+		all[object{r.Row.Key.Kind, live.Metadata.Name}] = r.Row.Deletion
+	}
+	return func(kind fleet.ObjectKind, name string) fleet.DeletionPolicy {
+		return all[object{kind, name}]
+	}, nil
+}
