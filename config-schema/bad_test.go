@@ -122,8 +122,8 @@ func TestEachProblemOfABadFileHasAFix(t *testing.T) {
 		golden(t, name, a, got.Bytes(), want)
 	})
 	// These cannot be written as a file of testdata; tests of their own cover them.
-	for _, code := range []string{codeFileTooLarge, codeInternal, codeNotExpanded, codePathCase,
-		codeTooManyProblems, codeUnreadable} {
+	for _, code := range []string{codeFileTooLarge, codeInternal, CodeNotExpanded,
+		codeNothingListed, codePathCase, codeTooManyProblems, codeUnreadable} {
 		seen[code] = true
 	}
 	for code := range Codes() {

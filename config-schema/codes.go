@@ -41,7 +41,7 @@ const (
 	codeMisplaced       = "misplaced-file"
 	codeMissingField    = "missing-field"
 	codeNotAllowed      = "field-not-allowed"
-	codeNotExpanded     = "not-expanded"
+	codeNothingListed   = "empty-listing"
 	codeOutOfRange      = "out-of-range"
 	codePathCase        = "path-twin"
 	codePlaintextSecret = "plaintext-secret"
@@ -63,6 +63,9 @@ const (
 	codeWrongVersion    = "wrong-api-version"
 	codeYAMLFeature     = "yaml-feature"
 )
+
+// CodeNotExpanded is the code of a set without a listing that it requests.
+const CodeNotExpanded = "not-expanded"
 
 // Codes returns the codes of this package with their meaning, in one sentence each.
 func Codes() map[string]string {
@@ -96,8 +99,10 @@ func Codes() map[string]string {
 		codeMissingField: "A required field is missing.",
 		codeNotAllowed: "The field exists in Argo CD or Kubernetes but is Argosy's or the " +
 			"platform's to set.",
-		codeNotExpanded: "The repository of a set is not read, or nothing in it matches: the " +
-			"set's deployments keep their last good state.",
+		codeNothingListed: "Nothing in the repository of a set matches: the set's deployments " +
+			"keep their last good state.",
+		CodeNotExpanded: "The repository of a set is not read: the set's deployments keep their " +
+			"last good state.",
 		codeOutOfRange: "A number, a text's length or a list's length is out of its bounds.",
 		codePathCase: "Two paths differ only in case, and would be one file on some " +
 			"machines.",

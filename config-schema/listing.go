@@ -34,11 +34,11 @@ func (d *decoder) items(set *fleet.SetSpec, at node) []setItem {
 			listing, err := d.listings.Listing(r)
 			switch {
 			case err != nil:
-				d.problem(child(at, name), codeNotExpanded, fmt.Sprintf("%s: %v", r, err),
+				d.problem(child(at, name), CodeNotExpanded, fmt.Sprintf("%s: %v", r, err),
 					keepsAll)
 				return
 			case len(listing.Entries) == 0:
-				d.problem(child(at, name), codeNotExpanded, r.String()+": nothing matches",
+				d.problem(child(at, name), codeNothingListed, r.String()+": nothing matches",
 					keepsAll+"; remove the set's file to delete its deployments")
 				return
 			}

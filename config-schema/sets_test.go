@@ -123,24 +123,36 @@ func TestAMistakeOfOneItemHurtsItsDeploymentAlone(t *testing.T) {
 	}
 }
 
-func TestTheExampleOfTheDocsDecodes(t *testing.T) {
+func TestTheExamplesOfTheDocsDecode(t *testing.T) {
 	page, err := os.ReadFile("../docs/sets.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, example, _ := strings.Cut(string(page), "```yaml\n")
-	example, _, _ = strings.Cut(example, "```")
-	doc := Decode(File{Path: "tenants/acme/sets/shop.yaml", Bytes: []byte(example)})
-	if len(doc.Problems) > 0 {
-		t.Fatal(doc.Problems)
-	}
-	for _, g := range doc.Declaration.Set.Generated {
-		if len(g.Problems) > 0 {
-			t.Error(g.Problems)
+	examples := 0
+	for _, rest := range strings.Split(string(page), "```yaml\n")[1:] {
+		example, _, _ := strings.Cut(rest, "```")
+		path, _, _ := strings.Cut(strings.TrimPrefix(example, "# "), "\n")
+		doc := Decode(File{Path: path, Bytes: []byte(example),
+			Listings: atPaths("services/cart", "services/search")})
+		if len(doc.Problems) > 0 {
+			t.Fatal(doc.Problems)
 		}
+		set := doc.Declaration.Set
+		if len(set.Generated) < 2 {
+			t.Errorf("%s: %d deployments, %v", path, len(set.Generated), set.Unexpanded)
+		}
+		for _, g := range set.Generated {
+			if len(g.Problems) > 0 {
+				t.Error(g.Problems)
+			}
+		}
+		if err := judge(compiled(t, CombinedSchema()), []byte(example)); err != nil {
+			t.Error(err)
+		}
+		examples++
 	}
-	if err := judge(compiled(t, CombinedSchema()), []byte(example)); err != nil {
-		t.Error(err)
+	if examples != 2 {
+		t.Errorf("%d examples", examples)
 	}
 }
 

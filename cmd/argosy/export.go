@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"argosy.dev/argosy/adoption"
-	"argosy.dev/argosy/cmd/argosy/checkout"
 	configschema "argosy.dev/argosy/config-schema"
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/argocd"
@@ -32,12 +31,13 @@ func exportCommand(a *app) *cobra.Command {
 			"annotations of Argosy are left out; an Application whose workload is deleted with\n" +
 			"it gets Argo CD's finalizer. Secrets have no credential: the live ones keep theirs.\n" +
 			"It places environments as if none were placed yet. OUT must be new or empty.\n" +
-			"Declarations with problems are skipped; then the exit code is 1.",
+			"Declarations with problems are skipped; then the exit code is 1.\n" + listingHelp,
 		Example: "  argosy export --into manifests\n" +
 			"  argosy export path/to/config-repo --into manifests",
 		Args: atMost("DIR"),
 	}
 	cmd.Flags().StringVar(&into, "into", "", "folder of the manifests")
+	listings := addListings(cmd)
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		if into == "" {
 			return errors.New("name where to write with --into")
@@ -49,16 +49,16 @@ func exportCommand(a *app) *cobra.Command {
 		if len(entries) > 0 {
 			return fmt.Errorf("%s is not empty; name a new folder", into)
 		}
-		return a.export(dirOf(args), into)
+		files, err := readFiles(dirOf(args), *listings)
+		if err != nil {
+			return err
+		}
+		return a.export(files, into)
 	}
 	return cmd
 }
 
-func (a *app) export(dir, into string) error {
-	files, err := checkout.Read(dir)
-	if err != nil {
-		return err
-	}
+func (a *app) export(files []configschema.File, into string) error {
 	inputs := configschema.Inputs(files)
 	p, err := plan.Offline(inputs, "", policy.New().Judge, argocd.Renderer{})
 	if err != nil {

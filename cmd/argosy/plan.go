@@ -33,7 +33,8 @@ func planCommand(a *app) *cobra.Command {
 			"engine and reason",
 		Long: "Reads both revisions from Git's object database and ignores uncommitted changes.\n" +
 			"It places environments as if BASE were the first revision ever, so a running\n" +
-			"control plane may have them on other engines. Exit code 1: there are changes.",
+			"control plane may have them on other engines. Exit code 1: there are changes.\n" +
+			listingHelp,
 		Example: "  argosy plan --base origin/main --head HEAD\n" +
 			"  argosy plan --repo path/to/config-repo --base v1 --head v2 -o markdown",
 		Args: exactly(),
@@ -41,12 +42,18 @@ func planCommand(a *app) *cobra.Command {
 	cmd.Flags().StringVar(&repo, "repo", ".", "folder of the config repo")
 	cmd.Flags().StringVar(&base, "base", "HEAD~1", "revision to compare with")
 	cmd.Flags().StringVar(&head, "head", "HEAD", "revision to plan")
+	folders := addListings(cmd)
 	out := addFormat(cmd, "text", "json", "markdown", "sarif")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		listings, err := checkout.Listings(*folders)
+		if err != nil {
+			return err
+		}
 		h, err := openHistory(repo)
 		if err != nil {
 			return err
 		}
+		h.listings = listings
 		defer h.mirror.Close()
 		p, err := compare(cmd.Context(), h, base, head)
 		if err != nil {
@@ -64,7 +71,10 @@ func planCommand(a *app) *cobra.Command {
 }
 
 // history is a config repo in Git.
-type history struct{ mirror *gitrepo.Mirror }
+type history struct {
+	mirror   *gitrepo.Mirror
+	listings fleet.Listings
+}
 
 func openHistory(dir string) (history, error) {
 	dir, err := filepath.Abs(dir)
@@ -72,7 +82,7 @@ func openHistory(dir string) (history, error) {
 		return history{}, err
 	}
 	mirror, err := gitrepo.OpenLocal(dir, gitrepo.Budget{})
-	return history{mirror}, err
+	return history{mirror: mirror}, err
 }
 
 // compare plans head against a state in which base is applied.
@@ -137,7 +147,7 @@ func (h history) changed(ctx context.Context, base, head fleet.Revision) ([]cata
 }
 
 func (h history) file(ctx context.Context, e gitrepo.Entry) (configschema.File, error) {
-	f := configschema.File{Path: e.Path, Blob: string(e.Blob)}
+	f := configschema.File{Path: e.Path, Blob: string(e.Blob), Listings: h.listings}
 	if f.Unreadable = e.Why; f.Unreadable != "" {
 		return f, nil
 	}
@@ -245,15 +255,16 @@ func renderCommand(a *app) *cobra.Command {
 		Long: "Reads fleet/ and tenants/ below DIR (default: the current folder). It places\n" +
 			"environments as if none were placed yet, so a running control plane may have\n" +
 			"them on other engines. Declarations with problems are skipped; then the exit\n" +
-			"code is 1.",
+			"code is 1. " + listingHelp,
 		Example: "  argosy render\n  argosy render path/to/config-repo --engine eu-1 -o json",
 		Args:    atMost("DIR"),
 	}
 	cmd.Flags().StringVar(&engine, "engine", "",
 		"only for this engine; TENANT.ENVIRONMENT for an environment with an agent")
+	listings := addListings(cmd)
 	out := addFormat(cmd, "yaml", "json")
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
-		files, err := checkout.Read(dirOf(args))
+		files, err := readFiles(dirOf(args), *listings)
 		if err != nil {
 			return err
 		}

@@ -22,25 +22,54 @@ func validateCommand(a *app) *cobra.Command {
 		Short: "List every problem of a config repo, as file:line:col",
 		Long: "Reads fleet/ and tenants/ below DIR (default: the current folder) and prints\n" +
 			"every problem with its fix. It needs no network. Exit code 1: there are errors.\n" +
-			"Warnings alone do not change it.",
+			"Warnings alone do not change it. " + listingHelp,
 		Example: "  argosy validate\n" +
+			"  argosy validate --listing https://git.example.com/acme/services.git=../services\n" +
 			"  argosy validate path/to/config-repo -o github\n" +
 			"  argosy validate -o sarif > argosy.sarif",
 		Args: atMost("DIR"),
 	}
+	listings := addListings(cmd)
 	out := addFormat(cmd, "text", "json", "sarif", "github")
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
-		files, err := checkout.Read(dirOf(args))
+		files, err := readFiles(dirOf(args), *listings)
 		if err != nil {
 			return err
 		}
 		problems := configschema.Check(files)
+		for i := range problems {
+			if problems[i].Code == configschema.CodeNotExpanded {
+				problems[i].Severity = fleet.SeverityWarning
+			}
+		}
 		if err := a.writeProblems(problems, out.value); err != nil {
 			return err
 		}
 		return a.verdict(problems, len(files))
 	}
 	return cmd
+}
+
+// listingHelp explains --listing.
+const listingHelp = "A set with directories: or files: is expanded\n" +
+	"with the folders that --listing names; without one, it is reported as not expanded."
+
+func addListings(cmd *cobra.Command) *[]string {
+	return cmd.Flags().StringArray("listing", nil, "<repository>=<folder>: a clone of a repository "+
+		"that sets read; may repeat")
+}
+
+// readFiles reads a config repo with the listings of its sets.
+func readFiles(dir string, folders []string) ([]configschema.File, error) {
+	listings, err := checkout.Listings(folders)
+	if err != nil {
+		return nil, err
+	}
+	files, err := checkout.Read(dir)
+	for i := range files {
+		files[i].Listings = listings
+	}
+	return files, err
 }
 
 func (a *app) writeProblems(problems []fleet.Problem, format string) error {

@@ -140,7 +140,8 @@ func inputs(before, after tree) []catalog.Input {
 func input(path, text string) (catalog.Input, bool) {
 	sum := sha1.Sum([]byte(text))
 	doc := configschema.Decode(
-		configschema.File{Path: path, Blob: hex.EncodeToString(sum[:]), Bytes: []byte(text)})
+		configschema.File{Path: path, Blob: hex.EncodeToString(sum[:]), Bytes: []byte(text),
+			Listings: listedIn(text)})
 	return catalog.Input{Key: doc.Key, Path: path, Blob: doc.Blob, Declaration: doc.Declaration,
 		Problems: doc.Problems}, doc.Key.Kind != ""
 }

@@ -1,10 +1,15 @@
 package plan
 
 import (
+	"errors"
 	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
+	configschema "argosy.dev/argosy/config-schema"
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/mirror"
 )
@@ -86,4 +91,95 @@ func TestAnUnreviewedSetKeepsItsDeployments(t *testing.T) {
 		t.Error("the deployment of the removed item is in effect")
 	}
 	checkState(t, h)
+}
+
+// discoveringSet is shopSet with a file for each item in place of a list. Its comments are the
+// listing; without any file, the repository cannot be read.
+func discoveringSet(revisions map[string]string) string {
+	text := strings.NewReplacer("list:\n", "files:\n"+
+		"    repoURL: https://git.example.com/acme/services\n"+
+		"    targetRevision: main\n    paths: [\"services/*/config.yaml\"]\n",
+		"${item.name}", "${item.path.basename}").Replace(shopSet())
+	for _, name := range slices.Sorted(maps.Keys(revisions)) {
+		text += fmt.Sprintf("# services/%s/config.yaml: revision: %s\n", name, revisions[name])
+	}
+	return text
+}
+
+// listedIn returns the listing in the comments of a set.
+func listedIn(text string) fleet.Listings {
+	return func(r fleet.ListingRequest) (fleet.Listing, error) {
+		var files []fleet.Listed
+		for line := range strings.Lines(text) {
+			if path, content, is := strings.Cut(strings.TrimPrefix(line, "# "), ": "); is &&
+				r.Wants(path) {
+				files = append(files, configschema.ListFile(path, []byte(content)))
+			}
+		}
+		if len(files) == 0 {
+			return fleet.Listing{}, errors.New("connection refused")
+		}
+		return fleet.NewListing(r, "c1", files)
+	}
+}
+
+// The deployments of a set with a listing are those of a list that people wrote, through restarts
+// and failed reads, and cost the same.
+func TestAListingGivesTheDeploymentsOfItsListByHand(t *testing.T) {
+	for seed := range uint64(20) {
+		r := rand.New(rand.NewPCG(seed, 7))
+		listed, byHand := newHouse(t), newHouse(t)
+		start := small().with("fleet/fleet.yaml", fleetFile(loose))
+		listed.apply(start)
+		byHand.apply(start)
+		items := map[string]string{"first": "v1"}
+		for range 30 {
+			for range r.IntN(3) {
+				name := many(8)[r.IntN(8)]
+				items[name] = fmt.Sprintf("v%d", r.IntN(3))
+				if r.IntN(3) == 0 {
+					delete(items, name)
+				}
+			}
+			var written []string
+			for _, name := range slices.Sorted(maps.Keys(items)) {
+				written = append(written, name+"@"+items[name])
+			}
+			listed.render.rendered, byHand.render.rendered = 0, 0
+			unread := listed.files.with(shop, discoveringSet(nil))
+			if p := listed.apply(unread); len(p.Rows) > 0 {
+				t.Fatalf("seed %d: a failed read changes %s", seed, actions(p))
+			}
+			if r.IntN(3) == 0 {
+				listed.restart()
+			}
+			a := listed.apply(listed.files.with(shop, discoveringSet(items)))
+			b := byHand.apply(byHand.files.with(shop, shopSet(written...)))
+			if actions(a) != actions(b) {
+				t.Fatalf("seed %d: %s\nby hand: %s", seed, actions(a), actions(b))
+			}
+			if n := listed.render.rendered; n != byHand.render.rendered {
+				t.Fatalf("seed %d: %d objects are rendered, by hand %d", seed, n,
+					byHand.render.rendered)
+			}
+			if got, want := listed.desired(), byHand.desired(); !maps.Equal(got, want) {
+				t.Fatalf("seed %d: the rows are %v, by hand %v", seed, got, want)
+			}
+			checkState(t, listed)
+		}
+	}
+}
+
+func TestFoldersThatVanishAreHeldByTheGuards(t *testing.T) {
+	h := newHouse(t)
+	items := map[string]string{}
+	for _, name := range many(50) {
+		items[name] = "v1"
+	}
+	h.apply(small().with(shop, discoveringSet(items)))
+	p := h.compute(small().with(shop, discoveringSet(map[string]string{"svc-1": "v1"})))
+	if p.Counts.Deleted != 0 || p.Counts.Held < 45 || len(p.Holds) != 1 ||
+		p.Holds[0].Reason != mirror.HoldDeletions {
+		t.Errorf("%+v, holds %+v", p.Counts, p.Holds)
+	}
 }
