@@ -27,8 +27,9 @@ type app struct {
 	inexact bool         // the joined deployment does not repeat it exactly
 	// of its destination; a joined deployment may have another one
 	namespace string
-	same      *app // an equal Application of another file, whose result it has
-	parent    bool // of an app of apps, which needs no declaration
+	same      *app   // an equal Application of another file, whose result it has
+	parent    bool   // of an app of apps, which needs no declaration
+	folded    string // the file of the set that replaces the deployment, or ""
 }
 
 func (a *app) refuse(reason string, args ...any) {

@@ -21,6 +21,7 @@ type generator struct {
 	r   renderer
 	// the only cluster of a clusters generator, in place of those at hand; nil: none
 	assumed *assumed
+	probe   *probe // in place of the items of list and git; nil: none
 }
 
 // generate returns the parameters of a generator. outer are those of the first generator of a
@@ -76,6 +77,9 @@ func (g *generator) generate(at string, raw map[string]any, outer parameters) (f
 }
 
 func (g *generator) list(field string, block map[string]any) (found []parameters, err error) {
+	if g.probe != nil {
+		return g.probeList(block), nil
+	}
 	elements := list(block, "elements")
 	if y := text(block, "elementsYaml"); y != "" {
 		tree, err := parse("elements:\n" + indent(y))
@@ -216,6 +220,9 @@ func orEmpty(m map[string]any) map[string]any {
 
 // git lists the folders or files of the repository at hand.
 func (g *generator) git(field string, block map[string]any) (found []parameters, err error) {
+	if g.probe != nil {
+		return g.probeGit(block)
+	}
 	if g.im.Tree == nil {
 		return nil, fmt.Errorf("%s: the repository is not at hand; import from a clone of it, or "+
 			"from the live Argo CD", field)

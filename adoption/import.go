@@ -105,16 +105,40 @@ type importer struct {
 
 	patternNames map[fleet.Key]bool
 	sharing      map[*draft][]*app // Applications of each deployment, before overrides
+	probing      bool              // ApplicationSets get a probe: see fold
+	marks        int               // of probes
 }
 
 // Import returns the config repo for the originals.
 func Import(in Input, o Options, tools Tools) (*Outcome, error) {
+	im := newImporter(in, o, tools)
+	im.read()
+	files, err := im.complete()
+	if err == nil {
+		files, err = im.fold(files)
+	}
+	if err != nil {
+		return nil, err
+	}
+	im.conclude(files)
+	report := Report{Objects: im.results, Mapping: im.mapping(), Commands: im.commands,
+		Notes: im.notes}
+	report.finish()
+	return &Outcome{Files: files, Report: report}, nil
+}
+
+func newImporter(in Input, o Options, tools Tools) *importer {
 	im := &importer{Input: in, Options: o, tools: tools, results: slices.Clone(in.Refused),
 		tenants: map[fleet.TenantName]*tenant{}, filesAt: map[string]bool{},
 		owned: map[string][]Original{}, patternNames: map[fleet.Key]bool{}}
 	for _, f := range im.files() {
 		im.filesAt[f] = true
 	}
+	return im
+}
+
+// read drafts a deployment for each Application.
+func (im *importer) read() {
 	slices.SortFunc(im.Originals, compareOriginals)
 	im.results = slices.DeleteFunc(im.results, func(r Result) bool {
 		return !im.wanted(r.Kind, r.Namespace, r.Name)
@@ -126,15 +150,6 @@ func Import(in Input, o Options, tools Tools) (*Outcome, error) {
 	im.readSets()
 	im.parents()
 	im.propose()
-	files, err := im.complete()
-	if err != nil {
-		return nil, err
-	}
-	im.conclude(files)
-	report := Report{Objects: im.results, Mapping: im.mapping(), Commands: im.commands,
-		Notes: im.notes}
-	report.finish()
-	return &Outcome{Files: files, Report: report}, nil
 }
 
 func compareOriginals(a, b Original) int {

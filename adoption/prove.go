@@ -1,6 +1,7 @@
 package adoption
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -208,7 +209,7 @@ func (im *importer) conclude(files []configschema.File) {
 			continue
 		}
 		if !a.out() {
-			a.result.File = pathOf(a.draft.key)
+			a.result.File = cmp.Or(a.folded, pathOf(a.draft.key))
 			if a.result.Status == "" {
 				a.refuse("it was not proven")
 			}

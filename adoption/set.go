@@ -19,6 +19,9 @@ type set struct {
 	// of a single clusters generator: the selector of its clusters; nil: another generator, or all
 	selector map[string]any
 	patterns []*pattern // in place of apps, if the clusters are not at hand
+	probe    *probe     // of an importer that probes
+	probes   []*app     // the Applications of the probe
+	folded   bool       // a set replaces the deployments
 }
 
 // readSets expands the ApplicationSets.
@@ -30,7 +33,11 @@ func (im *importer) readSets() {
 		s := &set{Original: o, result: Result{Kind: o.Kind, Namespace: o.Namespace, Name: o.Name,
 			Source: o.File}}
 		im.sets = append(im.sets, s)
-		if reason := im.expand(s); reason != "" {
+		reason := im.expand(s)
+		if im.probing && reason == "" && foldable(object(s.Object, "spec")) {
+			im.addProbe(s)
+		}
+		if reason != "" {
 			for _, a := range s.apps {
 				a.refuse(reason)
 			}
@@ -237,8 +244,12 @@ func (im *importer) concludeSets() {
 			if len(r.Differences) > 0 {
 				r.Status = Changed
 			}
+			written := plural(len(files), "deployment")
+			if s.folded {
+				written = "a set"
+			}
 			r.Notes = append(s.notes, fmt.Sprintf("%s in %s", plural(len(s.apps)-refused,
-				"generated Application"), plural(len(files), "deployment")))
+				"generated Application"), written))
 		}
 		im.results = append(im.results, *r)
 	}

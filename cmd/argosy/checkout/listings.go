@@ -15,7 +15,7 @@ import (
 )
 
 // Listings returns the listings of repositories that are in folders of the file system, given as
-// "URL=FOLDER". A folder stands for every revision of its repository, with the files that it has
+// "URL=FOLDER". A folder is taken for every revision of its repository, with the files that it has
 // now, committed or not; links are left out. A repository without a folder has no listing.
 func Listings(folders []string) (fleet.Listings, error) {
 	dirs := map[string]string{}

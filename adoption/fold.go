@@ -1,0 +1,473 @@
+package adoption
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+
+	configschema "argosy.dev/argosy/config-schema"
+	"argosy.dev/argosy/fleet"
+)
+
+// probe stands for one item of each list and git generator of an ApplicationSet. Its values are
+// marks that occur nowhere else: their places in the deployment are the variables of a set.
+type probe struct {
+	marks   map[string]string // variable by mark
+	sources map[string]any    // directories, files and list of the set
+	list    []map[string]string
+}
+
+// mark is a mark for a field, in the form of one of its values: a repository is a URL. No two
+// ApplicationSets of an import have one, so that their namespaces differ.
+func (g *generator) mark(field string, value any) string {
+	g.im.marks++
+	m := fmt.Sprintf("zq%dx", g.im.marks)
+	switch s := fmt.Sprint(value); {
+	case strings.HasPrefix(s, "https://"):
+		m = "https://" + m + ".example.com/" + m + "/" + m
+	case strings.HasPrefix(s, "git@"):
+		m = "git@" + m + ".example.com:" + m + "/" + m
+	}
+	g.probe.marks[m] = "${item." + field + "}"
+	return m
+}
+
+// foldable reports whether the generators of an ApplicationSet have a counterpart in a set: one
+// list or git generator, or a matrix of two generators of which neither reads the other.
+func foldable(spec map[string]any) bool {
+	generators := list(spec, "generators")
+	if len(generators) != 1 {
+		return false
+	}
+	sources := map[string]int{}
+	leaf := func(raw any) bool {
+		m, _ := raw.(map[string]any)
+		for _, k := range keys(m) {
+			block, _ := m[k].(map[string]any)
+			kind := k
+			switch {
+			case k == "clusters":
+				continue
+			case k == "git" && len(list(block, "files")) > 0:
+				kind = "files"
+			case k != "git" && k != "list":
+				return false
+			}
+			if sources[kind]++; sources[kind] > 1 || text(block, "pathParamPrefix") != "" ||
+				text(block, "elementsYaml") != "" || m["selector"] != nil {
+				return false
+			}
+		}
+		return len(m) == 1
+	}
+	m, _ := generators[0].(map[string]any)
+	if parts := list(m, "matrix", "generators"); len(parts) == 2 {
+		return leaf(parts[0]) && leaf(parts[1]) && len(sources) > 0 &&
+			!strings.Contains(writeYAML(without(parts[1], "values")), "{{")
+	}
+	return leaf(generators[0]) && len(sources) > 0
+}
+
+// without is a generator without one field of its block: clusters render their values by
+// themselves.
+func without(generator any, field string) any {
+	out, _ := clone(generator).(map[string]any)
+	for _, k := range keys(out) {
+		if block, ok := out[k].(map[string]any); ok {
+			delete(block, field)
+		}
+	}
+	return out
+}
+
+// probeList is the item of a list generator.
+func (g *generator) probeList(block map[string]any) []parameters {
+	union := map[string]any{}
+	var items []map[string]string
+	for _, e := range list(block, "elements") {
+		m, _ := e.(map[string]any)
+		merged(union, clone(m))
+		flat, item := parameters{}, map[string]string{}
+		flatten("", m, flat)
+		for k, v := range flat {
+			item[listField(k)] = fmt.Sprint(v)
+		}
+		items = append(items, item)
+	}
+	g.probe.list = items
+	return []parameters{g.params(g.marked(union, "", listField).(map[string]any))}
+}
+
+// listField is the name of an item's field for a parameter that may be nested.
+func listField(name string) string { return strings.ReplaceAll(name, ".", "-") }
+
+func asWritten(name string) string { return name }
+
+// marked is a tree with a mark in place of each scalar.
+func (g *generator) marked(v any, name string, field func(string) string) any {
+	switch v := v.(type) {
+	case map[string]any:
+		out := map[string]any{}
+		for _, k := range keys(v) {
+			at := k
+			if name != "" {
+				at = name + "." + k
+			}
+			out[k] = g.marked(v[k], at, field)
+		}
+		return out
+	case []any:
+		out := make([]any, len(v))
+		for i, e := range v {
+			out[i] = g.marked(e, fmt.Sprintf("%s.%d", name, i), field)
+		}
+		return out
+	}
+	return g.mark(field(name), v)
+}
+
+// probeGit is the item of a git generator.
+func (g *generator) probeGit(block map[string]any) ([]parameters, error) {
+	files := list(block, "files")
+	name, form := "directories", list(block, "directories")
+	if len(files) > 0 {
+		name, form = "files", files
+	}
+	var patterns []any
+	for _, f := range form {
+		m, _ := f.(map[string]any)
+		pattern, sign := text(m, "path"), ""
+		if exclude, _ := m["exclude"].(bool); exclude {
+			sign = "!"
+		}
+		for _, one := range alternatives(strings.TrimPrefix(pattern, "./")) {
+			if err := fleet.CheckListPattern(sign + one); err != nil {
+				return nil, fmt.Errorf("pattern %q: %w", pattern, err)
+			}
+			patterns = append(patterns, sign+one)
+		}
+	}
+	url, revision := text(block, "repoURL"), text(block, "revision")
+	if others := spellingsOf(url); len(others) > 0 {
+		url, _ = others[len(others)-1].(string)
+	}
+	if revision == "" {
+		revision = "HEAD"
+	}
+	g.probe.sources[name] = map[string]any{"repoURL": url, "targetRevision": revision,
+		"paths": patterns}
+	content := map[string]any{}
+	if name == "files" {
+		for _, file := range g.im.files() {
+			if !slices.ContainsFunc(files, func(f any) bool {
+				m, _ := f.(map[string]any)
+				form, err := lsFiles(text(m, "path"))
+				return err == nil && form.MatchString(file)
+			}) {
+				continue
+			}
+			found, err := g.file(file)
+			if err != nil || len(found) != 1 {
+				return nil, errors.New("a file does not hold one map")
+			}
+			merged(content, clone(found[0]))
+		}
+	}
+	content, _ = g.marked(content, "", asWritten).(map[string]any)
+	segments := make([]any, 8)
+	for i := range segments {
+		segments[i] = g.mark(fmt.Sprintf("path.segments.%d", i), "")
+	}
+	folder, base := g.mark("path", ""), g.mark("path.basename", "")
+	p := g.params(content)
+	at := map[string]any{"path": folder, "basename": base, "basenameNormalized": base,
+		"segments": segments}
+	if name == "files" {
+		file := g.mark("path.filename", "")
+		at["filename"], at["filenameNormalized"] = file, file
+	}
+	if g.r.goTemplate {
+		p["path"] = at
+	} else {
+		p["path"] = folder
+		for k, v := range at {
+			if k != "path" && k != "segments" {
+				p["path."+k] = v
+			}
+		}
+		for i, s := range segments {
+			p[fmt.Sprintf("path[%d]", i)] = s
+		}
+	}
+	values, err := g.r.tree(orEmpty(object(block, "values")), p)
+	if err != nil {
+		return nil, err
+	}
+	if g.r.goTemplate {
+		p["values"] = values
+	} else {
+		flatten("values", values, p)
+	}
+	return []parameters{p}, nil
+}
+
+var braces = regexp.MustCompile(`\{([^{}]*)\}`)
+
+// alternatives are the patterns that a pattern with groups {a,b} stands for.
+func alternatives(pattern string) (all []string) {
+	at := braces.FindStringSubmatchIndex(pattern)
+	if at == nil {
+		return []string{pattern}
+	}
+	for _, one := range strings.Split(pattern[at[2]:at[3]], ",") {
+		all = append(all, alternatives(pattern[:at[0]]+one+pattern[at[1]:])...)
+	}
+	return all
+}
+
+// listing is what the repository at hand has for a request.
+func (im *importer) listing(r fleet.ListingRequest) (fleet.Listing, error) {
+	if im.Tree == nil {
+		return fleet.Listing{}, fleet.ErrNoListing
+	}
+	var entries []fleet.Listed
+	all := im.Tree.Dirs
+	if r.Files {
+		all = im.Tree.Files
+	}
+	for _, p := range all {
+		switch {
+		case !r.Wants(p):
+		case !r.Files:
+			entries = append(entries, fleet.Listed{Path: p})
+		default:
+			b, err := im.Tree.Read(p)
+			if err != nil {
+				return fleet.Listing{}, err
+			}
+			entries = append(entries, configschema.ListFile(p, b))
+		}
+	}
+	return fleet.NewListing(r, "", entries)
+}
+
+// addProbe adds the Applications that an ApplicationSet generates for the probe, one for each
+// cluster.
+func (im *importer) addProbe(s *set) {
+	spec := object(s.Object, "spec")
+	p := &probe{marks: map[string]string{}, sources: map[string]any{}}
+	goTemplate, _ := spec["goTemplate"].(bool)
+	g := &generator{im: im, set: &set{Original: s.Original}, probe: p,
+		r: renderer{goTemplate: goTemplate}}
+	first, _ := list(spec, "generators")[0].(map[string]any)
+	found, err := g.generate("spec.generators[0]", first, nil)
+	if err != nil {
+		return
+	}
+	charts := len(s.apps) > 0
+	for _, a := range s.apps {
+		charts = charts && im.chart(text(a.Object, "spec", "source", "path"))
+	}
+	for _, params := range found {
+		o, err := im.generated(s, g.r, params)
+		if err != nil {
+			return
+		}
+		if folder := text(o.Object, "spec", "source", "path"); charts && folder != "" {
+			im.filesAt[path.Join(path.Clean(folder), "Chart.yaml")] = true
+		}
+		s.probes = append(s.probes, im.add(o, s))
+	}
+	s.probe = p
+}
+
+// fold writes ApplicationSets as sets: a set replaces the deployments of an ApplicationSet if it
+// gives exactly them. A second import, with a probe in each ApplicationSet, shows which texts of
+// the deployment come from an item.
+func (im *importer) fold(files []configschema.File) ([]configschema.File, error) {
+	// a new item of an adopting set would wait for an Application that nothing creates
+	if im.Adopt || !slices.ContainsFunc(im.sets, (*set).whole) {
+		return files, nil
+	}
+	trial := newImporter(im.Input, im.Options, im.tools)
+	trial.probing = true
+	trial.read()
+	if _, err := trial.complete(); err != nil {
+		return nil, err
+	}
+	for i, s := range im.sets {
+		if s.whole() && trial.sets[i].probe != nil {
+			files = im.foldSet(s, trial.sets[i], files)
+		}
+	}
+	return files, nil
+}
+
+// whole reports whether every Application of a foldable ApplicationSet is written, in deployments
+// that no other Application shares.
+func (s *set) whole() bool {
+	return len(s.apps) > 0 && foldable(object(s.Object, "spec")) &&
+		!slices.ContainsFunc(s.apps, func(a *app) bool { return a.out() || a.draft == nil })
+}
+
+// foldSet returns the files with a set in place of the deployments of an ApplicationSet, or
+// unchanged if there is none that gives them.
+func (im *importer) foldSet(s, trial *set, files []configschema.File) []configschema.File {
+	template := trial.template()
+	if template == nil {
+		return files
+	}
+	mine := map[string]bool{}
+	for _, a := range s.apps {
+		mine[pathOf(a.draft.key)] = true
+	}
+	for _, a := range im.apps {
+		if a.set != s && !a.out() && mine[pathOf(a.draft.key)] {
+			return files
+		}
+	}
+	tenant := s.apps[0].draft.key.Tenant
+	d := newDraft(fleet.SetKey(tenant, im.setName(s, tenant)))
+	for _, source := range keys(trial.probe.sources) {
+		put(d.document, steps("spec."+source), trial.probe.sources[source])
+	}
+	if items := trial.probe.list; items != nil {
+		put(d.document, steps("spec.list"), usedFields(items, writeYAML(template)))
+	}
+	put(d.document, steps("spec.template"), template)
+	file, err := d.file()
+	if err != nil {
+		return files
+	}
+	file.Listings = im.listing
+	if !gives(file, mine, files) {
+		return files
+	}
+	next := slices.DeleteFunc(slices.Clone(files), func(f configschema.File) bool {
+		return mine[f.Path]
+	})
+	next = append(next, file)
+	var granted []any
+	for _, source := range keys(trial.probe.sources) {
+		url := text(trial.probe.sources, source, "repoURL")
+		grant := im.tenants[tenant].draft
+		if written := texts(grant.document, "spec", "repositories"); !fleet.RepositoryGranted(
+			written, url) {
+			granted = list(grant.document, "spec", "repositories")
+			grant.put("spec.repositories", append(slices.Clone(granted), any(url)))
+			next = replaced(next, grant)
+		}
+	}
+	slices.SortFunc(next, func(a, b configschema.File) int {
+		return strings.Compare(a.Path, b.Path)
+	})
+	if slices.ContainsFunc(configschema.Check(next), func(p fleet.Problem) bool {
+		return p.Severity == fleet.SeverityError
+	}) {
+		if granted != nil {
+			im.tenants[tenant].draft.put("spec.repositories", granted)
+		}
+		return files
+	}
+	for _, a := range s.apps {
+		a.folded = pathOf(d.key)
+	}
+	s.folded, s.losses = true, slices.DeleteFunc(s.losses, func(l Difference) bool {
+		return !strings.HasSuffix(l.Path, ".clusters")
+	})
+	return next
+}
+
+// replaced returns the files with that of a draft.
+func replaced(files []configschema.File, d *draft) []configschema.File {
+	f, err := d.file()
+	if err != nil {
+		return files
+	}
+	for i := range files {
+		if files[i].Path == f.Path {
+			files[i] = f
+		}
+	}
+	return files
+}
+
+// setName is a free name of a set.
+func (im *importer) setName(s *set, t fleet.TenantName) string {
+	name := validName(s.Name, "set")
+	for n := 2; ; n++ {
+		k := fleet.SetKey(t, name)
+		if !im.patternNames[k] {
+			im.patternNames[k] = true
+			return name
+		}
+		name = validName(fmt.Sprintf("%s-%d", s.Name, n), "set")
+	}
+}
+
+// template is the template of the set: the deployment of the probe, with variables in place of
+// marks; nil if the clusters give the probe several deployments.
+func (s *set) template() map[string]any {
+	var d *draft
+	for _, a := range s.probes {
+		if a.out() || a.draft == nil || d != nil && a.draft != d {
+			return nil
+		}
+		d = a.draft
+	}
+	if d == nil {
+		return nil
+	}
+	document, _ := unmarked(d.document, s.probe.marks).(map[string]any)
+	return map[string]any{"metadata": document["metadata"], "spec": document["spec"]}
+}
+
+var itemIn = regexp.MustCompile(`\$\{item\.([^}]+)\}`)
+
+// usedFields are the items of a list with the fields that a template has.
+func usedFields(items []map[string]string, template string) (out []any) {
+	used := map[string]bool{}
+	for _, found := range itemIn.FindAllStringSubmatch(template, -1) {
+		used[found[1]] = true
+	}
+	for _, item := range items {
+		m := map[string]any{}
+		for _, k := range keys(used) {
+			if v, ok := item[k]; ok {
+				m[k] = v
+			}
+		}
+		out = append(out, m)
+	}
+	return out
+}
+
+// gives reports whether a set gives the deployments of some files, and no others.
+func gives(file configschema.File, paths map[string]bool, files []configschema.File) bool {
+	doc := configschema.Decode(file)
+	if doc.Declaration == nil || len(doc.Declaration.Set.Generated) != len(paths) {
+		return false
+	}
+	given := map[string]*fleet.Declaration{}
+	for _, g := range doc.Declaration.Set.Generated {
+		if g.Declaration == nil {
+			return false
+		}
+		given[pathOf(g.Declaration.Key)] = g.Declaration
+	}
+	for _, f := range files {
+		if !paths[f.Path] {
+			continue
+		}
+		want, got := configschema.Decode(f).Declaration, given[f.Path]
+		if want == nil || got == nil || !reflect.DeepEqual(want.Labels, got.Labels) ||
+			!reflect.DeepEqual(want.Deployment, got.Deployment) {
+			return false
+		}
+	}
+	return true
+}
