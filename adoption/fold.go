@@ -13,7 +13,7 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// probe stands for one item of each list and git generator of an ApplicationSet. Its values are
+// probe is in place of one item of each list and git generator of an ApplicationSet. Its values are
 // marks that occur nowhere else: their places in the deployment are the variables of a set.
 type probe struct {
 	marks   map[string]string // variable by mark
@@ -217,7 +217,7 @@ func (g *generator) probeGit(block map[string]any) ([]parameters, error) {
 
 var braces = regexp.MustCompile(`\{([^{}]*)\}`)
 
-// alternatives are the patterns that a pattern with groups {a,b} stands for.
+// alternatives are the patterns that one with groups {a,b} is short for.
 func alternatives(pattern string) (all []string) {
 	at := braces.FindStringSubmatchIndex(pattern)
 	if at == nil {

@@ -42,6 +42,7 @@ const (
 	codeMissingField    = "missing-field"
 	codeNotAllowed      = "field-not-allowed"
 	codeNothingListed   = "empty-listing"
+	codeNotExpanded     = "not-expanded"
 	codeOutOfRange      = "out-of-range"
 	codePathCase        = "path-twin"
 	codePlaintextSecret = "plaintext-secret"
@@ -65,7 +66,7 @@ const (
 )
 
 // CodeNotExpanded is the code of a set without a listing that it requests.
-const CodeNotExpanded = "not-expanded"
+const CodeNotExpanded = codeNotExpanded
 
 // Codes returns the codes of this package with their meaning, in one sentence each.
 func Codes() map[string]string {
