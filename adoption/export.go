@@ -12,6 +12,17 @@ func own(k, v string) bool {
 	return domain == "argosy.dev" || k == "app.kubernetes.io/managed-by" && v == "argosy"
 }
 
+// CredentialNote returns the comment on the file of a rendered Secret whose credential is not
+// exported.
+func CredentialNote(rendered map[string]any) string {
+	account := text(object(object(rendered, "metadata"), "annotations"), fleet.AccountAnnotation)
+	if account == "" {
+		return "# The credential is in the live Secret and is not exported.\n"
+	}
+	return "# Argosy renews the token in the live Secret, which ends within a day. Before you\n" +
+		"# uninstall Argosy, write one of service account " + account + " that lasts.\n"
+}
+
 // Plain returns a rendered object as a manifest of Argo CD that Argosy does not own: in the
 // namespace of its Argo CD, without the labels and annotations of Argosy. An Application gets the
 // finalizer of its deletion policy, which Argosy itself sets only when it deletes. A cluster Secret

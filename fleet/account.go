@@ -13,6 +13,10 @@ func AccountOf(id EnvironmentID) ServiceAccount {
 	return ServiceAccount{Namespace: TenantNamespace + string(id.Tenant), Name: string(id.Name)}
 }
 
+// AccountAnnotation is the annotation of a cluster Secret with the token of a service account. It
+// has the account's namespace and name. Argosy renews the token.
+const AccountAnnotation = "argosy.dev/service-account"
+
 // TenantNamespace begins the name of the namespace of a tenant's Secrets and service accounts.
 const TenantNamespace = "argosy-tenant-"
 

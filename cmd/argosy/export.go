@@ -14,7 +14,6 @@ import (
 
 	"argosy.dev/argosy/adoption"
 	configschema "argosy.dev/argosy/config-schema"
-	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/argocd"
 	"argosy.dev/argosy/fleet/policy"
 	"argosy.dev/argosy/reconciler/plan"
@@ -30,6 +29,7 @@ func exportCommand(a *app) *cobra.Command {
 			"for each engine. Names and specs are those that the engines have. Labels and\n" +
 			"annotations of Argosy are left out; an Application whose workload is deleted with\n" +
 			"it gets Argo CD's finalizer. Secrets have no credential: the live ones keep theirs.\n" +
+			"A token that Argosy renews ends within a day; the file of its Secret names it.\n" +
 			"It places environments as if none were placed yet. OUT must be new or empty.\n" +
 			"Declarations with problems are skipped; then the exit code is 1.\n" + listingHelp,
 		Example: "  argosy export --into manifests\n" +
@@ -78,9 +78,8 @@ func (a *app) export(files []configschema.File, into string) error {
 		if err != nil {
 			return fmt.Errorf("%s %s: %w", key.Kind, key.Name, err)
 		}
-		if key.Kind == fleet.ObjectCluster || key.Kind == fleet.ObjectRepository {
-			text = append([]byte("# The credential is in the live Secret and is not exported.\n"),
-				text...)
+		if r.Row.Credential != nil {
+			text = append([]byte(adoption.CredentialNote(object)), text...)
 		}
 		file := filepath.Join(into, string(key.Engine), strings.ToLower(string(key.Kind))+"s",
 			key.Name+".yaml")

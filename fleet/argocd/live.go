@@ -110,10 +110,8 @@ const (
 	// Without it, skip-reconcile was set by others.
 	annotationParked = "argosy.dev/parked"
 
-	// annotationAccount is the service account, <namespace>/<name>, whose token a cluster Secret
-	// has. annotationExpires and annotationRenews are the times at which the token expires and at
-	// which it is replaced.
-	annotationAccount = "argosy.dev/service-account"
+	// annotationExpires and annotationRenews are the times at which the token of a cluster Secret
+	// with fleet.AccountAnnotation expires, and at which it is replaced.
 	annotationExpires = "argosy.dev/token-expires"
 	annotationRenews  = "argosy.dev/token-renews"
 
@@ -135,7 +133,7 @@ var (
 	ownLabels = []string{labelManagedBy, labelTenant, labelEnvironment, labelDeployment,
 		labelCredential, labelPart, labelSecretType}
 	stableAnnotations = append([]string{annotationEngine, annotationHold, annotationAdopted,
-		fleet.WaveAnnotation, annotationAccount, annotationExpires, annotationRenews},
+		fleet.WaveAnnotation, fleet.AccountAnnotation, annotationExpires, annotationRenews},
 		linkAnnotations...)
 )
 
@@ -434,7 +432,7 @@ type entry struct {
 	// requester of a foreign operation that has not started
 	foreignOperation string
 	skipReconcile    bool        // skip-reconcile is set
-	token            *tokenTimes // of a cluster Secret with annotationAccount
+	token            *tokenTimes // of a cluster Secret with fleet.AccountAnnotation
 	contact          engine.Contact
 	observation      mirror.Observation
 }

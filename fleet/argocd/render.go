@@ -57,7 +57,7 @@ func (Renderer) Render(engine fleet.EngineSpec, o fleet.Object) (fleet.Manifest,
 		obj.Metadata.Annotations[annotationAdopted] = o.Application.Adopt
 	}
 	if c := o.Cluster; c != nil && c.ServiceAccount != nil {
-		obj.Metadata.Annotations[annotationAccount] = c.ServiceAccount.String()
+		obj.Metadata.Annotations[fleet.AccountAnnotation] = c.ServiceAccount.String()
 	}
 	body, err := canonicalOf(obj)
 	if err != nil {

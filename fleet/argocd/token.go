@@ -39,7 +39,7 @@ type tokenTimes struct{ renews, expires time.Time }
 // tokenTimesOf reads annotations; nil if the object has no requested token. A malformed time counts
 // as long past.
 func tokenTimesOf(annotations map[string]string) *tokenTimes {
-	if annotations[annotationAccount] == "" {
+	if annotations[fleet.AccountAnnotation] == "" {
 		return nil
 	}
 	var t tokenTimes
@@ -68,7 +68,7 @@ func accountOf(row mirror.Row) (*fleet.ServiceAccount, error) {
 	if err := json.Unmarshal(row.Manifest.Body, &manifest); err != nil {
 		return nil, fmt.Errorf("%s %s: object is not JSON: %w", row.Key.Kind, row.Key.Name, err)
 	}
-	text := manifest.Metadata.Annotations[annotationAccount]
+	text := manifest.Metadata.Annotations[fleet.AccountAnnotation]
 	if text == "" {
 		return nil, nil
 	}
