@@ -241,6 +241,9 @@ func (h *Hub) sealedCredential(ctx context.Context, to registry.Agent,
 		return nil
 	}
 	c := &agent.Credential{Tenant: r.Credential.Tenant, Name: r.Credential.Name}
+	if c.Tenant == r.Tenant && c.Name == "" {
+		return c // the agent requests a token on its own cluster
+	}
 	if r.Credential.Tenant != r.Tenant {
 		c.Problem = "the credential belongs to another tenant and is not sent"
 		return c

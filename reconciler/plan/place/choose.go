@@ -174,8 +174,21 @@ func (p placer) item(id fleet.EnvironmentID) placement.Item {
 	return i
 }
 
-// elsewhere explains why an engine cannot serve an environment on another engine's own cluster.
-const elsewhere = "does not run on the environment's cluster (spec.cluster.engine)"
+// cannotReach explains why an engine can never serve an environment: it is on another engine's own
+// cluster, or on a Cluster whose tokens the control plane requests and an agent's site cannot: the
+// credential of a Cluster does not leave the control plane. It returns "" if the engine can.
+func (p placer) cannotReach(id fleet.EnvironmentID, engine fleet.EngineName) string {
+	env := p.after.Environment(id).Environment
+	if on := env.OnEngine(); on != "" && on != engine {
+		return "does not run on the environment's cluster (spec.cluster.engine)"
+	}
+	cluster, e := p.after.PlatformCluster(env), p.after.Engine(engine)
+	if cluster != nil && cluster.CredentialsRef != nil && e != nil &&
+		e.Engine.Connection.Agent != nil {
+		return "is behind an agent, which gets no credential of a Cluster"
+	}
+	return ""
+}
 
 // conflicts explains why an engine cannot take the environment because of its other environments or
 // its own future. Argo CD finds repository credentials and its caches by URL: two tenants who read
@@ -185,10 +198,9 @@ func (p placer) conflicts(id fleet.EnvironmentID) func(fleet.EngineName) string 
 	own := slices.DeleteFunc(p.after.Repositories(id), func(r catalog.Repository) bool {
 		return r.Credential.Name == ""
 	})
-	on := p.after.Environment(id).Environment.OnEngine()
 	return func(engine fleet.EngineName) string {
-		if on != "" && on != engine {
-			return elsewhere
+		if why := p.cannotReach(id, engine); why != "" {
+			return why
 		}
 		k := fleet.Key{Kind: fleet.KindEngine, Name: string(engine)}
 		if _, deferred := p.Declared.Deferred[k]; deferred {

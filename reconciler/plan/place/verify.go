@@ -64,8 +64,8 @@ func (p placer) misplacement(id fleet.EnvironmentID, on fleet.EngineName) string
 	}
 	engine := placement.Engine{Name: on, Labels: e.Labels, Spec: *e.Engine}
 	why := placement.Verify(p.item(id), engine)
-	if own := p.after.Environment(id).Environment.OnEngine(); why == "" && own != "" && own != on {
-		why = elsewhere
+	if why == "" {
+		why = p.cannotReach(id, on)
 	}
 	if why == "" {
 		why = p.credentialConflict(id, on)
