@@ -1,6 +1,7 @@
 package argocd
 
 import (
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -15,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/engine"
 	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/test/stack"
 )
@@ -153,7 +155,16 @@ func (w *argoLab) deploysWithARequestedToken() {
 		{Server: key, Namespace: denied, OnEngine: testEngine}}
 	cluster.Cluster.Namespaces = []string{allowed}
 	w.apply(w.row(project, ""), fleet.Secret{})
-	w.apply(w.row(cluster, ""), fleet.Secret{})
+	row := w.row(cluster, "")
+	if _, err := w.e.Apply(w.Context(), row, fleet.Secret{}, w.lease); !errors.Is(err,
+		engine.ErrCredential) {
+		w.Errorf("a token without the right to request it: %v", err)
+	}
+	allowTokens(w, w.cluster, account.Namespace, w.spec.ArgoCD.Namespace, "argosy")
+	w.until("a token is requested", func() bool { // the authorizer reads the binding by a watch
+		_, err := w.e.Apply(w.Context(), row, fleet.Secret{}, w.lease)
+		return err == nil
+	})
 	of := func(deployment fleet.DeploymentName, namespace string) mirror.Row {
 		app := w.app(fleet.ApplicationID{Tenant: env.Tenant, Deployment: deployment,
 			Environment: env.Name}, "token", namespace, fleet.DeletionDelete,

@@ -47,6 +47,20 @@ func createAccount(t testing.TB, c *stack.Cluster, env fleet.EnvironmentID) flee
 	return account
 }
 
+// allowTokens lets a service account request the tokens of all service accounts of a namespace.
+func allowTokens(t testing.TB, c *stack.Cluster, namespace, requesterNamespace, requester string) {
+	t.Helper()
+	meta := metav1.ObjectMeta{Name: "argosy-tokens", Namespace: namespace}
+	if err := c.Apply(t.Context(), &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{
+		APIGroups: []string{""}, Resources: []string{"serviceaccounts/token"},
+		Verbs: []string{"create"}}}}, &rbacv1.RoleBinding{ObjectMeta: meta,
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind,
+			Namespace: requesterNamespace, Name: requester}}}); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // startFixture makes the fixture's engine ready for writes.
 func startFixture(t *testing.T, f *enginetest.Fixture) *Engine {
 	t.Helper()
@@ -200,15 +214,7 @@ func TestATokenIsRequestedWithTheCredentialOfACluster(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	meta := metav1.ObjectMeta{Name: "requester", Namespace: account.Namespace}
-	if err := c.Apply(t.Context(), &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{
-		APIGroups: []string{""}, Resources: []string{"serviceaccounts/token"},
-		Verbs: []string{"create"}}}}, &rbacv1.RoleBinding{ObjectMeta: meta,
-		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name},
-		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind,
-			Namespace: "stack-tenants", Name: "requester"}}}); err != nil {
-		t.Fatal(err)
-	}
+	allowTokens(t, c, account.Namespace, "stack-tenants", "requester")
 	var out engine.Outcome
 	waitUntil(t, func() bool { // the authorizer reads the binding by a watch
 		out, err = e.Apply(t.Context(), row, secret, mirror.Lease{Epoch: 1})
