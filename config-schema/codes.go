@@ -146,6 +146,8 @@ func planCodes() map[string]string {
 			"be removed, nor become another Argo CD.",
 		"environment-in-use": "The environment still has Applications: its agent cannot join or " +
 			"leave, and neither its mode nor its Argo CD can change.",
+		"listing-failed": "The repository of a set cannot be read now: the deployments of its " +
+			"last listing stay.",
 		"plan-create":  "An object is created on an engine.",
 		"plan-delete":  "An object is deleted from an engine.",
 		"plan-hold":    "An object would be deleted, and waits for an approval.",

@@ -56,9 +56,9 @@ func (f folders) learn(inputs []catalog.Input) {
 // collect decodes the files that read visits. A declaration in effect that is not visited is
 // removed: in a folder that is visited as a whole, and everywhere if everything is visited.
 // Declarations of an unreadable folder stay.
-func collect(d Decoder, view *catalog.View, everything bool,
+func collect(d Decoder, listed *follower, view *catalog.View, everything bool,
 	read func(visit func(File) error) error) ([]catalog.Input, error) {
-	gather := newGatherer(d)
+	gather := newGatherer(d, listed)
 	var whole, kept []string
 	err := read(func(f File) error {
 		switch {

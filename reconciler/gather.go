@@ -13,6 +13,7 @@ import (
 // path.
 type gatherer struct {
 	decoder Decoder
+	listed  *follower // nil: no repository is listed
 	files   chan File
 	all     sync.WaitGroup
 
@@ -20,8 +21,8 @@ type gatherer struct {
 	inputs []catalog.Input
 }
 
-func newGatherer(d Decoder) *gatherer {
-	g := &gatherer{decoder: d, files: make(chan File, 64)}
+func newGatherer(d Decoder, listed *follower) *gatherer {
+	g := &gatherer{decoder: d, listed: listed, files: make(chan File, 64)}
 	for range runtime.GOMAXPROCS(0) {
 		g.all.Go(g.decode)
 	}
@@ -35,7 +36,9 @@ func (g *gatherer) take(f File) error {
 
 func (g *gatherer) decode() {
 	for f := range g.files {
+		f.Listings = g.listed.listings
 		if in, ours := g.decoder.Decode(f); ours {
+			in = g.listed.warn(in)
 			g.mu.Lock()
 			g.inputs = append(g.inputs, in)
 			g.mu.Unlock()

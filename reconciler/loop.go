@@ -24,6 +24,7 @@ type Loop struct {
 	repo     *repo
 	stored   *stored
 	branch   branch
+	listed   *follower
 	recovery *recovery.Recovery
 	asker    *asker       // of reviews; nil without Reviews
 	reported sourceStatus // the last recorded one
@@ -34,6 +35,8 @@ func NewLoop(c Config) *Loop {
 	l := &Loop{Config: c, wake: pacing.NewSignal(), released: pacing.NewSignal(),
 		planner: planner{c.Renderer, c.Store}, repo: &repo{Source: c.Source, Decoder: c.Decoder},
 		stored: &stored{}}
+	l.listed = newFollower(c, l.Wake)
+	l.repo.listed = l.listed
 	l.Previewer = newPreviewer(c.Pulls, l.repo, l.planner)
 	l.recovery = recovery.New(recovery.Config{Engines: c.Engines, Agents: c.Agents, Stops: c.Stops,
 		Wake: l.Wake, Log: c.Log})
@@ -52,7 +55,7 @@ func NewLoop(c Config) *Loop {
 func (l *Loop) Wake() { l.wake.Set() }
 
 // reconcile brings the store to the head of the branch, and then to approvals and reviews of
-// earlier commits. A failed step changes nothing.
+// earlier commits, and to the listings of sets. A failed step changes nothing.
 func (l *Loop) reconcile(ctx context.Context, lease mirror.Lease) (string, error) {
 	result, err := l.reconcileHead(ctx, lease)
 	if err == nil {
@@ -60,6 +63,9 @@ func (l *Loop) reconcile(ctx context.Context, lease mirror.Lease) (string, error
 	}
 	if err == nil {
 		err = l.takeReviews(ctx, lease)
+	}
+	if err == nil {
+		err = l.takeListings(ctx, lease)
 	}
 	return result, err
 }
@@ -162,6 +168,7 @@ func (l *Loop) record(ctx context.Context, lease mirror.Lease, head Head, r *pla
 	}
 	l.stored.commit(p, r, record.PlanHash)
 	l.followReviews()
+	l.followSets(p, r)
 	l.Log.Info("revision recorded", "revision", p.Head.Short(), "created", p.Counts.Created,
 		"changed", p.Counts.Changed, "deleted", p.Counts.Deleted,
 		"held", p.Counts.Held, "rows", p.Counts.Rows, "problems", len(p.Problems))

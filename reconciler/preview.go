@@ -97,6 +97,9 @@ func (v *Previewer) Preview(ctx context.Context, r PreviewRequest) (Preview, err
 	if err != nil {
 		return Preview{}, err
 	}
+	if inputs, err = v.repo.proposed(ctx, inputs); err != nil {
+		return Preview{}, fmt.Errorf("read %s: %w", r.Ref, err)
+	}
 	request := at.request
 	request.Revision, request.Relation = r.Head, mirror.RelationDescendant
 	request.Files, request.Explain = inputs, true
@@ -159,7 +162,8 @@ func (v *Previewer) merged(ctx context.Context, at *basis, r PreviewRequest) (Pr
 		Catalog: &at.state.Catalog().View}
 	var merged Merged
 	counted := &counting{Decoder: v.repo.Decoder}
-	inputs, err := collect(counted, out.Catalog, false, func(visit func(File) error) (err error) {
+	inputs, err := collect(counted, v.repo.listed, out.Catalog, false, func(
+		visit func(File) error) (err error) {
 		merged, err = v.pulls.Merge(ctx, r.Ref, at.revision, r.Head, func(f File) error {
 			if err := counted.tooMany(); err != nil {
 				return err

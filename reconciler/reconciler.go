@@ -40,6 +40,9 @@ type File struct {
 	Size      int64  // of a file that is too large to be read; then Bytes is empty
 	Removed   bool
 
+	// Listings are those of the repositories that a set lists.
+	Listings fleet.Listings
+
 	// Of fleet/, tenants/ or a tenant's folder, with a slash at the end of Path; Blob is the
 	// folder's own id.
 	Unreadable string // why nothing of it can be read: what was applied of it stays
@@ -88,6 +91,10 @@ type Store interface {
 	Vanished(ctx context.Context, life string, keys []fleet.ObjectKey) ([]fleet.ObjectKey, error)
 	// SetSource records the status of the config repo.
 	SetSource(ctx context.Context, source view.Source) error
+	// Listings is the status of the repositories that sets list.
+	Listings(ctx context.Context) ([]mirror.ListingStatus, error)
+	// SetListings records the status of some of them.
+	SetListings(ctx context.Context, status []mirror.ListingStatus) error
 	// Mirror is the present version of the mirror.
 	Mirror(ctx context.Context) (mirror.State, error)
 	// Confirm records that the mirror at this version follows from the head of the config repo;
@@ -114,8 +121,11 @@ type Config struct {
 	Branch   string
 	Poll     time.Duration
 	Standby  time.Duration // between fetches while another replica leads; default 5 min
-	Metrics  *Metrics
-	Log      *slog.Logger
+	Lister   Lister        // reads the repositories that sets list; nil: none is read
+	// ListingPoll is between reads of a listed repository; default 3 min
+	ListingPoll time.Duration
+	Metrics     *Metrics
+	Log         *slog.Logger
 
 	// Of pull requests; each may be nil.
 	Pulls Pulls // the pull requests of Preview and Parse

@@ -56,7 +56,10 @@ type options struct {
 
 	reviews reconciler.Reviews
 	agents  recovery.AgentReports
-	task    func(context.Context) // that runs while the replica leads
+	lister  reconciler.Lister
+	// between reads of a listed repository; default 3 min
+	listingPoll time.Duration
+	task        func(context.Context) // that runs while the replica leads
 }
 
 func (h *house) start(name string, o options) *replica {
@@ -95,7 +98,8 @@ func (h *house) start(name string, o options) *replica {
 		Engines: finder{h, r.dead}, Judge: policy.New().Judge, Holder: name, URL: h.repo.URL,
 		Branch: "main", Poll: o.poll, Standby: o.standby, Metrics: reconciler.NewMetrics(registry),
 		Log:   quiet(),
-		Pulls: r.source, Agents: o.agents, Reviews: o.reviews})
+		Pulls: r.source, Agents: o.agents, Reviews: o.reviews, Lister: o.lister,
+		ListingPoll: o.listingPoll})
 	r.manager = worker.NewManager(r.store, 50*time.Millisecond, quiet(),
 		func(e fleet.EngineName, spec fleet.EngineSpec) worker.Config {
 			return worker.Config{Engine: e, Spec: spec, Holder: name, Rows: r.store,
@@ -302,6 +306,20 @@ func (s *faulty) SetSource(ctx context.Context, v view.Source) error {
 	return s.Store.Plans.SetSource(ctx, v)
 }
 
+func (s *faulty) Listings(ctx context.Context) ([]mirror.ListingStatus, error) {
+	if err := s.ask("listings"); err != nil {
+		return nil, err
+	}
+	return s.Store.Plans.Listings(ctx)
+}
+
+func (s *faulty) SetListings(ctx context.Context, all []mirror.ListingStatus) error {
+	if err := s.ask("listings"); err != nil {
+		return err
+	}
+	return s.Store.Plans.SetListings(ctx, all)
+}
+
 func (s *faulty) Recent(ctx context.Context, window time.Duration) (mirror.Recent, error) {
 	if err := s.ask("lately"); err != nil {
 		return mirror.Recent{}, err
@@ -494,7 +512,7 @@ func (decoder) Decode(f reconciler.File) (catalog.Input, bool) {
 		return catalog.Input{Key: key, Path: f.Path, Removed: true}, ours
 	}
 	d := configschema.Decode(configschema.File{Path: f.Path, Blob: f.Blob, Bytes: f.Bytes,
-		Irregular: f.Irregular, Size: f.Size, Unreadable: f.Unreadable})
+		Irregular: f.Irregular, Size: f.Size, Unreadable: f.Unreadable, Listings: f.Listings})
 	return catalog.Input{Key: d.Key, Path: d.Path, Blob: d.Blob, Declaration: d.Declaration,
 		Problems: d.Problems}, true
 }

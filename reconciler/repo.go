@@ -19,6 +19,7 @@ type repo struct {
 	Source
 	Decoder
 	folders folders // unreadable ones
+	listed  *follower
 }
 
 // read adds the files that differ from the applied revision to a request. Without a difference a
@@ -56,7 +57,8 @@ func (r *repo) decode(ctx context.Context, view *catalog.View, base,
 	if base == "" {
 		unreadable = nil // everything is read
 	}
-	inputs, err := collect(r.Decoder, view, base == "", func(visit func(File) error) error {
+	inputs, err := collect(r.Decoder, r.listed, view, base == "", func(
+		visit func(File) error) error {
 		return r.Changed(ctx, base, head, unreadable, visit)
 	})
 	if err != nil {
@@ -180,7 +182,10 @@ func (l *Loop) reconcileApplied(ctx context.Context, lease mirror.Lease) error {
 		}
 		l.branch.meanwhile = now
 	}
-	return l.takeReviews(ctx, lease)
+	if err := l.takeReviews(ctx, lease); err != nil {
+		return err
+	}
+	return l.takeListings(ctx, lease)
 }
 
 // sourceStatus is a recorded status of the config repo.

@@ -34,6 +34,12 @@ func (l *Loop) Notified(notice string) {
 		}
 		return
 	}
+	if by, ref, urls, ok := mirror.Moved(notice); ok {
+		if by != l.Holder {
+			l.Moved(ref, urls)
+		}
+		return
+	}
 	switch by, _, ok := mirror.Recorded(notice); {
 	case ok && by == l.Holder, notice == l.Holder, notice == mirror.NoticeStops,
 		notice == mirror.NoticeAgents:
@@ -76,6 +82,7 @@ func (l *Loop) lead(ctx context.Context, held *lease.Held) error {
 	defer l.terms.end()
 	defer l.withdraw()
 	defer l.recovery.Stop()
+	defer l.listed.begin(ctx)()
 	if l.asker != nil {
 		ctx, end := context.WithCancel(ctx)
 		var asking sync.WaitGroup

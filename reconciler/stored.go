@@ -148,6 +148,10 @@ func (l *Loop) load(ctx context.Context) error {
 	}
 	l.followReviews()
 	l.branch.planned = ""
+	if err := l.restoreListings(ctx); err != nil {
+		l.stored.state = nil
+		return err
+	}
 	l.repo.folders = unreadable(&l.stored.state.Catalog().View)
 	l.publish()
 	return nil

@@ -317,3 +317,27 @@ func TestAFloodOfBodiesThatNeverEndHoldsNothingBack(t *testing.T) {
 		conn.Close()
 	}
 }
+
+func TestAPushToAnotherRepositoryIsPassedOnAndNotStored(t *testing.T) {
+	inbox := &memory{}
+	v := receiver(inbox, secretsOf("s3cret"))
+	v.Pushed = func() { t.Error("the loop is woken") }
+	var moved []string
+	v.Moved = func(_ context.Context, ref string, urls []string) {
+		moved = append(append(moved, ref), urls...)
+	}
+	const other = `{"ref":"refs/heads/main","repository":{"id":43,` +
+		`"clone_url":"https://git.example.com/acme/services.git"}}`
+	if w := answer(v, delivery("push", "another", other)); w.Code != http.StatusUnauthorized ||
+		len(moved) > 0 {
+		t.Errorf("a forged push: %d, %v", w.Code, moved)
+	}
+	w := answer(v, delivery("push", "s3cret", other))
+	if w.Code != http.StatusAccepted || len(moved) != 2 ||
+		moved[1] != "https://git.example.com/acme/services.git" {
+		t.Errorf("%d, %v", w.Code, moved)
+	}
+	if len(inbox.ids) > 0 {
+		t.Errorf("stored: %+v", inbox.ids)
+	}
+}

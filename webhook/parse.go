@@ -17,6 +17,13 @@ type Asks struct {
 	// its commits, and the account that pushed them; nil: unknown, or not trusted
 	Push     *forge.Push
 	Rechecks []forge.Recheck
+	Moved    *Moved // a ref of any repository, in a push
+}
+
+// Moved is a ref that a push names, with the URLs of its repository. A set may list it.
+type Moved struct {
+	Ref  string
+	URLs []string
 }
 
 // payload is the part of a delivery that selects what to do. All facts are read from the Git host.
@@ -27,7 +34,9 @@ type payload struct {
 	Context    string `json:"context"`
 	SHA        string `json:"sha"`
 	Repository *struct {
-		ID int64 `json:"id"`
+		ID       int64  `json:"id"`
+		CloneURL string `json:"clone_url"`
+		SSHURL   string `json:"ssh_url"`
 	} `json:"repository"`
 	PullRequest *numbered `json:"pull_request"`
 	Issue       *struct {
@@ -54,9 +63,9 @@ type checked struct {
 
 const maxPulls = 20 // named by one delivery; a resync finds the others
 
-// Parse returns what a signed delivery requests: nothing for unknown events and for other
-// repositories (repository 0: any). It fails if the body is no JSON object; a field of another type
-// than expected requests a resync.
+// Parse returns what a signed delivery requests: nothing for unknown events; for other repositories
+// (repository 0: any) only what a push moves. It fails if the body is no JSON object; a field of
+// another type than expected requests a resync.
 func Parse(event string, body []byte, branch string, repository int64) (Asks, error) {
 	rechecks, known := events[event]
 	if !known && event != pushEvent {
@@ -70,16 +79,37 @@ func Parse(event string, body []byte, branch string, repository int64) (Asks, er
 		}
 		return Asks{Rechecks: resync()}, nil
 	}
-	if p.Repository != nil && repository != 0 && p.Repository.ID != repository {
+	other := p.Repository != nil && repository != 0 && p.Repository.ID != repository
+	switch {
+	case other && event == pushEvent:
+		return Asks{Moved: movedIn(p)}, nil
+	case other:
 		return Asks{}, nil
-	}
-	if event == pushEvent {
-		return Asks{Pushed: p.Ref == branchRef(branch), Push: pushIn(body, branch, repository)}, nil
+	case event == pushEvent:
+		return Asks{Pushed: p.Ref == branchRef(branch), Push: pushIn(body, branch, repository),
+			Moved: movedIn(p)}, nil
 	}
 	return Asks{Rechecks: rechecks(p, branch)}, nil
 }
 
 const pushEvent = "push"
+
+// movedIn returns the ref of a push with the URLs of its repository; nil if it has none.
+func movedIn(p payload) *Moved {
+	if p.Repository == nil || p.Ref == "" {
+		return nil
+	}
+	m := &Moved{Ref: p.Ref}
+	for _, url := range []string{p.Repository.CloneURL, p.Repository.SSHURL} {
+		if _, err := fleet.NormalizeRepoURL(url); err == nil {
+			m.URLs = append(m.URLs, url)
+		}
+	}
+	if len(m.URLs) == 0 {
+		return nil
+	}
+	return m
+}
 
 func branchRef(branch string) string { return "refs/heads/" + branch }
 

@@ -137,3 +137,37 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// A push to any repository may concern a set that lists it. It carries no facts.
+func TestAPushNamesTheRefAndTheRepositoryThatMoved(t *testing.T) {
+	of := func(id int, more string) []byte {
+		return []byte(fmt.Sprintf(`{"ref":"refs/heads/main","repository":{"id":%d%s}}`, id, more))
+	}
+	urls := `,"clone_url":"https://git.example.com/acme/services.git",` +
+		`"ssh_url":"git@git.example.com:acme/services.git"`
+	for name, c := range map[string]struct {
+		body []byte
+		want int
+	}{
+		"of another repository":  {of(43, urls), 2},
+		"of the config repo":     {of(42, urls), 2},
+		"without a URL":          {of(43, ""), 0},
+		"with a URL of no forge": {of(43, `,"clone_url":"file:///etc","ssh_url":"ext::sh"`), 0},
+		"without a repository":   {[]byte(`{"ref":"refs/heads/main"}`), 0},
+	} {
+		got, err := Parse("push", c.body, "main", 42)
+		n := 0
+		if got.Moved != nil {
+			n = len(got.Moved.URLs)
+		}
+		if err != nil || n != c.want || n > 0 && got.Moved.Ref != "refs/heads/main" {
+			t.Errorf("%s: %+v, %v", name, got.Moved, err)
+		}
+	}
+	if got, _ := Parse("push", of(43, urls), "main", 42); got.Pushed || len(got.Rechecks) > 0 {
+		t.Errorf("a push to another repository requests %+v", got)
+	}
+	if got, _ := Parse("issue_comment", of(43, urls), "main", 42); got.Moved != nil {
+		t.Errorf("a comment moves %+v", got.Moved)
+	}
+}

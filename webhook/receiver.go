@@ -59,10 +59,13 @@ type ReceiverConfig struct {
 	// deliveries of other repositories; while the ID is unknown it accepts all: a delivery carries
 	// no facts.
 	Repository func() int64
-	Holder     string         // names this replica in notices of pushes
-	Pushed     func()         // called after a push to the branch was stored; must not block
-	Proxies    []netip.Prefix // whose X-Forwarded-For names the sender's address
-	Log        *slog.Logger
+	Holder     string // names this replica in notices of pushes
+	Pushed     func() // called after a push to the branch was stored; must not block
+	// Moved is called for a push to any repository; nil: no other is read. It carries no facts:
+	// a set that lists the repository is read again.
+	Moved   func(ctx context.Context, ref string, urls []string)
+	Proxies []netip.Prefix // whose X-Forwarded-For names the sender's address
+	Log     *slog.Logger
 }
 
 // Receiver answers POST /webhook/github. It verifies the signature before it parses anything, and
@@ -140,7 +143,16 @@ func (v *Receiver) receive(w http.ResponseWriter, r *http.Request) (string, erro
 	if err != nil {
 		return "", refuse(http.StatusBadRequest, err.Error())
 	}
-	if !asks.Pushed && len(asks.Rechecks) == 0 {
+	if asks.Moved != nil && v.Moved != nil {
+		ctx, cancel := context.WithTimeout(r.Context(), storeTime)
+		defer cancel()
+		v.Moved(ctx, asks.Moved.Ref, asks.Moved.URLs)
+	}
+	switch {
+	case asks.Pushed || len(asks.Rechecks) > 0:
+	case asks.Moved != nil:
+		return "accepted", nil
+	default:
 		return nothing, nil
 	}
 	return v.store(r.Context(), delivery, asks)

@@ -15,6 +15,7 @@ const (
 
 	noticeRecorded = "recorded"
 	noticePushed   = "pushed"
+	noticeMoved    = "moved"
 	maxNotice      = 7000 // bytes; PostgreSQL accepts 8000
 )
 
@@ -51,4 +52,24 @@ func NoticePushed(by string) string { return noticePushed + " " + by }
 // Pushed parses a notice of NoticePushed; false for any other.
 func Pushed(notice string) (by string, ok bool) {
 	return strings.CutPrefix(notice, noticePushed+" ")
+}
+
+// NoticeMoved notifies every replica that a ref of a listed repository may have moved. It is empty
+// if the ref or a URL has a form that no declaration can name.
+func NoticeMoved(by, ref string, urls []string) string {
+	words := append([]string{noticeMoved, by, ref}, urls...)
+	notice := strings.Join(words, " ")
+	if len(urls) == 0 || len(notice) > maxNotice || len(strings.Fields(notice)) != len(words) {
+		return ""
+	}
+	return notice
+}
+
+// Moved parses a notice of NoticeMoved; false for any other.
+func Moved(notice string) (by, ref string, urls []string, ok bool) {
+	words := strings.Fields(notice)
+	if len(words) < 4 || words[0] != noticeMoved {
+		return "", "", nil, false
+	}
+	return words[1], words[2], words[3:], true
 }

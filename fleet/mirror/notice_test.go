@@ -3,6 +3,7 @@ package mirror_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"argosy.dev/argosy/fleet"
@@ -31,5 +32,29 @@ func TestNoticeOfARecordNamesItsEngines(t *testing.T) {
 		if _, _, ok := mirror.Recorded(other); ok {
 			t.Errorf("%q is no record", other)
 		}
+	}
+}
+
+func TestNoticeOfAMoveNamesTheRefAndTheURLs(t *testing.T) {
+	t.Parallel()
+	urls := []string{"https://git.example.com/a/b.git", "git@git.example.com:a/b.git"}
+	by, ref, got, ok := mirror.Moved(mirror.NoticeMoved("host/1/x", "refs/heads/main", urls))
+	if !ok || by != "host/1/x" || ref != "refs/heads/main" || !slices.Equal(got, urls) {
+		t.Errorf("%q %q %q %v", by, ref, got, ok)
+	}
+	for what, notice := range map[string]string{
+		"a ref with a blank": mirror.NoticeMoved("x", "refs/heads/a b", urls),
+		"an empty ref":       mirror.NoticeMoved("x", "", urls),
+		"no URL":             mirror.NoticeMoved("x", "refs/heads/main", nil),
+		"a line feed":        mirror.NoticeMoved("x", "refs/heads/main", []string{"https://x\ny"}),
+		"a long URL": mirror.NoticeMoved("x", "refs/heads/main",
+			[]string{strings.Repeat("x", 8000)}),
+	} {
+		if notice != "" {
+			t.Errorf("%s: %q", what, notice)
+		}
+	}
+	if _, _, _, ok := mirror.Moved(mirror.NoticePushed("x")); ok {
+		t.Error("a push to the branch is another notice")
 	}
 }

@@ -63,12 +63,14 @@ type Selection struct {
 	Wants  func(path string, kind Kind) bool // of a Directory or File
 	// whether the content of wanted files is read
 	Contents bool
+	Most     int // entries that may be wanted
 }
 
 // Tree is what a commit has of a selection, completely.
 type Tree struct {
-	Commit   Hash
-	Entries  []Entry // in Git's order; the path of a directory has no slash at its end
+	Commit  Hash
+	Entries []Entry // in Git's order; the path of a directory has no slash at its end
+	// of the wanted files; nil for a file with more than Budget.FileBytes
 	Contents map[Hash][]byte
 }
 
@@ -110,8 +112,8 @@ func readable(err error) error {
 	var over *Error
 	if errors.As(err, &over) && errors.Is(over, ErrOverBudget) {
 		out := *over
-		out.Detail = fmt.Sprintf("one commit of it has more than %d %s; use a smaller repository",
-			over.Limit, over.Budget)
+		out.Detail = fmt.Sprintf("one commit of it has more than %d %s; narrow the patterns, or use "+
+			"a smaller repository", over.Limit, over.Budget)
 		return &out
 	}
 	return err
@@ -257,6 +259,9 @@ func (w *selecting) folder(id plumbing.Hash, dir string, depth int) error {
 func (w *selecting) entry(e treeEntry, path string, depth int) error {
 	kind := kindOf(e.mode)
 	if (kind == File || kind == Directory) && w.s.Wants(path, kind) {
+		if len(w.tree.Entries) == w.s.Most {
+			return overBudget("", "entries", int64(w.s.Most), "")
+		}
 		w.tree.Entries = append(w.tree.Entries, Entry{Path: path, Blob: publicHash(e.id),
 			Kind: kind, Mode: e.mode})
 	}
@@ -284,7 +289,7 @@ func (w *selecting) contents(talk *conversation, missing bool) error {
 		data, err := w.t.m.store.read(id, plumbing.BlobObject, w.t.budget.FileBytes)
 		switch {
 		case errors.Is(err, errTooLarge):
-			return overBudget("file "+id.String(), "file bytes", w.t.budget.FileBytes, "")
+			continue
 		case errors.Is(err, ErrNotFound):
 			return unavailable("the server sent a pack without file %s", id)
 		case err != nil:

@@ -25,7 +25,7 @@ func appsIn(contents bool) Selection {
 			}
 			return kind == File && filepath.Base(path) == "app.yaml"
 		},
-		Contents: contents,
+		Contents: contents, Most: 2,
 	}
 }
 
@@ -176,13 +176,22 @@ func TestReaderFailsWithoutAnyTree(t *testing.T) {
 		ErrBranchGone) || !strings.Contains(err.Error(), `"gone"`) {
 		t.Errorf("a missing branch: %v", err)
 	}
+	tree, err := newReader(t, Budget{FileBytes: 4}).Read(t.Context(), main, "", appsIn(true))
+	if err != nil || len(tree.Entries) != 2 || tree.Contents[tree.Entries[0].Blob] != nil {
+		t.Errorf("a large file: %v, %v", tree, err)
+	}
+	one := appsIn(false)
+	one.Most = 1
+	if _, err := newReader(t, Budget{}).Read(t.Context(), main, "", one); !errors.Is(err,
+		ErrOverBudget) || !strings.Contains(err.Error(), "narrow the patterns") {
+		t.Errorf("more entries: %v", err)
+	}
 	if err := read(Budget{}, Remote{URL: s.URL + "/other.git", Revision: "main"}); !errors.Is(err,
 		ErrUnavailable) {
 		t.Errorf("a missing repository: %v", err)
 	}
 	for name, budget := range map[string]Budget{
 		"bytes": {Bytes: 400}, "objects": {Objects: 3}, "files": {Files: 3},
-		"file bytes": {FileBytes: 4},
 	} {
 		err := read(budget, main)
 		if !errors.Is(err, ErrOverBudget) || strings.Contains(err.Error(), "source.") ||
@@ -206,7 +215,7 @@ func TestReaderFailsWithoutAnyTree(t *testing.T) {
 	s.fault(func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
 		http.Error(w, "canary", http.StatusUnauthorized)
 	})
-	err := read(Budget{}, main)
+	err = read(Budget{}, main)
 	if !errors.Is(err, ErrUnauthorized) {
 		t.Errorf("a refused credential: %v", err)
 	}

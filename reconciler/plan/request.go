@@ -15,6 +15,8 @@ import (
 type Request struct {
 	Revision fleet.Revision
 	Files    []catalog.Input // that differ from the AppliedState's revision
+	// Listed are sets whose files did not change, with other listings: at the head or held.
+	Listed []catalog.Input
 	// of Revision to the AppliedState's revision; "" means mirror.RelationDescendant
 	Relation mirror.Relation
 	AtHead   bool // Revision is the branch's head: no other head waits
@@ -55,8 +57,8 @@ type Request struct {
 
 func (r Request) arrival() effective.Arrival {
 	return effective.Arrival{
-		Revision: r.Revision, Files: r.Files, Reviews: r.FileReviews, Approvals: r.Approvals,
-		Now:       r.Now,
+		Revision: r.Revision, Files: r.Files, Listed: r.Listed, Reviews: r.FileReviews,
+		Approvals: r.Approvals, Now: r.Now,
 		Continues: r.Relation.Continues(),
 	}
 }

@@ -183,3 +183,60 @@ func TestFoldersThatVanishAreHeldByTheGuards(t *testing.T) {
 		t.Errorf("%+v, holds %+v", p.Counts, p.Holds)
 	}
 }
+
+// relisted is a set's unchanged file with other listings: the deployments differ, the blob does
+// not.
+func relisted(file, generates string) func(*Request) {
+	was, _ := input(shop, file)
+	now, _ := input(shop, generates)
+	now.Blob, now.Declaration.Blob = was.Blob, was.Blob
+	return func(r *Request) { r.Listed = append(r.Listed, now) }
+}
+
+func TestAListingIsPlannedAsACommitAndNeedsNoReview(t *testing.T) {
+	h := newHouse(t)
+	file := shopSet(many(50)...)
+	h.apply(small().with(shop, file))
+	before := h.w.Revision()
+	more := shopSet(append(many(50), "new")...)
+	p := h.again(relisted(file, more))
+	wantActions(t, p, "create Application new@prod")
+	if h.w.Revision() != before {
+		t.Errorf("the revision is %s", h.w.Revision())
+	}
+	if p := h.again(relisted(file, more)); len(p.Rows)+len(p.Declarations) > 0 {
+		t.Errorf("an equal listing changes %+v", p.Declarations)
+	}
+	p = h.again(relisted(file, shopSet(many(5)...)))
+	if p.Counts.Deleted != 0 || p.Counts.Held < 45 || p.Holds[0].Reason != mirror.HoldDeletions ||
+		p.Holds[0].Revision != before {
+		t.Errorf("folders that vanish: %+v, %+v", p.Counts, p.Holds)
+	}
+	h.restart()
+	checkState(t, h)
+}
+
+func TestAListingDoesNotReleaseAHeldFileOfItsSet(t *testing.T) {
+	h := newHouse(t)
+	file, edited := shopSet("a", "b"), shopSet("a@v2", "b")
+	h.apply(small().with(shop, file))
+	h.apply(small().with(shop, edited), paths(nil))
+	for range 2 { // also of the file that is held
+		p := h.again(relisted(file, shopSet("a", "b", "c")),
+			relisted(edited, shopSet("a@v2", "b", "c")))
+		if n := len(p.Rows); n > 1 {
+			t.Fatalf("%d rows", n)
+		}
+	}
+	h.restart()
+	// what is released has the listing of now: c stays
+	p := h.again(paths(nil), approve(h, h.w.Revision()))
+	wantActions(t, p, "update Application a@prod")
+	if d := h.w.Catalog().Deployment(fleet.DeploymentID{Tenant: "acme", Name: "c"}); d == nil {
+		t.Error("the release of the file dropped what its listing had brought")
+	}
+	// a file of the head wins over a listing of the applied one
+	p = h.apply(small().with(shop, shopSet("a@v2")), relisted(edited, shopSet("a@v2", "b", "d")))
+	wantActions(t, p, "delete Application b@prod", "delete Application c@prod")
+	checkState(t, h)
+}

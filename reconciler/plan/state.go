@@ -2,6 +2,7 @@ package plan
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"sync"
 
@@ -96,6 +97,20 @@ func (w *AppliedState) AwaitsReview() []reviews.Span {
 			return cmp.Or(cmp.Compare(a.Base, b.Base), cmp.Compare(a.Head, b.Head))
 		})
 		return out
+	})
+}
+
+// HeldSets lists, sorted by path, the files of sets that are held without a known review. It costs
+// what is held.
+func (w *AppliedState) HeldSets() []catalog.Input {
+	return read(w, func(s *applied.State) (sets []catalog.Input) {
+		for _, path := range slices.Sorted(maps.Keys(s.Unreviewed)) {
+			in := s.Unreviewed[path].Input
+			if in.Key.Kind == fleet.KindGitOpsDeploymentSet && !in.Removed {
+				sets = append(sets, in)
+			}
+		}
+		return sets
 	})
 }
 

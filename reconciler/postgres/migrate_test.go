@@ -41,7 +41,7 @@ func TestMigrateByManyReplicasAtOnce(t *testing.T) {
 }
 
 // dropOrphans reverts the migration of orphans, and those after it.
-const dropOrphans = `DROP TABLE recorded_changes, owners; DROP TABLE reach; DROP TABLE strays, tombstones; DROP FUNCTION remove_stray; ALTER TABLE desired DROP COLUMN uid;
+const dropOrphans = `DROP TABLE listings; DROP TABLE recorded_changes, owners; DROP TABLE reach; DROP TABLE strays, tombstones; DROP FUNCTION remove_stray; ALTER TABLE desired DROP COLUMN uid;
 	ALTER TABLE engines DROP COLUMN went_back_at, DROP COLUMN went_back; `
 
 // dropAgents reverts the migration of agents with its policies, and those after it.

@@ -174,7 +174,7 @@ func (s *Store) Reset(ctx context.Context) error {
 		_, err := tx.Exec(ctx, `
 			UPDATE leases SET holder = '', epoch = epoch + 1, expires_at = '-infinity'
 				WHERE name = 'reconciler' OR starts_with(name, 'engine/') AND starts_with(holder, 'agent/');
-			TRUNCATE declarations, sealed, quarantines, problems, placements, desired, status, revisions, holds, sync_holds, strays, tombstones, reach;
+			TRUNCATE declarations, sealed, quarantines, problems, placements, desired, status, revisions, holds, sync_holds, strays, tombstones, reach, listings;
 			UPDATE mirror SET applied = '', plan = '';
 			UPDATE memory SET body = convert_to('{"rebuilt":true}', 'UTF8');
 			UPDATE engines SET cursor = 0;

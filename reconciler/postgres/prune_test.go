@@ -50,6 +50,7 @@ var bounded = map[string]string{
 	"sync_holds": "the config repo", "stops": "stops set by people",
 	"strays":           "objects of ours on engines",
 	"reach":            "environments",
+	"listings":         "the config repo",
 	"owners":           "names that the platform has ever declared as owners",
 	"stop_ends":        "places that were ever stopped",
 	"leases":           "engines that there ever were: an epoch never goes back",

@@ -135,6 +135,7 @@ func (v *Server) runAgents(ctx context.Context) {
 // rotated notifies the workers and the hub of a changed secret.
 func (v *Server) rotated(tenant fleet.TenantName, name string) {
 	v.manager.Rotated(tenant, name)
+	v.loop.Rotated(tenant)
 	if v.hub != nil {
 		v.hub.Rotated(tenant, name)
 	}

@@ -145,11 +145,23 @@ func (v *Server) assemblePulls() error {
 	}
 	v.pulls.receiver = webhook.NewReceiver(webhook.ReceiverConfig{
 		Inbox: v.store.Pulls, Secrets: secrets, Branch: v.settings.Source.Branch,
-		Repository: v.pulls.forge.KnownID, Holder: v.holder, Pushed: v.loop.Pushed,
+		Repository: v.pulls.forge.KnownID, Holder: v.holder, Pushed: v.loop.Pushed, Moved: v.moved,
 		Proxies: proxies,
 		Log:     v.log,
 	})
 	return nil
+}
+
+// moved reads listed repositories at once, here or on the replica that leads.
+func (v *Server) moved(ctx context.Context, ref string, urls []string) {
+	notice := mirror.NoticeMoved(v.holder, ref, urls)
+	if notice == "" {
+		return
+	}
+	v.loop.Moved(ref, urls)
+	if err := v.store.Plans.Notify(ctx, notice); err != nil {
+		v.log.Warn("failed to notify the other replicas of a push; they poll", "error", err)
+	}
 }
 
 // review runs review jobs while this replica leads.

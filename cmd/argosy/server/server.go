@@ -115,9 +115,14 @@ func (v *Server) assemble() error {
 	v.stops = worker.NewStopBoard()
 	registerStops(v.registry, v.stops)
 	registerPools(v.registry, v.store.Pools)
+	lister, err := newLister(s, v.secrets)
+	if err != nil {
+		return err
+	}
 	loop := reconciler.Config{
-		Source: source{v.mirror, v.log}, Decoder: decoder{}, Renderer: argocd.Renderer{},
-		Store: v.store.Plans, Leases: v.store.Leases, Stops: v.store.Decisions,
+		Source: source{v.mirror, v.log}, Lister: lister, Decoder: decoder{},
+		Renderer: argocd.Renderer{},
+		Store:    v.store.Plans, Leases: v.store.Leases, Stops: v.store.Decisions,
 		Engines: connect, Agents: v.store.Views,
 		Judge:  policy.New().Judge,
 		Holder: v.holder, URL: v.mirror.Source(), Branch: s.Source.Branch,
@@ -244,6 +249,9 @@ func (v *Server) wakes(ctx context.Context) {
 		v.loop.Notified(by)
 		if _, pushed := mirror.Pushed(by); pushed {
 			return // the loop alone reads the branch
+		}
+		if _, _, _, moved := mirror.Moved(by); moved {
+			return // and the repositories of sets
 		}
 		_, engines, recorded := mirror.Recorded(by)
 		if v.pulls != nil && (recorded || by == "") {

@@ -215,7 +215,7 @@ func (decoder) Decode(f reconciler.File) (catalog.Input, bool) {
 		return catalog.Input{Key: key, Path: f.Path, Removed: true}, ours
 	}
 	doc := configschema.Decode(configschema.File{Path: f.Path, Blob: f.Blob, Bytes: f.Bytes,
-		Irregular: f.Irregular, Size: f.Size, Unreadable: f.Unreadable})
+		Irregular: f.Irregular, Size: f.Size, Unreadable: f.Unreadable, Listings: f.Listings})
 	return catalog.Input{Key: doc.Key, Path: doc.Path, Blob: doc.Blob, Declaration: doc.Declaration,
 		Problems: doc.Problems}, true
 }

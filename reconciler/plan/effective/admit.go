@@ -16,8 +16,9 @@ import (
 type Arrival struct {
 	Revision  fleet.Revision
 	Files     []catalog.Input
-	Continues bool           // the revision descends from the applied one, or is the same
-	Reviews   *reviews.Files // nil: files need no review
+	Listed    []catalog.Input // sets of unchanged files, with other listings
+	Continues bool            // the revision descends from the applied one, or is the same
+	Reviews   *reviews.Files  // nil: files need no review
 	Approvals []mirror.Approval
 	Now       time.Time
 }
@@ -39,7 +40,32 @@ type Release struct {
 
 // Admit holds the files without a known review, and lets in earlier held files that an approval or
 // a review releases now. It costs the files of the arrival and the held ones.
+//
+// A set that has other listings needs no review: its file did not change. If that file is held, it
+// is held with the listings.
 func Admit(s *applied.State, a Arrival) Admission {
+	out := admitFiles(s, a)
+	changed := map[fleet.Key]bool{}
+	for _, in := range out.Files {
+		changed[in.Key] = true
+	}
+	for _, in := range a.Listed {
+		h, held := out.Held[in.Path]
+		switch {
+		case held && h.Input.Key == in.Key && h.Input.Blob == in.Blob:
+			if !out.Changed {
+				out.Held, out.Changed = maps.Clone(out.Held), true
+			}
+			h.Input = in
+			out.Held[in.Path] = h
+		case !changed[in.Key] && asApplied(s, in):
+			out.Files = append(slices.Clip(out.Files), in)
+		}
+	}
+	return out
+}
+
+func admitFiles(s *applied.State, a Arrival) Admission {
 	out := Admission{Files: a.Files, Held: s.Unreviewed}
 	if len(s.Unreviewed) == 0 && (a.Reviews == nil || len(a.Files) == 0) {
 		return out

@@ -1,0 +1,660 @@
+package reconciler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/catalog"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/pacing"
+	"argosy.dev/argosy/fleet/printable"
+	"argosy.dev/argosy/reconciler/plan/applied"
+)
+
+// Lister reads the repositories that sets list.
+type Lister interface {
+	// List returns the commit of a revision and what it has for each request, in their order. If
+	// the commit is Known, it returns no listings and reads nothing else. An error means that
+	// nothing is known about the repository; that of one listing, that the commit has too much for
+	// its request.
+	List(ctx context.Context, read ListingRead) (fleet.Revision, []ListingResult, error)
+}
+
+// ListingRead is one read of a repository. All requests have its tenant, URL and revision.
+type ListingRead struct {
+	Tenant         fleet.TenantName
+	RepoURL        string
+	TargetRevision string
+	Credential     *fleet.CredentialSource // the tenant's own, in effect; nil: none
+	Requests       []fleet.ListingRequest
+	Known          fleet.Revision
+}
+
+// ListingResult is the listing of one request, or why there is none.
+type ListingResult struct {
+	Listing fleet.Listing
+	Err     error
+}
+
+const (
+	// listingEvery is between two reads of a repository without a delivery, a quarter more or less.
+	listingEvery = 3 * time.Minute
+	// After a failed read, the next comes after listingRetry, which doubles up to listingLast.
+	listingRetry = 15 * time.Second
+	listingLast  = 15 * time.Minute
+	// listingPause is the least time between two reads of one repository.
+	listingPause = time.Second
+	// listingAgain is the pause before the read after a delivery is repeated, if it found nothing:
+	// a Git host may deliver a push before all of its servers have it.
+	listingAgain = 5 * time.Second
+	// proposalPatience bounds the reads for one pull request, and proposalAge the use of what they
+	// found for the commit that merges it.
+	proposalPatience = 30 * time.Second
+	proposalAge      = 10 * time.Minute
+	mostProposals    = 1000
+
+	// Concurrent reads. A tenant with slow repositories waits for itself.
+	readsOfAll, readsOfHost, readsOfTenant = 16, 4, 1
+	// mostListed is how many repositories and revisions the sets of one tenant may list.
+	mostListed = 200
+)
+
+// errTooManyListed is the reason of a request beyond mostListed.
+var errTooManyListed = fmt.Errorf("the sets of the tenant list more than %d repositories and "+
+	"revisions; let sets share one", mostListed)
+
+// place is a revision of a repository that sets of one tenant list.
+type place struct {
+	tenant            fleet.TenantName
+	repoURL, revision string
+}
+
+func placeOf(r fleet.ListingRequest) place { return place{r.Tenant, r.RepoURL, r.TargetRevision} }
+
+// followed is a place while a set lists it. One goroutine reads it.
+type followed struct {
+	place
+	kick pacing.Signal
+	stop context.CancelFunc
+
+	// guarded by follower.mu
+	requests map[fleet.ListingRequest]kept
+	tip      fleet.Revision // that all requests were read at
+	failure  string         // of the last reads; "": none
+	attempts int
+	pushed   bool // a delivery named it since the last read
+}
+
+// kept is the last good listing of a request, and why the last read gave none.
+type kept struct {
+	listing *fleet.Listing // nil: none was read
+	err     error
+}
+
+// follower keeps the listings of the sets in effect and at the head while this replica leads.
+type follower struct {
+	lister Lister
+	status func(context.Context, []mirror.ListingStatus) error
+	every  time.Duration
+	log    *slog.Logger
+	wake   func()
+
+	reads *semaphores
+
+	mu        sync.Mutex
+	ctx       context.Context // of the term; nil: this replica does not lead
+	view      *catalog.View
+	reading   *sync.WaitGroup
+	sets      map[fleet.Key][]fleet.ListingRequest
+	places    map[place]*followed
+	byRepo    map[string]map[place]bool
+	ofTenant  map[fleet.TenantName]int
+	changes   int
+	news      map[fleet.ListingRequest]int // not planned; the count of changes at the last one
+	proposals map[fleet.ListingRequest]proposal
+	recorded  map[place]mirror.ListingStatus // in the store
+}
+
+// proposal is what was read for a pull request.
+type proposal struct {
+	ListingResult
+	at time.Time
+}
+
+func newFollower(c Config, wake func()) *follower {
+	f := &follower{lister: c.Lister, status: c.Store.SetListings, every: c.ListingPoll, log: c.Log,
+		wake: wake, reads: newSemaphores()}
+	if f.every <= 0 {
+		f.every = listingEvery
+	}
+	f.reset()
+	return f
+}
+
+func (f *follower) reset() {
+	f.sets, f.places = map[fleet.Key][]fleet.ListingRequest{}, map[place]*followed{}
+	f.byRepo, f.ofTenant = map[string]map[place]bool{}, map[fleet.TenantName]int{}
+	f.news = map[fleet.ListingRequest]int{}
+	f.proposals = map[fleet.ListingRequest]proposal{}
+	f.recorded = map[place]mirror.ListingStatus{}
+}
+
+// begin starts to read in a term that ends with ctx. end waits until all reads have ended.
+func (f *follower) begin(ctx context.Context) (end func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	f.mu.Lock()
+	f.ctx, f.reading = ctx, new(sync.WaitGroup)
+	f.mu.Unlock()
+	return func() {
+		cancel()
+		f.mu.Lock()
+		reading := f.reading
+		f.ctx, f.view = nil, nil
+		f.reset()
+		f.mu.Unlock()
+		reading.Wait()
+	}
+}
+
+// restore follows the sets of a loaded state, and forgets all others. It is the one step that costs
+// every set.
+func (f *follower) restore(view *catalog.View, sets map[fleet.Key][]fleet.ListingRequest,
+	recorded []mirror.ListingStatus) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.view, f.recorded = view, map[place]mirror.ListingStatus{}
+	for _, s := range recorded {
+		f.recorded[place{s.Tenant, s.RepoURL, s.TargetRevision}] = s
+	}
+	for k := range f.sets {
+		if _, still := sets[k]; !still {
+			f.follow(k, nil)
+		}
+	}
+	for _, k := range slices.SortedFunc(maps.Keys(sets), applied.CompareDeclarations) {
+		f.follow(k, sets[k])
+	}
+	for p := range f.recorded {
+		if f.places[p] == nil && f.ctx != nil {
+			f.forget(p)
+		}
+	}
+}
+
+// update follows what one set requests now: none when it is gone.
+func (f *follower) update(k fleet.Key, requests []fleet.ListingRequest) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.follow(k, requests)
+}
+
+func (f *follower) follow(k fleet.Key, requests []fleet.ListingRequest) {
+	before := f.sets[k]
+	if slices.Equal(before, requests) {
+		return
+	}
+	f.sets[k] = requests
+	if len(requests) == 0 {
+		delete(f.sets, k)
+	}
+	for _, r := range requests {
+		f.add(r)
+	}
+	for _, r := range before {
+		if !f.requested(k.Tenant, r) {
+			f.drop(r)
+		}
+	}
+}
+
+// requested costs the sets of one tenant, when one of them stops to request a listing.
+func (f *follower) requested(t fleet.TenantName, r fleet.ListingRequest) bool {
+	for k, requests := range f.sets {
+		if k.Tenant == t && slices.Contains(requests, r) {
+			return true
+		}
+	}
+	return false
+}
+
+func (f *follower) add(r fleet.ListingRequest) {
+	p := placeOf(r)
+	at := f.places[p]
+	if at == nil {
+		if f.ctx == nil || f.ofTenant[p.tenant] >= mostListed {
+			return
+		}
+		ctx, stop := context.WithCancel(f.ctx)
+		at = &followed{place: p, kick: pacing.NewSignal(), stop: stop,
+			requests: map[fleet.ListingRequest]kept{}, failure: f.recorded[p].Error}
+		f.places[p] = at
+		f.ofTenant[p.tenant]++
+		key := repoKey(p.repoURL)
+		if f.byRepo[key] == nil {
+			f.byRepo[key] = map[place]bool{}
+		}
+		f.byRepo[key][p] = true
+		f.reading.Go(func() { f.keep(ctx, at) })
+	}
+	if _, there := at.requests[r]; !there {
+		at.requests[r], at.tip = kept{}, ""
+		at.kick.Set()
+	}
+}
+
+func (f *follower) drop(r fleet.ListingRequest) {
+	at := f.places[placeOf(r)]
+	if at == nil {
+		return
+	}
+	delete(at.requests, r)
+	delete(f.news, r)
+	if len(at.requests) > 0 {
+		return
+	}
+	at.stop()
+	delete(f.places, at.place)
+	f.ofTenant[at.tenant]--
+	key := repoKey(at.repoURL)
+	if delete(f.byRepo[key], at.place); len(f.byRepo[key]) == 0 {
+		delete(f.byRepo, key)
+	}
+	f.forget(at.place)
+}
+
+// forget removes the status of a place that no set lists.
+func (f *follower) forget(p place) {
+	ctx := f.ctx
+	f.reading.Go(func() {
+		f.record(ctx, mirror.ListingStatus{Tenant: p.tenant, RepoURL: p.repoURL,
+			TargetRevision: p.revision, Ended: true})
+	})
+}
+
+// repoKey returns a URL that does not parse unchanged.
+func repoKey(url string) string {
+	if key, err := fleet.NormalizeRepoURL(url); err == nil {
+		return key
+	}
+	return url
+}
+
+// listings are those that a file is decoded with: the last that was read, be it for a pull request,
+// or the one that the set in effect contains.
+func (f *follower) listings(r fleet.ListingRequest) (fleet.Listing, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	why := fleet.ErrNoListing
+	at := f.places[placeOf(r)]
+	if at != nil {
+		switch last := at.requests[r]; {
+		case last.listing != nil:
+			return *last.listing, nil
+		case last.err != nil:
+			why = last.err
+		case at.failure != "":
+			why = errors.New(at.failure)
+		}
+	}
+	if f.view != nil {
+		if l, ok := f.view.Listing(r); ok {
+			return l, nil
+		}
+	}
+	if p, ok := f.proposals[r]; ok && time.Since(p.at) < proposalAge {
+		return p.Listing, p.Err
+	}
+	if at == nil && f.ofTenant[r.Tenant] >= mostListed {
+		why = errTooManyListed
+	}
+	return fleet.Listing{}, why
+}
+
+// propose reads what the sets of a pull request list and nothing in effect does, with the grants
+// and credentials in effect. It costs these reads; a failed one is the reason of its request.
+func (f *follower) propose(ctx context.Context, requests []fleet.ListingRequest) {
+	ctx, cancel := context.WithTimeout(ctx, proposalPatience)
+	defer cancel()
+	missing := map[place][]fleet.ListingRequest{}
+	for _, r := range requests {
+		if _, err := f.listings(r); err != nil {
+			missing[placeOf(r)] = append(missing[placeOf(r)], r)
+		}
+	}
+	var all sync.WaitGroup
+	for p, rs := range missing {
+		all.Go(func() {
+			_, results, err := f.read(ctx, p, rs, "")
+			if errors.Is(err, context.DeadlineExceeded) {
+				err = fmt.Errorf("the repository was not read within %s", proposalPatience)
+			}
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			if len(f.proposals) > mostProposals {
+				clear(f.proposals)
+			}
+			for i, r := range rs {
+				found := proposal{at: time.Now()}
+				if found.Err = err; err == nil {
+					found.ListingResult = results[i]
+				}
+				f.proposals[r] = found
+			}
+		})
+	}
+	all.Wait()
+}
+
+// read reads a place with what the tenant has in effect.
+func (f *follower) read(ctx context.Context, p place, requests []fleet.ListingRequest,
+	known fleet.Revision) (fleet.Revision, []ListingResult, error) {
+	f.mu.Lock()
+	view := f.view
+	f.mu.Unlock()
+	if view == nil || f.lister == nil {
+		return "", nil, fleet.ErrNoListing
+	}
+	leave, err := f.reads.enter(ctx, p)
+	if err != nil {
+		return "", nil, err
+	}
+	defer leave()
+	// after the wait: the grant and the credential are those of now
+	if err := granted(view, p); err != nil {
+		return "", nil, err
+	}
+	return f.lister.List(ctx, ListingRead{Tenant: p.tenant, RepoURL: p.repoURL,
+		TargetRevision: p.revision, Credential: credential(view, p), Requests: requests,
+		Known: known})
+}
+
+// granted reports why the tenant must not have a repository read.
+func granted(view *catalog.View, p place) error {
+	u, err := fleet.ParseRepoURL(p.repoURL)
+	if err != nil {
+		return err
+	}
+	t := view.Tenant(p.tenant)
+	if t == nil || !fleet.RepositoryGranted(t.Tenant.Repositories, p.repoURL) {
+		return fmt.Errorf("tenant %s is not granted %s", p.tenant, u)
+	}
+	if !fleet.GitHostAllowed(view.Fleet().GitHosts, u) {
+		return fmt.Errorf("gitHosts of fleet/fleet.yaml does not list %s", u.Host)
+	}
+	return nil
+}
+
+func credential(view *catalog.View, p place) *fleet.CredentialSource {
+	d := view.CredentialFor(p.tenant, p.repoURL)
+	if d == nil {
+		return nil
+	}
+	s := fleet.CredentialSource{Tenant: p.tenant,
+		Folder: fleet.ObjectRepository.CredentialFolder(), Name: d.Credential.CredentialsRef.Name}
+	if sealed := view.Sealed(p.tenant, s.Folder, s.Name); sealed != nil {
+		s.Sealed = sealed.Blob
+	}
+	return &s
+}
+
+// keep reads one place until ctx ends: at once, when it is kicked, and at intervals.
+func (f *follower) keep(ctx context.Context, at *followed) {
+	for ctx.Err() == nil {
+		at.kick.Clear()
+		pause := f.once(ctx, at)
+		if !pacing.Sleep(ctx, min(listingPause, f.every)) {
+			return
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+		case <-at.kick:
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+}
+
+// once reads one place, and returns the pause before the next read.
+func (f *follower) once(ctx context.Context, at *followed) time.Duration {
+	f.mu.Lock()
+	requests := slices.SortedFunc(maps.Keys(at.requests), fleet.CompareRequests)
+	known, pushed := at.tip, at.pushed
+	at.pushed = false
+	f.mu.Unlock()
+	tip, results, err := f.read(ctx, at.place, requests, known)
+	if ctx.Err() != nil {
+		return 0
+	}
+	status, news, pause := f.take(at, requests, tip, results, err)
+	f.record(ctx, status)
+	if news {
+		f.wake()
+	}
+	if pushed && err == nil && results == nil {
+		pause = min(pause, listingAgain)
+	}
+	return pause
+}
+
+// take keeps the result of a read. news is whether a set must be planned again: a listing has
+// changed, or the reads began or ceased to fail.
+func (f *follower) take(at *followed, requests []fleet.ListingRequest, tip fleet.Revision,
+	results []ListingResult, err error) (status mirror.ListingStatus, news bool,
+	pause time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.view == nil {
+		return f.recorded[at.place], false, 0 // the term has ended
+	}
+	for i, r := range results {
+		news = f.keepResult(at, requests[i], r) || news
+	}
+	failure := at.failureAfter(err)
+	if (failure == "") != (at.failure == "") {
+		for r := range at.requests {
+			f.changed(r)
+			news = true
+		}
+		at.failure = failure
+		f.logFailure(at)
+	}
+	status = mirror.ListingStatus{Tenant: at.tenant, RepoURL: at.repoURL,
+		TargetRevision: at.revision, Commit: f.recorded[at.place].Commit, Error: at.failure}
+	if err != nil {
+		at.attempts++
+		return status, news, min(listingRetry<<min(at.attempts-1, 10), max(listingLast, f.every))
+	}
+	at.attempts, status.Commit = 0, tip
+	if results != nil && at.covers(requests) {
+		at.tip = tip
+	}
+	return status, news, f.every*3/4 + rand.N(f.every/2)
+}
+
+// keepResult keeps the listing of one request, and reports whether it is another one than that of
+// the sets. A listing that is too large leaves the last one.
+func (f *follower) keepResult(at *followed, r fleet.ListingRequest, found ListingResult) bool {
+	last, asked := at.requests[r]
+	if !asked {
+		return false
+	}
+	before := last
+	if last.err = found.Err; found.Err == nil {
+		last.listing = &found.Listing
+	}
+	at.requests[r] = last
+	if !f.isNews(r, before, found) {
+		return false
+	}
+	f.changed(r)
+	return true
+}
+
+func (f *follower) isNews(r fleet.ListingRequest, before kept, found ListingResult) bool {
+	if found.Err != nil {
+		// with a listing, it is reported as the failure of its place
+		_, inUse := f.view.Listing(r)
+		return before.listing == nil && !inUse &&
+			(before.err == nil || found.Err.Error() != before.err.Error())
+	}
+	if before.listing != nil && !before.listing.Same(found.Listing) {
+		return true
+	}
+	sets := f.view.SetsAsking(r)
+	return len(sets) == 0 && before.listing == nil || // of a held file
+		slices.ContainsFunc(sets, func(s catalog.SetFile) bool {
+			return s.Listing == nil || !s.Listing.Same(found.Listing)
+		})
+}
+
+func (f *follower) changed(r fleet.ListingRequest) {
+	f.changes++
+	f.news[r] = f.changes
+}
+
+// failureAfter returns why reads fail, given the error of the last one.
+func (at *followed) failureAfter(err error) string {
+	for _, r := range slices.SortedFunc(maps.Keys(at.requests), fleet.CompareRequests) {
+		if err == nil {
+			err = at.requests[r].err
+		}
+	}
+	if err == nil {
+		return ""
+	}
+	return printable.Truncate(err.Error(), errorBytes)
+}
+
+// covers reports whether a read had all requests.
+func (at *followed) covers(requests []fleet.ListingRequest) bool {
+	for r := range at.requests {
+		if !slices.Contains(requests, r) {
+			return false
+		}
+	}
+	return true
+}
+
+func (f *follower) logFailure(at *followed) {
+	if at.failure == "" {
+		f.log.Info("read a listed repository again", "tenant", at.tenant, "repository", at.repoURL,
+			"revision", at.revision)
+		return
+	}
+	f.log.Warn("failed to read a listed repository; the deployments of its last listing stay",
+		"tenant", at.tenant, "repository", at.repoURL, "revision", at.revision, "error", at.failure)
+}
+
+// record stores the status of a place, if it is another one.
+func (f *follower) record(ctx context.Context, s mirror.ListingStatus) {
+	p := place{s.Tenant, s.RepoURL, s.TargetRevision}
+	f.mu.Lock()
+	was, known := f.recorded[p]
+	f.mu.Unlock()
+	if known && was == s {
+		return
+	}
+	if err := f.status(ctx, []mirror.ListingStatus{s}); err != nil {
+		if ctx.Err() == nil {
+			f.log.Warn("failed to record the status of a listed repository", "error", err)
+		}
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if s.Ended {
+		delete(f.recorded, p)
+	} else {
+		f.recorded[p] = s
+	}
+}
+
+// moved reads the places of a repository at once whose revision may be ref. It costs these places.
+func (f *follower) moved(url, ref string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for p := range f.byRepo[repoKey(url)] {
+		if p.revision == "HEAD" || ref == p.revision || ref == "refs/heads/"+p.revision ||
+			ref == "refs/tags/"+p.revision {
+			f.places[p].pushed = true
+			f.places[p].kick.Set()
+		}
+	}
+}
+
+// Moved reads at once what sets list of a repository, because a ref of it may have moved: a
+// push, by any URL of the repository. It never blocks, and costs these sets.
+func (l *Loop) Moved(ref string, urls []string) {
+	for _, url := range urls {
+		l.listed.moved(url, ref)
+	}
+}
+
+// Rotated reads the failing repositories of a tenant at once, because one of its secrets has
+// changed.
+func (l *Loop) Rotated(t fleet.TenantName) { l.listed.retry(t) }
+
+// retry reads the failing places of a tenant at once: one of its credentials has changed.
+func (f *follower) retry(t fleet.TenantName) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for p, at := range f.places {
+		if p.tenant == t && at.failure != "" {
+			at.kick.Set()
+		}
+	}
+}
+
+// semaphores bound concurrent reads: a tenant waits for its own, then its host, then all.
+type semaphores struct {
+	mu      sync.Mutex
+	tenants map[fleet.TenantName]chan struct{}
+	hosts   map[string]chan struct{}
+	all     chan struct{}
+}
+
+func newSemaphores() *semaphores {
+	return &semaphores{tenants: map[fleet.TenantName]chan struct{}{},
+		hosts: map[string]chan struct{}{}, all: make(chan struct{}, readsOfAll)}
+}
+
+// enter waits for the slots of a read.
+func (s *semaphores) enter(ctx context.Context, p place) (leave func(), err error) {
+	host := p.repoURL
+	if u, err := fleet.ParseRepoURL(p.repoURL); err == nil {
+		host = u.Host
+	}
+	s.mu.Lock()
+	if s.tenants[p.tenant] == nil {
+		s.tenants[p.tenant] = make(chan struct{}, readsOfTenant)
+	}
+	if s.hosts[host] == nil {
+		s.hosts[host] = make(chan struct{}, readsOfHost)
+	}
+	slots := []chan struct{}{s.tenants[p.tenant], s.hosts[host], s.all}
+	s.mu.Unlock()
+	for i, slot := range slots {
+		select {
+		case slot <- struct{}{}:
+		case <-ctx.Done():
+			for _, taken := range slots[:i] {
+				<-taken
+			}
+			return nil, ctx.Err()
+		}
+	}
+	return func() {
+		for _, taken := range slots {
+			<-taken
+		}
+	}, nil
+}

@@ -1,0 +1,64 @@
+package postgres
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
+)
+
+// SetListings records the status of listed repositories: the commit that was read last, and why the
+// last read failed. A status that ended is removed, and one without news writes nothing.
+func (s *Plans) SetListings(ctx context.Context, status []mirror.ListingStatus) error {
+	var gone, now []mirror.ListingStatus
+	for _, l := range status {
+		if l.Ended {
+			gone = append(gone, l)
+		} else {
+			now = append(now, l)
+		}
+	}
+	tenant := func(l mirror.ListingStatus) string { return text(string(l.Tenant)) }
+	url := func(l mirror.ListingStatus) string { return text(l.RepoURL) }
+	revision := func(l mirror.ListingStatus) string { return text(l.TargetRevision) }
+	err := s.atomically(ctx, func(b *pgx.Batch) {
+		if len(gone) > 0 {
+			b.Queue(`
+				DELETE FROM listings WHERE (tenant, repo_url, target_revision) IN (
+					SELECT * FROM unnest($1::text[], $2::text[], $3::text[]))`,
+				column(gone, tenant), column(gone, url), column(gone, revision))
+		}
+		if len(now) > 0 {
+			b.Queue(sqlListed, column(now, tenant), column(now, url), column(now, revision),
+				column(now, func(l mirror.ListingStatus) string { return string(l.Commit) }),
+				column(now, func(l mirror.ListingStatus) string { return message(l.Error) }))
+		}
+	})
+	return wrap(err, "status of %d listed repositories", len(status))
+}
+
+const sqlListed = `
+	INSERT INTO listings AS l (tenant, repo_url, target_revision, tenant_uid, commit, error, since)
+	SELECT n.tenant, n.url, n.revision, live_tenant(n.tenant), n.commit, n.error, CASE WHEN n.error <> '' THEN now() END
+	FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[]) AS n (tenant, url, revision, commit, error)
+	ON CONFLICT (tenant, repo_url, target_revision) DO UPDATE SET tenant_uid = excluded.tenant_uid, commit = excluded.commit,
+		error = excluded.error,
+		changed_at = CASE WHEN l.commit = excluded.commit THEN l.changed_at ELSE now() END,
+		since = CASE WHEN excluded.error = '' THEN NULL WHEN l.error = '' THEN now() ELSE l.since END
+	WHERE (l.commit, l.error) <> (excluded.commit, excluded.error) OR l.tenant_uid IS DISTINCT FROM excluded.tenant_uid`
+
+// Listings is the status of all listed repositories.
+func (s *Plans) Listings(ctx context.Context) (all []mirror.ListingStatus, err error) {
+	err = s.within(ctx, view.Scope{}, func(tx pgx.Tx) error {
+		all, err = read(ctx, tx, func(row pgx.CollectableRow) (l mirror.ListingStatus, err error) {
+			err = row.Scan(&l.Tenant, &l.RepoURL, &l.TargetRevision, &l.Commit, &l.Error)
+			return l, err
+		}, `SELECT tenant, repo_url, target_revision, commit, error FROM listings
+			WHERE tenant_uid IS NOT DISTINCT FROM live_tenant(tenant)
+			ORDER BY tenant, repo_url, target_revision`)
+		return err
+	})
+	return all, wrap(err, "status of listed repositories")
+}
