@@ -17,7 +17,7 @@ import (
 
 func leaveCommand(a *app) *cobra.Command {
 	var from instanceFlags
-	var dryRun, uninstalled bool
+	var o argocd.LeaveOptions
 	cmd := &cobra.Command{
 		Use:   "leave ENGINE --kubeconfig FILE",
 		Short: "Give every object of Argosy on an engine back to people",
@@ -33,16 +33,18 @@ func leaveCommand(a *app) *cobra.Command {
 		Args: exactly("ENGINE"),
 	}
 	from.add(cmd)
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "list the objects and change nothing")
-	cmd.Flags().BoolVar(&uninstalled, "uninstalled", false,
+	flags := cmd.Flags()
+	flags.BoolVar(&o.DryRun, "dry-run", false, "list the objects and change nothing")
+	flags.BoolVar(&o.Uninstalled, "uninstalled", false,
 		"every replica of the control plane has ended: needs no emergency stop")
+	flags.BoolVar(&o.ExpiringTokens, "expiring-tokens", false,
+		"leave cluster Secrets with tokens that nothing renews")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		spec, config, err := from.open(args[0])
 		if err != nil {
 			return err
 		}
-		policies, err := declaredPolicies(from.repo)
-		if err != nil {
+		if o.Policy, err = declaredPolicies(from.repo); err != nil {
 			return err
 		}
 		e, err := argocd.Connect(fleet.EngineName(args[0]), spec, config, argocd.Options{
@@ -50,7 +52,7 @@ func leaveCommand(a *app) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		all, err := e.Leave(cmd.Context(), policies, uninstalled, dryRun)
+		all, err := e.Leave(cmd.Context(), o)
 		for _, o := range all {
 			text := fmt.Sprintf("%s %s", o.Kind, o.Name)
 			if o.Note != "" {
@@ -60,19 +62,19 @@ func leaveCommand(a *app) *cobra.Command {
 				return err
 			}
 		}
-		if errors.Is(err, argocd.ErrNotStopped) {
-			return fmt.Errorf(
-				"engine %s: %w; run `argosy stop --engine %s`, or uninstall the control "+
-					"plane and use --uninstalled",
-				args[0],
-				err,
-				args[0],
-			)
+		switch {
+		case errors.Is(err, argocd.ErrExpiringTokens):
+			return fmt.Errorf("engine %s: %w. Declare credentials of their own for these "+
+				"environments, or write other credentials into the Secrets before and use "+
+				"--expiring-tokens", args[0], err)
+		case errors.Is(err, argocd.ErrNotStopped):
+			return fmt.Errorf("engine %s: %w; run `argosy stop --engine %s`, or uninstall the "+
+				"control plane and use --uninstalled", args[0], err, args[0])
 		}
 		if err != nil {
 			return err
 		}
-		if dryRun {
+		if o.DryRun {
 			a.hint("%s would be given back", plural(len(all), "object"))
 		} else {
 			a.hint("gave %s back", plural(len(all), "object"))

@@ -17,55 +17,85 @@ import (
 // ErrNotStopped means that a control plane could still write to the engine.
 var ErrNotStopped = errors.New("no emergency stop of the engine or the fleet is in force")
 
+// ErrExpiringTokens means that Argo CD would lose clusters whose tokens only we renew.
+var ErrExpiringTokens = errors.New("Argosy renews the tokens of clusters")
+
 // Left is an object that was given back.
 type Left struct {
 	Kind fleet.ObjectKind
 	Name string
-	Note string // what differs from its declaration, or happens at its deletion
+	Note string // what differs from its declaration, or happens later
 }
 
-// Leave gives every object of ours on the engine back to people: it removes our labels, annotations
-// and applied fields, the annotation that parks an Application, and restores the finalizers that an
-// adopted Application had before. An Application with deletionPolicy Delete gets the cascade
-// finalizer, as its exported manifest has. Specs, data and workloads stay. It requires a stop,
-// unless the control plane is uninstalled. A dry run returns the same and writes nothing.
-func (e *Engine) Leave(
-	ctx context.Context,
-	policy func(fleet.ObjectKind, string) fleet.DeletionPolicy,
-	uninstalled, dryRun bool,
-) (all []Left, err error) {
-	if !uninstalled {
-		stops, err := e.ReadStops(ctx)
-		if err != nil {
+// LeaveOptions configure Leave.
+type LeaveOptions struct {
+	// Policy returns the deletion policy of a live object.
+	Policy func(fleet.ObjectKind, string) fleet.DeletionPolicy
+	// Uninstalled means that no control plane runs, so that no stop is required.
+	Uninstalled bool
+	// ExpiringTokens accepts that tokens expire which only we renew.
+	ExpiringTokens bool
+	DryRun         bool // return the same and write nothing
+}
+
+// Leave gives every object of ours on the engine back to people: it removes our labels,
+// annotations and applied fields, the annotation that parks an Application, and restores the
+// finalizers that an adopted Application had before. An Application with deletionPolicy Delete gets
+// the cascade finalizer, as its exported manifest has. Specs, data and workloads stay. It requires
+// a stop, unless the control plane is uninstalled.
+func (e *Engine) Leave(ctx context.Context, o LeaveOptions) (all []Left, err error) {
+	if err := e.mayLeave(ctx, o); err != nil {
+		return nil, err
+	}
+	live := make([][]givenBack, len(resources))
+	var expiring []string
+	for i, r := range resources {
+		if live[i], err = e.oursOf(ctx, r); err != nil {
 			return nil, err
 		}
-		stopped := false
-		for _, s := range stops {
-			stopped = stopped || s.Scope == mirror.StopFleet ||
-				s.Scope == mirror.StopEngine && s.Name == string(e.name)
-		}
-		if !stopped {
-			return nil, ErrNotStopped
+		for _, one := range live[i] {
+			if at := one.Metadata.Annotations[annotationExpires]; at != "" {
+				expiring = append(expiring, clip(one.Metadata.Name, 253)+" at "+clip(at, 40))
+			}
 		}
 	}
+	if len(expiring) > 0 && !o.ExpiringTokens && !o.DryRun {
+		return nil, fmt.Errorf("%w: these expire: %s", ErrExpiringTokens, named(expiring))
+	}
 	// An interrupted run continues: an object without our labels is done.
-	for _, r := range resources {
-		found, err := e.leaveAll(ctx, r, policy, dryRun)
-		all = append(all, found...)
-		if err != nil {
-			return all, err
+	for i, r := range resources {
+		for _, one := range live[i] {
+			left, err := e.giveBack(ctx, r, one, o)
+			if err != nil {
+				return all, err
+			}
+			all = append(all, left)
 		}
 	}
 	return all, nil
 }
 
-// leaveAll lists all objects of ours before the first write: a partial list changes nothing.
-func (e *Engine) leaveAll(ctx context.Context, r *resource,
-	policy func(fleet.ObjectKind, string) fleet.DeletionPolicy, dryRun bool) (all []Left,
-	err error) {
+// mayLeave returns ErrNotStopped while a control plane could write.
+func (e *Engine) mayLeave(ctx context.Context, o LeaveOptions) error {
+	if o.Uninstalled {
+		return nil
+	}
+	stops, err := e.ReadStops(ctx)
+	if err != nil {
+		return err
+	}
+	for _, s := range stops {
+		if s.Scope == mirror.StopFleet || s.Scope == mirror.StopEngine && s.Name == string(e.name) {
+			return nil
+		}
+	}
+	return ErrNotStopped
+}
+
+// oursOf lists all objects of ours: a partial list is an error.
+func (e *Engine) oursOf(ctx context.Context, r *resource) (live []givenBack, err error) {
 	query := url.Values{"labelSelector": {labelManagedBy + "=" + managedBy + "," + labelTenant},
 		"limit": {strconv.Itoa(pageSize)}}
-	var live []givenBack
 	for {
 		var page struct {
 			Metadata struct{ Continue string }
@@ -78,32 +108,30 @@ func (e *Engine) leaveAll(ctx context.Context, r *resource,
 		}
 		live = append(live, page.Items...)
 		if page.Metadata.Continue == "" {
-			break
+			return live, nil
 		}
 		query.Set("continue", page.Metadata.Continue)
 	}
-	for _, o := range live {
-		kind := r.kindOf(o.Metadata.Labels)
-		if o.Metadata.DeletionTimestamp != nil {
-			all = append(all, Left{kind, o.Metadata.Name, "is being deleted, and stays as it is"})
-			continue
-		}
-		body, note, err := o.patch(kind, policy(kind, o.Metadata.Name))
-		if err != nil {
-			return all, err
-		}
-		if !dryRun {
-			if err := e.client.do(ctx, request{method: http.MethodPatch,
-				path: r.object(e.namespace, o.Metadata.Name), contentType: mergePatch,
-				accept: metadataOnly, query: url.Values{"fieldManager": {"argosy-leave"}},
-				body: body}, nil); err != nil {
-				return all, fmt.Errorf("%s %s: %w; run the command again", r.kind,
-					o.Metadata.Name, err)
-			}
-		}
-		all = append(all, Left{kind, o.Metadata.Name, note})
+}
+
+func (e *Engine) giveBack(ctx context.Context, r *resource, one givenBack,
+	o LeaveOptions) (Left, error) {
+	left := Left{Kind: r.kindOf(one.Metadata.Labels), Name: one.Metadata.Name}
+	if one.Metadata.DeletionTimestamp != nil {
+		left.Note = "is being deleted, and stays as it is"
+		return left, nil
 	}
-	return all, nil
+	body, note, err := one.patch(left.Kind, o.Policy(left.Kind, left.Name))
+	left.Note = note
+	if err != nil || o.DryRun {
+		return left, err
+	}
+	if err := e.client.do(ctx, request{method: http.MethodPatch,
+		path: r.object(e.namespace, left.Name), contentType: mergePatch, accept: metadataOnly,
+		query: url.Values{"fieldManager": {"argosy-leave"}}, body: body}, nil); err != nil {
+		return left, fmt.Errorf("%s %s: %w; run the command again", r.kind, left.Name, err)
+	}
+	return left, nil
 }
 
 // givenBack is an object of ours as far as its return needs it.
@@ -137,6 +165,9 @@ func (o givenBack) patch(kind fleet.ObjectKind, policy fleet.DeletionPolicy) (bo
 	if _, parked := m.Annotations[annotationParked]; parked {
 		annotations[annotationSkipReconcile] = nil
 		note = "its cluster was unreachable; Argo CD compares it again"
+	}
+	if at := m.Annotations[annotationExpires]; at != "" {
+		note = "its token expires at " + clip(at, 40) + ", and nothing renews it"
 	}
 	if m.Annotations[annotationHold] != "" {
 		note = "a SyncRun holds it: its automation stays off until a manifest is applied"

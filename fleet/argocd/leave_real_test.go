@@ -72,19 +72,27 @@ func (w *argoLab) leaves() {
 		return ""
 	}
 
-	if _, err := w.e.Leave(w.Context(), policies, false, false); !errors.Is(err, ErrNotStopped) {
+	o := LeaveOptions{Policy: policies}
+	if _, err := w.e.Leave(w.Context(), o); !errors.Is(err, ErrNotStopped) {
 		w.Fatalf("leaves while the control plane may write: %v", err)
 	}
 	if err := w.e.SetStop(w.Context(), mirror.Stop{Scope: mirror.StopEngine,
 		Name: string(testEngine), By: "test"}); err != nil {
 		w.Fatal(err)
 	}
+	w.mergeOwn(rows[1], `{"metadata":{"annotations":{"argosy.dev/token-expires":"tomorrow"}}}`)
 	before := w.liveObjects(rows)
-	if all, err := w.e.Leave(w.Context(), policies, false, true); err != nil ||
+	if all, err := w.e.Leave(w.Context(), o); !errors.Is(err, ErrExpiringTokens) || len(all) > 0 ||
+		!reflect.DeepEqual(before, w.liveObjects(rows)) {
+		w.Fatalf("leaves a token that expires: %v, %v", all, err)
+	}
+	o.DryRun = true
+	if all, err := w.e.Leave(w.Context(), o); err != nil ||
 		len(all) != len(rows) || !reflect.DeepEqual(before, w.liveObjects(rows)) {
 		w.Fatalf("a dry run: %v, %v", all, err)
 	}
-	all, err := w.e.Leave(w.Context(), policies, false, false)
+	o.DryRun, o.ExpiringTokens = false, true
+	all, err := w.e.Leave(w.Context(), o)
 	if err != nil || len(all) != len(rows) {
 		w.Fatalf("%v, %v", all, err)
 	}
@@ -95,7 +103,8 @@ func (w *argoLab) leaves() {
 	for _, row := range rows {
 		w.appliesWithoutDifference(row)
 	}
-	if again, err := w.e.Leave(w.Context(), policies, true, false); err != nil || len(again) > 0 {
+	if again, err := w.e.Leave(w.Context(), LeaveOptions{
+		Policy: policies, Uninstalled: true}); err != nil || len(again) > 0 {
 		w.Errorf("a second run: %v, %v", again, err)
 	}
 

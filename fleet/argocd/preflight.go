@@ -296,7 +296,7 @@ func (e preflight) people(ctx context.Context) (all []peoples, err error) {
 func named(names []string) string {
 	const most = 5
 	for i := range names {
-		names[i] = clip(names[i], 63)
+		names[i] = clip(names[i], 320)
 	}
 	if more := len(names) - most; more > 0 {
 		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), more)
