@@ -292,15 +292,10 @@ func (im *importer) joined() map[fleet.TenantName]map[*draft][]*app {
 	return of
 }
 
-// takeOver makes a deployment adopt its Applications, and give them back when it is removed. A
-// deployment with an Application outside the namespace of Argo CD gets a new Application in every
-// environment: Argosy has no rights elsewhere.
+// takeOver makes a deployment adopt its Applications, and give them back when it is removed.
 func (im *importer) takeOver(d *draft, apps []*app) {
 	entries := map[string]any{}
 	for _, a := range apps {
-		if a.Namespace != "" && a.Namespace != im.ArgoNamespace {
-			return
-		}
 		entries[string(a.env)] = map[string]any{"environment": string(a.env), "application": a.Name}
 	}
 	var adopt []any

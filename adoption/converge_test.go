@@ -19,7 +19,7 @@ func converged(t *testing.T, apps ...string) (*importer, map[string]string) {
 		return Normal{Spec: object(o, "spec")}, nil
 	}
 	found, refused := Read("apps.yaml", []byte(strings.Join(apps, "---\n")))
-	im.Originals, im.Refused = found, refused
+	im.Originals, im.Refused = beforeAdoption(found), refused
 	im.findNamespace()
 	im.readSecrets()
 	im.readProjects()

@@ -139,6 +139,7 @@ func newImporter(in Input, o Options, tools Tools) *importer {
 
 // read drafts a deployment for each Application.
 func (im *importer) read() {
+	im.Originals = beforeAdoption(im.Originals)
 	slices.SortFunc(im.Originals, compareOriginals)
 	im.results = slices.DeleteFunc(im.results, func(r Result) bool {
 		return !im.wanted(r.Kind, r.Namespace, r.Name)
@@ -237,9 +238,15 @@ func ownerOf(o Original) string {
 // add takes an Application in. from is the ApplicationSet that generates it, or nil.
 func (im *importer) add(o Original, from *set) *app {
 	a := &app{Original: o, set: from, result: Result{Kind: o.Kind, Namespace: o.Namespace,
-		Name: o.Name, Source: o.File}}
+		Name: o.Name, Source: o.File, Adopted: o.adopted}}
 	im.apps = append(im.apps, a)
-	if reason := im.incomplete(o); reason != "" {
+	reason := im.incomplete(o)
+	if reason == "" && im.Adopt && o.Namespace != "" && o.Namespace != im.ArgoNamespace {
+		reason = "it is in namespace " + o.Namespace + ", and Argosy adopts in Argo CD's own, " +
+			im.ArgoNamespace + ", only: leave it as it is, or import it without --adopt, which " +
+			"gives it a new Application (docs/adopting.md)"
+	}
+	if reason != "" {
 		a.refuse(reason)
 		return a
 	}

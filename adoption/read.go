@@ -23,6 +23,8 @@ type Original struct {
 	Kind, Namespace, Name string
 	File                  string // path below the folder that is read; empty: from a cluster
 	Object                map[string]any
+
+	adopted bool // by Argosy; Object is as it was before
 }
 
 // maxText bounds the bytes of one file of manifests.

@@ -39,6 +39,7 @@ type Result struct {
 	Differences []Difference `json:"differences"`
 	Reason      string       `json:"reason,omitempty"`
 	Notes       []string     `json:"notes,omitempty"`
+	Adopted     bool         `json:"adopted,omitempty"` // an Application that Argosy has adopted
 
 	reasons []string // short, for the counts of the summary
 }
@@ -86,6 +87,15 @@ type Report struct {
 	Objects  []Result `json:"objects"`
 	Commands []string `json:"commands"` // that create the Secrets, without their values
 	Notes    []string `json:"notes"`
+	// Adoption is the progress of an import with Adopt.
+	Adoption *Progress `json:"adoption,omitempty"`
+}
+
+// Progress counts the Applications that the deployments of an import adopt.
+type Progress struct {
+	Adopted  int `json:"adopted"`  // by Argosy
+	Declared int `json:"declared"` // in the folder, and not adopted yet
+	Later    int `json:"later"`    // left to later batches
 }
 
 func compareResults(a, b Result) int {

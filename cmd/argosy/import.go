@@ -37,6 +37,7 @@ type importFlags struct {
 	tenantBy string
 	clusters []string
 	options  adoption.Options
+	batch    int
 }
 
 func importCommand(a *app) *cobra.Command {
@@ -50,13 +51,16 @@ func importCommand(a *app) *cobra.Command {
 			"it is exact, changed or refused, with each field that differs. It changes no\n" +
 			"cluster and writes no credential: it prints the commands that create the Secrets.\n" +
 			"It overwrites only files that it wrote itself and that are unchanged since.\n" +
+			"With --adopt --batch N each run adds the deployments of N further Applications,\n" +
+			"and reports how many are adopted, declared and left.\n" +
 			"Exit code 1: an object was refused, a part of the source could not be read, or a\n" +
 			"file stayed because it had changed.",
 		Example: "  argosy import --from path/to/gitops-repo --into config-repo\n" +
 			"  argosy import --from apps/ --into config-repo --default-tenant acme -o json\n" +
 			"  argosy import --from apps/ --into config-repo --tenant-by label:team\n" +
 			"  argosy import --kubeconfig ~/.kube/config --context prod --into config-repo\n" +
-			"  argosy import --kubeconfig ~/.kube/config --into config-repo --adopt",
+			"  argosy import --kubeconfig ~/.kube/config --into config-repo --adopt\n" +
+			"  argosy import --kubeconfig ~/.kube/config --into config-repo --adopt --batch 20",
 		Args: exactly(),
 	}
 	flags := cmd.Flags()
@@ -85,6 +89,9 @@ func importCommand(a *app) *cobra.Command {
 	flags.BoolVar(&f.options.Adopt, "adopt", false,
 		"take over the Applications themselves, with their names and history "+
 			"(default: create new ones)")
+	flags.IntVar(&f.batch, "batch", 0,
+		"with --adopt: write the deployments of at most `N` Applications that the folder lacks "+
+			"(default: all)")
 	out := addFormat(cmd, "text", "json")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := f.complete(); err != nil {
@@ -128,6 +135,9 @@ func (f *importFlags) complete() error {
 		if err := fleet.ValidateName(name); err != nil {
 			return err
 		}
+	}
+	if f.batch < 0 || f.batch > 0 && !f.options.Adopt {
+		return errors.New("--batch needs --adopt and a number of Applications, such as 20")
 	}
 	for _, pattern := range f.options.Only {
 		if _, err := path.Match(pattern, ""); err != nil {
@@ -285,6 +295,9 @@ func (a *app) importInto(f importFlags, in adoption.Input, unread []string, form
 	if err != nil {
 		return err
 	}
+	if f.options.Adopt {
+		outcome.Files, outcome.Report.Adoption = nextBatch(outcome, f.into, f.batch)
+	}
 	written, err := writeImport(f.into, outcome.Files)
 	if err != nil {
 		return err
@@ -440,6 +453,13 @@ func (a *app) writeReport(r adoption.Report, format string) error {
 			return err
 		}
 		if err := reasons.Write(a.out, a.colour()); err != nil {
+			return err
+		}
+	}
+	if p := r.Adoption; p != nil {
+		err := errors.Join(a.printLine(""), a.printLine("Adoption: %s adopted, %d declared, %d left",
+			plural(p.Adopted, "Application"), p.Declared, p.Later))
+		if err != nil {
 			return err
 		}
 	}

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"argosy.dev/argosy/adoption"
+	configschema "argosy.dev/argosy/config-schema"
+)
+
+// adoptingFile is a deployment's file that adopts Applications, each in an environment of its own.
+func adoptingFile(name string, applications ...string) configschema.File {
+	var environments, entries []string
+	for i, a := range applications {
+		environments = append(environments, fmt.Sprintf("e%d", i))
+		entries = append(entries, fmt.Sprintf("{environment: e%d, application: %s}", i, a))
+	}
+	return configschema.File{Path: "tenants/acme/deployments/" + name + ".yaml",
+		Bytes: []byte(fmt.Sprintf("apiVersion: argosy.dev/v1alpha1\nkind: GitOpsDeployment\n"+
+			"metadata: {name: %s}\nspec:\n  source: {repoURL: \"https://git.example.com/a/b\", "+
+			"path: x, targetRevision: main}\n  destination: {environments: [%s], namespace: app}\n"+
+			"  adopt: [%s]\n", name, strings.Join(environments, ", "),
+			strings.Join(entries, ", ")))}
+}
+
+func TestBatchesAddDeploymentsInTheOrderOfTheirPaths(t *testing.T) {
+	dir := t.TempDir()
+	o := &adoption.Outcome{Files: []configschema.File{
+		{Path: "fleet/fleet.yaml", Bytes: []byte("kind: Fleet\n")},
+		adoptingFile("c", "c-eu"), adoptingFile("a", "a-eu"),
+		adoptingFile("b", "b-eu", "b-us", "b-ap"), adoptingFile("d", "d-eu"),
+	}}
+	step := func(n int, want string) {
+		t.Helper()
+		files, p := nextBatch(o, dir, n)
+		var names []string
+		for _, f := range files {
+			names = append(names, strings.TrimSuffix(filepath.Base(f.Path), ".yaml"))
+			file := filepath.Join(dir, f.Path)
+			if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(file, f.Bytes, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := fmt.Sprintf("%s: %d adopted, %d declared, %d later", strings.Join(names, " "),
+			p.Adopted, p.Declared, p.Later); got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	}
+	step(2, "fleet a: 0 adopted, 1 declared, 5 later")
+	step(2, "fleet a b: 0 adopted, 4 declared, 2 later") // larger than a batch
+	o.Report.Objects = []adoption.Result{{Kind: adoption.KindApplication, Name: "a-eu",
+		Adopted: true}, {Kind: adoption.KindApplication, Name: "b-us", Adopted: true}}
+	step(1, "fleet a b c: 2 adopted, 3 declared, 1 later")
+	step(0, "fleet a b c d: 2 adopted, 4 declared, 0 later")
+}
