@@ -215,7 +215,15 @@ var kindEngine = describe(kind{
 			string(fleet.EngineDraining))},
 	field{name: "ring", doc: "The release ring that its Argo CD version follows.",
 		example: "stable", fallback: "stable", value: textOf(formatLabelWord)},
+	pauseAdoption("on the engine"),
 ), func(d *fleet.Declaration, s *fleet.EngineSpec) { d.Engine = s })
+
+func pauseAdoption(where string) field {
+	return field{name: "pauseAdoption",
+		doc: "Argosy adopts no further Application " + where + ". Adopted ones stay as they " +
+			"are, and can be changed and released.",
+		example: "true", fallback: "false", value: boolean()}
+}
 
 func inClusterIsTrue(d *decoder, into reflect.Value, at node) {
 	if c := into.Addr().Interface().(*fleet.Connection); !c.InCluster && c.KubeconfigRef == nil &&
@@ -379,6 +387,7 @@ var kindTenant = describe(kind{
 		doc:  "Cluster-scoped kinds that environments with `clusterResources: true` may deploy: exact.", example: `[{group: "", kind: Namespace}]`, value: groupKinds()},
 	field{name: "allow", doc: "Fields of declarations that are not for every tenant.",
 		example: "{replace: true}", value: allowances()},
+	pauseAdoption("of the tenant"),
 	field{
 		name: "environments",
 		doc: "Grants to single environments of the tenant, beyond the fields above. Each one " +

@@ -69,7 +69,18 @@ type Project struct {
 	// AllClusterResources is set if each environment with cluster-scoped resources on the engine is
 	// granted all kinds.
 	AllClusterResources bool `json:",omitempty"`
+	// AdoptionPaused keeps the engine from adopting Applications of the tenant.
+	AdoptionPaused PausedBy `json:",omitempty"`
 }
+
+// PausedBy is the declaration that pauses adoptions; empty: none does.
+type PausedBy string
+
+// The declarations that pause adoptions.
+const (
+	PausedByTenant PausedBy = "tenant"
+	PausedByEngine PausedBy = "engine"
+)
 
 // Cluster is an environment's API server as it is configured on one engine.
 type Cluster struct {

@@ -140,6 +140,8 @@ type EngineSpec struct {
 	State  EngineState `json:"state,omitempty"` // default Active
 	// release ring of its Argo CD version; default "stable"
 	Ring string `json:"ring,omitempty"`
+	// no Application on the engine is adopted; adopted ones stay as they are
+	PauseAdoption bool `json:"pauseAdoption,omitempty"`
 }
 
 // Serves reports whether the engine is dedicated to the tenant and to no other.
@@ -202,6 +204,8 @@ type TenantSpec struct {
 	// what single environments of the tenant may do beyond that
 	Environments []EnvironmentGrant `json:"environments,omitempty"`
 	Allow        Allowances         `json:"allow,omitempty"`
+	// no Application of the tenant is adopted; adopted ones stay as they are
+	PauseAdoption bool `json:"pauseAdoption,omitempty"`
 }
 
 // Allowances are the fields of declarations that are not for every tenant.

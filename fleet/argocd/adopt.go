@@ -3,12 +3,14 @@ package argocd
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
 	"net/url"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	"argosy.dev/argosy/fleet"
@@ -50,16 +52,30 @@ func (e *Engine) adopt(ctx context.Context, w *desired) (engine.Outcome, error) 
 		return engine.Outcome{State: mirror.ApplyPending, RetryAfter: busyWait,
 			Message: "the Application to adopt is syncing; it is adopted when that has ended"}, nil
 	}
+	if err := e.adoptionPaused(w.row.Tenant); err != nil {
+		return engine.Outcome{}, err
+	}
+	was, patch := beforeOf(tree, found.finalizers), map[string]any{}
+	name, err := e.resolve(ctx, child(child(tree, "spec"), "destination"), w.object)
+	if err != nil {
+		return engine.Outcome{}, err
+	}
+	if name != "" {
+		// Argo CD accepts no destination with both.
+		patch["spec"] = map[string]any{"destination": map[string]any{"name": nil,
+			"server": child(child(tree, "spec"), "destination")["server"]}}
+	} else if was, err = e.interrupted(ctx, tree, found.before, was); err != nil {
+		return engine.Outcome{}, err
+	}
 	if err := e.adoptable(w, tree); err != nil {
 		return engine.Outcome{}, err
 	}
 	known := *found
 	known.Key, known.observation.Key, known.contact.Key = w.row.Key, w.row.Key, w.row.Key
-	if err := e.dryRun(ctx, w, &known); err != nil {
+	if err := e.dryRun(ctx, w, &known, name); err != nil {
 		return engine.Outcome{}, err
 	}
-	patch := map[string]any{}
-	text, err := json.Marshal(beforeOf(tree, found.finalizers))
+	text, err := json.Marshal(was)
 	if err != nil {
 		return engine.Outcome{}, fmt.Errorf("failed to encode the state before the "+
 			"adoption: %w", err)
@@ -73,13 +89,31 @@ func (e *Engine) adopt(ctx context.Context, w *desired) (engine.Outcome, error) 
 	return e.write(ctx, w, &known)
 }
 
+// adoptionPaused returns the pause of a tenant's adoptions on the engine: the tenant's AppProject
+// carries it, which is applied before its Applications.
+func (e *Engine) adoptionPaused(tenant fleet.TenantName) error {
+	project := e.cache.get(fleet.ObjectKey{Engine: e.name, Kind: fleet.ObjectProject,
+		Name: fleet.ProjectName(tenant)})
+	switch {
+	case project == nil || !project.Ours:
+		return nil
+	case project.paused == string(fleet.PausedByTenant):
+		return blocked("adoptions of tenant %s are paused (pauseAdoption in "+
+			"fleet/tenants/%s.yaml)", tenant, tenant)
+	case project.paused != "":
+		return blocked("adoptions on engine %s are paused (pauseAdoption in "+
+			"fleet/engines/%s.yaml)", e.name, e.name)
+	}
+	return nil
+}
+
 func blocked(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{engine.ErrAdoption}, args...)...)
 }
 
 func beforeOf(tree map[string]any, finalizers []string) before {
 	spec, labels := child(tree, "spec"), child(child(tree, "metadata"), "labels")
-	b := before{Destination: child(spec, "destination")}
+	b := before{Destination: maps.Clone(child(spec, "destination"))}
 	b.Project, _ = spec["project"].(string)
 	for _, f := range finalizers {
 		if strings.HasPrefix(f, cascadeFinalizer) {
@@ -95,6 +129,94 @@ func beforeOf(tree map[string]any, finalizers []string) before {
 		}
 	}
 	return b
+}
+
+// resolve replaces the name of the cluster in a live destination by its server, as Argo CD resolves
+// it: by the cluster Secrets. It returns the name, or "" if the destination has none.
+func (e *Engine) resolve(ctx context.Context, destination map[string]any, object string) (string,
+	error) {
+	name, _ := destination["name"].(string)
+	if server, _ := destination["server"].(string); name == "" || server != "" {
+		return "", nil
+	}
+	if e.options.Public {
+		return "", blocked("Application %s names cluster %q, and this agent reads no Secrets; write "+
+			"spec.destination.server into the Application instead", object, clip(name, 253))
+	}
+	servers, err := e.serversOf(ctx, name)
+	switch {
+	case err != nil:
+		return "", err
+	case len(servers) == 0 && name == inClusterName:
+		servers = []string{fleet.InClusterServer}
+	case len(servers) > 0 && name == inClusterName && servers[0] != fleet.InClusterServer:
+		servers = append(servers, fleet.InClusterServer) // Argo CD's versions differ
+	}
+	if len(servers) != 1 {
+		return "", blocked("Application %s names cluster %q, and %d cluster Secrets of this Argo CD "+
+			"have that name; write spec.destination.server into the Application instead", object,
+			clip(name, 253), len(servers))
+	}
+	delete(destination, "name")
+	destination["server"] = servers[0]
+	return name, nil
+}
+
+// inClusterName is Argo CD's name of the cluster that it runs on, which needs no Secret.
+const inClusterName = "in-cluster"
+
+// serversOf returns the servers of the cluster Secrets with a name, sorted. It keeps nothing else
+// of them.
+func (e *Engine) serversOf(ctx context.Context, name string) ([]string, error) {
+	query := url.Values{"labelSelector": {labelSecretType + "=cluster"},
+		"limit": {strconv.Itoa(pageSize)}}
+	var servers []string
+	for {
+		var page struct {
+			Kind     string
+			Metadata struct{ Continue string }
+			Items    []struct {
+				Data struct{ Name, Server []byte }
+			}
+		}
+		if err := e.client.do(ctx, request{method: http.MethodGet,
+			path: secrets.collection(e.namespace), query: query}, &page); err != nil {
+			return nil, err
+		}
+		if page.Kind != "SecretList" {
+			return nil, fmt.Errorf("%w: the response is not a list of Secrets",
+				engine.ErrUnreachable)
+		}
+		for _, s := range page.Items {
+			if string(s.Data.Name) == name {
+				servers = append(servers, strings.TrimRight(string(s.Data.Server), "/"))
+			}
+		}
+		if page.Metadata.Continue == "" {
+			slices.Sort(servers)
+			return servers, nil
+		}
+		query.Set("continue", page.Metadata.Continue)
+	}
+}
+
+// interrupted returns the state before an adoption whose first write an earlier attempt made: it
+// replaced the name of the cluster by the server, and the name must come back with a release.
+func (e *Engine) interrupted(ctx context.Context, tree map[string]any, text string, now before) (
+	before, error) {
+	var earlier before
+	if text == "" || json.Unmarshal([]byte(text), &earlier) != nil {
+		return now, nil
+	}
+	meant := maps.Clone(earlier.Destination)
+	name, err := e.resolve(ctx, meant, "")
+	if errors.Is(err, engine.ErrAdoption) || name == "" {
+		return now, nil
+	}
+	if reflect.DeepEqual(meant, child(child(tree, "spec"), "destination")) {
+		now.Destination = earlier.Destination
+	}
+	return now, err
 }
 
 // adoptable returns why a live Application cannot be adopted; nil if it can. It is pure except for
@@ -141,8 +263,9 @@ func (e *Engine) parentOf(meta map[string]any, object string) string {
 	return ""
 }
 
-// dryRun applies the row on the API server without persisting it, and compares the result.
-func (e *Engine) dryRun(ctx context.Context, w *desired, known *entry) error {
+// dryRun applies the row on the API server without persisting it, and compares the result but for
+// the name of the cluster, which the adoption removes.
+func (e *Engine) dryRun(ctx context.Context, w *desired, known *entry, name string) error {
 	body, err := w.patch(known)
 	if err != nil {
 		return err
@@ -162,6 +285,9 @@ func (e *Engine) dryRun(ctx context.Context, w *desired, known *entry) error {
 			err)
 	}
 	want, got := child(w.tree, "spec"), child(tree, "spec")
+	if d := child(got, "destination"); name != "" && d["name"] == name {
+		delete(d, "name")
+	}
 	different := specDifferences(want, got, w.object)
 	for _, mapped := range []string{"project", "destination"} {
 		if !reflect.DeepEqual(withoutZeros(want[mapped]), withoutZeros(got[mapped])) {
@@ -212,10 +338,6 @@ func comparableSpec(spec map[string]any, object string) (map[string]any, error) 
 	tree := normal.Spec
 	delete(tree, "project")
 	if d := child(tree, "destination"); d != nil {
-		if d["name"] == "in-cluster" && d["server"] == nil {
-			delete(d, "name")
-			d["server"] = fleet.InClusterServer
-		}
 		server, _ := d["server"].(string)
 		server, _, _ = strings.Cut(server, "?managedEnvironment=")
 		d["server"] = strings.TrimSuffix(server, "/")

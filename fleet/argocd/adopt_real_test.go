@@ -33,7 +33,7 @@ func TestAnApplicationIsAdoptedAndReleasedInPlace(t *testing.T) {
 	}
 }
 
-// byHand creates an Application with its own project and cluster.
+// byHand creates an Application with its own project, which names its cluster.
 func (w *argoLab) byHand(token string) {
 	w.Helper()
 	meta := func(name string) map[string]any {
@@ -56,7 +56,8 @@ func (w *argoLab) byHand(token string) {
 			"sourceRepos": []any{w.repo.URL}, "destinations": []any{destination}}},
 	}, &unstructured.Unstructured{Object: map[string]any{"apiVersion": argoAPI,
 		"kind": "Application", "metadata": app, "spec": map[string]any{
-			"project": "by-hand", "destination": destination,
+			"project": "by-hand", "destination": map[string]any{"name": "by-hand",
+				"namespace": w.spaceA},
 			"source": map[string]any{"repoURL": w.repo.URL, "path": "shop/",
 				"targetRevision": "main", "directory": map[string]any{"recurse": false}},
 			"syncPolicy": map[string]any{"automated": map[string]any{"prune": true,
@@ -215,6 +216,7 @@ func (w *argoLab) releases(row mirror.Row, before trace) {
 	last := w.trace()
 	w.remove(row)
 	o := w.byHandLive()
+	cluster, _, _ := unstructured.NestedString(o.Object, "spec", "destination", "name")
 	server, _, _ := unstructured.NestedString(o.Object, "spec", "destination", "server")
 	project, _, _ := unstructured.NestedString(o.Object, "spec", "project")
 	var left []string
@@ -228,18 +230,18 @@ func (w *argoLab) releases(row mirror.Row, before trace) {
 			left = append(left, "fields")
 		}
 	}
-	if server != w.cluster.Server || project != "by-hand" || len(left) > 0 ||
+	if cluster != "by-hand" || server != "" || project != "by-hand" || len(left) > 0 ||
 		string(o.GetUID()) != before.uid || !slices.Equal(o.GetFinalizers(),
 		[]string{cascadeFinalizer}) || o.GetLabels()[labelManagedBy] != "hand" ||
 		o.GetLabels()[labelTenant] != "" || o.GetLabels()["team"] != "shop" {
-		w.Errorf("released: project %s, server %s, left %v, %v %v", project, server, left,
-			o.GetLabels(), o.GetFinalizers())
+		w.Errorf("released: project %s, cluster %s%s, left %v, %v %v", project, cluster, server,
+			left, o.GetLabels(), o.GetFinalizers())
 	}
 	w.until("it is synced where it was", func() bool {
 		to, _, _ := unstructured.NestedString(w.byHandLive().Object, "status", "sync", "comparedTo",
-			"destination", "server")
+			"destination", "name")
 		status, _, _ := unstructured.NestedString(w.byHandLive().Object, "status", "sync", "status")
-		return status == "Synced" && to == w.cluster.Server
+		return status == "Synced" && to == "by-hand"
 	})
 	if got := w.trace(); got != last {
 		w.Errorf("the release has changed %+v to %+v", last, got)

@@ -380,6 +380,7 @@ func (w *desired) written(known *entry, m *liveMetadata, name fleet.EngineName) 
 	e.content, e.applied, e.finalizers = w.content, w.applied, intern(m.Finalizers)
 	e.object, e.before = w.object, m.Annotations[annotationBefore]
 	e.token = tokenTimesOf(m.Annotations)
+	e.paused = m.Annotations[annotationAdoptionPaused]
 	if w.r == applications {
 		spec, _ := w.tree["spec"].(map[string]any)
 		e.project, _ = spec["project"].(string)

@@ -123,6 +123,10 @@ const (
 	// annotationBefore is what the adoption has changed, for the release.
 	annotationBefore = "argosy.dev/before"
 
+	// annotationAdoptionPaused of a tenant's AppProject pauses adoptions; its value is the kind of
+	// the declaration that does.
+	annotationAdoptionPaused = "argosy.dev/adoption-paused-by"
+
 	managedBy    = "argosy"
 	fieldManager = "argosy"
 )
@@ -133,7 +137,8 @@ var (
 	ownLabels = []string{labelManagedBy, labelTenant, labelEnvironment, labelDeployment,
 		labelCredential, labelPart, labelSecretType}
 	stableAnnotations = append([]string{annotationEngine, annotationHold, annotationAdopted,
-		fleet.WaveAnnotation, fleet.AccountAnnotation, annotationExpires, annotationRenews},
+		annotationAdoptionPaused, fleet.WaveAnnotation, fleet.AccountAnnotation, annotationExpires,
+		annotationRenews},
 		linkAnnotations...)
 )
 
@@ -418,6 +423,7 @@ type entry struct {
 	id     identity
 	object string // the object's name: of an adopted Application not that of the key
 	before string // of an adopted Application: annotationBefore
+	paused string // of an AppProject: annotationAdoptionPaused
 	// of the object in canonical form, with all fields that affect Argo CD
 	content       [sha256.Size]byte
 	applied       string // the complete hash annotation
@@ -454,7 +460,8 @@ func newEntry(name fleet.EngineName, r *resource, o *liveObject) *entry {
 	key := fleet.ObjectKey{Engine: name, Kind: r.kindOf(m.Labels), Name: r.keyName(m)}
 	out := &entry{id: id, applied: m.Annotations[annotationHash], finalizers: intern(m.Finalizers),
 		skipReconcile: m.Annotations[annotationSkipReconcile] == "true",
-		object:        m.Name, before: m.Annotations[annotationBefore]}
+		object:        m.Name, before: m.Annotations[annotationBefore],
+		paused: m.Annotations[annotationAdoptionPaused]}
 	hash, _, _ := strings.Cut(out.applied, ".")
 	epoch, _ := strconv.ParseInt(m.Annotations[annotationEpoch], 10, 64)
 	out.Live = engine.Live{

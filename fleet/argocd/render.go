@@ -59,6 +59,14 @@ func (Renderer) Render(engine fleet.EngineSpec, o fleet.Object) (fleet.Manifest,
 	if c := o.Cluster; c != nil && c.ServiceAccount != nil {
 		obj.Metadata.Annotations[fleet.AccountAnnotation] = c.ServiceAccount.String()
 	}
+	if o.Project != nil && o.Project.AdoptionPaused != "" {
+		by := o.Project.AdoptionPaused
+		if by != fleet.PausedByTenant && by != fleet.PausedByEngine {
+			return fleet.Manifest{}, fmt.Errorf("%s %s: adoption paused by %q", o.Key.Kind,
+				o.Key.Name, by)
+		}
+		obj.Metadata.Annotations[annotationAdoptionPaused] = string(by)
+	}
 	body, err := canonicalOf(obj)
 	if err != nil {
 		return fleet.Manifest{}, fmt.Errorf("%s %s: %w", o.Key.Kind, o.Key.Name, err)

@@ -139,3 +139,27 @@ func TestWhatArgosyCreatedIsNotAdopted(t *testing.T) {
 		name("second"))))
 	wantRejected(t, p, "there is nothing to adopt", secondFile)
 }
+
+func TestAPauseOfAdoptionsChangesOnlyAppProjects(t *testing.T) {
+	h := newHouse(t)
+	h.apply(adopting().with(firstFile, adopter("first", "acme", "shop")).
+		with(otherFile, adopter("other", "globex", "cart")))
+	paused := func(tenant fleet.TenantName) fleet.PausedBy {
+		return h.project(tenant, "eu-1").AdoptionPaused
+	}
+	const pause = "  pauseAdoption: true\n"
+	all := h.files
+	p := h.apply(all.with("fleet/tenants/acme.yaml", all["fleet/tenants/acme.yaml"]+pause))
+	wantActions(t, p, "update AppProject acme")
+	if paused("acme") != fleet.PausedByTenant || paused("globex") != "" {
+		t.Errorf("paused by %q and %q", paused("acme"), paused("globex"))
+	}
+	p = h.apply(h.files.with("fleet/engines/eu-1.yaml", all["fleet/engines/eu-1.yaml"]+pause))
+	wantActions(t, p, "update AppProject acme", "update AppProject globex")
+	if paused("acme") != fleet.PausedByEngine || paused("globex") != fleet.PausedByEngine {
+		t.Errorf("paused by %q and %q", paused("acme"), paused("globex"))
+	}
+	p = h.apply(all)
+	wantActions(t, p, "update AppProject acme", "update AppProject globex")
+	checkState(t, h)
+}

@@ -141,6 +141,12 @@ func project(
 			kinds.narrow(tenant.Tenant.ScopeOf(name, env.Environment))
 		}
 	}
+	switch {
+	case on.PauseAdoption:
+		p.AdoptionPaused = fleet.PausedByEngine
+	case tenant != nil && tenant.Tenant.PauseAdoption:
+		p.AdoptionPaused = fleet.PausedByTenant
+	}
 	scope := kinds.of(!s.Engine.OfEnvironment() && l.Creators.Count(s, struct{}{}) > 0)
 	p.ClusterResources, p.AllClusterResources = scope.Kinds, scope.All
 	return p

@@ -179,8 +179,13 @@ func (s *scope) touchDefaults(t fleet.TenantName) {
 // touchEngine reaches the placements on the engine, and lets unplaced environments try again.
 func (s *scope) touchEngine(c catalog.Change) {
 	s.retry = true
-	for _, id := range s.EnvironmentsOn.Keys(fleet.EngineName(c.Key.Name)) {
+	engine := fleet.EngineName(c.Key.Name)
+	for _, id := range s.EnvironmentsOn.Keys(engine) {
 		s.out.Environments[id] = true
+		if c.Before != nil && c.After != nil &&
+			c.Before.Engine.PauseAdoption != c.After.Engine.PauseAdoption {
+			s.out.Shares[applied.Share{Tenant: id.Tenant, Engine: engine}] = true
+		}
 		if c.Before == nil { // reported after a rebuild, before the engine was declared
 			s.touchEnvironment(id)
 		}

@@ -1,0 +1,163 @@
+package argocd
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/engine"
+	"argosy.dev/argosy/fleet/mirror"
+)
+
+// named creates an Application that names its cluster, and returns the row that adopts it.
+func (b *faultRig) named(cluster string) mirror.Row {
+	b.Helper()
+	o := applicationObject(checkoutID, exampleServer)
+	o.Application.Adopt, o.Application.DeletionPolicy = "by-name", fleet.DeletionRelease
+	row := b.row(o)
+	tree, err := decodeTree(row.Manifest.Body)
+	if err != nil {
+		b.Fatal(err)
+	}
+	tree["metadata"] = map[string]any{"name": "by-name", "namespace": b.e.namespace}
+	spec := child(tree, "spec")
+	spec["project"] = "default"
+	spec["destination"] = map[string]any{"name": cluster, "namespace": "checkout"}
+	object := &unstructured.Unstructured{Object: tree}
+	if err := apiServer(b).Apply(b.Context(), object); err != nil {
+		b.Fatal(err)
+	}
+	return row
+}
+
+func (b *faultRig) cluster(secret, name, server string) {
+	b.Helper()
+	if err := apiServer(b).Apply(b.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+		Name: secret, Namespace: b.e.namespace, Labels: map[string]string{
+			labelSecretType: "cluster"}},
+		StringData: map[string]string{"name": name, "server": server}}); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func (b *faultRig) destination() string {
+	b.Helper()
+	var o struct {
+		Spec struct{ Destination map[string]string }
+	}
+	if err := b.e.client.do(b.Context(), request{method: http.MethodGet,
+		path: applications.object(b.e.namespace, "by-name")}, &o); err != nil {
+		b.Fatal(err)
+	}
+	text, err := json.Marshal(o.Spec.Destination)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return string(text)
+}
+
+// An Application that names its cluster is adopted if Argo CD resolves the name to the declared
+// server, and gets the name back when it is released.
+func TestAClusterNameIsResolvedAsArgoCDDoes(t *testing.T) {
+	b := newFaultRig(t, Options{})
+	b.synced()
+	row := b.named("prod")
+	const original = `{"name":"prod","namespace":"checkout"}`
+	refused := func(words string) {
+		t.Helper()
+		_, err := b.apply(row)
+		if !errors.Is(err, engine.ErrAdoption) || !strings.Contains(err.Error(), words) {
+			t.Errorf("want %q: %v", words, err)
+		}
+		if got := b.destination(); got != original {
+			t.Errorf("a blocked adoption wrote %s", got)
+		}
+	}
+	refused(`names cluster "prod", and 0 cluster Secrets`)
+	b.cluster("one", "prod", "https://elsewhere.example.com")
+	b.cluster("two", "other", exampleServer)
+	refused(`spec.destination.server is "https://elsewhere.example.com", declared "` +
+		exampleServer + `"`)
+	b.cluster("two", "prod", exampleServer)
+	refused("2 cluster Secrets")
+	b.cluster("one", "other", "https://elsewhere.example.com")
+	b.cluster("two", "prod", exampleServer+"/")
+	project := projectObject(acme)
+	for by, words := range map[fleet.PausedBy]string{
+		fleet.PausedByTenant: "paused (pauseAdoption in fleet/tenants/acme.yaml)",
+		fleet.PausedByEngine: "paused (pauseAdoption in fleet/engines/eu-1.yaml)"} {
+		project.Project.AdoptionPaused = by
+		b.applied(b.row(project))
+		refused(words)
+	}
+	project.Project.AdoptionPaused = ""
+	b.applied(b.row(project))
+
+	// the first write arrives, and the second does not
+	var lost atomic.Int32
+	b.f.Order(func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Method == http.MethodPatch && r.Header.Get("Content-Type") == applyPatch &&
+			r.URL.Query().Get("dryRun") == "" && lost.Add(1) == 1 {
+			answer(w, http.StatusInternalServerError, "InternalError", "lost")
+			return true
+		}
+		return false
+	})
+	if _, err := b.apply(row); err == nil || lost.Load() != 1 {
+		t.Fatalf("the second write is not lost: %v", err)
+	}
+	if got := b.destination(); got != `{"namespace":"checkout","server":"`+exampleServer+`"}` {
+		t.Errorf("after an interrupted adoption: %s", got)
+	}
+	b.applied(row)
+	if got := b.destination(); !strings.Contains(got, "?managedEnvironment=") ||
+		strings.Contains(got, `"name"`) {
+		t.Errorf("adopted: %s", got)
+	}
+	b.until("the watch has shown it", func() bool {
+		known := b.e.cache.get(row.Key)
+		return known != nil && known.Ours
+	})
+	b.until("it is released", func() bool {
+		done, err := b.e.Delete(b.Context(), row, b.lease)
+		return done && err == nil
+	})
+	if got := b.destination(); got != original {
+		t.Errorf("released: %s, before: %s", got, original)
+	}
+}
+
+func TestInClusterNeedsNoSecret(t *testing.T) {
+	b := newFaultRig(t, Options{})
+	for _, c := range []struct{ secret, want, blocked string }{
+		{"", fleet.InClusterServer, ""},
+		{fleet.InClusterServer, fleet.InClusterServer, ""},
+		{exampleServer, "", "2 cluster Secrets"},
+	} {
+		if c.secret != "" {
+			b.cluster("local", "in-cluster", c.secret)
+		}
+		destination := map[string]any{"name": "in-cluster"}
+		_, err := b.e.resolve(context.Background(), destination, "x")
+		got, _ := destination["server"].(string)
+		if got != c.want || (err != nil) != (c.blocked != "") ||
+			err != nil && !strings.Contains(err.Error(), c.blocked) {
+			t.Errorf("a Secret of %q: %q, %v", c.secret, got, err)
+		}
+	}
+	b.e.options.Public = true
+	if _, err := b.e.resolve(context.Background(), map[string]any{"name": "prod"},
+		"x"); !errors.Is(err, engine.ErrAdoption) || !strings.Contains(err.Error(),
+		"reads no Secrets") {
+		t.Errorf("an agent without access to Secrets: %v", err)
+	}
+}
