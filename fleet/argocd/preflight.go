@@ -196,7 +196,7 @@ func (e preflight) checkDefaultProject(ctx context.Context, _ string) ([]engine.
 
 // checkApplications reads every Application of the namespace, which only a Thorough preflight does,
 // and returns states in which automation or a deletion does not do what their people expect.
-func (e preflight) checkApplications(ctx context.Context, _ string) ([]engine.Finding, error) {
+func (e preflight) checkApplications(ctx context.Context, version string) ([]engine.Finding, error) {
 	if !e.options.Thorough {
 		return nil, nil
 	}
@@ -244,7 +244,10 @@ func (e preflight) checkApplications(ctx context.Context, _ string) ([]engine.Fi
 				"Applications is paused: %s", len(paused), named(paused)),
 			Fix: fmt.Sprintf("run `argosy prepare %s` again", e.name)})
 	}
-	if cm.Data["application.resourceTrackingMethod"] == "label" && len(automated) > 0 {
+	tracking := cm.Data["application.resourceTrackingMethod"]
+	byLabel := tracking == "label" || tracking == "" &&
+		!strings.HasPrefix(strings.TrimPrefix(version, "v"), "3.")
+	if byLabel && len(automated) > 0 {
 		found = append(found, engine.Finding{Code: "tracking-in-use",
 			Message: fmt.Sprintf("%d Applications with automation depend on tracking by label: %s",
 				len(automated), named(automated)),

@@ -66,6 +66,15 @@ func (s *state) next(engine, want string) plan {
 		if s.method == byLabel {
 			change = methodKey + ": " + byBoth + " and " + change
 		}
+		owner := s.deployer(key{"", "ConfigMap", s.settings.GetNamespace(), settingsName})
+		if owner != nil && len(p.steps) == 0 {
+			p.block("Application %s deploys ConfigMap %s and would restore it: set %s in its "+
+				"repository, sync it, then run the command again", owner.name(), settingsName,
+				change)
+		} else if owner != nil {
+			p.notes = append(p.notes, fmt.Sprintf("Application %s deploys ConfigMap %s: the "+
+				"command stops before it changes it", owner.name(), settingsName))
+		}
 		p.add(setSettings, "set %s in ConfigMap %s", change, settingsName)
 	}
 	if paused := s.paused(); len(paused) > 0 || exposed && len(s.automated()) > 0 {
@@ -91,10 +100,28 @@ func (s *state) planLock(p *plan, engine string) {
 			are(len(users), "Application"), some(users), engine))
 		return
 	}
+	owner := s.deployer(key{"argoproj.io", "AppProject", s.settings.GetNamespace(),
+		defaultProject})
+	if owner != nil {
+		p.notes = append(p.notes, fmt.Sprintf("AppProject default stays open: Application %s "+
+			"deploys it; empty its sourceRepos and destinations in its repository", owner.name()))
+		return
+	}
 	if s.project != nil {
 		p.add(lock, "empty sourceRepos and destinations of AppProject default, which no "+
 			"Application uses")
 	}
+}
+
+// deployer returns the Application that restores an object from Git; nil if none does.
+func (s *state) deployer(k key) *application {
+	for _, a := range s.apps {
+		if (a.automated() || a.paused) && slices.ContainsFunc(a.resources,
+			func(r *resource) bool { return r.key == k }) {
+			return a
+		}
+	}
+	return nil
 }
 
 // check adds everything that makes a step unsafe.

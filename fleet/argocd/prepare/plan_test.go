@@ -64,7 +64,7 @@ func (f fixture) state(t *testing.T) *state {
 	if f.locked {
 		destinations = "[]"
 	}
-	settings := object("metadata: {name: argocd-cm}")
+	settings := object("metadata: {name: argocd-cm, namespace: argocd}")
 	settings.SetAnnotations(f.settings)
 	return &state{settings: settings, method: f.method, installation: f.id,
 		label: "app.kubernetes.io/instance", apps: []*application{a}, project: object(
@@ -80,6 +80,18 @@ var (
 // tracked returns the annotations of a resource.
 func tracked(by, id string) map[string]string {
 	return map[string]string{trackingID: by + ":/ConfigMap:web/one", installationID: id}
+}
+
+// deploys adds an object of Argo CD's namespace to the Application.
+func deploys(kind string) func(*application) {
+	return func(a *application) {
+		r := *a.resources[0]
+		r.key = key{"", kind, "argocd", settingsName}
+		if kind == "AppProject" {
+			r.key.group, r.key.name = "argoproj.io", "default"
+		}
+		a.resources = append(a.resources, &r)
+	}
 }
 
 func verbs(steps []step) string {
@@ -135,6 +147,16 @@ func TestStepsFollowFromTheLiveState(t *testing.T) {
 		"left out with automation": {fixture{method: byLabel, policy: automates,
 			change: func(a *application) { a.leftOut = true }}, "*",
 			"is left out and has automation", ""},
+		"Argo CD deploys its own settings": {fixture{method: byLabel, labels: byShop,
+			policy: automates, annotations: tracked("shop", "eu-1"), change: deploys("ConfigMap")},
+			"*", "set application.resourceTrackingMethod: annotation+label and installationID: " +
+				"eu-1 in its repository", ""},
+		"the same, before the annotations": {fixture{method: byLabel, labels: byShop,
+			policy: automates, change: deploys("ConfigMap")}, "annotate settings lock", "",
+			"the command stops before it changes it"},
+		"Argo CD deploys its own project": {fixture{method: byBoth, id: "eu-1", labels: byShop,
+			policy: automates, annotations: tracked("shop", "eu-1"),
+			change: deploys("AppProject")}, "", "", "argocd/shop deploys it"},
 		"syncing": {fixture{method: byLabel, change: func(a *application) {
 			a.object.Object["operation"] = map[string]any{}
 		}}, "*", "argocd/shop is syncing", ""},
