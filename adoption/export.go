@@ -1,6 +1,8 @@
 package adoption
 
 import (
+	"encoding/base64"
+	"encoding/json"
 	"strings"
 
 	"argosy.dev/argosy/fleet"
@@ -26,7 +28,8 @@ func CredentialNote(rendered map[string]any) string {
 // Plain returns a rendered object as a manifest of Argo CD that Argosy does not own: in the
 // namespace of its Argo CD, without the labels and annotations of Argosy. An Application gets the
 // finalizer of its deletion policy, which Argosy itself sets only when it deletes. A cluster Secret
-// has no config: applied without the credential in it, it would remove that from the live Secret.
+// has a config only if that is the identity of a cloud: applied without the credential in it, it
+// would remove that from the live Secret.
 func Plain(rendered map[string]any, namespace string,
 	deletion fleet.DeletionPolicy) map[string]any {
 	o := clone(rendered).(map[string]any)
@@ -43,11 +46,20 @@ func Plain(rendered map[string]any, namespace string,
 		}
 	}
 	metadata["namespace"] = namespace
-	if text(o, "kind") == KindSecret && secretType(o) == "cluster" {
+	if text(o, "kind") == KindSecret && secretType(o) == "cluster" &&
+		!cloudIdentity(text(o, "data", "config")) {
 		delete(object(o, "data"), "config")
 	}
 	if text(o, "kind") == KindApplication && deletion == fleet.DeletionDelete {
 		metadata["finalizers"] = []any{finalizer}
 	}
 	return o
+}
+
+// cloudIdentity reports whether the config of a cluster Secret is an identity without a credential.
+func cloudIdentity(config string) bool {
+	raw, err := base64.StdEncoding.DecodeString(config)
+	var c struct{ AWSAuthConfig, ExecProviderConfig map[string]any }
+	return err == nil && json.Unmarshal(raw, &c) == nil &&
+		(c.AWSAuthConfig != nil || c.ExecProviderConfig != nil)
 }

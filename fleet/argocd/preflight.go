@@ -196,7 +196,8 @@ func (e preflight) checkDefaultProject(ctx context.Context, _ string) ([]engine.
 
 // checkApplications reads every Application of the namespace, which only a Thorough preflight does,
 // and returns states in which automation or a deletion does not do what their people expect.
-func (e preflight) checkApplications(ctx context.Context, version string) ([]engine.Finding, error) {
+func (e preflight) checkApplications(ctx context.Context, version string) ([]engine.Finding,
+	error) {
 	if !e.options.Thorough {
 		return nil, nil
 	}
