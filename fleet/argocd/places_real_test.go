@@ -183,10 +183,13 @@ func (w *argoLab) deploysWithARequestedToken() {
 		w.Errorf("the token is not renewed: %+v", out)
 	}
 	w.e.options.Now = before
-	w.commit(map[string]string{"token/cm.yaml": configMap("token", "two")})
-	w.until("deployed with the renewed token", func() bool {
+	maps := w.cluster.Client().CoreV1().ConfigMaps(allowed)
+	if err := maps.Delete(w.Context(), "token", metav1.DeleteOptions{}); err != nil {
+		w.Fatal(err)
+	}
+	w.until("healed with the renewed token", func() bool {
 		got, _ := w.value(allowed, "token")
-		return got == "two"
+		return got == "one"
 	})
 	cluster.Cluster.Namespaces = []string{allowed, denied}
 	w.apply(w.row(cluster, ""), fleet.Secret{})
