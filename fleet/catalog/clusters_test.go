@@ -119,3 +119,18 @@ func TestAClusterHasNoInternalAddress(t *testing.T) {
 		d.Fleet.ClusterHosts = []string{"127.0.0.1:6443"}
 	}))
 }
+
+// A verdict about one name of an API server changes with what is there under the other.
+func TestTheNamesOfAnAPIServerWakeEachOther(t *testing.T) {
+	c, both := New(), []string{clusterURL, "cluster:prod-1"}
+	good(t, c, theFleet(), engine("eu-1"), granted("acme", both, "web", "shop"),
+		granted("globex", both, "web", "cart"), deploysTo("acme/a", clusterURL, "web"))
+	good(t, c, cluster("prod-1"))
+	refused(t, c, "ManagedEnvironment acme/b spec.cluster.server server-of-cluster; "+
+		"ManagedEnvironment globex/a spec.namespaces[0] namespace-claimed", "",
+		onCluster("globex/a", "prod-1", "web"), deploysTo("acme/b", clusterURL, "shop"))
+	refused(t, c, "", "-ManagedEnvironment acme/a; +ManagedEnvironment globex/a",
+		gone(deploysTo("acme/a", clusterURL)))
+	refused(t, c, "", "-Cluster prod-1; +ManagedEnvironment acme/b; -ManagedEnvironment globex/a",
+		gone(onCluster("globex/a", "prod-1")), gone(cluster("prod-1")))
+}
