@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
@@ -112,8 +111,6 @@ spec:
 	}
 	l.apply(text)
 }
-
-func (l *lab) objects(plural string) schema.GroupVersionResource { return argo(plural) }
 
 func (l *lab) get(name string) *unstructured.Unstructured {
 	l.Helper()
