@@ -161,7 +161,12 @@ func (g *generator) probeGit(block map[string]any) ([]parameters, error) {
 	g.probe.sources[name] = map[string]any{"repoURL": url, "targetRevision": revision,
 		"paths": patterns}
 	content := map[string]any{}
-	if name == "files" {
+	if name == "files" && g.im.Tree == nil {
+		if strings.Contains(writeYAML(g.set.Object["spec"]), "clusters:") {
+			return nil, errors.New("a field may be the cluster's or the file's")
+		}
+		content = g.fieldsRead()
+	} else if name == "files" {
 		for _, file := range g.im.files() {
 			if !slices.ContainsFunc(files, func(f any) bool {
 				m, _ := f.(map[string]any)
@@ -213,6 +218,38 @@ func (g *generator) probeGit(block map[string]any) ([]parameters, error) {
 		flatten("values", values, p)
 	}
 	return []parameters{p}, nil
+}
+
+var (
+	goTag = regexp.MustCompile(`(?s)\{\{.*?\}\}`)
+	// of a tag that gives the value of a field as it is
+	goPlain = regexp.MustCompile(
+		`^\{\{-?\s*(\.[A-Za-z_][\w.]*|index\s+\.path\.segments\s+\d+)\s*-?\}\}$`)
+	goField = regexp.MustCompile(`(?:^|[^\w)\]"])\.([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)`)
+)
+
+// fieldsRead are the fields of a file that the template of the ApplicationSet reads, with any
+// values.
+func (g *generator) fieldsRead() map[string]any {
+	out := map[string]any{}
+	add := func(name string) {
+		if first, _, _ := strings.Cut(strings.Replace(name, "[", ".", 1), "."); first != "path" {
+			put(out, strings.Split(name, "."), "")
+		}
+	}
+	spec := fmt.Sprint(g.set.Object["spec"])
+	if !g.r.goTemplate {
+		for _, found := range tag.FindAllStringSubmatch(spec, -1) {
+			add(found[1])
+		}
+		return out
+	}
+	for _, found := range goTag.FindAllString(spec, -1) {
+		for _, field := range goField.FindAllStringSubmatch(found, -1) {
+			add(field[1])
+		}
+	}
+	return out
 }
 
 var braces = regexp.MustCompile(`\{([^{}]*)\}`)
@@ -344,6 +381,12 @@ func (im *importer) foldSet(s, trial *set, files []configschema.File) []configsc
 		return files
 	}
 	file.Listings = im.listing
+	if im.Tree == nil {
+		if !plainTags(object(s.Object, "spec")) {
+			return files
+		}
+		file.Listings = listingOf(template, s.drafts())
+	}
 	if !gives(file, mine, files) {
 		return files
 	}
@@ -376,10 +419,137 @@ func (im *importer) foldSet(s, trial *set, files []configschema.File) []configsc
 	for _, a := range s.apps {
 		a.folded = pathOf(d.key)
 	}
-	s.folded, s.losses = true, slices.DeleteFunc(s.losses, func(l Difference) bool {
-		return !strings.HasSuffix(l.Path, ".clusters")
+	s.folded = true
+	// without a selector, a new cluster needs an edit, as before
+	clusters := strings.Contains(writeYAML(object(s.Object, "spec")["generators"]), "clusters:") &&
+		!strings.Contains(writeYAML(template), "environmentSelector:")
+	s.losses = slices.DeleteFunc(s.losses, func(l Difference) bool {
+		return !clusters && !strings.HasSuffix(l.Path, ".clusters") ||
+			strings.HasSuffix(l.Path, ".git")
 	})
 	return next
+}
+
+// plainTags reports whether each tag of an ApplicationSet is the value of a field. Only then the
+// Applications show the fields: a function may have chosen between two.
+func plainTags(spec map[string]any) bool {
+	if goTemplate, _ := spec["goTemplate"].(bool); !goTemplate {
+		return true
+	}
+	return text(spec, "templatePatch") == "" &&
+		!slices.ContainsFunc(goTag.FindAllString(fmt.Sprint(spec), -1), func(found string) bool {
+			return !goPlain.MatchString(found)
+		})
+}
+
+// drafts are the deployments of an ApplicationSet, each once.
+func (s *set) drafts() (all []*draft) {
+	for _, a := range s.apps {
+		if !slices.Contains(all, a.draft) {
+			all = append(all, a.draft)
+		}
+	}
+	return all
+}
+
+// listingOf is the listing from which a template gives some deployments: that of the repository
+// when Argo CD generated them. Fields that the template lacks are not in it.
+func listingOf(template map[string]any, drafts []*draft) fleet.Listings {
+	return func(r fleet.ListingRequest) (fleet.Listing, error) {
+		l := fleet.Listing{Request: r}
+		for i, d := range drafts {
+			fields := map[string]string{}
+			for range 4 { // a text with two fields gives one of them when the other is known
+				unify(template["metadata"], d.document["metadata"], fields)
+				unify(template["spec"], d.document["spec"], fields)
+			}
+			e := fleet.Listed{Path: pathIn(r, fields, i)}
+			if r.Files {
+				e.Fields = map[string]string{}
+				for k, v := range fields {
+					if k != "path" && !strings.HasPrefix(k, "path.") {
+						e.Fields[k] = v
+					}
+				}
+			}
+			if !r.Wants(e.Path) {
+				return fleet.Listing{}, fmt.Errorf("%q is no item", e.Path)
+			}
+			l.Entries = append(l.Entries, e)
+		}
+		slices.SortFunc(l.Entries, func(a, b fleet.Listed) int {
+			return strings.Compare(a.Path, b.Path)
+		})
+		return l, nil
+	}
+}
+
+// unify adds the fields of an item that follow from the texts of a template and of what it gave.
+func unify(template, given any, fields map[string]string) {
+	switch t := template.(type) {
+	case map[string]any:
+		g, _ := given.(map[string]any)
+		for k := range t {
+			unify(t[k], g[k], fields)
+		}
+	case []any:
+		g, _ := given.([]any)
+		for i := range min(len(t), len(g)) {
+			unify(t[i], g[i], fields)
+		}
+	case string:
+		g, isText := given.(string)
+		for k, v := range fields {
+			t = strings.ReplaceAll(t, "${item."+k+"}", v)
+		}
+		found := itemIn.FindAllStringSubmatchIndex(t, -1)
+		if !isText || len(found) != 1 {
+			return
+		}
+		at := found[0]
+		rest, before := strings.CutPrefix(g, t[:at[0]])
+		value, after := strings.CutSuffix(rest, t[at[1]:])
+		if before && after {
+			fields[t[at[2]:at[3]]] = value
+		}
+	}
+}
+
+// pathIn is the path of an item with some fields. Segments that do not follow from them are those
+// of the request's pattern.
+func pathIn(r fleet.ListingRequest, fields map[string]string, number int) string {
+	pattern := ""
+	for p := range strings.SplitSeq(r.Paths, "\n") {
+		if !strings.HasPrefix(p, "!") && pattern == "" {
+			pattern = p
+		}
+	}
+	folder, file := pattern, ""
+	if r.Files {
+		folder, file = path.Dir(pattern), "/"+path.Base(pattern)
+		if name := fields["path.filename"]; name != "" {
+			file = "/" + name
+		}
+	}
+	if whole := fields["path"]; whole != "" {
+		return whole + file
+	}
+	segments := strings.Split(folder, "/")
+	for i := range segments {
+		if s := fields[fmt.Sprintf("path.segments.%d", i)]; s != "" {
+			segments[i] = s
+		}
+	}
+	last := len(segments) - 1
+	if base := fields["path.basename"]; base != "" {
+		segments[last] = base
+	}
+	for i := range segments {
+		if segments[i] == "*" || segments[i] == "**" {
+			segments[i] = fmt.Sprintf("item-%d", number)
+		}
+	}
+	return strings.Join(segments, "/") + file
 }
 
 // replaced returns the files with that of a draft.

@@ -156,6 +156,71 @@ func TestAnApplicationSetBecomesASet(t *testing.T) {
 	}
 }
 
+// The Applications of a live ApplicationSet show what its repository has.
+func TestALiveApplicationSetBecomesASetWithoutItsRepository(t *testing.T) {
+	t.Parallel()
+	git := `generators: [{git: {repoURL: "https://git.example.com/acme/services", revision: main, `
+	goFiles := "goTemplate: true\n" + git + `files: [{path: "apps/*/config.yaml"}]}}]`
+	for what, c := range map[string]struct{ spec, variable string }{
+		"folders": {git + "directories: [{path: services/*}]}}]" +
+			filled("x-{{path.basename}}", "{{path}}", local, "{{path.basename}}"), "item.path}"},
+		"folders by their names": {git + "directories: [{path: services/*}]}}]" +
+			filled("{{path.basename}}", "x/{{path.basename}}", local, "a"), "item.path.basename}"},
+		"files": {git + `files: [{path: "apps/*/config.yaml"}]}}]` +
+			filled("{{name}}", "{{release.path}}", local, "{{name}}"), "item.release.path}"},
+		"files of Go templates": {goFiles + filled("{{ .name }}", "{{.release.path}}", local,
+			"a"), "item.release.path}"},
+		"a function": {goFiles + filled("{{ .name }}", "{{ default .release.path .other }}", local,
+			"a"), ""},
+	} {
+		tree, err := parse("apiVersion: argoproj.io/v1alpha1\nkind: ApplicationSet\n" +
+			"metadata: {name: services, namespace: argocd}\nspec:\n" + indent(c.spec))
+		if err != nil {
+			t.Fatal(err)
+		}
+		in := Input{Originals: FromObject("", tree)}
+		for _, name := range []string{"cart", "web"} {
+			values := parameters{"path": "services/" + name, "path.basename": name, "name": name,
+				"release.path": "at/" + name}
+			goTemplate, _ := at(tree, "spec", "goTemplate").(bool)
+			if goTemplate {
+				values = parameters{"name": name, "release": map[string]any{"path": "at/" + name}}
+			}
+			o, err := renderer{goTemplate: goTemplate}.tree(object(tree, "spec", "template"),
+				values)
+			if err != nil {
+				t.Fatal(err)
+			}
+			app, _ := o.(map[string]any)
+			app["apiVersion"], app["kind"] = "argoproj.io/v1alpha1", KindApplication
+			metadata := object(app, "metadata")
+			metadata["namespace"], metadata["finalizers"] = "argocd", []any{finalizer}
+			metadata["ownerReferences"] = []any{map[string]any{"kind": KindApplicationSet,
+				"apiVersion": "argoproj.io/v1alpha1", "name": "services"}}
+			in.Originals = append(in.Originals, FromObject("", app)...)
+		}
+		outcome, err := Import(in, Options{Engine: "main", Region: "main",
+			DefaultTenant: "platform"}, renderNothing)
+		if err != nil {
+			t.Fatal(err)
+		}
+		set := ""
+		for _, f := range outcome.Files {
+			if f.Path == "tenants/platform/sets/services.yaml" {
+				set = string(f.Bytes)
+			}
+		}
+		if !strings.Contains(set, c.variable) || (set == "") != (c.variable == "") {
+			t.Errorf("%s: %+v\n%s", what, outcome.Report.Objects, set)
+		}
+		for _, r := range outcome.Report.Objects {
+			if r.Kind == KindApplicationSet && set != "" && r.Status != Exact {
+				t.Errorf("%s: %+v", what, r)
+			}
+		}
+	}
+}
+
 // A set that would give other deployments is not written: each Application keeps its own.
 func TestAnApplicationSetThatASetCannotRepeatBecomesDeployments(t *testing.T) {
 	t.Parallel()
