@@ -2,6 +2,7 @@ package configschema
 
 import (
 	"bytes"
+	"encoding/json"
 	"maps"
 	"path/filepath"
 	"reflect"
@@ -154,6 +155,35 @@ func FuzzLocate(f *testing.F) {
 
 func isASCII(b []byte) bool {
 	return bytes.IndexFunc(b, func(r rune) bool { return r >= 0x80 }) < 0
+}
+
+// The fields of a file of a tenant's repository are those that an item of a list may have, but for
+// the dots in their names, and come back from JSON.
+func FuzzListFile(f *testing.F) {
+	seeds(f, func(_ string, text []byte) { f.Add(text) })
+	f.Add([]byte(`{"name": "web", "zones": ["a", {"b": 1}], "x": "${item.name}", "": 2}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		listed := ListFile("apps/web/config.yaml", text)
+		if len(listed.Fields) > 0 && listed.Problem != "" || len(listed.Fields) > maxItemFields {
+			t.Errorf("%+v", listed)
+		}
+		for name, v := range listed.Fields {
+			if !fleet.IsItemPath(name) || len(v) > maxItemValue || strings.Contains(v, "${") ||
+				strings.ContainsAny(v, "\r\n") {
+				t.Errorf("%q: %q", name, v)
+			}
+			if got, err := fleet.ExpandItem("${item."+name+"}", listed.Fields); err != nil ||
+				got != v {
+				t.Errorf("%q is %q, %v; want %q", name, got, err, v)
+			}
+		}
+		b, err := json.Marshal(listed)
+		var back fleet.Listed
+		if err != nil || json.Unmarshal(b, &back) != nil || back.Problem != listed.Problem ||
+			!maps.Equal(back.Fields, listed.Fields) {
+			t.Errorf("%+v came back as %+v", listed, back)
+		}
+	})
 }
 
 func FuzzFormat(f *testing.F) {
