@@ -382,7 +382,8 @@ func (im *importer) foldSet(s, trial *set, files []configschema.File) []configsc
 	}
 	file.Listings = im.listing
 	if im.Tree == nil {
-		if !plainTags(object(s.Object, "spec")) {
+		// the Applications do not show the fields if a function may have chosen between two
+		if len(functionTags(object(s.Object, "spec"))) > 0 {
 			return files
 		}
 		file.Listings = listingOf(template, s.drafts())
@@ -427,19 +428,28 @@ func (im *importer) foldSet(s, trial *set, files []configschema.File) []configsc
 		return !clusters && !strings.HasSuffix(l.Path, ".clusters") ||
 			strings.HasSuffix(l.Path, ".git")
 	})
+	if functions := functionTags(object(s.Object, "spec")); len(functions) > 0 {
+		s.lose(Difference{Path: "spec.template", From: anys(functions),
+			Reason: "evaluated for the present items; compare what a new item gives"})
+	}
+	if trial.probe.sources["files"] != nil {
+		s.notes = append(s.notes, "in paths of the set, * matches within one folder")
+	}
 	return next
 }
 
-// plainTags reports whether each tag of an ApplicationSet is the value of a field. Only then the
-// Applications show the fields: a function may have chosen between two.
-func plainTags(spec map[string]any) bool {
+// functionTags are the tags of an ApplicationSet that are more than the value of a field, sorted.
+func functionTags(spec map[string]any) (found []string) {
 	if goTemplate, _ := spec["goTemplate"].(bool); !goTemplate {
-		return true
+		return nil
 	}
-	return text(spec, "templatePatch") == "" &&
-		!slices.ContainsFunc(goTag.FindAllString(fmt.Sprint(spec), -1), func(found string) bool {
-			return !goPlain.MatchString(found)
-		})
+	for _, one := range goTag.FindAllString(fmt.Sprint(spec), -1) {
+		if !goPlain.MatchString(one) {
+			found = append(found, one)
+		}
+	}
+	slices.Sort(found)
+	return slices.Compact(found)
 }
 
 // drafts are the deployments of an ApplicationSet, each once.

@@ -125,6 +125,9 @@ func TestAnApplicationSetBecomesASet(t *testing.T) {
 			filled("{{.name}}", "{{.release.path}}", local, "x-{{index .path.segments 1}}"),
 			[]string{"  files:\n", "      - apps/**/config.yaml\n", "name: ${item.name}\n",
 				"path: ${item.release.path}\n", "namespace: x-${item.path.segments.1}\n"}},
+		"a function that gives the value": {"goTemplate: true\ngenerators: [" + folders + "]" +
+			filled("{{.path.basename | lower}}", "{{.path.path}}", local, "a"),
+			[]string{"name: ${item.path.basename}\n"}},
 		"folders times a list": {"generators: [{matrix: {generators: [" + folders +
 			", {list: {elements: [{zone: a}, {zone: b}]}}]}}]" +
 			filled("{{path.basename}}-{{zone}}", "{{path}}", local, "{{zone}}"), []string{
@@ -147,6 +150,10 @@ func TestAnApplicationSetBecomesASet(t *testing.T) {
 		}
 		if strings.Contains(set, "zq") || strings.Contains(set, "unused") {
 			t.Errorf("%s: a mark or an unused field is in\n%s", what, set)
+		}
+		if want := strings.Contains(what, "function"); want != strings.Contains(
+			writeYAML(r.Differences), "compare what a new item gives") {
+			t.Errorf("%s: %+v", what, r.Differences)
 		}
 		for _, d := range r.Differences {
 			if strings.HasSuffix(d.Path, ".git") {
