@@ -1,6 +1,7 @@
 package adoption
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"regexp"
@@ -227,7 +228,75 @@ const (
 	finalizer  = "resources-finalizer.argocd.argoproj.io"
 	waveKey    = "argocd.argoproj.io/sync-wave"
 	linkPrefix = "link.argocd.argoproj.io/"
+	compareKey = "argocd.argoproj.io/compare-options"
+	pathsKey   = "argocd.argoproj.io/manifest-generate-paths"
+
+	subscribePrefix = "notifications.argoproj.io/subscribe."
 )
+
+// diffMode is the value of sync.diff for the annotation, or nil. Argo CD reads no other option from
+// an Application.
+func diffMode(annotation string) any {
+	options := map[string]bool{}
+	for _, o := range strings.Split(annotation, ",") {
+		options[strings.TrimSpace(o)] = true
+	}
+	switch {
+	case options["ServerSideDiff=false"]:
+		return "client"
+	case options["ServerSideDiff=true"] && options["IncludeMutationWebhook=true"]:
+		return "serverWithWebhooks"
+	case options["ServerSideDiff=true"]:
+		return "server"
+	}
+	return nil
+}
+
+// subscription is an entry of notifications: the key names the trigger and the service.
+func subscription(key, recipients string) map[string]any {
+	n := map[string]any{}
+	trigger, service, both := strings.Cut(strings.TrimPrefix(key, subscribePrefix), ".")
+	if !both {
+		trigger, service = "", trigger
+	}
+	n["service"] = service
+	if trigger != "" {
+		n["trigger"] = trigger
+	}
+	var all []any
+	for _, r := range strings.Split(recipients, ";") {
+		if r = strings.TrimSpace(r); r != "" {
+			all = append(all, r)
+		}
+	}
+	if len(all) > 0 {
+		n["recipients"] = all
+	}
+	return n
+}
+
+// watchPaths are the paths of the annotation. Of one source, a path above the source's is written
+// from the root of the repository.
+func (a *app) watchPaths(annotation string) (paths []any) {
+	folder := text(a.Object, "spec", "source", "path")
+	for _, p := range strings.Split(annotation, ";") {
+		p = strings.TrimSpace(p)
+		switch joined := path.Clean("/" + path.Join(folder, p)); {
+		case p == "":
+			continue
+		case strings.HasPrefix(p, "/"):
+			p = path.Clean(p)
+		case strings.HasPrefix(p, "..") && folder != "":
+			p = joined
+		default:
+			p = path.Clean(p)
+		}
+		if !slices.Contains(paths, any(p)) {
+			paths = append(paths, p)
+		}
+	}
+	return paths
+}
 
 // machinery are annotations that kubectl and Argo CD write for themselves.
 var machinery = map[string]bool{"kubectl.kubernetes.io/last-applied-configuration": true,
@@ -239,7 +308,7 @@ func (a *app) metadata(d *draft) {
 		d.set(`metadata.labels`+key(k), text(a.Object, "metadata", "labels", k))
 	}
 	annotations := object(a.Object, "metadata", "annotations")
-	var links []any
+	var links, subscriptions []any
 	for _, k := range keys(annotations) {
 		v := text(annotations, k)
 		switch {
@@ -250,9 +319,16 @@ func (a *app) metadata(d *draft) {
 		case strings.HasPrefix(k, linkPrefix):
 			links = append(links, map[string]any{"title": strings.TrimPrefix(k, linkPrefix),
 				"url": v})
+		case strings.HasPrefix(k, subscribePrefix):
+			subscriptions = append(subscriptions, subscription(k, v))
+		case k == compareKey:
+			d.set("spec.sync.diff", diffMode(v))
+		case k == pathsKey:
+			d.set("spec.watchPaths", a.watchPaths(v))
 		}
 	}
 	d.set("spec.links", links)
+	d.set("spec.notifications", subscriptions)
 	policy := "Orphan"
 	for _, f := range texts(a.Object, "metadata", "finalizers") {
 		if strings.HasPrefix(f, finalizer) {
@@ -306,6 +382,12 @@ func (a *app) metadataLost(argocd string) (lost []Difference) {
 				continue
 			}
 			diff.Reason = d.reason("spec.links")
+		case counterparts[k] != "" || strings.HasPrefix(k, subscribePrefix):
+			field := cmp.Or(counterparts[k], "spec.notifications")
+			if d.has(field) && d.reason(field) == "" {
+				continue
+			}
+			diff.Reason = cmp.Or(d.reason(field), "Argo CD does not read it from an Application")
 		case diff.hard:
 			diff.Reason = "a controller acts on it, and no declaration has annotations"
 		default:
@@ -326,6 +408,9 @@ func (a *app) metadataLost(argocd string) (lost []Difference) {
 	}
 	return lost
 }
+
+// counterparts are the fields of annotations.
+var counterparts = map[string]string{compareKey: "spec.sync.diff", pathsKey: "spec.watchPaths"}
 
 // hardAnnotation reports whether a controller would act otherwise without the annotation.
 func hardAnnotation(k, v string) bool {

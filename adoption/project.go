@@ -287,6 +287,17 @@ func (a allowances) need(document map[string]any) {
 			add("namespaceMetadata", keys(entries)...)
 		}
 	}
+	for _, n := range list(document, "spec", "notifications") {
+		if m, ok := n.(map[string]any); ok {
+			recipients := texts(m, "recipients")
+			if len(recipients) == 0 {
+				recipients = []string{""}
+			}
+			for _, r := range recipients {
+				add("notifications", text(m, "service")+" "+r)
+			}
+		}
+	}
 	for _, s := range sourcesOf(document) {
 		if name := text(s, "plugin", "name"); name != "" {
 			add("plugins", name)
@@ -299,6 +310,32 @@ func (a allowances) need(document map[string]any) {
 			add("versionRanges")
 		}
 	}
+}
+
+// services are the grants of notifications, of entries "service recipient", sorted. A service that
+// is used without a recipient is granted with any.
+func services(entries []string) (grants []any) {
+	recipients, names := map[string][]any{}, []string{}
+	for _, e := range entries {
+		service, recipient, _ := strings.Cut(e, " ")
+		if !slices.Contains(names, service) {
+			names = append(names, service)
+		}
+		if recipient != "" && slices.Contains(entries, service+" ") {
+			continue
+		}
+		if recipient != "" {
+			recipients[service] = append(recipients[service], recipient)
+		}
+	}
+	for _, service := range names {
+		grant := map[string]any{"service": service}
+		if len(recipients[service]) > 0 {
+			grant["recipients"] = recipients[service]
+		}
+		grants = append(grants, grant)
+	}
+	return grants
 }
 
 var versionRange = regexp.MustCompile(`^v?[0-9]+(\.[0-9]+)?$|(^|\.)[xX](\.|$)`)
@@ -385,7 +422,11 @@ func (t *tenant) propose(g grants, shared bool) {
 		if len(g.allow[k]) == 0 {
 			d.set("spec.allow."+k, true)
 		} else {
-			d.set("spec.allow."+k, anys(keys(g.allow[k])))
+			entries := anys(keys(g.allow[k]))
+			if k == "notifications" {
+				entries = services(keys(g.allow[k]))
+			}
+			d.set("spec.allow."+k, entries)
 		}
 	}
 	d.fit()

@@ -49,7 +49,9 @@ var neverTop = map[string]word{
 // on.
 var neverAnywhere = map[string]word{
 	"annotations": notAllowed(
-		"declarations have no annotations: Argo CD, its notifications and its image updater act on them", "use labels to select by"),
+		"declarations have no annotations: Argo CD and its image updater act on them",
+		"use labels to select by; notifications, watchPaths, links, wave and sync.diff are fields of "+
+			"a deployment"),
 	"finalizers": notAllowed(
 		"finalizers are Argosy's to set, and only in a deletion that was planned",
 		"use deletionPolicy"),
@@ -730,6 +732,7 @@ var kindDeployment = describe(kind{
 				example: "https://grafana.example.com/d/checkout", required: true,
 				value: textOf(formatLinkURL).atMost(1024)},
 		)).atMost(fleet.MaxLinks).by("url")},
+	notifications(), watchPaths(),
 	field{
 		name: "adopt",
 		doc: "Existing Applications that the deployment takes over, with their name, history " +

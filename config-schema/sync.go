@@ -40,7 +40,91 @@ func allowances() value {
 			doc: "Config management plugins that `plugin.name` of deployments may name. A plugin " +
 				"runs programs in the engine's repo-server, on the repository's files.",
 			example: "[cdk8s-v1.0]", value: listOf(textOf(formatPlugin).atMost(100)).atMost(20)},
+		field{
+			name: "notifications",
+			doc: "Services of the engines' notifications that `notifications` of deployments may " +
+				"use: with the platform's account of the service, in the texts of its templates.",
+			value: listOf(object(
+				field{name: "service", doc: "The service.", example: "slack", required: true,
+					value: textOf(formatNotification).atMost(50)},
+				field{
+					name: "recipients",
+					doc: "The recipients, exactly. Left out: any, such as every channel or address " +
+						"that the account of the service reaches.",
+					example: "[acme-alerts]",
+					value:   listOf(textOf(formatRecipient).atMost(253)).atMost(100)},
+			)).atMost(fleet.MaxNotifications).by("service")},
 	)
+}
+
+// notifications are the subscriptions of a deployment.
+func notifications() field {
+	return field{
+		name: "notifications",
+		doc: "Recipients of notifications about the Applications, by the engines' " +
+			"argocd-notifications. The Tenant allows the service (`allow.notifications`).",
+		value: listOf(object(
+			field{
+				name: "trigger",
+				doc: "The trigger, of those that the platform has. Left out: the default " +
+					"triggers of the service.",
+				example: "on-sync-failed", value: textOf(formatNotification).atMost(50)},
+			field{name: "service", doc: "The service.", example: "slack", required: true,
+				value: textOf(formatNotification).atMost(50)},
+			field{
+				name: "recipients",
+				doc: "Recipients, as the service takes them: channels, addresses. A service " +
+					"such as a webhook has none.", example: "[acme-alerts]",
+				value: listOf(textOf(formatRecipient).atMost(253)).atMost(fleet.MaxRecipients)},
+		)).atMost(fleet.MaxNotifications).checked(subscriptionsDiffer)}
+}
+
+// subscriptionsDiffer runs on the list: trigger and service together are the key of an entry, and
+// of an annotation.
+func subscriptionsDiffer(d *decoder, into reflect.Value, at node) {
+	first := map[string]bool{}
+	for i, n := range into.Interface().([]fleet.Notification) {
+		if err := n.Check(); err == nil && !first[n.AnnotationName()] {
+			first[n.AnnotationName()] = true
+			continue
+		} else if err != nil && len(n.AnnotationName()) <= 63 {
+			continue // the format of a field has reported it
+		}
+		d.steps = append(d.steps, step{"", i})
+		if first[n.AnnotationName()] {
+			d.problem(at.Content[i], codeDuplicateEntry,
+				"trigger and service are named twice", "write all recipients into one entry")
+		} else {
+			d.problem(at.Content[i], codeInvalidValue, n.Check().Error(), "choose shorter names")
+		}
+		d.steps = d.steps[:len(d.steps)-1]
+	}
+}
+
+var (
+	formatNotification = &format{
+		code:    codeInvalidValue,
+		what:    "letters, digits, '-' and '_'",
+		pattern: `^[A-Za-z0-9_-]+$`, check: fleet.CheckNotificationWord}
+	formatRecipient = &format{
+		code: codeInvalidValue, what: "a recipient without blanks and ';'",
+		pattern: `^[!-:<-~]+$`, check: fleet.CheckRecipient}
+	formatWatchPath = &format{
+		code: codeInvalidPath,
+		what: "a path relative to the source's, `.` for that itself, or from the root of the " +
+			"repository with a slash at the beginning; no `..` and no pattern",
+		pattern: `^[A-Za-z0-9._@+=,/-]+$`, check: fleet.CheckWatchPath}
+)
+
+func watchPaths() field {
+	return field{
+		name: "watchPaths",
+		doc: "Paths of the repository. Argo CD renders a commit again only if it changes a file " +
+			"below one of them: relative to the source's path, or from the root of the " +
+			"repository with a leading slash. Name everything that is rendered: value files, " +
+			"bases, components. Left out: every commit.",
+		example: "[., /shared/base]",
+		value:   listOf(textOf(formatWatchPath).atMost(512)).atMost(fleet.MaxWatchPaths)}
 }
 
 func syncSettings() value {
@@ -81,6 +165,14 @@ func syncSettings() value {
 			"Skip the dry run of resources whose kind the cluster does not have yet."),
 		option("failOnSharedResource",
 			"Fail if a resource belongs to another Application already."),
+		field{
+			name: "diff",
+			doc: "Who computes the differences: `client`, Argo CD; `server`, the API server of the " +
+				"environment by a dry run; `serverWithWebhooks`, the same with the changes of its " +
+				"mutating webhooks.", example: "server",
+			fallback: inherited + "the engine's setting",
+			value: wordOf(string(fleet.DiffClient), string(fleet.DiffServer),
+				string(fleet.DiffServerWithWebhooks))},
 		field{
 			name:    "retry",
 			doc:     "Repeat failed automated syncs. Left out: Argo CD's default.",

@@ -36,6 +36,8 @@ type Application struct {
 	RevisionHistoryLimit *int               `json:",omitempty"` // nil: Argo CD's default
 	Info                 []Info             `json:",omitempty"`
 	Links                []Link             `json:",omitempty"`
+	Notifications        []Notification     `json:",omitempty"`
+	WatchPaths           []string           `json:",omitempty"`
 }
 
 // WaveAnnotation is the annotation of an Application whose wave is not 0. A worker applies a change

@@ -219,6 +219,8 @@ type Allowances struct {
 	// versions that kustomize.version may name: those that the engines have
 	KustomizeVersions []string `json:"kustomizeVersions,omitempty"`
 	Plugins           []string `json:"plugins,omitempty"` // that plugin.name may name
+	// services of notifications
+	Notifications []NotificationGrant `json:"notifications,omitempty"`
 }
 
 // EnvironmentGrant is what the platform grants to one environment of a tenant and to no other.
@@ -442,6 +444,9 @@ type DeploymentSpec struct {
 	RevisionHistoryLimit *int               `json:"revisionHistoryLimit,omitempty"`
 	Info                 []Info             `json:"info,omitempty"`
 	Links                []Link             `json:"links,omitempty"`
+	Notifications        []Notification     `json:"notifications,omitempty"`
+	// paths without a change in which Argo CD does not render a commit again: see CheckWatchPath
+	WatchPaths []string `json:"watchPaths,omitempty"`
 }
 
 // Adoption names the existing Application that a deployment takes over in one environment.

@@ -28,6 +28,17 @@ const (
 	PropagateOrphan     PrunePropagation = "orphan"
 )
 
+// DiffMode selects who computes the differences between the desired and the live objects.
+type DiffMode string
+
+// Modes of a comparison. Argo CD computes it, or the API server by a dry run, with or without what
+// its mutating webhooks change.
+const (
+	DiffClient             DiffMode = "client"
+	DiffServer             DiffMode = "server"
+	DiffServerWithWebhooks DiffMode = "serverWithWebhooks"
+)
+
 // SyncSettings are the sync options of a deployment. An omitted field is inherited from
 // Fleet.defaults; the built-in default is automated, prune, selfHeal, and nothing else.
 type SyncSettings struct {
@@ -46,6 +57,7 @@ type SyncSettings struct {
 	Replace                     *bool              `json:"replace,omitempty"`
 	SkipDryRunOnMissingResource *bool              `json:"skipDryRunOnMissingResource,omitempty"`
 	FailOnSharedResource        *bool              `json:"failOnSharedResource,omitempty"`
+	Diff                        DiffMode           `json:"diff,omitempty"`
 	Retry                       *Retry             `json:"retry,omitempty"`
 	ManagedNamespaceMetadata    *NamespaceMetadata `json:"managedNamespaceMetadata,omitempty"`
 }
@@ -93,6 +105,7 @@ func (s SyncSettings) Or(other SyncSettings) SyncSettings {
 		SkipDryRunOnMissingResource: cmp.Or(s.SkipDryRunOnMissingResource,
 			other.SkipDryRunOnMissingResource),
 		FailOnSharedResource: cmp.Or(s.FailOnSharedResource, other.FailOnSharedResource),
+		Diff:                 cmp.Or(s.Diff, other.Diff),
 		Retry:                cmp.Or(s.Retry, other.Retry),
 		ManagedNamespaceMetadata: cmp.Or(s.ManagedNamespaceMetadata,
 			other.ManagedNamespaceMetadata),
@@ -118,6 +131,8 @@ type Sync struct {
 	Replace                     bool `json:"replace,omitempty"`
 	SkipDryRunOnMissingResource bool `json:"skipDryRunOnMissingResource,omitempty"`
 	FailOnSharedResource        bool `json:"failOnSharedResource,omitempty"`
+
+	Diff DiffMode `json:"diff,omitempty"` // empty: the engine's
 
 	Retry *Retry `json:"retry,omitempty"`
 	// nil without CreateNamespace
@@ -149,6 +164,7 @@ func (s SyncSettings) Resolved(defaults SyncSettings) Sync {
 		Replace:                     is(s.Replace, false),
 		SkipDryRunOnMissingResource: is(s.SkipDryRunOnMissingResource, false),
 		FailOnSharedResource:        is(s.FailOnSharedResource, false),
+		Diff:                        s.Diff,
 		Retry:                       s.Retry,
 	}
 	if out.CreateNamespace {

@@ -23,6 +23,8 @@ type Target struct {
 	RevisionHistoryLimit *int
 	Info                 []Info
 	Links                []Link
+	Notifications        []Notification
+	WatchPaths           []string
 }
 
 // Unresolved is a text of a deployment that one of its environments gives no valid value.
@@ -60,6 +62,8 @@ func (d *Declaration) TargetIn(env *Declaration, defaults Defaults) (Target, []U
 		RevisionHistoryLimit: own.RevisionHistoryLimit,
 		Info:                 spec.Info,
 		Links:                spec.Links,
+		Notifications:        spec.Notifications,
+		WatchPaths:           spec.WatchPaths,
 	}, r.unresolved
 }
 

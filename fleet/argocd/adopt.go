@@ -234,15 +234,29 @@ func (e *Engine) adoptable(w *desired, tree map[string]any) error {
 			"docs/adopting.md", w.object, parent)
 	}
 	different := specDifferences(child(w.tree, "spec"), child(tree, "spec"), w.object)
-	for _, key := range linkAnnotations {
-		differences("annotation "+key, child(child(w.tree, "metadata"), "annotations")[key],
-			child(meta, "annotations")[key], &different)
+	declared, present := child(child(w.tree, "metadata"), "annotations"), child(meta, "annotations")
+	for _, key := range actingAnnotations(declared, present) {
+		differences("annotation "+key, declared[key], present[key], &different)
 	}
 	if len(different) > 0 {
 		return blocked("the declaration would change Application %s: %s", w.object,
 			listed(different))
 	}
 	return nil
+}
+
+// actingAnnotations returns the keys of the annotations of two Applications by which Argo CD acts
+// or shows links, sorted.
+func actingAnnotations(objects ...map[string]any) []string {
+	keys := map[string]bool{}
+	for _, annotations := range objects {
+		for k := range annotations {
+			if isStableAnnotation(k) && !strings.HasPrefix(k, "argosy.dev/") {
+				keys[k] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(keys))
 }
 
 // parentOf returns the Application that has this one among its resources, as an app of apps.

@@ -565,12 +565,11 @@ func foreignFields(wanted, live map[string]any) map[string]any {
 
 func foreignMetadata(wanted, live map[string]any) map[string]any {
 	patch := map[string]any{}
-	for part, keys := range map[string][]string{"labels": ownLabels,
-		"annotations": stableAnnotations} {
+	for part, ours := range map[string]func(string) bool{"labels": isOwnLabel,
+		"annotations": isStableAnnotation} {
 		out := map[string]any{}
-		for _, k := range keys {
-			_, is := child(live, part)[k]
-			if _, should := child(wanted, part)[k]; is && !should {
+		for k := range child(live, part) {
+			if _, should := child(wanted, part)[k]; ours(k) && !should {
 				out[k] = nil
 			}
 		}

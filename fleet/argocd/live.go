@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/url"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -131,16 +132,22 @@ const (
 	fieldManager = "argosy"
 )
 
-// ownLabels and stableAnnotations are part of a manifest. The other annotations are added during
-// the apply.
+// ownLabels, stableAnnotations and the annotations of notifications are part of a manifest. The
+// other annotations are added during the apply.
 var (
 	ownLabels = []string{labelManagedBy, labelTenant, labelEnvironment, labelDeployment,
 		labelCredential, labelPart, labelSecretType}
 	stableAnnotations = append([]string{annotationEngine, annotationHold, annotationAdopted,
 		annotationAdoptionPaused, fleet.WaveAnnotation, fleet.AccountAnnotation, annotationExpires,
-		annotationRenews},
+		annotationRenews, annotationCompare, annotationPaths},
 		linkAnnotations...)
 )
+
+func isOwnLabel(key string) bool { return slices.Contains(ownLabels, key) }
+
+func isStableAnnotation(key string) bool {
+	return slices.Contains(stableAnnotations, key) || strings.HasPrefix(key, subscriptionPrefix)
+}
 
 // metadata is the part of ObjectMeta that we write. It has no finalizers on purpose.
 type metadata struct {
@@ -520,8 +527,8 @@ func (e *entry) readApplication(o *liveObject) {
 // whole spec or data, so that added fields change the hash too.
 func contentOf(r *resource, o *liveObject) [sha256.Size]byte {
 	tree := map[string]any{"apiVersion": r.apiVersion, "kind": r.kind, "metadata": map[string]any{
-		"name": o.Metadata.Name, "labels": pick(o.Metadata.Labels, ownLabels),
-		"annotations": pick(o.Metadata.Annotations, stableAnnotations),
+		"name": o.Metadata.Name, "labels": pick(o.Metadata.Labels, isOwnLabel),
+		"annotations": pick(o.Metadata.Annotations, isStableAnnotation),
 	}}
 	if r == secrets {
 		tree["type"], tree["data"] = o.Type, anyMap(o.Data)
@@ -542,10 +549,10 @@ func anyMap(m map[string]any) map[string]any {
 	return m
 }
 
-func pick(from map[string]string, keys []string) map[string]any {
+func pick(from map[string]string, ours func(key string) bool) map[string]any {
 	out := map[string]any{}
-	for _, k := range keys {
-		if v, ok := from[k]; ok {
+	for k, v := range from {
+		if ours(k) {
 			out[k] = v
 		}
 	}

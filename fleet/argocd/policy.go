@@ -156,6 +156,58 @@ var linkAnnotations = func() []string {
 	return names
 }()
 
+const (
+	annotationCompare = "argocd.argoproj.io/compare-options"
+	annotationPaths   = "argocd.argoproj.io/manifest-generate-paths"
+	// notificationDomain and the name of a subscription are the keys of its annotation. Annotations
+	// of this domain that do not begin so are the notifications-controller's.
+	notificationDomain = "notifications.argoproj.io/"
+	subscriptionPrefix = notificationDomain + "subscribe."
+)
+
+// diffOptions are the options of a comparison that Argo CD reads from an Application. It reads the
+// others from single resources.
+var diffOptions = map[fleet.DiffMode]string{"": "", fleet.DiffClient: "ServerSideDiff=false",
+	fleet.DiffServer:             "ServerSideDiff=true",
+	fleet.DiffServerWithWebhooks: "ServerSideDiff=true,IncludeMutationWebhook=true"}
+
+// renderAnnotations adds the annotations on which Argo CD acts, and those that it shows.
+func renderAnnotations(into map[string]string, a fleet.Application) error {
+	options, known := diffOptions[a.Sync.Diff]
+	if !known {
+		return fmt.Errorf("sync.diff %q is unknown", a.Sync.Diff)
+	}
+	if options != "" {
+		into[annotationCompare] = options
+	}
+	if len(a.WatchPaths) > fleet.MaxWatchPaths {
+		return fmt.Errorf("watchPaths: %d; at most %d are allowed", len(a.WatchPaths),
+			fleet.MaxWatchPaths)
+	}
+	for n, p := range a.WatchPaths {
+		if err := fleet.CheckWatchPath(p); err != nil {
+			return fmt.Errorf("watchPaths[%d]: %w", n, err)
+		}
+	}
+	if len(a.WatchPaths) > 0 {
+		into[annotationPaths] = strings.Join(a.WatchPaths, ";")
+	}
+	if len(a.Notifications) > fleet.MaxNotifications {
+		return fmt.Errorf("notifications: %d; at most %d are allowed", len(a.Notifications),
+			fleet.MaxNotifications)
+	}
+	for i, n := range a.Notifications {
+		key := notificationDomain + n.AnnotationName()
+		if err := n.Check(); err != nil {
+			return fmt.Errorf("notifications[%d].%w", i, err)
+		} else if _, twice := into[key]; twice {
+			return fmt.Errorf("notifications[%d]: %s is named twice", i, n.AnnotationName())
+		}
+		into[key] = strings.Join(n.Recipients, ";")
+	}
+	return renderLinks(into, a.Links)
+}
+
 // renderLinks adds the links of an Application to its annotations.
 func renderLinks(into map[string]string, links []fleet.Link) error {
 	if len(links) > len(linkAnnotations) {

@@ -49,7 +49,7 @@ func (Renderer) Render(engine fleet.EngineSpec, o fleet.Object) (fleet.Manifest,
 		if a.Wave != 0 {
 			obj.Metadata.Annotations[fleet.WaveAnnotation] = strconv.Itoa(a.Wave)
 		}
-		if err := renderLinks(obj.Metadata.Annotations, a.Links); err != nil {
+		if err := renderAnnotations(obj.Metadata.Annotations, *a); err != nil {
 			return fleet.Manifest{}, fmt.Errorf("%s %s: %w", o.Key.Kind, o.Key.Name, err)
 		}
 	}

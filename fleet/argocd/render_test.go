@@ -18,6 +18,12 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
+func notifying(all ...fleet.Notification) fleet.Object {
+	o := applicationObject(checkoutID, exampleServer)
+	o.Application.Notifications = all
+	return o
+}
+
 // partOf is the Secret of one repository, by a credential for its folder, with the part of a key.
 func partOf(url, key string) fleet.Object {
 	o := repositoryOf(fleet.RepositoryGit, url)
@@ -113,6 +119,12 @@ func TestRenderedObjectsAreGolden(t *testing.T) {
 			a.Info = []fleet.Info{{Name: "team", Value: "payments"}}
 			a.Links = []fleet.Link{{Title: "dashboard", URL: "https://grafana.example.com/d/a?b=c"},
 				{URL: "https://wiki.example.com/checkout"}}
+		}),
+		"application-annotations": app(func(a *fleet.Application) {
+			a.Sync.Diff, a.WatchPaths = fleet.DiffServerWithWebhooks, []string{".", "/shared/base"}
+			a.Notifications = []fleet.Notification{
+				{Trigger: "on-sync-failed", Service: "slack",
+					Recipients: []string{"acme-alerts", "#b"}}, {Service: "webhook"}}
 		}),
 		"application-held": app(func(a *fleet.Application) { a.Hold = "rollback-1" }),
 		"application-kustomize": app(func(a *fleet.Application) {
@@ -240,7 +252,7 @@ func assertCanonical(t testing.TB, body []byte) {
 		}
 	}
 	for k := range meta["annotations"].(map[string]any) {
-		if !strings.HasPrefix(k, "argosy.dev/") && !slices.Contains(linkAnnotations, k) {
+		if !isStableAnnotation(k) {
 			t.Errorf("annotation %s is not ours", k)
 		}
 	}
@@ -390,6 +402,22 @@ func TestRenderRejectsUnsafeObjects(t *testing.T) {
 		}),
 		"another version of helm": src(func(s *fleet.Source) {
 			s.Helm = &fleet.HelmSource{Version: "/bin/sh"}
+		}),
+		"two recipients in one": notifying(fleet.Notification{Service: "slack",
+			Recipients: []string{"a;b"}}),
+		"a service with a trigger": notifying(fleet.Notification{Service: "on-failed.slack"}),
+		"a service twice": notifying(fleet.Notification{Service: "slack"},
+			fleet.Notification{Service: "slack"}),
+		"a longer key than Kubernetes allows": notifying(fleet.Notification{
+			Service: strings.Repeat("s", 60)}),
+		"a pattern of watched paths": app(func(a *fleet.Application) {
+			a.WatchPaths = []string{"*"}
+		}),
+		"two watched paths in one": app(func(a *fleet.Application) {
+			a.WatchPaths = []string{"a;b"}
+		}),
+		"another mode of comparison": app(func(a *fleet.Application) {
+			a.Sync.Diff = "ServerSideDiff=true"
 		}),
 		"the part of another repository": partOf("https://git.example.com/acme/app",
 			"https://git.example.com/acme/cart"),

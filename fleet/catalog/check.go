@@ -152,7 +152,8 @@ func (ch *checker) checkOwn(e *entry, d *fleet.Declaration) []fleet.Problem {
 		}
 		problems = slices.Concat(problems, ch.checkDestinations(e, d.Deployment),
 			ch.checkOverrides(e, d.Deployment), ch.checkResolved(e),
-			checkSync(e, "spec.sync", d.Deployment.Sync, grant), checkAdoptions(e, grant))
+			checkSync(e, "spec.sync", d.Deployment.Sync, grant), checkAdoptions(e, grant),
+			checkNotifications(e, grant))
 		for i, o := range d.Deployment.Overrides {
 			problems = append(problems,
 				checkSync(e, fmt.Sprintf("spec.overrides[%d].sync", i), o.Sync, grant)...)
@@ -408,6 +409,23 @@ func checkTools(e *entry, field string, k *fleet.KustomizeSource, p *fleet.Plugi
 			"tenant %q is not allowed the plugin %q", p.Name)
 	}
 	return nil
+}
+
+// checkNotifications refuses services and recipients without the platform's grant: all tenants of
+// an engine use the accounts that the platform has there.
+func checkNotifications(e *entry, grant *fleet.TenantSpec) []fleet.Problem {
+	var problems []fleet.Problem
+	for i, n := range e.head.Deployment.Notifications {
+		if !fleet.NotificationGranted(grant.Allow.Notifications, n) {
+			problems = append(problems, e.problem(fmt.Sprintf("spec.notifications[%d]", i),
+				codeNotification, "remove it, or ask the platform to add the service, with these "+
+					"recipients or with any, to allow.notifications of fleet/tenants/"+
+					string(e.key.Tenant)+".yaml",
+				"tenant %q is not allowed to notify these recipients by %s", e.key.Tenant,
+				n.Service))
+		}
+	}
+	return problems
 }
 
 // checkAdoptions refuses Applications to adopt without the platform's grant, or in an environment

@@ -47,6 +47,7 @@ const (
 	codeInstance          = "instance-taken"
 	codeImmutable         = "immutable"
 	codeTool              = "tool-not-granted"
+	codeNotification      = "notification-not-granted"
 	codeVersionRange      = "version-range-not-granted"
 	codeFloats            = "floating-version"
 	codeRevisions         = "revisions-of-sources"
@@ -122,7 +123,8 @@ func Codes() map[string]string {
 		codeVersionRange: "The Tenant is not allowed ranges of versions.",
 		codeFloats: "The version is a range; Argo CD deploys each new version in it without a " +
 			"commit.",
-		codeTool: "The Tenant is not allowed the version or plug-in that renders the source.",
+		codeNotification: "The Tenant is not allowed the service or recipients of the notification.",
+		codeTool:         "The Tenant is not allowed the version or plug-in that renders the source.",
 		codeImmutable: "A SyncRun does not change once it is in effect, nor does the API server of a " +
 			"Cluster while an environment is on it.",
 		codeReferenced: "The declaration is removed while something still names it; it " +

@@ -149,6 +149,27 @@ func TestATenantIsAllowedPlugins(t *testing.T) {
 	}
 }
 
+func TestATenantIsAllowedNotifications(t *testing.T) {
+	web := remake(deployment("acme/web", "prod"), func(d *fleet.Declaration) {
+		d.Deployment.Notifications = []fleet.Notification{{Service: "slack",
+			Recipients: []string{"acme"}}}
+	})
+	for want, grant := range map[string]fleet.NotificationGrant{
+		"": {Service: "slack", Recipients: []string{"acme"}},
+		"GitOpsDeployment acme/web spec.notifications[0] notification-not-granted": {
+			Service: "slack", Recipients: []string{"globex"}},
+	} {
+		c := New()
+		good(t, c, theFleet(), engine("eu-1"), environment("acme/prod"),
+			tenant("acme", func(d *fleet.Declaration) {
+				d.Tenant.Allow.Notifications = []fleet.NotificationGrant{grant}
+			}))
+		if got := codes(onlyErrors(c.Prepare([]Input{web}).Problems())); got != want {
+			t.Errorf("%v: %q, want %q", grant, got, want)
+		}
+	}
+}
+
 func TestATenantIsAllowedVersionsOfKustomize(t *testing.T) {
 	c := New()
 	allow := func(versions ...string) Input {

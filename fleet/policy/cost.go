@@ -44,11 +44,13 @@ var bounds = map[string]bound{
 	"kustomizeVersions":     {entries: 20},
 	"managedFieldsManagers": {entries: 20},
 	"namespaceMetadata":     {entries: 100},
+	"notifications":         {entries: 20},
 	"owners":                {100, 256},
 	"parameters":            {entries: 200},
 	"patch":                 {text: 16 << 10},
 	"patches":               {entries: 50},
 	"path":                  {text: 512},
+	"recipients":            {100, 253},
 	"regions":               {100, 256},
 	"replicas":              {entries: 100},
 	"repoURL":               {text: 1024},
@@ -60,6 +62,7 @@ var bounds = map[string]bound{
 	"value":                 {text: 4096},
 	"valueFiles":            {50, 512},
 	"values":                {text: 64 << 10},
+	"watchPaths":            {50, 512},
 }
 
 const mostLabels = 32

@@ -33,6 +33,8 @@ func application(
 		RevisionHistoryLimit: target.RevisionHistoryLimit,
 		Info:                 target.Info,
 		Links:                target.Links,
+		Notifications:        target.Notifications,
+		WatchPaths:           target.WatchPaths,
 	}
 }
 
