@@ -44,7 +44,7 @@ func writeAll(b *strings.Builder, v *value, indent string, take int) {
 		switch {
 		// a chart has no path to override and no ref, and only Helm has values to merge
 		case left(v, f.name, take) || f.name == "ref" && take%16 >= 12 ||
-			(f.name == "path" && !f.required || f.name == "of") && take%8 >= 4 ||
+			(f.name == "path" && !f.required && !aPatch(v) || f.name == "of") && take%8 >= 4 ||
 			f.shape == shapeMap && take%4 != 1:
 		case f.shape == shapeObject && len(f.fields) == 0:
 			fmt.Fprintf(b, "%s%s: %s\n", indent, f.name, f.example)
@@ -60,11 +60,16 @@ func writeAll(b *strings.Builder, v *value, indent string, take int) {
 	}
 }
 
+// aPatch reports whether the object is a patch of kustomize.
+func aPatch(v *value) bool { return v.fields[0].name == "patch" }
+
 // left reports whether a field gives way to another one of its group.
 func left(v *value, name string, take int) bool {
 	for _, g := range v.groups {
 		chosen := take % len(g.names)
 		switch {
+		case aPatch(v):
+			chosen = take / 16 % 2
 		case slices.Contains(g.names, "sources"):
 			chosen = take % 16 / 8
 		case g.names[0] == "ref": // of a Cluster, which has the other field

@@ -109,6 +109,15 @@ var (
 		code:    codeInvalidPath,
 		what:    "a path inside the repository; `../` at its beginning leads to the folders above",
 		pattern: `^[A-Za-z0-9._@+=,/-]+$`, check: fleet.CheckFileBelow}
+	formatPlainPath = &format{
+		code: codeInvalidPath, what: "a path below the source's folder",
+		pattern: `^[A-Za-z0-9._@+=,/-]+$`, check: fleet.CheckPath}
+	formatKubeVersion = &format{
+		code: codeInvalidValue, what: "a version of Kubernetes, e.g. 1.31 or v1.31.2",
+		pattern: `^v?[0-9]+[.][0-9]+([.][0-9]+)?$`, check: fleet.CheckKubeVersion}
+	formatAPIVersion = &format{
+		code: codeInvalidValue, what: "v1, group/version or group/version/Kind",
+		pattern: `^[A-Za-z0-9.-]+(/[A-Za-z0-9.-]+){0,2}$`, check: fleet.CheckAPIVersion}
 	formatPattern = &format{
 		code:    codeInvalidValue,
 		what:    "a pattern of files: letters, digits, . _ @ + = - / and * ? {a,b}",

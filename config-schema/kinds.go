@@ -882,6 +882,23 @@ func sourceFields(whole bool) []field {
 					value: textOf(formatLabelWord)},
 				field{name: "version", doc: "Of Helm: only `v3`.", example: "v3",
 					value: wordOf("v3")},
+				field{
+					name: "kubeVersion",
+					doc: "The version of Kubernetes that templates see, instead of the " +
+						"environment's.", example: "1.31.2",
+					value: textOf(formatKubeVersion).atMost(32)},
+				field{
+					name: "apiVersions",
+					doc: "The API versions that templates see, instead of the environment's: " +
+						"`group/version` or `group/version/Kind`.",
+					example: "[monitoring.coreos.com/v1]",
+					value:   listOf(textOf(formatAPIVersion).atMost(253)).atMost(100)},
+				field{name: "skipTests", doc: "Whether the chart's tests are left out.",
+					example: "true", fallback: "false", value: boolean()},
+				field{
+					name:    "skipSchemaValidation",
+					doc:     "Whether values are not validated against the chart's JSON Schema.",
+					example: "true", fallback: "false", value: boolean()},
 			).not(map[string]word{
 				"valuesObject": notAllowed("values are written as values, whether map or text",
 					"use values: and the map below it"),

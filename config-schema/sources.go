@@ -125,9 +125,14 @@ func kustomizeFields() value {
 			name: "patches",
 			doc: "Patches that are added to those of the kustomization, each a strategic merge " +
 				"patch or a JSON patch of at most 16 KiB.", value: listOf(object(
-				field{name: "patch", doc: "The patch, as text of YAML.", required: true,
+				field{name: "patch", doc: "The patch, as text of YAML.",
 					example: `"[{op: remove, path: /spec/replicas}]"`,
 					value:   textOf(formatAny).atMost(16 << 10)},
+				field{
+					name: "path",
+					doc: "The file of the patch, below the source's folder: kustomize reads no " +
+						"other.", example: "patches/replicas.yaml",
+					value: textOf(formatPlainPath).atMost(512)},
 				field{
 					name: "target",
 					doc: "The resources that it changes; a strategic merge patch can name its " +
@@ -145,7 +150,7 @@ func kustomizeFields() value {
 							fallback: "false", value: boolean()},
 						field{name: "allowKindChange", doc: "Its kind.", example: "true",
 							fallback: "false", value: boolean()})},
-			).checked(patchIsPlainYAML)).atMost(50)},
+			).exactlyOneOf("patch", "path").checked(patchIsPlainYAML)).atMost(50)},
 		field{
 			name: "components",
 			doc: "Folders of components inside the repository, relative to the source's; `../` " +
@@ -159,6 +164,12 @@ func kustomizeFields() value {
 	).not(map[string]word{
 		"buildOptions": notAllowed("options of the build are the engine's, for all tenants: they "+
 			"could run programs and load files from anywhere", "remove it"),
+		"kubeVersion": notAllowed("kustomize uses it for Helm charts alone, and renders none: that "+
+			"needs an option of the build with which it runs programs",
+			"write a source of its own for the chart, with helm.kubeVersion"),
+		"apiVersions": notAllowed("kustomize uses them for Helm charts alone, and renders none: "+
+			"that needs an option of the build with which it runs programs",
+			"write a source of its own for the chart, with helm.apiVersions"),
 		"commonAnnotationsEnvsubst": notAllowed("annotations are taken as they are written",
 			"write the value"),
 	})
@@ -204,6 +215,9 @@ func envIsNoSecret(d *decoder, into reflect.Value, at node) {
 // patchIsPlainYAML holds a patch to the rules of the file: one document without anchors and tags.
 func patchIsPlainYAML(d *decoder, into reflect.Value, at node) {
 	n := child(at, "patch")
+	if n == nil {
+		return // its file is in the repository
+	}
 	root, found := parse([]byte(into.Addr().Interface().(*fleet.KustomizePatch).Patch), true)
 	if root != nil && root.Kind == yaml.ScalarNode {
 		found.add(1, 1, codeWrongType, "a patch is a map or a list",

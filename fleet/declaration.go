@@ -516,7 +516,9 @@ type KustomizeReplica struct {
 
 // KustomizePatch is a strategic merge patch or a JSON patch of the resources that Target matches.
 type KustomizePatch struct {
-	Patch   string                 `json:"patch"`
+	// exactly one of Patch and Path, a file below the source's folder
+	Patch   string                 `json:"patch,omitempty"`
+	Path    string                 `json:"path,omitempty"`
 	Target  *KustomizeTarget       `json:"target,omitempty"`
 	Options *KustomizePatchOptions `json:"options,omitempty"`
 }
@@ -550,6 +552,12 @@ type HelmSource struct {
 	SkipCrds                bool                `json:"skipCrds,omitempty"`
 	Namespace               string              `json:"namespace,omitempty"` // of the release
 	Version                 string              `json:"version,omitempty"`   // of Helm: "v3"
+	// what templates see as the cluster's; empty: what the environment has
+	KubeVersion string   `json:"kubeVersion,omitempty"`
+	APIVersions []string `json:"apiVersions,omitempty"`
+
+	SkipTests            bool `json:"skipTests,omitempty"`
+	SkipSchemaValidation bool `json:"skipSchemaValidation,omitempty"`
 }
 
 // HelmFileParameter is one --set-file of a chart: Path is like one of ValueFiles.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 )
 
@@ -79,6 +80,28 @@ func CheckComponent(component string) error {
 	if first != ".." && first != "." && strings.Contains(first, ".") {
 		return fmt.Errorf("%q begins like a host; a component is a folder of the repository",
 			component)
+	}
+	return nil
+}
+
+// CheckKubeVersion accepts the version of a cluster, which Argo CD gives to Helm as an argument.
+func CheckKubeVersion(s string) error {
+	parts := strings.Split(strings.TrimPrefix(s, "v"), ".")
+	if len(parts) < 2 || len(parts) > 3 || len(s) > 32 || slices.ContainsFunc(parts,
+		func(p string) bool { return p == "" || !only(p, digits) }) {
+		return errors.New("a version of Kubernetes is e.g. 1.31 or v1.31.2")
+	}
+	return nil
+}
+
+// CheckAPIVersion accepts an entry of what a chart sees as .Capabilities.APIVersions: a version, a
+// group and version, or these and a kind.
+func CheckAPIVersion(s string) error {
+	parts := strings.Split(s, "/")
+	if len(parts) > 3 || len(s) > 253 || slices.ContainsFunc(parts, func(p string) bool {
+		return !isQualified(p, 253) || strings.Contains(p, "_")
+	}) {
+		return errors.New("an API version is v1, group/version or group/version/Kind")
 	}
 	return nil
 }

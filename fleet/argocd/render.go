@@ -405,7 +405,7 @@ func renderKustomize(k *fleet.KustomizeSource) *v1alpha1.ApplicationSourceKustom
 			Count: intstr.FromInt(r.Count)})
 	}
 	for _, p := range k.Patches {
-		patch := v1alpha1.KustomizePatch{Patch: p.Patch}
+		patch := v1alpha1.KustomizePatch{Patch: p.Patch, Path: p.Path}
 		if t := p.Target; t != nil {
 			patch.Target = &v1alpha1.KustomizeSelector{
 				KustomizeResId: v1alpha1.KustomizeResId{
@@ -443,6 +443,8 @@ func renderHelm(h *fleet.HelmSource,
 	}
 	out.IgnoreMissingValueFiles, out.SkipCrds = h.IgnoreMissingValueFiles, h.SkipCrds
 	out.Namespace, out.Version = h.Namespace, h.Version
+	out.KubeVersion, out.APIVersions = h.KubeVersion, h.APIVersions
+	out.SkipTests, out.SkipSchemaValidation = h.SkipTests, h.SkipSchemaValidation
 	for _, p := range h.FileParameters {
 		out.FileParameters = append(out.FileParameters, v1alpha1.HelmFileParameter{Name: p.Name,
 			Path: p.Path})
@@ -558,6 +560,14 @@ func checkTool(s fleet.Source, all []fleet.Source) error {
 		if h.Version != "" && h.Version != "v3" {
 			return fmt.Errorf("helm.version %q: only v3 is allowed", h.Version)
 		}
+		if err := fleet.CheckKubeVersion(h.KubeVersion); h.KubeVersion != "" && err != nil {
+			return fmt.Errorf("helm.kubeVersion %q: %w", h.KubeVersion, err)
+		}
+		for _, v := range h.APIVersions {
+			if err := fleet.CheckAPIVersion(v); err != nil {
+				return fmt.Errorf("helm.apiVersions %q: %w", v, err)
+			}
+		}
 	}
 	if d := s.Directory; d != nil {
 		for _, pattern := range []string{d.Include, d.Exclude} {
@@ -581,6 +591,14 @@ func checkKustomize(k *fleet.KustomizeSource, folder string) error {
 			return fmt.Errorf("kustomize.components: %w", err)
 		}
 		if err := insideFrom("kustomize.components", folder, c); err != nil {
+			return err
+		}
+	}
+	for _, p := range k.Patches {
+		if p.Path == "" {
+			continue
+		}
+		if err := inside("kustomize.patches.path", p.Path); err != nil {
 			return err
 		}
 	}

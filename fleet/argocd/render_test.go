@@ -132,6 +132,15 @@ func TestRenderedObjectsAreGolden(t *testing.T) {
 				Images:     []string{"checkout=registry.example.com/checkout:v1.4.0"},
 				NamePrefix: "eu-"}
 		}),
+		"application-capabilities": app(func(a *fleet.Application) {
+			a.Sources[0].Helm = &fleet.HelmSource{KubeVersion: "v1.31.2", SkipTests: true,
+				APIVersions:          []string{"monitoring.coreos.com/v1/ServiceMonitor", "v1"},
+				SkipSchemaValidation: true}
+		}),
+		"application-patch-file": app(func(a *fleet.Application) {
+			a.Sources[0].Kustomize = &fleet.KustomizeSource{Patches: []fleet.KustomizePatch{{
+				Path: "patches/replicas.yaml", Target: &fleet.KustomizeTarget{Kind: "Deployment"}}}}
+		}),
 		"application-helm": app(func(a *fleet.Application) {
 			a.Sources[0].Path, a.Sources[0].Chart = "", "checkout"
 			a.Sources[0].Helm = &fleet.HelmSource{ReleaseName: "checkout", ValueFiles: []string{
@@ -403,6 +412,16 @@ func TestRenderRejectsUnsafeObjects(t *testing.T) {
 		"another version of helm": src(func(s *fleet.Source) {
 			s.Helm = &fleet.HelmSource{Version: "/bin/sh"}
 		}),
+		"a version of Kubernetes with an option": src(func(s *fleet.Source) {
+			s.Helm = &fleet.HelmSource{KubeVersion: "1.31 --post-renderer"}
+		}),
+		"an API version with an option": src(func(s *fleet.Source) {
+			s.Helm = &fleet.HelmSource{APIVersions: []string{"--post-renderer=/bin/sh"}}
+		}),
+		"a patch from outside": kustomized(fleet.KustomizeSource{
+			Patches: []fleet.KustomizePatch{{Path: "../patch.yaml"}}}),
+		"a patch from a URL": kustomized(fleet.KustomizeSource{
+			Patches: []fleet.KustomizePatch{{Path: "https://example.com/patch.yaml"}}}),
 		"two recipients in one": notifying(fleet.Notification{Service: "slack",
 			Recipients: []string{"a;b"}}),
 		"a service with a trigger": notifying(fleet.Notification{Service: "on-failed.slack"}),

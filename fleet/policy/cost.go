@@ -26,6 +26,7 @@ type bound struct{ entries, text uint64 }
 // enforces them.
 var bounds = map[string]bound{
 	"annotations":           {text: 1024},
+	"apiVersions":           {entries: 100},
 	"array":                 {100, 4096},
 	"caData":                {text: 64 << 10},
 	"chart":                 {text: 100},
