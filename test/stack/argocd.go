@@ -54,6 +54,9 @@ type ArgoOptions struct {
 	ControllerEnv []string
 	// Via is between its processes and the API server; nil: nothing is.
 	Via *Proxy
+	// Plugin is the file plugin.yaml of a config management plugin that runs beside the
+	// repo-server. Only 3.5 has its server.
+	Plugin string
 	// TrustedCAs are PEM certificates to trust, by host name without the port.
 	TrustedCAs map[string][]byte
 }
@@ -71,6 +74,7 @@ type ArgoCD struct {
 	Kubeconfig string
 	// The processes, to measure, kill and look at; Start brings them back.
 	Redis, RepoServer, Controller *Process
+	Plugin                        *Process // nil without ArgoOptions.Plugin
 
 	options  ArgoOptions
 	folder   folder
@@ -223,6 +227,9 @@ func (a *ArgoCD) Start(ctx context.Context) error {
 		health(a.ports.repoMetrics)); err != nil {
 		return err
 	}
+	if err := a.startPlugin(ctx); err != nil {
+		return err
+	}
 	seconds := strconv.FormatInt(int64(a.options.Refresh/time.Second), 10)
 	return a.ensure(ctx, &a.Controller, "application-controller", a.binary, []string{
 		"--namespace", a.Namespace, "--kubeconfig", a.controllerKubeconfig(),
@@ -233,6 +240,29 @@ func (a *ArgoCD) Start(ctx context.Context) error {
 		"--app-resync", seconds, "--app-resync-jitter", "0", "--repo-error-grace-period-seconds",
 		seconds,
 	}, health(a.ports.controllerMetrics))
+}
+
+// startPlugin runs the server of the plugin on a socket in the folder that the repo-server reads.
+func (a *ArgoCD) startPlugin(ctx context.Context) error {
+	if a.options.Plugin == "" {
+		return nil
+	}
+	folder := filepath.Join(a.Dir, "plugin")
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(folder, "plugin.yaml"), []byte(a.options.Plugin),
+		0o644); err != nil {
+		return err
+	}
+	return a.ensure(ctx, &a.Plugin, "cmp-server", a.binary, []string{"--config-dir-path", folder},
+		func(context.Context) error {
+			found, err := filepath.Glob(filepath.Join(a.sockets.path, "*.sock"))
+			if err == nil && len(found) == 0 {
+				err = fmt.Errorf("the plugin has no socket in %s", a.sockets.path)
+			}
+			return err
+		})
 }
 
 func (a *ArgoCD) ensure(ctx context.Context, p **Process, name, path string, args []string,
@@ -294,6 +324,7 @@ func (a *ArgoCD) controllerKubeconfig() string {
 // the cluster stay there.
 func (a *ArgoCD) Stop() error {
 	a.Controller.Stop()
+	a.Plugin.Stop()
 	a.RepoServer.Stop()
 	a.Redis.Stop()
 	return errors.Join(a.sockets.remove(), a.folder.remove())
