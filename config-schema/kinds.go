@@ -916,10 +916,8 @@ func sourceFields(whole bool) []field {
 			field{name: "exclude", doc: "No files that match this pattern.",
 				example: `"{kustomization.yaml,README*}"`,
 				value:   textOf(formatPattern).atMost(1024)},
-		).not(map[string]word{
-			"jsonnet": notAllowed("jsonnet can read files of the repo-server, which other tenants "+
-				"share", "render it in the repository's own CI, or use helm or kustomize"),
-		})},
+			jsonnetFields(),
+		)},
 		{
 			name: "plugin",
 			doc: "A config management plugin of the engines renders the folder. The Tenant's " +

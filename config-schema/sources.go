@@ -175,6 +175,31 @@ func kustomizeFields() value {
 	})
 }
 
+func jsonnetFields() field {
+	variables := func(name, doc, example string) field {
+		return field{name: name, doc: doc, example: example, value: listOf(object(
+			field{name: "name", doc: "Its name.", example: "stage", required: true,
+				value: textOf(formatVariableName).atMost(100)},
+			field{name: "value", doc: "Its value.", example: "prod", required: true,
+				value: textOf(formatAny).mayBeEmpty().atMost(4096)},
+			field{name: "code", doc: "Whether the value is an expression of jsonnet.",
+				example: "true", fallback: "false", value: boolean()},
+		)).atMost(50).by("name")}
+	}
+	return field{
+		name: "jsonnet",
+		doc: "How files `*.jsonnet` are evaluated. Only for a Tenant with `placement: {alone: " +
+			"true}`, on engines where the platform enables jsonnet: it can read files of the " +
+			"repo-server.", value: object(
+			variables("extVars", "External variables.", "[{name: stage, value: prod}]"),
+			variables("tlas", "Top-level arguments.", "[{name: stage, value: prod}]"),
+			field{
+				name:    "libs",
+				doc:     "Folders of libraries, from the root of the repository.",
+				example: "[vendor]", value: listOf(textOf(formatPlainPath).atMost(512)).atMost(50)},
+		)}
+}
+
 // pluginFields are what a deployment gives to a plugin. The plugin gets the variables of env with
 // ARGOCD_ENV_ before their names.
 func pluginFields() value {

@@ -601,6 +601,22 @@ type DirectorySource struct {
 	// patterns of paths relative to the folder
 	Include string `json:"include,omitempty"`
 	Exclude string `json:"exclude,omitempty"`
+	// how *.jsonnet is evaluated, only on an engine of the tenant's own
+	Jsonnet *JsonnetSource `json:"jsonnet,omitempty"`
+}
+
+// JsonnetSource holds what is given to jsonnet. Libs are folders from the repository's root.
+type JsonnetSource struct {
+	ExtVars []JsonnetVar `json:"extVars,omitempty"`
+	TLAs    []JsonnetVar `json:"tlas,omitempty"`
+	Libs    []string     `json:"libs,omitempty"`
+}
+
+// JsonnetVar is an external variable or a top-level argument: a text, or code that is evaluated.
+type JsonnetVar struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+	Code  bool   `json:"code,omitempty"`
 }
 
 // Override changes a deployment in the environment that it names, or in those that it selects;

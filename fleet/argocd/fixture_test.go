@@ -116,7 +116,12 @@ const exampleServer = "https://api.eu-1.example.com:6443"
 // wireRow renders an object into a row.
 func rowOf(t testing.TB, o fleet.Object, seq int64) mirror.Row {
 	t.Helper()
-	m, err := Renderer{}.Render(engineSpec(), o)
+	return rowFor(t, engineSpec(), o, seq)
+}
+
+func rowFor(t testing.TB, spec fleet.EngineSpec, o fleet.Object, seq int64) mirror.Row {
+	t.Helper()
+	m, err := Renderer{}.Render(spec, o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -202,12 +202,8 @@ func (w *argoLab) value(namespace, name string) (value, uid string) {
 
 func (w *argoLab) row(o fleet.Object, policy fleet.DeletionPolicy) mirror.Row {
 	w.Helper()
-	m, err := Renderer{}.Render(w.spec, o)
-	if err != nil {
-		w.Fatal(err)
-	}
-	r := rowOf(w.TB, o, 1)
-	r.Manifest, r.Deletion = m, policy
+	r := rowFor(w.TB, w.spec, o, 1)
+	r.Deletion = policy
 	return r
 }
 

@@ -287,6 +287,12 @@ func renderApplication(engine fleet.EngineSpec, key fleet.ObjectKey, a fleet.App
 	if err != nil {
 		return object{}, err
 	}
+	for _, s := range a.Sources {
+		if s.Directory != nil && s.Directory.Jsonnet != nil && !at.alone() {
+			return object{}, fmt.Errorf("directory.jsonnet: the engine is not dedicated to the " +
+				"tenant alone, and jsonnet can read files of its repo-server")
+		}
+	}
 	policy, err := renderSync(a)
 	if err != nil {
 		return object{}, fmt.Errorf("sync.%w", err)
@@ -358,7 +364,7 @@ func renderSource(s fleet.Source, all []fleet.Source, deployment fleet.Deploymen
 	}
 	if d := s.Directory; d != nil && *d != (fleet.DirectorySource{}) {
 		out.Directory = &v1alpha1.ApplicationSourceDirectory{Recurse: d.Recurse,
-			Include: d.Include, Exclude: d.Exclude}
+			Include: d.Include, Exclude: d.Exclude, Jsonnet: renderJsonnet(d.Jsonnet)}
 	}
 	if s.Plugin != nil {
 		out.Plugin = renderPlugin(s.Plugin)
@@ -369,6 +375,20 @@ func renderSource(s fleet.Source, all []fleet.Source, deployment fleet.Deploymen
 	var err error
 	out.Helm, err = renderHelm(s.Helm, deployment)
 	return out, err
+}
+
+func renderJsonnet(j *fleet.JsonnetSource) (out v1alpha1.ApplicationSourceJsonnet) {
+	if j == nil {
+		return out
+	}
+	variables := func(all []fleet.JsonnetVar) (vars []v1alpha1.JsonnetVar) {
+		for _, v := range all {
+			vars = append(vars, v1alpha1.JsonnetVar{Name: v.Name, Value: v.Value, Code: v.Code})
+		}
+		return vars
+	}
+	return v1alpha1.ApplicationSourceJsonnet{ExtVars: variables(j.ExtVars), TLAs: variables(j.TLAs),
+		Libs: j.Libs}
 }
 
 func renderPlugin(p *fleet.PluginSource) *v1alpha1.ApplicationSourcePlugin {
@@ -573,6 +593,13 @@ func checkTool(s fleet.Source, all []fleet.Source) error {
 		for _, pattern := range []string{d.Include, d.Exclude} {
 			if err := fleet.CheckFilePattern(pattern); pattern != "" && err != nil {
 				return fmt.Errorf("directory: %q: %w", pattern, err)
+			}
+		}
+		if j := d.Jsonnet; j != nil {
+			for _, lib := range j.Libs {
+				if err := inside("directory.jsonnet.libs", lib); err != nil {
+					return err
+				}
 			}
 		}
 	}

@@ -267,6 +267,30 @@ func assertCanonical(t testing.TB, body []byte) {
 	}
 }
 
+func TestJsonnetIsRenderedForAnEngineOfTheTenantAlone(t *testing.T) {
+	o := applicationObject(checkoutID, exampleServer)
+	o.Application.Sources[0].Directory = &fleet.DirectorySource{Jsonnet: &fleet.JsonnetSource{
+		Libs: []string{"vendor"}, TLAs: []fleet.JsonnetVar{{Name: "a", Value: "1", Code: true}}}}
+	for _, c := range []struct {
+		dedicated []fleet.TenantName
+		want      bool
+	}{{nil, false}, {[]fleet.TenantName{acme, "globex"}, false}, {[]fleet.TenantName{acme}, true}} {
+		spec := engineSpec()
+		spec.DedicatedTo = c.dedicated
+		m, err := Renderer{}.Render(spec, o)
+		if (err == nil) != c.want || c.want && !strings.Contains(string(m.Body),
+			`"jsonnet":{"libs":["vendor"],"tlas":[{"code":true,"name":"a","value":"1"}]}`) {
+			t.Errorf("dedicated to %v: %v %s", c.dedicated, err, m.Body)
+		}
+	}
+	o.Application.Sources[0].Directory.Jsonnet.Libs = []string{"../../etc"}
+	spec := engineSpec()
+	spec.DedicatedTo = []fleet.TenantName{acme}
+	if _, err := (Renderer{}).Render(spec, o); err == nil {
+		t.Error("a library outside the repository is rendered")
+	}
+}
+
 func TestEqualGrantsRenderEqually(t *testing.T) {
 	a, b := projectObject(acme), projectObject(acme)
 	b.Project.SourceRepos = []string{a.Project.SourceRepos[1], a.Project.SourceRepos[0],
@@ -422,6 +446,9 @@ func TestRenderRejectsUnsafeObjects(t *testing.T) {
 			Patches: []fleet.KustomizePatch{{Path: "../patch.yaml"}}}),
 		"a patch from a URL": kustomized(fleet.KustomizeSource{
 			Patches: []fleet.KustomizePatch{{Path: "https://example.com/patch.yaml"}}}),
+		"jsonnet on a shared engine": src(func(s *fleet.Source) {
+			s.Directory = &fleet.DirectorySource{Jsonnet: &fleet.JsonnetSource{}}
+		}),
 		"two recipients in one": notifying(fleet.Notification{Service: "slack",
 			Recipients: []string{"a;b"}}),
 		"a service with a trigger": notifying(fleet.Notification{Service: "on-failed.slack"}),

@@ -57,7 +57,11 @@ func toolFiles() map[string]string {
 			"  version: {{ .Capabilities.KubeVersion.Version | quote }}\n" +
 			"  has: {{ .Capabilities.APIVersions.Has \"example.com/v9/Thing\" | quote }}\n" +
 			"  namespace: {{ .Release.Namespace | quote }}\n",
-		"plugin/empty.txt": "",
+		"plugin/empty.txt":     "",
+		"vendor/lib.libsonnet": "{name: 'jsonnet'}\n",
+		"jsonnet/cm.jsonnet": "local lib = import 'lib.libsonnet';\nfunction(stage) {apiVersion: " +
+			"'v1', kind: 'ConfigMap', metadata: {name: lib.name}, data: {value: stage + ' ' + " +
+			"std.extVar('count')}}\n",
 	}
 }
 
@@ -66,8 +70,8 @@ func TestRealArgoCDRendersWithEveryTool(t *testing.T) {
 	for _, version := range stack.ArgoVersions {
 		t.Run(version, func(t *testing.T) {
 			o := stack.ArgoOptions{Version: version}
-			if version != "2.14" {
-				o.Plugin = shout
+			if version != "2.14" { // the tenant's own engine, with jsonnet and a plugin
+				o.Plugin, o.Open = shout, true
 			}
 			w := newArgoLabWith(t, "tools-"+strings.ReplaceAll(version, ".", "-"), o)
 			token, err := w.cluster.TenantToken(t.Context(), "acme-"+w.spaceA, w.spaceA)
@@ -81,8 +85,9 @@ func TestRealArgoCDRendersWithEveryTool(t *testing.T) {
 			w.kustomizes()
 			w.readsDirectories()
 			w.rendersCharts()
-			if o.Plugin != "" {
+			if o.Open {
 				w.runsPlugins()
+				w.evaluatesJsonnet()
 			}
 		})
 	}
@@ -213,5 +218,18 @@ func (w *argoLab) runsPlugins() {
 	}, func() bool {
 		value, _ := w.value(w.spaceA, "shout")
 		return value == "prod loud"
+	})
+}
+
+func (w *argoLab) evaluatesJsonnet() {
+	w.Helper()
+	w.deployed("jsonnet", "jsonnet", func(s *fleet.Source) {
+		s.Directory = &fleet.DirectorySource{Jsonnet: &fleet.JsonnetSource{
+			Libs:    []string{"vendor"},
+			TLAs:    []fleet.JsonnetVar{{Name: "stage", Value: "prod"}},
+			ExtVars: []fleet.JsonnetVar{{Name: "count", Value: "1 + 1", Code: true}}}}
+	}, func() bool {
+		value, _ := w.value(w.spaceA, "jsonnet")
+		return value == "prod 2"
 	})
 }

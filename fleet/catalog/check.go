@@ -142,13 +142,15 @@ func (ch *checker) checkOwn(e *entry, d *fleet.Declaration) []fleet.Problem {
 			problems = slices.Concat(problems,
 				ch.checkRepository(e, field+".repoURL", s.RepoURL, grant),
 				checkRange(e, field, s.TargetRevision, grant),
-				checkTools(e, field, s.Kustomize, s.Plugin, grant))
+				checkTools(e, field, s.Kustomize, s.Plugin, grant),
+				checkJsonnet(e, field, s.Directory, grant))
 		}
 		for i, o := range d.Deployment.Overrides {
 			field := fmt.Sprintf("spec.overrides[%d].source", i)
 			problems = slices.Concat(problems,
 				checkRange(e, field, o.Source.TargetRevision, grant),
-				checkTools(e, field, o.Source.Kustomize, o.Source.Plugin, grant))
+				checkTools(e, field, o.Source.Kustomize, o.Source.Plugin, grant),
+				checkJsonnet(e, field, o.Source.Directory, grant))
 		}
 		problems = slices.Concat(problems, ch.checkDestinations(e, d.Deployment),
 			ch.checkOverrides(e, d.Deployment), ch.checkResolved(e),
@@ -409,6 +411,19 @@ func checkTools(e *entry, field string, k *fleet.KustomizeSource, p *fleet.Plugi
 			"tenant %q is not allowed the plugin %q", p.Name)
 	}
 	return nil
+}
+
+// checkJsonnet refuses jsonnet to a tenant that shares engines: it can read files of the
+// repo-server.
+func checkJsonnet(e *entry, field string, d *fleet.DirectorySource,
+	grant *fleet.TenantSpec) []fleet.Problem {
+	if d == nil || d.Jsonnet == nil || grant.Placement.Alone {
+		return nil
+	}
+	return []fleet.Problem{e.problem(field+".directory.jsonnet", codeTool,
+		"render it in the repository's own CI, or ask the platform for placement: {alone: true} in "+
+			"fleet/tenants/"+string(e.key.Tenant)+".yaml and for engines of the tenant's own",
+		"jsonnet can read files of the repo-server, which tenant %q shares", e.key.Tenant)}
 }
 
 // checkNotifications refuses services and recipients without the platform's grant: all tenants of

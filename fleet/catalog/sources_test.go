@@ -149,6 +149,23 @@ func TestATenantIsAllowedPlugins(t *testing.T) {
 	}
 }
 
+func TestJsonnetNeedsEnginesOfTheTenantsOwn(t *testing.T) {
+	web := remake(deployment("acme/web", "prod"), func(d *fleet.Declaration) {
+		d.Deployment.Source.Directory = &fleet.DirectorySource{Jsonnet: &fleet.JsonnetSource{}}
+	})
+	for want, alone := range map[string]bool{
+		"": true,
+		"GitOpsDeployment acme/web spec.source.directory.jsonnet tool-not-granted": false,
+	} {
+		c := New()
+		good(t, c, theFleet(), engine("eu-1"), environment("acme/prod"),
+			tenant("acme", func(d *fleet.Declaration) { d.Tenant.Placement.Alone = alone }))
+		if got := codes(onlyErrors(c.Prepare([]Input{web}).Problems())); got != want {
+			t.Errorf("alone %t: %q, want %q", alone, got, want)
+		}
+	}
+}
+
 func TestATenantIsAllowedNotifications(t *testing.T) {
 	web := remake(deployment("acme/web", "prod"), func(d *fleet.Declaration) {
 		d.Deployment.Notifications = []fleet.Notification{{Service: "slack",
