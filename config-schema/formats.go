@@ -110,7 +110,7 @@ var (
 		what:    "a path inside the repository; `../` at its beginning leads to the folders above",
 		pattern: `^[A-Za-z0-9._@+=,/-]+$`, check: fleet.CheckFileBelow}
 	formatPlainPath = &format{
-		code: codeInvalidPath, what: "a path below the source's folder",
+		code: codeInvalidPath, what: "a plain path, without `..` and without a leading slash",
 		pattern: `^[A-Za-z0-9._@+=,/-]+$`, check: fleet.CheckPath}
 	formatKubeVersion = &format{
 		code: codeInvalidValue, what: "a version of Kubernetes, e.g. 1.31 or v1.31.2",

@@ -73,8 +73,8 @@ func wrongScheme(scheme string) error {
 	} else if lower == "oci" {
 		return errors.New(
 			"a registry of OCI charts is written without oci://, e.g. registry.example.com/charts, " +
-				"with chart; OCI artifacts without a chart are not deployed, as only some " +
-				"versions of Argo CD can")
+				"with chart; OCI artifacts without a chart are not deployed, as a file in them " +
+				"could change how they are rendered")
 	}
 	return errors.New(
 		"a repository URL begins with https://, ssh://, or http:// where gitHosts of " +

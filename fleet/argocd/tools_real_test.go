@@ -65,7 +65,7 @@ func toolFiles() map[string]string {
 	}
 }
 
-// Every field of kustomize, helm, directory and plugin does what its description says.
+// Argo CD acts on every field of kustomize, helm, directory and plugin.
 func TestRealArgoCDRendersWithEveryTool(t *testing.T) {
 	for _, version := range stack.ArgoVersions {
 		t.Run(version, func(t *testing.T) {
