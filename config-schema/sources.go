@@ -1,7 +1,9 @@
 package configschema
 
 import (
+	"bytes"
 	"cmp"
+	"encoding/json"
 	"reflect"
 	"slices"
 	"strconv"
@@ -126,7 +128,7 @@ func kustomizeFields() value {
 			doc: "Patches that are added to those of the kustomization, each a strategic merge " +
 				"patch or a JSON patch of at most 16 KiB.", value: listOf(object(
 				field{name: "patch", doc: "The patch, as text of YAML.",
-					example: `"[{op: remove, path: /spec/replicas}]"`,
+					example: `"- {op: remove, path: /spec/replicas}"`,
 					value:   textOf(formatAny).atMost(16 << 10)},
 				field{
 					name: "path",
@@ -238,13 +240,19 @@ func envIsNoSecret(d *decoder, into reflect.Value, at node) {
 }
 
 // patchIsPlainYAML holds a patch to the rules of the file: one document without anchors and tags.
+// kustomize reads a patch that begins with "[" as JSON.
 func patchIsPlainYAML(d *decoder, into reflect.Value, at node) {
 	n := child(at, "patch")
 	if n == nil {
 		return // its file is in the repository
 	}
-	root, found := parse([]byte(into.Addr().Interface().(*fleet.KustomizePatch).Patch), true)
-	if root != nil && root.Kind == yaml.ScalarNode {
+	text := []byte(into.Addr().Interface().(*fleet.KustomizePatch).Patch)
+	root, found := parse(text, true)
+	switch {
+	case bytes.HasPrefix(text, []byte("[")) && !json.Valid(text):
+		found.add(1, 1, codeInvalidValue, "kustomize reads a text that begins with [ as JSON",
+			"write a list of YAML, e.g. - {op: remove, path: /spec/replicas}, or quote all texts")
+	case root != nil && root.Kind == yaml.ScalarNode:
 		found.add(1, 1, codeWrongType, "a patch is a map or a list",
 			"write a strategic merge patch or a JSON patch")
 	}
