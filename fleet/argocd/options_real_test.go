@@ -80,9 +80,6 @@ func (w *argoLab) ignoresAndKeeps(space string) {
 		a.RevisionHistoryLimit = &limit
 		a.Info = []fleet.Info{{Name: "team", Value: "payments"}}
 		a.Links = []fleet.Link{{Title: "dashboard", URL: "https://grafana.example.com/d/a"}}
-		a.Sync.Diff, a.WatchPaths = fleet.DiffServerWithWebhooks, []string{".", "/broken"}
-		a.Notifications = []fleet.Notification{{Trigger: "on-sync-failed", Service: "slack",
-			Recipients: []string{"acme-alerts"}}}
 	})
 	w.apply(row, fleet.Secret{})
 	w.observed("Synced at the first commit", row.Key, atRevision(first))
@@ -138,9 +135,9 @@ func (w *argoLab) ignoresAndKeeps(space string) {
 			w.Errorf("spec.%s is not removed", field)
 		}
 	}
-	annotations, _, _ := unstructured.NestedMap(live, "metadata", "annotations")
-	if left := actingAnnotations(annotations); len(left) > 0 {
-		w.Errorf("annotations %q are not removed", left)
+	if link, kept, _ := unstructured.NestedString(live, "metadata", "annotations",
+		linkAnnotations[0]); kept {
+		w.Errorf("link %q is not removed", link)
 	}
 	w.remove(plain)
 }

@@ -8,8 +8,10 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/test/stack"
 )
 
@@ -57,6 +59,7 @@ func toolFiles() map[string]string {
 			"  version: {{ .Capabilities.KubeVersion.Version | quote }}\n" +
 			"  has: {{ .Capabilities.APIVersions.Has \"example.com/v9/Thing\" | quote }}\n" +
 			"  namespace: {{ .Release.Namespace | quote }}\n",
+		"watched/cm.yaml":      configMap("watched", "one"),
 		"plugin/empty.txt":     "",
 		"vendor/lib.libsonnet": "{name: 'jsonnet'}\n",
 		"jsonnet/cm.jsonnet": "local lib = import 'lib.libsonnet';\nfunction(stage) {apiVersion: " +
@@ -85,6 +88,7 @@ func TestRealArgoCDRendersWithEveryTool(t *testing.T) {
 			w.kustomizes()
 			w.readsDirectories()
 			w.rendersCharts()
+			w.comparesOnTheServer()
 			if o.Open {
 				w.runsPlugins()
 				w.evaluatesJsonnet()
@@ -168,6 +172,37 @@ func (w *argoLab) readsDirectories() {
 		return a == "read" && c == "read"
 	})
 	w.none("dir-b", "dir-skip")
+}
+
+// comparesOnTheServer: with the annotations of comparisons, paths and notifications the Application
+// is Synced, a change below a watched path is deployed, and the annotations go with the fields.
+func (w *argoLab) comparesOnTheServer() {
+	w.Helper()
+	id := fleet.ApplicationID{Tenant: acme, Deployment: "annotated", Environment: prodEU.Name}
+	with := func(change func(*fleet.Application)) mirror.Row {
+		return w.app(id, "watched", w.spaceA, fleet.DeletionDelete, change)
+	}
+	row := with(func(a *fleet.Application) {
+		a.Sync.Diff, a.Sync.ServerSideApply = fleet.DiffServerWithWebhooks, true
+		a.WatchPaths = []string{".", "/vendor"}
+		a.Notifications = []fleet.Notification{{Trigger: "on-deployed", Service: "webhook"}}
+	})
+	w.apply(row, fleet.Secret{})
+	w.observed("compared on the API server", row.Key, synced)
+	next := w.commit(map[string]string{"watched/cm.yaml": configMap("watched", "two")})
+	w.refresh(row.Key)
+	w.observed("Synced at the next commit", row.Key, atRevision(next))
+	if value, _ := w.value(w.spaceA, "watched"); value != "two" {
+		w.Errorf("the watched file has %q", value)
+	}
+	if out := w.apply(row, fleet.Secret{}); out.Changed {
+		w.Error("Argo CD's own work is taken for a drift")
+	}
+	w.apply(with(nil), fleet.Secret{})
+	annotations, _, err := unstructured.NestedMap(w.live(row.Key), "metadata", "annotations")
+	if left := actingAnnotations(annotations); err != nil || len(left) > 0 {
+		w.Errorf("annotations %q are not removed, %v", left, err)
+	}
 }
 
 // none reports ConfigMaps that must not exist after a sync has ended.
