@@ -247,11 +247,11 @@ func TestAListingThatIsLostDeletesNothing(t *testing.T) {
 
 	// a commit without any folder: complete, and empty
 	push(t, repos["acme"], map[string]string{"README.md": "moved away"}, "cart", "checkout")
-	h.problem("not-expanded", "nothing matches", true)
+	h.problem("empty-listing", "nothing matches", true)
 	h.deploys("acme", "cart", "checkout")
 
 	push(t, repos["acme"], services("cart", "checkout"))
-	h.problem("not-expanded", "", false)
+	h.problem("empty-listing", "", false)
 
 	// the branch is renamed
 	if _, err := repos["acme"].Git(t.Context(), "branch", "-m", "main", "trunk"); err != nil {
