@@ -183,6 +183,8 @@ func ListFile(path string, content []byte) fleet.Listed {
 	case len(listed.Fields) > maxItemFields:
 		listed.Fields, listed.Problem = nil, fmt.Sprintf(
 			"the file has more than %d fields", maxItemFields)
+	case len(listed.Fields) == 0:
+		listed.Fields = nil // as it comes back from JSON
 	}
 	return listed
 }

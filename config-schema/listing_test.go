@@ -192,3 +192,26 @@ func TestSeveralSourcesGiveTheirProduct(t *testing.T) {
 		t.Error(p)
 	}
 }
+
+func TestPatternsAreBoundedAndNotAllExclude(t *testing.T) {
+	many := ""
+	for i := range 20 {
+		many += fmt.Sprintf(`"%d/%s*", `, i, strings.Repeat("a", 230))
+	}
+	for what, paths := range map[string]string{
+		"the patterns have 4670 bytes; at most 4096": many,
+		"every pattern excludes":                     `"!a/*"`,
+		"'**' is a whole segment":                    `"a**"`,
+	} {
+		doc := discover(strings.Replace(discovered, `"services/*", "!services/legacy"`,
+			strings.TrimSuffix(paths, ", "), 1), atPaths("a/b"))
+		if len(doc.Problems) != 1 || !strings.Contains(doc.Problems[0].String(), what) {
+			t.Errorf("%s: %v", what, doc.Problems)
+		}
+	}
+	doc := discover(strings.Replace(discovered, "https://git.example.com/acme/services.git\n    t",
+		"registry.example.com/charts\n    t", 1), nil)
+	if len(doc.Problems) != 1 || doc.Problems[0].Field != "spec.directories.repoURL" {
+		t.Error(doc.Problems)
+	}
+}

@@ -64,19 +64,27 @@ func discovery(paths string) value {
 			name: "paths",
 			doc: "Patterns of paths: `*` and `?` match within a segment, `**` as a whole segment " +
 				"any number of folders, and none of them a `.` at the beginning of a segment. A " +
-				"pattern with `!` in front excludes what it matches.",
+				"pattern with `!` in front excludes what it matches. 4 KiB together.",
 			example: paths, required: true,
 			value: listOf(textOf(formatListPattern)).atMost(fleet.MaxListPatterns)},
 	).checked(discoverable)
 }
 
-// discoverable refuses a source that is no Git repository, or that excludes only.
+// discoverable refuses a source that is no Git repository, that excludes only, or whose patterns
+// cost too much: a match costs their bytes times those of a path.
 func discoverable(d *decoder, into reflect.Value, at node) {
 	s := into.Addr().Interface().(*fleet.Discovery)
 	if u, err := fleet.ParseRepoURL(s.RepoURL); err == nil && (u.OCI() || !u.Git()) {
 		d.at("repoURL", func() {
 			d.problem(child(at, "repoURL"), codeInvalidURL, "the URL names no Git repository",
 				"write https:// or ssh:// and the path of the repository")
+		})
+	}
+	if n := len(strings.Join(s.Paths, "")); n > fleet.MaxPatternBytes {
+		d.at("paths", func() {
+			d.problem(child(at, "paths"), codeOutOfRange, fmt.Sprintf(
+				"the patterns have %d bytes; at most %d are allowed", n, fleet.MaxPatternBytes),
+				"match several folders with one pattern, or write another set")
 		})
 	}
 	if !slices.ContainsFunc(s.Paths, func(p string) bool { return !strings.HasPrefix(p, "!") }) {

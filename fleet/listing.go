@@ -22,6 +22,7 @@ type Discovery struct {
 const (
 	MaxListingBytes = 1 << 20 // of its entries as JSON
 	MaxListPatterns = 100     // of one request
+	MaxPatternBytes = 4 << 10 // of all patterns of one request
 	maxListPattern  = 256     // bytes of a pattern
 	maxListDepth    = 32      // segments of a pattern
 	maxListedPath   = 1024    // bytes of a path
