@@ -75,7 +75,7 @@ var options = []option{
 
 // deployment proposes the declaration of an Application. It proposes Argo CD's own names for the
 // fields of a source, so that the decoder alone decides which of them exist.
-func (a *app) deployment(name string, helm bool) *draft {
+func (a *app) deployment(name string, chart func(folder string) bool) *draft {
 	d := newDraft(fleet.Key{Kind: fleet.KindGitOpsDeployment, Tenant: a.tenant, Name: name})
 	spec := object(a.Object, "spec")
 	if sources := list(spec, "sources"); len(sources) > 1 {
@@ -86,14 +86,14 @@ func (a *app) deployment(name string, helm bool) *draft {
 		put(d.document, steps("spec.sources"), all)
 		for i, s := range sources {
 			source, _ := s.(map[string]any)
-			a.source(d, fmt.Sprintf("spec.sources[%d]", i), source, false)
+			a.source(d, fmt.Sprintf("spec.sources[%d]", i), source, chart)
 		}
 	} else {
 		source := object(spec, "source")
 		if len(sources) == 1 {
 			source, _ = sources[0].(map[string]any)
 		}
-		a.source(d, "spec.source", source, helm)
+		a.source(d, "spec.source", source, chart)
 	}
 	d.set("spec.destination.environments", []any{string(a.env)})
 	namespace := text(spec, "destination", "namespace")
@@ -110,7 +110,8 @@ func (a *app) deployment(name string, helm bool) *draft {
 }
 
 // source proposes one source.
-func (a *app) source(d *draft, field string, raw map[string]any, helm bool) {
+func (a *app) source(d *draft, field string, raw map[string]any,
+	chartIn func(folder string) bool) {
 	url := text(raw, "repoURL")
 	d.set(field+".repoURL", url, spellingsOf(url)...)
 	chart, folder := text(raw, "chart"), text(raw, "path")
@@ -131,7 +132,10 @@ func (a *app) source(d *draft, field string, raw map[string]any, helm bool) {
 		revision = "HEAD"
 	}
 	d.set(field+".targetRevision", revision)
-	a.helm(d, field+".helm", object(raw, "helm"), chart != "", helm)
+	plain := compact(clone(raw["kustomize"])) == nil && compact(clone(raw["directory"])) == nil &&
+		raw["plugin"] == nil
+	a.helm(d, field+".helm", object(raw, "helm"), chart != "",
+		plain && folder != "" && chartIn != nil && chartIn(folder))
 	for _, tool := range []string{"kustomize", "directory", "plugin"} {
 		block, _ := compact(clone(raw[tool])).(map[string]any)
 		for _, k := range keys(block) {

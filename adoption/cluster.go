@@ -157,8 +157,10 @@ type environment struct {
 	cluster    *cluster
 	namespaces map[string]bool
 	banned     map[string]bool // namespaces that it may not have
-	draft      *draft
-	by         string
+	// whole: it has every namespace of its cluster, as its project does
+	whole, neverWhole bool
+	draft             *draft
+	by                string
 }
 
 // nameEnvironments names the environments of every tenant: each is one cluster of one tenant.
@@ -236,7 +238,11 @@ func (e *environment) propose(im *importer, clusterResources bool) {
 		for _, ns := range keys(e.namespaces) {
 			namespaces = append(namespaces, ns)
 		}
-		d.set("spec.namespaces", namespaces)
+		if e.whole && e.cluster.server != "" && reach["cluster"] != nil {
+			d.set("spec.allNamespaces", true)
+		} else {
+			d.set("spec.namespaces", namespaces)
+		}
 		if clusterResources {
 			d.set("spec.clusterResources", true)
 		}

@@ -180,12 +180,16 @@ func (im *importer) assemble() (w *whole, again bool, err error) {
 		})
 		patterns := im.patternsOf(t.name)
 		g := im.grantsOf(t, joined[t.name], patterns)
+		for _, e := range t.envs {
+			e.whole = !e.neverWhole && servers[e.cluster.key] == 1 && e.cluster.server != "" &&
+				len(e.namespaces) > 0 && g.kinds[fleet.KindNamespace] && im.openTo(t, e.cluster)
+		}
 		for _, c := range im.credentialsOf(t, g) {
 			drafts = append(drafts, c.draft)
 			w.credentials[c.draft.key] = c
 			g.repositories[c.url()] = true
 		}
-		t.propose(g, shared)
+		t.propose(g, shared, im.ArgoNamespace)
 		if t.draft.refusal != "" {
 			again = im.refuseTenant(t, t.draft.refusal) || again
 			continue
@@ -381,7 +385,16 @@ func (im *importer) engine(applications, environments int) *draft {
 	d.set("spec.region", im.Region)
 	d.set("spec.capacity", map[string]any{"applications": max(1500, quotaFor(applications)),
 		"environments": max(100, quotaFor(environments))})
-	var tenants []string
+	if tenants := im.served(); len(tenants) == 1 {
+		// an engine of one tenant alone may serve Argo CD's own namespace to it
+		d.set("spec.dedicatedTo", anys(tenants))
+	}
+	d.fit()
+	return d
+}
+
+// served are the tenants that deploy to an environment.
+func (im *importer) served() (tenants []string) {
 	for _, name := range keys(im.tenants) {
 		if slices.ContainsFunc(im.tenants[name].envs, func(e *environment) bool {
 			return len(e.namespaces) > 0
@@ -389,12 +402,7 @@ func (im *importer) engine(applications, environments int) *draft {
 			tenants = append(tenants, string(name))
 		}
 	}
-	if len(tenants) == 1 {
-		// an engine of one tenant alone may serve Argo CD's own namespace to it
-		d.set("spec.dedicatedTo", anys(tenants))
-	}
-	d.fit()
-	return d
+	return tenants
 }
 
 // fleet is the Fleet, with the hosts of every repository and of every internal API server.
@@ -506,6 +514,7 @@ func (im *importer) ban(e *environment, ns, reason string) (any bool) {
 	}
 	any = !e.banned[ns]
 	e.banned[ns] = true
+	im.contests = append(im.contests, contest{e.tenant, e.cluster})
 	for _, a := range im.apps {
 		if !a.out() && a.tenant == e.tenant && a.cluster == e.cluster &&
 			a.namespace == ns {
@@ -531,6 +540,10 @@ func (im *importer) repair(w *whole, problems []fleet.Problem) (any bool) {
 		}
 		e := w.envs[p.Key]
 		if e == nil {
+			continue
+		}
+		if e.whole {
+			e.neverWhole, any = true, true
 			continue
 		}
 		ns, ok := get(e.draft.document, steps(p.Field))
@@ -578,7 +591,7 @@ func withFix(p fleet.Problem) string {
 		return p.Message
 	}
 	return p.Message + "; " + p.Fix + "; or give all projects of the cluster to one tenant " +
-		"(--tenant-by)"
+		"(--tenant-by tenant:NAME)"
 }
 
 // award leaves a namespace that several tenants want to the one with the most Applications in it.
@@ -600,7 +613,7 @@ func (im *importer) award(ns string, envs []*environment) (any bool) {
 	})
 	for _, e := range envs[1:] {
 		any = im.ban(e, ns, fmt.Sprintf("namespace %q of the cluster is tenant %s's; give both "+
-			"projects to one tenant (--tenant-by)", ns, envs[0].tenant)) || any
+			"projects to one tenant (--tenant-by tenant:NAME)", ns, envs[0].tenant)) || any
 	}
 	return any
 }

@@ -98,3 +98,101 @@ func TestANamespaceOfTwoTenantsGoesToTheOneWithMoreInIt(t *testing.T) {
 		t.Error("the deployment of the other tenant is missing")
 	}
 }
+
+func openProject(name, namespace string) string {
+	return "apiVersion: argoproj.io/v1alpha1\nkind: AppProject\nmetadata: {name: " + name +
+		", namespace: argocd}\nspec:\n  sourceRepos: ['*']\n  destinations: [{server: '*', " +
+		"namespace: '" + namespace + "'}]\n"
+}
+
+// Projects that permit every namespace of the cluster do not keep their Applications apart.
+func TestOpenProjectsThatMeetInANamespaceAreOneTenant(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		apps []string
+		want string
+	}{
+		"both open": {[]string{openProject("a", "*"), openProject("b", "*"),
+			in("web", "a", "web"), in("cart", "b", "web")}, "a b"},
+		"default is open": {[]string{openProject("a", "*"), in("web", "a", "web"),
+			in("cart", "default", "web")}, "a default"},
+		"default is closed": {[]string{openProject("a", "*"), openProject("default", "web"),
+			in("web", "a", "web"), in("cart", "default", "web")}, "a"},
+		"one is not at hand": {[]string{openProject("a", "*"), in("web", "a", "web"),
+			in("cart", "b", "web")}, "a"},
+		"they do not meet": {[]string{openProject("a", "*"), openProject("b", "*"),
+			in("web", "a", "web"), in("cart", "b", "cart")}, ""},
+	} {
+		im, _ := converged(t, c.apps...)
+		if got := strings.Join(keys(im.openProjects()), " "); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+		im.TenantBy.Label = "team"
+		if len(im.openProjects()) > 0 {
+			t.Errorf("%s: a person's choice is overruled", name)
+		}
+	}
+}
+
+// A project that permits every namespace of a cluster that no other tenant uses has all of it.
+func TestAnOpenProjectHasAClusterOfItsOwn(t *testing.T) {
+	t.Parallel()
+	remote := func(app string) string {
+		return strings.Replace(app, "https://kubernetes.default.svc", "https://eu.example.com", 1)
+	}
+	for name, c := range map[string]struct {
+		apps []string
+		want bool
+	}{
+		"alone": {[]string{openProject("shop", "*"), remote(in("web", "shop", "web"))}, true},
+		"named": {[]string{openProject("shop", "web"), remote(in("web", "shop", "web"))}, false},
+		"with another": {[]string{openProject("shop", "*"), remote(in("web", "shop", "web")),
+			remote(in("cart", "other", "cart"))}, false},
+		"on the Argo CD's": {[]string{openProject("shop", "*"), in("web", "shop", "web")}, false},
+	} {
+		apps := append(c.apps, in("own", "shop", "own"))
+		apps[0] += "  clusterResourceWhitelist: [{group: '', kind: Namespace}]\n"
+		im, files := converged(t, apps...)
+		for _, a := range im.apps {
+			if a.refused() {
+				t.Errorf("%s: %s: %s", name, a.Name, a.result.Reason)
+			}
+		}
+		whole := false
+		for path, text := range files {
+			if strings.HasPrefix(path, "tenants/shop/environments/") {
+				whole = whole || strings.Contains(text, "allNamespaces: true")
+			}
+		}
+		if whole != c.want {
+			t.Errorf("%s: allNamespaces %t: %v", name, whole, files)
+		}
+	}
+}
+
+func TestAnExportedProjectKeepsItsTenant(t *testing.T) {
+	t.Parallel()
+	im := &importer{Options: Options{DefaultTenant: "platform"}}
+	for project, want := range map[string]fleet.TenantName{
+		fleet.ProjectName("shop"): "shop", fleet.ProjectName("a-b"): "a-b", "shop-x": "shop-x",
+		"default": "platform",
+	} {
+		if got := im.tenantOfProject(project); got != want {
+			t.Errorf("%s: %s, want %s", project, got, want)
+		}
+	}
+}
+
+func TestAnApplicationOfTwoApplicationSetsIsRefused(t *testing.T) {
+	t.Parallel()
+	owned := strings.Replace(in("web", "shop", "web"), "metadata: {",
+		"metadata: {ownerReferences: [{apiVersion: argoproj.io/v1alpha1, kind: ApplicationSet, "+
+			"name: b}, {apiVersion: argoproj.io/v1alpha1, kind: ApplicationSet, name: a}], ", 1)
+	im, _ := converged(t, owned, in("cart", "shop", "web"))
+	for _, a := range im.apps {
+		if a.refused() != (a.Name == "web") || a.refused() &&
+			!strings.Contains(a.result.Reason, "/a and argocd/b own it") {
+			t.Errorf("%s: %q", a.Name, a.result.Reason)
+		}
+	}
+}

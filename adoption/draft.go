@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	configschema "argosy.dev/argosy/config-schema"
 	"argosy.dev/argosy/fleet"
@@ -20,7 +21,8 @@ type draft struct {
 	// other spellings of a value, by field, in the order in which they are tried
 	spellings map[string][]any
 	removed   []removal
-	refusal   string // why there is no declaration
+	refusal   string   // why there is no declaration
+	comment   []string // texts at the head of the file
 
 	text []byte // of the file; nil: the document changed
 }
@@ -76,8 +78,28 @@ func (d *draft) put(field string, value any) {
 func (d *draft) file() (f configschema.File, err error) {
 	if d.text == nil {
 		d.text, err = configschema.WriteDocument(d.document)
+		d.text = append([]byte(comment(d.comment)), d.text...)
 	}
 	return configschema.File{Path: configschema.PathOf(d.key), Bytes: d.text}, err
+}
+
+// comment is the lines of texts as comments of YAML.
+func comment(texts []string) string {
+	var b strings.Builder
+	for _, text := range texts {
+		for line := range strings.Lines(text) {
+			line = strings.TrimSpace(strings.Map(func(r rune) rune {
+				if unicode.IsPrint(r) {
+					return r
+				}
+				return ' '
+			}, line))
+			if line != "" {
+				b.WriteString("# " + line + "\n")
+			}
+		}
+	}
+	return b.String()
 }
 
 // fit changes the draft until it decodes, or sets its refusal. Each round removes at least one

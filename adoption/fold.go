@@ -331,7 +331,7 @@ func (im *importer) fold(files []configschema.File) ([]configschema.File, error)
 		return files, nil
 	}
 	trial := newImporter(im.Input, im.Options, im.tools)
-	trial.probing = true
+	trial.probing, trial.merged = true, im.merged
 	trial.read()
 	if _, err := trial.complete(); err != nil {
 		return nil, err

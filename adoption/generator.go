@@ -49,6 +49,8 @@ func (g *generator) generate(at string, raw map[string]any, outer parameters) (f
 			found, err = g.list(field, block)
 		case "clusters":
 			found, err = g.clusters(field, block)
+		case "clusterDecisionResource":
+			found, err = g.decisions(field, block)
 		case "git":
 			found, err = g.git(field, block)
 		case "matrix":
@@ -185,6 +187,22 @@ func (g *generator) clusters(field string, block map[string]any) (found []parame
 	}
 	g.set.lose(loss)
 	return found, nil
+}
+
+// decisions is the assumed cluster in place of those that a Placement of Open Cluster Management
+// chooses.
+func (g *generator) decisions(field string, block map[string]any) ([]parameters, error) {
+	if g.assumed == nil {
+		return nil, fmt.Errorf("%s: %w", field, errNoClusters)
+	}
+	p, err := g.cluster(g.assumed.name, g.assumed.server(), nil, nil, block)
+	if err != nil {
+		return nil, err
+	}
+	p["clusterName"] = g.assumed.name
+	g.set.lose(Difference{Path: field, From: block, Reason: "a Placement chooses the clusters; " +
+		"the environments with the label in environmentSelector get the deployment"})
+	return []parameters{p}, nil
 }
 
 func (s *set) lose(d Difference) {

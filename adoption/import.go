@@ -76,6 +76,7 @@ type TenantRule struct {
 type Input struct {
 	Originals []Original
 	Refused   []Result // documents that could not be read
+	Unread    []string // parts of the source that could not be read, with the reason
 	// Tree is the repository that the files are in; nil: not at hand.
 	Tree *Tree
 }
@@ -103,28 +104,49 @@ type importer struct {
 	commands    []string
 	notes       []string
 
+	// projects that the default tenant has, because nothing keeps their Applications apart
+	merged   map[string]bool
+	contests []contest // over namespaces
+
 	patternNames map[fleet.Key]bool
 	sharing      map[*draft][]*app // Applications of each deployment, before overrides
 	probing      bool              // ApplicationSets get a probe: see fold
 	marks        int               // of probes
 }
 
-// Import returns the config repo for the originals.
+// Import returns the config repo for the originals. If tenants would keep each other from a
+// namespace that their projects both permit, the second attempt gives those projects to one tenant.
 func Import(in Input, o Options, tools Tools) (*Outcome, error) {
+	first, im, err := attempt(in, o, tools, nil)
+	if err != nil {
+		return nil, err
+	}
+	if merged := im.openProjects(); len(merged) > 1 {
+		second, _, err := attempt(in, o, tools, merged)
+		if err == nil && second.Report.refused() < first.Report.refused() {
+			return second, nil
+		}
+	}
+	return first, nil
+}
+
+func attempt(in Input, o Options, tools Tools, merged map[string]bool) (*Outcome, *importer,
+	error) {
 	im := newImporter(in, o, tools)
+	im.merged = merged
 	im.read()
 	files, err := im.complete()
 	if err == nil {
 		files, err = im.fold(files)
 	}
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	im.conclude(files)
 	report := Report{Objects: im.results, Mapping: im.mapping(), Commands: im.commands,
-		Notes: im.notes}
+		Notes: im.notes, Unread: slices.Clone(in.Unread)}
 	report.finish()
-	return &Outcome{Files: files, Report: report}, nil
+	return &Outcome{Files: files, Report: report}, im, nil
 }
 
 func newImporter(in Input, o Options, tools Tools) *importer {
@@ -216,23 +238,32 @@ func (im *importer) readApplications() {
 		}
 	}
 	for _, o := range im.of(KindApplication) {
-		if owner := ownerOf(o); owner != "" && sets[owner] {
-			im.owned[owner] = append(im.owned[owner], o)
+		owners := ownersOf(o)
+		if len(owners) > 1 {
+			if im.wanted(o.Kind, o.Namespace, o.Name) {
+				im.add(o, nil).refuse("ApplicationSets %s own it and overwrite each other: leave "+
+					"one of them in metadata.ownerReferences", strings.Join(owners, " and "))
+			}
+			continue
+		}
+		if len(owners) == 1 && sets[owners[0]] {
+			im.owned[owners[0]] = append(im.owned[owners[0]], o)
 		} else if im.wanted(o.Kind, o.Namespace, o.Name) {
 			im.add(o, nil)
 		}
 	}
 }
 
-// ownerOf is the namespace and name of the ApplicationSet that made a live Application, or "".
-func ownerOf(o Original) string {
+// ownersOf are the namespaces and names of the ApplicationSets that own a live Application.
+func ownersOf(o Original) (owners []string) {
 	for _, r := range list(o.Object, "metadata", "ownerReferences") {
 		m, _ := r.(map[string]any)
 		if text(m, "kind") == KindApplicationSet && group(text(m, "apiVersion")) == "argoproj.io" {
-			return o.Namespace + "/" + text(m, "name")
+			owners = append(owners, o.Namespace+"/"+text(m, "name"))
 		}
 	}
-	return ""
+	slices.Sort(owners)
+	return slices.Compact(owners)
 }
 
 // add takes an Application in. from is the ApplicationSet that generates it, or nil.
@@ -352,9 +383,7 @@ func (im *importer) propose() {
 		names[id], byName[a] = a, name
 	}
 	im.each(func(a *app) {
-		source := object(a.normal.Spec, "source")
-		helm := im.chart(text(source, "path")) && source["helm"] != nil
-		a.draft = a.deployment(byName[a], helm)
+		a.draft = a.deployment(byName[a], im.chart)
 		if a.draft.fit(); a.draft.refusal != "" {
 			a.refuse(a.draft.refusal)
 			return

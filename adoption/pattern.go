@@ -55,8 +55,8 @@ func assume(s *set, suffix string) (assumed, map[string]string) {
 // what is rendered in their environments equals what the ApplicationSet generates for them.
 func (im *importer) patterns(s *set, r renderer) string {
 	if s.selector == nil {
-		return "spec.generators: no cluster Secret at hand matches; import with the cluster " +
-			"Secrets, or from the live Argo CD"
+		return "spec.generators: no cluster Secret at hand matches, and one selector cannot replace " +
+			"the generators; import with the cluster Secrets, or from the live Argo CD"
 	}
 	one, marks := assume(s, "one")
 	two, _ := assume(s, "two")
@@ -105,6 +105,7 @@ func (im *importer) pattern(s *set, originals [2]Original, clusters [2]assumed,
 	marks map[string]string) string {
 	trial := &importer{Options: im.Options, tools: im.tools,
 		tenants: map[fleet.TenantName]*tenant{}, clusters: newClusters(im.Engine, nil),
+		merged:  im.merged,
 		filesAt: im.filesAt, owned: map[string][]Original{}}
 	for _, c := range clusters {
 		trial.clusters.add(c.name, c.server()).labels = c.labels
@@ -125,7 +126,7 @@ func (im *importer) pattern(s *set, originals [2]Original, clusters [2]assumed,
 	}
 	trial.nameEnvironments()
 	name := patternName(apps[0].Name, marks, s.Name)
-	d := apps[0].deployment(name, false)
+	d := apps[0].deployment(name, nil)
 	d.document, _ = unmarked(d.document, marks).(map[string]any)
 	for field, others := range d.spellings {
 		for i := range others {

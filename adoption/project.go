@@ -70,8 +70,14 @@ func (im *importer) tenantOfProject(name string) fleet.TenantName {
 	if t := im.TenantBy.of(name); t != "" {
 		return tenantName(t)
 	}
-	if name == defaultProject || name == "" {
+	if name == defaultProject || name == "" || im.merged[name] {
 		return tenantName(im.DefaultTenant)
+	}
+	if i := strings.LastIndexByte(name, '-'); i > 0 {
+		// an AppProject of Argosy, from an export: its name proves the tenant
+		if t := fleet.TenantName(name[:i]); fleet.ProjectName(t) == name {
+			return t
+		}
 	}
 	return tenantName(name)
 }
@@ -231,12 +237,6 @@ func (im *importer) grantsOf(t *tenant, joined map[*draft][]*app, patterns []*pa
 			g.kinds[k] = true
 		}
 	}
-	if len(g.repositories) == 0 && len(t.projects) > 0 {
-		// a project for every repository without an Application: a grant needs one at least
-		for _, url := range im.repositories() {
-			g.repositories[url] = true
-		}
-	}
 	if len(g.owners) == 0 {
 		for _, o := range im.Owners {
 			g.owners[o] = true
@@ -246,19 +246,6 @@ func (im *importer) grantsOf(t *tenant, joined map[*draft][]*app, patterns []*pa
 		g.owners["group:"+string(t.name)] = true
 	}
 	return g
-}
-
-// repositories are the URLs of all sources of the import.
-func (im *importer) repositories() []string {
-	all := map[string]bool{}
-	for _, a := range im.apps {
-		if !a.out() {
-			for _, url := range repositories(a.draft.document) {
-				all[url] = true
-			}
-		}
-	}
-	return keys(all)
 }
 
 // allowances are the fields of declarations that a tenant must be granted: flags without a value,
@@ -387,9 +374,13 @@ func repositories(document map[string]any) (urls []string) {
 	return urls
 }
 
-// propose drafts the tenant.
-func (t *tenant) propose(g grants, shared bool) {
+// propose drafts the tenant. shared: another tenant deploys to one of its clusters. argocd is the
+// namespace of the Argo CD.
+func (t *tenant) propose(g grants, shared bool, argocd string) {
 	d := newDraft(fleet.Key{Kind: fleet.KindTenant, Name: string(t.name)})
+	for _, p := range t.projects {
+		d.comment = append(d.comment, text(p.Object, "spec", "description"))
+	}
 	d.set("spec.owners", anys(keys(g.owners)))
 	d.put("spec.quota", map[string]any{"environments": quotaFor(len(t.envs)),
 		"deployments": quotaFor(g.deployments), "applications": quotaFor(g.applications)})
@@ -398,9 +389,14 @@ func (t *tenant) propose(g grants, shared bool) {
 	used := map[string]bool{}
 	var environments []any
 	for _, e := range t.envs {
+		if e.whole {
+			environments = append(environments, map[string]any{"name": string(e.name),
+				"allNamespaces": true})
+			continue
+		}
 		var reserved []string
 		for _, ns := range keys(e.namespaces) {
-			if fleet.ValidateNamespace(ns) != nil {
+			if ns == argocd || fleet.ValidateNamespace(ns) != nil {
 				reserved = append(reserved, ns)
 			} else {
 				used[ns] = true
@@ -477,8 +473,15 @@ func (im *importer) judge(p *project, t *tenant) {
 				"a grant names repositories or folders of a host; the tenant is granted those in use")
 		}
 	}
-	kinds, patterns := clusterKinds(list(spec, "clusterResourceWhitelist"))
-	_ = kinds
+	for _, k := range []string{"labels", "annotations"} {
+		entries := object(p.Object, "metadata", k)
+		for _, name := range keys(entries) {
+			if !machinery[name] {
+				differ("metadata."+k+key(name), entries[name], nil, "a Tenant has no "+k)
+			}
+		}
+	}
+	_, patterns := clusterKinds(list(spec, "clusterResourceWhitelist"))
 	for _, i := range patterns {
 		differ(fmt.Sprintf("spec.clusterResourceWhitelist[%d]", i),
 			list(spec, "clusterResourceWhitelist")[i],
@@ -499,6 +502,10 @@ func (im *importer) judge(p *project, t *tenant) {
 		switch k {
 		case "sourceRepos", "destinations", "clusterResourceWhitelist", "description":
 		case "permitOnlyProjectScopedClusters":
+		case "namespaceResourceWhitelist":
+			if !everyKind(list(spec, k)) && compact(clone(spec[k])) != nil {
+				differ("spec."+k, spec[k], nil, projectFields[k])
+			}
 		default:
 			if compact(clone(spec[k])) != nil {
 				differ("spec."+k, spec[k], nil, projectFields[k])
@@ -512,6 +519,14 @@ func (im *importer) judge(p *project, t *tenant) {
 	if p.Name != string(t.name) {
 		r.Notes = append(r.Notes, "project "+p.Name+" becomes tenant "+string(t.name))
 	}
+}
+
+// everyKind reports whether a whitelist permits every kind.
+func everyKind(whitelist []any) bool {
+	return slices.ContainsFunc(whitelist, func(e any) bool {
+		m, _ := e.(map[string]any)
+		return text(m, "group") == "*" && text(m, "kind") == "*"
+	})
 }
 
 // projectFields are the reasons why fields of an AppProject have no counterpart.
@@ -540,8 +555,8 @@ func (im *importer) judgeDestinations(p *project, t *tenant,
 			if e.draft == nil || e.draft.refusal != "" || len(e.namespaces) == 0 {
 				continue
 			}
-			exact = exact || im.clusters.known(m) == e.cluster && slices.Contains(
-				texts(e.draft.document, "spec", "namespaces"), ns)
+			exact = exact || im.clusters.known(m) == e.cluster && (e.whole || slices.Contains(
+				texts(e.draft.document, "spec", "namespaces"), ns))
 		}
 		if !exact {
 			differ(fmt.Sprintf("spec.destinations[%d]", i), d, im.destinationsOf(t),
@@ -554,6 +569,10 @@ func (im *importer) destinationsOf(t *tenant) []any {
 	out := []any{}
 	for _, e := range t.envs {
 		if e.draft == nil || e.draft.refusal != "" || len(e.namespaces) == 0 {
+			continue
+		}
+		if e.whole {
+			out = append(out, map[string]any{"environment": string(e.name), "allNamespaces": true})
 			continue
 		}
 		out = append(out, map[string]any{"environment": string(e.name),

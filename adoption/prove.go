@@ -241,22 +241,49 @@ func (im *importer) conclude(files []configschema.File) {
 		}
 	}
 	im.concludeSecrets()
+	im.noteMerged()
 	im.noteAccounts()
 	slices.Sort(im.notes)
 }
 
-// noteAccounts names the service accounts that the environments on the engine's own cluster need.
+// noteAccounts adds the commands that create the service accounts of environments on the Argo CD's
+// own cluster. There was none: Argo CD used its own. An account has role admin in each namespace of
+// its environment. If the environment has cluster-scoped kinds and no other tenant is served, the
+// account has the rights of Argo CD: beside other tenants, they would give one tenant the objects
+// of all.
 func (im *importer) noteAccounts() {
-	for _, t := range im.tenants {
-		for _, e := range t.envs {
-			if e.by != "engine" || len(e.namespaces) == 0 {
+	for _, name := range keys(im.tenants) {
+		created := false
+		for _, e := range im.tenants[name].envs {
+			if e.by != "engine" || e.draft == nil || len(e.namespaces) == 0 {
 				continue
 			}
-			account := fleet.AccountOf(fleet.EnvironmentID{Tenant: t.name, Name: e.name})
-			im.notes = append(
-				im.notes, "tenant "+string(t.name)+" deploys to the cluster of engine "+
-					im.Engine+": create service account "+account.String()+" there, with the "+
-					"tenant's rights, and let Argosy request its tokens (docs/places.md)")
+			account := fleet.AccountOf(fleet.EnvironmentID{Tenant: name, Name: e.name})
+			if !created {
+				created = true
+				im.commands = append(im.commands, "kubectl create namespace "+account.Namespace)
+			}
+			im.commands = append(im.commands, fmt.Sprintf(
+				"kubectl -n %s create serviceaccount %s", account.Namespace, account.Name))
+			bind := func(where, kind, role string) {
+				im.commands = append(im.commands, fmt.Sprintf("kubectl%s create %s argosy-%s-%s "+
+					"--clusterrole=%s --serviceaccount=%s:%s", where, kind, name, e.name, role,
+					account.Namespace, account.Name))
+			}
+			rights := "narrow its rights as you like"
+			if e.draft.has("spec.clusterResources") && len(im.served()) == 1 {
+				bind("", "clusterrolebinding", "cluster-admin")
+			} else {
+				for _, ns := range keys(e.namespaces) {
+					bind(" -n "+ns, "rolebinding", "admin")
+				}
+				if e.draft.has("spec.clusterResources") {
+					rights = "bind a ClusterRole with the cluster-scoped kinds that it deploys"
+				}
+			}
+			im.notes = append(im.notes, fmt.Sprintf("tenant %s deploys to the cluster of engine %s: "+
+				"the commands create service account %s there; %s, and let Argosy request its "+
+				"tokens (docs/places.md)", name, im.Engine, account, rights))
 		}
 	}
 }

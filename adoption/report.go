@@ -31,13 +31,13 @@ type Difference struct {
 // Result is the outcome for one object.
 type Result struct {
 	Kind        string       `json:"kind"`
-	Namespace   string       `json:"namespace,omitempty"`
+	Namespace   string       `json:"namespace"`
 	Name        string       `json:"name"`
 	Status      Status       `json:"status"`
 	Source      string       `json:"source,omitempty"` // file that the original is in
-	File        string       `json:"file,omitempty"`   // file of the config repo
+	File        string       `json:"file"`             // file of the config repo
 	Differences []Difference `json:"differences"`
-	Reason      string       `json:"reason,omitempty"`
+	Reason      string       `json:"reason"`
 	Notes       []string     `json:"notes,omitempty"`
 	Adopted     bool         `json:"adopted,omitempty"` // an Application that Argosy has adopted
 
@@ -87,6 +87,9 @@ type Report struct {
 	Objects  []Result `json:"objects"`
 	Commands []string `json:"commands"` // that create the Secrets, without their values
 	Notes    []string `json:"notes"`
+	// Unread names what could not be read, with the reason. If there is any, the report is not
+	// complete.
+	Unread []string `json:"unread"`
 	// Adoption is the progress of an import with Adopt.
 	Adoption *Progress `json:"adoption,omitempty"`
 }
@@ -101,6 +104,21 @@ type Progress struct {
 func compareResults(a, b Result) int {
 	return cmp.Or(strings.Compare(a.Kind, b.Kind), strings.Compare(a.Namespace, b.Namespace),
 		strings.Compare(a.Name, b.Name), strings.Compare(a.Source, b.Source))
+}
+
+// refused counts the objects that are not written, and those that are written in part.
+func (r *Report) refused() (n int) {
+	for _, o := range r.Objects {
+		if o.Status == Refused {
+			n++
+		}
+		for _, d := range o.Differences {
+			if d.hard {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // finish sorts the report and counts.
@@ -146,7 +164,7 @@ func (r *Report) finish() {
 		return cmp.Or(b.Objects-a.Objects, strings.Compare(a.Reason, b.Reason),
 			strings.Compare(string(a.Status), string(b.Status)))
 	})
-	for _, list := range []*[]string{&r.Commands, &r.Notes} {
+	for _, list := range []*[]string{&r.Commands, &r.Notes, &r.Unread} {
 		if *list == nil {
 			*list = []string{}
 		}

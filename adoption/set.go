@@ -91,9 +91,10 @@ func (im *importer) expand(s *set) string {
 	return ""
 }
 
-// clusterSelector is the selector of the only clusters generator of an ApplicationSet, on its own
-// or in a matrix; nil if there is none, or several. Without a selector, the generator selects every
-// cluster: so does an environmentSelector for the absence of a label.
+// clusterSelector is the selector of the only generator of clusters of an ApplicationSet, on its
+// own, in a matrix, or first in a merge that changes nothing; nil if there is none, or several.
+// Without a selector, the generator selects every cluster: so does an environmentSelector for the
+// absence of a label. The clusters of a Placement are those that its label selects.
 func clusterSelector(generators []any, name string) (selector map[string]any) {
 	found := 0
 	var visit func(all []any)
@@ -105,9 +106,23 @@ func clusterSelector(generators []any, name string) (selector map[string]any) {
 				c, _ := block.(map[string]any)
 				selector, _ = compact(clone(any(object(c, "selector")))).(map[string]any)
 			}
+			if block := object(m, "clusterDecisionResource"); block != nil {
+				found++
+				selector, _ = compact(clone(any(object(block, "labelSelector")))).(map[string]any)
+				if selector == nil {
+					found = 2 // its name selects no label of a cluster
+				}
+			}
 			visit(list(m, "matrix", "generators"))
-			if len(list(m, "merge", "generators")) > 0 {
-				found = 2 // each of its generators selects clusters of its own
+			for i, g := range list(m, "merge", "generators") {
+				part, _ := g.(map[string]any)
+				switch elements, listed := part["list"].(map[string]any); {
+				case i == 0:
+					visit([]any{g})
+				case !listed || len(list(elements, "elements")) > 0 ||
+					text(elements, "elementsYaml") != "":
+					found = 2 // it changes the parameters of some clusters
+				}
 			}
 		}
 	}
@@ -228,7 +243,8 @@ func (im *importer) concludeSets() {
 			r.Status = Changed
 			r.Differences = append(r.Differences, Difference{Path: "spec.generators",
 				From: len(s.apps), To: len(s.apps) - refused,
-				Reason: plural(refused, "generated Application") + " refused; " + r.Reason})
+				Reason: plural(refused, "generated Application") + " refused; " + r.Reason,
+				hard:   true})
 			r.File = written[0]
 		default:
 			r.Reason, r.File = "", written[0]
@@ -273,6 +289,11 @@ func (im *importer) concludePatterns(s *set) {
 		}
 	}
 	if r.Status != Refused {
+		for _, l := range s.losses {
+			if !strings.HasSuffix(l.Path, ".clusters") {
+				r.Differences = append(r.Differences, l)
+			}
+		}
 		if r.Differences = append(r.Differences, s.lostFields()...); len(r.Differences) > 0 {
 			r.Status = Changed
 		}

@@ -353,8 +353,9 @@ var kindTenant = describe(kind{
 	field{
 		name: "repositories",
 		doc: "What may be deployed: the URL of a repository, or with a trailing slash " +
-			"everything below it.", example: `["https://git.example.com/acme/"]`, required: true,
-		value: listOf(textOf(formatGrant))},
+			"everything below it. Left out: none, so that it deploys nothing.",
+		example: `["https://git.example.com/acme/"]`,
+		value:   listOf(textOf(formatGrant))},
 	field{
 		name: "clusters", first: true,
 		doc: "API servers that its environments may name: the URL of one, `.domain` for every " +

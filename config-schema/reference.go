@@ -51,12 +51,18 @@ type template struct {
 	b     *strings.Builder
 	name  string
 	brief bool // without optional fields
+	given map[string]string
 }
 
 // New returns a first file of a kind, for `argosy new`. Required and common fields have example
 // values; all others are commented out with their meaning. The file decodes without changes. tenant
 // may be empty if the kind has none or the caller does not care.
 func New(k fleet.Kind, tenant fleet.TenantName, name string) []byte {
+	return NewWith(k, tenant, name, nil)
+}
+
+// NewWith is New with values, by field name, in place of the examples.
+func NewWith(k fleet.Kind, tenant fleet.TenantName, name string, given map[string]string) []byte {
 	d, ok := kinds[k]
 	if !ok {
 		return nil
@@ -68,7 +74,7 @@ func New(k fleet.Kind, tenant fleet.TenantName, name string) []byte {
 	}
 	fmt.Fprintf(&b, "# %s\n# yaml-language-server: $schema=%s%s\n", d.doc, SchemaBase,
 		schemaFile(k))
-	w := template{b: &b, name: name}
+	w := template{b: &b, name: name, given: given}
 	w.object(&d.document, "", false)
 	return []byte(b.String())
 }
@@ -118,7 +124,11 @@ func (t template) field(f *field, indent string, off bool) {
 		if !off && f.doc != "" && len(f.words) != 1 {
 			comment = "   # " + plainDoc(firstSentence(f.doc))
 		}
-		fmt.Fprintf(t.b, "%s%s: %s%s\n", mark, f.name, f.example, comment)
+		example := f.example
+		if v, ok := t.given[f.name]; ok && !off {
+			example = v
+		}
+		fmt.Fprintf(t.b, "%s%s: %s%s\n", mark, f.name, example, comment)
 	}
 }
 

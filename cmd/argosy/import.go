@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"argosy.dev/argosy/adoption"
+	"argosy.dev/argosy/cmd/argosy/checkout"
 	"argosy.dev/argosy/cmd/argosy/table"
 	configschema "argosy.dev/argosy/config-schema"
 	"argosy.dev/argosy/fleet"
@@ -71,8 +72,8 @@ func importCommand(a *app) *cobra.Command {
 		"read only this namespace of the cluster (default: all)")
 	flags.StringVar(&f.into, "into", "", "folder of the config repo")
 	flags.StringVar(&f.tenantBy, "tenant-by", "project",
-		"`RULE`: project, label:KEY, or a file of lines 'PATTERN: TENANT' for names of "+
-			"Applications and projects")
+		"`RULE`: project, label:KEY, tenant:NAME for all of them, or a file of lines "+
+			"'PATTERN: TENANT' for names of Applications and projects")
 	flags.StringVar(&f.options.DefaultTenant, "default-tenant", "platform",
 		"tenant of the project default")
 	flags.StringVar(&f.options.Engine, "engine", "main",
@@ -103,7 +104,9 @@ func importCommand(a *app) *cobra.Command {
 		if f.from != "" {
 			in, err = readManifests(f.from)
 		} else {
-			in, unread, err = readCluster(cmd.Context(), f)
+			in, unread, err = readCluster(cmd.Context(), f, func(kind string, objects int) {
+				a.hint("read %s of kind %s", plural(objects, "object"), kind)
+			})
 		}
 		if err != nil {
 			return err
@@ -147,6 +150,12 @@ func (f *importFlags) complete() error {
 	label, byLabel := strings.CutPrefix(f.tenantBy, "label:")
 	switch {
 	case f.tenantBy == "project":
+	case strings.HasPrefix(f.tenantBy, "tenant:"):
+		name := strings.TrimPrefix(f.tenantBy, "tenant:")
+		if err := fleet.ValidateName(name); err != nil {
+			return fmt.Errorf("--tenant-by: %w", err)
+		}
+		f.options.TenantBy.List = []adoption.TenantRule{{Pattern: "*", Tenant: name}}
 	case byLabel && label != "":
 		f.options.TenantBy.Label = label
 	default:
@@ -246,13 +255,13 @@ func readManifests(from string) (in adoption.Input, err error) {
 }
 
 // readCluster reads the originals of a live Argo CD. It changes nothing.
-func readCluster(ctx context.Context, f importFlags) (in adoption.Input, unread []string,
-	err error) {
+func readCluster(ctx context.Context, f importFlags, progress func(kind string,
+	objects int)) (in adoption.Input, unread []string, err error) {
 	config, err := original.Kubeconfig(f.kubeconfig, f.kubeContext)
 	if err != nil {
 		return in, nil, err
 	}
-	objects, unread, err := original.Read(ctx, config, f.namespace)
+	objects, unread, err := original.Read(ctx, config, f.namespace, progress)
 	for _, o := range objects {
 		in.Originals = append(in.Originals, adoption.FromObject("", o)...)
 	}
@@ -286,6 +295,7 @@ func repositoryOf(dir string) (top, below string, err error) {
 
 // importInto imports, writes the files and prints the report.
 func (a *app) importInto(f importFlags, in adoption.Input, unread []string, format string) error {
+	in.Unread = unread
 	a.hint("read %s", plural(len(in.Originals)+len(in.Refused), "object"))
 	outcome, err := adoption.Import(in, f.options, adoption.Tools{
 		Normalize: func(object map[string]any, charts func(string) bool) (adoption.Normal, error) {
@@ -302,7 +312,15 @@ func (a *app) importInto(f importFlags, in adoption.Input, unread []string, form
 	if err != nil {
 		return err
 	}
-	outcome.Report.Notes = append(append(outcome.Report.Notes, unread...), written.notes()...)
+	outcome.Report.Notes = append(outcome.Report.Notes, written.notes()...)
+	problems, err := together(f.into, outcome.Files)
+	if err != nil {
+		return err
+	}
+	for _, p := range problems {
+		outcome.Report.Notes = append(outcome.Report.Notes, "together with the files that were "+
+			"there, the config repo does not validate: "+p.String())
+	}
 	if err := a.writeReport(outcome.Report, format); err != nil {
 		return err
 	}
@@ -313,14 +331,41 @@ func (a *app) importInto(f importFlags, in adoption.Input, unread []string, form
 	}
 	switch {
 	case len(unread) > 0:
-		return findings{"a part of the cluster could not be read; see the notes"}
+		return findings{"a part of the cluster could not be read, so the import is not complete"}
 	case len(written.kept) > 0:
 		return findings{plural(len(written.kept), "file") +
 			" kept, changed since the last import; see the notes"}
+	case len(problems) > 0:
+		return findings{"the config repo does not validate together with the files that were " +
+			"there; see the notes"}
 	case refused > 0:
 		return findings{plural(refused, "object") + " refused; see the report"}
 	}
 	return nil
+}
+
+// together returns the errors of the config repo if it has other files than those of the import,
+// which validate by themselves.
+func together(dir string, files []configschema.File) (problems []fleet.Problem, err error) {
+	all, err := checkout.Read(dir)
+	if err != nil {
+		return nil, err
+	}
+	own := map[string][]byte{}
+	for _, f := range files {
+		own[f.Path] = f.Bytes
+	}
+	if !slices.ContainsFunc(all, func(f configschema.File) bool {
+		return !bytes.Equal(own[f.Path], f.Bytes)
+	}) {
+		return nil, nil
+	}
+	for _, p := range configschema.Check(all) {
+		if p.Severity == fleet.SeverityError {
+			problems = append(problems, p)
+		}
+	}
+	return problems, nil
 }
 
 // renderApplications plans the files offline and returns the Applications of every engine.
@@ -397,7 +442,17 @@ func writeImport(dir string, files []configschema.File) (done imported, err erro
 			done.kept = append(done.kept, f.Path)
 			next[f.Path] = cmp.Or(ledger[f.Path], "kept")
 		default:
-			if err := replace(file, f.Bytes); err != nil {
+			text := f.Bytes
+			if shared(f.Path) {
+				if text, err = adoption.Merge(have, f.Bytes); err != nil {
+					return done, fmt.Errorf("%s: %w", file, err)
+				}
+			}
+			next[f.Path] = digest(text)
+			if bytes.Equal(text, have) {
+				continue
+			}
+			if err := replace(file, text); err != nil {
 				return done, err
 			}
 			done.changed++
@@ -420,84 +475,41 @@ func writeImport(dir string, files []configschema.File) (done imported, err erro
 	return done, os.WriteFile(name, append(b, '\n'), 0o644)
 }
 
+// shared reports whether imports of several parts write one declaration: the Fleet, an Engine, a
+// Tenant or an environment. A deployment is that of the last import.
+func shared(path string) bool {
+	key, _, _ := configschema.Classify(path)
+	switch key.Kind {
+	case fleet.KindFleet, fleet.KindEngine, fleet.KindTenant, fleet.KindManagedEnvironment:
+		return true
+	}
+	return false
+}
+
 func digest(b []byte) string {
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:])
 }
 
-// maxShown bounds the lines of the reasons in the text of a report.
-const maxShown = 15
-
 func (a *app) writeReport(r adoption.Report, format string) error {
 	if format == "json" {
 		return writeJSON(a.out, r)
+	}
+	if err := r.WriteText(a.out); err != nil {
+		return err
 	}
 	summary := table.Table{Heads: []string{"KIND", "EXACT", "CHANGED", "REFUSED"}}
 	for _, c := range r.Summary {
 		summary.Rows = append(summary.Rows, []table.Value{table.Text(c.Kind), table.Number(c.Exact),
 			table.Number(c.Changed), table.Number(c.Refused)})
 	}
-	if err := summary.Write(a.out, a.colour()); err != nil {
+	if err := a.printLine(""); err != nil {
 		return err
 	}
-	reasons := table.Table{Heads: []string{"OBJECTS", "STATUS", "REASON"}}
-	for i, reason := range r.Reasons {
-		if i == maxShown {
-			break
-		}
-		reasons.Rows = append(reasons.Rows, []table.Value{table.Number(reason.Objects),
-			table.Text(reason.Status), table.Text(reason.Reason)})
+	if err := summary.Write(a.out, a.colour()); err != nil || r.Adoption == nil {
+		return err
 	}
-	if len(reasons.Rows) > 0 {
-		if err := a.printLine(""); err != nil {
-			return err
-		}
-		if err := reasons.Write(a.out, a.colour()); err != nil {
-			return err
-		}
-	}
-	if p := r.Adoption; p != nil {
-		err := errors.Join(a.printLine(""), a.printLine("Adoption: %s adopted, %d declared, %d left",
-			plural(p.Adopted, "Application"), p.Declared, p.Later))
-		if err != nil {
-			return err
-		}
-	}
-	return a.writeLines(r)
-}
-
-// writeLines prints each refused object, the commands and the notes.
-func (a *app) writeLines(r adoption.Report) error {
-	heading := ""
-	line := func(head, text string) error {
-		if head != heading {
-			heading = head
-			if _, err := fmt.Fprintf(a.out, "\n%s\n", head); err != nil {
-				return err
-			}
-		}
-		return a.printLine("  %s", text)
-	}
-	for _, o := range r.Objects {
-		if o.Status == adoption.Refused {
-			where := path.Join(o.Namespace, o.Name)
-			if o.Source != "" {
-				where += " (" + o.Source + ")"
-			}
-			if err := line("Refused:", o.Kind+" "+where+": "+o.Reason); err != nil {
-				return err
-			}
-		}
-	}
-	for _, c := range r.Commands {
-		if err := line("Create these Secrets:", c); err != nil {
-			return err
-		}
-	}
-	for _, n := range r.Notes {
-		if err := line("Notes:", n); err != nil {
-			return err
-		}
-	}
-	return nil
+	p := r.Adoption
+	return errors.Join(a.printLine(""), a.printLine("Adoption: %s adopted, %d declared, %d left",
+		plural(p.Adopted, "Application"), p.Declared, p.Later))
 }

@@ -157,14 +157,15 @@ func newCommand(a *app) *cobra.Command {
 		Use:   "new KIND NAME",
 		Short: "Print a first file of a kind, with every field explained",
 		Long: "With --write it writes the file to its path in the config repo. It never\n" +
-			"overwrites a file.",
+			"overwrites a file. A GitOpsDeployment names the environments that the config repo\n" +
+			"in --dir declares for the tenant.",
 		Example: "  argosy new GitOpsDeployment checkout --tenant acme\n" +
 			"  argosy new Engine eu-2 --write --dir path/to/config-repo",
 		Args: exactly("KIND", "NAME"),
 	}
 	cmd.Flags().StringVar(&tenant, "tenant", "", "tenant, for the kinds that belong to one")
 	cmd.Flags().BoolVar(&write, "write", false, "write the file to its path")
-	cmd.Flags().StringVar(&dir, "dir", ".", "folder of the config repo, for --write")
+	cmd.Flags().StringVar(&dir, "dir", ".", "folder of the config repo")
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		kind, err := findKind(args[0])
 		if err != nil {
@@ -174,7 +175,15 @@ func newCommand(a *app) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		content := configschema.New(kind, fleet.TenantName(tenant), args[1])
+		given := map[string]string{}
+		if kind == fleet.KindGitOpsDeployment {
+			environments, err := environmentsIn(dir, fleet.TenantName(tenant))
+			if err != nil {
+				return err
+			}
+			given = destinationIn(environments, args[1])
+		}
+		content := configschema.NewWith(kind, fleet.TenantName(tenant), args[1], given)
 		if !write {
 			a.hint("its path is %s; --write writes it there", where)
 			_, err := a.out.Write(content)
@@ -183,6 +192,59 @@ func newCommand(a *app) *cobra.Command {
 		return a.create(filepath.Join(dir, filepath.FromSlash(where)), content)
 	}
 	return cmd
+}
+
+// environmentsIn returns the environments of a tenant that decode, by name. The folder need not be
+// a config repo yet.
+func environmentsIn(dir string, tenant fleet.TenantName) (found []*fleet.Declaration, err error) {
+	files, err := filepath.Glob(filepath.Join(dir, "tenants", string(tenant), "environments",
+		"*.yaml"))
+	if err != nil {
+		return nil, err
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		name, err := filepath.Rel(dir, file)
+		if err != nil {
+			return nil, err
+		}
+		d := configschema.Decode(configschema.File{Path: filepath.ToSlash(name), Bytes: text})
+		if d.Declaration != nil && d.Declaration.Environment != nil {
+			found = append(found, d.Declaration)
+		}
+	}
+	return found, nil
+}
+
+// destinationIn returns the fields of a deployment's destination for a tenant's environments: a
+// namespace, the one of the deployment's name where an environment has it, and the environments
+// that have the namespace. It is nil if there is none.
+func destinationIn(environments []*fleet.Declaration, name string) map[string]string {
+	names := []string{name}
+	for _, d := range environments {
+		for _, entry := range d.Environment.Namespaces {
+			if strings.HasSuffix(entry, "-") {
+				entry += name
+			}
+			names = append(names, entry)
+		}
+	}
+	for _, namespace := range names {
+		var having []string
+		for _, d := range environments {
+			if d.Environment.Lists(namespace) {
+				having = append(having, d.Key.Name)
+			}
+		}
+		if len(having) > 0 {
+			return map[string]string{"namespace": namespace,
+				"environments": "[" + strings.Join(having, ", ") + "]"}
+		}
+	}
+	return nil
 }
 
 // findKind finds a kind by name, ignoring case.

@@ -45,27 +45,41 @@ func Kubeconfig(file, context string) (*rest.Config, error) {
 
 // Read returns the objects of Argo CD in a namespace; an empty namespace means all of them. It
 // reads only. A kind that cannot be listed is named in unread with the reason, and the other kinds
-// are still read. err is set if no kind can be.
-func Read(ctx context.Context, config *rest.Config, namespace string) (objects []map[string]any,
-	unread []string, err error) {
+// are still read. err is set if no kind can be. progress gets the number of objects of a kind after
+// each answer; nil: nothing.
+func Read(ctx context.Context, config *rest.Config, namespace string, progress func(kind string,
+	objects int)) (objects []map[string]any, unread []string, err error) {
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return nil, nil, err
 	}
 	for _, k := range live {
 		options := metav1.ListOptions{LabelSelector: k.labels, Limit: pageSize}
+		before := len(objects)
 		for {
 			page, listed := client.Resource(k.resource).Namespace(namespace).List(ctx, options)
-			if apierrors.IsNotFound(listed) { // the cluster lacks the kind
-				break
+			switch {
+			case apierrors.IsNotFound(listed): // the cluster lacks the kind
+			case apierrors.IsResourceExpired(listed) && options.Continue != "":
+				// the pages are too old to continue: read all at once
+				objects, options.Continue, options.Limit = objects[:before], "", 0
+				continue
+			case listed != nil:
+				err = fmt.Errorf("failed to list %s: %w", k.resource.Resource, listed)
+				if n := len(objects) - before; n > 0 {
+					err = fmt.Errorf("failed to list all %s, %d are read: %w", k.resource.Resource,
+						n, listed)
+				}
+				unread = append(unread, err.Error())
 			}
 			if listed != nil {
-				err = fmt.Errorf("failed to list %s: %w", k.resource.Resource, listed)
-				unread = append(unread, err.Error())
 				break
 			}
 			for i := range page.Items {
 				objects = append(objects, page.Items[i].Object)
+			}
+			if progress != nil {
+				progress(k.kind, len(objects)-before)
 			}
 			if options.Continue = page.GetContinue(); options.Continue == "" {
 				break

@@ -46,6 +46,13 @@ func object(t *testing.T, text string) *unstructured.Unstructured {
 // and proves the children. A second account may not list Secrets: the rest is imported.
 func TestALiveArgoCDIsImported(t *testing.T) {
 	t.Parallel()
+	for _, version := range stack.ArgoVersions {
+		t.Run(version, func(t *testing.T) { liveImport(t, version) })
+	}
+}
+
+func liveImport(t *testing.T, version string) {
+	t.Helper()
 	ctx := t.Context()
 	cluster, err := stack.StartCluster(ctx, stack.ClusterOptions{Name: "import"})
 	if err != nil {
@@ -54,7 +61,7 @@ func TestALiveArgoCDIsImported(t *testing.T) {
 	t.Cleanup(func() { _ = cluster.Stop() })
 	argo, err := stack.StartArgoCD(
 		ctx, stack.ArgoOptions{
-			Cluster: cluster, Version: stack.ArgoVersions[len(stack.ArgoVersions)-1],
+			Cluster: cluster, Version: version,
 			Namespace: "argocd-import", Refresh: 3 * time.Second, Open: true, ClusterAdmin: true})
 	if err != nil {
 		t.Fatal(err)
@@ -91,15 +98,20 @@ func TestALiveArgoCDIsImported(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	objects, unread, err := original.Read(ctx, config, "")
+	objects, unread, err := original.Read(ctx, config, "", nil)
 	if err == nil || len(objects) != 0 {
 		t.Errorf("an account of one namespace read all: %d objects, %q, %v", len(objects), unread,
 			err)
 	}
-	objects, unread, err = original.Read(ctx, config, "argocd-import")
+	last := map[string]int{}
+	objects, unread, err = original.Read(ctx, config, "argocd-import",
+		func(kind string, objects int) { last[kind] = objects })
 	if err != nil || len(objects) < 4 || len(unread) != 1 ||
 		!strings.Contains(unread[0], "applicationsets") {
 		t.Errorf("%d objects, unread %q, %v", len(objects), unread, err)
+	}
+	if last["Application"] != 3 || last["AppProject"] < 1 {
+		t.Errorf("the progress ends with %v", last)
 	}
 }
 
@@ -112,7 +124,7 @@ func await(t *testing.T, cluster *stack.Cluster, is func([]map[string]any) bool)
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for end := time.Now().Add(2 * time.Minute); ; <-tick.C {
-		objects, unread, err := original.Read(t.Context(), config, "")
+		objects, unread, err := original.Read(t.Context(), config, "", nil)
 		if err != nil || len(unread) > 0 {
 			t.Fatalf("%v, unread %q", err, unread)
 		}

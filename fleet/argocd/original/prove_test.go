@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"sigs.k8s.io/yaml"
@@ -84,12 +85,45 @@ func anApplication(r *rand.Rand, i int) map[string]any {
 	if r.IntN(4) == 0 {
 		metadata["annotations"] = map[string]any{"argocd.argoproj.io/sync-wave": "2"}
 	}
+	spec := map[string]any{
+		"project": chance(r, "default", "shop"), "source": source, "syncPolicy": policy,
+		"destination": map[string]any{
+			"server":    chance(r, "https://kubernetes.default.svc", "https://eu.example.com"),
+			"namespace": chance(r, "app", "web", "kube-system", "argocd", "")}}
+	decorate(r, metadata, spec)
 	return map[string]any{"apiVersion": "argoproj.io/v1alpha1", "kind": "Application",
-		"metadata": metadata, "spec": map[string]any{
-			"project": chance(r, "default", "shop"), "source": source, "syncPolicy": policy,
-			"destination": map[string]any{
-				"server":    chance(r, "https://kubernetes.default.svc", "https://eu.example.com"),
-				"namespace": chance(r, "app", "web", "kube-system", "argocd", "")}}}
+		"metadata": metadata, "spec": spec}
+}
+
+// decorate adds fields that declarations have in another form, in part or not at all.
+func decorate(r *rand.Rand, metadata, spec map[string]any) {
+	switch r.IntN(12) {
+	case 0:
+		metadata["labels"] = map[string]any{"team": "shop", "kubernetes.io/x": "y"}
+	case 1:
+		metadata["annotations"] = map[string]any{"description": "a text",
+			"notifications.argoproj.io/subscribe.on-deployed.slack": "shop",
+			"link.argocd.argoproj.io/docs":                          "https://docs.example.com"}
+	case 2:
+		metadata["finalizers"] = []any{chance(r, "resources-finalizer.argocd.argoproj.io",
+			"resources-finalizer.argocd.argoproj.io/background", "example.com/own")}
+	case 3:
+		spec["info"] = []any{map[string]any{"name": "owner", "value": "shop"}}
+	case 4:
+		spec["revisionHistoryLimit"] = chance(r, 0, 3, 10000)
+	case 5:
+		spec["ignoreDifferences"] = []any{map[string]any{"group": "apps", "kind": "Deployment",
+			"jsonPointers": []any{"/spec/replicas"}, chance(r, "name", "names"): "x"}}
+	case 6:
+		spec["nonsense"] = map[string]any{"on": false, "n": 0}
+	case 7:
+		spec["sources"] = []any{spec["source"], map[string]any{"ref": "values",
+			"repoURL": "https://git.example.com/acme/values", "targetRevision": "main"}}
+		delete(spec, "source")
+	case 8:
+		spec["sources"] = []any{spec["source"]}
+		delete(spec, "source")
+	}
 }
 
 // TestWhatAnImportWritesValidatesAndExactIsEqual imports Applications of any shape. The written
@@ -119,6 +153,9 @@ func TestWhatAnImportWritesValidatesAndExactIsEqual(t *testing.T) {
 			}
 		}
 		exact += checkExact(t, outcome, byName, options.Adopt)
+		if options.Adopt {
+			checkKept(t, outcome, byName)
+		}
 		r.Shuffle(len(in.Originals), func(i, j int) {
 			in.Originals[i], in.Originals[j] = in.Originals[j], in.Originals[i]
 		})
@@ -158,6 +195,87 @@ func checkExact(t *testing.T, outcome *adoption.Outcome, byName map[string]map[s
 		}
 	}
 	return n
+}
+
+// checkKept reports each field of an Application that is neither rendered nor declared nor in a
+// difference.
+func checkKept(t *testing.T, outcome *adoption.Outcome, byName map[string]map[string]any) {
+	t.Helper()
+	rendered, _, err := render(outcome.Files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]string{}
+	for _, f := range outcome.Files {
+		files[f.Path] = string(f.Bytes)
+	}
+	for _, o := range outcome.Report.Objects {
+		if o.Kind != adoption.KindApplication || o.Status == adoption.Refused {
+			continue
+		}
+		is := map[string]any{}
+		for _, r := range rendered {
+			metadata, _ := r.Object["metadata"].(map[string]any)
+			if metadata["name"] == o.Name {
+				leaves("spec", spec(t, r.Object), is)
+				leaves("metadata", metadata, is)
+			}
+		}
+		was := map[string]any{}
+		leaves("spec", spec(t, byName[o.Name]), was)
+		n, err := original.Normalize(byName[o.Name], nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for path, v := range n.Unknown {
+			was[path] = v
+		}
+		metadata, _ := byName[o.Name]["metadata"].(map[string]any)
+		for _, k := range []string{"labels", "annotations", "finalizers"} {
+			leaves("metadata."+k, metadata[k], was)
+		}
+		for path, v := range was {
+			// the declaration has labels, links, the wave and the deletion policy for itself
+			text, _ := v.(string)
+			declared := path == "metadata.finalizers[0]" &&
+				v == "resources-finalizer.argocd.argoproj.io" ||
+				path == "metadata.annotations.argocd.argoproj.io/sync-wave" &&
+					strings.Contains(files[o.File], "wave: "+text) ||
+				(strings.HasPrefix(path, "metadata.labels.") || strings.HasPrefix(path,
+					"metadata.annotations.link.")) && strings.Contains(files[o.File], text)
+			if !declared && !reflect.DeepEqual(is[path], v) &&
+				!slices.ContainsFunc(o.Differences, func(d adoption.Difference) bool {
+					at := strings.NewReplacer(`["`, ".", `"]`, "").Replace(d.Path)
+					return at == path || strings.HasPrefix(path, at+".") ||
+						strings.HasPrefix(path, at+"[") || at == "spec.sources.length" &&
+						strings.HasPrefix(path, "spec.sources[0]") &&
+						reflect.DeepEqual(is[strings.Replace(path, "sources[0]", "source", 1)], v)
+				}) {
+				t.Errorf("%s is %s, and %s = %v is lost: %+v", o.Name, o.Status, path, v,
+					o.Differences)
+			}
+		}
+	}
+}
+
+// leaves collects the values of a tree by path. Sync options are a set.
+func leaves(at string, v any, into map[string]any) {
+	switch v := v.(type) {
+	case map[string]any:
+		for k, e := range v {
+			leaves(at+"."+k, e, into)
+		}
+	case []any:
+		for i, e := range v {
+			if strings.HasSuffix(at, ".syncOptions") {
+				into[fmt.Sprintf("%s[%v]", at, e)] = e
+			} else {
+				leaves(fmt.Sprintf("%s[%d]", at, i), e, into)
+			}
+		}
+	default:
+		into[at] = v
+	}
 }
 
 func spec(t *testing.T, o map[string]any) map[string]any {

@@ -78,6 +78,37 @@ func TestAnApplicationSetOverUnknownClustersBecomesASelector(t *testing.T) {
 	}
 }
 
+// One selector replaces a merge that changes no cluster, and the choice of a Placement.
+func TestOneSelectorReplacesOtherGeneratorsOfClusters(t *testing.T) {
+	t.Parallel()
+	const clusters = "clusters: {selector: {matchLabels: {tier: prod}}}"
+	if !strings.Contains(clusterSet, clusters) {
+		t.Fatal("the ApplicationSet has another generator")
+	}
+	for name, c := range map[string]struct {
+		generator, selector string
+		status              adoption.Status
+	}{
+		"merge": {"merge: {mergeKeys: [name], generators: [{" + clusters +
+			"}, {list: {elements: []}}]}", "tier: prod", adoption.Exact},
+		"a merge that changes one cluster": {"merge: {mergeKeys: [name], generators: [{" +
+			clusters + "}, {list: {elements: [{name: eu, x: y}]}}]}", "", adoption.Refused},
+		"placement": {"clusterDecisionResource: {configMapRef: acm, labelSelector: {matchLabels: " +
+			"{cluster.open-cluster-management.io/placement: all}}}",
+			"cluster.open-cluster-management.io/placement: all", adoption.Changed},
+	} {
+		text := strings.Replace(clusterSet, clusters, c.generator, 1)
+		if name == "placement" { // it knows no label of a cluster
+			text = strings.Replace(text, "{{.metadata.labels.region}}/", "", 1)
+		}
+		outcome, files := importText(t, text)
+		r := setResult(t, outcome)
+		if r.Status != c.status || !strings.Contains(files[r.File], c.selector) {
+			t.Errorf("%s: %+v\n%s", name, r, files[r.File])
+		}
+	}
+}
+
 // A template that changes the name of its cluster has no variable for the result.
 func TestATemplateThatVariablesCannotRepeatIsRefused(t *testing.T) {
 	t.Parallel()
