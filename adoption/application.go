@@ -31,6 +31,7 @@ type app struct {
 	same      *app   // an equal Application of another file, whose result it has
 	parent    bool   // of an app of apps, which needs no declaration
 	folded    string // the file of the set that replaces the deployment, or ""
+	unplaced  bool   // no engine takes its environment, because of another tenant
 }
 
 func (a *app) refuse(reason string, args ...any) {

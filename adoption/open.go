@@ -9,7 +9,8 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
-// contest is a cluster on which a tenant may not have a namespace of its Applications.
+// contest is a cluster on which another tenant keeps one from a namespace or a repository of its
+// Applications.
 type contest struct {
 	tenant  fleet.TenantName
 	cluster *cluster

@@ -35,19 +35,32 @@ func (im *importer) prove(w *whole) (refused bool, err error) {
 		o := objects[fleet.ApplicationID{Tenant: a.tenant, Environment: a.env,
 			Deployment: fleet.DeploymentName(a.draft.key.Name)}]
 		if o == nil {
-			reason := unrendered[a.draft.key]
-			if reason == "" {
-				reason = "no engine renders it"
-			}
 			if a.alone != nil {
 				a.inexact = true
 				return
+			}
+			reason := unrendered[a.draft.key]
+			unplaced := unrendered[fleet.Key{Kind: fleet.KindManagedEnvironment, Tenant: a.tenant,
+				Name: string(a.env)}]
+			switch {
+			case reason != "":
+			case unplaced != "":
+				reason = fmt.Sprintf("environment %s: %s; or give all projects of the cluster to "+
+					"one tenant (--tenant-by tenant:NAME)", a.env, unplaced)
+				a.unplaced = true
+			default:
+				reason = "no engine renders it"
 			}
 			a.refuse(reason)
 			return
 		}
 		im.compare(a, o)
 	})
+	for _, a := range im.apps {
+		if a.unplaced {
+			im.contests = append(im.contests, contest{a.tenant, a.cluster})
+		}
+	}
 	refused = im.split()
 	for _, a := range im.apps {
 		if a.refused() && a.result.File == "" && a.draft != nil &&

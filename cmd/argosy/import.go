@@ -368,7 +368,8 @@ func together(dir string, files []configschema.File) (problems []fleet.Problem, 
 	return problems, nil
 }
 
-// renderApplications plans the files offline and returns the Applications of every engine.
+// renderApplications plans the files offline and returns the Applications of every engine. An
+// environment that no engine takes is a problem.
 func renderApplications(files []configschema.File) ([]adoption.Rendered, []fleet.Problem, error) {
 	p, err := plan.Offline(configschema.Inputs(files), "", policy.New().Judge, argocd.Renderer{})
 	if err != nil {
@@ -388,7 +389,15 @@ func renderApplications(files []configschema.File) ([]adoption.Rendered, []fleet
 		rendered = append(rendered, adoption.Rendered{Tenant: r.Row.Tenant,
 			Deployment: r.Row.Deployment, Environment: r.Row.Environment, Object: object})
 	}
-	return rendered, p.Problems, nil
+	problems := p.Problems
+	for _, placed := range p.Placements {
+		if placed.Engine == "" {
+			problems = append(problems, fleet.Problem{Severity: fleet.SeverityError,
+				Message: placed.Reason, Key: fleet.Key{Kind: fleet.KindManagedEnvironment,
+					Tenant: placed.Environment.Tenant, Name: string(placed.Environment.Name)}})
+		}
+	}
+	return rendered, problems, nil
 }
 
 // ledgerFile records what the last import wrote, so that the next one overwrites nothing else.

@@ -36,7 +36,15 @@ func render(files []configschema.File) (all []adoption.Rendered, _ []fleet.Probl
 				Deployment: r.Row.Deployment, Environment: r.Row.Environment})
 		}
 	}
-	return all, p.Problems, nil
+	failed := p.Problems
+	for _, placed := range p.Placements {
+		if placed.Engine == "" {
+			failed = append(failed, fleet.Problem{Severity: fleet.SeverityError,
+				Message: placed.Reason, Key: fleet.Key{Kind: fleet.KindManagedEnvironment,
+					Tenant: placed.Environment.Tenant, Name: string(placed.Environment.Name)}})
+		}
+	}
+	return all, failed, nil
 }
 
 var tools = adoption.Tools{Render: render,

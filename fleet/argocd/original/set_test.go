@@ -181,3 +181,51 @@ func TestApplicationsOfOneServiceAreJoinedByOverrides(t *testing.T) {
 		}
 	}
 }
+
+// An engine holds one credential of a repository. If tenants share an unscoped Secret of Argo CD,
+// the reason names the repository; open projects become one tenant.
+func TestTenantsThatShareACredential(t *testing.T) {
+	t.Parallel()
+	const secret = `
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: repo, namespace: argocd, labels: {argocd.argoproj.io/secret-type: repository}}
+stringData: {type: git, url: "https://git.example.com/acme/app", username: x, password: y}
+`
+	application := func(name, project string) string {
+		return "---\napiVersion: argoproj.io/v1alpha1\nkind: Application\nmetadata: {name: " +
+			name + ", namespace: argocd}\nspec:\n  project: " + project + "\n  source: {repoURL: " +
+			"'https://git.example.com/acme/app', path: deploy, targetRevision: main}\n" +
+			"  destination: {name: in-cluster, namespace: " + name + "}\n"
+	}
+	project := func(name, namespace string) string {
+		return "---\napiVersion: argoproj.io/v1alpha1\nkind: AppProject\nmetadata: {name: " +
+			name + ", namespace: argocd}\nspec:\n  sourceRepos: ['*']\n  destinations: [{name: in-cluster, " +
+			"namespace: '" + namespace + "'}]\n"
+	}
+	apps := application("cart", "shop") + application("metrics", "ops") + secret
+	for name, c := range map[string]struct {
+		projects string
+		refused  int
+		file     string
+	}{
+		"open": {project("shop", "*") + project("ops", "*"), 0,
+			"tenants/platform/deployments/cart.yaml"},
+		"closed": {project("shop", "cart") + project("ops", "metrics"), 1, ""},
+	} {
+		outcome, files := importText(t, apps+c.projects)
+		refused := 0
+		for _, r := range outcome.Report.Objects {
+			if r.Kind == adoption.KindApplication && r.Status == adoption.Refused {
+				refused++
+				if !strings.Contains(r.Reason, "https://git.example.com/acme/app") {
+					t.Errorf("%s: the reason does not name the repository: %s", name, r.Reason)
+				}
+			}
+		}
+		if refused != c.refused || c.file != "" && files[c.file] == "" {
+			t.Errorf("%s: %d refused: %+v", name, refused, outcome.Report.Objects)
+		}
+	}
+}
