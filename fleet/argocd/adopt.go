@@ -43,6 +43,8 @@ func (e *Engine) adopt(ctx context.Context, w *desired) (engine.Outcome, error) 
 	case found.Ours && found.Key == w.row.Key:
 		e.cache.learn(w.r, found) // the cache is behind
 		return e.applyOnce(ctx, w, found)
+	case w.stripped(tree, found):
+		return e.mark(ctx, w, found)
 	case child(child(tree, "metadata"), "labels")[labelManagedBy] == managedBy:
 		return engine.Outcome{}, fmt.Errorf("%w: Application %s belongs to another declaration",
 			engine.ErrForeign, w.object)
@@ -51,6 +53,12 @@ func (e *Engine) adopt(ctx context.Context, w *desired) (engine.Outcome, error) 
 	case found.Operating:
 		return engine.Outcome{State: mirror.ApplyPending, RetryAfter: busyWait,
 			Message: "the Application to adopt is syncing; it is adopted when that has ended"}, nil
+	case child(child(tree, "metadata"), "annotations")[annotationRefresh] != nil:
+		// With its result Argo CD patches the annotations that it read before: if that was the only
+		// one, it removes all, those of an adoption meanwhile too (persistAppStatus).
+		return engine.Outcome{State: mirror.ApplyPending, RetryAfter: busyWait,
+			Message: "Argo CD compares the Application to adopt; it is adopted when that has " +
+				"ended"}, nil
 	}
 	if err := e.adoptionPaused(w.row.Tenant); err != nil {
 		return engine.Outcome{}, err
@@ -86,6 +94,36 @@ func (e *Engine) adopt(ctx context.Context, w *desired) (engine.Outcome, error) 
 		return engine.Outcome{}, err
 	}
 	known.ResourceVersion = m.ResourceVersion
+	return e.write(ctx, w, &known)
+}
+
+// annotationRefresh requests a comparison; Argo CD removes it with the result.
+const annotationRefresh = "argocd.argoproj.io/refresh"
+
+// stripped reports whether a live Application is the adopted one without its annotations: Argo CD
+// removes them all if it has read the Application before they were set, with a refresh alone.
+func (w *desired) stripped(tree map[string]any, found *entry) bool {
+	return child(child(tree, "metadata"), "labels")[labelManagedBy] == managedBy &&
+		found.Key.Name == w.object && found.id == identity{tenant: w.row.Tenant,
+		environment: w.row.Environment, deployment: w.row.Deployment}
+}
+
+// mark sets the annotations of an adopted Application again. The cache remembers the state before
+// the adoption; after a restart it is lost, and a release keeps the project and destination.
+func (e *Engine) mark(ctx context.Context, w *desired, found *entry) (engine.Outcome, error) {
+	known := *found
+	known.Key, known.observation.Key, known.contact.Key = w.row.Key, w.row.Key, w.row.Key
+	last := e.cache.get(fleet.ObjectKey{Engine: e.name, Kind: fleet.ObjectApplication,
+		Name: w.object})
+	if last != nil && last.UID == found.UID && last.before != "" {
+		patch := map[string]any{}
+		setAnnotation(patch, annotationBefore, last.before)
+		m, err := e.merge(ctx, w.row, patch, &known)
+		if err != nil {
+			return engine.Outcome{}, err
+		}
+		known.ResourceVersion = m.ResourceVersion
+	}
 	return e.write(ctx, w, &known)
 }
 

@@ -49,6 +49,15 @@ func (b *faultRig) cluster(secret, name, server string) {
 	}
 }
 
+func (b *faultRig) annotate(annotations string) {
+	b.Helper()
+	if err := b.e.client.do(b.Context(), request{method: http.MethodPatch,
+		path: applications.object(b.e.namespace, "by-name"), contentType: mergePatch,
+		body: []byte(`{"metadata":{"annotations":` + annotations + `}}`)}, nil); err != nil {
+		b.Fatal(err)
+	}
+}
+
 func (b *faultRig) destination() string {
 	b.Helper()
 	var o struct {
@@ -102,6 +111,12 @@ func TestAClusterNameIsResolvedAsArgoCDDoes(t *testing.T) {
 	project.Project.AdoptionPaused = ""
 	b.applied(b.row(project))
 
+	b.annotate(`{"argocd.argoproj.io/refresh":"normal"}`)
+	if out, err := b.apply(row); err != nil || out.State != mirror.ApplyPending {
+		t.Errorf("during a refresh: %+v, %v", out, err)
+	}
+	b.annotate(`null`)
+
 	// the first write arrives, and the second does not
 	var lost atomic.Int32
 	b.f.Order(func(w http.ResponseWriter, r *http.Request) bool {
@@ -126,6 +141,14 @@ func TestAClusterNameIsResolvedAsArgoCDDoes(t *testing.T) {
 	b.until("the watch has shown it", func() bool {
 		known := b.e.cache.get(row.Key)
 		return known != nil && known.Ours
+	})
+	b.annotate(`null`) // as Argo CD does that has read the Application before
+	b.until("the loss is noticed", func() bool { return b.e.cache.get(row.Key) == nil })
+	b.annotate(`{"other":"1"}`)
+	b.applied(row)
+	b.until("it is ours again", func() bool {
+		known := b.e.cache.get(row.Key)
+		return known != nil && known.Ours && known.before != ""
 	})
 	b.until("it is released", func() bool {
 		done, err := b.e.Delete(b.Context(), row, b.lease)

@@ -532,7 +532,9 @@ func (c *cache) inEnvironment(id fleet.EnvironmentID) []engine.Live {
 // rekey drops the entry of an Application that an adoption or a release has given another key.
 func (c *cache) rekey(e *entry) {
 	key, adopted := c.adopted[e.object]
+	e.remember(c.objects[applications][e.Key.Name])
 	if adopted && key != e.Key.Name {
+		e.remember(c.objects[applications][key])
 		c.drop(applications, key, e.ResourceVersion)
 	}
 	if e.object == e.Key.Name {
@@ -541,6 +543,13 @@ func (c *cache) rekey(e *entry) {
 	c.adopted[e.object] = e.Key.Name
 	if known := c.objects[applications][e.object]; known != nil && known.UID == e.UID {
 		c.drop(applications, e.object, e.ResourceVersion)
+	}
+}
+
+// remember keeps the state before the adoption if the object lost its annotations, and only these.
+func (e *entry) remember(last *entry) {
+	if last != nil && last.UID == e.UID && e.before == "" && e.id == last.id {
+		e.before = last.before
 	}
 }
 
