@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -30,6 +31,7 @@ import (
 var shared struct {
 	sync.Mutex
 	cluster *stack.Cluster
+	audit   string // its audit log
 	spaces  atomic.Int64
 }
 
@@ -41,6 +43,9 @@ func TestMain(m *testing.M) {
 			code = 1
 		}
 	}
+	if shared.audit != "" {
+		_ = os.RemoveAll(filepath.Dir(shared.audit))
+	}
 	os.Exit(code)
 }
 
@@ -49,8 +54,13 @@ func apiServer(t testing.TB) *stack.Cluster {
 	shared.Lock()
 	defer shared.Unlock()
 	if shared.cluster == nil {
+		dir, err := os.MkdirTemp("", "argosy-audit-")
+		if err != nil {
+			t.Fatal(err)
+		}
+		shared.audit = filepath.Join(dir, "audit.log")
 		c, err := stack.StartCluster(context.Background(), stack.ClusterOptions{
-			Name: "argocd-unit"})
+			Name: "argocd-unit", AuditLog: shared.audit})
 		if err != nil {
 			t.Fatal(err)
 		}

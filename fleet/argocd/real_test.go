@@ -64,6 +64,14 @@ func newArgoLab(t *testing.T, version string) *argoLab {
 // acme.
 func newArgoLabWith(t testing.TB, suffix string, o stack.ArgoOptions) *argoLab {
 	t.Helper()
+	w := newArgoLabOff(t, suffix, o)
+	w.begin()
+	return w
+}
+
+// newArgoLabOff is newArgoLabWith without the preflight and the watch.
+func newArgoLabOff(t testing.TB, suffix string, o stack.ArgoOptions) *argoLab {
+	t.Helper()
 	ctx := t.Context()
 	c := apiServer(t)
 	w := &argoLab{TB: t, cluster: c, spaceA: "shop-" + suffix, spaceB: "cart-" + suffix,
@@ -103,7 +111,6 @@ func newArgoLabWith(t testing.TB, suffix string, o stack.ArgoOptions) *argoLab {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.begin()
 	return w
 }
 
