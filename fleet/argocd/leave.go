@@ -18,7 +18,7 @@ import (
 var ErrNotStopped = errors.New("no emergency stop of the engine or the fleet is in force")
 
 // ErrExpiringTokens means that Argo CD would lose clusters whose tokens only we renew.
-var ErrExpiringTokens = errors.New("Argosy renews the tokens of clusters")
+var ErrExpiringTokens = errors.New("only Argosy renews the tokens of clusters")
 
 // Left is an object that was given back.
 type Left struct {

@@ -185,14 +185,6 @@ func (l *lab) refresh(name string) {
 	)
 }
 
-func (l *lab) set(settings string) {
-	l.Helper()
-	_, err := l.cluster.Dynamic().Resource(configMaps).Namespace(l.argo.Namespace).Patch(
-		l.Context(), settingsName, types.MergePatchType, []byte(`{"data":`+settings+`}`),
-		metav1.PatchOptions{})
-	l.must(err)
-}
-
 func (l *lab) cm(name string) *corev1.ConfigMap {
 	cm, err := l.cluster.Client().CoreV1().ConfigMaps(l.space).Get(l.Context(), name,
 		metav1.GetOptions{})

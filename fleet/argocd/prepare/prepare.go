@@ -317,11 +317,11 @@ func (p *preparer) patchApplication(ctx context.Context, a *application,
 		latest, err := p.home.dynamic.Resource(applications).Namespace(
 			a.object.GetNamespace()).Get(ctx, a.object.GetName(), metav1.GetOptions{})
 		if err != nil {
-			return fmt.Errorf("Application %s: %w", a.name(), err)
+			return fmt.Errorf("failed to read Application %s: %w", a.name(), err)
 		}
 		if latest.GetUID() != read.GetUID() || latest.GetGeneration() != read.GetGeneration() &&
 			!sameSpec(latest, read) {
-			return fmt.Errorf("Application %s was changed by others; run the command again",
+			return fmt.Errorf("others have changed Application %s; run the command again",
 				a.name())
 		}
 		read = latest
