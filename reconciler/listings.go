@@ -116,7 +116,8 @@ type follower struct {
 	sets      map[fleet.Key][]fleet.ListingRequest
 	places    map[place]*followed
 	byRepo    map[string]map[place]bool
-	ofTenant  map[fleet.TenantName]int
+	ofTenant  map[fleet.TenantName]map[place]bool
+	asked     map[fleet.ListingRequest]int // sets that request it
 	changes   int
 	news      map[fleet.ListingRequest]int // not planned; the count of changes at the last one
 	proposals map[fleet.ListingRequest]proposal
@@ -141,7 +142,8 @@ func newFollower(c Config, wake func()) *follower {
 
 func (f *follower) reset() {
 	f.sets, f.places = map[fleet.Key][]fleet.ListingRequest{}, map[place]*followed{}
-	f.byRepo, f.ofTenant = map[string]map[place]bool{}, map[fleet.TenantName]int{}
+	f.byRepo, f.ofTenant = map[string]map[place]bool{}, map[fleet.TenantName]map[place]bool{}
+	f.asked = map[fleet.ListingRequest]int{}
 	f.news = map[fleet.ListingRequest]int{}
 	f.proposals = map[fleet.ListingRequest]proposal{}
 	f.recorded = map[place]mirror.ListingStatus{}
@@ -206,42 +208,31 @@ func (f *follower) follow(k fleet.Key, requests []fleet.ListingRequest) {
 		delete(f.sets, k)
 	}
 	for _, r := range requests {
-		f.add(r)
+		if f.asked[r]++; !slices.Contains(before, r) {
+			f.add(r)
+		}
 	}
 	for _, r := range before {
-		if !f.requested(k.Tenant, r) {
+		if f.asked[r]--; f.asked[r] == 0 {
+			delete(f.asked, r)
 			f.drop(r)
 		}
 	}
-}
-
-// requested costs the sets of one tenant, when one of them stops to request a listing.
-func (f *follower) requested(t fleet.TenantName, r fleet.ListingRequest) bool {
-	for k, requests := range f.sets {
-		if k.Tenant == t && slices.Contains(requests, r) {
-			return true
-		}
-	}
-	return false
 }
 
 func (f *follower) add(r fleet.ListingRequest) {
 	p := placeOf(r)
 	at := f.places[p]
 	if at == nil {
-		if f.ctx == nil || f.ofTenant[p.tenant] >= mostListed {
+		if f.ctx == nil || len(f.ofTenant[p.tenant]) >= mostListed {
 			return
 		}
 		ctx, stop := context.WithCancel(f.ctx)
 		at = &followed{place: p, kick: pacing.NewSignal(), stop: stop,
 			requests: map[fleet.ListingRequest]kept{}, failure: f.recorded[p].Error}
 		f.places[p] = at
-		f.ofTenant[p.tenant]++
-		key := repoKey(p.repoURL)
-		if f.byRepo[key] == nil {
-			f.byRepo[key] = map[place]bool{}
-		}
-		f.byRepo[key][p] = true
+		index(f.ofTenant, p.tenant, p)
+		index(f.byRepo, repoKey(p.repoURL), p)
 		f.reading.Go(func() { f.keep(ctx, at) })
 	}
 	if _, there := at.requests[r]; !there {
@@ -262,12 +253,28 @@ func (f *follower) drop(r fleet.ListingRequest) {
 	}
 	at.stop()
 	delete(f.places, at.place)
-	f.ofTenant[at.tenant]--
-	key := repoKey(at.repoURL)
-	if delete(f.byRepo[key], at.place); len(f.byRepo[key]) == 0 {
-		delete(f.byRepo, key)
-	}
+	full := len(f.ofTenant[at.tenant]) >= mostListed
+	unindex(f.ofTenant, at.tenant, at.place)
+	unindex(f.byRepo, repoKey(at.repoURL), at.place)
 	f.forget(at.place)
+	for other := range f.asked {
+		if full && other.Tenant == at.tenant && f.places[placeOf(other)] == nil {
+			f.add(other) // there is room now
+		}
+	}
+}
+
+func index[K comparable](places map[K]map[place]bool, k K, p place) {
+	if places[k] == nil {
+		places[k] = map[place]bool{}
+	}
+	places[k][p] = true
+}
+
+func unindex[K comparable](places map[K]map[place]bool, k K, p place) {
+	if delete(places[k], p); len(places[k]) == 0 {
+		delete(places, k)
+	}
 }
 
 // forget removes the status of a place that no set lists.
@@ -312,7 +319,7 @@ func (f *follower) listings(r fleet.ListingRequest) (fleet.Listing, error) {
 	if p, ok := f.proposals[r]; ok && time.Since(p.at) < proposalAge {
 		return p.Listing, p.Err
 	}
-	if at == nil && f.ofTenant[r.Tenant] >= mostListed {
+	if at == nil && len(f.ofTenant[r.Tenant]) >= mostListed {
 		why = errTooManyListed
 	}
 	return fleet.Listing{}, why
@@ -607,8 +614,8 @@ func (l *Loop) Rotated(t fleet.TenantName) { l.listed.retry(t) }
 func (f *follower) retry(t fleet.TenantName) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for p, at := range f.places {
-		if p.tenant == t && at.failure != "" {
+	for p := range f.ofTenant[t] {
+		if at := f.places[p]; at.failure != "" {
 			at.kick.Set()
 		}
 	}

@@ -19,6 +19,7 @@ func TestPullRequests(t *testing.T) {
 		take func(*testing.T, *forged)
 	}{
 		{"from a typo to its result", fromATypoToItsResult},
+		{"a set follows a private repository", aSetThatFollowsItsRepository},
 		{"commands are for those who may, as they were posted", commandsInComments},
 		{"only an owner's approval of the very head counts", approvals},
 		{"a pull request does not name those who approve it", ownersOfTheBase},
