@@ -202,6 +202,19 @@ func TestASetFollowsItsRepository(t *testing.T) {
 		return nil
 	})
 
+	h.eventually("the API shows the commit", func() error {
+		all, _, err := h.store.Views.Deployments(context.Background(), view.Scope{Tenant: "acme"},
+			view.Filter{Deployment: "cart"}, view.Page{Limit: 1})
+		if err != nil || len(all) != 1 || len(all[0].Listings) != 1 {
+			return fmt.Errorf("%+v %w", all, err)
+		}
+		if l := all[0].Listings[0]; l.Commit != tip || l.Head != tip || l.Error != "" ||
+			l.RepoURL != "https://git.example.com/acme/services" || l.TargetRevision != "main" {
+			return fmt.Errorf("%+v", l)
+		}
+		return nil
+	})
+
 	// another branch, another repository, another file: nothing is read or recorded
 	push(t, repos["acme"], map[string]string{"README.md": "more"})
 	reads := s.reads.Load()

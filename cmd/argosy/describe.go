@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -202,6 +203,12 @@ func describeDeployment(ctx context.Context, c *client.Client, name string) (des
 	}
 	facts := []table.Fact{{Name: "Deployment", Value: table.Text(name)},
 		{Name: "Set", Value: table.Text(v.Set)}}
+	for _, l := range v.Listings {
+		facts = append(facts,
+			table.Fact{Name: "Listing", Value: table.Text(l.RepoURL + " at " + l.TargetRevision)},
+			table.Fact{Name: "Commit", Value: table.Text(l.Commit.Short())},
+			table.Fact{Name: "Last read", Value: table.Text(cmp.Or(l.Error, l.Head.Short()))})
+	}
 	for _, s := range v.AllSources() {
 		facts = append(facts,
 			table.Fact{Name: "Repository", Value: table.Text(s.RepoURL)},

@@ -19,6 +19,7 @@ type FleetStats struct {
 	Leads bool
 
 	Source    SourceStats
+	Listings  Backlog // repositories that sets list and that cannot be read
 	Unapplied Backlog // revisions with an object that does not match its row
 	Engines   []EngineStats
 	Agents    AgentStats

@@ -125,14 +125,25 @@ type Environment struct {
 type Deployment struct {
 	Tenant       fleet.TenantName        `json:"tenant"`
 	Name         fleet.DeploymentName    `json:"name"`
-	Set          string                  `json:"set,omitempty"` // that generates it
-	Source       fleet.Source            `json:"source"`        // the first of several
+	Set          string                  `json:"set,omitempty"`      // that generates it
+	Listings     []Listing               `json:"listings,omitempty"` // of the set
+	Source       fleet.Source            `json:"source"`             // the first of several
 	Sources      []fleet.Source          `json:"sources,omitempty"`
 	Namespace    string                  `json:"namespace"`
 	Labels       map[string]string       `json:"labels,omitempty"`
 	Environments []fleet.EnvironmentName `json:"environments"`
 	Counts       Counts                  `json:"counts"`
 	Problems     int                     `json:"problems"`
+}
+
+// Listing is a repository that a set lists.
+type Listing struct {
+	RepoURL        string         `json:"repoURL"`
+	TargetRevision string         `json:"targetRevision"`
+	Commit         fleet.Revision `json:"commit" doc:"whose listing is in effect; later commits with an equal listing leave it"`
+	Head           fleet.Revision `json:"head,omitempty" doc:"commit that was read last"`
+	Error          string         `json:"error,omitempty" doc:"of the last read, since Since"`
+	Since          *time.Time     `json:"since,omitempty"`
 }
 
 // AllSources returns the sources: one, or several in the order of the file.

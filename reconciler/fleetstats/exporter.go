@@ -27,6 +27,10 @@ var (
 		"1 while the config repo cannot be read or its head cannot be planned, else 0.")
 	descBehind = desc("argosy_source_behind",
 		"1 while the head of the branch is not the revision that is applied, else 0.")
+	descListings = desc("argosy_listings_failing",
+		"Repositories that sets list and that cannot be read.")
+	descListingAge = desc("argosy_listings_failing_oldest_timestamp_seconds",
+		"Since when the repository cannot be read that has failed longest; absent when none does.")
 	descOpen = desc("argosy_revisions_unapplied",
 		"Revisions of which some object is not on its engine as it is wanted; at most 100 are "+
 			"counted.")
@@ -86,7 +90,7 @@ var (
 )
 
 var descs = []*prometheus.Desc{descUp, descLeader, descSeen, descFetched, descApplied,
-	descFailing, descBehind, descOpen, descOpenAge, descUnderWay,
+	descFailing, descBehind, descListings, descListingAge, descOpen, descOpenAge, descUnderWay,
 	descReachable, descAttended, descRows, descUnread, descParked, descOrphans, descOldest,
 	descAgents, descAgentRows, descAgentsWait, descHolds, descHoldAge, descProblems, descQuarantin,
 	descReviews, descReviewAge, descJobs, descStops, descStopAge}
@@ -169,6 +173,8 @@ func (s exporter) source(f view.FleetStats) {
 	s.time(descApplied, f.Source.RecordedAt)
 	s.flag(descFailing, f.Source.Failing)
 	s.flag(descBehind, f.Source.Behind)
+	s.count(descListings, f.Listings.Count)
+	s.time(descListingAge, f.Listings.Oldest)
 	s.count(descOpen, f.Unapplied.Count)
 	s.time(descOpenAge, f.Unapplied.Oldest)
 	way := map[string]int{}

@@ -56,6 +56,14 @@ func sourceStats(ctx context.Context, tx pgx.Tx, f *view.FleetStats) error {
 		FROM source s CROSS JOIN mirror m LEFT JOIN revisions r ON r.revision = m.applied`).
 		Scan(&fetched, &recorded, &f.Source.Failing, &f.Source.Behind)
 	f.Source.FetchedAt, f.Source.RecordedAt = orZero(fetched), orZero(recorded)
+	if err != nil {
+		return err
+	}
+	var since *time.Time
+	err = tx.QueryRow(ctx, `
+		SELECT count(*), min(since) FROM (SELECT since FROM listings WHERE since IS NOT NULL LIMIT $1) l`, view.MaxFigure).
+		Scan(&f.Listings.Count, &since)
+	f.Listings.Oldest = orZero(since)
 	return err
 }
 

@@ -258,8 +258,13 @@ func completeDeployments(ctx context.Context, tx pgx.Tx, deployments []view.Depl
 	}); err != nil {
 		return err
 	}
+	listings, err := listingsOf(ctx, tx, deployments)
+	if err != nil {
+		return err
+	}
 	for i := range deployments {
 		d := &deployments[i]
+		d.Listings = listings[pair{string(d.Tenant), d.Set}]
 		d.Counts, d.Problems = counts[names[i]].Counts, problems[names[i]]
 		d.Environments = append(d.Environments, targets[names[i]]...)
 	}

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -61,4 +62,38 @@ func (s *Plans) Listings(ctx context.Context) (all []mirror.ListingStatus, err e
 		return err
 	})
 	return all, wrap(err, "status of listed repositories")
+}
+
+// listingsOf returns the listings of the sets that generate the deployments, by tenant and set.
+func listingsOf(ctx context.Context, tx pgx.Tx,
+	deployments []view.Deployment) (map[pair][]view.Listing, error) {
+	var sets []pair
+	for _, d := range deployments {
+		if p := (pair{string(d.Tenant), d.Set}); d.Set != "" && !slices.Contains(sets, p) {
+			sets = append(sets, p)
+		}
+	}
+	if len(sets) == 0 {
+		return nil, nil
+	}
+	rows, err := tx.Query(ctx, `
+		SELECT s.tenant, s.name, l #>> '{request,repoURL}', l #>> '{request,targetRevision}', l ->> 'commit',
+			coalesce(r.commit, ''), coalesce(r.error, ''), r.since
+		FROM declarations s CROSS JOIN LATERAL jsonb_array_elements(s.body #> '{set,listings}') WITH ORDINALITY AS x (l, n)
+		LEFT JOIN listings r ON r.tenant = s.tenant AND r.repo_url = l #>> '{request,repoURL}'
+			AND r.target_revision = l #>> '{request,targetRevision}' AND r.tenant_uid = live_tenant(r.tenant)
+		WHERE s.kind = 'GitOpsDeploymentSet' AND (s.tenant, s.name) IN (SELECT * FROM unnest($1::text[], $2::text[]))
+		ORDER BY s.tenant, s.name, x.n`, firsts(sets), seconds(sets))
+	if err != nil {
+		return nil, err
+	}
+	out := map[pair][]view.Listing{}
+	var p pair
+	var v view.Listing
+	_, err = pgx.ForEachRow(rows, []any{&p[0], &p[1], &v.RepoURL, &v.TargetRevision, &v.Commit,
+		&v.Head, &v.Error, &v.Since}, func() error {
+		out[p] = append(out[p], v)
+		return nil
+	})
+	return out, err
 }
