@@ -75,6 +75,20 @@ type load struct {
 	started    time.Time
 }
 
+// until reads all Applications each time, so it waits longer between reads of many.
+func (l *load) until(what string, ok func() bool) {
+	l.Helper()
+	next := time.Now()
+	l.argoLab.until(what, func() bool {
+		if time.Now().Before(next) {
+			return false
+		}
+		is := ok()
+		next = time.Now().Add(time.Duration(l.n) * 10 * time.Millisecond)
+		return is
+	})
+}
+
 // lap logs the time since the last lap.
 func (l *load) lap(what string, args ...any) {
 	l.Logf("%6.1f s  %s", time.Since(l.started).Seconds(), fmt.Sprintf(what, args...))
