@@ -537,8 +537,9 @@ func (l *load) importAll() {
 		}
 	}
 	for _, c := range p.Rows {
-		switch c.Row.Key.Kind {
-		case fleet.ObjectApplication:
+		switch {
+		case c.Row.Deployment == "root": // the parent stays with its people
+		case c.Row.Key.Kind == fleet.ObjectApplication:
 			l.rows = append(l.rows, c.Row)
 		default:
 			l.foundation = append(l.foundation, c.Row)
