@@ -233,6 +233,13 @@ func TestABrokenWatchResumes(t *testing.T) {
 	b.synced()
 	row := b.app("v1")
 	b.applied(row)
+	b.until("the watch has shown it", func() bool { // without an object, resuming lists one
+		c := b.e.cache
+		c.mu.RLock()
+		defer c.mu.RUnlock()
+		known := c.objects[applications][row.Key.Name]
+		return !newer(known.ResourceVersion, c.reached[applications])
+	})
 	lists := b.f.Count("limit=", "applications")
 	for _, health := range []string{"Progressing", "Degraded", "Healthy"} {
 		http2Drop(b)

@@ -4,11 +4,13 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
 	"testing"
 
+	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/agent"
 	"argosy.dev/argosy/test/example"
 )
@@ -16,7 +18,21 @@ import (
 // replays sends requests that a proxy has recorded once more, to each replica, and a report with
 // another content. Call it within a minute: after that the recorded requests are too old in any
 // case.
-func (f *system) replays(t *testing.T, tapped []byte, replicas ...*example.Plane) {
+func (f *system) replays(t *testing.T, engine fleet.EngineName, tapped []byte,
+	replicas ...*example.Plane) {
+	var report agent.Report
+	if err := json.Unmarshal(recorded(t, tapped, agent.PathStatus).body, &report); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the recorded report counts", func() string { // until then, it may come again
+		var last int64
+		f.query(t, &last, `SELECT report_seq FROM agents WHERE engine = $1 AND ended_at IS NULL`,
+			engine)
+		if last < report.Seq {
+			return fmt.Sprintf("%d counts, %d was recorded", last, report.Seq)
+		}
+		return ""
+	})
 	const count = `SELECT count(*) || ' identities have opened ' || sum(opening) || ' sessions' FROM agents`
 	var before, after string
 	f.query(t, &before, count)

@@ -41,7 +41,7 @@ func TestAnyReplicaServesAnAgentAndTwoProcessesAreNotServed(t *testing.T) {
 	s.join(t)
 	s.edge.Hub.Tap(nil)
 	t.Run("what was recorded on the way is of no use", func(t *testing.T) {
-		f.replays(t, tapped.Bytes(), f.plane, second)
+		f.replays(t, s.engine, tapped.Bytes(), f.plane, second)
 	})
 	eventually(t, "it is Healthy", f.healthy(t, dockApp))
 	pods := s.pods(t, "acme-dock")
