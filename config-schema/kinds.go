@@ -351,7 +351,7 @@ var kindTenant = describe(kind{
 				required: true, value: integer(0, 100000)},
 		)},
 	field{
-		name: "repositories",
+		name: "repositories", first: true,
 		doc: "What may be deployed: the URL of a repository, or with a trailing slash " +
 			"everything below it. Left out: none, so that it deploys nothing.",
 		example: `["https://git.example.com/acme/"]`,
