@@ -125,6 +125,7 @@ func (a setItem) with(b setItem) (c setItem, twice string) {
 // folderItem is the item of a folder.
 func folderItem(e fleet.Listed) setItem {
 	item := setItem{label: fmt.Sprintf("folder %q", e.Path), fields: map[string]string{}}
+	item.check(e.Path)
 	item.place(e.Path)
 	item.fields["name"] = path.Base(e.Path)
 	return item
@@ -139,15 +140,24 @@ func fileItem(e fleet.Listed) setItem {
 		}
 	}
 	item.place(path.Dir(e.Path))
+	item.check(e.Path)
 	item.fields["path.filename"] = path.Base(e.Path)
-	if e.Problem != "" {
+	if e.Problem != "" && item.problem == "" {
 		item.problem = e.Path + ": " + e.Problem
 	}
 	return item
 }
 
+// check refuses a path that no value of a list may be: a line break would add lines to a text of
+// the template, and "${" a variable.
+func (a *setItem) check(path string) {
+	if formatItemValue.check(path) != nil || unseen(path) {
+		a.problem = fmt.Sprintf("the path %+q holds a line break, an invisible character or ${", path)
+	}
+}
+
 // place sets the fields of a folder.
-func (a setItem) place(folder string) {
+func (a *setItem) place(folder string) {
 	a.fields["path"], a.fields["path.basename"] = folder, path.Base(folder)
 	for i, segment := range strings.Split(folder, "/") {
 		a.fields["path.segments."+strconv.Itoa(i)] = segment

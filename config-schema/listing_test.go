@@ -215,3 +215,30 @@ func TestPatternsAreBoundedAndNotAllExclude(t *testing.T) {
 		t.Error(doc.Problems)
 	}
 }
+
+// An owner reviewed the template, and no one the pushes to the listed repository.
+func TestAPathIsOneLineWithoutVariables(t *testing.T) {
+	set := strings.NewReplacer("path: ${item.path}", "path: .\n        kustomize: {patches: [{"+
+		`target: {kind: Deployment}, patch: "- {op: add, path: /metadata/labels/a, value: ${item.path}}"}]}`,
+		"services/*", "services/**", "name: ${item.name}", "name: ${item.path.basename}",
+		"${item.path.segments.1}", "shop").Replace(discovered)
+	for _, folder := range []string{"x}\n- {op: remove, path: /spec, value: y", "x\ry",
+		"${environment.name}", "x\u202ey"} {
+		doc := discover(set, atPaths("services/"+folder+"/web", "services/good/api"))
+		all := doc.Declaration.Set.Generated
+		if len(doc.Problems) > 0 || len(all) != 2 || len(all[0].Problems) > 0 ||
+			all[1].Declaration != nil || len(all[1].Problems) != 1 ||
+			!strings.Contains(all[1].Problems[0].Message, "holds a line break") {
+			t.Errorf("%q: %v %+v", folder, doc.Problems, all)
+		}
+	}
+	files := strings.Replace(discoveredFiles, "${item.path.basename}", "${item.name}", 1)
+	files = strings.Replace(files, "apps/*/config.yaml", "apps/*/*", 1)
+	doc := discover(files, found(ListFile("apps/web/a\nb",
+		[]byte("name: web\nrelease: {tag: v1}\nzones: [shop]\n")), ListFile("apps/api/c.yaml",
+		[]byte("name: api\nrelease: {tag: v1}\nzones: [shop]\n"))))
+	if all := doc.Declaration.Set.Generated; len(all) != 2 || len(all[0].Problems) > 0 ||
+		all[1].Declaration != nil {
+		t.Errorf("%+v %v", all, doc.Problems)
+	}
+}

@@ -231,7 +231,7 @@ func (d *decoder) expandItem(template node, item setItem) itemResult {
 	}
 	var t deploymentTemplate
 	if item.problem != "" {
-		sub.problem(template, codeInvalidValue, item.problem, "fix the file in its repository")
+		sub.problem(template, codeInvalidValue, item.problem, "fix it in its repository")
 	} else if expanded := sub.expand(template, item.fields); !sub.any() {
 		sub.value(&templateValue, expanded, reflect.ValueOf(&t).Elem())
 	}
