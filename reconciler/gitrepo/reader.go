@@ -22,6 +22,10 @@ type Reader struct {
 // readTime is how long a read may take before its bytes must earn more, up to twice as long.
 const readTime = time.Minute
 
+// maxReadPath limits the bytes of a path, and so the depth. A longer path is an error: without it,
+// a Tree would lack entries.
+const maxReadPath = 4096
+
 // NewReader returns a reader with its scratch files in dir, which it empties. A zero field of the
 // budget means the default of a reader, which is far below that of a mirror.
 func NewReader(dir string, options ...Option) (*Reader, error) {
@@ -217,11 +221,11 @@ func (w *selecting) commit(tip plumbing.Hash) error {
 	if err != nil {
 		return err
 	}
-	return w.folder(plumbing.NewHash(string(head.Tree)), "", 0)
+	return w.folder(plumbing.NewHash(string(head.Tree)), "")
 }
 
 // folder reads one directory, and those below that the selection enters.
-func (w *selecting) folder(id plumbing.Hash, dir string, depth int) error {
+func (w *selecting) folder(id plumbing.Hash, dir string) error {
 	subject := "directory /" + dir
 	if err := w.t.ctx.Err(); err != nil {
 		return err
@@ -250,13 +254,19 @@ func (w *selecting) folder(id plumbing.Hash, dir string, depth int) error {
 		if dir != "" {
 			path = dir + "/" + path
 		}
-		if err := w.entry(e, path, depth); err != nil {
+		if len(path) > maxReadPath {
+			return overBudget("", "bytes in a path", maxReadPath, "")
+		}
+		if err := w.entry(e, path); err != nil {
 			return err
 		}
 	}
 }
 
-func (w *selecting) entry(e treeEntry, path string, depth int) error {
+func (w *selecting) entry(e treeEntry, path string) error {
+	if err := w.t.ctx.Err(); err != nil { // a selection of many patterns takes long
+		return err
+	}
 	kind := kindOf(e.mode)
 	if (kind == File || kind == Directory) && w.s.Wants(path, kind) {
 		if len(w.tree.Entries) == w.s.Most {
@@ -265,10 +275,10 @@ func (w *selecting) entry(e treeEntry, path string, depth int) error {
 		w.tree.Entries = append(w.tree.Entries, Entry{Path: path, Blob: publicHash(e.id),
 			Kind: kind, Mode: e.mode})
 	}
-	if kind != Directory || depth == maxTreeDepth || !w.s.Enters(path) {
+	if kind != Directory || !w.s.Enters(path) {
 		return nil
 	}
-	return w.folder(e.id, path, depth+1)
+	return w.folder(e.id, path)
 }
 
 // contents reads the wanted files. Without the files in the first pack it fetches another.

@@ -128,8 +128,9 @@ func TestReaderResolvesRevisions(t *testing.T) {
 			if version0 && revision == string(first) {
 				continue // such a server sends tips only
 			}
-			tree, err := r.Read(t.Context(), Remote{URL: s.url(), Revision: revision}, "",
-				appsIn(false))
+			folders := appsIn(false)
+			folders.Most = 3
+			tree, err := r.Read(t.Context(), Remote{URL: s.url(), Revision: revision}, "", folders)
 			if err != nil {
 				t.Errorf("%s, version 0 %v: %v", revision, version0, err)
 			} else if tree.Commit != want {
@@ -235,5 +236,30 @@ func TestReaderAcceptsAnEmptySelectionAndNoEmptyRepository(t *testing.T) {
 	tree, err := r.Read(t.Context(), Remote{URL: s.url(), Revision: "HEAD"}, "", appsIn(false))
 	if err != nil || len(tree.Entries) > 0 {
 		t.Errorf("%v %v", tree, err)
+	}
+}
+
+// A listing without a deep folder would delete the deployment of that folder.
+func TestReaderReadsEveryDepthOrFails(t *testing.T) {
+	o := newOrigin(t)
+	s, deep := newGitServer(t, o), strings.Repeat("a/", 40)+"app.yaml"
+	o.write(deep, "a: b\n")
+	o.commit("deep")
+	o.push()
+	read := func() (*Tree, error) {
+		return newReader(t, Budget{}).Read(t.Context(), Remote{URL: s.url(), Revision: "main"}, "",
+			Selection{Enters: func(string) bool { return true }, Most: 1000,
+				Wants: func(path string, _ Kind) bool { return filepath.Base(path) == "app.yaml" }})
+	}
+	tree, err := read()
+	if err != nil || !slices.Equal(paths(tree), []string{deep}) {
+		t.Fatal(tree, err)
+	}
+	o.in(o.work, "update-index", "--add", "--cacheinfo", "100644,"+o.git("rev-parse", "main:"+deep)+
+		","+strings.Repeat(strings.Repeat("a", 99)+"/", 42)+"app.yaml")
+	o.in(o.work, "commit", "-m", "deeper")
+	o.push()
+	if tree, err := read(); !errors.Is(err, ErrOverBudget) {
+		t.Error(tree, err)
 	}
 }
