@@ -36,9 +36,13 @@ func (g *gatherer) take(f File) error {
 
 func (g *gatherer) decode() {
 	for f := range g.files {
-		f.Listings = g.listed.listings
+		if g.listed != nil {
+			f.Listings = g.listed.listings
+		}
 		if in, ours := g.decoder.Decode(f); ours {
-			in = g.listed.warn(in)
+			if g.listed != nil {
+				in = g.listed.warn(in)
+			}
 			g.mu.Lock()
 			g.inputs = append(g.inputs, in)
 			g.mu.Unlock()

@@ -405,6 +405,30 @@ func TestACredentialOfAPullRequestIsNeverUsed(t *testing.T) {
 	}
 }
 
+// A stranger may write any template beside a request that is in effect.
+func TestAStrangersPullRequestShowsNothingOfAListedRepository(t *testing.T) {
+	t.Parallel()
+	s, repos := newShelf(t, "acme")
+	secret := "project-x-" + strings.Repeat("y", 30)
+	push(t, repos["acme"], services("web", secret))
+	h := newHouse(t, together(platform(), tenant("acme", "prod"), discovering("acme", "shop", "")))
+	r := h.start("one", options{lister: s})
+	h.deploys("acme", secret, "web")
+	spy := strings.ReplaceAll(discovering("acme", "spy", "")["tenants/acme/sets/spy.yaml"],
+		`{name: "${item.name}"}`,
+		`{name: "${item.name}-2", labels: {a: "${item.name}-${item.name}"}}`)
+	p, err := r.Parse(t.Context(), h.propose(7, h.head(), map[string]string{
+		"tenants/acme/sets/spy.yaml": spy}))
+	if err != nil || len(p.Files) != 1 {
+		t.Fatal(err, p.Files)
+	}
+	for _, problem := range p.Problems {
+		if strings.Contains(problem.String(), "project-x") {
+			t.Error(problem)
+		}
+	}
+}
+
 func TestASlowRepositoryDelaysNoOtherTenant(t *testing.T) {
 	t.Parallel()
 	s, repos := newShelf(t, "acme", "globex")

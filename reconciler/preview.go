@@ -93,7 +93,7 @@ func (v *Previewer) Preview(ctx context.Context, r PreviewRequest) (Preview, err
 	case !at.ready:
 		return Preview{}, mirror.ErrNotReady
 	}
-	out, inputs, err := v.merged(ctx, at, r)
+	out, inputs, err := v.merged(ctx, at, r, v.repo.listed)
 	if err != nil {
 		return Preview{}, err
 	}
@@ -132,14 +132,15 @@ func (v *Previewer) planned(ctx context.Context, at *basis, r *plan.Request) (*p
 }
 
 // Parse decodes each file that the head changes by itself, without a plan and without other
-// declarations. It serves proposals of strangers. Problems are those of these files alone. Errors
-// are those of Preview, but never mirror.ErrNotReady.
+// declarations. It serves proposals of strangers: a set is not expanded, since its problems would
+// show what a private repository has. Problems are those of these files alone. Errors are those of
+// Preview, but never mirror.ErrNotReady.
 func (v *Previewer) Parse(ctx context.Context, r PreviewRequest) (Preview, error) {
 	at := v.at.Load()
 	if at == nil || at.revision == "" {
 		return Preview{}, mirror.ErrNotLeader
 	}
-	out, inputs, err := v.merged(ctx, at, r)
+	out, inputs, err := v.merged(ctx, at, r, nil)
 	if err != nil {
 		return Preview{}, err
 	}
@@ -154,15 +155,14 @@ func (v *Previewer) Parse(ctx context.Context, r PreviewRequest) (Preview, error
 	return out, nil
 }
 
-// merged fetches the head and decodes what it changes.
-func (v *Previewer) merged(ctx context.Context, at *basis, r PreviewRequest) (Preview,
-	[]catalog.Input,
-	error) {
+// merged fetches the head and decodes what it changes, sets with these listings; nil: none.
+func (v *Previewer) merged(ctx context.Context, at *basis, r PreviewRequest,
+	listed *follower) (Preview, []catalog.Input, error) {
 	out := Preview{Base: at.revision, Head: r.Head, Behind: at.behind,
 		Catalog: &at.state.Catalog().View}
 	var merged Merged
 	counted := &counting{Decoder: v.repo.Decoder}
-	inputs, err := collect(counted, v.repo.listed, out.Catalog, false, func(
+	inputs, err := collect(counted, listed, out.Catalog, false, func(
 		visit func(File) error) (err error) {
 		merged, err = v.pulls.Merge(ctx, r.Ref, at.revision, r.Head, func(f File) error {
 			if err := counted.tooMany(); err != nil {
