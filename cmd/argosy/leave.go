@@ -44,7 +44,7 @@ func leaveCommand(a *app) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if o.Policy, err = declaredPolicies(from.repo); err != nil {
+		if o.Policy, err = declaredPolicies(from.repo, fleet.EngineName(args[0])); err != nil {
 			return err
 		}
 		e, err := argocd.Connect(fleet.EngineName(args[0]), spec, config, argocd.Options{
@@ -84,8 +84,11 @@ func leaveCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-// declaredPolicies returns the deletion policy of each live object, by kind and name.
-func declaredPolicies(dir string) (func(fleet.ObjectKind, string) fleet.DeletionPolicy, error) {
+// declaredPolicies returns the deletion policy of each live object of an engine, by kind and name.
+// Adopted Applications of several engines may have one name. Without a row of the engine, where
+// environments may be placed otherwise than here, it is the policy that all of the name have.
+func declaredPolicies(dir string, engine fleet.EngineName) (func(fleet.ObjectKind,
+	string) fleet.DeletionPolicy, error) {
 	files, err := checkout.Read(dir)
 	if err != nil {
 		return nil, err
@@ -98,15 +101,34 @@ func declaredPolicies(dir string) (func(fleet.ObjectKind, string) fleet.Deletion
 		kind fleet.ObjectKind
 		name string
 	}
-	all := map[object]fleet.DeletionPolicy{}
+	all := map[object]map[fleet.EngineName]fleet.DeletionPolicy{}
 	for _, r := range p.Rows {
 		var live struct{ Metadata struct{ Name string } } // an adopted Application keeps its name
 		if err := json.Unmarshal(r.Row.Manifest.Body, &live); err != nil {
 			return nil, err
 		}
-		all[object{r.Row.Key.Kind, live.Metadata.Name}] = r.Row.Deletion
+		o := object{r.Row.Key.Kind, live.Metadata.Name}
+		if all[o] == nil {
+			all[o] = map[fleet.EngineName]fleet.DeletionPolicy{}
+		}
+		all[o][r.Row.Key.Engine] = r.Row.Deletion
 	}
 	return func(kind fleet.ObjectKind, name string) fleet.DeletionPolicy {
-		return all[object{kind, name}]
+		return policyOn(engine, all[object{kind, name}])
 	}, nil
+}
+
+// policyOn returns the policy of the rows of one name on an engine: Delete only if no other row may
+// be meant, since it makes the deletion of an Application delete its workload.
+func policyOn(engine fleet.EngineName,
+	all map[fleet.EngineName]fleet.DeletionPolicy) (policy fleet.DeletionPolicy) {
+	if own, ok := all[engine]; ok {
+		return own
+	}
+	for _, p := range all {
+		if policy = p; p != fleet.DeletionDelete {
+			return p
+		}
+	}
+	return policy
 }
