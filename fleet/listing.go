@@ -255,6 +255,19 @@ func NewListing(r ListingRequest, commit Revision, entries []Listed) (Listing, e
 	return l, nil
 }
 
+// Size is about how many bytes a listing takes in memory.
+func (l Listing) Size() int {
+	const each = 64 // of an entry or field beside its texts
+	size := len(l.Request.Paths)
+	for _, e := range l.Entries {
+		size += each + len(e.Path) + len(e.Problem)
+		for k, v := range e.Fields {
+			size += each + len(k) + len(v)
+		}
+	}
+	return size
+}
+
 // Same reports whether two listings give the same items, be it of different commits. A set is
 // expanded again only for a listing that is not the same.
 func (l Listing) Same(o Listing) bool {

@@ -56,3 +56,19 @@ func TestATenantListsABoundedNumberOfRepositories(t *testing.T) {
 			len(f.asked))
 	}
 }
+
+func TestProposalsTakeABoundedMemory(t *testing.T) {
+	f := &follower{}
+	f.reset()
+	large := fleet.Listing{Entries: []fleet.Listed{{Path: "a", Fields: map[string]string{}}}}
+	for i := range 1000 {
+		large.Entries[0].Fields[fmt.Sprint(i)] = string(make([]byte, 1000))
+	}
+	for i := range 200 {
+		r := fleet.ListingRequest{Tenant: "acme", Paths: fmt.Sprint(i)}
+		f.keepProposal(r, proposal{ListingResult: ListingResult{Listing: large}})
+		if _, kept := f.proposals[r]; !kept || len(f.proposals) > proposalBytes>>20 {
+			t.Fatalf("proposal %d: %v, %d are kept", i, kept, len(f.proposals))
+		}
+	}
+}

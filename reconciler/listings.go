@@ -59,7 +59,10 @@ const (
 	// found for the commit that merges it.
 	proposalPatience = 30 * time.Second
 	proposalAge      = 10 * time.Minute
-	mostProposals    = 1000
+	// Proposals have at most proposalBytes of listings and mostProposals requests: anybody who may
+	// open a pull request has them kept.
+	mostProposals = 1000
+	proposalBytes = 32 << 20
 
 	// Concurrent reads. A tenant with slow repositories waits for itself.
 	readsOfAll, readsOfHost, readsOfTenant = 16, 4, 1
@@ -121,6 +124,7 @@ type follower struct {
 	changes   int
 	news      map[fleet.ListingRequest]int // not planned; the count of changes at the last one
 	proposals map[fleet.ListingRequest]proposal
+	proposed  int                            // bytes of proposals since they were cleared
 	recorded  map[place]mirror.ListingStatus // in the store
 }
 
@@ -145,7 +149,7 @@ func (f *follower) reset() {
 	f.byRepo, f.ofTenant = map[string]map[place]bool{}, map[fleet.TenantName]map[place]bool{}
 	f.asked = map[fleet.ListingRequest]int{}
 	f.news = map[fleet.ListingRequest]int{}
-	f.proposals = map[fleet.ListingRequest]proposal{}
+	f.proposals, f.proposed = map[fleet.ListingRequest]proposal{}, 0
 	f.recorded = map[place]mirror.ListingStatus{}
 }
 
@@ -345,19 +349,27 @@ func (f *follower) propose(ctx context.Context, requests []fleet.ListingRequest)
 			}
 			f.mu.Lock()
 			defer f.mu.Unlock()
-			if len(f.proposals) > mostProposals {
-				clear(f.proposals)
-			}
 			for i, r := range rs {
 				found := proposal{at: time.Now()}
 				if found.Err = err; err == nil {
 					found.ListingResult = results[i]
 				}
-				f.proposals[r] = found
+				f.keepProposal(r, found)
 			}
 		})
 	}
 	all.Wait()
+}
+
+// keepProposal forgets all others if there are too many.
+func (f *follower) keepProposal(r fleet.ListingRequest, found proposal) {
+	size := found.Listing.Size()
+	if len(f.proposals) >= mostProposals || f.proposed+size > proposalBytes {
+		clear(f.proposals)
+		f.proposed = 0
+	}
+	f.proposals[r] = found
+	f.proposed += size
 }
 
 // read reads a place with what the tenant has in effect.
