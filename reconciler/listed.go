@@ -115,7 +115,8 @@ func (l *Loop) takeListings(ctx context.Context, lease mirror.Lease) error {
 		for _, in := range inputs {
 			err := l.planListings(ctx, lease, []catalog.Input{in})
 			if errors.Is(err, errUnplanned) {
-				l.Log.Error("failed to plan a set with its new listing; it keeps its last good state",
+				l.Log.Error(
+					"failed to plan a set with its new listing; it keeps its last good state",
 					"set", in.Key.String(), "error", err)
 			} else if err != nil {
 				return err
@@ -184,46 +185,69 @@ func (l *Loop) relisted(ctx context.Context,
 
 // relist decodes a set's file again, with the listings that are known now.
 func (r *repo) relist(ctx context.Context, in catalog.Input) (catalog.Input, error) {
-	b, err := r.Bytes(ctx, in.Blob)
+	out, err := r.decodeAgain(ctx, in, r.listed.listings)
 	if err != nil {
-		return catalog.Input{}, fmt.Errorf("read %s: %w", in.Path, err)
-	}
-	out, ours := r.Decode(File{Path: in.Path, Blob: in.Blob, Bytes: b,
-		Listings: r.listed.listings})
-	if !ours {
-		return catalog.Input{}, fmt.Errorf("%s is no declaration", in.Path)
+		return catalog.Input{}, err
 	}
 	return r.listed.warn(out), nil
 }
 
-// proposed reads what the sets of a pull request list and nothing in effect does, and decodes
-// these sets again.
-func (r *repo) proposed(ctx context.Context, inputs []catalog.Input) ([]catalog.Input, error) {
+func (r *repo) decodeAgain(ctx context.Context, in catalog.Input,
+	listings func(fleet.ListingRequest) (fleet.Listing, error)) (catalog.Input, error) {
+	b, err := r.Bytes(ctx, in.Blob)
+	if err != nil {
+		return catalog.Input{}, fmt.Errorf("read %s: %w", in.Path, err)
+	}
+	out, ours := r.Decode(File{Path: in.Path, Blob: in.Blob, Bytes: b, Listings: listings})
+	if !ours {
+		return catalog.Input{}, fmt.Errorf("%s is no declaration", in.Path)
+	}
+	return out, nil
+}
+
+// proposed decodes the sets of a pull request again, with the listings of tenants that lists
+// reports. It reads what nothing in effect lists. The author of a set chooses which folders and
+// fields its plan shows, so that the owners of the repository's tenant decide who may.
+func (r *repo) proposed(ctx context.Context, inputs []catalog.Input,
+	lists func(fleet.TenantName) bool) ([]catalog.Input, error) {
 	var missing []fleet.ListingRequest
-	lacks := func(in catalog.Input) bool {
-		return in.Declaration != nil && in.Declaration.Set != nil &&
-			len(in.Declaration.Set.Unexpanded) > 0
-	}
-	for _, in := range inputs {
-		if lacks(in) {
-			missing = append(missing, in.Declaration.Set.Requests(in.Key.Tenant)...)
-		}
-	}
-	if len(missing) == 0 {
-		return inputs, nil
-	}
-	r.listed.propose(ctx, missing)
 	inputs = slices.Clone(inputs)
+	var listed []int
 	for i, in := range inputs {
-		if !lacks(in) {
+		if in.Declaration == nil || in.Declaration.Set == nil ||
+			len(in.Declaration.Set.Unexpanded) == 0 {
 			continue
 		}
+		if lists == nil || !lists(in.Key.Tenant) {
+			var err error
+			if inputs[i], err = r.decodeAgain(ctx, in, unasked); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		listed = append(listed, i)
+		for _, request := range in.Declaration.Set.Requests(in.Key.Tenant) {
+			if _, err := r.listed.listings(request); err != nil {
+				missing = append(missing, request)
+			}
+		}
+	}
+	if len(missing) > 0 {
+		r.listed.propose(ctx, missing)
+	}
+	for _, i := range listed {
 		var err error
-		if inputs[i], err = r.relist(ctx, in); err != nil {
+		if inputs[i], err = r.relist(ctx, inputs[i]); err != nil {
 			return nil, err
 		}
 	}
 	return inputs, nil
+}
+
+// unasked are the listings of a pull request that no owner of the tenant has approved.
+func unasked(r fleet.ListingRequest) (fleet.Listing, error) {
+	return fleet.Listing{}, fmt.Errorf("the plan of a pull request lists it when an owner of "+
+		"tenant %s has approved the newest commit", r.Tenant)
 }
 
 // unplanned returns the requests whose sets must be planned again, each with the count of its

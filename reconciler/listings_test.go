@@ -335,6 +335,41 @@ func TestFoldersThatVanishAreGuarded(t *testing.T) {
 	h.deploys("acme", "a")
 }
 
+// listedFor lets a pull request list the repositories of one tenant.
+func listedFor(tenant fleet.TenantName) func(fleet.TenantName) bool {
+	return func(t fleet.TenantName) bool { return t == tenant }
+}
+
+func (s *shelf) read() []reconciler.ListingRead {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.seen)
+}
+
+// A set of acme in effect and one of a pull request have the same request.
+func TestAPullRequestWithoutAnOwnersApprovalShowsNoListingInEffect(t *testing.T) {
+	t.Parallel()
+	s, repos := newShelf(t, "acme")
+	push(t, repos["acme"], services("cart", "checkout"))
+	h := newHouse(t, together(platform(), tenant("acme", "prod"), discovering("acme", "shop", "")))
+	r := h.start("one", options{lister: s})
+	h.deploys("acme", "cart", "checkout")
+	files := discovering("acme", "shop", "")
+	for path, text := range files {
+		files[path] = strings.Replace(text, "${item.name}", "x-${item.name}", 1)
+	}
+	request := h.propose(7, h.head(), files)
+	p := h.preview(r, request)
+	if text := fmt.Sprintf("%+v %+v", p.Problems, p.Plan.Counts); p.Plan.Counts.Created != 0 ||
+		p.Plan.Counts.Deleted != 0 || strings.Contains(text, "cart") {
+		t.Errorf("shown: %s", text)
+	}
+	request.Lists = listedFor("acme")
+	if p = h.preview(r, request); p.Plan.Counts.Created == 0 {
+		t.Errorf("an owner has approved: %+v %+v", p.Problems, p.Plan.Counts)
+	}
+}
+
 func TestAPullRequestShowsTheDeploymentsOfItsSet(t *testing.T) {
 	t.Parallel()
 	s, repos := newShelf(t, "acme")
@@ -345,8 +380,17 @@ func TestAPullRequestShowsTheDeploymentsOfItsSet(t *testing.T) {
 	r := h.start("one", options{lister: s})
 	h.atRest(r)
 	request := h.propose(7, h.head(), discovering("acme", "shop", ""))
-	s.failWith(always("answered 404"))
 	p := h.preview(r, request)
+	if p.Plan.Counts.Created != 0 || len(s.read()) > 0 || !slices.ContainsFunc(p.Problems,
+		func(p fleet.Problem) bool {
+			return p.Code == "not-expanded" && strings.Contains(p.Message,
+				"an owner of tenant acme has approved the newest commit")
+		}) {
+		t.Errorf("that no owner approved: %+v %+v %+v", p.Plan.Counts, p.Problems, s.read())
+	}
+	request.Lists = listedFor("acme")
+	s.failWith(always("answered 404"))
+	p = h.preview(r, request)
 	if p.Plan.Counts.Created != 0 || !slices.ContainsFunc(p.Problems, func(p fleet.Problem) bool {
 		return p.Code == "not-expanded" && strings.Contains(p.Message, "answered 404") &&
 			p.Severity == fleet.SeverityError
@@ -390,7 +434,9 @@ func TestACredentialOfAPullRequestIsNeverUsed(t *testing.T) {
 		"tenants/acme/sets/spy.yaml": strings.ReplaceAll(
 			discovering("globex", "spy", "")["tenants/globex/sets/spy.yaml"], "globex-web",
 			"acme-web")})
-	p := h.preview(r, h.propose(7, h.head(), files))
+	request := h.propose(7, h.head(), files)
+	request.Lists = listedFor("acme")
+	p := h.preview(r, request)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, read := range s.seen {

@@ -31,6 +31,9 @@ type Merged struct {
 type PreviewRequest struct {
 	Ref  string         // full name, such as refs/pull/7/head
 	Head fleet.Revision // the commit that Ref points at
+	// Lists reports whether an owner of the tenant lets the head list the tenant's private
+	// repositories: their folders and fields show in the plan. nil: no tenant's
+	Lists func(fleet.TenantName) bool
 }
 
 // Preview is the effect of a merge of a commit into the applied revision.
@@ -93,11 +96,11 @@ func (v *Previewer) Preview(ctx context.Context, r PreviewRequest) (Preview, err
 	case !at.ready:
 		return Preview{}, mirror.ErrNotReady
 	}
-	out, inputs, err := v.merged(ctx, at, r, v.repo.listed)
+	out, inputs, err := v.merged(ctx, at, r)
 	if err != nil {
 		return Preview{}, err
 	}
-	if inputs, err = v.repo.proposed(ctx, inputs); err != nil {
+	if inputs, err = v.repo.proposed(ctx, inputs, r.Lists); err != nil {
 		return Preview{}, fmt.Errorf("read %s: %w", r.Ref, err)
 	}
 	request := at.request
@@ -140,7 +143,7 @@ func (v *Previewer) Parse(ctx context.Context, r PreviewRequest) (Preview, error
 	if at == nil || at.revision == "" {
 		return Preview{}, mirror.ErrNotLeader
 	}
-	out, inputs, err := v.merged(ctx, at, r, nil)
+	out, inputs, err := v.merged(ctx, at, r)
 	if err != nil {
 		return Preview{}, err
 	}
@@ -155,14 +158,14 @@ func (v *Previewer) Parse(ctx context.Context, r PreviewRequest) (Preview, error
 	return out, nil
 }
 
-// merged fetches the head and decodes what it changes, sets with these listings; nil: none.
-func (v *Previewer) merged(ctx context.Context, at *basis, r PreviewRequest,
-	listed *follower) (Preview, []catalog.Input, error) {
+// merged fetches the head and decodes what it changes, sets without listings.
+func (v *Previewer) merged(ctx context.Context, at *basis, r PreviewRequest) (Preview,
+	[]catalog.Input, error) {
 	out := Preview{Base: at.revision, Head: r.Head, Behind: at.behind,
 		Catalog: &at.state.Catalog().View}
 	var merged Merged
 	counted := &counting{Decoder: v.repo.Decoder}
-	inputs, err := collect(counted, listed, out.Catalog, false, func(
+	inputs, err := collect(counted, nil, out.Catalog, false, func(
 		visit func(File) error) (err error) {
 		merged, err = v.pulls.Merge(ctx, r.Ref, at.revision, r.Head, func(f File) error {
 			if err := counted.tooMany(); err != nil {

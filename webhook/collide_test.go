@@ -44,9 +44,9 @@ type filed struct {
 	files map[string][]string // by ref; others change what the planner's answer does
 }
 
-func (p filed) Preview(ctx context.Context, ref string, head fleet.Revision) (webhook.Preview,
-	error) {
-	out, err := p.planner.Preview(ctx, ref, head)
+func (p filed) Preview(ctx context.Context, ref string, head fleet.Revision,
+	lists func(fleet.TenantName) bool) (webhook.Preview, error) {
+	out, err := p.planner.Preview(ctx, ref, head, lists)
 	if files, ok := p.files[ref]; ok {
 		out.Files = files
 	}

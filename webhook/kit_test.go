@@ -230,7 +230,8 @@ func (p *planner) Parent(context.Context, fleet.Revision) (fleet.Revision, error
 	return p.answer.Base, nil
 }
 
-func (p *planner) Preview(context.Context, string, fleet.Revision) (webhook.Preview, error) {
+func (p *planner) Preview(context.Context, string, fleet.Revision,
+	func(fleet.TenantName) bool) (webhook.Preview, error) {
 	p.previews++
 	if p.err != nil {
 		return webhook.Preview{}, p.err

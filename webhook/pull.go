@@ -174,7 +174,7 @@ func (r *Reviewer) facts(ctx context.Context, record forge.PullRecord, reviews [
 
 // preview adds to the facts what the head would change.
 func (r *Reviewer) preview(ctx context.Context, f *review.Facts, ref string) (Preview, error) {
-	p, err := r.planned(ctx, f.Record, ref)
+	p, err := r.planned(ctx, f, ref)
 	switch {
 	case errors.Is(err, mirror.ErrUnmergeable):
 		f.Unmergeable = strings.TrimPrefix(err.Error(), mirror.ErrUnmergeable.Error()+": ")
@@ -208,12 +208,20 @@ func link(public string, number int) string {
 
 // planned plans the head. It only parses the files of a fork without permission to be planned.
 // While the loop applies the branch's head, it returns the stored plan of the same head and base.
-func (r *Reviewer) planned(ctx context.Context, record forge.PullRecord, ref string) (Preview,
-	error) {
+func (r *Reviewer) planned(ctx context.Context, f *review.Facts, ref string) (Preview, error) {
+	record := f.Record
 	if record.Fork && (record.Tested == nil || record.Tested.Head != record.Head) {
 		return r.Planner.Parse(ctx, ref, record.Head)
 	}
-	p, err := r.Planner.Preview(ctx, ref, record.Head)
+	var unknown error
+	p, err := r.Planner.Preview(ctx, ref, record.Head, func(t fleet.TenantName) bool {
+		owned, err := r.owned(ctx, []fleet.TenantName{t})
+		unknown = errors.Join(unknown, err)
+		return err == nil && f.MayList(t, owned)
+	})
+	if unknown != nil {
+		return Preview{}, unknown
+	}
 	if !errors.Is(err, mirror.ErrNotReady) {
 		return p, err
 	}

@@ -41,9 +41,11 @@ type Preview struct {
 type Planner interface {
 	// Wake notifies the loop that the branch may have moved.
 	Wake()
-	// Preview plans what the head at ref changes. mirror.ErrNotLeader, mirror.ErrNotReady and
-	// mirror.ErrMoved mean "not now".
-	Preview(ctx context.Context, ref string, head fleet.Revision) (Preview, error)
+	// Preview plans what the head at ref changes, and lists private repositories of the tenants
+	// that lists reports. mirror.ErrNotLeader, mirror.ErrNotReady and mirror.ErrMoved mean "not
+	// now".
+	Preview(ctx context.Context, ref string, head fleet.Revision,
+		lists func(fleet.TenantName) bool) (Preview, error)
 	// Parse reads and checks each file that the head changes on its own: for forks without
 	// permission to be planned.
 	Parse(ctx context.Context, ref string, head fleet.Revision) (Preview, error)

@@ -49,11 +49,12 @@ func aSetThatFollowsItsRepository(t *testing.T, w *forged) {
 	path := "tenants/acme/sets/services.yaml"
 	number, head := w.propose(t, "alice", "services", map[string]string{
 		path: w.Rewrite(discoveringSet)})
+	w.awaitComment(t, number, "an owner of tenant acme has approved the newest commit")
+	w.review(t, "amir", number, stack.Approve, head)
+	w.await(t, head, forge.CheckOwners, "success")
 	w.await(t, head, forge.CheckValidate, "success")
 	w.await(t, head, forge.CheckPlan, "success")
 	w.awaitComment(t, number, "svc-one")
-	w.review(t, "amir", number, stack.Approve, head)
-	w.await(t, head, forge.CheckOwners, "success")
 	w.merge(t, number)
 	w.allHealthy(t, "acme/svc-one@staging")
 

@@ -314,6 +314,22 @@ func (f Facts) opinions() []word {
 	return out
 }
 
+// MayList reports whether the plan of the head may show what private repositories of the tenant
+// have: if an owner has approved the head, or its pull requests in the merge queue have the
+// approval of every owner. Others push heads too, and a set's template chooses what its plan shows.
+// f needs no Owned yet.
+func (f Facts) MayList(t fleet.TenantName, owned []Owned) bool {
+	if len(f.Queue) > 0 {
+		return !slices.ContainsFunc(f.Queue, func(p forge.PullRecord) bool {
+			return p.Consented != p.Head
+		})
+	}
+	f.Owned = owned
+	return slices.ContainsFunc(f.opinions(), func(w word) bool {
+		return !w.approved.IsZero() && f.counts(t, w.person)
+	})
+}
+
 func latest(a, b time.Time) time.Time {
 	if b.After(a) {
 		return b

@@ -256,9 +256,9 @@ func (p planner) Parent(ctx context.Context, commit fleet.Revision) (fleet.Revis
 }
 
 // Preview plans what a head would change.
-func (p planner) Preview(ctx context.Context, ref string, head fleet.Revision) (webhook.Preview,
-	error) {
-	got, err := p.loop.Preview(ctx, reconciler.PreviewRequest{Ref: ref, Head: head})
+func (p planner) Preview(ctx context.Context, ref string, head fleet.Revision,
+	lists func(fleet.TenantName) bool) (webhook.Preview, error) {
+	got, err := p.loop.Preview(ctx, reconciler.PreviewRequest{Ref: ref, Head: head, Lists: lists})
 	if err != nil {
 		return webhook.Preview{}, shortened(err)
 	}
