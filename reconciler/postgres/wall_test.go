@@ -130,6 +130,8 @@ func TestReaderSeesItsTenantOnly(t *testing.T) {
 	exec(t, url, ownOfEveryTenant)
 	exec(t, url,
 		`INSERT INTO reach SELECT 'eu-1', t.tenant, 'prod', t.uid, 'Timeout', '', now(), 1 FROM tenants t`)
+	exec(t, url, `INSERT INTO listings (tenant, repo_url, target_revision, tenant_uid, commit, error)
+		SELECT t.tenant, 'https://git.example.com/' || t.tenant, 'main', t.uid, '', '' FROM tenants t`)
 	conn := connect(t, url)
 	defer conn.Close(t.Context())
 	readable := []string{"reviewed_plans"}
