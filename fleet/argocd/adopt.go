@@ -89,7 +89,9 @@ func (e *Engine) adopt(ctx context.Context, w *desired) (engine.Outcome, error) 
 			"adoption: %w", err)
 	}
 	setAnnotation(patch, annotationBefore, string(text))
-	m, err := e.merge(ctx, w.row, patch, &known)
+	m, err := e.mergeUnless(ctx, w.row, patch, &known, func() error {
+		return e.adoptionPaused(w.row.Tenant) // the reads before took their time
+	})
 	if err != nil {
 		return engine.Outcome{}, err
 	}
@@ -127,18 +129,33 @@ func (e *Engine) mark(ctx context.Context, w *desired, found *entry) (engine.Out
 	return e.write(ctx, w, &known)
 }
 
+// notePause remembers the pause of an AppProject's row before it is written: it begins at once,
+// also if the write fails and is tried again. It ends when a row without it is written.
+func (e *Engine) notePause(w *desired) {
+	annotations := child(child(w.tree, "metadata"), "annotations")
+	if by, _ := annotations[annotationAdoptionPaused].(string); by != "" {
+		e.pauses.Store(w.row.Tenant, by)
+	} else {
+		e.pauses.Delete(w.row.Tenant)
+	}
+}
+
 // adoptionPaused returns the pause of a tenant's adoptions on the engine: the tenant's AppProject
 // carries it, which is applied before its Applications.
 func (e *Engine) adoptionPaused(tenant fleet.TenantName) error {
 	project := e.cache.get(fleet.ObjectKey{Engine: e.name, Kind: fleet.ObjectProject,
 		Name: fleet.ProjectName(tenant)})
+	by := ""
+	if noted, ok := e.pauses.Load(tenant); ok {
+		by, _ = noted.(string)
+	} else if project != nil && project.Ours {
+		by = project.paused
+	}
 	switch {
-	case project == nil || !project.Ours:
-		return nil
-	case project.paused == string(fleet.PausedByTenant):
+	case by == string(fleet.PausedByTenant):
 		return blocked("adoptions of tenant %s are paused (pauseAdoption in "+
 			"fleet/tenants/%s.yaml)", tenant, tenant)
-	case project.paused != "":
+	case by != "":
 		return blocked("adoptions on engine %s are paused (pauseAdoption in "+
 			"fleet/engines/%s.yaml)", e.name, e.name)
 	}

@@ -111,6 +111,29 @@ func TestAClusterNameIsResolvedAsArgoCDDoes(t *testing.T) {
 	project.Project.AdoptionPaused = ""
 	b.applied(b.row(project))
 
+	// a pause that begins during the dry run, and whose write fails
+	project.Project.AdoptionPaused = fleet.PausedByTenant
+	pause := b.row(project)
+	b.f.Order(func(w http.ResponseWriter, r *http.Request) bool {
+		switch {
+		case r.Method == http.MethodPatch && r.URL.Query().Get("dryRun") != "":
+			if _, err := b.apply(pause); err == nil {
+				t.Error("the write of the pause has not failed")
+			}
+		case r.Method == http.MethodPatch && strings.Contains(r.URL.Path, "/appprojects/"):
+			answer(w, http.StatusInternalServerError, "InternalError", "lost")
+			return true
+		}
+		return false
+	})
+	refused("adoptions of tenant acme are paused")
+	b.f.Order(nil)
+	refused("adoptions of tenant acme are paused")
+	project.Project.AdoptionPaused = ""
+	if _, err := b.apply(b.row(project)); err != nil {
+		t.Fatal(err)
+	}
+
 	b.annotate(`{"argocd.argoproj.io/refresh":"normal"}`)
 	if out, err := b.apply(row); err != nil || out.State != mirror.ApplyPending {
 		t.Errorf("during a refresh: %+v, %v", out, err)

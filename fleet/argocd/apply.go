@@ -46,6 +46,9 @@ func (e *Engine) Apply(ctx context.Context, row mirror.Row, secret fleet.Secret,
 	if err != nil {
 		return engine.Outcome{}, err
 	}
+	if row.Key.Kind == fleet.ObjectProject {
+		e.notePause(w)
+	}
 	return e.applyDesired(ctx, w, known)
 }
 
@@ -119,9 +122,16 @@ func (e *Engine) write(ctx context.Context, w *desired, known *entry) (engine.Ou
 	return engine.Outcome{State: mirror.ApplyApplied, Changed: true}, nil
 }
 
-// mutate sends a write unless an emergency stop is in force at that moment.
+// mutate sends a write unless an emergency stop is in force at that moment, or a precheck of the
+// request fails then.
 func (e *Engine) mutate(ctx context.Context, tenant fleet.TenantName, r request, out any) error {
-	r.precheck = e.unlessStopped(tenant)
+	stopped, further := e.unlessStopped(tenant), r.precheck
+	r.precheck = func() error {
+		if err := stopped(); err != nil || further == nil {
+			return err
+		}
+		return further()
+	}
 	return e.client.do(ctx, r, out)
 }
 
@@ -524,6 +534,12 @@ func (e *Engine) removeForeign(ctx context.Context, w *desired, read *entry,
 // merge sends a merge patch with the known UID and version as preconditions.
 func (e *Engine) merge(ctx context.Context, row mirror.Row, patch map[string]any,
 	known *entry) (*liveMetadata, error) {
+	return e.mergeUnless(ctx, row, patch, known, nil)
+}
+
+// mergeUnless is merge with a precheck of the request.
+func (e *Engine) mergeUnless(ctx context.Context, row mirror.Row, patch map[string]any,
+	known *entry, precheck func() error) (*liveMetadata, error) {
 	meta, _ := patch["metadata"].(map[string]any)
 	if meta == nil {
 		meta = map[string]any{}
@@ -538,7 +554,7 @@ func (e *Engine) merge(ctx context.Context, row mirror.Row, patch map[string]any
 	err = e.mutate(ctx, row.Tenant, request{
 		method: http.MethodPatch, path: resourceOf(row.Key.Kind).object(e.namespace, known.object),
 		contentType: mergePatch, accept: metadataOnly, body: body,
-		query: url.Values{"fieldManager": {fieldManager}},
+		query: url.Values{"fieldManager": {fieldManager}}, precheck: precheck,
 	}, &answer)
 	return &answer.Metadata, err
 }

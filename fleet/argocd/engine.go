@@ -83,6 +83,7 @@ type Engine struct {
 	health       health
 	pages        atomic.Int64 // pages of lists that were read
 	conflicts    fieldConflicts
+	pauses       sync.Map // of adoptions; by tenant, of the AppProjects' last rows
 	// why writes are forbidden; nil until the first Preflight and after a good one
 	unfit           atomic.Pointer[error]
 	fit             atomic.Bool
