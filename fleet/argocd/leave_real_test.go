@@ -196,9 +196,9 @@ func (w *argoLab) liveObjects(rows []mirror.Row) map[string]*unstructured.Unstru
 	return all
 }
 
-// areAsBefore: nobody but Argo CD has written. It may compare an Application at any moment, which
+// areAsBefore: Argo CD alone has written. It may compare an Application at any moment, which
 // changes the status, and with it the resourceVersion, the generation (an Application has no
-// subresource for its status) and what managedFields says of Argo CD itself.
+// subresource for its status) and its own entries of managedFields.
 func (w *argoLab) areAsBefore(before, after map[string]*unstructured.Unstructured) {
 	w.Helper()
 	for key, o := range before {
@@ -213,9 +213,10 @@ func withoutArgoCD(o *unstructured.Unstructured) map[string]any {
 	unstructured.RemoveNestedField(o.Object, "status")
 	unstructured.RemoveNestedField(o.Object, "metadata", "resourceVersion")
 	unstructured.RemoveNestedField(o.Object, "metadata", "generation")
-	o.SetManagedFields(slices.DeleteFunc(o.GetManagedFields(), func(f metav1.ManagedFieldsEntry) bool {
+	byArgoCD := func(f metav1.ManagedFieldsEntry) bool {
 		return strings.HasPrefix(f.Manager, "argocd")
-	}))
+	}
+	o.SetManagedFields(slices.DeleteFunc(o.GetManagedFields(), byArgoCD))
 	return o.Object
 }
 
