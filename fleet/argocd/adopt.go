@@ -457,7 +457,10 @@ func (e *Engine) release(ctx context.Context, row mirror.Row, live *entry) error
 		return nil // others have deleted it
 	}
 	var object struct {
-		Metadata struct{ ManagedFields []map[string]any }
+		Metadata struct {
+			Annotations   map[string]any
+			ManagedFields []map[string]any
+		}
 	}
 	if err := e.client.do(ctx, request{method: http.MethodGet,
 		path: applications.object(e.namespace, live.object)}, &object); err != nil {
@@ -471,12 +474,12 @@ func (e *Engine) release(ctx context.Context, row mirror.Row, live *entry) error
 		}
 	}
 	patch := map[string]any{}
-	for _, name := range []string{annotationEngine, annotationHold, annotationRevision,
-		annotationEpoch, annotationHash, annotationSync, annotationAdopted, annotationBefore} {
-		setAnnotation(patch, name, nil)
+	for name := range object.Metadata.Annotations {
+		if strings.HasPrefix(name, "argosy.dev/") {
+			setAnnotation(patch, name, nil)
+		}
 	}
 	if live.Parked {
-		setAnnotation(patch, annotationParked, nil)
 		setAnnotation(patch, annotationSkipReconcile, nil)
 	}
 	labels := map[string]any{}

@@ -126,7 +126,7 @@ func (w *argoLab) adopts() {
 	id := fleet.ApplicationID{Tenant: acme, Deployment: "shop", Environment: prodEU.Name}
 	adopting := func(change func(*fleet.Application)) mirror.Row {
 		return w.app(id, "shop", w.spaceA, fleet.DeletionRelease, func(a *fleet.Application) {
-			a.Adopt = adoptedName
+			a.Adopt, a.Wave = adoptedName, 2
 			if change != nil {
 				change(a)
 			}

@@ -460,7 +460,7 @@ func (w *desired) decide(known *entry) verdict {
 // merge patch removes foreign additions (a second source, ignoreDifferences, a finalizer, an
 // operation). Both have the read state as a precondition.
 func (e *Engine) restore(ctx context.Context, w *desired, known *entry) (engine.Outcome, error) {
-	wait, again := e.conflicts.mayOverwrite(w.row.Key, e.options.Now(), e.options.Conflict)
+	wait, again := e.conflicts.check(w.row.Key, e.options.Now(), e.options.Conflict)
 	if wait > 0 {
 		return engine.Outcome{State: mirror.ApplyConflict, Message: conflictMessage(known),
 			RetryAfter: wait}, nil
@@ -477,11 +477,17 @@ func (e *Engine) restore(ctx context.Context, w *desired, known *entry) (engine.
 		return engine.Outcome{}, err
 	}
 	out, err := e.write(ctx, w, fresh)
-	if err == nil && again {
+	if err != nil {
+		return out, err
+	}
+	// Only now: the API server rejects a write that races with the next status of Argo CD, and the
+	// repeated attempt overwrites nothing for the second time.
+	e.conflicts.overwritten(w.row.Key, e.options.Now(), e.options.Conflict)
+	if again {
 		out.State, out.Message, out.RetryAfter = mirror.ApplyConflict, conflictMessage(known),
 			e.options.Conflict
 	}
-	return out, err
+	return out, nil
 }
 
 func conflictMessage(known *entry) string {
@@ -651,22 +657,28 @@ type fieldConflict struct {
 
 const maxConflictPause = 30 * time.Minute
 
-// mayOverwrite returns 0 if a drift of the object may be overwritten now, and otherwise the
-// remaining pause.
-func (q *fieldConflicts) mayOverwrite(key fleet.ObjectKey, now time.Time,
-	window time.Duration) (wait time.Duration, again bool) {
+// check returns 0 if a drift of the object may be overwritten now, and otherwise the remaining
+// pause. again means that the object was overwritten shortly before.
+func (q *fieldConflicts) check(key fleet.ObjectKey, now time.Time, window time.Duration) (
+	wait time.Duration, again bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	known, quarrelling := q.of[key]
-	switch {
-	case !quarrelling || now.Sub(known.last) > known.pause+window:
-		q.of[key] = fieldConflict{last: now, pause: window}
+	known, conflicting := q.of[key]
+	if !conflicting || now.Sub(known.last) > known.pause+window {
 		return 0, false
-	case now.Sub(known.last) < known.pause:
-		return known.pause - now.Sub(known.last), true
 	}
-	q.of[key] = fieldConflict{last: now, pause: min(2*known.pause, maxConflictPause)}
-	return 0, true
+	return max(0, known.pause-now.Sub(known.last)), true
+}
+
+// overwritten records that a drift of the object was overwritten.
+func (q *fieldConflicts) overwritten(key fleet.ObjectKey, now time.Time, window time.Duration) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	pause := window
+	if known, is := q.of[key]; is && now.Sub(known.last) <= known.pause+window {
+		pause = min(2*known.pause, maxConflictPause)
+	}
+	q.of[key] = fieldConflict{last: now, pause: pause}
 }
 
 // forget drops the history of an object after its deletion or a change of its row.

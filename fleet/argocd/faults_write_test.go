@@ -112,6 +112,39 @@ func TestALostResponseCausesNoSecondWrite(t *testing.T) {
 	}
 }
 
+// Argo CD writes the status between the read and the write of a first overwrite. The repeated write
+// does not wait as the answer to a second change by another writer would.
+func TestAnOverwriteThatConflictsIsRepeatedAtOnce(t *testing.T) {
+	b := newFaultRig(t, Options{Conflict: time.Hour})
+	b.synced()
+	row := b.app("v1")
+	b.applied(row)
+	b.out.Merge(row.Key, `{"metadata":{"finalizers":["`+cascadeFinalizer+`"]}}`)
+	b.until("the finalizer is seen", func() bool {
+		live, _ := b.e.Live(row.Key)
+		return live.Drifted
+	})
+	var writes atomic.Int32
+	b.f.Order(func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Method != http.MethodPatch || writes.Add(1) > 2 {
+			return false
+		}
+		answer(w, 409, "Conflict", "the object has been modified")
+		return true
+	})
+	if out, err := b.apply(row); err != nil || out.State != mirror.ApplyApplied || !out.Changed {
+		t.Errorf("%+v, %v after %d writes", out, err, writes.Load())
+	}
+	b.out.Merge(row.Key, `{"metadata":{"finalizers":["`+cascadeFinalizer+`"]}}`)
+	b.until("the second finalizer is seen", func() bool {
+		live, _ := b.e.Live(row.Key)
+		return live.Drifted
+	})
+	if out, err := b.apply(row); err != nil || out.State != mirror.ApplyConflict || out.Changed {
+		t.Errorf("a second change: %+v, %v", out, err)
+	}
+}
+
 func TestEndlessConflictsEndWithAnError(t *testing.T) {
 	b := newFaultRig(t, Options{})
 	b.synced()
