@@ -141,6 +141,17 @@ var (
 	formatVariableName = &format{
 		code: codeInvalidValue, what: "the name of a variable: letters, digits and '_'",
 		pattern: `^[A-Za-z_][A-Za-z0-9_]*$`, check: checkVariableName}
+	formatOwnVariable = &format{
+		code: codeInvalidValue,
+		what: "the name of a variable: letters, digits, '-', '_', '.' and '/', beginning and " +
+			"ending with a letter or digit",
+		pattern: `^[A-Za-z0-9]([-A-Za-z0-9_./]*[A-Za-z0-9])?$`, check: fleet.CheckVariableName}
+	formatOwnValue = &format{
+		code: codeInvalidValue,
+		what: "letters, digits and any of _ . / - : @ + = , beginning with none of the last six " +
+			"and not ending in ':'",
+		pattern: `^([A-Za-z0-9_./]([A-Za-z0-9_./:@+=,-]*[A-Za-z0-9_./@+=,-])?)?$`,
+		check:   fleet.CheckVariableValue}
 	formatRef = &format{
 		code:    codeInvalidName,
 		what:    "a-z, A-Z, 0-9, '-' and '_', beginning with a letter or digit",

@@ -561,6 +561,14 @@ var kindEnvironment = describe(kind{
 		doc: "An engine of this region serves it. With an agent: where the cluster is, one of " +
 			"the regions that the Tenant may use.", example: "eu", required: true,
 		value: textOf(formatLabelWord)},
+	field{
+		name: "variables",
+		doc: "What differs between environments, for `${environment.variables.<name>}` in the " +
+			"deployments that go here: at most 32. The result is checked as a text that was " +
+			"written so. No secret belongs here.",
+		example: "{zone: eu-1a, account: \"123456789012\"}",
+		value: mapOf(formatOwnVariable,
+			textOf(formatOwnValue).mayBeEmpty().atMost(fleet.MaxVariableValue))},
 ).exactlyOneOf("cluster", "agent").
 	when(
 		"cluster where an engine reaches the API server; agent, without server and credential, "+

@@ -339,6 +339,8 @@ type EnvironmentSpec struct {
 	AllNamespaces    bool         `json:"allNamespaces,omitempty"` // instead of Namespaces
 	ClusterResources bool         `json:"clusterResources,omitempty"`
 	Region           string       `json:"region"`
+	// values of ${environment.variables.<name>} in the deployments that go here
+	Variables map[string]string `json:"variables,omitempty"`
 }
 
 // ClusterSpec is the API server of an environment as an engine reaches it. Exactly one of Server,

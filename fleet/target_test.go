@@ -119,6 +119,24 @@ func TestVariablesAreReplacedForEachEnvironment(t *testing.T) {
 	}
 }
 
+func TestTheValueOfAnEnvironmentsVariableIsOnePlainText(t *testing.T) {
+	for value, ok := range map[string]bool{"": true, "a/b": true, "./a": true, "_a": true,
+		"https://git.example.com/a.git": true, "arn:aws:iam::123456789012:role/x+y=z@w,v": true,
+		"a-": true, "-a": false, "a:": false, ":a": false, "@a": false, "a b": false, "a#b": false,
+		"a\nb": false, "${tenant.name}": false, "a'": false, `a"`: false, "{a}": false,
+		"é": false} {
+		if err := CheckVariableValue(value); (err == nil) != ok {
+			t.Errorf("%q: %v", value, err)
+		}
+	}
+	for name, ok := range map[string]bool{"a": true, "example.com/a_b-c": true, "": false,
+		"a-": false, "_a": false, "a}": false, strings.Repeat("a", 254): false} {
+		if err := CheckVariableName(name); (err == nil) != ok {
+			t.Errorf("name %q: %v", name, err)
+		}
+	}
+}
+
 func TestTheNameOfAClusterIsThatOfThePlatform(t *testing.T) {
 	d := deploying(DeploymentSpec{Source: Source{Path: "${cluster.name}/${environment.name}",
 		TargetRevision: "main"}})

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
 	"strings"
@@ -9,21 +10,63 @@ import (
 // A deployment's texts may hold variables, which Argosy replaces for each environment:
 //
 //	${environment.name}  ${environment.region}  ${environment.labels.<label>}
+//	${environment.variables.<name>}
 //	${cluster.name}  ${deployment.name}  ${tenant.name}
 //
 // The value of a variable is the name, region or label of a declaration: letters, digits, '-', '_'
-// and '.'. It is not expanded again.
+// and '.'; or a value of the environment's own variables: see CheckVariableValue. It is not
+// expanded again.
 
 // VariableNames are the variables as a message lists them.
 const VariableNames = "${environment.name}, ${environment.region}, " +
-	"${environment.labels.<label>}, ${cluster.name}, ${deployment.name}, ${tenant.name}"
+	"${environment.labels.<label>}, ${environment.variables.<name>}, ${cluster.name}, " +
+	"${deployment.name}, ${tenant.name}"
 
 // variable matches a variable, or an escaped one, which has one more '$' in front.
 var variable = regexp.MustCompile(`\$?\$\{(environment\.name|environment\.region|` +
-	`environment\.labels\.[A-Za-z0-9](?:[-A-Za-z0-9_./]*[A-Za-z0-9])?|` +
+	`environment\.(?:labels|variables)\.[A-Za-z0-9](?:[-A-Za-z0-9_./]*[A-Za-z0-9])?|` +
 	`cluster\.name|deployment\.name|tenant\.name)\}`)
 
-const labelVariable = "environment.labels."
+const (
+	labelVariable = "environment.labels."
+	ownVariable   = "environment.variables."
+)
+
+// MaxVariableValue is the most bytes of a value of an environment's variables.
+const MaxVariableValue = 1024
+
+// variableName is the form of the name of an environment's variable: that of a label's key, so that
+// annotations of a cluster keep their keys.
+var variableName = regexp.MustCompile(`^[A-Za-z0-9](?:[-A-Za-z0-9_./]*[A-Za-z0-9])?$`)
+
+// CheckVariableName reports why s may not name a variable of an environment, or nil.
+func CheckVariableName(s string) error {
+	if len(s) > 253 || !variableName.MatchString(s) {
+		return errors.New("a variable's name is at most 253 letters, digits, '-', '_', '.' and " +
+			"'/', beginning and ending with a letter or digit")
+	}
+	return nil
+}
+
+// CheckVariableValue reports why s may not be the value of an environment's variable, or nil. A
+// value stays one plain scalar wherever YAML has one, and holds no "${".
+func CheckVariableValue(s string) error {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
+	}
+	for i, r := range s {
+		switch {
+		case plain(r) || strings.ContainsRune("_./", r):
+		case i == 0 || !strings.ContainsRune("-:@+=,", r):
+			return errors.New("a variable's value is letters, digits and any of _ . / - : @ + = , " +
+				"and does not begin with one of the last six")
+		}
+	}
+	if strings.HasSuffix(s, ":") {
+		return errors.New("a variable's value does not end in ':'")
+	}
+	return nil
+}
 
 // HasVariables reports whether a text holds a variable.
 func HasVariables(s string) bool {
@@ -91,6 +134,13 @@ func (sc scope) value(name string) (string, error) {
 		return sc.deployment.Name, nil
 	case "tenant.name":
 		return string(sc.env.Key.Tenant), nil
+	}
+	if own, ok := strings.CutPrefix(name, ownVariable); ok {
+		v, ok := sc.env.Environment.Variables[own]
+		if !ok {
+			return "", fmt.Errorf("environment %q has no variable %q", sc.env.Key.Name, own)
+		}
+		return v, nil
 	}
 	label := strings.TrimPrefix(name, labelVariable)
 	v, ok := sc.env.Labels[label]

@@ -582,7 +582,7 @@ func (ch *checker) checkResolved(e *entry) []fleet.Problem {
 		_, unresolved := e.head.TargetIn(env, fleet.Defaults{})
 		for _, u := range unresolved {
 			problems = append(problems, e.problem(u.Field, codeUnresolved,
-				"correct the text, or the labels in "+env.Path, "%v", u.Err))
+				"correct the text, or the labels and variables in "+env.Path, "%v", u.Err))
 		}
 	}
 	return problems

@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -142,8 +143,13 @@ func leavesUnresolved(env, e *entry, before, after *state) *fleet.Problem {
 	if len(now) == 0 || len(in(before)) > 0 {
 		return nil
 	}
-	p := env.problem("metadata.labels", codeVariableInUse,
-		"keep or add the label, or correct "+e.path+" in the same commit",
+	field := "metadata.labels"
+	b, a := before.get(env.key), after.get(env.key)
+	if b != nil && maps.Equal(b.Labels, a.Labels) {
+		field = "spec.variables"
+	}
+	p := env.problem(field, codeVariableInUse,
+		"keep or add the label or variable, or correct "+e.path+" in the same commit",
 		"with this change %s has no valid %s: %v", e.path, now[0].Field, now[0].Err)
 	return &p
 }

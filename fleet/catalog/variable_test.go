@@ -57,6 +57,28 @@ func TestAVariableHasAValueInEachEnvironment(t *testing.T) {
 	consistent(t, c)
 }
 
+func TestAnEnvironmentKeepsTheVariablesThatItsDeploymentsNeed(t *testing.T) {
+	with := func(variables map[string]string) Input {
+		return environment("acme/prod", func(d *fleet.Declaration) {
+			d.Environment.Variables = variables
+		})
+	}
+	c := New()
+	good(t, c, theFleet(), engine("eu-1"), tenant("acme"), with(map[string]string{"zone": "a"}),
+		deploymentWith("acme/shop", func(d *fleet.Declaration) {
+			d.Deployment.Source.Path = "apps/${environment.variables.zone}"
+			d.Deployment.Destination.Environments = []fleet.EnvironmentName{"prod"}
+		}))
+	for what, variables := range map[string]map[string]string{"none": nil,
+		"one that is no part of a path": {"zone": "a:b"}} {
+		if got, want := verdict(c, with(variables)), "ManagedEnvironment acme/prod "+
+			"spec.variables variable-in-use / "; got != want {
+			t.Errorf("%s: %s", what, got)
+		}
+	}
+	consistent(t, c)
+}
+
 func TestAnEnvironmentKeepsTheLabelsThatItsDeploymentsNeed(t *testing.T) {
 	c := New()
 	good(t, c, theFleet(), engine("eu-1"), tenant("acme"), ofTeam("acme/prod", "web"),

@@ -42,6 +42,22 @@ func TestOverridesAndVariablesAreResolvedInEachEnvironment(t *testing.T) {
 	})
 }
 
+func TestAVariableOfAnEnvironmentChangesOnlyWhatItIsIn(t *testing.T) {
+	h := newHouse(t)
+	const prod = "tenants/acme/environments/prod.yaml"
+	text := strings.Replace(deploymentFile("shop", "acme/shop", "environments: [prod]", ""),
+		"path: deploy", "path: \"${environment.variables.team/folder}/${environment.name}\"", 1)
+	files := small().with("tenants/acme/deployments/shop.yaml", text)
+	files = files.edit(prod, "region:", "variables: {team/folder: a/b, unused: \"\"}\n  region:")
+	h.apply(files)
+	if path := h.applications()["shop@prod"].Sources[0].Path; path != "a/b/prod" {
+		t.Errorf("path %q", path)
+	}
+	wantActions(t, h.apply(h.files.edit(prod, "a/b", "c")), "update Application shop@prod")
+	wantActions(t, h.apply(h.files.edit(prod, `unused: ""`, "unused: x")))
+	wantActions(t, h.apply(h.files.edit(prod, "team/folder: c, ", "")))
+}
+
 func TestATenantsDefaultsAreInheritedByItsDeploymentsAlone(t *testing.T) {
 	h := newHouse(t)
 	files := small().edit("fleet/fleet.yaml", "gitHosts:",

@@ -226,14 +226,19 @@ func (s *scope) touchEnvironment(id fleet.EnvironmentID) {
 	}
 }
 
-// relabels reports whether a change of an environment concerns nothing but its labels.
+// relabels reports whether a change of an environment concerns nothing but its labels and
+// variables.
 func relabels(c catalog.Change) bool {
-	return c.Before != nil && c.After != nil &&
-		reflect.DeepEqual(c.Before.Environment, c.After.Environment)
+	if c.Before == nil || c.After == nil {
+		return false
+	}
+	before, after := *c.Before.Environment, *c.After.Environment
+	before.Variables, after.Variables = nil, nil
+	return reflect.DeepEqual(before, after)
 }
 
-// touchLabels reaches the Applications that an environment's labels concern: of deployments that
-// select it or no longer do, and of those that differ between environments.
+// touchLabels reaches the Applications that an environment's labels and variables concern: of
+// deployments that select it or no longer do, and of those that differ between environments.
 func (s *scope) touchLabels(id fleet.EnvironmentID) {
 	before, after := s.Applied.Catalog.DeploymentsIn(id), s.after.DeploymentsIn(id)
 	for _, dep := range before {
