@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/catalog"
@@ -20,11 +21,11 @@ func (l *Loop) restoreListings(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("load the status of listed repositories: %w", err)
 	}
-	view := &l.stored.state.Catalog().View
+	view, held := &l.stored.state.Catalog().View, l.heldSets()
 	sets := map[fleet.Key][]fleet.ListingRequest{}
 	add := func(k fleet.Key) {
 		if k.Kind == fleet.KindGitOpsDeploymentSet && sets[k] == nil {
-			sets[k] = l.requestsOf(view, k)
+			sets[k] = requestsOf(view, k, held[k])
 		}
 	}
 	for _, d := range view.Effective() {
@@ -33,15 +34,24 @@ func (l *Loop) restoreListings(ctx context.Context) error {
 	for _, q := range view.Quarantines() {
 		add(q.Key)
 	}
-	for _, in := range l.stored.state.HeldSets() {
-		add(in.Key)
+	for k := range held {
+		add(k)
 	}
 	l.listed.restore(view, sets, recorded)
 	return nil
 }
 
-// requestsOf returns what a set requests: in effect, at the head, and in a held file.
-func (l *Loop) requestsOf(view *catalog.View, k fleet.Key) []fleet.ListingRequest {
+// heldSets returns the held files of each set. It costs what is held.
+func (l *Loop) heldSets() map[fleet.Key][]catalog.Input {
+	held := map[fleet.Key][]catalog.Input{}
+	for _, in := range l.stored.state.HeldSets() {
+		held[in.Key] = append(held[in.Key], in)
+	}
+	return held
+}
+
+// requestsOf returns what a set requests: in effect, at the head, and in its held files.
+func requestsOf(view *catalog.View, k fleet.Key, held []catalog.Input) []fleet.ListingRequest {
 	var all []fleet.ListingRequest
 	add := func(d *fleet.Declaration) {
 		if d != nil && d.Set != nil {
@@ -52,10 +62,8 @@ func (l *Loop) requestsOf(view *catalog.View, k fleet.Key) []fleet.ListingReques
 	if q, ok := view.Quarantine(k); ok {
 		add(q.Declaration)
 	}
-	for _, in := range l.stored.state.HeldSets() {
-		if in.Key == k {
-			add(in.Declaration)
-		}
+	for _, in := range held {
+		add(in.Declaration)
 	}
 	slices.SortFunc(all, fleet.CompareRequests)
 	return slices.Compact(all)
@@ -66,12 +74,12 @@ func (l *Loop) followSets(p *plan.Plan, r *plan.Request) {
 	if p.RevisionHold != nil {
 		return
 	}
-	view := &l.stored.state.Catalog().View
+	view, held := &l.stored.state.Catalog().View, sync.OnceValue(l.heldSets)
 	seen := map[fleet.Key]bool{}
 	add := func(k fleet.Key) {
 		if k.Kind == fleet.KindGitOpsDeploymentSet && !seen[k] {
 			seen[k] = true
-			l.listed.update(k, l.requestsOf(view, k))
+			l.listed.update(k, requestsOf(view, k, held()[k]))
 		}
 	}
 	for _, in := range r.Files {
@@ -210,7 +218,7 @@ func (r *repo) decodeAgain(ctx context.Context, in catalog.Input,
 // fields its plan shows, so that the owners of the repository's tenant decide who may.
 func (r *repo) proposed(ctx context.Context, inputs []catalog.Input,
 	lists func(fleet.TenantName) bool) ([]catalog.Input, error) {
-	var missing []fleet.ListingRequest
+	var requests []fleet.ListingRequest
 	inputs = slices.Clone(inputs)
 	var listed []int
 	for i, in := range inputs {
@@ -226,15 +234,9 @@ func (r *repo) proposed(ctx context.Context, inputs []catalog.Input,
 			continue
 		}
 		listed = append(listed, i)
-		for _, request := range in.Declaration.Set.Requests(in.Key.Tenant) {
-			if _, err := r.listed.listings(request); err != nil {
-				missing = append(missing, request)
-			}
-		}
+		requests = append(requests, in.Declaration.Set.Requests(in.Key.Tenant)...)
 	}
-	if len(missing) > 0 {
-		r.listed.propose(ctx, missing)
-	}
+	r.listed.propose(ctx, requests)
 	for _, i := range listed {
 		var err error
 		if inputs[i], err = r.relist(ctx, inputs[i]); err != nil {
