@@ -12,6 +12,7 @@ import (
 	"argosy.dev/argosy/fleet/catalog"
 	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/reconciler/plan"
+	"argosy.dev/argosy/reconciler/plan/effective"
 )
 
 // restoreListings follows the repositories of all sets of a loaded state. The sets contain their
@@ -118,19 +119,9 @@ func (l *Loop) takeListings(ctx context.Context, lease mirror.Lease) error {
 		return nil
 	}
 	inputs, complete := l.relisted(ctx, news)
-	err := l.planListings(ctx, lease, inputs)
-	if errors.Is(err, errUnplanned) && len(inputs) > 1 { // one set is at fault
-		for _, in := range inputs {
-			err := l.planListings(ctx, lease, []catalog.Input{in})
-			if errors.Is(err, errUnplanned) {
-				l.Log.Error(
-					"failed to plan a set with its new listing; it keeps its last good state",
-					"set", in.Key.String(), "error", err)
-			} else if err != nil {
-				return err
-			}
-		}
-		err = nil
+	err := l.planListings(ctx, lease, inputs...)
+	if errors.Is(err, errUnplanned) {
+		err = l.planEach(ctx, lease, inputs)
 	}
 	if err == nil && complete {
 		l.listed.planned(news)
@@ -138,8 +129,44 @@ func (l *Loop) takeListings(ctx context.Context, lease mirror.Lease) error {
 	return err
 }
 
+// planEach plans one set after the other. A set that cannot be planned with its new listing is
+// quarantined with the reason: it keeps its last good state until another listing or an edit of it
+// arrives.
+func (l *Loop) planEach(ctx context.Context, lease mirror.Lease, inputs []catalog.Input) error {
+	for _, in := range inputs {
+		err := l.planListings(ctx, lease, in)
+		if errors.Is(err, errUnplanned) {
+			l.Log.Error("failed to plan a set with its new listing; it keeps its last good state",
+				"set", in.Key.String(), "error", err)
+			err = l.planListings(ctx, lease, unplannable(in))
+		}
+		if err != nil && !errors.Is(err, errUnplanned) {
+			return err
+		}
+	}
+	return nil
+}
+
+// unplannable returns a set's file that the catalog quarantines: nothing is expanded.
+func unplannable(in catalog.Input) catalog.Input {
+	if in.Declaration == nil || in.Declaration.Set == nil {
+		return in
+	}
+	d, set := *in.Declaration, *in.Declaration.Set
+	set.Listings, set.Generated = nil, nil
+	set.Unexpanded = []fleet.Problem{{
+		Key: in.Key, Path: in.Path, Severity: fleet.SeverityError, Code: effective.CodeUnrendered,
+		Message: "it cannot be planned with its new listing; this is a defect of Argosy, and the " +
+			"log of the control plane has the reason",
+		Fix: "nothing is deleted; report it to the operators of Argosy, and undo the last change of " +
+			"the listed repository",
+	}}
+	d.Set, in.Declaration = &set, &d
+	return in
+}
+
 func (l *Loop) planListings(ctx context.Context, lease mirror.Lease,
-	inputs []catalog.Input) error {
+	inputs ...catalog.Input) error {
 	if len(inputs) == 0 {
 		return nil
 	}

@@ -14,6 +14,7 @@ import (
 
 	configschema "argosy.dev/argosy/config-schema"
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/argocd"
 	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/fleet/view"
 	"argosy.dev/argosy/reconciler"
@@ -315,6 +316,55 @@ func TestARestartKeepsASetWithoutItsRepository(t *testing.T) {
 	})
 	s.failWith(nil)
 	push(t, repos["acme"], nil, "cart")
+}
+
+// defective panics on a deployment named defect, as a defect of Argosy could.
+type defective struct {
+	argocd.Renderer
+	panics *atomic.Int64
+}
+
+func (d defective) Render(e fleet.EngineSpec, o fleet.Object) (fleet.Manifest, error) {
+	if o.Application != nil && o.Application.ID.Deployment == "defect" {
+		d.panics.Add(1)
+		panic("index out of range")
+	}
+	return d.Renderer.Render(e, o)
+}
+
+func TestASetThatCannotBePlannedKeepsItsStateAndStopsNoOther(t *testing.T) {
+	t.Parallel()
+	s, repos := newShelf(t, "acme", "globex")
+	push(t, repos["acme"], services("cart"))
+	push(t, repos["globex"], services("web"))
+	h := newHouse(t, together(platform(), tenant("acme", "prod"), tenant("globex", "prod"),
+		discovering("acme", "shop", ""), discovering("globex", "site", "")))
+	var panics atomic.Int64
+	r := h.start("one", options{lister: s, renderer: defective{panics: &panics}})
+	h.deploys("acme", "cart")
+	h.deploys("globex", "web")
+	const main, acme, globex = "refs/heads/main", "https://git.example.com/acme/services",
+		"https://git.example.com/globex/services"
+
+	push(t, repos["acme"], services("defect"))
+	r.Moved(main, []string{acme})
+	h.problem("cannot-render", "it cannot be planned with its new listing", true)
+	h.deploys("acme", "cart")
+	h.atRest(r)
+	before := panics.Load()
+	push(t, repos["globex"], services("api"))
+	r.Moved(main, []string{globex})
+	h.deploys("globex", "api", "web")
+	h.commit("another file", deployment("acme", "else", "v1", "Delete", "prod"))
+	h.deploys("acme", "cart", "else")
+	if n := panics.Load(); n != before {
+		t.Errorf("it is planned again without a reason: %d panics after %d", n, before)
+	}
+
+	push(t, repos["acme"], services("checkout"), "defect")
+	r.Moved(main, []string{acme})
+	h.problem("cannot-render", "", false)
+	h.deploys("acme", "cart", "checkout", "else")
 }
 
 func TestFoldersThatVanishAreGuarded(t *testing.T) {

@@ -60,6 +60,7 @@ type options struct {
 	// between reads of a listed repository; default 3 min
 	listingPoll time.Duration
 	task        func(context.Context) // that runs while the replica leads
+	renderer    engine.Renderer       // Argo CD's when nil
 }
 
 func (h *house) start(name string, o options) *replica {
@@ -69,6 +70,9 @@ func (h *house) start(name string, o options) *replica {
 	}
 	if o.poll == 0 {
 		o.poll = 100 * time.Millisecond
+	}
+	if o.renderer == nil {
+		o.renderer = argocd.Renderer{}
 	}
 	store, err := postgres.Open(context.Background(), cmp.Or(o.url, h.url), postgres.Options{
 		Connections: postgres.Connections{Workers: 4}, Application: name})
@@ -94,7 +98,7 @@ func (h *house) start(name string, o options) *replica {
 		return h.engines[e].dial(r.dead, stopped, o.engine)
 	}
 	r.Loop = reconciler.NewLoop(reconciler.Config{Source: r.source, Decoder: decoder{},
-		Renderer: argocd.Renderer{}, Store: r.store, Leases: r.store, Stops: r.store,
+		Renderer: o.renderer, Store: r.store, Leases: r.store, Stops: r.store,
 		Engines: finder{h, r.dead}, Judge: policy.New().Judge, Holder: name, URL: h.repo.URL,
 		Branch: "main", Poll: o.poll, Standby: o.standby, Metrics: reconciler.NewMetrics(registry),
 		Log:   quiet(),
