@@ -72,6 +72,36 @@ func TestTheClusterOfArgoCDIsTheEngines(t *testing.T) {
 
 // Two tenants share the cluster of the engine: neither gets a namespace that owns it, and the
 // reason names the way out.
+// An OCI artifact is rendered for a tenant alone: the only one of the Argo CD is.
+func TestAnArtifactIsImportedForTheOnlyTenant(t *testing.T) {
+	t.Parallel()
+	artifact := func(name, project string) string {
+		return strings.NewReplacer("https://git.example.com/acme/app",
+			"oci://registry.example.com/acme/app", "project: default", "project: "+project,
+		).Replace(named(name))
+	}
+	im, files := converged(t, artifact("web", "default"))
+	if a := im.apps[0]; a.refused() {
+		t.Errorf("%s: %s", a.Name, a.result.Reason)
+	}
+	if got := files["tenants/platform/deployments/web.yaml"]; !strings.Contains(got,
+		"repoURL: oci://registry.example.com/acme/app\n") {
+		t.Errorf("the deployment is\n%s", got)
+	}
+	tenant := files["fleet/tenants/platform.yaml"]
+	if !strings.Contains(tenant, "alone: true") ||
+		!strings.Contains(tenant, "oci://registry.example.com/acme/app") {
+		t.Errorf("the grant is\n%s", tenant)
+	}
+	im, _ = converged(t, artifact("web", "one"), in("cart", "two", "cart"))
+	for _, a := range im.apps {
+		if want := a.Name == "web"; a.refused() != want {
+			t.Errorf("with another tenant, %s is refused %t: %s", a.Name, a.refused(),
+				a.result.Reason)
+		}
+	}
+}
+
 func TestNoTenantGetsAnEngineThatOthersUse(t *testing.T) {
 	t.Parallel()
 	im, _ := converged(t, in("web", "shop", "web"), in("dns", "default", "kube-system"))

@@ -177,6 +177,7 @@ type grants struct {
 	kinds                                      map[fleet.GroupKind]bool
 	allow                                      allowances
 	deployments, applications                  int
+	alone                                      bool // on the engine, which it must be
 }
 
 // grantsOf collects the grants of a tenant for the Applications that are accepted.
@@ -191,6 +192,7 @@ func (im *importer) grantsOf(t *tenant, joined map[*draft][]*app, patterns []*pa
 		}
 		g.applications += len(apps)
 		g.allow.need(d.document)
+		g.alone = g.alone || needsAlone(d.document) && len(im.served()) == 1
 		for _, a := range apps {
 			open = open || a.project == defaultProject
 		}
@@ -297,6 +299,14 @@ func (a allowances) need(document map[string]any) {
 			add("versionRanges")
 		}
 	}
+}
+
+// needsAlone reports whether a deployment has a source that is rendered for a tenant alone.
+func needsAlone(document map[string]any) bool {
+	return slices.ContainsFunc(sourcesOf(document), func(s map[string]any) bool {
+		return strings.HasPrefix(text(s, "repoURL"), "oci://") ||
+			at(s, "directory", "jsonnet") != nil
+	})
 }
 
 // services are the grants of notifications, of entries "service recipient", sorted. A service that
@@ -413,6 +423,9 @@ func (t *tenant) propose(g grants, shared bool, argocd string) {
 		d.set("spec.namespaces", anys(keys(used)))
 	}
 	d.set("spec.environments", environments)
+	if g.alone {
+		d.set("spec.placement.alone", true)
+	}
 	d.set("spec.clusterResources", kindList(g.kinds))
 	for _, k := range keys(g.allow) {
 		if len(g.allow[k]) == 0 {

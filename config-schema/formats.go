@@ -53,8 +53,9 @@ var (
 	formatRepoURL = &format{
 		code: codeInvalidURL,
 		what: "an https:// or ssh:// URL of a repository, git@host:path, http:// for a host " +
-			"that is listed with it, or registry.example.com/<folder> of OCI charts, without " +
-			"pattern or query; its host is listed in Fleet.gitHosts",
+			"that is listed with it, registry.example.com/<folder> of OCI charts, or " +
+			"oci://registry.example.com/<name> of OCI artifacts, without pattern or query; its " +
+			"host is listed in Fleet.gitHosts",
 		pattern: `^[^\s*?\[\]{}!\\%#]+$`, check: func(s string) error {
 			_, err := fleet.ParseRepoURL(s)
 			return err
@@ -159,12 +160,16 @@ var (
 	formatChart = &format{code: codeInvalidValue, what: "the name of a chart",
 		pattern: `^[A-Za-z0-9][A-Za-z0-9._-]*$`, check: checkChart}
 	formatRevision = &format{
-		code:    codeInvalidRevision,
-		what:    "a branch, tag, commit or chart version, exactly, or a range of a chart's versions",
-		pattern: `^([A-Za-z0-9._/+_^~<>=*| -]|` + variablePattern + `)+$`,
+		code: codeInvalidRevision,
+		what: "a branch, tag, commit, chart version or digest of an OCI artifact, exactly, or a " +
+			"range of versions of a chart or artifact",
+		pattern: `^(sha256:[0-9a-f]{64}|([A-Za-z0-9._/+_^~<>=*| -]|` + variablePattern + `)+)$`,
 		check:   checkTarget, variables: true}
-	formatFixed = &format{code: codeInvalidRevision, what: "a full commit id or a tag; not HEAD",
-		pattern: `^[A-Za-z0-9_][A-Za-z0-9._/+_-]*$`, check: checkFixedRevision}
+	formatFixed = &format{
+		code:    codeInvalidRevision,
+		what:    "a full commit id, a tag, or the digest of an OCI artifact; not HEAD",
+		pattern: `^(sha256:[0-9a-f]{64}|[A-Za-z0-9_][A-Za-z0-9._/+_-]*)$`,
+		check:   checkFixedRevision}
 	formatImage = &format{
 		code: codeInvalidValue, what: "an image override: [name=]image[:tag][@digest]",
 		pattern: `^([A-Za-z0-9._/:@=+-]|` + variablePattern + `)+$`,
@@ -278,10 +283,10 @@ func checkCAData(s string) error {
 	return nil
 }
 
-// checkTarget allows a revision, and a range of versions: rangesAreOfCharts demands a chart for it,
-// and the catalog the grant.
+// checkTarget allows a revision, and a range of versions: revisionsFit demands a chart or an
+// artifact for it, and the catalog the grant.
 func checkTarget(s string) error {
-	if fleet.IsVersionRange(s) {
+	if fleet.IsVersionRange(s) || fleet.IsDigest(s) {
 		return nil
 	}
 	return fleet.CheckRevision(s)
@@ -289,7 +294,8 @@ func checkTarget(s string) error {
 
 func checkVariableName(s string) error {
 	if !only(s, alnum+"_") || strings.IndexByte(digits, s[0]) >= 0 {
-		return errors.New("a variable's name holds letters, digits and '_', and begins with no digit")
+		return errors.New(
+			"a variable's name holds letters, digits and '_', and begins with no digit")
 	}
 	return nil
 }
@@ -318,6 +324,9 @@ func checkChart(s string) error {
 func checkFixedRevision(s string) error {
 	if strings.EqualFold(s, "HEAD") {
 		return errors.New("HEAD moves; a sync runs at a full commit id or a tag")
+	}
+	if fleet.IsDigest(s) {
+		return nil
 	}
 	return fleet.CheckRevision(s)
 }

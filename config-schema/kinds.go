@@ -50,7 +50,8 @@ var neverTop = map[string]word{
 var neverAnywhere = map[string]word{
 	"annotations": notAllowed(
 		"declarations have no annotations: Argo CD and its image updater act on them",
-		"use labels to select by; notifications, watchPaths, links, wave and sync.diff are fields of "+
+		"use labels to select by; notifications, watchPaths, links, wave and sync.diff are "+
+			"fields of "+
 			"a deployment"),
 	"finalizers": notAllowed(
 		"finalizers are Argosy's to set, and only in a deletion that was planned",
@@ -681,7 +682,8 @@ var kindDeployment = describe(kind{
 			field{name: "environment", doc: "The environment.", example: "staging",
 				value: textOf(formatName)},
 			field{name: "selector",
-				doc:     "Selects environments of the deployment by label, instead of `environment`.",
+				doc: "Selects environments of the deployment by label, instead of " +
+					"`environment`.",
 				example: "{matchLabels: {tier: prod}}",
 				value: selector("Label keys and exact values; all must match.",
 					"{tier: prod}")},
@@ -755,7 +757,7 @@ var kindDeployment = describe(kind{
 				value: textOf(formatObjectName).atMost(253)},
 		)).by("environment")},
 ).exactlyOneOf("source", "sources").
-	checked(refsExist, rangesAreOfCharts, filesAreInside, overridesFit, releaseIsNamed),
+	checked(refsExist, revisionsFit, filesAreInside, overridesFit, releaseIsNamed),
 	func(d *fleet.Declaration, s *fleet.DeploymentSpec) {
 		d.Deployment = s
 	})
@@ -803,9 +805,10 @@ func wholeSource() []field {
 	return append([]field{
 		{
 			name: "repoURL",
-			doc: "The repository of Git or of Helm, which may be the root of a host, or a " +
-				"registry of OCI charts; its host is listed in `Fleet.gitHosts`, and the Tenant " +
-				"grants it.", example: "https://git.example.com/acme/checkout", required: true,
+			doc: "The repository of Git or of Helm, which may be the root of a host, a registry " +
+				"of OCI charts, or `oci://` and the name of an OCI artifact; its host is listed " +
+				"in `Fleet.gitHosts`, and the Tenant grants it.",
+			example: "https://git.example.com/acme/checkout", required: true,
 			value: textOf(formatRepoURL).atMost(1024)},
 		{name: "chart", doc: "A chart of the Helm repository at `repoURL`, instead of `path`.",
 			example: "checkout", value: textOf(formatChart).atMost(100)},
@@ -816,8 +819,9 @@ func wholeSource() []field {
 func sourceFields(whole bool) []field {
 	revision := field{
 		name: "targetRevision",
-		doc: "Branch, tag, commit or chart version, exactly. For a chart, where the Tenant has " +
-			"`allow: {versionRanges: true}`, a range of versions, e.g. `^1.2` or `>=1.2 <2`.",
+		doc: "Branch, tag, commit or chart version, exactly; of an OCI artifact a tag or digest. " +
+			"For a chart or artifact, where the Tenant has `allow: {versionRanges: true}`, a " +
+			"range of versions, e.g. `^1.2` or `>=1.2 <2`.",
 		example: "v1.4.0", required: whole, value: textOf(formatRevision)}
 	if !whole {
 		revision.example = "main"
@@ -1187,9 +1191,9 @@ var kindCredential = describe(kind{
 		value: textOf(formatCredentialURL).atMost(1024)},
 	field{
 		name: "type",
-		doc: "`git`, `helm` for a Helm repository, or `oci` for a registry of OCI charts. A " +
-			"chart's dependencies are read without the credential.",
-		example: "git", fallback: "oci without a scheme, else git",
+		doc: "`git`, `helm` for a Helm repository, or `oci` for a registry of OCI charts or " +
+			"artifacts. A chart's dependencies are read without the credential.",
+		example: "git", fallback: "oci without a scheme and for oci://, else git",
 		value: wordOf(string(fleet.RepositoryGit), string(fleet.RepositoryHelm),
 			string(fleet.RepositoryOCI))},
 	field{

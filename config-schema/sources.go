@@ -15,7 +15,7 @@ import (
 )
 
 // refIsGit refuses an entry of sources that has nothing to deploy and no name to be read by, and a
-// name for a chart, whose files other sources cannot read.
+// name for a chart or an OCI artifact, whose files other sources cannot read.
 func refIsGit(d *decoder, into reflect.Value, at node) {
 	s := into.Addr().Interface().(*fleet.Source)
 	switch {
@@ -24,6 +24,12 @@ func refIsGit(d *decoder, into reflect.Value, at node) {
 			d.problem(child(at, "ref"), codeExclusive,
 				"a chart has no files for other sources; a Git repository has",
 				"remove ref, or use path instead of chart")
+		})
+	case s.Ref != "" && s.Artifact():
+		d.at("ref", func() {
+			d.problem(child(at, "ref"), codeExclusive,
+				"an OCI artifact has no files for other sources; a Git repository has",
+				"remove ref")
 		})
 	case s.Ref == "" && s.Path == "" && s.Chart == "":
 		d.problem(at, codeMissingField, d.subject()+" has none of path, chart and ref",
@@ -166,8 +172,9 @@ func kustomizeFields() value {
 	).not(map[string]word{
 		"buildOptions": notAllowed("options of the build are the engine's, for all tenants: they "+
 			"could run programs and load files from anywhere", "remove it"),
-		"kubeVersion": notAllowed("kustomize uses it for Helm charts alone, and renders none: that "+
-			"needs an option of the build with which it runs programs",
+		"kubeVersion": notAllowed(
+			"kustomize uses it for Helm charts alone, and renders none: that "+
+				"needs an option of the build with which it runs programs",
 			"write a source of its own for the chart, with helm.kubeVersion"),
 		"apiVersions": notAllowed("kustomize uses them for Helm charts alone, and renders none: "+
 			"that needs an option of the build with which it runs programs",
@@ -267,33 +274,46 @@ func patchIsPlainYAML(d *decoder, into reflect.Value, at node) {
 	})
 }
 
-// rangesAreOfCharts refuses a range of versions for a Git repository: it would select among the
-// tags.
-func rangesAreOfCharts(d *decoder, into reflect.Value, at node) {
+// revisionsFit refuses a range of versions for a Git repository, where it would select among the
+// tags; and a digest for another source than an artifact, which has nothing but tags and digests.
+func revisionsFit(d *decoder, into reflect.Value, at node) {
 	spec := into.Addr().Interface().(*fleet.DeploymentSpec)
-	check := func(revision, chart string, source node) {
-		if chart == "" && fleet.IsVersionRange(revision) {
+	check := func(revision string, of fleet.Source, source node) {
+		var message, fix string
+		switch {
+		case revision == "":
+		case of.Artifact():
+			if err := fleet.CheckArtifactRevision(fleet.SampleVariables(revision)); err != nil {
+				message, fix = err.Error(), "write a tag of the artifact, or sha256: and its digest"
+			}
+		case fleet.IsDigest(revision):
+			message = "a digest is the revision of an OCI artifact alone"
+			fix = "write a branch, tag, commit or version, exactly"
+		case of.Chart == "" && fleet.IsVersionRange(revision):
+			message = "the revision is a range of versions, of which Argo CD takes the newest"
+			fix = "write a branch, tag or commit, exactly"
+		}
+		if message != "" {
 			d.at("targetRevision", func() {
 				d.problem(child(source, "targetRevision"), codeInvalidRevision,
-					"targetRevision: the revision is a range of versions, of which Argo CD takes the "+
-						"newest", "write a branch, tag or commit, exactly")
+					"targetRevision: "+message, fix)
 			})
 		}
 	}
 	if len(spec.Sources) == 0 {
 		d.at("source", func() {
-			check(spec.Source.TargetRevision, spec.Source.Chart, child(at, "source"))
+			check(spec.Source.TargetRevision, spec.Source, child(at, "source"))
 		})
 	}
 	for i, s := range spec.Sources {
 		d.steps = append(d.steps, step{"sources", -1}, step{"", i})
-		check(s.TargetRevision, s.Chart, child(at, "sources").Content[i])
+		check(s.TargetRevision, s, child(at, "sources").Content[i])
 		d.steps = d.steps[:len(d.steps)-2]
 	}
 	for i, o := range spec.Overrides {
 		d.steps = append(d.steps, step{"overrides", -1}, step{"", i}, step{"source", -1})
 		if of, err := spec.OverriddenSource(&o); err == nil {
-			check(o.Source.TargetRevision, spec.AllSources()[of].Chart,
+			check(o.Source.TargetRevision, spec.AllSources()[of],
 				child(child(at, "overrides").Content[i], "source"))
 		}
 		d.steps = d.steps[:len(d.steps)-3]
@@ -369,11 +389,17 @@ func repositoryFits(d *decoder, into reflect.Value, at node) {
 	var message, fix string
 	switch {
 	case err != nil: // the format has reported it
+	case s.Chart != "" && u.Artifact():
+		message = "an OCI artifact has no chart"
+		fix = "write the registry of a chart without oci://; or add the chart's name to the URL, " +
+			"and path: . instead of chart"
 	case s.Chart != "" && !u.Helm():
 		message, fix = "a Helm repository is read over https", "write https://..."
+	case u.Artifact():
 	case s.Chart == "" && u.OCI():
 		message, fix = "without a scheme, this is a registry of OCI charts",
-			"add chart, or write https:// or ssh:// before a Git repository"
+			"add chart; or write oci:// before an OCI artifact, https:// or ssh:// before a Git "+
+				"repository"
 	case s.Chart == "" && !u.Git():
 		message, fix = "the URL names no repository on the host",
 			"add the path of the repository; only a chart's repository may be the root of a host"

@@ -379,7 +379,7 @@ const (
 )
 
 // TypeOf returns the type of the credential's repository. The default of a registry, which has no
-// scheme, is oci, that of other URLs git.
+// scheme or oci://, is oci, that of other URLs git.
 func (c *CredentialSpec) TypeOf() RepositoryType {
 	if c.Type != "" {
 		return c.Type
@@ -414,7 +414,9 @@ func (t RepositoryType) Fits(u RepoURL) error {
 	switch {
 	case t == RepositoryOCI && !u.OCI():
 		return errors.New("a registry of OCI charts is written without a scheme, e.g. " +
-			"registry.example.com/charts")
+			"registry.example.com/charts, and that of artifacts with oci://")
+	case t != RepositoryOCI && u.Artifact():
+		return errors.New("the credential of oci:// is of type: oci")
 	case t != RepositoryOCI && u.OCI():
 		return errors.New("without a scheme, this is a registry of OCI charts: write type: oci, " +
 			"or https:// before the URL")
@@ -489,6 +491,12 @@ type Source struct {
 	Helm           *HelmSource      `json:"helm,omitempty"`
 	Directory      *DirectorySource `json:"directory,omitempty"`
 	Plugin         *PluginSource    `json:"plugin,omitempty"`
+}
+
+// Artifact reports whether the source is an OCI artifact.
+func (s Source) Artifact() bool {
+	u, err := ParseRepoURL(s.RepoURL)
+	return err == nil && u.Artifact()
 }
 
 // KustomizeSource holds the changes given to kustomize.

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"errors"
 	"regexp"
 	"strings"
 )
@@ -14,6 +15,24 @@ var comparator = regexp.MustCompile(
 
 // exactVersion is a comparator that is one version.
 var exactVersion = regexp.MustCompile(`^v?[0-9]{1,18}(\.[0-9]{1,18}){0,2}(-[0-9A-Za-z.-]+)?$`)
+
+// digest is the revision of an OCI artifact that never moves.
+var digest = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
+
+// artifactTag is the form of a tag in a registry.
+var artifactTag = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$`)
+
+// IsDigest reports whether the revision is the digest of an OCI artifact.
+func IsDigest(revision string) bool { return digest.MatchString(revision) }
+
+// CheckArtifactRevision allows a digest, a tag and a range of versions.
+func CheckArtifactRevision(revision string) error {
+	if IsDigest(revision) || IsVersionRange(revision) || artifactTag.MatchString(revision) {
+		return nil
+	}
+	return errors.New("an OCI artifact has tags of at most 128 letters, digits and . _ -, and " +
+		"digests: sha256: and 64 hexadecimal digits")
+}
 
 // IsVersionRange reports whether the revision is a range of versions of a chart: conditions that
 // are separated by blanks and must all hold, or alternatives of them, separated by "||". Argo CD

@@ -10,7 +10,8 @@ import (
 // RepoURL is a checked repository URL in its canonical form: host in lower case, no default port,
 // no trailing slash.
 type RepoURL struct {
-	// https, ssh, http (for hosts that Fleet.gitHosts lists with that scheme), or oci
+	// https, ssh, http (for hosts that Fleet.gitHosts lists with that scheme), or oci, with or
+	// without Short
 	Scheme string
 	User   string // of ssh, e.g. git; never with a password
 	Host   string // with :port when it is not the default
@@ -22,11 +23,11 @@ type RepoURL struct {
 
 // ParseRepoURL parses the repoURL of a source or credential. Only https, http and ssh are
 // transports of Git and of Helm repositories (CVE-2025-21613, CVE-2026-44936: ext::, file:// and
-// options passed as hosts); "git@host:path" is ssh, and "host/path" is a registry of OCI charts, as
-// Argo CD has them. It
-// refuses every character that Argo CD would read as a pattern, because Argo CD matches sourceRepos
-// and the URLs of scoped Secrets as globs. GitHostAllowed decides whether the host is allowed.
-// Errors never repeat the URL.
+// options passed as hosts); "git@host:path" is ssh, "host/path" is a registry of OCI charts, and
+// "oci://host/path" holds the artifacts of one name, as Argo CD has them. It refuses every
+// character that Argo CD would read as a pattern, because Argo CD matches sourceRepos and the URLs
+// of scoped Secrets as globs. GitHostAllowed decides whether the host is allowed. Errors never
+// repeat the URL.
 func ParseRepoURL(raw string) (RepoURL, error) {
 	if err := plainURL(raw); err != nil {
 		return RepoURL{}, err
@@ -35,7 +36,7 @@ func ParseRepoURL(raw string) (RepoURL, error) {
 	if !found {
 		return parseShort(raw)
 	}
-	if scheme != "https" && scheme != "http" && scheme != "ssh" {
+	if scheme != "https" && scheme != "http" && scheme != "ssh" && scheme != schemeOCI {
 		return RepoURL{}, wrongScheme(scheme)
 	}
 	authority, path, below := strings.Cut(rest, "/")
@@ -60,21 +61,20 @@ func ParseRepoURL(raw string) (RepoURL, error) {
 		return RepoURL{}, err
 	}
 	u.Host = host
-	if !below && scheme != "ssh" {
+	if !below && scheme != "ssh" && scheme != schemeOCI {
 		u.Path = ""
 		return u, nil
+	}
+	if scheme == schemeOCI && path != strings.ToLower(path) {
+		return RepoURL{}, errors.New("the name of an OCI artifact is in lower case")
 	}
 	return u, checkURLPath(u.Path)
 }
 
 func wrongScheme(scheme string) error {
-	if lower := strings.ToLower(scheme); lower == "https" || lower == "http" || lower == "ssh" {
+	if lower := strings.ToLower(scheme); lower == "https" || lower == "http" || lower == "ssh" ||
+		lower == schemeOCI {
 		return fmt.Errorf("write %s:// in lower case", lower)
-	} else if lower == "oci" {
-		return errors.New(
-			"a registry of OCI charts is written without oci://, e.g. registry.example.com/charts, " +
-				"with chart; OCI artifacts without a chart are not deployed, as a file in them " +
-				"could change how they are rendered")
 	}
 	return errors.New(
 		"a repository URL begins with https://, ssh://, or http:// where gitHosts of " +
@@ -116,14 +116,17 @@ func parseShort(raw string) (RepoURL, error) {
 
 const schemeOCI = "oci"
 
-// OCI reports whether the URL is of a registry of OCI charts.
+// OCI reports whether the URL is of a registry: of OCI charts, or of artifacts.
 func (u RepoURL) OCI() bool { return u.Scheme == schemeOCI }
+
+// Artifact reports whether the URL names OCI artifacts, which Argo CD deploys without a chart.
+func (u RepoURL) Artifact() bool { return u.OCI() && !u.Short }
 
 // Git reports whether a Git repository can have the URL: it names one, and its scheme is Git's.
 func (u RepoURL) Git() bool { return u.Path != "" && !u.OCI() }
 
 // Helm reports whether a Helm repository or a registry of charts can have the URL.
-func (u RepoURL) Helm() bool { return u.Scheme != "ssh" }
+func (u RepoURL) Helm() bool { return u.Scheme != "ssh" && !u.Artifact() }
 
 // String is the URL as written in a declaration.
 func (u RepoURL) String() string {
@@ -140,8 +143,12 @@ func (u RepoURL) String() string {
 }
 
 // Key is equal for two spellings of one repository: Argo CD's NormalizeGitURL lowers the case and
-// drops one ".git".
+// drops one ".git". Artifacts have keys of their own: a grant or a credential for the charts of a
+// folder is none for its artifacts.
 func (u RepoURL) Key() string {
+	if u.Artifact() {
+		u.Scheme = "artifact"
+	}
 	u.Path, u.Short = strings.TrimSuffix(strings.ToLower(u.Path), ".git"), false
 	return strings.ToLower(u.String())
 }
@@ -290,7 +297,7 @@ func checkURLPath(path string) error {
 }
 
 func defaultPort(scheme string) string {
-	return map[string]string{"https": "443", "http": "80", "ssh": "22"}[scheme]
+	return map[string]string{"https": "443", "http": "80", "ssh": "22", schemeOCI: "443"}[scheme]
 }
 
 func isUser(s string) bool {

@@ -47,7 +47,10 @@ func TestRepositoryURLsThatAreRefused(t *testing.T) {
 		"short address": "https://127.1/a", "hex address": "https://0x7f.0.0.1/a",
 		"octal address": "https://0177.0.0.1/a", "mapped address": "https://[::ffff:127.0.0.1]/a",
 		"zone": "https://[fe80::1%25eth0]/a", "port 0": "https://h.example.com:0/a",
-		"port 70000": "https://h.example.com:70000/a", "oci": "oci://registry.example.com/chart",
+		"port 70000": "https://h.example.com:70000/a", "oci host": "oci://registry.example.com",
+		"oci root": "oci://registry.example.com/", "oci port": "oci://r.example.com:443/a",
+		"oci tag": "oci://registry.example.com/a:1", "oci user": "oci://u@registry.example.com/a",
+		"oci case": "oci://registry.example.com/A", "OCI": "OCI://registry.example.com/a",
 		"final dot": "https://git.example.com./a", "long": "https://git.example.com/" +
 			strings.Repeat("a", 1100),
 	} {
@@ -63,6 +66,8 @@ func TestURLsWithoutASchemeAreReadAsArgoCDReadsThem(t *testing.T) {
 	for raw, key := range map[string]string{
 		"git@git.example.com:acme/Checkout.git": "ssh://git@git.example.com/acme/checkout",
 		"registry.example.com/acme/charts":      "oci://registry.example.com/acme/charts",
+		"oci://registry.example.com/acme/app":   "artifact://registry.example.com/acme/app",
+		"oci://127.0.0.1:5000/app":              "artifact://127.0.0.1:5000/app",
 		"localhost:5000/charts":                 "oci://localhost:5000/charts",
 		"https://charts.example.com":            "https://charts.example.com",
 		"https://charts.example.com/stable":     "https://charts.example.com/stable",
@@ -80,7 +85,6 @@ func TestURLsWithoutASchemeAreReadAsArgoCDReadsThem(t *testing.T) {
 		"scp password": "git:p@git.example.com:a", "no registry": "charts/app",
 		"registry alone": "registry.example.com", "registry root": "registry.example.com/",
 		"address with a port": "127.0.0.1:5000/charts",
-		"oci scheme":          "oci://registry.example.com/a",
 		"default port":        "registry.example.com:443/a", "folder": "./charts",
 		"up":       "../charts.d/x",
 		"ssh root": "ssh://git@git.example.com",
@@ -98,6 +102,7 @@ func TestAGrantOfOneSpellingCoversTheOther(t *testing.T) {
 		"ssh://git@git.example.com/acme/a": true, "git@git.example.com:acme/a.git": true,
 		"git@git.example.com:acme-evil/a": false, "other@git.example.com:acme/a": false,
 		"registry.example.com/acme/charts": true, "registry.example.com/acmes/charts": false,
+		"oci://registry.example.com/acme/charts":   false,
 		"https://registry.example.com/acme/charts": false, "https://charts.example.com": true,
 		"https://charts.example.com/x": false,
 	} {

@@ -43,6 +43,9 @@ func (e *Engine) Apply(ctx context.Context, row mirror.Row, secret fleet.Secret,
 		return e.applyToken(ctx, row, *account, secret, lease, known)
 	}
 	w, err := prepare(row, secret, lease)
+	if err == nil {
+		err = e.checkArtifacts(w)
+	}
 	if err != nil {
 		return engine.Outcome{}, err
 	}
@@ -50,6 +53,30 @@ func (e *Engine) Apply(ctx context.Context, row mirror.Row, secret fleet.Secret,
 		e.notePause(w)
 	}
 	return e.applyDesired(ctx, w, known)
+}
+
+// checkArtifacts refuses an Application of an OCI artifact for an Argo CD that would take the
+// artifact for a Git repository.
+func (e *Engine) checkArtifacts(w *desired) error {
+	found := e.argoCD.Load()
+	if found == nil || w.r != applications {
+		return nil
+	}
+	version := strings.TrimPrefix(*found, "v")
+	if !strings.HasPrefix(version, "2.") && !strings.HasPrefix(version, "3.0") {
+		return nil
+	}
+	spec := child(w.tree, "spec")
+	sources, _ := spec["sources"].([]any)
+	for _, s := range append([]any{spec["source"]}, sources...) {
+		source, _ := s.(map[string]any)
+		if url, _ := source["repoURL"].(string); strings.HasPrefix(url, "oci://") {
+			return fmt.Errorf("%s %s: %w: Argo CD %s deploys no OCI artifacts such as %s; upgrade "+
+				"it to 3.1 or later, or deploy from Git or a chart", w.row.Key.Kind, w.row.Key.Name,
+				engine.ErrRefused, clip(*found, 64), url)
+		}
+	}
+	return nil
 }
 
 // applyDesired decides and writes, again if other writers are faster.

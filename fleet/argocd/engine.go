@@ -87,7 +87,8 @@ type Engine struct {
 	// why writes are forbidden; nil until the first Preflight and after a good one
 	unfit           atomic.Pointer[error]
 	fit             atomic.Bool
-	rightsCheckedAt atomic.Int64 // Unix time of the last complete rights; 0: never
+	argoCD          atomic.Pointer[string] // version that the last Preflight found
+	rightsCheckedAt atomic.Int64           // Unix time of the last complete rights; 0: never
 }
 
 // Connect configures the connection to an engine's Argo CD instance with a Kubernetes client

@@ -39,6 +39,7 @@ func (e preflight) run(ctx context.Context) (engine.Report, error) {
 	}
 	report.Findings = append(report.Findings, kinds...)
 	report.Version = e.version(ctx)
+	e.argoCD.Store(&report.Version)
 	for _, check := range []func(context.Context, string) ([]engine.Finding, error){
 		e.checkSettings, e.checkDefaultProject, e.checkApplications, e.checkRights} {
 		if len(kinds) > 0 {

@@ -403,6 +403,27 @@ func TestPreflightReadsTheVersion(t *testing.T) {
 	}
 }
 
+// Argo CD before 3.1 takes an OCI artifact for a Git repository.
+func TestAnArtifactIsWrittenToAnArgoCDThatKnowsIt(t *testing.T) {
+	spec := engineSpec()
+	spec.DedicatedTo = []fleet.TenantName{acme}
+	o := applicationObject(checkoutID, exampleServer)
+	o.Application.Sources = append(o.Application.Sources, fleet.Source{Path: ".",
+		RepoURL: "oci://registry.example.com/acme/checkout", TargetRevision: "v1"})
+	w, err := prepare(rowFor(t, spec, o, 1), fleet.Secret{}, mirror.Lease{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for version, want := range map[string]bool{"v2.14.21": false, "2.x": false, "3.0.3": false,
+		"v3.1.0": true, "3.5.7": true, "3.x": true, "": true} {
+		e := &Engine{}
+		e.argoCD.Store(&version)
+		if err := e.checkArtifacts(w); errors.Is(err, engine.ErrRefused) == want {
+			t.Errorf("Argo CD %q: %v", version, err)
+		}
+	}
+}
+
 func TestArgoCDsWithoutARequestTimeoutAreReported(t *testing.T) {
 	for version, want := range map[string]int{
 		"v2.14.21": 0, "v3.5.7": 0, "3.5.7": 0, "v3.6.0-rc2": 1, "v3.6.1": 1, "3.10.0": 1,

@@ -288,6 +288,11 @@ func renderApplication(engine fleet.EngineSpec, key fleet.ObjectKey, a fleet.App
 		return object{}, err
 	}
 	for _, s := range a.Sources {
+		if s.Artifact() && !at.alone() {
+			return object{}, fmt.Errorf("repoURL %q: the engine is not dedicated to the tenant "+
+				"alone, and a file .argocd-source.yaml of an OCI artifact can choose the tool that "+
+				"renders it", s.RepoURL)
+		}
 		if s.Directory != nil && s.Directory.Jsonnet != nil && !at.alone() {
 			return object{}, fmt.Errorf("directory.jsonnet: the engine is not dedicated to the " +
 				"tenant alone, and jsonnet can read files of its repo-server")
@@ -484,7 +489,7 @@ func checkSource(s fleet.Source, all []fleet.Source) error {
 		return err
 	}
 	if u, _ := fleet.ParseRepoURL(s.RepoURL); s.Chart != "" && !u.Helm() ||
-		s.Chart == "" && !u.Git() {
+		s.Chart == "" && !u.Git() && !u.Artifact() {
 		return fmt.Errorf("repoURL %q is not of a repository that has the path or chart", s.RepoURL)
 	}
 	if err := checkTarget(s); err != nil {
@@ -509,9 +514,14 @@ func checkSource(s fleet.Source, all []fleet.Source) error {
 	return checkTool(s, all)
 }
 
-// checkTarget accepts one revision, or a range of a chart's versions, which the catalog has found
-// granted.
+// checkTarget accepts one revision, or a range of versions, which the catalog has found granted.
 func checkTarget(s fleet.Source) error {
+	if s.Artifact() {
+		if err := fleet.CheckArtifactRevision(s.TargetRevision); err != nil {
+			return fmt.Errorf("targetRevision %q: %w", s.TargetRevision, err)
+		}
+		return nil
+	}
 	if s.Chart != "" && fleet.IsVersionRange(s.TargetRevision) {
 		return nil
 	}
@@ -535,8 +545,8 @@ func checkRef(s fleet.Source, all []fleet.Source) error {
 		return nil
 	case len(all) == 1:
 		return fmt.Errorf("ref: there is no other source that could read its files")
-	case s.Chart != "":
-		return fmt.Errorf("ref: a chart has no files for other sources; a Git repository has")
+	case s.Chart != "" || s.Artifact():
+		return fmt.Errorf("ref: only a Git repository has files for other sources")
 	}
 	if err := fleet.ValidateRef(s.Ref); err != nil {
 		return fmt.Errorf("ref: %w", err)

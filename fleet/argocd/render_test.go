@@ -85,6 +85,8 @@ func TestRenderedObjectsAreGolden(t *testing.T) {
 			"https://git.example.com/acme/app"),
 		"repository-oci": repositoryOf(fleet.RepositoryOCI,
 			"registry.example.com/acme"),
+		"repository-artifact": repositoryOf(fleet.RepositoryOCI,
+			"oci://registry.example.com/acme/checkout"),
 		"application":        app(func(*fleet.Application) {}),
 		"application-manual": app(func(a *fleet.Application) { a.Sync = fleet.Sync{} }),
 		"application-automated-only": app(func(a *fleet.Application) {
@@ -291,6 +293,32 @@ func TestJsonnetIsRenderedForAnEngineOfTheTenantAlone(t *testing.T) {
 	}
 }
 
+func TestAnArtifactIsRenderedForAnEngineOfTheTenantAlone(t *testing.T) {
+	o := applicationObject(checkoutID, exampleServer)
+	o.Application.Sources[0].RepoURL = "oci://registry.example.com/acme/checkout"
+	tagged, pinned := "v1.4.0", "sha256:"+strings.Repeat("a1", 32)
+	for _, c := range []struct {
+		dedicated []fleet.TenantName
+		revision  string
+		want      bool
+	}{
+		{nil, tagged, false}, {[]fleet.TenantName{acme, "globex"}, tagged, false},
+		{[]fleet.TenantName{acme}, tagged, true}, {[]fleet.TenantName{acme}, pinned, true},
+		{[]fleet.TenantName{acme}, "release/1", false},
+		{[]fleet.TenantName{acme}, pinned + ",a", false},
+	} {
+		spec := engineSpec()
+		spec.DedicatedTo = c.dedicated
+		o.Application.Sources[0].TargetRevision = c.revision
+		m, err := Renderer{}.Render(spec, o)
+		if (err == nil) != c.want || c.want && !strings.Contains(string(m.Body),
+			`"repoURL":"oci://registry.example.com/acme/checkout","targetRevision":"`+
+				c.revision+`"`) {
+			t.Errorf("%s dedicated to %v: %v %s", c.revision, c.dedicated, err, m.Body)
+		}
+	}
+}
+
 func TestEqualGrantsRenderEqually(t *testing.T) {
 	a, b := projectObject(acme), projectObject(acme)
 	b.Project.SourceRepos = []string{a.Project.SourceRepos[1], a.Project.SourceRepos[0],
@@ -446,6 +474,11 @@ func TestRenderRejectsUnsafeObjects(t *testing.T) {
 			Patches: []fleet.KustomizePatch{{Path: "../patch.yaml"}}}),
 		"a patch from a URL": kustomized(fleet.KustomizeSource{
 			Patches: []fleet.KustomizePatch{{Path: "https://example.com/patch.yaml"}}}),
+		"the digest of an artifact in Git": src(func(s *fleet.Source) {
+			s.TargetRevision = "sha256:" + strings.Repeat("a1", 32)
+		}),
+		"a Git repository as an artifact's credential": repositoryOf(fleet.RepositoryGit,
+			"oci://registry.example.com/acme/checkout"),
 		"jsonnet on a shared engine": src(func(s *fleet.Source) {
 			s.Directory = &fleet.DirectorySource{Jsonnet: &fleet.JsonnetSource{}}
 		}),

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 
 	"argosy.dev/argosy/fleet"
@@ -29,14 +30,20 @@ type chartHost struct {
 	ca       []byte
 	helm     string // URL of the Helm repository
 	registry string // host of the registry
+
+	mu     sync.Mutex
+	pushed map[string][]byte // by path of the registry's API
 }
 
 func startChartHost(t testing.TB, charts map[string]map[string]string) *chartHost {
 	t.Helper()
-	h := &chartHost{charts: map[string][]byte{}}
+	h := &chartHost{charts: map[string][]byte{}, pushed: map[string][]byte{}}
 	for name, files := range charts {
 		files["Chart.yaml"] = strings.ReplaceAll(chartOfOne, "name: one", "name: "+name)
 		h.charts[name] = archive(t, name, files)
+		h.push("acme/charts/"+name, "1.0.0", "application/vnd.cncf.helm.config.v1+json",
+			"application/vnd.cncf.helm.chart.content.v1.tar+gzip",
+			[]byte(`{"apiVersion":"v2","name":"`+name+`","version":"1.0.0"}`), h.charts[name])
 	}
 	cert, key := certificate(t, "localhost")
 	pair, err := tls.X509KeyPair(cert, key)
@@ -82,38 +89,44 @@ func (h *chartHost) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.serveRegistry(w, r)
 }
 
-// serveRegistry is the part of the distribution specification by which clients pull.
-func (h *chartHost) serveRegistry(w http.ResponseWriter, r *http.Request) {
-	rest, _ := strings.CutPrefix(r.URL.Path, "/v2/acme/charts/")
-	name, what, _ := strings.Cut(rest, "/")
-	content, known := h.charts[name]
-	if !known {
-		http.NotFound(w, r)
-		return
-	}
-	config := []byte(`{"apiVersion":"v2","name":"` + name + `","version":"1.0.0"}`)
+// push stores a manifest with one layer under a tag of the registry, and returns its digest.
+func (h *chartHost) push(name, tag, configType, layerType string, config, content []byte) string {
 	manifest, _ := json.Marshal(map[string]any{"schemaVersion": 2,
 		"mediaType": "application/vnd.oci.image.manifest.v1+json",
-		"config": map[string]any{"mediaType": "application/vnd.cncf.helm.config.v1+json",
-			"digest": digest(config), "size": len(config)},
-		"layers": []any{map[string]any{
-			"mediaType": "application/vnd.cncf.helm.chart.content.v1.tar+gzip",
-			"digest":    digest(content), "size": len(content)}}})
-	var body []byte
-	switch what {
-	case "tags/list":
-		body = []byte(`{"name":"acme/charts/` + name + `","tags":["1.0.0"]}`)
-		w.Header().Set("Content-Type", "application/json")
-	case "manifests/1.0.0", "manifests/" + digest(manifest):
-		body = manifest
-		w.Header().Set("Content-Type", "application/vnd.oci.image.manifest.v1+json")
-	case "blobs/" + digest(config):
-		body = config
-	case "blobs/" + digest(content):
-		body = content
-	default:
+		"config": map[string]any{"mediaType": configType, "digest": digest(config),
+			"size": len(config)},
+		"layers": []any{map[string]any{"mediaType": layerType, "digest": digest(content),
+			"size": len(content)}}})
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.pushed[name+"/tags/list"] = []byte(`{"name":"` + name + `","tags":["` + tag + `"]}`)
+	h.pushed[name+"/manifests/"+tag] = manifest
+	h.pushed[name+"/manifests/"+digest(manifest)] = manifest
+	h.pushed[name+"/blobs/"+digest(config)] = config
+	h.pushed[name+"/blobs/"+digest(content)] = content
+	return digest(manifest)
+}
+
+// pushArtifact pushes files as an artifact.
+func (h *chartHost) pushArtifact(t testing.TB, name, tag string, files map[string]string) string {
+	return h.push(name, tag, "application/vnd.oci.empty.v1+json",
+		"application/vnd.oci.image.layer.v1.tar+gzip", []byte("{}"), archive(t, "deploy", files))
+}
+
+// serveRegistry is the part of the distribution specification by which clients pull.
+func (h *chartHost) serveRegistry(w http.ResponseWriter, r *http.Request) {
+	path := strings.TrimPrefix(r.URL.Path, "/v2/")
+	h.mu.Lock()
+	body, found := h.pushed[path]
+	h.mu.Unlock()
+	switch {
+	case !found:
 		http.NotFound(w, r)
 		return
+	case strings.HasSuffix(path, "/tags/list"):
+		w.Header().Set("Content-Type", "application/json")
+	case strings.Contains(path, "/manifests/"):
+		w.Header().Set("Content-Type", "application/vnd.oci.image.manifest.v1+json")
 	}
 	w.Header().Set("Docker-Content-Digest", digest(body))
 	w.Header().Set("Content-Length", fmt.Sprint(len(body)))
@@ -139,9 +152,13 @@ func TestRealArgoCDReadsSeveralSourcesAndPrivateCharts(t *testing.T) {
 			}
 			host := startChartHost(t, map[string]map[string]string{
 				"app": template("app"), "packed": template("packed")})
-			newArgoLabWith(t, "sources-"+strings.ReplaceAll(version, ".", "-"), stack.ArgoOptions{
-				Version: version, TrustedCAs: map[string][]byte{"localhost": host.ca},
-			}).readsSources(host)
+			w := newArgoLabWith(t, "sources-"+strings.ReplaceAll(version, ".", "-"),
+				stack.ArgoOptions{
+					Version: version, TrustedCAs: map[string][]byte{"localhost": host.ca}})
+			w.readsSources(host)
+			if version != "2.14" {
+				w.deploysArtifacts(host)
+			}
 		})
 	}
 }
@@ -166,15 +183,18 @@ func (w *argoLab) readsSources(host *chartHost) {
 	foundation := w.foundation(prodEU, w.spaceA)
 	project := projectObject(acme)
 	project.Project.ClusterResources = nil
-	project.Project.SourceRepos = []string{w.repo.URL, values.URL, host.helm, registry}
+	artifact := "oci://" + host.registry + "/acme/artifacts/app"
+	project.Project.SourceRepos = []string{w.repo.URL, values.URL, host.helm, registry, artifact}
 	project.Project.Destinations = []fleet.Destination{
 		{Server: fleet.ServerKey(w.cluster.Server, prodEU), Namespace: w.spaceA}}
 	w.apply(w.row(project, ""), fleet.Secret{})
 	w.apply(foundation[1], fleet.NewSecret(map[string][]byte{"token": []byte(token)}))
 	access := fleet.NewSecret(map[string][]byte{"username": []byte(chartUser),
 		"password": []byte(chartPassword)})
-	for name, url := range map[string]string{"helm": host.helm, "oci": registry} {
-		o := repositoryOf(fleet.RepositoryType(name), url)
+	for name, url := range map[string]string{"helm": host.helm, "oci": registry,
+		"oci-artifact": artifact} {
+		kind, _, _ := strings.Cut(name, "-")
+		o := repositoryOf(fleet.RepositoryType(kind), url)
 		o.Repository.ID.Name = fleet.CredentialName(name)
 		if key, _ := fleet.NormalizeRepoURL(url); name == "oci" { // of a credential for the folder
 			o.Repository.Part = fleet.RepositoryPart(key)
@@ -235,5 +255,48 @@ func (w *argoLab) readsSources(host *chartHost) {
 	w.apply(one, fleet.Secret{})
 	w.until("one source again prunes the others' resources", func() bool {
 		return value("app") == "" && value("packed") == "" && value("more") == "changed"
+	})
+}
+
+// deploysArtifacts follows readsSources, whose project and credentials it uses. The engine is now
+// rendered for as one of acme's own.
+func (w *argoLab) deploysArtifacts(host *chartHost) {
+	w.Helper()
+	push := func(tag, value string) string {
+		return host.pushArtifact(w, "acme/artifacts/app", tag, map[string]string{
+			"kustomization.yaml": "resources: [cm.yaml]\n",
+			"cm.yaml":            configMap("artifact", value)})
+	}
+	w.spec.DedicatedTo = []fleet.TenantName{acme}
+	id := fleet.ApplicationID{Tenant: acme, Deployment: "artifact", Environment: prodEU.Name}
+	at := func(revision string, hold fleet.SyncRunName) mirror.Row {
+		return w.app(id, "deploy", w.spaceA, fleet.DeletionDelete, func(a *fleet.Application) {
+			a.Sources[0].RepoURL = "oci://" + host.registry + "/acme/artifacts/app"
+			a.Sources[0].TargetRevision, a.Hold = revision, hold
+		})
+	}
+	deployed := func(what, digest, value string) {
+		w.observed(what, at("stable", "").Key, func(o mirror.Observation) bool {
+			return synced(o) && o.Health == "Healthy" && o.SyncedRevision == digest
+		})
+		if got, _ := w.value(w.spaceA, "artifact"); got != value {
+			w.Errorf("%s: the ConfigMap has %q, want %q", what, got, value)
+		}
+	}
+	first := push("stable", "first")
+	w.apply(at("stable", ""), fleet.Secret{})
+	deployed("the tag is deployed", first, "first")
+	second := push("stable", "second")
+	w.refresh(at("stable", "").Key)
+	deployed("the moved tag is deployed", second, "second")
+	w.apply(at("stable", "rollback"), fleet.Secret{})
+	w.sync(at("stable", "rollback"), "rollback-1", first, "Succeeded")
+	if got, _ := w.value(w.spaceA, "artifact"); got != "first" {
+		w.Errorf("after the SyncRun the ConfigMap has %q", got)
+	}
+	w.apply(at(second, ""), fleet.Secret{})
+	w.until("the digest is deployed", func() bool {
+		got, _ := w.value(w.spaceA, "artifact")
+		return got == "second"
 	})
 }

@@ -143,6 +143,7 @@ func (ch *checker) checkOwn(e *entry, d *fleet.Declaration) []fleet.Problem {
 				ch.checkRepository(e, field+".repoURL", s.RepoURL, grant),
 				checkRange(e, field, s.TargetRevision, grant),
 				checkTools(e, field, s.Kustomize, s.Plugin, grant),
+				checkArtifact(e, field, s, grant),
 				checkJsonnet(e, field, s.Directory, grant))
 		}
 		for i, o := range d.Deployment.Overrides {
@@ -424,6 +425,21 @@ func checkJsonnet(e *entry, field string, d *fleet.DirectorySource,
 		"render it in the repository's own CI, or ask the platform for placement: {alone: true} in "+
 			"fleet/tenants/"+string(e.key.Tenant)+".yaml and for engines of the tenant's own",
 		"jsonnet can read files of the repo-server, which tenant %q shares", e.key.Tenant)}
+}
+
+// checkArtifact refuses an OCI artifact to a tenant that shares engines: Argo CD merges a file
+// .argocd-source.yaml of it over the declared source, and could so be made to run a plugin that the
+// tenant is not granted. In Git repositories, a hook of the checkout refuses that file (ADR 0020).
+func checkArtifact(e *entry, field string, s fleet.Source,
+	grant *fleet.TenantSpec) []fleet.Problem {
+	if !s.Artifact() || grant.Placement.Alone {
+		return nil
+	}
+	return []fleet.Problem{e.problem(field+".repoURL", codeTool,
+		"deploy from Git or a chart, or ask the platform for placement: {alone: true} in "+
+			"fleet/tenants/"+string(e.key.Tenant)+".yaml and for engines of the tenant's own",
+		"a file .argocd-source.yaml of an OCI artifact can choose the tool that renders it, on "+
+			"the repo-server that tenant %q shares", e.key.Tenant)}
 }
 
 // checkNotifications refuses services and recipients without the platform's grant: all tenants of

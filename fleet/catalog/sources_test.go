@@ -166,6 +166,28 @@ func TestJsonnetNeedsEnginesOfTheTenantsOwn(t *testing.T) {
 	}
 }
 
+func TestAnArtifactNeedsEnginesOfTheTenantsOwn(t *testing.T) {
+	web := remake(deployment("acme/web", "prod"), func(d *fleet.Declaration) {
+		d.Deployment.Source.RepoURL = "oci://git.example.com/acme/web"
+	})
+	own := func(d *fleet.Declaration) { d.Tenant.Placement.Alone = true }
+	granted := func(d *fleet.Declaration) {
+		d.Tenant.Repositories = []string{"oci://git.example.com/acme/"}
+	}
+	const web0 = "GitOpsDeployment acme/web spec.source.repoURL "
+	for want, changes := range map[string][]edit{
+		"":                              {own, granted},
+		web0 + "repository-not-granted": {own},
+		web0 + "tool-not-granted":       {granted},
+	} {
+		c := New()
+		good(t, c, theFleet(), engine("eu-1"), environment("acme/prod"), tenant("acme", changes...))
+		if got := codes(onlyErrors(c.Prepare([]Input{web}).Problems())); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
 func TestATenantIsAllowedNotifications(t *testing.T) {
 	web := remake(deployment("acme/web", "prod"), func(d *fleet.Declaration) {
 		d.Deployment.Notifications = []fleet.Notification{{Service: "slack",
