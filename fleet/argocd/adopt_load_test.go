@@ -204,10 +204,9 @@ func (l *load) create() {
 	}
 	l.until("all are synced and healthy", func() bool {
 		all := l.all()
-		return len(all) == l.n+1 && !slices.ContainsFunc(all, func(a loadApp) bool {
-			return !a.settled()
-		})
+		return len(all) == l.n+1 && !slices.ContainsFunc(all, loadApp.busy)
 	})
+	l.compared("all are compared after their syncs")
 	l.lap("%d Applications created and synced, tracked by label", l.n)
 }
 
@@ -225,9 +224,8 @@ type loadApp struct {
 	}
 	Operation *struct{}
 	Status    struct {
-		ReconciledAt time.Time
-		Health       struct{ Status string }
-		Sync         struct {
+		Health struct{ Status string }
+		Sync   struct {
 			Status, Revision string
 			ComparedTo       struct{ Destination struct{ Server string } }
 		}
@@ -237,9 +235,11 @@ type loadApp struct {
 	}
 }
 
-func (a loadApp) settled() bool {
-	return a.Status.Sync.Status == "Synced" && a.Status.Health.Status == "Healthy" &&
-		a.Status.OperationState.Phase == "Succeeded" && a.Operation == nil
+// busy reports whether Argo CD is not done with it.
+func (a loadApp) busy() bool {
+	_, refreshing := a.Metadata.Annotations["argocd.argoproj.io/refresh"]
+	return a.Status.Sync.Status != "Synced" || a.Status.Health.Status != "Healthy" ||
+		a.Status.OperationState.Phase != "Succeeded" || a.Operation != nil || refreshing
 }
 
 // all returns the live Applications, sorted by name; "root" is the last one.
@@ -284,16 +284,12 @@ func (l *load) annotate(r schema.GroupVersionResource, namespace, name, annotati
 	}
 }
 
-// compared waits until Argo CD has compared every Application again, and found it in sync.
+// compared waits until Argo CD has compared every Application again, found it in sync and has
+// nothing left to do: see settles.
 func (l *load) compared(what string) {
 	l.Helper()
-	since := time.Now().Add(time.Second)
 	l.refreshAll()
-	l.until(what, func() bool {
-		return !slices.ContainsFunc(l.all(), func(a loadApp) bool {
-			return !a.settled() || a.Status.ReconciledAt.Before(since.Truncate(time.Second))
-		})
-	})
+	l.until(what, func() bool { return !slices.ContainsFunc(l.all(), loadApp.busy) })
 }
 
 // prepare changes tracking by label to annotations in the order of docs/adopting.md.
@@ -627,7 +623,7 @@ func (l *load) adoptAll() {
 	// A worker applies a row again when it has drifted: here by the finalizer, which goes last.
 	l.until("all are compared in their new project, and no row needs a write", func() bool {
 		return l.unchanged() && !slices.ContainsFunc(l.all(), func(a loadApp) bool {
-			return a.Metadata.Name != "root" && (!a.settled() || len(a.Metadata.Finalizers) > 0 ||
+			return a.Metadata.Name != "root" && (a.busy() || len(a.Metadata.Finalizers) > 0 ||
 				!strings.Contains(a.Status.Sync.ComparedTo.Destination.Server,
 					"?managedEnvironment="))
 		})
@@ -688,9 +684,10 @@ func (l *load) moveOn() {
 	l.refreshAll()
 	l.until("all are synced at the next commit", func() bool {
 		return !slices.ContainsFunc(l.all(), func(a loadApp) bool {
-			return !a.settled() || a.Status.Sync.Revision != rev
+			return a.busy() || a.Status.Sync.Revision != rev
 		})
 	})
+	l.compared("all are compared after their syncs")
 	untracked, changed := 0, 0
 	for i := range l.n {
 		if value, _ := l.value(l.spaceA, loadName(i)); value == "two" {
@@ -729,7 +726,7 @@ func (l *load) releaseAll() {
 	seconds := time.Since(started).Seconds()
 	l.until("all are compared where they were", func() bool {
 		return !slices.ContainsFunc(l.all(), func(a loadApp) bool {
-			return !a.settled() || a.Spec.Project != "legacy" ||
+			return a.busy() || a.Spec.Project != "legacy" ||
 				a.Status.Sync.ComparedTo.Destination.Server != l.cluster.Server
 		})
 	})

@@ -72,6 +72,7 @@ func (w *argoLab) byHand(token string) {
 		phase, _, _ := unstructured.NestedString(o, "status", "operationState", "phase")
 		return status == "Synced" && phase == "Succeeded" && o["operation"] == nil
 	})
+	w.settles(adoptedName)
 }
 
 func (w *argoLab) byHandLive() *unstructured.Unstructured {
@@ -166,7 +167,7 @@ func (w *argoLab) adopts() {
 		w.Errorf("a row without adopt: %v", err)
 	}
 	second := w.commit(map[string]string{"shop/cm.yaml": configMap("shop", "two")})
-	w.merge(`{"metadata":{"annotations":{"argocd.argoproj.io/refresh":"hard"}}}`)
+	w.refresh(adoptedName)
 	w.observed("synced at the next commit", row.Key, func(o mirror.Observation) bool {
 		return synced(o) && o.SyncedRevision == second
 	})
@@ -213,6 +214,7 @@ func (w *argoLab) refusesToAdopt(adopting func(func(*fleet.Application)) mirror.
 // releases: the Application is as before its adoption, except for what was declared since.
 func (w *argoLab) releases(row mirror.Row, before trace) {
 	w.Helper()
+	w.settles(adoptedName)
 	last := w.trace()
 	w.remove(row)
 	o := w.byHandLive()

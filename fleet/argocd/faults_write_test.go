@@ -208,7 +208,7 @@ func TestARequestToASlowEngineTimesOut(t *testing.T) {
 	})
 	begun := time.Now()
 	_, err := b.apply(b.app("v1"))
-	if !errors.Is(err, engine.ErrUnreachable) || time.Since(begun) > 15*time.Second {
+	if !errors.Is(err, engine.ErrUnreachable) || time.Since(begun) > time.Minute {
 		t.Errorf("after %s: %v", time.Since(begun), err)
 	}
 }

@@ -53,7 +53,7 @@ func (w *argoLab) leaves() {
 			Environment: prodEU.Name}, name, w.spaceA, policy, change)
 		w.apply(row, fleet.Secret{})
 		w.observed(name+" is synced", row.Key, synced)
-		w.settles(row)
+		w.settles(w.liveName(row))
 		rows = append(rows, row)
 		return row
 	}
@@ -114,7 +114,7 @@ func (w *argoLab) leaves() {
 		"blog/cm.yaml": configMap("blog", "two"), "shop/cm.yaml": configMap("shop", "two")})
 	for _, row := range rows {
 		if row.Key.Kind == fleet.ObjectApplication {
-			w.mergeOwn(row, hardRefresh)
+			w.refresh(w.liveName(row))
 		}
 	}
 	w.until("Argo CD syncs the next commit", func() bool {
@@ -130,23 +130,6 @@ func (w *argoLab) leaves() {
 			}
 		}
 		return true
-	})
-}
-
-const hardRefresh = `{"metadata":{"annotations":{"argocd.argoproj.io/refresh":"hard"}}}`
-
-// settles waits until Argo CD has nothing left to do. A comparison soon after a sync may not see
-// yet what the sync made: Argo CD then heals it with a second one.
-func (w *argoLab) settles(row mirror.Row) {
-	w.Helper()
-	w.mergeOwn(row, hardRefresh)
-	w.until("Argo CD has compared "+string(row.Deployment)+" and has nothing to do", func() bool {
-		o := w.of(row).Object
-		_, refreshing, _ := unstructured.NestedString(o, "metadata", "annotations",
-			"argocd.argoproj.io/refresh")
-		phase, _, _ := unstructured.NestedString(o, "status", "operationState", "phase")
-		state, _, _ := unstructured.NestedString(o, "status", "sync", "status")
-		return !refreshing && o["operation"] == nil && phase == "Succeeded" && state == "Synced"
 	})
 }
 

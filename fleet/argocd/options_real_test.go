@@ -4,12 +4,14 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/util/retry"
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/mirror"
@@ -20,8 +22,8 @@ import (
 func TestRealArgoCDReadsEveryOption(t *testing.T) {
 	for _, version := range stack.ArgoVersions {
 		t.Run(version, func(t *testing.T) {
-			w := newArgoLabWith(t, "options-"+string(version[0]), stack.ArgoOptions{
-				Version: version})
+			w := newArgoLabWith(t, "options-"+strings.ReplaceAll(version, ".", "-"),
+				stack.ArgoOptions{Version: version})
 			kubeconfig, err := os.ReadFile(w.cluster.Kubeconfig)
 			if err != nil {
 				t.Fatal(err)
@@ -83,6 +85,7 @@ func (w *argoLab) ignoresAndKeeps(space string) {
 	})
 	w.apply(row, fleet.Secret{})
 	w.observed("Synced at the first commit", row.Key, atRevision(first))
+	w.settles(row.Key.Name) // a sync that heals would overwrite what is edited below
 	ns, err := w.cluster.Client().CoreV1().Namespaces().Get(w.Context(), space, metav1.GetOptions{})
 	if err != nil {
 		w.Fatal(err)
@@ -101,7 +104,7 @@ func (w *argoLab) ignoresAndKeeps(space string) {
 	w.edit(space, "a", map[string]string{"pointer": "live", "path": "live"})
 	w.edit(space, "b", map[string]string{"value": "live"})
 	second := w.commit(optionsFiles("two"))
-	w.refresh(row.Key)
+	w.refresh(row.Key.Name)
 	w.observed("Synced at the second commit", row.Key, atRevision(second))
 	if got := w.configMap(space, "a").Data; !maps.Equal(got, map[string]string{"value": "two",
 		"pointer": "live", "path": "live"}) {
@@ -180,10 +183,13 @@ func (w *argoLab) configMap(space, name string) *corev1.ConfigMap {
 // edit changes a ConfigMap on the cluster as another field manager.
 func (w *argoLab) edit(space, name string, data map[string]string) {
 	w.Helper()
-	cm := w.configMap(space, name)
-	maps.Copy(cm.Data, data)
-	if _, err := w.cluster.Client().CoreV1().ConfigMaps(space).Update(w.Context(), cm,
-		metav1.UpdateOptions{FieldManager: "by-hand"}); err != nil {
+	if err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		cm := w.configMap(space, name)
+		maps.Copy(cm.Data, data)
+		_, err := w.cluster.Client().CoreV1().ConfigMaps(space).Update(w.Context(), cm,
+			metav1.UpdateOptions{FieldManager: "by-hand"})
+		return err
+	}); err != nil {
 		w.Fatal(err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -13,6 +14,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
 	"argosy.dev/argosy/fleet"
@@ -302,7 +304,7 @@ func (w *argoLab) deploysAndSyncs(first string, foundation []mirror.Row, credent
 		return synced(o) && o.SyncedRevision == first && o.Resources == 1
 	})
 	second := w.commit(map[string]string{"shop/cm.yaml": configMap("shop", "two")})
-	w.refresh(app.Key)
+	w.refresh(app.Key.Name)
 	w.observed("Synced at the second commit", app.Key, func(o mirror.Observation) bool {
 		return synced(o) && o.SyncedRevision == second
 	})
@@ -334,16 +336,42 @@ func (w *argoLab) deploysAndSyncs(first string, foundation []mirror.Row, credent
 }
 
 // refresh makes Argo CD fetch from Git, like a webhook.
-func (w *argoLab) refresh(key fleet.ObjectKey) {
+func (w *argoLab) refresh(name string) {
 	w.Helper()
 	patch := []byte(`{"metadata":{"annotations":{"argocd.argoproj.io/refresh":"hard"}}}`)
-	if _, err := w.applications().Patch(w.Context(), key.Name, types.MergePatchType, patch,
+	if _, err := w.applications().Patch(w.Context(), name, types.MergePatchType, patch,
 		metav1.PatchOptions{FieldManager: "webhook"}); err != nil {
 		w.Fatal(err)
 	}
 }
 
+// settles waits until Argo CD has nothing left to do for a synced Application. A comparison soon
+// after a sync may not see yet what the sync made: Argo CD then heals it with a second one.
+func (w *argoLab) settles(name string) {
+	w.Helper()
+	w.refresh(name)
+	w.until("Argo CD has compared "+name+" and has nothing to do", func() bool {
+		app, err := w.applications().Get(w.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			w.Fatal(err)
+		}
+		_, refreshing := app.GetAnnotations()["argocd.argoproj.io/refresh"]
+		phase, _, _ := unstructured.NestedString(app.Object, "status", "operationState", "phase")
+		state, _, _ := unstructured.NestedString(app.Object, "status", "sync", "status")
+		return !refreshing && app.Object["operation"] == nil && phase == "Succeeded" &&
+			state == "Synced"
+	})
+}
+
 func (w *argoLab) sync(row mirror.Row, id, revision, phase string) {
+	w.Helper()
+	if got := w.syncEnds(row, id, revision); got != phase {
+		w.Fatalf("sync %s has %s, not %s", id, got, phase)
+	}
+}
+
+// syncEnds requests a sync, and returns the phase in which it ends.
+func (w *argoLab) syncEnds(row mirror.Row, id, revision string) (phase string) {
 	w.Helper()
 	w.until("asked for "+id, func() bool {
 		out, err := w.e.Sync(w.Context(), engine.SyncRequest{Key: row.Key, Tenant: row.Tenant,
@@ -354,8 +382,11 @@ func (w *argoLab) sync(row mirror.Row, id, revision, phase string) {
 		return out.State == mirror.ApplyApplied
 	})
 	w.observed("result of "+id, row.Key, func(o mirror.Observation) bool {
-		return o.OperationID == id && o.OperationPhase == phase
+		phase = o.OperationPhase
+		return o.OperationID == id && slices.Contains([]string{"Succeeded", "Failed", "Error"},
+			phase)
 	})
+	return phase
 }
 
 // orphansDespiteHooks: with Orphan the workload stays and no delete hook runs, although Argo CD
@@ -434,6 +465,8 @@ func (w *argoLab) createsNamespaces() {
 		a.Sync = fleet.Sync{CreateNamespace: true}
 	})
 	w.apply(app, fleet.Secret{})
+	w.observed("compared with its project and its cluster", app.Key,
+		func(o mirror.Observation) bool { return o.Sync == mirror.SyncOutOfSync })
 	w.sync(app, "refused", "main", "Failed")
 	w.observed("reason reported", app.Key, func(o mirror.Observation) bool {
 		return o.OperationID == "refused" && strings.Contains(o.OperationError,
@@ -447,7 +480,11 @@ func (w *argoLab) createsNamespaces() {
 	o.Project.Destinations = []fleet.Destination{
 		{Server: fleet.ServerKey(w.cluster.Server, env), Namespace: fresh}}
 	w.apply(w.row(o, ""), fleet.Secret{})
-	w.sync(app, "granted", "main", "Succeeded")
+	attempts := 0
+	w.until("Argo CD has read the project, and syncs", func() bool {
+		attempts++
+		return w.syncEnds(app, fmt.Sprintf("granted-%d", attempts), "main") == "Succeeded"
+	})
 	if got, _ := w.value(fresh, "shop"); got == "" {
 		w.Error("the sync succeeded and nothing exists in the new namespace")
 	}

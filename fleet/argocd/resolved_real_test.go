@@ -13,7 +13,8 @@ import (
 func TestRealArgoCDDeploysAResolvedDeployment(t *testing.T) {
 	for _, version := range stack.ArgoVersions {
 		t.Run(version, func(t *testing.T) {
-			newArgoLab(t, version).deploysResolved()
+			newArgoLabWith(t, "resolved-"+strings.ReplaceAll(version, ".", "-"),
+				stack.ArgoOptions{Version: version}).deploysResolved()
 		})
 	}
 }

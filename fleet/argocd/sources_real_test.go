@@ -232,7 +232,7 @@ func (w *argoLab) readsSources(host *chartHost) {
 	if err != nil {
 		w.Fatal(err)
 	}
-	w.refresh(one.Key)
+	w.refresh(one.Key.Name)
 	w.observed("synced at each source's revision", one.Key, func(o mirror.Observation) bool {
 		return synced(o) && strings.HasPrefix(o.SyncedRevision, second+",1.0.0,1.0.0,")
 	})
@@ -287,7 +287,7 @@ func (w *argoLab) deploysArtifacts(host *chartHost) {
 	w.apply(at("stable", ""), fleet.Secret{})
 	deployed("the tag is deployed", first, "first")
 	second := push("stable", "second")
-	w.refresh(at("stable", "").Key)
+	w.refresh(at("stable", "").Key.Name)
 	deployed("the moved tag is deployed", second, "second")
 	w.apply(at("stable", "rollback"), fleet.Secret{})
 	w.sync(at("stable", "rollback"), "rollback-1", first, "Succeeded")

@@ -189,7 +189,7 @@ func (w *argoLab) comparesOnTheServer() {
 	w.apply(row, fleet.Secret{})
 	w.observed("compared on the API server", row.Key, synced)
 	next := w.commit(map[string]string{"watched/cm.yaml": configMap("watched", "two")})
-	w.refresh(row.Key)
+	w.refresh(row.Key.Name)
 	w.observed("Synced at the next commit", row.Key, atRevision(next))
 	if value, _ := w.value(w.spaceA, "watched"); value != "two" {
 		w.Errorf("the watched file has %q", value)

@@ -124,12 +124,12 @@ func (l *lab) until(what string, ok func() bool) {
 	l.Helper()
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(4 * time.Minute); !ok(); <-tick.C {
+	for deadline := time.Now().Add(8 * time.Minute); !ok(); <-tick.C {
 		if time.Now().After(deadline) {
 			for _, name := range l.names() {
 				l.Logf("%s: %v", name, l.get(name).Object["status"])
 			}
-			l.Fatalf("not within four minutes: %s", what)
+			l.Fatalf("not within eight minutes: %s", what)
 		}
 	}
 }
@@ -172,17 +172,21 @@ func (l *lab) sync(name string) {
 	})
 }
 
-func (l *lab) refresh(name string) {
+// refresh makes Argo CD compare the Applications, and waits until it has.
+func (l *lab) refresh(names ...string) {
 	l.Helper()
-	_, err := l.cluster.Dynamic().Resource(applications).Namespace(l.argo.Namespace).Patch(
-		l.Context(), name, types.MergePatchType,
-		[]byte(`{"metadata":{"annotations":{"argocd.argoproj.io/refresh":"hard"}}}`),
-		metav1.PatchOptions{})
-	l.must(err)
-	l.until(
-		"comparison of "+name,
-		func() bool { return l.get(name).GetAnnotations()[refresh] == "" },
-	)
+	for _, name := range names {
+		_, err := l.cluster.Dynamic().Resource(applications).Namespace(l.argo.Namespace).Patch(
+			l.Context(), name, types.MergePatchType,
+			[]byte(`{"metadata":{"annotations":{"argocd.argoproj.io/refresh":"hard"}}}`),
+			metav1.PatchOptions{})
+		l.must(err)
+	}
+	for _, name := range names {
+		l.until("comparison of "+name, func() bool {
+			return l.get(name).GetAnnotations()[refresh] == ""
+		})
+	}
 }
 
 func (l *lab) cm(name string) *corev1.ConfigMap {

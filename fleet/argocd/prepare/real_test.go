@@ -113,13 +113,28 @@ spec:
 		l.refresh(p + "-manual")
 		return l.status(p+"-manual") == "OutOfSync"
 	})
-	l.until("all are at the last commit", func() bool {
-		head, err := l.repo.Head(l.Context(), "main")
-		l.must(err)
-		return !slices.ContainsFunc(l.names(), func(name string) bool {
-			u := l.get(name)
+	l.settles(p)
+}
+
+// settles waits until Argo CD has nothing left to do. A comparison soon after a sync may not see
+// yet what the sync made: Argo CD then heals it with a second one.
+func (l *lab) settles(p string) {
+	l.Helper()
+	head, err := l.repo.Head(l.Context(), "main")
+	l.must(err)
+	names := slices.DeleteFunc(l.names(), func(name string) bool { return name == p+"-broken" })
+	l.until("all are at the last commit, and Argo CD has nothing to do", func() bool {
+		l.refresh(names...)
+		return !slices.ContainsFunc(names, func(name string) bool {
+			u, want := l.get(name), "Synced"
+			if name == p+"-manual" {
+				want = "OutOfSync"
+			}
+			state, _, _ := unstructured.NestedString(u.Object, "status", "sync", "status")
 			revision, _, _ := unstructured.NestedString(u.Object, "status", "sync", "revision")
-			return name != p+"-broken" && (revision != head || u.Object["operation"] != nil)
+			phase, _, _ := unstructured.NestedString(u.Object, "status", "operationState", "phase")
+			return state != want || revision != head || phase != "Succeeded" ||
+				u.Object["operation"] != nil
 		})
 	})
 }
@@ -256,12 +271,7 @@ func (l *lab) prepares(p, method string) {
 		l.refresh(p + "-auto")
 		return l.cm(p+"-auto-two") == nil
 	})
-	l.until("all are at the last commit", func() bool {
-		l.refresh(p + "-auto")
-		phase, _, _ := unstructured.NestedString(l.get(p+"-auto").Object, "status",
-			"operationState", "phase")
-		return l.status(p+"-auto") == "Synced" && phase == "Succeeded"
-	})
+	l.settles(p)
 	l.takesBack(p, settings)
 }
 
