@@ -48,7 +48,7 @@ func (s *site) follow(ctx context.Context, token, after string) (<-chan string, 
 func until(t *testing.T, lines <-chan string, part string) string {
 	t.Helper()
 	var seen strings.Builder
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(2 * time.Minute)
 	for {
 		select {
 		case line, ok := <-lines:

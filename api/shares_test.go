@@ -53,7 +53,7 @@ func eventually(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	poll := time.NewTicker(time.Millisecond)
 	defer poll.Stop()
-	for end := time.Now().Add(20 * time.Second); !done(); <-poll.C {
+	for end := time.Now().Add(2 * time.Minute); !done(); <-poll.C {
 		if time.Now().After(end) {
 			t.Fatalf("waited in vain for %s", what)
 		}

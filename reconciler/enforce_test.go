@@ -88,28 +88,29 @@ func TestALaterReviewedCommitTakesThePlaceOfAHeldOne(t *testing.T) {
 	})
 }
 
-// slowly answers what it knows of the first commit only after the test lets it.
+// slowly does not answer about the slow commit until the test ends.
 type slowly struct {
 	*reviewers
 	slow    atomic.Pointer[reviews.Span]
 	waiting atomic.Bool
+	over    chan struct{}
 }
 
 func (s *slowly) Reviewed(ctx context.Context, base, head fleet.Revision) (reviews.Reviewed,
 	error) {
 	if of := s.slow.Load(); of != nil && *of == (reviews.Span{Base: base, Head: head}) {
 		s.waiting.Store(true)
-		<-ctx.Done()
-		s.waiting.Store(false)
-		return reviews.Reviewed{}, ctx.Err()
+		<-s.over
+		return reviews.Reviewed{}, errors.New("the test is over")
 	}
 	return s.reviewers.Reviewed(ctx, base, head)
 }
 
 func TestAskingAboutAHeldCommitDelaysNoOther(t *testing.T) {
 	h := newHouse(t, small())
-	people := &slowly{reviewers: &reviewers{}}
+	people := &slowly{reviewers: &reviewers{}, over: make(chan struct{})}
 	h.atRest(h.start("a", options{reviews: people}))
+	t.Cleanup(func() { close(people.over) })
 	base := h.head()
 	head := h.commit("an unreviewed change", deployment("acme", "web", "evil", "Delete", "prod",
 		"staging"))

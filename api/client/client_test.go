@@ -168,7 +168,7 @@ func TestEventsResumeABrokenStream(t *testing.T) {
 			next.ServeHTTP(w, r.WithContext(ctx))
 		})
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	happen := func(name string) {
 		store.Change(func(*apitest.Mirror) {}, view.Event{Kind: "application", Name: name})
@@ -208,7 +208,7 @@ func TestAnEventStreamThatIsRefusedEnds(t *testing.T) {
 	if err := store.RevokeToken(t.Context(), "ops", "test"); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	var refused *wire.Refusal
 	if err := c.Events(ctx, func(view.Event) error { return nil }, nil); !errors.As(err,

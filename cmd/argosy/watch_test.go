@@ -44,7 +44,7 @@ func watching(t *testing.T, url string, args ...string) (<-chan string, func() i
 
 func expect(t *testing.T, lines <-chan string, part string) {
 	t.Helper()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(2 * time.Minute)
 	var seen []string
 	for {
 		select {

@@ -137,7 +137,7 @@ func TestServerThatHangs(t *testing.T) {
 			}
 			start := time.Now()
 			fails(t, m, ErrTimedOut)
-			if took := time.Since(start); took > 5*time.Second {
+			if took := time.Since(start); took > 30*time.Second {
 				t.Errorf("took %s", took)
 			}
 			m.Close()
@@ -174,11 +174,11 @@ func TestServerThatHangsInThePack(t *testing.T) {
 				close(gone)
 			})
 			fails(t,
-				open(t, t.TempDir(), s.url(), WithBudget(Budget{Idle: 150 * time.Millisecond})),
+				open(t, t.TempDir(), s.url(), WithBudget(Budget{Idle: time.Second})),
 				ErrTimedOut)
 			select {
 			case <-gone:
-			case <-time.After(10 * time.Second):
+			case <-time.After(time.Minute):
 				t.Fatal("the connection stays open")
 			}
 		})

@@ -212,7 +212,7 @@ func files(t testing.TB, m *Mirror, commit Hash) map[string]string {
 // until polls a condition that another goroutine or process fulfils.
 func until(t testing.TB, what string, condition func() bool) {
 	t.Helper()
-	ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, stop := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer stop()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()

@@ -145,7 +145,7 @@ func TestTerminatedSessionsLoseAndDoubleNothing(t *testing.T) {
 	})
 	const revisions, rows = 15, 50
 	for n := 1; n <= revisions; n++ {
-		for end := time.Now().Add(20 * time.Second); ; {
+		for end := time.Now().Add(2 * time.Minute); ; {
 			_, err := s.Plans.Record(t.Context(), lease, fullRecord(n-1, n, rows))
 			if err == nil {
 				break
@@ -225,7 +225,7 @@ func TestServerCrashKeepsWhatWasRecorded(t *testing.T) {
 
 func until(t testing.TB, what string, done func() bool) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); !done(); {
+	for end := time.Now().Add(2 * time.Minute); !done(); {
 		if time.Now().After(end) {
 			t.Fatalf("waited in vain for %s", what)
 		}
@@ -298,7 +298,7 @@ func TestReadOnlyPrimaryIsLeftAndFoundAgain(t *testing.T) {
 	began := time.Now()
 	until(t, "readiness", func() bool { return s.Ping(t.Context()) == nil })
 	must(s.Decisions.SetStop(t.Context(), mirror.Stop{Scope: mirror.StopFleet}, true))(t)
-	if took := time.Since(began); took > 30*time.Second {
+	if took := time.Since(began); took > time.Minute {
 		t.Errorf("it took %s", took)
 	}
 }
@@ -417,7 +417,7 @@ func TestLeasesAreRenewedWhileThePoolIsFull(t *testing.T) {
 			`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'argosy' AND wait_event_type = 'Lock'`) == 2
 	})
 	for range 5 {
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		if ok, err := s.Leases.Renew(ctx, worker, time.Hour); err != nil || !ok {
 			t.Errorf("renewed: %v, %v", ok, err)
 		}

@@ -188,7 +188,7 @@ func TestAKilledIndexIsRebuilt(t *testing.T) {
 	}
 	began := time.Now()
 	if _, err := postgres.Migrate(t.Context(), url); err == nil ||
-		time.Since(began) > 20*time.Second {
+		time.Since(began) > time.Minute {
 		t.Errorf("in the way of a transaction: %v after %s", err, time.Since(began))
 	}
 	check(t, tx.Rollback(t.Context()))

@@ -143,7 +143,7 @@ func TestHalfSentWriteOfADeadClientKeepsItsLeaseForSecondsOnly(t *testing.T) {
 				next = l
 				return ok
 			})
-			if took := time.Since(ended); took > 15*time.Second {
+			if took := time.Since(ended); took > 40*time.Second {
 				t.Errorf("the lease passed on after %s", took)
 			}
 			expect(t, url, `SELECT count(*) FROM revisions`, 1)
@@ -235,7 +235,7 @@ func TestAStatementWithoutTimeKeepsThePoolsConnections(t *testing.T) {
 	for name, c := range map[string]struct {
 		given time.Duration
 		kept  bool
-	}{"given no time": {100 * time.Millisecond, true}, "given time": {1200 * time.Millisecond,
+	}{"given no time": {100 * time.Millisecond, true}, "given time": {3 * time.Second,
 		false}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -208,7 +208,7 @@ func TestANamespaceIsWatchedFromItsFirstReadAndNoLongerThanItIsRead(t *testing.T
 	})
 	watches := func(namespace string, want int) {
 		t.Helper()
-		deadline := time.Now().Add(30 * time.Second)
+		deadline := time.Now().Add(2 * time.Minute)
 		for a.open(namespace) != want {
 			if time.Now().After(deadline) {
 				t.Fatalf("%d watches of %s are open, want %d", a.open(namespace), namespace, want)

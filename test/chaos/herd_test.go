@@ -138,7 +138,7 @@ func (h *herd) serveTLS(b *testing.B, w *setup) {
 	trust(b, h.ca)
 	r.address = h.hub
 	r.client = must(client.New(r.address, bootstrap, "chaos"))(b)
-	w.waitFor("the replica answers", time.Minute, func() error {
+	w.waitFor("the replica answers", 5*time.Minute, func() error {
 		_, err := r.client.Source(w.ctx)
 		return err
 	})
@@ -206,7 +206,7 @@ func (h *herd) join(
 // returns when the replica has sent the first of them away for a while: more ask than it lets in.
 func (h *herd) stampede(b *testing.B, w *setup) error {
 	h.stop()
-	if err := w.until(time.Minute, func() error {
+	if err := w.until(5*time.Minute, func() error {
 		n, err := h.metric(w, "argosy_agent_connected")
 		if err == nil && n > 0 {
 			err = fmt.Errorf("%.0f agents are still connected", n)
@@ -222,7 +222,7 @@ func (h *herd) stampede(b *testing.B, w *setup) error {
 	if err := h.start(b, w); err != nil {
 		return err
 	}
-	return w.until(time.Minute, func() error {
+	return w.until(5*time.Minute, func() error {
 		n, err := h.metric(w, sentAway)
 		if err == nil && n == before && len(h.members) > 0 {
 			err = errors.New("no agent was sent away")

@@ -36,7 +36,7 @@ func (h history) hosted() bool { return h.seed%2 == 0 }
 
 // convergeWithin is how long the fleet may take after the last fault to hold what the head asks
 // for.
-const convergeWithin = 3 * time.Minute
+const convergeWithin = 10 * time.Minute
 
 func (h history) indices() []int {
 	switch {
@@ -178,11 +178,11 @@ func (w *setup) converge() time.Duration {
 		return time.Since(started)
 	}
 	took := time.Since(started)
-	if err := w.until(time.Second, func() error { return w.converged() }); err != nil {
+	if err := w.until(30*time.Second, func() error { return w.converged() }); err != nil {
 		w.model.violated("the fleet converged and left that state again: %v", err)
 	}
 	// The objects that an Application needed are deleted one reconcile after it.
-	if err := w.until(30*time.Second, w.judge); err != nil {
+	if err := w.until(2*time.Minute, w.judge); err != nil {
 		w.model.violated("%v", err)
 	}
 	return took
@@ -359,7 +359,7 @@ func (w *setup) stopAndResume(n int, random *rand.Rand) {
 	}
 	w.pause(random, stopReach+3*time.Second)
 	w.model.stop(time.Time{})
-	w.waitFor("the fleet resumes", time.Minute, func() error {
+	w.waitFor("the fleet resumes", 5*time.Minute, func() error {
 		var err error
 		for _, r := range w.replicas {
 			ctx, cancel := context.WithTimeout(w.ctx, 5*time.Second)

@@ -54,7 +54,7 @@ func (w *duel) ask(sql string, into any, args ...any) error {
 // leader is the replica that holds the engine's lease, and the other one.
 func (w *duel) leader() (holder, other *replica) {
 	w.t.Helper()
-	w.waitFor("a replica leads", time.Minute, func() error {
+	w.waitFor("a replica leads", 5*time.Minute, func() error {
 		var name string
 		err := w.ask(
 			`SELECT holder FROM leases WHERE name = 'engine/' || $1 AND expires_at > now()`, &name,
@@ -125,12 +125,12 @@ func (w *duel) holdAndKill(what string, change, undo stack.Change) (held *stack.
 	w.commit(what, change)
 	select {
 	case <-held.Arrived:
-	case <-time.After(time.Minute):
+	case <-time.After(5 * time.Minute):
 		w.t.Fatal("the write was not sent")
 	}
 	dead.process.Kill()
 	w.commit("undo: "+what, undo)
-	w.waitFor("the other replica has applied the head", time.Minute, w.applied)
+	w.waitFor("the other replica has applied the head", 5*time.Minute, w.applied)
 	return held, left, name
 }
 
@@ -140,7 +140,7 @@ func (w *duel) release(held *stack.Held) {
 	held.Release()
 	select {
 	case <-held.Over:
-	case <-time.After(time.Minute):
+	case <-time.After(5 * time.Minute):
 		w.t.Fatal("the late write was not answered")
 	}
 	if held.Status >= 300 {
@@ -195,8 +195,8 @@ func TestACreateThatArrivesAfterItsDeletionIsNoGhost(t *testing.T) {
 		t.Fatalf("%d tombstones of %s: %v", tombs, name, err)
 	}
 	w.release(held)
-	w.waitFor("the ghost is listed", time.Minute, w.orphans(left, 1))
-	w.waitFor("and counted", time.Minute, w.counted(left, 1))
+	w.waitFor("the ghost is listed", 5*time.Minute, w.orphans(left, 1))
+	w.waitFor("and counted", 5*time.Minute, w.counted(left, 1))
 	all, err := left.client.Orphans(w.ctx, view.Filter{}, 100)
 	if err != nil {
 		t.Fatal(err)
@@ -218,9 +218,9 @@ func TestACreateThatArrivesAfterItsDeletionIsNoGhost(t *testing.T) {
 	if _, err := left.client.RemoveOrphan(w.ctx, removal); err != nil {
 		t.Fatal(err)
 	}
-	w.waitFor("it is removed", time.Minute, w.at("cart", ""))
-	w.waitFor("and listed no more", time.Minute, w.orphans(left, 0))
-	w.waitFor("nor counted", time.Minute, w.counted(left, 0))
+	w.waitFor("it is removed", 5*time.Minute, w.at("cart", ""))
+	w.waitFor("and listed no more", 5*time.Minute, w.orphans(left, 0))
+	w.waitFor("nor counted", 5*time.Minute, w.counted(left, 0))
 	if err := w.at("shop", "v1")(); err != nil {
 		t.Error("another Application:", err)
 	}
@@ -237,8 +237,8 @@ func TestACreateThatArrivesSoonAfterItsDeletionIsUndone(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.release(held)
-	w.waitFor("it is removed again", time.Minute, w.at("cart", ""))
-	w.waitFor("and no orphan", time.Minute, w.orphans(left, 0))
+	w.waitFor("it is removed again", 5*time.Minute, w.at("cart", ""))
+	w.waitFor("and no orphan", 5*time.Minute, w.orphans(left, 0))
 	if err := w.at("shop", "v1")(); err != nil {
 		t.Error("another Application:", err)
 	}
@@ -256,6 +256,6 @@ func TestAnUpdateThatArrivesAfterItsRevertIsRevertedAgain(t *testing.T) {
 	}
 	began := time.Now()
 	w.release(held)
-	w.waitFor("the late update is reverted", time.Minute, w.at("shop", "v1"))
+	w.waitFor("the late update is reverted", 5*time.Minute, w.at("shop", "v1"))
 	t.Logf("reverted after %s", time.Since(began).Round(10*time.Millisecond))
 }

@@ -427,7 +427,7 @@ func (s *statusWriter) Unwrap() http.ResponseWriter { return s.ResponseWriter }
 // inFlight is how long ago a row may have come back while a deletion that was right when it was
 // sent is still on its way. The object's resourceVersion and the finalizer that such a deletion has
 // set beforehand keep it from doing harm: the row's next write takes both away.
-const inFlight = 2 * time.Second
+const inFlight = 5 * time.Second
 
 // mayDelete holds a deletion of an Application against the store at this instant: the row must be
 // absent, or have been until just now, or the config repo must not have it and nothing but a

@@ -118,7 +118,7 @@ func (w *setup) measureStops(b *testing.B, disturb func() error, sample func()) 
 		sampling.Wait()
 		last = append(last, max(0, w.model.lastWrite().Sub(began)))
 		w.model.stop(time.Time{})
-		w.waitFor("the fleet resumes", time.Minute, func() error {
+		w.waitFor("the fleet resumes", 5*time.Minute, func() error {
 			_, err := c.Resume(w.ctx, wire.ResumeRequest{Scope: mirror.StopFleet})
 			return err
 		})

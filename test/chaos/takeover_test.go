@@ -51,7 +51,7 @@ func BenchmarkTakeover(b *testing.B) {
 				w.change(b, n)
 				took = append(took, time.Since(began))
 				w.start(holder)
-				w.waitFor("both replicas answer", time.Minute, func() error {
+				w.waitFor("both replicas answer", 5*time.Minute, func() error {
 					_, err := holder.client.Source(w.ctx)
 					return err
 				})
@@ -86,7 +86,7 @@ func BenchmarkTakeoverWithCredentials(b *testing.B) {
 		holder.process.Kill()
 		passed := make(chan time.Time, 1)
 		go func() {
-			w.waitFor("the lease passes on", time.Minute, func() error {
+			w.waitFor("the lease passes on", 5*time.Minute, func() error {
 				return w.zero(
 					`SELECT count(*) FROM leases l JOIN placements p ON l.name = 'engine/' || p.engine
 					WHERE p.tenant = 'globex' AND p.environment = 'prod' AND (l.holder = '' OR l.holder LIKE '%/' || $1 || '/%')`,
@@ -97,7 +97,7 @@ func BenchmarkTakeoverWithCredentials(b *testing.B) {
 		w.change(b, n)
 		took = append(took, max(0, time.Since(<-passed)))
 		w.start(holder)
-		w.waitFor("both replicas answer", time.Minute, func() error {
+		w.waitFor("both replicas answer", 5*time.Minute, func() error {
 			_, err := holder.client.Source(w.ctx)
 			return err
 		})
@@ -196,7 +196,7 @@ func (w *setup) change(b *testing.B, version int) {
 	w.model.set("globex", "web", version, "prod")
 	path, text := deployment("globex", "web", version, "Delete", []string{"prod"})
 	w.commit(fmt.Sprintf("version %d", version), stack.Change{Write: map[string]string{path: text}})
-	w.waitFor("the change arrives", time.Minute, func() error {
+	w.waitFor("the change arrives", 5*time.Minute, func() error {
 		live, err := w.live()
 		if err != nil {
 			return err
@@ -220,7 +220,7 @@ func (w *setup) holder(b *testing.B) *replica {
 	}
 	defer conn.Close(context.WithoutCancel(w.ctx))
 	var found *replica
-	w.waitFor("a replica holds the lease", time.Minute, func() error {
+	w.waitFor("a replica holds the lease", 5*time.Minute, func() error {
 		var name string
 		err := conn.QueryRow(w.ctx,
 			`SELECT l.holder FROM leases l JOIN placements p ON l.name = 'engine/' || p.engine

@@ -117,7 +117,7 @@ func (e engine) application(t *testing.T, name, repo, path, server, namespace st
 func (e engine) awaitHealthy(t *testing.T, name, commit string) {
 	t.Helper()
 	var app *unstructured.Unstructured
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	for {
 		var err error

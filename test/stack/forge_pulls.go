@@ -140,7 +140,7 @@ func (r *ForgeRepo) EditTitle(ctx context.Context, as Account, number int, title
 }
 
 // mergeLimit bounds Merge with its wait for the forge to find out whether it can.
-const mergeLimit = time.Minute
+const mergeLimit = 5 * time.Minute
 
 // Merge merges the pull request as the account and returns the commit that main
 // has for it. The style is merge, squash or rebase. It waits until the forge has

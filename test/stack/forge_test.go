@@ -50,7 +50,7 @@ func receiver(t *testing.T) (url string, next func(t *testing.T, event string) d
 	return server.URL, func(t *testing.T, event string) delivery {
 		t.Helper()
 		var others []string
-		for late := time.After(20 * time.Second); ; {
+		for late := time.After(2 * time.Minute); ; {
 			select {
 			case d := <-got:
 				if event == "" || d.Event == event {

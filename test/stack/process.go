@@ -139,11 +139,11 @@ func (p *Process) signal(s syscall.Signal) {
 }
 
 // startLimit bounds a part's start. An API server on a busy 2-core machine takes
-// 10 seconds.
-const startLimit = 2 * time.Minute
+// 10 seconds, and a build machine may be ten times slower.
+const startLimit = 5 * time.Minute
 
 // Await polls ready until it returns nil. It gives up when the context ends, the
-// process does, or two minutes are over, with ready's last error and the end of
+// process does, or five minutes are over, with ready's last error and the end of
 // the log.
 func (p *Process) Await(ctx context.Context, ready func(context.Context) error) error {
 	const pause = 20 * time.Millisecond

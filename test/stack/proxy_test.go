@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -25,14 +24,18 @@ func TestAProxyDeliversARequestLongAfterItsClientHasGone(t *testing.T) {
 	through := kubernetes.NewForConfigOrDie(p.REST()).CoreV1().ConfigMaps("default")
 	for name, deliver := range map[string]bool{"late": true, "lost": false} {
 		held := p.Hold(func(r *http.Request) bool { return r.Method == http.MethodPost })
-		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
-		_, err := through.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}},
-			metav1.CreateOptions{})
+		ctx, cancel := context.WithCancel(t.Context())
+		created := make(chan error, 1)
+		go func() {
+			_, err := through.Create(ctx, &corev1.ConfigMap{
+				ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+			created <- err
+		}()
+		<-held.Arrived
 		cancel()
-		if err == nil {
+		if err := <-created; err == nil {
 			t.Fatalf("%s: created although it is held", name)
 		}
-		<-held.Arrived
 		if _, err := direct.Get(t.Context(), name, metav1.GetOptions{}); !apierrors.IsNotFound(
 			err) {
 			t.Errorf("%s arrived before it was released: %v", name, err)

@@ -67,7 +67,7 @@ func apiServer(t *testing.T) *stack.Cluster {
 }
 
 const (
-	patience  = 30 * time.Second
+	patience  = 3 * time.Minute
 	bootstrap = "bootstrap-token-of-this-test-and-no-other"
 )
 

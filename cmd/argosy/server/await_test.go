@@ -108,7 +108,7 @@ func TestAStartWaitsForTheDatabase(t *testing.T) {
 	}()
 	until := func(what string, holds func() string) {
 		t.Helper()
-		deadline := time.Now().Add(time.Minute)
+		deadline := time.Now().Add(5 * time.Minute)
 		for why := holds(); why != ""; why = holds() {
 			select {
 			case err := <-ended:
