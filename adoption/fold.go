@@ -326,8 +326,7 @@ func (im *importer) addProbe(s *set) {
 // gives exactly them. A second import, with a probe in each ApplicationSet, shows which texts of
 // the deployment come from an item.
 func (im *importer) fold(files []configschema.File) ([]configschema.File, error) {
-	// a new item of an adopting set would wait for an Application that nothing creates
-	if im.Adopt || !slices.ContainsFunc(im.sets, (*set).whole) {
+	if !slices.ContainsFunc(im.sets, (*set).whole) {
 		return files, nil
 	}
 	trial := newImporter(im.Input, im.Options, im.tools)
@@ -391,6 +390,14 @@ func (im *importer) foldSet(s, trial *set, files []configschema.File) []configsc
 	if !gives(file, mine, files) {
 		return files
 	}
+	if im.Adopt {
+		orCreate(d, template)
+		listings := file.Listings
+		if file, err = d.file(); err != nil {
+			return files
+		}
+		file.Listings = listings
+	}
 	next := slices.DeleteFunc(slices.Clone(files), func(f configschema.File) bool {
 		return mine[f.Path]
 	})
@@ -436,6 +443,17 @@ func (im *importer) foldSet(s, trial *set, files []configschema.File) []configsc
 		s.notes = append(s.notes, "in paths of the set, * matches within one folder")
 	}
 	return next
+}
+
+// orCreate lets a set create the Applications of new items, as the ApplicationSet did.
+func orCreate(d *draft, template map[string]any) {
+	for _, entry := range list(template, "spec", "adopt") {
+		if m, ok := entry.(map[string]any); ok {
+			m["orCreate"] = true
+		}
+	}
+	put(d.document, steps("spec.template"), template)
+	d.text = nil
 }
 
 // functionTags are the tags of an ApplicationSet that are more than the value of a field, sorted.

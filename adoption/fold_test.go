@@ -241,12 +241,46 @@ func TestAnApplicationSetThatASetCannotRepeatBecomesDeployments(t *testing.T) {
 		"a condition": {strings.ReplaceAll(strings.ToLower(strings.Replace(elements,
 			"goTemplate", "GOTEMPLATE", 1)), "gotemplate", "goTemplate") +
 			filled("{{.name}}", `{{if eq .name "cart"}}a{{else}}b{{end}}`, local, "a"), Options{}},
-		"an adoption": {strings.ToLower(elements[len("goTemplate: true\n"):]) +
-			filled("{{name}}", "a", local, "a"), Options{Adopt: true}},
 	} {
 		if r, set := folded(t, c.spec, c.options); set != "" || r.Status == Refused ||
 			!strings.Contains(r.File, "/deployments/") {
 			t.Errorf("%s: %+v\n%s", what, r, set)
+		}
+	}
+}
+
+// A set adopts what the ApplicationSet generated, by the name that the item gives it, and creates
+// what it would have generated for a new item.
+func TestAnApplicationSetBecomesASetThatAdopts(t *testing.T) {
+	t.Parallel()
+	git := `{git: {repoURL: "https://git.example.com/acme/services", revision: main, ` +
+		`directories: [{path: services/*}, {path: services/old, exclude: true}]}}`
+	for what, c := range map[string]struct {
+		spec string
+		want []string
+	}{
+		"a list": {"generators: [{list: {elements: [{name: cart}, {name: web}]}}]" +
+			filled("shop-{{name}}-prod", "{{name}}", local, "{{name}}"), []string{
+			"      adopt:\n        - environment: main\n" +
+				"          application: shop-${item.name}-prod\n          orCreate: true\n",
+			"      deletionPolicy: Release\n"}},
+		"folders in every cluster": {"generators: [{matrix: {generators: [" + git +
+			", {clusters: {}}]}}]" +
+			filled("{{path.basename}}-{{name}}", "{{path}}", "{{server}}", "x"), []string{
+			"        - environment: eu\n" +
+				"          application: ${item.path.basename}-eu\n          orCreate: true\n",
+			"        - environment: us\n" +
+				"          application: ${item.path.basename}-us\n          orCreate: true\n"}},
+	} {
+		r, set := folded(t, c.spec, Options{Adopt: true})
+		for _, want := range c.want {
+			if !strings.Contains(set, want) {
+				t.Errorf("%s: %+v\n%s\nlacks %s", what, r, set, want)
+			}
+		}
+		if notes := strings.Join(r.Notes, "\n"); !strings.Contains(notes,
+			"kubectl -n argocd delete applicationset services --cascade=orphan") {
+			t.Errorf("%s: %q", what, notes)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package adoption
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -266,6 +267,11 @@ func (im *importer) concludeSets() {
 			}
 			r.Notes = append(s.notes, fmt.Sprintf("%s in %s", plural(len(s.apps)-refused,
 				"generated Application"), written))
+			if im.Adopt {
+				r.Notes = append(r.Notes, fmt.Sprintf("release the Applications before the merge: "+
+					"kubectl -n %s delete applicationset %s --cascade=orphan",
+					cmp.Or(s.Namespace, im.ArgoNamespace), s.Name))
+			}
 		}
 		im.results = append(im.results, *r)
 	}

@@ -755,9 +755,15 @@ var kindDeployment = describe(kind{
 			field{name: "application", doc: "The Application's name, in the engine's namespace.",
 				example: "checkout-prod", required: true,
 				value: textOf(formatObjectName).atMost(253)},
+			field{
+				name: "orCreate",
+				doc: "Argosy creates an Application of that name if the engine has none, as for " +
+					"a new item of a set. Without it, the deployment waits for the Application.",
+				example: "true", fallback: "false", value: boolean()},
 		)).by("environment")},
 ).exactlyOneOf("source", "sources").
-	checked(refsExist, revisionsFit, filesAreInside, overridesFit, releaseIsNamed),
+	checked(refsExist, revisionsFit, filesAreInside, overridesFit, releaseIsNamed,
+		createdIsFree),
 	func(d *fleet.Declaration, s *fleet.DeploymentSpec) {
 		d.Deployment = s
 	})
@@ -1132,6 +1138,21 @@ func toolOf(k *fleet.KustomizeSource, h *fleet.HelmSource, d *fleet.DirectorySou
 		return "plugin"
 	}
 	return ""
+}
+
+// createdIsFree refuses to create an Application with a name that Argosy gives to another one.
+func createdIsFree(d *decoder, into reflect.Value, at node) {
+	spec := into.Addr().Interface().(*fleet.DeploymentSpec)
+	for i, a := range spec.Adopt {
+		if !a.OrCreate || !fleet.HasIdentityForm(a.Application) {
+			continue
+		}
+		d.steps = append(d.steps, step{"adopt", -1}, step{"", i}, step{"application", -1})
+		d.problem(child(child(at, "adopt").Content[i], "application"), codeInvalidName,
+			"Argosy gives names that end in a hyphen and 16 of a-z and 2-7 to its own Applications",
+			"remove orCreate, or name the Application otherwise")
+		d.steps = d.steps[:len(d.steps)-3]
+	}
 }
 
 // maxRelease is the most characters of a Helm release's name.

@@ -29,6 +29,8 @@ type Application struct {
 	DeletionPolicy DeletionPolicy
 	// the object name of an existing Application that it takes over; "" for none
 	Adopt string `json:",omitempty"`
+	// create it, with the name Adopt, if there is none
+	AdoptOrCreate bool `json:",omitempty"`
 
 	Wave int `json:",omitempty"` // see WaveAnnotation
 

@@ -457,17 +457,19 @@ type DeploymentSpec struct {
 type Adoption struct {
 	Environment EnvironmentName `json:"environment"`
 	Application string          `json:"application"` // its object's name, which it keeps
+	// create an Application of this name if there is none
+	OrCreate bool `json:"orCreate,omitempty"`
 }
 
-// AdoptedIn returns the name of the Application that the deployment takes over in an environment;
-// "" if it takes over none.
-func (d *DeploymentSpec) AdoptedIn(env EnvironmentName) string {
+// AdoptedIn returns the adoption of the deployment in an environment; the zero value if it takes
+// over no Application there.
+func (d *DeploymentSpec) AdoptedIn(env EnvironmentName) Adoption {
 	for _, a := range d.Adopt {
 		if a.Environment == env {
-			return a.Application
+			return a
 		}
 	}
-	return ""
+	return Adoption{}
 }
 
 // Destinations names the environments, or selects them by label; exactly one of the two.

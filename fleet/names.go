@@ -72,6 +72,15 @@ func ObjectName(kind ObjectKind, parts ...string) string {
 	return readable + "-" + sum
 }
 
+// HasIdentityForm reports whether an object's name could be one of ObjectName, of any identity.
+func HasIdentityForm(name string) bool {
+	at := strings.LastIndexByte(name, '-')
+	return at > 0 && len(name)-at-1 == identityHashLen &&
+		strings.Trim(name[at+1:], "abcdefghijklmnopqrstuvwxyz234567") == ""
+}
+
+const identityHashLen = 16 // characters of 80 bits in base32
+
 // identityHash is 80 bits in lower-case base32. Each part is preceded by its length, so that
 // ("a-b","c") and ("a","b-c") differ.
 func identityHash(kind string, parts []string) string {

@@ -16,7 +16,7 @@ type Target struct {
 	Sources        []Source // one or several, with overrides and variables resolved
 	Sync           Sync     // with every default resolved
 	DeletionPolicy DeletionPolicy
-	Adopt          string // the existing Application to take over; "" for none
+	Adopt          Adoption // the existing Application to take over; the zero value for none
 
 	Wave                 int
 	IgnoreDifferences    []IgnoreDifference

@@ -59,3 +59,36 @@ func TestBatchesAddDeploymentsInTheOrderOfTheirPaths(t *testing.T) {
 	step(1, "fleet a b c: 2 adopted, 3 declared, 1 later")
 	step(0, "fleet a b c d: 2 adopted, 4 declared, 0 later")
 }
+
+// A run after the release of an ApplicationSet finds its Applications alone.
+func TestABatchLeavesOutWhatASetAdopts(t *testing.T) {
+	dir := t.TempDir()
+	set := filepath.Join(dir, "tenants", "acme", "sets", "shop.yaml")
+	if err := os.MkdirAll(filepath.Dir(set), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(set, []byte("apiVersion: argosy.dev/v1alpha1\n"+
+		"kind: GitOpsDeploymentSet\nmetadata: {name: shop}\nspec:\n  directories: "+
+		"{repoURL: \"https://git.example.com/a/b\", targetRevision: main, paths: [x/*]}\n"+
+		"  template:\n    metadata: {name: \"${item.name}\"}\n    spec:\n      adopt: "+
+		"[{environment: e0, application: \"shop.${item.name}-eu\", orCreate: true}]\n"),
+		0o644); err != nil {
+		t.Fatal(err)
+	}
+	other := adoptingFile("other", "shop.cart-eu")
+	other.Path = strings.Replace(other.Path, "acme", "globex", 1)
+	o := &adoption.Outcome{Files: []configschema.File{
+		adoptingFile("cart", "shop.cart-eu"), adoptingFile("web", "shop.web-eu"),
+		adoptingFile("dot", "shop-web-eu"), adoptingFile("two", "shop.two-eu", "shop.two-eu"),
+		other}, Report: adoption.Report{Objects: []adoption.Result{
+		{Kind: adoption.KindApplication, Name: "shop.web-eu", Adopted: true}}}}
+	files, p := nextBatch(o, dir, 0)
+	var names []string
+	for _, f := range files {
+		names = append(names, strings.TrimSuffix(filepath.Base(f.Path), ".yaml"))
+	}
+	if got := fmt.Sprintf("%v %+v", names, *p); got !=
+		"[dot two other] {Adopted:1 Declared:5 Later:0}" {
+		t.Error(got)
+	}
+}

@@ -31,12 +31,15 @@ type before struct {
 // only if the declaration changes nothing that Argo CD acts on except the project and the name of
 // the cluster, nothing else owns the object, and a dry run gives the declared spec. Otherwise it
 // returns engine.ErrAdoption with the reason. Argo CD then compares the Application again and syncs
-// only what differed before.
+// only what differed before. With orCreate, it creates an Application that an uncached read proves
+// absent.
 func (e *Engine) adopt(ctx context.Context, w *desired) (engine.Outcome, error) {
 	tree, found, err := e.readWhole(ctx, w)
 	switch {
 	case err != nil:
 		return engine.Outcome{}, err
+	case found == nil && child(child(w.tree, "metadata"), "annotations")[annotationOrCreate] != nil:
+		return e.write(ctx, w, nil)
 	case found == nil:
 		return engine.Outcome{}, blocked("there is no Application %s in namespace %s; correct "+
 			"adopt, or remove it to create a new Application", w.object, e.namespace)

@@ -182,6 +182,64 @@ func TestAClusterNameIsResolvedAsArgoCDDoes(t *testing.T) {
 	}
 }
 
+// A row with orCreate creates the Application under the declared name if it proves that there is
+// none, and adopts one that exists.
+func TestAMissingApplicationIsCreatedOnlyIfDeclaredSo(t *testing.T) {
+	b := newFaultRig(t, Options{})
+	b.synced()
+	o := applicationObject(checkoutID, exampleServer)
+	o.Application.Adopt, o.Application.DeletionPolicy = "by-name", fleet.DeletionRelease
+	if _, err := b.apply(b.row(o)); !errors.Is(err, engine.ErrAdoption) ||
+		!strings.Contains(err.Error(), "there is no Application by-name") {
+		t.Errorf("without orCreate: %v", err)
+	}
+	o.Application.AdoptOrCreate = true
+	row := b.row(o)
+	b.f.Order(func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/by-name") {
+			answer(w, http.StatusNotFound, "", "page not found") // of a proxy: proves nothing
+			return true
+		}
+		return false
+	})
+	if out, err := b.apply(row); err == nil {
+		t.Errorf("created without a proof of absence: %+v", out)
+	}
+	b.f.Order(nil)
+	b.named("prod")
+	if _, err := b.apply(row); !errors.Is(err, engine.ErrAdoption) {
+		t.Errorf("one that differs is overwritten: %v", err)
+	}
+	if err := b.e.client.do(t.Context(), request{method: http.MethodDelete,
+		path: applications.object(b.e.namespace, "by-name")}, nil); err != nil {
+		t.Fatal(err)
+	}
+	b.applied(row)
+	if got := b.destination(); !strings.Contains(got, "?managedEnvironment=") {
+		t.Errorf("created: %s", got)
+	}
+	b.until("the watch has shown it", func() bool {
+		known := b.e.cache.get(row.Key)
+		return known != nil && known.Ours && known.object == "by-name"
+	})
+	if out, err := b.apply(row); err != nil || out.Changed || out.State != mirror.ApplyApplied {
+		t.Errorf("again: %+v, %v", out, err)
+	}
+	created := b.destination()
+	b.until("it is released", func() bool {
+		done, err := b.e.Delete(b.Context(), row, b.lease)
+		return done && err == nil
+	})
+	if got := b.destination(); got != created {
+		t.Errorf("released: %s, before: %s", got, created)
+	}
+	o.Application.Adopt = fleet.ApplicationName(fleet.ApplicationID{Tenant: "globex",
+		Deployment: "shop", Environment: "prod"})
+	if _, err := (Renderer{}).Render(engineSpec(), o); err == nil {
+		t.Error("the name of another tenant's Application is rendered")
+	}
+}
+
 func TestInClusterNeedsNoSecret(t *testing.T) {
 	b := newFaultRig(t, Options{})
 	for _, c := range []struct{ secret, want, blocked string }{

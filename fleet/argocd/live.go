@@ -121,6 +121,9 @@ const (
 	// annotationAdopted is the object name of an adopted Application, which keeps its name. A copy
 	// of it under another name is foreign.
 	annotationAdopted = "argosy.dev/adopted"
+	// annotationOrCreate lets the engine create the Application of annotationAdopted if there is
+	// none.
+	annotationOrCreate = "argosy.dev/adopt-or-create"
 	// annotationBefore is what the adoption has changed, for the release.
 	annotationBefore = "argosy.dev/before"
 
@@ -138,7 +141,8 @@ var (
 	ownLabels = []string{labelManagedBy, labelTenant, labelEnvironment, labelDeployment,
 		labelCredential, labelPart, labelSecretType}
 	stableAnnotations = append([]string{annotationEngine, annotationHold, annotationAdopted,
-		annotationAdoptionPaused, fleet.WaveAnnotation, fleet.AccountAnnotation, annotationExpires,
+		annotationOrCreate, annotationAdoptionPaused, fleet.WaveAnnotation,
+		fleet.AccountAnnotation, annotationExpires,
 		annotationRenews, annotationCompare, annotationPaths},
 		linkAnnotations...)
 )

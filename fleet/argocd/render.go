@@ -55,6 +55,9 @@ func (Renderer) Render(engine fleet.EngineSpec, o fleet.Object) (fleet.Manifest,
 	}
 	if o.Application != nil && o.Application.Adopt != "" {
 		obj.Metadata.Annotations[annotationAdopted] = o.Application.Adopt
+		if o.Application.AdoptOrCreate {
+			obj.Metadata.Annotations[annotationOrCreate] = "true"
+		}
 	}
 	if c := o.Cluster; c != nil && c.ServiceAccount != nil {
 		obj.Metadata.Annotations[fleet.AccountAnnotation] = c.ServiceAccount.String()
@@ -317,6 +320,10 @@ func renderApplication(engine fleet.EngineSpec, key fleet.ObjectKey, a fleet.App
 	if a.Adopt != "" {
 		if err := fleet.ValidateObjectName(a.Adopt); err != nil {
 			return object{}, fmt.Errorf("adopt: %w", err)
+		}
+		if a.AdoptOrCreate && fleet.HasIdentityForm(a.Adopt) {
+			return object{}, fmt.Errorf("adopt: %q has the form of a name that Argosy gives",
+				a.Adopt)
 		}
 		name = a.Adopt
 	}

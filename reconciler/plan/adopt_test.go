@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -162,4 +163,32 @@ func TestAPauseOfAdoptionsChangesOnlyAppProjects(t *testing.T) {
 	p = h.apply(all)
 	wantActions(t, p, "update AppProject acme", "update AppProject globex")
 	checkState(t, h)
+}
+
+// The names that a set's items give are checked like written ones.
+func TestASetAdoptsEachApplicationOnce(t *testing.T) {
+	h := newHouse(t)
+	set := "apiVersion: argosy.dev/v1alpha1\nkind: GitOpsDeploymentSet\nmetadata: {name: shop}\n" +
+		"spec:\n  list: [{name: a, of: cart}, {name: b, of: web}, {name: c, of: web}]\n" +
+		"  template:\n    metadata: {name: \"${item.name}\"}\n    spec:\n" +
+		"      source: {repoURL: \"https://git.example.com/acme/app\", path: deploy, " +
+		"targetRevision: v1}\n" +
+		"      destination: {environments: [prod], namespace: app}\n" +
+		"      adopt: [{environment: prod, application: \"shop-${item.of}\", orCreate: true}]\n"
+	p := h.apply(adopting().with("tenants/acme/sets/shop.yaml", set))
+	var rejected []string
+	for _, q := range p.Quarantined {
+		for _, problem := range q.Problems {
+			rejected = append(rejected, q.Key.Name+" "+problem.Code+" "+problem.Field)
+			if !strings.Contains(problem.Message, "Application shop-web on engine eu-1 would be") {
+				t.Errorf("%s", problem)
+			}
+		}
+	}
+	slices.Sort(rejected)
+	const field = " already-adopted spec.template.spec.adopt[0].application"
+	if want := []string{"b" + field, "c" + field}; !slices.Equal(rejected, want) ||
+		!strings.Contains(actions(p), "create Application a@prod") {
+		t.Errorf("rejected %q, want %q\n%s", rejected, want, actions(p))
+	}
 }

@@ -104,5 +104,5 @@ func (p *phase) has(engine fleet.EngineName, id fleet.ApplicationID, object stri
 	r, exists := p.Rows.Base()[applied.ApplicationKey(engine, id)]
 	before := p.Applied.Catalog.Deployment(id.Deployed())
 	return exists && !r.Unwanted && before != nil &&
-		before.Deployment.AdoptedIn(id.Environment) == object
+		before.Deployment.AdoptedIn(id.Environment).Application == object
 }

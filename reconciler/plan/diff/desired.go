@@ -26,7 +26,8 @@ func application(
 		Sync:           sync,
 		Hold:           hold,
 		DeletionPolicy: target.DeletionPolicy,
-		Adopt:          target.Adopt,
+		Adopt:          target.Adopt.Application,
+		AdoptOrCreate:  target.Adopt.OrCreate,
 
 		Wave:                 target.Wave,
 		IgnoreDifferences:    target.IgnoreDifferences,
