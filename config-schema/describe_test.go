@@ -251,7 +251,7 @@ func TestATemplatesCommentsCanBeTakenAwayLineByLine(t *testing.T) {
 	for _, k := range kindOrder {
 		lines := strings.Split(string(New(k.name, "acme", exampleName(k.name))), "\n")
 		for i, l := range lines {
-			if !strings.HasPrefix(l, "#  ") {
+			if bare, off := commentedOut(l); !off || !strings.HasPrefix(bare, " ") {
 				continue
 			}
 			text := strings.Join(uncommented(lines, i), "\n")
@@ -271,12 +271,37 @@ func uncommented(lines []string, at int) []string {
 	out := append([]string(nil), lines...)
 	depth := func(l string) int { return len(l) - len(strings.TrimLeft(l, " ")) }
 	need := 100
-	for i := at; i >= 0 && strings.HasPrefix(lines[i], "# "); i-- {
-		bare := lines[i][2:]
+	for i := at; i >= 0; i-- {
+		bare, off := commentedOut(lines[i])
+		if !off {
+			break
+		}
 		if d := depth(bare); i == at || d < need &&
 			!strings.HasPrefix(strings.TrimLeft(bare, " "), "#") {
 			out[i], need = bare, d
 		}
 	}
 	return out
+}
+
+// commentedOut is a line without its comment mark.
+func commentedOut(line string) (string, bool) {
+	rest := strings.TrimLeft(line, " ")
+	bare, off := strings.CutPrefix(rest, "# ")
+	return line[:len(line)-len(rest)] + bare, off && len(rest) < len(line)
+}
+
+func TestATemplateIsAsFormatLeavesIt(t *testing.T) {
+	for _, k := range kindOrder {
+		given := map[string]string{"namespace": "checkout", "environments": "[eu, us]"}
+		for _, text := range [][]byte{New(k.name, "acme", exampleName(k.name)),
+			NewWith(k.name, "acme", exampleName(k.name), given)} {
+			formatted, err := Format(text)
+			if err != nil {
+				t.Errorf("%s: %s", k.name, err)
+			} else if string(formatted) != string(text) {
+				t.Errorf("argosy fmt changes the template of a %s to\n%s", k.name, formatted)
+			}
+		}
+	}
 }

@@ -200,7 +200,7 @@ func TestFormatRefusesWhatItCannotKeep(t *testing.T) {
 		t.Errorf("a file of an unknown kind is not formatted: %v", err)
 	}
 	if got, err := Format(New(fleet.KindSyncRun, "acme", "x")); err != nil ||
-		!bytes.Contains(got, []byte("#   # Keeps automated sync off")) {
+		!bytes.Contains(got, []byte("  # # Keeps automated sync off")) {
 		t.Errorf("comments of a template are lost: %v\n%s", err, got)
 	}
 }

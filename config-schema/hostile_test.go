@@ -77,7 +77,7 @@ func TestHostileFilesCostLittleAndAreRefused(t *testing.T) {
 		"equal anchors and aliases": {codeYAMLFeature, strings.Repeat("- &a b\n- *a\n", 20_000)},
 		"label of 200 KiB": {
 			codeSyntax,
-			strings.Replace(valid, "#   labels: {team: payments}",
+			strings.Replace(valid, "  # labels: {team: payments}",
 				"  labels: {"+strings.Repeat("x", 200_000)+": a}", 1)},
 		"a number of 200 000 digits": {
 			codeOutOfRange,
@@ -194,7 +194,7 @@ func TestMessagesNeverRepeatASecret(t *testing.T) {
 			"broken file": "a: [" + canary, "only text": canary,
 			"name":   strings.Replace(valid, "name: checkout", "name: '"+canary+"'", 1),
 			"anchor": "a: &" + canary + " b",
-			"label": strings.Replace(valid, "#   labels: {team: payments}", "  labels: {'"+canary+
+			"label": strings.Replace(valid, "  # labels: {team: payments}", "  labels: {'"+canary+
 				"': a}", 1),
 			"values": strings.Replace(valid, "path: deploy",
 				"path: deploy\n    helm:\n      values: |\n        x: '"+canary+"'", 1),

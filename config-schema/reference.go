@@ -52,6 +52,8 @@ type template struct {
 	name  string
 	brief bool // without optional fields
 	given map[string]string
+	// indentation of the field that is commented out, which its own fields share
+	base string
 }
 
 // New returns a first file of a kind, for `argosy new`. Required and common fields have example
@@ -83,9 +85,13 @@ func (t template) object(v *value, indent string, off bool) {
 	chosen := chosenOf(v)
 	for i := range v.fields {
 		f := &v.fields[i]
-		off := off || !f.required && !f.first && !chosen[f.name]
-		if !off || !t.brief {
-			t.field(f, indent, off)
+		out := t
+		optional := !f.required && !f.first && !chosen[f.name]
+		if !off && optional {
+			out.base = indent
+		}
+		if off := off || optional; !off || !t.brief {
+			out.field(f, indent, off)
 		}
 	}
 }
@@ -101,14 +107,15 @@ func chosenOf(v *value) map[string]bool {
 	return chosen
 }
 
-// field writes one field; off: commented out, in a form that one may uncomment line by line.
+// field writes one field; off: commented out, in a form that one may uncomment line by line and
+// that `argosy fmt` keeps.
 func (t template) field(f *field, indent string, off bool) {
 	mark := indent
 	t.brief = t.brief || f.raw
 	if off {
-		mark = "# " + indent
+		mark = t.base + "# " + strings.TrimPrefix(indent, t.base)
 		if f.doc != "" && f.name != "labels" {
-			fmt.Fprintf(t.b, "# %s# %s\n", indent, plainDoc(f.doc))
+			fmt.Fprintf(t.b, "%s# %s\n", mark, plainDoc(f.doc))
 		}
 	}
 	switch {
