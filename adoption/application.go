@@ -32,6 +32,7 @@ type app struct {
 	parent    bool   // of an app of apps, which needs no declaration
 	folded    string // the file of the set that replaces the deployment, or ""
 	unplaced  bool   // no engine takes its environment, because of another tenant
+	moved     bool   // to the platform's tenant
 }
 
 func (a *app) refuse(reason string, args ...any) {

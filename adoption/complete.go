@@ -389,6 +389,7 @@ func (im *importer) engine(applications, environments int) *draft {
 		// an engine of one tenant alone may serve Argo CD's own namespace to it
 		d.set("spec.dedicatedTo", anys(tenants))
 	}
+	d.set("spec.platformTenant", im.trusted())
 	d.fit()
 	return d
 }
@@ -553,6 +554,9 @@ func (im *importer) repair(w *whole, problems []fleet.Problem) (any bool) {
 			id := e.cluster.key + "\n" + name
 			claims[id] = append(claims[id], e)
 		case ok && isText && strings.HasPrefix(p.Field, "spec.namespaces["):
+			if p.Code == codeEngineNamespace {
+				im.ownerless[siteOf(e.cluster, name)] = true
+			}
 			any = im.ban(e, name, withFix(p)) || any
 		default:
 			any = im.refuseEnvironment(e, p.Message) || any
@@ -611,6 +615,7 @@ func (im *importer) award(ns string, envs []*environment) (any bool) {
 		}
 		return strings.Compare(string(a.tenant), string(b.tenant))
 	})
+	im.dispute(ns, envs, used)
 	for _, e := range envs[1:] {
 		any = im.ban(e, ns, fmt.Sprintf("namespace %q of the cluster is tenant %s's; give both "+
 			"projects to one tenant (--tenant-by tenant:NAME)", ns, envs[0].tenant)) || any

@@ -12,7 +12,15 @@ import (
 // converged assembles the config repo of some Applications without rendering it.
 func converged(t *testing.T, apps ...string) (*importer, map[string]string) {
 	t.Helper()
-	im := &importer{Options: Options{Engine: "main", Region: "main", DefaultTenant: "platform"},
+	return convergedWith(t, decision{}, "", apps...)
+}
+
+// convergedWith is converged as a further attempt, with a tenant of the platform.
+func convergedWith(t *testing.T, d decision, platform string, apps ...string) (*importer,
+	map[string]string) {
+	t.Helper()
+	im := &importer{Options: Options{Engine: "main", Region: "main", DefaultTenant: "platform",
+		PlatformTenant: platform}, decision: d, ownerless: map[site]bool{},
 		tenants: map[fleet.TenantName]*tenant{}, filesAt: map[string]bool{},
 		owned: map[string][]Original{}, patternNames: map[fleet.Key]bool{}}
 	im.tools.Normalize = func(o map[string]any, _ func(string) bool) (Normal, error) {

@@ -47,12 +47,15 @@ type Tools struct {
 
 // Options are the choices of the person who imports.
 type Options struct {
-	Engine        string   // name of the engine that the Argo CD becomes
-	ArgoNamespace string   // of the Argo CD; empty: that of most Applications, else argocd
-	DefaultTenant string   // tenant of project default
-	Owners        []string // of tenants whose project names no group
-	Region        string
-	TenantBy      TenantBy
+	Engine        string // name of the engine that the Argo CD becomes
+	ArgoNamespace string // of the Argo CD; empty: that of most Applications, else argocd
+	DefaultTenant string // tenant of project default
+	// PlatformTenant has the Applications in namespaces that no other tenant may have; empty: they
+	// are refused where there are several tenants.
+	PlatformTenant string
+	Owners         []string // of tenants whose project names no group
+	Region         string
+	TenantBy       TenantBy
 	// Clusters are the API servers of clusters that destinations name without a Secret.
 	Clusters map[string]string
 	Only     []string // patterns of KIND/NAME, NAMESPACE/NAME or NAME; empty: all
@@ -104,9 +107,9 @@ type importer struct {
 	commands    []string
 	notes       []string
 
-	// projects that the default tenant has, because nothing keeps their Applications apart
-	merged   map[string]bool
-	contests []contest // over namespaces
+	decision
+	contests  []contest     // over namespaces
+	ownerless map[site]bool // namespaces that no tenant may have beside others
 
 	patternNames map[fleet.Key]bool
 	sharing      map[*draft][]*app // Applications of each deployment, before overrides
@@ -115,25 +118,36 @@ type importer struct {
 }
 
 // Import returns the config repo for the originals. If tenants would keep each other from a
-// namespace that their projects both permit, the second attempt gives those projects to one tenant.
+// namespace that their projects both permit, a second attempt gives those projects to one tenant.
+// If no tenant may have a namespace, a further one gives its Applications to the platform's tenant.
+// The attempt that refuses the fewest counts.
 func Import(in Input, o Options, tools Tools) (*Outcome, error) {
-	first, im, err := attempt(in, o, tools, nil)
+	best, im, err := attempt(in, o, tools, decision{})
 	if err != nil {
 		return nil, err
 	}
+	try := func(d decision) bool {
+		next, by, err := attempt(in, o, tools, d)
+		if err != nil || next.Report.refused() >= best.Report.refused() {
+			return false
+		}
+		best, im = next, by
+		return true
+	}
 	if merged := im.openProjects(); len(merged) > 1 {
-		second, _, err := attempt(in, o, tools, merged)
-		if err == nil && second.Report.refused() < first.Report.refused() {
-			return second, nil
+		try(decision{merged: merged})
+	}
+	for sites := im.platformSites(); sites != nil; sites = im.platformSites() {
+		if !try(decision{merged: im.merged, platform: sites}) {
+			break
 		}
 	}
-	return first, nil
+	return best, nil
 }
 
-func attempt(in Input, o Options, tools Tools, merged map[string]bool) (*Outcome, *importer,
-	error) {
+func attempt(in Input, o Options, tools Tools, d decision) (*Outcome, *importer, error) {
 	im := newImporter(in, o, tools)
-	im.merged = merged
+	im.decision = d
 	im.read()
 	files, err := im.complete()
 	if err == nil {
@@ -152,7 +166,8 @@ func attempt(in Input, o Options, tools Tools, merged map[string]bool) (*Outcome
 func newImporter(in Input, o Options, tools Tools) *importer {
 	im := &importer{Input: in, Options: o, tools: tools, results: slices.Clone(in.Refused),
 		tenants: map[fleet.TenantName]*tenant{}, filesAt: map[string]bool{},
-		owned: map[string][]Original{}, patternNames: map[fleet.Key]bool{}}
+		owned: map[string][]Original{}, patternNames: map[fleet.Key]bool{},
+		ownerless: map[site]bool{}}
 	for _, f := range im.files() {
 		im.filesAt[f] = true
 	}
@@ -288,13 +303,16 @@ func (im *importer) add(o Original, from *set) *app {
 	}
 	a.normal = normal
 	a.project = text(normal.Spec, "project")
-	a.tenant = im.tenantOf(a)
 	c, reason := im.clusters.of(object(o.Object, "spec", "destination"))
 	if reason != "" {
 		a.refuse(reason)
 		return a
 	}
 	a.cluster = c
+	a.tenant = im.tenantOf(a)
+	if own := tenantName(im.PlatformTenant); im.isPlatforms(a) && a.tenant != own {
+		a.tenant, a.moved = own, true
+	}
 	return a
 }
 
@@ -390,6 +408,9 @@ func (im *importer) propose() {
 		}
 		a.namespace = text(a.draft.document, "spec", "destination", "namespace")
 		a.lost = a.metadataLost(im.ArgoNamespace)
+		if a.moved {
+			a.lost = append(a.lost, im.movedDifference(a))
+		}
 		if byName[a] != a.Name {
 			a.lost = append(a.lost, Difference{Path: "metadata.name", From: a.Name, To: byName[a],
 				Reason: "a deployment is named by a DNS label, once per tenant"})

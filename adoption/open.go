@@ -49,7 +49,7 @@ func (im *importer) open(name string, c *cluster) bool {
 // openProjects are the projects that permit every namespace of a cluster on which tenants keep each
 // other from one. A person who chose the tenants (--tenant-by) is not overruled.
 func (im *importer) openProjects() map[string]bool {
-	if im.TenantBy.Label != "" || len(im.TenantBy.List) > 0 {
+	if im.TenantBy.chosen() {
 		return nil
 	}
 	disputed := map[*cluster]bool{}

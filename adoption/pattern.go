@@ -105,7 +105,7 @@ func (im *importer) pattern(s *set, originals [2]Original, clusters [2]assumed,
 	marks map[string]string) string {
 	trial := &importer{Options: im.Options, tools: im.tools,
 		tenants: map[fleet.TenantName]*tenant{}, clusters: newClusters(im.Engine, nil),
-		merged:  im.merged,
+		decision: im.decision, ownerless: map[site]bool{},
 		filesAt: im.filesAt, owned: map[string][]Original{}}
 	for _, c := range clusters {
 		trial.clusters.add(c.name, c.server()).labels = c.labels

@@ -511,6 +511,11 @@ func (im *importer) judge(p *project, t *tenant) {
 		}
 	}
 	im.judgeDestinations(p, t, differ)
+	if names, namespaces := im.moved(p.Name); len(names) > 0 {
+		differ("spec.destinations", anys(namespaces), nil, fmt.Sprintf("these namespaces are the "+
+			"platform's: Applications %s go to tenant %s", strings.Join(names, ", "),
+			im.PlatformTenant))
+	}
 	for _, k := range keys(spec) {
 		switch k {
 		case "sourceRepos", "destinations", "clusterResourceWhitelist", "description":

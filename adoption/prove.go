@@ -255,6 +255,7 @@ func (im *importer) conclude(files []configschema.File) {
 	}
 	im.concludeSecrets()
 	im.noteMerged()
+	im.notePlatform()
 	im.noteAccounts()
 	slices.Sort(im.notes)
 }

@@ -45,7 +45,10 @@ func (im *importer) credentialsOf(t *tenant, g grants) (found []*credential) {
 		url := secretValue(o.Object, "url")
 		prefix := secretType(o.Object) == "repo-creds"
 		if project := secretValue(o.Object, "project"); project != "" &&
-			im.tenantOfProject(project) != t.name {
+			im.tenantOfProject(project) != t.name &&
+			!slices.ContainsFunc(im.apps, func(a *app) bool {
+				return !a.out() && a.moved && a.project == project && a.tenant == t.name
+			}) {
 			continue
 		}
 		used := false

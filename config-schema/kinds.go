@@ -206,6 +206,10 @@ var kindEngine = describe(kind{
 		)},
 	field{name: "dedicatedTo", doc: "The tenants that alone may use it. `[]` or left out: shared.",
 		example: "[acme]", value: listOf(textOf(formatName)).mayBeEmpty()},
+	field{name: "platformTenant", doc: "The tenant of the platform itself. Its environments may " +
+		"be granted the namespace of this Argo CD, and `kube-*` on its cluster, although the " +
+		"Engine serves other tenants too. Who may write there owns this Argo CD and all that it " +
+		"deploys: name no tenant of anybody else.", example: "platform", value: textOf(formatName)},
 	field{
 		name:    "taints",
 		doc:     "An environment is placed here only if its tenant tolerates each of them.",
@@ -402,9 +406,10 @@ var kindTenant = describe(kind{
 				name: "namespaces",
 				doc: "Namespaces that the environment may list although they are reserved: " +
 					"`default`, `kube-*`, `argocd`, or the own namespace of an Engine whose " +
-					"`dedicatedTo` names this tenant and no other. Exact names. Who may write to " +
-					"`kube-system` owns the cluster; who may write to the namespace of an Argo " +
-					"CD owns that instance, its credentials and what its service account may do.",
+					"`dedicatedTo` names this tenant and no other, or whose `platformTenant` it " +
+					"is. Exact names. Who may write to `kube-system` owns the cluster; who may " +
+					"write to the namespace of an Argo CD owns that instance, its credentials " +
+					"and what its service account may do.",
 				example: "[kube-system, default]", value: listOf(textOf(formatGrantedNamespace))},
 			field{
 				name: "clusterResources",

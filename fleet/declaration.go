@@ -135,6 +135,9 @@ type EngineSpec struct {
 	Region      string         `json:"region"`
 	Capacity    Capacity       `json:"capacity"`
 	DedicatedTo []TenantName   `json:"dedicatedTo,omitempty"` // empty: shared
+	// the platform's own tenant: it may be granted the Argo CD's namespace, and kube-* of its
+	// cluster, beside other tenants
+	PlatformTenant TenantName `json:"platformTenant,omitempty"`
 	// an environment is placed here only if its tenant tolerates each
 	Taints []Taint     `json:"taints,omitempty"`
 	State  EngineState `json:"state,omitempty"` // default Active
@@ -147,6 +150,12 @@ type EngineSpec struct {
 // Serves reports whether the engine is dedicated to the tenant and to no other.
 func (e *EngineSpec) Serves(t TenantName) bool {
 	return len(e.DedicatedTo) == 1 && e.DedicatedTo[0] == t
+}
+
+// Trusts reports whether the tenant may own the instance: the engine serves no other, or the
+// platform names the tenant as its own.
+func (e *EngineSpec) Trusts(t TenantName) bool {
+	return e.Serves(t) || t != "" && e.PlatformTenant == t
 }
 
 // ArgoCDInstance is the namespace of the instance's Applications and the mark on its resources.

@@ -76,6 +76,9 @@ func importCommand(a *app) *cobra.Command {
 			"'PATTERN: TENANT' for names of Applications and projects")
 	flags.StringVar(&f.options.DefaultTenant, "default-tenant", "platform",
 		"tenant of the project default")
+	flags.StringVar(&f.options.PlatformTenant, "platform-tenant", "platform",
+		"tenant of Applications in namespaces that no tenant may have beside others: Argo CD's "+
+			"own, kube-* of its cluster, and those that several projects use (\"\": refuse them)")
 	flags.StringVar(&f.options.Engine, "engine", "main",
 		"name of the engine that the Argo CD becomes")
 	flags.StringVar(&f.options.ArgoNamespace, "argocd-namespace", "",
@@ -134,7 +137,11 @@ func (f *importFlags) complete() error {
 		}
 		f.options.Clusters[name] = server
 	}
-	for _, name := range []string{f.options.Engine, f.options.DefaultTenant} {
+	names := []string{f.options.Engine, f.options.DefaultTenant}
+	if f.options.PlatformTenant != "" {
+		names = append(names, f.options.PlatformTenant)
+	}
+	for _, name := range names {
 		if err := fleet.ValidateName(name); err != nil {
 			return err
 		}

@@ -230,7 +230,8 @@ type place struct {
 }
 
 // exactNamespace accepts any namespace except reserved ones and the engine's own. A granted one may
-// be reserved, and the engine's own if the engine serves this tenant alone.
+// be reserved, and the engine's own if the engine serves this tenant alone or
+// it is the platform's.
 func (p place) exactNamespace(field, ns string, granted bool) error {
 	check := fleet.ValidateNamespace
 	if granted {
@@ -239,7 +240,8 @@ func (p place) exactNamespace(field, ns string, granted bool) error {
 	if err := check(ns); err != nil {
 		return fmt.Errorf("%s: %w", field, err)
 	}
-	if ns == p.engine.ArgoCD.Namespace && !(granted && p.alone()) {
+	if ns == p.engine.ArgoCD.Namespace && !(granted &&
+		(p.name.OfEnvironment() || p.engine.Trusts(p.tenant))) {
 		return fmt.Errorf("%s %q is Argo CD's own namespace on the engine", field, ns)
 	}
 	return nil

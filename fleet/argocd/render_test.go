@@ -319,6 +319,32 @@ func TestAnArtifactIsRenderedForAnEngineOfTheTenantAlone(t *testing.T) {
 	}
 }
 
+func TestArgoCDsNamespaceIsRenderedForATenantThatMayOwnIt(t *testing.T) {
+	for name, c := range map[string]struct {
+		dedicated []fleet.TenantName
+		platform  fleet.TenantName
+		granted   bool
+		want      bool
+	}{
+		"shared":                    {nil, "", true, false},
+		"the tenant's alone":        {[]fleet.TenantName{acme}, "", true, true},
+		"the platform's":            {nil, acme, true, true},
+		"the platform's, no grant":  {nil, acme, false, false},
+		"another platform tenant":   {nil, "globex", true, false},
+		"two tenants, one platform": {[]fleet.TenantName{acme, "globex"}, acme, true, true},
+	} {
+		spec := engineSpec()
+		spec.DedicatedTo, spec.PlatformTenant = c.dedicated, c.platform
+		o := projectObject(acme)
+		o.Project.Destinations = []fleet.Destination{{
+			Server:    fleet.ServerKey(exampleServer, prodEU),
+			Namespace: spec.ArgoCD.Namespace, Granted: c.granted}}
+		if _, err := (Renderer{}).Render(spec, o); (err == nil) != c.want {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func TestEqualGrantsRenderEqually(t *testing.T) {
 	a, b := projectObject(acme), projectObject(acme)
 	b.Project.SourceRepos = []string{a.Project.SourceRepos[1], a.Project.SourceRepos[0],

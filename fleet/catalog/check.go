@@ -123,7 +123,8 @@ func (ch *checker) checkOwn(e *entry, d *fleet.Declaration) []fleet.Problem {
 	case d.Tenant != nil:
 		return append(checkTenant(e), ch.checkWholeGrants(e, d.Tenant)...)
 	case d.Engine != nil:
-		return ch.checkTenants(e, "spec.dedicatedTo", d.Engine.DedicatedTo)
+		return append(ch.checkTenants(e, "spec.dedicatedTo", d.Engine.DedicatedTo),
+			ch.checkPlatformTenant(e, d.Engine)...)
 	case d.Cluster != nil:
 		return ch.checkCluster(e, d.Cluster)
 	case d.Policy != nil:
@@ -208,6 +209,13 @@ func (ch *checker) checkTenants(e *entry, field string,
 		}
 	}
 	return problems
+}
+
+func (ch *checker) checkPlatformTenant(e *entry, spec *fleet.EngineSpec) []fleet.Problem {
+	if t := spec.PlatformTenant; t != "" && ch.st.get(tenantKey(t)) == nil {
+		return []fleet.Problem{ch.unknownTenant(e, "spec.platformTenant", t)}
+	}
+	return nil
 }
 
 func (ch *checker) unknownTenant(e *entry, field string, t fleet.TenantName) fleet.Problem {

@@ -681,6 +681,8 @@ func mention(d *fleet.Declaration, k fleet.Key) string {
 	i := 0
 	indexed := func(format string) string { return fmt.Sprintf(format, i) }
 	switch i = slices.Index(references(d), k); {
+	case d.Engine != nil && i == len(d.Engine.DedicatedTo):
+		return "spec.platformTenant"
 	case d.Engine != nil:
 		return indexed("spec.dedicatedTo[%d]")
 	case d.Policy != nil:

@@ -94,8 +94,11 @@ func (h *history) file(only string) Input {
 				if h.IntN(3) == 0 {
 					d.Engine.Connection = fleet.Connection{Agent: &fleet.AgentConnection{}}
 				}
-				if h.IntN(3) == 0 {
+				switch h.IntN(6) {
+				case 0, 1:
 					d.Engine.DedicatedTo = []fleet.TenantName{fleet.TenantName(t)}
+				case 2:
+					d.Engine.PlatformTenant = fleet.TenantName(t)
 				}
 			})
 		case 2, 3:

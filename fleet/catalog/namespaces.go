@@ -220,7 +220,7 @@ func (ch *checker) granted(k fleet.Key) fleet.EnvironmentGrant {
 }
 
 // checkArgoNamespace refuses the namespace of an engine, unless it is granted and the engine serves
-// this tenant alone: write access to it is the instance.
+// this tenant alone or it is the platform's own: write access to it is the instance.
 func (ch *checker) checkArgoNamespace(e *entry, field, ns string) *fleet.Problem {
 	if e.effective != nil && slices.Contains(e.effective.Environment.Namespaces, ns) {
 		return nil
@@ -229,14 +229,14 @@ func (ch *checker) checkArgoNamespace(e *entry, field, ns string) *fleet.Problem
 	for _, k := range ch.st.index.list(enginesAt(ns)) {
 		for _, d := range ch.st.entries.get(k).versions() {
 			own := d.Engine.ArgoCD.Namespace
-			if !overlap(own, ns) || granted && own == ns && d.Engine.Serves(e.key.Tenant) {
+			if !overlap(own, ns) || granted && own == ns && d.Engine.Trusts(e.key.Tenant) {
 				continue
 			}
 			fix := "use another namespace"
 			if granted {
-				fix += fmt.Sprintf(", or ask the platform to set dedicatedTo: [%s] on each "+
-					"engine in a namespace of this name: who may write there owns that Argo CD",
-					e.key.Tenant)
+				fix += fmt.Sprintf(", or ask the platform to set dedicatedTo: [%s], or for a "+
+					"tenant of its own platformTenant: %[1]s, on each engine in a namespace of "+
+					"this name: who may write there owns that Argo CD", e.key.Tenant)
 			}
 			p := e.problem(field, codeEngineNamespace, fix,
 				"%s is one in which an engine's Argo CD lives", covered(ns))
@@ -247,18 +247,25 @@ func (ch *checker) checkArgoNamespace(e *entry, field, ns string) *fleet.Problem
 }
 
 // checkInstanceNamespace refuses an engine in a namespace that an environment deploys to. Where the
-// platform granted it, the engine serves that tenant alone.
+// platform granted it, the engine serves that tenant alone, or the tenant is the platform's own.
 func (ch *checker) checkInstanceNamespace(e *entry, spec *fleet.EngineSpec) *fleet.Problem {
 	ns, held := spec.ArgoCD.Namespace, e.effective
 	same := held != nil && held.Engine.ArgoCD.Namespace == ns
 	for _, k := range ch.st.index.list(referrersOf(e.key)) {
-		if env := ch.st.get(k); env != nil && env.Environment != nil && ch.ownsEngine(env) &&
-			held != nil && held.Engine.Serves(k.Tenant) && !spec.Serves(k.Tenant) {
-			p := e.problem("spec.dedicatedTo", codeEngineNamespace,
-				"keep dedicatedTo: ["+string(k.Tenant)+"], or have kube-* and allNamespaces "+
+		env := ch.st.get(k)
+		if env == nil || env.Environment == nil || env.Environment.OnEngine() == "" ||
+			held == nil {
+			continue
+		}
+		whole := ch.whole(env) && held.Engine.Serves(k.Tenant) && !spec.Serves(k.Tenant)
+		if whole || slices.ContainsFunc(env.Environment.Namespaces, ofKubernetes) &&
+			held.Engine.Trusts(k.Tenant) && !spec.Trusts(k.Tenant) {
+			p := e.problem(trustField(held.Engine, k.Tenant), codeEngineNamespace,
+				"keep "+trust(held.Engine, k.Tenant)+", or have kube-* and allNamespaces "+
 					"taken out of the environment first",
 				"environment %s has the cluster that the engine runs on (%s), so the engine "+
-					"serves no other tenant", environmentID(k), env.Path)
+					"serves no other tenant, unless it is the platform's own and has kube-* alone",
+				environmentID(k), env.Path)
 			return &p
 		}
 	}
@@ -270,13 +277,14 @@ func (ch *checker) checkInstanceNamespace(e *entry, spec *fleet.EngineSpec) *fle
 			}
 			opened := entry == ns && slices.Contains(ch.granted(k).Namespaces, ns)
 			switch {
-			case opened && spec.Serves(k.Tenant):
-			case same && held.Engine.Serves(k.Tenant) && !spec.Serves(k.Tenant):
-				p := e.problem("spec.dedicatedTo", codeEngineNamespace,
-					"keep dedicatedTo: ["+string(k.Tenant)+"], or have the namespace taken out "+
-						"of the environment first",
+			case opened && spec.Trusts(k.Tenant):
+			case same && held.Engine.Trusts(k.Tenant) && !spec.Trusts(k.Tenant):
+				p := e.problem(trustField(held.Engine, k.Tenant), codeEngineNamespace,
+					"keep "+trust(held.Engine, k.Tenant)+", or have the namespace taken out of "+
+						"the environment first",
 					"environment %s deploys to namespace %q (%s): who may write there owns this "+
-						"Argo CD, so it serves no other tenant", environmentID(k), ns, env.Path)
+						"Argo CD, so the tenant has it alone or is the platform's own",
+					environmentID(k), ns, env.Path)
 				return &p
 			case !same && !ch.ownCluster(env):
 				p := e.problem("spec.argocd.namespace", codeEngineNamespace,
@@ -291,11 +299,25 @@ func (ch *checker) checkInstanceNamespace(e *entry, spec *fleet.EngineSpec) *fle
 	return nil
 }
 
-// ownsEngine reports whether an environment on the own cluster of an engine has that cluster: all
-// of it, or a namespace of Kubernetes.
-func (ch *checker) ownsEngine(env *fleet.Declaration) bool {
-	return env.Environment.OnEngine() != "" && (ch.whole(env) ||
-		slices.ContainsFunc(env.Environment.Namespaces, ofKubernetes))
+// trust is the line of an engine by which a tenant may own it.
+func trust(engine *fleet.EngineSpec, t fleet.TenantName) string {
+	if engine.Serves(t) {
+		return "dedicatedTo: [" + string(t) + "]"
+	}
+	return "platformTenant: " + string(t)
+}
+
+func trustField(engine *fleet.EngineSpec, t fleet.TenantName) string {
+	if engine.Serves(t) {
+		return "spec.dedicatedTo"
+	}
+	return "spec.platformTenant"
+}
+
+// platformOf reports whether the platform names the tenant as its own on an engine.
+func (ch *checker) platformOf(name fleet.EngineName, t fleet.TenantName) bool {
+	engine := ch.st.get(engineKey(name))
+	return engine != nil && t != "" && engine.Engine.PlatformTenant == t
 }
 
 func ofKubernetes(namespace string) bool { return strings.HasPrefix(namespace, "kube-") }
@@ -307,12 +329,13 @@ func (ch *checker) checkReserved(e *entry, spec *fleet.EnvironmentSpec,
 	var problems []fleet.Problem
 	for i, ns := range spec.Namespaces {
 		if name := spec.OnEngine(); name != "" && ofKubernetes(ns) && !e.keeps(spec, ns) &&
-			ch.sharedServer(spec.Cluster.Address(), e.key.Tenant) {
+			ch.sharedServer(spec.Cluster.Address(), e.key.Tenant) &&
+			!ch.platformOf(name, e.key.Tenant) {
 			problems = append(problems, e.problem(fmt.Sprintf("spec.namespaces[%d]", i),
 				codeEngineNamespace,
 				fmt.Sprintf("use another namespace, or ask the platform to set dedicatedTo: [%s] "+
-					"on the engine and to grant %s to no other tenant", e.key.Tenant,
-					spec.Cluster.Address()),
+					"on the engine and to grant %s to no other tenant, or for a tenant of its own "+
+					"platformTenant: %[1]s", e.key.Tenant, spec.Cluster.Address()),
 				"write access to %q is the cluster, on which engine %q lives", ns, name))
 			continue
 		}

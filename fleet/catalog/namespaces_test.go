@@ -74,6 +74,68 @@ func TestAnEnginesNamespaceIsGrantedOnlyWhereTheEngineServesOneTenant(t *testing
 	refused(t, c, "ManagedEnvironment acme/prod spec.namespaces[1] namespace-of-engine", "", prod)
 }
 
+// The platform's own tenant may own an Argo CD that serves others too. No other tenant may, and
+// nothing but the platform's word in the Engine and the grant of the Tenant together opens it.
+func TestThePlatformsTenantOwnsAnEngineThatOthersUse(t *testing.T) {
+	trusting := func(t fleet.TenantName, only ...fleet.TenantName) Input {
+		return engine("eu-1", func(d *fleet.Declaration) {
+			d.Engine.PlatformTenant, d.Engine.DedicatedTo = t, only
+		})
+	}
+	near := func(id string, ns ...string) Input {
+		return namespaces(environment(id, func(d *fleet.Declaration) {
+			d.Environment.Cluster.Server, d.Environment.Cluster.Engine = "", "eu-1"
+		}), ns...)
+	}
+	grant := func(tenant, namespace string) Input {
+		in := environmentGrants(tenant, []string{"engine:eu-1"}, fleet.EnvironmentGrant{
+			Name: "home", Namespaces: []string{"argocd-eu-1", "kube-system"}})
+		in.Declaration.Tenant.Namespaces = []string{namespace}
+		return in
+	}
+	const (
+		owns = "namespace-of-engine"
+		mine = "ManagedEnvironment acme/home spec.namespaces"
+	)
+	c := New()
+	good(t, c, theFleet(), engine("eu-1"), grant("acme", "web"), grant("globex", "shop"),
+		near("globex/home", "shop"))
+	s := refused(t, c, mine+"[1] "+owns+"; "+mine+"[2] "+owns, "",
+		near("acme/home", "web", "argocd-eu-1", "kube-system"))
+	for _, p := range s.Problems() {
+		if !strings.Contains(p.Fix, "platformTenant: acme") {
+			t.Error(p.Fix)
+		}
+	}
+	refused(t, c, "", "~Engine eu-1; +ManagedEnvironment acme/home", trusting("acme"))
+	// The grant alone opens the namespaces to no other tenant.
+	const theirs = "ManagedEnvironment globex/home spec.namespaces"
+	refused(t, c, theirs+"[1] namespace-claimed; "+theirs+"[1] "+owns+"; "+
+		theirs+"[2] namespace-claimed; "+theirs+"[2] "+owns, "",
+		near("globex/home", "shop", "argocd-eu-1", "kube-system"))
+	good(t, c, near("globex/home", "shop"))
+	// The engine alone opens no namespace that the Tenant is not granted.
+	refused(t, c, "", "~Tenant acme; ~ManagedEnvironment acme/home",
+		granted("acme", []string{"engine:eu-1"}, "web"), near("acme/home", "web"))
+	refused(t, c, mine+"[1] namespace-not-granted; "+mine+"[1] "+owns+"; "+
+		mine+"[2] namespace-not-granted; "+mine+"[2] namespace-reserved", "",
+		near("acme/home", "web", "argocd-eu-1", "kube-system"))
+	good(t, c, grant("acme", "web"))
+	// As long as the tenant has them, it stays the platform's, or has the engine alone.
+	refused(t, c, "Engine eu-1 spec.platformTenant "+owns, "", engine("eu-1"))
+	refused(t, c, "Engine eu-1 spec.platformTenant "+owns, "", trusting("globex"))
+	refused(t, c, "Tenant acme still-referenced", "", gone(grant("acme", "web")))
+	refused(t, c, "", "", gone(environment("acme/none")), grant("acme", "web"))
+	refused(t, c, "", "~Engine eu-1; ~ManagedEnvironment acme/home", near("acme/home", "web"),
+		engine("eu-1"))
+	// It gets no whole cluster that others use.
+	all := environmentGrants("acme", []string{"engine:eu-1"}, fleet.EnvironmentGrant{
+		Name: "home", AllNamespaces: true})
+	refused(t, c, "ManagedEnvironment acme/home spec.allNamespaces whole-cluster",
+		"~Tenant acme; ~Engine eu-1", all, trusting("acme"), remake(near("acme/home"),
+			wholeCluster))
+}
+
 func TestAnAgentsOwnNamespaceIsGranted(t *testing.T) {
 	edge := func(ns ...string) Input {
 		return environment("acme/edge", behindAgent(""), func(d *fleet.Declaration) {

@@ -126,6 +126,10 @@ var unfounded = map[string]struct {
 				d.Engine.DedicatedTo = []fleet.TenantName{"acme", "globex"}
 			})},
 		"Engine eu-2 spec.dedicatedTo[1] unknown-tenant"},
+	"an engine with an unknown platform tenant": {
+		[]Input{
+			engine("eu-2", func(d *fleet.Declaration) { d.Engine.PlatformTenant = "globex" })},
+		"Engine eu-2 spec.platformTenant unknown-tenant"},
 	"a second Fleet": {
 		[]Input{
 			declare(

@@ -243,6 +243,9 @@ func references(d *fleet.Declaration) []fleet.Key {
 		for _, t := range d.Engine.DedicatedTo {
 			ks = append(ks, tenantKey(t))
 		}
+		if t := d.Engine.PlatformTenant; t != "" {
+			ks = append(ks, tenantKey(t))
+		}
 	case d.Policy != nil:
 		for _, t := range d.Policy.Tenants {
 			ks = append(ks, tenantKey(t))
