@@ -44,7 +44,7 @@ func startForged(t *testing.T) *forged {
 	defer cancel()
 	w := &forged{system: &system{}, secret: "the secret of the hook, thirty-two and more",
 		person: map[string]stack.Account{}}
-	w.startFleet(ctx, t, example.Options{})
+	w.startFleet(ctx, t, example.Options{Audit: true})
 	t.Cleanup(func() {
 		check(t, w.Fleet.Stop())
 		check(t, os.RemoveAll(w.Dir))

@@ -20,6 +20,7 @@ func TestPullRequests(t *testing.T) {
 	}{
 		{"from a typo to its result", fromATypoToItsResult},
 		{"a set follows a private repository", aSetThatFollowsItsRepository},
+		{"Applications are adopted in batches and given back", adoptionInBatches},
 		{"commands are for those who may, as they were posted", commandsInComments},
 		{"only an owner's approval of the very head counts", approvals},
 		{"a pull request does not name those who approve it", ownersOfTheBase},
