@@ -166,8 +166,8 @@ func sshFailure(err error) error {
 	switch {
 	case errors.As(err, &key):
 		return unavailable(
-			"the server's key is not the one in known_hosts; someone may be in between, or the " +
-				"key was changed: verify it")
+			"the server's key is not the one in known_hosts; someone may be in between: verify " +
+				"the key, then replace its line in source.knownHostsFile")
 	case errors.As(err, &revoked):
 		return unavailable("the server's key is revoked in known_hosts")
 	// the ssh package has no error value for it

@@ -59,6 +59,9 @@ import (
 type Forge struct {
 	URL   string  // e.g. "http://127.0.0.1:20123", without a slash at its end
 	Admin Account // administrator of the whole forge
+	// with ForgeOptions.SSH: its SSH server, host:port, whose user is git; and that server's line
+	// in known_hosts
+	SSH, KnownHosts string
 	*Process
 
 	folder   folder
@@ -77,6 +80,7 @@ type Forge struct {
 type ForgeOptions struct {
 	Database string // URL of an empty PostgreSQL database
 	Dir      string // a temporary folder when empty
+	SSH      bool   // with Gitea's own SSH server
 }
 
 // StartForge makes a forge and returns when it answers and has an
@@ -85,7 +89,7 @@ type ForgeOptions struct {
 // Webhooks are delivered at once, and to loopback only.
 func StartForge(ctx context.Context, o ForgeOptions) (*Forge, error) {
 	f := &Forge{database: o.Database, repos: map[string]*ForgeRepo{}}
-	if err := f.prepare(o.Dir); err != nil {
+	if err := f.prepare(o); err != nil {
 		return nil, errors.Join(fmt.Errorf("gitea: %w", err), f.folder.remove())
 	}
 	if err := f.Start(ctx); err != nil {
@@ -98,7 +102,7 @@ func StartForge(ctx context.Context, o ForgeOptions) (*Forge, error) {
 }
 
 // prepare makes the folders, the settings and the address.
-func (f *Forge) prepare(dir string) (err error) {
+func (f *Forge) prepare(o ForgeOptions) (err error) {
 	if f.binary, err = part("gitea", filepath.Join("bin", "gitea")); err != nil {
 		return err
 	}
@@ -114,7 +118,7 @@ func (f *Forge) prepare(dir string) (err error) {
 	if f.user, err = postgresUser(); err != nil {
 		return err
 	}
-	if f.folder, err = openFolder(dir, "gitea"); err != nil {
+	if f.folder, err = openFolder(o.Dir, "gitea"); err != nil {
 		return err
 	}
 	f.home = filepath.Join(f.folder.path, "gitea")
@@ -125,6 +129,11 @@ func (f *Forge) prepare(dir string) (err error) {
 		return err
 	}
 	f.URL = "http://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(f.port))
+	if o.SSH {
+		if err := f.prepareSSH(); err != nil {
+			return err
+		}
+	}
 	settings, err := f.settings(static)
 	if err != nil {
 		return err

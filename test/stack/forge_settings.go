@@ -19,7 +19,7 @@ func (f *Forge) settings(static string) (string, error) {
 	secret := rand.Text() + rand.Text()
 	return strings.NewReplacer(
 		"{home}", f.home, "{static}", static, "{url}", f.URL, "{port}", fmt.Sprint(f.port),
-		"{secret}", secret,
+		"{secret}", secret, "{ssh}", f.sshSettings(),
 		"{db.host}", db.Host, "{db.name}", strings.TrimPrefix(db.Path, "/"), "{db.user}",
 		db.User.Username(), "{db.password}", password,
 		"{crons}", idleCrons(),
@@ -54,7 +54,7 @@ DOMAIN = 127.0.0.1
 ROOT_URL = {url}/
 STATIC_ROOT_PATH = {static}
 APP_DATA_PATH = {home}/data
-DISABLE_SSH = true
+{ssh}
 OFFLINE_MODE = true
 LFS_START_SERVER = false
 GRACEFUL_HAMMER_TIME = 2s

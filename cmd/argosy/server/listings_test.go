@@ -17,6 +17,94 @@ import (
 	"argosy.dev/argosy/test/stack"
 )
 
+// Gitea's SSH server admits the tenant's key, and the platform's known_hosts decide which server is
+// asked.
+func TestAListingIsReadOverSSH(t *testing.T) {
+	_, database := newDatabase(t)
+	host, err := stack.StartForge(t.Context(), stack.ForgeOptions{Database: database, SSH: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = host.Stop() })
+	repo, err := host.CreateRepo(t.Context(), host.Admin.Login, "services", true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, err := repo.Push(t.Context(), host.Admin, stack.Change{Branch: "main",
+		Message: "services", Write: map[string]string{"services/cart/config.yaml": "team: a\n"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, keys := t.TempDir(), map[string]stack.SSHKey{}
+	for _, name := range []string{"good", "stranger", "server"} {
+		if keys[name], err = stack.NewSSHKey(); err != nil {
+			t.Fatal(err)
+		}
+		folder := filepath.Join(dir, "acme", name)
+		if err := os.MkdirAll(folder, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(folder, "sshPrivateKey"), []byte(keys[name].Private),
+			0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := repo.AllowKey(t.Context(), keys["good"]); err != nil {
+		t.Fatal(err)
+	}
+	resolver := &secrets.Resolver{}
+	if err := resolver.AddDirectory(dir); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		secret, knownHosts string
+		want               error
+		text               string
+	}{
+		"listed": {secret: "good", knownHosts: host.KnownHosts},
+		"another server": {"good", keys["server"].KnownHost(host.SSH), gitrepo.ErrUnavailable,
+			"verify the key, then replace its line in source.knownHostsFile"},
+		"an unknown server": {"good", keys["server"].KnownHost("git.example.com:22"),
+			gitrepo.ErrUnavailable, "known_hosts has no line for " + host.SSH},
+		"no server is known": {"good", "", gitrepo.ErrUnauthorized, "source.knownHostsFile"},
+		"a stranger's key": {"stranger", host.KnownHosts, gitrepo.ErrUnauthorized,
+			"check that it may read this repository"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := settings.Settings{DataDir: t.TempDir()}
+			if c.knownHosts != "" {
+				s.Source.KnownHostsFile = filepath.Join(t.TempDir(), "known_hosts")
+				if err := os.WriteFile(s.Source.KnownHostsFile, []byte(c.knownHosts),
+					0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			l, err := newLister(s, resolver)
+			if err != nil {
+				t.Fatal(err)
+			}
+			tip, results, err := l.List(t.Context(), reconciler.ListingRead{Tenant: "acme",
+				RepoURL: repo.SSHURL(), TargetRevision: "main", Requests: []fleet.ListingRequest{
+					{Tenant: "acme", RepoURL: repo.SSHURL(), TargetRevision: "main",
+						Paths: "services/*"}},
+				Credential: &fleet.CredentialSource{Tenant: "acme", Folder: "credentials",
+					Name: c.secret}})
+			if c.want != nil {
+				if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.text) ||
+					results != nil {
+					t.Errorf("%v %+v, want %v with %q", err, results, c.want, c.text)
+				}
+				return
+			}
+			if err != nil || string(tip) != head || len(results) != 1 ||
+				len(results[0].Listing.Entries) != 1 ||
+				results[0].Listing.Entries[0].Path != "services/cart" {
+				t.Errorf("%s %+v %v", tip, results, err)
+			}
+		})
+	}
+}
+
 func TestAListingIsReadWithTheSecretOfItsTenant(t *testing.T) {
 	host, err := stack.StartGit(t.Context(), "")
 	if err != nil {
