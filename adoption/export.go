@@ -45,7 +45,9 @@ func Plain(rendered map[string]any, namespace string,
 			delete(metadata, field)
 		}
 	}
-	metadata["namespace"] = namespace
+	if text(metadata, "namespace") == "" {
+		metadata["namespace"] = namespace // else an adopted Application's own
+	}
 	if text(o, "kind") == KindSecret && secretType(o) == "cluster" &&
 		!cloudIdentity(text(o, "data", "config")) {
 		delete(object(o, "data"), "config")

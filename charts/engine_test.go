@@ -224,6 +224,22 @@ func TestBothChartsGrantTheControlPlaneTheSameRights(t *testing.T) {
 	}
 }
 
+func TestTheChartGrantsRightsOnApplicationsAloneInFurtherNamespaces(t *testing.T) {
+	all := objects(t, "argosy", "hub", append(ci("argosy", "min"), "--set",
+		"rbac.applicationNamespaces={shop-apps}")...)
+	for _, kind := range []string{"Role", "RoleBinding"} {
+		if o := find(t, all, kind, "release-argosy-applications"); o.at("metadata",
+			"namespace") != "shop-apps" {
+			t.Errorf("%s is in %s", o, o.at("metadata", "namespace"))
+		}
+	}
+	rules := text(t, find(t, all, "Role", "release-argosy-applications").get("rules"))
+	if want := `[{"apiGroups":["argoproj.io"],"resources":["applications"],` +
+		`"verbs":["get","list","watch","patch","delete"]}]`; rules != want {
+		t.Errorf("%s, want %s", rules, want)
+	}
+}
+
 func TestTheEngineChartInstallsAnAgent(t *testing.T) {
 	all := engine(t, "controller", "v3.5.7")
 	agent := find(t, all, "Deployment", "argosy-agent")

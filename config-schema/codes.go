@@ -138,6 +138,8 @@ func Codes() map[string]string {
 // two in step.
 func planCodes() map[string]string {
 	return map[string]string{
+		"adopt-namespace": "The engine does not give the Applications of that namespace to the " +
+			"tenant.",
 		"already-adopted": "Another declaration has or adopts the Application of that name on the " +
 			"engine: an Application has one declaration.",
 		"cannot-render": "No object for Argo CD can be made from the declaration; it keeps " +

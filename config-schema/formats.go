@@ -25,10 +25,12 @@ var (
 		code:    codeInvalidName,
 		what:    "1 to 63 of a-z, 0-9 and '-', beginning and ending with a letter or digit",
 		pattern: `^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`, check: checkDNSLabel}
-	formatObjectName = &format{
-		code:    codeInvalidName,
-		what:    "the exact name of an object: a-z, 0-9, '-' and '.'",
-		pattern: `^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`, check: fleet.ValidateObjectName}
+	formatObject = &format{
+		code: codeInvalidName,
+		what: "the exact name of an Application: a-z, 0-9, '-' and '.'; with its namespace and " +
+			"'/' before it if that is not Argo CD's own",
+		pattern: `^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?/)?[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`,
+		check:   fleet.ValidateObject}
 	formatNamespaceEntry = &format{
 		code: codeInvalidName,
 		what: "one exact namespace, or with a '-' at the end every namespace that begins so; " +
@@ -47,6 +49,10 @@ var (
 		code:    codeInvalidName,
 		what:    "one exact namespace, or with a '-' at the end every namespace that begins so",
 		pattern: `^[a-z0-9][-a-z0-9]{0,62}$`, check: fleet.CheckNamespaceGrant}
+	formatApplicationNamespace = &format{
+		code:    codeInvalidName,
+		what:    "one exact namespace, never a pattern; not one of Kubernetes, Argo CD or Argosy",
+		pattern: `^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`, check: fleet.ValidateNamespace}
 	formatEngineNamespace = &format{
 		code: codeInvalidName, what: "one exact namespace, not one of Kubernetes' own",
 		pattern: `^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`, check: checkEngineNamespace}

@@ -223,6 +223,20 @@ var kindEngine = describe(kind{
 	field{name: "ring", doc: "The release ring that its Argo CD version follows.",
 		example: "stable", fallback: "stable", value: textOf(formatLabelWord)},
 	pauseAdoption("on the engine"),
+	field{
+		name: "applicationNamespaces",
+		doc: "Namespaces besides `argocd.namespace` with Applications that the engine's Argo CD " +
+			"serves (`application.namespaces` of its `argocd-cmd-params-cm`) and that a tenant " +
+			"may adopt (`docs/adopting.md`). Each belongs to one tenant, whose AppProject permits " +
+			"it: every account that may write Applications in the namespace may deploy as the " +
+			"tenant, within that AppProject.",
+		example: "[{namespace: shop-apps, tenant: acme}]",
+		value: listOf(object(
+			field{name: "namespace", doc: "One exact namespace.", example: "shop-apps",
+				required: true, value: textOf(formatApplicationNamespace)},
+			field{name: "tenant", doc: "The tenant that its Applications belong to.",
+				example: "acme", required: true, value: textOf(formatName)},
+		)).by("namespace").atMost(100)},
 ), func(d *fleet.Declaration, s *fleet.EngineSpec) { d.Engine = s })
 
 func pauseAdoption(where string) field {
@@ -757,9 +771,10 @@ var kindDeployment = describe(kind{
 		value: listOf(object(
 			field{name: "environment", doc: "The environment.", example: "prod-eu", required: true,
 				value: textOf(formatName)},
-			field{name: "application", doc: "The Application's name, in the engine's namespace.",
-				example: "checkout-prod", required: true,
-				value: textOf(formatObjectName).atMost(253)},
+			field{name: "application", doc: "The Application's name in Argo CD's namespace, or " +
+				"`<namespace>/<name>` in one that `Engine.applicationNamespaces` gives to the " +
+				"tenant.", example: "checkout-prod", required: true,
+				value: textOf(formatObject).atMost(256)},
 			field{
 				name: "orCreate",
 				doc: "Argosy creates an Application of that name if the engine has none, as for " +
@@ -1149,12 +1164,17 @@ func toolOf(k *fleet.KustomizeSource, h *fleet.HelmSource, d *fleet.DirectorySou
 func createdIsFree(d *decoder, into reflect.Value, at node) {
 	spec := into.Addr().Interface().(*fleet.DeploymentSpec)
 	for i, a := range spec.Adopt {
-		if !a.OrCreate || !fleet.HasIdentityForm(a.Application) {
+		namespace, name := fleet.SplitObject(a.Application)
+		message := "Argosy gives names that end in a hyphen and 16 of a-z and 2-7 to its own " +
+			"Applications"
+		switch {
+		case a.OrCreate && namespace != "":
+			message = "Argosy creates no Application in another namespace than Argo CD's own"
+		case !a.OrCreate || !fleet.HasIdentityForm(name):
 			continue
 		}
 		d.steps = append(d.steps, step{"adopt", -1}, step{"", i}, step{"application", -1})
-		d.problem(child(child(at, "adopt").Content[i], "application"), codeInvalidName,
-			"Argosy gives names that end in a hyphen and 16 of a-z and 2-7 to its own Applications",
+		d.problem(child(child(at, "adopt").Content[i], "application"), codeInvalidName, message,
 			"remove orCreate, or name the Application otherwise")
 		d.steps = d.steps[:len(d.steps)-3]
 	}

@@ -27,7 +27,7 @@ type Application struct {
 	Sync           Sync
 	Hold           SyncRunName // a SyncRun that keeps automation off; empty: none
 	DeletionPolicy DeletionPolicy
-	// the object name of an existing Application that it takes over; "" for none
+	// the existing Application that it takes over: see Adoption.Application; "" for none
 	Adopt string `json:",omitempty"`
 	// create it, with the name Adopt, if there is none
 	AdoptOrCreate bool `json:",omitempty"`
@@ -73,6 +73,8 @@ type Project struct {
 	// AllClusterResources is set if each environment with cluster-scoped resources on the engine is
 	// granted all kinds.
 	AllClusterResources bool `json:",omitempty"`
+	// SourceNamespaces are those of EngineSpec.ApplicationNamespacesOf.
+	SourceNamespaces []string `json:",omitempty"`
 	// AdoptionPaused keeps the engine from adopting Applications of the tenant.
 	AdoptionPaused PausedBy `json:",omitempty"`
 }

@@ -145,6 +145,27 @@ type EngineSpec struct {
 	Ring string `json:"ring,omitempty"`
 	// no Application on the engine is adopted; adopted ones stay as they are
 	PauseAdoption bool `json:"pauseAdoption,omitempty"`
+	// namespaces besides ArgoCD.Namespace with Applications that a tenant may adopt
+	ApplicationNamespaces []ApplicationNamespace `json:"applicationNamespaces,omitempty"`
+}
+
+// ApplicationNamespace gives the Applications of a namespace to one tenant. Its AppProject on the
+// engine permits them, so that every account that may write Applications there may deploy as the
+// tenant, within that AppProject.
+type ApplicationNamespace struct {
+	Namespace string     `json:"namespace"`
+	Tenant    TenantName `json:"tenant"`
+}
+
+// ApplicationNamespacesOf returns the namespaces with Applications of a tenant, sorted.
+func (e *EngineSpec) ApplicationNamespacesOf(t TenantName) (namespaces []string) {
+	for _, n := range e.ApplicationNamespaces {
+		if n.Tenant == t {
+			namespaces = append(namespaces, n.Namespace)
+		}
+	}
+	slices.Sort(namespaces)
+	return namespaces
 }
 
 // Serves reports whether the engine is dedicated to the tenant and to no other.
@@ -465,7 +486,8 @@ type DeploymentSpec struct {
 // Adoption names the existing Application that a deployment takes over in one environment.
 type Adoption struct {
 	Environment EnvironmentName `json:"environment"`
-	Application string          `json:"application"` // its object's name, which it keeps
+	// its object, which it keeps: a name in Argo CD's namespace, or "<namespace>/<name>"
+	Application string `json:"application"`
 	// create an Application of this name if there is none
 	OrCreate bool `json:"orCreate,omitempty"`
 }

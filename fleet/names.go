@@ -44,6 +44,26 @@ func ValidateObjectName(s string) error {
 	return nil
 }
 
+// SplitObject splits an Application's object, a name or "<namespace>/<name>". The namespace is
+// empty for Argo CD's own.
+func SplitObject(object string) (namespace, name string) {
+	if namespace, name, further := strings.Cut(object, "/"); further {
+		return namespace, name
+	}
+	return "", object
+}
+
+// ValidateObject accepts the object of an existing Application: see Adoption.Application.
+func ValidateObject(s string) error {
+	namespace, name := SplitObject(s)
+	if strings.Contains(s, "/") {
+		if err := ValidateNamespace(namespace); err != nil {
+			return err
+		}
+	}
+	return ValidateObjectName(name)
+}
+
 var reservedNames = map[string]bool{
 	"default": true, "in-cluster": true, "argocd": true, "argosy": true,
 	"kube-system": true, "kube-public": true, "kube-node-lease": true,

@@ -103,11 +103,17 @@ func declaredPolicies(dir string, engine fleet.EngineName) (func(fleet.ObjectKin
 	}
 	all := map[object]map[fleet.EngineName]fleet.DeletionPolicy{}
 	for _, r := range p.Rows {
-		var live struct{ Metadata struct{ Name string } } // an adopted Application keeps its name
+		// an adopted Application keeps its name, and its namespace
+		var live struct {
+			Metadata struct{ Namespace, Name string }
+		}
 		if err := json.Unmarshal(r.Row.Manifest.Body, &live); err != nil {
 			return nil, err
 		}
 		o := object{r.Row.Key.Kind, live.Metadata.Name}
+		if live.Metadata.Namespace != "" {
+			o.name = live.Metadata.Namespace + "/" + o.name
+		}
 		if all[o] == nil {
 			all[o] = map[fleet.EngineName]fleet.DeletionPolicy{}
 		}

@@ -300,8 +300,8 @@ func (a *app) writeObjects(rows []diff.RowChange, namespace map[fleet.EngineName
 	if format == "json" {
 		objects := make([]object, len(rows))
 		for i, r := range rows {
-			objects[i] = object{r.Row.Key.Engine, namespace[r.Row.Key.Engine], r.Row.Manifest.Hash,
-				r.Row.Manifest.Body}
+			objects[i] = object{r.Row.Key.Engine, namespaceOf(r.Row.Manifest.Body,
+				namespace[r.Row.Key.Engine]), r.Row.Manifest.Hash, r.Row.Manifest.Body}
 		}
 		return writeJSON(a.out, map[string]any{"items": objects})
 	}
@@ -312,10 +312,20 @@ func (a *app) writeObjects(rows []diff.RowChange, namespace map[fleet.EngineName
 			return fmt.Errorf("%s %s: %w", r.Row.Key.Kind, r.Row.Key.Name, err)
 		}
 		fmt.Fprintf(&out, "---\n# engine %s, namespace %s\n%s", r.Row.Key.Engine,
-			namespace[r.Row.Key.Engine], text)
+			namespaceOf(r.Row.Manifest.Body, namespace[r.Row.Key.Engine]), text)
 	}
 	_, err := out.WriteTo(a.out)
 	return err
+}
+
+// namespaceOf returns the namespace of an object: that of the engine's Argo CD, or the one that an
+// adopted Application keeps.
+func namespaceOf(body []byte, argocd string) string {
+	var o struct{ Metadata struct{ Namespace string } }
+	if err := json.Unmarshal(body, &o); err != nil || o.Metadata.Namespace == "" {
+		return argocd
+	}
+	return o.Metadata.Namespace
 }
 
 // namespaces are those of the engines' Argo CDs, own clusters with an agent among them.

@@ -1,6 +1,7 @@
 package argocd
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -41,8 +42,10 @@ func (e *Engine) adopt(ctx context.Context, w *desired) (engine.Outcome, error) 
 	case found == nil && child(child(w.tree, "metadata"), "annotations")[annotationOrCreate] != nil:
 		return e.write(ctx, w, nil)
 	case found == nil:
+		namespace, name := fleet.SplitObject(w.object)
 		return engine.Outcome{}, blocked("there is no Application %s in namespace %s; correct "+
-			"adopt, or remove it to create a new Application", w.object, e.namespace)
+			"adopt, or remove it to create a new Application", name,
+			cmp.Or(namespace, e.namespace))
 	case found.Ours && found.Key == w.row.Key:
 		e.cache.learn(w.r, found) // the cache is behind
 		return e.applyOnce(ctx, w, found)
@@ -344,7 +347,7 @@ func (e *Engine) dryRun(ctx context.Context, w *desired, known *entry, name stri
 	}
 	var raw json.RawMessage
 	if err := e.mutate(ctx, w.row.Tenant, request{
-		method: http.MethodPatch, path: w.r.object(e.namespace, w.object),
+		method: http.MethodPatch, path: e.places.path(w.r, w.object),
 		contentType: applyPatch, body: body,
 		query: url.Values{"fieldManager": {fieldManager}, "force": {"true"}, "fieldValidation": {
 			"Ignore"}, "dryRun": {"All"}},
@@ -402,8 +405,9 @@ func specDifferences(want, live map[string]any, object string) []string {
 // with which an import proves that a declaration is exact. A field that Argo CD's types lack is
 // part of it, by its path.
 func comparableSpec(spec map[string]any, object string) (map[string]any, error) {
+	_, name := fleet.SplitObject(object) // Argo CD's default for the release, without a namespace
 	normal, err := original.Normalize(map[string]any{"spec": spec,
-		"metadata": map[string]any{"name": object}}, nil)
+		"metadata": map[string]any{"name": name}}, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -466,7 +470,7 @@ func (e *Engine) release(ctx context.Context, row mirror.Row, live *entry) error
 		}
 	}
 	if err := e.client.do(ctx, request{method: http.MethodGet,
-		path: applications.object(e.namespace, live.object)}, &object); err != nil {
+		path: e.places.path(applications, live.object)}, &object); err != nil {
 		return err
 	}
 	var was before

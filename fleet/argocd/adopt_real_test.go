@@ -1,6 +1,7 @@
 package argocd
 
 import (
+	"cmp"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -9,9 +10,12 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/engine"
@@ -33,16 +37,80 @@ func TestAnApplicationIsAdoptedAndReleasedInPlace(t *testing.T) {
 	}
 }
 
+// An Application in a namespace that the engine gives to the tenant is adopted there, and the
+// Applications beside it stay as they are.
+func TestAnApplicationOfAnotherNamespaceIsAdoptedAndReleasedInPlace(t *testing.T) {
+	for _, version := range stack.ArgoVersions {
+		t.Run(version, func(t *testing.T) {
+			suffix := "anyns-" + strings.ReplaceAll(version, ".", "-")
+			further := "apps-" + suffix
+			if err := apiServer(t).CreateNamespace(t.Context(), further); err != nil {
+				t.Fatal(err)
+			}
+			w := newArgoLabWith(t, suffix, stack.ArgoOptions{Version: version, ClusterAdmin: true,
+				ApplicationNamespaces: []string{further}})
+			w.adopts()
+			w.deletesWithItsWorkload()
+		})
+	}
+}
+
+// deletesWithItsWorkload adopts the released Application once more and deletes it with its
+// ConfigMap.
+func (w *argoLab) deletesWithItsWorkload() {
+	w.Helper()
+	id := fleet.ApplicationID{Tenant: acme, Deployment: "shop", Environment: prodEU.Name}
+	row := w.app(id, "shop", w.spaceA, fleet.DeletionDelete, func(a *fleet.Application) {
+		a.Adopt = w.byHandObject()
+	})
+	w.until("it is adopted again", func() bool {
+		out, err := w.e.Apply(w.Context(), row, fleet.Secret{}, w.lease)
+		return err == nil && out.State == mirror.ApplyApplied
+	})
+	w.until("compared in its new project", func() bool {
+		to, _, _ := unstructured.NestedString(w.byHandLive().Object, "status", "sync", "comparedTo",
+			"destination", "server")
+		return strings.Contains(to, "?managedEnvironment=")
+	})
+	w.remove(row)
+	_, err := w.peoples().Get(w.Context(), adoptedName, metav1.GetOptions{})
+	if !apierrors.IsNotFound(err) {
+		w.Errorf("the deleted Application: %v", err)
+	}
+	if value, _ := w.value(w.spaceA, "shop"); value != "" {
+		w.Errorf("the workload of the deleted Application has %q", value)
+	}
+}
+
+// byHandObject is the Application made by hand, as a declaration adopts it.
+func (w *argoLab) byHandObject() string {
+	if w.further == "" {
+		return adoptedName
+	}
+	return w.further + "/" + adoptedName
+}
+
+// peoples are the Applications beside the one made by hand.
+func (w *argoLab) peoples() dynamic.ResourceInterface {
+	return w.cluster.Dynamic().Resource(schema.GroupVersionResource{Group: "argoproj.io",
+		Version: "v1alpha1", Resource: "applications"}).Namespace(cmp.Or(w.further,
+		w.spec.ArgoCD.Namespace))
+}
+
 // byHand creates an Application with its own project, which names its cluster.
 func (w *argoLab) byHand(token string) {
 	w.Helper()
 	meta := func(name string) map[string]any {
 		return map[string]any{"name": name, "namespace": w.spec.ArgoCD.Namespace}
 	}
-	app := meta(adoptedName)
+	app, project := meta(adoptedName), map[string]any{"sourceRepos": []any{w.repo.URL}}
+	if w.further != "" {
+		app["namespace"], project["sourceNamespaces"] = w.further, []any{w.further}
+	}
 	app["labels"] = map[string]any{"team": "shop", labelManagedBy: "hand"}
 	app["finalizers"] = []any{cascadeFinalizer}
-	destination := map[string]any{"server": w.cluster.Server, "namespace": w.spaceA}
+	project["destinations"] = []any{map[string]any{"server": w.cluster.Server,
+		"namespace": w.spaceA}}
 	config := fmt.Sprintf(`{"bearerToken":%q,"tlsClientConfig":{"caData":%q}}`, token,
 		base64.StdEncoding.EncodeToString(w.cluster.CA))
 	if err := w.cluster.Apply(w.Context(), &corev1.Secret{
@@ -52,8 +120,7 @@ func (w *argoLab) byHand(token string) {
 			"namespaces": w.spaceA,
 			"config":     config},
 	}, &unstructured.Unstructured{Object: map[string]any{"apiVersion": argoAPI,
-		"kind": "AppProject", "metadata": meta("by-hand"), "spec": map[string]any{
-			"sourceRepos": []any{w.repo.URL}, "destinations": []any{destination}}},
+		"kind": "AppProject", "metadata": meta("by-hand"), "spec": project},
 	}, &unstructured.Unstructured{Object: map[string]any{"apiVersion": argoAPI,
 		"kind": "Application", "metadata": app, "spec": map[string]any{
 			"project": "by-hand", "destination": map[string]any{"name": "by-hand",
@@ -77,7 +144,7 @@ func (w *argoLab) byHand(token string) {
 
 func (w *argoLab) byHandLive() *unstructured.Unstructured {
 	w.Helper()
-	o, err := w.applications().Get(w.Context(), adoptedName, metav1.GetOptions{})
+	o, err := w.peoples().Get(w.Context(), adoptedName, metav1.GetOptions{})
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -106,7 +173,7 @@ func (w *argoLab) trace() trace {
 
 func (w *argoLab) merge(patch string) {
 	w.Helper()
-	if _, err := w.applications().Patch(w.Context(), adoptedName, types.MergePatchType,
+	if _, err := w.peoples().Patch(w.Context(), adoptedName, types.MergePatchType,
 		[]byte(patch), metav1.PatchOptions{FieldManager: "people"}); err != nil {
 		w.Fatal(err)
 	}
@@ -127,7 +194,7 @@ func (w *argoLab) adopts() {
 	id := fleet.ApplicationID{Tenant: acme, Deployment: "shop", Environment: prodEU.Name}
 	adopting := func(change func(*fleet.Application)) mirror.Row {
 		return w.app(id, "shop", w.spaceA, fleet.DeletionRelease, func(a *fleet.Application) {
-			a.Adopt, a.Wave = adoptedName, 2
+			a.Adopt, a.Wave = w.byHandObject(), 2
 			if change != nil {
 				change(a)
 			}
@@ -156,10 +223,14 @@ func (w *argoLab) adopts() {
 	}
 	foreign := fleet.ApplicationID{Tenant: "globex", Deployment: "shop", Environment: "prod-eu"}
 	other := w.app(foreign, "shop", w.spaceA, "", func(a *fleet.Application) {
-		a.Adopt, a.Project = adoptedName, fleet.ProjectName("globex")
+		a.Adopt, a.Project = w.byHandObject(), fleet.ProjectName("globex")
 	})
+	refusal := engine.ErrForeign
+	if w.further != "" {
+		refusal = engine.ErrRefused // the namespace is not that tenant's
+	}
 	if _, err := w.e.Apply(w.Context(), other, fleet.Secret{}, w.lease); !errors.Is(err,
-		engine.ErrForeign) {
+		refusal) {
 		w.Errorf("another tenant adopts it: %v", err)
 	}
 	if _, err := w.e.Apply(w.Context(), w.app(id, "shop", w.spaceA, "", nil), fleet.Secret{},
@@ -185,7 +256,9 @@ func (w *argoLab) refusesToAdopt(adopting func(func(*fleet.Application)) mirror.
 			w.Errorf("want %q: %v", words, err)
 		}
 	}
-	refused(adopting(func(a *fleet.Application) { a.Adopt = "absent" }), "no Application absent")
+	refused(adopting(func(a *fleet.Application) {
+		a.Adopt = strings.Replace(w.byHandObject(), adoptedName, "absent", 1)
+	}), "no Application absent")
 	if done, err := w.e.Delete(w.Context(), adopting(nil), w.lease); !done || err != nil {
 		w.Errorf("the deletion of what was never adopted: %t, %v", done, err)
 	}
@@ -197,7 +270,7 @@ func (w *argoLab) refusesToAdopt(adopting func(func(*fleet.Application)) mirror.
 	refused(adopting(nil), "a resource of Application root")
 	w.merge(`{"metadata":{"annotations":{"argocd.argoproj.io/tracking-id":null}}}`)
 	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "owner",
-		Namespace: w.spec.ArgoCD.Namespace}}
+		Namespace: cmp.Or(w.further, w.spec.ArgoCD.Namespace)}}
 	if err := w.cluster.Apply(w.Context(), owner); err != nil {
 		w.Fatal(err)
 	}

@@ -6,6 +6,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
 )
 
 func TestSpecsThatMeanTheSameToArgoCDMayBeAdopted(t *testing.T) {
@@ -94,6 +97,12 @@ func TestListsOfDifferencesAreBounded(t *testing.T) {
 // adoptedObject is the live object of an adopted Application, of a name and version.
 func adoptedObject(t *testing.T, name, version string, change func(meta map[string]any)) *entry {
 	t.Helper()
+	return adoptedIn(t, places{own: "argocd"}, name, version, change)
+}
+
+func adoptedIn(t *testing.T, in places, name, version string,
+	change func(meta map[string]any)) *entry {
+	t.Helper()
 	o := applicationObject(checkoutID, exampleServer)
 	o.Application.Adopt = "checkout-prod"
 	m, err := Renderer{}.Render(engineSpec(), o)
@@ -120,7 +129,7 @@ func adoptedObject(t *testing.T, name, version string, change func(meta map[stri
 	if err != nil {
 		t.Fatal(err)
 	}
-	return newEntry(testEngine, applications, live)
+	return newEntry(testEngine, in, applications, live)
 }
 
 func TestAnAdoptedApplicationHasTheKeyOfItsIdentity(t *testing.T) {
@@ -138,7 +147,8 @@ func TestAnAdoptedApplicationHasTheKeyOfItsIdentity(t *testing.T) {
 		t.Error("an object without a tenant is ours")
 	}
 	o := applicationObject(checkoutID, exampleServer)
-	for _, bad := range []string{"Upper", "a b", "a..b", "*", "a/b"} {
+	for _, bad := range []string{"Upper", "a b", "a..b", "*", "a/", "/b", "a/b/c",
+		"kube-system/b", "a*/b", "a.b/c"} {
 		o.Application.Adopt = bad
 		if _, err := (Renderer{}).Render(engineSpec(), o); err == nil {
 			t.Errorf("%q is rendered", bad)
@@ -146,8 +156,181 @@ func TestAnAdoptedApplicationHasTheKeyOfItsIdentity(t *testing.T) {
 	}
 }
 
+// further are places with a namespace of tenant acme and one of globex.
+var further = places{"argocd", map[string]fleet.TenantName{"apps": acme, "globex-apps": "globex"}}
+
+// claimed is an object that claims checkout's identity by its labels and annotation.
+func claimed(t *testing.T, namespace, name, uid, version string) *entry {
+	t.Helper()
+	out := adoptedIn(t, further, name, version, func(meta map[string]any) {
+		meta["namespace"], meta["uid"] = namespace, uid
+		if namespace != further.own {
+			child(meta, "annotations")[annotationAdopted] = namespace + "/" + name
+		}
+	})
+	return out
+}
+
+func TestAnObjectInANamespaceOfATenantIsThatTenantsAlone(t *testing.T) {
+	key := applicationObject(checkoutID, exampleServer).Key
+	if e := claimed(t, "apps", "shop", "1", "1"); !e.Ours || e.Key != key ||
+		e.object != "apps/shop" {
+		t.Errorf("%+v", e)
+	}
+	for _, namespace := range []string{"globex-apps", "elsewhere"} {
+		if e := claimed(t, namespace, "shop", "1", "1"); e.Ours ||
+			e.Key.Name != namespace+"/shop" {
+			t.Errorf("a copy of acme's in %s: %+v", namespace, e)
+		}
+	}
+	if e := adoptedIn(t, further, "checkout-prod", "1", func(meta map[string]any) {
+		meta["namespace"] = "apps"
+	}); e.Ours {
+		t.Error("a copy of an Application in Argo CD's own namespace is ours")
+	}
+}
+
+func TestACopyInANamespaceOfATenantTakesNoPlace(t *testing.T) {
+	own := func(version string) *entry {
+		return claimed(t, "argocd", "checkout-prod", "own", version)
+	}
+	copied := func(version string) *entry { return claimed(t, "apps", "shop", "copy", version) }
+	key := own("1").Key
+	for name, in := range map[string][]*entry{
+		"a copy after it":  {own("1"), copied("2")},
+		"a copy before it": {copied("1"), own("2")},
+		"both again":       {own("1"), copied("2"), own("3"), copied("4")},
+	} {
+		c := newCache(resources, further)
+		for _, e := range in {
+			c.put(c.lister(applications, e), e)
+		}
+		if live := c.get(key); live == nil || live.UID != "own" || !live.Ours {
+			t.Errorf("%s: %+v", name, live)
+		}
+		foreign := fleet.ObjectKey{Engine: testEngine, Kind: fleet.ObjectApplication,
+			Name: "apps/shop"}
+		if live := c.get(foreign); live == nil || live.Ours {
+			t.Errorf("%s: the copy is %+v", name, live)
+		}
+		for _, seen := range c.take().observed {
+			if seen.Key == key && seen.UID != "own" && seen.ResourceVersion != "1" {
+				t.Errorf("%s: the copy's state is reported: %+v", name, seen)
+			}
+		}
+		if got := c.inventory(); len(got) != 1 || got[0].UID != "own" {
+			t.Errorf("%s: the inventory has %+v", name, got)
+		}
+		c.remove(c.further[0], copied("9"), "9")
+		if live := c.get(key); live == nil || live.UID != "own" {
+			t.Errorf("%s: its deletion has removed %+v", name, live)
+		}
+		if live := c.get(foreign); live != nil {
+			t.Errorf("%s: the deleted copy is %+v", name, live)
+		}
+		c.put(c.further[0], copied("10"))
+		c.replaceAll(c.further[0], map[string]*entry{}, "11")
+		if live := c.get(key); live == nil || live.UID != "own" {
+			t.Errorf("%s: an empty list of its namespace has removed %+v", name, live)
+		}
+		c.replaceAll(applications, map[string]*entry{}, "12")
+		if live := c.get(key); live != nil {
+			t.Errorf("%s: an empty list keeps %+v", name, live)
+		}
+	}
+}
+
+func TestAnEpochInANamespaceOfATenantFencesNothing(t *testing.T) {
+	forged := func(namespace string) *entry {
+		e := claimed(t, namespace, "checkout-prod", "1", "1")
+		e.Epoch = 9
+		return e
+	}
+	if !forged("argocd").fenced(8) || forged("argocd").fenced(9) || forged("apps").fenced(8) {
+		t.Error("the fence of the wrong object")
+	}
+	for namespace, want := range map[string]int64{"argocd": 9, "apps": 0} {
+		c, e := newCache(resources, further), forged(namespace)
+		c.put(c.lister(applications, e), e)
+		if all := c.inventory(); len(all) != 1 || all[0].Epoch != want {
+			t.Errorf("%s: the inventory has %+v", namespace, all)
+		}
+	}
+}
+
+func TestALostNamespaceConcernsItsTenantAlone(t *testing.T) {
+	c := newCache(resources, further)
+	for _, r := range resources {
+		c.replaceAll(r, map[string]*entry{}, "1")
+	}
+	e := &Engine{name: testEngine, places: further, cache: c,
+		health: health{broken: map[*resource]failure{}}}
+	if !e.Synced() || e.namespaceError("apps") == nil || e.namespaceError("") != nil {
+		t.Error("an unread namespace of a tenant stops the engine")
+	}
+	c.replaceAll(c.further[0], map[string]*entry{}, "1")
+	if err := e.namespaceError("apps"); err != nil {
+		t.Error(err)
+	}
+	e.health.set(c.further[0], &statusError{Code: 403, Reason: "Forbidden"})
+	if err := e.namespaceError("apps"); err == nil || e.Health() != nil ||
+		!strings.Contains(err.Error(), "create a Role there") {
+		t.Errorf("%v; the engine's health is %v", err, e.Health())
+	}
+	row := rowOf(t, applicationObject(checkoutID, exampleServer), 1)
+	if err := e.reachable(row, "shop"); err != nil {
+		t.Error(err)
+	}
+	if err := e.reachable(row, "globex-apps/shop"); err == nil {
+		t.Error("a tenant adopts from another tenant's namespace")
+	}
+}
+
+func TestAManifestNamesTheNamespaceOfItsApplication(t *testing.T) {
+	spec := engineSpec()
+	spec.ApplicationNamespaces = []fleet.ApplicationNamespace{{Namespace: "apps", Tenant: acme}}
+	o := applicationObject(checkoutID, exampleServer)
+	o.Application.Adopt = "apps/shop"
+	w, err := prepare(rowFor(t, spec, o, 1), fleet.Secret{}, mirror.Lease{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	meta := child(w.tree, "metadata")
+	if w.object != "apps/shop" || meta["name"] != "shop" || meta["namespace"] != "apps" ||
+		child(meta, "annotations")[annotationAdopted] != "apps/shop" ||
+		further.path(applications, w.object) !=
+			"/apis/argoproj.io/v1alpha1/namespaces/apps/applications/shop" {
+		t.Errorf("%s: %v", w.object, meta)
+	}
+	project := projectObject(acme)
+	project.Project.SourceNamespaces = []string{"apps"}
+	if w, err = prepare(rowFor(t, spec, project, 1), fleet.Secret{}, mirror.Lease{}); err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := child(w.tree, "spec")["sourceNamespaces"].([]any); !slices.Equal(got,
+		[]any{"apps"}) {
+		t.Errorf("its AppProject permits %v", got)
+	}
+	for _, bad := range []string{"more", "apps*", "*", "/apps/", "argocd"} {
+		project.Project.SourceNamespaces = []string{bad}
+		if _, err := (Renderer{}).Render(spec, project); err == nil {
+			t.Errorf("an AppProject permits %q", bad)
+		}
+	}
+}
+
+func TestNamespacesAreServedByNameAndPattern(t *testing.T) {
+	for list, want := range map[string]bool{"": false, "apps": true, "other, apps": true,
+		"app": false, "app*": true, "*": true, "/^ap+s$/": true, "/^x$/": false,
+		"apps-*": false} {
+		if got := servesNamespace(list, "apps"); got != want {
+			t.Errorf("%q: %t", list, got)
+		}
+	}
+}
+
 func TestTheCacheFollowsAnAdoptionAndARelease(t *testing.T) {
-	c := newCache(resources)
+	c := newCache(resources, places{})
 	key := applicationObject(checkoutID, exampleServer).Key
 	foreign := func(version string) *entry {
 		return adoptedObject(t, "checkout-prod", version, func(meta map[string]any) {
@@ -173,7 +356,7 @@ func TestTheCacheFollowsAnAdoptionAndARelease(t *testing.T) {
 		t.Errorf("released: %q, %+v", got, p.observed)
 	}
 	c.put(applications, adoptedObject(t, "checkout-prod", "5", nil))
-	c.remove(applications, key.Name, "6")
+	c.remove(applications, adoptedObject(t, "checkout-prod", "5", nil), "6")
 	if got := names(); got != "" || len(c.adopted) > 0 {
 		t.Errorf("deleted: %q, %v", got, c.adopted)
 	}

@@ -1,6 +1,7 @@
 package argocd
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -51,6 +52,9 @@ func (e *Engine) Apply(ctx context.Context, row mirror.Row, secret fleet.Secret,
 	}
 	if row.Key.Kind == fleet.ObjectProject {
 		e.notePause(w)
+	}
+	if err := e.reachable(row, w.object); err != nil {
+		return engine.Outcome{}, err
 	}
 	return e.applyDesired(ctx, w, known)
 }
@@ -136,7 +140,7 @@ func (e *Engine) write(ctx context.Context, w *desired, known *entry) (engine.Ou
 	defer e.cache.expect(w.row.Key, stamp{w.epoch, w.applied})()
 	var answer struct{ Metadata liveMetadata }
 	err = e.mutate(ctx, w.row.Tenant, request{
-		method: http.MethodPatch, path: w.r.object(e.namespace, w.object),
+		method: http.MethodPatch, path: e.places.path(w.r, w.object),
 		contentType: applyPatch, accept: metadataOnly, body: body,
 		// server-side apply is strict anyway
 		query: url.Values{"fieldManager": {fieldManager}, "force": {"true"}, "fieldValidation": {
@@ -179,7 +183,7 @@ func (e *Engine) read(ctx context.Context, key fleet.ObjectKey) (*liveObject, er
 
 func (e *Engine) readNamed(ctx context.Context, r *resource, name string) (*liveObject, error) {
 	var raw json.RawMessage
-	err := e.client.do(ctx, request{method: http.MethodGet, path: r.object(e.namespace, name)},
+	err := e.client.do(ctx, request{method: http.MethodGet, path: e.places.path(r, name)},
 		&raw)
 	if provesAbsence(err, r) {
 		return nil, nil
@@ -202,15 +206,15 @@ func (e *Engine) objectName(key fleet.ObjectKey) string {
 	return key.Name
 }
 
-// objectOf returns the name of a row's object: the one that is known, else the declared one.
+// objectOf returns a row's object (see places.object): the known one, else the declared one.
 func (e *Engine) objectOf(row mirror.Row) string {
 	if known := e.cache.get(row.Key); known != nil {
 		return known.object
 	}
-	var manifest struct{ Metadata struct{ Name string } }
+	var manifest struct{ Metadata liveMetadata }
 	if err := json.Unmarshal(row.Manifest.Body, &manifest); err == nil &&
 		manifest.Metadata.Name != "" {
-		return manifest.Metadata.Name
+		return e.places.object(&manifest.Metadata)
 	}
 	return row.Key.Name
 }
@@ -230,7 +234,7 @@ func (e *Engine) refetch(ctx context.Context, key fleet.ObjectKey) (*entry, erro
 	if o == nil || err != nil {
 		return nil, err
 	}
-	fresh := newEntry(e.name, resourceOf(key.Kind), o)
+	fresh := newEntry(e.name, e.places, resourceOf(key.Kind), o)
 	if fresh.Key.Kind != key.Kind {
 		fresh.Ours = false
 	}
@@ -250,6 +254,17 @@ func (e *Engine) ready() error {
 	}
 	if !e.Synced() {
 		return fmt.Errorf("%w: engine %s", engine.ErrUnknown, e.name)
+	}
+	return nil
+}
+
+// reachable rejects an Application in a further namespace that is not the tenant's, or that is not
+// followed: the cache is the base of every decision.
+func (e *Engine) reachable(row mirror.Row, object string) error {
+	namespace, _ := fleet.SplitObject(object)
+	if err := errors.Join(e.places.check(object, row.Tenant),
+		e.namespaceError(namespace)); err != nil {
+		return fmt.Errorf("%s %s: %w", row.Key.Kind, row.Key.Name, err)
 	}
 	return nil
 }
@@ -279,6 +294,8 @@ func (e *Engine) explain(key fleet.ObjectKey, err error) error {
 	if resourceOf(key.Kind) == secrets {
 		message = "(not shown: it may quote the secret)"
 	}
+	namespace, _ := fleet.SplitObject(e.objectName(key))
+	namespace = cmp.Or(namespace, e.namespace)
 	sentinel, next := engine.ErrRefused, ""
 	switch {
 	case s.Code == http.StatusTooManyRequests || s.Code >= 500 &&
@@ -289,11 +306,11 @@ func (e *Engine) explain(key fleet.ObjectKey, err error) error {
 	case slices.Contains(s.Causes, "NamespaceTerminating"):
 		next = fmt.Sprintf(
 			"namespace %s is being deleted; decide whether to restore its Argo CD before "+
-				"anything else is written", e.namespace)
+				"anything else is written", namespace)
 	case s.Code == http.StatusForbidden:
-		next = fmt.Sprintf("grant it to the control plane in namespace %s", e.namespace)
+		next = fmt.Sprintf("grant it to the control plane in namespace %s", namespace)
 	case s.Code == http.StatusNotFound:
-		next = fmt.Sprintf("is Argo CD installed in namespace %s?", e.namespace)
+		next = fmt.Sprintf("is Argo CD installed in namespace %s?", namespace)
 	}
 	if next != "" {
 		next = "; " + next
@@ -306,7 +323,7 @@ func (e *Engine) explain(key fleet.ObjectKey, err error) error {
 type desired struct {
 	row     mirror.Row
 	r       *resource
-	object  string // the object's name: not that of the key if it adopts one
+	object  string // see places.object: not the name of the key if it adopts one
 	epoch   int64
 	tree    map[string]any // the object with its credential, in canonical form
 	content [sha256.Size]byte
@@ -328,6 +345,9 @@ func prepareWith(row mirror.Row, secret fleet.Secret, lease mirror.Lease,
 	}
 	w := &desired{row: row, r: resourceOf(row.Key.Kind), epoch: lease.Epoch, tree: tree}
 	w.object, _ = child(tree, "metadata")["name"].(string)
+	if namespace, further := child(tree, "metadata")["namespace"].(string); further {
+		w.object = namespace + "/" + w.object
+	}
 	if w.object == "" || w.object != row.Key.Name && w.r != applications {
 		return nil, fmt.Errorf("%s %s: its manifest is of %q", row.Key.Kind, row.Key.Name, w.object)
 	}
@@ -469,7 +489,7 @@ func (w *desired) decide(known *entry) verdict {
 		return doCreate
 	case !known.Ours || known.Tenant != w.row.Tenant:
 		return isForeign
-	case known.Epoch > w.epoch:
+	case known.fenced(w.epoch):
 		return isFenced
 	case known.Deleting:
 		return isDeleting
@@ -530,7 +550,7 @@ func conflictMessage(known *entry) string {
 func (e *Engine) readWhole(ctx context.Context, w *desired) (map[string]any, *entry, error) {
 	var raw json.RawMessage
 	err := e.client.do(ctx, request{method: http.MethodGet,
-		path: w.r.object(e.namespace, w.object)}, &raw)
+		path: e.places.path(w.r, w.object)}, &raw)
 	if provesAbsence(err, w.r) {
 		return nil, nil, nil
 	}
@@ -542,7 +562,7 @@ func (e *Engine) readWhole(ctx context.Context, w *desired) (map[string]any, *en
 		return nil, nil, err
 	}
 	tree, err := decodeTree(raw)
-	return tree, newEntry(e.name, w.r, o), err
+	return tree, newEntry(e.name, e.places, w.r, o), err
 }
 
 // removeForeign removes the fields from a live object that the manifest does not have, and returns
@@ -585,7 +605,7 @@ func (e *Engine) mergeUnless(ctx context.Context, row mirror.Row, patch map[stri
 	}
 	var answer struct{ Metadata liveMetadata }
 	err = e.mutate(ctx, row.Tenant, request{
-		method: http.MethodPatch, path: resourceOf(row.Key.Kind).object(e.namespace, known.object),
+		method: http.MethodPatch, path: e.places.path(resourceOf(row.Key.Kind), known.object),
 		contentType: mergePatch, accept: metadataOnly, body: body,
 		query: url.Values{"fieldManager": {fieldManager}}, precheck: precheck,
 	}, &answer)

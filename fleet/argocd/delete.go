@@ -42,8 +42,11 @@ func (e *Engine) Delete(ctx context.Context, row mirror.Row, lease mirror.Lease)
 }
 
 func (e *Engine) deleteStep(ctx context.Context, row mirror.Row, lease mirror.Lease) (bool, error) {
-	r := resourceOf(row.Key.Kind)
-	o, err := e.readNamed(ctx, r, e.objectOf(row))
+	r, object := resourceOf(row.Key.Kind), e.objectOf(row)
+	if err := e.reachable(row, object); err != nil {
+		return false, err
+	}
+	o, err := e.readNamed(ctx, r, object)
 	if err != nil {
 		return false, err
 	}
@@ -51,7 +54,7 @@ func (e *Engine) deleteStep(ctx context.Context, row mirror.Row, lease mirror.Le
 		e.conflicts.forget(row.Key)
 		return true, nil
 	}
-	live := newEntry(e.name, r, o)
+	live := newEntry(e.name, e.places, r, o)
 	known := e.cache.get(row.Key)
 	switch {
 	case !live.Ours && row.Deletion == fleet.DeletionRelease,
@@ -63,7 +66,7 @@ func (e *Engine) deleteStep(ctx context.Context, row mirror.Row, lease mirror.Le
 		return false,
 			fmt.Errorf("%w: it lacks our labels or carries another tenant's, and is left alone",
 				engine.ErrForeign)
-	case live.Epoch > lease.Epoch:
+	case live.fenced(lease.Epoch):
 		return false, fmt.Errorf("%w: its epoch is %d, this lease's is %d", engine.ErrFenced,
 			live.Epoch, lease.Epoch)
 	case known != nil && known.UID != live.UID:
@@ -184,7 +187,7 @@ func (e *Engine) remove(ctx context.Context, row mirror.Row, live *entry) error 
 	}
 	r := resourceOf(row.Key.Kind)
 	err = e.mutate(ctx, row.Tenant, request{method: http.MethodDelete,
-		path: r.object(e.namespace, live.object), contentType: plainJSON, accept: metadataOnly,
+		path: e.places.path(r, live.object), contentType: plainJSON, accept: metadataOnly,
 		body: body}, nil)
 	if provesAbsence(err, r) {
 		return nil
@@ -215,10 +218,24 @@ func (e *Engine) checkUnused(ctx context.Context, row mirror.Row, o *liveObject)
 	if n, one := e.cache.users(uses); n > 0 {
 		return fmt.Errorf("%w: %d Applications need it, %s among them", engine.ErrInUse, n, one)
 	}
-	return e.provenUnused(ctx, labels, row.Key.Kind == fleet.ObjectRepository)
+	return e.provenUnused(ctx, row, labels)
 }
 
-func (e *Engine) provenUnused(ctx context.Context, labels []string, deletingOnly bool) error {
+func (e *Engine) provenUnused(ctx context.Context, row mirror.Row, labels []string) error {
+	for _, r := range append([]*resource{applications}, e.cache.further...) {
+		if r.namespace != "" && e.places.further[r.namespace] != row.Tenant {
+			continue // it holds no Application of the tenant that is ours
+		}
+		if err := e.provenUnusedIn(ctx, r, labels,
+			row.Key.Kind == fleet.ObjectRepository); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (e *Engine) provenUnusedIn(ctx context.Context, r *resource, labels []string,
+	deletingOnly bool) error {
 	query := url.Values{"labelSelector": {strings.Join(labels, ",")},
 		"limit": {strconv.Itoa(pageSize)}}
 	for {
@@ -227,7 +244,7 @@ func (e *Engine) provenUnused(ctx context.Context, labels []string, deletingOnly
 			Items    []struct{ Metadata liveMetadata }
 		}
 		err := e.client.do(ctx, request{method: http.MethodGet,
-			path: applications.collection(e.namespace), query: query,
+			path: e.places.collection(r), query: query,
 			accept: metadataListOnly}, &page)
 		if err != nil {
 			return err

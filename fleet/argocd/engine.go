@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
-	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -74,6 +73,7 @@ func (o Options) withDefaults() Options {
 type Engine struct {
 	name         fleet.EngineName
 	namespace    string
+	places       places
 	installation string
 	tenants      int // number of tenants that the engine is dedicated to; 0: shared by all
 	options      Options
@@ -118,9 +118,13 @@ func Connect(name fleet.EngineName, spec fleet.EngineSpec, config *rest.Config,
 	if err := rest.LoadTLSFiles(loaded); err != nil {
 		return nil, fmt.Errorf("engine %s: TLS settings: %w", name, err)
 	}
-	e := &Engine{name: name, namespace: spec.ArgoCD.Namespace, ca: loaded.CAData,
+	in := places{spec.ArgoCD.Namespace, map[string]fleet.TenantName{}}
+	for _, n := range spec.ApplicationNamespaces {
+		in.further[n.Namespace] = n.Tenant
+	}
+	e := &Engine{name: name, namespace: spec.ArgoCD.Namespace, places: in, ca: loaded.CAData,
 		installation: spec.ArgoCD.InstallationID, tenants: len(spec.DedicatedTo), options: options,
-		cache:  newCache(followed(options)),
+		cache:  newCache(followed(options), in),
 		health: health{broken: map[*resource]failure{}}, conflicts: fieldConflicts{
 			of: map[fleet.ObjectKey]fieldConflict{}}}
 	e.client = &client{
@@ -199,7 +203,7 @@ func (e *Engine) Inventory() []engine.Live { return e.cache.inventory() }
 // from failures by itself and returns only ctx's error.
 func (e *Engine) Watch(ctx context.Context, sink engine.Sink) error {
 	var all sync.WaitGroup
-	for _, r := range e.cache.wanted {
+	for _, r := range slices.Concat(e.cache.wanted, e.cache.further) {
 		all.Go(func() { e.follow(r).run(ctx) })
 	}
 	e.deliver(ctx, sink)
@@ -267,11 +271,48 @@ func (e *Engine) Health() error {
 	if len(e.health.broken) == 0 {
 		return nil
 	}
-	first := slices.MinFunc(slices.Collect(maps.Keys(e.health.broken)), func(a, b *resource) int {
+	var own []*resource // a broken namespace of one tenant concerns no other: see namespaceError
+	for r := range e.health.broken {
+		if r.namespace == "" {
+			own = append(own, r)
+		}
+	}
+	if len(own) == 0 {
+		return nil
+	}
+	first := slices.MinFunc(own, func(a, b *resource) int {
 		return strings.Compare(a.plural, b.plural)
 	})
 	f := e.health.broken[first]
 	return &brokenError{f}
+}
+
+// namespaceError returns why the Applications of a further namespace are unknown, or not followed;
+// nil while they are followed.
+func (e *Engine) namespaceError(namespace string) error {
+	if namespace == "" {
+		return nil
+	}
+	e.health.mu.Lock()
+	var broken error
+	for r, f := range e.health.broken {
+		if r.namespace == namespace {
+			broken = &brokenError{f}
+		}
+	}
+	e.health.mu.Unlock()
+	switch {
+	case codeOf(broken) == http.StatusForbidden:
+		return fmt.Errorf("%w: %w; create a Role there that grants get, list, watch and patch on "+
+			"applications.argoproj.io to %s, and delete (docs/adopting.md)", engine.ErrRefused,
+			broken, preflight{e}.actor())
+	case broken != nil:
+		return fmt.Errorf("%w: %w", engine.ErrUnreachable, broken)
+	case !e.cache.knows(namespace):
+		return fmt.Errorf("%w: the Applications of namespace %s are not read yet",
+			engine.ErrUnknown, namespace)
+	}
+	return nil
 }
 
 type brokenError struct{ failure }

@@ -111,7 +111,7 @@ func (b *faultRig) unreadProjects() (keys []fleet.ObjectKey) {
 			b.Fatal(err)
 		}
 	}
-	b.e.cache = newCache(resources)
+	b.e.cache = newCache(resources, b.e.places)
 	return keys
 }
 
@@ -287,7 +287,7 @@ func TestTheCacheNeverGoesBackInTime(t *testing.T) {
 	// a late event
 	b.e.cache.put(applications, &old)
 	// an old deletion
-	b.e.cache.remove(applications, row.Key.Name, old.ResourceVersion)
+	b.e.cache.remove(applications, &old, old.ResourceVersion)
 	// a list of a server that is behind
 	b.e.cache.replaceAll(applications, map[string]*entry{}, old.ResourceVersion)
 	b.e.cache.replaceAll(applications, map[string]*entry{row.Key.Name: &old}, old.ResourceVersion)
@@ -313,7 +313,7 @@ func TestALateEventOfAFormerObjectNeverReplacesItsSuccessor(t *testing.T) {
 	if live, ok := b.e.Live(row.Key); !ok || live.UID == former.UID {
 		t.Errorf("the former object is shown: %+v, %t", live, ok)
 	}
-	b.e.cache.remove(applications, row.Key.Name, former.ResourceVersion)
+	b.e.cache.remove(applications, &former, former.ResourceVersion)
 	if _, ok := b.e.Live(row.Key); !ok {
 		t.Error("the deletion of the former object took its successor")
 	}
@@ -326,7 +326,7 @@ func TestALateResponseNeverBringsADeletedObjectBack(t *testing.T) {
 	b.synced()
 	row := b.app("v1")
 	b.applied(row)
-	read := newEntry(b.e.name, applications, mustRead(b, row.Key))
+	read := newEntry(b.e.name, b.e.places, applications, mustRead(b, row.Key))
 	b.out.Remove(row.Key)
 	b.until("the cache has dropped it", func() bool { _, ok := b.e.Live(row.Key); return !ok })
 	b.e.cache.learn(applications, read)

@@ -94,7 +94,7 @@ func TestAnUnseenDeletionIsNotUndone(t *testing.T) {
 	})
 	stale := *b.e.cache.get(row.Key)
 	if err := b.e.remove(t.Context(), row,
-		newEntry(b.e.name, applications, mustRead(b, row.Key))); err != nil {
+		newEntry(b.e.name, b.e.places, applications, mustRead(b, row.Key))); err != nil {
 		t.Fatal(err)
 	}
 	w, err := prepare(row, fleet.Secret{}, b.lease)
@@ -120,7 +120,7 @@ func TestADeletionByAnotherClientIsOrphanedToo(t *testing.T) {
 	b.out.Merge(row.Key,
 		`{"metadata":{"finalizers":["resources-finalizer.argocd.argoproj.io","example.com/other"]}}`)
 	if err := b.e.remove(t.Context(), row,
-		newEntry(b.e.name, applications, mustRead(b, row.Key))); err != nil {
+		newEntry(b.e.name, b.e.places, applications, mustRead(b, row.Key))); err != nil {
 		t.Fatal(err)
 	}
 	if done, err := b.e.Delete(t.Context(), row, b.lease); done || err != nil {
@@ -168,7 +168,7 @@ func FuzzLiveObject(f *testing.F) {
 		}
 		e := &Engine{name: testEngine}
 		for _, r := range resources {
-			newEntry(e.name, r, o)
+			newEntry(e.name, e.places, r, o)
 		}
 		if tree, err := decodeTree(raw); err == nil {
 			foreignFields(map[string]any{}, tree)

@@ -1,12 +1,14 @@
 package argocd
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -23,7 +25,7 @@ var ErrExpiringTokens = errors.New("only Argosy renews the tokens of clusters")
 // Left is an object that was given back.
 type Left struct {
 	Kind fleet.ObjectKind
-	Name string
+	Name string // with its namespace and "/" before it if that is not Argo CD's own
 	Note string // what differs from its declaration, or happens later
 }
 
@@ -47,6 +49,7 @@ func (e *Engine) Leave(ctx context.Context, o LeaveOptions) (all []Left, err err
 	if err := e.mayLeave(ctx, o); err != nil {
 		return nil, err
 	}
+	resources := slices.Concat(resources, e.cache.further)
 	live := make([][]givenBack, len(resources))
 	var expiring []string
 	for i, r := range resources {
@@ -102,9 +105,10 @@ func (e *Engine) oursOf(ctx context.Context, r *resource) (live []givenBack, err
 			Items    []givenBack
 		}
 		if err := e.client.do(ctx, request{method: http.MethodGet,
-			path: r.collection(e.namespace), query: query, accept: metadataListOnly},
+			path: e.places.collection(r), query: query, accept: metadataListOnly},
 			&page); err != nil {
-			return nil, fmt.Errorf("failed to list %s: %w", r.plural, err)
+			return nil, fmt.Errorf("failed to list %s in namespace %s: %w", r.plural,
+				cmp.Or(r.namespace, e.namespace), err)
 		}
 		live = append(live, page.Items...)
 		if page.Metadata.Continue == "" {
@@ -117,6 +121,9 @@ func (e *Engine) oursOf(ctx context.Context, r *resource) (live []givenBack, err
 func (e *Engine) giveBack(ctx context.Context, r *resource, one givenBack,
 	o LeaveOptions) (Left, error) {
 	left := Left{Kind: r.kindOf(one.Metadata.Labels), Name: one.Metadata.Name}
+	if r.namespace != "" {
+		left.Name = r.namespace + "/" + left.Name
+	}
 	if one.Metadata.DeletionTimestamp != nil {
 		left.Note = "is being deleted, and stays as it is"
 		return left, nil
@@ -127,7 +134,7 @@ func (e *Engine) giveBack(ctx context.Context, r *resource, one givenBack,
 		return left, err
 	}
 	if err := e.client.do(ctx, request{method: http.MethodPatch,
-		path: r.object(e.namespace, left.Name), contentType: mergePatch, accept: metadataOnly,
+		path: e.places.path(r, left.Name), contentType: mergePatch, accept: metadataOnly,
 		query: url.Values{"fieldManager": {"argosy-leave"}}, body: body}, nil); err != nil {
 		return left, fmt.Errorf("%s %s: %w; run the command again", r.kind, left.Name, err)
 	}

@@ -2,6 +2,7 @@ package argocd
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
@@ -23,6 +24,7 @@ import (
 
 // resource is a collection of the API server with objects of this installation.
 type resource struct {
+	namespace  string // empty: Argo CD's own
 	kinds      []fleet.ObjectKind
 	apiVersion string
 	kind       string
@@ -63,6 +65,47 @@ func resourceOf(kind fleet.ObjectKind) *resource {
 	}
 }
 
+// in returns the same resource in another namespace than Argo CD's own.
+func (r *resource) in(namespace string) *resource {
+	other := *r
+	other.namespace = namespace
+	return &other
+}
+
+// places are the namespaces with Applications of an engine: Argo CD's own, and further ones, each
+// of one tenant (fleet.EngineSpec.ApplicationNamespaces).
+type places struct {
+	own     string
+	further map[string]fleet.TenantName
+}
+
+// path returns the path of an object: a name in Argo CD's own namespace, or "<namespace>/<name>".
+func (p places) path(r *resource, object string) string {
+	namespace, name := fleet.SplitObject(object)
+	return r.object(cmp.Or(namespace, p.own), name)
+}
+
+// collection returns the path of a resource.
+func (p places) collection(r *resource) string { return r.collection(cmp.Or(r.namespace, p.own)) }
+
+// object returns the name of a live object, with its namespace if that is not Argo CD's own.
+func (p places) object(m *liveMetadata) string {
+	if m.Namespace == "" || m.Namespace == p.own {
+		return m.Name
+	}
+	return m.Namespace + "/" + m.Name
+}
+
+// check refuses an Application of a tenant in a namespace that is not the tenant's.
+func (p places) check(object string, t fleet.TenantName) error {
+	namespace, _ := fleet.SplitObject(object)
+	if namespace != "" && p.further[namespace] != t {
+		return fmt.Errorf("%w: Application %s: the engine does not give namespace %s to tenant %s "+
+			"(applicationNamespaces)", engine.ErrRefused, object, namespace, t)
+	}
+	return nil
+}
+
 func (r *resource) collection(namespace string) string {
 	return r.prefix + "/namespaces/" + url.PathEscape(namespace) + "/" + r.plural
 }
@@ -81,13 +124,17 @@ func (r *resource) kindOf(labels map[string]string) fleet.ObjectKind {
 }
 
 // keyName returns the name in an object's key: the object's own, or of an adopted Application that
-// of its identity. The mirror knows Applications by their identity, not by their objects' names.
-func (r *resource) keyName(m *liveMetadata) string {
-	if r == applications && m.Labels[labelManagedBy] == managedBy && m.Name != "" &&
-		m.Annotations[annotationAdopted] == m.Name {
+// of its identity. The mirror knows Applications by their identity, not by their objects' names. In
+// a namespace of a tenant, whose people may write any label, an Application has that tenant's
+// identities alone.
+func (p places) keyName(r *resource, m *liveMetadata) string {
+	object := p.object(m)
+	if r.kind == applications.kind && m.Labels[labelManagedBy] == managedBy && m.Name != "" &&
+		m.Annotations[annotationAdopted] == object &&
+		p.check(object, fleet.TenantName(m.Labels[labelTenant])) == nil {
 		return identityOf(m.Labels).name(fleet.ObjectApplication)
 	}
-	return m.Name
+	return object
 }
 
 // Labels and annotations of our objects. Together with Git they suffice to rebuild the mirror.
@@ -156,6 +203,7 @@ func isStableAnnotation(key string) bool {
 // metadata is the part of ObjectMeta that we write. It has no finalizers on purpose.
 type metadata struct {
 	Name        string            `json:"name"`
+	Namespace   string            `json:"namespace,omitempty"` // if not Argo CD's own
 	Labels      map[string]string `json:"labels,omitempty"`
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
@@ -271,12 +319,13 @@ type liveObject struct {
 }
 
 type liveMetadata struct {
-	Name, UID, ResourceVersion string
-	DeletionTimestamp          *string
-	Labels, Annotations        map[string]string
-	Finalizers                 []string
-	OwnerReferences            []struct{ Kind, Name string }
-	ManagedFields              []struct {
+	Namespace, Name, UID, ResourceVersion string
+
+	DeletionTimestamp   *string
+	Labels, Annotations map[string]string
+	Finalizers          []string
+	OwnerReferences     []struct{ Kind, Name string }
+	ManagedFields       []struct {
 		Manager, Operation, Time string
 		FieldsV1                 json.RawMessage
 	}
@@ -432,7 +481,7 @@ func (f *failedResources) UnmarshalJSON(b []byte) error {
 type entry struct {
 	engine.Live
 	id     identity
-	object string // the object's name: of an adopted Application not that of the key
+	object string // see places.object: of an adopted Application not the name of the key
 	before string // of an adopted Application: annotationBefore
 	paused string // of an AppProject: annotationAdoptionPaused
 	// of the object in canonical form, with all fields that affect Argo CD
@@ -454,6 +503,16 @@ type entry struct {
 	observation      mirror.Observation
 }
 
+// further reports whether the object is outside Argo CD's own namespace.
+func (e *entry) further() bool {
+	namespace, _ := fleet.SplitObject(e.object)
+	return namespace != ""
+}
+
+// fenced reports whether a later lease has written to the object. In a tenant's namespace people
+// may write any epoch, which proves nothing: there, only the versions of writes protect it.
+func (e *entry) fenced(epoch int64) bool { return e.Epoch > epoch && !e.further() }
+
 // cascades reports whether a finalizer makes Argo CD delete the workload with the Application.
 func (e *entry) cascades() bool {
 	for _, f := range e.finalizers {
@@ -464,14 +523,22 @@ func (e *entry) cascades() bool {
 	return false
 }
 
+// foreign returns the entry as one that is not ours.
+func (e *entry) foreign() *entry {
+	out := *e
+	out.Key.Name, out.Ours, out.Drifted = e.object, false, false
+	out.observation.Key, out.contact.Key = out.Key, out.Key
+	return &out
+}
+
 // newEntry converts an object of an engine.
-func newEntry(name fleet.EngineName, r *resource, o *liveObject) *entry {
+func newEntry(name fleet.EngineName, in places, r *resource, o *liveObject) *entry {
 	m := &o.Metadata
 	id := identityOf(m.Labels)
-	key := fleet.ObjectKey{Engine: name, Kind: r.kindOf(m.Labels), Name: r.keyName(m)}
+	key := fleet.ObjectKey{Engine: name, Kind: r.kindOf(m.Labels), Name: in.keyName(r, m)}
 	out := &entry{id: id, applied: m.Annotations[annotationHash], finalizers: intern(m.Finalizers),
 		skipReconcile: m.Annotations[annotationSkipReconcile] == "true",
-		object:        m.Name, before: m.Annotations[annotationBefore],
+		object:        in.object(m), before: m.Annotations[annotationBefore],
 		paused: m.Annotations[annotationAdoptionPaused]}
 	hash, _, _ := strings.Cut(out.applied, ".")
 	epoch, _ := strconv.ParseInt(m.Annotations[annotationEpoch], 10, 64)
@@ -484,15 +551,15 @@ func newEntry(name fleet.EngineName, r *resource, o *liveObject) *entry {
 		Epoch:    epoch, Hash: hash, Hold: fleet.SyncRunName(m.Annotations[annotationHold]),
 		Deleting: m.DeletionTimestamp != nil,
 	}
-	out.content = contentOf(r, o)
+	out.content = contentOf(r, out.object, o)
 	out.Manager = otherManager(r, m)
-	if r == applications {
+	if r.kind == applications.kind {
 		out.readApplication(o)
 	} else {
 		out.token = tokenTimesOf(m.Annotations)
 	}
 	out.Drifted = out.Ours && !out.Deleting && (out.applied != appliedHash(r, hash, out.content) ||
-		r == applications && out.cascades() || out.foreignOperation != "")
+		r.kind == applications.kind && out.cascades() || out.foreignOperation != "")
 	return out
 }
 
@@ -529,11 +596,13 @@ func (e *entry) readApplication(o *liveObject) {
 
 // contentOf hashes the object in the form of a manifest: our labels and stable annotations, and the
 // whole spec or data, so that added fields change the hash too.
-func contentOf(r *resource, o *liveObject) [sha256.Size]byte {
-	tree := map[string]any{"apiVersion": r.apiVersion, "kind": r.kind, "metadata": map[string]any{
-		"name": o.Metadata.Name, "labels": pick(o.Metadata.Labels, isOwnLabel),
-		"annotations": pick(o.Metadata.Annotations, isStableAnnotation),
-	}}
+func contentOf(r *resource, object string, o *liveObject) [sha256.Size]byte {
+	meta := map[string]any{"name": o.Metadata.Name, "labels": pick(o.Metadata.Labels, isOwnLabel),
+		"annotations": pick(o.Metadata.Annotations, isStableAnnotation)}
+	if namespace, _ := fleet.SplitObject(object); namespace != "" {
+		meta["namespace"] = namespace
+	}
+	tree := map[string]any{"apiVersion": r.apiVersion, "kind": r.kind, "metadata": meta}
 	if r == secrets {
 		tree["type"], tree["data"] = o.Type, anyMap(o.Data)
 	} else if spec, err := decodeTree(o.Spec); err == nil {

@@ -59,7 +59,7 @@ type ownEntry struct {
 type ownReader struct{ *Engine }
 
 func (e ownReader) read(o *liveObject) ownEntry {
-	live := newEntry(e.name, applications, o)
+	live := newEntry(e.name, e.places, applications, o)
 	var spec ownSpec
 	// an Application with a malformed spec is shown with its name and status alone
 	_ = json.Unmarshal(o.Spec, &spec)
@@ -143,10 +143,10 @@ func (c *ownCache) put(_ *resource, e ownEntry) {
 	}
 }
 
-func (c *ownCache) remove(_ *resource, name, _ string) {
+func (c *ownCache) remove(_ *resource, e ownEntry, _ string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.drop(name)
+	c.drop(e.Name)
 }
 
 func (c *ownCache) drop(name string) {
@@ -211,7 +211,7 @@ func (e *Engine) syncOwnStep(ctx context.Context, q engine.SyncRequest) (engine.
 	if o == nil {
 		return engine.Outcome{}, fmt.Errorf("%w: there is no such Application", engine.ErrRefused)
 	}
-	live := newEntry(e.name, applications, o)
+	live := newEntry(e.name, e.places, applications, o)
 	switch {
 	case live.Ours:
 		return engine.Outcome{}, fmt.Errorf("%w: it is declared in the config repo",

@@ -1,12 +1,15 @@
 package argocd
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
+	"path"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -309,16 +312,16 @@ func named(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// right is a permission that we need in the instance's namespace.
-type right struct{ group, resource, name, verb string }
+// right is a permission in a namespace: the instance's, if the field is empty.
+type right struct{ namespace, group, resource, name, verb string }
 
 func neededRights(o Options) []right {
 	var all []right
 	for _, verb := range []string{"get", "list", "watch", "create", "patch", "delete"} {
-		all = append(all, right{"argoproj.io", "applications", "", verb},
-			right{"argoproj.io", "appprojects", "", verb})
+		all = append(all, right{"", "argoproj.io", "applications", "", verb},
+			right{"", "argoproj.io", "appprojects", "", verb})
 		if !o.Public {
-			all = append(all, right{"", "secrets", "", verb})
+			all = append(all, right{"", "", "secrets", "", verb})
 		}
 	}
 	return all
@@ -327,8 +330,8 @@ func neededRights(o Options) []right {
 // stopRights are the rights for the stop marker. Without them only the database stores emergency
 // stops.
 func stopRights() []right {
-	return []right{{"", "configmaps", "", "create"}, {"", "configmaps", stopMarker, "get"},
-		{"", "configmaps", stopMarker, "patch"}}
+	return []right{{"", "", "configmaps", "", "create"}, {"", "", "configmaps", stopMarker, "get"},
+		{"", "", "configmaps", stopMarker, "patch"}}
 }
 
 // rightsTTL is how long complete rights are not checked again: a forbidden write fails anyway.
@@ -359,10 +362,106 @@ func (e preflight) checkRights(ctx context.Context, _ string) ([]engine.Finding,
 			", so that the database alone stores emergency stops",
 			Fix: "grant create on configmaps, and get and patch on " + stopMarker + ", there"})
 	}
-	if len(found) == 0 {
+	further, err := e.checkNamespaces(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if found = append(found, further...); len(found) == 0 {
 		e.rightsCheckedAt.Store(e.options.Now().Unix())
 	}
 	return found, nil
+}
+
+// furtherVerbs are the rights on Applications in a further namespace: none is created there.
+var furtherVerbs = []string{"get", "list", "watch", "patch", "delete"}
+
+// checkNamespaces checks that the Applications of each further namespace are served by Argo CD and
+// that we may write them. A finding concerns one tenant, and blocks no other.
+func (e preflight) checkNamespaces(ctx context.Context) (found []engine.Finding, err error) {
+	if len(e.places.further) == 0 {
+		return nil, nil
+	}
+	served, known, err := e.servedNamespaces(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range e.cache.further {
+		ns := r.namespace
+		var needed []right
+		for _, verb := range furtherVerbs {
+			needed = append(needed, right{ns, "argoproj.io", "applications", "", verb})
+		}
+		missing, err := e.missingRights(ctx, needed)
+		if err != nil {
+			return nil, err
+		}
+		if len(missing) > 0 {
+			found = append(found, engine.Finding{Code: "application-namespace",
+				Message: fmt.Sprintf("%s may not %s in namespace %s of tenant %s, so that its "+
+					"Applications keep their last good state", e.actor(),
+					strings.Join(missing, ", "), ns, e.places.further[ns]),
+				Fix: "create a Role in namespace " + ns + " that grants it " +
+					strings.Join(furtherVerbs, ", ") + " on applications.argoproj.io, or add the " +
+					"namespace to rbac.applicationNamespaces of the chart"})
+		}
+		if known && !servesNamespace(served, ns) {
+			found = append(found, engine.Finding{Code: "application-namespace",
+				Message: fmt.Sprintf("Argo CD does not serve the Applications of namespace %s of "+
+					"tenant %s", ns, e.places.further[ns]),
+				Fix: "add it to application.namespaces in " + paramsName + " of namespace " +
+					e.namespace + ", and restart the application-controller and argocd-server"})
+		}
+	}
+	return found, nil
+}
+
+// servedNamespaces returns the namespaces whose Applications the application-controller serves
+// beside its own, if the ConfigMap or its arguments may be read.
+func (e preflight) servedNamespaces(ctx context.Context) (served string, known bool, err error) {
+	if e.options.NoParams {
+		return "", false, nil
+	}
+	var params struct{ Data map[string]string }
+	err = e.get(ctx, e.configMaps()+"/"+paramsName, &params)
+	switch {
+	case codeOf(err) == http.StatusForbidden:
+		return "", false, nil
+	case err != nil && !isMissing(err):
+		return "", false, err
+	}
+	served = params.Data["application.namespaces"]
+	for _, one := range e.controllers(ctx) {
+		for _, c := range one.Spec.Template.Spec.Containers {
+			for i, arg := range append(c.Command, c.Args...) {
+				value, is := strings.CutPrefix(arg, "--application-namespaces")
+				if next := append(c.Command, c.Args...)[i+1:]; is && value == "" && len(next) > 0 {
+					value = next[0]
+				}
+				if is {
+					served += "," + strings.TrimPrefix(value, "=")
+				}
+			}
+		}
+	}
+	return served, true, nil
+}
+
+// servesNamespace reports whether a list of Argo CD's has a namespace: by its name, by a pattern,
+// or by a regular expression between slashes (util/glob, MatchStringInList).
+func servesNamespace(list, namespace string) bool {
+	for item := range strings.SplitSeq(list, ",") {
+		item = strings.TrimSpace(item)
+		if expression, is := strings.CutPrefix(item, "/"); is && strings.HasSuffix(item, "/") {
+			matches, err := regexp.MatchString(strings.TrimSuffix(expression, "/"), namespace)
+			if err != nil || matches {
+				return true // Argo CD has another dialect
+			}
+		} else if matches, err := path.Match(item, namespace); err != nil || matches ||
+			strings.ContainsAny(item, "{}") {
+			return true
+		}
+	}
+	return false
 }
 
 // missingRights returns those of the rights that we do not have.
@@ -388,8 +487,8 @@ func (e preflight) missingRights(ctx context.Context, rights []right) ([]string,
 func (e preflight) allowed(ctx context.Context, r right) (bool, error) {
 	body, err := json.Marshal(map[string]any{"apiVersion": "authorization.k8s.io/v1",
 		"kind": "SelfSubjectAccessReview", "spec": map[string]any{
-			"resourceAttributes": map[string]any{"namespace": e.namespace, "group": r.group,
-				"resource": r.resource, "name": r.name, "verb": r.verb}}})
+			"resourceAttributes": map[string]any{"namespace": cmp.Or(r.namespace, e.namespace),
+				"group": r.group, "resource": r.resource, "name": r.name, "verb": r.verb}}})
 	if err != nil {
 		return false, fmt.Errorf("access review: %w", err)
 	}
@@ -425,6 +524,16 @@ func (c controller) version() string {
 // version returns Argo CD's version from the image of its controller or its label, or else from the
 // CRD's schema; "" if none may be read.
 func (e preflight) version(ctx context.Context) string {
+	for _, item := range e.controllers(ctx) {
+		if v := item.version(); v != "" {
+			return v
+		}
+	}
+	return e.schemaVersion(ctx)
+}
+
+// controllers returns the workloads of the application-controller that may be listed.
+func (e preflight) controllers(ctx context.Context) (all []controller) {
 	for _, kind := range []string{"statefulsets", "deployments"} {
 		var list struct{ Items []controller }
 		query := url.Values{
@@ -435,13 +544,9 @@ func (e preflight) version(ctx context.Context) string {
 			query: query}, &list); err != nil {
 			continue
 		}
-		for _, item := range list.Items {
-			if v := item.version(); v != "" {
-				return v
-			}
-		}
+		all = append(all, list.Items...)
 	}
-	return e.schemaVersion(ctx)
+	return all
 }
 
 // imageVersion returns the tag of an image if it is a version: v3.5.7 for
@@ -462,7 +567,7 @@ func tagVersion(tag string) string {
 // schemaVersion distinguishes 3.x from 2.x by a field of the newer CRD. It reads the CRD only if it
 // may: the control plane's Roles are namespaced and do not allow it.
 func (e preflight) schemaVersion(ctx context.Context) string {
-	if may, err := e.allowed(ctx, right{"apiextensions.k8s.io", "customresourcedefinitions",
+	if may, err := e.allowed(ctx, right{"", "apiextensions.k8s.io", "customresourcedefinitions",
 		"applications.argoproj.io", "get"}); err != nil || !may {
 		return ""
 	}
@@ -623,8 +728,9 @@ type envVar struct{ Name, Value string }
 
 // container holds the fields of a workload's container that the checks read.
 type container struct {
-	Name, Image string
-	Env         []envVar
+	Name, Image   string
+	Env           []envVar
+	Command, Args []string
 }
 
 // repoServer returns the repo-server's container; none if Deployments may not be listed.

@@ -50,6 +50,7 @@ type argoLab struct {
 	repo    *stack.Repo
 	spaceA  string
 	spaceB  string
+	further string // the namespace of the Application made by hand; empty: Argo CD's own
 	lease   mirror.Lease
 	mu      sync.Mutex
 	seen    map[fleet.ObjectKey][]mirror.Observation
@@ -105,6 +106,11 @@ func newArgoLabOff(t testing.TB, suffix string, o stack.ArgoOptions) *argoLab {
 	}
 	w.spec = engineSpec()
 	w.spec.ArgoCD.Namespace = argo.Namespace
+	for _, namespace := range o.ApplicationNamespaces {
+		w.further = namespace
+		w.spec.ApplicationNamespaces = append(w.spec.ApplicationNamespaces,
+			fleet.ApplicationNamespace{Namespace: namespace, Tenant: acme})
+	}
 	if o.Open {
 		w.spec.DedicatedTo = []fleet.TenantName{acme}
 	}
@@ -222,6 +228,7 @@ func (w *argoLab) foundation(env fleet.EnvironmentID, namespaces ...string) []mi
 	key := fleet.ServerKey(w.cluster.Server, env)
 	project.Project.SourceRepos, project.Project.Destinations, project.Project.ClusterResources =
 		[]string{w.repo.URL}, nil, nil
+	project.Project.SourceNamespaces = w.spec.ApplicationNamespacesOf(env.Tenant)
 	for _, ns := range namespaces {
 		project.Project.Destinations = append(project.Project.Destinations, fleet.Destination{
 			Server: key, Namespace: ns})
@@ -339,7 +346,7 @@ func (w *argoLab) deploysAndSyncs(first string, foundation []mirror.Row, credent
 func (w *argoLab) refresh(name string) {
 	w.Helper()
 	patch := []byte(`{"metadata":{"annotations":{"argocd.argoproj.io/refresh":"hard"}}}`)
-	if _, err := w.applications().Patch(w.Context(), name, types.MergePatchType, patch,
+	if _, err := w.peoples().Patch(w.Context(), name, types.MergePatchType, patch,
 		metav1.PatchOptions{FieldManager: "webhook"}); err != nil {
 		w.Fatal(err)
 	}
@@ -351,7 +358,7 @@ func (w *argoLab) settles(name string) {
 	w.Helper()
 	w.refresh(name)
 	w.until("Argo CD has compared "+name+" and has nothing to do", func() bool {
-		app, err := w.applications().Get(w.Context(), name, metav1.GetOptions{})
+		app, err := w.peoples().Get(w.Context(), name, metav1.GetOptions{})
 		if err != nil {
 			w.Fatal(err)
 		}

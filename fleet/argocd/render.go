@@ -318,19 +318,33 @@ func renderApplication(engine fleet.EngineSpec, key fleet.ObjectKey, a fleet.App
 	if err := renderDetails(&spec, a); err != nil {
 		return object{}, err
 	}
-	name := key.Name
+	meta := metadata{Name: key.Name, Labels: id.labels()}
 	if a.Adopt != "" {
-		if err := fleet.ValidateObjectName(a.Adopt); err != nil {
+		if err := fleet.ValidateObject(a.Adopt); err != nil {
 			return object{}, fmt.Errorf("adopt: %w", err)
 		}
-		if a.AdoptOrCreate && fleet.HasIdentityForm(a.Adopt) {
-			return object{}, fmt.Errorf("adopt: %q has the form of a name that Argosy gives",
-				a.Adopt)
+		if a.AdoptOrCreate && (fleet.HasIdentityForm(a.Adopt) || strings.Contains(a.Adopt, "/")) {
+			return object{}, fmt.Errorf("adopt: %q has the form of a name that Argosy gives, or is "+
+				"in another namespace: none is created", a.Adopt)
 		}
-		name = a.Adopt
+		// The engine checks that the namespace is the tenant's: after a move it may be of another
+		// engine, which must fail no plan.
+		meta.Namespace, meta.Name = fleet.SplitObject(a.Adopt)
 	}
-	return object{APIVersion: argoAPI, Kind: "Application", Metadata: metadata{
-		Name: name, Labels: id.labels()}, Spec: spec}, nil
+	return object{APIVersion: argoAPI, Kind: "Application", Metadata: meta, Spec: spec}, nil
+}
+
+// sourceNamespace accepts a namespace with Applications of the tenant.
+func (p place) sourceNamespace(field, ns string) error {
+	if err := fleet.ValidateNamespace(ns); err != nil {
+		return fmt.Errorf("%s: %w", field, err)
+	}
+	if !slices.Contains(p.engine.ApplicationNamespacesOf(p.tenant), ns) ||
+		ns == p.engine.ArgoCD.Namespace {
+		return fmt.Errorf("%s: engine %s does not give namespace %q to tenant %s "+
+			"(applicationNamespaces)", field, p.name, ns, p.tenant)
+	}
+	return nil
 }
 
 // renderSources renders one source as source, several as sources.
@@ -765,6 +779,12 @@ func renderProject(engine fleet.EngineSpec, key fleet.ObjectKey, p fleet.Project
 		spec.Destinations = append(spec.Destinations, v1alpha1.ApplicationDestination{
 			Server: d.Server, Namespace: namespace})
 	}
+	for _, ns := range p.SourceNamespaces {
+		if err := at.sourceNamespace("sourceNamespaces", ns); err != nil {
+			return object{}, err
+		}
+		spec.SourceNamespaces = append(spec.SourceNamespaces, ns)
+	}
 	if p.AllClusterResources {
 		if len(p.ClusterResources) > 0 {
 			return object{}, fmt.Errorf("clusterResources: a list beside all kinds")
@@ -792,6 +812,8 @@ func renderProject(engine fleet.EngineSpec, key fleet.ObjectKey, p fleet.Project
 func sortProject(spec *v1alpha1.AppProjectSpec) {
 	slices.Sort(spec.SourceRepos)
 	spec.SourceRepos = slices.Compact(spec.SourceRepos)
+	slices.Sort(spec.SourceNamespaces)
+	spec.SourceNamespaces = slices.Compact(spec.SourceNamespaces)
 	slices.SortFunc(spec.Destinations, func(a, b v1alpha1.ApplicationDestination) int {
 		return cmpPairs(a.Server, a.Namespace, b.Server, b.Namespace)
 	})

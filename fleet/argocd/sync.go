@@ -67,7 +67,7 @@ func (e *Engine) syncStep(ctx context.Context, q engine.SyncRequest, lease mirro
 			Message: "the Application is not on the engine yet", RetryAfter: busyWait}, nil
 	case !known.Ours || known.Tenant != q.Tenant:
 		return engine.Outcome{}, fmt.Errorf("%w: it is not synced", engine.ErrForeign)
-	case known.Epoch > lease.Epoch:
+	case known.fenced(lease.Epoch):
 		return engine.Outcome{}, fmt.Errorf("%w: its epoch is %d, this lease's is %d",
 			engine.ErrFenced, known.Epoch, lease.Epoch)
 	case known.requestedSync == q.ID || known.request == q.ID:
@@ -224,7 +224,7 @@ func (e *Engine) parkStep(ctx context.Context, q engine.ParkRequest, lease mirro
 		return nil // it was deleted
 	case !known.Ours || known.Tenant != q.Tenant:
 		return fmt.Errorf("%w: it is not parked", engine.ErrForeign)
-	case known.Epoch > lease.Epoch:
+	case known.fenced(lease.Epoch):
 		return fmt.Errorf("%w: its epoch is %d, this lease's is %d", engine.ErrFenced, known.Epoch,
 			lease.Epoch)
 	case since == "" && !known.Parked, since != "" && known.skipReconcile:

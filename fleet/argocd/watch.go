@@ -38,20 +38,19 @@ type follower[T any] struct {
 // change is one change of one object. If the server has it, the server's state is not older.
 type change struct{ name, uid, version string }
 
-// handler receives the objects of a follower. Names are object names; versions are the API
-// server's.
+// handler receives the objects of a follower. Versions are the API server's.
 type handler[T any] interface {
 	// starts a list; version is the newest one seen before
 	beginList(r *resource, version string)
-	replaceAll(r *resource, all map[string]T, version string)
+	replaceAll(r *resource, all map[string]T, version string) // by places.object
 	put(r *resource, item T)
-	remove(r *resource, name, version string)
+	remove(r *resource, item T, version string)
 }
 
 // follow returns the follower of one resource of the engine's objects.
 func (e *Engine) follow(r *resource) *follower[*entry] {
 	return &follower[*entry]{e: e, r: r, read: func(o *liveObject) *entry {
-		return newEntry(e.name, r, o)
+		return newEntry(e.name, e.places, r, o)
 	}, handler: e.cache}
 }
 
@@ -104,8 +103,8 @@ func (f *follower[T]) run(ctx context.Context) {
 			pacing.Sleep(ctx, rand.N(f.e.options.Retry))
 			continue
 		}
-		f.e.health.set(f.r, fmt.Errorf("follow %s in namespace %s: %w", f.r.plural, f.e.namespace,
-			err))
+		f.e.health.set(f.r, fmt.Errorf("follow %s in namespace %s: %w", f.r.plural,
+			cmp.Or(f.r.namespace, f.e.namespace), err))
 		failures++
 		pacing.Sleep(ctx, retryPause(f.e.options.Retry, failures, err))
 	}
@@ -129,7 +128,7 @@ func (f *follower[T]) resume(ctx context.Context, version string) (from string, 
 		query.Set("labelSelector", f.r.selector)
 	}
 	err = f.e.client.do(ctx, request{
-		method: http.MethodGet, path: f.r.collection(f.e.namespace), query: query,
+		method: http.MethodGet, path: f.e.places.collection(f.r), query: query,
 		accept: metadataListOnly,
 	}, &page)
 	if err != nil {
@@ -177,7 +176,7 @@ func retryPause(base time.Duration, failures int, err error) time.Duration {
 func (f *follower[T]) page(ctx context.Context, query url.Values, out any) error {
 	for failures := 1; ; failures++ {
 		err := f.e.client.do(ctx, request{method: http.MethodGet,
-			path: f.r.collection(f.e.namespace), query: query}, out)
+			path: f.e.places.collection(f.r), query: query}, out)
 		if err == nil {
 			f.e.pages.Add(1)
 			return nil
@@ -217,7 +216,7 @@ func (f *follower[T]) list(ctx context.Context) (version string, err error) {
 			if err != nil {
 				return "", err
 			}
-			all[f.r.keyName(&o.Metadata)] = f.read(o)
+			all[f.e.places.object(&o.Metadata)] = f.read(o)
 			if last.name == "" || newer(o.Metadata.ResourceVersion, last.version) {
 				last = changeOf(o)
 			}
@@ -253,7 +252,7 @@ func (f *follower[T]) watch(ctx context.Context, version string, replay bool) (s
 	}
 	opened := time.Now()
 	resp, err := f.e.client.send(ctx, request{method: http.MethodGet,
-		path: f.r.collection(f.e.namespace), query: query})
+		path: f.e.places.collection(f.r), query: query})
 	if hushed.Load() {
 		return version, errStale
 	}
@@ -317,7 +316,7 @@ func (f *follower[T]) events(stream io.Reader, version string, expect *change,
 		case "ADDED", "MODIFIED":
 			f.handler.put(f.r, f.read(o))
 		case "DELETED":
-			f.handler.remove(f.r, f.r.keyName(&o.Metadata), version)
+			f.handler.remove(f.r, f.read(o), version)
 		case bookmarkEvent:
 		}
 	}
@@ -351,7 +350,8 @@ type cache struct {
 	mu           sync.RWMutex
 	objects      map[*resource]map[string]*entry
 	environments map[fleet.EnvironmentID]*environment
-	wanted       []*resource        // the followed resources
+	wanted       []*resource        // the followed resources in Argo CD's own namespace
+	further      []*resource        // the Applications of each further namespace
 	listed       map[*resource]bool // read completely at least once
 	writing      map[fleet.ObjectKey]stamp
 	reached      map[*resource]string   // the version that the watch or list has shown last
@@ -381,7 +381,7 @@ type stamp struct {
 
 func (e *entry) stamp() stamp { return stamp{e.Epoch, e.applied} }
 
-func newCache(wanted []*resource) *cache {
+func newCache(wanted []*resource, in places) *cache {
 	c := &cache{wanted: wanted, objects: map[*resource]map[string]*entry{},
 		environments: map[fleet.EnvironmentID]*environment{},
 		listed:       map[*resource]bool{}, dirty: pacing.NewSignal(),
@@ -393,7 +393,42 @@ func newCache(wanted []*resource) *cache {
 	for _, r := range resources {
 		c.objects[r] = map[string]*entry{}
 	}
+	for _, namespace := range slices.Sorted(maps.Keys(in.further)) {
+		c.further = append(c.further, applications.in(namespace))
+	}
 	return c
+}
+
+// base returns the resource in Argo CD's own namespace. Its map of the cache has the objects of
+// every namespace.
+func (r *resource) base() *resource {
+	if r.namespace != "" {
+		return applications
+	}
+	return r
+}
+
+// lister returns the followed resource that shows an object; nil if none does.
+func (c *cache) lister(r *resource, e *entry) *resource {
+	namespace, _ := fleet.SplitObject(e.object)
+	if namespace == "" {
+		return r.base()
+	}
+	for _, f := range c.further {
+		if f.namespace == namespace {
+			return f
+		}
+	}
+	return nil
+}
+
+// knows reports whether the Applications of a further namespace have been read completely.
+func (c *cache) knows(namespace string) bool {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return slices.ContainsFunc(c.further, func(r *resource) bool {
+		return r.namespace == namespace && c.listed[r]
+	})
 }
 
 // get returns the entry of a key, or nil. Entries are immutable.
@@ -412,7 +447,12 @@ func (c *cache) get(key fleet.ObjectKey) *entry {
 func (c *cache) synced() bool {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	return len(c.listed) == len(c.wanted)
+	for _, r := range c.wanted {
+		if !c.listed[r] {
+			return false
+		}
+	}
+	return true
 }
 
 // put stores an object that the watch has shown, unless the cache has a newer version.
@@ -420,7 +460,7 @@ func (c *cache) put(r *resource, e *entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.reached[r] = e.ResourceVersion
-	c.replace(r, e)
+	c.replace(r.base(), e)
 }
 
 // learn stores the object of the response to an own request, unless the cache has a newer version.
@@ -429,14 +469,35 @@ func (c *cache) put(r *resource, e *entry) {
 func (c *cache) learn(r *resource, e *entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.objects[r][e.Key.Name] != nil || newer(e.ResourceVersion, c.reached[r]) ||
-		c.reached[r] == "" {
+	reached := c.reached[c.lister(r, e)]
+	if c.objects[r][e.Key.Name] != nil || newer(e.ResourceVersion, reached) || reached == "" {
 		c.replace(r, e)
 	}
 }
 
+// claim returns an Application as a foreign one if another object has its key. People write to
+// further namespaces, and a copy with our marks takes no object's place: an object in Argo CD's own
+// namespace has the key before one elsewhere, and else the first one.
+func (c *cache) claim(e *entry) *entry {
+	holder := c.objects[applications][e.Key.Name]
+	if holder == nil || !e.Ours || !holder.Ours || holder.object == e.object {
+		return e
+	}
+	if e.further() {
+		return e.foreign()
+	}
+	if holder.further() {
+		c.leave(holder)
+		delete(c.objects[applications], e.Key.Name)
+		delete(c.adopted, holder.object)
+		c.objects[applications][holder.object] = holder.foreign()
+	}
+	return e
+}
+
 func (c *cache) replace(r *resource, e *entry) {
 	if r == applications {
+		e = c.claim(e)
 		c.rekey(e)
 	}
 	before := c.objects[r][e.Key.Name]
@@ -466,7 +527,7 @@ func (c *cache) replace(r *resource, e *entry) {
 		// the step counts from the last reported time
 		e.observation.ReconciledAt = before.observation.ReconciledAt
 	}
-	if e.Drifted || e.Deleting || c.listed[r] && c.foreignWrite(before, e) {
+	if e.Drifted || e.Deleting || c.listed[c.lister(r, e)] && c.foreignWrite(before, e) {
 		c.wake(e.Key)
 	}
 }
@@ -577,12 +638,16 @@ func (c *cache) expect(key fleet.ObjectKey, s stamp) (end func()) {
 	}
 }
 
-// remove drops an object that a watch or a complete list has shown as deleted at version rv.
-func (c *cache) remove(r *resource, name, rv string) {
+// remove drops an object that a watch has shown as deleted at version rv.
+func (c *cache) remove(r *resource, e *entry, rv string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.reached[r] = rv
-	c.drop(r, name, rv)
+	for _, name := range []string{c.adopted[e.object], e.Key.Name, e.object} {
+		if known := c.objects[r.base()][name]; known != nil && known.object == e.object {
+			c.drop(r.base(), name, rv)
+		}
+	}
 }
 
 func (c *cache) drop(r *resource, name, rv string) {
@@ -615,7 +680,18 @@ func (c *cache) drop(r *resource, name, rv string) {
 func (c *cache) beginList(r *resource, version string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.atListStart[r] = snapshot{version, maps.Clone(c.objects[r])}
+	c.atListStart[r] = snapshot{version, c.listedBy(r)}
+}
+
+// listedBy returns the objects by name that a resource's list shows.
+func (c *cache) listedBy(r *resource) map[string]*entry {
+	all := map[string]*entry{}
+	for name, e := range c.objects[r.base()] {
+		if namespace, _ := fleet.SplitObject(e.object); namespace == r.namespace {
+			all[name] = e
+		}
+	}
+	return all
 }
 
 // replaceAll stores a complete list. Unlisted objects were deleted, unless they were written after
@@ -624,13 +700,13 @@ func (c *cache) replaceAll(r *resource, all map[string]*entry, rv string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.rewind(r, all, rv)
-	for name := range c.objects[r] {
-		if all[name] == nil {
-			c.drop(r, name, rv)
+	for name, e := range c.listedBy(r) {
+		if all[e.object] == nil {
+			c.drop(r.base(), name, rv)
 		}
 	}
 	for _, e := range all {
-		c.replace(r, e)
+		c.replace(r.base(), e)
 	}
 	c.listed[r], c.reached[r] = true, rv
 }
@@ -642,8 +718,8 @@ func (c *cache) rewind(r *resource, all map[string]*entry, rv string) {
 	before := c.atListStart[r]
 	delete(c.atListStart, r)
 	older := 0
-	for name, e := range all {
-		b := before.objects[name]
+	for _, e := range all {
+		b := before.objects[e.Key.Name]
 		if b != nil && b.UID == e.UID && newer(b.ResourceVersion, e.ResourceVersion) {
 			older++
 		}
@@ -656,9 +732,9 @@ func (c *cache) rewind(r *resource, all map[string]*entry, rv string) {
 		r.plural, older, len(all), rv, cmp.Or(before.version, "an unknown one"))
 	c.dirty.Set()
 	for name, b := range before.objects {
-		if e := all[name]; c.objects[r][name] == b &&
+		if e := all[b.object]; c.objects[r.base()][name] == b &&
 			(e == nil || newer(b.ResourceVersion, e.ResourceVersion)) {
-			c.drop(r, name, b.ResourceVersion)
+			c.drop(r.base(), name, b.ResourceVersion)
 		}
 	}
 }
@@ -700,7 +776,11 @@ func (c *cache) inventory() []engine.Live {
 	for _, r := range resources {
 		for _, e := range c.objects[r] {
 			if e.Ours {
-				all = append(all, e.Live)
+				live := e.Live
+				if e.further() {
+					live.Epoch = 0 // see fenced
+				}
+				all = append(all, live)
 			}
 		}
 	}

@@ -46,7 +46,7 @@ func (ch *checker) checkInstance(e *entry, spec *fleet.EngineSpec) []fleet.Probl
 	}
 	in := instanceOf(spec)
 	if r := ch.rival(e, in, e.itself, func(d *fleet.Declaration) bool {
-		return instanceOf(d.Engine) == in
+		return slices.Contains(servedBy(d.Engine), in)
 	}); r != nil {
 		problems = append(
 			problems,
@@ -58,7 +58,7 @@ func (ch *checker) checkInstance(e *entry, spec *fleet.EngineSpec) []fleet.Probl
 	if p := ch.checkInstanceNamespace(e, spec); p != nil {
 		problems = append(problems, *p)
 	}
-	return problems
+	return append(problems, ch.checkSharedNamespaces(e, spec)...)
 }
 
 func (ch *checker) checkCredential(e *entry, spec *fleet.CredentialSpec) []fleet.Problem {
@@ -123,8 +123,8 @@ func (ch *checker) checkOwn(e *entry, d *fleet.Declaration) []fleet.Problem {
 	case d.Tenant != nil:
 		return append(checkTenant(e), ch.checkWholeGrants(e, d.Tenant)...)
 	case d.Engine != nil:
-		return append(ch.checkTenants(e, "spec.dedicatedTo", d.Engine.DedicatedTo),
-			ch.checkPlatformTenant(e, d.Engine)...)
+		return slices.Concat(ch.checkTenants(e, "spec.dedicatedTo", d.Engine.DedicatedTo),
+			ch.checkPlatformTenant(e, d.Engine), ch.checkApplicationNamespaces(e, d.Engine))
 	case d.Cluster != nil:
 		return ch.checkCluster(e, d.Cluster)
 	case d.Policy != nil:
@@ -216,6 +216,48 @@ func (ch *checker) checkPlatformTenant(e *entry, spec *fleet.EngineSpec) []fleet
 		return []fleet.Problem{ch.unknownTenant(e, "spec.platformTenant", t)}
 	}
 	return nil
+}
+
+// checkApplicationNamespaces checks the namespaces of an Engine whose Applications tenants may
+// adopt.
+func (ch *checker) checkApplicationNamespaces(e *entry, spec *fleet.EngineSpec) []fleet.Problem {
+	var problems []fleet.Problem
+	for i, n := range spec.ApplicationNamespaces {
+		field := fmt.Sprintf("spec.applicationNamespaces[%d].", i)
+		if ch.st.get(tenantKey(n.Tenant)) == nil {
+			problems = append(problems, ch.unknownTenant(e, field+"tenant", n.Tenant))
+		}
+		if n.Namespace == spec.ArgoCD.Namespace {
+			problems = append(problems, e.problem(field+"namespace", codeApplicationNamespace,
+				"remove the entry: deployments adopt Applications there by their names alone",
+				"namespace %q is Argo CD's own, which belongs to no tenant", n.Namespace))
+		}
+	}
+	if len(spec.ApplicationNamespaces) > 0 && spec.Connection.Agent != nil {
+		problems = append(problems, e.problem("spec.applicationNamespaces",
+			codeApplicationNamespace,
+			"reach the engine with kubeconfigRef, or leave these Applications as they are",
+			"an agent serves Applications in Argo CD's own namespace alone"))
+	}
+	return problems
+}
+
+// checkSharedNamespaces refuses namespaces with Applications that another engine serves.
+func (ch *checker) checkSharedNamespaces(e *entry, spec *fleet.EngineSpec) []fleet.Problem {
+	var problems []fleet.Problem
+	for i, n := range spec.ApplicationNamespaces {
+		in := servesIn(spec, n.Namespace)
+		if r := ch.rival(e, in, e.itself, func(d *fleet.Declaration) bool {
+			return slices.Contains(servedBy(d.Engine), in)
+		}); r != nil {
+			problems = append(problems, e.problem(
+				fmt.Sprintf("spec.applicationNamespaces[%d].namespace", i),
+				codeInstance, "name another namespace, or take it from that engine",
+				"namespace %q of this connection is not free: engine %q %s (%s)", n.Namespace,
+				r.key.Name, r, r.path))
+		}
+	}
+	return problems
 }
 
 func (ch *checker) unknownTenant(e *entry, field string, t fleet.TenantName) fleet.Problem {
@@ -1066,8 +1108,8 @@ func barred(e *entry) bool {
 func rivalTerms(d *fleet.Declaration) []term {
 	switch {
 	case d.Engine != nil:
-		ts := []term{{what: installation, a: d.Engine.ArgoCD.InstallationID},
-			instanceOf(d.Engine)}
+		ts := append(servedBy(d.Engine),
+			term{what: installation, a: d.Engine.ArgoCD.InstallationID})
 		for _, entry := range entriesFor(d.Engine.ArgoCD.Namespace) {
 			ts = append(ts, term{what: namespaceOf, a: entry})
 		}

@@ -45,24 +45,26 @@ const (
 	codeSameRepository    = "duplicate-credential"
 	codeInstallationID    = "installation-id-taken"
 	codeInstance          = "instance-taken"
-	codeImmutable         = "immutable"
-	codeTool              = "tool-not-granted"
-	codeNotification      = "notification-not-granted"
-	codeVersionRange      = "version-range-not-granted"
-	codeFloats            = "floating-version"
-	codeRevisions         = "revisions-of-sources"
-	codeReferenced        = "still-referenced"
-	codeSelectsNothing    = "selects-nothing"
-	codeUnusedOverride    = "unused-override"
-	codeCreateNamespace   = "create-namespace"
-	codeReplace           = "replace-not-granted"
-	codeAdopt             = "adopt-not-granted"
-	codeNamespaceMetadata = "namespace-metadata-not-granted"
-	codeSpentSyncRun      = "spent-sync-run"
-	codeUnresolved        = "unresolved-variable"
-	codeVariableInUse     = "variable-in-use"
-	codePolicy            = "policy"
-	codePolicyReached     = "policy-in-reach"
+
+	codeApplicationNamespace = "application-namespace"
+	codeImmutable            = "immutable"
+	codeTool                 = "tool-not-granted"
+	codeNotification         = "notification-not-granted"
+	codeVersionRange         = "version-range-not-granted"
+	codeFloats               = "floating-version"
+	codeRevisions            = "revisions-of-sources"
+	codeReferenced           = "still-referenced"
+	codeSelectsNothing       = "selects-nothing"
+	codeUnusedOverride       = "unused-override"
+	codeCreateNamespace      = "create-namespace"
+	codeReplace              = "replace-not-granted"
+	codeAdopt                = "adopt-not-granted"
+	codeNamespaceMetadata    = "namespace-metadata-not-granted"
+	codeSpentSyncRun         = "spent-sync-run"
+	codeUnresolved           = "unresolved-variable"
+	codeVariableInUse        = "variable-in-use"
+	codePolicy               = "policy"
+	codePolicyReached        = "policy-in-reach"
 )
 
 // Codes returns the codes of this package with their meaning, in one sentence each.
@@ -117,8 +119,10 @@ func Codes() map[string]string {
 		codeSameRepository: "The tenant has another credential for the same repository.",
 		codeInstallationID: "Another engine has this installationID; Argo CD would take the " +
 			"one's resources for the other's.",
-		codeInstance: "Another engine is the same Argo CD: same connection, same " +
-			"namespace.",
+		codeApplicationNamespace: "The engine cannot give the Applications of this namespace " +
+			"to a tenant.",
+		codeInstance: "Another engine is the same Argo CD (same connection, same namespace), or " +
+			"serves the Applications of the namespace.",
 		codeRevisions:    "A SyncRun of a deployment with several sources has a revision for each.",
 		codeVersionRange: "The Tenant is not allowed ranges of versions.",
 		codeFloats: "The version is a range; Argo CD deploys each new version in it without a " +

@@ -116,6 +116,35 @@ func TestEnginesAreDistinct(t *testing.T) {
 	refused(t, c, "", "+Engine d", gone(engine("e")))
 }
 
+func TestANamespaceOfApplicationsBelongsToOneTenantOfOneEngine(t *testing.T) {
+	c := crowd(t)
+	as := func(name, argocd string, given ...fleet.ApplicationNamespace) Input {
+		return engine(name, func(d *fleet.Declaration) {
+			d.Engine.ArgoCD = fleet.ArgoCDInstance{Namespace: argocd, InstallationID: name}
+			d.Engine.ApplicationNamespaces = given
+		})
+	}
+	apps := fleet.ApplicationNamespace{Namespace: "apps", Tenant: "acme"}
+	refused(t, c, "", "+Engine a", as("a", "argocd-a", apps))
+	refused(t, c, "Engine b spec.applicationNamespaces[0].namespace instance-taken", "",
+		as("b", "argocd-b", apps))
+	refused(t, c, "Engine b spec.argocd.namespace instance-taken", "", as("b", "apps"))
+	refused(t, c, "Engine b spec.applicationNamespaces[0].namespace application-namespace", "",
+		as("b", "argocd-b", fleet.ApplicationNamespace{Namespace: "argocd-b", Tenant: "acme"}))
+	refused(t, c, "Engine b spec.applicationNamespaces[0].namespace instance-taken", "",
+		as("b", "argocd-b", fleet.ApplicationNamespace{Namespace: "argocd-a", Tenant: "acme"}))
+	refused(t, c, "Engine b spec.applicationNamespaces[0].tenant unknown-tenant", "",
+		as("b", "argocd-b", fleet.ApplicationNamespace{Namespace: "more", Tenant: "nobody"}))
+	refused(t, c, "Engine b spec.applicationNamespaces application-namespace", "",
+		remake(as("b", "argocd-b", fleet.ApplicationNamespace{Namespace: "more", Tenant: "acme"}),
+			func(d *fleet.Declaration) {
+				d.Engine.Connection = fleet.Connection{Agent: &fleet.AgentConnection{}}
+			}))
+	refused(t, c, "", "+Engine b", remake(as("b", "argocd-b", apps), func(d *fleet.Declaration) {
+		d.Engine.Connection = fleet.Connection{KubeconfigRef: &fleet.SecretRef{Name: "far"}}
+	}))
+}
+
 func TestOneCredentialPerRepository(t *testing.T) {
 	c := crowd(t, credential("acme/a", "https://git.example.com/acme/shop"))
 	refused(t, c, "RepositoryCredential acme/b spec.repoURL duplicate-credential", "",

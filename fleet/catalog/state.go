@@ -136,7 +136,7 @@ const (
 	grantsServer   // an entry of Tenant.clusters: tenants
 	onServer       // an entry that would grant it: environments
 	generatedName  // tenant, deployment: the sets that generate it
-	adopts         // name of an Application: the deployments that adopt one of this name
+	adopts         // object of an Application, or "<namespace>/": the deployments that adopt it
 	asksFor        // tenant, repository, request: the sets that ask for the listing
 	underPolicy    // tenant, or every tenant: declarations that a policy blocks or warns about
 )
@@ -186,10 +186,11 @@ func terms(d *fleet.Declaration) []term {
 	t := d.Key.Tenant
 	switch {
 	case d.Engine != nil:
-		return append(ts, term{what: argoCDIn, a: d.Engine.ArgoCD.Namespace},
+		return append(append(ts, servedBy(d.Engine)...),
+			term{what: argoCDIn, a: d.Engine.ArgoCD.Namespace},
 			term{what: argoCDUnder, a: firstWord(d.Engine.ArgoCD.Namespace)},
 			term{what: servedIn, a: d.Engine.Region},
-			term{what: installation, a: d.Engine.ArgoCD.InstallationID}, instanceOf(d.Engine))
+			term{what: installation, a: d.Engine.ArgoCD.InstallationID})
 	case d.Cluster != nil:
 		ts = append(ts, clusterAt(d.Cluster.Server))
 	case d.Tenant != nil:
@@ -226,6 +227,9 @@ func terms(d *fleet.Declaration) []term {
 		}
 		for _, a := range d.Deployment.Adopt {
 			ts = append(ts, term{what: adopts, a: a.Application})
+			if namespace, _ := fleet.SplitObject(a.Application); namespace != "" {
+				ts = append(ts, term{what: adopts, a: namespace + "/"})
+			}
 		}
 	}
 	return ts
@@ -245,6 +249,9 @@ func references(d *fleet.Declaration) []fleet.Key {
 		}
 		if t := d.Engine.PlatformTenant; t != "" {
 			ks = append(ks, tenantKey(t))
+		}
+		for _, n := range d.Engine.ApplicationNamespaces {
+			ks = append(ks, tenantKey(n.Tenant))
 		}
 	case d.Policy != nil:
 		for _, t := range d.Policy.Tenants {
@@ -288,7 +295,20 @@ func referrersOf(k fleet.Key) term {
 	return term{what: refersTo, tenant: k.Tenant, a: string(k.Kind), b: k.Name}
 }
 
-func instanceOf(e *fleet.EngineSpec) term {
+func instanceOf(e *fleet.EngineSpec) term { return servesIn(e, e.ArgoCD.Namespace) }
+
+// servedBy returns the terms of the namespaces whose Applications an engine's Argo CD serves.
+func servedBy(e *fleet.EngineSpec) []term {
+	ts := []term{instanceOf(e)}
+	for _, n := range e.ApplicationNamespaces {
+		ts = append(ts, servesIn(e, n.Namespace))
+	}
+	return ts
+}
+
+// servesIn returns the term of the engines whose Argo CD is in a namespace of the connection, or
+// serves Applications there.
+func servesIn(e *fleet.EngineSpec, namespace string) term {
 	connection := "in-cluster"
 	switch {
 	case e.Connection.KubeconfigRef != nil:
@@ -297,7 +317,7 @@ func instanceOf(e *fleet.EngineSpec) term {
 	case e.Connection.Agent != nil:
 		connection = "agent of " + e.ArgoCD.InstallationID
 	}
-	return term{what: instance, a: connection, b: e.ArgoCD.Namespace}
+	return term{what: instance, a: connection, b: namespace}
 }
 
 // repositoryKey returns an invalid URL unchanged: a refused URL never matches another one.

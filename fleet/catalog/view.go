@@ -185,13 +185,13 @@ func (v *View) DeploymentsIn(id fleet.EnvironmentID) []fleet.DeploymentID {
 	return v.st.deploymentsIn(id)
 }
 
-// Adopters returns the deployments of every tenant that adopt an Application of this name, in
-// effect or quarantined, sorted.
-func (v *View) Adopters(application string) []fleet.DeploymentID {
+// Adopters returns the deployments of every tenant that adopt an Application, in effect or
+// quarantined, sorted. The object is that of fleet.Adoption, or "<namespace>/" for all of one.
+func (v *View) Adopters(object string) []fleet.DeploymentID {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	var ids []fleet.DeploymentID
-	for _, k := range v.st.index.list(term{what: adopts, a: application}) {
+	for _, k := range v.st.index.list(term{what: adopts, a: object}) {
 		ids = append(ids, deploymentID(k))
 	}
 	return ids

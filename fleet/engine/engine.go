@@ -21,7 +21,7 @@ import (
 
 // Renderer renders the manifest of a desired object. It is pure: equal objects give equal bytes. Of
 // the engine it uses only the ArgoCD section of the spec, which does not change while the engine
-// serves.
+// serves, dedicatedTo, and the namespaces that it gives to the tenant.
 type Renderer interface {
 	Render(engine fleet.EngineSpec, o fleet.Object) (fleet.Manifest, error)
 }

@@ -192,3 +192,80 @@ func TestASetAdoptsEachApplicationOnce(t *testing.T) {
 		t.Errorf("rejected %q, want %q\n%s", rejected, want, actions(p))
 	}
 }
+
+// given makes an engine give namespace apps to a tenant.
+func given(t tree, tenant string) tree {
+	const name = "fleet/engines/eu-1.yaml"
+	before, _, _ := strings.Cut(t[name], "  applicationNamespaces:")
+	if tenant != "" {
+		before += "  applicationNamespaces: [{namespace: apps, tenant: " + tenant + "}]\n"
+	}
+	return t.with(name, before)
+}
+
+func TestATenantAdoptsOnlyFromItsNamespaces(t *testing.T) {
+	h := newHouse(t)
+	first := adopter("first", "acme", "apps/shop")
+	p := h.apply(adopting().with(firstFile, first))
+	wantProblem := func(p *Plan, path, code, words string) {
+		t.Helper()
+		if len(p.Problems) != 1 || p.Problems[0].Path != path || p.Problems[0].Code != code ||
+			!strings.Contains(p.Problems[0].Message, words) {
+			t.Fatalf("want %s in %s: %+v\n%s", code, path, p.Problems, actions(p))
+		}
+	}
+	wantProblem(p, firstFile, effective.CodeAdoptNamespace,
+		`engine eu-1 does not give the Applications of namespace "apps" to tenant acme`)
+
+	p = h.apply(given(h.files, "globex"))
+	wantProblem(p, firstFile, effective.CodeAdoptNamespace, "to tenant acme")
+	if got := h.project("acme", "eu-1").SourceNamespaces; len(got) > 0 {
+		t.Errorf("acme's AppProject permits %v", got)
+	}
+
+	// the rejected deployment is judged again when the engine gives its tenant the namespace
+	p = h.apply(given(h.files, "acme"))
+	if len(p.Quarantined) > 0 ||
+		!strings.Contains(actions(p), "create Application first@prod") {
+		t.Fatalf("%v\n%s", p.Quarantined, actions(p))
+	}
+	if got := h.project("acme", "eu-1").SourceNamespaces; !slices.Equal(got, []string{"apps"}) {
+		t.Errorf("acme's AppProject permits %v", got)
+	}
+	if got := h.project("globex", "eu-1").SourceNamespaces; len(got) > 0 {
+		t.Errorf("globex's AppProject permits %v", got)
+	}
+	p = h.apply(h.files.with(secondFile, adopter("second", "acme", "apps/shop")))
+	wantProblem(p, secondFile, effective.CodeAdopted, "Application apps/shop on engine eu-1 is adopted")
+	p = h.apply(h.files.with(secondFile, adopter("second", "acme", "shop")))
+	if len(p.Quarantined) > 0 {
+		t.Errorf("an Application of the name in another namespace: %v", p.Quarantined)
+	}
+	h.apply(h.files.without(secondFile))
+	h.work()
+
+	// neither removal nor another tenant takes a namespace from under an adopted Application
+	for _, tenant := range []string{"", "globex"} {
+		p = h.apply(given(h.files, tenant))
+		if !slices.ContainsFunc(p.Problems, func(problem fleet.Problem) bool {
+			return problem.Code == "engine-in-use" &&
+				problem.Field == "spec.applicationNamespaces" &&
+				strings.Contains(problem.Message, `tenant acme has adopted Applications of namespace "apps"`)
+		}) {
+			t.Errorf("given to %q: %v", tenant, p.Problems)
+		}
+		if got := h.project("acme", "eu-1").SourceNamespaces; !slices.Equal(got,
+			[]string{"apps"}) {
+			t.Errorf("acme's AppProject permits %v", got)
+		}
+	}
+	p = h.apply(h.files.without(firstFile))
+	if got := h.project("acme", "eu-1").SourceNamespaces; !slices.Equal(got, []string{"apps"}) {
+		t.Errorf("during the release acme's AppProject permits %v", got)
+	}
+	h.work()
+	p = h.apply(given(h.files, ""))
+	if len(p.Problems) > 0 || len(h.project("acme", "eu-1").SourceNamespaces) > 0 {
+		t.Errorf("after the release the namespace stays: %v", p.Problems)
+	}
+}

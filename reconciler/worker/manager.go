@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"maps"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -121,7 +122,8 @@ func (m *Manager) end(name fleet.EngineName, r *run) {
 
 func sameInstance(a, b fleet.EngineSpec) bool {
 	return a.ArgoCD == b.ArgoCD && reflect.DeepEqual(a.Connection, b.Connection) &&
-		reflect.DeepEqual(a.DedicatedTo, b.DedicatedTo) // the preflight depends on it
+		reflect.DeepEqual(a.DedicatedTo, b.DedicatedTo) && // the preflight depends on it
+		slices.Equal(a.ApplicationNamespaces, b.ApplicationNamespaces)
 }
 
 // Wake makes the manager list the engines, and all workers read changed rows.

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	argosyengine "argosy.dev/argosy/charts/argosy-engine"
@@ -50,6 +51,9 @@ type ArgoOptions struct {
 	// ApplicationSets installs their CRD too, three times as large as the others
 	// together: 4 s and 200 MB of the API server's.
 	ApplicationSets bool
+	// ApplicationNamespaces are further namespaces whose Applications it serves. It needs
+	// ClusterAdmin for them.
+	ApplicationNamespaces []string
 	// ControllerEnv are further variables of the application-controller, as NAME=value.
 	ControllerEnv []string
 	// Via is between its processes and the API server; nil: nothing is.
@@ -302,6 +306,9 @@ func (a *ArgoCD) environment(component string) (all []string) {
 	}
 	if component == "application-controller" {
 		defer func() { all = append(all, a.options.ControllerEnv...) }()
+		if further := a.options.ApplicationNamespaces; len(further) > 0 {
+			all = append(all, "ARGOCD_APPLICATION_NAMESPACES="+strings.Join(further, ","))
+		}
 	}
 	if a.options.Open {
 		return all

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -44,6 +45,11 @@ var driverRules = []rbacv1.PolicyRule{
 		"argosy-emergency-stop"}, Verbs: []string{"patch"}},
 }
 
+// furtherRules are those of charts/argosy in a namespace with Applications that tenants adopt.
+var furtherRules = []rbacv1.PolicyRule{{APIGroups: []string{"argoproj.io"},
+	Resources: []string{"applications"}, Verbs: append([]string{"patch", "delete"},
+		readOnly...)}}
+
 // install puts everything into the cluster that the processes want to find, and
 // writes the two kubeconfigs.
 func (a *ArgoCD) install(ctx context.Context) (err error) {
@@ -69,6 +75,11 @@ func (a *ArgoCD) install(ctx context.Context) (err error) {
 	a.Kubeconfig = filepath.Join(a.Dir, "argosy.kubeconfig")
 	if err := a.access(ctx, driverAccount, a.Kubeconfig, driverRules, c.KubeconfigFor); err != nil {
 		return err
+	}
+	for _, namespace := range a.options.ApplicationNamespaces {
+		if err := c.allow(ctx, namespace, a.Namespace, driverAccount, furtherRules); err != nil {
+			return err
+		}
 	}
 	if a.options.ClusterAdmin {
 		if err := c.Apply(ctx, a.clusterAdmin()); err != nil {
@@ -138,6 +149,9 @@ func (a *ArgoCD) configMaps() map[string]map[string]string {
 		"timeout.reconciliation":             a.options.Refresh.Truncate(time.Second).String(),
 	}
 	params := map[string]string{}
+	if further := a.options.ApplicationNamespaces; len(further) > 0 {
+		params["application.namespaces"] = strings.Join(further, ",")
+	}
 	if !a.options.Open {
 		settings["jsonnet.enable"], settings["helm.valuesFileSchemes"] = "false", ""
 		params["reposerver.enable.git.submodule"] = "false"

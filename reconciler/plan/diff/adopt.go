@@ -10,9 +10,10 @@ import (
 )
 
 // checkAdoptions rejects changed deployments that adopt an Application of another declaration on
-// the same engine. The declaration that has the Application keeps it; of two newcomers neither gets
-// it. A conflict that an unchanged deployment gets into, as by a move, is left to the engine, which
-// writes to no Application of another declaration.
+// the same engine, or one in a namespace that the engine does not give to the tenant. The
+// declaration that has the Application keeps it; of two newcomers neither gets it. A conflict that
+// an unchanged deployment gets into, as by a move, is left to the engine, which writes to no
+// Application of another declaration.
 func (p *phase) checkAdoptions() {
 	for _, c := range p.Declared.Changes {
 		if c.After == nil || c.After.Deployment == nil {
@@ -20,8 +21,16 @@ func (p *phase) checkAdoptions() {
 		}
 		for i, a := range c.After.Deployment.Adopt {
 			id := adopting(c.After.Key, a)
+			if why := p.notGiven(id, a.Application); why != "" {
+				p.rejectAdoption(c.After, i, effective.CodeAdoptNamespace, why,
+					"ask the platform for it in applicationNamespaces of fleet/engines/, or "+
+						"remove adopt")
+				break
+			}
 			if why := p.adoptedElsewhere(id, a.Application); why != "" {
-				p.rejectAdoption(c.After, i, why)
+				p.rejectAdoption(c.After, i, effective.CodeAdopted, why,
+					"name another Application, or remove it from the other declaration first "+
+						"(deletionPolicy: Release)")
 				break
 			}
 		}
@@ -33,17 +42,31 @@ func adopting(k fleet.Key, a fleet.Adoption) fleet.ApplicationID {
 		Environment: a.Environment}
 }
 
-func (p *phase) rejectAdoption(d *fleet.Declaration, i int, why string) {
+func (p *phase) rejectAdoption(d *fleet.Declaration, i int, code, why, fix string) {
 	field := fmt.Sprintf("spec.adopt[%d].application", i)
 	if _, generated := fleet.SetOf(d.Key, d.Path); generated {
 		field = fleet.TemplateField + field
 	}
 	p.out.Adopted = append(p.out.Adopted, fleet.Problem{
 		Key: d.Key, Path: d.Path, Field: field, Severity: fleet.SeverityError,
-		Code: effective.CodeAdopted, Message: why,
-		Fix: "name another Application, or remove it from the other declaration first " +
-			"(deletionPolicy: Release)",
+		Code: code, Message: why, Fix: fix,
 	})
+}
+
+// notGiven returns why the tenant may not adopt an Application outside Argo CD's own namespace, or
+// "".
+func (p *phase) notGiven(id fleet.ApplicationID, object string) string {
+	namespace, _ := fleet.SplitObject(object)
+	name, goes := p.engineFor(id)
+	if namespace == "" || !goes {
+		return ""
+	}
+	on := p.engine(name, id.Tenant)
+	if on != nil && slices.Contains(on.ApplicationNamespacesOf(id.Tenant), namespace) {
+		return ""
+	}
+	return fmt.Sprintf("engine %s does not give the Applications of namespace %q to tenant %s",
+		name, namespace, id.Tenant)
 }
 
 // adoptedElsewhere returns why an Application cannot adopt an object of this name on its engine, or

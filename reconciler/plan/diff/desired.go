@@ -129,7 +129,7 @@ func project(
 	t := s.Tenant
 	p := &fleet.Project{
 		Tenant: t, Name: fleet.ProjectName(t), SourceRepos: slices.Sorted(slices.Values(
-			l.Repos.Keys(s)))}
+			l.Repos.Keys(s))), SourceNamespaces: on.ApplicationNamespacesOf(t)}
 	tenant := view.Tenant(t)
 	var kinds kinds
 	environments := slices.Sorted(slices.Values(l.Environments.Keys(s)))

@@ -2,6 +2,7 @@ package effective
 
 import (
 	"fmt"
+	"slices"
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/catalog"
@@ -26,6 +27,9 @@ func (d *Declarations) inUse(c catalog.Change, deleted []fleet.ObjectKey) (fleet
 		name := fleet.EngineName(c.Key.Name)
 		if !sameInstance(c.Before, c.After) && d.serving(name, deleted) {
 			return d.engineInUse(d.head(c.Key), name), true
+		}
+		if n, used := d.namespaceInUse(c, deleted); used {
+			return applicationNamespaceInUse(d.head(c.Key), n), true
 		}
 	}
 	return fleet.Problem{}, false
@@ -85,6 +89,57 @@ func (d *Declarations) engineInUse(i catalog.Input, name fleet.EngineName) fleet
 	p.Message = serves + ": its argocd section and connection cannot change under them"
 	p.Fix = "restore spec.argocd and spec.connection, or declare the new instance as another engine"
 	return p
+}
+
+// namespaceInUse returns a namespace that a changed engine no longer gives to a tenant with
+// Applications that it has adopted from there, or that may not be released yet: without the right,
+// their AppProject would reject them, and Argo CD could not delete them.
+func (d *Declarations) namespaceInUse(c catalog.Change, deleted []fleet.ObjectKey) (
+	fleet.ApplicationNamespace, bool) {
+	engine := fleet.EngineName(c.Key.Name)
+	for _, n := range c.Before.Engine.ApplicationNamespaces {
+		if c.After != nil && slices.Contains(c.After.Engine.ApplicationNamespaces, n) {
+			continue
+		}
+		for _, id := range d.applied.Catalog.Adopters(n.Namespace + "/") {
+			dep := d.applied.Catalog.Deployment(id)
+			if dep != nil && id.Tenant == n.Tenant && d.adoptsOn(dep, engine, n.Namespace) {
+				return n, true
+			}
+		}
+		used := false
+		d.applied.Terminating.Each(func(k fleet.ObjectKey, t applied.Terminating) {
+			used = used || k.Engine == engine && t.Application.Tenant == n.Tenant &&
+				!slices.Contains(deleted, k)
+		})
+		d.applied.Held.Each(func(id fleet.ApplicationID, h applied.Held) {
+			used = used || id.Tenant == n.Tenant && d.adoptsOn(h.Deployment, engine, n.Namespace)
+		})
+		if used {
+			return n, true
+		}
+	}
+	return fleet.ApplicationNamespace{}, false
+}
+
+// adoptsOn reports whether a deployment adopts an Application in a namespace of an engine.
+func (d *Declarations) adoptsOn(dep *fleet.Declaration, engine fleet.EngineName,
+	namespace string) bool {
+	return slices.ContainsFunc(dep.Deployment.Adopt, func(a fleet.Adoption) bool {
+		in, _ := fleet.SplitObject(a.Application)
+		placement, _ := d.applied.Placements.Get(fleet.EnvironmentID{Tenant: dep.Key.Tenant,
+			Name: a.Environment})
+		return in == namespace && placement.Engine == engine
+	})
+}
+
+func applicationNamespaceInUse(i catalog.Input, n fleet.ApplicationNamespace) fleet.Problem {
+	return fleet.Problem{Key: i.Key, Path: i.Path, Severity: fleet.SeverityError,
+		Code: "engine-in-use", Field: "spec.applicationNamespaces",
+		Message: fmt.Sprintf("tenant %s has adopted Applications of namespace %q, or its "+
+			"deletions have not ended", n.Tenant, n.Namespace),
+		Fix: "restore the entry; to take the namespace back, have the Applications released " +
+			"first (deletionPolicy: Release)"}
 }
 
 // sameConnection reports whether a changed environment keeps the connection that applies its

@@ -132,36 +132,56 @@ func (l *Limits) Recheck(d *Declarations, decided map[fleet.EnvironmentID]fleet.
 // CodeAdopted is the code of a deployment that adopts an Application of another declaration.
 const CodeAdopted = "already-adopted"
 
+// CodeAdoptNamespace is the code of a deployment that adopts an Application in a namespace that the
+// engine does not give to its tenant.
+const CodeAdoptNamespace = "adopt-namespace"
+
 // RecheckAdoptions adds the deployments that were rejected with CodeAdopted for an Application that
-// another deployment no longer adopts, or no longer wants to.
+// another deployment no longer adopts, or no longer wants to, and those with CodeAdoptNamespace for
+// a namespace that an engine now gives.
 func (l *Limits) RecheckAdoptions(d *Declarations) {
+	for _, c := range d.Changes {
+		if c.Key.Kind != fleet.KindEngine || c.After == nil {
+			continue
+		}
+		for _, n := range c.After.Engine.ApplicationNamespaces {
+			if c.Before == nil || !slices.Contains(c.Before.Engine.ApplicationNamespaces, n) {
+				l.recheckAdopters(d, c.Key, n.Namespace+"/", CodeAdoptNamespace)
+			}
+		}
+	}
 	for _, k := range d.After.Checked() {
 		if k.Kind != fleet.KindGitOpsDeployment {
 			continue
 		}
 		before := d.applied.Catalog.Declaration(k)
 		if q, is := d.applied.Catalog.Quarantine(k); is && q.Declaration != nil {
-			l.recheckAdopters(d, k, q.Declaration)
+			l.recheckAdoptersOf(d, k, q.Declaration)
 		}
 		if before != nil && before != d.After.Declaration(k) {
-			l.recheckAdopters(d, k, before)
+			l.recheckAdoptersOf(d, k, before)
 		}
 	}
 }
 
-// recheckAdopters adds the rejected deployments that want an Application of another one.
-func (l *Limits) recheckAdopters(d *Declarations, of fleet.Key, before *fleet.Declaration) {
+// recheckAdoptersOf adds the rejected deployments that want an Application of another one.
+func (l *Limits) recheckAdoptersOf(d *Declarations, of fleet.Key, before *fleet.Declaration) {
 	for _, a := range before.Deployment.Adopt {
-		for _, id := range d.After.Adopters(a.Application) {
-			k := fleet.Key{Kind: fleet.KindGitOpsDeployment, Tenant: id.Tenant,
-				Name: string(id.Name)}
-			q, quarantined := d.After.Quarantine(k)
-			if _, again := l.refused[k]; k != of && !again && quarantined &&
-				slices.ContainsFunc(q.Problems, func(p fleet.Problem) bool {
-					return p.Code == CodeAdopted
-				}) {
-				applied.Set(&l.recheck, k, true)
-			}
+		l.recheckAdopters(d, of, a.Application, CodeAdopted)
+	}
+}
+
+// recheckAdopters adds the deployments that were rejected with a code and adopt an object.
+func (l *Limits) recheckAdopters(d *Declarations, of fleet.Key, object, code string) {
+	for _, id := range d.After.Adopters(object) {
+		k := fleet.Key{Kind: fleet.KindGitOpsDeployment, Tenant: id.Tenant,
+			Name: string(id.Name)}
+		q, quarantined := d.After.Quarantine(k)
+		if _, again := l.refused[k]; k != of && !again && quarantined &&
+			slices.ContainsFunc(q.Problems, func(p fleet.Problem) bool {
+				return p.Code == code
+			}) {
+			applied.Set(&l.recheck, k, true)
 		}
 	}
 }

@@ -183,7 +183,9 @@ func (s *scope) touchEngine(c catalog.Change) {
 	for _, id := range s.EnvironmentsOn.Keys(engine) {
 		s.out.Environments[id] = true
 		if c.Before != nil && c.After != nil &&
-			c.Before.Engine.PauseAdoption != c.After.Engine.PauseAdoption {
+			(c.Before.Engine.PauseAdoption != c.After.Engine.PauseAdoption ||
+				!slices.Equal(c.Before.Engine.ApplicationNamespaces,
+					c.After.Engine.ApplicationNamespaces)) {
 			s.out.Shares[applied.Share{Tenant: id.Tenant, Engine: engine}] = true
 		}
 		if c.Before == nil { // reported after a rebuild, before the engine was declared
