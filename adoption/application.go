@@ -114,9 +114,9 @@ func (a *app) deployment(name string, chart func(folder string) bool) *draft {
 // source proposes one source.
 func (a *app) source(d *draft, field string, raw map[string]any,
 	chartIn func(folder string) bool) {
-	url := text(raw, "repoURL")
+	url, chart := chartOfRegistry(text(raw, "repoURL"), text(raw, "chart"))
 	d.set(field+".repoURL", url, spellingsOf(url)...)
-	chart, folder := text(raw, "chart"), text(raw, "path")
+	folder := text(raw, "path")
 	d.set(field+".chart", chart)
 	ref := text(raw, "ref")
 	d.set(field+".ref", ref)
@@ -474,6 +474,17 @@ func hardDifference(d Difference, spec map[string]any) bool {
 		}
 	}
 	return true
+}
+
+// chartOfRegistry returns the folder and the name of a chart in a registry of OCI artifacts that is
+// written by its host alone: registry.example.com and team/app are registry.example.com/team and
+// app. Argo CD joins the two.
+func chartOfRegistry(repoURL, chart string) (folder, name string) {
+	i := strings.LastIndexByte(chart, '/')
+	if i <= 0 || strings.ContainsAny(repoURL, "/@") || !strings.Contains(repoURL, ".") {
+		return repoURL, chart
+	}
+	return repoURL + "/" + chart[:i], chart[i+1:]
 }
 
 // spellingsOf are other spellings of one repository.

@@ -21,6 +21,8 @@ type cluster struct {
 	caData string
 	labels map[string]any
 	secret *Original // nil: known from destinations alone
+	// of an assumed cluster: the variables of its environment
+	variables map[string]any
 }
 
 // clusters finds the cluster of a destination.
@@ -234,6 +236,7 @@ func (e *environment) propose(im *importer, clusterResources bool) {
 		for k, v := range reach {
 			d.set("spec."+k, v)
 		}
+		d.set("spec.variables", e.cluster.variables)
 		var namespaces []any
 		for _, ns := range keys(e.namespaces) {
 			namespaces = append(namespaces, ns)

@@ -278,8 +278,8 @@ func (im *importer) joined() map[fleet.TenantName]map[*draft][]*app {
 			if overrides := list(d.document, "spec", "overrides"); len(overrides) > 0 {
 				d.put(
 					"spec.overrides", slices.DeleteFunc(slices.Clone(overrides), func(o any) bool {
-						return !slices.Contains(
-							environments, text(o.(map[string]any), "environment"))
+						env := text(o.(map[string]any), "environment")
+						return env != "" && !slices.Contains(environments, env)
 					}))
 				if len(list(d.document, "spec", "overrides")) == 0 {
 					remove(d.document, steps("spec.overrides"))

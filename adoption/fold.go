@@ -224,7 +224,7 @@ var (
 	goTag = regexp.MustCompile(`(?s)\{\{.*?\}\}`)
 	// of a tag that gives the value of a field as it is
 	goPlain = regexp.MustCompile(
-		`^\{\{-?\s*(\.[A-Za-z_][\w.]*|index\s+\.path\.segments\s+\d+)\s*-?\}\}$`)
+		`^\{\{-?\s*(\.[A-Za-z_][\w.]*|index\s+\.path\.segments\s+\d+|index\s+\.metadata\.\w+\s+"[^"]*")\s*-?\}\}$`)
 	goField = regexp.MustCompile(`(?:^|[^\w)\]"])\.([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)`)
 )
 

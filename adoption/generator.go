@@ -140,7 +140,8 @@ func flatten(prefix string, v any, into parameters) {
 // cluster is one of them.
 func (g *generator) clusters(field string, block map[string]any) (found []parameters, err error) {
 	if g.assumed != nil {
-		p, err := g.cluster(g.assumed.name, g.assumed.server(), g.assumed.labels, nil, block)
+		p, err := g.cluster(g.assumed.name, g.assumed.server(), g.assumed.labels,
+			g.assumed.annotations, block)
 		return []parameters{p}, err
 	}
 	selector := object(block, "selector")
@@ -466,6 +467,9 @@ func (g *generator) merge(field string, block map[string]any, outer parameters) 
 		results, err := g.generate(fmt.Sprintf("%s.generators[%d]", field, i), m, outer)
 		if err != nil {
 			return nil, err
+		}
+		if i > 0 && g.assumed != nil {
+			results = g.assumed.layered(i, results, m["list"] != nil)
 		}
 		if i == 0 {
 			found = results

@@ -58,7 +58,10 @@ type Options struct {
 	TenantBy       TenantBy
 	// Clusters are the API servers of clusters that destinations name without a Secret.
 	Clusters map[string]string
-	Only     []string // patterns of KIND/NAME, NAMESPACE/NAME or NAME; empty: all
+	// Annotations are values of annotations of clusters that are not at hand, from which
+	// ApplicationSets take a repository or a chart.
+	Annotations map[string]string
+	Only        []string // patterns of KIND/NAME, NAMESPACE/NAME or NAME; empty: all
 	// Adopt makes the deployments take over the originals, which keep their objects and names.
 	Adopt bool
 }

@@ -1,8 +1,10 @@
 package adoption
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -14,7 +16,7 @@ import (
 var errNoClusters = errors.New("no cluster Secret is at hand")
 
 // pattern is a deployment with a selector for the clusters of an ApplicationSet that are not at
-// hand: what differs between clusters is written as variables.
+// hand: what differs between clusters is written as variables and overrides.
 type pattern struct {
 	draft  *draft
 	tenant fleet.TenantName
@@ -23,62 +25,305 @@ type pattern struct {
 	refusal string // of the whole config repo
 }
 
-// assumed is a cluster with the labels that a template reads. Its name and labels are marks that
-// occur nowhere else, so that their places can be written as variables.
+// assumed is a cluster with the labels and annotations that a template reads. Its name and their
+// values are marks that occur nowhere else, so that their places can be written as variables.
 type assumed struct {
-	name   string
-	labels map[string]any
+	name                string
+	labels, annotations map[string]any
+	in                  map[layer]bool // that change what it gets
+	marks               map[string]string
 }
 
 func (a assumed) server() string { return "https://" + a.name + ".example.com" }
 
-var labelInTemplate = regexp.MustCompile(
-	`metadata\.labels\.([A-Za-z0-9_-]+)|metadata\.labels "([^"]+)"`)
+var metadataInTemplate = regexp.MustCompile(
+	`metadata\.(labels|annotations)(?:\.([A-Za-z0-9][A-Za-z0-9_./-]*)|\s+"([^"]+)")`)
 
-// assume is one of two assumed clusters.
-func assume(s *set, suffix string) (assumed, map[string]string) {
-	c := assumed{name: "zqx-name-" + suffix, labels: map[string]any{}}
-	marks := map[string]string{c.name: "${environment.name}"}
-	for _, found := range labelInTemplate.FindAllStringSubmatch(writeYAML(s.Object["spec"]), -1) {
-		label := found[1] + found[2]
-		if _, ok := c.labels[label]; !ok {
-			mark := fmt.Sprintf("zqx-label%d-%s", len(c.labels), suffix)
-			c.labels[label] = mark
-			marks[mark] = "${environment.labels." + label + "}"
+// assume is an assumed cluster of a set.
+func (s *set) assume(suffix string, in ...layer) assumed {
+	c := assumed{name: "zqx-name-" + suffix, labels: map[string]any{},
+		annotations: map[string]any{}, in: map[layer]bool{}, marks: map[string]string{}}
+	c.marks[c.name] = "${environment.name}"
+	for _, l := range in {
+		c.in[l] = true
+	}
+	for _, found := range metadataInTemplate.FindAllStringSubmatch(
+		fmt.Sprint(s.Object["spec"]), -1) {
+		values, variable := c.labels, "${environment.labels."
+		if found[1] == "annotations" {
+			values, variable = c.annotations, "${environment.variables."
+		}
+		name := strings.TrimRight(found[2], "_./-") + found[3]
+		switch fixed, isFixed := s.fixed[name]; {
+		case values[name] != nil:
+		case isFixed && found[1] == "annotations":
+			values[name] = fixed
+		default:
+			mark := fmt.Sprintf("zqx-%s%d-%s", found[1][:1], len(values), suffix)
+			values[name] = mark
+			c.marks[mark] = variable + name + "}"
 		}
 	}
-	return c, marks
+	return c
 }
 
+// layer is a generator after the first one of a merge of clusters, or one element of a list there:
+// it changes the parameters of some clusters.
+type layer struct {
+	generator, element int // the element is -1 if the generator is of clusters
+}
+
+// layersOf are the layers of an ApplicationSet whose only generator is a merge of clusters, and the
+// selector of each: of a list, the label with the name of the cluster. ok is false if there is
+// another generator.
+func layersOf(generators []any) (layers []layer, selectors map[layer]map[string]any, ok bool) {
+	if len(generators) != 1 {
+		return nil, nil, false
+	}
+	only, _ := generators[0].(map[string]any)
+	block := object(only, "merge")
+	names := texts(block, "mergeKeys")
+	if len(names) != 1 || !slices.Contains([]string{"server", "name", "nameNormalized"}, names[0]) {
+		return nil, nil, false
+	}
+	selectors = map[layer]map[string]any{}
+	for i, raw := range list(block, "generators") {
+		part, _ := raw.(map[string]any)
+		clusters, isClusters := part["clusters"].(map[string]any)
+		elements, isList := part["list"].(map[string]any)
+		switch {
+		case len(part) != 1 || i == 0 && !isClusters:
+			return nil, nil, false
+		case i == 0:
+		case isClusters:
+			l := layer{i, -1}
+			layers, selectors[l] = append(layers, l), withoutType(object(clusters, "selector"))
+		case isList && names[0] != "server" && text(elements, "elementsYaml") == "":
+			for j, e := range list(elements, "elements") {
+				m, _ := e.(map[string]any)
+				l := layer{i, j}
+				layers, selectors[l] = append(layers, l), map[string]any{
+					"matchLabels": map[string]any{clusterLabel: text(m, names[0])}}
+			}
+		default:
+			return nil, nil, false
+		}
+	}
+	return layers, selectors, true
+}
+
+// clusterLabel is the label of an environment that an override for one cluster selects.
+const clusterLabel = "cluster"
+
+// withoutType is a selector of cluster Secrets for environments: without the label that every
+// cluster Secret has.
+func withoutType(selector map[string]any) map[string]any {
+	out, _ := clone(selector).(map[string]any)
+	delete(object(out, "matchLabels"), "argocd.argoproj.io/secret-type")
+	out, _ = compact(any(out)).(map[string]any)
+	return out
+}
+
+// layered are the parameters that one generator of a merge adds to the assumed cluster.
+func (a assumed) layered(generator int, found []parameters, isList bool) (kept []parameters) {
+	for i, p := range found {
+		l := layer{generator, -1}
+		if isList {
+			l.element = i
+			for k, v := range map[string]string{"name": a.name, "nameNormalized": a.name} {
+				if _, ok := p[k]; ok {
+					p[k] = v
+				}
+			}
+		}
+		if a.in[l] {
+			kept = append(kept, p)
+		}
+	}
+	return kept
+}
+
+// maxLayers bounds the assumed clusters of one ApplicationSet: each is rendered.
+const maxLayers = 60
+
 // patterns writes an ApplicationSet over clusters that are not at hand as deployments with the
-// selector of its generator, or returns why it cannot. Two assumed clusters prove each of them:
-// what is rendered in their environments equals what the ApplicationSet generates for them.
+// selector of its generator, or returns why it cannot. Assumed clusters prove each of them: what is
+// rendered in their environments equals what the ApplicationSet generates for them. There are two,
+// one more for each layer, and one for each two layers that change something.
 func (im *importer) patterns(s *set, r renderer) string {
+	generators := list(s.Object, "spec", "generators")
+	layers, selectors, merged := layersOf(generators)
+	if s.selector == nil && merged {
+		s.selector = clusterSelector(partsOf(s)[:1], s.Name)
+	}
 	if s.selector == nil {
 		return "spec.generators: no cluster Secret at hand matches, and one selector cannot replace " +
 			"the generators; import with the cluster Secrets, or from the live Argo CD"
 	}
-	one, marks := assume(s, "one")
-	two, _ := assume(s, "two")
-	first, err := im.assumedApplications(s, r, one)
-	if err != nil {
+	if len(layers) > maxLayers {
+		return fmt.Sprintf("spec.generators: the merge changes more than %d clusters", maxLayers)
+	}
+	r.guarded = true
+	if err := im.fixAnnotations(s, r); err != nil {
 		return err.Error()
 	}
-	second, err := im.assumedApplications(s, r, two)
-	if err != nil {
-		return err.Error()
+	clusters := []assumed{s.assume("one"), s.assume("two")}
+	for i, l := range layers {
+		clusters = append(clusters, s.assume(fmt.Sprintf("l%d", i), l))
 	}
-	if len(first) != len(second) {
-		return "spec.generators: the number of Applications depends on the cluster"
+	var all [][]Original // by cluster
+	for _, c := range clusters {
+		apps, err := im.assumedApplications(s, r, c)
+		if err != nil {
+			return err.Error()
+		}
+		if all = append(all, apps); len(apps) != len(all[0]) {
+			return "spec.generators: the number of Applications depends on the cluster"
+		}
 	}
-	for i := range first {
-		if reason := im.pattern(s, [2]Original{first[i], second[i]}, [2]assumed{one, two},
-			marks); reason != "" {
+	changing := changingLayers(layers, clusters, all)
+	for i, a := range changing {
+		for j, b := range changing[:i] {
+			if len(clusters) > 2*maxLayers || a.element >= 0 && a.generator == b.generator {
+				continue
+			}
+			c := s.assume(fmt.Sprintf("p%dx%d", j, i), b, a)
+			apps, err := im.assumedApplications(s, r, c)
+			if err != nil {
+				return err.Error()
+			}
+			clusters, all = append(clusters, c), append(all, apps)
+		}
+	}
+	for i := range all[0] {
+		var originals []Original
+		for _, apps := range all {
+			originals = append(originals, apps[i])
+		}
+		if reason := im.pattern(s, originals, clusters, changing, selectors); reason != "" {
 			return reason
 		}
 	}
+	for _, l := range changing {
+		if l.element >= 0 {
+			s.lose(Difference{Path: fmt.Sprintf("spec.generators[0].merge.generators[%d].list."+
+				"elements[%d]", l.generator, l.element),
+				From: list(partsOf(s)[l.generator].(map[string]any), "list",
+					"elements")[l.element], To: selectors[l],
+				Reason: "an override selects the cluster: give this label to its environment"})
+		}
+	}
+	s.noteVariables(clusters[0])
 	return ""
 }
+
+// partsOf are the generators of the merge of an ApplicationSet.
+func partsOf(s *set) []any {
+	only, _ := list(s.Object, "spec", "generators")[0].(map[string]any)
+	return list(only, "merge", "generators")
+}
+
+// changingLayers are the layers whose clusters get another Application than the others.
+func changingLayers(layers []layer, clusters []assumed, all [][]Original) (found []layer) {
+	plain := func(i int) string {
+		objects := make([]any, len(all[i]))
+		for n, o := range all[i] {
+			objects[n] = unmarked(o.Object, withServer(clusters[i]))
+		}
+		return writeYAML(objects)
+	}
+	for i, l := range layers {
+		if plain(i+2) != plain(0) {
+			found = append(found, l)
+		}
+	}
+	return found
+}
+
+// withServer are the marks of a cluster and its server.
+func withServer(c assumed) map[string]string {
+	marks := maps.Clone(c.marks)
+	marks[c.server()] = "{{server}}"
+	return marks
+}
+
+// fixAnnotations finds the annotations that a repository or chart comes from, which are the same in
+// every environment. Their values are those of the options, or names that no host has.
+func (im *importer) fixAnnotations(s *set, r renderer) error {
+	c := s.assume("one")
+	apps, err := im.assumedApplications(s, r, c)
+	if err != nil {
+		return err
+	}
+	for _, o := range apps {
+		spec := object(o.Object, "spec")
+		for _, raw := range append(slices.Clone(list(spec, "sources")), spec["source"]) {
+			source, _ := raw.(map[string]any)
+			for _, field := range []string{"repoURL", "chart"} {
+				written := text(source, field)
+				for _, name := range keys(c.annotations) {
+					mark, _ := c.annotations[name].(string)
+					if at := strings.Index(written, mark); at >= 0 {
+						im.fixAnnotation(s, name, field, at == 0)
+					}
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// placeholderHost is the end of hosts that exist nowhere (RFC 2606).
+const placeholderHost = ".invalid"
+
+func (im *importer) fixAnnotation(s *set, name, field string, first bool) {
+	if s.fixed == nil {
+		s.fixed = map[string]string{}
+	}
+	if _, ok := s.fixed[name]; ok {
+		return
+	}
+	loss := Difference{Path: "spec.generators.clusters.metadata.annotations" + key(name),
+		Reason: "--annotation gives it for every cluster, since a repository and a chart are " +
+			"the same in every environment"}
+	value, given := im.Annotations[name]
+	if !given {
+		value = validName(name, "annotation")
+		if field == "repoURL" && first {
+			value = "https://" + value + placeholderHost + "/set-me"
+		}
+		loss.hard = true
+		loss.Reason = "no cluster at hand has the annotation, and a repository and a chart are the " +
+			"same in every environment: nothing is deployed until you import with --annotation " +
+			name + "=VALUE, or replace the value in the file"
+	}
+	s.fixed[name], loss.From, loss.To = value, "{{metadata.annotations."+name+"}}", value
+	s.lose(loss)
+}
+
+// noteVariables adds what the environments must have, and the functions whose result depends on it.
+func (s *set) noteVariables(c assumed) {
+	var names []string
+	for _, name := range keys(c.annotations) {
+		if v, _ := c.annotations[name].(string); c.marks[v] != "" {
+			names = append(names, name)
+		}
+	}
+	if len(names) > 0 {
+		s.notes = append(s.notes, "give each environment the variables "+strings.Join(names, ", ")+
+			": the values of these annotations of its cluster")
+	}
+	tags := slices.DeleteFunc(functionTags(object(s.Object, "spec")), func(tag string) bool {
+		return !ofCluster.MatchString(tag)
+	})
+	if len(tags) > 0 {
+		s.lose(Difference{Path: "spec.template", From: anys(tags), Reason: "evaluated for a " +
+			"cluster that has every label and annotation, in lower case; compare what each " +
+			"environment gets"})
+	}
+}
+
+var ofCluster = regexp.MustCompile(`\.(metadata|name|nameNormalized|server|values)\b`)
 
 // assumedApplications are the Applications that the ApplicationSet generates for one cluster.
 func (im *importer) assumedApplications(s *set, r renderer, c assumed) (all []Original, err error) {
@@ -101,41 +346,64 @@ func (im *importer) assumedApplications(s *set, r renderer, c assumed) (all []Or
 }
 
 // pattern proves one deployment in an import of its own and keeps it.
-func (im *importer) pattern(s *set, originals [2]Original, clusters [2]assumed,
-	marks map[string]string) string {
+func (im *importer) pattern(s *set, originals []Original, clusters []assumed, layers []layer,
+	selectors map[layer]map[string]any) string {
 	trial := &importer{Options: im.Options, tools: im.tools,
 		tenants: map[fleet.TenantName]*tenant{}, clusters: newClusters(im.Engine, nil),
 		decision: im.decision, ownerless: map[site]bool{},
 		filesAt: im.filesAt, owned: map[string][]Original{}}
-	for _, c := range clusters {
-		trial.clusters.add(c.name, c.server()).labels = c.labels
-	}
-	var apps [2]*app
+	apps := make([]*app, len(originals))
 	for i, o := range originals {
-		a := trial.add(o, s)
-		if a.refused() {
-			return a.result.Reason
+		known := trial.clusters.add(clusters[i].name, clusters[i].server())
+		known.labels, known.variables = maps.Clone(clusters[i].labels), clusters[i].annotations
+		for n, l := range layers {
+			if clusters[i].in[l] {
+				known.labels[trialLabel(n)] = "true"
+			}
 		}
-		if a.cluster != trial.clusters.byName[clusters[i].name] {
+		apps[i] = trial.add(im.ofEveryCluster(s, o, clusters[i]), s)
+		if apps[i].refused() {
+			return apps[i].result.Reason
+		}
+		if apps[i].cluster != known {
 			return "spec.template.spec.destination: it is not the cluster of the generator"
 		}
-		apps[i] = a
-	}
-	if apps[0].tenant != apps[1].tenant || strings.Contains(apps[0].project, clusters[0].name) {
-		return "spec.template.spec.project: it depends on the cluster"
+		if apps[i].tenant != apps[0].tenant {
+			return "spec.template.spec.project: it depends on the cluster"
+		}
 	}
 	trial.nameEnvironments()
-	name := patternName(apps[0].Name, marks, s.Name)
-	d := apps[0].deployment(name, nil)
-	d.document, _ = unmarked(d.document, marks).(map[string]any)
-	for field, others := range d.spellings {
-		for i := range others {
-			others[i] = unmarked(others[i], marks)
+	name := patternName(apps[0].Name, clusters[0].marks, s.Name)
+	d := unmarkedDeployment(apps[0], name, clusters[0])
+	overrides, of := []any{}, []layer{}
+	for i, c := range clusters {
+		if len(c.in) != 1 {
+			continue
 		}
-		d.spellings[field] = others
+		n := slices.IndexFunc(layers, func(l layer) bool { return c.in[l] })
+		if n < 0 {
+			continue
+		}
+		all, reason := layerOverrides(d.document, unmarkedDeployment(apps[i], name, c).document)
+		if reason != "" {
+			return "spec.generators[0].merge: " + reason
+		}
+		for _, o := range all {
+			o["selector"] = map[string]any{"matchLabels": map[string]any{trialLabel(n): "true"}}
+			overrides, of = append(overrides, o), append(of, layers[n])
+		}
 	}
-	d.put("spec.destination.environments", []any{string(apps[0].env), string(apps[1].env)})
-	if d.fit(); d.refusal != "" {
+	d.set("spec.overrides", overrides)
+	var environments []any
+	for _, a := range apps {
+		environments = append(environments, string(a.env))
+	}
+	d.put("spec.destination.environments", environments)
+	d.fit()
+	if d.refusal == "" && len(list(d.document, "spec", "overrides")) != len(overrides) {
+		d.refusal = "spec.generators[0].merge: " + d.reason("spec.overrides")
+	}
+	if d.refusal != "" {
 		return d.refusal
 	}
 	for _, a := range apps {
@@ -155,12 +423,99 @@ func (im *importer) pattern(s *set, originals [2]Original, clusters [2]assumed,
 			return a.result.Reason
 		}
 	}
-	im.keepPattern(s, d, apps[0])
+	for i, l := range of {
+		d.put(fmt.Sprintf("spec.overrides[%d].selector", i), selectors[l])
+	}
+	im.keepPattern(s, d, apps, clusters)
 	return ""
 }
 
+// trialLabel is the label that the assumed clusters of a layer have.
+func trialLabel(n int) string { return fmt.Sprintf("zqx-layer-%d", n) }
+
+// unmarkedDeployment proposes the deployment of an Application of an assumed cluster, with
+// variables in place of marks.
+func unmarkedDeployment(a *app, name string, c assumed) *draft {
+	d := a.deployment(name, nil)
+	d.document, _ = unmarked(d.document, c.marks).(map[string]any)
+	for field, others := range d.spellings {
+		for i := range others {
+			others[i] = unmarked(others[i], c.marks)
+		}
+		d.spellings[field] = others
+	}
+	return d
+}
+
+// ofEveryCluster is an Application in the project of all clusters, if each cluster has one of its
+// own: a deployment belongs to one tenant.
+func (im *importer) ofEveryCluster(s *set, o Original, c assumed) Original {
+	project := text(o.Object, "spec", "project")
+	if _, depends := unmarked(project, withServer(c)).(string); !depends ||
+		unmarked(project, withServer(c)) == project {
+		return o
+	}
+	o.Object, _ = clone(o.Object).(map[string]any)
+	put(o.Object, steps("spec.project"), defaultProject)
+	s.lose(Difference{Path: "spec.template.spec.project",
+		From: text(s.Object, "spec", "template", "spec", "project"),
+		To:   string(im.tenantOfProject(defaultProject)),
+		Reason: "each cluster has a project of its own, and the deployment of all clusters " +
+			"belongs to one tenant; its environments keep the clusters apart"})
+	return o
+}
+
+// layerOverrides are the overrides that change one deployment into another, one for each source; or
+// the reason why there are none.
+func layerOverrides(base, other map[string]any) (all []map[string]any, reason string) {
+	var diffs []Difference
+	diff("", base, other, &diffs)
+	parts := map[string]map[string]any{}
+	for _, d := range diffs {
+		field, of, source := strings.TrimPrefix(d.Path, "."), "", "spec.source"
+		if found := inSources.FindStringSubmatch(field); found != nil {
+			field, source = "spec.source"+found[2], found[1]
+			raw, _ := get(base, steps(found[1]))
+			one, _ := raw.(map[string]any)
+			of = cmp.Or(text(one, "ref"), text(one, "chart"), text(one, "path"))
+		}
+		if parts[of] == nil {
+			parts[of] = map[string]any{}
+		}
+		if of != "" {
+			put(parts[of], steps("source.of"), of)
+		}
+		tool := strings.Split(strings.TrimPrefix(field, "spec.source."), ".")[0]
+		switch {
+		case field == "metadata.name", strings.HasPrefix(field, "spec.destination.environments"):
+		case field == "spec.destination.namespace":
+			parts[of]["namespace"] = d.To
+		case d.To == nil:
+			return nil, field + ": an override removes no field"
+		case field == "spec.source.path", field == "spec.source.targetRevision":
+			put(parts[of], steps("source."+tool), d.To)
+		case slices.Contains([]string{"helm", "kustomize", "directory"}, tool):
+			whole, _ := get(other, steps(source+"."+tool))
+			put(parts[of], steps("source."+tool), clone(whole))
+		case strings.HasPrefix(field, "spec.sync."):
+			setting := steps(field)[2]
+			put(parts[of], steps("sync."+setting), clone(at(other, "spec", "sync", setting)))
+		default:
+			return nil, field + " differs between clusters, and no override has it"
+		}
+	}
+	for _, of := range keys(parts) {
+		if len(parts[of]) > 0 {
+			all = append(all, parts[of])
+		}
+	}
+	return all, ""
+}
+
+var inSources = regexp.MustCompile(`^(spec\.sources\[\d+\])(\..*)$`)
+
 // keepPattern gives the proven deployment its selector and a free name.
-func (im *importer) keepPattern(s *set, d *draft, a *app) {
+func (im *importer) keepPattern(s *set, d *draft, apps []*app, clusters []assumed) {
 	d.put("spec.destination", map[string]any{"environmentSelector": s.selector,
 		"namespace": text(d.document, "spec", "destination", "namespace")})
 	name := d.key.Name
@@ -169,12 +524,21 @@ func (im *importer) keepPattern(s *set, d *draft, a *app) {
 	}
 	im.patternNames[d.key] = true
 	d.put("metadata.name", d.key.Name)
-	for i := range a.result.Differences {
-		a.result.Differences[i].From = unmarked(a.result.Differences[i].From,
-			map[string]string{"zqx-name-one": "{{name}}"})
+	first := apps[0]
+	seen := map[string]bool{}
+	var differences []Difference
+	for i, a := range apps {
+		for _, l := range a.result.Differences {
+			if !seen[l.Path] {
+				seen[l.Path] = true
+				l.From = unmarked(l.From, map[string]string{clusters[i].name: "{{name}}"})
+				differences = append(differences, l)
+			}
+		}
 	}
-	s.patterns = append(s.patterns, &pattern{draft: d, tenant: a.tenant, app: a})
-	im.tenant(a.tenant)
+	first.result.Differences = differences
+	s.patterns = append(s.patterns, &pattern{draft: d, tenant: first.tenant, app: first})
+	im.tenant(first.tenant)
 }
 
 // patternName is the name of a deployment: that of its Applications without the cluster's.

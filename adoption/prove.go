@@ -86,6 +86,7 @@ func (im *importer) compare(a *app, o map[string]any) {
 		diffs = append(diffs, Difference{Path: "spec.sources.length", From: 1,
 			Reason: "a list of one source is written as source"})
 	}
+	moved := ofRegistries(was)
 	diff("spec", was, is, &diffs)
 	for i := range diffs {
 		d := &diffs[i]
@@ -98,7 +99,7 @@ func (im *importer) compare(a *app, o map[string]any) {
 		diffs = append(diffs, Difference{Path: k, From: a.normal.Unknown[k],
 			Reason: "Argo CD's types lack the field"})
 	}
-	diffs = append(diffs, a.lost...)
+	diffs = append(append(diffs, moved...), a.lost...)
 	a.result.Differences = diffs
 	if a.alone != nil && slices.ContainsFunc(diffs, func(d Difference) bool { return d.hard }) {
 		a.inexact = true
@@ -118,6 +119,25 @@ func (im *importer) compare(a *app, o map[string]any) {
 	if len(diffs) > 0 {
 		a.result.Status = Changed
 	}
+}
+
+// ofRegistries writes the charts of a spec as declarations name them: see chartOfRegistry.
+func ofRegistries(spec map[string]any) (diffs []Difference) {
+	join := func(path string, raw any) {
+		s, _ := raw.(map[string]any)
+		was, chart := text(s, "repoURL"), text(s, "chart")
+		if url, name := chartOfRegistry(was, chart); url != was {
+			s["repoURL"], s["chart"] = url, name
+			diffs = append(diffs, Difference{Path: path + ".repoURL", From: was + ", " + chart,
+				To: url + ", " + name, Reason: "the folder of the registry is a part of the URL; " +
+					"a credential must be for this URL"})
+		}
+	}
+	join("spec.source", spec["source"])
+	for i, s := range list(spec, "sources") {
+		join(fmt.Sprintf("spec.sources[%d]", i), s)
+	}
+	return diffs
 }
 
 // withoutIdentity is a spec without the project and the cluster, which the report maps once.

@@ -19,6 +19,8 @@ type set struct {
 	notes  []string
 	// of a single clusters generator: the selector of its clusters; nil: another generator, or all
 	selector map[string]any
+	// annotations of clusters that are not at hand whose value is written: see fixAnnotations
+	fixed    map[string]string
 	patterns []*pattern // in place of apps, if the clusters are not at hand
 	probe    *probe     // of an importer that probes
 	probes   []*app     // the Applications of the probe
@@ -105,7 +107,7 @@ func clusterSelector(generators []any, name string) (selector map[string]any) {
 			if block, ok := m["clusters"]; ok {
 				found++
 				c, _ := block.(map[string]any)
-				selector, _ = compact(clone(any(object(c, "selector")))).(map[string]any)
+				selector = withoutType(object(c, "selector"))
 			}
 			if block := object(m, "clusterDecisionResource"); block != nil {
 				found++

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"text/template"
@@ -17,6 +18,7 @@ import (
 type renderer struct {
 	goTemplate bool
 	strict     bool // missingkey=error
+	guarded    bool // a comparison with a value of an assumed cluster is an error
 }
 
 // tree fills every text of a tree, keys included.
@@ -70,7 +72,11 @@ func (r renderer) text(s string, p parameters) (string, error) {
 	if r.strict {
 		missing = "missingkey=error"
 	}
-	t, err := template.New("").Option(missing).Funcs(functions).Parse(s)
+	t := template.New("").Option(missing).Funcs(functions)
+	if r.guarded {
+		t.Funcs(guards)
+	}
+	t, err := t.Parse(s)
 	if err != nil {
 		return "", fmt.Errorf("template: %s", templateError(err))
 	}
@@ -225,6 +231,41 @@ var functions = template.FuncMap{
 		return re.ReplaceAllString(s, with), nil
 	},
 	"regexMatch": func(form, s string) (bool, error) { return regexp.MatchString(form, s) },
+}
+
+// guards are functions that compare texts. The result for an assumed cluster would be that of no
+// other one.
+var guards = template.FuncMap{
+	"eq": func(a any, others ...any) (bool, error) {
+		return slices.ContainsFunc(others, func(b any) bool { return same(a, b) }),
+			compares(append(others, a)...)
+	},
+	"ne": func(a, b any) (bool, error) { return !same(a, b), compares(a, b) },
+	"contains": func(part, s string) (bool, error) {
+		return strings.Contains(s, part), compares(part, s)
+	},
+	"hasPrefix": func(prefix, s string) (bool, error) {
+		return strings.HasPrefix(s, prefix), compares(prefix, s)
+	},
+	"hasSuffix": func(suffix, s string) (bool, error) {
+		return strings.HasSuffix(s, suffix), compares(suffix, s)
+	},
+	"regexMatch": func(form, s string) (bool, error) {
+		is, err := regexp.MatchString(form, s)
+		return is, errors.Join(err, compares(s))
+	},
+	"has": func(v any, l []any) (bool, error) {
+		return slices.ContainsFunc(l, func(e any) bool { return same(v, e) }), compares(v, l)
+	},
+}
+
+// compares refuses the marks of an assumed cluster.
+func compares(values ...any) error {
+	if strings.Contains(fmt.Sprint(values...), "zqx-") {
+		return errors.New("the template compares a name, label or annotation of clusters that are " +
+			"not at hand; import with the cluster Secrets, or from the live Argo CD")
+	}
+	return nil
 }
 
 func indented(n int, s string) string {

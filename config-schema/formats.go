@@ -184,7 +184,8 @@ var (
 		pattern: `^[a-z0-9.-]+$`,
 		check:   charset("a-z, 0-9, '-' and '.'", "abcdefghijklmnopqrstuvwxyz0123456789.-")}
 	formatRelease = &format{code: codeInvalidName, what: "at most 53 of a-z, 0-9 and '-'",
-		pattern: `^[a-z0-9]([-a-z0-9]{0,51}[a-z0-9])?$`, check: checkRelease}
+		pattern: `^([-a-z0-9]|` + variablePattern + `)+$`, check: fleet.CheckRelease,
+		variables: true}
 	formatParam = &format{
 		code: codeInvalidValue, what: "a key of the chart's values, e.g. image.tag or hosts[0]",
 		pattern: `^[^\s,={}]+$`, check: checkParameterName}
@@ -335,14 +336,6 @@ func checkFixedRevision(s string) error {
 		return nil
 	}
 	return fleet.CheckRevision(s)
-}
-
-func checkRelease(s string) error {
-	if len(s) > maxRelease {
-		return fmt.Errorf("a release's name is %d characters long; Helm allows %d", len(s),
-			maxRelease)
-	}
-	return checkDNSLabel(s)
 }
 
 func checkDNSLabel(s string) error {

@@ -281,6 +281,7 @@ const (
 	fileText
 	revisionText
 	imageText
+	releaseText
 	valueText  // of a parameter; every other "${" is a part of the text
 	valuesText // as valueText
 )
@@ -294,7 +295,7 @@ var textChecks = map[kindOfText]struct {
 }{
 	namespaceText: {checkNamespaceForm, maxName}, pathText: {CheckPath, 512},
 	fileText: {CheckValueFile, 512}, revisionText: {CheckRevision, 256},
-	imageText: {CheckImage, 512},
+	imageText: {CheckImage, 512}, releaseText: {CheckRelease, maxRelease},
 	valueText: {anyText, 4096}, valuesText: {anyText, MaxValues},
 }
 
@@ -324,6 +325,7 @@ func (r *resolver) texts(s *Source, at written,
 	}
 	if h := s.Helm; h != nil {
 		copied := *h
+		copied.ReleaseName = each(at.tool+".helm.releaseName", h.ReleaseName, releaseText)
 		copied.ValueFiles = slices.Clone(h.ValueFiles)
 		for i := range copied.ValueFiles {
 			copied.ValueFiles[i] = each(fmt.Sprintf("%s.helm.valueFiles[%d]", at.tool, i),

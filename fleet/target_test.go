@@ -91,7 +91,7 @@ func TestVariablesAreReplacedForEachEnvironment(t *testing.T) {
 	d := deploying(DeploymentSpec{
 		Source: Source{Path: "apps/${deployment.name}/${environment.name}",
 			TargetRevision: "${environment.labels.release}",
-			Helm: &HelmSource{
+			Helm: &HelmSource{ReleaseName: "shop-${environment.name}",
 				ValueFiles: []string{"${environment.region}.yaml", "$x/${cluster.name}.yaml"},
 				Values: "host: ${environment.name}.example.com # ${HOME} ${tenant.name\n" +
 					"kept: $${environment.name} $$x ${environment.names} ${environment.labels.}\n",
@@ -104,6 +104,7 @@ func TestVariablesAreReplacedForEachEnvironment(t *testing.T) {
 	}
 	s := got.Sources[0]
 	if s.Path != "apps/shop/prod" || s.TargetRevision != "v1.2.3" || got.Namespace != "shop-web" ||
+		s.Helm.ReleaseName != "shop-prod" ||
 		s.Helm.ValueFiles[0] != "eu.yaml" || s.Helm.ValueFiles[1] != "$x/prod.yaml" ||
 		s.Helm.Parameters[0].Value != "acme${tenant.name}" {
 		t.Errorf("%+v, helm %+v", got, s.Helm)
@@ -173,6 +174,9 @@ func TestAResolvedTextPassesTheChecksOfAWrittenOne(t *testing.T) {
 			`spec.source.targetRevision: in environment "prod" it is "1.x": the revision is a range`},
 		"a lock": {DeploymentSpec{Source: Source{Path: ".", TargetRevision: "a." + label}}, "lock",
 			`spec.source.targetRevision: in environment "prod" it is "a.lock": the revision is no`},
+		"a release that Helm refuses": {DeploymentSpec{Source: Source{Path: ".",
+			TargetRevision: "a", Helm: &HelmSource{ReleaseName: "shop-" + label}}}, "B",
+			`spec.source.helm.releaseName: in environment "prod" it is "shop-B": only 1 to 63 of`},
 		"no namespace": {DeploymentSpec{Destination: Destinations{Namespace: "a-" + label}}, "B",
 			`spec.destination.namespace: in environment "prod" it is "a-B": a namespace is`},
 		"an override": {DeploymentSpec{Overrides: []Override{{Environment: "other"},

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"errors"
+	"fmt"
 	"path"
 	"strings"
 )
@@ -130,6 +131,22 @@ func CheckImage(s string) error {
 		strings.HasSuffix(s, "=") || strings.HasSuffix(s, ":") || strings.HasSuffix(s, "@") ||
 		strings.Contains(s, "//") {
 		return errors.New("an image override is [name=]image[:tag][@digest]")
+	}
+	return nil
+}
+
+// maxRelease is Helm's limit of the name of a release.
+const maxRelease = 53
+
+// CheckRelease reports why s may not be the name of a Helm release, or nil.
+func CheckRelease(s string) error {
+	if len(s) > maxRelease {
+		return fmt.Errorf("a release's name is %d characters long; Helm allows %d", len(s),
+			maxRelease)
+	}
+	if !isLabel(s) {
+		return errors.New("only 1 to 63 of a-z, 0-9 and '-' are allowed, beginning and ending " +
+			"with a letter or digit")
 	}
 	return nil
 }

@@ -88,6 +88,9 @@ func importCommand(a *app) *cobra.Command {
 		"owner of tenants whose project names no group (default: group:<tenant>)")
 	flags.StringSliceVar(&f.clusters, "cluster", nil,
 		"NAME=URL of a cluster that destinations name and no Secret at hand describes")
+	flags.StringToStringVar(&f.options.Annotations, "annotation", nil,
+		"KEY=VALUE of an annotation of clusters that no Secret at hand describes, if "+
+			"ApplicationSets take a repository or a chart from it")
 	flags.StringSliceVar(&f.options.Only, "only", nil,
 		"import only these: NAME, NAMESPACE/NAME or KIND/NAME; * matches any text")
 	flags.BoolVar(&f.options.Adopt, "adopt", false,

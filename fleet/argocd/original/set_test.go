@@ -1,6 +1,7 @@
 package original_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -91,8 +92,9 @@ func TestOneSelectorReplacesOtherGeneratorsOfClusters(t *testing.T) {
 	}{
 		"merge": {"merge: {mergeKeys: [name], generators: [{" + clusters +
 			"}, {list: {elements: []}}]}", "tier: prod", adoption.Exact},
-		"a merge that changes one cluster": {"merge: {mergeKeys: [name], generators: [{" +
-			clusters + "}, {list: {elements: [{name: eu, x: y}]}}]}", "", adoption.Refused},
+		"a merge by a label": {"merge: {mergeKeys: [metadata.labels.zone], generators: [{" +
+			clusters + "}, {list: {elements: [{metadata.labels.zone: eu, x: y}]}}]}", "",
+			adoption.Refused},
 		"placement": {"clusterDecisionResource: {configMapRef: acm, labelSelector: {matchLabels: " +
 			"{cluster.open-cluster-management.io/placement: all}}}",
 			"cluster.open-cluster-management.io/placement: all", adoption.Changed},
@@ -105,6 +107,114 @@ func TestOneSelectorReplacesOtherGeneratorsOfClusters(t *testing.T) {
 		r := setResult(t, outcome)
 		if r.Status != c.status || !strings.Contains(files[r.File], c.selector) {
 			t.Errorf("%s: %+v\n%s", name, r, files[r.File])
+		}
+	}
+}
+
+const mergedSet = `apiVersion: argoproj.io/v1alpha1
+kind: ApplicationSet
+metadata: {name: ingress, namespace: argocd}
+spec:
+  generators:
+  - merge:
+      mergeKeys: [name]
+      generators:
+      - clusters:
+          selector:
+            matchLabels: {argocd.argoproj.io/secret-type: cluster}
+            matchExpressions: [{key: ingress, operator: Exists}]
+          values: {version: 1.0.0, size: small, folder: "{{metadata.annotations.folder}}"}
+      - clusters: {selector: {matchLabels: {tier: prod}}, values: {version: 2.0.0, size: big}}
+      - clusters: {selector: {matchLabels: {tier: same}}, values: {version: 1.0.0}}
+      - list: {elements: [{name: eu, values.version: 3.0.0}]}
+  template:
+    metadata: {name: "{{name}}-ingress"}
+    spec:
+      project: "{{name}}"
+      sources:
+      - repoURL: "{{metadata.annotations.values_url}}"
+        targetRevision: "{{metadata.annotations.revision}}"
+        ref: values
+      - repoURL: https://charts.example.com
+        chart: ingress
+        targetRevision: "{{values.version}}"
+        helm:
+          valueFiles: ["$values/{{values.folder}}/{{metadata.labels.tier}}/{{name}}.yaml"]
+          values: |
+            size: {{values.size}}
+            account: {{metadata.annotations.example.com/account}}
+      destination: {name: "{{name}}", namespace: ingress}
+`
+
+// A merge of clusters becomes overrides, and annotations of clusters become variables of
+// environments. A repository has the same value in every environment: the report names it.
+func TestAMergeOverUnknownClustersBecomesOverrides(t *testing.T) {
+	t.Parallel()
+	for given, repository := range map[string]string{
+		"":                              "https://values-url.invalid/set-me",
+		"https://git.example.com/a/val": "https://git.example.com/a/val",
+	} {
+		o := options
+		if given != "" {
+			o.Annotations = map[string]string{"values_url": given}
+		}
+		found, refused := adoption.Read("all.yaml", []byte(mergedSet))
+		outcome, err := adoption.Import(adoption.Input{Originals: found, Refused: refused}, o,
+			tools)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := setResult(t, outcome)
+		if r.Status != adoption.Changed || r.File != "tenants/platform/deployments/ingress.yaml" {
+			t.Fatalf("%+v", r)
+		}
+		text := ""
+		for _, f := range outcome.Files {
+			if f.Path == r.File {
+				text = string(f.Bytes)
+			}
+		}
+		for _, want := range []string{"repoURL: " + repository + "\n",
+			"targetRevision: ${environment.variables.revision}\n", "targetRevision: 1.0.0\n",
+			"$values/${environment.variables.folder}/${environment.labels.tier}/" +
+				"${environment.name}.yaml",
+			"account: ${environment.variables.example.com/account}\n",
+			"releaseName: ${environment.name}-ingress\n",
+			"environmentSelector:\n      matchExpressions:\n        - key: ingress\n",
+			"    - selector:\n        matchLabels:\n          tier: prod\n",
+			"    - selector:\n        matchLabels:\n          cluster: eu\n",
+			"of: ingress\n", "targetRevision: 2.0.0\n", "targetRevision: 3.0.0\n"} {
+			if !strings.Contains(text, want) {
+				t.Errorf("%q is not in\n%s", want, text)
+			}
+		}
+		if n := strings.Count(text, "- selector:"); n != 2 || strings.Contains(text, "zqx") {
+			t.Errorf("%d overrides in\n%s", n, text)
+		}
+		report := fmt.Sprint(r.Differences, r.Notes)
+		for _, want := range []string{"metadata.annotations.values_url", "--annotation",
+			"spec.template.spec.project", "list.elements[0]",
+			"variables example.com/account, folder, revision:"} {
+			if !strings.Contains(report, want) {
+				t.Errorf("%q is not in the report: %s", want, report)
+			}
+		}
+	}
+}
+
+// The result of a comparison with a label of a cluster that is not at hand is that of no cluster.
+func TestATemplateThatComparesALabelOfAnUnknownClusterIsRefused(t *testing.T) {
+	t.Parallel()
+	for with, want := range map[string]adoption.Status{
+		`{{if eq .metadata.labels.tier "prod"}}a{{else}}b{{end}}`: adoption.Refused,
+		`{{if hasPrefix "p" .metadata.labels.tier}}a{{end}}`:      adoption.Refused,
+		`{{default "a" .metadata.labels.tier}}`:                   adoption.Changed,
+		`{{index .metadata.labels "tier"}}`:                       adoption.Exact,
+	} {
+		outcome, files := importText(t, strings.Replace(clusterSet, "{{.name}}\"\n        target",
+			strings.ReplaceAll(with, `"`, `\"`)+"\"\n        target", 1))
+		if r := setResult(t, outcome); r.Status != want {
+			t.Errorf("%s: %+v\n%s", with, r, files[r.File])
 		}
 	}
 }
