@@ -55,7 +55,8 @@ func (im *importer) converge() (*whole, error) {
 		}
 		var problems []fleet.Problem
 		for _, p := range configschema.Check(w.files) {
-			if p.Severity == fleet.SeverityError {
+			// the repository of a set may be not at hand
+			if p.Severity == fleet.SeverityError && p.Code != configschema.CodeNotExpanded {
 				problems = append(problems, p)
 			}
 		}
@@ -360,6 +361,18 @@ func (im *importer) collectNamespaces() {
 		e := im.tenants[a.tenant].environment(a.cluster)
 		e.namespaces[a.namespace] = true
 	}
+	for _, s := range im.sets {
+		for _, p := range s.patterns {
+			switch {
+			case p.env == nil || p.namespace == "" || p.refusal != "":
+			case p.env.banned[p.namespace]:
+				p.refusal = "spec.template.spec.destination.namespace: the environment may not " +
+					"have namespace " + p.namespace
+			case s.result.Status != Refused:
+				p.env.namespaces[p.namespace] = true
+			}
+		}
+	}
 	for _, t := range im.tenants {
 		for _, p := range t.projects {
 			for _, d := range list(p.Object, "spec", "destinations") {
@@ -421,7 +434,7 @@ func (im *importer) fleet(w *whole) *draft {
 		}
 	}
 	for _, p := range w.patterns {
-		for _, url := range repositories(p.draft.document) {
+		for _, url := range append(repositories(p.deployment()), p.lists...) {
 			add(url)
 		}
 	}

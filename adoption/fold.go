@@ -19,11 +19,16 @@ type probe struct {
 	marks   map[string]string // variable by mark
 	sources map[string]any    // directories, files and list of the set
 	list    []map[string]string
+	// marks by field, of an item whose repository is not at hand; nil: it is at hand, or live
+	known map[string]string
 }
 
 // mark is a mark for a field, in the form of one of its values: a repository is a URL. No two
 // ApplicationSets of an import have one, so that their namespaces differ.
 func (g *generator) mark(field string, value any) string {
+	if m := g.probe.known[field]; m != "" {
+		return m
+	}
 	g.im.marks++
 	m := fmt.Sprintf("zq%dx", g.im.marks)
 	switch s := fmt.Sprint(value); {
@@ -33,6 +38,9 @@ func (g *generator) mark(field string, value any) string {
 		m = "git@" + m + ".example.com:" + m + "/" + m
 	}
 	g.probe.marks[m] = "${item." + field + "}"
+	if g.probe.known != nil {
+		g.probe.known[field] = m
+	}
 	return m
 }
 
@@ -57,8 +65,8 @@ func foldable(spec map[string]any) bool {
 			case k != "git" && k != "list":
 				return false
 			}
-			if sources[kind]++; sources[kind] > 1 || text(block, "pathParamPrefix") != "" ||
-				text(block, "elementsYaml") != "" || m["selector"] != nil {
+			if sources[kind]++; sources[kind] > 1 || m["selector"] != nil ||
+				text(block, "elementsYaml") != "" {
 				return false
 			}
 		}
@@ -161,7 +169,10 @@ func (g *generator) probeGit(block map[string]any) ([]parameters, error) {
 	g.probe.sources[name] = map[string]any{"repoURL": url, "targetRevision": revision,
 		"paths": patterns}
 	content := map[string]any{}
-	if name == "files" && g.im.Tree == nil {
+	prefix := text(block, "pathParamPrefix")
+	if name == "files" && g.probe.known != nil {
+		content = g.blindContent(prefix)
+	} else if name == "files" && g.im.Tree == nil {
 		if strings.Contains(writeYAML(g.set.Object["spec"]), "clusters:") {
 			return nil, errors.New("a field may be the cluster's or the file's")
 		}
@@ -195,17 +206,21 @@ func (g *generator) probeGit(block map[string]any) ([]parameters, error) {
 		file := g.mark("path.filename", "")
 		at["filename"], at["filenameNormalized"] = file, file
 	}
-	if g.r.goTemplate {
+	switch {
+	case g.r.goTemplate && prefix != "":
+		p[prefix] = map[string]any{"path": at}
+	case g.r.goTemplate:
 		p["path"] = at
-	} else {
-		p["path"] = folder
+	default:
+		name := strings.TrimPrefix(prefix+".path", ".")
+		p[name] = folder
 		for k, v := range at {
 			if k != "path" && k != "segments" {
-				p["path."+k] = v
+				p[name+"."+k] = v
 			}
 		}
 		for i, s := range segments {
-			p[fmt.Sprintf("path[%d]", i)] = s
+			p[fmt.Sprintf("%s[%d]", name, i)] = s
 		}
 	}
 	values, err := g.r.tree(orEmpty(object(block, "values")), p)

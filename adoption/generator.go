@@ -243,8 +243,7 @@ func (g *generator) git(field string, block map[string]any) (found []parameters,
 		return g.probeGit(block)
 	}
 	if g.im.Tree == nil {
-		return nil, fmt.Errorf("%s: the repository is not at hand; import from a clone of it, or "+
-			"from the live Argo CD", field)
+		return nil, fmt.Errorf("%s: %w", field, errNotListed)
 	}
 	prefix := text(block, "pathParamPrefix")
 	if dirs := list(block, "directories"); len(dirs) > 0 {
@@ -283,8 +282,7 @@ func (g *generator) git(field string, block map[string]any) (found []parameters,
 		}
 	}
 	if len(found) == 0 {
-		return nil, fmt.Errorf("%s: nothing at hand matches; import from a clone of %s, or from "+
-			"the live Argo CD", field, text(block, "repoURL"))
+		return nil, fmt.Errorf("%s: %w", field, errNotListed)
 	}
 	what := "folder"
 	if len(list(block, "files")) > 0 {

@@ -101,7 +101,8 @@ func TestGeneratorsThatCannotBeEvaluatedAreRefused(t *testing.T) {
 			"\ngenerators: [{clusters: {selector: {matchLabels: {tier: dev}}}}]",
 			"spec.template.spec.destination"},
 		"no folder matches": {fmt.Sprintf(oldForm, "x") +
-			"\ngenerators: [{git: {directories: [{path: nowhere/*}]}}]", "nothing at hand matches"},
+			"\ngenerators: [{list: {elements: [{a: b}]}}, {git: {directories: [{path: nowhere/*}]}}]",
+			"nothing at hand matches; import from a clone"},
 		"a strict template": {fmt.Sprintf(goForm, "{{.missing}}") +
 			"\ngoTemplateOptions: [missingkey=error]\ngenerators: [{list: {elements: [{a: b}]}}]",
 			"missing"},

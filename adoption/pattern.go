@@ -22,7 +22,21 @@ type pattern struct {
 	tenant fleet.TenantName
 	app    *app // that the first assumed cluster would get
 
+	// of a set whose repository is not at hand: see unlisted
+	from      map[string]any // the deployment of its template
+	lists     []string       // repositories
+	env       *environment   // nil: those that a selector chooses
+	namespace string         // of every item, or a prefix; "" if it varies
+
 	refusal string // of the whole config repo
+}
+
+// deployment is the document of a deployment with what the pattern needs to be granted.
+func (p *pattern) deployment() map[string]any {
+	if p.from != nil {
+		return p.from
+	}
+	return p.draft.document
 }
 
 // assumed is a cluster with the labels and annotations that a template reads. Its name and their
@@ -33,6 +47,9 @@ type assumed struct {
 	in                  map[layer]bool // that change what it gets
 	marks               map[string]string
 }
+
+// markOfCluster is the beginning of the marks of assumed clusters.
+const markOfCluster = "zqx-"
 
 func (a assumed) server() string { return "https://" + a.name + ".example.com" }
 
@@ -53,7 +70,7 @@ func (s *set) assume(suffix string, in ...layer) assumed {
 		if found[1] == "annotations" {
 			values, variable = c.annotations, "${environment.variables."
 		}
-		name := strings.TrimRight(found[2], "_./-") + found[3]
+		name := annotationOf(found)
 		switch fixed, isFixed := s.fixed[name]; {
 		case values[name] != nil:
 		case isFixed && found[1] == "annotations":
@@ -66,6 +83,9 @@ func (s *set) assume(suffix string, in ...layer) assumed {
 	}
 	return c
 }
+
+// annotationOf is the name in a match of metadataInTemplate.
+func annotationOf(found []string) string { return strings.TrimRight(found[2], "_./-") + found[3] }
 
 // layer is a generator after the first one of a merge of clusters, or one element of a list there:
 // it changes the parameters of some clusters.
@@ -115,11 +135,17 @@ func layersOf(generators []any) (layers []layer, selectors map[layer]map[string]
 // clusterLabel is the label of an environment that an override for one cluster selects.
 const clusterLabel = "cluster"
 
+// clusterType is the label that every cluster Secret has.
+const clusterType = "argocd.argoproj.io/secret-type"
+
+// allBut begins the label whose absence selects every environment.
+const allBut = "without-"
+
 // withoutType is a selector of cluster Secrets for environments: without the label that every
 // cluster Secret has.
 func withoutType(selector map[string]any) map[string]any {
 	out, _ := clone(selector).(map[string]any)
-	delete(object(out, "matchLabels"), "argocd.argoproj.io/secret-type")
+	delete(object(out, "matchLabels"), clusterType)
 	out, _ = compact(any(out)).(map[string]any)
 	return out
 }
@@ -163,8 +189,11 @@ func (im *importer) patterns(s *set, r renderer) string {
 	if len(layers) > maxLayers {
 		return fmt.Sprintf("spec.generators: the merge changes more than %d clusters", maxLayers)
 	}
+	im.loseType(s)
 	r.guarded = true
-	if err := im.fixAnnotations(s, r); err != nil {
+	if err := im.fixAnnotations(s, r); errors.Is(err, errNotListed) {
+		return im.unlisted(s, r)
+	} else if err != nil {
 		return err.Error()
 	}
 	clusters := []assumed{s.assume("one"), s.assume("two")}
@@ -213,8 +242,23 @@ func (im *importer) patterns(s *set, r renderer) string {
 				Reason: "an override selects the cluster: give this label to its environment"})
 		}
 	}
-	s.noteVariables(clusters[0])
+	im.noteVariables(s, clusters[0])
 	return ""
+}
+
+// loseType reports that the selector would choose Argo CD's own cluster too, if the label of
+// cluster Secrets alone excludes it.
+func (im *importer) loseType(s *set) {
+	generators := list(s.Object, "spec", "generators")
+	for _, e := range list(s.selector, "matchExpressions") {
+		m, _ := e.(map[string]any)
+		if label := text(m, "key"); strings.HasPrefix(label, allBut) &&
+			strings.Contains(fmt.Sprint(generators), clusterType) {
+			s.lose(Difference{Path: "spec.generators.clusters.selector", From: clusterType,
+				To: s.selector, Reason: "every cluster Secret has this label, and Argo CD's own " +
+					"cluster has no Secret: give label " + label + " to the environments there"})
+		}
+	}
 }
 
 // partsOf are the generators of the merge of an ApplicationSet.
@@ -302,7 +346,7 @@ func (im *importer) fixAnnotation(s *set, name, field string, first bool) {
 }
 
 // noteVariables adds what the environments must have, and the functions whose result depends on it.
-func (s *set) noteVariables(c assumed) {
+func (im *importer) noteVariables(s *set, c assumed) {
 	var names []string
 	for _, name := range keys(c.annotations) {
 		if v, _ := c.annotations[name].(string); c.marks[v] != "" {
@@ -310,8 +354,10 @@ func (s *set) noteVariables(c assumed) {
 		}
 	}
 	if len(names) > 0 {
-		s.notes = append(s.notes, "give each environment the variables "+strings.Join(names, ", ")+
-			": the values of these annotations of its cluster")
+		note := "give each environment the variables " + strings.Join(names, ", ") +
+			": the values of these annotations of its cluster"
+		s.notes = append(s.notes, note)
+		im.notes = append(im.notes, "ApplicationSet "+s.Name+": "+note)
 	}
 	tags := slices.DeleteFunc(functionTags(object(s.Object, "spec")), func(tag string) bool {
 		return !ofCluster.MatchString(tag)
@@ -327,7 +373,7 @@ var ofCluster = regexp.MustCompile(`\.(metadata|name|nameNormalized|server|value
 
 // assumedApplications are the Applications that the ApplicationSet generates for one cluster.
 func (im *importer) assumedApplications(s *set, r renderer, c assumed) (all []Original, err error) {
-	g := &generator{im: im, set: s, r: r, assumed: &c}
+	g := &generator{im: im, set: s, r: r, assumed: &c, probe: s.blind}
 	for i, raw := range list(s.Object, "spec", "generators") {
 		m, _ := raw.(map[string]any)
 		params, err := g.generate(fmt.Sprintf("spec.generators[%d]", i), m, nil)
@@ -348,10 +394,7 @@ func (im *importer) assumedApplications(s *set, r renderer, c assumed) (all []Or
 // pattern proves one deployment in an import of its own and keeps it.
 func (im *importer) pattern(s *set, originals []Original, clusters []assumed, layers []layer,
 	selectors map[layer]map[string]any) string {
-	trial := &importer{Options: im.Options, tools: im.tools,
-		tenants: map[fleet.TenantName]*tenant{}, clusters: newClusters(im.Engine, nil),
-		decision: im.decision, ownerless: map[site]bool{},
-		filesAt: im.filesAt, owned: map[string][]Original{}}
+	trial := im.trial(newClusters(im.Engine, nil))
 	apps := make([]*app, len(originals))
 	for i, o := range originals {
 		known := trial.clusters.add(clusters[i].name, clusters[i].server())
@@ -428,6 +471,13 @@ func (im *importer) pattern(s *set, originals []Original, clusters []assumed, la
 	}
 	im.keepPattern(s, d, apps, clusters)
 	return ""
+}
+
+// trial is an import of its own that proves one deployment.
+func (im *importer) trial(c *clusters) *importer {
+	return &importer{Options: im.Options, tools: im.tools,
+		tenants: map[fleet.TenantName]*tenant{}, clusters: c, decision: im.decision,
+		ownerless: map[site]bool{}, filesAt: im.filesAt, owned: map[string][]Original{}}
 }
 
 // trialLabel is the label that the assumed clusters of a layer have.

@@ -198,10 +198,10 @@ func (im *importer) grantsOf(t *tenant, joined map[*draft][]*app, patterns []*pa
 		}
 	}
 	for _, p := range patterns {
-		for _, url := range repositories(p.draft.document) {
+		for _, url := range append(repositories(p.deployment()), p.lists...) {
 			g.repositories[url] = true
 		}
-		g.allow.need(p.draft.document)
+		g.allow.need(p.deployment())
 		g.deployments++
 		open = open || p.app.project == defaultProject
 	}

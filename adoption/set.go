@@ -21,6 +21,7 @@ type set struct {
 	selector map[string]any
 	// annotations of clusters that are not at hand whose value is written: see fixAnnotations
 	fixed    map[string]string
+	blind    *probe     // the assumed item of a repository that is not at hand
 	patterns []*pattern // in place of apps, if the clusters are not at hand
 	probe    *probe     // of an importer that probes
 	probes   []*app     // the Applications of the probe
@@ -72,6 +73,12 @@ func (im *importer) expand(s *set) string {
 		found, err := g.generate(fmt.Sprintf("spec.generators[%d]", i), m, nil)
 		if errors.Is(err, errNoClusters) {
 			return im.patterns(s, g.r)
+		}
+		if errors.Is(err, errNotListed) {
+			if reason := im.unlisted(s, g.r); reason != "" {
+				return err.Error() + "; " + reason
+			}
+			return ""
 		}
 		if err != nil {
 			return err.Error()
@@ -134,7 +141,7 @@ func clusterSelector(generators []any, name string) (selector map[string]any) {
 	}
 	if selector == nil {
 		selector = map[string]any{"matchExpressions": []any{map[string]any{
-			"key": "without-" + validName(name, "set"), "operator": "DoesNotExist"}}}
+			"key": allBut + validName(name, "set"), "operator": "DoesNotExist"}}}
 	}
 	return selector
 }
@@ -306,9 +313,15 @@ func (im *importer) concludePatterns(s *set) {
 			r.Status = Changed
 		}
 		r.File = pathOf(s.patterns[0].draft.key)
-		r.Notes = append(s.notes, plural(len(s.patterns), "deployment")+
-			" with the selector of its "+
-			"clusters, which are not at hand: environments with these labels get it")
+		written := plural(len(s.patterns), "deployment")
+		if s.patterns[0].from != nil {
+			written = "a set"
+		}
+		if s.patterns[0].env == nil {
+			written += " with the selector of its clusters, which are not at hand: environments " +
+				"with these labels get it"
+		}
+		r.Notes = append(s.notes, written)
 	}
 	im.results = append(im.results, *r)
 }

@@ -259,11 +259,14 @@ var guards = template.FuncMap{
 	},
 }
 
-// compares refuses the marks of an assumed cluster.
+// assumedValue matches the marks of assumed clusters and items.
+var assumedValue = regexp.MustCompile(`zq(?:x-|\d+x)`)
+
+// compares refuses the marks of an assumed cluster or item.
 func compares(values ...any) error {
-	if strings.Contains(fmt.Sprint(values...), "zqx-") {
-		return errors.New("the template compares a name, label or annotation of clusters that are " +
-			"not at hand; import with the cluster Secrets, or from the live Argo CD")
+	if assumedValue.MatchString(fmt.Sprint(values...)) {
+		return errors.New("the template compares a value of clusters or items that are not at " +
+			"hand; import with the cluster Secrets and the repository, or from the live Argo CD")
 	}
 	return nil
 }

@@ -371,7 +371,7 @@ func together(dir string, files []configschema.File) (problems []fleet.Problem, 
 		return nil, nil
 	}
 	for _, p := range configschema.Check(all) {
-		if p.Severity == fleet.SeverityError {
+		if p.Severity == fleet.SeverityError && p.Code != configschema.CodeNotExpanded {
 			problems = append(problems, p)
 		}
 	}

@@ -202,6 +202,36 @@ func TestAMergeOverUnknownClustersBecomesOverrides(t *testing.T) {
 	}
 }
 
+// Without its repository, an ApplicationSet becomes a set that Argo CD's own form proves for an
+// assumed item.
+func TestASetIsProvenWithoutItsRepository(t *testing.T) {
+	t.Parallel()
+	const clusters = "clusters: {selector: {matchLabels: {tier: prod}}}"
+	const git = "git: {repoURL: 'https://git.example.com/acme/x', revision: v1, directories: " +
+		"[{path: '*/deploy'}]}"
+	for name, c := range map[string]struct{ generator, server, environments string }{
+		"in place": {git, "https://kubernetes.default.svc", "environments:\n          - main\n"},
+		"over clusters": {"matrix: {generators: [{" + clusters + "}, {" + git + "}]}",
+			"{{.server}}", "environmentSelector:\n          matchLabels:\n            tier: prod\n"},
+	} {
+		text := strings.NewReplacer(clusters, c.generator, "{{.server}}", c.server,
+			"{{.name}}-monitoring", "x-{{index .path.segments 0}}",
+			"envs/{{.metadata.labels.region}}/{{.name}}", "{{.path.path}}/a").Replace(clusterSet)
+		outcome, files := importText(t, text)
+		r := setResult(t, outcome)
+		if r.Status != adoption.Changed || len(r.Differences) != 1 ||
+			r.Differences[0].Path != "spec.generators.git" {
+			t.Errorf("%s: %+v", name, r)
+		}
+		for _, want := range []string{"targetRevision: v1\n    paths:\n      - '*/deploy'\n",
+			"name: x-${item.path.segments.0}\n", "path: ${item.path}/a\n", c.environments} {
+			if !strings.Contains(files[r.File], want) {
+				t.Errorf("%s: %q is not in\n%s", name, want, files[r.File])
+			}
+		}
+	}
+}
+
 // The result of a comparison with a label of a cluster that is not at hand is that of no cluster.
 func TestATemplateThatComparesALabelOfAnUnknownClusterIsRefused(t *testing.T) {
 	t.Parallel()
@@ -223,7 +253,8 @@ func TestATemplateThatComparesALabelOfAnUnknownClusterIsRefused(t *testing.T) {
 func TestATemplateThatVariablesCannotRepeatIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, with := range map[string]string{
-		"a changed name": "{{.name | upper}}", "an annotation": "{{.metadata.annotations.path}}",
+		"a changed name": "{{.name | upper}}",
+		"an annotation":  "{{.metadata.annotations.path | upper}}",
 	} {
 		outcome, files := importText(
 			t, strings.Replace(clusterSet, "/{{.name}}\"", "/"+with+"\"", 1))
