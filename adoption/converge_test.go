@@ -80,7 +80,8 @@ func TestTheClusterOfArgoCDIsTheEngines(t *testing.T) {
 
 // Two tenants share the cluster of the engine: neither gets a namespace that owns it, and the
 // reason names the way out.
-// An OCI artifact is rendered for a tenant alone: the only one of the Argo CD is.
+// An OCI artifact is rendered for a tenant alone, which the only one of an Argo CD is; or the
+// platform trusts it.
 func TestAnArtifactIsImportedForTheOnlyTenant(t *testing.T) {
 	t.Parallel()
 	artifact := func(name, project string) string {
@@ -101,12 +102,18 @@ func TestAnArtifactIsImportedForTheOnlyTenant(t *testing.T) {
 		!strings.Contains(tenant, "oci://registry.example.com/acme/app") {
 		t.Errorf("the grant is\n%s", tenant)
 	}
-	im, _ = converged(t, artifact("web", "one"), in("cart", "two", "cart"))
+	if strings.Contains(tenant, "artifacts") {
+		t.Errorf("a tenant alone is granted\n%s", tenant)
+	}
+	im, files = converged(t, artifact("web", "one"), in("cart", "two", "cart"))
 	for _, a := range im.apps {
-		if want := a.Name == "web"; a.refused() != want {
-			t.Errorf("with another tenant, %s is refused %t: %s", a.Name, a.refused(),
-				a.result.Reason)
+		if a.refused() {
+			t.Errorf("with another tenant, %s is refused: %s", a.Name, a.result.Reason)
 		}
+	}
+	if tenant = files["fleet/tenants/one.yaml"]; strings.Contains(tenant, "alone") ||
+		!strings.Contains(tenant, "artifacts:\n      - oci://registry.example.com/acme/app\n") {
+		t.Errorf("with another tenant, the grant is\n%s", tenant)
 	}
 }
 

@@ -192,7 +192,10 @@ func (im *importer) grantsOf(t *tenant, joined map[*draft][]*app, patterns []*pa
 		}
 		g.applications += len(apps)
 		g.allow.need(d.document)
-		g.alone = g.alone || needsAlone(d.document) && len(im.served()) == 1
+		if needsAlone(d.document) && len(im.served()) == 1 {
+			g.alone = true
+			delete(g.allow, "artifacts")
+		}
 		for _, a := range apps {
 			open = open || a.project == defaultProject
 		}
@@ -288,6 +291,9 @@ func (a allowances) need(document map[string]any) {
 		}
 	}
 	for _, s := range sourcesOf(document) {
+		if url := text(s, "repoURL"); strings.HasPrefix(url, "oci://") {
+			add("artifacts", url)
+		}
 		if name := text(s, "plugin", "name"); name != "" {
 			add("plugins", name)
 		}

@@ -74,6 +74,11 @@ var (
 		code:    codeInvalidURL,
 		what:    "the URL of a repository, or with a trailing slash everything below it",
 		pattern: `^[^\s*?\[\]{}!\\%#]+$`, check: fleet.CheckRepoScope}
+	formatArtifactGrant = &format{
+		code: codeInvalidURL,
+		what: "oci:// and the registry and name of an artifact, or with a trailing slash " +
+			"everything below it",
+		pattern: `^oci://[^\s*?\[\]{}!\\%#]+$`, check: fleet.CheckArtifactScope}
 	formatGitHost = &format{
 		code: codeInvalidURL,
 		what: "an exact host, with :port when it is not the default; http://host allows it " +

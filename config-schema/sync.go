@@ -26,10 +26,20 @@ func allowances() value {
 			example: "[pod-security.kubernetes.io/enforce]",
 			value:   listOf(textOf(formatNamespaceKeyGrant)).atMost(100)},
 		field{
+			name: "artifacts",
+			doc: "OCI artifacts that deployments may name on engines that other tenants use too: " +
+				"an artifact, or with a trailing slash everything below it. A file " +
+				"`.argocd-source.yaml` of an artifact can run any plugin of the engine, so name " +
+				"those alone that only the platform pushes. `repositories` grants them too. A " +
+				"tenant with `placement: {alone: true}` needs no entry.",
+			example: `["oci://registry.example.com/platform/"]`,
+			value:   listOf(textOf(formatArtifactGrant).atMost(256)).atMost(100)},
+		field{
 			name: "versionRanges",
-			doc: "Whether targetRevision of charts may be a range of versions, such as `^1.2`. " +
-				"Argo CD then deploys a new version without a commit: no plan shows it, and no " +
-				"review sees it.", example: "true", fallback: "false", value: boolean()},
+			doc: "Whether targetRevision of charts and OCI artifacts may be a range of versions, " +
+				"such as `^1.2`. Argo CD then deploys a new version without a commit: no plan " +
+				"shows it, and no review sees it.",
+			example: "true", fallback: "false", value: boolean()},
 		field{
 			name: "kustomizeVersions",
 			doc: "Versions that `kustomize.version` of deployments may name: those that the " +

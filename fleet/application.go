@@ -19,14 +19,16 @@ type Destination struct {
 
 // Application is the desired Application of one deployment in one environment.
 type Application struct {
-	ID             ApplicationID
-	Name           string // object name, the same on every engine
-	Project        string
-	Sources        []Source // one or several, override of the environment merged in
-	Destination    Destination
-	Sync           Sync
-	Hold           SyncRunName // a SyncRun that keeps automation off; empty: none
-	DeletionPolicy DeletionPolicy
+	ID      ApplicationID
+	Name    string // object name, the same on every engine
+	Project string
+	Sources []Source // one or several, override of the environment merged in
+	// the platform trusts each artifact of Sources (Allowances.Artifacts)
+	TrustedArtifacts bool `json:",omitempty"`
+	Destination      Destination
+	Sync             Sync
+	Hold             SyncRunName // a SyncRun that keeps automation off; empty: none
+	DeletionPolicy   DeletionPolicy
 	// the existing Application that it takes over: see Adoption.Application; "" for none
 	Adopt string `json:",omitempty"`
 	// create it, with the name Adopt, if there is none

@@ -244,13 +244,22 @@ type Allowances struct {
 	Adopt   bool `json:"adopt,omitempty"`   // adopt of deployments
 	// keys of sync.managedNamespaceMetadata: exact, or "domain/" for every key of that domain
 	NamespaceMetadata []string `json:"namespaceMetadata,omitempty"`
-	// targetRevision of a chart may be a range of versions, of which Argo CD takes the newest
+	// OCI artifacts that engines shared with other tenants may render: exact URL, or everything
+	// below it if it ends in a slash
+	Artifacts []string `json:"artifacts,omitempty"`
+	// targetRevision of a chart or artifact may be a range of versions, of which Argo CD takes the
+	// newest
 	VersionRanges bool `json:"versionRanges,omitempty"`
 	// versions that kustomize.version may name: those that the engines have
 	KustomizeVersions []string `json:"kustomizeVersions,omitempty"`
 	Plugins           []string `json:"plugins,omitempty"` // that plugin.name may name
 	// services of notifications
 	Notifications []NotificationGrant `json:"notifications,omitempty"`
+}
+
+// TrustsArtifact reports whether the platform trusts a source that is an OCI artifact.
+func (t *TenantSpec) TrustsArtifact(s Source) bool {
+	return t != nil && RepositoryGranted(t.Allow.Artifacts, s.RepoURL)
 }
 
 // EnvironmentGrant is what the platform grants to one environment of a tenant and to no other.

@@ -232,6 +232,16 @@ func RepositoryGranted(grants []string, raw string) bool {
 	})
 }
 
+// CheckArtifactScope reports why the URL of an OCI artifact or of a folder of them is refused, or
+// nil.
+func CheckArtifactScope(raw string) error {
+	u, _, err := ParseRepoScope(raw)
+	if err == nil && !u.Artifact() {
+		err = errors.New("an OCI artifact begins with oci://")
+	}
+	return err
+}
+
 // CheckGitHost reports why an entry of Fleet.gitHosts is refused, or nil. An entry is an exact
 // host, with :port unless it is the default, or "http://host[:port]" to allow that host without
 // TLS.

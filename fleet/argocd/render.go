@@ -293,10 +293,10 @@ func renderApplication(engine fleet.EngineSpec, key fleet.ObjectKey, a fleet.App
 		return object{}, err
 	}
 	for _, s := range a.Sources {
-		if s.Artifact() && !at.alone() {
+		if s.Artifact() && !a.TrustedArtifacts && !at.alone() {
 			return object{}, fmt.Errorf("repoURL %q: the engine is not dedicated to the tenant "+
-				"alone, and a file .argocd-source.yaml of an OCI artifact can choose the tool that "+
-				"renders it", s.RepoURL)
+				"alone, the platform does not trust the artifact, and a file .argocd-source.yaml "+
+				"of it can choose the tool that renders it", s.RepoURL)
 		}
 		if s.Directory != nil && s.Directory.Jsonnet != nil && !at.alone() {
 			return object{}, fmt.Errorf("directory.jsonnet: the engine is not dedicated to the " +

@@ -305,8 +305,9 @@ func TestAnArtifactIsRenderedForAnEngineOfTheTenantAlone(t *testing.T) {
 		{nil, tagged, false}, {[]fleet.TenantName{acme, "globex"}, tagged, false},
 		{[]fleet.TenantName{acme}, tagged, true}, {[]fleet.TenantName{acme}, pinned, true},
 		{[]fleet.TenantName{acme}, "release/1", false},
-		{[]fleet.TenantName{acme}, pinned + ",a", false},
+		{[]fleet.TenantName{acme}, pinned + ",a", false}, {nil, "trusted", true},
 	} {
+		o.Application.TrustedArtifacts = c.revision == "trusted"
 		spec := engineSpec()
 		spec.DedicatedTo = c.dedicated
 		o.Application.Sources[0].TargetRevision = c.revision

@@ -477,17 +477,19 @@ func checkJsonnet(e *entry, field string, d *fleet.DirectorySource,
 		"jsonnet can read files of the repo-server, which tenant %q shares", e.key.Tenant)}
 }
 
-// checkArtifact refuses an OCI artifact to a tenant that shares engines: Argo CD merges a file
-// .argocd-source.yaml of it over the declared source, and could so be made to run a plugin that the
-// tenant is not granted. In Git repositories, a hook of the checkout refuses that file (ADR 0020).
+// checkArtifact refuses an OCI artifact that the platform does not trust to a tenant that shares
+// engines: Argo CD merges a file .argocd-source.yaml of it over the declared source, and could so
+// be made to run a plugin that the tenant is not granted. In Git repositories, a hook of the
+// checkout refuses that file (ADR 0020).
 func checkArtifact(e *entry, field string, s fleet.Source,
 	grant *fleet.TenantSpec) []fleet.Problem {
-	if !s.Artifact() || grant.Placement.Alone {
+	if !s.Artifact() || grant.Placement.Alone || grant.TrustsArtifact(s) {
 		return nil
 	}
 	return []fleet.Problem{e.problem(field+".repoURL", codeTool,
-		"deploy from Git or a chart, or ask the platform for placement: {alone: true} in "+
-			"fleet/tenants/"+string(e.key.Tenant)+".yaml and for engines of the tenant's own",
+		"deploy from Git or a chart; or ask the platform for placement: {alone: true} in "+
+			"fleet/tenants/"+string(e.key.Tenant)+".yaml and engines of the tenant's own, or to "+
+			"trust the artifact in its allow.artifacts",
 		"a file .argocd-source.yaml of an OCI artifact can choose the tool that renders it, on "+
 			"the repo-server that tenant %q shares", e.key.Tenant)}
 }

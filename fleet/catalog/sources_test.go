@@ -166,7 +166,7 @@ func TestJsonnetNeedsEnginesOfTheTenantsOwn(t *testing.T) {
 	}
 }
 
-func TestAnArtifactNeedsEnginesOfTheTenantsOwn(t *testing.T) {
+func TestAnArtifactNeedsEnginesOfTheTenantsOwnOrThePlatformsTrust(t *testing.T) {
 	web := remake(deployment("acme/web", "prod"), func(d *fleet.Declaration) {
 		d.Deployment.Source.RepoURL = "oci://git.example.com/acme/web"
 	})
@@ -174,12 +174,23 @@ func TestAnArtifactNeedsEnginesOfTheTenantsOwn(t *testing.T) {
 	granted := func(d *fleet.Declaration) {
 		d.Tenant.Repositories = []string{"oci://git.example.com/acme/"}
 	}
+	trusted := func(d *fleet.Declaration) {
+		d.Tenant.Allow.Artifacts = []string{"oci://git.example.com/acme/web"}
+	}
+	elsewhere := func(d *fleet.Declaration) {
+		d.Tenant.Allow.Artifacts = []string{"oci://git.example.com/platform/"}
+	}
 	const web0 = "GitOpsDeployment acme/web spec.source.repoURL "
-	for want, changes := range map[string][]edit{
-		"":                              {own, granted},
-		web0 + "repository-not-granted": {own},
-		web0 + "tool-not-granted":       {granted},
+	for _, given := range []struct {
+		want    string
+		changes []edit
+	}{
+		{"", []edit{own, granted}}, {web0 + "repository-not-granted", []edit{own}},
+		{web0 + "tool-not-granted", []edit{granted}}, {"", []edit{granted, trusted}},
+		{web0 + "tool-not-granted", []edit{granted, elsewhere}},
+		{web0 + "repository-not-granted", []edit{trusted}},
 	} {
+		want, changes := given.want, given.changes
 		c := New()
 		good(t, c, theFleet(), engine("eu-1"), environment("acme/prod"), tenant("acme", changes...))
 		if got := codes(onlyErrors(c.Prepare([]Input{web}).Problems())); got != want {

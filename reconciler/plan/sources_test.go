@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"argosy.dev/argosy/fleet"
 )
 
 // A deployment reads a second repository: the AppProject permits it, its credential goes to the
@@ -49,5 +51,38 @@ func TestADeploymentOfSeveralSources(t *testing.T) {
 	if repos := h.project("acme", engine).SourceRepos; slices.Contains(repos,
 		"https://git.example.com/acme/values") {
 		t.Errorf("the project still permits %v", repos)
+	}
+}
+
+// The renderer learns whether the platform trusts an Application's artifact. Without the trust, the
+// deployment keeps its last good state.
+func TestAnArtifactIsRenderedAsTheTenantIsTrusted(t *testing.T) {
+	const web, grant = "tenants/acme/deployments/checkout.yaml", "fleet/tenants/acme.yaml"
+	h := newHouse(t)
+	files := small()
+	files[web] = strings.Replace(files[web], "https://git.example.com/acme/checkout",
+		"oci://git.example.com/acme/checkout", 1)
+	files[grant] = strings.Replace(tenantFile("acme",
+		"  allow: {artifacts: [\"oci://git.example.com/acme/\"]}\n"), "repositories: [",
+		"repositories: [\"oci://git.example.com/acme/\", ", 1)
+	p := h.apply(files)
+	trusted := 0
+	for _, c := range p.Rows {
+		if c.Row.Key.Kind != fleet.ObjectApplication {
+			continue
+		}
+		if a := renderedOf(t, c.Row.Manifest); a.TrustedArtifacts {
+			trusted++
+		} else if a.ID.Deployment == "checkout" {
+			t.Errorf("%s is not trusted", a.ID)
+		}
+	}
+	if trusted != 2 {
+		t.Errorf("%d Applications have trusted artifacts, want those of checkout", trusted)
+	}
+	p = h.apply(h.files.with(grant, strings.Replace(files[grant], "  allow: {artifacts: "+
+		"[\"oci://git.example.com/acme/\"]}\n", "", 1)))
+	if got := actions(p); got != "" || len(p.Problems) == 0 {
+		t.Errorf("without the trust: rows %q, problems %v", got, p.Problems)
 	}
 }

@@ -18,7 +18,7 @@ func application(
 	sync.Automated = sync.Automated && hold == ""
 	return &fleet.Application{
 		ID: id, Name: fleet.ApplicationName(id), Project: fleet.ProjectName(id.Tenant),
-		Sources: target.Sources,
+		Sources: target.Sources, TrustedArtifacts: trusted(view, id.Tenant, target.Sources),
 		Destination: fleet.Destination{
 			Server: serverKey(view, env, id.In()), Namespace: target.Namespace,
 			Granted: env.Granted(target.Namespace, on.ArgoCD.Namespace), OnEngine: env.OnEngine(),
@@ -37,6 +37,21 @@ func application(
 		Notifications:        target.Notifications,
 		WatchPaths:           target.WatchPaths,
 	}
+}
+
+// trusted reports whether there are OCI artifacts among the sources and the platform trusts each.
+func trusted(view *catalog.View, t fleet.TenantName, sources []fleet.Source) bool {
+	found := false
+	for _, s := range sources {
+		if !s.Artifact() {
+			continue
+		}
+		tenant := view.Tenant(t)
+		if found = tenant != nil && tenant.Tenant.TrustsArtifact(s); !found {
+			return false
+		}
+	}
+	return found
 }
 
 // serverKey returns the environment's API server under the name that its engine has for it. An
