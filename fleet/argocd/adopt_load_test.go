@@ -50,15 +50,17 @@ func TestManyApplicationsMoveInAndOut(t *testing.T) {
 			refresh := max(5, *loadApplications/5)
 			w := newArgoLabOff(t, "many-"+strings.ReplaceAll(version, ".", "-"),
 				stack.ArgoOptions{Version: version, ApplicationSets: true,
-					Refresh: time.Duration(refresh) * time.Second,
+					ApplicationSetController: version != "2.14",
+					Refresh:                  time.Duration(refresh) * time.Second,
 					Settings: map[string]string{"application.resourceTrackingMethod": "label",
 						"installationID": ""}})
-			l := &load{argoLab: w, n: *loadApplications, started: time.Now()}
+			l := &load{argoLab: w, n: *loadApplications, started: time.Now(),
+				generates: version != "2.14"}
 			l.create()
+			l.importAll()
 			l.prepare()
 			l.letGo()
 			l.begin()
-			l.importAll()
 			l.adoptAll()
 			l.moveOn()
 			l.releaseAll()
@@ -69,6 +71,7 @@ func TestManyApplicationsMoveInAndOut(t *testing.T) {
 type load struct {
 	*argoLab
 	n          int
+	generates  bool // a real controller makes the Applications of ApplicationSets
 	token      string
 	foundation []mirror.Row
 	rows       []mirror.Row // of the Applications
@@ -132,8 +135,8 @@ func (l *load) manifest(i int) *unstructured.Unstructured {
 var applicationSets = schema.GroupVersionResource{Group: "argoproj.io", Version: "v1alpha1",
 	Resource: "applicationsets"}
 
-// create makes a third of the Applications by hand, a third with an ApplicationSet as owner, and a
-// third from the repository of a parent.
+// create makes a third of the Applications by hand, a third with an ApplicationSet, and a third
+// from the repository of a parent.
 func (l *load) create() {
 	l.Helper()
 	ctx, namespace := l.Context(), l.spec.ArgoCD.Namespace
@@ -157,11 +160,11 @@ func (l *load) create() {
 	meta := func(name string) map[string]any {
 		return map[string]any{"name": name, "namespace": namespace}
 	}
-	set := &unstructured.Unstructured{Object: map[string]any{"apiVersion": argoAPI,
-		"kind": "ApplicationSet", "metadata": meta("many"), "spec": map[string]any{
-			"generators": []any{map[string]any{"list": map[string]any{"elements": []any{}}}},
-			"template": map[string]any{"metadata": map[string]any{"name": "x"},
-				"spec": l.manifest(0).Object["spec"]}}}}
+	var items []string
+	for i := 1; i < l.n; i += 3 {
+		items = append(items, loadName(i))
+	}
+	set := l.set("many", items...)
 	root := l.manifest(0)
 	root.SetName("root")
 	spec := child(root.Object, "spec")
@@ -182,24 +185,14 @@ func (l *load) create() {
 	}, set, root); err != nil {
 		l.Fatal(err)
 	}
-	owner, err := l.cluster.Dynamic().Resource(applicationSets).Namespace(namespace).Get(ctx,
-		"many", metav1.GetOptions{})
-	if err != nil {
-		l.Fatal(err)
-	}
-	yes := true
 	for i := range l.n {
-		app := l.manifest(i)
-		switch i % 3 {
-		case 1:
-			app.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: argoAPI,
-				Kind: "ApplicationSet", Name: "many", UID: owner.GetUID(), Controller: &yes,
-				BlockOwnerDeletion: &yes}})
-		case 2:
-			continue
-		}
-		if err := l.cluster.Apply(ctx, app); err != nil {
-			l.Fatal(err)
+		switch app := l.manifest(i); {
+		case i%3 == 1 && !l.generates:
+			l.owned(app, "many")
+		case i%3 == 0:
+			if err := l.cluster.Apply(ctx, app); err != nil {
+				l.Fatal(err)
+			}
 		}
 	}
 	l.until("all are synced and healthy", func() bool {
@@ -208,6 +201,38 @@ func (l *load) create() {
 	})
 	l.compared("all are compared after their syncs")
 	l.lap("%d Applications created and synced, tracked by label", l.n)
+}
+
+// set is an ApplicationSet with an Application for each item, as manifest makes it.
+func (l *load) set(name string, items ...string) *unstructured.Unstructured {
+	elements := []any{}
+	for _, item := range items {
+		elements = append(elements, map[string]any{"name": item})
+	}
+	spec := child(l.manifest(0).Object, "spec")
+	child(spec, "source")["path"] = "{{name}}"
+	return &unstructured.Unstructured{Object: map[string]any{"apiVersion": argoAPI,
+		"kind": "ApplicationSet", "metadata": map[string]any{"name": name,
+			"namespace": l.spec.ArgoCD.Namespace}, "spec": map[string]any{
+			"generators": []any{map[string]any{"list": map[string]any{"elements": elements}}},
+			"template": map[string]any{"metadata": map[string]any{"name": "{{name}}"},
+				"spec": spec}}}}
+}
+
+// owned creates an Application as the controller of ApplicationSets does.
+func (l *load) owned(app *unstructured.Unstructured, set string) {
+	l.Helper()
+	owner, err := l.cluster.Dynamic().Resource(applicationSets).Namespace(
+		l.spec.ArgoCD.Namespace).Get(l.Context(), set, metav1.GetOptions{})
+	if err != nil {
+		l.Fatal(err)
+	}
+	yes := true
+	app.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: argoAPI, Kind: "ApplicationSet",
+		Name: set, UID: owner.GetUID(), Controller: &yes, BlockOwnerDeletion: &yes}})
+	if err := l.cluster.Apply(l.Context(), app); err != nil {
+		l.Fatal(err)
+	}
 }
 
 // loadApp is the part of a live Application that the test reads.
@@ -325,27 +350,25 @@ func (l *load) prepare() {
 // cluster: until then it would not find the dependents to orphan, and delete them later.
 func (l *load) awaitCollector() {
 	l.Helper()
-	namespace := l.spec.ArgoCD.Namespace
-	sets := l.cluster.Dynamic().Resource(applicationSets).Namespace(namespace)
-	set, err := sets.Get(l.Context(), "many", metav1.GetOptions{})
-	if err != nil {
+	sets := l.cluster.Dynamic().Resource(applicationSets).Namespace(l.spec.ArgoCD.Namespace)
+	canary := l.set("canary", "canary")
+	spec := child(canary.Object, "spec")
+	spec["syncPolicy"] = map[string]any{"preserveResourcesOnDeletion": true}
+	delete(child(child(spec, "template"), "spec"), "syncPolicy")
+	if err := l.cluster.Apply(l.Context(), canary); err != nil {
 		l.Fatal(err)
 	}
-	canary := &unstructured.Unstructured{Object: map[string]any{"apiVersion": argoAPI,
-		"kind": "ApplicationSet", "metadata": map[string]any{"name": "canary"},
-		"spec": set.Object["spec"]}}
-	if canary, err = sets.Create(l.Context(), canary, metav1.CreateOptions{}); err != nil {
-		l.Fatal(err)
+	if !l.generates {
+		app := l.manifest(0)
+		app.SetName("canary")
+		app.SetFinalizers(nil)
+		delete(child(app.Object, "spec"), "syncPolicy")
+		l.owned(app, "canary")
 	}
-	app := l.manifest(0)
-	app.SetName("canary")
-	app.SetFinalizers(nil)
-	delete(child(app.Object, "spec"), "syncPolicy")
-	app.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: argoAPI,
-		Kind: "ApplicationSet", Name: "canary", UID: canary.GetUID()}})
-	if err := l.cluster.Apply(l.Context(), app); err != nil {
-		l.Fatal(err)
-	}
+	l.until("the ApplicationSet has its Application", func() bool {
+		_, err := l.applications().Get(l.Context(), "canary", metav1.GetOptions{})
+		return err == nil
+	})
 	if err := sets.Delete(l.Context(), "canary", metav1.DeleteOptions{}); err != nil {
 		l.Fatal(err)
 	}
@@ -512,7 +535,13 @@ func (l *load) importAll() {
 	}
 	exact := 0
 	for _, r := range outcome.Report.Objects {
-		if !strings.HasPrefix(r.Name, "app-") {
+		switch {
+		case r.Kind == adoption.KindApplicationSet:
+			if exact += (l.n + 1) / 3; r.Status != adoption.Exact {
+				l.Errorf("%+v", r)
+			}
+			continue
+		case !strings.HasPrefix(r.Name, "app-"):
 			continue
 		}
 		// The parent of an app of apps labelled its children, and no declaration has the label.
@@ -522,6 +551,20 @@ func (l *load) importAll() {
 		if exact++; r.Status == adoption.Refused || len(kept) > 0 {
 			l.Errorf("%+v", r)
 		}
+	}
+	// the set names the Applications of the ApplicationSet, and the others have a file each
+	set, files := "", 0
+	for _, f := range outcome.Files {
+		switch {
+		case strings.HasSuffix(f.Path, "/sets/many.yaml"):
+			set = string(f.Bytes)
+		case strings.Contains(f.Path, "/deployments/app-"):
+			files++
+		}
+	}
+	if !strings.Contains(set, "application: ${item.name}\n") ||
+		!strings.Contains(set, "orCreate: true\n") || files != l.n-(l.n+1)/3 {
+		l.Errorf("%d files beside this set:\n%s", files, set)
 	}
 	p, err := planned(outcome.Files)
 	if err != nil {

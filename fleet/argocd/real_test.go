@@ -1,6 +1,7 @@
 package argocd
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -79,7 +80,8 @@ func newArgoLabOff(t testing.TB, suffix string, o stack.ArgoOptions) *argoLab {
 	c := apiServer(t)
 	w := &argoLab{TB: t, cluster: c, spaceA: "shop-" + suffix, spaceB: "cart-" + suffix,
 		lease: mirror.Lease{Epoch: 3}, seen: map[fleet.ObjectKey][]mirror.Observation{}}
-	o.Cluster, o.Namespace, o.InstallationID, o.Refresh = c, "argocd-"+suffix, "eu-1", 3*time.Second
+	o.Cluster, o.Namespace, o.InstallationID = c, "argocd-"+suffix, "eu-1"
+	o.Refresh = cmp.Or(o.Refresh, 3*time.Second)
 	argo, err := stack.StartArgoCD(ctx, o)
 	if err != nil {
 		t.Fatal(err)

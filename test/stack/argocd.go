@@ -54,6 +54,8 @@ type ArgoOptions struct {
 	// ApplicationNamespaces are further namespaces whose Applications it serves. It needs
 	// ClusterAdmin for them.
 	ApplicationNamespaces []string
+	// ApplicationSetController runs it too, with ApplicationSets. Only 3.5 has it.
+	ApplicationSetController bool
 	// ControllerEnv are further variables of the application-controller, as NAME=value.
 	ControllerEnv []string
 	// Via is between its processes and the API server; nil: nothing is.
@@ -66,8 +68,8 @@ type ArgoOptions struct {
 }
 
 // ArgoCD is a running instance: the application controller, the repo-server with
-// helm and kustomize, and a Redis. There is no UI, no API server and no
-// ApplicationSet controller.
+// helm and kustomize, a Redis, and on request the ApplicationSet controller.
+// There is no UI and no API server.
 type ArgoCD struct {
 	Version        string // exact, e.g. "v2.14.21"
 	Namespace      string
@@ -79,6 +81,7 @@ type ArgoCD struct {
 	// The processes, to measure, kill and look at; Start brings them back.
 	Redis, RepoServer, Controller *Process
 	Plugin                        *Process // nil without ArgoOptions.Plugin
+	SetController                 *Process // nil without ArgoOptions.ApplicationSetController
 
 	options  ArgoOptions
 	folder   folder
@@ -86,7 +89,9 @@ type ArgoCD struct {
 	binary   string
 	password string // of Redis
 	git      string // the repo-server's Git settings, "" for none
-	ports    struct{ redis, repo, repoMetrics, controllerMetrics int }
+	ports    struct {
+		redis, repo, repoMetrics, controllerMetrics, setMetrics, setProbe, setWebhook int
+	}
 }
 
 // StartArgoCD installs the CRDs and settings and returns when all processes answer: about 5 seconds
@@ -138,7 +143,8 @@ func (a *ArgoCD) prepare() (err error) {
 	if err := a.prepareFolders(); err != nil {
 		return err
 	}
-	ports := []*int{&a.ports.redis, &a.ports.repo, &a.ports.repoMetrics, &a.ports.controllerMetrics}
+	ports := []*int{&a.ports.redis, &a.ports.repo, &a.ports.repoMetrics,
+		&a.ports.controllerMetrics, &a.ports.setMetrics, &a.ports.setProbe, &a.ports.setWebhook}
 	for _, port := range ports {
 		if *port, err = freePort(); err != nil {
 			return err
@@ -233,6 +239,18 @@ func (a *ArgoCD) Start(ctx context.Context) error {
 	}
 	if err := a.startPlugin(ctx); err != nil {
 		return err
+	}
+	if a.options.ApplicationSetController {
+		if err := a.ensure(ctx, &a.SetController, "applicationset-controller", a.binary, []string{
+			"--namespace", a.Namespace, "--kubeconfig", a.controllerKubeconfig(),
+			"--argocd-repo-server", address(a.ports.repo), "--repo-server-plaintext",
+			"--metrics-addr", address(a.ports.setMetrics), "--probe-addr",
+			address(a.ports.setProbe), "--webhook-addr", address(a.ports.setWebhook),
+		}, func(ctx context.Context) error {
+			return dials(ctx, a.options.Cluster.options.Behind, address(a.ports.setMetrics))
+		}); err != nil {
+			return err
+		}
 	}
 	seconds := strconv.FormatInt(int64(a.options.Refresh/time.Second), 10)
 	return a.ensure(ctx, &a.Controller, "application-controller", a.binary, []string{
@@ -330,6 +348,7 @@ func (a *ArgoCD) controllerKubeconfig() string {
 // Stop ends all processes and removes the folders that StartArgoCD made. Objects that it put into
 // the cluster stay there.
 func (a *ArgoCD) Stop() error {
+	a.SetController.Stop()
 	a.Controller.Stop()
 	a.Plugin.Stop()
 	a.RepoServer.Stop()

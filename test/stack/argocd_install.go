@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -33,6 +34,13 @@ var controllerRules = []rbacv1.PolicyRule{
 		Verbs: readWrite},
 	{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "list"}},
 	{APIGroups: []string{"apps"}, Resources: []string{"deployments"}, Verbs: readOnly},
+}
+
+// setControllerRules are the further ones of the ApplicationSet controller.
+var setControllerRules = []rbacv1.PolicyRule{
+	{APIGroups: []string{"argoproj.io"}, Resources: []string{"applicationsets",
+		"applicationsets/status", "applicationsets/finalizers"}, Verbs: readWrite},
+	{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"patch"}},
 }
 
 var driverRules = []rbacv1.PolicyRule{
@@ -68,7 +76,11 @@ func (a *ArgoCD) install(ctx context.Context) (err error) {
 	if a.options.Via != nil {
 		kubeconfig = a.options.Via.KubeconfigFor
 	}
-	if err := a.access(ctx, controllerAccount, a.controllerKubeconfig(), controllerRules,
+	rules := controllerRules
+	if a.options.ApplicationSetController {
+		rules = slices.Concat(rules, setControllerRules)
+	}
+	if err := a.access(ctx, controllerAccount, a.controllerKubeconfig(), rules,
 		kubeconfig); err != nil {
 		return err
 	}
