@@ -356,10 +356,10 @@ var plainKey = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
 
 // metadataLost returns the fields of the metadata that the fitted draft lacks. argocd is the
 // namespace of the Argo CD.
-func (a *app) metadataLost(argocd string) (lost []Difference) {
+func (a *app) metadataLost(namespace string) (lost []Difference) {
 	d := a.draft
-	if a.Namespace != "" && a.Namespace != argocd {
-		lost = append(lost, Difference{Path: "metadata.namespace", From: a.Namespace, To: argocd,
+	if a.Namespace != "" && a.Namespace != namespace {
+		lost = append(lost, Difference{Path: "metadata.namespace", From: a.Namespace, To: namespace,
 			Reason: "Argosy writes Applications into Argo CD's own namespace"})
 	}
 	labels := object(a.Object, "metadata", "labels")

@@ -301,7 +301,8 @@ func (im *importer) joined() map[fleet.TenantName]map[*draft][]*app {
 func (im *importer) takeOver(d *draft, apps []*app) {
 	entries := map[string]any{}
 	for _, a := range apps {
-		entries[string(a.env)] = map[string]any{"environment": string(a.env), "application": a.Name}
+		entries[string(a.env)] = map[string]any{"environment": string(a.env),
+			"application": objectIn(a.Namespace, a.Name, im.ArgoNamespace)}
 	}
 	var adopt []any
 	for _, env := range keys(entries) {
@@ -403,6 +404,14 @@ func (im *importer) engine(applications, environments int) *draft {
 		d.set("spec.dedicatedTo", anys(tenants))
 	}
 	d.set("spec.platformTenant", im.trusted())
+	var given []any
+	namespaces := im.given()
+	for _, ns := range keys(namespaces) {
+		given = append(given, map[string]any{"namespace": ns, "tenant": string(namespaces[ns])})
+	}
+	if len(given) > 0 {
+		d.set("spec.applicationNamespaces", given)
+	}
 	d.fit()
 	return d
 }

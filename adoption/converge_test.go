@@ -19,10 +19,18 @@ func converged(t *testing.T, apps ...string) (*importer, map[string]string) {
 func convergedWith(t *testing.T, d decision, platform string, apps ...string) (*importer,
 	map[string]string) {
 	t.Helper()
-	im := &importer{Options: Options{Engine: "main", Region: "main", DefaultTenant: "platform",
-		PlatformTenant: platform}, decision: d, ownerless: map[site]bool{},
+	return convergedBy(t, func(o *Options) { o.PlatformTenant = platform }, d, apps...)
+}
+
+// convergedBy is converged with other options.
+func convergedBy(t *testing.T, change func(*Options), d decision, apps ...string) (*importer,
+	map[string]string) {
+	t.Helper()
+	im := &importer{Options: Options{Engine: "main", Region: "main",
+		DefaultTenant: "platform"}, decision: d, ownerless: map[site]bool{},
 		tenants: map[fleet.TenantName]*tenant{}, filesAt: map[string]bool{},
 		owned: map[string][]Original{}, patternNames: map[fleet.Key]bool{}}
+	change(&im.Options)
 	im.tools.Normalize = func(o map[string]any, _ func(string) bool) (Normal, error) {
 		return Normal{Spec: object(o, "spec")}, nil
 	}

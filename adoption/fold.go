@@ -351,7 +351,7 @@ func (im *importer) fold(files []configschema.File) ([]configschema.File, error)
 		return nil, err
 	}
 	for i, s := range im.sets {
-		if s.whole() && trial.sets[i].probe != nil {
+		if s.whole() && trial.sets[i].probe != nil && !slices.ContainsFunc(s.apps, im.further) {
 			files = im.foldSet(s, trial.sets[i], files)
 		}
 	}

@@ -89,8 +89,14 @@ type Input struct {
 
 // Outcome is the config repo and the report.
 type Outcome struct {
-	Files  []configschema.File
-	Report Report
+	Files     []configschema.File
+	Report    Report
+	Namespace string // of the Argo CD
+}
+
+// Object returns an Application as a declaration of the Outcome adopts it.
+func (o *Outcome) Object(namespace, name string) string {
+	return objectIn(namespace, name, o.Namespace)
 }
 
 // importer holds one import.
@@ -163,7 +169,7 @@ func attempt(in Input, o Options, tools Tools, d decision) (*Outcome, *importer,
 	report := Report{Objects: im.results, Mapping: im.mapping(), Commands: im.commands,
 		Notes: im.notes, Unread: slices.Clone(in.Unread)}
 	report.finish()
-	return &Outcome{Files: files, Report: report}, im, nil
+	return &Outcome{Files: files, Report: report, Namespace: im.ArgoNamespace}, im, nil
 }
 
 func newImporter(in Input, o Options, tools Tools) *importer {
@@ -289,13 +295,7 @@ func (im *importer) add(o Original, from *set) *app {
 	a := &app{Original: o, set: from, result: Result{Kind: o.Kind, Namespace: o.Namespace,
 		Name: o.Name, Source: o.File, Adopted: o.adopted}}
 	im.apps = append(im.apps, a)
-	reason := im.incomplete(o)
-	if reason == "" && im.Adopt && o.Namespace != "" && o.Namespace != im.ArgoNamespace {
-		reason = "it is in namespace " + o.Namespace + ", and Argosy adopts in Argo CD's own, " +
-			im.ArgoNamespace + ", only: leave it as it is, or import it without --adopt, which " +
-			"gives it a new Application (docs/adopting.md)"
-	}
-	if reason != "" {
+	if reason := im.incomplete(o); reason != "" {
 		a.refuse(reason)
 		return a
 	}
@@ -410,7 +410,11 @@ func (im *importer) propose() {
 			return
 		}
 		a.namespace = text(a.draft.document, "spec", "destination", "namespace")
-		a.lost = a.metadataLost(im.ArgoNamespace)
+		namespace := im.ArgoNamespace
+		if im.further(a) {
+			namespace = a.Namespace // its Application stays there
+		}
+		a.lost = a.metadataLost(namespace)
 		if a.moved {
 			a.lost = append(a.lost, im.movedDifference(a))
 		}
@@ -419,6 +423,7 @@ func (im *importer) propose() {
 				Reason: "a deployment is named by a DNS label, once per tenant"})
 		}
 	})
+	im.judgeNamespaces()
 }
 
 // equals reports whether two Applications are one that is in two files.

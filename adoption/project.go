@@ -526,6 +526,17 @@ func (im *importer) judge(p *project, t *tenant) {
 		switch k {
 		case "sourceRepos", "destinations", "clusterResourceWhitelist", "description":
 		case "permitOnlyProjectScopedClusters":
+		case "sourceNamespaces":
+			given := im.given()
+			for _, ns := range texts(spec, k) {
+				if im.Adopt && ns != im.ArgoNamespace && given[ns] != t.name {
+					differ("spec."+k, ns, nil, projectFields[k])
+				}
+			}
+			if !im.Adopt && len(texts(spec, k)) > 0 {
+				differ("spec."+k, spec[k], nil, "Argosy writes new Applications into Argo CD's own "+
+					"namespace")
+			}
 		case "namespaceResourceWhitelist":
 			if !everyKind(list(spec, k)) && compact(clone(spec[k])) != nil {
 				differ("spec."+k, spec[k], nil, projectFields[k])
@@ -563,7 +574,8 @@ var projectFields = map[string]string{
 	"namespaceResourceWhitelist": "write a Policy; Argo CD's own kinds are always denied",
 	"signatureKeys": "Argosy deploys reviewed commits; it does not check GnuPG " +
 		"signatures",
-	"sourceNamespaces":           "Argosy writes Applications into Argo CD's own namespace",
+	"sourceNamespaces": "a tenant gets the exact namespaces from which its deployments adopt " +
+		"(Engine.applicationNamespaces)",
 	"destinationServiceAccounts": "each environment has one credential",
 	"clusterResourceBlacklist":   "kinds that are not granted are denied",
 }

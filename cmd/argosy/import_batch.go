@@ -21,7 +21,7 @@ func nextBatch(o *adoption.Outcome, dir string, n int) ([]configschema.File, *ad
 	adopted := map[string]bool{}
 	for _, r := range o.Report.Objects {
 		if r.Kind == adoption.KindApplication && r.Adopted {
-			adopted[r.Name] = true
+			adopted[o.Object(r.Namespace, r.Name)] = true
 		}
 	}
 	files := slices.Clone(o.Files)
