@@ -80,7 +80,7 @@ var options = []option{
 func (a *app) deployment(name string, chart func(folder string) bool) *draft {
 	d := newDraft(fleet.Key{Kind: fleet.KindGitOpsDeployment, Tenant: a.tenant, Name: name})
 	spec := object(a.Object, "spec")
-	if sources := list(spec, "sources"); len(sources) > 1 {
+	if sources := list(spec, "sources"); len(sources) > 0 { // Argo CD reads them alone
 		all := make([]any, len(sources))
 		for i := range all {
 			all[i] = map[string]any{}
@@ -91,11 +91,7 @@ func (a *app) deployment(name string, chart func(folder string) bool) *draft {
 			a.source(d, fmt.Sprintf("spec.sources[%d]", i), source, chart)
 		}
 	} else {
-		source := object(spec, "source")
-		if len(sources) == 1 {
-			source, _ = sources[0].(map[string]any)
-		}
-		a.source(d, "spec.source", source, chart)
+		a.source(d, "spec.source", object(spec, "source"), chart)
 	}
 	d.set("spec.destination.environments", []any{string(a.env)})
 	namespace := text(spec, "destination", "namespace")
@@ -452,7 +448,7 @@ func counterpart(path string) string {
 
 // soft are the paths of an Application whose loss leaves the deployed objects as they are.
 var soft = []string{"spec.syncPolicy.retry", "spec.syncPolicy.automated.allowEmpty",
-	"spec.revisionHistoryLimit", "spec.info", "spec.sources.length"}
+	"spec.revisionHistoryLimit", "spec.info"}
 
 // hardDifference reports whether the workload would behave otherwise.
 func hardDifference(d Difference, spec map[string]any) bool {

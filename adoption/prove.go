@@ -80,12 +80,6 @@ func (im *importer) compare(a *app, o map[string]any) {
 	}
 	was, is := withoutIdentity(a.normal.Spec), withoutIdentity(normal.Spec)
 	var diffs []Difference
-	if sources := list(was, "sources"); len(sources) == 1 {
-		delete(was, "sources")
-		was["source"] = sources[0]
-		diffs = append(diffs, Difference{Path: "spec.sources.length", From: 1,
-			Reason: "a list of one source is written as source"})
-	}
 	moved := ofRegistries(was)
 	diff("spec", was, is, &diffs)
 	for i := range diffs {

@@ -19,10 +19,11 @@ type Destination struct {
 
 // Application is the desired Application of one deployment in one environment.
 type Application struct {
-	ID      ApplicationID
-	Name    string // object name, the same on every engine
-	Project string
-	Sources []Source // one or several, override of the environment merged in
+	ID         ApplicationID
+	Name       string // object name, the same on every engine
+	Project    string
+	Sources    []Source // one or several, override of the environment merged in
+	SourceList bool     `json:",omitempty"` // the declaration has sources, even if there is one
 	// the platform trusts each artifact of Sources (Allowances.Artifacts)
 	TrustedArtifacts bool `json:",omitempty"`
 	Destination      Destination

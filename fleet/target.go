@@ -14,6 +14,7 @@ type Target struct {
 	Environment    *Declaration
 	Namespace      string
 	Sources        []Source // one or several, with overrides and variables resolved
+	SourceList     bool     // the deployment has sources, even if there is one
 	Sync           Sync     // with every default resolved
 	DeletionPolicy DeletionPolicy
 	Adopt          Adoption // the existing Application to take over; the zero value for none
@@ -53,6 +54,7 @@ func (d *Declaration) TargetIn(env *Declaration, defaults Defaults) (Target, []U
 		Environment:    env,
 		Namespace:      namespace,
 		Sources:        r.sources(spec, overrides),
+		SourceList:     len(spec.Sources) > 0,
 		Sync:           sync.Resolved(SyncSettings{}),
 		DeletionPolicy: cmp.Or(own.DeletionPolicy, DeletionDelete),
 		Adopt:          spec.AdoptedIn(EnvironmentName(env.Key.Name)),

@@ -37,6 +37,14 @@ func TestAnApplicationIsAdoptedAndReleasedInPlace(t *testing.T) {
 	}
 }
 
+// Argo CD compares and records a list of one source otherwise than a source alone.
+func TestAnApplicationWithAListOfOneSourceIsAdoptedAndReleasedInPlace(t *testing.T) {
+	w := newArgoLabWith(t, "adopt-list",
+		stack.ArgoOptions{Version: stack.ArgoVersions[len(stack.ArgoVersions)-1]})
+	w.listed = true
+	w.adopts()
+}
+
 // An Application in a namespace that the engine gives to the tenant is adopted there, and the
 // Applications beside it stay as they are.
 func TestAnApplicationOfAnotherNamespaceIsAdoptedAndReleasedInPlace(t *testing.T) {
@@ -111,6 +119,11 @@ func (w *argoLab) byHand(token string) {
 	app["finalizers"] = []any{cascadeFinalizer}
 	project["destinations"] = []any{map[string]any{"server": w.cluster.Server,
 		"namespace": w.spaceA}}
+	field, source := "source", any(map[string]any{"repoURL": w.repo.URL, "path": "shop/",
+		"targetRevision": "main", "directory": map[string]any{"recurse": false}})
+	if w.listed {
+		field, source = "sources", []any{source}
+	}
 	config := fmt.Sprintf(`{"bearerToken":%q,"tlsClientConfig":{"caData":%q}}`, token,
 		base64.StdEncoding.EncodeToString(w.cluster.CA))
 	if err := w.cluster.Apply(w.Context(), &corev1.Secret{
@@ -125,8 +138,7 @@ func (w *argoLab) byHand(token string) {
 		"kind": "Application", "metadata": app, "spec": map[string]any{
 			"project": "by-hand", "destination": map[string]any{"name": "by-hand",
 				"namespace": w.spaceA},
-			"source": map[string]any{"repoURL": w.repo.URL, "path": "shop/",
-				"targetRevision": "main", "directory": map[string]any{"recurse": false}},
+			field: source,
 			"syncPolicy": map[string]any{"automated": map[string]any{"prune": true,
 				"selfHeal": true}, "syncOptions": []any{"CreateNamespace=false"}},
 		}},
@@ -194,7 +206,7 @@ func (w *argoLab) adopts() {
 	id := fleet.ApplicationID{Tenant: acme, Deployment: "shop", Environment: prodEU.Name}
 	adopting := func(change func(*fleet.Application)) mirror.Row {
 		return w.app(id, "shop", w.spaceA, fleet.DeletionRelease, func(a *fleet.Application) {
-			a.Adopt, a.Wave = w.byHandObject(), 2
+			a.Adopt, a.Wave, a.SourceList = w.byHandObject(), 2, w.listed
 			if change != nil {
 				change(a)
 			}
@@ -264,8 +276,12 @@ func (w *argoLab) refusesToAdopt(adopting func(func(*fleet.Application)) mirror.
 	}
 	refused(adopting(func(a *fleet.Application) { a.Sync.Prune = false }),
 		`spec.syncPolicy.automated.prune is true, declared not set`)
-	refused(adopting(func(a *fleet.Application) { a.Sources[0].TargetRevision = "v1.0.0" }),
-		`spec.source.targetRevision is "main", declared "v1.0.0"`)
+	text := `spec.source.targetRevision is "main", declared "v1.0.0"`
+	if w.listed {
+		text = "spec.sources is [" // a list is shown as a whole
+	}
+	refused(adopting(func(a *fleet.Application) { a.Sources[0].TargetRevision = "v1.0.0" }), text)
+	refused(adopting(func(a *fleet.Application) { a.SourceList = !w.listed }), "spec.source")
 	w.merge(`{"metadata":{"annotations":{"argocd.argoproj.io/tracking-id":"root:argoproj.io/Application:a/b"}}}`)
 	refused(adopting(nil), "a resource of Application root")
 	w.merge(`{"metadata":{"annotations":{"argocd.argoproj.io/tracking-id":null}}}`)

@@ -52,6 +52,7 @@ type argoLab struct {
 	spaceA  string
 	spaceB  string
 	further string // the namespace of the Application made by hand; empty: Argo CD's own
+	listed  bool   // its source is the only one of a list
 	lease   mirror.Lease
 	mu      sync.Mutex
 	seen    map[fleet.ObjectKey][]mirror.Observation

@@ -288,7 +288,7 @@ func renderApplication(engine fleet.EngineSpec, key fleet.ObjectKey, a fleet.App
 		a.Destination.Granted); err != nil {
 		return object{}, err
 	}
-	source, sources, err := renderSources(a.Sources, a.ID.Deployment)
+	source, sources, err := renderSources(a.Sources, a.SourceList, a.ID.Deployment)
 	if err != nil {
 		return object{}, err
 	}
@@ -347,13 +347,14 @@ func (p place) sourceNamespace(field, ns string) error {
 	return nil
 }
 
-// renderSources renders one source as source, several as sources.
-func renderSources(all []fleet.Source, deployment fleet.DeploymentName) (
+// renderSources renders a list as sources, otherwise one source as source. Argo CD does not take a
+// list of one for the source itself: it records, compares and syncs the revisions of lists apart.
+func renderSources(all []fleet.Source, asList bool, deployment fleet.DeploymentName) (
 	*v1alpha1.ApplicationSource, v1alpha1.ApplicationSources, error) {
 	if len(all) == 0 || len(all) > maxSources {
 		return nil, nil, fmt.Errorf("sources: %d; 1 to %d are allowed", len(all), maxSources)
 	}
-	if len(all) == 1 {
+	if len(all) == 1 && !asList {
 		source, err := renderSource(all[0], all, deployment)
 		if err != nil {
 			return nil, nil, fmt.Errorf("source.%w", err)

@@ -320,6 +320,22 @@ func TestAnArtifactIsRenderedForAnEngineOfTheTenantAlone(t *testing.T) {
 	}
 }
 
+func TestAListOfOneSourceIsRenderedAsAList(t *testing.T) {
+	o := applicationObject(checkoutID, exampleServer)
+	one := rowOf(t, o, 1).Manifest
+	o.Application.SourceList = true
+	list := rowOf(t, o, 1).Manifest
+	for text, want := range map[string]string{string(one.Body): `"source":{`,
+		string(list.Body): `"sources":[{`} {
+		if !strings.Contains(text, want) || strings.Count(text, `"repoURL"`) != 1 {
+			t.Errorf("%s is not in %s", want, text)
+		}
+	}
+	if one.Hash == list.Hash {
+		t.Error("a change of the form is no change")
+	}
+}
+
 func TestArgoCDsNamespaceIsRenderedForATenantThatMayOwnIt(t *testing.T) {
 	for name, c := range map[string]struct {
 		dedicated []fleet.TenantName

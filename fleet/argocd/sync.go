@@ -84,7 +84,7 @@ func (e *Engine) syncStep(ctx context.Context, q engine.SyncRequest, lease mirro
 	}
 	sync := map[string]any{"prune": q.Prune}
 	switch revisions := fleet.SplitRevisions(q.Revision); {
-	case len(revisions) > 1:
+	case len(revisions) > 1 || len(known.sources) > 0: // a list of one has revisions too
 		// Argo CD 2.14 reads the files of a ref at the operation's revision only if the operation
 		// carries the sources (GetRefSources, isRollback)
 		sync["revisions"], sync["sources"] = revisions, known.sources

@@ -18,7 +18,8 @@ func application(
 	sync.Automated = sync.Automated && hold == ""
 	return &fleet.Application{
 		ID: id, Name: fleet.ApplicationName(id), Project: fleet.ProjectName(id.Tenant),
-		Sources: target.Sources, TrustedArtifacts: trusted(view, id.Tenant, target.Sources),
+		Sources: target.Sources, SourceList: target.SourceList,
+		TrustedArtifacts: trusted(view, id.Tenant, target.Sources),
 		Destination: fleet.Destination{
 			Server: serverKey(view, env, id.In()), Namespace: target.Namespace,
 			Granted: env.Granted(target.Namespace, on.ArgoCD.Namespace), OnEngine: env.OnEngine(),
