@@ -302,7 +302,8 @@ func (a *app) watchPaths(annotation string) (paths []any) {
 
 // machinery are annotations that kubectl and Argo CD write for themselves.
 var machinery = map[string]bool{"kubectl.kubernetes.io/last-applied-configuration": true,
-	"argocd.argoproj.io/tracking-id": true, "argocd.argoproj.io/installation-id": true}
+	"argocd.argoproj.io/tracking-id": true, "argocd.argoproj.io/installation-id": true,
+	"argocd.argoproj.io/refresh": true, "argocd.argoproj.io/hydrate": true}
 
 // metadata proposes labels, the wave, links and the deletion policy.
 func (a *app) metadata(d *draft) {
@@ -371,8 +372,9 @@ func (a *app) metadataLost(namespace string) (lost []Difference) {
 		if machinery[k] {
 			continue
 		}
-		diff := Difference{Path: "metadata.annotations" + key(k), From: annotations[k],
-			hard: hardAnnotation(k, text(annotations, k))}
+		diff := Difference{Path: "metadata.annotations" + key(k), From: annotations[k]}
+		var reason string
+		reason, diff.hard = a.unannotated(k)
 		switch {
 		case k == waveKey:
 			if d.has("spec.wave") || strings.TrimSpace(text(annotations, k)) == "0" {
@@ -390,10 +392,8 @@ func (a *app) metadataLost(namespace string) (lost []Difference) {
 				continue
 			}
 			diff.Reason = cmp.Or(d.reason(field), "Argo CD does not read it from an Application")
-		case diff.hard:
-			diff.Reason = "a controller acts on it, and no declaration has annotations"
 		default:
-			diff.Reason = "no declaration has annotations"
+			diff.Reason = reason
 		}
 		lost = append(lost, diff)
 	}
@@ -413,20 +413,6 @@ func (a *app) metadataLost(namespace string) (lost []Difference) {
 
 // counterparts are the fields of annotations.
 var counterparts = map[string]string{compareKey: "spec.sync.diff", pathsKey: "spec.watchPaths"}
-
-// hardAnnotation reports whether a controller would act otherwise without the annotation.
-func hardAnnotation(k, v string) bool {
-	domain, name, _ := strings.Cut(k, "/")
-	switch {
-	case domain == "argocd-image-updater.argoproj.io", strings.HasPrefix(domain, "kargo.akuity.io"):
-		return true
-	case domain == "argocd.argoproj.io" && name == "compare-options":
-		return strings.Contains(v, "ServerSideDiff=true") || strings.Contains(v, "Mutation")
-	case domain == "argocd.argoproj.io" && name == "skip-reconcile":
-		return v == "true"
-	}
-	return false
-}
 
 // counterpart is the field of a declaration for a path of an Application.
 func counterpart(path string) string {

@@ -294,6 +294,10 @@ func (e *Engine) adoptable(w *desired, tree map[string]any) error {
 		return blocked("Application %s is a resource of Application %s; release it first: "+
 			"docs/adopting.md", w.object, parent)
 	}
+	if key := anotherWriter(child(meta, "annotations")); key != "" {
+		return blocked("annotation %s lets another controller change Application %s, and Argosy "+
+			"would undo each change; remove it first", key, w.object)
+	}
 	different := specDifferences(child(w.tree, "spec"), child(tree, "spec"), w.object)
 	declared, present := child(child(w.tree, "metadata"), "annotations"), child(meta, "annotations")
 	for _, key := range actingAnnotations(declared, present) {
@@ -304,6 +308,20 @@ func (e *Engine) adoptable(w *desired, tree map[string]any) error {
 			listed(different))
 	}
 	return nil
+}
+
+// anotherWriter returns the annotation by which another controller changes the spec of an
+// Application: Kargo, or Argo CD Image Updater unless it writes to Git.
+func anotherWriter(annotations map[string]any) string {
+	const kargo, updater = "kargo.akuity.io/authorized-stage", "argocd-image-updater.argoproj.io/"
+	method, _ := annotations[updater+"write-back-method"].(string)
+	switch {
+	case annotations[kargo] != nil:
+		return kargo
+	case annotations[updater+"image-list"] != nil && !strings.HasPrefix(method, "git"):
+		return updater + "image-list"
+	}
+	return ""
 }
 
 // actingAnnotations returns the keys of the annotations of two Applications by which Argo CD acts

@@ -87,6 +87,33 @@ func TestSpecsThatMeanTheSameToArgoCDMayBeAdopted(t *testing.T) {
 	}
 }
 
+// Kargo and Argo CD Image Updater write to the Applications that have their annotations.
+func TestAnApplicationThatAnotherControllerWritesIsNotAdopted(t *testing.T) {
+	const updater = "argocd-image-updater.argoproj.io/"
+	for name, c := range map[string]struct {
+		annotations map[string]any
+		want        string
+	}{
+		"none":  {nil, ""},
+		"Kargo": {map[string]any{"kargo.akuity.io/authorized-stage": "shop:prod"}, "kargo"},
+		"images": {map[string]any{updater + "image-list": "app=registry.example.com/app"},
+			updater + "image-list"},
+		"images by the API": {map[string]any{updater + "image-list": "a",
+			updater + "write-back-method": "argocd"}, updater + "image-list"},
+		"images in Git": {map[string]any{updater + "image-list": "a",
+			updater + "write-back-method": "git:repocreds"}, ""},
+		"settings alone": {map[string]any{updater + "a.force-update": "true"}, ""},
+	} {
+		spec := map[string]any{"source": map[string]any{"path": "deploy"}}
+		w := &desired{object: "web", tree: map[string]any{"spec": spec}}
+		err := (&Engine{}).adoptable(w, map[string]any{"spec": spec,
+			"metadata": map[string]any{"annotations": c.annotations}})
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func TestListsOfDifferencesAreBounded(t *testing.T) {
 	if got := listed([]string{"a", "b", "c", "d", "e", "f", "g"}); !strings.HasSuffix(got,
 		"e; and 2 more") {
