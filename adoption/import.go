@@ -114,6 +114,7 @@ type importer struct {
 	filesAt     map[string]bool       // files of the Tree
 	owned       map[string][]Original // live Applications of the ApplicationSets
 	commands    []string
+	spaces      map[fleet.TenantName]bool // whose namespaces the commands need
 	notes       []string
 
 	decision
@@ -166,7 +167,7 @@ func attempt(in Input, o Options, tools Tools, d decision) (*Outcome, *importer,
 		return nil, nil, err
 	}
 	im.conclude(files)
-	report := Report{Objects: im.results, Mapping: im.mapping(), Commands: im.commands,
+	report := Report{Objects: im.results, Mapping: im.mapping(), Commands: im.allCommands(),
 		Notes: im.notes, Unread: slices.Clone(in.Unread)}
 	report.finish()
 	return &Outcome{Files: files, Report: report, Namespace: im.ArgoNamespace}, im, nil

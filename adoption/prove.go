@@ -278,42 +278,67 @@ func (im *importer) conclude(files []configschema.File) {
 // own cluster. There was none: Argo CD used its own. An account has role admin in each namespace of
 // its environment. If the environment has cluster-scoped kinds and no other tenant is served, the
 // account has the rights of Argo CD: beside other tenants, they would give one tenant the objects
-// of all.
+// of all. Argosy may request its tokens.
 func (im *importer) noteAccounts() {
 	for _, name := range keys(im.tenants) {
-		created := false
+		space := ""
 		for _, e := range im.tenants[name].envs {
 			if e.by != "engine" || e.draft == nil || len(e.namespaces) == 0 {
 				continue
 			}
 			account := fleet.AccountOf(fleet.EnvironmentID{Tenant: name, Name: e.name})
-			if !created {
-				created = true
-				im.commands = append(im.commands, "kubectl create namespace "+account.Namespace)
+			if space == "" {
+				space = account.Namespace
+				im.space(name)
+				im.run("kubectl -n %s create role argosy-tokens --verb=create "+
+					"--resource=serviceaccounts/token", space)
+				im.run("kubectl -n %s create rolebinding argosy-tokens --role=argosy-tokens "+
+					"--serviceaccount=argosy:argosy", space)
 			}
-			im.commands = append(im.commands, fmt.Sprintf(
-				"kubectl -n %s create serviceaccount %s", account.Namespace, account.Name))
-			bind := func(where, kind, role string) {
-				im.commands = append(im.commands, fmt.Sprintf("kubectl%s create %s argosy-%s-%s "+
-					"--clusterrole=%s --serviceaccount=%s:%s", where, kind, name, e.name, role,
-					account.Namespace, account.Name))
-			}
+			im.run("kubectl -n %s create serviceaccount %s", space, account.Name)
+			binding := fmt.Sprintf("argosy-%s-%s --serviceaccount=%s:%s", name, e.name, space,
+				account.Name)
 			rights := "narrow its rights as you like"
 			if e.draft.has("spec.clusterResources") && len(im.served()) == 1 {
-				bind("", "clusterrolebinding", "cluster-admin")
+				im.run("kubectl create clusterrolebinding %s --clusterrole=cluster-admin", binding)
 			} else {
-				for _, ns := range keys(e.namespaces) {
-					bind(" -n "+ns, "rolebinding", "admin")
-				}
+				im.run("for namespace in %s; do kubectl get namespace $namespace -o name || "+
+					"kubectl create namespace $namespace; kubectl -n $namespace create "+
+					"rolebinding %s --clusterrole=admin; done",
+					strings.Join(keys(e.namespaces), " "), binding)
 				if e.draft.has("spec.clusterResources") {
 					rights = "bind a ClusterRole with the cluster-scoped kinds that it deploys"
 				}
 			}
 			im.notes = append(im.notes, fmt.Sprintf("tenant %s deploys to the cluster of engine %s: "+
-				"the commands create service account %s there; %s, and let Argosy request its "+
-				"tokens (docs/places.md)", name, im.Engine, account, rights))
+				"the commands create service account %s there, and let argosy:argosy, the "+
+				"service account of the control plane, request its tokens; %s (docs/places.md)",
+				name, im.Engine, account, rights))
 		}
 	}
+}
+
+func (im *importer) run(format string, args ...any) {
+	im.commands = append(im.commands, fmt.Sprintf(format, args...))
+}
+
+// space remembers that commands need the namespace of a tenant's secrets and service accounts.
+func (im *importer) space(t fleet.TenantName) {
+	if im.spaces == nil {
+		im.spaces = map[fleet.TenantName]bool{}
+	}
+	im.spaces[t] = true
+}
+
+// allCommands are the commands in the order in which they work: the namespaces that are missing,
+// then what is in them.
+func (im *importer) allCommands() []string {
+	var all []string
+	for _, t := range keys(im.spaces) {
+		all = append(all, fmt.Sprintf("kubectl get namespace %[1]s%[2]s -o name || "+
+			"kubectl create namespace %[1]s%[2]s", fleet.TenantNamespace, t))
+	}
+	return append(all, im.commands...)
 }
 
 // mapping lists the tenants and environments that replace projects and clusters.

@@ -267,6 +267,7 @@ var clusterConfig = map[string]string{
 // tenant's secrets.
 func (im *importer) createSecret(t fleet.TenantName, name string, o Original,
 	copied []string) string {
+	im.space(t)
 	var b strings.Builder
 	fmt.Fprintf(&b, "kubectl -n argosy-tenant-%s create secret generic %s", t, name)
 	for _, k := range copied {
@@ -286,6 +287,7 @@ func (im *importer) createClusterSecret(e *environment, o Original, r *Result) s
 	_ = json.Unmarshal([]byte(secretValue(o.Object, "config")), &config) // an empty one has neither
 	read := fmt.Sprintf("kubectl -n %s get secret %s -o go-template="+
 		"'{{.data.config | base64decode}}'", shell(im.namespaceOf(o)), shell(o.Name))
+	im.space(e.tenant)
 	create := fmt.Sprintf("kubectl -n argosy-tenant-%s create secret generic %s", e.tenant, e.name)
 	switch {
 	case config.BearerToken != "":
