@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-
-	"argosy.dev/argosy/fleet"
 )
 
 // This file gives the Applications in the platform's namespaces to the platform's own tenant: in
@@ -87,15 +85,15 @@ func (im *importer) names(e *environment, ns string) bool {
 // trusted is the platform's tenant if it has a namespace that owns the Argo CD beside other
 // tenants: its own one, or one of Kubernetes on its cluster.
 func (im *importer) trusted() string {
-	t := im.tenants[fleet.TenantName(im.PlatformTenant)]
-	if t == nil || len(im.served()) < 2 {
+	t := im.tenants[tenantName(im.PlatformTenant)]
+	if im.PlatformTenant == "" || t == nil || len(im.served()) < 2 {
 		return ""
 	}
 	for _, e := range t.envs {
 		for _, ns := range keys(e.namespaces) {
 			if ns == im.ArgoNamespace ||
 				e.cluster.key == inCluster && strings.HasPrefix(ns, "kube-") {
-				return im.PlatformTenant
+				return string(t.name)
 			}
 		}
 	}
@@ -129,7 +127,7 @@ func (im *importer) notePlatform() {
 		names = append(names, fmt.Sprintf("%s of cluster %s", s.namespace, s.cluster))
 	}
 	slices.Sort(names)
-	if t := im.tenants[fleet.TenantName(im.PlatformTenant)]; len(names) > 0 && t != nil &&
+	if t := im.tenants[tenantName(im.PlatformTenant)]; len(names) > 0 && t != nil &&
 		t.draft != nil {
 		im.notes = append(im.notes, fmt.Sprintf("tenant %s has the Applications in %s: no other "+
 			"tenant may have these namespaces beside others; its owners are %s; choose another "+

@@ -20,7 +20,8 @@ func namedProject(name string, namespaces ...string) string {
 func TestThePlatformsNamespacesGoToItsTenant(t *testing.T) {
 	t.Parallel()
 	apps := []string{in("web", "shop", "web"), in("dns", "shop", "kube-system"),
-		in("cd", "blog", "argocd"), in("blog", "blog", "blog")}
+		in("cd", "blog", "argocd"), in("blog", "blog", "blog"),
+		namedProject("shop", "web", "kube-system")}
 	first, files := convergedWith(t, decision{}, "ops", apps...)
 	if strings.Contains(files["fleet/engines/main.yaml"], "platformTenant") {
 		t.Error("an Engine names a platform tenant that has no namespace")
@@ -49,6 +50,14 @@ func TestThePlatformsNamespacesGoToItsTenant(t *testing.T) {
 		files["fleet/tenants/blog.yaml"]; strings.Contains(text, "kube-system") ||
 		strings.Contains(text, "- argocd") {
 		t.Errorf("another tenant is granted a namespace of the platform:\n%s", text)
+	}
+	shop := im.tenants["shop"].projects[0]
+	im.judge(shop, im.tenants["shop"])
+	if !slices.ContainsFunc(shop.result.Differences, func(d Difference) bool {
+		return d.Path == "spec.destinations" && strings.Contains(d.Reason,
+			"Applications dns go to tenant ops")
+	}) {
+		t.Errorf("the project: %+v", shop.result.Differences)
 	}
 	im.notePlatform()
 	if notes := strings.Join(im.notes, "\n"); !strings.Contains(notes,

@@ -520,7 +520,7 @@ func (im *importer) judge(p *project, t *tenant) {
 	if names, namespaces := im.moved(p.Name); len(names) > 0 {
 		differ("spec.destinations", anys(namespaces), nil, fmt.Sprintf("these namespaces are the "+
 			"platform's: Applications %s go to tenant %s", strings.Join(names, ", "),
-			im.PlatformTenant))
+			tenantName(im.PlatformTenant)))
 	}
 	for _, k := range keys(spec) {
 		switch k {
