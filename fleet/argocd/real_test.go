@@ -65,8 +65,8 @@ func newArgoLab(t *testing.T, version string) *argoLab {
 		Version: version})
 }
 
-// newArgoLabWith returns a world whose namespaces end in suffix. An open Argo CD is dedicated to
-// acme.
+// newArgoLabWith returns a world whose namespaces contain suffix and are new. An open Argo CD is
+// dedicated to acme.
 func newArgoLabWith(t testing.TB, suffix string, o stack.ArgoOptions) *argoLab {
 	t.Helper()
 	w := newArgoLabOff(t, suffix, o)
@@ -79,6 +79,8 @@ func newArgoLabOff(t testing.TB, suffix string, o stack.ArgoOptions) *argoLab {
 	t.Helper()
 	ctx := t.Context()
 	c := apiServer(t)
+	// what an earlier run left stays apart
+	suffix = fmt.Sprintf("%s-%d", suffix, shared.spaces.Add(1))
 	w := &argoLab{TB: t, cluster: c, spaceA: "shop-" + suffix, spaceB: "cart-" + suffix,
 		lease: mirror.Lease{Epoch: 3}, seen: map[fleet.ObjectKey][]mirror.Observation{}}
 	o.Cluster, o.Namespace, o.InstallationID = c, "argocd-"+suffix, "eu-1"

@@ -71,8 +71,8 @@ func TestAnyReplicaServesAnAgentAndTwoProcessesAreNotServed(t *testing.T) {
 		f.must(t, "agent", "revoke", s.name)
 		select {
 		case <-s.agent.Done():
-		case <-time.After(5 * time.Second):
-			t.Error("the stream is open 5 s after its agent was revoked")
+		case <-time.After(time.Minute):
+			t.Error("the stream is open a minute after its agent was revoked")
 			s.agent.Stop()
 		}
 	})

@@ -58,7 +58,7 @@ func receiver(t *testing.T) (url string, next func(t *testing.T, event string) d
 				}
 				others = append(others, d.Event)
 			case <-late:
-				t.Fatalf("no delivery of %s in 20 s, but of %v", event, others)
+				t.Fatalf("no delivery of %s in two minutes, but of %v", event, others)
 			}
 		}
 	}

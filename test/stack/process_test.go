@@ -52,7 +52,7 @@ func eventually(t *testing.T, what string, condition func() bool) {
 	for !condition() {
 		select {
 		case <-deadline:
-			t.Fatal("it did not happen in 20 s: " + what)
+			t.Fatal("it did not happen in two minutes: " + what)
 		case <-time.After(20 * time.Millisecond):
 		}
 	}

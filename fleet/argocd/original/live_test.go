@@ -123,7 +123,7 @@ func await(t *testing.T, cluster *stack.Cluster, is func([]map[string]any) bool)
 	}
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
-	for end := time.Now().Add(2 * time.Minute); ; <-tick.C {
+	for end := time.Now().Add(8 * time.Minute); ; <-tick.C {
 		objects, unread, err := original.Read(t.Context(), config, "", nil)
 		if err != nil || len(unread) > 0 {
 			t.Fatalf("%v, unread %q", err, unread)
@@ -132,7 +132,7 @@ func await(t *testing.T, cluster *stack.Cluster, is func([]map[string]any) bool)
 			return
 		}
 		if time.Now().After(end) {
-			t.Fatalf("not after two minutes: %+v", imported(t, objects).Report)
+			t.Fatalf("not after eight minutes: %+v", imported(t, objects).Report)
 		}
 	}
 }
