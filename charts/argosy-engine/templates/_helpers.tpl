@@ -49,7 +49,8 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- $_ := set $cm "admin.enabled" "false" -}}
 {{- /* Tenants share the repo-server: docs/security.md. */ -}}
 {{- $cm = merge $cm (dict "jsonnet.enable" "false" "helm.valuesFileSchemes" "") -}}
-{{- if and .Values.workloads.namespaces (not .Values.workloads.clusterAdmin) (not (hasKey $cm "resource.respectRBAC")) -}}
+{{- /* The accounts of tenants and workloads.namespaces may not list every kind. */ -}}
+{{- if and (not .Values.workloads.clusterAdmin) (not (hasKey $cm "resource.respectRBAC")) -}}
 {{- $_ := set $cm "resource.respectRBAC" "normal" -}}
 {{- end -}}
 {{- $params := merge (deepCopy .Values.argocd.params) (dict "reposerver.enable.git.submodule" "false") -}}
