@@ -106,7 +106,7 @@ func describeApplication(ctx context.Context, c *client.Client, name string) (de
 		{Name: "UID", Value: table.Text(v.UID)},
 		{Name: "Engine", Value: table.Text(v.Engine)},
 		{Name: "Apply", Value: applyOf(v)},
-		{Name: "", Value: table.Text(v.ApplyMessage)},
+		{Name: "Reason", Value: table.Text(v.ApplyMessage)},
 		{Name: "Deletion blocked", Value: blocked(v)},
 		{Name: "Unreachable", Value: unreachable(v.Unreachable, now)},
 		{Name: "Sync", Value: table.State(v.Sync)},
