@@ -17,8 +17,9 @@ const (
 	plantTenant = "fleet/tenants/umbrella.yaml"
 )
 
-// plant is an engine that an agent serves, with a tenant whose two environments are clusters that
+// plant is an engine that an agent serves, with a tenant. Two of its environments are clusters that
 // only the engine reaches: here one API server, by its own loopback, with another account for each.
+// The third one is the engine's own cluster, where the agent requests the token.
 func plant(t *testing.T, s *site) map[string]string {
 	t.Helper()
 	files := map[string]string{
@@ -38,8 +39,8 @@ spec:
   owners: ["github:example/umbrella"]
   quota: {environments: 5, deployments: 5, applications: 5}
   repositories: [%q]
-  clusters: [%q]
-  namespaces: [umbrella-press, umbrella-mill]
+  clusters: [%q, "engine:plant-1"]
+  namespaces: [umbrella-press, umbrella-mill, umbrella-home]
   placement: {regions: [plant]}
 `, s.Git.URL+"/acme/storefront", s.edge.Cluster.Server),
 	}
@@ -68,6 +69,16 @@ spec:
 		s.files["tenants/umbrella/deployments/"+name+".yaml"] = s.deployment(name, name,
 			"umbrella-"+name, "")
 	}
+	files["tenants/umbrella/environments/home.yaml"] = `apiVersion: argosy.dev/v1alpha1
+kind: ManagedEnvironment
+metadata: {name: home, labels: {tier: staging}}
+spec:
+  cluster: {engine: plant-1}
+  namespaces: [umbrella-home]
+  region: plant
+`
+	serviceAccount(t, s.edge.Cluster, "umbrella", "home", "umbrella-home", agentNamespace,
+		agentNamespace)
 	return files
 }
 
@@ -101,10 +112,25 @@ func TestAnArgoCDBehindAFirewallServesSeveralEnvironmentsThere(t *testing.T) {
 			t.Errorf("the engine is shown as %+v", e)
 		}
 	}
-	tokens := s.clusterTokens(t)
-	if len(tokens) != 2 {
-		t.Fatalf("%d cluster Secrets", len(tokens))
-	}
+	var tokens []string
+	eventually(t, "each environment has a cluster Secret", func() string {
+		if tokens = s.clusterTokens(t, ""); len(tokens) != 3 {
+			return fmt.Sprintf("%d cluster Secrets", len(tokens))
+		}
+		return ""
+	})
+	requested := s.clusterTokens(t, "home")
+	isAccount(t, s.edge.Cluster, requested[0], "umbrella", "home")
+	check(t, s.edge.Cluster.Client().CoreV1().Secrets("argocd").DeleteCollection(t.Context(),
+		metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: "argosy.dev/environment=home"}))
+	eventually(t, "the agent has requested another token", func() string {
+		if now := s.clusterTokens(t, "home"); len(now) != 1 || now[0] == requested[0] {
+			return "not yet"
+		}
+		return ""
+	})
+	tokens = append(tokens, s.clusterTokens(t, "home")...)
+	isAccount(t, s.edge.Cluster, tokens[3], "umbrella", "home")
 	rotated, err := s.edge.Cluster.TenantToken(t.Context(), "umbrella-again", "umbrella-press")
 	if err != nil {
 		t.Fatal(err)
@@ -113,7 +139,7 @@ func TestAnArgoCDBehindAFirewallServesSeveralEnvironmentsThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "a new token reaches the cluster Secret", func() string {
-		if !strings.Contains(strings.Join(s.clusterTokens(t), " "), rotated) {
+		if !strings.Contains(strings.Join(s.clusterTokens(t, "press"), " "), rotated) {
 			return "it has the old one"
 		}
 		return ""
@@ -127,20 +153,20 @@ func TestAnArgoCDBehindAFirewallServesSeveralEnvironmentsThere(t *testing.T) {
 	}
 }
 
-// clusterTokens are the tokens in the cluster Secrets of the site.
-func (s *site) clusterTokens(t *testing.T) []string {
+// clusterTokens are the tokens in the cluster Secrets of an environment at the site, or of all.
+func (s *site) clusterTokens(t *testing.T, environment string) []string {
 	t.Helper()
 	var tokens []string
 	for _, o := range s.ours(t, secrets) {
+		if environment != "" && o.GetLabels()["argosy.dev/environment"] != environment {
+			continue
+		}
 		secret, err := s.edge.Cluster.Client().CoreV1().Secrets("argocd").Get(t.Context(),
 			o.GetName(), metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, rest, _ := strings.Cut(string(secret.Data["config"]), `"bearerToken":"`)
-		if token, _, ok := strings.Cut(rest, `"`); ok {
-			tokens = append(tokens, token)
-		}
+		tokens = append(tokens, bearerToken(secret.Data))
 	}
 	return tokens
 }
