@@ -1,7 +1,10 @@
 package argocd
 
 import (
+	"encoding/json"
 	"maps"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -73,8 +76,10 @@ func TestRealArgoCDRendersWithEveryTool(t *testing.T) {
 	for _, version := range stack.ArgoVersions {
 		t.Run(version, func(t *testing.T) {
 			o := stack.ArgoOptions{Version: version}
+			var delivered <-chan delivery
 			if version != "2.14" { // the tenant's own engine, with jsonnet and a plugin
 				o.Plugin, o.Open = shout, true
+				o.Notifications, delivered = startHook(t)
 			}
 			w := newArgoLabWith(t, "tools-"+strings.ReplaceAll(version, ".", "-"), o)
 			token, err := w.cluster.TenantToken(t.Context(), "acme-"+w.spaceA, w.spaceA)
@@ -88,7 +93,7 @@ func TestRealArgoCDRendersWithEveryTool(t *testing.T) {
 			w.kustomizes()
 			w.readsDirectories()
 			w.rendersCharts()
-			w.comparesOnTheServer()
+			w.comparesOnTheServer(delivered)
 			if o.Open {
 				w.runsPlugins()
 				w.evaluatesJsonnet()
@@ -173,9 +178,56 @@ func (w *argoLab) readsDirectories() {
 	w.none("dir-b", "dir-skip")
 }
 
+// delivery is what the service "hook" is sent about an Application.
+type delivery struct{ Application, Revision string }
+
+// startHook returns the settings of argocd-notifications for a webhook, and what it is sent.
+func startHook(t testing.TB) (map[string]string, <-chan delivery) {
+	delivered := make(chan delivery, 100)
+	hook := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var d delivery
+		if err := json.NewDecoder(r.Body).Decode(&d); err != nil {
+			t.Errorf("a notification that is no JSON: %v", err)
+		}
+		delivered <- d
+	}))
+	t.Cleanup(hook.Close)
+	return map[string]string{
+		"service.webhook.hook": "url: " + hook.URL + "\n",
+		"trigger.on-deployed": "- when: app.status.operationState.phase in ['Succeeded'] and " +
+			"app.status.sync.status == 'Synced'\n  oncePer: app.status.sync.revision\n" +
+			"  send: [deployed]\n",
+		"template.deployed": "webhook:\n  hook:\n    method: POST\n    body: '" +
+			`{"application": "{{.app.metadata.name}}", "revision": "{{.app.status.sync.revision}}"}'` +
+			"\n",
+	}, delivered
+}
+
+// notified waits for the notification about a revision, and until argocd-notifications has recorded
+// it in the Application, which is no drift.
+func (w *argoLab) notified(row mirror.Row, delivered <-chan delivery, revision string) {
+	w.Helper()
+	want := delivery{row.Key.Name, revision}
+	w.until("notified of "+revision, func() bool {
+		select {
+		case got := <-delivered:
+			return got == want
+		default:
+			return false
+		}
+	})
+	w.until("recorded by argocd-notifications", func() bool {
+		annotations, _, err := unstructured.NestedStringMap(w.live(row.Key), "metadata",
+			"annotations")
+		return err == nil && strings.Contains(annotations["notified.notifications.argoproj.io"],
+			revision)
+	})
+}
+
 // comparesOnTheServer: with the annotations of comparisons, paths and notifications the Application
 // is Synced, a change below a watched path is deployed, and the annotations go with the fields.
-func (w *argoLab) comparesOnTheServer() {
+// With argocd-notifications, delivered is what it sends.
+func (w *argoLab) comparesOnTheServer(delivered <-chan delivery) {
 	w.Helper()
 	id := fleet.ApplicationID{Tenant: acme, Deployment: "annotated", Environment: prodEU.Name}
 	with := func(change func(*fleet.Application)) mirror.Row {
@@ -184,7 +236,7 @@ func (w *argoLab) comparesOnTheServer() {
 	row := with(func(a *fleet.Application) {
 		a.Sync.Diff, a.Sync.ServerSideApply = fleet.DiffServerWithWebhooks, true
 		a.WatchPaths = []string{".", "/vendor"}
-		a.Notifications = []fleet.Notification{{Trigger: "on-deployed", Service: "webhook"}}
+		a.Notifications = []fleet.Notification{{Trigger: "on-deployed", Service: "hook"}}
 	})
 	w.apply(row, fleet.Secret{})
 	w.observed("compared on the API server", row.Key, synced)
@@ -193,6 +245,9 @@ func (w *argoLab) comparesOnTheServer() {
 	w.observed("Synced at the next commit", row.Key, atRevision(next))
 	if value, _ := w.value(w.spaceA, "watched"); value != "two" {
 		w.Errorf("the watched file has %q", value)
+	}
+	if delivered != nil {
+		w.notified(row, delivered, next)
 	}
 	if out := w.apply(row, fleet.Secret{}); out.Changed {
 		w.Error("Argo CD's own work is taken for a drift")

@@ -65,6 +65,9 @@ type ArgoOptions struct {
 	Plugin string
 	// TrustedCAs are PEM certificates to trust, by host name without the port.
 	TrustedCAs map[string][]byte
+	// Notifications are triggers, templates and services, as argocd-notifications-cm has them; nil:
+	// argocd-notifications does not run, which Argo CD 2.14 is built without.
+	Notifications map[string]string
 }
 
 // ArgoCD is a running instance: the application controller, the repo-server with
@@ -82,6 +85,7 @@ type ArgoCD struct {
 	Redis, RepoServer, Controller *Process
 	Plugin                        *Process // nil without ArgoOptions.Plugin
 	SetController                 *Process // nil without ArgoOptions.ApplicationSetController
+	Notifications                 *Process // nil without ArgoOptions.Notifications
 
 	options  ArgoOptions
 	folder   folder
@@ -90,7 +94,8 @@ type ArgoCD struct {
 	password string // of Redis
 	git      string // the repo-server's Git settings, "" for none
 	ports    struct {
-		redis, repo, repoMetrics, controllerMetrics, setMetrics, setProbe, setWebhook int
+		redis, repo, repoMetrics, controllerMetrics, setMetrics, setProbe, setWebhook,
+		notifications int
 	}
 }
 
@@ -144,7 +149,8 @@ func (a *ArgoCD) prepare() (err error) {
 		return err
 	}
 	ports := []*int{&a.ports.redis, &a.ports.repo, &a.ports.repoMetrics,
-		&a.ports.controllerMetrics, &a.ports.setMetrics, &a.ports.setProbe, &a.ports.setWebhook}
+		&a.ports.controllerMetrics, &a.ports.setMetrics, &a.ports.setProbe, &a.ports.setWebhook,
+		&a.ports.notifications}
 	for _, port := range ports {
 		if *port, err = freePort(); err != nil {
 			return err
@@ -252,6 +258,18 @@ func (a *ArgoCD) Start(ctx context.Context) error {
 			return err
 		}
 	}
+	if a.options.Notifications != nil {
+		if err := a.ensure(ctx, &a.Notifications, "notifications", a.binary, []string{
+			"--namespace", a.Namespace, "--kubeconfig", a.controllerKubeconfig(),
+			"--argocd-repo-server", address(a.ports.repo), "--argocd-repo-server-plaintext",
+			"--metrics-port", port(a.ports.notifications),
+		}, func(ctx context.Context) error {
+			return answers(ctx, a.options.Cluster.options.Behind,
+				"http://"+address(a.ports.notifications)+"/metrics")
+		}); err != nil {
+			return err
+		}
+	}
 	seconds := strconv.FormatInt(int64(a.options.Refresh/time.Second), 10)
 	return a.ensure(ctx, &a.Controller, "application-controller", a.binary, []string{
 		"--namespace", a.Namespace, "--kubeconfig", a.controllerKubeconfig(),
@@ -350,6 +368,7 @@ func (a *ArgoCD) controllerKubeconfig() string {
 func (a *ArgoCD) Stop() error {
 	a.SetController.Stop()
 	a.Controller.Stop()
+	a.Notifications.Stop()
 	a.Plugin.Stop()
 	a.RepoServer.Stop()
 	a.Redis.Stop()

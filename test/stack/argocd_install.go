@@ -101,6 +101,12 @@ func (a *ArgoCD) install(ctx context.Context) (err error) {
 	if err := c.Apply(ctx, a.secret(), lockedProject(a.Namespace)); err != nil {
 		return err
 	}
+	if a.options.Notifications != nil {
+		if err := c.Apply(ctx, &corev1.Secret{
+			ObjectMeta: a.meta("argocd-notifications-secret")}); err != nil {
+			return err
+		}
+	}
 	for name, data := range a.configMaps() {
 		if err := c.Apply(ctx, &corev1.ConfigMap{ObjectMeta: a.meta(name),
 			Data: data}); err != nil {
@@ -173,7 +179,7 @@ func (a *ArgoCD) configMaps() map[string]map[string]string {
 	for host, ca := range a.options.TrustedCAs {
 		certificates[host] = string(ca)
 	}
-	return map[string]map[string]string{
+	all := map[string]map[string]string{
 		"argocd-cm":                 settings,
 		"argocd-tls-certs-cm":       certificates,
 		"argocd-rbac-cm":            nil,
@@ -181,6 +187,10 @@ func (a *ArgoCD) configMaps() map[string]map[string]string {
 		"argocd-gpg-keys-cm":        nil,
 		"argocd-cmd-params-cm":      params,
 	}
+	if a.options.Notifications != nil {
+		all["argocd-notifications-cm"] = a.options.Notifications
+	}
+	return all
 }
 
 // lockedProject is the project that Applications without one fall into. Argo
