@@ -6,18 +6,26 @@ import (
 	"fmt"
 	"log/slog"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	configschema "argosy.dev/argosy/config-schema"
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/catalog"
 	"argosy.dev/argosy/fleet/mirror"
 )
 
-// A tenant has room for a number of repositories; the next one waits until a set lets one go.
-func TestATenantListsABoundedNumberOfRepositories(t *testing.T) {
+func newTestFollower(l Lister) *follower {
 	f := &follower{every: listingEvery, log: slog.New(slog.DiscardHandler), wake: func() {},
-		reads:  newSemaphores(),
+		reads: newReadQueue(), lister: l,
 		status: func(context.Context, []mirror.ListingStatus) error { return nil }}
 	f.reset()
+	return f
+}
+
+// A tenant has room for a number of repositories; the next one waits until a set lets one go.
+func TestATenantListsABoundedNumberOfRepositories(t *testing.T) {
+	f := newTestFollower(nil)
 	defer f.begin(t.Context())()
 	request := func(tenant string, n int) fleet.ListingRequest {
 		return fleet.ListingRequest{Tenant: fleet.TenantName(tenant), TargetRevision: "main",
@@ -55,6 +63,139 @@ func TestATenantListsABoundedNumberOfRepositories(t *testing.T) {
 		t.Errorf("%d places of %d repositories, %d requests", len(f.places), len(f.byRepo),
 			len(f.asked))
 	}
+}
+
+func TestATenantListsARepositoryInABoundedNumberOfWays(t *testing.T) {
+	f := newTestFollower(nil)
+	defer f.begin(t.Context())()
+	request := func(n int) fleet.ListingRequest {
+		return acmeRequest("services", fmt.Sprintf("%03d/*", n))
+	}
+	key := func(n int) fleet.Key { return fleet.SetKey("acme", fmt.Sprintf("set-%03d", n)) }
+	sets := map[fleet.Key][]fleet.ListingRequest{}
+	for n := range mostRequests + 1 {
+		sets[key(n)] = []fleet.ListingRequest{request(n)}
+	}
+	f.restore(&catalog.New().View, sets, nil)
+	last := request(mostRequests)
+	f.keepProposal(last, proposal{at: time.Now()})
+	if _, err := f.listings(last); !errors.Is(err, errTooManyRequests) {
+		t.Errorf("one too many: %v", err)
+	}
+	f.update(key(0), nil)
+	if _, err := f.listings(last); err != nil {
+		t.Errorf("with room, and a proposal: %v", err)
+	}
+	if at := f.places[placeOf(last)]; len(f.places) != 1 || len(at.requests) != mostRequests {
+		t.Errorf("%d places, %d requests", len(f.places), len(at.requests))
+	}
+	many := make([]fleet.ListingRequest, mostRequests+1)
+	if _, _, err := f.read(t.Context(), time.Hour, placeOf(last), many,
+		""); !errors.Is(err, errTooManyRequests) {
+		t.Errorf("of a pull request: %v", err)
+	}
+}
+
+// lister answers by a function.
+type lister func(context.Context, ListingRead) (fleet.Revision, []ListingResult, error)
+
+func (l lister) List(ctx context.Context, r ListingRead) (fleet.Revision, []ListingResult, error) {
+	return l(ctx, r)
+}
+
+// leads gives the follower a view in which tenant acme may list repositories of git.example.com.
+func (f *follower) leads(t *testing.T) {
+	t.Helper()
+	var files []catalog.Input
+	for path, text := range map[string]string{
+		"fleet/fleet.yaml": "kind: Fleet\nmetadata: {name: fleet}\nspec:\n" +
+			"  gitHosts: [git.example.com]\n",
+		"fleet/tenants/acme.yaml": "kind: Tenant\nmetadata: {name: acme}\nspec:\n" +
+			"  owners: [\"group:acme\"]\n  quota: {environments: 1, deployments: 1, applications: 1}\n" +
+			"  repositories: [\"https://git.example.com/acme/\"]\n",
+	} {
+		d := configschema.Decode(configschema.File{Path: path, Blob: path,
+			Bytes: []byte("apiVersion: argosy.dev/v1alpha1\n" + text)})
+		files = append(files, catalog.Input{Key: d.Key, Path: path, Blob: path,
+			Declaration: d.Declaration, Problems: d.Problems})
+	}
+	c := catalog.New()
+	c.Prepare(files).Commit()
+	if c.Tenant("acme") == nil {
+		t.Fatal(c.Quarantines())
+	}
+	f.restore(&c.View, nil, nil)
+}
+
+func acmeRequest(repo, paths string) fleet.ListingRequest {
+	return fleet.ListingRequest{Tenant: "acme", TargetRevision: "main", Paths: paths,
+		RepoURL: "https://git.example.com/acme/" + repo}
+}
+
+// Each read alone takes less than a read may, and all of them more.
+func TestARequestForTooMuchFailsAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newTestFollower(lister(func(ctx context.Context, r ListingRead) (fleet.Revision,
+			[]ListingResult, error) {
+			select {
+			case <-time.After(listingTime - time.Second):
+			case <-ctx.Done():
+				return "", nil, ctx.Err()
+			}
+			if len(r.Requests) > 1 || r.Requests[0].Paths == "many/*" {
+				return "", nil, fmt.Errorf("%w: narrow the patterns", ErrTooMuch)
+			}
+			return "tip", []ListingResult{{Listing: fleet.Listing{Request: r.Requests[0]}}}, nil
+		}))
+		defer f.begin(t.Context())()
+		f.leads(t)
+		requests := []fleet.ListingRequest{acmeRequest("services", "a/*"),
+			acmeRequest("services", "many/*"), acmeRequest("services", "b/*")}
+		tip, results, err := f.read(t.Context(), listingTime, placeOf(requests[0]), requests, "")
+		if err != nil || tip != "tip" || len(results) != 3 {
+			t.Fatalf("%s %v %v", tip, results, err)
+		}
+		for i, r := range results {
+			if i == 1 && !errors.Is(r.Err, ErrTooMuch) ||
+				i != 1 && (r.Err != nil || r.Listing.Request != requests[i]) {
+				t.Errorf("request %d: %+v", i, r)
+			}
+		}
+		_, _, err = f.read(t.Context(), listingTime, placeOf(requests[1]), requests[1:2], "")
+		if !errors.Is(err, ErrTooMuch) {
+			t.Errorf("nothing but too much: %v", err)
+		}
+	})
+}
+
+func TestASlowRepositoryOfAPullRequestStarvesNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newTestFollower(lister(func(ctx context.Context, r ListingRead) (fleet.Revision,
+			[]ListingResult, error) {
+			if r.RepoURL == acmeRequest("slow", "").RepoURL {
+				<-ctx.Done()
+				return "", nil, ctx.Err()
+			}
+			return "tip", []ListingResult{{Listing: fleet.Listing{Request: r.Requests[0]}}}, nil
+		}))
+		defer f.begin(t.Context())()
+		f.leads(t)
+		slow := acmeRequest("slow", "*")
+		requests := []fleet.ListingRequest{slow}
+		for i := range 10 {
+			requests = append(requests, acmeRequest(fmt.Sprint("quick-", i), "*"))
+		}
+		f.propose(t.Context(), requests)
+		for _, r := range requests {
+			want := "<nil>"
+			if r == slow {
+				want = "the repository was not read within 15s"
+			}
+			if _, err := f.listings(r); fmt.Sprint(err) != want {
+				t.Errorf("%s: %v", r.RepoURL, err)
+			}
+		}
+	})
 }
 
 func TestProposalsTakeABoundedMemory(t *testing.T) {

@@ -24,7 +24,7 @@ type Lister interface {
 	// List returns the commit of a revision and what it has for each request, in their order. If
 	// the commit is Known, it returns no listings and reads nothing else. An error means that
 	// nothing is known about the repository; that of one listing, that the commit has too much for
-	// its request.
+	// its request. ErrTooMuch: for fewer requests there may be a listing.
 	List(ctx context.Context, read ListingRead) (fleet.Revision, []ListingResult, error)
 }
 
@@ -55,24 +55,34 @@ const (
 	// listingAgain is the pause before the read after a delivery is repeated, if it found nothing:
 	// a Git host may deliver a push before all of its servers have it.
 	listingAgain = 5 * time.Second
-	// proposalPatience bounds the reads for one pull request, and proposalAge the use of what they
-	// found for the commit that merges it.
-	proposalPatience = 30 * time.Second
+	// listingTime bounds one read, without its wait for other reads.
+	listingTime = 2 * time.Minute
+	// proposalTime bounds one read for a pull request, proposalPatience all of them with their
+	// waits, and proposalAge the use of what they found for the commit that merges it.
+	proposalTime     = 15 * time.Second
+	proposalPatience = time.Minute
 	proposalAge      = 10 * time.Minute
 	// Proposals have at most proposalBytes of listings and mostProposals requests: anybody who may
 	// open a pull request has them kept.
 	mostProposals = 1000
 	proposalBytes = 32 << 20
 
-	// Concurrent reads. A tenant with slow repositories waits for itself.
-	readsOfAll, readsOfHost, readsOfTenant = 16, 4, 1
-	// mostListed is how many repositories and revisions the sets of one tenant may list.
-	mostListed = 200
+	// mostListed is how many repositories and revisions the sets of one tenant may list, and
+	// mostRequests in how many ways one of these.
+	mostListed, mostRequests = 200, 50
 )
 
-// errTooManyListed is the reason of a request beyond mostListed.
-var errTooManyListed = fmt.Errorf("the sets of the tenant list more than %d repositories and "+
-	"revisions; let sets share one", mostListed)
+// errTooManyListed is the reason of a request beyond mostListed, errTooManyRequests of one beyond
+// mostRequests.
+var (
+	errTooManyListed = fmt.Errorf("the sets of the tenant list more than %d repositories and "+
+		"revisions; let sets share one", mostListed)
+	errTooManyRequests = fmt.Errorf("the sets of the tenant list more than %d different paths of "+
+		"this revision of the repository; let sets have the same paths", mostRequests)
+)
+
+// ErrTooMuch means that a commit has too much for the requests of one read.
+var ErrTooMuch = errors.New("the commit has too much")
 
 // place is a revision of a repository that sets of one tenant list.
 type place struct {
@@ -110,7 +120,7 @@ type follower struct {
 	log    *slog.Logger
 	wake   func()
 
-	reads *semaphores
+	reads *readQueue
 
 	mu        sync.Mutex
 	ctx       context.Context // of the term; nil: this replica does not lead
@@ -136,7 +146,7 @@ type proposal struct {
 
 func newFollower(c Config, wake func()) *follower {
 	f := &follower{lister: c.Lister, status: c.Store.SetListings, every: c.ListingPoll, log: c.Log,
-		wake: wake, reads: newSemaphores()}
+		wake: wake, reads: newReadQueue()}
 	if f.every <= 0 {
 		f.every = listingEvery
 	}
@@ -185,7 +195,19 @@ func (f *follower) restore(view *catalog.View, sets map[fleet.Key][]fleet.Listin
 			f.follow(k, nil)
 		}
 	}
+	// a set without a listing takes the room of none that has one
+	var without []fleet.Key
 	for _, k := range slices.SortedFunc(maps.Keys(sets), applied.CompareDeclarations) {
+		if slices.ContainsFunc(sets[k], func(r fleet.ListingRequest) bool {
+			_, inUse := view.Listing(r)
+			return !inUse
+		}) {
+			without = append(without, k)
+		} else {
+			f.follow(k, sets[k])
+		}
+	}
+	for _, k := range without {
 		f.follow(k, sets[k])
 	}
 	for p := range f.recorded {
@@ -239,7 +261,7 @@ func (f *follower) add(r fleet.ListingRequest) {
 		index(f.byRepo, repoKey(p.repoURL), p)
 		f.reading.Go(func() { f.keep(ctx, at) })
 	}
-	if _, there := at.requests[r]; !there {
+	if _, there := at.requests[r]; !there && len(at.requests) < mostRequests {
 		at.requests[r], at.tip = kept{}, ""
 		at.kick.Set()
 	}
@@ -250,19 +272,22 @@ func (f *follower) drop(r fleet.ListingRequest) {
 	if at == nil {
 		return
 	}
+	full := len(at.requests) >= mostRequests
 	delete(at.requests, r)
 	delete(f.news, r)
-	if len(at.requests) > 0 {
+	if len(at.requests) == 0 {
+		at.stop()
+		delete(f.places, at.place)
+		full = len(f.ofTenant[at.tenant]) >= mostListed
+		unindex(f.ofTenant, at.tenant, at.place)
+		unindex(f.byRepo, repoKey(at.repoURL), at.place)
+		f.forget(at.place)
+	}
+	if !full {
 		return
 	}
-	at.stop()
-	delete(f.places, at.place)
-	full := len(f.ofTenant[at.tenant]) >= mostListed
-	unindex(f.ofTenant, at.tenant, at.place)
-	unindex(f.byRepo, repoKey(at.repoURL), at.place)
-	f.forget(at.place)
 	for other := range f.asked {
-		if full && other.Tenant == at.tenant && f.places[placeOf(other)] == nil {
+		if other.Tenant == at.tenant {
 			f.add(other) // there is room now
 		}
 	}
@@ -306,7 +331,9 @@ func (f *follower) listings(r fleet.ListingRequest) (fleet.Listing, error) {
 	why := fleet.ErrNoListing
 	at := f.places[placeOf(r)]
 	if at != nil {
-		switch last := at.requests[r]; {
+		switch last, asked := at.requests[r]; {
+		case !asked && len(at.requests) >= mostRequests:
+			why = errTooManyRequests
 		case last.listing != nil:
 			return *last.listing, nil
 		case last.err != nil:
@@ -320,19 +347,23 @@ func (f *follower) listings(r fleet.ListingRequest) (fleet.Listing, error) {
 			return l, nil
 		}
 	}
-	if p, ok := f.proposals[r]; ok && time.Since(p.at) < proposalAge {
-		return p.Listing, p.Err
-	}
 	if at == nil && len(f.ofTenant[r.Tenant]) >= mostListed {
 		why = errTooManyListed
+	}
+	// one beyond a limit would take effect and never be read again
+	if p, ok := f.proposals[r]; ok && time.Since(p.at) < proposalAge &&
+		why != errTooManyListed && why != errTooManyRequests {
+		return p.Listing, p.Err
 	}
 	return fleet.Listing{}, why
 }
 
 // propose reads what the sets of a pull request list and nothing in effect does, with the grants
-// and credentials in effect. It costs these reads; a failed one is the reason of its request.
+// and credentials in effect. It costs these reads; a failed one is the reason of its request. A
+// repository that is not read in time delays none that is.
 func (f *follower) propose(ctx context.Context, requests []fleet.ListingRequest) {
-	ctx, cancel := context.WithTimeout(ctx, proposalPatience)
+	ctx, cancel := context.WithTimeoutCause(ctx, proposalPatience,
+		fmt.Errorf("the pull request's repositories were not read within %s", proposalPatience))
 	defer cancel()
 	missing := map[place][]fleet.ListingRequest{}
 	for _, r := range requests {
@@ -343,10 +374,7 @@ func (f *follower) propose(ctx context.Context, requests []fleet.ListingRequest)
 	var all sync.WaitGroup
 	for p, rs := range missing {
 		all.Go(func() {
-			_, results, err := f.read(ctx, p, rs, "")
-			if errors.Is(err, context.DeadlineExceeded) {
-				err = fmt.Errorf("the repository was not read within %s", proposalPatience)
-			}
+			_, results, err := f.read(ctx, proposalTime, p, rs, "")
 			f.mu.Lock()
 			defer f.mu.Unlock()
 			for i, r := range rs {
@@ -372,9 +400,43 @@ func (f *follower) keepProposal(r fleet.ListingRequest, found proposal) {
 	f.proposed += size
 }
 
-// read reads a place with what the tenant has in effect.
-func (f *follower) read(ctx context.Context, p place, requests []fleet.ListingRequest,
-	known fleet.Revision) (fleet.Revision, []ListingResult, error) {
+// read reads a place with what the tenant has in effect. If the commit has too much for all
+// requests together, it reads for one after the other, each in its turn: only those that want too
+// much fail.
+func (f *follower) read(ctx context.Context, most time.Duration, p place,
+	requests []fleet.ListingRequest, known fleet.Revision) (fleet.Revision, []ListingResult,
+	error) {
+	if len(requests) > mostRequests {
+		return "", nil, errTooManyRequests // of a pull request
+	}
+	tip, results, err := f.readOnce(ctx, most, p, requests, known)
+	if len(requests) == 1 || !errors.Is(err, ErrTooMuch) {
+		return tip, results, err
+	}
+	tip, results = "", make([]ListingResult, len(requests))
+	for i, r := range requests {
+		at, found, err := f.readOnce(ctx, most, p, []fleet.ListingRequest{r}, "")
+		switch {
+		case errors.Is(err, ErrTooMuch):
+			results[i].Err = err
+		case err != nil:
+			return "", nil, err
+		case tip != "" && at != tip:
+			return "", nil, errors.New("the repository changed while it was read")
+		default:
+			tip, results[i] = at, found[0]
+		}
+	}
+	if tip == "" {
+		return "", nil, results[0].Err
+	}
+	return tip, results, nil
+}
+
+// readOnce is one read, which takes its turn and no longer than most.
+func (f *follower) readOnce(ctx context.Context, most time.Duration, p place,
+	requests []fleet.ListingRequest, known fleet.Revision) (fleet.Revision, []ListingResult,
+	error) {
 	f.mu.Lock()
 	view := f.view
 	f.mu.Unlock()
@@ -390,9 +452,16 @@ func (f *follower) read(ctx context.Context, p place, requests []fleet.ListingRe
 	if err := granted(view, p); err != nil {
 		return "", nil, err
 	}
-	return f.lister.List(ctx, ListingRead{Tenant: p.tenant, RepoURL: p.repoURL,
+	ctx, cancel := context.WithTimeoutCause(ctx, most,
+		fmt.Errorf("the repository was not read within %s", most))
+	defer cancel()
+	tip, results, err := f.lister.List(ctx, ListingRead{Tenant: p.tenant, RepoURL: p.repoURL,
 		TargetRevision: p.revision, Credential: credential(view, p), Requests: requests,
 		Known: known})
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return tip, results, err
 }
 
 // granted reports why the tenant must not have a repository read.
@@ -449,7 +518,7 @@ func (f *follower) once(ctx context.Context, at *followed) time.Duration {
 	known, pushed := at.tip, at.pushed
 	at.pushed = false
 	f.mu.Unlock()
-	tip, results, err := f.read(ctx, at.place, requests, known)
+	tip, results, err := f.read(ctx, listingTime, at.place, requests, known)
 	if ctx.Err() != nil {
 		return 0
 	}
@@ -631,49 +700,4 @@ func (f *follower) retry(t fleet.TenantName) {
 			at.kick.Set()
 		}
 	}
-}
-
-// semaphores bound concurrent reads: a tenant waits for its own, then its host, then all.
-type semaphores struct {
-	mu      sync.Mutex
-	tenants map[fleet.TenantName]chan struct{}
-	hosts   map[string]chan struct{}
-	all     chan struct{}
-}
-
-func newSemaphores() *semaphores {
-	return &semaphores{tenants: map[fleet.TenantName]chan struct{}{},
-		hosts: map[string]chan struct{}{}, all: make(chan struct{}, readsOfAll)}
-}
-
-// enter waits for the slots of a read.
-func (s *semaphores) enter(ctx context.Context, p place) (leave func(), err error) {
-	host := p.repoURL
-	if u, err := fleet.ParseRepoURL(p.repoURL); err == nil {
-		host = u.Host
-	}
-	s.mu.Lock()
-	if s.tenants[p.tenant] == nil {
-		s.tenants[p.tenant] = make(chan struct{}, readsOfTenant)
-	}
-	if s.hosts[host] == nil {
-		s.hosts[host] = make(chan struct{}, readsOfHost)
-	}
-	slots := []chan struct{}{s.tenants[p.tenant], s.hosts[host], s.all}
-	s.mu.Unlock()
-	for i, slot := range slots {
-		select {
-		case slot <- struct{}{}:
-		case <-ctx.Done():
-			for _, taken := range slots[:i] {
-				<-taken
-			}
-			return nil, ctx.Err()
-		}
-	}
-	return func() {
-		for _, taken := range slots {
-			<-taken
-		}
-	}, nil
 }

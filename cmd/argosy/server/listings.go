@@ -63,8 +63,8 @@ func (l *lister) List(ctx context.Context, r reconciler.ListingRead) (fleet.Revi
 	}
 	tree, err := l.reader.Read(ctx, from, gitrepo.Hash(r.Known), selection(r.Requests))
 	switch {
-	case errors.Is(err, gitrepo.ErrOverBudget) && len(r.Requests) > 1:
-		return l.listEach(ctx, r)
+	case errors.Is(err, gitrepo.ErrOverBudget):
+		return "", nil, fmt.Errorf("%w: %w", reconciler.ErrTooMuch, err)
 	case err != nil:
 		return "", nil, err
 	case tree == nil:
@@ -75,31 +75,6 @@ func (l *lister) List(ctx context.Context, r reconciler.ListingRead) (fleet.Revi
 		results[i].Listing, results[i].Err = listing(request, tree)
 	}
 	return fleet.Revision(tree.Commit), results, nil
-}
-
-// listEach reads for one request after the other, so that a request for too much fails alone.
-func (l *lister) listEach(ctx context.Context, r reconciler.ListingRead) (tip fleet.Revision,
-	results []reconciler.ListingResult, err error) {
-	for _, request := range r.Requests {
-		alone := r
-		alone.Requests, alone.Known = []fleet.ListingRequest{request}, ""
-		at, found, err := l.List(ctx, alone)
-		switch {
-		case errors.Is(err, gitrepo.ErrOverBudget):
-			found = []reconciler.ListingResult{{Err: err}}
-		case err != nil:
-			return "", nil, err
-		case tip != "" && at != tip:
-			return "", nil, errors.New("the repository changed while it was read")
-		default:
-			tip = at
-		}
-		results = append(results, found...)
-	}
-	if tip == "" {
-		return "", nil, results[0].Err
-	}
-	return tip, results, nil
 }
 
 // selection returns what any of the requests wants.

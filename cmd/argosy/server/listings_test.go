@@ -187,10 +187,15 @@ func TestAListingIsReadWithTheSecretOfItsTenant(t *testing.T) {
 		t.Errorf("a known commit: %s %v %v", tip, results, err)
 	}
 	// a request for too much fails alone
-	tip, results, err = l.List(t.Context(), read("good", folders, request(false, "many/*")))
+	many := request(false, "many/*")
+	tip, results, err = l.List(t.Context(), read("good", folders, many))
 	if err != nil || string(tip) != head || results[0].Err != nil || results[1].Err == nil ||
 		len(results[0].Listing.Entries) != 3 {
 		t.Errorf("a request for too much: %s %+v %v", tip, results, err)
+	}
+	_, _, err = l.List(t.Context(), read("good", many))
+	if !errors.Is(err, reconciler.ErrTooMuch) || !strings.Contains(err.Error(), "narrow") {
+		t.Errorf("nothing but too much: %v", err)
 	}
 	for secret, want := range map[string]error{"bad": gitrepo.ErrUnauthorized,
 		"": gitrepo.ErrUnauthorized, "none": gitrepo.ErrUnauthorized,
