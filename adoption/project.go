@@ -106,17 +106,7 @@ func (im *importer) tenantOf(a *app) fleet.TenantName {
 	return im.tenantOfProject(a.project)
 }
 
-// maxTenant is the most characters of a tenant's name, whose secrets are in a namespace
-// argosy-tenant-<name>.
-const maxTenant = 63 - len(fleet.TenantNamespace)
-
-func tenantName(s string) fleet.TenantName {
-	name := validName(s, "tenant")
-	if len(name) > maxTenant {
-		name = strings.Trim(name[:maxTenant], "-")
-	}
-	return fleet.TenantName(name)
-}
+func tenantName(s string) fleet.TenantName { return fleet.TenantName(validName(s, "tenant")) }
 
 // usualKinds are the cluster-scoped kinds of Kubernetes and of common operators that an import
 // grants in place of "every kind", which no tenant is granted.

@@ -335,8 +335,8 @@ func (im *importer) space(t fleet.TenantName) {
 func (im *importer) allCommands() []string {
 	var all []string
 	for _, t := range keys(im.spaces) {
-		all = append(all, fmt.Sprintf("kubectl get namespace %[1]s%[2]s -o name || "+
-			"kubectl create namespace %[1]s%[2]s", fleet.TenantNamespace, t))
+		all = append(all, fmt.Sprintf("kubectl get namespace %[1]s -o name || "+
+			"kubectl create namespace %[1]s", fleet.TenantNamespace(t)))
 	}
 	return append(all, im.commands...)
 }

@@ -269,7 +269,7 @@ func (im *importer) createSecret(t fleet.TenantName, name string, o Original,
 	copied []string) string {
 	im.space(t)
 	var b strings.Builder
-	fmt.Fprintf(&b, "kubectl -n argosy-tenant-%s create secret generic %s", t, name)
+	fmt.Fprintf(&b, "kubectl -n %s create secret generic %s", fleet.TenantNamespace(t), name)
 	for _, k := range copied {
 		fmt.Fprintf(&b, " --from-file=%s=<(kubectl -n %s get secret %s -o go-template="+
 			"'{{index .data %q | base64decode}}')", k, shell(im.namespaceOf(o)), shell(o.Name), k)
@@ -288,7 +288,8 @@ func (im *importer) createClusterSecret(e *environment, o Original, r *Result) s
 	read := fmt.Sprintf("kubectl -n %s get secret %s -o go-template="+
 		"'{{.data.config | base64decode}}'", shell(im.namespaceOf(o)), shell(o.Name))
 	im.space(e.tenant)
-	create := fmt.Sprintf("kubectl -n argosy-tenant-%s create secret generic %s", e.tenant, e.name)
+	create := fmt.Sprintf("kubectl -n %s create secret generic %s", fleet.TenantNamespace(e.tenant),
+		e.name)
 	switch {
 	case config.BearerToken != "":
 		return create + " --from-file=token=<(" + read + " | jq -rj .bearerToken)"

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"argosy.dev/argosy/fleet"
 )
 
 // cases returns all values files by chart, with further arguments by name.
@@ -216,16 +218,21 @@ func TestNoRightIsAWildcardAndNoneOfOursIsOnTheWholeCluster(t *testing.T) {
 }
 
 func TestTenantsSecretsAreBoundOneByOne(t *testing.T) {
-	var namespaces []string
+	tenants := []string{"acme", "globex", strings.Repeat("x", 49), strings.Repeat("x", 50),
+		strings.Repeat("x", 20) + "---" + strings.Repeat("y", 40)}
+	var namespaces, want []string
+	for _, name := range tenants {
+		want = append(want, fleet.TenantNamespace(fleet.TenantName(name)))
+	}
 	all := objects(t, "argosy", "hub", append(ci("argosy", "min"), "--set",
-		"secrets.kubernetes.tenants={acme,globex}")...)
+		"secrets.kubernetes.tenants={"+strings.Join(tenants, ",")+"}")...)
 	for _, o := range all {
 		if o.at("kind") == "RoleBinding" && o.at("roleRef", "kind") == "ClusterRole" {
 			namespaces = append(namespaces, o.at("metadata", "namespace"))
 		}
 	}
-	if !slices.Equal(namespaces, []string{"argosy-tenant-acme", "argosy-tenant-globex"}) {
-		t.Errorf("bound in %v", namespaces)
+	if !slices.Equal(namespaces, want) || want[0] != "argosy-tenant-acme" {
+		t.Errorf("bound in %q, want %q", namespaces, want)
 	}
 	platform := find(t, all, "Role", "release-argosy-platform-secrets")
 	if platform.at("metadata", "namespace") != "hub" {

@@ -51,7 +51,7 @@ type waitingRead struct {
 	tenant fleet.TenantName
 	host   string
 	came   time.Time
-	turn   time.Time     // counts as the time at which the read came; while it competes
+	due    time.Time     // counts as the time at which it came; while it competes
 	index  int           // in the heap of its host; -1: it does not compete
 	begun  chan struct{} // closed when the read may begin
 }
@@ -106,8 +106,8 @@ func hostOf(url string) string {
 func (q *readQueue) compete(t *readingTenant) {
 	if !t.reading && len(t.waiting) > 0 && t.waiting[0].index < 0 {
 		r := t.waiting[0]
-		if r.turn = r.came; t.debt.After(r.turn) {
-			r.turn = t.debt
+		if r.due = r.came; t.debt.After(r.due) {
+			r.due = t.debt
 		}
 		h := q.hosts[r.host]
 		if h == nil {
@@ -130,7 +130,7 @@ func (q *readQueue) begin() {
 			}
 			r := h.competing[0]
 			ofAll, ofHost := readsOfAll, readsOfHost
-			if r.turn.After(now) {
+			if r.due.After(now) {
 				ofAll, ofHost = ofAll-reserveOfAll, ofHost-reserveOfHost
 			}
 			if q.reading < ofAll && h.reading < ofHost && (next == nil || r.before(next)) {
@@ -192,7 +192,7 @@ func (q *readQueue) sweep() {
 }
 
 func (r *waitingRead) before(o *waitingRead) bool {
-	return cmp.Or(r.turn.Compare(o.turn), r.came.Compare(o.came)) < 0
+	return cmp.Or(r.due.Compare(o.due), r.came.Compare(o.came)) < 0
 }
 
 // readHeap is a container/heap of reads, each of which knows its index.

@@ -183,15 +183,8 @@ func checkFleet(e *entry) []fleet.Problem {
 	return nil
 }
 
-// checkTenant refuses a name that no namespace for the tenant's secrets can be made of.
+// checkTenant refuses a name that no tenant can have.
 func checkTenant(e *entry) []fleet.Problem {
-	if most := 63 - len(fleet.TenantNamespace); len(e.key.Name) > most {
-		return []fleet.Problem{
-			e.problem("metadata.name", codeReservedName,
-				fmt.Sprintf("use at most %d characters", most),
-				"the name is %d characters long, and its secrets live in the namespace %s<name>, "+
-					"which has at most 63", len(e.key.Name), fleet.TenantNamespace)}
-	}
 	if err := fleet.ValidateName(e.key.Name); err != nil {
 		return []fleet.Problem{
 			e.problem("metadata.name", codeReservedName, "choose another name", "%v", err)}

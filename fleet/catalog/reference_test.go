@@ -138,8 +138,6 @@ var unfounded = map[string]struct {
 		"Fleet other metadata.name fleet-name"},
 	"a tenant named as Kubernetes names things": {
 		[]Input{tenant("default")}, "Tenant default metadata.name reserved-name"},
-	"a tenant whose namespace would be too long": {[]Input{tenant(strings.Repeat("x", 50))},
-		"Tenant " + strings.Repeat("x", 50) + " metadata.name reserved-name"},
 	"a SyncRun of an unknown deployment": {
 		[]Input{syncRun("acme/run", "shopp", "v1")},
 		"SyncRun acme/run spec.deployment unknown-deployment"},

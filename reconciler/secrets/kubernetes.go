@@ -82,7 +82,7 @@ func (n *namespaces) namespace(tenant fleet.TenantName) string {
 	if tenant == "" {
 		return n.platform
 	}
-	return fleet.TenantNamespace + string(tenant)
+	return fleet.TenantNamespace(tenant)
 }
 
 func (n *namespaces) describe(tenant fleet.TenantName, name string) string {

@@ -76,3 +76,12 @@ imagePullSecrets:
 {{- end -}}
 
 {{- define "argosy.trialName" -}}{{ include "argosy.fullname" . }}-postgresql{{- end -}}
+
+{{/* The namespace of a tenant's Secrets and service accounts, as fleet.TenantNamespace computes it. */}}
+{{- define "argosy.tenantNamespace" -}}
+{{- if le (len .) 49 -}}
+argosy-tenant-{{ . }}
+{{- else -}}
+argosy-long-tenant-{{ regexReplaceAll "-+$" (trunc 23 .) "" }}-{{ sha256sum . | trunc 20 }}
+{{- end -}}
+{{- end -}}
