@@ -82,6 +82,10 @@ func addTenant(m *apitest.Mirror, t fleet.TenantName) {
 		Environments: []fleet.EnvironmentName{"prod"},
 		Source: fleet.Source{RepoURL: "https://git.example.com/" + string(t) + "/web",
 			TargetRevision: "main"}})
+	m.Sets = append(m.Sets, view.Set{Tenant: t, Name: "services",
+		Deployments: []fleet.DeploymentName{"web"}, Listings: []view.Listing{{
+			RepoURL: "https://git.example.com/" + string(t) + "/services", TargetRevision: "main",
+			Commit: rev1, Head: rev1, HeadAt: &at, Error: "of " + string(t), Since: &at}}})
 	m.Applications = append(m.Applications, view.Application{Tenant: t, Environment: "prod",
 		Deployment: "web", Name: string(t) + "-web-prod",
 		Engine: "eu-1", Revision: rev1, Apply: mirror.ApplyApplied, Sync: mirror.SyncSynced,

@@ -19,7 +19,7 @@ var globexPaths = []string{
 	"/tenants/globex", "/tenants/globex/environments/prod",
 	"/tenants/globex/environments/prod/placement",
 	"/tenants/globex/deployments/web", "/tenants/globex/applications/web/prod",
-	"/operations/op-globex", "/pulls/9", "/agents/globex.edge",
+	"/operations/op-globex", "/pulls/9", "/agents/globex.edge", "/tenants/globex/sets/services",
 }
 
 // The answers for another tenant's object and for a missing one are equal byte for byte.
@@ -79,6 +79,7 @@ func removeGlobex(m *apitest.Mirror) {
 	m.Deployments = slices.DeleteFunc(m.Deployments, func(v view.Deployment) bool {
 		return v.Tenant == "globex"
 	})
+	m.Sets = slices.DeleteFunc(m.Sets, func(v view.Set) bool { return v.Tenant == "globex" })
 	m.Applications = slices.DeleteFunc(m.Applications, func(v view.Application) bool {
 		return v.Tenant == "globex"
 	})
@@ -102,7 +103,7 @@ func removeGlobex(m *apitest.Mirror) {
 // A tenant's token sees no byte that another tenant chose, in any list, with any filter.
 func TestNoListHoldsAnotherTenantsItems(t *testing.T) {
 	s := newSite(t, content())
-	for _, list := range []string{"tenants", "environments", "deployments", "applications",
+	for _, list := range []string{"tenants", "environments", "deployments", "sets", "applications",
 		"operations", "problems", "holds", "pulls", "pulls/8", "pulls/8/plan", "agents",
 		"agent-tokens", "own-applications", "stops", "source", "whoami"} {
 		t.Run(list, func(t *testing.T) {
@@ -117,8 +118,8 @@ func TestNoListHoldsAnotherTenantsItems(t *testing.T) {
 			}
 		})
 	}
-	for _, list := range []string{"environments", "deployments", "applications", "operations",
-		"problems", "holds", "agents", "agent-tokens", "own-applications"} {
+	for _, list := range []string{"environments", "deployments", "sets", "applications",
+		"operations", "problems", "holds", "agents", "agent-tokens", "own-applications"} {
 		a := s.get("/"+list+"?tenant=globex", acmeToken)
 		s.want(a, http.StatusOK)
 		if got := decode[wire.List[any]](t, a); len(got.Items) != 0 || got.Next != "" {

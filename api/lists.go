@@ -60,6 +60,11 @@ type (
 		ByDeployment
 		ByEnvironment
 	}
+	setsIn struct {
+		Paging
+		ByTenant
+		ByName
+	}
 	applicationsIn struct {
 		Paging
 		ByTenant
@@ -120,6 +125,9 @@ func (in *deploymentsIn) query() (view.Filter, view.Page) {
 	return view.Filter{Tenant: in.Tenant, Deployment: in.Deployment, Environment: in.Environment},
 		in.page()
 }
+func (in *setsIn) query() (view.Filter, view.Page) {
+	return view.Filter{Tenant: in.Tenant, Name: in.Name}, in.page()
+}
 func (in *applicationsIn) query() (view.Filter, view.Page) {
 	return view.Filter{Tenant: in.Tenant, Environment: in.Environment, Deployment: in.Deployment,
 			Engine:   in.Engine,
@@ -169,6 +177,7 @@ func (s *Server) registerLists() {
 		s.environments)
 	list[deploymentsIn](s, "deployments", "Deployments with their environments",
 		s.reader.Deployments)
+	list[setsIn](s, "sets", "Sets in effect with their deployments and listings", s.reader.Sets)
 	list[applicationsIn](s, "applications",
 		"Applications with desired state and status on their engine",
 		s.reader.Applications)
@@ -223,6 +232,10 @@ type (
 		TenantIn
 		Deployment fleet.DeploymentName `path:"deployment" maxLength:"63" pattern:"^[a-z0-9-]+$"`
 	}
+	setIn struct {
+		TenantIn
+		Set string `path:"set" maxLength:"63" pattern:"^[a-z0-9-]+$"`
+	}
 	applicationIn struct {
 		DeploymentIn
 		Environment fleet.EnvironmentName `path:"environment" maxLength:"63" pattern:"^[a-z0-9-]+$"`
@@ -257,6 +270,10 @@ func (in *environmentIn) identity() (view.Filter, string) {
 func (in *DeploymentIn) identity() (view.Filter, string) {
 	return view.Filter{Tenant: in.Tenant, Deployment: in.Deployment},
 		subjectf("deployment %s/%s", in.Tenant, in.Deployment)
+}
+func (in *setIn) identity() (view.Filter, string) {
+	return view.Filter{Tenant: in.Tenant, Name: in.Set},
+		subjectf("set %s", fleet.SetKey(in.Tenant, in.Set))
 }
 func (in *applicationIn) identity() (view.Filter, string) {
 	id := fleet.ApplicationID{Tenant: in.Tenant, Deployment: in.Deployment,
@@ -309,6 +326,7 @@ func (s *Server) registerObjects() {
 		"One environment", s.environments)
 	one[DeploymentIn](s, "deployment", "/tenants/{tenant}/deployments/{deployment}",
 		"One deployment", s.reader.Deployments)
+	one[setIn](s, "set", "/tenants/{tenant}/sets/{set}", "One set in effect", s.reader.Sets)
 	one[applicationIn](s, "application",
 		"/tenants/{tenant}/applications/{deployment}/{environment}", "One Application",
 		s.reader.Applications)

@@ -68,7 +68,7 @@ func TestUnknownParametersOfAListAreRejected(t *testing.T) {
 
 func TestAnEmptyListIsAListAndNotNull(t *testing.T) {
 	s := newSite(t, apitest.Mirror{Tokens: content().Tokens})
-	for _, list := range []string{"tenants", "environments", "deployments", "applications",
+	for _, list := range []string{"tenants", "environments", "deployments", "sets", "applications",
 		"engines", "operations", "revisions", "problems", "holds", "stops"} {
 		s.want(s.get("/"+list, platformToken), http.StatusOK, `"items":[]`)
 	}

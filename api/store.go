@@ -35,6 +35,9 @@ type Inventory interface {
 	// Deployments match Filter.{Tenant, Deployment, Environment (one of its environments)}.
 	Deployments(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
 		[]view.Deployment, string, error)
+	// Sets match Filter.{Tenant, Name}.
+	Sets(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
+		[]view.Set, string, error)
 	// Applications match Filter.{Tenant, Environment, Deployment, Engine, Revision, Sync, Health,
 	// Apply, Name (of the object)}.
 	Applications(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (

@@ -179,6 +179,18 @@ func (h *house) problem(code, text string, there bool) {
 	})
 }
 
+// isSet returns an error if acme/shop is not the only set, or not as it should be.
+func (h *house) isSet(as func(view.Set) bool) error {
+	for tenant, n := range map[fleet.TenantName]int{"acme": 1, "globex": 0} {
+		all, _, err := h.store.Views.Sets(context.Background(), view.Scope{Tenant: tenant},
+			view.Filter{Name: "shop"}, view.Page{Limit: 10})
+		if err != nil || len(all) != n || n == 1 && (all[0].Name != "shop" || !as(all[0])) {
+			return fmt.Errorf("%s has %+v %w", tenant, all, err)
+		}
+	}
+	return nil
+}
+
 func TestASetFollowsItsRepository(t *testing.T) {
 	t.Parallel()
 	s, repos := newShelf(t, "acme")
@@ -215,6 +227,14 @@ func TestASetFollowsItsRepository(t *testing.T) {
 		}
 		return nil
 	})
+
+	if err := h.isSet(func(s view.Set) bool {
+		return slices.Equal(s.Deployments, []fleet.DeploymentName{"cart", "checkout", "search"}) &&
+			len(s.Listings) == 1 && s.Listings[0].Commit == tip && s.Listings[0].HeadAt != nil &&
+			s.Problems == 0
+	}); err != nil {
+		t.Error(err)
+	}
 
 	// another branch, another repository, another file: nothing is read or recorded
 	push(t, repos["acme"], map[string]string{"README.md": "more"})
@@ -256,6 +276,12 @@ func TestAListingThatIsLostDeletesNothing(t *testing.T) {
 	s.failWith(always("answered 404"))
 	h.problem("listing-failed", "answered 404", true)
 	h.deploys("acme", "cart", "checkout")
+	h.eventually("the set shows the error", func() error {
+		return h.isSet(func(s view.Set) bool {
+			return len(s.Deployments) == 2 && s.Problems == 1 &&
+				s.Listings[0].Error == "answered 404" && s.Listings[0].Since != nil
+		})
+	})
 	s.failWith(nil)
 	h.problem("listing-failed", "", false)
 

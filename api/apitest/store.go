@@ -26,6 +26,7 @@ type Mirror struct {
 	Tenants      []view.Tenant
 	Environments []view.Environment
 	Deployments  []view.Deployment
+	Sets         []view.Set
 	Applications []view.Application
 	Engines      []view.Engine
 	Orphans      []view.Orphan
@@ -176,6 +177,16 @@ func (s *Store) Deployments(_ context.Context, sc view.Scope, f view.Filter,
 		func(d view.Deployment) bool {
 			return is(sc.Tenant, d.Tenant) && is(f.Tenant, d.Tenant) && is(f.Deployment, d.Name) &&
 				(f.Environment == "" || slices.Contains(d.Environments, f.Environment))
+		}, p)
+}
+
+// Sets lists sets.
+func (s *Store) Sets(_ context.Context, sc view.Scope, f view.Filter,
+	p view.Page) ([]view.Set, string, error) {
+	return listing(s, func(m *Mirror) []view.Set { return m.Sets },
+		func(v view.Set) string { return string(v.Tenant) + "/" + v.Name },
+		func(v view.Set) bool {
+			return is(sc.Tenant, v.Tenant) && is(f.Tenant, v.Tenant) && is(f.Name, v.Name)
 		}, p)
 }
 

@@ -86,6 +86,11 @@ func (l lists) Deployments(ctx context.Context, f view.Filter,
 	return all[view.Deployment](ctx, l.conn, "deployments", f, limit)
 }
 
+// Sets lists the sets in effect.
+func (l lists) Sets(ctx context.Context, f view.Filter, limit int) ([]view.Set, error) {
+	return all[view.Set](ctx, l.conn, "sets", f, limit)
+}
+
 // Applications lists Applications.
 func (l lists) Applications(ctx context.Context, f view.Filter,
 	limit int) ([]view.Application, error) {

@@ -101,6 +101,11 @@ var resources = []resource{
 		list: lister((*client.Client).Deployments, func(d view.Deployment) string {
 			return string(d.Tenant) + "/" + string(d.Name)
 		}, deploymentColumns)},
+	{plural: "sets", aliases: []string{"set"}, filters: []string{"tenant"},
+		about: "no set is in effect; `argosy get problems` lists refused ones",
+		list: lister((*client.Client).Sets, func(v view.Set) string {
+			return string(v.Tenant) + "/" + v.Name
+		}, setColumns)},
 	{plural: "tenants", aliases: []string{"tenant"},
 		list: lister((*client.Client).Tenants, func(t view.Tenant) string {
 			return string(t.Name)

@@ -168,6 +168,53 @@ var deploymentColumns = []column[view.Deployment]{
 	}},
 }
 
+var setColumns = []column[view.Set]{
+	{head: "TENANT", of: func(v view.Set, _ time.Time) table.Value {
+		return table.Text(v.Tenant)
+	}},
+	{head: "SET", of: func(v view.Set, _ time.Time) table.Value { return table.Text(v.Name) }},
+	{head: "DEPLOYMENTS", of: func(v view.Set, _ time.Time) table.Value {
+		return table.Number(len(v.Deployments))
+	}},
+	{head: "READ", of: func(v view.Set, _ time.Time) table.Value {
+		return listingText(v, func(l view.Listing) string { return l.Head.Short() })
+	}},
+	{head: "AGE", of: func(v view.Set, now time.Time) table.Value {
+		return listingText(v, func(l view.Listing) string {
+			if l.HeadAt == nil {
+				return ""
+			}
+			return fleet.Age(now.Sub(*l.HeadAt))
+		})
+	}},
+	{head: "PROBLEMS", of: func(v view.Set, _ time.Time) table.Value {
+		return count(v.Problems)
+	}},
+	{head: "IN EFFECT", wide: true, of: func(v view.Set, _ time.Time) table.Value {
+		return listingText(v, func(l view.Listing) string { return l.Commit.Short() })
+	}},
+	{head: "REPOSITORY", wide: true, of: func(v view.Set, _ time.Time) table.Value {
+		return listingText(v, func(l view.Listing) string { return l.RepoURL })
+	}},
+	{head: "REVISION", wide: true, of: func(v view.Set, _ time.Time) table.Value {
+		return listingText(v, func(l view.Listing) string { return l.TargetRevision })
+	}},
+	{head: "MESSAGE", wide: true, of: func(v view.Set, _ time.Time) table.Value {
+		return listingText(v, func(l view.Listing) string { return l.Error })
+	}},
+}
+
+// listingText joins a text of the listings of a set, which has one or two.
+func listingText(v view.Set, text func(view.Listing) string) table.Value {
+	var texts []string
+	for _, l := range v.Listings {
+		if t := text(l); t != "" && !slices.Contains(texts, t) {
+			texts = append(texts, t)
+		}
+	}
+	return table.Text(strings.Join(texts, ","))
+}
+
 func commas[T ~string](names []T) string {
 	texts := make([]string, len(names))
 	for i, n := range names {

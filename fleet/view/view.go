@@ -142,8 +142,18 @@ type Listing struct {
 	TargetRevision string         `json:"targetRevision"`
 	Commit         fleet.Revision `json:"commit" doc:"whose listing is in effect; later commits with an equal listing leave it"`
 	Head           fleet.Revision `json:"head,omitempty" doc:"commit that was read last"`
+	HeadAt         *time.Time     `json:"headAt,omitempty" doc:"first read of Head"`
 	Error          string         `json:"error,omitempty" doc:"of the last read, since Since"`
 	Since          *time.Time     `json:"since,omitempty"`
+}
+
+// Set is a set in effect.
+type Set struct {
+	Tenant      fleet.TenantName       `json:"tenant"`
+	Name        string                 `json:"name"`
+	Deployments []fleet.DeploymentName `json:"deployments" doc:"that it generates"`
+	Listings    []Listing              `json:"listings,omitempty"` // none: it has a list only
+	Problems    int                    `json:"problems" doc:"of its file, those of its deployments included"`
 }
 
 // AllSources returns the sources: one, or several in the order of the file.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -258,7 +259,13 @@ func completeDeployments(ctx context.Context, tx pgx.Tx, deployments []view.Depl
 	}); err != nil {
 		return err
 	}
-	listings, err := listingsOf(ctx, tx, deployments)
+	var sets []pair
+	for _, d := range deployments {
+		if p := (pair{string(d.Tenant), d.Set}); d.Set != "" && !slices.Contains(sets, p) {
+			sets = append(sets, p)
+		}
+	}
+	listings, err := listingsOf(ctx, tx, sets)
 	if err != nil {
 		return err
 	}

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -64,21 +63,14 @@ func (s *Plans) Listings(ctx context.Context) (all []mirror.ListingStatus, err e
 	return all, wrap(err, "status of listed repositories")
 }
 
-// listingsOf returns the listings of the sets that generate the deployments, by tenant and set.
-func listingsOf(ctx context.Context, tx pgx.Tx,
-	deployments []view.Deployment) (map[pair][]view.Listing, error) {
-	var sets []pair
-	for _, d := range deployments {
-		if p := (pair{string(d.Tenant), d.Set}); d.Set != "" && !slices.Contains(sets, p) {
-			sets = append(sets, p)
-		}
-	}
+// listingsOf returns the listings of sets, by tenant and set.
+func listingsOf(ctx context.Context, tx pgx.Tx, sets []pair) (map[pair][]view.Listing, error) {
 	if len(sets) == 0 {
 		return nil, nil
 	}
 	rows, err := tx.Query(ctx, `
 		SELECT s.tenant, s.name, l #>> '{request,repoURL}', l #>> '{request,targetRevision}', l ->> 'commit',
-			coalesce(r.commit, ''), coalesce(r.error, ''), r.since
+			coalesce(r.commit, ''), CASE WHEN r.commit <> '' THEN r.changed_at END, coalesce(r.error, ''), r.since
 		FROM declarations s CROSS JOIN LATERAL jsonb_array_elements(s.body #> '{set,listings}') WITH ORDINALITY AS x (l, n)
 		LEFT JOIN listings r ON r.tenant = s.tenant AND r.repo_url = l #>> '{request,repoURL}'
 			AND r.target_revision = l #>> '{request,targetRevision}' AND r.tenant_uid = live_tenant(r.tenant)
@@ -91,9 +83,48 @@ func listingsOf(ctx context.Context, tx pgx.Tx,
 	var p pair
 	var v view.Listing
 	_, err = pgx.ForEachRow(rows, []any{&p[0], &p[1], &v.RepoURL, &v.TargetRevision, &v.Commit,
-		&v.Head, &v.Error, &v.Since}, func() error {
+		&v.Head, &v.HeadAt, &v.Error, &v.Since}, func() error {
 		out[p] = append(out[p], v)
 		return nil
 	})
 	return out, err
+}
+
+// Sets match Filter.{Tenant, Name}, by tenant and name.
+func (s *Views) Sets(ctx context.Context, scope view.Scope, by view.Filter,
+	page view.Page) ([]view.Set, string, error) {
+	f := filter{conditions: []string{"e.kind = 'GitOpsDeploymentSet'"}}
+	f.tenants("e.tenant", scope, by.Tenant)
+	f.equal("e.name", by.Name)
+	return list(ctx, s.database, scope, listing[view.Set]{
+		name: "sets", keys: []string{"e.tenant", "e.name"}, scan: scanSet,
+		sql: `SELECT e.tenant, e.name, ARRAY(SELECT g ->> 'name' FROM jsonb_array_elements(e.body #> '{set,generated}') g)
+			FROM declarations e`,
+		key: func(v view.Set) []string { return []string{string(v.Tenant), v.Name} },
+	}, f, page, completeSets)
+}
+
+func scanSet(row pgx.CollectableRow) (v view.Set, err error) {
+	err = row.Scan(&v.Tenant, &v.Name, &v.Deployments)
+	return v, err
+}
+
+// completeSets adds listings and problems. The problems of the deployments of a set are in its
+// file.
+func completeSets(ctx context.Context, tx pgx.Tx, sets []view.Set) error {
+	names := column(sets, func(v view.Set) pair { return pair{string(v.Tenant), v.Name} })
+	listings, err := listingsOf(ctx, tx, names)
+	if err != nil {
+		return err
+	}
+	problems, err := tally(ctx, tx, names, `
+		SELECT e.tenant, e.name, count(*) FROM declarations e JOIN problems p ON p.tenant = e.tenant AND p.path = e.path
+		WHERE e.kind = 'GitOpsDeploymentSet' AND (e.tenant, e.name) IN (SELECT * FROM unnest($1::text[], $2::text[])) GROUP BY 1, 2`)
+	if err != nil {
+		return err
+	}
+	for i := range sets {
+		sets[i].Listings, sets[i].Problems = listings[names[i]], problems[names[i]]
+	}
+	return nil
 }

@@ -270,6 +270,8 @@ func TestQueriesAloneLimitListsToTheTenant(t *testing.T) {
 		add(j, len(j), err)
 		k, _, err := s.Views.Pulls(ctx, acme, by, page)
 		add(k, len(k), err)
+		l, _, err := s.Views.Sets(ctx, acme, by, page)
+		add(l, len(l), err)
 		return strings.Join(all, "\n")
 	}
 	both := read(t, view.Filter{})
