@@ -62,8 +62,10 @@ func (s *session) handle(ctx context.Context, t *task) (time.Duration, error) {
 	if need, ok := s.missingDependency(row); !ok {
 		return s.waitFor(t, need), nil
 	}
+	t.waiting = false
 	if before, waits := s.waveBefore(row); waits {
 		if pause := s.waitForWave(t, before); pause > 0 {
+			t.waiting = true
 			return pause, nil
 		}
 	}

@@ -17,6 +17,7 @@ type Metrics struct {
 	failures  *prometheus.CounterVec
 	took      *prometheus.HistogramVec
 	waiting   *prometheus.GaugeVec
+	waves     *prometheus.GaugeVec
 	connected *prometheus.GaugeVec
 	handovers *prometheus.CounterVec
 	tokens    *prometheus.CounterVec
@@ -43,6 +44,9 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		waiting: gauge("argosy_engine_waiting",
 			"Objects that this replica is to handle, those that are tried again among them; "+
 				"absent while it does not write to the engine.", "engine"),
+		waves: gauge("argosy_engine_waiting_for_wave",
+			"Applications whose change waits for an Application of another wave; absent while "+
+				"this replica does not write to the engine.", "engine"),
 		connected: gauge("argosy_engine_connected",
 			"1 while this replica reaches the engine, 0 while it tries to; absent while the "+
 				"engine is another replica's.", "engine"),
@@ -53,7 +57,8 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 				"when a request failed and the token before still works. Failures without such a "+
 				"token count in argosy_engine_failures_total.", "engine", "result"),
 	}
-	reg.MustRegister(m.writes, m.failures, m.took, m.waiting, m.connected, m.handovers, m.tokens)
+	reg.MustRegister(m.writes, m.failures, m.took, m.waiting, m.waves, m.connected, m.handovers,
+		m.tokens)
 	return m
 }
 
@@ -92,12 +97,14 @@ func (m *Metrics) handedOver(name fleet.EngineName) {
 	m.handovers.WithLabelValues(string(name)).Inc()
 }
 
-func (m *Metrics) queued(name fleet.EngineName, n int) {
-	m.waiting.WithLabelValues(string(name)).Set(float64(n))
+func (m *Metrics) queued(name fleet.EngineName, all, waves int) {
+	m.waiting.WithLabelValues(string(name)).Set(float64(all))
+	m.waves.WithLabelValues(string(name)).Set(float64(waves))
 }
 
 // left drops the gauges of an engine that this replica no longer writes to.
 func (m *Metrics) left(name fleet.EngineName) {
 	m.connected.DeleteLabelValues(string(name))
 	m.waiting.DeleteLabelValues(string(name))
+	m.waves.DeleteLabelValues(string(name))
 }

@@ -20,6 +20,8 @@ type task struct {
 	waits    int       // waits for another object in a row
 	waves    time.Time // since when it waits for another wave; zero: it does not
 	reason   string    // last reported reason of that
+	waiting  bool      // the last attempt was too early for its wave
+	counted  bool      // waiting, in the queue's count
 	at       time.Time // of the next attempt
 	in       *taskHeap // nil while a worker has the task
 	index    int       // in that heap
@@ -61,6 +63,7 @@ type queue struct {
 	read         int                            // tasks in hand that read a secret
 	most         int                            // tasks that may read a secret at a time
 	later        taskHeap                       // not due yet, by time
+	waiting      int                            // tasks that wait for another wave
 	again        map[fleet.ObjectKey]mirror.Row // rows of objects that a worker has
 	// closed and replaced when a task may be due earlier than next returned
 	wake chan struct{}
@@ -114,13 +117,25 @@ func (q *queue) add(row mirror.Row, check bool) {
 			t.renewed()
 		}
 		t.row, t.check = row, check
+		q.count(t)
 	}
 	q.due(t)
 }
 
 // renewed forgets the waits of an older row.
 func (t *task) renewed() {
-	t.attempts, t.waits, t.waves, t.reason = 0, 0, time.Time{}, ""
+	t.attempts, t.waits, t.waves, t.reason, t.waiting = 0, 0, time.Time{}, "", false
+}
+
+// count counts a task that waits for another wave.
+func (q *queue) count(t *task) {
+	switch {
+	case t.waiting && !t.counted:
+		q.waiting++
+	case !t.waiting && t.counted:
+		q.waiting--
+	}
+	t.counted = t.waiting
 }
 
 // environmentTasks are the tasks of the Applications of one environment.
@@ -250,6 +265,7 @@ func (q *queue) done(t *task, retry time.Duration) {
 		q.read--
 		q.signal()
 	}
+	defer q.count(t)
 	if row, ok := q.again[t.row.Key]; ok {
 		delete(q.again, t.row.Key)
 		if row.Seq > t.row.Seq {
@@ -282,6 +298,13 @@ func (q *queue) size() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return len(q.tasks)
+}
+
+// waitingForWave is the number of tasks whose last attempt was too early for their wave.
+func (q *queue) waitingForWave() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.waiting
 }
 
 func (q *queue) push(h *taskHeap, t *task) {

@@ -403,7 +403,7 @@ func (s *session) readRows(ctx context.Context) error {
 			}
 			s.cursor = row.Seq
 		}
-		s.Metrics.queued(s.Engine, s.queue.size())
+		s.Metrics.queued(s.Engine, s.queue.size(), s.queue.waitingForWave())
 		if len(rows) < readBatch {
 			break
 		}

@@ -220,6 +220,51 @@ func TestWavesAreDeletedInReverseOrder(t *testing.T) {
 	})
 }
 
+func TestTheQueueCountsWhatWaitsForAWave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newWavesKit(t)
+		database, web := waveRow(t, "database", 0, "v1", 1), waveRow(t, "web", 1, "v1", 2)
+		k.s.queue.put(web)
+		k.s.queue.put(database)
+		handled := func(want fleet.ObjectKey) time.Duration {
+			t.Helper()
+			task, _ := k.s.queue.take(t.Context())
+			if task.row.Key != want {
+				t.Fatalf("the task is %s, want %s", task.row.Key.Name, want.Name)
+			}
+			pause, err := k.s.handle(t.Context(), task)
+			if err != nil {
+				t.Fatal(err)
+			}
+			k.s.queue.done(task, pause)
+			k.poll()
+			return pause
+		}
+		waiting := func(want int) {
+			t.Helper()
+			if got := k.s.queue.waitingForWave(); got != want {
+				t.Errorf("%d wait, want %d", got, want)
+			}
+		}
+		handled(database.Key)
+		waiting(0)
+		handled(web.Key)
+		waiting(1)
+		handled(web.Key)
+		waiting(1)
+		web.Seq = 3
+		k.s.queue.put(web) // a newer row has not been tried
+		waiting(0)
+		handled(web.Key)
+		waiting(1)
+		k.report(database, "Synced", "Healthy")
+		if pause := handled(web.Key); pause != 0 {
+			t.Errorf("tried again after %s", pause)
+		}
+		waiting(0)
+	})
+}
+
 // An environment without waves costs no list of its Applications.
 func TestApplicationsWithoutWavesAreNotCompared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
