@@ -179,6 +179,18 @@ func (h *house) problem(code, text string, there bool) {
 	})
 }
 
+// newShop starts a replica with a set of acme, and a repository with a folder for each service.
+func newShop(t *testing.T, o options, names ...string) (*shelf, *stack.Repo, *house, *replica) {
+	t.Helper()
+	s, repos := newShelf(t, "acme")
+	push(t, repos["acme"], services(names...))
+	h := newHouse(t, together(platform(), tenant("acme", "prod"), discovering("acme", "shop", "")))
+	o.lister = s
+	r := h.start("one", o)
+	h.deploys("acme", slices.Sorted(slices.Values(names))...)
+	return s, repos["acme"], h, r
+}
+
 // isSet returns an error if acme/shop is not the only set, or not as it should be.
 func (h *house) isSet(as func(view.Set) bool) error {
 	for tenant, n := range map[fleet.TenantName]int{"acme": 1, "globex": 0} {
@@ -193,15 +205,11 @@ func (h *house) isSet(as func(view.Set) bool) error {
 
 func TestASetFollowsItsRepository(t *testing.T) {
 	t.Parallel()
-	s, repos := newShelf(t, "acme")
-	push(t, repos["acme"], services("cart", "checkout"))
-	h := newHouse(t, together(platform(), tenant("acme", "prod"), discovering("acme", "shop", "")))
-	r := h.start("one", options{lister: s})
-	h.deploys("acme", "cart", "checkout")
+	s, repo, h, r := newShop(t, options{}, "cart", "checkout")
 	revision := h.head()
 
 	// a push, as the Git host delivers it
-	tip := push(t, repos["acme"], services("search"))
+	tip := push(t, repo, services("search"))
 	r.Moved("refs/heads/main", []string{"https://git.example.com/Acme/services.git"})
 	h.deploys("acme", "cart", "checkout", "search")
 	if got := h.head(); got != revision {
@@ -237,7 +245,7 @@ func TestASetFollowsItsRepository(t *testing.T) {
 	}
 
 	// another branch, another repository, another file: nothing is read or recorded
-	push(t, repos["acme"], map[string]string{"README.md": "more"})
+	push(t, repo, map[string]string{"README.md": "more"})
 	reads := s.reads.Load()
 	r.Moved("refs/heads/other", []string{"https://git.example.com/acme/services"})
 	r.Moved("refs/heads/main", []string{"https://git.example.com/acme/other"})
@@ -254,7 +262,7 @@ func TestASetFollowsItsRepository(t *testing.T) {
 		}
 		return nil
 	})
-	push(t, repos["acme"], nil, "search")
+	push(t, repo, nil, "search")
 	r.Moved("refs/heads/main", []string{"https://git.example.com/acme/services"})
 	h.deploys("acme", "cart", "checkout")
 	r.store.mu.Lock()
@@ -267,11 +275,7 @@ func TestASetFollowsItsRepository(t *testing.T) {
 
 func TestAListingThatIsLostDeletesNothing(t *testing.T) {
 	t.Parallel()
-	s, repos := newShelf(t, "acme")
-	push(t, repos["acme"], services("cart", "checkout"))
-	h := newHouse(t, together(platform(), tenant("acme", "prod"), discovering("acme", "shop", "")))
-	r := h.start("one", options{lister: s, listingPoll: 300 * time.Millisecond})
-	h.deploys("acme", "cart", "checkout")
+	s, repo, h, r := newShop(t, options{listingPoll: 300 * time.Millisecond}, "cart", "checkout")
 
 	s.failWith(always("answered 404"))
 	h.problem("listing-failed", "answered 404", true)
@@ -286,15 +290,15 @@ func TestAListingThatIsLostDeletesNothing(t *testing.T) {
 	h.problem("listing-failed", "", false)
 
 	// a commit without any folder: complete, and empty
-	push(t, repos["acme"], map[string]string{"README.md": "moved away"}, "cart", "checkout")
+	push(t, repo, map[string]string{"README.md": "moved away"}, "cart", "checkout")
 	h.problem("empty-listing", "nothing matches", true)
 	h.deploys("acme", "cart", "checkout")
 
-	push(t, repos["acme"], services("cart", "checkout"))
+	push(t, repo, services("cart", "checkout"))
 	h.problem("empty-listing", "", false)
 
 	// the branch is renamed
-	if _, err := repos["acme"].Git(t.Context(), "branch", "-m", "main", "trunk"); err != nil {
+	if _, err := repo.Git(t.Context(), "branch", "-m", "main", "trunk"); err != nil {
 		t.Fatal(err)
 	}
 	h.problem("listing-failed", "no branch or tag", true)
@@ -317,11 +321,7 @@ func TestAListingThatIsLostDeletesNothing(t *testing.T) {
 
 func TestARestartKeepsASetWithoutItsRepository(t *testing.T) {
 	t.Parallel()
-	s, repos := newShelf(t, "acme")
-	push(t, repos["acme"], services("cart", "checkout"))
-	h := newHouse(t, together(platform(), tenant("acme", "prod"), discovering("acme", "shop", "")))
-	r := h.start("one", options{lister: s})
-	h.deploys("acme", "cart", "checkout")
+	s, repo, h, r := newShop(t, options{}, "cart", "checkout")
 	s.failWith(always("no route to host"))
 	r.stop()
 	h.start("two", options{lister: s})
@@ -341,7 +341,7 @@ func TestARestartKeepsASetWithoutItsRepository(t *testing.T) {
 		return nil
 	})
 	s.failWith(nil)
-	push(t, repos["acme"], nil, "cart")
+	push(t, repo, nil, "cart")
 }
 
 // defective panics on a deployment named defect, as a defect of Argosy could.
@@ -395,13 +395,9 @@ func TestASetThatCannotBePlannedKeepsItsStateAndStopsNoOther(t *testing.T) {
 
 func TestFoldersThatVanishAreGuarded(t *testing.T) {
 	t.Parallel()
-	s, repos := newShelf(t, "acme")
 	names := []string{"a", "b", "c", "d", "e", "f"}
-	push(t, repos["acme"], services(names...))
-	h := newHouse(t, together(platform(), tenant("acme", "prod"), discovering("acme", "shop", "")))
-	r := h.start("one", options{lister: s})
-	h.deploys("acme", names...)
-	push(t, repos["acme"], nil, "b", "c", "d", "e", "f")
+	_, repo, h, r := newShop(t, options{}, names...)
+	push(t, repo, nil, "b", "c", "d", "e", "f")
 	r.Moved("refs/heads/main", []string{"https://git.example.com/acme/services"})
 	h.eventually("a hold", func() error { return h.held(h.head(), mirror.HoldDeletions) })
 	if n := len(h.wanted("acme")); n < 3 {
@@ -425,11 +421,7 @@ func (s *shelf) read() []reconciler.ListingRead {
 // A set of acme in effect and one of a pull request have the same request.
 func TestAPullRequestWithoutAnOwnersApprovalShowsNoListingInEffect(t *testing.T) {
 	t.Parallel()
-	s, repos := newShelf(t, "acme")
-	push(t, repos["acme"], services("cart", "checkout"))
-	h := newHouse(t, together(platform(), tenant("acme", "prod"), discovering("acme", "shop", "")))
-	r := h.start("one", options{lister: s})
-	h.deploys("acme", "cart", "checkout")
+	_, _, h, r := newShop(t, options{}, "cart", "checkout")
 	files := discovering("acme", "shop", "")
 	for path, text := range files {
 		files[path] = strings.Replace(text, "${item.name}", "x-${item.name}", 1)
@@ -530,12 +522,8 @@ func TestACredentialOfAPullRequestIsNeverUsed(t *testing.T) {
 // A stranger may write any template beside a request that is in effect.
 func TestAStrangersPullRequestShowsNothingOfAListedRepository(t *testing.T) {
 	t.Parallel()
-	s, repos := newShelf(t, "acme")
 	secret := "project-x-" + strings.Repeat("y", 30)
-	push(t, repos["acme"], services("web", secret))
-	h := newHouse(t, together(platform(), tenant("acme", "prod"), discovering("acme", "shop", "")))
-	r := h.start("one", options{lister: s})
-	h.deploys("acme", secret, "web")
+	_, _, h, r := newShop(t, options{}, "web", secret)
 	spy := strings.ReplaceAll(discovering("acme", "spy", "")["tenants/acme/sets/spy.yaml"],
 		`{name: "${item.name}"}`,
 		`{name: "${item.name}-2", labels: {a: "${item.name}-${item.name}"}}`)
