@@ -165,10 +165,15 @@ func (s *state) check(p *plan, want string, exposed bool) {
 
 // missing counts the resources that lack an annotation, and their Applications.
 func (s *state) missing(want string) (resources, apps int) {
+	return s.count(func(a *application, r *resource) bool { return r.lacks(a, s, want) != nil })
+}
+
+// count counts the resources that are so, and their Applications.
+func (s *state) count(is func(*application, *resource) bool) (resources, apps int) {
 	for _, a := range s.apps {
 		n := 0
 		for _, r := range a.resources {
-			if r.lacks(a, s, want) != nil {
+			if is(a, r) {
 				n++
 			}
 		}
@@ -344,18 +349,9 @@ func (s *state) undoneMethod() string {
 }
 
 func (s *state) annotated(want string, toLabel bool) (resources, apps int) {
-	for _, a := range s.apps {
-		n := 0
-		for _, r := range a.resources {
-			if r.extra(a, want, toLabel) != nil {
-				n++
-			}
-		}
-		if resources += n; n > 0 {
-			apps++
-		}
-	}
-	return resources, apps
+	return s.count(func(a *application, r *resource) bool {
+		return r.extra(a, want, toLabel) != nil
+	})
 }
 
 // baseline is what a step must not change of an Application.
