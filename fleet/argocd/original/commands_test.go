@@ -121,8 +121,17 @@ func requests(t *testing.T, config *rest.Config) {
 		"argosy-tenant-blog/main": true, "argosy-tenant-ops/main": true,
 		"kube-system/default": false} {
 		namespace, name, _ := strings.Cut(account, "/")
-		_, err := client.CoreV1().ServiceAccounts(namespace).CreateToken(t.Context(), name,
-			&authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+		request := func() error {
+			_, err := client.CoreV1().ServiceAccounts(namespace).CreateToken(t.Context(), name,
+				&authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+			return err
+		}
+		err := request()
+		// the authorizer learns of a new Role a moment later
+		for end := time.Now().Add(2 * time.Minute); want && apierrors.IsForbidden(err) &&
+			time.Now().Before(end); err = request() {
+			<-time.After(time.Second)
+		}
 		if (err == nil) != want || err != nil && !apierrors.IsForbidden(err) {
 			t.Errorf("a token of %s: %v", account, err)
 		}
