@@ -351,8 +351,8 @@ func key(k string) string {
 
 var plainKey = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
 
-// metadataLost returns the fields of the metadata that the fitted draft lacks. argocd is the
-// namespace of the Argo CD.
+// metadataLost returns the fields of the metadata that the fitted draft lacks. namespace is that of
+// the Application that Argosy creates or adopts.
 func (a *app) metadataLost(namespace string) (lost []Difference) {
 	d := a.draft
 	if a.Namespace != "" && a.Namespace != namespace {
