@@ -352,7 +352,7 @@ func (f *follower) listings(r fleet.ListingRequest) (fleet.Listing, error) {
 	}
 	// one beyond a limit would take effect and never be read again
 	if p, ok := f.proposals[r]; ok && time.Since(p.at) < proposalAge &&
-		why != errTooManyListed && why != errTooManyRequests {
+		!errors.Is(why, errTooManyListed) && !errors.Is(why, errTooManyRequests) {
 		return p.Listing, p.Err
 	}
 	return fleet.Listing{}, why
