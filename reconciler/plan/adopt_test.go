@@ -259,7 +259,7 @@ func TestATenantAdoptsOnlyFromItsNamespaces(t *testing.T) {
 			t.Errorf("acme's AppProject permits %v", got)
 		}
 	}
-	p = h.apply(h.files.without(firstFile))
+	h.apply(h.files.without(firstFile))
 	if got := h.project("acme", "eu-1").SourceNamespaces; !slices.Equal(got, []string{"apps"}) {
 		t.Errorf("during the release acme's AppProject permits %v", got)
 	}
