@@ -279,7 +279,11 @@ func (im *importer) conclude(files []configschema.File) {
 // its environment. If the environment has cluster-scoped kinds and no other tenant is served, the
 // account has the rights of Argo CD: beside other tenants, they would give one tenant the objects
 // of all. Argosy may request its tokens.
+//
+// Role admin does not list every kind. Argo CD then has to skip the others (resource.respectRBAC),
+// or it reads nothing of the cluster.
 func (im *importer) noteAccounts() {
+	skips := false
 	for _, name := range keys(im.tenants) {
 		space := ""
 		for _, e := range im.tenants[name].envs {
@@ -302,6 +306,11 @@ func (im *importer) noteAccounts() {
 			if e.draft.has("spec.clusterResources") && len(im.served()) == 1 {
 				im.run("kubectl create clusterrolebinding %s --clusterrole=cluster-admin", binding)
 			} else {
+				if !skips {
+					im.run("kubectl -n %s patch configmap argocd-cm --type merge --patch "+
+						`'{"data":{"resource.respectRBAC":"normal"}}'`, im.ArgoNamespace)
+				}
+				skips = true
 				im.run("for namespace in %s; do kubectl get namespace $namespace -o name || "+
 					"kubectl create namespace $namespace; kubectl -n $namespace create "+
 					"rolebinding %s --clusterrole=admin; done",

@@ -77,6 +77,12 @@ func TestTheCommandsOfAnImportWorkInTheirOrder(t *testing.T) {
 			t.Errorf("no account may deploy to %s: %v", ns, err)
 		}
 	}
+	settings, err := client.CoreV1().ConfigMaps("argocd-import").Get(ctx, "argocd-cm",
+		metav1.GetOptions{})
+	if err != nil || settings.Data["resource.respectRBAC"] != "normal" ||
+		settings.Data["installationID"] != "one" {
+		t.Errorf("the settings are %v, %v", settings, err)
+	}
 	requests(t, cluster.REST())
 	halfRead(t, cluster)
 }
@@ -105,8 +111,10 @@ func fill(t *testing.T, cluster *stack.Cluster) {
 			Labels: map[string]string{"argocd.argoproj.io/secret-type": "repository"}},
 		StringData: map[string]string{"type": "git", "url": "https://git.example.com/acme/web",
 			"username": "reader", "password": "example-password"},
-	}, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "argosy",
-		Namespace: "argosy"}}); err != nil {
+	}, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "argocd-cm",
+		Namespace: "argocd-import"}, Data: map[string]string{"installationID": "one"}},
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "argosy",
+			Namespace: "argosy"}}); err != nil {
 		t.Fatal(err)
 	}
 }
