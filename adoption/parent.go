@@ -8,6 +8,8 @@ import (
 
 // Tree is what is at hand of the repository that the originals were read from.
 type Tree struct {
+	// Name is that of the folder that was read, if it is no repository's root: sources name it.
+	Name        string
 	Dirs, Files []string // slashes, relative to the repository's root, sorted
 	Read        func(file string) ([]byte, error)
 }
@@ -48,10 +50,24 @@ func (im *importer) parents() {
 			continue
 		}
 		recurse, _ := at(source, "directory", "recurse").(bool)
-		if n := im.childrenIn(folder, children, recurse); n > 0 {
-			im.replaceParent(a, folder, n, recurse)
+		for _, folder := range im.below(folder) {
+			if n := im.childrenIn(folder, children, recurse); n > 0 {
+				im.replaceParent(a, folder, n, recurse)
+				break
+			}
 		}
 	}
+}
+
+// below returns a source's folder as the files at hand may name it.
+func (im *importer) below(folder string) []string {
+	all := []string{folder}
+	if im.Tree != nil && im.Tree.Name != "" {
+		if inside, ok := strings.CutPrefix(folder, im.Tree.Name+"/"); ok {
+			all = append(all, inside)
+		}
+	}
+	return all
 }
 
 // liveParent replaces a live Application whose resources are Applications, and reports whether it

@@ -223,6 +223,9 @@ func readManifests(from string) (in adoption.Input, err error) {
 		return in, err
 	}
 	tree := &adoption.Tree{Read: root.ReadFile}
+	if _, err := root.Stat(".git"); err != nil { // a folder of a repository
+		tree.Name = filepath.Base(root.Name())
+	}
 	err = fs.WalkDir(root.FS(), ".", func(name string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
