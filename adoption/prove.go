@@ -280,10 +280,10 @@ func (im *importer) conclude(files []configschema.File) {
 // account has the rights of Argo CD: beside other tenants, they would give one tenant the objects
 // of all. Argosy may request its tokens.
 //
-// Role admin does not list every kind. Argo CD then has to skip the others (resource.respectRBAC),
-// or it reads nothing of the cluster.
+// Role admin does not list every kind, and Argo CD reads nothing of a cluster of which it may not
+// list every kind. So the account may also read all of its namespaces.
 func (im *importer) noteAccounts() {
-	skips := false
+	reads := false
 	for _, name := range keys(im.tenants) {
 		space := ""
 		for _, e := range im.tenants[name].envs {
@@ -306,15 +306,16 @@ func (im *importer) noteAccounts() {
 			if e.draft.has("spec.clusterResources") && len(im.served()) == 1 {
 				im.run("kubectl create clusterrolebinding %s --clusterrole=cluster-admin", binding)
 			} else {
-				if !skips {
-					im.run("kubectl -n %s patch configmap argocd-cm --type merge --patch "+
-						`'{"data":{"resource.respectRBAC":"normal"}}'`, im.ArgoNamespace)
+				if !reads {
+					im.run("kubectl create clusterrole argosy-reads --verb=get,list,watch " +
+						"'--resource=*.*'")
 				}
-				skips = true
+				reads = true
 				im.run("for namespace in %s; do kubectl get namespace $namespace -o name || "+
-					"kubectl create namespace $namespace; kubectl -n $namespace create "+
-					"rolebinding %s --clusterrole=admin; done",
-					strings.Join(keys(e.namespaces), " "), binding)
+					"kubectl create namespace $namespace; for role in admin argosy-reads; do "+
+					"kubectl -n $namespace create rolebinding argosy-%s-%s-$role "+
+					"--clusterrole=$role --serviceaccount=%s:%s; done; done",
+					strings.Join(keys(e.namespaces), " "), name, e.name, space, account.Name)
 				if e.draft.has("spec.clusterResources") {
 					rights = "bind a ClusterRole with the cluster-scoped kinds that it deploys"
 				}

@@ -71,17 +71,18 @@ func TestTheCommandsOfAnImportWorkInTheirOrder(t *testing.T) {
 	}
 	for _, ns := range []string{"web", "kube-system"} {
 		bindings, err := client.RbacV1().RoleBindings(ns).List(ctx, metav1.ListOptions{})
-		if err != nil || !slices.ContainsFunc(bindings.Items, func(b rbacv1.RoleBinding) bool {
-			return strings.HasPrefix(b.Name, "argosy-") && b.RoleRef.Name == "admin"
-		}) {
-			t.Errorf("no account may deploy to %s: %v", ns, err)
+		for _, role := range []string{"admin", "argosy-reads"} {
+			if err != nil || !slices.ContainsFunc(bindings.Items, func(b rbacv1.RoleBinding) bool {
+				return strings.HasPrefix(b.Name, "argosy-") && b.RoleRef.Name == role
+			}) {
+				t.Errorf("no account has role %s in %s: %v", role, ns, err)
+			}
 		}
 	}
-	settings, err := client.CoreV1().ConfigMaps("argocd-import").Get(ctx, "argocd-cm",
-		metav1.GetOptions{})
-	if err != nil || settings.Data["resource.respectRBAC"] != "normal" ||
-		settings.Data["installationID"] != "one" {
-		t.Errorf("the settings are %v, %v", settings, err)
+	all, err := client.RbacV1().ClusterRoles().Get(ctx, "argosy-reads", metav1.GetOptions{})
+	if err != nil || len(all.Rules) != 1 || !slices.Equal(all.Rules[0].APIGroups, []string{"*"}) ||
+		!slices.Equal(all.Rules[0].Resources, []string{"*"}) {
+		t.Errorf("the role that reads all kinds: %v, %v", all, err)
 	}
 	requests(t, cluster.REST())
 	halfRead(t, cluster)
@@ -111,10 +112,8 @@ func fill(t *testing.T, cluster *stack.Cluster) {
 			Labels: map[string]string{"argocd.argoproj.io/secret-type": "repository"}},
 		StringData: map[string]string{"type": "git", "url": "https://git.example.com/acme/web",
 			"username": "reader", "password": "example-password"},
-	}, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "argocd-cm",
-		Namespace: "argocd-import"}, Data: map[string]string{"installationID": "one"}},
-		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "argosy",
-			Namespace: "argosy"}}); err != nil {
+	}, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "argosy",
+		Namespace: "argosy"}}); err != nil {
 		t.Fatal(err)
 	}
 }
