@@ -85,4 +85,16 @@ func TestAnArtifactIsRenderedAsTheTenantIsTrusted(t *testing.T) {
 	if got := actions(p); got != "" || len(p.Problems) == 0 {
 		t.Errorf("without the trust: rows %q, problems %v", got, p.Problems)
 	}
+
+	// the renderer refuses the artifacts, and neither the defaults nor others wait for that
+	h.render.refuses = func(o fleet.Object) bool {
+		return o.Application != nil && !o.Application.TrustedArtifacts &&
+			o.Application.ID.Deployment == "checkout"
+	}
+	p = h.apply(h.files.with("tenants/acme/defaults.yaml",
+		defaultsFile("  sync: {mode: manual}\n")))
+	if got := actions(p); !strings.Contains(got, "update Application cart@prod") ||
+		strings.Contains(got, "checkout") {
+		t.Errorf("with other defaults: rows %q, problems %v", got, p.Problems)
+	}
 }

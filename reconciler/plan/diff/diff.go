@@ -185,7 +185,9 @@ func (p *phase) write(o fleet.Object, next applied.Row) error {
 	}
 	m, err := p.Renderer.Render(*engine, o)
 	if err != nil {
-		p.out.Failures = append(p.out.Failures, effective.RenderFailure{Object: o, Err: err})
+		if !p.outgrown(o) {
+			p.out.Failures = append(p.out.Failures, effective.RenderFailure{Object: o, Err: err})
+		}
 		return nil
 	}
 	next.Hash = m.Hash
@@ -200,6 +202,16 @@ func (p *phase) write(o fleet.Object, next applied.Row) error {
 	}
 	p.out.Rows[o.Key] = c
 	return nil
+}
+
+// outgrown reports whether an existing Application is of an unchanged deployment in quarantine, as
+// after its grant was withdrawn. Its row stays as it is, and stops no other change.
+func (p *phase) outgrown(o fleet.Object) bool {
+	if _, exists := p.Rows.Get(o.Key); !exists || o.Application == nil || p.Declared.Changed(o) {
+		return false
+	}
+	_, quarantined := p.after.Quarantine(applied.DeploymentKey(o.Application.ID))
+	return quarantined
 }
 
 // delete makes a row unwanted. It counts until its object is deleted.

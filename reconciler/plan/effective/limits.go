@@ -232,6 +232,9 @@ func (f RenderFailure) error() error {
 	return fmt.Errorf("render %s %s for engine %s: %w", k.Kind, k.Name, k.Engine, f.Err)
 }
 
+// Changed reports whether a declaration changes that the object is rendered from.
+func (d *Declarations) Changed(o fleet.Object) bool { return len(d.blame(o)) > 0 }
+
 // blame returns the changed declaration that an object is rendered from, the most specific one. An
 // AppProject is rendered from everything that its tenant declares: then all of these that changed.
 func (d *Declarations) blame(o fleet.Object) []*fleet.Declaration {
