@@ -215,7 +215,12 @@ func (e *Engine) checkUnused(ctx context.Context, row mirror.Row, o *liveObject)
 	default:
 		uses = func(a *entry) bool { return a.Tenant == row.Tenant && a.Deleting }
 	}
-	if n, one := e.cache.users(uses); n > 0 {
+	// what another tenant may write in a namespace of its own keeps nothing
+	users := func(a *entry) bool {
+		namespace, _ := fleet.SplitObject(a.object)
+		return uses(a) && (namespace == "" || e.places.further[namespace] == row.Tenant)
+	}
+	if n, one := e.cache.users(users); n > 0 {
 		return fmt.Errorf("%w: %d Applications need it, %s among them", engine.ErrInUse, n, one)
 	}
 	return e.provenUnused(ctx, row, labels)
