@@ -93,6 +93,7 @@ func poisoned(t testing.TB, text string) apitest.Mirror {
 	m.Stops = append(m.Stops, mirror.Stop{Scope: "fleet", Reason: "x", By: "y"})
 	m.Orphans = append(m.Orphans, view.Orphan{})
 	m.Agents = append(m.Agents, view.Agent{})
+	m.Sets = append(m.Sets, view.Set{})
 	m.Pulls = append(
 		m.Pulls, apitest.Pull{Pull: view.Pull{Number: 7, State: forge.PullOpen}})
 	operations := m.Operations

@@ -238,9 +238,6 @@ func (w *setup) rights() {
 	for _, at := range w.instances()[1:] {
 		idle := map[string]string{
 			"get customresourcedefinitions.apiextensions.k8s.io/applications.argoproj.io": untagged}
-		if at.namespace == edgeArgo {
-			idle["list deployments.apps in "+edgeArgo] = distributed
-		}
 		at.noneIdle(w.t, at.writer, "argosy-agent", idle)
 	}
 }
@@ -248,6 +245,5 @@ func (w *setup) rights() {
 // Why rights are granted that this test makes no use of.
 const (
 	kubeconfigs = "engines with a kubeconfigRef have theirs there, and the one of this test is in the hub's own cluster"
-	distributed = "Argo CD's version is read from the image of its application-controller, which is a Deployment with dynamic cluster distribution; its repo-server, which is one too, is looked at only where tenants share it"
 	untagged    = "where neither the image nor a label has the version, the definition does"
 )
