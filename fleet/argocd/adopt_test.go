@@ -285,6 +285,21 @@ func TestAnEpochInANamespaceOfATenantFencesNothing(t *testing.T) {
 	}
 }
 
+func TestAWriterOfANamespaceKeepsNoObjectOfAnotherTenant(t *testing.T) {
+	for namespace, want := range map[string]int{"argocd": 1, "apps": 1, "globex-apps": 0} {
+		e := &Engine{name: testEngine, places: further, cache: newCache(resources, further)}
+		a := claimed(t, namespace, "shop", "1", "1")
+		a.project = fleet.ProjectName(acme)
+		e.cache.put(e.cache.lister(applications, a), a)
+		if n, _ := e.users(acme, func(a *entry) bool {
+			return a.project == fleet.ProjectName(acme)
+		}); n != want {
+			t.Errorf("%d Applications of namespace %s use acme's AppProject, want %d", n, namespace,
+				want)
+		}
+	}
+}
+
 func TestALostNamespaceConcernsItsTenantAlone(t *testing.T) {
 	c := newCache(resources, further)
 	for _, r := range resources {

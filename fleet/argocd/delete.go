@@ -215,15 +215,19 @@ func (e *Engine) checkUnused(ctx context.Context, row mirror.Row, o *liveObject)
 	default:
 		uses = func(a *entry) bool { return a.Tenant == row.Tenant && a.Deleting }
 	}
-	// what another tenant may write in a namespace of its own keeps nothing
-	users := func(a *entry) bool {
-		namespace, _ := fleet.SplitObject(a.object)
-		return uses(a) && (namespace == "" || e.places.further[namespace] == row.Tenant)
-	}
-	if n, one := e.cache.users(users); n > 0 {
+	if n, one := e.users(row.Tenant, uses); n > 0 {
 		return fmt.Errorf("%w: %d Applications need it, %s among them", engine.ErrInUse, n, one)
 	}
 	return e.provenUnused(ctx, row, labels)
+}
+
+// users counts the Applications that use an object of a tenant, and returns the name of one. Other
+// tenants' namespaces do not count: whoever writes Applications there could keep the object.
+func (e *Engine) users(t fleet.TenantName, uses func(*entry) bool) (n int, one string) {
+	return e.cache.users(func(a *entry) bool {
+		namespace, _ := fleet.SplitObject(a.object)
+		return uses(a) && (namespace == "" || e.places.further[namespace] == t)
+	})
 }
 
 func (e *Engine) provenUnused(ctx context.Context, row mirror.Row, labels []string) error {
