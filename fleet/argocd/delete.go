@@ -222,7 +222,7 @@ func (e *Engine) checkUnused(ctx context.Context, row mirror.Row, o *liveObject)
 }
 
 // users counts the Applications that use an object of a tenant, and returns the name of one. Other
-// tenants' namespaces do not count: whoever writes Applications there could keep the object.
+// tenants' namespaces do not count: their writers could keep the object.
 func (e *Engine) users(t fleet.TenantName, uses func(*entry) bool) (n int, one string) {
 	return e.cache.users(func(a *entry) bool {
 		namespace, _ := fleet.SplitObject(a.object)
