@@ -9,10 +9,10 @@ import (
 
 // objectIn returns an Application as a declaration adopts it: see fleet.Adoption.
 func objectIn(namespace, name, argocd string) string {
-	if namespace == "" || namespace == argocd {
+	if namespace == argocd {
 		return name
 	}
-	return namespace + "/" + name
+	return fleet.JoinObject(namespace, name)
 }
 
 // further reports whether a deployment adopts an Application in another namespace than Argo CD's.

@@ -53,6 +53,14 @@ func SplitObject(object string) (namespace, name string) {
 	return "", object
 }
 
+// JoinObject is the inverse of SplitObject.
+func JoinObject(namespace, name string) string {
+	if namespace == "" {
+		return name
+	}
+	return namespace + "/" + name
+}
+
 // ValidateObject accepts the object of an existing Application: see Adoption.Application.
 func ValidateObject(s string) error {
 	namespace, name := SplitObject(s)

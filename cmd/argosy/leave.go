@@ -110,10 +110,7 @@ func declaredPolicies(dir string, engine fleet.EngineName) (func(fleet.ObjectKin
 		if err := json.Unmarshal(r.Row.Manifest.Body, &live); err != nil {
 			return nil, err
 		}
-		o := object{r.Row.Key.Kind, live.Metadata.Name}
-		if live.Metadata.Namespace != "" {
-			o.name = live.Metadata.Namespace + "/" + o.name
-		}
+		o := object{r.Row.Key.Kind, fleet.JoinObject(live.Metadata.Namespace, live.Metadata.Name)}
 		if all[o] == nil {
 			all[o] = map[fleet.EngineName]fleet.DeletionPolicy{}
 		}

@@ -344,10 +344,9 @@ func prepareWith(row mirror.Row, secret fleet.Secret, lease mirror.Lease,
 		return nil, fmt.Errorf("%s %s: %w", row.Key.Kind, row.Key.Name, err)
 	}
 	w := &desired{row: row, r: resourceOf(row.Key.Kind), epoch: lease.Epoch, tree: tree}
-	w.object, _ = child(tree, "metadata")["name"].(string)
-	if namespace, further := child(tree, "metadata")["namespace"].(string); further {
-		w.object = namespace + "/" + w.object
-	}
+	name, _ := child(tree, "metadata")["name"].(string)
+	namespace, _ := child(tree, "metadata")["namespace"].(string)
+	w.object = fleet.JoinObject(namespace, name)
 	if w.object == "" || w.object != row.Key.Name && w.r != applications {
 		return nil, fmt.Errorf("%s %s: its manifest is of %q", row.Key.Kind, row.Key.Name, w.object)
 	}

@@ -90,10 +90,10 @@ func (p places) collection(r *resource) string { return r.collection(cmp.Or(r.na
 
 // object returns the name of a live object, with its namespace if that is not Argo CD's own.
 func (p places) object(m *liveMetadata) string {
-	if m.Namespace == "" || m.Namespace == p.own {
+	if m.Namespace == p.own {
 		return m.Name
 	}
-	return m.Namespace + "/" + m.Name
+	return fleet.JoinObject(m.Namespace, m.Name)
 }
 
 // check refuses an Application of a tenant in a namespace that is not the tenant's.
