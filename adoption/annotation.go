@@ -1,15 +1,13 @@
 package adoption
 
-import "strings"
+import (
+	"strings"
+
+	"argosy.dev/argosy/fleet"
+)
 
 // This file judges annotations of Applications that other controllers act on. No declaration has
 // them: Argosy writes each Application as its declaration states, so no other controller may.
-
-const (
-	kargoKey      = "kargo.akuity.io/authorized-stage"
-	updaterPrefix = "argocd-image-updater.argoproj.io/"
-	updaterImages = updaterPrefix + "image-list"
-)
 
 // parentsKeys are annotations that Argo CD reads from the manifest of an Application in an app of
 // apps.
@@ -23,15 +21,15 @@ func (a *app) unannotated(k string) (reason string, hard bool) {
 	live := text(a.Object, "metadata", "uid") != ""
 	v := text(annotations, k)
 	switch name := strings.TrimPrefix(k, "argocd.argoproj.io/"); {
-	case k == kargoKey && live:
+	case k == fleet.KargoAnnotation && live:
 		return "Kargo no longer changes the Application, whose fields are those of the config " +
 			"repo: let its Stage push to Git in place of argocd-update; with --adopt, remove the " +
 			"annotation first", false
-	case k == kargoKey:
+	case k == fleet.KargoAnnotation:
 		return "Kargo no longer changes the Application, whose fields are those of the config " +
 			"repo: let its Stage push to Git in place of argocd-update; if it has changed the " +
 			"live Application, import that with --kubeconfig", false
-	case strings.HasPrefix(k, updaterPrefix):
+	case strings.HasPrefix(k, fleet.ImageUpdaterPrefix):
 		return updates(annotations, live)
 	case parentsKeys[k]:
 		return "Argo CD reads it where an app of apps deploys the Application, which the " +
@@ -46,10 +44,11 @@ func (a *app) unannotated(k string) (reason string, hard bool) {
 // updates judges the annotations of Argo CD Image Updater: without it, the images stay as they are.
 // It writes to the live Application, or to a file of the repository.
 func updates(annotations map[string]any, live bool) (reason string, hard bool) {
-	method, _, _ := strings.Cut(text(annotations, updaterPrefix+"write-back-method"), ":")
-	target := text(annotations, updaterPrefix+"write-back-target")
+	method, _, _ := strings.Cut(text(annotations, fleet.ImageUpdaterPrefix+"write-back-method"),
+		":")
+	target := text(annotations, fleet.ImageUpdaterPrefix+"write-back-target")
 	switch {
-	case text(annotations, updaterImages) == "":
+	case text(annotations, fleet.ImageUpdaterAnnotation) == "":
 		return "Argo CD Image Updater ignores it without image-list", false
 	case method == "git" && target == "":
 		return "Argo CD Image Updater commits the images to .argocd-source-<name>.yaml, which no " +

@@ -313,13 +313,12 @@ func (e *Engine) adoptable(w *desired, tree map[string]any) error {
 // anotherWriter returns the annotation by which another controller changes the spec of an
 // Application: Kargo, or Argo CD Image Updater unless it writes to Git.
 func anotherWriter(annotations map[string]any) string {
-	const kargo, updater = "kargo.akuity.io/authorized-stage", "argocd-image-updater.argoproj.io/"
-	method, _ := annotations[updater+"write-back-method"].(string)
+	method, _ := annotations[fleet.ImageUpdaterPrefix+"write-back-method"].(string)
 	switch {
-	case annotations[kargo] != nil:
-		return kargo
-	case annotations[updater+"image-list"] != nil && !strings.HasPrefix(method, "git"):
-		return updater + "image-list"
+	case annotations[fleet.KargoAnnotation] != nil:
+		return fleet.KargoAnnotation
+	case annotations[fleet.ImageUpdaterAnnotation] != nil && !strings.HasPrefix(method, "git"):
+		return fleet.ImageUpdaterAnnotation
 	}
 	return ""
 }
