@@ -107,7 +107,7 @@ func HasIdentityForm(name string) bool {
 		strings.Trim(name[at+1:], "abcdefghijklmnopqrstuvwxyz234567") == ""
 }
 
-const identityHashLen = 16 // characters of 80 bits in base32
+const identityHashLen = 16 // characters in base32, of five bits each
 
 // identityHash is 80 bits in lower-case base32. Each part is preceded by its length, so that
 // ("a-b","c") and ("a","b-c") differ.
@@ -124,7 +124,7 @@ func identityHash(kind string, parts []string) string {
 		write(p)
 	}
 	return strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(
-		h.Sum(nil)[:10]))
+		h.Sum(nil)[:identityHashLen*5/8]))
 }
 
 // ApplicationName is the object name of an Application.
