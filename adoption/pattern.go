@@ -58,7 +58,7 @@ var metadataInTemplate = regexp.MustCompile(
 
 // assume is an assumed cluster of a set.
 func (s *set) assume(suffix string, in ...layer) assumed {
-	c := assumed{name: "zqx-name-" + suffix, labels: map[string]any{},
+	c := assumed{name: markOfCluster + "name-" + suffix, labels: map[string]any{},
 		annotations: map[string]any{}, in: map[layer]bool{}, marks: map[string]string{}}
 	c.marks[c.name] = "${environment.name}"
 	for _, l := range in {
@@ -76,7 +76,7 @@ func (s *set) assume(suffix string, in ...layer) assumed {
 		case isFixed && found[1] == "annotations":
 			values[name] = fixed
 		default:
-			mark := fmt.Sprintf("zqx-%s%d-%s", found[1][:1], len(values), suffix)
+			mark := fmt.Sprintf("%s%s%d-%s", markOfCluster, found[1][:1], len(values), suffix)
 			values[name] = mark
 			c.marks[mark] = variable + name + "}"
 		}
@@ -481,7 +481,7 @@ func (im *importer) trial(c *clusters) *importer {
 }
 
 // trialLabel is the label that the assumed clusters of a layer have.
-func trialLabel(n int) string { return fmt.Sprintf("zqx-layer-%d", n) }
+func trialLabel(n int) string { return fmt.Sprintf("%slayer-%d", markOfCluster, n) }
 
 // unmarkedDeployment proposes the deployment of an Application of an assumed cluster, with
 // variables in place of marks.
