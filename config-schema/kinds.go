@@ -112,7 +112,7 @@ var kindFleet = describe(kind{
 				example: "20", fallback: "20", value: integer(1, 100)},
 			field{
 				name:    "alwaysAllowed",
-				doc:     "This many Applications may be deleted whatever the percentage.",
+				doc:     "This many Applications may be deleted regardless of the percentage.",
 				example: "5", fallback: "5", value: integer(1, 100000)},
 			field{name: "window", doc: "How long deletions are summed: a duration from 1m to 168h.",
 				example: "1h", fallback: "1h",
@@ -133,7 +133,7 @@ var kindFleet = describe(kind{
 						value: integer(1, 100)},
 					field{
 						name: "alwaysAllowed",
-						doc: "This many Applications may be deleted whatever the percentage. " +
+						doc: "This many Applications may be deleted regardless of the percentage. " +
 							"Left out: as `guards.alwaysAllowed`.", example: "5",
 						value: integer(1, 100000)},
 				)},

@@ -70,7 +70,7 @@ type Guards struct {
 	MaxDeletes int `json:"maxDeletes,omitempty"` // Applications; default 20
 	// of the Applications at the start of Window; 1..100; default 20
 	MaxDeletePercent int `json:"maxDeletePercent,omitempty"`
-	// number of deletions that are allowed whatever the percentage; default 5
+	// number of deletions that are allowed regardless of the percentage; default 5
 	AlwaysAllowed int      `json:"alwaysAllowed,omitempty"`
 	Window        Duration `json:"window,omitempty"` // default 1h; 1m..168h
 

@@ -41,7 +41,7 @@ func (j *judge) tallies(asked map[fleet.TenantName]int) map[fleet.TenantName]tal
 }
 
 // beyond explains why the guards do not allow the deletions; "" if they do. AlwaysAllowed deletions
-// pass whatever the percentage, so that a small tenant can be edited at all.
+// pass regardless of the percentage, so that a small tenant can be edited at all.
 func (t tally) beyond(g fleet.Guards) string {
 	total := t.asked + t.recent
 	deletions, window := report.Count(total, "deletion"), shortDuration(time.Duration(g.Window))
