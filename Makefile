@@ -6,7 +6,7 @@ BIN := bin/argosy
 GO ?= go
 LDFLAGS := -s -w
 
-.PHONY: help build parts lint test test-unit test-e2e fuzz demo generate verify vuln image charts bench-core bench-placement bench-pulls bench-agents bench-takeover bench-stop chaos load-adoption clean
+.PHONY: help build parts lint test test-unit test-e2e fuzz demo generate verify vuln image charts bench-core bench-slow bench-placement bench-fleet bench-pulls bench-agents bench-takeover bench-stop chaos load-adoption load-moves clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  \033[1m%-16s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST) | sort
@@ -41,6 +41,10 @@ load-adoption: ## adopt APPLICATIONS (default 300) of a real Argo CD 2.14 and 3.
 	@scripts/parts.sh git postgres lab argocd-2.14 argocd-3.5
 	$(GO) test ./fleet/argocd -v -timeout 0 -run TestManyApplications -adopt.applications=$(or $(APPLICATIONS),300)
 
+load-moves: ## move an environment with APPLICATIONS (default 50) from a real Argo CD 2.14 to 3.5 and back
+	@scripts/parts.sh git postgres lab argocd-2.14 argocd-3.5
+	$(GO) test ./test/e2e -v -timeout 0 -run TestAnEnvironmentWithManyApplications -move.applications=$(or $(APPLICATIONS),50)
+
 bench-takeover: ## measure how long a change takes after a replica was killed or stopped
 	@scripts/parts.sh git postgres lab argocd-3.5
 	$(GO) test ./test/chaos -timeout 0 -run '^$$' -bench Takeover -benchtime 10x
@@ -71,8 +75,14 @@ charts: ## test the charts: schemas, lint, kubeconform, unit tests, agreement wi
 bench-core: ## measure the core and PostgreSQL, as ratios to floors of the same run
 	@scripts/bench.sh core
 
+bench-slow: ## measure changes of one engine beside another that takes 25 s a request, with 500 open revisions
+	@scripts/bench.sh slow
+
 bench-placement: ## measure time and moves of placement against Argo CD's own sharding
 	@scripts/bench.sh placement
+
+bench-fleet: ## measure the moves of a joining and a leaving engine against Argo CD's own sharding, and a drain
+	@scripts/bench.sh fleet
 
 bench-pulls: ## measure webhook deliveries and the plan of a pull request
 	@scripts/bench.sh pulls

@@ -10,6 +10,7 @@ const (
 	markManager = "app.kubernetes.io/managed-by"
 	markTenant  = "argosy.dev/tenant"
 	markBefore  = "argosy.dev/before"
+	markProbe   = "argosy.dev/probe"
 	marks       = "argosy.dev/"
 )
 
@@ -19,6 +20,9 @@ func beforeAdoption(all []Original) []Original {
 	kept := make([]Original, 0, len(all))
 	for _, o := range all {
 		labels := object(o.Object, "metadata", "labels")
+		if labels[markProbe] == "true" {
+			continue
+		}
 		if labels[markManager] != "argosy" || labels[markTenant] == nil {
 			kept = append(kept, o)
 			continue
@@ -33,6 +37,20 @@ func beforeAdoption(all []Original) []Original {
 		}
 	}
 	return kept
+}
+
+// createdFor are the tenants of the Applications that Argosy created.
+func createdFor(all []Original) map[string]bool {
+	tenants := map[string]bool{}
+	for _, o := range all {
+		labels := object(o.Object, "metadata", "labels")
+		if o.Kind == KindApplication && labels[markManager] == "argosy" &&
+			labels[markProbe] != "true" && labels[markTenant] != nil &&
+			text(o.Object, "metadata", "annotations", markBefore) == "" {
+			tenants[text(labels, markTenant)] = true
+		}
+	}
+	return tenants
 }
 
 // restore returns a copy of an adopted Application with the fields that its adoption changed.

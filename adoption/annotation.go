@@ -44,17 +44,15 @@ func (a *app) unannotated(k string) (reason string, hard bool) {
 // updates judges the annotations of Argo CD Image Updater: without it, the images stay as they are.
 // It writes to the live Application, or to a file of the repository.
 func updates(annotations map[string]any, live bool) (reason string, hard bool) {
-	method, _, _ := strings.Cut(text(annotations, fleet.ImageUpdaterPrefix+"write-back-method"),
-		":")
 	target := text(annotations, fleet.ImageUpdaterPrefix+"write-back-target")
-	switch {
-	case text(annotations, fleet.ImageUpdaterAnnotation) == "":
+	switch to := fleet.ImageUpdatesOf(annotations); {
+	case to == fleet.ImagesNowhere:
 		return "Argo CD Image Updater ignores it without image-list", false
-	case method == "git" && target == "":
+	case to == fleet.ImagesInGit && target == "":
 		return "Argo CD Image Updater commits the images to .argocd-source-<name>.yaml, which no " +
 			"engine reads: let it write to the kustomization or the values (write-back-target) " +
 			"first", true
-	case method == "git":
+	case to == fleet.ImagesInGit:
 		return "Argo CD Image Updater no longer finds the Application by its annotations: write " +
 			"an ImageUpdater resource, which can commit to Git as before", false
 	case !live:

@@ -43,6 +43,16 @@ func newClusters(engine string, named map[string]string) *clusters {
 
 func (c *clusters) own() *cluster { return c.byName[inCluster] }
 
+// others reports whether the Secret of another cluster than Argo CD's own is at hand.
+func (c *clusters) others() bool {
+	for _, other := range c.byServer {
+		if other.secret != nil && other != c.own() {
+			return true
+		}
+	}
+	return false
+}
+
 // add registers a cluster by its name and URL.
 func (c *clusters) add(name, server string) *cluster {
 	server = strings.TrimSuffix(server, "/")
@@ -210,10 +220,18 @@ func (t *tenant) environment(c *cluster) *environment {
 	return e
 }
 
+// byAgent is the value of environment.by for an environment with an agent.
+const byAgent = "agent"
+
 // propose drafts the environment. The cluster that Argo CD runs on is the engine's own, with a
 // service account of the environment; if the API server is unknown, an agent serves it.
 func (e *environment) propose(im *importer, clusterResources bool) {
 	agent := map[string]any{"argocdNamespace": im.ArgoNamespace}
+	if given := im.given(func(a *app) bool {
+		return a.tenant == e.tenant && a.cluster == e.cluster
+	}); len(given) > 0 {
+		agent["applicationNamespaces"] = anys(keys(given))
+	}
 	var reaches []map[string]any
 	switch {
 	case e.cluster.key == inCluster:
@@ -251,7 +269,7 @@ func (e *environment) propose(im *importer, clusterResources bool) {
 		}
 		d.set("spec.region", im.Region)
 		d.fit()
-		e.draft, e.by = d, "agent"
+		e.draft, e.by = d, byAgent
 		if c, ok := reach["cluster"].(map[string]any); ok {
 			e.by = "engine"
 			if s, ok := c["server"].(string); ok {

@@ -1,6 +1,7 @@
 package adoption
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"strings"
@@ -128,6 +129,7 @@ func (im *importer) join() {
 			im.sharing[a.draft] = append(im.sharing[a.draft], a)
 		}
 	}
+	im.joinLayers(taken)
 	im.joinByOverrides(taken)
 }
 
@@ -173,6 +175,7 @@ func (im *importer) assemble() (w *whole, again bool, err error) {
 		}
 	}
 	var drafts []*draft
+	others := im.privileged()
 	applications, environments := 0, 0
 	for _, name := range keys(im.tenants) {
 		t := im.tenants[name]
@@ -183,14 +186,15 @@ func (im *importer) assemble() (w *whole, again bool, err error) {
 		g := im.grantsOf(t, joined[t.name], patterns)
 		for _, e := range t.envs {
 			e.whole = !e.neverWhole && servers[e.cluster.key] == 1 && e.cluster.server != "" &&
-				len(e.namespaces) > 0 && g.kinds[fleet.KindNamespace] && im.openTo(t, e.cluster)
+				len(e.namespaces) > 0 && g.kinds[fleet.KindNamespace] && im.openTo(t, e.cluster) &&
+				im.provesAbsence() && im.alone(t.name, e.cluster)
 		}
 		for _, c := range im.credentialsOf(t, g) {
 			drafts = append(drafts, c.draft)
 			w.credentials[c.draft.key] = c
 			g.repositories[c.url()] = true
 		}
-		t.propose(g, shared, im.ArgoNamespace)
+		t.propose(g, shared, others)
 		if t.draft.refusal != "" {
 			again = im.refuseTenant(t, t.draft.refusal) || again
 			continue
@@ -312,39 +316,82 @@ func (im *importer) takeOver(d *draft, apps []*app) {
 	d.put("spec.deletionPolicy", string(fleet.DeletionRelease))
 }
 
-// selectEnvironments replaces the names of environments by the selector of a clusters generator,
-// where both choose the same environments of the tenant: then a new environment with these labels
-// gets the deployment, as a new cluster did.
+// selectEnvironments replaces the names of environments by the selector of a clusters generator, or
+// by the selector that an earlier import wrote, where both choose the same environments of the
+// tenant: then a new environment with these labels gets the deployment, as a new cluster did.
 func (im *importer) selectEnvironments(w *whole) {
+	present := im.selecting()
 	for _, apps := range w.deployments {
-		s := apps[0].set
-		if s == nil || s.selector == nil ||
-			slices.ContainsFunc(apps, func(a *app) bool { return a.set != s }) {
+		d := apps[0].draft
+		selector := selectorOf(apps)
+		if selector == nil {
+			selector = earlierSelector(d, present[configschema.PathOf(d.key)])
+		}
+		if selector == nil || !im.selectsAlike(selector, apps) {
 			continue
 		}
-		t, d := im.tenants[apps[0].tenant], apps[0].draft
-		same := true
-		for _, e := range t.envs {
-			if e.draft == nil || e.draft.refusal != "" {
-				continue
-			}
-			labels := map[string]string{}
-			for k, v := range object(e.draft.document, "metadata", "labels") {
-				labels[k], _ = v.(string)
-			}
-			same = same && selects(s.selector, labels) == slices.ContainsFunc(
-				apps, func(a *app) bool {
-					return a.env == e.name
-				})
-		}
-		destination := map[string]any{"environmentSelector": s.selector,
+		destination := map[string]any{"environmentSelector": selector,
 			"namespace": text(d.document, "spec", "destination", "namespace")}
 		trial := &draft{key: d.key, document: clone(d.document).(map[string]any)}
 		put(trial.document, steps("spec.destination"), destination)
-		if trial.fit(); same && trial.refusal == "" && len(trial.removed) == 0 {
+		if trial.fit(); trial.refusal == "" && len(trial.removed) == 0 {
 			d.put("spec.destination", destination)
 		}
 	}
+}
+
+// selectorOf returns the selector of the ApplicationSet of all the Applications, or nil.
+func selectorOf(apps []*app) map[string]any {
+	s := apps[0].set
+	if s == nil || slices.ContainsFunc(apps, func(a *app) bool { return a.set != s }) {
+		return nil
+	}
+	return s.environmentSelector()
+}
+
+// selecting returns the files of the config repo that may have a selector, by path.
+func (im *importer) selecting() map[string][]byte {
+	files := map[string][]byte{}
+	for _, f := range im.Present {
+		if bytes.Contains(f.Bytes, []byte("environmentSelector")) {
+			files[f.Path] = f.Bytes
+		}
+	}
+	return files
+}
+
+// earlierSelector returns the selector of the file that an earlier import wrote for a deployment,
+// while the Applications still had their ApplicationSet; nil without such a file.
+func earlierSelector(d *draft, file []byte) map[string]any {
+	if file == nil {
+		return nil
+	}
+	later, err := configschema.WriteDocument(d.document)
+	if err != nil || !SameButSelector(file, later) {
+		return nil
+	}
+	tree, _ := parse(string(file)) // SameButSelector has parsed it
+	return object(tree, "spec", "destination", "environmentSelector")
+}
+
+// selectsAlike reports whether a selector chooses the environments of the Applications, and no
+// other one of their tenant.
+func (im *importer) selectsAlike(selector map[string]any, apps []*app) bool {
+	for _, e := range im.tenants[apps[0].tenant].envs {
+		if e.draft == nil || e.draft.refusal != "" {
+			continue
+		}
+		labels := map[string]string{}
+		for k, v := range object(e.draft.document, "metadata", "labels") {
+			labels[k], _ = v.(string)
+		}
+		if selects(selector, labels) != slices.ContainsFunc(apps, func(a *app) bool {
+			return a.env == e.name
+		}) {
+			return false
+		}
+	}
+	return true
 }
 
 // collectNamespaces gives every environment the namespaces of its deployments, and those that its
@@ -362,6 +409,7 @@ func (im *importer) collectNamespaces() {
 		e := im.tenants[a.tenant].environment(a.cluster)
 		e.namespaces[a.namespace] = true
 	}
+	others := im.privileged()
 	for _, s := range im.sets {
 		for _, p := range s.patterns {
 			switch {
@@ -381,7 +429,7 @@ func (im *importer) collectNamespaces() {
 				ns, c := text(m, "namespace"), im.clusters.known(m)
 				for _, e := range t.envs {
 					if e.cluster == c && len(e.namespaces) > 0 && !e.banned[ns] &&
-						fleet.ValidateNamespace(ns) == nil && ns != im.ArgoNamespace {
+						fleet.ValidateNamespace(ns) == nil && !others(ns, t.name) {
 						e.namespaces[ns] = true
 					}
 				}
@@ -405,7 +453,7 @@ func (im *importer) engine(applications, environments int) *draft {
 	}
 	d.set("spec.platformTenant", im.trusted())
 	var given []any
-	namespaces := im.given()
+	namespaces := im.given(im.byEngine)
 	for _, ns := range keys(namespaces) {
 		given = append(given, map[string]any{"namespace": ns, "tenant": string(namespaces[ns])})
 	}
@@ -462,6 +510,8 @@ func (im *importer) fleet(w *whole) *draft {
 		hosts["github.com"] = true // the list may not be empty
 	}
 	d.set("spec.gitHosts", anys(keys(hosts)))
+	im.shared = im.sharedRepositories(w)
+	d.set("spec.sharedRepositories", anys(im.shared))
 	d.set("spec.clusterHosts", anys(keys(servers)))
 	d.fit()
 	return d

@@ -26,7 +26,7 @@ func convergedWith(t *testing.T, d decision, platform string, apps ...string) (*
 func convergedBy(t *testing.T, change func(*Options), d decision, apps ...string) (*importer,
 	map[string]string) {
 	t.Helper()
-	im := &importer{Options: Options{Engine: "main", Region: "main",
+	im := &importer{Input: Input{Whole: true}, Options: Options{Engine: "main", Region: "main",
 		DefaultTenant: "platform"}, decision: d, ownerless: map[site]bool{},
 		tenants: map[fleet.TenantName]*tenant{}, filesAt: map[string]bool{},
 		owned: map[string][]Original{}, patternNames: map[fleet.Key]bool{}}
@@ -122,6 +122,34 @@ func TestAnArtifactIsImportedForTheOnlyTenant(t *testing.T) {
 	if tenant = files["fleet/tenants/one.yaml"]; strings.Contains(tenant, "alone") ||
 		!strings.Contains(tenant, "artifacts:\n      - oci://registry.example.com/acme/app\n") {
 		t.Errorf("with another tenant, the grant is\n%s", tenant)
+	}
+	im.noteGrants()
+	notes := strings.Join(im.notes, "\n")
+	for _, want := range []string{
+		"tenant one is granted artifacts (oci://registry.example.com/acme/app); cluster-scoped " +
+			"kinds (Namespace, PersistentVolume, ",
+		"; review it in fleet/tenants/one.yaml; an artifact may choose the tool that renders it"} {
+		if !strings.Contains(notes, want) {
+			t.Errorf("the notes are %q, want %q", notes, want)
+		}
+	}
+}
+
+func TestANoteHasEachGrantOfATenant(t *testing.T) {
+	t.Parallel()
+	d := newDraft(fleet.Key{Kind: fleet.KindTenant, Name: "shop"})
+	d.document["spec"] = map[string]any{
+		"allow": map[string]any{"notifications": services([]string{"slack shop", "webhook "})},
+		"environments": []any{map[string]any{"name": "eu", "allNamespaces": true},
+			map[string]any{"name": "us", "namespaces": []any{"kube-system"}}},
+		"clusterResources": []any{map[string]any{"group": "", "kind": "Namespace"}}}
+	im := &importer{tenants: map[fleet.TenantName]*tenant{"shop": {name: "shop", draft: d}}}
+	im.noteGrants()
+	want := "tenant shop is granted notifications (slack: shop, webhook: any recipient); all " +
+		"namespaces of environment eu; reserved namespaces of environment us (kube-system); " +
+		"cluster-scoped kinds (Namespace); review it in fleet/tenants/shop.yaml"
+	if len(im.notes) != 1 || im.notes[0] != want {
+		t.Errorf("%q", im.notes)
 	}
 }
 

@@ -21,6 +21,14 @@ type probe struct {
 	list    []map[string]string
 	// marks by field, of an item whose repository is not at hand; nil: it is at hand, or live
 	known map[string]string
+
+	name string // of the set
+	apps []*app // the Applications of the item, one for each cluster
+	// of lists alone: the Applications of the items, and the environments of their deployments
+	of           []*app
+	environments []any
+	names        []string // of the deployments of the items
+	named        bool     // the items have them as a field
 }
 
 // mark is a mark for a field, in the form of one of its values: a repository is a URL. No two
@@ -44,10 +52,13 @@ func (g *generator) mark(field string, value any) string {
 	return m
 }
 
-// foldable reports whether the generators of an ApplicationSet have a counterpart in a set: one
-// list or git generator, or a matrix of two generators of which neither reads the other.
+// foldable reports whether the generators of an ApplicationSet have a counterpart in a set: lists
+// alone, one git generator, or a matrix of two generators of which neither reads the other.
 func foldable(spec map[string]any) bool {
 	generators := list(spec, "generators")
+	if listed(generators) {
+		return true
+	}
 	if len(generators) != 1 {
 		return false
 	}
@@ -309,12 +320,15 @@ func (im *importer) listing(r fleet.ListingRequest) (fleet.Listing, error) {
 
 // addProbe adds the Applications that an ApplicationSet generates for the probe, one for each
 // cluster.
-func (im *importer) addProbe(s *set) {
+func (im *importer) addProbe(s, of *set) {
 	spec := object(s.Object, "spec")
+	if listed(list(spec, "generators")) {
+		im.addListProbes(s, of)
+		return
+	}
 	p := &probe{marks: map[string]string{}, sources: map[string]any{}}
-	goTemplate, _ := spec["goTemplate"].(bool)
 	g := &generator{im: im, set: &set{Original: s.Original}, probe: p,
-		r: renderer{goTemplate: goTemplate}}
+		r: renderer{goTemplate: rendererOf(spec).goTemplate}}
 	first, _ := list(spec, "generators")[0].(map[string]any)
 	found, err := g.generate("spec.generators[0]", first, nil)
 	if err != nil {
@@ -332,9 +346,9 @@ func (im *importer) addProbe(s *set) {
 		if folder := text(o.Object, "spec", "source", "path"); charts && folder != "" {
 			im.filesAt[path.Join(path.Clean(folder), "Chart.yaml")] = true
 		}
-		s.probes = append(s.probes, im.add(o, s))
+		p.apps = append(p.apps, im.add(o, s))
 	}
-	s.probe = p
+	s.probes = append(s.probes, p)
 }
 
 // fold writes ApplicationSets as sets: a set replaces the deployments of an ApplicationSet if it
@@ -345,13 +359,13 @@ func (im *importer) fold(files []configschema.File) ([]configschema.File, error)
 		return files, nil
 	}
 	trial := newImporter(im.Input, im.Options, im.tools)
-	trial.probing, trial.merged = true, im.merged
+	trial.probed, trial.decision = im.sets, im.decision
 	trial.read()
 	if _, err := trial.complete(); err != nil {
 		return nil, err
 	}
 	for i, s := range im.sets {
-		if s.whole() && trial.sets[i].probe != nil && !slices.ContainsFunc(s.apps, im.further) {
+		if s.whole() && len(trial.sets[i].probes) > 0 && !slices.ContainsFunc(s.apps, im.further) {
 			files = im.foldSet(s, trial.sets[i], files)
 		}
 	}
@@ -365,51 +379,93 @@ func (s *set) whole() bool {
 		!slices.ContainsFunc(s.apps, func(a *app) bool { return a.out() || a.draft == nil })
 }
 
-// foldSet returns the files with a set in place of the deployments of an ApplicationSet, or
-// unchanged if there is none that gives them.
+// foldSet returns the files with sets in place of the deployments of an ApplicationSet, one for
+// each tenant, or unchanged if there are none that give them.
 func (im *importer) foldSet(s, trial *set, files []configschema.File) []configschema.File {
-	template := trial.template()
+	next, folded := files, map[*app]string{}
+	for _, p := range trial.probes {
+		if p.of == nil {
+			p.of = s.apps
+		}
+		var file string
+		if next, file = im.foldProbe(s, p, next); file == "" {
+			return files
+		}
+		for _, a := range p.of {
+			folded[a] = file
+		}
+	}
+	for _, a := range s.apps {
+		a.folded = folded[a]
+	}
+	s.folded = true
+	p := trial.probes[0]
+	// without a selector, a new cluster needs an edit, as before
+	clusters := strings.Contains(writeYAML(object(s.Object, "spec")["generators"]), "clusters:") &&
+		!strings.Contains(writeYAML(p.template()), "environmentSelector:")
+	s.losses = slices.DeleteFunc(s.losses, func(l Difference) bool {
+		return !clusters && !strings.HasSuffix(l.Path, ".clusters") ||
+			strings.HasSuffix(l.Path, ".git")
+	})
+	if functions := functionTags(object(s.Object, "spec")); len(functions) > 0 {
+		s.lose(Difference{Path: "spec.template", From: anys(functions),
+			Reason: "evaluated for the present items; compare what a new item gives"})
+	}
+	if p.sources["files"] != nil {
+		s.notes = append(s.notes, "in paths of the set, * matches within one folder")
+	}
+	return next
+}
+
+// foldProbe returns the files with the set of a probe in place of deployments, and the file of the
+// set, or "" if it does not give them.
+func (im *importer) foldProbe(s *set, p *probe, files []configschema.File) ([]configschema.File,
+	string) {
+	template, apps := p.template(), p.of
 	if template == nil {
-		return files
+		return files, ""
 	}
 	mine := map[string]bool{}
-	for _, a := range s.apps {
+	for _, a := range apps {
 		mine[pathOf(a.draft.key)] = true
 	}
 	for _, a := range im.apps {
 		if a.set != s && !a.out() && mine[pathOf(a.draft.key)] {
-			return files
+			return files, ""
 		}
 	}
-	tenant := s.apps[0].draft.key.Tenant
-	d := newDraft(fleet.SetKey(tenant, im.setName(s, tenant)))
-	for _, source := range keys(trial.probe.sources) {
-		put(d.document, steps("spec."+source), trial.probe.sources[source])
+	tenant := apps[0].draft.key.Tenant
+	if p.name == "" {
+		p.name = im.setName(s, tenant)
 	}
-	if items := trial.probe.list; items != nil {
+	d := newDraft(fleet.SetKey(tenant, p.name))
+	for _, source := range keys(p.sources) {
+		put(d.document, steps("spec."+source), p.sources[source])
+	}
+	if items := p.list; items != nil {
 		put(d.document, steps("spec.list"), usedFields(items, writeYAML(template)))
 	}
 	put(d.document, steps("spec.template"), template)
 	file, err := d.file()
 	if err != nil {
-		return files
+		return files, ""
 	}
 	file.Listings = im.listing
-	if im.Tree == nil {
+	if im.Tree == nil && len(p.sources) > 0 {
 		// the Applications do not show the fields if a function may have chosen between two
 		if len(functionTags(object(s.Object, "spec"))) > 0 {
-			return files
+			return files, ""
 		}
-		file.Listings = listingOf(template, s.drafts())
+		file.Listings = listingOf(template, draftsOf(apps))
 	}
 	if !gives(file, mine, files) {
-		return files
+		return im.foldNamed(s, p, files)
 	}
 	if im.Adopt {
 		orCreate(d, template)
 		listings := file.Listings
 		if file, err = d.file(); err != nil {
-			return files
+			return files, ""
 		}
 		file.Listings = listings
 	}
@@ -418,8 +474,8 @@ func (im *importer) foldSet(s, trial *set, files []configschema.File) []configsc
 	})
 	next = append(next, file)
 	var granted []any
-	for _, source := range keys(trial.probe.sources) {
-		url := text(trial.probe.sources, source, "repoURL")
+	for _, source := range keys(p.sources) {
+		url := text(p.sources, source, "repoURL")
 		grant := im.tenants[tenant].draft
 		if written := texts(grant.document, "spec", "repositories"); !fleet.RepositoryGranted(
 			written, url) {
@@ -437,27 +493,9 @@ func (im *importer) foldSet(s, trial *set, files []configschema.File) []configsc
 		if granted != nil {
 			im.tenants[tenant].draft.put("spec.repositories", granted)
 		}
-		return files
+		return files, ""
 	}
-	for _, a := range s.apps {
-		a.folded = pathOf(d.key)
-	}
-	s.folded = true
-	// without a selector, a new cluster needs an edit, as before
-	clusters := strings.Contains(writeYAML(object(s.Object, "spec")["generators"]), "clusters:") &&
-		!strings.Contains(writeYAML(template), "environmentSelector:")
-	s.losses = slices.DeleteFunc(s.losses, func(l Difference) bool {
-		return !clusters && !strings.HasSuffix(l.Path, ".clusters") ||
-			strings.HasSuffix(l.Path, ".git")
-	})
-	if functions := functionTags(object(s.Object, "spec")); len(functions) > 0 {
-		s.lose(Difference{Path: "spec.template", From: anys(functions),
-			Reason: "evaluated for the present items; compare what a new item gives"})
-	}
-	if trial.probe.sources["files"] != nil {
-		s.notes = append(s.notes, "in paths of the set, * matches within one folder")
-	}
-	return next
+	return next, pathOf(d.key)
 }
 
 // orCreate lets a set create the Applications of new items, as the ApplicationSet did.
@@ -485,9 +523,9 @@ func functionTags(spec map[string]any) (found []string) {
 	return slices.Compact(found)
 }
 
-// drafts are the deployments of an ApplicationSet, each once.
-func (s *set) drafts() (all []*draft) {
-	for _, a := range s.apps {
+// draftsOf are the deployments of some Applications, each once.
+func draftsOf(apps []*app) (all []*draft) {
+	for _, a := range apps {
 		if !slices.Contains(all, a.draft) {
 			all = append(all, a.draft)
 		}
@@ -624,9 +662,9 @@ func (im *importer) setName(s *set, t fleet.TenantName) string {
 
 // template is the template of the set: the deployment of the probe, with variables in place of
 // marks; nil if the clusters give the probe several deployments.
-func (s *set) template() map[string]any {
+func (p *probe) template() map[string]any {
 	var d *draft
-	for _, a := range s.probes {
+	for _, a := range p.apps {
 		if a.out() || a.draft == nil || d != nil && a.draft != d {
 			return nil
 		}
@@ -635,7 +673,13 @@ func (s *set) template() map[string]any {
 	if d == nil {
 		return nil
 	}
-	document, _ := unmarked(d.document, s.probe.marks).(map[string]any)
+	document, _ := unmarked(d.document, p.marks).(map[string]any)
+	if p.named {
+		put(document, steps("metadata.name"), "${item."+nameField+"}")
+	}
+	if p.environments != nil {
+		put(document, steps("spec.destination.environments"), p.environments)
+	}
 	return map[string]any{"metadata": document["metadata"], "spec": document["spec"]}
 }
 

@@ -1,6 +1,7 @@
 package adoption
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"path"
@@ -93,7 +94,8 @@ func (g *generator) list(field string, block map[string]any) (found []parameters
 	for _, e := range elements {
 		m, ok := e.(map[string]any)
 		if !ok {
-			return nil, fmt.Errorf("%s.elements: an element is no map", field)
+			return nil, fmt.Errorf("%s.elements: an element is no map; if an overlay replaces it, "+
+				"import what kustomize build prints, or the live objects", field)
 		}
 		found = append(found, g.params(m))
 	}
@@ -463,7 +465,8 @@ func (g *generator) merge(field string, block map[string]any, outer parameters) 
 	for i, raw := range list(block, "generators") {
 		m, _ := raw.(map[string]any)
 		results, err := g.generate(fmt.Sprintf("%s.generators[%d]", field, i), m, outer)
-		if err != nil {
+		none := i > 0 && errors.Is(err, errNoClusters) && g.im.clusters.others()
+		if err != nil && !none { // of the clusters at hand, a later generator may change none
 			return nil, err
 		}
 		if i > 0 && g.assumed != nil {

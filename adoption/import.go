@@ -83,6 +83,11 @@ type Input struct {
 	Originals []Original
 	Refused   []Result // documents that could not be read
 	Unread    []string // parts of the source that could not be read, with the reason
+	// Whole: the Originals are those of a live Argo CD in all namespaces. Manifests prove no
+	// absence.
+	Whole bool
+	// Present are the files of the config repo before the import.
+	Present []configschema.File
 	// Tree is the repository that the files are in; nil: not at hand.
 	Tree *Tree
 }
@@ -108,22 +113,26 @@ type importer struct {
 	apps     []*app
 	sets     []*set
 	tenants  map[fleet.TenantName]*tenant
+	leftOut  []*project // by Only
 	clusters *clusters
 
 	credentials []*credential
 	filesAt     map[string]bool       // files of the Tree
 	owned       map[string][]Original // live Applications of the ApplicationSets
+	created     map[string]bool       // tenants of Applications that Argosy created
+	neighbours  []neighbour
 	commands    []string
 	spaces      map[fleet.TenantName]bool // whose namespaces the commands need
 	notes       []string
 
 	decision
+	shared    []string      // repositories that the written Fleet shares
 	contests  []contest     // over namespaces
 	ownerless map[site]bool // namespaces that no tenant may have beside others
 
 	patternNames map[fleet.Key]bool
 	sharing      map[*draft][]*app // Applications of each deployment, before overrides
-	probing      bool              // ApplicationSets get a probe: see fold
+	probed       []*set            // the ApplicationSets that this import probes: see fold
 	marks        int               // of probes
 }
 
@@ -186,6 +195,8 @@ func newImporter(in Input, o Options, tools Tools) *importer {
 
 // read drafts a deployment for each Application.
 func (im *importer) read() {
+	im.created = createdFor(im.Originals)
+	im.neighbours = neighboursIn(im.Present)
 	im.Originals = beforeAdoption(im.Originals)
 	slices.SortFunc(im.Originals, compareOriginals)
 	im.results = slices.DeleteFunc(im.results, func(r Result) bool {

@@ -16,7 +16,7 @@ func (im *importer) joinByOverrides(taken map[fleet.Key]bool) {
 	for _, a := range im.apps {
 		source := object(a.documentOrNil(), "spec", "source")
 		base := withoutEnvironment(a)
-		if a.out() || source == nil || base == "" || a.shared(im) {
+		if a.out() || source == nil || base == "" || a.shared(im) || a.alone != nil {
 			continue
 		}
 		id := strings.Join([]string{string(a.tenant), base, text(source, "repoURL"),
@@ -165,6 +165,7 @@ func (im *importer) split() (any bool) {
 	for _, a := range im.apps {
 		if failed[a.draft] && a.alone != nil {
 			a.draft, a.alone, a.inexact = a.alone, nil, false
+			a.namespace = text(a.draft.document, "spec", "destination", "namespace")
 			a.result.Status, a.result.Reason, any = "", "", true
 		}
 	}

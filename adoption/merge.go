@@ -48,6 +48,22 @@ func Merge(earlier, later []byte) ([]byte, error) {
 	return append([]byte(strings.Join(head, "")), body...), nil
 }
 
+// SameButSelector reports whether an earlier import wrote a deployment with the selector of an
+// ApplicationSet, of which a later one finds the Applications alone, released from it.
+func SameButSelector(earlier, later []byte) bool {
+	old, errOld := parse(string(earlier))
+	next, errNext := parse(string(later))
+	if errOld != nil || errNext != nil ||
+		object(old, "spec", "destination")["environmentSelector"] == nil {
+		return false
+	}
+	for _, tree := range []map[string]any{old, next} {
+		delete(object(tree, "spec", "destination"), "environmentSelector")
+		delete(object(tree, "spec", "destination"), "environments")
+	}
+	return same(old, next)
+}
+
 // joined is a tree with all that two trees have.
 func joined(old, next any) any {
 	switch b := next.(type) {

@@ -20,7 +20,7 @@ func (im *importer) further(a *app) bool {
 	return im.Adopt && strings.Contains(objectIn(a.Namespace, a.Name, im.ArgoNamespace), "/")
 }
 
-// judgeNamespaces refuses Applications to adopt in namespaces that an Engine cannot give to their
+// judgeNamespaces refuses Applications to adopt in namespaces that no declaration can give to their
 // tenant alone.
 func (im *importer) judgeNamespaces() {
 	tenants := map[string][]string{}
@@ -40,26 +40,42 @@ func (im *importer) judgeNamespaces() {
 		switch {
 		case err != nil:
 			a.refuse("Argosy adopts from no such namespace: %v; %s", err, otherwise)
-		case a.cluster.server == "" && a.cluster.key != inCluster:
-			a.refuse("it is in namespace %s, and an agent serves the Applications of Argo CD's "+
-				"own namespace, %s, alone; name its API server (--cluster), or %s", a.Namespace,
-				im.ArgoNamespace, otherwise)
 		case len(all) > 1:
 			a.refuse("namespace %s has Applications of tenants %s, and every account that may "+
-				"write Applications there may deploy as its tenant: an Engine gives it to one; "+
+				"write Applications there may deploy as its tenant: it is given to one; "+
 				"choose the tenants with --tenant-by, or %s", a.Namespace,
 				strings.Join(all, " and "), otherwise)
 		}
 	}
 }
 
-// given are the namespaces from which deployments adopt, with their tenants.
-func (im *importer) given() map[string]fleet.TenantName {
+// privileged returns whether a writer of a namespace acts as another than the tenant: the namespace
+// is Argo CD's own, or its Applications are another tenant's.
+func (im *importer) privileged() func(ns string, t fleet.TenantName) bool {
+	given := im.given(anyApp)
+	return func(ns string, t fleet.TenantName) bool {
+		of, known := given[ns]
+		return ns == im.ArgoNamespace || known && of != t
+	}
+}
+
+// given are the namespaces from which deployments adopt, with their tenants: those of the
+// Applications that count.
+func (im *importer) given(counts func(*app) bool) map[string]fleet.TenantName {
 	given := map[string]fleet.TenantName{}
 	for _, a := range im.apps {
-		if !a.out() && im.further(a) {
+		if !a.out() && im.further(a) && counts(a) {
 			given[a.Namespace] = a.tenant
 		}
 	}
 	return given
+}
+
+func anyApp(*app) bool { return true }
+
+// byEngine reports whether an engine serves the Application's environment, and no agent.
+func (im *importer) byEngine(a *app) bool {
+	return !slices.ContainsFunc(im.tenants[a.tenant].envs, func(e *environment) bool {
+		return e.cluster == a.cluster && e.by == byAgent
+	})
 }

@@ -189,7 +189,7 @@ func (im *importer) patterns(s *set, r renderer) string {
 	if len(layers) > maxLayers {
 		return fmt.Sprintf("spec.generators: the merge changes more than %d clusters", maxLayers)
 	}
-	im.loseType(s)
+	im.loseOwn(s)
 	r.guarded = true
 	if err := im.fixAnnotations(s, r); errors.Is(err, errNotListed) {
 		return im.unlisted(s, r)
@@ -246,17 +246,25 @@ func (im *importer) patterns(s *set, r renderer) string {
 	return ""
 }
 
-// loseType reports that the selector would choose Argo CD's own cluster too, if the label of
-// cluster Secrets alone excludes it.
-func (im *importer) loseType(s *set) {
+// ownCluster is the path of the differences of loseOwn.
+const ownCluster = "spec.generators.clusters.in-cluster"
+
+// loseOwn reports that a selector of all environments chooses those of Argo CD's own cluster too,
+// which no assumed cluster proves, and which the label of cluster Secrets alone excludes.
+func (im *importer) loseOwn(s *set) {
 	generators := list(s.Object, "spec", "generators")
 	for _, e := range list(s.selector, "matchExpressions") {
 		m, _ := e.(map[string]any)
-		if label := text(m, "key"); strings.HasPrefix(label, allBut) &&
-			strings.Contains(fmt.Sprint(generators), clusterType) {
+		switch label := text(m, "key"); {
+		case !strings.HasPrefix(label, allBut):
+		case strings.Contains(fmt.Sprint(generators), clusterType):
 			s.lose(Difference{Path: "spec.generators.clusters.selector", From: clusterType,
 				To: s.selector, Reason: "every cluster Secret has this label, and Argo CD's own " +
 					"cluster has no Secret: give label " + label + " to the environments there"})
+		default:
+			s.lose(Difference{Path: ownCluster, From: inCluster, To: s.selector,
+				Reason: "not proven on Argo CD's own cluster, whose environment may have another " +
+					"name: compare what it gets, or give it label " + label})
 		}
 	}
 }
@@ -345,6 +353,48 @@ func (im *importer) fixAnnotation(s *set, name, field string, first bool) {
 	s.lose(loss)
 }
 
+// noteClusters adds what all ApplicationSets need of clusters that are not at hand: the variables
+// of environments, and values of annotations.
+func (im *importer) noteClusters() {
+	variables, values, waiting := map[string]int{}, map[string]bool{}, 0
+	for _, s := range im.sets {
+		if s.result.Status == Refused {
+			continue
+		}
+		for _, name := range s.variables {
+			variables[name]++
+		}
+		missing := slices.DeleteFunc(keys(s.fixed), func(name string) bool {
+			_, given := im.Annotations[name]
+			return given
+		})
+		for _, name := range missing {
+			values[name] = true
+		}
+		if len(missing) > 0 {
+			waiting++
+		}
+	}
+	if len(variables) > 0 {
+		var names []string
+		for _, name := range keys(variables) {
+			names = append(names, fmt.Sprintf("%s (%s)", name, plural(variables[name],
+				"ApplicationSet")))
+		}
+		im.notes = append(im.notes, "give each environment that a selector chooses the variables "+
+			strings.Join(names, ", ")+": the values of these annotations of its cluster")
+	}
+	if len(values) > 0 {
+		var flags []string
+		for _, name := range keys(values) {
+			flags = append(flags, "--annotation "+name+"=VALUE")
+		}
+		im.notes = append(im.notes, fmt.Sprintf("import again with %s: no cluster at hand has "+
+			"these annotations, without which %s cannot deploy", strings.Join(flags, " "),
+			plural(waiting, "ApplicationSet")))
+	}
+}
+
 // noteVariables adds what the environments must have, and the functions whose result depends on it.
 func (im *importer) noteVariables(s *set, c assumed) {
 	var names []string
@@ -354,10 +404,9 @@ func (im *importer) noteVariables(s *set, c assumed) {
 		}
 	}
 	if len(names) > 0 {
-		note := "give each environment the variables " + strings.Join(names, ", ") +
-			": the values of these annotations of its cluster"
-		s.notes = append(s.notes, note)
-		im.notes = append(im.notes, "ApplicationSet "+s.Name+": "+note)
+		s.variables = names
+		s.notes = append(s.notes, "give each environment the variables "+strings.Join(names, ", ")+
+			": the values of these annotations of its cluster")
 	}
 	tags := slices.DeleteFunc(functionTags(object(s.Object, "spec")), func(tag string) bool {
 		return !ofCluster.MatchString(tag)
@@ -409,7 +458,9 @@ func (im *importer) pattern(s *set, originals []Original, clusters []assumed, la
 			return apps[i].result.Reason
 		}
 		if apps[i].cluster != known {
-			return "spec.template.spec.destination: it is not the cluster of the generator"
+			return "spec.template.spec.destination: it is not the cluster of the generator, and no " +
+				"set has an item for each cluster; import with the cluster Secrets, or from the " +
+				"live Argo CD, for a deployment for each"
 		}
 		if apps[i].tenant != apps[0].tenant {
 			return "spec.template.spec.project: it depends on the cluster"

@@ -83,15 +83,17 @@ func (im *importer) names(e *environment, ns string) bool {
 }
 
 // trusted is the platform's tenant if it has a namespace that owns the Argo CD beside other
-// tenants: its own one, or one of Kubernetes on its cluster.
+// tenants, or deploys as one of them: that of the Argo CD or of another tenant's Applications, or
+// one of Kubernetes on its cluster.
 func (im *importer) trusted() string {
 	t := im.tenants[tenantName(im.PlatformTenant)]
 	if im.PlatformTenant == "" || t == nil || len(im.served()) < 2 {
 		return ""
 	}
+	others := im.privileged()
 	for _, e := range t.envs {
 		for _, ns := range keys(e.namespaces) {
-			if ns == im.ArgoNamespace ||
+			if others(ns, t.name) ||
 				e.cluster.key == inCluster && strings.HasPrefix(ns, "kube-") {
 				return string(t.name)
 			}
@@ -116,8 +118,8 @@ func (im *importer) moved(project string) (names, namespaces []string) {
 func (im *importer) movedDifference(a *app) Difference {
 	return Difference{Path: "spec.project", From: cmp.Or(a.project, defaultProject),
 		To: string(a.tenant), Reason: fmt.Sprintf("namespace %s is the platform's, because who may "+
-			"write there owns the Argo CD, or because several projects deploy to it: its "+
-			"Applications go to tenant %s", a.namespace, a.tenant)}
+			"write there owns the Argo CD or deploys as another tenant, or because several projects "+
+			"deploy to it: its Applications go to tenant %s", a.namespace, a.tenant)}
 }
 
 // notePlatform adds the note about the platform's tenant.
@@ -137,8 +139,8 @@ func (im *importer) notePlatform() {
 	}
 	if t := im.trusted(); t != "" {
 		im.notes = append(im.notes, fmt.Sprintf("engine %s names tenant %s as the platform's own "+
-			"(platformTenant): it may write to the namespace of the Argo CD or to kube-*, and so "+
-			"owns the Argo CD that serves other tenants too", im.Engine, t))
+			"(platformTenant): it may write to the namespace of the Argo CD or of another tenant's "+
+			"Applications, or to kube-*, and so owns the Argo CD that serves other tenants too", im.Engine, t))
 	}
 }
 

@@ -19,20 +19,24 @@ type project struct {
 
 const defaultProject = "default"
 
-// readProjects registers a tenant for every AppProject. Projects of one tenant add up.
+// readProjects registers a tenant for every AppProject. Projects of one tenant add up. A project
+// that Only leaves out still bounds the grants of its Applications.
 func (im *importer) readProjects() {
 	for _, o := range im.of(KindProject) {
 		p := &project{Original: o, result: Result{Kind: o.Kind, Namespace: o.Namespace,
 			Name: o.Name, Source: o.File}}
-		if reason := projectRefusal(o); reason != "" {
+		p.tenant = im.tenantOfProject(o.Name)
+		wanted := im.wanted(o.Kind, o.Namespace, o.Name)
+		switch reason := projectRefusal(o); {
+		case reason != "" && wanted:
 			p.result.Status, p.result.Reason = Refused, reason
-		} else if p.tenant = im.tenantOfProject(o.Name); im.wanted(o.Kind, o.Namespace, o.Name) {
+			im.results = append(im.results, p.result)
+		case reason != "":
+		case wanted:
 			t := im.tenant(p.tenant)
 			t.projects = append(t.projects, p)
-			continue
-		}
-		if im.wanted(o.Kind, o.Namespace, o.Name) && p.result.Status == Refused {
-			im.results = append(im.results, p.result)
+		default:
+			im.leftOut = append(im.leftOut, p)
 		}
 	}
 }
@@ -161,6 +165,21 @@ func matches(pattern, s string) bool {
 	return err == nil && ok
 }
 
+// ownersIn are the groups of a project's roles as owners, and those that no owner can name.
+func ownersIn(p *project) (owners, others []string) {
+	for _, role := range list(p.Object, "spec", "roles") {
+		m, _ := role.(map[string]any)
+		for _, group := range texts(m, "groups") {
+			if _, err := fleet.ParseOwner("group:" + group); err != nil {
+				others = append(others, group)
+			} else {
+				owners = append(owners, "group:"+group)
+			}
+		}
+	}
+	return owners, others
+}
+
 // grants collects what a tenant needs, from its projects and from its deployments.
 type grants struct {
 	repositories, clusters, namespaces, owners map[string]bool
@@ -176,18 +195,17 @@ func (im *importer) grantsOf(t *tenant, joined map[*draft][]*app, patterns []*pa
 		namespaces: map[string]bool{}, owners: map[string]bool{},
 		kinds: map[fleet.GroupKind]bool{}, allow: allowances{}, deployments: len(joined)}
 	open := false // applications of a project that permits every kind
+	of := map[string]bool{}
 	for d, apps := range joined {
 		for _, url := range repositories(d.document) {
 			g.repositories[url] = true
 		}
 		g.applications += len(apps)
 		g.allow.need(d.document)
-		if needsAlone(d.document) && len(im.served()) == 1 {
-			g.alone = true
-			delete(g.allow, "artifacts")
-		}
+		g.alone = g.alone || needsAlone(d.document) && len(im.served()) == 1
 		for _, a := range apps {
 			open = open || a.project == defaultProject
+			of[a.project] = true
 		}
 	}
 	for _, p := range patterns {
@@ -197,6 +215,10 @@ func (im *importer) grantsOf(t *tenant, joined map[*draft][]*app, patterns []*pa
 		g.allow.need(p.deployment())
 		g.deployments++
 		open = open || p.app.project == defaultProject
+		of[p.app.project] = true
+	}
+	if g.alone {
+		delete(g.allow, "artifacts")
 	}
 	for _, e := range t.envs {
 		if e.cluster.server != "" && len(e.namespaces) > 0 {
@@ -207,27 +229,26 @@ func (im *importer) grantsOf(t *tenant, joined map[*draft][]*app, patterns []*pa
 		}
 	}
 	for _, p := range t.projects {
-		spec := object(p.Object, "spec")
-		for _, url := range texts(spec, "sourceRepos") {
+		for _, url := range texts(p.Object, "spec", "sourceRepos") {
 			if grant, ok := grantOf(url); ok {
 				g.repositories[grant] = true
 			}
 		}
-		kinds, _ := clusterKinds(list(spec, "clusterResourceWhitelist"))
+	}
+	projects := slices.Concat(t.projects, slices.DeleteFunc(slices.Clone(im.leftOut),
+		func(p *project) bool { return !of[p.Name] }))
+	for _, p := range projects {
+		kinds, _ := clusterKinds(list(p.Object, "spec", "clusterResourceWhitelist"))
 		for _, k := range kinds {
 			g.kinds[k] = true
 		}
 		open = open && p.Name != defaultProject // its whitelist is at hand
-		for _, role := range list(spec, "roles") {
-			m, _ := role.(map[string]any)
-			for _, group := range texts(m, "groups") {
-				if _, err := fleet.ParseOwner("group:" + group); err == nil {
-					g.owners["group:"+group] = true
-				}
-			}
+		owners, _ := ownersIn(p)
+		for _, owner := range owners {
+			g.owners[owner] = true
 		}
 	}
-	if open || len(t.projects) == 0 && g.deployments > 0 {
+	if open || len(projects) == 0 && g.deployments > 0 {
 		for _, k := range usualKinds {
 			g.kinds[k] = true
 		}
@@ -295,6 +316,75 @@ func (a allowances) need(document map[string]any) {
 			add("versionRanges")
 		}
 	}
+}
+
+// noteGrants adds a note for each tenant that is granted what no tenant has by itself: the import
+// grants what the Applications use, and the platform decides.
+func (im *importer) noteGrants() {
+	for _, name := range keys(im.tenants) {
+		t := im.tenants[name]
+		if t.draft == nil {
+			continue
+		}
+		var granted []string
+		allow := object(t.draft.document, "spec", "allow")
+		for _, k := range keys(allow) {
+			switch entries := grantedEntries(allow[k]); {
+			case k == "adopt": // a person asks for it
+			case entries == "":
+				granted = append(granted, k)
+			default:
+				granted = append(granted, k+" ("+entries+")")
+			}
+		}
+		for _, e := range list(t.draft.document, "spec", "environments") {
+			m, _ := e.(map[string]any)
+			if all, _ := m["allNamespaces"].(bool); all {
+				granted = append(granted, "all namespaces of environment "+text(m, "name"))
+			}
+			if reserved := texts(m, "namespaces"); len(reserved) > 0 {
+				granted = append(granted, fmt.Sprintf("reserved namespaces of environment %s (%s)",
+					text(m, "name"), strings.Join(reserved, ", ")))
+			}
+		}
+		var kinds []string
+		for _, k := range list(t.draft.document, "spec", "clusterResources") {
+			m, _ := k.(map[string]any)
+			kinds = append(kinds, text(m, "kind"))
+		}
+		if len(kinds) > 0 {
+			granted = append(granted, "cluster-scoped kinds ("+strings.Join(kinds, ", ")+")")
+		}
+		if len(granted) == 0 {
+			continue
+		}
+		note := fmt.Sprintf("tenant %s is granted %s; review it in %s", name,
+			strings.Join(granted, "; "), pathOf(t.draft.key))
+		if allow["artifacts"] != nil {
+			note += "; an artifact may choose the tool that renders it, on engines that other " +
+				"tenants use too: allow those that you trust (docs/sources.md)"
+		}
+		im.notes = append(im.notes, note)
+	}
+}
+
+// grantedEntries lists the entries of a grant; "" for a flag.
+func grantedEntries(grant any) string {
+	var entries []string
+	all, _ := grant.([]any)
+	for _, e := range all {
+		switch e := e.(type) {
+		case string:
+			entries = append(entries, e)
+		case map[string]any:
+			recipients := "any recipient"
+			if named := texts(e, "recipients"); len(named) > 0 {
+				recipients = strings.Join(named, ", ")
+			}
+			entries = append(entries, text(e, "service")+": "+recipients)
+		}
+	}
+	return strings.Join(entries, ", ")
 }
 
 // needsAlone reports whether a deployment has a source that is rendered for a tenant alone.
@@ -382,7 +472,8 @@ func repositories(document map[string]any) (urls []string) {
 
 // propose drafts the tenant. shared: another tenant deploys to one of its clusters. argocd is the
 // namespace of the Argo CD.
-func (t *tenant) propose(g grants, shared bool, argocd string) {
+func (t *tenant) propose(g grants, shared bool,
+	others func(string, fleet.TenantName) bool) {
 	d := newDraft(fleet.Key{Kind: fleet.KindTenant, Name: string(t.name)})
 	for _, p := range t.projects {
 		d.comment = append(d.comment, text(p.Object, "spec", "description"))
@@ -402,7 +493,7 @@ func (t *tenant) propose(g grants, shared bool, argocd string) {
 		}
 		var reserved []string
 		for _, ns := range keys(e.namespaces) {
-			if ns == argocd || fleet.ValidateNamespace(ns) != nil {
+			if others(ns, t.name) || fleet.ValidateNamespace(ns) != nil {
 				reserved = append(reserved, ns)
 			} else {
 				used[ns] = true
@@ -507,6 +598,11 @@ func (im *importer) judge(p *project, t *tenant) {
 		}
 	}
 	im.judgeDestinations(p, t, differ)
+	if _, others := ownersIn(p); len(others) > 0 {
+		differ("spec.roles[].groups", anys(others), anys(texts(t.draft.document, "spec", "owners")),
+			"an owner is a group of letters, digits, '-', '_', '.' and '/': correct the owners of "+
+				"the tenant before you merge")
+	}
 	if names, namespaces := im.moved(p.Name); len(names) > 0 {
 		differ("spec.destinations", anys(namespaces), nil, fmt.Sprintf("these namespaces are the "+
 			"platform's: Applications %s go to tenant %s", strings.Join(names, ", "),
@@ -517,7 +613,7 @@ func (im *importer) judge(p *project, t *tenant) {
 		case "sourceRepos", "destinations", "clusterResourceWhitelist", "description":
 		case "permitOnlyProjectScopedClusters":
 		case "sourceNamespaces":
-			given := im.given()
+			given := im.given(anyApp)
 			for _, ns := range texts(spec, k) {
 				if im.Adopt && ns != im.ArgoNamespace && given[ns] != t.name {
 					differ("spec."+k, ns, nil, projectFields[k])
@@ -565,7 +661,7 @@ var projectFields = map[string]string{
 	"signatureKeys": "Argosy deploys reviewed commits; it does not check GnuPG " +
 		"signatures",
 	"sourceNamespaces": "a tenant gets the exact namespaces from which its deployments adopt " +
-		"(Engine.applicationNamespaces)",
+		"(applicationNamespaces)",
 	"destinationServiceAccounts": "each environment has one credential",
 	"clusterResourceBlacklist":   "kinds that are not granted are denied",
 }

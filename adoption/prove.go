@@ -268,20 +268,23 @@ func (im *importer) conclude(files []configschema.File) {
 		}
 	}
 	im.concludeSecrets()
+	im.noteClusters()
 	im.noteMerged()
+	im.noteShared()
 	im.notePlatform()
+	im.noteGrants()
 	im.noteAccounts()
 	slices.Sort(im.notes)
 }
 
 // noteAccounts adds the commands that create the service accounts of environments on the Argo CD's
 // own cluster. There was none: Argo CD used its own. An account has role admin in each namespace of
-// its environment. If the environment has cluster-scoped kinds and no other tenant is served, the
-// account has the rights of Argo CD: beside other tenants, they would give one tenant the objects
-// of all. Argosy may request its tokens.
+// its environment. If the environment has cluster-scoped kinds and it is proven that no other
+// tenant has Applications there, the account has the rights of Argo CD: beside other tenants, they
+// would give one tenant the objects of all. Argosy may request its tokens.
 //
 // Role admin does not list every kind, and Argo CD reads nothing of a cluster of which it may not
-// list every kind. So the account may also read all of its namespaces.
+// list every kind. So the account may also list all kinds of its namespaces.
 func (im *importer) noteAccounts() {
 	reads := false
 	for _, name := range keys(im.tenants) {
@@ -302,12 +305,12 @@ func (im *importer) noteAccounts() {
 			im.run("kubectl -n %s create serviceaccount %s", space, account.Name)
 			binding := fmt.Sprintf("argosy-%s-%s --serviceaccount=%s:%s", name, e.name, space,
 				account.Name)
-			rights := "narrow its rights as you like"
-			if e.draft.has("spec.clusterResources") && len(im.served()) == 1 {
+			rights, alone := "narrow its rights as you like", im.alone(name, nil)
+			if e.draft.has("spec.clusterResources") && alone && im.provesAbsence() {
 				im.run("kubectl create clusterrolebinding %s --clusterrole=cluster-admin", binding)
 			} else {
 				if !reads {
-					im.run("kubectl create clusterrole argosy-reads --verb=get,list,watch " +
+					im.run("kubectl create clusterrole argosy-reads --verb=list,watch " +
 						"'--resource=*.*'")
 				}
 				reads = true
@@ -317,13 +320,19 @@ func (im *importer) noteAccounts() {
 					"--clusterrole=$role --serviceaccount=%s:%s; done; done",
 					strings.Join(keys(e.namespaces), " "), name, e.name, space, account.Name)
 				if e.draft.has("spec.clusterResources") {
-					rights = "bind a ClusterRole with the cluster-scoped kinds that it deploys"
+					rights = "bind ClusterRoles with which it deploys its cluster-scoped kinds " +
+						"and lists all of them"
+					if alone {
+						rights += "; or import the live Argo CD whole (--kubeconfig, without " +
+							"--namespace): if it has Applications of no other tenant, the " +
+							"account gets cluster-admin, as Argo CD has"
+					}
 				}
 			}
 			im.notes = append(im.notes, fmt.Sprintf("tenant %s deploys to the cluster of engine %s: "+
 				"the commands create service account %s there, and let argosy:argosy, the "+
-				"service account of the control plane, request its tokens; %s (docs/places.md)",
-				name, im.Engine, account, rights))
+				"service account of the control plane, request its tokens; %s (docs/places.md and "+
+				"docs/clusters.md)", name, im.Engine, account, rights))
 		}
 	}
 }

@@ -3,6 +3,7 @@ package adoption
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -104,6 +105,63 @@ func (im *importer) credential(t fleet.TenantName, o Original, url string,
 	}
 	im.credentials = append(im.credentials, c)
 	return c
+}
+
+// sharedRepositories are the repositories that several tenants read and that Argo CD reads for all
+// of them with Secrets without a project: one of several spellings each, sorted. A Secret of a
+// project is no statement about other projects, so such a repository is not proposed.
+func (im *importer) sharedRepositories(w *whole) (urls []string) {
+	readers, spelled := map[string][]fleet.TenantName{}, map[string]string{}
+	byName := func(a, b *tenant) int { return strings.Compare(string(a.name), string(b.name)) }
+	for _, t := range slices.SortedFunc(maps.Values(w.tenants), byName) {
+		for _, url := range texts(t.draft.document, "spec", "repositories") {
+			key, err := fleet.NormalizeRepoURL(url)
+			if err != nil || strings.HasSuffix(url, "/") {
+				continue
+			}
+			if spelled[key] == "" {
+				spelled[key] = url
+			}
+			if !slices.Contains(readers[key], t.name) {
+				readers[key] = append(readers[key], t.name)
+			}
+		}
+	}
+	for key, tenants := range readers {
+		if len(tenants) > 1 && openToProjects(w, key, tenants) {
+			urls = append(urls, spelled[key])
+		}
+	}
+	slices.Sort(urls)
+	return urls
+}
+
+// openToProjects reports whether a repository is read with a credential by one of the tenants, and
+// with none of a project.
+func openToProjects(w *whole, repository string, tenants []fleet.TenantName) (open bool) {
+	for _, c := range w.credentials {
+		scope, err := fleet.RepoScopeKey(c.url())
+		if err != nil || !fleet.RepoScopeCovers(scope, repository) ||
+			!slices.Contains(tenants, c.tenant) {
+			continue
+		}
+		if secretValue(c.secret.Object, "project") != "" {
+			return false
+		}
+		open = true
+	}
+	return open
+}
+
+// noteShared adds the note about the repositories that the written Fleet shares.
+func (im *importer) noteShared() {
+	if len(im.shared) > 0 {
+		im.notes = append(im.notes, fmt.Sprintf("several tenants read %s with a credential that "+
+			"Argo CD gives to every project: sharedRepositories of fleet/fleet.yaml lets them "+
+			"share an engine; confirm that every tenant with a grant may read all of it, or remove the "+
+			"entry, and each of these tenants needs an engine of its own",
+			strings.Join(im.shared, " and ")))
+	}
 }
 
 func sameOriginal(a, b Original) bool {

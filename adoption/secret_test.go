@@ -32,3 +32,46 @@ func TestATemplateOfCredentialsIsACredentialForItsFolder(t *testing.T) {
 		}
 	}
 }
+
+func TestASecretWithoutAProjectProposesASharedRepository(t *testing.T) {
+	t.Parallel()
+	secret := func(kind, url, more string) string {
+		return "apiVersion: v1\nkind: Secret\nmetadata: {name: acme, namespace: argocd, labels: " +
+			"{argocd.argoproj.io/secret-type: " + kind + "}}\nstringData: {url: \"" + url +
+			"\", password: hidden" + more + "}\n"
+	}
+	const repository, shared = "https://git.example.com/acme/app", "sharedRepositories:"
+	for name, c := range map[string]struct {
+		originals []string
+		want      bool
+	}{
+		"of a repository": {
+			[]string{secret("repository", repository+".git", ""), in("web", "one", "web"),
+				in("cart", "two", "cart")}, true},
+		"of a prefix": {
+			[]string{secret("repo-creds", "https://git.example.com/acme", ""),
+				in("web", "one", "web"), in("cart", "two", "cart")}, true},
+		"of a project": {
+			[]string{secret("repository", repository, ", project: one"), in("web", "one", "web"),
+				in("cart", "two", "cart")}, false},
+		"none": {
+			[]string{in("web", "one", "web"), in("cart", "two", "cart")}, false},
+		"for one tenant": {
+			[]string{secret("repository", repository, ""), in("web", "one", "web"),
+				in("cart", "one", "cart")}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			im, files := converged(t, c.originals...)
+			im.noteShared()
+			got := files["fleet/fleet.yaml"]
+			if strings.Contains(got, shared) != c.want || (len(im.notes) == 1) != c.want {
+				t.Errorf("%s\n%q", got, im.notes)
+			}
+			if c.want && (!strings.Contains(got, shared+"\n    - "+repository+"\n") ||
+				!strings.Contains(im.notes[0], repository)) {
+				t.Errorf("%s\n%q", got, im.notes)
+			}
+		})
+	}
+}

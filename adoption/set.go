@@ -18,13 +18,15 @@ type set struct {
 	losses []Difference
 	notes  []string
 	// of a single clusters generator: the selector of its clusters; nil: another generator, or all
-	selector map[string]any
+	selector  map[string]any
+	variables []string // of the environments of clusters that are not at hand
 	// annotations of clusters that are not at hand whose value is written: see fixAnnotations
 	fixed    map[string]string
 	blind    *probe     // the assumed item of a repository that is not at hand
 	patterns []*pattern // in place of apps, if the clusters are not at hand
-	probe    *probe     // of an importer that probes
-	probes   []*app     // the Applications of the probe
+	combined bool       // one generator is in place of several: see combined
+	layered  *layered   // the deployment of all clusters, if its merge changes some of them
+	probes   []*probe   // of an importer that probes
 	folded   bool       // a set replaces the deployments
 }
 
@@ -37,9 +39,16 @@ func (im *importer) readSets() {
 		s := &set{Original: o, result: Result{Kind: o.Kind, Namespace: o.Namespace, Name: o.Name,
 			Source: o.File}}
 		im.sets = append(im.sets, s)
+		if one := combined(list(o.Object, "spec", "generators")); one != nil {
+			s.Object, s.combined = clone(o.Object).(map[string]any), true
+			put(s.Object, steps("spec.generators"), []any{one})
+		}
 		reason := im.expand(s)
-		if im.probing && reason == "" && foldable(object(s.Object, "spec")) {
-			im.addProbe(s)
+		if im.probed == nil && reason == "" {
+			im.layer(s)
+		}
+		if im.probed != nil && reason == "" && foldable(object(s.Object, "spec")) {
+			im.addProbe(s, im.probed[len(im.sets)-1])
 		}
 		if reason != "" {
 			for _, a := range s.apps {
@@ -64,9 +73,7 @@ func (im *importer) expand(s *set) string {
 		im.adopt(s, owned)
 		return ""
 	}
-	goTemplate, _ := spec["goTemplate"].(bool)
-	g := &generator{im: im, set: s, r: renderer{goTemplate: goTemplate,
-		strict: slices.Contains(texts(spec, "goTemplateOptions"), "missingkey=error")}}
+	g := &generator{im: im, set: s, r: rendererOf(spec)}
 	var params []parameters
 	for i, raw := range list(spec, "generators") {
 		m, _ := raw.(map[string]any)
@@ -99,6 +106,13 @@ func (im *importer) expand(s *set) string {
 		s.apps = append(s.apps, im.add(o, s))
 	}
 	return ""
+}
+
+// rendererOf fills the templates of an ApplicationSet.
+func rendererOf(spec map[string]any) renderer {
+	goTemplate, _ := spec["goTemplate"].(bool)
+	return renderer{goTemplate: goTemplate,
+		strict: slices.Contains(texts(spec, "goTemplateOptions"), "missingkey=error")}
 }
 
 // clusterSelector is the selector of the only generator of clusters of an ApplicationSet, on its
@@ -215,74 +229,90 @@ func merged(base, patch any) any {
 // concludeSets sums the results of the generated Applications up for each ApplicationSet.
 func (im *importer) concludeSets() {
 	for _, s := range im.sets {
-		r := &s.result
-		if r.Status == Refused {
-			im.results = append(im.results, *r)
+		im.concludeSet(s)
+		r := s.result
+		r.Reason = s.asWrittenPath(r.Reason)
+		for i := range r.Differences {
+			r.Differences[i].Path = s.asWrittenPath(r.Differences[i].Path)
+		}
+		im.results = append(im.results, r)
+	}
+}
+
+// concludeSet sets the result of one ApplicationSet.
+func (im *importer) concludeSet(s *set) {
+	r := &s.result
+	if r.Status == Refused {
+		return
+	}
+	r.Status = Exact
+	if len(s.patterns) > 0 {
+		im.concludePatterns(s)
+		return
+	}
+	refused := 0
+	files := map[string]bool{}
+	seen := map[string]bool{}
+	for _, a := range s.apps {
+		if a.refused() {
+			refused++
+			if r.Reason == "" {
+				r.Reason = "Application " + a.Name + ": " + a.result.Reason
+			}
+			r.reasons = append(r.reasons, a.result.causes()...)
 			continue
 		}
-		r.Status = Exact
-		if len(s.patterns) > 0 {
-			im.concludePatterns(s)
-			continue
-		}
-		refused := 0
-		files := map[string]bool{}
-		seen := map[string]bool{}
-		for _, a := range s.apps {
-			if a.refused() {
-				refused++
-				if r.Reason == "" {
-					r.Reason = "Application " + a.Name + ": " + a.result.Reason
-				}
-				r.reasons = append(r.reasons, a.result.causes()...)
-				continue
-			}
-			files[a.result.File] = true
-			for _, d := range a.result.Differences {
-				d.Path = "spec.template." + d.Path
-				if id := d.Path + writeYAML(d.From); !seen[id] {
-					seen[id] = true
-					r.Differences = append(r.Differences, d)
-				}
+		files[a.result.File] = true
+		for _, d := range a.result.Differences {
+			d.Path = "spec.template." + d.Path
+			if id := d.Path + writeYAML(d.From); !seen[id] {
+				seen[id] = true
+				r.Differences = append(r.Differences, d)
 			}
 		}
-		switch written := keys(files); {
-		case refused == len(s.apps):
-			r.Status = Refused
-		case refused > 0:
+	}
+	switch written := keys(files); {
+	case refused == len(s.apps):
+		r.Status = Refused
+	case refused > 0:
+		r.Status = Changed
+		r.Differences = append(r.Differences, Difference{Path: "spec.generators",
+			From: len(s.apps), To: len(s.apps) - refused,
+			Reason: plural(refused, "generated Application") + " refused; " + r.Reason,
+			hard:   true})
+		r.File = written[0]
+	default:
+		r.Reason, r.File = "", written[0]
+	}
+	if r.Status != Refused {
+		selected := s.selected()
+		if selected && s.isLayered() {
+			s.losses = append(s.losses, s.layered.losses...)
+			s.notes = append(s.notes, s.layered.notes...)
+			s.variables = s.layered.variables
+		}
+		for _, l := range s.losses {
+			if !selected || !strings.HasSuffix(l.Path, ".clusters") {
+				r.Differences = append(r.Differences, l)
+			}
+		}
+		r.Differences = append(r.Differences, s.lostFields()...)
+		if len(r.Differences) > 0 {
 			r.Status = Changed
-			r.Differences = append(r.Differences, Difference{Path: "spec.generators",
-				From: len(s.apps), To: len(s.apps) - refused,
-				Reason: plural(refused, "generated Application") + " refused; " + r.Reason,
-				hard:   true})
-			r.File = written[0]
-		default:
-			r.Reason, r.File = "", written[0]
 		}
-		if r.Status != Refused {
-			selected := s.selected()
-			for _, l := range s.losses {
-				if !selected || !strings.HasSuffix(l.Path, ".clusters") {
-					r.Differences = append(r.Differences, l)
-				}
-			}
-			r.Differences = append(r.Differences, s.lostFields()...)
-			if len(r.Differences) > 0 {
-				r.Status = Changed
-			}
-			written := plural(len(files), "deployment")
-			if s.folded {
-				written = "a set"
-			}
-			r.Notes = append(s.notes, fmt.Sprintf("%s in %s", plural(len(s.apps)-refused,
-				"generated Application"), written))
-			if im.Adopt {
-				r.Notes = append(r.Notes, fmt.Sprintf("release the Applications before the merge: "+
-					"kubectl -n %s delete applicationset %s --cascade=orphan",
-					cmp.Or(s.Namespace, im.ArgoNamespace), s.Name))
-			}
+		written := plural(len(files), "deployment")
+		if s.folded && len(files) == 1 {
+			written = "a set"
+		} else if s.folded {
+			written = plural(len(files), "set") + ", one for each tenant"
 		}
-		im.results = append(im.results, *r)
+		r.Notes = append(s.notes, fmt.Sprintf("%s in %s", plural(len(s.apps)-refused,
+			"generated Application"), written))
+		if im.Adopt {
+			r.Notes = append(r.Notes, fmt.Sprintf("release the Applications before the merge: "+
+				"kubectl -n %s delete applicationset %s --cascade=orphan",
+				cmp.Or(s.Namespace, im.ArgoNamespace), s.Name))
+		}
 	}
 }
 
@@ -323,13 +353,12 @@ func (im *importer) concludePatterns(s *set) {
 		}
 		r.Notes = append(s.notes, written)
 	}
-	im.results = append(im.results, *r)
 }
 
 // selected reports whether deployments with the selector of the clusters generator replace the
 // ApplicationSet.
 func (s *set) selected() bool {
-	return s.selector != nil && !slices.ContainsFunc(s.apps, func(a *app) bool {
+	return s.environmentSelector() != nil && !slices.ContainsFunc(s.apps, func(a *app) bool {
 		return a.refused() || !a.draft.has("spec.destination.environmentSelector")
 	})
 }

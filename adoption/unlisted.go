@@ -130,6 +130,7 @@ func (im *importer) unlistedInPlace(s *set, o Original) string {
 
 // unlistedOverClusters proves the template in the environments of two assumed clusters.
 func (im *importer) unlistedOverClusters(s *set, r renderer) string {
+	im.loseOwn(s)
 	im.fixInGenerators(s)
 	if err := im.fixAnnotations(s, r); err != nil {
 		return err.Error()
@@ -144,7 +145,9 @@ func (im *importer) unlistedOverClusters(s *set, r renderer) string {
 		originals = append(originals, o)
 	}
 	if strings.Contains(fmt.Sprint(s.blind.sources, s.blind.list), markOfCluster) {
-		return "spec.generators: the items depend on a name or label of the cluster"
+		return "spec.generators: the items depend on a name or label of the cluster, and a set " +
+			"has the same items in every environment; import with the cluster Secrets and the " +
+			"repository, or from the live Argo CD, for a deployment for each"
 	}
 	if reason := im.sameForAnotherItem(s, r, originals[0], &clusters[0]); reason != "" {
 		return reason

@@ -102,6 +102,7 @@ func TestNoTokenAndNoInternalCauseIsRevealed(t *testing.T) {
 func TestReadersDecideNothing(t *testing.T) {
 	s := newSite(t, content())
 	for path, body := range map[string]string{
+		"/moves":   `{"tenant":"acme","environment":"prod","to":"eu-1"}`,
 		"/approve": `{"revision":"` + string(rev1) + `"}`, "/stop": `{"scope":"fleet"}`,
 		"/resume": `{"scope":"fleet"}`, "/tokens": `{"name":"x","role":"read"}`,
 	} {

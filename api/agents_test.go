@@ -100,9 +100,10 @@ func TestWithoutAgentsTheirListsAreEmptyAndNothingJoins(t *testing.T) {
 		api.History
 		api.State
 		api.PullReader
+		api.Simulator
 		api.Decider
 		api.Tokens
-	}{store, store, store, store, store, store})
+	}{store, store, store, store, store, store, store})
 	for _, list := range []string{"/agents", "/agent-tokens", "/own-applications"} {
 		s.want(s.get(list, platformToken), http.StatusOK, `"items":[]`)
 	}

@@ -28,6 +28,23 @@ func (s *Server) registerDecisions() {
 		"Make exactly the account or team of that number count as the owner (platform)",
 		"decisions",
 		platform), s.releaseOwner)
+	huma.Register(s.api, operation(http.MethodPost, "/moves", "move",
+		"Move an environment to another engine, or undo its move (platform)", "decisions",
+		platform), s.move)
+	huma.Register(s.api, operation(http.MethodPost, "/drains/pause", "pauseDrain",
+		"Request no further move off a draining engine (platform)", "decisions", platform),
+		func(ctx context.Context, in *asked[mirror.DrainPause]) (*body[view.Engine], error) {
+			return s.decideDrain(ctx, in.Body, s.decider.PauseDrain)
+		})
+	huma.Register(s.api, operation(http.MethodPost, "/drains/resume", "resumeDrain",
+		"Let a drain go on that is paused, or stopped by moves that failed (platform)", "decisions",
+		platform),
+		func(ctx context.Context, in *asked[mirror.DrainPause]) (*body[view.Engine], error) {
+			return s.decideDrain(ctx, in.Body, s.decider.ResumeDrain)
+		})
+	huma.Register(s.api, operation(http.MethodPost, "/evacuations", "evacuate",
+		"Give the environments of an engine that is gone other engines, or end that (platform)",
+		"decisions", platform), s.evacuate)
 	huma.Register(s.api, operation(http.MethodPost, "/applications/orphan", "orphan",
 		"Remove an Application whose deletion is blocked, without its cluster; a tenant may "+
 			"remove its own", "decisions", writers), s.abandon)
@@ -98,6 +115,59 @@ func (s *Server) releaseOwner(ctx context.Context,
 		return nil, s.answer(ctx, subject, err)
 	}
 	return &body[view.Owner]{made}, nil
+}
+
+// move reads the environment and the engine first: a misspelt name is not found.
+func (s *Server) move(ctx context.Context, in *asked[wire.MoveRequest]) (
+	*body[wire.MoveRequested], error) {
+	caller, b := callerOf(ctx), in.Body
+	id := fleet.EnvironmentID{Tenant: b.Tenant, Name: b.Environment}
+	if _, err := s.deciding.Explain(ctx, caller.Scope(), id); err != nil {
+		return nil, s.answer(ctx, subjectf("environment %s", id), err)
+	}
+	if _, err := single(ctx, s.deciding.Engines, caller.Scope(),
+		view.Filter{Engine: b.To}); err != nil {
+		return nil, s.answer(ctx, subjectf("engine %s", b.To), err)
+	}
+	operation, err := s.decider.RequestMove(ctx, mirror.MoveRequest{Environment: id, To: b.To,
+		By: caller.Subject(), Note: b.Note, DryRun: b.DryRun})
+	subject := subjectf("environment %s", id)
+	if errors.Is(err, mirror.ErrMoving) {
+		return nil, problem(http.StatusConflict, subject,
+			"a move of it is requested or under way",
+			"wait until it has ended: `argosy describe move "+id.String()+"`; to undo it, move "+
+				"the environment to the engine that it leaves, before an Application is deleted there")
+	}
+	if err != nil {
+		return nil, s.answer(ctx, subject, err)
+	}
+	return &body[wire.MoveRequested]{wire.MoveRequested{Operation: operation}}, nil
+}
+
+// decideDrain reads the engine first: a misspelt name is not found.
+func (s *Server) decideDrain(ctx context.Context, p mirror.DrainPause,
+	decide func(context.Context, mirror.DrainPause) error) (*body[view.Engine], error) {
+	caller := callerOf(ctx)
+	subject := subjectf("engine %s", p.Engine)
+	p.By = caller.Subject()
+	of := view.Filter{Engine: p.Engine}
+	e, err := single(ctx, s.deciding.Engines, caller.Scope(), of)
+	if err != nil {
+		return nil, s.answer(ctx, subject, err)
+	}
+	err = decide(ctx, p)
+	if errors.Is(err, mirror.ErrNotDraining) {
+		return nil, problem(http.StatusConflict, subject, "it does not drain, or its drain has not "+
+			"begun yet", "declare `state: Draining` in fleet/engines/"+string(p.Engine)+
+			".yaml, and wait until `argosy describe engine "+string(p.Engine)+"` shows the drain")
+	}
+	if err == nil {
+		e, err = single(ctx, s.deciding.Engines, caller.Scope(), of)
+	}
+	if err != nil {
+		return nil, s.answer(ctx, subject, err)
+	}
+	return &body[view.Engine]{e}, nil
 }
 
 // orphan reads the Application first: one outside of the caller's scope is not found.

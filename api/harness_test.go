@@ -87,7 +87,7 @@ func addTenant(m *apitest.Mirror, t fleet.TenantName) {
 			RepoURL: "https://git.example.com/" + string(t) + "/services", TargetRevision: "main",
 			Commit: rev1, Head: rev1, HeadAt: &at, Error: "of " + string(t), Since: &at}}})
 	m.Applications = append(m.Applications, view.Application{Tenant: t, Environment: "prod",
-		Deployment: "web", Name: string(t) + "-web-prod",
+		Deployment: "web", Name: string(t) + "-web-prod", Adopted: string(t) + "-apps/shop",
 		Engine: "eu-1", Revision: rev1, Apply: mirror.ApplyApplied, Sync: mirror.SyncSynced,
 		Health: mirror.HealthHealthy, CreatedAt: at, ChangedAt: at})
 	m.Operations = append(m.Operations, mirror.Operation{ID: "op-" + string(t),
@@ -146,13 +146,15 @@ type anyStore interface {
 	api.History
 	api.State
 	api.PullReader
+	api.Simulator
 	api.Decider
 	api.Tokens
 }
 
 func configOf(store anyStore) api.Config {
 	return api.Config{
-		Reader:  api.Reader{Inventory: store, History: store, State: store, PullReader: store},
+		Reader: api.Reader{Inventory: store, History: store, State: store, PullReader: store,
+			Simulator: store},
 		Decider: store, Tokens: store}
 }
 

@@ -90,6 +90,11 @@ type (
 		ByEngine
 		ByRevision
 	}
+	movesIn struct {
+		Paging
+		ByTenant
+		ByEnvironment
+	}
 	revisionsIn struct{ Paging }
 	problemsIn  struct {
 		Paging
@@ -137,6 +142,9 @@ func (in *applicationsIn) query() (view.Filter, view.Page) {
 }
 func (in *operationsIn) query() (view.Filter, view.Page) {
 	return view.Filter{Tenant: in.Tenant, Engine: in.Engine, Revision: in.Revision}, in.page()
+}
+func (in *movesIn) query() (view.Filter, view.Page) {
+	return view.Filter{Tenant: in.Tenant, Environment: in.Environment}, in.page()
 }
 func (in *problemsIn) query() (view.Filter, view.Page) {
 	return view.Filter{Tenant: in.Tenant, Name: in.Name}, in.page()
@@ -190,6 +198,8 @@ func (s *Server) registerLists() {
 		s.reader.Orphans, s.platformOnly)
 	list[operationsIn](s, "operations", "Operations with requester and result, newest first",
 		s.reader.Operations)
+	list[movesIn](s, "moves", "The last move of each environment to another engine",
+		s.reader.Moves)
 	list[revisionsIn](s, "revisions",
 		"Recorded commits of the config repo, newest first (platform)", s.reader.Revisions,
 		s.platformOnly)
@@ -246,6 +256,10 @@ type (
 	operationIn struct {
 		ID string `path:"id" maxLength:"64" pattern:"^[A-Za-z0-9-]+$"`
 	}
+	moveIn struct {
+		TenantIn
+		Environment fleet.EnvironmentName `path:"environment" maxLength:"63" pattern:"^[a-z0-9-]+$"`
+	}
 	revisionIn struct {
 		Revision fleet.Revision `path:"revision" pattern:"^[0-9a-f]{40}$"`
 	}
@@ -286,6 +300,10 @@ func (in *engineIn) identity() (view.Filter, string) {
 }
 func (in *operationIn) identity() (view.Filter, string) {
 	return view.Filter{Name: in.ID}, subjectf("operation %s", in.ID)
+}
+func (in *moveIn) identity() (view.Filter, string) {
+	return view.Filter{Tenant: in.Tenant, Environment: in.Environment},
+		subjectf("move of environment %s/%s", in.Tenant, in.Environment)
 }
 func (in *revisionIn) identity() (view.Filter, string) {
 	return view.Filter{Revision: in.Revision}, subjectf("revision %s", in.Revision)
@@ -333,6 +351,8 @@ func (s *Server) registerObjects() {
 	one[engineIn](s, "engine", "/engines/{engine}", "One engine (platform)", s.reader.Engines,
 		s.platformOnly)
 	one[operationIn](s, "operation", "/operations/{id}", "One operation", s.reader.Operations)
+	one[moveIn](s, "move", "/tenants/{tenant}/environments/{environment}/move",
+		"The last move of an environment", s.reader.Moves)
 	one[revisionIn](s, "revision", "/revisions/{revision}", "One recorded commit (platform)",
 		s.reader.Revisions, s.platformOnly)
 	s.registerState()

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -134,8 +135,8 @@ func parsePages(names ...string) map[string]*template.Template {
 	parsed := map[string]*template.Template{}
 	for _, name := range names {
 		t := template.New(name).Funcs(template.FuncMap{"ago": ago, "tone": tone, "percent": percent,
-			"short": fleet.Revision.Short, "deed": actionTone, "agentstate": agentState,
-			"web": web})
+			"mebibytes": mebibytes, "short": fleet.Revision.Short, "deed": actionTone,
+			"agentstate": agentState, "web": web})
 		parsed[name] = template.Must(t.ParseFS(pageFiles, "page/frame.html", "page/parts.html",
 			"page/"+name+".html"))
 	}
@@ -166,16 +167,19 @@ func tone(state any) string {
 	case "Synced", "Healthy", "Applied", "Succeeded", "Active", "true":
 		return "good"
 	case "Progressing", "Pending", "Running", "OutOfSync", "Deleting", "Cordoned", "Draining",
+		"Moving", "Waiting", "Paused",
 		"Suspended", "Terminating":
 		return "busy"
 	case "Degraded", "Missing", "Failed", "Conflict", "Held", "Error", "false", "Unreachable",
-		"DeletionBlocked":
+		"DeletionBlocked", "Stopped", "Evacuated":
 		return "bad"
 	}
 	return "none"
 }
 
 // percent returns part of whole, 0 to 100; 100 if whole is zero and part is not.
+func mebibytes(bytes float64) string { return fmt.Sprintf("%.0f MiB", bytes/(1<<20)) }
+
 func percent(part, whole int) int {
 	if whole <= 0 {
 		return min(part, 1) * 100
@@ -235,6 +239,7 @@ type (
 		frame
 		View         view.Environment
 		Placement    fleet.Placement
+		Moves        []view.Move // the one under way
 		Applications []view.Application
 		Agents       []view.Agent // the agent that serves it, if any
 		Own          []view.Own
@@ -321,6 +326,7 @@ func (s *website) readOverview(ctx context.Context, scope view.Scope) (overview,
 		v.Total.Synced += t.Counts.Synced
 		v.Total.Healthy += t.Counts.Healthy
 		v.Total.Failed += t.Counts.Failed
+		v.Total.Unknown += t.Counts.Unknown
 	}
 	return v, g.err
 }
@@ -465,6 +471,9 @@ func (s *website) environmentPage(w http.ResponseWriter, r *http.Request, token 
 		v.Placement, g.err = s.reader.Explain(g.ctx, g.scope, id)
 		v.Placement = placementFor(g.scope, v.Placement)
 	}
+	v.Moves = slices.DeleteFunc(many(g, s.reader.Moves, of, 1), func(m view.Move) bool {
+		return m.EndedAt != nil
+	})
 	v.Applications = many(g, s.reader.Applications, of, manyItems)
 	if v.View.Agent != "" {
 		v.Agents, v.Own = many(g, s.agents.Agents, of, 1), many(g, s.agents.OwnApplications, of,

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"argosy.dev/argosy/fleet/mirror"
 )
@@ -146,14 +147,35 @@ func TestPagesShowTheStatus(t *testing.T) {
 	s.want(s.page("/tenants/acme/environments/prod", platformToken), http.StatusOK, "least loaded",
 		"is dedicated to globex")
 	s.want(s.page("/tenants/acme/applications/web/prod", platformToken), http.StatusOK,
-		"acme-web-prod", "Healthy")
+		"<code>acme-apps/shop</code>", "Healthy")
 	s.want(s.page("/applications?health=Healthy&tenant=acme", platformToken), http.StatusOK,
-		"acme/web")
+		"acme/web", "in Argo CD <code>acme-apps/shop</code>")
 	s.want(s.page("/applications?after=nonsense", platformToken), http.StatusBadRequest)
 	for _, file := range []string{"style.css", "live.js", "icon.svg"} {
 		s.want(s.page("/static/"+file, ""), http.StatusOK)
 	}
 	s.want(s.page("/static/", platformToken), http.StatusNotFound)
+}
+
+func TestPagesShowNoSilentApplicationAsGreen(t *testing.T) {
+	m, at := content(), time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	m.Engines[0].Reachable, m.Engines[0].LastSeenAt = true, &at
+	for i := range m.Applications {
+		a := &m.Applications[i]
+		a.Sync, a.Health, a.LastSeenAt = mirror.SyncUnknown, mirror.HealthUnknown, &at
+		m.Tenants[i].Counts.Unknown, m.Environments[i].LastSeenAt = 1, &at
+	}
+	s := newSite(t, m)
+	for path, want := range map[string]string{
+		"/":                                   "<b>2</b><span>unknown: engine or cluster silent",
+		"/engines/eu-1":                       "Silent: last seen",
+		"/applications":                       "last seen 2026-11-20 12:00 UTC",
+		"/tenants/acme":                       "1 unknown",
+		"/tenants/acme/environments/prod":     "Unknown: its engine is silent",
+		"/tenants/acme/applications/web/prod": "Unknown: the engine is silent. It was last seen",
+	} {
+		s.want(s.page(path, platformToken), http.StatusOK, want)
+	}
 }
 
 // Texts of an engine or a tenant are escaped wherever they are displayed.

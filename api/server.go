@@ -87,6 +87,7 @@ func New(c Config) *Server {
 	s.registerLists()
 	s.registerObjects()
 	s.registerPulls()
+	s.registerSimulate()
 	s.registerDecisions()
 	s.registerTokens()
 	s.registerAgents()
@@ -195,6 +196,8 @@ func qualified(path, name string) string {
 			name += "Report"
 		}
 		return "Plan" + name
+	case strings.HasSuffix(path, "/fleet/placement"):
+		return "Simulation" + name
 	case strings.HasSuffix(path, "/fleet/agent"):
 		return "Protocol" + name
 	case strings.HasSuffix(path, "/fleet/agent/registry"):

@@ -23,6 +23,7 @@ type Reader struct {
 	History
 	State
 	PullReader
+	Simulator
 }
 
 // Inventory lists the objects of the fleet.
@@ -59,6 +60,9 @@ type History interface {
 	// Operations match Filter.{Tenant, Engine, Revision, Name (the operation's ID)}.
 	Operations(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
 		[]mirror.Operation, string, error)
+	// Moves match Filter.{Tenant, Environment}: the last move of each environment.
+	Moves(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
+		[]view.Move, string, error)
 	// Revisions match Filter.Revision. The API calls it with the platform in scope only.
 	Revisions(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
 		[]view.Revision, string, error)
@@ -88,6 +92,9 @@ type DecisionReader interface {
 	Holds(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
 		[]mirror.Hold, string, error)
 	Stops(ctx context.Context, scope view.Scope) ([]mirror.Stop, error)
+	// Explain is that of State.
+	Explain(ctx context.Context, scope view.Scope, environment fleet.EnvironmentID) (
+		fleet.Placement, error)
 }
 
 // State is the present state of the whole fleet.
@@ -119,6 +126,21 @@ type Decider interface {
 	// mirror.ErrNotFound when none of that UID is being deleted, mirror.ErrNotBlocked before
 	// mirror.DeletionBlockedAfter.
 	Abandon(ctx context.Context, decision mirror.Orphaning) error
+	// RequestMove requests the move of an environment, or undoes the one under way, and returns the
+	// id of its operation. mirror.ErrMoving if a move is requested, or under way and not undone by
+	// this one.
+	RequestMove(ctx context.Context, request mirror.MoveRequest) (string, error)
+	// PauseDrain keeps a drain from requesting moves; mirror.ErrNotDraining if there is none.
+	PauseDrain(ctx context.Context, pause mirror.DrainPause) error
+	// ResumeDrain ends a pause, and lets a drain go on that failed moves have stopped;
+	// mirror.ErrNotDraining if there is none.
+	ResumeDrain(ctx context.Context, pause mirror.DrainPause) error
+	// RequestEvacuation decides that a dead engine is evacuated. mirror.ErrEvacuated,
+	// mirror.ErrEngineAnswers.
+	RequestEvacuation(ctx context.Context, request mirror.EvacuationRequest) error
+	// EndEvacuation undoes an evacuation, or readmits its engine. mirror.ErrNotEvacuated,
+	// mirror.ErrEvacuatedAway.
+	EndEvacuation(ctx context.Context, request mirror.EvacuationRequest) error
 	// RemoveOrphan decides that exactly one orphan is removed; mirror.ErrNotFound if none of that
 	// UID is listed, or its removal is already decided.
 	RemoveOrphan(ctx context.Context, removal mirror.OrphanRemoval) (view.Orphan, error)

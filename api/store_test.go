@@ -15,7 +15,9 @@ import (
 	configschema "argosy.dev/argosy/config-schema"
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/catalog"
+	"argosy.dev/argosy/fleet/placement"
 	"argosy.dev/argosy/fleet/view"
+	"argosy.dev/argosy/reconciler"
 	"argosy.dev/argosy/reconciler/plan"
 	"argosy.dev/argosy/reconciler/postgres"
 	"argosy.dev/argosy/reconciler/postgres/embedded"
@@ -83,6 +85,7 @@ type realStore struct {
 	*postgres.Views
 	*postgres.Decisions
 	*postgres.Tokens
+	*reconciler.Simulator
 }
 
 // recorded is an API over a real store with a recorded fleet of these tenants.
@@ -119,7 +122,8 @@ func recorded(t *testing.T, database string, tenants ...string) *site {
 	if _, err := store.Plans.Record(t.Context(), lease, record); err != nil {
 		t.Fatal(err)
 	}
-	return newSiteOver(t, &realStore{store.Views, store.Decisions, store.Tokens})
+	return newSiteOver(t, &realStore{store.Views, store.Decisions, store.Tokens,
+		reconciler.NewSimulator(store.Plans, store.Views, store.Views)})
 }
 
 // token creates a token in the real store.
@@ -174,6 +178,27 @@ func TestTheAPIOverTheRealStore(t *testing.T) {
 			if len(seen) != want {
 				t.Errorf("%s: %d items, not %d", list, len(seen), want)
 			}
+		}
+	})
+	t.Run("a simulation reads the recorded fleet and records nothing", func(t *testing.T) {
+		both := both.in(t)
+		a := both.get("/simulate?change=join&engine=eu-2&like=eu-1", platform)
+		both.want(a, http.StatusOK)
+		out := decode[placement.Outcome](t, a)
+		load := fleet.EngineLoad{Applications: 3, Environments: 1}
+		if len(out.Moves) != 1 || out.Moves[0].To != "eu-2" || out.Moves[0].Unready != 3 ||
+			len(out.Engines) != 2 || out.Engines[0].Before != (fleet.EngineLoad{Applications: 6,
+			Environments: 2}) || out.Engines[0].After != load || out.Engines[1].After != load {
+			t.Errorf("%s", a.body)
+		}
+		a = both.get("/simulate?change=drain&engine=eu-1", platform)
+		both.want(a, http.StatusOK)
+		if out = decode[placement.Outcome](t, a); len(out.Moves) != 0 || len(out.Left) != 2 ||
+			out.Left[0].Reason != "no engine may serve it: one is draining and takes nothing new" {
+			t.Errorf("%s", a.body)
+		}
+		if again := both.get("/simulate?change=drain&engine=eu-1", platform); again.body != a.body {
+			t.Errorf("%s, then %s", a.body, again.body)
 		}
 	})
 	t.Run("another tenant's object is answered like a missing one", func(t *testing.T) {

@@ -87,6 +87,9 @@ func TestTheAgentChartMatchesTheManifest(t *testing.T) {
 				"--set",
 				"hub.url=https://argosy.example.com:8443,argocd.namespace=gitops,proxy.url=http://proxy.example.com:3128,proxy.noProxy=10.0.0.0/8,maxDeletions=5,repositories.private=false",
 				"--set-string", "hub.caBundle=" + string(ca)}},
+		"further namespaces": {edge.Install{Hub: "https://argosy.example.com",
+			ApplicationNamespaces: []string{"shop-apps", "more"}}, []string{"--set",
+			"hub.url=https://argosy.example.com,argocd.applicationNamespaces={shop-apps,more}"}},
 		"another port": {edge.Install{Hub: "https://argosy.example.com:8443"},
 			[]string{"--set", "hub.url=https://argosy.example.com:8443"}},
 	} {

@@ -1,6 +1,7 @@
 package configschema
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -41,7 +42,7 @@ func TestAnEnvironmentWithAnAgentNeedsNoServerAndNoCredential(t *testing.T) {
 			spec.Agent.Autonomous() != want.autonomous {
 			t.Errorf("%s: %+v", agent, spec)
 		}
-		e := spec.Agent.Engine(spec.Region)
+		e := spec.Agent.Engine("acme", spec.Region)
 		if e.ArgoCD != (fleet.ArgoCDInstance{Namespace: want.namespace}) ||
 			e.Connection.Agent == nil || e.Region != "eu" {
 			t.Errorf("%s as an engine: %+v", agent, e)
@@ -59,5 +60,39 @@ func TestAnEngineIsReachedByItsAgent(t *testing.T) {
 	agent := doc.Declaration.Engine.Connection.Agent
 	if doc.Declaration.Engine.Connection != (fleet.Connection{Agent: agent}) || agent == nil {
 		t.Errorf("%v\n%s", doc.Problems, text)
+	}
+}
+
+func TestAnEngineHasExactEndpointsOfMetrics(t *testing.T) {
+	for endpoint, want := range map[string]string{
+		"service: {name: argocd-metrics, port: 8082}":                       "",
+		"pod: {name: argocd-application-controller-0, port: 8082}":          "",
+		"service: {name: a, port: 1}, pod: {name: b, port: 1}":              "pod",
+		"service: {name: ../x, port: 1}":                                    "name",
+		"service: {name: x}":                                                "port",
+		"service: {name: x, port: 0}":                                       "port",
+		"service: {name: x, port: 1, path: /debug/pprof}":                   "path",
+		"url: http://169.254.169.254":                                       "metadata",
+		"service: {name: x, port: 1, namespace: kube-system, scheme: http}": "namespace",
+	} {
+		text := strings.Replace(string(New(fleet.KindEngine, "", "eu-1")), "inCluster: true",
+			"agent: {}", 1) + "\n  metrics:\n    applicationController: [{" + endpoint + "}]\n"
+		doc := Decode(File{Path: "fleet/engines/eu-1.yaml", Bytes: []byte(text)})
+		found := ""
+		for _, p := range doc.Problems {
+			found += p.Message + p.Field + "\n"
+		}
+		if want == "" && found != "" || !strings.Contains(found, want) {
+			t.Errorf("%s: %q, want %q", endpoint, found, want)
+		}
+	}
+}
+
+func TestAnAgentHasExactNamespacesOfApplications(t *testing.T) {
+	spec := agentEnvironment(t, "{applicationNamespaces: [shop-apps, more]}")
+	want := []fleet.ApplicationNamespace{{Namespace: "shop-apps", Tenant: "acme"},
+		{Namespace: "more", Tenant: "acme"}}
+	if e := spec.Agent.Engine("acme", spec.Region); !slices.Equal(e.ApplicationNamespaces, want) {
+		t.Errorf("%v", e.ApplicationNamespaces)
 	}
 }

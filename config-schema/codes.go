@@ -142,18 +142,23 @@ func planCodes() map[string]string {
 			"tenant.",
 		"already-adopted": "Another declaration has or adopts the Application of that name on the " +
 			"engine: an Application has one declaration.",
+		"artifact-unsupported": "The environment is on an engine whose Argo CD deploys no OCI " +
+			"artifacts.",
 		"cannot-render": "No object for Argo CD can be made from the declaration; it keeps " +
 			"its last good state.",
 		"engine-in-use": "The engine still serves environments or holds objects: it cannot " +
 			"be removed, nor become another Argo CD.",
 		"environment-in-use": "The environment still has Applications: its agent cannot join or " +
-			"leave, and neither its mode nor its Argo CD can change.",
+			"leave, and neither its mode nor its Argo CD can change. During a move, neither can the " +
+			"address of its cluster.",
 		"listing-failed": "The repository of a set cannot be read now: the deployments of its " +
 			"last listing stay.",
-		"plan-create":  "An object is created on an engine.",
-		"plan-delete":  "An object is deleted from an engine.",
-		"plan-hold":    "An object would be deleted, and waits for an approval.",
-		"plan-update":  "An object is changed on an engine.",
+		"plan-create": "An object is created on an engine.",
+		"plan-delete": "An object is deleted from an engine.",
+		"plan-hold":   "An object would be deleted, and waits for an approval.",
+		"plan-update": "An object is changed on an engine.",
+		"shared-clone": "Another tenant reads the repository on the same engine, and one of " +
+			"the two has a credential of its own: Argo CD keeps one clone for both.",
 		"sync-not-run": "The SyncRun is not run in an environment that no engine serves yet.",
 		"unplaced":     "No engine can serve the environment.",
 	}

@@ -1,9 +1,9 @@
 // Package configschema turns the files of a config repo into declarations, and into problems that a
 // person can fix.
 //
-// One declarative description per kind (kinds.go) gives the meaning, type, bounds and rule of each
-// field. The strict decoder, the JSON Schemas, the reference page and the templates all derive from
-// it, so that they cannot disagree.
+// One declarative description per kind (kindFleet and so on) gives the meaning, type, bounds and
+// rule of each field. The strict decoder, the JSON Schemas, the reference page and the templates
+// all derive from it, so that they cannot disagree.
 //
 // Rules of this package:
 //   - bytes in, values out: no I/O, and no result depends on anything but the arguments;

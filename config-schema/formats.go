@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/jq"
@@ -90,6 +91,11 @@ var (
 		code:    codeInvalidURL,
 		what:    "https://host[:port] of an API server, without path, query or user",
 		pattern: `^https://[^\s*?\[\]{}!\\%#/@]+$`, check: fleet.CheckServerURL}
+	formatMetricsURL = &format{
+		code: codeInvalidURL,
+		what: "http://host[:port] or https://host[:port], without path, query or user; not a " +
+			"link-local address",
+		pattern: `^https?://[^\s*?\[\]{}!\\%#/@]+$`, check: fleet.CheckMetricsURL}
 	formatServerGrant = &format{
 		code: codeInvalidURL,
 		what: "https://host[:port] of an API server, .domain for every host below it, " +
@@ -272,7 +278,16 @@ var (
 		pattern: `^[a-z0-9.-]*$`, check: checkGroup}
 	formatKind = &format{code: codeInvalidValue, what: "a kind, exactly",
 		pattern: `^[A-Z][A-Za-z0-9]*$`, check: checkKindName}
+	formatTime = &format{code: codeInvalidValue, what: "a time in UTC, as in RFC 3339",
+		pattern: `^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$`, check: checkTime}
 )
+
+func checkTime(s string) error {
+	if _, err := time.Parse("2006-01-02T15:04:05Z", s); err != nil {
+		return fmt.Errorf("%q is no time such as 2026-11-23T05:00:00Z", s)
+	}
+	return nil
+}
 
 func checkEngineNamespace(s string) error {
 	if err := checkDNSLabel(s); err != nil {

@@ -20,6 +20,9 @@ type AgentSpec struct {
 	// of the cluster's Argo CD; default argocd
 	ArgoCDNamespace string    `json:"argocdNamespace,omitempty"`
 	Mode            AgentMode `json:"mode,omitempty"` // default managed
+	// namespaces besides ArgoCDNamespace with Applications that the tenant may adopt; the agent's
+	// own settings must allow each of them too
+	ApplicationNamespaces []string `json:"applicationNamespaces,omitempty"`
 }
 
 // Autonomous reports whether the cluster's own Applications are the truth. Argosy deploys nothing
@@ -32,12 +35,24 @@ func (a AgentSpec) Namespace() string { return cmp.Or(a.ArgoCDNamespace, "argocd
 // Engine is the environment's own cluster as an engine. It serves this environment and no other.
 // Its Argo CD belongs to the tenant, so it has no known installationID and no capacity for
 // placement.
-func (a AgentSpec) Engine(region string) EngineSpec {
+func (a AgentSpec) Engine(t TenantName, region string) EngineSpec {
 	return EngineSpec{
 		ArgoCD: ArgoCDInstance{Namespace: a.Namespace()}, Connection: Connection{
 			Agent: &AgentConnection{}},
-		Region: region, State: EngineActive,
+		Region: region, State: EngineActive, ApplicationNamespaces: a.Given(t),
 	}
+}
+
+// Given returns ApplicationNamespaces with the tenant of the environment, whose Applications are in
+// all of them.
+func (a *AgentSpec) Given(t TenantName) (given []ApplicationNamespace) {
+	if a == nil {
+		return nil
+	}
+	for _, namespace := range a.ApplicationNamespaces {
+		given = append(given, ApplicationNamespace{Namespace: namespace, Tenant: t})
+	}
+	return given
 }
 
 // AgentConnection is an engine whose Argo CD an agent on its cluster reaches. It has no field yet.

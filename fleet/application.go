@@ -50,14 +50,6 @@ type Application struct {
 // and Healthy, and deletes it after those with a higher wave that are deleted too.
 const WaveAnnotation = "argosy.dev/wave"
 
-// Annotations of Applications by which other controllers change them: Kargo's, the prefix of Argo
-// CD Image Updater's, and the one without which the latter changes nothing.
-const (
-	KargoAnnotation        = "kargo.akuity.io/authorized-stage"
-	ImageUpdaterPrefix     = "argocd-image-updater.argoproj.io/"
-	ImageUpdaterAnnotation = ImageUpdaterPrefix + "image-list"
-)
-
 // Bounds of a wave.
 const (
 	MinWave = -1000
@@ -121,6 +113,8 @@ type Cluster struct {
 	ServiceAccount *ServiceAccount `json:",omitempty"`
 	// Cloud is set if Argo CD authenticates as an identity of a cloud.
 	Cloud *CloudIdentity `json:",omitempty"`
+	// Evacuated is the environment's: see Placement.
+	Evacuated []EngineName `json:",omitempty"`
 }
 
 // Repository is a private repository of one tenant as it is configured on one engine.

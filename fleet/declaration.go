@@ -55,13 +55,35 @@ type FleetSpec struct {
 	// exact hosts (with :port when not the default; "http://host" allows it without TLS) that a
 	// repoURL may name
 	GitHosts []string `json:"gitHosts,omitempty"`
+	// SharedRepositories are repositories, or folders of them with a trailing slash, that every
+	// tenant with a grant may read in full: with them, tenants share an engine and its clones
+	// although one of them has a credential of its own.
+	SharedRepositories []string `json:"sharedRepositories,omitempty"`
 	// ClusterHosts are the exact hosts (host or host:port) of API servers that may have internal
 	// addresses, such as 127.0.0.1 of a lab: see InternalServer.
 	ClusterHosts []string `json:"clusterHosts,omitempty"`
 	// RefusePrivateClusters also refuses API servers at addresses of private networks, unless
 	// ClusterHosts lists them.
-	RefusePrivateClusters bool     `json:"refusePrivateClusters,omitempty"`
-	Defaults              Defaults `json:"defaults,omitempty"`
+	RefusePrivateClusters bool           `json:"refusePrivateClusters,omitempty"`
+	Placement             FleetPlacement `json:"placement,omitzero"`
+	Defaults              Defaults       `json:"defaults,omitempty"`
+}
+
+// FleetPlacement limits what placement does in the whole fleet.
+type FleetPlacement struct {
+	Churn Churn `json:"churn,omitzero"`
+}
+
+// Churn limits how many environments leave one draining engine. Each engine has a budget of its
+// own: no drain waits for another.
+type Churn struct {
+	AtOnce  int `json:"atOnce,omitempty"`  // environments under way; 1..100; default 2
+	PerHour int `json:"perHour,omitempty"` // environments that begin; 1..10000; default 30
+}
+
+// OrDefaults returns the budget with the defaults of omitted fields.
+func (c Churn) OrDefaults() Churn {
+	return Churn{AtOnce: cmp.Or(c.AtOnce, 2), PerHour: cmp.Or(c.PerHour, 30)}
 }
 
 // Guards limit how many Applications of one tenant may be deleted without an approval, summed over
@@ -145,8 +167,12 @@ type EngineSpec struct {
 	Ring string `json:"ring,omitempty"`
 	// no Application on the engine is adopted; adopted ones stay as they are
 	PauseAdoption bool `json:"pauseAdoption,omitempty"`
+	// RFC 3339; all Pods of the repo-server are younger: no clone that a tenant left before exists
+	RepoServerRestartedAt string `json:"repoServerRestartedAt,omitempty"`
 	// namespaces besides ArgoCD.Namespace with Applications that a tenant may adopt
 	ApplicationNamespaces []ApplicationNamespace `json:"applicationNamespaces,omitempty"`
+	// where the load of its components is measured; nil: placement counts Applications
+	Metrics *EngineMetrics `json:"metrics,omitempty"`
 }
 
 // ApplicationNamespace gives the Applications of a namespace to one tenant. Its AppProject on the

@@ -5,6 +5,8 @@ type Placement struct {
 	Environment EnvironmentID `json:"environment"`
 	Engine      EngineName    `json:"engine"` // empty: not placed, see Reason
 	Reason      string        `json:"reason"` // one sentence for people
+	// the engine that the environment is leaving; empty: it does not move
+	From EngineName `json:"from,omitempty"`
 	// the constraint that no longer holds; the environment stays until it is moved
 	Misplaced string `json:"misplaced,omitempty"`
 	// every engine that was considered, best first
@@ -13,7 +15,9 @@ type Placement struct {
 	Revision Revision `json:"revision,omitempty"`
 	// number of Applications that the environment adds to the engine
 	Applications int `json:"applications"`
-	// decided by a person (argosy move) rather than by the rules
+	// the evacuated engines that it was on: none of them serves it when it comes back
+	Evacuated []EngineName `json:"evacuated,omitempty"`
+	// decided by a person (argosy move) or a drain rather than by the rules of placement
 	Forced bool `json:"forced,omitempty"`
 }
 

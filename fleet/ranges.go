@@ -3,6 +3,7 @@ package fleet
 import (
 	"errors"
 	"regexp"
+	"strconv"
 	"strings"
 )
 
@@ -24,6 +25,22 @@ var artifactTag = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$`)
 
 // IsDigest reports whether the revision is the digest of an OCI artifact.
 func IsDigest(revision string) bool { return digest.MatchString(revision) }
+
+// DeploysArtifacts reports whether Argo CD of a version deploys OCI artifacts, as 3.1 and later do,
+// or takes them for Git repositories. known is false for a version without a minor number.
+func DeploysArtifacts(version string) (able, known bool) {
+	major, rest, _ := strings.Cut(strings.TrimPrefix(version, "v"), ".")
+	minor, _, _ := strings.Cut(rest, ".")
+	x, errX := strconv.Atoi(major)
+	y, errY := strconv.Atoi(minor)
+	switch {
+	case errX != nil:
+		return false, false
+	case x < 3 || x > 3:
+		return x > 3, true
+	}
+	return errY == nil && y >= 1, errY == nil
+}
 
 // CheckArtifactRevision allows a digest, a tag and a range of versions.
 func CheckArtifactRevision(revision string) error {

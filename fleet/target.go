@@ -282,6 +282,7 @@ const (
 	pathText
 	fileText
 	revisionText
+	artifactText // revision of an OCI artifact
 	imageText
 	releaseText
 	valueText  // of a parameter; every other "${" is a part of the text
@@ -297,11 +298,20 @@ var textChecks = map[kindOfText]struct {
 }{
 	namespaceText: {checkNamespaceForm, maxName}, pathText: {CheckPath, 512},
 	fileText: {CheckValueFile, 512}, revisionText: {CheckRevision, 256},
-	imageText: {CheckImage, 512}, releaseText: {CheckRelease, maxRelease},
-	valueText: {anyText, 4096}, valuesText: {anyText, MaxValues},
+	artifactText: {checkOneOfArtifact, 256}, imageText: {CheckImage, 512},
+	releaseText: {CheckRelease, maxRelease},
+	valueText:   {anyText, 4096}, valuesText: {anyText, MaxValues},
 }
 
 func anyText(string) error { return nil }
+
+// checkOneOfArtifact allows a digest and a tag: the grant of ranges is checked as they are written.
+func checkOneOfArtifact(revision string) error {
+	if IsDigest(revision) {
+		return nil
+	}
+	return cmp.Or(CheckArtifactRevision(revision), CheckRevision(revision))
+}
 
 // resolve replaces the variables of a source, in copies of its parts.
 func (r *resolver) resolve(s *Source, at written) {
@@ -315,7 +325,11 @@ func (r *resolver) resolve(s *Source, at written) {
 func (r *resolver) texts(s *Source, at written,
 	each func(field, text string, kind kindOfText) string) {
 	s.Path = each(at.path+".path", s.Path, pathText)
-	s.TargetRevision = each(at.revision+".targetRevision", s.TargetRevision, revisionText)
+	revision := revisionText
+	if s.Artifact() {
+		revision = artifactText
+	}
+	s.TargetRevision = each(at.revision+".targetRevision", s.TargetRevision, revision)
 	if k := s.Kustomize; k != nil && len(k.Images) > 0 {
 		copied := *k
 		copied.Images = slices.Clone(k.Images)
@@ -357,8 +371,13 @@ func (r *resolver) text(field, text string, kind kindOfText) string {
 	}
 	out, err := r.expand(text)
 	if form := textChecks[kind]; err == nil {
-		if err = form.check(out); err == nil && len(out) > form.most {
+		switch {
+		case out == "" && kind != valueText && kind != valuesText:
+			err = errors.New("it is empty")
+		case len(out) > form.most:
 			err = fmt.Errorf("it has %d bytes; at most %d are allowed", len(out), form.most)
+		default:
+			err = form.check(out)
 		}
 		if err != nil {
 			err = fmt.Errorf("in environment %q it is %s: %w", r.env.Key.Name, shown(out), err)

@@ -150,6 +150,34 @@ func TestTheNameOfAClusterIsThatOfThePlatform(t *testing.T) {
 	}
 }
 
+// An artifact has digests, which no ref of Git is, and no repository in Git has them.
+func TestAVariableGivesTheRevisionOfAnArtifact(t *testing.T) {
+	digest := "sha256:" + strings.Repeat("a", 64)
+	const git, artifact = "https://git.example.com/a", "oci://registry.example.com/a"
+	for _, c := range []struct{ repository, revision, err string }{
+		{artifact, digest, ""},
+		{artifact, "1.4.0", ""},
+		{artifact, "1.x", "a range of versions"},
+		{artifact, digest + "a", "an OCI artifact has tags"},
+		{artifact, "a/b", "an OCI artifact has tags"},
+		{artifact, "", "is empty"},
+		{git, digest, "only letters, digits"},
+		{git, "a/b", ""},
+		{git, "", "is empty"},
+	} {
+		env := place("prod")
+		env.Environment.Variables = map[string]string{"release": c.revision}
+		got, unresolved := deploying(DeploymentSpec{Source: Source{RepoURL: c.repository,
+			Path: ".", TargetRevision: "${environment.variables.release}"}}).TargetIn(env,
+			Defaults{})
+		if c.err == "" && (len(unresolved) > 0 || got.Sources[0].TargetRevision != c.revision) ||
+			c.err != "" && (len(unresolved) != 1 ||
+				!strings.Contains(unresolved[0].Err.Error(), c.err)) {
+			t.Errorf("%s at %q: %v", c.repository, c.revision, unresolved)
+		}
+	}
+}
+
 func TestAVariableIsNotExpandedAgain(t *testing.T) {
 	d := deploying(DeploymentSpec{Source: Source{Path: ".", TargetRevision: "main",
 		Helm: &HelmSource{Values: "a: $${$${environment.name}} $${environment.name}"}}})

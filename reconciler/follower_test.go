@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -50,10 +52,33 @@ func TestATenantListsABoundedNumberOfRepositories(t *testing.T) {
 	if _, err := f.listings(request("globex", 0)); errors.Is(err, errTooManyListed) {
 		t.Errorf("another tenant: %v", err)
 	}
+	waits := func(want ...fleet.ListingRequest) {
+		t.Helper()
+		var got []fleet.ListingRequest
+		for _, of := range f.waiting["acme"] {
+			got = slices.AppendSeq(got, maps.Keys(of))
+		}
+		slices.SortFunc(got, fleet.CompareRequests)
+		if !slices.Equal(got, want) || len(f.waiting["globex"]) > 0 {
+			t.Errorf("%v wait for room, want %v; of another tenant %v", got, want,
+				f.waiting["globex"])
+		}
+	}
+	waits(last)
+	more := last
+	more.Paths = "more/*"
+	f.update(key("acme", mostListed+1), []fleet.ListingRequest{more})
+	waits(last, more)
 	f.update(key("acme", 0), nil)
 	if _, err := f.listings(last); errors.Is(err, errTooManyListed) {
 		t.Errorf("with room: %v", err)
 	}
+	waits() // both are of one repository
+	f.update(key("acme", 0), []fleet.ListingRequest{request("acme", 0)})
+	waits(request("acme", 0))
+	f.update(key("acme", 0), nil) // it goes while it waits
+	waits()
+	f.update(key("acme", mostListed+1), nil)
 	f.update(key("globex", 0), nil)
 	if len(f.places) != mostListed+1 {
 		t.Errorf("%d places: the other set still lists the repository", len(f.places))
@@ -82,9 +107,19 @@ func TestATenantListsARepositoryInABoundedNumberOfWays(t *testing.T) {
 	if _, err := f.listings(last); !errors.Is(err, errTooManyRequests) {
 		t.Errorf("one too many: %v", err)
 	}
+	if n := len(f.waiting["acme"][placeOf(last)]); n != 1 {
+		t.Errorf("%d requests wait for room", n)
+	}
+	f.update(key(mostRequests+1), []fleet.ListingRequest{request(1)}) // another set asks as well
+	if n := len(f.waiting["acme"][placeOf(last)]); n != 1 {
+		t.Errorf("%d requests wait, though one of them is read", n)
+	}
 	f.update(key(0), nil)
 	if _, err := f.listings(last); err != nil {
 		t.Errorf("with room, and a proposal: %v", err)
+	}
+	if len(f.waiting) > 0 {
+		t.Errorf("with room, %v wait", f.waiting)
 	}
 	if at := f.places[placeOf(last)]; len(f.places) != 1 || len(at.requests) != mostRequests {
 		t.Errorf("%d places, %d requests", len(f.places), len(at.requests))

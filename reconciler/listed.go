@@ -172,7 +172,7 @@ func (l *Loop) planListings(ctx context.Context, lease mirror.Lease,
 	}
 	r := &plan.Request{Revision: l.stored.state.Revision(), Relation: mirror.RelationSame,
 		Listed: inputs}
-	lacking(l.recovery, r)
+	l.lacking(r)
 	if err := l.planner.readHistory(ctx, l.stored.state, r); err != nil {
 		return err
 	}

@@ -122,15 +122,17 @@ type follower struct {
 
 	reads *readQueue
 
-	mu        sync.Mutex
-	ctx       context.Context // of the term; nil: this replica does not lead
-	view      *catalog.View
-	reading   *sync.WaitGroup
-	sets      map[fleet.Key][]fleet.ListingRequest
-	places    map[place]*followed
-	byRepo    map[string]map[place]bool
-	ofTenant  map[fleet.TenantName]map[place]bool
-	asked     map[fleet.ListingRequest]int // sets that request it
+	mu       sync.Mutex
+	ctx      context.Context // of the term; nil: this replica does not lead
+	view     *catalog.View
+	reading  *sync.WaitGroup
+	sets     map[fleet.Key][]fleet.ListingRequest
+	places   map[place]*followed
+	byRepo   map[string]map[place]bool
+	ofTenant map[fleet.TenantName]map[place]bool
+	asked    map[fleet.ListingRequest]int // sets that request it
+	// asked requests that have no room, by tenant and place
+	waiting   map[fleet.TenantName]map[place]map[fleet.ListingRequest]bool
 	changes   int
 	news      map[fleet.ListingRequest]int // not planned; the count of changes at the last one
 	proposals map[fleet.ListingRequest]proposal
@@ -158,6 +160,7 @@ func (f *follower) reset() {
 	f.sets, f.places = map[fleet.Key][]fleet.ListingRequest{}, map[place]*followed{}
 	f.byRepo, f.ofTenant = map[string]map[place]bool{}, map[fleet.TenantName]map[place]bool{}
 	f.asked = map[fleet.ListingRequest]int{}
+	f.waiting = map[fleet.TenantName]map[place]map[fleet.ListingRequest]bool{}
 	f.news = map[fleet.ListingRequest]int{}
 	f.proposals, f.proposed = map[fleet.ListingRequest]proposal{}, 0
 	f.recorded = map[place]mirror.ListingStatus{}
@@ -246,13 +249,26 @@ func (f *follower) follow(k fleet.Key, requests []fleet.ListingRequest) {
 	}
 }
 
+// add reads a request, or remembers it until there is room.
 func (f *follower) add(r fleet.ListingRequest) {
 	p := placeOf(r)
 	at := f.places[p]
-	if at == nil {
-		if f.ctx == nil || len(f.ofTenant[p.tenant]) >= mostListed {
+	full := f.ctx == nil || len(f.ofTenant[p.tenant]) >= mostListed
+	if at != nil {
+		if _, there := at.requests[r]; there {
 			return
 		}
+		full = len(at.requests) >= mostRequests
+	}
+	if full {
+		if f.waiting[p.tenant] == nil {
+			f.waiting[p.tenant] = map[place]map[fleet.ListingRequest]bool{}
+		}
+		index(f.waiting[p.tenant], p, r)
+		return
+	}
+	f.unwait(r)
+	if at == nil {
 		ctx, stop := context.WithCancel(f.ctx)
 		at = &followed{place: p, kick: pacing.NewSignal(), stop: stop,
 			requests: map[fleet.ListingRequest]kept{}, failure: f.recorded[p].Error}
@@ -261,48 +277,58 @@ func (f *follower) add(r fleet.ListingRequest) {
 		index(f.byRepo, repoKey(p.repoURL), p)
 		f.reading.Go(func() { f.keep(ctx, at) })
 	}
-	if _, there := at.requests[r]; !there && len(at.requests) < mostRequests {
-		at.requests[r], at.tip = kept{}, ""
-		at.kick.Set()
+	at.requests[r], at.tip = kept{}, ""
+	at.kick.Set()
+}
+
+func (f *follower) unwait(r fleet.ListingRequest) {
+	unindex(f.waiting[r.Tenant], placeOf(r), r)
+	if len(f.waiting[r.Tenant]) == 0 {
+		delete(f.waiting, r.Tenant)
 	}
 }
 
+// drop ends a request, and gives its room to those of the tenant that wait for it.
 func (f *follower) drop(r fleet.ListingRequest) {
+	f.unwait(r)
 	at := f.places[placeOf(r)]
 	if at == nil {
 		return
 	}
-	full := len(at.requests) >= mostRequests
 	delete(at.requests, r)
 	delete(f.news, r)
+	room := at.place
 	if len(at.requests) == 0 {
 		at.stop()
 		delete(f.places, at.place)
-		full = len(f.ofTenant[at.tenant]) >= mostListed
 		unindex(f.ofTenant, at.tenant, at.place)
 		unindex(f.byRepo, repoKey(at.repoURL), at.place)
 		f.forget(at.place)
-	}
-	if !full {
-		return
-	}
-	for other := range f.asked {
-		if other.Tenant == at.tenant {
-			f.add(other) // there is room now
+		for p := range f.waiting[at.tenant] {
+			if f.places[p] == nil {
+				room = p
+				break
+			}
 		}
 	}
-}
-
-func index[K comparable](places map[K]map[place]bool, k K, p place) {
-	if places[k] == nil {
-		places[k] = map[place]bool{}
+	for other := range f.waiting[at.tenant][room] {
+		if now := f.places[room]; now != nil && len(now.requests) >= mostRequests {
+			return
+		}
+		f.add(other)
 	}
-	places[k][p] = true
 }
 
-func unindex[K comparable](places map[K]map[place]bool, k K, p place) {
-	if delete(places[k], p); len(places[k]) == 0 {
-		delete(places, k)
+func index[K, V comparable](of map[K]map[V]bool, k K, v V) {
+	if of[k] == nil {
+		of[k] = map[V]bool{}
+	}
+	of[k][v] = true
+}
+
+func unindex[K, V comparable](of map[K]map[V]bool, k K, v V) {
+	if delete(of[k], v); len(of[k]) == 0 {
+		delete(of, k)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/fleet/pacing"
 	"argosy.dev/argosy/fleet/view"
@@ -18,6 +19,7 @@ type Loop struct {
 	*Previewer
 	wake     pacing.Signal
 	released pacing.Signal // the lease may be free
+	drains   pacing.Signal // a drain may go on
 	pushes   *throttle
 	terms    *terms
 	planner  planner
@@ -26,18 +28,23 @@ type Loop struct {
 	branch   branch
 	listed   *follower
 	recovery *recovery.Recovery
-	asker    *asker       // of reviews; nil without Reviews
-	reported sourceStatus // the last recorded one
+	// read at the start of each reconcile
+	evacuated evacuations
+	asker     *asker       // of reviews; nil without Reviews
+	reported  sourceStatus // the last recorded one
+	term      mirror.Lease // while this replica leads
 }
 
 // NewLoop returns a loop that can be woken before it runs.
 func NewLoop(c Config) *Loop {
 	l := &Loop{Config: c, wake: pacing.NewSignal(), released: pacing.NewSignal(),
+		drains:  pacing.NewSignal(),
 		planner: planner{c.Renderer, c.Store}, repo: &repo{Source: c.Source, Decoder: c.Decoder},
-		stored: &stored{}}
+		stored:    &stored{},
+		evacuated: evacuations{tried: map[fleet.EngineName]trial{}}}
 	l.listed = newFollower(c, l.Wake)
 	l.repo.listed = l.listed
-	l.Previewer = newPreviewer(c.Pulls, l.repo, l.planner)
+	l.Previewer = newPreviewer(c.Pulls, l.repo, l.planner, c.Unready)
 	l.recovery = recovery.New(recovery.Config{Engines: c.Engines, Agents: c.Agents, Stops: c.Stops,
 		Wake: l.Wake, Log: c.Log})
 	if c.Reviews != nil {
@@ -57,6 +64,9 @@ func (l *Loop) Wake() { l.wake.Set() }
 // reconcile brings the store to the head of the branch, and then to approvals and reviews of
 // earlier commits, and to the listings of sets. A failed step changes nothing.
 func (l *Loop) reconcile(ctx context.Context, lease mirror.Lease) (string, error) {
+	if err := l.readEvacuations(ctx); err != nil {
+		l.Log.Warn("failed to read the evacuations; those known go on", "error", err)
+	}
 	result, err := l.reconcileHead(ctx, lease)
 	if err == nil {
 		err = l.confirm(ctx, lease)
@@ -66,6 +76,10 @@ func (l *Loop) reconcile(ctx context.Context, lease mirror.Lease) (string, error
 	}
 	if err == nil {
 		err = l.takeListings(ctx, lease)
+	}
+	// a head that cannot be read or planned keeps no environment from its engine
+	if !errors.Is(err, mirror.ErrFenced) && !errors.Is(err, mirror.ErrStale) {
+		err = errors.Join(err, l.takeMoves(ctx, lease), l.takeEvacuations(ctx, lease))
 	}
 	return result, err
 }
@@ -136,14 +150,26 @@ func (l *Loop) planAndRecord(ctx context.Context, lease mirror.Lease, head Head,
 	if err != nil {
 		return nil, err
 	}
+	err = l.recordPlan(ctx, lease, head, r, p)
+	if err == nil && p.RevisionHold == nil {
+		l.stored.argoCD = r.ArgoCD
+	}
+	return p, err
+}
+
+// recordPlan records a plan that changes something. Completed deletions alone change the applied
+// state only: the store has them already.
+func (l *Loop) recordPlan(ctx context.Context, lease mirror.Lease, head Head, r *plan.Request,
+	p *plan.Plan) error {
 	if p.Empty() && r.Revision == l.stored.state.Revision() {
+		l.stored.state.Commit(p)
 		l.stored.trackDeletions(p, r.Deleted)
-		return p, nil
+		return nil
 	}
 	if err := l.record(ctx, lease, head, r, p); err != nil {
-		return nil, fmt.Errorf("record revision %s: %w", r.Revision.Short(), err)
+		return fmt.Errorf("record revision %s: %w", r.Revision.Short(), err)
 	}
-	return p, nil
+	return nil
 }
 
 // record stores the plan, makes it the applied state, and notifies the workers.
@@ -160,6 +186,11 @@ func (l *Loop) record(ctx context.Context, lease mirror.Lease, head Head, r *pla
 	record := p.Record()
 	if l.Pulls != nil && p.RevisionHold == nil {
 		record.Impact = impact(p)
+	}
+	for i, m := range record.Moves {
+		to := m.To
+		record.Moves[i].MoveRequest = r.Moves[m.Environment]
+		record.Moves[i].To = to // of an evacuation, the plan has chosen it
 	}
 	record.Author, record.Subject, record.CommittedAt, record.Sealed = head.Author, head.Subject,
 		head.At, sealed
@@ -184,10 +215,10 @@ func (l *Loop) publish() {
 		l.withdraw()
 		return
 	}
-	at := &basis{state: l.stored.state, revision: l.stored.state.Revision()}
+	at := &basis{state: l.stored.state, revision: l.stored.state.Revision(), lease: l.term}
 	at.behind = l.branch.fetched != at.revision
 	at.ready = !l.recovery.Pending() && at.revision != "" && l.branch.planned != "" &&
 		l.branch.planned == l.branch.fetched
-	lacking(l.recovery, &at.request)
+	l.lacking(&at.request)
 	l.Previewer.at.Store(at)
 }

@@ -63,7 +63,7 @@ func (p planner) computeGuarded(ctx context.Context, state *plan.AppliedState,
 func (p planner) readHistory(ctx context.Context, state *plan.AppliedState,
 	r *plan.Request) error {
 	recent, err := p.store.Recent(ctx, window(state))
-	r.Now, r.Recent = recent.Now, recent.Deleted
+	r.Now, r.Recent, r.ArgoCD = recent.Now, recent.Deleted, recent.ArgoCD
 	return err
 }
 
@@ -79,10 +79,11 @@ type branch struct {
 	meanwhile approvals      // of the last plan of the applied revision without Git
 }
 
-// current reports whether the last plan was made from this request: the same head, and no approval
-// or completed deletion since.
+// current reports whether the last plan was made from this request: the same head, and no
+// approval, completed deletion or upgrade since.
 func (b *branch) current(r *plan.Request) bool {
-	return r.Revision == b.planned && approvalsOf(r) == b.approvals && len(r.Deleted) == 0
+	return r.Revision == b.planned && approvalsOf(r) == b.approvals && len(r.Deleted) == 0 &&
+		!r.Upgraded
 }
 
 // approvals identifies the result of a read: an approval that is given again is the latest.

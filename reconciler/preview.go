@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 
 	"argosy.dev/argosy/fleet"
@@ -60,14 +61,16 @@ type Previewer struct {
 	pulls   Pulls
 	repo    *repo
 	planner planner
+	unready UnreadyReader         // may be nil
 	at      atomic.Pointer[basis] // nil: this replica does not lead
 	// computing is full while a plan is computed: a commit waits for readers of the applied state,
 	// so at most for one.
 	computing chan struct{}
 }
 
-func newPreviewer(pulls Pulls, r *repo, p planner) *Previewer {
-	return &Previewer{pulls: pulls, repo: r, planner: p, computing: make(chan struct{}, 1)}
+func newPreviewer(pulls Pulls, r *repo, p planner, u UnreadyReader) *Previewer {
+	return &Previewer{pulls: pulls, repo: r, planner: p, unready: u,
+		computing: make(chan struct{}, 1)}
 }
 
 // basis is the applied state that previews are planned against.
@@ -77,6 +80,7 @@ type basis struct {
 	ready    bool           // every change of the branch is applied or held
 	behind   bool           // the branch's head is held
 	request  plan.Request   // what a recovery has not found yet
+	lease    mirror.Lease   // of the leader that published it
 }
 
 // withdraw ends previews until the next publish.
@@ -106,6 +110,11 @@ func (v *Previewer) Preview(ctx context.Context, r PreviewRequest) (Preview, err
 	request := at.request
 	request.Revision, request.Relation = r.Head, mirror.RelationDescendant
 	request.Files, request.Explain = inputs, true
+	if v.unready != nil && slices.ContainsFunc(out.Files, ofEngine) {
+		if request.Unready, err = v.unready.Unready(ctx); err != nil {
+			return Preview{}, err
+		}
+	}
 	if out.Plan, err = v.planned(ctx, at, &request); err != nil {
 		return Preview{}, fmt.Errorf("plan %s: %w", r.Ref, err)
 	}
@@ -113,6 +122,9 @@ func (v *Previewer) Preview(ctx context.Context, r PreviewRequest) (Preview, err
 	out.Problems = out.Plan.Problems
 	return out, nil
 }
+
+// ofEngine reports whether a path is that of an Engine, whose drain may begin.
+func ofEngine(path string) bool { return strings.HasPrefix(path, "fleet/engines/") }
 
 // planned computes a plan as the loop would, without reviews, which do not exist yet.
 func (v *Previewer) planned(ctx context.Context, at *basis, r *plan.Request) (*plan.Plan, error) {

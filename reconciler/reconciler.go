@@ -95,6 +95,36 @@ type Store interface {
 	Listings(ctx context.Context) ([]mirror.ListingStatus, error)
 	// SetListings records the status of some of them.
 	SetListings(ctx context.Context, status []mirror.ListingStatus) error
+	// MoveRequests are the requested moves of environments that no plan has taken up yet.
+	MoveRequests(ctx context.Context) ([]mirror.MoveRequest, error)
+	// UnfitAgents lists why agents cannot carry out the steps of a move.
+	UnfitAgents(ctx context.Context, m mirror.MoveRequest) ([]string, error)
+	// MoveObstacles lists what would make a move wait, as the mirror has it.
+	MoveObstacles(ctx context.Context, m mirror.MoveRequest) ([]string, error)
+	// EndDryRun records that a move could begin, with a summary.
+	EndDryRun(ctx context.Context, operation, summary string) error
+	// RefuseMove ends a requested move, and records the reason.
+	RefuseMove(ctx context.Context, operation, why string) error
+	// EndDrains forgets the drains of all engines but those that drain; mirror.ErrFenced when the
+	// lease has passed on.
+	EndDrains(ctx context.Context, lease mirror.Lease, draining []fleet.EngineName) error
+	// Drain returns the progress of an engine's drain, and begins it.
+	Drain(ctx context.Context, engine fleet.EngineName, patience time.Duration) (mirror.DrainFacts,
+		error)
+	// RequestDrain requests moves within the budget, and returns how many.
+	RequestDrain(ctx context.Context, engine fleet.EngineName, churn fleet.Churn,
+		moves []mirror.MoveRequest) (int, error)
+	// SetDrain records the state of an engine's drain.
+	SetDrain(ctx context.Context, engine fleet.EngineName, d mirror.Drain) error
+	// Evacuations are the evacuated engines.
+	Evacuations(ctx context.Context) ([]mirror.Evacuation, error)
+	// RestoreEvacuation records an evacuation again that only placements show.
+	RestoreEvacuation(ctx context.Context, engine fleet.EngineName) error
+	// SetEvacuation records the progress; mirror.ErrNotEvacuated if a person has ended it.
+	SetEvacuation(ctx context.Context, e mirror.Evacuation) error
+	// ReadmitEngine removes the record of an evacuation that a person has ended, once the Clusters
+	// that were changed since are applied, and reports whether it has.
+	ReadmitEngine(ctx context.Context, engine fleet.EngineName) (bool, error)
 	// Mirror is the present version of the mirror.
 	Mirror(ctx context.Context) (mirror.State, error)
 	// Confirm records that the mirror at this version follows from the head of the config repo;
@@ -124,8 +154,12 @@ type Config struct {
 	Lister   Lister        // reads the repositories that sets list; nil: none is read
 	// ListingPoll is between reads of a listed repository; default 3 min
 	ListingPoll time.Duration
-	Metrics     *Metrics
-	Log         *slog.Logger
+	// Unready orders the environments of a drain; nil: no engine is emptied
+	Unready UnreadyReader
+	// DrainPatience is after how long a move that waits is in trouble; default 5 min
+	DrainPatience time.Duration
+	Metrics       *Metrics
+	Log           *slog.Logger
 
 	// Of pull requests; each may be nil.
 	Pulls Pulls // the pull requests of Preview and Parse

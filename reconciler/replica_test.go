@@ -59,6 +59,7 @@ type options struct {
 	lister  reconciler.Lister
 	// between reads of a listed repository; default 3 min
 	listingPoll time.Duration
+	patience    time.Duration         // of drains; default 5 min
 	task        func(context.Context) // that runs while the replica leads
 	renderer    engine.Renderer       // Argo CD's when nil
 }
@@ -103,7 +104,7 @@ func (h *house) start(name string, o options) *replica {
 		Branch: "main", Poll: o.poll, Standby: o.standby, Metrics: reconciler.NewMetrics(registry),
 		Log:   quiet(),
 		Pulls: r.source, Agents: o.agents, Reviews: o.reviews, Lister: o.lister,
-		ListingPoll: o.listingPoll})
+		ListingPoll: o.listingPoll, Unready: r.store, DrainPatience: o.patience})
 	r.manager = worker.NewManager(r.store, 50*time.Millisecond, quiet(),
 		func(e fleet.EngineName, spec fleet.EngineSpec) worker.Config {
 			return worker.Config{Engine: e, Spec: spec, Holder: name, Rows: r.store,
@@ -183,6 +184,51 @@ func (s *faulty) Mirror(ctx context.Context) (mirror.State, error) { return s.St
 
 func (s *faulty) WantConfirmed(ctx context.Context) (int64, error) {
 	return s.Store.WantConfirmed(ctx)
+}
+
+func (s *faulty) ApplicationMove(ctx context.Context, l mirror.Lease, id fleet.ApplicationID) (
+	mirror.ApplicationMove, bool, error) {
+	if err := s.ask("applicationmove"); err != nil {
+		return mirror.ApplicationMove{}, false, err
+	}
+	return s.Work.ApplicationMove(ctx, l, id)
+}
+
+func (s *faulty) AdvanceMove(ctx context.Context, l mirror.Lease, m mirror.ApplicationMove,
+	next mirror.MoveStep, row mirror.Row) error {
+	if err := s.ask("advancemove"); err != nil {
+		return err
+	}
+	return s.Work.AdvanceMove(ctx, l, m, next, row)
+}
+
+func (s *faulty) DelayMove(ctx context.Context, l mirror.Lease, m mirror.ApplicationMove,
+	why string) error {
+	if err := s.ask("delaymove"); err != nil {
+		return err
+	}
+	return s.Work.DelayMove(ctx, l, m, why)
+}
+
+func (s *faulty) ReportInventory(ctx context.Context, l mirror.Lease) error {
+	if err := s.ask("reportinventory"); err != nil {
+		return err
+	}
+	return s.Work.ReportInventory(ctx, l)
+}
+
+func (s *faulty) Elsewhere(ctx context.Context, key fleet.ObjectKey) (mirror.Elsewhere, error) {
+	if err := s.ask("elsewhere"); err != nil {
+		return mirror.Elsewhere{}, err
+	}
+	return s.Work.Elsewhere(ctx, key)
+}
+
+func (s *faulty) EndMove(ctx context.Context, l mirror.Lease, m mirror.ApplicationMove) error {
+	if err := s.ask("endmove"); err != nil {
+		return err
+	}
+	return s.Work.EndMove(ctx, l, m)
 }
 
 func (s *faulty) ask(call string) error {

@@ -168,12 +168,12 @@ func (l *Loop) reconcileApplied(ctx context.Context, lease mirror.Lease) error {
 		return nil
 	}
 	r := &plan.Request{Revision: l.stored.state.Revision(), Relation: mirror.RelationSame}
-	lacking(l.recovery, r)
+	l.lacking(r)
 	if err := l.stored.readPending(ctx, l.Store, r); err != nil {
 		return err
 	}
 	if now := approvalsOf(r); now != l.branch.approvals && now != l.branch.meanwhile ||
-		len(r.Deleted) > 0 {
+		len(r.Deleted) > 0 || r.Upgraded {
 		if err := l.planner.readHistory(ctx, l.stored.state, r); err != nil {
 			return err
 		}
@@ -185,7 +185,10 @@ func (l *Loop) reconcileApplied(ctx context.Context, lease mirror.Lease) error {
 	if err := l.takeReviews(ctx, lease); err != nil {
 		return err
 	}
-	return l.takeListings(ctx, lease)
+	if err := l.takeListings(ctx, lease); err != nil {
+		return err
+	}
+	return l.takeMoves(ctx, lease)
 }
 
 // sourceStatus is a recorded status of the config repo.

@@ -78,7 +78,7 @@ func (l *Loop) takeReviews(ctx context.Context, lease mirror.Lease) error {
 		Revision: l.stored.state.Revision(), Relation: mirror.RelationSame, DeletionReviews: review,
 		FileReviews: paths,
 	}
-	lacking(l.recovery, r)
+	l.lacking(r)
 	if err := l.planner.readHistory(ctx, l.stored.state, r); err != nil {
 		return err
 	}

@@ -40,6 +40,10 @@ func (l *Loop) Notified(notice string) {
 		}
 		return
 	}
+	if _, is := mirror.MoveStepped(notice); is {
+		l.drains.Set()
+		return // the workers act on it
+	}
 	switch by, _, ok := mirror.Recorded(notice); {
 	case ok && by == l.Holder, notice == l.Holder, notice == mirror.NoticeStops,
 		notice == mirror.NoticeAgents:
@@ -55,6 +59,9 @@ func (l *Loop) Run(ctx context.Context) {
 	var standby sync.WaitGroup
 	defer standby.Wait()
 	standby.Go(func() { l.follow(ctx, &leading) })
+	if l.Unready != nil {
+		standby.Go(func() { l.WhileLeading(ctx, l.drain) })
+	}
 	for attempts := 1; ctx.Err() == nil; attempts++ {
 		began := time.Now()
 		election := lease.Candidate{Store: l.Leases, Name: loopLease, Holder: l.Holder,
@@ -78,7 +85,7 @@ func (l *Loop) Run(ctx context.Context) {
 
 // lead reconciles under the lease whenever the loop is woken, and at least every Poll.
 func (l *Loop) lead(ctx context.Context, held *lease.Held) error {
-	l.stored.state, l.reported = nil, sourceStatus{}
+	l.stored.state, l.reported, l.term = nil, sourceStatus{}, held.Lease()
 	defer l.terms.end()
 	defer l.withdraw()
 	defer l.recovery.Stop()
@@ -105,6 +112,7 @@ func (l *Loop) lead(ctx context.Context, held *lease.Held) error {
 		l.publish()
 		if l.stored.state != nil {
 			l.terms.begin(ctx)
+			l.drains.Set()
 		}
 		select {
 		case <-ctx.Done():

@@ -23,10 +23,11 @@ type site struct {
 	slow   atomic.Pointer[chan struct{}] // until it is closed, a read for a rebuild waits
 	dials  atomic.Int64                  // by workers
 
-	mu      sync.Mutex
-	writing sync.Mutex        // writes are done one at a time, so that their order is known
-	written []int64           // epochs, in the order of the writes
-	deleted []fleet.ObjectKey // in the order in which their deletion began or was done
+	mu       sync.Mutex
+	writing  sync.Mutex        // writes are done one at a time, so that their order is known
+	written  []int64           // epochs, in the order of the writes
+	deleted  []fleet.ObjectKey // in the order in which their deletion began or was done
+	cascaded []fleet.ObjectKey // of deleted: their workload was deleted too
 }
 
 var errAway = errors.New("the engine is away")
@@ -124,6 +125,9 @@ func (r *recorded) Delete(ctx context.Context, row mirror.Row, lease mirror.Leas
 	r.site.note(lease.Epoch)
 	r.site.mu.Lock()
 	r.site.deleted = append(r.site.deleted, row.Key)
+	if row.Key.Kind == fleet.ObjectApplication && row.Deletion == fleet.DeletionDelete {
+		r.site.cascaded = append(r.site.cascaded, row.Key)
+	}
 	r.site.mu.Unlock()
 	if !done && r.site.server.Field(row.Key, parkedMark) == "" {
 		r.site.server.Remove(row.Key)

@@ -10,7 +10,6 @@ import (
 	"argosy.dev/argosy/fleet/catalog"
 	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/reconciler/plan"
-	"argosy.dev/argosy/reconciler/plan/report"
 	"argosy.dev/argosy/reconciler/recovery"
 )
 
@@ -24,6 +23,7 @@ type stored struct {
 	held        string
 	awaits      bool // a change waits for an approval
 	terminating map[fleet.ObjectKey]bool
+	argoCD      map[fleet.EngineName]string // versions that the last plan took into account
 }
 
 // restore makes a loaded snapshot the state.
@@ -41,8 +41,8 @@ func (s *stored) restore(at mirror.State, snapshot mirror.Snapshot, judge catalo
 	return nil
 }
 
-// readPending adds to a request what comes without a commit, if anything waits for it: approvals
-// and completed deletions.
+// readPending adds to a request what comes without a commit, if anything waits for it: approvals,
+// completed deletions and upgrades of Argo CD.
 func (s *stored) readPending(ctx context.Context, store Store, r *plan.Request) (err error) {
 	if s.awaits {
 		if r.Approvals, err = store.Approvals(ctx); err != nil {
@@ -52,8 +52,18 @@ func (s *stored) readPending(ctx context.Context, store Store, r *plan.Request) 
 	if len(s.terminating) > 0 {
 		r.Deleted, err = store.Vanished(ctx, s.at.Life,
 			slices.Collect(maps.Keys(s.terminating)))
+		if err != nil {
+			return err
+		}
 	}
-	return err
+	if len(s.state.Catalog().RejectedArtifacts()) > 0 {
+		recent, err := store.Recent(ctx, 0)
+		if err != nil {
+			return err
+		}
+		r.Upgraded = !maps.Equal(recent.ArgoCD, s.argoCD)
+	}
+	return nil
 }
 
 // planID identifies a plan that is held as a whole. Such plans of two heads do the same, namely
@@ -85,7 +95,7 @@ func (s *stored) trackDeletions(p *plan.Plan, gone []fleet.ObjectKey) {
 		delete(s.terminating, key)
 	}
 	for _, c := range p.Rows {
-		if c.Action == report.Delete {
+		if c.Row.Unwanted {
 			s.terminating[c.Row.Key] = true
 		} else {
 			delete(s.terminating, c.Row.Key)
@@ -161,6 +171,7 @@ func (l *Loop) load(ctx context.Context) error {
 func (l *Loop) recover(ctx context.Context, r *plan.Request) error {
 	if !l.recovery.Required() {
 		r.Reported = l.recovery.Orphaned() // until they are recorded
+		r.Evacuated = l.evacuated.engines()
 		return nil
 	}
 	engines := recovery.Engines(&l.stored.state.Catalog().View, r.Files)
@@ -168,7 +179,7 @@ func (l *Loop) recover(ctx context.Context, r *plan.Request) error {
 	if err != nil {
 		return err
 	}
-	lacking(l.recovery, r)
+	l.lacking(r)
 	if !reload {
 		return nil
 	}
@@ -176,9 +187,11 @@ func (l *Loop) recover(ctx context.Context, r *plan.Request) error {
 	return l.load(ctx)
 }
 
-// lacking adds to a request what a recovery has not found yet.
-func lacking(of *recovery.Recovery, r *plan.Request) {
+// lacking adds to a request what a recovery has not found yet, and the evacuated engines.
+func (l *Loop) lacking(r *plan.Request) {
+	of := l.recovery
 	r.Unread, r.SilentAgents, r.Reported = of.Unread(), of.SilentAgents(), of.Orphaned()
+	r.Evacuated = l.evacuated.engines()
 }
 
 // confirm notifies the workers that wait for it that the recorded rows follow from the head that

@@ -195,6 +195,38 @@ func TestApplicationsGoBeforeTheirClusterAndTheirProject(t *testing.T) {
 	}
 }
 
+func TestAnEngineIsRemovedOnceItsObjectsAreDeleted(t *testing.T) {
+	globex := together(tenant("globex", "prod"), deployment("globex", "shop", "v1", "Orphan",
+		"prod"))
+	h := newHouse(t, together(platform(), tenant("acme", "prod"), deployment("acme", "web", "v1",
+		"Delete", "prod"), globex))
+	r := h.start("a", options{})
+	h.eventually("the fleet is in sync", h.converged)
+	name := h.engineOf("globex", "prod").name
+	if h.engineOf("acme", "prod").name == name {
+		t.Fatalf("engine %s serves both tenants", name)
+	}
+	h.commit("globex leaves", gone(globex))
+	h.eventually("its objects are deleted", func() error {
+		for key := range h.rows() {
+			if key.Engine == name {
+				return fmt.Errorf("%s %s exists", key.Kind, key.Name)
+			}
+		}
+		return h.converged()
+	})
+	h.passes(r, 3)
+	h.commit("the engine leaves", map[string]string{"fleet/engines/" + string(name) + ".yaml": ""})
+	h.eventually("its declaration is removed", func() error {
+		all, _, err := h.store.Views.Engines(t.Context(), view.Scope{}, view.Filter{Engine: name},
+			view.Page{Limit: 1})
+		if err == nil && len(all) > 0 {
+			err = fmt.Errorf("engine %s is declared", name)
+		}
+		return err
+	})
+}
+
 func TestAnEngineThatIsAwayIsReportedAndHealsAlone(t *testing.T) {
 	h := newHouse(t, small())
 	h.start("a", options{})

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Measures, on real parts, and prints ratios to floors of the same run.  scripts/bench.sh core|placement|pulls|agents [options of test/bench]
+# Measures, on real parts, and prints ratios to floors of the same run.  scripts/bench.sh core|slow|placement|fleet|pulls|agents [options of test/bench]
 # JSON with every sample goes to .cache/bench. A quick look: scripts/bench.sh core -n 500 -sizes 100,300,1000 -memory 1000 -flat 500 -blocks 2
 # or scripts/bench.sh placement -place 3000 -blocks 2, or scripts/bench.sh agents -small
 set -euo pipefail
 cd "$(dirname "$0")/.."
-what=${1:?"usage: scripts/bench.sh core|placement|pulls|agents [options]"}
+what=${1:?"usage: scripts/bench.sh core|slow|placement|fleet|pulls|agents [options]"}
 shift
 case $what in
 core)
@@ -17,11 +17,25 @@ core)
   go test -run '^$' -bench . -benchtime 5x -timeout 30m ./reconciler/postgres || failed=$?
   exit "$failed"
   ;;
-placement)
+slow)
+  scripts/parts.sh git postgres lab argocd-3.5
+  go build -ldflags="-s -w" -o .cache/bin/bench-argosy ./cmd/argosy
+  go build -ldflags="-s -w" -o .cache/bin/bench ./test/bench
+  exec .cache/bin/bench -only slow "$@"
+  ;;
+placement | fleet)
   mkdir -p .cache/bin
   go -C test/argocd/v2 build -o "$PWD/.cache/bin/bench-sharding" ./sharding
   go build -ldflags="-s -w" -o .cache/bin/bench ./test/bench
-  exec .cache/bin/bench -only placement "$@"
+  if [[ $what = placement ]]; then
+    exec .cache/bin/bench -only placement "$@"
+  fi
+  scripts/parts.sh git postgres
+  failed=0
+  .cache/bin/bench -only fleets "$@" || failed=$?
+  printf '\nThe drain of 200 Applications, one of which fails, at two budgets: engines in memory, a real PostgreSQL\n'
+  go test -run '^$' -bench Drain -benchtime 1x -timeout 30m ./reconciler || failed=$?
+  exit "$failed"
   ;;
 pulls)
   scripts/parts.sh git postgres lab argocd-3.5
@@ -43,7 +57,7 @@ agents)
   exit "$failed"
   ;;
 *)
-  echo "bench: \"$what\" is not measured; core, placement, pulls and agents are" >&2
+  echo "bench: \"$what\" is not measured; core, slow, placement, fleet, pulls and agents are" >&2
   exit 2
   ;;
 esac

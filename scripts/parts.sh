@@ -13,7 +13,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # In the order of need: unit tests start with PostgreSQL and an API server.
-readonly all=(git postgres lab argocd-3.5-crds github-openapi redis argocd-3.5 kustomize helm helm-4 argocd-2.14
+readonly all=(git postgres lab kubectl argocd-3.5-crds github-openapi redis argocd-3.5 kustomize helm helm-4 argocd-2.14
 	prometheus kubeconform kube-schemas argocd-manifests helm-unittest gitea)
 readonly cache=$PWD/.cache
 mkdir -p "$cache/bin" "$cache/stamps" "$cache/logs"
@@ -61,6 +61,7 @@ stamp() {
 source_of() {
 	case $1 in
 	lab) echo test/lab . ;;
+	kubectl) echo test/lab k8s.io/kubernetes/cmd/kubectl ;;
 	argocd-2.14) echo test/argocd/v2 . ;;
 	argocd-3.5) echo test/argocd/v3 github.com/argoproj/argo-cd/v3/cmd ;;
 	redis) echo test/tools ./redis ;;
@@ -270,6 +271,7 @@ for part; do
 	git) git_part ;;
 	postgres) postgres ;;
 	lab) gobuild "about 5 min" ;;
+	kubectl) gobuild "20 s" ;;
 	argocd-2.14) argocd 2.14 test/argocd/v2 github.com/argoproj/argo-cd/v2 ;;
 	argocd-3.5) argocd 3.5 test/argocd/v3 github.com/argoproj/argo-cd/v3 ;;
 	argocd-3.5-crds) argocd_crds 3.5 test/argocd/v3 github.com/argoproj/argo-cd/v3 ;;

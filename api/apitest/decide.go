@@ -31,6 +31,59 @@ func (s *Store) RemoveOrphan(_ context.Context, r mirror.OrphanRemoval) (view.Or
 	return view.Orphan{}, mirror.ErrNotFound
 }
 
+// RequestMove requests the move of an environment. A dry run ends at once.
+func (s *Store) RequestMove(_ context.Context, m mirror.MoveRequest) (string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, o := range s.m.Operations {
+		if o.Kind == mirror.OperationMove && o.EndedAt == nil && o.Tenant == m.Environment.Tenant {
+			return "", mirror.ErrMoving
+		}
+	}
+	o := mirror.Operation{ID: fmt.Sprintf("move-%d", len(s.m.Operations)),
+		Kind: mirror.OperationMove, State: mirror.OperationPending,
+		Tenant: m.Environment.Tenant, Engine: m.To,
+		Subject:     fmt.Sprintf("%s to engine %s", m.Environment, m.To),
+		RequestedBy: m.By, Message: m.Note, StartedAt: time.Now().UTC()}
+	for _, e := range s.m.Environments {
+		if !m.DryRun || e.Tenant != m.Environment.Tenant || e.Name != m.Environment.Name {
+			continue
+		}
+		o.EndedAt, o.State = &o.StartedAt, mirror.OperationSucceeded
+		o.Message = fmt.Sprintf("%d Applications would move from engine %s to %s",
+			e.Counts.Applications, e.Engine, m.To)
+		if e.Engine == m.To {
+			o.State = mirror.OperationFailed
+			o.Message = fmt.Sprintf("it is on engine %s already", m.To)
+		}
+	}
+	s.m.Operations = append(s.m.Operations, o)
+	return o.ID, nil
+}
+
+// PauseDrain implements api.Decider.
+func (s *Store) PauseDrain(_ context.Context, p mirror.DrainPause) error {
+	return s.setDrain(p, mirror.DrainPaused)
+}
+
+// ResumeDrain implements api.Decider.
+func (s *Store) ResumeDrain(_ context.Context, p mirror.DrainPause) error {
+	return s.setDrain(p, mirror.DrainMoving)
+}
+
+func (s *Store) setDrain(p mirror.DrainPause, state mirror.DrainState) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range s.m.Engines {
+		if e := &s.m.Engines[i]; e.Name == p.Engine && e.Drain != nil {
+			e.Drain = &mirror.Drain{State: state, Message: "by " + p.By + ": " + p.Reason,
+				Since: time.Now().UTC()}
+			return nil
+		}
+	}
+	return mirror.ErrNotDraining
+}
+
 // ReleaseOwner releases the present account of a name.
 func (s *Store) ReleaseOwner(_ context.Context, r mirror.OwnerRelease) (view.Owner, error) {
 	s.mu.Lock()
@@ -178,4 +231,41 @@ func (s *Store) ListTokens(_ context.Context, p view.Page) ([]view.Token, string
 		tokens[i] = t.Token
 	}
 	return tokens, next, err
+}
+
+// RequestEvacuation implements api.Decider.
+func (s *Store) RequestEvacuation(_ context.Context, r mirror.EvacuationRequest) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range s.m.Engines {
+		switch e := &s.m.Engines[i]; {
+		case e.Name != r.Engine:
+		case e.Reachable:
+			return mirror.ErrEngineAnswers
+		case e.Evacuation != nil:
+			return mirror.ErrEvacuated
+		default:
+			e.Evacuation = &mirror.Evacuation{State: mirror.EvacuationMoving, By: r.By,
+				Reason: r.Reason, Since: time.Now().UTC(), At: time.Now().UTC()}
+			return nil
+		}
+	}
+	return mirror.ErrNotFound
+}
+
+// EndEvacuation implements api.Decider.
+func (s *Store) EndEvacuation(_ context.Context, r mirror.EvacuationRequest) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range s.m.Engines {
+		switch e := &s.m.Engines[i]; {
+		case e.Name != r.Engine || e.Evacuation == nil:
+		case e.Evacuation.Away > 0:
+			return mirror.ErrEvacuatedAway
+		default:
+			e.Evacuation = nil
+			return nil
+		}
+	}
+	return mirror.ErrNotEvacuated
 }

@@ -32,6 +32,7 @@ type Mirror struct {
 	Orphans      []view.Orphan
 	Owners       []view.Owner
 	Operations   []mirror.Operation
+	Moves        []view.Move
 	Revisions    []view.Revision
 	Problems     []fleet.Problem
 	Holds        []mirror.Hold
@@ -241,6 +242,17 @@ func (s *Store) Operations(_ context.Context, sc view.Scope, f view.Filter,
 		func(o mirror.Operation) bool {
 			return is(sc.Tenant, o.Tenant) && is(f.Tenant, o.Tenant) && is(f.Engine, o.Engine) &&
 				is(f.Revision, o.Revision) && is(f.Name, o.ID)
+		}, p)
+}
+
+// Moves lists the last move of each environment.
+func (s *Store) Moves(_ context.Context, sc view.Scope, f view.Filter, p view.Page) ([]view.Move,
+	string, error) {
+	return listing(s, func(m *Mirror) []view.Move { return m.Moves },
+		func(m view.Move) string { return string(m.Tenant) + "/" + string(m.Environment) },
+		func(m view.Move) bool {
+			return is(sc.Tenant, m.Tenant) && is(f.Tenant, m.Tenant) &&
+				is(f.Environment, m.Environment)
 		}, p)
 }
 

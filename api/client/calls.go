@@ -128,6 +128,27 @@ func (d decisions) RemoveOrphan(ctx context.Context, r mirror.OrphanRemoval) (ou
 	return out, err
 }
 
+// Move requests the move of an environment, or undoes the one under way.
+func (d decisions) Move(ctx context.Context, r wire.MoveRequest) (out wire.MoveRequested,
+	err error) {
+	err = d.conn.do(ctx, http.MethodPost, path("moves"), nil, r, &out)
+	return out, err
+}
+
+// PauseDrain keeps the drain of an engine from requesting moves.
+func (d decisions) PauseDrain(ctx context.Context, p mirror.DrainPause) (out view.Engine,
+	err error) {
+	err = d.conn.do(ctx, http.MethodPost, path("drains", "pause"), nil, p, &out)
+	return out, err
+}
+
+// ResumeDrain lets the drain of an engine go on.
+func (d decisions) ResumeDrain(ctx context.Context, p mirror.DrainPause) (out view.Engine,
+	err error) {
+	err = d.conn.do(ctx, http.MethodPost, path("drains", "resume"), nil, p, &out)
+	return out, err
+}
+
 // Abandon decides that an Application whose deletion is blocked is removed without its cluster.
 func (d decisions) Abandon(ctx context.Context, r wire.OrphanRequest) (out view.Application,
 	err error) {
@@ -139,6 +160,17 @@ func (d decisions) Abandon(ctx context.Context, r wire.OrphanRequest) (out view.
 func (l lists) Operations(ctx context.Context, f view.Filter, limit int) ([]mirror.Operation,
 	error) {
 	return all[mirror.Operation](ctx, l.conn, "operations", f, limit)
+}
+
+// Moves lists the last move of each environment.
+func (l lists) Moves(ctx context.Context, f view.Filter, limit int) ([]view.Move, error) {
+	return all[view.Move](ctx, l.conn, "moves", f, limit)
+}
+
+// MoveOf returns the last move of an environment.
+func (l lists) MoveOf(ctx context.Context, id fleet.EnvironmentID) (view.Move, error) {
+	return one[view.Move](ctx, l.conn, "tenants", string(id.Tenant), "environments",
+		string(id.Name), "move")
 }
 
 // Revisions lists recorded commits, newest first.
@@ -317,5 +349,12 @@ func (d decisions) SyncOwn(ctx context.Context, environment fleet.EnvironmentID,
 	err = d.conn.do(ctx, http.MethodPost,
 		path("tenants", string(environment.Tenant), "environments",
 			string(environment.Name), "own-applications", namespace, name, "sync"), nil, ask, &out)
+	return out, err
+}
+
+// Evacuate gives the environments of an engine that is gone other engines, or ends that.
+func (d decisions) Evacuate(ctx context.Context, r mirror.EvacuationRequest) (out view.Engine,
+	err error) {
+	err = d.conn.do(ctx, http.MethodPost, path("evacuations"), nil, r, &out)
 	return out, err
 }

@@ -90,6 +90,21 @@ type OrphanRequest struct {
 	Note        string                `json:"note,omitempty" maxLength:"1024" doc:"Why, for those who read it later"`
 }
 
+// MoveRequest requests the move of an environment to another engine, or, with the engine that it is
+// leaving, the undoing of its move.
+type MoveRequest struct {
+	Tenant      fleet.TenantName      `json:"tenant" maxLength:"63" pattern:"^[a-z0-9-]+$"`
+	Environment fleet.EnvironmentName `json:"environment" maxLength:"63" pattern:"^[a-z0-9-]+$"`
+	To          fleet.EngineName      `json:"to" maxLength:"63" pattern:"^[a-z0-9-]+$"`
+	Note        string                `json:"note,omitempty" maxLength:"1024" doc:"Why, for those who read it later"`
+	DryRun      bool                  `json:"dryRun,omitempty" doc:"Record the reasons against the move, or what it would do, as the operation's message, and move nothing"`
+}
+
+// MoveRequested names the operation that shows the progress of a move.
+type MoveRequested struct {
+	Operation string `json:"operation"`
+}
+
 // Approved lists what an approval released.
 type Approved struct {
 	Approval mirror.Approval `json:"approval"`

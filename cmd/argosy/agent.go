@@ -588,8 +588,9 @@ func agentRun(a *app) *cobra.Command {
 		}
 		made, err := agentruntime.New(agentruntime.Config{
 			Hub: hub, Namespace: p.install.Namespace, ArgoCDNamespace: p.install.ArgoCDNamespace,
-			CA: s.CA, Proxy: s.Proxy, MaxDeletions: p.install.MaxDeletions,
-			NoSecrets: p.install.PublicOnly, InFlight: writesAtOnce, Cluster: cluster, Ops: ops,
+			ApplicationNamespaces: p.install.ApplicationNamespaces, CA: s.CA, Proxy: s.Proxy,
+			MaxDeletions: p.install.MaxDeletions,
+			NoSecrets:    p.install.PublicOnly, InFlight: writesAtOnce, Cluster: cluster, Ops: ops,
 			Version: s.Version, Log: log.Logger(a.err),
 		})
 		if err != nil {
@@ -604,6 +605,8 @@ func agentRun(a *app) *cobra.Command {
 func (p *place) runFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&p.install.ArgoCDNamespace, "argocd-namespace", "argocd",
 		"namespace of the cluster's Argo CD")
+	cmd.Flags().StringSliceVar(&p.install.ApplicationNamespaces, "application-namespaces", nil,
+		"further namespaces in which Applications may be adopted, if they are declared too")
 	cmd.Flags().StringVar(&p.caFile, "ca-file", "",
 		"more trusted certificates (PEM) for the control plane, such as a TLS-inspecting proxy's")
 	cmd.Flags().StringVar(&p.install.Proxy, "proxy", "",
@@ -618,6 +621,9 @@ func (p *place) runFlags(cmd *cobra.Command) {
 func (p *place) settings(hub string) (edge.Settings, error) {
 	p.install.Hub = hub
 	s := edge.Settings{Hub: hub, Version: versionText()}
+	if err := p.install.CheckNamespaces(); err != nil {
+		return s, err
+	}
 	if p.caFile != "" {
 		pem, err := os.ReadFile(p.caFile)
 		if err != nil {

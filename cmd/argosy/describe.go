@@ -42,8 +42,8 @@ func describeCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "describe KIND NAME",
 		Short: "Show one object in detail",
-		Long: "NAME is a tenant's or engine's name, tenant/name for environments and\n" +
-			"deployments, tenant/deployment@environment for applications, an ID for\n" +
+		Long: "NAME is a tenant's or engine's name, tenant/name for environments,\n" +
+			"their moves and deployments, tenant/deployment@environment for applications, an ID for\n" +
 			"operations, a full or shortened commit id for revisions, a number for pulls, and\n" +
 			"tenant/name or an engine's name for agents.",
 		Example: "  argosy describe application acme/checkout@prod-eu\n" +
@@ -86,7 +86,7 @@ func describers() map[string]describer {
 		"applications": describeApplication, "environments": describeEnvironment,
 		"deployments": describeDeployment, "tenants": describeTenant,
 		"engines": describeEngine, "operations": describeOperation, "revisions": describeRevision,
-		"pulls": describePull, "agents": describeAgent,
+		"moves": describeMove, "pulls": describePull, "agents": describeAgent,
 	}
 }
 
@@ -102,13 +102,14 @@ func describeApplication(ctx context.Context, c *client.Client, name string) (de
 	now := time.Now()
 	return description{item: v, sections: []section{{facts: []table.Fact{
 		{Name: "Application", Value: table.Text(id.String())},
-		{Name: "Object", Value: table.Text(v.Name)},
+		{Name: "Object", Value: table.Text(v.Object())},
 		{Name: "UID", Value: table.Text(v.UID)},
 		{Name: "Engine", Value: table.Text(v.Engine)},
 		{Name: "Apply", Value: applyOf(v)},
 		{Name: "Reason", Value: table.Text(v.ApplyMessage)},
 		{Name: "Deletion blocked", Value: blocked(v)},
 		{Name: "Unreachable", Value: unreachable(v.Unreachable, now)},
+		{Name: "Last seen", Value: lastSeen(v.LastSeenAt, now)},
 		{Name: "Sync", Value: table.State(v.Sync)},
 		{Name: "Health", Value: table.State(v.Health)},
 		{Name: "Message", Value: table.Text(v.Message)},
@@ -155,6 +156,7 @@ func describeEnvironment(ctx context.Context, c *client.Client, name string) (de
 		{Name: "Environment", Value: table.Text(name)},
 		{Name: "Server", Value: servedBy(v)},
 		{Name: "Unreachable", Value: unreachable(v.Unreachable, time.Now())},
+		{Name: "Last seen", Value: lastSeen(v.LastSeenAt, time.Now())},
 		{Name: "Message", Value: unreachableMessage(v.Unreachable)},
 		{Name: "Namespaces", Value: table.Text(strings.Join(v.Namespaces, ", "))},
 		{Name: "Region", Value: table.Text(v.Region)},
@@ -178,6 +180,15 @@ func unreachable(u *mirror.Unreachable, now time.Time) table.Value {
 		text += fmt.Sprintf("; parked until the cluster answers: %d", u.Parked)
 	}
 	return table.Value{Text: text, Tone: table.Bad}
+}
+
+// lastSeen returns when a silent engine or cluster was last seen; empty while it is not silent.
+func lastSeen(at *time.Time, now time.Time) table.Value {
+	v := agoIf(at, now)
+	if at != nil {
+		v.Text, v.Tone = v.Text+"; states since then are Unknown", table.Bad
+	}
+	return v
 }
 
 func unreachableMessage(u *mirror.Unreachable) table.Value {
@@ -285,9 +296,16 @@ func describeEngine(ctx context.Context, c *client.Client, name string) (descrip
 			{Name: "Engine", Value: table.Text(v.Name)},
 			{Name: "Region", Value: table.Text(v.Region)},
 			{Name: "State", Value: table.State(v.State)},
+			{Name: "Drain", Value: drainOf(v.Drain, now)},
 			{Name: "Stopped", Value: stopped(v.Stopped)},
 			{Name: "Reachable", Value: reach(v, now)},
+			{Name: "Last seen", Value: lastSeen(v.LastSeenAt, now)},
+			{Name: "Works", Value: works(v.Work, now)},
+			{Name: "Evacuation", Value: evacuationOf(v.Evacuation, now)},
 			{Name: "Message", Value: table.Text(v.Message)},
+			{Name: "Controller", Value: controllerLoad(v.Measured, now)},
+			{Name: "Repo-server", Value: repoServerLoad(v.Measured, now)},
+			{Name: "Measured", Value: measuredAt(v.Measured, now)},
 			{Name: "Argo CD", Value: table.Text(v.ArgoCD)},
 			{Name: "Installation ID", Value: table.Text(v.InstanceID)},
 			{Name: "Ring", Value: table.Text(v.Ring)},
@@ -301,8 +319,70 @@ func describeEngine(ctx context.Context, c *client.Client, name string) (descrip
 			{Name: "Moved back", Value: agePtr(v.WentBackAt, now)},
 			{Name: "Moved back by", Value: table.Text(v.WentBack)},
 		}},
+		{title: "Waiting", table: tabulate(v.Waiting, waitingColumns, false, now)},
 		{title: "Environments", table: tabulate(environments, environmentColumns, false, now)},
 	}}, nil
+}
+
+// works returns whether a reachable engine works; empty while it is unknown.
+func works(w *mirror.Work, now time.Time) table.Value {
+	switch {
+	case w == nil:
+		return table.Value{}
+	case !w.Faulty():
+		return table.Value{Text: "yes, for " + fleet.Age(now.Sub(w.Since)), Tone: table.Good}
+	}
+	return table.Value{Tone: table.Bad,
+		Text: fmt.Sprintf("no, %s for %s: %s", w.State, fleet.Age(now.Sub(w.Since)), w.Message)}
+}
+
+// drainOf returns how far an engine is emptied; empty unless it drains.
+func drainOf(d *mirror.Drain, now time.Time) table.Value {
+	if d == nil {
+		return table.Value{}
+	}
+	return table.Value{Tone: table.ToneOf(string(d.State)), Text: fmt.Sprintf("%s for %s: %s",
+		d.State, fleet.Age(now.Sub(d.Since)), cmp.Or(d.Message, "it begins"))}
+}
+
+// controllerLoad returns the measured load of the application-controller; empty without one.
+func controllerLoad(l *mirror.Load, now time.Time) table.Value {
+	if !l.Fresh(now) {
+		return table.Value{}
+	}
+	c := l.Controller
+	return table.Text(fmt.Sprintf("lag %s (waits %s, compares in %s), queue %.0f, %s",
+		seconds(c.Lag()), seconds(c.Wait), seconds(c.Compare), c.Queue, processLoad(c.ProcessLoad)))
+}
+
+// repoServerLoad returns the measured load of the repo-server; empty without one.
+func repoServerLoad(l *mirror.Load, now time.Time) table.Value {
+	if !l.Fresh(now) || l.RepoServer == nil {
+		return table.Value{}
+	}
+	return table.Text(fmt.Sprintf("%.0f requests wait, %s", l.RepoServer.Pending,
+		processLoad(l.RepoServer.ProcessLoad)))
+}
+
+func processLoad(p mirror.ProcessLoad) string {
+	return fmt.Sprintf("%.2f CPU, %s (processes: %d)", p.CPU, mebibytes(p.Memory), p.Processes)
+}
+
+// measuredAt returns when the load was measured, and why it, or a part of it, is not.
+func measuredAt(l *mirror.Load, now time.Time) table.Value {
+	switch {
+	case l == nil:
+		return table.Text("no: the Engine has no spec.metrics; placement counts Applications")
+	case !l.Fresh(now) && l.Message != "":
+		return table.Value{Tone: table.Bad, Text: "no: " + l.Message +
+			"; placement counts Applications"}
+	case !l.Fresh(now):
+		return table.Value{Tone: table.Bad, Text: "no, last seen " + fleet.Age(now.Sub(l.At)) +
+			" ago; placement counts Applications"}
+	case l.Message != "":
+		return table.Value{Tone: table.Busy, Text: fleet.Age(now.Sub(l.At)) + " ago; " + l.Message}
+	}
+	return table.Text(fleet.Age(now.Sub(l.At)) + " ago")
 }
 
 // unreadOf counts the environments whose clusters are unreachable for an engine.
@@ -567,10 +647,16 @@ func (a *app) writeDescription(d description) error {
 }
 
 func placementFacts(p fleet.Placement) []table.Fact {
+	fix := ""
+	if p.Misplaced != "" {
+		fix = "argosy move environment " + p.Environment.String() + " --to ENGINE"
+	}
 	return []table.Fact{
 		{Name: "Engine", Value: placedOn(p.Engine)},
+		{Name: "Leaves engine", Value: table.Text(p.From)},
 		{Name: "Because", Value: table.Text(p.Reason)},
 		{Name: "Misplaced", Value: table.Value{Text: p.Misplaced, Tone: table.Busy}},
+		{Name: "Fix", Value: table.Text(fix)},
 		{Name: "Decided at", Value: table.Text(p.Revision)},
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"argosy.dev/argosy/adoption"
 	configschema "argosy.dev/argosy/config-schema"
+	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/argocd"
 	"argosy.dev/argosy/fleet/policy"
 	"argosy.dev/argosy/reconciler/plan"
@@ -81,8 +82,7 @@ func (a *app) export(files []configschema.File, into string) error {
 		if r.Row.Credential != nil {
 			text = append([]byte(adoption.CredentialNote(object)), text...)
 		}
-		file := filepath.Join(into, string(key.Engine), strings.ToLower(string(key.Kind))+"s",
-			key.Name+".yaml")
+		file := filepath.Join(into, string(key.Engine), folderOf(key.Kind), key.Name+".yaml")
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 			return err
 		}
@@ -97,4 +97,12 @@ func (a *app) export(files []configschema.File, into string) error {
 	}
 	configschema.Place(p.Problems, func(path string) []byte { return texts[path] })
 	return a.leftOut(p)
+}
+
+// folderOf is the folder of the manifests of a kind.
+func folderOf(kind fleet.ObjectKind) string {
+	if kind == fleet.ObjectRepository {
+		return "repositories"
+	}
+	return strings.ToLower(string(kind)) + "s"
 }

@@ -130,6 +130,11 @@ var resources = []resource{
 		"tenant", "engine", "revision"},
 		list: lister((*client.Client).Operations, func(o mirror.Operation) string { return o.ID },
 			operationColumns)},
+	{plural: "moves", aliases: []string{"move"}, filters: []string{"tenant", "environment"},
+		about: "no environment has moved; `argosy get operations` shows requested and refused moves",
+		list: lister((*client.Client).Moves, func(m view.Move) string {
+			return string(m.Tenant) + "/" + string(m.Environment)
+		}, moveColumns)},
 	{plural: "revisions", aliases: []string{"revision", "revs", "rev"},
 		list: lister((*client.Client).Revisions, func(r view.Revision) string {
 			return string(r.Revision)

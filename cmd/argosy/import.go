@@ -275,9 +275,17 @@ func readCluster(ctx context.Context, f importFlags, progress func(kind string,
 		return in, nil, err
 	}
 	objects, unread, err := original.Read(ctx, config, f.namespace, progress)
+	if err == nil && len(objects)+len(unread) == 0 {
+		err = errors.New("the cluster has no object of Argo CD; correct --kubeconfig or --context")
+		if f.namespace != "" {
+			err = fmt.Errorf("namespace %s has no object of Argo CD; correct --namespace, or "+
+				"leave it out to read all namespaces", f.namespace)
+		}
+	}
 	for _, o := range objects {
 		in.Originals = append(in.Originals, adoption.FromObject("", o)...)
 	}
+	in.Whole = f.namespace == ""
 	return in, unread, err
 }
 
@@ -309,6 +317,10 @@ func repositoryOf(dir string) (top, below string, err error) {
 // importInto imports, writes the files and prints the report.
 func (a *app) importInto(f importFlags, in adoption.Input, unread []string, format string) error {
 	in.Unread = unread
+	var err error
+	if in.Present, err = present(f.into); err != nil {
+		return err
+	}
 	a.hint("read %s", plural(len(in.Originals)+len(in.Refused), "object"))
 	outcome, err := adoption.Import(in, f.options, adoption.Tools{
 		Normalize: func(object map[string]any, charts func(string) bool) (adoption.Normal, error) {
@@ -317,6 +329,10 @@ func (a *app) importInto(f importFlags, in adoption.Input, unread []string, form
 		}, Render: renderApplications})
 	if err != nil {
 		return err
+	}
+	if len(f.options.Only) > 0 && len(outcome.Report.Objects) == 0 {
+		return fmt.Errorf("--only %s: no object that was read has this name",
+			strings.Join(f.options.Only, ","))
 	}
 	if f.options.Adopt {
 		outcome.Files, outcome.Report.Adoption = nextBatch(outcome, f.into, f.batch)
@@ -355,6 +371,18 @@ func (a *app) importInto(f importFlags, in adoption.Input, unread []string, form
 		return findings{plural(refused, "object") + " refused; see the report"}
 	}
 	return nil
+}
+
+// present returns the files of the config repo in dir; none if there is no config repo yet.
+func present(dir string) ([]configschema.File, error) {
+	for _, top := range checkout.Roots {
+		if _, err := os.Lstat(filepath.Join(dir, top)); err == nil {
+			return checkout.Read(dir)
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+	}
+	return nil, nil
 }
 
 // together returns the errors of the config repo if it has other files than those of the import,
@@ -460,6 +488,8 @@ func writeImport(dir string, files []configschema.File) (done imported, err erro
 		case err != nil:
 			return done, err
 		case bytes.Equal(have, f.Bytes):
+			// a person's edit stays a person's, also if the import writes the same
+			next[f.Path] = cmp.Or(ledger[f.Path], next[f.Path])
 		case ledger[f.Path] != digest(have):
 			done.kept = append(done.kept, f.Path)
 			next[f.Path] = cmp.Or(ledger[f.Path], "kept")

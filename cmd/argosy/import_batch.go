@@ -15,8 +15,8 @@ import (
 
 // nextBatch leaves out the deployments that adopt and that dir lacks, but for the first ones in the
 // order of their paths, with at most n Applications together; n = 0: all. It divides no deployment
-// and no set. It leaves out the deployments whose Applications a set in dir adopts: a later run
-// finds them without their ApplicationSet.
+// and no set. It leaves out the deployments whose Applications a set in dir adopts, and keeps the
+// selectors of deployments in dir: a later run finds the Applications without their ApplicationSet.
 func nextBatch(o *adoption.Outcome, dir string, n int) ([]configschema.File, *adoption.Progress) {
 	adopted := map[string]bool{}
 	for _, r := range o.Report.Objects {
@@ -28,6 +28,12 @@ func nextBatch(o *adoption.Outcome, dir string, n int) ([]configschema.File, *ad
 	slices.SortFunc(files, func(a, b configschema.File) int {
 		return strings.Compare(a.Path, b.Path)
 	})
+	for i, f := range files {
+		earlier, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(f.Path)))
+		if err == nil && adoption.SameButSelector(earlier, f.Bytes) {
+			files[i].Bytes = earlier
+		}
+	}
 	var p adoption.Progress
 	sets := setsIn(dir)
 	room := n

@@ -92,3 +92,65 @@ func TestABatchLeavesOutWhatASetAdopts(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// The selector that an ApplicationSet had stays when a later run finds its Applications alone. A
+// change of anything else is written.
+func TestABatchKeepsTheSelectorOfADeployment(t *testing.T) {
+	dir := t.TempDir()
+	later := adoptingFile("web", "web-eu", "web-us")
+	selecting := strings.Replace(string(later.Bytes), "environments: [e0, e1]",
+		"environmentSelector: {matchLabels: {tier: prod}}", 1)
+	file := filepath.Join(dir, later.Path)
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for written, kept := range map[string]bool{
+		selecting: true,
+		strings.Replace(selecting, "main", "v1", 1):       false,
+		strings.Replace(selecting, "web-us", "web-ap", 1): false,
+		"kind: [": false,
+	} {
+		if err := os.WriteFile(file, []byte(written), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		files, p := nextBatch(&adoption.Outcome{Files: []configschema.File{later}}, dir, 0)
+		want := string(later.Bytes)
+		if kept {
+			want = written
+		}
+		if len(files) != 1 || string(files[0].Bytes) != want || p.Declared != 2 {
+			t.Errorf("%s\nbecomes\n%v\n%+v", written, files, *p)
+		}
+	}
+}
+
+// A file that a person edited stays after any number of imports, also if one of them took over the
+// edit.
+func TestALaterImportKeepsAnEditThatAnEarlierOneTookOver(t *testing.T) {
+	dir := t.TempDir()
+	first := adoptingFile("web", "web-eu", "web-us")
+	write := func(f configschema.File) imported {
+		t.Helper()
+		files, _ := nextBatch(&adoption.Outcome{Files: []configschema.File{f}}, dir, 0)
+		done, err := writeImport(dir, files)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return done
+	}
+	write(first)
+	edited := "# ours\n" + strings.Replace(string(first.Bytes), "environments: [e0, e1]",
+		"environmentSelector: {matchLabels: {tier: prod}}", 1)
+	file := filepath.Join(dir, first.Path)
+	if err := os.WriteFile(file, []byte(edited), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	write(first)
+	other := first
+	other.Bytes = []byte(strings.Replace(string(first.Bytes), "main", "v1", 1))
+	done := write(other)
+	if have, err := os.ReadFile(file); err != nil || string(have) != edited ||
+		len(done.kept) != 1 {
+		t.Errorf("%v, kept %v:\n%s", err, done.kept, have)
+	}
+}

@@ -26,9 +26,10 @@ func leaveCommand(a *app) *cobra.Command {
 			"writes. Specs, credentials and workloads stay, and Argo CD syncs nothing. Then\n" +
 			"`kubectl apply` of the exported manifests changes nothing. It requires an emergency\n" +
 			"stop of the engine or the fleet, or --uninstalled: a control plane that still writes\n" +
-			"would report the objects as foreign. It deletes nothing, and can be run again.",
-		Example: "  argosy stop --engine eu-1 --reason 'leaving'\n" +
-			"  argosy leave eu-1 --kubeconfig ~/.kube/config --dry-run\n" +
+			"would report the objects as foreign. It deletes nothing, and can be run again. A dry\n" +
+			"run requires no stop.",
+		Example: "  argosy leave eu-1 --kubeconfig ~/.kube/config --dry-run\n" +
+			"  argosy stop --engine eu-1 --reason 'leaving'\n" +
 			"  argosy leave eu-1 --kubeconfig ~/.kube/config",
 		Args: exactly("ENGINE"),
 	}

@@ -96,10 +96,13 @@ func root(a *app) *cobra.Command {
 	})
 	for group, commands := range map[string][]*cobra.Command{
 		groupWrite: writing(a),
-		groupAsk: {getCommand(a), describeCommand(a), explainCommand(a), loginCommand(a),
+		groupAsk: {getCommand(a), describeCommand(a), explainCommand(a), simulateCommand(a),
+			loginCommand(a),
 			tokenCommand(a), agentCommand(a)},
 		groupDecide: {releaseCommand(a), pinOwnerCommand(a), removeOrphanCommand(a),
-			abandonCommand(a), stopCommand(a), resumeCommand(a), syncCommand(a)},
+			abandonCommand(a), moveCommand(a), evacuateCommand(a), pauseDrainCommand(a),
+			resumeDrainCommand(a),
+			stopCommand(a), resumeCommand(a), syncCommand(a)},
 		groupRun: running(a),
 	} {
 		for _, c := range commands {
@@ -114,8 +117,9 @@ func root(a *app) *cobra.Command {
 
 // writing are the commands that need no control plane.
 func writing(a *app) []*cobra.Command {
-	return []*cobra.Command{validateCommand(a), renderCommand(a), planCommand(a), newCommand(a),
-		fmtCommand(a), encryptCommand(a), schemaCommand(a), importCommand(a), exportCommand(a)}
+	return append(engineStates(a), validateCommand(a), renderCommand(a), planCommand(a),
+		newCommand(a),
+		fmtCommand(a), encryptCommand(a), schemaCommand(a), importCommand(a), exportCommand(a))
 }
 
 // running are the commands that run the control plane.

@@ -73,7 +73,8 @@ func TestScripts(t *testing.T) {
 func serve(store *apitest.Store, onEnd func(func())) (url string) {
 	server := api.New(
 		api.Config{
-			Reader:  api.Reader{Inventory: store, History: store, State: store, PullReader: store},
+			Reader: api.Reader{Inventory: store, History: store, State: store, PullReader: store,
+				Simulator: store},
 			Decider: store, Tokens: store, Agents: store, Version: "test"})
 	store.OnChange(server.Wake)
 	ctx, cancel := context.WithCancel(context.Background())

@@ -42,8 +42,8 @@ var ownColumns = []column[view.Own]{
 	{head: "SYNC", of: func(o view.Own, _ time.Time) table.Value {
 		return table.State(o.Sync)
 	}},
-	{head: "HEALTH", of: func(o view.Own, _ time.Time) table.Value {
-		return table.State(o.Health)
+	{head: "HEALTH", of: func(o view.Own, now time.Time) table.Value {
+		return healthOfOne(ownShown(o).Application, now)
 	}},
 }
 
@@ -64,6 +64,18 @@ func tabulate[T any](items []T, columns []column[T], wide bool, now time.Time) t
 		t.Rows = append(t.Rows, row)
 	}
 	return t
+}
+
+var waitingColumns = []column[view.Waiting]{
+	{head: "KIND", of: func(w view.Waiting, _ time.Time) table.Value {
+		return table.Text(w.Kind)
+	}},
+	{head: "NAME", of: func(w view.Waiting, _ time.Time) table.Value {
+		return table.Text(w.Name)
+	}},
+	{head: "REASON", of: func(w view.Waiting, _ time.Time) table.Value {
+		return table.Text(w.Message)
+	}},
 }
 
 var environmentColumns = []column[view.Environment]{
@@ -269,7 +281,15 @@ var engineColumns = []column[view.Engine]{
 		if e.Stopped {
 			return table.State("stopped")
 		}
-		return table.State(e.State)
+		if e.Evacuation != nil {
+			return table.State("Evacuated")
+		}
+		v := table.State(e.State)
+		if e.Drain != nil {
+			v = table.Value{Text: fmt.Sprintf("%s, %s", e.State, e.Drain.State),
+				Tone: table.ToneOf(string(e.Drain.State))}
+		}
+		return v
 	}},
 	{head: "REACHABLE", of: func(e view.Engine, now time.Time) table.Value {
 		return reach(e, now)
@@ -285,6 +305,24 @@ var engineColumns = []column[view.Engine]{
 	}},
 	{head: "ENVIRONMENTS", wide: true, of: func(e view.Engine, _ time.Time) table.Value {
 		return used(e.Load.Environments, e.Capacity.Environments)
+	}},
+	{head: "LAG", wide: true, of: func(e view.Engine, now time.Time) table.Value {
+		return measured(e, now, func(c *mirror.ControllerLoad) string { return seconds(c.Lag()) })
+	}},
+	{head: "QUEUE", wide: true, of: func(e view.Engine, now time.Time) table.Value {
+		return measured(e, now, func(c *mirror.ControllerLoad) string {
+			return fmt.Sprintf("%.0f", c.Queue)
+		})
+	}},
+	{head: "CPU", wide: true, of: func(e view.Engine, now time.Time) table.Value {
+		return measured(e, now, func(c *mirror.ControllerLoad) string {
+			return fmt.Sprintf("%.2f", c.CPU)
+		})
+	}},
+	{head: "MEMORY", wide: true, of: func(e view.Engine, now time.Time) table.Value {
+		return measured(e, now, func(c *mirror.ControllerLoad) string {
+			return mebibytes(c.Memory)
+		})
 	}},
 	{head: "ARGOCD", wide: true, of: func(e view.Engine, _ time.Time) table.Value {
 		return table.Text(e.ArgoCD)
@@ -303,7 +341,24 @@ var engineColumns = []column[view.Engine]{
 	}},
 }
 
+// measured shows a figure of the application-controller; "-" while it is not measured.
+func measured(e view.Engine, now time.Time,
+	figure func(*mirror.ControllerLoad) string) table.Value {
+	if !e.Measured.Fresh(now) {
+		return table.Text("-")
+	}
+	return table.Text(figure(e.Measured.Controller))
+}
+
+func seconds(s float64) string { return fmt.Sprintf("%.1fs", s) }
+
+func mebibytes(bytes float64) string { return fmt.Sprintf("%.0fMi", bytes/(1<<20)) }
+
 func reach(e view.Engine, now time.Time) table.Value {
+	if e.Reachable && e.Work != nil && e.Work.Faulty() {
+		return table.Value{Tone: table.Bad,
+			Text: fmt.Sprintf("%s, %s", e.Work.State, fleet.Age(now.Sub(e.Work.Since)))}
+	}
 	if e.Reachable {
 		return table.State("yes")
 	}
@@ -324,6 +379,10 @@ func used(n, quota int) table.Value {
 
 func healthOf(c view.Counts) table.Value {
 	cell := table.Value{Text: fmt.Sprintf("%d/%d", c.Healthy, c.Applications)}
+	if c.Unknown > 0 {
+		cell = table.Value{Text: fmt.Sprintf("%s (%d unknown)", cell.Text, c.Unknown),
+			Tone: table.Bad}
+	}
 	if c.Applications > 0 && c.Healthy == c.Applications {
 		cell.Tone = table.Good
 	}
@@ -700,6 +759,7 @@ func ownShown(o view.Own) shownApplication {
 			RepoURL: o.RepoURL, TargetRevision: o.TargetRevision, Sync: o.Sync,
 			Health: o.Health, SyncedRevision: o.SyncedRevision, OperationPhase: o.OperationPhase,
 			Message: o.Message, Resources: o.Resources, ObservedAt: &seen,
+			LastSeenAt: o.LastSeenAt,
 		}}
 }
 
@@ -744,11 +804,14 @@ var applicationColumns = []column[view.Application]{
 	{head: "SYNC", of: func(a view.Application, _ time.Time) table.Value {
 		return table.State(a.Sync)
 	}},
-	{head: "HEALTH", of: func(a view.Application, _ time.Time) table.Value {
-		return healthOfOne(a)
+	{head: "HEALTH", of: func(a view.Application, now time.Time) table.Value {
+		return healthOfOne(a, now)
 	}},
 	{head: "AGE", of: func(a view.Application, now time.Time) table.Value {
 		return age(a.CreatedAt, now)
+	}},
+	{head: "OBJECT", wide: true, of: func(a view.Application, _ time.Time) table.Value {
+		return table.Text(a.Object())
 	}},
 	{head: "TARGET", wide: true, of: func(a view.Application, _ time.Time) table.Value {
 		return table.Text(a.TargetRevision)
@@ -772,10 +835,15 @@ func applyOf(a view.Application) table.Value {
 	return table.State(a.Apply)
 }
 
-// healthOfOne returns the health that the engine reports, unless the cluster is unreachable.
-func healthOfOne(a view.Application) table.Value {
-	if a.Unreachable != nil {
+// healthOfOne returns the health that the engine reports, unless the engine or the cluster is
+// silent.
+func healthOfOne(a view.Application, now time.Time) table.Value {
+	switch {
+	case a.Unreachable != nil:
 		return table.State("Unreachable")
+	case a.LastSeenAt != nil:
+		return table.Value{Tone: table.Bad, Text: fmt.Sprintf("%s (last seen %s ago)", a.Health,
+			fleet.Age(now.Sub(*a.LastSeenAt)))}
 	}
 	return table.State(a.Health)
 }

@@ -213,7 +213,8 @@ func (a *app) writePlan(p *plan.Plan, format string) error {
 // notes reports each changed object at the declaration that it comes from.
 func notes(p *plan.Plan) []fleet.Problem {
 	words := map[report.Action]string{report.Create: "is created", report.Update: "is changed",
-		report.Delete: "is deleted", report.Hold: "would be deleted, and is held"}
+		report.Delete: "is deleted", report.Hold: "would be deleted, and is held",
+		report.Depart: "moves to another engine"}
 	all := make([]fleet.Problem, 0, len(p.Rows))
 	paths := map[fleet.Key]string{} // of changed declarations, generated ones included
 	for _, c := range p.Declarations {

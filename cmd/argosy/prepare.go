@@ -140,7 +140,7 @@ func (a *app) prepare(ctx context.Context, spec fleet.EngineSpec, o prepare.Opti
 		return err
 	}
 	for _, f := range report.Findings {
-		if f.Blocks {
+		if f.Blocks || f.Blind {
 			o.Print("Still to do: %s; %s", f.Message, f.Fix)
 		}
 	}

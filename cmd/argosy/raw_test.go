@@ -94,6 +94,7 @@ func poisoned(t testing.TB, text string) apitest.Mirror {
 	m.Orphans = append(m.Orphans, view.Orphan{})
 	m.Agents = append(m.Agents, view.Agent{})
 	m.Sets = append(m.Sets, view.Set{})
+	m.Moves = append(m.Moves, view.Move{Applications: []view.MovedApplication{{}}})
 	m.Pulls = append(
 		m.Pulls, apitest.Pull{Pull: view.Pull{Number: 7, State: forge.PullOpen}})
 	operations := m.Operations

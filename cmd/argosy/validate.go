@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -14,6 +15,10 @@ import (
 	"argosy.dev/argosy/cmd/argosy/settings"
 	configschema "argosy.dev/argosy/config-schema"
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/argocd"
+	"argosy.dev/argosy/fleet/catalog"
+	"argosy.dev/argosy/fleet/policy"
+	"argosy.dev/argosy/reconciler/plan"
 )
 
 func validateCommand(a *app) *cobra.Command {
@@ -42,12 +47,41 @@ func validateCommand(a *app) *cobra.Command {
 				problems[i].Severity = fleet.SeverityWarning
 			}
 		}
+		shared, err := sharedClones(files)
+		if err != nil {
+			return err
+		}
+		problems = append(problems, shared...)
 		if err := a.writeProblems(problems, out.value); err != nil {
 			return err
 		}
 		return a.verdict(problems, len(files))
 	}
 	return cmd
+}
+
+// sharedClones returns the problems of environments that no engine can serve, even if none were
+// placed yet, because tenants with a credential of their own read a repository of theirs.
+func sharedClones(files []configschema.File) ([]fleet.Problem, error) {
+	inputs := configschema.Inputs(files)
+	if !slices.ContainsFunc(inputs, func(i catalog.Input) bool {
+		return i.Key.Kind == fleet.KindRepositoryCredential
+	}) {
+		return nil, nil
+	}
+	p, err := plan.Offline(inputs, "", policy.New().Judge, argocd.Renderer{})
+	if err != nil {
+		return nil, err
+	}
+	problems := slices.DeleteFunc(p.Problems, func(p fleet.Problem) bool {
+		return p.Code != catalog.CodeSharedClone
+	})
+	texts := map[string][]byte{}
+	for _, f := range files {
+		texts[f.Path] = f.Bytes
+	}
+	configschema.Place(problems, func(path string) []byte { return texts[path] })
+	return problems, nil
 }
 
 // listingHelp explains --listing.

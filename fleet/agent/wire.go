@@ -24,8 +24,10 @@ const (
 // newer one as its own newest, because later versions only add fields. Session reads and writes the
 // headers, which are signed with the request.
 const (
-	Protocol = 1
+	Protocol = 2
 	Oldest   = 1
+	// ProtocolMoves is the first version whose agents carry out the steps of a move (ADR 0062).
+	ProtocolMoves = 2
 
 	HeaderProtocol = "Argosy-Agent-Protocol"
 	HeaderInstance = "Argosy-Agent-Instance" // the process: 128 random bits, generated at its start
@@ -87,6 +89,15 @@ const (
 	// OperationRemoveUID removes only the object with the row's UID, even if another object has its
 	// name. An earlier agent does not know this operation and leaves the object alone.
 	OperationRemoveUID Operation = "removeUID"
+	// OperationApplyFurther applies an object that needs a namespace besides Argo CD's own: an
+	// Application there, or an AppProject that permits it. An earlier agent does not know this
+	// operation and leaves the object alone.
+	OperationApplyFurther Operation = "applyFurther"
+	// OperationArrive and OperationLeave leave an Application to the steps of a move (see Moves):
+	// it moves to this engine, or from it. An earlier agent does not know these operations and
+	// leaves the object alone, so that the Application never gets a second owner.
+	OperationArrive Operation = "arrive"
+	OperationLeave  Operation = "leave"
 )
 
 // Row is one desired object.
@@ -137,7 +148,8 @@ const (
 	// []mirror.StopEnd: the recent ends of stops that applied to the engine; precedes the first
 	// EventStops
 	EventStopEnds = "ends"
-	EventGoAway   = "bye" // GoAway; the last message
+	EventMoves    = "moves" // Moves: all Applications that move to or from the engine
+	EventGoAway   = "bye"   // GoAway; the last message
 )
 
 // Hello opens a stream.
@@ -160,6 +172,12 @@ type Hello struct {
 	// DedicatedTo lists the tenants that may use the engine; empty: the engine is shared. An
 	// earlier hub omits it (nil).
 	DedicatedTo []fleet.TenantName `json:"dedicatedTo,omitzero"`
+	// ApplicationNamespaces are the declared namespaces with Applications besides Argo CD's own. An
+	// agent works in those that its own settings allow too.
+	ApplicationNamespaces []fleet.ApplicationNamespace `json:"applicationNamespaces,omitempty"`
+	// Metrics are the endpoints of the Argo CD's metrics. An agent reads those in its namespace,
+	// through its API server.
+	Metrics *fleet.EngineMetrics `json:"metrics,omitempty"`
 }
 
 // Rows are changes, ordered by sequence number.
@@ -178,6 +196,56 @@ type Sync struct {
 	Name      string `json:"name"`
 	Revision  string `json:"revision,omitempty"`
 	Prune     bool   `json:"prune,omitempty"`
+}
+
+// Moves are all Applications that move to or from the engine, at one moment. Rows is the number of
+// the engine's newest row at that moment: an agent that has not received it yet waits for it.
+type Moves struct {
+	Rows  int64  `json:"rows"`
+	Moves []Move `json:"moves"`
+}
+
+// Move is mirror.ApplicationMove. Departure is set if the next step is the agent's; it follows
+// later if the message would be too large.
+type Move struct {
+	Tenant      fleet.TenantName      `json:"tenant"`
+	Environment fleet.EnvironmentName `json:"environment"`
+	Deployment  fleet.DeploymentName  `json:"deployment"`
+	From        fleet.EngineName      `json:"from"`
+	To          fleet.EngineName      `json:"to"`
+	Step        mirror.MoveStep       `json:"step"`
+	Since       time.Time             `json:"since"`
+	Undo        bool                  `json:"undo,omitempty"`
+	Unadopted   int                   `json:"unadopted,omitempty"`
+	Message     string                `json:"message,omitempty"` // of the other engine's step
+	Departure   *mirror.Departure     `json:"departure,omitempty"`
+}
+
+// Application is the Application that moves.
+func (m Move) Application() fleet.ApplicationID {
+	return fleet.ApplicationID{Tenant: m.Tenant, Environment: m.Environment,
+		Deployment: m.Deployment}
+}
+
+// MaxDeparture bounds the resources of an Application that leaves an agent's engine.
+const MaxDeparture = 2000
+
+// MoveReport is the end of a step of a move (Next), or why it waits (Message). It counts only while
+// the step, with this Since, is the next one and is the agent's.
+type MoveReport struct {
+	Tenant      fleet.TenantName      `json:"tenant"`
+	Environment fleet.EnvironmentName `json:"environment"`
+	Deployment  fleet.DeploymentName  `json:"deployment"`
+	Name        string                `json:"name,omitempty"` // of the object
+	Step        mirror.MoveStep       `json:"step"`
+	Since       time.Time             `json:"since"`
+	Next        mirror.MoveStep       `json:"next,omitempty"`
+	Message     string                `json:"message,omitempty"`
+	// of MoveAdopt: see mirror.Departure
+	Returns string `json:"returns,omitempty"`
+	Calls   int    `json:"calls,omitempty"`
+	// of MoveCheck, without the spec: the hub takes that from its own row
+	Departure *mirror.Departure `json:"departure,omitempty"`
 }
 
 // GoAway ends a stream with a reason.
@@ -234,6 +302,7 @@ type Report struct {
 	Acks     []Ack        `json:"acks,omitempty"`
 	Observed []Observed   `json:"observed,omitempty"`
 	Syncs    []SyncStatus `json:"syncs,omitempty"`
+	Moves    []MoveReport `json:"moves,omitempty"`
 	Status   *AgentStatus `json:"standing,omitempty"`
 	// own Applications of a cluster in autonomous mode
 	Own []mirror.OwnApplication `json:"own,omitempty"`
@@ -280,14 +349,18 @@ type SyncStatus struct {
 
 // AgentStatus is registry.Report on the wire.
 type AgentStatus struct {
-	Reachable        bool   `json:"reachable"`
-	Message          string `json:"message,omitempty"`
-	ArgoCD           string `json:"argocd,omitempty"`
-	Version          string `json:"version,omitempty"`
-	PendingDeletions int    `json:"pendingDeletions,omitempty"`
-	HeldDeletions    int    `json:"heldDeletions,omitempty"`
-	Orphans          int    `json:"strays,omitempty"`
-	Own              int    `json:"own,omitempty"` // number of the cluster's own Applications
+	Reachable bool   `json:"reachable"`
+	Message   string `json:"message,omitempty"`
+	// whether a reachable engine works; an earlier version omits it
+	Work *mirror.Work `json:"work,omitempty"`
+	// measured; omitted: nothing is, or by an earlier version
+	Load             *mirror.Load `json:"load,omitempty"`
+	ArgoCD           string       `json:"argocd,omitempty"`
+	Version          string       `json:"version,omitempty"`
+	PendingDeletions int          `json:"pendingDeletions,omitempty"`
+	HeldDeletions    int          `json:"heldDeletions,omitempty"`
+	Orphans          int          `json:"strays,omitempty"`
+	Own              int          `json:"own,omitempty"` // number of the cluster's own Applications
 	// Environments are the environments of the orphans, as in registry.Report. An empty list is
 	// sent too: an earlier agent omits the field.
 	Environments []fleet.EnvironmentID `json:"environments,omitzero"`

@@ -33,14 +33,15 @@ type before struct {
 // the cluster, nothing else owns the object, and a dry run gives the declared spec. Otherwise it
 // returns engine.ErrAdoption with the reason. Argo CD then compares the Application again and syncs
 // only what differed before. With orCreate, it creates an Application that an uncached read proves
-// absent.
+// absent. Both wait while the tenant's adoptions are paused.
 func (e *Engine) adopt(ctx context.Context, w *desired) (engine.Outcome, error) {
+	unpaused := func() error { return e.adoptionPaused(w.row.Tenant) }
 	tree, found, err := e.readWhole(ctx, w)
 	switch {
 	case err != nil:
 		return engine.Outcome{}, err
 	case found == nil && child(child(w.tree, "metadata"), "annotations")[annotationOrCreate] != nil:
-		return e.write(ctx, w, nil)
+		return e.writeUnless(ctx, w, nil, unpaused)
 	case found == nil:
 		namespace, name := fleet.SplitObject(w.object)
 		return engine.Outcome{}, blocked("there is no Application %s in namespace %s; correct "+
@@ -49,9 +50,9 @@ func (e *Engine) adopt(ctx context.Context, w *desired) (engine.Outcome, error) 
 	case found.Ours && found.Key == w.row.Key:
 		e.cache.learn(w.r, found) // the cache is behind
 		return e.applyOnce(ctx, w, found)
-	case w.stripped(tree, found):
+	case e.stripped(w, tree, found):
 		return e.mark(ctx, w, found)
-	case child(child(tree, "metadata"), "labels")[labelManagedBy] == managedBy:
+	case labelled(tree) && !w.identifies(found):
 		return engine.Outcome{}, fmt.Errorf("%w: Application %s belongs to another declaration",
 			engine.ErrForeign, w.object)
 	case found.Deleting:
@@ -66,10 +67,13 @@ func (e *Engine) adopt(ctx context.Context, w *desired) (engine.Outcome, error) 
 			Message: "Argo CD compares the Application to adopt; it is adopted when that has " +
 				"ended"}, nil
 	}
-	if err := e.adoptionPaused(w.row.Tenant); err != nil {
+	if err := unpaused(); err != nil {
 		return engine.Outcome{}, err
 	}
 	was, patch := beforeOf(tree, found.finalizers), map[string]any{}
+	if labelled(tree) {
+		was.Labels = nil // they are ours, or copies of ours: a release restores none
+	}
 	name, err := e.resolve(ctx, child(child(tree, "spec"), "destination"), w.object)
 	if err != nil {
 		return engine.Outcome{}, err
@@ -95,9 +99,7 @@ func (e *Engine) adopt(ctx context.Context, w *desired) (engine.Outcome, error) 
 			"adoption: %w", err)
 	}
 	setAnnotation(patch, annotationBefore, string(text))
-	m, err := e.mergeUnless(ctx, w.row, patch, &known, func() error {
-		return e.adoptionPaused(w.row.Tenant) // the reads before took their time
-	})
+	m, err := e.mergeUnless(ctx, w.row, patch, &known, unpaused) // the reads took their time
 	if err != nil {
 		return engine.Outcome{}, err
 	}
@@ -109,11 +111,32 @@ func (e *Engine) adopt(ctx context.Context, w *desired) (engine.Outcome, error) 
 const annotationRefresh = "argocd.argoproj.io/refresh"
 
 // stripped reports whether a live Application is the adopted one without its annotations: Argo CD
-// removes them all if it has read the Application before they were set, with a refresh alone.
-func (w *desired) stripped(tree map[string]any, found *entry) bool {
-	return child(child(tree, "metadata"), "labels")[labelManagedBy] == managedBy &&
-		found.Key.Name == w.object && found.id == identity{tenant: w.row.Tenant,
+// removes them all if it has read the Application before they were set, with a refresh alone. In a
+// namespace of a tenant, whose people may copy the labels, only the cache proves the adoption.
+func (e *Engine) stripped(w *desired, tree map[string]any, found *entry) bool {
+	return labelled(tree) && w.identifies(found) &&
+		(!found.further() || e.beforeStripped(w, found) != "")
+}
+
+func labelled(tree map[string]any) bool {
+	return child(child(tree, "metadata"), "labels")[labelManagedBy] == managedBy
+}
+
+// identifies reports whether the labels of an Application without our annotations are the row's.
+func (w *desired) identifies(found *entry) bool {
+	return found.Key.Name == w.object && found.id == identity{tenant: w.row.Tenant,
 		environment: w.row.Environment, deployment: w.row.Deployment}
+}
+
+// beforeStripped returns the state before the adoption of an Application that has lost its
+// annotations, which the cache remembers; "" if it knows none.
+func (e *Engine) beforeStripped(w *desired, found *entry) string {
+	last := e.cache.get(fleet.ObjectKey{Engine: e.name, Kind: fleet.ObjectApplication,
+		Name: w.object})
+	if last == nil || last.UID != found.UID {
+		return ""
+	}
+	return last.before
 }
 
 // mark sets the annotations of an adopted Application again. The cache remembers the state before
@@ -121,11 +144,9 @@ func (w *desired) stripped(tree map[string]any, found *entry) bool {
 func (e *Engine) mark(ctx context.Context, w *desired, found *entry) (engine.Outcome, error) {
 	known := *found
 	known.Key, known.observation.Key, known.contact.Key = w.row.Key, w.row.Key, w.row.Key
-	last := e.cache.get(fleet.ObjectKey{Engine: e.name, Kind: fleet.ObjectApplication,
-		Name: w.object})
-	if last != nil && last.UID == found.UID && last.before != "" {
+	if was := e.beforeStripped(w, found); was != "" {
 		patch := map[string]any{}
-		setAnnotation(patch, annotationBefore, last.before)
+		setAnnotation(patch, annotationBefore, was)
 		m, err := e.merge(ctx, w.row, patch, &known)
 		if err != nil {
 			return engine.Outcome{}, err
@@ -313,11 +334,10 @@ func (e *Engine) adoptable(w *desired, tree map[string]any) error {
 // anotherWriter returns the annotation by which another controller changes the spec of an
 // Application: Kargo, or Argo CD Image Updater unless it writes to Git.
 func anotherWriter(annotations map[string]any) string {
-	method, _ := annotations[fleet.ImageUpdaterPrefix+"write-back-method"].(string)
 	switch {
 	case annotations[fleet.KargoAnnotation] != nil:
 		return fleet.KargoAnnotation
-	case annotations[fleet.ImageUpdaterAnnotation] != nil && !strings.HasPrefix(method, "git"):
+	case fleet.ImageUpdatesOf(annotations) == fleet.ImagesInApplication:
 		return fleet.ImageUpdaterAnnotation
 	}
 	return ""
@@ -347,9 +367,9 @@ func (e *Engine) parentOf(meta map[string]any, object string) string {
 		return "" // preflight requires tracking by annotation
 	}
 	label, _ := child(meta, "labels")["app.kubernetes.io/instance"].(string)
-	if n, _ := e.cache.users(func(a *entry) bool {
+	if users := e.cache.users(func(a *entry) bool {
 		return a.object == label && label != object
-	}); n > 0 {
+	}); len(users) > 0 {
 		return clip(label, 253)
 	}
 	return ""

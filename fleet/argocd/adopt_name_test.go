@@ -206,6 +206,15 @@ func TestAMissingApplicationIsCreatedOnlyIfDeclaredSo(t *testing.T) {
 		t.Errorf("created without a proof of absence: %+v", out)
 	}
 	b.f.Order(nil)
+	project := projectObject(acme)
+	project.Project.AdoptionPaused = fleet.PausedByEngine
+	b.applied(b.row(project))
+	if _, err := b.apply(row); !errors.Is(err, engine.ErrAdoption) ||
+		!strings.Contains(err.Error(), "paused (pauseAdoption in fleet/engines/eu-1.yaml)") {
+		t.Errorf("created while adoptions are paused: %v", err)
+	}
+	project.Project.AdoptionPaused = ""
+	b.applied(b.row(project))
 	b.named("prod")
 	if _, err := b.apply(row); !errors.Is(err, engine.ErrAdoption) {
 		t.Errorf("one that differs is overwritten: %v", err)
@@ -237,6 +246,89 @@ func TestAMissingApplicationIsCreatedOnlyIfDeclaredSo(t *testing.T) {
 		Deployment: "shop", Environment: "prod"})
 	if _, err := (Renderer{}).Render(engineSpec(), o); err == nil {
 		t.Error("the name of another tenant's Application is rendered")
+	}
+}
+
+// People write to a namespace of Applications. Labels that they copy onto an Application prove no
+// adoption of it, so that it is compared and paused as any other.
+func TestCopiedLabelsProveNoAdoption(t *testing.T) {
+	namespace := space(t, apiServer(t))
+	b := newFaultRig(t, Options{}, func(spec *fleet.EngineSpec) {
+		spec.ApplicationNamespaces = []fleet.ApplicationNamespace{{Namespace: namespace,
+			Tenant: acme}}
+	})
+	b.synced()
+	b.until("the namespace is read", func() bool { return b.e.cache.knows(namespace) })
+	o := applicationObject(checkoutID, exampleServer)
+	object := namespace + "/by-name"
+	o.Application.Adopt, o.Application.DeletionPolicy = object, fleet.DeletionRelease
+	row := b.row(o)
+	copied := func(revision string) {
+		t.Helper()
+		tree, err := decodeTree(row.Manifest.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tree["metadata"] = map[string]any{"name": "by-name", "namespace": namespace,
+			"labels": child(child(tree, "metadata"), "labels")}
+		spec := child(tree, "spec")
+		spec["project"] = "default"
+		child(spec, "source")["targetRevision"] = revision
+		if err := apiServer(t).Apply(t.Context(), &unstructured.Unstructured{
+			Object: tree}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	live := func() (o struct {
+		Metadata struct{ Labels, Annotations map[string]string }
+		Spec     struct{ Project string }
+	}) {
+		t.Helper()
+		if err := b.e.client.do(t.Context(), request{method: http.MethodGet,
+			path: b.e.places.path(applications, object)}, &o); err != nil {
+			t.Fatal(err)
+		}
+		return o
+	}
+	refused := func(words string) {
+		t.Helper()
+		if _, err := b.apply(row); !errors.Is(err, engine.ErrAdoption) ||
+			!strings.Contains(err.Error(), words) {
+			t.Errorf("want %q: %v", words, err)
+		}
+		if got := live().Spec.Project; got != "default" {
+			t.Errorf("a blocked adoption wrote project %q", got)
+		}
+	}
+	copied("main")
+	refused(`spec.source.targetRevision is "main", declared "v1.4.0"`)
+	copied("v1.4.0")
+	project := projectObject(acme)
+	project.Project.SourceNamespaces = []string{namespace}
+	project.Project.AdoptionPaused = fleet.PausedByTenant
+	b.applied(b.row(project))
+	refused("paused (pauseAdoption in fleet/tenants/acme.yaml)")
+	project.Project.AdoptionPaused = ""
+	b.applied(b.row(project))
+	b.applied(row)
+	b.until("the watch has shown it", func() bool {
+		known := b.e.cache.get(row.Key)
+		return known != nil && known.Ours && known.before != ""
+	})
+	// Of an Application that it has adopted, the cache remembers the state before.
+	if err := b.e.client.do(t.Context(), request{method: http.MethodPatch,
+		path: b.e.places.path(applications, object), contentType: mergePatch,
+		body: []byte(`{"metadata":{"annotations":null}}`)}, nil); err != nil {
+		t.Fatal(err)
+	}
+	b.until("the loss is noticed", func() bool { return b.e.cache.get(row.Key) == nil })
+	b.applied(row)
+	b.until("it is released", func() bool {
+		done, err := b.e.Delete(t.Context(), row, b.lease)
+		return done && err == nil
+	})
+	if o := live(); o.Spec.Project != "default" || o.Metadata.Labels[labelTenant] != "" {
+		t.Errorf("released: project %q, labels %v", o.Spec.Project, o.Metadata.Labels)
 	}
 }
 

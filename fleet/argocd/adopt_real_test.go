@@ -13,7 +13,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
@@ -63,8 +62,8 @@ func TestAnApplicationOfAnotherNamespaceIsAdoptedAndReleasedInPlace(t *testing.T
 	}
 }
 
-// deletesWithItsWorkload adopts the released Application once more and deletes it with its
-// ConfigMap.
+// deletesWithItsWorkload adopts the released Application once more, undoes what people write to it
+// there, and deletes it with its ConfigMap.
 func (w *argoLab) deletesWithItsWorkload() {
 	w.Helper()
 	id := fleet.ApplicationID{Tenant: acme, Deployment: "shop", Environment: prodEU.Name}
@@ -79,6 +78,13 @@ func (w *argoLab) deletesWithItsWorkload() {
 		to, _, _ := unstructured.NestedString(w.byHandLive().Object, "status", "sync", "comparedTo",
 			"destination", "server")
 		return strings.Contains(to, "?managedEnvironment=")
+	})
+	w.merge(`{"spec":{"source":{"targetRevision":"elsewhere"}}}`)
+	w.until("the drift is overwritten", func() bool {
+		w.apply(row, fleet.Secret{})
+		revision, _, _ := unstructured.NestedString(w.byHandLive().Object, "spec", "source",
+			"targetRevision")
+		return revision == "main"
 	})
 	w.remove(row)
 	_, err := w.peoples().Get(w.Context(), adoptedName, metav1.GetOptions{})
@@ -99,9 +105,11 @@ func (w *argoLab) byHandObject() string {
 }
 
 // peoples are the Applications beside the one made by hand.
-func (w *argoLab) peoples() dynamic.ResourceInterface {
-	return w.cluster.Dynamic().Resource(schema.GroupVersionResource{Group: "argoproj.io",
-		Version: "v1alpha1", Resource: "applications"}).Namespace(cmp.Or(w.further,
+func (w *argoLab) peoples() dynamic.ResourceInterface { return w.applicationsIn(w.further) }
+
+// applicationsIn are the Applications of a namespace; empty: of Argo CD's own.
+func (w *argoLab) applicationsIn(namespace string) dynamic.ResourceInterface {
+	return w.cluster.Dynamic().Resource(applicationsGVR).Namespace(cmp.Or(namespace,
 		w.spec.ArgoCD.Namespace))
 }
 
@@ -151,7 +159,7 @@ func (w *argoLab) byHand(token string) {
 		phase, _, _ := unstructured.NestedString(o, "status", "operationState", "phase")
 		return status == "Synced" && phase == "Succeeded" && o["operation"] == nil
 	})
-	w.settles(adoptedName)
+	w.settles(w.byHandObject())
 }
 
 func (w *argoLab) byHandLive() *unstructured.Unstructured {
@@ -250,7 +258,7 @@ func (w *argoLab) adopts() {
 		w.Errorf("a row without adopt: %v", err)
 	}
 	second := w.commit(map[string]string{"shop/cm.yaml": configMap("shop", "two")})
-	w.refresh(adoptedName)
+	w.refresh(w.byHandObject())
 	w.observed("synced at the next commit", row.Key, func(o mirror.Observation) bool {
 		return synced(o) && o.SyncedRevision == second
 	})
@@ -303,7 +311,7 @@ func (w *argoLab) refusesToAdopt(adopting func(func(*fleet.Application)) mirror.
 // releases: the Application is as before its adoption, except for what was declared since.
 func (w *argoLab) releases(row mirror.Row, before trace) {
 	w.Helper()
-	w.settles(adoptedName)
+	w.settles(w.byHandObject())
 	last := w.trace()
 	w.remove(row)
 	o := w.byHandLive()

@@ -102,6 +102,9 @@ func TestAnApplicationThatAnotherControllerWritesIsNotAdopted(t *testing.T) {
 			updater + "write-back-method": "argocd"}, updater + "image-list"},
 		"images in Git": {map[string]any{updater + "image-list": "a",
 			updater + "write-back-method": "git:repocreds"}, ""},
+		"images of another method": {map[string]any{updater + "image-list": "a",
+			updater + "write-back-method": "github"}, updater + "image-list"},
+		"no images":      {map[string]any{updater + "image-list": ""}, ""},
 		"settings alone": {map[string]any{updater + "a.force-update": "true"}, ""},
 	} {
 		spec := map[string]any{"source": map[string]any{"path": "deploy"}}
@@ -291,9 +294,9 @@ func TestAWriterOfANamespaceKeepsNoObjectOfAnotherTenant(t *testing.T) {
 		a := claimed(t, namespace, "shop", "1", "1")
 		a.project = fleet.ProjectName(acme)
 		e.cache.put(e.cache.lister(applications, a), a)
-		if n, _ := e.users(acme, func(a *entry) bool {
+		if n := len(e.users(acme, func(a *entry) bool {
 			return a.project == fleet.ProjectName(acme)
-		}); n != want {
+		})); n != want {
 			t.Errorf("%d Applications of namespace %s use acme's AppProject, want %d", n, namespace,
 				want)
 		}

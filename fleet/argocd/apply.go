@@ -28,8 +28,8 @@ const (
 // Apply makes one object match its row. It sends one server-side apply if the object differs or is
 // missing, and no request if it matches. The secret is the credential of a Cluster or Repository
 // row. Outcome.State is ApplyApplied; ApplyConflict if another manager keeps changing the object;
-// or ApplyPending while an older object of that name is being deleted. Errors are those of package
-// engine.
+// ApplyFailed if a cluster Secret lacks namespaces of its row (narrow); or ApplyPending while an
+// older object of that name is being deleted. Errors are those of package engine.
 func (e *Engine) Apply(ctx context.Context, row mirror.Row, secret fleet.Secret,
 	lease mirror.Lease) (engine.Outcome, error) {
 	if err := errors.Join(e.ready(), e.checkPublic(row.Key)); err != nil {
@@ -59,28 +59,48 @@ func (e *Engine) Apply(ctx context.Context, row mirror.Row, secret fleet.Secret,
 	return e.applyDesired(ctx, w, known)
 }
 
-// checkArtifacts refuses an Application of an OCI artifact for an Argo CD that would take the
+// checkArtifacts refuses an Application of an OCI artifact, unless Argo CD is known not to take the
 // artifact for a Git repository.
 func (e *Engine) checkArtifacts(w *desired) error {
-	found := e.argoCD.Load()
-	if found == nil || w.r != applications {
+	url := artifactOf(w)
+	if url == "" {
 		return nil
 	}
-	version := strings.TrimPrefix(*found, "v")
-	if !strings.HasPrefix(version, "2.") && !strings.HasPrefix(version, "3.0") {
+	version := ""
+	if found := e.argoCD.Load(); found != nil {
+		version = *found
+	}
+	able, known := fleet.DeploysArtifacts(version)
+	subject := string(w.row.Key.Kind) + " " + w.row.Key.Name
+	switch {
+	case able:
 		return nil
+	case known:
+		return fmt.Errorf("%s: %w: Argo CD %s deploys no OCI artifacts such as %s; upgrade it to "+
+			"3.1 or later, or deploy from Git or a chart", subject, engine.ErrRefused,
+			clip(version, 64), url)
+	}
+	return fmt.Errorf("%s: %w: Argo CD before 3.1 takes OCI artifacts such as %s for Git "+
+		"repositories, and the version of this one is not known; let %s list statefulsets and "+
+		"deployments in namespace %s, where the image or the label %s of the "+
+		"application-controller names it", subject, engine.ErrRefused, url, preflight{e}.actor(),
+		e.namespace, versionLabel)
+}
+
+// artifactOf returns the URL of the first OCI artifact that an Application deploys; "" for none.
+func artifactOf(w *desired) string {
+	if w.r != applications {
+		return ""
 	}
 	spec := child(w.tree, "spec")
 	sources, _ := spec["sources"].([]any)
 	for _, s := range append([]any{spec["source"]}, sources...) {
 		source, _ := s.(map[string]any)
 		if url, _ := source["repoURL"].(string); strings.HasPrefix(url, "oci://") {
-			return fmt.Errorf("%s %s: %w: Argo CD %s deploys no OCI artifacts such as %s; upgrade "+
-				"it to 3.1 or later, or deploy from Git or a chart", w.row.Key.Kind, w.row.Key.Name,
-				engine.ErrRefused, clip(*found, 64), url)
+			return url
 		}
 	}
-	return nil
+	return ""
 }
 
 // applyDesired decides and writes, again if other writers are faster.
@@ -108,6 +128,12 @@ func (e *Engine) applyOnce(ctx context.Context, w *desired, known *entry) (engin
 	case doNothing:
 		return engine.Outcome{State: mirror.ApplyApplied}, nil
 	case doCreate, doUpdate:
+		if known != nil && known.move != "" {
+			var err error
+			if known, err = e.endMove(ctx, w, known); err != nil {
+				return engine.Outcome{}, err
+			}
+		}
 		return e.write(ctx, w, known)
 	case doRestore:
 		return e.restore(ctx, w, known)
@@ -122,6 +148,10 @@ func (e *Engine) applyOnce(ctx context.Context, w *desired, known *entry) (engin
 			fmt.Errorf(
 				"%w: it lacks our labels or carries another tenant's; delete or rename it on "+
 					"the engine", engine.ErrForeign)
+	case isArriving:
+		return engine.Outcome{}, fmt.Errorf("%w: the engine that it leaves may still sync it. If "+
+			"no move of it is under way, remove the Application there, then annotation %s of "+
+			"this one", engine.ErrMove, annotationMove)
 	case isFenced:
 		return engine.Outcome{}, fmt.Errorf("%w: its epoch is %d, this lease's is %d",
 			engine.ErrFenced, known.Epoch, w.epoch)
@@ -133,6 +163,12 @@ func (e *Engine) applyOnce(ctx context.Context, w *desired, known *entry) (engin
 }
 
 func (e *Engine) write(ctx context.Context, w *desired, known *entry) (engine.Outcome, error) {
+	return e.writeUnless(ctx, w, known, nil)
+}
+
+// writeUnless is write with a precheck of the request.
+func (e *Engine) writeUnless(ctx context.Context, w *desired, known *entry,
+	precheck func() error) (engine.Outcome, error) {
 	body, err := w.patch(known)
 	if err != nil {
 		return engine.Outcome{}, err
@@ -144,7 +180,7 @@ func (e *Engine) write(ctx context.Context, w *desired, known *entry) (engine.Ou
 		contentType: applyPatch, accept: metadataOnly, body: body,
 		// server-side apply is strict anyway
 		query: url.Values{"fieldManager": {fieldManager}, "force": {"true"}, "fieldValidation": {
-			"Ignore"}},
+			"Ignore"}}, precheck: precheck,
 	}, &answer)
 	if err != nil {
 		return engine.Outcome{}, err
@@ -436,12 +472,14 @@ func (w *desired) written(known *entry, m *liveMetadata, name fleet.EngineName) 
 	e.content, e.applied, e.finalizers = w.content, w.applied, intern(m.Finalizers)
 	e.object, e.before = w.object, m.Annotations[annotationBefore]
 	e.token = tokenTimesOf(m.Annotations)
+	e.namespaces = namespacesIn(child(w.tree, "data"))
 	e.paused = m.Annotations[annotationAdoptionPaused]
 	if w.r == applications {
 		spec, _ := w.tree["spec"].(map[string]any)
 		e.project, _ = spec["project"].(string)
 		destination, _ := spec["destination"].(map[string]any)
 		e.server, _ = destination["server"].(string)
+		e.namespace, _ = destination["namespace"].(string)
 		e.syncOptions = nil
 		options, _ := child(spec, "syncPolicy")["syncOptions"].([]any)
 		for _, o := range options {
@@ -477,6 +515,7 @@ const (
 	isForeign
 	isFenced
 	isDeleting
+	isArriving
 )
 
 // decide compares the row with the known object. It is pure.
@@ -494,6 +533,10 @@ func (w *desired) decide(known *entry) verdict {
 		return isDeleting
 	case known.object != w.object:
 		return isRenamed
+	case known.Arriving && !strings.HasSuffix(known.move, moveAdopts):
+		return isArriving
+	case known.move != "":
+		return doUpdate
 	case known.Drifted:
 		return doRestore
 	case known.content == w.content && known.applied == w.applied:

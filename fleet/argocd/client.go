@@ -118,6 +118,7 @@ func (c *client) once(ctx context.Context, r request, out any) error {
 
 // send returns the response, whatever its status.
 func (c *client) send(ctx context.Context, r request) (*http.Response, error) {
+	engine.Called(ctx)
 	u := *c.base
 	u.Path += r.path
 	u.RawQuery = r.query.Encode()

@@ -25,8 +25,10 @@ const cascadeFinalizer = "resources-finalizer.argocd.argoproj.io"
 // and no hook runs; with DeletionRelease, the object stays too, and the deletion is done when the
 // object is not ours. A Cluster or AppProject stays, with ErrInUse, until no Application needs it:
 // without the cluster Secret, Argo CD strips the finalizers and silently orphans the workloads
-// (appcontroller.go, finalizeApplicationDeletion). A row with a UID addresses only that object: if
-// the UID differs, its object was deleted.
+// (appcontroller.go, finalizeApplicationDeletion). A deletion with the workload does not begin
+// while Argo CD may overlook the workload (checkSight); where there is none, it is like
+// DeletionOrphan. A row with a UID addresses only that object: if the UID differs, its object was
+// deleted.
 func (e *Engine) Delete(ctx context.Context, row mirror.Row, lease mirror.Lease) (done bool,
 	err error) {
 	if err := errors.Join(e.ready(), e.checkPublic(row.Key)); err != nil {
@@ -107,7 +109,13 @@ func (e *Engine) deleteApplication(ctx context.Context, row mirror.Row, lease mi
 					"workload; restore it, or set deletionPolicy: Orphan",
 				engine.ErrDestination, cluster.Name)
 		}
-		patch = cascading(live)
+		without, err := e.checkSight(live, cluster)
+		if err != nil {
+			return err
+		}
+		if patch = cascading(live); without { // nor a hook
+			patch = orphaning(live)
+		}
 	}
 	if len(patch) > 0 {
 		if !live.Deleting {
@@ -148,8 +156,7 @@ func orphaning(live *entry) map[string]any {
 	patch := map[string]any{}
 	kept := []string{}
 	for _, f := range live.finalizers {
-		domain, _, _ := strings.Cut(f, "/")
-		if !strings.HasSuffix(domain, ".argocd.argoproj.io") {
+		if !isArgoFinalizer(f) {
 			kept = append(kept, f)
 		}
 	}
@@ -160,6 +167,11 @@ func orphaning(live *entry) map[string]any {
 		setAnnotation(patch, annotationSkipReconcile, "true")
 	}
 	return patch
+}
+
+func isArgoFinalizer(name string) bool {
+	domain, _, _ := strings.Cut(name, "/")
+	return strings.HasSuffix(domain, ".argocd.argoproj.io")
 }
 
 func setAnnotation(patch map[string]any, name string, value any) {
@@ -215,15 +227,24 @@ func (e *Engine) checkUnused(ctx context.Context, row mirror.Row, o *liveObject)
 	default:
 		uses = func(a *entry) bool { return a.Tenant == row.Tenant && a.Deleting }
 	}
-	if n, one := e.users(row.Tenant, uses); n > 0 {
-		return fmt.Errorf("%w: %d Applications need it, %s among them", engine.ErrInUse, n, one)
+	if users := e.users(row.Tenant, uses); len(users) > 0 {
+		return fmt.Errorf("%w by Applications: %s", engine.ErrInUse, someOf(users))
 	}
 	return e.provenUnused(ctx, row, labels)
 }
 
-// users counts the Applications that use an object of a tenant, and returns the name of one. Other
-// tenants' namespaces do not count: their writers could keep the object.
-func (e *Engine) users(t fleet.TenantName, uses func(*entry) bool) (n int, one string) {
+const maxUsers = 5
+
+func someOf(users []string) string {
+	if more := len(users) - maxUsers; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(users[:maxUsers], ", "), more)
+	}
+	return strings.Join(users, ", ")
+}
+
+// users returns the Applications that use an object of a tenant, sorted. Other tenants' namespaces
+// do not count: their writers could keep the object.
+func (e *Engine) users(t fleet.TenantName, uses func(*entry) bool) []string {
 	return e.cache.users(func(a *entry) bool {
 		namespace, _ := fleet.SplitObject(a.object)
 		return uses(a) && (namespace == "" || e.places.further[namespace] == t)
@@ -264,8 +285,8 @@ func (e *Engine) provenUnusedIn(ctx context.Context, r *resource, labels []strin
 		}
 		for _, item := range page.Items {
 			if !deletingOnly || item.Metadata.DeletionTimestamp != nil {
-				return fmt.Errorf("%w: Application %s needs it", engine.ErrInUse,
-					item.Metadata.Name)
+				return fmt.Errorf("%w by Applications: %s", engine.ErrInUse,
+					e.places.object(&item.Metadata))
 			}
 		}
 		if page.Metadata.Continue == "" {

@@ -86,6 +86,7 @@ type Engine struct {
 	pauses       sync.Map // of adoptions; by tenant, of the AppProjects' last rows
 	// why writes are forbidden; nil until the first Preflight and after a good one
 	unfit           atomic.Pointer[error]
+	blind           atomic.Pointer[error] // why no workload may be deleted; nil as in unfit
 	fit             atomic.Bool
 	argoCD          atomic.Pointer[string] // version that the last Preflight found
 	rightsCheckedAt atomic.Int64           // Unix time of the last complete rights; 0: never

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -16,6 +18,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/test/stack"
 )
 
@@ -213,6 +216,112 @@ func (w *argoLab) repositoriesReach(c *canaryServer, open, files bool) {
 		if c.dialled(segment) {
 			w.Errorf("the repo-server has dialled %s", segment)
 		}
+	}
+	w.sharesClones(token)
+}
+
+// sharesClones follows repositoriesReach: Argo CD itself gives a tenant without a credential the
+// content of a private repository that another tenant reads. The repo-server keeps one clone and
+// one list of references for each URL, and never asks with the credential of the second tenant. So
+// the planner keeps such tenants on different engines.
+func (w *argoLab) sharesClones(token string) {
+	w.Helper()
+	rev := w.commit(map[string]string{"clone/cm.yaml": configMap("clone", "private"),
+		"branch/cm.yaml": configMap("branch", "private"),
+		"commit/cm.yaml": configMap("commit", "private"),
+		"later/cm.yaml":  configMap("later", "private"),
+		"last/cm.yaml":   configMap("last", "private")})
+	w.repo.RequireAuth("reader", "kept-in-a-secret")
+	alone, err := w.git.CreateRepo(w.Context(), "acme/alone")
+	if err != nil {
+		w.Fatal(err)
+	}
+	if _, err := alone.Commit(w.Context(), "alone", map[string]string{
+		"branch/cm.yaml": configMap("alone", "private")}); err != nil {
+		w.Fatal(err)
+	}
+	alone.RequireAuth("reader", "kept-in-a-secret")
+
+	foundation := w.foundation(prodEU, w.spaceA)
+	for _, row := range foundation {
+		w.apply(row, fleet.NewSecret(map[string][]byte{"token": []byte(token)}))
+	}
+	refused := []string{"authentication required", "could not read Username"}
+	reader := w.row(repositoryOf("git", w.repo.URL), "")
+	w.apply(reader, fleet.NewSecret(map[string][]byte{
+		"username": []byte("reader"), "password": []byte("kept-in-a-secret")}))
+	app := w.app(fleet.ApplicationID{Tenant: acme, Deployment: "clone", Environment: prodEU.Name},
+		"clone", w.spaceA, fleet.DeletionOrphan, nil)
+	w.apply(app, fleet.Secret{})
+	w.observed("the private repository is deployed with its credential", app.Key, synced)
+
+	other := fleet.EnvironmentID{Tenant: "globex", Name: "prod-eu"}
+	own, err := w.cluster.TenantToken(w.Context(), "globex-"+w.spaceB, w.spaceB)
+	if err != nil {
+		w.Fatal(err)
+	}
+	project := projectObject(other.Tenant)
+	project.Project.SourceRepos = []string{w.repo.URL, alone.URL}
+	project.Project.ClusterResources = nil
+	project.Project.Destinations = []fleet.Destination{
+		{Server: fleet.ServerKey(w.cluster.Server, other), Namespace: w.spaceB}}
+	w.apply(w.row(project, ""), fleet.Secret{})
+	w.apply(w.foundation(other, w.spaceB)[1],
+		fleet.NewSecret(map[string][]byte{"token": []byte(own)}))
+	deploy := func(name string, source fleet.Source) fleet.ObjectKey {
+		id := fleet.ApplicationID{Tenant: other.Tenant, Deployment: fleet.DeploymentName(name),
+			Environment: other.Name}
+		row := w.app(id, source.Path, w.spaceB, fleet.DeletionOrphan, func(a *fleet.Application) {
+			a.Sources[0] = source
+		})
+		w.apply(row, fleet.Secret{})
+		return row.Key
+	}
+	bySHA := func(name string) fleet.ObjectKey {
+		return deploy(name, fleet.Source{RepoURL: w.repo.URL, Path: name, TargetRevision: rev})
+	}
+	has := func(name string) {
+		w.until("a tenant without a credential has "+name+" of another one's clone", func() bool {
+			got, _ := w.value(w.spaceB, name)
+			return got == "private"
+		})
+	}
+	w.denied(deploy("alone", fleet.Source{RepoURL: alone.URL, Path: "branch",
+		TargetRevision: "main"}), refused...)
+	bySHA("commit")
+	deploy("branch", fleet.Source{RepoURL: w.repo.URL, Path: "branch", TargetRevision: "main"})
+	has("commit")
+	has("branch")
+
+	// The clone outlives its reader and the container, but not the Pod and its volume.
+	for _, row := range []mirror.Row{app, reader} {
+		err := w.people(row).Delete(w.Context(), w.of(row).GetName(), metav1.DeleteOptions{})
+		if err != nil {
+			w.Fatal(err)
+		}
+	}
+	w.restartRepoServer(false)
+	bySHA("later")
+	has("later")
+	w.restartRepoServer(true)
+	w.denied(bySHA("last"), refused...)
+}
+
+// restartRepoServer restarts its container, or replaces its Pod.
+func (w *argoLab) restartRepoServer(replace bool) {
+	w.Helper()
+	w.argo.RepoServer.Stop()
+	if replace {
+		clones := filepath.Join(w.argo.Dir, "tmp", "_argocd-repo")
+		if err := os.Chmod(clones, 0o700); err != nil {
+			w.Fatal(err)
+		}
+		if err := os.RemoveAll(clones); err != nil {
+			w.Fatal(err)
+		}
+	}
+	if err := w.argo.Start(w.Context()); err != nil {
+		w.Fatal(err)
 	}
 }
 

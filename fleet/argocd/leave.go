@@ -44,7 +44,7 @@ type LeaveOptions struct {
 // annotations and applied fields, the annotation that parks an Application, and restores the
 // finalizers that an adopted Application had before. An Application with deletionPolicy Delete gets
 // the cascade finalizer, as its exported manifest has. Specs, data and workloads stay. It requires
-// a stop, unless the control plane is uninstalled.
+// a stop, unless the control plane is uninstalled; a dry run requires none.
 func (e *Engine) Leave(ctx context.Context, o LeaveOptions) (all []Left, err error) {
 	if err := e.mayLeave(ctx, o); err != nil {
 		return nil, err
@@ -75,12 +75,15 @@ func (e *Engine) Leave(ctx context.Context, o LeaveOptions) (all []Left, err err
 			all = append(all, left)
 		}
 	}
-	return all, nil
+	if o.DryRun {
+		return all, nil
+	}
+	return all, e.RemoveProbe(ctx)
 }
 
 // mayLeave returns ErrNotStopped while a control plane could write.
 func (e *Engine) mayLeave(ctx context.Context, o LeaveOptions) error {
-	if o.Uninstalled {
+	if o.Uninstalled || o.DryRun {
 		return nil
 	}
 	stops, err := e.ReadStops(ctx)

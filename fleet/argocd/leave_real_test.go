@@ -1,6 +1,7 @@
 package argocd
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,12 +24,20 @@ import (
 
 // After Leave, the objects are people's: nothing of ours is left on them, Argo CD has synced
 // nothing, the exported manifests apply without a difference or a conflict, and Argo CD continues.
+// On 3.5, the adopted Application is in a further namespace.
 func TestLeavingGivesEveryObjectBack(t *testing.T) {
 	for _, version := range stack.ArgoVersions {
 		t.Run(version, func(t *testing.T) {
-			w := newArgoLabWith(t, "leave-"+strings.ReplaceAll(version, ".", "-"),
-				stack.ArgoOptions{Version: version})
-			w.leaves()
+			suffix := "leave-" + strings.ReplaceAll(version, ".", "-")
+			o := stack.ArgoOptions{Version: version}
+			if version != "2.14" {
+				further := "apps-" + suffix
+				if err := apiServer(t).CreateNamespace(t.Context(), further); err != nil {
+					t.Fatal(err)
+				}
+				o.ClusterAdmin, o.ApplicationNamespaces = true, []string{further}
+			}
+			newArgoLabWith(t, suffix, o).leaves()
 		})
 	}
 }
@@ -57,7 +66,7 @@ func (w *argoLab) leaves() {
 		rows = append(rows, row)
 		return row
 	}
-	app("shop", fleet.DeletionRelease, func(a *fleet.Application) { a.Adopt = adoptedName })
+	app("shop", fleet.DeletionRelease, func(a *fleet.Application) { a.Adopt = w.byHandObject() })
 	app("cart", fleet.DeletionDelete, func(a *fleet.Application) {
 		a.Wave = 2
 		a.Links = []fleet.Link{{Title: "dashboard", URL: "https://grafana.example.com/d/a"}}
@@ -74,7 +83,13 @@ func (w *argoLab) leaves() {
 		return ""
 	}
 
-	o := LeaveOptions{Policy: policies}
+	w.mergeOwn(rows[1], `{"metadata":{"annotations":{"argosy.dev/token-expires":"tomorrow"}}}`)
+	before := w.liveObjects(rows)
+	o := LeaveOptions{Policy: policies, DryRun: true}
+	if all, err := w.e.Leave(w.Context(), o); err != nil || len(all) != len(rows) {
+		w.Fatalf("a dry run: %v, %v", all, err)
+	}
+	o.DryRun = false
 	if _, err := w.e.Leave(w.Context(), o); !errors.Is(err, ErrNotStopped) {
 		w.Fatalf("leaves while the control plane may write: %v", err)
 	}
@@ -82,18 +97,11 @@ func (w *argoLab) leaves() {
 		Name: string(testEngine), By: "test"}); err != nil {
 		w.Fatal(err)
 	}
-	w.mergeOwn(rows[1], `{"metadata":{"annotations":{"argosy.dev/token-expires":"tomorrow"}}}`)
-	before := w.liveObjects(rows)
 	if all, err := w.e.Leave(w.Context(), o); !errors.Is(err, ErrExpiringTokens) || len(all) > 0 {
 		w.Fatalf("leaves a token that expires: %v, %v", all, err)
 	}
 	w.areAsBefore(before, w.liveObjects(rows))
-	o.DryRun = true
-	if all, err := w.e.Leave(w.Context(), o); err != nil || len(all) != len(rows) {
-		w.Fatalf("a dry run: %v, %v", all, err)
-	}
-	w.areAsBefore(before, w.liveObjects(rows))
-	o.DryRun, o.ExpiringTokens = false, true
+	o.ExpiringTokens = true
 	all, err := w.e.Leave(w.Context(), o)
 	if err != nil || len(all) != len(rows) {
 		w.Fatalf("%v, %v", all, err)
@@ -135,8 +143,9 @@ func (w *argoLab) leaves() {
 
 func (w *argoLab) mergeOwn(row mirror.Row, patch string) {
 	w.Helper()
-	if _, err := w.people(row).Patch(w.Context(), w.liveName(row), types.MergePatchType,
-		[]byte(patch), metav1.PatchOptions{}); err != nil {
+	_, name := fleet.SplitObject(w.liveName(row))
+	if _, err := w.people(row).Patch(w.Context(), name, types.MergePatchType, []byte(patch),
+		metav1.PatchOptions{}); err != nil {
 		w.Fatal(err)
 	}
 }
@@ -147,27 +156,32 @@ func (w *argoLab) people(row mirror.Row) dynamic.ResourceInterface {
 	if err != nil {
 		w.Fatal(err)
 	}
+	namespace, _ := fleet.SplitObject(w.liveName(row))
 	return w.cluster.Dynamic().Resource(gv.WithResource(r.plural)).Namespace(
-		w.spec.ArgoCD.Namespace)
+		cmp.Or(namespace, w.spec.ArgoCD.Namespace))
 }
 
 func (w *argoLab) of(row mirror.Row) *unstructured.Unstructured {
 	w.Helper()
-	u, err := w.people(row).Get(w.Context(), w.liveName(row), metav1.GetOptions{})
+	_, name := fleet.SplitObject(w.liveName(row))
+	u, err := w.people(row).Get(w.Context(), name, metav1.GetOptions{})
 	if err != nil {
 		w.Fatal(err)
 	}
 	return u
 }
 
-// liveName is the name of the object, after the engine no longer knows it too.
+// liveName is the name of the object, after the engine no longer knows it too, with its namespace
+// if that is not Argo CD's own.
 func (w *argoLab) liveName(row mirror.Row) string {
 	w.Helper()
-	var o struct{ Metadata struct{ Name string } }
+	var o struct {
+		Metadata struct{ Namespace, Name string }
+	}
 	if err := json.Unmarshal(row.Manifest.Body, &o); err != nil {
 		w.Fatal(err)
 	}
-	return o.Metadata.Name
+	return fleet.JoinObject(o.Metadata.Namespace, o.Metadata.Name)
 }
 
 func (w *argoLab) liveObjects(rows []mirror.Row) map[string]*unstructured.Unstructured {

@@ -174,6 +174,10 @@ const (
 	// annotationBefore is what the adoption has changed, for the release.
 	annotationBefore = "argosy.dev/before"
 
+	// annotationEvacuated of a cluster Secret names the evacuated engines that its environment was
+	// on. It outlives the database: an engine that comes back does not get the environment.
+	annotationEvacuated = "argosy.dev/evacuated-from"
+
 	// annotationAdoptionPaused of a tenant's AppProject pauses adoptions; its value is the kind of
 	// the declaration that does.
 	annotationAdoptionPaused = "argosy.dev/adoption-paused-by"
@@ -189,7 +193,7 @@ var (
 		labelCredential, labelPart, labelSecretType}
 	stableAnnotations = append([]string{annotationEngine, annotationHold, annotationAdopted,
 		annotationOrCreate, annotationAdoptionPaused, fleet.WaveAnnotation,
-		fleet.AccountAnnotation, annotationExpires,
+		fleet.AccountAnnotation, annotationEvacuated, annotationExpires,
 		annotationRenews, annotationCompare, annotationPaths},
 		linkAnnotations...)
 )
@@ -355,7 +359,8 @@ func (o *liveOperation) request() string {
 type liveStatus struct {
 	Sync           liveSync
 	Health         struct{ Status, Message string }
-	Resources      []struct{}
+	Resources      []struct{ Namespace string }
+	History        []struct{}
 	ReconciledAt   string
 	Conditions     []struct{ Type, Message string }
 	OperationState *struct {
@@ -490,6 +495,10 @@ type entry struct {
 	finalizers    []string
 	project       string          // of Applications
 	server        string          // of Applications
+	namespace     string          // of an Application's destination
+	elsewhere     []string        // further namespaces with resources of an Application
+	acted         bool            // Argo CD has an operation of the Application, or had one
+	namespaces    []string        // of a cluster Secret; none: all
 	syncOptions   []string        // of Applications
 	sources       json.RawMessage // of Applications with several
 	running       bool            // an operation is running
@@ -498,6 +507,8 @@ type entry struct {
 	// requester of a foreign operation that has not started
 	foreignOperation string
 	skipReconcile    bool        // skip-reconcile is set
+	move             string      // annotationMove
+	refreshes        bool        // it moves, and Argo CD is asked to compare it
 	token            *tokenTimes // of a cluster Secret with fleet.AccountAnnotation
 	contact          engine.Contact
 	observation      mirror.Observation
@@ -539,6 +550,9 @@ func newEntry(name fleet.EngineName, in places, r *resource, o *liveObject) *ent
 	out := &entry{id: id, applied: m.Annotations[annotationHash], finalizers: intern(m.Finalizers),
 		skipReconcile: m.Annotations[annotationSkipReconcile] == "true",
 		object:        in.object(m), before: m.Annotations[annotationBefore],
+		move: m.Annotations[annotationMove],
+		refreshes: m.Annotations[annotationMove] != "" &&
+			m.Annotations[annotationRefresh] != "",
 		paused: m.Annotations[annotationAdoptionPaused]}
 	hash, _, _ := strings.Cut(out.applied, ".")
 	epoch, _ := strconv.ParseInt(m.Annotations[annotationEpoch], 10, 64)
@@ -556,23 +570,35 @@ func newEntry(name fleet.EngineName, in places, r *resource, o *liveObject) *ent
 	if r.kind == applications.kind {
 		out.readApplication(o)
 	} else {
-		out.token = tokenTimesOf(m.Annotations)
+		out.token, out.namespaces = tokenTimesOf(m.Annotations), namespacesIn(o.Data)
+		out.Evacuated = enginesIn(m.Annotations[annotationEvacuated])
 	}
-	out.Drifted = out.Ours && !out.Deleting && (out.applied != appliedHash(r, hash, out.content) ||
-		r.kind == applications.kind && out.cascades() || out.foreignOperation != "")
+	moved, _, _ := strings.Cut(out.move, "/")
+	out.Leaving, out.Arriving = moved != "" && moved == m.UID, moved != "" && moved != m.UID
+	out.Drifted = out.Ours && !out.Deleting && out.move == "" &&
+		(out.applied != appliedHash(r, hash, out.content) ||
+			r.kind == applications.kind && out.cascades() || out.foreignOperation != "")
 	return out
 }
 
 func (e *entry) readApplication(o *liveObject) {
 	var spec struct {
 		Project     string
-		Destination struct{ Server string }
+		Destination struct{ Server, Namespace string }
 		SyncPolicy  struct{ SyncOptions []string }
 		Sources     json.RawMessage
 	}
 	_ = json.Unmarshal(o.Spec, &spec) // a malformed spec of a foreign Application does not matter
 	e.project, e.server = unique.Make(spec.Project).Value(),
 		unique.Make(spec.Destination.Server).Value()
+	e.namespace = unique.Make(spec.Destination.Namespace).Value()
+	for _, r := range o.Status.Resources {
+		if r.Namespace != "" && r.Namespace != e.namespace &&
+			!slices.Contains(e.elsewhere, r.Namespace) {
+			e.elsewhere = append(e.elsewhere, unique.Make(r.Namespace).Value())
+		}
+	}
+	e.acted = o.Operation != nil || o.Status.OperationState != nil || len(o.Status.History) > 0
 	e.syncOptions, e.sources = intern(spec.SyncPolicy.SyncOptions), spec.Sources
 	e.requestedSync = o.Metadata.Annotations[annotationSync]
 	e.observation = observationOf(e.Key, o)

@@ -19,7 +19,7 @@ func ownCluster(t *testing.T, data map[string]any) *Engine {
 	namespace := space(t, c)
 	settings(t, c, namespace, data)
 	e, err := Connect(ownEngine, fleet.AgentSpec{ArgoCDNamespace: namespace}.Engine(
-		"eu"), c.REST(), Options{Stopped: func(fleet.TenantName) bool { return false }})
+		"acme", "eu"), c.REST(), Options{Stopped: func(fleet.TenantName) bool { return false }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func TestAnApplicationOfAnOwnClusterIsDeletedWithItsWorkload(t *testing.T) {
 		t.Fatalf("it is deleted without its workload: %+v, %v", o, err)
 	}
 	if _, err := e.Delete(t.Context(), project, lease); !errors.Is(err, engine.ErrInUse) ||
-		!strings.Contains(err.Error(), app.Key.Name) {
+		!strings.HasSuffix(err.Error(), "still in use by Applications: "+app.Key.Name) {
 		t.Errorf("its project is deleted before it: %v", err)
 	}
 }

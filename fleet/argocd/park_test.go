@@ -1,6 +1,7 @@
 package argocd
 
 import (
+	"strings"
 	"testing"
 
 	"argosy.dev/argosy/fleet/engine"
@@ -31,6 +32,9 @@ func TestOnlyArgoCDsOwnMessagesMakeAClusterUnreachable(t *testing.T) {
 			`tls: failed to verify certificate: x509: certificate signed by unknown authority`: mirror.UnreachableDenied,
 		lead +
 			`failed to sync cluster https://c.example.com: failed to load initial state of resource Shop.example.com: conversion webhook failed`: mirror.UnreachableError,
+		lead + `failed to sync cluster https://c.example.com: failed to load initial state of ` +
+			`resource Secret: secrets is forbidden: User "system:serviceaccount:a:b" cannot ` +
+			`list resource "secrets" in API group "" in the namespace "c"`: mirror.UnreachableError,
 		// Output of a repository's tools or a workload is not Argo CD's own message.
 		`Failed to load target state: failed to generate manifest for source 1 of 1: rpc error: error synchronizing cache state : i/o timeout`: "",
 		`Failed to load target state: failed to generate manifest for source 1 of 1: rpc error: context deadline exceeded`:                     "",
@@ -41,6 +45,9 @@ func TestOnlyArgoCDsOwnMessagesMakeAClusterUnreachable(t *testing.T) {
 			{"ComparisonError", message}}
 		if got := contactOf(&engine.Live{}, false, o); got.Reason != want {
 			t.Errorf("%s\nis %q, not %q (%s)", message, got.Reason, want, got.Message)
+		} else if forbidden := strings.Contains(message, "cannot list"); forbidden !=
+			strings.HasSuffix(got.Message, "(docs/clusters.md)") {
+			t.Errorf("%s\nhas the next step: %t", got.Message, !forbidden)
 		}
 	}
 }

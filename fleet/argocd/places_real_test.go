@@ -32,9 +32,14 @@ func TestPlacesOnRealArgoCD(t *testing.T) {
 	for _, version := range stack.ArgoVersions {
 		t.Run(version, func(t *testing.T) {
 			proxy := inClusterProxy(t, apiServer(t).Server)
+			newest := version != "2.14"
 			w := newArgoLabWith(t, "places-"+strings.ReplaceAll(version, ".", "-"),
 				stack.ArgoOptions{Version: version, ClusterAdmin: true,
+					ApplicationSets: newest, ApplicationSetController: newest,
 					ControllerEnv: []string{"HTTPS_PROXY=" + proxy}})
+			if newest {
+				w.movesIn()
+			}
 			w.grantsReservedNamespaces()
 			w.grantsWholeClusters()
 			w.createsOnlyTheNamespaceOfADestination()
@@ -191,11 +196,21 @@ func (w *argoLab) deploysWithARequestedToken() {
 		got, _ := w.value(allowed, "token")
 		return got == "one"
 	})
+	// A namespace without rights stays out of the Secret, so that Argo CD reads the others.
 	cluster.Cluster.Namespaces = []string{allowed, denied}
-	w.apply(w.row(cluster, ""), fleet.Secret{})
+	out, err := w.e.Apply(w.Context(), w.row(cluster, ""), fleet.Secret{}, w.lease)
+	if err != nil || out.State != mirror.ApplyFailed ||
+		!strings.Contains(out.Message, "kubectl -n "+denied) {
+		w.Errorf("a namespace without rights: %+v, %v", out, err)
+	}
 	far := of("other", denied)
-	w.denied(far.Key, "forbidden")
+	w.denied(far.Key, "is not managed")
 	w.Logf("denied: %.300s", w.condition(far.Key))
+	w.until("an Application that was never synced is removed", func() bool {
+		done, err := w.e.Delete(w.Context(), far, w.lease)
+		return done && err == nil
+	})
+	w.settles(app.Key.Name)
 }
 
 // admin is a credential for everything on the cluster: only Argo CD's own checks limit it.

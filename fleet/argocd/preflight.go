@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/engine"
 )
 
@@ -41,10 +42,13 @@ func (e preflight) run(ctx context.Context) (engine.Report, error) {
 		return report, fmt.Errorf("preflight of engine %s: %w", e.name, err)
 	}
 	report.Findings = append(report.Findings, kinds...)
-	report.Version = e.version(ctx)
-	e.argoCD.Store(&report.Version)
+	if report.Version, err = e.version(ctx); err != nil {
+		return report, fmt.Errorf("preflight of engine %s: Argo CD's version could not be read: %w",
+			e.name, err)
+	}
 	for _, check := range []func(context.Context, string) ([]engine.Finding, error){
-		e.checkSettings, e.checkDefaultProject, e.checkApplications, e.checkRights} {
+		e.checkSettings, e.checkDefaultProject, e.checkApplications, e.checkRights,
+		e.checkAccounts} {
 		if len(kinds) > 0 {
 			break // without Argo CD's kinds the other checks would only repeat it
 		}
@@ -54,20 +58,30 @@ func (e preflight) run(ctx context.Context) (engine.Report, error) {
 		}
 		report.Findings = append(report.Findings, found...)
 	}
+	e.argoCD.Store(&report.Version)
 	e.judge(report)
 	return report, nil
 }
 
 func (e preflight) judge(report engine.Report) {
+	var unfit, blind *error
 	for _, f := range report.Findings {
-		if f.Blocks {
-			err := fmt.Errorf("%w: engine %s: %s; %s", engine.ErrUnfit, e.name, f.Message, f.Fix)
-			e.unfit.Store(&err)
-			return
+		reason := func(kind error) *error {
+			err := fmt.Errorf("%w: engine %s: %s; %s", kind, e.name, f.Message, f.Fix)
+			return &err
+		}
+		if f.Blocks && unfit == nil {
+			unfit = reason(engine.ErrUnfit)
+		}
+		if f.Blind {
+			blind = reason(engine.ErrBlind)
 		}
 	}
-	e.unfit.Store(nil)
-	e.fit.Store(true)
+	e.unfit.Store(unfit)
+	e.blind.Store(blind)
+	if unfit == nil {
+		e.fit.Store(true)
+	}
 }
 
 func (e preflight) get(ctx context.Context, path string, out any) error {
@@ -111,7 +125,7 @@ func (e preflight) checkSettings(ctx context.Context, version string) ([]engine.
 	case err != nil:
 		return nil, err
 	}
-	var found []engine.Finding
+	found := e.sightFindings(cm.Data)
 	tracking := cm.Data["application.resourceTrackingMethod"]
 	if tracking == "" && !strings.HasPrefix(strings.TrimPrefix(version, "v"), "3.") {
 		tracking = "label, which an unset value may mean"
@@ -198,8 +212,9 @@ func (e preflight) checkDefaultProject(ctx context.Context, _ string) ([]engine.
 	return nil, nil
 }
 
-// checkApplications reads every Application of the namespace, which only a Thorough preflight does,
-// and returns states in which automation or a deletion does not do what their people expect.
+// checkApplications reads every Application that is not ours, those of further namespaces too,
+// which only a Thorough preflight does. It returns states in which automation or a deletion does
+// not do what its people expect.
 func (e preflight) checkApplications(ctx context.Context, version string) ([]engine.Finding,
 	error) {
 	if !e.options.Thorough {
@@ -277,8 +292,23 @@ type peoples struct {
 	}
 }
 
-// people lists the Applications of the namespace that are not ours.
+// people lists the Applications of Argo CD's namespace and of further ones that are not ours. Those
+// of a namespace that may not be listed are left out: checkRights reports it.
 func (e preflight) people(ctx context.Context) (all []peoples, err error) {
+	for _, r := range slices.Concat([]*resource{applications}, e.cache.further) {
+		found, err := e.peopleOf(ctx, r)
+		if err != nil && codeOf(err) != http.StatusForbidden {
+			return nil, err
+		}
+		for i := range found {
+			found[i].Metadata.Name = fleet.JoinObject(r.namespace, found[i].Metadata.Name)
+		}
+		all = append(all, found...)
+	}
+	return all, nil
+}
+
+func (e preflight) peopleOf(ctx context.Context, r *resource) (all []peoples, err error) {
 	query := url.Values{"limit": {"500"}, "labelSelector": {"!" + labelTenant}}
 	for {
 		var page struct {
@@ -286,10 +316,7 @@ func (e preflight) people(ctx context.Context) (all []peoples, err error) {
 			Items    []peoples
 		}
 		if err := e.client.do(ctx, request{method: http.MethodGet,
-			path: applications.collection(e.namespace), query: query}, &page); err != nil {
-			if codeOf(err) == http.StatusForbidden {
-				return nil, nil // checkRights reports it
-			}
+			path: e.places.collection(r), query: query}, &page); err != nil {
 			return nil, err
 		}
 		all = append(all, page.Items...)
@@ -402,7 +429,8 @@ func (e preflight) checkNamespaces(ctx context.Context) (found []engine.Finding,
 					strings.Join(missing, ", "), ns, e.places.further[ns]),
 				Fix: "create a Role in namespace " + ns + " that grants it " +
 					strings.Join(furtherVerbs, ", ") + " on applications.argoproj.io, or add the " +
-					"namespace to rbac.applicationNamespaces of the chart"})
+					"namespace to applicationNamespaces in the values of the chart: rbac of " +
+					"argosy, argocd of argosy-agent"})
 		}
 		if known && !servesNamespace(served, ns) {
 			found = append(found, engine.Finding{Code: "application-namespace",
@@ -418,9 +446,6 @@ func (e preflight) checkNamespaces(ctx context.Context) (found []engine.Finding,
 // servedNamespaces returns the namespaces whose Applications the application-controller serves
 // beside its own, if the ConfigMap or its arguments may be read.
 func (e preflight) servedNamespaces(ctx context.Context) (served string, known bool, err error) {
-	if e.options.NoParams {
-		return "", false, nil
-	}
 	var params struct{ Data map[string]string }
 	err = e.get(ctx, e.configMaps()+"/"+paramsName, &params)
 	switch {
@@ -430,7 +455,11 @@ func (e preflight) servedNamespaces(ctx context.Context) (served string, known b
 		return "", false, err
 	}
 	served = params.Data["application.namespaces"]
-	for _, one := range e.controllers(ctx) {
+	controllers, err := e.controllers(ctx)
+	if err != nil {
+		return "", false, err
+	}
+	for _, one := range controllers {
 		for _, c := range one.Spec.Template.Spec.Containers {
 			for i, arg := range append(c.Command, c.Args...) {
 				value, is := strings.CutPrefix(arg, "--application-namespaces")
@@ -485,15 +514,21 @@ func (e preflight) missingRights(ctx context.Context, rights []right) ([]string,
 }
 
 func (e preflight) allowed(ctx context.Context, r right) (bool, error) {
+	r.namespace = cmp.Or(r.namespace, e.namespace)
+	return e.client.allowed(ctx, r)
+}
+
+// allowed reports whether the client has the right; an empty namespace means all.
+func (c *client) allowed(ctx context.Context, r right) (bool, error) {
 	body, err := json.Marshal(map[string]any{"apiVersion": "authorization.k8s.io/v1",
 		"kind": "SelfSubjectAccessReview", "spec": map[string]any{
-			"resourceAttributes": map[string]any{"namespace": cmp.Or(r.namespace, e.namespace),
+			"resourceAttributes": map[string]any{"namespace": r.namespace,
 				"group": r.group, "resource": r.resource, "name": r.name, "verb": r.verb}}})
 	if err != nil {
 		return false, fmt.Errorf("access review: %w", err)
 	}
 	var review struct{ Status struct{ Allowed bool } }
-	err = e.client.do(ctx, request{method: http.MethodPost,
+	err = c.do(ctx, request{method: http.MethodPost,
 		path: "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", contentType: plainJSON,
 		body: body}, &review)
 	return review.Status.Allowed, err
@@ -522,31 +557,50 @@ func (c controller) version() string {
 }
 
 // version returns Argo CD's version from the image of its controller or its label, or else from the
-// CRD's schema; "" if none may be read.
-func (e preflight) version(ctx context.Context) string {
-	for _, item := range e.controllers(ctx) {
+// CRD's schema; "" if none may be read. A read that fails is an error: it proves nothing about the
+// version.
+func (e preflight) version(ctx context.Context) (string, error) {
+	controllers, err := e.controllers(ctx)
+	if err != nil {
+		return "", err
+	}
+	for _, item := range controllers {
 		if v := item.version(); v != "" {
-			return v
+			return v, nil
 		}
 	}
 	return e.schemaVersion(ctx)
 }
 
 // controllers returns the workloads of the application-controller that may be listed.
-func (e preflight) controllers(ctx context.Context) (all []controller) {
+func (e preflight) controllers(ctx context.Context) (all []controller, err error) {
 	for _, kind := range []string{"statefulsets", "deployments"} {
-		var list struct{ Items []controller }
-		query := url.Values{
-			"labelSelector": {
-				"app.kubernetes.io/part-of=argocd,app.kubernetes.io/component=application-controller"}}
-		if err := e.client.do(ctx, request{method: http.MethodGet,
-			path:  "/apis/apps/v1/namespaces/" + url.PathEscape(e.namespace) + "/" + kind,
-			query: query}, &list); err != nil {
-			continue
+		found, err := e.workloads(ctx, kind, "application-controller")
+		if err != nil {
+			return nil, err
 		}
-		all = append(all, list.Items...)
+		all = append(all, found...)
 	}
-	return all
+	return all, nil
+}
+
+// workloads returns the workloads of a component of Argo CD; none if they may not be listed.
+func (e preflight) workloads(ctx context.Context, kind, component string) ([]controller, error) {
+	var list struct{ Items []controller }
+	err := e.client.do(ctx, request{method: http.MethodGet,
+		path: "/apis/apps/v1/namespaces/" + url.PathEscape(e.namespace) + "/" + kind,
+		query: url.Values{"labelSelector": {"app.kubernetes.io/part-of=argocd," +
+			"app.kubernetes.io/component=" + component}}}, &list)
+	if err != nil && !isDenied(err) {
+		return nil, fmt.Errorf("list %s in namespace %s: %w", kind, e.namespace, err)
+	}
+	return list.Items, nil
+}
+
+// isDenied reports whether an error is the server's answer that we may not read something, or that
+// it is not there. Every other error leaves both open.
+func isDenied(err error) bool {
+	return codeOf(err) == http.StatusForbidden || codeOf(err) == http.StatusNotFound
 }
 
 // imageVersion returns the tag of an image if it is a version: v3.5.7 for
@@ -566,21 +620,24 @@ func tagVersion(tag string) string {
 
 // schemaVersion distinguishes 3.x from 2.x by a field of the newer CRD. It reads the CRD only if it
 // may: the control plane's Roles are namespaced and do not allow it.
-func (e preflight) schemaVersion(ctx context.Context) string {
-	if may, err := e.allowed(ctx, right{"", "apiextensions.k8s.io", "customresourcedefinitions",
-		"applications.argoproj.io", "get"}); err != nil || !may {
-		return ""
-	}
+func (e preflight) schemaVersion(ctx context.Context) (string, error) {
+	may, err := e.allowed(ctx, right{"", "apiextensions.k8s.io", "customresourcedefinitions",
+		"applications.argoproj.io", "get"})
 	var raw json.RawMessage
-	if err := e.get(ctx,
-		"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/applications.argoproj.io",
-		&raw); err != nil {
-		return ""
+	if may && err == nil {
+		err = e.get(ctx,
+			"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/applications.argoproj.io",
+			&raw)
 	}
-	if strings.Contains(string(raw), `"ignoreMissingComponents"`) {
-		return "3.x"
+	switch {
+	case isDenied(err) || err == nil && !may:
+		return "", nil
+	case err != nil:
+		return "", fmt.Errorf("the CustomResourceDefinition of Applications: %w", err)
+	case strings.Contains(string(raw), `"ignoreMissingComponents"`):
+		return "3.x", nil
 	}
-	return "2.x"
+	return "2.x", nil
 }
 
 // Keys of argocd-cm and argocd-cmd-params-cm that isolate tenants in a shared repo-server.
@@ -701,10 +758,11 @@ func (e preflight) checkIsolation(ctx context.Context, version string,
 	for i := range found {
 		found[i].Blocks = found[i].Blocks && !e.options.Advise
 	}
-	for _, c := range e.repoServer(ctx) {
+	repoServer, err := e.repoServer(ctx)
+	for _, c := range repoServer {
 		found = append(found, gitConfigFindings(c)...)
 	}
-	return found, nil
+	return found, err
 }
 
 // checkSubmodules reads argocd-cmd-params-cm, which is optional.
@@ -734,22 +792,14 @@ type container struct {
 }
 
 // repoServer returns the repo-server's container; none if Deployments may not be listed.
-func (e preflight) repoServer(ctx context.Context) []container {
-	var list struct{ Items []controller }
-	query := url.Values{
-		"labelSelector": {
-			"app.kubernetes.io/part-of=argocd,app.kubernetes.io/component=repo-server"}}
-	path := "/apis/apps/v1/namespaces/" + url.PathEscape(e.namespace) + "/deployments"
-	if err := e.client.do(ctx, request{method: http.MethodGet, path: path, query: query},
-		&list); err != nil {
-		return nil
-	}
-	for _, item := range list.Items {
+func (e preflight) repoServer(ctx context.Context) ([]container, error) {
+	found, err := e.workloads(ctx, "deployments", "repo-server")
+	for _, item := range found {
 		for _, c := range item.Spec.Template.Spec.Containers {
 			if c.Name == "argocd-repo-server" || c.Name == "repo-server" {
-				return []container{c}
+				return []container{c}, nil
 			}
 		}
 	}
-	return nil
+	return nil, err
 }

@@ -2,6 +2,7 @@ package argocd
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -30,6 +31,9 @@ func codes(r engine.Report) []string {
 		text := f.Code
 		if f.Blocks {
 			text += " blocks"
+		}
+		if f.Blind {
+			text += " blinds"
 		}
 		if f.Message == "" || f.Fix == "" {
 			text += " has too little text"
@@ -212,19 +216,28 @@ func TestPreflightReadsTheRepoServersGitSettings(t *testing.T) {
 }
 
 // A thorough preflight knows what people's Applications on the instance need: a locked project, a
-// preparation that was interrupted, and a change of the tracking that would untrack resources.
+// preparation that was interrupted, and a change of the tracking that would untrack resources; in
+// further namespaces too.
 func TestAThoroughPreflightKnowsTheApplicationsOnTheInstance(t *testing.T) {
 	c := apiServer(t)
 	ns := space(t, c)
 	settings(t, c, ns, apart(map[string]any{"application.resourceTrackingMethod": "label",
 		"installationID": "eu-1"}))
-	app := func(name, project string, annotations, policy map[string]any) {
+	further := ns + "-apps"
+	params(t, c, ns, map[string]any{"reposerver.enable.git.submodule": "false",
+		"application.namespaces": further})
+	if err := c.CreateNamespace(t.Context(), further); err != nil {
+		t.Fatal(err)
+	}
+	app := func(object, project string, annotations, policy map[string]any) {
 		t.Helper()
+		namespace, name := fleet.SplitObject(object)
 		source := map[string]any{"repoURL": "https://git.example.com/a/b", "path": "."}
 		destination := map[string]any{"server": exampleServer, "namespace": "a"}
 		if err := c.Apply(t.Context(), &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": argoAPI, "kind": "Application",
-			"metadata": map[string]any{"name": name, "namespace": ns, "annotations": annotations},
+			"metadata": map[string]any{"name": name, "namespace": cmp.Or(namespace, ns),
+				"annotations": annotations},
 			"spec": map[string]any{"project": project, "syncPolicy": policy, "source": source,
 				"destination": destination}}}); err != nil {
 			t.Fatal(err)
@@ -232,11 +245,14 @@ func TestAThoroughPreflightKnowsTheApplicationsOnTheInstance(t *testing.T) {
 	}
 	app("shop", "default", nil, map[string]any{"automated": map[string]any{"prune": true}})
 	app("cart", "people", map[string]any{annotationPaused: "{}"}, map[string]any{})
+	app(further+"/blog", "default", nil, map[string]any{"automated": map[string]any{}})
 	run := func(o Options) engine.Report {
 		t.Helper()
 		o.Stopped = func(fleet.TenantName) bool { return true }
 		spec := engineSpec()
 		spec.ArgoCD.Namespace = ns
+		spec.ApplicationNamespaces = []fleet.ApplicationNamespace{{Namespace: further,
+			Tenant: acme}}
 		e, err := Connect(testEngine, spec, c.REST(), o)
 		if err != nil {
 			t.Fatal(err)
@@ -255,7 +271,8 @@ func TestAThoroughPreflightKnowsTheApplicationsOnTheInstance(t *testing.T) {
 		"prepare-interrupted", "tracking-in-use"}) {
 		t.Fatalf("findings are %v", report.Findings)
 	}
-	for i, name := range []string{"argosy prepare eu-1", "shop", "cart", "shop"} {
+	for i, name := range []string{"argosy prepare eu-1", "shop, " + further + "/blog", "cart",
+		"shop, " + further + "/blog"} {
 		if f := report.Findings[i]; !strings.Contains(f.Message+f.Fix, name) ||
 			!strings.Contains(f.Message+f.Fix, "argosy prepare") {
 			t.Errorf("%s lacks %q: %s; %s", f.Code, name, f.Message, f.Fix)
@@ -408,18 +425,80 @@ func TestAnArtifactIsWrittenToAnArgoCDThatKnowsIt(t *testing.T) {
 	spec := engineSpec()
 	spec.DedicatedTo = []fleet.TenantName{acme}
 	o := applicationObject(checkoutID, exampleServer)
+	git, err := prepare(rowFor(t, spec, o, 1), fleet.Secret{}, mirror.Lease{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	o.Application.Sources = append(o.Application.Sources, fleet.Source{Path: ".",
 		RepoURL: "oci://registry.example.com/acme/checkout", TargetRevision: "v1"})
 	w, err := prepare(rowFor(t, spec, o, 1), fleet.Secret{}, mirror.Lease{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for version, want := range map[string]bool{"v2.14.21": false, "2.x": false, "3.0.3": false,
-		"v3.1.0": true, "3.5.7": true, "3.x": true, "": true} {
+	const unknown = "the version of this one is not known; let the control plane list"
+	for version, refusal := range map[string]string{
+		"v2.14.21": "Argo CD v2.14.21 deploys no OCI artifacts",
+		"2.x":      "Argo CD 2.x deploys no OCI artifacts", "3.0.3": "Argo CD 3.0.3 deploys no OCI",
+		"v3.1.0": "", "3.5.7": "", "v3.10.0-rc1": "", "4.0.0": "", "3.x": unknown, "": unknown} {
 		e := &Engine{}
 		e.argoCD.Store(&version)
-		if err := e.checkArtifacts(w); errors.Is(err, engine.ErrRefused) == want {
+		err := e.checkArtifacts(w)
+		if errors.Is(err, engine.ErrRefused) != (refusal != "") ||
+			err != nil && !strings.Contains(err.Error(), refusal) {
 			t.Errorf("Argo CD %q: %v", version, err)
+		}
+		if err := e.checkArtifacts(git); err != nil {
+			t.Errorf("Argo CD %q takes nothing from Git: %v", version, err)
+		}
+	}
+	if err := (&Engine{}).checkArtifacts(w); !errors.Is(err, engine.ErrRefused) {
+		t.Errorf("before the first preflight: %v", err)
+	}
+}
+
+// A read that fails proves nothing about the version: the last one that was read stays in force.
+func TestAFailedReadOfTheVersionKeepsTheLastOne(t *testing.T) {
+	b := newFaultRig(t, Options{Timeout: 5e9})
+	read := "v3.5.7"
+	b.e.argoCD.Store(&read)
+	reads := map[string]string{"StatefulSets": "/statefulsets", "Deployments": "/deployments",
+		"the definition": "/customresourcedefinitions/applications.argoproj.io"}
+	fail := func(path, query string, code int) {
+		b.f.Order(func(w http.ResponseWriter, r *http.Request) bool {
+			is := strings.HasSuffix(r.URL.Path, path) &&
+				strings.Contains(r.URL.Query().Get("labelSelector"), query)
+			if is {
+				answer(w, code, http.StatusText(code), "by the test")
+			}
+			return is
+		})
+	}
+	for name, path := range reads {
+		for _, code := range []int{http.StatusTooManyRequests, http.StatusBadGateway} {
+			fail(path, "", code)
+			_, err := b.e.Preflight(t.Context())
+			if codeOf(err) != code || !strings.Contains(err.Error(), "could not be read") {
+				t.Errorf("%s, %d: %v", name, code, err)
+			}
+			if got := *b.e.argoCD.Load(); got != read {
+				t.Errorf("%s, %d: the version is %q", name, code, got)
+			}
+		}
+	}
+	fail("/deployments", "component=repo-server", http.StatusBadGateway)
+	if _, err := b.e.Preflight(t.Context()); codeOf(err) != http.StatusBadGateway {
+		t.Errorf("the repo-server's Deployments: %v", err)
+	}
+	for name, path := range reads {
+		b.e.argoCD.Store(&read)
+		fail(path, "", http.StatusForbidden)
+		report, err := b.e.Preflight(t.Context())
+		want := "3.x" // from the definition
+		if name == "the definition" {
+			want = ""
+		}
+		if got := *b.e.argoCD.Load(); err != nil || report.Version != want || got != want {
+			t.Errorf("without rights on %s: %q, kept is %q, %v", name, report.Version, got, err)
 		}
 	}
 }

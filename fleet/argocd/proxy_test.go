@@ -51,6 +51,7 @@ func isList(r *http.Request, plural string) bool {
 type faultRig struct {
 	*testing.T
 	e       *Engine
+	spec    fleet.EngineSpec
 	f       *faulty
 	out     *outside
 	lease   mirror.Lease
@@ -60,12 +61,16 @@ type faultRig struct {
 	woken   map[fleet.ObjectKey]int
 }
 
-func newFaultRig(t *testing.T, options Options) *faultRig {
+func newFaultRig(t *testing.T, options Options, edits ...func(*fleet.EngineSpec)) *faultRig {
 	t.Helper()
 	f := between(t)
 	b := &faultRig{T: t, f: f, lease: mirror.Lease{Epoch: 5}, woken: map[fleet.ObjectKey]int{}}
 	spec := engineSpec()
 	spec.ArgoCD.Namespace = space(t, apiServer(t))
+	for _, edit := range edits {
+		edit(&spec)
+	}
+	b.spec = spec
 	b.out = fixtureOn(t, apiServer(t).REST(), spec.ArgoCD.Namespace).External.(*outside)
 	options.Stopped = func(fleet.TenantName) bool { return b.stopped.Load() }
 	options.Window, options.Retry = 10*time.Millisecond, 10*time.Millisecond
@@ -133,14 +138,7 @@ func (b *faultRig) reportedDeletion() bool {
 
 func (b *faultRig) row(o fleet.Object) mirror.Row {
 	b.Helper()
-	r := rowOf(b.T, o, 1)
-	m, err := Renderer{}.Render(fleet.EngineSpec{
-		ArgoCD: fleet.ArgoCDInstance{Namespace: b.e.namespace, InstallationID: "eu-1"}}, o)
-	if err != nil {
-		b.Fatal(err)
-	}
-	r.Manifest = m
-	return r
+	return rowFor(b.T, b.spec, o, 1)
 }
 
 func (b *faultRig) app(revision string) mirror.Row {

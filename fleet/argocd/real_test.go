@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -17,9 +18,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/engine"
+	"argosy.dev/argosy/fleet/metering"
 	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/reconciler/reach"
 	"argosy.dev/argosy/test/stack"
@@ -44,9 +47,13 @@ spec:
 // world is an Argo CD of one version, a cluster that it deploys to, and a repository.
 type argoLab struct {
 	testing.TB
+	name    fleet.EngineName
 	e       *Engine
+	config  *rest.Config
+	end     func() // ends the watch
 	spec    fleet.EngineSpec
 	cluster *stack.Cluster
+	argo    *stack.ArgoCD
 	git     *stack.GitServer
 	repo    *stack.Repo
 	spaceA  string
@@ -57,12 +64,14 @@ type argoLab struct {
 	mu      sync.Mutex
 	seen    map[fleet.ObjectKey][]mirror.Observation
 	board   *reach.Board
+	work    *reach.Work
 }
 
 func newArgoLab(t *testing.T, version string) *argoLab {
 	t.Helper()
 	return newArgoLabWith(t, strings.ReplaceAll(version, ".", "-"), stack.ArgoOptions{
-		Version: version})
+		Version:       version,
+		ControllerEnv: []string{"ARGOCD_CLUSTER_SYNC_RETRY_TIMEOUT_DURATION=2s"}})
 }
 
 // newArgoLabWith returns a world whose namespaces contain suffix and are new. An open Argo CD is
@@ -83,12 +92,17 @@ func newArgoLabOff(t testing.TB, suffix string, o stack.ArgoOptions) *argoLab {
 	suffix = fmt.Sprintf("%s-%d", suffix, shared.spaces.Add(1))
 	w := &argoLab{TB: t, cluster: c, spaceA: "shop-" + suffix, spaceB: "cart-" + suffix,
 		lease: mirror.Lease{Epoch: 3}, seen: map[fleet.ObjectKey][]mirror.Observation{}}
-	o.Cluster, o.Namespace, o.InstallationID = c, "argocd-"+suffix, "eu-1"
+	if o.InstallationID == "" {
+		o.InstallationID = string(testEngine)
+	}
+	w.name = fleet.EngineName(o.InstallationID)
+	o.Cluster, o.Namespace = c, "argocd-"+suffix
 	o.Refresh = cmp.Or(o.Refresh, 3*time.Second)
 	argo, err := stack.StartArgoCD(ctx, o)
 	if err != nil {
 		t.Fatal(err)
 	}
+	w.argo = argo
 	t.Cleanup(func() {
 		if err := argo.Stop(); err != nil {
 			t.Error(err)
@@ -105,12 +119,11 @@ func newArgoLabOff(t testing.TB, suffix string, o stack.ArgoOptions) *argoLab {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config, err := Kubeconfig(kubeconfig)
-	if err != nil {
+	if w.config, err = Kubeconfig(kubeconfig); err != nil {
 		t.Fatal(err)
 	}
 	w.spec = engineSpec()
-	w.spec.ArgoCD.Namespace = argo.Namespace
+	w.spec.ArgoCD.Namespace, w.spec.ArgoCD.InstallationID = argo.Namespace, o.InstallationID
 	for _, namespace := range o.ApplicationNamespaces {
 		w.further = namespace
 		w.spec.ApplicationNamespaces = append(w.spec.ApplicationNamespaces,
@@ -119,12 +132,18 @@ func newArgoLabOff(t testing.TB, suffix string, o stack.ArgoOptions) *argoLab {
 	if o.Open {
 		w.spec.DedicatedTo = []fleet.TenantName{acme}
 	}
-	w.e, err = Connect(testEngine, w.spec, config, Options{Window: 20 * time.Millisecond,
+	w.connect()
+	return w
+}
+
+func (w *argoLab) connect() {
+	w.Helper()
+	var err error
+	w.e, err = Connect(w.name, w.spec, w.config, Options{Window: 20 * time.Millisecond,
 		Stopped: func(fleet.TenantName) bool { return false }})
 	if err != nil {
-		t.Fatal(err)
+		w.Fatal(err)
 	}
-	return w
 }
 
 func (w *argoLab) begin() {
@@ -150,13 +169,17 @@ func (w *argoLab) begin() {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			for _, c := range all {
+				if w.work != nil {
+					w.work.Observe(time.Now(), c)
+				}
 				if w.board != nil {
 					w.board.Observe(time.Now(), c)
 				}
 			}
 		}})
 	}()
-	w.Cleanup(func() { cancel(); <-ended })
+	w.end = func() { cancel(); <-ended }
+	w.Cleanup(w.end)
 	w.until("read completely", w.e.Synced)
 }
 
@@ -222,6 +245,7 @@ func (w *argoLab) value(namespace, name string) (value, uid string) {
 
 func (w *argoLab) row(o fleet.Object, policy fleet.DeletionPolicy) mirror.Row {
 	w.Helper()
+	o.Key.Engine = w.name
 	r := rowFor(w.TB, w.spec, o, 1)
 	r.Deletion = policy
 	return r
@@ -301,7 +325,107 @@ func TestRealArgoCD(t *testing.T) {
 			w.orphansDespiteHooks()
 			w.cascadesWithHooks(foundation)
 			w.createsNamespaces()
+			w.keepsWhatItMayNotList()
+			w.servesItsLoad()
+			w.showsThatItWorks()
 		})
+	}
+}
+
+// showsThatItWorks: a requested refresh of the probe is answered, except while the
+// application-controller hangs, and the probe is no object of ours.
+func (w *argoLab) showsThatItWorks() {
+	w.Helper()
+	ctx := w.Context()
+	ask := func() {
+		w.Helper()
+		if err := w.e.RequestProbe(ctx); err != nil {
+			w.Fatal(err)
+		}
+	}
+	answered := func() bool {
+		done, err := w.e.Probed(ctx)
+		if err != nil {
+			w.Fatal(err)
+		}
+		return done
+	}
+	for range 2 { // the first one creates it
+		ask()
+		w.until("the probe is answered", answered)
+	}
+	signal := func(s syscall.Signal) {
+		if err := syscall.Kill(w.argo.Controller.PID(), s); err != nil {
+			w.Fatal(err)
+		}
+	}
+	signal(syscall.SIGSTOP)
+	ask()
+	if answered() {
+		w.Error("a stopped application-controller answers")
+	}
+	signal(syscall.SIGCONT)
+	w.until("the probe is answered again", answered)
+	for _, live := range w.e.Inventory() {
+		if live.Key.Name == engine.ProbeName {
+			w.Errorf("the probe counts as %+v", live)
+		}
+	}
+	if err := w.e.RemoveProbe(ctx); err != nil {
+		w.Error(err)
+	}
+	if done, err := w.e.Probed(ctx); done || !errors.Is(err, engine.ErrNoProbe) {
+		w.Errorf("a removed probe is answered: %v, %v", done, err)
+	}
+}
+
+// servesItsLoad: the metrics of both components have the families that are read, and the counters
+// count what the Applications of this test needed.
+func (w *argoLab) servesItsLoad() {
+	w.Helper()
+	controller, repoServer := w.argo.Metrics()
+	meter := metering.NewMeter()
+	read := func() (mirror.Load, metering.Sample) {
+		w.Helper()
+		var readings []metering.Reading
+		for component, address := range map[fleet.Component]string{
+			fleet.ApplicationController: controller, fleet.RepoServer: repoServer} {
+			body, err := metering.Get(w.Context(), address)
+			if err != nil {
+				w.Fatal(err)
+			}
+			sample, size, err := metering.Parse(component, body)
+			_ = body.Close()
+			// the tests' builds of Argo CD may link nothing that reports the controller's process
+			if err != nil || component == fleet.RepoServer && (sample.CPU <= 0 ||
+				sample.Memory <= 0 || sample.Started <= 0) {
+				w.Fatalf("%s serves %d bytes, %+v: %v", component, size, sample, err)
+			}
+			readings = append(readings, metering.Reading{Component: component, Endpoint: address,
+				Sample: sample})
+		}
+		last := slices.IndexFunc(readings, func(r metering.Reading) bool {
+			return r.Component == fleet.ApplicationController
+		})
+		return meter.Add(time.Now(), readings), readings[last].Sample
+	}
+	_, first := read()
+	if n := len(first.Compared); n < 2 || first.Compared[n-1].Count == 0 || first.WaitCount == 0 {
+		w.Fatalf("the application-controller serves %+v", first)
+	}
+	if err := w.e.RequestProbe(w.Context()); err != nil {
+		w.Fatal(err)
+	}
+	var load mirror.Load
+	w.until("the refresh of the probe leaves the queue", func() bool {
+		var now metering.Sample
+		load, now = read()
+		return now.WaitCount > first.WaitCount
+	})
+	// an idle repo-server uses no CPU between two readings
+	if !load.Fresh(time.Now()) || load.RepoServer == nil || load.RepoServer.Processes != 1 ||
+		load.RepoServer.Memory < 1<<20 {
+		w.Errorf("the load is %+v of %+v", load.Controller, load)
 	}
 }
 
@@ -347,11 +471,13 @@ func (w *argoLab) deploysAndSyncs(first string, foundation []mirror.Row, credent
 	}
 }
 
-// refresh makes Argo CD fetch from Git, like a webhook.
-func (w *argoLab) refresh(name string) {
+// refresh makes Argo CD fetch from Git for an Application, like a webhook. Its name has its
+// namespace and "/" before it if that is not Argo CD's own.
+func (w *argoLab) refresh(object string) {
 	w.Helper()
 	patch := []byte(`{"metadata":{"annotations":{"argocd.argoproj.io/refresh":"hard"}}}`)
-	if _, err := w.peoples().Patch(w.Context(), name, types.MergePatchType, patch,
+	namespace, name := fleet.SplitObject(object)
+	if _, err := w.applicationsIn(namespace).Patch(w.Context(), name, types.MergePatchType, patch,
 		metav1.PatchOptions{FieldManager: "webhook"}); err != nil {
 		w.Fatal(err)
 	}
@@ -359,11 +485,12 @@ func (w *argoLab) refresh(name string) {
 
 // settles waits until Argo CD has nothing left to do for a synced Application. A comparison soon
 // after a sync may not see yet what the sync made: Argo CD then heals it with a second one.
-func (w *argoLab) settles(name string) {
+func (w *argoLab) settles(object string) {
 	w.Helper()
-	w.refresh(name)
-	w.until("Argo CD has compared "+name+" and has nothing to do", func() bool {
-		app, err := w.peoples().Get(w.Context(), name, metav1.GetOptions{})
+	w.refresh(object)
+	namespace, name := fleet.SplitObject(object)
+	w.until("Argo CD has compared "+object+" and has nothing to do", func() bool {
+		app, err := w.applicationsIn(namespace).Get(w.Context(), name, metav1.GetOptions{})
 		if err != nil {
 			w.Fatal(err)
 		}

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -13,7 +14,12 @@ import (
 	"sync"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/engine"
 	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/test/stack"
 )
@@ -157,7 +163,8 @@ func TestRealArgoCDReadsSeveralSourcesAndPrivateCharts(t *testing.T) {
 					Version: version, TrustedCAs: map[string][]byte{"localhost": host.ca}})
 			w.readsSources(host)
 			if version != "2.14" {
-				w.deploysArtifacts(host)
+				w.deploysArtifacts(host, version)
+				w.sharesTrustedArtifacts(host)
 			}
 		})
 	}
@@ -258,9 +265,29 @@ func (w *argoLab) readsSources(host *chartHost) {
 	})
 }
 
+// showVersion creates the workload of the application-controller, whose image has the version. The
+// lab runs the controller as a process.
+func (w *argoLab) showVersion(version string) {
+	w.Helper()
+	labels := map[string]string{"app.kubernetes.io/part-of": "argocd",
+		"app.kubernetes.io/component": "application-controller"}
+	if err := w.cluster.Apply(w.Context(), &appsv1.StatefulSet{
+		ObjectMeta: metav1.ObjectMeta{Name: "argocd-application-controller",
+			Namespace: w.spec.ArgoCD.Namespace, Labels: labels},
+		Spec: appsv1.StatefulSetSpec{Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "controller",
+					Image: "quay.io/argoproj/argocd:v" + version + ".0"}}}}}}); err != nil {
+		w.Fatal(err)
+	}
+	if _, err := w.e.Preflight(w.Context()); err != nil {
+		w.Fatal(err)
+	}
+}
+
 // deploysArtifacts follows readsSources, whose project and credentials it uses. The engine is now
 // rendered for as one of acme's own.
-func (w *argoLab) deploysArtifacts(host *chartHost) {
+func (w *argoLab) deploysArtifacts(host *chartHost, version string) {
 	w.Helper()
 	push := func(tag, value string) string {
 		return host.pushArtifact(w, "acme/artifacts/app", tag, map[string]string{
@@ -284,6 +311,11 @@ func (w *argoLab) deploysArtifacts(host *chartHost) {
 		}
 	}
 	first := push("stable", "first")
+	if _, err := w.e.Apply(w.Context(), at("stable", ""), fleet.Secret{}, w.lease); !errors.Is(
+		err, engine.ErrRefused) || !strings.Contains(err.Error(), "is not known") {
+		w.Fatalf("an artifact is written to an Argo CD of an unknown version: %v", err)
+	}
+	w.showVersion(version)
 	w.apply(at("stable", ""), fleet.Secret{})
 	deployed("the tag is deployed", first, "first")
 	second := push("stable", "second")
@@ -299,4 +331,59 @@ func (w *argoLab) deploysArtifacts(host *chartHost) {
 		got, _ := w.value(w.spaceA, "artifact")
 		return got == "second"
 	})
+}
+
+// sharesTrustedArtifacts follows deploysArtifacts. The engine serves two tenants again: it renders
+// an artifact that the platform trusts, and Argo CD gives no tenant another one's artifact, neither
+// without a grant nor by the credential of the tenant that has one.
+func (w *argoLab) sharesTrustedArtifacts(host *chartHost) {
+	w.Helper()
+	w.spec.DedicatedTo = nil
+	url := "oci://" + host.registry + "/acme/artifacts/app"
+	object := func(env fleet.EnvironmentID, name fleet.DeploymentName, space string,
+		trusted bool) fleet.Object {
+		o := applicationObject(fleet.ApplicationID{Tenant: env.Tenant, Deployment: name,
+			Environment: env.Name}, w.cluster.Server)
+		o.Application.Sources = []fleet.Source{{RepoURL: url, Path: "deploy",
+			TargetRevision: "shared"}}
+		o.Application.Destination.Namespace = space
+		o.Application.Sync = fleet.Sync{Automated: true}
+		o.Application.TrustedArtifacts = trusted
+		return o
+	}
+	untrusted := object(prodEU, "shared", w.spaceA, false)
+	if _, err := (Renderer{}).Render(w.spec, untrusted); err == nil {
+		w.Error("an artifact that the platform does not trust is rendered for a shared engine")
+	}
+	want := host.pushArtifact(w, "acme/artifacts/app", "shared", map[string]string{
+		"cm.yaml": configMap("shared", "trusted")})
+	app := w.row(object(prodEU, "shared", w.spaceA, true), fleet.DeletionDelete)
+	w.apply(app, fleet.Secret{})
+	w.observed("the trusted artifact is deployed", app.Key, func(o mirror.Observation) bool {
+		return synced(o) && o.SyncedRevision == want
+	})
+
+	other := fleet.EnvironmentID{Tenant: "globex", Name: "prod-eu"}
+	token, err := w.cluster.TenantToken(w.Context(), "globex-"+w.spaceB, w.spaceB)
+	if err != nil {
+		w.Fatal(err)
+	}
+	// the project of globex permits no repository but the one in Git
+	foundation := w.foundation(other, w.spaceB)
+	for _, row := range foundation {
+		w.apply(row, fleet.NewSecret(map[string][]byte{"token": []byte(token)}))
+	}
+	theirs := w.row(object(other, "shared", w.spaceB, true), fleet.DeletionDelete)
+	w.apply(theirs, fleet.Secret{})
+	w.denied(theirs.Key, "is not permitted in project")
+	project := projectObject(other.Tenant)
+	project.Project.SourceRepos, project.Project.ClusterResources = []string{url}, nil
+	project.Project.Destinations = []fleet.Destination{
+		{Server: fleet.ServerKey(w.cluster.Server, other), Namespace: w.spaceB}}
+	w.apply(w.row(project, ""), fleet.Secret{})
+	w.refresh(theirs.Key.Name)
+	w.denied(theirs.Key, "unauthorized", "basic credential not found")
+	if got, _ := w.value(w.spaceB, "shared"); got != "" {
+		w.Errorf("globex has %q of acme's private artifact", got)
+	}
 }

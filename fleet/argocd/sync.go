@@ -74,6 +74,9 @@ func (e *Engine) syncStep(ctx context.Context, q engine.SyncRequest, lease mirro
 		return engine.Outcome{State: mirror.ApplyApplied}, nil
 	case known.Deleting:
 		return engine.Outcome{}, fmt.Errorf("%w: it is being deleted", engine.ErrRefused)
+	case known.move != "":
+		return engine.Outcome{State: mirror.ApplyPending, RetryAfter: busyWait,
+			Message: "the Application moves to another engine; the sync starts when it has"}, nil
 	case known.Parked:
 		return engine.Outcome{State: mirror.ApplyPending, Message: parkedText,
 			RetryAfter: parkedWait}, nil
@@ -137,11 +140,44 @@ func contactOf(live *engine.Live, stalled bool, o *liveObject) engine.Contact {
 			continue
 		}
 		if text, unread := clusterError(condition.Message); unread {
-			c.Reason, c.Message = unreachableReason(text), clip(text, maxText)
+			c.Reason, c.Message = unreachableReason(text), withNextStep(text)
+			break
+		}
+		if repoServerError(condition.Message) {
+			c.RepoServer = clip(condition.Message, maxText)
 			break
 		}
 	}
 	return c
+}
+
+// withNextStep clips an error of a cluster. It adds what to do about a missing right to list: the
+// error names the account, the kind and the namespace.
+func withNextStep(text string) string {
+	const grant = "; let this account list and watch every kind there (docs/clusters.md)"
+	if !strings.Contains(text, " is forbidden: ") || !strings.Contains(text, " cannot list ") {
+		return clip(text, maxText)
+	}
+	return clip(text, maxText-len(grant)) + grant
+}
+
+// repoServerError reports whether the application-controller got no answer from the repo-server:
+// codes of gRPC, which the repo-server itself returns as Unknown. It serves Argo CD 2.14 and 3.5
+// (controller/state.go, GetRepoObjs).
+func repoServerError(message string) bool {
+	rest, ok := strings.CutPrefix(message, "Failed to load target state: ")
+	if !ok {
+		return false
+	}
+	if after, is := strings.CutPrefix(rest, "failed to generate manifest for source "); is {
+		_, rest, _ = strings.Cut(after, ": ")
+	}
+	for _, code := range []string{"Unavailable", "DeadlineExceeded"} {
+		if strings.HasPrefix(rest, "rpc error: code = "+code+" desc = ") {
+			return true
+		}
+	}
+	return false
 }
 
 // clusterError returns the cause in a condition's message if the cluster could not be read. Argo

@@ -31,6 +31,7 @@ const (
 	// shortestLife of a granted token; a shorter one would expire between two attempts
 	shortestLife = 5 * time.Minute
 	renewRetry   = time.Minute // after a failure while the token before still works
+	narrowRetry  = time.Minute // of the review of namespaces that an account may not list
 )
 
 // tokenTimes are the times of a cluster Secret's token.
@@ -81,8 +82,26 @@ func accountOf(row mirror.Row) (*fleet.ServiceAccount, error) {
 }
 
 // applyToken is Apply for a cluster Secret with a token of a service account. It requests a token
-// if the Secret has none for this row or is due. If that fails, the token before stays.
+// if the Secret has none for this row or is due. If that fails, the token before stays. A Secret
+// that does not get what its account may not list (narrow) is ApplyFailed, and still renewed.
 func (e *Engine) applyToken(ctx context.Context, row mirror.Row, account fleet.ServiceAccount,
+	secret fleet.Secret, lease mirror.Lease, known *entry) (engine.Outcome, error) {
+	why := ""
+	if !known.hasToken(row, lease) {
+		var err error
+		if row, why, err = e.narrow(ctx, row, known); err != nil {
+			return engine.Outcome{}, e.explain(row.Key, err)
+		}
+	}
+	out, err := e.applyNarrowed(ctx, row, account, secret, lease, known)
+	if err == nil && why != "" && out.State == mirror.ApplyApplied {
+		out.State, out.RetryAfter = mirror.ApplyFailed, narrowRetry
+		out.Message = strings.TrimPrefix(out.Message+"; "+why, "; ")
+	}
+	return out, err
+}
+
+func (e *Engine) applyNarrowed(ctx context.Context, row mirror.Row, account fleet.ServiceAccount,
 	secret fleet.Secret, lease mirror.Lease, known *entry) (engine.Outcome, error) {
 	now := e.options.Now()
 	has := known.hasToken(row, lease)

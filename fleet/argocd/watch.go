@@ -519,8 +519,9 @@ func (c *cache) replace(r *resource, e *entry) {
 		c.contacts[e.Key] = e.contact
 		c.dirty.Set()
 	}
-	if r == applications &&
-		(before == nil || before.UID != e.UID || differs(before.observation, e.observation)) {
+	// the next step of a move may wait for the end of a comparison
+	if r == applications && (before == nil || before.UID != e.UID || before.refreshes &&
+		!e.refreshes || differs(before.observation, e.observation)) {
 		c.observed[e.Key] = e.observation
 		c.dirty.Set()
 	} else if before != nil {
@@ -791,17 +792,18 @@ func (c *cache) inventory() []engine.Live {
 	return all
 }
 
-// users counts the Applications, ours or not, that satisfy uses, and returns the name of one.
-func (c *cache) users(uses func(*entry) bool) (n int, one string) {
+// users returns the objects of the Applications, ours or not, that satisfy uses, sorted.
+func (c *cache) users(uses func(*entry) bool) []string {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	for name, e := range c.objects[applications] {
+	var objects []string
+	for _, e := range c.objects[applications] {
 		if uses(e) {
-			n++
-			one = name
+			objects = append(objects, e.object)
 		}
 	}
-	return n, one
+	slices.Sort(objects)
+	return objects
 }
 
 // newer compares resourceVersions as numbers, as every API server issues them. A version that is

@@ -67,3 +67,28 @@ func TestAnAutonomousEnvironmentIsReachedByNothing(t *testing.T) {
 	}
 	commit(t, c, s)
 }
+
+func TestAnAgentsNamespacesOfApplicationsAreNotArgoCDsOwn(t *testing.T) {
+	for name, c := range map[string]struct {
+		agent fleet.AgentSpec
+		want  string
+	}{
+		"another one": {fleet.AgentSpec{ApplicationNamespaces: []string{"apps"}}, ""},
+		"its own": {fleet.AgentSpec{ArgoCDNamespace: "gitops",
+			ApplicationNamespaces: []string{"apps", "gitops"}},
+			"ManagedEnvironment acme/edge spec.agent.applicationNamespaces[1] " +
+				"application-namespace"},
+		"of an autonomous cluster": {fleet.AgentSpec{Mode: fleet.AgentAutonomous,
+			ApplicationNamespaces: []string{"apps"}}, "ManagedEnvironment acme/edge " +
+			"spec.agent.applicationNamespaces application-namespace"},
+	} {
+		c0 := New()
+		good(t, c0, acme()...)
+		s := c0.Prepare([]Input{environment("acme/edge", func(d *fleet.Declaration) {
+			d.Environment.Cluster, d.Environment.Agent = nil, &c.agent
+		})})
+		if got := codes(s.Problems()); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}

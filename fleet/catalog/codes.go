@@ -6,6 +6,15 @@ import (
 	"argosy.dev/argosy/fleet"
 )
 
+// CodeSharedClone is the code of a declaration by which a tenant would share Argo CD's clone of a
+// repository with another tenant, although one of the two has a credential of its own. The planner
+// finds it.
+const CodeSharedClone = codeSharedClone
+
+// CodeArtifact is the code of a deployment of an OCI artifact to an engine whose Argo CD deploys
+// none. The planner finds it.
+const CodeArtifact = codeArtifact
+
 // Codes of the problems that this package finds. They are stable: people search for them and tools
 // match them.
 const (
@@ -45,6 +54,8 @@ const (
 	codeSameRepository    = "duplicate-credential"
 	codeInstallationID    = "installation-id-taken"
 	codeInstance          = "instance-taken"
+	codeSharedClone       = "shared-clone"
+	codeArtifact          = "artifact-unsupported"
 
 	codeApplicationNamespace = "application-namespace"
 	codeImmutable            = "immutable"
@@ -63,6 +74,7 @@ const (
 	codeSpentSyncRun         = "spent-sync-run"
 	codeUnresolved           = "unresolved-variable"
 	codeVariableInUse        = "variable-in-use"
+	codeMetricsURL           = "metrics-url-behind-agent"
 	codePolicy               = "policy"
 	codePolicyReached        = "policy-in-reach"
 )
@@ -71,6 +83,8 @@ const (
 func Codes() map[string]string {
 	return map[string]string{
 		codeUndecoded: "The file did not decode.",
+		codeMetricsURL: "An engine's metrics are at an address that only the control plane could " +
+			"read, and the engine is behind an agent.",
 		codeDuplicate: "Two files declare the same identity; neither takes effect.",
 		codeFleetName: "There is exactly one Fleet, and its name is fleet.",
 		codeFleetRequired: "The Fleet cannot be removed: without it no host is allowed and " +
@@ -87,9 +101,10 @@ func Codes() map[string]string {
 			"it still goes to; the environment keeps its last good state.",
 		codeNamespaceClaimed: "Another tenant deploys to this namespace of this API server, or " +
 			"wants to at the same time.",
-		codeEngineNamespace: "The namespace is one in which an engine's Argo CD lives.",
-		codeRepository:      "The tenant's grant does not cover the repository.",
-		codeGitHost:         "The fleet does not allow the repository's host.",
+		codeEngineNamespace: "The namespace is one in which an engine's Argo CD lives or serves " +
+			"another tenant's Applications.",
+		codeRepository: "The tenant's grant does not cover the repository.",
+		codeGitHost:    "The fleet does not allow the repository's host.",
 		codeClusterGrant: "The API server is none of those that the tenant is granted in " +
 			"Tenant.clusters.",
 		codeNamespaceGrant: "The API server is granted to several tenants, and the namespace " +

@@ -681,10 +681,18 @@ func mention(d *fleet.Declaration, k fleet.Key) string {
 	i := 0
 	indexed := func(format string) string { return fmt.Sprintf(format, i) }
 	switch i = slices.Index(references(d), k); {
-	case d.Engine != nil && i == len(d.Engine.DedicatedTo):
-		return "spec.platformTenant"
-	case d.Engine != nil:
+	case d.Engine != nil && i < len(d.Engine.DedicatedTo):
 		return indexed("spec.dedicatedTo[%d]")
+	case d.Engine != nil:
+		if d.Engine.PlatformTenant == fleet.TenantName(k.Name) {
+			return "spec.platformTenant"
+		}
+		for i = range d.Engine.ApplicationNamespaces {
+			if d.Engine.ApplicationNamespaces[i].Tenant == fleet.TenantName(k.Name) {
+				break
+			}
+		}
+		return indexed("spec.applicationNamespaces[%d].tenant")
 	case d.Policy != nil:
 		return indexed("spec.tenants[%d]")
 	case d.Environment != nil && k.Kind == fleet.KindCluster:

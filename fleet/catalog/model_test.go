@@ -94,6 +94,10 @@ func (h *history) file(only string) Input {
 				if h.IntN(3) == 0 {
 					d.Engine.Connection = fleet.Connection{Agent: &fleet.AgentConnection{}}
 				}
+				if h.IntN(6) == 0 {
+					d.Engine.ApplicationNamespaces = []fleet.ApplicationNamespace{
+						{Namespace: pick(h, someSpaces), Tenant: fleet.TenantName(t)}}
+				}
 				switch h.IntN(6) {
 				case 0, 1:
 					d.Engine.DedicatedTo = []fleet.TenantName{fleet.TenantName(t)}
@@ -382,7 +386,8 @@ func kinds(problems []fleet.Problem) string {
 	var cs []string
 	for _, p := range problems {
 		switch p.Code {
-		case codeQuota, codeNamespaceInUse, codeReferenced, codeAutonomous:
+		case codeQuota, codeNamespaceInUse, codeReferenced, codeAutonomous,
+			codeVariableInUse:
 			cs = append(cs, "waits")
 		default:
 			cs = append(cs, p.Code)

@@ -116,7 +116,7 @@ func (ch *checker) checkNamespaces(e *entry, head *fleet.Declaration) []fleet.Pr
 		ch.sharedServer(head.Environment.Cluster.Address(), e.key.Tenant)
 	for i, ns := range head.Environment.Namespaces {
 		field := fmt.Sprintf("spec.namespaces[%d]", i)
-		if p := ch.checkArgoNamespace(e, field, ns); p != nil {
+		if p := ch.checkArgoNamespace(e, head, field, ns); p != nil {
 			problems = append(problems, *p)
 		}
 		if !may || shared && !ch.mayName(e, head.Environment, ns) {
@@ -219,38 +219,60 @@ func (ch *checker) granted(k fleet.Key) fleet.EnvironmentGrant {
 	return spec.GrantTo(fleet.EnvironmentName(k.Name))
 }
 
-// checkArgoNamespace refuses the namespace of an engine, unless it is granted and the engine serves
-// this tenant alone or it is the platform's own: write access to it is the instance.
-func (ch *checker) checkArgoNamespace(e *entry, field, ns string) *fleet.Problem {
-	if e.effective != nil && slices.Contains(e.effective.Environment.Namespaces, ns) {
+// checkArgoNamespace refuses a namespace whose Applications an engine's Argo CD serves, unless the
+// tenant may have it. The environment keeps what it has in effect on its cluster.
+func (ch *checker) checkArgoNamespace(e *entry, head *fleet.Declaration, field,
+	ns string) *fleet.Problem {
+	named := ch.byURL(head)
+	if e.keeps(head.Environment, ns) || named != nil && e.keeps(named.Environment, ns) {
 		return nil
 	}
-	granted := slices.Contains(ch.granted(e.key).Namespaces, ns)
 	for _, k := range ch.st.index.list(enginesAt(ns)) {
 		for _, d := range ch.st.entries.get(k).versions() {
-			own := d.Engine.ArgoCD.Namespace
-			if !overlap(own, ns) || granted && own == ns && d.Engine.Trusts(e.key.Tenant) {
-				continue
+			for _, n := range served(d.Engine) {
+				if overlap(n.Namespace, ns) && !ch.opened(d.Engine, n, e.key, ns) {
+					p := ch.ofEngine(e, n, field, ns)
+					return &p
+				}
 			}
-			fix := "use another namespace"
-			if granted {
-				fix += fmt.Sprintf(", or ask the platform to set dedicatedTo: [%s], or for a "+
-					"tenant of its own platformTenant: %[1]s, on each engine in a namespace of "+
-					"this name: who may write there owns that Argo CD", e.key.Tenant)
-			}
-			p := e.problem(field, codeEngineNamespace, fix,
-				"%s is one in which an engine's Argo CD lives", covered(ns))
-			return &p
 		}
 	}
 	return nil
 }
 
-// checkInstanceNamespace refuses an engine in a namespace that an environment deploys to. Where the
-// platform granted it, the engine serves that tenant alone, or the tenant is the platform's own.
+// opened reports whether an environment may deploy to a namespace whose Applications an engine's
+// Argo CD serves: they are its own tenant's, or the platform grants the environment exactly this
+// namespace and lets the tenant own the instance.
+func (ch *checker) opened(engine *fleet.EngineSpec, n fleet.ApplicationNamespace, env fleet.Key,
+	entry string) bool {
+	return n.Tenant == env.Tenant || entry == n.Namespace && engine.Trusts(env.Tenant) &&
+		slices.Contains(ch.granted(env).Namespaces, entry)
+}
+
+// ofEngine is the problem of an environment with a namespace of an engine. It names no other
+// tenant.
+func (ch *checker) ofEngine(e *entry, n fleet.ApplicationNamespace, field,
+	ns string) fleet.Problem {
+	fix := "use another namespace"
+	if n.Tenant != "" {
+		return e.problem(field, codeEngineNamespace, fix, "%s is one in which an engine's Argo "+
+			"CD serves the Applications of another tenant: who may write there deploys as that "+
+			"tenant", covered(ns))
+	}
+	if slices.Contains(ch.granted(e.key).Namespaces, ns) {
+		fix += fmt.Sprintf(", or ask the platform to set dedicatedTo: [%s], or for a "+
+			"tenant of its own platformTenant: %[1]s, on each engine in a namespace of "+
+			"this name: who may write there owns that Argo CD", e.key.Tenant)
+	}
+	return e.problem(field, codeEngineNamespace, fix,
+		"%s is one in which an engine's Argo CD lives", covered(ns))
+}
+
+// checkInstanceNamespace refuses an engine that serves Applications in a namespace to which an
+// environment deploys that may not have it, and one that withdraws its trust in a tenant that needs
+// it.
 func (ch *checker) checkInstanceNamespace(e *entry, spec *fleet.EngineSpec) *fleet.Problem {
-	ns, held := spec.ArgoCD.Namespace, e.effective
-	same := held != nil && held.Engine.ArgoCD.Namespace == ns
+	held := e.effective
 	for _, k := range ch.st.index.list(referrersOf(e.key)) {
 		env := ch.st.get(k)
 		if env == nil || env.Environment == nil || env.Environment.OnEngine() == "" ||
@@ -269,29 +291,52 @@ func (ch *checker) checkInstanceNamespace(e *entry, spec *fleet.EngineSpec) *fle
 			return &p
 		}
 	}
-	for _, entry := range entriesFor(ns) {
+	for i, n := range served(spec) {
+		field := "spec.argocd.namespace"
+		if i > 0 {
+			field = fmt.Sprintf("spec.applicationNamespaces[%d].namespace", i-1)
+		}
+		if p := ch.checkServed(e, spec, field, n); p != nil {
+			return p
+		}
+	}
+	return nil
+}
+
+// checkServed checks one namespace whose Applications an engine is to serve against the
+// environments that deploy to a namespace of this name.
+func (ch *checker) checkServed(e *entry, spec *fleet.EngineSpec, field string,
+	n fleet.ApplicationNamespace) *fleet.Problem {
+	held := e.effective
+	same := held != nil && slices.Contains(served(held.Engine), n)
+	power, instead := "owns this Argo CD, so the tenant has it alone or is the platform's own",
+		"choose a namespace that no tenant deploys to, or "
+	if n.Tenant != "" {
+		power = fmt.Sprintf("deploys as tenant %s", n.Tenant)
+		instead = "leave the Applications there as they are (docs/adopting.md), or "
+	}
+	for _, entry := range entriesFor(n.Namespace) {
 		for _, k := range ch.st.index.list(term{what: namespaceOf, a: entry}) {
 			env := ch.st.get(k)
-			if env == nil || !slices.Contains(env.Environment.Namespaces, entry) {
+			if env == nil || !slices.Contains(env.Environment.Namespaces, entry) ||
+				ch.opened(spec, n, k, entry) {
 				continue
 			}
-			opened := entry == ns && slices.Contains(ch.granted(k).Namespaces, ns)
-			switch {
-			case opened && spec.Trusts(k.Tenant):
-			case same && held.Engine.Trusts(k.Tenant) && !spec.Trusts(k.Tenant):
+			withdrawn := held != nil && held.Engine.Trusts(k.Tenant) && !spec.Trusts(k.Tenant)
+			switch on := env.Environment.OnEngine(); {
+			case same && withdrawn:
 				p := e.problem(trustField(held.Engine, k.Tenant), codeEngineNamespace,
 					"keep "+trust(held.Engine, k.Tenant)+", or have the namespace taken out of "+
 						"the environment first",
-					"environment %s deploys to namespace %q (%s): who may write there owns this "+
-						"Argo CD, so the tenant has it alone or is the platform's own",
-					environmentID(k), ns, env.Path)
+					"environment %s deploys to namespace %q (%s): who may write there %s",
+					environmentID(k), n.Namespace, env.Path, power)
 				return &p
-			case !same && !ch.ownCluster(env):
-				p := e.problem("spec.argocd.namespace", codeEngineNamespace,
-					"choose a namespace that no tenant deploys to, or take it out of namespaces "+
-						"of fleet/tenants/"+string(k.Tenant)+".yaml and of the environment",
-					"namespace %q is one that environment %s deploys to (%s)", ns,
-					environmentID(k), env.Path)
+			case !same && (!ch.ownCluster(env) || withdrawn && on == fleet.EngineName(e.key.Name)):
+				p := e.problem(field, codeEngineNamespace,
+					instead+"take it out of namespaces of fleet/tenants/"+string(k.Tenant)+
+						".yaml and of the environment",
+					"namespace %q is one that environment %s deploys to (%s): who may write "+
+						"there %s", n.Namespace, environmentID(k), env.Path, power)
 				return &p
 			}
 		}

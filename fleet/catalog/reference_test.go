@@ -120,6 +120,14 @@ var unfounded = map[string]struct {
 		"GitOpsDeployment acme/cart spec.destination.namespace namespace-not-in-environment"},
 	"two engines behind agents of one namespace": {
 		[]Input{engine("far-1", farAway), engine("far-2", farAway)}, ""},
+	"an engine whose agent is to follow an address": {
+		[]Input{
+			engine("far-1", farAway, func(d *fleet.Declaration) {
+				d.Engine.Metrics = &fleet.EngineMetrics{RepoServer: []fleet.MetricsEndpoint{
+					{Pod: &fleet.MetricsPort{Name: "argocd-repo-server-0", Port: 8084}},
+					{URL: "http://10.0.0.1:8084"}}}
+			})},
+		"Engine far-1 spec.metrics.repoServer[1].url metrics-url-behind-agent"},
 	"an engine dedicated to an unknown tenant": {
 		[]Input{
 			engine("eu-2", func(d *fleet.Declaration) {

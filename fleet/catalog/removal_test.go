@@ -150,14 +150,33 @@ func TestATenantStaysWhenOneOfItsFilesMust(t *testing.T) {
 	}
 }
 
-func TestATenantStaysWhileAnEngineIsDedicatedToIt(t *testing.T) {
-	c := New()
-	good(t, c, theFleet(), tenant("acme"),
-		engine("eu-1", func(d *fleet.Declaration) {
-			d.Engine.DedicatedTo = []fleet.TenantName{"acme"}
-		}))
-	refused(t, c, "Tenant acme still-referenced", "", gone(tenant("acme")))
-	refused(t, c, "", "-Tenant acme; ~Engine eu-1", engine("eu-1"))
+func TestATenantStaysWhileAnEngineNamesIt(t *testing.T) {
+	in := func(namespace string, t fleet.TenantName) fleet.ApplicationNamespace {
+		return fleet.ApplicationNamespace{Namespace: namespace, Tenant: t}
+	}
+	for field, names := range map[string]fleet.EngineSpec{
+		"spec.dedicatedTo[0]": {DedicatedTo: []fleet.TenantName{"acme"}},
+		"spec.platformTenant": {PlatformTenant: "acme"},
+		"spec.applicationNamespaces[0].tenant": {
+			ApplicationNamespaces: []fleet.ApplicationNamespace{in("a", "acme")}},
+		"spec.applicationNamespaces[1].tenant": {DedicatedTo: []fleet.TenantName{"globex"},
+			PlatformTenant: "globex", ApplicationNamespaces: []fleet.ApplicationNamespace{
+				in("a", "globex"), in("b", "acme")}},
+	} {
+		c := New()
+		good(t, c, theFleet(), tenant("acme"), tenant("globex"),
+			engine("eu-1", func(d *fleet.Declaration) {
+				d.Engine.DedicatedTo, d.Engine.PlatformTenant = names.DedicatedTo,
+					names.PlatformTenant
+				d.Engine.ApplicationNamespaces = names.ApplicationNamespaces
+			}))
+		s := refused(t, c, "Tenant acme still-referenced", "", gone(tenant("acme")))
+		if p := s.Problems(); len(p) != 1 || !strings.HasSuffix(p[0].Message,
+			"is still named by fleet/engines/eu-1.yaml ("+field+")") {
+			t.Errorf("%s: %v", field, p)
+		}
+		refused(t, c, "", "-Tenant acme; ~Engine eu-1", engine("eu-1"))
+	}
 }
 
 func TestADeploymentStaysWhileASyncRunNamesIt(t *testing.T) {

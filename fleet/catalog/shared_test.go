@@ -135,14 +135,107 @@ func TestANamespaceOfApplicationsBelongsToOneTenantOfOneEngine(t *testing.T) {
 		as("b", "argocd-b", fleet.ApplicationNamespace{Namespace: "argocd-a", Tenant: "acme"}))
 	refused(t, c, "Engine b spec.applicationNamespaces[0].tenant unknown-tenant", "",
 		as("b", "argocd-b", fleet.ApplicationNamespace{Namespace: "more", Tenant: "nobody"}))
-	refused(t, c, "Engine b spec.applicationNamespaces application-namespace", "",
-		remake(as("b", "argocd-b", fleet.ApplicationNamespace{Namespace: "more", Tenant: "acme"}),
-			func(d *fleet.Declaration) {
-				d.Engine.Connection = fleet.Connection{Agent: &fleet.AgentConnection{}}
-			}))
+	refused(t, c, "", "+Engine far", remake(as("far", "argocd", apps),
+		func(d *fleet.Declaration) {
+			d.Engine.Connection = fleet.Connection{Agent: &fleet.AgentConnection{}}
+		}))
 	refused(t, c, "", "+Engine b", remake(as("b", "argocd-b", apps), func(d *fleet.Declaration) {
 		d.Engine.Connection = fleet.Connection{KubeconfigRef: &fleet.SecretRef{Name: "far"}}
 	}))
+}
+
+// A writer of a namespace of Applications deploys as its tenant. The platform may let a tenant of
+// its own do so.
+func TestNoOtherTenantDeploysToANamespaceOfApplications(t *testing.T) {
+	giving := func(tenant fleet.TenantName, edits ...edit) Input {
+		return remake(engine("eu-2", edits...), func(d *fleet.Declaration) {
+			d.Engine.ApplicationNamespaces = []fleet.ApplicationNamespace{
+				{Namespace: "more", Tenant: "acme"}, {Namespace: "shop-apps", Tenant: tenant}}
+		})
+	}
+	platform := func(d *fleet.Declaration) { d.Engine.PlatformTenant = "globex" }
+	grant := environmentGrants("globex", []string{".example.com"},
+		fleet.EnvironmentGrant{Name: "prod", Namespaces: []string{"shop-apps"}})
+	const (
+		mine   = "ManagedEnvironment globex/prod spec.namespaces[0] namespace-of-engine"
+		theirs = "Engine eu-2 spec.applicationNamespaces[1].namespace namespace-of-engine"
+	)
+	everywhere := func(name string) Input {
+		return tenant(name, func(d *fleet.Declaration) {
+			d.Tenant.Namespaces = append(d.Tenant.Namespaces, "shop-", "shop-apps")
+		})
+	}
+	for name, c := range map[string]struct {
+		before, change []Input
+		errors, cause  string
+	}{
+		"an environment of the tenant": {[]Input{giving("acme")},
+			[]Input{on("acme/prod", "shop-apps")}, "", "+ManagedEnvironment acme/prod"},
+		"an environment of the tenant with a prefix": {[]Input{giving("acme")},
+			[]Input{on("acme/prod", "shop-")}, "", "+ManagedEnvironment acme/prod"},
+		"an environment of another tenant": {[]Input{giving("acme")},
+			[]Input{on("globex/prod", "shop-apps")}, mine, ""},
+		"an environment of another tenant with a prefix": {[]Input{giving("acme")},
+			[]Input{on("globex/prod", "shop-")}, mine, ""},
+		"an engine, after an environment of the tenant": {[]Input{on("acme/prod", "shop-apps")},
+			[]Input{giving("acme")}, "", "+Engine eu-2"},
+		"an engine, after an environment of another tenant": {
+			[]Input{on("globex/prod", "shop-apps")}, []Input{giving("acme")}, theirs, ""},
+		"an engine, after a prefix of another tenant": {
+			[]Input{on("globex/prod", "shop-")}, []Input{giving("acme")}, theirs, ""},
+		"another tenant of the namespace": {
+			[]Input{giving("acme"), on("acme/prod", "shop-apps")}, []Input{giving("globex")},
+			theirs, ""},
+		"both at once": {nil, []Input{giving("acme"), on("globex/prod", "shop-apps")}, mine,
+			"+Engine eu-2"},
+		"an engine, and an environment that leaves": {[]Input{on("globex/prod", "shop-apps")},
+			[]Input{giving("acme"), on("globex/prod", "web")}, "",
+			"+Engine eu-2; ~ManagedEnvironment globex/prod"},
+		"an environment, and an engine that takes the namespace back": {[]Input{giving("acme")},
+			[]Input{engine("eu-2"), on("globex/prod", "shop-apps")}, "",
+			"~Engine eu-2; +ManagedEnvironment globex/prod"},
+		"the platform's tenant without a grant": {[]Input{giving("acme", platform)},
+			[]Input{on("globex/prod", "shop-apps")}, mine, ""},
+		"a grant alone": {[]Input{giving("acme"), grant},
+			[]Input{on("globex/prod", "shop-apps")}, mine, ""},
+		"the platform's tenant with a grant": {[]Input{giving("acme", platform), grant},
+			[]Input{on("globex/prod", "shop-apps")}, "", "+ManagedEnvironment globex/prod"},
+		"a platform's tenant no more": {
+			[]Input{giving("acme", platform), grant, on("globex/prod", "shop-apps")},
+			[]Input{giving("acme")}, "Engine eu-2 spec.platformTenant namespace-of-engine", ""},
+		"an engine beside a tenant on a cluster of its own": {
+			[]Input{granted("acme", []string{ownURL}), granted("globex", nil),
+				deploysTo("acme/own", ownURL, "shop-apps")},
+			[]Input{giving("globex")}, "", "+Engine eu-2"},
+		"an engine that is a tenant's alone no more": {
+			[]Input{granted("acme", []string{"engine:eu-2"}), granted("globex", nil),
+				engine("eu-2", func(d *fleet.Declaration) {
+					d.Engine.DedicatedTo = []fleet.TenantName{"acme"}
+				}), namespaces(environment("acme/own", func(d *fleet.Declaration) {
+					d.Environment.Cluster.Server, d.Environment.Cluster.Engine = "", "eu-2"
+				}), "shop-apps")},
+			[]Input{giving("globex")}, theirs, ""},
+		"an environment that leaves a cluster of its own": {
+			[]Input{granted("acme", []string{ownURL}), granted("globex", nil),
+				deploysTo("acme/own", ownURL, "shop-apps"), giving("globex"),
+				granted("acme", []string{ownURL, sharedURL}, "shop-apps"),
+				granted("globex", []string{sharedURL})},
+			[]Input{deploysTo("acme/own", sharedURL, "shop-apps")},
+			"ManagedEnvironment acme/own spec.namespaces[0] namespace-of-engine", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cat := crowd(t, everywhere("acme"), everywhere("globex"))
+			for _, in := range c.before {
+				good(t, cat, in)
+			}
+			s := refused(t, cat, c.errors, c.cause, c.change...)
+			for _, p := range s.Problems() {
+				if p.Key.Tenant == "globex" && strings.Contains(p.Message+p.Fix, "acme") {
+					t.Errorf("a tenant learns of another: %s", p)
+				}
+			}
+		})
+	}
 }
 
 func TestOneCredentialPerRepository(t *testing.T) {

@@ -102,6 +102,8 @@ func (s *state) put(k fleet.Key, e *entry) {
 func sameTerms(a, b *entry) bool {
 	return a != nil && b != nil && hasCode(a.quarantine, codeQuota) == hasCode(
 		b.quarantine, codeQuota) && heldByPolicy(a) == heldByPolicy(b) &&
+		hasCode(a.quarantine, CodeSharedClone) == hasCode(b.quarantine, CodeSharedClone) &&
+		hasCode(a.quarantine, CodeArtifact) == hasCode(b.quarantine, CodeArtifact) &&
 		slices.Equal(a.versions(), b.versions())
 }
 
@@ -114,7 +116,7 @@ const (
 	claimUnder
 	// namespace: environments that deploy to one of this name, on any server
 	namespaceOf
-	// namespace: engines whose Argo CD is in a namespace of this name
+	// namespace: engines whose Argo CD serves Applications in a namespace of this name
 	argoCDIn
 	argoCDUnder // first word of a namespace: the same engines
 	// tenant, region: environments on engines with cluster-scoped resources
@@ -139,6 +141,8 @@ const (
 	adopts         // object of an Application, or "<namespace>/": the deployments that adopt it
 	asksFor        // tenant, repository, request: the sets that ask for the listing
 	underPolicy    // tenant, or every tenant: declarations that a policy blocks or warns about
+	sharingClone   // declarations rejected with CodeSharedClone
+	ofArtifact     // deployments rejected with CodeArtifact
 )
 
 // terms returns the terms of an entry: of its effective declaration and of its head.
@@ -152,6 +156,12 @@ func (e *entry) terms() []term {
 	}
 	if hasCode(e.quarantine, codeQuota) {
 		ts = append(ts, term{what: overQuota, tenant: e.key.Tenant})
+	}
+	if hasCode(e.quarantine, CodeSharedClone) {
+		ts = append(ts, term{what: sharingClone})
+	}
+	if hasCode(e.quarantine, CodeArtifact) {
+		ts = append(ts, term{what: ofArtifact})
 	}
 	if heldByPolicy(e) {
 		ts = append(ts, term{what: underPolicy, tenant: e.key.Tenant}, term{what: underPolicy})
@@ -186,10 +196,12 @@ func terms(d *fleet.Declaration) []term {
 	t := d.Key.Tenant
 	switch {
 	case d.Engine != nil:
-		return append(append(ts, servedBy(d.Engine)...),
-			term{what: argoCDIn, a: d.Engine.ArgoCD.Namespace},
-			term{what: argoCDUnder, a: firstWord(d.Engine.ArgoCD.Namespace)},
-			term{what: servedIn, a: d.Engine.Region},
+		for _, n := range served(d.Engine) {
+			ts = append(ts, servesIn(d.Engine, n.Namespace),
+				term{what: argoCDIn, a: n.Namespace},
+				term{what: argoCDUnder, a: firstWord(n.Namespace)})
+		}
+		return append(ts, term{what: servedIn, a: d.Engine.Region},
 			term{what: installation, a: d.Engine.ArgoCD.InstallationID})
 	case d.Cluster != nil:
 		ts = append(ts, clusterAt(d.Cluster.Server))
@@ -297,10 +309,16 @@ func referrersOf(k fleet.Key) term {
 
 func instanceOf(e *fleet.EngineSpec) term { return servesIn(e, e.ArgoCD.Namespace) }
 
+// served returns the namespaces whose Applications an engine's Argo CD serves: its own one, which
+// belongs to no tenant, and those that it gives to tenants.
+func served(e *fleet.EngineSpec) []fleet.ApplicationNamespace {
+	return append([]fleet.ApplicationNamespace{{Namespace: e.ArgoCD.Namespace}},
+		e.ApplicationNamespaces...)
+}
+
 // servedBy returns the terms of the namespaces whose Applications an engine's Argo CD serves.
-func servedBy(e *fleet.EngineSpec) []term {
-	ts := []term{instanceOf(e)}
-	for _, n := range e.ApplicationNamespaces {
+func servedBy(e *fleet.EngineSpec) (ts []term) {
+	for _, n := range served(e) {
 		ts = append(ts, servesIn(e, n.Namespace))
 	}
 	return ts

@@ -197,6 +197,22 @@ func (v *View) Adopters(object string) []fleet.DeploymentID {
 	return ids
 }
 
+// SharingClones returns the declarations of every tenant that are rejected with CodeSharedClone,
+// sorted.
+func (v *View) SharingClones() []fleet.Key {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	return v.st.index.list(term{what: sharingClone})
+}
+
+// RejectedArtifacts returns the deployments of every tenant that are rejected with CodeArtifact,
+// sorted.
+func (v *View) RejectedArtifacts() []fleet.Key {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	return v.st.index.list(term{what: ofArtifact})
+}
+
 // DeploymentsFrom returns the tenant's deployments that read that repository, in any
 // spelling.
 func (v *View) DeploymentsFrom(t fleet.TenantName, repoURL string) []fleet.DeploymentID {

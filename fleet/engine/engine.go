@@ -13,6 +13,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"io"
 	"time"
 
 	"argosy.dev/argosy/fleet"
@@ -35,7 +36,7 @@ type Engine interface {
 
 	// Preflight checks whether the engine may be written to. An error means that a check could not
 	// run. A blocking finding makes every write fail with ErrUnfit until a later Preflight finds it
-	// fixed.
+	// fixed, and a blind one every deletion of an Application with its workload with ErrBlind.
 	Preflight(ctx context.Context) (Report, error)
 }
 
@@ -84,6 +85,53 @@ type Writer interface {
 	Sync(ctx context.Context, request SyncRequest, lease mirror.Lease) (Outcome, error)
 }
 
+// Mover carries out the steps of an Application that moves between engines (ADR 0045). Each step
+// can be repeated. A step that must wait, or that finds the Application unfit, returns ErrMove with
+// the reason, and has then changed nothing that the next attempt does not expect.
+type Mover interface {
+	// CheckDeparture reads the Application on the engine that it leaves. It is fit if it is Synced
+	// with its present source, without an operation, a deletion or a resource to prune. A departure
+	// without a UID means that the engine provably does not have it now. It may have had it before.
+	CheckDeparture(ctx context.Context, row mirror.Row) (mirror.Departure, error)
+
+	// Compare creates the Application on the new engine, at the commits of the departure and
+	// without automation, and returns nil once the engine has compared it: it would change nothing
+	// except the marks of the engine, and has the same resources. It takes over the object of an
+	// earlier attempt, made for another object of the old engine, unless that object adopts or is
+	// automated.
+	Compare(ctx context.Context, row mirror.Row, d mirror.Departure, lease mirror.Lease) error
+
+	// Freeze makes the old engine ignore the Application, and removes all that would delete its
+	// workload. It returns nil once an uncached read proves both. ErrMoveStale means that the
+	// engine has synced the Application since the departure was recorded: Apply undoes the attempt,
+	// and the move goes back to CheckDeparture. ErrMoveGone means that the engine provably does not
+	// have it any more; Apply would create it a second time.
+	Freeze(ctx context.Context, row mirror.Row, d mirror.Departure, lease mirror.Lease) error
+
+	// Adopt makes the new engine mark exactly the resources of the departure as its own, without
+	// hooks and pruning. It returns nil once an uncached read proves it. ErrMoveDiffers means that
+	// the workload is not what Compare has compared any more, or that the engine cannot mark it:
+	// the Application goes back to the old engine, and Apply refuses it on the new one again.
+	Adopt(ctx context.Context, row mirror.Row, d mirror.Departure, lease mirror.Lease) error
+
+	// Return makes the old engine, after Freeze, mark those resources as its own that it would not
+	// change. A resource with a difference keeps its marks until its next sync. It does nothing if
+	// the engine serves the Application again: a replica has applied the row and died before it
+	// recorded that.
+	Return(ctx context.Context, row mirror.Row, d mirror.Departure, lease mirror.Lease) error
+}
+
+// MoverOf returns an engine, or the engine that it wraps, as a Mover.
+func MoverOf(e Engine) (Mover, bool) { return As[Mover](e) }
+
+// Evacuee is an engine whose environments may get another engine without its part (ADR 0058).
+type Evacuee interface {
+	// FreezeAway makes the engine ignore an Application that another engine has now, and removes
+	// all that would sync it or delete its workload. It returns nil once an uncached read proves
+	// both, or that the engine does not have it. It writes to an object that is provably ours only.
+	FreezeAway(ctx context.Context, row mirror.Row, lease mirror.Lease) error
+}
+
 // StopStore stores the emergency stops on the engine itself, so that they outlive the database.
 type StopStore interface {
 	SetStop(ctx context.Context, stop mirror.Stop) error
@@ -127,6 +175,11 @@ type Live struct {
 	Deleting        bool
 	Operating       bool // an operation is requested or running
 	Parked          bool // see Engine.Park
+	// a move has begun: of the Application that leaves the engine, or of the one that arrives and
+	// that another engine may still sync
+	Leaving, Arriving bool
+	// of a Cluster: see fleet.Placement.Evacuated
+	Evacuated []fleet.EngineName
 
 	// of Applications
 	Wave   int // see fleet.WaveAnnotation
@@ -154,6 +207,7 @@ type Contact struct {
 	Compared    time.Time                // by the engine's clock; zero: never
 	Reason      mirror.UnreachableReason // why the cluster could not be read; empty: it was read
 	Message     string                   // the engine's message
+	RepoServer  string                   // its message when its repo-server did not answer
 	// since when its cluster is unreachable; zero: not parked
 	Parked   time.Time
 	Deleting bool
@@ -173,12 +227,49 @@ type ParkRequest struct {
 	Since  time.Time // when its cluster became unreachable
 }
 
+// ProbeName is the name of the Application by which Prober probes an engine.
+const ProbeName = "argosy-probe"
+
+// Prober is an engine that can be probed for working, as opposed to being reachable. The probe has
+// no repository, no workload and no tenant.
+type Prober interface {
+	// RequestProbe asks the engine to refresh its probe, which it creates first.
+	RequestProbe(ctx context.Context) error
+	// Probed reports whether the engine has handled the requested refresh. ErrNoProbe means that
+	// the probe provably does not exist any more, which proves nothing about the engine.
+	Probed(ctx context.Context) (bool, error)
+	// RemoveProbe deletes the probe. A missing one is no error.
+	RemoveProbe(ctx context.Context) error
+}
+
+// MetricsReader is an engine whose API server leads to the metrics of the engine's components.
+type MetricsReader interface {
+	// ReadMetrics returns the response of a Service or a Pod, which the caller bounds and closes.
+	ReadMetrics(ctx context.Context, from fleet.MetricsEndpoint) (io.ReadCloser, error)
+}
+
+// As returns the engine as a T, also if wrappers with a method Unwrap hide it.
+func As[T any](e Engine) (t T, ok bool) {
+	for e != nil {
+		if t, ok = e.(T); ok {
+			return t, true
+		}
+		wrapper, wraps := e.(interface{ Unwrap() Engine })
+		if !wraps {
+			break
+		}
+		e = wrapper.Unwrap()
+	}
+	return t, false
+}
+
 // Outcome is the result of Apply or Sync.
 type Outcome struct {
-	// ApplyApplied or ApplyConflict for Apply; ApplyApplied or ApplyPending for Sync
+	// ApplyApplied or ApplyConflict for Apply, or ApplyFailed for an object that is there and
+	// differs from its row; ApplyApplied or ApplyPending for Sync
 	State      mirror.ApplyState
 	Changed    bool          // something was written
-	Message    string        // of a conflict or a wait; never contains a secret
+	Message    string        // of a failure, a conflict or a wait; never contains a secret
 	RetryAfter time.Duration // when to retry, if pending
 	// Renew is when to apply an applied object again, because its token expires; 0: never. Kept
 	// reports that the token could not be renewed, and that the one before still works.
@@ -201,6 +292,9 @@ type Finding struct {
 	Message string
 	Fix     string
 	Blocks  bool // blocks all writes until it is fixed
+	// Blind blocks deletions of Applications with their workload until it is fixed: they fail with
+	// ErrBlind.
+	Blind bool
 }
 
 // Report is the result of Preflight.
@@ -223,5 +317,11 @@ var (
 	ErrCredential  = errors.New("the credential cannot be used")
 	ErrUnreachable = errors.New("the engine cannot be reached")
 	ErrRefused     = errors.New("the engine refused the object")
+	ErrMove        = errors.New("the move waits")
+	ErrMoveStale   = errors.New("the Application has changed since its move began")
+	ErrMoveDiffers = errors.New("the new engine cannot adopt the Application now")
+	ErrMoveGone    = errors.New("the engine that the Application leaves does not have it any more")
+	ErrNoProbe     = errors.New("the probe was deleted")
 	ErrDestination = errors.New("the destination is not known to the engine")
+	ErrBlind       = errors.New("the engine may take a running workload for a deleted one")
 )

@@ -33,6 +33,8 @@ type Outcome struct {
 	SyncedRevision string `json:"syncedRevision,omitempty"`
 	// Sync and Health are older than the object on the engine
 	Stale bool `json:"stale,omitempty"`
+	// when the engine or the cluster was last seen, while it is silent: Sync and Health are Unknown
+	LastSeenAt *time.Time `json:"lastSeenAt,omitempty"`
 }
 
 // Collision is another open pull request that changes some of the same files.

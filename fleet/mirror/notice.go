@@ -16,6 +16,7 @@ const (
 	noticeRecorded = "recorded"
 	noticePushed   = "pushed"
 	noticeMoved    = "moved"
+	noticeMove     = "move"
 	maxNotice      = 7000 // bytes; PostgreSQL accepts 8000
 )
 
@@ -43,6 +44,43 @@ func Recorded(notice string) (by string, engines []fleet.EngineName, ok bool) {
 		engines = append(engines, fleet.EngineName(e))
 	}
 	return words[1], engines, true
+}
+
+// Stepped is moving Applications of one environment that have another step.
+type Stepped struct {
+	Engines     []fleet.EngineName // both of the move
+	Environment fleet.EnvironmentID
+	Deployments []fleet.DeploymentName // nil: any
+}
+
+// NoticeMove notifies the workers of both engines of the steps.
+func NoticeMove(s Stepped) string {
+	words := []string{noticeMove, string(s.Engines[0]), string(s.Engines[1]),
+		string(s.Environment.Tenant), string(s.Environment.Name)}
+	few := len(words)
+	for _, d := range s.Deployments {
+		words = append(words, string(d))
+	}
+	notice := strings.Join(words, " ")
+	if len(notice) > maxNotice {
+		return strings.Join(words[:few], " ")
+	}
+	return notice
+}
+
+// MoveStepped parses a notice of NoticeMove; false for any other.
+func MoveStepped(notice string) (s Stepped, ok bool) {
+	words := strings.Fields(notice)
+	if len(words) < 5 || words[0] != noticeMove {
+		return s, false
+	}
+	s.Engines = []fleet.EngineName{fleet.EngineName(words[1]), fleet.EngineName(words[2])}
+	s.Environment = fleet.EnvironmentID{Tenant: fleet.TenantName(words[3]),
+		Name: fleet.EnvironmentName(words[4])}
+	for _, d := range words[5:] {
+		s.Deployments = append(s.Deployments, fleet.DeploymentName(d))
+	}
+	return s, true
 }
 
 // NoticePushed notifies every replica that the branch may have moved. The replica by woke its own

@@ -2,6 +2,7 @@ package mirror_test
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -56,5 +57,29 @@ func TestNoticeOfAMoveNamesTheRefAndTheURLs(t *testing.T) {
 	}
 	if _, _, _, ok := mirror.Moved(mirror.NoticePushed("x")); ok {
 		t.Error("a push to the branch is another notice")
+	}
+}
+
+func TestANoticeOfAStepNamesItsApplications(t *testing.T) {
+	t.Parallel()
+	of := mirror.Stepped{Engines: []fleet.EngineName{"eu-1", "us-1"},
+		Environment: fleet.EnvironmentID{Tenant: "acme", Name: "prod"},
+		Deployments: []fleet.DeploymentName{"web", "api"}}
+	got, ok := mirror.MoveStepped(mirror.NoticeMove(of))
+	if !ok || !reflect.DeepEqual(got, of) {
+		t.Errorf("%+v, %v", got, ok)
+	}
+	many := of
+	for range 2000 {
+		many.Deployments = append(many.Deployments, "a-name-of-some-length")
+	}
+	got, ok = mirror.MoveStepped(mirror.NoticeMove(many))
+	if of.Deployments = nil; !ok || !reflect.DeepEqual(got, of) {
+		t.Errorf("too many for a notice: %+v, %v", got, ok)
+	}
+	for _, other := range []string{"", "move", "move eu-1 us-1", mirror.NoticePushed("x")} {
+		if _, ok := mirror.MoveStepped(other); ok {
+			t.Errorf("%q is no notice of a step", other)
+		}
 	}
 }

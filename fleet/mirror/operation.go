@@ -20,6 +20,8 @@ const (
 	OperationReleaseOwner OperationKind = "ReleaseOwner"
 	OperationResume       OperationKind = "Resume"
 	OperationRebuild      OperationKind = "Rebuild"
+	OperationMove         OperationKind = "Move" // of an environment to another engine
+	OperationEvacuate     OperationKind = "Evacuate"
 )
 
 // OperationState is the state of an Operation.

@@ -134,6 +134,8 @@ type Record struct {
 	EndedHold []HoldID // approved, or no longer needed
 	Deletions []Deletion
 
+	Moves []Move // that begin
+
 	Syncs          []SyncRequest
 	SyncHolds      []SyncHold // replaces the hold of the same Application
 	EndedSyncHolds []fleet.ApplicationID
@@ -148,6 +150,7 @@ func (r *Record) Empty() bool {
 		len(r.Checked)+len(r.Problems)+
 		len(r.Placements)+len(r.Unplaced)+len(r.Rows)+len(r.Held)+len(r.Released)+len(r.Holds)+
 		len(r.EndedHold)+len(r.Deletions)+
+		len(r.Moves)+
 		len(r.Syncs)+len(r.SyncHolds)+len(r.EndedSyncHolds)+len(r.Memory) == 0
 }
 
@@ -187,10 +190,27 @@ type EngineReport struct {
 	Reachable bool
 	Message   string // reason or warning; at most 1 KiB, never with a secret
 	ArgoCD    string // version, if known; an empty one keeps the known one
+	Work      Work   // whether a reachable engine works; zero: unknown
+	Load      *Load  // measured; nil: nothing is, or not yet
 }
 
-// Recent is the history that the deletion guards evaluate.
+// Recent is the history that the deletion guards evaluate, and the engines' Argo CDs.
 type Recent struct {
 	Now     time.Time // by the store's clock
 	Deleted []Deletion
+	ArgoCD  map[fleet.EngineName]string // versions, as far as they are known
+}
+
+// Clone is the clone of a repository that a tenant left on an engine: the tenant read it with a
+// credential of its own, and no longer does. Argo CD has no limit for its age.
+type Clone struct {
+	Engine     fleet.EngineName `json:"engine"`
+	Repository string           `json:"repository"` // as fleet.NormalizeRepoURL returns it
+	Tenant     fleet.TenantName `json:"tenant"`
+	// Removed is set once the tenant is removed: a later tenant of the name is another one.
+	Removed bool `json:"removed,omitempty"`
+	// Since is the time from which the tenant has not read it with a credential, and Argo CD has
+	// not had the Secret of the credential.
+	Since  time.Time `json:"since"`
+	Secret string    `json:"secret,omitempty"` // the object's name; "": none was written
 }

@@ -30,6 +30,14 @@ type Row struct {
 	UID string `json:"uid,omitempty"`
 	// incarnation of the store that it was read from: see Lease
 	Life string `json:"-"`
+	// the Application moves to or from this engine: see ApplicationMove
+	Moving bool `json:"-"`
+}
+
+// Application is the Application of an Application's row.
+func (r Row) Application() fleet.ApplicationID {
+	return fleet.ApplicationID{Tenant: r.Tenant, Environment: r.Environment,
+		Deployment: r.Deployment}
 }
 
 // Wave returns the wave of an Application: see fleet.WaveAnnotation. It is part of the manifest, so
@@ -65,4 +73,5 @@ type RowHead struct {
 	Seq        int64
 	Apply      ApplyState
 	Life       string
+	Moving     bool // see Row
 }

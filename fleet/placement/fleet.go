@@ -37,12 +37,20 @@ func newFleet(engines []Engine) *Fleet {
 
 // Carry sets an engine's load; it ignores an engine that the fleet does not have.
 func (f *Fleet) Carry(name fleet.EngineName, load fleet.EngineLoad) {
-	i, found := slices.BinarySearchFunc(f.byName, name, func(i int, name fleet.EngineName) int {
+	if i := f.index(name); i >= 0 {
+		f.carry(i, load)
+	}
+}
+
+// index returns the index of an engine, or -1.
+func (f *Fleet) index(name fleet.EngineName) int {
+	at, found := slices.BinarySearchFunc(f.byName, name, func(i int, name fleet.EngineName) int {
 		return strings.Compare(string(f.engines[i].Name), string(name))
 	})
-	if found {
-		f.carry(f.byName[i], load)
+	if !found {
+		return -1
 	}
+	return f.byName[at]
 }
 
 func (f *Fleet) carry(i int, load fleet.EngineLoad) {

@@ -1,9 +1,10 @@
-// Package placement decides which engine serves an environment, and records why.
+// Package placement decides which engine serves an environment, and records why. Simulate decides
+// which environments move when an engine drains, joins, is lost or gets another capacity.
 //
 // Rules:
 //   - pure: the same item, engines and loads give the same answer, on every replica;
-//   - sticky: the package never moves a placed environment. Verify reports the constraint that no
-//     longer holds, and the move procedure acts on it;
+//   - sticky: a placed environment keeps its engine. Verify reports the constraint that no longer
+//     holds, and only a move acts on it;
 //   - weighted rendezvous hashing (Thaler and Ravishankar, 1998; weights by logarithm) ranks the
 //     engines, so that adding or removing an engine changes the first choice only of the items that
 //     it wins or had;

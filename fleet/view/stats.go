@@ -53,7 +53,10 @@ type EngineStats struct {
 	Engine    fleet.EngineName
 	Reachable bool
 	// the engine's lease is held, by a replica's worker or its agent
-	Attended bool
+	Attended   bool
+	LastSeenAt time.Time        // while it is silent; else zero
+	Work       mirror.WorkState // "": unknown
+	Load       *mirror.Load     // nil: not measured of late
 	// out of sync, of revisions that are not applied
 	Rows    map[mirror.ApplyState]int
 	Waiting Backlog // rows of state Pending

@@ -3,6 +3,7 @@
 package view
 
 import (
+	"cmp"
 	"time"
 
 	"argosy.dev/argosy/fleet"
@@ -46,6 +47,8 @@ type Own struct {
 	Engine      fleet.EngineName      `json:"engine"`
 	mirror.OwnApplication
 	ObservedAt time.Time `json:"observedAt"` // of the last change
+	// when the cluster was last seen, while it is silent: Sync and Health are Unknown
+	LastSeenAt *time.Time `json:"lastSeenAt,omitempty"`
 }
 
 // Orphan is a listed orphan. It is deleted only after a decision about exactly this UID; a
@@ -87,6 +90,8 @@ type Counts struct {
 	Synced       int `json:"synced"`
 	Healthy      int `json:"healthy"`
 	Failed       int `json:"failed"` // apply failed or in conflict
+	// Unknown of a silent engine or cluster, whose last states count nowhere else
+	Unknown int `json:"unknown"`
 }
 
 // Tenant is one tenant.
@@ -118,7 +123,9 @@ type Environment struct {
 	Own int `json:"own,omitempty"`
 	// Unreachable is set while the engine cannot read the environment's cluster.
 	Unreachable *mirror.Unreachable `json:"unreachable,omitempty"`
-	Problems    int                 `json:"problems"`
+	// when the engine or the cluster was last seen, while it is silent
+	LastSeenAt *time.Time `json:"lastSeenAt,omitempty"`
+	Problems   int        `json:"problems"`
 }
 
 // Deployment is one deployment with the states of its Applications.
@@ -170,6 +177,7 @@ type Application struct {
 	Environment    fleet.EnvironmentName `json:"environment"`
 	Deployment     fleet.DeploymentName  `json:"deployment"`
 	Name           string                `json:"name"`
+	Adopted        string                `json:"adopted,omitempty" doc:"its name in Argo CD, if it was adopted under another name; <namespace>/<name> outside Argo CD's own namespace"`
 	Engine         fleet.EngineName      `json:"engine"`
 	Revision       fleet.Revision        `json:"revision"` // of the config repo
 	RepoURL        string                `json:"repoURL"`  // of the first source
@@ -190,10 +198,15 @@ type Application struct {
 	UID        string     `json:"uid,omitempty"` // on its engine
 	// Unreachable is set while the engine cannot read the environment's cluster.
 	Unreachable *mirror.Unreachable `json:"unreachable,omitempty"`
+	// when the engine or the cluster was last seen, while it is silent: Sync and Health are Unknown
+	LastSeenAt *time.Time `json:"lastSeenAt,omitempty"`
 	// DeletionBlocked is true while the deletion waits for a cluster that has been unreachable for
 	// DeletionBlockedAfter: see argosy abandon.
 	DeletionBlocked bool `json:"deletionBlocked,omitempty"`
 }
+
+// Object returns the name by which Argo CD knows the Application.
+func (a Application) Object() string { return cmp.Or(a.Adopted, a.Name) }
 
 // Engine is one engine with its load and its lag.
 type Engine struct {
@@ -209,12 +222,24 @@ type Engine struct {
 	Epoch     int64             `json:"epoch"`
 	Reachable bool              `json:"reachable"`
 	// error or warning
-	Message    string     `json:"message,omitempty"`
-	Since      *time.Time `json:"since,omitempty"`  // of Reachable
+	Message string     `json:"message,omitempty"`
+	Since   *time.Time `json:"since,omitempty"` // of Reachable
+	// when it was last seen, while it is silent: its API server cannot be reached, its agent is not
+	// connected, or no replica follows it
+	LastSeenAt *time.Time `json:"lastSeenAt,omitempty"`
 	ArgoCD     string     `json:"argocd,omitempty"` // version, if known
-	Stopped    bool       `json:"stopped"`
-	InstanceID string     `json:"installationID"`
-	Orphans    int        `json:"strays"` // number of live objects of ours without a row
+	// whether the reachable engine works, since when, and the evidence; absent while it is unknown
+	Work *mirror.Work `json:"work,omitempty"`
+	// of its components; absent: it is not measured, and counts as the sum of its Applications
+	Measured *mirror.Load `json:"measured,omitempty"`
+	// absent unless the engine is evacuated
+	Evacuation  *mirror.Evacuation `json:"evacuation,omitempty"`
+	BehindAgent bool               `json:"behindAgent,omitempty"`
+	Stopped     bool               `json:"stopped"`
+	// how far it is emptied; absent unless it drains
+	Drain      *mirror.Drain `json:"drain,omitempty"`
+	InstanceID string        `json:"installationID"`
+	Orphans    int           `json:"strays"` // number of live objects of ours without a row
 	// when its state was last detected to go back in time, as after a restore from a backup
 	WentBackAt *time.Time `json:"wentBackAt,omitempty"`
 	WentBack   string     `json:"wentBack,omitempty"` // evidence for it
@@ -222,6 +247,19 @@ type Engine struct {
 	// Applications that it skips until they answer.
 	Unreachable int `json:"unreachable"`
 	Parked      int `json:"parked"`
+	// the first objects besides Applications that are not as declared, with the reason
+	Waiting []Waiting `json:"waiting,omitempty"`
+}
+
+// MaxWaiting bounds Engine.Waiting.
+const MaxWaiting = 20
+
+// Waiting is an object of an engine that is not as declared: the engine refuses it, or it waits for
+// other objects.
+type Waiting struct {
+	Kind    fleet.ObjectKind `json:"kind"`
+	Name    string           `json:"name"`
+	Message string           `json:"message"`
 }
 
 // Revision is one recorded commit of the config repo.
@@ -309,4 +347,32 @@ type Page struct {
 // Scope is what a caller may read: everything, or one tenant.
 type Scope struct {
 	Tenant fleet.TenantName // empty: the platform
+}
+
+// Move is the last move of an environment to another engine, under way or ended.
+type Move struct {
+	Tenant      fleet.TenantName      `json:"tenant"`
+	Environment fleet.EnvironmentName `json:"environment"`
+	From        fleet.EngineName      `json:"from"`
+	To          fleet.EngineName      `json:"to"`
+	// the environment returns to the engine that it was leaving
+	Undo         bool                  `json:"undo,omitempty"`
+	Operation    string                `json:"operation"`
+	State        mirror.OperationState `json:"state"`
+	RequestedBy  string                `json:"requestedBy"`
+	Message      string                `json:"message,omitempty"`
+	Done         int                   `json:"done"`
+	Total        int                   `json:"total"`
+	StartedAt    time.Time             `json:"startedAt"`
+	EndedAt      *time.Time            `json:"endedAt,omitempty"`
+	Applications []MovedApplication    `json:"applications"`
+}
+
+// MovedApplication is an Application of a move.
+type MovedApplication struct {
+	Deployment fleet.DeploymentName `json:"deployment"`
+	Step       mirror.MoveStep      `json:"step"`
+	Message    string               `json:"message,omitempty"` // why the step waits
+	Since      time.Time            `json:"since"`             // of the step
+	Took       []mirror.EndedStep   `json:"took"`
 }

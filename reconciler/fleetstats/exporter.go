@@ -45,6 +45,25 @@ var (
 	descAttended = desc("argosy_engine_attended",
 		"1 while a replica, or the engine's agent, holds the lease that gives the right to "+
 			"write to it, else 0.", "engine")
+	descLastSeen = desc("argosy_engine_last_seen_timestamp_seconds",
+		"When the engine was last seen, while it is silent and the states of its Applications are "+
+			"Unknown; absent while it is followed.", "engine")
+	descFault = desc("argosy_engine_fault",
+		"1 for what does not work on a reachable engine, else 0: ControllerStuck, QueueLong, "+
+			"RepoServerSilent, ClustersUnread. Absent while it is unknown.", "engine", "fault")
+	descLag = desc("argosy_engine_comparison_lag_seconds",
+		"Time from a requested comparison of an Application until its end, as the engine's "+
+			"application-controller measures it: the mean wait and the 95th percentile of the "+
+			"duration, smoothed over five minutes. Absent while it is not measured.", "engine")
+	descQueue = desc("argosy_engine_comparison_queue",
+		"Applications that wait for their comparison, smoothed; absent while it is not measured.",
+		"engine")
+	descCPU = desc("argosy_engine_cpu_cores",
+		"CPU of an engine's component, smoothed; absent while it is not measured.", "engine",
+		"component")
+	descMemory = desc("argosy_engine_memory_bytes",
+		"Resident memory of an engine's component, smoothed; absent while it is not measured.",
+		"engine", "component")
 	descRows = desc("argosy_engine_rows",
 		"Objects of an engine that are not as they are wanted, by how far they have come. Some "+
 			"20,000 are read in all.", "engine", "state")
@@ -91,7 +110,9 @@ var (
 
 var descs = []*prometheus.Desc{descUp, descLeader, descSeen, descFetched, descApplied,
 	descFailing, descBehind, descListings, descListingAge, descOpen, descOpenAge, descUnderWay,
-	descReachable, descAttended, descRows, descUnread, descParked, descOrphans, descOldest,
+	descReachable, descAttended, descLastSeen, descFault,
+	descLag, descQueue, descCPU, descMemory,
+	descRows, descUnread, descParked, descOrphans, descOldest,
 	descAgents, descAgentRows, descAgentsWait, descHolds, descHoldAge, descProblems, descQuarantin,
 	descReviews, descReviewAge, descJobs, descStops, descStopAge}
 
@@ -199,6 +220,13 @@ func (s exporter) engines(f view.FleetStats) {
 		name := string(e.Engine)
 		s.flag(descReachable, e.Reachable, name)
 		s.flag(descAttended, e.Attended, name)
+		s.time(descLastSeen, e.LastSeenAt, name)
+		for _, fault := range mirror.WorkFaults {
+			if e.Work != "" {
+				s.flag(descFault, e.Work == fault, name, string(fault))
+			}
+		}
+		s.load(e.Load, name)
 		s.time(descOldest, e.Waiting.Oldest, name)
 		for _, state := range rowStates {
 			s.count(descRows, e.Rows[state], name, string(state))
@@ -210,6 +238,25 @@ func (s exporter) engines(f view.FleetStats) {
 	}
 	for name, n := range f.Orphans {
 		s.count(descOrphans, n, string(name))
+	}
+}
+
+// load shows a measured load.
+func (s exporter) load(l *mirror.Load, engine string) {
+	if l == nil {
+		return
+	}
+	of := func(c fleet.Component, p mirror.ProcessLoad) {
+		s.value(descCPU, p.CPU, engine, string(c))
+		s.value(descMemory, p.Memory, engine, string(c))
+	}
+	if c := l.Controller; c != nil {
+		s.value(descLag, c.Lag(), engine)
+		s.value(descQueue, c.Queue, engine)
+		of(fleet.ApplicationController, c.ProcessLoad)
+	}
+	if r := l.RepoServer; r != nil {
+		of(fleet.RepoServer, r.ProcessLoad)
 	}
 }
 

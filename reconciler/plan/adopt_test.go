@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -120,6 +121,30 @@ func TestEachArgoCDHasAnApplicationOfTheName(t *testing.T) {
 		with(firstFile, adopter("first", "acme", "shop")).
 		with(otherFile, adopter("other", "globex", "shop")))
 	wantRejected(t, p, "")
+}
+
+// A person finds the Application in Argo CD by the name that the plan has.
+func TestAPlanNamesTheApplicationsThatItAdopts(t *testing.T) {
+	h := newHouse(t)
+	p := h.compute(adopting().with(firstFile, adopter("first", "acme", "shop")).
+		with(secondFile, strings.Replace(adopter("second", "acme", "cart"), "application: cart",
+			"application: cart, orCreate: true", 1)).
+		with(otherFile, deploymentFile("other", "globex/other", "environments: [prod]", "")))
+	got := map[string]string{}
+	for _, tenant := range reported(t, p).Tenants {
+		for _, e := range tenant.Engines {
+			for _, c := range e.Changes {
+				if c.Kind == fleet.ObjectApplication {
+					got[c.Subject] = c.Note
+				}
+			}
+		}
+	}
+	if want := (map[string]string{"first@prod": "it adopts Application shop",
+		"second@prod": "it adopts or creates Application cart", "other@prod": ""}); !maps.Equal(
+		got, want) {
+		t.Errorf("the notes are %q, want %q", got, want)
+	}
 }
 
 func TestWhatArgosyCreatedIsNotAdopted(t *testing.T) {
@@ -268,4 +293,64 @@ func TestATenantAdoptsOnlyFromItsNamespaces(t *testing.T) {
 	if len(p.Problems) > 0 || len(h.project("acme", "eu-1").SourceNamespaces) > 0 {
 		t.Errorf("after the release the namespace stays: %v", p.Problems)
 	}
+}
+
+// inAgent makes an agent's environment list namespaces with Applications.
+func inAgent(t tree, namespaces string) tree {
+	agent := "{}"
+	if namespaces != "" {
+		agent = "{applicationNamespaces: [" + namespaces + "]}"
+	}
+	return t.with(edgePath, edgeFile(agent))
+}
+
+func TestATenantAdoptsFromTheNamespacesOfItsAgent(t *testing.T) {
+	h := newHouse(t)
+	adopting := func(name, application string) string {
+		return deploymentFile(name, "acme/"+name, "environments: [edge]", "  deletionPolicy: "+
+			"Release\n  adopt: [{environment: edge, application: "+application+"}]\n")
+	}
+	files := plant().without("tenants/acme/credentials/").
+		with("fleet/tenants/acme.yaml", tenantFile("acme", "  allow: {adopt: true}\n"))
+	p := h.apply(files.with(firstFile, adopting("first", "apps/shop")))
+	if len(p.Problems) != 1 || p.Problems[0].Code != effective.CodeAdoptNamespace ||
+		!strings.Contains(p.Problems[0].Message, `environment edge does not list namespace "apps"`) ||
+		!strings.Contains(p.Problems[0].Fix, "the admin of its cluster") {
+		t.Fatalf("%+v\n%s", p.Problems, actions(p))
+	}
+	permits := func(want ...string) {
+		t.Helper()
+		if got := h.project("acme", "acme.edge").SourceNamespaces; !slices.Equal(got, want) {
+			t.Errorf("the AppProject permits %v, want %v", got, want)
+		}
+	}
+	permits()
+	p = h.apply(inAgent(h.files, "more, apps"))
+	if len(p.Quarantined) > 0 || !strings.Contains(actions(p), "create Application first@edge") {
+		t.Fatalf("%v\n%s", p.Quarantined, actions(p))
+	}
+	permits("apps", "more")
+	h.work()
+
+	p = h.apply(inAgent(h.files, "apps"))
+	if len(p.Problems) > 0 {
+		t.Errorf("without the unused namespace: %v", p.Problems)
+	}
+	permits("apps")
+	p = h.apply(inAgent(h.files, ""))
+	if !slices.ContainsFunc(p.Problems, func(problem fleet.Problem) bool {
+		return problem.Code == "engine-in-use" && problem.Path == edgePath &&
+			problem.Field == "spec.agent.applicationNamespaces"
+	}) {
+		t.Errorf("the namespace of an adopted Application: %v", p.Problems)
+	}
+	permits("apps")
+	h.apply(h.files.without(firstFile))
+	permits("apps") // during the release
+	h.work()
+	p = h.apply(inAgent(h.files, ""))
+	if len(p.Problems) > 0 {
+		t.Errorf("after the release: %v", p.Problems)
+	}
+	permits()
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/catalog"
 	"argosy.dev/argosy/fleet/mirror"
 )
 
@@ -412,34 +413,29 @@ func TestTwoTenantsWithCredentialsForOneRepositoryDoNotShareAnEngine(t *testing.
 				t.Errorf("reason: %s", pl.Reason)
 			}
 		}
+		if len(p.Problems) != 1 || p.Problems[0].Code != catalog.CodeSharedClone ||
+			p.Problems[0].Path != "tenants/globex/environments/edge.yaml" ||
+			!strings.Contains(p.Problems[0].Fix, "sharedRepositories") {
+			t.Errorf("problems: %+v", p.Problems)
+		}
 		if h.apply(
 			h.files.with("fleet/engines/eu-2.yaml", engineFile("eu-2", "eu", ""))); h.engineOf(
 			"globex", "edge") != "eu-2" {
 			t.Error("not placed on an engine of its own")
 		}
 	})
-	t.Run("a newcomer that waits comes in when the other reads something else", func(t *testing.T) {
+	t.Run("a newcomer that waits comes in after the other has left and the repo-server restarted", func(t *testing.T) {
 		h := newHouse(t)
 		h.apply(files)
 		h.apply(
 			h.files.edit("tenants/acme/deployments/charts.yaml", "shared/charts", "acme/charts"))
-		if h.engineOf("globex", "edge") != "eu-1" {
+		if h.engineOf("globex", "edge") != "" {
+			t.Error("it comes to a clone that is left")
+		}
+		h.work()
+		if h.apply(h.files.restartedAt(h.now.Add(time.Hour))); h.engineOf("globex",
+			"edge") != "eu-1" {
 			t.Error("it waits on")
-		}
-	})
-	t.Run("tenants that share one already are reported and stay", func(t *testing.T) {
-		h := newHouse(t)
-		h.apply(files.without("tenants/globex/credentials"))
-		p := h.apply(files)
-		if len(p.Placements) != 2 ||
-			!strings.Contains(p.Placements[0].Misplaced, "shared/charts") ||
-			p.Placements[1].Misplaced == "" || p.Counts.Deleted != 0 {
-			t.Errorf("%+v", p.Placements)
-		}
-		h.restart()
-		if p := h.apply(files.without("tenants/acme/credentials")); len(p.Placements) != 2 ||
-			p.Placements[0].Misplaced != "" {
-			t.Errorf("it is over: %+v", p.Placements)
 		}
 	})
 }

@@ -7,10 +7,13 @@ import (
 	"slices"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/catalog"
 	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/placement"
 	"argosy.dev/argosy/reconciler/plan/applied"
 	"argosy.dev/argosy/reconciler/plan/diff"
 	"argosy.dev/argosy/reconciler/plan/guard"
+	"argosy.dev/argosy/reconciler/plan/place"
 	"argosy.dev/argosy/reconciler/plan/report"
 )
 
@@ -42,12 +45,41 @@ func (o *outcome) plan() (*Plan, error) {
 	}
 	o.placementsInto(p)
 	o.holdsInto(p)
+	p.Begun, p.Refused = o.placed.Begun, o.placed.Refused
 	o.syncsInto(p)
 	o.quotasInto(p)
 	o.count(p)
+	if err := o.drainsInto(p); err != nil {
+		return nil, err
+	}
 	m := o.placed.Layers.Remember(o.declared.Deferred, o.admission.Held)
 	m.RevisionHold, m.Blocked = o.revisionHold, o.placed.Blocked
 	return p, o.finish(p, m)
+}
+
+// drainsInto simulates the drains that begin with the plan, for its report.
+func (o *outcome) drainsInto(p *Plan) error {
+	if !o.request.Explain || o.placed.Blocked {
+		return nil
+	}
+	for _, c := range p.Declarations {
+		if c.Key.Kind != fleet.KindEngine || drains(c.Before) || !drains(c.After) {
+			continue
+		}
+		out, err := place.SimulateAfter(o.base.state, o.declared, o.placed.Layers,
+			placement.Change{Kind: placement.Drain, Engine: fleet.EngineName(c.Key.Name)},
+			o.request.Unready, nil)
+		if err != nil {
+			return err
+		}
+		o.drains = append(o.drains, report.Drain{Engine: out.Engine, Moves: out.Moves,
+			Left: out.Left, Churn: o.declared.After.Fleet().Placement.Churn.OrDefaults()})
+	}
+	return nil
+}
+
+func drains(d *fleet.Declaration) bool {
+	return d != nil && d.Engine.State == fleet.EngineDraining
 }
 
 // finish adds the hash and the memory after the plan.
@@ -95,10 +127,17 @@ func (o *outcome) declarationsInto(p *Plan) {
 		env := after.Declaration(k)
 		pl, _ := o.placed.Layers.Placements.Get(applied.EnvironmentID(k))
 		if env != nil && pl.Engine == "" {
-			p.Problems = append(p.Problems, fleet.Problem{
+			problem := fleet.Problem{
 				Key: k, Path: env.Path, Severity: fleet.SeverityWarning, Code: "unplaced",
 				Message: pl.Reason,
-			})
+			}
+			if o.keptApart(applied.EnvironmentID(k)) {
+				problem.Code, problem.Field = catalog.CodeSharedClone, "metadata.name"
+				problem.Fix = "ask the platform for another engine, or, if every tenant with a " +
+					"grant may read all of the repository, to list it in sharedRepositories of " +
+					"fleet/fleet.yaml"
+			}
+			p.Problems = append(p.Problems, problem)
 		}
 	}
 	slices.SortFunc(p.Problems, func(a, b fleet.Problem) int {
@@ -109,6 +148,13 @@ func (o *outcome) declarationsInto(p *Plan) {
 			cmp.Compare(a.Message, b.Message),
 		)
 	})
+}
+
+// keptApart reports whether an engine would serve an environment but for another reader of one of
+// its repositories.
+func (o *outcome) keptApart(id fleet.EnvironmentID) bool {
+	return slices.ContainsFunc(o.placed.Placements[id].Alternatives,
+		func(a fleet.Alternative) bool { return placement.KeepsReadersApart(a.Reason) })
 }
 
 func (o *outcome) rowsInto(p *Plan) (err error) {

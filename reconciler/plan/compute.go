@@ -63,6 +63,7 @@ type outcome struct {
 	timeless []byte // the same without its times
 
 	quotas      []report.QuotaUse
+	drains      []report.Drain
 	moves       map[fleet.EnvironmentID]report.Move
 	heldEffects []mirror.Effect // of Plan.RevisionHold
 }
@@ -94,7 +95,9 @@ func (o *outcome) round(limits *effective.Limits) (err error) {
 	freed, explained := guard.Release(s, guards)
 	o.placed, err = place.Compute(place.Input{
 		Applied: s, Declared: o.declared, Revision: r.Revision, Deleted: r.Deleted, Freed: freed,
+		Moves: r.Moves, Evacuated: r.Evacuated, Readmit: r.Readmit,
 		Unread: r.Unread, SilentAgents: r.SilentAgents, Reported: r.Reported,
+		Now: r.Now,
 	})
 	if err != nil {
 		return err
@@ -103,13 +106,13 @@ func (o *outcome) round(limits *effective.Limits) (err error) {
 	o.diff, err = diff.Compute(diff.Input{
 		Applied: s, Declared: o.declared, Placed: o.placed, Verdicts: verdicts,
 		Explained: explained,
-		Revision:  r.Revision, Renderer: o.render,
+		Revision:  r.Revision, Renderer: o.render, ArgoCD: r.ArgoCD,
 	})
 	if err != nil {
 		return err
 	}
-	if len(o.diff.Adopted) > 0 {
-		limits.Reject(o.diff.Adopted)
+	if rejected := slices.Concat(o.diff.Rejected, o.placed.Sharing); len(rejected) > 0 {
+		limits.Reject(rejected)
 		return nil
 	}
 	if len(o.diff.Failures) > 0 {
@@ -120,6 +123,9 @@ func (o *outcome) round(limits *effective.Limits) (err error) {
 	if limits.Size() == before {
 		limits.Recheck(o.declared, o.placed.Placements)
 		limits.RecheckAdoptions(o.declared)
+		limits.RecheckSharing(
+			o.declared, o.placed.Loosened.Repositories, o.placed.Loosened.Tenants)
+		limits.RecheckArtifacts(o.declared, o.placed.Placements, r.Upgraded)
 	}
 	return nil
 }

@@ -243,8 +243,8 @@ func (h *house) record(c diff.RowChange) {
 			h.t.Fatalf("%s is updated though it does not exist", c.Row.Key.Name)
 		}
 		h.rows[c.Row.Key] = c.Row
-	case report.Delete:
-		stored.Unwanted = true
+	case report.Delete, report.Depart:
+		stored.Unwanted, stored.Deletion = true, c.Row.Deletion
 		h.rows[c.Row.Key] = stored
 	}
 }

@@ -37,6 +37,7 @@ import (
 	"argosy.dev/argosy/fleet/catalog"
 	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/reconciler/plan/diff"
+	"argosy.dev/argosy/reconciler/plan/place"
 	"argosy.dev/argosy/reconciler/plan/report"
 )
 
@@ -69,6 +70,9 @@ type Plan struct {
 	Approved []fleet.ObjectKey
 	Holds    []mirror.Hold // new or changed
 	Ended    []mirror.HoldID
+
+	Begun   []place.Move                   // moves that begin
+	Refused map[fleet.EnvironmentID]string // requested moves, with the reason
 
 	Syncs          []mirror.SyncRequest
 	SyncHolds      []mirror.SyncHold // new
@@ -123,6 +127,12 @@ func (p *Plan) Record() mirror.Record {
 	r.Placements, r.Unplaced = p.Placements, p.Unplaced
 	r.Released, r.Syncs, r.SyncHolds, r.EndedSyncHolds = p.Freed, p.Syncs, p.SyncHolds,
 		p.EndedSyncHolds
+	for _, m := range p.Begun {
+		r.Moves = append(r.Moves, mirror.Move{MoveRequest: mirror.MoveRequest{
+			Environment: m.Environment, To: m.To, Undo: m.Undo, Evacuates: m.Evacuates},
+			From:         m.From,
+			Applications: m.Applications})
+	}
 	approved := map[fleet.ObjectKey]bool{}
 	for _, k := range p.Approved {
 		approved[k] = true

@@ -331,6 +331,8 @@ func checkState(t *testing.T, h *house) {
 		{"standing", h.w.state.ApplicationsIn.Base(), restored.state.ApplicationsIn.Base()},
 		{"repositories", h.w.state.Repos.Base(), restored.state.Repos.Base()},
 		{"readers", h.w.state.Readers.Base(), restored.state.Readers.Base()},
+		{"clones", h.w.state.Clones.Base(), restored.state.Clones.Base()},
+		{"private readers", h.w.state.PrivateReaders.Base(), restored.state.PrivateReaders.Base()},
 		{"spellings", h.w.state.Spellings.Base(), restored.state.Spellings.Base()},
 		{"read in", h.w.state.ReadIn.Base(), restored.state.ReadIn.Base()},
 		{"contested", h.w.state.CredentialConflicts.Base(),

@@ -51,8 +51,23 @@ type Request struct {
 	// it.
 	Reported map[fleet.EnvironmentID][]fleet.EngineName
 
-	Now     time.Time // by the store's clock, which also dates approvals and deletions
-	Explain bool      // also render the manifests before the plan, for the reports
+	// Moves are requested moves of environments to other engines.
+	Moves map[fleet.EnvironmentID]mirror.MoveRequest
+
+	// ArgoCD is the version of each engine's Argo CD, as far as it is known. Upgraded is set if one
+	// of them changed since deployments were rejected for it.
+	ArgoCD   map[fleet.EngineName]string
+	Upgraded bool
+
+	// Evacuated engines get no environment. Readmit are engines whose evacuation ends.
+	Evacuated, Readmit []fleet.EngineName
+
+	Now time.Time // by the store's clock, which also dates approvals and deletions
+	// also render the manifests before the plan, and simulate drains that begin, for the reports
+	Explain bool
+	// Unready counts the Applications of each environment that are not Synced and Healthy, for
+	// simulated drains; nil: unknown.
+	Unready map[fleet.EnvironmentID]int
 }
 
 func (r Request) arrival() effective.Arrival {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/catalog"
 )
 
 // A deployment reads a second repository: the AppProject permits it, its credential goes to the
@@ -51,6 +52,55 @@ func TestADeploymentOfSeveralSources(t *testing.T) {
 	if repos := h.project("acme", engine).SourceRepos; slices.Contains(repos,
 		"https://git.example.com/acme/values") {
 		t.Errorf("the project still permits %v", repos)
+	}
+}
+
+// An Argo CD before 3.1 takes an artifact for a Git repository. The rejected deployment comes in
+// after an upgrade, or with an environment on another engine.
+func TestAnArtifactForAnOldArgoCDIsRejected(t *testing.T) {
+	const path, grant = "tenants/acme/deployments/checkout.yaml", "fleet/tenants/acme.yaml"
+	before := oneEngine()
+	before[grant] = strings.Replace(tenantFile("acme",
+		"  allow: {artifacts: [\"oci://git.example.com/acme/\"]}\n"), "repositories: [",
+		"repositories: [\"oci://git.example.com/acme/\", ", 1)
+	after := before.edit(path, "https://git.example.com/acme/checkout",
+		"oci://git.example.com/acme/checkout")
+	with := func(version string, upgraded bool) func(*Request) {
+		return func(r *Request) {
+			r.Upgraded = upgraded
+			if version != "" {
+				r.ArgoCD = map[fleet.EngineName]string{"eu-1": version, "eu-2": "v3.5.7"}
+			}
+		}
+	}
+	for version, rejected := range map[string]bool{
+		"v2.14.21": true, "v3.0.11": true, "v3.1.0": false, "v3.5.7": false, "": false,
+		"latest": false,
+	} {
+		h := newHouse(t)
+		h.apply(before)
+		p := h.apply(after, with(version, false))
+		if got := len(p.Problems) == 1 && p.Counts.Changed == 0; got != rejected {
+			t.Errorf("%q: %v\n%s", version, p.Problems, actions(p))
+		}
+		if !rejected {
+			continue
+		}
+		problem := p.Problems[0]
+		if problem.Path != path || problem.Field != "spec.source.repoURL" ||
+			problem.Code != catalog.CodeArtifact || !strings.Contains(problem.Message, version) ||
+			!strings.Contains(problem.Message, "engine eu-1") ||
+			!strings.Contains(problem.Fix, "3.1 or later") {
+			t.Errorf("%+v", problem)
+		}
+		h.restart()
+		if p = h.again(with(version, true)); len(p.Rows) != 0 {
+			t.Errorf("another engine's upgrade lets it in\n%s", actions(p))
+		}
+		if p = h.again(with("v3.5.7", true)); len(p.Rows) == 0 ||
+			len(h.w.state.Catalog.RejectedArtifacts()) != 0 {
+			t.Errorf("an upgrade does not let it in: %v\n%s", p.Problems, actions(p))
+		}
 	}
 }
 

@@ -65,6 +65,14 @@ func (w *AppliedState) Blocked() bool {
 	return read(w, func(s *applied.State) bool { return s.Blocked })
 }
 
+// EnvironmentsOn lists the environments that an engine serves or is losing in a move, sorted.
+func (w *AppliedState) EnvironmentsOn(engine fleet.EngineName) []fleet.EnvironmentID {
+	return read(w, func(s *applied.State) []fleet.EnvironmentID {
+		return slices.SortedFunc(slices.Values(s.EnvironmentsOn.Keys(engine)),
+			applied.CompareEnvironments)
+	})
+}
+
 // AwaitsApproval reports whether something waits for an approval: then approvals are worth reading.
 func (w *AppliedState) AwaitsApproval() bool { return read(w, (*applied.State).AwaitsApproval) }
 

@@ -403,6 +403,8 @@ type agentDeclaration struct {
 	mode   fleet.AgentMode
 
 	dedicatedTo []fleet.TenantName
+	namespaces  []fleet.ApplicationNamespace
+	metrics     *fleet.EngineMetrics
 }
 
 // Results of agent_stand in migrations/00005_agents.sql.
@@ -432,8 +434,11 @@ func readDeclaration(ctx context.Context, tx pgx.Tx, tenant fleet.TenantName,
 		return declaration, err
 	case d.Engine != nil:
 		declaration.argocd, declaration.dedicatedTo = d.Engine.ArgoCD, d.Engine.DedicatedTo
+		declaration.namespaces, declaration.metrics = d.Engine.ApplicationNamespaces,
+			d.Engine.Metrics
 	case d.Environment != nil && d.Environment.Agent != nil:
-		declaration.argocd = d.Environment.Agent.Engine(d.Environment.Region).ArgoCD
+		e := d.Environment.Agent.Engine(tenant, d.Environment.Region)
+		declaration.argocd, declaration.namespaces = e.ArgoCD, e.ApplicationNamespaces
 		if d.Environment.Agent.Autonomous() {
 			declaration.mode = fleet.AgentAutonomous
 		}
@@ -563,13 +568,14 @@ func openAgent(ctx context.Context, tx pgx.Tx, session registry.Session,
 		return o, false, err
 	}
 	o.ArgoCD, o.Mode, o.DedicatedTo = declaration.argocd, declaration.mode, declaration.dedicatedTo
+	o.ApplicationNamespaces, o.Metrics = declaration.namespaces, declaration.metrics
 	err = tx.QueryRow(ctx, `
 		UPDATE agents SET opening = opening + 1, instance = $2, turns = $3, connected_to = $4, seen_at = clock_timestamp(), version = $5,
-			argocd_namespace = $6, installation_id = $7, mode = $8, proofs = $9
+			argocd_namespace = $6, installation_id = $7, mode = $8, proofs = $9, protocol = $10
 		WHERE id = $1 RETURNING opening, report_seq, generation`,
 		o.Agent.ID, session.Instance, takeovers, text(session.Replica), message(session.Version),
 		declaration.argocd.Namespace, declaration.argocd.InstallationID, string(declaration.mode),
-		before.proofs).
+		before.proofs, session.Protocol).
 		Scan(&o.Opening, &o.ReportSeq, &o.Generation)
 	return o, false, err
 }
@@ -589,7 +595,29 @@ func placeOf(ctx context.Context, tx pgx.Tx, a registry.Agent) (agentDeclaration
 	if err == nil && (declaration.state != declaredRemoving || !left) {
 		err = mirror.ErrNotFound
 	}
+	if err == nil {
+		declaration.namespaces, err = namespacesLeft(ctx, tx, a.Engine)
+	}
 	return declaration, err
+}
+
+// namespacesLeft returns the namespaces with Applications that the AppProjects of an engine permit,
+// once the declaration that gave them is gone: an AppProject is deleted when no Application there
+// uses it.
+func namespacesLeft(ctx context.Context, tx pgx.Tx, engine fleet.EngineName) (
+	[]fleet.ApplicationNamespace, error) {
+	rows, err := tx.Query(ctx, `
+		SELECT d.tenant, n FROM desired d, jsonb_array_elements_text(convert_from(d.body, 'UTF8')::jsonb #> '{spec,sourceNamespaces}') n
+		WHERE d.engine = $1 AND d.kind = $2 ORDER BY 1, 2`, string(engine),
+		string(fleet.ObjectProject))
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (n fleet.ApplicationNamespace,
+		err error) {
+		err = row.Scan(&n.Tenant, &n.Namespace)
+		return n, err
+	})
 }
 
 // agentName is the name of the declaration behind an agent.

@@ -132,6 +132,12 @@ func (k *agentKit) open(a registry.Agent, instance string) registry.Opening {
 	return must(k.Agents.OpenAgent(k.t.Context(), session(a, instance)))(k.t)
 }
 
+// beat makes the replicas count as running that agents are connected to.
+func (k *agentKit) beat() {
+	k.exec(`INSERT INTO replicas SELECT DISTINCT connected_to, now() FROM agents WHERE connected_to <> ''
+		ON CONFLICT (replica) DO UPDATE SET beat_at = now()`)
+}
+
 // rows are the names of the Applications that an agent may read.
 func (k *agentKit) rows(engine fleet.EngineName) []string {
 	k.t.Helper()

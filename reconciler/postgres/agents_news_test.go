@@ -235,7 +235,9 @@ func TestRowsOfAnAgentAreFoundByItsEngine(t *testing.T) {
 		check(t, err)
 		how := strings.Join(must(pgx.CollectRows(rows, pgx.RowTo[string]))(t), "\n")
 		check(t, tx.Rollback(t.Context()))
-		if strings.Contains(how, "Seq Scan") || !strings.Contains(how, "(actual rows=5 ") {
+		moves := "Seq Scan on application_moves" // a handful of rows, seldom any
+		if strings.Contains(strings.ReplaceAll(how, moves, ""), "Seq Scan") ||
+			!strings.Contains(how, "(actual rows=5 ") {
 			t.Errorf("%s:\n%s", name, how)
 		}
 	}

@@ -31,6 +31,7 @@ func TestOwnApplicationsAreShownAsReported(t *testing.T) {
 	ctx := t.Context()
 	a := k.join("acme.own", "o")
 	o := k.open(a, "one")
+	k.beat()
 	if o.Mode != fleet.AgentAutonomous {
 		t.Errorf("%+v", o)
 	}
@@ -320,6 +321,7 @@ func TestEnvironmentsWithAgentsAreNoEngines(t *testing.T) {
 	k := newAgentKit(t)
 	ctx := t.Context()
 	o, own := k.open(k.join(acmeEdge, "x"), "one"), k.open(k.join("acme.own", "o"), "one")
+	k.beat()
 	rows := must(k.Agents.AgentChanged(ctx, acmeEdge, 0, 10))(t)
 	check(t, k.Work.Acknowledge(ctx, o.Lease, applied(rows[:1])))
 	check(t, k.Work.Observe(ctx, o.Lease, []mirror.Observation{

@@ -58,7 +58,8 @@ func (s *Agents) AgentRows(ctx context.Context, engine fleet.EngineName,
 	err := s.forAgent(patient(ctx, longPatience), engine,
 		func(tx pgx.Tx, declared bool, seq int64) error {
 			cursor = seq
-			rows, err := tx.Query(ctx, `SELECT `+rowColumns+fromRows+sqlOfAgent+` ORDER BY d.seq`,
+			rows, err := tx.Query(ctx,
+				`SELECT `+rowColumns+fromRows+sqlOfAgent+` ORDER BY d.seq`,
 				string(engine), declared)
 			if err != nil {
 				return err
@@ -117,6 +118,26 @@ func (s *Agents) AgentSyncs(ctx context.Context, engine fleet.EngineName) ([]mir
 	return all, wrap(err, "syncs for the agent of engine %s", engine)
 }
 
+// AgentMoves returns the Applications that move to or from the engine; otherwise as AgentRows.
+func (s *Agents) AgentMoves(ctx context.Context, engine fleet.EngineName) (registry.Moves, error) {
+	var moves registry.Moves
+	err := s.again(ctx, func() error {
+		return s.forAgent(ctx, engine, func(tx pgx.Tx, _ bool, _ int64) (err error) {
+			moves.All, err = read(ctx, tx, scanMove, `SELECT `+moveColumns+` FROM application_moves m
+				WHERE step <> 'Done' AND (from_engine = $1 OR to_engine = $1)
+					AND NOT (undo AND step IN ('Return', 'Enable') AND from_engine = $1)
+				ORDER BY tenant, environment, deployment`, string(engine))
+			if err != nil {
+				return err
+			}
+			return tx.QueryRow(ctx,
+				`SELECT coalesce(max(seq), 0), incarnation() FROM desired WHERE engine = $1`,
+				string(engine)).Scan(&moves.Rows, &moves.Life)
+		})
+	})
+	return moves, wrap(err, "moves for the agent of engine %s", engine)
+}
+
 // agentRead returns all results of a statement for the agent of an engine. The statement may depend
 // on whether the engine is declared.
 func agentRead[T any](ctx context.Context, s *Agents, engine fleet.EngineName,
@@ -146,7 +167,7 @@ func (s *Agents) AgentNews(ctx context.Context, after int64, since time.Time) (r
 		var changed []string
 		var generations []int64
 		err := s.read.QueryRow(ctx, sqlAgentNews, after, moment(since)).Scan(&n.Seq, &n.Now,
-			&n.Rows, &n.Syncs, &n.Ended, &changed, &generations,
+			&n.Rows, &n.Syncs, &n.Moves, &n.Ended, &changed, &generations,
 			&n.Life, &n.Confirmed)
 		n.Changed = make([]registry.Change, len(changed))
 		for i, id := range changed {
@@ -168,6 +189,8 @@ const (
 			SELECT a.engine FROM agents a WHERE a.tenant = '' AND a.ended_at IS NULL AND (
 				SELECT true FROM desired d WHERE $1::bigint >= 0 AND d.engine = a.engine AND d.seq > $1 AND d.seq <= m.seq ORDER BY d.seq LIMIT 1)),
 		ARRAY(SELECT c.engine FROM (SELECT DISTINCT q.engine FROM syncs q WHERE q.state IN ('Pending', 'Running')) c WHERE ` + sqlServed + `),
+		ARRAY(SELECT c.engine FROM (SELECT from_engine AS engine FROM application_moves WHERE step <> 'Done'
+			UNION SELECT to_engine FROM application_moves WHERE step <> 'Done') c WHERE ` + sqlServed + `),
 		ARRAY(SELECT a.id FROM agents a WHERE a.ended_at IS NOT NULL AND a.ended_at > coalesce($2::timestamptz, now()) - interval '2 minutes'),
 		coalesce(g.ids, '{}'), coalesce(g.generations, '{}'), incarnation(), m.confirmed
 	FROM mirror m, (
@@ -244,8 +267,12 @@ func (s *Agents) ReportAgent(ctx context.Context, lease mirror.Lease,
 		if report.Reach != nil && !engine.OfEnvironment() {
 			queueReach(b, engine, report.Reach, true)
 		}
-		b.Queue(sqlReportAgentEngine, string(engine), report.Reachable, message(report.Message),
-			message(report.ArgoCD), text(holdingAgent(lease)))
+		b.Queue(sqlReportAgentEngine, append([]any{string(engine), report.Reachable,
+			message(report.Message), message(report.ArgoCD), text(holdingAgent(lease))},
+			workArgs(report.Work)...)...)
+		if !engine.OfEnvironment() {
+			queueLoad(b, engine, report.Load)
+		}
 	})
 	return wrap(err, "report of the agent of engine %s", engine)
 }
@@ -259,13 +286,14 @@ const (
 	// As ReportEngine; for an environment's own cluster the event belongs to the tenant.
 	sqlReportAgentEngine = `
 		WITH changed AS (
-			INSERT INTO engines AS e (engine, reachable, message, argocd, since) VALUES ($1, $2, $3, $4, now())
+			INSERT INTO engines AS e (engine, reachable, message, argocd, since, work, work_message, work_since) VALUES ($1, $2, $3, $4, now(), $6, $7, $8)
 			ON CONFLICT (engine) DO UPDATE SET reachable = excluded.reachable, message = excluded.message,
 				argocd = CASE WHEN excluded.argocd = '' THEN e.argocd ELSE excluded.argocd END,
-				since = CASE WHEN e.reachable = excluded.reachable THEN e.since ELSE now() END
-			WHERE (e.reachable, e.message) <> (excluded.reachable, excluded.message) OR excluded.argocd NOT IN ('', e.argocd)
+				since = CASE WHEN e.reachable = excluded.reachable THEN e.since ELSE now() END, work = CASE WHEN excluded.work_since IS NULL THEN e.work ELSE excluded.work END,
+					work_message = CASE WHEN excluded.work_since IS NULL THEN e.work_message ELSE excluded.work_message END, work_since = coalesce(excluded.work_since, e.work_since)
+			WHERE (e.reachable, e.message) <> (excluded.reachable, excluded.message) OR excluded.work_since IS NOT NULL AND excluded.work <> e.work OR excluded.argocd NOT IN ('', e.argocd)
 			RETURNING *)
-		SELECT new_event('engine', a.tenant, c.engine, CASE WHEN c.reachable THEN 'reachable' ELSE 'not reachable' END)
+		SELECT new_event('engine', a.tenant, c.engine, CASE WHEN NOT c.reachable THEN 'not reachable' WHEN c.work IN ('', 'Working') THEN 'reachable' ELSE 'does not work: ' || c.work END)
 		FROM changed c JOIN agents a ON a.id = $5`
 )
 
@@ -416,14 +444,17 @@ func newestOwn(own []mirror.OwnApplication) []mirror.OwnApplication {
 }
 
 const ownColumnNames = `o.tenant, o.environment, o.engine, o.namespace, o.name, o.uid, o.project, o.repo_url, o.path, o.target_revision, o.sync, o.health,
-	o.synced_revision, o.operation_phase, o.operation_id, o.message, o.resources, o.observed_at`
+	o.synced_revision, o.operation_phase, o.operation_id, o.message, o.resources, o.observed_at, silent_since(o.engine)`
 
 func scanOwn(row pgx.CollectableRow) (view.Own, error) {
 	var o view.Own
 	err := row.Scan(&o.Tenant, &o.Environment, &o.Engine, &o.Namespace, &o.Name, &o.UID, &o.Project,
 		&o.RepoURL, &o.Path, &o.TargetRevision, &o.Sync, &o.Health,
 		&o.SyncedRevision, &o.OperationPhase, &o.OperationID, &o.Message, &o.Resources,
-		&o.ObservedAt)
+		&o.ObservedAt, &o.LastSeenAt)
+	if o.LastSeenAt != nil {
+		o.Sync, o.Health = mirror.SyncUnknown, mirror.HealthUnknown
+	}
 	return o, err
 }
 
@@ -436,8 +467,9 @@ func (s *Views) OwnApplications(ctx context.Context, scope view.Scope, by view.F
 	f.tenants("o.tenant", scope, by.Tenant)
 	f.equal("o.environment", string(by.Environment))
 	f.equal("o.engine", string(by.Engine))
-	f.equal("o.sync", string(by.Sync))
-	f.equal("o.health", string(by.Health))
+	const silent = `(o.engine IN (SELECT silent_engines()))`
+	f.known("o.sync", string(by.Sync), silent)
+	f.known("o.health", string(by.Health), silent)
 	f.equal("o.name", by.Name)
 	return list(ctx, s.database, scope, listing[view.Own]{
 		name: "own applications", sql: `SELECT ` + ownColumnNames + ` FROM own_applications o`,

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -565,5 +566,55 @@ func TestPresenceFollowsSessionsAndReplicas(t *testing.T) {
 	check(t, k.Agents.CloseAgent(ctx, first))
 	if v := k.view(acmeEdge); !v.Connected {
 		t.Errorf("the same replica, a newer session: %+v", v)
+	}
+}
+
+func TestASessionHasTheNamespacesOfApplications(t *testing.T) {
+	t.Parallel()
+	k := newAgentKit(t)
+	a, far := k.join(acmeEdge, "x"), k.join("far-1", "y")
+	if n := k.open(a, "one").ApplicationNamespaces; len(n) > 0 {
+		t.Errorf("none is declared: %v", n)
+	}
+	shared := []fleet.ApplicationNamespace{{Namespace: "apps", Tenant: "acme"},
+		{Namespace: "more", Tenant: "globex"}}
+	k.record(func(r *mirror.Record) {
+		d, engine := edge("acme", "edge", ""), behind("far-1")
+		d.Environment.Agent.ApplicationNamespaces = []string{"apps", "more"}
+		engine.Engine.ApplicationNamespaces = shared
+		r.Declarations = []fleet.Declaration{d, engine}
+		project := application("acme.edge", "acme", "p", "edge", "v1")
+		project.Key.Kind, project.Key.Name = fleet.ObjectProject, "p"
+		project.Manifest.Body = []byte(`{"spec":{"sourceNamespaces":["apps","more"]}}`)
+		r.Rows = []mirror.Row{project}
+	})
+	own := []fleet.ApplicationNamespace{{Namespace: "apps", Tenant: "acme"},
+		{Namespace: "more", Tenant: "acme"}}
+	if n := k.open(a, "one").ApplicationNamespaces; !slices.Equal(n, own) {
+		t.Errorf("of an environment: %v", n)
+	}
+	if n := k.open(far, "one").ApplicationNamespaces; !slices.Equal(n, shared) {
+		t.Errorf("of an Engine: %v", n)
+	}
+	// an agent that is too old for it
+	lease, key := k.open(a, "one").Lease, fleet.ObjectKey{Engine: acmeEdge,
+		Kind: fleet.ObjectProject, Name: "p"}
+	seq := one[int64](t, k.url, `SELECT seq FROM desired WHERE engine = 'acme.edge' AND name = 'p'`)
+	fail := func(state mirror.ApplyState) {
+		check(t, k.Work.Acknowledge(t.Context(), lease, []mirror.Ack{{Key: key, Seq: seq,
+			State: state, Message: "upgrade the agent"}}))
+	}
+	fail(mirror.ApplyFailed)
+	if m := k.view(acmeEdge).Message; m != "AppProject p: upgrade the agent" {
+		t.Errorf("it is shown with %q", m)
+	}
+	fail(mirror.ApplyApplied)
+	if m := k.view(acmeEdge).Message; m != "" {
+		t.Errorf("applied, it is shown with %q", m)
+	}
+	// its AppProject is deleted when no Application in these namespaces uses it
+	k.record(func(r *mirror.Record) { r.Removed = []fleet.Key{edge("acme", "edge", "").Key} })
+	if n := k.open(a, "one").ApplicationNamespaces; !slices.Equal(n, own) {
+		t.Errorf("after the declaration: %v", n)
 	}
 }

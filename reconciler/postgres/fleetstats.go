@@ -72,9 +72,18 @@ func sourceStats(ctx context.Context, tx pgx.Tx, f *view.FleetStats) error {
 func engineStats(ctx context.Context, tx pgx.Tx, f *view.FleetStats) (err error) {
 	f.Engines, err = read(ctx, tx, func(row pgx.CollectableRow) (view.EngineStats, error) {
 		e := view.EngineStats{Rows: map[mirror.ApplyState]int{}}
-		return e, row.Scan(&e.Engine, &e.Reachable, &e.Attended)
+		var seen *time.Time
+		err := row.Scan(&e.Engine, &e.Reachable, &e.Attended, &seen, &e.Work, &e.Load)
+		if !e.Load.Fresh(f.At) {
+			e.Load = nil
+		}
+		e.LastSeenAt = orZero(seen)
+		if !e.Reachable {
+			e.Work = ""
+		}
+		return e, err
 	}, `
-		SELECT e.name, coalesce(g.reachable, false) AND NOT `+engineAway+`, coalesce(l.expires_at > clock_timestamp(), false)`+fromEngines+`
+		SELECT e.name, coalesce(g.reachable, false) AND NOT `+engineAway+`, coalesce(l.expires_at > clock_timestamp(), false), silent_since(e.name), coalesce(g.work, ''), CASE WHEN e.body #> '{engine,metrics}' IS NOT NULL THEN g.load END`+fromEngines+`
 		WHERE e.kind = 'Engine' AND e.tenant = '' ORDER BY e.name LIMIT 1000`)
 	if err != nil {
 		return err

@@ -93,7 +93,7 @@ func (s *Views) Environments(ctx context.Context, scope view.Scope, by view.Filt
 	f.equal("p.engine", string(by.Engine))
 	return list(ctx, s.database, scope, listing[view.Environment]{
 		name: "environments", keys: []string{"e.tenant", "e.name"}, scan: scanEnvironment,
-		sql: `SELECT e.body, ` + sqlPlacement +
+		sql: `SELECT e.body, ` + sqlPlacement + `, silent_since(p.engine)` +
 			` FROM declarations e LEFT JOIN placements p ON p.tenant = e.tenant AND p.environment = e.name`,
 		key: func(e view.Environment) []string {
 			return []string{string(e.Tenant), string(e.Name)}
@@ -104,11 +104,12 @@ func (s *Views) Environments(ctx context.Context, scope view.Scope, by view.Filt
 func scanEnvironment(row pgx.CollectableRow) (view.Environment, error) {
 	var d fleet.Declaration
 	var p *fleet.Placement
-	if err := row.Scan(&d, &p); err != nil {
+	var seen *time.Time
+	if err := row.Scan(&d, &p, &seen); err != nil {
 		return view.Environment{}, err
 	}
 	e := view.Environment{Tenant: d.Key.Tenant, Name: fleet.EnvironmentName(d.Key.Name),
-		Labels: d.Labels}
+		Labels: d.Labels, LastSeenAt: seen}
 	if spec := d.Environment; spec != nil {
 		e.Namespaces, e.Region = spec.Namespaces, spec.Region
 		if spec.AllNamespaces {
@@ -159,6 +160,9 @@ func completeEnvironments(ctx context.Context, tx pgx.Tx,
 		e := &environments[i]
 		e.Counts, e.Own, e.Problems = counts[names[i]].Counts, own[names[i]], problems[names[i]]
 		e.Unreachable = unreachable[names[i]]
+		if u := e.Unreachable; u != nil && (e.LastSeenAt == nil || u.Since.Before(*e.LastSeenAt)) {
+			e.LastSeenAt = &u.Since
+		}
 	}
 	return nil
 }
@@ -180,6 +184,52 @@ func (s *Views) Explain(ctx context.Context, scope view.Scope,
 		err = mirror.ErrNotFound
 	}
 	return p, wrap(err, "environment %s", environment)
+}
+
+// Unready counts the Applications of each environment that are not Synced and Healthy, if there are
+// any.
+func (s *Views) Unready(ctx context.Context) (map[fleet.EnvironmentID]int, error) {
+	found := map[fleet.EnvironmentID]int{}
+	err := s.within(ctx, view.Scope{}, func(tx pgx.Tx) error {
+		rows, err := tx.Query(ctx, `SELECT d.tenant, d.environment, count(*)`+fromRows+`
+			WHERE d.kind = 'Application' AND NOT d.absent AND (s.sync = 'Synced' AND s.health = 'Healthy') IS NOT TRUE
+			GROUP BY 1, 2`)
+		if err != nil {
+			return err
+		}
+		var id fleet.EnvironmentID
+		var n int
+		_, err = pgx.ForEachRow(rows, []any{&id.Tenant, &id.Name, &n}, func() error {
+			found[id] = n
+			return nil
+		})
+		return err
+	})
+	return found, wrap(err, "applications that are not ready")
+}
+
+// Cores returns the CPU that the components of each engine use, for the engines that are measured.
+func (s *Views) Cores(ctx context.Context) (map[fleet.EngineName]float64, error) {
+	found := map[fleet.EngineName]float64{}
+	err := s.within(ctx, view.Scope{}, func(tx pgx.Tx) error {
+		rows, err := tx.Query(ctx, `SELECT e.name, g.load FROM declarations e JOIN engines g ON g.engine = e.name
+			WHERE e.kind = 'Engine' AND e.tenant = '' AND e.body #> '{engine,metrics}' IS NOT NULL AND g.load IS NOT NULL`)
+		if err != nil {
+			return err
+		}
+		var name fleet.EngineName
+		var load *mirror.Load
+		now := time.Now()
+		_, err = pgx.ForEachRow(rows, []any{&name, &load}, func() error {
+			if cores, known := load.Cores(now); known {
+				found[name] = cores
+			}
+			load = nil
+			return nil
+		})
+		return err
+	})
+	return found, wrap(err, "measured load of engines")
 }
 
 // Deployments match Filter.{Tenant, Deployment, Environment}, by tenant and name; Environment
@@ -290,23 +340,25 @@ var sqlBlockedAfter = fmt.Sprintf("interval '%d seconds'", mirror.DeletionBlocke
 
 // Applications match Filter.{Tenant, Environment, Deployment, Engine, Revision, Sync, Health,
 // Apply, Name}, ordered by tenant, deployment, environment. They include those whose deletion is
-// not proven yet.
+// not proven yet, except that an evacuated engine shows the Applications that it has lost only if
+// the filter names it.
 func (s *Views) Applications(ctx context.Context, scope view.Scope, by view.Filter,
 	page view.Page) ([]view.Application, string, error) {
 	f := filter{conditions: []string{"d.kind = 'Application'"}}
 	f.tenants("d.tenant", scope, by.Tenant)
 	f.equal("d.environment", string(by.Environment))
 	f.equal("d.deployment", string(by.Deployment))
-	f.equal("d.engine", string(by.Engine))
+	if f.equal("d.engine", string(by.Engine)); by.Engine == "" {
+		f.and("NOT (d.absent AND " + sqlLost + ")")
+	}
 	f.equal("d.revision", string(by.Revision))
 	f.equal("d.name", by.Name)
-	f.equal("coalesce(s.sync, 'Unknown')", string(by.Sync))
+	f.known("s.sync", string(by.Sync), sqlIsSilent)
 	switch by.Health {
 	case mirror.HealthDegraded, mirror.HealthMissing, mirror.HealthSuspended:
 		f.and("s.health = '" + string(by.Health) + "'") // an index has these few
-	default:
-		f.equal("coalesce(s.health, 'Unknown')", string(by.Health))
 	}
+	f.known("s.health", string(by.Health), sqlIsSilent)
 	if by.Apply == mirror.ApplyFailed || by.Apply == mirror.ApplyConflict {
 		f.and("s.state = '" + string(by.Apply) + "'")
 	}
@@ -318,7 +370,7 @@ func (s *Views) Applications(ctx context.Context, scope view.Scope, by view.Filt
 			concat_ws('; ', CASE WHEN s.seq = d.seq THEN nullif(s.state_message || ` + sqlWaited + `, '') END, unread.why), coalesce(s.sync, 'Unknown'), coalesce(s.health, 'Unknown'),
 			coalesce(s.synced_revision, ''), coalesce(s.operation_phase, ''),
 			CASE WHEN s.message <> '' THEN s.message ELSE coalesce(s.operation_error, '') END, coalesce(s.resources, 0), s.observed_at,
-			coalesce(s.uid, ''), r.reason, r.message, r.since, r.parked, coalesce(d.absent AND d.deletion <> 'Orphan' AND r.since < now() - ` + sqlBlockedAfter + `, false)` +
+			coalesce(s.uid, ''), r.reason, r.message, r.since, r.parked, ` + sqlSilent + `, coalesce(d.absent AND d.deletion <> 'Orphan' AND r.since < now() - ` + sqlBlockedAfter + `, false)` +
 			fromRows +
 			`LEFT JOIN reach r ON r.engine = d.engine AND r.tenant = d.tenant AND r.environment = d.environment
 			LEFT JOIN ` + sqlUnread + ` unread ON unread.engine = d.engine AND unread.tenant = d.tenant AND unread.deployment = d.deployment`,
@@ -329,6 +381,31 @@ func (s *Views) Applications(ctx context.Context, scope view.Scope, by view.Filt
 	}, f, page, nil)
 }
 
+// sqlLost is whether the engine of desired d is evacuated and has lost the environment.
+const sqlLost = `EXISTS (SELECT FROM placements p WHERE p.tenant = d.tenant AND p.environment = d.environment
+	AND p.body -> 'evacuated' ? d.engine)`
+
+// sqlSilent is when the engine or the cluster of desired d, with its reach r, was last seen; NULL
+// while it is not silent. Its states are from before that time.
+const sqlSilent = `least(r.since, silent_since(d.engine))`
+
+// sqlIsSilent is whether sqlSilent is not NULL, for conditions: the silent engines are read once,
+// and not for each of many rows.
+const sqlIsSilent = `(r.since IS NOT NULL OR d.engine IN (SELECT silent_engines()))`
+
+// known requires a state of a column. A silent engine's or cluster's Applications are Unknown,
+// whatever was last observed.
+func (f *filter) known(column, state, silent string) {
+	switch state {
+	case "":
+	case string(mirror.HealthUnknown):
+		f.and("(coalesce(" + column + ", 'Unknown') = 'Unknown' OR " + silent + ")")
+	default:
+		f.equal(column, state)
+		f.and("NOT " + silent)
+	}
+}
+
 func scanApplication(row pgx.CollectableRow) (view.Application, error) {
 	var a view.Application
 	var u unreachable
@@ -337,8 +414,11 @@ func scanApplication(row pgx.CollectableRow) (view.Application, error) {
 		&body, &a.CreatedAt, &a.ChangedAt, &a.Apply,
 		&a.ApplyMessage, &a.Sync, &a.Health, &a.SyncedRevision, &a.OperationPhase, &a.Message,
 		&a.Resources, &a.ObservedAt,
-		&a.UID, &u.reason, &u.message, &u.since, &u.parked, &a.DeletionBlocked)
+		&a.UID, &u.reason, &u.message, &u.since, &u.parked, &a.LastSeenAt, &a.DeletionBlocked)
 	a.Unreachable = u.view()
+	if a.LastSeenAt != nil {
+		a.Sync, a.Health = mirror.SyncUnknown, mirror.HealthUnknown
+	}
 	if err != nil {
 		return a, err
 	}
@@ -347,6 +427,10 @@ func scanApplication(row pgx.CollectableRow) (view.Application, error) {
 		TargetRevision string `json:"targetRevision"`
 	}
 	var manifest struct {
+		Metadata struct {
+			Namespace string `json:"namespace"`
+			Name      string `json:"name"`
+		} `json:"metadata"`
 		Spec struct {
 			Source  source   `json:"source"`
 			Sources []source `json:"sources"`
@@ -359,6 +443,9 @@ func scanApplication(row pgx.CollectableRow) (view.Application, error) {
 		first = manifest.Spec.Sources[0]
 	}
 	a.RepoURL, a.TargetRevision = first.RepoURL, first.TargetRevision
+	if m := manifest.Metadata; m.Name != "" && m.Name != a.Name {
+		a.Adopted = fleet.JoinObject(m.Namespace, m.Name)
+	}
 	return a, nil
 }
 
@@ -378,7 +465,11 @@ func (s *Views) Engines(ctx context.Context, scope view.Scope, by view.Filter,
 				coalesce(CASE WHEN l.expires_at > now() THEN l.holder END, ''), coalesce(l.epoch, 0),
 				` + engineAway + `, a.id IS NOT NULL, greatest(r.beat_at, a.seen_at), g.went_back_at, coalesce(g.went_back, ''),
 				(SELECT count(*) FROM strays t WHERE t.engine = e.name),
-				(SELECT count(*) FROM reach t WHERE t.engine = e.name), (SELECT coalesce(sum(t.parked), 0) FROM reach t WHERE t.engine = e.name)` + fromEngines,
+				(SELECT count(*) FROM reach t WHERE t.engine = e.name), (SELECT coalesce(sum(t.parked), 0) FROM reach t WHERE t.engine = e.name), silent_since(e.name), coalesce(g.work, ''), coalesce(g.work_message, ''), g.work_since, g.load,
+				(SELECT jsonb_build_object('state', t.state, 'message', t.message, 'since', t.since) FROM drains t WHERE t.engine = e.name),
+				(SELECT jsonb_build_object('state', t.state, 'message', t.message, 'since', t.since, 'by', t.by, 'reason', t.reason, 'at', t.at,
+					'away', (SELECT count(*) ` + sqlAway + `e.name), 'open', (SELECT count(*) FROM application_moves m WHERE m.from_engine = e.name AND m.step <> 'Done'),
+					'leftovers', (SELECT count(*) FROM desired d WHERE d.engine = e.name AND d.absent)) FROM evacuations t WHERE t.engine = e.name)` + fromEngines,
 		key: func(e view.Engine) []string { return []string{string(e.Name)} },
 	}, f, page, completeEngines)
 }
@@ -397,19 +488,35 @@ func scanEngine(row pgx.CollectableRow) (view.Engine, error) {
 	var e view.Engine
 	var d fleet.Declaration
 	var away, joined bool
-	var seen *time.Time
+	var seen, workSince *time.Time
+	var work mirror.Work
 	err := row.Scan(&e.Name, &d, &e.Reachable, &e.Message, &e.Since, &e.ArgoCD, &e.Holder, &e.Epoch,
 		&away, &joined, &seen, &e.WentBackAt, &e.WentBack, &e.Orphans,
-		&e.Unreachable, &e.Parked)
+		&e.Unreachable, &e.Parked, &e.LastSeenAt, &work.State, &work.Message, &workSince,
+		&e.Measured, &e.Drain, &e.Evacuation)
+	if work.State != "" && workSince != nil && e.Reachable && !away {
+		work.Since = *workSince
+		e.Work = &work
+	}
 	if away {
 		withoutAgent(&e, joined, seen)
 	}
+	switch measured := d.Engine != nil && d.Engine.Metrics != nil; {
+	case !measured:
+		e.Measured = nil
+	case e.Measured == nil:
+		e.Measured = &mirror.Load{Message: "not measured yet"}
+	}
 	if spec := d.Engine; spec != nil {
+		e.BehindAgent = spec.Connection.Agent != nil
 		e.Region, e.State, e.Ring, e.Capacity, e.InstanceID = spec.Region, spec.State, spec.Ring,
 			spec.Capacity, spec.ArgoCD.InstallationID
 	}
 	if e.State == "" {
 		e.State = fleet.EngineActive
+	}
+	if e.State != fleet.EngineDraining {
+		e.Drain = nil
 	}
 	if e.Ring == "" {
 		e.Ring = "stable"
@@ -451,6 +558,10 @@ func completeEngines(ctx context.Context, tx pgx.Tx, engines []view.Engine) erro
 	if err != nil {
 		return err
 	}
+	waiting, err := waitingOn(ctx, tx, firsts(names))
+	if err != nil {
+		return err
+	}
 	stops, err := read(ctx, tx, scanStop,
 		`SELECT scope, name, by, reason, at FROM stops WHERE scope IN ('fleet', 'engine')`)
 	if err != nil {
@@ -459,6 +570,7 @@ func completeEngines(ctx context.Context, tx pgx.Tx, engines []view.Engine) erro
 	for i := range engines {
 		e := &engines[i]
 		e.Counts, e.Pending = counts[names[i]].Counts, pending[names[i]]
+		e.Waiting = waiting[e.Name]
 		e.Load = fleet.EngineLoad{Applications: e.Counts.Applications,
 			Environments: placed[names[i]]}
 		for _, stop := range stops {
@@ -466,6 +578,29 @@ func completeEngines(ctx context.Context, tx pgx.Tx, engines []view.Engine) erro
 		}
 	}
 	return nil
+}
+
+// waitingOn returns the first objects of each engine, without its Applications, that are not as
+// declared and whose worker has reported a reason.
+func waitingOn(ctx context.Context, tx pgx.Tx, engines []string) (
+	map[fleet.EngineName][]view.Waiting, error) {
+	rows, err := tx.Query(ctx, `
+		SELECT w.* FROM unnest($1::text[]) AS e (engine) CROSS JOIN LATERAL (
+			SELECT d.engine, d.kind, d.name, s.state_message`+fromRows+`
+			WHERE d.engine = e.engine AND d.kind IN ('AppProject', 'Cluster', 'Repository')
+				AND s.seq = d.seq AND s.state_message <> '' AND pending(d.seq, s.seq, s.state)
+			ORDER BY d.kind, d.name LIMIT $2) w`, engines, view.MaxWaiting)
+	if err != nil {
+		return nil, err
+	}
+	found := map[fleet.EngineName][]view.Waiting{}
+	var engine fleet.EngineName
+	var w view.Waiting
+	_, err = pgx.ForEachRow(rows, []any{&engine, &w.Kind, &w.Name, &w.Message}, func() error {
+		found[engine] = append(found[engine], w)
+		return nil
+	})
+	return found, err
 }
 
 // agentSeen is the maximum age of a replica's last beat for its agents to count as connected.
@@ -526,24 +661,26 @@ func viewName(a view.Agent) string {
 	return agentName(registry.Agent{Tenant: a.Tenant, Environment: a.Environment, Engine: a.Engine})
 }
 
-// sqlAgentsPage is the identity of each agent, the live or the last one, and its pending work. The
+// sqlAgentsPage is the identity of each agent, the live or the last one, its pending work, and why
+// it cannot apply one of the objects that Applications share: no list of Applications shows it. The
 // rows of each agent are found by their engine, one agent after another: for a join the planner
 // would read those of all engines as soon as a page is long.
 const sqlAgentsPage = `
 	SELECT coalesce(a.id, ''), coalesce(a.ended_at IS NULL AND r.beat_at > clock_timestamp() - ` + agentSeen + `, false), greatest(r.beat_at, a.seen_at),
 		a.joined_at, a.expires_at, CASE WHEN a.ended = 'revoked' THEN a.ended_at END, coalesce(a.ended = 'cloned', false), coalesce(a.version, ''),
 		coalesce(a.argocd, ''), coalesce(a.reachable, false), coalesce(a.message, ''), coalesce(a.held_deletions, 0), coalesce(a.strays, 0), coalesce(a.own, 0),
-		c.pending, c.lag, c.deletions
+		c.pending, c.lag, c.deletions, coalesce(c.failed, '')
 	FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY AS g (tenant, name, engine, n)
 	LEFT JOIN LATERAL (
 		SELECT i.id, i.ended_at, i.connected_to, i.seen_at, i.joined_at, i.expires_at, i.ended, i.version, i.argocd, i.reachable, i.message, i.held_deletions, i.strays, i.own
 		FROM agents i WHERE i.tenant = g.tenant AND i.name = g.name AND still_of(i.tenant, i.tenant_uid) ORDER BY i.id DESC LIMIT 1) a ON true
 	LEFT JOIN replicas r ON r.replica = a.connected_to
 	CROSS JOIN LATERAL (
-		SELECT count(*), count(DISTINCT d.revision), count(*) FILTER (WHERE d.absent)
+		SELECT count(*), count(DISTINCT d.revision), count(*) FILTER (WHERE d.absent),
+			min(d.kind || ' ' || d.name || ': ' || s.state_message) FILTER (WHERE d.kind <> 'Application' AND s.seq = d.seq AND s.state = 'Failed')
 		FROM desired d LEFT JOIN LATERAL (
-			SELECT s.seq, s.state FROM status s WHERE s.engine = d.engine AND s.kind = d.kind AND s.name = d.name OFFSET 0) s ON true
-		WHERE d.engine = g.engine AND pending(d.seq, s.seq, s.state)) AS c (pending, lag, deletions)
+			SELECT s.seq, s.state, s.state_message FROM status s WHERE s.engine = d.engine AND s.kind = d.kind AND s.name = d.name OFFSET 0) s ON true
+		WHERE d.engine = g.engine AND pending(d.seq, s.seq, s.state)) AS c (pending, lag, deletions, failed)
 	ORDER BY g.n`
 
 func completeAgents(ctx context.Context, tx pgx.Tx, agents []view.Agent) error {
@@ -556,12 +693,15 @@ func completeAgents(ctx context.Context, tx pgx.Tx, agents []view.Agent) error {
 	}
 	defer rows.Close()
 	for i := 0; rows.Next(); i++ {
-		a := &agents[i]
+		a, failed := &agents[i], ""
 		if err := rows.Scan(&a.ID, &a.Connected, &a.SeenAt, &a.JoinedAt, &a.ExpiresAt, &a.RevokedAt,
 			&a.Cloned, &a.Version, &a.ArgoCD, &a.Reachable, &a.Message,
 			&a.HeldDeletions, &a.Orphans, &a.Own, &a.Pending, &a.Lag,
-			&a.PendingDeletions); err != nil {
+			&a.PendingDeletions, &failed); err != nil {
 			return err
+		}
+		if failed != "" {
+			a.Message = joinWords(a.Message, failed)
 		}
 		if a.Own > mirror.MaxOwn {
 			a.Message = joinWords(a.Message,
@@ -762,15 +902,25 @@ type stateCounts struct {
 // pair is a name of one or two parts; the second may be empty.
 type pair [2]string
 
-// countStates counts the Applications of each pair by two expressions over desired d.
+// countStates counts the Applications of each pair by two expressions over desired d. Those of a
+// silent engine or cluster count as Unknown; each engine is asked about once.
 func countStates(ctx context.Context, tx pgx.Tx, first, second string,
 	pairs []pair) (map[pair]stateCounts, error) {
 	rows, err := tx.Query(ctx, `
-		SELECT `+first+`, `+second+`, count(*), count(*) FILTER (WHERE s.sync = 'Synced'), count(*) FILTER (WHERE s.health = 'Healthy'),
-			count(*) FILTER (WHERE s.seq = d.seq AND s.state IN ('Failed', 'Conflict')), count(*) FILTER (WHERE d.held)`+fromRows+`
-		WHERE d.kind = 'Application' AND NOT d.absent
-			AND (`+first+`, `+second+`) IN (SELECT * FROM unnest($1::text[], $2::text[]))
-		GROUP BY 1, 2`, firsts(pairs), seconds(pairs))
+		WITH counted AS MATERIALIZED (
+			SELECT `+first+` AS first, `+second+` AS second, d.engine, r.since IS NOT NULL AS unread, count(*) AS n,
+				count(*) FILTER (WHERE s.sync = 'Synced') AS synced, count(*) FILTER (WHERE s.health = 'Healthy') AS healthy,
+				count(*) FILTER (WHERE s.seq = d.seq AND s.state IN ('Failed', 'Conflict')) AS failed, count(*) FILTER (WHERE d.held) AS held`+fromRows+`
+				LEFT JOIN reach r ON r.engine = d.engine AND r.tenant = d.tenant AND r.environment = d.environment
+			WHERE d.kind = 'Application' AND NOT d.absent
+				AND (`+first+`, `+second+`) IN (SELECT * FROM unnest($1::text[], $2::text[]))
+			GROUP BY 1, 2, 3, 4),
+		silent AS MATERIALIZED (
+			SELECT e.engine, silent_since(e.engine) IS NOT NULL AS is FROM (SELECT DISTINCT engine FROM counted) e)
+		SELECT c.first, c.second, sum(c.n), coalesce(sum(c.synced) FILTER (WHERE NOT (c.unread OR s.is)), 0),
+			coalesce(sum(c.healthy) FILTER (WHERE NOT (c.unread OR s.is)), 0), sum(c.failed), sum(c.held),
+			coalesce(sum(c.n) FILTER (WHERE c.unread OR s.is), 0)
+		FROM counted c JOIN silent s ON s.engine = c.engine GROUP BY 1, 2`, firsts(pairs), seconds(pairs))
 	if err != nil {
 		return nil, err
 	}
@@ -778,7 +928,7 @@ func countStates(ctx context.Context, tx pgx.Tx, first, second string,
 	var p pair
 	var c stateCounts
 	_, err = pgx.ForEachRow(rows, []any{&p[0], &p[1], &c.Applications, &c.Synced, &c.Healthy,
-		&c.Failed, &c.held}, func() error {
+		&c.Failed, &c.held, &c.Unknown}, func() error {
 		found[p] = c
 		return nil
 	})

@@ -16,6 +16,7 @@ import (
 	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/fleet/view"
 	"argosy.dev/argosy/reconciler/postgres"
+	"argosy.dev/argosy/test/stack"
 )
 
 func TestMigrateByManyReplicasAtOnce(t *testing.T) {
@@ -41,7 +42,9 @@ func TestMigrateByManyReplicasAtOnce(t *testing.T) {
 }
 
 // dropOrphans reverts the migration of orphans, and those after it.
-const dropOrphans = `DROP TABLE listings; DROP TABLE recorded_changes, owners; DROP TABLE reach; DROP TABLE strays, tombstones; DROP FUNCTION remove_stray; ALTER TABLE desired DROP COLUMN uid;
+const dropOrphans = `ALTER TABLE engines DROP COLUMN inventoried; ALTER TABLE mirror DROP COLUMN confirmed_in; DROP FUNCTION silent_since, silent_engines; DROP VIEW silences; DROP FUNCTION keep_agent_contact CASCADE; ALTER TABLE engines DROP COLUMN agent_replica, DROP COLUMN agent_seen_at, DROP COLUMN work, DROP COLUMN work_message, DROP COLUMN work_since, DROP COLUMN load;
+	DROP TABLE evacuations; DROP INDEX placements_evacuated; DROP FUNCTION fence_evacuation;
+	DROP TABLE drains, drain_moves; ALTER TABLE agents DROP COLUMN protocol; DROP TABLE move_requests, application_moves; DROP TABLE listings; DROP TABLE recorded_changes, owners; DROP TABLE reach; DROP TABLE strays, tombstones; DROP FUNCTION remove_stray; ALTER TABLE desired DROP COLUMN uid;
 	ALTER TABLE engines DROP COLUMN went_back_at, DROP COLUMN went_back; `
 
 // dropAgents reverts the migration of agents with its policies, and those after it.
@@ -237,9 +240,15 @@ func TestResetKeepsWhatPeopleDecided(t *testing.T) {
 	check(t, err)
 	uid := one[string](t, url, `SELECT uid::text FROM tenants WHERE tenant = 'acme'`)
 	seq := must(s.Plans.Load(ctx))(t).Seq
+	const clone = `{"engine":"eu-1","repository":"r","tenant":"acme","since":"2026-11-23T05:00:00Z"}`
+	check(t, stack.ExecSQL(ctx, url, `UPDATE memory SET body = convert_to($1, 'UTF8')`,
+		`{"blocked":true,"clones":[`+clone+`]}`))
 	check(t, s.Reset(ctx))
 
 	snap := must(s.Plans.Load(ctx))(t)
+	if got := string(snap.Memory); got != `{"rebuilt":true,"clones":[`+clone+`]}` {
+		t.Errorf("the planner's memory after a reset: %s", got)
+	}
 	if snap.Applied != "" || len(snap.Declarations)+len(snap.Objects)+len(snap.Placements)+
 		len(snap.Quarantines)+len(snap.Holds) != 0 || snap.Seq != seq {
 		t.Errorf("the mirror after a reset: %+v", snap)

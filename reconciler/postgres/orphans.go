@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -100,6 +101,37 @@ const sqlRemoveLate = `
 		SELECT l.*, remove_stray(l.engine, l.kind, l.name, l.uid, l.deletion, 'argosy') AS seq FROM late l)
 	SELECT new_event('engine', '', engine, kind || ' ' || name || ' is removed again: a request from before its deletion arrived late')
 	FROM removed WHERE seq > 0`
+
+// ReportInventory records that every object without a row on the lease's engine is reported in this
+// incarnation of the database. mirror.ErrFenced when the lease has passed on.
+func (s *Work) ReportInventory(ctx context.Context, lease mirror.Lease) error {
+	engine := strings.TrimPrefix(lease.Name, "engine/")
+	err := s.atomically(ctx, func(b *pgx.Batch) {
+		fenceEngine(b, lease)
+		if lease.Life != "" {
+			b.Queue(`SELECT fence_life($1)`, lease.Life)
+		}
+		b.Queue(`UPDATE engines SET inventoried = incarnation() WHERE engine = $1 AND inventoried <> incarnation()`,
+			engine)
+	})
+	return wrap(err, "inventory of engine %s", engine)
+}
+
+// Elsewhere returns the engines other than the object's that have an object of its name without a
+// row, or may have one. Argosy reads no engine behind an agent: only what its agent reports counts.
+// The Applications of an evacuated engine belong to other engines.
+func (s *Work) Elsewhere(ctx context.Context, key fleet.ObjectKey) (e mirror.Elsewhere, err error) {
+	err = s.again(ctx, func() error {
+		return s.work.QueryRow(ctx, `
+			SELECT coalesce((SELECT min(engine) FROM strays WHERE kind = $2 AND name = $3 AND engine <> $1
+					AND engine NOT IN (SELECT engine FROM evacuations)), ''),
+				coalesce((SELECT min(e.engine) FROM engines e JOIN declarations d ON d.kind = 'Engine' AND d.name = e.engine
+					WHERE e.engine <> $1 AND e.inventoried <> incarnation() AND e.spec #> '{connection,agent}' IS NULL
+						AND e.engine NOT IN (SELECT engine FROM evacuations)), '')`,
+			string(key.Engine), string(key.Kind), key.Name).Scan(&e.Found, &e.Unread)
+	})
+	return e, wrap(err, "%s on other engines", key.Name)
+}
 
 // RemoveOrphan decides that one orphan is deleted, and returns it as it is listed then.
 // mirror.ErrNotFound when no orphan with that UID is listed, or its removal is decided already.

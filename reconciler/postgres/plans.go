@@ -242,7 +242,7 @@ func (s *Plans) Confirm(ctx context.Context, lease mirror.Lease, at mirror.State
 		b.Queue(f.sql, f.args...)
 		b.Queue(`
 			WITH moved AS (
-				UPDATE mirror SET confirmed = greatest(confirmed, $4)
+				UPDATE mirror SET confirmed = greatest(confirmed, $4), confirmed_in = $3
 				WHERE applied = $1 AND plan = $2 AND incarnation() = $3 RETURNING 1)
 			SELECT EXISTS (SELECT FROM moved)`, string(at.Applied), at.Plan, at.Life, at.Wanted).
 			QueryRow(func(row pgx.Row) error { return row.Scan(&confirmed) })
@@ -287,6 +287,20 @@ func (s *Plans) Recent(ctx context.Context, window time.Duration) (mirror.Recent
 		}
 		l.Deleted, err = read(ctx, tx, scanDeletion, `SELECT `+deletionColumns+
 			` FROM deletions WHERE at > now() - $1::interval ORDER BY n`, window)
+		if err != nil {
+			return err
+		}
+		l.ArgoCD = map[fleet.EngineName]string{}
+		rows, err := tx.Query(ctx, `SELECT engine, argocd FROM engines WHERE argocd <> ''`)
+		if err != nil {
+			return err
+		}
+		var engine fleet.EngineName
+		var version string
+		_, err = pgx.ForEachRow(rows, []any{&engine, &version}, func() error {
+			l.ArgoCD[engine] = version
+			return nil
+		})
 		return err
 	})
 	return l, wrap(err, "recent deletions")

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -68,6 +69,9 @@ func prunings(r Retention) []pruning {
 			`DELETE FROM deletions WHERE n IN (SELECT n FROM deletions WHERE at < now() - $1::interval ORDER BY at LIMIT $2 FOR UPDATE SKIP LOCKED)`},
 		{"operations", r.Operations, `DELETE FROM operations WHERE id IN (
 			SELECT id FROM operations WHERE started_at < now() - $1::interval AND ended_at < now() - $1::interval ORDER BY id LIMIT $2 FOR UPDATE SKIP LOCKED)`},
+		{"moves", r.Operations, `DELETE FROM application_moves WHERE (tenant, environment, deployment) IN (
+			SELECT tenant, environment, deployment FROM application_moves WHERE step = 'Done' AND since < now() - $1::interval
+			LIMIT $2 FOR UPDATE SKIP LOCKED)`},
 		{"approvals", r.Operations, `DELETE FROM approvals WHERE revision IN (
 			SELECT revision FROM approvals a WHERE at < now() - $1::interval AND NOT EXISTS (SELECT FROM holds h WHERE h.revision = a.revision)
 			ORDER BY at LIMIT $2 FOR UPDATE SKIP LOCKED)`},
@@ -168,21 +172,27 @@ func (s *database) prune(ctx context.Context, p pruning) (dropped int64, err err
 // has a higher epoch, for which they read all rows again. Their earlier reports are deleted, since
 // an object with a row in the old mirror was no orphan: placements follow from the reports on the
 // new mirror.
+//
+// Moves under way end: an environment goes on where its Applications are, as after a loss of the
+// database (ADR 0045).
 func (s *Store) Reset(ctx context.Context) error {
 	ctx = patient(ctx, longPatience)
 	err := s.transact(ctx, func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, `
 			UPDATE leases SET holder = '', epoch = epoch + 1, expires_at = '-infinity'
 				WHERE name = 'reconciler' OR starts_with(name, 'engine/') AND starts_with(holder, 'agent/');
-			TRUNCATE declarations, sealed, quarantines, problems, placements, desired, status, revisions, holds, sync_holds, strays, tombstones, reach, listings;
+			TRUNCATE declarations, sealed, quarantines, problems, placements, desired, status, revisions, holds, sync_holds, strays, tombstones, reach, listings,
+				application_moves, move_requests;
 			UPDATE mirror SET applied = '', plan = '';
-			UPDATE memory SET body = convert_to('{"rebuilt":true}', 'UTF8');
 			UPDATE engines SET cursor = 0;
 			UPDATE engines e SET reachable = false, message = 'the mirror is rebuilt', since = now()
 				FROM agents a WHERE a.engine = e.engine AND a.ended_at IS NULL;
 			UPDATE agents SET declared = false, reachable = false, strays = 0, stray_environments = NULL WHERE ended_at IS NULL;
-			UPDATE operations SET state = 'Failed', message = 'the mirror was rebuilt', ended_at = now() WHERE ended_at IS NULL AND kind = 'Reconcile'`)
+			UPDATE operations SET state = 'Failed', message = 'the mirror was rebuilt', ended_at = now() WHERE ended_at IS NULL AND kind IN ('Reconcile', 'Move')`)
 		if err != nil {
+			return err
+		}
+		if err := resetMemory(ctx, tx); err != nil {
 			return err
 		}
 		return recordDecision(
@@ -190,4 +200,27 @@ func (s *Store) Reset(ctx context.Context) error {
 				event: view.Event{Kind: "revision", Text: "the mirror is rebuilt"}})
 	})
 	return wrap(err, "reset the mirror")
+}
+
+// resetMemory deletes the planner's memory except for the clones that tenants left on engines: an
+// engine does not report them.
+func resetMemory(ctx context.Context, tx pgx.Tx) error {
+	var body []byte
+	if err := tx.QueryRow(ctx, `SELECT body FROM memory FOR UPDATE`).Scan(&body); err != nil {
+		return err
+	}
+	var kept struct {
+		Rebuilt bool           `json:"rebuilt"`
+		Clones  []mirror.Clone `json:"clones,omitempty"`
+	}
+	if json.Unmarshal(body, &kept) != nil { // a reason for a rebuild
+		kept.Clones = nil
+	}
+	kept.Rebuilt = true
+	body, err := json.Marshal(kept)
+	if err != nil {
+		return err
+	}
+	_, err = tx.Exec(ctx, `UPDATE memory SET body = $1`, body)
+	return err
 }

@@ -171,10 +171,12 @@ const sqlOutcomes = `
 		CASE WHEN d.kind <> 'Application' THEN '' WHEN s.message <> '' THEN s.message ELSE coalesce(s.operation_error, '') END,
 		CASE WHEN d.kind = 'Application' THEN coalesce(s.synced_revision, '') ELSE '' END,
 		coalesce(d.kind = 'Application' AND (s.observed_at IS NULL OR s.acked_at IS NULL OR s.seq < d.seq
-			OR s.observed_at <= s.acked_at AND s.acked_at > now() - $4::interval), false)
+			OR s.observed_at <= s.acked_at AND s.acked_at > now() - $4::interval), false),
+		CASE WHEN d.kind = 'Application' THEN ` + sqlSilent + ` END
 	FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY AS k (engine, kind, name, n)
 	LEFT JOIN desired d ON d.engine = k.engine AND d.kind = k.kind AND d.name = k.name
 	LEFT JOIN status s ON s.engine = d.engine AND s.kind = d.kind AND s.name = d.name
+	LEFT JOIN reach r ON r.engine = d.engine AND r.tenant = d.tenant AND r.environment = d.environment
 	ORDER BY k.n`
 
 func scanOutcome(row pgx.CollectableRow) (forge.Outcome, error) {
@@ -182,7 +184,10 @@ func scanOutcome(row pgx.CollectableRow) (forge.Outcome, error) {
 	err := row.Scan(&o.Present, &o.Unwanted, &o.Held, &o.Revision, &o.Hash, &o.Apply,
 		&o.ApplyMessage,
 		&o.Sync, &o.Health, &o.Message,
-		&o.SyncedRevision, &o.Stale)
+		&o.SyncedRevision, &o.Stale, &o.LastSeenAt)
+	if o.LastSeenAt != nil {
+		o.Sync, o.Health = mirror.SyncUnknown, mirror.HealthUnknown
+	}
 	return o, err
 }
 

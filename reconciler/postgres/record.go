@@ -78,8 +78,8 @@ func recording(lease mirror.Lease, r *mirror.Record, replaced *[]string) (func(*
 	first := len(steps)
 	if !r.Empty() {
 		parts := []func(*mirror.Record) ([]step, error){memorySteps, tenantSteps, declarationSteps,
-			agentSteps, problemSteps, placementSteps, rowSteps, sealedSteps, syncSteps, holdSteps,
-			historySteps, impactSteps}
+			agentSteps, problemSteps, placementSteps, rowSteps, moveSteps, sealedSteps, syncSteps,
+			holdSteps, historySteps, impactSteps}
 		if r.RevisionHeld {
 			parts = []func(*mirror.Record) ([]step, error){
 				memorySteps, holdSteps, heldRevisionSteps}

@@ -65,7 +65,9 @@ func declarationSteps(r *mirror.Record) ([]step, error) {
 	return append(steps, engines...), err
 }
 
-// engineSteps stores the specs of engines, which outlive their declarations.
+// engineSteps stores the specs of engines, which outlive their declarations. A new engine has no
+// objects, unless the database went back in time: then the engine may only be new to it. An empty
+// mirror does not need to know, since a recovery reads its engines.
 func engineSteps(r *mirror.Record) ([]step, error) {
 	var names []string
 	var specs []*fleet.EngineSpec
@@ -79,7 +81,9 @@ func engineSteps(r *mirror.Record) ([]step, error) {
 	}
 	bodies, err := encoded(specs)
 	return []step{{`
-		INSERT INTO engines AS e (engine, spec) SELECT engine, spec::jsonb FROM unnest($1::text[], $2::text[]) AS n (engine, spec)
+		INSERT INTO engines AS e (engine, spec, inventoried)
+			SELECT engine, spec::jsonb, CASE WHEN m.applied = '' OR m.confirmed_in = incarnation() THEN incarnation() ELSE '' END
+			FROM unnest($1::text[], $2::text[]) AS n (engine, spec), mirror m
 		ON CONFLICT (engine) DO UPDATE SET spec = excluded.spec WHERE e.spec IS DISTINCT FROM excluded.spec`, []any{names, bodies}}}, err
 }
 

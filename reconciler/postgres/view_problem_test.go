@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -56,6 +57,48 @@ func TestATokenThatIsNotGrantedIsReportedAtItsEnvironment(t *testing.T) {
 				t.Errorf("%+v, %v", problems, err)
 			}
 		})
+	}
+}
+
+// An object that stays because Applications use it has its reason in the view of its engine.
+func TestAnEngineListsTheObjectsThatWait(t *testing.T) {
+	t.Parallel()
+	s, ctx := open(t, newDatabase(t)), t.Context()
+	var rows []mirror.Row
+	for i := range view.MaxWaiting + 5 {
+		rows = append(rows, mirror.Row{Key: fleet.ObjectKey{Engine: "eu-1",
+			Kind: fleet.ObjectProject, Name: fmt.Sprintf("project-%02d", i)}, Tenant: "acme",
+			Manifest: manifest(`{"kind":"AppProject"}`)})
+	}
+	must(s.Plans.Record(ctx, hold(t, s, "reconciler"), step(0, 1, func(r *mirror.Record) {
+		r.Declarations = []fleet.Declaration{engineDeclaration("eu-1"),
+			engineDeclaration("us-1"), tenantDeclaration("acme")}
+		r.Rows = append(rows, application("eu-1", "acme", "web", "prod", "v1"))
+	})))(t)
+	stored, worker := must(s.Work.Changed(ctx, "eu-1", 0, 100))(t), hold(t, s, "engine/eu-1")
+	acknowledge := func(state mirror.ApplyState, message string) []view.Waiting {
+		t.Helper()
+		var acks []mirror.Ack
+		for _, row := range stored {
+			acks = append(acks, mirror.Ack{Key: row.Key, Seq: row.Seq, State: state,
+				Message: message})
+		}
+		check(t, s.Work.Acknowledge(ctx, worker, acks))
+		engines, _, err := s.Views.Engines(ctx, view.Scope{}, view.Filter{},
+			view.Page{Limit: 10})
+		if err != nil || len(engines) != 2 || len(engines[1].Waiting) > 0 {
+			t.Fatalf("%+v, %v", engines, err)
+		}
+		return engines[0].Waiting
+	}
+	const reason = "the object is still in use by Applications: by-hand"
+	got := acknowledge(mirror.ApplyDeleting, reason)
+	if want := (view.Waiting{Kind: fleet.ObjectProject, Name: "project-00",
+		Message: reason}); len(got) != view.MaxWaiting || got[0] != want {
+		t.Errorf("%d objects wait, the first is %+v", len(got), got)
+	}
+	if got := acknowledge(mirror.ApplyApplied, ""); len(got) > 0 {
+		t.Errorf("when they are as declared, %+v wait", got)
 	}
 }
 

@@ -162,8 +162,25 @@ func TestViews(t *testing.T) {
 		a := got[0]
 		if a.RepoURL != "https://git.example.com/acme/web" || a.TargetRevision != "v1" ||
 			a.Engine != "eu-1" || a.Sync != mirror.SyncSynced || a.Apply != mirror.ApplyApplied ||
-			a.CreatedAt.IsZero() {
+			a.CreatedAt.IsZero() || a.Adopted != "" || a.Object() != a.Name {
 			t.Errorf("%+v", a)
+		}
+	})
+	t.Run("an adopted Application with its name in Argo CD", func(t *testing.T) {
+		s, own := open(t, newDatabase(t)), application("eu-1", "acme", "a", "prod", "v1")
+		further := application("eu-1", "acme", "b", "prod", "v1")
+		own.Manifest = manifest(`{"kind":"Application","metadata":{"name":"checkout-prod"}}`)
+		further.Manifest = manifest(`{"kind":"Application","metadata":{"name":"cart",` +
+			`"namespace":"shop-apps"}}`)
+		must(s.Plans.Record(ctx, hold(t, s, "reconciler"), step(0, 1, func(r *mirror.Record) {
+			r.Declarations = []fleet.Declaration{tenantDeclaration("acme")}
+			r.Rows = []mirror.Row{own, further}
+		})))(t)
+		got, _, err := s.Views.Applications(ctx, all, view.Filter{}, page)
+		check(t, err)
+		if len(got) != 2 || got[0].Object() != "checkout-prod" ||
+			got[1].Object() != "shop-apps/cart" || got[1].Name != further.Key.Name {
+			t.Errorf("%+v", got)
 		}
 	})
 	t.Run("an engine with its load and its pending work", func(t *testing.T) {

@@ -132,6 +132,8 @@ func TestReaderSeesItsTenantOnly(t *testing.T) {
 		`INSERT INTO reach SELECT 'eu-1', t.tenant, 'prod', t.uid, 'Timeout', '', now(), 1 FROM tenants t`)
 	exec(t, url, `INSERT INTO listings (tenant, repo_url, target_revision, tenant_uid, commit, error)
 		SELECT t.tenant, 'https://git.example.com/' || t.tenant, 'main', t.uid, '', '' FROM tenants t`)
+	exec(t, url, `INSERT INTO application_moves (tenant, environment, deployment, tenant_uid, operation, from_engine, to_engine, step)
+		SELECT t.tenant, 'prod', 'web', t.uid, '', 'eu-1', 'eu-2', 'Check' FROM tenants t`)
 	conn := connect(t, url)
 	defer conn.Close(t.Context())
 	readable := []string{"reviewed_plans"}

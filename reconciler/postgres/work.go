@@ -14,7 +14,15 @@ import (
 )
 
 // rowColumns are the columns that scanRow reads, of desired d and status s.
-const rowColumns = `d.engine, d.kind, d.name, d.tenant, d.environment, d.deployment, d.credential_tenant, d.credential_name, d.credential_sealed,
+const rowColumns = desiredColumns + `, ` + sqlMoving
+
+// sqlMoving is whether the Application of desired d moves.
+const sqlMoving = `d.kind = 'Application' AND EXISTS (SELECT FROM application_moves m
+		WHERE m.tenant = d.tenant AND m.environment = d.environment AND m.deployment = d.deployment
+			AND m.step <> 'Done' AND NOT (m.undo AND m.step IN ('Return', 'Enable') AND m.from_engine = d.engine))`
+
+// desiredColumns are the rowColumns without whether an Application moves.
+const desiredColumns = `d.engine, d.kind, d.name, d.tenant, d.environment, d.deployment, d.credential_tenant, d.credential_name, d.credential_sealed,
 	d.body, d.hash, d.deletion, d.absent, d.revision, d.seq, CASE WHEN s.seq = d.seq THEN s.state ELSE 'Pending' END, d.uid,
 	(SELECT incarnation())`
 
@@ -27,7 +35,7 @@ func scanRow(rows pgx.CollectableRow) (mirror.Row, error) {
 		&row.Deployment, &tenant, &name, &sealed,
 		&row.Manifest.Body, &row.Manifest.Hash, &row.Deletion, &row.Unwanted, &row.Revision,
 		&row.Seq,
-		&row.Apply, &row.UID, &row.Life)
+		&row.Apply, &row.UID, &row.Life, &row.Moving)
 	row.Credential = credentialOf(row.Key.Kind, tenant, name, sealed)
 	return row, err
 }
@@ -66,14 +74,15 @@ func (s *Work) RowHeads(ctx context.Context, engine fleet.EngineName,
 	ctx = patient(ctx, scanPatience)
 	rows, err := s.work.Query(ctx, `
 		SELECT d.kind, d.name, d.hash, d.absent, d.credential_name IS NOT NULL, d.seq,
-			CASE WHEN s.seq = d.seq THEN s.state ELSE 'Pending' END, (SELECT incarnation())`+fromRows+`
+			CASE WHEN s.seq = d.seq THEN s.state ELSE 'Pending' END, (SELECT incarnation()),
+			`+sqlMoving+fromRows+`
 		WHERE d.engine = $1 ORDER BY d.seq`, string(engine))
 	if err != nil {
 		return fmt.Errorf("rows of engine %s: %w", engine, plain(err))
 	}
 	h := mirror.RowHead{Key: fleet.ObjectKey{Engine: engine}}
 	into := []any{&h.Key.Kind, &h.Key.Name, &h.Hash, &h.Unwanted, &h.Credential, &h.Seq, &h.Apply,
-		&h.Life}
+		&h.Life, &h.Moving}
 	var refused error
 	_, err = pgx.ForEachRow(rows, into, func() error { refused = visit(h); return refused })
 	if refused != nil || err == nil {
@@ -396,16 +405,39 @@ func (s *Work) ReportEngine(ctx context.Context, lease mirror.Lease,
 		fenceEngine(b, lease)
 		b.Queue(`
 			WITH changed AS (
-				INSERT INTO engines AS e (engine, reachable, message, argocd, since) VALUES ($1, $2, $3, $4, now())
+				INSERT INTO engines AS e (engine, reachable, message, argocd, since, work, work_message, work_since) VALUES ($1, $2, $3, $4, now(), $5, $6, $7)
 				ON CONFLICT (engine) DO UPDATE SET reachable = excluded.reachable, message = excluded.message,
 					argocd = CASE WHEN excluded.argocd = '' THEN e.argocd ELSE excluded.argocd END,
-					since = CASE WHEN e.reachable = excluded.reachable THEN e.since ELSE now() END
-				WHERE (e.reachable, e.message) <> (excluded.reachable, excluded.message) OR excluded.argocd NOT IN ('', e.argocd)
+					since = CASE WHEN e.reachable = excluded.reachable THEN e.since ELSE now() END, work = CASE WHEN excluded.work_since IS NULL THEN e.work ELSE excluded.work END,
+					work_message = CASE WHEN excluded.work_since IS NULL THEN e.work_message ELSE excluded.work_message END, work_since = coalesce(excluded.work_since, e.work_since)
+				WHERE (e.reachable, e.message) <> (excluded.reachable, excluded.message) OR excluded.work_since IS NOT NULL AND excluded.work <> e.work OR excluded.argocd NOT IN ('', e.argocd)
 				RETURNING *)
-			SELECT new_event('engine', '', engine, CASE WHEN reachable THEN 'reachable' ELSE 'not reachable' END) FROM changed`,
-			string(engine), report.Reachable, message(report.Message), message(report.ArgoCD))
+			SELECT new_event('engine', '', engine, CASE WHEN NOT reachable THEN 'not reachable' WHEN work IN ('', 'Working') THEN 'reachable' ELSE 'does not work: ' || work END) FROM changed`,
+			append([]any{string(engine), report.Reachable, message(report.Message),
+				message(report.ArgoCD)}, workArgs(report.Work)...)...)
+		queueLoad(b, engine, report.Load)
 	})
 	return wrap(err, "report of engine %s", engine)
+}
+
+// queueLoad stores a measured load, which is no event. Without one, the last one stays and ages.
+func queueLoad(b *pgx.Batch, engine fleet.EngineName, load *mirror.Load) {
+	if load == nil {
+		return
+	}
+	l := load.Sane()
+	l.At, l.Message = l.At.UTC().Truncate(time.Millisecond), message(l.Message)
+	b.Queue(`UPDATE engines SET load = $2 WHERE engine = $1 AND load IS DISTINCT FROM $2`,
+		string(engine), &l)
+}
+
+// workArgs are the columns of an engine's work.
+func workArgs(w mirror.Work) []any {
+	var since *time.Time
+	if !w.Since.IsZero() {
+		since = &w.Since
+	}
+	return []any{text(string(w.State)), message(w.Message), since}
 }
 
 // SetCursor stores the number up to which a worker has read its rows. It never decreases.

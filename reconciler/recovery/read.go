@@ -113,13 +113,16 @@ func (r *Recovery) restoreStops(ctx context.Context, stops []mirror.Stop) error 
 	return nil
 }
 
+// take keeps what the objects of an engine show.
 func (r *Recovery) take(name fleet.EngineName, objects []engine.Live) {
 	for _, o := range objects {
 		if !o.Ours || o.Environment == "" {
 			continue
 		}
 		environment := fleet.EnvironmentID{Tenant: o.Tenant, Name: o.Environment}
-		r.placements[environment] = name
+		on := r.found[environment]
+		on.add(name, o)
+		r.found[environment] = on
 		if o.Hold != "" {
 			r.holds = append(r.holds, mirror.SyncHold{
 				SyncRun: o.Hold,

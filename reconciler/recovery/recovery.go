@@ -58,12 +58,12 @@ type Recovery struct {
 	needed bool // the engines must be read before anything new is placed
 	begun  bool
 
-	placements map[fleet.EnvironmentID]fleet.EngineName
-	holds      []mirror.SyncHold
-	unread     []fleet.EngineName
-	silent     []fleet.EngineName // engines whose agents have not reported their orphans
-	reads      map[fleet.EngineName]*read
-	reading    sync.WaitGroup
+	found   map[fleet.EnvironmentID]presence // which engines have objects of it
+	holds   []mirror.SyncHold
+	unread  []fleet.EngineName
+	silent  []fleet.EngineName // engines whose agents have not reported their orphans
+	reads   map[fleet.EngineName]*read
+	reading sync.WaitGroup
 
 	// orphans are the environments that agents report objects of without a row.
 	orphans map[fleet.EngineName][]fleet.EnvironmentID
@@ -117,7 +117,7 @@ func (r *Recovery) Orphaned() map[fleet.EnvironmentID][]fleet.EngineName {
 
 // FoundObjects reports whether an engine has an object of this fleet. Without one, nothing was ever
 // applied.
-func (r *Recovery) FoundObjects() bool { return len(r.placements) > 0 || len(r.orphans) > 0 }
+func (r *Recovery) FoundObjects() bool { return len(r.found) > 0 || len(r.orphans) > 0 }
 
 // Continue reads engines and asks agents, and does not wait for slow ones: reads go on in the
 // background and wake the loop. It reports whether engines were read that the loaded state lacks.
@@ -142,7 +142,7 @@ func (r *Recovery) begin(specs map[fleet.EngineName]fleet.EngineSpec) {
 		return
 	}
 	r.begun = true
-	r.placements = map[fleet.EnvironmentID]fleet.EngineName{}
+	r.found = map[fleet.EnvironmentID]presence{}
 	r.orphans = map[fleet.EngineName][]fleet.EnvironmentID{}
 	r.reads = map[fleet.EngineName]*read{}
 	for name, spec := range specs {
@@ -181,13 +181,13 @@ func (r *Recovery) Complete(s *mirror.Snapshot) {
 	known := map[fleet.EnvironmentID]bool{}
 	for i, p := range s.Placements {
 		known[p.Environment] = true
-		if at, ok := r.placements[p.Environment]; ok && p.Engine == "" {
-			s.Placements[i] = recovered(p.Environment, at)
+		if at := r.found[p.Environment].engine(len(r.unread) == 0); at != "" && p.Engine == "" {
+			s.Placements[i] = r.recovered(p.Environment, at)
 		}
 	}
-	for environment, at := range r.placements {
-		if !known[environment] {
-			s.Placements = append(s.Placements, recovered(environment, at))
+	for environment, on := range r.found {
+		if at := on.engine(len(r.unread) == 0); at != "" && !known[environment] {
+			s.Placements = append(s.Placements, r.recovered(environment, at))
 		}
 	}
 	if len(s.SyncHolds) == 0 {
@@ -195,9 +195,11 @@ func (r *Recovery) Complete(s *mirror.Snapshot) {
 	}
 }
 
-func recovered(environment fleet.EnvironmentID, at fleet.EngineName) fleet.Placement {
-	return fleet.Placement{Environment: environment, Engine: at, Reason: "its objects are on " +
-		string(at) + "; found there when the mirror was rebuilt"}
+func (r *Recovery) recovered(environment fleet.EnvironmentID,
+	at fleet.EngineName) fleet.Placement {
+	return fleet.Placement{Environment: environment, Engine: at,
+		Evacuated: r.found[environment].evacuated, Reason: "its objects are on " +
+			string(at) + "; found there when the mirror was rebuilt"}
 }
 
 // Engines are the engines of the catalog and of the files of a head.

@@ -59,6 +59,23 @@ func (s *session) handle(ctx context.Context, t *task) (time.Duration, error) {
 	if !s.mayApply(row) {
 		return pacing.LastRetry, nil // the confirmation of the rows hastens it
 	}
+	if s.Evacuated && !row.Unwanted {
+		s.acks.Add(mirror.Ack{Key: row.Key, Seq: row.Seq, Hash: row.Manifest.Hash,
+			State: mirror.ApplyPending, Message: "engine " + string(s.Engine) + " is evacuated, " +
+				"and Argosy applies nothing there: see argosy describe engine " + string(s.Engine)})
+		return pacing.LastRetry, nil
+	}
+	if row.Moving {
+		if moves, pause, err := s.move(ctx, t); moves {
+			return pause, err
+		}
+	}
+	return s.handleRow(ctx, t)
+}
+
+// handleRow is handle for a row whose Application does not move.
+func (s *session) handleRow(ctx context.Context, t *task) (time.Duration, error) {
+	row := t.row
 	if need, ok := s.missingDependency(row); !ok {
 		return s.waitFor(t, need), nil
 	}
@@ -68,6 +85,9 @@ func (s *session) handle(ctx context.Context, t *task) (time.Duration, error) {
 			t.waiting = true
 			return pause, nil
 		}
+	}
+	if pause, waits := s.waitElsewhere(ctx, t); waits {
+		return pause, nil
 	}
 	started := time.Now()
 	ack, retry, err := s.write(ctx, row)
@@ -80,8 +100,7 @@ func (s *session) handle(ctx context.Context, t *task) (time.Duration, error) {
 	case errors.Is(err, engine.ErrStopped):
 		return pacing.LastRetry, nil
 	case errors.Is(err, engine.ErrInUse):
-		t.waits++
-		return pauseOf(t), nil
+		return s.waitUnused(t, err), nil
 	case ctx.Err() != nil:
 		return 0, nil // cancelled with the session; the next session tries again
 	case errors.Is(err, errRowUnread): // a failure of the store, not of the object
@@ -140,7 +159,7 @@ func (s *session) projectMember(tenant fleet.TenantName) (fleet.ObjectKey, bool)
 // status.
 func (s *session) waitFor(t *task, need fleet.ObjectKey) time.Duration {
 	t.waits++
-	if t.waits == 16 {
+	if t.waits == reportedWaits {
 		ack := mirror.Ack{Key: t.row.Key, Seq: t.row.Seq, Hash: t.row.Manifest.Hash,
 			State:   mirror.ApplyPending,
 			Message: fmt.Sprintf("waits for %s %s on engine %s", need.Kind, need.Name, s.Engine)}
@@ -150,6 +169,21 @@ func (s *session) waitFor(t *task, need fleet.ObjectKey) time.Duration {
 				need.Name, s.Engine)
 		}
 		s.acks.Add(ack)
+	}
+	return pauseOf(t)
+}
+
+// waitUnused returns a short pause of a deletion whose object is still in use. After several pauses
+// it reports the users, and again when they change, at most once per usersReport: each of a
+// tenant's many Applications that goes changes them.
+func (s *session) waitUnused(t *task, inUse error) time.Duration {
+	t.waits++
+	if reason := inUse.Error(); t.waits >= reportedWaits && reason != t.reason &&
+		time.Since(t.reported) >= usersReport {
+		t.reason, t.reported = reason, time.Now()
+		s.Log.Info("a deletion waits", "engine", s.Engine, "reason", reason)
+		s.acks.Add(mirror.Ack{Key: t.row.Key, Seq: t.row.Seq, Hash: t.row.Manifest.Hash,
+			State: mirror.ApplyDeleting, Message: short(reason)})
 	}
 	return pauseOf(t)
 }
@@ -198,11 +232,14 @@ func (s *session) remove(ctx context.Context, row mirror.Row) (mirror.Ack, time.
 		return mirror.Ack{}, 0, nil
 	case s.checkLife(now.Life) != nil:
 		return mirror.Ack{}, 0, errOtherDatabase
-	case now.Seq != row.Seq || !now.Unwanted:
+	case now.Seq != row.Seq || !now.Unwanted || now.Moving:
 		s.queue.put(now)
 		return mirror.Ack{}, 0, nil
 	}
 	s.setPresent(row.Key, false)
+	if s.Evacuated && row.Deletion == fleet.DeletionDelete {
+		row.Deletion = fleet.DeletionOrphan // another engine may have the workload now
+	}
 	done, err := s.target.Delete(ctx, row, s.lease.Lease())
 	if err != nil {
 		return mirror.Ack{}, 0, s.refusal(err)

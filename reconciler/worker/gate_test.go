@@ -90,9 +90,8 @@ func workOn(t *testing.T, server *enginetest.Server, takes, lasts time.Duration)
 	return newSession(w, held, target)
 }
 
-// A worker was paused past its lease, in the middle of its work. It does not even send the next
-// write.
-func TestNothingIsSentAfterTheLeaseRanOut(t *testing.T) {
+func renderedRow(t *testing.T) mirror.Row {
+	t.Helper()
 	id := fleet.ApplicationID{Tenant: "acme", Deployment: "web", Environment: "prod"}
 	key := fleet.ObjectKey{Engine: "eu-1", Kind: fleet.ObjectApplication,
 		Name: fleet.ApplicationName(id)}
@@ -107,8 +106,15 @@ func TestNothingIsSentAfterTheLeaseRanOut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	row := mirror.Row{Key: key, Tenant: "acme", Environment: "prod", Deployment: "web",
+	return mirror.Row{Key: key, Tenant: "acme", Environment: "prod", Deployment: "web",
 		Deletion: fleet.DeletionOrphan, Manifest: manifest, Revision: "4f1c9e2a"}
+}
+
+// A worker was paused past its lease, in the middle of its work. It does not even send the next
+// write.
+func TestNothingIsSentAfterTheLeaseRanOut(t *testing.T) {
+	row := renderedRow(t)
+	key := row.Key
 	gone, stop := row, mirror.Stop{Scope: mirror.StopFleet}
 	gone.Unwanted = true
 	for name, write := range map[string]func(context.Context, *session) error{

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/fleet/pacing"
 )
 
@@ -18,6 +19,11 @@ import (
 type EngineLister interface {
 	// EngineSpecs are the declared engines, and the engines that still have rows.
 	EngineSpecs(ctx context.Context) (map[fleet.EngineName]fleet.EngineSpec, error)
+}
+
+// EvacuationLister lists the evacuated engines. An EngineLister without it has none.
+type EvacuationLister interface {
+	EvacuatedEngines(ctx context.Context) (map[fleet.EngineName]bool, error)
 }
 
 // Manager runs a worker for each engine. Every replica runs a manager; the leases decide which
@@ -67,8 +73,12 @@ func (m *Manager) Run(ctx context.Context) {
 	}
 	for ctx.Err() == nil {
 		specs, err := m.Engines.EngineSpecs(ctx)
+		var evacuated map[fleet.EngineName]bool
+		if lister, ok := m.Engines.(EvacuationLister); err == nil && ok {
+			evacuated, err = lister.EvacuatedEngines(ctx)
+		}
 		if err == nil {
-			m.adjust(ctx, &all, specs)
+			m.adjust(ctx, &all, specs, evacuated)
 		} else if ctx.Err() == nil {
 			m.Log.Warn("failed to list the engines; the workers go on with the known ones", "error",
 				err)
@@ -83,12 +93,12 @@ func (m *Manager) Run(ctx context.Context) {
 
 // adjust starts and ends workers to match specs. A changed connection restarts its worker.
 func (m *Manager) adjust(ctx context.Context, all *sync.WaitGroup,
-	specs map[fleet.EngineName]fleet.EngineSpec) {
+	specs map[fleet.EngineName]fleet.EngineSpec, evacuated map[fleet.EngineName]bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for name, r := range m.running {
 		if spec, ok := specs[name]; !ok || spec.Connection.Agent != nil ||
-			!sameInstance(spec, r.worker.Spec) {
+			!sameInstance(spec, r.worker.Spec) || evacuated[name] != r.worker.Evacuated {
 			m.Log.Info("engine worker ends", "engine", name)
 			m.end(name, r)
 		}
@@ -98,7 +108,9 @@ func (m *Manager) adjust(ctx context.Context, all *sync.WaitGroup,
 			continue
 		}
 		workCtx, cancel := context.WithCancel(ctx)
-		w := newWorker(m.Configure(name, spec), m.semaphores)
+		config := m.Configure(name, spec)
+		config.Evacuated = evacuated[name]
+		w := newWorker(config, m.semaphores)
 		r, before := &run{w, cancel, make(chan struct{})}, m.ending[name]
 		m.running[name] = r
 		delete(m.ending, name)
@@ -123,7 +135,8 @@ func (m *Manager) end(name fleet.EngineName, r *run) {
 func sameInstance(a, b fleet.EngineSpec) bool {
 	return a.ArgoCD == b.ArgoCD && reflect.DeepEqual(a.Connection, b.Connection) &&
 		reflect.DeepEqual(a.DedicatedTo, b.DedicatedTo) && // the preflight depends on it
-		slices.Equal(a.ApplicationNamespaces, b.ApplicationNamespaces)
+		slices.Equal(a.ApplicationNamespaces, b.ApplicationNamespaces) &&
+		reflect.DeepEqual(a.Metrics, b.Metrics)
 }
 
 // Wake makes the manager list the engines, and all workers read changed rows.
@@ -145,6 +158,17 @@ func (m *Manager) WakeEngines(names []fleet.EngineName) {
 			continue
 		}
 		m.wake.Set()
+	}
+}
+
+// Stepped makes the workers of both engines take the next steps of moving Applications.
+func (m *Manager) Stepped(steps mirror.Stepped) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, name := range steps.Engines {
+		if r := m.running[name]; r != nil {
+			r.worker.Stepped(steps)
+		}
 	}
 }
 

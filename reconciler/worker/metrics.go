@@ -21,6 +21,7 @@ type Metrics struct {
 	connected *prometheus.GaugeVec
 	handovers *prometheus.CounterVec
 	tokens    *prometheus.CounterVec
+	probes    *prometheus.HistogramVec
 }
 
 // NewMetrics registers the metrics of the workers.
@@ -50,6 +51,12 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		connected: gauge("argosy_engine_connected",
 			"1 while this replica reaches the engine, 0 while it tries to; absent while the "+
 				"engine is another replica's.", "engine"),
+		probes: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "argosy_engine_probe_seconds",
+			Help: "Time from a requested refresh of an engine's probe until its " +
+				"application-controller had handled it, in steps of five seconds. A refresh " +
+				"without an answer counts when it is answered.",
+			Buckets: prometheus.ExponentialBuckets(5, 2, 10)}, []string{"engine"}),
 		handovers: counter("argosy_engine_handovers_total",
 			"Times that this replica handed the engine over to one that had fewer.", "engine"),
 		tokens: counter("argosy_engine_tokens_total",
@@ -58,7 +65,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 				"token count in argosy_engine_failures_total.", "engine", "result"),
 	}
 	reg.MustRegister(m.writes, m.failures, m.took, m.waiting, m.waves, m.connected, m.handovers,
-		m.tokens)
+		m.tokens, m.probes)
 	return m
 }
 
@@ -91,6 +98,10 @@ func (m *Metrics) engine(name fleet.EngineName, reachable bool) {
 		v = 1
 	}
 	m.connected.WithLabelValues(string(name)).Set(v)
+}
+
+func (m *Metrics) probed(name fleet.EngineName, took time.Duration) {
+	m.probes.WithLabelValues(string(name)).Observe(took.Seconds())
 }
 
 func (m *Metrics) handedOver(name fleet.EngineName) {

@@ -19,6 +19,8 @@ type orphans struct {
 	mu      sync.Mutex
 	known   map[fleet.ObjectKey]bool // as the store lists them
 	pending map[fleet.ObjectKey]bool // objects whose rows must be read again
+	// every object of the engine was pending since the session began; its report is recorded
+	relisted, recorded bool
 }
 
 func newOrphans(c *connection, enqueue func(mirror.Row) error) *orphans {
@@ -42,6 +44,7 @@ func (o *orphans) check(ctx context.Context) error {
 	o.mu.Lock()
 	keys := slices.Collect(maps.Keys(o.pending))
 	clear(o.pending)
+	record := o.relisted && !o.recorded
 	o.mu.Unlock()
 	for len(keys) > 0 {
 		part := keys[:min(len(keys), readBatch)]
@@ -50,6 +53,14 @@ func (o *orphans) check(ctx context.Context) error {
 			return err
 		}
 		keys = keys[len(part):]
+	}
+	if store, ok := o.Reports.(Inventories); ok && record {
+		if err := store.ReportInventory(ctx, o.lease.Lease()); err != nil {
+			return err
+		}
+		o.mu.Lock()
+		o.recorded = true
+		o.mu.Unlock()
 	}
 	return nil
 }
@@ -77,7 +88,7 @@ func (o *orphans) read(ctx context.Context, keys []fleet.ObjectKey) error {
 				Key: key, Tenant: live.Tenant, Environment: live.Environment,
 				Deployment: live.Deployment,
 				UID:        live.UID, Revision: live.Revision, Epoch: live.Epoch,
-				Pure: !live.Drifted && live.Manager == "",
+				Pure: !live.Drifted && !live.Leaving && !live.Arriving && live.Manager == "",
 			})
 		case o.listed(key):
 			gone = append(gone, key)
@@ -123,9 +134,13 @@ func (o *orphans) relist(ctx context.Context, rowless map[fleet.ObjectKey]bool) 
 	o.mu.Lock()
 	o.known = map[fleet.ObjectKey]bool{}
 	for _, key := range listed {
-		o.known[key] = true
+		o.known[key], o.pending[key] = true, true
 	}
+	for key := range rowless {
+		o.pending[key] = true
+	}
+	o.relisted = true
 	o.mu.Unlock()
-	o.recheck(append(listed, slices.Collect(maps.Keys(rowless))...))
+	o.Wake()
 	return nil
 }

@@ -3,6 +3,7 @@ package worker
 import (
 	"container/heap"
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,10 +19,13 @@ type task struct {
 	check    bool
 	attempts int       // failures in a row; 0 after a success
 	waits    int       // waits for another object in a row
+	calls    int       // requests for the present step of a move
 	waves    time.Time // since when it waits for another wave; zero: it does not
-	reason   string    // last reported reason of that
+	reason   string    // last reported reason of a wait
+	reported time.Time // when waitUnused reported it
 	waiting  bool      // the last attempt was too early for its wave
 	counted  bool      // waiting, in the queue's count
+	hastened bool      // while a worker had it
 	at       time.Time // of the next attempt
 	in       *taskHeap // nil while a worker has the task
 	index    int       // in that heap
@@ -63,6 +67,7 @@ type queue struct {
 	read         int                            // tasks in hand that read a secret
 	most         int                            // tasks that may read a secret at a time
 	later        taskHeap                       // not due yet, by time
+	moves        map[fleet.ObjectKey]*task      // of Applications that move, or did
 	waiting      int                            // tasks that wait for another wave
 	again        map[fleet.ObjectKey]mirror.Row // rows of objects that a worker has
 	// closed and replaced when a task may be due earlier than next returned
@@ -76,6 +81,7 @@ func newQueue(mostReads int) *queue {
 		most:         max(mostReads, 1),
 		tasks:        map[fleet.ObjectKey]*task{},
 		environments: map[fleet.EnvironmentID]*environmentTasks{},
+		moves:        map[fleet.ObjectKey]*task{},
 		again:        map[fleet.ObjectKey]mirror.Row{},
 		ready:        taskHeap{less: byPhase},
 		reads:        taskHeap{less: byPhase},
@@ -100,6 +106,9 @@ func (q *queue) add(row mirror.Row, check bool) {
 		q.tasks[row.Key] = t
 	}
 	q.join(t, row)
+	if row.Moving {
+		q.moves[row.Key] = t
+	}
 	switch {
 	case !ok:
 	case check && row.Seq <= t.row.Seq:
@@ -125,6 +134,7 @@ func (q *queue) add(row mirror.Row, check bool) {
 // renewed forgets the waits of an older row.
 func (t *task) renewed() {
 	t.attempts, t.waits, t.waves, t.reason, t.waiting = 0, 0, time.Time{}, "", false
+	t.reported = time.Time{}
 }
 
 // count counts a task that waits for another wave.
@@ -275,8 +285,14 @@ func (q *queue) done(t *task, retry time.Duration) {
 		q.due(t)
 		return
 	}
+	if t.hastened && retry != 0 {
+		t.hastened = false
+		q.due(t)
+		return
+	}
 	if retry == 0 {
 		delete(q.tasks, t.row.Key)
+		delete(q.moves, t.row.Key)
 		q.leave(t.row)
 		return
 	}
@@ -290,6 +306,42 @@ func (q *queue) hasten() {
 	defer q.mu.Unlock()
 	for q.later.Len() > 0 {
 		q.due(heap.Pop(&q.later).(*task))
+	}
+	for _, t := range q.tasks {
+		t.hastened = t.in == nil // its worker may have read what was before
+	}
+}
+
+// hastenSteps makes the tasks of moving Applications that have another step due.
+func (q *queue) hastenSteps(steps mirror.Stepped) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	e := q.environments[steps.Environment]
+	if e == nil {
+		return
+	}
+	for key, t := range e.tasks {
+		if steps.Deployments == nil || slices.Contains(steps.Deployments, t.row.Deployment) {
+			q.hastenOne(key)
+		}
+	}
+}
+
+// hastenMove makes the task of a moving Application due, whose state on the engine has changed.
+func (q *queue) hastenMove(key fleet.ObjectKey) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.hastenOne(key)
+}
+
+func (q *queue) hastenOne(key fleet.ObjectKey) {
+	switch t := q.moves[key]; {
+	case t == nil:
+	case t.in == &q.later:
+		heap.Remove(t.in, t.index)
+		q.due(t)
+	case t.in == nil: // the worker may have read what was before
+		t.hastened = true
 	}
 }
 

@@ -89,6 +89,75 @@ func TestQueueTriesAgainAfterItsTimeAndNotBefore(t *testing.T) {
 	})
 }
 
+// A worker that has a task may have read the state from before the change.
+func TestQueueHastensATaskInHand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(4)
+		q.put(rowOf(fleet.ObjectApplication, "a", 1, false))
+		task, _ := q.take(t.Context())
+		q.hasten()
+		q.done(task, time.Hour)
+		if again, _, _ := q.next(); again != task {
+			t.Fatal("it waits for an hour")
+		}
+		q.done(task, time.Hour)
+		if again, _, _ := q.next(); again != nil {
+			t.Error("it is due a second time")
+		}
+	})
+}
+
+// A step of one Application makes no other one read its move.
+func TestQueueHastensOnlyTheApplicationsOfAStep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(4)
+		for _, name := range []string{"web", "api", "job"} {
+			row := rowOf(fleet.ObjectApplication, name, 1, false)
+			row.Tenant, row.Environment, row.Moving = "acme", "prod", name != "job"
+			row.Deployment = fleet.DeploymentName(name)
+			q.put(row)
+		}
+		tasks := map[fleet.DeploymentName]*task{}
+		for range 3 {
+			task, _ := q.take(t.Context())
+			tasks[task.row.Deployment] = task
+		}
+		steps := mirror.Stepped{Environment: fleet.EnvironmentID{Tenant: "acme", Name: "prod"},
+			Deployments: []fleet.DeploymentName{"web", "job"}}
+		q.hastenSteps(steps) // while the workers have them
+		due := func(want ...fleet.DeploymentName) {
+			t.Helper()
+			for _, name := range want {
+				task, _, _ := q.next()
+				if task == nil || task.row.Deployment != name {
+					t.Fatalf("%+v is due, not %s", task, name)
+				}
+			}
+			if task, _, _ := q.next(); task != nil {
+				t.Fatalf("%s is due", task.row.Key.Name)
+			}
+		}
+		for _, name := range []fleet.DeploymentName{"web", "api", "job"} {
+			q.done(tasks[name], time.Hour)
+		}
+		due("web")
+		q.done(tasks["web"], time.Hour)
+		due()
+		q.hastenMove(tasks["api"].row.Key)
+		due("api")
+		q.hastenMove(tasks["job"].row.Key) // it does not move
+		due()
+		q.done(tasks["api"], time.Hour)
+		steps.Deployments = nil
+		q.hastenSteps(steps)
+		for range 2 {
+			if task, _, _ := q.next(); task == nil || task == tasks["job"] {
+				t.Errorf("%+v is due", task)
+			}
+		}
+	})
+}
+
 func TestQueueTakeEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

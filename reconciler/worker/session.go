@@ -23,6 +23,7 @@ type session struct {
 	observations *pacing.Batch[fleet.ObjectKey, mirror.Observation]
 	deletions    *pacing.Debouncer // notifies the loop that objects are deleted
 	parking      *parking
+	prober       *prober
 	orphans      *orphans
 	renewals     *renewals
 	syncs        *syncs
@@ -34,15 +35,21 @@ type session struct {
 	need      int64 // the confirmation that the session waits for
 	verifyDue bool
 
+	servedOnce sync.Once
+	served     map[fleet.EnvironmentID]bool // see serves
+
 	mu      sync.Mutex
 	present map[fleet.ObjectKey]bool // objects on the engine that others depend on
 }
 
 func newSession(w *Worker, held *lease.Held, target engine.Engine) *session {
 	c := &connection{Worker: w, lease: held, target: target, healthy: true}
+	w.setWork(mirror.Work{})
+	w.setLoad(nil)
 	s := &session{connection: c, queue: newQueue(w.Flight / 2),
 		woken: pacing.NewSignal(), wentBack: make(chan string, 1),
 		renewals: newRenewals(), parking: newParking(c, w.Reach),
+		prober:     newProber(c, w.Config.Work),
 		stopMirror: &stopMirror{connection: c},
 		present:    map[fleet.ObjectKey]bool{}}
 	s.orphans, s.syncs = newOrphans(c, s.enqueue), newSyncs(c, s.parking)
@@ -94,11 +101,15 @@ func (s *session) run(ctx context.Context) error {
 	for range s.Flight {
 		begin(&working, ctx, s.work)
 	}
-	begin(&working, ctx, func(ctx context.Context) error {
-		return s.syncs.run(ctx, s.woken)
-	})
 	begin(&working, ctx, s.maintain)
-	begin(&working, ctx, s.parking.run)
+	if !s.Evacuated {
+		begin(&working, ctx, func(ctx context.Context) error {
+			return s.syncs.run(ctx, s.woken)
+		})
+		begin(&working, ctx, s.parking.run)
+		begin(&working, ctx, s.prober.run)
+		begin(&working, ctx, newMeasurer(s.connection).run)
+	}
 	return s.followRows(ctx)
 }
 
@@ -129,6 +140,9 @@ func (s *session) prepare(ctx context.Context) error {
 		return err
 	}
 	if err := s.Stops.refreshed(ctx); err != nil {
+		return err
+	}
+	if err := s.freezeAway(ctx); err != nil {
 		return err
 	}
 	s.takeRotated() // verify compares every credential
@@ -217,10 +231,14 @@ func (s *session) sink() engine.Sink {
 			for _, o := range seen {
 				s.observations.Add(o)
 				s.syncs.observe(o)
+				s.queue.hastenMove(o.Key)
 			}
 		},
-		Wake:    s.orphans.recheck,
-		Contact: s.parking.observe,
+		Wake: s.orphans.recheck,
+		Contact: func(seen []engine.Contact) {
+			s.parking.observe(seen)
+			s.prober.observe(seen)
+		},
 		WentBack: func(how string) {
 			select {
 			case s.wentBack <- how:
@@ -246,6 +264,8 @@ func (s *session) verify(ctx context.Context) (seq int64, err error) {
 		delete(rowless, row.Key)
 		seq = max(seq, row.Seq)
 		switch {
+		case row.Moving: // its last step may have ended without its record
+			differ = append(differ, row.Key)
 		case !s.inSync(row):
 			differ = append(differ, row.Key)
 			s.retract(row)
@@ -293,7 +313,8 @@ func (s *session) lookup(ctx context.Context, keys []fleet.ObjectKey, take func(
 // inSync reports whether the engine surely has the row, apart from the content of a secret.
 func (s *session) inSync(row mirror.RowHead) bool {
 	live, ok := s.target.Live(row.Key)
-	if row.Unwanted || !ok || !live.Ours || live.Drifted || live.Deleting || live.Hash != row.Hash {
+	if row.Unwanted || !ok || !live.Ours || live.Drifted || live.Deleting || live.Leaving ||
+		live.Arriving || live.Hash != row.Hash {
 		return false
 	}
 	s.setPresent(row.Key, true)
@@ -320,6 +341,9 @@ func (s *session) followRows(ctx context.Context) error {
 		case <-poll.C:
 		}
 		s.woken.Set()
+		for _, steps := range s.takeStepped() {
+			s.queue.hastenSteps(steps)
+		}
 	}
 }
 
@@ -354,6 +378,8 @@ func (s *session) maintain(ctx context.Context) error {
 			s.verifyDue = true
 			verify.Reset(nextVerify())
 		case <-report.C:
+			s.checkHealth(ctx)
+		case <-s.prober.changed:
 			s.checkHealth(ctx)
 		}
 	}

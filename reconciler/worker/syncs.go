@@ -107,9 +107,20 @@ func (s *syncs) startSync(ctx context.Context, request mirror.SyncRequest) error
 	if err != nil {
 		return err
 	}
-	if !ok || row.Unwanted {
-		return s.Reports.UpdateSync(ctx, s.lease.Lease(), request.ID, mirror.OperationFailed,
-			"the Application was removed before the sync began")
+	end := func(state mirror.OperationState, message string) error {
+		return s.Reports.UpdateSync(ctx, s.lease.Lease(), request.ID, state, message)
+	}
+	switch {
+	case !ok:
+		return end(mirror.OperationFailed,
+			"the Application was removed, or has moved to another engine, before the sync began")
+	case row.Moving && row.Unwanted:
+		return end(mirror.OperationFailed, "the Application is moving to another engine; request "+
+			"the sync again when the move has ended")
+	case row.Unwanted:
+		return end(mirror.OperationFailed, "the Application was removed before the sync began")
+	case row.Moving:
+		return end(mirror.OperationPending, "waits until the move of the Application has ended")
 	}
 	live, ok := s.target.Live(request.Key)
 	if !ok || live.Hash != row.Manifest.Hash || live.Operating {

@@ -79,6 +79,35 @@ type Reports interface {
 	Notify(ctx context.Context, by string) error
 }
 
+// Moves is a store that knows the Applications that move between engines (ADR 0045). Its writes
+// carry the lease of the engine that carries out the step.
+type Moves interface {
+	// ApplicationMove returns the move of an Application; false if it does not move.
+	ApplicationMove(ctx context.Context, lease mirror.Lease, id fleet.ApplicationID) (
+		mirror.ApplicationMove, bool, error)
+	// AdvanceMove records the end of a step. The end of MoveDelete removes the row.
+	AdvanceMove(ctx context.Context, lease mirror.Lease, m mirror.ApplicationMove,
+		next mirror.MoveStep, row mirror.Row) error
+	// DelayMove records why a step waits.
+	DelayMove(ctx context.Context, lease mirror.Lease, m mirror.ApplicationMove, why string) error
+	// EndMove records the end of the last step.
+	EndMove(ctx context.Context, lease mirror.Lease, m mirror.ApplicationMove) error
+}
+
+// Evacuations is a store that knows the evacuated engines (ADR 0058).
+type Evacuations interface {
+	// Away returns the environments that an evacuated engine has lost to other engines.
+	Away(ctx context.Context, engine fleet.EngineName) (map[fleet.EnvironmentID]bool, error)
+}
+
+// Inventories is a store that knows the objects without a row of all engines (ADR 0056).
+type Inventories interface {
+	// ReportInventory records that every object on the engine without a row is reported.
+	ReportInventory(ctx context.Context, lease mirror.Lease) error
+	// Elsewhere returns the other engines that have the object, or may have it.
+	Elsewhere(ctx context.Context, key fleet.ObjectKey) (mirror.Elsewhere, error)
+}
+
 // Confirmer is a store of rows that may go back in time. Until the loop has confirmed, after the
 // worker began, that the rows follow from the config repo, the worker only repairs objects.
 type Confirmer interface {
@@ -113,24 +142,30 @@ type Worker struct {
 	// its epoch is above all epochs that the engine showed to this process
 	raised  mirror.Lease
 	rotated map[credential]bool // rotated secrets whose rows must be applied again
+	stepped []mirror.Stepped    // moving Applications with a new step
+	work    mirror.Work         // as the session's probe shows it
+	load    *mirror.Load        // as the session has measured it
 }
 
 // Config is one worker's engine and what the worker needs to serve it.
 type Config struct {
-	Engine  fleet.EngineName
-	Spec    fleet.EngineSpec
-	Holder  string // of the lease: this replica
-	Rows    Rows
-	Reports Reports // the same store
-	Leases  lease.Store
-	Secrets Secrets
-	Stops   *StopBoard
-	Dial    Dialer
-	Metrics *Metrics
-	Log     *slog.Logger
-	Poll    time.Duration // of rows, when no notification comes
-	Flight  int           // objects in flight at a time
-	Reach   reach.Limits  // zero: reach.Defaults
+	Engine fleet.EngineName
+	Spec   fleet.EngineSpec
+	// Evacuated engines get no write but those that make them lose their environments.
+	Evacuated bool
+	Holder    string // of the lease: this replica
+	Rows      Rows
+	Reports   Reports // the same store
+	Leases    lease.Store
+	Secrets   Secrets
+	Stops     *StopBoard
+	Dial      Dialer
+	Metrics   *Metrics
+	Log       *slog.Logger
+	Poll      time.Duration    // of rows, when no notification comes
+	Flight    int              // objects in flight at a time
+	Reach     reach.Limits     // zero: reach.Defaults
+	Work      reach.WorkLimits // zero: reach.DefaultWorkLimits
 }
 
 func newWorker(c Config, s *semaphores) *Worker {
@@ -156,6 +191,8 @@ const (
 	deletionPause = 500 * time.Millisecond
 	// for an object that depends on another one of the same engine
 	dependencyWait = 50 * time.Millisecond
+	reportedWaits  = 16              // growing waits of a task for another object before it reports
+	usersReport    = time.Minute     // between two reports of the users of an object
 	removeWait     = 5 * time.Second // for a deletion under way
 	parkedWait     = 5 * time.Minute // for a deletion that waits until a cluster answers
 	steady         = time.Minute     // a session that lasted so long was no failed attempt
@@ -186,12 +223,38 @@ func (w *Worker) Run(ctx context.Context) {
 			attempts = 1
 		}
 		w.Log.Warn("engine worker starts again", "engine", w.Engine, "error", err)
-		pacing.Sleep(ctx, pacing.Backoff(min(attempts, 6)))
+		most := 6
+		if w.Evacuated { // until it is frozen, a returning engine syncs what it has lost
+			most = 3
+		}
+		pacing.Sleep(ctx, pacing.Backoff(min(attempts, most)))
 	}
 }
 
 // Wake makes the worker read changed rows.
 func (w *Worker) Wake() { w.wake.Set() }
+
+// Stepped makes the worker take the next steps of moving Applications. It never blocks. Steps that
+// it misses are tried again by themselves.
+func (w *Worker) Stepped(steps mirror.Stepped) {
+	w.mu.Lock()
+	if len(w.stepped) < maxStepped {
+		w.stepped = append(w.stepped, steps)
+	}
+	w.mu.Unlock()
+	w.Wake()
+}
+
+// takeStepped returns the steps since the last call.
+func (w *Worker) takeStepped() []mirror.Stepped {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	all := w.stepped
+	w.stepped = nil
+	return all
+}
+
+const maxStepped = 1000 // notices that a worker without a session keeps
 
 // Released makes the worker request the lease, which was released. It never blocks.
 func (w *Worker) Released() { w.released.Set() }
@@ -284,10 +347,30 @@ func (w *Worker) preflight(ctx context.Context, held *lease.Held, target engine.
 
 func (w *Worker) report(ctx context.Context, held *lease.Held, report mirror.EngineReport) {
 	report.Message = short(report.Message)
+	if report.Reachable {
+		w.mu.Lock()
+		report.Work, report.Load = w.work, w.load
+		w.mu.Unlock()
+	}
 	if err := w.Reports.ReportEngine(ctx, held.Lease(), report); err != nil && ctx.Err() == nil {
 		w.Log.Warn("failed to record the engine report", "engine", w.Engine, "error", err)
 	}
 	w.Metrics.engine(w.Engine, report.Reachable)
+}
+
+// setWork sets the state that the next report has.
+func (w *Worker) setWork(work mirror.Work) {
+	work.Message = short(work.Message)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.work = work
+}
+
+// setLoad sets the load that the next report has.
+func (w *Worker) setLoad(load *mirror.Load) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.load = load
 }
 
 // short bounds a message that the store keeps.

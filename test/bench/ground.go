@@ -25,6 +25,7 @@ type ground struct {
 	admins   []*observe.Server
 	postgres *stack.Postgres
 	git      *stack.GitServer
+	proxy    *stack.Proxy // before the second API server; nil: none
 	arenas   int
 	host     *gitHost
 }
@@ -112,6 +113,9 @@ func (g *ground) arena(ctx context.Context) (*arena, error) {
 			return nil, err
 		}
 		kubeconfig, err := c.KubeconfigFor(token, engine.Namespace)
+		if g.proxy != nil && i == 1 {
+			kubeconfig, err = g.proxy.KubeconfigFor(token, engine.Namespace)
+		}
 		if err != nil {
 			return nil, err
 		}

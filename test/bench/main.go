@@ -5,10 +5,10 @@
 //
 //	bench                          everything, full size
 //	bench -n 2000 -sizes 100,300,1000 -memory 1000 -flat 1000 -compile 2000 -blocks 3
-//	bench -only compile,fanout     some of: fanout, change, flat, compile, placement
+//	bench -only compile,fanout     some of: fanout, change, flat, compile, placement, slow
 //
-// Placement is no part of everything: it needs no engines and has a floor of its own, Argo CD's
-// sharding. `make bench-placement` runs it.
+// Placement and fleets are no part of everything: they need no engines and have a floor of their
+// own, Argo CD's sharding. `make bench-placement` and `make bench-fleet` run them.
 package main
 
 import (
@@ -95,13 +95,15 @@ func run(ctx context.Context, o options) error {
 		},
 		"deliveries": func() ([]*report.Figure, error) { return one(deliveries(ctx, o)) },
 		"placement":  func() ([]*report.Figure, error) { return one(placed(ctx, o)) },
+		"slow":       func() ([]*report.Figure, error) { return one(slow(ctx, o)) },
+		"fleets":     func() ([]*report.Figure, error) { return fleets(ctx, o) },
 	}
 	var errs []error
 	for _, name := range o.only {
 		if all[name] == nil {
 			return fmt.Errorf(
-				"-only: %q is not measured; fanout, change, flat, compile, placement and "+
-					"deliveries are", name)
+				"-only: %q is not measured; fanout, change, flat, compile, placement, fleets, "+
+					"slow and deliveries are", name)
 		}
 		begun := time.Now()
 		figures, err := all[name]()

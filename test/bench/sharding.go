@@ -29,10 +29,11 @@ type shardingProcess struct {
 
 // shards is where Argo CD places each cluster.
 type shards struct {
-	Bounded []int   `json:"bounded"` // by consistent hashing with bounded loads
-	Legacy  []int   `json:"legacy"`  // by a hash modulo their number
-	Seconds float64 `json:"seconds"` // of the former
-	Version string  `json:"version"` // of Argo CD
+	Bounded    []int   `json:"bounded"`    // by consistent hashing with bounded loads
+	Legacy     []int   `json:"legacy"`     // by a hash modulo their number
+	RoundRobin []int   `json:"roundRobin"` // by the rank modulo their number
+	Seconds    float64 `json:"seconds"`    // of the first
+	Version    string  `json:"version"`    // of Argo CD
 }
 
 func startSharding(ctx context.Context) (*shardingProcess, error) {
@@ -51,16 +52,22 @@ func startSharding(ctx context.Context) (*shardingProcess, error) {
 
 func (p *shardingProcess) stop() error { return errors.Join(p.in.Close(), p.cmd.Wait()) }
 
+// place places clusters with one Application each.
 func (p *shardingProcess) place(clusters []string, n int) (shards, error) {
+	return p.placeLoads(clusters, nil, n)
+}
+
+func (p *shardingProcess) placeLoads(clusters []string, applications []int, n int) (shards, error) {
 	var s shards
-	if err := p.ask.Encode(map[string]any{"clusters": clusters, "shards": n,
-		"sample": sampled}); err != nil {
+	if err := p.ask.Encode(map[string]any{"clusters": clusters, "applications": applications,
+		"shards": n, "sample": sampled}); err != nil {
 		return s, err
 	}
 	if err := p.answers.Decode(&s); err != nil {
 		return s, fmt.Errorf("argo-cd's sharding of %d clusters: %w", len(clusters), err)
 	}
-	if len(s.Bounded) != len(clusters) || len(s.Legacy) != len(clusters) {
+	if len(s.Bounded) != len(clusters) || len(s.Legacy) != len(clusters) ||
+		len(s.RoundRobin) != len(clusters) {
 		return s, fmt.Errorf("void: argo-cd's sharding returns %d of %d clusters", len(s.Bounded),
 			len(clusters))
 	}

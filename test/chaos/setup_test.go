@@ -489,7 +489,7 @@ func (w *setup) live() (map[app][]*unstructured.Unstructured, error) {
 	out := map[app][]*unstructured.Unstructured{}
 	for _, e := range w.engines {
 		all, err := cluster.Dynamic().Resource(applications).Namespace(e.Namespace).List(w.ctx,
-			metav1.ListOptions{})
+			metav1.ListOptions{LabelSelector: "app.kubernetes.io/managed-by=argosy"})
 		if err != nil {
 			return nil, err
 		}

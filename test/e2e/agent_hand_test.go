@@ -92,6 +92,7 @@ func TestAClusterSetUpByHandGetsItsCredentialsSealed(t *testing.T) {
 			t.Error("the agent was restarted")
 		}
 	})
+	t.Run("it adopts in another namespace than Argo CD's", s.adoptsElsewhere)
 	t.Run("it remembers an emergency stop", func(t *testing.T) { s.remembersAStop(t) })
 	s.leave(t)
 	s.edge.Hub.Tap(nil)
@@ -151,7 +152,8 @@ func (s *site) byHand(t *testing.T, token string) {
 		t.Fatalf("exit code %d, or the token is printed", code)
 	}
 	manifest := s.must(t, "agent", "manifest", "--hub", s.edge.URL, "--ca-file", s.edge.CAFile,
-		"--image", "registry.example.com/argosy:latest")
+		"--image", "registry.example.com/argosy:latest", "--application-namespaces",
+		example.EdgeApplications)
 	for _, text := range strings.Split("\n"+manifest, "\n---\n")[1:] {
 		var o unstructured.Unstructured
 		if err := yaml.Unmarshal([]byte(text), &o.Object); err != nil {

@@ -7,6 +7,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"argosy.dev/argosy/test/example"
 	"argosy.dev/argosy/test/stack"
 )
 
@@ -31,7 +32,7 @@ func (f *system) grantedTo(t *testing.T) []stack.Right {
 	t.Helper()
 	rbac := f.Edge.Cluster.Client().RbacV1()
 	var all []stack.Right
-	for _, namespace := range []string{agentNamespace, "argocd"} {
+	for _, namespace := range []string{agentNamespace, "argocd", example.EdgeApplications} {
 		role, err := rbac.Roles(namespace).Get(t.Context(), agentNamespace, metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/fleet/view"
 	"argosy.dev/argosy/test/example"
 )
@@ -73,6 +74,21 @@ func TestAnEngineThatIsAwayStopsNoOtherAndHealsByItself(t *testing.T) {
 			}
 		}
 		return "us-1 is still called reachable"
+	})
+	eventually(t, "its Applications alone are Unknown, since it was last seen", func() string {
+		all := list[view.Application](t, f, "applications")
+		if len(all) == 0 {
+			return "none are listed"
+		}
+		for _, a := range all {
+			silent := a.LastSeenAt != nil && a.Sync == mirror.SyncUnknown &&
+				a.Health == mirror.HealthUnknown
+			if silent != (a.Engine == "us-1") {
+				return fmt.Sprintf("%s@%s on %s is %s, %s", a.Deployment, a.Environment, a.Engine,
+					a.Sync, a.Health)
+			}
+		}
+		return ""
 	})
 	back()
 	restored = true

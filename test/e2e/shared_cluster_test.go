@@ -129,7 +129,7 @@ spec:
 }
 
 // serviceAccount creates the account of an environment with the commands of docs/clusters.md: it is
-// admin in a namespace, and another account may request its tokens.
+// admin in a namespace and lists every kind there, and another account may request its tokens.
 func serviceAccount(t *testing.T, c *stack.Cluster, tenant, name, namespace, requesterNamespace,
 	requester string) {
 	t.Helper()
@@ -145,10 +145,16 @@ func serviceAccount(t *testing.T, c *stack.Cluster, tenant, name, namespace, req
 			APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name},
 			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind,
 				Namespace: requesterNamespace, Name: requester}}},
-		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "argosy", Namespace: namespace},
-			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "admin"},
+		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "argosy-reads"},
+			Rules: []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"},
+				Verbs: []string{"list", "watch"}}}}))
+	for _, role := range []string{"admin", "argosy-reads"} {
+		check(t, c.Apply(t.Context(), &rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: "argosy-" + role, Namespace: namespace},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
 			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: home,
 				Name: name}}}))
+	}
 }
 
 // clusterToken is the token in the one cluster Secret of a tenant on eu-1, "" without a Secret.

@@ -43,8 +43,11 @@ type Edge struct {
 	runs atomic.Int64
 }
 
-// edgeNamespaces are those of the environment acme/factory-berlin, and one for tests.
-var edgeNamespaces = []string{"acme-plc", "acme-workshop"}
+// edgeNamespaces are those of the environment acme/factory-berlin, and two for tests.
+var edgeNamespaces = []string{"acme-plc", "acme-workshop", EdgeApplications}
+
+// EdgeApplications is the namespace besides its own whose Applications the edge's Argo CD serves.
+const EdgeApplications = "vault-apps"
 
 // Near leaves out what is deployed to acme/factory-berlin: it is pending until the agent there has
 // joined.
@@ -88,6 +91,7 @@ func (f *Fleet) StartEdge(ctx context.Context, o Options) (_ *Edge, err error) {
 	e.ArgoCD, err = o.argoCD(ctx, "there", stack.ArgoOptions{
 		Cluster: e.Cluster, Version: cmp.Or(o.Version, "3.5"), Namespace: "argocd",
 		InstallationID: "edge", Dir: filepath.Join(e.Dir, "argocd"), ClusterAdmin: true,
+		ApplicationNamespaces: []string{EdgeApplications},
 	})
 	return e, err
 }

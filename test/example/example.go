@@ -153,7 +153,6 @@ func (f *Fleet) startPlace(ctx context.Context, o Options, p *Place) (err error)
 func (o Options) argoCD(ctx context.Context, where string, a stack.ArgoOptions) (*stack.ArgoCD,
 	error) {
 	a.Refresh = o.Refresh
-	a.Settings = map[string]string{"resource.respectRBAC": "normal"}
 	if o.Installed {
 		o.Progress("installing Argo CD %s %s", a.Version, where)
 		return stack.InstallArgoCD(ctx, a)

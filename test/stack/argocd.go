@@ -282,6 +282,14 @@ func (a *ArgoCD) Start(ctx context.Context) error {
 	}, health(a.ports.controllerMetrics))
 }
 
+// Metrics are the base URLs of the metrics of the application-controller and the repo-server.
+func (a *ArgoCD) Metrics() (controller, repoServer string) {
+	at := func(port int) string {
+		return "http://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	}
+	return at(a.ports.controllerMetrics), at(a.ports.repoMetrics)
+}
+
 // startPlugin runs the server of the plugin on a socket in the folder that the repo-server reads.
 func (a *ArgoCD) startPlugin(ctx context.Context) error {
 	if a.options.Plugin == "" {

@@ -51,6 +51,8 @@ var driverRules = []rbacv1.PolicyRule{
 		readOnly...)},
 	{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{
 		"argosy-emergency-stop"}, Verbs: []string{"patch"}},
+	{APIGroups: []string{"apps"}, Resources: []string{"statefulsets", "deployments"},
+		Verbs: []string{"list"}},
 }
 
 // furtherRules are those of charts/argosy in a namespace with Applications that tenants adopt.

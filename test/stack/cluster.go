@@ -57,6 +57,9 @@ func StartCluster(ctx context.Context, o ClusterOptions) (*Cluster, error) {
 	return c, nil
 }
 
+// Kubectl returns the path of kubectl, which has the version of the clusters.
+func Kubectl() (string, error) { return part("kubectl", filepath.Join("bin", "kubectl")) }
+
 // Start brings a cluster back that was stopped by Process.Stop or Kill, with its
 // data and at the same address, as after an outage.
 func (c *Cluster) Start(ctx context.Context) error {

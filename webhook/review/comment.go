@@ -203,6 +203,15 @@ func (c *comment) changes(p *page, d detail) {
 		p.para("**Changes of the platform**")
 		p.items(each(c.f.Plan.Platform, platform), d.list)
 	}
+	for _, drain := range c.f.Plan.Drains {
+		p.para("**Drain of engine " + code(string(drain.Engine)) + "**: " + prose(drain.Summary()))
+		var lines []string
+		for _, l := range drain.Lines() {
+			lines = append(lines, clean(l, mostLine))
+		}
+		p.code("text", lines[:min(len(lines), d.list)])
+		p.rest(len(lines)-d.list, "environments more")
+	}
 	switch d.rows {
 	case noRows:
 	case perTenant:
@@ -792,6 +801,9 @@ func (c *comment) unhealthyBefore() []string {
 			continue
 		}
 		var bad []string
+		if o.LastSeenAt != nil {
+			bad = append(bad, "Unknown")
+		}
 		if o.Sync == mirror.SyncOutOfSync {
 			bad = append(bad, string(o.Sync))
 		}

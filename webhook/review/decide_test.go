@@ -8,6 +8,7 @@ import (
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/forge"
 	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/placement"
 	"argosy.dev/argosy/reconciler/plan/report"
 )
 
@@ -219,6 +220,24 @@ func TestALinkThatCouldActIsLeftOut(t *testing.T) {
 		if got := strings.Contains(Comment(f, Decide(f), MostComment),
 			"[the whole plan]"); got != shown {
 			t.Errorf("%q: %v", link, got)
+		}
+	}
+}
+
+func TestTheCommentShowsTheMovesOfADrain(t *testing.T) {
+	f, _ := bump(t)
+	prod := fleet.EnvironmentID{Tenant: "acme", Name: "prod"}
+	f.Plan.Drains = []report.Drain{{Engine: "eu-1", Churn: fleet.Churn{AtOnce: 2, PerHour: 30},
+		Moves: []placement.Move{{Environment: prod, To: "eu-2", Applications: 3, Unready: 1}},
+		Left: []placement.Left{{Environment: fleet.EnvironmentID{Tenant: "acme", Name: "edge"},
+			Reason: "no engine may serve it"}}}}
+	text := Comment(f, Decide(f), MostComment)
+	for _, want := range []string{"**Drain of engine `eu-1`**: after the merge 1 environment " +
+		"leaves it, at most 2 at once and 30 in an hour", "1. acme/prod to engine eu-2 (3 " +
+		"Applications, 1 of them not Synced and Healthy)",
+		"acme/edge stays: no engine may serve it"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in\n%s", want, text)
 		}
 	}
 }

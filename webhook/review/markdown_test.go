@@ -14,6 +14,7 @@ import (
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/forge"
 	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/placement"
 	"argosy.dev/argosy/reconciler/plan/report"
 )
 
@@ -284,6 +285,18 @@ func (d dice) report() *report.Report {
 			Deleted: d.IntN(3), Held: d.IntN(3)}}
 	for _, t := range d.texts(30) {
 		r.Radius = append(r.Radius, fleet.TenantName(t))
+	}
+	for range d.some(2) {
+		drain := report.Drain{Engine: fleet.EngineName(d.text())}
+		for _, reason := range d.texts(30) {
+			environment := fleet.EnvironmentID{Tenant: fleet.TenantName(d.text()),
+				Name: fleet.EnvironmentName(d.text())}
+			drain.Moves = append(drain.Moves, placement.Move{Environment: environment,
+				To: fleet.EngineName(d.text()), Applications: d.IntN(9), Unready: d.IntN(2)})
+			drain.Left = append(drain.Left, placement.Left{Environment: environment,
+				Reason: reason})
+		}
+		r.Drains = append(r.Drains, drain)
 	}
 	tenants, rows := d.some(3), d.some(20)
 	switch d.IntN(12) {

@@ -133,14 +133,25 @@ func progress(m *Merge, e mirror.Effect, o forge.Outcome) (phase, string) {
 		return failed, "rejected by its engine" + because(o.ApplyMessage)
 	case o.Apply == mirror.ApplyConflict:
 		return failed, "another manager keeps changing it" + because(o.ApplyMessage)
+	case o.Apply != mirror.ApplyApplied && o.LastSeenAt != nil:
+		return progressing, "waits: " + silence(e, o)
 	case o.Apply != mirror.ApplyApplied:
 		return progressing, "waits for its engine"
 	case e.Key.Kind != fleet.ObjectApplication:
 		return well, "applied"
+	case o.LastSeenAt != nil:
+		return progressing, "Unknown: " + silence(e, o)
 	case o.Stale:
 		return progressing, "accepted by its engine, which has not reported its state yet"
 	}
 	return health(o)
+}
+
+// silence names the last sign of a silent engine or cluster, for one row of many: the engine is the
+// same in all of them. The time stays the same, so that no comment changes with it.
+func silence(e mirror.Effect, o forge.Outcome) string {
+	return "engine " + code(string(e.Key.Engine)) + " or its cluster was last seen at " +
+		utc(*o.LastSeenAt)
 }
 
 func removal(o forge.Outcome) (phase, string) {

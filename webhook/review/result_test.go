@@ -183,6 +183,14 @@ func TestAReportNamesTheStateOfAnApplication(t *testing.T) {
 			"OutOfSync, Healthy", false},
 		"progressing": {func(o *forge.Outcome) { o.Health = mirror.HealthProgressing },
 			"Synced, Progressing", false},
+		"of a silent engine": {
+			func(o *forge.Outcome) {
+				o.Sync, o.Health, o.LastSeenAt = mirror.SyncUnknown, mirror.HealthUnknown, &noon
+			}, "Unknown: engine `eu-1` or its cluster was last seen at 2026-11-20 12:00 UTC",
+			false},
+		"not applied yet by a silent engine": {
+			func(o *forge.Outcome) { o.Apply, o.LastSeenAt = mirror.ApplyPending, &noon },
+			"waits: engine `eu-1` or its cluster was last seen", false},
 		"degraded": {
 			func(o *forge.Outcome) {
 				o.Health, o.Message = mirror.HealthDegraded, "crash"

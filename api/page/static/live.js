@@ -19,5 +19,6 @@
   const events = new EventSource("/events");
   events.addEventListener("open", () => { live.hidden = false; });
   events.addEventListener("error", () => { live.hidden = true; });
+  setInterval(soon, 30000); // a silent engine sends no event
   for (const kind of kinds) { events.addEventListener(kind, soon); }
 })();

@@ -49,10 +49,6 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- $_ := set $cm "admin.enabled" "false" -}}
 {{- /* Tenants share the repo-server: docs/security.md. */ -}}
 {{- $cm = merge $cm (dict "jsonnet.enable" "false" "helm.valuesFileSchemes" "") -}}
-{{- /* The accounts of tenants and workloads.namespaces may not list every kind. */ -}}
-{{- if and (not .Values.workloads.clusterAdmin) (not (hasKey $cm "resource.respectRBAC")) -}}
-{{- $_ := set $cm "resource.respectRBAC" "normal" -}}
-{{- end -}}
 {{- $params := merge (deepCopy .Values.argocd.params) (dict "reposerver.enable.git.submodule" "false") -}}
 {{- /* An unresponsive cluster occupies one processor per Application: docs/adr/0021. */ -}}
 {{- $params = merge $params (dict "controller.status.processors" "100" "controller.operation.processors" "50" "reposerver.parallelism.limit" "20") -}}

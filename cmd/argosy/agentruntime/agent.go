@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -31,15 +33,18 @@ type Config struct {
 	Hub             string // URL
 	Namespace       string // of the agent itself: its Secret and its ConfigMap
 	ArgoCDNamespace string
-	CA              []byte   // PEM, trusted for the hub in addition to the system's authorities
-	Proxy           *url.URL // nil: the environment's
-	MaxDeletions    int      // Applications deleted within an hour without an approval
-	NoSecrets       bool     // keep off the Secrets of Argo CD's namespace
-	InFlight        int      // parallel writes
-	Cluster         *rest.Config
-	Ops             string // host:port of /healthz, /readyz and /metrics; empty: none
-	Version         string
-	Log             *slog.Logger
+	// further namespaces with Applications that the cluster's admin allows
+	ApplicationNamespaces []string
+
+	CA           []byte   // PEM, trusted for the hub in addition to the system's authorities
+	Proxy        *url.URL // nil: the environment's
+	MaxDeletions int      // Applications deleted within an hour without an approval
+	NoSecrets    bool     // keep off the Secrets of Argo CD's namespace
+	InFlight     int      // parallel writes
+	Cluster      *rest.Config
+	Ops          string // host:port of /healthz, /readyz and /metrics; empty: none
+	Version      string
+	Log          *slog.Logger
 }
 
 // Agent is one process of an agent.
@@ -85,9 +90,10 @@ func New(c Config) (*Agent, error) {
 	a.metrics = worker.NewMetrics(a.registry)
 	a.manager = worker.NewManager(a, rowPoll, c.Log, a.worker)
 	a.follower = edge.NewFollower(edge.FollowerConfig{
-		Client: a.client, Namespace: c.ArgoCDNamespace, Version: c.Version, Log: c.Log,
-		Wake: a.wake, Rotated: a.manager.Rotated, Stopped: a.stopsReceived, Opened: a.opened,
-		Held: a.held, Local: a.local,
+		Client: a.client, Namespace: c.ArgoCDNamespace,
+		ApplicationNamespaces: c.ApplicationNamespaces, Version: c.Version, Log: c.Log,
+		Wake: a.wake, Stepped: a.manager.Stepped, Rotated: a.manager.Rotated,
+		Stopped: a.stopsReceived, Opened: a.opened, Held: a.held, Local: a.local,
 	})
 	a.own = newOwn(a)
 	a.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
@@ -225,12 +231,30 @@ func (a *Agent) EngineSpecs(context.Context) (map[fleet.EngineName]fleet.EngineS
 }
 
 // spec is the local Argo CD in the namespace that the agent was installed for, independent of the
-// hub.
+// hub, with those of the declared namespaces that the cluster's admin allows.
 func (a *Agent) spec(hello agent.Hello) fleet.EngineSpec {
+	given, _ := a.namespaces(hello)
 	return fleet.EngineSpec{ArgoCD: fleet.ArgoCDInstance{Namespace: a.c.ArgoCDNamespace,
 		InstallationID: hello.ArgoCD.InstallationID}, Connection: fleet.Connection{InCluster: true},
-		DedicatedTo: hello.DedicatedTo}
+		DedicatedTo: hello.DedicatedTo, ApplicationNamespaces: given,
+		Metrics: hello.Metrics.ThroughAPIServer()}
 }
+
+// namespaces divides the declared namespaces with Applications into those that the cluster's admin
+// allows, and the names of the others.
+func (a *Agent) namespaces(hello agent.Hello) (given []fleet.ApplicationNamespace,
+	refused []string) {
+	for _, n := range hello.ApplicationNamespaces {
+		if slices.Contains(a.c.ApplicationNamespaces, n.Namespace) {
+			given = append(given, n)
+		} else {
+			refused = append(refused, n.Namespace)
+		}
+	}
+	return given, refused
+}
+
+var _ worker.Moves = (*edge.Follower)(nil)
 
 func (a *Agent) worker(name fleet.EngineName, spec fleet.EngineSpec) worker.Config {
 	return worker.Config{
@@ -267,17 +291,30 @@ func (a *Agent) options(spec fleet.EngineSpec, stopped func(fleet.TenantName) bo
 }
 
 // fitting drops the findings about the Argo CD of an autonomous cluster, whose people set it up: no
-// row is written there. The engine still refuses a harmful deletion of earlier rows.
+// row is written there. The engine still refuses a harmful deletion of earlier rows. It adds the
+// declared namespaces that the cluster's admin does not allow.
 type fitting struct {
 	engine.Engine
 	a *Agent
 }
+
+// Unwrap returns the engine with all findings.
+func (f fitting) Unwrap() engine.Engine { return f.Engine }
 
 // Preflight implements engine.Engine.
 func (f fitting) Preflight(ctx context.Context) (engine.Report, error) {
 	report, err := f.Engine.Preflight(ctx)
 	if f.a.own.autonomous() {
 		report.Findings = nil
+	}
+	hello, _ := f.a.declared()
+	if _, refused := f.a.namespaces(hello); len(refused) > 0 {
+		report.Findings = append(report.Findings, engine.Finding{Code: "application-namespace",
+			Message: "the agent's settings do not allow the declared applicationNamespaces " +
+				strings.Join(refused, ", ") + ", whose Applications keep their last good state",
+			Fix: "the admin of the cluster adds them to argocd.applicationNamespaces of the " +
+				"chart argosy-agent (--application-namespaces), or remove them from the " +
+				"declaration"})
 	}
 	return report, err
 }

@@ -123,7 +123,7 @@ func (v *Server) assemble() error {
 		Source: source{v.mirror, v.log}, Lister: lister, Decoder: decoder{},
 		Renderer: argocd.Renderer{},
 		Store:    v.store.Plans, Leases: v.store.Leases, Stops: v.store.Decisions,
-		Engines: connect, Agents: v.store.Views,
+		Engines: connect, Agents: v.store.Views, Unready: v.store.Views,
 		Judge:  policy.New().Judge,
 		Holder: v.holder, URL: v.mirror.Source(), Branch: s.Source.Branch,
 		Poll: time.Duration(s.Source.Poll), Metrics: loopMetrics, Log: v.log,
@@ -147,10 +147,10 @@ func (v *Server) assemble() error {
 			}
 		})
 	v.manager.Replicas, v.manager.Holder = v.store.Leases, v.holder
-	readers := v.store.Readers().Views
+	readers, plans := v.store.Readers().Views, v.store.Readers().Plans
 	v.api = api.New(api.Config{
 		Reader: api.Reader{Inventory: readers, History: readers, State: readers,
-			PullReader: readers},
+			PullReader: readers, Simulator: reconciler.NewSimulator(plans, readers, readers)},
 		Deciding: v.store.Views, Decider: v.store.Decisions,
 		Tokens: withBootstrap(v.store.Tokens, s.Bootstrap), Agents: v.agents(), Log: v.log,
 		Version: v.version, Hub: s.Listen.Public})
@@ -252,6 +252,14 @@ func (v *Server) wakes(ctx context.Context) {
 		}
 		if _, _, _, moved := mirror.Moved(by); moved {
 			return // and the repositories of sets
+		}
+		if steps, stepped := mirror.MoveStepped(by); stepped {
+			v.manager.Stepped(steps)
+			v.api.Wake()
+			if v.hub != nil {
+				v.hub.Wake()
+			}
+			return
 		}
 		_, engines, recorded := mirror.Recorded(by)
 		if v.pulls != nil && (recorded || by == "") {

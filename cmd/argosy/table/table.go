@@ -47,13 +47,14 @@ func State[T ~string](s T) Value { return Value{Text: string(s), Tone: ToneOf(st
 // ToneOf is the colour of a state's word.
 func ToneOf(state string) Tone {
 	switch state {
-	case "Synced", "Healthy", "Applied", "Succeeded", "Active", "yes":
+	case "Synced", "Healthy", "Applied", "Succeeded", "Active", "Empty", "yes":
 		return Good
 	case "Progressing", "Pending", "Running", "OutOfSync", "Deleting", "Cordoned", "Draining",
+		"Moving", "Waiting", "Paused",
 		"Suspended", "Terminating", "warning":
 		return Busy
 	case "Degraded", "Missing", "Failed", "Conflict", "Held", "Error", "error", "no", "stopped",
-		"unplaced", "Unreachable", "DeletionBlocked":
+		"Stopped", "unplaced", "Unreachable", "DeletionBlocked", "Evacuated":
 		return Bad
 	}
 	return Plain

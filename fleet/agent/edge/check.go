@@ -452,8 +452,12 @@ func (n need) String() string {
 func (in Install) needs() []need {
 	in = in.withDefaults()
 	var all []need
-	for namespace, rules := range map[string][]rbac.PolicyRule{in.Namespace: in.ownRules(),
-		in.ArgoCDNamespace: in.argoRules(), "": clusterRules()} {
+	granted := map[string][]rbac.PolicyRule{in.Namespace: in.ownRules(),
+		in.ArgoCDNamespace: in.argoRules(), "": clusterRules()}
+	for _, namespace := range in.ApplicationNamespaces {
+		granted[namespace] = applicationRules()
+	}
+	for namespace, rules := range granted {
 		for _, rule := range rules {
 			all = append(all, rightsOf(namespace, rule)...)
 		}

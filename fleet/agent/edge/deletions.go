@@ -107,6 +107,10 @@ func (c *DeletionLimiter) Apply(ctx context.Context, row mirror.Row, secret flee
 	return c.Engine.Apply(ctx, row, secret, lease)
 }
 
+// Unwrap returns the engine, for engine.MoverOf: the steps of a move but the deletion need no
+// limit.
+func (c *DeletionLimiter) Unwrap() engine.Engine { return c.Engine }
+
 // Watch implements engine.Engine and polls for approvals until it ends.
 func (c *DeletionLimiter) Watch(ctx context.Context, sink engine.Sink) error {
 	var one sync.Mutex // the contract calls the sink from one goroutine

@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -32,10 +33,14 @@ type Local struct {
 type FollowerConfig struct {
 	Client    *Client
 	Namespace string // of the Argo CD that the agent was installed for
-	Version   string // of the agent
-	Log       *slog.Logger
+	// ApplicationNamespaces are the further namespaces with Applications that the cluster's admin
+	// allows.
+	ApplicationNamespaces []string
+	Version               string // of the agent
+	Log                   *slog.Logger
 
 	Wake    func()                                     // rows or syncs may have changed
+	Stepped func(mirror.Stepped)                       // Applications that move have another step
 	Rotated func(tenant fleet.TenantName, name string) // a credential has changed
 	Stopped func()                                     // the emergency stops may have changed
 	// a session has started; the hub's declaration may have changed
@@ -74,6 +79,7 @@ type Follower struct {
 	syncs            []agent.Sync
 	syncStates       map[string]mirror.OperationState
 	syncsRead        bool
+	moves            moves
 	stops            []mirror.Stop
 	stopsRead        bool
 	ends             []mirror.StopEnd
@@ -288,13 +294,14 @@ func (f *Follower) replaceLocked(engine fleet.EngineName, s *agent.Snapshot) {
 		f.generation++
 		f.Outbox.reset()
 	}
-	m := newRowCache(engine, f.Namespace)
+	m := newRowCache(engine, f.Namespace, f.ApplicationNamespaces)
 	for i := range s.Rows {
 		if ack, aside := m.put(&s.Rows[i]); aside {
 			f.Outbox.Acknowledge(ack)
 		}
 	}
 	f.mirror, f.cursor, f.stale = m, s.Cursor, false
+	f.moves = moves{ended: map[fleet.ApplicationID]endedStep{}}
 }
 
 // handle applies a message of the stream and ignores unknown names.
@@ -312,6 +319,12 @@ func (f *Follower) handle(event Event) error {
 			return unreadable(event, err)
 		}
 		f.handleSyncs(syncs)
+	case agent.EventMoves:
+		var moves agent.Moves
+		if err := json.Unmarshal(event.Data, &moves); err != nil {
+			return unreadable(event, err)
+		}
+		f.setMoves(moves)
 	case agent.EventStops:
 		var stops []mirror.Stop
 		if err := json.Unmarshal(event.Data, &stops); err != nil {
@@ -405,6 +418,7 @@ func call(f func()) {
 type rowCache struct {
 	engine    fleet.EngineName
 	namespace string // of the Argo CD that the agent was installed for
+	further   []string
 	rows      map[fleet.ObjectKey]mirrorRow
 	rejected  map[fleet.ObjectKey]string // the reason, by object
 	// rows by sequence number, so that reading changes costs only the changes
@@ -415,6 +429,8 @@ type rowCache struct {
 type mirrorRow struct {
 	row        mirror.Row
 	credential *agent.Credential
+	sent       string // the hash of the manifest as the hub sent it: see permitted
+	moving     bool   // the hub sent it as the row of an Application that moves
 }
 
 type logEntry struct {
@@ -422,9 +438,9 @@ type logEntry struct {
 	key fleet.ObjectKey
 }
 
-func newRowCache(engine fleet.EngineName, namespace string) *rowCache {
-	return &rowCache{engine: engine, namespace: namespace, rows: map[fleet.ObjectKey]mirrorRow{},
-		rejected: map[fleet.ObjectKey]string{}}
+func newRowCache(engine fleet.EngineName, namespace string, further []string) *rowCache {
+	return &rowCache{engine: engine, namespace: namespace, further: further,
+		rows: map[fleet.ObjectKey]mirrorRow{}, rejected: map[fleet.ObjectKey]string{}}
 }
 
 // put stores a row unless a newer version is known. For a rejected row it returns the
@@ -443,7 +459,8 @@ func (m *rowCache) put(r *agent.Row) (agent.Ack, bool) {
 			Message: err.Error(), Hash: r.Hash}, true
 	}
 	delete(m.rejected, key)
-	m.rows[key] = mirrorRow{row, r.Credential}
+	m.rows[key] = mirrorRow{row, r.Credential, r.Hash, r.Operation == agent.OperationArrive ||
+		r.Operation == agent.OperationLeave}
 	if again && known.row.Seq == r.Seq {
 		return agent.Ack{}, false
 	}
@@ -470,7 +487,12 @@ func (m *rowCache) read(key fleet.ObjectKey, r *agent.Row) (mirror.Row, error) {
 		return row, fmt.Errorf("unknown kind %q: upgrade the agent", plain(string(r.Kind)))
 	}
 	switch r.Operation {
-	case agent.OperationApply:
+	case agent.OperationApply, agent.OperationApplyFurther:
+	case agent.OperationArrive, agent.OperationLeave:
+		row.Unwanted = r.Operation == agent.OperationLeave
+		if r.Kind != fleet.ObjectApplication {
+			return row, errors.New("only an Application moves")
+		}
 	case agent.OperationRemove:
 		row.Unwanted = true
 	case agent.OperationRemoveUID:
@@ -491,7 +513,49 @@ func (m *rowCache) read(key fleet.ObjectKey, r *agent.Row) (mirror.Row, error) {
 		row.Credential = &fleet.CredentialSource{
 			Tenant: c.Tenant, Folder: r.Kind.CredentialFolder(), Name: c.Name, Sealed: locator(key)}
 	}
-	return row, m.checkManifest(r)
+	err := m.checkManifest(r)
+	if err == nil && r.Kind == fleet.ObjectProject {
+		row.Manifest, err = m.permitted(row.Manifest)
+	}
+	return row, err
+}
+
+// permitted returns the manifest of an AppProject without the namespaces with Applications that the
+// cluster's admin does not allow: an AppProject lets every writer of such a namespace deploy as its
+// tenant. The hash of another body is another one, so that the agent compares the AppProject with
+// what it may write.
+func (m *rowCache) permitted(manifest fleet.Manifest) (fleet.Manifest, error) {
+	const field = "sourceNamespaces"
+	if !bytes.Contains(manifest.Body, []byte(`"`+field+`"`)) {
+		return manifest, nil
+	}
+	var project map[string]any
+	dec := json.NewDecoder(bytes.NewReader(manifest.Body))
+	dec.UseNumber()
+	if err := dec.Decode(&project); err != nil {
+		return manifest, fmt.Errorf("failed to decode the manifest: %s", plain(err.Error()))
+	}
+	spec, _ := project["spec"].(map[string]any)
+	named, _ := spec[field].([]any)
+	allowed := slices.DeleteFunc(slices.Clone(named), func(n any) bool {
+		namespace, _ := n.(string)
+		return !slices.Contains(m.further, namespace)
+	})
+	if len(allowed) == len(named) {
+		return manifest, nil
+	}
+	if spec[field] = allowed; len(allowed) == 0 {
+		delete(spec, field)
+	}
+	var out bytes.Buffer
+	enc := json.NewEncoder(&out)
+	enc.SetEscapeHTML(false) // as the hub's renderer
+	if err := enc.Encode(project); err != nil {
+		return manifest, fmt.Errorf("failed to encode the manifest: %s", plain(err.Error()))
+	}
+	body := bytes.TrimSuffix(out.Bytes(), []byte("\n"))
+	sum := sha256.Sum256(body)
+	return fleet.Manifest{Body: body, Hash: hex.EncodeToString(sum[:])}, nil
 }
 
 // checkManifest verifies the manifest's hash and its namespace.
@@ -506,11 +570,18 @@ func (m *rowCache) checkManifest(r *agent.Row) error {
 	if err := json.Unmarshal(r.Manifest, &o); err != nil {
 		return fmt.Errorf("failed to decode the manifest: %s", plain(err.Error()))
 	}
-	if ns := o.Metadata.Namespace; ns != "" && ns != m.namespace {
+	ns := o.Metadata.Namespace
+	if ns == "" || ns == m.namespace ||
+		r.Kind == fleet.ObjectApplication && slices.Contains(m.further, ns) {
+		return nil
+	}
+	if r.Kind != fleet.ObjectApplication {
 		return fmt.Errorf("the manifest is for namespace %q; this agent works only in %q",
 			plain(ns), m.namespace)
 	}
-	return nil
+	return fmt.Errorf("the Application is in namespace %q, which this agent's settings do not "+
+		"allow; the admin of its cluster adds it to argocd.applicationNamespaces of the chart "+
+		"argosy-agent, or to --application-namespaces", plain(ns))
 }
 
 // locator identifies the row of a credential for the worker's lookup: each credential is sealed for
@@ -574,11 +645,16 @@ func (m *rowCache) orphans(inventory []engine.Live) (int, []fleet.EnvironmentID,
 		listed[:min(len(listed), mirror.MaxListedOrphans)]
 }
 
-// deletions lists the Applications with unwanted rows.
-func (m *rowCache) deletions() []fleet.ObjectKey {
+// deletionsLocked lists the Applications with unwanted rows. An Application that moves is deleted
+// only in that step of its move.
+func (f *Follower) deletionsLocked() []fleet.ObjectKey {
 	var keys []fleet.ObjectKey
-	for key, have := range m.rows {
-		if have.row.Unwanted && key.Kind == fleet.ObjectApplication {
+	for key, have := range f.mirror.rows {
+		if !have.row.Unwanted || key.Kind != fleet.ObjectApplication {
+			continue
+		}
+		m, _ := f.moves.step(have.row.Application())
+		if m.Step == mirror.MoveDelete || !f.movingLocked(have) {
 			keys = append(keys, key)
 		}
 	}

@@ -1,6 +1,8 @@
 package edge
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/http"
@@ -506,6 +508,106 @@ func TestASilentStreamIsReopened(t *testing.T) {
 		wait(5 * time.Second)
 		if n := h.asked(agent.PathStream); n != 2 {
 			t.Fatalf("%d streams", n)
+		}
+	})
+}
+
+// project is a row of an AppProject that permits namespaces with Applications.
+func project(namespaces ...string) agent.Row {
+	row := agent.Row{Kind: fleet.ObjectProject, Name: "argosy-acme", Tenant: "acme",
+		Operation: agent.OperationApplyFurther, Revision: "r1"}
+	body := `{"metadata":{"name":"argosy-acme"},"spec":{"sourceNamespaces":["` +
+		strings.Join(namespaces, `","`) + `"],"sourceRepos":["https://git.example.com/a?b&c"]}}`
+	return manifest(row, body)
+}
+
+// applicationIn is a row of an adopted Application in another namespace than Argo CD's.
+func applicationIn(namespace, name string) agent.Row {
+	row := object(name)
+	row.Operation = agent.OperationApplyFurther
+	return manifest(row, fmt.Sprintf(`{"metadata":{"name":%q,"namespace":%q}}`, name, namespace))
+}
+
+func TestAnAgentWorksInTheNamespacesThatItsClustersAdminAllows(t *testing.T) {
+	key := func(r agent.Row) fleet.ObjectKey {
+		return fleet.ObjectKey{Engine: testEngine, Kind: r.Kind, Name: r.Name}
+	}
+	const repos = `"sourceRepos":["https://git.example.com/a?b&c"]}}`
+	const head = `{"metadata":{"name":"argosy-acme"},"spec":{`
+	for name, c := range map[string]struct {
+		allowed []string
+		row     agent.Row
+		refused string // words of the reason
+		body    string // of a row that is changed
+	}{
+		"an Application there": {allowed: []string{"apps"}, row: applicationIn("apps", "web")},
+		"an Application elsewhere": {allowed: []string{"apps"}, row: applicationIn("more", "web"),
+			refused: `namespace "more", which this agent's settings do not allow`},
+		"an Application with nothing allowed": {row: applicationIn("apps", "web"),
+			refused: "--application-namespaces"},
+		"the removal of one elsewhere": {allowed: []string{"apps"}, row: func() agent.Row {
+			row := applicationIn("more", "web")
+			row.Operation = agent.OperationRemove
+			return row
+		}(), refused: `namespace "more"`},
+		"an AppProject in an allowed namespace": {allowed: []string{"apps"}, row: func() agent.Row {
+			return manifest(project(), `{"metadata":{"name":"argosy-acme","namespace":"apps"}}`)
+		}(), refused: "works only in"},
+		"an AppProject that permits it": {allowed: []string{"apps", "more"},
+			row: project("apps", "more")},
+		"an AppProject that permits more": {allowed: []string{"apps"}, row: project("apps", "more"),
+			body: head + `"sourceNamespaces":["apps"],` + repos},
+		"an AppProject with nothing allowed": {row: project("apps", "more"), body: head + repos},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newRowCache(testEngine, "argocd", c.allowed)
+			ack, refused := m.put(&c.row)
+			if refused != (c.refused != "") || !strings.Contains(ack.Message, c.refused) {
+				t.Fatalf("refused %v: %+v", refused, ack)
+			}
+			have, there := m.rows[key(c.row)]
+			if there == refused {
+				t.Fatalf("in the cache: %v", there)
+			}
+			want := string(c.row.Manifest)
+			if c.body != "" {
+				want = c.body
+			}
+			if sum := sha256.Sum256([]byte(want)); !refused &&
+				(string(have.row.Manifest.Body) != want || have.sent != c.row.Hash ||
+					have.row.Manifest.Hash != hex.EncodeToString(sum[:])) {
+				t.Errorf("it holds %s with hash %s, sent as %s", have.row.Manifest.Body,
+					have.row.Manifest.Hash, have.sent)
+			}
+		})
+	}
+}
+
+func TestTheHubLearnsTheHashThatItHasSent(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hubDouble, s *site) {
+		row := project("apps")
+		h.put(row)
+		s.follow()
+		s.acquire()
+		seq := s.rows()[row.Name].Seq
+		key := fleet.ObjectKey{Engine: testEngine, Kind: row.Kind, Name: row.Name}
+		written := s.rows()[row.Name].Manifest.Hash
+		if written == row.Hash {
+			t.Fatal("nothing is left out of the AppProject")
+		}
+		if err := s.f.Acknowledge(t.Context(), s.lease, []mirror.Ack{{Key: key, Seq: seq,
+			Hash: written, State: mirror.ApplyApplied}}); err != nil {
+			t.Fatal(err)
+		}
+		wait(time.Minute)
+		var acks []agent.Ack
+		h.set(func() {
+			for _, r := range h.reports {
+				acks = append(acks, r.Acks...)
+			}
+		})
+		if len(acks) != 1 || acks[0].Hash != row.Hash || acks[0].State != mirror.ApplyApplied {
+			t.Errorf("the hub got %+v, want hash %s", acks, row.Hash)
 		}
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -37,9 +38,13 @@ const (
 type Install struct {
 	Namespace       string // of the agent; default argosy-agent
 	ArgoCDNamespace string // default argocd
-	Hub             string // URL
-	Image           string
-	CA              []byte // PEM; trusted for the hub in addition to the system's authorities
+	// further namespaces with Applications that the agent may adopt, change and delete, if they are
+	// declared too
+	ApplicationNamespaces []string
+
+	Hub   string // URL
+	Image string
+	CA    []byte // PEM; trusted for the hub in addition to the system's authorities
 	// URL; empty: none. It is visible in the Deployment: set a proxy with a password in the
 	// environment of the node instead
 	Proxy        string
@@ -82,6 +87,9 @@ func (in Install) check() error {
 			"the agent needs a namespace of its own: in Argo CD's its rights would cover its " +
 				"own Secret, and Argo CD's rights its keys")
 	}
+	if err := in.CheckNamespaces(); err != nil {
+		return err
+	}
 	if in.Image == "" {
 		return errors.New("an image is required; name one with --image")
 	}
@@ -104,6 +112,25 @@ func (in Install) check() error {
 	return nil
 }
 
+// CheckNamespaces checks ApplicationNamespaces, which are exact and neither Argo CD's namespace nor
+// the agent's.
+func (in Install) CheckNamespaces() error {
+	in = in.withDefaults()
+	for i, ns := range in.ApplicationNamespaces {
+		err := fleet.ValidateNamespace(ns)
+		switch {
+		case err == nil && (ns == in.ArgoCDNamespace || ns == in.Namespace):
+			err = fmt.Errorf("%q is the namespace of Argo CD or of the agent", ns)
+		case err == nil && slices.Contains(in.ApplicationNamespaces[:i], ns):
+			err = fmt.Errorf("%q is there twice", ns)
+		}
+		if err != nil {
+			return fmt.Errorf("--application-namespaces: %w", err)
+		}
+	}
+	return nil
+}
+
 // Objects returns the objects that an admin applies to run an agent, in order. It is deterministic.
 func (in Install) Objects() ([]runtime.Object, error) {
 	in = in.withDefaults()
@@ -112,6 +139,9 @@ func (in Install) Objects() ([]runtime.Object, error) {
 	}
 	all := []runtime.Object{in.namespace(), in.account(), in.ownRole(), in.bind(in.Namespace),
 		in.argoRole(), in.bind(in.ArgoCDNamespace), in.clusterRole(), in.clusterBinding()}
+	for _, ns := range in.ApplicationNamespaces {
+		all = append(all, in.role(ns, applicationRules()), in.bind(ns))
+	}
 	if !in.PublicOnly {
 		all = append(all, in.policy(), in.policyBinding())
 	}
@@ -238,7 +268,18 @@ func (in Install) argoRules() []rbac.PolicyRule {
 		rules = append(rules, rbac.PolicyRule{APIGroups: []string{""}, Resources: []string{
 			"secrets"}, Verbs: write})
 	}
+	if len(in.ApplicationNamespaces) > 0 { // whether Argo CD serves them
+		rules = append(rules, rbac.PolicyRule{APIGroups: []string{""}, Resources: []string{
+			"configmaps"}, ResourceNames: []string{"argocd-cmd-params-cm"},
+			Verbs: []string{"get"}})
+	}
 	return rules
+}
+
+// applicationRules are the rights in a further namespace: the agent creates no Application there.
+func applicationRules() []rbac.PolicyRule {
+	return []rbac.PolicyRule{{APIGroups: []string{"argoproj.io"}, Resources: []string{
+		"applications"}, Verbs: []string{"get", "list", "watch", "patch", "delete"}}}
 }
 
 // clusterRules cover the cluster-scoped reads: the UID that identifies the cluster, and the schema
@@ -318,6 +359,10 @@ func (in Install) Arguments() []string {
 	}
 	if in.PublicOnly {
 		args = append(args, "--no-secrets")
+	}
+	if len(in.ApplicationNamespaces) > 0 {
+		args = append(args, "--application-namespaces",
+			strings.Join(in.ApplicationNamespaces, ","))
 	}
 	return args
 }

@@ -19,6 +19,7 @@ func TestManifestMatchesItsGoldenFile(t *testing.T) {
 	full.Namespace, full.ArgoCDNamespace, full.Proxy, full.NoProxy, full.MaxDeletions = "edge",
 		"gitops", "http://proxy.example.com:3128", "10.0.0.0/8", 5
 	full.EgressOnly, full.PublicOnly = true, true
+	full.ApplicationNamespaces = []string{"shop-apps", "more-apps"}
 	for name, in := range map[string]Install{"manifest.yaml": install(),
 		"manifest-full.yaml": full} {
 		got, err := in.Manifest()
@@ -46,8 +47,9 @@ func TestManifestMatchesItsGoldenFile(t *testing.T) {
 func TestRightsAreMinimal(t *testing.T) {
 	for _, public := range []bool{false, true} {
 		in := install().withDefaults()
-		in.PublicOnly = public
-		for _, rule := range slices.Concat(in.ownRules(), in.argoRules(), clusterRules()) {
+		in.PublicOnly, in.ApplicationNamespaces = public, []string{"shop-apps"}
+		for _, rule := range slices.Concat(in.ownRules(), in.argoRules(), clusterRules(),
+			applicationRules()) {
 			if s := strings.Join(slices.Concat(rule.Verbs, rule.APIGroups, rule.Resources),
 				" "); strings.Contains(s, "*") {
 				t.Errorf("a wildcard: %v", rule)
@@ -84,6 +86,18 @@ func TestInstallRejectsUnsafeOptions(t *testing.T) {
 			in.CA = []byte("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n")
 		},
 		"a namespace that is YAML": func(in *Install) { in.Namespace = "a: b" },
+		"Applications of all namespaces": func(in *Install) {
+			in.ApplicationNamespaces = []string{"*"}
+		},
+		"Applications of Kubernetes": func(in *Install) {
+			in.ApplicationNamespaces = []string{"kube-system"}
+		},
+		"Applications of the agent": func(in *Install) {
+			in.Namespace, in.ApplicationNamespaces = "edge", []string{"edge"}
+		},
+		"Applications of Argo CD's own namespace": func(in *Install) {
+			in.ArgoCDNamespace, in.ApplicationNamespaces = "gitops", []string{"gitops"}
+		},
 	} {
 		in := install()
 		change(&in)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -48,9 +49,10 @@ const (
 	listObserved
 	listSyncs
 	listOwn
+	listMoves
 )
 
-var listNames = [...]string{"acks", "observed", "syncs", "own"}
+var listNames = [...]string{"acks", "observed", "syncs", "own", "moves"}
 
 // list holds the pending items of one kind, oldest first, and the hashes of the last reported ones.
 type list struct {
@@ -133,6 +135,39 @@ func (o *Outbox) UpdateSync(end agent.SyncStatus) {
 	defer o.mu.Unlock()
 	end.Message = cut(end.Message)
 	o.put(listSyncs, end.ID, end, nil)
+}
+
+// ReportMove reports a step of a move. The end of a step is sent again if the hub does not answer
+// it with the next one.
+func (o *Outbox) ReportMove(r agent.MoveReport) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	r.Message, r.Returns = cut(r.Message), cut(r.Returns)
+	key := string(r.Tenant) + "/" + string(r.Environment) + "/" + string(r.Deployment)
+	if r.Next != "" {
+		delete(o.lists[listMoves].lastReported, key)
+	}
+	o.put(listMoves, key, r, nil)
+}
+
+// keepMoves drops the reported values of Applications that do not move any more.
+func (o *Outbox) keepMoves(moves []agent.Move) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	keep := map[string]bool{}
+	for _, m := range moves {
+		keep[string(m.Tenant)+"/"+string(m.Environment)+"/"+string(m.Deployment)] = true
+	}
+	maps.DeleteFunc(o.lists[listMoves].lastReported, func(key string, _ [sha256.Size]byte) bool {
+		return !keep[key]
+	})
+}
+
+// isOpen reports whether a session is open.
+func (o *Outbox) isOpen() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.open
 }
 
 // SetStatus reports the state of the agent.
@@ -379,6 +414,7 @@ type envelope struct {
 	Status   json.RawMessage   `json:"standing,omitempty"`
 	Own      []json.RawMessage `json:"own,omitempty"`
 	OwnWhole bool              `json:"ownWhole,omitempty"`
+	Moves    []json.RawMessage `json:"moves,omitempty"`
 }
 
 // maxItemBytes leaves space for the fields of a report other than the items.
@@ -412,7 +448,8 @@ func (o *Outbox) next() (*inFlight, <-chan struct{}) {
 	}
 	body, err := json.Marshal(envelope{Epoch: p.epoch, Seq: p.seq, Acks: raws(p.items[listAcks]),
 		Observed: raws(p.items[listObserved]), Syncs: raws(p.items[listSyncs]),
-		Status: p.status, Own: raws(p.items[listOwn]), OwnWhole: p.whole})
+		Status: p.status, Own: raws(p.items[listOwn]), OwnWhole: p.whole,
+		Moves: raws(p.items[listMoves])})
 	if err != nil {
 		return nil, o.changed // the raw values were encoded by the same package
 	}

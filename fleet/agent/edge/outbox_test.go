@@ -347,7 +347,7 @@ func liveObject(name string, environment fleet.EnvironmentName) engine.Live {
 }
 
 func TestUpToAThousandOrphansAreReportedWithTheirEnvironments(t *testing.T) {
-	m := newRowCache(testEngine, "argocd")
+	m := newRowCache(testEngine, "argocd", nil)
 	n, of, _ := m.orphans(nil)
 	if text, err := json.Marshal(agent.AgentStatus{Orphans: n, Environments: of}); n != 0 ||
 		err != nil || !strings.Contains(string(text), `"environments":[]`) {

@@ -36,7 +36,7 @@ func (f *Follower) Changed(_ context.Context, name fleet.EngineName, after int64
 		if f.leasedGeneration != f.generation {
 			return fmt.Errorf("%w: %w", errResync, mirror.ErrFenced)
 		}
-		rows = m.changed(after, limit)
+		rows = f.markLocked(m.changed(after, limit)...)
 		return nil
 	})
 	return rows, err
@@ -63,6 +63,7 @@ func (f *Follower) Row(_ context.Context, key fleet.ObjectKey) (row mirror.Row, 
 	err = f.read(key.Engine, func(m *rowCache) error {
 		have, there := m.rows[key]
 		row, ok = have.row, there
+		row.Moving = f.movingLocked(have)
 		return nil
 	})
 	return row, ok, err
@@ -86,6 +87,7 @@ func (f *Follower) RowsByKey(_ context.Context, name fleet.EngineName,
 				rows = append(rows, have.row)
 			}
 		}
+		f.markLocked(rows...)
 		return nil
 	})
 	return rows, err
@@ -151,14 +153,14 @@ func (f *Follower) Acknowledge(_ context.Context, lease mirror.Lease, acks []mir
 				a.State, a.Message = mirror.ApplyHeld, why
 			}
 		}
-		was, known := f.recordState(a)
+		was, sent, known := f.recordState(a)
 		if !known {
 			continue
 		}
 		heldChanged = heldChanged || (was == mirror.ApplyHeld) != (a.State == mirror.ApplyHeld)
 		reports = append(reports, agent.Ack{Kind: a.Key.Kind, Name: a.Key.Name, Seq: a.Seq,
 			State: a.State, Message: a.Message,
-			Removed: a.Removed, Hash: a.Hash})
+			Removed: a.Removed, Hash: sent})
 	}
 	f.Outbox.Acknowledge(reports...)
 	if heldChanged {
@@ -167,17 +169,21 @@ func (f *Follower) Acknowledge(_ context.Context, lease mirror.Lease, acks []mir
 	return nil
 }
 
-// recordState stores the new state of a row and returns the old one; false if the row has changed.
-func (f *Follower) recordState(a mirror.Ack) (was mirror.ApplyState, known bool) {
+// recordState stores the new state of a row. It returns the old one, and the hash by which the hub
+// knows an acknowledged manifest; false if the row has changed.
+func (f *Follower) recordState(a mirror.Ack) (was mirror.ApplyState, sent string, known bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	have, ok := f.mirror.rows[a.Key]
 	if !ok || have.row.Seq != a.Seq || a.Hash != "" && a.Hash != have.row.Manifest.Hash {
-		return "", false
+		return "", "", false
+	}
+	if a.Hash != "" {
+		sent = have.sent
 	}
 	was, have.row.Apply = have.row.Apply, a.State
 	f.mirror.rows[a.Key] = have
-	return was, true
+	return was, sent, true
 }
 
 // accepted handles an acknowledgement that the hub has accepted: it drops a row whose removal the
@@ -246,11 +252,16 @@ func (f *Follower) reportStatus() {
 	}
 	s := agent.AgentStatus{Reachable: f.report.Reachable, Message: f.report.Message,
 		ArgoCD: f.report.ArgoCD, Version: f.Version, HeldDeletions: local.Held}
+	if work := f.report.Work; !work.Since.IsZero() {
+		s.Work = &work
+	}
+	s.Load = f.report.Load
 	if f.misplaced != nil {
+		s.Work, s.Load = nil, nil
 		s.Reachable, s.Message = false, f.misplaced.Error()
 	}
 	if f.mirror != nil {
-		s.PendingDeletions = len(f.mirror.deletions())
+		s.PendingDeletions = len(f.deletionsLocked())
 		var listed []agent.Orphan
 		if s.Orphans, s.Environments, listed = f.mirror.orphans(
 			local.Inventory); local.Inventory != nil {
@@ -371,7 +382,7 @@ func (f *Follower) Deletions() ([]fleet.ObjectKey, error) {
 	if f.mirror == nil {
 		return nil, ErrNotRead
 	}
-	return f.mirror.deletions(), nil
+	return f.deletionsLocked(), nil
 }
 
 // Leases grants a worker the lease of the Follower's session.

@@ -41,6 +41,9 @@ type fakeStore struct {
 	orphans  map[fleet.ObjectKey]mirror.Orphan
 	own      []mirror.OwnApplication
 	whole    bool
+	moves    []mirror.ApplicationMove
+	lastStep mirror.ApplicationMove // as recorded last
+	leaks    bool                   // AgentMoves returns those of other engines
 
 	life      string // incarnation of the database
 	gitAway   bool   // nothing is confirmed
@@ -230,7 +233,8 @@ func (f *fakeStore) OpenAgent(ctx context.Context, s registry.Session) (registry
 	f.open[s.Agent] = f.opening
 	return registry.Opening{Agent: a, Lease: lease, ReportSeq: f.reports[lease.Name],
 		Mode: fleet.AgentManaged, Opening: f.opening, Generation: 1,
-		Stale: stale}, nil
+		Stale: stale, ApplicationNamespaces: []fleet.ApplicationNamespace{
+			{Namespace: "apps", Tenant: a.Tenant}}}, nil
 }
 
 func (f *fakeStore) CloseAgent(ctx context.Context, s registry.Session) error {
@@ -312,6 +316,78 @@ func (f *fakeStore) AgentSyncs(ctx context.Context, engine fleet.EngineName) ([]
 	return slices.Clone(f.syncs[engine]), nil
 }
 
+func (f *fakeStore) AgentMoves(ctx context.Context, engine fleet.EngineName) (registry.Moves,
+	error) {
+	if err := f.called(ctx, "AgentMoves"); err != nil {
+		return registry.Moves{}, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	found := registry.Moves{Rows: f.seq, Life: f.life}
+	for _, m := range f.moves {
+		if m.From == engine || m.To == engine || f.leaks {
+			found.All = append(found.All, m)
+		}
+	}
+	return found, nil
+}
+
+func (f *fakeStore) LeasedRow(_ context.Context, _ mirror.Lease, key fleet.ObjectKey) (
+	mirror.Row, bool, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	i := slices.IndexFunc(f.rows[key.Engine], func(r mirror.Row) bool { return r.Key == key })
+	if i < 0 {
+		return mirror.Row{}, false, nil
+	}
+	return f.rows[key.Engine][i], true, nil
+}
+
+func (f *fakeStore) ApplicationMove(_ context.Context, _ mirror.Lease, id fleet.ApplicationID) (
+	mirror.ApplicationMove, bool, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, m := range f.moves {
+		if m.Application == id {
+			return m, true, nil
+		}
+	}
+	return mirror.ApplicationMove{}, false, nil
+}
+
+// recordMove records the last change of a move.
+func (f *fakeStore) recordMove(ctx context.Context, call string, lease mirror.Lease,
+	m mirror.ApplicationMove) error {
+	return f.written(ctx, call, lease, func() error {
+		f.lastStep = m
+		f.moves = slices.DeleteFunc(f.moves, func(o mirror.ApplicationMove) bool {
+			return o.Application == m.Application
+		})
+		if m.Step != mirror.MoveDone {
+			f.moves = append(f.moves, m)
+		}
+		return nil
+	})
+}
+
+func (f *fakeStore) AdvanceMove(ctx context.Context, lease mirror.Lease, m mirror.ApplicationMove,
+	next mirror.MoveStep, _ mirror.Row) error {
+	m.Step, m.Message = next, ""
+	return f.recordMove(ctx, "AdvanceMove", lease, m)
+}
+
+func (f *fakeStore) DelayMove(ctx context.Context, lease mirror.Lease, m mirror.ApplicationMove,
+	why string) error {
+	m.Message = why
+	return f.recordMove(ctx, "DelayMove", lease, m)
+}
+
+func (f *fakeStore) EndMove(ctx context.Context, lease mirror.Lease,
+	m mirror.ApplicationMove) error {
+	m.Step = mirror.MoveDone
+	return f.recordMove(ctx, "EndMove", lease, m)
+}
+
 func (f *fakeStore) AgentNews(ctx context.Context, after int64, _ time.Time) (registry.News,
 	error) {
 	if err := f.called(ctx, "AgentNews"); err != nil {
@@ -333,6 +409,12 @@ func (f *fakeStore) AgentNews(ctx context.Context, after int64, _ time.Time) (re
 		if len(syncs) > 0 {
 			news.Syncs = append(news.Syncs, engine)
 		}
+	}
+	for _, m := range f.moves {
+		news.Moves = append(news.Moves, m.From, m.To)
+	}
+	if f.leaks {
+		news.Moves = append(news.Moves, slices.Collect(maps.Keys(f.rows))...)
 	}
 	return news, nil
 }

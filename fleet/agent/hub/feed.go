@@ -60,8 +60,8 @@ type secretName struct {
 
 // pendingWork lists what a stream has to send.
 type pendingWork struct {
-	rows, syncs, stops bool
-	secrets            []secretName
+	rows, moves, syncs, stops bool
+	secrets                   []secretName
 }
 
 func newFeed(store Store, log *slog.Logger, rate int) *feed {
@@ -149,6 +149,7 @@ func (f *feed) requeue(s *stream, more pendingWork) {
 	defer f.mu.Unlock()
 	s.mark(func(d *pendingWork) {
 		d.rows, d.syncs, d.stops = d.rows || more.rows, d.syncs || more.syncs, d.stops || more.stops
+		d.moves = d.moves || more.moves
 		d.secrets = append(d.secrets, more.secrets...)
 	})
 }
@@ -159,6 +160,13 @@ func (f *feed) setSyncsOpen(s *stream, open bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s.syncsOpen = open
+}
+
+// setMoving records whether the stream was sent moves. If so, the feed wakes it once none is left.
+func (f *feed) setMoving(s *stream, moving bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s.moving = moving
 }
 
 func (f *feed) each(do func(*stream)) {
@@ -339,7 +347,7 @@ func (f *feed) resumeStreams() {
 				s.goAway(mirrorReplaced)
 				continue
 			}
-			s.mark(func(d *pendingWork) { d.rows = true })
+			s.mark(func(d *pendingWork) { d.rows, d.moves = true, true })
 		}
 	}
 }
@@ -399,6 +407,10 @@ func (f *feed) notify(news registry.News) {
 			s.mark(func(d *pendingWork) { d.rows = true })
 		}
 	}
+	moving := make(map[fleet.EngineName]bool, len(news.Moves))
+	for _, engine := range news.Moves {
+		moving[engine] = true
+	}
 	asked := make(map[fleet.EngineName]bool, len(news.Syncs))
 	for _, engine := range news.Syncs {
 		asked[engine] = true
@@ -410,6 +422,9 @@ func (f *feed) notify(news registry.News) {
 		for s := range of {
 			if s.syncsOpen && !asked[engine] {
 				s.mark(func(d *pendingWork) { d.syncs = true })
+			}
+			if s.moving || moving[engine] {
+				s.mark(func(d *pendingWork) { d.moves = true })
 			}
 		}
 	}

@@ -70,6 +70,11 @@ func (h *Hub) unavailable(w http.ResponseWriter, err error) {
 	http.Error(w, "not now", http.StatusServiceUnavailable)
 }
 
+// errFurther means that the client would apply objects whose namespaces its cluster's owner may not
+// have allowed. Only an agent knows.
+var errFurther = errors.New("the environment has Applications in other namespaces than Argo CD's " +
+	"own, which an agent alone serves (argosy agent run)")
+
 // writeList writes the list. During an emergency stop it writes nothing, because the client would
 // apply it.
 func (h *Hub) writeList(w http.ResponseWriter, r *http.Request, given registry.Token) {
@@ -100,7 +105,10 @@ func (h *Hub) writeList(w http.ResponseWriter, r *http.Request, given registry.T
 				if row.Life != life {
 					return errUnconfirmed
 				}
-				if !row.Unwanted && row.Credential == nil {
+				if !row.Unwanted && needsFurther(row) {
+					return errFurther
+				}
+				if !row.Unwanted && !row.Moving && row.Credential == nil {
 					list.Items = append(list.Items, row.Manifest.Body)
 				}
 				return nil

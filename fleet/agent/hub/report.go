@@ -80,7 +80,7 @@ func readReport(body []byte) (*agent.Report, error) {
 		return nil, err
 	}
 	for _, n := range []int{len(report.Acks), len(report.Observed), len(report.Syncs),
-		len(report.Own)} {
+		len(report.Own), len(report.Moves)} {
 		if n > agent.MaxItems {
 			return nil, refused(http.StatusRequestEntityTooLarge, agent.CodeInvalid,
 				"the report has more than "+strconv.Itoa(agent.MaxItems)+" items items of a kind",
@@ -145,6 +145,11 @@ func (h *Hub) apply(ctx context.Context, lease mirror.Lease, who registry.Agent,
 	})
 	if len(seen) > 0 {
 		if err := h.store.Observe(ctx, lease, seen); err != nil {
+			return err
+		}
+	}
+	for _, r := range validItems(report.Moves, moveReportOf) {
+		if err := h.recordStep(ctx, lease, engine, r); err != nil {
 			return err
 		}
 	}
@@ -354,8 +359,31 @@ func reportOf(s *agent.AgentStatus) registry.Report {
 		PendingDeletions: clamp(s.PendingDeletions, maxObjects),
 		HeldDeletions:    clamp(s.HeldDeletions, maxObjects), Orphans: clamp(s.Orphans, maxObjects),
 		Own: clamp(s.Own, maxObjects), Environments: environmentsOf(s.Environments),
-		Reach: reachOf(s.Unreachable),
+		Reach: reachOf(s.Unreachable), Work: workOf(s.Work),
+		Load: loadOf(s.Load),
 	}
+}
+
+// loadOf converts a measured load; nil if the agent sent none.
+func loadOf(l *mirror.Load) *mirror.Load {
+	if l == nil {
+		return nil
+	}
+	sane := l.Sane()
+	sane.At, sane.Message = plausibleTime(l.At), message(l.Message)
+	return &sane
+}
+
+// workOf converts a valid state of an engine; zero if the agent sent none.
+func workOf(w *mirror.Work) mirror.Work {
+	if w == nil || w.State != "" && w.State != mirror.Working && !w.Faulty() {
+		return mirror.Work{}
+	}
+	since := plausibleTime(w.Since)
+	if since.IsZero() {
+		return mirror.Work{}
+	}
+	return mirror.Work{State: w.State, Since: since, Message: message(w.Message)}
 }
 
 // reachOf converts the valid unreachable environments; nil if the agent sent no list.

@@ -62,7 +62,9 @@ func TestEachPartOfAReportIsStored(t *testing.T) {
 				Resources: 3, OperationPhase: "Succeeded"}},
 		Syncs: []agent.SyncStatus{{ID: "s1", State: mirror.OperationSucceeded}},
 		Status: &agent.AgentStatus{Reachable: true, ArgoCD: "v3.2.0", Version: "v1",
-			PendingDeletions: 2, Orphans: 1, Own: 4, Environments: []fleet.EnvironmentID{prod}},
+			PendingDeletions: 2, Orphans: 1, Own: 4, Environments: []fleet.EnvironmentID{prod},
+			Work: &mirror.Work{State: mirror.QueueLong, Since: time.Now(), Message: "late"},
+			Load: &mirror.Load{At: time.Now(), Controller: &mirror.ControllerLoad{Queue: 7}}},
 		Own: []mirror.OwnApplication{
 			{Namespace: "argocd", Name: "own", RepoURL: "https://user:secret@git.example/r"}},
 		OwnWhole: true}
@@ -81,6 +83,8 @@ func TestEachPartOfAReportIsStored(t *testing.T) {
 	}
 	if s.ends["s1"] != mirror.OperationSucceeded || len(s.statuses) != 1 ||
 		s.statuses[0].ArgoCD != "v3.2.0" || s.statuses[0].Own != 4 ||
+		s.statuses[0].Load == nil || s.statuses[0].Load.Controller.Queue != 7 ||
+		s.statuses[0].Work.State != mirror.QueueLong || s.statuses[0].Work.Message != "late" ||
 		!slices.Equal(s.statuses[0].Environments, []fleet.EnvironmentID{prod}) || !s.whole {
 		t.Errorf("syncs %v, status %+v", s.ends, s.statuses)
 	}
@@ -260,7 +264,9 @@ func TestAMaliciousReportIsBoundedSanitizedOrRejected(t *testing.T) {
 			Sync: mirror.SyncState(evil), Health: mirror.HealthState(evil),
 			ReconciledAt: time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)}},
 		Status: &agent.AgentStatus{Message: evil, ArgoCD: evil, Version: evil, PendingDeletions: -1,
-			Orphans: 1 << 40},
+			Orphans: 1 << 40, Work: &mirror.Work{State: mirror.WorkState(evil), Since: time.Now()},
+			Load: &mirror.Load{At: time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC), Message: evil,
+				Controller: &mirror.ControllerLoad{Queue: -1, Wait: 1e308}}},
 		Own: []mirror.OwnApplication{{Namespace: "n", Name: "own", Project: evil, RepoURL: evil,
 			Path: evil, Message: evil}, {Namespace: evil, Name: "x"}}}
 	if w := d.report(report); w.Code != 204 {
@@ -271,7 +277,10 @@ func TestAMaliciousReportIsBoundedSanitizedOrRejected(t *testing.T) {
 		t.Errorf("%d acks, %d own", len(s.acks), len(s.own))
 	}
 	if s.seen[0].Resources != 0 || !s.seen[0].ReconciledAt.IsZero() ||
-		s.statuses[0].PendingDeletions != 0 || s.statuses[0].Orphans != maxObjects {
+		!s.statuses[0].Load.At.IsZero() ||
+		*s.statuses[0].Load.Controller != (mirror.ControllerLoad{Wait: 1e6}) ||
+		s.statuses[0].Work != (mirror.Work{}) || s.statuses[0].PendingDeletions != 0 ||
+		s.statuses[0].Orphans != maxObjects {
 		t.Errorf("numbers %+v %+v", s.seen[0], s.statuses[0])
 	}
 	kept, _ := json.Marshal([]any{s.acks, s.seen, s.statuses, s.own})

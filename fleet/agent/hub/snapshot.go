@@ -208,11 +208,17 @@ const secretsTimeout = 10 * time.Second
 // wireRow converts a row to its wire form, without its credential.
 func wireRow(r mirror.Row) agent.Row {
 	operation := agent.OperationApply
-	if r.Unwanted {
-		operation = agent.OperationRemove
-	}
-	if r.UID != "" {
+	switch {
+	case r.UID != "":
 		operation = agent.OperationRemoveUID
+	case r.Moving && r.Unwanted:
+		operation = agent.OperationLeave
+	case r.Moving:
+		operation = agent.OperationArrive
+	case r.Unwanted:
+		operation = agent.OperationRemove
+	case needsFurther(r):
+		operation = agent.OperationApplyFurther
 	}
 	return agent.Row{
 		Kind: r.Key.Kind, Name: r.Key.Name, Tenant: r.Tenant, Environment: r.Environment,
@@ -221,6 +227,21 @@ func wireRow(r mirror.Row) agent.Row {
 		Hash: r.Manifest.Hash, Manifest: r.Manifest.Body,
 		UID: r.UID,
 	}
+}
+
+// needsFurther reports whether a row is an Application in another namespace than Argo CD's own, or
+// an AppProject that permits such a namespace. Only adopted Applications are elsewhere, so others
+// are not decoded.
+func needsFurther(r mirror.Row) bool {
+	switch r.Key.Kind {
+	case fleet.ObjectProject:
+		return bytes.Contains(r.Manifest.Body, []byte(`"sourceNamespaces"`))
+	case fleet.ObjectApplication:
+		var o struct{ Metadata struct{ Namespace string } }
+		return bytes.Contains(r.Manifest.Body, []byte(`"argosy.dev/adopted"`)) &&
+			json.Unmarshal(r.Manifest.Body, &o) == nil && o.Metadata.Namespace != ""
+	}
+	return false
 }
 
 // checkRow is the last check before a row is sent. A row of another engine or tenant sends nothing

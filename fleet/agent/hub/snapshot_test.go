@@ -1,6 +1,8 @@
 package hub
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +13,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/agent"
 	"argosy.dev/argosy/fleet/agent/registry"
 	"argosy.dev/argosy/fleet/mirror"
@@ -223,5 +226,52 @@ func TestTheOlderRouteNeverLeaksItsToken(t *testing.T) {
 	}
 	if strings.Contains(o.log.String(), oneTime) || !strings.Contains(o.log.String(), "redacted") {
 		t.Errorf("log: %s", o.log)
+	}
+}
+
+// body replaces the manifest of a row.
+func body(r mirror.Row, manifest string) mirror.Row {
+	sum := sha256.Sum256([]byte(manifest))
+	r.Manifest = fleet.Manifest{Body: []byte(manifest), Hash: hex.EncodeToString(sum[:])}
+	return r
+}
+
+// An earlier agent must leave alone what it would apply by half: an AppProject that opens a
+// namespace of which the agent knows nothing, and the Applications there.
+func TestAnEarlierAgentLeavesObjectsOfFurtherNamespacesAlone(t *testing.T) {
+	row := application("acme.edge", "acme", "web")
+	project := row
+	project.Key.Kind = fleet.ObjectProject
+	there := body(row, `{"metadata":{"annotations":{"argosy.dev/adopted":"apps/shop"},`+
+		`"name":"shop","namespace":"apps"}}`)
+	removed := there
+	removed.Unwanted = true
+	for name, c := range map[string]struct {
+		row  mirror.Row
+		want agent.Operation
+	}{
+		"an Application": {row, agent.OperationApply},
+		"an adopted Application": {body(row, `{"metadata":{"annotations":`+
+			`{"argosy.dev/adopted":"shop"},"name":"shop"},"spec":{"namespace":"apps"}}`),
+			agent.OperationApply},
+		"an Application elsewhere": {there, agent.OperationApplyFurther},
+		"the removal of one":       {removed, agent.OperationRemove},
+		"an AppProject":            {body(project, `{"spec":{}}`), agent.OperationApply},
+		"an AppProject that opens it": {body(project, `{"spec":{"sourceNamespaces":["apps"]}}`),
+			agent.OperationApplyFurther},
+	} {
+		if got := wireRow(c.row).Operation; got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+
+	o := newTestHub(t, func(c *Config) { c.LegacyTokenPath = true })
+	o.store.tokens[oneTime] = registry.Token{Engine: "acme.edge", Tenant: "acme", Legacy: true}
+	o.store.put(application("acme.edge", "acme", "mine"))
+	o.store.put(there)
+	w := o.serve(httptest.NewRequest(http.MethodGet, "/api/v1/cluster/"+oneTime+"/applications",
+		nil))
+	if w.Code != 503 || strings.Contains(w.Body.String(), "mine") {
+		t.Errorf("the older route: %d %s", w.Code, w.Body)
 	}
 }

@@ -108,6 +108,10 @@ type Rows interface {
 
 	// AgentSyncs returns the engine's open syncs, oldest first; otherwise like AgentRows.
 	AgentSyncs(ctx context.Context, engine fleet.EngineName) ([]mirror.SyncRequest, error)
+
+	// AgentMoves returns the Applications that move to or from the engine, and the number of its
+	// newest row in the same snapshot; otherwise like AgentRows.
+	AgentMoves(ctx context.Context, engine fleet.EngineName) (registry.Moves, error)
 }
 
 // Changes returns the changes for all open streams, for the feed.
@@ -154,6 +158,17 @@ type Reports interface {
 	// one of another engine.
 	UpdateSync(ctx context.Context, lease mirror.Lease, id string, state mirror.OperationState,
 		text string) error
+
+	// LeasedRow returns a row of the lease's engine. The others record a step of a move, under the
+	// lease of the engine that carries it out: see worker.Moves.
+	LeasedRow(ctx context.Context, lease mirror.Lease, key fleet.ObjectKey) (
+		row mirror.Row, found bool, err error)
+	ApplicationMove(ctx context.Context, lease mirror.Lease, id fleet.ApplicationID) (
+		m mirror.ApplicationMove, moves bool, err error)
+	AdvanceMove(ctx context.Context, lease mirror.Lease, m mirror.ApplicationMove,
+		next mirror.MoveStep, row mirror.Row) error
+	DelayMove(ctx context.Context, lease mirror.Lease, m mirror.ApplicationMove, why string) error
+	EndMove(ctx context.Context, lease mirror.Lease, m mirror.ApplicationMove) error
 
 	// OrphanKeys lists the recorded orphans of an engine. ReportOrphans adds those that its agent
 	// found and removes the deleted ones.

@@ -43,12 +43,13 @@ type stream struct {
 	// guarded by the feed's lock
 	pending   pendingWork
 	syncsOpen bool // open syncs were sent
+	moving    bool // moves were sent
 
 	// used by its goroutine only
-	cursor             int64
-	syncs, stops, ends [sha256.Size]byte // hashes of the lists sent last
-	stopsSent          bool
-	unavailable        []secretName // unavailable secrets of rows that were sent
+	cursor                    int64
+	moves, syncs, stops, ends [sha256.Size]byte // hashes of the lists sent last
+	stopsSent                 bool
+	unavailable               []secretName // unavailable secrets of rows that were sent
 }
 
 // goAwayError is the cause of a stream's end, which is sent to its agent.
@@ -133,7 +134,7 @@ func (h *Hub) open(ctx context.Context, who provenAgent, s agent.Session) (regis
 	err := h.withTimeout(ctx, h.reads, func(ctx context.Context) (err error) {
 		opening, err = h.store.OpenAgent(ctx, registry.Session{
 			Agent: who.ID, Instance: s.Instance, Replica: h.replica, Floor: s.Epoch,
-			Version: s.Version, Proof: who.proof, Confirmed: confirmed})
+			Version: s.Version, Protocol: s.Protocol, Proof: who.proof, Confirmed: confirmed})
 		return err
 	})
 	switch {
@@ -205,7 +206,8 @@ func (s *stream) sendHello() error {
 		Engine: s.engine(), ArgoCD: o.ArgoCD, Mode: o.Mode,
 		Epoch: o.Lease.Epoch, Holder: o.Lease.Holder, ReportSeq: o.ReportSeq,
 		ExpiresAt: o.Agent.ExpiresAt.UTC(), Cursor: s.cursor,
-		DedicatedTo: append([]fleet.TenantName{}, o.DedicatedTo...)}
+		DedicatedTo:           append([]fleet.TenantName{}, o.DedicatedTo...),
+		ApplicationNamespaces: o.ApplicationNamespaces, Metrics: o.Metrics}
 	if err := s.out.message(agent.EventHello, -1, hello); err != nil {
 		return err
 	}
@@ -227,7 +229,7 @@ func (s *stream) sendHello() error {
 			}
 		}
 	}
-	s.hub.feed.requeue(s, pendingWork{rows: true, syncs: true})
+	s.hub.feed.requeue(s, pendingWork{rows: true, moves: true, syncs: true})
 	return nil
 }
 
@@ -281,6 +283,12 @@ func (s *stream) sendPending(d *pendingWork, first *bool) error {
 			return err
 		}
 		d.rows = false
+	}
+	if d.moves { // after the rows, which an agent needs for them
+		if err := s.sendMoves(); err != nil {
+			return err
+		}
+		d.moves = false
 	}
 	if d.syncs {
 		if err := s.sendSyncs(); err != nil {

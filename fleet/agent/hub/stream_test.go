@@ -39,6 +39,10 @@ func TestAStreamSendsTheCurrentStateAndThenChanges(t *testing.T) {
 		if hello.DedicatedTo == nil || len(hello.DedicatedTo) > 0 {
 			t.Errorf("a shared engine is reported as %v", hello.DedicatedTo) // nil: omitted
 		}
+		if n := hello.ApplicationNamespaces; len(n) != 1 || n[0].Namespace != "apps" ||
+			n[0].Tenant != "acme" {
+			t.Errorf("its further namespaces are %v", n)
+		}
 		if hello.Engine != "acme.edge" || hello.Epoch != 1 || hello.Holder != "agent/"+d.id+"/"+
 			d.instance || hello.Hub != "v1" || hello.Cursor != 0 {
 			t.Errorf("hello %+v", hello)

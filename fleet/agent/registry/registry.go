@@ -72,6 +72,7 @@ type Session struct {
 	Replica  string // of the hub that serves it
 	Floor    int64  // the highest epoch on its cluster's objects: the lease's epoch is above it
 	Version  string
+	Protocol int // of the agent
 	// Opening is the number from Opening, so that a close ends no newer session. OpenSession
 	// ignores it.
 	Opening int64
@@ -103,6 +104,11 @@ type Opening struct {
 	Stale bool
 
 	DedicatedTo []fleet.TenantName // the tenants that alone use the engine; empty: shared
+
+	// the namespaces besides Argo CD's own with Applications of tenants
+	ApplicationNamespaces []fleet.ApplicationNamespace
+	// endpoints of its metrics; nil: none are read
+	Metrics *fleet.EngineMetrics
 }
 
 // News lists the agents and engines with changes since a row number and a time. It does not carry
@@ -112,6 +118,7 @@ type News struct {
 	Now   time.Time          // by the store's clock: pass it as since to the next call
 	Rows  []fleet.EngineName // engines of agents with rows above after
 	Syncs []fleet.EngineName // engines of agents with running syncs, in each call
+	Moves []fleet.EngineName // engines of agents with moving Applications, in each call
 	// IDs of agents whose identity ended after since or up to two minutes before it: an ID may be
 	// reported twice.
 	Ended   []string
@@ -119,6 +126,13 @@ type News struct {
 
 	Life      string // incarnation of the database: see Lease
 	Confirmed int64  // see mirror.State
+}
+
+// Moves are the Applications that move to or from an engine, at one moment.
+type Moves struct {
+	All  []mirror.ApplicationMove
+	Rows int64  // number of the engine's newest row
+	Life string // incarnation of the database: see Lease
 }
 
 // Change reports a change of the declaration behind an agent: a session that was opened with a
@@ -133,9 +147,11 @@ type Change struct {
 type Report struct {
 	Reachable        bool
 	Message          string
-	ArgoCD           string // version
-	Version          string // of the agent
-	PendingDeletions int    // deletions that rows require and that are not done
+	ArgoCD           string       // version
+	Work             mirror.Work  // zero: unknown, or an earlier version of the agent
+	Load             *mirror.Load // nil: nothing is measured
+	Version          string       // of the agent
+	PendingDeletions int          // deletions that rows require and that are not done
 	// of those, held above the agent's deletion limit until the cluster's admin approves
 	HeldDeletions int
 	// objects of this installation on the cluster without a row; they are left unchanged

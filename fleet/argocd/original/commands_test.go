@@ -4,12 +4,14 @@ import (
 	"context"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -27,9 +29,9 @@ import (
 // may not list one kind gets the rest, and the report names the kind.
 func TestTheCommandsOfAnImportWorkInTheirOrder(t *testing.T) {
 	t.Parallel()
-	kubectl, err := exec.LookPath("kubectl")
+	kubectl, err := stack.Kubectl()
 	if err != nil {
-		t.Skip("the commands need kubectl")
+		t.Fatal(err)
 	}
 	ctx := t.Context()
 	cluster, err := stack.StartCluster(ctx, stack.ClusterOptions{Name: "commands"})
@@ -55,10 +57,10 @@ func TestTheCommandsOfAnImportWorkInTheirOrder(t *testing.T) {
 			t.Errorf("%s %s: %s", o.Kind, o.Name, o.Reason)
 		}
 	}
-	for _, command := range outcome.Report.Commands {
+	for _, command := range append(outcome.Report.Commands, clusterScoped(t)) {
 		cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", command)
 		cmd.Env = append(os.Environ(), "KUBECONFIG="+cluster.Kubeconfig,
-			"PATH="+strings.TrimSuffix(kubectl, "/kubectl")+":"+os.Getenv("PATH"))
+			"PATH="+filepath.Dir(kubectl)+":"+os.Getenv("PATH"))
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Errorf("%s: %v\n%s", command, err, out)
 		}
@@ -79,11 +81,7 @@ func TestTheCommandsOfAnImportWorkInTheirOrder(t *testing.T) {
 			}
 		}
 	}
-	all, err := client.RbacV1().ClusterRoles().Get(ctx, "argosy-reads", metav1.GetOptions{})
-	if err != nil || len(all.Rules) != 1 || !slices.Equal(all.Rules[0].APIGroups, []string{"*"}) ||
-		!slices.Equal(all.Rules[0].Resources, []string{"*"}) {
-		t.Errorf("the role that reads all kinds: %v, %v", all, err)
-	}
+	lists(t, cluster.REST())
 	requests(t, cluster.REST())
 	halfRead(t, cluster)
 }
@@ -115,6 +113,66 @@ func fill(t *testing.T, cluster *stack.Cluster) {
 	}, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "argosy",
 		Namespace: "argosy"}}); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// clusterScoped returns the commands of docs/clusters.md that let the account of environment main
+// of tenant shop list the cluster-scoped kinds.
+func clusterScoped(t *testing.T) string {
+	t.Helper()
+	guide, err := os.ReadFile("../../../docs/clusters.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const begin = "```sh\nkubectl create clusterrole argosy-reads-cluster "
+	_, rest, found := strings.Cut(string(guide), begin)
+	text, _, ended := strings.Cut(rest, "\n```")
+	if !found || !ended {
+		t.Fatal("docs/clusters.md has no such command")
+	}
+	return strings.NewReplacer("acme", "shop", "prod", "main").Replace(
+		strings.TrimPrefix(begin, "```sh\n") + text)
+}
+
+// lists checks that an account may list and watch every kind that Argo CD reads: all in its
+// namespaces and the cluster-scoped ones. It may list nothing else, and delete nothing there.
+func lists(t *testing.T, config *rest.Config) {
+	t.Helper()
+	config.Impersonate.UserName = "system:serviceaccount:argosy-tenant-shop:main"
+	client := kubernetes.NewForConfigOrDie(config)
+	for _, c := range []struct {
+		namespace, verb, group, resource string
+		may                              bool
+	}{
+		{"web", "list", "*", "*", true}, {"web", "watch", "*", "*", true},
+		{"web", "get", "*", "*", false}, {"web", "delete", "example.com", "widgets", false},
+		{"web", "delete", "apps", "deployments", true},
+		{"blog", "list", "", "secrets", false}, {"", "list", "", "secrets", false},
+		{"", "list", "", "nodes", true},
+		{"", "watch", "rbac.authorization.k8s.io", "clusterroles", true},
+		{"", "list", "apiextensions.k8s.io", "customresourcedefinitions", true},
+		{"", "delete", "", "nodes", false},
+	} {
+		ask := func() bool {
+			review, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(t.Context(),
+				&authorizationv1.SelfSubjectAccessReview{
+					Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+						ResourceAttributes: &authorizationv1.ResourceAttributes{
+							Namespace: c.namespace, Verb: c.verb, Group: c.group,
+							Resource: c.resource}}}, metav1.CreateOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return review.Status.Allowed
+		}
+		may := ask()
+		for end := time.Now().Add(2 * time.Minute); c.may && !may &&
+			time.Now().Before(end); may = ask() {
+			<-time.After(time.Second)
+		}
+		if may != c.may {
+			t.Errorf("%s %s.%s in %q: %t", c.verb, c.resource, c.group, c.namespace, may)
+		}
 	}
 }
 

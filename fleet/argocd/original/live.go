@@ -1,6 +1,7 @@
 package original
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -65,12 +66,12 @@ func Read(ctx context.Context, config *rest.Config, namespace string, progress f
 				objects, options.Continue, options.Limit = objects[:before], "", 0
 				continue
 			case listed != nil:
-				err = fmt.Errorf("failed to list %s: %w", k.resource.Resource, listed)
+				failed := fmt.Errorf("failed to list %s: %w", k.resource.Resource, listed)
 				if n := len(objects) - before; n > 0 {
-					err = fmt.Errorf("failed to list all %s, %d are read: %w", k.resource.Resource,
-						n, listed)
+					failed = fmt.Errorf("failed to list all %s, %d are read: %w",
+						k.resource.Resource, n, listed)
 				}
-				unread = append(unread, err.Error())
+				unread, err = append(unread, failed.Error()), cmp.Or(err, failed)
 			}
 			if listed != nil {
 				break
@@ -87,6 +88,10 @@ func Read(ctx context.Context, config *rest.Config, namespace string, progress f
 		}
 	}
 	if len(unread) == len(live) {
+		if apierrors.IsForbidden(err) && namespace == "" {
+			err = fmt.Errorf("%w; with rights in the namespace of the Argo CD alone, name it with "+
+				"--namespace", err)
+		}
 		return nil, nil, err
 	}
 	return objects, unread, nil

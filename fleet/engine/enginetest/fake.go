@@ -360,6 +360,11 @@ func (o *stored) live(key fleet.ObjectKey, name fleet.EngineName) engine.Live {
 		Deleting: o.deleting,
 	}
 	l.Parked = o.annotation("argosy.dev/parked") != ""
+	if text := o.annotation("argosy.dev/evacuated-from"); text != "" {
+		for from := range strings.SplitSeq(text, ",") {
+			l.Evacuated = append(l.Evacuated, fleet.EngineName(from))
+		}
+	}
 	if key.Kind == fleet.ObjectApplication {
 		seen := o.observation(key)
 		l.Wave, l.Sync, l.Health = fleet.ParseWave(o.annotation(fleet.WaveAnnotation)), seen.Sync,
@@ -369,7 +374,9 @@ func (o *stored) live(key fleet.ObjectKey, name fleet.EngineName) engine.Live {
 	}
 	l.Operating = o.body["operation"] != nil || o.text("status", "operationState",
 		"phase") == "Running"
-	l.Drifted = l.Ours && !l.Deleting && (o.contentNow() != o.content ||
+	moved, _, _ := strings.Cut(o.annotation(moveAnnotation), "/")
+	l.Leaving, l.Arriving = moved != "" && moved == o.uid, moved != "" && moved != o.uid
+	l.Drifted = l.Ours && !l.Deleting && moved == "" && (o.contentNow() != o.content ||
 		strings.Contains(o.json("metadata", "finalizers"), "resources-finalizer"))
 	return l
 }
@@ -445,6 +452,11 @@ func (o *stored) request(path ...string) string {
 	return ""
 }
 
+var uids atomic.Int64
+
+// newUID returns a UID that no object of any server has.
+func newUID() string { return "uid-" + strconv.FormatInt(uids.Add(1), 10) }
+
 // Apply implements engine.Engine.
 func (f *Fake) Apply(_ context.Context, row mirror.Row, secret fleet.Secret,
 	lease mirror.Lease) (engine.Outcome, error) {
@@ -462,8 +474,7 @@ func (f *Fake) Apply(_ context.Context, row mirror.Row, secret fleet.Secret,
 	defer f.server.mu.Unlock()
 	o := f.server.objects[row.Key]
 	if o == nil {
-		return f.put(row, &stored{uid: "uid-" + strconv.FormatInt(f.server.version+1, 10)},
-			fingerprint, lease)
+		return f.put(row, &stored{uid: newUID()}, fingerprint, lease)
 	}
 	live := o.live(row.Key, f.name)
 	switch {
@@ -474,6 +485,10 @@ func (f *Fake) Apply(_ context.Context, row mirror.Row, secret fleet.Secret,
 	case live.Deleting:
 		return engine.Outcome{State: mirror.ApplyPending, Message: "it is being deleted",
 			RetryAfter: f.Pause}, nil
+	case live.Arriving && !strings.HasSuffix(o.annotation(moveAnnotation), "/adopt"):
+		return engine.Outcome{}, engine.ErrMove
+	case o.annotation(moveAnnotation) != "":
+		return f.put(row, o, fingerprint, lease)
 	case live.Drifted:
 		return f.restore(row, o, fingerprint, lease)
 	case o.applied == row.Manifest.Hash && o.secret == fingerprint:

@@ -2,6 +2,7 @@ package applied
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 
 	"argosy.dev/argosy/fleet"
@@ -105,4 +106,28 @@ func RepoKey(url string) string {
 		return url
 	}
 	return key
+}
+
+// Scopes are the keys of repositories and folders: see fleet.RepoScopeKey.
+type Scopes map[string]bool
+
+// SharedRepositories returns the repositories that the platform shares.
+func SharedRepositories(spec fleet.FleetSpec) Scopes {
+	if len(spec.SharedRepositories) == 0 {
+		return nil
+	}
+	scopes := Scopes{}
+	for _, url := range spec.SharedRepositories {
+		if scope, err := fleet.RepoScopeKey(url); err == nil {
+			scopes[scope] = true
+		}
+	}
+	return scopes
+}
+
+// Covers reports whether a repository or one of its folders is among the scopes.
+func (s Scopes) Covers(key string) bool {
+	return len(s) > 0 && slices.ContainsFunc(fleet.RepoScopes(key), func(scope string) bool {
+		return s[scope]
+	})
 }

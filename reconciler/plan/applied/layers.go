@@ -96,7 +96,8 @@ type Layers struct {
 	Terminating         Layer[fleet.ObjectKey, Terminating]
 	SyncHolds           Layer[fleet.ApplicationID, mirror.SyncHold]
 	Moved               Layer[fleet.ObjectKey, string]
-	CredentialConflicts Layer[Repo, struct{}] // read by two tenants with credentials of their own
+	CredentialConflicts Layer[Repo, struct{}]       // whose readers must not share the engine
+	Clones              Layer[Repo, []mirror.Clone] // that tenants left behind
 
 	Environments   Counter[Share, fleet.EnvironmentName]          // placed
 	EnvironmentsOn Counter[fleet.EngineName, fleet.EnvironmentID] // the same by engine
@@ -105,6 +106,7 @@ type Layers struct {
 	Repos          Counter[Share, string]                         // uses by source URL
 	Readers        Counter[Repo, fleet.TenantName]                // uses by tenant
 	ReadIn         Counter[Reader, fleet.EnvironmentName]         // uses by environment
+	PrivateReaders Counter[Repo, fleet.TenantName]                // see SetPrivate
 	Spellings      Counter[Reader, string]                        // uses by URLs other than Key
 	NamespacesIn   Counter[fleet.EnvironmentID, string]           // Applications by namespace
 	Creators       Counter[Share, struct{}]                       // with CreateNamespace
@@ -117,12 +119,13 @@ type layer interface {
 }
 
 // all lists the layers, once for every function that goes through them.
-func (l *Layers) all() [21]layer {
+func (l *Layers) all() [23]layer {
 	return [...]layer{
 		&l.Placements, &l.Unplaced, &l.Rows, &l.RowsOn, &l.Loads, &l.Held, &l.ApplicationsOf,
 		&l.Terminating, &l.SyncHolds, &l.CredentialConflicts, &l.Environments, &l.EnvironmentsOn,
 		&l.EnginesOf, &l.ApplicationsIn,
-		&l.Repos, &l.Readers, &l.ReadIn, &l.Spellings, &l.NamespacesIn, &l.Creators, &l.Moved,
+		&l.Repos, &l.Readers, &l.ReadIn, &l.PrivateReaders, &l.Spellings, &l.NamespacesIn,
+		&l.Creators, &l.Moved, &l.Clones,
 	}
 }
 
@@ -170,6 +173,38 @@ func (l *Layers) CountRead(
 		c.Respelled = l.Spellings.Add(Reader{r, id.Tenant}, url, n)
 	}
 	return c
+}
+
+// SetPrivate records whether a tenant reads a repository on an engine with a credential of its own.
+// A repository that the platform shares has no such reader.
+func (l *Layers) SetPrivate(r Reader, private bool) {
+	switch was := l.PrivateReaders.Count(r.Repo, r.Tenant) > 0; {
+	case private && !was:
+		l.PrivateReaders.Add(r.Repo, r.Tenant, 1)
+	case was && !private:
+		l.PrivateReaders.Add(r.Repo, r.Tenant, -1)
+	}
+}
+
+// Conflicting reports whether tenants who must not share the engine read a repository there: two or
+// more, of whom one has a credential of its own.
+func (l *Layers) Conflicting(r Repo) bool {
+	return l.PrivateReaders.Size(r) > 0 && l.Readers.Size(r) > 1
+}
+
+// Separated reports whether a tenant must not read a repository on an engine because of another
+// tenant that reads it there: one of the two has, or would have, a credential of its own. Argo CD
+// keeps one clone of a repository for all of its readers. It costs the revision's changes, however
+// many tenants read the repository.
+func (l *Layers) Separated(r Reader, private bool) bool {
+	others, owners := l.Readers.Size(r.Repo), l.PrivateReaders.Size(r.Repo)
+	if l.Readers.Count(r.Repo, r.Tenant) > 0 {
+		others--
+	}
+	if l.PrivateReaders.Count(r.Repo, r.Tenant) > 0 {
+		owners--
+	}
+	return owners > 0 || private && others > 0
 }
 
 // URLOf returns the URL of a repository as a tenant's Applications on the engine spell it. Of

@@ -24,6 +24,7 @@ type Memory struct {
 	Terminating  []Terminating        `json:"leaving,omitempty"`
 	Deferred     []Deferred           `json:"deferred,omitempty"`
 	Moved        []Moved              `json:"moved,omitempty"`
+	Clones       []mirror.Clone       `json:"clones,omitempty"` // kept by argosy rebuild
 	Unreviewed   []HeldFile           `json:"unreviewed,omitempty"`
 	RevisionHold *mirror.Hold         `json:"waiting,omitempty"` // of a whole head revision
 	// by argosy rebuild: see postgres.Reset
@@ -125,6 +126,10 @@ func (m Memory) timeless() Memory {
 	for i := range m.Unreviewed {
 		m.Unreviewed[i].Since = time.Time{}
 	}
+	m.Clones = slices.Clone(m.Clones)
+	for i := range m.Clones {
+		m.Clones[i].Since = time.Time{}
+	}
 	if m.RevisionHold != nil {
 		w := *m.RevisionHold
 		w.Since = time.Time{}
@@ -152,7 +157,8 @@ func readMemory(b []byte) (Memory, error) {
 }
 
 func (m Memory) empty() bool {
-	return len(m.Held)+len(m.Terminating)+len(m.Deferred)+len(m.Unreviewed)+len(m.Moved) == 0 &&
+	return len(m.Held)+len(m.Terminating)+len(m.Deferred)+len(m.Unreviewed)+len(m.Moved)+
+		len(m.Clones) == 0 &&
 		m.RevisionHold == nil && !m.Blocked && !m.Rebuilt
 }
 
@@ -191,6 +197,8 @@ func (l *Layers) Remember(deferred map[fleet.Key]Deferred, unreviewed map[string
 		m.Moved = append(m.Moved, Moved{Key: k, Namespaces: namespaces})
 	})
 	slices.SortFunc(m.Moved, func(a, b Moved) int { return CompareKeys(a.Key, b.Key) })
+	l.Clones.Each(func(_ Repo, clones []mirror.Clone) { m.Clones = append(m.Clones, clones...) })
+	slices.SortFunc(m.Clones, compareClones)
 	m.Unreviewed = slices.SortedFunc(maps.Values(unreviewed), func(a, b HeldFile) int {
 		return cmp.Compare(a.Input.Path, b.Input.Path)
 	})

@@ -40,6 +40,9 @@ func Restore(snapshot mirror.Snapshot) (*State, error) {
 	for _, x := range m.Moved {
 		s.Moved.base[x.Key] = x.Namespaces
 	}
+	for _, c := range m.Clones {
+		s.Clones.base[repoOf(c)] = append(s.Clones.base[repoOf(c)], c)
+	}
 	for _, h := range snapshot.SyncHolds {
 		s.SyncHolds.base[h.Application] = h
 	}
@@ -67,6 +70,9 @@ func (s *State) restorePlacements(placements []fleet.Placement) {
 		}
 		delete(s.Unplaced.base, p.Environment)
 		s.Place(p.Environment, p.Engine, 1)
+		if p.From != "" {
+			s.Place(p.Environment, p.From, 1)
+		}
 	}
 }
 
@@ -146,14 +152,13 @@ func (s *State) uses(k fleet.ObjectKey, r Row) (fleet.RepoURLs, Use, bool) {
 }
 
 func (s *State) restoreCredentialConflicts() {
-	owners := map[Repo]int{}
+	shared := SharedRepositories(s.Catalog.Fleet())
 	for r, tenants := range s.Readers.delta {
 		for t := range tenants {
-			if s.Catalog.CredentialFor(t, r.Key) != nil {
-				owners[r]++
-			}
+			s.SetPrivate(Reader{r, t}, s.Catalog.CredentialFor(t, r.Key) != nil &&
+				!shared.Covers(r.Key))
 		}
-		if owners[r] > 1 {
+		if s.Conflicting(r) {
 			s.CredentialConflicts.base[r] = struct{}{}
 		}
 	}

@@ -21,10 +21,8 @@ func (p *phase) checkAdoptions() {
 		}
 		for i, a := range c.After.Deployment.Adopt {
 			id := adopting(c.After.Key, a)
-			if why := p.notGiven(id, a.Application); why != "" {
-				p.rejectAdoption(c.After, i, effective.CodeAdoptNamespace, why,
-					"ask the platform for it in applicationNamespaces of fleet/engines/, or "+
-						"remove adopt")
+			if why, fix := p.notGiven(id, a.Application); why != "" {
+				p.rejectAdoption(c.After, i, effective.CodeAdoptNamespace, why, fix)
 				break
 			}
 			if why := p.adoptedElsewhere(id, a.Application); why != "" {
@@ -47,26 +45,33 @@ func (p *phase) rejectAdoption(d *fleet.Declaration, i int, code, why, fix strin
 	if _, generated := fleet.SetOf(d.Key, d.Path); generated {
 		field = fleet.TemplateField + field
 	}
-	p.out.Adopted = append(p.out.Adopted, fleet.Problem{
+	p.out.Rejected = append(p.out.Rejected, fleet.Problem{
 		Key: d.Key, Path: d.Path, Field: field, Severity: fleet.SeverityError,
 		Code: code, Message: why, Fix: fix,
 	})
 }
 
-// notGiven returns why the tenant may not adopt an Application outside Argo CD's own namespace, or
-// "".
-func (p *phase) notGiven(id fleet.ApplicationID, object string) string {
+// notGiven returns why the tenant may not adopt an Application outside Argo CD's own namespace, and
+// what to do, or "".
+func (p *phase) notGiven(id fleet.ApplicationID, object string) (why, fix string) {
 	namespace, _ := fleet.SplitObject(object)
 	name, goes := p.engineFor(id)
 	if namespace == "" || !goes {
-		return ""
+		return "", ""
 	}
 	on := p.engine(name, id.Tenant)
 	if on != nil && slices.Contains(on.ApplicationNamespacesOf(id.Tenant), namespace) {
-		return ""
+		return "", ""
+	}
+	if name.OfEnvironment() {
+		return fmt.Sprintf("environment %s does not list namespace %q in "+
+				"agent.applicationNamespaces", id.Environment, namespace),
+			"list it there, and have the admin of its cluster allow it to the agent; or remove " +
+				"adopt"
 	}
 	return fmt.Sprintf("engine %s does not give the Applications of namespace %q to tenant %s",
-		name, namespace, id.Tenant)
+			name, namespace, id.Tenant),
+		"ask the platform for it in applicationNamespaces of fleet/engines/, or remove adopt"
 }
 
 // adoptedElsewhere returns why an Application cannot adopt an object of this name on its engine, or

@@ -160,7 +160,12 @@ func (p *phase) note(c RowChange) string {
 			waits = "it has no known review; " + waits
 		}
 		return waits
+	case c.Action == report.Depart:
+		pl, _ := p.Placements.Get(c.Row.Application().In())
+		return "it moves to engine " + string(pl.Engine) + "; its workload stays as it is"
 	case c.Row.Key.Kind != fleet.ObjectApplication:
+	case c.Action == report.Create:
+		return p.adoption(c.Row.Application())
 	case c.Action == report.Delete && c.Row.Deletion == fleet.DeletionOrphan:
 		return "its workload stays (deletionPolicy Orphan)"
 	case c.Action == report.Delete && c.Row.Deletion == fleet.DeletionRelease:
@@ -172,6 +177,22 @@ func (p *phase) note(c RowChange) string {
 		return "same manifest; its deletion policy or the place of its credential changes"
 	}
 	return ""
+}
+
+// adoption names the existing Application that a new one takes over, as Argo CD knows it.
+func (p *phase) adoption(id fleet.ApplicationID) string {
+	dep := p.after.Deployment(id.Deployed())
+	if dep == nil {
+		return ""
+	}
+	switch a := dep.Deployment.AdoptedIn(id.Environment); {
+	case a.Application == "":
+		return ""
+	case a.OrCreate:
+		return "it adopts or creates Application " + a.Application
+	default:
+		return "it adopts Application " + a.Application
+	}
 }
 
 // before renders an object from the applied state: from the declarations in effect, or for a held

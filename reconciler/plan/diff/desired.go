@@ -72,8 +72,10 @@ func cluster(
 ) *fleet.Cluster {
 	id := applied.EnvironmentID(env.Key)
 	c := env.Environment.Cluster
+	placed, _ := l.Placements.Get(id)
 	out := &fleet.Cluster{
-		ID: id, Name: fleet.ClusterName(id), Project: fleet.ProjectName(id.Tenant),
+		Evacuated: placed.Evacuated,
+		ID:        id, Name: fleet.ClusterName(id), Project: fleet.ProjectName(id.Tenant),
 		Server: serverKey(view, env.Environment, id), OnEngine: c.Engine, CAData: c.CAData,
 		AllNamespaces:    env.Environment.AllNamespaces,
 		ClusterResources: env.Environment.ClusterResources,

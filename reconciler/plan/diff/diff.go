@@ -24,6 +24,7 @@ type Input struct {
 	Explained []applied.Held // earlier holds with a new message
 	Revision  fleet.Revision
 	Renderer  engine.Renderer
+	ArgoCD    map[fleet.EngineName]string // known versions
 }
 
 // RowChange is one row that changes.
@@ -42,7 +43,7 @@ type Result struct {
 	Freed    map[fleet.ObjectKey]bool // rows that are no longer held
 	Approved map[fleet.ObjectKey]bool // deletions that do not count against the guards
 	Failures []effective.RenderFailure
-	Adopted  []fleet.Problem // of changed deployments: another declaration has the Application
+	Rejected []fleet.Problem // of changed deployments that the engine would refuse
 	Syncs    []mirror.SyncRequest
 	Problems []fleet.Problem // of SyncRuns
 }
@@ -58,6 +59,11 @@ func Compute(in Input) (*Result, error) {
 	}
 	for _, k := range in.Placed.Clusters {
 		p.delete(k)
+	}
+	for _, m := range in.Placed.Begun {
+		for _, id := range m.Applications {
+			p.depart(id, m.From)
+		}
 	}
 	if err := p.applications(); err != nil {
 		return nil, err
@@ -84,6 +90,7 @@ type phase struct {
 // applications writes the wanted Applications and deletes those that an approval released.
 func (p *phase) applications() error {
 	p.checkAdoptions()
+	p.checkArtifacts()
 	for _, h := range p.Explained {
 		p.Held.Set(h.Application, h)
 	}
@@ -233,6 +240,20 @@ func (p *phase) delete(k fleet.ObjectKey) {
 	}
 }
 
+// depart makes the row of the engine that a moving Application leaves unwanted. The worker carries
+// out the steps of the move; whatever is lost, the workload stays (ADR 0045).
+func (p *phase) depart(id fleet.ApplicationID, from fleet.EngineName) {
+	k := applied.ApplicationKey(from, id)
+	r, _ := p.Rows.Get(k)
+	r.Unwanted, r.Deletion = true, fleet.DeletionOrphan
+	p.SetRow(k, r)
+	c := &RowChange{Action: report.Depart, Row: Row(k, r), BeforeHash: r.Hash}
+	c.Row.Revision = p.Revision
+	p.out.Rows[k] = c
+	p.Terminating.Set(k, applied.Terminating{
+		Application: id, Key: k, RepoURLs: r.RepoURLs, Use: r.Use})
+}
+
 // Row returns the stored form of an index entry, without its manifest.
 func Row(k fleet.ObjectKey, r applied.Row) mirror.Row {
 	out := mirror.Row{
@@ -278,7 +299,7 @@ func engineOf(
 	for _, env := range l.Environments.Keys(applied.Share{Tenant: t, Engine: name}) {
 		d := view.Environment(fleet.EnvironmentID{Tenant: t, Name: env})
 		if d != nil && d.Environment.Agent != nil {
-			e := d.Environment.Agent.Engine(d.Environment.Region)
+			e := d.Environment.Agent.Engine(t, d.Environment.Region)
 			return &e
 		}
 	}

@@ -13,7 +13,7 @@ import (
 func (p *phase) shared() error {
 	environments := slices.SortedFunc(maps.Keys(p.Placed.Environments), applied.CompareEnvironments)
 	for _, id := range environments {
-		if err := p.cluster(id); err != nil {
+		if err := p.clusters(id); err != nil {
 			return err
 		}
 	}
@@ -43,22 +43,27 @@ func (p *phase) shared() error {
 	return nil
 }
 
-// cluster writes an environment's Cluster. The row of a removed environment went with its
-// placement.
-func (p *phase) cluster(id fleet.EnvironmentID) error {
+// clusters writes an environment's Cluster, while it moves on both engines. The row of a removed
+// environment went with its placement.
+func (p *phase) clusters(id fleet.EnvironmentID) error {
 	env := p.after.Environment(id)
 	pl, _ := p.Placements.Get(id)
-	if env == nil || env.Environment.Cluster == nil || pl.Engine == "" {
+	if env == nil || env.Environment.Cluster == nil {
 		return nil
 	}
-	on := p.after.Engine(pl.Engine)
-	if on == nil {
-		return nil
+	for _, engine := range []fleet.EngineName{pl.Engine, pl.From} {
+		on := p.after.Engine(engine)
+		if on == nil {
+			continue
+		}
+		c := cluster(on.Engine, &p.after.View, p.Layers, env)
+		o := fleet.Object{Key: applied.ClusterKey(engine, id), Cluster: c}
+		row := applied.Row{Tenant: id.Tenant, Environment: id.Name, Credential: c.Credential}
+		if err := p.write(o, row); err != nil {
+			return err
+		}
 	}
-	c := cluster(on.Engine, &p.after.View, p.Layers, env)
-	o := fleet.Object{Key: applied.ClusterKey(pl.Engine, id), Cluster: c}
-	return p.write(
-		o, applied.Row{Tenant: id.Tenant, Environment: id.Name, Credential: c.Credential})
+	return nil
 }
 
 // deleteRepository deletes the tenant's Secret of a repository on an engine, if another one or none

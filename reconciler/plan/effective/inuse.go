@@ -15,11 +15,19 @@ import (
 func (d *Declarations) inUse(c catalog.Change, deleted []fleet.ObjectKey) (fleet.Problem, bool) {
 	switch {
 	case c.Before == nil:
+	case c.Key.Kind == fleet.KindManagedEnvironment && c.After == nil:
 	case c.Key.Kind == fleet.KindManagedEnvironment:
-		if c.After == nil || sameConnection(c.Before.Environment, c.After.Environment) {
-			break
+		id := applied.EnvironmentID(c.Key)
+		if to, leaves := d.leaving(id, deleted); leaves &&
+			!sameAddress(c.Before.Environment, c.After.Environment) {
+			return environmentMoving(d.head(c.Key), to), true
 		}
-		if n := d.existing(applied.EnvironmentID(c.Key), deleted); n > 0 {
+		if sameConnection(c.Before.Environment, c.After.Environment) {
+			n, used := d.namespaceInUse(c, fleet.AgentEngine(id), deleted)
+			return applicationNamespaceInUse(d.head(c.Key), "spec.agent.applicationNamespaces",
+				n), used
+		}
+		if n := d.existing(id, deleted); n > 0 {
 			return environmentInUse(d.head(c.Key), n, c.Before.Environment, c.After.Environment),
 				true
 		}
@@ -28,8 +36,8 @@ func (d *Declarations) inUse(c catalog.Change, deleted []fleet.ObjectKey) (fleet
 		if !sameInstance(c.Before, c.After) && d.serving(name, deleted) {
 			return d.engineInUse(d.head(c.Key), name), true
 		}
-		if n, used := d.namespaceInUse(c, deleted); used {
-			return applicationNamespaceInUse(d.head(c.Key), n), true
+		if n, used := d.namespaceInUse(c, name, deleted); used {
+			return applicationNamespaceInUse(d.head(c.Key), "spec.applicationNamespaces", n), true
 		}
 	}
 	return fleet.Problem{}, false
@@ -81,8 +89,8 @@ func (d *Declarations) engineInUse(i catalog.Input, name fleet.EngineName) fleet
 	if i.Removed {
 		p.Message = serves + ": its declaration stays in effect until they are removed"
 		p.Fix =
-			"restore the file; to empty the engine set spec.state: Draining and move its " +
-				"environments"
+			"restore the file; to empty the engine set spec.state: Draining, and remove the file " +
+				"when `argosy get engines` shows the drain as Empty"
 		return p
 	}
 	p.Field = "spec.argocd"
@@ -91,14 +99,27 @@ func (d *Declarations) engineInUse(i catalog.Input, name fleet.EngineName) fleet
 	return p
 }
 
-// namespaceInUse returns a namespace that a changed engine no longer gives to a tenant with
-// Applications that it has adopted from there, or that may not be released yet: without the right,
-// their AppProject would reject them, and Argo CD could not delete them.
-func (d *Declarations) namespaceInUse(c catalog.Change, deleted []fleet.ObjectKey) (
-	fleet.ApplicationNamespace, bool) {
-	engine := fleet.EngineName(c.Key.Name)
-	for _, n := range c.Before.Engine.ApplicationNamespaces {
-		if c.After != nil && slices.Contains(c.After.Engine.ApplicationNamespaces, n) {
+// givenBy returns the namespaces with Applications that an Engine gives to tenants, or an
+// environment with an agent to its own one.
+func givenBy(d *fleet.Declaration) []fleet.ApplicationNamespace {
+	switch {
+	case d == nil:
+	case d.Engine != nil:
+		return d.Engine.ApplicationNamespaces
+	case d.Environment != nil:
+		return d.Environment.Agent.Given(d.Key.Tenant)
+	}
+	return nil
+}
+
+// namespaceInUse returns a namespace that a changed declaration of an engine no longer gives to a
+// tenant with Applications that it has adopted from there, or that may not be released yet: without
+// the right, their AppProject would reject them, and Argo CD could not delete them.
+func (d *Declarations) namespaceInUse(c catalog.Change, engine fleet.EngineName,
+	deleted []fleet.ObjectKey) (fleet.ApplicationNamespace, bool) {
+	after := givenBy(c.After)
+	for _, n := range givenBy(c.Before) {
+		if slices.Contains(after, n) {
 			continue
 		}
 		for _, id := range d.applied.Catalog.Adopters(n.Namespace + "/") {
@@ -133,9 +154,10 @@ func (d *Declarations) adoptsOn(dep *fleet.Declaration, engine fleet.EngineName,
 	})
 }
 
-func applicationNamespaceInUse(i catalog.Input, n fleet.ApplicationNamespace) fleet.Problem {
+func applicationNamespaceInUse(i catalog.Input, field string,
+	n fleet.ApplicationNamespace) fleet.Problem {
 	return fleet.Problem{Key: i.Key, Path: i.Path, Severity: fleet.SeverityError,
-		Code: "engine-in-use", Field: "spec.applicationNamespaces",
+		Code: "engine-in-use", Field: field,
 		Message: fmt.Sprintf("tenant %s has adopted Applications of namespace %q, or its "+
 			"deletions have not ended", n.Tenant, n.Namespace),
 		Fix: "restore the entry; to take the namespace back, have the Applications released " +
@@ -153,13 +175,50 @@ func sameConnection(before, after *fleet.EnvironmentSpec) bool {
 		before.Agent.Autonomous() == after.Agent.Autonomous()
 }
 
+// sameAddress reports whether a changed environment keeps the address of its cluster.
+func sameAddress(before, after *fleet.EnvironmentSpec) bool {
+	return before.Cluster == nil || after.Cluster == nil ||
+		before.Cluster.Server == after.Cluster.Server
+}
+
+// leaving reports whether an environment moves and its former engine still has Applications of it,
+// besides the deleted ones. They keep their destination, and with it the address of the cluster.
+func (d *Declarations) leaving(id fleet.EnvironmentID, deleted []fleet.ObjectKey) (
+	to fleet.EngineName, leaves bool) {
+	placement, _ := d.applied.Placements.Get(id)
+	if placement.From == "" {
+		return "", false
+	}
+	placement.Engine, to = placement.From, placement.Engine
+	return to, d.existingOn(id, placement, deleted) > 0
+}
+
+func environmentMoving(i catalog.Input, to fleet.EngineName) fleet.Problem {
+	return fleet.Problem{Key: i.Key, Path: i.Path, Severity: fleet.SeverityError,
+		Code: "environment-in-use", Field: "spec.cluster.server",
+		Message: fmt.Sprintf("environment %s is moving to engine %s, and both engines need the "+
+			"present address of its cluster", i.Key.Name, to),
+		Fix: "keep the address until the move has ended (argosy describe move); the change waits " +
+			"for that"}
+}
+
 // existing counts the Applications of an environment without the deleted ones.
 func (d *Declarations) existing(id fleet.EnvironmentID, deleted []fleet.ObjectKey) int {
 	placement, _ := d.applied.Placements.Get(id)
+	return d.existingOn(id, placement, deleted)
+}
+
+// existingOn is existing for the engines of a placement.
+func (d *Declarations) existingOn(id fleet.EnvironmentID, placement fleet.Placement,
+	deleted []fleet.ObjectKey) int {
 	n := d.applied.ApplicationsIn.Count(id, placement.Engine)
+	if placement.From != "" && placement.From != placement.Engine {
+		n += d.applied.ApplicationsIn.Count(id, placement.From)
+	}
 	seen := map[fleet.ObjectKey]bool{}
 	for _, k := range deleted {
-		if k.Engine != placement.Engine || k.Kind != fleet.ObjectApplication || seen[k] {
+		if k.Engine != placement.Engine && k.Engine != placement.From ||
+			k.Kind != fleet.ObjectApplication || seen[k] {
 			continue
 		}
 		if r, ok := d.applied.Rows.Get(k); ok && r.Unwanted && r.Application().In() == id {

@@ -138,14 +138,12 @@ const CodeAdoptNamespace = "adopt-namespace"
 
 // RecheckAdoptions adds the deployments that were rejected with CodeAdopted for an Application that
 // another deployment no longer adopts, or no longer wants to, and those with CodeAdoptNamespace for
-// a namespace that an engine now gives.
+// a namespace that an engine, or an environment with an agent, now gives.
 func (l *Limits) RecheckAdoptions(d *Declarations) {
 	for _, c := range d.Changes {
-		if c.Key.Kind != fleet.KindEngine || c.After == nil {
-			continue
-		}
-		for _, n := range c.After.Engine.ApplicationNamespaces {
-			if c.Before == nil || !slices.Contains(c.Before.Engine.ApplicationNamespaces, n) {
+		before := givenBy(c.Before)
+		for _, n := range givenBy(c.After) {
+			if !slices.Contains(before, n) {
 				l.recheckAdopters(d, c.Key, n.Namespace+"/", CodeAdoptNamespace)
 			}
 		}
@@ -162,6 +160,72 @@ func (l *Limits) RecheckAdoptions(d *Declarations) {
 			l.recheckAdoptersOf(d, k, before)
 		}
 	}
+}
+
+// RecheckSharing adds the declarations that were rejected with catalog.CodeSharedClone and that a
+// change may let in: of a repository that lost a reader or the credential of one, or of a tenant
+// whose environments, credentials or placements changed. An environment may concern any repository.
+func (l *Limits) RecheckSharing(d *Declarations, repositories map[string]bool,
+	tenants map[fleet.TenantName]bool,
+) {
+	if len(repositories)+len(tenants) == 0 {
+		return
+	}
+	for _, k := range d.After.SharingClones() {
+		q, quarantined := d.After.Quarantine(k)
+		_, again := l.refused[k]
+		if quarantined && !again && q.Declaration != nil &&
+			(tenants[k.Tenant] || concerns(q.Declaration, repositories)) {
+			applied.Set(&l.recheck, k, true)
+		}
+	}
+}
+
+// RecheckArtifacts adds the deployments that were rejected with catalog.CodeArtifact and that a
+// change may let in: of every tenant after an upgrade of an Argo CD, or of a tenant whose
+// environments or placements changed.
+func (l *Limits) RecheckArtifacts(d *Declarations,
+	decided map[fleet.EnvironmentID]fleet.Placement, upgraded bool,
+) {
+	rejected := d.After.RejectedArtifacts()
+	if len(rejected) == 0 {
+		return
+	}
+	tenants := map[fleet.TenantName]bool{}
+	for id := range decided {
+		tenants[id.Tenant] = true
+	}
+	for _, c := range d.Changes {
+		if c.Key.Kind == fleet.KindManagedEnvironment {
+			tenants[c.Key.Tenant] = true
+		}
+	}
+	for _, k := range rejected {
+		if _, again := l.refused[k]; !again && (upgraded || tenants[k.Tenant]) {
+			applied.Set(&l.recheck, k, true)
+		}
+	}
+}
+
+// concerns reports whether a declaration may concern one of the repositories.
+func concerns(d *fleet.Declaration, repositories map[string]bool) bool {
+	switch {
+	case d.Deployment != nil:
+		for url := range d.Deployment.RepoURLs().All() {
+			if repositories[applied.RepoKey(url)] {
+				return true
+			}
+		}
+		return false
+	case d.Credential != nil:
+		for key := range repositories {
+			if fleet.RepoScopeCovers(d.Credential.Scope(), key) {
+				return true
+			}
+		}
+		return false
+	}
+	return len(repositories) > 0
 }
 
 // recheckAdoptersOf adds the rejected deployments that want an Application of another one.

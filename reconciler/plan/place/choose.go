@@ -192,27 +192,31 @@ func (p placer) cannotReach(id fleet.EnvironmentID, engine fleet.EngineName) str
 
 // conflicts explains why an engine cannot take the environment because of its other environments or
 // its own future. Argo CD finds repository credentials and its caches by URL: two tenants who read
-// one repository with credentials of their own do not share an engine. The reason does not name the
-// other tenant, because this one reads it.
+// one repository share no engine if one of them has a credential of its own. The reason does not
+// name the other tenant, because this one reads it.
 func (p placer) conflicts(id fleet.EnvironmentID) func(fleet.EngineName) string {
-	own := slices.DeleteFunc(p.after.Repositories(id), func(r catalog.Repository) bool {
-		return r.Credential.Name == ""
+	reads := slices.DeleteFunc(p.after.Repositories(id), func(r catalog.Repository) bool {
+		return p.shared.Covers(r.Key)
 	})
 	return func(engine fleet.EngineName) string {
 		if why := p.cannotReach(id, engine); why != "" {
 			return why
 		}
+		if slices.Contains(p.Evacuated, engine) {
+			return evacuated
+		}
 		k := fleet.Key{Kind: fleet.KindEngine, Name: string(engine)}
 		if _, deferred := p.Declared.Deferred[k]; deferred {
 			return "will be removed or replaced and takes nothing new"
 		}
-		for _, r := range own {
-			for _, other := range p.Readers.Keys(applied.Repo{Engine: engine, Key: r.Key}) {
-				if other != id.Tenant && p.after.CredentialFor(other, r.Key) != nil {
-					return fmt.Sprintf(
-						"already serves another tenant that reads %s with a credential of its own",
-						r.Key)
-				}
+		for _, r := range reads {
+			reader := applied.Reader{
+				Repo: applied.Repo{Engine: engine, Key: r.Key}, Tenant: id.Tenant}
+			if p.Separated(reader, r.Credential.Name != "") {
+				return placement.CredentialConflict(r.Key)
+			}
+			if p.Readers.Count(reader.Repo, id.Tenant) == 0 && p.LeftByAnother(reader) {
+				return placement.CloneConflict(r.Key)
 			}
 		}
 		return ""

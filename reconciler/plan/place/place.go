@@ -3,8 +3,11 @@
 package place
 
 import (
+	"time"
+
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/catalog"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/reconciler/plan/applied"
 	"argosy.dev/argosy/reconciler/plan/effective"
 )
@@ -17,6 +20,11 @@ type Input struct {
 	Deleted  []fleet.ObjectKey // unwanted objects that workers have proven deleted
 	Freed    Freed
 
+	Moves map[fleet.EnvironmentID]mirror.MoveRequest // requested
+
+	Evacuated []fleet.EngineName // that get no environment
+	Readmit   []fleet.EngineName // whose evacuation ends
+
 	// Environments are planned even if no declaration of theirs changes.
 	Environments []fleet.EnvironmentID
 
@@ -25,6 +33,8 @@ type Input struct {
 	Unread       []fleet.EngineName
 	SilentAgents []fleet.EngineName
 	Reported     map[fleet.EnvironmentID][]fleet.EngineName
+
+	Now time.Time
 }
 
 // Freed is the held deletions that an approval or a review frees with this plan.
@@ -53,9 +63,15 @@ type Result struct {
 	Ended    []fleet.ApplicationID
 	SyncRuns []SyncRun
 
+	Begun   []Move                         // moves that begin
+	Refused map[fleet.EnvironmentID]string // requested moves, with the reason
+
 	Environments map[fleet.EnvironmentID]bool // whose Cluster may change
 	Shares       map[applied.Share]bool       // whose AppProject may change
 	Readers      map[applied.Reader]bool      // whose Repository may change
+
+	Sharing  []fleet.Problem // of changes by which a tenant would share another one's clone
+	Loosened Loosened        // what may let such changes in
 
 	Blocked      bool // environments stay unplaced until an engine is read or its agent reports
 	NeedsEngines bool // an environment that the revision concerns waits for Unread
@@ -90,10 +106,13 @@ func Compute(in Input) (*Result, error) {
 			Readers:      map[applied.Reader]bool{},
 		},
 		applications: map[fleet.ApplicationID]bool{},
+		shared:       applied.SharedRepositories(in.Declared.Fleet),
 	}
 	s.out.Layers = s.Layers
 	s.find()
 	p := placer{s}
+	p.readmit()
+	p.move()
 	if err := p.classify(); err != nil {
 		return nil, err
 	}
@@ -101,6 +120,7 @@ func Compute(in Input) (*Result, error) {
 		return nil, err
 	}
 	p.findCredentialConflicts()
+	p.rejectSharing()
 	p.verify()
 	return s.out, nil
 }
@@ -112,6 +132,8 @@ type scope struct {
 	after        *catalog.Changeset
 	out          *Result
 	applications map[fleet.ApplicationID]bool // touched; whether wanted
+	shared       applied.Scopes               // repositories that the platform shares
+	reshared     bool                         // they change
 	retry        bool                         // unplaced environments may find an engine now
 }
 

@@ -1,9 +1,11 @@
 package place
 
 import (
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/catalog"
@@ -32,6 +34,9 @@ func (s *scope) forgetDeleted() {
 			continue
 		}
 		s.RemoveRow(k)
+		if k.Kind == fleet.ObjectRepository {
+			s.LeaveClones(k.Engine, r.Tenant, s.Now)
+		}
 		if k.Kind != fleet.ObjectApplication {
 			continue
 		}
@@ -40,6 +45,7 @@ func (s *scope) forgetDeleted() {
 		s.CountApplication(k.Engine, r.Application(), -1)
 		s.countUse(k.Engine, r.Application(), r.Use, -1)
 		s.retry = true
+		s.endMove(r.Application().In())
 	}
 }
 
@@ -68,7 +74,7 @@ func (s *scope) count(
 			s.out.Shares[applied.Share{Tenant: id.Tenant, Engine: engine}] = true
 		}
 		if c.Used || c.Respelled {
-			s.out.Readers[applied.Reader{Repo: r, Tenant: id.Tenant}] = true
+			s.touchReader(applied.Reader{Repo: r, Tenant: id.Tenant})
 			s.retry = s.retry || n < 0
 		}
 		if _, conflict := s.CredentialConflicts.Get(r); c.UsedIn && conflict {
@@ -91,6 +97,9 @@ func (s *scope) touch() {
 			}
 		case fleet.KindTenant:
 			s.touchTenant(fleet.TenantName(c.Key.Name))
+			if c.After == nil {
+				s.DisownClones(fleet.TenantName(c.Key.Name))
+			}
 		case fleet.KindManagedEnvironment:
 			if relabels(c) && !s.Declared.Removing[applied.EnvironmentID(c.Key)] {
 				s.touchLabels(applied.EnvironmentID(c.Key))
@@ -116,7 +125,21 @@ func (s *scope) touch() {
 			}
 		}
 	}
+	if s.Applied.Restored {
+		for r := range s.CredentialConflicts.Base() {
+			s.touchReaders(r) // of an earlier version, which let them in
+		}
+	}
 	s.touchDeferred()
+}
+
+// touchReaders touches the environments that read a repository on an engine.
+func (s *scope) touchReaders(r applied.Repo) {
+	for _, t := range s.Readers.Keys(r) {
+		for _, env := range s.ReadIn.Keys(applied.Reader{Repo: r, Tenant: t}) {
+			s.out.Environments[fleet.EnvironmentID{Tenant: t, Name: env}] = true
+		}
+	}
 }
 
 // touchDeferred touches what was deferred and no longer is, and the environments whose removal is
@@ -151,6 +174,7 @@ func (s *scope) recovered(id fleet.EnvironmentID, pl fleet.Placement) bool {
 
 // touchFleet reaches every Application if the defaults change: each inherits them.
 func (s *scope) touchFleet() {
+	s.touchShared()
 	if reflect.DeepEqual(s.Applied.Catalog.Fleet().Defaults, s.Declared.Fleet.Defaults) {
 		return
 	}
@@ -162,6 +186,51 @@ func (s *scope) touchFleet() {
 	for id := range s.Held.Base() {
 		s.touchUnwanted(id)
 	}
+}
+
+// touchShared reaches every reader if the platform shares other repositories: a folder may cover
+// any.
+func (s *scope) touchShared() {
+	if maps.Equal(applied.SharedRepositories(s.Applied.Catalog.Fleet()), s.shared) {
+		return
+	}
+	s.retry, s.reshared = true, true
+	for r := range s.Readers.Base() {
+		for _, t := range s.Readers.Keys(r) {
+			s.touchReader(applied.Reader{Repo: r, Tenant: t})
+		}
+	}
+}
+
+// touchReader reaches the Secret of a reader, whose use or credential of the repository may change.
+func (s *scope) touchReader(r applied.Reader) {
+	s.out.Readers[r] = true
+	private := s.Readers.Count(r.Repo, r.Tenant) > 0 && s.private(r.Tenant, r.Key)
+	switch {
+	case private:
+		s.ResumeClone(r)
+	case s.PrivateReaders.Count(r.Repo, r.Tenant) > 0 && !s.shared.Covers(r.Key) &&
+		!r.Engine.OfEnvironment():
+		s.KeepClone(r, s.secretOf(r), s.Now)
+	}
+	s.SetPrivate(r, private)
+}
+
+// secretOf returns the name of the Secret that a tenant reads a repository with until this plan, or
+// "".
+func (s *scope) secretOf(r applied.Reader) string {
+	cred := s.Applied.Catalog.CredentialFor(r.Tenant, r.Key)
+	if cred == nil {
+		return ""
+	}
+	id := fleet.CredentialID{Tenant: r.Tenant, Name: fleet.CredentialName(cred.Key.Name)}
+	return fleet.RepositoryName(id, cred.Credential.Part(r.Key))
+}
+
+// private reports whether a tenant reads a repository with a credential of its own, and the
+// platform does not share it.
+func (s *scope) private(t fleet.TenantName, key string) bool {
+	return s.after.CredentialFor(t, key) != nil && !s.shared.Covers(key)
 }
 
 // touchDefaults reaches the Applications of a tenant, which inherit its defaults.
@@ -180,6 +249,11 @@ func (s *scope) touchDefaults(t fleet.TenantName) {
 func (s *scope) touchEngine(c catalog.Change) {
 	s.retry = true
 	engine := fleet.EngineName(c.Key.Name)
+	if restarted := restartedAt(c.After); c.After != nil && restarted != restartedAt(c.Before) {
+		for _, key := range s.ForgetClones(engine, restarted) {
+			applied.Set(&s.out.Loosened.Repositories, key, true)
+		}
+	}
 	for _, id := range s.EnvironmentsOn.Keys(engine) {
 		s.out.Environments[id] = true
 		if c.Before != nil && c.After != nil &&
@@ -192,6 +266,15 @@ func (s *scope) touchEngine(c catalog.Change) {
 			s.touchEnvironment(id)
 		}
 	}
+}
+
+// restartedAt returns when the platform replaced the Pods of an engine's repo-server.
+func restartedAt(d *fleet.Declaration) time.Time {
+	if d == nil || d.Engine.RepoServerRestartedAt == "" {
+		return time.Time{}
+	}
+	at, _ := time.Parse(time.RFC3339, d.Engine.RepoServerRestartedAt) // zero: clears nothing
+	return at
 }
 
 // touchTenant reaches all placements and AppProjects of the tenant.
@@ -308,7 +391,7 @@ func (s *scope) touchCredential(c catalog.Change) {
 			for _, key := range keys {
 				r := applied.Repo{Engine: e, Key: key}
 				if s.Readers.Count(r, c.Key.Tenant) > 0 {
-					s.out.Readers[applied.Reader{Repo: r, Tenant: c.Key.Tenant}] = true
+					s.touchReader(applied.Reader{Repo: r, Tenant: c.Key.Tenant})
 				}
 			}
 		}
@@ -359,7 +442,7 @@ func (s *scope) removeEnvironments() {
 			continue
 		}
 		pl, ok := s.Placements.Get(id)
-		if !ok || pl.Engine != "" && s.ApplicationsIn.Count(id, pl.Engine) > 0 {
+		if !ok || pl.From != "" || pl.Engine != "" && s.ApplicationsIn.Count(id, pl.Engine) > 0 {
 			continue
 		}
 		s.Placements.Delete(id)

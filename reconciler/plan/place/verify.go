@@ -42,6 +42,15 @@ func (p placer) verify() {
 		}
 		p.out.Placements[id] = pl
 	}
+	for id, pl := range p.out.Placements {
+		if pl.Engine != "" && pl.Alternatives == nil {
+			if engines == nil {
+				engines = p.candidates()
+			}
+			pl.Alternatives = p.alternatives(id, pl.Engine, engines)
+			p.out.Placements[id] = pl
+		}
+	}
 }
 
 // updateReason changes the reason of an agent's environment whose mode changed.
@@ -90,8 +99,8 @@ func (p placer) alternatives(
 	return placement.Decide(p.item(id), without, p.conflicts(id)).Alternatives
 }
 
-// findCredentialConflicts finds the repositories that two tenants read with credentials of their
-// own on one engine, from now on or no longer, and touches the environments that read them.
+// findCredentialConflicts finds the repositories whose readers on one engine must not share it,
+// from now on or no longer, and touches the environments that read them.
 func (p placer) findCredentialConflicts() {
 	seen := map[applied.Repo]bool{}
 	for r := range p.out.Readers {
@@ -99,27 +108,16 @@ func (p placer) findCredentialConflicts() {
 			continue
 		}
 		seen[r.Repo] = true
-		tenants := p.Readers.Keys(r.Repo)
-		owners := 0
-		for _, t := range tenants {
-			if p.after.CredentialFor(t, r.Key) != nil {
-				owners++
-			}
-		}
 		_, was := p.CredentialConflicts.Get(r.Repo)
 		switch {
-		case owners > 1:
+		case p.Conflicting(r.Repo):
 			p.CredentialConflicts.Set(r.Repo, struct{}{})
 		case was:
 			p.CredentialConflicts.Delete(r.Repo)
 		default:
 			continue
 		}
-		for _, t := range tenants {
-			for _, env := range p.ReadIn.Keys(applied.Reader{Repo: r.Repo, Tenant: t}) {
-				p.out.Environments[fleet.EnvironmentID{Tenant: t, Name: env}] = true
-			}
-		}
+		p.touchReaders(r.Repo)
 	}
 }
 
@@ -127,7 +125,7 @@ func (p placer) credentialConflict(id fleet.EnvironmentID, engine fleet.EngineNa
 	var found []string
 	p.CredentialConflicts.Each(func(r applied.Repo, _ struct{}) {
 		reads := p.ReadIn.Count(applied.Reader{Repo: r, Tenant: id.Tenant}, id.Name) > 0
-		if r.Engine == engine && reads && p.after.CredentialFor(id.Tenant, r.Key) != nil {
+		if r.Engine == engine && reads && p.separated(applied.Reader{Repo: r, Tenant: id.Tenant}) {
 			found = append(found, r.Key)
 		}
 	})
@@ -136,5 +134,10 @@ func (p placer) credentialConflict(id fleet.EnvironmentID, engine fleet.EngineNa
 	}
 	slices.Sort(found)
 	return "serves another tenant that reads " + strings.Join(found, " and ") +
-		" with a credential of its own"
+		", and one of the two has a credential of its own"
+}
+
+// separated reports whether a reader must not share its engine with another one of the repository.
+func (p placer) separated(r applied.Reader) bool {
+	return p.Separated(r, p.PrivateReaders.Count(r.Repo, r.Tenant) > 0)
 }

@@ -17,6 +17,8 @@ const (
 	// the row becomes unwanted, and is removed when its object is proven deleted
 	Delete Action = "delete"
 	Hold   Action = "hold" // the deletion waits for an approval; the row stays as it is
+	// the row becomes unwanted, and is removed when the Application is on its new engine
+	Depart Action = "move"
 )
 
 // Counts sums up the changes of a plan.
@@ -24,9 +26,10 @@ type Counts struct {
 	Created int `json:"created"` // Applications, like the next three
 	Changed int `json:"changed"`
 	Deleted int `json:"deleted"`
-	Held    int `json:"held"`   // new in this plan
-	Rows    int `json:"rows"`   // written, of every kind
-	Placed  int `json:"placed"` // environments that got an engine
+	Held    int `json:"held"`            // new in this plan
+	Rows    int `json:"rows"`            // written, of every kind
+	Placed  int `json:"placed"`          // environments that got an engine
+	Moved   int `json:"moved,omitempty"` // Applications that leave their engine
 }
 
 // Summary returns the changes of Applications as one sentence.
@@ -35,6 +38,9 @@ func (c Counts) Summary() string {
 		c.Deleted)
 	if c.Held > 0 {
 		s += fmt.Sprintf(", %d held", c.Held)
+	}
+	if c.Moved > 0 {
+		s += fmt.Sprintf(", %d to move", c.Moved)
 	}
 	return s
 }
@@ -65,6 +71,8 @@ func (c *Counts) Add(a Action, k fleet.ObjectKind) {
 		c.Deleted++
 	case Hold:
 		c.Held++
+	case Depart:
+		c.Moved++
 	}
 }
 
@@ -74,6 +82,7 @@ func (c *Counts) Sum(other Counts) {
 	c.Changed += other.Changed
 	c.Deleted += other.Deleted
 	c.Held += other.Held
+	c.Moved += other.Moved
 	c.Rows += other.Rows
 }
 

@@ -45,6 +45,10 @@ func (m *markdown) plan(r Report) {
 		m.add("\n**Platform**\n")
 		m.block("text", r.Platform)
 	}
+	for _, d := range r.Drains {
+		m.add("\n> **Drain of engine %s:** %s.\n", code(string(d.Engine)), plain(d.Summary()))
+		m.block("text", d.Lines())
+	}
 	if len(r.Tenants) > 0 {
 		m.add("\nOther tenants: %s\n", code(radius(r)))
 	}

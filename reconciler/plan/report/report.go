@@ -7,6 +7,7 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/placement"
 	"argosy.dev/argosy/fleet/printable"
 )
 
@@ -24,9 +25,18 @@ type Report struct {
 	Radius []fleet.TenantName `json:"otherTenants"`
 	// changed declarations of the platform: "new Tenant acme"
 	Platform []string        `json:"platform,omitempty"`
+	Drains   []Drain         `json:"drains,omitempty"`   // that begin with the plan
 	Tenants  []Tenant        `json:"tenants"`            // that the plan touches, sorted
 	Holds    []mirror.Hold   `json:"holds,omitempty"`    // new or changed
 	Problems []fleet.Problem `json:"problems,omitempty"` // of every declaration that was checked
+}
+
+// Drain is an engine that changes to `state: Draining`, with the moves that follow the plan.
+type Drain struct {
+	Engine fleet.EngineName `json:"engine"`
+	Churn  fleet.Churn      `json:"churn"` // the budget
+	Moves  []placement.Move `json:"moves"` // in the order in which they begin
+	Left   []placement.Left `json:"left"`  // the environments that cannot leave the engine
 }
 
 // Tenant is the changes of one tenant.

@@ -40,6 +40,13 @@ func (t *textWriter) plan(r Report) {
 	for _, d := range r.Platform {
 		t.line(2, "platform: "+d)
 	}
+	for _, d := range r.Drains {
+		t.blank()
+		t.line(0, "drain of engine "+string(d.Engine)+": "+d.Summary())
+		for _, l := range d.Lines() {
+			t.line(2, l)
+		}
+	}
 	for _, tenant := range r.Tenants {
 		t.tenant(tenant)
 	}
@@ -99,6 +106,32 @@ func holdLine(h mirror.Hold) string {
 	}
 	return fmt.Sprintf("%s, as %s has them: %s (%s)", what, h.Revision.Short(), some(h.Paths, 5),
 		h.Message)
+}
+
+// Summary counts the environments that leave, and names the budget.
+func (d Drain) Summary() string {
+	if len(d.Moves)+len(d.Left) == 0 {
+		return "it serves no environment"
+	}
+	return fmt.Sprintf("after the merge %s %s it, at most %d at once and %d in an hour, in this "+
+		"order", Count(len(d.Moves), "environment"), Plural(len(d.Moves), "leaves", "leave"),
+		d.Churn.AtOnce, d.Churn.PerHour)
+}
+
+// Lines returns the moves of a drain in their order, then the environments that stay.
+func (d Drain) Lines() (lines []string) {
+	for i, m := range d.Moves {
+		of := Count(m.Applications, "Application")
+		if m.Unready > 0 {
+			of += fmt.Sprintf(", %d of them not Synced and Healthy", m.Unready)
+		}
+		lines = append(lines, OneLine(fmt.Sprintf("%d. %s to engine %s (%s)", i+1, m.Environment,
+			m.To, of)))
+	}
+	for _, l := range d.Left {
+		lines = append(lines, OneLine(fmt.Sprintf("%s stays: %s", l.Environment, l.Reason)))
+	}
+	return lines
 }
 
 // some returns a list of at most so many names.
@@ -179,7 +212,7 @@ func quota(u QuotaUse) string {
 	}, ", ")
 }
 
-var marks = map[Action]string{Create: "+", Update: "~", Delete: "-", Hold: "!"}
+var marks = map[Action]string{Create: "+", Update: "~", Delete: "-", Hold: "!", Depart: ">"}
 
 func (t *textWriter) change(c Change) {
 	s := fmt.Sprintf("%s %-11s %s", marks[c.Action], c.Kind, c.Subject)

@@ -165,7 +165,7 @@ func (m *fixture) project(in fleet.EnvironmentID) (mirror.Row, error) {
 }
 
 func (m *fixture) engine() fleet.EngineSpec {
-	return fleet.AgentSpec{ArgoCDNamespace: m.namespace}.Engine("eu")
+	return fleet.AgentSpec{ArgoCDNamespace: m.namespace}.Engine("", "eu")
 }
 
 // release changes an environment's Applications from to until.

@@ -170,7 +170,7 @@ func (w *setup) away(p plane, hub *stack.Process) *stack.Process {
 // state is the objects, the writes so far, and the replica that writes to the engine.
 type state struct {
 	versions map[string]string
-	wrote    int
+	wrote    map[string][]string // by the namespace of an instance
 	holder   string
 	at       time.Time
 }
@@ -178,7 +178,7 @@ type state struct {
 func (w *setup) state(p plane) state {
 	w.t.Helper()
 	versions := w.restingVersions()
-	return state{versions, len(w.written()), p.holder(), time.Now()}
+	return state{versions, w.written(), p.holder(), time.Now()}
 }
 
 // untouched waits until another replica writes to the engine and both agents follow it, and then
@@ -192,16 +192,19 @@ func (w *setup) untouched(when string, p plane, was state) {
 	eventually(w.t, when+", the agents are connected and up to date", p.followed(was.at))
 	eventually(w.t, when+", it finds all", p.healthy(onEngine, onEdge, onPlant))
 	w.same(when, was.versions, w.restingVersions())
-	if now := w.written(); len(now) != was.wrote {
-		w.t.Errorf("%s, it writes: %v", when, now[min(was.wrote, len(now)):])
+	for namespace, now := range w.written() {
+		if before := len(was.wrote[namespace]); len(now) != before {
+			w.t.Errorf("%s, it writes in %s: %v", when, namespace, now[min(before, len(now)):])
+		}
 	}
 }
 
 // written are the writes of the control plane and the agents to what the Argo CDs act on.
-func (w *setup) written() (all []string) {
+func (w *setup) written() map[string][]string {
 	w.t.Helper()
+	all := map[string][]string{}
 	for _, at := range w.instances() {
-		all = append(all, at.writes(w.t, at.writer+":", at.namespace)...)
+		all[at.namespace] = at.writes(w.t, at.writer+":", at.namespace)
 	}
 	return all
 }
@@ -229,6 +232,7 @@ func (w *setup) rights() {
 	w.hub.nothingRefused(w.t, hubSpace)
 	w.hub.nothingRefused(w.t, argoSpace)
 	w.edge.nothingRefused(w.t, edgeSpace)
+	w.edge.nothingRefused(w.t, edgeArgo)
 	w.edge.nothingRefused(w.t, plantArgo)
 	w.edge.nothingRefused(w.t, plantSpace)
 	w.hub.noneIdle(w.t, hubSpace, "argosy", map[string]string{

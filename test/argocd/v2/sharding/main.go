@@ -24,20 +24,22 @@ import (
 	"github.com/argoproj/argo-cd/v2/pkg/apis/application/v1alpha1"
 )
 
-// request is clusters with one Application each, and how many shards there are.
+// request is clusters with their Applications, and how many shards there are.
 type request struct {
-	Clusters []string `json:"clusters"` // UIDs
-	Shards   int      `json:"shards"`
+	Clusters     []string `json:"clusters"`     // UIDs
+	Applications []int    `json:"applications"` // of each cluster; none: one each
+	Shards       int      `json:"shards"`
 	// how many clusters to hold against Argo CD's function; at least one
 	Sample int `json:"sample"`
 }
 
 // answer is the shard of each cluster.
 type answer struct {
-	Bounded []int   `json:"bounded"` // by consistent hashing with bounded loads
-	Legacy  []int   `json:"legacy"`  // by hash modulo the number of shards, Argo CD's default
-	Seconds float64 `json:"seconds"` // of one call of the function for bounded loads
-	Version string  `json:"version"` // of Argo CD
+	Bounded    []int   `json:"bounded"`    // by consistent hashing with bounded loads
+	Legacy     []int   `json:"legacy"`     // by hash modulo the number of shards, Argo CD's default
+	RoundRobin []int   `json:"roundRobin"` // by the cluster's rank modulo the number of shards
+	Seconds    float64 `json:"seconds"`    // of one call of the function for bounded loads
+	Version    string  `json:"version"`    // of Argo CD
 }
 
 func main() {
@@ -67,18 +69,28 @@ func serve(in io.Reader, out io.Writer) error {
 }
 
 func place(r request) (answer, error) {
-	clusters, apps := fleet(r.Clusters)
+	if len(r.Applications) == 0 {
+		r.Applications = slices.Repeat([]int{1}, len(r.Clusters))
+	}
+	if len(r.Applications) != len(r.Clusters) {
+		return answer{}, fmt.Errorf("%d clusters, and Applications of %d", len(r.Clusters),
+			len(r.Applications))
+	}
+	clusters, apps := fleet(r.Clusters, r.Applications)
 	bounded := sharding.ConsistentHashingWithBoundedLoadsDistributionFunction(
 		func() []*v1alpha1.Cluster {
 			return slices.Clone(clusters)
 		}, func() []*v1alpha1.Application { return apps }, r.Shards)
 	legacy := sharding.LegacyDistributionFunction(r.Shards)
-	shards, err := ring(r.Clusters, r.Shards)
+	shards, err := ring(r.Clusters, r.Applications, r.Shards)
 	if err != nil {
 		return answer{}, err
 	}
 	a := answer{Version: version(), Bounded: make([]int, len(clusters)),
-		Legacy: make([]int, len(clusters))}
+		Legacy: make([]int, len(clusters)), RoundRobin: roundRobin(r.Clusters, r.Shards)}
+	robin := sharding.RoundRobinDistributionFunction(func() []*v1alpha1.Cluster {
+		return slices.Clone(clusters)
+	}, r.Shards)
 	for i, c := range clusters {
 		a.Bounded[i], a.Legacy[i] = shards[c.ID], legacy(c)
 	}
@@ -92,6 +104,11 @@ func place(r request) (answer, error) {
 				fmt.Errorf(
 					"cluster %s of %d on %d shards: Argo CD's function returns %d, its ring %d",
 					clusters[i].ID, len(clusters), r.Shards, got, a.Bounded[i])
+		}
+		if got := robin(clusters[i]); got != a.RoundRobin[i] {
+			return answer{}, fmt.Errorf(
+				"cluster %s of %d on %d shards: Argo CD's round robin returns %d, its rank %d",
+				clusters[i].ID, len(clusters), r.Shards, got, a.RoundRobin[i])
 		}
 	}
 	return a, nil
@@ -108,20 +125,38 @@ func version() string {
 	return "of unknown version"
 }
 
-func fleet(ids []string) ([]*v1alpha1.Cluster, []*v1alpha1.Application) {
-	clusters, apps := make([]*v1alpha1.Cluster, len(ids)), make([]*v1alpha1.Application, len(ids))
+func fleet(ids []string, applications []int) (clusters []*v1alpha1.Cluster,
+	apps []*v1alpha1.Application) {
 	for i, id := range ids {
-		clusters[i] = &v1alpha1.Cluster{ID: id, Server: "https://" + id + ".example.com"}
-		apps[i] = &v1alpha1.Application{
-			Spec: v1alpha1.ApplicationSpec{Destination: v1alpha1.ApplicationDestination{
-				Server: clusters[i].Server}}}
+		c := &v1alpha1.Cluster{ID: id, Server: "https://" + id + ".example.com"}
+		clusters = append(clusters, c)
+		app := &v1alpha1.Application{Spec: v1alpha1.ApplicationSpec{
+			Destination: v1alpha1.ApplicationDestination{Server: c.Server}}}
+		apps = append(apps, slices.Repeat([]*v1alpha1.Application{app}, applications[i])...)
 	}
 	return clusters, apps
 }
 
+// roundRobin gives each cluster its rank by UID, modulo the number of shards.
+func roundRobin(ids []string, shards int) []int {
+	rank := map[string]int{}
+	for i, id := range slices.Sorted(slices.Values(ids)) {
+		rank[id] = i
+	}
+	out := make([]int, len(ids))
+	for i, id := range ids {
+		out[i] = rank[id] % shards
+	}
+	return out
+}
+
 // ring gives each cluster, in the order of the UIDs, the shard that Argo CD's ring has for it under
 // the loads that the earlier ones made.
-func ring(ids []string, shards int) (map[string]int, error) {
+func ring(ids []string, applications []int, shards int) (map[string]int, error) {
+	of := map[string]int64{}
+	for i, id := range ids {
+		of[id] = int64(applications[i])
+	}
 	r := consistent.New()
 	for i := range shards {
 		r.Add(strconv.Itoa(i))
@@ -135,7 +170,7 @@ func ring(ids []string, shards int) (map[string]int, error) {
 		if out[id], err = strconv.Atoi(name); err != nil {
 			return nil, err
 		}
-		loads[name]++
+		loads[name] += of[id]
 		r.UpdateLoad(name, loads[name])
 	}
 	return out, nil

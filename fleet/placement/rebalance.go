@@ -1,0 +1,179 @@
+package placement
+
+import (
+	"cmp"
+	"slices"
+
+	"argosy.dev/argosy/fleet"
+)
+
+// Overload is the measured load, relative to the average of the engines that may serve an
+// environment, above which an engine gives environments away. It gives them until it is within
+// LoadFactor: between the two, nothing moves.
+const Overload = 1.5
+
+// rebalance moves environments off the engines whose measured load is above Overload. A measured
+// load is the CPU in use relative to the capacity of Applications. An environment has a part of the
+// load of its engine, by its Applications.
+//
+// Each move takes an environment to an engine that stays within LoadFactor, and makes the fuller of
+// the two emptier by MinGain of the average at least. Of all such moves the one with the largest
+// gain is first, and of those with one gain that to the least loaded engine. An engine that gives
+// takes nothing, so that nothing moves back.
+func (m *simulation) rebalance() error {
+	if !m.measure() {
+		return &ImpossibleError{Why: "the load of no engine is measured",
+			Fix: "declare spec.metrics of the engines"}
+	}
+	for {
+		best := candidate{}
+		for i := range m.Environments {
+			if e := &m.Environments[i]; e.Fixed == "" {
+				best = m.relief(best, e)
+			}
+		}
+		if best.environment == nil {
+			break
+		}
+		part := m.parts[best.environment.Environment]
+		m.cores[m.index(best.environment.Engine)] -= part
+		m.cores[best.to] += part
+		m.move(best.environment, best.to)
+	}
+	slices.SortFunc(m.moves, func(a, b Move) int {
+		return cmp.Or(cmp.Compare(a.Unready, b.Unready),
+			cmp.Compare(a.Applications, b.Applications),
+			compareNames(a.Environment, b.Environment))
+	})
+	m.explain()
+	return nil
+}
+
+// measure computes the load of each engine and the part of each environment. An engine that is not
+// measured counts as its Applications, each with the average load of those that are measured. It
+// reports whether any engine is.
+func (m *simulation) measure() bool {
+	var cores float64
+	applications := 0
+	for i := range m.engines {
+		if used, ok := m.Measured[m.engines[i].Name]; ok {
+			cores, applications = cores+used, applications+m.engines[i].Load.Applications
+		}
+	}
+	if applications == 0 {
+		return false
+	}
+	m.cores, m.gives = make([]float64, len(m.engines)), make([]bool, len(m.engines))
+	for i := range m.engines {
+		used, ok := m.Measured[m.engines[i].Name]
+		if !ok {
+			used = cores / float64(applications) * float64(m.engines[i].Load.Applications)
+		}
+		m.cores[i] = used
+	}
+	m.coresBefore = slices.Clone(m.cores)
+	for i := range m.Environments {
+		e := &m.Environments[i]
+		from := m.index(e.Engine)
+		if from < 0 || m.engines[from].Load.Applications == 0 {
+			continue
+		}
+		m.parts[e.Environment] = m.cores[from] * float64(e.Applications) /
+			float64(m.engines[from].Load.Applications)
+	}
+	for i := range m.Environments {
+		e := &m.Environments[i]
+		from := m.index(e.Engine)
+		if from < 0 || !m.servesRightly(e, from) {
+			continue
+		}
+		_, measured := m.Measured[e.Engine]
+		if measured && m.used(from) > Overload*m.meanUse(e, from) {
+			m.gives[from] = true
+		}
+	}
+	return true
+}
+
+// servesRightly reports whether an engine satisfies the constraints of an environment that it
+// serves: its load is no reason to move another one.
+func (m *simulation) servesRightly(e *Served, from int) bool {
+	b := m.class(&e.Item).ineligible[from]
+	return b == free || b == cordoned
+}
+
+// used is the measured load of an engine, relative to its capacity.
+func (m *simulation) used(i int) float64 { return m.usedWith(i, 0) }
+
+func (m *simulation) usedWith(i int, more float64) float64 {
+	return (m.cores[i] + more) / max(1, float64(m.engines[i].Spec.Capacity.Applications))
+}
+
+// meanUse is the average load of an environment's engine and of those that may serve it.
+func (m *simulation) meanUse(e *Served, from int) float64 {
+	cores, capacity, counted := 0.0, 0, false
+	add := func(i int) {
+		cores, capacity = cores+m.cores[i], capacity+m.engines[i].Spec.Capacity.Applications
+		counted = counted || i == from
+	}
+	for _, i := range m.class(&e.Item).free {
+		add(i)
+	}
+	if !counted {
+		add(from)
+	}
+	return cores / max(1, float64(capacity))
+}
+
+// relief returns the better one of a candidate and the best move of an environment.
+func (m *simulation) relief(best candidate, e *Served) candidate {
+	from := m.index(e.Engine)
+	part := m.parts[e.Environment]
+	if from < 0 || !m.gives[from] || part <= 0 || !m.servesRightly(e, from) {
+		return best
+	}
+	mean := m.meanUse(e, from)
+	if m.used(from) <= LoadFactor*mean {
+		return best
+	}
+	for _, to := range m.class(&e.Item).free {
+		if to == from || m.gives[to] || full(&e.Item, &m.engines[to]) != free {
+			continue
+		}
+		after := m.usedWith(to, part)
+		gain := m.used(from) - max(m.usedWith(from, -part), after)
+		if after > LoadFactor*mean || gain < MinGain*mean || gain < best.gain ||
+			gain == best.gain && after >= best.after || m.conflict(e, m.engines[to].Name) != "" {
+			continue
+		}
+		best = candidate{environment: e, to: to, gain: gain, after: after}
+	}
+	return best
+}
+
+// explain lists the environments of engines that stay above the bound, with the reason.
+func (m *simulation) explain() {
+	for i := range m.Environments {
+		e := &m.Environments[i]
+		from := m.index(e.Engine)
+		if from < 0 || !m.gives[from] || !m.servesRightly(e, from) ||
+			m.used(from) <= LoadFactor*m.meanUse(e, from) {
+			continue
+		}
+		why := e.Fixed
+		if why == "" {
+			r := m.hold(e.Item, func(engine fleet.EngineName) string {
+				return m.conflict(e, engine)
+			})
+			others := slices.ContainsFunc(r.free, func(to int) bool {
+				return to != from && full(&e.Item, &m.engines[to]) == free
+			})
+			why = "each engine that may serve it would be overloaded itself, or would relieve " +
+				"engine " + string(e.Engine) + " by less than 5 %"
+			if !others {
+				why = "no other engine may serve it, or has room for it"
+			}
+		}
+		m.leave(e, why)
+	}
+}

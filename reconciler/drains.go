@@ -1,0 +1,150 @@
+package reconciler
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/pacing"
+	"argosy.dev/argosy/fleet/placement"
+	"argosy.dev/argosy/reconciler/drain"
+)
+
+const (
+	drainPatience = 5 * time.Minute
+	drainPoll     = 10 * time.Second // at most, between checks of drains
+	drainSpacing  = time.Second      // at least
+)
+
+// drainer empties the engines that are declared Draining, apart from reconciles: it requests moves
+// as people do, and the loop takes them. It keeps nothing that another replica needs.
+type drainer struct {
+	*Loop
+	patience time.Duration
+	ended    []fleet.EngineName // the draining engines for which drains were last ended
+	clean    bool               // ended is known
+	retry    map[fleet.EngineName]attempt
+}
+
+// attempt is a simulation that gave no move to request.
+type attempt struct {
+	at       time.Time
+	revision fleet.Revision
+	drain    mirror.Drain
+}
+
+// drain runs while this replica leads.
+func (l *Loop) drain(ctx context.Context) {
+	d := &drainer{Loop: l, patience: cmp.Or(l.DrainPatience, drainPatience),
+		retry: map[fleet.EngineName]attempt{}}
+	for ctx.Err() == nil {
+		if at := l.at.Load(); at != nil && at.ready {
+			d.check(ctx, at)
+		}
+		if !pacing.Sleep(ctx, min(l.Poll, drainSpacing)) {
+			return
+		}
+		select {
+		case <-ctx.Done():
+		case <-l.drains:
+		case <-time.After(min(l.Poll, drainPoll)):
+		}
+	}
+}
+
+// check takes the next step of each drain. No step waits for an engine, or for another drain.
+func (d *drainer) check(ctx context.Context, at *basis) {
+	var draining []fleet.EngineName
+	catalog := at.state.Catalog()
+	for _, name := range catalog.Engines() {
+		if e := catalog.Engine(name); e != nil && e.Engine.State == fleet.EngineDraining {
+			draining = append(draining, name)
+		}
+	}
+	if !d.clean || !slices.Equal(draining, d.ended) {
+		if err := d.Store.EndDrains(ctx, at.lease, draining); err != nil {
+			d.failed(ctx, "", err)
+			return
+		}
+		d.ended, d.clean = draining, true
+	}
+	requested := false
+	for _, engine := range draining {
+		n, err := d.step(ctx, at, engine)
+		if err != nil {
+			d.failed(ctx, engine, err)
+		}
+		requested = requested || n > 0
+	}
+	if requested {
+		d.Wake()
+	}
+}
+
+func (d *drainer) failed(ctx context.Context, engine fleet.EngineName, err error) {
+	if ctx.Err() == nil {
+		d.Log.Warn("failed to check a drain; trying again", "engine", engine, "error", err)
+	}
+}
+
+// step requests the next moves of a drain, and returns how many.
+func (d *drainer) step(ctx context.Context, at *basis, engine fleet.EngineName) (n int,
+	err error) {
+	f, err := d.Store.Drain(ctx, engine, d.patience)
+	if err != nil {
+		return 0, err
+	}
+	churn := at.state.Catalog().Fleet().Placement.Churn.OrDefaults()
+	now, allowed := drain.Assess(f, churn)
+	if f.Message == "" { // it begins, or a person has resumed it
+		delete(d.retry, engine)
+	}
+	switch last := d.retry[engine]; {
+	case allowed == 0:
+	case last.revision != at.revision || time.Since(last.at) >= min(drain.Retry, d.patience):
+		if n, now, err = d.request(ctx, at, engine, f, now, allowed, churn); err != nil {
+			return n, err
+		}
+	case len(f.Open) == 0:
+		now = last.drain
+	}
+	if now.State == f.State && now.Message == f.Message {
+		return n, nil
+	}
+	if now.State != f.State {
+		d.Log.Info("drain", "engine", engine, "state", now.State, "message", now.Message)
+	}
+	return n, d.Store.SetDrain(ctx, engine, now)
+}
+
+// request simulates the drain and requests its first moves.
+func (d *drainer) request(ctx context.Context, at *basis, engine fleet.EngineName,
+	f mirror.DrainFacts, now mirror.Drain, allowed int, churn fleet.Churn) (int, mirror.Drain,
+	error) {
+	delete(d.retry, engine)
+	unready, err := d.Unready.Unready(ctx)
+	if err != nil {
+		return 0, now, err
+	}
+	select { // a commit waits for readers of the applied state
+	case d.computing <- struct{}{}:
+	case <-ctx.Done():
+		return 0, now, ctx.Err()
+	}
+	out, err := at.state.Simulate(placement.Change{Kind: placement.Drain, Engine: engine}, unready)
+	<-d.computing
+	if err != nil {
+		return 0, now, err
+	}
+	next := drain.Next(out, f, allowed)
+	if len(next) == 0 {
+		now = drain.Stuck(out, f, now)
+		d.retry[engine] = attempt{at: time.Now(), revision: at.revision, drain: now}
+		return 0, now, nil
+	}
+	n, err := d.Store.RequestDrain(ctx, engine, churn, next)
+	return n, now, err
+}

@@ -1,0 +1,291 @@
+package place
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/placement"
+	"argosy.dev/argosy/reconciler/plan/applied"
+)
+
+// Move is an environment that begins to move, with the Applications that leave its engine, sorted.
+type Move struct {
+	Environment  fleet.EnvironmentID
+	From, To     fleet.EngineName
+	Applications []fleet.ApplicationID
+	Undo         bool // the environment returns to the engine that it was leaving
+	Evacuates    bool // see mirror.MoveRequest
+}
+
+// move gives the environments whose move is requested their new engine. Until the last Application
+// has left the engine before, both have what its Applications share.
+func (p placer) move() {
+	for _, id := range slices.SortedFunc(maps.Keys(p.Moves), applied.CompareEnvironments) {
+		begin := p.begin
+		if p.Moves[id].Evacuates {
+			begin = p.evacuate
+		}
+		if why := begin(id, p.Moves[id].To); why != "" {
+			applied.Set(&p.out.Refused, id, why)
+		}
+	}
+}
+
+// begin begins a move, or returns why it cannot begin.
+func (p placer) begin(id fleet.EnvironmentID, to fleet.EngineName) string {
+	pl, _ := p.Placements.Get(id)
+	if why := p.immovable(id, pl, to); why != "" {
+		return why
+	}
+	if p.Moves[id].Undo {
+		return p.undo(id, pl)
+	}
+	item, from := p.item(id), pl.Engine
+	target := slices.DeleteFunc(p.candidates(), func(e placement.Engine) bool {
+		return e.Name != to
+	})
+	var reasons []string
+	next := placement.Decide(item, target, p.conflicts(id))
+	if next.Engine == "" {
+		reasons = append(reasons, fmt.Sprintf("engine %s %s", to, next.Alternatives[0].Reason))
+	}
+	departing, why := p.departing(id, from, p.deletions())
+	reasons = append(reasons, why...)
+	for _, app := range departing {
+		if why := p.unadoptable(app, from, to); why != "" {
+			reasons = append(reasons, why)
+		}
+	}
+	if len(reasons) > 0 {
+		return strings.Join(reasons, "; ")
+	}
+	next.Reason = fmt.Sprintf("moved from engine %s by a person", from)
+	if p.Moves[id].Drain {
+		next.Reason = fmt.Sprintf("moved from engine %s, which drains", from)
+	}
+	next.From, next.Revision, next.Forced, next.Alternatives = from, p.Revision, true, nil
+	next.Evacuated = pl.Evacuated
+	p.Placements.Set(id, next)
+	p.out.Placements[id] = next
+	p.out.Begun = append(p.out.Begun,
+		Move{Environment: id, From: from, To: to, Applications: departing})
+	p.Place(id, to, 1)
+	p.out.Environments[id] = true
+	for _, engine := range []fleet.EngineName{from, to} {
+		p.out.Shares[applied.Share{Tenant: id.Tenant, Engine: engine}] = true
+	}
+	for _, dep := range p.after.DeploymentsIn(id) {
+		p.applications[applied.ApplicationID(dep, id)] = true
+	}
+	if len(departing) == 0 {
+		p.endMove(id)
+	}
+	return ""
+}
+
+// undo returns an environment to the engine that it is leaving. Both engines keep what its
+// Applications share until the other one has none of them. It returns why that is impossible.
+func (p placer) undo(id fleet.EnvironmentID, pl fleet.Placement) string {
+	var back []fleet.ApplicationID
+	for _, dep := range p.after.DeploymentsIn(id) {
+		app := applied.ApplicationID(dep, id)
+		r, left := p.Rows.Get(applied.ApplicationKey(pl.From, app))
+		_, arrives := p.Rows.Get(applied.ApplicationKey(pl.Engine, app))
+		if arrives && (!left || !r.Unwanted) {
+			return fmt.Sprintf("%s was added, or has moved, meanwhile; wait until the move has ended, "+
+				"and move the environment back", app)
+		}
+		if arrives {
+			back = append(back, app)
+		}
+		p.applications[app] = true
+	}
+	var removed []fleet.ApplicationID
+	p.Terminating.Each(func(k fleet.ObjectKey, t applied.Terminating) {
+		if k.Engine == pl.Engine && t.Application.In() == id {
+			removed = append(removed, t.Application)
+		}
+	})
+	if len(removed) > 0 {
+		return fmt.Sprintf("%s is being removed; restore its file, or wait until the move has ended",
+			slices.MinFunc(removed, applied.CompareApplications))
+	}
+	slices.SortFunc(back, applied.CompareApplications)
+	p.out.Begun = append(p.out.Begun, Move{Environment: id, From: pl.Engine, To: pl.From,
+		Applications: back, Undo: true})
+	pl.Engine, pl.From, pl.Revision = pl.From, pl.Engine, p.Revision
+	pl.Reason = fmt.Sprintf("a person has undone its move to engine %s", pl.From)
+	p.Placements.Set(id, pl)
+	p.out.Placements[id] = pl
+	p.out.Environments[id] = true
+	if len(back) == 0 {
+		p.endMove(id)
+	}
+	return ""
+}
+
+// immovable returns why an environment cannot move now, whatever the constraints.
+func (p placer) immovable(id fleet.EnvironmentID, pl fleet.Placement, to fleet.EngineName) string {
+	if why := p.fixed(id, pl); why != "" {
+		return why
+	}
+	switch {
+	case slices.Contains(p.Evacuated, pl.Engine):
+		return fmt.Sprintf("engine %s %s, which gives its environments other engines", pl.Engine,
+			evacuated)
+	case slices.Contains(p.Evacuated, to):
+		return fmt.Sprintf("engine %s %s", to, evacuated)
+	case p.after.Engine(to) == nil:
+		return fmt.Sprintf("engine %s is not declared under fleet/engines/", to)
+	case p.Moves[id].Undo && pl.From != to:
+		return "its move has ended; move it back"
+	case pl.From != "" && !p.Moves[id].Undo:
+		return fmt.Sprintf("it is moving from engine %s to engine %s; wait until that has ended",
+			pl.From, pl.Engine)
+	case pl.Engine == to:
+		return fmt.Sprintf("it is on engine %s already", to)
+	case p.Moves[id].Drain && !p.drains(pl.Engine):
+		return fmt.Sprintf("engine %s does not drain any more", pl.Engine)
+	case len(p.Unread)+len(p.SilentAgents) > 0:
+		return "the mirror is being rebuilt; repeat the move when that has ended"
+	}
+	return ""
+}
+
+// fixed returns why an environment cannot leave its engine, to wherever.
+func (p placer) fixed(id fleet.EnvironmentID, pl fleet.Placement) string {
+	env := p.after.Environment(id)
+	switch {
+	case env == nil || p.Declared.Removing[id]:
+		return fmt.Sprintf("environment %s is not declared, or is being removed", id)
+	case env.Environment.Agent != nil:
+		return "its own Argo CD serves it, behind an agent (spec.agent), and no other engine reaches it"
+	case env.Environment.OnEngine() != "":
+		return "its cluster is that of engine " + string(env.Environment.OnEngine()) +
+			" (spec.cluster.engine), and no other engine serves it"
+	case pl.Engine == "":
+		return "it has no engine yet: " + pl.Reason
+	}
+	return ""
+}
+
+// drains reports whether an engine is declared Draining.
+func (p placer) drains(name fleet.EngineName) bool {
+	e := p.after.Engine(name)
+	return e != nil && e.Engine.State == fleet.EngineDraining
+}
+
+// behindAgent reports whether an engine is behind an agent, or is not declared.
+func (p placer) behindAgent(name fleet.EngineName) bool {
+	e := p.after.Engine(name)
+	return e == nil || e.Engine.Connection.Agent != nil
+}
+
+// departing lists the Applications of an environment that leave its engine, sorted, and the reasons
+// why some cannot.
+func (p placer) departing(id fleet.EnvironmentID, from fleet.EngineName,
+	deletions map[onEngine][]string) (
+	all []fleet.ApplicationID, reasons []string) {
+	wanted := map[fleet.DeploymentID]bool{}
+	for _, dep := range p.after.DeploymentsIn(id) {
+		wanted[dep] = true
+	}
+	for _, dep := range p.Applied.Catalog.DeploymentsIn(id) {
+		app := applied.ApplicationID(dep, id)
+		r, exists := p.Rows.Get(applied.ApplicationKey(from, app))
+		switch {
+		case !exists || r.Unwanted:
+			continue
+		case !wanted[dep]:
+			reasons = append(reasons,
+				fmt.Sprintf("%s is being deleted; repeat the move when that has ended", app))
+		}
+		all = append(all, app)
+	}
+	reasons = append(reasons, deletions[onEngine{id, ""}]...)
+	// the old engine deletes the workload while the new one would create it
+	reasons = append(reasons, deletions[onEngine{id, from}]...)
+	slices.Sort(reasons)
+	slices.SortFunc(all, applied.CompareApplications)
+	return all, slices.Compact(reasons)
+}
+
+// onEngine is an environment on one engine; on any engine if there is none.
+type onEngine struct {
+	environment fleet.EnvironmentID
+	engine      fleet.EngineName
+}
+
+// deletions returns why the deletions of Applications, held ones and those under way, keep their
+// environments on their engines.
+func (p placer) deletions() map[onEngine][]string {
+	out := map[onEngine][]string{}
+	for _, h := range p.Held.Base() {
+		at := onEngine{h.Application.In(), ""}
+		out[at] = append(out[at], fmt.Sprintf("the deletion of %s waits for an approval: run "+
+			"argosy release %s, or restore its file", h.Application, h.Revision.Short()))
+	}
+	p.Terminating.Each(func(k fleet.ObjectKey, t applied.Terminating) {
+		at := onEngine{t.Application.In(), k.Engine}
+		out[at] = append(out[at], fmt.Sprintf("%s is being deleted; repeat the move when that has "+
+			"ended", t.Application))
+	})
+	return out
+}
+
+// unadoptable returns why an adopted Application cannot move to another engine; "" if it can. It
+// does not name other tenants' Applications.
+func (p placer) unadoptable(id fleet.ApplicationID, from, to fleet.EngineName) string {
+	d := p.after.Deployment(id.Deployed())
+	if d == nil {
+		return ""
+	}
+	object := d.Deployment.AdoptedIn(id.Environment).Application
+	if object == "" {
+		return ""
+	}
+	if namespace, _ := fleet.SplitObject(object); namespace != "" {
+		return fmt.Sprintf("%s is Application %s, outside Argo CD's own namespace, where others may "+
+			"write to it during the move; release it first (deletionPolicy: Release)", id, object)
+	}
+	if p.behindAgent(from) {
+		return fmt.Sprintf("%s is the adopted Application %s on engine %s, behind an agent, which "+
+			"alone knows what a release would restore; release it first (deletionPolicy: Release)",
+			id, object, from)
+	}
+	_, exists := p.Rows.Get(
+		fleet.ObjectKey{Engine: to, Kind: fleet.ObjectApplication, Name: object})
+	for _, other := range p.after.Adopters(object) {
+		rival := p.after.Deployment(other)
+		if rival == nil {
+			continue // quarantined
+		}
+		for _, a := range rival.Deployment.Adopt {
+			environment := fleet.EnvironmentID{Tenant: other.Tenant, Name: a.Environment}
+			pl, _ := p.Placements.Get(environment)
+			exists = exists || a.Application == object && pl.Engine == to &&
+				environment != id.In()
+		}
+	}
+	if exists {
+		return fmt.Sprintf("%s is Application %s, and engine %s has another Application of that "+
+			"name", id, object, to)
+	}
+	return ""
+}
+
+// endMove takes an environment off the engine that it was leaving, once no Application of it is
+// there.
+func (s *scope) endMove(id fleet.EnvironmentID) {
+	pl, _ := s.Placements.Get(id)
+	if pl.From == "" || s.ApplicationsIn.Count(id, pl.From) > 0 {
+		return
+	}
+	s.leave(id, pl.From)
+	pl.From = ""
+	s.Placements.Set(id, pl)
+	s.out.Placements[id] = pl
+}

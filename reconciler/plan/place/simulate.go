@@ -1,0 +1,138 @@
+package place
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/placement"
+	"argosy.dev/argosy/reconciler/plan/applied"
+	"argosy.dev/argosy/reconciler/plan/effective"
+)
+
+// Simulate returns what a change of an engine would move, from the applied state. unready counts
+// the Applications of each environment that are not Synced and Healthy; measured is the CPU in use
+// of engines. It costs the whole fleet.
+func Simulate(s *applied.State, c placement.Change, unready map[fleet.EnvironmentID]int,
+	measured map[fleet.EngineName]float64) (placement.Outcome, error) {
+	if !s.Started() || s.Blocked {
+		return placement.Outcome{}, &placement.ImpossibleError{
+			Why: "the mirror is being built: not every environment has its engine yet",
+			Fix: "wait until `argosy get environments` shows the engines"}
+	}
+	declared := &effective.Declarations{After: s.Catalog.Prepare(nil), Deferred: s.Deferred,
+		Removing: map[fleet.EnvironmentID]bool{}}
+	for k, x := range s.Deferred {
+		if x.Removing {
+			declared.Removing[applied.EnvironmentID(k)] = true
+		}
+	}
+	return SimulateAfter(s, declared, s.Draft(), c, unready, measured)
+}
+
+// SimulateAfter is Simulate after a plan with these declarations and layers.
+func SimulateAfter(s *applied.State, declared *effective.Declarations, layers *applied.Layers,
+	c placement.Change, unready map[fleet.EnvironmentID]int,
+	measured map[fleet.EngineName]float64) (placement.Outcome, error) {
+	p := placer{&scope{Input: Input{Applied: s, Declared: declared}, Layers: layers,
+		after: declared.After, shared: applied.SharedRepositories(declared.After.Fleet())}}
+	if c.Like != "" && p.after.Engine(c.Like) != nil && p.behindAgent(c.Like) {
+		return placement.Outcome{}, &placement.ImpossibleError{
+			Why: fmt.Sprintf("engine %s %s", c.Like, onlyByName),
+			Fix: "name an engine with inCluster or kubeconfigRef"}
+	}
+	p.Placements.Each(func(_ fleet.EnvironmentID, pl fleet.Placement) {
+		p.Evacuated = append(p.Evacuated, pl.Evacuated...)
+	})
+	slices.Sort(p.Evacuated)
+	p.Evacuated = slices.Compact(p.Evacuated)
+	now := p.snapshot(unready)
+	now.Measured = measured
+	return placement.Simulate(now, c)
+}
+
+// snapshot returns the fleet without the environments that are their own engine.
+func (p placer) snapshot(unready map[fleet.EnvironmentID]int) placement.Snapshot {
+	out := placement.Snapshot{Engines: p.candidates(), Conflicts: p.moveConflict}
+	deletions := p.deletions()
+	p.Placements.Each(func(id fleet.EnvironmentID, pl fleet.Placement) {
+		if pl.Engine.OfEnvironment() || Agent(&p.after.View, id) {
+			return
+		}
+		e := placement.Served{Engine: pl.Engine, Unready: unready[id],
+			Fixed: p.stays(id, pl, deletions)}
+		if p.after.Environment(id) == nil { // its removal waits
+			e.Item = placement.Item{Environment: id,
+				Applications: p.ApplicationsIn.Count(id, pl.Engine)}
+		} else {
+			e.Item = p.item(id)
+			for _, r := range p.after.Repositories(id) {
+				switch {
+				case p.shared.Covers(r.Key):
+				case r.Credential.Name != "":
+					e.Reads = append(e.Reads, r.Key)
+				default:
+					e.ReadsOpen = append(e.ReadsOpen, r.Key)
+				}
+			}
+			e.Adopts = slices.Collect(maps.Values(p.adopted(id)))
+		}
+		out.Environments = append(out.Environments, e)
+	})
+	return out
+}
+
+// stays returns why an environment cannot begin to leave its engine now.
+func (p placer) stays(id fleet.EnvironmentID, pl fleet.Placement,
+	deletions map[onEngine][]string) string {
+	if why := p.fixed(id, pl); why != "" {
+		return why
+	}
+	if pl.From != "" {
+		return fmt.Sprintf("it is moving from engine %s to engine %s", pl.From, pl.Engine)
+	}
+	departing, reasons := p.departing(id, pl.Engine, deletions)
+	objects := p.adopted(id)
+	for _, app := range departing {
+		namespace, _ := fleet.SplitObject(objects[app])
+		if namespace != "" || objects[app] != "" && p.behindAgent(pl.Engine) {
+			reasons = append(reasons, p.unadoptable(app, pl.Engine, ""))
+		}
+	}
+	return strings.Join(reasons, "; ")
+}
+
+// adopted returns the objects of an environment's adopted Applications.
+func (p placer) adopted(id fleet.EnvironmentID) map[fleet.ApplicationID]string {
+	var objects map[fleet.ApplicationID]string
+	for _, dep := range p.after.DeploymentsIn(id) {
+		a := p.after.Deployment(dep).Deployment.AdoptedIn(id.Name)
+		if a.Application != "" {
+			applied.Set(&objects, applied.ApplicationID(dep, id), a.Application)
+		}
+	}
+	return objects
+}
+
+// onlyByName: a cluster that an engine reaches is seldom reached from behind a firewall too, and
+// the move would wait in Compare.
+const onlyByName = "is behind an agent, and only argosy move environment moves environments there"
+
+// moveConflict explains why an engine cannot take an environment: as conflicts does, and for a
+// placed one, which would move, because of the move.
+func (p placer) moveConflict(id fleet.EnvironmentID, to fleet.EngineName) string {
+	if pl, _ := p.Placements.Get(id); pl.Engine != "" && p.after.Engine(to) != nil {
+		if p.behindAgent(to) {
+			return onlyByName
+		}
+		objects := p.adopted(id)
+		for _, app := range slices.SortedFunc(maps.Keys(objects), applied.CompareApplications) {
+			if p.unadoptable(app, pl.Engine, to) != "" {
+				return placement.NameConflict(objects[app])
+			}
+		}
+	}
+	return p.conflicts(id)(to)
+}

@@ -1,0 +1,74 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/pacing"
+)
+
+// waitElsewhere returns a pause if the engine lacks an Application that another engine has, or may
+// have: its creation would give the workload a second owner.
+func (s *session) waitElsewhere(ctx context.Context, t *task) (pause time.Duration, waits bool) {
+	row := t.row
+	if row.Unwanted || row.Key.Kind != fleet.ObjectApplication {
+		return 0, false
+	}
+	if _, exists := s.target.Live(row.Key); exists {
+		return 0, false
+	}
+	err := s.mayCreate(ctx, s.Engine, row)
+	if err == nil {
+		return 0, false
+	}
+	if text := short(err.Error()); text != t.reason && ctx.Err() == nil {
+		t.reason = text
+		s.acks.Add(mirror.Ack{Key: row.Key, Seq: row.Seq, Hash: row.Manifest.Hash,
+			State: mirror.ApplyPending, Message: text})
+	}
+	t.waits++
+	return min(pacing.Backoff(t.waits), moveMost), true
+}
+
+// mayCreate returns an error if an engine other than on has the row's Application, or may have it.
+// Without that knowledge, a worker creates it.
+func (s *session) mayCreate(ctx context.Context, on fleet.EngineName, row mirror.Row) error {
+	store, ok := s.Rows.(Inventories)
+	if !ok {
+		return nil
+	}
+	key := row.Key
+	key.Engine = on
+	e, err := store.Elsewhere(ctx, key)
+	switch {
+	case err != nil:
+		return fmt.Errorf("which engine has the Application is unknown: %w", err)
+	case e.Found != "":
+		return fmt.Errorf("engine %s has it already, and the mirror does not know why, as after a "+
+			"restore from before a move; run `argosy move environment %s/%s --to %s`, or remove it "+
+			"there with `argosy remove-orphan`", e.Found, row.Tenant, row.Environment, e.Found)
+	case e.Unread != "" && !s.serves(row):
+		return fmt.Errorf("engine %s may have it already, and was not read since the database "+
+			"was restored or failed over; bring the engine back, or remove its declaration",
+			e.Unread)
+	}
+	return nil
+}
+
+// serves reports whether the engine had Applications of the row's environment when it was first
+// asked: then no other engine has the environment. The inventory is walked once.
+func (s *session) serves(row mirror.Row) bool {
+	s.servedOnce.Do(func() {
+		s.served = map[fleet.EnvironmentID]bool{}
+		for _, live := range s.target.Inventory() {
+			if live.Key.Kind == fleet.ObjectApplication && live.Ours && !live.Leaving &&
+				!live.Arriving {
+				s.served[fleet.EnvironmentID{Tenant: live.Tenant, Name: live.Environment}] = true
+			}
+		}
+	})
+	return s.served[fleet.EnvironmentID{Tenant: row.Tenant, Name: row.Environment}]
+}

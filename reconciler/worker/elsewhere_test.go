@@ -1,0 +1,101 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/engine"
+	"argosy.dev/argosy/fleet/engine/enginetest"
+	"argosy.dev/argosy/fleet/mirror"
+)
+
+// knownRows knows which engines have the Application.
+type knownRows struct {
+	noRows
+	elsewhere mirror.Elsewhere
+	err       error
+}
+
+func (r knownRows) Elsewhere(context.Context, fleet.ObjectKey) (mirror.Elsewhere, error) {
+	return r.elsewhere, r.err
+}
+
+func (knownRows) ReportInventory(context.Context, mirror.Lease) error { return nil }
+
+// listedEngine has these objects.
+type listedEngine struct {
+	engine.Engine
+	objects []engine.Live
+}
+
+func (e listedEngine) Inventory() []engine.Live { return e.objects }
+
+func (e listedEngine) Live(key fleet.ObjectKey) (engine.Live, bool) {
+	for _, o := range e.objects {
+		if o.Key == key {
+			return o, true
+		}
+	}
+	return engine.Live{}, false
+}
+
+func TestAnApplicationThatAnotherEngineMayHaveIsNotCreated(t *testing.T) {
+	row := movingRow()
+	row.Moving = false
+	live := func(change func(*engine.Live)) []engine.Live {
+		l := engine.Live{Key: fleet.ObjectKey{Engine: "eu-1", Kind: fleet.ObjectApplication,
+			Name: "another"}, Tenant: "acme", Environment: "prod", Ours: true}
+		change(&l)
+		return []engine.Live{l}
+	}
+	unread := mirror.Elsewhere{Unread: "eu-2"}
+	for name, c := range map[string]struct {
+		known   mirror.Elsewhere
+		err     error
+		objects []engine.Live
+		change  func(*mirror.Row)
+		why     string // "": it is created
+	}{
+		"nothing is elsewhere": {},
+		"another engine has it": {known: mirror.Elsewhere{Found: "eu-2"},
+			why: "argosy move environment acme/prod --to eu-2"},
+		"another engine was not read": {known: unread, why: "engine eu-2 may have it"},
+		"the environment is served here": {known: unread,
+			objects: live(func(*engine.Live) {})},
+		"the environment leaves": {known: unread, why: "may have it",
+			objects: live(func(l *engine.Live) { l.Leaving = true })},
+		"the environment arrives": {known: unread, why: "may have it",
+			objects: live(func(l *engine.Live) { l.Arriving = true })},
+		"another environment is served here": {known: unread, why: "may have it",
+			objects: live(func(l *engine.Live) { l.Environment = "staging" })},
+		"it exists here": {known: mirror.Elsewhere{Found: "eu-2"},
+			objects: live(func(l *engine.Live) { l.Key = row.Key })},
+		"a deletion": {known: mirror.Elsewhere{Found: "eu-2"},
+			change: func(r *mirror.Row) { r.Unwanted = true }},
+		"a cluster": {known: mirror.Elsewhere{Found: "eu-2"},
+			change: func(r *mirror.Row) { r.Key.Kind = fleet.ObjectCluster }},
+		"the store does not answer": {err: errors.New("no route"), why: "no route"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := workOn(t, enginetest.NewServer(), 0, time.Hour)
+				s.target = listedEngine{s.target, c.objects}
+				s.Rows = knownRows{elsewhere: c.known, err: c.err}
+				task := &task{row: row}
+				if c.change != nil {
+					c.change(&task.row)
+				}
+				pause, waits := s.waitElsewhere(t.Context(), task)
+				if waits != (c.why != "") || waits && pause == 0 ||
+					!strings.Contains(task.reason, c.why) {
+					t.Errorf("waits %t for %s: %q", waits, pause, task.reason)
+				}
+			})
+		})
+	}
+}
