@@ -48,16 +48,20 @@ func (e *Engine) deleteStep(ctx context.Context, row mirror.Row, lease mirror.Le
 	if err := e.reachable(row, object); err != nil {
 		return false, err
 	}
+	known := e.cache.get(row.Key)
 	o, err := e.readNamed(ctx, r, object)
 	if err != nil {
 		return false, err
+	}
+	if o == nil {
+		e.cache.absent(r, known)
 	}
 	if o == nil || row.UID != "" && o.Metadata.UID != row.UID {
 		e.conflicts.forget(row.Key)
 		return true, nil
 	}
 	live := newEntry(e.name, e.places, r, o)
-	known := e.cache.get(row.Key)
+	known = e.cache.get(row.Key)
 	switch {
 	case !live.Ours && row.Deletion == fleet.DeletionRelease,
 		r == applications && live.Key != row.Key: // released, or never adopted

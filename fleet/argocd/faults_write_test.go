@@ -84,6 +84,28 @@ func TestAnUpdateNeverRecreatesADeletedObject(t *testing.T) {
 	}
 }
 
+// TestWhatIsDeclaredAgainAfterADeletionIsWritten: the event of the deletion may arrive late, and a
+// project that is missing meanwhile stops its Applications.
+func TestWhatIsDeclaredAgainAfterADeletionIsWritten(t *testing.T) {
+	b := newFaultRig(t, Options{})
+	b.f.Order(blind)
+	b.synced()
+	for _, row := range []mirror.Row{b.row(projectObject(acme)), b.app("v1")} {
+		b.applied(row)
+		b.until("deleted", func() bool {
+			done, err := b.e.Delete(t.Context(), row, b.lease)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return done
+		})
+		b.applied(row)
+		if !b.out.Exists(row.Key) {
+			t.Errorf("%s was not created again", row.Key)
+		}
+	}
+}
+
 func TestALostResponseCausesNoSecondWrite(t *testing.T) {
 	b := newFaultRig(t, Options{})
 	b.f.Order(blind)

@@ -651,6 +651,17 @@ func (c *cache) remove(r *resource, e *entry, rv string) {
 	}
 }
 
+// absent drops an object of which a read has proven the absence, unless something of its name has
+// arrived since the entry was read from the cache. Its watch event may arrive much later, and until
+// then a row of its name would be taken for applied.
+func (c *cache) absent(r *resource, before *entry) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if before != nil && c.objects[r][before.Key.Name] == before {
+		c.drop(r, before.Key.Name, before.ResourceVersion)
+	}
+}
+
 func (c *cache) drop(r *resource, name, rv string) {
 	before := c.objects[r][name]
 	if before == nil || newer(before.ResourceVersion, rv) {
