@@ -247,7 +247,7 @@ func TestADeadEngineIsEvacuatedAndTouchesNothingWhenItComesBack(t *testing.T) {
 
 // Each cell: the replica dies before the call has an effect, another one continues.
 func TestAnEvacuationContinuesOnAnotherReplica(t *testing.T) {
-	for _, call := range []string{"record", "recorded", "advancemove", "endmove"} {
+	for _, call := range []string{"record", "recorded", "advancemove Return", "endmove"} {
 		t.Run("dies at "+call, func(t *testing.T) { evacuatesOnce(t, "", call) })
 	}
 	for _, call := range []string{"return", "apply", "freezeaway", "delete"} {

@@ -44,7 +44,7 @@ func (m *movers) watch(start func()) {
 	if m.from == m.to {
 		m.to = m.engines["eu-2"]
 	}
-	done := make(chan struct{})
+	done, one, other := make(chan struct{}), m.from, m.to
 	var all sync.WaitGroup
 	all.Go(func() {
 		for {
@@ -53,9 +53,9 @@ func (m *movers) watch(start func()) {
 				return
 			case <-time.After(10 * time.Millisecond):
 			}
-			m.from.server.Reconcile(managed...)
-			m.to.server.Reconcile(managed...)
-			m.oneOwner()
+			one.reconcile()
+			other.reconcile()
+			m.oneOwner(one, other)
 		}
 	})
 	m.t.Cleanup(func() { close(done); all.Wait() })
@@ -114,9 +114,9 @@ func automated(s *site, name string) bool {
 		s.server.Field(key, "metadata.annotations|argocd.argoproj.io/skip-reconcile") != "true"
 }
 
-func (m *movers) oneOwner() {
+func (m *movers) oneOwner(one, other *site) {
 	for _, name := range []string{"web", "api"} {
-		if automated(m.to, name) && automated(m.from, name) {
+		if automated(one, name) && automated(other, name) {
 			text := name + " has two owners"
 			m.failed.CompareAndSwap(nil, &text)
 		}
@@ -134,9 +134,6 @@ func (m *movers) move(to fleet.EngineName) {
 
 // on returns an error while acme/prod is not on the engine alone, with all that it needs.
 func (m *movers) on(s *site) error {
-	if err := m.converged(); err != nil {
-		return err
-	}
 	other := m.from
 	if s == m.from {
 		other = m.to
@@ -145,6 +142,9 @@ func (m *movers) on(s *site) error {
 		if !automated(s, name) || other.server.Exists(keyOf(other, "acme", name, "prod")) {
 			return fmt.Errorf("%s is not on %s alone", name, s.name)
 		}
+	}
+	if err := m.converged(); err != nil {
+		return err
 	}
 	if got := m.engineOf("acme", "prod"); got != s {
 		return fmt.Errorf("the Cluster is on %s", got.name)
@@ -155,13 +155,22 @@ func (m *movers) on(s *site) error {
 // check fails if an Application had two owners, or if a deletion took its workload along.
 func (m *movers) check() {
 	m.t.Helper()
-	if why := m.failed.Load(); why != nil {
-		m.t.Error(*why)
-	}
+	m.checkOwners()
 	for _, s := range m.engines {
 		if err := s.backwards(); err != nil {
 			m.t.Error(err)
 		}
+	}
+}
+
+// checkOwners is check without the order of the epochs: a replica that was paused may write under
+// its former lease, to an object that the next holder has not written yet.
+func (m *movers) checkOwners() {
+	m.t.Helper()
+	if why := m.failed.Load(); why != nil {
+		m.t.Error(*why)
+	}
+	for _, s := range m.engines {
 		s.mu.Lock()
 		for _, key := range s.cascaded {
 			m.t.Errorf("the deletion of %s on %s took its workload along", key.Name, s.name)
@@ -254,71 +263,6 @@ func (m *movers) dryRun(to fleet.EngineName, state mirror.OperationState,
 		}
 		return nil
 	}
-}
-
-// Each cell of step × fault: the replica dies before the engine gets the step's write, and after
-// the write, before the store gets its record.
-func TestAMoveContinuesOnAnotherReplicaWhateverTheStep(t *testing.T) {
-	for _, call := range []string{"checkdeparture", "compare", "freeze", "adopt", "delete",
-		"apply"} {
-		t.Run("dies at "+call, func(t *testing.T) {
-			diesOnce(t, call, "")
-		})
-	}
-	for n := 1; n <= 10; n++ { // five of each Application
-		t.Run(fmt.Sprintf("dies at record %d", n), func(t *testing.T) {
-			diesOnce(t, "", fmt.Sprint("advancemove ", n))
-		})
-	}
-	t.Run("dies at the last record", func(t *testing.T) { diesOnce(t, "", "endmove 1") })
-}
-
-func diesOnce(t *testing.T, engineCall, storeCall string) {
-	t.Helper()
-	t.Parallel()
-	var a *replica
-	var armed atomic.Bool
-	died := make(chan struct{})
-	var once sync.Once
-	die := func() error {
-		once.Do(func() {
-			a.dead.Store(true)
-			close(died)
-		})
-		return errDead
-	}
-	call, nth, _ := strings.Cut(storeCall, " ")
-	var times atomic.Int64
-	m := newMovers(t, func(m *movers) *replica {
-		a = m.start("a", options{
-			engine: func(of string, key fleet.ObjectKey) error {
-				if armed.Load() && of == engineCall && key.Kind == fleet.ObjectApplication {
-					return die()
-				}
-				return nil
-			},
-			fail: func(of string) error {
-				if armed.Load() && of == call && fmt.Sprint(times.Add(1)) == nth {
-					return die()
-				}
-				return nil
-			}})
-		return a
-	})
-	armed.Store(true)
-	m.move(m.to.name)
-	m.eventually("the replica dies", func() error {
-		select {
-		case <-died:
-			return nil
-		default:
-			return fmt.Errorf("it has not come to that")
-		}
-	})
-	m.kill(a)
-	m.start("b", options{})
-	m.eventually("it has moved", func() error { return m.on(m.to) })
-	m.check()
 }
 
 // away is a house in which, once armed, the new engine answers a step of a move with an error.

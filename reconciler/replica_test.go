@@ -146,11 +146,17 @@ func (h *house) start(name string, o options) *replica {
 }
 
 // kill ends a replica at once: nothing that it still does reaches the store or an engine, its
-// leases are not released. They run out, which the test brings forward.
+// leases are not released. They expire, which the test brings forward.
 func (h *house) kill(r *replica) {
 	h.t.Helper()
 	r.dead.Store(true)
 	r.stop()
+	h.expire(r)
+}
+
+// expire ends the leases of a replica as if their time had passed.
+func (h *house) expire(r *replica) {
+	h.t.Helper()
 	for _, lease := range r.store.held() {
 		if err := h.store.Leases.Release(context.Background(), lease, ""); err != nil {
 			h.t.Fatal(err)
@@ -196,7 +202,7 @@ func (s *faulty) ApplicationMove(ctx context.Context, l mirror.Lease, id fleet.A
 
 func (s *faulty) AdvanceMove(ctx context.Context, l mirror.Lease, m mirror.ApplicationMove,
 	next mirror.MoveStep, row mirror.Row) error {
-	if err := s.ask("advancemove"); err != nil {
+	if err := s.ask("advancemove " + string(m.Step)); err != nil {
 		return err
 	}
 	return s.Work.AdvanceMove(ctx, l, m, next, row)

@@ -19,6 +19,7 @@ type site struct {
 	server *enginetest.Server
 	eyes   *enginetest.Fake // of the test
 	away   atomic.Bool
+	idle   atomic.Bool                   // its application-controller is stopped
 	hidden atomic.Bool                   // from who reads it for a rebuild
 	slow   atomic.Pointer[chan struct{}] // until it is closed, a read for a rebuild waits
 	dials  atomic.Int64                  // by workers
@@ -43,6 +44,13 @@ func (s *site) inventory() []engine.Live {
 	cancel()
 	_ = s.eyes.Watch(ctx, engine.Sink{}) // one list
 	return s.eyes.Inventory()
+}
+
+// reconcile makes the application-controller compare every Application, unless it is stopped.
+func (s *site) reconcile() {
+	if !s.idle.Load() {
+		s.server.Reconcile(managed...)
+	}
 }
 
 // dial connects a replica. A killed replica's calls reach nothing.

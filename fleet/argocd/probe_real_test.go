@@ -2,7 +2,6 @@ package argocd
 
 import (
 	"slices"
-	"syscall"
 	"testing"
 	"time"
 
@@ -41,13 +40,6 @@ func (w *argoLab) state(at time.Time) mirror.Work {
 	return w.work.State(at)
 }
 
-func (w *argoLab) signal(p *stack.Process, s syscall.Signal) {
-	w.Helper()
-	if err := syscall.Kill(p.PID(), s); err != nil {
-		w.Fatal(err)
-	}
-}
-
 // Argo CD hides a failing repo-server for three minutes: here it does not. The judge's two minutes
 // pass on its own clock. 2.14 has the same words: see TestErrorsOfARepoServerThatDoesNotAnswer.
 func TestRealArgoCDNamesASilentRepoServer(t *testing.T) {
@@ -60,11 +52,11 @@ func TestRealArgoCDNamesASilentRepoServer(t *testing.T) {
 	w.mu.Unlock()
 	w.twoApplications()
 	later := func() time.Time { return time.Now().Add(time.Hour) }
-	w.signal(w.argo.RepoServer, syscall.SIGSTOP)
+	w.argo.RepoServer.Pause()
 	w.until("the repo-server is named", func() bool {
 		return w.state(later()).State == mirror.RepoServerSilent
 	})
-	w.signal(w.argo.RepoServer, syscall.SIGCONT)
+	w.argo.RepoServer.Resume()
 	w.until("it answers again", func() bool { return !w.state(later()).Faulty() })
 }
 
@@ -152,10 +144,10 @@ func BenchmarkWedgeNoticed(b *testing.B) {
 			step()
 			<-tick.C
 		}
-		w.signal(w.argo.Controller, syscall.SIGSTOP)
+		w.argo.Controller.Pause()
 		noticed := reached(mirror.ControllerStuck, time.Now())
 		answered := answers
-		w.signal(w.argo.Controller, syscall.SIGCONT)
+		w.argo.Controller.Resume()
 		back := reached(mirror.Working, time.Now())
 		slices.Sort(answered)
 		b.Logf("noticed after p50 %s, max %s; back after p50 %s, max %s; %d refreshes of %s "+

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -354,17 +353,12 @@ func (w *argoLab) showsThatItWorks() {
 		ask()
 		w.until("the probe is answered", answered)
 	}
-	signal := func(s syscall.Signal) {
-		if err := syscall.Kill(w.argo.Controller.PID(), s); err != nil {
-			w.Fatal(err)
-		}
-	}
-	signal(syscall.SIGSTOP)
+	w.argo.Controller.Pause()
 	ask()
 	if answered() {
 		w.Error("a stopped application-controller answers")
 	}
-	signal(syscall.SIGCONT)
+	w.argo.Controller.Resume()
 	w.until("the probe is answered again", answered)
 	for _, live := range w.e.Inventory() {
 		if live.Key.Name == engine.ProbeName {

@@ -164,7 +164,7 @@ func (w *setup) converge() time.Duration {
 			f.delay, f.away, f.refuse, f.lose = 0, false, 0, 0
 			f.mu.Unlock()
 		}
-		r.thaw()
+		r.process.Resume()
 		w.start(r)
 	}
 	w.expel()
@@ -385,7 +385,7 @@ func (w *setup) killReplica(_ int, random *rand.Rand) {
 
 func (w *setup) stopReplica(_ int, random *rand.Rand) {
 	r := w.pick(random)
-	r.thaw()
+	r.process.Resume()
 	r.process.Stop()
 	w.pause(random, time.Second)
 	w.start(r)
@@ -393,9 +393,9 @@ func (w *setup) stopReplica(_ int, random *rand.Rand) {
 
 func (w *setup) freezeReplica(_ int, random *rand.Rand) {
 	r := w.pick(random)
-	r.freeze()
+	r.process.Pause()
 	w.pause(random, 20*time.Second)
-	r.thaw()
+	r.process.Resume()
 }
 
 func (w *setup) cutDatabase(_ int, random *rand.Rand) {

@@ -17,7 +17,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -325,18 +324,6 @@ func (w *setup) start(r *replica) {
 	}
 	r.process = must(stack.StartProcess(stack.Command{Name: "argosy-" + r.name, Path: binary,
 		Args: []string{"serve", "-f", r.config}, Log: filepath.Join(w.dir, r.name+".log")}))(w.t)
-}
-
-// freeze stops the process's clock, as a suspended machine; thaw lets it go on.
-func (r *replica) freeze() { r.signal(syscall.SIGSTOP) }
-func (r *replica) thaw()   { r.signal(syscall.SIGCONT) }
-
-func (r *replica) signal(s syscall.Signal) {
-	select {
-	case <-r.process.Done():
-	default:
-		_ = syscall.Kill(r.process.PID(), s)
-	}
 }
 
 // request is what a replica's request to an engine meets: first its faults, then the rules.

@@ -114,6 +114,13 @@ func (p *Process) Kill() {
 	<-p.done
 }
 
+// Pause stops the process and its children where they are, as a suspended machine does, until
+// Resume.
+func (p *Process) Pause() { p.signal(syscall.SIGSTOP) }
+
+// Resume continues a paused process.
+func (p *Process) Resume() { p.signal(syscall.SIGCONT) }
+
 // Stop asks the process to end and waits; after 15 seconds it kills it. It may
 // be called more than once and on nil.
 func (p *Process) Stop() {

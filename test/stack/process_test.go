@@ -141,3 +141,19 @@ func TestPartsDieWithAKilledParent(t *testing.T) {
 		t.Errorf("it did not shut down: postmaster.pid: %v", err)
 	}
 }
+
+func TestAPausedProcessGoesOnWhereItWas(t *testing.T) {
+	p := shell(t, "sleep 1000 & wait; exit 3")
+	state := func() string {
+		status, err := os.ReadFile(filepath.Join("/proc", itoa(p.PID()), "status"))
+		if err != nil {
+			t.Skip("this system has no /proc")
+		}
+		return field(status, "State:")
+	}
+	eventually(t, "it waits for its child", func() bool { return state() == "S" })
+	p.Pause()
+	eventually(t, "it is stopped", func() bool { return state() == "T" })
+	p.Resume()
+	eventually(t, "it goes on", func() bool { return state() == "S" })
+}
