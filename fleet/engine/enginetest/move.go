@@ -20,6 +20,7 @@ const (
 	moveAnnotation = "argosy.dev/move"
 	skipAnnotation = "argocd.argoproj.io/skip-reconcile"
 	refreshRequest = "argocd.argoproj.io/refresh"
+	argoFinalizer  = ".argocd.argoproj.io" // ends the name of each one's domain
 )
 
 var (
@@ -298,7 +299,7 @@ func (f *Fake) Freeze(_ context.Context, row mirror.Row, d mirror.Departure,
 	return f.changeMoving(row, o, lease, func() {
 		withdraw()
 		o.annotations()[skipAnnotation] = "true"
-		delete(o.body["metadata"].(map[string]any), "finalizers")
+		o.orphan()
 	})
 }
 
@@ -389,15 +390,36 @@ func (f *Fake) mark(call string, row mirror.Row, d mirror.Departure, lease mirro
 		"sync": map[string]any{"resources": d.Resources}})
 }
 
+// orphan removes the finalizers of Argo CD.
+func (o *stored) orphan() {
+	meta := o.body["metadata"].(map[string]any)
+	all, _ := meta["finalizers"].([]any)
+	all = slices.DeleteFunc(all, func(f any) bool {
+		return strings.Contains(f.(string), argoFinalizer)
+	})
+	if meta["finalizers"] = all; len(all) == 0 {
+		delete(meta, "finalizers")
+	}
+}
+
 // FreezeAway implements engine.Evacuee.
 func (f *Fake) FreezeAway(_ context.Context, row mirror.Row, lease mirror.Lease) error {
 	o, unlock, err := f.moving("freezeaway", row, lease)
 	defer unlock()
+	if o != nil && o.deleting && !errors.Is(err, engine.ErrForeign) {
+		if f.Stopped(row.Tenant) {
+			return engine.ErrStopped
+		}
+		delete(f.server.objects, row.Key) // without the finalizer that deletes its workload
+		f.server.write(o)
+		return nil
+	}
 	if err != nil || o == nil {
 		return err
 	}
 	if o.annotation(moveAnnotation) == o.uid && o.annotation(skipAnnotation) == "true" &&
-		!o.automated() && o.json("metadata", "finalizers") == "" && o.body["operation"] == nil {
+		!o.automated() && !strings.Contains(o.json("metadata", "finalizers"), argoFinalizer) &&
+		o.body["operation"] == nil {
 		return nil
 	}
 	return f.changeMoving(row, o, lease, func() {
@@ -405,7 +427,7 @@ func (f *Fake) FreezeAway(_ context.Context, row mirror.Row, lease mirror.Lease)
 			delete(policy, "automated")
 		}
 		o.annotations()[moveAnnotation], o.annotations()[skipAnnotation] = o.uid, "true"
-		delete(o.body["metadata"].(map[string]any), "finalizers")
+		o.orphan()
 		delete(o.body, "operation")
 	})
 }
@@ -464,6 +486,7 @@ func init() {
 	cases["freezes an Application that leaves, and serves it again"] = freezes
 	cases["compares and adopts an Application that arrives"] = arrives
 	cases["freezes an Application that another engine has"] = freezesAway
+	cases["ends a deletion of an Application that another engine has"] = endsDeletionAway
 }
 
 // movedResources are sorted.
@@ -835,7 +858,7 @@ func freezesAway(t *testing.T, b *Fixture) {
 	}
 	r.mustApply(declared)
 	r.External.Merge(row.Key, `{"operation":{"sync":{}},"metadata":{"finalizers":[`+
-		`"resources-finalizer.argocd.argoproj.io"]}}`)
+		`"resources-finalizer.argocd.argoproj.io","example.com/of-another"]}}`)
 	older := r.lease
 	older.Epoch--
 	if err := target.FreezeAway(r.ctx, row, older); !errors.Is(err, engine.ErrFenced) {
@@ -866,11 +889,55 @@ func freezesAway(t *testing.T, b *Fixture) {
 			t.Errorf("%s is %q", field, got)
 		}
 	}
-	if got := r.External.Field(row.Key, "metadata.finalizers"); strings.Contains(got, "argocd") {
+	if got := r.External.Field(row.Key, "metadata.finalizers"); strings.Contains(got, "argocd") ||
+		!strings.Contains(got, "example.com/of-another") {
 		t.Errorf("finalizers %s", got)
 	}
 	r.until("it leaves", func() bool {
 		l, ok := b.Engine.Live(row.Key)
 		return ok && l.Leaving && !l.Drifted
 	})
+}
+
+// The engine was deleting the Application with its workload when it died. Another engine has the
+// workload now: the deletion ends without it, also if a later lease has requested it.
+func endsDeletionAway(t *testing.T, b *Fixture) {
+	r := start(t, b)
+	target, ok := b.Engine.(engine.Evacuee)
+	if !ok {
+		t.Skip("the engine cannot be evacuated")
+	}
+	declared := application(t, b, func(a *fleet.Application) {
+		a.DeletionPolicy = fleet.DeletionDelete
+	})
+	r.mustApply(cluster(t, b))
+	r.mustApply(declared)
+	if done, err := r.Engine.Delete(r.ctx, declared, r.lease); done || err != nil {
+		t.Fatalf("the deletion begins: %v, %v", done, err)
+	}
+	row := mirror.Row{Key: declared.Key, Tenant: declared.Tenant}
+	foreign, older := row, r.lease
+	foreign.Tenant = "another"
+	if err := target.FreezeAway(r.ctx, foreign, r.lease); !errors.Is(err, engine.ErrForeign) {
+		t.Errorf("another tenant's: %v", err)
+	}
+	b.Stop(true)
+	if err := target.FreezeAway(r.ctx, row, r.lease); !errors.Is(err, engine.ErrStopped) {
+		t.Errorf("during a stop: %v", err)
+	}
+	b.Stop(false)
+	older.Epoch--
+	for _, writes := range []int{1, 0} {
+		if n := r.writes(func() {
+			if err := target.FreezeAway(r.ctx, row, older); err != nil {
+				t.Error(err)
+			}
+		}); n != writes {
+			t.Errorf("%d writes, want %d", n, writes)
+		}
+	}
+	if r.External.Exists(row.Key) {
+		t.Errorf("it waits for the deletion of its workload: finalizers %s",
+			r.External.Field(row.Key, "metadata.finalizers"))
+	}
 }
