@@ -398,11 +398,11 @@ func TestEveryStepOfAMoveMeetsEveryFault(t *testing.T) {
 	for _, p := range movePoints {
 		fmt.Fprintf(&table, "\n%-20s", p)
 		for _, f := range moveFaults {
-			cell := "-"
+			value := "-"
 			if d, ok := took[p.String()+f.name]; ok {
-				cell = fmt.Sprintf("%.1f", d.Seconds())
+				value = fmt.Sprintf("%.1f", d.Seconds())
 			}
-			fmt.Fprintf(&table, "%7s", cell)
+			fmt.Fprintf(&table, "%7s", value)
 		}
 	}
 	t.Log(table.String())
