@@ -59,23 +59,23 @@ var stepRequests = map[mirror.MoveStep]string{mirror.MoveCheck: "checkdeparture"
 // that reaches it, and returns the call's error. end is called afterwards by the test.
 var moveFaults = []struct {
 	name  string
-	begin func(c *moveCell, by *pausable, at fleet.EngineName) error
-	end   func(c *moveCell, by *pausable)
+	begin func(c *moveColumn, by *pausable, at fleet.EngineName) error
+	end   func(c *moveColumn, by *pausable)
 }{
-	{"replica killed", func(_ *moveCell, by *pausable, _ fleet.EngineName) error {
+	{"replica killed", func(_ *moveColumn, by *pausable, _ fleet.EngineName) error {
 		by.dead.Store(true)
 		return errDead
-	}, func(c *moveCell, by *pausable) {
+	}, func(c *moveColumn, by *pausable) {
 		c.kill(by.replica)
 		c.startReplica()
 	}},
 	{"replica paused until another one has its leases", pauseReplica,
-		func(c *moveCell, by *pausable) {
+		func(c *moveColumn, by *pausable) {
 			c.takeOver(by)
 			by.resume()
 			by.stop()
 		}},
-	{"replica paused until the move has ended", pauseReplica, func(c *moveCell, by *pausable) {
+	{"replica paused until the move has ended", pauseReplica, func(c *moveColumn, by *pausable) {
 		c.takeOver(by)
 		c.eventually("it has moved", c.ended)
 		by.resume()
@@ -88,13 +88,13 @@ var moveFaults = []struct {
 }
 
 // pauseReplica stops a replica as SIGSTOP does: the present call and every later one wait.
-func pauseReplica(_ *moveCell, by *pausable, _ fleet.EngineName) error {
+func pauseReplica(_ *moveColumn, by *pausable, _ fleet.EngineName) error {
 	by.pause()
 	return nil
 }
 
-func stopController(of int) func(*moveCell, *pausable, fleet.EngineName) error {
-	return func(c *moveCell, _ *pausable, _ fleet.EngineName) error {
+func stopController(of int) func(*moveColumn, *pausable, fleet.EngineName) error {
+	return func(c *moveColumn, _ *pausable, _ fleet.EngineName) error {
 		c.sides[of].idle.Store(true)
 		return nil
 	}
@@ -102,8 +102,8 @@ func stopController(of int) func(*moveCell, *pausable, fleet.EngineName) error {
 
 // startController lets the controller compare again once the move has waited for it, or has ended
 // without it.
-func startController(of int) func(*moveCell, *pausable) {
-	return func(c *moveCell, _ *pausable) {
+func startController(of int) func(*moveColumn, *pausable) {
+	return func(c *moveColumn, _ *pausable) {
 		before := c.requests.Load()
 		c.eventually("the move goes on or waits", func() error {
 			if c.ended() == nil || c.requests.Load() >= before+4 {
@@ -115,8 +115,8 @@ func startController(of int) func(*moveCell, *pausable) {
 	}
 }
 
-func loseEngine(of int) func(*moveCell, *pausable, fleet.EngineName) error {
-	return func(c *moveCell, _ *pausable, at fleet.EngineName) error {
+func loseEngine(of int) func(*moveColumn, *pausable, fleet.EngineName) error {
+	return func(c *moveColumn, _ *pausable, at fleet.EngineName) error {
 		c.sides[of].away.Store(true)
 		if at == c.sides[of].name {
 			return errAway
@@ -125,8 +125,8 @@ func loseEngine(of int) func(*moveCell, *pausable, fleet.EngineName) error {
 	}
 }
 
-func regainEngine(of int) func(*moveCell, *pausable) {
-	return func(c *moveCell, _ *pausable) {
+func regainEngine(of int) func(*moveColumn, *pausable) {
+	return func(c *moveColumn, _ *pausable) {
 		c.eventually("the engine is unreachable", func() error {
 			all, _, err := c.store.Views.Engines(context.Background(), view.Scope{},
 				view.Filter{Engine: c.sides[of].name}, view.Page{Limit: 1})
@@ -156,9 +156,9 @@ func (p *pausable) resume() {
 	}
 }
 
-// moveCell is one column of the table: a fleet in which acme/prod moves from engine to engine, and
-// each move meets the fault at another point.
-type moveCell struct {
+// moveColumn is a column of the table: a fleet in which acme/prod moves from engine to engine. Each
+// move meets the fault at another point.
+type moveColumn struct {
 	*movers
 	starts   int
 	sides    [2]*site // of the present move: A and B
@@ -171,7 +171,7 @@ type moveCell struct {
 type trap struct {
 	movePoint
 	at    fleet.EngineName // carries out the step
-	begin func(c *moveCell, by *pausable, at fleet.EngineName) error
+	begin func(c *moveColumn, by *pausable, at fleet.EngineName) error
 
 	mu     sync.Mutex
 	seen   map[string]int // requests of the step for each Application
@@ -180,7 +180,7 @@ type trap struct {
 }
 
 // reached reports whether the call is the trap's point, for the first time.
-func (p *trap) reached(c *moveCell, call string, key fleet.ObjectKey) bool {
+func (p *trap) reached(c *moveColumn, call string, key fleet.ObjectKey) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
@@ -205,7 +205,7 @@ func applicationOf(name string) string {
 }
 
 // call precedes every call of a replica to an engine or to the store.
-func (c *moveCell) call(by *pausable, call string, key fleet.ObjectKey) (err error) {
+func (c *moveColumn) call(by *pausable, call string, key fleet.ObjectKey) (err error) {
 	for _, of := range stepRequests {
 		if of == call && key.Kind == fleet.ObjectApplication {
 			c.requests.Add(1)
@@ -227,7 +227,7 @@ func (c *moveCell) call(by *pausable, call string, key fleet.ObjectKey) (err err
 }
 
 // heldBack keeps the move from passing the state that the trap waits for.
-func (p *trap) heldBack(c *moveCell, call string, key fleet.ObjectKey) error {
+func (p *trap) heldBack(c *moveColumn, call string, key fleet.ObjectKey) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
@@ -241,7 +241,7 @@ func (p *trap) heldBack(c *moveCell, call string, key fleet.ObjectKey) error {
 }
 
 // startReplica starts a replica that can be paused.
-func (c *moveCell) startReplica() *pausable {
+func (c *moveColumn) startReplica() *pausable {
 	c.t.Helper()
 	c.starts++
 	p := &pausable{}
@@ -254,7 +254,7 @@ func (c *moveCell) startReplica() *pausable {
 
 // takeOver starts another replica, which gets the leases of the paused one. By its own clock, the
 // paused one still has them: they run out, which the test brings forward.
-func (c *moveCell) takeOver(paused *pausable) {
+func (c *moveColumn) takeOver(paused *pausable) {
 	c.t.Helper()
 	c.expire(paused.replica)
 	next := c.startReplica()
@@ -286,7 +286,7 @@ func (m *movers) stepOf(name fleet.DeploymentName) mirror.MoveStep {
 }
 
 // ended returns an error until the move has ended where it should, and has left nothing.
-func (c *moveCell) ended() error {
+func (c *moveColumn) ended() error {
 	to := c.sides[1]
 	if c.undo {
 		to = c.sides[0]
@@ -316,8 +316,8 @@ func (c *moveCell) ended() error {
 
 // meet moves the environment to the other engine, and returns how long that takes with the fault at
 // the point.
-func (c *moveCell) meet(p movePoint, begin func(*moveCell, *pausable, fleet.EngineName) error,
-	end func(*moveCell, *pausable)) time.Duration {
+func (c *moveColumn) meet(p movePoint, begin func(*moveColumn, *pausable, fleet.EngineName) error,
+	end func(*moveColumn, *pausable)) time.Duration {
 	c.t.Helper()
 	c.from = c.engineOf("acme", "prod")
 	c.to = c.engines["eu-1"]
@@ -367,7 +367,7 @@ func TestEveryStepOfAMoveMeetsEveryFault(t *testing.T) {
 		for n, f := range moveFaults {
 			t.Run(f.name, func(t *testing.T) {
 				t.Parallel()
-				c := &moveCell{}
+				c := &moveColumn{}
 				newMovers(t, func(m *movers) *replica {
 					c.movers = m
 					return c.startReplica().replica

@@ -44,8 +44,8 @@ func (e *evacuating) end() error {
 
 // move records that acme/prod leaves eu-1 for eu-2.
 func (e *evacuating) move() error {
-	moves := mirror.Move{MoveRequest: mirror.MoveRequest{Environment: prod, To: "eu-2", By: "argosy",
-		Evacuates: true}, From: "eu-1"}
+	moves := mirror.Move{MoveRequest: mirror.MoveRequest{Environment: prod, To: "eu-2",
+		By: "argosy", Evacuates: true}, From: "eu-1"}
 	var rows []mirror.Row
 	for _, row := range e.rows {
 		arrives := row
@@ -76,7 +76,7 @@ func (e *evacuating) expect(what string, err, want error) {
 	}
 }
 
-// A worker that ended left the engine as reachable: its lease shows that nobody has looked since.
+// A worker that ended left the engine as reachable: its lease shows that none reads it since.
 func TestOnlyAnEngineThatAnswersNowIsNotEvacuated(t *testing.T) {
 	t.Parallel()
 	e := newEvacuating(t)
