@@ -2,6 +2,7 @@ package reconciler_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -472,6 +473,71 @@ func TestAnApplicationThatItsEngineLosesDuringAMoveIsNotCreatedThereAgain(t *tes
 		t.Errorf("web is applied on %s", m.from.name)
 	}
 	m.check()
+}
+
+// A person creates an Application on the old engine again, from a file that was exported before the
+// move, after its deletion and before the new engine enables it.
+func TestAnApplicationThatAPersonCreatesAgainOnTheOldEngineHoldsItsMove(t *testing.T) {
+	for name, step := range map[string]string{"before its absence is recorded": "delete",
+		"before it is enabled": "apply"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var create func()
+			var key fleet.ObjectKey
+			var once sync.Once
+			m := newMovers(t, func(m *movers) *replica {
+				return m.start("a", options{engine: func(call string, of fleet.ObjectKey) error {
+					if !m.armed.Load() || of.Name != key.Name {
+						return nil
+					}
+					switch {
+					case step == "delete" && call == "delete" && !m.from.server.Exists(key):
+						once.Do(create)
+					case step == "apply" && call == "apply" && of.Engine == m.to.name:
+						once.Do(create)
+						return errAway // for as long as the old engine's worker needs to see it
+					}
+					return nil
+				}})
+			})
+			key = keyOf(m.from, "acme", "web", "prod")
+			create = m.from.server.Copy(key)
+			m.armed.Store(true)
+			m.move(m.to.name)
+			m.eventually("it waits, and names the reason", func() error {
+				for _, move := range m.moving() {
+					for _, a := range move.Applications {
+						if strings.Contains(a.Message, "engine "+string(m.from.name)+" has ") {
+							return nil
+						}
+					}
+				}
+				if why := m.failed.Load(); why != nil {
+					return errors.New(*why)
+				}
+				return fmt.Errorf("it does not: %+v", m.moving())
+			})
+			m.armed.Store(false)
+			m.check()
+			if !automated(m.from, "web") || automated(m.to, "web") {
+				t.Error("web is not served by its recreated Application alone")
+			}
+			m.from.server.Remove(key)
+			m.eventually("it has moved", func() error { return m.on(m.to) })
+			m.check()
+		})
+	}
+}
+
+// moving are the last moves of acme/prod.
+func (m *movers) moving() []view.Move {
+	m.t.Helper()
+	moves, _, err := m.store.Views.Moves(m.t.Context(), view.Scope{},
+		view.Filter{Tenant: "acme", Environment: "prod"}, view.Page{Limit: 1})
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return moves
 }
 
 func TestAMoveIsUndoneWhileTheGitHostIsAway(t *testing.T) {

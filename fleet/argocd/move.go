@@ -3,6 +3,7 @@ package argocd
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -654,13 +655,34 @@ func (m *movingObject) freezes(d mirror.Departure) (map[string]any, error) {
 		return nil, waits("an operation runs on engine %s", m.Key.Engine)
 	case m.refreshes && !m.skipReconcile:
 		return nil, waits("engine %s compares it a last time", m.Key.Engine)
-	case m.skipReconcile && !m.finalized() && !m.automated():
+	case m.frozen():
 		return nil, nil
 	}
 	for k, v := range orphaning(m.entry) {
 		patch[k] = v
 	}
 	return patch, nil
+}
+
+// CheckDeparted implements engine.Mover. An Application of that name that is not ours counts too.
+func (e *Engine) CheckDeparted(ctx context.Context, row mirror.Row) error {
+	m, err := e.readMoving(ctx, row)
+	switch {
+	case errors.Is(err, engine.ErrForeign):
+		return e.explain(row.Key, waits("%w; remove it", err))
+	case err != nil:
+		return e.explain(row.Key, err)
+	case m == nil, m.frozen():
+		return nil
+	}
+	return e.explain(row.Key, waits("engine %s has Application %s again, which was created after "+
+		"the move deleted it, and would be a second owner; remove its finalizers and delete it there",
+		e.name, m.object))
+}
+
+// frozen reports whether the engine ignores the Application, and a deletion takes nothing along.
+func (m *movingObject) frozen() bool {
+	return m.skipReconcile && !m.finalized() && !m.automated()
 }
 
 // mergeMoving sends a merge patch that wakes no worker.

@@ -119,6 +119,12 @@ type Mover interface {
 	// the engine serves the Application again: a replica has applied the row and died before it
 	// recorded that.
 	Return(ctx context.Context, row mirror.Row, d mirror.Departure, lease mirror.Lease) error
+
+	// CheckDeparted returns nil if an uncached read proves that no Application of the row's name on
+	// the old engine can change the workload: none exists, or the engine ignores it, and it has
+	// neither automation nor a finalizer. ErrMove names the Application that a person has created
+	// again after its deletion: with the new engine's it would be a second owner.
+	CheckDeparted(ctx context.Context, row mirror.Row) error
 }
 
 // MoverOf returns an engine, or the engine that it wraps, as a Mover.

@@ -67,6 +67,8 @@ type ApplicationMove struct {
 	Undo bool `json:"undo,omitempty"`
 	// Applications of the environment that the new engine has yet to adopt
 	Unadopted int `json:"-"`
+	// of MoveEnable: From has an Application of its name again, which would be a second owner
+	Recreated bool `json:"-"`
 	// requests to the engine for this step, by the replica that ends it
 	Calls int `json:"-"`
 }

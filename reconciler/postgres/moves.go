@@ -232,7 +232,7 @@ func undoMove(m mirror.Move) []step {
 // engines; false if it does not move. mirror.ErrFenced when the lease has expired or passed on.
 func (s *Work) ApplicationMove(ctx context.Context, l mirror.Lease, id fleet.ApplicationID) (
 	m mirror.ApplicationMove, moving bool, err error) {
-	var held bool
+	var held, recreated bool
 	err = s.again(ctx, func() error {
 		b := &pgx.Batch{}
 		b.Queue(`SELECT EXISTS (SELECT FROM leases
@@ -247,11 +247,17 @@ func (s *Work) ApplicationMove(ctx context.Context, l mirror.Lease, id fleet.App
 			}
 			return err
 		})
+		b.Queue(`SELECT EXISTS (SELECT FROM application_moves m JOIN strays o ON o.engine = m.from_engine
+				AND o.kind = 'Application' AND (o.tenant, o.environment, o.deployment) = (m.tenant, m.environment, m.deployment)
+			WHERE (m.tenant, m.environment, m.deployment) = ($1, $2, $3) AND `+sqlDeparted+`)`,
+			string(id.Tenant), string(id.Environment), string(id.Deployment)).QueryRow(
+			func(r pgx.Row) error { return r.Scan(&recreated) })
 		return s.work.SendBatch(ctx, b).Close()
 	})
 	if err == nil && !held {
 		err = mirror.ErrFenced
 	}
+	m.Recreated = recreated
 	return m, moving, wrap(err, "move of %s", id)
 }
 

@@ -19,7 +19,11 @@ const rowColumns = desiredColumns + `, ` + sqlMoving
 // sqlMoving is whether the Application of desired d moves.
 const sqlMoving = `d.kind = 'Application' AND EXISTS (SELECT FROM application_moves m
 		WHERE m.tenant = d.tenant AND m.environment = d.environment AND m.deployment = d.deployment
-			AND m.step <> 'Done' AND NOT (m.undo AND m.step IN ('Return', 'Enable') AND m.from_engine = d.engine))`
+			AND m.step <> 'Done' AND NOT (m.from_engine = d.engine AND (m.undo AND m.step IN ('Return', 'Enable') OR ` + sqlDeparted + `)))`
+
+// sqlDeparted is whether the engine that Application m leaves has no part in its move any more: a
+// row there removes an orphan.
+const sqlDeparted = `m.step = 'Enable' AND NOT m.undo AND NOT m.departure ? 'evacuated'`
 
 // desiredColumns are the rowColumns without whether an Application moves.
 const desiredColumns = `d.engine, d.kind, d.name, d.tenant, d.environment, d.deployment, d.credential_tenant, d.credential_name, d.credential_sealed,

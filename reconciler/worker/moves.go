@@ -199,13 +199,21 @@ func (s *session) carryOut(ctx context.Context, m *mirror.ApplicationMove, row m
 	case mirror.MoveDelete:
 		row.Deletion, row.UID = fleet.DeletionOrphan, m.Departure.UID
 		done, err := s.target.Delete(ctx, row, l)
-		if err == nil && !done {
+		switch {
+		case err == nil && !done:
 			err = fmt.Errorf("%w: engine %s is deleting it", engine.ErrMove, s.Engine)
+		case err == nil: // the deletion of this UID does not prove that no other object exists
+			err = mover.CheckDeparted(ctx, row)
 		}
 		return mirror.MoveEnable, err
 	case mirror.MoveEnable:
-		if row.Unwanted { // its declaration was removed meanwhile: its deletion follows
+		switch {
+		case row.Unwanted: // its declaration was removed meanwhile: its deletion follows
 			return "", nil
+		case m.Recreated: // after CheckDeparted
+			return "", fmt.Errorf("%w: engine %s has the Application again, which would be a second "+
+				"owner; argosy get orphans lists it: run argosy remove-orphan with --deletion Orphan",
+				engine.ErrMove, m.From)
 		}
 		out, err := s.target.Apply(ctx, row, fleet.Secret{}, l)
 		switch {

@@ -811,6 +811,21 @@ func (s *Server) Remove(key fleet.ObjectKey) {
 	s.changedLocked()
 }
 
+// Copy returns a function by which "meddler" creates the object again, as it is now.
+func (s *Server) Copy(key fleet.ObjectKey) (create func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	kept := copied(map[fleet.ObjectKey]*stored{key: s.objects[key]})[key]
+	kept.otherManager = "meddler"
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		kept.uid = newUID()
+		s.objects[key] = kept
+		s.touch(kept)
+	}
+}
+
 // CreateForeign creates an object without our labels.
 func (s *Server) CreateForeign(key fleet.ObjectKey) {
 	s.mu.Lock()

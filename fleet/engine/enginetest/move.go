@@ -303,6 +303,20 @@ func (f *Fake) Freeze(_ context.Context, row mirror.Row, d mirror.Departure,
 	})
 }
 
+// CheckDeparted implements engine.Mover.
+func (f *Fake) CheckDeparted(_ context.Context, row mirror.Row) error {
+	o, unlock, err := f.moving("checkdeparted", row, mirror.Lease{Epoch: 1 << 62})
+	defer unlock()
+	switch {
+	case err != nil:
+		return err
+	case o == nil, o.annotation(skipAnnotation) == "true" && !o.automated() &&
+		o.json("metadata", "finalizers") == "":
+		return nil
+	}
+	return waits("engine %s has Application %s again", f.name, row.Key.Name)
+}
+
 // Adopt implements engine.Mover.
 func (f *Fake) Adopt(_ context.Context, row mirror.Row, d mirror.Departure,
 	lease mirror.Lease) error {
@@ -552,12 +566,17 @@ func freezes(t *testing.T, b *Fixture) {
 	if d, err := check(); err != nil || d.UID != "" {
 		t.Errorf("a missing Application: %+v, %v", d, err)
 	}
+	departed := func() error { return m.CheckDeparted(r.ctx, row) }
+	if err := departed(); err != nil {
+		t.Errorf("a missing Application has not departed: %v", err)
+	}
 	if err := m.Freeze(r.ctx, row, mirror.Departure{UID: "u1"}, r.lease); !errors.Is(err,
 		engine.ErrMoveGone) {
 		t.Errorf("freeze of a missing Application: %v", err)
 	}
 	r.mustApply(row)
 	refused("before its first comparison")
+	r.moveWaits("departed while it is served", 0, departed)
 	r.reconcile(row.Key, map[string]any{"resources": []any{map[string]any{"kind": "Service",
 		"name": "old", "requiresPruning": true}}})
 	refused("a resource to prune")
@@ -605,6 +624,7 @@ func freezes(t *testing.T, b *Fixture) {
 		t.Error("it is automated, or ignored before its last comparison")
 	}
 	r.moveWaits("until the last comparison", 0, freeze)
+	r.moveWaits("departed while the engine reads it", 0, departed)
 	r.reconcile(row.Key, nil)
 	for _, writes := range []int{1, 0} {
 		if n := r.writes(func() {
@@ -618,6 +638,9 @@ func freezes(t *testing.T, b *Fixture) {
 	if !frozen() || automated() || strings.Contains(r.External.Field(row.Key,
 		"metadata.finalizers"), "argocd") {
 		t.Error("it is not frozen")
+	}
+	if err := departed(); err != nil {
+		t.Errorf("a frozen Application has not departed: %v", err)
 	}
 	another.UID = "another"
 	if err := m.Compare(r.ctx, row, another, r.lease); !errors.Is(err, engine.ErrForeign) {
