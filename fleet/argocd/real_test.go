@@ -6,8 +6,11 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -373,18 +376,69 @@ func (w *argoLab) showsThatItWorks() {
 	}
 }
 
+// throughProxy publishes the components to the API server's proxy, the application-controller
+// behind a Service and the repo-server as a Pod. It returns the engine as an account with only the
+// right to read them, and the endpoints.
+func (w *argoLab) throughProxy() (*Engine, map[fleet.Component]fleet.MetricsEndpoint) {
+	w.Helper()
+	urls := map[fleet.Component]*url.URL{}
+	controller, repoServer := w.argo.Metrics()
+	for component, address := range map[fleet.Component]string{
+		fleet.ApplicationController: controller, fleet.RepoServer: repoServer} {
+		u, err := url.Parse(address)
+		if err != nil {
+			w.Fatal(err)
+		}
+		urls[component] = u
+	}
+	in, ip := w.argo.Namespace, ownAddress(w)
+	port, err := strconv.Atoi(urls[fleet.ApplicationController].Port())
+	if err != nil {
+		w.Fatal(err)
+	}
+	// the repo-server of the tests serves metrics on loopback alone
+	relayed := published(w, httputil.NewSingleHostReverseProxy(urls[fleet.RepoServer]))
+	pod(w, w.cluster, in, "argocd-application-controller-0", ip)
+	pod(w, w.cluster, in, "argocd-repo-server-0", ip)
+	service(w, w.cluster, in, "argocd-metrics", behind(in, "argocd-application-controller-0", ip,
+		port))
+	of := map[fleet.Component]fleet.MetricsEndpoint{
+		fleet.ApplicationController: {Service: &fleet.MetricsPort{Name: "argocd-metrics",
+			Port: metricsPort}},
+		fleet.RepoServer: {Pod: &fleet.MetricsPort{Name: "argocd-repo-server-0", Port: relayed}}}
+	e, err := Connect(w.name, w.spec, metricsReader(w, w.cluster, in,
+		of[fleet.ApplicationController].Service.String(), of[fleet.RepoServer].Pod.String()),
+		Options{Stopped: func(fleet.TenantName) bool { return false }})
+	if err != nil {
+		w.Fatal(err)
+	}
+	return e, of
+}
+
 // servesItsLoad: the metrics of both components have the families that are read, and the counters
-// count what the Applications of this test needed.
+// count what the Applications of this test needed. The first reading is direct, the others lead
+// through the API server's proxy.
 func (w *argoLab) servesItsLoad() {
 	w.Helper()
 	controller, repoServer := w.argo.Metrics()
+	for component, address := range map[fleet.Component]string{
+		fleet.ApplicationController: controller, fleet.RepoServer: repoServer} {
+		body, err := metering.Get(w.Context(), address)
+		if err != nil {
+			w.Fatal(err)
+		}
+		if _, _, err := metering.Parse(component, body); err != nil {
+			w.Errorf("%s: %v", component, err)
+		}
+		_ = body.Close()
+	}
+	through, endpoints := w.throughProxy()
 	meter := metering.NewMeter()
 	read := func() (mirror.Load, metering.Sample) {
 		w.Helper()
 		var readings []metering.Reading
-		for component, address := range map[fleet.Component]string{
-			fleet.ApplicationController: controller, fleet.RepoServer: repoServer} {
-			body, err := metering.Get(w.Context(), address)
+		for component, from := range endpoints {
+			body, err := through.ReadMetrics(w.Context(), from)
 			if err != nil {
 				w.Fatal(err)
 			}
@@ -395,8 +449,8 @@ func (w *argoLab) servesItsLoad() {
 				sample.Memory <= 0 || sample.Started <= 0) {
 				w.Fatalf("%s serves %d bytes, %+v: %v", component, size, sample, err)
 			}
-			readings = append(readings, metering.Reading{Component: component, Endpoint: address,
-				Sample: sample})
+			readings = append(readings, metering.Reading{Component: component,
+				Endpoint: from.String(), Sample: sample})
 		}
 		last := slices.IndexFunc(readings, func(r metering.Reading) bool {
 			return r.Component == fleet.ApplicationController
