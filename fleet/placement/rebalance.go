@@ -20,11 +20,36 @@ const Overload = 1.5
 // the two emptier by MinGain of the average at least. Of all such moves the one with the largest
 // gain is first, and of those with one gain that to the least loaded engine. An engine that gives
 // takes nothing, so that nothing moves back.
+//
+// Moves are made in the order of their risk, and only while their engine is above the bound, so
+// that Continue returns the remaining moves after any of them.
 func (m *simulation) rebalance() error {
 	if !m.measure() {
 		return &ImpossibleError{Why: "the load of no engine is measured",
 			Fix: "declare spec.metrics of the engines"}
 	}
+	before := m.Snapshot
+	before.Environments = slices.Clone(m.Environments)
+	moves := m.choose()
+	slices.SortFunc(moves, func(a, b Move) int {
+		return cmp.Or(cmp.Compare(a.Unready, b.Unready),
+			cmp.Compare(a.Applications, b.Applications),
+			compareNames(a.Environment, b.Environment))
+	})
+	again, err := newSimulation(before, m.change)
+	if err != nil {
+		return err
+	}
+	*m = *again
+	m.measure()
+	m.follow(moves)
+	m.left = m.left[:0] // a move that is not needed leaves nothing unresolved
+	m.explain()
+	return nil
+}
+
+// choose makes the best move as long as there is one.
+func (m *simulation) choose() []Move {
 	for {
 		best := candidate{}
 		for i := range m.Environments {
@@ -33,20 +58,88 @@ func (m *simulation) rebalance() error {
 			}
 		}
 		if best.environment == nil {
-			break
+			return m.moves
 		}
-		part := m.parts[best.environment.Environment]
-		m.cores[m.index(best.environment.Engine)] -= part
-		m.cores[best.to] += part
-		m.move(best.environment, best.to)
+		m.relieveBy(best.environment, best.to)
 	}
-	slices.SortFunc(m.moves, func(a, b Move) int {
-		return cmp.Or(cmp.Compare(a.Unready, b.Unready),
-			cmp.Compare(a.Applications, b.Applications),
-			compareNames(a.Environment, b.Environment))
-	})
-	m.explain()
-	return nil
+}
+
+// relieveBy moves an environment with its part of the load.
+func (m *simulation) relieveBy(e *Served, to int) {
+	part := m.parts[e.Environment]
+	m.cores[m.index(e.Engine)] -= part
+	m.cores[to] += part
+	m.move(e, to)
+}
+
+// Continue returns the moves of an earlier rebalance that are still right, in their order. The
+// others are Left with the reason: their environment is elsewhere or fixed, the new engine cannot
+// take it or is overloaded itself, or the engine that they relieve is within the bound or is not
+// measured any more. It chooses no other move.
+func Continue(s Snapshot, moves []Move) (Outcome, error) {
+	m, err := newSimulation(s, Change{Kind: Rebalance})
+	if err != nil {
+		return Outcome{}, err
+	}
+	if m.measure() {
+		m.follow(moves)
+	} else {
+		for _, move := range moves {
+			m.left = append(m.left, Left{Environment: move.Environment, Engine: move.From,
+				Applications: move.Applications, Reason: notMeasured(move.From)})
+		}
+	}
+	return m.outcome(), nil
+}
+
+func notMeasured(e fleet.EngineName) string { return "engine " + string(e) + " is not measured" }
+
+// follow makes those of the moves that are still right.
+func (m *simulation) follow(moves []Move) {
+	of := map[fleet.EnvironmentID]*Served{}
+	for i := range m.Environments {
+		of[m.Environments[i].Environment] = &m.Environments[i]
+	}
+	for _, move := range moves {
+		e, to := of[move.Environment], m.index(move.To)
+		if why := m.superseded(e, move, to); why != "" {
+			m.left = append(m.left, Left{Environment: move.Environment, Engine: move.From,
+				Applications: move.Applications, Reason: why})
+			continue
+		}
+		m.relieveBy(e, to)
+	}
+}
+
+// superseded returns why a move is not to be made any more, or "".
+func (m *simulation) superseded(e *Served, move Move, to int) string {
+	switch {
+	case e == nil:
+		return "it is not declared any more"
+	case e.Engine != move.From:
+		return "it is on engine " + string(e.Engine) + " already"
+	case e.Fixed != "":
+		return e.Fixed
+	case to < 0:
+		return "engine " + string(move.To) + " is not declared any more"
+	}
+	from := m.index(e.Engine)
+	if _, measured := m.Measured[e.Engine]; !measured || from < 0 {
+		return notMeasured(move.From)
+	}
+	mean := m.meanUse(e, from)
+	switch {
+	case m.used(from) <= LoadFactor*mean:
+		return "engine " + string(move.From) + " is not overloaded any more"
+	case m.usedWith(to, m.parts[e.Environment]) > Overload*mean:
+		return "engine " + string(move.To) + " would be overloaded itself"
+	case !slices.Contains(m.class(&e.Item).free, to) || full(&e.Item, &m.engines[to]) != free:
+		return "engine " + string(move.To) + " may not serve it any more, or has no room for it"
+	}
+	if why := m.conflict(e, move.To); why != "" {
+		return "engine " + string(move.To) + " " + why
+	}
+	return ""
 }
 
 // measure computes the load of each engine and the part of each environment. An engine that is not

@@ -2,6 +2,7 @@ package placement
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -152,5 +153,104 @@ func TestARebalanceViolatesNothing(t *testing.T) {
 	}
 	if moves < 100 {
 		t.Errorf("only %d moves", moves)
+	}
+}
+
+// After any number of the moves, and with the load that follows them, Continue returns the rest.
+func TestARebalanceContinuesAsItWasShown(t *testing.T) {
+	several := 0
+	for seed := range uint64(400) {
+		w := generator{rand.New(rand.NewPCG(seed, 29))}
+		s := w.snapshot()
+		s.Measured = map[fleet.EngineName]float64{}
+		for _, e := range s.Engines {
+			s.Measured[e.Name] = float64(e.Load.Applications) * (0.1 + 3*w.Float64())
+		}
+		o, err := Simulate(s, Change{Kind: Rebalance})
+		if err != nil || len(o.Moves) == 0 {
+			continue
+		}
+		if len(o.Moves) > 1 {
+			several++
+		}
+		after := s
+		after.Engines, after.Environments = slices.Clone(s.Engines), slices.Clone(s.Environments)
+		for made := range len(o.Moves) + 1 {
+			got, err := Continue(after, o.Moves[made:])
+			if err != nil || !slices.Equal(got.Moves, o.Moves[made:]) || len(got.Left) > 0 {
+				t.Fatalf("seed %d: after %d of %+v: %+v, left %+v, %v", seed, made, o.Moves,
+					got.Moves, got.Left, err)
+			}
+			if made == len(o.Moves) {
+				break
+			}
+			m := o.Moves[made]
+			part := partOf(after, m)
+			after.Measured = maps.Clone(after.Measured)
+			after.Measured[m.From] -= part
+			after.Measured[m.To] += part
+			carryOut(&after, m)
+		}
+	}
+	if several < 20 {
+		t.Errorf("only %d rebalances with several moves", several)
+	}
+}
+
+// partOf is the load that a move takes along.
+func partOf(s Snapshot, m Move) float64 {
+	i := slices.IndexFunc(s.Engines, func(e Engine) bool { return e.Name == m.From })
+	return s.Measured[m.From] * float64(m.Applications) / float64(s.Engines[i].Load.Applications)
+}
+
+func TestARebalanceLeavesOutMovesWhoseReasonIsGone(t *testing.T) {
+	es := []Engine{engine("a", 100, 10), engine("b", 100, 10), engine("c", 100, 10)}
+	of := func() Snapshot {
+		s := snapshot(slices.Clone(es), served("a", 10, 10, 10, 10), served("b", 10, 10, 10, 10),
+			served("c", 10, 10, 10, 10))
+		s.Measured = map[fleet.EngineName]float64{"a": 6, "b": 2, "c": 1}
+		return s
+	}
+	moves := simulate(t, of(), Change{Kind: Rebalance}).Moves
+	if len(moves) != 2 || moves[0].To != "c" || moves[1].To != "b" {
+		t.Fatalf("%+v", moves)
+	}
+	for want, change := range map[string]func(*Snapshot){
+		"engine a is not measured":            func(s *Snapshot) { delete(s.Measured, "a") },
+		"engine a is not overloaded any more": func(s *Snapshot) { s.Measured["a"] = 2 },
+		"engine c would be overloaded itself": func(s *Snapshot) { s.Measured["c"] = 6 },
+		"engine c is not declared any more":   func(s *Snapshot) { s.Engines = s.Engines[:2] },
+		"engine c may not serve it any more": func(s *Snapshot) {
+			s.Engines[2].Spec.Region = "us"
+		},
+		"engine c is broken": conflicting("is broken"),
+		"it is fixed": func(s *Snapshot) {
+			s.Environments[0].Fixed = "it is fixed"
+		},
+		"it is on engine c already": func(s *Snapshot) { s.Environments[0].Engine = "c" },
+		"it is not declared any more": func(s *Snapshot) {
+			s.Environments = s.Environments[1:]
+		},
+		"engine a is not measured; all are not": func(s *Snapshot) { s.Measured = nil },
+	} {
+		s := of()
+		change(&s)
+		o, err := Continue(s, moves)
+		want, _, _ := strings.Cut(want, ";")
+		if err != nil || len(o.Left) == 0 || !strings.HasPrefix(o.Left[0].Reason, want) ||
+			len(o.Left)+len(o.Moves) != len(moves) {
+			t.Errorf("%s: %+v, left %+v, %v", want, o.Moves, o.Left, err)
+		}
+	}
+}
+
+func conflicting(why string) func(*Snapshot) {
+	return func(s *Snapshot) {
+		s.Conflicts = func(_ fleet.EnvironmentID, e fleet.EngineName) string {
+			if e == "c" {
+				return why
+			}
+			return ""
+		}
 	}
 }
