@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"context"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -36,24 +35,7 @@ func TestADeadEngineIsEvacuatedAndComesBack(t *testing.T) {
 	if code == 0 || !strings.Contains(errs, "its API server answers") {
 		t.Fatalf("an engine that answers is evacuated: %s%s", out, errs)
 	}
-	us := f.Place("us-1")
-	us.Cluster.Process.Kill()
-	back := func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
-		defer cancel()
-		if err := us.Cluster.Start(ctx); err != nil {
-			t.Error(err)
-		}
-		if err := us.ArgoCD.Start(ctx); err != nil {
-			t.Error(err)
-		}
-	}
-	restored := false
-	defer func() {
-		if !restored {
-			back()
-		}
-	}()
+	back := f.lose(t, "us-1")
 	eventually(t, "a person evacuates it once it does not answer", func() string {
 		_, errs, _ := f.argosy(t, "evacuate", "engine", "us-1", "--confirm-gone", "us-1")
 		if strings.Contains(errs, "evacuated already") {
@@ -84,7 +66,6 @@ func TestADeadEngineIsEvacuatedAndComesBack(t *testing.T) {
 	}
 
 	back()
-	restored = true
 	eventually(t, "us-1 loses what it has lost, and serves the rest again", func() string {
 		if _, errs, code := f.argosy(t, "evacuate", "engine", "us-1", "--end"); code != 0 &&
 			!strings.Contains(errs, "it is not evacuated") {

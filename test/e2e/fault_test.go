@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 
 	"argosy.dev/argosy/fleet/mirror"
@@ -45,24 +46,7 @@ func TestKillingTheControlPlaneAtAnyMomentLosesAndDoublesNothing(t *testing.T) {
 func TestAnEngineThatIsAwayStopsNoOtherAndHealsByItself(t *testing.T) {
 	f := platform.use(t)
 	f.allHealthy(t)
-	us := f.Place("us-1")
-	us.Cluster.Process.Kill()
-	back := func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
-		defer cancel()
-		if err := us.Cluster.Start(ctx); err != nil {
-			t.Error(err)
-		}
-		if err := us.ArgoCD.Start(ctx); err != nil {
-			t.Error(err)
-		}
-	}
-	restored := false
-	defer func() {
-		if !restored {
-			back()
-		}
-	}()
+	back := f.lose(t, "us-1")
 	f.commit(t, "while us-1 is away", map[string]string{
 		"tenants/acme/deployments/during.yaml": f.deployment("during", "staging", "acme-staging",
 			"")})
@@ -91,10 +75,29 @@ func TestAnEngineThatIsAwayStopsNoOtherAndHealsByItself(t *testing.T) {
 		return ""
 	})
 	back()
-	restored = true
 	f.allHealthy(t, "acme/during@staging")
 	f.remove(t, "no longer", "tenants/acme/deployments/during.yaml")
 	f.allHealthy(t)
+}
+
+// lose ends the API server of an engine, as if its machine were gone. It returns a function that
+// starts the API server and its Argo CD again, which happens at the end of the test at the latest.
+func (f *system) lose(t *testing.T, engine string) (back func()) {
+	t.Helper()
+	place := f.Place(engine)
+	place.Cluster.Process.Kill()
+	back = sync.OnceFunc(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
+		defer cancel()
+		if err := place.Cluster.Start(ctx); err != nil {
+			t.Error(err)
+		}
+		if err := place.ArgoCD.Start(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(back)
+	return back
 }
 
 func TestAConfigRepoThatIsAwayChangesNothing(t *testing.T) {

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -104,25 +103,14 @@ func TestPrometheusShowsACommitOnItsWayAndAnEngineThatIsAway(t *testing.T) {
 	eventually(t, "no alert in a healthy fleet", quiet)
 	everyPanelHasData(t, p)
 
-	us := f.Place("us-1")
-	us.Cluster.Process.Kill()
-	back := func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
-		defer cancel()
-		if err := us.Cluster.Start(ctx); err != nil {
-			t.Error(err)
-		}
-		if err := us.ArgoCD.Start(ctx); err != nil {
-			t.Error(err)
-		}
-	}
+	back := f.lose(t, "us-1")
 	gone := func() string {
 		if state := alerting(t, p)["ArgosyEngineUnreachable us-1"]; state != "firing" {
 			return "its alert is " + state
 		}
 		return ""
 	}
-	eventuallyOr(t, back, "the engine's absence is reported", gone)
+	eventually(t, "the engine's absence is reported", gone)
 	now := alerting(t, p)
 	back()
 	for name := range now {
@@ -133,19 +121,6 @@ func TestPrometheusShowsACommitOnItsWayAndAnEngineThatIsAway(t *testing.T) {
 	eventually(t, "its return is seen", quiet)
 	f.remove(t, "measured", "tenants/acme/deployments/measured.yaml")
 	f.allHealthy(t)
-}
-
-// eventuallyOr is eventually, with something to put right when it fails.
-func eventuallyOr(t *testing.T, repair func(), what string, missing func() string) {
-	t.Helper()
-	done := false
-	defer func() {
-		if !done {
-			repair()
-		}
-	}()
-	eventually(t, what, missing)
-	done = true
 }
 
 // everyPanelHasData asks what the chart's dashboard would.
