@@ -9,7 +9,7 @@ import (
 )
 
 // This file writes ApplicationSets of lists alone as sets. Lists are known as a whole, so that the
-// items of the set are what all generators give together, whatever their combination.
+// items of the set are what all generators give together, in any combination.
 
 // listed reports whether lists alone give the parameters: on their own, in matrices or in merges.
 func listed(generators []any) bool {

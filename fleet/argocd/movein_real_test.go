@@ -307,8 +307,8 @@ func withoutTenant(rows []mirror.Row, t fleet.TenantName) []mirror.Row {
 	return slices.DeleteFunc(slices.Clone(rows), func(r mirror.Row) bool { return r.Tenant == t })
 }
 
-// givesToThePlatform: the Applications that own the Argo CD are the platform's, whatever their
-// projects are, and the team keeps its own.
+// givesToThePlatform: the Applications that own the Argo CD are the platform's, in any project, and
+// the team keeps its own.
 func (m *moving) givesToThePlatform(o *adoption.Outcome) {
 	m.Helper()
 	files := filesOf(o.Files)

@@ -121,8 +121,8 @@ const Lost fleet.EngineState = "Lost"
 //   - the riskiest environments come last: those with more Applications that are not Synced and
 //     Healthy, then those with more Applications.
 //
-// The same snapshot gives the same outcome, whatever the order of its lists. After any number of
-// moves off a draining engine, Simulate returns the remaining moves.
+// The same snapshot gives the same outcome, in any order of its lists. After any number of moves
+// off a draining engine, Simulate returns the remaining moves.
 func Simulate(s Snapshot, c Change) (Outcome, error) {
 	m, err := newSimulation(s, c)
 	if err != nil {
@@ -132,7 +132,7 @@ func Simulate(s Snapshot, c Change) (Outcome, error) {
 	case Drain, Lose:
 		m.evacuate()
 	case Join, Scale:
-		m.settle()
+		m.placeWaiting()
 		m.relieve()
 	case Rebalance:
 		if err := m.rebalance(); err != nil {
@@ -268,9 +268,9 @@ func (m *simulation) evacuate() {
 	}
 }
 
-// settle places the environments that wait for an engine, as the plan of the change does: in the
-// order of their names, before anything moves.
-func (m *simulation) settle() {
+// placeWaiting places the environments that wait for an engine, as the plan of the change does: in
+// the order of their names, before anything moves.
+func (m *simulation) placeWaiting() {
 	var waiting []*Served
 	for i := range m.Environments {
 		if e := &m.Environments[i]; e.Engine == "" {

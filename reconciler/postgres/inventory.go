@@ -394,7 +394,7 @@ const sqlSilent = `least(r.since, silent_since(d.engine))`
 const sqlIsSilent = `(r.since IS NOT NULL OR d.engine IN (SELECT silent_engines()))`
 
 // known requires a state of a column. A silent engine's or cluster's Applications are Unknown,
-// whatever was last observed.
+// also if they were last observed otherwise.
 func (f *filter) known(column, state, silent string) {
 	switch state {
 	case "":

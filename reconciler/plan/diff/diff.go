@@ -241,7 +241,7 @@ func (p *phase) delete(k fleet.ObjectKey) {
 }
 
 // depart makes the row of the engine that a moving Application leaves unwanted. The worker carries
-// out the steps of the move; whatever is lost, the workload stays (ADR 0045).
+// out the steps of the move; no loss of a step or a record removes the workload (ADR 0045).
 func (p *phase) depart(id fleet.ApplicationID, from fleet.EngineName) {
 	k := applied.ApplicationKey(from, id)
 	r, _ := p.Rows.Get(k)

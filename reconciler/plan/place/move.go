@@ -127,7 +127,8 @@ func (p placer) undo(id fleet.EnvironmentID, pl fleet.Placement) string {
 	return ""
 }
 
-// immovable returns why an environment cannot move now, whatever the constraints.
+// immovable returns why an environment cannot move now, even to an engine that its constraints
+// permit.
 func (p placer) immovable(id fleet.EnvironmentID, pl fleet.Placement, to fleet.EngineName) string {
 	if why := p.fixed(id, pl); why != "" {
 		return why
