@@ -101,9 +101,9 @@ func (im *importer) compare(a *app, o map[string]any) {
 	}
 	for _, d := range diffs {
 		if d.hard {
-			reason := d.Path
-			if d.Reason != "" {
-				reason += ": " + d.Reason
+			reason := d.Reason
+			if !strings.HasPrefix(reason, d.Path+": ") { // it names its own field
+				reason = strings.TrimSuffix(d.Path+": "+reason, ": ")
 			}
 			a.refuse(reason)
 			return
