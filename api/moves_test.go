@@ -12,7 +12,9 @@ import (
 )
 
 func TestThePlatformMovesAnEnvironment(t *testing.T) {
-	s := newSite(t, content())
+	m := content()
+	m.Engines = append(m.Engines, view.Engine{Name: "eu-2"})
+	s := newSite(t, m)
 	move := func(token, environment, to string) answer {
 		return s.do(http.MethodPost, wire.Base+"/moves", token,
 			`{"tenant":"acme","environment":"`+environment+`","to":"`+to+`","note":"emptier"}`)
@@ -21,10 +23,10 @@ func TestThePlatformMovesAnEnvironment(t *testing.T) {
 	s.want(move(readerToken, "prod", "eu-1"), http.StatusForbidden, "")
 	s.want(move(platformToken, "prdo", "eu-1"), http.StatusNotFound, "acme/prdo")
 	s.want(move(platformToken, "prod", "eu-9"), http.StatusNotFound, "eu-9")
-	s.want(move(platformToken, "prod", "eu-1"), http.StatusOK, `"operation":"`)
+	s.want(move(platformToken, "prod", "eu-2"), http.StatusOK, `"operation":"`)
 	s.want(s.do(http.MethodGet, wire.Base+"/operations?tenant=acme", platformToken, ""),
-		http.StatusOK, `"kind":"Move"`, "acme/prod to engine eu-1", "token:ops")
-	s.want(move(platformToken, "prod", "eu-1"), http.StatusConflict,
+		http.StatusOK, `"kind":"Move"`, "acme/prod to engine eu-2", "token:ops")
+	s.want(move(platformToken, "prod", "eu-2"), http.StatusConflict,
 		"argosy describe move acme/prod")
 }
 

@@ -340,11 +340,7 @@ func diesMoving(t *testing.T, step string, into bool) {
 		e.dead, e.alive = e.alive, e.dead
 	}
 	stuck.Store(true)
-	if _, err := e.store.Decisions.RequestMove(t.Context(), mirror.MoveRequest{
-		Environment: fleet.EnvironmentID{Tenant: "acme", Name: "prod"}, To: to.name,
-		By: "token:ann"}); err != nil {
-		t.Fatal(err)
-	}
+	e.moveOf(fleet.EnvironmentID{Tenant: "acme", Name: "prod"}, to.name)
 	e.eventually("it waits at the step", func() error {
 		moves, _, err := e.store.Views.Moves(t.Context(), view.Scope{},
 			view.Filter{Tenant: "acme"}, view.Page{Limit: 1})

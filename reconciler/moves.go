@@ -45,48 +45,60 @@ func (l *Loop) takeMove(ctx context.Context, lease mirror.Lease, m mirror.MoveRe
 	if err != nil {
 		return err
 	}
-	if m.DryRun {
-		return l.endDryRun(ctx, m, p)
-	}
-	why := p.Refused[m.Environment]
-	if why == "" && !m.Undo {
-		reasons, err := l.Store.UnfitAgents(ctx, m)
-		if err != nil {
-			return err
+	reasons, waits, err := l.reasonsAgainst(ctx, m, p)
+	switch {
+	case err != nil:
+		return err
+	case len(reasons) > 0:
+		why := strings.Join(reasons, "; ")
+		if !m.DryRun {
+			l.Log.Info("move refused", "environment", m.Environment.String(), "to", m.To, "reason",
+				why)
 		}
-		why = strings.Join(reasons, "; ")
-	}
-	if why != "" {
-		l.Log.Info("move refused", "environment", m.Environment.String(), "to", m.To, "reason", why)
 		return l.Store.RefuseMove(ctx, m.Operation, why)
+	case m.DryRun:
+		return l.endDryRun(ctx, m, p, waits)
 	}
 	return l.recordPlan(ctx, lease, Head{Revision: r.Revision}, r, p)
 }
 
-// endDryRun records every reason against a move, or what it would do. Its plan is not recorded.
-func (l *Loop) endDryRun(ctx context.Context, m mirror.MoveRequest, p *plan.Plan) error {
-	var reasons []string
-	if !m.Undo { // no state of its Applications delays an undo
-		var err error
-		if reasons, err = l.Store.MoveObstacles(ctx, m); err != nil {
-			return err
-		}
-		unfit, err := l.Store.UnfitAgents(ctx, m)
-		if err != nil {
-			return err
-		}
-		reasons = append(unfit, reasons...)
-	}
+// reasonsAgainst returns every reason to refuse a move, and what its first step will wait for. No
+// state of the Applications is a reason against an undo. A drain's move waits for them instead: a
+// drain stops by itself if too many of its moves wait.
+func (l *Loop) reasonsAgainst(ctx context.Context, m mirror.MoveRequest, p *plan.Plan) (reasons,
+	waits []string, err error) {
 	if why := p.Refused[m.Environment]; why != "" {
-		reasons = append([]string{why}, reasons...)
+		reasons = append(reasons, why)
 	}
-	if len(reasons) > 0 {
-		return l.Store.RefuseMove(ctx, m.Operation, strings.Join(reasons, "; "))
+	if m.Undo {
+		return reasons, nil, nil
 	}
-	summary := ""
+	unfit, err := l.Store.UnfitAgents(ctx, m)
+	if err != nil || m.Drain {
+		return append(reasons, unfit...), nil, err
+	}
+	reasons = append(reasons, unfit...)
+	obstacles, err := l.Store.MoveObstacles(ctx, m)
+	for _, o := range obstacles {
+		if o.Passes {
+			waits = append(waits, o.Text)
+		} else {
+			reasons = append(reasons, o.Text)
+		}
+	}
+	return reasons, waits, err
+}
+
+// endDryRun records what a move would do. Its plan is not recorded.
+func (l *Loop) endDryRun(ctx context.Context, m mirror.MoveRequest, p *plan.Plan,
+	waits []string) error {
+	var summary []string
 	for _, b := range p.Begun {
-		summary = fmt.Sprintf("%s would move from engine %s to %s",
-			report.Count(len(b.Applications), "Application"), b.From, b.To)
+		summary = append(summary, fmt.Sprintf("%s would move from engine %s to %s",
+			report.Count(len(b.Applications), "Application"), b.From, b.To))
 	}
-	return l.Store.EndDryRun(ctx, m.Operation, summary)
+	for _, w := range waits {
+		summary = append(summary, "it would wait, since "+w)
+	}
+	return l.Store.EndDryRun(ctx, m.Operation, strings.Join(summary, "; "))
 }

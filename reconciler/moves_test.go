@@ -124,13 +124,47 @@ func (m *movers) oneOwner(one, other *site) {
 	}
 }
 
+// move requests a move until it has begun: the mirror gets the status of the Applications later.
 func (m *movers) move(to fleet.EngineName) {
 	m.t.Helper()
-	if _, err := m.store.Decisions.RequestMove(m.t.Context(), mirror.MoveRequest{
-		Environment: fleet.EnvironmentID{Tenant: "acme", Name: "prod"}, To: to,
-		By: "token:ann"}); err != nil {
-		m.t.Fatal(err)
+	m.moveOf(fleet.EnvironmentID{Tenant: "acme", Name: "prod"}, to)
+}
+
+func (h *house) moveOf(env fleet.EnvironmentID, to fleet.EngineName) {
+	h.t.Helper()
+	id := ""
+	h.eventually(fmt.Sprintf("the move of %s to %s begins", env, to), func() (err error) {
+		if id == "" {
+			if id, err = h.request(env, to); err != nil {
+				return err
+			}
+		}
+		o, err := h.operation(id)
+		switch {
+		case err != nil:
+			return err
+		case o.State == mirror.OperationPending:
+			return errors.New("no plan has taken it up")
+		case o.State == mirror.OperationFailed:
+			id = ""
+			return errors.New(o.Message)
+		}
+		return nil
+	})
+}
+
+func (h *house) request(env fleet.EnvironmentID, to fleet.EngineName) (string, error) {
+	return h.store.Decisions.RequestMove(h.t.Context(), mirror.MoveRequest{Environment: env, To: to,
+		By: "token:ann"})
+}
+
+func (h *house) operation(id string) (mirror.Operation, error) {
+	found, _, err := h.store.Views.Operations(h.t.Context(), view.Scope{}, view.Filter{Name: id},
+		view.Page{Limit: 1})
+	if err != nil || len(found) != 1 {
+		return mirror.Operation{}, fmt.Errorf("%+v, %w", found, err)
 	}
+	return found[0], nil
 }
 
 // on returns an error while acme/prod is not on the engine alone, with all that it needs.
@@ -189,6 +223,47 @@ func TestAnEnvironmentMovesWithItsApplications(t *testing.T) {
 	m.move(m.from.name)
 	m.eventually("and back", func() error { return m.on(m.from) })
 	m.check()
+}
+
+// A request is refused for what its dry run names, before anything is written.
+func TestAMoveThatCannotWorkIsRefusedBeforeItBegins(t *testing.T) {
+	m := newMovers(t, func(m *movers) *replica { return m.start("a", options{}) })
+	key := keyOf(m.from, "acme", "web", "prod")
+	for _, c := range []struct {
+		why        string
+		begin, end func()
+	}{
+		{"acme/web@prod is OutOfSync; sync it first", func() {
+			m.from.idle.Store(true)
+			m.from.server.Merge(key, `{"status":{"sync":{"status":"OutOfSync"}}}`)
+		}, func() { m.from.idle.Store(false) }},
+		{"engine " + string(m.to.name) + " does not answer", func() {
+			m.to.unfit.Store(true)
+			m.to.away.Store(true)
+		}, func() { m.to.away.Store(false) }},
+		{"engine " + string(m.to.name) + " refuses writes: Argo CD tracks by label", func() {},
+			func() {}},
+	} {
+		c.begin()
+		m.eventually("a dry run names: "+c.why, m.dryRun(m.to.name, mirror.OperationFailed, c.why))
+		written := m.writes()
+		id, err := m.request(fleet.EnvironmentID{Tenant: "acme", Name: "prod"}, m.to.name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.eventually("it is refused: "+c.why, func() error {
+			o, err := m.operation(id)
+			if err != nil || o.State != mirror.OperationFailed ||
+				!strings.Contains(o.Message, c.why) {
+				return fmt.Errorf("%+v, %w", o, err)
+			}
+			return nil
+		})
+		if n := m.writes() - written; n != 0 || m.engineOf("acme", "prod") != m.from {
+			t.Errorf("%s: %d writes", c.why, n)
+		}
+		c.end()
+	}
 }
 
 // The old engine refuses to apply an Application that a commit has declared, and the move begins.
@@ -253,12 +328,11 @@ func (m *movers) dryRun(to fleet.EngineName, state mirror.OperationState,
 				return err
 			}
 		}
-		found, _, err := m.store.Views.Operations(m.t.Context(), view.Scope{},
-			view.Filter{Name: id}, view.Page{Limit: 1})
-		if err != nil || len(found) != 1 || found[0].EndedAt == nil {
+		found, err := m.operation(id)
+		if err != nil || found.EndedAt == nil {
 			return fmt.Errorf("%+v, %w", found, err)
 		}
-		if found[0].State != state || !strings.Contains(found[0].Message, want) {
+		if found.State != state || !strings.Contains(found.Message, want) {
 			id = ""
 			return fmt.Errorf("%+v", found)
 		}

@@ -99,8 +99,8 @@ type Store interface {
 	MoveRequests(ctx context.Context) ([]mirror.MoveRequest, error)
 	// UnfitAgents lists why agents cannot carry out the steps of a move.
 	UnfitAgents(ctx context.Context, m mirror.MoveRequest) ([]string, error)
-	// MoveObstacles lists what would make a move wait, as the mirror has it.
-	MoveObstacles(ctx context.Context, m mirror.MoveRequest) ([]string, error)
+	// MoveObstacles lists the reasons against a move that the mirror knows.
+	MoveObstacles(ctx context.Context, m mirror.MoveRequest) ([]mirror.MoveObstacle, error)
 	// EndDryRun records that a move could begin, with a summary.
 	EndDryRun(ctx context.Context, operation, summary string) error
 	// RefuseMove ends a requested move, and records the reason.

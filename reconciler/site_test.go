@@ -20,6 +20,7 @@ type site struct {
 	eyes   *enginetest.Fake // of the test
 	away   atomic.Bool
 	idle   atomic.Bool                   // its application-controller is stopped
+	unfit  atomic.Bool                   // its preflight reports that it refuses writes
 	hidden atomic.Bool                   // from who reads it for a rebuild
 	slow   atomic.Pointer[chan struct{}] // until it is closed, a read for a rebuild waits
 	dials  atomic.Int64                  // by workers
@@ -141,6 +142,16 @@ func (r *recorded) Delete(ctx context.Context, row mirror.Row, lease mirror.Leas
 		r.site.server.Remove(row.Key)
 	}
 	return done, nil
+}
+
+// Preflight is engine.Engine's.
+func (r *recorded) Preflight(ctx context.Context) (engine.Report, error) {
+	report, err := r.Fake.Preflight(ctx)
+	if r.site.unfit.Load() {
+		report.Findings = append(report.Findings, engine.Finding{Code: "tracking", Blocks: true,
+			Message: "Argo CD tracks by label"})
+	}
+	return report, err
 }
 
 func (r *recorded) ask(call string, key fleet.ObjectKey) error {

@@ -31,7 +31,8 @@ func (s *Store) RemoveOrphan(_ context.Context, r mirror.OrphanRemoval) (view.Or
 	return view.Orphan{}, mirror.ErrNotFound
 }
 
-// RequestMove requests the move of an environment. A dry run ends at once.
+// RequestMove requests the move of an environment. It begins, is refused or, as a dry run, ends at
+// once; the move of an environment that the mirror lacks stays Pending.
 func (s *Store) RequestMove(_ context.Context, m mirror.MoveRequest) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -46,15 +47,17 @@ func (s *Store) RequestMove(_ context.Context, m mirror.MoveRequest) (string, er
 		Subject:     fmt.Sprintf("%s to engine %s", m.Environment, m.To),
 		RequestedBy: m.By, Message: m.Note, StartedAt: time.Now().UTC()}
 	for _, e := range s.m.Environments {
-		if !m.DryRun || e.Tenant != m.Environment.Tenant || e.Name != m.Environment.Name {
-			continue
-		}
-		o.EndedAt, o.State = &o.StartedAt, mirror.OperationSucceeded
-		o.Message = fmt.Sprintf("%d Applications would move from engine %s to %s",
-			e.Counts.Applications, e.Engine, m.To)
-		if e.Engine == m.To {
-			o.State = mirror.OperationFailed
+		switch {
+		case e.Tenant != m.Environment.Tenant || e.Name != m.Environment.Name:
+		case e.Engine == m.To:
+			o.EndedAt, o.State = &o.StartedAt, mirror.OperationFailed
 			o.Message = fmt.Sprintf("it is on engine %s already", m.To)
+		case m.DryRun:
+			o.EndedAt, o.State = &o.StartedAt, mirror.OperationSucceeded
+			o.Message = fmt.Sprintf("%d Applications would move from engine %s to %s",
+				e.Counts.Applications, e.Engine, m.To)
+		default:
+			o.State = mirror.OperationRunning
 		}
 	}
 	s.m.Operations = append(s.m.Operations, o)

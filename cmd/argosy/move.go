@@ -66,13 +66,39 @@ func moveEnvironmentCommand(a *app) *cobra.Command {
 		if ask.DryRun || watch {
 			return a.followMove(cmd.Context(), c, ask, requested.Operation)
 		}
-		err = a.printLine("requested the move of %s to engine %s", args[0], ask.To)
-		a.hint("`argosy describe move %s` shows each step;\n"+
-			"`argosy get operations --tenant %s -o wide` shows why a move is refused", args[0],
-			tenant)
+		o, err := takenUp(cmd.Context(), c, requested.Operation)
+		switch {
+		case err != nil:
+			return err
+		case o.EndedAt != nil:
+			return a.endedMove(ask, o)
+		case o.State == mirror.OperationPending:
+			err = a.printLine("requested the move of %s to engine %s", args[0], ask.To)
+			a.hint("no plan has taken it up yet;\n"+
+				"`argosy get operations --tenant %s -o wide` shows why a move is refused", tenant)
+			return err
+		}
+		err = a.printLine("the move of %s to engine %s has begun", args[0], ask.To)
+		a.hint("`argosy describe move %s` shows each step", args[0])
 		return err
 	}
 	return cmd
+}
+
+// takenUp returns the operation of a move once a plan has begun or refused it, or after some
+// seconds.
+func takenUp(ctx context.Context, c *client.Client, operation string) (o mirror.Operation,
+	err error) {
+	const tries, pause = 40, 250 * time.Millisecond
+	for range tries {
+		if o, err = c.Operation(ctx, operation); err != nil || o.State != mirror.OperationPending {
+			return o, err
+		}
+		if !pacing.Sleep(ctx, pause) {
+			return o, ctx.Err()
+		}
+	}
+	return o, nil
 }
 
 // followMove shows the progress of a move until it has ended.

@@ -351,6 +351,8 @@ type SyncStatus struct {
 type AgentStatus struct {
 	Reachable bool   `json:"reachable"`
 	Message   string `json:"message,omitempty"`
+	// why a reachable engine refuses writes; an earlier version omits it
+	Unfit string `json:"unfit,omitempty"`
 	// whether a reachable engine works; an earlier version omits it
 	Work *mirror.Work `json:"work,omitempty"`
 	// measured; omitted: nothing is, or by an earlier version

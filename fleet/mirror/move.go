@@ -46,6 +46,12 @@ type MoveRequest struct {
 	Evacuates bool
 }
 
+// MoveObstacle is a reason against a move that the mirror knows.
+type MoveObstacle struct {
+	Text   string
+	Passes bool // it ends by itself, soon: the first step of the move waits for that
+}
+
 // Move is a move that begins, with the Applications that leave the engine.
 type Move struct {
 	MoveRequest

@@ -189,6 +189,7 @@ type EngineReport struct {
 	Engine    fleet.EngineName
 	Reachable bool
 	Message   string // reason or warning; at most 1 KiB, never with a secret
+	Unfit     string // why a reachable engine refuses writes; "": it does not, or is not reachable
 	ArgoCD    string // version, if known; an empty one keeps the known one
 	Work      Work   // whether a reachable engine works; zero: unknown
 	Load      *Load  // measured; nil: nothing is, or not yet

@@ -268,8 +268,8 @@ func (s *Agents) ReportAgent(ctx context.Context, lease mirror.Lease,
 			queueReach(b, engine, report.Reach, true)
 		}
 		b.Queue(sqlReportAgentEngine, append([]any{string(engine), report.Reachable,
-			message(report.Message), message(report.ArgoCD), text(holdingAgent(lease))},
-			workArgs(report.Work)...)...)
+			message(report.Message), message(report.ArgoCD), text(holdingAgent(lease)),
+			message(report.Unfit)}, workArgs(report.Work)...)...)
 		if !engine.OfEnvironment() {
 			queueLoad(b, engine, report.Load)
 		}
@@ -286,12 +286,12 @@ const (
 	// As ReportEngine; for an environment's own cluster the event belongs to the tenant.
 	sqlReportAgentEngine = `
 		WITH changed AS (
-			INSERT INTO engines AS e (engine, reachable, message, argocd, since, work, work_message, work_since) VALUES ($1, $2, $3, $4, now(), $6, $7, $8)
-			ON CONFLICT (engine) DO UPDATE SET reachable = excluded.reachable, message = excluded.message,
+			INSERT INTO engines AS e (engine, reachable, message, argocd, unfit, since, work, work_message, work_since) VALUES ($1, $2, $3, $4, $6, now(), $7, $8, $9)
+			ON CONFLICT (engine) DO UPDATE SET reachable = excluded.reachable, message = excluded.message, unfit = excluded.unfit,
 				argocd = CASE WHEN excluded.argocd = '' THEN e.argocd ELSE excluded.argocd END,
 				since = CASE WHEN e.reachable = excluded.reachable THEN e.since ELSE now() END, work = CASE WHEN excluded.work_since IS NULL THEN e.work ELSE excluded.work END,
 					work_message = CASE WHEN excluded.work_since IS NULL THEN e.work_message ELSE excluded.work_message END, work_since = coalesce(excluded.work_since, e.work_since)
-			WHERE (e.reachable, e.message) <> (excluded.reachable, excluded.message) OR excluded.work_since IS NOT NULL AND excluded.work <> e.work OR excluded.argocd NOT IN ('', e.argocd)
+			WHERE (e.reachable, e.message, e.unfit) <> (excluded.reachable, excluded.message, excluded.unfit) OR excluded.work_since IS NOT NULL AND excluded.work <> e.work OR excluded.argocd NOT IN ('', e.argocd)
 			RETURNING *)
 		SELECT new_event('engine', a.tenant, c.engine, CASE WHEN NOT c.reachable THEN 'not reachable' WHEN c.work IN ('', 'Working') THEN 'reachable' ELSE 'does not work: ' || c.work END)
 		FROM changed c JOIN agents a ON a.id = $5`

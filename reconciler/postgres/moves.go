@@ -101,26 +101,32 @@ func (s *Plans) MoveRequests(ctx context.Context) ([]mirror.MoveRequest, error) 
 	return all, wrap(err, "requested moves")
 }
 
-// MoveObstacles lists what would make a move wait, as the mirror has it, sorted. An Application
-// that the new engine has already, without a row, is no obstacle: the move only records it.
-func (s *Plans) MoveObstacles(ctx context.Context, m mirror.MoveRequest) ([]string, error) {
-	all, err := collect(ctx, s.database, pgx.RowTo[string], `
-		WITH placed AS (SELECT engine FROM placements WHERE tenant = $1 AND environment = $2)
-		SELECT 'engine ' || e.engine || ' does not answer: ' || e.message FROM engines e
-		WHERE (e.engine = $3 OR e.engine = (SELECT engine FROM placed)) AND NOT e.reachable
+// MoveObstacles lists the reasons against a move that the mirror knows, sorted. Applications that
+// their engine never had are none: the new engine creates them. Nor are those that the new engine
+// has already, without a row: the move only records them.
+func (s *Plans) MoveObstacles(ctx context.Context, m mirror.MoveRequest) ([]mirror.MoveObstacle,
+	error) {
+	all, err := collect(ctx, s.database, pgx.RowToStructByPos[mirror.MoveObstacle], `
+		WITH sides AS (SELECT e.*, silent_since(e.engine) AS silent FROM engines e
+			WHERE e.engine = $3 OR e.engine = (SELECT engine FROM placements WHERE tenant = $1 AND environment = $2)),
+		leaving AS (SELECT d.tenant || '/' || d.deployment || '@' || d.environment AS id, d.seq AS wanted, s.*
+			FROM desired d JOIN status s ON s.engine = d.engine AND s.kind = d.kind AND s.name = d.name
+			WHERE d.kind = 'Application' AND d.engine = (SELECT engine FROM placements WHERE tenant = $1 AND environment = $2)
+				AND d.tenant = $1 AND d.environment = $2 AND NOT d.absent AND s.uid <> '' AND NOT s.gone
+				AND NOT EXISTS (SELECT FROM strays o WHERE o.engine = $3 AND o.kind = d.kind AND o.name = d.name))
+		SELECT 'engine ' || engine || ' does not answer' || CASE WHEN NOT reachable THEN ': ' || message
+			ELSE ' since ' || to_char(silent AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS UTC') END, false
+		FROM sides WHERE NOT reachable OR silent IS NOT NULL
 		UNION ALL
-		SELECT 'engine ' || e.engine || ' does not answer since ' || to_char(silent_since(e.engine) AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS UTC')
-			|| '; a move would wait for it' FROM engines e
-		WHERE (e.engine = $3 OR e.engine = (SELECT engine FROM placed)) AND e.reachable AND silent_since(e.engine) IS NOT NULL
+		SELECT 'engine ' || engine || ' refuses writes: ' || unfit, false FROM sides WHERE reachable AND unfit <> ''
 		UNION ALL
-		SELECT d.tenant || '/' || d.deployment || '@' || d.environment || CASE
-				WHEN s.state IS NULL OR s.state <> 'Applied' OR s.seq <> d.seq THEN ' is not applied yet: ' || coalesce(s.state_message, '')
-				WHEN s.operation_phase = 'Running' THEN ': an operation runs'
-				ELSE ' is ' || s.sync || '; sync it first' END
-		FROM desired d LEFT JOIN status s ON s.engine = d.engine AND s.kind = d.kind AND s.name = d.name
-		WHERE d.kind = 'Application' AND d.engine = (SELECT engine FROM placed) AND d.tenant = $1 AND d.environment = $2 AND NOT d.absent
-			AND (s.state IS DISTINCT FROM 'Applied' OR s.seq <> d.seq OR s.sync <> 'Synced' OR s.operation_phase = 'Running')
-			AND NOT EXISTS (SELECT FROM strays o WHERE o.engine = $3 AND o.kind = d.kind AND o.name = d.name)
+		SELECT id || ': its last change is not on the engine: ' || state_message, false
+		FROM leaving WHERE state IN ('Failed', 'Conflict') AND seq = wanted
+		UNION ALL
+		SELECT id || CASE WHEN sync = 'OutOfSync' THEN ' is OutOfSync; sync it first' ELSE ' is ' || sync || ': Argo CD has not compared it' END, false
+		FROM leaving WHERE sync <> 'Synced' AND operation_phase <> 'Running'
+		UNION ALL
+		SELECT id || ': an operation runs', true FROM leaving WHERE operation_phase = 'Running'
 		ORDER BY 1`, string(m.Environment.Tenant), string(m.Environment.Name), string(m.To))
 	return all, wrap(err, "move of %s", m.Environment)
 }

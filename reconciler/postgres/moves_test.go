@@ -337,8 +337,13 @@ func TestARebuildEndsEveryMove(t *testing.T) {
 func TestADryRunNamesEveryObstacleAndMovesNothing(t *testing.T) {
 	t.Parallel()
 	m := &moving{TB: t, url: newDatabase(t)}
-	m.s, m.loop, m.old, _ = recorded(t, m.url, application("eu-1", "acme", "a", "prod", "v1"),
-		application("eu-1", "acme", "b", "prod", "v1"))
+	m.s, m.loop, m.old, _ = recorded(t, m.url,
+		application("eu-1", "acme", "outofsync", "prod", "v1"),
+		application("eu-1", "acme", "unread", "prod", "v1"),
+		application("eu-1", "acme", "runs", "prod", "v1"),
+		application("eu-1", "acme", "rejected", "prod", "v1"),
+		application("eu-1", "acme", "pending", "prod", "v1"),
+		application("eu-1", "acme", "never", "prod", "v1"))
 	m.request = mirror.MoveRequest{Environment: prod, To: "eu-2", By: "token:ann", DryRun: true}
 	m.request.Operation = must(m.s.Decisions.RequestMove(t.Context(), m.request))(t)
 	if all := must(m.s.Plans.MoveRequests(t.Context()))(t); len(all) != 1 || all[0] != m.request {
@@ -348,14 +353,28 @@ func TestADryRunNamesEveryObstacleAndMovesNothing(t *testing.T) {
 		VALUES ('acme', 'prod', 'eu-1', 2, '{}') ON CONFLICT (tenant, environment) DO UPDATE SET engine = 'eu-1'`)
 	exec(t, m.url, `INSERT INTO engines (engine, reachable, message) VALUES ('eu-1', true, ''), ('eu-2', false, 'no route')
 		ON CONFLICT (engine) DO UPDATE SET reachable = excluded.reachable, message = excluded.message`)
-	exec(t, m.url, `INSERT INTO status (engine, kind, name, tenant, seq, state, sync)
-		SELECT engine, kind, name, tenant, seq, 'Applied', CASE deployment WHEN 'a' THEN 'OutOfSync' ELSE 'Synced' END
-		FROM desired WHERE kind = 'Application'
-		ON CONFLICT (engine, kind, name) DO UPDATE SET seq = excluded.seq, state = excluded.state, sync = excluded.sync`)
-	got := must(m.s.Plans.MoveObstacles(t.Context(), m.request))(t)
-	if want := []string{"acme/a@prod is OutOfSync; sync it first",
-		"engine eu-2 does not answer: no route"}; !slices.Equal(got, want) {
-		t.Errorf("%q, want %q", got, want)
+	exec(t, m.url, `INSERT INTO status (engine, kind, name, tenant, seq, uid, state, state_message, sync, operation_phase)
+		SELECT d.engine, d.kind, d.name, d.tenant, d.seq, s.uid, s.state, s.message, s.sync, s.phase FROM desired d JOIN (VALUES
+			('outofsync', 'u', 'Applied', '', 'OutOfSync', ''), ('unread', 'u', 'Applied', '', 'Unknown', ''), ('runs', 'u', 'Applied', '', 'OutOfSync', 'Running'),
+			('rejected', 'u', 'Failed', 'no such field', 'Synced', ''), ('pending', 'u', 'Pending', '', 'Synced', ''), ('never', '', 'Failed', 'no', 'Unknown', ''))
+			AS s (deployment, uid, state, message, sync, phase) USING (deployment)
+		ON CONFLICT (engine, kind, name) DO UPDATE SET seq = excluded.seq, uid = excluded.uid, state = excluded.state,
+			state_message = excluded.state_message, sync = excluded.sync, operation_phase = excluded.operation_phase`)
+	obstacles := func() []mirror.MoveObstacle {
+		return must(m.s.Plans.MoveObstacles(t.Context(), m.request))(t)
+	}
+	of := []mirror.MoveObstacle{{Text: "acme/outofsync@prod is OutOfSync; sync it first"},
+		{Text: "acme/rejected@prod: its last change is not on the engine: no such field"},
+		{Text: "acme/runs@prod: an operation runs", Passes: true},
+		{Text: "acme/unread@prod is Unknown: Argo CD has not compared it"}}
+	if got, want := obstacles(), append(of, mirror.MoveObstacle{
+		Text: "engine eu-2 does not answer: no route"}); !slices.Equal(got, want) {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	exec(t, m.url, `UPDATE engines SET reachable = true, unfit = 'it tracks by label' WHERE engine = 'eu-2'`)
+	if got, want := obstacles(), append(of, mirror.MoveObstacle{
+		Text: "engine eu-2 refuses writes: it tracks by label"}); !slices.Equal(got, want) {
+		t.Errorf("%+v, want %+v", got, want)
 	}
 	check(t, m.s.Plans.EndDryRun(t.Context(), m.request.Operation, "2 Applications would move"))
 	expect(t, m.url, `SELECT count(*) FROM move_requests`, 0)

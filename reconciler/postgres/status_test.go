@@ -201,6 +201,10 @@ func TestEngineReportHasTheTimeOfTheChange(t *testing.T) {
 	if d := cmp.Diff(before, writes(t, url)); d != "" {
 		t.Errorf("no news was written:\n%s", d)
 	}
+	report(mirror.EngineReport{Reachable: true, Unfit: "it tracks by label"})
+	expect(t, url, `SELECT count(*) FROM engines WHERE unfit = 'it tracks by label'`, 1)
+	report(mirror.EngineReport{Reachable: true})
+	expect(t, url, `SELECT count(*) FROM engines WHERE unfit = ''`, 1)
 	down := report(mirror.EngineReport{Message: "connection refused"})
 	still := report(mirror.EngineReport{Message: "no route to host"})
 	if !up.Reachable || up.ArgoCD != "v2.14.21" || up.Holder != "replica-1" || up.Epoch != 1 ||

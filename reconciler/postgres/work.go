@@ -409,16 +409,16 @@ func (s *Work) ReportEngine(ctx context.Context, lease mirror.Lease,
 		fenceEngine(b, lease)
 		b.Queue(`
 			WITH changed AS (
-				INSERT INTO engines AS e (engine, reachable, message, argocd, since, work, work_message, work_since) VALUES ($1, $2, $3, $4, now(), $5, $6, $7)
-				ON CONFLICT (engine) DO UPDATE SET reachable = excluded.reachable, message = excluded.message,
+				INSERT INTO engines AS e (engine, reachable, message, argocd, unfit, since, work, work_message, work_since) VALUES ($1, $2, $3, $4, $5, now(), $6, $7, $8)
+				ON CONFLICT (engine) DO UPDATE SET reachable = excluded.reachable, message = excluded.message, unfit = excluded.unfit,
 					argocd = CASE WHEN excluded.argocd = '' THEN e.argocd ELSE excluded.argocd END,
 					since = CASE WHEN e.reachable = excluded.reachable THEN e.since ELSE now() END, work = CASE WHEN excluded.work_since IS NULL THEN e.work ELSE excluded.work END,
 					work_message = CASE WHEN excluded.work_since IS NULL THEN e.work_message ELSE excluded.work_message END, work_since = coalesce(excluded.work_since, e.work_since)
-				WHERE (e.reachable, e.message) <> (excluded.reachable, excluded.message) OR excluded.work_since IS NOT NULL AND excluded.work <> e.work OR excluded.argocd NOT IN ('', e.argocd)
+				WHERE (e.reachable, e.message, e.unfit) <> (excluded.reachable, excluded.message, excluded.unfit) OR excluded.work_since IS NOT NULL AND excluded.work <> e.work OR excluded.argocd NOT IN ('', e.argocd)
 				RETURNING *)
 			SELECT new_event('engine', '', engine, CASE WHEN NOT reachable THEN 'not reachable' WHEN work IN ('', 'Working') THEN 'reachable' ELSE 'does not work: ' || work END) FROM changed`,
 			append([]any{string(engine), report.Reachable, message(report.Message),
-				message(report.ArgoCD)}, workArgs(report.Work)...)...)
+				message(report.ArgoCD), message(report.Unfit)}, workArgs(report.Work)...)...)
 		queueLoad(b, engine, report.Load)
 	})
 	return wrap(err, "report of engine %s", engine)

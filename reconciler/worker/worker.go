@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -336,11 +337,16 @@ func (w *Worker) preflight(ctx context.Context, held *lease.Held, target engine.
 		return err
 	}
 	report := mirror.EngineReport{Engine: w.Engine, Reachable: true, ArgoCD: found.Version}
+	var blocking []string
 	for _, f := range found.Findings {
 		if f.Blocks || report.Message == "" {
 			report.Message = f.Message + "; " + f.Fix
 		}
+		if f.Blocks {
+			blocking = append(blocking, f.Message)
+		}
 	}
+	report.Unfit = short(strings.Join(blocking, "; "))
 	w.report(ctx, held, report)
 	return nil
 }

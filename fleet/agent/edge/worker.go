@@ -251,14 +251,15 @@ func (f *Follower) reportStatus() {
 		return
 	}
 	s := agent.AgentStatus{Reachable: f.report.Reachable, Message: f.report.Message,
-		ArgoCD: f.report.ArgoCD, Version: f.Version, HeldDeletions: local.Held}
+		Unfit: f.report.Unfit, ArgoCD: f.report.ArgoCD, Version: f.Version,
+		HeldDeletions: local.Held}
 	if work := f.report.Work; !work.Since.IsZero() {
 		s.Work = &work
 	}
 	s.Load = f.report.Load
 	if f.misplaced != nil {
 		s.Work, s.Load = nil, nil
-		s.Reachable, s.Message = false, f.misplaced.Error()
+		s.Reachable, s.Message, s.Unfit = false, f.misplaced.Error(), ""
 	}
 	if f.mirror != nil {
 		s.PendingDeletions = len(f.deletionsLocked())

@@ -354,8 +354,8 @@ func syncStatusOf(e agent.SyncStatus) (agent.SyncStatus, bool) {
 
 func reportOf(s *agent.AgentStatus) registry.Report {
 	return registry.Report{
-		Reachable: s.Reachable, Message: message(s.Message), ArgoCD: plain(s.ArgoCD, 64),
-		Version:          plain(s.Version, 64),
+		Reachable: s.Reachable, Message: message(s.Message), Unfit: message(s.Unfit),
+		ArgoCD: plain(s.ArgoCD, 64), Version: plain(s.Version, 64),
 		PendingDeletions: clamp(s.PendingDeletions, maxObjects),
 		HeldDeletions:    clamp(s.HeldDeletions, maxObjects), Orphans: clamp(s.Orphans, maxObjects),
 		Own: clamp(s.Own, maxObjects), Environments: environmentsOf(s.Environments),

@@ -147,6 +147,7 @@ type Change struct {
 type Report struct {
 	Reachable        bool
 	Message          string
+	Unfit            string       // why it refuses writes; "": it does not
 	ArgoCD           string       // version
 	Work             mirror.Work  // zero: unknown, or an earlier version of the agent
 	Load             *mirror.Load // nil: nothing is measured
