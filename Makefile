@@ -6,7 +6,7 @@ BIN := bin/argosy
 GO ?= go
 LDFLAGS := -s -w
 
-.PHONY: help build parts lint test test-unit test-e2e fuzz demo generate verify vuln image charts bench-core bench-slow bench-placement bench-fleet bench-pulls bench-agents bench-takeover bench-stop chaos load-adoption load-moves clean
+.PHONY: help build parts lint test test-unit test-e2e fuzz demo generate verify vuln image charts bench-core bench-slow bench-placement bench-fleet bench-pulls bench-agents bench-takeover bench-stop chaos chaos-moves load-adoption load-moves clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  \033[1m%-16s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST) | sort
@@ -36,6 +36,10 @@ fuzz: ## run each fuzz target for FUZZTIME (default 30s)
 chaos: ## run seeded histories of faults for MINUTES (default 30) from SEED on; shorten and print one that fails
 	@scripts/parts.sh git postgres lab argocd-3.5
 	$(GO) test ./test/chaos -v -timeout 0 -run AnyHistory -chaos.minutes=$(or $(MINUTES),30) -chaos.seed=$(or $(SEED),0)
+
+chaos-moves: ## let every process of a move fail at every step, on real parts (20 min)
+	@scripts/parts.sh git postgres lab argocd-2.14 argocd-3.5
+	$(GO) test ./test/e2e -v -timeout 0 -run TestMovesMeetFaultsOnRealParts -move.faults
 
 load-adoption: ## adopt APPLICATIONS (default 300) of a real Argo CD 2.14 and 3.5, change and release them
 	@scripts/parts.sh git postgres lab argocd-2.14 argocd-3.5
