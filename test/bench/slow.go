@@ -18,7 +18,9 @@ import (
 const (
 	slowness      = 25 * time.Second // of each request to the slow engine
 	openRevisions = 500
-	slowFiles     = 4 * corpus.PerFolder
+	// slowFolders of each engine: a later commit to a deployment closes an earlier revision, so
+	// the slow engine needs more deployments than open revisions.
+	slowFolders = 4
 )
 
 // slow measures what the changes of one engine take while the other one takes 25 seconds for each
@@ -44,27 +46,21 @@ func slow(ctx context.Context, o options) (f *report.Figure, err error) {
 		}
 		err = errors.Join(err, p.end(ctx))
 	}()
-	if _, err := p.fill(ctx, slowFiles); err != nil {
+	if _, err := p.fill(ctx, 2*slowFolders*corpus.PerFolder); err != nil {
 		return nil, err
 	}
 	n := &neighbours{plane: p, commits: 20 * o.commits}
-	for block := range o.blocks {
-		progress("block %d of %d: %d commits beside a fast and a slow engine", block+1, o.blocks,
-			n.commits)
-		if err := alternate(block, []func() error{
-			func() error { return n.block(ctx, &n.fast) },
-			func() error { return n.besideSlow(ctx) },
-		}); err != nil {
-			return nil, err
-		}
+	if err := n.rounds(ctx, o.blocks); err != nil {
+		return nil, err
 	}
 	f = &report.Figure{Name: "slow", Title: fmt.Sprintf(
 		"A change beside an engine that takes %s a request, with %d open revisions", slowness,
 		openRevisions)}
 	f.Add(report.Against("push to API server, p99", "ms", n.slow.p99, n.fast.p99, 1.05))
 	f.Add(report.Against("push to API server, median", "ms", n.slow.median, n.fast.median, 1.05))
-	f.Note("floor: the same %d commits while the other engine is fast and has no open revision. A "+
-		"sample is one block", n.commits)
+	f.Note("floor: the same %d commits while the other engine is fast and has no open revision, "+
+		"before and after. A sample is one block. At the beginning of each slow block at least "+
+		"%.0f revisions were open, at its end %.0f", n.commits, n.begin, n.end)
 	return f, p.verify(ctx)
 }
 
@@ -74,47 +70,95 @@ type neighbours struct {
 	commits    int // in a block
 	released   int
 	fast, slow latencies
+	begin, end float64 // least open revisions at the begin and the end of a slow block
 }
 
 // latencies have a sample from each block, in milliseconds.
 type latencies struct{ p99, median report.Sample }
 
-// besideSlow is a block while engine b is slow. It ends when b has caught up.
-func (n *neighbours) besideSlow(ctx context.Context) error {
+// rounds measures blocks beside a fast engine b, as many while b is slow and has open revisions, and
+// as many again once b has caught up.
+func (n *neighbours) rounds(ctx context.Context, blocks int) error {
+	fast := func() error {
+		for block := range blocks {
+			progress("block %d of %d beside a fast engine", block+1, blocks)
+			if err := n.block(ctx, &n.fast); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if err := fast(); err != nil {
+		return err
+	}
 	n.ground.proxy.Order(func(_ http.ResponseWriter, r *http.Request) bool {
 		pacing.Sleep(r.Context(), slowness)
 		return false
 	})
-	for range openRevisions {
-		if _, _, err := n.next(ctx, corpus.PerFolder); err != nil {
+	for block := range blocks {
+		open, err := n.fallBehind(ctx)
+		if err != nil {
 			return err
 		}
-		if err := errors.Join(n.push(ctx), n.applied(ctx)); err != nil {
+		progress("block %d of %d beside a slow engine, %.0f revisions are open", block+1, blocks,
+			open)
+		if err := n.block(ctx, &n.slow); err != nil {
 			return err
 		}
-	}
-	metrics, err := n.metrics(ctx)
-	if err != nil {
-		return err
-	}
-	const open = `argosy_revisions_under_way{stage="applied"}`
-	if metrics[open] < openRevisions {
-		return fmt.Errorf("void: %v revisions are open, not %d", metrics[open], openRevisions)
-	}
-	if err := n.block(ctx, &n.slow); err != nil {
-		return err
+		left, err := n.open(ctx)
+		if err != nil {
+			return err
+		}
+		if block == 0 {
+			n.begin, n.end = open, left
+		}
+		n.begin, n.end = min(n.begin, open), min(n.end, left)
 	}
 	n.ground.proxy.Order(nil)
 	n.ground.proxy.Cut()
+	progress("engine b catches up")
 	limit, cancel := context.WithTimeout(ctx, patience+2*slowness)
 	defer cancel()
 	for {
 		err := n.verify(limit)
-		if err == nil || limit.Err() != nil {
+		if err == nil {
+			return fast()
+		}
+		if limit.Err() != nil {
 			return err
 		}
 		pacing.Sleep(limit, time.Second)
 	}
+}
+
+// fallBehind commits to engine b, one revision after the other, until openRevisions are open.
+func (n *neighbours) fallBehind(ctx context.Context) (open float64, err error) {
+	for commits := 0; ; commits++ {
+		if open, err = n.open(ctx); err != nil || open >= openRevisions {
+			return open, err
+		}
+		if commits == 2*slowFolders*corpus.PerFolder {
+			return 0, fmt.Errorf("void: after %d commits %v revisions are open, not %d", commits,
+				open, openRevisions)
+		}
+		if commits%100 == 0 {
+			progress("%.0f of %d revisions are open", open, openRevisions)
+		}
+		if _, _, err := n.next(ctx, 1); err != nil {
+			return 0, err
+		}
+		if err := errors.Join(n.push(ctx), n.applied(ctx)); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// open returns how many revisions have an object that is not applied.
+func (n *neighbours) open(ctx context.Context) (open float64, err error) {
+	err = n.notify.QueryRow(ctx, `SELECT count(DISTINCT d.revision) FROM desired d
+		LEFT JOIN status s USING (engine, kind, name)
+		WHERE s.seq IS DISTINCT FROM d.seq OR s.state <> 'Applied'`).Scan(&open)
+	return open, err
 }
 
 // block commits one release after the other to engine a.
@@ -149,10 +193,12 @@ func (n *neighbours) block(ctx context.Context, to *latencies) error {
 	return nil
 }
 
-// next commits a release that never was, of one of the 250 deployments from first on.
-func (n *neighbours) next(ctx context.Context, first int) (key, release string, err error) {
+// next commits a release that never was, of one deployment of the engine after the other.
+func (n *neighbours) next(ctx context.Context, engine int) (key, release string, err error) {
 	n.released++
 	release = fmt.Sprintf("v3.0.%d", n.released)
-	key, err = n.release(ctx, first+n.released*79%corpus.PerFolder, release)
+	i := n.released % (slowFolders * corpus.PerFolder)
+	folder := 2*(i/corpus.PerFolder) + engine
+	key, err = n.release(ctx, folder*corpus.PerFolder+i%corpus.PerFolder, release)
 	return key, release, err
 }
