@@ -76,8 +76,8 @@ type neighbours struct {
 // latencies have a sample from each block, in milliseconds.
 type latencies struct{ p99, median report.Sample }
 
-// rounds measures blocks beside a fast engine b, as many while b is slow and has open revisions, and
-// as many again once b has caught up.
+// rounds measures blocks beside a fast engine b, as many while b is slow and has open revisions,
+// and as many again once b has caught up.
 func (n *neighbours) rounds(ctx context.Context, blocks int) error {
 	fast := func() error {
 		for block := range blocks {

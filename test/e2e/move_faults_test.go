@@ -168,8 +168,8 @@ func TestMovesMeetFaultsOnRealParts(t *testing.T) {
 	t.Logf("%d cells", cells)
 }
 
-// meet moves the environment from A to B, and begins the fault when the step is next. It returns how
-// long that took.
+// meet moves the environment from A to B, and begins the fault when the step is next. It returns
+// how long that took.
 func (c *faultyMove) meet(t *testing.T, step mirror.MoveStep,
 	begin func(*testing.T, *faultyMove) (end, after func())) time.Duration {
 	t.Helper()
@@ -230,7 +230,7 @@ func (c *faultyMove) reaches(t *testing.T, step mirror.MoveStep) {
 	}
 }
 
-// unfinished is what is left until the environment is served by the engine alone; "" if nothing is.
+// unfinished returns why the engine does not serve the environment alone; "" if it does.
 func (c *faultyMove) unfinished(t *testing.T, engine string) string {
 	t.Helper()
 	var open int
