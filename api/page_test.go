@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/mirror"
 )
 
@@ -175,6 +176,19 @@ func TestPagesShowNoSilentApplicationAsGreen(t *testing.T) {
 		"/tenants/acme/applications/web/prod": "Unknown: the engine is silent. It was last seen",
 	} {
 		s.want(s.page(path, platformToken), http.StatusOK, want)
+	}
+}
+
+func TestThePageOfAnEnvironmentThatIsTooLargeNamesTheSizes(t *testing.T) {
+	m := content()
+	p := &m.Environments[0].Placement
+	p.Engine, p.Reason = "", "it is too large"
+	p.TooLarge = &fleet.TooLarge{Applications: 1200, Engines: 2, LargestCapacity: 500}
+	s := newSite(t, m)
+	for _, token := range []string{platformToken, acmeToken} {
+		s.want(s.page("/tenants/acme/environments/prod", token), http.StatusOK, "not placed",
+			"it has 1200 Applications, and the largest capacity of an engine that may serve it "+
+				"is 500", "a capacity of 1200 applications or more")
 	}
 }
 

@@ -151,6 +151,8 @@ func planCodes() map[string]string {
 		"environment-in-use": "The environment still has Applications: its agent cannot join or " +
 			"leave, and neither its mode nor its Argo CD can change. During a move, neither can the " +
 			"address of its cluster.",
+		"environment-too-large": "No engine that may serve the environment is large enough for " +
+			"it, not even an empty one.",
 		"listing-failed": "The repository of a set cannot be read now: the deployments of its " +
 			"last listing stay.",
 		"plan-create": "An object is created on an engine.",

@@ -651,10 +651,18 @@ func placementFacts(p fleet.Placement) []table.Fact {
 	if p.Misplaced != "" {
 		fix = "argosy move environment " + p.Environment.String() + " --to ENGINE"
 	}
+	size := table.Value{}
+	if l := p.TooLarge; l != nil {
+		fix = l.Fix()
+		size = table.Value{Tone: table.Bad, Text: fmt.Sprintf("%s; the largest of %s that may "+
+			"serve it has a capacity of %d", plural(l.Applications, "Application"),
+			plural(l.Engines, "engine"), l.LargestCapacity)}
+	}
 	return []table.Fact{
 		{Name: "Engine", Value: placedOn(p.Engine)},
 		{Name: "Leaves engine", Value: table.Text(p.From)},
 		{Name: "Because", Value: table.Text(p.Reason)},
+		{Name: "Too large", Value: size},
 		{Name: "Misplaced", Value: table.Value{Text: p.Misplaced, Tone: table.Busy}},
 		{Name: "Fix", Value: table.Text(fix)},
 		{Name: "Decided at", Value: table.Text(p.Revision)},

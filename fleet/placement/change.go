@@ -291,7 +291,7 @@ func (m *simulation) place(e *Served, choose func(*round) int) {
 	if to := choose(&r); to >= 0 {
 		m.move(e, to)
 	} else {
-		m.leave(e, r.hopeless())
+		m.leave(e, r.hopeless(r.tooLarge()))
 	}
 }
 

@@ -95,8 +95,9 @@ func TestAnEnvironmentThatCannotMoveStaysWithItsReason(t *testing.T) {
 	got := lines(simulate(t, s, Change{Kind: Drain, Engine: "a"}))
 	if len(got) != 3 || got[0] != "a/env-0: a to b" ||
 		got[1] != "a/env-2 stays: runs on the engine's own cluster" ||
-		!strings.Contains(got[2], "a/env-1 stays: no engine may serve it: one has no room for 20 "+
-			"applications; one is dedicated to other tenants; one is draining") {
+		!strings.Contains(got[2], "a/env-1 stays: it is too large for every engine that may take "+
+			"it: one is too small for 20 applications, with a capacity of at most 10; one is "+
+			"dedicated to other tenants; one is draining") {
 		t.Errorf("%q", got)
 	}
 }
@@ -518,4 +519,31 @@ func TestASecondSimulationOfAnEngineThatJoinedMovesNothing(t *testing.T) {
 		}
 		return ""
 	})
+}
+
+func TestAnEnvironmentThatIsTooLargeIsPlacedOnceAnEngineIsScaled(t *testing.T) {
+	s := snapshot([]Engine{engine("a", 30, 10), engine("b", 50, 10)}, served("", 60))
+	for applications, want := range map[int]string{
+		59: "/env-0 stays: it is too large for every engine that may take it: each of 2 is too " +
+			"small for 60 applications, with a capacity of at most 59",
+		60: "/env-0:  to b",
+	} {
+		got := simulate(t, s, Change{Kind: Scale, Engine: "b",
+			Capacity: fleet.Capacity{Applications: applications}})
+		if !slices.Equal(lines(got), []string{want}) {
+			t.Errorf("with %d: %q, want %q", applications, lines(got), want)
+		}
+	}
+}
+
+func TestARebalanceExplainsAnEnvironmentThatIsTooLargeForTheOthers(t *testing.T) {
+	s := snapshot([]Engine{engine("a", 100, 10), engine("b", 30, 10), engine("c", 39, 10)},
+		served("a", 40), served("b", 1))
+	s.Measured = map[fleet.EngineName]float64{"a": 8, "b": 0.1}
+	got := lines(simulate(t, s, Change{Kind: Rebalance}))
+	want := "a/env-0 stays: it is too large for every engine that may take it: each of 2 is too " +
+		"small for 40 applications, with a capacity of at most 39; one serves it now"
+	if !slices.Equal(got, []string{want}) {
+		t.Errorf("%q, want %q", got, want)
+	}
 }

@@ -69,7 +69,8 @@ func (f *Fleet) Decide(item Item, conflicts func(fleet.EngineName) string) fleet
 	var above int
 	p.Alternatives, above = r.alternatives(best)
 	if best < 0 {
-		p.Reason = r.hopeless()
+		p.TooLarge = r.tooLarge()
+		p.Reason = r.hopeless(p.TooLarge)
 		return p
 	}
 	p.Engine, p.Reason = f.engines[best].Name, reason(len(f.ranked), above)

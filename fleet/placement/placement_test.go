@@ -86,6 +86,8 @@ func TestConstraintsMakeAnEngineIneligible(t *testing.T) {
 			"draining", true},
 		"no capacity": {func(_ *Item, e *Engine) { e.Spec.Capacity = fleet.Capacity{} },
 			"declares no capacity", false},
+		"too small": {func(_ *Item, e *Engine) { e.Spec.Capacity.Applications = 2 },
+			"is too small for 3 applications", false},
 		"full of applications": {func(_ *Item, e *Engine) { e.Load.Applications = 98 },
 			"no room for 3 applications: 98 of 100", false},
 		"full of environments": {func(_ *Item, e *Engine) { e.Load.Environments = 10 },
@@ -350,5 +352,88 @@ func TestARemovedEngineMovesOnlyItsOwn(t *testing.T) {
 	}
 	if share := float64(strangers) / float64(len(in)); share > 0.05 {
 		t.Errorf("%.1f %% move though their engine stays", 100*share)
+	}
+}
+
+func TestAnEnvironmentThatIsTooLargeForEveryEngineIsExplained(t *testing.T) {
+	elsewhere := func(e Engine) Engine {
+		e.Spec.Region = "us"
+		return e
+	}
+	in := func(e Engine, state fleet.EngineState) Engine {
+		e.Spec.State = state
+		return e
+	}
+	busy := engine("busy", 100, 10)
+	busy.Load = fleet.EngineLoad{Applications: 90, Environments: 9}
+	crowded := engine("crowded", 100, 10)
+	crowded.Load.Environments = 10
+	sizes := func(engines, largest int) *fleet.TooLarge {
+		return &fleet.TooLarge{Applications: 60, Engines: engines, LargestCapacity: largest}
+	}
+	for name, c := range map[string]struct {
+		engines []Engine
+		want    *fleet.TooLarge
+		reason  string
+	}{
+		"for two engines, with a larger one elsewhere": {
+			[]Engine{engine("a", 30, 10), engine("b", 59, 10), elsewhere(engine("c", 100, 10))},
+			sizes(2, 59), "it is too large for every engine that may take it: each of 2 is too " +
+				"small for 60 applications, with a capacity of at most 59; one is in region us, " +
+				"the environment in eu"},
+		"while the large one drains": {
+			[]Engine{engine("a", 30, 10), in(engine("b", 100, 10), fleet.EngineDraining)},
+			sizes(1, 30), "it is too large for every engine that may take it: one is too small " +
+				"for 60 applications, with a capacity of at most 30; one is draining and takes " +
+				"nothing new"},
+		"before the many other reasons": {
+			[]Engine{elsewhere(engine("a", 9, 9)), elsewhere(engine("b", 9, 9)), engine("c", 9, 9)},
+			sizes(1, 9), "it is too large for every engine that may take it: one is too small " +
+				"for 60 applications, with a capacity of at most 9; each of 2 is in region us, the " +
+				"environment in eu"},
+		"not if a cordoned engine is large enough": {
+			[]Engine{engine("a", 30, 10), in(engine("b", 60, 10), fleet.EngineCordoned)}, nil,
+			"no engine may serve it: one is cordoned and takes nothing new; one is too small for " +
+				"60 applications, with a capacity of at most 30"},
+		"not if the large one has no room": {[]Engine{engine("a", 30, 10), busy}, nil,
+			"no engine may serve it: one has no room for 60 applications; one is too small for 60 " +
+				"applications, with a capacity of at most 30"},
+		"not if the large one has too many environments": {
+			[]Engine{engine("a", 9, 9), crowded}, nil,
+			"no engine may serve it: one has no room for another environment; one is too small " +
+				"for 60 applications, with a capacity of at most 9"},
+		"not if no engine may serve it": {[]Engine{elsewhere(engine("a", 9, 9))}, nil,
+			"no engine may serve it: one is in region us, the environment in eu"},
+		"not if one takes it": {[]Engine{engine("a", 9, 9), engine("b", 60, 9)}, nil,
+			"the only engine that may serve it"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := Decide(item("acme", "prod", 60), c.engines, nil)
+			if !reflect.DeepEqual(p.TooLarge, c.want) || p.Reason != c.reason {
+				t.Errorf("%+v: %s\nwant %+v: %s", p.TooLarge, p.Reason, c.want, c.reason)
+			}
+		})
+	}
+}
+
+// A tenant with more Applications than any engine has capacity gets as many engines as it needs, of
+// those that its constraints permit, and none is filled above its capacity.
+func TestATenantThatIsTooLargeForOneEngineIsServedBySeveral(t *testing.T) {
+	es := []Engine{engine("eu-1", 400, 50), engine("eu-2", 400, 50), engine("eu-3", 400, 50),
+		engine("globex-1", 400, 50), engine("us-1", 4000, 500)}
+	es[3].Spec.DedicatedTo, es[4].Spec.Region = []fleet.TenantName{"globex"}, "us"
+	var in []Item
+	for i := range 25 {
+		in = append(in, item("acme", fmt.Sprintf("env-%d", i), 40))
+	}
+	for i, name := range Assign(in, es) {
+		if !slices.Contains([]fleet.EngineName{"eu-1", "eu-2", "eu-3"}, name) {
+			t.Errorf("%s is on %q", in[i].Environment, name)
+		}
+	}
+	for _, e := range es[:3] {
+		if e.Load.Applications > 400 || e.Load.Applications < 200 {
+			t.Errorf("%s has %d of 1000 Applications", e.Name, e.Load.Applications)
+		}
 	}
 }

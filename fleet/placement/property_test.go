@@ -80,6 +80,8 @@ var occurrences = []string{
 	"is in region", "may only be served", "dedicated to other tenants", "is shared",
 	"engineSelector", "the taint", "is cordoned", "is draining", "declares no capacity",
 	"has no room for another environment", "has no room for 60 applications", "a conflict",
+	"is too small for 60 applications: its capacity is", "it is too large for every engine",
+	"is too small for 60 applications, with a capacity of at most",
 	", above 1.25 times the average", "a tie",
 }
 
@@ -161,9 +163,8 @@ func (w generator) load(c fleet.Capacity) fleet.EngineLoad {
 	case 1:
 		return fleet.EngineLoad{Applications: w.IntN(40), Environments: w.IntN(12)}
 	}
-	share := w.IntN(6)
-	return fleet.EngineLoad{Applications: c.Applications / 4 * share,
-		Environments: c.Environments / 4 * share}
+	return fleet.EngineLoad{Applications: c.Applications / 4 * w.IntN(6),
+		Environments: c.Environments / 4 * w.IntN(6)}
 }
 
 func (w generator) restrict(e *Engine) {

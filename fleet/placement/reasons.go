@@ -27,6 +27,7 @@ const (
 	draining
 	noCapacity
 	conflict
+	tooSmall
 	fullApplications
 	fullEnvironments
 )
@@ -63,6 +64,8 @@ func full(item *Item, e *Engine) ineligibility {
 	switch {
 	case c.Environments <= 0 || c.Applications <= 0:
 		return noCapacity
+	case item.Applications > c.Applications:
+		return tooSmall
 	case e.Load.Environments+1 > c.Environments:
 		return fullEnvironments
 	case e.Load.Applications+item.Applications > c.Applications:
@@ -107,6 +110,9 @@ func (b ineligibility) text(item Item, e *Engine) string {
 		return "is draining and takes nothing new"
 	case noCapacity:
 		return "declares no capacity"
+	case tooSmall:
+		return fmt.Sprintf("is too small for %s: its capacity is %d",
+			count(item.Applications, "application"), e.Spec.Capacity.Applications)
 	case fullApplications:
 		return fmt.Sprintf("has no room for %s: %d of %d are taken",
 			count(item.Applications, "application"), e.Load.Applications,
@@ -207,32 +213,81 @@ func (r *round) unloaded(i int) string {
 	}
 }
 
-// hopeless explains why no engine is eligible for the item, the most frequent reason first. Because
-// tenants read it, it names no engine and no load.
-func (r *round) hopeless() string {
+// tooLarge returns the figures of an item that is larger than the capacity of every engine that may
+// serve it; nil for any other item. A cordoned engine that is large enough counts: it may serve the
+// item once it is uncordoned.
+func (r *round) tooLarge() *fleet.TooLarge {
+	found := fleet.TooLarge{Applications: r.item.Applications}
+	for i := range r.engines {
+		capacity := r.engines[i].Spec.Capacity.Applications
+		switch r.ineligibility(i) {
+		case tooSmall:
+			found.Engines++
+			found.LargestCapacity = max(found.LargestCapacity, capacity)
+		case cordoned:
+			if r.item.Applications <= capacity {
+				return nil
+			}
+		case free, fullApplications, fullEnvironments:
+			return nil
+		}
+	}
+	if found.Engines == 0 {
+		return nil
+	}
+	return &found
+}
+
+// hopeless explains why no engine is eligible for the item, the most frequent reason first; of an
+// item that is too large, its size. Because tenants read it, it names no engine and no load.
+func (r *round) hopeless(large *fleet.TooLarge) string {
 	if len(r.engines) == 0 {
 		return "no engine is declared; add one under fleet/engines/"
 	}
-	byReason := map[string]int{}
+	byReason, small := map[string]int{}, r.small()
 	for i := range r.engines {
-		byReason[r.unloaded(i)]++
+		if r.ineligibility(i) == tooSmall {
+			byReason[small]++
+		} else {
+			byReason[r.unloaded(i)]++
+		}
+	}
+	lead, parts := "no engine may serve it: ", []string{}
+	if large != nil {
+		lead = "it is too large for every engine that may take it: "
+		parts = append(parts, eachOf(byReason[small], small))
+		delete(byReason, small)
 	}
 	reasons := slices.SortedFunc(maps.Keys(byReason), func(a, b string) int {
 		return cmp.Or(byReason[b]-byReason[a], strings.Compare(a, b))
 	})
-	const most = 3
-	parts := []string{}
-	for _, s := range reasons[:min(most, len(reasons))] {
-		each := "one "
-		if n := byReason[s]; n > 1 {
-			each = "each of " + strconv.Itoa(n) + " "
-		}
-		parts = append(parts, each+s)
+	most := min(3-len(parts), len(reasons))
+	for _, s := range reasons[:most] {
+		parts = append(parts, eachOf(byReason[s], s))
 	}
 	if len(reasons) > most {
 		parts = append(parts, fmt.Sprintf("and %d other reasons", len(reasons)-most))
 	}
-	return "no engine may serve it: " + strings.Join(parts, "; ")
+	return lead + strings.Join(parts, "; ")
+}
+
+func eachOf(n int, reason string) string {
+	if n == 1 {
+		return "one " + reason
+	}
+	return "each of " + strconv.Itoa(n) + " " + reason
+}
+
+// small returns the common reason of the engines that are too small for the item.
+func (r *round) small() string {
+	largest := 0
+	for i := range r.engines {
+		if r.ineligibility(i) == tooSmall {
+			largest = max(largest, r.engines[i].Spec.Capacity.Applications)
+		}
+	}
+	return fmt.Sprintf("is too small for %s, with a capacity of at most %d",
+		count(r.item.Applications, "application"), largest)
 }
 
 func count(n int, what string) string {

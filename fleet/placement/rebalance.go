@@ -256,15 +256,15 @@ func (m *simulation) explain() {
 		why := e.Fixed
 		if why == "" {
 			r := m.hold(e.Item, func(engine fleet.EngineName) string {
+				if engine == e.Engine {
+					return "serves it now"
+				}
 				return m.conflict(e, engine)
-			})
-			others := slices.ContainsFunc(r.free, func(to int) bool {
-				return to != from && full(&e.Item, &m.engines[to]) == free
 			})
 			why = "each engine that may serve it would be overloaded itself, or would relieve " +
 				"engine " + string(e.Engine) + " by less than 5 %"
-			if !others {
-				why = "no other engine may serve it, or has room for it"
+			if r.choose() < 0 {
+				why = r.hopeless(r.tooLarge())
 			}
 		}
 		m.leave(e, why)

@@ -28,6 +28,7 @@ func plainDecide(item Item, engines []Engine,
 		Alternatives: r.alternatives()}
 	best := r.choose()
 	if best < 0 {
+		p.TooLarge = r.tooLarge()
 		p.Reason = r.hopeless()
 		return p
 	}
@@ -208,23 +209,64 @@ func (r *plain) reason() string {
 	return fmt.Sprintf("the best score of %d engines that may serve it", eligible)
 }
 
+func (r *plain) tooLarge() *fleet.TooLarge {
+	var sizes []int
+	for i, b := range r.ineligible {
+		size := r.engines[i].Spec.Capacity.Applications
+		switch {
+		case b == tooSmall:
+			sizes = append(sizes, size)
+		case b == fullApplications, b == fullEnvironments,
+			b == cordoned && size >= r.item.Applications:
+			return nil
+		}
+	}
+	if len(sizes) == 0 {
+		return nil
+	}
+	return &fleet.TooLarge{Applications: r.item.Applications, Engines: len(sizes),
+		LargestCapacity: slices.Max(sizes)}
+}
+
 func (r *plain) hopeless() string {
 	if len(r.engines) == 0 {
 		return "no engine is declared; add one under fleet/engines/"
+	}
+	largest := 0
+	for i, b := range r.ineligible {
+		if b == tooSmall {
+			largest = max(largest, r.engines[i].Spec.Capacity.Applications)
+		}
 	}
 	number := map[string]int{}
 	var reasons []string
 	for i := range r.engines {
 		why, _, _ := strings.Cut(r.text(i), ": ")
-		if r.ineligible[i] == labels {
+		switch r.ineligible[i] {
+		case labels:
 			why = r.text(i)
+		case tooSmall:
+			why += fmt.Sprintf(", with a capacity of at most %d", largest)
 		}
 		if number[why]++; number[why] == 1 {
 			reasons = append(reasons, why)
 		}
 	}
+	lead, first := "no engine may serve it: ", func(string) bool { return false }
+	if r.tooLarge() != nil {
+		lead = "it is too large for every engine that may take it: "
+		first = func(s string) bool { return strings.HasPrefix(s, "is too small") }
+	}
 	slices.Sort(reasons)
-	slices.SortStableFunc(reasons, func(a, b string) int { return number[b] - number[a] })
+	slices.SortStableFunc(reasons, func(a, b string) int {
+		switch {
+		case first(a):
+			return -1
+		case first(b):
+			return 1
+		}
+		return number[b] - number[a]
+	})
 	var parts []string
 	for _, s := range reasons[:min(3, len(reasons))] {
 		if number[s] == 1 {
@@ -236,5 +278,5 @@ func (r *plain) hopeless() string {
 	if len(reasons) > 3 {
 		parts = append(parts, fmt.Sprintf("and %d other reasons", len(reasons)-3))
 	}
-	return "no engine may serve it: " + strings.Join(parts, "; ")
+	return lead + strings.Join(parts, "; ")
 }

@@ -131,6 +131,9 @@ func (o *outcome) declarationsInto(p *Plan) {
 				Key: k, Path: env.Path, Severity: fleet.SeverityWarning, Code: "unplaced",
 				Message: pl.Reason,
 			}
+			if large := pl.TooLarge; large != nil {
+				problem.Code, problem.Fix = codeTooLarge, large.Fix()
+			}
 			if o.keptApart(applied.EnvironmentID(k)) {
 				problem.Code, problem.Field = catalog.CodeSharedClone, "metadata.name"
 				problem.Fix = "ask the platform for another engine, or, if every tenant with a " +
@@ -149,6 +152,8 @@ func (o *outcome) declarationsInto(p *Plan) {
 		)
 	})
 }
+
+const codeTooLarge = "environment-too-large"
 
 // keptApart reports whether an engine would serve an environment but for another reader of one of
 // its repositories.

@@ -33,7 +33,11 @@ func (p placer) evacuate(id fleet.EnvironmentID, _ fleet.EngineName) string {
 	if pl.From == "" {
 		next = placement.Decide(p.item(id), p.refuges(departing, from), p.conflicts(id))
 		if next.Engine == "" {
-			return p.stay(id, pl, from, "no other engine can take it", next.Alternatives)
+			why := "no other engine can take it"
+			if next.TooLarge != nil {
+				why = next.Reason
+			}
+			return p.stay(id, pl, from, why, next.Alternatives)
 		}
 		p.Place(id, next.Engine, 1)
 	}
