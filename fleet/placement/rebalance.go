@@ -26,7 +26,8 @@ const Overload = 1.5
 func (m *simulation) rebalance() error {
 	if !m.measure() {
 		return &ImpossibleError{Why: "the load of no engine is measured",
-			Fix: "declare spec.metrics of the engines"}
+			Fix: "declare spec.metrics of the engines, and wait until `argosy get engines -o wide` " +
+				"shows their CPU; an engine is measured again 15 minutes after a move"}
 	}
 	before := m.Snapshot
 	before.Environments = slices.Clone(m.Environments)
@@ -74,8 +75,8 @@ func (m *simulation) relieveBy(e *Served, to int) {
 
 // Continue returns the moves of an earlier rebalance that are still right, in their order. The
 // others are Left with the reason: their environment is elsewhere or fixed, the new engine cannot
-// take it or is overloaded itself, or the engine that they relieve is within the bound or is not
-// measured any more. It chooses no other move.
+// take it or would have as much load as the one that it relieves, or the latter is within the bound
+// or is not measured any more. It chooses no other move.
 func Continue(s Snapshot, moves []Move) (Outcome, error) {
 	m, err := newSimulation(s, Change{Kind: Rebalance})
 	if err != nil {
@@ -133,6 +134,9 @@ func (m *simulation) superseded(e *Served, move Move, to int) string {
 		return "engine " + string(move.From) + " is not overloaded any more"
 	case m.usedWith(to, m.parts[e.Environment]) > Overload*mean:
 		return "engine " + string(move.To) + " would be overloaded itself"
+	case m.usedWith(to, m.parts[e.Environment]) >= m.used(from):
+		return "engine " + string(move.To) + " would have as much load as engine " +
+			string(move.From) + " has"
 	case !slices.Contains(m.class(&e.Item).free, to) || full(&e.Item, &m.engines[to]) != free:
 		return "engine " + string(move.To) + " may not serve it any more, or has no room for it"
 	}

@@ -219,7 +219,10 @@ func TestARebalanceLeavesOutMovesWhoseReasonIsGone(t *testing.T) {
 		"engine a is not measured":            func(s *Snapshot) { delete(s.Measured, "a") },
 		"engine a is not overloaded any more": func(s *Snapshot) { s.Measured["a"] = 2 },
 		"engine c would be overloaded itself": func(s *Snapshot) { s.Measured["c"] = 6 },
-		"engine c is not declared any more":   func(s *Snapshot) { s.Engines = s.Engines[:2] },
+		"engine c would have as much load as engine a has": func(s *Snapshot) {
+			s.Measured = map[fleet.EngineName]float64{"a": 6, "b": 3, "c": 4.7}
+		},
+		"engine c is not declared any more": func(s *Snapshot) { s.Engines = s.Engines[:2] },
 		"engine c may not serve it any more": func(s *Snapshot) {
 			s.Engines[2].Spec.Region = "us"
 		},
