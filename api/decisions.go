@@ -42,6 +42,7 @@ func (s *Server) registerDecisions() {
 		func(ctx context.Context, in *asked[mirror.DrainPause]) (*body[view.Engine], error) {
 			return s.decideDrain(ctx, in.Body, s.decider.ResumeDrain)
 		})
+	s.registerRebalances(platform)
 	huma.Register(s.api, operation(http.MethodPost, "/evacuations", "evacuate",
 		"Give the environments of an engine that is gone other engines, or end that (platform)",
 		"decisions", platform), s.evacuate)

@@ -95,8 +95,9 @@ type (
 		ByTenant
 		ByEnvironment
 	}
-	revisionsIn struct{ Paging }
-	problemsIn  struct {
+	rebalancesIn struct{ Paging }
+	revisionsIn  struct{ Paging }
+	problemsIn   struct {
 		Paging
 		ByTenant
 		ByName
@@ -115,10 +116,11 @@ type listed interface {
 	query() (view.Filter, view.Page)
 }
 
-func (in *tenantsIn) query() (view.Filter, view.Page)   { return view.Filter{}, in.page() }
-func (in *enginesIn) query() (view.Filter, view.Page)   { return view.Filter{}, in.page() }
-func (in *ownersIn) query() (view.Filter, view.Page)    { return view.Filter{}, in.page() }
-func (in *revisionsIn) query() (view.Filter, view.Page) { return view.Filter{}, in.page() }
+func (in *tenantsIn) query() (view.Filter, view.Page)    { return view.Filter{}, in.page() }
+func (in *enginesIn) query() (view.Filter, view.Page)    { return view.Filter{}, in.page() }
+func (in *ownersIn) query() (view.Filter, view.Page)     { return view.Filter{}, in.page() }
+func (in *rebalancesIn) query() (view.Filter, view.Page) { return view.Filter{}, in.page() }
+func (in *revisionsIn) query() (view.Filter, view.Page)  { return view.Filter{}, in.page() }
 func (in *orphansIn) query() (view.Filter, view.Page) {
 	return view.Filter{Tenant: in.Tenant, Engine: in.Engine}, in.page()
 }
@@ -200,6 +202,9 @@ func (s *Server) registerLists() {
 		s.reader.Operations)
 	list[movesIn](s, "moves", "The last move of each environment to another engine",
 		s.reader.Moves)
+	list[rebalancesIn](s, "rebalances",
+		"Proposals to relieve engines with a high measured load, newest first (platform)",
+		s.reader.Rebalances, s.platformOnly)
 	list[revisionsIn](s, "revisions",
 		"Recorded commits of the config repo, newest first (platform)", s.reader.Revisions,
 		s.platformOnly)
@@ -260,6 +265,9 @@ type (
 		TenantIn
 		Environment fleet.EnvironmentName `path:"environment" maxLength:"63" pattern:"^[a-z0-9-]+$"`
 	}
+	rebalanceIn struct {
+		ID string `path:"id" maxLength:"64" pattern:"^[A-Za-z0-9-]+$"`
+	}
 	revisionIn struct {
 		Revision fleet.Revision `path:"revision" pattern:"^[0-9a-f]{40}$"`
 	}
@@ -304,6 +312,9 @@ func (in *operationIn) identity() (view.Filter, string) {
 func (in *moveIn) identity() (view.Filter, string) {
 	return view.Filter{Tenant: in.Tenant, Environment: in.Environment},
 		subjectf("move of environment %s/%s", in.Tenant, in.Environment)
+}
+func (in *rebalanceIn) identity() (view.Filter, string) {
+	return view.Filter{Name: in.ID}, subjectf("rebalance %s", in.ID)
 }
 func (in *revisionIn) identity() (view.Filter, string) {
 	return view.Filter{Revision: in.Revision}, subjectf("revision %s", in.Revision)
@@ -353,6 +364,9 @@ func (s *Server) registerObjects() {
 	one[operationIn](s, "operation", "/operations/{id}", "One operation", s.reader.Operations)
 	one[moveIn](s, "move", "/tenants/{tenant}/environments/{environment}/move",
 		"The last move of an environment", s.reader.Moves)
+	one[rebalanceIn](s, "rebalance", "/rebalances/{id}",
+		"One rebalance with its moves and the load of its engines (platform)", s.reader.Rebalances,
+		s.platformOnly)
 	one[revisionIn](s, "revision", "/revisions/{revision}", "One recorded commit (platform)",
 		s.reader.Revisions, s.platformOnly)
 	s.registerState()

@@ -167,7 +167,7 @@ func tone(state any) string {
 	case "Synced", "Healthy", "Applied", "Succeeded", "Active", "true":
 		return "good"
 	case "Progressing", "Pending", "Running", "OutOfSync", "Deleting", "Cordoned", "Draining",
-		"Moving", "Waiting", "Paused",
+		"Moving", "Waiting", "Paused", "Proposed",
 		"Suspended", "Terminating":
 		return "busy"
 	case "Degraded", "Missing", "Failed", "Conflict", "Held", "Error", "false", "Unreachable",
@@ -206,6 +206,7 @@ type (
 		Operations []mirror.Operation
 		Total      view.Counts
 		Orphans    []view.Orphan
+		Rebalances []mirror.Rebalance // the open one
 	}
 	applicationsView struct {
 		frame
@@ -320,6 +321,8 @@ func (s *website) readOverview(ctx context.Context, scope view.Scope) (overview,
 		v.Engines = many(g, s.reader.Engines, view.Filter{}, manyItems)
 		v.Revisions = many(g, s.reader.Revisions, view.Filter{}, fewItems)
 		v.Orphans = many(g, s.reader.Orphans, view.Filter{}, fewItems)
+		v.Rebalances = slices.DeleteFunc(many(g, s.reader.Rebalances, view.Filter{}, 1),
+			func(r mirror.Rebalance) bool { return !r.State.Open() })
 	}
 	for _, t := range v.Tenants {
 		v.Total.Applications += t.Counts.Applications

@@ -63,6 +63,10 @@ type History interface {
 	// Moves match Filter.{Tenant, Environment}: the last move of each environment.
 	Moves(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
 		[]view.Move, string, error)
+	// Rebalances match Filter.Name (the rebalance's ID), newest first. The API calls it with the
+	// platform in scope only.
+	Rebalances(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
+		[]mirror.Rebalance, string, error)
 	// Revisions match Filter.Revision. The API calls it with the platform in scope only.
 	Revisions(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
 		[]view.Revision, string, error)
@@ -91,6 +95,8 @@ type DecisionReader interface {
 		[]view.Application, string, error)
 	Holds(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
 		[]mirror.Hold, string, error)
+	Rebalances(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
+		[]mirror.Rebalance, string, error)
 	Stops(ctx context.Context, scope view.Scope) ([]mirror.Stop, error)
 	// Explain is that of State.
 	Explain(ctx context.Context, scope view.Scope, environment fleet.EnvironmentID) (
@@ -135,6 +141,12 @@ type Decider interface {
 	// ResumeDrain ends a pause, and lets a drain go on that failed moves have stopped;
 	// mirror.ErrNotDraining if there is none.
 	ResumeDrain(ctx context.Context, pause mirror.DrainPause) error
+	// AcceptRebalance, RejectRebalance, PauseRebalance and ResumeRebalance decide about a
+	// rebalance. mirror.ErrRebalanceState if that has no meaning in its state.
+	AcceptRebalance(ctx context.Context, d mirror.RebalanceDecision) error
+	RejectRebalance(ctx context.Context, d mirror.RebalanceDecision) error
+	PauseRebalance(ctx context.Context, d mirror.RebalanceDecision) error
+	ResumeRebalance(ctx context.Context, d mirror.RebalanceDecision) error
 	// RequestEvacuation decides that a dead engine is evacuated. mirror.ErrEvacuated,
 	// mirror.ErrEngineAnswers.
 	RequestEvacuation(ctx context.Context, request mirror.EvacuationRequest) error

@@ -86,7 +86,8 @@ var kindFleet = describe(kind{
 			field{
 				name: "churn",
 				doc: "How fast an engine with `state: Draining` is emptied. Each engine has " +
-					"this budget for itself.", value: object(
+					"this budget for itself. A rebalance has what the moves of all engines " +
+					"leave of it.", value: object(
 					field{
 						name: "atOnce",
 						doc: "Environments that leave the engine at once. A move that waits " +
@@ -94,6 +95,19 @@ var kindFleet = describe(kind{
 						example: "2", fallback: "2", value: integer(1, 100)},
 					field{name: "perHour", doc: "Environments that begin to leave it in an hour.",
 						example: "30", fallback: "30", value: integer(1, 10000)},
+				)},
+			field{
+				name: "rebalance",
+				doc: "How engines with a high measured load are relieved " +
+					"(`docs/balancing.md`).", value: object(
+					field{
+						name: "mode",
+						doc: "`Off`: nothing is proposed. `Propose`: Argosy proposes moves, " +
+							"and a person accepts them. `Act`: Argosy also accepts them.",
+						example:  string(fleet.RebalancePropose),
+						fallback: string(fleet.RebalancePropose),
+						value: wordOf(string(fleet.RebalanceOff), string(fleet.RebalancePropose),
+							string(fleet.RebalanceAct))},
 				)},
 		)},
 	field{name: "defaults", doc: "Fields that deployments inherit when they leave them out. " +

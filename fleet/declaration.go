@@ -71,11 +71,30 @@ type FleetSpec struct {
 
 // FleetPlacement limits what placement does in the whole fleet.
 type FleetPlacement struct {
-	Churn Churn `json:"churn,omitzero"`
+	Churn     Churn     `json:"churn,omitzero"`
+	Rebalance Rebalance `json:"rebalance,omitzero"`
 }
 
+// Rebalance is how engines with a high measured load are relieved.
+type Rebalance struct {
+	Mode RebalanceMode `json:"mode,omitempty"` // default Propose
+}
+
+// RebalanceMode is who decides about the moves of a rebalance.
+type RebalanceMode string
+
+// Modes. With Propose, a person accepts each proposal; with Act, Argosy does.
+const (
+	RebalanceOff     RebalanceMode = "Off"
+	RebalancePropose RebalanceMode = "Propose"
+	RebalanceAct     RebalanceMode = "Act"
+)
+
+// OrDefaults returns the rebalance with the defaults of omitted fields.
+func (r Rebalance) OrDefaults() Rebalance { return Rebalance{cmp.Or(r.Mode, RebalancePropose)} }
+
 // Churn limits how many environments leave one draining engine. Each engine has a budget of its
-// own: no drain waits for another.
+// own: no drain waits for another. A rebalance has what the open moves of all engines leave of it.
 type Churn struct {
 	AtOnce  int `json:"atOnce,omitempty"`  // environments under way; 1..100; default 2
 	PerHour int `json:"perHour,omitempty"` // environments that begin; 1..10000; default 30

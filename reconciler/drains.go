@@ -36,13 +36,17 @@ type attempt struct {
 	drain    mirror.Drain
 }
 
-// drain runs while this replica leads.
+// drain empties engines, and relieves those with a high measured load, while this replica leads.
 func (l *Loop) drain(ctx context.Context) {
 	d := &drainer{Loop: l, patience: cmp.Or(l.DrainPatience, drainPatience),
 		retry: map[fleet.EngineName]attempt{}}
+	r := l.newRebalancer()
 	for ctx.Err() == nil {
 		if at := l.at.Load(); at != nil && at.ready {
 			d.check(ctx, at)
+			if l.Loads != nil {
+				r.check(ctx, at)
+			}
 		}
 		if !pacing.Sleep(ctx, min(l.Poll, drainSpacing)) {
 			return
@@ -129,13 +133,9 @@ func (d *drainer) request(ctx context.Context, at *basis, engine fleet.EngineNam
 	if err != nil {
 		return 0, now, err
 	}
-	select { // a commit waits for readers of the applied state
-	case d.computing <- struct{}{}:
-	case <-ctx.Done():
-		return 0, now, ctx.Err()
-	}
-	out, err := at.state.Simulate(placement.Change{Kind: placement.Drain, Engine: engine}, unready)
-	<-d.computing
+	out, err := d.simulate(ctx, func() (placement.Outcome, error) {
+		return at.state.Simulate(placement.Change{Kind: placement.Drain, Engine: engine}, unready)
+	})
 	if err != nil {
 		return 0, now, err
 	}

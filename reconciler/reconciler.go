@@ -116,6 +116,21 @@ type Store interface {
 		moves []mirror.MoveRequest) (int, error)
 	// SetDrain records the state of an engine's drain.
 	SetDrain(ctx context.Context, engine fleet.EngineName, d mirror.Drain) error
+	// Rebalance returns what is known of rebalances, and records the moves that have ended.
+	Rebalance(ctx context.Context, patience time.Duration) (mirror.RebalanceFacts, error)
+	// ProposeRebalance records a proposal, in place of the open one with the id instead;
+	// mirror.ErrRebalanceState if a person has decided about that one.
+	ProposeRebalance(ctx context.Context, lease mirror.Lease, r mirror.Rebalance,
+		instead string) error
+	// TakeRebalance accepts a proposal without a person.
+	TakeRebalance(ctx context.Context, lease mirror.Lease, id, by string) error
+	// SetRebalance records the state of a rebalance that nothing has changed since it was read.
+	SetRebalance(ctx context.Context, lease mirror.Lease, was mirror.Rebalance,
+		state mirror.RebalanceState, why string) error
+	// RequestRebalance requests moves of an accepted rebalance within the budget, and returns how
+	// many. It records that others are not needed.
+	RequestRebalance(ctx context.Context, lease mirror.Lease, id string, churn fleet.Churn,
+		moves []mirror.MoveRequest, skip []mirror.RebalanceMove) (int, error)
 	// Evacuations are the evacuated engines.
 	Evacuations(ctx context.Context) ([]mirror.Evacuation, error)
 	// RestoreEvacuation records an evacuation again that only placements show.
@@ -158,8 +173,12 @@ type Config struct {
 	Unready UnreadyReader
 	// DrainPatience is after how long a move that waits is in trouble; default 5 min
 	DrainPatience time.Duration
-	Metrics       *Metrics
-	Log           *slog.Logger
+	Loads         LoadReader // measured; nil: nothing is rebalanced
+	// MeasureAgain is how long after a move its engines count as not measured; default
+	// mirror.MeasureAgain
+	MeasureAgain time.Duration
+	Metrics      *Metrics
+	Log          *slog.Logger
 
 	// Of pull requests; each may be nil.
 	Pulls Pulls // the pull requests of Preview and Parse

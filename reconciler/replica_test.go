@@ -58,10 +58,12 @@ type options struct {
 	agents  recovery.AgentReports
 	lister  reconciler.Lister
 	// between reads of a listed repository; default 3 min
-	listingPoll time.Duration
-	patience    time.Duration         // of drains; default 5 min
-	task        func(context.Context) // that runs while the replica leads
-	renderer    engine.Renderer       // Argo CD's when nil
+	listingPoll  time.Duration
+	patience     time.Duration                       // of drains; default 5 min
+	loads        func() map[fleet.EngineName]float64 // measured, instead of the store's
+	measureAgain time.Duration                       // after a move; default 15 min
+	task         func(context.Context)               // that runs while the replica leads
+	renderer     engine.Renderer                     // Argo CD's when nil
 }
 
 func (h *house) start(name string, o options) *replica {
@@ -104,7 +106,8 @@ func (h *house) start(name string, o options) *replica {
 		Branch: "main", Poll: o.poll, Standby: o.standby, Metrics: reconciler.NewMetrics(registry),
 		Log:   quiet(),
 		Pulls: r.source, Agents: o.agents, Reviews: o.reviews, Lister: o.lister,
-		ListingPoll: o.listingPoll, Unready: r.store, DrainPatience: o.patience})
+		ListingPoll: o.listingPoll, Unready: r.store, DrainPatience: o.patience,
+		Loads: measuring{r.store.Views, o.loads}, MeasureAgain: o.measureAgain})
 	r.manager = worker.NewManager(r.store, 50*time.Millisecond, quiet(),
 		func(e fleet.EngineName, spec fleet.EngineSpec) worker.Config {
 			return worker.Config{Engine: e, Spec: spec, Holder: name, Rows: r.store,

@@ -2,6 +2,7 @@ package reconciler
 
 import (
 	"context"
+	"time"
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/mirror"
@@ -33,9 +34,9 @@ type UnreadyReader interface {
 
 // LoadReader reads the measured load of engines.
 type LoadReader interface {
-	// Cores returns the CPU that the components of each engine use, for the engines that are
-	// measured.
-	Cores(ctx context.Context) (map[fleet.EngineName]float64, error)
+	// Measured returns the load of the measured engines, and what excludes engines and
+	// environments from a rebalance. After the end of a move, its engines are measured again.
+	Measured(ctx context.Context, again time.Duration) (mirror.Measured, error)
 }
 
 // NewSimulator returns a Simulator over a store.
@@ -64,12 +65,12 @@ func (s *Simulator) Simulate(ctx context.Context, c placement.Change) (placement
 	if err != nil {
 		return placement.Outcome{}, err
 	}
-	if c.Kind != placement.Rebalance {
+	if c.Kind != placement.Rebalance || c.Engine != "" {
 		return state.Simulate(c, unready)
 	}
-	measured, err := s.loads.Cores(ctx)
+	measured, err := s.loads.Measured(ctx, mirror.MeasureAgain)
 	if err != nil {
 		return placement.Outcome{}, err
 	}
-	return state.Rebalance(c, unready, measured)
+	return state.Rebalance(unready, measured)
 }

@@ -33,6 +33,7 @@ type Mirror struct {
 	Owners       []view.Owner
 	Operations   []mirror.Operation
 	Moves        []view.Move
+	Rebalances   []mirror.Rebalance
 	Revisions    []view.Revision
 	Problems     []fleet.Problem
 	Holds        []mirror.Hold

@@ -44,8 +44,8 @@ func describeCommand(a *app) *cobra.Command {
 		Short: "Show one object in detail",
 		Long: "NAME is a tenant's or engine's name, tenant/name for environments,\n" +
 			"their moves and deployments, tenant/deployment@environment for applications, an ID for\n" +
-			"operations, a full or shortened commit id for revisions, a number for pulls, and\n" +
-			"tenant/name or an engine's name for agents.",
+			"operations and rebalances, a full or shortened commit id for revisions, a number for\n" +
+			"pulls, and tenant/name or an engine's name for agents.",
 		Example: "  argosy describe application acme/checkout@prod-eu\n" +
 			"  argosy describe environment acme/prod-eu\n" +
 			"  argosy describe engine eu-1 -o yaml",
@@ -87,6 +87,7 @@ func describers() map[string]describer {
 		"deployments": describeDeployment, "tenants": describeTenant,
 		"engines": describeEngine, "operations": describeOperation, "revisions": describeRevision,
 		"moves": describeMove, "pulls": describePull, "agents": describeAgent,
+		"rebalances": describeRebalance,
 	}
 }
 

@@ -135,6 +135,10 @@ var resources = []resource{
 		list: lister((*client.Client).Moves, func(m view.Move) string {
 			return string(m.Tenant) + "/" + string(m.Environment)
 		}, moveColumns)},
+	{plural: "rebalances", aliases: []string{"rebalance"},
+		about: "no engine had a high measured load: `argosy simulate rebalance` shows the loads",
+		list: lister((*client.Client).Rebalances, func(r mirror.Rebalance) string { return r.ID },
+			rebalanceColumns)},
 	{plural: "revisions", aliases: []string{"revision", "revs", "rev"},
 		list: lister((*client.Client).Revisions, func(r view.Revision) string {
 			return string(r.Revision)

@@ -101,7 +101,8 @@ func root(a *app) *cobra.Command {
 			tokenCommand(a), agentCommand(a)},
 		groupDecide: {releaseCommand(a), pinOwnerCommand(a), removeOrphanCommand(a),
 			abandonCommand(a), moveCommand(a), evacuateCommand(a), pauseDrainCommand(a),
-			resumeDrainCommand(a),
+			resumeDrainCommand(a), acceptRebalanceCommand(a), rejectRebalanceCommand(a),
+			pauseRebalanceCommand(a), resumeRebalanceCommand(a),
 			stopCommand(a), resumeCommand(a), syncCommand(a)},
 		groupRun: running(a),
 	} {

@@ -95,6 +95,8 @@ func poisoned(t testing.TB, text string) apitest.Mirror {
 	m.Agents = append(m.Agents, view.Agent{})
 	m.Sets = append(m.Sets, view.Set{})
 	m.Moves = append(m.Moves, view.Move{Applications: []view.MovedApplication{{}}})
+	m.Rebalances = append(m.Rebalances, mirror.Rebalance{State: mirror.RebalanceProposed,
+		Moves: []mirror.RebalanceMove{{}}, Engines: []mirror.RebalanceEngine{{}}})
 	m.Pulls = append(
 		m.Pulls, apitest.Pull{Pull: view.Pull{Number: 7, State: forge.PullOpen}})
 	operations := m.Operations

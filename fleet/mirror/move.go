@@ -32,16 +32,18 @@ const (
 	MoveDone MoveStep = "Done"
 )
 
-// MoveRequest is the decision of a person, or of a drain, to move an environment to another engine.
+// MoveRequest is the decision of a person, a drain or a rebalance to move an environment to another
+// engine.
 type MoveRequest struct {
 	Operation   string // its id
 	Environment fleet.EnvironmentID
 	To          fleet.EngineName
 	By          string
 	Note        string
-	Undo        bool // the environment returns to the engine that it was leaving
-	DryRun      bool // nothing is recorded but the reasons against it
-	Drain       bool // because its engine drains; refused if that is no longer declared
+	Undo        bool   // the environment returns to the engine that it was leaving
+	DryRun      bool   // nothing is recorded but the reasons against it
+	Drain       bool   // because its engine drains; refused if that is no longer declared
+	Rebalance   string // the id of the rebalance that requested it; refused with mode Off
 	// the environment's engine is evacuated, and takes no part; To is chosen by the plan
 	Evacuates bool
 }

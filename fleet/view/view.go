@@ -316,7 +316,7 @@ type Source struct {
 type Event struct {
 	Seq int64     `json:"seq"`
 	At  time.Time `json:"at"`
-	// agent, application, engine, revision, problem, hold, stop, operation
+	// agent, application, engine, revision, problem, hold, stop, operation, rebalance
 	Kind   string           `json:"kind"`
 	Tenant fleet.TenantName `json:"tenant,omitempty"`
 	Name   string           `json:"name"`

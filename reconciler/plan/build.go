@@ -68,7 +68,7 @@ func (o *outcome) drainsInto(p *Plan) error {
 		}
 		out, err := place.SimulateAfter(o.base.state, o.declared, o.placed.Layers,
 			placement.Change{Kind: placement.Drain, Engine: fleet.EngineName(c.Key.Name)},
-			o.request.Unready, nil)
+			place.Status{Unready: o.request.Unready})
 		if err != nil {
 			return err
 		}

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/fleet/placement"
 	"argosy.dev/argosy/reconciler/plan/place"
 )
@@ -14,14 +15,24 @@ func (w *AppliedState) Simulate(c placement.Change, unready map[fleet.Environmen
 	placement.Outcome, error) {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
-	return place.Simulate(w.state, c, unready, nil)
+	return place.Simulate(w.state, c, place.Status{Unready: unready})
 }
 
-// Rebalance returns what would move to relieve engines with a high measured load: the CPU in use of
-// those that are measured, in cores.
-func (w *AppliedState) Rebalance(c placement.Change, unready map[fleet.EnvironmentID]int,
-	measured map[fleet.EngineName]float64) (placement.Outcome, error) {
+// Rebalance returns what would move to relieve engines with a high measured load. It costs as much
+// as Simulate.
+func (w *AppliedState) Rebalance(unready map[fleet.EnvironmentID]int, measured mirror.Measured) (
+	placement.Outcome, error) {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
-	return place.Simulate(w.state, c, unready, measured)
+	return place.Simulate(w.state, placement.Change{Kind: placement.Rebalance},
+		place.Status{Unready: unready, Measured: measured})
+}
+
+// ContinueRebalance returns those moves of an earlier rebalance that are still right: see
+// placement.Continue. It costs as much as Simulate.
+func (w *AppliedState) ContinueRebalance(moves []placement.Move,
+	unready map[fleet.EnvironmentID]int, measured mirror.Measured) (placement.Outcome, error) {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	return place.Continue(w.state, moves, place.Status{Unready: unready, Measured: measured})
 }

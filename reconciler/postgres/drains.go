@@ -135,25 +135,35 @@ func (s *Plans) RequestDrain(ctx context.Context, engine fleet.EngineName, churn
 // way.
 func requestDrain(ctx context.Context, tx pgx.Tx, engine fleet.EngineName, m mirror.MoveRequest) (
 	bool, error) {
+	requested, err := requestMove(ctx, tx, m)
+	if err != nil || !requested {
+		return false, err
+	}
+	_, err = tx.Exec(ctx, `
+		INSERT INTO drain_moves AS d (tenant, environment, tenant_uid, engine, operation)
+		VALUES ($1, $2, live_tenant($1), $3, $4)
+		ON CONFLICT (tenant, environment) DO UPDATE SET tenant_uid = excluded.tenant_uid, engine = excluded.engine,
+			operation = excluded.operation, state = 'Requested', message = '', at = now(), ended_at = NULL`,
+		string(m.Environment.Tenant), string(m.Environment.Name), string(engine), m.Operation)
+	return true, err
+}
+
+// requestMove requests a move that no person requests; false if another one of the environment is
+// requested or under way.
+func requestMove(ctx context.Context, tx pgx.Tx, m mirror.MoveRequest) (bool, error) {
 	tenant, environment := string(m.Environment.Tenant), string(m.Environment.Name)
 	tag, err := tx.Exec(ctx, `
-		INSERT INTO move_requests (tenant, environment, tenant_uid, operation, to_engine, by, note, undo, dry_run, drain)
-		SELECT $1::text, $2::text, live_tenant($1), $3, $4, $5, $6, false, false, true
+		INSERT INTO move_requests (tenant, environment, tenant_uid, operation, to_engine, by, note, undo, dry_run, drain, rebalance)
+		SELECT $1::text, $2::text, live_tenant($1), $3, $4, $5, $6, false, false, $7, $8
 		WHERE NOT EXISTS (
 			SELECT FROM application_moves a WHERE a.tenant = $1 AND a.environment = $2 AND a.step <> 'Done')
 		ON CONFLICT (tenant, environment) DO NOTHING`, tenant, environment, m.Operation, string(m.To),
-		text(m.By), message(m.Note))
+		text(m.By), message(m.Note), m.Drain, m.Rebalance)
 	if err != nil || tag.RowsAffected() == 0 {
 		return false, err
 	}
 	subject := m.Environment.String() + " to engine " + string(m.To)
 	batch := &pgx.Batch{}
-	batch.Queue(`
-		INSERT INTO drain_moves AS d (tenant, environment, tenant_uid, engine, operation)
-		VALUES ($1, $2, live_tenant($1), $3, $4)
-		ON CONFLICT (tenant, environment) DO UPDATE SET tenant_uid = excluded.tenant_uid, engine = excluded.engine,
-			operation = excluded.operation, state = 'Requested', message = '', at = now(), ended_at = NULL`,
-		tenant, environment, string(engine), m.Operation)
 	batch.Queue(`
 		INSERT INTO operations (id, kind, state, tenant, tenant_uid, engine, subject, revision, requested_by, message, done, total, started_at)
 		VALUES ($1, $2, 'Pending', $3, live_tenant($3), $4, $5, '', $6, $7, 0, 0, now())`,

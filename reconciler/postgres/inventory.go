@@ -208,30 +208,6 @@ func (s *Views) Unready(ctx context.Context) (map[fleet.EnvironmentID]int, error
 	return found, wrap(err, "applications that are not ready")
 }
 
-// Cores returns the CPU that the components of each engine use, for the engines that are measured.
-func (s *Views) Cores(ctx context.Context) (map[fleet.EngineName]float64, error) {
-	found := map[fleet.EngineName]float64{}
-	err := s.within(ctx, view.Scope{}, func(tx pgx.Tx) error {
-		rows, err := tx.Query(ctx, `SELECT e.name, g.load FROM declarations e JOIN engines g ON g.engine = e.name
-			WHERE e.kind = 'Engine' AND e.tenant = '' AND e.body #> '{engine,metrics}' IS NOT NULL AND g.load IS NOT NULL`)
-		if err != nil {
-			return err
-		}
-		var name fleet.EngineName
-		var load *mirror.Load
-		now := time.Now()
-		_, err = pgx.ForEachRow(rows, []any{&name, &load}, func() error {
-			if cores, known := load.Cores(now); known {
-				found[name] = cores
-			}
-			load = nil
-			return nil
-		})
-		return err
-	})
-	return found, wrap(err, "measured load of engines")
-}
-
 // Deployments match Filter.{Tenant, Deployment, Environment}, by tenant and name; Environment
 // matches deployments that name or select it.
 func (s *Views) Deployments(ctx context.Context, scope view.Scope, by view.Filter,

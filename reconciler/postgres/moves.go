@@ -95,9 +95,9 @@ func (s *Plans) MoveRequests(ctx context.Context) ([]mirror.MoveRequest, error) 
 	all, err := collect(ctx, s.database, func(row pgx.CollectableRow) (m mirror.MoveRequest,
 		err error) {
 		err = row.Scan(&m.Operation, &m.Environment.Tenant, &m.Environment.Name, &m.To, &m.By,
-			&m.Note, &m.Undo, &m.DryRun, &m.Drain)
+			&m.Note, &m.Undo, &m.DryRun, &m.Drain, &m.Rebalance)
 		return m, err
-	}, `SELECT operation, tenant, environment, to_engine, by, note, undo, dry_run, drain FROM move_requests ORDER BY operation`)
+	}, `SELECT operation, tenant, environment, to_engine, by, note, undo, dry_run, drain, rebalance FROM move_requests ORDER BY operation`)
 	return all, wrap(err, "requested moves")
 }
 
@@ -166,6 +166,8 @@ func (s *Plans) RefuseMove(ctx context.Context, operation, why string) error {
 		b.Queue(`DELETE FROM move_requests WHERE operation = $1`, operation)
 		b.Queue(`UPDATE drain_moves SET state = 'Refused', message = $2, ended_at = now() WHERE operation = $1`,
 			operation, message("was refused: "+why))
+		b.Queue(`UPDATE rebalance_moves SET state = 'Refused', message = $2, ended_at = now() WHERE operation = $1 AND state = 'Requested'`,
+			operation, message("was refused: "+why))
 		b.Queue(`
 			WITH ended AS (
 				UPDATE operations SET state = 'Failed', message = $2, ended_at = now()
@@ -217,6 +219,9 @@ func undoMove(m mirror.Move) []step {
 		ON CONFLICT (tenant, environment) DO UPDATE SET tenant_uid = excluded.tenant_uid, engine = excluded.engine,
 			state = 'Undone', message = excluded.message, ended_at = now()`,
 		append(id, string(m.To), m.Operation, message("was undone by "+m.By))}, {`
+		UPDATE rebalance_moves SET state = 'Undone', message = $3, ended_at = now()
+		WHERE tenant = $1 AND environment = $2 AND state = 'Requested'`,
+		append(id, message("was undone by "+m.By))}, {`
 		UPDATE operations SET state = 'Failed', message = $3, ended_at = now() WHERE id IN (
 			SELECT operation FROM application_moves WHERE tenant = $1 AND environment = $2 AND step <> 'Done')`,
 		append(id, message("undone by "+m.By))},

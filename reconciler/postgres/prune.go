@@ -72,6 +72,8 @@ func prunings(r Retention) []pruning {
 		{"moves", r.Operations, `DELETE FROM application_moves WHERE (tenant, environment, deployment) IN (
 			SELECT tenant, environment, deployment FROM application_moves WHERE step = 'Done' AND since < now() - $1::interval
 			LIMIT $2 FOR UPDATE SKIP LOCKED)`},
+		{"rebalances", r.Operations, `DELETE FROM rebalances WHERE id IN (
+			SELECT id FROM rebalances WHERE ended_at < now() - $1::interval ORDER BY ended_at LIMIT $2 FOR UPDATE SKIP LOCKED)`},
 		{"approvals", r.Operations, `DELETE FROM approvals WHERE revision IN (
 			SELECT revision FROM approvals a WHERE at < now() - $1::interval AND NOT EXISTS (SELECT FROM holds h WHERE h.revision = a.revision)
 			ORDER BY at LIMIT $2 FOR UPDATE SKIP LOCKED)`},

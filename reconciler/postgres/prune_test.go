@@ -36,6 +36,7 @@ var history = map[string]string{
 	"tombstones":       `INSERT INTO tombstones SELECT 'e', 'Application', 'old-' || i, '', '', 1, 1, 'Delete', now() - $2::text::interval FROM generate_series(1, $1::int) i`,
 	"recorded_changes": `INSERT INTO recorded_changes (base, head, changed, at) SELECT 'a', 'b', '{acme}', now() - $2::text::interval FROM generate_series(1, $1::int) i`,
 	"pushes":           `INSERT INTO pushes SELECT 'a' || i, 'b', 1, 'ann', now() - $2::text::interval FROM generate_series(1, $1::int) i`,
+	"rebalances":       `INSERT INTO rebalances (id, state, engines, ended_at) SELECT 'old-' || i, 'Done', '[]', now() - $2::text::interval FROM generate_series(1, $1::int) i`,
 	"looks":            `INSERT INTO looks (key, priority, wanted, at, body) SELECT 'old-' || i, 1, false, now() - $2::text::interval, '{}' FROM generate_series(1, $1::int) i`,
 }
 
@@ -53,6 +54,7 @@ var bounded = map[string]string{
 	"listings":      "the config repo",
 	"move_requests": "environments", "application_moves": "desired",
 	"evacuations": "engines", "drains": "engines", "drain_moves": "environments",
+	"rebalance_moves":  "rebalances",
 	"owners":           "names that the platform has ever declared as owners",
 	"stop_ends":        "places that were ever stopped",
 	"leases":           "engines that there ever were: an epoch never goes back",

@@ -339,7 +339,7 @@ func TestTheLoadOfAnEngineIsShownWhileItIsMeasured(t *testing.T) {
 	if got := measured(); got == nil || got.Controller.Queue != 7 {
 		t.Errorf("the statistics have %+v", got)
 	}
-	cores := must(s.Views.Cores(t.Context()))(t)
+	cores := must(s.Views.Measured(t.Context(), 0))(t).Cores
 	if len(cores) != 1 || cores["eu-1"] != 2 {
 		t.Errorf("a simulation has %v", cores)
 	}
@@ -347,7 +347,7 @@ func TestTheLoadOfAnEngineIsShownWhileItIsMeasured(t *testing.T) {
 	if got := measured(); got != nil {
 		t.Errorf("an old load counts: %+v", got)
 	}
-	if cores := must(s.Views.Cores(t.Context()))(t); len(cores) != 0 {
+	if cores := must(s.Views.Measured(t.Context(), 0))(t).Cores; len(cores) != 0 {
 		t.Errorf("a simulation has the old load %v", cores)
 	}
 }

@@ -2,7 +2,7 @@
 // Without scripts the page works the same; its footer shows its age.
 "use strict";
 (() => {
-  const kinds = ["application", "engine", "revision", "problem", "hold", "stop", "operation", "event"];
+  const kinds = ["application", "engine", "revision", "problem", "hold", "stop", "operation", "rebalance", "event"];
   const live = document.getElementById("live");
   let due = null;
 

@@ -124,6 +124,7 @@ func (v *Server) assemble() error {
 		Renderer: argocd.Renderer{},
 		Store:    v.store.Plans, Leases: v.store.Leases, Stops: v.store.Decisions,
 		Engines: connect, Agents: v.store.Views, Unready: v.store.Views,
+		Loads:  v.store.Views,
 		Judge:  policy.New().Judge,
 		Holder: v.holder, URL: v.mirror.Source(), Branch: s.Source.Branch,
 		Poll: time.Duration(s.Source.Poll), Metrics: loopMetrics, Log: v.log,

@@ -50,7 +50,7 @@ func ToneOf(state string) Tone {
 	case "Synced", "Healthy", "Applied", "Succeeded", "Active", "Empty", "yes":
 		return Good
 	case "Progressing", "Pending", "Running", "OutOfSync", "Deleting", "Cordoned", "Draining",
-		"Moving", "Waiting", "Paused",
+		"Moving", "Waiting", "Paused", "Proposed",
 		"Suspended", "Terminating", "warning":
 		return Busy
 	case "Degraded", "Missing", "Failed", "Conflict", "Held", "Error", "error", "no", "stopped",

@@ -66,6 +66,10 @@ func (p placer) begin(id fleet.EnvironmentID, to fleet.EngineName) string {
 	if p.Moves[id].Drain {
 		next.Reason = fmt.Sprintf("moved from engine %s, which drains", from)
 	}
+	if r := p.Moves[id].Rebalance; r != "" {
+		next.Reason = fmt.Sprintf("moved from engine %s, whose load was high, by rebalance %s",
+			from, r)
+	}
 	next.From, next.Revision, next.Forced, next.Alternatives = from, p.Revision, true, nil
 	next.Evacuated = pl.Evacuated
 	p.Placements.Set(id, next)
@@ -150,6 +154,9 @@ func (p placer) immovable(id fleet.EnvironmentID, pl fleet.Placement, to fleet.E
 		return fmt.Sprintf("it is on engine %s already", to)
 	case p.Moves[id].Drain && !p.drains(pl.Engine):
 		return fmt.Sprintf("engine %s does not drain any more", pl.Engine)
+	case p.Moves[id].Rebalance != "" &&
+		p.after.Fleet().Placement.Rebalance.Mode == fleet.RebalanceOff:
+		return "spec.placement.rebalance.mode of the Fleet is Off"
 	case len(p.Unread)+len(p.SilentAgents) > 0:
 		return "the mirror is being rebuilt; repeat the move when that has ended"
 	}

@@ -1,24 +1,50 @@
 package place
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/fleet/placement"
 	"argosy.dev/argosy/reconciler/plan/applied"
 	"argosy.dev/argosy/reconciler/plan/effective"
 )
 
-// Simulate returns what a change of an engine would move, from the applied state. unready counts
-// the Applications of each environment that are not Synced and Healthy; measured is the CPU in use
-// of engines. It costs the whole fleet.
-func Simulate(s *applied.State, c placement.Change, unready map[fleet.EnvironmentID]int,
-	measured map[fleet.EngineName]float64) (placement.Outcome, error) {
+// Status is what the applied state does not have: the status of Applications and engines.
+type Status struct {
+	// Unready counts the Applications of each environment that are not Synced and Healthy
+	Unready  map[fleet.EnvironmentID]int
+	Measured mirror.Measured // of a rebalance
+}
+
+// Simulate returns what a change of an engine would move, from the applied state. It costs the
+// whole fleet.
+func Simulate(s *applied.State, c placement.Change, status Status) (placement.Outcome, error) {
+	declared, err := present(s)
+	if err != nil {
+		return placement.Outcome{}, err
+	}
+	return SimulateAfter(s, declared, s.Draft(), c, status)
+}
+
+// Continue returns those moves of an earlier rebalance that are still right in the applied state:
+// see placement.Continue. It costs the whole fleet.
+func Continue(s *applied.State, moves []placement.Move, status Status) (placement.Outcome, error) {
+	declared, err := present(s)
+	if err != nil {
+		return placement.Outcome{}, err
+	}
+	return placement.Continue(newSimulator(s, declared, s.Draft()).snapshot(status), moves)
+}
+
+// present returns the declarations that are in effect.
+func present(s *applied.State) (*effective.Declarations, error) {
 	if !s.Started() || s.Blocked {
-		return placement.Outcome{}, &placement.ImpossibleError{
+		return nil, &placement.ImpossibleError{
 			Why: "the mirror is being built: not every environment has its engine yet",
 			Fix: "wait until `argosy get environments` shows the engines"}
 	}
@@ -29,40 +55,45 @@ func Simulate(s *applied.State, c placement.Change, unready map[fleet.Environmen
 			declared.Removing[applied.EnvironmentID(k)] = true
 		}
 	}
-	return SimulateAfter(s, declared, s.Draft(), c, unready, measured)
+	return declared, nil
 }
 
 // SimulateAfter is Simulate after a plan with these declarations and layers.
 func SimulateAfter(s *applied.State, declared *effective.Declarations, layers *applied.Layers,
-	c placement.Change, unready map[fleet.EnvironmentID]int,
-	measured map[fleet.EngineName]float64) (placement.Outcome, error) {
-	p := placer{&scope{Input: Input{Applied: s, Declared: declared}, Layers: layers,
-		after: declared.After, shared: applied.SharedRepositories(declared.After.Fleet())}}
+	c placement.Change, status Status) (placement.Outcome, error) {
+	p := newSimulator(s, declared, layers)
 	if c.Like != "" && p.after.Engine(c.Like) != nil && p.behindAgent(c.Like) {
 		return placement.Outcome{}, &placement.ImpossibleError{
 			Why: fmt.Sprintf("engine %s %s", c.Like, onlyByName),
 			Fix: "name an engine with inCluster or kubeconfigRef"}
 	}
+	return placement.Simulate(p.snapshot(status), c)
+}
+
+// newSimulator is a placer that knows the evacuated engines from the placements.
+func newSimulator(s *applied.State, declared *effective.Declarations,
+	layers *applied.Layers) placer {
+	p := placer{&scope{Input: Input{Applied: s, Declared: declared}, Layers: layers,
+		after: declared.After, shared: applied.SharedRepositories(declared.After.Fleet())}}
 	p.Placements.Each(func(_ fleet.EnvironmentID, pl fleet.Placement) {
 		p.Evacuated = append(p.Evacuated, pl.Evacuated...)
 	})
 	slices.Sort(p.Evacuated)
 	p.Evacuated = slices.Compact(p.Evacuated)
-	now := p.snapshot(unready)
-	now.Measured = measured
-	return placement.Simulate(now, c)
+	return p
 }
 
 // snapshot returns the fleet without the environments that are their own engine.
-func (p placer) snapshot(unready map[fleet.EnvironmentID]int) placement.Snapshot {
-	out := placement.Snapshot{Engines: p.candidates(), Conflicts: p.moveConflict}
+func (p placer) snapshot(status Status) placement.Snapshot {
+	out := placement.Snapshot{Engines: p.candidates(), Conflicts: p.moveConflict,
+		Measured: status.Measured.Cores}
 	deletions := p.deletions()
 	p.Placements.Each(func(id fleet.EnvironmentID, pl fleet.Placement) {
 		if pl.Engine.OfEnvironment() || Agent(&p.after.View, id) {
 			return
 		}
-		e := placement.Served{Engine: pl.Engine, Unready: unready[id],
-			Fixed: p.stays(id, pl, deletions)}
+		e := placement.Served{Engine: pl.Engine, Unready: status.Unready[id],
+			Fixed: cmp.Or(p.stays(id, pl, deletions), status.Measured.Fixed[id])}
 		if p.after.Environment(id) == nil { // its removal waits
 			e.Item = placement.Item{Environment: id,
 				Applications: p.ApplicationsIn.Count(id, pl.Engine)}
