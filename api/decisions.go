@@ -46,6 +46,12 @@ func (s *Server) registerDecisions() {
 	huma.Register(s.api, operation(http.MethodPost, "/evacuations", "evacuate",
 		"Give the environments of an engine that is gone other engines, or end that (platform)",
 		"decisions", platform), s.evacuate)
+	huma.Register(s.api, operation(http.MethodPost, "/forget/engine", "forgetEngine",
+		"Stop waiting for an evacuated engine that never returns (platform)", "decisions",
+		platform), s.forgetEngine)
+	huma.Register(s.api, operation(http.MethodPost, "/unproven/resolve", "resolveUnproven",
+		"Take objects off the list of the unproven ones, which a person has proven gone "+
+			"(platform)", "decisions", platform), s.resolveUnproven)
 	huma.Register(s.api, operation(http.MethodPost, "/applications/orphan", "orphan",
 		"Remove an Application whose deletion is blocked, without its cluster; a tenant may "+
 			"remove its own", "decisions", writers), s.abandon)

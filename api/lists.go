@@ -84,6 +84,12 @@ type (
 		ByTenant
 		ByEngine
 	}
+	unprovenIn struct {
+		Paging
+		ByTenant
+		ByEnvironment
+		ByEngine
+	}
 	operationsIn struct {
 		Paging
 		ByTenant
@@ -123,6 +129,10 @@ func (in *rebalancesIn) query() (view.Filter, view.Page) { return view.Filter{},
 func (in *revisionsIn) query() (view.Filter, view.Page)  { return view.Filter{}, in.page() }
 func (in *orphansIn) query() (view.Filter, view.Page) {
 	return view.Filter{Tenant: in.Tenant, Engine: in.Engine}, in.page()
+}
+func (in *unprovenIn) query() (view.Filter, view.Page) {
+	return view.Filter{Tenant: in.Tenant, Environment: in.Environment, Engine: in.Engine},
+		in.page()
 }
 func (in *environmentsIn) query() (view.Filter, view.Page) {
 	return view.Filter{Tenant: in.Tenant, Environment: in.Environment, Engine: in.Engine},
@@ -198,6 +208,9 @@ func (s *Server) registerLists() {
 			"(platform)", s.reader.Owners, s.platformOnly)
 	list[orphansIn](s, "strays", "Live objects of ours that no declaration asks for (platform)",
 		s.reader.Orphans, s.platformOnly)
+	list[unprovenIn](s, "unproven",
+		"Objects of forgotten engines and clusters, whose deletion is not proven (platform)",
+		s.reader.Unproven, s.platformOnly)
 	list[operationsIn](s, "operations", "Operations with requester and result, newest first",
 		s.reader.Operations)
 	list[movesIn](s, "moves", "The last move of each environment to another engine",

@@ -61,6 +61,7 @@ func (s *website) registerPage() {
 	s.mux.HandleFunc("GET /tenants/{tenant}", s.signedIn(s.tenantPage))
 	s.mux.HandleFunc("GET /engines/{engine}", s.signedIn(s.enginePage))
 	s.mux.HandleFunc("GET /strays", s.signedIn(s.orphansPage))
+	s.mux.HandleFunc("GET /unproven", s.signedIn(s.unprovenPage))
 	s.mux.HandleFunc("GET /tenants/{tenant}/environments/{environment}",
 		s.signedIn(s.environmentPage))
 	s.mux.HandleFunc("GET /tenants/{tenant}/applications/{deployment}/{environment}",
@@ -129,7 +130,7 @@ func (s *website) render(w http.ResponseWriter, status int, name string, data an
 }
 
 var pages = parsePages("signin", "overview", "applications", "tenant", "engine", "environment",
-	"application", "agents", "orphans", "pulls", "pull", "failure")
+	"application", "agents", "orphans", "unproven", "pulls", "pull", "failure")
 
 func parsePages(names ...string) map[string]*template.Template {
 	parsed := map[string]*template.Template{}
@@ -207,6 +208,7 @@ type (
 		Total      view.Counts
 		Orphans    []view.Orphan
 		Rebalances []mirror.Rebalance // the open one
+		Unproven   []view.Unproven
 	}
 	applicationsView struct {
 		frame
@@ -235,6 +237,11 @@ type (
 		frame
 		Orphans []view.Orphan
 		Next    string
+	}
+	unprovenView struct {
+		frame
+		Unproven []view.Unproven
+		Next     string
 	}
 	environmentView struct {
 		frame
@@ -323,6 +330,7 @@ func (s *website) readOverview(ctx context.Context, scope view.Scope) (overview,
 		v.Orphans = many(g, s.reader.Orphans, view.Filter{}, fewItems)
 		v.Rebalances = slices.DeleteFunc(many(g, s.reader.Rebalances, view.Filter{}, 1),
 			func(r mirror.Rebalance) bool { return !r.State.Open() })
+		v.Unproven = many(g, s.reader.Unproven, view.Filter{}, 1)
 	}
 	for _, t := range v.Tenants {
 		v.Total.Applications += t.Counts.Applications
@@ -449,6 +457,26 @@ func (s *website) orphansPage(w http.ResponseWriter, r *http.Request, token view
 		v.Next = "?" + more.Encode()
 	}
 	s.show(w, r, token, "orphans", "orphans", v, err)
+}
+
+// unprovenPage lists unproven objects. Only the platform may see it.
+func (s *website) unprovenPage(w http.ResponseWriter, r *http.Request, token view.Token) {
+	q := r.URL.Query()
+	v := unprovenView{frame: s.frame("Unproven", token)}
+	err := mirror.ErrNotFound
+	if token.Tenant == "" {
+		v.Unproven, v.Next, err = s.reader.Unproven(r.Context(), token.Scope(),
+			view.Filter{Engine: engineNamed(q)},
+			view.Page{Limit: manyItems, After: cursor(q.Get("after"))})
+	}
+	if v.Next != "" {
+		more := url.Values{"after": {v.Next}}
+		if engine := q.Get("engine"); engine != "" {
+			more.Set("engine", engine)
+		}
+		v.Next = "?" + more.Encode()
+	}
+	s.show(w, r, token, "unproven", "unproven objects", v, err)
 }
 
 // engineNamed returns an engine from the query string: one of the platform, or an environment's own

@@ -53,6 +53,10 @@ type Inventory interface {
 	// Orphans match Filter.{Engine, Tenant}. The API calls it with the platform in scope only.
 	Orphans(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
 		[]view.Orphan, string, error)
+	// Unproven match Filter.{Engine, Tenant, Environment}, the latest first. The API calls it with
+	// the platform in scope only.
+	Unproven(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
+		[]view.Unproven, string, error)
 }
 
 // History lists past events, and held changes.
@@ -153,6 +157,12 @@ type Decider interface {
 	// EndEvacuation undoes an evacuation, or readmits its engine. mirror.ErrNotEvacuated,
 	// mirror.ErrEvacuatedAway.
 	EndEvacuation(ctx context.Context, request mirror.EvacuationRequest) error
+	// ForgetEngine decides that an evacuated engine never returns. mirror.ErrNotEvacuated,
+	// mirror.ErrEngineAnswers, mirror.ErrServes, mirror.ErrForgotten.
+	ForgetEngine(ctx context.Context, forgetting mirror.EngineForgetting) error
+	// ResolveUnproven takes unproven objects off the list, and returns their number;
+	// mirror.ErrNotFound if there are none.
+	ResolveUnproven(ctx context.Context, resolution mirror.UnprovenResolution) (int, error)
 	// RemoveOrphan decides that exactly one orphan is removed; mirror.ErrNotFound if none of that
 	// UID is listed, or its removal is already decided.
 	RemoveOrphan(ctx context.Context, removal mirror.OrphanRemoval) (view.Orphan, error)

@@ -272,3 +272,42 @@ func (s *Store) EndEvacuation(_ context.Context, r mirror.EvacuationRequest) err
 	}
 	return mirror.ErrNotEvacuated
 }
+
+// ForgetEngine implements api.Decider.
+func (s *Store) ForgetEngine(_ context.Context, r mirror.EngineForgetting) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range s.m.Engines {
+		switch e := &s.m.Engines[i]; {
+		case e.Name != r.Engine || e.Evacuation == nil:
+		case e.Reachable:
+			return mirror.ErrEngineAnswers
+		case e.Evacuation.State != mirror.EvacuationMoved || e.Evacuation.Open > 0:
+			return mirror.ErrServes
+		case e.Evacuation.ForgottenAt != nil:
+			return mirror.ErrForgotten
+		default:
+			now := time.Now().UTC()
+			e.Evacuation.ForgottenAt, e.Evacuation.ForgottenBy = &now, r.By
+			e.Evacuation.Unproven, e.Evacuation.Objects = e.Evacuation.Objects, 0
+			return nil
+		}
+	}
+	return mirror.ErrNotEvacuated
+}
+
+// ResolveUnproven implements api.Decider.
+func (s *Store) ResolveUnproven(_ context.Context, r mirror.UnprovenResolution) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := len(s.m.Unproven)
+	s.m.Unproven = slices.DeleteFunc(s.m.Unproven, func(v view.Unproven) bool {
+		return slices.Contains(r.IDs, v.ID) || r.Engine != "" && v.Engine == r.Engine ||
+			r.Environment != "" && v.Tenant == r.Tenant && v.Environment == r.Environment
+	})
+	n := before - len(s.m.Unproven)
+	if n == 0 {
+		return 0, mirror.ErrNotFound
+	}
+	return n, nil
+}

@@ -12,6 +12,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -30,6 +31,7 @@ type Mirror struct {
 	Applications []view.Application
 	Engines      []view.Engine
 	Orphans      []view.Orphan
+	Unproven     []view.Unproven
 	Owners       []view.Owner
 	Operations   []mirror.Operation
 	Moves        []view.Move
@@ -233,6 +235,17 @@ func (s *Store) Orphans(_ context.Context, _ view.Scope, f view.Filter,
 			return string(v.Engine) + "/" + string(v.Kind) + "/" + v.Name
 		},
 		func(v view.Orphan) bool { return is(f.Engine, v.Engine) && is(f.Tenant, v.Tenant) }, p)
+}
+
+// Unproven lists unproven objects.
+func (s *Store) Unproven(_ context.Context, _ view.Scope, f view.Filter,
+	p view.Page) ([]view.Unproven, string, error) {
+	return listing(s, func(m *Mirror) []view.Unproven { return m.Unproven },
+		func(v view.Unproven) string { return newest(v.ForgottenAt) + strconv.FormatInt(v.ID, 10) },
+		func(v view.Unproven) bool {
+			return is(f.Engine, v.Engine) && is(f.Tenant, v.Tenant) &&
+				is(f.Environment, v.Environment)
+		}, p)
 }
 
 // Operations lists operations.

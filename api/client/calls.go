@@ -109,6 +109,12 @@ func (l lists) Orphans(ctx context.Context, f view.Filter, limit int) ([]view.Or
 	return all[view.Orphan](ctx, l.conn, "strays", f, limit)
 }
 
+// Unproven lists the objects of forgotten engines and clusters.
+func (l lists) Unproven(ctx context.Context, f view.Filter, limit int) ([]view.Unproven,
+	error) {
+	return all[view.Unproven](ctx, l.conn, "unproven", f, limit)
+}
+
 // Owners lists the names of owners and their pinned accounts.
 func (l lists) Owners(ctx context.Context, f view.Filter, limit int) ([]view.Owner, error) {
 	return all[view.Owner](ctx, l.conn, "owners", f, limit)
@@ -349,6 +355,20 @@ func (d decisions) SyncOwn(ctx context.Context, environment fleet.EnvironmentID,
 	err = d.conn.do(ctx, http.MethodPost,
 		path("tenants", string(environment.Tenant), "environments",
 			string(environment.Name), "own-applications", namespace, name, "sync"), nil, ask, &out)
+	return out, err
+}
+
+// ForgetEngine stops waiting for an evacuated engine.
+func (d decisions) ForgetEngine(ctx context.Context, r mirror.EngineForgetting) (out view.Engine,
+	err error) {
+	err = d.conn.do(ctx, http.MethodPost, path("forget", "engine"), nil, r, &out)
+	return out, err
+}
+
+// ResolveUnproven takes unproven objects off the list.
+func (d decisions) ResolveUnproven(ctx context.Context, r mirror.UnprovenResolution) (
+	out wire.Resolved, err error) {
+	err = d.conn.do(ctx, http.MethodPost, path("unproven", "resolve"), nil, r, &out)
 	return out, err
 }
 

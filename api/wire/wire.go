@@ -80,6 +80,11 @@ type ApproveRequest struct {
 	Note     string         `json:"note,omitempty" maxLength:"1024" doc:"Why, for those who read it later"`
 }
 
+// Resolved is the answer to a decision about unproven objects.
+type Resolved struct {
+	Objects int `json:"objects" doc:"How many are off the list"`
+}
+
 // OrphanRequest requests the removal of an Application whose deletion is blocked, without its
 // cluster.
 type OrphanRequest struct {

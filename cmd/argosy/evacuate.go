@@ -69,6 +69,10 @@ func evacuationOf(e *mirror.Evacuation, now time.Time) table.Value {
 	text := fmt.Sprintf("%s for %s, by %s: %d environments elsewhere, %d Applications not adopted "+
 		"yet, %d objects left here", e.State, fleet.Age(now.Sub(e.Since)), e.By, e.Away, e.Open,
 		e.Objects)
+	if e.ForgottenAt != nil {
+		text += fmt.Sprintf("; forgotten %s ago by %s, %d objects unproven",
+			fleet.Age(now.Sub(*e.ForgottenAt)), e.ForgottenBy, e.Unproven)
+	}
 	if e.Message != "" {
 		text += "; " + e.Message
 	}

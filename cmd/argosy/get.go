@@ -121,6 +121,11 @@ var resources = []resource{
 	{plural: "orphans", aliases: []string{"orphan"}, filters: []string{"tenant", "engine"},
 		about: "every live object is declared",
 		list:  lister((*client.Client).Orphans, orphanName, orphanColumns)},
+	{plural: "unproven", filters: []string{"tenant", "environment", "engine"},
+		about: "no engine or cluster is forgotten, or all its objects are proven gone",
+		list: lister((*client.Client).Unproven, func(v view.Unproven) string {
+			return strconv.FormatInt(v.ID, 10)
+		}, unprovenColumns)},
 	{
 		plural: "owners", aliases: []string{"owner"},
 		about: "no owner has been looked up on the Git host yet",

@@ -57,7 +57,11 @@ type Evacuation struct {
 	Away    int              `json:"away"`      // environments that are elsewhere
 	Open    int              `json:"open"`      // Applications not adopted by their new engines yet
 	Objects int              `json:"leftovers"` // rows of objects that the engine is to lose
-	Answers bool             `json:"-"`         // the engine is reachable, and a replica follows it
+	// when a person decided that the engine never returns; absent otherwise
+	ForgottenAt *time.Time `json:"forgottenAt,omitempty"`
+	ForgottenBy string     `json:"forgottenBy,omitempty"`
+	Unproven    int        `json:"unproven,omitempty"` // objects whose deletion is not proven then
+	Answers     bool       `json:"-"`                  // it is reachable, and a replica follows it
 	// the record was lost with the mirror; the engines that got its environments show it
 	Lost bool `json:"-"`
 }

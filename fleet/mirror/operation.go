@@ -22,6 +22,8 @@ const (
 	OperationRebuild      OperationKind = "Rebuild"
 	OperationMove         OperationKind = "Move" // of an environment to another engine
 	OperationEvacuate     OperationKind = "Evacuate"
+	OperationForget       OperationKind = "Forget"
+	OperationResolve      OperationKind = "ResolveUnproven"
 )
 
 // OperationState is the state of an Operation.

@@ -25,6 +25,7 @@ type FleetStats struct {
 	Agents    AgentStats
 	// live objects without a row; for agents' engines as last reported
 	Orphans     map[fleet.EngineName]int
+	Unproven    map[mirror.Lost]Backlog // objects whose deletion is not proven
 	Holds       map[mirror.HoldReason]Backlog
 	Problems    map[fleet.Severity]int
 	Quarantines int

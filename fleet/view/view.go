@@ -69,6 +69,49 @@ type Orphan struct {
 	RemovedAt   *time.Time            `json:"removedAt,omitempty"` // when the removal was decided
 }
 
+// Unproven is an object whose deletion is not proven, since a person has forgotten the engine or
+// the cluster that had it (ADR 0065). It stays listed until a read of the returned engine or a
+// person proves that it is gone.
+type Unproven struct {
+	ID          int64                 `json:"id"`
+	Lost        mirror.Lost           `json:"lost" enum:"Engine,Cluster"` // what is forgotten
+	Engine      fleet.EngineName      `json:"engine"`
+	Kind        fleet.ObjectKind      `json:"kind"`
+	Name        string                `json:"name"`
+	Tenant      fleet.TenantName      `json:"tenant,omitempty"`
+	Environment fleet.EnvironmentName `json:"environment,omitempty"`
+	Deployment  fleet.DeploymentName  `json:"deployment,omitempty"`
+	// of an Application's workload; of a cluster Secret, its API server
+	Server    string `json:"server,omitempty"`
+	Namespace string `json:"namespace,omitempty"`
+	UID       string `json:"uid,omitempty"` // absent: it was never seen
+	// when the engine was last seen with it
+	SeenAt      *time.Time `json:"seenAt,omitempty"`
+	Risk        string     `json:"risk"` // what it may still do
+	ForgottenAt time.Time  `json:"forgottenAt"`
+	ForgottenBy string     `json:"forgottenBy"`
+	Reason      string     `json:"reason,omitempty"`
+}
+
+// RiskOf returns what the object may do if it still exists.
+func (u Unproven) RiskOf() string {
+	app := fleet.ApplicationID{Tenant: u.Tenant, Deployment: u.Deployment,
+		Environment: u.Environment}
+	switch {
+	case u.Lost == mirror.LostCluster && u.Kind == fleet.ObjectApplication:
+		return "the workload of " + app.String() + " may still run on the cluster"
+	case u.Lost == mirror.LostCluster:
+		return "it may still be on the cluster"
+	case u.Kind == fleet.ObjectApplication:
+		return "its Argo CD may still sync the workload of " + app.String()
+	case u.Kind == fleet.ObjectCluster:
+		return "the credential of environment " + app.In().String() + " in it may still be used"
+	case u.Kind == fleet.ObjectRepository:
+		return "the repository's credential in it may still be used"
+	}
+	return "none by itself"
+}
+
 // Owner is an owner's name in declarations or settings, pinned to the account or team that had the
 // name on first use. No other account counts by the name.
 type Owner struct {

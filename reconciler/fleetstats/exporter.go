@@ -74,6 +74,9 @@ var (
 	descOrphans = desc("argosy_strays",
 		"Live objects of an engine that bear our labels and that no declaration asks for. Of "+
 			"clusters behind agents, those that have any.", "engine")
+	descUnproven = desc("argosy_unproven_objects",
+		"Objects whose deletion is not proven since a person has forgotten their engine or "+
+			"cluster, by which of both.", "lost")
 	descOldest = desc("argosy_engine_oldest_waiting_timestamp_seconds",
 		"Since when the object waits that has waited longest to be handled; absent when none does.",
 		"engine")
@@ -112,7 +115,7 @@ var descs = []*prometheus.Desc{descUp, descLeader, descSeen, descFetched, descAp
 	descFailing, descBehind, descListings, descListingAge, descOpen, descOpenAge, descUnderWay,
 	descReachable, descAttended, descLastSeen, descFault,
 	descLag, descQueue, descCPU, descMemory,
-	descRows, descUnread, descParked, descOrphans, descOldest,
+	descRows, descUnread, descParked, descOrphans, descUnproven, descOldest,
 	descAgents, descAgentRows, descAgentsWait, descHolds, descHoldAge, descProblems, descQuarantin,
 	descReviews, descReviewAge, descJobs, descStops, descStopAge}
 
@@ -238,6 +241,9 @@ func (s exporter) engines(f view.FleetStats) {
 	}
 	for name, n := range f.Orphans {
 		s.count(descOrphans, n, string(name))
+	}
+	for _, lost := range []mirror.Lost{mirror.LostEngine, mirror.LostCluster} {
+		s.count(descUnproven, f.Unproven[lost].Count, string(lost))
 	}
 }
 

@@ -20,14 +20,7 @@ const sqlAway = `FROM placements p WHERE p.body ? 'evacuated' AND p.body -> 'eva
 func (s *Decisions) RequestEvacuation(ctx context.Context, r mirror.EvacuationRequest) error {
 	engine := text(string(r.Engine))
 	err := s.decide(ctx, func(tx pgx.Tx) error {
-		var answers bool
-		err := tx.QueryRow(ctx, `
-			SELECT coalesce(bool_or(e.reachable AND l.expires_at > now()), false) FROM engines e
-			LEFT JOIN leases l ON l.name = 'engine/' || e.engine WHERE e.engine = $1`, engine).Scan(&answers)
-		if err == nil && answers {
-			err = mirror.ErrEngineAnswers
-		}
-		if err != nil {
+		if err := refuseIfAnswers(ctx, tx, engine); err != nil {
 			return err
 		}
 		operation := newID()
@@ -58,6 +51,18 @@ func (s *Decisions) RequestEvacuation(ctx context.Context, r mirror.EvacuationRe
 		s.decided(ctx, "")
 	}
 	return wrap(err, "evacuation of engine %s", r.Engine)
+}
+
+// refuseIfAnswers returns mirror.ErrEngineAnswers if a worker reaches the engine now.
+func refuseIfAnswers(ctx context.Context, tx pgx.Tx, engine string) error {
+	var answers bool
+	err := tx.QueryRow(ctx, `
+		SELECT coalesce(bool_or(e.reachable AND l.expires_at > now()), false) FROM engines e
+		LEFT JOIN leases l ON l.name = 'engine/' || e.engine WHERE e.engine = $1`, engine).Scan(&answers)
+	if err == nil && answers {
+		err = mirror.ErrEngineAnswers
+	}
+	return err
 }
 
 // EndEvacuation ends an evacuation: it is undone if no environment is elsewhere yet; otherwise the
@@ -99,24 +104,27 @@ func (s *Decisions) EndEvacuation(ctx context.Context, r mirror.EvacuationReques
 	return wrap(err, "end of the evacuation of engine %s", r.Engine)
 }
 
-// provenEmpty counts the environments that are elsewhere. If there are some, it returns
-// mirror.ErrEvacuatedAway unless the engine's worker has proven that none of their objects is left.
+// provenEmpty counts the environments that are elsewhere. If there are some, or a person has
+// forgotten the engine, it returns mirror.ErrEvacuatedAway unless the engine's worker has proven
+// that none of their objects is left.
 // If the record was lost, the objects have no rows, and a worker that has just connected may not
 // have listed them yet.
 func provenEmpty(ctx context.Context, tx pgx.Tx, engine string) (away int, err error) {
-	var open, rows, orphans int
-	var back bool
+	var open, rows, orphans, unproven int
+	var back, forgotten bool
 	err = tx.QueryRow(ctx, `
 		SELECT (SELECT count(*) `+sqlAway+`$1),
 			(SELECT count(*) FROM application_moves WHERE from_engine = $1 AND step <> 'Done'),
 			(SELECT count(*) FROM desired WHERE engine = $1 AND absent),
 			(SELECT count(*) FROM strays WHERE engine = $1),
+			(SELECT count(*) FROM unproven WHERE engine = $1 AND lost = 'Engine'),
+			coalesce((SELECT forgotten_at IS NOT NULL FROM evacuations WHERE engine = $1), false),
 			coalesce((SELECT e.reachable AND l.expires_at > now() AND (e.since < now() - interval '1 minute'
 					OR NOT (SELECT restored FROM evacuations WHERE engine = $1))
 				FROM engines e JOIN leases l ON l.name = 'engine/' || e.engine WHERE e.engine = $1), false)`, engine).
-		Scan(&away, &open, &rows, &orphans, &back)
+		Scan(&away, &open, &rows, &orphans, &unproven, &forgotten, &back)
 	switch {
-	case err != nil || away == 0:
+	case err != nil || away == 0 && !forgotten:
 		return away, err
 	case open > 0:
 		return away, fmt.Errorf("%w: %d Applications are not adopted by their new engines yet",
@@ -127,6 +135,9 @@ func provenEmpty(ctx context.Context, tx pgx.Tx, engine string) (away int, err e
 	case rows+orphans > 0:
 		return away, fmt.Errorf("%w: %d objects are not removed yet, and %d are orphans",
 			mirror.ErrEvacuatedAway, rows, orphans)
+	case unproven > 0:
+		return away, fmt.Errorf("%w: the deletion of %d objects is not proven",
+			mirror.ErrEvacuatedAway, unproven)
 	}
 	return away, nil
 }
@@ -226,11 +237,14 @@ func (s *Plans) ReadmitEngine(ctx context.Context, engine fleet.EngineName) (end
 	return ended, wrap(err, "evacuation of engine %s", engine)
 }
 
-// Away returns the environments that an evacuated engine has lost to other engines.
+// Away returns the environments that an evacuated engine has lost to other engines. Those of
+// Applications that a person has forgotten are among them, also if they are declared no more.
 func (s *Work) Away(ctx context.Context, engine fleet.EngineName) (map[fleet.EnvironmentID]bool,
 	error) {
 	ids, err := collect(ctx, s.database, pgx.RowToStructByPos[fleet.EnvironmentID],
-		`SELECT p.tenant, p.environment `+sqlAway+`$1`, string(engine))
+		`SELECT p.tenant, p.environment `+sqlAway+`$1
+		UNION SELECT u.tenant, u.environment FROM unproven u WHERE u.lost = 'Engine' AND u.engine = $1 AND u.kind = 'Application'`,
+		string(engine))
 	all := make(map[fleet.EnvironmentID]bool, len(ids))
 	for _, id := range ids {
 		all[id] = true

@@ -282,6 +282,10 @@ func countStats(ctx context.Context, tx pgx.Tx, f *view.FleetStats) (err error) 
 	if f.Stops, err = backlogs[mirror.StopScope](ctx, tx, few("scope", "at", "stops")); err != nil {
 		return err
 	}
+	if f.Unproven, err = backlogs[mirror.Lost](ctx, tx,
+		few("lost", "forgotten_at", "unproven")); err != nil {
+		return err
+	}
 	problems, err := backlogs[fleet.Severity](ctx, tx, few("severity", noTime, sqlProblems+" p"))
 	if err != nil {
 		return err

@@ -331,10 +331,11 @@ func (s *Plans) RecentCreations(ctx context.Context,
 	return created, wrap(err, "recent creations")
 }
 
-// Vanished returns the keys whose rows were deleted because their objects were proven deleted; none
-// if the database is not of the incarnation life, in which the caller found their rows unwanted. A
-// missing row alone proves nothing: the database may have lost it. A proof from before a fail-over
-// holds: the fail-over lost or kept it together with the state that lists the object as unwanted.
+// Vanished returns the keys whose rows were deleted because their objects were proven deleted, or
+// because a person has forgotten their engine; none if the database is not of the incarnation life,
+// in which the caller found their rows unwanted. A missing row alone proves nothing: the database
+// may have lost it. A proof from before a fail-over holds: the fail-over lost or kept it together
+// with the state that lists the object as unwanted.
 func (s *Plans) Vanished(ctx context.Context, life string,
 	keys []fleet.ObjectKey) ([]fleet.ObjectKey, error) {
 	gone, err := collect(ctx, s.database, pgx.RowToStructByPos[fleet.ObjectKey], `

@@ -104,6 +104,7 @@ func prunings(r Retention) []pruning {
 			SELECT e.engine FROM engines e WHERE e.since < now() - $1::interval
 				AND NOT EXISTS (SELECT FROM declarations d WHERE d.kind = 'Engine' AND d.tenant = '' AND d.name = e.engine)
 				AND NOT EXISTS (SELECT FROM placements p WHERE p.engine = e.engine) AND NOT EXISTS (SELECT FROM desired d WHERE d.engine = e.engine)
+				AND NOT EXISTS (SELECT FROM unproven u WHERE u.lost = 'Engine' AND u.engine = e.engine)
 				AND NOT EXISTS (SELECT FROM agents a WHERE a.engine = e.engine AND a.ended_at IS NULL)
 			LIMIT $2 FOR UPDATE SKIP LOCKED)`},
 		{"access tokens", 10 * time.Minute, `DELETE FROM agent_access WHERE hash IN (

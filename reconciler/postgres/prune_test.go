@@ -53,6 +53,7 @@ var bounded = map[string]string{
 	"reach":         "environments",
 	"listings":      "the config repo",
 	"move_requests": "environments", "application_moves": "desired",
+	"unproven":    "desired",
 	"evacuations": "engines", "drains": "engines", "drain_moves": "environments",
 	"rebalance_moves":  "rebalances",
 	"owners":           "names that the platform has ever declared as owners",

@@ -244,6 +244,9 @@ const sqlRemove = `
 		RETURNING d.engine, d.kind, d.name, d.tenant, d.seq, d.deletion, d.uid),
 	swept AS (DELETE FROM status s USING changed c WHERE s.engine = c.engine AND s.kind = c.kind AND s.name = c.name
 		RETURNING s.engine, s.kind, s.name, s.uid),
+	proven AS (DELETE FROM unproven u USING changed c
+		WHERE u.lost = 'Engine' AND u.engine = c.engine AND u.kind = c.kind AND u.name = c.name
+			AND c.uid IN ('', u.uid)),
 	unlisted AS (DELETE FROM strays s USING changed c
 		WHERE s.engine = c.engine AND s.kind = c.kind AND s.name = c.name AND s.uid = c.uid),
 	buried AS (
@@ -474,7 +477,9 @@ func (s *Work) Cursor(ctx context.Context, engine fleet.EngineName) (int64, erro
 	return cursor, wrap(err, "cursor of engine %s", engine)
 }
 
-// EngineSpecs returns the declared engines, and undeclared ones that still have rows to delete.
+// EngineSpecs returns the declared engines, undeclared ones that still have rows to delete, and
+// forgotten ones with unproven objects: one that returns is frozen. Another declared engine with
+// the same installationID may be the same Argo CD, which has one worker only.
 func (s *Plans) EngineSpecs(ctx context.Context) (map[fleet.EngineName]fleet.EngineSpec, error) {
 	type named struct {
 		name fleet.EngineName
@@ -488,7 +493,10 @@ func (s *Plans) EngineSpecs(ctx context.Context) (map[fleet.EngineName]fleet.Eng
 		SELECT e.engine, e.spec FROM engines e
 		WHERE e.spec IS NOT NULL AND (
 			EXISTS (SELECT FROM declarations d WHERE d.kind = 'Engine' AND d.tenant = '' AND d.name = e.engine) OR
-			EXISTS (SELECT FROM desired d WHERE d.engine = e.engine))`)
+			EXISTS (SELECT FROM desired d WHERE d.engine = e.engine) OR
+			EXISTS (SELECT FROM unproven u WHERE u.lost = 'Engine' AND u.engine = e.engine) AND NOT EXISTS (
+				SELECT FROM declarations d WHERE d.kind = 'Engine' AND d.tenant = ''
+					AND d.body #>> '{engine,argocd,installationID}' = e.spec #>> '{argocd,installationID}'))`)
 	specs := make(map[fleet.EngineName]fleet.EngineSpec, len(all))
 	for _, n := range all {
 		specs[n.name] = n.spec

@@ -44,6 +44,21 @@ func (s *session) freezeAway(ctx context.Context) error {
 	}
 }
 
+// recall precedes every verification of an evacuated engine: what a person has forgotten of it is
+// removed now that the engine is back, by rows that the verification reads.
+func (s *session) recall(ctx context.Context) error {
+	store, ok := s.Rows.(Evacuations)
+	if !s.Evacuated || !ok {
+		return nil
+	}
+	n, err := store.Recall(ctx, s.lease.Lease())
+	if n > 0 {
+		s.Log.Warn("a forgotten engine has returned; its unproven objects are removed", "engine",
+			s.Engine, "objects", n)
+	}
+	return err
+}
+
 // rowsAway returns what FreezeAway needs of the live Applications of these environments.
 func (s *session) rowsAway(away map[fleet.EnvironmentID]bool) (rows []mirror.Row) {
 	for _, live := range s.target.Inventory() {

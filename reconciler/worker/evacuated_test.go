@@ -29,6 +29,8 @@ func (r *awayRows) Away(context.Context, fleet.EngineName) (map[fleet.Environmen
 	return r.away, nil
 }
 
+func (r *awayRows) Recall(context.Context, mirror.Lease) (int, error) { return 0, nil }
+
 // evacuatedSession has acme/web@prod, whose environment is away, on its engine.
 func evacuatedSession(t *testing.T, server *enginetest.Server) (*session, *awayRows, mirror.Row) {
 	t.Helper()

@@ -253,6 +253,9 @@ func (s *session) sink() engine.Sink {
 // the only walk of a worker over everything. It returns the highest sequence number that it read.
 func (s *session) verify(ctx context.Context) (seq int64, err error) {
 	started := time.Now()
+	if err := s.recall(ctx); err != nil {
+		return 0, fmt.Errorf("verify engine %s: %w", s.Engine, err)
+	}
 	rows := 0
 	var differ, secrets []fleet.ObjectKey
 	rowless := s.inventory()
@@ -408,9 +411,11 @@ func (s *session) checkHealth(ctx context.Context) {
 	if err == nil {
 		err = s.preflight(ctx, s.lease, s.target)
 	}
+	back := err == nil && !s.healthy
 	if s.healthy = err == nil; !s.healthy {
 		s.report(ctx, s.lease, mirror.EngineReport{Engine: s.Engine, Message: err.Error()})
 	}
+	s.verifyDue = s.verifyDue || back && s.Evacuated // a person may have forgotten it meanwhile
 }
 
 func (s *session) readRows(ctx context.Context) error {

@@ -99,6 +99,9 @@ type Moves interface {
 type Evacuations interface {
 	// Away returns the environments that an evacuated engine has lost to other engines.
 	Away(ctx context.Context, engine fleet.EngineName) (map[fleet.EnvironmentID]bool, error)
+	// Recall makes the unproven objects of a forgotten engine that has returned rows again, which
+	// remove them (ADR 0065), and returns their number.
+	Recall(ctx context.Context, lease mirror.Lease) (int, error)
 }
 
 // Inventories is a store that knows the objects without a row of all engines (ADR 0056).

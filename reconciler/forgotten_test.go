@@ -1,0 +1,94 @@
+package reconciler_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
+)
+
+func (e *evacuees) forget() error {
+	return e.store.Decisions.ForgetEngine(e.t.Context(), mirror.EngineForgetting{
+		Engine: e.dead.name, ConfirmGone: e.dead.name, By: "token:ann", Reason: "it burned"})
+}
+
+// declared reports whether the dead engine is declared.
+func (e *evacuees) declared() bool {
+	e.t.Helper()
+	all, _, err := e.store.Views.Engines(context.Background(), view.Scope{},
+		view.Filter{Engine: e.dead.name}, view.Page{Limit: 1})
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return len(all) > 0
+}
+
+func (e *evacuees) unproven() []view.Unproven {
+	e.t.Helper()
+	all, _, err := e.store.Views.Unproven(context.Background(), view.Scope{},
+		view.Filter{Engine: e.dead.name}, view.Page{Limit: 100})
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return all
+}
+
+// The engine never returns, so its file is removed. It returns in spite of that, without a
+// declaration: it is frozen before anything else, and every object is proven gone.
+func TestAForgottenEngineLeavesGitAndSyncsNothingWhenItReturns(t *testing.T) {
+	e := newEvacuees(t, func(e *evacuees) *replica { return e.start("a", options{}) })
+	e.dies()
+	if err := e.forget(); !errors.Is(err, mirror.ErrNotEvacuated) {
+		t.Fatalf("an engine that is not evacuated is forgotten: %v", err)
+	}
+	if err := e.evacuate(false); err != nil {
+		t.Fatal(err)
+	}
+	e.eventually("its environments are elsewhere", e.elsewhere)
+	e.commit("without the dead engine",
+		map[string]string{"fleet/engines/" + string(e.dead.name) + ".yaml": ""})
+	e.eventually("its file cannot go yet", func() error {
+		problems, _, err := e.store.Views.Problems(context.Background(), view.Scope{},
+			view.Filter{}, view.Page{Limit: 10})
+		if err != nil || len(problems) != 1 || problems[0].Code != "engine-in-use" {
+			return fmt.Errorf("%v, %w", problems, err)
+		}
+		return nil
+	})
+	e.eventually("a person forgets it", e.forget)
+	e.eventually("its file is gone", func() error {
+		if e.declared() {
+			return errors.New("it is declared")
+		}
+		return e.elsewhere()
+	})
+	apps := 0
+	for _, u := range e.unproven() {
+		if u.Kind == fleet.ObjectApplication && u.UID != "" && u.Server != "" && u.SeenAt != nil {
+			apps++
+		}
+	}
+	if apps < 2 {
+		t.Errorf("unproven are %+v", e.unproven())
+	}
+	e.dead.away.Store(false)
+	e.eventually("it is emptied, and all is proven", func() error {
+		for _, name := range []string{"web", "api"} {
+			if e.dead.server.Exists(keyOf(e.dead, "acme", name, "prod")) {
+				return fmt.Errorf("%s is on it", name)
+			}
+		}
+		if left := e.unproven(); len(left) > 0 {
+			return fmt.Errorf("%+v", left)
+		}
+		return nil
+	})
+	e.check()
+	if err := e.elsewhere(); err != nil {
+		t.Error(err)
+	}
+}
