@@ -39,7 +39,7 @@ chaos: ## run seeded histories of faults for MINUTES (default 30) from SEED on; 
 
 chaos-moves: ## let every process of a move fail at every step, on real parts (20 min)
 	@scripts/parts.sh git postgres lab argocd-2.14 argocd-3.5
-	$(GO) test ./test/e2e -v -timeout 0 -run TestMovesMeetFaultsOnRealParts -move.faults
+	$(GO) test ./test/e2e -v -timeout 0 -run TestMovesMeetFaults -move.faults
 
 load-adoption: ## adopt APPLICATIONS (default 300) of a real Argo CD 2.14 and 3.5, change and release them
 	@scripts/parts.sh git postgres lab argocd-2.14 argocd-3.5

@@ -50,8 +50,8 @@ var moveFaults = []struct {
 }
 
 // inEachRun are the cells that run without -move.faults: a step and a column.
-var inEachRun = map[mirror.MoveStep]int{mirror.MoveFreeze: 7, mirror.MoveAdopt: 1,
-	mirror.MoveDelete: 2}
+var inEachRun = map[mirror.MoveStep]int{mirror.MoveAdopt: 1, mirror.MoveDelete: 2,
+	mirror.MoveReturn: 7}
 
 // pauseFirst stops the replica as SIGSTOP does. Its leases run out, and a second one goes on. The
 // first one continues when the move has ended.
@@ -104,10 +104,31 @@ const faultLasts = 4 * time.Second
 // faultyMove moves acme/staging from engine to engine. Each move meets another fault.
 type faultyMove struct {
 	*system
+	*movesOf
 	sides [2]*example.Place // of the present move: A and B
-	conn  *pgx.Conn
+}
 
-	earlier string // operation of the move before the present one
+// movesOf follows the moves of one environment, one after the other.
+type movesOf struct {
+	tenant, environment string
+	conn                *pgx.Conn
+	earlier             string // operation of the move before the present one
+}
+
+// followMoves follows the moves of an environment.
+func (f *system) followMoves(t *testing.T, tenant, environment string) *movesOf {
+	t.Helper()
+	m := &movesOf{tenant: tenant, environment: environment, conn: f.connect(t)}
+	t.Cleanup(func() { _ = m.conn.Close(context.Background()) })
+	return m
+}
+
+// next is called before a move is requested.
+func (m *movesOf) next(t *testing.T) {
+	t.Helper()
+	check(t, m.conn.QueryRow(t.Context(), `SELECT coalesce(max(operation), '')
+		FROM application_moves WHERE tenant = $1 AND environment = $2`, m.tenant, m.environment).
+		Scan(&m.earlier))
 }
 
 // Every process of a move fails at every step. The move ends on the engine that it was requested
@@ -115,8 +136,7 @@ type faultyMove struct {
 func TestMovesMeetFaultsOnRealParts(t *testing.T) {
 	f := platform.use(t)
 	f.allHealthy(t)
-	c := &faultyMove{system: f, conn: f.connect(t)}
-	t.Cleanup(func() { _ = c.conn.Close(context.Background()) })
+	c := &faultyMove{system: f, movesOf: f.followMoves(t, "acme", "staging")}
 	const environment, grant = "tenants/acme/environments/staging.yaml", "fleet/tenants/acme.yaml"
 	before := map[string]string{environment: f.exampleFile(t, environment),
 		grant: f.exampleFile(t, grant)}
@@ -178,8 +198,7 @@ func (c *faultyMove) meet(t *testing.T, step mirror.MoveStep,
 		out, errs, code := c.argosy(t, "move", "environment", staging, "--to", to, "--dry-run")
 		return map[bool]string{true: out + errs}[code != 0]
 	})
-	check(t, c.conn.QueryRow(t.Context(), `SELECT coalesce(max(operation), '') FROM application_moves
-		WHERE tenant = 'acme' AND environment = 'staging'`).Scan(&c.earlier))
+	c.next(t)
 	began, unpause := time.Now(), func() {}
 	c.must(t, "move", "environment", staging, "--to", to)
 	if step == mirror.MoveReturn {
@@ -189,7 +208,7 @@ func (c *faultyMove) meet(t *testing.T, step mirror.MoveStep,
 		unpause = adopts.Resume
 		defer adopts.Resume()
 		c.reaches(t, mirror.MoveAdopt)
-		c.must(t, "move", "environment", staging, "--to", from)
+		defer c.undo(t, staging, from)()
 		to = from
 	}
 	c.reaches(t, step)
@@ -206,16 +225,26 @@ func (c *faultyMove) meet(t *testing.T, step mirror.MoveStep,
 	return time.Since(began)
 }
 
-// reaches waits until a step is next, or a later one.
-func (c *faultyMove) reaches(t *testing.T, step mirror.MoveStep) {
+// undo requests the undo of a move. The returned function waits for the command, which waits for
+// the control plane: the undo may end before it, and a fault may end it. Only where the environment
+// is afterwards shows that the undo was accepted.
+func (f *system) undo(t *testing.T, environment, engine string) (ended func()) {
+	t.Helper()
+	var command sync.WaitGroup
+	command.Go(func() { f.argosy(t, "move", "environment", environment, "--to", engine) })
+	return command.Wait
+}
+
+// reaches waits until a step of the environment's Application is next, or a later one.
+func (m *movesOf) reaches(t *testing.T, step mirror.MoveStep) {
 	t.Helper()
 	order := append(slices.Clone(faultySteps), mirror.MoveDone)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	for {
 		var now mirror.MoveStep
-		err := c.conn.QueryRow(ctx, `SELECT step FROM application_moves WHERE tenant = 'acme'
-			AND environment = 'staging' AND operation <> $1`, c.earlier).Scan(&now)
+		err := m.conn.QueryRow(ctx, `SELECT step FROM application_moves WHERE tenant = $1
+			AND environment = $2 AND operation <> $3`, m.tenant, m.environment, m.earlier).Scan(&now)
 		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 			t.Fatal(err)
 		}
