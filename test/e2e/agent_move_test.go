@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -49,7 +50,7 @@ spec:
   region: eu
 `, c.Server, base64.StdEncoding.EncodeToString(c.CA))},
 		map[string]string{"tenants/nomads/deployments/camp.yaml": f.deployment("camp", "camp",
-			"nomads-camp", "")}
+			"nomads-camp", "  sync: {mode: automated, prune: true, selfHeal: false}\n")}
 }
 
 // nomadSite is the environment nomads/camp on eu-1, and the engine plant-2 behind a firewall, which
@@ -139,7 +140,6 @@ func (n *nomadSite) moved(t *testing.T, to string) {
 		if open == 0 && there == 1 {
 			return ""
 		}
-		n.releaseDeletions()
 		return "not yet: " + n.must(t, "describe", "move", "nomads/camp")
 	})
 	eventually(t, "it is Healthy there", n.healthy(t, "nomads/camp@camp"))
@@ -158,13 +158,24 @@ func (n *nomadSite) moved(t *testing.T, to string) {
 	}
 }
 
-// releaseDeletions releases the deletions that wait behind the firewall, as the cluster's admin
-// does after more than 20 moves in an hour.
-func (n *nomadSite) releaseDeletions() {
-	shown, _ := n.edge.Run(binary, "agent", "release-deletions")
+// releaseDeletions releases the deletions that wait behind the firewall until the returned function
+// is called, as the cluster's admin does after more than 20 moves in an hour.
+func (n *nomadSite) releaseDeletions(t *testing.T) (end func()) {
+	ctx, cancel := context.WithCancel(t.Context())
 	option := regexp.MustCompile(`--digest ([0-9a-f]+)`)
-	if digest := option.FindStringSubmatch(shown); digest != nil {
-		_, _ = n.edge.Run(binary, "agent", "release-deletions", "--digest", digest[1])
+	var ended sync.WaitGroup
+	ended.Go(func() {
+		stack.Until(ctx, func() string {
+			shown, _ := n.edge.Run(binary, "agent", "release-deletions")
+			if digest := option.FindStringSubmatch(shown); digest != nil {
+				_, _ = n.edge.Run(binary, "agent", "release-deletions", "--digest", digest[1])
+			}
+			return "until the end"
+		})
+	})
+	return func() {
+		cancel()
+		ended.Wait()
 	}
 }
 
@@ -237,6 +248,7 @@ func TestMovesMeetFaultsOfAnAgent(t *testing.T) {
 	n := f.startNomads(t)
 	defer n.leave(t)
 	n.join(t)
+	defer n.releaseDeletions(t)()
 	moves := f.followMoves(t, "nomads", "camp")
 	faults := []struct {
 		name       string

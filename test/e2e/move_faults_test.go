@@ -138,10 +138,13 @@ func TestMovesMeetFaultsOnRealParts(t *testing.T) {
 	f.allHealthy(t)
 	c := &faultyMove{system: f, movesOf: f.followMoves(t, "acme", "staging")}
 	const environment, grant = "tenants/acme/environments/staging.yaml", "fleet/tenants/acme.yaml"
+	const checkout = "tenants/acme/deployments/checkout-staging.yaml"
 	before := map[string]string{environment: f.exampleFile(t, environment),
-		grant: f.exampleFile(t, grant)}
+		grant: f.exampleFile(t, grant), checkout: f.exampleFile(t, checkout)}
 	f.commit(t, "acme may be in the US", map[string]string{
-		grant: strings.Replace(before[grant], "regions: [eu]", "regions: [eu, us]", 1)})
+		// With selfHeal an undo has no step Return: Argo CD marks the resources by itself.
+		checkout: before[checkout] + "  sync: {mode: automated, prune: true, selfHeal: false}\n",
+		grant:    strings.Replace(before[grant], "regions: [eu]", "regions: [eu, us]", 1)})
 	workload, audited := f.workloadOf(t), len(f.audited(t))
 	owners := f.watchOwners(t)
 
