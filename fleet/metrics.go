@@ -11,14 +11,22 @@ import (
 // MaxMetricsEndpoints bounds the endpoints of one component.
 const MaxMetricsEndpoints = 16
 
-// Component is a component of an Argo CD whose load is measured.
+// Component is a component of an Argo CD that is measured and restarted.
 type Component string
 
-// Components that are measured.
+// Components of an Argo CD.
 const (
 	ApplicationController Component = "applicationController"
 	RepoServer            Component = "repoServer"
 )
+
+// Label returns what Argo CD's manifests call the component (app.kubernetes.io/component).
+func (c Component) Label() string {
+	if c == RepoServer {
+		return "repo-server"
+	}
+	return "application-controller"
+}
 
 // EngineMetrics are the endpoints from which the load of an engine's components is measured.
 type EngineMetrics struct {

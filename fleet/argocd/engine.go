@@ -45,6 +45,8 @@ type Options struct {
 	NoParams bool
 	// Preflight reads every Application too: for a single check by a person
 	Thorough bool
+	// components that Restart may be called for: Preflight names a missing right
+	Restarts []fleet.Component
 	Now      func() time.Time // default time.Now
 }
 

@@ -106,7 +106,15 @@ func behind(namespace, pod, ip string, port int) corev1.EndpointSubset {
 // metricsReader is an account whose only right is the one that docs/load.md asks for.
 func metricsReader(t testing.TB, c *stack.Cluster, namespace string, names ...string) *rest.Config {
 	t.Helper()
-	const account = "metrics-reader"
+	return accountWith(t, c, namespace, "metrics-reader", rbacv1.PolicyRule{APIGroups: []string{""},
+		Resources: []string{"services/proxy", "pods/proxy"}, ResourceNames: names,
+		Verbs: []string{"get"}})
+}
+
+// accountWith creates a service account with these rights in the namespace.
+func accountWith(t testing.TB, c *stack.Cluster, namespace, account string,
+	rules ...rbacv1.PolicyRule) *rest.Config {
+	t.Helper()
 	client, meta := c.Client(), metav1.ObjectMeta{Name: account, Namespace: namespace}
 	_, err := client.CoreV1().ServiceAccounts(namespace).Create(t.Context(),
 		&corev1.ServiceAccount{ObjectMeta: meta}, metav1.CreateOptions{})
@@ -114,9 +122,7 @@ func metricsReader(t testing.TB, c *stack.Cluster, namespace string, names ...st
 		t.Fatal(err)
 	}
 	if _, err = client.RbacV1().Roles(namespace).Create(t.Context(), &rbacv1.Role{ObjectMeta: meta,
-		Rules: []rbacv1.PolicyRule{{APIGroups: []string{""},
-			Resources: []string{"services/proxy", "pods/proxy"}, ResourceNames: names,
-			Verbs: []string{"get"}}}}, metav1.CreateOptions{}); err != nil {
+		Rules: rules}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err = client.RbacV1().RoleBindings(namespace).Create(t.Context(), &rbacv1.RoleBinding{

@@ -393,6 +393,11 @@ func (e preflight) checkRights(ctx context.Context, _ string) ([]engine.Finding,
 	if err != nil {
 		return nil, err
 	}
+	restarts, err := e.restartFindings(ctx)
+	if err != nil {
+		return nil, err
+	}
+	found = append(found, restarts...)
 	if found = append(found, further...); len(found) == 0 {
 		e.rightsCheckedAt.Store(e.options.Now().Unix())
 	}

@@ -248,6 +248,17 @@ type Prober interface {
 	RemoveProbe(ctx context.Context) error
 }
 
+// Restarter is an engine whose components can be restarted (ADR 0063).
+type Restarter interface {
+	// CheckRestart returns ErrRefused if Restart cannot work before a person has changed
+	// something: the component or a right is missing. It writes nothing.
+	CheckRestart(ctx context.Context, c fleet.Component) error
+	// Restart replaces every Pod of a component, once for each time of a request. It returns the
+	// reason why it has to be repeated, or "" once an uncached read proves that no earlier Pod is
+	// there.
+	Restart(ctx context.Context, c fleet.Component, requested time.Time) (waits string, err error)
+}
+
 // MetricsReader is an engine whose API server leads to the metrics of the engine's components.
 type MetricsReader interface {
 	// ReadMetrics returns the response of a Service or a Pod, which the caller bounds and closes.
