@@ -96,6 +96,10 @@ type (
 		ByEngine
 		ByRevision
 	}
+	remediesIn struct {
+		Paging
+		ByEngine
+	}
 	movesIn struct {
 		Paging
 		ByTenant
@@ -155,6 +159,9 @@ func (in *applicationsIn) query() (view.Filter, view.Page) {
 func (in *operationsIn) query() (view.Filter, view.Page) {
 	return view.Filter{Tenant: in.Tenant, Engine: in.Engine, Revision: in.Revision}, in.page()
 }
+func (in *remediesIn) query() (view.Filter, view.Page) {
+	return view.Filter{Engine: in.Engine}, in.page()
+}
 func (in *movesIn) query() (view.Filter, view.Page) {
 	return view.Filter{Tenant: in.Tenant, Environment: in.Environment}, in.page()
 }
@@ -213,6 +220,9 @@ func (s *Server) registerLists() {
 		s.reader.Unproven, s.platformOnly)
 	list[operationsIn](s, "operations", "Operations with requester and result, newest first",
 		s.reader.Operations)
+	list[remediesIn](s, "remedies",
+		"Restarts of components of engines that did not work, newest first (platform)",
+		s.reader.Remedies, s.platformOnly)
 	list[movesIn](s, "moves", "The last move of each environment to another engine",
 		s.reader.Moves)
 	list[rebalancesIn](s, "rebalances",

@@ -64,6 +64,9 @@ type History interface {
 	// Operations match Filter.{Tenant, Engine, Revision, Name (the operation's ID)}.
 	Operations(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
 		[]mirror.Operation, string, error)
+	// Remedies match Filter.Engine. The API calls it with the platform in scope only.
+	Remedies(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
+		[]mirror.Remedy, string, error)
 	// Moves match Filter.{Tenant, Environment}: the last move of each environment.
 	Moves(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
 		[]view.Move, string, error)

@@ -110,6 +110,13 @@ var kindFleet = describe(kind{
 							string(fleet.RebalanceAct))},
 				)},
 		)},
+	field{
+		name: "remedies",
+		doc: "What Argosy may do by itself about an engine that does not work " +
+			"(`docs/health.md`). An Engine may differ.",
+		value: remedies("", field{
+			name: "atOnce", doc: "Engines with a restart under way.", example: "1", fallback: "1",
+			value: integer(1, 100)})},
 	field{name: "defaults", doc: "Fields that deployments inherit when they leave them out. " +
 		"A tenant's TenantDefaults win.", value: defaults()},
 ), func(d *fleet.Declaration, s *fleet.FleetSpec) { d.Fleet = s })
@@ -213,7 +220,46 @@ var kindEngine = describe(kind{
 				name: "repoServer", doc: "The repo-server.",
 				value: metricsEndpoints("argocd-repo-server", "argocd-repo-server-0", "8084")},
 		)},
+	field{
+		name: "remedies",
+		doc: "What Argosy may do by itself when the engine does not work (`docs/health.md`). It " +
+			"does nothing on an engine behind an agent.",
+		value: remedies(" Left out: the Fleet's.")},
 ), func(d *fleet.Declaration, s *fleet.EngineSpec) { d.Engine = s })
+
+// remedies are the restarts that Argosy may make, and their budget.
+func remedies(leftOut string, more ...field) value {
+	fallback := func(text string) string {
+		if leftOut != "" {
+			return ""
+		}
+		return text
+	}
+	rule := func(what string) value {
+		return object(
+			field{
+				name: "mode", doc: "`Allowed`: Argosy restarts the " + what + ". `Forbidden`: it " +
+					"only reports the fault." + leftOut,
+				example:  string(fleet.RemedyAllowed),
+				fallback: fallback(string(fleet.RemedyForbidden)),
+				value:    wordOf(string(fleet.RemedyForbidden), string(fleet.RemedyAllowed))},
+			field{
+				name:    "after",
+				doc:     "How long the fault lasts before: a duration from 2m to 24h." + leftOut,
+				example: "10m", fallback: fallback("10m"),
+				value: value{shape: shapeDuration, least: int64(2 * time.Minute),
+					most: int64(24 * time.Hour)}},
+		)
+	}
+	return object(append([]field{
+		{name: "restartController", doc: "Against `ControllerStuck`.",
+			value: rule("application-controller")},
+		{name: "restartRepoServer", doc: "Against `RepoServerSilent`.",
+			value: rule("repo-server")},
+		{name: "perHour", doc: "Restarts of one engine in an hour." + leftOut, example: "2",
+			fallback: fallback("2"), value: integer(1, 60)},
+	}, more...)...)
+}
 
 // metricsEndpoints are addresses that the worker reads without a credential of its own, except the
 // one that it has for the engine's API server.

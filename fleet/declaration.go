@@ -66,6 +66,7 @@ type FleetSpec struct {
 	// ClusterHosts lists them.
 	RefusePrivateClusters bool           `json:"refusePrivateClusters,omitempty"`
 	Placement             FleetPlacement `json:"placement,omitzero"`
+	Remedies              FleetRemedies  `json:"remedies,omitzero"`
 	Defaults              Defaults       `json:"defaults,omitempty"`
 }
 
@@ -192,6 +193,8 @@ type EngineSpec struct {
 	ApplicationNamespaces []ApplicationNamespace `json:"applicationNamespaces,omitempty"`
 	// where the load of its components is measured; nil: placement counts Applications
 	Metrics *EngineMetrics `json:"metrics,omitempty"`
+	// restarts that differ from the Fleet's: see FleetRemedies.Of
+	Remedies *Remedies `json:"remedies,omitempty"`
 }
 
 // ApplicationNamespace gives the Applications of a namespace to one tenant. Its AppProject on the

@@ -140,6 +140,10 @@ type Store interface {
 	// ReadmitEngine removes the record of an evacuation that a person has ended, once the Clusters
 	// that were changed since are applied, and reports whether it has.
 	ReadmitEngine(ctx context.Context, engine fleet.EngineName) (bool, error)
+	// RemedyFacts are the engines that do not work, or have not since their last remedy.
+	RemedyFacts(ctx context.Context) ([]mirror.RemedyFacts, error)
+	// TakeRemedyStep records a step of an engine; mirror.ErrFenced when the lease has passed on.
+	TakeRemedyStep(ctx context.Context, lease mirror.Lease, step mirror.RemedyStep) error
 	// Mirror is the present version of the mirror.
 	Mirror(ctx context.Context) (mirror.State, error)
 	// Confirm records that the mirror at this version follows from the head of the config repo;

@@ -64,6 +64,8 @@ type options struct {
 	measureAgain time.Duration                       // after a move; default 15 min
 	task         func(context.Context)               // that runs while the replica leads
 	renderer     engine.Renderer                     // Argo CD's when nil
+	work         reach.WorkLimits                    // of every worker
+	wrap         func(engine.Engine) engine.Engine   // every engine; nil: none
 }
 
 func (h *house) start(name string, o options) *replica {
@@ -98,7 +100,11 @@ func (h *house) start(name string, o options) *replica {
 	dial := func(_ context.Context, e fleet.EngineName, _ fleet.EngineSpec,
 		stopped func(fleet.TenantName) bool) (engine.Engine, error) {
 		h.engines[e].dials.Add(1)
-		return h.engines[e].dial(r.dead, stopped, o.engine)
+		target, err := h.engines[e].dial(r.dead, stopped, o.engine)
+		if err == nil && o.wrap != nil {
+			target = o.wrap(target)
+		}
+		return target, err
 	}
 	r.Loop = reconciler.NewLoop(reconciler.Config{Source: r.source, Decoder: decoder{},
 		Renderer: o.renderer, Store: r.store, Leases: r.store, Stops: r.store,
@@ -114,7 +120,7 @@ func (h *house) start(name string, o options) *replica {
 				Reports: r.store,
 				Leases:  r.store, Secrets: h.secrets, Stops: board, Dial: dial,
 				Metrics: workerMetrics, Log: quiet(), Poll: 50 * time.Millisecond, Flight: o.flight,
-				Reach: o.reach}
+				Reach: o.reach, Work: o.work}
 		})
 	r.manager.Replicas, r.manager.Holder, r.manager.Beat = r.store, name, o.beat
 	ctx, cancel := context.WithCancel(context.Background())

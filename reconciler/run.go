@@ -62,6 +62,7 @@ func (l *Loop) Run(ctx context.Context) {
 	if l.Unready != nil {
 		standby.Go(func() { l.WhileLeading(ctx, l.drain) })
 	}
+	standby.Go(func() { l.WhileLeading(ctx, l.remedy) })
 	for attempts := 1; ctx.Err() == nil; attempts++ {
 		began := time.Now()
 		election := lease.Candidate{Store: l.Leases, Name: loopLease, Holder: l.Holder,

@@ -36,6 +36,7 @@ type Mirror struct {
 	Operations   []mirror.Operation
 	Moves        []view.Move
 	Rebalances   []mirror.Rebalance
+	Remedies     []mirror.Remedy
 	Revisions    []view.Revision
 	Problems     []fleet.Problem
 	Holds        []mirror.Hold
@@ -257,6 +258,14 @@ func (s *Store) Operations(_ context.Context, sc view.Scope, f view.Filter,
 			return is(sc.Tenant, o.Tenant) && is(f.Tenant, o.Tenant) && is(f.Engine, o.Engine) &&
 				is(f.Revision, o.Revision) && is(f.Name, o.ID)
 		}, p)
+}
+
+// Remedies lists the remedies of engines.
+func (s *Store) Remedies(_ context.Context, sc view.Scope, f view.Filter, p view.Page) (
+	[]mirror.Remedy, string, error) {
+	return listing(s, func(m *Mirror) []mirror.Remedy { return m.Remedies },
+		func(r mirror.Remedy) string { return newest(r.RequestedAt) + r.ID },
+		func(r mirror.Remedy) bool { return sc.Tenant == "" && is(f.Engine, r.Engine) }, p)
 }
 
 // Moves lists the last move of each environment.

@@ -168,6 +168,11 @@ func (l lists) Operations(ctx context.Context, f view.Filter, limit int) ([]mirr
 	return all[mirror.Operation](ctx, l.conn, "operations", f, limit)
 }
 
+// Remedies lists the restarts of components of engines, newest first.
+func (l lists) Remedies(ctx context.Context, f view.Filter, limit int) ([]mirror.Remedy, error) {
+	return all[mirror.Remedy](ctx, l.conn, "remedies", f, limit)
+}
+
 // Moves lists the last move of each environment.
 func (l lists) Moves(ctx context.Context, f view.Filter, limit int) ([]view.Move, error) {
 	return all[view.Move](ctx, l.conn, "moves", f, limit)

@@ -302,6 +302,8 @@ func describeEngine(ctx context.Context, c *client.Client, name string) (descrip
 			{Name: "Reachable", Value: reach(v, now)},
 			{Name: "Last seen", Value: lastSeen(v.LastSeenAt, now)},
 			{Name: "Works", Value: works(v.Work, now)},
+			{Name: "Remedy", Value: remedyOf(v.Remedy, now)},
+			{Name: "Next", Value: table.Text(v.NextRemedy)},
 			{Name: "Evacuation", Value: evacuationOf(v.Evacuation, now)},
 			{Name: "Message", Value: table.Text(v.Message)},
 			{Name: "Controller", Value: controllerLoad(v.Measured, now)},

@@ -144,6 +144,10 @@ var resources = []resource{
 		about: "no engine had a high measured load: `argosy simulate rebalance` shows the loads",
 		list: lister((*client.Client).Rebalances, func(r mirror.Rebalance) string { return r.ID },
 			rebalanceColumns)},
+	{plural: "remedies", aliases: []string{"remedy"}, filters: []string{"engine"},
+		about: "Argosy has restarted no component of an engine",
+		list: lister((*client.Client).Remedies, func(r mirror.Remedy) string { return r.ID },
+			remedyColumns)},
 	{plural: "revisions", aliases: []string{"revision", "revs", "rev"},
 		list: lister((*client.Client).Revisions, func(r view.Revision) string {
 			return string(r.Revision)

@@ -24,6 +24,7 @@ const (
 	OperationEvacuate     OperationKind = "Evacuate"
 	OperationForget       OperationKind = "Forget"
 	OperationResolve      OperationKind = "ResolveUnproven"
+	OperationRestart      OperationKind = "Restart" // of a component of an engine
 )
 
 // OperationState is the state of an Operation.

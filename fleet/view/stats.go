@@ -58,6 +58,8 @@ type EngineStats struct {
 	LastSeenAt time.Time        // while it is silent; else zero
 	Work       mirror.WorkState // "": unknown
 	Load       *mirror.Load     // nil: not measured of late
+	// its last remedy has failed, and it has not worked since
+	RemedyFailed bool
 	// out of sync, of revisions that are not applied
 	Rows    map[mirror.ApplyState]int
 	Waiting Backlog // rows of state Pending

@@ -273,6 +273,9 @@ type Engine struct {
 	ArgoCD     string     `json:"argocd,omitempty"` // version, if known
 	// whether the reachable engine works, since when, and the evidence; absent while it is unknown
 	Work *mirror.Work `json:"work,omitempty"`
+	// the last remedy since it worked last, and what happens next about it, or why nothing does
+	Remedy     *mirror.Remedy `json:"remedy,omitempty"`
+	NextRemedy string         `json:"nextRemedy,omitempty"`
 	// of its components; absent: it is not measured, and counts as the sum of its Applications
 	Measured *mirror.Load `json:"measured,omitempty"`
 	// absent unless the engine is evacuated

@@ -51,6 +51,9 @@ var (
 	descFault = desc("argosy_engine_fault",
 		"1 for what does not work on a reachable engine, else 0: ControllerStuck, QueueLong, "+
 			"RepoServerSilent, ClustersUnread. Absent while it is unknown.", "engine", "fault")
+	descRemedy = desc("argosy_engine_remedy_failed",
+		"1 while an engine does not work although Argosy has restarted a component of it, or could "+
+			"not, else 0.", "engine")
 	descLag = desc("argosy_engine_comparison_lag_seconds",
 		"Time from a requested comparison of an Application until its end, as the engine's "+
 			"application-controller measures it: the mean wait and the 95th percentile of the "+
@@ -113,7 +116,7 @@ var (
 
 var descs = []*prometheus.Desc{descUp, descLeader, descSeen, descFetched, descApplied,
 	descFailing, descBehind, descListings, descListingAge, descOpen, descOpenAge, descUnderWay,
-	descReachable, descAttended, descLastSeen, descFault,
+	descReachable, descAttended, descLastSeen, descFault, descRemedy,
 	descLag, descQueue, descCPU, descMemory,
 	descRows, descUnread, descParked, descOrphans, descUnproven, descOldest,
 	descAgents, descAgentRows, descAgentsWait, descHolds, descHoldAge, descProblems, descQuarantin,
@@ -229,6 +232,7 @@ func (s exporter) engines(f view.FleetStats) {
 				s.flag(descFault, e.Work == fault, name, string(fault))
 			}
 		}
+		s.flag(descRemedy, e.RemedyFailed, name)
 		s.load(e.Load, name)
 		s.time(descOldest, e.Waiting.Oldest, name)
 		for _, state := range rowStates {

@@ -73,7 +73,8 @@ func engineStats(ctx context.Context, tx pgx.Tx, f *view.FleetStats) (err error)
 	f.Engines, err = read(ctx, tx, func(row pgx.CollectableRow) (view.EngineStats, error) {
 		e := view.EngineStats{Rows: map[mirror.ApplyState]int{}}
 		var seen *time.Time
-		err := row.Scan(&e.Engine, &e.Reachable, &e.Attended, &seen, &e.Work, &e.Load)
+		err := row.Scan(&e.Engine, &e.Reachable, &e.Attended, &seen, &e.Work, &e.Load,
+			&e.RemedyFailed)
 		if !e.Load.Fresh(f.At) {
 			e.Load = nil
 		}
@@ -83,7 +84,7 @@ func engineStats(ctx context.Context, tx pgx.Tx, f *view.FleetStats) (err error)
 		}
 		return e, err
 	}, `
-		SELECT e.name, coalesce(g.reachable, false) AND NOT `+engineAway+`, coalesce(l.expires_at > clock_timestamp(), false), silent_since(e.name), coalesce(g.work, ''), CASE WHEN e.body #> '{engine,metrics}' IS NOT NULL THEN g.load END`+fromEngines+`
+		SELECT e.name, coalesce(g.reachable, false) AND NOT `+engineAway+`, coalesce(l.expires_at > clock_timestamp(), false), silent_since(e.name), coalesce(g.work, ''), CASE WHEN e.body #> '{engine,metrics}' IS NOT NULL THEN g.load END, `+sqlRemedyFailed+fromEngines+`
 		WHERE e.kind = 'Engine' AND e.tenant = '' ORDER BY e.name LIMIT 1000`)
 	if err != nil {
 		return err

@@ -441,7 +441,7 @@ func (s *Views) Engines(ctx context.Context, scope view.Scope, by view.Filter,
 				coalesce(CASE WHEN l.expires_at > now() THEN l.holder END, ''), coalesce(l.epoch, 0),
 				` + engineAway + `, a.id IS NOT NULL, greatest(r.beat_at, a.seen_at), g.went_back_at, coalesce(g.went_back, ''),
 				(SELECT count(*) FROM strays t WHERE t.engine = e.name),
-				(SELECT count(*) FROM reach t WHERE t.engine = e.name), (SELECT coalesce(sum(t.parked), 0) FROM reach t WHERE t.engine = e.name), silent_since(e.name), coalesce(g.work, ''), coalesce(g.work_message, ''), g.work_since, g.load,
+				(SELECT count(*) FROM reach t WHERE t.engine = e.name), (SELECT coalesce(sum(t.parked), 0) FROM reach t WHERE t.engine = e.name), silent_since(e.name), coalesce(g.work, ''), coalesce(g.work_message, ''), g.work_since, g.load, coalesce(g.next_remedy, ''), ` + sqlLastRemedy + `e.name ORDER BY r.requested_at DESC LIMIT 1),
 				(SELECT jsonb_build_object('state', t.state, 'message', t.message, 'since', t.since) FROM drains t WHERE t.engine = e.name),
 				(SELECT jsonb_build_object('state', t.state, 'message', t.message, 'since', t.since, 'by', t.by, 'reason', t.reason, 'at', t.at,
 					'forgottenAt', t.forgotten_at, 'forgottenBy', t.forgotten_by, 'unproven', (SELECT count(*) FROM unproven u WHERE u.engine = e.name AND u.lost = 'Engine'),
@@ -470,7 +470,7 @@ func scanEngine(row pgx.CollectableRow) (view.Engine, error) {
 	err := row.Scan(&e.Name, &d, &e.Reachable, &e.Message, &e.Since, &e.ArgoCD, &e.Holder, &e.Epoch,
 		&away, &joined, &seen, &e.WentBackAt, &e.WentBack, &e.Orphans,
 		&e.Unreachable, &e.Parked, &e.LastSeenAt, &work.State, &work.Message, &workSince,
-		&e.Measured, &e.Drain, &e.Evacuation)
+		&e.Measured, &e.NextRemedy, &e.Remedy, &e.Drain, &e.Evacuation)
 	if work.State != "" && workSince != nil && e.Reachable && !away {
 		work.Since = *workSince
 		e.Work = &work

@@ -42,7 +42,8 @@ func TestMigrateByManyReplicasAtOnce(t *testing.T) {
 }
 
 // dropOrphans reverts the migration of orphans, and those after it.
-const dropOrphans = `ALTER TABLE engines DROP COLUMN inventoried; ALTER TABLE mirror DROP COLUMN confirmed_in; DROP FUNCTION silent_since, silent_engines; DROP VIEW silences; DROP FUNCTION keep_agent_contact CASCADE; ALTER TABLE engines DROP COLUMN agent_replica, DROP COLUMN agent_seen_at, DROP COLUMN work, DROP COLUMN work_message, DROP COLUMN work_since, DROP COLUMN load;
+const dropOrphans = `DROP TABLE remedies; ALTER TABLE engines DROP COLUMN next_remedy;
+	ALTER TABLE engines DROP COLUMN inventoried; ALTER TABLE mirror DROP COLUMN confirmed_in; DROP FUNCTION silent_since, silent_engines; DROP VIEW silences; DROP FUNCTION keep_agent_contact CASCADE; ALTER TABLE engines DROP COLUMN agent_replica, DROP COLUMN agent_seen_at, DROP COLUMN work, DROP COLUMN work_message, DROP COLUMN work_since, DROP COLUMN load;
 	DROP TABLE unproven; ALTER TABLE engines DROP COLUMN unfit; DROP TABLE evacuations; DROP INDEX placements_evacuated; DROP FUNCTION fence_evacuation;
 	DROP TABLE rebalance_moves, rebalances; DROP TABLE drains, drain_moves; ALTER TABLE agents DROP COLUMN protocol; DROP TABLE move_requests, application_moves; DROP TABLE listings; DROP TABLE recorded_changes, owners; DROP TABLE reach; DROP TABLE strays, tombstones; DROP FUNCTION remove_stray; ALTER TABLE desired DROP COLUMN uid;
 	ALTER TABLE engines DROP COLUMN went_back_at, DROP COLUMN went_back; `

@@ -74,6 +74,8 @@ func prunings(r Retention) []pruning {
 			LIMIT $2 FOR UPDATE SKIP LOCKED)`},
 		{"rebalances", r.Operations, `DELETE FROM rebalances WHERE id IN (
 			SELECT id FROM rebalances WHERE ended_at < now() - $1::interval ORDER BY ended_at LIMIT $2 FOR UPDATE SKIP LOCKED)`},
+		{"remedies", r.Operations, `DELETE FROM remedies WHERE id IN (
+			SELECT id FROM remedies WHERE ended_at < now() - $1::interval LIMIT $2 FOR UPDATE SKIP LOCKED)`},
 		{"approvals", r.Operations, `DELETE FROM approvals WHERE revision IN (
 			SELECT revision FROM approvals a WHERE at < now() - $1::interval AND NOT EXISTS (SELECT FROM holds h WHERE h.revision = a.revision)
 			ORDER BY at LIMIT $2 FOR UPDATE SKIP LOCKED)`},

@@ -21,6 +21,8 @@ var history = map[string]string{
 		SELECT 'old-' || i, '', '', now(), now() - $2::text::interval, 0, 0, 0, 0, 0, now() FROM generate_series(1, $1::int) i`,
 	"pulls": `INSERT INTO pulls (number, state, head, settled, tenants, tenant_uids, body, changed_at)
 		SELECT i, 'merged', 'h', true, '{acme}', '{}', '{}', now() - $2::text::interval FROM generate_series(1, $1::int) i`,
+	"remedies": `INSERT INTO remedies (id, engine, restarts, state, fault, fault_since, ended_at)
+		SELECT 'old-' || i, 'e', 'repoServer', 'Helped', 'RepoServerSilent', now(), now() - $2::text::interval FROM generate_series(1, $1::int) i`,
 	"audit":        `INSERT INTO audit (at, actor, action, subject, tenant) SELECT now() - $2::text::interval, 'ann', 'old', '', '' FROM generate_series(1, $1::int) i`,
 	"tokens":       `INSERT INTO tokens SELECT 'old-' || i, '', 'n', '', NULL, 'read', '', now(), NULL, now() - $2::text::interval FROM generate_series(1, $1::int) i`,
 	"tenants":      `INSERT INTO tenants (tenant, removed_at) SELECT 'gone', now() - $2::text::interval FROM generate_series(1, $1::int) i`,

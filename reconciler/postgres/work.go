@@ -479,18 +479,25 @@ func (s *Work) Cursor(ctx context.Context, engine fleet.EngineName) (int64, erro
 
 // EngineSpecs returns the declared engines, undeclared ones that still have rows to delete, and
 // forgotten ones with unproven objects: one that returns is frozen. Another declared engine with
-// the same installationID may be the same Argo CD, which has one worker only.
+// the same installationID may be the same Argo CD, which has one worker only. Their remedies are
+// those in effect.
 func (s *Plans) EngineSpecs(ctx context.Context) (map[fleet.EngineName]fleet.EngineSpec, error) {
 	type named struct {
 		name fleet.EngineName
 		spec fleet.EngineSpec
 	}
+	var defaults fleet.FleetRemedies
 	all, err := collect(ctx, s.database, func(row pgx.CollectableRow) (named, error) {
 		var n named
-		err := row.Scan(&n.name, &n.spec)
+		var fleetWide *fleet.FleetRemedies
+		err := row.Scan(&n.name, &n.spec, &fleetWide)
+		if fleetWide != nil {
+			defaults = *fleetWide
+		}
 		return n, err
 	}, `
-		SELECT e.engine, e.spec FROM engines e
+		SELECT e.engine, e.spec, (SELECT d.body #> '{fleet,remedies}' FROM declarations d WHERE d.kind = 'Fleet' AND d.tenant = '' LIMIT 1)
+		FROM engines e
 		WHERE e.spec IS NOT NULL AND (
 			EXISTS (SELECT FROM declarations d WHERE d.kind = 'Engine' AND d.tenant = '' AND d.name = e.engine) OR
 			EXISTS (SELECT FROM desired d WHERE d.engine = e.engine) OR
@@ -499,6 +506,8 @@ func (s *Plans) EngineSpecs(ctx context.Context) (map[fleet.EngineName]fleet.Eng
 					AND d.body #>> '{engine,argocd,installationID}' = e.spec #>> '{argocd,installationID}'))`)
 	specs := make(map[fleet.EngineName]fleet.EngineSpec, len(all))
 	for _, n := range all {
+		remedies := defaults.Of(n.spec.Remedies)
+		n.spec.Remedies = &remedies
 		specs[n.name] = n.spec
 	}
 	return specs, wrap(err, "engines")

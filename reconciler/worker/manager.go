@@ -136,7 +136,8 @@ func sameInstance(a, b fleet.EngineSpec) bool {
 	return a.ArgoCD == b.ArgoCD && reflect.DeepEqual(a.Connection, b.Connection) &&
 		reflect.DeepEqual(a.DedicatedTo, b.DedicatedTo) && // the preflight depends on it
 		slices.Equal(a.ApplicationNamespaces, b.ApplicationNamespaces) &&
-		reflect.DeepEqual(a.Metrics, b.Metrics)
+		reflect.DeepEqual(a.Metrics, b.Metrics) &&
+		slices.Equal(a.Remedies.Restarts(), b.Remedies.Restarts()) // the preflight depends on it
 }
 
 // Wake makes the manager list the engines, and all workers read changed rows.

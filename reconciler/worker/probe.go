@@ -19,9 +19,10 @@ type prober struct {
 	*connection
 	changed pacing.Signal // the state has changed: maintain reports it
 
-	mu   sync.Mutex
-	work *reach.Work
-	last mirror.Work
+	mu       sync.Mutex
+	work     *reach.Work
+	last     mirror.Work
+	remedied time.Time // the last step of a remedy
 }
 
 const probeEvery = 5 * time.Second // between two questions for an answer
@@ -59,6 +60,9 @@ func (p *prober) run(ctx context.Context) error {
 			return err
 		}
 		p.judge()
+		if err := p.remedy(ctx); err != nil && !p.retryable(ctx, err) {
+			return err
+		}
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)

@@ -180,17 +180,25 @@ func readEngines(ctx context.Context, s settings.Settings) (map[fleet.EngineName
 		return nil, "", err
 	}
 	specs, bad := map[fleet.EngineName]fleet.EngineSpec{}, 0
+	var defaults fleet.FleetRemedies
 	err = source{mirror: mirror}.Changed(ctx, "", fleet.Revision(head.Commit), nil,
 		func(f reconciler.File) error {
 			in, ours := decoder{}.Decode(f)
 			switch {
 			case ours && in.Declaration == nil:
 				bad++
+			case ours && in.Declaration.Fleet != nil:
+				defaults = in.Declaration.Fleet.Remedies
 			case ours && in.Declaration.Engine != nil:
 				specs[fleet.EngineName(in.Key.Name)] = *in.Declaration.Engine
 			}
 			return nil
 		})
+	for name, spec := range specs {
+		remedies := defaults.Of(spec.Remedies)
+		spec.Remedies = &remedies
+		specs[name] = spec
+	}
 	text := fmt.Sprintf("head %s, %d engines", head.Commit.Short(), len(specs))
 	if bad > 0 {
 		text += fmt.Sprintf(", %d files that do not decode (`argosy get problems`)", bad)

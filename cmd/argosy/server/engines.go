@@ -45,7 +45,8 @@ func (e engines) connect(ctx context.Context, name fleet.EngineName, spec fleet.
 		return nil, err
 	}
 	return argocd.Connect(name, spec, config, argocd.Options{
-		Stopped: stopped, InFlight: 2 * e.inFlight, Thorough: e.thorough})
+		Stopped: stopped, InFlight: 2 * e.inFlight, Thorough: e.thorough,
+		Restarts: spec.Remedies.Restarts()})
 }
 
 func (e engines) config(ctx context.Context, name fleet.EngineName,
