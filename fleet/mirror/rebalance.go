@@ -2,6 +2,7 @@ package mirror
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"argosy.dev/argosy/fleet"
@@ -25,13 +26,13 @@ const (
 	RebalanceObsolete RebalanceState = "Obsolete" // it did not hold any more
 )
 
+// RebalanceOpen are the states of an open rebalance.
+var RebalanceOpen = []RebalanceState{RebalanceProposed, RebalanceMoving, RebalanceWaiting,
+	RebalancePaused, RebalanceStopped}
+
 // Open reports whether a rebalance in this state may still request moves.
 func (s RebalanceState) Open() bool {
-	switch s {
-	case RebalanceDone, RebalanceRejected, RebalanceObsolete:
-		return false
-	}
-	return true
+	return slices.Contains(RebalanceOpen, s)
 }
 
 // Requests reports whether a rebalance in this state may request moves.

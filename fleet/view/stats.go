@@ -32,7 +32,8 @@ type FleetStats struct {
 	Rechecks    Backlog        // pending review jobs, for pull requests and the branch
 	Jobs        map[string]int // review jobs, by River's state
 	Stops       map[mirror.StopScope]Backlog
-	Rollouts    []RolloutLatency // requested ones, and those that have started
+	Rebalance   mirror.RebalanceState // of the open one; "": there is none
+	Rollouts    []RolloutLatency      // requested ones, and those that have started
 }
 
 // Backlog is a number of items and the time of the oldest.

@@ -108,6 +108,8 @@ var (
 	descJobs = desc("argosy_jobs",
 		"Review jobs, by state. Retryable: it failed and is tried again; discarded: it failed "+
 			"for good.", "state")
+	descRebalance = desc("argosy_rebalance",
+		"1 for the state of the open rebalance, which relieves engines with a high load.", "state")
 	descStops   = desc("argosy_stops", "Emergency stops in force, by scope.", "scope")
 	descStopAge = desc("argosy_stops_oldest_timestamp_seconds",
 		"Since when the oldest emergency stop is in force, by scope; absent when there is none.",
@@ -120,7 +122,7 @@ var descs = []*prometheus.Desc{descUp, descLeader, descSeen, descFetched, descAp
 	descLag, descQueue, descCPU, descMemory,
 	descRows, descUnread, descParked, descOrphans, descUnproven, descOldest,
 	descAgents, descAgentRows, descAgentsWait, descHolds, descHoldAge, descProblems, descQuarantin,
-	descReviews, descReviewAge, descJobs, descStops, descStopAge}
+	descReviews, descReviewAge, descJobs, descRebalance, descStops, descStopAge}
 
 func desc(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc(name, help, labels, nil)
@@ -304,6 +306,13 @@ func (s exporter) people(f view.FleetStats) {
 		s.count(descProblems, f.Problems[severity], string(severity))
 	}
 	s.count(descQuarantin, f.Quarantines)
+	for _, state := range mirror.RebalanceOpen {
+		n := 0
+		if state == f.Rebalance {
+			n = 1
+		}
+		s.count(descRebalance, n, string(state))
+	}
 	for _, scope := range stopScopes {
 		s.count(descStops, f.Stops[scope].Count, string(scope))
 		s.time(descStopAge, f.Stops[scope].Oldest, string(scope))

@@ -65,7 +65,8 @@ func TestCollectorExportsTheFleetOnTheLeader(t *testing.T) {
 		}
 		shows(t, scrape(), "argosy_database_up 1", "argosy_leader 0")
 		store.stats = view.FleetStats{Leads: true, Quarantines: 3,
-			Source: view.SourceStats{FetchedAt: time.Now(), Behind: true},
+			Rebalance: mirror.RebalanceStopped,
+			Source:    view.SourceStats{FetchedAt: time.Now(), Behind: true},
 			Engines: []view.EngineStats{
 				{Engine: "eu-1", Reachable: true, Rows: map[mirror.ApplyState]int{
 					mirror.ApplyFailed: 2},
@@ -80,7 +81,9 @@ func TestCollectorExportsTheFleetOnTheLeader(t *testing.T) {
 			Holds: map[mirror.HoldReason]view.Backlog{
 				mirror.HoldDeletions: {Count: 4, Oldest: time.Unix(1000, 0)}}}
 		s.read(t.Context())
-		shows(t, scrape(), "argosy_leader 1", "argosy_quarantines 3", "argosy_source_behind 1",
+		shows(t, scrape(), "argosy_leader 1", "argosy_quarantines 3",
+			`argosy_rebalance{state="Stopped"} 1`, `argosy_rebalance{state="Moving"} 0`,
+			"argosy_source_behind 1",
 			`argosy_engine_reachable{engine="eu-1"} 1`,
 			`argosy_engine_attended{engine="eu-1"} 0`,
 			`argosy_engine_rows{engine="eu-1",state="Failed"} 2`,

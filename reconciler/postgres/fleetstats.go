@@ -293,7 +293,12 @@ func countStats(ctx context.Context, tx pgx.Tx, f *view.FleetStats) (err error) 
 	}
 	quarantines, err := backlogs[string](ctx, tx, few("''", noTime, "quarantines"))
 	f.Problems, f.Quarantines = countsOf(problems), quarantines[""].Count
-	return err
+	if err != nil {
+		return err
+	}
+	return tx.QueryRow(ctx,
+		`SELECT coalesce((SELECT state FROM rebalances WHERE ended_at IS NULL), '')`).Scan(
+		&f.Rebalance)
 }
 
 // queueStats counts pending review jobs. An ended job is stored for a while and not counted,
