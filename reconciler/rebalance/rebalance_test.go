@@ -95,7 +95,7 @@ func TestARebalanceIsAssessed(t *testing.T) {
 		"it begins": {mirror.RebalanceFacts{Open: of(9, 0, 0)}, "Moving", "0 under way, 9 left", 5},
 		"open moves of others count": {mirror.RebalanceFacts{Open: of(9, 0, 0), UnderWay: 4},
 			"Moving", "", 1},
-		"they use the budget": {mirror.RebalanceFacts{Open: of(9, 0, 0), UnderWay: 6}, "Waiting",
+		"they use the budget": {mirror.RebalanceFacts{Open: of(9, 0, 0), UnderWay: 5}, "Waiting",
 			"churn.atOnce is 5", 0},
 		"its own do": {mirror.RebalanceFacts{Open: of(9, 5, 0), UnderWay: 5}, "Moving",
 			"5 under way, 9 left", 0},
