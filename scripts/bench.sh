@@ -33,6 +33,8 @@ placement | fleet)
   scripts/parts.sh git postgres
   failed=0
   .cache/bin/bench -only fleets "$@" || failed=$?
+  printf '\nSmall fleets against the best of all assignments\n'
+  go test -count 1 -run Optimum -v ./fleet/placement | sed -n 's/.*optimum_test.go:[0-9]*: //p; /FAIL/p' || failed=$?
   printf '\nThe drain of 200 Applications, one of which fails, at two budgets: engines in memory, a real PostgreSQL\n'
   go test -run '^$' -bench Drain -benchtime 1x -timeout 30m ./reconciler || failed=$?
   exit "$failed"
