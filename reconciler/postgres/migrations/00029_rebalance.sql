@@ -42,6 +42,7 @@ CREATE TABLE rebalance_moves (
 CREATE INDEX rebalance_moves_requested ON rebalance_moves (operation) WHERE state = 'Requested';
 CREATE INDEX rebalance_moves_ended ON rebalance_moves (ended_at) WHERE state IN ('Refused', 'Undone');
 CREATE INDEX rebalance_moves_begun ON rebalance_moves (requested_at);
+CREATE INDEX drain_moves_at ON drain_moves (at);
 CREATE INDEX application_moves_since ON application_moves (since); -- the engines of moves that have ended of late
 
 -- The platform's: no right for argosy_reader and argosy_agent.
