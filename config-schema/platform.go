@@ -85,9 +85,9 @@ var kindFleet = describe(kind{
 		name: "placement", doc: "What placement may do in the whole fleet.", value: object(
 			field{
 				name: "churn",
-				doc: "How fast an engine with `state: Draining` is emptied. Each engine has " +
-					"this budget for itself. A rebalance has what the moves of all engines " +
-					"leave of it.", value: object(
+				doc: "How fast an engine with `state: Draining` is emptied, and misplaced " +
+					"environments leave theirs. Each engine has this budget for itself. A " +
+					"rebalance has what the moves of all engines leave of it.", value: object(
 					field{
 						name: "atOnce",
 						doc: "Environments that leave the engine at once. A move that waits " +
@@ -109,6 +109,13 @@ var kindFleet = describe(kind{
 						value: wordOf(string(fleet.RebalanceOff), string(fleet.RebalancePropose),
 							string(fleet.RebalanceAct))},
 				)},
+			field{
+				name: "misplaced",
+				doc: "What happens to an environment whose engine violates a constraint, for " +
+					"example after a change of its region. `Move`: Argosy moves it to an engine " +
+					"that satisfies all, within `churn`. `Stay`: it stays until a person moves it.",
+				example: "Move", fallback: string(fleet.MisplacedStay),
+				value: wordOf(string(fleet.MisplacedStay), string(fleet.MisplacedMove))},
 		)},
 	field{
 		name: "remedies",

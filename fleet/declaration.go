@@ -74,6 +74,8 @@ type FleetSpec struct {
 type FleetPlacement struct {
 	Churn     Churn     `json:"churn,omitzero"`
 	Rebalance Rebalance `json:"rebalance,omitzero"`
+	// what happens to an environment whose engine violates a constraint; "" means Stay
+	Misplaced MisplacedPolicy `json:"misplaced,omitempty"`
 }
 
 // Rebalance is how engines with a high measured load are relieved.
@@ -94,8 +96,19 @@ const (
 // OrDefaults returns the rebalance with the defaults of omitted fields.
 func (r Rebalance) OrDefaults() Rebalance { return Rebalance{cmp.Or(r.Mode, RebalancePropose)} }
 
-// Churn limits how many environments leave one draining engine. Each engine has a budget of its
-// own: no drain waits for another. A rebalance has what the open moves of all engines leave of it.
+// MisplacedPolicy is what happens to an environment whose engine violates one of its constraints.
+type MisplacedPolicy string
+
+// Policies for misplaced environments: they stay until a person moves them, or Argosy moves them
+// within the budget of their engine.
+const (
+	MisplacedStay MisplacedPolicy = "Stay"
+	MisplacedMove MisplacedPolicy = "Move"
+)
+
+// Churn limits how many environments leave one engine that drains, or that has misplaced
+// environments. Each engine has a budget of its own: no drain waits for another. A rebalance has
+// what the open moves of all engines leave of it.
 type Churn struct {
 	AtOnce  int `json:"atOnce,omitempty"`  // environments under way; 1..100; default 2
 	PerHour int `json:"perHour,omitempty"` // environments that begin; 1..10000; default 30

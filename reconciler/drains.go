@@ -19,12 +19,13 @@ const (
 	drainSpacing  = time.Second      // at least
 )
 
-// drainer empties the engines that are declared Draining, apart from reconciles: it requests moves
-// as people do, and the loop takes them. It keeps nothing that another replica needs.
+// drainer empties the engines that are declared Draining, and takes misplaced environments off
+// theirs if the Fleet declares that, apart from reconciles: it requests moves as people do, and the
+// loop takes them. It keeps nothing that another replica needs.
 type drainer struct {
 	*Loop
 	patience time.Duration
-	ended    []fleet.EngineName // the draining engines for which drains were last ended
+	ended    []fleet.EngineName // all drains but theirs were ended last
 	clean    bool               // ended is known
 	retry    map[fleet.EngineName]attempt
 }
@@ -62,9 +63,11 @@ func (l *Loop) drain(ctx context.Context) {
 // check takes the next step of each drain. No step waits for an engine, or for another drain.
 func (d *drainer) check(ctx context.Context, at *basis) {
 	var draining []fleet.EngineName
+	misplaced := at.state.Misplaced()
 	catalog := at.state.Catalog()
 	for _, name := range catalog.Engines() {
-		if e := catalog.Engine(name); e != nil && e.Engine.State == fleet.EngineDraining {
+		e, left := catalog.Engine(name), false
+		if _, left = misplaced[name]; e != nil && (left || e.Engine.State == fleet.EngineDraining) {
 			draining = append(draining, name)
 		}
 	}
@@ -77,7 +80,7 @@ func (d *drainer) check(ctx context.Context, at *basis) {
 	}
 	requested := false
 	for _, engine := range draining {
-		n, err := d.step(ctx, at, engine)
+		n, err := d.step(ctx, at, engine, misplaced)
 		if err != nil {
 			d.failed(ctx, engine, err)
 		}
@@ -94,12 +97,19 @@ func (d *drainer) failed(ctx context.Context, engine fleet.EngineName, err error
 	}
 }
 
-// step requests the next moves of a drain, and returns how many.
-func (d *drainer) step(ctx context.Context, at *basis, engine fleet.EngineName) (n int,
-	err error) {
+// step requests the next moves of a drain, and returns how many. misplaced counts the environments
+// that leave engines which do not drain.
+func (d *drainer) step(ctx context.Context, at *basis, engine fleet.EngineName,
+	misplaced map[fleet.EngineName]int) (n int, err error) {
 	f, err := d.Store.Drain(ctx, engine, d.patience)
 	if err != nil {
 		return 0, err
+	}
+	left, partial := misplaced[engine]
+	if partial {
+		if f.Environments, f.Objects = left, 0; left+len(f.Open) == 0 {
+			return 0, nil // the last one has left
+		}
 	}
 	churn := at.state.Catalog().Fleet().Placement.Churn.OrDefaults()
 	now, allowed := drain.Assess(f, churn)
@@ -109,11 +119,15 @@ func (d *drainer) step(ctx context.Context, at *basis, engine fleet.EngineName) 
 	switch last := d.retry[engine]; {
 	case allowed == 0:
 	case last.revision != at.revision || time.Since(last.at) >= min(drain.Retry, d.patience):
-		if n, now, err = d.request(ctx, at, engine, f, now, allowed, churn); err != nil {
+		c := placement.Change{Kind: placement.Drain, Engine: engine, Misplaced: partial}
+		if n, now, err = d.request(ctx, at, c, f, now, allowed, churn); err != nil {
 			return n, err
 		}
 	case len(f.Open) == 0:
 		now = last.drain
+	}
+	if partial {
+		now.Message = "misplaced environments: " + now.Message
 	}
 	if now.State == f.State && now.Message == f.Message {
 		return n, nil
@@ -125,16 +139,16 @@ func (d *drainer) step(ctx context.Context, at *basis, engine fleet.EngineName) 
 }
 
 // request simulates the drain and requests its first moves.
-func (d *drainer) request(ctx context.Context, at *basis, engine fleet.EngineName,
+func (d *drainer) request(ctx context.Context, at *basis, c placement.Change,
 	f mirror.DrainFacts, now mirror.Drain, allowed int, churn fleet.Churn) (int, mirror.Drain,
 	error) {
-	delete(d.retry, engine)
+	delete(d.retry, c.Engine)
 	unready, err := d.Unready.Unready(ctx)
 	if err != nil {
 		return 0, now, err
 	}
 	out, err := d.simulate(ctx, func() (placement.Outcome, error) {
-		return at.state.Simulate(placement.Change{Kind: placement.Drain, Engine: engine}, unready)
+		return at.state.Simulate(c, unready)
 	})
 	if err != nil {
 		return 0, now, err
@@ -142,9 +156,9 @@ func (d *drainer) request(ctx context.Context, at *basis, engine fleet.EngineNam
 	next := drain.Next(out, f, allowed)
 	if len(next) == 0 {
 		now = drain.Stuck(out, f, now)
-		d.retry[engine] = attempt{at: time.Now(), revision: at.revision, drain: now}
+		d.retry[c.Engine] = attempt{at: time.Now(), revision: at.revision, drain: now}
 		return 0, now, nil
 	}
-	n, err := d.Store.RequestDrain(ctx, engine, churn, next)
+	n, err := d.Store.RequestDrain(ctx, c.Engine, churn, next)
 	return n, now, err
 }

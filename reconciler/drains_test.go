@@ -359,6 +359,50 @@ func (d *drained) moveRequests() (n int) {
 	return n
 }
 
+// The region of eu-1 changes: its environments move within the budget, and one that a person brings
+// back stays until the moves are resumed.
+func TestMisplacedEnvironmentsMoveByThemselves(t *testing.T) {
+	d := newDrained(t, 3, 2, "{atOnce: 1, perHour: 100}, misplaced: Move")
+	var fixed atomic.Bool
+	a := d.start("a", failing(&fixed, "e01"))
+	d.ready()
+	path := "fleet/engines/eu-1.yaml"
+	elsewhere := map[string]string{path: strings.Replace(platform()[path], "region: eu",
+		"region: us", 1)}
+	planned, err := d.preview(a, d.propose(1, d.head(), elsewhere)).Plan.Report()
+	if err != nil || len(planned.Drains) != 1 || !planned.Drains[0].Misplaced ||
+		len(planned.Drains[0].Moves) != 3 {
+		t.Fatalf("planned %+v, %v", planned.Drains, err)
+	}
+	d.commit("eu-1 is in the US", elsewhere)
+	d.eventually("the others have moved", func() error {
+		d.begun(1)
+		return d.moved(2)
+	})
+	d.reaches(mirror.DrainWaiting, "misplaced environments: acme/e01 waits in Compare")
+	if _, err := d.store.Decisions.RequestMove(t.Context(), mirror.MoveRequest{By: "token:ann",
+		Environment: fleet.EnvironmentID{Tenant: "acme", Name: "e01"}, To: "eu-1"}); err != nil {
+		t.Fatal(err)
+	}
+	d.reaches(mirror.DrainWaiting, "acme/e01 was undone by token:ann")
+	fixed.Store(true)
+	n := d.moveRequests()
+	d.passes(a, 5)
+	if got := d.moveRequests(); got != n {
+		t.Errorf("an undone move was requested again")
+	}
+	if err := d.store.Decisions.ResumeDrain(t.Context(),
+		mirror.DrainPause{Engine: "eu-1", By: "token:ann"}); err != nil {
+		t.Fatal(err)
+	}
+	d.eventually("all have moved, and nothing is left to do", func() error {
+		if e := d.engine("eu-1"); e.Drain != nil || e.Load.Environments != 0 {
+			return fmt.Errorf("%+v", e)
+		}
+		return cmp.Or(d.moved(3), d.converged())
+	})
+}
+
 // Environments that have moved stay where they are. A move under way ends, or a person undoes it.
 func TestAnEngineThatIsActiveAgainEndsTheMovesUnderWay(t *testing.T) {
 	d := newDrained(t, 10, 2, "{atOnce: 10, perHour: 100}")

@@ -652,7 +652,9 @@ func (a *app) writeDescription(d description) error {
 func placementFacts(p fleet.Placement) []table.Fact {
 	fix := ""
 	if p.Misplaced != "" {
-		fix = "argosy move environment " + p.Environment.String() + " --to ENGINE"
+		fix = "argosy move environment " + p.Environment.String() + " --to ENGINE; with " +
+			"placement.misplaced: Move in the Fleet Argosy moves it (argosy describe engine " +
+			string(p.Engine) + ")"
 	}
 	size := table.Value{}
 	if l := p.TooLarge; l != nil {

@@ -40,10 +40,11 @@ type MoveRequest struct {
 	To          fleet.EngineName
 	By          string
 	Note        string
-	Undo        bool   // the environment returns to the engine that it was leaving
-	DryRun      bool   // nothing is recorded but the reasons against it
-	Drain       bool   // because its engine drains; refused if that is no longer declared
-	Rebalance   string // the id of the rebalance that requested it; refused with mode Off
+	Undo        bool // the environment returns to the engine that it was leaving
+	DryRun      bool // nothing is recorded but the reasons against it
+	// because its engine drains or it is misplaced there; refused if that is no longer so
+	Drain     bool
+	Rebalance string // the id of the rebalance that requested it; refused with mode Off
 	// the environment's engine is evacuated, and takes no part; To is chosen by the plan
 	Evacuates bool
 }

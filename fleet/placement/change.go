@@ -33,6 +33,8 @@ type Change struct {
 	Like fleet.EngineName `json:"like,omitempty"`
 	// Capacity is the new one of Join and Scale; a field of 0 keeps its value.
 	Capacity fleet.Capacity `json:"capacity,omitzero"`
+	// Misplaced drains the engine of its misplaced environments alone.
+	Misplaced bool `json:"-"`
 }
 
 // Snapshot is a fleet at one moment.
@@ -52,6 +54,8 @@ type Served struct {
 	Engine  fleet.EngineName // "": it waits for one
 	Fixed   string           // why it cannot leave its engine, or ""
 	Unready int              // Applications that are not Synced and Healthy
+	// Misplaced: its engine violates a constraint
+	Misplaced bool
 	// Reads are the repositories that it reads with a credential of its tenant, ReadsOpen those
 	// that it reads without one: no two tenants read one repository on one engine if one of them
 	// has a credential. Repositories that the platform shares are in neither.
@@ -253,11 +257,11 @@ func compareRisk(a, b Served) int {
 
 func compareNames(a, b fleet.EnvironmentID) int { return strings.Compare(a.String(), b.String()) }
 
-// evacuate moves every environment off the change's engine.
+// evacuate moves every environment off the change's engine, or every misplaced one.
 func (m *simulation) evacuate() {
 	for i := range m.Environments {
 		e := &m.Environments[i]
-		if e.Engine != m.change.Engine {
+		if e.Engine != m.change.Engine || m.change.Misplaced && !e.Misplaced {
 			continue
 		}
 		if e.Fixed != "" {

@@ -1,4 +1,5 @@
-// Package drain decides what an engine with `state: Draining` does next. It is pure: the leader's
+// Package drain decides what an engine with `state: Draining`, or with misplaced environments that
+// Argosy moves, does next. It is pure: the leader's
 // loop reads the facts and requests the moves.
 package drain
 
@@ -96,6 +97,10 @@ func Next(out placement.Outcome, f mirror.DrainFacts, allowed int) []mirror.Move
 			skip[m.Environment] = true
 		}
 	}
+	note := "drain of engine "
+	if out.Misplaced {
+		note = "misplaced on engine "
+	}
 	var next []mirror.MoveRequest
 	for _, m := range out.Moves {
 		if len(next) == allowed {
@@ -103,7 +108,7 @@ func Next(out placement.Outcome, f mirror.DrainFacts, allowed int) []mirror.Move
 		}
 		if !skip[m.Environment] {
 			next = append(next, mirror.MoveRequest{Environment: m.Environment, To: m.To,
-				By: "argosy", Note: "drain of engine " + string(m.From), Drain: true})
+				By: "argosy", Note: note + string(m.From), Drain: true})
 		}
 	}
 	return next

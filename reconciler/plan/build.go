@@ -57,7 +57,8 @@ func (o *outcome) plan() (*Plan, error) {
 	return p, o.finish(p, m)
 }
 
-// drainsInto simulates the drains that begin with the plan, for its report.
+// drainsInto simulates the moves off engines that begin with the plan, for its report: off those
+// that begin to drain, and those of environments that are misplaced from now on.
 func (o *outcome) drainsInto(p *Plan) error {
 	if !o.request.Explain || o.placed.Blocked {
 		return nil
@@ -66,16 +67,51 @@ func (o *outcome) drainsInto(p *Plan) error {
 		if c.Key.Kind != fleet.KindEngine || drains(c.Before) || !drains(c.After) {
 			continue
 		}
-		out, err := place.SimulateAfter(o.base.state, o.declared, o.placed.Layers,
-			placement.Change{Kind: placement.Drain, Engine: fleet.EngineName(c.Key.Name)},
-			place.Status{Unready: o.request.Unready})
-		if err != nil {
+		if err := o.drainInto(fleet.EngineName(c.Key.Name), false); err != nil {
 			return err
 		}
-		o.drains = append(o.drains, report.Drain{Engine: out.Engine, Moves: out.Moves,
-			Left: out.Left, Churn: o.declared.After.Fleet().Placement.Churn.OrDefaults()})
+	}
+	for _, engine := range o.newlyMisplaced(p) {
+		if err := o.drainInto(engine, true); err != nil {
+			return err
+		}
 	}
 	return nil
+}
+
+func (o *outcome) drainInto(engine fleet.EngineName, misplaced bool) error {
+	out, err := place.SimulateAfter(o.base.state, o.declared, o.placed.Layers,
+		placement.Change{Kind: placement.Drain, Engine: engine, Misplaced: misplaced},
+		place.Status{Unready: o.request.Unready})
+	if err != nil {
+		return err
+	}
+	o.drains = append(o.drains, report.Drain{Engine: out.Engine, Misplaced: misplaced,
+		Moves: out.Moves, Left: out.Left,
+		Churn: o.declared.After.Fleet().Placement.Churn.OrDefaults()})
+	return nil
+}
+
+// newlyMisplaced lists the engines that misplaced environments leave from now on, sorted: because
+// of the plan's placements, or because the Fleet has them moved.
+func (o *outcome) newlyMisplaced(p *Plan) []fleet.EngineName {
+	after, engines := o.declared.After, map[fleet.EngineName]bool{}
+	if after.Fleet().Placement.Misplaced != fleet.MisplacedMove {
+		return nil
+	}
+	for _, pl := range p.Placements {
+		engines[pl.Engine] = engines[pl.Engine] || pl.Misplaced != ""
+	}
+	if o.base.state.Catalog.Fleet().Placement.Misplaced != fleet.MisplacedMove {
+		o.placed.Layers.Placements.Each(func(_ fleet.EnvironmentID, pl fleet.Placement) {
+			engines[pl.Engine] = engines[pl.Engine] || pl.Misplaced != ""
+		})
+	}
+	maps.DeleteFunc(engines, func(name fleet.EngineName, misplaced bool) bool {
+		e := after.Engine(name)
+		return !misplaced || e == nil || drains(e)
+	})
+	return slices.Sorted(maps.Keys(engines))
 }
 
 func drains(d *fleet.Declaration) bool {

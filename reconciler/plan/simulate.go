@@ -1,9 +1,12 @@
 package plan
 
 import (
+	"maps"
+
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/fleet/placement"
+	"argosy.dev/argosy/reconciler/plan/applied"
 	"argosy.dev/argosy/reconciler/plan/place"
 )
 
@@ -35,4 +38,28 @@ func (w *AppliedState) ContinueRebalance(moves []placement.Move,
 	w.mu.RLock()
 	defer w.mu.RUnlock()
 	return place.Continue(w.state, moves, place.Status{Unready: unready, Measured: measured})
+}
+
+// Misplaced counts the misplaced environments of each engine, if Argosy moves them
+// (Fleet.spec.placement.misplaced). An engine that an environment is leaving is counted too,
+// perhaps with 0. A draining engine is not: all of its environments leave. It costs all placements.
+func (w *AppliedState) Misplaced() map[fleet.EngineName]int {
+	return read(w, func(s *applied.State) map[fleet.EngineName]int {
+		if s.Catalog.Fleet().Placement.Misplaced != fleet.MisplacedMove {
+			return nil
+		}
+		out := map[fleet.EngineName]int{}
+		s.Placements.Each(func(_ fleet.EnvironmentID, pl fleet.Placement) {
+			if pl.Misplaced != "" {
+				out[pl.Engine]++
+			}
+			if pl.From != "" {
+				out[pl.From] += 0
+			}
+		})
+		maps.DeleteFunc(out, func(name fleet.EngineName, _ int) bool {
+			return drains(s.Catalog.Engine(name)) || name.OfEnvironment()
+		})
+		return out
+	})
 }

@@ -84,6 +84,45 @@ func TestASimulatedDrainIsWhatItsMovesDo(t *testing.T) {
 	}
 }
 
+// Misplaced environments alone leave, and only if the Fleet has them moved.
+func TestMisplacedEnvironmentsMoveIfTheFleetDeclaresIt(t *testing.T) {
+	h := crowded(t)
+	h.apply(h.files.with("fleet/engines/eu-1.yaml", engineFile("eu-1", "us", "")).
+		with("tenants/acme/environments/third.yaml", environmentFile("third", "us", "tier: prod",
+			"app")))
+	prod := fleet.EnvironmentID{Tenant: "acme", Name: "prod"}
+	request := func(id fleet.EnvironmentID) *Plan {
+		return h.again(func(r *Request) {
+			r.Moves = map[fleet.EnvironmentID]mirror.MoveRequest{id: {Environment: id, To: "eu-2",
+				Drain: true}}
+		})
+	}
+	if p := request(prod); len(p.Begun) != 0 || h.w.Misplaced() != nil {
+		t.Fatalf("without the setting: %+v, %v", p.Begun, h.w.Misplaced())
+	}
+	moves := h.files.with("fleet/fleet.yaml", strings.TrimSuffix(h.files["fleet/fleet.yaml"], "\n")+
+		"\n  placement: {misplaced: Move}\n")
+	p := h.compute(moves)
+	shown := reported(t, p).Drains
+	if len(shown) != 1 || !shown[0].Misplaced || shown[0].Engine != "eu-1" ||
+		len(shown[0].Moves) != 2 {
+		t.Fatalf("the plan shows %+v", shown)
+	}
+	h.apply(moves)
+	if got := h.w.Misplaced(); len(got) != 1 || got["eu-1"] != 2 {
+		t.Errorf("%v", got)
+	}
+	if p := request(fleet.EnvironmentID{Tenant: "acme", Name: "third"}); len(p.Begun) != 0 {
+		t.Errorf("an environment that is not misplaced moves: %+v", p.Begun)
+	}
+	if p := request(prod); len(p.Begun) != 1 {
+		t.Errorf("%v", p.Refused)
+	}
+	if got := h.w.Misplaced(); got["eu-1"] != 1 {
+		t.Errorf("after one has begun to move: %v", got)
+	}
+}
+
 func TestASimulationIsTheSameAfterARestart(t *testing.T) {
 	h := crowded(t)
 	c := placement.Change{Kind: placement.Join, Engine: "eu-4", Like: "eu-1"}

@@ -492,9 +492,6 @@ func scanEngine(row pgx.CollectableRow) (view.Engine, error) {
 	if e.State == "" {
 		e.State = fleet.EngineActive
 	}
-	if e.State != fleet.EngineDraining {
-		e.Drain = nil
-	}
 	if e.Ring == "" {
 		e.Ring = "stable"
 	}

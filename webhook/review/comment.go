@@ -784,7 +784,7 @@ func (c *comment) unplaced() []string {
 					" has no engine, and nothing is deployed there: "+words(pl.Reason))
 			} else if pl.Misplaced != "" {
 				list = append(list, prose("Environment "+tick(string(pl.Environment.Name)))+
-					" stays where it is, though it is misplaced: "+words(pl.Misplaced))
+					" is misplaced, and this change alone does not move it: "+words(pl.Misplaced))
 			}
 		}
 	}

@@ -63,8 +63,13 @@ func (p placer) begin(id fleet.EnvironmentID, to fleet.EngineName) string {
 		return strings.Join(reasons, "; ")
 	}
 	next.Reason = fmt.Sprintf("moved from engine %s by a person", from)
-	if p.Moves[id].Drain {
+	switch {
+	case !p.Moves[id].Drain:
+	case p.drains(from):
 		next.Reason = fmt.Sprintf("moved from engine %s, which drains", from)
+	default:
+		next.Reason = fmt.Sprintf("moved from engine %s, where it was misplaced: %s", from,
+			pl.Misplaced)
 	}
 	if r := p.Moves[id].Rebalance; r != "" {
 		next.Reason = fmt.Sprintf("moved from engine %s, whose load was high, by rebalance %s",
@@ -152,8 +157,8 @@ func (p placer) immovable(id fleet.EnvironmentID, pl fleet.Placement, to fleet.E
 			pl.From, pl.Engine)
 	case pl.Engine == to:
 		return fmt.Sprintf("it is on engine %s already", to)
-	case p.Moves[id].Drain && !p.drains(pl.Engine):
-		return fmt.Sprintf("engine %s does not drain any more", pl.Engine)
+	case p.Moves[id].Drain && !p.drains(pl.Engine) && !p.leavesMisplaced(pl):
+		return p.noReason(pl)
 	case p.Moves[id].Rebalance != "" &&
 		p.after.Fleet().Placement.Rebalance.Mode == fleet.RebalanceOff:
 		return "spec.placement.rebalance.mode of the Fleet is Off"
@@ -184,6 +189,19 @@ func (p placer) fixed(id fleet.EnvironmentID, pl fleet.Placement) string {
 func (p placer) drains(name fleet.EngineName) bool {
 	e := p.after.Engine(name)
 	return e != nil && e.Engine.State == fleet.EngineDraining
+}
+
+// leavesMisplaced reports whether an environment leaves its engine because it is misplaced there.
+func (p placer) leavesMisplaced(pl fleet.Placement) bool {
+	return pl.Misplaced != "" && p.after.Fleet().Placement.Misplaced == fleet.MisplacedMove
+}
+
+// noReason explains why an environment need not leave its engine any more.
+func (p placer) noReason(pl fleet.Placement) string {
+	if p.after.Fleet().Placement.Misplaced == fleet.MisplacedMove {
+		return fmt.Sprintf("engine %s complies with its constraints again", pl.Engine)
+	}
+	return fmt.Sprintf("engine %s does not drain any more", pl.Engine)
 }
 
 // behindAgent reports whether an engine is behind an agent, or is not declared.

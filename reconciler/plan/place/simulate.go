@@ -93,7 +93,8 @@ func (p placer) snapshot(status Status) placement.Snapshot {
 			return
 		}
 		e := placement.Served{Engine: pl.Engine, Unready: status.Unready[id],
-			Fixed: cmp.Or(p.stays(id, pl, deletions), status.Measured.Fixed[id])}
+			Misplaced: pl.Misplaced != "",
+			Fixed:     cmp.Or(p.stays(id, pl, deletions), status.Measured.Fixed[id])}
 		if p.after.Environment(id) == nil { // its removal waits
 			e.Item = placement.Item{Environment: id,
 				Applications: p.ApplicationsIn.Count(id, pl.Engine)}

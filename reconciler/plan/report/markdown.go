@@ -46,7 +46,7 @@ func (m *markdown) plan(r Report) {
 		m.block("text", r.Platform)
 	}
 	for _, d := range r.Drains {
-		m.add("\n> **Drain of engine %s:** %s.\n", code(string(d.Engine)), plain(d.Summary()))
+		m.add("\n> **%s %s:** %s.\n", d.Title(), code(string(d.Engine)), plain(d.Summary()))
 		m.block("text", d.Lines())
 	}
 	if len(r.Tenants) > 0 {

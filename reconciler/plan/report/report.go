@@ -31,12 +31,14 @@ type Report struct {
 	Problems []fleet.Problem `json:"problems,omitempty"` // of every declaration that was checked
 }
 
-// Drain is an engine that changes to `state: Draining`, with the moves that follow the plan.
+// Drain is an engine that changes to `state: Draining`, or that misplaced environments leave, with
+// the moves that follow the plan.
 type Drain struct {
-	Engine fleet.EngineName `json:"engine"`
-	Churn  fleet.Churn      `json:"churn"` // the budget
-	Moves  []placement.Move `json:"moves"` // in the order in which they begin
-	Left   []placement.Left `json:"left"`  // the environments that cannot leave the engine
+	Engine    fleet.EngineName `json:"engine"`
+	Misplaced bool             `json:"misplaced,omitempty"` // misplaced environments alone leave
+	Churn     fleet.Churn      `json:"churn"`               // the budget
+	Moves     []placement.Move `json:"moves"`               // in the order in which they begin
+	Left      []placement.Left `json:"left"`                // environments that cannot leave it
 }
 
 // Tenant is the changes of one tenant.

@@ -42,7 +42,7 @@ func (t *textWriter) plan(r Report) {
 	}
 	for _, d := range r.Drains {
 		t.blank()
-		t.line(0, "drain of engine "+string(d.Engine)+": "+d.Summary())
+		t.line(0, strings.ToLower(d.Title())+" "+string(d.Engine)+": "+d.Summary())
 		for _, l := range d.Lines() {
 			t.line(2, l)
 		}
@@ -118,6 +118,14 @@ func (d Drain) Summary() string {
 		d.Churn.AtOnce, d.Churn.PerHour)
 }
 
+// Title precedes the engine's name.
+func (d Drain) Title() string {
+	if d.Misplaced {
+		return "Misplaced environments of engine"
+	}
+	return "Drain of engine"
+}
+
 // Lines returns the moves of a drain in their order, then the environments that stay.
 func (d Drain) Lines() (lines []string) {
 	for i, m := range d.Moves {
@@ -183,7 +191,7 @@ func (t *textWriter) placement(pl fleet.Placement) {
 	case pl.Engine.OfEnvironment():
 		t.line(2, "environment "+name+" on "+pl.Reason)
 	case pl.Misplaced != "":
-		t.line(2, "environment "+name+" stays on "+string(pl.Engine)+", though it is misplaced: "+
+		t.line(2, "environment "+name+" is misplaced on "+string(pl.Engine)+": "+
 			pl.Misplaced)
 	default:
 		t.line(2, "environment "+name+" on engine "+string(pl.Engine)+": "+pl.Reason)
