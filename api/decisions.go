@@ -49,6 +49,9 @@ func (s *Server) registerDecisions() {
 	huma.Register(s.api, operation(http.MethodPost, "/forget/engine", "forgetEngine",
 		"Stop waiting for an evacuated engine that never returns (platform)", "decisions",
 		platform), s.forgetEngine)
+	huma.Register(s.api, operation(http.MethodPost, "/forget/cluster", "forgetCluster",
+		"Remove the Applications of a removed environment whose cluster never returns (platform)",
+		"decisions", platform), s.forgetCluster)
 	huma.Register(s.api, operation(http.MethodPost, "/unproven/resolve", "resolveUnproven",
 		"Take objects off the list of the unproven ones, which a person has proven gone "+
 			"(platform)", "decisions", platform), s.resolveUnproven)

@@ -163,6 +163,10 @@ type Decider interface {
 	// ForgetEngine decides that an evacuated engine never returns. mirror.ErrNotEvacuated,
 	// mirror.ErrEngineAnswers, mirror.ErrServes, mirror.ErrForgotten.
 	ForgetEngine(ctx context.Context, forgetting mirror.EngineForgetting) error
+	// ForgetCluster decides that the cluster of a removed environment never returns, and returns
+	// the number of unproven objects. mirror.ErrDeclared, mirror.ErrClusterAnswers,
+	// mirror.ErrServes, mirror.ErrNotFound if no deletion waits for it.
+	ForgetCluster(ctx context.Context, forgetting mirror.ClusterForgetting) (int, error)
 	// ResolveUnproven takes unproven objects off the list, and returns their number;
 	// mirror.ErrNotFound if there are none.
 	ResolveUnproven(ctx context.Context, resolution mirror.UnprovenResolution) (int, error)

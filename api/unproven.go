@@ -56,6 +56,39 @@ func (s *Server) forgetProblem(ctx context.Context, subject string, r mirror.Eng
 	return s.answer(ctx, subject, err)
 }
 
+func (s *Server) forgetCluster(ctx context.Context, in *asked[mirror.ClusterForgetting]) (
+	*body[wire.Forgotten], error) {
+	r := in.Body
+	r.By = callerOf(ctx).Subject()
+	name := r.ID().String()
+	subject := subjectf("cluster of environment %s", name)
+	if r.ConfirmGone != name {
+		return nil, problem(http.StatusUnprocessableEntity, subject,
+			"a cluster is forgotten only with the confirmation that it never returns",
+			"make sure of that, and repeat the name: --confirm-gone "+name)
+	}
+	n, err := s.decider.ForgetCluster(ctx, r)
+	switch {
+	case errors.Is(err, mirror.ErrDeclared):
+		return nil, problem(http.StatusConflict, subject, "the environment is declared",
+			"remove it and its deployments from the config repo first; if the cluster has been "+
+				"replaced, change spec.cluster instead")
+	case errors.Is(err, mirror.ErrServes):
+		return nil, problem(http.StatusConflict, subject, err.Error(),
+			"remove the deployments from the config repo; `argosy get holds` shows held deletions")
+	case errors.Is(err, mirror.ErrClusterAnswers):
+		return nil, problem(http.StatusConflict, subject, err.Error(),
+			"wait for the deletions; an engine notices within minutes that a cluster does not "+
+				"answer; end the identity of an agent that is gone: `argosy agent revoke "+name+"`")
+	case errors.Is(err, mirror.ErrNotFound):
+		return nil, problem(http.StatusNotFound, subject, "no deletion waits for it",
+			"see `argosy get applications --tenant "+string(r.Tenant)+"`")
+	case err != nil:
+		return nil, s.answer(ctx, subject, err)
+	}
+	return &body[wire.Forgotten]{wire.Forgotten{Unproven: n}}, nil
+}
+
 func (s *Server) resolveUnproven(ctx context.Context, in *asked[mirror.UnprovenResolution]) (
 	*body[wire.Resolved], error) {
 	r := in.Body

@@ -82,3 +82,27 @@ func TestThePageShowsUnprovenObjectsToThePlatformAlone(t *testing.T) {
 	s.want(resolve(platformToken, `{"ids":[9],"reason":"looked"}`), http.StatusNotFound, "")
 	s.want(resolve(platformToken, `{"ids":[7],"reason":"looked"}`), http.StatusOK, `"objects":1`)
 }
+
+func TestThePlatformForgetsAClusterThatNeverReturns(t *testing.T) {
+	m := content()
+	m.Environments = nil
+	m.Applications = m.Applications[:1]
+	a := &m.Applications[0]
+	a.Tenant, a.Environment, a.Apply, a.Unreachable = "acme", "old", mirror.ApplyDeleting, nil
+	s := newSite(t, m)
+	ask := func(token, body string) answer {
+		return s.do(http.MethodPost, wire.Base+"/forget/cluster", token, body)
+	}
+	gone := `{"tenant":"acme","environment":"old","confirmGone":"acme/old","reason":"scrapped"}`
+	s.want(ask(acmeToken, gone), http.StatusForbidden, "")
+	s.want(ask(readerToken, gone), http.StatusForbidden, "")
+	s.want(ask(platformToken, `{"tenant":"acme","environment":"old","reason":"scrapped"}`),
+		http.StatusUnprocessableEntity, "--confirm-gone acme/old")
+	s.want(ask(platformToken, gone), http.StatusConflict, "argosy agent revoke acme/old")
+	m.Applications[0].Unreachable = &mirror.Unreachable{Reason: mirror.UnreachableTimeout}
+	s = newSite(t, m)
+	s.want(ask(platformToken, gone), http.StatusOK, `"unproven":1`)
+	m.Applications[0].Apply = mirror.ApplyHeld
+	s = newSite(t, m)
+	s.want(ask(platformToken, gone), http.StatusConflict, "argosy get holds")
+}

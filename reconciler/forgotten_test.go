@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/mirror"
@@ -90,5 +91,62 @@ func TestAForgottenEngineLeavesGitAndSyncsNothingWhenItReturns(t *testing.T) {
 	e.check()
 	if err := e.elsewhere(); err != nil {
 		t.Error(err)
+	}
+}
+
+// The cluster of an environment never answers again: its Applications are removed by the decision
+// of a person alone, once the environment is removed, and what they need follows.
+func TestAForgottenClusterKeepsNoApplication(t *testing.T) {
+	slow := soon
+	slow.ProbeFirst, slow.ProbeMost = time.Hour, time.Hour
+	h := newHouse(t, small())
+	h.start("a", options{reach: slow})
+	h.eventually("the fleet is in sync", h.converged)
+	env, at, silent := h.quietCluster()
+	key := keyOf(at, "acme", "web", string(env.Name))
+	silent.Store(true)
+	h.eventually("it is parked", h.shownAs(env, true, 1))
+	forget := func() error {
+		_, err := h.store.Decisions.ForgetCluster(t.Context(), mirror.ClusterForgetting{
+			Tenant: env.Tenant, Environment: env.Name, ConfirmGone: env.String(),
+			By: "token:ann", Reason: "it is scrapped"})
+		return err
+	}
+	if err := forget(); !errors.Is(err, mirror.ErrDeclared) {
+		t.Errorf("while it is declared: %v", err)
+	}
+	left := "prod"
+	if env.Name == "prod" {
+		left = "staging"
+	}
+	files := deployment("acme", "web", "v1", "Delete", left)
+	files["tenants/acme/environments/"+string(env.Name)+".yaml"] = ""
+	h.commit("it goes", files)
+	h.eventually("its deletion waits for the cluster", func() error {
+		if a := h.application("acme/web@" + string(env.Name)); a.Unreachable == nil {
+			return fmt.Errorf("shown as %+v", a)
+		}
+		if at.server.Field(key, "metadata.deletionTimestamp") == "" {
+			return errors.New("not asked of the engine yet")
+		}
+		return nil
+	})
+	if !at.server.Exists(key) {
+		t.Fatal("it is gone without a decision")
+	}
+	h.eventually("a person forgets the cluster", forget)
+	h.eventually("nothing of the environment is left on the engine", func() error {
+		cluster := fleet.ObjectKey{Engine: at.name, Kind: fleet.ObjectCluster,
+			Name: fleet.ClusterName(env)}
+		if at.server.Exists(key) || at.server.Exists(cluster) {
+			return errors.New("not yet")
+		}
+		return h.converged()
+	})
+	all, _, err := h.store.Views.Unproven(t.Context(), view.Scope{}, view.Filter{
+		Tenant: env.Tenant, Environment: env.Name}, view.Page{Limit: 10})
+	if err != nil || len(all) != 1 || all[0].Lost != mirror.LostCluster || all[0].UID == "" ||
+		all[0].Server == "" {
+		t.Errorf("unproven are %+v, %v", all, err)
 	}
 }

@@ -296,6 +296,33 @@ func (s *Store) ForgetEngine(_ context.Context, r mirror.EngineForgetting) error
 	return mirror.ErrNotEvacuated
 }
 
+// ForgetCluster implements api.Decider.
+func (s *Store) ForgetCluster(_ context.Context, r mirror.ClusterForgetting) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range s.m.Environments {
+		if e.Tenant == r.Tenant && e.Name == r.Environment {
+			return 0, mirror.ErrDeclared
+		}
+	}
+	n := 0
+	for _, a := range s.m.Applications {
+		switch {
+		case a.Tenant != r.Tenant || a.Environment != r.Environment:
+		case a.Apply != mirror.ApplyDeleting:
+			return 0, mirror.ErrServes
+		case a.Unreachable == nil:
+			return 0, mirror.ErrClusterAnswers
+		default:
+			n++
+		}
+	}
+	if n == 0 {
+		return 0, mirror.ErrNotFound
+	}
+	return n, nil
+}
+
 // ResolveUnproven implements api.Decider.
 func (s *Store) ResolveUnproven(_ context.Context, r mirror.UnprovenResolution) (int, error) {
 	s.mu.Lock()

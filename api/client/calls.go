@@ -370,6 +370,13 @@ func (d decisions) ForgetEngine(ctx context.Context, r mirror.EngineForgetting) 
 	return out, err
 }
 
+// ForgetCluster removes the Applications of a removed environment without its cluster.
+func (d decisions) ForgetCluster(ctx context.Context, r mirror.ClusterForgetting) (
+	out wire.Forgotten, err error) {
+	err = d.conn.do(ctx, http.MethodPost, path("forget", "cluster"), nil, r, &out)
+	return out, err
+}
+
 // ResolveUnproven takes unproven objects off the list.
 func (d decisions) ResolveUnproven(ctx context.Context, r mirror.UnprovenResolution) (
 	out wire.Resolved, err error) {

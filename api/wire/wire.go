@@ -80,6 +80,11 @@ type ApproveRequest struct {
 	Note     string         `json:"note,omitempty" maxLength:"1024" doc:"Why, for those who read it later"`
 }
 
+// Forgotten is the answer to the decision to forget a cluster.
+type Forgotten struct {
+	Unproven int `json:"unproven" doc:"How many objects are not proven to be gone"`
+}
+
 // Resolved is the answer to a decision about unproven objects.
 type Resolved struct {
 	Objects int `json:"objects" doc:"How many are off the list"`

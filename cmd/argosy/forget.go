@@ -16,11 +16,12 @@ import (
 func forgetCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "forget",
-		Short: "Stop waiting for an engine that never returns",
-		Example: "  argosy forget engine eu-1 --confirm-gone eu-1 " +
-			"--reason 'the site burned'",
+		Short: "Stop waiting for an engine or a cluster that never returns",
+		Example: "  argosy forget engine eu-1 --confirm-gone eu-1 --reason 'the site burned'\n" +
+			"  argosy forget cluster acme/prod-eu --confirm-gone acme/prod-eu " +
+			"--reason 'the cluster is scrapped'",
 	}
-	cmd.AddCommand(forgetEngineCommand(a))
+	cmd.AddCommand(forgetEngineCommand(a), forgetClusterCommand(a))
 	return cmd
 }
 
@@ -60,6 +61,48 @@ func forgetEngineCommand(a *app) *cobra.Command {
 			unproven)
 		a.hint("now remove the engine's file from the config repo;\n"+
 			"`argosy get unproven --engine %s` lists the objects", r.Engine)
+		return err
+	}
+	return cmd
+}
+
+func forgetClusterCommand(a *app) *cobra.Command {
+	var r mirror.ClusterForgetting
+	cmd := &cobra.Command{
+		Use:   "cluster TENANT/ENVIRONMENT --confirm-gone TENANT/ENVIRONMENT --reason REASON",
+		Short: "Remove the Applications of a removed environment whose cluster never returns",
+		Long: "Argo CD deletes an Application with its workload only while the cluster answers.\n" +
+			"The command removes the Applications that wait for the cluster of an environment\n" +
+			"without it, and lists their workloads as unproven: see `argosy get unproven`.\n" +
+			"Remove the environment and its deployments from the config repo first.",
+		Example: "  argosy get applications --tenant acme --apply Deleting\n" +
+			"  argosy forget cluster acme/prod-eu --confirm-gone acme/prod-eu " +
+			"--reason 'the cluster is scrapped'\n" +
+			"  argosy get unproven --tenant acme --environment prod-eu",
+		Args: exactly("TENANT/ENVIRONMENT"),
+	}
+	cmd.Flags().StringVar(&r.ConfirmGone, "confirm-gone", "",
+		"the environment's name again: its cluster never returns")
+	cmd.Flags().StringVar(&r.Reason, "reason", "", "reason, for the record (required)")
+	_ = cmd.MarkFlagRequired("reason")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		tenant, name, err := twoParts("environment", args[0])
+		if err != nil {
+			return err
+		}
+		r.Tenant, r.Environment = tenant, fleet.EnvironmentName(name)
+		c, err := a.connect()
+		if err != nil {
+			return err
+		}
+		done, err := c.ForgetCluster(cmd.Context(), r)
+		if err != nil {
+			return err
+		}
+		err = a.printLine("forgot the cluster of environment %s: %d objects are not proven to be "+
+			"gone", r.ID(), done.Unproven)
+		a.hint("`argosy get unproven --tenant %s --environment %s` lists them", r.Tenant,
+			r.Environment)
 		return err
 	}
 	return cmd

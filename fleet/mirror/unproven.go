@@ -13,7 +13,29 @@ var (
 	ErrServes = errors.New("the engine is not evacuated completely")
 	// ErrForgotten means that the engine is forgotten, and that it has no object to forget.
 	ErrForgotten = errors.New("the engine is forgotten already")
+	// ErrDeclared means that an environment is declared whose cluster a person wants to forget.
+	ErrDeclared = errors.New("the environment is still declared")
+	// ErrClusterAnswers means that the engine of an environment reads its cluster, or that the
+	// cluster's agent may return.
+	ErrClusterAnswers = errors.New("the cluster is not known to be gone")
 )
+
+// ClusterForgetting is the decision of a person that the cluster of a removed environment never
+// returns. Its Applications are removed without the proof that their workloads are, which are
+// listed as unproven.
+type ClusterForgetting struct {
+	Tenant      fleet.TenantName      `json:"tenant" maxLength:"63" pattern:"^[a-z0-9-]+$"`
+	Environment fleet.EnvironmentName `json:"environment" maxLength:"63" pattern:"^[a-z0-9-]+$"`
+	// tenant/environment again: the person confirms that its cluster never returns
+	ConfirmGone string `json:"confirmGone,omitempty" maxLength:"127"`
+	Reason      string `json:"reason" minLength:"1" maxLength:"1024"`
+	By          string `json:"-"`
+}
+
+// ID returns the environment.
+func (r ClusterForgetting) ID() fleet.EnvironmentID {
+	return fleet.EnvironmentID{Tenant: r.Tenant, Name: r.Environment}
+}
 
 // EngineForgetting is the decision of a person that an evacuated engine never returns. Argosy
 // stops waiting for the proof that its objects are deleted, and lists them as unproven (ADR 0065).

@@ -21,20 +21,15 @@ import (
 func (s *Decisions) ForgetEngine(ctx context.Context, r mirror.EngineForgetting) error {
 	engine := text(string(r.Engine))
 	err := s.transact(ctx, func(tx pgx.Tx) error {
-		// The engine's lock and then the mirror's, in the order of a worker's reports.
-		if _, err := tx.Exec(ctx,
-			`SELECT pg_advisory_xact_lock(hashtextextended('argosy engine/' || $1, 0))`,
-			engine); err != nil {
-			return err
-		}
-		if _, err := tx.Exec(ctx, `SELECT FROM mirror FOR UPDATE`); err != nil {
+		if err := lockToForget(ctx, tx, engine); err != nil {
 			return err
 		}
 		forgotten, err := forgettable(ctx, tx, engine)
 		if err != nil {
 			return err
 		}
-		tag, err := tx.Exec(ctx, sqlForgetEngine, engine, text(r.By), message(r.Reason))
+		tag, err := tx.Exec(ctx, sqlForgetEngine, engine, text(r.By), message(r.Reason),
+			string(mirror.LostEngine))
 		if err != nil {
 			return err
 		}
@@ -60,6 +55,17 @@ func (s *Decisions) ForgetEngine(ctx context.Context, r mirror.EngineForgetting)
 		s.decided(ctx, "")
 	}
 	return wrap(err, "forget engine %s", r.Engine)
+}
+
+// lockToForget takes the engine's lock and then the mirror's, in the order of a worker's reports.
+func lockToForget(ctx context.Context, tx pgx.Tx, engine string) error {
+	if _, err := tx.Exec(ctx,
+		`SELECT pg_advisory_xact_lock(hashtextextended('argosy engine/' || $1, 0))`,
+		engine); err != nil {
+		return err
+	}
+	_, err := tx.Exec(ctx, `SELECT FROM mirror FOR UPDATE`)
+	return err
 }
 
 // forgettable returns why an engine is not forgotten now, and whether it was forgotten before.
@@ -110,7 +116,109 @@ const sqlForgetEngine = `
 		SELECT o.kind, o.name, o.tenant, o.environment, o.deployment, o.uid, encode(sha256('{}'), 'hex'), '{}', silent.since
 		FROM silent, orphans o WHERE NOT EXISTS (SELECT FROM gone g WHERE g.kind = o.kind AND g.name = o.name))
 	INSERT INTO unproven (lost, engine, kind, name, tenant, environment, deployment, uid, hash, body, seen_at, forgotten_by, reason)
-	SELECT 'Engine', $1, kind, name, tenant, environment, deployment, uid, hash, body, seen_at, $2, $3 FROM lost
+	SELECT $4, $1, kind, name, tenant, environment, deployment, uid, hash, body, seen_at, $2, $3 FROM lost
+	ON CONFLICT (lost, engine, kind, name, uid) DO UPDATE SET seen_at = excluded.seen_at, forgotten_at = now(),
+		forgotten_by = excluded.forgotten_by, reason = excluded.reason`
+
+// ForgetCluster decides that the cluster of a removed environment never returns, and returns the
+// number of objects that are unproven since. Applications whose deletion waits for the cluster are
+// removed from their engine without it. The rows of a cluster with its own Argo CD and agent become
+// unproven objects. mirror.ErrDeclared, mirror.ErrClusterAnswers, mirror.ErrServes while an
+// Application is declared or held, mirror.ErrNotFound if no deletion waits.
+func (s *Decisions) ForgetCluster(ctx context.Context, r mirror.ClusterForgetting) (n int,
+	err error) {
+	subject := "cluster of environment " + text(r.ID().String())
+	own := text(string(fleet.AgentEngine(r.ID())))
+	err = s.transact(ctx, func(tx pgx.Tx) error {
+		if err := lockToForget(ctx, tx, own); err != nil {
+			return err
+		}
+		if err := clusterForgettable(ctx, tx, r.ID()); err != nil {
+			return err
+		}
+		tag, err := tx.Exec(ctx, sqlForgetEngine, own, text(r.By), message(r.Reason),
+			string(mirror.LostCluster))
+		if err != nil {
+			return err
+		}
+		n = int(tag.RowsAffected())
+		tag, err = tx.Exec(ctx, sqlForgetCluster, text(string(r.Tenant)),
+			text(string(r.Environment)), text(r.By), message(r.Reason))
+		if err != nil {
+			return err
+		}
+		if n += int(tag.RowsAffected()); n == 0 {
+			return mirror.ErrNotFound
+		}
+		return recordDecision(ctx, tx, decision{kind: mirror.OperationForget, subject: subject,
+			tenant: r.Tenant, by: r.By, note: r.Reason, event: view.Event{Kind: "environment",
+				Tenant: r.Tenant, Name: r.ID().String(), Text: "its cluster is forgotten: " + r.By +
+					" confirms that it never returns"}})
+	})
+	if err == nil {
+		s.decided(ctx, "")
+	}
+	return n, wrap(err, "forget the %s", subject)
+}
+
+// clusterForgettable returns why the cluster of an environment is not forgotten now.
+func clusterForgettable(ctx context.Context, tx pgx.Tx, id fleet.EnvironmentID) error {
+	var declared, agent bool
+	var wanted, moving int
+	var reads string
+	err := tx.QueryRow(ctx, `
+		SELECT EXISTS (SELECT FROM declarations WHERE kind = 'ManagedEnvironment' AND tenant = $1 AND name = $2)
+				AND NOT EXISTS (`+sqlRemovalDeferred+`),
+			EXISTS (SELECT FROM agents WHERE engine = $3 AND ended_at IS NULL),
+			(SELECT count(*) FROM desired WHERE kind = 'Application' AND tenant = $1 AND environment = $2 AND NOT absent),
+			(SELECT count(*) FROM application_moves WHERE tenant = $1 AND environment = $2 AND step <> 'Done'),
+			coalesce((SELECT min(d.engine) FROM desired d WHERE `+sqlWaitsForCluster+` AND d.engine <> $3 AND NOT EXISTS (
+				SELECT FROM reach r WHERE r.engine = d.engine AND r.tenant = d.tenant AND r.environment = d.environment)), '')`,
+		text(string(id.Tenant)), text(string(id.Name)), text(string(fleet.AgentEngine(id)))).
+		Scan(&declared, &agent, &wanted, &moving, &reads)
+	switch {
+	case err != nil:
+		return err
+	case declared:
+		return mirror.ErrDeclared
+	case wanted > 0:
+		return fmt.Errorf("%w: %d Applications are declared, or their deletions are held",
+			mirror.ErrServes, wanted)
+	case moving > 0:
+		return fmt.Errorf("%w: %d Applications are moving", mirror.ErrServes, moving)
+	case agent:
+		return fmt.Errorf("%w: its agent may return", mirror.ErrClusterAnswers)
+	case reads != "":
+		return fmt.Errorf("%w: engine %s reads it", mirror.ErrClusterAnswers, reads)
+	}
+	return nil
+}
+
+// sqlRemovalDeferred selects the removal of environment $1/$2 that waits for its Applications:
+// until then, the declaration stays in effect.
+const sqlRemovalDeferred = `SELECT FROM memory m, jsonb_path_query(convert_from(m.body, 'UTF8')::jsonb, '$.deferred[*]') AS x
+	WHERE x ->> 'going' = 'true' AND x #>> '{input,Key,kind}' = 'ManagedEnvironment'
+		AND x #>> '{input,Key,tenant}' = $1 AND x #>> '{input,Key,name}' = $2`
+
+// sqlWaitsForCluster is whether desired d is an Application of environment $1/$2 that is deleted
+// with its workload.
+const sqlWaitsForCluster = `d.kind = 'Application' AND d.tenant = $1 AND d.environment = $2 AND d.absent AND d.deletion = 'Delete' AND d.uid = ''`
+
+// sqlForgetCluster has the engines remove the Applications of an environment without their
+// workloads, which become unproven. It changes the rows as Abandon does.
+const sqlForgetCluster = `
+	WITH lost AS MATERIALIZED (
+		SELECT d.*, coalesce(s.uid, '') AS live_uid, r.since, row_number() OVER (ORDER BY d.seq) AS n
+		FROM desired d LEFT JOIN status s ON s.engine = d.engine AND s.kind = d.kind AND s.name = d.name
+			LEFT JOIN reach r ON r.engine = d.engine AND r.tenant = d.tenant AND r.environment = d.environment
+		WHERE ` + sqlWaitsForCluster + `),
+	next AS (UPDATE mirror SET seq = seq + (SELECT count(*) FROM lost) WHERE EXISTS (SELECT FROM lost)
+		RETURNING seq - (SELECT count(*) FROM lost) AS seq),
+	changed AS (
+		UPDATE desired d SET deletion = 'Orphan', seq = next.seq + l.n, changed_at = now() FROM lost l, next
+		WHERE d.engine = l.engine AND d.kind = l.kind AND d.name = l.name)
+	INSERT INTO unproven (lost, engine, kind, name, tenant, environment, deployment, uid, hash, body, seen_at, forgotten_by, reason)
+	SELECT 'Cluster', engine, kind, name, tenant, environment, deployment, live_uid, hash, body, since, $3, $4 FROM lost
 	ON CONFLICT (lost, engine, kind, name, uid) DO UPDATE SET seen_at = excluded.seen_at, forgotten_at = now(),
 		forgotten_by = excluded.forgotten_by, reason = excluded.reason`
 

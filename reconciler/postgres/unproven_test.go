@@ -229,3 +229,86 @@ func TestAPersonResolvesUnprovenObjects(t *testing.T) {
 	}
 	expect(t, e.url, `SELECT count(*) FROM audit WHERE action = 'resolveunproven' AND actor = 'token:ann' AND detail = 'looked'`, 3)
 }
+
+func (e *evacuating) forgetCluster() (int, error) {
+	return e.s.Decisions.ForgetCluster(e.Context(), mirror.ClusterForgetting{Tenant: "acme",
+		Environment: "prod", ConfirmGone: "acme/prod", By: "token:ann", Reason: "scrapped"})
+}
+
+// Each fact alone keeps a cluster from being forgotten.
+func TestOnlyAClusterThatIsSilentAndNotDeclaredIsForgotten(t *testing.T) {
+	t.Parallel()
+	e := newEvacuating(t)
+	expectForgotten := func(what string, want error) {
+		t.Helper()
+		_, err := e.forgetCluster()
+		e.expect(what, err, want)
+	}
+	const declare = `INSERT INTO declarations SELECT (jsonb_populate_record(d, '{"kind": "ManagedEnvironment", "tenant": "acme", "name": "prod", "path": "x.yaml"}')).*
+		FROM declarations d WHERE d.kind = 'Tenant' LIMIT 1 ON CONFLICT DO NOTHING`
+	exec(t, e.url, declare)
+	expectForgotten("it is declared", mirror.ErrDeclared)
+	exec(t, e.url, `DELETE FROM declarations WHERE kind = 'ManagedEnvironment'`)
+	expectForgotten("its Applications are declared", mirror.ErrServes)
+	exec(t, e.url, `UPDATE desired SET absent = true, deletion = 'Delete'`)
+	expectForgotten("its engine reads it", mirror.ErrClusterAnswers)
+	exec(t, e.url, `INSERT INTO reach (engine, tenant, environment, reason, message, since, parked)
+		VALUES ('eu-1', 'acme', 'prod', 'Timeout', 'i/o timeout', now() - interval '3 hours', 2)`)
+	exec(t, e.url, `UPDATE desired SET deletion = 'Orphan'`)
+	expectForgotten("no deletion waits for it", mirror.ErrNotFound)
+	exec(t, e.url, `UPDATE desired SET deletion = 'Delete'`)
+	last := one[int64](t, e.url, `SELECT seq FROM mirror`)
+	if n, err := e.forgetCluster(); err != nil || n != 2 {
+		t.Fatalf("%d, %v", n, err)
+	}
+	rows := must(e.s.Work.Changed(t.Context(), "eu-1", last, 10))(t)
+	if len(rows) != 2 {
+		t.Fatalf("%d rows follow", len(rows))
+	}
+	for i, row := range rows {
+		if row.Deletion != fleet.DeletionOrphan || !row.Unwanted || row.Seq != last+int64(i)+1 {
+			t.Errorf("%+v", row)
+		}
+	}
+	check(t, e.s.Work.Acknowledge(t.Context(), e.dead, []mirror.Ack{{Key: rows[0].Key,
+		Seq: rows[0].Seq, Hash: rows[0].Manifest.Hash, State: mirror.ApplyDeleting,
+		Removed: true}}))
+	all := e.unproven()
+	if len(all) != 2 {
+		t.Fatalf("once an Application is removed, unproven are %+v", all)
+	}
+	for _, u := range all {
+		if u.Lost != mirror.LostCluster || u.SeenAt == nil || u.Reason != "scrapped" ||
+			!strings.Contains(u.Risk, "may still run on the cluster") {
+			t.Errorf("%+v", u)
+		}
+	}
+	if n := must(e.s.Work.Recall(t.Context(), e.dead))(t); n != 0 {
+		t.Errorf("%d workloads are rows again", n)
+	}
+	expectForgotten("once more", mirror.ErrNotFound)
+}
+
+// The rows of a cluster with its own Argo CD wait for its agent, whose identity has to have ended.
+func TestTheClusterOfAnAgentThatNeverReturnsIsForgotten(t *testing.T) {
+	t.Parallel()
+	k := newAgentKit(t)
+	own := fleet.AgentEngine(fleet.EnvironmentID{Tenant: "acme", Name: "edge"})
+	a := k.join(own, "one")
+	exec(t, k.url, `DELETE FROM declarations WHERE kind = 'ManagedEnvironment' AND name = 'edge'`)
+	exec(t, k.url, `UPDATE desired SET absent = true, deletion = 'Delete' WHERE engine = $1`,
+		string(own))
+	forget := func() (int, error) {
+		return k.Decisions.ForgetCluster(t.Context(), mirror.ClusterForgetting{Tenant: "acme",
+			Environment: "edge", ConfirmGone: "acme/edge", By: "token:ann", Reason: "scrapped"})
+	}
+	if _, err := forget(); !errors.Is(err, mirror.ErrClusterAnswers) {
+		t.Errorf("its agent may return: %v", err)
+	}
+	exec(t, k.url, `UPDATE agents SET ended_at = now(), ended = 'revoked' WHERE id = $1`, a.ID)
+	if n, err := forget(); err != nil || n != 2 {
+		t.Fatalf("%d, %v", n, err)
+	}
+	expect(t, k.url, `SELECT count(*) FROM desired WHERE engine = 'acme.edge'`, 0)
+	expect(t, k.url, `SELECT count(*) FROM unproven WHERE lost = 'Cluster' AND engine = 'acme.edge'`, 2)
+}
