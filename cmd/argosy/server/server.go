@@ -209,7 +209,7 @@ func (v *Server) Run(ctx context.Context) error {
 		all.Go(func() { part(ctx) })
 	}
 	front, back := api.HTTP(v.front(), v.log), v.back
-	front.ConnContext = hub.ConnContext
+	hub.Detect(front)
 	ends := func(err error) {
 		if err != nil && !errors.Is(err, http.ErrServerClosed) {
 			cancel(err)

@@ -33,7 +33,7 @@ func TestTheKernelClosesADeadConnectionWithinAMinute(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	ConnContext(context.Background(), tls.Server(conn, &tls.Config{}))
+	connContext(context.Background(), tls.Server(conn, &tls.Config{}))
 	raw, err := conn.(*net.TCPConn).SyscallConn()
 	if err != nil {
 		t.Fatal(err)
@@ -71,7 +71,7 @@ func TestAStreamSurvivesTheServersDeadlinesOnBothVersionsOfHTTP(t *testing.T) {
 			server.EnableHTTP2 = two
 			server.Config.ReadTimeout, server.Config.WriteTimeout = 300*time.Millisecond,
 				300*time.Millisecond
-			server.Config.ConnContext = ConnContext
+			Detect(server.Config)
 			server.StartTLS()
 			defer server.Close()
 			r := d.get(agent.PathStream, 0)

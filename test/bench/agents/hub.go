@@ -84,7 +84,8 @@ func serve(ctx context.Context, c hubConfig, h *hub.Hub, log *slog.Logger, contr
 	h.Register(mux)
 	front, back := api.HTTP(mux, log), &http.Server{
 		Handler: control, ReadHeaderTimeout: time.Second}
-	front.Addr, back.Addr, front.ConnContext = c.Address, c.Control, hub.ConnContext
+	front.Addr, back.Addr = c.Address, c.Control
+	hub.Detect(front)
 	var all sync.WaitGroup
 	ended := make(chan error, 2)
 	for _, part := range parts {
