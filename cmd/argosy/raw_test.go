@@ -97,6 +97,8 @@ func poisoned(t testing.TB, text string) apitest.Mirror {
 	m.Moves = append(m.Moves, view.Move{Applications: []view.MovedApplication{{}}})
 	m.Rebalances = append(m.Rebalances, mirror.Rebalance{State: mirror.RebalanceProposed,
 		Moves: []mirror.RebalanceMove{{}}, Engines: []mirror.RebalanceEngine{{}}})
+	m.Unproven = append(m.Unproven, view.Unproven{})
+	m.Remedies = append(m.Remedies, mirror.Remedy{})
 	m.Pulls = append(
 		m.Pulls, apitest.Pull{Pull: view.Pull{Number: 7, State: forge.PullOpen}})
 	operations := m.Operations
