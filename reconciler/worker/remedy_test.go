@@ -33,6 +33,12 @@ func (r *remedyRows) OpenRemedy(context.Context, mirror.Lease) (mirror.Remedy, b
 	return r.remedy, open, nil
 }
 
+func (r *remedyRows) asks() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.asked
+}
+
 func (r *remedyRows) ReportRemedy(_ context.Context, _ mirror.Lease, id string,
 	state mirror.RemedyState, why string) error {
 	r.mu.Lock()
@@ -105,7 +111,8 @@ func TestASessionCarriesOutARemedy(t *testing.T) {
 				ended := make(chan error, 1)
 				go func() { ended <- s.prober.run(ctx) }()
 				time.Sleep(30 * time.Second) // before there is evidence
-				if rows.asked != 0 {
+				synctest.Wait()
+				if rows.asks() != 0 {
 					t.Error("a session without evidence of its own asks for a remedy")
 				}
 				time.Sleep(10 * time.Minute)
