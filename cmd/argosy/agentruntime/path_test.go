@@ -160,6 +160,11 @@ func TestARebuildOfTheMirrorWritesNothingBehindTheAgent(t *testing.T) {
 	apps := s.cluster.Dynamic().Resource(applications).Namespace(s.argocd)
 	name := fleet.ApplicationName(webID)
 	applied := func() error {
+		select {
+		case err := <-ended:
+			t.Fatalf("the agent ended: %v", err)
+		default:
+		}
 		all, err := s.client.Applications(t.Context(), view.Filter{}, 0)
 		a, aerr := s.agentView()
 		return errors.Join(check(err, len(all) == 1 && all[0].Apply == mirror.ApplyApplied, all),

@@ -98,26 +98,30 @@ func readReport(body []byte) (*agent.Report, error) {
 func (h *Hub) accept(ctx context.Context, lease mirror.Lease, who registry.Agent,
 	report *agent.Report) error {
 	last, err := h.store.TakeReport(ctx, lease, report.Seq)
-	if errors.Is(err, registry.ErrReplayed) {
-		return replayedReport(report.Seq, last)
+	free := errors.Is(err, mirror.ErrNotFound)
+	if err == nil {
+		part := lease
+		part.Report = report.Seq
+		if err = h.apply(ctx, part, who, report); err == nil {
+			err = h.store.ReportTaken(ctx, lease, report.Seq)
+		}
+		if errors.Is(err, registry.ErrReplayed) { // another replica has accepted it meanwhile
+			last = max(last, report.Seq)
+		}
+		// A rebuild of the mirror may have taken the lease away since the first check. Then no
+		// other process has taken over, and this one does not end.
+		if errors.Is(err, mirror.ErrFenced) {
+			_, now := h.store.TakeReport(ctx, lease, report.Seq)
+			free = errors.Is(now, mirror.ErrNotFound)
+		}
 	}
-	if errors.Is(err, mirror.ErrNotFound) {
+	switch {
+	case errors.Is(err, registry.ErrReplayed):
+		return replayedReport(report.Seq, last)
+	case free:
 		return undeclared(5*time.Second + rand.N(5*time.Second))
 	}
-	if err != nil {
-		return err
-	}
-	part := lease
-	part.Report = report.Seq
-	err = h.apply(ctx, part, who, report)
-	// another replica has accepted it or a later one in the meantime
-	if errors.Is(err, registry.ErrReplayed) {
-		return replayedReport(report.Seq, max(last, report.Seq))
-	}
-	if err != nil {
-		return err
-	}
-	return h.store.ReportTaken(ctx, lease, report.Seq)
+	return err
 }
 
 func replayedReport(seq, last int64) error {

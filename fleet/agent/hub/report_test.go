@@ -172,6 +172,34 @@ func TestAReportOfAnUnknownAgentWaits(t *testing.T) {
 	}
 }
 
+// A rebuild of the mirror takes the lease away while a report is applied. No other process has
+// taken over.
+func TestAReportDuringARebuildEndsNoAgent(t *testing.T) {
+	o := newTestHub(t)
+	d := o.newAgent("acme.edge", "acme")
+	report := agent.Report{Epoch: d.open(), Seq: 1, Observed: []agent.Observed{{Name: "a"}}}
+	rebuilt := false
+	o.store.failWith(func(call string) error {
+		switch {
+		case call == "Observe":
+			rebuilt = true
+			return mirror.ErrFenced
+		case call == "TakeReport" && rebuilt:
+			return mirror.ErrNotFound
+		}
+		return nil
+	})
+	wantRefusal(t, d.report(report), http.StatusServiceUnavailable, agent.CodeUndeclared)
+
+	o.store.failWith(func(call string) error {
+		if call == "Observe" {
+			return mirror.ErrFenced
+		}
+		return nil
+	})
+	wantRefusal(t, d.report(report), http.StatusConflict, agent.CodeSuperseded)
+}
+
 func TestAReportThatFailsInTheMiddleIsNotRecorded(t *testing.T) {
 	o := newTestHub(t)
 	d := o.newAgent("acme.edge", "acme")
