@@ -449,13 +449,7 @@ func (s *website) orphansPage(w http.ResponseWriter, r *http.Request, token view
 			Engine: engineNamed(q)},
 			view.Page{Limit: manyItems, After: cursor(q.Get("after"))})
 	}
-	if v.Next != "" {
-		more := url.Values{"after": {v.Next}}
-		if engine := q.Get("engine"); engine != "" {
-			more.Set("engine", engine)
-		}
-		v.Next = "?" + more.Encode()
-	}
+	v.Next = nextOfEngine(q, v.Next)
 	s.show(w, r, token, "orphans", "orphans", v, err)
 }
 
@@ -469,14 +463,21 @@ func (s *website) unprovenPage(w http.ResponseWriter, r *http.Request, token vie
 			view.Filter{Engine: engineNamed(q)},
 			view.Page{Limit: manyItems, After: cursor(q.Get("after"))})
 	}
-	if v.Next != "" {
-		more := url.Values{"after": {v.Next}}
-		if engine := q.Get("engine"); engine != "" {
-			more.Set("engine", engine)
-		}
-		v.Next = "?" + more.Encode()
-	}
+	v.Next = nextOfEngine(q, v.Next)
 	s.show(w, r, token, "unproven", "unproven objects", v, err)
+}
+
+// nextOfEngine returns the query string of the next page of a list that the query string may limit
+// to an engine; "" on the last page.
+func nextOfEngine(q url.Values, after string) string {
+	if after == "" {
+		return ""
+	}
+	more := url.Values{"after": {after}}
+	if engine := q.Get("engine"); engine != "" {
+		more.Set("engine", engine)
+	}
+	return "?" + more.Encode()
 }
 
 // engineNamed returns an engine from the query string: one of the platform, or an environment's own
