@@ -18,16 +18,16 @@ const sampleRebalance = "06h0ja8ghxdrp749mc73rf3jd0"
 func acceptRebalanceCommand(a *app) *cobra.Command {
 	return rebalanceCommand(a, "accept", "accepted",
 		"Let the moves of a proposed rebalance happen",
-		"Exactly its moves happen, in their order, within Fleet.spec.placement.churn. Each is\n"+
-			"checked again before it begins, and left out if it is not right any more.",
+		"Exactly its moves happen, in their order, within Fleet.spec.placement.churn.\n"+
+			"Each is checked again before it begins, and left out if it is not right any more.",
 		"moves begin within `spec.placement.churn`: `argosy describe rebalance %s`")
 }
 
 func rejectRebalanceCommand(a *app) *cobra.Command {
 	return rebalanceCommand(a, "reject", "rejected",
 		"End a rebalance, proposed or accepted",
-		"Moves under way end as usual. For 24 hours, Argosy does not propose to relieve the same\n"+
-			"engines.",
+		"Moves under way end as usual. For 24 hours, Argosy does not propose to relieve\n"+
+			"the same engines.",
 		"moves under way end as usual: `argosy describe rebalance %s`")
 }
 

@@ -1,6 +1,5 @@
 // Package drain decides what an engine with `state: Draining`, or with misplaced environments that
-// Argosy moves, does next. It is pure: the leader's
-// loop reads the facts and requests the moves.
+// Argosy moves, does next. It is pure: the leader's loop reads the facts and requests the moves.
 package drain
 
 import (
