@@ -28,6 +28,11 @@ type drainer struct {
 	ended    []fleet.EngineName // all drains but theirs were ended last
 	clean    bool               // ended is known
 	retry    map[fleet.EngineName]attempt
+
+	// misplaced environments of each engine in the applied state of counted: counting them costs
+	// all placements, and each recorded change publishes another basis
+	misplaced map[fleet.EngineName]int
+	counted   *basis
 }
 
 // attempt is a simulation that gave no move to request.
@@ -63,11 +68,14 @@ func (l *Loop) drain(ctx context.Context) {
 // check takes the next step of each drain. No step waits for an engine, or for another drain.
 func (d *drainer) check(ctx context.Context, at *basis) {
 	var draining []fleet.EngineName
-	misplaced := at.state.Misplaced()
+	if d.counted != at {
+		d.misplaced, d.counted = at.state.Misplaced(), at
+	}
 	catalog := at.state.Catalog()
 	for _, name := range catalog.Engines() {
-		e, left := catalog.Engine(name), false
-		if _, left = misplaced[name]; e != nil && (left || e.Engine.State == fleet.EngineDraining) {
+		e := catalog.Engine(name)
+		_, left := d.misplaced[name]
+		if e != nil && (left || e.Engine.State == fleet.EngineDraining) {
 			draining = append(draining, name)
 		}
 	}
@@ -80,7 +88,7 @@ func (d *drainer) check(ctx context.Context, at *basis) {
 	}
 	requested := false
 	for _, engine := range draining {
-		n, err := d.step(ctx, at, engine, misplaced)
+		n, err := d.step(ctx, at, engine)
 		if err != nil {
 			d.failed(ctx, engine, err)
 		}
@@ -97,15 +105,14 @@ func (d *drainer) failed(ctx context.Context, engine fleet.EngineName, err error
 	}
 }
 
-// step requests the next moves of a drain, and returns how many. misplaced counts the environments
-// that leave engines which do not drain.
-func (d *drainer) step(ctx context.Context, at *basis, engine fleet.EngineName,
-	misplaced map[fleet.EngineName]int) (n int, err error) {
+// step requests the next moves of a drain, and returns how many.
+func (d *drainer) step(ctx context.Context, at *basis, engine fleet.EngineName) (n int,
+	err error) {
 	f, err := d.Store.Drain(ctx, engine, d.patience)
 	if err != nil {
 		return 0, err
 	}
-	left, partial := misplaced[engine]
+	left, partial := d.misplaced[engine]
 	if partial {
 		if f.Environments, f.Objects = left, 0; left+len(f.Open) == 0 {
 			return 0, nil // the last one has left
