@@ -609,7 +609,7 @@ func (im *importer) repair(w *whole, problems []fleet.Problem) (any bool) {
 	claims := map[string][]*environment{}
 	for _, p := range problems {
 		if t := w.tenants[p.Key]; t != nil {
-			any = im.refuseTenant(t, p.Message) || any
+			any = im.refuseTenant(t, explained(p)) || any
 		}
 		e := w.envs[p.Key]
 		if e == nil {
@@ -631,7 +631,7 @@ func (im *importer) repair(w *whole, problems []fleet.Problem) (any bool) {
 			}
 			any = im.ban(e, name, withFix(p)) || any
 		default:
-			any = im.refuseEnvironment(e, p.Message) || any
+			any = im.refuseEnvironment(e, explained(p)) || any
 		}
 	}
 	for _, id := range keys(claims) {
@@ -640,7 +640,7 @@ func (im *importer) repair(w *whole, problems []fleet.Problem) (any bool) {
 	}
 	for _, p := range problems {
 		if c := w.credentials[p.Key]; c != nil {
-			any = c.refuse(p.Message) || any
+			any = c.refuse(explained(p)) || any
 		}
 	}
 	if any {
@@ -648,12 +648,12 @@ func (im *importer) repair(w *whole, problems []fleet.Problem) (any bool) {
 	}
 	for _, p := range problems {
 		if pattern := w.patterns[p.Key]; pattern != nil {
-			pattern.refusal = p.Field + ": " + p.Message
+			pattern.refusal = p.Field + ": " + explained(p)
 			any = true
 		}
 		for _, a := range w.deployments[p.Key] {
 			if !a.out() {
-				a.refuse("%s: %s", p.Field, p.Message)
+				a.refuse("%s: %s", p.Field, explained(p))
 				any = true
 			}
 		}
@@ -661,10 +661,10 @@ func (im *importer) repair(w *whole, problems []fleet.Problem) (any bool) {
 	return any
 }
 
-// withFix is the message of a problem with its fix.
+// withFix explains a problem of a namespace, for which one more fix may exist.
 func withFix(p fleet.Problem) string {
 	if p.Fix == "" {
-		return p.Message
+		return explained(p)
 	}
 	return p.Message + "; " + p.Fix + "; or give all projects of the cluster to one tenant " +
 		"(--tenant-by tenant:NAME)"

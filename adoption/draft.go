@@ -131,7 +131,7 @@ func (d *draft) drop(problems []fleet.Problem) {
 			continue
 		}
 		if p.Code == plaintext { // the report must not repeat the value as a difference
-			d.refusal = p.Message
+			d.refusal = d.explained(p)
 			return
 		}
 		if next := d.spellings[p.Field]; len(next) > 0 {
@@ -147,12 +147,33 @@ func (d *draft) drop(problems []fleet.Problem) {
 		if essential(field) || !remove(d.document, steps(field)) {
 			continue
 		}
-		d.removed = append(d.removed, removal{field, p.Message})
+		d.removed = append(d.removed, removal{field, d.explained(p)})
 		progress = true
 	}
 	if !progress {
 		d.refusal = d.why(problems)
 	}
+}
+
+// explained is explained for a problem of the draft.
+func (d *draft) explained(p fleet.Problem) string {
+	p.Key.Kind = d.key.Kind
+	return explained(p)
+}
+
+const (
+	seeAlso   = "; see "
+	reference = "https://argosy.dev/docs/config-reference.md#"
+)
+
+// explained returns the message of a problem, its fix if there is one, and the page that describes
+// the fields of the declaration.
+func explained(p fleet.Problem) string {
+	text := p.Message
+	if p.Fix != "" {
+		text += "; " + p.Fix
+	}
+	return text + seeAlso + reference + strings.ToLower(string(p.Key.Kind))
 }
 
 // above is the field of the object that has a field.
@@ -188,9 +209,9 @@ func (d *draft) why(problems []fleet.Problem) string {
 	for _, p := range problems {
 		if p.Severity == fleet.SeverityError {
 			if p.Field == "" {
-				return p.Message
+				return d.explained(p)
 			}
-			return p.Field + ": " + p.Message
+			return p.Field + ": " + d.explained(p)
 		}
 	}
 	return "it cannot be declared"

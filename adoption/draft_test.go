@@ -27,8 +27,9 @@ func TestAFieldThatTheSchemaLacksIsRemovedWithItsReason(t *testing.T) {
 	if d.refusal != "" || d.has("spec.nonsense") || d.has("metadata.labels") {
 		t.Errorf("refusal %q, document %v", d.refusal, d.document)
 	}
-	if d.reason("spec.nonsense.of") == "" {
-		t.Error("the removal has no reason")
+	if why := d.reason("spec.nonsense.of"); !strings.HasSuffix(why,
+		"; see https://argosy.dev/docs/config-reference.md#gitopsdeployment") {
+		t.Errorf("the removal has the reason %q", why)
 	}
 }
 
@@ -49,7 +50,8 @@ func TestAMissingPartRefusesTheDeclarationWithTheFirstReason(t *testing.T) {
 	d := deploymentDraft()
 	d.set("spec.source.repoURL", "file:///etc/passwd")
 	d.fit()
-	if !strings.HasPrefix(d.refusal, "spec.source.repoURL: ") {
+	if !strings.HasPrefix(d.refusal, "spec.source.repoURL: ") ||
+		!strings.HasSuffix(d.refusal, "config-reference.md#gitopsdeployment") {
 		t.Errorf("refusal %q", d.refusal)
 	}
 }

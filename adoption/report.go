@@ -193,7 +193,8 @@ func (o *Result) causes() []string {
 		causes = append(causes, general(d.Path))
 	}
 	if len(causes) == 0 && o.Reason != "" {
-		causes = []string{o.Reason}
+		cause, _, _ := strings.Cut(o.Reason, seeAlso+reference)
+		causes = []string{cause}
 	}
 	slices.Sort(causes)
 	return slices.Compact(causes)
