@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"path"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/engine"
 	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/fleet/view"
 	"argosy.dev/argosy/test/stack"
@@ -115,11 +115,11 @@ func (w *duel) holdAndKill(what string, change, undo stack.Change) (held *stack.
 	w.t.Helper()
 	dead, left := w.leader()
 	held = dead.proxies[w.engine].Hold(func(q *http.Request) bool {
-		kind, _ := kindOf(q.URL.Path)
-		if kind != "applications" || q.Method != http.MethodPatch {
+		kind, written := kindOf(q.URL.Path)
+		if kind != "applications" || q.Method != http.MethodPatch || written == engine.ProbeName {
 			return false
 		}
-		name = path.Base(q.URL.Path)
+		name = written
 		return true
 	})
 	w.commit(what, change)
