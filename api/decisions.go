@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 	"time"
 
 	"argosy.dev/argosy/api/wire"
@@ -31,6 +32,9 @@ func (s *Server) registerDecisions() {
 	huma.Register(s.api, operation(http.MethodPost, "/moves", "move",
 		"Move an environment to another engine, or undo its move (platform)", "decisions",
 		platform), s.move)
+	huma.Register(s.api, operation(http.MethodPost, "/joins", "join",
+		"Move all slices of a split environment to one engine, which joins them (platform)",
+		"decisions", platform), s.join)
 	huma.Register(s.api, operation(http.MethodPost, "/drains/pause", "pauseDrain",
 		"Request no further move off a draining engine (platform)", "decisions", platform),
 		func(ctx context.Context, in *asked[mirror.DrainPause]) (*body[view.Engine], error) {
@@ -44,7 +48,8 @@ func (s *Server) registerDecisions() {
 		})
 	s.registerRebalances(platform)
 	huma.Register(s.api, operation(http.MethodPost, "/evacuations", "evacuate",
-		"Give the environments of an engine that is gone other engines, or end that (platform)",
+		"Give the environments of an engine that is gone or fenced other engines, or end that "+
+			"(platform)",
 		"decisions", platform), s.evacuate)
 	huma.Register(s.api, operation(http.MethodPost, "/forget/engine", "forgetEngine",
 		"Stop waiting for an evacuated engine that never returns (platform)", "decisions",
@@ -130,28 +135,104 @@ func (s *Server) releaseOwner(ctx context.Context,
 // move reads the environment and the engine first: a misspelt name is not found.
 func (s *Server) move(ctx context.Context, in *asked[wire.MoveRequest]) (
 	*body[wire.MoveRequested], error) {
-	caller, b := callerOf(ctx), in.Body
+	b := in.Body
 	id := fleet.EnvironmentID{Tenant: b.Tenant, Name: b.Environment}
-	if _, err := s.deciding.Explain(ctx, caller.Scope(), id); err != nil {
-		return nil, s.answer(ctx, subjectf("environment %s", id), err)
-	}
-	if _, err := single(ctx, s.deciding.Engines, caller.Scope(),
-		view.Filter{Engine: b.To}); err != nil {
-		return nil, s.answer(ctx, subjectf("engine %s", b.To), err)
-	}
-	operation, err := s.decider.RequestMove(ctx, mirror.MoveRequest{Environment: id, To: b.To,
-		By: caller.Subject(), Note: b.Note, DryRun: b.DryRun})
-	subject := subjectf("environment %s", id)
-	if errors.Is(err, mirror.ErrMoving) {
-		return nil, problem(http.StatusConflict, subject,
-			"a move of it is requested or under way",
-			"wait until it has ended: `argosy describe move "+id.String()+"`; to undo it, move "+
-				"the environment to the engine that it leaves, before an Application is deleted there")
-	}
+	e, err := s.movable(ctx, id, b.To)
 	if err != nil {
-		return nil, s.answer(ctx, subject, err)
+		return nil, err
+	}
+	if err := noSuchSlice(id, b.Slice, e.Slices); err != nil {
+		return nil, err
+	}
+	operation, err := s.requestMove(ctx, mirror.MoveRequest{Environment: id, Slice: b.Slice,
+		Split: b.Split, To: b.To, Note: b.Note, DryRun: b.DryRun})
+	if err != nil {
+		return nil, err
 	}
 	return &body[wire.MoveRequested]{wire.MoveRequested{Operation: operation}}, nil
+}
+
+// join requests a move of each slice that is not on the engine. Repeated, it requests those that
+// are missing.
+func (s *Server) join(ctx context.Context, in *asked[wire.JoinRequest]) (
+	*body[wire.JoinRequested], error) {
+	b := in.Body
+	id := fleet.EnvironmentID{Tenant: b.Tenant, Name: b.Environment}
+	e, err := s.movable(ctx, id, b.To)
+	if err != nil {
+		return nil, err
+	}
+	if len(e.Slices) == 0 {
+		return nil, problem(http.StatusConflict, subjectf("environment %s", id), "it is not split",
+			"to move it, run `argosy move environment "+id.String()+" --to "+string(b.To)+"`")
+	}
+	out := wire.JoinRequested{Operations: []string{}}
+	for _, p := range e.Slices {
+		if p.Engine == b.To {
+			continue
+		}
+		operation, err := s.requestMove(ctx, mirror.MoveRequest{Environment: id, Slice: p.Slice,
+			To: b.To, Note: b.Note, DryRun: b.DryRun})
+		if err != nil {
+			return nil, err
+		}
+		out.Operations = append(out.Operations, operation)
+	}
+	return &body[wire.JoinRequested]{out}, nil
+}
+
+// movable returns the placement of an environment, if the environment and the engine exist.
+func (s *Server) movable(ctx context.Context, id fleet.EnvironmentID, to fleet.EngineName) (
+	e view.Explained, err error) {
+	scope := callerOf(ctx).Scope()
+	if e, err = s.deciding.Explain(ctx, scope, id); err != nil {
+		return e, s.answer(ctx, subjectf("environment %s", id), err)
+	}
+	if _, err := single(ctx, s.deciding.Engines, scope, view.Filter{Engine: to}); err != nil {
+		return e, s.answer(ctx, subjectf("engine %s", to), err)
+	}
+	return e, nil
+}
+
+// noSuchSlice refuses a slice that is not placed.
+func noSuchSlice(id fleet.EnvironmentID, slice fleet.Slice, placed []fleet.Placement) error {
+	var names []string
+	for _, p := range placed {
+		if p.Slice == slice {
+			return nil
+		}
+		names = append(names, string(p.Slice))
+	}
+	subject := subjectf("environment %s", id)
+	switch {
+	case len(placed) == 0 && slice == "":
+		return nil
+	case len(placed) == 0:
+		return problem(http.StatusConflict, subject, "it is not split", "leave out the slice")
+	case slice == "":
+		return problem(http.StatusConflict, subject,
+			"it is split into slices "+strings.Join(names, ", "),
+			"name one of them (--slice), or join them: `argosy join environment "+id.String()+
+				" --to ENGINE`")
+	}
+	return problem(http.StatusNotFound, subject, "it has no slice "+string(slice),
+		"its slices are "+strings.Join(names, ", "))
+}
+
+// requestMove requests one move by the caller.
+func (s *Server) requestMove(ctx context.Context, m mirror.MoveRequest) (string, error) {
+	m.By = callerOf(ctx).Subject()
+	operation, err := s.decider.RequestMove(ctx, m)
+	subject := subjectf("environment %s", m.ID())
+	if errors.Is(err, mirror.ErrMoving) {
+		return "", problem(http.StatusConflict, subject, "a move of it is requested or under way",
+			"wait until it has ended: `argosy describe move "+m.Environment.String()+"`; to undo "+
+				"it, move it to the engine that it leaves, before an Application is deleted there")
+	}
+	if err != nil {
+		return "", s.answer(ctx, subject, err)
+	}
+	return operation, nil
 }
 
 // decideDrain reads the engine first: a misspelt name is not found.

@@ -47,3 +47,41 @@ func TestThePlatformEvacuatesAnEngineThatIsGone(t *testing.T) {
 	s.want(ask(platformToken, `{"engine":"eu-1","end":true}`), http.StatusConflict,
 		"the engine may still have them")
 }
+
+func TestAFenceIsRequestedOfAnEngineThatAnswers(t *testing.T) {
+	m := content()
+	m.Engines[0].Reachable = true
+	s := newSite(t, m)
+	ask := func(token, body string) answer {
+		return s.do(http.MethodPost, wire.Base+"/evacuations", token, body)
+	}
+	fence := `{"engine":"eu-1","fence":true,"reason":"<b>stuck"}`
+	s.want(ask(acmeToken, fence), http.StatusForbidden, "")
+	s.want(ask(readerToken, fence), http.StatusForbidden, "")
+	for body, want := range map[string]string{
+		`{"engine":"eu-1","fence":true,"confirmGone":"eu-1"}`:        "use one of",
+		`{"engine":"eu-1","fence":true,"end":true}`:                  "use one of",
+		`{"engine":"eu-1","confirmGone":"eu-1","dryRun":true}`:       "only a fence has a dry run",
+		`{"engine":"eu-1","confirmGone":"eu-1","reason":"it burns"}`: "eu-1 --fence",
+	} {
+		if got := ask(platformToken, body); got.status < 400 {
+			t.Errorf("%s: %d", body, got.status)
+		} else {
+			s.want(got, got.status, want)
+		}
+	}
+	s.want(ask(platformToken, fence), http.StatusOK, `"state":"Scaling"`, `"by":"token:ops"`)
+	s.want(ask(platformToken, fence), http.StatusConflict, "it has a fence already")
+	s.want(s.page("/engines/eu-1", platformToken), http.StatusOK, "Fence by token:ops",
+		"&lt;b&gt;stuck", "Scaling for")
+	s.want(ask(platformToken, `{"engine":"eu-1","end":true}`), http.StatusOK, "eu-1")
+
+	m = content()
+	m.Engines[0].Reachable = false
+	s = newSite(t, m)
+	s.want(ask(platformToken, fence), http.StatusConflict, "--confirm-gone eu-1")
+	m = content()
+	m.Engines[0].Reachable, m.Engines[0].BehindAgent = true, true
+	s = newSite(t, m)
+	s.want(ask(platformToken, fence), http.StatusUnprocessableEntity, "rollout restart")
+}

@@ -145,7 +145,13 @@ func TestPlatformObjectsAreRefusedToTenants(t *testing.T) {
 }
 
 func TestAPlacementRevealsNoOtherEngineToATenant(t *testing.T) {
-	s := newSite(t, content())
+	m := content()
+	for i, e := range m.Environments {
+		half := e.Placement
+		half.Slice = "0"
+		m.Environments[i].Slices = []fleet.Placement{half}
+	}
+	s := newSite(t, m)
 	s.want(s.get("/tenants/acme/environments/prod/placement", platformToken), http.StatusOK, "eu-9")
 	for _, path := range []string{"/tenants/acme/environments/prod/placement",
 		"/tenants/acme/environments/prod", "/environments"} {

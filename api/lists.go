@@ -243,6 +243,10 @@ func (s *Server) environments(ctx context.Context, scope view.Scope, filter view
 	items = slices.Clone(items)
 	for i := range items {
 		items[i].Placement = placementFor(scope, items[i].Placement)
+		items[i].Slices = slices.Clone(items[i].Slices)
+		for j, p := range items[i].Slices {
+			items[i].Slices[j] = placementFor(scope, p)
+		}
 	}
 	return items, next, err
 }
@@ -252,6 +256,14 @@ func placementFor(scope view.Scope, p fleet.Placement) fleet.Placement {
 		p.Alternatives = []fleet.Alternative{}
 	}
 	return p
+}
+
+func explainedFor(scope view.Scope, e view.Explained) view.Explained {
+	e.Placement, e.Slices = placementFor(scope, e.Placement), slices.Clone(e.Slices)
+	for i, p := range e.Slices {
+		e.Slices[i] = placementFor(scope, p)
+	}
+	return e
 }
 
 // The identities of single objects in paths. Exported for the same reason as those of lists.
@@ -401,13 +413,13 @@ func (s *Server) registerState() {
 			"explain-environment",
 			"The environment's engine, the reason, and the alternatives (the last for "+
 				"the platform only)", "environments", nil),
-		func(ctx context.Context, in *environmentIn) (*body[fleet.Placement], error) {
+		func(ctx context.Context, in *environmentIn) (*body[view.Explained], error) {
 			scope := callerOf(ctx).Scope()
-			placement, err := s.reader.Explain(ctx, scope, in.id())
+			explained, err := s.reader.Explain(ctx, scope, in.id())
 			if err != nil {
 				return nil, s.answer(ctx, subjectf("environment %s", in.id()), err)
 			}
-			return &body[fleet.Placement]{placementFor(scope, placement)}, nil
+			return &body[view.Explained]{explainedFor(scope, explained)}, nil
 		})
 	huma.Register(s.api, operation(http.MethodGet, "/source", "get-source",
 		"State of the config repo", "state", nil),

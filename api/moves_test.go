@@ -2,11 +2,13 @@ package api_test
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"argosy.dev/argosy/api/wire"
+	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/fleet/view"
 )
@@ -59,4 +61,39 @@ func TestAMoveUnderWayIsShown(t *testing.T) {
 	if got := newSite(t, m).page(one, platformToken).body; strings.Contains(got, "Move</h2>") {
 		t.Errorf("a move that has ended: %s", got)
 	}
+}
+
+func TestAMoveOfASplitEnvironmentNamesASlice(t *testing.T) {
+	m := content()
+	m.Engines = append(m.Engines, view.Engine{Name: "eu-2"})
+	i := slices.IndexFunc(m.Environments, func(e view.Environment) bool {
+		return e.Tenant == "acme" && e.Name == "prod"
+	})
+	for slice, engine := range map[fleet.Slice]fleet.EngineName{"0": "eu-1", "1": "eu-2"} {
+		m.Environments[i].Slices = append(m.Environments[i].Slices, fleet.Placement{Slice: slice,
+			Engine: engine, Reason: "chosen for slice " + string(slice)})
+	}
+	s := newSite(t, m)
+	ask := func(path, rest string) answer {
+		return s.do(http.MethodPost, wire.Base+path, platformToken,
+			`{"tenant":"acme","environment":"prod","to":"eu-2"`+rest+`}`)
+	}
+	s.want(ask("/moves", ""), http.StatusConflict, "split into slices",
+		"argosy join environment acme/prod")
+	s.want(ask("/moves", `,"slice":"00"`), http.StatusNotFound, "it has no slice 00")
+	s.want(ask("/moves", `,"slice":"2"`), http.StatusUnprocessableEntity, "slice")
+	s.want(ask("/joins", ""), http.StatusOK, `"operations":["move-`)
+	s.want(s.do(http.MethodGet, wire.Base+"/operations?tenant=acme", platformToken, ""),
+		http.StatusOK, "acme/prod slice 0 to engine eu-2")
+	s.want(ask("/moves", `,"slice":"0","split":true`), http.StatusConflict, "acme/prod slice 0",
+		"argosy describe move acme/prod")
+	s.want(s.page("/tenants/acme/environments/prod", platformToken), http.StatusOK,
+		"is split: each slice", "chosen for slice 1")
+	whole := newSite(t, content())
+	whole.want(whole.do(http.MethodPost, wire.Base+"/moves", platformToken,
+		`{"tenant":"acme","environment":"prod","to":"eu-1","slice":"1"}`), http.StatusConflict,
+		"it is not split")
+	whole.want(whole.do(http.MethodPost, wire.Base+"/joins", platformToken,
+		`{"tenant":"acme","environment":"prod","to":"eu-1"}`), http.StatusConflict,
+		"argosy move environment acme/prod --to eu-1")
 }

@@ -245,8 +245,8 @@ type (
 	}
 	environmentView struct {
 		frame
-		View         view.Environment
-		Placement    fleet.Placement
+		View view.Environment
+		view.Explained
 		Moves        []view.Move // the one under way
 		Applications []view.Application
 		Agents       []view.Agent // the agent that serves it, if any
@@ -500,8 +500,8 @@ func (s *website) environmentPage(w http.ResponseWriter, r *http.Request, token 
 	v := environmentView{frame: s.frame("Environment "+id.String(), token),
 		View: the(g, s.reader.Environments, of)}
 	if g.err == nil {
-		v.Placement, g.err = s.reader.Explain(g.ctx, g.scope, id)
-		v.Placement = placementFor(g.scope, v.Placement)
+		v.Explained, g.err = s.reader.Explain(g.ctx, g.scope, id)
+		v.Explained = explainedFor(g.scope, v.Explained)
 	}
 	v.Moves = slices.DeleteFunc(many(g, s.reader.Moves, of, 1), func(m view.Move) bool {
 		return m.EndedAt != nil

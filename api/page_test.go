@@ -190,6 +190,17 @@ func TestThePageOfAnEnvironmentThatIsTooLargeNamesTheSizes(t *testing.T) {
 			"it has 1200 Applications, and the largest capacity of an engine that may serve it "+
 				"is 500", "a capacity of 1200 applications or more")
 	}
+	p.Engine, p.Reason = "eu-1", "the only engine that may serve it"
+	p.TooLarge.Engines = 1
+	m.Environments[0].Engine = "eu-1"
+	s = newSite(t, m)
+	s.want(s.page("/tenants/acme/environments/prod", acmeToken), http.StatusOK,
+		"it has 1200 Applications, and its engine has a capacity of 500. It stays there",
+		"raise the capacity of engine eu-1, split the environment (argosy split environment")
+	for _, path := range []string{"/tenants/acme", "/engines/eu-1"} {
+		s.want(s.page(path, platformToken), http.StatusOK, "it has outgrown engine eu-1: it has "+
+			"1200 Applications, and the engine a capacity of 500")
+	}
 }
 
 // Texts of an engine or a tenant are escaped wherever they are displayed.

@@ -107,7 +107,7 @@ type DecisionReader interface {
 	Stops(ctx context.Context, scope view.Scope) ([]mirror.Stop, error)
 	// Explain is that of State.
 	Explain(ctx context.Context, scope view.Scope, environment fleet.EnvironmentID) (
-		fleet.Placement, error)
+		view.Explained, error)
 }
 
 // State is the present state of the whole fleet.
@@ -115,7 +115,7 @@ type State interface {
 	Source(ctx context.Context) (view.Source, error)
 	// Explain is the stored placement; mirror.ErrNotFound if there is no such environment in scope.
 	Explain(ctx context.Context, scope view.Scope, environment fleet.EnvironmentID) (
-		fleet.Placement, error)
+		view.Explained, error)
 	// Stops are all in force. With a tenant in scope: those of the fleet and of that tenant.
 	Stops(ctx context.Context, scope view.Scope) ([]mirror.Stop, error)
 }
@@ -157,8 +157,12 @@ type Decider interface {
 	// RequestEvacuation decides that a dead engine is evacuated. mirror.ErrEvacuated,
 	// mirror.ErrEngineAnswers.
 	RequestEvacuation(ctx context.Context, request mirror.EvacuationRequest) error
-	// EndEvacuation undoes an evacuation, or readmits its engine. mirror.ErrNotEvacuated,
-	// mirror.ErrEvacuatedAway.
+	// RequestFence decides that an engine that answers is fenced and evacuated then, or checks
+	// that, and returns the id of the operation. mirror.ErrEngineSilent, mirror.ErrFenceForbidden,
+	// mirror.ErrFencing, mirror.ErrEvacuated.
+	RequestFence(ctx context.Context, request mirror.EvacuationRequest) (string, error)
+	// EndEvacuation undoes an evacuation, or readmits its engine, and lifts its fence.
+	// mirror.ErrNotEvacuated, mirror.ErrEvacuatedAway.
 	EndEvacuation(ctx context.Context, request mirror.EvacuationRequest) error
 	// ForgetEngine decides that an evacuated engine never returns. mirror.ErrNotEvacuated,
 	// mirror.ErrEngineAnswers, mirror.ErrServes, mirror.ErrForgotten.

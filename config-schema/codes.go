@@ -149,8 +149,12 @@ func planCodes() map[string]string {
 		"engine-in-use": "The engine still serves environments or holds objects: it cannot " +
 			"be removed, nor become another Argo CD.",
 		"environment-in-use": "The environment still has Applications: its agent cannot join or " +
-			"leave, and neither its mode nor its Argo CD can change. During a move, neither can the " +
-			"address of its cluster.",
+			"leave, and neither its mode nor its Argo CD can change. During a move, or while an " +
+			"Application of it is being deleted, neither can the address of its cluster.",
+		"wave-in-slices": "A deployment with a wave is in an environment that is split into slices: " +
+			"no worker has all of its Applications.",
+		"environment-outgrown": "The environment has more Applications than its engine has capacity: " +
+			"it stays, and a drain may find no engine for it.",
 		"environment-too-large": "No engine that may serve the environment is large enough for " +
 			"it, not even an empty one.",
 		"listing-failed": "The repository of a set cannot be read now: the deployments of its " +

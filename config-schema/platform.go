@@ -116,6 +116,13 @@ var kindFleet = describe(kind{
 					"that satisfies all, within `churn`. `Stay`: it stays until a person moves it.",
 				example: "Move", fallback: string(fleet.MisplacedStay),
 				value: wordOf(string(fleet.MisplacedStay), string(fleet.MisplacedMove))},
+			field{
+				name: "slices",
+				doc: "Whether Argosy splits an environment that is too large for every engine, " +
+					"so that several engines serve it (`Allowed`), or leaves it without an engine " +
+					"(`Forbidden`).",
+				example: "Allowed", fallback: string(fleet.SlicesForbidden),
+				value: wordOf(string(fleet.SlicesForbidden), string(fleet.SlicesAllowed))},
 		)},
 	field{
 		name: "remedies",
@@ -265,6 +272,11 @@ func remedies(leftOut string, more ...field) value {
 			value: rule("repo-server")},
 		{name: "perHour", doc: "Restarts of one engine in an hour." + leftOut, example: "2",
 			fallback: fallback("2"), value: integer(1, 60)},
+		{name: "fence", doc: "`Allowed`: with `argosy evacuate engine ENGINE --fence`, a person may " +
+			"have Argosy scale the controllers of an engine to zero " +
+			"(`docs/evacuating.md`)." + leftOut,
+			example: string(fleet.RemedyAllowed), fallback: fallback(string(fleet.RemedyForbidden)),
+			value: wordOf(string(fleet.RemedyForbidden), string(fleet.RemedyAllowed))},
 	}, more...)...)
 }
 

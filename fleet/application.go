@@ -115,6 +115,8 @@ type Cluster struct {
 	Cloud *CloudIdentity `json:",omitempty"`
 	// Evacuated is the environment's: see Placement.
 	Evacuated []EngineName `json:",omitempty"`
+	// Slices are those of a split environment on the engine; nil: it is not split.
+	Slices []Slice `json:",omitempty"`
 }
 
 // Repository is a private repository of one tenant as it is configured on one engine.

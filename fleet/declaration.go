@@ -76,7 +76,18 @@ type FleetPlacement struct {
 	Rebalance Rebalance `json:"rebalance,omitzero"`
 	// what happens to an environment whose engine violates a constraint; "" means Stay
 	Misplaced MisplacedPolicy `json:"misplaced,omitempty"`
+	// what happens to an environment that is too large for every engine; "" means Forbidden
+	Slices SlicesPolicy `json:"slices,omitempty"`
 }
+
+// SlicesPolicy is whether Argosy splits an environment that fits on no engine (ADR 0066).
+type SlicesPolicy string
+
+// Policies. With SlicesForbidden, only a person splits environments.
+const (
+	SlicesForbidden SlicesPolicy = "Forbidden"
+	SlicesAllowed   SlicesPolicy = "Allowed"
+)
 
 // Rebalance is how engines with a high measured load are relieved.
 type Rebalance struct {

@@ -20,14 +20,16 @@ type RemedyRule struct {
 	After Duration   `json:"after,omitempty"` // since the fault began; 2m..24h; default 10m
 }
 
-// FleetRemedies are the restarts that Argosy may make (ADR 0063), unless an Engine declares
-// otherwise.
+// FleetRemedies are the restarts that Argosy may make (ADR 0063), and whether a person may request
+// a fence, unless an Engine declares otherwise.
 type FleetRemedies struct {
 	RestartController RemedyRule `json:"restartController,omitzero"`
 	RestartRepoServer RemedyRule `json:"restartRepoServer,omitzero"`
 	PerHour           int        `json:"perHour,omitempty"` // of one engine; 1..60; default 2
 	// engines with a restart under way; 1..100; default 1
 	AtOnce int `json:"atOnce,omitempty"`
+	// whether a person may have an engine fenced (ADR 0068); default Forbidden
+	Fence RemedyMode `json:"fence,omitempty"`
 }
 
 // Remedies are the restarts that Argosy may make on one engine. An omitted field is the Fleet's.
@@ -35,6 +37,7 @@ type Remedies struct {
 	RestartController RemedyRule `json:"restartController,omitzero"`
 	RestartRepoServer RemedyRule `json:"restartRepoServer,omitzero"`
 	PerHour           int        `json:"perHour,omitempty"`
+	Fence             RemedyMode `json:"fence,omitempty"`
 }
 
 // Of returns the remedies in effect for an engine that declares these, with the defaults of omitted
@@ -47,7 +50,8 @@ func (r FleetRemedies) Of(engine *Remedies) Remedies {
 	return Remedies{
 		RestartController: r.RestartController.over(own.RestartController),
 		RestartRepoServer: r.RestartRepoServer.over(own.RestartRepoServer),
-		PerHour:           cmp.Or(own.PerHour, r.PerHour, 2)}
+		PerHour:           cmp.Or(own.PerHour, r.PerHour, 2),
+		Fence:             cmp.Or(own.Fence, r.Fence, RemedyForbidden)}
 }
 
 // Engines returns how many engines may have a restart under way.
@@ -75,3 +79,6 @@ func (r *Remedies) Restarts() (all []Component) {
 	}
 	return all
 }
+
+// Fences reports whether a person may have the engine fenced.
+func (r *Remedies) Fences() bool { return r != nil && r.Fence == RemedyAllowed }

@@ -100,12 +100,14 @@ func (l *Loop) readmit(ctx context.Context, lease mirror.Lease, engine fleet.Eng
 
 // evacuate plans the environments that are still on an evacuated engine, some at a time.
 func (l *Loop) evacuate(ctx context.Context, lease mirror.Lease, e mirror.Evacuation) error {
-	left := l.stored.state.EnvironmentsOn(e.Engine)
+	left := l.stored.state.SlicesOn(e.Engine)
 	switch {
 	case len(left) > 0 && e.By == mirror.EvacuationRestored:
 		return l.reportEvacuation(ctx, e, []string{"the mirror was lost, and no person has " +
 			"confirmed since that the engine is gone"}, len(left), false)
-	case len(left) > 0 && e.Answers:
+	case len(left) > 0 && e.Unfenced != "":
+		return l.reportEvacuation(ctx, e, []string{e.Unfenced}, len(left), false)
+	case len(left) > 0 && e.Answers && !e.Fenced:
 		return l.reportEvacuation(ctx, e, []string{"the engine answers again"}, len(left), false)
 	}
 	last := l.evacuated.tried[e.Engine]
@@ -130,11 +132,12 @@ func (l *Loop) evacuate(ctx context.Context, lease mirror.Lease, e mirror.Evacua
 // evacuateSome plans some environments, and returns why some of them stay. If the plan fails, each
 // is planned alone: one keeps no other.
 func (l *Loop) evacuateSome(ctx context.Context, lease mirror.Lease,
-	part []fleet.EnvironmentID) (stays []string, err error) {
+	part []fleet.SliceID) (stays []string, err error) {
 	r := l.requestAtApplied()
-	r.Moves = map[fleet.EnvironmentID]mirror.MoveRequest{}
+	r.Moves = map[fleet.SliceID]mirror.MoveRequest{}
 	for _, id := range part {
-		r.Moves[id] = mirror.MoveRequest{Environment: id, By: "argosy", Evacuates: true}
+		r.Moves[id] = mirror.MoveRequest{Environment: id.In(), Slice: id.Slice, By: "argosy",
+			Evacuates: true}
 	}
 	p, err := l.planAlone(ctx, lease, r)
 	switch {
@@ -142,7 +145,7 @@ func (l *Loop) evacuateSome(ctx context.Context, lease mirror.Lease,
 		return []string{part[0].String() + ": " + err.Error()}, nil
 	case errors.Is(err, errUnplanned):
 		for _, id := range part {
-			more, err := l.evacuateSome(ctx, lease, []fleet.EnvironmentID{id})
+			more, err := l.evacuateSome(ctx, lease, []fleet.SliceID{id})
 			if err != nil {
 				return nil, err
 			}

@@ -188,9 +188,13 @@ func (l *Loop) record(ctx context.Context, lease mirror.Lease, head Head, r *pla
 		record.Impact = impact(p)
 	}
 	for i, m := range record.Moves {
-		to := m.To
-		record.Moves[i].MoveRequest = r.Moves[m.Environment]
-		record.Moves[i].To = to // of an evacuation, the plan has chosen it
+		asked, found := r.Moves[m.ID()]
+		if !found { // of a half of an evacuated slice
+			asked = m.MoveRequest
+			asked.By = "argosy"
+		}
+		asked.To = m.To // of an evacuation, the plan has chosen it
+		record.Moves[i].MoveRequest = asked
 	}
 	record.Author, record.Subject, record.CommittedAt, record.Sealed = head.Author, head.Subject,
 		head.At, sealed

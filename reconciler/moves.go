@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"argosy.dev/argosy/fleet"
@@ -32,14 +33,14 @@ func (l *Loop) takeMoves(ctx context.Context, lease mirror.Lease) error {
 
 func (l *Loop) takeMove(ctx context.Context, lease mirror.Lease, m mirror.MoveRequest) error {
 	r := &plan.Request{Revision: l.stored.state.Revision(), Relation: mirror.RelationSame,
-		Moves: map[fleet.EnvironmentID]mirror.MoveRequest{m.Environment: m}}
+		Moves: map[fleet.SliceID]mirror.MoveRequest{m.ID(): m}}
 	l.lacking(r)
 	if err := l.planner.readHistory(ctx, l.stored.state, r); err != nil {
 		return err
 	}
 	p, err := l.planner.computeGuarded(ctx, l.stored.state, r)
 	if errors.Is(err, errUnplanned) {
-		l.Log.Error("failed to plan a move", "environment", m.Environment.String(), "error", err)
+		l.Log.Error("failed to plan a move", "environment", m.ID().String(), "error", err)
 		return l.Store.RefuseMove(ctx, m.Operation, err.Error())
 	}
 	if err != nil {
@@ -52,7 +53,7 @@ func (l *Loop) takeMove(ctx context.Context, lease mirror.Lease, m mirror.MoveRe
 	case len(reasons) > 0:
 		why := strings.Join(reasons, "; ")
 		if !m.DryRun {
-			l.Log.Info("move refused", "environment", m.Environment.String(), "to", m.To, "reason",
+			l.Log.Info("move refused", "environment", m.Moving().String(), "to", m.To, "reason",
 				why)
 		}
 		return l.Store.RefuseMove(ctx, m.Operation, why)
@@ -63,18 +64,18 @@ func (l *Loop) takeMove(ctx context.Context, lease mirror.Lease, m mirror.MoveRe
 }
 
 // reasonsAgainst returns every reason to refuse a move, and what its first step will wait for. No
-// state of the Applications is a reason against an undo. A drain's move waits for them instead: a
-// drain stops by itself if too many of its moves wait.
+// state of the Applications is a reason against an undo. A move of a drain or a rebalance waits for
+// them instead: both stop by themselves if too many of their moves wait.
 func (l *Loop) reasonsAgainst(ctx context.Context, m mirror.MoveRequest, p *plan.Plan) (reasons,
 	waits []string, err error) {
-	if why := p.Refused[m.Environment]; why != "" {
+	if why := p.Refused[m.ID()]; why != "" {
 		reasons = append(reasons, why)
 	}
 	if m.Undo {
 		return reasons, nil, nil
 	}
 	unfit, err := l.Store.UnfitAgents(ctx, m)
-	if err != nil || m.Drain {
+	if err != nil || m.Drain || m.Rebalance != "" {
 		return append(reasons, unfit...), nil, err
 	}
 	reasons = append(reasons, unfit...)
@@ -89,13 +90,30 @@ func (l *Loop) reasonsAgainst(ctx context.Context, m mirror.MoveRequest, p *plan
 	return reasons, waits, err
 }
 
+// staying returns the number of Applications in the first half of a slice that is divided.
+func staying(p *plan.Plan, m mirror.MoveRequest) int {
+	first, _ := m.Slice.Halves()
+	i := slices.IndexFunc(p.Placements, func(pl fleet.Placement) bool {
+		return pl.ID() == m.Environment.Slice(first)
+	})
+	if i < 0 {
+		return 0
+	}
+	return p.Placements[i].Applications
+}
+
 // endDryRun records what a move would do. Its plan is not recorded.
 func (l *Loop) endDryRun(ctx context.Context, m mirror.MoveRequest, p *plan.Plan,
 	waits []string) error {
 	var summary []string
 	for _, b := range p.Begun {
-		summary = append(summary, fmt.Sprintf("%s would move from engine %s to %s",
-			report.Count(len(b.Applications), "Application"), b.From, b.To))
+		text := fmt.Sprintf("%s would move from engine %s to %s",
+			report.Count(len(b.Applications), "Application"), b.From, b.To)
+		if b.Split {
+			text = fmt.Sprintf("%s would be split: %s, and %s would stay", m.ID(), text,
+				report.Count(staying(p, m), "Application"))
+		}
+		summary = append(summary, text)
 	}
 	for _, w := range waits {
 		summary = append(summary, "it would wait, since "+w)

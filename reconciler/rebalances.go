@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"argosy.dev/argosy/fleet"
@@ -20,7 +21,8 @@ type rebalancer struct {
 	again    time.Duration // after a move, until its engines are measured again
 	reviewed time.Time
 	tried    time.Time // the last simulation of an accepted rebalance without a move to request
-	waits    bool      // every move awaits measurements
+	waits    bool      // every move that is not deferred awaits measurements
+	deferred []rebalance.Deferred
 	revision fleet.Revision
 }
 
@@ -132,7 +134,7 @@ func (r *rebalancer) advance(ctx context.Context, at *basis, f mirror.RebalanceF
 	churn fleet.Churn) (n int, err error) {
 	state, why, allowed := rebalance.Assess(f, churn)
 	if f.Open.Message == "" { // it begins, or a person has resumed it
-		r.tried = time.Time{}
+		r.tried, r.deferred = time.Time{}, nil
 	}
 	if allowed > 0 {
 		if r.revision != at.revision || time.Since(r.tried) >= min(rebalance.Retry, r.again) {
@@ -140,8 +142,8 @@ func (r *rebalancer) advance(ctx context.Context, at *basis, f mirror.RebalanceF
 				return n, err
 			}
 		}
-		if r.waits {
-			state, why = rebalance.Wait(*f.Open, why)
+		if r.waits || len(r.deferred) > 0 {
+			state, why = rebalance.Wait(*f.Open, why, r.waits, r.deferred)
 		}
 	}
 	if state == f.Open.State && why == f.Open.Message {
@@ -161,8 +163,14 @@ func (r *rebalancer) request(ctx context.Context, at *basis, f mirror.RebalanceF
 	if err != nil {
 		return 0, err
 	}
-	moves, _ := rebalance.Await(rebalance.Moves(f.Open.Moves), measured.Moving)
-	if r.waits = len(moves) == 0; r.waits {
+	moves, awaited := rebalance.Await(rebalance.Moves(f.Open.Moves), measured.Moving)
+	obstacles, err := r.obstacles(ctx, moves)
+	if err != nil {
+		return 0, err
+	}
+	moves, deferred, refused := rebalance.Defer(moves, obstacles, r.deferred, time.Now(), r.again)
+	r.deferred, r.waits = deferred, len(moves) == 0 && awaited > 0
+	if len(moves)+len(refused) == 0 {
 		return 0, nil
 	}
 	still, err := r.simulate(ctx, func() (placement.Outcome, error) {
@@ -172,6 +180,7 @@ func (r *rebalancer) request(ctx context.Context, at *basis, f mirror.RebalanceF
 		return 0, err
 	}
 	next, skip := rebalance.Next(f.Open.ID, still, allowed)
+	skip = append(skip, refused...)
 	n, err := r.Store.RequestRebalance(ctx, at.lease, f.Open.ID, churn, next, skip)
 	if n > 0 || len(skip) > 0 {
 		r.tried = time.Time{}
@@ -180,7 +189,31 @@ func (r *rebalancer) request(ctx context.Context, at *basis, f mirror.RebalanceF
 	return n, err
 }
 
-func (r *rebalancer) status(ctx context.Context) (mirror.Measured, map[fleet.EnvironmentID]int,
+// obstacles returns why moves could not begin now: for the engines or the Applications, as for a
+// move that a person requests.
+func (r *rebalancer) obstacles(ctx context.Context, moves []placement.Move) (
+	map[fleet.SliceID]string, error) {
+	found := map[fleet.SliceID]string{}
+	for _, m := range moves {
+		request := mirror.MoveRequest{Environment: m.Environment, Slice: m.Slice, To: m.To}
+		all, err := r.Store.MoveObstacles(ctx, request)
+		if err != nil {
+			return nil, err
+		}
+		var texts []string
+		for _, o := range all {
+			if !o.Passes {
+				texts = append(texts, o.Text)
+			}
+		}
+		if len(texts) > 0 {
+			found[request.ID()] = strings.Join(texts, "; ")
+		}
+	}
+	return found, nil
+}
+
+func (r *rebalancer) status(ctx context.Context) (mirror.Measured, map[fleet.SliceID]int,
 	error) {
 	measured, err := r.Loads.Measured(ctx, r.again)
 	if err != nil {

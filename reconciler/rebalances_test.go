@@ -200,6 +200,55 @@ func TestARebalanceThatActsStopsWhenMovesFail(t *testing.T) {
 	l.becomes(mirror.RebalanceDone, "3 moved")
 }
 
+// An environment whose Application cannot move holds up no other one of the list.
+func TestARebalancePassesOverAnEnvironmentThatCannotMove(t *testing.T) {
+	l := newLoaded(t, fleet.RebalancePropose)
+	var name atomic.Value
+	o := l.options()
+	o.engine = func(call string, key fleet.ObjectKey) error {
+		if call == "apply" && key.Name == name.Load() {
+			return errAway
+		}
+		return nil
+	}
+	r := l.start("a", o)
+	l.ready()
+	l.measured.Store(true)
+	proposed := l.becomes(mirror.RebalanceProposed, "")
+	stuck := proposed.Moves[0].Environment
+	id := fleet.ApplicationID{Tenant: stuck.Tenant, Deployment: "app00", Environment: stuck.Name}
+	name.Store(fleet.ApplicationName(id))
+	const path = "tenants/acme/deployments/app00.yaml"
+	l.commit("a release", map[string]string{
+		path: strings.ReplaceAll(filesOf(8, 2, "{}")[path], ": v1}", ": v2}")})
+	l.eventually("a change is not on the engine", func() error {
+		all, err := l.store.Plans.MoveObstacles(t.Context(), mirror.MoveRequest{Environment: stuck,
+			To: "eu-2"})
+		if err != nil {
+			return err
+		}
+		if len(all) != 1 || !strings.Contains(all[0].Text, "its last change") {
+			return fmt.Errorf("the obstacles are %+v", all)
+		}
+		return nil
+	})
+	l.decide(l.store.Decisions.AcceptRebalance, proposed.ID)
+	done := l.becomes(mirror.RebalanceDone, "2 moved, 1 refused")
+	if m := done.Moves[0]; m.State != mirror.RebalanceMoveRefused || m.Operation != "" ||
+		!strings.HasPrefix(m.Message, "was refused, since it could not begin for ") {
+		t.Errorf("%+v", m)
+	}
+	l.passes(r, 8)
+	for _, next := range l.rebalances() {
+		if next.ID != done.ID && slices.ContainsFunc(next.Moves, func(
+			m mirror.RebalanceMove) bool {
+			return m.Environment == stuck
+		}) {
+			t.Errorf("it is proposed again: %+v", next)
+		}
+	}
+}
+
 func TestARejectedRebalanceIsNotProposedAgain(t *testing.T) {
 	l := newLoaded(t, fleet.RebalancePropose)
 	r := l.start("a", l.options())

@@ -128,7 +128,7 @@ func TestAStuckEngineIsRestartedOnceInAnOutage(t *testing.T) {
 	h.exec(longer)
 	next("was restarted")
 	h.exec(`UPDATE remedies SET since = since - interval '6 minutes' WHERE state = 'Restarted'`)
-	next("did not help; `argosy drain eu-1`")
+	next("did not help; `argosy evacuate engine eu-1 --fence`")
 	shows("it did not help", func(e view.Engine) bool {
 		return e.Remedy != nil && e.Remedy.State == mirror.RemedyDidNotHelp
 	})

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -175,6 +176,9 @@ func (h *house) expire(r *replica) {
 
 var errDead = errors.New("this replica was killed")
 
+// A session asks its store for this interface: without it, it would freeze nothing.
+var _ worker.Evacuations = (*postgres.Work)(nil)
+
 // faulty is the real store with faults to order.
 type faulty struct {
 	*postgres.Plans
@@ -244,6 +248,36 @@ func (s *faulty) EndMove(ctx context.Context, l mirror.Lease, m mirror.Applicati
 		return err
 	}
 	return s.Work.EndMove(ctx, l, m)
+}
+
+func (s *faulty) OpenFence(ctx context.Context, l mirror.Lease) (mirror.Fence, bool, error) {
+	if err := s.ask("openfence"); err != nil {
+		return mirror.Fence{}, false, err
+	}
+	f, ok, err := s.Work.OpenFence(ctx, l)
+	if err == nil && ok {
+		err = s.ask("openfence " + string(f.State))
+	}
+	return f, ok, err
+}
+
+func (s *faulty) ReportFence(ctx context.Context, l mirror.Lease, was mirror.FenceState,
+	r mirror.FenceReport) error {
+	step := fmt.Sprintf("%s %s", was, r.State)
+	if err := s.ask("reportfence " + step); err != nil {
+		return err
+	}
+	if err := s.Work.ReportFence(ctx, l, was, r); err != nil {
+		return err
+	}
+	return s.ask("reportedfence " + step)
+}
+
+func (s *faulty) FreezeMove(ctx context.Context, l mirror.Lease, m mirror.ApplicationMove) error {
+	if err := s.ask("freezemove"); err != nil {
+		return err
+	}
+	return s.Work.FreezeMove(ctx, l, m)
 }
 
 func (s *faulty) ask(call string) error {

@@ -27,9 +27,9 @@ type MirrorReader interface {
 
 // UnreadyReader reads the status of Applications.
 type UnreadyReader interface {
-	// Unready counts the Applications of each environment that are not Synced and Healthy, if there
+	// Unready counts the Applications of each slice that are not Synced and Healthy, if there
 	// are any.
-	Unready(ctx context.Context) (map[fleet.EnvironmentID]int, error)
+	Unready(ctx context.Context) (map[fleet.SliceID]int, error)
 }
 
 // LoadReader reads the measured load of engines.

@@ -278,6 +278,7 @@ type records struct {
 	pulls          map[int]forge.PullRecord
 	reviewed       map[fleet.Revision]forge.ReviewedPlan
 	outcomes       map[fleet.ObjectKey]forge.Outcome
+	approved       []mirror.Hold // whose approval has not taken effect
 	asked          []forge.Recheck
 	changes        []change
 	agents         []view.Agent
@@ -450,8 +451,11 @@ func (h *harbor) deletions(commits ...fleet.Revision) (map[fleet.ObjectKey]mirro
 
 func (r *records) Stops(context.Context, view.Scope) ([]mirror.Stop, error) { return nil, nil }
 
-func (r *records) Holds(context.Context, view.Scope, view.Filter, view.Page) ([]mirror.Hold,
-	string, error) {
+func (r *records) Holds(_ context.Context, _ view.Scope, by view.Filter, _ view.Page) (
+	[]mirror.Hold, string, error) {
+	if by.Approved {
+		return r.approved, "", nil
+	}
 	return nil, "", nil
 }
 

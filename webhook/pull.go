@@ -105,6 +105,9 @@ func (r *Reviewer) open(ctx context.Context, record forge.PullRecord) error {
 	if err != nil {
 		return err
 	}
+	if onBranch(record, facts, preview) {
+		return nil // the record stays as the merge must find it
+	}
 	if len(commands) > 0 {
 		if facts, preview, err = r.obey(ctx, facts, preview, commands, newest); err != nil {
 			return err
@@ -130,6 +133,13 @@ func (r *Reviewer) open(ctx context.Context, record forge.PullRecord) error {
 		return mirror.ErrNotReady // plan it as soon as possible
 	}
 	return nil
+}
+
+// onBranch reports that the applied revision has all of the head, although the Git host does not
+// call the pull request merged yet: somebody pushed the merge, or merged it during this review. The
+// head shows nothing then, which would replace what its owners agreed to.
+func onBranch(record forge.PullRecord, f review.Facts, p Preview) bool {
+	return f.Unmergeable == "" && len(p.Shown) == 0 && len(record.Agreed(record.Head)) > 0
 }
 
 // sighting is the first review of a head, with the newest comment and review at that time.
@@ -609,10 +619,12 @@ func changedBy(record forge.PullRecord, p forge.ReviewedPlan) map[string]bool {
 	return files
 }
 
-// holdsOn returns the holds on these objects and files, each reduced to them.
+// holdsOn returns the holds on these objects and files, each reduced to them, and also approved
+// holds until the approval takes effect: until then, the objects are as they were before the merge.
 func holdsOn(ctx context.Context, status Status, keys map[fleet.ObjectKey]bool,
 	files map[string]bool) ([]mirror.Hold, error) {
-	all, _, err := status.Holds(ctx, view.Scope{}, view.Filter{}, view.Page{Limit: 1000})
+	all, _, err := status.Holds(ctx, view.Scope{}, view.Filter{Approved: true},
+		view.Page{Limit: 1000})
 	if err != nil {
 		return nil, err
 	}

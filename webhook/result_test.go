@@ -41,6 +41,30 @@ func (h *harbor) expectText(words ...string) {
 	}
 }
 
+// Between the approval of a held file and its effect, the objects are as they were before.
+func TestAResultIsNotFinalBeforeAnApprovalTakesEffect(t *testing.T) {
+	h := applied(t)
+	const path = "tenants/acme/deployments/cart.yaml"
+	for head, reviewed := range h.records.reviewed {
+		reviewed.Touches = []string{path}
+		h.records.reviewed[head] = reviewed
+	}
+	h.records.approved = []mirror.Hold{{Revision: "9", Reason: mirror.HoldUnreviewed,
+		Tenant: "acme", Paths: []string{path}}}
+	h.comes(checkout, "m0", mirror.HealthHealthy, "")
+	h.comes(cart, "m0", mirror.HealthHealthy, "")
+	h.review()
+	h.expectText("its file is unreviewed")
+	if text := h.comment(); h.record().Finished || strings.Contains(text, "superseded") {
+		t.Errorf("finished %t: %s", h.record().Finished, text)
+	}
+	h.records.approved = nil
+	h.comes(checkout, "m1", mirror.HealthHealthy, "")
+	h.comes(cart, "m2", mirror.HealthHealthy, "")
+	h.review()
+	h.expectText("✅ Merged: 2 Applications Synced and Healthy")
+}
+
 func TestAResultIsFinalOnceAllIsWell(t *testing.T) {
 	h := applied(t)
 	h.review()

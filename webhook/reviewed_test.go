@@ -238,6 +238,32 @@ func TestAnApprovalOfOneTenantIsForItsFilesAlone(t *testing.T) {
 	}
 }
 
+// Between the push of a merge and the Git host's word that it is one, a review finds nothing left
+// to merge. It keeps what the owners agreed to.
+func TestAPushedMergeKeepsWhatWasAgreed(t *testing.T) {
+	h := newHarbor(t)
+	h.planner.answer.Shown = contents{file: "2"}
+	h.open(h.bob, nil)
+	h.review()
+	h.pullRequest.Review(h.alice, "APPROVED")
+	h.review()
+	before := h.record()
+
+	planned := h.planner.answer
+	h.planner.answer.Files, h.planner.answer.Shown, h.planner.answer.Effects = nil, nil, nil
+	h.review()
+	if d := cmp.Diff(before, h.record()); d != "" {
+		t.Error(d)
+	}
+	merge := fleet.Revision(h.pullRequest.Merge(1)[0])
+	if d := cmp.Diff(contents{file: "2"}, h.paths(commit(merge, contents{file: "2"}))); d != "" {
+		t.Error(d)
+	}
+	if seen, err := h.deletions(merge); err != nil || len(seen) != len(planned.Effects) {
+		t.Errorf("the deletions that count as reviewed are %v (%v)", seen, err)
+	}
+}
+
 // The version before kept what was agreed to without naming the head.
 func TestFilesThatTheVersionBeforeKeptCountAtTheConsentedHead(t *testing.T) {
 	r := forge.PullRecord{Pull: forge.Pull{Head: "h2"}, Consented: "h1", Shown: contents{file: "2"}}

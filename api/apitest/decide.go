@@ -44,7 +44,7 @@ func (s *Store) RequestMove(_ context.Context, m mirror.MoveRequest) (string, er
 	o := mirror.Operation{ID: fmt.Sprintf("move-%d", len(s.m.Operations)),
 		Kind: mirror.OperationMove, State: mirror.OperationPending,
 		Tenant: m.Environment.Tenant, Engine: m.To,
-		Subject:     fmt.Sprintf("%s to engine %s", m.Environment, m.To),
+		Subject:     fmt.Sprintf("%s to engine %s", m.ID(), m.To),
 		RequestedBy: m.By, Message: m.Note, StartedAt: time.Now().UTC()}
 	for _, e := range s.m.Environments {
 		switch {
@@ -256,17 +256,40 @@ func (s *Store) RequestEvacuation(_ context.Context, r mirror.EvacuationRequest)
 	return mirror.ErrNotFound
 }
 
+// RequestFence implements api.Decider.
+func (s *Store) RequestFence(_ context.Context, r mirror.EvacuationRequest) (string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range s.m.Engines {
+		switch e := &s.m.Engines[i]; {
+		case e.Name != r.Engine:
+		case !e.Reachable:
+			return "", mirror.ErrEngineSilent
+		case e.Fence != nil:
+			return "", mirror.ErrFencing
+		default:
+			e.Fence = &mirror.Fence{ID: "fence-" + string(e.Name), State: mirror.FenceScaling,
+				By: r.By, Reason: r.Reason, Since: time.Now().UTC(), At: time.Now().UTC()}
+			if r.DryRun {
+				e.Fence.State = mirror.FenceChecking
+			}
+			return e.Fence.ID, nil
+		}
+	}
+	return "", mirror.ErrNotFound
+}
+
 // EndEvacuation implements api.Decider.
 func (s *Store) EndEvacuation(_ context.Context, r mirror.EvacuationRequest) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range s.m.Engines {
 		switch e := &s.m.Engines[i]; {
-		case e.Name != r.Engine || e.Evacuation == nil:
-		case e.Evacuation.Away > 0:
+		case e.Name != r.Engine || e.Evacuation == nil && e.Fence == nil:
+		case e.Evacuation != nil && e.Evacuation.Away > 0:
 			return mirror.ErrEvacuatedAway
 		default:
-			e.Evacuation = nil
+			e.Evacuation, e.Fence = nil, nil
 			return nil
 		}
 	}

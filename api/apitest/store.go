@@ -376,16 +376,16 @@ func (s *Store) Source(context.Context) (view.Source, error) {
 
 // Explain implements api.State.
 func (s *Store) Explain(ctx context.Context, sc view.Scope,
-	id fleet.EnvironmentID) (fleet.Placement, error) {
+	id fleet.EnvironmentID) (view.Explained, error) {
 	found, _, err := s.Environments(ctx, sc, view.Filter{Tenant: id.Tenant, Environment: id.Name},
 		view.Page{Limit: 1})
 	if err == nil && len(found) == 0 {
 		err = mirror.ErrNotFound
 	}
 	if err != nil {
-		return fleet.Placement{}, err
+		return view.Explained{}, err
 	}
-	return found[0].Placement, nil
+	return view.Explained{Placement: found[0].Placement, Slices: found[0].Slices}, nil
 }
 
 // Stops implements api.State.

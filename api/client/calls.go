@@ -141,6 +141,14 @@ func (d decisions) Move(ctx context.Context, r wire.MoveRequest) (out wire.MoveR
 	return out, err
 }
 
+// Join requests that all slices of a split environment move to one engine, and returns the ids of
+// their operations.
+func (d decisions) Join(ctx context.Context, r wire.JoinRequest) (out wire.JoinRequested,
+	err error) {
+	err = d.conn.do(ctx, http.MethodPost, path("joins"), nil, r, &out)
+	return out, err
+}
+
 // PauseDrain keeps the drain of an engine from requesting moves.
 func (d decisions) PauseDrain(ctx context.Context, p mirror.DrainPause) (out view.Engine,
 	err error) {
@@ -269,8 +277,8 @@ func (l lists) Revision(ctx context.Context, revision fleet.Revision) (view.Revi
 }
 
 // Explain returns the placement of one environment.
-func (l lists) Explain(ctx context.Context, id fleet.EnvironmentID) (fleet.Placement, error) {
-	return one[fleet.Placement](ctx, l.conn, "tenants", string(id.Tenant), "environments",
+func (l lists) Explain(ctx context.Context, id fleet.EnvironmentID) (view.Explained, error) {
+	return one[view.Explained](ctx, l.conn, "tenants", string(id.Tenant), "environments",
 		string(id.Name), "placement")
 }
 

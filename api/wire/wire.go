@@ -105,6 +105,8 @@ type OrphanRequest struct {
 type MoveRequest struct {
 	Tenant      fleet.TenantName      `json:"tenant" maxLength:"63" pattern:"^[a-z0-9-]+$"`
 	Environment fleet.EnvironmentName `json:"environment" maxLength:"63" pattern:"^[a-z0-9-]+$"`
+	Slice       fleet.Slice           `json:"slice,omitempty" maxLength:"6" pattern:"^[01]*$" doc:"Of a split environment: the slice that moves"`
+	Split       bool                  `json:"split,omitempty" doc:"Split the environment, or the slice, in halves; the second half moves"`
 	To          fleet.EngineName      `json:"to" maxLength:"63" pattern:"^[a-z0-9-]+$"`
 	Note        string                `json:"note,omitempty" maxLength:"1024" doc:"Why, for those who read it later"`
 	DryRun      bool                  `json:"dryRun,omitempty" doc:"Record the reasons against the move, or what it would do, as the operation's message, and move nothing"`
@@ -113,6 +115,20 @@ type MoveRequest struct {
 // MoveRequested names the operation that shows the progress of a move.
 type MoveRequested struct {
 	Operation string `json:"operation"`
+}
+
+// JoinRequest requests that all slices of a split environment move to one engine, which joins them.
+type JoinRequest struct {
+	Tenant      fleet.TenantName      `json:"tenant" maxLength:"63" pattern:"^[a-z0-9-]+$"`
+	Environment fleet.EnvironmentName `json:"environment" maxLength:"63" pattern:"^[a-z0-9-]+$"`
+	To          fleet.EngineName      `json:"to" maxLength:"63" pattern:"^[a-z0-9-]+$"`
+	Note        string                `json:"note,omitempty" maxLength:"1024" doc:"Why, for those who read it later"`
+	DryRun      bool                  `json:"dryRun,omitempty" doc:"Record the reasons against the moves, and move nothing"`
+}
+
+// JoinRequested names the operation of each slice that moves.
+type JoinRequested struct {
+	Operations []string `json:"operations" nullable:"false"`
 }
 
 // Approved lists what an approval released.

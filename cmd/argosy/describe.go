@@ -165,8 +165,12 @@ func describeEnvironment(ctx context.Context, c *client.Client, name string) (de
 		{Name: "Problems", Value: count(v.Problems)},
 		{Name: "Healthy", Value: healthOf(v.Counts)},
 	}
+	placed := section{title: "Slices", table: slicesOf(v.Slices)}
+	if len(v.Slices) == 0 {
+		facts = append(facts, placementFacts(v.Placement)...)
+	}
 	return description{item: v, sections: []section{
-		{facts: append(facts, placementFacts(v.Placement)...)},
+		{facts: facts}, placed,
 		{title: "Applications", table: tabulate(apps, shownColumns(), false, time.Now())},
 	}}, nil
 }
@@ -304,6 +308,7 @@ func describeEngine(ctx context.Context, c *client.Client, name string) (descrip
 			{Name: "Works", Value: works(v.Work, now)},
 			{Name: "Remedy", Value: remedyOf(v.Remedy, now)},
 			{Name: "Next", Value: table.Text(v.NextRemedy)},
+			{Name: "Fence", Value: fenceOf(v.Fence, now)},
 			{Name: "Evacuation", Value: evacuationOf(v.Evacuation, now)},
 			{Name: "Message", Value: table.Text(v.Message)},
 			{Name: "Controller", Value: controllerLoad(v.Measured, now)},
@@ -314,6 +319,7 @@ func describeEngine(ctx context.Context, c *client.Client, name string) (descrip
 			{Name: "Ring", Value: table.Text(v.Ring)},
 			{Name: "Applications", Value: used(v.Load.Applications, v.Capacity.Applications)},
 			{Name: "Environments", Value: used(v.Load.Environments, v.Capacity.Environments)},
+			{Name: "Outgrown by", Value: outgrownBy(environments)},
 			{Name: "Healthy", Value: healthOf(v.Counts)},
 			{Name: "Behind", Value: table.Number(v.Pending)},
 			{Name: "Held by", Value: table.Text(holder)},
@@ -325,6 +331,18 @@ func describeEngine(ctx context.Context, c *client.Client, name string) (descrip
 		{title: "Waiting", table: tabulate(v.Waiting, waitingColumns, false, now)},
 		{title: "Environments", table: tabulate(environments, environmentColumns, false, now)},
 	}}, nil
+}
+
+// outgrownBy lists the environments that have more Applications than their engine has capacity.
+func outgrownBy(environments []view.Environment) table.Value {
+	var found []string
+	for _, e := range environments {
+		if e.Placement.Outgrown() != "" {
+			found = append(found, fmt.Sprintf("%s/%s (%s)", e.Tenant, e.Name,
+				plural(e.Placement.TooLarge.Applications, "Application")))
+		}
+	}
+	return table.Value{Text: strings.Join(found, ", "), Tone: table.Bad}
 }
 
 // works returns whether a reachable engine works; empty while it is unknown.
@@ -612,12 +630,20 @@ func explainCommand(a *app) *cobra.Command {
 		case "yaml":
 			return writeYAML(a.out, p)
 		}
-		return a.writeDescription(description{sections: []section{
-			{
-				facts: append([]table.Fact{{Name: "Environment", Value: table.Text(args[1])}},
-					placementFacts(p)...)},
-			{title: "Candidate engines, best first", table: alternatives(p)},
-		}})
+		environment := []table.Fact{{Name: "Environment", Value: table.Text(args[1])}}
+		if len(p.Slices) == 0 {
+			return a.writeDescription(description{sections: []section{
+				{facts: append(environment, placementFacts(p.Placement)...)},
+				{title: "Candidate engines, best first", table: alternatives(p.Placement)},
+			}})
+		}
+		d := description{sections: []section{{facts: environment, table: slicesOf(p.Slices)}}}
+		for _, slice := range p.Slices {
+			d.sections = append(d.sections, section{title: "Slice " + string(slice.Slice),
+				facts: placementFacts(slice)}, section{title: "Candidate engines of slice " +
+				string(slice.Slice) + ", best first", table: alternatives(slice)})
+		}
+		return a.writeDescription(d)
 	}
 	return cmd
 }
@@ -651,17 +677,26 @@ func (a *app) writeDescription(d description) error {
 
 func placementFacts(p fleet.Placement) []table.Fact {
 	fix := ""
-	if p.Misplaced != "" {
-		fix = "argosy move environment " + p.Environment.String() + " --to ENGINE; with " +
-			"placement.misplaced: Move in the Fleet Argosy moves it (argosy describe engine " +
-			string(p.Engine) + ")"
+	move := "argosy move environment " + p.Environment.String() + " --to ENGINE"
+	switch {
+	case p.Misplaced == "":
+	case p.MisplacedPolicy == fleet.MisplacedMove:
+		fix = "none: Argosy moves it, since placement.misplaced of the Fleet is Move (argosy " +
+			"describe engine " + string(p.Engine) + ")"
+	case p.MisplacedPolicy == fleet.MisplacedStay:
+		fix = move + "; placement.misplaced of the Fleet is Stay, with Move Argosy moves it"
+	default:
+		fix = "ask the platform to move it: " + move
 	}
 	size := table.Value{}
 	if l := p.TooLarge; l != nil {
-		fix = l.Fix()
-		size = table.Value{Tone: table.Bad, Text: fmt.Sprintf("%s; the largest of %s that may "+
-			"serve it has a capacity of %d", plural(l.Applications, "Application"),
-			plural(l.Engines, "engine"), l.LargestCapacity)}
+		fix = p.SizeFix()
+		largest := "the largest of " + plural(l.Engines, "engine") + " that may serve it"
+		if p.Engine != "" {
+			largest = "its engine"
+		}
+		size = table.Value{Tone: table.Bad, Text: fmt.Sprintf("%s; %s has a capacity of %d",
+			plural(l.Applications, "Application"), largest, l.LargestCapacity)}
 	}
 	return []table.Fact{
 		{Name: "Engine", Value: placedOn(p.Engine)},
@@ -672,6 +707,16 @@ func placementFacts(p fleet.Placement) []table.Fact {
 		{Name: "Fix", Value: table.Text(fix)},
 		{Name: "Decided at", Value: table.Text(p.Revision)},
 	}
+}
+
+// slicesOf lists the slices of a split environment.
+func slicesOf(all []fleet.Placement) table.Table {
+	t := table.Table{Heads: []string{"SLICE", "ENGINE", "APPLICATIONS", "LEAVES"}}
+	for _, p := range all {
+		t.Rows = append(t.Rows, []table.Value{table.Text(p.Slice), placedOn(p.Engine),
+			{Text: strconv.Itoa(p.Applications)}, table.Text(p.From)})
+	}
+	return t
 }
 
 func alternatives(p fleet.Placement) table.Table {

@@ -44,45 +44,72 @@ func moveEnvironmentCommand(a *app) *cobra.Command {
 			"  argosy describe move acme/prod-eu",
 		Args: exactly("TENANT/ENVIRONMENT"),
 	}
-	cmd.Flags().StringVar((*string)(&ask.To), "to", "", "the new engine (required)")
-	cmd.Flags().StringVar(&ask.Note, "note", "", "reason, for the record")
-	cmd.Flags().BoolVar(&ask.DryRun, "dry-run", false, "print the reasons against it, and move nothing")
-	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "show the progress, until it has ended")
-	_ = cmd.MarkFlagRequired("to")
+	sliceFlag(cmd, &ask.Slice, "of a split environment, the slice that moves")
+	moveFlags(cmd, &ask, &watch)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		tenant, environment, err := twoParts("environment", args[0])
-		if err != nil {
-			return err
-		}
-		ask.Tenant, ask.Environment = tenant, fleet.EnvironmentName(environment)
-		c, err := a.connect()
-		if err != nil {
-			return err
-		}
-		requested, err := c.Move(cmd.Context(), ask)
-		if err != nil {
-			return err
-		}
-		if ask.DryRun || watch {
-			return a.followMove(cmd.Context(), c, ask, requested.Operation)
-		}
-		o, err := takenUp(cmd.Context(), c, requested.Operation)
-		switch {
-		case err != nil:
-			return err
-		case o.EndedAt != nil:
-			return a.endedMove(ask, o)
-		case o.State == mirror.OperationPending:
-			err = a.printLine("requested the move of %s to engine %s", args[0], ask.To)
-			a.hint("no plan has taken it up yet;\n"+
-				"`argosy get operations --tenant %s -o wide` shows why a move is refused", tenant)
-			return err
-		}
-		err = a.printLine("the move of %s to engine %s has begun", args[0], ask.To)
-		a.hint("`argosy describe move %s` shows each step", args[0])
-		return err
+		return a.move(cmd.Context(), args[0], ask, watch)
 	}
 	return cmd
+}
+
+// moveFlags are the flags of each request for a move.
+func moveFlags(cmd *cobra.Command, ask *wire.MoveRequest, watch *bool) {
+	cmd.Flags().StringVar((*string)(&ask.To), "to", "", "the new engine (required)")
+	cmd.Flags().StringVar(&ask.Note, "note", "", "reason, for the record")
+	cmd.Flags().BoolVar(&ask.DryRun, "dry-run", false,
+		"print the reasons against it, and move nothing")
+	cmd.Flags().BoolVarP(watch, "watch", "w", false, "show the progress, until it has ended")
+	_ = cmd.MarkFlagRequired("to")
+}
+
+// move requests one move, and shows what becomes of it.
+func (a *app) move(ctx context.Context, name string, ask wire.MoveRequest, watch bool) error {
+	tenant, environment, err := twoParts("environment", name)
+	if err != nil {
+		return err
+	}
+	ask.Tenant, ask.Environment = tenant, fleet.EnvironmentName(environment)
+	c, err := a.connect()
+	if err != nil {
+		return err
+	}
+	requested, err := c.Move(ctx, ask)
+	if err != nil {
+		return err
+	}
+	if ask.DryRun || watch {
+		return a.followMove(ctx, c, ask, requested.Operation)
+	}
+	return a.begunMove(ctx, c, ask, requested.Operation)
+}
+
+// begunMove waits until a move has begun or is refused.
+func (a *app) begunMove(ctx context.Context, c *client.Client, ask wire.MoveRequest,
+	operation string) error {
+	o, err := takenUp(ctx, c, operation)
+	switch {
+	case err != nil:
+		return err
+	case o.EndedAt != nil:
+		return a.endedMove(ask, o)
+	case o.State == mirror.OperationPending:
+		err = a.printLine("requested the move of %s to engine %s", subjectOf(ask), ask.To)
+		a.hint("no plan has taken it up yet;\n"+
+			"`argosy get operations --tenant %s -o wide` shows why a move is refused", ask.Tenant)
+		return err
+	}
+	err = a.printLine("the move of %s to engine %s has begun", subjectOf(ask), ask.To)
+	a.hint("`argosy describe move %s/%s` shows each step", ask.Tenant, ask.Environment)
+	return err
+}
+
+// subjectOf names what a request moves: "acme/prod", "acme/prod slice 01", or "half of acme/prod".
+func subjectOf(ask wire.MoveRequest) string {
+	id := fleet.EnvironmentID{Tenant: ask.Tenant, Name: ask.Environment}.Slice(ask.Slice)
+	if ask.Split {
+		return "half of " + id.String()
+	}
+	return id.String()
 }
 
 // takenUp returns the operation of a move once a plan has begun or refused it, or after some
@@ -116,7 +143,8 @@ func (a *app) followMove(ctx context.Context, c *client.Client, ask wire.MoveReq
 			}
 			return a.endedMove(ask, o)
 		}
-		moves, err := c.Moves(ctx, view.Filter{Tenant: ask.Tenant, Environment: ask.Environment}, 1)
+		moves, err := c.Moves(ctx, view.Filter{Tenant: ask.Tenant, Environment: ask.Environment},
+			1<<fleet.MaxSliceBits)
 		if err != nil {
 			return err
 		}
@@ -144,8 +172,8 @@ func (a *app) endedMove(ask wire.MoveRequest, o mirror.Operation) error {
 	case ask.DryRun:
 		return a.printLine("%s", o.Message)
 	}
-	return a.printLine("moved %s/%s to engine %s: %d Applications in %s", ask.Tenant,
-		ask.Environment, ask.To, o.Done, o.EndedAt.Sub(o.StartedAt).Round(time.Second))
+	return a.printLine("moved %s to engine %s: %d Applications in %s", subjectOf(ask), ask.To,
+		o.Done, o.EndedAt.Sub(o.StartedAt).Round(time.Second))
 }
 
 // showProgress replaces the line of the terminal, or prints another one.
@@ -191,7 +219,7 @@ var moveColumns = []column[view.Move]{
 		return table.Text(m.Tenant)
 	}},
 	{head: "ENVIRONMENT", of: func(m view.Move, _ time.Time) table.Value {
-		return table.Text(m.Environment)
+		return table.Text(inSlice(m.Environment, m.Slice))
 	}},
 	{head: "FROM", of: func(m view.Move, _ time.Time) table.Value { return table.Text(m.From) }},
 	{head: "TO", of: func(m view.Move, _ time.Time) table.Value { return table.Text(m.To) }},
@@ -264,11 +292,31 @@ func describeMove(ctx context.Context, c *client.Client, name string) (descripti
 	if err != nil {
 		return description{}, err
 	}
-	m, err := c.MoveOf(ctx, fleet.EnvironmentID{Tenant: tenant,
-		Name: fleet.EnvironmentName(environment)})
+	id := fleet.EnvironmentID{Tenant: tenant, Name: fleet.EnvironmentName(environment)}
+	m, err := c.MoveOf(ctx, id)
 	if err != nil {
 		return description{}, err
 	}
+	if m.Slice == "" {
+		return description{item: m, sections: moveSections(name, m)}, nil
+	}
+	all, err := c.Moves(ctx, view.Filter{Tenant: tenant, Environment: id.Name},
+		1<<fleet.MaxSliceBits)
+	if err != nil {
+		return description{}, err
+	}
+	d := description{item: all}
+	for _, m := range all {
+		sections := moveSections(name, m)
+		if m.Slice != "" {
+			sections[0].title = "Slice " + string(m.Slice)
+		}
+		d.sections = append(d.sections, sections...)
+	}
+	return d, nil
+}
+
+func moveSections(name string, m view.Move) []section {
 	now := time.Now()
 	ended := table.Value{}
 	if m.EndedAt != nil {
@@ -278,9 +326,10 @@ func describeMove(ctx context.Context, c *client.Client, name string) (descripti
 	if m.Undo {
 		kind = "undo of a move"
 	}
-	return description{item: m, sections: []section{
+	return []section{
 		{facts: []table.Fact{
 			{Name: "Environment", Value: table.Text(name)},
+			{Name: "Slice", Value: table.Text(m.Slice)},
 			{Name: "Kind", Value: table.Text(kind)},
 			{Name: "From", Value: table.Text(m.From)},
 			{Name: "To", Value: table.Text(m.To)},
@@ -295,5 +344,5 @@ func describeMove(ctx context.Context, c *client.Client, name string) (descripti
 		}},
 		{title: "Applications (steps that have ended: seconds/requests)",
 			table: tabulate(m.Applications, movedColumns, true, now)},
-	}}, nil
+	}
 }

@@ -86,7 +86,7 @@ var environmentColumns = []column[view.Environment]{
 		return table.Text(e.Name)
 	}},
 	{head: "ENGINE", of: func(e view.Environment, _ time.Time) table.Value {
-		return placedOn(e.Engine)
+		return placedOnAll(e)
 	}},
 	{head: "REGION", of: func(e view.Environment, _ time.Time) table.Value {
 		return table.Text(e.Region)
@@ -104,8 +104,21 @@ var environmentColumns = []column[view.Environment]{
 		return table.Text(strings.Join(e.Namespaces, ","))
 	}},
 	{head: "PLACEMENT", wide: true, of: func(e view.Environment, _ time.Time) table.Value {
-		return table.Text(first(e.Placement.Misplaced, e.Placement.Reason))
+		return table.Text(first(e.Placement.Misplaced, e.Placement.Outgrown(), e.Placement.Reason))
 	}},
+}
+
+// placedOnAll lists the engines of a split environment.
+func placedOnAll(e view.Environment) table.Value {
+	if len(e.Slices) == 0 {
+		return placedOn(e.Engine)
+	}
+	var engines []string
+	for _, p := range e.Slices {
+		engines = append(engines, placedOn(p.Engine).Text)
+	}
+	slices.Sort(engines)
+	return table.Text(strings.Join(slices.Compact(engines), ","))
 }
 
 func placedOn(engine fleet.EngineName) table.Value {
@@ -283,6 +296,9 @@ var engineColumns = []column[view.Engine]{
 		}
 		if e.Evacuation != nil {
 			return table.State("Evacuated")
+		}
+		if e.Fence != nil && e.Fence.State != mirror.FenceChecking {
+			return table.State("Fence " + string(e.Fence.State))
 		}
 		v := table.State(e.State)
 		if e.Drain != nil {

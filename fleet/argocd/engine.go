@@ -47,7 +47,9 @@ type Options struct {
 	Thorough bool
 	// components that Restart may be called for: Preflight names a missing right
 	Restarts []fleet.Component
-	Now      func() time.Time // default time.Now
+	// the platform allows a fence: Preflight names a missing right
+	Fences bool
+	Now    func() time.Time // default time.Now
 }
 
 func (o Options) withDefaults() Options {

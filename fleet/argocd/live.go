@@ -178,6 +178,9 @@ const (
 	// on. It outlives the database: an engine that comes back does not get the environment.
 	annotationEvacuated = "argosy.dev/evacuated-from"
 
+	// annotationSlices of a cluster Secret names the slices of a split environment on the engine.
+	annotationSlices = "argosy.dev/slices"
+
 	// annotationAdoptionPaused of a tenant's AppProject pauses adoptions; its value is the kind of
 	// the declaration that does.
 	annotationAdoptionPaused = "argosy.dev/adoption-paused-by"
@@ -193,7 +196,7 @@ var (
 		labelCredential, labelPart, labelSecretType}
 	stableAnnotations = append([]string{annotationEngine, annotationHold, annotationAdopted,
 		annotationOrCreate, annotationAdoptionPaused, fleet.WaveAnnotation,
-		fleet.AccountAnnotation, annotationEvacuated, annotationExpires,
+		fleet.AccountAnnotation, annotationEvacuated, annotationSlices, annotationExpires,
 		annotationRenews, annotationCompare, annotationPaths},
 		linkAnnotations...)
 )
@@ -572,6 +575,7 @@ func newEntry(name fleet.EngineName, in places, r *resource, o *liveObject) *ent
 	} else {
 		out.token, out.namespaces = tokenTimesOf(m.Annotations), namespacesIn(o.Data)
 		out.Evacuated = enginesIn(m.Annotations[annotationEvacuated])
+		out.Slices = fleet.SlicesIn(m.Annotations[annotationSlices])
 	}
 	moved, _, _ := strings.Cut(out.move, "/")
 	out.Leaving, out.Arriving = moved != "" && moved == m.UID, moved != "" && moved != m.UID

@@ -397,7 +397,11 @@ func (e preflight) checkRights(ctx context.Context, _ string) ([]engine.Finding,
 	if err != nil {
 		return nil, err
 	}
-	found = append(found, restarts...)
+	fences, err := e.fenceFindings(ctx)
+	if err != nil {
+		return nil, err
+	}
+	found = append(append(found, restarts...), fences...)
 	if found = append(found, further...); len(found) == 0 {
 		e.rightsCheckedAt.Store(e.options.Now().Unix())
 	}

@@ -54,6 +54,9 @@ func (Renderer) Render(engine fleet.EngineSpec, o fleet.Object) (fleet.Manifest,
 	if c := o.Cluster; c != nil && len(c.Evacuated) > 0 {
 		obj.Metadata.Annotations[annotationEvacuated] = joinEngines(c.Evacuated)
 	}
+	if c := o.Cluster; c != nil && len(c.Slices) > 0 {
+		obj.Metadata.Annotations[annotationSlices] = fleet.JoinSlices(c.Slices)
+	}
 	if o.Project != nil && o.Project.AdoptionPaused != "" {
 		by := o.Project.AdoptionPaused
 		if by != fleet.PausedByTenant && by != fleet.PausedByEngine {

@@ -857,3 +857,22 @@ func TestAReleaseHasANameThatHelmAllows(t *testing.T) {
 		}
 	}
 }
+
+func TestTheClusterOfASplitEnvironmentNamesItsSlices(t *testing.T) {
+	whole, split := clusterObject(prodEU, exampleServer), clusterObject(prodEU, exampleServer)
+	split.Cluster.Slices = []fleet.Slice{"1", "01"}
+	annotation := func(o fleet.Object) string {
+		var object liveObject
+		if err := json.Unmarshal(rowOf(t, o, 1).Manifest.Body, &object); err != nil {
+			t.Fatal(err)
+		}
+		return object.Metadata.Annotations[annotationSlices]
+	}
+	if got := annotation(split); got != "01,1" ||
+		!slices.Equal(fleet.SlicesIn(got), []fleet.Slice{"01", "1"}) {
+		t.Errorf("the slices are %q", got)
+	}
+	if got := annotation(whole); got != "" || fleet.SlicesIn(got) != nil {
+		t.Errorf("an environment that is not split has slices %q", got)
+	}
+}

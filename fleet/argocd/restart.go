@@ -22,12 +22,16 @@ const annotationRestarted = "kubectl.kubernetes.io/restartedAt"
 // labelRevision is the revision of the template of a StatefulSet's Pod.
 const labelRevision = "controller-revision-hash"
 
-// workload is the StatefulSet or the Deployment of a component, as far as Restart reads it.
+// workload is the StatefulSet or the Deployment of a component, as far as Restart and the steps of
+// a fence read it.
 type workload struct {
 	plural   string
 	Metadata struct {
 		Name, UID, ResourceVersion string
 		Generation                 int64
+		Labels, Annotations        map[string]string
+		OwnerReferences            []owner
+		ManagedFields              []fieldsManager
 	}
 	Spec struct {
 		Replicas       *int
@@ -51,16 +55,22 @@ func (w workload) wanted() int {
 	return *w.Spec.Replicas
 }
 
-// livePod is a Pod, as far as Restart reads it.
+type owner struct {
+	UID        string
+	Controller bool
+}
+
+// livePod is a Pod, as far as Restart and ProveFence read it.
 type livePod struct {
 	Metadata struct {
 		Name, UID         string
 		Labels            map[string]string
 		DeletionTimestamp *time.Time
-		OwnerReferences   []struct {
-			UID        string
-			Controller bool
-		}
+		OwnerReferences   []owner
+	}
+	Spec struct {
+		NodeName   string
+		Containers []struct{ Command, Args []string }
 	}
 	Status struct {
 		Phase      string
@@ -129,6 +139,10 @@ func (e *Engine) CheckRestart(ctx context.Context, c fleet.Component) error {
 			strings.Join(missing, ", "), e.namespace)
 	}
 	if w.wanted() == 0 {
+		if w.Metadata.Annotations[annotationFence] != "" {
+			return fmt.Errorf("%w: a fence has scaled the %s to zero; `argosy evacuate engine %s "+
+				"--end` lifts it (docs/evacuating.md)", engine.ErrRefused, c.Label(), e.name)
+		}
 		return fmt.Errorf("%w: the %s is scaled to zero", engine.ErrRefused, c.Label())
 	}
 	return nil
@@ -190,14 +204,15 @@ func (e *Engine) component(ctx context.Context, c fleet.Component) (w workload, 
 	return all[0], nil
 }
 
-// componentWorkloads returns the StatefulSets and Deployments with the label of a component.
-func (e *Engine) componentWorkloads(ctx context.Context, label string) (all []workload,
+// componentWorkloads returns the StatefulSets and Deployments with the label of one of these
+// components.
+func (e *Engine) componentWorkloads(ctx context.Context, labels ...string) (all []workload,
 	err error) {
 	for _, plural := range []string{"statefulsets", "deployments"} {
 		var list struct{ Items []workload }
 		err := e.client.do(ctx, request{method: http.MethodGet, path: e.workloadPath(plural, ""),
 			query: url.Values{"labelSelector": {"app.kubernetes.io/part-of=argocd," +
-				"app.kubernetes.io/component=" + label}}}, &list)
+				"app.kubernetes.io/component in (" + strings.Join(labels, ",") + ")"}}}, &list)
 		if err != nil {
 			return nil, fmt.Errorf("list %s: %w", plural, err)
 		}

@@ -186,6 +186,8 @@ type Live struct {
 	Leaving, Arriving bool
 	// of a Cluster: see fleet.Placement.Evacuated
 	Evacuated []fleet.EngineName
+	// of a Cluster: the slices of a split environment there; nil: it is not split
+	Slices []fleet.Slice
 
 	// of Applications
 	Wave   int // see fleet.WaveAnnotation
@@ -257,6 +259,24 @@ type Restarter interface {
 	// reason why it has to be repeated, or "" once an uncached read proves that no earlier Pod is
 	// there.
 	Restart(ctx context.Context, c fleet.Component, requested time.Time) (waits string, err error)
+}
+
+// Fencer is an engine whose controllers can be scaled to zero, so that it is proven to write
+// nothing while its API server answers (ADR 0068). Its steps are uncached and can be repeated.
+type Fencer interface {
+	// CheckFence returns the workloads that a fence scales, with the replicas that they have
+	// without one. ErrRefused if a fence cannot work before a person has changed something: a
+	// workload or a right is missing. It writes nothing.
+	CheckFence(ctx context.Context) ([]mirror.FencedWorkload, error)
+	// ScaleToZero scales each of them to zero, once for each id of a request, and remembers its
+	// replicas on it. It returns why it has to be repeated; "" once each was scaled.
+	ScaleToZero(ctx context.Context, request string) (waits string, err error)
+	// ProveFence returns why a controller may be running, and whether somebody has scaled it back;
+	// "" proves that none is: no workload has replicas, and no Pod is there, terminating or not.
+	ProveFence(ctx context.Context) (left string, back bool, err error)
+	// LiftFence gives each workload its replicas back: those that it remembers, else those of
+	// before. It returns why it has to be repeated; "" once each has them.
+	LiftFence(ctx context.Context, before []mirror.FencedWorkload) (waits string, err error)
 }
 
 // MetricsReader is an engine whose API server leads to the metrics of the engine's components.

@@ -44,11 +44,15 @@ type DrainFacts struct {
 // DrainMove is a move off a draining engine that has not succeeded.
 type DrainMove struct {
 	Environment fleet.EnvironmentID
+	Slice       fleet.Slice // of the environment that moves
 	// why it waits or has failed; "": it is under way
 	Trouble string
 	// no person has resumed the drain since
 	Counts bool
 }
+
+// ID identifies the slice that moves.
+func (m DrainMove) ID() fleet.SliceID { return m.Environment.Slice(m.Slice) }
 
 // DrainPause is the decision of a person to request no further move off an engine.
 type DrainPause struct {

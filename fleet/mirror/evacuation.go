@@ -25,7 +25,12 @@ type EvacuationRequest struct {
 	// the engine's name again: the person confirms that nothing of it runs any more
 	ConfirmGone fleet.EngineName `json:"confirmGone,omitempty" maxLength:"63"`
 	Reason      string           `json:"reason,omitempty" maxLength:"1024"`
-	// ends the evacuation: before an environment is elsewhere, or when the engine has none of them
+	// the controllers of an engine that answers are scaled to zero first, and proven to be gone
+	Fence bool `json:"fence,omitempty"`
+	// of a fence: nothing is scaled, and the reasons against it are recorded
+	DryRun bool `json:"dryRun,omitempty"`
+	// ends the evacuation and lifts the fence: before an environment is elsewhere, or when the
+	// engine has none of them
 	End bool   `json:"end,omitempty"`
 	By  string `json:"-"`
 }
@@ -62,6 +67,8 @@ type Evacuation struct {
 	ForgottenBy string     `json:"forgottenBy,omitempty"`
 	Unproven    int        `json:"unproven,omitempty"` // objects whose deletion is not proven then
 	Answers     bool       `json:"-"`                  // it is reachable, and a replica follows it
+	Fenced      bool       `json:"-"`                  // it has a fence
+	Unfenced    string     `json:"-"`                  // why the fence is not proven; "" if it is
 	// the record was lost with the mirror; the engines that got its environments show it
 	Lost bool `json:"-"`
 }

@@ -32,21 +32,36 @@ const (
 	MoveDone MoveStep = "Done"
 )
 
-// MoveRequest is the decision of a person, a drain or a rebalance to move an environment to another
-// engine.
+// MoveRequest is the decision of a person, a drain or a rebalance to move a slice of an
+// environment, by default all of it, to another engine.
 type MoveRequest struct {
 	Operation   string // its id
 	Environment fleet.EnvironmentID
-	To          fleet.EngineName
-	By          string
-	Note        string
-	Undo        bool // the environment returns to the engine that it was leaving
-	DryRun      bool // nothing is recorded but the reasons against it
+	Slice       fleet.Slice // that is placed; "": the environment is not split
+	// the slice is halved in the plan in which the move begins, and its second half moves
+	Split  bool
+	To     fleet.EngineName
+	By     string
+	Note   string
+	Undo   bool // the environment returns to the engine that it was leaving
+	DryRun bool // nothing is recorded but the reasons against it
 	// because its engine drains or it is misplaced there; refused if that is no longer so
 	Drain     bool
 	Rebalance string // the id of the rebalance that requested it; refused with mode Off
 	// the environment's engine is evacuated, and takes no part; To is chosen by the plan
 	Evacuates bool
+}
+
+// ID identifies the placed slice that the request names.
+func (m MoveRequest) ID() fleet.SliceID { return m.Environment.Slice(m.Slice) }
+
+// Moving identifies the slice that moves: with Split, one that is not placed before the move.
+func (m MoveRequest) Moving() fleet.SliceID {
+	if m.Split {
+		_, second := m.Slice.Halves()
+		return m.Environment.Slice(second)
+	}
+	return m.ID()
 }
 
 // MoveObstacle is a reason against a move that the mirror knows.
@@ -78,6 +93,8 @@ type ApplicationMove struct {
 	Unadopted int `json:"-"`
 	// of MoveEnable: From has an Application of its name again, which would be a second owner
 	Recreated bool `json:"-"`
+	// of an evacuation: why the fence of From is not proven, while the Application is not frozen
+	Unfenced string `json:"-"`
 	// requests to the engine for this step, by the replica that ends it
 	Calls int `json:"-"`
 }
@@ -138,6 +155,8 @@ type Departure struct {
 	Returns string `json:"returns,omitempty"`
 	// the engine that the Application was on is evacuated: nothing else of it is known
 	Evacuated bool `json:"evacuated,omitempty"`
+	// that engine has answered since, and ignores the Application: proven by an uncached read
+	Frozen bool `json:"frozen,omitempty"`
 	// of an adoption, which the new object gets too
 	Annotations map[string]string `json:"annotations,omitempty"`
 }

@@ -22,6 +22,7 @@ const (
 	OperationRebuild      OperationKind = "Rebuild"
 	OperationMove         OperationKind = "Move" // of an environment to another engine
 	OperationEvacuate     OperationKind = "Evacuate"
+	OperationFence        OperationKind = "Fence" // of an engine
 	OperationForget       OperationKind = "Forget"
 	OperationResolve      OperationKind = "ResolveUnproven"
 	OperationRestart      OperationKind = "Restart" // of a component of an engine

@@ -63,13 +63,14 @@ const (
 	RebalanceMoveRequested RebalanceMoveState = "Requested" // requested or under way
 	RebalanceMoveMoved     RebalanceMoveState = "Moved"
 	RebalanceMoveSkipped   RebalanceMoveState = "Skipped" // not requested: no longer right
-	RebalanceMoveRefused   RebalanceMoveState = "Refused" // by the plan
+	RebalanceMoveRefused   RebalanceMoveState = "Refused" // by the plan, or it could not begin
 	RebalanceMoveUndone    RebalanceMoveState = "Undone"  // by a person
 )
 
 // RebalanceMove is one move of a rebalance.
 type RebalanceMove struct {
 	Environment  fleet.EnvironmentID `json:"environment"`
+	Slice        fleet.Slice         `json:"slice,omitempty"` // of the environment that moves
 	From         fleet.EngineName    `json:"from"`
 	To           fleet.EngineName    `json:"to"`
 	Applications int                 `json:"applications"`      // when it was proposed
@@ -78,6 +79,9 @@ type RebalanceMove struct {
 	Message      string              `json:"message,omitempty"`   // the reason of State
 	Operation    string              `json:"operation,omitempty"` // of the requested move
 }
+
+// ID identifies the slice that moves.
+func (m RebalanceMove) ID() fleet.SliceID { return m.Environment.Slice(m.Slice) }
 
 // RebalanceEngine is the load of an engine, as it was proposed.
 type RebalanceEngine struct {
@@ -111,9 +115,9 @@ type Measured struct {
 	// Moving are the engines of moves that are open, or have ended of late: they count as not
 	// measured, since their figures are those of before
 	Moving map[fleet.EngineName]bool
-	// Fixed are environments that do not move, with the reason: of late, a rebalance's move of them
-	// was refused or undone, or a rebalance that relieves their engine was rejected
-	Fixed map[fleet.EnvironmentID]string
+	// Fixed are slices of environments that do not move, with the reason: of late, a rebalance's
+	// move of them was refused or undone, or a rebalance that relieves their engine was rejected
+	Fixed map[fleet.SliceID]string
 }
 
 const (

@@ -120,7 +120,7 @@ type Record struct {
 	Problems    []fleet.Problem
 
 	Placements []fleet.Placement // new or changed
-	Unplaced   []fleet.EnvironmentID
+	Unplaced   []fleet.SliceID   // that are no longer placed slices
 
 	// changed; an unwanted row is marked for deletion and keeps its manifest. The store sets Seq
 	// and Revision

@@ -49,6 +49,7 @@ type RemedyFacts struct {
 	Engine   fleet.EngineName
 	Now      time.Time // by the clock of the store
 	Followed bool      // it is reachable, and a replica holds its lease
+	Fenced   bool      // a fence scales its controllers to zero, or will
 	Work     Work
 	Last     *Remedy // since the engine worked last; nil: none
 	LastHour int     // remedies of the engine that were requested in the last hour

@@ -43,9 +43,11 @@ type Snapshot struct {
 	Environments []Served
 	// Measured is the CPU in use of the engines that are measured, in cores; for Rebalance.
 	Measured map[fleet.EngineName]float64
-	// Conflicts returns why an engine cannot take an environment for a reason that placement does
-	// not know, or "". nil: there is none.
-	Conflicts func(fleet.EnvironmentID, fleet.EngineName) string
+	// Conflicts returns why an engine cannot take a slice from another one ("": it waits for one)
+	// for a reason that placement does not know, or "". nil: there is none.
+	Conflicts func(id fleet.SliceID, from, to fleet.EngineName) string
+	// Halves divides a slice that fits on no engine; false if it cannot be divided. nil: none is.
+	Halves func(Served) (first, second Served, ok bool)
 }
 
 // Served is an environment with the engine that serves it.
@@ -78,16 +80,26 @@ type Outcome struct {
 
 // Move is an environment that gets another engine.
 type Move struct {
-	Environment  fleet.EnvironmentID `json:"environment"`
-	From         fleet.EngineName    `json:"from,omitempty"` // "": it waited for an engine
-	To           fleet.EngineName    `json:"to"`
-	Applications int                 `json:"applications"`
-	Unready      int                 `json:"unready,omitempty"` // of them, not Synced and Healthy
+	Environment fleet.EnvironmentID `json:"environment"`
+	Slice       fleet.Slice         `json:"slice,omitempty"` // of the environment
+	// the slice is halved, and its second half moves
+	Split        bool             `json:"split,omitempty"`
+	From         fleet.EngineName `json:"from,omitempty"` // "": it waited for an engine
+	To           fleet.EngineName `json:"to"`
+	Applications int              `json:"applications"`
+	Unready      int              `json:"unready,omitempty"` // of them, not Synced and Healthy
 }
+
+// ID identifies the placed slice that the move names.
+func (m Move) ID() fleet.SliceID { return m.Environment.Slice(m.Slice) }
+
+// ID identifies the slice that stays.
+func (l Left) ID() fleet.SliceID { return l.Environment.Slice(l.Slice) }
 
 // Left is an environment that stays where it is.
 type Left struct {
 	Environment  fleet.EnvironmentID `json:"environment"`
+	Slice        fleet.Slice         `json:"slice,omitempty"`  // of the environment
 	Engine       fleet.EngineName    `json:"engine,omitempty"` // "": it waits for one
 	Applications int                 `json:"applications"`
 	Reason       string              `json:"reason"`
@@ -175,9 +187,9 @@ type simulation struct {
 	left      []Left
 
 	// of Rebalance
-	cores, coresBefore []float64                       // by engine
-	parts              map[fleet.EnvironmentID]float64 // of its engine's cores
-	gives              []bool                          // engines that are relieved
+	cores, coresBefore []float64                 // by engine
+	parts              map[fleet.SliceID]float64 // of its engine's cores
+	gives              []bool                    // engines that are relieved
 }
 
 // arrival is a repository that environments read on the engine to which they have moved, or the
@@ -225,7 +237,7 @@ func newSimulation(s Snapshot, c Change) (*simulation, error) {
 	}
 	m := &simulation{Snapshot: s, Fleet: newFleet(engines), change: c, subject: subject,
 		arrived: map[arrival]readers{}, names: map[arrival]bool{},
-		moves: []Move{}, left: []Left{}, parts: map[fleet.EnvironmentID]float64{}}
+		moves: []Move{}, left: []Left{}, parts: map[fleet.SliceID]float64{}}
 	m.Environments = slices.SortedFunc(slices.Values(s.Environments), compareRisk)
 	for _, e := range engines {
 		m.before = append(m.before, e.Load)
@@ -252,10 +264,10 @@ func change(e *Engine, c Change) {
 // compareRisk orders environments by the risk of their move, then by name.
 func compareRisk(a, b Served) int {
 	return cmp.Or(cmp.Compare(a.Unready, b.Unready), cmp.Compare(a.Applications, b.Applications),
-		compareNames(a.Environment, b.Environment))
+		compareNames(a.ID(), b.ID()))
 }
 
-func compareNames(a, b fleet.EnvironmentID) int { return strings.Compare(a.String(), b.String()) }
+func compareNames(a, b fleet.SliceID) int { return a.Compare(b) }
 
 // evacuate moves every environment off the change's engine, or every misplaced one.
 func (m *simulation) evacuate() {
@@ -282,7 +294,7 @@ func (m *simulation) placeWaiting() {
 		}
 	}
 	slices.SortFunc(waiting, func(a, b *Served) int {
-		return compareNames(a.Environment, b.Environment)
+		return compareNames(a.ID(), b.ID())
 	})
 	for _, e := range waiting {
 		m.place(e, (*round).choose)
@@ -292,15 +304,45 @@ func (m *simulation) placeWaiting() {
 // place moves an environment to the engine that choose returns, or leaves it where it is.
 func (m *simulation) place(e *Served, choose func(*round) int) {
 	r := m.hold(e.Item, func(engine fleet.EngineName) string { return m.conflict(e, engine) })
-	if to := choose(&r); to >= 0 {
+	to := choose(&r)
+	switch {
+	case to >= 0:
 		m.move(e, to)
-	} else {
+	case !m.divide(e, choose):
 		m.leave(e, r.hopeless(r.tooLarge()))
 	}
 }
 
+// divide divides a slice that fits on no engine: its second half moves, and then its first half is
+// placed, which may be divided again. It reports whether the second half has an engine.
+func (m *simulation) divide(e *Served, choose func(*round) int) bool {
+	if m.Halves == nil || e.Engine == "" {
+		return false
+	}
+	first, second, ok := m.Halves(*e)
+	if !ok {
+		return false
+	}
+	r := m.hold(second.Item, func(engine fleet.EngineName) string {
+		return m.conflict(&second, engine)
+	})
+	to := choose(&r)
+	if to < 0 {
+		return false
+	}
+	from := m.index(e.Engine)
+	load := m.engines[from].Load
+	load.Environments++
+	m.carry(from, load)
+	m.move(&second, to)
+	last := &m.moves[len(m.moves)-1]
+	last.Slice, last.Split = e.Slice, true
+	m.place(&first, choose)
+	return true
+}
+
 func (m *simulation) leave(e *Served, why string) {
-	m.left = append(m.left, Left{Environment: e.Environment, Engine: e.Engine,
+	m.left = append(m.left, Left{Environment: e.Environment, Slice: e.Slice, Engine: e.Engine,
 		Applications: e.Applications, Reason: why})
 }
 
@@ -308,7 +350,7 @@ func (m *simulation) leave(e *Served, why string) {
 // snapshot's conflicts, and repositories of environments that have moved there.
 func (m *simulation) conflict(e *Served, engine fleet.EngineName) string {
 	if m.Conflicts != nil {
-		if why := m.Conflicts(e.Environment, engine); why != "" {
+		if why := m.Conflicts(e.ID(), e.Engine, engine); why != "" {
 			return why
 		}
 	}
@@ -382,8 +424,8 @@ func CloneConflict(repository string) string {
 
 func (m *simulation) move(e *Served, to int) {
 	target := m.engines[to].Name
-	m.moves = append(m.moves, Move{Environment: e.Environment, From: e.Engine, To: target,
-		Applications: e.Applications, Unready: e.Unready})
+	m.moves = append(m.moves, Move{Environment: e.Environment, Slice: e.Slice, From: e.Engine,
+		To: target, Applications: e.Applications, Unready: e.Unready})
 	if from := m.index(e.Engine); from >= 0 {
 		m.carry(from, without(m.engines[from].Load, e.Item))
 	}

@@ -259,7 +259,7 @@ func (w generator) snapshot() Snapshot {
 	for i := range es {
 		es[i].Load = fleet.EngineLoad{}
 	}
-	s := Snapshot{Conflicts: func(id fleet.EnvironmentID, e fleet.EngineName) string {
+	s := Snapshot{Conflicts: func(id fleet.SliceID, _, e fleet.EngineName) string {
 		if hash64(id.String()+string(e))%11 == 0 {
 			return "a conflict"
 		}
@@ -338,7 +338,7 @@ func TestNoMoveViolatesAConstraint(t *testing.T) {
 				return fmt.Sprintf("no rule asks for %+v", m)
 			}
 			p := plainDecide(e.Item, only(after.Engines, m.To), func(to fleet.EngineName) string {
-				return after.Conflicts(e.Environment, to)
+				return after.Conflicts(e.ID(), "", to)
 			})
 			if p.Engine != m.To {
 				return fmt.Sprintf("%+v: %+v", m, p)
@@ -453,11 +453,11 @@ func TestADrainThatIsComputedAgainAfterEachMoveIsTheOneThatWasShown(t *testing.T
 		o := simulate(t, s, c)
 		now := changed(s, c)
 		// arrivals keep what they read: the store knows it, the simulation of the rest asks it
-		now.Conflicts = func(id fleet.EnvironmentID, e fleet.EngineName) string {
-			if why := s.Conflicts(id, e); why != "" {
+		now.Conflicts = func(id fleet.SliceID, from, e fleet.EngineName) string {
+			if why := s.Conflicts(id, from, e); why != "" {
 				return why
 			}
-			return readsApart(now, o.Moves, id, e)
+			return readsApart(now, o.Moves, id.In(), e)
 		}
 		for n, m := range o.Moves {
 			carryOut(&now, m)

@@ -64,7 +64,8 @@ func (f *Fleet) carry(i int, load fleet.EngineLoad) {
 // caller calls Carry once the environment is placed.
 func (f *Fleet) Decide(item Item, conflicts func(fleet.EngineName) string) fleet.Placement {
 	r := f.hold(item, conflicts)
-	p := fleet.Placement{Environment: item.Environment, Applications: item.Applications}
+	p := fleet.Placement{Environment: item.Environment, Slice: item.Slice,
+		Applications: item.Applications}
 	best := r.choose()
 	var above int
 	p.Alternatives, above = r.alternatives(best)

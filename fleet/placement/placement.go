@@ -30,13 +30,17 @@ type Engine struct {
 	Load   fleet.EngineLoad // without the item that is being placed
 }
 
-// Item is an environment to place.
+// Item is a slice of an environment to place, by default all of it.
 type Item struct {
 	Environment  fleet.EnvironmentID
+	Slice        fleet.Slice
 	Region       string
 	Constraints  fleet.TenantPlacement
-	Applications int // of the environment
+	Applications int // of the slice
 }
+
+// ID identifies the slice.
+func (i Item) ID() fleet.SliceID { return i.Environment.Slice(i.Slice) }
 
 // Decide places one environment and records every engine's ranking, best first. conflicts returns
 // why an engine cannot take the item for a reason outside of both (a repository that two tenants

@@ -267,8 +267,8 @@ func TestALargeItemGoesToTheLeastLoadedWhenAllAreAboveTheBound(t *testing.T) {
 }
 
 func TestNamesAreKeptApart(t *testing.T) {
-	if itemHash(fleet.EnvironmentID{Tenant: "a", Name: "b-c"}) == itemHash(fleet.EnvironmentID{
-		Tenant: "a-b", Name: "c"}) {
+	if itemHash(fleet.SliceID{Tenant: "a", Environment: "b-c"}) == itemHash(fleet.SliceID{
+		Tenant: "a-b", Environment: "c"}) {
 		t.Error("two identities share a hash")
 	}
 }

@@ -35,7 +35,7 @@ func (m *simulation) rebalance() error {
 	slices.SortFunc(moves, func(a, b Move) int {
 		return cmp.Or(cmp.Compare(a.Unready, b.Unready),
 			cmp.Compare(a.Applications, b.Applications),
-			compareNames(a.Environment, b.Environment))
+			compareNames(a.ID(), b.ID()))
 	})
 	again, err := newSimulation(before, m.change)
 	if err != nil {
@@ -67,7 +67,7 @@ func (m *simulation) choose() []Move {
 
 // relieveBy moves an environment with its part of the load.
 func (m *simulation) relieveBy(e *Served, to int) {
-	part := m.parts[e.Environment]
+	part := m.parts[e.ID()]
 	m.cores[m.index(e.Engine)] -= part
 	m.cores[to] += part
 	m.move(e, to)
@@ -86,7 +86,8 @@ func Continue(s Snapshot, moves []Move) (Outcome, error) {
 		m.follow(moves)
 	} else {
 		for _, move := range moves {
-			m.left = append(m.left, Left{Environment: move.Environment, Engine: move.From,
+			m.left = append(m.left, Left{Environment: move.Environment, Slice: move.Slice,
+				Engine:       move.From,
 				Applications: move.Applications, Reason: notMeasured(move.From)})
 		}
 	}
@@ -97,14 +98,15 @@ func notMeasured(e fleet.EngineName) string { return "engine " + string(e) + " i
 
 // follow makes those of the moves that are still right.
 func (m *simulation) follow(moves []Move) {
-	of := map[fleet.EnvironmentID]*Served{}
+	of := map[fleet.SliceID]*Served{}
 	for i := range m.Environments {
-		of[m.Environments[i].Environment] = &m.Environments[i]
+		of[m.Environments[i].ID()] = &m.Environments[i]
 	}
 	for _, move := range moves {
-		e, to := of[move.Environment], m.index(move.To)
+		e, to := of[move.ID()], m.index(move.To)
 		if why := m.superseded(e, move, to); why != "" {
-			m.left = append(m.left, Left{Environment: move.Environment, Engine: move.From,
+			m.left = append(m.left, Left{Environment: move.Environment, Slice: move.Slice,
+				Engine:       move.From,
 				Applications: move.Applications, Reason: why})
 			continue
 		}
@@ -132,9 +134,9 @@ func (m *simulation) superseded(e *Served, move Move, to int) string {
 	switch {
 	case m.used(from) <= LoadFactor*mean:
 		return "engine " + string(move.From) + " is not overloaded any more"
-	case m.usedWith(to, m.parts[e.Environment]) > Overload*mean:
+	case m.usedWith(to, m.parts[e.ID()]) > Overload*mean:
 		return "engine " + string(move.To) + " would be overloaded itself"
-	case m.usedWith(to, m.parts[e.Environment]) >= m.used(from):
+	case m.usedWith(to, m.parts[e.ID()]) >= m.used(from):
 		return "engine " + string(move.To) + " would have as much load as engine " +
 			string(move.From) + " has"
 	case !slices.Contains(m.class(&e.Item).free, to) || full(&e.Item, &m.engines[to]) != free:
@@ -175,7 +177,7 @@ func (m *simulation) measure() bool {
 		if from < 0 || m.engines[from].Load.Applications == 0 {
 			continue
 		}
-		m.parts[e.Environment] = m.cores[from] * float64(e.Applications) /
+		m.parts[e.ID()] = m.cores[from] * float64(e.Applications) /
 			float64(m.engines[from].Load.Applications)
 	}
 	for i := range m.Environments {
@@ -225,7 +227,7 @@ func (m *simulation) meanUse(e *Served, from int) float64 {
 // relief returns the better one of a candidate and the best move of an environment.
 func (m *simulation) relief(best candidate, e *Served) candidate {
 	from := m.index(e.Engine)
-	part := m.parts[e.Environment]
+	part := m.parts[e.ID()]
 	if from < 0 || !m.gives[from] || part <= 0 || !m.servesRightly(e, from) {
 		return best
 	}

@@ -104,7 +104,7 @@ func TestARebalanceViolatesNothing(t *testing.T) {
 				t.Fatalf("seed %d: %+v of %+v", seed, m, *e)
 			}
 			if p := plainDecide(e.Item, only(after.Engines, m.To),
-				func(to fleet.EngineName) string { return after.Conflicts(e.Environment, to) },
+				func(to fleet.EngineName) string { return after.Conflicts(e.ID(), e.Engine, to) },
 			); p.Engine != m.To {
 				t.Fatalf("seed %d: %+v: %+v", seed, m, p)
 			}
@@ -249,7 +249,7 @@ func TestARebalanceLeavesOutMovesWhoseReasonIsGone(t *testing.T) {
 
 func conflicting(why string) func(*Snapshot) {
 	return func(s *Snapshot) {
-		s.Conflicts = func(_ fleet.EnvironmentID, e fleet.EngineName) string {
+		s.Conflicts = func(_ fleet.SliceID, _, e fleet.EngineName) string {
 			if e == "c" {
 				return why
 			}

@@ -60,7 +60,7 @@ func evaluatePlain(item Item, engines []Engine, conflicts func(fleet.EngineName)
 	r := &plain{item: item, engines: engines, ineligible: make([]ineligibility, n),
 		scores:    make([]float64, n),
 		conflicts: make([]string, n)}
-	key := itemHash(item.Environment)
+	key := itemHash(item.ID())
 	for i := range engines {
 		e := &engines[i]
 		b := constraint(item, e)

@@ -38,7 +38,7 @@ func (m *simulation) relieve() {
 	slices.SortFunc(m.moves[first:], func(a, b Move) int {
 		return cmp.Or(cmp.Compare(a.Unready, b.Unready),
 			cmp.Compare(a.Applications, b.Applications),
-			compareNames(a.Environment, b.Environment))
+			compareNames(a.ID(), b.ID()))
 	})
 }
 

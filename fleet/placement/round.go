@@ -21,7 +21,7 @@ type round struct {
 }
 
 func (f *Fleet) hold(item Item, conflicts func(fleet.EngineName) string) round {
-	r := round{Fleet: f, item: item, key: itemHash(item.Environment), class: f.class(&item)}
+	r := round{Fleet: f, item: item, key: itemHash(item.ID()), class: f.class(&item)}
 	r.free = r.class.free
 	if conflicts != nil {
 		r.addConflicts(conflicts)

@@ -23,9 +23,13 @@ func score(hash uint64, weight int) float64 {
 }
 
 // itemHash separates the two names by a byte that no name contains: ("a", "b-c") and ("a-b", "c")
-// differ.
-func itemHash(id fleet.EnvironmentID) uint64 {
-	return mix(fnv(fnv(fnv(fnvOffset, string(id.Tenant)), "/"), string(id.Name)))
+// differ. The halves of an environment differ too.
+func itemHash(id fleet.SliceID) uint64 {
+	h := fnv(fnv(fnv(fnvOffset, string(id.Tenant)), "/"), string(id.Environment))
+	if id.Slice != "" {
+		h = fnv(fnv(h, "/"), string(id.Slice))
+	}
+	return mix(h)
 }
 
 const (

@@ -32,8 +32,10 @@ type FleetStats struct {
 	Rechecks    Backlog        // pending review jobs, for pull requests and the branch
 	Jobs        map[string]int // review jobs, by River's state
 	Stops       map[mirror.StopScope]Backlog
-	Rebalance   mirror.RebalanceState // of the open one; "": there is none
-	Rollouts    []RolloutLatency      // requested ones, and those that have started
+	// environments for which free capacity is no help: Placed ones have outgrown their engine
+	TooLarge  struct{ Unplaced, Placed int }
+	Rebalance mirror.RebalanceState // of the open one; "": there is none
+	Rollouts  []RolloutLatency      // requested ones, and those that have started
 }
 
 // Backlog is a number of items and the time of the oldest.
@@ -61,6 +63,8 @@ type EngineStats struct {
 	Load       *mirror.Load     // nil: not measured of late
 	// its last remedy has failed, and it has not worked since
 	RemedyFailed bool
+	// its fence does not hold, or cannot be proven: nothing more leaves it
+	FenceBroken bool
 	// out of sync, of revisions that are not applied
 	Rows    map[mirror.ApplyState]int
 	Waiting Backlog // rows of state Pending

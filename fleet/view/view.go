@@ -159,9 +159,12 @@ type Environment struct {
 	Namespaces []string          `json:"namespaces"`
 	Region     string            `json:"region"`
 	Labels     map[string]string `json:"labels,omitempty"`
-	Engine     fleet.EngineName  `json:"engine,omitempty"`
-	Placement  fleet.Placement   `json:"placement"`
-	Counts     Counts            `json:"counts"`
+	// of a split environment, the engine and the placement of its first slice
+	Engine    fleet.EngineName `json:"engine,omitempty"`
+	Placement fleet.Placement  `json:"placement"`
+	// the placements of all slices of a split environment, in their order; absent: it is whole
+	Slices []fleet.Placement `json:"slices,omitempty"`
+	Counts Counts            `json:"counts"`
 	// Applications of an autonomous cluster's own users that are shown; Counts excludes them
 	Own int `json:"own,omitempty"`
 	// Unreachable is set while the engine cannot read the environment's cluster.
@@ -169,6 +172,13 @@ type Environment struct {
 	// when the engine or the cluster was last seen, while it is silent
 	LastSeenAt *time.Time `json:"lastSeenAt,omitempty"`
 	Problems   int        `json:"problems"`
+}
+
+// Explained is the placement of an environment. Of a split one it is that of the first slice.
+type Explained struct {
+	fleet.Placement
+	// the placements of all slices of a split environment, in their order; absent: it is whole
+	Slices []fleet.Placement `json:"slices,omitempty"`
 }
 
 // Deployment is one deployment with the states of its Applications.
@@ -279,9 +289,11 @@ type Engine struct {
 	// of its components; absent: it is not measured, and counts as the sum of its Applications
 	Measured *mirror.Load `json:"measured,omitempty"`
 	// absent unless the engine is evacuated
-	Evacuation  *mirror.Evacuation `json:"evacuation,omitempty"`
-	BehindAgent bool               `json:"behindAgent,omitempty"`
-	Stopped     bool               `json:"stopped"`
+	Evacuation *mirror.Evacuation `json:"evacuation,omitempty"`
+	// of its controllers, from the request until they have their replicas back; also a dry run
+	Fence       *mirror.Fence `json:"fence,omitempty"`
+	BehindAgent bool          `json:"behindAgent,omitempty"`
+	Stopped     bool          `json:"stopped"`
 	// how far it is emptied; absent unless it drains
 	Drain      *mirror.Drain `json:"drain,omitempty"`
 	InstanceID string        `json:"installationID"`
@@ -382,6 +394,8 @@ type Filter struct {
 	Name        string
 	Pull        int // number of a pull request
 	State       forge.PullState
+	// of holds: also those whose approval has not taken effect yet
+	Approved bool
 }
 
 // Page requests at most Limit items (1..1000) after the opaque cursor After.
@@ -395,10 +409,12 @@ type Scope struct {
 	Tenant fleet.TenantName // empty: the platform
 }
 
-// Move is the last move of an environment to another engine, under way or ended.
+// Move is the last move of an environment, or of a slice of it, to another engine, under way or
+// ended.
 type Move struct {
 	Tenant      fleet.TenantName      `json:"tenant"`
 	Environment fleet.EnvironmentName `json:"environment"`
+	Slice       fleet.Slice           `json:"slice,omitempty"` // that moves; absent: all of it
 	From        fleet.EngineName      `json:"from"`
 	To          fleet.EngineName      `json:"to"`
 	// the environment returns to the engine that it was leaving

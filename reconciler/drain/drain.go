@@ -73,7 +73,7 @@ func inTrouble(f mirror.DrainFacts) (text string, stops int) {
 			if m.Counts {
 				stops++
 			}
-			all = append(all, m.Environment.String()+" "+m.Trouble)
+			all = append(all, m.ID().String()+" "+m.Trouble)
 		}
 	}
 	return some(all), stops
@@ -90,10 +90,10 @@ func some(all []string) string {
 // Next returns the first moves of a simulated drain that are neither requested nor have failed,
 // at most allowed.
 func Next(out placement.Outcome, f mirror.DrainFacts, allowed int) []mirror.MoveRequest {
-	skip := map[fleet.EnvironmentID]bool{}
+	skip := map[fleet.SliceID]bool{}
 	for _, list := range [][]mirror.DrainMove{f.Open, f.Failed} {
 		for _, m := range list {
-			skip[m.Environment] = true
+			skip[m.ID()] = true
 		}
 	}
 	note := "drain of engine "
@@ -105,9 +105,14 @@ func Next(out placement.Outcome, f mirror.DrainFacts, allowed int) []mirror.Move
 		if len(next) == allowed {
 			break
 		}
-		if !skip[m.Environment] {
-			next = append(next, mirror.MoveRequest{Environment: m.Environment, To: m.To,
-				By: "argosy", Note: note + string(m.From), Drain: true})
+		request := mirror.MoveRequest{Environment: m.Environment, Slice: m.Slice, Split: m.Split,
+			To: m.To, By: "argosy", Note: note + string(m.From), Drain: true}
+		if m.Split { // the first half moves once there is one
+			first, _ := m.Slice.Halves()
+			skip[m.Environment.Slice(first)] = true
+		}
+		if !skip[request.ID()] && !skip[request.Moving()] {
+			next = append(next, request)
 		}
 	}
 	return next
@@ -125,7 +130,7 @@ func Stuck(out placement.Outcome, f mirror.DrainFacts, assessed mirror.Drain) mi
 	var left []string
 	for _, l := range out.Left {
 		if l.Engine == out.Engine {
-			left = append(left, l.Environment.String()+": "+l.Reason)
+			left = append(left, l.ID().String()+": "+l.Reason)
 		}
 	}
 	why := some(left)

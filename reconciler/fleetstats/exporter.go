@@ -54,6 +54,9 @@ var (
 	descRemedy = desc("argosy_engine_remedy_failed",
 		"1 while an engine does not work although Argosy has restarted a component of it, or could "+
 			"not, else 0.", "engine")
+	descFence = desc("argosy_engine_fence_broken",
+		"1 while a fence of the engine does not hold or cannot be proven, so that its evacuation "+
+			"waits, else 0.", "engine")
 	descLag = desc("argosy_engine_comparison_lag_seconds",
 		"Time from a requested comparison of an Application until its end, as the engine's "+
 			"application-controller measures it: the mean wait and the 95th percentile of the "+
@@ -80,6 +83,9 @@ var (
 	descUnproven = desc("argosy_unproven_objects",
 		"Objects whose deletion is not proven since a person has forgotten their engine or "+
 			"cluster, by which of both.", "lost")
+	descTooLarge = desc("argosy_environments_too_large",
+		"Environments with more Applications than an engine has capacity: Unplaced, than every "+
+			"engine that may serve them, or Placed, than their engine.", "state")
 	descOldest = desc("argosy_engine_oldest_waiting_timestamp_seconds",
 		"Since when the object waits that has waited longest to be handled; absent when none does.",
 		"engine")
@@ -118,9 +124,9 @@ var (
 
 var descs = []*prometheus.Desc{descUp, descLeader, descSeen, descFetched, descApplied,
 	descFailing, descBehind, descListings, descListingAge, descOpen, descOpenAge, descUnderWay,
-	descReachable, descAttended, descLastSeen, descFault, descRemedy,
+	descReachable, descAttended, descLastSeen, descFault, descRemedy, descFence,
 	descLag, descQueue, descCPU, descMemory,
-	descRows, descUnread, descParked, descOrphans, descUnproven, descOldest,
+	descRows, descUnread, descParked, descOrphans, descUnproven, descTooLarge, descOldest,
 	descAgents, descAgentRows, descAgentsWait, descHolds, descHoldAge, descProblems, descQuarantin,
 	descReviews, descReviewAge, descJobs, descRebalance, descStops, descStopAge}
 
@@ -235,6 +241,7 @@ func (s exporter) engines(f view.FleetStats) {
 			}
 		}
 		s.flag(descRemedy, e.RemedyFailed, name)
+		s.flag(descFence, e.FenceBroken, name)
 		s.load(e.Load, name)
 		s.time(descOldest, e.Waiting.Oldest, name)
 		for _, state := range rowStates {
@@ -251,6 +258,8 @@ func (s exporter) engines(f view.FleetStats) {
 	for _, lost := range []mirror.Lost{mirror.LostEngine, mirror.LostCluster} {
 		s.count(descUnproven, f.Unproven[lost].Count, string(lost))
 	}
+	s.count(descTooLarge, f.TooLarge.Unplaced, "Unplaced")
+	s.count(descTooLarge, f.TooLarge.Placed, "Placed")
 }
 
 // load shows a measured load.

@@ -80,8 +80,11 @@ func TestCollectorExportsTheFleetOnTheLeader(t *testing.T) {
 				{Count: 1, Oldest: time.Now().Add(-48 * time.Hour)}}},
 			Holds: map[mirror.HoldReason]view.Backlog{
 				mirror.HoldDeletions: {Count: 4, Oldest: time.Unix(1000, 0)}}}
+		store.stats.TooLarge.Placed = 2
 		s.read(t.Context())
 		shows(t, scrape(), "argosy_leader 1", "argosy_quarantines 3",
+			`argosy_environments_too_large{state="Placed"} 2`,
+			`argosy_environments_too_large{state="Unplaced"} 0`,
 			`argosy_rebalance{state="Stopped"} 1`, `argosy_rebalance{state="Moving"} 0`,
 			"argosy_source_behind 1",
 			`argosy_engine_reachable{engine="eu-1"} 1`,

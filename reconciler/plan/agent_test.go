@@ -322,7 +322,7 @@ func TestAnEnvironmentThatMayExistBehindAnAgentWaitsForItsReport(t *testing.T) {
 	}
 	if !h.w.Blocked() ||
 		!strings.Contains(
-			h.w.state.Placements.Base()[fleet.EnvironmentID{Tenant: "acme", Name: "prod"}].Reason,
+			h.w.state.Placements.Base()[fleet.SliceID{Tenant: "acme", Environment: "prod"}].Reason,
 			"engine far, whose agent has not reported") {
 		t.Errorf("blocked %v: %+v", h.w.Blocked(), h.w.state.Placements.Base())
 	}
@@ -388,7 +388,7 @@ func TestAfterARebuildAnEnvironmentIsPlacedWhereAnAgentReportsIt(t *testing.T) {
 				r.SilentAgents, r.Reported = c.silent, map[fleet.EnvironmentID][]fleet.EngineName{
 					prod: c.reported}
 			})
-			p := h.w.state.Placements.Base()[prod]
+			p := h.w.state.Placements.Base()[prod.Whole()]
 			if p.Engine != c.at || !strings.Contains(p.Reason, c.reason) ||
 				h.w.Blocked() != (c.at == "") {
 				t.Errorf("blocked %t: %+v", h.w.Blocked(), p)

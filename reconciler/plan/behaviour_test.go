@@ -74,7 +74,7 @@ func (h *house) project(tenant fleet.TenantName, engine fleet.EngineName) fleet.
 }
 
 func (h *house) engineOf(tenant fleet.TenantName, env fleet.EnvironmentName) fleet.EngineName {
-	return h.w.state.Placements.Base()[fleet.EnvironmentID{Tenant: tenant, Name: env}].Engine
+	return h.w.state.Placements.Base()[fleet.SliceID{Tenant: tenant, Environment: env}].Engine
 }
 
 func oneEngine() tree { return small().without("fleet/engines/eu-2.yaml") }
@@ -180,7 +180,7 @@ func TestAPlacementIsKeptAndReportsItsMisplacement(t *testing.T) {
 		},
 		"the engine is full": func(f tree) tree {
 			return f.edit("fleet/engines/eu-1.yaml", "applications: 1000, environments: 100",
-				"applications: 1, environments: 1")
+				"applications: 2, environments: 1")
 		},
 		"the engine is cordoned": func(f tree) tree {
 			return f.with("fleet/engines/eu-1.yaml",

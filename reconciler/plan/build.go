@@ -2,9 +2,11 @@ package plan
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/catalog"
@@ -48,6 +50,7 @@ func (o *outcome) plan() (*Plan, error) {
 	p.Begun, p.Refused = o.placed.Begun, o.placed.Refused
 	o.syncsInto(p)
 	o.quotasInto(p)
+	o.outgrownInto(p)
 	o.count(p)
 	if err := o.drainsInto(p); err != nil {
 		return nil, err
@@ -92,6 +95,50 @@ func (o *outcome) drainInto(engine fleet.EngineName, misplaced bool) error {
 	return nil
 }
 
+// outgrownInto warns of environments that have more Applications than their engine has capacity
+// from now on. Only the reader of a pull request gets the warning: the placement has the sizes.
+func (o *outcome) outgrownInto(p *Plan) {
+	if !o.request.Explain {
+		return
+	}
+	for i := range p.Placements {
+		pl := &p.Placements[i]
+		if why := pl.Outgrown(); why != "" && o.before(*pl).Outgrown() == "" {
+			problem := o.outgrower(p, pl)
+			problem.Severity, problem.Code = fleet.SeverityWarning, codeOutgrown
+			problem.Message = fmt.Sprintf("environment %s stays where it is, but %s, so a drain or "+
+				"an evacuation may find no engine for it", pl.ID(), why)
+			problem.Fix = pl.SizeFix()
+			p.Problems = append(p.Problems, problem)
+		}
+	}
+	sortProblems(p.Problems)
+}
+
+// outgrower returns the place of the change that lets an environment outgrow its engine: a
+// deployment with a new Application there, the engine's lower capacity, or else the environment.
+func (o *outcome) outgrower(p *Plan, pl *fleet.Placement) fleet.Problem {
+	after := o.declared.After
+	for _, c := range p.Rows {
+		if c.Action != report.Create || c.Row.Key.Kind != fleet.ObjectApplication ||
+			c.Row.Key.Engine != pl.Engine || c.Row.Application().In() != pl.Environment ||
+			!pl.ID().Holds(c.Row.Application()) {
+			continue
+		}
+		if d := after.Deployment(c.Row.Application().Deployed()); d != nil {
+			return fleet.Problem{Key: d.Key, Path: d.Path, Field: "spec.destination"}
+		}
+	}
+	for _, c := range p.Declarations {
+		if c.Key.Kind == fleet.KindEngine && c.Key.Name == string(pl.Engine) && c.After != nil {
+			return fleet.Problem{Key: c.Key, Path: c.After.Path,
+				Field: "spec.capacity.applications"}
+		}
+	}
+	env := after.Environment(pl.Environment)
+	return fleet.Problem{Key: env.Key, Path: env.Path, Field: "metadata.name"}
+}
+
 // newlyMisplaced lists the engines that misplaced environments leave from now on, sorted: because
 // of the plan's placements, or because the Fleet has them moved.
 func (o *outcome) newlyMisplaced(p *Plan) []fleet.EngineName {
@@ -103,7 +150,7 @@ func (o *outcome) newlyMisplaced(p *Plan) []fleet.EngineName {
 		engines[pl.Engine] = engines[pl.Engine] || pl.Misplaced != ""
 	}
 	if o.base.state.Catalog.Fleet().Placement.Misplaced != fleet.MisplacedMove {
-		o.placed.Layers.Placements.Each(func(_ fleet.EnvironmentID, pl fleet.Placement) {
+		o.placed.Layers.Placements.Each(func(_ fleet.SliceID, pl fleet.Placement) {
 			engines[pl.Engine] = engines[pl.Engine] || pl.Misplaced != ""
 		})
 	}
@@ -156,21 +203,26 @@ func (o *outcome) declarationsInto(p *Plan) {
 		}
 	}
 	p.Problems = append(p.Problems, o.diff.Problems...)
+	p.Problems = append(p.Problems, o.declared.Waiting(o.placed.Layers)...)
 	for _, k := range p.Checked {
 		if k.Kind != fleet.KindManagedEnvironment {
 			continue
 		}
 		env := after.Declaration(k)
-		pl, _ := o.placed.Layers.Placements.Get(applied.EnvironmentID(k))
-		if env != nil && pl.Engine == "" {
+		id, unplaced := o.unplaced(applied.EnvironmentID(k))
+		if env != nil && unplaced {
+			pl, _ := o.placed.Layers.Placements.Get(id)
 			problem := fleet.Problem{
 				Key: k, Path: env.Path, Severity: fleet.SeverityWarning, Code: "unplaced",
 				Message: pl.Reason,
 			}
-			if large := pl.TooLarge; large != nil {
-				problem.Code, problem.Fix = codeTooLarge, large.Fix()
+			if id.Slice != "" {
+				problem.Message = fmt.Sprintf("slice %s: %s", id.Slice, pl.Reason)
 			}
-			if o.keptApart(applied.EnvironmentID(k)) {
+			if pl.TooLarge != nil {
+				problem.Code, problem.Fix = codeTooLarge, pl.SizeFix()
+			}
+			if o.keptApart(id) {
 				problem.Code, problem.Field = catalog.CodeSharedClone, "metadata.name"
 				problem.Fix = "ask the platform for another engine, or, if every tenant with a " +
 					"grant may read all of the repository, to list it in sharedRepositories of " +
@@ -179,7 +231,11 @@ func (o *outcome) declarationsInto(p *Plan) {
 			p.Problems = append(p.Problems, problem)
 		}
 	}
-	slices.SortFunc(p.Problems, func(a, b fleet.Problem) int {
+	sortProblems(p.Problems)
+}
+
+func sortProblems(all []fleet.Problem) {
+	slices.SortFunc(all, func(a, b fleet.Problem) int {
 		return cmp.Or(
 			applied.CompareDeclarations(a.Key, b.Key), cmp.Compare(a.Line, b.Line),
 			cmp.Compare(a.Column, b.Column), cmp.Compare(a.Field, b.Field),
@@ -189,11 +245,24 @@ func (o *outcome) declarationsInto(p *Plan) {
 	})
 }
 
-const codeTooLarge = "environment-too-large"
+const (
+	codeTooLarge = "environment-too-large"
+	codeOutgrown = "environment-outgrown"
+)
 
-// keptApart reports whether an engine would serve an environment but for another reader of one of
+// unplaced returns the first slice of an environment without an engine.
+func (o *outcome) unplaced(id fleet.EnvironmentID) (fleet.SliceID, bool) {
+	for _, of := range o.placed.Layers.SlicesOf(id) {
+		if pl, _ := o.placed.Layers.Placements.Get(of); pl.Engine == "" {
+			return of, true
+		}
+	}
+	return fleet.SliceID{}, false
+}
+
+// keptApart reports whether an engine would serve a slice but for another reader of one of
 // its repositories.
-func (o *outcome) keptApart(id fleet.EnvironmentID) bool {
+func (o *outcome) keptApart(id fleet.SliceID) bool {
 	return slices.ContainsFunc(o.placed.Placements[id].Alternatives,
 		func(a fleet.Alternative) bool { return placement.KeepsReadersApart(a.Reason) })
 }
@@ -210,28 +279,48 @@ func (o *outcome) rowsInto(p *Plan) (err error) {
 
 func (o *outcome) placementsInto(p *Plan) {
 	decided, removed := o.placed.Placements, o.placed.Removed
-	for _, id := range slices.SortedFunc(maps.Keys(decided), applied.CompareEnvironments) {
-		if !removed[id] {
+	for _, id := range slices.SortedFunc(maps.Keys(decided), fleet.SliceID.Compare) {
+		if !removed[id.In()] {
 			p.Placements = append(p.Placements, decided[id])
 		}
 	}
 	o.moves = o.movesOf(p.Placements)
 	p.Unplaced = slices.SortedFunc(maps.Keys(removed), applied.CompareEnvironments)
+	p.Relabelled = slices.SortedFunc(maps.Keys(o.placed.Relabelled), fleet.SliceID.Compare)
 }
 
 // movesOf returns the placements that had another engine before.
-func (o *outcome) movesOf(placements []fleet.Placement) map[fleet.EnvironmentID]report.Move {
-	out := map[fleet.EnvironmentID]report.Move{}
+func (o *outcome) movesOf(placements []fleet.Placement) map[fleet.SliceID]report.Move {
+	out := map[fleet.SliceID]report.Move{}
 	for _, pl := range placements {
-		was, _ := o.base.state.Placements.Get(pl.Environment)
-		if from := was.Engine; from != "" && pl.Engine != "" && from != pl.Engine {
-			out[pl.Environment] = report.Move{
-				Environment: pl.Environment.Name, From: from, To: pl.Engine,
+		if from := o.before(pl).Engine; from != "" && pl.Engine != "" && from != pl.Engine {
+			out[pl.ID()] = report.Move{
+				Environment: pl.Environment.Name, Slice: pl.Slice, From: from, To: pl.Engine,
 				Applications: pl.Applications,
 			}
 		}
 	}
 	return out
+}
+
+// before returns the placement of a slice before the plan: its own, that of the slice that was
+// split, or that of a half of it.
+func (o *outcome) before(pl fleet.Placement) fleet.Placement {
+	state := o.base.state
+	for s := pl.Slice; ; s = s.Parent() {
+		if was, known := state.Placements.Get(pl.Environment.Slice(s)); known || s == "" {
+			if known {
+				return was
+			}
+			break
+		}
+	}
+	for _, was := range state.PlacementsOf(pl.Environment) {
+		if strings.HasPrefix(string(was.Slice), string(pl.Slice)) {
+			return was
+		}
+	}
+	return fleet.Placement{}
 }
 
 // holdsInto compares the holds before and after. It costs what is held, and only when that changes.
@@ -293,8 +382,7 @@ func (o *outcome) count(p *Plan) {
 		p.Counts.Add(c.Action, c.Row.Key.Kind)
 	}
 	for _, pl := range p.Placements {
-		was, _ := o.base.state.Placements.Get(pl.Environment)
-		if pl.Engine != "" && was.Engine == "" {
+		if pl.Engine != "" && o.before(pl).Engine == "" {
 			p.Counts.Placed++
 		}
 	}

@@ -186,7 +186,7 @@ func TestARejectedReaderComesIn(t *testing.T) {
 			h.apply(h.files.with("fleet/engines/eu-2.yaml", engineFile("eu-2", "eu", "")))
 			edge := fleet.EnvironmentID{Tenant: "globex", Name: "edge"}
 			h.again(func(r *Request) {
-				r.Moves = map[fleet.EnvironmentID]mirror.MoveRequest{edge: {To: "eu-2"}}
+				r.Moves = map[fleet.SliceID]mirror.MoveRequest{edge.Whole(): {To: "eu-2"}}
 			})
 		},
 	} {
@@ -230,7 +230,7 @@ func TestACloneThatATenantLeftKeepsOthersOut(t *testing.T) {
 			h.apply(h.files.with("fleet/engines/eu-2.yaml", engineFile("eu-2", "eu", "")))
 			prod := fleet.EnvironmentID{Tenant: "acme", Name: "prod"}
 			h.again(func(r *Request) {
-				r.Moves = map[fleet.EnvironmentID]mirror.MoveRequest{prod: {To: "eu-2"}}
+				r.Moves = map[fleet.SliceID]mirror.MoveRequest{prod.Whole(): {To: "eu-2"}}
 			})
 			h.work()
 		}},

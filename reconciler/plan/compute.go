@@ -64,7 +64,7 @@ type outcome struct {
 
 	quotas      []report.QuotaUse
 	drains      []report.Drain
-	moves       map[fleet.EnvironmentID]report.Move
+	moves       map[fleet.SliceID]report.Move
 	heldEffects []mirror.Effect // of Plan.RevisionHold
 }
 

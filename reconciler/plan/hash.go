@@ -45,7 +45,7 @@ func (p *Plan) hash() string {
 	}
 	h.list("placements", len(p.Placements)+len(p.Unplaced))
 	for _, pl := range p.Placements {
-		h.add(pl.Environment.String(), string(pl.Engine), fmt.Sprint(pl.Misplaced != ""))
+		h.add(pl.ID().String(), string(pl.Engine), fmt.Sprint(pl.Misplaced != ""))
 	}
 	for _, id := range p.Unplaced {
 		h.add(id.String())

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,18 +13,21 @@ import (
 	"argosy.dev/argosy/reconciler/plan/applied"
 )
 
-var acmeProd = fleet.EnvironmentID{Tenant: "acme", Name: "prod"}
+var (
+	acmeProd  = fleet.EnvironmentID{Tenant: "acme", Name: "prod"}
+	wholeProd = acmeProd.Whole()
+)
 
 func moving(to fleet.EngineName) func(*Request) {
 	return func(r *Request) {
-		r.Moves = map[fleet.EnvironmentID]mirror.MoveRequest{acmeProd: {To: to}}
+		r.Moves = map[fleet.SliceID]mirror.MoveRequest{wholeProd: {To: to}}
 	}
 }
 
 // others returns the engine of prod, and the other one.
 func (h *house) others() (on, other fleet.EngineName) {
 	h.t.Helper()
-	pl, _ := h.w.state.Placements.Get(acmeProd)
+	pl, _ := h.w.state.Placements.Get(wholeProd)
 	on, other = pl.Engine, "eu-1"
 	if on == "eu-1" {
 		other = "eu-2"
@@ -56,7 +60,8 @@ func TestAMovedEnvironmentLeavesNothingOnItsFormerEngine(t *testing.T) {
 			from, to := h.others()
 			before := h.kindsOn(from)
 			p := h.again(moving(to))
-			if p.Refused[acmeProd] != "" || len(p.Begun) != 1 || len(p.Begun[0].Applications) != 2 {
+			if p.Refused[wholeProd] != "" || len(p.Begun) != 1 ||
+				len(p.Begun[0].Applications) != 2 {
 				t.Fatalf("%v, %+v", p.Refused, p.Begun)
 			}
 			if len(p.Record().Deletions) > 0 || p.Counts.Deleted > 0 || p.Counts.Moved != 2 {
@@ -83,7 +88,7 @@ func TestAMovedEnvironmentLeavesNothingOnItsFormerEngine(t *testing.T) {
 					t.Errorf("%s %s is left", k.Kind, k.Name)
 				}
 			}
-			pl, _ := h.w.state.Placements.Get(acmeProd)
+			pl, _ := h.w.state.Placements.Get(wholeProd)
 			if pl.Engine != to || pl.From != "" || !pl.Forced {
 				t.Errorf("placement %+v", pl)
 			}
@@ -135,7 +140,7 @@ func TestACommitDuringAMoveChangesTheNewEngineAlone(t *testing.T) {
 	}
 	h.restart()
 	h.work()
-	if pl, _ := h.w.state.Placements.Get(acmeProd); pl.From != "" {
+	if pl, _ := h.w.state.Placements.Get(wholeProd); pl.From != "" {
 		t.Errorf("the move does not end: %+v", pl)
 	}
 }
@@ -147,14 +152,14 @@ func TestAnUndoneMoveLeavesTheRowsAsTheyWere(t *testing.T) {
 	from, to := h.others()
 	h.again(moving(to))
 	h.restart()
-	if p := h.again(moving(from)); !strings.Contains(p.Refused[acmeProd], "wait until that has") {
-		t.Errorf("a move back while it moves: %q", p.Refused[acmeProd])
+	if p := h.again(moving(from)); !strings.Contains(p.Refused[wholeProd], "wait until that has") {
+		t.Errorf("a move back while it moves: %q", p.Refused[wholeProd])
 	}
 	undo := func(r *Request) {
-		r.Moves = map[fleet.EnvironmentID]mirror.MoveRequest{acmeProd: {To: from, Undo: true}}
+		r.Moves = map[fleet.SliceID]mirror.MoveRequest{wholeProd: {To: from, Undo: true}}
 	}
 	p := h.again(undo)
-	if p.Refused[acmeProd] != "" || !p.Begun[0].Undo {
+	if p.Refused[wholeProd] != "" || !p.Begun[0].Undo {
 		t.Fatalf("%v %+v", p.Refused, p.Begun)
 	}
 	for k, r := range h.rows {
@@ -167,7 +172,7 @@ func TestAnUndoneMoveLeavesTheRowsAsTheyWere(t *testing.T) {
 	if diff := cmp.Diff(before, h.desired()); diff != "" {
 		t.Error(diff)
 	}
-	if pl, _ := h.w.state.Placements.Get(acmeProd); pl.Engine != from || pl.From != "" {
+	if pl, _ := h.w.state.Placements.Get(wholeProd); pl.Engine != from || pl.From != "" {
 		t.Errorf("placement %+v", pl)
 	}
 }
@@ -201,7 +206,7 @@ func TestAMoveThatCannotWorkIsRefusedWithItsReason(t *testing.T) {
 			h.apply(c.files)
 			on, other := h.others()
 			p := h.again(moving(c.to(on, other)))
-			if got := p.Refused[acmeProd]; !strings.Contains(got, c.want) || !p.Empty() {
+			if got := p.Refused[wholeProd]; !strings.Contains(got, c.want) || !p.Empty() {
 				t.Errorf("%q, empty %v; want %q", got, p.Empty(), c.want)
 			}
 		})
@@ -223,12 +228,12 @@ func TestAnEnvironmentMovesToAndFromAnEngineBehindAnAgent(t *testing.T) {
 		t.Fatalf("to the agent: %v", p.Refused)
 	}
 	h.work()
-	if pl, _ := h.w.state.Placements.Get(acmeProd); pl.Engine != "eu-2" || pl.From != "" {
+	if pl, _ := h.w.state.Placements.Get(wholeProd); pl.Engine != "eu-2" || pl.From != "" {
 		t.Fatalf("%+v", pl)
 	}
 	adopted := agents.with(firstFile, adopter("first", "acme", "shop"))
 	h.apply(adopted)
-	if p := h.again(moving("eu-1")); !strings.Contains(p.Refused[acmeProd], "acme/first@prod is "+
+	if p := h.again(moving("eu-1")); !strings.Contains(p.Refused[wholeProd], "acme/first@prod is "+
 		"the adopted Application shop on engine eu-2, behind an agent") || !p.Empty() {
 		t.Errorf("an adopted Application: %v", p.Refused)
 	}
@@ -246,12 +251,12 @@ func TestAMoveWaitsForTheEndOfADeletion(t *testing.T) {
 	_, other := h.others()
 	h.apply(files.without("tenants/acme/deployments/checkout.yaml"))
 	p := h.again(moving(other))
-	if got := p.Refused[acmeProd]; !strings.Contains(got,
+	if got := p.Refused[wholeProd]; !strings.Contains(got,
 		"acme/checkout@prod is being deleted; repeat the move when that has ended") || !p.Empty() {
 		t.Errorf("%q, empty %v", got, p.Empty())
 	}
 	h.work()
-	if p := h.again(moving(other)); p.Refused[acmeProd] != "" || len(p.Begun) != 1 {
+	if p := h.again(moving(other)); p.Refused[wholeProd] != "" || len(p.Begun) != 1 {
 		t.Errorf("after the deletion: %v", p.Refused)
 	}
 }
@@ -259,7 +264,7 @@ func TestAMoveWaitsForTheEndOfADeletion(t *testing.T) {
 func TestAnAdoptedApplicationMovesOnlyIfItKeepsItsName(t *testing.T) {
 	h := newHouse(t)
 	h.apply(given(adopting(), "acme").with(firstFile, adopter("first", "acme", "apps/shop")))
-	if pl, _ := h.w.state.Placements.Get(acmeProd); pl.Engine != "eu-1" {
+	if pl, _ := h.w.state.Placements.Get(wholeProd); pl.Engine != "eu-1" {
 		t.Fatalf("%+v", pl)
 	}
 	h.apply(given(adopting(), "acme").
@@ -268,7 +273,7 @@ func TestAnAdoptedApplicationMovesOnlyIfItKeepsItsName(t *testing.T) {
 	refused := func(want string) {
 		t.Helper()
 		p := h.again(moving("eu-2"))
-		if got := p.Refused[acmeProd]; !strings.Contains(got, want) || !p.Empty() {
+		if got := p.Refused[wholeProd]; !strings.Contains(got, want) || !p.Empty() {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
@@ -280,7 +285,7 @@ func TestAnAdoptedApplicationMovesOnlyIfItKeepsItsName(t *testing.T) {
 		with(firstFile, adopter("first", "acme", "shop")))
 	globex := fleet.EnvironmentID{Tenant: "globex", Name: "prod"}
 	if p := h.again(func(r *Request) {
-		r.Moves = map[fleet.EnvironmentID]mirror.MoveRequest{globex: {To: "eu-2"}}
+		r.Moves = map[fleet.SliceID]mirror.MoveRequest{globex.Whole(): {To: "eu-2"}}
 	}); len(p.Begun) != 1 {
 		t.Fatalf("%v", p.Refused)
 	}
@@ -344,7 +349,7 @@ func TestTheAddressOfAClusterWaitsForTheEndOfAMove(t *testing.T) {
 	path := "tenants/acme/environments/prod.yaml"
 	p := h.apply(h.files.edit(path, "https://", "https://new."))
 	if got := quarantinesOf(p); got !=
-		"ManagedEnvironment acme/prod spec.cluster.server environment-in-use" {
+		"ManagedEnvironment acme/prod spec.cluster environment-in-use" {
 		t.Errorf("it is reported as %q", got)
 	}
 	if h.rows[key(from)].Manifest.Hash != before.Manifest.Hash {
@@ -359,24 +364,81 @@ func TestTheAddressOfAClusterWaitsForTheEndOfAMove(t *testing.T) {
 	}
 }
 
+func TestAnotherClusterOfThePlatformWaitsForTheEndOfAMove(t *testing.T) {
+	h := newHouse(t)
+	files := small().edit("fleet/tenants/acme.yaml", "clusters: [.example.com]",
+		`clusters: [.example.com, "cluster:a", "cluster:b"]`).edit(
+		"tenants/acme/environments/prod.yaml",
+		`{server: "https://prod.example.com:6443", credentialsRef: {name: prod}}`, "{ref: a}")
+	for _, name := range []string{"a", "b"} {
+		files = files.with("fleet/clusters/"+name+".yaml", "apiVersion: argosy.dev/v1alpha1\n"+
+			"kind: Cluster\nmetadata: {name: "+name+"}\nspec: {server: \"https://"+name+
+			".example.com\", credentialsRef: {name: "+name+"}}\n")
+	}
+	h.apply(files)
+	_, to := h.others()
+	h.again(moving(to))
+	p := h.apply(h.files.edit("tenants/acme/environments/prod.yaml", "ref: a", "ref: b"))
+	if got := quarantinesOf(p); got !=
+		"ManagedEnvironment acme/prod spec.cluster environment-in-use" {
+		t.Errorf("it is reported as %q", got)
+	}
+}
+
+// Argo CD strips the finalizers of an Application whose cluster it does not know, and the workload
+// would be left.
+func TestTheAddressOfAClusterWaitsForTheEndOfDeletions(t *testing.T) {
+	for name, together := range map[string]bool{"in one commit": true,
+		"one after the other": false} {
+		t.Run(name, func(t *testing.T) {
+			h := newHouse(t)
+			h.apply(small())
+			path := "tenants/acme/environments/prod.yaml"
+			files := h.files.without("tenants/acme/deployments/cart.yaml")
+			if !together {
+				h.apply(files)
+			}
+			key := applied.ClusterKey(h.engineOf("acme", "prod"), acmeProd)
+			before := h.rows[key]
+			p := h.apply(files.edit(path, "https://", "https://new."))
+			i := slices.IndexFunc(p.Problems, func(p fleet.Problem) bool {
+				return p.Code == "environment-in-use" && p.Path == path
+			})
+			if i < 0 || !strings.Contains(p.Problems[i].Message, "waits until 1 Application") {
+				t.Errorf("the reason is not named: %v", p.Problems)
+			}
+			if h.rows[key].Manifest.Hash != before.Manifest.Hash {
+				t.Error("the cluster has another address while an Application is being deleted")
+			}
+			h.work()
+			if p := h.again(); len(p.Problems) > 0 {
+				t.Errorf("after the deletion: %v", p.Problems)
+			}
+			if body := string(h.rows[key].Manifest.Body); !strings.Contains(body, "https://new.") {
+				t.Errorf("the change has no effect after the deletion: %s", body)
+			}
+		})
+	}
+}
+
 func TestARequestOfADrainIsRefusedOnceItsEngineIsActiveAgain(t *testing.T) {
 	h := newHouse(t)
 	h.apply(small())
 	from, to := h.others()
 	draining := func(r *Request) {
-		r.Moves = map[fleet.EnvironmentID]mirror.MoveRequest{acmeProd: {To: to, Drain: true}}
+		r.Moves = map[fleet.SliceID]mirror.MoveRequest{wholeProd: {To: to, Drain: true}}
 	}
 	p := h.again(draining)
-	if got := p.Refused[acmeProd]; got != "engine "+string(from)+" does not drain any more" {
+	if got := p.Refused[wholeProd]; got != "engine "+string(from)+" does not drain any more" {
 		t.Errorf("refused with %q", got)
 	}
 	path := "fleet/engines/" + string(from) + ".yaml"
 	h.apply(h.files.edit(path, "region: eu", "region: eu\n  state: Draining"))
 	p = h.again(draining)
-	if len(p.Begun) != 1 || p.Refused[acmeProd] != "" {
+	if len(p.Begun) != 1 || p.Refused[wholeProd] != "" {
 		t.Fatalf("%+v, %v", p.Begun, p.Refused)
 	}
-	pl, _ := h.w.state.Placements.Get(acmeProd)
+	pl, _ := h.w.state.Placements.Get(wholeProd)
 	if pl.Engine != to || pl.Reason != "moved from engine "+string(from)+", which drains" {
 		t.Errorf("%+v", pl)
 	}

@@ -33,6 +33,8 @@
 package plan
 
 import (
+	"slices"
+
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/catalog"
 	"argosy.dev/argosy/fleet/mirror"
@@ -59,6 +61,7 @@ type Plan struct {
 
 	Placements []fleet.Placement     // new or changed; without an Engine, Reason explains why
 	Unplaced   []fleet.EnvironmentID // environments that are removed
+	Relabelled []fleet.SliceID       // slices that were split or joined
 
 	// NeedsEngines reports whether an environment that the change concerns stays unplaced until the
 	// engines of Request.Unread are read.
@@ -71,8 +74,8 @@ type Plan struct {
 	Holds    []mirror.Hold // new or changed
 	Ended    []mirror.HoldID
 
-	Begun   []place.Move                   // moves that begin
-	Refused map[fleet.EnvironmentID]string // requested moves, with the reason
+	Begun   []place.Move             // moves that begin
+	Refused map[fleet.SliceID]string // requested moves, with the reason
 
 	Syncs          []mirror.SyncRequest
 	SyncHolds      []mirror.SyncHold // new
@@ -124,12 +127,14 @@ func (p *Plan) Record() mirror.Record {
 	}
 	r.Quarantined = p.Quarantined
 	r.Cleared, r.Checked, r.Problems = p.Cleared, p.Checked, p.Problems
-	r.Placements, r.Unplaced = p.Placements, p.Unplaced
+	r.Placements = p.Placements
+	r.Unplaced = p.noLongerPlaced()
 	r.Released, r.Syncs, r.SyncHolds, r.EndedSyncHolds = p.Freed, p.Syncs, p.SyncHolds,
 		p.EndedSyncHolds
 	for _, m := range p.Begun {
 		r.Moves = append(r.Moves, mirror.Move{MoveRequest: mirror.MoveRequest{
-			Environment: m.Environment, To: m.To, Undo: m.Undo, Evacuates: m.Evacuates},
+			Environment: m.Environment, Slice: m.Slice, Split: m.Split, To: m.To, Undo: m.Undo,
+			Evacuates: m.Evacuates},
 			From:         m.From,
 			Applications: m.Applications})
 	}
@@ -152,4 +157,21 @@ func (p *Plan) Record() mirror.Record {
 		}
 	}
 	return r
+}
+
+// noLongerPlaced returns the slices whose placements the store forgets, sorted. After a rebuild,
+// the store may have an environment without an engine as a whole, and the engines its slices.
+func (p *Plan) noLongerPlaced() []fleet.SliceID {
+	out := slices.Clone(p.Relabelled)
+	for _, id := range p.Unplaced {
+		out = append(out, p.outcome.base.state.SlicesOf(id)...)
+	}
+	for _, pl := range p.Placements {
+		for s := pl.Slice; s != ""; {
+			s = s.Parent()
+			out = append(out, pl.Environment.Slice(s))
+		}
+	}
+	slices.SortFunc(out, fleet.SliceID.Compare)
+	return slices.Compact(out)
 }

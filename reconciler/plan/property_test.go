@@ -343,6 +343,7 @@ func checkState(t *testing.T, h *house) {
 		{"held", len(h.w.state.Held.Base()), len(restored.state.Held.Base())},
 		{"files", h.w.state.Files, restored.state.Files},
 		{"unserved", h.w.state.Unplaced.Base(), restored.state.Unplaced.Base()},
+		{"slices", h.w.state.Slices.Base(), restored.state.Slices.Base()},
 	} {
 		if !reflect.DeepEqual(c.got, c.want) {
 			t.Fatalf("%s: %v, restored %v", c.what, c.got, c.want)
@@ -446,17 +447,18 @@ func checkAgentNeeds(t *testing.T, h *house, k fleet.ObjectKey, r mirror.Row) {
 func checkOwnClusters(t *testing.T, h *house) {
 	t.Helper()
 	for id, p := range h.w.state.Placements.Base() {
-		if env := h.w.state.Catalog.Environment(id); env == nil ||
+		if env := h.w.state.Catalog.Environment(id.In()); env == nil ||
 			p.Engine.OfEnvironment() != (env.Environment.Agent != nil) ||
-			p.Engine.OfEnvironment() && p.Engine != fleet.AgentEngine(id) {
+			p.Engine.OfEnvironment() && p.Engine != fleet.AgentEngine(id.In()) {
 			t.Fatalf("environment %s is placed on %q: %+v", id, p.Engine, env)
 		}
 	}
 	for id, p := range h.w.state.Placements.Base() {
-		for _, dep := range h.w.state.Catalog.DeploymentsIn(id) {
+		for _, dep := range h.w.state.Catalog.DeploymentsIn(id.In()) {
+			removing := h.w.state.Deferred[applied.EnvironmentKey(id.In())].Removing
 			if r, ok := h.rows[applied.ApplicationKey(
-				p.Engine, applied.ApplicationID(dep, id))]; p.Engine.OfEnvironment() &&
-				!h.w.state.Deferred[applied.EnvironmentKey(id)].Removing && (!ok || r.Unwanted) {
+				p.Engine, applied.ApplicationID(dep, id.In()))]; p.Engine.OfEnvironment() &&
+				!removing && (!ok || r.Unwanted) {
 				t.Fatalf("%s has no Application on the own cluster %s", dep, p.Engine)
 			}
 		}
@@ -470,7 +472,7 @@ func checkOwnClusters(t *testing.T, h *house) {
 		}
 		for id, p := range h.w.state.Placements.Base() {
 			if p.Engine == k.Engine && !r.Unwanted &&
-				h.w.state.Catalog.Environment(id).Environment.Agent.Autonomous() {
+				h.w.state.Catalog.Environment(id.In()).Environment.Agent.Autonomous() {
 				t.Fatalf("%v exists on the cluster of the autonomous environment %s", k, id)
 			}
 		}

@@ -51,7 +51,7 @@ func (p *Plan) tenantInto(t *report.Tenant, rows []diff.RowChange) error {
 	for _, pl := range p.Placements {
 		if pl.Environment.Tenant == t.Name {
 			t.Placements = append(t.Placements, pl)
-			if m, ok := p.outcome.moves[pl.Environment]; ok {
+			if m, ok := p.outcome.moves[pl.ID()]; ok {
 				t.Moves = append(t.Moves, m)
 			}
 		}

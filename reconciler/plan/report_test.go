@@ -118,11 +118,11 @@ func TestAPlacementThatHadAnotherEngineIsAMove(t *testing.T) {
 	h.apply(small())
 	prod, staging := fleet.EnvironmentID{Tenant: "acme", Name: "prod"}, fleet.EnvironmentID{
 		Tenant: "acme", Name: "staging"}
-	was := h.w.state.Placements.Base()[prod].Engine
+	was := h.w.state.Placements.Base()[prod.Whole()].Engine
 	to := map[fleet.EngineName]fleet.EngineName{"eu-1": "eu-2", "eu-2": "eu-1"}[was]
 	p := h.compute(h.files)
 	p.Placements = []fleet.Placement{{Environment: prod, Engine: to, Applications: 2},
-		h.w.state.Placements.Base()[staging],
+		h.w.state.Placements.Base()[staging.Whole()],
 		{Environment: fleet.EnvironmentID{Tenant: "acme", Name: "new"}, Engine: to}}
 	p.outcome.moves, p.outcome.quotas = p.outcome.movesOf(p.Placements), []report.QuotaUse{
 		{Tenant: "acme"}}

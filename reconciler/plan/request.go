@@ -51,8 +51,8 @@ type Request struct {
 	// it.
 	Reported map[fleet.EnvironmentID][]fleet.EngineName
 
-	// Moves are requested moves of environments to other engines.
-	Moves map[fleet.EnvironmentID]mirror.MoveRequest
+	// Moves are requested moves to other engines, by the slice that each names.
+	Moves map[fleet.SliceID]mirror.MoveRequest
 
 	// ArgoCD is the version of each engine's Argo CD, as far as it is known. Upgraded is set if one
 	// of them changed since deployments were rejected for it.
@@ -65,9 +65,9 @@ type Request struct {
 	Now time.Time // by the store's clock, which also dates approvals and deletions
 	// also render the manifests before the plan, and simulate drains that begin, for the reports
 	Explain bool
-	// Unready counts the Applications of each environment that are not Synced and Healthy, for
+	// Unready counts the Applications of each slice that are not Synced and Healthy, for
 	// simulated drains; nil: unknown.
-	Unready map[fleet.EnvironmentID]int
+	Unready map[fleet.SliceID]int
 }
 
 func (r Request) arrival() effective.Arrival {

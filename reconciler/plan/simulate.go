@@ -11,10 +11,10 @@ import (
 )
 
 // Simulate returns what a change of an engine would move. unready counts the Applications of each
-// environment that are not Synced and Healthy. It costs the whole fleet, and a Commit waits for it.
+// slice that are not Synced and Healthy. It costs the whole fleet, and a Commit waits for it.
 //
 // The error is a placement.ImpossibleError.
-func (w *AppliedState) Simulate(c placement.Change, unready map[fleet.EnvironmentID]int) (
+func (w *AppliedState) Simulate(c placement.Change, unready map[fleet.SliceID]int) (
 	placement.Outcome, error) {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
@@ -23,7 +23,7 @@ func (w *AppliedState) Simulate(c placement.Change, unready map[fleet.Environmen
 
 // Rebalance returns what would move to relieve engines with a high measured load. It costs as much
 // as Simulate.
-func (w *AppliedState) Rebalance(unready map[fleet.EnvironmentID]int, measured mirror.Measured) (
+func (w *AppliedState) Rebalance(unready map[fleet.SliceID]int, measured mirror.Measured) (
 	placement.Outcome, error) {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
@@ -34,7 +34,7 @@ func (w *AppliedState) Rebalance(unready map[fleet.EnvironmentID]int, measured m
 // ContinueRebalance returns those moves of an earlier rebalance that are still right: see
 // placement.Continue. It costs as much as Simulate.
 func (w *AppliedState) ContinueRebalance(moves []placement.Move,
-	unready map[fleet.EnvironmentID]int, measured mirror.Measured) (placement.Outcome, error) {
+	unready map[fleet.SliceID]int, measured mirror.Measured) (placement.Outcome, error) {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
 	return place.Continue(w.state, moves, place.Status{Unready: unready, Measured: measured})
@@ -49,7 +49,7 @@ func (w *AppliedState) Misplaced() map[fleet.EngineName]int {
 			return nil
 		}
 		out := map[fleet.EngineName]int{}
-		s.Placements.Each(func(_ fleet.EnvironmentID, pl fleet.Placement) {
+		s.Placements.Each(func(_ fleet.SliceID, pl fleet.Placement) {
 			if pl.Misplaced != "" {
 				out[pl.Engine]++
 			}

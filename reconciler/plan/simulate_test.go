@@ -13,7 +13,7 @@ import (
 )
 
 func (h *house) simulate(c placement.Change,
-	unready map[fleet.EnvironmentID]int) placement.Outcome {
+	unready map[fleet.SliceID]int) placement.Outcome {
 	h.t.Helper()
 	o, err := h.w.Simulate(c, unready)
 	if err != nil {
@@ -42,7 +42,7 @@ func crowded(t *testing.T) *house {
 func TestASimulatedDrainIsWhatItsMovesDo(t *testing.T) {
 	h := crowded(t)
 	drain := placement.Change{Kind: placement.Drain, Engine: "eu-1"}
-	unready := map[fleet.EnvironmentID]int{{Tenant: "acme", Name: "staging"}: 1}
+	unready := map[fleet.SliceID]int{{Tenant: "acme", Environment: "staging"}: 1}
 	shown := h.simulate(drain, unready)
 	if len(shown.Moves) != 3 || len(shown.Left) != 0 ||
 		shown.Moves[2].Environment.Name != "staging" {
@@ -66,7 +66,7 @@ func TestASimulatedDrainIsWhatItsMovesDo(t *testing.T) {
 			t.Fatalf("after %d moves: %+v, shown %+v", n, rest.Moves, shown.Moves[n:])
 		}
 		p := h.again(func(r *Request) {
-			r.Moves = map[fleet.EnvironmentID]mirror.MoveRequest{m.Environment: {To: m.To}}
+			r.Moves = map[fleet.SliceID]mirror.MoveRequest{m.ID(): {To: m.To}}
 		})
 		if len(p.Begun) != 1 {
 			t.Fatalf("%+v: %v", m, p.Refused)
@@ -93,7 +93,7 @@ func TestMisplacedEnvironmentsMoveIfTheFleetDeclaresIt(t *testing.T) {
 	prod := fleet.EnvironmentID{Tenant: "acme", Name: "prod"}
 	request := func(id fleet.EnvironmentID) *Plan {
 		return h.again(func(r *Request) {
-			r.Moves = map[fleet.EnvironmentID]mirror.MoveRequest{id: {Environment: id, To: "eu-2",
+			r.Moves = map[fleet.SliceID]mirror.MoveRequest{id.Whole(): {Environment: id, To: "eu-2",
 				Drain: true}}
 		})
 	}

@@ -47,7 +47,7 @@ func TestAnEnvironmentThatIsTooLargeIsPlacedOnceAnEngineIsLargeEnough(t *testing
 	}
 }
 
-// The cluster of a divided environment is served by two engines, each with the tenant's AppProject,
+// The cluster of a split environment is served by two engines, each with the tenant's AppProject,
 // its credential and a Secret of the cluster.
 func TestAnEnvironmentThatIsTooLargeIsDividedOverTwoEngines(t *testing.T) {
 	h := newHouse(t)
@@ -84,14 +84,104 @@ func TestAnEnvironmentThatIsTooLargeStaysOnItsEvacuatedEngine(t *testing.T) {
 	h.apply(h.files.with("fleet/engines/"+string(other)+".yaml", sized(string(other), 1)))
 	p := h.again(func(r *Request) {
 		r.Evacuated = []fleet.EngineName{on}
-		r.Moves = map[fleet.EnvironmentID]mirror.MoveRequest{acmeProd: {Evacuates: true}}
+		r.Moves = map[fleet.SliceID]mirror.MoveRequest{wholeProd: {Evacuates: true}}
 	})
 	const want = "it is too large for every engine that may take it: one is too small for 2 " +
 		"applications, with a capacity of at most 1; one is evacuated"
-	if got := p.Refused[acmeProd]; got != want {
+	if got := p.Refused[wholeProd]; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	if h.engineOf("acme", "prod") != on {
 		t.Error("it has left")
+	}
+}
+
+// A dead engine proves no deletion, so its Applications count as readers of their repositories. A
+// Secret that stays wanted for them would keep a person from forgetting the engine.
+func TestNothingIsWantedOnAnEvacuatedEngine(t *testing.T) {
+	h := newHouse(t)
+	h.apply(small().without("tenants/acme/environments/staging.yaml").
+		edit("tenants/acme/deployments/checkout.yaml", "[prod, staging]", "[prod]"))
+	on, other := h.others()
+	h.again(func(r *Request) {
+		r.Evacuated = []fleet.EngineName{on}
+		r.Moves = map[fleet.SliceID]mirror.MoveRequest{wholeProd: {Evacuates: true}}
+	})
+	if h.engineOf("acme", "prod") != other {
+		t.Fatal("it has not left")
+	}
+	secrets := 0
+	for k, r := range h.rows {
+		if k.Engine == on && !r.Unwanted {
+			t.Errorf("%s %s is wanted on the dead engine", k.Kind, k.Name)
+		}
+		if k.Engine == other && k.Kind == fleet.ObjectRepository {
+			secrets++
+		}
+	}
+	if secrets != 1 {
+		t.Errorf("the new engine has %d Secrets for repositories", secrets)
+	}
+}
+
+func outgrown(p *Plan) (found []fleet.Problem) {
+	for _, problem := range p.Problems {
+		if problem.Code == codeOutgrown {
+			found = append(found, problem)
+		}
+	}
+	return found
+}
+
+// fitting is one engine for 6 Applications, and environment prod with as many.
+func fitting() tree {
+	return oversized().without("fleet/engines/eu-2.yaml").
+		with("fleet/engines/eu-1.yaml", sized("eu-1", 6))
+}
+
+func TestAnEnvironmentThatOutgrowsItsEngineStaysAndIsExplained(t *testing.T) {
+	h := newHouse(t)
+	if p := h.apply(fitting()); len(outgrown(p)) > 0 || h.engineOf("acme", "prod") != "eu-1" {
+		t.Fatalf("%+v", p.Problems)
+	}
+	const path = "tenants/acme/deployments/more.yaml"
+	p := h.apply(h.files.with(path, deploymentFile("more", "acme/checkout",
+		"environments: [prod]", "")))
+	found, want := outgrown(p), fleet.TooLarge{Applications: 7, Engines: 1, LargestCapacity: 6}
+	if len(found) != 1 || found[0].Path != path || found[0].Field != "spec.destination" ||
+		!strings.Contains(found[0].Message, "7 Applications, and the engine a capacity of 6") {
+		t.Errorf("%+v", found)
+	}
+	if len(p.Placements) != 1 || p.Placements[0].TooLarge == nil ||
+		*p.Placements[0].TooLarge != want || len(p.Placements[0].Alternatives) != 1 ||
+		p.Counts.Created != 1 {
+		t.Errorf("%+v, %+v", p.Placements, p.Counts)
+	}
+	h.restart()
+	// a later change of it costs no placement, and no warning
+	p = h.apply(h.files.edit(path, "v1", "v2"))
+	if len(outgrown(p)) > 0 || len(p.Placements) > 0 {
+		t.Errorf("%+v, %+v", outgrown(p), p.Placements)
+	}
+	h.apply(h.files.without(path))
+	h.work()
+	pl, _ := h.w.state.Placements.Get(wholeProd)
+	if pl.TooLarge != nil || pl.Engine != "eu-1" {
+		t.Errorf("it fits again: %+v", pl)
+	}
+}
+
+func TestALowerCapacityLetsAnEnvironmentOutgrowItsEngine(t *testing.T) {
+	h := newHouse(t)
+	h.apply(fitting())
+	const path = "fleet/engines/eu-1.yaml"
+	p := h.apply(h.files.with(path, sized("eu-1", 5)))
+	if found := outgrown(p); len(found) != 1 || found[0].Path != path ||
+		found[0].Field != "spec.capacity.applications" {
+		t.Errorf("%+v", found)
+	}
+	p = h.apply(h.files.with(path, sized("eu-1", 6)))
+	if len(outgrown(p)) > 0 || len(p.Placements) != 1 || p.Placements[0].TooLarge != nil {
+		t.Errorf("%+v, %+v", p.Problems, p.Placements)
 	}
 }

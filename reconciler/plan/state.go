@@ -65,11 +65,18 @@ func (w *AppliedState) Blocked() bool {
 	return read(w, func(s *applied.State) bool { return s.Blocked })
 }
 
-// EnvironmentsOn lists the environments that an engine serves or is losing in a move, sorted.
-func (w *AppliedState) EnvironmentsOn(engine fleet.EngineName) []fleet.EnvironmentID {
-	return read(w, func(s *applied.State) []fleet.EnvironmentID {
-		return slices.SortedFunc(slices.Values(s.EnvironmentsOn.Keys(engine)),
-			applied.CompareEnvironments)
+// SlicesOn lists the slices of environments that an engine serves or is losing in a move, sorted.
+func (w *AppliedState) SlicesOn(engine fleet.EngineName) []fleet.SliceID {
+	return read(w, func(s *applied.State) (on []fleet.SliceID) {
+		for _, env := range s.EnvironmentsOn.Keys(engine) {
+			for _, pl := range s.PlacementsOf(env) {
+				if pl.Engine == engine || pl.From == engine {
+					on = append(on, pl.ID())
+				}
+			}
+		}
+		slices.SortFunc(on, fleet.SliceID.Compare)
+		return on
 	})
 }
 

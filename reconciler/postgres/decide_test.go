@@ -145,13 +145,14 @@ func TestApprovalReleasesWhatWasHeldBeforeIt(t *testing.T) {
 	t.Parallel()
 	s, url := populated(t)
 	ctx := t.Context()
-	waiting := func() int {
+	holds := func(approved bool) int {
 		t.Helper()
-		holds, _, err := s.Views.Holds(ctx, view.Scope{}, view.Filter{Revision: revision(1)},
-			view.Page{Limit: 10})
+		holds, _, err := s.Views.Holds(ctx, view.Scope{}, view.Filter{Revision: revision(1),
+			Approved: approved}, view.Page{Limit: 10})
 		check(t, err)
 		return len(holds)
 	}
+	waiting := func() int { return holds(false) }
 	all := waiting()
 	done := must(s.Decisions.Approve(ctx, mirror.Approval{Revision: revision(1), By: "token:ann",
 		Note: "the first", At: time.Now().Add(time.Hour)}))(t)
@@ -166,6 +167,9 @@ func TestApprovalReleasesWhatWasHeldBeforeIt(t *testing.T) {
 	}
 	if n := waiting(); all == 0 || n != 0 {
 		t.Errorf("%d of %d still wait", n, all)
+	}
+	if n := holds(true); n != all {
+		t.Errorf("%d of %d have not taken effect", n, all)
 	}
 	if snap := must(s.Plans.Load(ctx))(t); len(snap.Holds) != 2 {
 		t.Errorf("the reconciler, which is to release them, sees %d holds", len(snap.Holds))

@@ -57,31 +57,32 @@ func drainFacts(ctx context.Context, tx pgx.Tx, engine string, patience time.Dur
 	}
 	f.Open, err = read(ctx, tx, scanDrainMove, `
 		WITH leaving AS (
-			SELECT tenant, environment, message <> '' AS known, since,
+			SELECT tenant, environment, slice, message <> '' AS known, since,
 				departure ? 'returns' OR step <> 'Ready' AND since < now() - $2::interval AS waits,
 				'waits in ' || step || ': ' || coalesce(nullif(message, ''), departure ->> 'returns', 'its engine is unreachable or stopped') AS why
 			FROM application_moves WHERE from_engine = $1 AND step <> 'Done')
-		SELECT tenant, environment, coalesce(min(why) FILTER (WHERE waits AND known), min(why) FILTER (WHERE waits), ''),
+		SELECT tenant, environment, slice, coalesce(min(why) FILTER (WHERE waits AND known), min(why) FILTER (WHERE waits), ''),
 			coalesce(bool_or(waits AND since > (SELECT resumed_at FROM drains WHERE engine = $1)), false)
-		FROM leaving GROUP BY 1, 2
+		FROM leaving GROUP BY 1, 2, 3
 		UNION ALL
-		SELECT r.tenant, r.environment, '', false FROM move_requests r JOIN placements p USING (tenant, environment)
+		SELECT r.tenant, r.environment, r.slice, '', false FROM move_requests r JOIN placements p USING (tenant, environment, slice)
 		WHERE p.engine = $1 AND NOT r.undo AND NOT r.dry_run
-		ORDER BY 1, 2`, engine, patience)
+		ORDER BY 1, 2, 3`, engine, patience)
 	if err != nil {
 		return f, err
 	}
+	// what has failed was perhaps split or joined since
 	f.Failed, err = read(ctx, tx, scanDrainMove, `
-		SELECT m.tenant, m.environment, m.message, true
-		FROM drain_moves m JOIN placements p USING (tenant, environment)
+		SELECT m.tenant, m.environment, p.slice, m.message, true
+		FROM drain_moves m JOIN placements p ON p.tenant = m.tenant AND p.environment = m.environment AND slices_overlap(p.slice, m.slice)
 		WHERE m.engine = $1 AND p.engine = $1 AND m.ended_at > (SELECT resumed_at FROM drains WHERE engine = $1)
 			AND (m.state = 'Undone' OR m.state = 'Refused' AND m.ended_at > now() - $2::interval)
-		ORDER BY 1, 2`, engine, patience)
+		ORDER BY 1, 2, 3`, engine, patience)
 	return f, err
 }
 
 func scanDrainMove(row pgx.CollectableRow) (m mirror.DrainMove, err error) {
-	err = row.Scan(&m.Environment.Tenant, &m.Environment.Name, &m.Trouble, &m.Counts)
+	err = row.Scan(&m.Environment.Tenant, &m.Environment.Name, &m.Slice, &m.Trouble, &m.Counts)
 	return m, err
 }
 
@@ -131,38 +132,32 @@ func (s *Plans) RequestDrain(ctx context.Context, engine fleet.EngineName, churn
 	return n, wrap(err, "drain of engine %s", engine)
 }
 
-// requestDrain requests one move; false if another one of the environment is requested or under
-// way.
+// requestDrain requests one move; false if another one of the slice is requested or under way.
 func requestDrain(ctx context.Context, tx pgx.Tx, engine fleet.EngineName, m mirror.MoveRequest) (
 	bool, error) {
 	requested, err := requestMove(ctx, tx, m)
 	if err != nil || !requested {
 		return false, err
 	}
+	table, key := tableOf("drain_moves", m.Moving().Slice)
 	_, err = tx.Exec(ctx, `
-		INSERT INTO drain_moves AS d (tenant, environment, tenant_uid, engine, operation)
-		VALUES ($1, $2, live_tenant($1), $3, $4)
-		ON CONFLICT (tenant, environment) DO UPDATE SET tenant_uid = excluded.tenant_uid, engine = excluded.engine,
+		INSERT INTO `+table+` AS d (tenant, environment, slice, tenant_uid, engine, operation)
+		VALUES ($1, $2, $3, live_tenant($1), $4, $5)
+		ON CONFLICT `+key+` DO UPDATE SET tenant_uid = excluded.tenant_uid, engine = excluded.engine,
 			operation = excluded.operation, state = 'Requested', message = '', at = now(), ended_at = NULL`,
-		string(m.Environment.Tenant), string(m.Environment.Name), string(engine), m.Operation)
+		sliceArgs(m.Moving(), string(engine), m.Operation)...)
 	return true, err
 }
 
-// requestMove requests a move that no person requests; false if another one of the environment is
+// requestMove requests a move that no person requests; false if another one of the slice is
 // requested or under way.
 func requestMove(ctx context.Context, tx pgx.Tx, m mirror.MoveRequest) (bool, error) {
-	tenant, environment := string(m.Environment.Tenant), string(m.Environment.Name)
-	tag, err := tx.Exec(ctx, `
-		INSERT INTO move_requests (tenant, environment, tenant_uid, operation, to_engine, by, note, undo, dry_run, drain, rebalance)
-		SELECT $1::text, $2::text, live_tenant($1), $3, $4, $5, $6, false, false, $7, $8
-		WHERE NOT EXISTS (
-			SELECT FROM application_moves a WHERE a.tenant = $1 AND a.environment = $2 AND a.step <> 'Done')
-		ON CONFLICT (tenant, environment) DO NOTHING`, tenant, environment, m.Operation, string(m.To),
-		text(m.By), message(m.Note), m.Drain, m.Rebalance)
-	if err != nil || tag.RowsAffected() == 0 {
+	m.Undo, m.DryRun = false, false
+	requested, err := addMoveRequest(ctx, tx, m)
+	if err != nil || !requested {
 		return false, err
 	}
-	subject := m.Environment.String() + " to engine " + string(m.To)
+	tenant, subject := string(m.Environment.Tenant), moveSubject(m)
 	batch := &pgx.Batch{}
 	batch.Queue(`
 		INSERT INTO operations (id, kind, state, tenant, tenant_uid, engine, subject, revision, requested_by, message, done, total, started_at)

@@ -12,11 +12,25 @@ import (
 	"argosy.dev/argosy/fleet/view"
 )
 
-// sqlAway is the environments that engine $1 has lost by its evacuation.
+// sqlAway is the placed slices that engine $1 has lost by its evacuation.
 const sqlAway = `FROM placements p WHERE p.body ? 'evacuated' AND p.body -> 'evacuated' ? `
+
+// sqlEvacuate records an evacuation, with operation $2, unless a person has requested one.
+const sqlEvacuate = `
+	INSERT INTO evacuations AS e (engine, operation, state, by, reason, restored)
+	VALUES ($1, $2, 'Moving', $3, $4, EXISTS (SELECT ` + sqlAway + `$1))
+	ON CONFLICT (engine) DO UPDATE SET operation = $2, state = 'Moving', message = '', since = now(), by = $3, reason = $4, at = now()
+	WHERE e.by = $5 AND e.state <> 'Ending'`
+
+// sqlEvacuateOperation records the operation of an evacuation.
+const sqlEvacuateOperation = `
+	INSERT INTO operations (id, kind, state, tenant, engine, subject, revision, requested_by, message, done, total, started_at)
+	SELECT $1::text, $2, 'Running', '', $3, 'engine ' || $3, '', $4, $5, 0, (SELECT count(*) FROM placements WHERE engine = $3), now()
+	WHERE true`
 
 // RequestEvacuation records the decision to evacuate an engine. mirror.ErrEvacuated if it is,
 // mirror.ErrEngineAnswers if the engine is reachable: a person cannot confirm then that it is gone.
+// Of a fenced engine that does not answer any more, it records that the person confirms it.
 func (s *Decisions) RequestEvacuation(ctx context.Context, r mirror.EvacuationRequest) error {
 	engine := text(string(r.Engine))
 	err := s.decide(ctx, func(tx pgx.Tx) error {
@@ -24,21 +38,20 @@ func (s *Decisions) RequestEvacuation(ctx context.Context, r mirror.EvacuationRe
 			return err
 		}
 		operation := newID()
-		tag, err := tx.Exec(ctx, `
-			INSERT INTO evacuations AS e (engine, operation, state, by, reason, restored)
-			VALUES ($1, $2, 'Moving', $3, $4, EXISTS (SELECT `+sqlAway+`$1))
-			ON CONFLICT (engine) DO UPDATE SET operation = $2, state = 'Moving', message = '', since = now(), by = $3, reason = $4, at = now()
-			WHERE e.by = $5 AND e.state <> 'Ending'`,
-			engine, operation, text(r.By), message(r.Reason), mirror.EvacuationRestored)
+		tag, err := tx.Exec(ctx, sqlEvacuate, engine, operation, text(r.By), message(r.Reason),
+			mirror.EvacuationRestored)
 		if err == nil && tag.RowsAffected() == 0 {
-			err = mirror.ErrEvacuated
+			// nothing proves the fence of a silent engine
+			tag, err = tx.Exec(ctx, `UPDATE fences SET confirmed_by = $2 WHERE engine = $1 AND confirmed_by = '' AND state <> 'Checking'`,
+				engine, text(r.By))
+			if err == nil && tag.RowsAffected() == 0 {
+				err = mirror.ErrEvacuated
+			}
 		}
 		if err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, `
-			INSERT INTO operations (id, kind, state, tenant, engine, subject, revision, requested_by, message, done, total, started_at)
-			SELECT $1, $2, 'Running', '', $3, 'engine ' || $3, '', $4, $5, 0, count(*), now() FROM placements WHERE engine = $3`,
+		if _, err := tx.Exec(ctx, sqlEvacuateOperation+` AND EXISTS (SELECT FROM evacuations e WHERE e.engine = $3 AND e.operation = $1)`,
 			operation, string(mirror.OperationEvacuate), engine, text(r.By),
 			message(r.Reason)); err != nil {
 			return err
@@ -67,32 +80,18 @@ func refuseIfAnswers(ctx context.Context, tx pgx.Tx, engine string) error {
 
 // EndEvacuation ends an evacuation: it is undone if no environment is elsewhere yet; otherwise the
 // engine has to be back, and proven to have no object of the environments that left it. Else
-// mirror.ErrEvacuatedAway. mirror.ErrNotEvacuated if there is none.
+// mirror.ErrEvacuatedAway. It begins to lift the engine's fence. mirror.ErrNotEvacuated if there is
+// neither.
 func (s *Decisions) EndEvacuation(ctx context.Context, r mirror.EvacuationRequest) error {
 	engine := text(string(r.Engine))
 	err := s.decide(ctx, func(tx pgx.Tx) error {
-		var operation string
-		err := tx.QueryRow(ctx, `SELECT operation FROM evacuations WHERE engine = $1 FOR UPDATE`,
-			engine).Scan(&operation)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return mirror.ErrNotEvacuated
-		}
+		lifts, err := liftFence(ctx, tx, engine, r.By)
 		if err != nil {
 			return err
 		}
-		away, err := provenEmpty(ctx, tx, engine)
-		if err != nil {
+		if err := endEvacuation(ctx, tx, engine, r.By); err != nil &&
+			(!lifts || !errors.Is(err, mirror.ErrNotEvacuated)) {
 			return err
-		}
-		if _, err := tx.Exec(ctx, `UPDATE evacuations SET state = 'Ending', message = '', since = now() WHERE engine = $1`,
-			engine); err != nil {
-			return err
-		}
-		if away == 0 {
-			if _, err := tx.Exec(ctx, `UPDATE operations SET state = 'Failed', message = $2, ended_at = now() WHERE id = $1`,
-				operation, message("undone by "+r.By)); err != nil {
-				return err
-			}
 		}
 		return recordDecision(ctx, tx, decision{action: "end evacuation",
 			subject: "engine " + engine, engine: r.Engine, by: r.By, note: r.Reason,
@@ -102,6 +101,29 @@ func (s *Decisions) EndEvacuation(ctx context.Context, r mirror.EvacuationReques
 		s.decided(ctx, "")
 	}
 	return wrap(err, "end of the evacuation of engine %s", r.Engine)
+}
+
+func endEvacuation(ctx context.Context, tx pgx.Tx, engine, by string) error {
+	var operation string
+	err := tx.QueryRow(ctx, `SELECT operation FROM evacuations WHERE engine = $1 FOR UPDATE`,
+		engine).Scan(&operation)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return mirror.ErrNotEvacuated
+	}
+	if err != nil {
+		return err
+	}
+	away, err := provenEmpty(ctx, tx, engine)
+	if err != nil {
+		return err
+	}
+	if _, err := tx.Exec(ctx, `UPDATE evacuations SET state = 'Ending', message = '', since = now() WHERE engine = $1`,
+		engine); err != nil || away > 0 {
+		return err
+	}
+	_, err = tx.Exec(ctx, `UPDATE operations SET state = 'Failed', message = $2, ended_at = now() WHERE id = $1`,
+		operation, message("undone by "+by))
+	return err
 }
 
 // provenEmpty counts the environments that are elsewhere. If there are some, or a person has
@@ -148,15 +170,16 @@ func (s *Plans) Evacuations(ctx context.Context) ([]mirror.Evacuation, error) {
 	all, err := collect(ctx, s.database, func(row pgx.CollectableRow) (e mirror.Evacuation,
 		err error) {
 		err = row.Scan(&e.Engine, &e.State, &e.Message, &e.Since, &e.By, &e.Reason, &e.At, &e.Away,
-			&e.Open, &e.Answers, &e.Lost)
+			&e.Open, &e.Answers, &e.Lost, &e.Fenced, &e.Unfenced)
 		return e, err
 	}, `
 		SELECT e.engine, e.state, e.message, e.since, e.by, e.reason, e.at, (SELECT count(*) `+sqlAway+`e.engine),
 			(SELECT count(*) FROM application_moves m WHERE m.from_engine = e.engine AND m.step <> 'Done'),
-			EXISTS (SELECT FROM engines g JOIN leases l ON l.name = 'engine/' || g.engine WHERE g.engine = e.engine AND g.reachable AND l.expires_at > now()), false
+			EXISTS (SELECT FROM engines g JOIN leases l ON l.name = 'engine/' || g.engine WHERE g.engine = e.engine AND g.reachable AND l.expires_at > now()), false,
+			EXISTS (SELECT FROM fences f WHERE f.engine = e.engine AND f.state <> 'Checking'), unfenced(e.engine)
 		FROM evacuations e
 		UNION ALL
-		SELECT DISTINCT n.engine COLLATE "C", 'Moved', '', now(), '', '', now(), 0, 0, false, true FROM placements p,
+		SELECT DISTINCT n.engine COLLATE "C", 'Moved', '', now(), '', '', now(), 0, 0, false, true, false, '' FROM placements p,
 			jsonb_array_elements_text(p.body -> 'evacuated') AS n (engine)
 		WHERE p.body ? 'evacuated' AND NOT EXISTS (SELECT FROM evacuations e WHERE e.engine = n.engine)
 		ORDER BY 1`)
@@ -237,15 +260,15 @@ func (s *Plans) ReadmitEngine(ctx context.Context, engine fleet.EngineName) (end
 	return ended, wrap(err, "evacuation of engine %s", engine)
 }
 
-// Away returns the environments that an evacuated engine has lost to other engines. Those of
+// Away returns the slices that an evacuated engine has lost to other engines. The environments of
 // Applications that a person has forgotten are among them, also if they are declared no more.
-func (s *Work) Away(ctx context.Context, engine fleet.EngineName) (map[fleet.EnvironmentID]bool,
+func (s *Work) Away(ctx context.Context, engine fleet.EngineName) (map[fleet.SliceID]bool,
 	error) {
-	ids, err := collect(ctx, s.database, pgx.RowToStructByPos[fleet.EnvironmentID],
-		`SELECT p.tenant, p.environment `+sqlAway+`$1
-		UNION SELECT u.tenant, u.environment FROM unproven u WHERE u.lost = 'Engine' AND u.engine = $1 AND u.kind = 'Application'`,
+	ids, err := collect(ctx, s.database, pgx.RowToStructByPos[fleet.SliceID],
+		`SELECT p.tenant, p.environment, p.slice `+sqlAway+`$1
+		UNION SELECT u.tenant, u.environment, '' FROM unproven u WHERE u.lost = 'Engine' AND u.engine = $1 AND u.kind = 'Application'`,
 		string(engine))
-	all := make(map[fleet.EnvironmentID]bool, len(ids))
+	all := make(map[fleet.SliceID]bool, len(ids))
 	for _, id := range ids {
 		all[id] = true
 	}
@@ -256,36 +279,47 @@ func (s *Work) Away(ctx context.Context, engine fleet.EngineName) (map[fleet.Env
 // else of them is known but their rows, and the commit that a single source was last synced at.
 func evacuateSteps(r *mirror.Record, m mirror.Move) []step {
 	operation := newID()
-	tenant, environment := string(m.Environment.Tenant), string(m.Environment.Name)
+	id := m.Moving()
 	apps := column(m.Applications, func(id fleet.ApplicationID) string {
 		return string(id.Deployment)
 	})
 	return []step{
 		{`SELECT fence_evacuation($1)`, []any{string(m.From)}},
 		{`
-		UPDATE operations SET state = 'Failed', message = $4, ended_at = now() WHERE ended_at IS NULL AND id IN (
-			SELECT operation FROM application_moves WHERE tenant = $1 AND environment = $2 AND step <> 'Done' AND deployment = ANY ($3::text[]))`,
-			[]any{tenant, environment, apps,
-				message("engine " + string(m.From) + " is evacuated")}},
+		UPDATE operations SET state = 'Failed', message = $5, ended_at = now() WHERE ended_at IS NULL AND id IN (
+			SELECT operation FROM application_moves WHERE tenant = $1 AND environment = $2 AND slices_overlap(slice, $3)
+				AND step <> 'Done' AND deployment = ANY ($4::text[]))`,
+			sliceArgs(id, apps, message("engine "+string(m.From)+" is evacuated"))},
 		{`
-		DELETE FROM application_moves WHERE tenant = $1 AND environment = $2 AND (step = 'Done' OR deployment = ANY ($3::text[]))`,
-			[]any{tenant, environment, apps}},
+		DELETE FROM application_moves WHERE tenant = $1 AND environment = $2 AND slices_overlap(slice, $3)
+			AND (step = 'Done' OR deployment = ANY ($4::text[]))`,
+			sliceArgs(id, apps)},
 		{`
-		INSERT INTO application_moves (tenant, environment, deployment, tenant_uid, operation, from_engine, to_engine, step, departure)
-		SELECT d.tenant, d.environment, d.deployment, live_tenant(d.tenant), $3::text, $4::text, $5::text, 'Return',
-			jsonb_build_object('uid', $3::text, 'evacuated', true, 'resources', '[]'::jsonb, 'spec', b.spec,
+		WITH ended AS (
+			UPDATE syncs SET state = 'Failed', message = $5
+			WHERE tenant = $1 AND environment = $2 AND engine = $3 AND deployment = ANY ($4::text[]) AND state IN ('Pending', 'Running')
+			RETURNING operation, tenant, deployment || '@' || environment AS what),
+		operation AS (
+			UPDATE operations o SET state = 'Failed', message = $5, ended_at = now() FROM ended e WHERE o.id = e.operation AND o.ended_at IS NULL)
+		SELECT new_event('operation', tenant, operation, 'sync of ' || tenant || '/' || what || ': Failed') FROM ended`,
+			[]any{string(id.Tenant), string(id.Environment), string(m.From), apps,
+				message("engine " + string(m.From) + " is evacuated; add another SyncRun")}},
+		{`
+		INSERT INTO application_moves (tenant, environment, slice, deployment, tenant_uid, operation, from_engine, to_engine, step, departure)
+		SELECT d.tenant, d.environment, $3::text, d.deployment, live_tenant(d.tenant), $4::text, $5::text, $6::text, 'Return',
+			jsonb_build_object('uid', $4::text, 'evacuated', true, 'resources', '[]'::jsonb, 'spec', b.spec,
 				'revisions', CASE WHEN s.synced_revision <> '' AND NOT b.spec ? 'sources' THEN jsonb_build_array(s.synced_revision)
 					ELSE '[]'::jsonb END)
 		FROM desired d CROSS JOIN LATERAL (SELECT convert_from(d.body, 'UTF8')::jsonb -> 'spec' AS spec) b
 			LEFT JOIN status s ON s.engine = d.engine AND s.kind = d.kind AND s.name = d.name
-		WHERE d.kind = 'Application' AND d.engine = $4 AND d.tenant = $1 AND d.environment = $2 AND d.deployment = ANY ($6::text[])`,
-			[]any{tenant, environment, operation, string(m.From), string(m.To), apps}},
+		WHERE d.kind = 'Application' AND d.engine = $5 AND d.tenant = $1 AND d.environment = $2 AND d.deployment = ANY ($7::text[])`,
+			sliceArgs(id, operation, string(m.From), string(m.To), apps)},
 		{`
 		INSERT INTO operations (id, kind, state, tenant, tenant_uid, engine, subject, revision, requested_by, message, done, total, started_at, ended_at)
 		SELECT $1::text, $2, CASE WHEN n = 0 THEN 'Succeeded' ELSE 'Running' END, $3::text, live_tenant($3), $4, $5, $6, $7, '', 0, n, now(),
 			CASE WHEN n = 0 THEN now() END FROM (SELECT count(*)::int AS n FROM application_moves WHERE operation = $1) AS m`,
-			[]any{operation, string(mirror.OperationMove), tenant, string(m.To),
-				m.Environment.String() + " from evacuated engine " + string(m.From) +
+			[]any{operation, string(mirror.OperationMove), string(id.Tenant), string(m.To),
+				id.String() + " from evacuated engine " + string(m.From) +
 					" to engine " + string(m.To), string(r.Revision), m.By}},
 	}
 }

@@ -17,6 +17,7 @@ type evacuating struct {
 	s          *postgres.Store
 	loop, dead mirror.Lease // dead is of eu-1
 	rows       []mirror.Row
+	revision   int // the applied one; 0: 1
 }
 
 // newEvacuating has two Applications: b has several sources.
@@ -54,7 +55,8 @@ func (e *evacuating) move() error {
 		rows = append(rows, row, arrives)
 		moves.Applications = append(moves.Applications, row.Application())
 	}
-	_, err := e.s.Plans.Record(e.Context(), e.loop, step(1, 1, func(r *mirror.Record) {
+	at := max(1, e.revision)
+	_, err := e.s.Plans.Record(e.Context(), e.loop, step(at, at, func(r *mirror.Record) {
 		r.PlanHash, r.Rows, r.Moves = "evacuated", rows, []mirror.Move{moves}
 		p := placement("acme", "prod", "eu-2")
 		p.Evacuated = []fleet.EngineName{"eu-1"}
@@ -224,4 +226,29 @@ func TestARestoredEvacuationIsConfirmedByAPerson(t *testing.T) {
 		t.Error("it counts as if the mirror had not been lost")
 	}
 	e.expect("once more", e.request(), mirror.ErrEvacuated)
+}
+
+// The engine would never report their end.
+func TestAnEvacuationEndsTheSyncsOfItsEngine(t *testing.T) {
+	t.Parallel()
+	e := newEvacuating(t)
+	other := e.rows[1].Key
+	must(e.s.Plans.Record(t.Context(), e.loop, step(1, 2, func(r *mirror.Record) {
+		r.PlanHash = "syncs"
+		for _, row := range e.rows {
+			r.Syncs = append(r.Syncs, mirror.SyncRequest{ID: "acme/" + row.Key.Name, Key: row.Key,
+				Tenant: row.Tenant, Environment: row.Environment, Deployment: row.Deployment,
+				SyncRun: "run", State: mirror.OperationPending})
+		}
+	})))(t)
+	check(t, e.s.Work.UpdateSync(t.Context(), e.dead, "acme/"+other.Name,
+		mirror.OperationSucceeded, ""))
+	check(t, e.request())
+	e.revision = 2
+	check(t, e.move())
+	if got := one[string](t, e.url, `SELECT string_agg(s.state || '/' || o.state || ' ' || s.message || coalesce(' ' || (o.ended_at IS NOT NULL)::text, ''), ', ' ORDER BY s.id)
+		FROM syncs s JOIN operations o ON o.id = s.operation`); got !=
+		"Failed/Failed engine eu-1 is evacuated; add another SyncRun true, Succeeded/Succeeded  true" {
+		t.Errorf("%s", got)
+	}
 }

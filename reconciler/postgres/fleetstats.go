@@ -74,7 +74,7 @@ func engineStats(ctx context.Context, tx pgx.Tx, f *view.FleetStats) (err error)
 		e := view.EngineStats{Rows: map[mirror.ApplyState]int{}}
 		var seen *time.Time
 		err := row.Scan(&e.Engine, &e.Reachable, &e.Attended, &seen, &e.Work, &e.Load,
-			&e.RemedyFailed)
+			&e.RemedyFailed, &e.FenceBroken)
 		if !e.Load.Fresh(f.At) {
 			e.Load = nil
 		}
@@ -84,7 +84,7 @@ func engineStats(ctx context.Context, tx pgx.Tx, f *view.FleetStats) (err error)
 		}
 		return e, err
 	}, `
-		SELECT e.name, coalesce(g.reachable, false) AND NOT `+engineAway+`, coalesce(l.expires_at > clock_timestamp(), false), silent_since(e.name), coalesce(g.work, ''), CASE WHEN e.body #> '{engine,metrics}' IS NOT NULL THEN g.load END, `+sqlRemedyFailed+fromEngines+`
+		SELECT e.name, coalesce(g.reachable, false) AND NOT `+engineAway+`, coalesce(l.expires_at > clock_timestamp(), false), silent_since(e.name), coalesce(g.work, ''), CASE WHEN e.body #> '{engine,metrics}' IS NOT NULL THEN g.load END, `+sqlRemedyFailed+`, `+sqlFenceBroken+fromEngines+`
 		WHERE e.kind = 'Engine' AND e.tenant = '' ORDER BY e.name LIMIT 1000`)
 	if err != nil {
 		return err
@@ -285,6 +285,12 @@ func countStats(ctx context.Context, tx pgx.Tx, f *view.FleetStats) (err error) 
 	}
 	if f.Unproven, err = backlogs[mirror.Lost](ctx, tx,
 		few("lost", "forgotten_at", "unproven")); err != nil {
+		return err
+	}
+	large, err := backlogs[string](ctx, tx,
+		few("(engine <> '')::text", noTime, "placements WHERE body ? 'tooLarge'"))
+	f.TooLarge.Placed, f.TooLarge.Unplaced = large["true"].Count, large["false"].Count
+	if err != nil {
 		return err
 	}
 	problems, err := backlogs[fleet.Severity](ctx, tx, few("severity", noTime, sqlProblems+" p"))

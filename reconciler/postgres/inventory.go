@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -82,19 +81,31 @@ func completeTenants(ctx context.Context, tx pgx.Tx, tenants []view.Tenant) erro
 
 // sqlPlacement is a complete placement of placements p. The previous version stored the
 // alternatives in the body.
-const sqlPlacement = `CASE WHEN p.alternatives IS NULL THEN p.body ELSE p.body || jsonb_build_object('alternatives', p.alternatives) END`
+const sqlPlacement = `CASE WHEN p.alternatives IS NULL THEN p.body ELSE p.body || jsonb_build_object('alternatives', p.alternatives) END
+	|| CASE WHEN p.body ? 'misplaced' THEN jsonb_build_object('misplacedPolicy',
+		(SELECT coalesce(f.body #>> '{fleet,placement,misplaced}', 'Stay') FROM declarations f WHERE f.kind = 'Fleet' LIMIT 1)) ELSE '{}' END`
 
-// Environments match Filter.{Tenant, Environment, Engine}, by tenant and name.
+// sqlSlices is the placements of the slices of the environment of declaration e, if it is split,
+// and since when one of their engines is silent.
+const sqlSlices = `LEFT JOIN LATERAL (
+		SELECT jsonb_agg(` + sqlPlacement + ` ORDER BY p.slice) AS placements, min(silent_since(p.engine)) AS silent
+		FROM placements p WHERE p.tenant = e.tenant AND p.environment = e.name AND p.slice <> '') slices ON true`
+
+// Environments match Filter.{Tenant, Environment, Engine}, by tenant and name. A split environment
+// matches the engine of each of its slices.
 func (s *Views) Environments(ctx context.Context, scope view.Scope, by view.Filter,
 	page view.Page) ([]view.Environment, string, error) {
 	f := filter{conditions: []string{"e.kind = 'ManagedEnvironment'"}}
 	f.tenants("e.tenant", scope, by.Tenant)
 	f.equal("e.name", string(by.Environment))
-	f.equal("p.engine", string(by.Engine))
+	if by.Engine != "" {
+		f.and("(e.tenant, e.name) IN (SELECT on_.tenant, on_.environment FROM placements on_ WHERE on_.engine = " +
+			f.place(text(string(by.Engine))) + ")")
+	}
 	return list(ctx, s.database, scope, listing[view.Environment]{
 		name: "environments", keys: []string{"e.tenant", "e.name"}, scan: scanEnvironment,
-		sql: `SELECT e.body, ` + sqlPlacement + `, silent_since(p.engine)` +
-			` FROM declarations e LEFT JOIN placements p ON p.tenant = e.tenant AND p.environment = e.name`,
+		sql: `SELECT e.body, ` + sqlPlacement + `, slices.placements, least(silent_since(p.engine), slices.silent)
+			FROM declarations e LEFT JOIN placements p ON p.tenant = e.tenant AND p.environment = e.name AND p.slice = '' ` + sqlSlices,
 		key: func(e view.Environment) []string {
 			return []string{string(e.Tenant), string(e.Name)}
 		},
@@ -105,11 +116,15 @@ func scanEnvironment(row pgx.CollectableRow) (view.Environment, error) {
 	var d fleet.Declaration
 	var p *fleet.Placement
 	var seen *time.Time
-	if err := row.Scan(&d, &p, &seen); err != nil {
+	var parts []fleet.Placement
+	if err := row.Scan(&d, &p, &parts, &seen); err != nil {
 		return view.Environment{}, err
 	}
 	e := view.Environment{Tenant: d.Key.Tenant, Name: fleet.EnvironmentName(d.Key.Name),
-		Labels: d.Labels, LastSeenAt: seen}
+		Labels: d.Labels, Slices: parts, LastSeenAt: seen}
+	if len(parts) > 0 {
+		p = &parts[0]
+	}
 	if spec := d.Environment; spec != nil {
 		e.Namespaces, e.Region = spec.Namespaces, spec.Region
 		if spec.AllNamespaces {
@@ -167,40 +182,62 @@ func completeEnvironments(ctx context.Context, tx pgx.Tx,
 	return nil
 }
 
-// Explain returns the stored placement of an environment; mirror.ErrNotFound if the scope has no
+// Explain returns the stored placements of an environment; mirror.ErrNotFound if the scope has no
 // such environment.
 func (s *Views) Explain(ctx context.Context, scope view.Scope,
-	environment fleet.EnvironmentID) (fleet.Placement, error) {
+	environment fleet.EnvironmentID) (view.Explained, error) {
 	f := filter{}
 	f.tenants("tenant", scope, "")
 	f.and("tenant = " + f.place(text(string(environment.Tenant))) + " AND environment = " +
 		f.place(text(string(environment.Name))))
-	var p fleet.Placement
-	err := s.within(ctx, scope, func(tx pgx.Tx) error {
-		return tx.QueryRow(ctx, `SELECT `+sqlPlacement+` FROM placements p`+f.where(),
-			f.args...).Scan(&p)
+	var found []fleet.Placement
+	err := s.within(ctx, scope, func(tx pgx.Tx) (err error) {
+		found, err = read(ctx, tx, pgx.RowTo[fleet.Placement], `SELECT `+sqlPlacement+
+			` FROM placements p`+f.where()+` ORDER BY p.slice`, f.args...)
+		return err
 	})
-	if errors.Is(err, pgx.ErrNoRows) {
+	if err == nil && len(found) == 0 {
 		err = mirror.ErrNotFound
 	}
-	return p, wrap(err, "environment %s", environment)
+	if err != nil {
+		return view.Explained{}, wrap(err, "environment %s", environment)
+	}
+	e := view.Explained{Placement: found[0]}
+	if e.Slice != "" {
+		e.Slices = found
+	}
+	return e, nil
 }
 
-// Unready counts the Applications of each environment that are not Synced and Healthy, if there are
-// any.
-func (s *Views) Unready(ctx context.Context) (map[fleet.EnvironmentID]int, error) {
-	found := map[fleet.EnvironmentID]int{}
+// Unready counts the Applications of each placed slice that are not Synced and Healthy, if there
+// are any.
+func (s *Views) Unready(ctx context.Context) (map[fleet.SliceID]int, error) {
+	found := map[fleet.SliceID]int{}
 	err := s.within(ctx, view.Scope{}, func(tx pgx.Tx) error {
-		rows, err := tx.Query(ctx, `SELECT d.tenant, d.environment, count(*)`+fromRows+`
-			WHERE d.kind = 'Application' AND NOT d.absent AND (s.sync = 'Synced' AND s.health = 'Healthy') IS NOT TRUE
-			GROUP BY 1, 2`)
+		split, err := read(ctx, tx, pgx.RowToStructByPos[fleet.SliceID],
+			`SELECT tenant, environment, slice FROM placements WHERE slice <> ''`)
 		if err != nil {
 			return err
 		}
-		var id fleet.EnvironmentID
+		partitions := map[fleet.EnvironmentID][]fleet.Slice{}
+		for _, id := range split {
+			partitions[id.In()] = append(partitions[id.In()], id.Slice)
+		}
+		rows, err := tx.Query(ctx, `
+			WITH split AS MATERIALIZED (SELECT DISTINCT tenant, environment FROM placements WHERE slice <> '')
+			SELECT d.tenant, d.environment, CASE WHEN (d.tenant, d.environment) IN (SELECT * FROM split) THEN d.deployment ELSE '' END, count(*)`+fromRows+`
+			WHERE d.kind = 'Application' AND NOT d.absent AND (s.sync = 'Synced' AND s.health = 'Healthy') IS NOT TRUE
+			GROUP BY 1, 2, 3`)
+		if err != nil {
+			return err
+		}
+		var id fleet.SliceID
+		var deployment fleet.DeploymentName
 		var n int
-		_, err = pgx.ForEachRow(rows, []any{&id.Tenant, &id.Name, &n}, func() error {
-			found[id] = n
+		into := []any{&id.Tenant, &id.Environment, &deployment, &n}
+		_, err = pgx.ForEachRow(rows, into, func() error {
+			id.Slice, _ = fleet.SliceOf(deployment, partitions[id.In()])
+			found[id] += n
 			return nil
 		})
 		return err
@@ -446,7 +483,8 @@ func (s *Views) Engines(ctx context.Context, scope view.Scope, by view.Filter,
 				(SELECT jsonb_build_object('state', t.state, 'message', t.message, 'since', t.since, 'by', t.by, 'reason', t.reason, 'at', t.at,
 					'forgottenAt', t.forgotten_at, 'forgottenBy', t.forgotten_by, 'unproven', (SELECT count(*) FROM unproven u WHERE u.engine = e.name AND u.lost = 'Engine'),
 					'away', (SELECT count(*) ` + sqlAway + `e.name), 'open', (SELECT count(*) FROM application_moves m WHERE m.from_engine = e.name AND m.step <> 'Done'),
-					'leftovers', (SELECT count(*) FROM desired d WHERE d.engine = e.name AND d.absent)) FROM evacuations t WHERE t.engine = e.name)` + fromEngines,
+					'leftovers', (SELECT count(*) FROM desired d WHERE d.engine = e.name AND d.absent)) FROM evacuations t WHERE t.engine = e.name),
+				(SELECT ` + sqlFence + ` FROM fences f WHERE f.engine = e.name)` + fromEngines,
 		key: func(e view.Engine) []string { return []string{string(e.Name)} },
 	}, f, page, completeEngines)
 }
@@ -470,7 +508,7 @@ func scanEngine(row pgx.CollectableRow) (view.Engine, error) {
 	err := row.Scan(&e.Name, &d, &e.Reachable, &e.Message, &e.Since, &e.ArgoCD, &e.Holder, &e.Epoch,
 		&away, &joined, &seen, &e.WentBackAt, &e.WentBack, &e.Orphans,
 		&e.Unreachable, &e.Parked, &e.LastSeenAt, &work.State, &work.Message, &workSince,
-		&e.Measured, &e.NextRemedy, &e.Remedy, &e.Drain, &e.Evacuation)
+		&e.Measured, &e.NextRemedy, &e.Remedy, &e.Drain, &e.Evacuation, &e.Fence)
 	if work.State != "" && workSince != nil && e.Reachable && !away {
 		work.Since = *workSince
 		e.Work = &work

@@ -42,7 +42,10 @@ func TestMigrateByManyReplicasAtOnce(t *testing.T) {
 }
 
 // dropOrphans reverts the migration of orphans, and those after it.
-const dropOrphans = `DROP TABLE remedies; ALTER TABLE engines DROP COLUMN next_remedy;
+const dropOrphans = `DROP INDEX placements_too_large; DROP TABLE placements_of_slices, move_requests_of_slices, drain_moves_of_slices; DROP FUNCTION slices_overlap, move_mirror_with_slices;
+	ALTER TABLE placements DROP CONSTRAINT placements_whole, DROP COLUMN slice;
+	DROP TABLE fences; DROP FUNCTION unfenced;
+	DROP TABLE remedies; ALTER TABLE engines DROP COLUMN next_remedy;
 	ALTER TABLE engines DROP COLUMN inventoried; ALTER TABLE mirror DROP COLUMN confirmed_in; DROP FUNCTION silent_since, silent_engines; DROP VIEW silences; DROP FUNCTION keep_agent_contact CASCADE; ALTER TABLE engines DROP COLUMN agent_replica, DROP COLUMN agent_seen_at, DROP COLUMN work, DROP COLUMN work_message, DROP COLUMN work_since, DROP COLUMN load;
 	DROP TABLE unproven; ALTER TABLE engines DROP COLUMN unfit; DROP TABLE evacuations; DROP INDEX placements_evacuated; DROP FUNCTION fence_evacuation;
 	DROP TABLE rebalance_moves, rebalances; DROP TABLE drains, drain_moves; ALTER TABLE agents DROP COLUMN protocol; DROP TABLE move_requests, application_moves; DROP TABLE listings; DROP TABLE recorded_changes, owners; DROP TABLE reach; DROP TABLE strays, tombstones; DROP FUNCTION remove_stray; ALTER TABLE desired DROP COLUMN uid;

@@ -14,31 +14,25 @@ import (
 	"argosy.dev/argosy/fleet/view"
 )
 
-// RequestMove requests the move of an environment and returns the id of its operation. The loop
-// begins or refuses the move. A request for the engine that the environment is leaving undoes its
-// move. mirror.ErrMoving if a move is requested, or under way and not to be undone: an Application
-// has left the engine.
+// RequestMove requests the move of a slice of an environment and returns the id of its operation.
+// The loop begins or refuses the move. A request for the engine that the slice is leaving undoes
+// its move. mirror.ErrMoving if a move of a part of it is requested, or under way and not to be
+// undone: an Application has left the engine.
 func (s *Decisions) RequestMove(ctx context.Context, m mirror.MoveRequest) (string, error) {
-	subject := fmt.Sprintf("%s to engine %s", m.Environment, m.To)
+	subject := moveSubject(m)
 	if m.DryRun {
 		subject += " (dry run)"
 	}
-	tenant, environment := text(string(m.Environment.Tenant)), text(string(m.Environment.Name))
+	tenant := text(string(m.Environment.Tenant))
 	m.Operation = newID()
 	err := s.decide(ctx, func(tx pgx.Tx) error {
 		undo, err := mayUndo(ctx, tx, m)
 		if err != nil {
 			return err
 		}
-		tag, err := tx.Exec(ctx, `
-			INSERT INTO move_requests (tenant, environment, tenant_uid, operation, to_engine, by, note, undo, dry_run)
-			SELECT $1::text, $2::text, live_tenant($1), $3, $4, $5, $6, $7, $8
-			WHERE $7 OR NOT EXISTS (
-				SELECT FROM application_moves a WHERE a.tenant = $1 AND a.environment = $2 AND a.step <> 'Done')
-			ON CONFLICT (tenant, environment) DO NOTHING`,
-			tenant, environment, m.Operation, text(string(m.To)), text(m.By), message(m.Note), undo,
-			m.DryRun)
-		if err == nil && tag.RowsAffected() == 0 {
+		m.Undo = undo
+		added, err := addMoveRequest(ctx, tx, m)
+		if err == nil && !added {
 			err = mirror.ErrMoving
 		}
 		if err != nil {
@@ -46,7 +40,7 @@ func (s *Decisions) RequestMove(ctx context.Context, m mirror.MoveRequest) (stri
 		}
 		if undo && !m.DryRun {
 			if _, err := tx.Exec(ctx, `UPDATE application_moves SET undo = true, message = ''
-				WHERE tenant = $1 AND environment = $2 AND step <> 'Done'`, tenant, environment); err != nil {
+				WHERE `+sqlSlice+` AND step <> 'Done'`, sliceArgs(m.ID())...); err != nil {
 				return err
 			}
 		}
@@ -68,13 +62,56 @@ func (s *Decisions) RequestMove(ctx context.Context, m mirror.MoveRequest) (stri
 	return m.Operation, wrap(err, "move %s", subject)
 }
 
+// moveSubject names a move in the record of its operation.
+func moveSubject(m mirror.MoveRequest) string {
+	subject := fmt.Sprintf("%s to engine %s", m.Moving(), m.To)
+	if m.Split {
+		subject += ", split off " + m.ID().String()
+	}
+	return subject
+}
+
+// sqlSlice selects the rows of the slice $1/$2/$3: see sliceArgs.
+const sqlSlice = `tenant = $1 AND environment = $2 AND slice = $3`
+
+// sliceArgs are the arguments of sqlSlice, and others after them.
+func sliceArgs(id fleet.SliceID, more ...any) []any {
+	return append([]any{text(string(id.Tenant)), text(string(id.Environment)),
+		text(string(id.Slice))}, more...)
+}
+
+// tableOf is the table for new rows of a slice. A whole environment has the table of earlier
+// versions, whose key has no slice.
+func tableOf(whole string, s fleet.Slice) (table, key string) {
+	if s == "" {
+		return whole, "(tenant, environment)"
+	}
+	return whole + "_of_slices", "(tenant, environment, slice)"
+}
+
+// addMoveRequest stores a request; false if another one that concerns the same Applications is
+// requested, or such a move is under way and m does not undo it.
+func addMoveRequest(ctx context.Context, tx pgx.Tx, m mirror.MoveRequest) (bool, error) {
+	table, key := tableOf("move_requests", m.Slice)
+	tag, err := tx.Exec(ctx, `
+		INSERT INTO `+table+` (tenant, environment, slice, tenant_uid, operation, split, to_engine, by, note, undo, dry_run, drain, rebalance)
+		SELECT $1::text, $2::text, $3::text, live_tenant($1), $4, $5, $6, $7, $8, $9, $10, $11, $12
+		WHERE NOT EXISTS (SELECT FROM move_requests r WHERE r.tenant = $1 AND r.environment = $2 AND slices_overlap(r.slice, $3))
+			AND ($9 OR NOT EXISTS (SELECT FROM application_moves a
+				WHERE a.tenant = $1 AND a.environment = $2 AND slices_overlap(a.slice, $3) AND a.step <> 'Done'))
+		ON CONFLICT `+key+` DO NOTHING`,
+		sliceArgs(m.ID(), m.Operation, m.Split, text(string(m.To)), text(m.By), message(m.Note),
+			m.Undo, m.DryRun, m.Drain, m.Rebalance)...)
+	return tag.RowsAffected() > 0, err
+}
+
 // mayUndo reports whether the request undoes a move under way. No worker deletes an Application on
 // the engine that it leaves before the transaction ends.
 func mayUndo(ctx context.Context, tx pgx.Tx, m mirror.MoveRequest) (bool, error) {
 	all, err := read(ctx, tx, scanMove, `SELECT `+moveColumns+` FROM application_moves m
-		WHERE tenant = $1 AND environment = $2 AND step <> 'Done' ORDER BY deployment FOR UPDATE OF m`,
-		text(string(m.Environment.Tenant)), text(string(m.Environment.Name)))
-	if err != nil || len(all) == 0 || all[0].From != m.To {
+		WHERE `+sqlSlice+` AND step <> 'Done' ORDER BY deployment FOR UPDATE OF m`,
+		sliceArgs(m.ID())...)
+	if err != nil || len(all) == 0 || all[0].From != m.To || m.Split {
 		return false, err
 	}
 	for _, a := range all {
@@ -85,8 +122,8 @@ func mayUndo(ctx context.Context, tx pgx.Tx, m mirror.MoveRequest) (bool, error)
 	var complete bool
 	err = tx.QueryRow(ctx, `
 		SELECT o.done = 0 FROM operations o JOIN application_moves a ON a.operation = o.id
-		WHERE a.tenant = $1 AND a.environment = $2 AND a.step <> 'Done' LIMIT 1`, text(string(m.Environment.Tenant)),
-		text(string(m.Environment.Name))).Scan(&complete)
+		WHERE a.tenant = $1 AND a.environment = $2 AND a.slice = $3 AND a.step <> 'Done' LIMIT 1`,
+		sliceArgs(m.ID())...).Scan(&complete)
 	return complete, err
 }
 
@@ -94,10 +131,10 @@ func mayUndo(ctx context.Context, tx pgx.Tx, m mirror.MoveRequest) (bool, error)
 func (s *Plans) MoveRequests(ctx context.Context) ([]mirror.MoveRequest, error) {
 	all, err := collect(ctx, s.database, func(row pgx.CollectableRow) (m mirror.MoveRequest,
 		err error) {
-		err = row.Scan(&m.Operation, &m.Environment.Tenant, &m.Environment.Name, &m.To, &m.By,
-			&m.Note, &m.Undo, &m.DryRun, &m.Drain, &m.Rebalance)
+		err = row.Scan(&m.Operation, &m.Environment.Tenant, &m.Environment.Name, &m.Slice, &m.Split,
+			&m.To, &m.By, &m.Note, &m.Undo, &m.DryRun, &m.Drain, &m.Rebalance)
 		return m, err
-	}, `SELECT operation, tenant, environment, to_engine, by, note, undo, dry_run, drain, rebalance FROM move_requests ORDER BY operation`)
+	}, `SELECT operation, tenant, environment, slice, split, to_engine, by, note, undo, dry_run, drain, rebalance FROM move_requests ORDER BY operation`)
 	return all, wrap(err, "requested moves")
 }
 
@@ -106,44 +143,57 @@ func (s *Plans) MoveRequests(ctx context.Context) ([]mirror.MoveRequest, error) 
 // has already, without a row: the move only records them.
 func (s *Plans) MoveObstacles(ctx context.Context, m mirror.MoveRequest) ([]mirror.MoveObstacle,
 	error) {
-	all, err := collect(ctx, s.database, pgx.RowToStructByPos[mirror.MoveObstacle], `
-		WITH sides AS (SELECT e.*, silent_since(e.engine) AS silent FROM engines e
-			WHERE e.engine = $3 OR e.engine = (SELECT engine FROM placements WHERE tenant = $1 AND environment = $2)),
-		leaving AS (SELECT d.tenant || '/' || d.deployment || '@' || d.environment AS id, d.seq AS wanted, s.*
+	type found struct {
+		mirror.MoveObstacle
+		deployment fleet.DeploymentName // "": an engine is the obstacle
+	}
+	rows, err := collect(ctx, s.database, func(row pgx.CollectableRow) (o found, err error) {
+		err = row.Scan(&o.Text, &o.Passes, &o.deployment)
+		return o, err
+	}, `
+		WITH leaves AS (SELECT engine FROM placements WHERE tenant = $1 AND environment = $2 AND slice = $3),
+		sides AS (SELECT e.*, silent_since(e.engine) AS silent FROM engines e
+			WHERE e.engine = $4 OR e.engine = (SELECT engine FROM leaves)),
+		leaving AS (SELECT d.tenant || '/' || d.deployment || '@' || d.environment AS id, d.deployment, d.seq AS wanted, s.*
 			FROM desired d JOIN status s ON s.engine = d.engine AND s.kind = d.kind AND s.name = d.name
-			WHERE d.kind = 'Application' AND d.engine = (SELECT engine FROM placements WHERE tenant = $1 AND environment = $2)
+			WHERE d.kind = 'Application' AND d.engine = (SELECT engine FROM leaves)
 				AND d.tenant = $1 AND d.environment = $2 AND NOT d.absent AND s.uid <> '' AND NOT s.gone
-				AND NOT EXISTS (SELECT FROM strays o WHERE o.engine = $3 AND o.kind = d.kind AND o.name = d.name))
-		SELECT 'engine ' || engine || ' does not answer' || CASE WHEN NOT reachable THEN ': ' || message
-			ELSE ' since ' || to_char(silent AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS UTC') END, false
+				AND NOT EXISTS (SELECT FROM strays o WHERE o.engine = $4 AND o.kind = d.kind AND o.name = d.name))
+		SELECT CASE WHEN `+sqlStuck("sides")+` THEN `+sqlStuckText("engine", "silent")+` ELSE
+			'engine ' || engine || ' does not answer' || CASE WHEN NOT reachable THEN ': ' || message
+			ELSE ' since ' || to_char(silent AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS UTC') END END, false, ''
 		FROM sides WHERE NOT reachable OR silent IS NOT NULL
 		UNION ALL
-		SELECT 'engine ' || engine || ' refuses writes: ' || unfit, false FROM sides WHERE reachable AND unfit <> ''
+		SELECT 'engine ' || engine || ' refuses writes: ' || unfit, false, '' FROM sides WHERE reachable AND unfit <> ''
 		UNION ALL
-		SELECT id || ': its last change is not on the engine: ' || state_message, false
+		SELECT id || ': its last change is not on the engine: ' || state_message, false, deployment
 		FROM leaving WHERE state IN ('Failed', 'Conflict') AND seq = wanted
 		UNION ALL
-		SELECT id || CASE WHEN sync = 'OutOfSync' THEN ' is OutOfSync; sync it first' ELSE ' is ' || sync || ': Argo CD has not compared it' END, false
+		SELECT id || CASE WHEN sync = 'OutOfSync' THEN ' is OutOfSync; sync it first' ELSE ' is ' || sync || ': Argo CD has not compared it' END, false, deployment
 		FROM leaving WHERE sync <> 'Synced' AND operation_phase <> 'Running'
 		UNION ALL
-		SELECT id || ': an operation runs', true FROM leaving WHERE operation_phase = 'Running'
-		ORDER BY 1`, string(m.Environment.Tenant), string(m.Environment.Name), string(m.To))
-	return all, wrap(err, "move of %s", m.Environment)
+		SELECT id || ': an operation runs', true, deployment FROM leaving WHERE operation_phase = 'Running'
+		ORDER BY 1`, sliceArgs(m.ID(), string(m.To))...)
+	var all []mirror.MoveObstacle
+	for _, o := range rows {
+		if o.deployment == "" || m.Moving().Slice.Holds(o.deployment) {
+			all = append(all, o.MoveObstacle)
+		}
+	}
+	return all, wrap(err, "move of %s", m.Moving())
 }
 
-// UnfitAgents lists the agents that cannot carry out the steps of a move of an environment, and
-// what to do.
+// UnfitAgents lists the agents that cannot carry out the steps of a move, and what to do.
 func (s *Plans) UnfitAgents(ctx context.Context, m mirror.MoveRequest) ([]string, error) {
 	all, err := collect(ctx, s.database, pgx.RowTo[string], `
 		SELECT 'engine ' || e.engine || ' is behind an agent, and ' || CASE
 			WHEN a.id IS NULL THEN 'none has joined: make a token with argosy agent token create --engine ' || e.engine
 			ELSE 'its agent (version ' || a.version || ') does not know the steps of a move: upgrade it' END
-		FROM (SELECT $3::text AS engine UNION SELECT engine FROM placements WHERE tenant = $1 AND environment = $2) e
+		FROM (SELECT $4::text AS engine UNION SELECT engine FROM placements WHERE `+sqlSlice+`) e
 		LEFT JOIN agents a ON a.engine = e.engine AND a.ended_at IS NULL AND a.expires_at > clock_timestamp()
-		WHERE agent_stand('', e.engine) <> '' AND coalesce(a.protocol, 0) < $4 ORDER BY 1`,
-		string(m.Environment.Tenant), string(m.Environment.Name), string(m.To),
-		agent.ProtocolMoves)
-	return all, wrap(err, "agents of the move of %s", m.Environment)
+		WHERE agent_stand('', e.engine) <> '' AND coalesce(a.protocol, 0) < $5 ORDER BY 1`,
+		sliceArgs(m.ID(), string(m.To), agent.ProtocolMoves)...)
+	return all, wrap(err, "agents of the move of %s", m.Moving())
 }
 
 // EndDryRun records that a move could begin, with a summary.
@@ -162,7 +212,8 @@ func (s *Plans) RefuseMove(ctx context.Context, operation, why string) error {
 	err := s.atomically(ctx, func(b *pgx.Batch) {
 		b.Queue(`
 			UPDATE application_moves a SET undo = false FROM move_requests r
-			WHERE r.operation = $1 AND r.undo AND NOT r.dry_run AND a.tenant = r.tenant AND a.environment = r.environment`, operation)
+			WHERE r.operation = $1 AND r.undo AND NOT r.dry_run AND a.tenant = r.tenant AND a.environment = r.environment
+				AND slices_overlap(a.slice, r.slice)`, operation)
 		b.Queue(`DELETE FROM move_requests WHERE operation = $1`, operation)
 		b.Queue(`UPDATE drain_moves SET state = 'Refused', message = $2, ended_at = now() WHERE operation = $1`,
 			operation, message("was refused: "+why))
@@ -193,14 +244,15 @@ func moveSteps(r *mirror.Record) ([]step, error) {
 			continue
 		}
 		steps = append(steps,
-			step{`DELETE FROM application_moves WHERE tenant = $1 AND environment = $2`,
-				[]any{string(m.Environment.Tenant), string(m.Environment.Name)}},
+			step{`DELETE FROM application_moves WHERE tenant = $1 AND environment = $2 AND slices_overlap(slice, $3)`,
+				sliceArgs(m.Moving())},
 			step{`
-			INSERT INTO application_moves (tenant, environment, deployment, tenant_uid, operation, from_engine, to_engine, step)
-			SELECT $1::text, $2::text, deployment, live_tenant($1), $3::text, $4::text, $5::text, 'Check' FROM unnest($6::text[]) AS a (deployment)`,
-				[]any{string(m.Environment.Tenant), string(m.Environment.Name), m.Operation,
-					string(m.From), string(m.To), column(m.Applications,
-						func(id fleet.ApplicationID) string { return string(id.Deployment) })}},
+			INSERT INTO application_moves (tenant, environment, slice, deployment, tenant_uid, operation, from_engine, to_engine, step)
+			SELECT $1::text, $2::text, $3::text, deployment, live_tenant($1), $4::text, $5::text, $6::text, 'Check' FROM unnest($7::text[]) AS a (deployment)`,
+				sliceArgs(m.Moving(), m.Operation, string(m.From), string(m.To),
+					column(m.Applications, func(id fleet.ApplicationID) string {
+						return string(id.Deployment)
+					}))},
 			step{`
 			UPDATE operations SET state = CASE WHEN $2 = 0 THEN 'Succeeded' ELSE 'Running' END, revision = $3, total = $2,
 				ended_at = CASE WHEN $2 = 0 THEN now() END WHERE id = $1`,
@@ -212,26 +264,28 @@ func moveSteps(r *mirror.Record) ([]step, error) {
 // undoMove ends the records of a move and its operation. The engine that takes an Application back
 // marks its resources again: by itself, or in a step if the Application does not heal itself.
 func undoMove(m mirror.Move) []step {
-	id := []any{string(m.Environment.Tenant), string(m.Environment.Name)}
+	id := m.ID()
+	drains, key := tableOf("drain_moves", m.Slice)
 	return []step{{`
-		INSERT INTO drain_moves AS d (tenant, environment, tenant_uid, engine, operation, state, message, ended_at)
-		SELECT $1::text, $2::text, live_tenant($1), engine, $4, 'Undone', $5, now() FROM drains WHERE engine = $3
-		ON CONFLICT (tenant, environment) DO UPDATE SET tenant_uid = excluded.tenant_uid, engine = excluded.engine,
+		INSERT INTO ` + drains + ` AS d (tenant, environment, slice, tenant_uid, engine, operation, state, message, ended_at)
+		SELECT $1::text, $2::text, $3::text, live_tenant($1), engine, $5, 'Undone', $6, now() FROM drains WHERE engine = $4
+		ON CONFLICT ` + key + ` DO UPDATE SET tenant_uid = excluded.tenant_uid, engine = excluded.engine,
 			state = 'Undone', message = excluded.message, ended_at = now()`,
-		append(id, string(m.To), m.Operation, message("was undone by "+m.By))}, {`
-		UPDATE rebalance_moves SET state = 'Undone', message = $3, ended_at = now()
-		WHERE tenant = $1 AND environment = $2 AND state = 'Requested'`,
-		append(id, message("was undone by "+m.By))}, {`
-		UPDATE operations SET state = 'Failed', message = $3, ended_at = now() WHERE id IN (
-			SELECT operation FROM application_moves WHERE tenant = $1 AND environment = $2 AND step <> 'Done')`,
-		append(id, message("undone by "+m.By))},
+		sliceArgs(id, string(m.To), m.Operation, message("was undone by "+m.By))}, {`
+		UPDATE rebalance_moves SET state = 'Undone', message = $4, ended_at = now()
+		WHERE state = 'Requested' AND operation IN (SELECT operation FROM application_moves WHERE ` + sqlSlice + ` AND step <> 'Done')`,
+		sliceArgs(id, message("was undone by "+m.By))}, {`
+		UPDATE operations SET state = 'Failed', message = $4, ended_at = now() WHERE id IN (
+			SELECT operation FROM application_moves WHERE ` + sqlSlice + ` AND step <> 'Done')`,
+		sliceArgs(id, message("undone by "+m.By))},
 		{`
-		DELETE FROM application_moves WHERE tenant = $1 AND environment = $2
-			AND (NOT (step = 'Adopt' OR step = 'Freeze' AND departure ? 'returns') OR (departure #>> '{spec,syncPolicy,automated,selfHeal}') = 'true')`, id},
+		DELETE FROM application_moves WHERE ` + sqlSlice + `
+			AND (NOT (step = 'Adopt' OR step = 'Freeze' AND departure ? 'returns') OR (departure #>> '{spec,syncPolicy,automated,selfHeal}') = 'true')`,
+			sliceArgs(id)},
 		{`
-		UPDATE application_moves SET step = 'Return', from_engine = to_engine, to_engine = from_engine, operation = $3,
-			undo = true, message = '', since = now() WHERE tenant = $1 AND environment = $2`,
-			append(id, m.Operation)},
+		UPDATE application_moves SET step = 'Return', from_engine = to_engine, to_engine = from_engine, operation = $4,
+			undo = true, message = '', since = now() WHERE ` + sqlSlice,
+			sliceArgs(id, m.Operation)},
 		{`
 		UPDATE operations SET state = CASE WHEN n = 0 THEN 'Succeeded' ELSE 'Running' END, done = greatest($2 - n, 0),
 			total = greatest($2, n), ended_at = CASE WHEN n = 0 THEN now() END
@@ -244,6 +298,7 @@ func undoMove(m mirror.Move) []step {
 func (s *Work) ApplicationMove(ctx context.Context, l mirror.Lease, id fleet.ApplicationID) (
 	m mirror.ApplicationMove, moving bool, err error) {
 	var held, recreated bool
+	var unfenced string
 	err = s.again(ctx, func() error {
 		b := &pgx.Batch{}
 		b.Queue(`SELECT EXISTS (SELECT FROM leases
@@ -263,17 +318,21 @@ func (s *Work) ApplicationMove(ctx context.Context, l mirror.Lease, id fleet.App
 			WHERE (m.tenant, m.environment, m.deployment) = ($1, $2, $3) AND `+sqlDeparted+`)`,
 			string(id.Tenant), string(id.Environment), string(id.Deployment)).QueryRow(
 			func(r pgx.Row) error { return r.Scan(&recreated) })
+		b.Queue(`SELECT coalesce((SELECT unfenced(from_engine) FROM application_moves WHERE (tenant, environment, deployment) = ($1, $2, $3)
+				AND step <> 'Done' AND departure ? 'evacuated' AND NOT departure ? 'frozen'), '')`,
+			string(id.Tenant), string(id.Environment), string(id.Deployment)).QueryRow(
+			func(r pgx.Row) error { return r.Scan(&unfenced) })
 		return s.work.SendBatch(ctx, b).Close()
 	})
 	if err == nil && !held {
 		err = mirror.ErrFenced
 	}
-	m.Recreated = recreated
+	m.Recreated, m.Unfenced = recreated, unfenced
 	return m, moving, wrap(err, "move of %s", id)
 }
 
 const moveColumns = `tenant, environment, deployment, from_engine, to_engine, step, departure, message, since, undo,
-	(SELECT count(*) FROM application_moves o WHERE o.tenant = m.tenant AND o.environment = m.environment
+	(SELECT count(*) FROM application_moves o WHERE o.tenant = m.tenant AND o.environment = m.environment AND o.slice = m.slice
 		AND o.step IN ('Check', 'Compare', 'Ready', 'Freeze', 'Adopt') AND o.departure ->> 'uid' <> '')`
 
 func scanMove(row pgx.CollectableRow) (mirror.ApplicationMove, error) {
@@ -285,15 +344,20 @@ func scanMove(row pgx.CollectableRow) (mirror.ApplicationMove, error) {
 	return m, errors.Join(err, json.Unmarshal(departure, &m.Departure))
 }
 
-// movesAtOnce is how many Applications of an environment are on their way from Freeze to Done at a
-// time: the others stay in the care of the old engine until then.
+// movesAtOnce is how many Applications of a slice are on their way from Freeze to Done at a time:
+// the others stay in the care of the old engine until then.
 const movesAtOnce = 8
 
-// lockMove lets one transaction at a time count the steps of an environment's Applications.
+// sqlMoveOf selects the Applications that move together with the deployment $3 of environment
+// $1/$2: those of its slice.
+const sqlMoveOf = `tenant = $1 AND environment = $2
+	AND slice = (SELECT a.slice FROM application_moves a WHERE a.tenant = $1 AND a.environment = $2 AND a.deployment = $3)`
+
+// lockMove lets one transaction at a time count the steps of a slice's Applications.
 func lockMove(b *pgx.Batch, m mirror.ApplicationMove) {
-	b.Queue(
-		`SELECT FROM application_moves WHERE tenant = $1 AND environment = $2 ORDER BY deployment FOR UPDATE`,
-		string(m.Application.Tenant), string(m.Application.Environment))
+	b.Queue(`SELECT FROM application_moves WHERE `+sqlMoveOf+` ORDER BY deployment FOR UPDATE`,
+		string(m.Application.Tenant), string(m.Application.Environment),
+		string(m.Application.Deployment))
 }
 
 // letMove lets Applications that are equal on the new engine begin to leave the old one, and
@@ -302,16 +366,17 @@ func lockMove(b *pgx.Batch, m mirror.ApplicationMove) {
 func letMove(b *pgx.Batch, m mirror.ApplicationMove, let *[]fleet.DeploymentName) {
 	b.Queue(`
 		WITH all_ AS (SELECT deployment, step, coalesce(departure ->> 'uid', '') <> '' AS leaves FROM application_moves
-			WHERE tenant = $1 AND environment = $2),
+			WHERE `+sqlMoveOf+`),
 		ready AS (SELECT deployment, leaves, row_number() OVER (PARTITION BY leaves ORDER BY deployment) AS n FROM all_ WHERE step = 'Ready')
 		UPDATE application_moves SET step = 'Freeze', since = now(), took = `+sqlTook("0")+`
 		WHERE tenant = $1 AND environment = $2 AND deployment IN (
 				SELECT deployment FROM ready WHERE NOT leaves
-					OR n <= $3 - (SELECT count(*) FROM all_ WHERE leaves AND step IN ('Freeze', 'Adopt', 'Delete', 'Enable')))
+					OR n <= $4 - (SELECT count(*) FROM all_ WHERE leaves AND step IN ('Freeze', 'Adopt', 'Delete', 'Enable')))
 			AND (NOT EXISTS (SELECT FROM all_ WHERE step IN ('Check', 'Compare'))
 				OR EXISTS (SELECT FROM all_ WHERE step IN ('Adopt', 'Delete', 'Enable', 'Done')))
 		RETURNING deployment`,
-		string(m.Application.Tenant), string(m.Application.Environment), movesAtOnce).Query(
+		string(m.Application.Tenant), string(m.Application.Environment),
+		string(m.Application.Deployment), movesAtOnce).Query(
 		func(rows pgx.Rows) (err error) {
 			more, err := pgx.CollectRows(rows, pgx.RowTo[fleet.DeploymentName])
 			*let = append(*let, more...)
@@ -320,8 +385,8 @@ func letMove(b *pgx.Batch, m mirror.ApplicationMove, let *[]fleet.DeploymentName
 }
 
 // AdvanceMove records that the lease's engine has carried out a step of a move. A move that is no
-// longer at this step stays as it is. After the last Application of an environment is equal on the
-// new engine, they go on: see letMove.
+// longer at this step stays as it is. After the last Application of a slice is equal on the new
+// engine, they go on: see letMove.
 //
 // With the end of MoveDelete, the row of the engine that the Application left is removed: its
 // object is proven deleted. mirror.ErrFenced when the lease has passed on.
@@ -421,37 +486,57 @@ func (s *Work) notifyMove(ctx context.Context, m mirror.ApplicationMove,
 	}
 }
 
-// Moves match Filter.{Tenant, Environment}: the last move of each environment.
+// Moves match Filter.{Tenant, Environment}: the last move of each slice.
 func (s *Views) Moves(ctx context.Context, scope view.Scope, by view.Filter, page view.Page) (
 	[]view.Move, string, error) {
 	f := filter{}
 	f.tenants("m.tenant", scope, by.Tenant)
 	f.equal("m.environment", string(by.Environment))
 	return list(ctx, s.database, scope, listing[view.Move]{
-		name: "moves", keys: []string{"m.tenant", "m.environment"}, scan: scanMoved,
-		sql: `SELECT m.tenant, m.environment, m.from_engine, m.to_engine, m.undo, m.applications, o.id, o.state, o.requested_by,
+		name: "moves", keys: []string{"m.tenant", "m.environment", "m.slice"}, scan: scanMoved,
+		sql: `SELECT m.tenant, m.environment, m.slice, m.from_engine, m.to_engine, m.undo, m.applications, o.id, o.state, o.requested_by,
 				o.message, o.done, o.total, o.started_at, o.ended_at
-			FROM (SELECT tenant, environment, operation, from_engine, to_engine, undo, jsonb_agg(jsonb_build_object(
-					'deployment', deployment, 'step', step, 'message', ` + sqlMoveMessage + `, 'since', since, 'took', took) ORDER BY deployment) AS applications
-				FROM application_moves GROUP BY tenant, environment, operation, from_engine, to_engine, undo) m
+			FROM (SELECT tenant, environment, slice, operation, from_engine, to_engine, undo, jsonb_agg(jsonb_build_object(
+					'deployment', deployment, 'step', step, 'message', ` + sqlMoveMessage(scope.Tenant == "") + `, 'since', since, 'took', took) ORDER BY deployment) AS applications
+				FROM application_moves GROUP BY tenant, environment, slice, operation, from_engine, to_engine, undo) m
 			JOIN operations o ON o.id = m.operation`,
 		key: func(m view.Move) []string {
-			return []string{string(m.Tenant), string(m.Environment)}
+			return []string{string(m.Tenant), string(m.Environment), string(m.Slice)}
 		},
 	}, f, page, nil)
 }
 
+// sqlStuck is whether the engine of table t answers, and its application-controller does not.
+func sqlStuck(t string) string {
+	return t + `.reachable AND ` + t + `.work = 'ControllerStuck'`
+}
+
+// sqlStuckText explains that, and what a person can do about it; NULL if the engine is not silent.
+func sqlStuckText(engine, since string) string {
+	return `'the application-controller of engine ' || ` + engine + ` || ' does not answer since ' ||
+		to_char(` + since + ` AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS UTC') || ': restart it (argosy describe engine ' || ` + engine + ` ||
+		'), or evacuate the engine without it: argosy evacuate engine ' || ` + engine + ` || ' --fence'`
+}
+
 // sqlMoveMessage is why a step waits: an engine that does not answer, or no agent of which is
-// connected, cannot record it.
-const sqlMoveMessage = `coalesce((SELECT 'engine ' || at.engine || ' does not answer since ' ||
-			to_char(silent_since(at.engine) AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS UTC')
+// connected, cannot record it. The platform is shown whether the engine can be reached, too.
+func sqlMoveMessage(platform bool) string {
+	silent := `'engine ' || at.engine || ' does not answer since ' ||
+			to_char(silent_since(at.engine) AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS UTC')`
+	if platform {
+		silent = `CASE WHEN EXISTS (SELECT FROM engines g WHERE g.engine = at.engine AND ` + sqlStuck("g") + `)
+			THEN ` + sqlStuckText("at.engine", "silent_since(at.engine)") + ` ELSE ` + silent + ` END`
+	}
+	return `coalesce((SELECT ` + silent + `
 		FROM (SELECT CASE WHEN step IN ('Compare', 'Adopt', 'Enable', 'Return') THEN to_engine ELSE from_engine END AS engine) at
 		WHERE step NOT IN ('Ready', 'Done')), message)`
+}
 
 func scanMoved(row pgx.CollectableRow) (view.Move, error) {
 	var m view.Move
 	var applications []byte
-	err := row.Scan(&m.Tenant, &m.Environment, &m.From, &m.To, &m.Undo, &applications, &m.Operation,
-		&m.State, &m.RequestedBy, &m.Message, &m.Done, &m.Total, &m.StartedAt, &m.EndedAt)
+	err := row.Scan(&m.Tenant, &m.Environment, &m.Slice, &m.From, &m.To, &m.Undo, &applications,
+		&m.Operation, &m.State, &m.RequestedBy, &m.Message, &m.Done, &m.Total, &m.StartedAt,
+		&m.EndedAt)
 	return m, errors.Join(err, json.Unmarshal(applications, &m.Applications))
 }

@@ -43,8 +43,8 @@ func load(ctx context.Context, tx pgx.Tx, snap *mirror.Snapshot) (err error) {
 		`SELECT body FROM quarantines ORDER BY kind, tenant, name`); err != nil {
 		return err
 	}
-	if snap.Placements, err = loadJSON[fleet.Placement](ctx, tx,
-		`SELECT body - 'alternatives' FROM placements ORDER BY tenant, environment`); err != nil {
+	if snap.Placements, err = loadJSON[fleet.Placement](ctx, tx, `
+		SELECT body - 'alternatives' FROM placements ORDER BY tenant, environment, slice`); err != nil {
 		return err
 	}
 	if snap.Objects, err = loadObjects(ctx, tx); err != nil {

@@ -106,7 +106,8 @@ func (u unreachable) view() *mirror.Unreachable {
 }
 
 // unreachables returns those of the environments whose clusters cannot be read. An environment that
-// moves between engines has the state of its new engine, if any.
+// moves between engines has the state of its new engine, if any; a split one that of the engine
+// that has not read the cluster for the longest time.
 func unreachables(ctx context.Context, tx pgx.Tx, names []pair) (map[pair]*mirror.Unreachable,
 	error) {
 	tenants, environments := make([]string, len(names)), make([]string, len(names))
@@ -114,10 +115,11 @@ func unreachables(ctx context.Context, tx pgx.Tx, names []pair) (map[pair]*mirro
 		tenants[i], environments[i] = n[0], n[1]
 	}
 	rows, err := tx.Query(ctx, `
-		SELECT r.tenant, r.environment, r.reason, r.message, r.since, r.parked
+		SELECT DISTINCT ON (r.tenant, r.environment) r.tenant, r.environment, r.reason, r.message, r.since, r.parked
 		FROM unnest($1::text[], $2::text[]) AS n (tenant, environment)
 		JOIN reach r ON r.tenant = n.tenant AND r.environment = n.environment
-		JOIN placements p ON p.tenant = r.tenant AND p.environment = r.environment AND p.engine = r.engine`, tenants, environments)
+		JOIN placements p ON p.tenant = r.tenant AND p.environment = r.environment AND p.engine = r.engine
+		ORDER BY r.tenant, r.environment, r.since, r.engine`, tenants, environments)
 	if err != nil {
 		return nil, err
 	}

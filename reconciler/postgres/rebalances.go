@@ -18,11 +18,11 @@ import (
 func (s *Views) Measured(ctx context.Context, again time.Duration) (m mirror.Measured, err error) {
 	err = s.within(ctx, view.Scope{}, func(tx pgx.Tx) error {
 		m = mirror.Measured{Cores: map[fleet.EngineName]float64{},
-			Moving: map[fleet.EngineName]bool{}, Fixed: map[fleet.EnvironmentID]string{}}
+			Moving: map[fleet.EngineName]bool{}, Fixed: map[fleet.SliceID]string{}}
 		moving, err := read(ctx, tx, pgx.RowTo[fleet.EngineName], `
 			WITH recent AS (SELECT from_engine, to_engine FROM application_moves WHERE step <> 'Done'
 				UNION SELECT from_engine, to_engine FROM application_moves WHERE since > now() - $1::interval
-				UNION SELECT p.engine, r.to_engine FROM move_requests r JOIN placements p USING (tenant, environment) WHERE NOT r.dry_run)
+				UNION SELECT p.engine, r.to_engine FROM move_requests r JOIN placements p USING (tenant, environment, slice) WHERE NOT r.dry_run)
 			SELECT from_engine FROM recent UNION SELECT to_engine FROM recent`, again)
 		if err != nil {
 			return err
@@ -34,19 +34,21 @@ func (s *Views) Measured(ctx context.Context, again time.Duration) (m mirror.Mea
 			return err
 		}
 		rows, err := tx.Query(ctx, `
-			SELECT p.tenant, p.environment, 'rebalance ' || r.id || ' of its engine was rejected ' || r.message
+			SELECT p.tenant, p.environment, p.slice, 'rebalance ' || r.id || ' of its engine was rejected ' || r.message
 			FROM rebalances r JOIN rebalance_moves m ON m.rebalance = r.id JOIN placements p ON p.engine = m.from_engine
 			WHERE r.state = 'Rejected' AND r.ended_at > now() - $1::interval
 			UNION ALL
-			SELECT tenant, environment, 'its move by rebalance ' || rebalance || ' ' || message FROM rebalance_moves
-			WHERE state IN ('Refused', 'Undone') AND ended_at > now() - $1::interval ORDER BY 1, 2, 3`,
+			SELECT p.tenant, p.environment, p.slice, 'its move by rebalance ' || rebalance || ' ' || message
+			FROM rebalance_moves m JOIN placements p ON p.tenant = m.tenant AND p.environment = m.environment AND slices_overlap(p.slice, m.slice)
+			WHERE state IN ('Refused', 'Undone') AND ended_at > now() - $1::interval ORDER BY 1, 2, 3, 4`,
 			mirror.RebalanceMemory)
 		if err != nil {
 			return err
 		}
-		var id fleet.EnvironmentID
+		var id fleet.SliceID
 		var why string
-		_, err = pgx.ForEachRow(rows, []any{&id.Tenant, &id.Name, &why}, func() error {
+		into := []any{&id.Tenant, &id.Environment, &id.Slice, &why}
+		_, err = pgx.ForEachRow(rows, into, func() error {
 			m.Fixed[id] = why + "; that counts for a day"
 			return nil
 		})
@@ -77,7 +79,7 @@ func measuredCores(ctx context.Context, tx pgx.Tx, m mirror.Measured) error {
 // sqlRebalance is a rebalance with its moves; patience is $1.
 const sqlRebalance = `SELECT r.id, r.state, r.message, r.since, r.engines, r.proposed_at, r.accepted_by, r.accepted_at, r.ended_at,
 		(SELECT coalesce(jsonb_agg(jsonb_build_object(
-			'environment', jsonb_build_object('tenant', m.tenant, 'name', m.environment), 'from', m.from_engine, 'to', m.to_engine,
+			'environment', jsonb_build_object('tenant', m.tenant, 'name', m.environment), 'slice', m.slice, 'from', m.from_engine, 'to', m.to_engine,
 			'applications', m.applications, 'unready', m.unready, 'state', m.state, 'message', m.message, 'operation', m.operation)
 			ORDER BY m.position), '[]') FROM rebalance_moves m WHERE m.rebalance = r.id)
 	FROM rebalances r`
@@ -103,7 +105,7 @@ func (s *Views) Rebalances(ctx context.Context, scope view.Scope, by view.Filter
 
 // Rebalance returns what is known of rebalances, and records the moves that have ended. A move is
 // in trouble while a step of it takes longer than patience, or an Application of it is back on the
-// engine because the new one could not adopt it.
+// engine because the new one could not adopt it. A move that was never requested is in no trouble.
 func (s *Plans) Rebalance(ctx context.Context, patience time.Duration) (f mirror.RebalanceFacts,
 	err error) {
 	err = s.transact(ctx, func(tx pgx.Tx) (err error) {
@@ -132,8 +134,8 @@ func rebalanceFacts(ctx context.Context, tx pgx.Tx, patience time.Duration) (
 		return f, err
 	}
 	if err := tx.QueryRow(ctx, `
-		SELECT (SELECT count(*) FROM (SELECT tenant, environment FROM application_moves WHERE step <> 'Done'
-				UNION SELECT tenant, environment FROM move_requests WHERE NOT dry_run) AS open),
+		SELECT (SELECT count(*) FROM (SELECT tenant, environment, slice FROM application_moves WHERE step <> 'Done'
+				UNION SELECT tenant, environment, slice FROM move_requests WHERE NOT dry_run) AS open),
 			(SELECT count(*) FROM rebalance_moves WHERE state <> 'Refused' AND requested_at > now() - interval '1 hour')
 				+ (SELECT count(*) FROM drain_moves WHERE state <> 'Refused' AND at > now() - interval '1 hour'),
 			ARRAY(SELECT engine FROM drains WHERE state = 'Moving' ORDER BY 1)`).Scan(&f.UnderWay,
@@ -149,11 +151,11 @@ func rebalanceFacts(ctx context.Context, tx pgx.Tx, patience time.Duration) (
 			FROM moves m JOIN LATERAL (
 				SELECT a.since, a.message <> '' AS known, 'waits in ' || a.step || ': '
 					|| coalesce(nullif(a.message, ''), a.departure ->> 'returns', 'its engine is unreachable or stopped') AS why
-				FROM application_moves a WHERE (a.tenant, a.environment) = (m.tenant, m.environment) AND a.step <> 'Done'
+				FROM application_moves a WHERE (a.tenant, a.environment, a.operation) = (m.tenant, m.environment, m.operation) AND a.step <> 'Done'
 					AND (a.departure ? 'returns' OR a.step <> 'Ready' AND a.since < now() - $2::interval)) a ON true
 			WHERE m.state = 'Requested' GROUP BY 1, m.resumed_at)
-		SELECT m.position, m.tenant || '/' || m.environment || ' ' || coalesce(w.why, m.message), coalesce(w.counts, m.ended_at > m.resumed_at)
-		FROM moves m LEFT JOIN waits w USING (position) WHERE w.position IS NOT NULL OR m.state IN ('Refused', 'Undone')
+		SELECT m.position, m.tenant || '/' || m.environment || CASE m.slice WHEN '' THEN ' ' ELSE ' slice ' || m.slice || ' ' END || coalesce(w.why, m.message), coalesce(w.counts, m.ended_at > m.resumed_at)
+		FROM moves m LEFT JOIN waits w USING (position) WHERE w.position IS NOT NULL OR m.state IN ('Refused', 'Undone') AND m.operation <> ''
 		ORDER BY m.position`, f.Open.ID, patience)
 	if err != nil {
 		return f, err
@@ -207,10 +209,10 @@ func (s *Plans) ProposeRebalance(ctx context.Context, lease mirror.Lease, r mirr
 		b := &pgx.Batch{}
 		for i, m := range r.Moves {
 			b.Queue(`
-				INSERT INTO rebalance_moves (rebalance, position, tenant, environment, tenant_uid, from_engine, to_engine, applications, unready)
-				VALUES ($1, $2, $3, $4, live_tenant($3), $5, $6, $7, $8)`,
-				r.ID, i, string(m.Environment.Tenant), string(m.Environment.Name), string(m.From),
-				string(m.To), m.Applications, m.Unready)
+				INSERT INTO rebalance_moves (rebalance, position, tenant, environment, slice, tenant_uid, from_engine, to_engine, applications, unready)
+				VALUES ($1, $2, $3, $4, $5, live_tenant($3), $6, $7, $8, $9)`,
+				r.ID, i, string(m.Environment.Tenant), string(m.Environment.Name), string(m.Slice),
+				string(m.From), string(m.To), m.Applications, m.Unready)
 		}
 		b.Queue(`SELECT new_event('rebalance', '', $1, $2)`, r.ID, news)
 		return tx.SendBatch(ctx, b).Close()
@@ -287,7 +289,8 @@ func (s *Plans) TakeRebalance(ctx context.Context, lease mirror.Lease, id, by st
 }
 
 // RequestRebalance requests moves of an accepted rebalance as long as the budget allows another,
-// and returns how many. skip are moves that are not right any more, with the reason as Message.
+// and returns how many. skip are moves that are not to be made, with the reason as Message: Skipped
+// ones are not right any more, Refused ones could not begin.
 // It does nothing if the rebalance has ended or is paused. The transaction of the requests checks
 // the budget: no second leader exceeds it. mirror.ErrFenced when the lease has passed on.
 func (s *Plans) RequestRebalance(ctx context.Context, lease mirror.Lease, id string,
@@ -307,9 +310,9 @@ func (s *Plans) RequestRebalance(ctx context.Context, lease mirror.Lease, id str
 		}
 		b := &pgx.Batch{}
 		for _, m := range skip {
-			b.Queue(`UPDATE rebalance_moves SET state = 'Skipped', message = $4, ended_at = now()
-				WHERE rebalance = $1 AND tenant = $2 AND environment = $3 AND state = 'Planned'`,
-				id, string(m.Environment.Tenant), string(m.Environment.Name), message(m.Message))
+			b.Queue(`UPDATE rebalance_moves SET state = $6, message = $5, ended_at = now()
+				WHERE `+sqlSlice+` AND rebalance = $4 AND state = 'Planned'`,
+				sliceArgs(m.ID(), id, message(m.Message), string(m.State))...)
 		}
 		if err := tx.SendBatch(ctx, b).Close(); err != nil {
 			return err
@@ -327,9 +330,9 @@ func (s *Plans) RequestRebalance(ctx context.Context, lease mirror.Lease, id str
 				continue
 			}
 			n++
-			if _, err := tx.Exec(ctx, `UPDATE rebalance_moves SET state = 'Requested', operation = $4, requested_at = now()
-				WHERE rebalance = $1 AND tenant = $2 AND environment = $3 AND state = 'Planned'`, id,
-				string(m.Environment.Tenant), string(m.Environment.Name), m.Operation); err != nil {
+			if _, err := tx.Exec(ctx, `UPDATE rebalance_moves SET state = 'Requested', operation = $5, requested_at = now()
+				WHERE `+sqlSlice+` AND rebalance = $4 AND state = 'Planned'`,
+				sliceArgs(m.ID(), id, m.Operation)...); err != nil {
 				return err
 			}
 		}

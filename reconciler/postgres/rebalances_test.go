@@ -107,7 +107,7 @@ func TestARebalanceRequestsNothingUnlessItIsAcceptedAndGoesOn(t *testing.T) {
 		t.Fatalf("%+v", f)
 	}
 	m := must(s.Views.Measured(t.Context(), 0))(t)
-	if m.Fixed[asked[0].Environment] == "" || len(m.Moving) != 0 {
+	if m.Fixed[asked[0].ID()] == "" || len(m.Moving) != 0 {
 		t.Errorf("%+v", m)
 	}
 	decide(s.Decisions.ResumeRebalance, nil)
@@ -178,6 +178,24 @@ func TestOneProposalReplacesAnother(t *testing.T) {
 	expect(t, url, `SELECT count(*) FROM rebalance_moves`, 1)
 }
 
+// A move that could not begin counts for a day, and does not stop the rebalance.
+func TestAMoveThatCouldNotBeginIsNoTrouble(t *testing.T) {
+	t.Parallel()
+	s, loop, _, r := rebalancing(t)
+	check(t, s.Plans.TakeRebalance(t.Context(), loop, r.ID, "argosy"))
+	must(s.Plans.RequestRebalance(t.Context(), loop, r.ID, fleet.Churn{AtOnce: 9, PerHour: 9}, nil,
+		[]mirror.RebalanceMove{{Environment: r.Moves[2].Environment,
+			State: mirror.RebalanceMoveRefused, Message: "was refused"}}))(t)
+	if f := must(s.Plans.Rebalance(t.Context(), time.Hour))(t); f.Counts != 0 ||
+		len(f.Troubles) != 0 || f.Open.Moves[2].State != mirror.RebalanceMoveRefused {
+		t.Errorf("%+v", f)
+	}
+	m := must(s.Views.Measured(t.Context(), 0))(t)
+	if m.Fixed[r.Moves[2].ID()] == "" || len(m.Fixed) != 1 {
+		t.Errorf("%+v", m)
+	}
+}
+
 // A requested move ends with its operation, also after the rebalance.
 func TestAMoveOfARebalanceEndsWithItsOperation(t *testing.T) {
 	t.Parallel()
@@ -185,7 +203,8 @@ func TestAMoveOfARebalanceEndsWithItsOperation(t *testing.T) {
 	check(t, s.Plans.TakeRebalance(t.Context(), loop, r.ID, "argosy"))
 	churn := fleet.Churn{AtOnce: 9, PerHour: 9}
 	n := must(s.Plans.RequestRebalance(t.Context(), loop, r.ID, churn, requests(r)[:2],
-		[]mirror.RebalanceMove{{Environment: r.Moves[2].Environment, Message: "why not"}}))(t)
+		[]mirror.RebalanceMove{{Environment: r.Moves[2].Environment,
+			State: mirror.RebalanceMoveSkipped, Message: "why not"}}))(t)
 	if n != 2 {
 		t.Fatalf("%d requests", n)
 	}

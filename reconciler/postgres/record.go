@@ -63,7 +63,7 @@ func recording(lease mirror.Lease, r *mirror.Record, replaced *[]string) (func(*
 		return nil, errors.New("a record names its revision")
 	}
 	var steps []step
-	begin := step{`SELECT move_mirror($1, $2, $3, $4, $5)`,
+	begin := step{`SELECT move_mirror_with_slices($1, $2, $3, $4, $5)`,
 		[]any{string(r.Base), string(r.Revision), r.PlanHash, len(r.Rows), r.RevisionHeld}}
 	steps = append(steps, fence(lease))
 	if lease.Life != "" {
@@ -91,6 +91,8 @@ func recording(lease mirror.Lease, r *mirror.Record, replaced *[]string) (func(*
 			}
 			steps = append(steps, more...)
 		}
+	} else if r.Revision != r.Base && !r.RevisionHeld {
+		steps = append(steps, unchangedStep(r))
 	}
 	return func(b *pgx.Batch) {
 		for i, s := range steps {
@@ -432,6 +434,15 @@ func historySteps(r *mirror.Record) ([]step, error) {
 			column(r.Deletions, func(d mirror.Deletion) bool { return d.Approved })}})
 	}
 	return steps, nil
+}
+
+// unchangedStep stores a revision that changes nothing of the fleet, for the list of revisions. It
+// is applied at once.
+func unchangedStep(r *mirror.Record) step {
+	return step{`
+		INSERT INTO revisions (revision, author, subject, committed_at, recorded_at, created, changed, deleted, held, problems, applied_at)
+		VALUES ($1, $2, $3, $4, now(), 0, 0, 0, 0, 0, now()) ON CONFLICT (revision) DO NOTHING`,
+		[]any{string(r.Revision), message(r.Author), message(r.Subject), r.CommittedAt}}
 }
 
 // recordEvents are few whatever the size of the revision: one for the revision, and one of each

@@ -199,43 +199,63 @@ func placementSteps(r *mirror.Record) ([]step, error) {
 	var steps []step
 	if len(r.Unplaced) > 0 {
 		steps = append(steps, step{`
-			DELETE FROM placements p USING unnest($1::text[], $2::text[]) AS e (tenant, environment)
-			WHERE p.tenant = e.tenant AND p.environment = e.environment`, []any{
-			column(r.Unplaced, func(e fleet.EnvironmentID) string { return string(e.Tenant) }),
-			column(r.Unplaced, func(e fleet.EnvironmentID) string { return string(e.Name) })}})
+			DELETE FROM placements p USING unnest($1::text[], $2::text[], $3::text[]) AS e (tenant, environment, slice)
+			WHERE p.tenant = e.tenant AND p.environment = e.environment AND p.slice = e.slice`, []any{
+			column(r.Unplaced, func(id fleet.SliceID) string { return string(id.Tenant) }),
+			column(r.Unplaced, func(id fleet.SliceID) string { return string(id.Environment) }),
+			column(r.Unplaced, func(id fleet.SliceID) string { return string(id.Slice) })}})
 	}
-	if len(r.Placements) > 0 {
-		bodies, err := encoded(column(r.Placements, func(p fleet.Placement) fleet.Placement {
-			p.Alternatives = nil
-			return p
-		}))
+	var whole, parts []fleet.Placement
+	for _, p := range r.Placements {
+		if p.Slice == "" {
+			whole = append(whole, p)
+		} else {
+			parts = append(parts, p)
+		}
+	}
+	for _, part := range [][]fleet.Placement{whole, parts} {
+		if len(part) == 0 {
+			continue
+		}
+		place, err := placeStep(part)
 		if err != nil {
 			return nil, err
 		}
-		others, err := encoded(column(r.Placements, func(p fleet.Placement) []fleet.Alternative {
-			return append([]fleet.Alternative{},
-				p.Alternatives[:min(len(p.Alternatives), keptAlternatives)]...)
-		}))
-		if err != nil {
-			return nil, err
-		}
-		steps = append(steps, step{`
-			INSERT INTO placements (tenant, environment, engine, applications, body, alternatives)
-			SELECT tenant, environment, engine, applications, body::jsonb, alternatives::jsonb
-			FROM unnest($1::text[], $2::text[], $3::text[], $4::int[], $5::text[], $6::text[]) AS p (tenant, environment, engine, applications, body, alternatives)
-			ON CONFLICT (tenant, environment) DO UPDATE SET
-				engine = excluded.engine, applications = excluded.applications, body = excluded.body, alternatives = excluded.alternatives`, []any{
-			column(r.Placements, func(p fleet.Placement) string {
-				return string(p.Environment.Tenant)
-			}),
-			column(r.Placements, func(p fleet.Placement) string {
-				return string(p.Environment.Name)
-			}),
-			column(r.Placements, func(p fleet.Placement) string { return string(p.Engine) }),
-			column(r.Placements, func(p fleet.Placement) int32 { return int32(p.Applications) }),
-			bodies, others}})
+		steps = append(steps, place)
 	}
 	return steps, nil
+}
+
+// placeStep stores placements, either of whole environments or of slices.
+func placeStep(all []fleet.Placement) (step, error) {
+	bodies, err := encoded(column(all, func(p fleet.Placement) fleet.Placement {
+		p.Alternatives = nil
+		return p
+	}))
+	if err != nil {
+		return step{}, err
+	}
+	others, err := encoded(column(all, func(p fleet.Placement) []fleet.Alternative {
+		return append([]fleet.Alternative{},
+			p.Alternatives[:min(len(p.Alternatives), keptAlternatives)]...)
+	}))
+	if err != nil {
+		return step{}, err
+	}
+	table, key := tableOf("placements", all[0].Slice)
+	return step{`
+		INSERT INTO ` + table + ` (tenant, environment, slice, engine, applications, body, alternatives)
+		SELECT tenant, environment, slice, engine, applications, body::jsonb, alternatives::jsonb
+		FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::int[], $6::text[], $7::text[])
+			AS p (tenant, environment, slice, engine, applications, body, alternatives)
+		ON CONFLICT ` + key + ` DO UPDATE SET
+			engine = excluded.engine, applications = excluded.applications, body = excluded.body, alternatives = excluded.alternatives`, []any{
+		column(all, func(p fleet.Placement) string { return string(p.Environment.Tenant) }),
+		column(all, func(p fleet.Placement) string { return string(p.Environment.Name) }),
+		column(all, func(p fleet.Placement) string { return string(p.Slice) }),
+		column(all, func(p fleet.Placement) string { return string(p.Engine) }),
+		column(all, func(p fleet.Placement) int32 { return int32(p.Applications) }),
+		bodies, others}}, nil
 }
 
 // agentSteps updates agents after their declarations: sessions of agents whose declaration is new,

@@ -24,11 +24,12 @@ func (s *Plans) RemedyFacts(ctx context.Context) ([]mirror.RemedyFacts, error) {
 		err error) {
 		var since *time.Time
 		err = row.Scan(&f.Engine, &f.Now, &f.Followed, &f.Work.State, &f.Work.Message, &since,
-			&f.Next, &f.LastHour, &f.Last)
+			&f.Fenced, &f.Next, &f.LastHour, &f.Last)
 		f.Work.Since = orZero(since)
 		return f, err
 	}, `
-		SELECT e.engine, now(), e.reachable AND coalesce(l.expires_at > now(), false), e.work, e.work_message, e.work_since, e.next_remedy,
+		SELECT e.engine, now(), e.reachable AND coalesce(l.expires_at > now(), false), e.work, e.work_message, e.work_since,
+			EXISTS (SELECT FROM fences f WHERE f.engine = e.engine AND f.state <> 'Checking'), e.next_remedy,
 			(SELECT count(*) FROM remedies r WHERE r.engine = e.engine AND r.requested_at > now() - interval '1 hour' AND r.state <> 'Unneeded'),
 			`+sqlLastRemedy+`e.engine ORDER BY r.requested_at DESC LIMIT 1)
 		FROM engines e LEFT JOIN leases l ON l.name = 'engine/' || e.engine

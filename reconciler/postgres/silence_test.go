@@ -329,6 +329,15 @@ func TestTheLoadOfAnEngineIsShownWhileItIsMeasured(t *testing.T) {
 			t.Error(diff)
 		}
 	}
+	// A new worker has no rates before its second reading.
+	const first = "rates need two readings of one process"
+	if got := shown(&mirror.Load{Message: first}); !got.Fresh(now) || got.Message != first ||
+		got.Controller.CPU != 2 {
+		t.Errorf("a new worker's first report leaves %+v", got)
+	}
+	if diff := cmp.Diff(load, shown(load)); diff != "" {
+		t.Error(diff)
+	}
 	if n := one[int](t, url, `SELECT count(*) FROM events`); n != events {
 		t.Errorf("a measurement is %d events", n-events)
 	}

@@ -105,7 +105,8 @@ func TestAForgottenEngineHasNoRowsButUnprovenObjects(t *testing.T) {
 		t.Errorf("of acme/left: %+v", other)
 	}
 	away := must(e.s.Work.Away(t.Context(), "eu-1"))(t)
-	if !away[prod] || !away[fleet.EnvironmentID{Tenant: "acme", Name: "left"}] || len(away) != 2 {
+	if left := (fleet.SliceID{Tenant: "acme", Environment: "left"}); !away[prod.Whole()] ||
+		!away[left] || len(away) != 2 {
 		t.Errorf("if it returns, the Applications of %v are frozen", away)
 	}
 }

@@ -45,6 +45,9 @@ func TestFleetStatsCountTheCurrentState(t *testing.T) {
 		`INSERT INTO looks (key, wanted, priority, body, at) VALUES ('pull/1', true, 1, '{}', now() - interval '1 hour'), ('pull/2', false, 1, '{}', now())`)
 	exec(t, url,
 		`INSERT INTO river_job (args, kind, queue, max_attempts, state) VALUES ('{}', 'look', 'looks', 10, 'retryable'), ('{}', 'look', 'other', 10, 'retryable')`)
+	exec(t, url,
+		`INSERT INTO placements (tenant, environment, engine, applications, body)
+		SELECT 'acme', 'large-' || n, CASE WHEN n > 1 THEN 'eu-1' ELSE '' END, 9, '{"tooLarge": {"applications": 9}}' FROM generate_series(1, 3) n`)
 	f := must(s.Views.FleetStats(t.Context(), asLeader))(t)
 	count := func(b view.Backlog) int {
 		if b.Oldest.IsZero() != (b.Count == 0) {
@@ -64,6 +67,8 @@ func TestFleetStatsCountTheCurrentState(t *testing.T) {
 		"looks":       {count(f.Rechecks), 1},
 		"jobs":        {f.Jobs["retryable"], 1},
 		"unapplied":   {count(f.Unapplied), 1},
+		"too large":   {f.TooLarge.Unplaced, 1},
+		"outgrown":    {f.TooLarge.Placed, 2},
 	} {
 		if got[0] != got[1] {
 			t.Errorf("%s: %v, want %v", what, got[0], got[1])

@@ -208,8 +208,8 @@ func TestViews(t *testing.T) {
 	t.Run("why an environment is where it is", func(t *testing.T) {
 		got := must(s.Views.Explain(ctx, view.Scope{Tenant: "acme"}, fleet.EnvironmentID{
 			Tenant: "acme", Name: "prod"}))(t)
-		if !cmp.Equal(got, placement("acme", "prod", "eu-1")) {
-			t.Error(cmp.Diff(placement("acme", "prod", "eu-1"), got))
+		if !cmp.Equal(got.Placement, placement("acme", "prod", "eu-1")) {
+			t.Error(cmp.Diff(placement("acme", "prod", "eu-1"), got.Placement))
 		}
 		for _, c := range []struct {
 			scope view.Scope
@@ -401,5 +401,34 @@ func TestSourceHasTheStartOfItsFailure(t *testing.T) {
 	if up := set(view.Source{Head: revision(2), FetchedAt: &soon}); up.Error != "" ||
 		up.Since != nil || up.Head != revision(2) {
 		t.Errorf("%+v", up)
+	}
+}
+
+// A reader of the platform learns what happens to a misplaced environment; tenants cannot read the
+// Fleet.
+func TestAMisplacedEnvironmentIsShownWithItsPolicy(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	lease, key := hold(t, s, "reconciler"), fleet.Key{Kind: fleet.KindFleet, Name: "fleet"}
+	for n, policy := range []fleet.MisplacedPolicy{"", fleet.MisplacedMove} {
+		must(s.Plans.Record(t.Context(), lease, step(n, n+1, func(r *mirror.Record) {
+			r.Declarations = []fleet.Declaration{tenantDeclaration("acme"), {Key: key,
+				Path: "fleet/fleet.yaml", Blob: fmt.Sprint("f", n), Fleet: &fleet.FleetSpec{
+					Placement: fleet.FleetPlacement{Misplaced: policy}}}}
+			p := placement("acme", "prod", "eu-1")
+			p.Misplaced = "engine eu-1 is in region eu"
+			r.Placements = []fleet.Placement{p}
+		})))(t)
+		if policy == "" {
+			policy = fleet.MisplacedStay
+		}
+		for tenant, want := range map[fleet.TenantName]fleet.MisplacedPolicy{"acme": "",
+			"": policy} {
+			got := must(s.Views.Explain(t.Context(), view.Scope{Tenant: tenant},
+				fleet.EnvironmentID{Tenant: "acme", Name: "prod"}))(t)
+			if got.MisplacedPolicy != want {
+				t.Errorf("%q for %q: %q", policy, tenant, got.MisplacedPolicy)
+			}
+		}
 	}
 }

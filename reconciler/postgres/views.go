@@ -335,9 +335,10 @@ type foundProblem struct {
 // Holds match Filter.{Tenant, Revision}: changes without a later approval, newest first.
 func (s *Views) Holds(ctx context.Context, scope view.Scope, by view.Filter,
 	page view.Page) ([]mirror.Hold, string, error) {
-	f := filter{
-		conditions: []string{
-			"NOT EXISTS (SELECT FROM approvals a WHERE a.revision = h.revision AND a.at >= h.since)"}}
+	f := filter{}
+	if !by.Approved {
+		f.and("NOT EXISTS (SELECT FROM approvals a WHERE a.revision = h.revision AND a.at >= h.since)")
+	}
 	f.tenants("h.tenant", scope, by.Tenant)
 	f.equal("h.revision", string(by.Revision))
 	return items(list(ctx, s.database, scope, listing[numbered[mirror.Hold]]{

@@ -427,15 +427,19 @@ func (s *Work) ReportEngine(ctx context.Context, lease mirror.Lease,
 	return wrap(err, "report of engine %s", engine)
 }
 
-// queueLoad stores a measured load, which is no event. Without one, the last one stays and ages.
+// queueLoad stores a measured load, which is no event. Without one, the last one stays and ages. So
+// do the figures of the last one if the report has none, as the first one of a new worker.
 func queueLoad(b *pgx.Batch, engine fleet.EngineName, load *mirror.Load) {
 	if load == nil {
 		return
 	}
 	l := load.Sane()
 	l.At, l.Message = l.At.UTC().Truncate(time.Millisecond), message(l.Message)
-	b.Queue(`UPDATE engines SET load = $2 WHERE engine = $1 AND load IS DISTINCT FROM $2`,
-		string(engine), &l)
+	measured := l.Controller != nil || l.RepoServer != nil
+	b.Queue(`
+		UPDATE engines SET load = next FROM (SELECT engine AS of, CASE WHEN $3 OR load IS NULL THEN $2 ELSE load || jsonb_build_object('message', $4::text) END AS next FROM engines) n
+		WHERE engine = $1 AND of = engine AND load IS DISTINCT FROM next`,
+		string(engine), &l, measured, l.Message)
 }
 
 // workArgs are the columns of an engine's work.

@@ -16,7 +16,7 @@ type WorkLimits struct {
 	Every   time.Duration // between two requested refreshes
 	Stuck   time.Duration // a refresh without an answer for so long
 	Late    time.Duration // an answer after so long is late
-	LateRow int           // consecutive late answers
+	LateRow int           // consecutive late answers; 0: any number is fine
 	Failing time.Duration // comparisons fail, and none succeeds, for so long
 }
 
@@ -87,7 +87,8 @@ func (w *Work) Answered(now time.Time) time.Duration {
 		if len(w.late) == 0 {
 			w.lateAt = w.asked
 		}
-		w.late = append(w.late[max(0, len(w.late)+1-w.limits.LateRow):], took)
+		kept := max(1, w.limits.LateRow) // the last one is shown
+		w.late = append(w.late[max(0, len(w.late)+1-kept):], took)
 	}
 	if took >= w.limits.Stuck {
 		w.slow, w.asked = took, time.Time{}

@@ -244,3 +244,21 @@ func TestARepeatedReportOfOneComparisonCountsOnce(t *testing.T) {
 		t.Errorf("%d fail, since %s", b.failing, b.since)
 	}
 }
+
+// Limits without a number of late answers: no number of them is a fault, a very late one is.
+func TestLateAnswersAreNoFaultWithoutALimit(t *testing.T) {
+	b := newWorkBench(t)
+	b.limits.LateRow = 0
+	b.probe(time.Second)
+	for range 5 {
+		b.probe(30 * time.Second)
+		if got := b.State(b.now).State; got != mirror.Working {
+			t.Fatalf("after a late answer: %s", got)
+		}
+	}
+	b.probe(2 * time.Minute)
+	if got := b.State(b.now); got.State != mirror.QueueLong ||
+		got.Message != "the last refresh took 2m0s" {
+		t.Errorf("after a very late one: %+v", got)
+	}
+}

@@ -61,7 +61,7 @@ func Review(open *mirror.Rebalance, fresh, still placement.Outcome, awaited int)
 
 // alike ignores the health of Applications, which changes the order of moves only.
 func alike(a, b placement.Move) bool {
-	return a.Environment == b.Environment && a.From == b.From && a.To == b.To
+	return a.ID() == b.ID() && a.From == b.From && a.To == b.To
 }
 
 // New returns a rebalance with the moves of an outcome, and the engines that give or take.
@@ -70,8 +70,8 @@ func New(out placement.Outcome) mirror.Rebalance {
 	touched := map[fleet.EngineName]bool{}
 	from := map[fleet.EngineName]bool{}
 	for _, m := range out.Moves {
-		r.Moves = append(r.Moves, mirror.RebalanceMove{Environment: m.Environment, From: m.From,
-			To: m.To, Applications: m.Applications, Unready: m.Unready})
+		r.Moves = append(r.Moves, mirror.RebalanceMove{Environment: m.Environment, Slice: m.Slice,
+			From: m.From, To: m.To, Applications: m.Applications, Unready: m.Unready})
 		touched[m.From], touched[m.To], from[m.From] = true, true, true
 	}
 	var relieved []string
@@ -98,8 +98,8 @@ func New(out placement.Outcome) mirror.Rebalance {
 func Moves(all []mirror.RebalanceMove) (moves []placement.Move) {
 	for _, m := range all {
 		if m.State == mirror.RebalanceMovePlanned {
-			moves = append(moves, placement.Move{Environment: m.Environment, From: m.From,
-				To: m.To, Applications: m.Applications, Unready: m.Unready})
+			moves = append(moves, placement.Move{Environment: m.Environment, Slice: m.Slice,
+				From: m.From, To: m.To, Applications: m.Applications, Unready: m.Unready})
 		}
 	}
 	return moves
@@ -163,10 +163,59 @@ func Assess(f mirror.RebalanceFacts, churn fleet.Churn) (state mirror.RebalanceS
 	return mirror.RebalanceMoving, progress, allowed
 }
 
-// Wait returns the state and the message of an assessed rebalance all of whose moves have to await
-// measurements.
-func Wait(r mirror.Rebalance, why string) (mirror.RebalanceState, string) {
-	why += "; engines are measured again " + fleet.Age(mirror.MeasureAgain) + " after their moves"
+// Deferred is a move that is not requested while something is in its way.
+type Deferred struct {
+	Slice fleet.SliceID
+	Why   string
+	Since time.Time
+}
+
+// Defer splits moves into those that can be requested and those with an obstacle, which are
+// deferred. A move that was deferred for longer than most is refused instead: a rebalance that
+// waited for one environment without end would keep all others from being relieved.
+func Defer(moves []placement.Move, obstacles map[fleet.SliceID]string, before []Deferred,
+	now time.Time, most time.Duration) (ready []placement.Move, deferred []Deferred,
+	refused []mirror.RebalanceMove) {
+	for _, m := range moves {
+		id := m.Environment.Slice(m.Slice)
+		why := obstacles[id]
+		if why == "" {
+			ready = append(ready, m)
+			continue
+		}
+		d := Deferred{Slice: id, Why: why, Since: now}
+		if i := slices.IndexFunc(before, func(d Deferred) bool {
+			return d.Slice == id
+		}); i >= 0 {
+			d.Since = before[i].Since
+		}
+		if now.Sub(d.Since) < most {
+			deferred = append(deferred, d)
+			continue
+		}
+		refused = append(refused, mirror.RebalanceMove{Environment: m.Environment,
+			Slice: m.Slice, State: mirror.RebalanceMoveRefused,
+			Message: "was refused, since it could not begin for " + fleet.Age(most) + ": " +
+				why})
+	}
+	return ready, deferred, refused
+}
+
+// Wait returns the state and the message of an assessed rebalance that has no move to request now:
+// some are deferred, or with awaits all others have to await measurements.
+func Wait(r mirror.Rebalance, why string, awaits bool, deferred []Deferred) (
+	mirror.RebalanceState, string) {
+	if awaits {
+		why += "; engines are measured again " + fleet.Age(mirror.MeasureAgain) +
+			" after their moves"
+	}
+	if len(deferred) > 0 {
+		texts := make([]string, len(deferred))
+		for i, d := range deferred {
+			texts[i] = d.Slice.String() + " cannot move now: " + d.Why
+		}
+		why += "; " + some(texts)
+	}
 	if slices.ContainsFunc(r.Moves, func(m mirror.RebalanceMove) bool {
 		return m.State == mirror.RebalanceMoveRequested
 	}) {
@@ -180,12 +229,13 @@ func Wait(r mirror.Rebalance, why string) (mirror.RebalanceState, string) {
 func Next(id string, still placement.Outcome, allowed int) (next []mirror.MoveRequest,
 	skip []mirror.RebalanceMove) {
 	for _, m := range still.Moves[:min(allowed, len(still.Moves))] {
-		next = append(next, mirror.MoveRequest{Environment: m.Environment, To: m.To, By: "argosy",
-			Note:      "rebalance " + id + ": the load of engine " + string(m.From) + " is high",
-			Rebalance: id})
+		next = append(next, mirror.MoveRequest{Environment: m.Environment, Slice: m.Slice, To: m.To,
+			By: "argosy", Rebalance: id,
+			Note: "rebalance " + id + ": the load of engine " + string(m.From) + " is high"})
 	}
 	for _, l := range still.Left {
-		skip = append(skip, mirror.RebalanceMove{Environment: l.Environment, Message: l.Reason})
+		skip = append(skip, mirror.RebalanceMove{Environment: l.Environment, Slice: l.Slice,
+			State: mirror.RebalanceMoveSkipped, Message: l.Reason})
 	}
 	return next, skip
 }
@@ -204,7 +254,7 @@ func summary(of map[mirror.RebalanceMoveState]int) string {
 func left(all []placement.Left) string {
 	texts := make([]string, len(all))
 	for i, l := range all {
-		texts[i] = l.Environment.String() + ": " + l.Reason
+		texts[i] = l.ID().String() + ": " + l.Reason
 	}
 	return some(texts)
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/mirror"
@@ -268,12 +269,50 @@ func TestMovesAwaitTheirMeasurements(t *testing.T) {
 		t.Errorf("%+v, %d", now, awaited)
 	}
 	r := mirror.Rebalance{Moves: []mirror.RebalanceMove{{State: mirror.RebalanceMovePlanned}}}
-	if state, why := Wait(r, "x"); state != mirror.RebalanceWaiting ||
+	if state, why := Wait(r, "x", true, nil); state != mirror.RebalanceWaiting ||
 		why != "x; engines are measured again 15m after their moves" {
 		t.Errorf("%s: %s", state, why)
 	}
 	r.Moves[0].State = mirror.RebalanceMoveRequested
-	if state, _ := Wait(r, "x"); state != mirror.RebalanceMoving {
+	if state, _ := Wait(r, "x", true, nil); state != mirror.RebalanceMoving {
 		t.Errorf("%s with a move under way", state)
+	}
+}
+
+func TestAMoveThatCannotBeginIsDeferredAndThenRefused(t *testing.T) {
+	moves := Moves(proposed([]placement.Move{{Environment: env("a")}, {Environment: env("b")},
+		{Environment: env("c")}}).Moves)
+	in := map[fleet.SliceID]string{env("a").Whole(): "web is OutOfSync",
+		env("b").Whole(): "eu-2 is silent"}
+	begin := time.Now()
+	ready, deferred, refused := Defer(moves, in, nil, begin, 15*time.Minute)
+	if len(ready) != 1 || ready[0].Environment != env("c") || len(deferred) != 2 ||
+		len(refused) != 0 {
+		t.Fatalf("%v, %v, %v", ready, deferred, refused)
+	}
+	open := proposed(moves)
+	state, why := Wait(*open, "0 under way, 2 left", false, deferred)
+	if state != mirror.RebalanceWaiting || why != "0 under way, 2 left; "+env("a").String()+
+		" cannot move now: web is OutOfSync; "+env("b").String()+
+		" cannot move now: eu-2 is silent" {
+		t.Errorf("%s, %q", state, why)
+	}
+	open.Moves[2].State = mirror.RebalanceMoveRequested
+	if state, _ = Wait(*open, "", false, deferred); state != mirror.RebalanceMoving {
+		t.Errorf("another one moves, and it is %s", state)
+	}
+	// the obstacle of b ends for a while: its time begins again
+	delete(in, env("b").Whole())
+	_, deferred, _ = Defer(moves, in, deferred, begin.Add(8*time.Minute),
+		15*time.Minute)
+	in[env("b").Whole()] = "eu-2 is silent"
+	ready, deferred, refused = Defer(moves, in, deferred, begin.Add(15*time.Minute),
+		15*time.Minute)
+	if len(ready) != 1 || len(deferred) != 1 || deferred[0].Slice != env("b").Whole() ||
+		len(refused) != 1 || refused[0].Environment != env("a") ||
+		refused[0].State != mirror.RebalanceMoveRefused ||
+		refused[0].Message !=
+			"was refused, since it could not begin for 15m: web is OutOfSync" {
+		t.Errorf("%v, %v, %+v", ready, deferred, refused)
 	}
 }

@@ -179,27 +179,66 @@ func (r *Recovery) Complete(s *mirror.Snapshot) {
 		return
 	}
 	known := map[fleet.EnvironmentID]bool{}
-	for i, p := range s.Placements {
+	var placements []fleet.Placement
+	for _, p := range s.Placements {
 		known[p.Environment] = true
-		if at := r.found[p.Environment].engine(len(r.unread) == 0); at != "" && p.Engine == "" {
-			s.Placements[i] = r.recovered(p.Environment, at)
+		var found []fleet.Placement
+		switch {
+		case p.Engine != "":
+		case p.Slice == "":
+			found = r.placements(p.Environment)
+		default:
+			found = r.recovered(p.ID())
+		}
+		if len(found) == 0 {
+			found = []fleet.Placement{p}
+		}
+		placements = append(placements, found...)
+	}
+	for environment := range r.found {
+		if !known[environment] {
+			placements = append(placements, r.placements(environment)...)
 		}
 	}
-	for environment, on := range r.found {
-		if at := on.engine(len(r.unread) == 0); at != "" && !known[environment] {
-			s.Placements = append(s.Placements, r.recovered(environment, at))
-		}
-	}
+	s.Placements = placements
 	if len(s.SyncHolds) == 0 {
 		s.SyncHolds = r.holds
 	}
 }
 
-func (r *Recovery) recovered(environment fleet.EnvironmentID,
-	at fleet.EngineName) fleet.Placement {
-	return fleet.Placement{Environment: environment, Engine: at,
-		Evacuated: r.found[environment].evacuated, Reason: "its objects are on " +
-			string(at) + "; found there when the mirror was rebuilt"}
+// placements returns the placements of an environment's slices that the engines have shown; none
+// while another engine may decide. A slice that no engine has waits for one.
+func (r *Recovery) placements(environment fleet.EnvironmentID) (all []fleet.Placement) {
+	of := r.found[environment].partition()
+	if len(of) > 1 && len(r.unread) > 0 {
+		return nil
+	}
+	found := false
+	for _, s := range of {
+		placed := r.recovered(environment.Slice(s))
+		found = found || len(placed) > 0
+		if len(placed) == 0 {
+			placed = []fleet.Placement{{Environment: environment, Slice: s,
+				Reason: "no engine had it when the mirror was rebuilt"}}
+		}
+		all = append(all, placed...)
+	}
+	if !found {
+		return nil
+	}
+	return all
+}
+
+// recovered returns the placement of a slice on the engine that has it, or none.
+func (r *Recovery) recovered(id fleet.SliceID) []fleet.Placement {
+	on := r.found[id.In()].of(id.Slice)
+	at := on.engine(len(r.unread) == 0)
+	if at == "" {
+		return nil
+	}
+	return []fleet.Placement{{Environment: id.In(), Slice: id.Slice, Engine: at,
+		Evacuated: on.evacuated, Reason: "its objects are on " + string(at) +
+			"; found there when the mirror was rebuilt"}}
 }
 
 // Engines are the engines of the catalog and of the files of a head.

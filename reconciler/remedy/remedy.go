@@ -112,6 +112,8 @@ func choose(s *mirror.RemedyStep, f mirror.RemedyFacts, p Policy) {
 	switch {
 	case f.Last != nil: // one in an outage: the second would meet the same cause
 		s.Next = further(f.Engine, f.Last.Restarts, f.Last.State)
+	case f.Fenced:
+		s.Next = what + ": no fenced engine is restarted"
 	case p.Agent:
 		s.Next = what + ": the engine is behind an agent, which restarts nothing"
 	case rule.Mode != fleet.RemedyAllowed:
@@ -138,7 +140,11 @@ func further(engine fleet.EngineName, c fleet.Component, state mirror.RemedyStat
 	if state == mirror.RemedyFailed {
 		why = "the restart of the " + c.Label() + " failed"
 	}
-	return why + "; `argosy drain " + string(engine) + "` gives its environments other engines"
+	does := "drain " + string(engine)
+	if c == fleet.ApplicationController { // a drain would wait for it
+		does = "evacuate engine " + string(engine) + " --fence"
+	}
+	return why + "; `argosy " + does + "` gives its environments other engines"
 }
 
 // now describes the state of an engine whose remedy has not helped.

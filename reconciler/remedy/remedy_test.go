@@ -38,6 +38,8 @@ func TestWhenAComponentIsRestarted(t *testing.T) {
 		State: mirror.RemedyDidNotHelp}
 	used := stuck(mirror.ControllerStuck, time.Hour)
 	used.LastHour = 2
+	fenced := stuck(mirror.ControllerStuck, time.Hour)
+	fenced.Fenced = true
 	unreachable := stuck(mirror.ControllerStuck, time.Hour)
 	unreachable.Followed = false
 	for name, c := range map[string]struct {
@@ -71,10 +73,12 @@ func TestWhenAComponentIsRestarted(t *testing.T) {
 		"its budget is used": {used, allowed(), "", "perHour allows 2 in an hour"},
 		"another engine is restarted": {stuck(mirror.ControllerStuck, time.Hour),
 			change(allowed(), func(p *Policy) { p.Open = 1 }), "", "atOnce of the Fleet is 1"},
-		"one restart did not help": {failed, allowed(), "", "`argosy drain eu-1`"},
-		"it is unreachable":        {unreachable, allowed(), "", ""},
-		"it works":                 {stuck(mirror.Working, time.Hour), allowed(), "", ""},
-		"its state is unknown":     {stuck("", time.Hour), allowed(), "", ""},
+		"one restart did not help": {failed, allowed(), "",
+			"`argosy evacuate engine eu-1 --fence`"},
+		"it is fenced":         {fenced, allowed(), "", "no fenced engine is restarted"},
+		"it is unreachable":    {unreachable, allowed(), "", ""},
+		"it works":             {stuck(mirror.Working, time.Hour), allowed(), "", ""},
+		"its state is unknown": {stuck("", time.Hour), allowed(), "", ""},
 	} {
 		s, ok := Next(c.facts, c.policy)
 		var restarts fleet.Component
@@ -93,6 +97,14 @@ func TestWhenAComponentIsRestarted(t *testing.T) {
 			t.Errorf("%s is recorded again: %+v", name, again)
 		}
 	}
+}
+
+// commandOf gives the environments other engines: a drain needs an application-controller.
+func commandOf(c fleet.Component) string {
+	if c == fleet.RepoServer {
+		return "`argosy drain eu-1`"
+	}
+	return "`argosy evacuate engine eu-1 --fence`"
 }
 
 func TestHowARemedyEnds(t *testing.T) {
@@ -137,7 +149,7 @@ func TestHowARemedyEnds(t *testing.T) {
 			t.Errorf("%s: %+v", name, s)
 		}
 		if fails := c.end == mirror.RemedyFailed || c.end == mirror.RemedyDidNotHelp; fails &&
-			!strings.Contains(s.Next, "`argosy drain eu-1`") {
+			!strings.Contains(s.Next, commandOf(c.restarts)) {
 			t.Errorf("%s proposes nothing: %+v", name, s)
 		}
 	}

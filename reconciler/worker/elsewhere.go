@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"argosy.dev/argosy/fleet"
@@ -58,17 +59,34 @@ func (s *session) mayCreate(ctx context.Context, on fleet.EngineName, row mirror
 	return nil
 }
 
-// serves reports whether the engine had Applications of the row's environment when it was first
-// asked: then no other engine has the environment. The inventory is walked once.
+// serves reports whether the engine had Applications of the row's part of the environment when it
+// was first asked: then no other engine has that part. The inventory is walked once.
+//
+// The environment may have been split, and a restored database does not know it. An engine with
+// many Applications of the environment, none of which is in the row's part, has another slice.
 func (s *session) serves(row mirror.Row) bool {
 	s.servedOnce.Do(func() {
-		s.served = map[fleet.EnvironmentID]bool{}
+		s.served = map[fleet.EnvironmentID][]fleet.DeploymentName{}
 		for _, live := range s.target.Inventory() {
 			if live.Key.Kind == fleet.ObjectApplication && live.Ours && !live.Leaving &&
 				!live.Arriving {
-				s.served[fleet.EnvironmentID{Tenant: live.Tenant, Name: live.Environment}] = true
+				s.served[live.In()] = append(s.served[live.In()], live.Deployment)
 			}
 		}
 	})
-	return s.served[fleet.EnvironmentID{Tenant: row.Tenant, Name: row.Environment}]
+	served := s.served[row.Application().In()]
+	part := partOf(row.Deployment, len(served))
+	return slices.ContainsFunc(served, part.Holds)
+}
+
+// partOf returns the smallest part with a deployment that has eight of n Applications on average,
+// so that it has almost never none of an environment that is not split.
+func partOf(d fleet.DeploymentName, n int) (part fleet.Slice) {
+	for ; n >= 16 && part.Divisible(); n /= 2 {
+		first, second := part.Halves()
+		if part = first; !first.Holds(d) {
+			part = second
+		}
+	}
+	return part
 }

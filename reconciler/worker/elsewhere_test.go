@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -44,6 +45,16 @@ func (e listedEngine) Live(key fleet.ObjectKey) (engine.Live, bool) {
 	return engine.Live{}, false
 }
 
+// inHalf returns the names of deployments in a half of an environment.
+func inHalf(half fleet.Slice, n int) (names []fleet.DeploymentName) {
+	for i := 0; len(names) < n; i++ {
+		if name := fleet.DeploymentName(fmt.Sprint("d-", i)); half.Holds(name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
 func TestAnApplicationThatAnotherEngineMayHaveIsNotCreated(t *testing.T) {
 	row := movingRow()
 	row.Moving = false
@@ -52,6 +63,15 @@ func TestAnApplicationThatAnotherEngineMayHaveIsNotCreated(t *testing.T) {
 			Name: "another"}, Tenant: "acme", Environment: "prod", Ours: true}
 		change(&l)
 		return []engine.Live{l}
+	}
+	half := func(half fleet.Slice, n int) (all []engine.Live) {
+		for _, name := range inHalf(half, n) {
+			all = append(all, live(func(l *engine.Live) { l.Deployment = name })...)
+		}
+		return all
+	}
+	in := func(half fleet.Slice, nth int) func(*mirror.Row) {
+		return func(r *mirror.Row) { r.Deployment = inHalf(half, nth)[nth-1] }
 	}
 	unread := mirror.Elsewhere{Unread: "eu-2"}
 	for name, c := range map[string]struct {
@@ -71,6 +91,12 @@ func TestAnApplicationThatAnotherEngineMayHaveIsNotCreated(t *testing.T) {
 			objects: live(func(l *engine.Live) { l.Leaving = true })},
 		"the environment arrives": {known: unread, why: "may have it",
 			objects: live(func(l *engine.Live) { l.Arriving = true })},
+		"its half of the environment is served here": {known: unread,
+			objects: half("0", 16), change: in("0", 17)},
+		"another half of the environment is served here": {known: unread, why: "may have it",
+			objects: half("0", 16), change: in("1", 1)},
+		"few Applications prove no split": {known: unread, objects: half("0", 15),
+			change: in("1", 1)},
 		"another environment is served here": {known: unread, why: "may have it",
 			objects: live(func(l *engine.Live) { l.Environment = "staging" })},
 		"it exists here": {known: mirror.Elsewhere{Found: "eu-2"},

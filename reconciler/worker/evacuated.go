@@ -59,10 +59,17 @@ func (s *session) recall(ctx context.Context) error {
 	return err
 }
 
-// rowsAway returns what FreezeAway needs of the live Applications of these environments.
-func (s *session) rowsAway(away map[fleet.EnvironmentID]bool) (rows []mirror.Row) {
+// rowsAway returns what FreezeAway needs of the live Applications of these slices.
+func (s *session) rowsAway(away map[fleet.SliceID]bool) (rows []mirror.Row) {
+	slices := map[fleet.EnvironmentID][]fleet.Slice{}
+	for id := range away {
+		slices[id.In()] = append(slices[id.In()], id.Slice)
+	}
 	for _, live := range s.target.Inventory() {
-		if live.Key.Kind == fleet.ObjectApplication && live.Ours && away[live.In()] {
+		if live.Key.Kind != fleet.ObjectApplication || !live.Ours {
+			continue
+		}
+		if _, gone := fleet.SliceOf(live.Deployment, slices[live.In()]); gone {
 			rows = append(rows, mirror.Row{Key: live.Key, Tenant: live.Tenant,
 				Environment: live.Environment, Deployment: live.Deployment})
 		}

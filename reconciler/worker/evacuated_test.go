@@ -17,12 +17,12 @@ import (
 // awayRows knows which environments have left an evacuated engine.
 type awayRows struct {
 	reports
-	away map[fleet.EnvironmentID]bool
+	away map[fleet.SliceID]bool
 	fail int // so many reads
 	read int
 }
 
-func (r *awayRows) Away(context.Context, fleet.EngineName) (map[fleet.EnvironmentID]bool, error) {
+func (r *awayRows) Away(context.Context, fleet.EngineName) (map[fleet.SliceID]bool, error) {
 	if r.read++; r.read <= r.fail {
 		return nil, errors.New("no route")
 	}
@@ -41,7 +41,7 @@ func evacuatedSession(t *testing.T, server *enginetest.Server) (*session, *awayR
 		t.Fatal(err)
 	}
 	s := workOn(t, server, 0, time.Hour)
-	rows := &awayRows{away: map[fleet.EnvironmentID]bool{{Tenant: "acme", Name: "prod"}: true}}
+	rows := &awayRows{away: map[fleet.SliceID]bool{{Tenant: "acme", Environment: "prod"}: true}}
 	s.Evacuated, s.Rows, s.Flight = true, rows, 2
 	return s, rows, row
 }
@@ -70,8 +70,16 @@ func TestAnEvacuatedEngineFreezesOnlyWhatLeftIt(t *testing.T) {
 		"it is not evacuated": func(s *session, _ *awayRows, _ *engine.Live) {
 			s.Evacuated = false
 		},
+		"its slice is still there": func(_ *session, rows *awayRows, _ *engine.Live) {
+			other := fleet.Slice("0")
+			if other.Holds("web") {
+				other = other.Sibling()
+			}
+			rows.away = map[fleet.SliceID]bool{{Tenant: "acme", Environment: "prod",
+				Slice: other}: true}
+		},
 		"its environment is still there": func(_ *session, rows *awayRows, _ *engine.Live) {
-			rows.away = map[fleet.EnvironmentID]bool{{Tenant: "acme", Name: "staging"}: true}
+			rows.away = map[fleet.SliceID]bool{{Tenant: "acme", Environment: "staging"}: true}
 		},
 		"an object that is not ours": func(_ *session, _ *awayRows, l *engine.Live) {
 			l.Ours = false

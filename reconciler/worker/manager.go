@@ -24,6 +24,8 @@ type EngineLister interface {
 // EvacuationLister lists the evacuated engines. An EngineLister without it has none.
 type EvacuationLister interface {
 	EvacuatedEngines(ctx context.Context) (map[fleet.EngineName]bool, error)
+	// FencedEngines are those with a fence (ADR 0068).
+	FencedEngines(ctx context.Context) (map[fleet.EngineName]bool, error)
 }
 
 // Manager runs a worker for each engine. Every replica runs a manager; the leases decide which
@@ -73,12 +75,15 @@ func (m *Manager) Run(ctx context.Context) {
 	}
 	for ctx.Err() == nil {
 		specs, err := m.Engines.EngineSpecs(ctx)
-		var evacuated map[fleet.EngineName]bool
+		var evacuated, fenced map[fleet.EngineName]bool
 		if lister, ok := m.Engines.(EvacuationLister); err == nil && ok {
-			evacuated, err = lister.EvacuatedEngines(ctx)
+			if evacuated, err = lister.EvacuatedEngines(ctx); err == nil {
+				fenced, err = lister.FencedEngines(ctx)
+			}
 		}
 		if err == nil {
 			m.adjust(ctx, &all, specs, evacuated)
+			m.fence(fenced)
 		} else if ctx.Err() == nil {
 			m.Log.Warn("failed to list the engines; the workers go on with the known ones", "error",
 				err)
@@ -124,6 +129,17 @@ func (m *Manager) adjust(ctx context.Context, all *sync.WaitGroup,
 	}
 }
 
+// fence lets the workers of these engines carry out the steps of their fences.
+func (m *Manager) fence(fenced map[fleet.EngineName]bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for name, r := range m.running {
+		if r.worker.fenced.Swap(fenced[name]) != fenced[name] {
+			r.worker.fencing.Set()
+		}
+	}
+}
+
 // end stops a worker, which finishes its writes. The engine's next worker waits for its end: both
 // are the same holder of the engine's lease.
 func (m *Manager) end(name fleet.EngineName, r *run) {
@@ -137,7 +153,8 @@ func sameInstance(a, b fleet.EngineSpec) bool {
 		reflect.DeepEqual(a.DedicatedTo, b.DedicatedTo) && // the preflight depends on it
 		slices.Equal(a.ApplicationNamespaces, b.ApplicationNamespaces) &&
 		reflect.DeepEqual(a.Metrics, b.Metrics) &&
-		slices.Equal(a.Remedies.Restarts(), b.Remedies.Restarts()) // the preflight depends on it
+		slices.Equal(a.Remedies.Restarts(), b.Remedies.Restarts()) && // the preflight depends on it
+		a.Remedies.Fences() == b.Remedies.Fences()
 }
 
 // Wake makes the manager list the engines, and all workers read changed rows.

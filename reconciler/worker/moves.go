@@ -17,6 +17,11 @@ const (
 	moveWait = 500 * time.Millisecond // shortest pause before a step of a move is tried again
 	moveMost = 15 * time.Second       // longest, for an engine that does not answer
 
+	// attempts at Compare that follow each change of the Application's status. Each further one
+	// waits for its pause: it requests a comparison, which ends with another change of the status,
+	// and while a cluster is unreachable it would follow the other at once.
+	promptCompares = 6
+
 	// between two attempts to adopt an Application, in which the old engine serves it
 	returnWait = 5 * time.Minute
 )
@@ -39,7 +44,11 @@ func (s *session) move(ctx context.Context, t *task) (moves bool, pause time.Dur
 	case !moving, m.Undo && m.From == s.Engine && m.At() != "":
 		return s.moved(ctx, t)
 	case m.Departure.Evacuated && m.From == s.Engine:
-		if err := s.freezeRow(ctx, row); lease.Lost(err) {
+		err := s.freezeRow(ctx, row)
+		if fences, ok := s.Rows.(Fences); ok && err == nil && !m.Departure.Frozen {
+			err = fences.FreezeMove(ctx, s.lease.Lease(), m)
+		}
+		if lease.Lost(err) || errors.Is(err, mirror.ErrFenced) {
 			return true, 0, err
 		}
 		s.acks.Add(s.moveAck(row, waiting(m)))
@@ -49,6 +58,9 @@ func (s *session) move(ctx context.Context, t *task) (moves bool, pause time.Dur
 		s.acks.Add(s.moveAck(row, waiting(m)))
 		t.waits++
 		return true, min(moveWait*time.Duration(t.waits), moveMost), nil
+	}
+	if pause := time.Until(t.compareAt); m.Step == mirror.MoveCompare && pause > 0 {
+		return true, pause, nil
 	}
 	err = s.takeStep(ctx, store, m, t)
 	switch {
@@ -67,9 +79,13 @@ func (s *session) move(ctx context.Context, t *task) (moves bool, pause time.Dur
 			}
 		}
 		s.acks.Add(s.moveAck(row, waiting(m)))
-		return true, min(moveWait*time.Duration(t.attempts), moveMost), nil
+		pause = min(moveWait*time.Duration(t.attempts), moveMost)
+		if t.attempts > promptCompares {
+			t.compareAt = time.Now().Add(pause)
+		}
+		return true, pause, nil
 	}
-	t.attempts, t.waits, t.calls = 0, 0, 0
+	t.attempts, t.waits, t.calls, t.compareAt = 0, 0, 0, time.Time{}
 	if m.Step == mirror.MoveDelete {
 		s.deletions.Trigger()
 		return true, 0, nil
@@ -146,6 +162,9 @@ func (s *session) carryOut(ctx context.Context, m *mirror.ApplicationMove, row m
 	if !ok {
 		return "", fmt.Errorf("%w: engine %s cannot carry out the steps of a move", engine.ErrMove,
 			s.Engine)
+	}
+	if m.Unfenced != "" { // the evacuated engine may sync it again
+		return "", fmt.Errorf("%w: %s", engine.ErrMove, m.Unfenced)
 	}
 	l := s.lease.Lease()
 	switch m.Step {

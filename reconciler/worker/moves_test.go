@@ -109,6 +109,47 @@ func TestAWaitingStepIsRecordedOnceForEachReason(t *testing.T) {
 	})
 }
 
+// Each attempt requests a comparison, whose result hastens the next attempt.
+func TestAComparisonThatFailsIsRequestedLessOften(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := workOn(t, enginetest.NewServer(), 0, time.Hour)
+		row, writes, calls := movingRow(), 0, []string{}
+		results := map[string]error{"compare": engine.ErrMove}
+		s.target = movingEngine{results: results, calls: &calls}
+		var next mirror.ApplicationMove
+		s.Rows = movingRows{row: &row, reads: &writes, next: &next, moves: &mirror.ApplicationMove{
+			From: "eu-2", To: "eu-1", Step: mirror.MoveCompare,
+			Departure: mirror.Departure{UID: "u1"}}}
+		s.setPresent(fleet.ObjectKey{Engine: "eu-1", Kind: fleet.ObjectProject,
+			Name: fleet.ProjectName("acme")}, true)
+		s.setPresent(fleet.ObjectKey{Engine: "eu-1", Kind: fleet.ObjectCluster,
+			Name: fleet.ClusterName(fleet.EnvironmentID{Tenant: "acme", Name: "prod"})}, true)
+		s.confirmed.Store(true)
+		try := &task{row: row}
+		for range 10 * 60 * 2 { // ten minutes
+			if pause, err := s.handle(t.Context(), try); err != nil || pause == 0 {
+				t.Fatalf("pause %v, %v", pause, err)
+			}
+			time.Sleep(500 * time.Millisecond)
+		}
+		if len(calls) < 30 || len(calls) > 70 {
+			t.Errorf("%d attempts in ten minutes", len(calls))
+		}
+		results["compare"] = nil
+		for range 2 * 15 {
+			if next.Step == "" {
+				if _, err := s.handle(t.Context(), try); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(500 * time.Millisecond)
+			}
+		}
+		if next.Step != mirror.MoveReady || !try.compareAt.IsZero() {
+			t.Errorf("%+v, %+v", next, try)
+		}
+	})
+}
+
 // The task is older than the end of the move, which may have ended with an undo or a rebuild.
 func TestARowFromBeforeTheEndOfItsMoveIsNotApplied(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -145,6 +186,10 @@ func (e movingEngine) did(call string) error {
 
 func (e movingEngine) Freeze(context.Context, mirror.Row, mirror.Departure, mirror.Lease) error {
 	return e.did("freeze")
+}
+
+func (e movingEngine) Compare(context.Context, mirror.Row, mirror.Departure, mirror.Lease) error {
+	return e.did("compare")
 }
 
 func (e movingEngine) Adopt(context.Context, mirror.Row, mirror.Departure, mirror.Lease) error {

@@ -17,18 +17,20 @@ type task struct {
 	inHand bool // a worker has it, and it counts among the tasks that read a secret
 	// the engine has the row's object; only its credential is compared
 	check    bool
-	attempts int       // failures in a row; 0 after a success
-	waits    int       // waits for another object in a row
-	calls    int       // requests for the present step of a move
-	waves    time.Time // since when it waits for another wave; zero: it does not
-	reason   string    // last reported reason of a wait
-	reported time.Time // when waitUnused reported it
-	waiting  bool      // the last attempt was too early for its wave
-	counted  bool      // waiting, in the queue's count
-	hastened bool      // while a worker had it
-	at       time.Time // of the next attempt
-	in       *taskHeap // nil while a worker has the task
-	index    int       // in that heap
+	attempts int // failures in a row; 0 after a success
+	waits    int // waits for another object in a row
+	calls    int // requests for the present step of a move
+	// when Compare of a move may be tried again, although the status has changed before
+	compareAt time.Time
+	waves     time.Time // since when it waits for another wave; zero: it does not
+	reason    string    // last reported reason of a wait
+	reported  time.Time // when waitUnused reported it
+	waiting   bool      // the last attempt was too early for its wave
+	counted   bool      // waiting, in the queue's count
+	hastened  bool      // while a worker had it
+	at        time.Time // of the next attempt
+	in        *taskHeap // nil while a worker has the task
+	index     int       // in that heap
 }
 
 // phase orders the work on one engine: dependencies are applied first and deleted last. If a

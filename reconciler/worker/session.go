@@ -36,7 +36,7 @@ type session struct {
 	verifyDue bool
 
 	servedOnce sync.Once
-	served     map[fleet.EnvironmentID]bool // see serves
+	served     map[fleet.EnvironmentID][]fleet.DeploymentName // see serves
 
 	mu      sync.Mutex
 	present map[fleet.ObjectKey]bool // objects on the engine that others depend on
@@ -94,6 +94,7 @@ func (s *session) run(ctx context.Context) error {
 	begin(&recorders, recording, s.observations.Run)
 	begin(&working, ctx, s.deletions.Run)
 	begin(&working, ctx, func(ctx context.Context) error { return s.target.Watch(ctx, s.sink()) })
+	begin(&working, ctx, fencer{s.connection}.run)
 	if err := s.prepare(ctx); err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"argosy.dev/argosy/fleet"
@@ -98,7 +99,7 @@ type Moves interface {
 // Evacuations is a store that knows the evacuated engines (ADR 0058).
 type Evacuations interface {
 	// Away returns the environments that an evacuated engine has lost to other engines.
-	Away(ctx context.Context, engine fleet.EngineName) (map[fleet.EnvironmentID]bool, error)
+	Away(ctx context.Context, engine fleet.EngineName) (map[fleet.SliceID]bool, error)
 	// Recall makes the unproven objects of a forgotten engine that has returned rows again, which
 	// remove them (ADR 0065), and returns their number.
 	Recall(ctx context.Context, lease mirror.Lease) (int, error)
@@ -141,6 +142,9 @@ type Worker struct {
 	released   pacing.Signal // the engine's lease may be free
 	semaphores *semaphores
 
+	fenced  atomic.Bool   // the engine has a fence
+	fencing pacing.Signal // fenced has changed
+
 	mu    sync.Mutex
 	stage stage
 	// its epoch is above all epochs that the engine showed to this process
@@ -174,6 +178,7 @@ type Config struct {
 
 func newWorker(c Config, s *semaphores) *Worker {
 	return &Worker{Config: c, wake: pacing.NewSignal(), released: pacing.NewSignal(), semaphores: s,
+		fencing: pacing.NewSignal(),
 		rotated: map[credential]bool{}}
 }
 

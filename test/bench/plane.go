@@ -35,11 +35,21 @@ type plane struct {
 	listen   string // URL of the API
 	notify   *pgx.Conn
 	releases map[int]string // of deployments that are not at first
+	inFlight int            // requests to an engine; 0: the default
 }
 
 const first = "v1.0.0" // the release that every deployment begins with
 
 func (g *ground) newPlane(ctx context.Context, flat bool) (*plane, error) {
+	p, err := g.preparePlane(ctx, flat)
+	if err != nil {
+		return nil, err
+	}
+	return p, p.start(ctx, g.host, time.Hour)
+}
+
+// preparePlane makes everything that a control plane needs, and does not start it.
+func (g *ground) preparePlane(ctx context.Context, flat bool) (*plane, error) {
 	a, err := g.arena(ctx)
 	if err != nil {
 		return nil, err
@@ -58,7 +68,7 @@ func (g *ground) newPlane(ctx context.Context, flat bool) (*plane, error) {
 			return nil, err
 		}
 	}
-	return p, p.start(ctx, g.host, time.Hour)
+	return p, nil
 }
 
 // start runs the control plane with an empty mirror, and returns when it reaches its engines.
@@ -82,6 +92,9 @@ func (p *plane) start(ctx context.Context, host *gitHost, poll time.Duration) (e
 			"secrets: {directory: secrets}\nlisten: {address: %q, ops: %q}\n", p.repo.URL, poll,
 		p.url,
 		p.starts, listen, p.ops)
+	if p.inFlight > 0 {
+		settings += fmt.Sprintf("engines: {inFlight: %d}\n", p.inFlight)
+	}
 	if host != nil {
 		more, files := host.settings()
 		settings += more

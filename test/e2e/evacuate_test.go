@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"flag"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -10,9 +11,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/pacing"
 	"argosy.dev/argosy/fleet/view"
 	"argosy.dev/argosy/test/stack"
 )
+
+// away is how long a lost engine is left alone, at least, before it comes back.
+var away = flag.Duration("away", 0, "how long a lost engine stays away, beyond its evacuation")
 
 // us-1 serves acme/staging, whose workload is on another cluster, and its API server is lost. The
 // engine that comes back touches no workload, and serves nothing that it has lost.
@@ -65,6 +70,7 @@ func TestADeadEngineIsEvacuatedAndComesBack(t *testing.T) {
 		t.Errorf("the workload was\n%q\nand is\n%q", workload, now)
 	}
 
+	pacing.Sleep(t.Context(), *away)
 	back()
 	eventually(t, "us-1 loses what it has lost, and serves the rest again", func() string {
 		if _, errs, code := f.argosy(t, "evacuate", "engine", "us-1", "--end"); code != 0 &&

@@ -126,7 +126,12 @@ func (f *system) workloadOf(t *testing.T) []string {
 // UIDs.
 func (f *system) workloadsIn(t *testing.T, engine string, namespaces ...string) (all []string) {
 	t.Helper()
-	c, options := f.Place(engine).Cluster.Client(), metav1.ListOptions{}
+	return workloadsOn(t, f.Place(engine).Cluster, namespaces...)
+}
+
+func workloadsOn(t *testing.T, cluster *stack.Cluster, namespaces ...string) (all []string) {
+	t.Helper()
+	c, options := cluster.Client(), metav1.ListOptions{}
 	for _, namespace := range namespaces {
 		before := len(all)
 		deployments, err := c.AppsV1().Deployments(namespace).List(t.Context(), options)
@@ -154,14 +159,32 @@ func (f *system) workloadsIn(t *testing.T, engine string, namespaces ...string) 
 	return all
 }
 
+// untouched returns a check that the workloads in namespaces of a cluster have the objects and UIDs
+// that they have now, and that no request has created or deleted an object since.
+func (f *system) untouched(t *testing.T, cluster *stack.Cluster,
+	namespaces ...string) (check func(when string)) {
+	t.Helper()
+	before := workloadsOn(t, cluster, namespaces...)
+	audited := len(f.auditedIn(t, cluster.Name, namespaces...))
+	return func(when string) {
+		t.Helper()
+		if now := workloadsOn(t, cluster, namespaces...); !slices.Equal(before, now) {
+			t.Errorf("%s: the workloads were\n%q\nand are\n%q", when, before, now)
+		}
+		for _, e := range f.auditedIn(t, cluster.Name, namespaces...)[audited:] {
+			t.Errorf("%s: %s", when, e)
+		}
+	}
+}
+
 // audited are the requests so far that have created or deleted an object of staging's workload.
 func (f *system) audited(t *testing.T) []string { return f.auditedIn(t, "eu-1", "acme-staging") }
 
 // auditedIn are the requests so far that have created or deleted an object of a workload in
-// namespaces of an engine's cluster.
-func (f *system) auditedIn(t *testing.T, engine string, namespaces ...string) (all []string) {
+// namespaces of a cluster.
+func (f *system) auditedIn(t *testing.T, cluster string, namespaces ...string) (all []string) {
 	t.Helper()
-	log, err := stack.ReadAudit(filepath.Join(f.Dir, engine+".audit"))
+	log, err := stack.ReadAudit(filepath.Join(f.Dir, cluster+".audit"))
 	check(t, err)
 	for _, e := range log {
 		kind := slices.Contains([]string{"deployments", "replicasets", "pods", "services",

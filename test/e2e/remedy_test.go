@@ -11,6 +11,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"argosy.dev/argosy/fleet/mirror"
@@ -95,16 +96,16 @@ func (f *system) awaits(t *testing.T, what string, ok func(view.Engine) bool) {
 }
 
 // controllerPod creates a StatefulSet whose Pod represents the process of the
-// application-controller: a new Pod kills the process and starts it again. It returns how often
-// that has happened.
+// application-controller: the end of the Pod kills the process, and a new Pod starts it again. It
+// returns how often that has happened.
 func controllerPod(t *testing.T, p *example.Place) (runs func() int) {
 	t.Helper()
 	client, namespace := p.Cluster.Client(), p.ArgoCD.Namespace
 	meta := metav1.ObjectMeta{Name: "argosy-restarts", Namespace: namespace}
 	_, err := client.RbacV1().Roles(namespace).Create(t.Context(), &rbacv1.Role{ObjectMeta: meta,
 		Rules: []rbacv1.PolicyRule{
-			{APIGroups: []string{"apps"}, Resources: []string{"statefulsets", "deployments"},
-				Verbs: []string{"list"}},
+			{APIGroups: []string{"apps"}, Resources: []string{"statefulsets", "deployments",
+				"replicasets"}, Verbs: []string{"list"}},
 			{APIGroups: []string{"apps"}, Resources: []string{"statefulsets"},
 				ResourceNames: []string{controllerName}, Verbs: []string{"patch"}},
 			{APIGroups: []string{""}, Resources: []string{"pods"},
@@ -128,17 +129,17 @@ func controllerPod(t *testing.T, p *example.Place) (runs func() int) {
 				Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c",
 					Image: "quay.io/argoproj/argocd:v3.5.7"}}}}}}, metav1.CreateOptions{})
 	check(t, err)
-	pod := func() string {
+	pod := func() (uid string, gone bool) {
 		got, err := client.CoreV1().Pods(namespace).Get(context.WithoutCancel(t.Context()),
 			controllerName+"-0", metav1.GetOptions{})
 		if err != nil || got.Status.Phase != corev1.PodRunning {
-			return ""
+			return "", apierrors.IsNotFound(err)
 		}
-		return string(got.UID)
+		return string(got.UID), false
 	}
 	var first string
 	eventually(t, "the Pod runs", func() string {
-		if first = pod(); first == "" {
+		if first, _ = pod(); first == "" {
 			return "not yet"
 		}
 		return ""
@@ -155,7 +156,11 @@ func controllerPod(t *testing.T, p *example.Place) (runs func() int) {
 				return
 			case <-tick.C:
 			}
-			now := pod()
+			now, gone := pod()
+			if gone && first != "" {
+				p.ArgoCD.Controller.Kill()
+				first = ""
+			}
 			if now == "" || now == first {
 				continue
 			}

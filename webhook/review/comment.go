@@ -785,6 +785,9 @@ func (c *comment) unplaced() []string {
 			} else if pl.Misplaced != "" {
 				list = append(list, prose("Environment "+tick(string(pl.Environment.Name)))+
 					" is misplaced, and this change alone does not move it: "+words(pl.Misplaced))
+			} else if why := pl.Outgrown(); why != "" {
+				list = append(list, prose("Environment "+tick(string(pl.Environment.Name)))+
+					" stays where it is, but "+words(why))
 			}
 		}
 	}
@@ -854,7 +857,7 @@ func context(p *page, t report.Tenant, d detail) {
 				words(pl.Reason))
 			continue
 		}
-		if pl.Engine != "" && pl.Misplaced == "" {
+		if pl.Engine != "" && pl.Misplaced == "" && pl.Outgrown() == "" {
 			list = append(list, prose("Environment "+tick(string(pl.Environment.Name))+
 				" goes to engine "+tick(string(pl.Engine)))+": "+words(pl.Reason))
 		}

@@ -365,6 +365,7 @@ func (o *stored) live(key fleet.ObjectKey, name fleet.EngineName) engine.Live {
 			l.Evacuated = append(l.Evacuated, fleet.EngineName(from))
 		}
 	}
+	l.Slices = fleet.SlicesIn(o.annotation("argosy.dev/slices"))
 	if key.Kind == fleet.ObjectApplication {
 		seen := o.observation(key)
 		l.Wave, l.Sync, l.Health = fleet.ParseWave(o.annotation(fleet.WaveAnnotation)), seen.Sync,

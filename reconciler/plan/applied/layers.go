@@ -86,8 +86,9 @@ func (r Row) Application() fleet.ApplicationID {
 // Layers is everything that a plan may change. An Application counts as existing as long as it has
 // a row, wanted or not.
 type Layers struct {
-	Placements          Layer[fleet.EnvironmentID, fleet.Placement] // without alternatives
-	Unplaced            Layer[fleet.EnvironmentID, struct{}]        // in effect, without an engine
+	Placements          Layer[fleet.SliceID, fleet.Placement]     // without alternatives
+	Slices              Layer[fleet.EnvironmentID, []fleet.Slice] // of split environments, sorted
+	Unplaced            Layer[fleet.SliceID, struct{}]            // in effect, without an engine
 	Rows                Layer[fleet.ObjectKey, Row]
 	RowsOn              Layer[fleet.EngineName, int]
 	Loads               Layer[fleet.EngineName, fleet.EngineLoad]
@@ -102,7 +103,7 @@ type Layers struct {
 	Environments   Counter[Share, fleet.EnvironmentName]          // placed
 	EnvironmentsOn Counter[fleet.EngineName, fleet.EnvironmentID] // the same by engine
 	EnginesOf      Counter[fleet.TenantName, fleet.EngineName]    // the same by tenant
-	ApplicationsIn Counter[fleet.EnvironmentID, fleet.EngineName] // Applications
+	ApplicationsIn Counter[fleet.SliceID, fleet.EngineName]       // Applications
 	Repos          Counter[Share, string]                         // uses by source URL
 	Readers        Counter[Repo, fleet.TenantName]                // uses by tenant
 	ReadIn         Counter[Reader, fleet.EnvironmentName]         // uses by environment
@@ -119,13 +120,13 @@ type layer interface {
 }
 
 // all lists the layers, once for every function that goes through them.
-func (l *Layers) all() [23]layer {
+func (l *Layers) all() [24]layer {
 	return [...]layer{
 		&l.Placements, &l.Unplaced, &l.Rows, &l.RowsOn, &l.Loads, &l.Held, &l.ApplicationsOf,
 		&l.Terminating, &l.SyncHolds, &l.CredentialConflicts, &l.Environments, &l.EnvironmentsOn,
 		&l.EnginesOf, &l.ApplicationsIn,
 		&l.Repos, &l.Readers, &l.ReadIn, &l.PrivateReaders, &l.Spellings, &l.NamespacesIn,
-		&l.Creators, &l.Moved, &l.Clones,
+		&l.Creators, &l.Moved, &l.Clones, &l.Slices,
 	}
 }
 
@@ -142,7 +143,8 @@ func (l *Layers) Commit() {
 	}
 }
 
-// Place adds an environment to its engine (n = 1) or removes it (-1).
+// Place adds a slice of an environment to an engine (n = 1) or removes it (-1). A slice is as much
+// load as an environment.
 func (l *Layers) Place(id fleet.EnvironmentID, engine fleet.EngineName, n int) {
 	l.Environments.Add(Share{id.Tenant, engine}, id.Name, n)
 	l.EnvironmentsOn.Add(engine, id, n)
@@ -247,7 +249,7 @@ func (l *Layers) CountUse(
 
 // CountApplication adds an Application to its engine (n = 1) or removes it (-1).
 func (l *Layers) CountApplication(engine fleet.EngineName, id fleet.ApplicationID, n int) {
-	l.ApplicationsIn.Add(id.In(), engine, n)
+	l.ApplicationsIn.Add(l.SliceOf(id), engine, n)
 	load, _ := l.Loads.Get(engine)
 	load.Applications += n
 	l.Loads.Set(engine, load)

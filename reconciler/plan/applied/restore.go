@@ -2,6 +2,7 @@ package applied
 
 import (
 	"fmt"
+	"slices"
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/catalog"
@@ -30,7 +31,9 @@ func Restore(snapshot mirror.Snapshot) (*State, error) {
 		s.Unreviewed[h.Input.Path] = h
 	}
 	s.Catalog = catalog.Restore(snapshot.Declarations, snapshot.Quarantines)
-	s.restorePlacements(snapshot.Placements)
+	if err := s.restorePlacements(snapshot.Placements); err != nil {
+		return nil, err
+	}
 	for _, h := range m.Held {
 		s.Held.base[h.Application] = h
 	}
@@ -56,24 +59,35 @@ func Restore(snapshot mirror.Snapshot) (*State, error) {
 	return s, nil
 }
 
-func (s *State) restorePlacements(placements []fleet.Placement) {
+func (s *State) restorePlacements(placements []fleet.Placement) error {
 	for _, p := range placements {
-		known, ok := s.Placements.base[p.Environment]
+		known, ok := s.Placements.base[p.ID()]
 		if ok && (p.Engine == "" || known.Engine != "") {
 			continue // an engine that was found comes before none, and the first before any other
 		}
 		p.Alternatives = nil
-		s.Placements.base[p.Environment] = p
+		s.Placements.base[p.ID()] = p
+		if p.Slice != "" && !ok {
+			s.Slices.base[p.Environment] = append(s.Slices.base[p.Environment], p.Slice)
+		}
 		if p.Engine == "" {
-			s.Unplaced.base[p.Environment] = struct{}{}
+			s.Unplaced.base[p.ID()] = struct{}{}
 			continue
 		}
-		delete(s.Unplaced.base, p.Environment)
+		delete(s.Unplaced.base, p.ID())
 		s.Place(p.Environment, p.Engine, 1)
 		if p.From != "" {
 			s.Place(p.Environment, p.From, 1)
 		}
 	}
+	for id, of := range s.Slices.base {
+		slices.Sort(of)
+		if _, whole := s.Placements.base[id.Whole()]; whole || !fleet.Partition(of) {
+			return fmt.Errorf("the placed slices of environment %s are no partition of it: %q; "+
+				"run argosy rebuild", id, of)
+		}
+	}
+	return nil
 }
 
 // restoreRows indexes and counts the rows. The index does not have an Application's repositories:

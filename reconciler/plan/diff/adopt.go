@@ -123,7 +123,7 @@ func (p *phase) place(reader, of fleet.ApplicationID, at string) string {
 
 // engineFor returns the engine of an Application that its deployment wants.
 func (p *phase) engineFor(id fleet.ApplicationID) (fleet.EngineName, bool) {
-	pl, _ := p.Placements.Get(id.In())
+	pl, _ := p.PlacementOf(id)
 	return pl.Engine, pl.Engine != "" && slices.Contains(p.after.Targets(id.Deployed()), id.In())
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/catalog"
+	"argosy.dev/argosy/reconciler/plan/applied"
 )
 
 // checkArtifacts rejects changed deployments of OCI artifacts that go to an engine whose Argo CD is
@@ -25,7 +26,7 @@ func (p *phase) checkArtifacts() {
 		}
 		of := fleet.DeploymentID{Tenant: c.Key.Tenant, Name: fleet.DeploymentName(c.Key.Name)}
 		for _, env := range p.after.Targets(of) {
-			pl, _ := p.Placements.Get(env)
+			pl, _ := p.PlacementOf(applied.ApplicationID(of, env))
 			version := p.ArgoCD[pl.Engine]
 			if able, known := fleet.DeploysArtifacts(version); known && !able {
 				p.rejectArtifact(c.After, i, env.Name, pl.Engine, version)

@@ -161,7 +161,7 @@ func (p *phase) note(c RowChange) string {
 		}
 		return waits
 	case c.Action == report.Depart:
-		pl, _ := p.Placements.Get(c.Row.Application().In())
+		pl, _ := p.PlacementOf(c.Row.Application())
 		return "it moves to engine " + string(pl.Engine) + "; its workload stays as it is"
 	case c.Row.Key.Kind != fleet.ObjectApplication:
 	case c.Action == report.Create:
@@ -218,7 +218,7 @@ func (p *phase) before(k fleet.ObjectKey) (fleet.Manifest, error) {
 		o.Application = application(engine, &s.Catalog.View, id, target, hold.SyncRun)
 	case fleet.ObjectCluster:
 		id := fleet.EnvironmentID{Tenant: r.Tenant, Name: r.Environment}
-		o.Cluster = cluster(engine, &s.Catalog.View, &s.Layers, s.Catalog.Environment(id))
+		o.Cluster = cluster(k.Engine, engine, &s.Catalog.View, &s.Layers, s.Catalog.Environment(id))
 	case fleet.ObjectRepository:
 		share := applied.Share{Tenant: r.Tenant, Engine: k.Engine}
 		if read, ok := p.secretsOf(share, true)[k.Name]; ok {

@@ -66,16 +66,17 @@ func serverKey(
 	return fleet.ServerKey(spec.Cluster.URL(view.PlatformCluster(spec)), id)
 }
 
-// cluster returns the Cluster of an environment without an agent.
+// cluster returns the Cluster of an environment without an agent on one engine.
 func cluster(
-	on *fleet.EngineSpec, view *catalog.View, l *applied.Layers, env *fleet.Declaration,
+	engine fleet.EngineName, on *fleet.EngineSpec, view *catalog.View, l *applied.Layers,
+	env *fleet.Declaration,
 ) *fleet.Cluster {
 	id := applied.EnvironmentID(env.Key)
 	c := env.Environment.Cluster
-	placed, _ := l.Placements.Get(id)
+	evacuated, parts := slicesOn(l, id, engine)
 	out := &fleet.Cluster{
-		Evacuated: placed.Evacuated,
-		ID:        id, Name: fleet.ClusterName(id), Project: fleet.ProjectName(id.Tenant),
+		Evacuated: evacuated, Slices: parts,
+		ID: id, Name: fleet.ClusterName(id), Project: fleet.ProjectName(id.Tenant),
 		Server: serverKey(view, env.Environment, id), OnEngine: c.Engine, CAData: c.CAData,
 		AllNamespaces:    env.Environment.AllNamespaces,
 		ClusterResources: env.Environment.ClusterResources,
@@ -105,6 +106,24 @@ func cluster(
 		}
 	}
 	return out
+}
+
+// slicesOn returns what an environment's Cluster on an engine shows of the environment's placement:
+// the evacuated engines that its slices there were on, and these slices, if the environment is
+// split. A slice that moves is on both engines.
+func slicesOn(l *applied.Layers, id fleet.EnvironmentID, engine fleet.EngineName) (
+	evacuated []fleet.EngineName, parts []fleet.Slice) {
+	for _, pl := range l.PlacementsOf(id) {
+		if pl.Engine != engine && pl.From != engine {
+			continue
+		}
+		evacuated = append(evacuated, pl.Evacuated...)
+		if pl.Slice != "" {
+			parts = append(parts, pl.Slice)
+		}
+	}
+	slices.Sort(evacuated)
+	return slices.Compact(evacuated), parts
 }
 
 // repository returns the Secret of one repository. A credential for a folder gives one Secret to

@@ -91,6 +91,7 @@ type phase struct {
 func (p *phase) applications() error {
 	p.checkAdoptions()
 	p.checkArtifacts()
+	p.checkWaves()
 	for _, h := range p.Explained {
 		p.Held.Set(h.Application, h)
 	}

@@ -43,20 +43,19 @@ func (p *phase) shared() error {
 	return nil
 }
 
-// clusters writes an environment's Cluster, while it moves on both engines. The row of a removed
-// environment went with its placement.
+// clusters writes an environment's Cluster on every engine of one of its slices; while a slice
+// moves, on both engines. The row of a removed environment went with its placement.
 func (p *phase) clusters(id fleet.EnvironmentID) error {
 	env := p.after.Environment(id)
-	pl, _ := p.Placements.Get(id)
 	if env == nil || env.Environment.Cluster == nil {
 		return nil
 	}
-	for _, engine := range []fleet.EngineName{pl.Engine, pl.From} {
+	for _, engine := range p.EnginesWith(id) {
 		on := p.after.Engine(engine)
 		if on == nil {
 			continue
 		}
-		c := cluster(on.Engine, &p.after.View, p.Layers, env)
+		c := cluster(engine, on.Engine, &p.after.View, p.Layers, env)
 		o := fleet.Object{Key: applied.ClusterKey(engine, id), Cluster: c}
 		row := applied.Row{Tenant: id.Tenant, Environment: id.Name, Credential: c.Credential}
 		if err := p.write(o, row); err != nil {
@@ -75,8 +74,7 @@ func (p *phase) deleteRepository(r applied.Reader) {
 		return
 	}
 	key := repositoryKey(r.Repo, before)
-	if after != nil && key == repositoryKey(r.Repo, after) &&
-		p.Readers.Count(r.Repo, r.Tenant) > 0 {
+	if after != nil && key == repositoryKey(r.Repo, after) && p.reads(r) {
 		return
 	}
 	p.delete(key)
@@ -84,12 +82,20 @@ func (p *phase) deleteRepository(r applied.Reader) {
 
 func (p *phase) repository(r applied.Reader) error {
 	cred := p.after.CredentialFor(r.Tenant, r.Key)
-	if cred == nil || p.Readers.Count(r.Repo, r.Tenant) == 0 {
+	if cred == nil || !p.reads(r) {
 		return nil
 	}
 	desired := repository(&p.after.View, p.Layers, r, cred)
 	o := fleet.Object{Key: repositoryKey(r.Repo, cred), Repository: desired}
 	return p.write(o, applied.Row{Tenant: r.Tenant, Credential: desired.Credential})
+}
+
+// reads reports whether the Applications of a tenant on an engine need the Secret of a repository.
+// An evacuated engine has no environment of the tenant any more: it applies nothing, and the
+// absence of its Applications may never be proven.
+func (p *phase) reads(r applied.Reader) bool {
+	return p.Readers.Count(r.Repo, r.Tenant) > 0 &&
+		!p.Environments.Empty(applied.Share{Tenant: r.Tenant, Engine: r.Engine})
 }
 
 func repositoryKey(r applied.Repo, cred *fleet.Declaration) fleet.ObjectKey {

@@ -43,7 +43,7 @@ func (p *phase) requestSyncs() {
 			unknown = append(unknown, string(id.Environment))
 		}
 		for _, id := range run.Targets {
-			pl, _ := p.Placements.Get(id.In())
+			pl, _ := p.PlacementOf(id)
 			key := applied.ApplicationKey(pl.Engine, id)
 			r, ok := p.Rows.Get(key)
 			if pl.Engine == "" || !ok || r.Unwanted {

@@ -18,7 +18,8 @@ func state(t *testing.T) *applied.State {
 	s.Catalog.Prepare(plantest.Files("cart")).Commit()
 	s.Revision = "1"
 	draft := s.Draft()
-	draft.Placements.Set(plantest.Prod, fleet.Placement{Environment: plantest.Prod, Engine: "eu-1"})
+	draft.Placements.Set(plantest.Prod.Whole(),
+		fleet.Placement{Environment: plantest.Prod, Engine: "eu-1"})
 	draft.Place(plantest.Prod, "eu-1", 1)
 	draft.Commit()
 	return s

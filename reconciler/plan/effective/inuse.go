@@ -148,8 +148,8 @@ func (d *Declarations) adoptsOn(dep *fleet.Declaration, engine fleet.EngineName,
 	namespace string) bool {
 	return slices.ContainsFunc(dep.Deployment.Adopt, func(a fleet.Adoption) bool {
 		in, _ := fleet.SplitObject(a.Application)
-		placement, _ := d.applied.Placements.Get(fleet.EnvironmentID{Tenant: dep.Key.Tenant,
-			Name: a.Environment})
+		placement, _ := d.applied.PlacementOf(fleet.ApplicationID{Tenant: dep.Key.Tenant,
+			Environment: a.Environment, Deployment: fleet.DeploymentName(dep.Key.Name)})
 		return in == namespace && placement.Engine == engine
 	})
 }
@@ -175,27 +175,65 @@ func sameConnection(before, after *fleet.EnvironmentSpec) bool {
 		before.Agent.Autonomous() == after.Agent.Autonomous()
 }
 
-// sameAddress reports whether a changed environment keeps the address of its cluster.
+// sameAddress reports whether a changed environment keeps the address of its cluster. A change from
+// or to an agent of its own is another matter: see sameConnection.
 func sameAddress(before, after *fleet.EnvironmentSpec) bool {
-	return before.Cluster == nil || after.Cluster == nil ||
-		before.Cluster.Server == after.Cluster.Server
+	return before.Cluster == nil || after.Cluster == nil || sameServer(before, after)
+}
+
+// Waiting returns a warning for each environment of a plan whose cluster changes only once its
+// terminating Applications are deleted: Argo CD finds their workloads at the present address only.
+func (d *Declarations) Waiting(after *applied.Layers) []fleet.Problem {
+	var out []fleet.Problem
+	for _, k := range d.After.Checked() {
+		x, deferred := d.Deferred[k]
+		if !deferred || k.Kind != fleet.KindManagedEnvironment || x.Input.Declaration == nil {
+			continue
+		}
+		now := d.After.Environment(applied.EnvironmentID(k))
+		if now == nil || sameAddress(now.Environment, x.Input.Declaration.Environment) {
+			continue
+		}
+		if _, quarantined := d.After.Quarantine(k); quarantined {
+			continue // for a move, with that reason
+		}
+		n := 0
+		after.Terminating.Each(func(_ fleet.ObjectKey, t applied.Terminating) {
+			if t.Application.In() == applied.EnvironmentID(k) {
+				n++
+			}
+		})
+		out = append(out, environmentDeleting(x.Input, n))
+	}
+	return out
+}
+
+func environmentDeleting(i catalog.Input, n int) fleet.Problem {
+	return fleet.Problem{Key: i.Key, Path: i.Path, Severity: fleet.SeverityWarning,
+		Code: "environment-in-use", Field: "spec.cluster",
+		Message: fmt.Sprintf("the change of the cluster waits until %s in environment %s %s "+
+			"deleted: Argo CD finds their workloads at the present address", report.Count(n,
+			"Application"), i.Key.Name, report.Plural(n, "is", "are")),
+		Fix: "wait for the deletions (argosy get applications --environment " + i.Key.Name +
+			"); if one never ends because its cluster does not answer at the present address, end " +
+			"it with argosy abandon"}
 }
 
 // leaving reports whether an environment moves and its former engine still has Applications of it,
 // besides the deleted ones. They keep their destination, and with it the address of the cluster.
 func (d *Declarations) leaving(id fleet.EnvironmentID, deleted []fleet.ObjectKey) (
 	to fleet.EngineName, leaves bool) {
-	placement, _ := d.applied.Placements.Get(id)
-	if placement.From == "" {
-		return "", false
+	for _, pl := range d.applied.PlacementsOf(id) {
+		if pl.From != "" && d.existingIn(pl.ID(), []fleet.EngineName{pl.From}, deleted) > 0 {
+			return pl.Engine, true
+		}
 	}
-	placement.Engine, to = placement.From, placement.Engine
-	return to, d.existingOn(id, placement, deleted) > 0
+	return "", false
 }
 
 func environmentMoving(i catalog.Input, to fleet.EngineName) fleet.Problem {
 	return fleet.Problem{Key: i.Key, Path: i.Path, Severity: fleet.SeverityError,
-		Code: "environment-in-use", Field: "spec.cluster.server",
+		Code: "environment-in-use", Field: "spec.cluster",
 		Message: fmt.Sprintf("environment %s is moving to engine %s, and both engines need the "+
 			"present address of its cluster", i.Key.Name, to),
 		Fix: "keep the address until the move has ended (argosy describe move); the change waits " +
@@ -204,24 +242,26 @@ func environmentMoving(i catalog.Input, to fleet.EngineName) fleet.Problem {
 
 // existing counts the Applications of an environment without the deleted ones.
 func (d *Declarations) existing(id fleet.EnvironmentID, deleted []fleet.ObjectKey) int {
-	placement, _ := d.applied.Placements.Get(id)
-	return d.existingOn(id, placement, deleted)
+	n := 0
+	for _, pl := range d.applied.PlacementsOf(id) {
+		n += d.existingIn(pl.ID(), []fleet.EngineName{pl.Engine, pl.From}, deleted)
+	}
+	return n
 }
 
-// existingOn is existing for the engines of a placement.
-func (d *Declarations) existingOn(id fleet.EnvironmentID, placement fleet.Placement,
-	deleted []fleet.ObjectKey) int {
-	n := d.applied.ApplicationsIn.Count(id, placement.Engine)
-	if placement.From != "" && placement.From != placement.Engine {
-		n += d.applied.ApplicationsIn.Count(id, placement.From)
+// existingIn counts the Applications of a slice on engines without the deleted ones.
+func (d *Declarations) existingIn(id fleet.SliceID, engines []fleet.EngineName,
+	deleted []fleet.ObjectKey) (n int) {
+	for _, engine := range engines {
+		n += d.applied.ApplicationsIn.Count(id, engine)
 	}
 	seen := map[fleet.ObjectKey]bool{}
 	for _, k := range deleted {
-		if k.Engine != placement.Engine && k.Engine != placement.From ||
-			k.Kind != fleet.ObjectApplication || seen[k] {
+		if !slices.Contains(engines, k.Engine) || k.Kind != fleet.ObjectApplication || seen[k] {
 			continue
 		}
-		if r, ok := d.applied.Rows.Get(k); ok && r.Unwanted && r.Application().In() == id {
+		if r, ok := d.applied.Rows.Get(k); ok && r.Unwanted && r.Application().In() == id.In() &&
+			id.Holds(r.Application()) {
 			seen[k] = true
 			n--
 		}
@@ -252,8 +292,12 @@ func environmentInUse(i catalog.Input, n int, before, after *fleet.EnvironmentSp
 		p.Message = exist + ", in namespace " + before.Agent.Namespace() +
 			": another Argo CD does not take them over"
 	}
-	p.Fix =
-		"restore the file and declare another environment beside it, to which the deployments " +
-			"go; or remove its deployments first: the change waits until their Applications are deleted"
+	p.Fix = "restore the file; or keep the change, set deletionPolicy: Orphan in the deployments " +
+		"of the environment, remove them, and declare them again once the change is in effect: " +
+		"it waits until their Applications are deleted, and the workloads run on"
+	if before.Agent == nil {
+		p.Fix += ". To serve the environment from behind a firewall, an Engine with an agent " +
+			"takes it by argosy move environment"
+	}
 	return p
 }

@@ -110,7 +110,7 @@ func needed(c catalog.Change, left []leftover) bool {
 
 // Recheck adds the environments that get an engine, or another reason for having none, although
 // their file did not change: the plan repeats all of their problems.
-func (l *Limits) Recheck(d *Declarations, decided map[fleet.EnvironmentID]fleet.Placement) {
+func (l *Limits) Recheck(d *Declarations, decided map[fleet.SliceID]fleet.Placement) {
 	var checked map[fleet.Key]bool
 	for id := range decided {
 		was, known := d.applied.Placements.Get(id)
@@ -123,7 +123,7 @@ func (l *Limits) Recheck(d *Declarations, decided map[fleet.EnvironmentID]fleet.
 				checked[k] = true
 			}
 		}
-		if k := applied.EnvironmentKey(id); !checked[k] {
+		if k := applied.EnvironmentKey(id.In()); !checked[k] {
 			applied.Set(&l.recheck, k, true)
 		}
 	}
@@ -185,7 +185,7 @@ func (l *Limits) RecheckSharing(d *Declarations, repositories map[string]bool,
 // change may let in: of every tenant after an upgrade of an Argo CD, or of a tenant whose
 // environments or placements changed.
 func (l *Limits) RecheckArtifacts(d *Declarations,
-	decided map[fleet.EnvironmentID]fleet.Placement, upgraded bool,
+	decided map[fleet.SliceID]fleet.Placement, upgraded bool,
 ) {
 	rejected := d.After.RejectedArtifacts()
 	if len(rejected) == 0 {

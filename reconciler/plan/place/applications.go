@@ -22,7 +22,7 @@ func (p placer) classify() error {
 }
 
 func (p placer) application(id fleet.ApplicationID, wanted bool) error {
-	pl, ok := p.Placements.Get(id.In())
+	pl, ok := p.PlacementOf(id)
 	if !ok || pl.Engine == "" {
 		p.out.Environments[id.In()] = true // once it is placed, its Applications come again
 		return nil

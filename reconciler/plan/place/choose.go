@@ -15,16 +15,21 @@ import (
 // placeWaiting gives engines to environments without one: those that the revision touches, and all
 // of them if something changed that may let them in.
 func (p placer) placeWaiting() error {
-	pending := map[fleet.EnvironmentID]bool{}
-	for id := range p.out.Environments {
-		if pl, _ := p.Placements.Get(id); pl.Engine == "" && p.after.Environment(id) != nil {
-			pending[id] = true
+	pending := map[fleet.SliceID]bool{}
+	for env := range p.out.Environments {
+		if p.after.Environment(env) == nil {
+			continue
+		}
+		for _, id := range p.SlicesOf(env) {
+			if pl, _ := p.Placements.Get(id); pl.Engine == "" {
+				pending[id] = true
+			}
 		}
 	}
 	p.out.NeedsEngines = len(p.Unread) > 0 && p.anyToChoose(pending)
 	if p.retry || p.Applied.Restored || p.Applied.Blocked && len(p.Unread) == 0 {
-		p.Unplaced.Each(func(id fleet.EnvironmentID, _ struct{}) {
-			if p.after.Environment(id) != nil {
+		p.Unplaced.Each(func(id fleet.SliceID, _ struct{}) {
+			if p.after.Environment(id.In()) != nil {
 				pending[id] = true
 			}
 		})
@@ -34,8 +39,21 @@ func (p placer) placeWaiting() error {
 		return nil
 	}
 	engines := placement.NewFleet(p.candidates())
-	for _, id := range slices.SortedFunc(maps.Keys(pending), applied.CompareEnvironments) {
+	queue := slices.SortedFunc(maps.Keys(pending), fleet.SliceID.Compare)
+	for len(queue) > 0 {
+		id := queue[0]
+		queue = queue[1:]
 		pl := p.decide(id, engines)
+		if pl.TooLarge != nil && p.mayDivide() {
+			why := p.indivisible(id)
+			if why == "" {
+				first, second := p.divide(id)
+				p.recordDivision(id, first, second)
+				queue = append([]fleet.SliceID{first, second}, queue...)
+				continue
+			}
+			pl.Reason += "; it cannot be split: " + why
+		}
 		pl.Revision = p.Revision
 		if err := p.record(id, pl); err != nil {
 			return err
@@ -47,25 +65,30 @@ func (p placer) placeWaiting() error {
 }
 
 // anyToChoose reports whether one of the environments needs a choice of engine.
-func (p placer) anyToChoose(pending map[fleet.EnvironmentID]bool) bool {
+func (p placer) anyToChoose(pending map[fleet.SliceID]bool) bool {
 	for id := range pending {
-		if !Agent(&p.after.View, id) {
+		if !Agent(&p.after.View, id.In()) {
 			return true
 		}
 	}
 	return false
 }
 
-func (p placer) decide(id fleet.EnvironmentID, engines *placement.Fleet) fleet.Placement {
+// mayDivide reports whether environments that are too large for every engine are placed in slices.
+func (p placer) mayDivide() bool {
+	return p.after.Fleet().Placement.Slices == fleet.SlicesAllowed
+}
+
+func (p placer) decide(id fleet.SliceID, engines *placement.Fleet) fleet.Placement {
 	item := p.item(id)
-	if Agent(&p.after.View, id) {
-		return onOwnCluster(id, p.after.Environment(id).Environment, item.Applications)
+	if Agent(&p.after.View, id.In()) {
+		return onOwnCluster(id.In(), p.after.Environment(id.In()).Environment, item.Applications)
 	}
 	if len(p.Unread) == 0 {
 		if pl, decided := p.byReports(item); decided {
 			return pl
 		}
-		return engines.Decide(item, p.conflicts(id))
+		return engines.Decide(item, p.conflicts(id.In()))
 	}
 	names := make([]string, 0, len(p.Unread))
 	for _, e := range p.Unread {
@@ -73,7 +96,7 @@ func (p placer) decide(id fleet.EnvironmentID, engines *placement.Fleet) fleet.P
 	}
 	slices.Sort(names)
 	return fleet.Placement{
-		Environment: id, Applications: item.Applications,
+		Environment: id.In(), Slice: id.Slice, Applications: item.Applications,
 		Reason: "not placed yet: it may exist on an engine that was not read since the rebuild: " +
 			strings.Join(names, ", "),
 	}
@@ -82,7 +105,8 @@ func (p placer) decide(id fleet.EnvironmentID, engines *placement.Fleet) fleet.P
 // byReports returns the placement that the agents' reports decide after a rebuild: the engine that
 // has the environment already, or none until an agent reports. Otherwise it returns false.
 func (p placer) byReports(item placement.Item) (fleet.Placement, bool) {
-	pl := fleet.Placement{Environment: item.Environment, Applications: item.Applications}
+	pl := fleet.Placement{Environment: item.Environment, Slice: item.Slice,
+		Applications: item.Applications}
 	reported := p.eligible(item, p.Reported[item.Environment])
 	silent := slices.DeleteFunc(p.eligible(item, p.SilentAgents), func(e fleet.EngineName) bool {
 		return slices.Contains(reported, e)
@@ -125,7 +149,7 @@ func (p placer) eligible(item placement.Item, names []fleet.EngineName) []fleet.
 }
 
 // record keeps a decision, and counts the environment's Applications on the engine.
-func (p placer) record(id fleet.EnvironmentID, pl fleet.Placement) error {
+func (p placer) record(id fleet.SliceID, pl fleet.Placement) error {
 	old, known := p.Placements.Get(id)
 	kept := pl
 	kept.Alternatives = nil
@@ -139,11 +163,12 @@ func (p placer) record(id fleet.EnvironmentID, pl fleet.Placement) error {
 	}
 	p.out.Placements[id] = pl
 	p.Unplaced.Delete(id)
-	p.Place(id, pl.Engine, 1)
+	p.Place(id.In(), pl.Engine, 1)
 	p.out.Shares[applied.Share{Tenant: id.Tenant, Engine: pl.Engine}] = true
-	p.out.Environments[id] = true
-	for _, dep := range p.after.DeploymentsIn(id) {
-		if err := p.application(applied.ApplicationID(dep, id), true); err != nil {
+	p.out.Environments[id.In()] = true
+	p.joinable[id.In()] = true
+	for _, dep := range p.deploymentsIn(id) {
+		if err := p.application(applied.ApplicationID(dep, id.In()), true); err != nil {
 			return err
 		}
 	}
@@ -163,10 +188,11 @@ func (p placer) candidates() []placement.Engine {
 	return out
 }
 
-func (p placer) item(id fleet.EnvironmentID) placement.Item {
+func (p placer) item(id fleet.SliceID) placement.Item {
 	i := placement.Item{
-		Environment: id, Region: p.after.Environment(id).Environment.Region,
-		Applications: len(p.after.DeploymentsIn(id)),
+		Environment: id.In(), Slice: id.Slice,
+		Region:       p.after.Environment(id.In()).Environment.Region,
+		Applications: len(p.deploymentsIn(id)),
 	}
 	if t := p.after.Tenant(id.Tenant); t != nil {
 		i.Constraints = t.Tenant.Placement

@@ -104,7 +104,7 @@ func (p placer) changedField(c catalog.Change, r applied.Reader) string {
 		}
 	case d.Deployment != nil:
 		on := func(id fleet.EnvironmentID) bool {
-			pl, _ := p.Placements.Get(id)
+			pl, _ := p.PlacementOf(applied.ApplicationID(applied.DeploymentID(c.Key), id))
 			return pl.Engine == r.Engine
 		}
 		if field := sourceField(d.Deployment, r.Key); field != "" &&

@@ -5,16 +5,17 @@ import (
 	"slices"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/fleet/placement"
 	"argosy.dev/argosy/reconciler/plan/applied"
 )
 
 const evacuated = "is evacuated"
 
-// evacuate gives an environment of an evacuated engine another one, or explains why it stays. The
+// evacuate gives a slice of an evacuated engine another one, or explains why it stays. The
 // evacuated engine has no part in it: its rows are unwanted from now on, and its worker removes the
 // objects, but no workload, if it ever comes back (ADR 0058).
-func (p placer) evacuate(id fleet.EnvironmentID, _ fleet.EngineName) string {
+func (p placer) evacuate(id fleet.SliceID, m mirror.MoveRequest) string {
 	pl, _ := p.Placements.Get(id)
 	from, next := pl.Engine, pl
 	switch {
@@ -31,15 +32,19 @@ func (p placer) evacuate(id fleet.EnvironmentID, _ fleet.EngineName) string {
 		return p.stay(id, pl, from, why, nil)
 	}
 	if pl.From == "" {
-		next = placement.Decide(p.item(id), p.refuges(departing, from), p.conflicts(id))
+		next = placement.Decide(p.item(id), p.refuges(departing, from), p.conflicts(id.In()))
 		if next.Engine == "" {
 			why := "no other engine can take it"
+			if p.evacuateHalves(id, m) {
+				return ""
+			}
 			if next.TooLarge != nil {
 				why = next.Reason
 			}
 			return p.stay(id, pl, from, why, next.Alternatives)
 		}
-		p.Place(id, next.Engine, 1)
+		p.Place(id.In(), next.Engine, 1)
+		p.arriving[next.Engine] += next.Applications
 	}
 	next.Reason = fmt.Sprintf("engine %s %s", from, evacuated)
 	next.From, next.Revision, next.Alternatives = "", p.Revision, nil
@@ -50,20 +55,46 @@ func (p placer) evacuate(id fleet.EnvironmentID, _ fleet.EngineName) string {
 	}
 	p.Placements.Set(id, next)
 	p.out.Placements[id] = next
-	p.leave(id, from)
-	p.out.Begun = append(p.out.Begun, Move{Environment: id, From: from, To: next.Engine,
-		Applications: departing, Evacuates: true})
-	p.out.Environments[id] = true
+	p.leave(id.In(), from)
+	p.joinable[id.In()] = true
+	// Its Secrets for repositories are of no use to the tenant any more; readers that the dead
+	// engine may still have keep none.
+	share := applied.Share{Tenant: id.Tenant, Engine: from}
+	for _, url := range p.Repos.Keys(share) {
+		r := applied.Repo{Engine: from, Key: applied.RepoKey(url)}
+		p.out.Readers[applied.Reader{Repo: r, Tenant: id.Tenant}] = true
+	}
+	p.out.Begun = append(p.out.Begun, Move{Environment: id.In(), Slice: id.Slice, From: from,
+		To: next.Engine, Applications: departing, Evacuates: true})
+	p.out.Environments[id.In()] = true
 	p.out.Shares[applied.Share{Tenant: id.Tenant, Engine: next.Engine}] = true
-	for _, dep := range p.after.DeploymentsIn(id) {
-		p.applications[applied.ApplicationID(dep, id)] = true
+	for _, dep := range p.deploymentsIn(id) {
+		p.applications[applied.ApplicationID(dep, id.In())] = true
 	}
 	return ""
 }
 
-// stranded lists the Applications of an environment that the evacuated engine may still have,
-// sorted, or why the environment has to stay.
-func (p placer) stranded(id fleet.EnvironmentID, from fleet.EngineName) (
+// evacuateHalves splits a slice that fits on no engine and evacuates its halves, if the Fleet
+// allows that. It reports whether one of them leaves; otherwise the slice stays as it is.
+func (p placer) evacuateHalves(id fleet.SliceID, m mirror.MoveRequest) bool {
+	if !p.mayDivide() || p.indivisible(id) != "" {
+		return false
+	}
+	pl, _ := p.Placements.Get(id)
+	first, second := p.divide(id)
+	if a, b := p.evacuate(first, m), p.evacuate(second, m); a != "" && b != "" {
+		delete(p.out.Placements, first)
+		delete(p.out.Placements, second)
+		p.undivide(id, pl)
+		return false
+	}
+	p.recordDivision(id, first, second)
+	return true
+}
+
+// stranded lists the Applications of a slice that the evacuated engine may still have,
+// sorted, or why the slice has to stay.
+func (p placer) stranded(id fleet.SliceID, from fleet.EngineName) (
 	all []fleet.ApplicationID, why string) {
 	if why := p.fixed(id, fleet.Placement{Engine: from}); why != "" {
 		return nil, why
@@ -72,13 +103,13 @@ func (p placer) stranded(id fleet.EnvironmentID, from fleet.EngineName) (
 		return nil, fmt.Sprintf("engine %s is behind an agent", from)
 	}
 	for _, h := range p.Held.Base() {
-		if h.Application.In() == id {
+		if h.Application.In() == id.In() && id.Holds(h.Application) {
 			return nil, fmt.Sprintf("the deletion of %s waits for an approval; release it, or "+
 				"restore its file", h.Application)
 		}
 	}
-	for _, dep := range p.after.DeploymentsIn(id) {
-		app := applied.ApplicationID(dep, id)
+	for _, dep := range p.deploymentsIn(id) {
+		app := applied.ApplicationID(dep, id.In())
 		if _, exists := p.Rows.Get(applied.ApplicationKey(from, app)); exists {
 			all = append(all, app)
 		}
@@ -87,17 +118,22 @@ func (p placer) stranded(id fleet.EnvironmentID, from fleet.EngineName) (
 	return all, ""
 }
 
-// refuges returns the engines that can carry out the steps for these Applications.
+// refuges returns the engines that can carry out the steps for these Applications, with the load of
+// the slices that the plan has given them.
 func (p placer) refuges(departing []fleet.ApplicationID,
 	from fleet.EngineName) []placement.Engine {
-	return slices.DeleteFunc(p.candidates(), func(e placement.Engine) bool {
+	all := p.candidates()
+	for i := range all {
+		all[i].Load.Applications += p.arriving[all[i].Name]
+	}
+	return slices.DeleteFunc(all, func(e placement.Engine) bool {
 		return p.behindAgent(e.Name) || slices.ContainsFunc(departing,
 			func(id fleet.ApplicationID) bool { return p.unadoptable(id, from, e.Name) != "" })
 	})
 }
 
 // stay keeps an environment on its evacuated engine, and records why.
-func (p placer) stay(id fleet.EnvironmentID, pl fleet.Placement, from fleet.EngineName, why string,
+func (p placer) stay(id fleet.SliceID, pl fleet.Placement, from fleet.EngineName, why string,
 	alternatives []fleet.Alternative) string {
 	if pl.Engine == from {
 		reason := fmt.Sprintf("engine %s %s, but the environment stays: %s", from, evacuated, why)
@@ -129,6 +165,6 @@ func (p placer) readmit() {
 		}
 		p.Placements.Set(id, pl)
 		p.out.Placements[id] = pl
-		p.out.Environments[id] = true
+		p.out.Environments[id.In()] = true
 	}
 }

@@ -7,48 +7,73 @@ import (
 	"strings"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/fleet/placement"
 	"argosy.dev/argosy/reconciler/plan/applied"
 )
 
-// Move is an environment that begins to move, with the Applications that leave its engine, sorted.
+// Move is a slice of an environment that begins to move, with the Applications that leave its
+// engine, sorted.
 type Move struct {
 	Environment  fleet.EnvironmentID
+	Slice        fleet.Slice // as the request names it
+	Split        bool        // the second half of the slice moves
 	From, To     fleet.EngineName
 	Applications []fleet.ApplicationID
-	Undo         bool // the environment returns to the engine that it was leaving
+	Undo         bool // the slice returns to the engine that it was leaving
 	Evacuates    bool // see mirror.MoveRequest
 }
 
-// move gives the environments whose move is requested their new engine. Until the last Application
+// move gives the slices whose move is requested their new engine. Until the last Application
 // has left the engine before, both have what its Applications share.
 func (p placer) move() {
-	for _, id := range slices.SortedFunc(maps.Keys(p.Moves), applied.CompareEnvironments) {
+	for _, id := range slices.SortedFunc(maps.Keys(p.Moves), fleet.SliceID.Compare) {
 		begin := p.begin
-		if p.Moves[id].Evacuates {
+		switch {
+		case p.Moves[id].Evacuates:
 			begin = p.evacuate
+		case p.Moves[id].Split:
+			begin = p.split
 		}
-		if why := begin(id, p.Moves[id].To); why != "" {
+		if why := begin(id, p.Moves[id]); why != "" {
 			applied.Set(&p.out.Refused, id, why)
 		}
 	}
 }
 
-// begin begins a move, or returns why it cannot begin.
-func (p placer) begin(id fleet.EnvironmentID, to fleet.EngineName) string {
+// split halves a slice and begins a move of its second half, or returns why it cannot begin.
+func (p placer) split(id fleet.SliceID, m mirror.MoveRequest) string {
 	pl, _ := p.Placements.Get(id)
-	if why := p.immovable(id, pl, to); why != "" {
+	if why := p.immovable(id, pl, m); why != "" {
 		return why
 	}
-	if p.Moves[id].Undo {
+	if why := p.indivisible(id); why != "" {
+		return why
+	}
+	first, second := p.divide(id)
+	if why := p.begin(second, m); why != "" {
+		p.undivide(id, pl)
+		return why
+	}
+	p.recordDivision(id, first, second)
+	return ""
+}
+
+// begin begins a move of a slice, or returns why it cannot begin.
+func (p placer) begin(id fleet.SliceID, m mirror.MoveRequest) string {
+	pl, _ := p.Placements.Get(id)
+	if why := p.immovable(id, pl, m); why != "" {
+		return why
+	}
+	if m.Undo {
 		return p.undo(id, pl)
 	}
-	item, from := p.item(id), pl.Engine
+	item, from, to := p.item(id), pl.Engine, m.To
 	target := slices.DeleteFunc(p.candidates(), func(e placement.Engine) bool {
 		return e.Name != to
 	})
 	var reasons []string
-	next := placement.Decide(item, target, p.conflicts(id))
+	next := placement.Decide(item, target, p.conflicts(id.In()))
 	if next.Engine == "" {
 		reasons = append(reasons, fmt.Sprintf("engine %s %s", to, next.Alternatives[0].Reason))
 	}
@@ -64,14 +89,14 @@ func (p placer) begin(id fleet.EnvironmentID, to fleet.EngineName) string {
 	}
 	next.Reason = fmt.Sprintf("moved from engine %s by a person", from)
 	switch {
-	case !p.Moves[id].Drain:
+	case !m.Drain:
 	case p.drains(from):
 		next.Reason = fmt.Sprintf("moved from engine %s, which drains", from)
 	default:
 		next.Reason = fmt.Sprintf("moved from engine %s, where it was misplaced: %s", from,
 			pl.Misplaced)
 	}
-	if r := p.Moves[id].Rebalance; r != "" {
+	if r := m.Rebalance; r != "" {
 		next.Reason = fmt.Sprintf("moved from engine %s, whose load was high, by rebalance %s",
 			from, r)
 	}
@@ -80,14 +105,15 @@ func (p placer) begin(id fleet.EnvironmentID, to fleet.EngineName) string {
 	p.Placements.Set(id, next)
 	p.out.Placements[id] = next
 	p.out.Begun = append(p.out.Begun,
-		Move{Environment: id, From: from, To: to, Applications: departing})
-	p.Place(id, to, 1)
-	p.out.Environments[id] = true
+		Move{Environment: id.In(), Slice: m.Slice, Split: m.Split, From: from, To: to,
+			Applications: departing})
+	p.Place(id.In(), to, 1)
+	p.out.Environments[id.In()] = true
 	for _, engine := range []fleet.EngineName{from, to} {
 		p.out.Shares[applied.Share{Tenant: id.Tenant, Engine: engine}] = true
 	}
-	for _, dep := range p.after.DeploymentsIn(id) {
-		p.applications[applied.ApplicationID(dep, id)] = true
+	for _, dep := range p.deploymentsIn(id) {
+		p.applications[applied.ApplicationID(dep, id.In())] = true
 	}
 	if len(departing) == 0 {
 		p.endMove(id)
@@ -95,12 +121,12 @@ func (p placer) begin(id fleet.EnvironmentID, to fleet.EngineName) string {
 	return ""
 }
 
-// undo returns an environment to the engine that it is leaving. Both engines keep what its
+// undo returns a slice to the engine that it is leaving. Both engines keep what its
 // Applications share until the other one has none of them. It returns why that is impossible.
-func (p placer) undo(id fleet.EnvironmentID, pl fleet.Placement) string {
+func (p placer) undo(id fleet.SliceID, pl fleet.Placement) string {
 	var back []fleet.ApplicationID
-	for _, dep := range p.after.DeploymentsIn(id) {
-		app := applied.ApplicationID(dep, id)
+	for _, dep := range p.deploymentsIn(id) {
+		app := applied.ApplicationID(dep, id.In())
 		r, left := p.Rows.Get(applied.ApplicationKey(pl.From, app))
 		_, arrives := p.Rows.Get(applied.ApplicationKey(pl.Engine, app))
 		if arrives && (!left || !r.Unwanted) {
@@ -114,7 +140,7 @@ func (p placer) undo(id fleet.EnvironmentID, pl fleet.Placement) string {
 	}
 	var removed []fleet.ApplicationID
 	p.Terminating.Each(func(k fleet.ObjectKey, t applied.Terminating) {
-		if k.Engine == pl.Engine && t.Application.In() == id {
+		if k.Engine == pl.Engine && t.Application.In() == id.In() && id.Holds(t.Application) {
 			removed = append(removed, t.Application)
 		}
 	})
@@ -123,25 +149,25 @@ func (p placer) undo(id fleet.EnvironmentID, pl fleet.Placement) string {
 			slices.MinFunc(removed, applied.CompareApplications))
 	}
 	slices.SortFunc(back, applied.CompareApplications)
-	p.out.Begun = append(p.out.Begun, Move{Environment: id, From: pl.Engine, To: pl.From,
-		Applications: back, Undo: true})
+	p.out.Begun = append(p.out.Begun, Move{Environment: id.In(), Slice: id.Slice, From: pl.Engine,
+		To: pl.From, Applications: back, Undo: true})
 	pl.Engine, pl.From, pl.Revision = pl.From, pl.Engine, p.Revision
 	pl.Reason = fmt.Sprintf("a person has undone its move to engine %s", pl.From)
 	p.Placements.Set(id, pl)
 	p.out.Placements[id] = pl
-	p.out.Environments[id] = true
+	p.out.Environments[id.In()] = true
 	if len(back) == 0 {
 		p.endMove(id)
 	}
 	return ""
 }
 
-// immovable returns why an environment cannot move now, even to an engine that its constraints
-// permit.
-func (p placer) immovable(id fleet.EnvironmentID, pl fleet.Placement, to fleet.EngineName) string {
+// immovable returns why a slice cannot move now, even to an engine that its constraints permit.
+func (p placer) immovable(id fleet.SliceID, pl fleet.Placement, m mirror.MoveRequest) string {
 	if why := p.fixed(id, pl); why != "" {
 		return why
 	}
+	to := m.To
 	switch {
 	case slices.Contains(p.Evacuated, pl.Engine):
 		return fmt.Sprintf("engine %s %s, which gives its environments other engines", pl.Engine,
@@ -150,16 +176,16 @@ func (p placer) immovable(id fleet.EnvironmentID, pl fleet.Placement, to fleet.E
 		return fmt.Sprintf("engine %s %s", to, evacuated)
 	case p.after.Engine(to) == nil:
 		return fmt.Sprintf("engine %s is not declared under fleet/engines/", to)
-	case p.Moves[id].Undo && pl.From != to:
+	case m.Undo && pl.From != to:
 		return "its move has ended; move it back"
-	case pl.From != "" && !p.Moves[id].Undo:
+	case pl.From != "" && !m.Undo:
 		return fmt.Sprintf("it is moving from engine %s to engine %s; wait until that has ended",
 			pl.From, pl.Engine)
 	case pl.Engine == to:
 		return fmt.Sprintf("it is on engine %s already", to)
-	case p.Moves[id].Drain && !p.drains(pl.Engine) && !p.leavesMisplaced(pl):
+	case m.Drain && !p.drains(pl.Engine) && !p.leavesMisplaced(pl):
 		return p.noReason(pl)
-	case p.Moves[id].Rebalance != "" &&
+	case m.Rebalance != "" &&
 		p.after.Fleet().Placement.Rebalance.Mode == fleet.RebalanceOff:
 		return "spec.placement.rebalance.mode of the Fleet is Off"
 	case len(p.Unread)+len(p.SilentAgents) > 0:
@@ -168,12 +194,17 @@ func (p placer) immovable(id fleet.EnvironmentID, pl fleet.Placement, to fleet.E
 	return ""
 }
 
-// fixed returns why an environment cannot leave its engine, to wherever.
-func (p placer) fixed(id fleet.EnvironmentID, pl fleet.Placement) string {
-	env := p.after.Environment(id)
-	switch {
-	case env == nil || p.Declared.Removing[id]:
-		return fmt.Sprintf("environment %s is not declared, or is being removed", id)
+// fixed returns why a slice cannot leave its engine, to wherever.
+func (p placer) fixed(id fleet.SliceID, pl fleet.Placement) string {
+	env := p.after.Environment(id.In())
+	switch of := p.Partition(id.In()); {
+	case env == nil || p.Declared.Removing[id.In()]:
+		return fmt.Sprintf("environment %s is not declared, or is being removed", id.In())
+	case !slices.Contains(of, id.Slice) && len(of) == 1:
+		return fmt.Sprintf("environment %s is not split: name the environment alone", id.In())
+	case !slices.Contains(of, id.Slice):
+		return fmt.Sprintf("environment %s is split into slices %s: name one of them, or join "+
+			"them first", id.In(), strings.ReplaceAll(fleet.JoinSlices(of), ",", ", "))
 	case env.Environment.Agent != nil:
 		return "its own Argo CD serves it, behind an agent (spec.agent), and no other engine reaches it"
 	case env.Environment.OnEngine() != "":
@@ -210,17 +241,20 @@ func (p placer) behindAgent(name fleet.EngineName) bool {
 	return e == nil || e.Engine.Connection.Agent != nil
 }
 
-// departing lists the Applications of an environment that leave its engine, sorted, and the reasons
-// why some cannot.
-func (p placer) departing(id fleet.EnvironmentID, from fleet.EngineName,
+// departing lists the Applications of a slice that leave its engine, sorted, and the reasons why
+// some cannot.
+func (p placer) departing(id fleet.SliceID, from fleet.EngineName,
 	deletions map[onEngine][]string) (
 	all []fleet.ApplicationID, reasons []string) {
 	wanted := map[fleet.DeploymentID]bool{}
-	for _, dep := range p.after.DeploymentsIn(id) {
+	for _, dep := range p.deploymentsIn(id) {
 		wanted[dep] = true
 	}
-	for _, dep := range p.Applied.Catalog.DeploymentsIn(id) {
-		app := applied.ApplicationID(dep, id)
+	for _, dep := range p.Applied.Catalog.DeploymentsIn(id.In()) {
+		if !id.Slice.Holds(dep.Name) {
+			continue
+		}
+		app := applied.ApplicationID(dep, id.In())
 		r, exists := p.Rows.Get(applied.ApplicationKey(from, app))
 		switch {
 		case !exists || r.Unwanted:
@@ -239,23 +273,23 @@ func (p placer) departing(id fleet.EnvironmentID, from fleet.EngineName,
 	return all, slices.Compact(reasons)
 }
 
-// onEngine is an environment on one engine; on any engine if there is none.
+// onEngine is a slice on one engine; on any engine if there is none.
 type onEngine struct {
-	environment fleet.EnvironmentID
-	engine      fleet.EngineName
+	slice  fleet.SliceID
+	engine fleet.EngineName
 }
 
 // deletions returns why the deletions of Applications, held ones and those under way, keep their
-// environments on their engines.
+// slices on their engines.
 func (p placer) deletions() map[onEngine][]string {
 	out := map[onEngine][]string{}
 	for _, h := range p.Held.Base() {
-		at := onEngine{h.Application.In(), ""}
+		at := onEngine{p.SliceOf(h.Application), ""}
 		out[at] = append(out[at], fmt.Sprintf("the deletion of %s waits for an approval: run "+
 			"argosy release %s, or restore its file", h.Application, h.Revision.Short()))
 	}
 	p.Terminating.Each(func(k fleet.ObjectKey, t applied.Terminating) {
-		at := onEngine{t.Application.In(), k.Engine}
+		at := onEngine{p.SliceOf(t.Application), k.Engine}
 		out[at] = append(out[at], fmt.Sprintf("%s is being deleted; repeat the move when that has "+
 			"ended", t.Application))
 	})
@@ -291,7 +325,7 @@ func (p placer) unadoptable(id fleet.ApplicationID, from, to fleet.EngineName) s
 		}
 		for _, a := range rival.Deployment.Adopt {
 			environment := fleet.EnvironmentID{Tenant: other.Tenant, Name: a.Environment}
-			pl, _ := p.Placements.Get(environment)
+			pl, _ := p.PlacementOf(applied.ApplicationID(other, environment))
 			exists = exists || a.Application == object && pl.Engine == to &&
 				environment != id.In()
 		}
@@ -303,15 +337,15 @@ func (p placer) unadoptable(id fleet.ApplicationID, from, to fleet.EngineName) s
 	return ""
 }
 
-// endMove takes an environment off the engine that it was leaving, once no Application of it is
-// there.
-func (s *scope) endMove(id fleet.EnvironmentID) {
+// endMove takes a slice off the engine that it was leaving, once no Application of it is there.
+func (s *scope) endMove(id fleet.SliceID) {
 	pl, _ := s.Placements.Get(id)
 	if pl.From == "" || s.ApplicationsIn.Count(id, pl.From) > 0 {
 		return
 	}
-	s.leave(id, pl.From)
+	s.leave(id.In(), pl.From)
 	pl.From = ""
+	s.joinable[id.In()] = true
 	s.Placements.Set(id, pl)
 	s.out.Placements[id] = pl
 }

@@ -20,7 +20,7 @@ type Input struct {
 	Deleted  []fleet.ObjectKey // unwanted objects that workers have proven deleted
 	Freed    Freed
 
-	Moves map[fleet.EnvironmentID]mirror.MoveRequest // requested
+	Moves map[fleet.SliceID]mirror.MoveRequest // requested, by the slice that each names
 
 	Evacuated []fleet.EngineName // that get no environment
 	Readmit   []fleet.EngineName // whose evacuation ends
@@ -53,9 +53,10 @@ const (
 type Result struct {
 	Layers *applied.Layers // with the placements and counts after the plan
 
-	Placements map[fleet.EnvironmentID]fleet.Placement // new or changed, with alternatives
-	Removed    map[fleet.EnvironmentID]bool            // environments that lost their placement
-	Clusters   []fleet.ObjectKey                       // rows of environments that left an engine
+	Placements map[fleet.SliceID]fleet.Placement // new or changed, with alternatives
+	Relabelled map[fleet.SliceID]bool            // slices that were split or joined
+	Removed    map[fleet.EnvironmentID]bool      // environments that lost their placement
+	Clusters   []fleet.ObjectKey                 // rows of environments that left an engine
 
 	Wanted   []Application // to be written
 	Unwanted []Unwanted    // to be judged by the guards
@@ -63,8 +64,8 @@ type Result struct {
 	Ended    []fleet.ApplicationID
 	SyncRuns []SyncRun
 
-	Begun   []Move                         // moves that begin
-	Refused map[fleet.EnvironmentID]string // requested moves, with the reason
+	Begun   []Move                   // moves that begin
+	Refused map[fleet.SliceID]string // requested moves, with the reason
 
 	Environments map[fleet.EnvironmentID]bool // whose Cluster may change
 	Shares       map[applied.Share]bool       // whose AppProject may change
@@ -100,25 +101,30 @@ func Compute(in Input) (*Result, error) {
 	s := &scope{
 		Input: in, Layers: in.Applied.Draft(), after: in.Declared.After,
 		out: &Result{
-			Placements:   map[fleet.EnvironmentID]fleet.Placement{},
+			Placements:   map[fleet.SliceID]fleet.Placement{},
 			Environments: map[fleet.EnvironmentID]bool{},
 			Shares:       map[applied.Share]bool{},
 			Readers:      map[applied.Reader]bool{},
 		},
 		applications: map[fleet.ApplicationID]bool{},
 		shared:       applied.SharedRepositories(in.Declared.Fleet),
+		joinable:     map[fleet.EnvironmentID]bool{},
+		arriving:     map[fleet.EngineName]int{},
 	}
 	s.out.Layers = s.Layers
 	s.find()
+	s.join()
 	p := placer{s}
 	p.readmit()
 	p.move()
+	p.join()
 	if err := p.classify(); err != nil {
 		return nil, err
 	}
 	if err := p.placeWaiting(); err != nil {
 		return nil, err
 	}
+	p.join()
 	p.findCredentialConflicts()
 	p.rejectSharing()
 	p.verify()
@@ -132,9 +138,12 @@ type scope struct {
 	after        *catalog.Changeset
 	out          *Result
 	applications map[fleet.ApplicationID]bool // touched; whether wanted
+	shrunk       []fleet.EnvironmentID        // have fewer Applications from now on
 	shared       applied.Scopes               // repositories that the platform shares
 	reshared     bool                         // they change
 	retry        bool                         // unplaced environments may find an engine now
+	arriving     map[fleet.EngineName]int     // Applications of evacuated slices, not counted yet
+	joinable     map[fleet.EnvironmentID]bool // two halves of a slice may be on one engine
 }
 
 // placer counts the touched Applications, and gives engines to environments.

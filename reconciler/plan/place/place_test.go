@@ -18,7 +18,7 @@ func TestANewEnvironmentGetsAnEngineAndItsApplicationsAreWantedThere(t *testing.
 	if err != nil {
 		t.Fatal(err)
 	}
-	if out.Placements[plantest.Prod].Engine != "eu-1" || len(out.Wanted) != 2 {
+	if out.Placements[plantest.Prod.Whole()].Engine != "eu-1" || len(out.Wanted) != 2 {
 		t.Errorf("placements %+v, wanted %+v", out.Placements, out.Wanted)
 	}
 	if load, _ := out.Layers.Loads.Get("eu-1"); load.Environments != 1 || load.Applications != 2 {
@@ -35,7 +35,8 @@ func TestAnApplicationWithoutItsDeploymentIsUnwanted(t *testing.T) {
 	s.Revision = "1"
 	key := applied.ApplicationKey("eu-1", plantest.Cart)
 	draft := s.Draft()
-	draft.Placements.Set(plantest.Prod, fleet.Placement{Environment: plantest.Prod, Engine: "eu-1"})
+	draft.Placements.Set(plantest.Prod.Whole(),
+		fleet.Placement{Environment: plantest.Prod, Engine: "eu-1"})
 	draft.Place(plantest.Prod, "eu-1", 1)
 	draft.SetRow(key, applied.Row{Tenant: "acme", Environment: "prod", Deployment: "cart"})
 	draft.Commit()

@@ -16,8 +16,8 @@ import (
 
 // Status is what the applied state does not have: the status of Applications and engines.
 type Status struct {
-	// Unready counts the Applications of each environment that are not Synced and Healthy
-	Unready  map[fleet.EnvironmentID]int
+	// Unready counts the Applications of each slice that are not Synced and Healthy
+	Unready  map[fleet.SliceID]int
 	Measured mirror.Measured // of a rebalance
 }
 
@@ -75,7 +75,7 @@ func newSimulator(s *applied.State, declared *effective.Declarations,
 	layers *applied.Layers) placer {
 	p := placer{&scope{Input: Input{Applied: s, Declared: declared}, Layers: layers,
 		after: declared.After, shared: applied.SharedRepositories(declared.After.Fleet())}}
-	p.Placements.Each(func(_ fleet.EnvironmentID, pl fleet.Placement) {
+	p.Placements.Each(func(_ fleet.SliceID, pl fleet.Placement) {
 		p.Evacuated = append(p.Evacuated, pl.Evacuated...)
 	})
 	slices.Sort(p.Evacuated)
@@ -88,36 +88,63 @@ func (p placer) snapshot(status Status) placement.Snapshot {
 	out := placement.Snapshot{Engines: p.candidates(), Conflicts: p.moveConflict,
 		Measured: status.Measured.Cores}
 	deletions := p.deletions()
-	p.Placements.Each(func(id fleet.EnvironmentID, pl fleet.Placement) {
-		if pl.Engine.OfEnvironment() || Agent(&p.after.View, id) {
+	p.Placements.Each(func(id fleet.SliceID, pl fleet.Placement) {
+		if pl.Engine.OfEnvironment() || Agent(&p.after.View, id.In()) {
 			return
 		}
 		e := placement.Served{Engine: pl.Engine, Unready: status.Unready[id],
 			Misplaced: pl.Misplaced != "",
 			Fixed:     cmp.Or(p.stays(id, pl, deletions), status.Measured.Fixed[id])}
-		if p.after.Environment(id) == nil { // its removal waits
-			e.Item = placement.Item{Environment: id,
+		if p.after.Environment(id.In()) == nil { // its removal waits
+			e.Item = placement.Item{Environment: id.In(), Slice: id.Slice,
 				Applications: p.ApplicationsIn.Count(id, pl.Engine)}
 		} else {
 			e.Item = p.item(id)
-			for _, r := range p.after.Repositories(id) {
-				switch {
-				case p.shared.Covers(r.Key):
-				case r.Credential.Name != "":
-					e.Reads = append(e.Reads, r.Key)
-				default:
-					e.ReadsOpen = append(e.ReadsOpen, r.Key)
-				}
-			}
+			e.Reads, e.ReadsOpen = p.reads(id.In())
 			e.Adopts = slices.Collect(maps.Values(p.adopted(id)))
 		}
 		out.Environments = append(out.Environments, e)
 	})
+	if p.mayDivide() {
+		out.Halves = p.halves
+	}
 	return out
 }
 
-// stays returns why an environment cannot begin to leave its engine now.
-func (p placer) stays(id fleet.EnvironmentID, pl fleet.Placement,
+// halves returns the halves of a slice, or false if it cannot be split.
+func (p placer) halves(e placement.Served) (first, second placement.Served, ok bool) {
+	id := e.ID()
+	if p.after.Environment(id.In()) == nil || p.indivisible(id) != "" {
+		return first, second, false
+	}
+	a, b := id.Slice.Halves()
+	half := func(s fleet.Slice) placement.Served {
+		of := e
+		of.Item = p.item(id.Of(s))
+		of.Adopts = slices.Collect(maps.Values(p.adopted(id.Of(s))))
+		of.Unready = min(e.Unready, of.Applications)
+		return of
+	}
+	return half(a), half(b), true
+}
+
+// reads returns the repositories that an environment reads with a credential of its tenant, and
+// those that it reads without one.
+func (p placer) reads(id fleet.EnvironmentID) (private, open []string) {
+	for _, r := range p.after.Repositories(id) {
+		switch {
+		case p.shared.Covers(r.Key):
+		case r.Credential.Name != "":
+			private = append(private, r.Key)
+		default:
+			open = append(open, r.Key)
+		}
+	}
+	return private, open
+}
+
+// stays returns why a slice cannot begin to leave its engine now.
+func (p placer) stays(id fleet.SliceID, pl fleet.Placement,
 	deletions map[onEngine][]string) string {
 	if why := p.fixed(id, pl); why != "" {
 		return why
@@ -136,13 +163,13 @@ func (p placer) stays(id fleet.EnvironmentID, pl fleet.Placement,
 	return strings.Join(reasons, "; ")
 }
 
-// adopted returns the objects of an environment's adopted Applications.
-func (p placer) adopted(id fleet.EnvironmentID) map[fleet.ApplicationID]string {
+// adopted returns the objects of a slice's adopted Applications.
+func (p placer) adopted(id fleet.SliceID) map[fleet.ApplicationID]string {
 	var objects map[fleet.ApplicationID]string
-	for _, dep := range p.after.DeploymentsIn(id) {
-		a := p.after.Deployment(dep).Deployment.AdoptedIn(id.Name)
+	for _, dep := range p.deploymentsIn(id) {
+		a := p.after.Deployment(dep).Deployment.AdoptedIn(id.Environment)
 		if a.Application != "" {
-			applied.Set(&objects, applied.ApplicationID(dep, id), a.Application)
+			applied.Set(&objects, applied.ApplicationID(dep, id.In()), a.Application)
 		}
 	}
 	return objects
@@ -152,19 +179,19 @@ func (p placer) adopted(id fleet.EnvironmentID) map[fleet.ApplicationID]string {
 // the move would wait in Compare.
 const onlyByName = "is behind an agent, and only argosy move environment moves environments there"
 
-// moveConflict explains why an engine cannot take an environment: as conflicts does, and for a
-// placed one, which would move, because of the move.
-func (p placer) moveConflict(id fleet.EnvironmentID, to fleet.EngineName) string {
-	if pl, _ := p.Placements.Get(id); pl.Engine != "" && p.after.Engine(to) != nil {
+// moveConflict explains why an engine cannot take a slice: as conflicts does, and for a placed one,
+// which would move, because of the move.
+func (p placer) moveConflict(id fleet.SliceID, from, to fleet.EngineName) string {
+	if from != "" && p.after.Engine(to) != nil {
 		if p.behindAgent(to) {
 			return onlyByName
 		}
 		objects := p.adopted(id)
 		for _, app := range slices.SortedFunc(maps.Keys(objects), applied.CompareApplications) {
-			if p.unadoptable(app, pl.Engine, to) != "" {
+			if p.unadoptable(app, from, to) != "" {
 				return placement.NameConflict(objects[app])
 			}
 		}
 	}
-	return p.conflicts(id)(to)
+	return p.conflicts(id.In())(to)
 }

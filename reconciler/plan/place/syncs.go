@@ -87,7 +87,7 @@ func (s *scope) targets(run *fleet.Declaration) []fleet.ApplicationID {
 // ranBefore reports whether a SyncRun may have synced an Application before a rebuild: then all
 // SyncRuns are new again, and none may run twice. Engines reported where the environment is.
 func (s *scope) ranBefore(id fleet.ApplicationID) bool {
-	pl, _ := s.Applied.Placements.Get(id.In())
+	pl, _ := s.Applied.PlacementOf(id)
 	return !s.Applied.Started() && pl.Engine != ""
 }
 
@@ -95,7 +95,7 @@ func (s *scope) ranBefore(id fleet.ApplicationID) bool {
 // because agents do not report them. Then nothing is synced, and a possible hold is kept until its
 // file is removed or Git asks for another revision.
 func (s *scope) unknownHistory(id fleet.ApplicationID) bool {
-	pl, _ := s.Applied.Placements.Get(id.In())
+	pl, _ := s.Applied.PlacementOf(id)
 	return !s.Applied.Started() && pl.Engine == "" &&
 		(Agent(&s.after.View, id.In()) || len(s.Reported[id.In()]) > 0)
 }

@@ -19,6 +19,11 @@ func (s *scope) find() {
 	for _, id := range s.Input.Environments {
 		s.touchEnvironment(id)
 	}
+	if s.Applied.Restored {
+		for id := range s.Slices.Base() {
+			s.joinable[id] = true // a lost mirror may have had them on other engines
+		}
+	}
 	s.removeEnvironments()
 	s.beginSyncs()
 	for id := range s.Freed {
@@ -43,9 +48,10 @@ func (s *scope) forgetDeleted() {
 		s.Terminating.Delete(k)
 		s.count(k.Engine, r.Application(), r.RepoURLs, -1)
 		s.CountApplication(k.Engine, r.Application(), -1)
+		s.shrunk = append(s.shrunk, r.Application().In())
 		s.countUse(k.Engine, r.Application(), r.Use, -1)
 		s.retry = true
-		s.endMove(r.Application().In())
+		s.endMove(s.SliceOf(r.Application()))
 	}
 }
 
@@ -121,7 +127,7 @@ func (s *scope) touch() {
 		// removed.
 		for id, pl := range s.Applied.Placements.Base() {
 			if s.recovered(id, pl) {
-				s.touchEnvironment(id)
+				s.touchEnvironment(id.In())
 			}
 		}
 	}
@@ -164,17 +170,19 @@ func (s *scope) touchDeferred() {
 // recovered reports whether an engine reported a placement after a rebuild that is not recorded
 // yet: every recorded placement has its Cluster row. An agent's environment has none, and is not
 // reported.
-func (s *scope) recovered(id fleet.EnvironmentID, pl fleet.Placement) bool {
+func (s *scope) recovered(id fleet.SliceID, pl fleet.Placement) bool {
 	if pl.Engine == "" || pl.Engine.OfEnvironment() {
 		return false
 	}
-	_, recorded := s.Applied.Rows.Get(applied.ClusterKey(pl.Engine, id))
+	_, recorded := s.Applied.Rows.Get(applied.ClusterKey(pl.Engine, id.In()))
 	return !recorded
 }
 
 // touchFleet reaches every Application if the defaults change: each inherits them.
 func (s *scope) touchFleet() {
 	s.touchShared()
+	before, now := s.Applied.Catalog.Fleet().Placement, s.Declared.Fleet.Placement
+	s.retry = s.retry || before.Slices != now.Slices
 	if reflect.DeepEqual(s.Applied.Catalog.Fleet().Defaults, s.Declared.Fleet.Defaults) {
 		return
 	}
@@ -293,8 +301,10 @@ func (s *scope) touchEnvironment(id fleet.EnvironmentID) {
 	if s.after.Environment(id) != nil {
 		s.leaveOldConnection(id)
 	}
-	if pl, ok := s.Placements.Get(id); ok && pl.Engine != "" {
-		s.out.Shares[applied.Share{Tenant: id.Tenant, Engine: pl.Engine}] = true
+	for _, pl := range s.PlacementsOf(id) {
+		if pl.Engine != "" {
+			s.out.Shares[applied.Share{Tenant: id.Tenant, Engine: pl.Engine}] = true
+		}
 	}
 	for _, dep := range s.Applied.Catalog.DeploymentsIn(id) {
 		s.touchUnwanted(applied.ApplicationID(dep, id))
@@ -346,20 +356,43 @@ func (s *scope) touchLabels(id fleet.EnvironmentID) {
 // leaveOldConnection takes an environment off the engine of a connection that it no longer has.
 // Only its Cluster is left there.
 func (s *scope) leaveOldConnection(id fleet.EnvironmentID) {
-	pl, _ := s.Placements.Get(id)
-	if pl.Engine == "" || pl.Engine.OfEnvironment() == Agent(&s.after.View, id) {
-		return
+	left := false
+	for _, pl := range s.PlacementsOf(id) {
+		if pl.Engine == "" || pl.Engine.OfEnvironment() == Agent(&s.after.View, id) {
+			continue
+		}
+		s.leave(id, pl.Engine)
+		s.Placements.Delete(pl.ID())
+		left = true
 	}
-	s.leave(id, pl.Engine)
-	s.Placements.Delete(id)
+	if left {
+		s.makeWhole(id)
+	}
 }
 
-// leave takes an environment off its engine.
+// leave takes a slice of an environment off its engine. The engine keeps the environment's Cluster
+// for its other slices there.
 func (s *scope) leave(id fleet.EnvironmentID, engine fleet.EngineName) {
 	s.Place(id, engine, -1)
 	s.out.Shares[applied.Share{Tenant: id.Tenant, Engine: engine}] = true
-	s.out.Clusters = append(s.out.Clusters, applied.ClusterKey(engine, id))
+	if s.EnvironmentsOn.Count(engine, id) > 0 {
+		s.out.Environments[id] = true // the Cluster names the slices
+	} else {
+		s.out.Clusters = append(s.out.Clusters, applied.ClusterKey(engine, id))
+	}
 	s.retry = true
+}
+
+// makeWhole forgets the slices of an environment without a placement and without an Application.
+func (s *scope) makeWhole(id fleet.EnvironmentID) {
+	for _, of := range s.SlicesOf(id) {
+		s.Placements.Delete(of)
+		s.Unplaced.Delete(of)
+		if of.Slice != "" {
+			applied.Set(&s.out.Relabelled, of, true)
+		}
+	}
+	s.Slices.Delete(id)
 }
 
 func (s *scope) touchDeployment(c catalog.Change) {
@@ -441,16 +474,20 @@ func (s *scope) removeEnvironments() {
 		if s.after.Environment(id) != nil {
 			continue
 		}
-		pl, ok := s.Placements.Get(id)
-		if !ok || pl.From != "" || pl.Engine != "" && s.ApplicationsIn.Count(id, pl.Engine) > 0 {
+		placed := s.PlacementsOf(id)
+		if len(placed) == 0 || slices.ContainsFunc(placed, func(pl fleet.Placement) bool {
+			return pl.From != "" ||
+				pl.Engine != "" && s.ApplicationsIn.Count(pl.ID(), pl.Engine) > 0
+		}) {
 			continue
 		}
-		s.Placements.Delete(id)
-		s.Unplaced.Delete(id)
 		applied.Set(&s.out.Removed, id, true)
 		s.retry = true
-		if pl.Engine != "" {
-			s.leave(id, pl.Engine)
+		for _, pl := range placed {
+			if pl.Engine != "" {
+				s.leave(id, pl.Engine)
+			}
 		}
+		s.makeWhole(id)
 	}
 }

@@ -16,32 +16,35 @@ import (
 func (p placer) verify() {
 	var engines []placement.Engine
 	touched := slices.SortedFunc(maps.Keys(p.out.Environments), applied.CompareEnvironments)
-	for _, id := range touched {
-		pl, _ := p.Placements.Get(id)
-		if pl.Engine == "" || p.after.Environment(id) == nil {
-			continue
-		}
-		if Agent(&p.after.View, id) {
-			p.updateReason(id, pl)
-			continue
-		}
-		why := p.misplacement(id, pl.Engine)
-		base, known := p.Applied.Placements.Get(id)
-		if why == pl.Misplaced && !(known && p.recovered(id, base)) {
-			continue
-		}
-		pl.Misplaced = why
-		p.Placements.Set(id, pl)
-		if fresh, ok := p.out.Placements[id]; ok {
-			pl.Alternatives = fresh.Alternatives
-		} else {
-			if engines == nil {
-				engines = p.candidates()
+	for _, env := range touched {
+		for _, pl := range p.PlacementsOf(env) {
+			id := pl.ID()
+			if pl.Engine == "" || p.after.Environment(env) == nil {
+				continue
 			}
-			pl.Alternatives = p.alternatives(id, pl.Engine, engines)
+			if Agent(&p.after.View, env) {
+				p.updateReason(env, pl)
+				continue
+			}
+			why := p.misplacement(id, pl.Engine)
+			base, known := p.Applied.Placements.Get(id)
+			if why == pl.Misplaced && !(known && p.recovered(id, base)) {
+				continue
+			}
+			pl.Misplaced = why
+			p.Placements.Set(id, pl)
+			if fresh, ok := p.out.Placements[id]; ok {
+				pl.Alternatives = fresh.Alternatives
+			} else {
+				if engines == nil {
+					engines = p.candidates()
+				}
+				pl.Alternatives = p.alternatives(id, pl.Engine, engines)
+			}
+			p.out.Placements[id] = pl
 		}
-		p.out.Placements[id] = pl
 	}
+	p.outgrow()
 	for id, pl := range p.out.Placements {
 		if pl.Engine != "" && pl.Alternatives == nil {
 			if engines == nil {
@@ -60,13 +63,13 @@ func (p placer) updateReason(id fleet.EnvironmentID, pl fleet.Placement) {
 		return
 	}
 	now.Revision = p.Revision
-	p.out.Placements[id] = now
+	p.out.Placements[id.Whole()] = now
 	now.Alternatives = nil
-	p.Placements.Set(id, now)
+	p.Placements.Set(id.Whole(), now)
 }
 
 // misplacement explains why the engine would not be given the environment today, or returns "".
-func (p placer) misplacement(id fleet.EnvironmentID, on fleet.EngineName) string {
+func (p placer) misplacement(id fleet.SliceID, on fleet.EngineName) string {
 	e := p.after.Engine(on)
 	if e == nil {
 		return fmt.Sprintf("engine %s is not declared", on)
@@ -74,10 +77,10 @@ func (p placer) misplacement(id fleet.EnvironmentID, on fleet.EngineName) string
 	engine := placement.Engine{Name: on, Labels: e.Labels, Spec: *e.Engine}
 	why := placement.Verify(p.item(id), engine)
 	if why == "" {
-		why = p.cannotReach(id, on)
+		why = p.cannotReach(id.In(), on)
 	}
 	if why == "" {
-		why = p.credentialConflict(id, on)
+		why = p.credentialConflict(id.In(), on)
 	}
 	if why == "" {
 		return ""
@@ -87,7 +90,7 @@ func (p placer) misplacement(id fleet.EnvironmentID, on fleet.EngineName) string
 
 // alternatives judges the engines as if the environment had none yet.
 func (p placer) alternatives(
-	id fleet.EnvironmentID, on fleet.EngineName, engines []placement.Engine,
+	id fleet.SliceID, on fleet.EngineName, engines []placement.Engine,
 ) []fleet.Alternative {
 	without := slices.Clone(engines)
 	for i := range without {
@@ -96,7 +99,7 @@ func (p placer) alternatives(
 			without[i].Load.Applications -= p.ApplicationsIn.Count(id, on)
 		}
 	}
-	return placement.Decide(p.item(id), without, p.conflicts(id)).Alternatives
+	return placement.Decide(p.item(id), without, p.conflicts(id.In())).Alternatives
 }
 
 // findCredentialConflicts finds the repositories whose readers on one engine must not share it,

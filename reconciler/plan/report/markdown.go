@@ -93,6 +93,8 @@ func (m *markdown) tenant(t Tenant) {
 		why := pl.Reason
 		if pl.Misplaced != "" {
 			why = "misplaced: " + pl.Misplaced
+		} else if pl.Outgrown() != "" {
+			why = pl.Outgrown()
 		}
 		m.add("- environment %s on %s: %s\n", code(string(pl.Environment.Name)), engine, code(why))
 	}

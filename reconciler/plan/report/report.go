@@ -56,6 +56,7 @@ type Tenant struct {
 // Move is an environment that changes its engine, with its Applications.
 type Move struct {
 	Environment  fleet.EnvironmentName `json:"environment"`
+	Slice        fleet.Slice           `json:"slice,omitempty"` // "": it is not split
 	From         fleet.EngineName      `json:"from"`
 	To           fleet.EngineName      `json:"to"`
 	Applications int                   `json:"applications"`

@@ -193,6 +193,8 @@ func (t *textWriter) placement(pl fleet.Placement) {
 	case pl.Misplaced != "":
 		t.line(2, "environment "+name+" is misplaced on "+string(pl.Engine)+": "+
 			pl.Misplaced)
+	case pl.Outgrown() != "":
+		t.line(2, "environment "+name+" stays on "+string(pl.Engine)+": "+pl.Outgrown())
 	default:
 		t.line(2, "environment "+name+" on engine "+string(pl.Engine)+": "+pl.Reason)
 	}
