@@ -27,6 +27,7 @@ const (
 	codeExclusive       = "exclusive-fields"
 	codeExpression      = "invalid-expression"
 	codeFileTooLarge    = "file-too-large"
+	codeFreezeNeverEnds = "freeze-never-ends"
 	codeHiddenCharacter = "hidden-character"
 	codeInternal        = "internal"
 	codeInvalidLabel    = "invalid-label"
@@ -82,7 +83,8 @@ func Codes() map[string]string {
 		codeExclusive:      "Fields exclude one another, or none of a group that needs one is set.",
 		codeExpression: "An expression of a policy does not compile, gives another type " +
 			"than it should, or may cost too much.",
-		codeFileTooLarge: "The file is larger than a declaration may be.",
+		codeFileTooLarge:    "The file is larger than a declaration may be.",
+		codeFreezeNeverEnds: "A freeze begins again before it ends, without an end.",
 		codeHiddenCharacter: "The file holds an invisible character, or one that changes how " +
 			"the text reads.",
 		codeInternal: "Argosy failed on this file. The fault is Argosy's; the " +
@@ -161,6 +163,7 @@ func planCodes() map[string]string {
 			"last listing stay.",
 		"plan-create": "An object is created on an engine.",
 		"plan-delete": "An object is deleted from an engine.",
+		"plan-freeze": "An object is created or changed once a freeze ends, or a person releases it.",
 		"plan-hold":   "An object would be deleted, and waits for an approval.",
 		"plan-update": "An object is changed on an engine.",
 		"shared-clone": "Another tenant reads the repository on the same engine, and one of " +

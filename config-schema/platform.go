@@ -131,6 +131,7 @@ var kindFleet = describe(kind{
 		value: remedies("", field{
 			name: "atOnce", doc: "Engines with a restart under way.", example: "1", fallback: "1",
 			value: integer(1, 100)})},
+	freezes("all tenants"),
 	field{name: "defaults", doc: "Fields that deployments inherit when they leave them out. " +
 		"A tenant's TenantDefaults win.", value: defaults()},
 ), func(d *fleet.Declaration, s *fleet.FleetSpec) { d.Fleet = s })
@@ -477,6 +478,7 @@ var kindTenant = describe(kind{
 	field{name: "allow", doc: "Fields of declarations that are not for every tenant.",
 		example: "{replace: true}", value: allowances()},
 	pauseAdoption("of the tenant"),
+	freezes("the tenant"),
 	field{
 		name: "environments",
 		doc: "Grants to single environments of the tenant, beyond the fields above. Each one " +

@@ -80,6 +80,8 @@ type Project struct {
 	SourceNamespaces []string `json:",omitempty"`
 	// AdoptionPaused keeps the engine from adopting Applications of the tenant.
 	AdoptionPaused PausedBy `json:",omitempty"`
+	// Freezes are the periods in which Argo CD does not sync Applications of the tenant by itself.
+	Freezes []FreezeWindow `json:",omitempty"`
 }
 
 // PausedBy is the declaration that pauses adoptions; empty: none does.

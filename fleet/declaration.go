@@ -67,6 +67,7 @@ type FleetSpec struct {
 	RefusePrivateClusters bool           `json:"refusePrivateClusters,omitempty"`
 	Placement             FleetPlacement `json:"placement,omitzero"`
 	Remedies              FleetRemedies  `json:"remedies,omitzero"`
+	Freezes               []Freeze       `json:"freezes,omitempty"` // of all tenants
 	Defaults              Defaults       `json:"defaults,omitempty"`
 }
 
@@ -307,7 +308,8 @@ type TenantSpec struct {
 	Environments []EnvironmentGrant `json:"environments,omitempty"`
 	Allow        Allowances         `json:"allow,omitempty"`
 	// no Application of the tenant is adopted; adopted ones stay as they are
-	PauseAdoption bool `json:"pauseAdoption,omitempty"`
+	PauseAdoption bool     `json:"pauseAdoption,omitempty"`
+	Freezes       []Freeze `json:"freezes,omitempty"` // besides the Fleet's
 }
 
 // Allowances are the fields of declarations that are not for every tenant.

@@ -80,10 +80,10 @@ type branch struct {
 }
 
 // current reports whether the last plan was made from this request: the same head, and no
-// approval, completed deletion or upgrade since.
+// approval, completed deletion, upgrade or end of a freeze since.
 func (b *branch) current(r *plan.Request) bool {
 	return r.Revision == b.planned && approvalsOf(r) == b.approvals && len(r.Deleted) == 0 &&
-		!r.Upgraded
+		!r.Upgraded && !r.Thaws
 }
 
 // approvals identifies the result of a read: an approval that is given again is the latest.

@@ -173,7 +173,7 @@ func (l *Loop) reconcileApplied(ctx context.Context, lease mirror.Lease) error {
 		return err
 	}
 	if now := approvalsOf(r); now != l.branch.approvals && now != l.branch.meanwhile ||
-		len(r.Deleted) > 0 || r.Upgraded {
+		len(r.Deleted) > 0 || r.Upgraded || r.Thaws {
 		if err := l.planner.readHistory(ctx, l.stored.state, r); err != nil {
 			return err
 		}

@@ -42,7 +42,7 @@ func (s *stored) restore(at mirror.State, snapshot mirror.Snapshot, judge catalo
 }
 
 // readPending adds to a request what comes without a commit, if anything waits for it: approvals,
-// completed deletions and upgrades of Argo CD.
+// completed deletions, upgrades of Argo CD and ends of freezes.
 func (s *stored) readPending(ctx context.Context, store Store, r *plan.Request) (err error) {
 	if s.awaits {
 		if r.Approvals, err = store.Approvals(ctx); err != nil {
@@ -56,13 +56,16 @@ func (s *stored) readPending(ctx context.Context, store Store, r *plan.Request) 
 			return err
 		}
 	}
-	if len(s.state.Catalog().RejectedArtifacts()) > 0 {
-		recent, err := store.Recent(ctx, 0)
-		if err != nil {
-			return err
-		}
-		r.Upgraded = !maps.Equal(recent.ArgoCD, s.argoCD)
+	rejected := len(s.state.Catalog().RejectedArtifacts()) > 0
+	if !rejected && !s.state.Freezes() {
+		return nil
 	}
+	recent, err := store.Recent(ctx, 0)
+	if err != nil {
+		return err
+	}
+	r.Upgraded = rejected && !maps.Equal(recent.ArgoCD, s.argoCD)
+	r.Thaws = s.state.Thaws(recent.Now)
 	return nil
 }
 

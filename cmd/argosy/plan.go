@@ -214,7 +214,8 @@ func (a *app) writePlan(p *plan.Plan, format string) error {
 func notes(p *plan.Plan) []fleet.Problem {
 	words := map[report.Action]string{report.Create: "is created", report.Update: "is changed",
 		report.Delete: "is deleted", report.Hold: "would be deleted, and is held",
-		report.Depart: "moves to another engine"}
+		report.Depart: "moves to another engine",
+		report.Freeze: "is created or changed, once a freeze ends"}
 	all := make([]fleet.Problem, 0, len(p.Rows))
 	paths := map[fleet.Key]string{} // of changed declarations, generated ones included
 	for _, c := range p.Declarations {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/argoproj/argo-cd/v2/pkg/apis/application/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -86,9 +87,34 @@ func renderProject(engine fleet.EngineSpec, key fleet.ObjectKey, p fleet.Project
 	for _, gk := range argoKinds {
 		spec.NamespaceResourceBlacklist = append(spec.NamespaceResourceBlacklist, groupKind(gk))
 	}
+	for _, f := range p.Freezes {
+		window, err := syncWindow(f, key.Engine)
+		if err != nil {
+			return object{}, err
+		}
+		spec.SyncWindows = append(spec.SyncWindows, window)
+	}
 	sortProject(&spec)
 	return object{APIVersion: argoAPI, Kind: "AppProject", Metadata: metadata{
 		Name: key.Name, Labels: id.labels()}, Spec: spec}, nil
+}
+
+// syncWindow renders a freeze. A person's sync, which Argosy requests, passes it. Argo CD matches
+// the clusters as patterns; the only character of a server key that is one is the "?" before the
+// environment's own mark, which matches itself.
+func syncWindow(f fleet.FreezeWindow, on fleet.EngineName) (*v1alpha1.SyncWindow, error) {
+	w := &v1alpha1.SyncWindow{Kind: "deny", Schedule: f.Schedule, TimeZone: f.TimeZone,
+		Duration: time.Duration(f.Duration).String(), ManualSync: true}
+	for _, d := range f.Clusters {
+		if err := exactDestination("syncWindows.clusters", d, on, fleet.EnvironmentID{}); err != nil {
+			return nil, err
+		}
+		w.Clusters = append(w.Clusters, d.Server)
+	}
+	if err := w.Validate(); err != nil {
+		return nil, fmt.Errorf("syncWindows: %w", err)
+	}
+	return w, nil
 }
 
 // sortProject makes equal grants byte-equal in any order.

@@ -85,6 +85,9 @@ const (
 	// HoldUnreviewed holds files and deletions that no known reviewed pull request has shown. The
 	// hold also ends when a reviewed pull request turns out to have shown them.
 	HoldUnreviewed HoldReason = "unreviewed"
+	// HoldFrozen holds Applications that are created, changed or deleted during a freeze. The hold
+	// also ends when the freeze does.
+	HoldFrozen HoldReason = "frozen"
 )
 
 // Hold is a change that waits for `argosy release REV`. An approval is bound to the revision and
@@ -93,7 +96,7 @@ type Hold struct {
 	Revision fleet.Revision   `json:"revision"`
 	Reason   HoldReason       `json:"reason"`
 	Tenant   fleet.TenantName `json:"tenant,omitempty"` // empty: fleet-wide
-	// of HoldDeletions and HoldUnreviewed: the Applications, exactly
+	// of HoldDeletions, HoldUnreviewed and HoldFrozen: the Applications, exactly
 	Items []fleet.ObjectKey `json:"items,omitempty"`
 	// of HoldUnreviewed: the files, each held at its applied version
 	Paths   []string  `json:"paths,omitempty"`

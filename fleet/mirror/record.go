@@ -125,7 +125,7 @@ type Record struct {
 	// changed; an unwanted row is marked for deletion and keeps its manifest. The store sets Seq
 	// and Revision
 	Rows     []Row
-	Held     []fleet.ObjectKey // rows whose deletion waits for an approval
+	Held     []fleet.ObjectKey // rows whose deletion or change waits for an approval
 	Released []fleet.ObjectKey // rows whose deletion no longer waits
 
 	Impact Impact // kept for the reports on pull requests; zero: no Git host is configured

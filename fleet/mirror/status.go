@@ -61,7 +61,7 @@ const (
 	ApplyFailed   ApplyState = "Failed"
 	ApplyConflict ApplyState = "Conflict" // another manager keeps changing a field of ours
 	ApplyDeleting ApplyState = "Deleting" // deletion requested, in progress on the engine
-	ApplyHeld     ApplyState = "Held"     // a deletion waits for an approval
+	ApplyHeld     ApplyState = "Held"     // a deletion or change waits for an approval
 )
 
 // Observation is the latest state of one Application that its engine reported. It is a fact about a

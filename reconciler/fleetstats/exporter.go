@@ -138,7 +138,7 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 // with what was.
 var (
 	holdReasons = []mirror.HoldReason{mirror.HoldDeletions, mirror.HoldEmpty, mirror.HoldOlder,
-		mirror.HoldRewritten, mirror.HoldUnreviewed}
+		mirror.HoldRewritten, mirror.HoldUnreviewed, mirror.HoldFrozen}
 	severities = []fleet.Severity{fleet.SeverityError, fleet.SeverityWarning, fleet.SeverityNote}
 	stopScopes = []mirror.StopScope{mirror.StopFleet, mirror.StopTenant, mirror.StopEngine}
 	rowStates  = []mirror.ApplyState{mirror.ApplyPending, mirror.ApplyFailed, mirror.ApplyConflict,

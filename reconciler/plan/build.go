@@ -10,6 +10,7 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/catalog"
+	"argosy.dev/argosy/fleet/freeze"
 	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/fleet/placement"
 	"argosy.dev/argosy/reconciler/plan/applied"
@@ -23,7 +24,9 @@ import (
 func (o *outcome) plan() (*Plan, error) {
 	s, r := o.base.state, o.request
 	o.files = s.FilesAfter(o.admission.Files)
-	waiting := guard.WholeRevision(s, o.files, o.placed.Unwanted, r.guards())
+	guards := r.guards()
+	guards.Unknown = o.unknownFreeze()
+	waiting := guard.WholeRevision(s, o.files, o.placed.Unwanted, guards)
 	p := &Plan{
 		Base: s.Revision, Head: r.Revision, RevisionHold: waiting,
 		NeedsEngines: o.placed.NeedsEngines,
@@ -58,6 +61,31 @@ func (o *outcome) plan() (*Plan, error) {
 	m := o.placed.Layers.Remember(o.declared.Deferred, o.admission.Held)
 	m.RevisionHold, m.Blocked = o.revisionHold, o.placed.Blocked
 	return p, o.finish(p, m)
+}
+
+// unknownFreeze returns why the first revision after a loss of the mirror waits: engines have
+// Applications, and a freeze holds them as they are, but the mirror that knew how they are is lost.
+func (o *outcome) unknownFreeze() string {
+	if !o.resumes() {
+		return ""
+	}
+	after := o.declared.After
+	c := freeze.At(o.request.Now, o.declared.Fleet.Freezes,
+		func(t fleet.TenantName) []fleet.Freeze {
+			if d := after.Tenant(t); d != nil {
+				return d.Tenant.Freezes
+			}
+			return nil
+		})
+	for _, t := range after.Tenants() {
+		for _, id := range after.EnvironmentsOf(t) {
+			h, held := c.Holds(fleet.FreezeChanges, t, after.Environment(id).Labels)
+			if held {
+				return "the mirror was lost with what the freeze held: " + h.String()
+			}
+		}
+	}
+	return ""
 }
 
 // drainsInto simulates the moves off engines that begin with the plan, for its report: off those
@@ -325,14 +353,16 @@ func (o *outcome) before(pl fleet.Placement) fleet.Placement {
 
 // holdsInto compares the holds before and after. It costs what is held, and only when that changes.
 func (o *outcome) holdsInto(p *Plan) {
-	s, held := o.base.state, &o.placed.Layers.Held
-	if len(held.Changed()) == 0 && !o.admission.Changed {
+	s, held, frozen := o.base.state, &o.placed.Layers.Held, &o.placed.Layers.Frozen
+	if len(held.Changed())+len(frozen.Changed()) == 0 && !o.admission.Changed {
 		return
 	}
 	now := map[fleet.ApplicationID]applied.Held{}
 	held.Each(func(id fleet.ApplicationID, h applied.Held) { now[id] = h })
-	before := guard.Holds(s.Held.Base(), s.Unreviewed)
-	after := guard.Holds(now, o.admission.Held)
+	waiting := map[fleet.ApplicationID]applied.Frozen{}
+	frozen.Each(func(id fleet.ApplicationID, f applied.Frozen) { waiting[id] = f })
+	before := guard.Holds(s.Held.Base(), s.Frozen.Base(), s.Unreviewed)
+	after := guard.Holds(now, waiting, o.admission.Held)
 	for id, h := range after {
 		if was, ok := before[id]; !ok || !reflect.DeepEqual(was, h) {
 			p.Holds = append(p.Holds, h)

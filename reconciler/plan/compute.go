@@ -6,6 +6,7 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/engine"
+	"argosy.dev/argosy/fleet/freeze"
 	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/reconciler/plan/applied"
 	"argosy.dev/argosy/reconciler/plan/diff"
@@ -37,6 +38,7 @@ func (w *AppliedState) compute(r Request, render engine.Renderer) (*Plan, error)
 		r.Relation = mirror.RelationDescendant
 	}
 	o := &outcome{base: w, version: w.version, request: r, render: render}
+	o.freezes = w.state.Freezes(r.Now)
 	o.admission = effective.Admit(w.state, r.arrival())
 	if err := o.converge(); err != nil {
 		return nil, err
@@ -51,6 +53,7 @@ type outcome struct {
 	request Request
 	render  engine.Renderer
 
+	freezes   *freeze.Calendar // of the applied declarations: a commit ends no freeze that holds it
 	admission effective.Admission
 	declared  *effective.Declarations
 	placed    *place.Result
@@ -87,14 +90,18 @@ func (o *outcome) converge() error {
 // let in.
 func (o *outcome) round(limits *effective.Limits) (err error) {
 	s, r := o.base.state, o.request
+	thawing := s.Thawing(o.freezes, r.Approvals)
 	o.declared = effective.Compute(effective.Input{
 		Applied: s, Files: o.admission.Files, Deleted: r.Deleted, Resume: o.resumes(),
+		Thaws: len(thawing) > 0,
 	}, limits)
 
 	guards := r.guards()
+	guards.Freezes = o.freezes
 	freed, explained := guard.Release(s, guards)
 	o.placed, err = place.Compute(place.Input{
 		Applied: s, Declared: o.declared, Revision: r.Revision, Deleted: r.Deleted, Freed: freed,
+		Freezes: o.freezes, Thawing: thawing,
 		Moves: r.Moves, Evacuated: r.Evacuated, Readmit: r.Readmit,
 		Unread: r.Unread, SilentAgents: r.SilentAgents, Reported: r.Reported,
 		Now: r.Now,
@@ -106,7 +113,7 @@ func (o *outcome) round(limits *effective.Limits) (err error) {
 	o.diff, err = diff.Compute(diff.Input{
 		Applied: s, Declared: o.declared, Placed: o.placed, Verdicts: verdicts,
 		Explained: explained,
-		Revision:  r.Revision, Renderer: o.render, ArgoCD: r.ArgoCD,
+		Revision:  r.Revision, Now: r.Now, Renderer: o.render, ArgoCD: r.ArgoCD,
 	})
 	if err != nil {
 		return err

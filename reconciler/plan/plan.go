@@ -143,7 +143,7 @@ func (p *Plan) Record() mirror.Record {
 		approved[k] = true
 	}
 	for _, c := range p.Rows {
-		if c.Action == report.Hold {
+		if c.Action == report.Hold || c.Action == report.Freeze {
 			r.Held = append(r.Held, c.Row.Key)
 			continue
 		}

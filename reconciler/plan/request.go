@@ -59,6 +59,9 @@ type Request struct {
 	ArgoCD   map[fleet.EngineName]string
 	Upgraded bool
 
+	// Thaws is set if a freeze that holds changes is over.
+	Thaws bool
+
 	// Evacuated engines get no environment. Readmit are engines whose evacuation ends.
 	Evacuated, Readmit []fleet.EngineName
 

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/catalog"
@@ -82,6 +83,23 @@ func (w *AppliedState) SlicesOn(engine fleet.EngineName) []fleet.SliceID {
 
 // AwaitsApproval reports whether something waits for an approval: then approvals are worth reading.
 func (w *AppliedState) AwaitsApproval() bool { return read(w, (*applied.State).AwaitsApproval) }
+
+// Freezes reports whether a freeze holds changes or deletions.
+func (w *AppliedState) Freezes() bool {
+	return read(w, func(s *applied.State) bool {
+		for _, h := range s.Held.Base() {
+			if h.Reason == mirror.HoldFrozen {
+				return true
+			}
+		}
+		return len(s.Frozen.Base()) > 0 || s.Unknown()
+	})
+}
+
+// Thaws reports whether a freeze that held changes or deletions is over.
+func (w *AppliedState) Thaws(now time.Time) bool {
+	return read(w, func(s *applied.State) bool { return s.Thaws(now) })
+}
 
 // Rebuilt reports whether argosy rebuild dropped the mirror and nothing was applied since.
 func (w *AppliedState) Rebuilt() bool {

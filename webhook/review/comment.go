@@ -243,11 +243,16 @@ func (c *comment) perTenant(p *page, d detail) {
 	if len(c.tenants) == 0 {
 		return
 	}
-	p.table("tenant", "added", "changed", "moved", "deleted", "deletion held")
+	frozen := slices.ContainsFunc(c.tenants, func(t report.Tenant) bool {
+		return t.Counts().Frozen > 0
+	})
+	p.table(without(frozen, "tenant", "added", "changed", "moved", "waits", "deleted",
+		"deletion held")...)
 	for _, t := range c.tenants[:min(len(c.tenants), d.list)] {
 		n := t.Counts()
-		p.row(code(string(t.Name)), digits(n.Created), digits(n.Changed),
-			digits(moved([]report.Tenant{t})), digits(n.Deleted), digits(n.Held))
+		p.row(without(frozen, code(string(t.Name)), digits(n.Created), digits(n.Changed),
+			digits(moved([]report.Tenant{t})), digits(n.Frozen), digits(n.Deleted),
+			digits(n.Held))...)
 	}
 	p.rest(len(c.tenants)-d.list, "tenants more")
 }
@@ -328,9 +333,9 @@ func (c *comment) lines(p *page, rows []change, counted []alike) {
 	}
 }
 
-// without leaves out the column of the agents where there are none.
-func without(agents bool, cell ...string) []string {
-	if !agents {
+// without leaves out the fifth cell of each row of a table where no row has one.
+func without(fifth bool, cell ...string) []string {
+	if !fifth {
 		return slices.Delete(cell, 4, 5)
 	}
 	return cell
@@ -470,13 +475,15 @@ type verb int
 const (
 	deleted verb = iota
 	held
+	frozen
 	movedTo
 	changed
 	added
 	synced
 )
 
-var verbs = map[verb]string{deleted: "**deleted**", held: "**deletion held**", movedTo: "moved",
+var verbs = map[verb]string{deleted: "**deleted**", held: "**deletion held**",
+	frozen: "**waits**", movedTo: "moved",
 	changed: "changed", added: "added", synced: "synced"}
 
 // change is one row of the table: an object, an environment that moves, or a sync.
@@ -588,6 +595,8 @@ func object(t fleet.TenantName, engine fleet.EngineName, c report.Change) change
 		row.verb = deleted
 	case report.Hold:
 		row.verb = held
+	case report.Freeze:
+		row.verb = frozen
 	default:
 		row.verb = changed
 		if len(c.Fields) > 0 {
@@ -800,7 +809,8 @@ func (c *comment) unhealthyBefore() []string {
 	var list []string
 	for _, r := range c.rows {
 		o, known := c.f.Outcomes[r.key]
-		if !known || !o.Present || r.verb == added || r.verb == deleted || r.verb == held {
+		if !known || !o.Present || r.verb == added || r.verb == deleted || r.verb == held ||
+			r.verb == frozen {
 			continue
 		}
 		var bad []string
@@ -891,6 +901,12 @@ func (c *comment) after(p *page) {
 	if len(c.v.Held) > 0 {
 		parts = append(parts, "Deletions that are held stay held until they are approved.")
 	}
+	for _, h := range c.f.Plan.Holds {
+		if h.Reason == mirror.HoldFrozen {
+			parts = append(parts, prose(upper(h.Message)+": what waits follows then, or after")+" "+
+				tick("argosy release")+" of the merge commit.")
+		}
+	}
 	p.para("**After the merge** " +
 		strings.Join(append(parts, "This comment then shows the state of each Application."), " "))
 }
@@ -924,7 +940,7 @@ func (c *comment) arrival() []string {
 // written returns every engine that the change writes to, sorted: held changes write nothing.
 func (c *comment) written() []fleet.EngineName {
 	return engineNames(slices.DeleteFunc(slices.Clone(c.rows), func(r change) bool {
-		return r.verb == held
+		return r.verb == held || r.verb == frozen
 	}))
 }
 

@@ -90,6 +90,9 @@ func resultRows(m *Merge, outcomes []forge.Outcome) []resultRow {
 	for _, e := range m.expected() {
 		s := resultRow{Effect: e}
 		s.phase, s.text = progress(m, e, by[e.Key])
+		if h, frozen := m.freezes(e.Key); frozen && s.phase != removed && by[e.Key].Hash != e.Hash {
+			s.phase, s.text = waits, "**waits**: "+words(h.Message)
+		}
 		if late := s.phase == superseded || s.phase == progressing && !by[e.Key].Present; late &&
 			m.holdsFileOf(e.Tenant) {
 			s.phase, s.text = waits, "**held**: its file is unreviewed"
@@ -103,6 +106,17 @@ func resultRows(m *Merge, outcomes []forge.Outcome) []resultRow {
 			cmp.Compare(a.Deployment, b.Deployment), cmp.Compare(a.Environment, b.Environment))
 	})
 	return out
+}
+
+// freezes returns the hold of a freeze that has an object.
+func (m *Merge) freezes(k fleet.ObjectKey) (mirror.Hold, bool) {
+	i := slices.IndexFunc(m.Holds, func(h mirror.Hold) bool {
+		return h.Reason == mirror.HoldFrozen && slices.Contains(h.Items, k)
+	})
+	if m.Applied == "" || i < 0 {
+		return mirror.Hold{}, false
+	}
+	return m.Holds[i], true
 }
 
 // holdsFileOf reports whether a file of the tenant or the platform that the pull request changes is
@@ -316,6 +330,11 @@ func (r result) headline() string {
 		return fmt.Sprintf("Merged: %s", failing(n[failed], len(r.rows)))
 	case r.m.holdsFiles():
 		return "Merged, and held: a file of it is unreviewed"
+	case n[waits] > 0 && slices.ContainsFunc(r.m.Holds, func(h mirror.Hold) bool {
+		return h.Reason == mirror.HoldFrozen
+	}):
+		return "Merged: " + report.Count(n[waits], "Application") + " " +
+			report.Plural(n[waits], "waits", "wait") + " for the end of a freeze"
 	case n[waits] > 0:
 		return "Merged: " + report.Count(n[waits], "deletion") + " held"
 	case n[progressing] > 0:
@@ -389,6 +408,11 @@ func (r result) holds(p *page, d detail) {
 		text := report.Count(len(h.Items), "deletion") + ": " + words(h.Message) + ". To let " +
 			report.Plural(len(h.Items), "it", "them") + " go: " +
 			code("argosy release "+string(h.Revision)) + "."
+		if h.Reason == mirror.HoldFrozen {
+			text = report.Count(len(h.Items), "Application") + ": " + words(h.Message) + ". To let " +
+				report.Plural(len(h.Items), "it", "them") + " pass: " +
+				code("argosy release "+string(h.Revision)) + "."
+		}
 		if n := len(h.Paths); n > 0 {
 			text = series(each(h.Paths, tick), 5) + ": " + words(h.Message) + ". " +
 				report.Plural(n,

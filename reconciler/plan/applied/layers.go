@@ -93,6 +93,7 @@ type Layers struct {
 	RowsOn              Layer[fleet.EngineName, int]
 	Loads               Layer[fleet.EngineName, fleet.EngineLoad]
 	Held                Layer[fleet.ApplicationID, Held]
+	Frozen              Layer[fleet.ApplicationID, Frozen]
 	ApplicationsOf      Layer[fleet.TenantName, int] // existing
 	Terminating         Layer[fleet.ObjectKey, Terminating]
 	SyncHolds           Layer[fleet.ApplicationID, mirror.SyncHold]
@@ -120,13 +121,13 @@ type layer interface {
 }
 
 // all lists the layers, once for every function that goes through them.
-func (l *Layers) all() [24]layer {
+func (l *Layers) all() [25]layer {
 	return [...]layer{
 		&l.Placements, &l.Unplaced, &l.Rows, &l.RowsOn, &l.Loads, &l.Held, &l.ApplicationsOf,
 		&l.Terminating, &l.SyncHolds, &l.CredentialConflicts, &l.Environments, &l.EnvironmentsOn,
 		&l.EnginesOf, &l.ApplicationsIn,
 		&l.Repos, &l.Readers, &l.ReadIn, &l.PrivateReaders, &l.Spellings, &l.NamespacesIn,
-		&l.Creators, &l.Moved, &l.Clones, &l.Slices,
+		&l.Creators, &l.Moved, &l.Clones, &l.Slices, &l.Frozen,
 	}
 }
 

@@ -26,6 +26,7 @@ type Memory struct {
 	Moved        []Moved              `json:"moved,omitempty"`
 	Clones       []mirror.Clone       `json:"clones,omitempty"` // kept by argosy rebuild
 	Unreviewed   []HeldFile           `json:"unreviewed,omitempty"`
+	Frozen       []Frozen             `json:"frozen,omitempty"`
 	RevisionHold *mirror.Hold         `json:"waiting,omitempty"` // of a whole head revision
 	// by argosy rebuild: see postgres.Reset
 	Rebuilt bool `json:"rebuilt,omitempty"`
@@ -59,6 +60,25 @@ func (h Held) Hold() mirror.HoldID {
 
 // Span is the part of the branch that asked for the deletion.
 func (h Held) Span() reviews.Span { return reviews.Span{Base: h.Base, Head: h.Revision} }
+
+// Frozen is an Application that a declaration creates or changes, and that a freeze holds as it is.
+type Frozen struct {
+	Application fleet.ApplicationID `json:"application"`
+	Key         fleet.ObjectKey     `json:"key"`
+	Hash        string              `json:"hash"`            // of the manifest that waits
+	Revision    fleet.Revision      `json:"revision"`        // that brought the manifest
+	Since       time.Time           `json:"since"`           // when it was first held
+	Scope       fleet.TenantName    `json:"scope,omitempty"` // whose freeze it is; empty: the fleet's
+	Why         string              `json:"why"`
+	// what the Application uses as it is; RepoURLs is empty unless it exists
+	RepoURLs fleet.RepoURLs `json:"repoURLs,omitempty"`
+	Use
+}
+
+// Hold identifies the hold that an approval releases.
+func (f Frozen) Hold() mirror.HoldID {
+	return mirror.HoldID{Revision: f.Revision, Reason: mirror.HoldFrozen, Tenant: f.Scope}
+}
 
 // HeldFile is a file without a known review of its content.
 type HeldFile struct {
@@ -126,6 +146,10 @@ func (m Memory) timeless() Memory {
 	for i := range m.Unreviewed {
 		m.Unreviewed[i].Since = time.Time{}
 	}
+	m.Frozen = slices.Clone(m.Frozen)
+	for i := range m.Frozen {
+		m.Frozen[i].Since = time.Time{}
+	}
 	m.Clones = slices.Clone(m.Clones)
 	for i := range m.Clones {
 		m.Clones[i].Since = time.Time{}
@@ -158,7 +182,7 @@ func readMemory(b []byte) (Memory, error) {
 
 func (m Memory) empty() bool {
 	return len(m.Held)+len(m.Terminating)+len(m.Deferred)+len(m.Unreviewed)+len(m.Moved)+
-		len(m.Clones) == 0 &&
+		len(m.Clones)+len(m.Frozen) == 0 &&
 		m.RevisionHold == nil && !m.Blocked && !m.Rebuilt
 }
 
@@ -189,6 +213,8 @@ func (l *Layers) Remember(deferred map[fleet.Key]Deferred, unreviewed map[string
 	var m Memory
 	l.Held.Each(func(_ fleet.ApplicationID, h Held) { m.Held = append(m.Held, h) })
 	slices.SortFunc(m.Held, func(a, b Held) int { return CompareKeys(a.Key, b.Key) })
+	l.Frozen.Each(func(_ fleet.ApplicationID, f Frozen) { m.Frozen = append(m.Frozen, f) })
+	slices.SortFunc(m.Frozen, func(a, b Frozen) int { return CompareKeys(a.Key, b.Key) })
 	l.Terminating.Each(func(_ fleet.ObjectKey, t Terminating) {
 		m.Terminating = append(m.Terminating, t)
 	})

@@ -37,6 +37,9 @@ func Restore(snapshot mirror.Snapshot) (*State, error) {
 	for _, h := range m.Held {
 		s.Held.base[h.Application] = h
 	}
+	for _, f := range m.Frozen {
+		s.Frozen.base[f.Application] = f
+	}
 	for _, t := range m.Terminating {
 		s.Terminating.base[t.Key] = t
 	}
@@ -148,6 +151,9 @@ func (s *State) count(
 func (s *State) uses(k fleet.ObjectKey, r Row) (fleet.RepoURLs, Use, bool) {
 	if t, ok := s.Terminating.base[k]; ok && r.Unwanted {
 		return t.RepoURLs, t.Use, true
+	}
+	if f, ok := s.Frozen.base[r.Application()]; ok && f.Key == k && f.RepoURLs != "" {
+		return f.RepoURLs, f.Use, true
 	}
 	d := s.Catalog.Deployment(r.Application().Deployed())
 	if h, ok := s.Held.base[r.Application()]; ok {

@@ -160,6 +160,8 @@ func (p *phase) note(c RowChange) string {
 			waits = "it has no known review; " + waits
 		}
 		return waits
+	case c.Action == report.Freeze:
+		return p.frozenNote(c.Row.Application())
 	case c.Action == report.Depart:
 		pl, _ := p.PlacementOf(c.Row.Application())
 		return "it moves to engine " + string(pl.Engine) + "; its workload stays as it is"

@@ -181,6 +181,7 @@ func project(
 			kinds.narrow(tenant.Tenant.ScopeOf(name, env.Environment))
 		}
 	}
+	p.Freezes = windows(view, tenant, t, environments)
 	switch {
 	case on.PauseAdoption:
 		p.AdoptionPaused = fleet.PausedByEngine
@@ -190,6 +191,34 @@ func project(
 	scope := kinds.of(!s.Engine.OfEnvironment() && l.Creators.Count(s, struct{}{}) > 0)
 	p.ClusterResources, p.AllClusterResources = scope.Kinds, scope.All
 	return p
+}
+
+// windows returns the freezes that keep an engine's Argo CD from syncing environments of a tenant by
+// itself.
+func windows(view *catalog.View, tenant *fleet.Declaration, t fleet.TenantName,
+	environments []fleet.EnvironmentName) (out []fleet.FreezeWindow) {
+	all := view.Fleet().Freezes
+	if tenant != nil {
+		all = slices.Concat(all, tenant.Tenant.Freezes)
+	}
+	for _, f := range all {
+		if !f.Holds(fleet.FreezeSyncs) {
+			continue
+		}
+		w := fleet.FreezeWindow{Schedule: f.Schedule, Duration: f.Duration, TimeZone: f.TimeZone}
+		for _, name := range environments {
+			id := fleet.EnvironmentID{Tenant: t, Name: name}
+			if env := view.Environment(id); env != nil && f.Covers(env.Labels) {
+				w.Clusters = append(w.Clusters, fleet.Destination{
+					Server:   serverKey(view, env.Environment, id),
+					OnEngine: env.Environment.OnEngine()})
+			}
+		}
+		if len(w.Clusters) > 0 {
+			out = append(out, w)
+		}
+	}
+	return out
 }
 
 // kinds gathers the cluster-scoped kinds of an AppProject. Argo CD has one list for all

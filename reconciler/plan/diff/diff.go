@@ -3,6 +3,7 @@ package diff
 
 import (
 	"fmt"
+	"time"
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/catalog"
@@ -23,6 +24,7 @@ type Input struct {
 	Verdicts  []guard.Verdict
 	Explained []applied.Held // earlier holds with a new message
 	Revision  fleet.Revision
+	Now       time.Time
 	Renderer  engine.Renderer
 	ArgoCD    map[fleet.EngineName]string // known versions
 }
@@ -68,12 +70,16 @@ func Compute(in Input) (*Result, error) {
 	if err := p.applications(); err != nil {
 		return nil, err
 	}
+	if err := p.frozen(); err != nil {
+		return nil, err
+	}
 	if err := p.verdicts(); err != nil {
 		return nil, err
 	}
 	if err := p.shared(); err != nil {
 		return nil, err
 	}
+	p.thaw()
 	p.requestSyncs()
 	return p.out, nil
 }
@@ -99,10 +105,7 @@ func (p *phase) applications() error {
 		p.endSyncHold(id)
 	}
 	for _, a := range p.Placed.Wanted {
-		if a.Freed {
-			p.Held.Delete(a.ID)
-			applied.Set(&p.out.Freed, a.Key, true)
-		}
+		p.keep(a)
 		if err := p.writeApplication(a.Key, a.ID, a.Deployment, a.Use); err != nil {
 			return err
 		}
@@ -147,28 +150,49 @@ func (p *phase) remove(u place.Unwanted, approved bool) {
 	p.delete(u.Key)
 }
 
+// keep ends the hold of an Application that is wanted: of its deletion, or of an earlier change.
+func (p *phase) keep(a place.Application) {
+	if a.Freed {
+		p.Held.Delete(a.ID)
+		applied.Set(&p.out.Freed, a.Key, true)
+	}
+	p.Frozen.Delete(a.ID)
+}
+
 func (p *phase) writeApplication(
 	key fleet.ObjectKey, id fleet.ApplicationID, dep *fleet.Declaration, use applied.Use,
 ) error {
-	target, unresolved := dep.TargetIn(p.after.Environment(id.In()), p.after.Defaults(id.Tenant))
-	if len(unresolved) > 0 {
-		return p.unresolved(key, id, dep, unresolved[0])
-	}
-	hold := p.syncHold(id, fleet.TargetRevisions(target.Sources))
-	on, err := p.mustEngine(key, id.Tenant)
-	if err != nil {
+	o, next, err := p.object(key, id, dep, use)
+	if o.Application == nil || err != nil {
 		return err
 	}
-	app := application(on, &p.after.View, id, target, hold)
 	_, exists := p.Rows.Get(key)
-	err = p.write(fleet.Object{Key: key, Application: app}, applied.Row{
-		Tenant: id.Tenant, Environment: id.Environment, Deployment: id.Deployment,
-		Deletion: app.DeletionPolicy, RepoURLs: fleet.RepoURLsOf(app.Sources), Use: use,
-	})
+	err = p.write(o, next)
 	if exists {
 		p.Terminating.Delete(key)
 	}
 	return err
+}
+
+// object returns an Application with the index entry of its row, without a manifest; no Application
+// if it cannot be rendered.
+func (p *phase) object(
+	key fleet.ObjectKey, id fleet.ApplicationID, dep *fleet.Declaration, use applied.Use,
+) (o fleet.Object, next applied.Row, err error) {
+	target, unresolved := dep.TargetIn(p.after.Environment(id.In()), p.after.Defaults(id.Tenant))
+	if len(unresolved) > 0 {
+		return o, next, p.unresolved(key, id, dep, unresolved[0])
+	}
+	hold := p.syncHold(id, fleet.TargetRevisions(target.Sources))
+	on, err := p.mustEngine(key, id.Tenant)
+	if err != nil {
+		return o, next, err
+	}
+	app := application(on, &p.after.View, id, target, hold)
+	return fleet.Object{Key: key, Application: app}, applied.Row{
+		Tenant: id.Tenant, Environment: id.Environment, Deployment: id.Deployment,
+		Deletion: app.DeletionPolicy, RepoURLs: fleet.RepoURLsOf(app.Sources), Use: use,
+	}, nil
 }
 
 // unresolved reports an Application that cannot be rendered, since its environment gives a text of
@@ -191,15 +215,8 @@ func (p *phase) write(o fleet.Object, next applied.Row) error {
 	if err != nil {
 		return err
 	}
-	m, err := p.Renderer.Render(*engine, o)
-	if err != nil {
-		if !p.outgrown(o) {
-			p.out.Failures = append(p.out.Failures, effective.RenderFailure{Object: o, Err: err})
-		}
-		return nil
-	}
-	next.Hash = m.Hash
-	if old, exists := p.Rows.Get(o.Key); exists && old == next {
+	m, changes := p.render(*engine, o, &next)
+	if !changes {
 		return nil
 	}
 	p.SetRow(o.Key, next)
@@ -210,6 +227,22 @@ func (p *phase) write(o fleet.Object, next applied.Row) error {
 	}
 	p.out.Rows[o.Key] = c
 	return nil
+}
+
+// render renders an object, completes the index entry of its row, and reports whether the row
+// changes.
+func (p *phase) render(engine fleet.EngineSpec, o fleet.Object, next *applied.Row) (
+	m fleet.Manifest, changes bool) {
+	m, err := p.Renderer.Render(engine, o)
+	if err != nil {
+		if !p.outgrown(o) {
+			p.out.Failures = append(p.out.Failures, effective.RenderFailure{Object: o, Err: err})
+		}
+		return m, false
+	}
+	next.Hash = m.Hash
+	old, exists := p.Rows.Get(o.Key)
+	return m, !exists || old != *next
 }
 
 // outgrown reports whether an existing Application is of an unchanged deployment in quarantine, as

@@ -17,6 +17,9 @@ type Input struct {
 	Files   []catalog.Input   // changed, and admitted by Admit
 	Deleted []fleet.ObjectKey // unwanted objects that workers have proven deleted
 
+	// Thaws is set if a freeze ends, or a person releases what it holds.
+	Thaws bool
+
 	// Resume is set for the first revision after a rebuild. It brings nothing into effect that was
 	// not in effect before.
 	Resume bool
@@ -60,7 +63,7 @@ func (d *Declarations) inputs(in Input, limits *Limits) []catalog.Input {
 		changed[i.Key] = true
 	}
 	before := d.applied.Deferred
-	retry := len(in.Files)+len(in.Deleted) > 0 || d.applied.Restored
+	retry := len(in.Files)+len(in.Deleted) > 0 || in.Thaws || d.applied.Restored
 	for _, k := range slices.SortedFunc(maps.Keys(before), applied.CompareDeclarations) {
 		if x := before[k]; !changed[k] && retry {
 			files = append(files, x.Input)

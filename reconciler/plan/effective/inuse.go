@@ -203,9 +203,27 @@ func (d *Declarations) Waiting(after *applied.Layers) []fleet.Problem {
 				n++
 			}
 		})
+		why := ""
+		after.Frozen.Each(func(id fleet.ApplicationID, f applied.Frozen) {
+			if id.In() == applied.EnvironmentID(k) && (why == "" || f.Why < why) {
+				why = f.Why
+			}
+		})
+		if n == 0 && why != "" {
+			out = append(out, environmentFrozen(x.Input, why))
+			continue
+		}
 		out = append(out, environmentDeleting(x.Input, n))
 	}
 	return out
+}
+
+func environmentFrozen(i catalog.Input, why string) fleet.Problem {
+	return fleet.Problem{Key: i.Key, Path: i.Path, Severity: fleet.SeverityWarning,
+		Code: "environment-in-use", Field: "spec.cluster",
+		Message: fmt.Sprintf("the change of the cluster waits, since a freeze holds Applications in "+
+			"environment %s as they are: %s", i.Key.Name, why),
+		Fix: "wait for the end of the freeze, or release what it holds (argosy get holds)"}
 }
 
 func environmentDeleting(i catalog.Input, n int) fleet.Problem {

@@ -71,7 +71,7 @@ func (l *Limits) deferChange(d *Declarations, c catalog.Change) {
 	}
 }
 
-// leftover is an Application that no declaration wants and that still exists.
+// leftover is an Application that still exists as no declaration wants it any more.
 type leftover struct {
 	id   fleet.ApplicationID
 	urls fleet.RepoURLs
@@ -86,6 +86,11 @@ func leftovers(after *applied.Layers) map[fleet.TenantName][]leftover {
 	after.Held.Each(func(id fleet.ApplicationID, h applied.Held) {
 		urls := h.Deployment.Deployment.RepoURLs()
 		out[id.Tenant] = append(out[id.Tenant], leftover{id, urls})
+	})
+	after.Frozen.Each(func(id fleet.ApplicationID, f applied.Frozen) {
+		if f.RepoURLs != "" { // it exists, and needs what it was rendered from
+			out[id.Tenant] = append(out[id.Tenant], leftover{id, f.RepoURLs})
+		}
 	})
 	return out
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/freeze"
 	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/reconciler/plan/applied"
 	"argosy.dev/argosy/reconciler/plan/effective"
@@ -22,7 +23,11 @@ type Request struct {
 	Created   map[fleet.TenantName]int // Applications created within the window
 	Approvals []mirror.Approval
 	Reviews   *reviews.Deletions // nil: deletions need no review
-	Now       time.Time
+	Freezes   *freeze.Calendar   // nil: there is none
+	// Unknown is why the first revision after a loss of the mirror waits: a freeze is active, and
+	// what it held is lost.
+	Unknown string
+	Now     time.Time
 }
 
 // Verdict is the decision about one unwanted Application.
@@ -48,8 +53,14 @@ func Judge(
 	waived, asked := j.waived(), map[fleet.TenantName]int{}
 	for _, u := range unwanted {
 		review, missing := j.reviewed(u)
+		frozen, freezes := r.frozen(s, u.ID)
 		switch {
-		case waived[u.Key] || review.Approved:
+		case waived[u.Key]:
+			out = append(out, Verdict{Unwanted: u, Approved: true})
+		case freezes:
+			h := applied.Held{Scope: frozen.Scope, Reason: mirror.HoldFrozen, Why: frozen.String()}
+			out = append(out, j.hold(u, h))
+		case review.Approved:
 			out = append(out, Verdict{Unwanted: u, Approved: true})
 		case missing != "":
 			h := applied.Held{Scope: u.ID.Tenant, Reason: mirror.HoldUnreviewed, Why: missing}
@@ -72,6 +83,15 @@ func Judge(
 		}
 	}
 	return out
+}
+
+// frozen returns the freeze that holds the deletion of an Application.
+func (r Request) frozen(s *applied.State, id fleet.ApplicationID) (freeze.Hold, bool) {
+	env := s.Catalog.Environment(id.In())
+	if r.Freezes == nil || env == nil {
+		return freeze.Hold{}, false
+	}
+	return r.Freezes.Holds(fleet.FreezeDeletions, id.Tenant, env.Labels)
 }
 
 type judge struct {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/mirror"
@@ -15,13 +16,16 @@ import (
 // Release decides about the deletions that are held: those that an approval releases, those that
 // are reviewed by now, and those whose message changes because they are known not to be reviewed.
 func Release(s *applied.State, r Request) (freed place.Freed, explained []applied.Held) {
-	if len(r.Approvals) == 0 && r.Reviews == nil {
-		return freed, nil
-	}
 	freed = place.Freed{}
 	for id, h := range s.Held.Base() {
 		if reviews.Approved(r.Approvals, h.Revision, h.Since) {
 			freed[id] = place.Approved
+			continue
+		}
+		if h.Reason == mirror.HoldFrozen {
+			if _, still := r.frozen(s, id); !still {
+				freed[id] = place.Reviewed
+			}
 			continue
 		}
 		if r.Reviews == nil || h.Reason != mirror.HoldUnreviewed {
@@ -69,6 +73,8 @@ func wholeRevision(s *applied.State, after applied.Files, r Request) (mirror.Hol
 	switch {
 	case !s.Started() && r.Rebuilt != "":
 		return mirror.HoldUnreviewed, r.Rebuilt
+	case !s.Started() && r.Unknown != "":
+		return mirror.HoldFrozen, r.Unknown
 	case !s.Started() || r.Revision == s.Revision:
 		return "", ""
 	}
@@ -95,22 +101,30 @@ func wholeRevision(s *applied.State, after applied.Files, r Request) (mirror.Hol
 	return "", ""
 }
 
-// Holds groups held deletions and files as people approve them: by revision, reason and scope.
-func Holds(
-	deletions map[fleet.ApplicationID]applied.Held, files map[string]applied.HeldFile,
+// Holds groups held deletions, frozen changes and held files as people approve them: by revision,
+// reason and scope.
+func Holds(deletions map[fleet.ApplicationID]applied.Held,
+	frozen map[fleet.ApplicationID]applied.Frozen, files map[string]applied.HeldFile,
 ) map[mirror.HoldID]mirror.Hold {
 	out := map[mirror.HoldID]mirror.Hold{}
+	add := func(id mirror.HoldID, key fleet.ObjectKey, since time.Time, why string) {
+		hold, ok := out[id]
+		if !ok {
+			hold = mirror.Hold{Revision: id.Revision, Reason: id.Reason, Tenant: id.Tenant}
+		}
+		if !ok || since.After(hold.Since) {
+			hold.Since, hold.Message = since, why
+		}
+		hold.Items = append(hold.Items, key)
+		out[id] = hold
+	}
 	for _, id := range slices.SortedFunc(maps.Keys(deletions), applied.CompareApplications) {
 		h := deletions[id]
-		hold, ok := out[h.Hold()]
-		if !ok {
-			hold = mirror.Hold{Revision: h.Revision, Reason: h.Hold().Reason, Tenant: h.Scope}
-		}
-		if !ok || h.Since.After(hold.Since) {
-			hold.Since, hold.Message = h.Since, h.Why
-		}
-		hold.Items = append(hold.Items, h.Key)
-		out[h.Hold()] = hold
+		add(h.Hold(), h.Key, h.Since, h.Why)
+	}
+	for _, id := range slices.SortedFunc(maps.Keys(frozen), applied.CompareApplications) {
+		f := frozen[id]
+		add(f.Hold(), f.Key, f.Since, f.Why)
 	}
 	for _, path := range slices.Sorted(maps.Keys(files)) {
 		h := files[path]

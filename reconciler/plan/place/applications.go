@@ -34,8 +34,14 @@ func (p placer) application(id fleet.ApplicationID, wanted bool) error {
 	h, held := p.Held.Get(id)
 	if wanted {
 		dep := p.after.Deployment(id.Deployed())
-		return p.want(Application{ID: id, Key: key, Deployment: dep, Freed: held})
+		a := Application{ID: id, Key: key, Deployment: dep, Freed: held}
+		if p.freezes(&a, pl.From) {
+			p.out.Frozen = append(p.out.Frozen, a)
+			return nil
+		}
+		return p.want(a)
 	}
+	p.Frozen.Delete(id) // what waited is not wanted any more
 	r, exists := p.Rows.Get(key)
 	switch {
 	case !exists || r.Unwanted:
@@ -50,6 +56,24 @@ func (p placer) application(id fleet.ApplicationID, wanted bool) error {
 		return p.want(Application{ID: id, Key: key, Deployment: h.Deployment})
 	}
 	return nil // a held Application whose environment is removed: the removal will be deferred
+}
+
+// freezes reports whether a freeze holds the Application as it is, and sets which. No freeze holds
+// an Application that moves: it has the same manifest on its new engine. Nor does one hold what a
+// SyncRun does to the automation: a person asked for that sync.
+func (p placer) freezes(a *Application, from fleet.EngineName) (held bool) {
+	_, exists := p.Rows.Get(a.Key)
+	if _, leaves := p.Rows.Get(applied.ApplicationKey(from, a.ID)); leaves && !exists {
+		return false
+	}
+	env := p.after.Environment(a.ID.In())
+	// a release does not cover what a later commit makes of the Application
+	released := p.Thawing[a.ID] && p.Applied.Catalog.Deployment(a.ID.Deployed()) == a.Deployment
+	if released || p.synced[a.ID] || p.Freezes == nil || env == nil {
+		return false
+	}
+	a.Freeze, held = p.Freezes.Holds(fleet.FreezeChanges, a.ID.Tenant, env.Labels)
+	return held
 }
 
 // want counts an Application and its uses in, and its earlier uses out.

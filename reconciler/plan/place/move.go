@@ -265,6 +265,12 @@ func (p placer) departing(id fleet.SliceID, from fleet.EngineName,
 		}
 		all = append(all, app)
 	}
+	p.Frozen.Each(func(app fleet.ApplicationID, f applied.Frozen) {
+		if app.In() == id.In() && id.Holds(app) {
+			reasons = append(reasons, fmt.Sprintf("a change of %s waits, since %s: repeat the move "+
+				"then, or run argosy release %s", app, f.Why, f.Revision.Short()))
+		}
+	})
 	reasons = append(reasons, deletions[onEngine{id, ""}]...)
 	// the old engine deletes the workload while the new one would create it
 	reasons = append(reasons, deletions[onEngine{id, from}]...)

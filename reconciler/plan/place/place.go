@@ -7,6 +7,7 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/catalog"
+	"argosy.dev/argosy/fleet/freeze"
 	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/reconciler/plan/applied"
 	"argosy.dev/argosy/reconciler/plan/effective"
@@ -19,6 +20,9 @@ type Input struct {
 	Revision fleet.Revision
 	Deleted  []fleet.ObjectKey // unwanted objects that workers have proven deleted
 	Freed    Freed
+	Freezes  *freeze.Calendar // of the applied declarations
+	// Thawing is the frozen changes that are made now. A person has released those that are true.
+	Thawing map[fleet.ApplicationID]bool
 
 	Moves map[fleet.SliceID]mirror.MoveRequest // requested, by the slice that each names
 
@@ -59,6 +63,7 @@ type Result struct {
 	Clusters   []fleet.ObjectKey                 // rows of environments that left an engine
 
 	Wanted   []Application // to be written
+	Frozen   []Application // to be written later, unless they would not change
 	Unwanted []Unwanted    // to be judged by the guards
 	Released []Unwanted    // to be deleted, since an approval freed them
 	Ended    []fleet.ApplicationID
@@ -85,7 +90,8 @@ type Application struct {
 	Key        fleet.ObjectKey
 	Deployment *fleet.Declaration
 	Use        applied.Use
-	Freed      bool // its deletion was held, and is no longer wanted
+	Freed      bool        // its deletion was held, and is no longer wanted
+	Freeze     freeze.Hold // of Frozen
 }
 
 // Unwanted is an existing Application that no declaration asks for any more.
@@ -107,6 +113,7 @@ func Compute(in Input) (*Result, error) {
 			Readers:      map[applied.Reader]bool{},
 		},
 		applications: map[fleet.ApplicationID]bool{},
+		synced:       map[fleet.ApplicationID]bool{},
 		shared:       applied.SharedRepositories(in.Declared.Fleet),
 		joinable:     map[fleet.EnvironmentID]bool{},
 		arriving:     map[fleet.EngineName]int{},
@@ -138,6 +145,7 @@ type scope struct {
 	after        *catalog.Changeset
 	out          *Result
 	applications map[fleet.ApplicationID]bool // touched; whether wanted
+	synced       map[fleet.ApplicationID]bool // touched by a SyncRun alone
 	shrunk       []fleet.EnvironmentID        // have fewer Applications from now on
 	shared       applied.Scopes               // repositories that the platform shares
 	reshared     bool                         // they change

@@ -60,6 +60,8 @@ func (s *scope) touchSyncHold(id fleet.ApplicationID) {
 		return
 	}
 	s.applications[id] = false
+	_, waits := s.Frozen.Get(id)
+	s.synced[id] = !waits
 	for _, env := range s.after.Targets(id.Deployed()) {
 		if env == id.In() && !s.Declared.Removing[env] {
 			s.applications[id] = true

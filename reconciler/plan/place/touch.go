@@ -29,6 +29,19 @@ func (s *scope) find() {
 	for id := range s.Freed {
 		s.touchUnwanted(id)
 	}
+	for id := range s.Thawing {
+		s.touchFrozen(id)
+	}
+}
+
+// touchFrozen touches an Application whose change a freeze no longer holds.
+func (s *scope) touchFrozen(id fleet.ApplicationID) {
+	if slices.Contains(s.after.DeploymentsIn(id.In()), id.Deployed()) &&
+		!s.Declared.Removing[id.In()] {
+		s.applications[id] = true
+	} else {
+		s.touchUnwanted(id)
+	}
 }
 
 // forgetDeleted removes the rows of objects that are proven deleted.
@@ -181,6 +194,13 @@ func (s *scope) recovered(id fleet.SliceID, pl fleet.Placement) bool {
 // touchFleet reaches every Application if the defaults change: each inherits them.
 func (s *scope) touchFleet() {
 	s.touchShared()
+	if !reflect.DeepEqual(s.Applied.Catalog.Fleet().Freezes, s.Declared.Fleet.Freezes) {
+		for _, t := range s.after.Tenants() {
+			for _, engine := range s.EnginesOf.Keys(t) {
+				s.out.Shares[applied.Share{Tenant: t, Engine: engine}] = true
+			}
+		}
+	}
 	before, now := s.Applied.Catalog.Fleet().Placement, s.Declared.Fleet.Placement
 	s.retry = s.retry || before.Slices != now.Slices
 	if reflect.DeepEqual(s.Applied.Catalog.Fleet().Defaults, s.Declared.Fleet.Defaults) {
@@ -335,6 +355,11 @@ func relabels(c catalog.Change) bool {
 // touchLabels reaches the Applications that an environment's labels and variables concern: of
 // deployments that select it or no longer do, and of those that differ between environments.
 func (s *scope) touchLabels(id fleet.EnvironmentID) {
+	for _, pl := range s.PlacementsOf(id) { // freezes select environments by labels
+		if pl.Engine != "" {
+			s.out.Shares[applied.Share{Tenant: id.Tenant, Engine: pl.Engine}] = true
+		}
+	}
 	before, after := s.Applied.Catalog.DeploymentsIn(id), s.after.DeploymentsIn(id)
 	for _, dep := range before {
 		if !slices.Contains(after, dep) {

@@ -19,6 +19,7 @@ const (
 	Hold   Action = "hold" // the deletion waits for an approval; the row stays as it is
 	// the row becomes unwanted, and is removed when the Application is on its new engine
 	Depart Action = "move"
+	Freeze Action = "freeze" // a creation or update that waits for the end of a freeze
 )
 
 // Counts sums up the changes of a plan.
@@ -26,10 +27,11 @@ type Counts struct {
 	Created int `json:"created"` // Applications, like the next three
 	Changed int `json:"changed"`
 	Deleted int `json:"deleted"`
-	Held    int `json:"held"`            // new in this plan
-	Rows    int `json:"rows"`            // written, of every kind
-	Placed  int `json:"placed"`          // environments that got an engine
-	Moved   int `json:"moved,omitempty"` // Applications that leave their engine
+	Held    int `json:"held"`             // deletions, new in this plan
+	Frozen  int `json:"frozen,omitempty"` // creations and changes that wait, new in this plan
+	Rows    int `json:"rows"`             // written, of every kind
+	Placed  int `json:"placed"`           // environments that got an engine
+	Moved   int `json:"moved,omitempty"`  // Applications that leave their engine
 }
 
 // Summary returns the changes of Applications as one sentence.
@@ -38,6 +40,9 @@ func (c Counts) Summary() string {
 		c.Deleted)
 	if c.Held > 0 {
 		s += fmt.Sprintf(", %d held", c.Held)
+	}
+	if c.Frozen > 0 {
+		s += fmt.Sprintf(", %d to wait for the end of a freeze", c.Frozen)
 	}
 	if c.Moved > 0 {
 		s += fmt.Sprintf(", %d to move", c.Moved)
@@ -56,7 +61,7 @@ func (e Engine) Counts() Counts {
 
 // Add counts one change.
 func (c *Counts) Add(a Action, k fleet.ObjectKind) {
-	if a != Hold {
+	if a != Hold && a != Freeze {
 		c.Rows++
 	}
 	if k != fleet.ObjectApplication {
@@ -73,6 +78,8 @@ func (c *Counts) Add(a Action, k fleet.ObjectKind) {
 		c.Held++
 	case Depart:
 		c.Moved++
+	case Freeze:
+		c.Frozen++
 	}
 }
 
@@ -83,6 +90,7 @@ func (c *Counts) Sum(other Counts) {
 	c.Deleted += other.Deleted
 	c.Held += other.Held
 	c.Moved += other.Moved
+	c.Frozen += other.Frozen
 	c.Rows += other.Rows
 }
 

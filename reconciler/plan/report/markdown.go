@@ -123,8 +123,11 @@ func changeLines(c Change) []string {
 		mark = "!"
 	}
 	head := mark + " " + string(c.Kind) + " " + c.Subject
-	if c.Action == Hold {
+	switch c.Action {
+	case Hold:
 		head = "# " + string(c.Kind) + " " + c.Subject + " held"
+	case Freeze:
+		head = "# " + string(c.Kind) + " " + c.Subject + " waits"
 	}
 	lines := []string{head}
 	if c.Note != "" {

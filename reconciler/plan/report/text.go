@@ -96,6 +96,10 @@ func holdLine(h mirror.Hold) string {
 	if h.Tenant == "" {
 		scope = "the fleet"
 	}
+	if h.Reason == mirror.HoldFrozen {
+		return fmt.Sprintf("%s held by a freeze of %s, as %s has %s: %s", Count(len(h.Items),
+			"Application"), scope, h.Revision.Short(), Plural(len(h.Items), "it", "them"), h.Message)
+	}
 	if len(h.Paths) == 0 {
 		return fmt.Sprintf("deletions held for %s, asked for by %s: %s (%s)", scope,
 			h.Revision.Short(), Count(len(h.Items), "Application"), h.Message)
@@ -222,12 +226,16 @@ func quota(u QuotaUse) string {
 	}, ", ")
 }
 
-var marks = map[Action]string{Create: "+", Update: "~", Delete: "-", Hold: "!", Depart: ">"}
+var marks = map[Action]string{Create: "+", Update: "~", Delete: "-", Hold: "!", Depart: ">",
+	Freeze: "="}
 
 func (t *textWriter) change(c Change) {
 	s := fmt.Sprintf("%s %-11s %s", marks[c.Action], c.Kind, c.Subject)
-	if c.Action == Hold {
+	switch c.Action {
+	case Hold:
 		s += "  held"
+	case Freeze:
+		s += "  waits"
 	}
 	t.line(4, s)
 	if c.Note != "" {

@@ -1,0 +1,333 @@
+package plan
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/reconciler/plan/report"
+)
+
+const (
+	checkoutFile = "tenants/acme/deployments/checkout.yaml"
+	cartFile     = "tenants/acme/deployments/cart.yaml"
+	weekend      = "  freezes: [{name: weekend, schedule: \"0 18 * * 5\", duration: 60h%s}]\n"
+	ofProd       = ", environmentSelector: {matchLabels: {tier: prod}}"
+)
+
+// frozenHouse is a fleet on a Friday at 19:00, one hour into a freeze of acme's prod.
+func frozenHouse(t *testing.T) *house {
+	h := newHouse(t)
+	h.apply(small().with("fleet/tenants/acme.yaml",
+		tenantFile("acme", fmt.Sprintf(weekend, ofProd))))
+	h.now = time.Date(2026, 11, 20, 19, 0, 0, 0, time.UTC)
+	return h
+}
+
+// monday is after the end of the freeze.
+func (h *house) monday() { h.now = time.Date(2026, 11, 23, 6, 0, 0, 0, time.UTC) }
+
+func (h *house) hashOf(subject string) string {
+	for k, r := range h.rows {
+		if k.Kind == fleet.ObjectApplication && !r.Unwanted &&
+			string(r.Deployment)+"@"+string(r.Environment) == subject {
+			return r.Manifest.Hash
+		}
+	}
+	return ""
+}
+
+// sorted returns the changes of Applications, sorted.
+func sorted(actions string) string {
+	lines := slices.DeleteFunc(strings.Split(actions, "\n"), func(l string) bool {
+		return !strings.Contains(l, "Application")
+	})
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}
+
+func TestAFreezeHoldsTheApplicationsOfItsEnvironments(t *testing.T) {
+	h := frozenHouse(t)
+	prod, staging := h.hashOf("checkout@prod"), h.hashOf("checkout@staging")
+	p := h.apply(h.files.edit(checkoutFile, "v1}", "v2}").
+		with("tenants/acme/deployments/new.yaml", deploymentFile("new", "acme/new",
+			"environments: [prod]", "")))
+	want := "freeze Application checkout@prod\nfreeze Application new@prod\n" +
+		"update Application checkout@staging"
+	if got := sorted(actions(p)); got != want {
+		t.Fatalf("%s\nwant\n%s", got, want)
+	}
+	if h.hashOf("checkout@prod") != prod || h.hashOf("checkout@staging") == staging ||
+		h.hashOf("new@prod") != "" {
+		t.Error("the rows are not those of the freeze")
+	}
+	if p.Counts.Frozen != 2 || p.Counts.Changed != 1 || p.Counts.Created != 0 {
+		t.Errorf("%+v", p.Counts)
+	}
+	if len(p.Holds) != 1 || p.Holds[0].Reason != mirror.HoldFrozen || p.Holds[0].Tenant != "acme" ||
+		len(p.Holds[0].Items) != 2 || !strings.Contains(p.Holds[0].Message, "2026-11-23 06:00 UTC") {
+		t.Errorf("%+v", p.Holds)
+	}
+	for _, c := range p.Rows {
+		if c.Action == report.Freeze && !strings.Contains(c.Note, "argosy release") {
+			t.Errorf("%s: %q", c.Subject, c.Note)
+		}
+	}
+	h.restart()
+	if h.w.Thaws(h.now) || !h.w.Freezes() {
+		t.Error("it thaws too early, or not at all")
+	}
+	if p := h.again(); len(p.Rows)+len(p.Holds)+len(p.Ended) > 0 {
+		t.Errorf("planned again, it changes %s", actions(p))
+	}
+	h.monday()
+	if !h.w.Thaws(h.now) {
+		t.Error("it does not thaw")
+	}
+	p = h.again()
+	want = "create Application new@prod\nupdate Application checkout@prod"
+	if got := sorted(actions(p)); got != want {
+		t.Errorf("%s\nwant\n%s", got, want)
+	}
+	if len(p.Ended) != 1 || len(p.Freed) != 1 || h.w.Freezes() {
+		t.Errorf("ended %v, freed %v", p.Ended, p.Freed)
+	}
+}
+
+// The rows after a freeze are those of a fleet that had none.
+func TestNothingIsLeftOfAFreeze(t *testing.T) {
+	h := frozenHouse(t)
+	changed := h.files.edit(checkoutFile, "acme/checkout", "acme/other").
+		with(cartFile, deploymentFile("cart", "acme/cart", "environments: [prod, staging]",
+			"  sync: {mode: manual}\n")).
+		without("tenants/acme/credentials/checkout.yaml")
+	h.apply(changed)
+	pl, _ := h.w.state.PlacementOf(fleet.ApplicationID{Tenant: "acme", Deployment: "checkout",
+		Environment: "prod"})
+	for k, r := range h.rows {
+		if k.Kind == fleet.ObjectRepository && k.Engine == pl.Engine && r.Unwanted {
+			t.Errorf("a Secret that a frozen Application needs goes: %s", k.Name)
+		}
+	}
+	h.restart()
+	h.monday()
+	h.again()
+	h.work()
+	fresh := newHouse(t)
+	fresh.apply(small().with("fleet/tenants/acme.yaml",
+		tenantFile("acme", fmt.Sprintf(weekend, ofProd))))
+	fresh.apply(changed)
+	fresh.work()
+	if got, want := h.desired(), fresh.desired(); !maps.Equal(got, want) {
+		t.Errorf("the rows are\n%v\nwant\n%v", got, want)
+	}
+}
+
+func TestAFreezeHoldsDeletions(t *testing.T) {
+	h := frozenHouse(t)
+	p := h.apply(h.files.without(checkoutFile))
+	if got := actions(p); !strings.Contains(got, "hold Application checkout@prod") ||
+		!strings.Contains(got, "delete Application checkout@staging") {
+		t.Fatal(got)
+	}
+	if p.Holds[0].Reason != mirror.HoldFrozen {
+		t.Errorf("%+v", p.Holds)
+	}
+	h.restart()
+	if p := h.again(); len(p.Rows) > 0 {
+		t.Errorf("planned again, it changes %s", actions(p))
+	}
+	h.monday()
+	if !h.w.Thaws(h.now) {
+		t.Error("it does not thaw")
+	}
+	if got := actions(h.again()); !strings.Contains(got, "delete Application checkout@prod") {
+		t.Error(got)
+	}
+}
+
+func TestAReleasePassesAFreezeOnceForItsContent(t *testing.T) {
+	h := frozenHouse(t)
+	was := h.hashOf("checkout@prod")
+	h.apply(h.files.edit(checkoutFile, "v1}", "v2}"))
+	held := revision(h.n)
+	early := func(r *Request) {
+		r.Approvals = []mirror.Approval{{Revision: held, At: h.now.Add(-time.Hour)}}
+	}
+	if p := h.again(early); len(p.Rows) > 0 {
+		t.Errorf("an earlier approval releases it: %s", actions(p))
+	}
+	// the same plan has the approval, and a later commit that changes the Application again
+	p := h.apply(h.files.edit(checkoutFile, "v2}", "v3}"), approve(h, held))
+	if h.hashOf("checkout@prod") != was {
+		t.Fatalf("an approval releases a later content: %s", actions(p))
+	}
+	second := revision(h.n)
+	if len(p.Holds) != 1 || p.Holds[0].Revision != second || len(p.Ended) != 1 {
+		t.Errorf("%+v, %v", p.Holds, p.Ended)
+	}
+	h.now = h.now.Add(time.Minute)
+	p = h.again(approve(h, second))
+	if got := actions(p); got != "update Application checkout@prod" || h.w.Freezes() {
+		t.Errorf("%s", got)
+	}
+	h.now = h.now.Add(time.Minute)
+	if got := actions(h.apply(h.files.edit(checkoutFile, "v3}", "v4}"))); !strings.Contains(got,
+		"freeze Application checkout@prod") {
+		t.Errorf("the release covers the next commit: %s", got)
+	}
+}
+
+func TestARevertedChangeIsNotHeld(t *testing.T) {
+	h := frozenHouse(t)
+	before := h.files
+	h.apply(h.files.edit(checkoutFile, "v1}", "v2}"))
+	p := h.apply(before)
+	if got := actions(p); got != "update Application checkout@staging" {
+		t.Error(got)
+	}
+	if len(p.Ended) != 1 || h.w.Freezes() {
+		t.Errorf("ended %v", p.Ended)
+	}
+}
+
+// Defaults, and variables and labels of environments, change Applications too.
+func TestAFreezeHoldsWhatOtherDeclarationsChange(t *testing.T) {
+	h := frozenHouse(t)
+	p := h.apply(h.files.with("tenants/acme/defaults.yaml", defaultsFile(
+		"  sync: {mode: manual}\n")))
+	got := actions(p)
+	for _, subject := range []string{"cart@prod", "checkout@prod"} {
+		if !strings.Contains(got, "freeze Application "+subject) {
+			t.Errorf("%s changes:\n%s", subject, got)
+		}
+	}
+	if !strings.Contains(got, "update Application checkout@staging") {
+		t.Error(got)
+	}
+}
+
+// A commit ends no freeze for its own changes. The next plan sees that the freeze is gone.
+func TestACommitThatRemovesAFreezeDoesNotPassIt(t *testing.T) {
+	h := frozenHouse(t)
+	p := h.apply(h.files.with("fleet/tenants/acme.yaml", tenantFile("acme", "")).
+		edit(checkoutFile, "v1}", "v2}"))
+	if !strings.Contains(actions(p), "freeze Application checkout@prod") {
+		t.Error(actions(p))
+	}
+	if !h.w.Thaws(h.now) {
+		t.Error("it does not thaw")
+	}
+	if got := actions(h.again()); got != "update Application checkout@prod" {
+		t.Error(got)
+	}
+}
+
+func TestAMoveWaitsForAFrozenChange(t *testing.T) {
+	h := frozenHouse(t)
+	h.apply(h.files.edit(checkoutFile, "v1}", "v2}"))
+	id := fleet.EnvironmentID{Tenant: "acme", Name: "prod"}
+	pl, _ := h.w.state.PlacementOf(fleet.ApplicationID{Tenant: "acme", Deployment: "checkout",
+		Environment: "prod"})
+	to := map[fleet.EngineName]fleet.EngineName{"eu-1": "eu-2", "eu-2": "eu-1"}[pl.Engine]
+	move := func(r *Request) {
+		r.Moves = map[fleet.SliceID]mirror.MoveRequest{id.Whole(): {Environment: id, To: to}}
+	}
+	p := h.again(move)
+	if why := p.Refused[id.Whole()]; !strings.Contains(why, "freeze weekend of tenant acme") {
+		t.Errorf("%q", why)
+	}
+	h.monday()
+	h.again()
+	if p := h.again(move); len(p.Begun) != 1 {
+		t.Errorf("%v", p.Refused)
+	}
+}
+
+func TestAFreezeHoldsNoMove(t *testing.T) {
+	h := frozenHouse(t)
+	id := fleet.EnvironmentID{Tenant: "acme", Name: "prod"}
+	pl, _ := h.w.state.PlacementOf(fleet.ApplicationID{Tenant: "acme", Deployment: "checkout",
+		Environment: "prod"})
+	to := map[fleet.EngineName]fleet.EngineName{"eu-1": "eu-2", "eu-2": "eu-1"}[pl.Engine]
+	p := h.again(func(r *Request) {
+		r.Moves = map[fleet.SliceID]mirror.MoveRequest{id.Whole(): {Environment: id, To: to}}
+	})
+	if len(p.Begun) != 1 || p.Counts.Frozen > 0 {
+		t.Errorf("%s, %v", actions(p), p.Refused)
+	}
+}
+
+// What a freeze held is lost with the mirror: nothing is written before its end.
+func TestALostMirrorWaitsForTheEndOfAFreeze(t *testing.T) {
+	h := frozenHouse(t)
+	snapshot := mirror.Snapshot{}
+	for _, pl := range h.w.state.Placements.Base() {
+		snapshot.Placements = append(snapshot.Placements, pl)
+	}
+	w, err := RestoreAppliedState(snapshot)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := h.files
+	h.w, h.files, h.rows = w, tree{}, map[fleet.ObjectKey]mirror.Row{}
+	p := h.apply(files)
+	if p.RevisionHold == nil || p.RevisionHold.Reason != mirror.HoldFrozen {
+		t.Fatalf("%+v, %s", p.RevisionHold, actions(p))
+	}
+	if !h.w.Freezes() || !h.w.Thaws(h.now) {
+		t.Error("nothing plans it again")
+	}
+	h.monday()
+	if p = h.apply(files); p.RevisionHold != nil || h.hashOf("checkout@prod") == "" {
+		t.Errorf("%+v, %s", p.RevisionHold, actions(p))
+	}
+}
+
+// Argo CD syncs no branch by itself meanwhile: the AppProject names the environments.
+func TestAFreezeKeepsArgoCDFromSyncing(t *testing.T) {
+	h := frozenHouse(t)
+	if got := h.windows(t); got != "0 18 * * 5 60h0m0s https://prod.example.com:6443" {
+		t.Error(got)
+	}
+	h.apply(h.files.edit("tenants/acme/environments/staging.yaml", "tier: dev", "tier: prod"))
+	if got := h.windows(t); !strings.Contains(got, "https://staging.example.com:6443") {
+		t.Errorf("a label does not change the windows: %s", got)
+	}
+	h.apply(h.files.with("fleet/fleet.yaml", fleetFile(fmt.Sprintf(weekend,
+		", kinds: [Changes, Deletions]"))).with("fleet/tenants/acme.yaml", tenantFile("acme", "")))
+	if got := h.windows(t); got != "" {
+		t.Errorf("a freeze without syncs has windows: %s", got)
+	}
+	h.apply(h.files.with("fleet/fleet.yaml", fleetFile(fmt.Sprintf(weekend, ", kinds: [Syncs]"))))
+	if got := h.windows(t); !strings.Contains(got, "prod") || !strings.Contains(got, "staging") {
+		t.Errorf("the fleet's freeze has no windows: %s", got)
+	}
+}
+
+// windows are the freezes of all AppProjects.
+func (h *house) windows(t *testing.T) string {
+	t.Helper()
+	var out []string
+	for k, r := range h.rows {
+		if k.Kind != fleet.ObjectProject || r.Unwanted {
+			continue
+		}
+		var of struct{ Spec fleet.Project }
+		unmarshal(t, r.Manifest.Body, &of)
+		for _, w := range of.Spec.Freezes {
+			for _, c := range w.Clusters {
+				server, _, _ := strings.Cut(c.Server, "?")
+				out = append(out, fmt.Sprintf("%s %s %s", w.Schedule, time.Duration(w.Duration),
+					server))
+			}
+		}
+	}
+	slices.Sort(out)
+	return strings.Join(out, "\n")
+}
