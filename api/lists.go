@@ -112,6 +112,10 @@ type (
 		ByTenant
 		ByName
 	}
+	freezesIn struct {
+		Paging
+		ByTenant
+	}
 	holdsIn struct {
 		Paging
 		ByTenant
@@ -168,6 +172,10 @@ func (in *movesIn) query() (view.Filter, view.Page) {
 func (in *problemsIn) query() (view.Filter, view.Page) {
 	return view.Filter{Tenant: in.Tenant, Name: in.Name}, in.page()
 }
+func (in *freezesIn) query() (view.Filter, view.Page) {
+	return view.Filter{Tenant: in.Tenant}, in.page()
+}
+
 func (in *holdsIn) query() (view.Filter, view.Page) {
 	return view.Filter{Tenant: in.Tenant, Revision: in.Revision}, in.page()
 }
@@ -232,6 +240,7 @@ func (s *Server) registerLists() {
 		"Recorded commits of the config repo, newest first (platform)", s.reader.Revisions,
 		s.platformOnly)
 	list[problemsIn](s, "problems", "Problems of the config repo, by file", s.reader.Problems)
+	list[freezesIn](s, "freezes", "Freezes with their next or present window", s.freezes)
 	list[holdsIn](s, "holds", "Held changes, which wait for a release", s.reader.Holds)
 }
 

@@ -57,6 +57,10 @@ type Inventory interface {
 	// the platform in scope only.
 	Unproven(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
 		[]view.Unproven, string, error)
+	// Freezes match Filter.Tenant: the fleet's, which every tenant sees, then those of tenants.
+	// They have no time at which they are active.
+	Freezes(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
+		[]view.Freeze, string, error)
 }
 
 // History lists past events, and held changes.

@@ -22,8 +22,8 @@ var (
 func freezes(of string) field {
 	return field{
 		name: "freezes",
-		doc: "Recurring periods in which merged changes to environments of " + of + " wait, until " +
-			"the end or until `argosy release` (`docs/freezes.md`).",
+		doc: "Recurring periods in which merged changes to environments of " + of +
+			" wait, until the end or until `argosy release` (`docs/freezes.md`).",
 		value: listOf(object(
 			field{name: "name", doc: "The name, for people.", example: "weekend", required: true,
 				value: textOf(formatName)},
@@ -39,12 +39,14 @@ func freezes(of string) field {
 				value: value{shape: shapeDuration, least: int64(time.Minute),
 					most: int64(2160 * time.Hour)}},
 			field{
-				name: "timeZone", doc: "The time zone of `schedule`, by its name in the IANA database.",
+				name:    "timeZone",
+				doc:     "The time zone of `schedule`, by its name in the IANA database.",
 				example: "Europe/Berlin", fallback: "UTC", value: textOf(formatTimeZone)},
 			field{
-				name: "environmentSelector",
-				doc:  "Selects environments by label. Left out: all.", example: "{matchLabels: {tier: prod}}",
-				value: selector("Label keys and exact values; all must match.", "{tier: prod}")},
+				name:    "environmentSelector",
+				doc:     "Selects environments by label. Left out: all.",
+				example: "{matchLabels: {tier: prod}}",
+				value:   selector("Label keys and exact values; all must match.", "{tier: prod}")},
 			field{
 				name: "kinds",
 				doc: "What waits. `Changes`: Applications that declarations create or change. " +

@@ -8,7 +8,7 @@ type Freeze struct {
 	Name     string   `json:"name"`               // unique among the freezes of the declaration
 	Schedule string   `json:"schedule"`           // when it begins: cron, five fields
 	Duration Duration `json:"duration"`           // 1m..2160h
-	TimeZone string   `json:"timeZone,omitempty"` // of Schedule, as in the IANA database; default UTC
+	TimeZone string   `json:"timeZone,omitempty"` // of Schedule, in the IANA database; default UTC
 	// environments by their labels; nil: all
 	EnvironmentSelector *LabelSelector `json:"environmentSelector,omitempty"`
 	Kinds               []FreezeKind   `json:"kinds,omitempty"`  // empty: all

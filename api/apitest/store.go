@@ -32,6 +32,7 @@ type Mirror struct {
 	Engines      []view.Engine
 	Orphans      []view.Orphan
 	Unproven     []view.Unproven
+	Freezes      []view.Freeze
 	Owners       []view.Owner
 	Operations   []mirror.Operation
 	Moves        []view.Move
@@ -246,6 +247,16 @@ func (s *Store) Unproven(_ context.Context, _ view.Scope, f view.Filter,
 		func(v view.Unproven) bool {
 			return is(f.Engine, v.Engine) && is(f.Tenant, v.Tenant) &&
 				is(f.Environment, v.Environment)
+		}, p)
+}
+
+// Freezes lists freezes.
+func (s *Store) Freezes(_ context.Context, sc view.Scope, f view.Filter,
+	p view.Page) ([]view.Freeze, string, error) {
+	return listing(s, func(m *Mirror) []view.Freeze { return m.Freezes },
+		func(v view.Freeze) string { return string(v.Tenant) + "/" + v.Name },
+		func(v view.Freeze) bool {
+			return v.Tenant == "" || is(sc.Tenant, v.Tenant) && is(f.Tenant, v.Tenant)
 		}, p)
 }
 

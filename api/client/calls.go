@@ -115,6 +115,12 @@ func (l lists) Unproven(ctx context.Context, f view.Filter, limit int) ([]view.U
 	return all[view.Unproven](ctx, l.conn, "unproven", f, limit)
 }
 
+// Freezes lists the freezes of the fleet and of tenants.
+func (l lists) Freezes(ctx context.Context, f view.Filter, limit int) ([]view.Freeze,
+	error) {
+	return all[view.Freeze](ctx, l.conn, "freezes", f, limit)
+}
+
 // Owners lists the names of owners and their pinned accounts.
 func (l lists) Owners(ctx context.Context, f view.Filter, limit int) ([]view.Owner, error) {
 	return all[view.Owner](ctx, l.conn, "owners", f, limit)

@@ -19,7 +19,8 @@ func releaseCommand(a *app) *cobra.Command {
 		Use:   "release REVISION",
 		Short: "Release the held changes of a revision, exactly as `get holds` lists them",
 		Long: "The guards hold a change with too many deletions, an empty source or a rewritten\n" +
-			"history. A release is bound to the revision and recorded with your token's name.\n" +
+			"history, and a freeze holds the changes to its environments. A release is bound to\n" +
+			"the revision and recorded with your token's name.\n" +
 			"REVISION is a commit id of the config repo, in full or at least its first 7\n" +
 			"digits.",
 		Example: "  argosy get holds\n  argosy release 4f1c9e2a --note 'planned: team x has left'",

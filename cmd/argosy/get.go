@@ -121,6 +121,11 @@ var resources = []resource{
 	{plural: "orphans", aliases: []string{"orphan"}, filters: []string{"tenant", "engine"},
 		about: "every live object is declared",
 		list:  lister((*client.Client).Orphans, orphanName, orphanColumns)},
+	{plural: "freezes", aliases: []string{"freeze"}, filters: []string{"tenant"},
+		about: "neither the Fleet nor a Tenant declares freezes",
+		list: lister((*client.Client).Freezes, func(v view.Freeze) string {
+			return freezeOwner(v) + "/" + v.Name
+		}, freezeColumns)},
 	{plural: "unproven", filters: []string{"tenant", "environment", "engine"},
 		about: "no engine or cluster is forgotten, or all its objects are proven gone",
 		list: lister((*client.Client).Unproven, func(v view.Unproven) string {

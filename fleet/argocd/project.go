@@ -106,7 +106,8 @@ func syncWindow(f fleet.FreezeWindow, on fleet.EngineName) (*v1alpha1.SyncWindow
 	w := &v1alpha1.SyncWindow{Kind: "deny", Schedule: f.Schedule, TimeZone: f.TimeZone,
 		Duration: time.Duration(f.Duration).String(), ManualSync: true}
 	for _, d := range f.Clusters {
-		if err := exactDestination("syncWindows.clusters", d, on, fleet.EnvironmentID{}); err != nil {
+		if err := exactDestination("syncWindows.clusters", d, on,
+			fleet.EnvironmentID{}); err != nil {
 			return nil, err
 		}
 		w.Clusters = append(w.Clusters, d.Server)

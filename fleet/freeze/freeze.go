@@ -96,8 +96,8 @@ func compile(f fleet.Freeze) (s schedule, err error) {
 	return s, nil
 }
 
-// Active reports whether a freeze is active, and when it ends. One that cannot be read is active
-// for an hour more each time: it holds changes rather than letting them pass.
+// Active reports whether a freeze is active, and when it ends. An unreadable freeze, as after a
+// downgrade, is active for an hour more each time: it holds changes rather than letting them pass.
 func Active(f fleet.Freeze, now time.Time) (until time.Time, active bool) {
 	s, err := compile(f)
 	if err != nil {

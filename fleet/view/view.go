@@ -69,6 +69,20 @@ type Orphan struct {
 	RemovedAt   *time.Time            `json:"removedAt,omitempty"` // when the removal was decided
 }
 
+// Freeze is a recurring period in which merged changes wait.
+type Freeze struct {
+	Tenant              fleet.TenantName   `json:"tenant,omitempty"` // absent: of the fleet
+	Name                string             `json:"name"`
+	Schedule            string             `json:"schedule"`
+	Duration            fleet.Duration     `json:"duration"`
+	TimeZone            string             `json:"timeZone"`
+	EnvironmentSelector string             `json:"environmentSelector,omitempty"` // absent: all
+	Kinds               []fleet.FreezeKind `json:"kinds"`
+	Reason              string             `json:"reason,omitempty"`
+	Until               *time.Time         `json:"until,omitempty"` // absent: it is not active
+	Next                *time.Time         `json:"next,omitempty"`  // when it begins next
+}
+
 // Unproven is an object whose deletion is not proven, since a person has forgotten the engine or
 // the cluster that had it (ADR 0065). It stays listed until a read of the returned engine or a
 // person proves that it is gone.

@@ -113,7 +113,7 @@ func (o *outcome) round(limits *effective.Limits) (err error) {
 	o.diff, err = diff.Compute(diff.Input{
 		Applied: s, Declared: o.declared, Placed: o.placed, Verdicts: verdicts,
 		Explained: explained,
-		Revision:  r.Revision, Now: r.Now, Renderer: o.render, ArgoCD: r.ArgoCD,
+		Revision:  r.Revision, Now: r.Now, Freezes: o.freezes, Renderer: o.render, ArgoCD: r.ArgoCD,
 	})
 	if err != nil {
 		return err

@@ -69,8 +69,9 @@ func TestAFreezeHoldsTheApplicationsOfItsEnvironments(t *testing.T) {
 	if p.Counts.Frozen != 2 || p.Counts.Changed != 1 || p.Counts.Created != 0 {
 		t.Errorf("%+v", p.Counts)
 	}
-	if len(p.Holds) != 1 || p.Holds[0].Reason != mirror.HoldFrozen || p.Holds[0].Tenant != "acme" ||
-		len(p.Holds[0].Items) != 2 || !strings.Contains(p.Holds[0].Message, "2026-11-23 06:00 UTC") {
+	if len(p.Holds) != 1 || p.Holds[0].Reason != mirror.HoldFrozen ||
+		p.Holds[0].Tenant != "acme" || len(p.Holds[0].Items) != 2 ||
+		!strings.Contains(p.Holds[0].Message, "2026-11-23 06:00 UTC") {
 		t.Errorf("%+v", p.Holds)
 	}
 	for _, c := range p.Rows {
@@ -176,6 +177,10 @@ func TestAReleasePassesAFreezeOnceForItsContent(t *testing.T) {
 	if got := actions(p); got != "update Application checkout@prod" || h.w.Freezes() {
 		t.Errorf("%s", got)
 	}
+	// Argo CD would sync it at the end of the freeze only
+	if len(p.Syncs) != 1 || p.Syncs[0].Deployment != "checkout" || p.Syncs[0].Revision != "v3" {
+		t.Errorf("%+v", p.Syncs)
+	}
 	h.now = h.now.Add(time.Minute)
 	if got := actions(h.apply(h.files.edit(checkoutFile, "v3}", "v4}"))); !strings.Contains(got,
 		"freeze Application checkout@prod") {
@@ -263,7 +268,7 @@ func TestAFreezeHoldsNoMove(t *testing.T) {
 	}
 }
 
-// What a freeze held is lost with the mirror: nothing is written before its end.
+// The changes that a freeze held are lost with the mirror: nothing is written before its end.
 func TestALostMirrorWaitsForTheEndOfAFreeze(t *testing.T) {
 	h := frozenHouse(t)
 	snapshot := mirror.Snapshot{}

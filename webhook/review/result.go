@@ -409,8 +409,8 @@ func (r result) holds(p *page, d detail) {
 			report.Plural(len(h.Items), "it", "them") + " go: " +
 			code("argosy release "+string(h.Revision)) + "."
 		if h.Reason == mirror.HoldFrozen {
-			text = report.Count(len(h.Items), "Application") + ": " + words(h.Message) + ". To let " +
-				report.Plural(len(h.Items), "it", "them") + " pass: " +
+			text = report.Count(len(h.Items), "Application") + ": " + words(h.Message) +
+				". To let " + report.Plural(len(h.Items), "it", "them") + " pass: " +
 				code("argosy release "+string(h.Revision)) + "."
 		}
 		if n := len(h.Paths); n > 0 {

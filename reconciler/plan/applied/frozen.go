@@ -21,8 +21,8 @@ func (s *State) Freezes(now time.Time) *freeze.Calendar {
 
 // Thawing returns the changes that no freeze holds any more; true: since a person has released
 // them. It costs what freezes hold.
-func (s *State) Thawing(c *freeze.Calendar, approvals []mirror.Approval) map[fleet.ApplicationID]bool {
-	var out map[fleet.ApplicationID]bool
+func (s *State) Thawing(c *freeze.Calendar,
+	approvals []mirror.Approval) (out map[fleet.ApplicationID]bool) {
 	for id, f := range s.Frozen.Base() {
 		released := reviews.Approved(approvals, f.Revision, f.Since)
 		env := s.Catalog.Environment(id.In())

@@ -65,11 +65,12 @@ func (h Held) Span() reviews.Span { return reviews.Span{Base: h.Base, Head: h.Re
 type Frozen struct {
 	Application fleet.ApplicationID `json:"application"`
 	Key         fleet.ObjectKey     `json:"key"`
-	Hash        string              `json:"hash"`            // of the manifest that waits
-	Revision    fleet.Revision      `json:"revision"`        // that brought the manifest
-	Since       time.Time           `json:"since"`           // when it was first held
-	Scope       fleet.TenantName    `json:"scope,omitempty"` // whose freeze it is; empty: the fleet's
-	Why         string              `json:"why"`
+	Hash        string              `json:"hash"`     // of the manifest that waits
+	Revision    fleet.Revision      `json:"revision"` // that brought the manifest
+	Since       time.Time           `json:"since"`    // when it was first held
+	// whose freeze it is; empty: the fleet's
+	Scope fleet.TenantName `json:"scope,omitempty"`
+	Why   string           `json:"why"`
 	// what the Application uses as it is; RepoURLs is empty unless it exists
 	RepoURLs fleet.RepoURLs `json:"repoURLs,omitempty"`
 	Use

@@ -193,8 +193,8 @@ func project(
 	return p
 }
 
-// windows returns the freezes that keep an engine's Argo CD from syncing environments of a tenant by
-// itself.
+// windows returns the freezes that keep an engine's Argo CD from syncing environments of a tenant
+// by itself.
 func windows(view *catalog.View, tenant *fleet.Declaration, t fleet.TenantName,
 	environments []fleet.EnvironmentName) (out []fleet.FreezeWindow) {
 	all := view.Fleet().Freezes

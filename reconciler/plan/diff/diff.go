@@ -8,6 +8,7 @@ import (
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/catalog"
 	"argosy.dev/argosy/fleet/engine"
+	"argosy.dev/argosy/fleet/freeze"
 	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/reconciler/plan/applied"
 	"argosy.dev/argosy/reconciler/plan/effective"
@@ -25,6 +26,7 @@ type Input struct {
 	Explained []applied.Held // earlier holds with a new message
 	Revision  fleet.Revision
 	Now       time.Time
+	Freezes   *freeze.Calendar
 	Renderer  engine.Renderer
 	ArgoCD    map[fleet.EngineName]string // known versions
 }

@@ -22,7 +22,8 @@ func (p *phase) freeze(a place.Application) error {
 	was, before := p.Frozen.Get(a.ID)
 	sync, synced := p.SyncHolds.Get(a.ID)
 	p.keep(a)
-	target, _ := a.Deployment.TargetIn(p.after.Environment(a.ID.In()), p.after.Defaults(a.ID.Tenant))
+	target, _ := a.Deployment.TargetIn(p.after.Environment(a.ID.In()),
+		p.after.Defaults(a.ID.Tenant))
 	o, next, err := p.object(a.Key, a.ID, a.Deployment, p.UseOf(a.Key, target))
 	if o.Application == nil || err != nil {
 		return err

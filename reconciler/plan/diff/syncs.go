@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strings"
 
 	"argosy.dev/argosy/fleet"
@@ -35,8 +36,9 @@ func (p *phase) endSyncHold(id fleet.ApplicationID) {
 	}
 }
 
-// requestSyncs asks for the syncs of new SyncRuns.
+// requestSyncs asks for the syncs of new SyncRuns, and of changes that a person has released.
 func (p *phase) requestSyncs() {
+	p.syncReleased()
 	for _, run := range p.Placed.SyncRuns {
 		var missing, unknown []string
 		for _, id := range run.Unknown {
@@ -62,6 +64,35 @@ func (p *phase) requestSyncs() {
 				": no engine serves the environment",
 				"add a SyncRun of another name when it is placed")
 		}
+	}
+}
+
+// syncReleased asks for the sync of each Application that a person has released from a freeze which
+// keeps Argo CD from syncing it by itself. A range of versions is synced at the end of the freeze.
+func (p *phase) syncReleased() {
+	for _, a := range p.Placed.Wanted {
+		c, changes := p.out.Rows[a.Key]
+		env := p.after.Environment(a.ID.In())
+		if !a.Passes || !changes || env == nil || p.Freezes == nil {
+			continue
+		}
+		target, _ := a.Deployment.TargetIn(env, p.after.Defaults(a.ID.Tenant))
+		_, held := p.Freezes.Holds(fleet.FreezeSyncs, a.ID.Tenant, env.Labels)
+		ranges := slices.ContainsFunc(target.Sources, func(s fleet.Source) bool {
+			return fleet.IsVersionRange(s.TargetRevision)
+		})
+		if !held || ranges || !target.Sync.Automated {
+			continue
+		}
+		was := p.Frozen.Base()[a.ID]
+		name := fleet.SyncRunName("release-" + was.Revision.Short())
+		p.out.Syncs = append(p.out.Syncs, mirror.SyncRequest{
+			ID: fmt.Sprintf("%s/%s/%s@%s:%.8s", a.ID.Tenant, name, a.ID.Deployment,
+				a.ID.Environment, c.Row.Manifest.Hash),
+			Key: a.Key, Tenant: a.ID.Tenant, Environment: a.ID.Environment,
+			Deployment: a.ID.Deployment, SyncRun: name, Prune: target.Sync.Prune,
+			Revision: fleet.TargetRevisions(target.Sources), State: mirror.OperationPending,
+		})
 	}
 }
 

@@ -69,6 +69,7 @@ func (p placer) freezes(a *Application, from fleet.EngineName) (held bool) {
 	env := p.after.Environment(a.ID.In())
 	// a release does not cover what a later commit makes of the Application
 	released := p.Thawing[a.ID] && p.Applied.Catalog.Deployment(a.ID.Deployed()) == a.Deployment
+	a.Passes = released
 	if released || p.synced[a.ID] || p.Freezes == nil || env == nil {
 		return false
 	}

@@ -92,6 +92,7 @@ type Application struct {
 	Use        applied.Use
 	Freed      bool        // its deletion was held, and is no longer wanted
 	Freeze     freeze.Hold // of Frozen
+	Passes     bool        // a person has released it from a freeze
 }
 
 // Unwanted is an existing Application that no declaration asks for any more.

@@ -97,8 +97,9 @@ func holdLine(h mirror.Hold) string {
 		scope = "the fleet"
 	}
 	if h.Reason == mirror.HoldFrozen {
-		return fmt.Sprintf("%s held by a freeze of %s, as %s has %s: %s", Count(len(h.Items),
-			"Application"), scope, h.Revision.Short(), Plural(len(h.Items), "it", "them"), h.Message)
+		return fmt.Sprintf("%s held by a freeze of %s, as %s has %s: %s",
+			Count(len(h.Items), "Application"), scope, h.Revision.Short(),
+			Plural(len(h.Items), "it", "them"), h.Message)
 	}
 	if len(h.Paths) == 0 {
 		return fmt.Sprintf("deletions held for %s, asked for by %s: %s (%s)", scope,
