@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"time"
 
 	"argosy.dev/argosy/fleet/engine"
 )
@@ -18,7 +19,8 @@ const probeProject = engine.ProbeName
 var _ engine.Prober = (*Engine)(nil)
 
 // RequestProbe asks the application-controller to refresh the probe, and creates the probe if it is
-// missing, with one server-side apply. An Application of that name that others created stays
+// missing, with one server-side apply. A repeated request reaches a controller that has failed to
+// write its answer to an earlier one. An Application of that name that others created stays
 // unchanged: the apply conflicts with the owner of its project.
 func (e *Engine) RequestProbe(ctx context.Context) error {
 	if err := e.ready(); err != nil {
@@ -26,8 +28,9 @@ func (e *Engine) RequestProbe(ctx context.Context) error {
 	}
 	body, err := json.Marshal(map[string]any{"apiVersion": applications.apiVersion,
 		"kind": applications.kind, "metadata": map[string]any{"name": engine.ProbeName,
-			"annotations": map[string]any{annotationRefresh: "normal"},
-			"labels":      map[string]any{labelProbe: "true"}},
+			"annotations": map[string]any{annotationRefresh: "normal",
+				annotationProbed: time.Now().UTC().Format(time.RFC3339Nano)},
+			"labels": map[string]any{labelProbe: "true"}},
 		"spec": map[string]any{"project": probeProject,
 			"destination": map[string]any{"server": ownServer, "namespace": engine.ProbeName},
 			"source": map[string]any{"repoURL": "https://" + engine.ProbeName + ".invalid",
@@ -40,6 +43,10 @@ func (e *Engine) RequestProbe(ctx context.Context) error {
 		query: url.Values{"fieldManager": {fieldManager}}}, nil)
 	return e.probeError(err)
 }
+
+// annotationProbed makes each request a change: Argo CD queues an Application that changes, and
+// would not notice a request that is repeated.
+const annotationProbed = "argosy.dev/probed"
 
 // labelProbe marks the probe, which has no label of our objects and no tenant.
 const labelProbe = "argosy.dev/probe"

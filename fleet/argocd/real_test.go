@@ -362,7 +362,14 @@ func (w *argoLab) showsThatItWorks() {
 		w.Error("a stopped application-controller answers")
 	}
 	w.argo.Controller.Resume()
-	w.until("the probe is answered again", answered)
+	late := time.Now()
+	w.until("the probe is answered again", func() bool {
+		if time.Since(late) > 20*time.Second { // as workers do
+			late = time.Now()
+			ask()
+		}
+		return answered()
+	})
 	for _, live := range w.e.Inventory() {
 		if live.Key.Name == engine.ProbeName {
 			w.Errorf("the probe counts as %+v", live)

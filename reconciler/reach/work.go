@@ -32,6 +32,7 @@ type Work struct {
 	limits WorkLimits
 	asked  time.Time // of the last refresh
 	open   bool      // it has no answer yet
+	again  time.Time // of its last request
 	late   []time.Duration
 	lateAt time.Time     // first late answer of late
 	slow   time.Duration // the last answer later than Stuck, unless one in time came after it
@@ -66,7 +67,17 @@ func (w *Work) Due(now time.Time) bool {
 func (w *Work) Open() bool { return w.open }
 
 // Asked records that a refresh was requested.
-func (w *Work) Asked(now time.Time) { w.asked, w.open = now, true }
+func (w *Work) Asked(now time.Time) { w.asked, w.again, w.open = now, now, true }
+
+// AskAgain reports whether the caller must repeat the request for a refresh that has no answer:
+// Argo CD does not repeat an answer that it failed to write. The answer is due as before.
+func (w *Work) AskAgain(now time.Time) bool {
+	due := w.open && now.Sub(w.again) >= w.limits.Every
+	if due {
+		w.again = now
+	}
+	return due
+}
 
 // Abandon drops the requested refresh: while the engine cannot be reached, a missing answer proves
 // nothing. The next refresh is due at once.

@@ -89,8 +89,11 @@ func (p *prober) probe(ctx context.Context, target engine.Prober) error {
 			defer end()
 			return target.RequestProbe(ctx) // the answer is due as before
 		}
-		if err != nil || !answered {
+		if err != nil {
 			return err
+		}
+		if !answered {
+			return p.askAgain(ctx, target)
 		}
 		p.mu.Lock()
 		took := p.work.Answered(time.Now())
@@ -118,6 +121,19 @@ func (p *prober) probe(ctx context.Context, target engine.Prober) error {
 	}
 	p.work.Asked(asked)
 	return nil
+}
+
+// askAgain requests a refresh again whose answer is late.
+func (p *prober) askAgain(ctx context.Context, target engine.Prober) error {
+	p.mu.Lock()
+	due := p.work.AskAgain(time.Now())
+	p.mu.Unlock()
+	if !due || !p.lease.Valid() {
+		return nil
+	}
+	ctx, end := p.lease.Writing(ctx)
+	defer end()
+	return target.RequestProbe(ctx)
 }
 
 // judge publishes a changed state.
