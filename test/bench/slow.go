@@ -62,7 +62,6 @@ func slow(ctx context.Context, o options) (f *report.Figure, err error) {
 		openRevisions)}
 	f.Add(report.Against("push to API server, p99", "ms",
 		report.Sample{percentile(n.slow.all, 99)}, report.Sample{percentile(n.fast.all, 99)}, 1.05))
-	f.Add(report.Against("  each change, pair by pair", "ms", n.slow.all, n.fast.all, 1.05))
 	f.Add(report.Against("  p99 of each block", "ms", n.slow.p99, n.fast.p99, 0))
 	f.Add(report.Against("  median of each block", "ms", n.slow.median, n.fast.median, 0))
 	f.Add(report.Against("CPU of the control plane", "ms", n.slow.cpu, n.fast.cpu, 0))
