@@ -60,7 +60,7 @@ func agentCommand(a *app) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(agentTokenCommand(a), agentRevoke(a), agentJoin(a), agentManifest(a),
-		agentRun(a), releaseDeletionsCommand(a),
+		agentRun(a), releaseDeletionsCommand(a), agentHoldCommand(a),
 		renamed("approve-deletions", "release-deletions"))
 	return cmd
 }

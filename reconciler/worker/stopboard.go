@@ -37,6 +37,7 @@ type StopBoard struct {
 	noted    map[fleet.EngineName][]mirror.Stop // unreadable notes on engines
 	ends     map[stopPlace]mirror.StopEnd       // the latest of each place
 	stops    []mirror.Stop                      // in force: recorded and lost
+	held     bool                               // see Hold
 	loaded   bool
 	readAt   time.Time // begin of the last successful read
 	changed  chan struct{}
@@ -140,6 +141,18 @@ func (b *StopBoard) missing() []mirror.Stop {
 		missing = append(missing, stop)
 	}
 	return missing
+}
+
+// Hold forbids every write of this process from now on, beside all stops, or ends that. It is the
+// word of the admin of an agent's cluster: no store records it.
+func (b *StopBoard) Hold(held bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if held == b.held {
+		return
+	}
+	b.held = held
+	b.recomputeLocked(true)
 }
 
 // Wake makes the board read the stops.
@@ -291,7 +304,7 @@ func (b *StopBoard) Stopped(engine fleet.EngineName) func(fleet.TenantName) bool
 	return func(tenant fleet.TenantName) bool {
 		b.mu.RLock()
 		defer b.mu.RUnlock()
-		return !b.knownLocked() || len(b.noted[engine]) > 0 ||
+		return b.held || !b.knownLocked() || len(b.noted[engine]) > 0 ||
 			slices.ContainsFunc(b.stops, func(s mirror.Stop) bool {
 				return covers(s, engine, tenant)
 			})

@@ -56,6 +56,47 @@ func (s *stopList) set(err error, stops ...mirror.Stop) {
 	s.stops, s.err = stops, err
 }
 
+// The admin of an agent's cluster holds it: that is no stop, and no stop's end ends it.
+func TestAHoldForbidsEveryWriteBesideTheStops(t *testing.T) {
+	b, from := NewStopBoard(), &stopList{}
+	stopped := b.Stopped("eu-1")
+	refresh := func() {
+		t.Helper()
+		if err := b.refresh(t.Context(), from); err != nil {
+			t.Fatal(err)
+		}
+	}
+	refresh()
+	if stopped("acme") {
+		t.Error("stopped without a stop")
+	}
+	changed := b.Changed()
+	b.Hold(true)
+	select {
+	case <-changed:
+	default:
+		t.Error("no worker learns of the hold")
+	}
+	from.set(nil, mirror.Stop{Scope: mirror.StopTenant, Name: "globex", At: time.Now()})
+	refresh()
+	from.set(nil)
+	from.ends = []mirror.StopEnd{{Scope: mirror.StopTenant, Name: "globex", At: time.Now()}}
+	refresh()
+	if !stopped("acme") || !stopped("globex") || len(b.missing()) > 0 {
+		t.Error("the end of a stop ends the hold")
+	}
+	changed = b.Changed()
+	b.Hold(false)
+	select {
+	case <-changed:
+	default:
+		t.Error("no worker learns of the end of the hold")
+	}
+	if stopped("acme") || stopped("globex") {
+		t.Error("stopped after the end of the hold")
+	}
+}
+
 func TestStopsCoverTheirScope(t *testing.T) {
 	for name, c := range map[string]struct {
 		stop mirror.Stop

@@ -27,8 +27,8 @@ func TestAFreezeHoldsAnEnvironmentUntilItEnds(t *testing.T) {
 	repo := f.Apps["acme/storefront"]
 	push := func(text string) {
 		t.Helper()
-		_, err := repo.Commit(t.Context(), text, map[string]string{"frosty/config.yaml": "apiVersion: " +
-			"v1\nkind: ConfigMap\nmetadata: {name: frosty}\ndata: {text: " + text + "}\n"})
+		_, err := repo.Commit(t.Context(), text, map[string]string{"frosty/config.yaml": "api" +
+			"Version: v1\nkind: ConfigMap\nmetadata: {name: frosty}\ndata: {text: " + text + "}\n"})
 		check(t, err)
 	}
 	declare := func(limit int) string {
@@ -92,8 +92,8 @@ func TestAFreezeHoldsAnEnvironmentUntilItEnds(t *testing.T) {
 	push("cold")
 	f.refresh(t, "frosty")
 	eventually(t, "Argo CD sees the branch", func() string {
-		status, _, _ := nestedString(f.live(t, "eu-1", "acme", "frosty", "staging"), "status", "sync",
-			"status")
+		status, _, _ := nestedString(f.live(t, "eu-1", "acme", "frosty", "staging"), "status",
+			"sync", "status")
 		if status != "OutOfSync" {
 			return status
 		}

@@ -4,6 +4,7 @@
 package agentruntime
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -68,6 +69,7 @@ type Agent struct {
 	hello  agent.Hello           // of the last session
 	read   bool                  // a complete snapshot was read
 	target *edge.DeletionLimiter // the worker's present target
+	hold   *edge.Hold            // as last read; nil: it never was
 }
 
 // rowPoll is how often the worker reads its rows, which are in memory, when nothing wakes it.
@@ -95,6 +97,7 @@ func New(c Config) (*Agent, error) {
 		Wake: a.wake, Stepped: a.manager.Stepped, Rotated: a.manager.Rotated,
 		Stopped: a.stopsReceived, Opened: a.opened, Held: a.held, Local: a.local,
 	})
+	a.stops.Hold(true) // until it is known that the cluster's admin does not hold the agent
 	a.own = newOwn(a)
 	a.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "argosy_agent_report_waiting",
@@ -117,6 +120,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	if err := a.identify(ctx); err != nil {
 		return err
 	}
+	all.Go(func() { a.followHold(ctx) })
 	all.Go(func() { a.followStops(ctx) })
 	all.Go(func() { a.manager.Run(ctx) })
 	all.Go(func() { a.own.run(ctx) })
@@ -176,6 +180,54 @@ func (a *Agent) followStops(ctx context.Context) {
 	case <-a.stopsKnown:
 		a.stops.Run(ctx, edge.StopsOf(a.follower), a.log)
 	}
+}
+
+// holdPoll is how often the agent reads whether the cluster's admin holds its writes.
+const holdPoll = 3 * time.Second
+
+// followHold obeys the holds of the cluster's admin. Nothing is written before the first read. If a
+// later read fails, the last known hold stays in force until its end.
+func (a *Agent) followHold(ctx context.Context) {
+	store := edge.ConfigMapStore(a.kube, a.c.Namespace, edge.DeletionsName)
+	failing, shown := false, ""
+	for {
+		h, err := edge.ReadHold(ctx, store)
+		switch {
+		case err == nil:
+			a.mu.Lock()
+			a.hold = &h
+			a.mu.Unlock()
+		case ctx.Err() != nil:
+			return
+		case !failing:
+			a.log.Warn("failed to read whether the cluster's admin holds the agent", "error", err)
+		}
+		failing = err != nil
+		why, held := a.heldByAdmin()
+		a.stops.Hold(held)
+		if why != shown {
+			shown = why
+			a.follower.ReportLocal()
+			a.log.Info("the hold of the cluster's admin has changed", "now",
+				cmp.Or(why, "there is none"))
+		}
+		if !pacing.Sleep(ctx, holdPoll) {
+			return
+		}
+	}
+}
+
+// heldByAdmin reports whether the cluster's admin forbids every write, and why.
+func (a *Agent) heldByAdmin() (why string, held bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case a.hold == nil:
+		return "", true // unknown
+	case a.hold.Active(time.Now()):
+		return a.hold.String(), true
+	}
+	return "", false
 }
 
 // ready waits for the first complete snapshot and starts the worker then.
@@ -335,11 +387,13 @@ func (a *Agent) held(key fleet.ObjectKey) (string, bool) {
 
 // local is the state that only the cluster knows.
 func (a *Agent) local() edge.Local {
+	var local edge.Local
+	local.Hold, _ = a.heldByAdmin()
 	target := a.limited()
 	if target == nil {
-		return edge.Local{}
+		return local
 	}
-	local := edge.Local{Held: target.Held()}
+	local.Held = target.Held()
 	if target.Synced() {
 		local.Inventory = target.Inventory()
 	}

@@ -27,6 +27,7 @@ import (
 type Local struct {
 	Inventory []engine.Live // our objects on the cluster; nil before the first read
 	Held      int           // number of held deletions
+	Hold      string        // why the cluster's admin forbids every write; or ""
 }
 
 // FollowerConfig configures a Follower. Nil callbacks are skipped.

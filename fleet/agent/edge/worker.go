@@ -239,6 +239,9 @@ func (f *Follower) ReportEngine(_ context.Context, lease mirror.Lease,
 	return nil
 }
 
+// ReportLocal queues the agent's status after a change of Local.
+func (f *Follower) ReportLocal() { f.reportStatus() }
+
 // reportStatus queues the agent's status, once there is one.
 func (f *Follower) reportStatus() {
 	var local Local
@@ -253,6 +256,9 @@ func (f *Follower) reportStatus() {
 	s := agent.AgentStatus{Reachable: f.report.Reachable, Message: f.report.Message,
 		Unfit: f.report.Unfit, ArgoCD: f.report.ArgoCD, Version: f.Version,
 		HeldDeletions: local.Held}
+	if local.Hold != "" {
+		s.Message = strings.TrimSuffix(local.Hold+"; "+s.Message, "; ")
+	}
 	if work := f.report.Work; !work.Since.IsZero() {
 		s.Work = &work
 	}
