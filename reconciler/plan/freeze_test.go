@@ -75,7 +75,7 @@ func TestAFreezeHoldsTheApplicationsOfItsEnvironments(t *testing.T) {
 		t.Errorf("%+v", p.Holds)
 	}
 	for _, c := range p.Rows {
-		if c.Action == report.Freeze && !strings.Contains(c.Note, "argosy release") {
+		if c.Action == report.Freeze && !strings.Contains(c.Note, "lasts until") {
 			t.Errorf("%s: %q", c.Subject, c.Note)
 		}
 	}

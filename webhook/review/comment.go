@@ -903,7 +903,7 @@ func (c *comment) after(p *page) {
 	}
 	for _, h := range c.f.Plan.Holds {
 		if h.Reason == mirror.HoldFrozen {
-			parts = append(parts, prose(upper(h.Message)+": what waits follows then, or after")+" "+
+			parts = append(parts, prose(upper(h.Message)+": the changes that wait follow then, or after")+" "+
 				tick("argosy release")+" of the merge commit.")
 		}
 	}

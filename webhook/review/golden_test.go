@@ -174,6 +174,10 @@ var scenarios = map[string]func(t *testing.T) Facts{
 			"spec:\n  defaults: {sync: {prune: false}}\n"))
 		return f
 	},
+	"frozen": func(t *testing.T) Facts {
+		f, _ := inFreeze(t)
+		return f
+	},
 	"moved": func(t *testing.T) Facts {
 		f, _ := bump(t)
 		r := *f.Plan

@@ -187,6 +187,15 @@ func bump(t testing.TB) (Facts, *plan.Plan) {
 		"v1.5.0"))
 }
 
+// inFreeze is bump during a freeze of acme.
+func inFreeze(t testing.TB) (Facts, *plan.Plan) {
+	before := appliedFleet()
+	before["fleet/tenants/acme.yaml"] += "  freezes: [{name: noon, schedule: \"0 11 * * *\", " +
+		"duration: 3h, reason: lunch}]\n"
+	return planned(t, before, before.edit("tenants/acme/deployments/checkout.yaml", "v1.4.0",
+		"v1.5.0"))
+}
+
 // purge is a pull request whose deletions the guards hold.
 func purge(t testing.TB) (Facts, *plan.Plan) {
 	before := appliedFleet().jobs(12)

@@ -425,7 +425,12 @@ func (r result) holds(p *page, d detail) {
 	if len(list) == 0 && r.counts()[waits] > 0 {
 		list = append(list, "`argosy get holds` lists them, and `argosy release` lets them go.")
 	}
-	if len(list) > 0 {
+	switch others := slices.ContainsFunc(r.m.Holds, func(h mirror.Hold) bool {
+		return h.Reason != mirror.HoldFrozen
+	}); {
+	case len(list) > 0 && !others && len(r.m.Holds) > 0:
+		p.para("**Held until the freeze ends, or until somebody lets it go**")
+	case len(list) > 0:
 		p.para("**Held until somebody lets it go**")
 	}
 	p.items(list, d.list)

@@ -81,6 +81,19 @@ var results = map[string]func(t *testing.T) (Facts, []forge.Outcome){
 			"Deployment checkout: ImagePullBackOff for registry.example.com/checkout:v1.5.0"
 		return f, outcomes
 	},
+	"merged-frozen": func(t *testing.T) (Facts, []forge.Outcome) {
+		f, outcomes := mergedOf(t, func(t testing.TB) (Facts, []mirror.Effect) {
+			f, p := inFreeze(t)
+			return f, p.Effects()
+		})
+		hold := f.Plan.Holds[0]
+		hold.Revision = merge
+		o := application(t, f, outcomes, "prod")
+		o.Held, o.Hash = true, "the hash before"
+		hold.Items = []fleet.ObjectKey{o.Key}
+		f.Merge.Holds = []mirror.Hold{hold}
+		return f, outcomes
+	},
 	"merged-deletions-held": func(t *testing.T) (Facts, []forge.Outcome) {
 		f, outcomes := mergedOf(t, purged)
 		hold := mirror.Hold{Revision: merge, Reason: mirror.HoldDeletions, Tenant: "acme",

@@ -81,5 +81,5 @@ func (p *phase) thaw() {
 // frozenNote explains a change that waits.
 func (p *phase) frozenNote(id fleet.ApplicationID) string {
 	f, _ := p.Frozen.Get(id)
-	return "it waits, since " + f.Why + ", or for argosy release " + f.Revision.Short()
+	return f.Why
 }

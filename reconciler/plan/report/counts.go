@@ -42,7 +42,7 @@ func (c Counts) Summary() string {
 		s += fmt.Sprintf(", %d held", c.Held)
 	}
 	if c.Frozen > 0 {
-		s += fmt.Sprintf(", %d to wait for the end of a freeze", c.Frozen)
+		s += fmt.Sprintf(", %d held by a freeze", c.Frozen)
 	}
 	if c.Moved > 0 {
 		s += fmt.Sprintf(", %d to move", c.Moved)
