@@ -20,10 +20,10 @@ func agentHoldCommand(a *app) *cobra.Command {
 		Use:   "hold",
 		Short: "Keep the agent from writing until a time, or show or end that",
 		Args:  exactly(),
-		Long: "The admin of a cluster behind an agent says \"not now\": from a few seconds later until\n" +
-			"the given time the agent changes nothing, whatever the control plane asks for. The\n" +
-			"workloads and their Argo CD run on, and the control plane shows the hold and its\n" +
-			"reason. What waited is applied when the hold ends.",
+		Long: "For the admin of a cluster behind an agent: from a few seconds later until the given\n" +
+			"time, the agent changes nothing, whatever the control plane asks for. The workloads\n" +
+			"and their Argo CD run on, and the control plane shows the hold and its reason. The\n" +
+			"agent applies the waiting changes when the hold ends.",
 		Example: "  argosy agent hold --until 2026-12-24T06:00:00Z --reason 'stocktaking'\n" +
 			"  argosy agent hold --until 8h --kubeconfig edge.kubeconfig\n" +
 			"  argosy agent hold\n" +

@@ -66,10 +66,11 @@ func TestAHoldThatIsNoneIsRefused(t *testing.T) {
 	}
 }
 
-// A hold that nobody can read neither ends nor begins one.
+// An unreadable hold neither ends nor begins one.
 func TestAnUnreadableHoldIsAnError(t *testing.T) {
 	ctx, store := t.Context(), newObjectStore()
-	if _, err := store.Save(ctx, map[string][]byte{holdUntilKey: []byte("tomorrow")}, ""); err != nil {
+	if _, err := store.Save(ctx, map[string][]byte{holdUntilKey: []byte("tomorrow")},
+		""); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := ReadHold(ctx, store); err == nil || !strings.Contains(err.Error(),
