@@ -62,3 +62,29 @@ func TestFreezesAreListedForTheirReaders(t *testing.T) {
 		}
 	}
 }
+
+// The pull request whose content is there is done, although a freeze holds a later change of it.
+func TestAFrozenApplicationHasTheStateOfItsPresentContent(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	ctx := t.Context()
+	frozen := application("eu-1", "acme", "frozen", "prod", "v1")
+	deleted := application("eu-1", "acme", "deleted", "prod", "v1")
+	keys := []fleet.ObjectKey{frozen.Key, deleted.Key}
+	must(s.Plans.Record(ctx, hold(t, s, "reconciler"), step(0, 1, func(r *mirror.Record) {
+		r.Declarations = []fleet.Declaration{tenantDeclaration("acme")}
+		r.Rows, r.Held = []mirror.Row{frozen, deleted}, keys
+		r.Holds = []mirror.Hold{
+			{Revision: revision(1), Reason: mirror.HoldFrozen, Tenant: "acme",
+				Items: keys[:1], Message: "a freeze", Since: time.Now()},
+			{Revision: revision(1), Reason: mirror.HoldDeletions, Tenant: "acme",
+				Items: keys[1:], Message: "too many", Since: time.Now()}}
+	})))(t)
+	got := must(s.Views.Outcomes(ctx, keys))(t)
+	if got[0].Held || got[0].Apply != mirror.ApplyPending {
+		t.Errorf("the frozen one: %+v", got[0])
+	}
+	if !got[1].Held || got[1].Apply != mirror.ApplyHeld {
+		t.Errorf("the held deletion: %+v", got[1])
+	}
+}

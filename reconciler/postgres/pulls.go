@@ -162,6 +162,8 @@ func (s *Views) Outcomes(ctx context.Context, keys []fleet.ObjectKey) ([]forge.O
 	return all, wrap(err, "outcomes of %d objects", len(keys))
 }
 
+// sqlOutcomes is the state of objects. An object that a freeze holds has the state of its present
+// row: a pull request whose content is there is done, although a later change waits.
 const sqlOutcomes = `
 	SELECT d.engine IS NOT NULL, coalesce(d.absent, false), coalesce(d.held, false), coalesce(d.revision, ''), coalesce(d.hash, ''),
 		CASE WHEN d.engine IS NULL THEN '' ELSE ` + sqlApply + ` END,
@@ -174,7 +176,10 @@ const sqlOutcomes = `
 			OR s.observed_at <= s.acked_at AND s.acked_at > now() - $4::interval), false),
 		CASE WHEN d.kind = 'Application' THEN ` + sqlSilent + ` END
 	FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY AS k (engine, kind, name, n)
-	LEFT JOIN desired d ON d.engine = k.engine AND d.kind = k.kind AND d.name = k.name
+	LEFT JOIN LATERAL (
+		SELECT q.engine, q.kind, q.name, q.tenant, q.environment, q.revision, q.hash, q.absent, q.seq, q.held AND NOT EXISTS (
+			SELECT FROM holds h WHERE h.reason = 'frozen' AND h.items @> jsonb_build_array(jsonb_build_object('engine', q.engine, 'kind', q.kind, 'name', q.name))) AS held
+		FROM desired q WHERE q.engine = k.engine AND q.kind = k.kind AND q.name = k.name OFFSET 0) d ON true
 	LEFT JOIN status s ON s.engine = d.engine AND s.kind = d.kind AND s.name = d.name
 	LEFT JOIN reach r ON r.engine = d.engine AND r.tenant = d.tenant AND r.environment = d.environment
 	ORDER BY k.n`
