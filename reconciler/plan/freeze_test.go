@@ -268,6 +268,31 @@ func TestAFreezeHoldsNoMove(t *testing.T) {
 	}
 }
 
+// An engine that is gone loses its environments during a freeze too, since nothing of them changes;
+// one with a change that waits stays.
+func TestAnEvacuationGoesOnInAFreeze(t *testing.T) {
+	id := fleet.EnvironmentID{Tenant: "acme", Name: "prod"}
+	for _, waits := range []bool{false, true} {
+		h := frozenHouse(t)
+		if waits {
+			h.apply(h.files.edit(checkoutFile, "v1}", "v2}"))
+		}
+		pl, _ := h.w.state.PlacementOf(fleet.ApplicationID{Tenant: "acme", Deployment: "checkout",
+			Environment: "prod"})
+		p := h.again(func(r *Request) {
+			r.Evacuated = []fleet.EngineName{pl.Engine}
+			r.Moves = map[fleet.SliceID]mirror.MoveRequest{id.Whole(): {Environment: id,
+				Evacuates: true}}
+		})
+		why := p.Refused[id.Whole()]
+		created := strings.Count(actions(p), "create Application")
+		if waits != strings.Contains(why, "freeze weekend") || waits == (created == 2) ||
+			p.Counts.Frozen > 0 {
+			t.Errorf("with a change that waits: %v: %q\n%s", waits, why, actions(p))
+		}
+	}
+}
+
 // The changes that a freeze held are lost with the mirror: nothing is written before its end.
 func TestALostMirrorWaitsForTheEndOfAFreeze(t *testing.T) {
 	h := frozenHouse(t)

@@ -11,6 +11,11 @@ import (
 
 // classify sorts the touched Applications into wanted and unwanted ones.
 func (p placer) classify() error {
+	for _, m := range p.out.Begun {
+		for _, id := range m.Applications {
+			p.moving[id] = true
+		}
+	}
 	touched := slices.SortedFunc(maps.Keys(p.applications), applied.CompareApplications)
 	p.out.Wanted = make([]Application, 0, len(touched)) // nearly all touched ones are wanted
 	for _, id := range touched {
@@ -35,7 +40,7 @@ func (p placer) application(id fleet.ApplicationID, wanted bool) error {
 	if wanted {
 		dep := p.after.Deployment(id.Deployed())
 		a := Application{ID: id, Key: key, Deployment: dep, Freed: held}
-		if p.freezes(&a, pl.From) {
+		if p.freezes(&a) {
 			p.out.Frozen = append(p.out.Frozen, a)
 			return nil
 		}
@@ -61,16 +66,12 @@ func (p placer) application(id fleet.ApplicationID, wanted bool) error {
 // freezes reports whether a freeze holds the Application as it is, and sets which. No freeze holds
 // an Application that moves: it has the same manifest on its new engine. Nor does one hold what a
 // SyncRun does to the automation: a person asked for that sync.
-func (p placer) freezes(a *Application, from fleet.EngineName) (held bool) {
-	_, exists := p.Rows.Get(a.Key)
-	if _, leaves := p.Rows.Get(applied.ApplicationKey(from, a.ID)); leaves && !exists {
-		return false
-	}
+func (p placer) freezes(a *Application) (held bool) {
 	env := p.after.Environment(a.ID.In())
 	// a release does not cover what a later commit makes of the Application
 	released := p.Thawing[a.ID] && p.Applied.Catalog.Deployment(a.ID.Deployed()) == a.Deployment
 	a.Passes = released
-	if released || p.synced[a.ID] || p.Freezes == nil || env == nil {
+	if released || p.synced[a.ID] || p.moving[a.ID] || p.Freezes == nil || env == nil {
 		return false
 	}
 	a.Freeze, held = p.Freezes.Holds(fleet.FreezeChanges, a.ID.Tenant, env.Labels)

@@ -108,6 +108,9 @@ func (p placer) stranded(id fleet.SliceID, from fleet.EngineName) (
 				"restore its file", h.Application)
 		}
 	}
+	if all := p.waiting(id); len(all) > 0 {
+		return nil, all[0]
+	}
 	for _, dep := range p.deploymentsIn(id) {
 		app := applied.ApplicationID(dep, id.In())
 		if _, exists := p.Rows.Get(applied.ApplicationKey(from, app)); exists {

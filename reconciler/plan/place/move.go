@@ -265,18 +265,26 @@ func (p placer) departing(id fleet.SliceID, from fleet.EngineName,
 		}
 		all = append(all, app)
 	}
-	p.Frozen.Each(func(app fleet.ApplicationID, f applied.Frozen) {
-		if app.In() == id.In() && id.Holds(app) {
-			reasons = append(reasons, fmt.Sprintf("a change of %s waits, since %s: repeat the move "+
-				"then, or run argosy release %s", app, f.Why, f.Revision.Short()))
-		}
-	})
+	reasons = append(reasons, p.waiting(id)...)
 	reasons = append(reasons, deletions[onEngine{id, ""}]...)
 	// the old engine deletes the workload while the new one would create it
 	reasons = append(reasons, deletions[onEngine{id, from}]...)
 	slices.Sort(reasons)
 	slices.SortFunc(all, applied.CompareApplications)
 	return all, slices.Compact(reasons)
+}
+
+// waiting returns the changes that a freeze holds in a slice, sorted. Another engine would render
+// the Application with its change.
+func (p placer) waiting(id fleet.SliceID) (all []string) {
+	p.Frozen.Each(func(app fleet.ApplicationID, f applied.Frozen) {
+		if app.In() == id.In() && id.Holds(app) {
+			all = append(all, fmt.Sprintf("a change of %s waits, since %s: repeat this then, or "+
+				"run argosy release %s", app, f.Why, f.Revision.Short()))
+		}
+	})
+	slices.Sort(all)
+	return all
 }
 
 // onEngine is a slice on one engine; on any engine if there is none.

@@ -115,6 +115,7 @@ func Compute(in Input) (*Result, error) {
 		},
 		applications: map[fleet.ApplicationID]bool{},
 		synced:       map[fleet.ApplicationID]bool{},
+		moving:       map[fleet.ApplicationID]bool{},
 		shared:       applied.SharedRepositories(in.Declared.Fleet),
 		joinable:     map[fleet.EnvironmentID]bool{},
 		arriving:     map[fleet.EngineName]int{},
@@ -147,6 +148,7 @@ type scope struct {
 	out          *Result
 	applications map[fleet.ApplicationID]bool // touched; whether wanted
 	synced       map[fleet.ApplicationID]bool // touched by a SyncRun alone
+	moving       map[fleet.ApplicationID]bool // begin to move
 	shrunk       []fleet.EnvironmentID        // have fewer Applications from now on
 	shared       applied.Scopes               // repositories that the platform shares
 	reshared     bool                         // they change
