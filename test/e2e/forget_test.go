@@ -13,8 +13,8 @@ import (
 )
 
 // us-1 is lost for good: it is evacuated and forgotten, and its declaration is removed. The objects
-// that were on it are listed as unproven. It comes back all the same, and Argosy freezes and removes
-// its Application of staging, without a word to the workload.
+// that were on it are listed as unproven. It comes back all the same, and Argosy freezes and
+// removes its Application of staging, and touches no workload.
 func TestAForgottenEngineThatReturnsProvesItsObjectsGone(t *testing.T) {
 	f := platform.use(t)
 	f.allHealthy(t)
@@ -36,7 +36,8 @@ func TestAForgottenEngineThatReturnsProvesItsObjectsGone(t *testing.T) {
 	moves := func(id string, to fleet.EngineName) {
 		t.Helper()
 		eventually(t, id+" may move to "+string(to), func() string {
-			out, errs, code := f.argosy(t, "move", "environment", id, "--to", string(to), "--dry-run")
+			out, errs, code := f.argosy(t, "move", "environment", id, "--to", string(to),
+				"--dry-run")
 			return map[bool]string{true: out + errs}[code != 0]
 		})
 		f.must(t, "move", "environment", id, "--to", string(to), "--watch")
