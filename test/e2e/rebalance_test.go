@@ -14,9 +14,9 @@ import (
 var accepts = flag.Bool("rebalance.accept", false,
 	"wait for the proposal of a rebalance, accept it, and wait until it is done (10 min)")
 
-// A real Argo CD of version 3.5 reports its load, for which us-1 has little capacity: an environment
-// has to leave it for eu-1, without a Pod of its workload touched. The controller of 2.14 on eu-1
-// does not report its CPU: the engine counts by its Applications and gives nothing.
+// A real Argo CD of version 3.5 reports its load, for which us-1 has little capacity: an
+// environment has to leave it for eu-1, without a Pod of its workload touched. The controller of
+// 2.14 on eu-1 does not report its CPU: the engine counts by its Applications and gives nothing.
 func TestTheMeasuredLoadOfARealArgoCDIsRebalanced(t *testing.T) {
 	f := platform.use(t)
 	f.allHealthy(t)
