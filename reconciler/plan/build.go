@@ -10,7 +10,6 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/catalog"
-	"argosy.dev/argosy/fleet/freeze"
 	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/fleet/placement"
 	"argosy.dev/argosy/reconciler/plan/applied"
@@ -70,13 +69,7 @@ func (o *outcome) unknownFreeze() string {
 		return ""
 	}
 	after := o.declared.After
-	c := freeze.At(o.request.Now, o.declared.Fleet.Freezes,
-		func(t fleet.TenantName) []fleet.Freeze {
-			if d := after.Tenant(t); d != nil {
-				return d.Tenant.Freezes
-			}
-			return nil
-		})
+	c := applied.FreezesOf(&after.View, o.request.Now)
 	for _, t := range after.Tenants() {
 		for _, id := range after.EnvironmentsOf(t) {
 			h, held := c.Holds(fleet.FreezeChanges, t, after.Environment(id).Labels)

@@ -4,19 +4,34 @@ import (
 	"time"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/catalog"
 	"argosy.dev/argosy/fleet/freeze"
 	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/reconciler/plan/reviews"
 )
 
-// Freezes returns the freezes of the applied declarations that are active at a time.
-func (s *State) Freezes(now time.Time) *freeze.Calendar {
-	return freeze.At(now, s.Catalog.Fleet().Freezes, func(t fleet.TenantName) []fleet.Freeze {
-		if d := s.Catalog.Tenant(t); d != nil {
+// FreezesOf returns the freezes of declarations that are active at a time.
+func FreezesOf(view *catalog.View, now time.Time) *freeze.Calendar {
+	return freeze.At(now, view.Fleet().Freezes, func(t fleet.TenantName) []fleet.Freeze {
+		if d := view.Tenant(t); d != nil {
 			return d.Tenant.Freezes
 		}
 		return nil
 	})
+}
+
+// Freezes returns the freezes of the applied declarations that are active at a time.
+func (s *State) Freezes(now time.Time) *freeze.Calendar { return FreezesOf(&s.Catalog.View, now) }
+
+// HeldBy returns the freeze that holds a kind of change to an Application of an environment in
+// effect.
+func (s *State) HeldBy(c *freeze.Calendar, k fleet.FreezeKind, id fleet.ApplicationID) (
+	h freeze.Hold, held bool) {
+	env := s.Catalog.Environment(id.In())
+	if env == nil {
+		return h, false
+	}
+	return c.Holds(k, id.Tenant, env.Labels)
 }
 
 // Thawing returns the changes that no freeze holds any more; true: since a person has released
@@ -25,12 +40,7 @@ func (s *State) Thawing(c *freeze.Calendar,
 	approvals []mirror.Approval) (out map[fleet.ApplicationID]bool) {
 	for id, f := range s.Frozen.Base() {
 		released := reviews.Approved(approvals, f.Revision, f.Since)
-		env := s.Catalog.Environment(id.In())
-		if env == nil {
-			Set(&out, id, released)
-			continue
-		}
-		if _, still := c.Holds(fleet.FreezeChanges, id.Tenant, env.Labels); released || !still {
+		if _, still := s.HeldBy(c, fleet.FreezeChanges, id); released || !still {
 			Set(&out, id, released)
 		}
 	}
@@ -50,11 +60,10 @@ func (s *State) Thaws(now time.Time) bool {
 		return true
 	}
 	for id, h := range s.Held.Base() {
-		env := s.Catalog.Environment(id.In())
-		if h.Reason != mirror.HoldFrozen || env == nil {
+		if h.Reason != mirror.HoldFrozen || s.Catalog.Environment(id.In()) == nil {
 			continue
 		}
-		if _, still := c.Holds(fleet.FreezeDeletions, id.Tenant, env.Labels); !still {
+		if _, still := s.HeldBy(c, fleet.FreezeDeletions, id); !still {
 			return true
 		}
 	}

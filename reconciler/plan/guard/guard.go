@@ -87,11 +87,10 @@ func Judge(
 
 // frozen returns the freeze that holds the deletion of an Application.
 func (r Request) frozen(s *applied.State, id fleet.ApplicationID) (freeze.Hold, bool) {
-	env := s.Catalog.Environment(id.In())
-	if r.Freezes == nil || env == nil {
+	if r.Freezes == nil {
 		return freeze.Hold{}, false
 	}
-	return r.Freezes.Holds(fleet.FreezeDeletions, id.Tenant, env.Labels)
+	return s.HeldBy(r.Freezes, fleet.FreezeDeletions, id)
 }
 
 type judge struct {
