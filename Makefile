@@ -49,9 +49,9 @@ load-moves: ## move an environment with APPLICATIONS (default 50) from a real Ar
 	@scripts/parts.sh git postgres lab argocd-2.14 argocd-3.5
 	$(GO) test ./test/e2e -v -timeout 0 -run TestAnEnvironmentWithManyApplications -move.applications=$(or $(APPLICATIONS),50)
 
-load-rebalance: ## rebalance the measured load of a real Argo CD: propose, accept and move (10 min)
+load-rebalance: ## rebalance the measured load of a real Argo CD: propose, accept and move (6 min)
 	@scripts/parts.sh git postgres lab argocd-2.14 argocd-3.5
-	$(GO) test ./test/e2e -v -timeout 0 -run TestTheMeasuredLoad -rebalance.accept
+	$(GO) test ./test/e2e -v -timeout 0 -run TestTheMeasuredLoad -rebalance
 
 load-remedies: ## let a real Argo CD get stuck ROUNDS (default 3) times, and measure how long until it works again
 	@scripts/parts.sh git postgres lab argocd-2.14 argocd-3.5
