@@ -188,6 +188,9 @@ func (s *Server) movable(ctx context.Context, id fleet.EnvironmentID, to fleet.E
 	if e, err = s.deciding.Explain(ctx, scope, id); err != nil {
 		return e, s.answer(ctx, subjectf("environment %s", id), err)
 	}
+	if to == fleet.AgentEngine(id) { // no Engine declares it
+		return e, nil
+	}
 	if _, err := single(ctx, s.deciding.Engines, scope, view.Filter{Engine: to}); err != nil {
 		return e, s.answer(ctx, subjectf("engine %s", to), err)
 	}

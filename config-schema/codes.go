@@ -150,8 +150,9 @@ func planCodes() map[string]string {
 			"its last good state.",
 		"engine-in-use": "The engine still serves environments or holds objects: it cannot " +
 			"be removed, nor become another Argo CD.",
-		"environment-in-use": "The environment still has Applications: its agent cannot join or " +
-			"leave, and neither its mode nor its Argo CD can change. During a move, or while an " +
+		"environment-in-use": "The environment still has Applications. A warning: a change between " +
+			"`cluster` and `agent` waits until they have moved. An error: neither the mode nor " +
+			"the Argo CD of its agent can change under them. During a move, or while an " +
 			"Application of it is being deleted, neither can the address of its cluster.",
 		"wave-in-slices": "A deployment with a wave is in an environment that is split into slices: " +
 			"no worker has all of its Applications.",

@@ -25,6 +25,19 @@ type AgentSpec struct {
 	ApplicationNamespaces []string `json:"applicationNamespaces,omitempty"`
 }
 
+// OwnCluster reports whether the environment deploys to itself and no engine reaches it. Both
+// connections are in effect while its Applications move from one to the other.
+func (s *EnvironmentSpec) OwnCluster() bool { return s.Agent != nil && s.Cluster == nil }
+
+// ReachedBy reports whether an engine has a connection to the environment: the engine of its own
+// agent, or any other one by the address of its cluster.
+func (s *EnvironmentSpec) ReachedBy(engine EngineName) bool {
+	if engine.OfEnvironment() {
+		return s.Agent != nil
+	}
+	return s.Cluster != nil
+}
+
 // Autonomous reports whether the cluster's own Applications are the truth. Argosy deploys nothing
 // to it.
 func (a *AgentSpec) Autonomous() bool { return a != nil && a.Mode == AgentAutonomous }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"argosy.dev/argosy/fleet"
@@ -145,6 +146,30 @@ func (d *drainer) step(ctx context.Context, at *basis, engine fleet.EngineName) 
 	return n, d.Store.SetDrain(ctx, engine, now)
 }
 
+// awaitAgents leaves the environments on the engine whose own agent, to which they would move, has
+// not joined: a request would be refused, and refused ones stop a drain.
+func (d *drainer) awaitAgents(ctx context.Context, out *placement.Outcome) error {
+	moves := out.Moves[:0:0]
+	for _, m := range out.Moves {
+		var unfit []string
+		if m.To.OfEnvironment() {
+			var err error
+			if unfit, err = d.Store.UnfitAgents(ctx, mirror.MoveRequest{Environment: m.Environment,
+				Slice: m.Slice, To: m.To}); err != nil {
+				return err
+			}
+		}
+		if len(unfit) == 0 {
+			moves = append(moves, m)
+			continue
+		}
+		out.Left = append(out.Left, placement.Left{Environment: m.Environment, Slice: m.Slice,
+			Engine: m.From, Applications: m.Applications, Reason: strings.Join(unfit, "; ")})
+	}
+	out.Moves = moves
+	return nil
+}
+
 // request simulates the drain and requests its first moves.
 func (d *drainer) request(ctx context.Context, at *basis, c placement.Change,
 	f mirror.DrainFacts, now mirror.Drain, allowed int, churn fleet.Churn) (int, mirror.Drain,
@@ -158,6 +183,9 @@ func (d *drainer) request(ctx context.Context, at *basis, c placement.Change,
 		return at.state.Simulate(c, unready)
 	})
 	if err != nil {
+		return 0, now, err
+	}
+	if err := d.awaitAgents(ctx, &out); err != nil {
 		return 0, now, err
 	}
 	next := drain.Next(out, f, allowed)

@@ -403,6 +403,21 @@ func TestMisplacedEnvironmentsMoveByThemselves(t *testing.T) {
 	})
 }
 
+// Without an agent there, no request is made: three refused ones would stop the others' moves.
+func TestAnEnvironmentAwaitsItsAgentBeforeItMovesToItsOwnCluster(t *testing.T) {
+	d := newDrained(t, 3, 2, "{atOnce: 1, perHour: 100}, misplaced: Move")
+	d.start("a", options{})
+	d.ready()
+	path := "tenants/acme/environments/e01.yaml"
+	d.commit("e01 gets an agent", map[string]string{path: document("ManagedEnvironment", "e01",
+		"agent: {}\n  namespaces: [acme-web]\n  region: eu")})
+	d.reaches(mirror.DrainWaiting, "misplaced environments: acme/e01: engine acme.e01 is behind an "+
+		"agent, and none has joined: make a token with argosy agent token create acme/e01")
+	if n := d.moveRequests(); n != 0 {
+		t.Errorf("%d moves were requested", n)
+	}
+}
+
 // Environments that have moved stay where they are. A move under way ends, or a person undoes it.
 func TestAnEngineThatIsActiveAgainEndsTheMovesUnderWay(t *testing.T) {
 	d := newDrained(t, 10, 2, "{atOnce: 10, perHour: 100}")

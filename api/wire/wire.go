@@ -107,7 +107,7 @@ type MoveRequest struct {
 	Environment fleet.EnvironmentName `json:"environment" maxLength:"63" pattern:"^[a-z0-9-]+$"`
 	Slice       fleet.Slice           `json:"slice,omitempty" maxLength:"6" pattern:"^[01]*$" doc:"Of a split environment: the slice that moves"`
 	Split       bool                  `json:"split,omitempty" doc:"Split the environment, or the slice, in halves; the second half moves"`
-	To          fleet.EngineName      `json:"to" maxLength:"63" pattern:"^[a-z0-9-]+$"`
+	To          fleet.EngineName      `json:"to" maxLength:"63" pattern:"^[a-z0-9.-]+$"`
 	Note        string                `json:"note,omitempty" maxLength:"1024" doc:"Why, for those who read it later"`
 	DryRun      bool                  `json:"dryRun,omitempty" doc:"Record the reasons against the move, or what it would do, as the operation's message, and move nothing"`
 }

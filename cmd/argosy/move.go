@@ -41,6 +41,7 @@ func moveEnvironmentCommand(a *app) *cobra.Command {
 			"leaving, the command undoes the move, until the first Application has left.",
 		Example: "  argosy move environment acme/prod-eu --to eu-2 --dry-run\n" +
 			"  argosy move environment acme/prod-eu --to eu-2 --note 'eu-1 is drained' --watch\n" +
+			"  argosy move environment acme/edge --to acme.edge    # to its own agent\n" +
 			"  argosy describe move acme/prod-eu",
 		Args: exactly("TENANT/ENVIRONMENT"),
 	}

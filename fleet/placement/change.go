@@ -55,6 +55,7 @@ type Served struct {
 	Item
 	Engine  fleet.EngineName // "": it waits for one
 	Fixed   string           // why it cannot leave its engine, or ""
+	Own     fleet.EngineName // its own cluster, where its declaration wants it; "": anywhere
 	Unready int              // Applications that are not Synced and Healthy
 	// Misplaced: its engine violates a constraint
 	Misplaced bool
@@ -280,6 +281,10 @@ func (m *simulation) evacuate() {
 			m.leave(e, e.Fixed)
 			continue
 		}
+		if e.Own != "" {
+			m.depart(e, e.Own)
+			continue
+		}
 		m.place(e, (*round).least)
 	}
 }
@@ -424,11 +429,7 @@ func CloneConflict(repository string) string {
 
 func (m *simulation) move(e *Served, to int) {
 	target := m.engines[to].Name
-	m.moves = append(m.moves, Move{Environment: e.Environment, Slice: e.Slice, From: e.Engine,
-		To: target, Applications: e.Applications, Unready: e.Unready})
-	if from := m.index(e.Engine); from >= 0 {
-		m.carry(from, without(m.engines[from].Load, e.Item))
-	}
+	m.depart(e, target)
 	m.carry(to, with(m.engines[to].Load, e.Item))
 	for _, repository := range e.Reads {
 		m.arrive(arrival{target, repository}, e.Environment.Tenant, true)
@@ -439,7 +440,16 @@ func (m *simulation) move(e *Served, to int) {
 	for _, name := range e.Adopts {
 		m.names[arrival{target, name}] = true
 	}
-	e.Engine = target
+}
+
+// depart takes an environment off its engine.
+func (m *simulation) depart(e *Served, to fleet.EngineName) {
+	m.moves = append(m.moves, Move{Environment: e.Environment, Slice: e.Slice, From: e.Engine,
+		To: to, Applications: e.Applications, Unready: e.Unready})
+	if from := m.index(e.Engine); from >= 0 {
+		m.carry(from, without(m.engines[from].Load, e.Item))
+	}
+	e.Engine = to
 }
 
 func with(l fleet.EngineLoad, i Item) fleet.EngineLoad {

@@ -132,8 +132,6 @@ func TestAnAutonomousEnvironmentHasNoObjects(t *testing.T) {
 func TestAnEnvironmentInUseKeepsItsConnection(t *testing.T) {
 	cluster := environmentFile("edge", "eu", "tier: plant", "app, other")
 	for name, c := range map[string]struct{ before, after, field, after2 string }{
-		"cluster to agent": {cluster, edgeFile("{}"), "spec.agent", "acme.edge"},
-		"agent to cluster": {edgeFile("{}"), cluster, "spec.cluster", "eu-1"},
 		"to autonomous": {edgeFile("{}"), edgeFile("{mode: autonomous}"), "spec.agent.mode",
 			"acme.edge"},
 		"another Argo CD": {edgeFile("{}"), edgeFile("{argocdNamespace: gitops}"),

@@ -448,7 +448,7 @@ func checkOwnClusters(t *testing.T, h *house) {
 	t.Helper()
 	for id, p := range h.w.state.Placements.Base() {
 		if env := h.w.state.Catalog.Environment(id.In()); env == nil ||
-			p.Engine.OfEnvironment() != (env.Environment.Agent != nil) ||
+			p.Engine != "" && !env.Environment.ReachedBy(p.Engine) ||
 			p.Engine.OfEnvironment() && p.Engine != fleet.AgentEngine(id.In()) {
 			t.Fatalf("environment %s is placed on %q: %+v", id, p.Engine, env)
 		}

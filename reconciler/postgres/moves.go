@@ -187,11 +187,13 @@ func (s *Plans) MoveObstacles(ctx context.Context, m mirror.MoveRequest) ([]mirr
 func (s *Plans) UnfitAgents(ctx context.Context, m mirror.MoveRequest) ([]string, error) {
 	all, err := collect(ctx, s.database, pgx.RowTo[string], `
 		SELECT 'engine ' || e.engine || ' is behind an agent, and ' || CASE
-			WHEN a.id IS NULL THEN 'none has joined: make a token with argosy agent token create --engine ' || e.engine
+			WHEN a.id IS NULL THEN 'none has joined: make a token with argosy agent token create ' || CASE
+				WHEN e.own THEN $1 || '/' || $2 ELSE '--engine ' || e.engine END
 			ELSE 'its agent (version ' || a.version || ') does not know the steps of a move: upgrade it' END
-		FROM (SELECT $4::text AS engine UNION SELECT engine FROM placements WHERE `+sqlSlice+`) e
+		FROM (SELECT engine, position('.' IN engine) > 0 AS own FROM (
+			SELECT $4::text AS engine UNION SELECT engine FROM placements WHERE `+sqlSlice+`) of) e
 		LEFT JOIN agents a ON a.engine = e.engine AND a.ended_at IS NULL AND a.expires_at > clock_timestamp()
-		WHERE agent_stand('', e.engine) <> '' AND coalesce(a.protocol, 0) < $5 ORDER BY 1`,
+		WHERE (e.own OR agent_stand('', e.engine) <> '') AND coalesce(a.protocol, 0) < $5 ORDER BY 1`,
 		sliceArgs(m.ID(), string(m.To), agent.ProtocolMoves)...)
 	return all, wrap(err, "agents of the move of %s", m.Moving())
 }

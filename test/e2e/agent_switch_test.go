@@ -9,18 +9,19 @@ import (
 	"sync"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/view"
 	"argosy.dev/argosy/test/example"
 )
 
 // An environment with live workloads is declared with a cluster in place of its agent, and back.
-// Argosy refuses both, and the test takes the way out that the refusal names, step by step.
-func TestAnEnvironmentChangesBetweenAnAgentAndAClusterByHand(t *testing.T) {
+// Its Application moves under both connections, and no object of the workload changes.
+func TestAnEnvironmentChangesBetweenAnAgentAndACluster(t *testing.T) {
 	f := edges.use(t)
 	const id, namespace, grant = "acme/dock@dock", "acme-dock", "fleet/tenants/acme.yaml"
-	const file, deployed = "tenants/acme/environments/dock.yaml",
-		"tenants/acme/deployments/dock.yaml"
+	const file = "tenants/acme/environments/dock.yaml"
 	s := f.declareSite(t, "dock", "{argocdNamespace: argocd}",
 		map[string]string{"dock": f.deployment("dock", "dock", namespace, "")}, namespace)
 	defer s.leave(t)
@@ -46,48 +47,60 @@ spec:
   region: eu
 `, server, base64.StdEncoding.EncodeToString(s.edge.Cluster.CA), namespace)
 
-	// changed follows the refusal of a change of the environment's file.
+	// changed commits a change of the environment's file, and moves what is deployed.
 	changed := func(to, content string, engine fleet.EngineName) {
 		t.Helper()
 		f.commit(t, to, map[string]string{file: content})
-		var fix string
-		eventually(t, to+" is refused", func() string {
+		eventually(t, to+" waits for a move", func() string {
 			for _, p := range list[fleet.Problem](t, f, "problems") {
-				if p.Code == "environment-in-use" && p.Path == file {
-					fix = p.Fix
+				if p.Code == "environment-in-use" && p.Path == file &&
+					p.Severity == fleet.SeverityWarning &&
+					strings.Contains(p.Fix, "argosy move environment acme/dock --to") {
 					return ""
 				}
 			}
 			return f.must(t, "get", "problems")
 		})
-		for _, step := range []string{"deletionPolicy: Orphan", "remove them",
-			"declare them again"} {
-			if !strings.Contains(fix, step) {
-				t.Errorf("%s: the way out lacks %q: %s", to, step, fix)
-			}
+		if !engine.OfEnvironment() { // to its agent, it moves by itself: misplaced: Move
+			eventually(t, "nothing is against the move", func() string {
+				out, errs, code := f.argosy(t, "move", "environment", "acme/dock", "--to",
+					string(engine), "--dry-run")
+				return map[bool]string{true: out + errs}[code != 0]
+			})
+			f.must(t, "move", "environment", "acme/dock", "--to", string(engine), "--watch")
 		}
-		f.commit(t, "leave the workloads", map[string]string{deployed: f.deployment("dock", "dock",
-			namespace, "  deletionPolicy: Orphan\n")})
-		f.remove(t, "no deployment for a moment", deployed)
 		eventually(t, to+" is in effect", func() string {
+			for _, p := range list[fleet.Problem](t, f, "problems") {
+				if p.Path == file {
+					return f.must(t, "get", "problems")
+				}
+			}
 			for _, e := range list[view.Environment](t, f, "environments") {
 				if e.Tenant == "acme" && e.Name == "dock" && e.Engine == engine {
 					return ""
 				}
 			}
-			return f.must(t, "get", "environments") + f.must(t, "get", "problems")
+			return f.must(t, "get", "environments")
 		})
-		unchanged(to)
-		if engine.OfEnvironment() {
-			s.join(t)
-		}
-		f.commit(t, "the deployment is back", s.files)
 		eventually(t, "it is Healthy: "+to, f.healthy(t, id))
 		unchanged(to)
 	}
 	changed("a cluster in place of the agent", byEngine, "eu-1")
 	eventually(t, "nothing is left behind the firewall", s.bare(t, applications, projects))
+	guards := looserGuards(guardsFile, f.exampleFile(t, guardsFile))
+	f.commit(t, "environments leave engines where they do not belong", map[string]string{
+		guardsFile: guards + "  placement: {misplaced: Move}\n"})
 	changed("an agent in place of the cluster", byAgent, s.engine)
+	f.commit(t, "only a person moves environments", map[string]string{guardsFile: guards})
+	eventually(t, "nothing is left on the engine", func() string {
+		p := f.Place("eu-1")
+		found, err := p.Cluster.Client().CoreV1().Secrets(p.ArgoCD.Namespace).List(t.Context(),
+			metav1.ListOptions{LabelSelector: "argosy.dev/tenant=acme,argosy.dev/environment=dock"})
+		if err != nil || len(found.Items) > 0 {
+			return fmt.Sprintf("%d Secrets, %v", len(found.Items), err)
+		}
+		return ""
+	})
 }
 
 // inlet is an address outside of the firewall that leads to the API server behind it.

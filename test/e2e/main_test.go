@@ -27,10 +27,12 @@ import (
 	"argosy.dev/argosy/test/stack"
 )
 
+const guardsFile = "fleet/fleet.yaml"
+
 // looserGuards lets the tests delete what they made, one after another, and still holds guarded
 // deletions at once.
 func looserGuards(path, content string) string {
-	if path != "fleet/fleet.yaml" {
+	if path != guardsFile {
 		return content
 	}
 	return strings.NewReplacer("maxDeletes: 20 ", "maxDeletes: 15 ", "maxDeletePercent: 20",

@@ -19,9 +19,6 @@ const movesBytes = agent.MaxEvent / 2
 // sendMoves sends all Applications that move to or from the engine, if they differ from those sent
 // last.
 func (s *stream) sendMoves() error {
-	if s.engine().OfEnvironment() { // no environment moves to or from an Argo CD of its own
-		return nil
-	}
 	if !s.sendable(nil) {
 		return nil // the confirmation of the rows sends them
 	}

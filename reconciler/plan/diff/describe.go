@@ -217,7 +217,8 @@ func (p *phase) before(k fleet.ObjectKey) (fleet.Manifest, error) {
 		}
 		hold, _ := s.SyncHolds.Get(id)
 		target, _ := dep.TargetIn(s.Catalog.Environment(id.In()), s.Catalog.Defaults(id.Tenant))
-		o.Application = application(engine, &s.Catalog.View, id, target, hold.SyncRun)
+		o.Application = application(k.Engine, engine, &s.Catalog.View, id, target,
+			hold.SyncRun)
 	case fleet.ObjectCluster:
 		id := fleet.EnvironmentID{Tenant: r.Tenant, Name: r.Environment}
 		o.Cluster = cluster(k.Engine, engine, &s.Catalog.View, &s.Layers, s.Catalog.Environment(id))

@@ -11,8 +11,8 @@ import (
 // application returns the Application of a deployment in one of its environments, with every
 // default, override and variable resolved.
 func application(
-	on *fleet.EngineSpec, view *catalog.View, id fleet.ApplicationID, target fleet.Target,
-	hold fleet.SyncRunName,
+	engine fleet.EngineName, on *fleet.EngineSpec, view *catalog.View, id fleet.ApplicationID,
+	target fleet.Target, hold fleet.SyncRunName,
 ) *fleet.Application {
 	env, sync := target.Environment.Environment, target.Sync
 	sync.Automated = sync.Automated && hold == ""
@@ -21,7 +21,7 @@ func application(
 		Sources: target.Sources, SourceList: target.SourceList,
 		TrustedArtifacts: trusted(view, id.Tenant, target.Sources),
 		Destination: fleet.Destination{
-			Server: serverKey(view, env, id.In()), Namespace: target.Namespace,
+			Server: serverKey(engine, view, env, id.In()), Namespace: target.Namespace,
 			Granted: env.Granted(target.Namespace, on.ArgoCD.Namespace), OnEngine: env.OnEngine(),
 		},
 		Sync:           sync,
@@ -58,9 +58,10 @@ func trusted(view *catalog.View, t fleet.TenantName, sources []fleet.Source) boo
 // serverKey returns the environment's API server under the name that its engine has for it. An
 // agent's own Argo CD always has the in-cluster name.
 func serverKey(
-	view *catalog.View, spec *fleet.EnvironmentSpec, id fleet.EnvironmentID,
+	engine fleet.EngineName, view *catalog.View, spec *fleet.EnvironmentSpec,
+	id fleet.EnvironmentID,
 ) string {
-	if spec.Cluster == nil {
+	if engine.OfEnvironment() {
 		return fleet.InClusterServer
 	}
 	return fleet.ServerKey(spec.Cluster.URL(view.PlatformCluster(spec)), id)
@@ -77,7 +78,7 @@ func cluster(
 	out := &fleet.Cluster{
 		Evacuated: evacuated, Slices: parts,
 		ID: id, Name: fleet.ClusterName(id), Project: fleet.ProjectName(id.Tenant),
-		Server: serverKey(view, env.Environment, id), OnEngine: c.Engine, CAData: c.CAData,
+		Server: serverKey(engine, view, env.Environment, id), OnEngine: c.Engine, CAData: c.CAData,
 		AllNamespaces:    env.Environment.AllNamespaces,
 		ClusterResources: env.Environment.ClusterResources,
 		Credential: credentialSource(view, id.Tenant, fleet.ObjectCluster,
@@ -176,12 +177,13 @@ func project(
 		if env == nil {
 			continue
 		}
-		p.Destinations = append(p.Destinations, destinations(on, view, l, id, env.Environment)...)
+		p.Destinations = append(p.Destinations,
+			destinations(s.Engine, on, view, l, id, env.Environment)...)
 		if tenant != nil && env.Environment.ClusterWide() {
 			kinds.narrow(tenant.Tenant.ScopeOf(name, env.Environment))
 		}
 	}
-	p.Freezes = windows(view, tenant, t, environments)
+	p.Freezes = windows(s.Engine, view, tenant, t, environments)
 	switch {
 	case on.PauseAdoption:
 		p.AdoptionPaused = fleet.PausedByEngine
@@ -195,8 +197,8 @@ func project(
 
 // windows returns the freezes that keep an engine's Argo CD from syncing environments of a tenant
 // by itself.
-func windows(view *catalog.View, tenant *fleet.Declaration, t fleet.TenantName,
-	environments []fleet.EnvironmentName) (out []fleet.FreezeWindow) {
+func windows(engine fleet.EngineName, view *catalog.View, tenant *fleet.Declaration,
+	t fleet.TenantName, environments []fleet.EnvironmentName) (out []fleet.FreezeWindow) {
 	all := view.Fleet().Freezes
 	if tenant != nil {
 		all = slices.Concat(all, tenant.Tenant.Freezes)
@@ -210,7 +212,7 @@ func windows(view *catalog.View, tenant *fleet.Declaration, t fleet.TenantName,
 			id := fleet.EnvironmentID{Tenant: t, Name: name}
 			if env := view.Environment(id); env != nil && f.Covers(env.Labels) {
 				w.Clusters = append(w.Clusters, fleet.Destination{
-					Server:   serverKey(view, env.Environment, id),
+					Server:   serverKey(engine, view, env.Environment, id),
 					OnEngine: env.Environment.OnEngine()})
 			}
 		}
@@ -248,10 +250,10 @@ func (k *kinds) of(creates bool) fleet.ClusterScope {
 
 // destinations are the namespaces of an environment under the server that its engine has for it.
 func destinations(
-	on *fleet.EngineSpec, view *catalog.View, l *applied.Layers, id fleet.EnvironmentID,
-	env *fleet.EnvironmentSpec,
+	engine fleet.EngineName, on *fleet.EngineSpec, view *catalog.View, l *applied.Layers,
+	id fleet.EnvironmentID, env *fleet.EnvironmentSpec,
 ) []fleet.Destination {
-	server := serverKey(view, env, id)
+	server := serverKey(engine, view, env, id)
 	if env.AllNamespaces {
 		return []fleet.Destination{{Server: server, OnEngine: env.OnEngine(), All: true}}
 	}

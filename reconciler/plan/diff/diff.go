@@ -190,7 +190,7 @@ func (p *phase) object(
 	if err != nil {
 		return o, next, err
 	}
-	app := application(on, &p.after.View, id, target, hold)
+	app := application(key.Engine, on, &p.after.View, id, target, hold)
 	return fleet.Object{Key: key, Application: app}, applied.Row{
 		Tenant: id.Tenant, Environment: id.Environment, Deployment: id.Deployment,
 		Deletion: app.DeletionPolicy, RepoURLs: fleet.RepoURLsOf(app.Sources), Use: use,

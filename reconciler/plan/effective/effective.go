@@ -40,6 +40,14 @@ type Declarations struct {
 // Compute returns the declarations in effect under the limits that earlier rounds of the plan
 // found. The applied state stays as it is.
 func Compute(in Input, limits *Limits) *Declarations {
+	d := compute(in, limits)
+	if limits.keepConnections(d, in.Deleted) {
+		d = compute(in, limits)
+	}
+	return d
+}
+
+func compute(in Input, limits *Limits) *Declarations {
 	d := &Declarations{
 		Deferred: maps.Clone(limits.deferred), applied: in.Applied, files: in.Files,
 	}

@@ -27,6 +27,9 @@ func (d *Declarations) inUse(c catalog.Change, deleted []fleet.ObjectKey) (fleet
 			return applicationNamespaceInUse(d.head(c.Key), "spec.agent.applicationNamespaces",
 				n), used
 		}
+		if handsOver(c.Before.Environment, c.After.Environment) {
+			return fleet.Problem{}, false // see Limits.keepConnections
+		}
 		if n := d.existing(id, deleted); n > 0 {
 			return environmentInUse(d.head(c.Key), n, c.Before.Environment, c.After.Environment),
 				true
@@ -168,11 +171,50 @@ func applicationNamespaceInUse(i catalog.Input, field string,
 // Applications. A new address of a cluster that an engine reaches is the same connection: the
 // engine keeps its objects.
 func sameConnection(before, after *fleet.EnvironmentSpec) bool {
-	if (before.Agent == nil) != (after.Agent == nil) {
+	if (before.Agent == nil) != (after.Agent == nil) ||
+		(before.Cluster == nil) != (after.Cluster == nil) {
 		return false
 	}
-	return before.Agent == nil || before.Agent.Namespace() == after.Agent.Namespace() &&
-		before.Agent.Autonomous() == after.Agent.Autonomous()
+	return sameAgent(before, after)
+}
+
+// sameAgent reports whether two declarations that both have an agent have it in the same Argo CD.
+func sameAgent(before, after *fleet.EnvironmentSpec) bool {
+	return before.Agent == nil || after.Agent == nil ||
+		before.Agent.Namespace() == after.Agent.Namespace() &&
+			before.Agent.Autonomous() == after.Agent.Autonomous()
+}
+
+// handsOver reports whether a change adds or removes a connection under which Applications can
+// move: both connections are in effect until they have. Nothing is deployed by an autonomous agent,
+// and no other engine serves the cluster of an engine.
+func handsOver(before, after *fleet.EnvironmentSpec) bool {
+	for _, s := range []*fleet.EnvironmentSpec{before, after} {
+		if s.Agent.Autonomous() || s.OnEngine() != "" {
+			return false
+		}
+	}
+	return sameAgent(before, after) && !sameConnection(before, after)
+}
+
+// drops returns the engine that Applications of an environment are on and that a change has no
+// connection to any more, and how many there are.
+func (d *Declarations) drops(c catalog.Change, deleted []fleet.ObjectKey) (fleet.EngineName, int) {
+	if c.Key.Kind != fleet.KindManagedEnvironment || c.Before == nil || c.After == nil ||
+		!handsOver(c.Before.Environment, c.After.Environment) {
+		return "", 0
+	}
+	for _, pl := range d.applied.PlacementsOf(applied.EnvironmentID(c.Key)) {
+		for _, engine := range []fleet.EngineName{pl.Engine, pl.From} {
+			if engine == "" || c.After.Environment.ReachedBy(engine) {
+				continue
+			}
+			if n := d.existingIn(pl.ID(), []fleet.EngineName{engine}, deleted); n > 0 {
+				return engine, n
+			}
+		}
+	}
+	return "", 0
 }
 
 // sameAddress reports whether a changed environment keeps the address of its cluster. A change from
@@ -191,7 +233,15 @@ func (d *Declarations) Waiting(after *applied.Layers) []fleet.Problem {
 			continue
 		}
 		now := d.After.Environment(applied.EnvironmentID(k))
-		if now == nil || sameAddress(now.Environment, x.Input.Declaration.Environment) {
+		if now == nil {
+			continue
+		}
+		switches := handsOver(now.Environment, x.Input.Declaration.Environment)
+		if from, left := unreached(after, x.Input.Declaration); switches && left > 0 {
+			out = append(out, environmentSwitching(x.Input, from, left))
+			continue
+		}
+		if !switches && sameAddress(now.Environment, x.Input.Declaration.Environment) {
 			continue
 		}
 		if _, quarantined := d.After.Quarantine(k); quarantined {
@@ -216,6 +266,53 @@ func (d *Declarations) Waiting(after *applied.Layers) []fleet.Problem {
 		out = append(out, environmentDeleting(x.Input, n))
 	}
 	return out
+}
+
+// unreached returns the first engine with Applications of an environment to which the declaration
+// has no connection, and how many there are besides terminating ones.
+func unreached(after *applied.Layers, d *fleet.Declaration) (on fleet.EngineName, left int) {
+	for _, pl := range after.PlacementsOf(applied.EnvironmentID(d.Key)) {
+		for _, engine := range []fleet.EngineName{pl.Engine, pl.From} {
+			if engine == "" || d.Environment.ReachedBy(engine) {
+				continue
+			}
+			left = after.ApplicationsIn.Count(pl.ID(), engine)
+			if engine == pl.Engine {
+				after.Terminating.Each(func(k fleet.ObjectKey, t applied.Terminating) {
+					if k.Engine == engine && t.Application.In() == pl.Environment &&
+						pl.ID().Holds(t.Application) {
+						left--
+					}
+				})
+			}
+			if left > 0 {
+				return engine, left
+			}
+		}
+	}
+	return "", 0
+}
+
+// environmentSwitching warns that Applications of an environment are still on an engine of its
+// former connection.
+func environmentSwitching(i catalog.Input, from fleet.EngineName, n int) fleet.Problem {
+	p := fleet.Problem{Key: i.Key, Path: i.Path, Severity: fleet.SeverityWarning,
+		Code: "environment-in-use", Field: "spec.cluster"}
+	id := applied.EnvironmentID(i.Key)
+	exist := fmt.Sprintf("%s of environment %s %s", report.Count(n, "Application"), i.Key.Name,
+		report.Plural(n, "is", "are"))
+	if from.OfEnvironment() {
+		p.Message = exist + " still applied by the agent on its cluster, which stays in effect " +
+			"beside spec.cluster until they have moved"
+		p.Fix = fmt.Sprintf("move them: argosy move environment %s --to ENGINE", id)
+		return p
+	}
+	p.Field = "spec.agent"
+	p.Message = fmt.Sprintf("%s still on engine %s: the former spec.cluster stays in effect beside "+
+		"the agent until they have moved", exist, from)
+	p.Fix = fmt.Sprintf("let the agent join (argosy agent token create %s), and move "+
+		"them: argosy move environment %s --to %s", id, id, fleet.AgentEngine(id))
+	return p
 }
 
 func environmentFrozen(i catalog.Input, why string) fleet.Problem {

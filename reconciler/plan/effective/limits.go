@@ -43,6 +43,19 @@ func (l *Limits) Defer(d *Declarations, after *applied.Layers) {
 	}
 }
 
+// keepConnections adds the environments whose change drops a connection that Applications are
+// reached by, and reports whether there are any. They move under both connections, and the change
+// takes effect once they have.
+func (l *Limits) keepConnections(d *Declarations, deleted []fleet.ObjectKey) (found bool) {
+	for _, c := range d.Changes {
+		if _, n := d.drops(c, deleted); n > 0 {
+			l.deferChange(d, c)
+			found = true
+		}
+	}
+	return found
+}
+
 func (l *Limits) deferChange(d *Declarations, c catalog.Change) {
 	applied.Set(&l.deferred, c.Key, applied.Deferred{
 		Input:    d.head(c.Key),

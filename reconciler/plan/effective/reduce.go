@@ -1,6 +1,7 @@
 package effective
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -47,7 +48,11 @@ func reduced(
 
 func reducedEnvironment(before, after *fleet.EnvironmentSpec) *fleet.EnvironmentSpec {
 	step := *after
-	if !sameServer(before, after) {
+	switch {
+	case handsOver(before, after):
+		step.Cluster, step.Agent = cmp.Or(before.Cluster, after.Cluster),
+			cmp.Or(before.Agent, after.Agent)
+	case !sameServer(before, after):
 		step.Cluster, step.Agent = before.Cluster, before.Agent
 	}
 	step.Namespaces = union(before.Namespaces, after.Namespaces)

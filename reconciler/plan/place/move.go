@@ -68,15 +68,8 @@ func (p placer) begin(id fleet.SliceID, m mirror.MoveRequest) string {
 	if m.Undo {
 		return p.undo(id, pl)
 	}
-	item, from, to := p.item(id), pl.Engine, m.To
-	target := slices.DeleteFunc(p.candidates(), func(e placement.Engine) bool {
-		return e.Name != to
-	})
-	var reasons []string
-	next := placement.Decide(item, target, p.conflicts(id.In()))
-	if next.Engine == "" {
-		reasons = append(reasons, fmt.Sprintf("engine %s %s", to, next.Alternatives[0].Reason))
-	}
+	from, to := pl.Engine, m.To
+	next, reasons := p.target(id, to)
 	departing, why := p.departing(id, from, p.deletions())
 	reasons = append(reasons, why...)
 	for _, app := range departing {
@@ -119,6 +112,23 @@ func (p placer) begin(id fleet.SliceID, m mirror.MoveRequest) string {
 		p.endMove(id)
 	}
 	return ""
+}
+
+// target returns the placement of a slice on an engine, and the reasons against it. Nothing is
+// against an environment's own cluster.
+func (p placer) target(id fleet.SliceID, to fleet.EngineName) (fleet.Placement, []string) {
+	item := p.item(id)
+	if to.OfEnvironment() {
+		return onOwnCluster(id.In(), p.after.Environment(id.In()).Environment,
+			item.Applications), nil
+	}
+	next := placement.Decide(item, slices.DeleteFunc(p.candidates(), func(e placement.Engine) bool {
+		return e.Name != to
+	}), p.conflicts(id.In()))
+	if next.Engine == "" {
+		return next, []string{fmt.Sprintf("engine %s %s", to, next.Alternatives[0].Reason)}
+	}
+	return next, nil
 }
 
 // undo returns a slice to the engine that it is leaving. Both engines keep what its
@@ -174,7 +184,13 @@ func (p placer) immovable(id fleet.SliceID, pl fleet.Placement, m mirror.MoveReq
 			evacuated)
 	case slices.Contains(p.Evacuated, to):
 		return fmt.Sprintf("engine %s %s", to, evacuated)
-	case p.after.Engine(to) == nil:
+	case to.OfEnvironment() && to != fleet.AgentEngine(id.In()):
+		return fmt.Sprintf("engine %s is the cluster of another environment", to)
+	case to.OfEnvironment() && p.after.Environment(id.In()).Environment.Agent == nil:
+		return "its declaration has no agent (spec.agent)"
+	case to.OfEnvironment() && id.Slice != "":
+		return "it is split, and an agent of its own serves all of it: join its slices first"
+	case !to.OfEnvironment() && p.after.Engine(to) == nil:
 		return fmt.Sprintf("engine %s is not declared under fleet/engines/", to)
 	case m.Undo && pl.From != to:
 		return "its move has ended; move it back"
@@ -205,7 +221,7 @@ func (p placer) fixed(id fleet.SliceID, pl fleet.Placement) string {
 	case !slices.Contains(of, id.Slice):
 		return fmt.Sprintf("environment %s is split into slices %s: name one of them, or join "+
 			"them first", id.In(), strings.ReplaceAll(fleet.JoinSlices(of), ",", ", "))
-	case env.Environment.Agent != nil:
+	case env.Environment.OwnCluster():
 		return "its own Argo CD serves it, behind an agent (spec.agent), and no other engine reaches it"
 	case env.Environment.OnEngine() != "":
 		return "its cluster is that of engine " + string(env.Environment.OnEngine()) +

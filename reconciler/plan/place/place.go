@@ -160,12 +160,12 @@ type scope struct {
 // placer counts the touched Applications, and gives engines to environments.
 type placer struct{ *scope }
 
-// Agent reports whether an environment in effect has an agent. Such an environment deploys to
+// Agent reports whether an environment in effect has an agent alone. Such an environment deploys to
 // itself: its engine is its own cluster, by its declaration alone. Nothing is decided, and nothing
 // has to be recovered after a rebuild.
 func Agent(view *catalog.View, id fleet.EnvironmentID) bool {
 	env := view.Environment(id)
-	return env != nil && env.Environment.Agent != nil
+	return env != nil && env.Environment.OwnCluster()
 }
 
 const (

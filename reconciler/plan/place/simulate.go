@@ -102,6 +102,9 @@ func (p placer) snapshot(status Status) placement.Snapshot {
 			e.Item = p.item(id)
 			e.Reads, e.ReadsOpen = p.reads(id.In())
 			e.Adopts = slices.Collect(maps.Values(p.adopted(id)))
+			if p.unreached(id.In(), pl.Engine) != "" {
+				e.Own = fleet.AgentEngine(id.In())
+			}
 		}
 		out.Environments = append(out.Environments, e)
 	})
@@ -182,6 +185,9 @@ const onlyByName = "is behind an agent, and only argosy move environment moves e
 // moveConflict explains why an engine cannot take a slice: as conflicts does, and for a placed one,
 // which would move, because of the move.
 func (p placer) moveConflict(id fleet.SliceID, from, to fleet.EngineName) string {
+	if from != "" && p.unreached(id.In(), from) != "" {
+		return "is not the environment's own cluster, where its declaration wants it (spec.agent)"
+	}
 	if from != "" && p.after.Engine(to) != nil {
 		if p.behindAgent(to) {
 			return onlyByName

@@ -161,8 +161,8 @@ func (s *scope) touchReaders(r applied.Repo) {
 	}
 }
 
-// touchDeferred touches what was deferred and no longer is, and the environments whose removal is
-// deferred from now on.
+// touchDeferred touches what was deferred and no longer is, the environments whose removal is
+// deferred from now on, and those whose placement may not be where a deferred change wants it.
 func (s *scope) touchDeferred() {
 	before, removing := s.Applied.Deferred, s.Declared.Removing
 	for id := range removing {
@@ -176,6 +176,15 @@ func (s *scope) touchDeferred() {
 		}
 		if x.Removing && !removing[applied.EnvironmentID(k)] {
 			s.touchEnvironment(applied.EnvironmentID(k))
+		}
+		if now, still := s.Declared.Deferred[k]; k.Kind == fleet.KindManagedEnvironment &&
+			(!still || now.Input.Blob != x.Input.Blob) {
+			s.out.Environments[applied.EnvironmentID(k)] = true
+		}
+	}
+	for k := range s.Declared.Deferred {
+		if _, was := before[k]; k.Kind == fleet.KindManagedEnvironment && !was {
+			s.out.Environments[applied.EnvironmentID(k)] = true
 		}
 	}
 }
@@ -383,7 +392,7 @@ func (s *scope) touchLabels(id fleet.EnvironmentID) {
 func (s *scope) leaveOldConnection(id fleet.EnvironmentID) {
 	left := false
 	for _, pl := range s.PlacementsOf(id) {
-		if pl.Engine == "" || pl.Engine.OfEnvironment() == Agent(&s.after.View, id) {
+		if pl.Engine == "" || s.after.Environment(id).Environment.ReachedBy(pl.Engine) {
 			continue
 		}
 		s.leave(id, pl.Engine)

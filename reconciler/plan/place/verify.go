@@ -70,6 +70,9 @@ func (p placer) updateReason(id fleet.EnvironmentID, pl fleet.Placement) {
 
 // misplacement explains why the engine would not be given the environment today, or returns "".
 func (p placer) misplacement(id fleet.SliceID, on fleet.EngineName) string {
+	if why := p.unreached(id.In(), on); why != "" || on.OfEnvironment() {
+		return why
+	}
 	e := p.after.Engine(on)
 	if e == nil {
 		return fmt.Sprintf("engine %s is not declared", on)
@@ -86,6 +89,21 @@ func (p placer) misplacement(id fleet.SliceID, on fleet.EngineName) string {
 		return ""
 	}
 	return fmt.Sprintf("engine %s %s", on, why)
+}
+
+// unreached explains that the environment's declaration waits until its Applications have left an
+// engine to which it has no connection any more, or returns "".
+func (p placer) unreached(id fleet.EnvironmentID, on fleet.EngineName) string {
+	x, waits := p.Declared.Deferred[applied.EnvironmentKey(id)]
+	switch d := x.Input.Declaration; {
+	case !waits || d == nil || d.Environment.ReachedBy(on):
+		return ""
+	case on.OfEnvironment():
+		return "its cluster is declared to be reached by an engine (spec.cluster), and its agent " +
+			"still serves it"
+	}
+	return fmt.Sprintf("its cluster is declared to have an agent of its own (spec.agent), and engine "+
+		"%s still serves it", on)
 }
 
 // alternatives judges the engines as if the environment had none yet.
