@@ -6,7 +6,7 @@ BIN := bin/argosy
 GO ?= go
 LDFLAGS := -s -w
 
-.PHONY: help build parts lint test test-unit test-e2e fuzz demo generate verify vuln image charts bench-core bench-slow bench-placement bench-fleet bench-pulls bench-agents bench-takeover bench-stop chaos chaos-moves load-adoption load-moves load-rebalance load-remedies clean
+.PHONY: help build parts lint test test-unit test-e2e fuzz demo generate verify vuln image charts bench-core bench-slow bench-placement bench-fleet bench-pulls bench-agents bench-takeover bench-stop chaos chaos-moves load-adoption load-drain load-moves load-rebalance load-remedies clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  \033[1m%-16s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST) | sort
@@ -45,6 +45,10 @@ load-adoption: ## adopt APPLICATIONS (default 300) of a real Argo CD 2.14 and 3.
 	@scripts/parts.sh git postgres lab argocd-2.14 argocd-3.5
 	$(GO) test ./fleet/argocd -v -timeout 0 -run TestManyApplications -adopt.applications=$(or $(APPLICATIONS),300)
 
+load-drain: ## drain a real Argo CD 2.14 with APPLICATIONS (default 200), of which one cannot leave, to 3.5
+	@scripts/parts.sh git postgres lab argocd-2.14 argocd-3.5
+	$(GO) test ./test/e2e -v -timeout 0 -run TestAnEngineWithManyApplications -drain.applications=$(or $(APPLICATIONS),200)
+
 load-moves: ## move an environment with APPLICATIONS (default 50) from a real Argo CD 2.14 to 3.5 and back
 	@scripts/parts.sh git postgres lab argocd-2.14 argocd-3.5
 	$(GO) test ./test/e2e -v -timeout 0 -run TestAnEnvironmentWithManyApplications -move.applications=$(or $(APPLICATIONS),50)
@@ -53,9 +57,9 @@ load-rebalance: ## rebalance the measured load of a real Argo CD: propose, accep
 	@scripts/parts.sh git postgres lab argocd-2.14 argocd-3.5
 	$(GO) test ./test/e2e -v -timeout 0 -run TestTheMeasuredLoad -rebalance
 
-load-remedies: ## let a real Argo CD get stuck ROUNDS (default 3) times, and measure how long until it works again
+load-remedies: ## let a real Argo CD get stuck ROUNDS (default 3) times, its repo-server silent once
 	@scripts/parts.sh git postgres lab argocd-2.14 argocd-3.5
-	$(GO) test ./test/e2e -v -timeout 0 -run TestAStuckArgoCDIsRestarted -remedy.rounds=$(or $(ROUNDS),3)
+	$(GO) test ./test/e2e -v -timeout 0 -run 'TestAStuckArgoCDIsRestarted|TestASilentRepoServer' -remedy.rounds=$(or $(ROUNDS),3) -remedy.silences=1
 
 bench-takeover: ## measure how long a change takes after a replica was killed or stopped
 	@scripts/parts.sh git postgres lab argocd-3.5

@@ -26,7 +26,7 @@ func TestAStuckArgoCDIsFencedAndEvacuated(t *testing.T) {
 	before := map[string]string{environment: f.exampleFile(t, environment),
 		grant: f.exampleFile(t, grant), file: f.exampleFile(t, file)}
 	place := f.Place(engine)
-	runs := controllerPod(t, place)
+	runs := applicationController.pod(t, place)
 	f.commit(t, "staging belongs into the US", map[string]string{
 		environment: strings.Replace(before[environment], "region: eu", "region: us", 1),
 		grant:       strings.Replace(before[grant], "regions: [eu]", "regions: [eu, us]", 1),
@@ -46,7 +46,7 @@ func TestAStuckArgoCDIsFencedAndEvacuated(t *testing.T) {
 		t.Errorf("a move off a stuck engine: %s%s", out, errs)
 	}
 	out = f.must(t, "evacuate", "engine", engine, "--fence", "--dry-run")
-	if !strings.Contains(out, "StatefulSet "+controllerName+" (replicas: 1)") {
+	if !strings.Contains(out, "StatefulSet "+applicationController.name()+" (replicas: 1)") {
 		t.Errorf("the dry run: %s", out)
 	}
 	f.must(t, "evacuate", "engine", engine, "--fence", "--reason", "it is stuck")
@@ -75,7 +75,8 @@ func TestAStuckArgoCDIsFencedAndEvacuated(t *testing.T) {
 	}
 
 	apps := place.Cluster.Client().AppsV1()
-	_, err := apps.StatefulSets(place.ArgoCD.Namespace).Patch(t.Context(), controllerName,
+	_, err := apps.StatefulSets(place.ArgoCD.Namespace).Patch(t.Context(),
+		applicationController.name(),
 		types.MergePatchType, []byte(`{"spec":{"replicas":1}}`),
 		metav1.PatchOptions{FieldManager: "argocd-operator"})
 	check(t, err)
