@@ -114,8 +114,8 @@ func putConfigMap(t testing.TB, c *stack.Cluster, namespace, name string, data m
 	}
 }
 
-// requests counts an engine's reads, and the writes that the API server did not refuse: a write that
-// a stale watch provokes conflicts, and changes nothing.
+// requests counts an engine's reads, and the writes that the API server did not refuse: a write
+// that a stale watch provokes conflicts, and changes nothing.
 type requests struct {
 	next   http.RoundTripper
 	writes *atomic.Int64
