@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/catalog"
 	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/fleet/placement"
 	"argosy.dev/argosy/reconciler/plan/applied"
@@ -185,5 +186,37 @@ func TestASwitchedEnvironmentMovesByItselfToItsOwnClusterAlone(t *testing.T) {
 		nil)
 	if err != nil || len(out.Moves) > 0 {
 		t.Errorf("another engine gets it: %+v, %v", out.Moves, err)
+	}
+}
+
+// The encrypted credential of the cluster goes with the last Application that needs it.
+func TestASwitchedEnvironmentKeepsTheCredentialOfItsCluster(t *testing.T) {
+	s := switches()["to an agent"]
+	const path = "tenants/acme/environments/edge.sops.yaml"
+	const text = "ENC[AES256_GCM,data:eA==,iv:eA==,tag:eA==,type:str]"
+	const sealed = "token: " + text + "\n" + fleet.EncryptedForKey + ": " + text + "\nsops:\n" +
+		"    age:\n        - recipient: age1x\n          enc: |\n" +
+		"            -----BEGIN AGE ENCRYPTED FILE-----\n    mac: " + text + "\n"
+	h := newHouse(t)
+	h.apply(s.declared().with(path, sealed))
+	key := catalog.SealedKey("acme", "environments", "edge")
+	if h.w.state.Catalog.Declaration(key) == nil {
+		t.Fatal("the credential is not in effect")
+	}
+	before := h.desired()
+	h.apply(h.files.with(edgePath, s.after).without(path))
+	if got := h.desired(); !maps.Equal(got, before) {
+		t.Errorf("the rows have changed: %v, were %v", got, before)
+	}
+	h.restart()
+	h.again(func(r *Request) {
+		r.Moves = map[fleet.SliceID]mirror.MoveRequest{wholeEdge: {To: s.to}}
+	})
+	if h.w.state.Catalog.Declaration(key) == nil {
+		t.Error("the credential is gone during the move")
+	}
+	h.workWithRestarts()
+	if h.w.state.Catalog.Declaration(key) != nil || len(h.w.state.Deferred) > 0 {
+		t.Errorf("the credential is left: %v", h.w.state.Deferred)
 	}
 }

@@ -103,12 +103,15 @@ func TestAnEngineWithManyApplicationsDrainsWhileOneCannotLeave(t *testing.T) {
 				moved++
 			}
 		}
-		return moved == drained-1+3 && f.drainIs(t, mirror.DrainWaiting)
+		return moved == drained-1+3
 	})
 	took := time.Since(began)
 	moved := *applicationsToDrain - (*applicationsToDrain+drained-1)/drained + 6
 	t.Logf("%d Applications left in %s: %.1f a minute", moved, took.Round(time.Second),
 		float64(moved)/took.Minutes())
+	f.awaits(t, "the drain waits for the last one", func(view.Engine) bool {
+		return f.drainIs(t, mirror.DrainWaiting)
+	})
 	described := f.must(t, "describe", "engine", "eu-1")
 	t.Log(described)
 	if !strings.Contains(described, "acme/load-0") || !strings.Contains(described, "OutOfSync") {
@@ -118,11 +121,12 @@ func TestAnEngineWithManyApplicationsDrainsWhileOneCannotLeave(t *testing.T) {
 		t.Error("the workloads have changed")
 	}
 
+	repaired := time.Now()
 	f.scale(t, "acme-load-0", "-0", 1)
 	f.awaits(t, "the engine is empty", func(view.Engine) bool {
 		return f.drainIs(t, mirror.DrainEmpty)
 	})
-	t.Logf("the engine is empty after %s", time.Since(began).Round(time.Second))
+	t.Logf("the engine is empty %s after the repair", time.Since(repaired).Round(time.Second))
 	for _, e := range f.auditedIn(t, "eu-1", namespaces...)[audited:] {
 		// of the repair, which removes two Pods
 		if !strings.HasPrefix(e, "delete ") || !strings.Contains(e, "/acme-load-0/pods/") {

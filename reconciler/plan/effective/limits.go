@@ -61,7 +61,7 @@ func (l *Limits) deferChange(d *Declarations, c catalog.Change) {
 		Input:    d.head(c.Key),
 		Removing: c.After == nil && c.Key.Kind == fleet.KindManagedEnvironment,
 	})
-	if c.After != nil {
+	if c.After != nil && (c.After.Environment == nil || c.After.Environment.Cluster != nil) {
 		return
 	}
 	// The encrypted credential goes with the object that it opens, not before.
