@@ -47,6 +47,7 @@ func (s *Server) registerDecisions() {
 			return s.decideDrain(ctx, in.Body, s.decider.ResumeDrain)
 		})
 	s.registerRebalances(platform)
+	s.registerRollouts(writers)
 	huma.Register(s.api, operation(http.MethodPost, "/evacuations", "evacuate",
 		"Give the environments of an engine that is gone or fenced other engines, or end that "+
 			"(platform)",

@@ -112,6 +112,11 @@ type (
 		ByTenant
 		ByName
 	}
+	rolloutsIn struct {
+		Paging
+		ByTenant
+		ByDeployment
+	}
 	freezesIn struct {
 		Paging
 		ByTenant
@@ -171,6 +176,9 @@ func (in *movesIn) query() (view.Filter, view.Page) {
 }
 func (in *problemsIn) query() (view.Filter, view.Page) {
 	return view.Filter{Tenant: in.Tenant, Name: in.Name}, in.page()
+}
+func (in *rolloutsIn) query() (view.Filter, view.Page) {
+	return view.Filter{Tenant: in.Tenant, Deployment: in.Deployment}, in.page()
 }
 func (in *freezesIn) query() (view.Filter, view.Page) {
 	return view.Filter{Tenant: in.Tenant}, in.page()
@@ -240,6 +248,9 @@ func (s *Server) registerLists() {
 		"Recorded commits of the config repo, newest first (platform)", s.reader.Revisions,
 		s.platformOnly)
 	list[problemsIn](s, "problems", "Problems of the config repo, by file", s.reader.Problems)
+	list[rolloutsIn](s, "rollouts",
+		"Changes of deployments on their way through waves, and past ones, newest first",
+		s.reader.Rollouts)
 	list[freezesIn](s, "freezes", "Freezes with their next or present window", s.freezes)
 	list[holdsIn](s, "holds", "Held changes, which wait for a release", s.reader.Holds)
 }

@@ -148,7 +148,8 @@ func (s *website) pullPage(w http.ResponseWriter, r *http.Request, token view.To
 func actionTone(action report.Action) string {
 	return map[report.Action]string{
 		report.Create: "good", report.Update: "busy", report.Delete: "bad",
-		report.Hold: "bad", report.Depart: "busy", report.Freeze: "busy"}[action]
+		report.Hold: "bad", report.Depart: "busy", report.Freeze: "busy",
+		report.Wave: "busy"}[action]
 }
 
 // web reports whether a link from the Git host is an http or https URL.

@@ -78,6 +78,9 @@ type History interface {
 	// platform in scope only.
 	Rebalances(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
 		[]mirror.Rebalance, string, error)
+	// Rollouts match Filter.{Tenant, Deployment}, newest first.
+	Rollouts(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
+		[]mirror.Rollout, string, error)
 	// Revisions match Filter.Revision. The API calls it with the platform in scope only.
 	Revisions(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
 		[]view.Revision, string, error)
@@ -108,6 +111,8 @@ type DecisionReader interface {
 		[]mirror.Hold, string, error)
 	Rebalances(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
 		[]mirror.Rebalance, string, error)
+	Rollouts(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
+		[]mirror.Rollout, string, error)
 	Stops(ctx context.Context, scope view.Scope) ([]mirror.Stop, error)
 	// Explain is that of State.
 	Explain(ctx context.Context, scope view.Scope, environment fleet.EnvironmentID) (
@@ -158,6 +163,9 @@ type Decider interface {
 	RejectRebalance(ctx context.Context, d mirror.RebalanceDecision) error
 	PauseRebalance(ctx context.Context, d mirror.RebalanceDecision) error
 	ResumeRebalance(ctx context.Context, d mirror.RebalanceDecision) error
+	// DecideRollout decides about the rollout of a deployment. mirror.ErrRolloutState if that has
+	// no meaning in its state.
+	DecideRollout(ctx context.Context, d mirror.RolloutDecision) error
 	// RequestEvacuation decides that a dead engine is evacuated. mirror.ErrEvacuated,
 	// mirror.ErrEngineAnswers.
 	RequestEvacuation(ctx context.Context, request mirror.EvacuationRequest) error

@@ -121,6 +121,7 @@ var kindDeployment = describe(kind{
 				value: textOf(formatLinkURL).atMost(1024)},
 		)).atMost(fleet.MaxLinks).by("url")},
 	notifications(), watchPaths(),
+	rollout("Left out: those of the defaults."),
 	field{
 		name: "adopt",
 		doc: "Existing Applications that the deployment takes over, with their name, history " +
@@ -142,7 +143,7 @@ var kindDeployment = describe(kind{
 		)).by("environment")},
 ).exactlyOneOf("source", "sources").
 	checked(refsExist, revisionsFit, filesAreInside, overridesFit, releaseIsNamed,
-		createdIsFree),
+		createdIsFree, wavesFit),
 	func(d *fleet.Declaration, s *fleet.DeploymentSpec) {
 		d.Deployment = s
 	})
@@ -172,7 +173,8 @@ func defaults() value {
 	return object(
 		field{name: "sync", doc: "Sync settings, field by field.", first: true,
 			example: "{mode: automated, prune: true, selfHeal: true}", value: syncSettings()},
-		deletionPolicy(), revisionHistoryLimit(), ignoreDifferences())
+		deletionPolicy(), revisionHistoryLimit(), ignoreDifferences(),
+		rollout("A deployment with waves of its own does not inherit them."))
 }
 
 var kindDefaults = describe(kind{

@@ -179,6 +179,7 @@ type Defaults struct {
 	DeletionPolicy       DeletionPolicy     `json:"deletionPolicy,omitempty"`
 	RevisionHistoryLimit *int               `json:"revisionHistoryLimit,omitempty"`
 	IgnoreDifferences    []IgnoreDifference `json:"ignoreDifferences,omitempty"`
+	Rollout              *Rollout           `json:"rollout,omitempty"`
 }
 
 // TenantDefaultsName is the name of a tenant's defaults, and of their file without ".yaml".
@@ -192,6 +193,7 @@ func (d Defaults) Or(other Defaults) Defaults {
 	if len(d.IgnoreDifferences) == 0 {
 		d.IgnoreDifferences = other.IgnoreDifferences
 	}
+	d.Rollout = cmp.Or(d.Rollout, other.Rollout)
 	return d
 }
 
@@ -564,6 +566,8 @@ type DeploymentSpec struct {
 	Notifications        []Notification     `json:"notifications,omitempty"`
 	// paths without a change in which Argo CD does not render a commit again: see CheckWatchPath
 	WatchPaths []string `json:"watchPaths,omitempty"`
+	// the order in which a change reaches the environments; nil: that of the defaults
+	Rollout *Rollout `json:"rollout,omitempty"`
 }
 
 // Adoption names the existing Application that a deployment takes over in one environment.

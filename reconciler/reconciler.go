@@ -131,6 +131,11 @@ type Store interface {
 	// many. It records that others are not needed.
 	RequestRebalance(ctx context.Context, lease mirror.Lease, id string, churn fleet.Churn,
 		moves []mirror.MoveRequest, skip []mirror.RebalanceMove) (int, error)
+	// RolloutFacts returns what is known of the Applications of rollouts.
+	RolloutFacts(ctx context.Context, of []mirror.Rollout) (mirror.RolloutFacts, error)
+	// RolloutManifests returns the manifests that members of a rollout may return to.
+	RolloutManifests(ctx context.Context, r mirror.Rollout) (
+		map[fleet.EnvironmentName]fleet.Manifest, error)
 	// Evacuations are the evacuated engines.
 	Evacuations(ctx context.Context) ([]mirror.Evacuation, error)
 	// RestoreEvacuation records an evacuation again that only placements show.
@@ -175,6 +180,8 @@ type Config struct {
 	ListingPoll time.Duration
 	// Unready orders the environments of a drain; nil: no engine is emptied
 	Unready UnreadyReader
+	// RolloutPoll is how often the Applications of rollouts are checked; default 1s
+	RolloutPoll time.Duration
 	// DrainPatience is after how long a move that waits is in trouble; default 5 min
 	DrainPatience time.Duration
 	Loads         LoadReader // measured; nil: nothing is rebalanced

@@ -98,10 +98,19 @@ func (l *Loop) lead(ctx context.Context, held *lease.Held) error {
 		defer asking.Wait()
 		defer end()
 	}
+	rolls := false // check rollouts only
+	due := time.Now()
 	for {
 		started := time.Now()
-		result, err := l.reconcile(ctx, held.Lease())
-		l.Metrics.reconciled(result, time.Since(started))
+		var err error
+		if rolls {
+			err = l.takeRollouts(ctx, held.Lease())
+		} else {
+			var result string
+			result, err = l.reconcile(ctx, held.Lease())
+			l.Metrics.reconciled(result, time.Since(started))
+			due = time.Now().Add(l.Poll)
+		}
 		switch {
 		case errors.Is(err, mirror.ErrFenced):
 			return err
@@ -119,9 +128,20 @@ func (l *Loop) lead(ctx context.Context, held *lease.Held) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-l.wake:
-		case <-time.After(l.Poll):
+			rolls = false
+		case <-time.After(l.pause(due)):
+			rolls = time.Now().Before(due)
 		}
 	}
+}
+
+// pause returns the time until the next reconcile, or until rollouts are checked.
+func (l *Loop) pause(due time.Time) time.Duration {
+	until := max(time.Until(due), 0)
+	if rolls := l.rolls(); rolls > 0 {
+		return min(rolls, until)
+	}
+	return until
 }
 
 // standbyEvery is between fetches of a replica that does not lead, a quarter more or less. The

@@ -37,6 +37,7 @@ type Mirror struct {
 	Operations   []mirror.Operation
 	Moves        []view.Move
 	Rebalances   []mirror.Rebalance
+	Rollouts     []mirror.Rollout
 	Remedies     []mirror.Remedy
 	Revisions    []view.Revision
 	Problems     []fleet.Problem

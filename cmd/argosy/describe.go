@@ -87,7 +87,7 @@ func describers() map[string]describer {
 		"deployments": describeDeployment, "tenants": describeTenant,
 		"engines": describeEngine, "operations": describeOperation, "revisions": describeRevision,
 		"moves": describeMove, "pulls": describePull, "agents": describeAgent,
-		"rebalances": describeRebalance,
+		"rebalances": describeRebalance, "rollouts": describeRollout,
 	}
 }
 

@@ -121,6 +121,11 @@ var resources = []resource{
 	{plural: "orphans", aliases: []string{"orphan"}, filters: []string{"tenant", "engine"},
 		about: "every live object is declared",
 		list:  lister((*client.Client).Orphans, orphanName, orphanColumns)},
+	{plural: "rollouts", aliases: []string{"rollout"}, filters: []string{"tenant", "deployment"},
+		about: "no change of a deployment with spec.rollout has gone in waves",
+		list: lister((*client.Client).Rollouts, func(r mirror.Rollout) string {
+			return r.Of().String()
+		}, rolloutColumns)},
 	{plural: "freezes", aliases: []string{"freeze"}, filters: []string{"tenant"},
 		about: "neither the Fleet nor a Tenant declares freezes",
 		list: lister((*client.Client).Freezes, func(v view.Freeze) string {

@@ -215,7 +215,8 @@ func notes(p *plan.Plan) []fleet.Problem {
 	words := map[report.Action]string{report.Create: "is created", report.Update: "is changed",
 		report.Delete: "is deleted", report.Hold: "would be deleted, and is held",
 		report.Depart: "moves to another engine",
-		report.Freeze: "is created or changed, once a freeze ends"}
+		report.Freeze: "is created or changed, once a freeze ends",
+		report.Wave:   "is created or changed, in its wave"}
 	all := make([]fleet.Problem, 0, len(p.Rows))
 	paths := map[fleet.Key]string{} // of changed declarations, generated ones included
 	for _, c := range p.Declarations {

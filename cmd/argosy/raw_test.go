@@ -98,6 +98,8 @@ func poisoned(t testing.TB, text string) apitest.Mirror {
 	m.Rebalances = append(m.Rebalances, mirror.Rebalance{State: mirror.RebalanceProposed,
 		Moves: []mirror.RebalanceMove{{}}, Engines: []mirror.RebalanceEngine{{}}})
 	m.Unproven = append(m.Unproven, view.Unproven{})
+	m.Rollouts = append(m.Rollouts, mirror.Rollout{Waves: []mirror.RolloutWave{{}},
+		Members: []mirror.RolloutMember{{}}})
 	m.Freezes = append(m.Freezes, view.Freeze{})
 	m.Remedies = append(m.Remedies, mirror.Remedy{})
 	m.Pulls = append(

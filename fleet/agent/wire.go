@@ -337,6 +337,7 @@ type Observed struct {
 	Resources       int                `json:"resources,omitempty"`
 	ReconciledAt    time.Time          `json:"reconciledAt,omitzero"`
 	ResourceVersion string             `json:"resourceVersion,omitempty"`
+	Compared        string             `json:"compared,omitempty"` // an earlier agent omits it
 	Gone            bool               `json:"gone,omitempty"`
 }
 

@@ -709,6 +709,9 @@ func observationOf(key fleet.ObjectKey, o *liveObject) mirror.Observation {
 		Resources: len(s.Resources), ReconciledAt: reconciledAt(s.ReconciledAt),
 		Message: messageOf(s),
 	}
+	if o.compared() {
+		out.Compared, _, _ = strings.Cut(clip(o.Metadata.Annotations[annotationHash], 128), ".")
+	}
 	if state := s.OperationState; state != nil {
 		out.OperationPhase = unique.Make(clip(state.Phase, 32)).Value()
 		out.OperationID = clip(state.Operation.request(), 253)

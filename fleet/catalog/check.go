@@ -66,7 +66,7 @@ func (ch *checker) checkOwn(e *entry, d *fleet.Declaration) []fleet.Problem {
 				checkJsonnet(e, field, o.Source.Directory, grant))
 		}
 		problems = slices.Concat(problems, ch.checkDestinations(e, d.Deployment),
-			ch.checkOverrides(e, d.Deployment), ch.checkResolved(e),
+			ch.checkOverrides(e, d.Deployment), ch.checkResolved(e), checkWaves(e, d.Deployment),
 			checkSync(e, "spec.sync", d.Deployment.Sync, grant), checkAdoptions(e, grant),
 			checkNotifications(e, grant))
 		for i, o := range d.Deployment.Overrides {

@@ -67,6 +67,7 @@ const (
 	codeReferenced           = "still-referenced"
 	codeSelectsNothing       = "selects-nothing"
 	codeUnusedOverride       = "unused-override"
+	codeRolloutWave          = "rollout-wave"
 	codeCreateNamespace      = "create-namespace"
 	codeReplace              = "replace-not-granted"
 	codeAdopt                = "adopt-not-granted"
@@ -151,6 +152,8 @@ func Codes() map[string]string {
 		codeSelectsNothing: "The selector matches no environment that lists the deployment's " +
 			"namespace.",
 		codeUnusedOverride: "The override matches no environment of the deployment.",
+		codeRolloutWave: "The wave of a rollout selects no environment of the deployment, or one that " +
+			"an earlier wave selects too.",
 		codeUnresolved: "A text with variables has no valid value in one of the deployment's " +
 			"environments.",
 		codeVariableInUse: "With this change of an environment, a deployment would have a text " +

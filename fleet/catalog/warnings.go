@@ -32,6 +32,7 @@ func (ch *checker) warnings(e *entry) []fleet.Problem {
 	case d.Deployment != nil:
 		problems = append(problems, ch.warnDestinations(e, d.Deployment)...)
 		problems = append(problems, warnRanges(e, d.Deployment)...)
+		problems = append(problems, ch.warnWaves(e, d.Deployment)...)
 	case d.SyncRun != nil:
 		problems = append(problems, ch.warnSpent(e, d.SyncRun)...)
 	}

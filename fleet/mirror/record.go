@@ -140,6 +140,8 @@ type Record struct {
 	SyncHolds      []SyncHold // replaces the hold of the same Application
 	EndedSyncHolds []fleet.ApplicationID
 
+	Rollouts []Rollout // that begin, take a step or end
+
 	// the planner's other state, one JSON document, replaced as a whole; nil: unchanged
 	Memory []byte
 }
@@ -151,7 +153,7 @@ func (r *Record) Empty() bool {
 		len(r.Placements)+len(r.Unplaced)+len(r.Rows)+len(r.Held)+len(r.Released)+len(r.Holds)+
 		len(r.EndedHold)+len(r.Deletions)+
 		len(r.Moves)+
-		len(r.Syncs)+len(r.SyncHolds)+len(r.EndedSyncHolds)+len(r.Memory) == 0
+		len(r.Syncs)+len(r.SyncHolds)+len(r.EndedSyncHolds)+len(r.Rollouts)+len(r.Memory) == 0
 }
 
 // Indexed is a row without its body, for the planner.
@@ -180,6 +182,7 @@ type Snapshot struct {
 	Holds        []Hold // including approved ones
 	Approvals    []Approval
 	SyncHolds    []SyncHold
+	Rollouts     []Rollout  // that have not ended
 	Deletions    []Deletion // of the last 168 hours, the widest window of the guards
 	Memory       []byte     // the last Record.Memory that was not nil
 }

@@ -79,7 +79,11 @@ type Observation struct {
 	Resources       int       // number of managed resources
 	ReconciledAt    time.Time // by Argo CD
 	ResourceVersion string
-	Deleted         bool // the Application no longer exists on the engine
+	// Compared is the hash of the manifest with whose source and destination Argo CD has compared
+	// the Application last; "": of an earlier one, or an agent of an earlier version does not
+	// report it.
+	Compared string
+	Deleted  bool // the Application no longer exists on the engine
 }
 
 // Ack is a worker's acknowledgement of one handled row.

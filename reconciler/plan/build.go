@@ -51,6 +51,7 @@ func (o *outcome) plan() (*Plan, error) {
 	o.holdsInto(p)
 	p.Begun, p.Refused = o.placed.Begun, o.placed.Refused
 	o.syncsInto(p)
+	o.rolloutsInto(p)
 	o.quotasInto(p)
 	o.outgrownInto(p)
 	o.count(p)
@@ -75,6 +76,13 @@ func (o *outcome) unknownFreeze() string {
 			h, held := c.Holds(fleet.FreezeChanges, t, after.Environment(id).Labels)
 			if held {
 				return "the mirror was lost with what the freeze held: " + h.String()
+			}
+		}
+		for _, id := range after.DeploymentsOf(t) {
+			if after.Deployment(id).Deployment.RolloutIn(after.Defaults(t)) != nil {
+				return fmt.Sprintf("the mirror was lost with the state of rollouts: whether one of "+
+					"deployment %s was under way is not known, and a release writes its change to "+
+					"all environments at once", id)
 			}
 		}
 	}
@@ -386,6 +394,21 @@ func (o *outcome) syncsInto(p *Plan) {
 			p.SyncHolds = append(p.SyncHolds, h)
 		}
 	}
+}
+
+// rolloutsInto adds the rollouts that the plan begins, advances or ends, sorted.
+func (o *outcome) rolloutsInto(p *Plan) {
+	l := o.placed.Layers
+	p.Rollouts = slices.Clone(l.EndedRollouts.Values())
+	for _, id := range l.Rollouts.Changed() {
+		if r, open := l.Rollouts.Get(id); open {
+			p.Rollouts = append(p.Rollouts, r)
+		}
+	}
+	slices.SortFunc(p.Rollouts, func(a, b mirror.Rollout) int {
+		return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Deployment, b.Deployment),
+			cmp.Compare(a.ID, b.ID))
+	})
 }
 
 // quotasInto adds the quotas of the tenants that the plan touches.

@@ -93,7 +93,7 @@ func (o *outcome) round(limits *effective.Limits) (err error) {
 	thawing := s.Thawing(o.freezes, r.Approvals)
 	o.declared = effective.Compute(effective.Input{
 		Applied: s, Files: o.admission.Files, Deleted: r.Deleted, Resume: o.resumes(),
-		Thaws: len(thawing) > 0,
+		Thaws: len(thawing)+len(r.Rollouts) > 0,
 	}, limits)
 
 	guards := r.guards()
@@ -101,7 +101,7 @@ func (o *outcome) round(limits *effective.Limits) (err error) {
 	freed, explained := guard.Release(s, guards)
 	o.placed, err = place.Compute(place.Input{
 		Applied: s, Declared: o.declared, Revision: r.Revision, Deleted: r.Deleted, Freed: freed,
-		Freezes: o.freezes, Thawing: thawing,
+		Freezes: o.freezes, Thawing: thawing, Steps: r.Rollouts,
 		Moves: r.Moves, Evacuated: r.Evacuated, Readmit: r.Readmit,
 		Unread: r.Unread, SilentAgents: r.SilentAgents, Reported: r.Reported,
 		Now: r.Now,

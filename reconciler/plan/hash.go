@@ -69,7 +69,7 @@ func (p *Plan) hash() string {
 // something waits: a plan that is computed again because the answer of its record was lost has
 // another time.
 func (p *Plan) recordKey() string {
-	if p.outcome.memory == nil && len(p.Problems)+len(p.Checked) == 0 {
+	if p.outcome.memory == nil && len(p.Problems)+len(p.Checked)+len(p.Rollouts) == 0 {
 		return p.Hash
 	}
 	h := hasher{sha256.New()}
@@ -81,6 +81,16 @@ func (p *Plan) recordKey() string {
 	h.list("problems", len(p.Problems))
 	for _, problem := range p.Problems {
 		h.add(problem.Key.String(), problem.Code, problem.Field, problem.Message)
+	}
+	h.list("rollouts", len(p.Rollouts))
+	for _, r := range p.Rollouts {
+		h.add(r.ID, string(r.State), r.Message, fmt.Sprint(r.Decided))
+		for _, w := range r.Waves {
+			h.add(string(w.State), w.ApprovedBy)
+		}
+		for _, m := range r.Members {
+			h.add(string(m.State), m.Message, fmt.Sprint(m.BadSince != nil, m.Since.UnixNano()))
+		}
 	}
 	h.add(string(p.outcome.timeless))
 	return hex.EncodeToString(h.Sum(nil))

@@ -158,6 +158,7 @@ type house struct {
 	rows   map[fleet.ObjectKey]mirror.Row
 	render jsonRenderer
 	last   mirror.Record
+	kept   map[string]fleet.Manifest // by hash, that rollouts may return to
 }
 
 func newHouse(t testing.TB) *house {
@@ -334,6 +335,7 @@ func (h *house) snapshot() mirror.Snapshot {
 	for _, sh := range h.w.state.SyncHolds.Base() {
 		s.SyncHolds = append(s.SyncHolds, sh)
 	}
+	s.Rollouts = h.w.Rollouts()
 	for k, r := range h.rows {
 		s.Objects = append(
 			s.Objects, mirror.Indexed{Key: k, Hash: r.Manifest.Hash, Tenant: r.Tenant,

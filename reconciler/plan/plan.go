@@ -81,6 +81,8 @@ type Plan struct {
 	SyncHolds      []mirror.SyncHold // new
 	EndedSyncHolds []fleet.ApplicationID
 
+	Rollouts []mirror.Rollout // that begin, take a step or end
+
 	Counts report.Counts
 	Hash   string // hexadecimal SHA-256 of the changes, without revisions, times and messages
 
@@ -138,6 +140,7 @@ func (p *Plan) Record() mirror.Record {
 			From:         m.From,
 			Applications: m.Applications})
 	}
+	r.Rollouts = p.Rollouts
 	approved := map[fleet.ObjectKey]bool{}
 	for _, k := range p.Approved {
 		approved[k] = true
@@ -145,6 +148,9 @@ func (p *Plan) Record() mirror.Record {
 	for _, c := range p.Rows {
 		if c.Action == report.Hold || c.Action == report.Freeze {
 			r.Held = append(r.Held, c.Row.Key)
+			continue
+		}
+		if c.Action == report.Wave {
 			continue
 		}
 		r.Rows = append(r.Rows, c.Row)

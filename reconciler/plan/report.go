@@ -95,7 +95,8 @@ func (p *Plan) change(c diff.RowChange) (report.Change, error) {
 	out.Keeps = (c.Action == report.Delete || c.Action == report.Hold) &&
 		c.Row.Key.Kind == fleet.ObjectApplication && (c.Row.Deletion == fleet.DeletionOrphan ||
 		c.Row.Deletion == fleet.DeletionRelease)
-	if c.Action != report.Update && c.Action != report.Freeze || c.Before == nil {
+	if c.Action != report.Update && c.Action != report.Freeze && c.Action != report.Wave ||
+		c.Before == nil {
 		return out, nil
 	}
 	fields, err := report.Fields(c.Before, c.Row.Manifest.Body)

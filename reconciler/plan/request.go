@@ -62,6 +62,9 @@ type Request struct {
 	// Thaws is set if a freeze that holds changes is over.
 	Thaws bool
 
+	// Rollouts are the next steps of rollouts, by their deployments.
+	Rollouts map[fleet.DeploymentID]mirror.RolloutStep
+
 	// Evacuated engines get no environment. Readmit are engines whose evacuation ends.
 	Evacuated, Readmit []fleet.EngineName
 

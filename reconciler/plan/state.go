@@ -92,7 +92,32 @@ func (w *AppliedState) Freezes() bool {
 				return true
 			}
 		}
-		return len(s.Frozen.Base()) > 0 || s.Unknown()
+		return s.HasFrozen() || s.Unknown()
+	})
+}
+
+// Rollouts lists the rollouts that have not ended, sorted.
+func (w *AppliedState) Rollouts() []mirror.Rollout {
+	return read(w, func(s *applied.State) []mirror.Rollout {
+		return slices.SortedFunc(maps.Values(s.Rollouts.Base()), func(a, b mirror.Rollout) int {
+			return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Deployment, b.Deployment))
+		})
+	})
+}
+
+// FrozenIn returns the freeze that holds changes in the environments of a rollout now, by the keys
+// of its members.
+func (w *AppliedState) FrozenIn(r mirror.Rollout, now time.Time) map[fleet.ObjectKey]string {
+	return read(w, func(s *applied.State) map[fleet.ObjectKey]string {
+		calendar, out := s.Freezes(now), map[fleet.ObjectKey]string{}
+		for _, m := range r.Members {
+			id := applied.ApplicationID(r.Of(),
+				fleet.EnvironmentID{Tenant: r.Tenant, Name: m.Environment})
+			if h, held := s.HeldBy(calendar, fleet.FreezeChanges, id); held {
+				out[m.Key] = h.String()
+			}
+		}
+		return out
 	})
 }
 

@@ -61,6 +61,10 @@ func load(ctx context.Context, tx pgx.Tx, snap *mirror.Snapshot) (err error) {
 		SELECT sync_run, tenant, deployment, environment, target_revision FROM sync_holds ORDER BY tenant, deployment, environment`); err != nil {
 		return err
 	}
+	if snap.Rollouts, err = read(ctx, tx, pgx.RowTo[mirror.Rollout], `
+		SELECT body FROM rollouts WHERE ended_at IS NULL ORDER BY tenant, deployment`); err != nil {
+		return err
+	}
 	snap.Deletions, err = read(ctx, tx, scanDeletion, `
 		SELECT `+deletionColumns+` FROM deletions WHERE at > now() - interval '168 hours' ORDER BY n`)
 	return err

@@ -74,6 +74,8 @@ func prunings(r Retention) []pruning {
 			LIMIT $2 FOR UPDATE SKIP LOCKED)`},
 		{"rebalances", r.Operations, `DELETE FROM rebalances WHERE id IN (
 			SELECT id FROM rebalances WHERE ended_at < now() - $1::interval ORDER BY ended_at LIMIT $2 FOR UPDATE SKIP LOCKED)`},
+		{"rollouts", r.Operations, `DELETE FROM rollouts WHERE id IN (
+			SELECT id FROM rollouts WHERE ended_at < now() - $1::interval ORDER BY ended_at LIMIT $2 FOR UPDATE SKIP LOCKED)`},
 		{"remedies", r.Operations, `DELETE FROM remedies WHERE id IN (
 			SELECT id FROM remedies WHERE ended_at < now() - $1::interval LIMIT $2 FOR UPDATE SKIP LOCKED)`},
 		{"approvals", r.Operations, `DELETE FROM approvals WHERE revision IN (
@@ -187,7 +189,7 @@ func (s *Store) Reset(ctx context.Context) error {
 			UPDATE leases SET holder = '', epoch = epoch + 1, expires_at = '-infinity'
 				WHERE name = 'reconciler' OR starts_with(name, 'engine/') AND starts_with(holder, 'agent/');
 			TRUNCATE declarations, sealed, quarantines, problems, placements, desired, status, revisions, holds, sync_holds, strays, tombstones, reach, listings,
-				application_moves, move_requests;
+				application_moves, move_requests, rollouts, rollout_manifests, rollout_decisions;
 			UPDATE mirror SET applied = '', plan = '';
 			UPDATE engines SET cursor = 0;
 			UPDATE engines e SET reachable = false, message = 'the mirror is rebuilt', since = now()

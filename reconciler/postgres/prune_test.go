@@ -39,7 +39,9 @@ var history = map[string]string{
 	"recorded_changes": `INSERT INTO recorded_changes (base, head, changed, at) SELECT 'a', 'b', '{acme}', now() - $2::text::interval FROM generate_series(1, $1::int) i`,
 	"pushes":           `INSERT INTO pushes SELECT 'a' || i, 'b', 1, 'ann', now() - $2::text::interval FROM generate_series(1, $1::int) i`,
 	"rebalances":       `INSERT INTO rebalances (id, state, engines, ended_at) SELECT 'old-' || i, 'Done', '[]', now() - $2::text::interval FROM generate_series(1, $1::int) i`,
-	"looks":            `INSERT INTO looks (key, priority, wanted, at, body) SELECT 'old-' || i, 1, false, now() - $2::text::interval, '{}' FROM generate_series(1, $1::int) i`,
+	"rollouts": `INSERT INTO rollouts (id, tenant, deployment, state, body, begun_at, ended_at)
+		SELECT 'old-' || i, 'acme', 'd', 'Done', '{}', now(), now() - $2::text::interval FROM generate_series(1, $1::int) i`,
+	"looks": `INSERT INTO looks (key, priority, wanted, at, body) SELECT 'old-' || i, 1, false, now() - $2::text::interval, '{}' FROM generate_series(1, $1::int) i`,
 }
 
 // bounded are the tables that do not grow with time, each with its bound.
@@ -58,8 +60,9 @@ var bounded = map[string]string{
 	"application_moves": "desired", "drain_moves_of_slices": "environments",
 	"unproven":    "desired",
 	"evacuations": "engines", "fences": "engines", "drains": "engines",
-	"drain_moves":      "environments",
-	"rebalance_moves":  "rebalances",
+	"drain_moves":       "environments",
+	"rebalance_moves":   "rebalances",
+	"rollout_decisions": "rollouts", "rollout_manifests": "desired",
 	"owners":           "names that the platform has ever declared as owners",
 	"stop_ends":        "places that were ever stopped",
 	"leases":           "engines that there ever were: an epoch never goes back",

@@ -77,9 +77,9 @@ func recording(lease mirror.Lease, r *mirror.Record, replaced *[]string) (func(*
 	}
 	first := len(steps)
 	if !r.Empty() {
-		parts := []func(*mirror.Record) ([]step, error){memorySteps, tenantSteps, declarationSteps,
-			agentSteps, problemSteps, placementSteps, rowSteps, moveSteps, sealedSteps, syncSteps,
-			holdSteps, historySteps, impactSteps}
+		parts := []func(*mirror.Record) ([]step, error){memorySteps, tenantSteps,
+			declarationSteps, agentSteps, problemSteps, placementSteps, rolloutSteps, rowSteps,
+			moveSteps, sealedSteps, syncSteps, holdSteps, historySteps, impactSteps}
 		if r.RevisionHeld {
 			parts = []func(*mirror.Record) ([]step, error){
 				memorySteps, holdSteps, heldRevisionSteps}

@@ -180,8 +180,9 @@ func TestRecordKeepsEverythingForTheNextStart(t *testing.T) {
 				Credential: cluster.Credential, Seq: 2}},
 		Holds: []mirror.Hold{hold1, hold2}, Approvals: []mirror.Approval{
 			{Revision: revision(1), By: "token:ops", Note: "fine"}},
-		SyncHolds: []mirror.SyncHold{syncHold}, Deletions: []mirror.Deletion{deletion},
-		Memory: []byte(`{"leaving":[]}`)}
+		SyncHolds: []mirror.SyncHold{syncHold}, Rollouts: []mirror.Rollout{},
+		Deletions: []mirror.Deletion{deletion},
+		Memory:    []byte(`{"leaving":[]}`)}
 	for _, at := range []*mirror.Hold{&snap.Holds[0], &snap.Holds[1]} {
 		if at.Since.IsZero() {
 			t.Error("the hold has no beginning")

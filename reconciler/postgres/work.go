@@ -338,15 +338,15 @@ const sqlObserve = `
 	WITH changed AS (
 		UPDATE status s SET uid = o.uid, sync = o.sync, health = o.health, synced_revision = o.synced_revision,
 			operation_phase = o.operation_phase, operation_id = o.operation_id, operation_error = o.operation_error, message = o.message,
-			resources = o.resources, reconciled_at = o.reconciled_at, resource_version = o.resource_version, gone = o.gone, observed_at = now()
+			resources = o.resources, reconciled_at = o.reconciled_at, resource_version = o.resource_version, gone = o.gone, compared = o.compared, observed_at = now()
 		FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[], $10::text[], $11::text[], $12::int[],
-				$13::timestamptz[], $14::text[], $15::bool[])
+				$13::timestamptz[], $14::text[], $15::bool[], $16::text[])
 			AS o (engine, kind, name, uid, sync, health, synced_revision, operation_phase, operation_id, operation_error, message, resources,
-				reconciled_at, resource_version, gone)
+				reconciled_at, resource_version, gone, compared)
 		WHERE s.engine = o.engine AND s.kind = o.kind AND s.name = o.name AND
 			(s.observed_at IS NULL OR
-			(s.uid, s.sync, s.health, s.synced_revision, s.operation_phase, s.operation_id, s.operation_error, s.message, s.resources, s.gone) <>
-			(o.uid, o.sync, o.health, o.synced_revision, o.operation_phase, o.operation_id, o.operation_error, o.message, o.resources, o.gone))
+			(s.uid, s.sync, s.health, s.synced_revision, s.operation_phase, s.operation_id, s.operation_error, s.message, s.resources, s.gone, s.compared) <>
+			(o.uid, o.sync, o.health, o.synced_revision, o.operation_phase, o.operation_id, o.operation_error, o.message, o.resources, o.gone, o.compared))
 		RETURNING s.engine, s.kind, s.name, s.tenant, s.sync, s.health)` + sqlEvents + `min(sync) || ', ' || min(health)` + sqlEventsEnd
 
 // sqlBeginStatus inserts a first status row for objects that are observed before their
@@ -376,7 +376,8 @@ func observationColumns(seen []mirror.Observation) []any {
 		column(seen, func(o mirror.Observation) int32 { return int32(o.Resources) }),
 		column(seen, func(o mirror.Observation) *time.Time { return moment(o.ReconciledAt) }),
 		of(func(o mirror.Observation) string { return o.ResourceVersion }),
-		column(seen, func(o mirror.Observation) bool { return o.Deleted }))
+		column(seen, func(o mirror.Observation) bool { return o.Deleted }),
+		of(func(o mirror.Observation) string { return o.Compared }))
 }
 
 // A deleted object is neither in sync nor healthy, whatever its last report.

@@ -329,7 +329,8 @@ func observationOf(engine fleet.EngineName, o agent.Observed) (mirror.Observatio
 		Message: withUnknown(o.Message, string(o.Sync), string(sync), string(o.Health),
 			string(health), o.OperationPhase, phase(o.OperationPhase)),
 		Resources: clamp(o.Resources, maxObjects), ReconciledAt: plausibleTime(o.ReconciledAt),
-		ResourceVersion: shortText(o.ResourceVersion), Deleted: o.Gone,
+		ResourceVersion: shortText(o.ResourceVersion), Compared: shortText(o.Compared),
+		Deleted: o.Gone,
 	}, true
 }
 

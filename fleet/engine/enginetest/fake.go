@@ -407,6 +407,9 @@ func (o *stored) observation(key fleet.ObjectKey) mirror.Observation {
 		Health: mirror.HealthUnknown, Resources: len(resources),
 		SyncedRevision: o.text("status", "sync", "revision"), OperationPhase: o.text("status",
 			"operationState", "phase")}
+	if o.compared() {
+		out.Compared = o.applied
+	}
 	if s := mirror.SyncState(o.text("status", "sync", "status")); s == mirror.SyncSynced ||
 		s == mirror.SyncOutOfSync {
 		out.Sync = s

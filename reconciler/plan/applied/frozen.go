@@ -39,12 +39,25 @@ func (s *State) HeldBy(c *freeze.Calendar, k fleet.FreezeKind, id fleet.Applicat
 func (s *State) Thawing(c *freeze.Calendar,
 	approvals []mirror.Approval) (out map[fleet.ApplicationID]bool) {
 	for id, f := range s.Frozen.Base() {
+		if f.Rollout {
+			continue
+		}
 		released := reviews.Approved(approvals, f.Revision, f.Since)
 		if _, still := s.HeldBy(c, fleet.FreezeChanges, id); released || !still {
 			Set(&out, id, released)
 		}
 	}
 	return out
+}
+
+// HasFrozen reports whether a freeze holds a change.
+func (s *State) HasFrozen() bool {
+	for _, f := range s.Frozen.Base() {
+		if !f.Rollout {
+			return true
+		}
+	}
+	return false
 }
 
 // Unknown reports whether the first revision after a loss of the mirror waits for the end of a

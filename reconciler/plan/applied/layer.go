@@ -173,3 +173,16 @@ func (c *Counter[G, K]) commit() {
 	}
 	c.delta = nil
 }
+
+// Once holds values of a draft that no later plan needs.
+type Once[V any] struct{ values []V }
+
+// Add adds a value to the draft.
+func (o *Once[V]) Add(v V) { o.values = append(o.values, v) }
+
+// Values returns the values of the draft.
+func (o *Once[V]) Values() []V { return o.values }
+
+func (o *Once[V]) init() { o.values = nil }
+
+func (o *Once[V]) commit() { o.values = nil }

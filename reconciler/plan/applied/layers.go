@@ -112,6 +112,26 @@ type Layers struct {
 	Spellings      Counter[Reader, string]                        // uses by URLs other than Key
 	NamespacesIn   Counter[fleet.EnvironmentID, string]           // Applications by namespace
 	Creators       Counter[Share, struct{}]                       // with CreateNamespace
+
+	Rollouts Layer[fleet.DeploymentID, mirror.Rollout] // that have not ended
+	// EndedRollouts are those that end with the plan of a draft.
+	EndedRollouts Once[mirror.Rollout]
+}
+
+// SetRollout changes the rollout of a deployment, and forgets a rollout that has ended.
+func (l *Layers) SetRollout(r mirror.Rollout) {
+	if r.State.Ended() {
+		l.Rollouts.Delete(r.Of())
+		l.EndedRollouts.Add(r)
+		return
+	}
+	l.Rollouts.Set(r.Of(), r)
+}
+
+// Rolling returns the place of an Application in the members of its deployment's rollout, or -1.
+func (l *Layers) Rolling(id fleet.ApplicationID) (mirror.Rollout, int) {
+	r, _ := l.Rollouts.Get(id.Deployed())
+	return r, r.Member(id.Environment)
 }
 
 // layer is one field of Layers.
@@ -121,13 +141,13 @@ type layer interface {
 }
 
 // all lists the layers, once for every function that goes through them.
-func (l *Layers) all() [25]layer {
+func (l *Layers) all() [27]layer {
 	return [...]layer{
 		&l.Placements, &l.Unplaced, &l.Rows, &l.RowsOn, &l.Loads, &l.Held, &l.ApplicationsOf,
 		&l.Terminating, &l.SyncHolds, &l.CredentialConflicts, &l.Environments, &l.EnvironmentsOn,
 		&l.EnginesOf, &l.ApplicationsIn,
 		&l.Repos, &l.Readers, &l.ReadIn, &l.PrivateReaders, &l.Spellings, &l.NamespacesIn,
-		&l.Creators, &l.Moved, &l.Clones, &l.Slices, &l.Frozen,
+		&l.Creators, &l.Moved, &l.Clones, &l.Slices, &l.Frozen, &l.Rollouts, &l.EndedRollouts,
 	}
 }
 

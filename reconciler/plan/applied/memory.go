@@ -61,7 +61,8 @@ func (h Held) Hold() mirror.HoldID {
 // Span is the part of the branch that asked for the deletion.
 func (h Held) Span() reviews.Span { return reviews.Span{Base: h.Base, Head: h.Revision} }
 
-// Frozen is an Application that a declaration creates or changes, and that a freeze holds as it is.
+// Frozen is an Application that a declaration creates or changes, and that a freeze or a rollout
+// holds as it is.
 type Frozen struct {
 	Application fleet.ApplicationID `json:"application"`
 	Key         fleet.ObjectKey     `json:"key"`
@@ -71,6 +72,8 @@ type Frozen struct {
 	// whose freeze it is; empty: the fleet's
 	Scope fleet.TenantName `json:"scope,omitempty"`
 	Why   string           `json:"why"`
+	// Rollout is set if it waits for its wave, whatever the freezes.
+	Rollout bool `json:"rollout,omitempty"`
 	// what the Application uses as it is; RepoURLs is empty unless it exists
 	RepoURLs fleet.RepoURLs `json:"repoURLs,omitempty"`
 	Use

@@ -40,6 +40,9 @@ func Restore(snapshot mirror.Snapshot) (*State, error) {
 	for _, f := range m.Frozen {
 		s.Frozen.base[f.Application] = f
 	}
+	for _, r := range snapshot.Rollouts {
+		s.Rollouts.base[r.Of()] = r
+	}
 	for _, t := range m.Terminating {
 		s.Terminating.base[t.Key] = t
 	}

@@ -122,5 +122,5 @@ func (s *State) FilesAfter(changed []catalog.Input) Files {
 // AwaitsApproval reports whether something waits that an approval releases.
 func (s *State) AwaitsApproval() bool {
 	return s.RevisionHold != nil ||
-		len(s.Held.Base())+len(s.Unreviewed)+len(s.Frozen.Base()) > 0
+		len(s.Held.Base())+len(s.Unreviewed) > 0 || s.HasFrozen()
 }

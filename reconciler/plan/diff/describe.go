@@ -160,7 +160,7 @@ func (p *phase) note(c RowChange) string {
 			waits = "it has no known review; " + waits
 		}
 		return waits
-	case c.Action == report.Freeze:
+	case c.Action == report.Freeze, c.Action == report.Wave:
 		return p.frozenNote(c.Row.Application())
 	case c.Action == report.Depart:
 		pl, _ := p.PlacementOf(c.Row.Application())

@@ -72,9 +72,11 @@ func Compute(in Input) (*Result, error) {
 	if err := p.applications(); err != nil {
 		return nil, err
 	}
+	p.returned()
 	if err := p.frozen(); err != nil {
 		return nil, err
 	}
+	p.rollouts()
 	if err := p.verdicts(); err != nil {
 		return nil, err
 	}
@@ -91,6 +93,8 @@ type phase struct {
 	*applied.Layers
 	after *catalog.Changeset
 	out   *Result
+
+	rolling map[fleet.DeploymentID]*rolling // whose Applications the plan touches
 
 	secrets, secretsBefore map[applied.Share]map[string]secret // see secretsOf
 }
@@ -170,6 +174,7 @@ func (p *phase) writeApplication(
 	}
 	_, exists := p.Rows.Get(key)
 	err = p.write(o, next)
+	p.follow(key, id)
 	if exists {
 		p.Terminating.Delete(key)
 	}

@@ -33,16 +33,22 @@ func (p *phase) freeze(a place.Application) error {
 		return err
 	}
 	m, changes := p.render(*engine, o, &next)
-	if !changes {
-		return nil
-	}
 	old, exists := p.Rows.Get(a.Key)
 	if exists && old.Unwanted { // its deletion goes on; it is created again afterwards
 		old, exists = applied.Row{}, false
 	}
+	if a.Rollout != nil {
+		p.roll(a, old, exists, m.Hash, changes)
+	}
+	if !changes {
+		return nil
+	}
 	f := applied.Frozen{Application: a.ID, Key: a.Key, Hash: m.Hash, Revision: p.Revision,
 		Since: p.Now, Scope: a.Freeze.Scope, Why: a.Freeze.String(), RepoURLs: old.RepoURLs,
 		Use: old.Use}
+	if a.Rollout != nil {
+		f.Rollout, f.Scope, f.Why = true, a.ID.Tenant, was.Why
+	}
 	if before && was.Hash == m.Hash { // an approval of the revision that brought it releases it
 		f.Revision, f.Since = was.Revision, was.Since
 	}
@@ -50,10 +56,13 @@ func (p *phase) freeze(a place.Application) error {
 	if synced {
 		p.SyncHolds.Set(a.ID, sync) // the change that ends it waits
 	}
-	if before && was.Hash == m.Hash && was.Why == f.Why {
+	if before && was.Hash == m.Hash && was.Why == f.Why && was.Rollout == f.Rollout {
 		return nil
 	}
 	c := &RowChange{Action: report.Freeze, Row: Row(a.Key, next)}
+	if a.Rollout != nil {
+		c.Action = report.Wave
+	}
 	c.Row.Manifest, c.Row.Revision = m, p.Revision
 	if exists && !before {
 		c.BeforeHash = old.Hash
@@ -70,9 +79,11 @@ func (p *phase) thaw() {
 		now, still := p.Frozen.Get(id)
 		_, deletion := p.Held.Get(id)
 		switch {
+		case still && now.Rollout && before && !was.Rollout && was.RepoURLs != "" && !deletion:
+			applied.Set(&p.out.Freed, was.Key, true)
 		case still:
 			delete(p.out.Freed, now.Key)
-		case before && was.RepoURLs != "" && !deletion:
+		case before && !was.Rollout && was.RepoURLs != "" && !deletion:
 			applied.Set(&p.out.Freed, was.Key, true)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/catalog"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/reconciler/plan/applied"
 	"argosy.dev/argosy/reconciler/plan/report"
 )
@@ -259,6 +260,12 @@ func (d *Declarations) Waiting(after *applied.Layers) []fleet.Problem {
 				why = f.Why
 			}
 		})
+		after.Rollouts.Each(func(of fleet.DeploymentID, r mirror.Rollout) {
+			i := r.Member(fleet.EnvironmentName(k.Name))
+			if of.Tenant == k.Tenant && i >= 0 && r.Members[i].State.Changed() && why == "" {
+				why = fmt.Sprintf("the rollout of %s may return it", of)
+			}
+		})
 		if n == 0 && why != "" {
 			out = append(out, environmentFrozen(x.Input, why))
 			continue
@@ -318,9 +325,9 @@ func environmentSwitching(i catalog.Input, from fleet.EngineName, n int) fleet.P
 func environmentFrozen(i catalog.Input, why string) fleet.Problem {
 	return fleet.Problem{Key: i.Key, Path: i.Path, Severity: fleet.SeverityWarning,
 		Code: "environment-in-use", Field: "spec.cluster",
-		Message: fmt.Sprintf("the change of the cluster waits, since a freeze holds Applications in "+
-			"environment %s as they are: %s", i.Key.Name, why),
-		Fix: "wait for the end of the freeze, or release what it holds (argosy get holds)"}
+		Message: fmt.Sprintf("the change of the cluster waits, since a change of an Application in "+
+			"environment %s waits or may return: %s", i.Key.Name, why),
+		Fix: "wait for the end, or decide about it (argosy get holds, argosy get rollouts)"}
 }
 
 func environmentDeleting(i catalog.Input, n int) fleet.Problem {

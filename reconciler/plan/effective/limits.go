@@ -7,6 +7,7 @@ import (
 
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/catalog"
+	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/reconciler/plan/applied"
 )
 
@@ -103,6 +104,15 @@ func leftovers(after *applied.Layers) map[fleet.TenantName][]leftover {
 	after.Frozen.Each(func(id fleet.ApplicationID, f applied.Frozen) {
 		if f.RepoURLs != "" { // it exists, and needs what it was rendered from
 			out[id.Tenant] = append(out[id.Tenant], leftover{id, f.RepoURLs})
+		}
+	})
+	after.Rollouts.Each(func(of fleet.DeploymentID, r mirror.Rollout) {
+		for _, m := range r.Members {
+			if m.State.Changed() && m.Before != nil { // it may return to what it was
+				id := applied.ApplicationID(of, fleet.EnvironmentID{Tenant: of.Tenant,
+					Name: m.Environment})
+				out[of.Tenant] = append(out[of.Tenant], leftover{id, m.Before.RepoURLs})
+			}
 		}
 	})
 	return out

@@ -124,6 +124,9 @@ func Holds(deletions map[fleet.ApplicationID]applied.Held,
 	}
 	for _, id := range slices.SortedFunc(maps.Keys(frozen), applied.CompareApplications) {
 		f := frozen[id]
+		if f.Rollout {
+			continue // people decide about its rollout
+		}
 		add(f.Hold(), f.Key, f.Since, f.Why)
 	}
 	for _, path := range slices.Sorted(maps.Keys(files)) {

@@ -40,13 +40,14 @@ func (p placer) application(id fleet.ApplicationID, wanted bool) error {
 	if wanted {
 		dep := p.after.Deployment(id.Deployed())
 		a := Application{ID: id, Key: key, Deployment: dep, Freed: held}
-		if p.freezes(&a) {
+		if p.rollsOut(&a) || p.freezes(&a) {
 			p.out.Frozen = append(p.out.Frozen, a)
 			return nil
 		}
 		return p.want(a)
 	}
 	p.Frozen.Delete(id) // what waited is not wanted any more
+	p.leaveRollout(id)
 	r, exists := p.Rows.Get(key)
 	switch {
 	case !exists || r.Unwanted:

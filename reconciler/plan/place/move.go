@@ -299,6 +299,16 @@ func (p placer) waiting(id fleet.SliceID) (all []string) {
 				"run argosy release %s", app, f.Why, f.Revision.Short()))
 		}
 	})
+	p.Rollouts.Each(func(of fleet.DeploymentID, r mirror.Rollout) {
+		for _, m := range r.Members {
+			app := applied.ApplicationID(of, fleet.EnvironmentID{Tenant: of.Tenant,
+				Name: m.Environment})
+			if m.State.Changed() && app.In() == id.In() && id.Holds(app) {
+				all = append(all, fmt.Sprintf("the rollout of %s is under way, and may return %s: "+
+					"repeat this when it is done", of, app))
+			}
+		}
+	})
 	slices.Sort(all)
 	return all
 }

@@ -24,6 +24,8 @@ type Input struct {
 	// Thawing is the frozen changes that are made now. A person has released those that are true.
 	Thawing map[fleet.ApplicationID]bool
 
+	Steps map[fleet.DeploymentID]mirror.RolloutStep // of rollouts, taken with this plan
+
 	Moves map[fleet.SliceID]mirror.MoveRequest // requested, by the slice that each names
 
 	Evacuated []fleet.EngineName // that get no environment
@@ -64,6 +66,7 @@ type Result struct {
 
 	Wanted   []Application // to be written
 	Frozen   []Application // to be written later, unless they would not change
+	Returned []Returned    // to be written as before their rollout
 	Unwanted []Unwanted    // to be judged by the guards
 	Released []Unwanted    // to be deleted, since an approval freed them
 	Ended    []fleet.ApplicationID
@@ -93,6 +96,17 @@ type Application struct {
 	Freed      bool        // its deletion was held, and is no longer wanted
 	Freeze     freeze.Hold // of Frozen
 	Passes     bool        // a person has released it from a freeze
+	// Rollout is set for those of Frozen that go in waves.
+	Rollout *fleet.Rollout
+}
+
+// Returned is an Application that gets its last good state back.
+type Returned struct {
+	ID       fleet.ApplicationID
+	Key      fleet.ObjectKey
+	Rollout  mirror.Rollout
+	Member   mirror.RolloutMember
+	Manifest fleet.Manifest
 }
 
 // Unwanted is an existing Application that no declaration asks for any more.
@@ -116,6 +130,7 @@ func Compute(in Input) (*Result, error) {
 		applications: map[fleet.ApplicationID]bool{},
 		synced:       map[fleet.ApplicationID]bool{},
 		moving:       map[fleet.ApplicationID]bool{},
+		admitted:     map[fleet.ApplicationID]bool{},
 		shared:       applied.SharedRepositories(in.Declared.Fleet),
 		joinable:     map[fleet.EnvironmentID]bool{},
 		arriving:     map[fleet.EngineName]int{},
@@ -149,6 +164,7 @@ type scope struct {
 	applications map[fleet.ApplicationID]bool // touched; whether wanted
 	synced       map[fleet.ApplicationID]bool // touched by a SyncRun alone
 	moving       map[fleet.ApplicationID]bool // begin to move
+	admitted     map[fleet.ApplicationID]bool // change by a step of their rollout
 	shrunk       []fleet.EnvironmentID        // have fewer Applications from now on
 	shared       applied.Scopes               // repositories that the platform shares
 	reshared     bool                         // they change

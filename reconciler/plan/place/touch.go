@@ -32,6 +32,9 @@ func (s *scope) find() {
 	for id := range s.Thawing {
 		s.touchFrozen(id)
 	}
+	for _, step := range s.Steps {
+		s.stepRollout(step)
+	}
 }
 
 // touchFrozen touches an Application whose change a freeze no longer holds.

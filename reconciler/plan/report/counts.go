@@ -20,6 +20,7 @@ const (
 	// the row becomes unwanted, and is removed when the Application is on its new engine
 	Depart Action = "move"
 	Freeze Action = "freeze" // a creation or update that waits for the end of a freeze
+	Wave   Action = "wave"   // a creation or update that waits for its wave of a rollout
 )
 
 // Counts sums up the changes of a plan.
@@ -29,6 +30,7 @@ type Counts struct {
 	Deleted int `json:"deleted"`
 	Held    int `json:"held"`             // deletions, new in this plan
 	Frozen  int `json:"frozen,omitempty"` // creations and changes that wait, new in this plan
+	Waves   int `json:"waves,omitempty"`  // creations and changes that go in waves, new
 	Rows    int `json:"rows"`             // written, of every kind
 	Placed  int `json:"placed"`           // environments that got an engine
 	Moved   int `json:"moved,omitempty"`  // Applications that leave their engine
@@ -43,6 +45,9 @@ func (c Counts) Summary() string {
 	}
 	if c.Frozen > 0 {
 		s += fmt.Sprintf(", %d held by a freeze", c.Frozen)
+	}
+	if c.Waves > 0 {
+		s += fmt.Sprintf(", %d in waves", c.Waves)
 	}
 	if c.Moved > 0 {
 		s += fmt.Sprintf(", %d to move", c.Moved)
@@ -61,7 +66,7 @@ func (e Engine) Counts() Counts {
 
 // Add counts one change.
 func (c *Counts) Add(a Action, k fleet.ObjectKind) {
-	if a != Hold && a != Freeze {
+	if a != Hold && a != Freeze && a != Wave {
 		c.Rows++
 	}
 	if k != fleet.ObjectApplication {
@@ -80,6 +85,8 @@ func (c *Counts) Add(a Action, k fleet.ObjectKind) {
 		c.Moved++
 	case Freeze:
 		c.Frozen++
+	case Wave:
+		c.Waves++
 	}
 }
 
@@ -91,6 +98,7 @@ func (c *Counts) Sum(other Counts) {
 	c.Held += other.Held
 	c.Moved += other.Moved
 	c.Frozen += other.Frozen
+	c.Waves += other.Waves
 	c.Rows += other.Rows
 }
 

@@ -126,6 +126,8 @@ func changeLines(c Change) []string {
 	switch c.Action {
 	case Hold:
 		head = "# " + string(c.Kind) + " " + c.Subject + " held"
+	case Wave:
+		head = "# " + string(c.Kind) + " " + c.Subject + " in a wave"
 	case Freeze:
 		head = "# " + string(c.Kind) + " " + c.Subject + " waits"
 	}

@@ -228,7 +228,7 @@ func quota(u QuotaUse) string {
 }
 
 var marks = map[Action]string{Create: "+", Update: "~", Delete: "-", Hold: "!", Depart: ">",
-	Freeze: "="}
+	Freeze: "=", Wave: "="}
 
 func (t *textWriter) change(c Change) {
 	s := fmt.Sprintf("%s %-11s %s", marks[c.Action], c.Kind, c.Subject)
@@ -237,6 +237,8 @@ func (t *textWriter) change(c Change) {
 		s += "  held"
 	case Freeze:
 		s += "  waits"
+	case Wave:
+		s += "  in a wave"
 	}
 	t.line(4, s)
 	if c.Note != "" {

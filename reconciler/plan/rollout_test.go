@@ -1,0 +1,274 @@
+package plan
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/reconciler/rollout"
+)
+
+const twoWaves = "  rollout: {waves: [{name: dev, environments: [staging], soak: 10m}]}\n"
+
+// rollingHouse is a fleet whose checkout goes to staging, and to prod 10 minutes later.
+func rollingHouse(t *testing.T, rest string) *house {
+	h := newHouse(t)
+	h.apply(small().with(checkoutFile, deploymentFile("checkout", "acme/checkout",
+		"environments: [prod, staging]", twoWaves+rest)))
+	return h
+}
+
+// roll takes the next step of checkout's rollout, in which the engines have applied every row and
+// found it Synced and Healthy but those of bad, which are Degraded.
+func (h *house) roll(bad ...string) (mirror.Rollout, *Plan) {
+	h.t.Helper()
+	open := h.w.Rollouts()
+	if len(open) != 1 {
+		h.t.Fatalf("%d rollouts are open", len(open))
+	}
+	f := mirror.RolloutFacts{Now: h.now, Status: map[fleet.ObjectKey]mirror.RolloutStatus{}}
+	frozen := h.w.FrozenIn(open[0], h.now)
+	for k, r := range h.rows {
+		at := mirror.RolloutStatus{Hash: r.Manifest.Hash, Apply: mirror.ApplyApplied,
+			Compared: r.Manifest.Hash, Sync: mirror.SyncSynced, Health: mirror.HealthHealthy,
+			Frozen: frozen[k]}
+		if strings.Contains(strings.Join(bad, " "), string(r.Environment)) && r.Environment != "" {
+			at.Health, at.Message = mirror.HealthDegraded, "crash loop"
+		}
+		f.Status[k] = at
+	}
+	next, changes := rollout.Next(open[0], f)
+	if !changes {
+		return next, nil
+	}
+	step := mirror.RolloutStep{Rollout: next, Before: map[fleet.EnvironmentName]fleet.Manifest{}}
+	for _, m := range next.Members {
+		if m.Before != nil {
+			step.Before[m.Environment] = h.kept[m.Before.Hash]
+		}
+	}
+	return next, h.again(func(r *Request) {
+		r.Rollouts = map[fleet.DeploymentID]mirror.RolloutStep{next.Of(): step}
+	})
+}
+
+// keep remembers the present manifests, as the store does at the begin of a rollout.
+func (h *house) keep() {
+	if h.kept == nil {
+		h.kept = map[string]fleet.Manifest{}
+	}
+	for _, r := range h.rows {
+		h.kept[r.Manifest.Hash] = r.Manifest
+	}
+}
+
+func (h *house) after(d time.Duration) { h.now = h.now.Add(d) }
+
+func TestAChangeGoesInWaves(t *testing.T) {
+	h := rollingHouse(t, "")
+	prod, staging := h.hashOf("checkout@prod"), h.hashOf("checkout@staging")
+	h.keep()
+	p := h.apply(h.files.edit(checkoutFile, "v1}", "v2}"))
+	wantActions(t, p, "wave Application checkout@prod", "wave Application checkout@staging")
+	for _, c := range p.Rows {
+		want := map[string]string{"checkout@staging": "wave 1 of 2 (dev): begins at once",
+			"checkout@prod": "wave 2 of 2 (rest): begins once wave 1 (dev) is Synced and Healthy for " +
+				"10m0s"}[c.Subject]
+		if c.Note != want {
+			t.Errorf("%s: %q, want %q", c.Subject, c.Note, want)
+		}
+	}
+	if len(p.Holds) > 0 || len(p.Record().Rows)+len(p.Record().Held) > 0 || h.w.Freezes() ||
+		h.w.AwaitsApproval() {
+		t.Error("the begin of a rollout holds or writes something")
+	}
+	h.restart()
+	if p := h.again(); len(p.Rows)+len(p.Rollouts) > 0 {
+		t.Errorf("planned again, it changes %s", actions(p))
+	}
+	_, p = h.roll()
+	wantActions(t, p, "update Application checkout@staging")
+	h.restart()
+	if r, _ := h.roll(); r.Waves[0].State != mirror.WaveSoaking ||
+		h.hashOf("checkout@prod") != prod {
+		t.Errorf("%+v", r.Waves)
+	}
+	h.after(9 * time.Minute)
+	if _, p := h.roll(); p != nil {
+		t.Errorf("it does not soak: %s", actions(p))
+	}
+	h.after(time.Minute)
+	_, p = h.roll()
+	wantActions(t, p, "update Application checkout@prod")
+	r, _ := h.roll()
+	if r.State != mirror.RolloutDone || len(h.w.Rollouts()) > 0 ||
+		h.hashOf("checkout@prod") == prod || h.hashOf("checkout@staging") == staging {
+		t.Errorf("%s %s", r.State, r.Message)
+	}
+	fresh := newHouse(t)
+	fresh.apply(h.files)
+	if got, want := h.desired(), fresh.desired(); !maps.Equal(got, want) {
+		t.Error("the rows are not those of a fleet that had no rollout")
+	}
+}
+
+func TestAFailedWaveReturns(t *testing.T) {
+	h := rollingHouse(t, "")
+	before := h.desired()
+	h.keep()
+	h.apply(h.files.edit(checkoutFile, "acme/checkout", "acme/other"))
+	h.roll()
+	if r, _ := h.roll("staging"); r.State != mirror.RolloutRunning {
+		t.Fatalf("it has no patience: %s", r.Message)
+	}
+	h.after(time.Minute)
+	r, p := h.roll("staging")
+	if r.State != mirror.RolloutReturning || !strings.Contains(actions(p),
+		"update Application checkout@staging") {
+		t.Fatalf("%s %s: %s", r.State, r.Message, actions(p))
+	}
+	h.work()
+	if got := h.desired(); !maps.Equal(got, before) {
+		t.Errorf("the rows are not those of before:\n%v\n%v", got, before)
+	}
+	h.restart()
+	r, _ = h.roll()
+	if r.State != mirror.RolloutReturned ||
+		!strings.Contains(r.Message, "staging (Degraded: crash") {
+		t.Errorf("%s %s", r.State, r.Message)
+	}
+	if p := h.again(); len(p.Rows)+len(p.Rollouts) > 0 {
+		t.Errorf("planned again, it changes %s", actions(p))
+	}
+	p = h.apply(h.files.edit(checkoutFile, "v1}", "v3}"))
+	wantActions(t, p, "wave Application checkout@prod", "wave Application checkout@staging")
+	if len(p.Rollouts) != 2 || h.w.Rollouts()[0].State != mirror.RolloutRunning {
+		t.Errorf("%+v", p.Rollouts)
+	}
+	p = h.apply(small().with(checkoutFile, deploymentFile("checkout", "acme/checkout",
+		"environments: [prod, staging]", twoWaves)))
+	if len(h.w.Rollouts()) > 0 || strings.Contains(actions(p), "Application") {
+		t.Errorf("a withdrawn change is still in %+v: %s", h.w.Rollouts(), actions(p))
+	}
+}
+
+func TestASecondChangeReplacesTheFirst(t *testing.T) {
+	h := rollingHouse(t, "")
+	good := h.hashOf("checkout@staging")
+	h.keep()
+	h.apply(h.files.edit(checkoutFile, "v1}", "v2}"))
+	h.roll()
+	first := h.w.Rollouts()[0]
+	p := h.apply(h.files.edit(checkoutFile, "v2}", "v3}"))
+	wantActions(t, p, "wave Application checkout@prod", "wave Application checkout@staging")
+	now := h.w.Rollouts()[0]
+	if now.ID == first.ID || p.Rollouts[0].State != mirror.RolloutReplaced &&
+		p.Rollouts[1].State != mirror.RolloutReplaced {
+		t.Errorf("%+v", p.Rollouts)
+	}
+	if m := now.Members[now.Member("staging")]; m.Before.Hash != good {
+		t.Error("the last good state is not that of before the first change")
+	}
+	// a revert leads back at once
+	p = h.apply(h.files.edit(checkoutFile, "v3}", "v1}"))
+	wantActions(t, p, "wave Application checkout@staging")
+	if r := h.w.Rollouts()[0]; len(r.Waves) != 1 || r.Waves[0].Name != rollout.BackWave {
+		t.Errorf("%+v", r.Waves)
+	}
+	_, p = h.roll()
+	wantActions(t, p, "update Application checkout@staging")
+	if h.hashOf("checkout@staging") != good {
+		t.Error("it is not back")
+	}
+}
+
+func TestWithoutWavesTheChangeReachesAll(t *testing.T) {
+	h := rollingHouse(t, "")
+	h.apply(h.files.edit(checkoutFile, "v1}", "v2}"))
+	p := h.apply(h.files.edit(checkoutFile, twoWaves, ""))
+	wantActions(t, p, "update Application checkout@prod", "update Application checkout@staging")
+	if len(h.w.Rollouts()) > 0 {
+		t.Errorf("%+v", h.w.Rollouts())
+	}
+}
+
+func TestADefaultGivesWavesToAllDeployments(t *testing.T) {
+	h := newHouse(t)
+	h.apply(small().with("tenants/acme/defaults.yaml", defaultsFile("  rollout: {waves: "+
+		"[{name: dev, environmentSelector: {matchLabels: {tier: dev}}}]}\n")))
+	p := h.apply(h.files.edit(checkoutFile, "v1}", "v2}"))
+	wantActions(t, p, "wave Application checkout@prod", "wave Application checkout@staging")
+	p = h.apply(h.files.edit(checkoutFile, "app}\n", "app}\n  rollout: {waves: []}\n"))
+	wantActions(t, p, "update Application checkout@prod", "update Application checkout@staging")
+}
+
+func TestAFreezeHoldsTheWaveOfItsEnvironments(t *testing.T) {
+	h := newHouse(t)
+	h.apply(small().with("fleet/tenants/acme.yaml", tenantFile("acme",
+		fmt.Sprintf(weekend, ofProd))).with(checkoutFile, deploymentFile("checkout",
+		"acme/checkout", "environments: [prod, staging]",
+		"  rollout: {waves: [{name: dev, environments: [staging]}]}\n")))
+	h.now = time.Date(2026, 11, 20, 19, 0, 0, 0, time.UTC)
+	h.apply(h.files.edit(checkoutFile, "v1}", "v2}"))
+	h.roll()
+	r, p := h.roll()
+	if !strings.Contains(r.Message, "freeze weekend") || strings.Contains(actions(p), "prod") {
+		t.Errorf("%q: %s", r.Message, actions(p))
+	}
+	h.monday()
+	_, p = h.roll()
+	wantActions(t, p, "update Application checkout@prod")
+}
+
+func TestARemovedEnvironmentLeavesItsRollout(t *testing.T) {
+	h := rollingHouse(t, "")
+	h.apply(h.files.edit(checkoutFile, "v1}", "v2}"))
+	p := h.apply(h.files.edit(checkoutFile, "[prod, staging]", "[staging]"))
+	if got := actions(p); !strings.Contains(got, "delete Application checkout@prod") {
+		t.Error(got)
+	}
+	if r := h.w.Rollouts()[0]; len(r.Members) != 1 || r.Member("prod") >= 0 {
+		t.Errorf("%+v", r.Members)
+	}
+}
+
+func TestNoEnvironmentOfARunningRolloutMoves(t *testing.T) {
+	h := rollingHouse(t, "")
+	h.apply(h.files.edit(checkoutFile, "v1}", "v2}"))
+	h.roll()
+	for _, env := range []string{"staging", "prod"} {
+		id := fleet.EnvironmentID{Tenant: "acme", Name: fleet.EnvironmentName(env)}
+		pl, _ := h.w.state.PlacementOf(fleet.ApplicationID{Tenant: "acme", Deployment: "checkout",
+			Environment: id.Name})
+		to := map[fleet.EngineName]fleet.EngineName{"eu-1": "eu-2", "eu-2": "eu-1"}[pl.Engine]
+		p := h.compute(h.files, func(r *Request) {
+			r.Revision, r.Relation = h.w.Revision(), mirror.RelationSame
+			r.Moves = map[fleet.SliceID]mirror.MoveRequest{id.Slice(""): {Environment: id, To: to}}
+		})
+		if len(p.Begun) > 0 || !strings.Contains(fmt.Sprint(p.Refused), "checkout") {
+			t.Errorf("%s: %v", env, p.Refused)
+		}
+	}
+}
+
+func TestAfterALossOfTheMirrorARolloutAsksForARelease(t *testing.T) {
+	h := rollingHouse(t, "")
+	lost := mirror.Snapshot{}
+	for _, p := range h.w.state.Placements.Base() {
+		lost.Placements = append(lost.Placements, p)
+	}
+	w, err := RestoreAppliedState(lost)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := h.files
+	h.w, h.files, h.rows = w, tree{}, map[fleet.ObjectKey]mirror.Row{}
+	p := h.compute(files)
+	if p.RevisionHold == nil || !strings.Contains(p.RevisionHold.Message, "state of rollouts") {
+		t.Errorf("%+v", p.RevisionHold)
+	}
+}
