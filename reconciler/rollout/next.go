@@ -313,7 +313,11 @@ func (s *stepper) awaitReturn() {
 		}
 	}
 	for i, w := range s.Waves {
-		if w.State != mirror.WaveWaiting && w.State != mirror.WaveAwaits {
+		switch w.State {
+		case mirror.WaveWaiting:
+		case mirror.WaveAwaits:
+			s.wave(i, mirror.WaveWaiting)
+		default:
 			s.wave(i, mirror.WaveReturned)
 		}
 	}

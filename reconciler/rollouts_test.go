@@ -1,0 +1,123 @@
+package reconciler_test
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
+)
+
+// inWaves is the deployment of all environments, three of which begin.
+func inWaves(n int, revision, rest string) map[string]string {
+	var names []string
+	for i := range n {
+		names = append(names, fmt.Sprintf("e%02d", i))
+	}
+	files := deployment("acme", "app00", revision, "Delete", names...)
+	for path, text := range files {
+		files[path] = strings.TrimSuffix(text, "\n") + "\n  rollout:\n    waves:\n      - {name: " +
+			"canary, environments: [e00, e01, e02], soak: 1s}\n      - {name: half, " +
+			"environments: [e03, e04, e05, e06], maxConcurrent: 50%" + rest + "}\n"
+	}
+	return files
+}
+
+// rollout is the newest one, the zero value if there is none.
+func (h *house) rollout() mirror.Rollout {
+	h.t.Helper()
+	all, _, err := h.store.Views.Rollouts(h.t.Context(), view.Scope{}, view.Filter{},
+		view.Page{Limit: 1})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	if len(all) == 0 {
+		return mirror.Rollout{}
+	}
+	return all[0]
+}
+
+func (h *house) rolls(state mirror.RolloutState, not string) (r mirror.Rollout) {
+	h.t.Helper()
+	h.eventually("the rollout is "+string(state), func() error {
+		if r = h.rollout(); r.State != state || r.ID == not {
+			return fmt.Errorf("%s %s %s", r.ID, r.State, r.Message)
+		}
+		return nil
+	})
+	return r
+}
+
+// Three leaders die one after the other while a change goes to 30 environments: each step is taken
+// once, in the order of the waves. An aborted change returns to the manifests of before.
+func TestARolloutGoesOnUnderAnotherLeader(t *testing.T) {
+	const n = 30
+	d := newDrained(t, n, 1, "{atOnce: 1}")
+	leader := d.start("r0", options{})
+	d.eventually("the fleet is in sync", d.converged)
+	d.commit("app00 goes in waves", inWaves(n, "v1", ""))
+	began := time.Now()
+	d.commit("v2", inWaves(n, "v2", ""))
+	for i := 1; i <= 3; i++ {
+		last := d.rollout()
+		d.eventually("the rollout takes a step", func() error {
+			if now := d.rollout(); now.ID == "" || reflect.DeepEqual(now, last) {
+				return errors.New("it does not")
+			}
+			return nil
+		})
+		next := d.start(fmt.Sprintf("r%d", i), options{})
+		d.kill(leader)
+		d.expire(leader)
+		leader = next
+	}
+	r := d.rolls(mirror.RolloutDone, "")
+	t.Logf("30 environments in 3 waves, with 3 changes of the leader: %s", time.Since(began))
+	d.eventually("the fleet is in sync", d.converged)
+	since := map[int]time.Time{}
+	for _, m := range r.Members {
+		if m.State != mirror.MemberHealthy {
+			t.Errorf("%s is %s", m.Environment, m.State)
+		}
+		if m.Since.After(since[m.Wave]) {
+			since[m.Wave] = m.Since
+		}
+	}
+	if len(r.Members) != n || len(since) != 3 || since[1].Before(since[0].Add(time.Second)) ||
+		since[2].Before(since[1]) {
+		t.Errorf("%d members, waves done at %v", len(r.Members), since)
+	}
+
+	before := map[fleet.ObjectKey]string{}
+	for k, row := range d.rows() {
+		before[k] = row.Manifest.Hash
+	}
+	d.commit("v3", inWaves(n, "v3", ", approval: true"))
+	d.rolls(mirror.RolloutAwaits, r.ID)
+	abort := mirror.RolloutDecision{Tenant: "acme", Deployment: "app00",
+		Verb: mirror.AbortRollout, By: "token:ann", Reason: "lunch"}
+	if err := d.store.Decisions.DecideRollout(t.Context(), abort); err != nil {
+		t.Fatal(err)
+	}
+	next := d.start("last", options{})
+	d.kill(leader)
+	d.expire(leader)
+	r = d.rolls(mirror.RolloutReturned, r.ID)
+	if !strings.Contains(r.Message, "aborted by token:ann: lunch") {
+		t.Error(r.Message)
+	}
+	for k, row := range d.rows() {
+		if before[k] != row.Manifest.Hash && k.Kind == fleet.ObjectApplication {
+			t.Errorf("%s is not as before", k.Name)
+		}
+	}
+	d.passes(next, 3)
+	if now := d.rollout(); !reflect.DeepEqual(now, r) {
+		t.Errorf("a returned rollout goes on: %+v", now)
+	}
+}
