@@ -35,6 +35,14 @@ type Outcome struct {
 	Stale bool `json:"stale,omitempty"`
 	// when the engine or the cluster was last seen, while it is silent: Sync and Health are Unknown
 	LastSeenAt *time.Time `json:"lastSeenAt,omitempty"`
+	Rollout    Rolling    // of its deployment, while it has not ended
+}
+
+// Rolling is what the rollout of a deployment does with one of its Applications.
+type Rolling struct {
+	Hash  string              // of the manifest that the Application gets
+	State mirror.RolloutState // of the rollout
+	Wave  string              // such as "2 of 3 (prod)"
 }
 
 // Collision is another open pull request that changes some of the same files.

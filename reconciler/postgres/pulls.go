@@ -174,14 +174,21 @@ const sqlOutcomes = `
 		CASE WHEN d.kind = 'Application' THEN coalesce(s.synced_revision, '') ELSE '' END,
 		coalesce(d.kind = 'Application' AND (s.observed_at IS NULL OR s.acked_at IS NULL OR s.seq < d.seq
 			OR s.observed_at <= s.acked_at AND s.acked_at > now() - $4::interval), false),
-		CASE WHEN d.kind = 'Application' THEN ` + sqlSilent + ` END
+		CASE WHEN d.kind = 'Application' THEN ` + sqlSilent + ` END,
+		coalesce(o.hash, ''), coalesce(o.state, ''), coalesce(o.wave, '')
 	FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY AS k (engine, kind, name, n)
 	LEFT JOIN LATERAL (
-		SELECT q.engine, q.kind, q.name, q.tenant, q.environment, q.revision, q.hash, q.absent, q.seq, q.held AND NOT EXISTS (
+		SELECT q.engine, q.kind, q.name, q.tenant, q.environment, q.deployment, q.revision, q.hash, q.absent, q.seq, q.held AND NOT EXISTS (
 			SELECT FROM holds h WHERE h.reason = 'frozen' AND h.items @> jsonb_build_array(jsonb_build_object('engine', q.engine, 'kind', q.kind, 'name', q.name))) AS held
 		FROM desired q WHERE q.engine = k.engine AND q.kind = k.kind AND q.name = k.name OFFSET 0) d ON true
 	LEFT JOIN status s ON s.engine = d.engine AND s.kind = d.kind AND s.name = d.name
 	LEFT JOIN reach r ON r.engine = d.engine AND r.tenant = d.tenant AND r.environment = d.environment
+	LEFT JOIN LATERAL (
+		SELECT m ->> 'manifest' AS hash, o.state, (m ->> 'wave')::int + 1 || ' of ' || jsonb_array_length(o.body -> 'waves')
+			|| ' (' || (o.body -> 'waves' -> (m ->> 'wave')::int ->> 'name') || ')' AS wave
+		FROM rollouts o, jsonb_array_elements(o.body -> 'members') m
+		WHERE o.ended_at IS NULL AND d.kind = 'Application' AND o.tenant = d.tenant AND o.deployment = d.deployment AND m -> 'key' ->> 'name' = d.name
+		LIMIT 1) o ON true
 	ORDER BY k.n`
 
 func scanOutcome(row pgx.CollectableRow) (forge.Outcome, error) {
@@ -189,7 +196,8 @@ func scanOutcome(row pgx.CollectableRow) (forge.Outcome, error) {
 	err := row.Scan(&o.Present, &o.Unwanted, &o.Held, &o.Revision, &o.Hash, &o.Apply,
 		&o.ApplyMessage,
 		&o.Sync, &o.Health, &o.Message,
-		&o.SyncedRevision, &o.Stale, &o.LastSeenAt)
+		&o.SyncedRevision, &o.Stale, &o.LastSeenAt, &o.Rollout.Hash, &o.Rollout.State,
+		&o.Rollout.Wave)
 	if o.LastSeenAt != nil {
 		o.Sync, o.Health = mirror.SyncUnknown, mirror.HealthUnknown
 	}

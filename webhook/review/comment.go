@@ -250,7 +250,7 @@ func (c *comment) perTenant(p *page, d detail) {
 		"deletion held")...)
 	for _, t := range c.tenants[:min(len(c.tenants), d.list)] {
 		n := t.Counts()
-		p.row(without(frozen, code(string(t.Name)), digits(n.Created), digits(n.Changed),
+		p.row(without(frozen, code(string(t.Name)), digits(n.Created), digits(n.Changed+n.Waves),
 			digits(moved([]report.Tenant{t})), digits(n.Frozen), digits(n.Deleted),
 			digits(n.Held))...)
 	}
@@ -476,6 +476,7 @@ const (
 	deleted verb = iota
 	held
 	frozen
+	inWave
 	movedTo
 	changed
 	added
@@ -483,7 +484,7 @@ const (
 )
 
 var verbs = map[verb]string{deleted: "**deleted**", held: "**deletion held**",
-	frozen: "**waits**", movedTo: "moved",
+	frozen: "**waits**", inWave: "in a wave", movedTo: "moved",
 	changed: "changed", added: "added", synced: "synced"}
 
 // change is one row of the table: an object, an environment that moves, or a sync.
@@ -597,6 +598,8 @@ func object(t fleet.TenantName, engine fleet.EngineName, c report.Change) change
 		row.verb = held
 	case report.Freeze:
 		row.verb = frozen
+	case report.Wave:
+		row.verb, row.note = inWave, c.Note
 	default:
 		row.verb = changed
 		if len(c.Fields) > 0 {

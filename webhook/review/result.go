@@ -141,6 +141,8 @@ func progress(m *Merge, e mirror.Effect, o forge.Outcome) (phase, string) {
 		return progressing, "not there yet"
 	case o.Held || o.Unwanted:
 		return superseded, "superseded: to be deleted by " + code(o.Revision.Short())
+	case o.Hash != e.Hash && o.Rollout.Hash == e.Hash:
+		return rolling(e, o)
 	case o.Hash != e.Hash:
 		return superseded, "superseded: it is as " + code(o.Revision.Short()) + " has it"
 	case o.Apply == mirror.ApplyFailed:
@@ -159,6 +161,18 @@ func progress(m *Merge, e mirror.Effect, o forge.Outcome) (phase, string) {
 		return progressing, "accepted by its engine, which has not reported its state yet"
 	}
 	return health(o)
+}
+
+// rolling is the progress of an Application whose change goes in waves, and that does not have it
+// yet or any more.
+func rolling(e mirror.Effect, o forge.Outcome) (phase, string) {
+	text := "wave " + words(o.Rollout.Wave) + " of its rollout, which is " + string(o.Rollout.State) +
+		": " + code("argosy describe rollout "+string(e.Tenant)+"/"+string(e.Deployment))
+	switch o.Rollout.State {
+	case mirror.RolloutFailed, mirror.RolloutReturning, mirror.RolloutReturned:
+		return failed, text
+	}
+	return progressing, text
 }
 
 // silence names the last sign of a silent engine or cluster, for one row of many: the engine is the

@@ -322,3 +322,19 @@ func TestAMergeOfNothingIsOneLine(t *testing.T) {
 		t.Errorf("%q %v", r.Text, r.Final)
 	}
 }
+
+func TestAnApplicationInAWaveIsNotSuperseded(t *testing.T) {
+	for state, want := range map[mirror.RolloutState]phase{mirror.RolloutRunning: progressing,
+		mirror.RolloutReturned: failed} {
+		f, outcomes := mergedOf(t, bumped)
+		o := application(t, f, outcomes, "prod")
+		o.Rollout = forge.Rolling{Hash: o.Hash, State: state, Wave: "2 of 2 (rest)"}
+		o.Hash = "before"
+		rows := resultRows(f.Merge, outcomes)
+		if !slices.ContainsFunc(rows, func(r resultRow) bool {
+			return r.phase == want && strings.Contains(r.text, "wave 2 of 2 (rest)")
+		}) {
+			t.Errorf("%s: %+v", state, rows)
+		}
+	}
+}
