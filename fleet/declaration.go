@@ -68,7 +68,9 @@ type FleetSpec struct {
 	Placement             FleetPlacement `json:"placement,omitzero"`
 	Remedies              FleetRemedies  `json:"remedies,omitzero"`
 	Freezes               []Freeze       `json:"freezes,omitempty"` // of all tenants
-	Defaults              Defaults       `json:"defaults,omitempty"`
+	// Rings are the versions of Argo CD of managed engines, in the order in which they change.
+	Rings    []Ring   `json:"rings,omitempty"`
+	Defaults Defaults `json:"defaults,omitempty"`
 }
 
 // FleetPlacement limits what placement does in the whole fleet.
@@ -259,6 +261,8 @@ type ArgoCDInstance struct {
 	Namespace string `json:"namespace"`
 	// unique in the fleet, never empty (argo-cd#11402, #13079)
 	InstallationID string `json:"installationID"`
+	// Argosy installs and upgrades the instance (ADR 0071)
+	Managed bool `json:"managed,omitempty"`
 }
 
 // Connection selects how the control plane reaches the instance. Exactly one is set.

@@ -1,4 +1,4 @@
-// Package argosyengine provides tests with the files that the chart mounts.
+// Package argosyengine provides the files that the chart mounts.
 package argosyengine
 
 import (
@@ -14,6 +14,19 @@ var files embed.FS
 
 // gitMount is the mount path of Git's settings in the repo-server.
 const gitMount = "/app/config/argosy-git"
+
+// Git returns Git's settings for the repo-server, by file name.
+func Git() map[string]string {
+	all := map[string]string{}
+	for _, name := range []string{"gitconfig", "clones.gitconfig", "post-checkout"} {
+		text, err := files.ReadFile("files/git/" + name)
+		if err != nil {
+			panic(err) // embedded
+		}
+		all[name] = string(text)
+	}
+	return all
+}
 
 // WriteGit writes Git's settings into dir, for a repo-server that runs outside a container, and
 // returns the value of its GIT_CONFIG_GLOBAL.

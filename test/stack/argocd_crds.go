@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -126,4 +127,26 @@ func (c *Cluster) established(ctx context.Context, name string) error {
 		}
 	}
 	return errors.Join(fmt.Errorf("CRD %s is not established", name), err)
+}
+
+// ArgoManifests returns the manifests that Argo CD publishes for one of ArgoVersions, by path, and
+// its exact version without a "v": namespace-install.yaml and the definitions of Application and
+// AppProject.
+func ArgoManifests(version string) (exact string, files map[string][]byte, err error) {
+	release, err := argoRelease(version)
+	if err != nil {
+		return "", nil, err
+	}
+	_, self, _, _ := runtime.Caller(0)
+	dir := filepath.Join(filepath.Dir(self), "../../charts/argosy-engine/files/argocd", release)
+	files = map[string][]byte{}
+	for _, path := range []string{"namespace-install.yaml", "crds/application-crd.yaml",
+		"crds/appproject-crd.yaml"} {
+		text, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(path)))
+		if err != nil {
+			return "", nil, fmt.Errorf("%w; run scripts/parts.sh", err)
+		}
+		files[path] = text
+	}
+	return strings.TrimPrefix(release, "v"), files, nil
 }

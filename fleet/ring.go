@@ -1,0 +1,133 @@
+package fleet
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Ring is a group of engines whose Argo CD Argosy installs and upgrades together (ADR 0071). The
+// rings of the Fleet are in order: a ring changes after every earlier ring has its version.
+type Ring struct {
+	Name      string        `json:"name"`    // that Engine.ring names; unique in the Fleet
+	Version   string        `json:"version"` // of Argo CD, such as "3.5.7"
+	Manifests RingManifests `json:"manifests"`
+	// Untested permits a version outside of TestedArgoCD.
+	Untested bool `json:"untested,omitempty"`
+	AtOnce   int  `json:"atOnce,omitempty"` // engines that change at once; 1..100; default 1
+	// how long the gates are checked after the last engine works; 1s..168h; default 1h
+	Soak  Duration  `json:"soak,omitempty"`
+	Gates RingGates `json:"gates,omitzero"`
+}
+
+// RingManifests are Argo CD's published manifests of a ring's version.
+type RingManifests struct {
+	Directory string `json:"directory"` // of the config repo, such as "argocd/3.5.7"
+	Digest    string `json:"digest"`    // as ManifestsDigest returns it
+}
+
+// RingGates are the limits of a ring's change. A change beyond them halts.
+type RingGates struct {
+	// time for an engine until its Pods are ready and its probe is answered; 1m..24h; default 15m
+	Within Duration `json:"within,omitempty"`
+	// Applications of an engine that may be Degraded besides those before the change; 0..100000
+	Degraded int `json:"degraded,omitempty"`
+	// Applications of an engine whose state may be Unknown besides those before; 0..100000
+	Unknown int `json:"unknown,omitempty"`
+}
+
+// DefaultRing is the ring of an Engine that names none.
+const DefaultRing = "stable"
+
+// Defaults of a ring.
+const (
+	RingSoak   = Duration(time.Hour)
+	RingWithin = Duration(15 * time.Minute)
+)
+
+// Limits of a ring's manifests.
+const (
+	MaxManifests     = 64      // files
+	MaxManifestBytes = 4 << 20 // of all files together
+)
+
+// OrDefaults returns the ring with the defaults of omitted fields.
+func (r Ring) OrDefaults() Ring {
+	r.AtOnce = cmp.Or(r.AtOnce, 1)
+	r.Soak = cmp.Or(r.Soak, RingSoak)
+	r.Gates.Within = cmp.Or(r.Gates.Within, RingWithin)
+	return r
+}
+
+// TestedArgoCD are the minor versions of Argo CD that Argosy's tests install and upgrade.
+var TestedArgoCD = []string{"2.14", "3.5"}
+
+// TestedVersion reports whether Argosy's tests run a version of Argo CD, such as "3.5.7", or
+// another patch release of its minor version.
+func TestedVersion(version string) bool { return slices.Contains(TestedArgoCD, minorOf(version)) }
+
+func minorOf(version string) string {
+	minor, _, _ := cutLast(strings.TrimPrefix(version, "v"), ".")
+	return minor
+}
+
+func cutLast(s, sep string) (before, after string, found bool) {
+	if i := strings.LastIndex(s, sep); i >= 0 {
+		return s[:i], s[i+len(sep):], true
+	}
+	return s, "", false
+}
+
+// MayReturn reports whether an engine may go back from one version of Argo CD to an earlier one by
+// itself: between patch releases of one minor version, and between tested versions.
+func MayReturn(from, to string) bool {
+	return minorOf(from) == minorOf(to) || TestedVersion(from) && TestedVersion(to)
+}
+
+// RingNamed returns the ring of that name, with its defaults.
+func (f *FleetSpec) RingNamed(name string) (Ring, bool) {
+	for _, r := range f.Rings {
+		if r.Name == name {
+			return r.OrDefaults(), true
+		}
+	}
+	return Ring{}, false
+}
+
+// RingName returns the ring that the engine follows.
+func (e *EngineSpec) RingName() string { return cmp.Or(e.Ring, DefaultRing) }
+
+// ManifestsDigest returns the digest of a directory: the SHA-256 of a list with one line for each
+// file, in the order of the paths' bytes: the file's SHA-256 in hexadecimal, two spaces, its path
+// below the directory, a line feed. This is the digest of the output of sha256sum over the sorted
+// files.
+func ManifestsDigest(files map[string][]byte) string {
+	all := sha256.New()
+	for _, path := range slices.Sorted(maps.Keys(files)) {
+		fmt.Fprintf(all, "%x  %s\n", sha256.Sum256(files[path]), path)
+	}
+	return "sha256:" + hex.EncodeToString(all.Sum(nil))
+}
+
+// CheckManifests returns why a directory cannot be a ring's; nil if its digest is right.
+func (m RingManifests) CheckManifests(files map[string][]byte) error {
+	size := 0
+	for _, b := range files {
+		size += len(b)
+	}
+	switch digest := ManifestsDigest(files); {
+	case len(files) == 0:
+		return fmt.Errorf("directory %s has no files", m.Directory)
+	case len(files) > MaxManifests || size > MaxManifestBytes:
+		return fmt.Errorf("directory %s has %d files with %d bytes; at most %d with %d are read",
+			m.Directory, len(files), size, MaxManifests, MaxManifestBytes)
+	case digest != m.Digest:
+		return fmt.Errorf("directory %s has the digest %s", m.Directory, digest)
+	}
+	return nil
+}
