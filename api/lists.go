@@ -121,6 +121,10 @@ type (
 		Paging
 		ByTenant
 	}
+	ringsIn struct {
+		Paging
+		ByName
+	}
 	holdsIn struct {
 		Paging
 		ByTenant
@@ -182,6 +186,9 @@ func (in *rolloutsIn) query() (view.Filter, view.Page) {
 }
 func (in *freezesIn) query() (view.Filter, view.Page) {
 	return view.Filter{Tenant: in.Tenant}, in.page()
+}
+func (in *ringsIn) query() (view.Filter, view.Page) {
+	return view.Filter{Name: in.Name}, in.page()
 }
 
 func (in *holdsIn) query() (view.Filter, view.Page) {
@@ -252,6 +259,8 @@ func (s *Server) registerLists() {
 		"Changes of deployments on their way through waves, and past ones, newest first",
 		s.reader.Rollouts)
 	list[freezesIn](s, "freezes", "Freezes with their next or present window", s.freezes)
+	list[ringsIn](s, "rings", "Rings of the Fleet with their managed engines, in order (platform)",
+		s.reader.Rings, s.platformOnly)
 	list[holdsIn](s, "holds", "Held changes, which wait for a release", s.reader.Holds)
 }
 

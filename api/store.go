@@ -57,6 +57,9 @@ type Inventory interface {
 	// the platform in scope only.
 	Unproven(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
 		[]view.Unproven, string, error)
+	// Rings match Filter.Name, in the order of the Fleet.
+	Rings(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
+		[]mirror.Ring, string, error)
 	// Freezes match Filter.Tenant: the fleet's, which every tenant sees, then those of tenants.
 	// They have no time at which they are active.
 	Freezes(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
@@ -113,6 +116,8 @@ type DecisionReader interface {
 		[]mirror.Rebalance, string, error)
 	Rollouts(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
 		[]mirror.Rollout, string, error)
+	Rings(ctx context.Context, scope view.Scope, filter view.Filter, page view.Page) (
+		[]mirror.Ring, string, error)
 	Stops(ctx context.Context, scope view.Scope) ([]mirror.Stop, error)
 	// Explain is that of State.
 	Explain(ctx context.Context, scope view.Scope, environment fleet.EnvironmentID) (
@@ -152,6 +157,12 @@ type Decider interface {
 	// id of its operation. mirror.ErrMoving if a move is requested, or under way and not undone by
 	// this one.
 	RequestMove(ctx context.Context, request mirror.MoveRequest) (string, error)
+	// PauseRing keeps a ring from beginning to change an engine, ResumeRing ends that and lets a
+	// halted ring begin again, ReturnRing halts it; mirror.ErrNoRing if there is no such ring, or
+	// if it is settled.
+	PauseRing(ctx context.Context, d mirror.RingDecision) error
+	ResumeRing(ctx context.Context, d mirror.RingDecision) error
+	ReturnRing(ctx context.Context, d mirror.RingDecision) error
 	// PauseDrain keeps a drain from requesting moves; mirror.ErrNotDraining if there is none.
 	PauseDrain(ctx context.Context, pause mirror.DrainPause) error
 	// ResumeDrain ends a pause, and lets a drain go on that failed moves have stopped;

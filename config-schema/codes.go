@@ -49,6 +49,7 @@ const (
 	codePlaintextSecret = "plaintext-secret"
 	codeSealed          = "invalid-sealed-file"
 	codeSyntax          = "syntax"
+	codeUntested        = "untested-version"
 	codeTooDeep         = "too-deep"
 	codeTooManyProblems = "too-many-problems" // fleet.CodeMoreProblems
 	codeUnknownField    = "unknown-field"
@@ -85,6 +86,7 @@ func Codes() map[string]string {
 			"than it should, or may cost too much.",
 		codeFileTooLarge:    "The file is larger than a declaration may be.",
 		codeFreezeNeverEnds: "A freeze begins again before it ends, without an end.",
+		codeUntested:        "A ring has a version of Argo CD that Argosy's tests do not run.",
 		codeHiddenCharacter: "The file holds an invisible character, or one that changes how " +
 			"the text reads.",
 		codeInternal: "Argosy failed on this file. The fault is Argosy's; the " +
@@ -146,6 +148,7 @@ func planCodes() map[string]string {
 			"engine: an Application has one declaration.",
 		"artifact-unsupported": "The environment is on an engine whose Argo CD deploys no OCI " +
 			"artifacts.",
+		"ring-manifests": "A ring's directory does not have the manifests that the ring declares.",
 		"cannot-render": "No object for Argo CD can be made from the declaration; it keeps " +
 			"its last good state.",
 		"engine-in-use": "The engine still serves environments or holds objects: it cannot " +

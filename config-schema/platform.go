@@ -132,6 +132,7 @@ var kindFleet = describe(kind{
 			name: "atOnce", doc: "Engines with a restart under way.", example: "1", fallback: "1",
 			value: integer(1, 100)})},
 	freezes("all tenants"),
+	rings(),
 	field{name: "defaults", doc: "Fields that deployments inherit when they leave them out. " +
 		"A tenant's TenantDefaults win.", value: defaults()},
 ), func(d *fleet.Declaration, s *fleet.FleetSpec) { d.Fleet = s })
@@ -151,6 +152,12 @@ var kindEngine = describe(kind{
 				doc: "Argo CD's `installationID`. Unique in the fleet: two instances with one " +
 					"ID take each other's resources for their own.", example: "eu-1",
 				required: true, value: textOf(formatLabelWord)},
+			field{
+				name: "managed",
+				doc: "Argosy installs this Argo CD, or takes it over, and upgrades it with its `ring` " +
+					"(`docs/rings.md`). Left out again: it is given back, and everything of it stays " +
+					"as it is. Not for an engine behind an agent.",
+				example: "true", fallback: "false", value: boolean()},
 		)},
 	field{name: "connection", doc: "How the control plane reaches the instance's cluster.",
 		required: true, value: object(
@@ -198,7 +205,8 @@ var kindEngine = describe(kind{
 		example: "Active", fallback: "Active",
 		value: wordOf(string(fleet.EngineActive), string(fleet.EngineCordoned),
 			string(fleet.EngineDraining))},
-	field{name: "ring", doc: "The release ring that its Argo CD version follows.",
+	field{name: "ring", doc: "The ring of the Fleet whose version of Argo CD the engine has, with " +
+		"`argocd.managed: true`.",
 		example: "stable", fallback: "stable", value: textOf(formatLabelWord)},
 	pauseAdoption("on the engine"),
 	field{

@@ -265,6 +265,11 @@ type ArgoCDInstance struct {
 	Managed bool `json:"managed,omitempty"`
 }
 
+// Same reports whether both are one instance. A managed one and one that is not are the same.
+func (a ArgoCDInstance) Same(b ArgoCDInstance) bool {
+	return a.Namespace == b.Namespace && a.InstallationID == b.InstallationID
+}
+
 // Connection selects how the control plane reaches the instance. Exactly one is set.
 type Connection struct {
 	InCluster     bool             `json:"inCluster,omitempty"`

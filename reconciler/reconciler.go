@@ -185,6 +185,9 @@ type Config struct {
 	// DrainPatience is after how long a move that waits is in trouble; default 5 min
 	DrainPatience time.Duration
 	Loads         LoadReader // measured; nil: nothing is rebalanced
+	Rings         RingStore  // nil: no Argo CD is installed or upgraded
+	// CheckManifests returns why files cannot be the manifests of a ring. Pure.
+	CheckManifests func(r fleet.Ring, files map[string][]byte) error
 	// MeasureAgain is how long after a move its engines count as not measured; default
 	// mirror.MeasureAgain
 	MeasureAgain time.Duration

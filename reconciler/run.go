@@ -63,6 +63,9 @@ func (l *Loop) Run(ctx context.Context) {
 		standby.Go(func() { l.WhileLeading(ctx, l.drain) })
 	}
 	standby.Go(func() { l.WhileLeading(ctx, l.remedy) })
+	if l.Config.Rings != nil {
+		standby.Go(func() { l.WhileLeading(ctx, l.ring) })
+	}
 	for attempts := 1; ctx.Err() == nil; attempts++ {
 		began := time.Now()
 		election := lease.Candidate{Store: l.Leases, Name: loopLease, Holder: l.Holder,

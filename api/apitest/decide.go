@@ -87,6 +87,39 @@ func (s *Store) setDrain(p mirror.DrainPause, state mirror.DrainState) error {
 	return mirror.ErrNotDraining
 }
 
+// PauseRing implements api.Decider.
+func (s *Store) PauseRing(_ context.Context, d mirror.RingDecision) error {
+	return s.setRing(d, func(r *mirror.Ring) {
+		now := time.Now().UTC()
+		r.State, r.PausedAt, r.PausedBy, r.PauseReason = mirror.RingPaused, &now, d.By, d.Reason
+	})
+}
+
+// ResumeRing implements api.Decider.
+func (s *Store) ResumeRing(_ context.Context, d mirror.RingDecision) error {
+	return s.setRing(d, func(r *mirror.Ring) {
+		r.State, r.PausedAt, r.Halted = mirror.RingMoving, nil, ""
+		r.PausedBy, r.PauseReason = "", ""
+	})
+}
+
+// ReturnRing implements api.Decider.
+func (s *Store) ReturnRing(_ context.Context, d mirror.RingDecision) error {
+	return s.setRing(d, func(r *mirror.Ring) { r.State, r.Halted = mirror.RingHalted, r.Digest })
+}
+
+func (s *Store) setRing(d mirror.RingDecision, set func(*mirror.Ring)) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range s.m.Rings {
+		if r := &s.m.Rings[i]; r.Name == d.Ring && r.State != mirror.RingSettled {
+			set(r)
+			return nil
+		}
+	}
+	return mirror.ErrNoRing
+}
+
 // ReleaseOwner releases the present account of a name.
 func (s *Store) ReleaseOwner(_ context.Context, r mirror.OwnerRelease) (view.Owner, error) {
 	s.mu.Lock()

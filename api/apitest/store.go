@@ -33,6 +33,7 @@ type Mirror struct {
 	Orphans      []view.Orphan
 	Unproven     []view.Unproven
 	Freezes      []view.Freeze
+	Rings        []mirror.Ring
 	Owners       []view.Owner
 	Operations   []mirror.Operation
 	Moves        []view.Move
@@ -259,6 +260,14 @@ func (s *Store) Freezes(_ context.Context, sc view.Scope, f view.Filter,
 		func(v view.Freeze) bool {
 			return v.Tenant == "" || is(sc.Tenant, v.Tenant) && is(f.Tenant, v.Tenant)
 		}, p)
+}
+
+// Rings lists rings.
+func (s *Store) Rings(_ context.Context, sc view.Scope, f view.Filter,
+	p view.Page) ([]mirror.Ring, string, error) {
+	return listing(s, func(m *Mirror) []mirror.Ring { return m.Rings },
+		func(r mirror.Ring) string { return r.Name },
+		func(r mirror.Ring) bool { return sc.Tenant == "" && is(f.Name, r.Name) }, p)
 }
 
 // Operations lists operations.

@@ -121,6 +121,18 @@ func (l lists) Freezes(ctx context.Context, f view.Filter, limit int) ([]view.Fr
 	return all[view.Freeze](ctx, l.conn, "freezes", f, limit)
 }
 
+// Rings lists the rings of the Fleet, in order.
+func (l lists) Rings(ctx context.Context, f view.Filter, limit int) ([]mirror.Ring, error) {
+	return all[mirror.Ring](ctx, l.conn, "rings", f, limit)
+}
+
+// DecideRing pauses, resumes or returns a ring: verb is pause, resume or return.
+func (d decisions) DecideRing(ctx context.Context, verb string, r mirror.RingDecision) (
+	out mirror.Ring, err error) {
+	err = d.conn.do(ctx, http.MethodPost, path("rings", verb), nil, r, &out)
+	return out, err
+}
+
 // Owners lists the names of owners and their pinned accounts.
 func (l lists) Owners(ctx context.Context, f view.Filter, limit int) ([]view.Owner, error) {
 	return all[view.Owner](ctx, l.conn, "owners", f, limit)

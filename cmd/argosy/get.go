@@ -158,6 +158,10 @@ var resources = []resource{
 		about: "Argosy has restarted no component of an engine",
 		list: lister((*client.Client).Remedies, func(r mirror.Remedy) string { return r.ID },
 			remedyColumns)},
+	{plural: "rings", aliases: []string{"ring"},
+		about: "the Fleet declares no rings, or has not been applied yet",
+		list: lister((*client.Client).Rings, func(r mirror.Ring) string { return r.Name },
+			ringColumns)},
 	{plural: "revisions", aliases: []string{"revision", "revs", "rev"},
 		list: lister((*client.Client).Revisions, func(r view.Revision) string {
 			return string(r.Revision)

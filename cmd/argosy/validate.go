@@ -51,7 +51,7 @@ func validateCommand(a *app) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		problems = append(problems, shared...)
+		problems = append(append(problems, shared...), ringProblems(dirOf(args), files)...)
 		if err := a.writeProblems(problems, out.value); err != nil {
 			return err
 		}

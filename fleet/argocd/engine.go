@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/argocd/instance"
 	"argosy.dev/argosy/fleet/engine"
 	"argosy.dev/argosy/fleet/pacing"
 )
@@ -94,6 +95,11 @@ type Engine struct {
 	fit             atomic.Bool
 	argoCD          atomic.Pointer[string] // version that the last Preflight found
 	rightsCheckedAt atomic.Int64           // Unix time of the last complete rights; 0: never
+
+	config  *rest.Config // for the instance
+	managed bool         // Argosy installs and upgrades the instance
+	opening sync.Mutex
+	opened  *instance.Target
 }
 
 // Connect configures the connection to an engine's Argo CD instance with a Kubernetes client
@@ -132,6 +138,7 @@ func Connect(name fleet.EngineName, spec fleet.EngineSpec, config *rest.Config,
 		cache:  newCache(followed(options), in),
 		health: health{broken: map[*resource]failure{}}, conflicts: fieldConflicts{
 			of: map[fleet.ObjectKey]fieldConflict{}}}
+	e.config, e.managed = config, spec.ArgoCD.Managed
 	e.client = &client{
 		http: &http.Client{Transport: transport, CheckRedirect: noRedirect},
 		base: base, flow: newFlow(8, options.InFlight), timeout: options.Timeout, retries: 4,

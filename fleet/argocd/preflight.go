@@ -401,7 +401,11 @@ func (e preflight) checkRights(ctx context.Context, _ string) ([]engine.Finding,
 	if err != nil {
 		return nil, err
 	}
-	found = append(append(found, restarts...), fences...)
+	install, err := e.installFindings(ctx)
+	if err != nil {
+		return nil, err
+	}
+	found = slices.Concat(found, restarts, fences, install)
 	if found = append(found, further...); len(found) == 0 {
 		e.rightsCheckedAt.Store(e.options.Now().Unix())
 	}

@@ -26,6 +26,8 @@ const (
 	codeUnknownTenant     = "unknown-tenant"
 	codeUnknownEnv        = "unknown-environment"
 	codeUnknownEngine     = "unknown-engine"
+	codeUnknownRing       = "unknown-ring"
+	codeManagedAgent      = "managed-behind-agent"
 	codeUnknownDeployment = "unknown-deployment"
 	codeNotADestination   = "not-a-destination"
 	codeDuplicateOverride = "duplicate-override"
@@ -93,6 +95,8 @@ func Codes() map[string]string {
 		codeReservedName:      "The name is reserved, or too long for what is made of it.",
 		codeUnknownTenant:     "No such tenant is declared in fleet/tenants/.",
 		codeUnknownEnv:        "The tenant has no such environment in effect.",
+		codeUnknownRing:       "No such ring is declared in the Fleet.",
+		codeManagedAgent:      "Argosy installs no Argo CD behind an agent.",
 		codeUnknownEngine:     "No such engine is declared in fleet/engines/.",
 		codeUnknownDeployment: "The tenant has no such deployment in effect.",
 		codeNotADestination:   "An environment is named that the deployment does not go to.",

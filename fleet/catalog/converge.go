@@ -289,6 +289,13 @@ func (w *work) wakeFleet(before, after *fleet.Declaration) {
 		!reflect.DeepEqual(before.Fleet.Defaults, after.Fleet.Defaults) {
 		w.enqueueAll(term{what: underPolicy})
 	}
+	if ringsOf(before) != ringsOf(after) {
+		for k := range w.st.entries.all() {
+			if k.Kind == fleet.KindEngine {
+				w.enqueue(k)
+			}
+		}
+	}
 	if before != nil && after != nil && slices.Equal(before.Fleet.GitHosts, after.Fleet.GitHosts) &&
 		slices.Equal(before.Fleet.ClusterHosts, after.Fleet.ClusterHosts) &&
 		before.Fleet.RefusePrivateClusters == after.Fleet.RefusePrivateClusters {
@@ -301,6 +308,14 @@ func (w *work) wakeFleet(before, after *fleet.Declaration) {
 			w.enqueue(k)
 		}
 	}
+}
+
+// ringsOf returns the names of a Fleet's rings, as one text.
+func ringsOf(d *fleet.Declaration) string {
+	if d == nil {
+		return ""
+	}
+	return strings.Join(ringNames(d.Fleet), " ")
 }
 
 // wakeTenant queues everything of a tenant whose grant changes.

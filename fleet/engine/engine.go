@@ -261,6 +261,18 @@ type Restarter interface {
 	Restart(ctx context.Context, c fleet.Component, requested time.Time) (waits string, err error)
 }
 
+// Installer is an engine whose Argo CD Argosy installs and upgrades (ADR 0071).
+type Installer interface {
+	// Install brings the instance closer to a version and corrects what differs from it. It returns
+	// the reason why it has to be repeated, or "" once the Pods of the version are ready.
+	// ErrRefused: a person has to fix something first.
+	Install(ctx context.Context, m mirror.RingManifests, epoch int64) (waits string, err error)
+	// Release gives the instance back: it deletes Argosy's inventory, and nothing else changes.
+	Release(ctx context.Context, epoch int64) error
+	// InstalledEpoch returns the epoch of the last writer of the instance; 0 without one.
+	InstalledEpoch(ctx context.Context) (int64, error)
+}
+
 // Fencer is an engine whose controllers can be scaled to zero, so that it is proven to write
 // nothing while its API server answers (ADR 0068). Its steps are uncached and can be repeated.
 type Fencer interface {

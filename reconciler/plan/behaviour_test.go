@@ -332,6 +332,18 @@ func TestAnEnvironmentRecoveredOnAnUndeclaredEngineWaitsForIt(t *testing.T) {
 	}
 }
 
+func TestAnEngineInUseIsTakenOver(t *testing.T) {
+	h := newHouse(t)
+	h.apply(oneEngine())
+	p := h.compute(h.files.edit("fleet/engines/eu-1.yaml", "installationID: eu-1",
+		"managed: true, installationID: eu-1").edit("fleet/fleet.yaml", "gitHosts:",
+		"rings: [{name: stable, version: 3.5.7, manifests: {directory: argocd, digest: \"sha256:"+
+			strings.Repeat("1", 64)+"\"}}]\n  gitHosts:"))
+	if len(p.Quarantined) > 0 || len(p.Rows) > 0 || len(p.Declarations) != 2 {
+		t.Errorf("%+v, %d rows, %d declarations", p.Quarantined, len(p.Rows), len(p.Declarations))
+	}
+}
+
 func TestAnEngineInUseKeepsItsDeclaration(t *testing.T) {
 	h := newHouse(t)
 	h.apply(oneEngine())

@@ -311,6 +311,9 @@ func (w *Worker) startedWriting(held *lease.Held) {
 func (w *Worker) serve(ctx context.Context, held *lease.Held) error {
 	defer w.Metrics.left(w.Engine)
 	target, err := w.connect(ctx, held)
+	if err == nil {
+		err = w.raiseInstalled(ctx, held, target)
+	}
 	if err != nil {
 		return err
 	}

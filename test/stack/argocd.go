@@ -282,6 +282,22 @@ func (a *ArgoCD) Start(ctx context.Context) error {
 	}, health(a.ports.controllerMetrics))
 }
 
+// Switch ends the controller and the repo-server, and starts those of another one of ArgoVersions
+// with the same ports and folders. It changes no object of the cluster: an empty version starts
+// none, like Pods that do not begin.
+func (a *ArgoCD) Switch(ctx context.Context, version string) error {
+	a.Controller.Stop()
+	a.RepoServer.Stop()
+	if version == "" {
+		return nil
+	}
+	a.options.Version = version
+	if err := errors.Join(a.sockets.remove(), a.prepareFolders()); err != nil {
+		return err
+	}
+	return a.Start(ctx)
+}
+
 // Metrics are the base URLs of the metrics of the application-controller and the repo-server.
 func (a *ArgoCD) Metrics() (controller, repoServer string) {
 	at := func(port int) string {

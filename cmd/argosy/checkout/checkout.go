@@ -68,6 +68,32 @@ func Read(dir string) ([]configschema.File, error) {
 	return files, nil
 }
 
+// Folder returns the files below a folder of dir, by their paths below it, as Git would have them.
+func Folder(dir, folder string) (map[string][]byte, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	all := map[string][]byte{}
+	err = fs.WalkDir(root.FS(), folder, func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		f, err := read(root, name, entry)
+		switch {
+		case err != nil:
+			return err
+		case f.Irregular != "" || f.Size > 0:
+			return fmt.Errorf("%s is no regular file, or has more than %d bytes", name, enough)
+		}
+		below, err := filepath.Rel(filepath.FromSlash(folder), filepath.FromSlash(name))
+		all[filepath.ToSlash(below)] = f.Bytes
+		return err
+	})
+	return all, err
+}
+
 func read(root *os.Root, name string, entry fs.DirEntry) (configschema.File, error) {
 	f := configschema.File{Path: path.Clean(filepath.ToSlash(name))}
 	switch {

@@ -22,6 +22,7 @@ import (
 	"argosy.dev/argosy/fleet"
 	"argosy.dev/argosy/fleet/agent/hub"
 	"argosy.dev/argosy/fleet/argocd"
+	"argosy.dev/argosy/fleet/argocd/instance"
 	"argosy.dev/argosy/fleet/mirror"
 	"argosy.dev/argosy/fleet/policy"
 	"argosy.dev/argosy/reconciler"
@@ -124,7 +125,8 @@ func (v *Server) assemble() error {
 		Renderer: argocd.Renderer{},
 		Store:    v.store.Plans, Leases: v.store.Leases, Stops: v.store.Decisions,
 		Engines: connect, Agents: v.store.Views, Unready: v.store.Views,
-		Loads:  v.store.Views,
+		Loads: v.store.Views,
+		Rings: v.store.Plans, CheckManifests: instance.Check,
 		Judge:  policy.New().Judge,
 		Holder: v.holder, URL: v.mirror.Source(), Branch: s.Source.Branch,
 		Poll: time.Duration(s.Source.Poll), Metrics: loopMetrics, Log: v.log,

@@ -224,3 +224,9 @@ func (decoder) Decode(f reconciler.File) (catalog.Input, bool) {
 func (decoder) Locate(b []byte, field string) (line, column int) {
 	return configschema.Locate(b, field)
 }
+
+// Directory reads the files of a directory outside of fleet/ and tenants/.
+func (s source) Directory(ctx context.Context, revision fleet.Revision, path string) (
+	map[string][]byte, error) {
+	return s.mirror.Folder(ctx, gitrepo.Hash(revision), path, fleet.MaxManifests)
+}

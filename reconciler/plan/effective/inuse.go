@@ -59,7 +59,7 @@ func sameInstance(before, after *fleet.Declaration) bool {
 		}
 		return *c.KubeconfigRef
 	}
-	return a.ArgoCD == b.ArgoCD && a.Connection.InCluster == b.Connection.InCluster &&
+	return a.ArgoCD.Same(b.ArgoCD) && a.Connection.InCluster == b.Connection.InCluster &&
 		ref(a.Connection) == ref(b.Connection) &&
 		(a.Connection.Agent == nil) == (b.Connection.Agent == nil)
 }

@@ -1,0 +1,130 @@
+package configschema
+
+import (
+	"errors"
+	"path"
+	"reflect"
+	"regexp"
+	"strings"
+	"time"
+
+	"argosy.dev/argosy/fleet"
+)
+
+var (
+	versionPattern = regexp.MustCompile(`^[0-9]{1,4}\.[0-9]{1,4}\.[0-9]{1,4}$`)
+	digestPattern  = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
+
+	formatVersion = &format{code: codeInvalidValue, what: "a version of Argo CD, such as 3.5.7",
+		pattern: versionPattern.String(), check: matching(versionPattern)}
+	formatDigest = &format{code: codeInvalidValue, what: "a digest, which `argosy rings digest " +
+		"DIR` prints", pattern: digestPattern.String(), check: matching(digestPattern)}
+	formatDirectory = &format{code: codeInvalidPath,
+		what: "the path of a directory in the config repo, outside of fleet/ and tenants/, such " +
+			"as argocd/3.5.7",
+		pattern: `^[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*$`, check: checkDirectory}
+)
+
+func matching(pattern *regexp.Regexp) func(string) error {
+	return func(text string) error {
+		if !pattern.MatchString(text) {
+			return errors.New("it has another form")
+		}
+		return nil
+	}
+}
+
+const exampleDigest = "sha256:" +
+	"1111111111111111111111111111111111111111111111111111111111111111"
+
+func checkDirectory(text string) error {
+	top, _, _ := strings.Cut(text, "/")
+	switch {
+	case path.Clean(text) != text || top == "..":
+		return errors.New("it has a \".\" or a \"..\"")
+	case top == "fleet" || top == "tenants":
+		return errors.New("fleet/ and tenants/ hold declarations only")
+	}
+	return nil
+}
+
+// rings are the versions of Argo CD of managed engines.
+func rings() field {
+	return field{
+		name: "rings",
+		doc: "Versions of Argo CD for engines with `argocd.managed: true` (`docs/rings.md`). The " +
+			"order counts: the engines of a ring change after those of every earlier ring have " +
+			"their version.",
+		value: listOf(object(
+			field{name: "name", doc: "The name that `Engine.spec.ring` refers to.",
+				example: "canary", required: true, value: textOf(formatLabelWord)},
+			field{name: "version", doc: "The version of Argo CD.", example: "3.5.7",
+				required: true, value: textOf(formatVersion)},
+			field{
+				name: "manifests", doc: "Argo CD's published manifests of the version.",
+				example:  "{directory: argocd/3.5.7, digest: \"" + exampleDigest + "\"}",
+				required: true, value: object(
+					field{
+						name: "directory",
+						doc: "A directory of the config repo with Argo CD's `namespace-install.yaml` " +
+							"and the CustomResourceDefinitions of Application and AppProject.",
+						example: "argocd/3.5.7", required: true, value: textOf(formatDirectory)},
+					field{
+						name: "digest",
+						doc: "The digest of the directory, which `argosy rings digest DIR` prints. " +
+							"Other content has no effect.",
+						example:  "sha256:1111111111111111111111111111111111111111111111111111111111111111",
+						required: true, value: textOf(formatDigest)},
+				)},
+			field{
+				name: "untested",
+				doc: "Permit a version that Argosy's tests do not run: another minor version than " +
+					strings.Join(fleet.TestedArgoCD, " and ") + ". Engines of the ring return by " +
+					"themselves between patch releases only.",
+				example: "true", fallback: "false", value: boolean()},
+			field{name: "atOnce", doc: "Engines of the ring that change at once.", example: "1",
+				fallback: "1", value: integer(1, 100)},
+			field{
+				name: "soak",
+				doc: "How long the gates are checked after the last engine runs the version, before " +
+					"the next ring begins: a duration up to 168h.",
+				example: "1h", fallback: "1h",
+				value: value{shape: shapeDuration, least: int64(time.Second),
+					most: int64(168 * time.Hour)}},
+			field{
+				name: "gates",
+				doc:  "When a change halts, and its engines return to the version before.",
+				value: object(
+					field{
+						name: "within",
+						doc: "How long an engine may take until its Pods are ready and its " +
+							"application-controller answers: a duration from 1m to 24h.",
+						example: "15m", fallback: "15m",
+						value: value{shape: shapeDuration, least: int64(time.Minute),
+							most: int64(24 * time.Hour)}},
+					field{
+						name: "degraded",
+						doc: "Applications of one engine that may be Degraded besides those before " +
+							"the change.",
+						example: "2", fallback: "0", value: integer(0, 100000)},
+					field{
+						name: "unknown",
+						doc: "Applications of one engine that Argo CD may fail to compare besides " +
+							"those before the change.",
+						example: "2", fallback: "0", value: integer(0, 100000)},
+				)},
+		).checked(versionTested)).by("name").atMost(20)}
+}
+
+// versionTested refuses a version outside of the tested set, unless the ring permits it.
+func versionTested(d *decoder, into reflect.Value, at node) {
+	r := into.Addr().Interface().(*fleet.Ring)
+	if r.Version == "" || r.Untested || fleet.TestedVersion(r.Version) {
+		return
+	}
+	d.at("version", func() {
+		d.problem(child(at, "version"), codeUntested,
+			"Argosy's tests do not run Argo CD "+r.Version,
+			"write a version of "+strings.Join(fleet.TestedArgoCD, " or ")+", or untested: true")
+	})
+}

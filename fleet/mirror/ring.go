@@ -1,0 +1,117 @@
+package mirror
+
+import (
+	"errors"
+	"time"
+
+	"argosy.dev/argosy/fleet"
+)
+
+// ErrNoRing is returned for a ring that the Fleet does not declare.
+var ErrNoRing = errors.New("the fleet has no such ring")
+
+// RingState is how far a ring has come with the version that the Fleet declares.
+type RingState string
+
+// States of rings.
+const (
+	RingSettled     RingState = "Settled"     // its engines run the version, and the soak is over
+	RingMoving      RingState = "Moving"      // engines are being changed
+	RingSoaking     RingState = "Soaking"     // all are changed; the gates are checked
+	RingWaiting     RingState = "Waiting"     // for an earlier ring
+	RingPaused      RingState = "Paused"      // by a person
+	RingHalted      RingState = "Halted"      // a gate has failed, or a person has returned it
+	RingUnavailable RingState = "Unavailable" // its manifests cannot be read
+)
+
+// InstanceState is how far the Argo CD of a managed engine has come.
+type InstanceState string
+
+// States of instances.
+const (
+	InstanceInstalling InstanceState = "Installing" // its objects are applied, its Pods begin
+	InstanceRunning    InstanceState = "Running"    // its Pods are ready and its probe was answered
+	InstanceRefused    InstanceState = "Refused"    // a person has to fix something first
+	InstanceReleasing  InstanceState = "Releasing"  // Argosy gives it back
+)
+
+// Instance is the Argo CD of a managed engine.
+type Instance struct {
+	Engine  fleet.EngineName `json:"engine"`
+	Ring    string           `json:"ring"`
+	State   InstanceState    `json:"state" enum:"Installing,Running,Refused,Releasing"`
+	Version string           `json:"version"` // that it is to have
+	Digest  string           `json:"digest"`  // of the version's manifests
+	Message string           `json:"message,omitempty"`
+	Since   time.Time        `json:"since"` // of the state
+	// the last version whose gates have passed; "" without one
+	GoodVersion string `json:"goodVersion,omitempty"`
+	GoodDigest  string `json:"goodDigest,omitempty"`
+	// Applications before the change
+	DegradedBefore int `json:"degradedBefore"`
+	UnknownBefore  int `json:"unknownBefore"`
+}
+
+// Ring is what the store keeps of a ring.
+type Ring struct {
+	Name    string    `json:"name"`
+	State   RingState `json:"state" enum:"Settled,Moving,Soaking,Waiting,Paused,Halted,Unavailable"`
+	Version string    `json:"version"` // that the Fleet declares
+	Digest  string    `json:"digest"`
+	Message string    `json:"message,omitempty"`
+	Since   time.Time `json:"since"` // of the state
+	// Halted is the digest at which the ring was halted: another one in Git begins again.
+	Halted      string     `json:"halted,omitempty"`
+	PausedAt    *time.Time `json:"pausedAt,omitempty"`
+	PausedBy    string     `json:"pausedBy,omitempty"`
+	PauseReason string     `json:"pauseReason,omitempty"`
+	Engines     []Instance `json:"engines"` // by name
+}
+
+// RingDecision is a person's word about a ring.
+type RingDecision struct {
+	Ring   string `json:"ring" minLength:"1" maxLength:"63"`
+	Reason string `json:"reason,omitempty" maxLength:"512"`
+	By     string `json:"-"`
+}
+
+// RingFacts is what decides about the rings.
+type RingFacts struct {
+	Now       time.Time // by the clock of the store
+	Rings     map[string]Ring
+	Instances map[fleet.EngineName]InstanceFacts
+	Manifests map[string]bool // digests that the store has
+}
+
+// InstanceFacts is what decides about one instance.
+type InstanceFacts struct {
+	Instance
+	Followed bool // the engine is reachable, and a replica holds its lease
+	Work     Work
+	Degraded int // Applications
+	Unknown  int // Applications whose state Argo CD could not compare
+}
+
+// RingStep is what the leader records about one ring, in one transaction.
+type RingStep struct {
+	Name    string
+	State   RingState
+	Version string
+	Digest  string
+	Message string
+	Halted  string
+	Targets []InstanceTarget
+	Good    []fleet.EngineName // engines whose gates have passed
+}
+
+// InstanceTarget is the version that an engine begins to change to.
+type InstanceTarget struct {
+	Engine          fleet.EngineName
+	Version, Digest string
+}
+
+// RingManifests are the files of one version of Argo CD.
+type RingManifests struct {
+	Version, Digest string
+	Files           map[string][]byte
+}

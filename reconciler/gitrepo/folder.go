@@ -1,0 +1,58 @@
+package gitrepo
+
+import (
+	"context"
+
+	"github.com/go-git/go-git/v5/plumbing"
+)
+
+// Folder returns the files below a folder of a commit, such as "argocd/3.5.7", by their paths below
+// it. It is for folders outside of fleet/ and tenants/.
+//
+// Errors: ErrNotFound (the folder, or the commit), ErrMalformed (a symlink, a submodule or another
+// entry that is no file), ErrOverBudget (more than files, or a file that is too large), ErrCorrupt.
+func (m *Mirror) Folder(ctx context.Context, commit Hash, folder string, files int) (
+	map[string][]byte, error) {
+	c, err := m.Commit(ctx, commit)
+	if err != nil {
+		return nil, err
+	}
+	id := folderID(m.objects, m.budget.ObjectBytes, c.Tree, folder)
+	if id == "" {
+		return nil, &Error{Kind: ErrNotFound, Subject: "folder " + folder, Detail: "commit " +
+			commit.Short() + " does not have it"}
+	}
+	all := map[string][]byte{}
+	return all, m.folder(ctx, id, folder, "", files, all)
+}
+
+func (m *Mirror) folder(ctx context.Context, tree Hash, folder, below string, files int,
+	all map[string][]byte) error {
+	data, err := m.objects.read(plumbing.NewHash(string(tree)), plumbing.TreeObject,
+		m.budget.ObjectBytes)
+	if err != nil {
+		return m.readFailure(m.resets(), "folder "+folder, err)
+	}
+	for len(data) > 0 {
+		var e treeEntry
+		if e, data, err = cutEntry(data); err != nil {
+			return err
+		}
+		path, id := below+string(e.name), publicHash(e.id)
+		switch {
+		case e.isDirectory():
+			err = m.folder(ctx, id, folder, path+"/", files, all)
+		case e.mode != modeFile && e.mode != modeExecutable:
+			err = &Error{Kind: ErrMalformed, Subject: "folder " + folder, Detail: path +
+				" is no regular file"}
+		case len(all) >= files:
+			err = overBudget("folder "+folder, "files", int64(files), "remove files")
+		default:
+			all[path], err = m.Blob(ctx, id)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,303 @@
+package postgres
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/fleet/view"
+)
+
+// sqlInstance is an instance i as JSON.
+const sqlInstance = `jsonb_build_object('engine', i.engine, 'ring', i.ring, 'state', i.state, 'version', i.version, 'digest', i.digest,
+	'message', i.message, 'since', i.since, 'goodVersion', i.good_version, 'goodDigest', i.good_digest, 'degradedBefore', i.degraded_before,
+	'unknownBefore', i.unknown_before)`
+
+// sqlRing is a ring r as JSON, with its engines.
+const sqlRing = `jsonb_build_object('name', r.name, 'state', r.state, 'version', r.version, 'digest', r.digest, 'message', r.message,
+	'since', r.since, 'halted', r.halted, 'pausedAt', r.paused_at, 'pausedBy', r.paused_by, 'pauseReason', r.pause_reason,
+	'engines', (SELECT coalesce(jsonb_agg(` + sqlInstance + ` ORDER BY i.engine), '[]') FROM instances i WHERE i.ring = r.name))`
+
+// sqlJudged counts an engine's Applications that are Degraded, and that Argo CD cannot compare.
+const sqlJudged = `SELECT count(*) FILTER (WHERE s.health = 'Degraded') AS degraded, count(*) FILTER (WHERE s.sync = 'Unknown') AS unknown
+	FROM status s WHERE s.kind = 'Application' AND NOT s.gone AND s.engine = `
+
+// RingFacts returns what decides about the rings. It counts the Applications of engines that are
+// being changed only.
+func (s *Plans) RingFacts(ctx context.Context) (mirror.RingFacts, error) {
+	f := mirror.RingFacts{Rings: map[string]mirror.Ring{}, Manifests: map[string]bool{},
+		Instances: map[fleet.EngineName]mirror.InstanceFacts{}}
+	err := s.transact(ctx, func(tx pgx.Tx) error {
+		if err := tx.QueryRow(ctx, `SELECT now()`).Scan(&f.Now); err != nil {
+			return err
+		}
+		rings, err := read(ctx, tx, pgx.RowTo[mirror.Ring], `SELECT `+sqlRing+` FROM rings r`)
+		if err != nil {
+			return err
+		}
+		for _, r := range rings {
+			f.Rings[r.Name] = r
+		}
+		digests, err := read(ctx, tx, pgx.RowTo[string], `SELECT digest FROM ring_manifests`)
+		if err != nil {
+			return err
+		}
+		for _, d := range digests {
+			f.Manifests[d] = true
+		}
+		all, err := read(ctx, tx, func(row pgx.CollectableRow) (i mirror.InstanceFacts, err error) {
+			var since *time.Time
+			err = row.Scan(&i.Instance, &i.Followed, &i.Work.State, &i.Work.Message, &since,
+				&i.Degraded, &i.Unknown)
+			i.Work.Since = orZero(since)
+			return i, err
+		}, `
+			SELECT `+sqlInstance+`, coalesce(e.reachable AND l.expires_at > now(), false), coalesce(e.work, ''), coalesce(e.work_message, ''),
+				e.work_since, coalesce(c.degraded, 0), coalesce(c.unknown, 0)
+			FROM instances i LEFT JOIN engines e ON e.engine = i.engine LEFT JOIN leases l ON l.name = 'engine/' || i.engine
+			LEFT JOIN LATERAL (`+sqlJudged+`i.engine AND i.good_digest <> i.digest) c ON true`)
+		for _, i := range all {
+			f.Instances[i.Engine] = i
+		}
+		return err
+	})
+	return f, wrap(err, "rings")
+}
+
+// StoreManifests keeps the files of a version, and removes those that no ring and no engine has.
+// mirror.ErrFenced when the lease has passed on.
+func (s *Plans) StoreManifests(ctx context.Context, lease mirror.Lease,
+	m mirror.RingManifests) error {
+	packed, err := pack(m.Files)
+	if err != nil {
+		return err
+	}
+	err = s.atomically(ctx, func(b *pgx.Batch) {
+		f := fence(lease)
+		b.Queue(f.sql, f.args...)
+		b.Queue(`DELETE FROM ring_manifests m WHERE m.stored_at < now() - interval '1 hour'
+			AND NOT EXISTS (SELECT FROM rings r WHERE r.digest = m.digest)
+			AND NOT EXISTS (SELECT FROM instances i WHERE m.digest IN (i.digest, i.good_digest))`)
+		b.Queue(`INSERT INTO ring_manifests (digest, version, files) VALUES ($1, $2, $3) ON CONFLICT (digest) DO NOTHING`,
+			m.Digest, m.Version, packed)
+	})
+	return wrap(err, "manifests of Argo CD %s", m.Version)
+}
+
+func pack(files map[string][]byte) ([]byte, error) {
+	var out bytes.Buffer
+	z := gzip.NewWriter(&out)
+	err := errors.Join(json.NewEncoder(z).Encode(files), z.Close())
+	return out.Bytes(), err
+}
+
+func unpack(packed []byte) (files map[string][]byte, err error) {
+	z, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		return nil, err
+	}
+	// base64 adds a third
+	err = json.NewDecoder(io.LimitReader(z, 2*fleet.MaxManifestBytes)).Decode(&files)
+	return files, err
+}
+
+// TakeRingStep records a step of a ring. mirror.ErrFenced when the lease has passed on.
+func (s *Plans) TakeRingStep(ctx context.Context, lease mirror.Lease, position int,
+	step mirror.RingStep) error {
+	err := s.atomically(ctx, func(b *pgx.Batch) {
+		f := fence(lease)
+		b.Queue(f.sql, f.args...)
+		b.Queue(`
+			WITH was AS (SELECT state, digest FROM rings WHERE name = $1),
+			now_ AS (
+				INSERT INTO rings AS r (name, state, version, digest, message, halted, position) VALUES ($1, $2, $3, $4, $5, $6, $7)
+				ON CONFLICT (name) DO UPDATE SET state = $2, version = $3, digest = $4, message = $5, halted = $6, position = $7,
+					since = CASE WHEN r.state = $2 THEN r.since ELSE now() END
+				RETURNING state)
+			SELECT new_event('ring', '', $1, $2 || ' at ' || $3 || coalesce(nullif(': ' || $5, ': '), ''))
+			FROM now_ WHERE NOT EXISTS (SELECT FROM was WHERE was.state = $2 AND was.digest = $4)`,
+			step.Name, string(step.State), step.Version, step.Digest, message(step.Message),
+			step.Halted, position)
+		for _, e := range step.Good {
+			b.Queue(`UPDATE instances SET good_version = version, good_digest = digest WHERE engine = $1 AND ring = $2 AND digest = $3
+				AND state = 'Running'`, string(e), step.Name, step.Digest)
+		}
+		for _, t := range step.Targets {
+			b.Queue(`
+				WITH counted AS (`+sqlJudged+`$1),
+				news AS (
+					INSERT INTO instances AS i (engine, ring, state, version, digest, degraded_before, unknown_before)
+					SELECT $1, $2, 'Installing', $3, $4, degraded, unknown FROM counted
+					ON CONFLICT (engine) DO UPDATE SET ring = $2, state = 'Installing', version = $3, digest = $4, message = '', since = now(),
+						degraded_before = excluded.degraded_before, unknown_before = excluded.unknown_before
+					RETURNING engine)
+				SELECT new_event('engine', '', engine, 'Argo CD ' || $3 || ' is being installed by ring ' || $2) FROM news`,
+				string(t.Engine), step.Name, t.Version, t.Digest)
+		}
+	})
+	return wrap(err, "ring %s", step.Name)
+}
+
+// KeepRings removes the other rings, and begins to give back the instances of released engines. It
+// forgets removed engines. mirror.ErrFenced when the lease has passed on.
+func (s *Plans) KeepRings(ctx context.Context, lease mirror.Lease, rings []string,
+	released, removed []fleet.EngineName) error {
+	err := s.atomically(ctx, func(b *pgx.Batch) {
+		f := fence(lease)
+		b.Queue(f.sql, f.args...)
+		// without an entry it is no NULL
+		b.Queue(`DELETE FROM rings WHERE NOT name = ANY($1)`, append([]string{}, rings...))
+		b.Queue(`UPDATE instances SET state = 'Releasing', message = '', since = now() WHERE engine = ANY($1) AND state <> 'Releasing'`,
+			released)
+		b.Queue(`DELETE FROM instances WHERE engine = ANY($1)`, removed)
+	})
+	return wrap(err, "rings")
+}
+
+// WantedInstance returns the instance that the worker of the lease's engine has to bring about;
+// false if the engine is not managed. mirror.ErrFenced when the lease has passed on.
+func (s *Work) WantedInstance(ctx context.Context, lease mirror.Lease) (i mirror.Instance, ok bool,
+	err error) {
+	engine, err := leasedEngine[struct{}](lease, nil, nil)
+	if err != nil {
+		return i, false, err
+	}
+	err = s.transact(ctx, func(tx pgx.Tx) error {
+		f := fence(lease)
+		if _, err := tx.Exec(ctx, f.sql, f.args...); err != nil {
+			return err
+		}
+		return tx.QueryRow(ctx, `SELECT `+sqlInstance+` FROM instances i WHERE i.engine = $1`,
+			string(engine)).Scan(&i)
+	})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return i, false, nil
+	}
+	return i, err == nil, wrap(err, "instance of engine %s", engine)
+}
+
+// Manifests returns the files of a version. They are checked against the digest.
+func (s *Work) Manifests(ctx context.Context, digest string) (m mirror.RingManifests, err error) {
+	var packed []byte
+	err = s.transact(ctx, func(tx pgx.Tx) error {
+		return tx.QueryRow(ctx, `SELECT version, files FROM ring_manifests WHERE digest = $1`,
+			digest).Scan(&m.Version, &packed)
+	})
+	if err == nil {
+		m.Digest = digest
+		m.Files, err = unpack(packed)
+	}
+	if have := fleet.ManifestsDigest(m.Files); err == nil && have != digest {
+		err = fmt.Errorf("they have the digest %s", have)
+	}
+	return m, wrap(err, "manifests %s", digest)
+}
+
+// ReportInstance records how far the worker has come with the manifests of a digest. Another digest
+// since changes nothing. mirror.ErrFenced when the lease has passed on.
+func (s *Work) ReportInstance(ctx context.Context, lease mirror.Lease, digest string,
+	state mirror.InstanceState, why string) error {
+	engine, err := leasedEngine[struct{}](lease, nil, nil)
+	if err != nil {
+		return err
+	}
+	err = s.atomically(ctx, func(b *pgx.Batch) {
+		fenceEngine(b, lease)
+		b.Queue(`
+			WITH changed AS (
+				UPDATE instances i SET state = $3, message = $4, since = CASE WHEN i.state = $3 THEN i.since ELSE now() END
+				FROM instances was WHERE was.engine = i.engine AND i.engine = $1 AND i.digest = $2 AND i.state <> 'Releasing'
+					AND (i.state, i.message) <> ($3, $4)
+				RETURNING i.engine, i.version, was.state <> $3 AS news)
+			SELECT new_event('engine', '', engine, 'Argo CD ' || version || ': ' || $3 || coalesce(nullif(': ' || $4, ': '), ''))
+			FROM changed WHERE news`, string(engine), digest, string(state), message(why))
+	})
+	return wrap(err, "instance of engine %s", engine)
+}
+
+// ForgetInstance records that the worker has given an instance back. mirror.ErrFenced when the
+// lease has passed on.
+func (s *Work) ForgetInstance(ctx context.Context, lease mirror.Lease) error {
+	engine, err := leasedEngine[struct{}](lease, nil, nil)
+	if err != nil {
+		return err
+	}
+	err = s.atomically(ctx, func(b *pgx.Batch) {
+		fenceEngine(b, lease)
+		b.Queue(`
+			WITH gone AS (DELETE FROM instances WHERE engine = $1 AND state = 'Releasing' RETURNING engine)
+			SELECT new_event('engine', '', engine, 'Argosy does not manage its Argo CD any more') FROM gone`, string(engine))
+	})
+	return wrap(err, "instance of engine %s", engine)
+}
+
+// Rings match Filter.Name, in the order of the Fleet, on one page: a Fleet has at most 20. They
+// belong to the platform: a tenant's scope has none.
+func (s *Views) Rings(ctx context.Context, scope view.Scope, by view.Filter, _ view.Page) (
+	all []mirror.Ring, next string, err error) {
+	if scope.Tenant != "" {
+		return nil, "", nil
+	}
+	err = s.within(ctx, scope, func(tx pgx.Tx) error {
+		all, err = read(ctx, tx, pgx.RowTo[mirror.Ring],
+			`SELECT `+sqlRing+` FROM rings r WHERE $1 IN ('', r.name) ORDER BY r.position, r.name`, by.Name)
+		return err
+	})
+	return all, "", wrap(err, "rings")
+}
+
+// PauseRing keeps a ring from beginning to change another engine; mirror.ErrNoRing if there is no
+// such ring.
+func (s *Decisions) PauseRing(ctx context.Context, d mirror.RingDecision) error {
+	return s.decideRing(ctx, d, "pause ring", "paused", `
+		UPDATE rings SET paused_at = coalesce(paused_at, now()), paused_by = $2, pause_reason = $3 WHERE name = $1`, "")
+}
+
+// ResumeRing ends a pause, and lets a halted ring begin again; mirror.ErrNoRing if there is none.
+func (s *Decisions) ResumeRing(ctx context.Context, d mirror.RingDecision) error {
+	return s.decideRing(ctx, d, "resume ring", "resumed", `
+		UPDATE rings SET paused_at = NULL, paused_by = '', pause_reason = '', halted = ''
+		WHERE name = $1 AND ($2::text, $3::text) IS NOT NULL`, `
+		UPDATE instances i SET state = CASE WHEN i.state = 'Refused' THEN 'Installing' ELSE i.state END, since = now()
+		WHERE i.ring = $1 AND i.state <> 'Releasing' AND i.good_digest <> i.digest`)
+}
+
+// ReturnRing halts a ring, whose engines go back to their last version; mirror.ErrNoRing if there
+// is no such ring, or if all of its engines have passed the gates.
+func (s *Decisions) ReturnRing(ctx context.Context, d mirror.RingDecision) error {
+	return s.decideRing(ctx, d, "return ring", "returned", `
+		UPDATE rings r SET halted = r.digest, message = 'returned by ' || $2 || coalesce(nullif(': ' || $3, ': '), '')
+		WHERE r.name = $1 AND r.state <> 'Settled'`, "")
+}
+
+func (s *Decisions) decideRing(ctx context.Context, d mirror.RingDecision, action, news, update,
+	instances string) error {
+	err := s.decide(ctx, func(tx pgx.Tx) error {
+		tag, err := tx.Exec(ctx, update, d.Ring, text(d.By), message(d.Reason))
+		if err == nil && tag.RowsAffected() == 0 {
+			err = mirror.ErrNoRing
+		}
+		if err == nil && instances != "" {
+			_, err = tx.Exec(ctx, instances, d.Ring)
+		}
+		if err != nil {
+			return err
+		}
+		return recordDecision(ctx, tx, decision{action: action, subject: "ring " + d.Ring,
+			by: d.By, note: d.Reason,
+			event: view.Event{Kind: "ring", Name: d.Ring, Text: news + " by " + text(d.By)}})
+	})
+	if err == nil {
+		s.decided(ctx, "")
+	}
+	return wrap(err, "%s %s", action, d.Ring)
+}

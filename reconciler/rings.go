@@ -1,0 +1,160 @@
+package reconciler
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/catalog"
+	"argosy.dev/argosy/fleet/mirror"
+	"argosy.dev/argosy/reconciler/rings"
+)
+
+const ringPoll = 10 * time.Second // at most, between checks of rings
+
+// Directories is a Source that reads directories outside of fleet/ and tenants/.
+type Directories interface {
+	// Directory returns the files below a directory of a commit, by their paths below it.
+	Directory(ctx context.Context, revision fleet.Revision, path string) (map[string][]byte, error)
+}
+
+// RingStore is a store of rings. Every write carries the lease of the leader.
+type RingStore interface {
+	RingFacts(ctx context.Context) (mirror.RingFacts, error)
+	StoreManifests(ctx context.Context, lease mirror.Lease, m mirror.RingManifests) error
+	TakeRingStep(ctx context.Context, lease mirror.Lease, position int,
+		step mirror.RingStep) error
+	KeepRings(ctx context.Context, lease mirror.Lease, rings []string,
+		released, removed []fleet.EngineName) error
+}
+
+// ringer takes the steps of rings. It keeps nothing that another replica needs.
+type ringer struct{ *Loop }
+
+// ring changes the Argo CDs of managed engines while this replica leads. No commit waits for it.
+func (l *Loop) ring(ctx context.Context) {
+	r := ringer{l}
+	for {
+		if at := l.at.Load(); at != nil && at.ready {
+			if err := r.check(ctx, at); err != nil && ctx.Err() == nil {
+				l.Log.Warn("failed to check the rings; trying again", "error", err)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(min(l.Poll, ringPoll)):
+		}
+	}
+}
+
+// check takes the next step of each ring.
+func (r ringer) check(ctx context.Context, at *basis) error {
+	facts, err := r.Rings.RingFacts(ctx)
+	if err != nil {
+		return err
+	}
+	view := &at.state.Catalog().View
+	declared := view.Fleet()
+	following, released, removed := follow(view, facts)
+	if err := r.forget(ctx, at, facts, declared.Rings, released, removed); err != nil {
+		return err
+	}
+	var all []rings.Ring
+	position := map[string]int{}
+	for i, d := range declared.Rings {
+		d = d.OrDefaults()
+		ring := rings.Ring{Ring: d, Stored: facts.Rings[d.Name], Engines: following[d.Name],
+			Known: map[fleet.EngineName]mirror.InstanceFacts{}}
+		for _, e := range ring.Engines {
+			if known, ok := facts.Instances[e]; ok {
+				ring.Known[e] = known
+			}
+		}
+		if !facts.Manifests[d.Manifests.Digest] && len(ring.Engines) > 0 {
+			if ring.Unavailable, err = r.fetch(ctx, at, d); err != nil {
+				return err
+			}
+		}
+		position[d.Name] = i
+		all = append(all, ring)
+	}
+	var failed []error
+	for _, step := range rings.Next(facts.Now, all, declared.Owners) {
+		if err := r.Rings.TakeRingStep(ctx, at.lease, position[step.Name], step); err != nil {
+			failed = append(failed, err)
+			continue
+		}
+		log := r.Log.Info
+		if step.State == mirror.RingHalted {
+			log = r.Log.Error
+		}
+		log("ring", "ring", step.Name, "state", step.State, "version", step.Version, "reason",
+			step.Message, "begins", len(step.Targets))
+	}
+	return errors.Join(failed...)
+}
+
+// follow returns the managed engines of each ring by name, those that are not managed any more, and
+// those that are not declared any more.
+func follow(view *catalog.View, facts mirror.RingFacts) (following map[string][]fleet.EngineName,
+	released, removed []fleet.EngineName) {
+	following = map[string][]fleet.EngineName{}
+	managed := map[fleet.EngineName]bool{}
+	for _, name := range view.Engines() {
+		d := view.Engine(name)
+		if d != nil && d.Engine.ArgoCD.Managed && d.Engine.Connection.Agent == nil {
+			following[d.Engine.RingName()] = append(following[d.Engine.RingName()], name)
+			managed[name] = true
+		}
+	}
+	for _, names := range following {
+		slices.Sort(names)
+	}
+	for name, i := range facts.Instances {
+		switch {
+		case managed[name]:
+		case view.Engine(name) == nil:
+			removed = append(removed, name)
+		case i.State != mirror.InstanceReleasing:
+			released = append(released, name)
+		}
+	}
+	return following, released, removed
+}
+
+// forget removes what the declarations do not have any more.
+func (r ringer) forget(ctx context.Context, at *basis, facts mirror.RingFacts,
+	declared []fleet.Ring, released, removed []fleet.EngineName) error {
+	var keep []string
+	gone := len(released)+len(removed) > 0
+	for _, d := range declared {
+		keep = append(keep, d.Name)
+	}
+	for name := range facts.Rings {
+		gone = gone || !slices.Contains(keep, name)
+	}
+	if !gone {
+		return nil
+	}
+	return r.Rings.KeepRings(ctx, at.lease, keep, released, removed)
+}
+
+// fetch stores the manifests of a ring. It returns why they are unavailable; "" if they are stored.
+func (r ringer) fetch(ctx context.Context, at *basis, d fleet.Ring) (why string, err error) {
+	from, ok := r.Source.(Directories)
+	if !ok || r.CheckManifests == nil {
+		return "no directory of the config repo is read here", nil
+	}
+	files, err := from.Directory(ctx, at.revision, d.Manifests.Directory)
+	if err == nil {
+		err = r.CheckManifests(d, files)
+	}
+	if err != nil {
+		return err.Error(), ctx.Err()
+	}
+	return "", r.Rings.StoreManifests(ctx, at.lease, mirror.RingManifests{Version: d.Version,
+		Digest: d.Manifests.Digest, Files: files})
+}

@@ -1,0 +1,214 @@
+// Package rings decides which engine changes its Argo CD next (ADR 0071). It is pure: the leader's
+// loop reads the facts and records the steps, the engine's worker installs the version.
+package rings
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"argosy.dev/argosy/fleet"
+	"argosy.dev/argosy/fleet/mirror"
+)
+
+// Steady is how long a changed engine runs before its Applications are judged and the next one of
+// the ring begins: Argo CD compares every Application again after a start. A shorter soak ends it.
+const Steady = 2 * time.Minute
+
+// Ring is a declared ring with what is known of it.
+type Ring struct {
+	fleet.Ring  // with its defaults
+	Stored      mirror.Ring
+	Unavailable string             // why its manifests are not stored; "" if they are
+	Engines     []fleet.EngineName // that follow it and are managed, by name
+	Known       map[fleet.EngineName]mirror.InstanceFacts
+}
+
+// Next returns the steps of the rings, which are in the order of the Fleet, without those that
+// change nothing. owners have to look at a halted ring.
+func Next(now time.Time, all []Ring, owners []string) (steps []mirror.RingStep) {
+	waits := "" // the first ring that is not settled
+	for _, r := range all {
+		d := decision{Ring: r, now: now, waits: waits, owners: owners}
+		step := d.step()
+		if step.State != mirror.RingSettled && waits == "" && len(r.Engines) > 0 {
+			waits = r.Name
+		}
+		if d.changes(step) {
+			steps = append(steps, step)
+		}
+	}
+	return steps
+}
+
+type decision struct {
+	Ring
+	now    time.Time
+	waits  string
+	owners []string
+}
+
+func (d decision) changes(s mirror.RingStep) bool {
+	was := d.Stored
+	return len(s.Targets)+len(s.Good) > 0 || s.State != was.State || s.Message != was.Message ||
+		s.Halted != was.Halted || s.Version != was.Version || s.Digest != was.Digest
+}
+
+func (d decision) soak() time.Duration   { return time.Duration(d.Soak) }
+func (d decision) steady() time.Duration { return min(Steady, d.soak()) }
+
+// at reports whether an engine has the declared version, or is about to.
+func (d decision) at(e fleet.EngineName) bool {
+	i, ok := d.Known[e]
+	return ok && i.Digest == d.Manifests.Digest
+}
+
+func (d decision) step() mirror.RingStep {
+	s := mirror.RingStep{Name: d.Name, Version: d.Version, Digest: d.Manifests.Digest}
+	if d.Stored.Halted == s.Digest {
+		s.Halted = s.Digest
+	}
+	if s.Halted == "" {
+		if why := d.failure(); why != "" {
+			s.Halted, s.State, s.Message = s.Digest, mirror.RingHalted, why+d.whoLooks()
+			s.Targets = d.returns()
+			return s
+		}
+	}
+	behind := slices.DeleteFunc(slices.Clone(d.Engines), d.at)
+	busy := d.busy()
+	switch {
+	case s.Halted != "":
+		s.State, s.Message = mirror.RingHalted, d.Stored.Message
+		s.Targets = d.returns()
+	case len(behind) == 0 && len(busy) == 0:
+		d.judgeSoak(&s)
+	case d.Unavailable != "":
+		s.State, s.Message = mirror.RingUnavailable, d.Unavailable
+	case d.Stored.PausedAt != nil:
+		s.State = mirror.RingPaused
+		s.Message = strings.TrimSpace("by " + d.Stored.PausedBy + " " + d.Stored.PauseReason)
+	case d.waits != "" && len(behind) > 0:
+		s.State, s.Message = mirror.RingWaiting, "ring "+d.waits+" is not settled"
+	default:
+		s.State = mirror.RingMoving
+		for _, e := range behind[:max(0, min(len(behind), d.AtOnce-len(busy)))] {
+			s.Targets = append(s.Targets, mirror.InstanceTarget{Engine: e, Version: d.Version,
+				Digest: s.Digest})
+			busy = append(busy, e)
+		}
+		s.Message = fmt.Sprintf("%d of %d engines run %s; now %s", len(d.Engines)-len(behind)-
+			len(d.busy()), len(d.Engines), d.Version, names(busy))
+	}
+	return s
+}
+
+// busy are the engines that change to any version, and those that have changed a moment ago.
+func (d decision) busy() (all []fleet.EngineName) {
+	for _, e := range d.Engines {
+		i, ok := d.Known[e]
+		if ok && (i.State != mirror.InstanceRunning || i.Digest == d.Manifests.Digest &&
+			i.GoodDigest != i.Digest && d.now.Sub(i.Since) < d.steady()) {
+			all = append(all, e)
+		}
+	}
+	return all
+}
+
+// judgeSoak ends the soak of a ring whose engines all run the version.
+func (d decision) judgeSoak(s *mirror.RingStep) {
+	var last time.Time
+	for _, e := range d.Engines {
+		i := d.Known[e]
+		if i.GoodDigest == i.Digest {
+			continue
+		}
+		s.Good = append(s.Good, e)
+		if i.Since.After(last) {
+			last = i.Since
+		}
+		if !i.Followed {
+			s.State, s.Good = mirror.RingSoaking, nil
+			s.Message = "engine " + string(e) + " is not reachable"
+			return
+		}
+	}
+	if end := last.Add(d.soak()); len(s.Good) > 0 && d.now.Before(end) {
+		s.State, s.Good = mirror.RingSoaking, nil
+		s.Message = "until " + end.UTC().Format("2006-01-02 15:04:05 UTC")
+		return
+	}
+	s.State = mirror.RingSettled
+}
+
+// failure returns the first failed gate; "" if none has failed.
+func (d decision) failure() string {
+	for _, e := range d.Engines {
+		i, ok := d.Known[e]
+		if !ok || i.Digest != d.Manifests.Digest || i.GoodDigest == i.Digest {
+			continue
+		}
+		if why := d.gate(i); why != "" {
+			return "engine " + string(e) + " " + why
+		}
+	}
+	return ""
+}
+
+func (d decision) gate(i mirror.InstanceFacts) string {
+	took := d.now.Sub(i.Since)
+	switch {
+	case i.State == mirror.InstanceRefused:
+		return "cannot have " + i.Version + ": " + i.Message
+	case i.State == mirror.InstanceInstalling && took >= time.Duration(d.Gates.Within):
+		return fmt.Sprintf("does not run %s after %s: %s", i.Version,
+			time.Duration(d.Gates.Within), i.Message)
+	case i.State != mirror.InstanceRunning || !i.Followed || took < d.steady():
+		return ""
+	case i.Work.Faulty():
+		return "is " + string(i.Work.State) + " under " + i.Version
+	case i.Degraded > i.DegradedBefore+d.Gates.Degraded:
+		return fmt.Sprintf("has %d Degraded Applications under %s, and had %d", i.Degraded,
+			i.Version, i.DegradedBefore)
+	case i.Unknown > i.UnknownBefore+d.Gates.Unknown:
+		return fmt.Sprintf("has %d Applications in an unknown state under %s, and had %d",
+			i.Unknown, i.Version, i.UnknownBefore)
+	}
+	return ""
+}
+
+// returns sends the engines of a halted ring back to their last good version. An engine without
+// one, or that may not go back, stays.
+func (d decision) returns() (all []mirror.InstanceTarget) {
+	for _, e := range d.Engines {
+		i, ok := d.Known[e]
+		if ok && i.Digest == d.Manifests.Digest && i.GoodDigest != "" &&
+			i.GoodDigest != i.Digest && fleet.MayReturn(i.Version, i.GoodVersion) {
+			all = append(all, mirror.InstanceTarget{Engine: e, Version: i.GoodVersion,
+				Digest: i.GoodDigest})
+		}
+	}
+	return all
+}
+
+func (d decision) whoLooks() string {
+	who := "the administrators of the config repo"
+	if len(d.owners) > 0 {
+		who = strings.Join(d.owners, ", ")
+	}
+	return "; " + who + " decide: correct the cause and `argosy rings resume " + d.Name +
+		"`, or declare another version"
+}
+
+func names(engines []fleet.EngineName) string {
+	if len(engines) == 0 {
+		return "none changes"
+	}
+	var all []string
+	for _, e := range engines {
+		all = append(all, string(e))
+	}
+	slices.Sort(all)
+	return strings.Join(all, ", ")
+}
