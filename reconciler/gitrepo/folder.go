@@ -2,6 +2,7 @@ package gitrepo
 
 import (
 	"context"
+	"strings"
 
 	"github.com/go-git/go-git/v5/plumbing"
 )
@@ -33,13 +34,16 @@ func (m *Mirror) folder(ctx context.Context, tree Hash, folder, below string, fi
 	if err != nil {
 		return m.readFailure(m.resets(), "folder "+folder, err)
 	}
-	for len(data) > 0 {
-		var e treeEntry
-		if e, data, err = cutEntry(data); err != nil {
+	for entries := readTree(data); ; {
+		e, ok, err := entries.next()
+		if err != nil || !ok {
 			return err
 		}
 		path, id := below+string(e.name), publicHash(e.id)
 		switch {
+		case e.isDirectory() && strings.Count(path, "/") >= maxTreeDepth:
+			err = &Error{Kind: ErrMalformed, Subject: "folder " + folder, Detail: path +
+				" is too deep"}
 		case e.isDirectory():
 			err = m.folder(ctx, id, folder, path+"/", files, all)
 		case e.mode != modeFile && e.mode != modeExecutable:
@@ -54,5 +58,4 @@ func (m *Mirror) folder(ctx context.Context, tree Hash, folder, below string, fi
 			return err
 		}
 	}
-	return nil
 }
