@@ -139,7 +139,7 @@ type RolloutMember struct {
 	Environment fleet.EnvironmentName `json:"environment"`
 	Wave        int                   `json:"wave"` // place in Waves
 	Key         fleet.ObjectKey       `json:"key"`
-	Hash        string                `json:"manifest"`         // hash of the manifest with the change
+	Hash        string                `json:"manifest"`         // hash of that with the change
 	Before      *RolloutBefore        `json:"before,omitempty"` // nil: the rollout creates it
 	State       MemberState           `json:"state"`
 	Since       time.Time             `json:"since"`             // of State

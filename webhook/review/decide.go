@@ -608,7 +608,8 @@ func tally(c report.Counts, moved int) string {
 		n    int
 		what string
 	}{{c.Created, "added"}, {c.Changed, "changed"}, {moved, "moved"}, {c.Deleted, "deleted"},
-		{c.Frozen, "held by a freeze"}, {c.Waves, "in waves"}, {c.Held, "held back from deletion"}} {
+		{c.Frozen, "held by a freeze"}, {c.Waves, "in waves"},
+		{c.Held, "held back from deletion"}} {
 		switch {
 		case p.n > 0 && len(parts) == 0:
 			parts = append(parts, report.Count(p.n, "Application")+" "+p.what)

@@ -166,8 +166,9 @@ func progress(m *Merge, e mirror.Effect, o forge.Outcome) (phase, string) {
 // rolling is the progress of an Application whose change goes in waves, and that does not have it
 // yet or any more.
 func rolling(e mirror.Effect, o forge.Outcome) (phase, string) {
-	text := "wave " + words(o.Rollout.Wave) + " of its rollout, which is " + string(o.Rollout.State) +
-		": " + code("argosy describe rollout "+string(e.Tenant)+"/"+string(e.Deployment))
+	text := "wave " + words(o.Rollout.Wave) + " of its rollout, which is " +
+		string(o.Rollout.State) + ": " +
+		code("argosy describe rollout "+string(e.Tenant)+"/"+string(e.Deployment))
 	switch o.Rollout.State {
 	case mirror.RolloutFailed, mirror.RolloutReturning, mirror.RolloutReturned:
 		return failed, text
