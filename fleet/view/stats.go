@@ -24,8 +24,11 @@ type FleetStats struct {
 	Engines   []EngineStats
 	Agents    AgentStats
 	// live objects without a row; for agents' engines as last reported
-	Orphans     map[fleet.EngineName]int
-	Unproven    map[mirror.Lost]Backlog // objects whose deletion is not proven
+	Orphans  map[fleet.EngineName]int
+	Unproven map[mirror.Lost]Backlog // objects whose deletion is not proven
+	// by name, the rings that change no further engine before a person has decided: a gate has
+	// failed, or their manifests are not what they declare
+	HaltedRings map[string]Backlog
 	Holds       map[mirror.HoldReason]Backlog
 	Problems    map[fleet.Severity]int
 	Quarantines int

@@ -83,6 +83,9 @@ var (
 	descUnproven = desc("argosy_unproven_objects",
 		"Objects whose deletion is not proven since a person has forgotten their engine or "+
 			"cluster, by which of both.", "lost")
+	descHaltedRing = desc("argosy_ring_halted",
+		"1 while a ring changes the Argo CD of no further engine before a person has decided, "+
+			"since a gate has failed or its manifests are not what it declares; else absent.", "ring")
 	descTooLarge = desc("argosy_environments_too_large",
 		"Environments with more Applications than an engine has capacity: Unplaced, than every "+
 			"engine that may serve them, or Placed, than their engine.", "state")
@@ -126,7 +129,8 @@ var descs = []*prometheus.Desc{descUp, descLeader, descSeen, descFetched, descAp
 	descFailing, descBehind, descListings, descListingAge, descOpen, descOpenAge, descUnderWay,
 	descReachable, descAttended, descLastSeen, descFault, descRemedy, descFence,
 	descLag, descQueue, descCPU, descMemory,
-	descRows, descUnread, descParked, descOrphans, descUnproven, descTooLarge, descOldest,
+	descRows, descUnread, descParked, descOrphans, descUnproven, descHaltedRing, descTooLarge,
+	descOldest,
 	descAgents, descAgentRows, descAgentsWait, descHolds, descHoldAge, descProblems, descQuarantin,
 	descReviews, descReviewAge, descJobs, descRebalance, descStops, descStopAge}
 
@@ -257,6 +261,9 @@ func (s exporter) engines(f view.FleetStats) {
 	}
 	for _, lost := range []mirror.Lost{mirror.LostEngine, mirror.LostCluster} {
 		s.count(descUnproven, f.Unproven[lost].Count, string(lost))
+	}
+	for ring := range f.HaltedRings {
+		s.flag(descHaltedRing, true, ring)
 	}
 	s.count(descTooLarge, f.TooLarge.Unplaced, "Unplaced")
 	s.count(descTooLarge, f.TooLarge.Placed, "Placed")

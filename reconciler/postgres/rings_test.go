@@ -91,6 +91,17 @@ func TestARingFromItsFirstStepToAHalt(t *testing.T) {
 		r.PausedBy != "ben" || r.PausedAt == nil {
 		t.Errorf("%+v", r)
 	}
+	halted := func() map[string]view.Backlog {
+		t.Helper()
+		return must(s.Views.FleetStats(ctx, view.StatsQuery{Holder: loop.Holder}))(t).HaltedRings
+	}
+	if got := halted(); len(got) != 0 {
+		t.Errorf("halted: %v", got)
+	}
+	take(mirror.RingStep{State: mirror.RingHalted, Halted: digest})
+	if got := halted(); got["canary"].Count != 1 {
+		t.Errorf("halted: %v", got)
+	}
 	check(t, s.Decisions.ResumeRing(ctx, mirror.RingDecision{Ring: "canary", By: "ann"}))
 	if r := rings(); r.Halted != "" || r.PausedAt != nil {
 		t.Errorf("%+v", r)
