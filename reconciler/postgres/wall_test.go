@@ -134,6 +134,8 @@ func TestReaderSeesItsTenantOnly(t *testing.T) {
 		SELECT t.tenant, 'https://git.example.com/' || t.tenant, 'main', t.uid, '', '' FROM tenants t`)
 	exec(t, url, `INSERT INTO application_moves (tenant, environment, deployment, tenant_uid, operation, from_engine, to_engine, step)
 		SELECT t.tenant, 'prod', 'web', t.uid, '', 'eu-1', 'eu-2', 'Check' FROM tenants t`)
+	exec(t, url, `INSERT INTO rollouts (id, tenant, deployment, tenant_uid, state, body, begun_at)
+		SELECT t.tenant, t.tenant, 'web', t.uid, 'Running', '{}', now() FROM tenants t`)
 	conn := connect(t, url)
 	defer conn.Close(t.Context())
 	readable := []string{"reviewed_plans"}
