@@ -16,19 +16,20 @@ var (
 	digestPattern  = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 
 	formatVersion = &format{code: codeInvalidValue, what: "a version of Argo CD, such as 3.5.7",
-		pattern: versionPattern.String(), check: matching(versionPattern)}
+		pattern: versionPattern.String(), check: matching(versionPattern, "three numbers")}
 	formatDigest = &format{code: codeInvalidValue, what: "a digest, which `argosy rings digest " +
-		"DIR` prints", pattern: digestPattern.String(), check: matching(digestPattern)}
+		"DIR` prints", pattern: digestPattern.String(), check: matching(digestPattern,
+		"sha256: and 64 lower-case hexadecimal digits")}
 	formatDirectory = &format{code: codeInvalidPath,
 		what: "the path of a directory in the config repo, outside of fleet/ and tenants/, such " +
 			"as argocd/3.5.7",
 		pattern: `^[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*$`, check: checkDirectory}
 )
 
-func matching(pattern *regexp.Regexp) func(string) error {
+func matching(pattern *regexp.Regexp, form string) func(string) error {
 	return func(text string) error {
 		if !pattern.MatchString(text) {
-			return errors.New("it has another form")
+			return errors.New("it is not " + form)
 		}
 		return nil
 	}
