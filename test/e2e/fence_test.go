@@ -76,8 +76,7 @@ func TestAStuckArgoCDIsFencedAndEvacuated(t *testing.T) {
 
 	apps := place.Cluster.Client().AppsV1()
 	_, err := apps.StatefulSets(place.ArgoCD.Namespace).Patch(t.Context(),
-		applicationController.name(),
-		types.MergePatchType, []byte(`{"spec":{"replicas":1}}`),
+		applicationController.name(), types.MergePatchType, []byte(`{"spec":{"replicas":1}}`),
 		metav1.PatchOptions{FieldManager: "argocd-operator"})
 	check(t, err)
 	eventually(t, "describe names who has scaled it back", func() string {

@@ -198,24 +198,22 @@ func handsOver(before, after *fleet.EnvironmentSpec) bool {
 	return sameAgent(before, after) && !sameConnection(before, after)
 }
 
-// drops returns the engine that Applications of an environment are on and that a change has no
-// connection to any more, and how many there are.
-func (d *Declarations) drops(c catalog.Change, deleted []fleet.ObjectKey) (fleet.EngineName, int) {
+// drops reports whether Applications of an environment are on an engine to which a change has no
+// connection any more.
+func (d *Declarations) drops(c catalog.Change, deleted []fleet.ObjectKey) bool {
 	if c.Key.Kind != fleet.KindManagedEnvironment || c.Before == nil || c.After == nil ||
 		!handsOver(c.Before.Environment, c.After.Environment) {
-		return "", 0
+		return false
 	}
 	for _, pl := range d.applied.PlacementsOf(applied.EnvironmentID(c.Key)) {
 		for _, engine := range []fleet.EngineName{pl.Engine, pl.From} {
-			if engine == "" || c.After.Environment.ReachedBy(engine) {
-				continue
-			}
-			if n := d.existingIn(pl.ID(), []fleet.EngineName{engine}, deleted); n > 0 {
-				return engine, n
+			if engine != "" && !c.After.Environment.ReachedBy(engine) &&
+				d.existingIn(pl.ID(), []fleet.EngineName{engine}, deleted) > 0 {
+				return true
 			}
 		}
 	}
-	return "", 0
+	return false
 }
 
 // sameAddress reports whether a changed environment keeps the address of its cluster. A change from
@@ -237,12 +235,12 @@ func (d *Declarations) Waiting(after *applied.Layers) []fleet.Problem {
 		if now == nil {
 			continue
 		}
-		switches := handsOver(now.Environment, x.Input.Declaration.Environment)
-		if from, left := unreached(after, x.Input.Declaration); switches && left > 0 {
-			out = append(out, environmentSwitching(x.Input, from, left))
-			continue
-		}
-		if !switches && sameAddress(now.Environment, x.Input.Declaration.Environment) {
+		if handsOver(now.Environment, x.Input.Declaration.Environment) {
+			if from, left := unreached(after, x.Input.Declaration); left > 0 {
+				out = append(out, environmentSwitching(x.Input, from, left))
+				continue
+			}
+		} else if sameAddress(now.Environment, x.Input.Declaration.Environment) {
 			continue
 		}
 		if _, quarantined := d.After.Quarantine(k); quarantined {

@@ -49,7 +49,7 @@ func (l *Limits) Defer(d *Declarations, after *applied.Layers) {
 // takes effect once they have.
 func (l *Limits) keepConnections(d *Declarations, deleted []fleet.ObjectKey) (found bool) {
 	for _, c := range d.Changes {
-		if _, n := d.drops(c, deleted); n > 0 {
+		if d.drops(c, deleted) {
 			l.deferChange(d, c)
 			found = true
 		}
