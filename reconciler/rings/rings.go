@@ -28,7 +28,7 @@ type Ring struct {
 // Next returns the steps of the rings, which are in the order of the Fleet, without those that
 // change nothing. owners have to look at a halted ring.
 func Next(now time.Time, all []Ring, owners []string) (steps []mirror.RingStep) {
-	waits := "" // the first ring that is not settled
+	waits := "" // the first ring whose state is not Settled
 	for _, r := range all {
 		d := decision{Ring: r, now: now, waits: waits, owners: owners}
 		step := d.step()
