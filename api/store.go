@@ -159,7 +159,7 @@ type Decider interface {
 	RequestMove(ctx context.Context, request mirror.MoveRequest) (string, error)
 	// PauseRing keeps a ring from beginning to change an engine, ResumeRing ends that and lets a
 	// halted ring begin again, ReturnRing halts it; mirror.ErrNoRing if there is no such ring, or
-	// if its state is Settled.
+	// if its state is Done.
 	PauseRing(ctx context.Context, d mirror.RingDecision) error
 	ResumeRing(ctx context.Context, d mirror.RingDecision) error
 	ReturnRing(ctx context.Context, d mirror.RingDecision) error

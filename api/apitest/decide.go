@@ -112,7 +112,7 @@ func (s *Store) setRing(d mirror.RingDecision, set func(*mirror.Ring)) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range s.m.Rings {
-		if r := &s.m.Rings[i]; r.Name == d.Ring && r.State != mirror.RingSettled {
+		if r := &s.m.Rings[i]; r.Name == d.Ring && r.State != mirror.RingDone {
 			set(r)
 			return nil
 		}

@@ -41,7 +41,7 @@ func ringsCommand(a *app) *cobra.Command {
 		ringCommand(a, "return", "Halt a ring, and give its engines their last version again",
 			"It returns the engines whose gates have not passed and whose last version Argosy\n"+
 				"has installed. CustomResourceDefinitions stay. Declare an earlier version in\n"+
-				"fleet/fleet.yaml to return a ring that is settled.", "returned",
+				"fleet/fleet.yaml to return a ring that is Done.", "returned",
 			"`argosy rings resume %s` begins again"),
 		ringDigestCommand(a))
 	return cmd
@@ -158,7 +158,7 @@ var ringColumns = []column[mirror.Ring]{
 func ringState(r mirror.Ring) table.Value {
 	v := table.Text(r.State)
 	switch r.State {
-	case mirror.RingSettled:
+	case mirror.RingDone:
 		v.Tone = table.Good
 	case mirror.RingHalted, mirror.RingUnavailable:
 		v.Tone = table.Bad

@@ -15,7 +15,7 @@ type RingState string
 
 // States of rings.
 const (
-	RingSettled     RingState = "Settled"     // its engines run the version, and the soak is over
+	RingDone        RingState = "Done"        // its engines run the version, and the soak is over
 	RingMoving      RingState = "Moving"      // engines are being changed
 	RingSoaking     RingState = "Soaking"     // all are changed; the gates are checked
 	RingWaiting     RingState = "Waiting"     // for an earlier ring
@@ -55,7 +55,7 @@ type Instance struct {
 // Ring is what the store keeps of a ring.
 type Ring struct {
 	Name    string    `json:"name"`
-	State   RingState `json:"state" enum:"Settled,Moving,Soaking,Waiting,Paused,Halted,Unavailable"`
+	State   RingState `json:"state" enum:"Done,Moving,Soaking,Waiting,Paused,Halted,Unavailable"`
 	Version string    `json:"version"` // that the Fleet declares
 	Digest  string    `json:"digest"`
 	Message string    `json:"message,omitempty"`

@@ -276,7 +276,7 @@ func (s *Decisions) ResumeRing(ctx context.Context, d mirror.RingDecision) error
 func (s *Decisions) ReturnRing(ctx context.Context, d mirror.RingDecision) error {
 	return s.decideRing(ctx, d, "return ring", "returned", `
 		UPDATE rings r SET halted = r.digest, message = 'returned by ' || $2 || coalesce(nullif(': ' || $3, ': '), '')
-		WHERE r.name = $1 AND r.state <> 'Settled'`, "")
+		WHERE r.name = $1 AND r.state <> 'Done'`, "")
 }
 
 func (s *Decisions) decideRing(ctx context.Context, d mirror.RingDecision, action, news, update,

@@ -60,7 +60,7 @@ func TestARingFromItsFirstStepToAHalt(t *testing.T) {
 		t.Errorf("a report of another version counts: %+v", f)
 	}
 	check(t, s.Work.ReportInstance(ctx, worker, digest, mirror.InstanceRunning, ""))
-	take(mirror.RingStep{State: mirror.RingSettled, Good: []fleet.EngineName{"eu-1"}})
+	take(mirror.RingStep{State: mirror.RingDone, Good: []fleet.EngineName{"eu-1"}})
 	if f := facts(); f.State != mirror.InstanceRunning || f.GoodDigest != digest ||
 		f.GoodVersion != "3.5.7" {
 		t.Errorf("%+v", f)

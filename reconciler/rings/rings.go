@@ -28,11 +28,11 @@ type Ring struct {
 // Next returns the steps of the rings, which are in the order of the Fleet, without those that
 // change nothing. owners have to look at a halted ring.
 func Next(now time.Time, all []Ring, owners []string) (steps []mirror.RingStep) {
-	waits := "" // the first ring whose state is not Settled
+	waits := "" // the first ring whose state is not Done
 	for _, r := range all {
 		d := decision{Ring: r, now: now, waits: waits, owners: owners}
 		step := d.step()
-		if step.State != mirror.RingSettled && waits == "" && len(r.Engines) > 0 {
+		if step.State != mirror.RingDone && waits == "" && len(r.Engines) > 0 {
 			waits = r.Name
 		}
 		if d.changes(step) {
@@ -90,7 +90,7 @@ func (d decision) step() mirror.RingStep {
 		s.State = mirror.RingPaused
 		s.Message = strings.TrimSpace("by " + d.Stored.PausedBy + " " + d.Stored.PauseReason)
 	case d.waits != "" && len(behind) > 0:
-		s.State, s.Message = mirror.RingWaiting, "ring "+d.waits+" is not settled"
+		s.State, s.Message = mirror.RingWaiting, "ring "+d.waits+" is not Done"
 	default:
 		s.State = mirror.RingMoving
 		for _, e := range behind[:max(0, min(len(behind), d.AtOnce-len(busy)))] {
@@ -139,7 +139,7 @@ func (d decision) judgeSoak(s *mirror.RingStep) {
 		s.Message = "until " + end.UTC().Format("2006-01-02 15:04:05 UTC")
 		return
 	}
-	s.State = mirror.RingSettled
+	s.State = mirror.RingDone
 }
 
 // failure returns the first failed gate; "" if none has failed.

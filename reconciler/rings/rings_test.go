@@ -122,7 +122,7 @@ func (w *engines) state(ring string, want mirror.RingState, message string) {
 func installed(t *testing.T) *engines {
 	w := newFleet(t)
 	w.pass(300)
-	w.state("stable", mirror.RingSettled, "")
+	w.state("stable", mirror.RingDone, "")
 	w.log = nil
 	w.declare("3.5.7")
 	w.step()
@@ -134,18 +134,18 @@ func TestTheRingsChangeInTheirOrderOneEngineAtATime(t *testing.T) {
 	t.Parallel()
 	w := installed(t)
 	w.state("canary", mirror.RingMoving, "now c-1")
-	w.state("stable", mirror.RingWaiting, "ring canary is not settled")
+	w.state("stable", mirror.RingWaiting, "ring canary is not Done")
 	w.pass(59)
 	w.want("soak of canary", "c-1 3.5.7")
 	w.state("canary", mirror.RingSoaking, "until 2026")
 	w.pass(1)
-	w.want("canary is settled", "c-1 3.5.7", "s-1 3.5.7")
+	w.want("canary is Done", "c-1 3.5.7", "s-1 3.5.7")
 	w.pass(4)
 	w.want("one after another", "c-1 3.5.7", "s-1 3.5.7", "s-2 3.5.7", "s-3 3.5.7")
 	w.pass(70)
-	w.state("stable", mirror.RingSettled, "")
+	w.state("stable", mirror.RingDone, "")
 	if steps := Next(w.now, w.rings, nil); len(steps) > 0 {
-		t.Errorf("settled rings have steps: %+v", steps)
+		t.Errorf("rings that are Done have steps: %+v", steps)
 	}
 }
 

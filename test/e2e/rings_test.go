@@ -66,8 +66,8 @@ func TestARingGoesToTheNextArgoCD(t *testing.T) {
 			"    installationID:", "    managed: true\n    installationID:").Replace(engines[file])
 	}
 	f.commit(t, "Argosy takes over two Argo CDs", change)
-	f.ringIs(t, "stable", mirror.RingSettled, "3.5.7")
-	f.ringIs(t, "canary", mirror.RingSettled, "2.14.21")
+	f.ringIs(t, "stable", mirror.RingDone, "3.5.7")
+	f.ringIs(t, "canary", mirror.RingDone, "2.14.21")
 	f.allHealthy(t)
 	for engine, p := range map[string]*example.Place{"eu-1": eu, "us-1": us} {
 		if p.ArgoCD.Controller != began[engine] {
@@ -98,7 +98,7 @@ func TestARingGoesToTheNextArgoCD(t *testing.T) {
 	runners["eu-1"].fail("")
 	started := time.Now()
 	f.must(t, "rings", "resume", "canary", "--reason", "the node has space again")
-	f.ringIs(t, "canary", mirror.RingSettled, "3.5.7")
+	f.ringIs(t, "canary", mirror.RingDone, "3.5.7")
 	t.Logf("eu-1 went from 2.14 to 3.5 in %s", time.Since(started).Round(time.Second))
 	f.allHealthy(t)
 	if v := runners["eu-1"].runs(); v != "3.5" {
@@ -111,7 +111,7 @@ func TestARingGoesToTheNextArgoCD(t *testing.T) {
 
 	// as before
 	f.commit(t, "canary gets 2.14 again", declare("2.14", "3.5"))
-	f.ringIs(t, "canary", mirror.RingSettled, "2.14.21")
+	f.ringIs(t, "canary", mirror.RingDone, "2.14.21")
 	engines["fleet/fleet.yaml"] = looserGuards("fleet/fleet.yaml", engines["fleet/fleet.yaml"])
 	f.commit(t, "Argosy gives them back", engines)
 	eventually(t, "both are given back", func() string {
